@@ -151,6 +151,11 @@ export interface PopOptions extends PeekOptions {
    */
   lease?: Duration;
   /**
+   * Who leases the items: a text of 1 to 128 bytes without control characters, and without white
+   * space at its ends. It tells one worker from another, and proves nothing.
+   */
+  holder?: string;
+  /**
    * Give the pop a random id, so that the client can repeat it when its answer is lost. A pop
    * without a lease then happens exactly once, unless the program ends. One with a lease fails with
    * {@link LeaseLostError} if another consumer has had its item meanwhile.
@@ -167,8 +172,10 @@ export interface PopOptions extends PeekOptions {
 export interface PopManyOptions extends PopOptions, PeekManyOptions {}
 
 export interface NakOptions extends CallOptions {
-  /** The item is ready again only after this time. */
+  /** The item is ready again only after this time. Without it the queue's `backoff` decides; at once if it has none. */
   delay?: Duration;
+  /** Why, for the record of the attempt. Up to 1 KiB of it are sent. */
+  reason?: string;
 }
 
 export interface NextOptions extends CallOptions {
@@ -176,6 +183,8 @@ export interface NextOptions extends CallOptions {
   wait?: Duration;
   /** Of the next item; as long as that of this one if not given. */
   lease?: Duration;
+  /** Of the next item; that of this one if not given. */
+  holder?: string;
   min?: Integer;
   max?: Integer;
 }
@@ -189,6 +198,18 @@ export interface Death {
   at: Date | undefined;
   /** How often it had been delivered. */
   deliveries: number;
+}
+
+/** A lease of an item that ended without success. */
+export interface Attempt {
+  /** Goes on when the item becomes a dead letter and is requeued. */
+  n: number;
+  /** Undefined if an earlier version of pqd gave the lease. */
+  start: Date | undefined;
+  end: Date;
+  holder: string;
+  outcome: "nak" | "expired" | "revoked" | "terminated";
+  reason: string;
 }
 
 /**
@@ -223,6 +244,11 @@ export interface Item {
   readonly keyFence: Integer;
   /** When the lease runs out, by the bridge's clock. An extension changes it. */
   readonly leaseExpires: Date | undefined;
+  /** How long a leased item stays away if a plain `nak` gives it back now, in milliseconds; 0: the queue has no backoff. */
+  readonly backoff: number;
+  /** The schedule that has pushed the item, `""` if none has, and the time for which it did. */
+  readonly schedule: string;
+  readonly scheduledAt: Date | undefined;
   /** Of items of a dead-letter queue. */
   readonly dead: Death | undefined;
 
@@ -240,6 +266,12 @@ export interface Item {
   readonly unique: string;
   /** Set by `get` only. */
   readonly uniqueUntil: string;
+  /** Set by `get` only: what the holder of the item's lease calls itself, `""` if that is not known. */
+  readonly holder: string;
+  /** Set by `get` only: the number of the last lease that ended without success. */
+  readonly attempts: number;
+  /** Set by `get` with `attempts` only: those leases that the item remembers, the oldest first. */
+  readonly lastAttempts: Attempt[];
 
   readonly leased: boolean;
   /** Whether this object has settled its lease. */
@@ -292,6 +324,12 @@ export interface Listed {
   unique: string;
   uniqueUntil: string;
   dead: Death | undefined;
+  /** Of a leased item: what its holder calls itself. */
+  holder: string;
+  /** The number of the last lease that ended without success. */
+  attempts: number;
+  /** With the option `attempts`. */
+  lastAttempts: Attempt[];
   /** Bytes of payload and headers. */
   size: number;
   /** Missing where the item does not fit into an answer with them; `get` has them. */
@@ -309,6 +347,10 @@ export interface ListOptions extends CallOptions {
   max?: Integer;
   /** Only ready items of this key. */
   key?: string;
+  /** Only items that this holder has leased; with the state `"leased"`. */
+  holder?: string;
+  /** With `lastAttempts`. */
+  attempts?: boolean;
   /** Begin behind the item with this id. */
   after?: string;
   /** With payloads. */
@@ -317,6 +359,106 @@ export interface ListOptions extends CallOptions {
   preview?: number;
   /** How many items of one request; 200 if not given. */
   page?: number;
+}
+
+export interface GetOptions extends CallOptions {
+  /** With `lastAttempts`. */
+  attempts?: boolean;
+}
+
+export interface RevokeOptions extends CallOptions {
+  /**
+   * Of the lease that ends, as `get` shows it. Without it that is whichever there is, and the client
+   * does not repeat the request, which might hit the next holder.
+   */
+  fence?: Integer;
+  /** How long the item stays away. Without it the queue's `backoff` decides. */
+  delay?: Duration;
+  /** Why, for the record of the attempt. */
+  reason?: string;
+}
+
+/** What a schedule pushes. */
+export interface ScheduleItem {
+  /** Of an answer: a text if it is UTF-8. */
+  payload?: string | Uint8Array;
+  headers?: Record<string, string | readonly string[]> | MsgHdrs;
+  priority?: Integer;
+  key?: string;
+  weight?: number;
+  ttl?: Duration;
+}
+
+/** Fields of a schedule to change. What is not given stays as it is. */
+export interface ScheduleChange {
+  /** When it fires, such as `"30 7 * * mon-fri"`, `"@every 10m"` or `"@at 2030-01-31T09:00:00Z"`. A new schedule needs one. */
+  spec?: string;
+  /** A name of the tz database; `"UTC"` if never given. */
+  zone?: string;
+  /** Replaced as a whole. */
+  item?: ScheduleItem;
+  /** No time before and behind these fires; null drops them. */
+  start?: Date | null;
+  end?: Date | null;
+  /** How many times it fires in all; 0: no bound. */
+  count?: number;
+  /** What it does while an earlier item of it lives; `"skip"` if never given. */
+  overlap?: "skip" | "one" | "replace" | "allow";
+  /** How late it may fire; an hour if never given. */
+  catchUp?: Duration;
+  /** Of several times that are due: the last, or all; `"one"` if never given. */
+  missed?: "one" | "all";
+  /** A time fires later by up to this. */
+  jitter?: Duration;
+  paused?: boolean;
+}
+
+/** A schedule pushes its item to its queue at each time of a calendar. Durations are texts. */
+export interface Schedule {
+  name: string;
+  spec: string;
+  zone: string;
+  /** Missing in lists. */
+  item: ScheduleItem | undefined;
+  start: Date | undefined;
+  end: Date | undefined;
+  count: number;
+  overlap: "skip" | "one" | "replace" | "allow";
+  catchUp: string;
+  missed: "one" | "all";
+  jitter: string;
+  paused: boolean;
+  /** The next time; undefined if there is none, or it is paused. */
+  next: Date | undefined;
+  /** When it fires for `next`, with its jitter. */
+  due: Date | undefined;
+  /** The last time that fired. */
+  last: Date | undefined;
+  /** There is no further time. */
+  done: boolean;
+  /** Its time has come, and the queue is full. */
+  full: boolean;
+  /** How many times fired, and how many passed without an item. */
+  counts: { fired: number; missed: number; overlapped: number };
+  /** The next ones, of `schedule` only. */
+  times: Date[];
+}
+
+export interface SchedulesOptions extends CallOptions {
+  /** Begin behind this name. */
+  after?: string;
+  /** How many schedules of one request; 100 if not given, and at most. */
+  page?: number;
+}
+
+export interface ResumeScheduleOptions extends CallOptions {
+  /** `"now"`: begin anew, also with times that have fired, as a clock that was ahead may have had it do. */
+  from?: "now";
+}
+
+export interface RunScheduleOptions extends CallOptions {
+  /** Of all runs with this id within the queue's `dedup_window` only the first one pushes. Without it the client does not repeat a run. */
+  msgId?: string;
 }
 
 export interface KeysOptions extends CallOptions {
@@ -394,6 +536,10 @@ export interface Config {
   lease: string;
   ttl: string;
   max_deliveries: number;
+  /** `""`: none; how it grows, or the delay of each delivery. */
+  backoff: "" | { delay: string; factor?: number; max?: string; jitter?: number } | string[];
+  /** How many of its last leases an item remembers that ended without success. */
+  attempts: number;
   dead_letter: string;
   dead_letter_expired: boolean;
   dead_letters_from: string;
@@ -488,7 +634,9 @@ export interface ConsumeOptions {
   limit?: number;
   /** Ends the consumer when there is no ready item, instead of waiting. */
   stopWhenEmpty?: boolean;
-  /** The delay before the next delivery of a failed item; {@link defaultBackoff} if not given. */
+  /** What the leases show as their holder; `<host>-<process id>` if not given, nothing in a browser. */
+  holder?: string;
+  /** The delay before the next delivery of a failed item. If not given, the queue's `backoff`, and {@link defaultBackoff} if it has none. */
   backoff?: (deliveries: number) => Duration;
   /** Gets what handlers throw, and the errors of pops and settlements, with the item if there is one. */
   onError?: (err: unknown, item?: Item) => void;
@@ -546,7 +694,7 @@ export interface Queue {
   /** Changes the configuration, makes the queue if necessary, and returns the whole configuration. */
   configure(change: Partial<Config>, options?: CallOptions): Promise<Config>;
   /** An item by its id, whatever its state. */
-  get(id: string, options?: CallOptions): Promise<Item>;
+  get(id: string, options?: GetOptions): Promise<Item>;
   /** The items in one state, in the order of pops from the end `"min"`. */
   list(options?: ListOptions): AsyncGenerator<Listed, void, undefined>;
   /** The keys that have ready or leased items, or settings, in the order of their bytes. */
@@ -569,6 +717,27 @@ export interface Queue {
    * transaction. A queue without room for it fails with a BusyError, and it stays a dead letter.
    */
   requeue(id: string, options?: RequeueOptions): Promise<Pushed>;
+  /**
+   * Takes the lease of an item away: its holder has lost it for good. It fails with a
+   * {@link ConflictError} if the item has no lease, and with a {@link LeaseLostError} if the lease with
+   * the fence has ended.
+   */
+  revoke(id: string, options?: RevokeOptions): Promise<void>;
+  /** The schedules, in the order of their names, without what they push. */
+  schedules(options?: SchedulesOptions): AsyncGenerator<Schedule, void, undefined>;
+  /** A schedule with its next times. */
+  schedule(name: string, options?: CallOptions): Promise<Schedule>;
+  /** The next times that a schedule would have after a change. It need not exist. */
+  scheduleTimes(name: string, change: ScheduleChange, options?: CallOptions): Promise<Date[]>;
+  /** Changes a schedule, makes it and the queue if necessary, and returns the whole. */
+  setSchedule(name: string, change: ScheduleChange, options?: CallOptions): Promise<Schedule>;
+  /** Stops a schedule. Times that pass until it is resumed are no misses. */
+  pauseSchedule(name: string, options?: CallOptions): Promise<Schedule>;
+  resumeSchedule(name: string, options?: ResumeScheduleOptions): Promise<Schedule>;
+  /** Removes a schedule. What it has pushed stays. */
+  deleteSchedule(name: string, options?: CallOptions): Promise<void>;
+  /** Pushes the item of a schedule now. */
+  runSchedule(name: string, options?: RunScheduleOptions): Promise<Pushed>;
   /** Removes all items and returns how many. */
   purge(options?: CallOptions): Promise<number>;
   /** Stops deliveries; pushes go on. */
@@ -621,7 +790,7 @@ export class ForbiddenError extends PQError {}
 export class EmptyError extends PQError {}
 /** 404: there is no such item or no such queue. */
 export class NotFoundError extends PQError {}
-/** 409 with a reason: `leased`, `another_key`, `lease_required`, `only_min`. */
+/** 409 with a reason: `leased`, `not_leased`, `another_key`, `lease_required`, `only_min`. */
 export class ConflictError extends PQError {}
 /** 410: the lease is no longer valid. `reason` is `gone`, `taken` or `expired`. */
 export class LeaseLostError extends PQError {}

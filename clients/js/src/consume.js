@@ -2,6 +2,7 @@
 import { pause } from "./bell.js";
 import { duration, shown } from "./duration.js";
 import { code, EmptyError, LeaseLostError, PQError } from "./errors.js";
+import { holderOf, ownName, refusesHolder } from "./holder.js";
 import { count } from "./integer.js";
 import { abortSignal, checked, flag, word } from "./options.js";
 import { backoff } from "./retry.js";
@@ -47,7 +48,7 @@ const lastTrouble = 10_000;
  */
 export const defaultBackoff = (deliveries) => backoff(deliveries, 1000, 300_000);
 
-const names = ["concurrency", "end", "lease", "min", "max", "repeatable", "limit", "stopWhenEmpty", "backoff", "onError", "signal"];
+const names = ["concurrency", "end", "lease", "min", "max", "repeatable", "limit", "stopWhenEmpty", "holder", "backoff", "onError", "signal"];
 
 /**
  * @param {import("./queue.js").Queue} queue
@@ -67,6 +68,7 @@ export class Consumer {
   /** @type {unknown} */
   #fatal;
   #left;
+  #named;
 
   /**
    * @param {import("./queue.js").Queue} queue
@@ -79,11 +81,13 @@ export class Consumer {
     this.handler = handler;
     this.#left = options.limit === undefined ? Infinity : count(options.limit, "limit");
     this.onError = functionOf(options.onError, "onError") ?? (() => {});
-    this.backoff = functionOf(options.backoff, "backoff") ?? defaultBackoff;
+    this.backoff = functionOf(options.backoff, "backoff");
     this.stopWhenEmpty = flag(options.stopWhenEmpty, "stopWhenEmpty");
     const lease = duration(options.lease ?? defaultLease, "lease");
     const end = word(options.end, "end", ["min", "max"]);
-    this.pop = { lease, end, min: options.min, max: options.max, repeatable: flag(options.repeatable, "repeatable"), wait: this.stopWhenEmpty ? undefined : oneWait, signal: this.#taking.signal };
+    /** Whether the pops name the program itself, until a bridge refuses that. */
+    this.#named = options.holder === undefined && ownName !== undefined;
+    this.pop = { lease, end, holder: holderOf(options.holder), min: options.min, max: options.max, repeatable: flag(options.repeatable, "repeatable"), wait: this.stopWhenEmpty ? undefined : oneWait, signal: this.#taking.signal };
     const signal = abortSignal(options.signal);
     const stop = () => this.#taking.abort();
     if (signal?.aborted) this.#taking.abort();
@@ -119,12 +123,17 @@ export class Consumer {
   async #run() {
     for (let troubles = 0; !this.#stopping && this.#left > 0; ) {
       this.#left--;
+      const named = this.#named;
       let item;
       try {
-        item = await this.queue.pop(this.pop);
+        item = await this.queue.pop(named ? { ...this.pop, holder: ownName } : this.pop);
       } catch (err) {
         this.#left++;
         if (this.#stopping) return;
+        if (named && refusesHolder(err)) {
+          this.#named = false;
+          continue;
+        }
         if (this.#isFatal(err)) {
           this.#fatal ??= err;
           this.#taking.abort();
@@ -188,9 +197,12 @@ export class Consumer {
   async #settle(item, failed, err) {
     if (!failed) return item.ack();
     if (err instanceof GiveUp) return item.term(err.message);
-    if (err instanceof RetryAfter) return item.nak({ delay: err.delay });
-    if (this.#work.signal.aborted) return item.nak(); // the end interrupted the handler: no backoff
-    return item.nak({ delay: this.backoff(item.deliveries) });
+    const told = err instanceof RetryAfter && err.cause instanceof Error ? err.cause : err;
+    const reason = told instanceof Error ? told.message : typeof told === "string" ? told : "";
+    if (err instanceof RetryAfter) return item.nak({ delay: err.delay, reason });
+    if (this.#work.signal.aborted) return item.nak({ delay: 0 }); // the end interrupted the handler: no backoff
+    if (!this.backoff && item.backoff > 0) return item.nak({ reason }); // the queue's
+    return item.nak({ delay: (this.backoff ?? defaultBackoff)(item.deliveries), reason });
   }
 
   /**

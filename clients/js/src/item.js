@@ -1,9 +1,10 @@
 // An item as a bridge answered it, and its lease.
 import { Call } from "./call.js";
-import { duration, durationText, shown } from "./duration.js";
-import { code, errorOf, LeaseLostError, mayRepeat, NotLeasedError, PQError, SettledError, unreadable } from "./errors.js";
+import { duration, durationText, nanoseconds, shown } from "./duration.js";
+import { BadRequestError, code, errorOf, LeaseLostError, mayRepeat, NotLeasedError, PQError, SettledError, unreadable } from "./errors.js";
 import { hold } from "./hold.js";
 import { integer } from "./integer.js";
+import { writeJSON } from "./json.js";
 import { bytes, text } from "./message.js";
 import { abortSignal, callOptions, checked } from "./options.js";
 import { push } from "./push.js";
@@ -25,6 +26,26 @@ const small = (value) => {
 
 /** @param {string} value */
 const plain = (value) => value;
+
+/** @param {string} value */
+const milliseconds = (value) => duration(value, "the duration", { zero: true });
+
+/**
+ * The attempts of an item as answers show them.
+ * @param {any[]} all
+ * @returns {import("../index.js").Attempt[]}
+ */
+export const attemptsOf = (all) =>
+  all.map((a) => ({ n: Number(a.n), start: a.start === undefined ? undefined : time(a.start), end: time(a.end), holder: a.holder ?? "", outcome: a.outcome, reason: a.reason ?? "" }));
+
+/** How much of a reason is sent. */
+const longestReason = 1024;
+
+/**
+ * The beginning of a reason that a -NAK has room for.
+ * @param {string} reason
+ */
+const cut = (reason) => new TextDecoder().decode(bytes(reason).subarray(0, longestReason), { stream: true }); // drops half a character
 
 const tenYears = 87600 * 3600e3;
 
@@ -82,6 +103,15 @@ export class Item {
     this.uniqueUntil = "";
     /** @type {import("../index.js").Death | undefined} */
     this.dead = undefined;
+    /** In milliseconds; 0: the queue has none. */
+    this.backoff = 0;
+    this.holder = "";
+    this.attempts = 0;
+    /** @type {import("../index.js").Attempt[]} */
+    this.lastAttempts = [];
+    this.schedule = "";
+    /** @type {Date | undefined} */
+    this.scheduledAt = undefined;
     /** How long the lease was asked for, in milliseconds; 0: the queue decides. */
     this.leaseTerm = 0;
   }
@@ -148,6 +178,14 @@ export class Item {
     header("PQ-Key-Ahead", small, (v) => (this.keyAhead = v));
     header("PQ-Unique", plain, (v) => (this.unique = v));
     header("PQ-Unique-Until", plain, (v) => (this.uniqueUntil = v));
+    header("PQ-Backoff", milliseconds, (v) => (this.backoff = v));
+    header("PQ-Holder", plain, (v) => (this.holder = v));
+    header("PQ-Attempts", (v) => (v.startsWith("[") ? attemptsOf(JSON.parse(v)) : small(v)), (v) => {
+      if (typeof v !== "number") this.lastAttempts = v;
+      this.attempts = typeof v === "number" ? v : (v.at(-1)?.n ?? 0);
+    });
+    header("PQ-Schedule", plain, (v) => (this.schedule = v));
+    header("PQ-Scheduled-At", time, (v) => (this.scheduledAt = v));
     if (m.headers.has("PQ-Origin") || m.headers.has("PQ-Dead-Reason")) {
       /** @type {import("../index.js").Death} */
       const dead = { reason: "", origin: "", originId: "", at: undefined, deliveries: 0 };
@@ -201,9 +239,23 @@ export class Item {
 
   /** @param {import("../index.js").NakOptions} [given] */
   async nak(given) {
-    const { delay, ...options } = checked(given, "nak", ["delay", ...callOptions]);
-    const body = delay === undefined ? "-NAK" : `-NAK ${durationText(duration(delay, "delay", { zero: true, most: tenYears }))}`;
-    await this.#once(() => this.#send("nak", body, options));
+    const { delay, reason = "", ...options } = checked(given, "nak", ["delay", "reason", ...callOptions]);
+    const ms = delay === undefined ? undefined : duration(delay, "delay", { zero: true, most: tenYears });
+    if (typeof reason !== "string") throw new TypeError(`the reason is ${shown(reason)}: expected a text`);
+    const plainly = ms === undefined ? "-NAK" : `-NAK ${durationText(ms)}`;
+    const { client } = this.#queue;
+    await this.#once(async () => {
+      if (reason === "" || client.noReasons) return this.#send("nak", plainly, options);
+      try {
+        const fields = { delay: ms === undefined ? undefined : BigInt(nanoseconds(ms)), reason: cut(reason) };
+        return await this.#send("nak", `-NAK ${writeJSON(fields)}`, options);
+      } catch (err) {
+        // A bridge of an earlier version takes no reasons.
+        if (!(err instanceof BadRequestError) || !(err.text === "" || err.text.includes('"reason"'))) throw err;
+        client.noReasons = true;
+        return this.#send("nak", plainly, options);
+      }
+    });
   }
 
   /**

@@ -30,10 +30,20 @@ export function exact(value) {
 }
 
 /**
- * Writes an object without nested ones. Its integers may be bigints; what is undefined is left out.
+ * Writes an object. Its integers may be bigints; what is undefined is left out.
  * @param {Record<string, unknown>} fields
  */
 export function writeJSON(fields) {
   const all = Object.entries(fields).filter(([, value]) => value !== undefined);
-  return `{${all.map(([name, value]) => `${JSON.stringify(name)}:${typeof value === "bigint" ? value : JSON.stringify(value)}`).join(",")}}`;
+  return `{${all.map(([name, value]) => `${JSON.stringify(name)}:${written(value)}`).join(",")}}`;
+}
+
+/**
+ * @param {unknown} value
+ * @returns {string}
+ */
+function written(value) {
+  if (typeof value === "bigint") return `${value}`;
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return JSON.stringify(value);
+  return writeJSON(/** @type {Record<string, unknown>} */ (value));
 }

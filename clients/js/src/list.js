@@ -1,6 +1,8 @@
 // Pages of items.
 import { unreadable } from "./errors.js";
+import { holderOf } from "./holder.js";
 import { count, priorityText } from "./integer.js";
+import { attemptsOf } from "./item.js";
 import { exact, writeJSON } from "./json.js";
 import { bytes } from "./message.js";
 import { callOptions, checked, flag, word } from "./options.js";
@@ -13,13 +15,18 @@ const pageSize = 200;
  * @param {import("../index.js").ListOptions} [given]
  */
 export async function* list(queue, given) {
-  const { state, min, max, key, after, bodies, preview, page = pageSize, ...options } = checked(given, "list", ["state", "min", "max", "key", "after", "bodies", "preview", "page", ...callOptions]);
+  const { state, min, max, key, holder, after, bodies, preview, attempts, page = pageSize, ...options } = checked(given, "list", [
+    ...["state", "min", "max", "key", "holder", "after", "bodies", "preview", "attempts", "page"],
+    ...callOptions,
+  ]);
   if (after !== undefined) checkID(after);
   const fields = {
     state: word(state, "state", ["ready", "leased", "delayed"]),
     min: min === undefined ? undefined : BigInt(priorityText(min, "min")),
     max: max === undefined ? undefined : BigInt(priorityText(max, "max")),
     key,
+    holder: holderOf(holder),
+    attempts: flag(attempts, "attempts") || undefined,
     bodies: flag(bodies, "bodies") || undefined,
     preview: preview === undefined ? undefined : count(preview, "preview", 1024),
     limit: count(page, "page", 1000),
@@ -56,6 +63,9 @@ function listed(queue, i) {
       unique: i.unique ?? "",
       uniqueUntil: i.unique_until ?? "",
       dead: i.dead && { reason: i.dead.reason, origin: i.dead.origin, originId: i.dead.origin_id, at: time(i.dead.at), deliveries: Number(i.dead.deliveries ?? 0) },
+      holder: i.holder ?? "",
+      attempts: Number(i.attempts ?? 0),
+      lastAttempts: attemptsOf(i.last_attempts ?? []),
       size: Number(i.size),
       headers: i.headers,
       preview: typeof i.preview === "string" ? Uint8Array.from(atob(i.preview), (c) => c.charCodeAt(0)) : undefined,

@@ -11,7 +11,7 @@ import { bytes } from "./message.js";
 import { callOptions, checked, flag, word } from "./options.js";
 
 const tenYears = 87600 * 3600e3;
-const longestKey = 128;
+const longestName = 128;
 const mostWeight = 1000;
 const longestValue = 1024;
 
@@ -66,7 +66,7 @@ export class NewItem {
  * @param {unknown} payload
  * @returns {Uint8Array}
  */
-function payloadOf(payload) {
+export function payloadOf(payload) {
   if (typeof payload === "string") return bytes(payload);
   if (payload instanceof Uint8Array) return payload;
   throw new TypeError(`the payload is ${shown(payload)}: expected a string or a Uint8Array`);
@@ -92,17 +92,24 @@ export function valueOf(value, what, most) {
   return value;
 }
 
-/** @param {unknown} key */
-export function keyOf(key) {
-  if (typeof key === "string" && control.test(key)) throw new TypeError(`key is ${shown(key)}: expected a text without control characters`);
-  return valueOf(key, "key", longestKey);
+/**
+ * The name of a key, or of a holder.
+ * @param {unknown} name
+ * @param {string} what
+ */
+export function nameOf(name, what) {
+  if (typeof name === "string" && control.test(name)) throw new TypeError(`${what} is ${shown(name)}: expected a text without control characters`);
+  return valueOf(name, what, longestName);
 }
+
+/** @param {unknown} key */
+export const keyOf = (key) => nameOf(key, "key");
 
 /**
  * @param {unknown} time
  * @param {string} what
  */
-function timeOf(time, what) {
+export function timeOf(time, what) {
   if (time instanceof Date && !Number.isNaN(time.getTime()) && time.getUTCFullYear() >= 0 && time.getUTCFullYear() <= 9999) return time.toISOString();
   throw new TypeError(`${what} is ${shown(time)}: expected a Date`);
 }
@@ -111,7 +118,7 @@ function timeOf(time, what) {
  * @param {unknown} headers
  * @returns {[string, string][]}
  */
-function headersOf(headers) {
+export function headersOf(headers) {
   if (headers === undefined) return [];
   if (typeof headers !== "object" || headers === null || Array.isArray(headers)) {
     throw new TypeError(`headers is ${shown(headers)}: expected an object such as { Season: "autumn" }`);

@@ -8,8 +8,11 @@ import { Item } from "./item.js";
 import { exact, writeJSON } from "./json.js";
 import { key, keys, setKey } from "./keys.js";
 import { list } from "./list.js";
-import { callOptions, checked } from "./options.js";
+import { bytes } from "./message.js";
+import { callOptions, checked, flag } from "./options.js";
 import { push, pushed, pushMany } from "./push.js";
+import { revoke } from "./revoke.js";
+import { deleteSchedule, pauseSchedule, resumeSchedule, runSchedule, schedule, schedules, scheduleTimes, setSchedule } from "./schedules.js";
 import { ackMany } from "./settlements.js";
 import { checkID, checkQueue, deadLetter } from "./subjects.js";
 import { take } from "./take.js";
@@ -125,12 +128,13 @@ export class Queue {
 
   /**
    * @param {string} id
-   * @param {import("../index.js").CallOptions} [given]
+   * @param {import("../index.js").GetOptions} [given]
    */
   async get(id, given) {
     checkID(id);
-    const options = checked(given, "get", callOptions);
-    const call = new Call({ op: "get", queue: this.name, subject: this.subject(`get.${id}`), repeatable: true });
+    const { attempts, ...options } = checked(given, "get", ["attempts", ...callOptions]);
+    const body = flag(attempts, "attempts") ? bytes(writeJSON({ attempts })) : undefined;
+    const call = new Call({ op: "get", queue: this.name, subject: this.subject(`get.${id}`), body, repeatable: true });
     const m = await call.send(this.client, this.client.deadline(options));
     if (!m.isItem) throw unreadable("get", this.name, m.data);
     return Item.read(this, m, "get");
@@ -199,6 +203,77 @@ export class Queue {
     const { from, ...options } = checked(given, "requeue", ["from", ...callOptions]);
     const dead = new Queue(this.client, from ?? deadLetter(this.name));
     return pushed(this.name, await dead.#ask("requeue", `requeue.${id}`, writeJSON({ to: this.name }), options));
+  }
+
+  /**
+   * @param {string} id
+   * @param {import("../index.js").RevokeOptions} [options]
+   */
+  async revoke(id, options) {
+    return revoke(this, id, options);
+  }
+
+  /** @param {import("../index.js").SchedulesOptions} [options] */
+  schedules(options) {
+    return schedules(this, options);
+  }
+
+  /**
+   * @param {string} name
+   * @param {import("../index.js").CallOptions} [options]
+   */
+  async schedule(name, options) {
+    return schedule(this, name, options);
+  }
+
+  /**
+   * @param {string} name
+   * @param {import("../index.js").ScheduleChange} change
+   * @param {import("../index.js").CallOptions} [options]
+   */
+  async scheduleTimes(name, change, options) {
+    return scheduleTimes(this, name, change, options);
+  }
+
+  /**
+   * @param {string} name
+   * @param {import("../index.js").ScheduleChange} change
+   * @param {import("../index.js").CallOptions} [options]
+   */
+  async setSchedule(name, change, options) {
+    return setSchedule(this, name, change, options);
+  }
+
+  /**
+   * @param {string} name
+   * @param {import("../index.js").CallOptions} [options]
+   */
+  async pauseSchedule(name, options) {
+    return pauseSchedule(this, name, options);
+  }
+
+  /**
+   * @param {string} name
+   * @param {import("../index.js").ResumeScheduleOptions} [options]
+   */
+  async resumeSchedule(name, options) {
+    return resumeSchedule(this, name, options);
+  }
+
+  /**
+   * @param {string} name
+   * @param {import("../index.js").CallOptions} [options]
+   */
+  async deleteSchedule(name, options) {
+    return deleteSchedule(this, name, options);
+  }
+
+  /**
+   * @param {string} name
+   * @param {import("../index.js").RunScheduleOptions} [options]
+   */
+  async runSchedule(name, options) {
+    return runSchedule(this, name, options);
   }
 
   /** @param {import("../index.js").CallOptions} [options] */

@@ -5,6 +5,7 @@ const name = /^[A-Za-z0-9_-]+$/;
 const longestPrefix = 128;
 const longestQueue = 64;
 const longestID = 128;
+const longestSchedule = 64;
 const deadSuffix = "-dead";
 
 /**
@@ -35,6 +36,13 @@ export function checkQueue(queue) {
 export function checkID(id) {
   if (typeof id !== "string" || !name.test(id) || id.length > longestID) {
     throw new TypeError(`id ${shown(id)}: expected 1 to ${longestID} of A-Z a-z 0-9 - _`);
+  }
+}
+
+/** @param {unknown} schedule */
+export function checkSchedule(schedule) {
+  if (typeof schedule !== "string" || !name.test(schedule) || schedule.length > longestSchedule) {
+    throw new TypeError(`schedule name ${shown(schedule)}: expected 1 to ${longestSchedule} of A-Z a-z 0-9 - _`);
   }
 }
 

@@ -4,6 +4,7 @@ import { Bell, now } from "./bell.js";
 import { denial, ended, longer } from "./call.js";
 import { duration, nanoseconds } from "./duration.js";
 import { code, inDoubt, LeaseLostError, EmptyError, mayRepeat, PQError, refusalIn, unreadable } from "./errors.js";
+import { holderOf } from "./holder.js";
 import { count, priorityText } from "./integer.js";
 import { Item } from "./item.js";
 import { writeJSON } from "./json.js";
@@ -21,9 +22,9 @@ const longestLease = 12 * 3600e3;
 const margin = 100;
 
 const selection = ["min", "max", "wait"];
-const popOptions = ["end", "lease", ...selection, "popId", "repeatable", ...callOptions];
+const popOptions = ["end", "lease", "holder", ...selection, "popId", "repeatable", ...callOptions];
 const peekOptions = ["end", ...selection, ...callOptions];
-const nextOptions = ["lease", ...selection, ...callOptions];
+const nextOptions = ["lease", "holder", ...selection, ...callOptions];
 export const many = ["maxBytes"];
 
 /**
@@ -96,6 +97,7 @@ class Taking {
       lease: options.lease === undefined ? undefined : nanoseconds(this.term),
       min: options.min === undefined ? undefined : BigInt(priorityText(options.min, "min")),
       max: options.max === undefined ? undefined : BigInt(priorityText(options.max, "max")),
+      holder: holderOf(options.holder),
       max_bytes: options.maxBytes === undefined ? undefined : count(options.maxBytes, "maxBytes"),
       msg_id: id,
     };

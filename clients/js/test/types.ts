@@ -31,6 +31,13 @@ export async function program(nc: NatsConnection): Promise<void> {
     if (err instanceof declared.BusyError && err.reason === "full") throw new declared.RetryAfter("5s", err);
   }
 
+  const { lastAttempts, backoff }: declared.Item = await jobs.get(id, { attempts: true });
+  if (lastAttempts.some((a) => a.outcome === "expired") && backoff > 0) await jobs.revoke(id, { fence: item.fence, delay: "1m", reason: "it hangs" });
+  for await (const { holder, attempts } of jobs.list({ state: "leased", holder: "w7" })) if (attempts > 3) console.log(holder);
+  const { next: at, item: pushes }: declared.Schedule = await jobs.setSchedule("daily", { spec: "@daily", item: { payload: "x", priority: 5n }, end: null });
+  const times: Date[] = await jobs.scheduleTimes("daily", { jitter: "5m", item: pushes ?? {} });
+  for await (const { name, counts } of jobs.schedules()) if (counts.missed > 0 && times[0] !== at) await jobs.resumeSchedule(name, { from: "now" });
+
   // @ts-expect-error a misspelled option
   await jobs.push("x", { priorty: 1 });
   // @ts-expect-error a priority that is no integer
@@ -41,6 +48,10 @@ export async function program(nc: NatsConnection): Promise<void> {
   await jobs.peek({ lease: 1000 });
   // @ts-expect-error a key has no order of its own
   await jobs.setKey("ann", { order: true });
+  // @ts-expect-error a schedule begins anew from now, or not at all
+  await jobs.resumeSchedule("daily", { from: "then" });
+  // @ts-expect-error what a schedule has counted does not change
+  await jobs.setSchedule("daily", { counts: {} });
   // @ts-expect-error no such end
   await jobs.pop({ end: "middle" });
   // @ts-expect-error queues and items come from a client

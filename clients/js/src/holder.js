@@ -1,0 +1,20 @@
+// Who leases items: what a holder calls itself.
+import { BadRequestError } from "./errors.js";
+import { nameOf } from "./push.js";
+
+/** @param {unknown} name */
+export const holderOf = (name) => nameOf(name, "holder");
+
+/** What a consumer calls itself: <host>-<process id>; undefined in a browser, which has neither. */
+export const ownName = (() => {
+  const { process } = /** @type {{process?: {pid?: number, env?: Record<string, string>, getBuiltinModule?: (name: string) => any}}} */ (globalThis);
+  if (!process?.pid) return undefined;
+  const host = process.getBuiltinModule?.("node:os").hostname() ?? process.env?.HOSTNAME ?? "unknown";
+  return `${String(host).replace(/[^!-~]/g, "").slice(0, 100) || "unknown"}-${process.pid}`;
+})();
+
+/**
+ * Whether a bridge of an earlier version has refused a pop for its holder.
+ * @param {unknown} err
+ */
+export const refusesHolder = (err) => err instanceof BadRequestError && err.text.includes('"holder"');

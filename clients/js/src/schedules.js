@@ -1,0 +1,221 @@
+// Schedules of a queue: what they push, and when.
+import { headers as natsHeaders } from "@nats-io/nats-core";
+import { Call } from "./call.js";
+import { duration, durationText } from "./duration.js";
+import { unreadable } from "./errors.js";
+import { count, priorityText } from "./integer.js";
+import { exact, readJSON, writeJSON } from "./json.js";
+import { bytes } from "./message.js";
+import { callOptions, checked, flag, word } from "./options.js";
+import { headersOf, keyOf, payloadOf, pushed, timeOf, valueOf } from "./push.js";
+import { checkSchedule } from "./subjects.js";
+
+const pageSize = 100;
+const fields = ["spec", "zone", "item", "start", "end", "count", "overlap", "catchUp", "missed", "jitter", "paused"];
+
+/**
+ * @param {import("./queue.js").Queue} queue
+ * @param {import("../index.js").SchedulesOptions} [given]
+ */
+export async function* schedules(queue, given) {
+  const { after = "", page = pageSize, ...options } = checked(given, "schedules", ["after", "page", ...callOptions]);
+  if (after !== "") checkSchedule(after);
+  const limit = count(page, "page", pageSize);
+  for (let behind = after; ; ) {
+    const answer = await queue.client.ask({ op: "schedules", queue: queue.name, subject: queue.subject("schedules"), body: writeJSON({ limit, after: behind || undefined }), repeatable: true }, options);
+    if (!Array.isArray(answer.schedules)) throw unreadable("schedules", queue.name, bytes(JSON.stringify(answer)));
+    for (const s of answer.schedules) yield known(queue, "schedules", s);
+    if (typeof answer.next !== "string" || answer.next === "") return;
+    behind = answer.next;
+  }
+}
+
+/**
+ * @param {import("./queue.js").Queue} queue
+ * @param {string} name
+ * @param {import("../index.js").CallOptions} [given]
+ */
+export async function schedule(queue, name, given) {
+  return known(queue, "schedule", await ask(queue, "schedule", "schedule", name, undefined, given));
+}
+
+/**
+ * @param {import("./queue.js").Queue} queue
+ * @param {string} name
+ * @param {import("../index.js").ScheduleChange} change
+ * @param {import("../index.js").CallOptions} [given]
+ * @returns {Promise<Date[]>}
+ */
+export async function scheduleTimes(queue, name, change, given) {
+  const answer = await ask(queue, "scheduleTimes", "schedule", name, changed("scheduleTimes", change), given);
+  if (!Array.isArray(answer.times)) throw unreadable("scheduleTimes", queue.name, bytes(JSON.stringify(answer)));
+  return answer.times.map((/** @type {string} */ at) => new Date(at));
+}
+
+/**
+ * @param {import("./queue.js").Queue} queue
+ * @param {string} name
+ * @param {import("../index.js").ScheduleChange} change
+ * @param {import("../index.js").CallOptions} [given]
+ */
+export async function setSchedule(queue, name, change, given) {
+  return known(queue, "setSchedule", await ask(queue, "setSchedule", "admin.schedule", name, changed("setSchedule", change), given));
+}
+
+/**
+ * @param {import("./queue.js").Queue} queue
+ * @param {string} name
+ * @param {import("../index.js").CallOptions} [given]
+ */
+export async function pauseSchedule(queue, name, given) {
+  return known(queue, "pauseSchedule", await ask(queue, "pauseSchedule", "admin.schedule", name, undefined, given, ".pause"));
+}
+
+/**
+ * @param {import("./queue.js").Queue} queue
+ * @param {string} name
+ * @param {import("../index.js").ResumeScheduleOptions} [given]
+ */
+export async function resumeSchedule(queue, name, given) {
+  const { from, ...options } = checked(given, "resumeSchedule", ["from", ...callOptions]);
+  const body = from === undefined ? undefined : writeJSON({ from: word(from, "from", ["now"]) });
+  return known(queue, "resumeSchedule", await ask(queue, "resumeSchedule", "admin.schedule", name, body, options, ".resume"));
+}
+
+/**
+ * @param {import("./queue.js").Queue} queue
+ * @param {string} name
+ * @param {import("../index.js").CallOptions} [given]
+ */
+export async function deleteSchedule(queue, name, given) {
+  await ask(queue, "deleteSchedule", "admin.schedule", name, undefined, given, ".delete"); // a second one would find none
+}
+
+/**
+ * @param {import("./queue.js").Queue} queue
+ * @param {string} name
+ * @param {import("../index.js").RunScheduleOptions} [given]
+ */
+export async function runSchedule(queue, name, given) {
+  const { msgId, ...options } = checked(given, "runSchedule", ["msgId", ...callOptions]);
+  checkSchedule(name);
+  const id = valueOf(msgId, "msgId", 1024);
+  const headers = natsHeaders();
+  if (id !== undefined) headers.set("Nats-Msg-Id", id);
+  const call = new Call({ op: "runSchedule", queue: queue.name, subject: queue.subject(`admin.schedule.${name}.run`), headers, repeatable: id !== undefined });
+  const m = await call.send(queue.client, queue.client.deadline(options));
+  return pushed(queue.name, read(queue, "runSchedule", m.data));
+}
+
+/**
+ * @param {import("./queue.js").Queue} queue
+ * @param {string} op
+ * @param {Uint8Array} body
+ */
+function read(queue, op, body) {
+  try {
+    return readJSON(body);
+  } catch (cause) {
+    throw unreadable(op, queue.name, body, cause);
+  }
+}
+
+/**
+ * @param {import("./queue.js").Queue} queue
+ * @param {string} op
+ * @param {string} verb
+ * @param {string} name
+ * @param {string | undefined} body
+ * @param {import("../index.js").CallOptions | undefined} options
+ * @param {string} [action]
+ */
+async function ask(queue, op, verb, name, body, options, action = "") {
+  checkSchedule(name);
+  const request = { op, queue: queue.name, subject: queue.subject(`${verb}.${name}${action}`), body, repeatable: op !== "deleteSchedule" };
+  return queue.client.ask(request, checked(options, op, callOptions));
+}
+
+/**
+ * The fields of a schedule that a caller names, as JSON.
+ * @param {string} op
+ * @param {import("../index.js").ScheduleChange} given
+ */
+function changed(op, given) {
+  if (given === undefined) throw new TypeError('the change is undefined: expected an object such as { spec: "@daily" }');
+  const change = checked(given, op, fields);
+  const bound = (/** @type {Date | null | undefined} */ at, /** @type {string} */ what) => (at === undefined || at === null ? at : timeOf(at, what));
+  const long = (/** @type {number | string | undefined} */ value, /** @type {string} */ what) => (value === undefined ? undefined : durationText(duration(value, what, { zero: true })));
+  return writeJSON({
+    spec: change.spec,
+    zone: change.zone,
+    item: change.item === undefined ? undefined : itemOf(change.item),
+    start: bound(change.start, "start"),
+    end: bound(change.end, "end"),
+    count: change.count,
+    overlap: word(change.overlap, "overlap", ["skip", "one", "replace", "allow"]),
+    catch_up: long(change.catchUp, "catchUp"),
+    missed: word(change.missed, "missed", ["one", "all"]),
+    jitter: long(change.jitter, "jitter"),
+    paused: change.paused === undefined ? undefined : flag(change.paused, "paused"),
+  });
+}
+
+/** @param {import("../index.js").ScheduleItem} given */
+function itemOf(given) {
+  const { payload, headers, priority, key, weight, ttl } = checked(given, "an item", ["payload", "headers", "priority", "key", "weight", "ttl"]);
+  /** @type {Record<string, string[]>} */
+  const all = {};
+  for (const [name, value] of headersOf(headers)) (all[name] ??= []).push(value);
+  return {
+    payload: typeof payload === "string" ? payload : undefined,
+    payload_base64: payload === undefined || typeof payload === "string" ? undefined : btoa(Array.from(payloadOf(payload), (byte) => String.fromCharCode(byte)).join("")),
+    headers: headers === undefined ? undefined : all,
+    priority: priority === undefined ? undefined : BigInt(priorityText(priority)),
+    key: keyOf(key),
+    weight,
+    ttl: ttl === undefined ? undefined : durationText(duration(ttl, "ttl")),
+  };
+}
+
+/**
+ * @param {import("./queue.js").Queue} queue
+ * @param {string} op
+ * @param {any} s
+ * @returns {import("../index.js").Schedule}
+ */
+function known(queue, op, s) {
+  const time = (/** @type {string | undefined} */ at) => (at === undefined ? undefined : new Date(at));
+  try {
+    const { item } = s;
+    return {
+      name: String(s.name),
+      spec: String(s.spec),
+      zone: String(s.zone),
+      item: item && {
+        payload: typeof item.payload_base64 === "string" ? Uint8Array.from(atob(item.payload_base64), (c) => c.charCodeAt(0)) : (item.payload ?? ""),
+        headers: item.headers,
+        priority: item.priority === undefined ? undefined : exact(item.priority),
+        key: item.key,
+        weight: item.weight,
+        ttl: item.ttl,
+      },
+      start: time(s.start),
+      end: time(s.end),
+      count: Number(s.count),
+      overlap: s.overlap,
+      catchUp: s.catch_up,
+      missed: s.missed,
+      jitter: s.jitter,
+      paused: s.paused === true,
+      next: time(s.next),
+      due: time(s.due),
+      last: time(s.last),
+      done: s.done === true,
+      full: s.full === true,
+      counts: { fired: Number(s.counts.fired), missed: Number(s.counts.missed), overlapped: Number(s.counts.overlapped) },
+      times: (s.times ?? []).map((/** @type {string} */ at) => new Date(at)),
+    };
+  } catch (cause) {
+    throw unreadable(op, queue.name, bytes(JSON.stringify(s)), cause);
+  }
+}
