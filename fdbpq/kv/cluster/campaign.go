@@ -14,62 +14,65 @@ var errLost = errors.New("not active")
 // answerFor is how long a candidate waits for the positions of the others.
 const answerFor = 500 * time.Millisecond
 
+// candidate is a member that may become active.
+type candidate struct{ *DB }
+
 // campaign makes this member active, unless another one is alive or a member objects.
-func (d *DB) campaign(ctx context.Context) (*Term, error) {
+func (c candidate) campaign(ctx context.Context) (*Term, error) {
 	began := time.Now()
-	d.status.stand()
-	defer d.status.withdraw()
-	known := d.poll(ctx, began)
-	d.tail.compared = time.Time{}
-	switch entries, err := d.advance(ctx); {
+	c.status.stand()
+	defer c.status.withdraw()
+	known := c.poll(ctx, began)
+	c.tail.compared = time.Time{}
+	switch entries, err := c.advance(ctx); {
 	case err != nil:
-		d.tail.short = shortfall{}
+		c.tail.short = shortfall{}
 		return nil, err
-	case entries > 0 && !d.tail.head.Released:
-		d.status.set(Candidate, "")
+	case entries > 0 && !c.tail.head.Released:
+		c.status.set(Candidate, "")
 		return nil, nil // another member is active
 	}
-	if !d.tail.head.Released {
+	if !c.tail.head.Released {
 		for _, p := range known {
-			if p.heard.After(began) && d.showsLife(p.heartbeat) {
-				d.status.alive()
-				d.status.set(Candidate, "")
+			if p.heard.After(began) && c.showsLife(p.heartbeat) {
+				c.status.alive()
+				c.status.set(Candidate, "")
 				return nil, nil
 			}
 		}
 	}
-	objection, err := d.overtaken(ctx)
+	objection, err := c.overtaken(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if objection == "" {
-		objection = d.objection(known, began)
+		objection = c.objection(known, began)
 	}
 	if objection == "" {
-		objection = d.distrust()
+		objection = c.distrust()
 	}
-	if m := d.peers.mark(d.tail.store()); objection == "" && m.follows(mark{Generation: d.tail.head.Generation, Entry: d.tail.head.Entry}) {
-		objection = fmt.Sprintf("member %s had entry %d of generation %d, the log ends at %d: %s", m.Member, m.Entry, m.Generation, d.tail.head.Entry, d.tail.verdict(d.tail.head.Entry))
+	if m := c.peers.mark(c.tail.store()); objection == "" && m.follows(mark{Generation: c.tail.head.Generation, Entry: c.tail.head.Entry}) {
+		objection = fmt.Sprintf("member %s had entry %d of generation %d, the log ends at %d: %s", m.Member, m.Entry, m.Generation, c.tail.head.Entry, c.tail.verdict(c.tail.head.Entry))
 	}
 	if objection != "" {
-		d.status.set(Candidate, objection)
-		d.slog.Warn("kv/cluster: no member may become active", "because", objection)
+		c.status.set(Candidate, objection)
+		c.slog.Warn("kv/cluster: no member may become active", "because", objection)
 		return nil, fmt.Errorf("%w: %s", errLost, objection)
 	}
-	h := d.tail.head
-	written := d.lastWrite(known, began)
-	entry := h.next(d.process, kindEpoch, []byte(d.options.Name)).encode()
-	if err := put(ctx, d.log(), h.Entry, entry, h.Identity); err != nil {
+	h := c.tail.head
+	written := c.lastWrite(known, began)
+	entry := h.next(c.process, kindEpoch, []byte(c.options.Name)).encode()
+	if err := put(ctx, c.log(), h.Entry, entry, h.Identity); err != nil {
 		if errors.Is(err, ErrFull) {
-			d.makeRoom(ctx)
+			upkeep{c.DB}.makeRoom(ctx)
 		}
 		return nil, fmt.Errorf("%w: %w", errLost, err)
 	}
-	if err := d.accept(entry); err != nil {
+	if err := c.accept(entry); err != nil {
 		return nil, err
 	}
-	term := d.copy().Begin()
-	return &Term{DB: term, local: term, epoch: d.tail.head.Epoch, written: written, over: make(chan struct{})}, nil
+	term := c.copy().Begin()
+	return &Term{DB: term, local: term, epoch: c.tail.head.Epoch, written: written, over: make(chan struct{})}, nil
 }
 
 // overtaken returns why this member must not become active by what the log says of itself:
@@ -81,34 +84,34 @@ func (d *DB) campaign(ctx context.Context) (*Term, error) {
 // to look for a newer one. That may take seconds: the server that knows all logs may be the one
 // that has just died. A recovery begins steadyFor after an active member was heard last, or
 // later.
-func (d *DB) overtaken(ctx context.Context) (string, error) {
-	h := d.tail.head
-	if !d.status.servedWithin(steadyFor / 2) {
-		newest, err := d.newest(ctx)
+func (c candidate) overtaken(ctx context.Context) (string, error) {
+	h := c.tail.head
+	if !c.status.servedWithin(steadyFor / 2) {
+		newest, err := c.newest(ctx)
 		switch {
 		case err != nil:
 			return "", err
 		case newest > h.Generation:
-			d.tail.outdated = true
+			c.tail.outdated = true
 			return fmt.Sprintf("this copy follows generation %d of the log, there is generation %d", h.Generation, newest), nil
 		}
 	}
 	for began := time.Now(); ; {
-		last := d.status.logLast()
+		last := c.status.logLast()
 		if last >= h.Entry {
 			return "", nil
 		}
 		if time.Since(began) > answerFor {
-			if last >= d.status.entry() {
-				d.rewind()
+			if last >= c.status.entry() {
+				c.rewind()
 				return "the log has lost a part of a transaction that nobody acknowledged: it is read again", nil
 			}
-			return fmt.Sprintf("this copy has entry %d, the log ends at %d: %s", h.Entry, last, d.tail.verdict(last)), nil
+			return fmt.Sprintf("this copy has entry %d, the log ends at %d: %s", h.Entry, last, c.tail.verdict(last)), nil
 		}
 		if err := pause(ctx, answerFor/10); err != nil {
 			return "", err
 		}
-		if err := d.compare(ctx); err != nil {
+		if err := c.compare(ctx); err != nil {
 			return "", err
 		}
 	}
@@ -140,13 +143,13 @@ func (t *tail) verdict(end uint64) string {
 
 // poll asks all members where they are and returns what they said, or what they said
 // last if they do not answer. It does not wait for those that were silent before.
-func (d *DB) poll(ctx context.Context, began time.Time) []peer {
+func (c candidate) poll(ctx context.Context, began time.Time) []peer {
 	ctx, cancel := context.WithTimeout(ctx, answerFor)
 	defer cancel()
-	d.broadcast(heartbeat{Poll: true})
+	c.broadcast(heartbeat{Poll: true})
 	for {
-		all, news := d.peers.heard()
-		missing := len(all) == 0 && len(d.options.Members) != 1 || len(all) < len(d.options.Members)-1
+		all, news := c.peers.heard()
+		missing := len(all) == 0 && len(c.options.Members) != 1 || len(all) < len(c.options.Members)-1
 		for _, p := range all {
 			missing = missing || !p.Gone && !p.heard.After(began) && began.Sub(p.heard) < silentFor
 		}
@@ -156,7 +159,7 @@ func (d *DB) poll(ctx context.Context, began time.Time) []peer {
 		select {
 		case <-news:
 		case <-ctx.Done():
-			all, _ = d.peers.heard()
+			all, _ = c.peers.heard()
 			return all
 		}
 	}
@@ -164,8 +167,8 @@ func (d *DB) poll(ctx context.Context, began time.Time) []peer {
 
 // objection returns why this member must not become active, or nothing: a member has
 // more than the log, or something else. What it had when it was heard last counts, too.
-func (d *DB) objection(known []peer, began time.Time) string {
-	h := d.tail.head
+func (c candidate) objection(known []peer, began time.Time) string {
+	h := c.tail.head
 	store := hex.EncodeToString(h.Store[:])
 	for _, p := range known {
 		switch {
@@ -180,7 +183,7 @@ func (d *DB) objection(known []peer, began time.Time) string {
 		case p.Objection != "" && !p.Misread && p.heard.After(began):
 			return fmt.Sprintf("member %s: %s", p.Member, p.Objection)
 		case p.Entry > h.Entry:
-			return fmt.Sprintf("member %s has entry %d, the log ends at %d: %s", p.Member, p.Entry, h.Entry, d.tail.verdict(h.Entry))
+			return fmt.Sprintf("member %s has entry %d, the log ends at %d: %s", p.Member, p.Entry, h.Entry, c.tail.verdict(h.Entry))
 		case p.Entry == h.Entry && p.Hash != hex.EncodeToString(h.Hash[:]):
 			return fmt.Sprintf("member %s has another entry %d than the log: entries that were acknowledged are lost: %s", p.Member, p.Entry, advice)
 		}
@@ -190,12 +193,12 @@ func (d *DB) objection(known []peer, began time.Time) string {
 
 // lastWrite is when the last transaction was committed, from a member that read it when
 // it was new; zero if there is none.
-func (d *DB) lastWrite(known []peer, began time.Time) time.Time {
-	if at := d.status.lastWrite(); !at.IsZero() {
+func (c candidate) lastWrite(known []peer, began time.Time) time.Time {
+	if at := c.status.lastWrite(); !at.IsZero() {
 		return at
 	}
 	for _, p := range known {
-		if p.Silence != nil && p.Entry == d.tail.head.Entry && p.heard.After(began) {
+		if p.Silence != nil && p.Entry == c.tail.head.Entry && p.heard.After(began) {
 			return p.heard.Add(-*p.Silence)
 		}
 	}

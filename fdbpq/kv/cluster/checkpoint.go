@@ -44,26 +44,29 @@ type archive struct {
 	asked  time.Time
 }
 
+// checkpoints are how a member gives a copy to others, and gets one.
+type checkpoints struct{ *DB }
+
 // answer answers a request of another member; nil means that it cannot.
-func (d *DB) answer(message []byte) []byte {
+func (cs checkpoints) answer(message []byte) []byte {
 	var r request
 	if json.Unmarshal(message, &r) != nil {
 		return nil
 	}
 	if r.File == "" {
-		return d.offer()
+		return cs.offer()
 	}
-	a := &d.archive
+	a := &cs.archive
 	a.mu.Lock()
 	offered, id := a.copy, a.id
 	a.asked = time.Now()
 	a.mu.Unlock()
-	if id == "" || id != r.Checkpoint || r.Size <= 0 || r.Size > d.members.MaxMessage()-recordTail {
+	if id == "" || id != r.Checkpoint || r.Size <= 0 || r.Size > cs.members.MaxMessage()-recordTail {
 		return nil
 	}
 	part := make([]byte, r.Size)
 	if err := offered.ReadAt(r.File, part, r.Offset); err != nil {
-		d.slog.Warn("kv/cluster: reading a checkpoint failed", "file", r.File, "err", err)
+		cs.slog.Warn("kv/cluster: reading a checkpoint failed", "file", r.File, "err", err)
 		return nil
 	}
 	return seal(part)
@@ -71,9 +74,9 @@ func (d *DB) answer(message []byte) []byte {
 
 // offer returns the list of a checkpoint from which the log goes on, and begins to make
 // one if there is none.
-func (d *DB) offer() []byte {
-	first, generation := d.status.logFirst(), d.status.position().Generation
-	a := &d.archive
+func (cs checkpoints) offer() []byte {
+	first, generation := cs.status.logFirst(), cs.status.position().Generation
+	a := &cs.archive
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var m manifest
@@ -84,7 +87,7 @@ func (d *DB) offer() []byte {
 		m = manifest{Checkpoint: a.id, Generation: generation, Entry: a.at.Entry, Files: a.copy.Files()}
 	default:
 		a.making, a.id = true, ""
-		d.done.Go(d.makeCheckpoint)
+		cs.done.Go(cs.make)
 	}
 	message, err := json.Marshal(m)
 	if err != nil {
@@ -99,19 +102,19 @@ func (a *archive) current(generation, first uint64) bool {
 	return a.id != "" && a.at.Generation == generation && a.at.Entry+1 >= first
 }
 
-func (d *DB) makeCheckpoint() {
-	at := d.status.position()
-	made, err := d.copy().Checkpoint()
+func (cs checkpoints) make() {
+	at := cs.status.position()
+	made, err := cs.copy().Checkpoint()
 	var id id
 	if err == nil {
 		_, err = rand.Read(id[:])
 	}
-	a := &d.archive
+	a := &cs.archive
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.making = false
 	if err != nil {
-		d.slog.Warn("kv/cluster: making a checkpoint for another member failed", "err", err)
+		cs.slog.Warn("kv/cluster: making a checkpoint for another member failed", "err", err)
 		return
 	}
 	a.id, a.at, a.copy, a.asked = hex.EncodeToString(id[:]), at, made, time.Now()
@@ -123,9 +126,9 @@ func (a *archive) forget() {
 	a.id = ""
 }
 
-// dropCheckpoint removes the checkpoint once requests for it have stopped.
-func (d *DB) dropCheckpoint() {
-	a := &d.archive
+// drop removes the checkpoint once requests for it have stopped.
+func (cs checkpoints) drop() {
+	a := &cs.archive
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.id == "" || time.Since(a.asked) < keepCheckpoint {
@@ -133,32 +136,32 @@ func (d *DB) dropCheckpoint() {
 	}
 	a.id = ""
 	if err := a.copy.Remove(); err != nil {
-		d.slog.Warn("kv/cluster: removing an old checkpoint failed", "err", err)
+		cs.slog.Warn("kv/cluster: removing an old checkpoint failed", "err", err)
 	}
 }
 
-// fetchCheckpoint puts a checkpoint of another member in the place of the copy: one of a
+// fetch puts a checkpoint of another member in the place of the copy: one of a
 // generation of the log, which begins with from if that is known. When it fails, what has
 // arrived stays, and the next call goes on with it.
-func (d *DB) fetchCheckpoint(ctx context.Context, generation uint64, from base) error {
-	d.status.set(Follower, "the log no longer has what this copy lacks: fetching a checkpoint from another member")
-	in, err := local.Receive(d.dir, d.options.Replica)
+func (cs checkpoints) fetch(ctx context.Context, generation uint64, from base) error {
+	cs.status.set(Follower, "the log no longer has what this copy lacks: fetching a checkpoint from another member")
+	in, err := local.Receive(cs.dir, cs.options.Replica)
 	if err != nil {
 		return err
 	}
-	all, _ := d.peers.heard()
+	all, _ := cs.peers.heard()
 	failures := fmt.Errorf("%w, and no other member that runs has generation %d of it", errBehind, generation)
 	for _, p := range all {
-		if !p.runs(livingFor) || p.Objection != "" || !d.serves(p.heartbeat, generation) {
+		if !p.runs(livingFor) || p.Objection != "" || !cs.serves(p.heartbeat, generation) {
 			continue
 		}
-		err := d.fetchFrom(ctx, in, p.Member, generation)
+		err := cs.fetchFrom(ctx, in, p.Member, generation)
 		if err == nil {
-			return d.adopt(in, generation, from)
+			return cs.adopt(in, generation, from)
 		}
 		failures = errors.Join(failures, fmt.Errorf("from member %s: %w", p.Member, err))
 	}
-	d.slog.Warn("kv/cluster: fetching a checkpoint failed", "err", failures)
+	cs.slog.Warn("kv/cluster: fetching a checkpoint failed", "err", failures)
 	return failures
 }
 
@@ -169,18 +172,18 @@ type source struct {
 }
 
 // serves reports whether a member has a checkpoint of a generation that is of use here.
-func (d *DB) serves(p heartbeat, generation uint64) bool {
-	h := d.status.position()
-	if store := d.tail.store(); store != "" && p.Store != store {
+func (cs checkpoints) serves(p heartbeat, generation uint64) bool {
+	h := cs.status.position()
+	if store := cs.tail.store(); store != "" && p.Store != store {
 		return false
 	}
 	return p.Generation == generation && p.Entry > 0 && (h.Generation != generation || p.Entry > h.Entry)
 }
 
-func (d *DB) fetchFrom(ctx context.Context, in *local.Incoming, member string, generation uint64) error {
+func (cs checkpoints) fetchFrom(ctx context.Context, in *local.Incoming, member string, generation uint64) error {
 	var m manifest
 	for m.Checkpoint == "" {
-		reply, err := d.ask(ctx, member, request{})
+		reply, err := cs.ask(ctx, member, request{})
 		if err != nil {
 			return err
 		}
@@ -191,7 +194,7 @@ func (d *DB) fetchFrom(ctx context.Context, in *local.Incoming, member string, g
 			return ctx.Err()
 		}
 	}
-	if m.Generation != 0 && m.Generation != generation || m.Entry+1 < d.status.logFirst() { // 0: from a version that knows one generation
+	if m.Generation != 0 && m.Generation != generation || m.Entry+1 < cs.status.logFirst() { // 0: from a version that knows one generation
 		return errBehind
 	}
 	// What is here may be of the member that was asked before: files of two checkpoints have the
@@ -214,7 +217,7 @@ func (d *DB) fetchFrom(ctx context.Context, in *local.Incoming, member string, g
 		}
 	}
 	for _, f := range m.Files {
-		if err := d.fetchFile(ctx, in, member, m.Checkpoint, f); err != nil {
+		if err := cs.fetchFile(ctx, in, member, m.Checkpoint, f); err != nil {
 			return err
 		}
 	}
@@ -222,17 +225,17 @@ func (d *DB) fetchFrom(ctx context.Context, in *local.Incoming, member string, g
 }
 
 // fetchFile fetches a file, unless it is here. A file that was cut off begins anew.
-func (d *DB) fetchFile(ctx context.Context, in *local.Incoming, member, checkpoint string, f local.CheckpointFile) error {
+func (cs checkpoints) fetchFile(ctx context.Context, in *local.Incoming, member, checkpoint string, f local.CheckpointFile) error {
 	if there, err := in.Has(f.Name); there || err != nil {
 		return err
 	}
 	var offset int64
 	return in.Put(f.Name, func() ([]byte, error) {
-		size := min(int64(d.members.MaxMessage()-recordTail), f.Size-offset)
+		size := min(int64(cs.members.MaxMessage()-recordTail), f.Size-offset)
 		if size <= 0 {
 			return nil, nil
 		}
-		reply, err := d.ask(ctx, member, request{Checkpoint: checkpoint, File: f.Name, Offset: offset, Size: int(size)})
+		reply, err := cs.ask(ctx, member, request{Checkpoint: checkpoint, File: f.Name, Offset: offset, Size: int(size)})
 		if err != nil {
 			return nil, err
 		}
@@ -245,13 +248,13 @@ func (d *DB) fetchFile(ctx context.Context, in *local.Incoming, member, checkpoi
 	})
 }
 
-func (d *DB) ask(ctx context.Context, member string, r request) (reply []byte, err error) {
+func (cs checkpoints) ask(ctx context.Context, member string, r request) (reply []byte, err error) {
 	message, err := json.Marshal(r)
 	if err != nil {
 		return nil, err
 	}
 	err = attempt(ctx, func(ctx context.Context) error {
-		reply, err = d.members.Ask(ctx, member, message)
+		reply, err = cs.members.Ask(ctx, member, message)
 		return err
 	})
 	if err == nil && len(reply) == 0 {
@@ -262,24 +265,24 @@ func (d *DB) ask(ctx context.Context, member string, r request) (reply []byte, e
 
 // adopt opens the copy that was fetched. The old one stays beside it if it may have what
 // the new generation lacks: then it is the only place that has that.
-func (d *DB) adopt(in *local.Incoming, generation uint64, from base) error {
-	if err := d.copy().Close(); err != nil {
+func (cs checkpoints) adopt(in *local.Incoming, generation uint64, from base) error {
+	if err := cs.copy().Close(); err != nil {
 		return err
 	}
-	h := d.status.position()
+	h := cs.status.position()
 	behind := h.Generation == from.Generation && h.Entry < from.Entry
 	var err error
 	if h.Entry > 0 && h.Generation != generation && !behind {
 		var aside string
-		if aside, err = local.SetAside(d.dir, fmt.Sprintf(".generation-%d", h.Generation), d.options.Replica); err == nil {
-			d.slog.Warn("kv/cluster: kept the old copy of this member: it may have items that the store lost; pqd salvage exports them", "generation", h.Generation, "entry", h.Entry, "dir", aside)
+		if aside, err = local.SetAside(cs.dir, fmt.Sprintf(".generation-%d", h.Generation), cs.options.Replica); err == nil {
+			cs.slog.Warn("kv/cluster: kept the old copy of this member: it may have items that the store lost; pqd salvage exports them", "generation", h.Generation, "entry", h.Entry, "dir", aside)
 		}
 	}
 	if err == nil {
 		err = in.Complete()
 	}
 	if err == nil {
-		err = d.open()
+		err = cs.open()
 	}
 	if err != nil {
 		// Nothing can be done without a copy.

@@ -57,7 +57,7 @@ func TestCheckpointIsOfOneMember(t *testing.T) {
 			for _, m := range members {
 				d.peers.all[m] = peer{heartbeat: heartbeat{Member: m, Role: Follower, Generation: 1, Entry: 5}, heard: time.Now()}
 			}
-			if err := d.fetchCheckpoint(t.Context(), 1, base{}); err == nil {
+			if err := (checkpoints{d}).fetch(t.Context(), 1, base{}); err == nil {
 				t.Fatal("a checkpoint without all of its files was fetched")
 			}
 		}

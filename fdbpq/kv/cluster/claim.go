@@ -79,34 +79,37 @@ func (c *claims) disk() (own claim, others map[string]claim) {
 	return c.Own, c.Others
 }
 
-// loadClaims reads what an earlier process left.
-func (d *DB) loadClaims() error {
-	content, err := local.ReadNote(d.dir, claimSuffix, d.options.Replica)
+// claimKeeper keeps the claims of the members on the disk of one.
+type claimKeeper struct{ *DB }
+
+// load reads what an earlier process left.
+func (k claimKeeper) load() error {
+	content, err := local.ReadNote(k.dir, claimSuffix, k.options.Replica)
 	if err != nil {
 		return err
 	}
-	c := &d.claims
+	c := &k.claims
 	if content == nil {
-		if d.status.entry() > 0 { // of a version that made no claims
-			c.Own.Witnesses = d.options.Members
+		if k.status.entry() > 0 { // of a version that made no claims
+			c.Own.Witnesses = k.options.Members
 		}
 		return nil
 	}
 	if err := json.Unmarshal(content, c); err != nil {
-		return fmt.Errorf("%s%s: expected what this program wrote; without the file this member counts for nothing until it has caught up with an active one: %w", d.dir, claimSuffix, err)
+		return fmt.Errorf("%s%s: expected what this program wrote; without the file this member counts for nothing until it has caught up with an active one: %w", k.dir, claimSuffix, err)
 	}
 	c.Own.Lives = false
 	return nil
 }
 
-// keepClaims writes claims to the disk until ctx ends.
-func (d *DB) keepClaims(ctx context.Context) {
+// keep writes claims to the disk until ctx ends.
+func (k claimKeeper) keep(ctx context.Context) {
 	var written time.Time
 	for {
-		if own, others, urgent := d.nextClaims(); urgent || time.Since(written) >= claimEvery {
+		if own, others, urgent := k.next(); urgent || time.Since(written) >= claimEvery {
 			written = time.Now()
-			if err := d.writeClaims(own, others); err != nil {
-				d.slog.Error("kv/cluster: writing the members' synced positions failed", "err", err)
+			if err := k.write(own, others); err != nil {
+				k.slog.Error("kv/cluster: writing the members' synced positions failed", "err", err)
 			}
 		}
 		if pause(ctx, beatEvery) != nil {
@@ -115,9 +118,9 @@ func (d *DB) keepClaims(ctx context.Context) {
 	}
 }
 
-// nextClaims returns what the disk should have, and whether others wait for it.
-func (d *DB) nextClaims() (own claim, others map[string]claim, urgent bool) {
-	own, before := d.claims.disk()
+// next returns what the disk should have, and whether others wait for it.
+func (k claimKeeper) next() (own claim, others map[string]claim, urgent bool) {
+	own, before := k.claims.disk()
 	others = maps.Clone(before)
 	if others == nil {
 		others = make(map[string]claim)
@@ -125,13 +128,13 @@ func (d *DB) nextClaims() (own claim, others map[string]claim, urgent bool) {
 	var runs, know []string
 	alone := true
 	most := own.Life
-	all, _ := d.peers.heard()
+	all, _ := k.peers.heard()
 	for _, p := range all {
-		mine := p.Knows[d.options.Name]
+		mine := p.Knows[k.options.Name]
 		most = max(most, mine.Life)
 		if p.runs(witnessFor) {
 			runs = append(runs, p.Member)
-			if d.hasPart(p) {
+			if k.hasPart(p) {
 				alone = false
 				if mine.ID == own.ID {
 					know = append(know, p.Member)
@@ -145,7 +148,7 @@ func (d *DB) nextClaims() (own claim, others map[string]claim, urgent bool) {
 	}
 	witnesses := own.Witnesses
 	switch {
-	case !own.Lives && d.caughtUp():
+	case !own.Lives && k.caughtUp():
 		var id id
 		_, _ = rand.Read(id[:]) // it never fails
 		own = claim{Life: most + 1, ID: hex.EncodeToString(id[:]), Lives: true}
@@ -160,7 +163,7 @@ func (d *DB) nextClaims() (own claim, others map[string]claim, urgent bool) {
 	urgent = urgent || !slices.Equal(witnesses, own.Witnesses)
 	own.Witnesses = witnesses
 	if own.Lives { // otherwise it says what the disk had, whatever it has meanwhile
-		own.Entry = d.status.entry()
+		own.Entry = k.status.entry()
 		own.Count++
 	}
 	return own, others, urgent
@@ -168,19 +171,19 @@ func (d *DB) nextClaims() (own claim, others map[string]claim, urgent bool) {
 
 // hasPart reports whether the disk of a member may have a part of the log. One that has taken the
 // place of another one is not among the Members of those that have not started since.
-func (d *DB) hasPart(p peer) bool {
-	return slices.Contains(d.options.Members, p.Member) || p.Claim != nil && p.Claim.Lives
+func (k claimKeeper) hasPart(p peer) bool {
+	return slices.Contains(k.options.Members, p.Member) || p.Claim != nil && p.Claim.Lives
 }
 
-func (d *DB) writeClaims(own claim, others map[string]claim) error {
+func (k claimKeeper) write(own claim, others map[string]claim) error {
 	content, err := json.Marshal(&claims{Own: own, Others: others})
 	if err != nil {
 		return err
 	}
-	if err := local.WriteNote(d.dir, claimSuffix, content, d.options.Replica); err != nil {
+	if err := local.WriteNote(k.dir, claimSuffix, content, k.options.Replica); err != nil {
 		return err
 	}
-	c := &d.claims
+	c := &k.claims
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.Own, c.Others = own, others
@@ -189,12 +192,12 @@ func (d *DB) writeClaims(own claim, others map[string]claim) error {
 
 // caughtUp reports whether this member's disk has all that was acknowledged before its start:
 // it is active, or has what an active member had that was heard since.
-func (d *DB) caughtUp() bool {
-	target := d.claims.aim()
-	at := d.status.position()
-	role, _ := d.status.peek()
+func (k claimKeeper) caughtUp() bool {
+	target := k.claims.aim()
+	at := k.status.position()
+	role, _ := k.status.peek()
 	has := target.Entry > 0 && at.Generation >= target.Generation && (at.Generation > target.Generation || at.Entry >= target.Entry)
-	return (role == Active || has) && d.options.LogReplica(at.Generation) == nil
+	return (role == Active || has) && k.options.LogReplica(at.Generation) == nil
 }
 
 func (c *claims) aim() head {
@@ -203,12 +206,12 @@ func (c *claims) aim() head {
 	return c.target
 }
 
-// heardClaims takes what another member says of disks.
-func (d *DB) heardClaims(h heartbeat, alive bool) {
-	c := &d.claims
+// heard takes what another member says of disks.
+func (k claimKeeper) heard(h heartbeat, alive bool) {
+	c := &k.claims
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if mine := h.Knows[d.options.Name]; c.Own.Lives && mine.ID == c.Own.ID && mine.Count > c.Own.Count {
+	if mine := h.Knows[k.options.Name]; c.Own.Lives && mine.ID == c.Own.ID && mine.Count > c.Own.Count {
 		// The whole machine has gone back while this process ran.
 		c.Own.Lives, c.target = false, head{}
 	}

@@ -96,7 +96,7 @@ func Open(dir string, log Log, members Members, o Options) (*DB, error) {
 	}
 	err := d.loadMark()
 	if err == nil && o.LogReplica != nil {
-		err = d.loadClaims()
+		err = claimKeeper{d}.load()
 	}
 	if err == nil {
 		err = d.start()
@@ -160,15 +160,15 @@ func (d *DB) log() Log { return *d.current.Load() }
 
 // start starts what runs in the background.
 func (d *DB) start() (err error) {
-	d.deafen, err = d.members.Listen(d.options.Name, d.hear, d.answer)
+	d.deafen, err = d.members.Listen(d.options.Name, d.hear, checkpoints{d}.answer)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	d.stop = cancel
-	work := []func(context.Context){d.run, d.sendHeartbeats, d.syncReplica, d.truncate, d.watchDisks}
+	work := []func(context.Context){d.run, d.sendHeartbeats, upkeep{d}.syncReplica, upkeep{d}.truncate, disks{d}.watch}
 	if d.options.LogReplica != nil {
-		work = append(work, d.keepClaims)
+		work = append(work, claimKeeper{d}.keep)
 	}
 	for _, work := range work {
 		d.done.Go(func() { work(ctx) })

@@ -10,41 +10,44 @@ import (
 // disksEvery lies between looks at the disk of a member.
 const disksEvery = time.Second
 
-// watchDisks looks whether the disks of the members have room, until ctx ends.
-func (d *DB) watchDisks(ctx context.Context) {
+// disks are those of the members, which may have no room.
+type disks struct{ *DB }
+
+// watch looks whether the disks of the members have room, until ctx ends.
+func (ds disks) watch(ctx context.Context) {
 	for {
-		d.lookAtDisks()
+		ds.look()
 		if pause(ctx, disksEvery) != nil {
 			return
 		}
 	}
 }
 
-func (d *DB) lookAtDisks() {
+func (ds disks) look() {
 	var own error
-	if d.options.DiskFull != nil {
-		own = d.options.DiskFull()
+	if ds.options.DiskFull != nil {
+		own = ds.options.DiskFull()
 	}
 	why := own
 	if why == nil {
-		why = d.fullDisks()
+		why = ds.full()
 	}
-	if was := d.status.noteDisks(own != nil, why); (was == nil) != (why == nil) {
+	if was := ds.status.noteDisks(own != nil, why); (was == nil) != (why == nil) {
 		if why != nil {
-			d.slog.Warn("kv/cluster: a disk is nearly full", "why", why)
+			ds.slog.Warn("kv/cluster: a disk is nearly full", "why", why)
 		} else {
-			d.slog.Info("kv/cluster: the disks have room again")
+			ds.slog.Info("kv/cluster: the disks have room again")
 		}
-		d.announce()
+		ds.announce()
 	}
 }
 
-// fullDisks says whose disks are full, if the others are no majority of the members, each of
+// full says whose disks are full, if the others are no majority of the members, each of
 // which has a part of the log. Members that are silent cannot take it either.
-func (d *DB) fullDisks() error {
+func (ds disks) full() error {
 	var full []string
 	room := 1
-	all, _ := d.peers.heard()
+	all, _ := ds.peers.heard()
 	for _, p := range all {
 		switch {
 		case !p.runs(livingFor):
@@ -54,7 +57,7 @@ func (d *DB) fullDisks() error {
 			room++
 		}
 	}
-	if len(full) == 0 || room > len(d.options.Members)/2 {
+	if len(full) == 0 || room > len(ds.options.Members)/2 {
 		return nil
 	}
 	return fmt.Errorf("no majority of the nodes has a disk with room: those of %s are nearly full", strings.Join(full, ", "))

@@ -108,7 +108,7 @@ func (d *DB) renew(ctx context.Context) (newer bool, err error) {
 	switch {
 	case errors.Is(err, errBehind):
 		d.status.observe(state)
-		return true, d.fetchCheckpoint(ctx, generation, b)
+		return true, checkpoints{d}.fetch(ctx, generation, b)
 	case err != nil:
 		return true, fmt.Errorf("generation %d of the log, entry 1: %w", generation, err)
 	}

@@ -108,7 +108,7 @@ func (d *DB) hear(message []byte) {
 	if alive {
 		d.status.alive()
 	}
-	d.heardClaims(h, alive)
+	claimKeeper{d}.heard(h, alive)
 	if h.Entry > d.status.entry() {
 		select {
 		case d.wake <- struct{}{}:

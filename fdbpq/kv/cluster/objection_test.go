@@ -39,7 +39,7 @@ func TestObjections(t *testing.T) {
 		"a reason, and gone":           {heartbeat{Store: ours, Generation: 2, Entry: 3, Objection: "broken"}, before, ""},
 	} {
 		c.p.Member = "b"
-		got := d.objection([]peer{{heartbeat: c.p, heard: c.at}}, began)
+		got := candidate{d}.objection([]peer{{heartbeat: c.p, heard: c.at}}, began)
 		if c.says == "" && got != "" || !strings.Contains(got, c.says) {
 			t.Errorf("%s: it says %q, expected %q", name, got, c.says)
 		}

@@ -63,7 +63,7 @@ type survey struct {
 // PlanRecovery returns the recovery that Recover would make now. An error says why none is
 // needed or possible.
 func (d *DB) PlanRecovery(ctx context.Context, c Consent) (Recovery, error) {
-	s, err := d.survey(ctx)
+	s, err := recoveries{d}.survey(ctx)
 	if err != nil {
 		return Recovery{}, err
 	}
@@ -74,7 +74,7 @@ func (d *DB) PlanRecovery(ctx context.Context, c Consent) (Recovery, error) {
 // members go over to it. It can be repeated when it was interrupted. Of two at the same
 // time one begins the generation, and the other one returns an error.
 func (d *DB) Recover(ctx context.Context, c Consent) (Recovery, error) {
-	s, err := d.survey(ctx)
+	s, err := recoveries{d}.survey(ctx)
 	if err != nil {
 		return Recovery{}, err
 	}
@@ -86,7 +86,7 @@ func (d *DB) Recover(ctx context.Context, c Consent) (Recovery, error) {
 		if err := pause(ctx, steadyFor); err != nil {
 			return r, err
 		}
-		later, err := d.survey(ctx)
+		later, err := recoveries{d}.survey(ctx)
 		if err != nil {
 			return r, err
 		}
@@ -105,7 +105,7 @@ func (d *DB) Recover(ctx context.Context, c Consent) (Recovery, error) {
 		}
 	}
 	begun, from := s.begun, s.from
-	if s, err = d.settled(ctx, s); err != nil {
+	if s, err = (recoveries{d}).settled(ctx, s); err != nil {
 		return r, err
 	}
 	s.begun, s.from = begun, from // the end of its log has removed the record
@@ -114,14 +114,17 @@ func (d *DB) Recover(ctx context.Context, c Consent) (Recovery, error) {
 		return r, err
 	}
 	r.Generation = generation
-	return r, d.beginGeneration(ctx, r)
+	return r, recoveries{d}.beginGeneration(ctx, r)
 }
+
+// recoveries are how a member begins a new generation of the log.
+type recoveries struct{ *DB }
 
 // settled waits until the copies of all members that answered get nothing more. The
 // answers say what an active member has acknowledged up to the end of its log.
-func (d *DB) settled(ctx context.Context, before survey) (survey, error) {
+func (rs recoveries) settled(ctx context.Context, before survey) (survey, error) {
 	for began := time.Now(); ; {
-		now, err := d.survey(ctx)
+		now, err := rs.survey(ctx)
 		if err != nil {
 			return now, err
 		}
@@ -145,8 +148,8 @@ func (d *DB) settled(ctx context.Context, before survey) (survey, error) {
 }
 
 // beginGeneration makes the log of a recovery.
-func (d *DB) beginGeneration(ctx context.Context, r Recovery) error {
-	log := d.logs.Generation(r.Generation)
+func (rs recoveries) beginGeneration(ctx context.Context, r Recovery) error {
+	log := rs.logs.Generation(r.Generation)
 	if err := insist(ctx, log.Create); err != nil {
 		return fmt.Errorf("make generation %d of the log: %w", r.Generation, err)
 	}
@@ -163,7 +166,7 @@ func (d *DB) beginGeneration(ctx context.Context, r Recovery) error {
 	if err != nil {
 		return err
 	}
-	first := record{generation: r.Generation, process: d.process, kind: kindGenesis, payload: from}
+	first := record{generation: r.Generation, process: rs.process, kind: kindGenesis, payload: from}
 	if _, err := hex.Decode(first.store[:], []byte(h.Store)); err != nil {
 		return err
 	}
@@ -176,7 +179,7 @@ func (d *DB) beginGeneration(ctx context.Context, r Recovery) error {
 	case err != nil:
 		return fmt.Errorf("begin generation %d of the log: %w", r.Generation, err)
 	}
-	d.slog.Warn("kv/cluster: a new generation of the log has begun", "generation", r.Generation, "from", h.Member, "entry", h.Entry, "lost", strings.Join(r.Lost, "; "))
+	rs.slog.Warn("kv/cluster: a new generation of the log has begun", "generation", r.Generation, "from", h.Member, "entry", h.Entry, "lost", strings.Join(r.Lost, "; "))
 	return nil
 }
 
@@ -193,27 +196,27 @@ func insist(ctx context.Context, call func(context.Context) error) (err error) {
 }
 
 // survey asks all members where they are, and looks at the log that the furthest follows.
-func (d *DB) survey(ctx context.Context) (s survey, err error) {
+func (rs recoveries) survey(ctx context.Context) (s survey, err error) {
 	began := time.Now()
-	d.broadcast(heartbeat{Poll: true})
-	if err := d.answers(ctx, began); err != nil {
+	rs.broadcast(heartbeat{Poll: true})
+	if err := rs.answers(ctx, began); err != nil {
 		return s, err
 	}
-	own := d.status.heartbeat()
-	own.Member = d.options.Name
-	reason := d.Status().Reason
+	own := rs.status.heartbeat()
+	own.Member = rs.options.Name
+	reason := rs.Status().Reason
 	s.members = []Position{{
 		Name: own.Member, Answers: true, Known: true, Role: own.Role, Reason: reason,
 		Generation: own.Generation, Epoch: own.Epoch, Entry: own.Entry, heartbeat: own,
 	}}
-	all, _ := d.peers.heard()
+	all, _ := rs.peers.heard()
 	for _, p := range all {
 		s.members = append(s.members, Position{
 			Name: p.Member, Answers: p.heard.After(began) && !p.Gone, Known: true, Role: p.Role, Reason: p.Objection,
 			Generation: p.Generation, Epoch: p.Epoch, Entry: p.Entry, heartbeat: p.heartbeat,
 		})
 	}
-	for _, name := range d.options.Members {
+	for _, name := range rs.options.Members {
 		if !slices.ContainsFunc(s.members, func(p Position) bool { return p.Name == name }) {
 			s.members = append(s.members, Position{Name: name})
 		}
@@ -226,24 +229,24 @@ func (d *DB) survey(ctx context.Context) (s survey, err error) {
 	}
 	s.at = max(s.at, firstGeneration)
 	for _, p := range s.members {
-		if m := d.peers.mark(p.heartbeat.Store); p.Answers && p.Entry > 0 && m.follows(s.mark) {
+		if m := rs.peers.mark(p.heartbeat.Store); p.Answers && p.Entry > 0 && m.follows(s.mark) {
 			s.mark = m
 		}
 	}
 	if m := s.mark; m.Entry > 0 && !slices.ContainsFunc(s.members, func(p Position) bool { return p.Name == m.Member }) {
 		s.members = append(s.members, Position{Name: m.Member, Known: true, Generation: m.Generation, Entry: m.Entry, heartbeat: heartbeat{Store: m.Store}})
 	}
-	if s.newest, err = d.newest(ctx); err != nil {
+	if s.newest, err = rs.newest(ctx); err != nil {
 		return s, fmt.Errorf("look for the generations of the log: %w", err)
 	}
-	s.doubts, _ = d.doubts()
-	return s, d.lookAt(ctx, &s)
+	s.doubts, _ = rs.doubts()
+	return s, rs.lookAt(ctx, &s)
 }
 
 // lookAt reads what a survey needs of the log.
-func (d *DB) lookAt(ctx context.Context, s *survey) error {
+func (rs recoveries) lookAt(ctx context.Context, s *survey) error {
 	err := attempt(ctx, func(ctx context.Context) (err error) {
-		s.log, err = d.logs.Generation(s.at).State(ctx)
+		s.log, err = rs.logs.Generation(s.at).State(ctx)
 		return err
 	})
 	if s.gone = errors.Is(err, ErrNoLog); err != nil && !s.gone {
@@ -252,11 +255,11 @@ func (d *DB) lookAt(ctx context.Context, s *survey) error {
 	if s.newest <= s.at {
 		return nil
 	}
-	entry, err := readEntry(ctx, d.logs.Generation(s.newest), 1)
+	entry, err := readEntry(ctx, rs.logs.Generation(s.newest), 1)
 	if errors.Is(err, ErrNoEntry) {
 		var state LogState
 		err := attempt(ctx, func(ctx context.Context) (err error) {
-			state, err = d.logs.Generation(s.newest).State(ctx)
+			state, err = rs.logs.Generation(s.newest).State(ctx)
 			return err
 		})
 		if err != nil {
@@ -278,12 +281,12 @@ func (d *DB) lookAt(ctx context.Context, s *survey) error {
 }
 
 // answers waits until all members have answered, or for surveyFor.
-func (d *DB) answers(ctx context.Context, began time.Time) error {
+func (rs recoveries) answers(ctx context.Context, began time.Time) error {
 	limited, cancel := context.WithTimeout(ctx, surveyFor)
 	defer cancel()
 	for {
-		all, news := d.peers.heard()
-		missing := len(all) < len(d.options.Members)-1 || len(d.options.Members) == 0 // others may be there
+		all, news := rs.peers.heard()
+		missing := len(all) < len(rs.options.Members)-1 || len(rs.options.Members) == 0 // others may be there
 		for _, p := range all {
 			missing = missing || !p.heard.After(began)
 		}

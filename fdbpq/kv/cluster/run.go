@@ -97,7 +97,7 @@ func (d *DB) follow(ctx context.Context, c *campaigns) (*Term, error) {
 	case errors.Is(err, ErrNoLog):
 		err = d.found(ctx)
 	case errors.Is(err, errBehind):
-		err = d.fetchCheckpoint(ctx, max(d.tail.head.Generation, firstGeneration), base{})
+		err = checkpoints{d}.fetch(ctx, max(d.tail.head.Generation, firstGeneration), base{})
 	case err == nil && d.tail.head.Entry == 0:
 		err = d.found(ctx)
 	}
@@ -113,7 +113,7 @@ func (d *DB) follow(ctx context.Context, c *campaigns) (*Term, error) {
 		d.status.set(Follower, "")
 	}
 	if time.Now().After(c.next) && (d.mayCampaign() || d.status.silence() > c.patience) {
-		return d.campaign(ctx)
+		return candidate{d}.campaign(ctx)
 	}
 	if entries > 0 {
 		return nil, nil

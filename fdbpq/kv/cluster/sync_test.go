@@ -49,7 +49,7 @@ func TestSyncedEntries(t *testing.T) {
 				armed.Store(true)
 				ctx, cancel := context.WithTimeout(t.Context(), syncEvery+time.Millisecond)
 				defer cancel()
-				d.syncReplica(ctx)
+				upkeep{d}.syncReplica(ctx)
 				armed.Store(false)
 				if got := d.status.heartbeat().Synced; got != want {
 					t.Errorf("entries up to %d count as synced, expected %d", got, want)

@@ -19,85 +19,88 @@ const (
 	keepBytes = 64 << 20
 )
 
+// upkeep is what a member does about the length of the log, and what it has on its disk.
+type upkeep struct{ *DB }
+
 // syncReplica makes the copy durable from time to time, until ctx ends. The log may
 // forget what the disks of members have.
-func (d *DB) syncReplica(ctx context.Context) {
+func (u upkeep) syncReplica(ctx context.Context) {
 	for pause(ctx, syncEvery) == nil {
-		d.dropCheckpoint()
-		d.saveMark()
-		at := d.status.position()
-		if at.Entry == d.status.heartbeat().Synced {
+		checkpoints{u.DB}.drop()
+		u.saveMark()
+		at := u.status.position()
+		if at.Entry == u.status.heartbeat().Synced {
 			continue
 		}
-		if err := d.copy().Sync(); err != nil {
-			d.slog.Error("kv/cluster: syncing the copy failed", "err", err)
+		if err := u.copy().Sync(); err != nil {
+			u.slog.Error("kv/cluster: syncing the copy failed", "err", err)
 			continue
 		}
-		d.status.flushed(at.Generation, at.Entry)
+		u.status.flushed(at.Generation, at.Entry)
 	}
 }
 
 // truncate removes from the log what it need not keep, while this member is active and
 // until ctx ends.
-func (d *DB) truncate(ctx context.Context) {
+func (u upkeep) truncate(ctx context.Context) {
 	var completed time.Time
 	for pause(ctx, truncateEvery) == nil {
-		if role, _ := d.status.peek(); role != Active {
+		if role, _ := u.status.peek(); role != Active {
 			continue
 		}
 		if time.Since(completed) > completeEvery {
 			completed = time.Now()
-			if err := attempt(ctx, d.log().Complete); err != nil && ctx.Err() == nil {
-				d.slog.Info("kv/cluster: replicas of the log are missing", "err", err)
+			if err := attempt(ctx, u.log().Complete); err != nil && ctx.Err() == nil {
+				u.slog.Info("kv/cluster: replicas of the log are missing", "err", err)
 			}
 		}
 		var state LogState
 		err := attempt(ctx, func(ctx context.Context) (err error) {
-			state, err = d.log().State(ctx)
+			state, err = u.log().State(ctx)
 			return err
 		})
-		if errors.Is(err, ErrNoLog) || err == nil && (state.Ended || state.Last != d.status.lastRead()) {
-			d.probe(ctx)
+		if errors.Is(err, ErrNoLog) || err == nil && (state.Ended || state.Last != u.status.lastRead()) {
+			u.probe(ctx)
 			continue
 		}
 		if err != nil {
 			if ctx.Err() == nil {
-				d.slog.Warn("kv/cluster: reading the state of the log failed", "err", err)
+				u.slog.Warn("kv/cluster: reading the state of the log failed", "err", err)
 			}
 			continue
 		}
-		d.status.observe(state)
-		d.purge(ctx, state)
+		u.status.observe(state)
+		u.purge(ctx, state)
 	}
 }
 
 // purge removes from the log what it need not keep.
-func (d *DB) purge(ctx context.Context, state LogState) {
-	first := d.expendable(state)
+func (u upkeep) purge(ctx context.Context, state LogState) {
+	first := u.expendable(state)
 	if first <= state.First {
 		return
 	}
-	err := attempt(ctx, func(ctx context.Context) error { return d.log().Purge(ctx, first) })
+	err := attempt(ctx, func(ctx context.Context) error { return u.log().Purge(ctx, first) })
 	if err != nil && ctx.Err() == nil {
-		d.slog.Warn("kv/cluster: purging the log failed", "err", err)
+		u.slog.Warn("kv/cluster: purging the log failed", "err", err)
 	}
 }
 
 // makeRoom purges a log that has no room for the entry with which a candidate becomes
 // active. The active member, which would purge it, has ended.
-func (d *DB) makeRoom(ctx context.Context) {
-	state, err := d.log().State(ctx)
+func (u upkeep) makeRoom(ctx context.Context) {
+	state, err := u.log().State(ctx)
 	if err != nil {
 		return // the candidate tries again
 	}
-	d.purge(ctx, state)
+	u.purge(ctx, state)
 }
 
 // probe has the active member append to a log that seems to have lost entries, or to have some
 // of another member: the append finds out. Without it a member that has nothing to write would
 // go on being active.
-func (d *DB) probe(ctx context.Context) {
-	term := d.status.current()
+func (u upkeep) probe(ctx context.Context) {
+	term := u.status.current()
 	if term == nil {
 		return
 	}
@@ -112,7 +115,7 @@ func (d *DB) probe(ctx context.Context) {
 // expendable returns the first entry that the log has to keep: entries before it are on
 // the disks of all living members, or of two when the log is half full. Without two of
 // them it keeps everything.
-func (d *DB) expendable(state LogState) uint64 {
+func (u upkeep) expendable(state LogState) uint64 {
 	keep := uint64(keepBytes)
 	if state.MaxBytes > 0 {
 		keep = min(keep, state.MaxBytes/4)
@@ -120,9 +123,9 @@ func (d *DB) expendable(state LogState) uint64 {
 	if state.Bytes < keep {
 		return 0
 	}
-	own := d.status.heartbeat()
+	own := u.status.heartbeat()
 	synced := []uint64{own.Synced}
-	all, _ := d.peers.heard()
+	all, _ := u.peers.heard()
 	for _, p := range all {
 		ours := p.Entry == 0 || p.Store == own.Store && p.Generation == own.Generation
 		if ours && p.runs(livingFor) && p.Objection == "" {
@@ -130,7 +133,7 @@ func (d *DB) expendable(state LogState) uint64 {
 		}
 	}
 	needed := 2
-	if len(d.options.Members) == 1 {
+	if len(u.options.Members) == 1 {
 		needed = 1
 	}
 	if len(synced) < needed {

@@ -54,13 +54,13 @@ func TestExpendable(t *testing.T) {
 		for _, p := range c.peers {
 			d.peers.all[p.Member] = p
 		}
-		if got := d.expendable(c.log); got != c.want {
+		if got := (upkeep{d}).expendable(c.log); got != c.want {
 			t.Errorf("%s: the log keeps what begins at %d, expected %d", c.what, got, c.want)
 		}
 	}
 	alone := &DB{options: Options{Name: "a", Members: []string{"a"}}, peers: newPeers("a")}
 	alone.status.opened(head{Entry: 10, Store: store, Generation: 1})
-	if got := alone.expendable(LogState{Bytes: enough}); got != 11 {
+	if got := (upkeep{alone}).expendable(LogState{Bytes: enough}); got != 11 {
 		t.Errorf("the only member: the log keeps what begins at %d, expected 11", got)
 	}
 }
@@ -117,7 +117,7 @@ func TestOldCheckpoint(t *testing.T) {
 		}
 		d := &DB{members: stubMembers{reply: reply}}
 		d.status.observe(LogState{First: first})
-		if err := d.fetchFrom(t.Context(), in, "b", 1); errors.Is(err, errBehind) != old || !old && err != nil {
+		if err := (checkpoints{d}).fetchFrom(t.Context(), in, "b", 1); errors.Is(err, errBehind) != old || !old && err != nil {
 			t.Errorf("a checkpoint of entry %d, when the log begins at %d: %v", entry, first, err)
 		}
 	}

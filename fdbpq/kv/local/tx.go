@@ -300,3 +300,15 @@ func (t *tx) Watch(key []byte) *kv.Watch {
 	}
 	return kv.NewWatch(w.done, func() { t.db.watches.end(w) })
 }
+
+var errTooOld = fmt.Errorf("%w: transaction is older than %v", kv.ErrUnavailable, kv.MaxTxAge)
+
+// checkAge fails when the transaction has read for longer than FoundationDB would
+// let it.
+func (t *tx) checkAge() error {
+	if t.snap != nil && t.db.opts.Now().Sub(t.began) > kv.MaxTxAge {
+		t.tooOld = true
+		return errTooOld
+	}
+	return nil
+}
