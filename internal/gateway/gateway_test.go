@@ -495,6 +495,9 @@ func TestNATSUserWithoutRights(t *testing.T) {
 	s.refused(403, "pq.jobs.pop.min", "POST", "/v1/queues/jobs/pop", "")
 	s.refused(403, "pq.others.info", "GET", "/v1/queues/others", "")
 	s.refused(403, "pq.jobs.revoke.x", "POST", "/v1/queues/jobs/items/x/revoke", "")
+	for _, verb := range []string{"remove", "move", "revoke", "requeue"} {
+		s.refused(403, "pq.jobs.admin."+verb, "POST", "/v1/queues/jobs/bulk/"+verb, "{}")
+	}
 	s.refused(403, "pq.jobs.schedules", "GET", "/v1/queues/jobs/schedules", "")
 	s.refused(403, "pq.jobs.schedule.s", "GET", "/v1/queues/jobs/schedules/s", "")
 	s.refused(403, "pq.jobs.schedule.s", "POST", "/v1/queues/jobs/schedules/s/preview", "{}")
