@@ -33,6 +33,7 @@ const (
 	opKey       = "key"
 	opSetKey    = "set key"
 	opPurge     = "purge"
+	opBulk      = "bulk " // and its verb
 
 	opSchedules      = "list schedules"
 	opSchedule       = "schedule"

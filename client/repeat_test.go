@@ -72,6 +72,10 @@ var requests = []struct {
 		_, err := q.Requeue(ctx, "i", "jobs")
 		return err
 	}},
+	{"bulk", true, emptyAnswer, func(ctx context.Context, _ *client.Client, q *client.Queue) error {
+		_, err := q.Bulk(ctx, client.Bulk{Verb: client.BulkRemove, All: true})
+		return err
+	}},
 	{"move", true, emptyAnswer, func(ctx context.Context, _ *client.Client, q *client.Queue) error { return q.Move(ctx, "i", 1) }},
 	{"config", true, emptyAnswer, func(ctx context.Context, _ *client.Client, q *client.Queue) error {
 		_, err := q.Config(ctx)

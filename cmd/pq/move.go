@@ -11,21 +11,32 @@ import (
 )
 
 func moveCommand(s *session.Session) *cobra.Command {
-	return &cobra.Command{
-		Use: "move <queue> <id> <priority>", Args: session.Arguments(3, 3),
-		Short: "give an item another priority",
+	var many bulkFlags
+	c := &cobra.Command{
+		Use: "move <queue> [<id>] <priority>", Args: session.Arguments(2, 3),
+		Short: "give items another priority",
 		Long: `Gives an item another priority. Its id stays, and so does its place among the
-items of that priority. A leased item moves when its lease ends.`,
+items of that priority. A leased item moves when its lease ends.` + whereHelp,
 		Example: `  # to the front
-  pq move jobs FBUBAX_Af0DSUlItAA -100`,
+  pq move jobs FBUBAX_Af0DSUlItAA -100
+
+  # all of a customer
+  pq move jobs -100 --where key=ann`,
 		RunE: func(_ *cobra.Command, args []string) error {
-			priority, err := session.ParsePriority(args[2])
+			if err := many.check(len(args) - 2); err != nil {
+				return err
+			}
+			text := args[len(args)-1]
+			priority, err := session.ParsePriority(text)
 			if err != nil {
-				return session.Usagef("the priority %q: %w", args[2], err)
+				return session.Usagef("the priority %q: %w", text, err)
 			}
 			q, err := s.Queue(args[0])
 			if err != nil {
 				return err
+			}
+			if many.asked() {
+				return many.run(s, []*client.Queue{q}, client.Bulk{Verb: client.BulkMove, Priority: priority}, "moved", "move")
 			}
 			if err := q.Move(s.Context, args[1], priority); err != nil {
 				return err
@@ -33,22 +44,32 @@ items of that priority. A leased item moves when its lease ends.`,
 			return s.Answer(map[string]any{"id": args[1], "priority": priority}, "moved to priority %d", priority)
 		},
 	}
+	many.define(c.Flags())
+	return c
 }
 
 func rmCommand(s *session.Session) *cobra.Command {
-	return &cobra.Command{
-		Use: "rm <queue> <id>...", Args: session.Arguments(2, session.AnyNumber),
-		Short: "remove items by their ids",
-		Long:  `Removes items in any state. The consumer of a leased item finds its lease lost.`,
+	var many bulkFlags
+	var force bool
+	c := &cobra.Command{
+		Use: "rm <queue> [<id>...]", Aliases: []string{"remove"}, Args: session.Arguments(1, session.AnyNumber),
+		Short: "remove items by their ids, or by a filter",
+		Long:  `Removes items in any state. The consumer of a leased item finds its lease lost.` + whereHelp,
 		Example: `  # one item
   pq rm jobs FBUBAX_Af0DSUlItAA
 
-  # all delayed items
-  pq list jobs --state delayed -n 0 --json | jq -r .id | xargs pq rm jobs`,
+  # all delayed items that were pushed more than a day ago, after asking
+  pq rm jobs --where state=delayed --where pushed_before=1d`,
 		RunE: func(_ *cobra.Command, args []string) error {
+			if err := many.check(len(args) - 1); err != nil {
+				return err
+			}
 			q, err := s.Queue(args[0])
 			if err != nil {
 				return err
+			}
+			if many.asked() {
+				return removeMany(s, q, &many, force)
 			}
 			for _, id := range args[1:] {
 				if err := q.Remove(s.Context, id); err != nil {
@@ -61,27 +82,64 @@ func rmCommand(s *session.Session) *cobra.Command {
 			return nil
 		},
 	}
+	many.define(c.Flags())
+	c.Flags().BoolVarP(&force, "force", "f", force, "with --where: do not ask")
+	return c
+}
+
+// removeMany removes what fits, after it has asked.
+func removeMany(s *session.Session, q *client.Queue, many *bulkFlags, force bool) error {
+	if !force && !many.dryRun {
+		where, err := many.filter(time.Now())
+		if err != nil {
+			return err
+		}
+		would, err := q.Bulk(s.Context, client.Bulk{Verb: client.BulkRemove, Where: where, DryRun: true})
+		if err != nil {
+			return err
+		}
+		if would.Done > 0 {
+			if err := s.Confirm(force, "remove %s of %s", show.Many(would.Done, "item"), q.Name()); err != nil {
+				return err
+			}
+		}
+	}
+	return many.run(s, []*client.Queue{q}, client.Bulk{Verb: client.BulkRemove}, "removed", "remove")
 }
 
 func revokeCommand(s *session.Session) *cobra.Command {
 	var delay time.Duration
 	var reason string
+	var many bulkFlags
 	c := &cobra.Command{
-		Use: "revoke <queue> <id>", Args: session.Arguments(2, 2),
-		Short: "take an item away from its holder",
+		Use: "revoke <queue> [<id>]", Args: session.Arguments(1, 2),
+		Short: "take items away from their holders",
 		Long: `Ends the lease that an item has now. Its holder has lost the item for good, also if
 it finishes: it learns that when it extends the lease, or settles. The item comes back
-as the queue's backoff says, and dies if this was its last delivery.`,
+as the queue's backoff says, and dies if this was its last delivery.` + whereHelp,
 		Example: `  # its worker hangs
   pq revoke jobs FBUBAX_Af0DSUlItAA --reason 'the worker hangs'
 
   # and not before an hour has passed
-  pq revoke jobs FBUBAX_Af0DSUlItAA --delay 1h`,
+  pq revoke jobs FBUBAX_Af0DSUlItAA --delay 1h
+
+  # all that a worker holds
+  pq revoke jobs --where holder=web1-4711`,
 	}
 	c.RunE = func(_ *cobra.Command, args []string) error {
+		if err := many.check(len(args) - 1); err != nil {
+			return err
+		}
 		q, err := s.Queue(args[0])
 		if err != nil {
 			return err
+		}
+		if many.asked() {
+			b := client.Bulk{Verb: client.BulkRevoke, Reason: reason}
+			if c.Flags().Changed("delay") {
+				b.Delay = &delay
+			}
+			return many.run(s, []*client.Queue{q}, b, "revoked the leases of", "revoke the leases of")
 		}
 		item, err := q.Get(s.Context, args[1])
 		if err != nil {
@@ -100,6 +158,7 @@ as the queue's backoff says, and dies if this was its last delivery.`,
 		return s.Answer(map[string]string{"id": args[1], "holder": item.Holder}, "revoked the lease of %s%s", args[1], show.HeldBy(item.Holder))
 	}
 	f := c.Flags()
+	many.define(f)
 	session.DurationVar(f, &delay, "delay", "", "`duration` until the item is ready again; otherwise the queue's backoff says")
 	f.StringVar(&reason, "reason", reason, "`text` to keep with the attempt")
 	return c

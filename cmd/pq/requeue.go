@@ -1,6 +1,8 @@
 package main
 
 import (
+	"time"
+
 	"github.com/spf13/cobra"
 
 	"github.com/pqbridge/pqbridge/client"
@@ -11,6 +13,8 @@ import (
 
 func deadRequeueCommand(s *session.Session) *cobra.Command {
 	var all bool
+	var many bulkFlags
+	var spread time.Duration
 	c := &cobra.Command{
 		Use: "requeue <queue> [<id>...]", Args: session.Arguments(1, session.AnyNumber),
 		Short: "push dead letters to their queue again",
@@ -19,16 +23,25 @@ come from, with their priority, key and headers. They are new items there: their
 deliveries count from 0, and they stand behind the others of their priority.
 
 Each goes in one transaction, so after an interruption run it again. Where the queue
-is full, what has no room stays a dead letter.`,
+is full, what has no room stays a dead letter.` + whereHelp,
 		Example: `  # one that "pq dead list" shows
   pq dead requeue jobs FBUBAX_Af0DSUlItAA
 
   # all, after the cause was removed
-  pq dead requeue jobs --all`,
+  pq dead requeue jobs --all
+
+  # those that failed alike, over ten minutes
+  pq dead requeue jobs --where 'reason=timeout*' --spread 10m`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			queue, ids := args[0], args[1:]
-			if all == (len(ids) > 0) {
-				return session.Usagef("expected ids, or --all")
+			if many.asked() {
+				if len(ids) > 0 || all {
+					return session.Usagef("found --where beside ids, or --all: expected one of them")
+				}
+			} else if all == (len(ids) > 0) {
+				return session.Usagef("expected ids, --all, or --where")
+			} else if many.dryRun || spread != 0 {
+				return session.Usagef("found --dry-run, or --spread: expected --where beside it")
 			}
 			c, err := s.Connect()
 			if err != nil {
@@ -37,6 +50,9 @@ is full, what has no room stays a dead letter.`,
 			holders, err := deadletters.Letters(s, c, queue)
 			if err != nil {
 				return err
+			}
+			if many.asked() {
+				return many.run(s, holders, client.Bulk{Verb: client.BulkRequeue, To: queue, Spread: spread}, "requeued", "requeue")
 			}
 			r := &deadletters.Requeue{Session: s, To: c.Queue(queue)}
 			if all {
@@ -54,6 +70,8 @@ is full, what has no room stays a dead letter.`,
 			return err
 		},
 	}
+	many.define(c.Flags())
+	session.DurationVar(c.Flags(), &spread, "spread", "", "with --where: `duration` over which the items become ready")
 	c.Flags().BoolVarP(&all, "all", "a", all, "all dead letters of the queue")
 	return c
 }
