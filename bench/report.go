@@ -71,15 +71,9 @@ func (r *results) write(w io.Writer) {
 
 // writeComparison writes how systems compare.
 func (r *results) writeComparison(w io.Writer) {
-	for _, clients := range r.clients() {
-		if clients == 1 { // latency is what one client asks for
-			continue
-		}
-		r.writeRates(w, clients, allVerbs, "Operations")
-		r.writeRates(w, clients, manyVerbs, "Items")
-	}
+	r.writeRates(w, 64, allVerbs, "Operations")
+	r.writeRates(w, 64, manyVerbs, "Items")
 	r.writeParts(w)
-	r.writeCosts(w, 64)
 	r.writeLatencies(w)
 	r.writeDepths(w)
 }
@@ -161,24 +155,6 @@ func (r *results) writeParts(w io.Writer) {
 				cell = fmt.Sprintf("%.2f (%.2f–%.2f)", median(parts), parts[0], parts[len(parts)-1])
 			}
 			cells = append(cells, cell)
-		}
-		t.add(cells...)
-	}
-	t.write(w)
-}
-
-func (r *results) writeCosts(w io.Writer, clients int) {
-	fmt.Fprintf(w, "Microseconds of processor time that an operation takes the server / the load, %s\n\n", plural(clients, "client"))
-	t := table{append([]string{""}, allVerbs...)}
-	for _, s := range r.measured() {
-		cells := []string{s.name}
-		for _, verb := range allVerbs {
-			if r.rate(s.name, verb, clients, backlogUsual) > 0 {
-				servers, load := r.costs(s.name, verb, clients, backlogUsual)
-				cells = append(cells, fmt.Sprintf("%d / %d", servers.Microseconds(), load.Microseconds()))
-			} else {
-				cells = append(cells, "")
-			}
 		}
 		t.add(cells...)
 	}
