@@ -42,6 +42,7 @@ func TestConsoleAccessible(t *testing.T) {
 	failing := pqd.PushMsg(t, nc, "pq.failing.push.1", "x")
 	pqd.Request(t, nc, leaseAs(t, nc, "failing", "ann").Reply, "-NAK")
 	leaseAs(t, nc, "failing", "bob")
+	pqd.Request(t, nc, "pq.failing.admin.schedule.monthly", `{"spec":"@monthly","paused":true}`)
 	b := browser.Drive(t)
 	b.Call("Page.setBypassCSP", map[string]any{"enabled": true}, nil) // for the script alone
 	check := func(view string) {
@@ -91,6 +92,9 @@ func TestConsoleAccessible(t *testing.T) {
 		{"who holds what", "q/failing?tab=leased", nil, "bob"},
 		{"an item that failed", "q/failing/i/" + failing, nil, "given back"},
 		{"failures", "q/failing?tab=failures", nil, "no paper"},
+		{"schedules", "q/failing?tab=schedules", nil, "monthly"},
+		{"a schedule", "q/failing/s/monthly", nil, "It is paused"},
+		{"a new schedule", "q/failing/s", func() { b.Enter("spec", "0 0 1 * *") }, "With these settings"},
 		{"keys", "q/jobs?tab=keys", nil, "1 key on this page"},
 		{"a configuration", "q/jobs?tab=config", nil, "Remembers ids for"},
 		{"a selection", "q/jobs", choose, "Remove 1"},

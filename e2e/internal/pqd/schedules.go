@@ -129,19 +129,20 @@ func (s *Schedules) Judge() {
 	each(func(queue, name string, _ int) { fired[queue+"/"+name] = make(map[int64]int) })
 	for q := range scheduleQueues {
 		queue := fmt.Sprint("often-", q)
-		for nc := s.dial(); ; {
-			m, err := nc.Request("pq."+queue+".pop.min", nil, testenv.Patience)
-			if err != nil {
-				s.Fatal(err)
+		for ask := (protocol.ListRequest{Limit: 1000}); ; {
+			var page protocol.Page
+			s.ask("pq."+queue+".list", ask, &page)
+			for _, i := range page.Items {
+				header := nats.Header(i.Headers)
+				at, err := time.Parse(time.RFC3339Nano, header.Get("PQ-Scheduled-At"))
+				if err != nil {
+					s.Fatalf("%v in %+v", err, i)
+				}
+				fired[queue+"/"+header.Get("PQ-Schedule")][at.Unix()]++
 			}
-			if m.Header.Get("Status") == "404" {
+			if ask.After = page.Next; page.Next == "" {
 				break
 			}
-			at, err := time.Parse(time.RFC3339Nano, m.Header.Get("PQ-Scheduled-At"))
-			if err != nil {
-				s.Fatalf("%v in %v %s", err, m.Header, m.Data)
-			}
-			fired[queue+"/"+m.Header.Get("PQ-Schedule")][at.Unix()]++
 		}
 	}
 	total, lost, doubled, wrong := 0, 0, 0, 0

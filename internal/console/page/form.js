@@ -4,7 +4,7 @@
 import { h, note, update } from "./dom.js";
 
 // form has fields with a name, a label, their effect, and a value as a text or a boolean, perhaps
-// choices. check returns what a text is to be saved as, or throws; save stores an object of
+// choices, or rows of text; what is always saved, is so even if nobody has changed it. check returns what a text is to be saved as, or throws; save stores an object of
 // these by name.
 export function form(context, { check, save }) {
   const known = new Map(); // to its field and elements, by name
@@ -13,7 +13,7 @@ export function form(context, { check, save }) {
   const element = h("form", { class: "config panel", novalidate: true, onsubmit: submit }, list,
     context.admin ? h("div", { class: "actions" }, h("button", { class: "main" }, "Save"), general) : null);
 
-  const written = (input) => (input.type === "checkbox" ? input.checked : input.value.trim());
+  const written = (input) => (input.type === "checkbox" ? input.checked : input.type === "textarea" ? input.value : input.value.trim());
   const write = (input, value) => {
     if (input.type === "checkbox") input.checked = value;
     else input.value = value;
@@ -24,7 +24,8 @@ export function form(context, { check, save }) {
     const off = { name: field.name, disabled: !context.admin, "aria-describedby": `${id}-effect ${id}-problem` };
     const input = typeof field.value === "boolean" ? h("input", { ...off, type: "checkbox" })
       : field.choices ? h("select", off, field.choices.map((c) => h("option", { value: c }, c)))
-        : h("input", { ...off, inputmode: field.numeric ? "numeric" : null, spellcheck: "false", autocomplete: "off" });
+        : field.rows ? h("textarea", { ...off, rows: field.rows, class: "mono", spellcheck: "false" })
+          : h("input", { ...off, inputmode: field.numeric ? "numeric" : null, spellcheck: "false", autocomplete: "off" });
     const effect = h("small", { class: "dim", id: `${id}-effect` });
     const problem = h("small", { class: "error", id: `${id}-problem`, role: "alert" });
     input.addEventListener("input", () => tell(problem, input, ""));
@@ -62,7 +63,7 @@ export function form(context, { check, save }) {
     for (const { field, input, problem } of known.values()) {
       tell(problem, input, "");
       const value = written(input);
-      if (value === field.value) continue;
+      if (value === field.value && !field.always) continue;
       try {
         object[field.name] = check(field, value);
       } catch (error) {
@@ -79,10 +80,10 @@ export function form(context, { check, save }) {
         return;
       } catch (error) {
         // The text begins with the field, such as configuration: lease is 13h.
-        const name = /^configuration: (?:unknown field )?"?(\w+)/.exec(error.message)?.[1];
+        const name = /^(?:configuration|schedule): (?:unknown field )?"?(\w+)/.exec(error.message)?.[1];
         const one = known.get(name);
         if (one) {
-          tell(one.problem, one.input, error.message.replace(/^configuration: /, ""));
+          tell(one.problem, one.input, error.message.replace(/^\w+: /, ""));
           wrong.push(one.input);
         } else general.textContent = error.message;
       }
@@ -90,5 +91,8 @@ export function form(context, { check, save }) {
     wrong[0]?.focus();
   }
 
-  return { element, show };
+  // values are what is written now, by name.
+  const values = () => Object.fromEntries([...known].map(([name, { input }]) => [name, written(input)]));
+
+  return { element, show, values };
 }

@@ -4,6 +4,7 @@ import { ask, attempt, confirmOnce, fill, h, note, update } from "./dom.js";
 import { bytes, count, cut, fromNow, headersOf, hex, indent, payloadBytes, span, visible } from "./format.js";
 import { call, get, path } from "./gateway.js";
 import { holderLink, keyLink, link } from "./links.js";
+import { revoke, takeAway } from "./revoke.js";
 import { outcome, why as reasonOf } from "./why.js";
 
 const most = 64 << 10; // bytes of a payload that are shown at once
@@ -36,7 +37,7 @@ export function item(context, { queue, id }) {
       item.fence ? fact("Fence", String(item.fence)) : null, item.key_fence ? fact("Key fence", String(item.key_fence)) : null, item.unique ? fact("Unique value", item.unique) : null,
       item.dead ? [fact("Died", item.dead.at ? when(item.dead.at) : "–"), fact("Why", item.dead.reason), fact("Deliveries before", item.dead.deliveries == null ? "–" : String(item.dead.deliveries)), fact("From queue", item.dead.origin), fact("Its id there", item.dead.origin_id)] : null);
     showAttempts(attempts, item);
-    const now = `${item.state} ${item.priority}`;
+    const now = `${item.state} ${item.priority} ${item.fence}`;
     if (context.admin && now !== state) fill(actions, buttons(queue, base, item));
     state = now;
     const content = JSON.stringify([item.headers, item.headers_base64, item.payload, item.payload_base64]);
@@ -163,6 +164,10 @@ function buttons(queue, at, item) {
       const pushed = await call("POST", `${at}/requeue`);
       note(`It is ${pushed.id} in ${pushed.stream} now.`);
     }) }, `Requeue to ${item.dead.origin}`) : null,
+    item.state === "leased" ? h("button", { class: "danger", onclick: () => takeAway(item.holder ? `the item from ${visible(cut(item.holder, 128))}` : "the item", async (how) => {
+      const { state } = await revoke(queue, item.id, item.fence, how);
+      note(`It is ${state} now.`);
+    }) }, "Take away") : null,
     h("button", { onclick: () => ask("Move", [h("label", {}, "New priority", h("input", { name: "priority", inputmode: "numeric", value: String(item.priority) }), h("small", {}, "A low number is urgent. A leased item moves when it returns."))], "Move",
       (fields) => call("POST", `${at}/move?${new URLSearchParams({ priority: fields.priority.value.trim() })}`)) }, "Move"),
     h("button", { class: "danger", onclick: () => confirmOnce("Remove the item", item.state === "leased" ? "A consumer works on it, and loses its lease. Nothing brings the item back." : "Nothing brings it back.", "Remove", async () => {

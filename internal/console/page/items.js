@@ -124,6 +124,7 @@ function makeRow(i, holder, chosen, tab) {
 }
 
 function updateRow(row, i, holder, tab) {
+  if (tab === "leased" && i.fence) row.dataset.fence = i.fence; // of the lease that somebody sees
   row.querySelectorAll("td[data-label]").forEach((to, n) => columns[tab][n].show(to, i, holder));
   const told = (pairs) => pairs.length ? h("div", { class: "text dim" }, visible(pairs.slice(0, 3).map(([n, v]) => `${cut(n, 60)}: ${cut(v, 120)}`).join("\n"))) : null;
   // Headers count in its size, as far as they are listed.

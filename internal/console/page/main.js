@@ -7,6 +7,7 @@ import { queues } from "./queues.js";
 import { queue } from "./queue.js";
 import { item } from "./item.js";
 import { key } from "./key.js";
+import { newSchedule, schedule } from "./schedule.js";
 import { health } from "./health.js";
 
 const main = document.getElementById("main");
@@ -14,8 +15,8 @@ const state = document.getElementById("state");
 let leave = () => {};
 let access = null;
 
-// route returns the view of the address, such as #/q/jobs?tab=leased, #/q/jobs/i/<id> or
-// #/q/jobs/k/<key>.
+// route returns the view of the address, such as #/q/jobs?tab=leased, #/q/jobs/i/<id>,
+// #/q/jobs/k/<key> or #/q/jobs/s/<schedule>.
 function route() {
   const [where, query = ""] = location.hash.replace(/^#/, "").split("?");
   const parameters = new URLSearchParams(query);
@@ -28,13 +29,17 @@ function route() {
   switch (`${segments[0] ?? ""} ${segments.length}`) {
     case " 0": return { name: "queues", view: queues, args: { parameters } };
     case "q 2": return { name: "queues", view: queue, args: { queue: segments[1], parameters } };
+    case "q 3":
+      if (segments[2] === "s") return { name: "queues", view: newSchedule, args: { queue: segments[1] } };
+      break;
     case "q 4":
       if (segments[2] === "i") return { name: "queues", view: item, args: { queue: segments[1], id: segments[3] } };
+      if (segments[2] === "s") return { name: "queues", view: schedule, args: { queue: segments[1], name: segments[3] } };
       if (segments[2] === "k") return { name: "queues", view: key, args: { queue: segments[1], key: segments[3], parameters } };
       break;
     case "health 1": return { name: "health", view: health, args: {} };
   }
-  return { name: "", view: lost, args: { why: "Views are those of queues, of items, of keys and of health." } };
+  return { name: "", view: lost, args: { why: "Views are those of queues, of items, of keys, of schedules and of health." } };
 }
 
 // lost says that an address shows nothing.

@@ -10,6 +10,7 @@ import { items } from "./items.js";
 import { keys } from "./keys.js";
 import { link } from "./links.js";
 import { pushForm } from "./push.js";
+import { schedules } from "./schedules.js";
 
 export function queue(context, { queue: name, parameters }) {
   const tab = parameters.get("tab") ?? "ready";
@@ -22,7 +23,7 @@ export function queue(context, { queue: name, parameters }) {
   const pause = h("button", { onclick: () => attempt(() => call("POST", `${at}/${isPaused ? "resume" : "pause"}`), isPaused ? "Deliveries go on." : "Deliveries stop.") }, "Pause");
   const content = h("div");
   const dead = h("span", { class: "badge bad", hidden: true });
-  const tabs = [["ready", "Ready"], ["leased", "Leases"], ["delayed", "Delayed"], ["dead", "Dead letters"], ["failures", "Failures"], ["keys", "Keys"], ["config", "Configuration"]];
+  const tabs = [["ready", "Ready"], ["leased", "Leases"], ["delayed", "Delayed"], ["dead", "Dead letters"], ["failures", "Failures"], ["keys", "Keys"], ["schedules", "Schedules"], ["config", "Configuration"]];
   const existing = [pause, // what is shown, and can be done, while there is the queue
     h("button", { class: "danger", onclick: () => purge(name, at) }, "Purge"), h("button", { class: "danger", onclick: () => remove(name, at) }, "Delete")];
   const nav = h("nav", { class: "tabs", "aria-label": "What the queue has" }, tabs.map(([key, label]) => h("a", { href: link(name, key === "ready" ? "" : `?tab=${key}`), "aria-current": key === tab ? "page" : null }, label, key === "dead" ? [" ", dead] : null)));
@@ -72,6 +73,7 @@ export function queue(context, { queue: name, parameters }) {
   function view(config) {
     switch (tab) {
       case "config": return configuration(context, name);
+      case "schedules": return schedules(context, name, parameters);
       case "keys": return keys(context, name, parameters);
       case "failures": return failures(context, { holder: config.dead_letter || `${name}-dead`, queue: name });
       case "dead": return items(context, config.dead_letter || `${name}-dead`, parameters, { tab, queue: name });
