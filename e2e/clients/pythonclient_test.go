@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
 	"github.com/pqbridge/pqbridge/testenv"
@@ -135,9 +136,33 @@ with sync.connect(sys.argv[1].split(",")) as client:
 // worker is killed while it runs them.
 func TestCeleryRestarts(t *testing.T) {
 	t.Parallel()
+	runCelery(t, "celery_load.py", map[string]func(*testing.T, *testenv.Process){
+		"restart": func(t *testing.T, p *testenv.Process) { p.Kill(t); p.Start(t) },
+	}, "restart", "restart")
+}
+
+// A task with a countdown of a week waits in the queue while everything is away, runs when it is due and
+// not before, and once.
+func TestCeleryWeek(t *testing.T) {
+	t.Parallel()
+	acts := make(map[string]func(*testing.T, *testenv.Process))
+	times := []string{"away 0s", "away 167h", "away 1h"}
+	for _, line := range times {
+		ago, err := time.ParseDuration(strings.TrimPrefix(line, "away "))
+		if err != nil {
+			t.Fatal(err)
+		}
+		acts[line] = func(t *testing.T, p *testenv.Process) { pqd.Away(t, p, ago) }
+	}
+	runCelery(t, "celery_week.py", acts, times...)
+}
+
+// runCelery runs a program that says with lines what is to be done with pqd, in this order, and then that it is done.
+func runCelery(t *testing.T, program string, acts map[string]func(*testing.T, *testenv.Process), order ...string) {
+	t.Helper()
 	py := needPython(t, "celery")
 	p := testenv.Daemon(t)
-	cmd := py.command(t, "celery_load.py")
+	cmd := py.command(t, program)
 	cmd.Dir = filepath.Join(py.source, "tests")
 	cmd.Env = append(cmd.Env, "NATS_URL="+p.URL, "CELERY_DIR="+t.TempDir(), fmt.Sprint("PQ_TEST_PATIENCE=", testenv.Patience.Seconds()))
 	cmd.Stderr = t.Output()
@@ -155,13 +180,12 @@ func TestCeleryRestarts(t *testing.T) {
 	var said []string
 	for lines := bufio.NewScanner(output); lines.Scan(); {
 		said = append(said, lines.Text())
-		if lines.Text() == "restart" {
-			p.Kill(t)
-			p.Start(t)
+		if act := acts[lines.Text()]; act != nil {
+			act(t, p)
 			fmt.Fprintln(input)
 		}
 	}
-	if err := cmd.Wait(); err != nil || !slices.Equal(said, []string{"restart", "restart", "done"}) {
+	if err := cmd.Wait(); err != nil || !slices.Equal(said, append(order, "done")) {
 		t.Errorf("%v after %q", err, said)
 	}
 	p.Stop(t)

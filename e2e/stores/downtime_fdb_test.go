@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/fdb"
 	"github.com/pqbridge/pqbridge/internal/fdbtest"
 	"github.com/pqbridge/pqbridge/testenv"
@@ -34,7 +35,7 @@ func TestGrantsAfterFullOutage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stopped(t, db, time.Hour)
+	pqd.StoppedAgo(t, db, time.Hour)
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}

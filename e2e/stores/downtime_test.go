@@ -7,25 +7,13 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
-	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
-	"github.com/pqbridge/pqbridge/internal/tuple"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // Leases and delays granted right after an hour of downtime have their full length.
 func TestGrantsAfterDowntime(t *testing.T) {
 	p := testenv.Daemon(t)
-	p.Stop(t)
-	db, err := local.Open(p.Dir, local.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	stopped(t, db, time.Hour)
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	p.Start(t)
+	pqd.Away(t, p, time.Hour)
 	grantsLast(t, asking(t, p.Connect(t)))
 }
 
@@ -59,18 +47,5 @@ func grantsLast(t *testing.T, ask func(subject, body string, headers ...string) 
 	}
 	if reply := ask(item.Reply, "+WPI"); reply.Header.Get("Status") != "" {
 		t.Errorf("a lease of 30 minutes is over: %v", reply.Header)
-	}
-}
-
-// stopped changes a store as if it had been stopped that long ago.
-func stopped(t *testing.T, db kv.DB, ago time.Duration) {
-	t.Helper()
-	err := db.Update(t.Context(), func(tx kv.Tx) error {
-		wall := time.Now().Add(-ago).UnixNano()
-		tx.Set(tuple.AppendString(nil, "w"), kv.EncodeInteger(uint64(wall)))
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 }
