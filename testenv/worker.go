@@ -29,7 +29,8 @@ type holding struct {
 
 // Worker is a client that does random operations on one queue, one after the other,
 // and records them. It repeats a request without an answer under the same id, so the
-// operation happens exactly once. Some pops have no id and are not repeated.
+// operation happens exactly once. Some pops, and bundles of pushes, have no id and are not
+// repeated. One request in four is a bundle, where there are such.
 type Worker struct {
 	testing.TB
 	ID       int
@@ -118,6 +119,8 @@ func (w *Worker) Step() {
 		w.look(history.Lease, fleeting)
 	case n < 76 && len(w.held) < 4:
 		w.look(history.Lease, cmp.Or(w.Lasting, steady))
+	case len(w.held) > 1 && w.bundles():
+		w.settleBundle()
 	case len(w.held) > 0:
 		at := w.Random.IntN(len(w.held))
 		w.settle(at, []history.Kind{history.Ack, history.Ack, history.Nak, history.Extend}[w.Random.IntN(4)])
@@ -145,6 +148,10 @@ func (w *Worker) name() string {
 }
 
 func (w *Worker) push() {
+	if w.bundles() {
+		w.pushBundle()
+		return
+	}
 	o := history.Operation{Kind: history.Push, Item: w.name(), Priority: w.Random.Int64N(urgencies), Key: w.anyKey()}
 	request := nats.NewMsg(fmt.Sprintf("pq.%s.push.%d", w.Queue, o.Priority))
 	request.Data = []byte(o.Item + " " + strings.Repeat("x", w.Padding))
@@ -175,9 +182,9 @@ func (w *Worker) record(o history.Operation, do func(*history.Operation) bool) {
 	}
 }
 
-// look pops, leases or peeks.
-func (w *Worker) look(kind history.Kind, lease time.Duration) {
-	o := history.Operation{Kind: kind, End: []history.End{history.Min, history.Max}[w.Random.IntN(2)], Lease: lease}
+// looking is a request that pops, leases or peeks, and whether it is sent only once.
+func (w *Worker) looking(kind history.Kind, lease time.Duration) (request *nats.Msg, o history.Operation, once bool) {
+	o = history.Operation{Kind: kind, End: []history.End{history.Min, history.Max}[w.Random.IntN(2)], Lease: lease}
 	if w.Keys > 0 {
 		o.End = history.Min // the other end is refused
 	}
@@ -185,19 +192,29 @@ func (w *Worker) look(kind history.Kind, lease time.Duration) {
 	if kind == history.Peek {
 		verb = "peek"
 	}
-	request := nats.NewMsg(fmt.Sprintf("pq.%s.%s.%s", w.Queue, verb, o.End))
+	request = nats.NewMsg(fmt.Sprintf("pq.%s.%s.%s", w.Queue, verb, o.End))
 	if w.Random.IntN(4) == 0 {
 		request.Header.Set("PQ-Wait", "200ms")
 	}
 	// Where items have keys, missing fences tell what became of leases without an answer.
 	unnamed := kind == history.Pop || lease == fleeting && w.Keys > 0
-	once := kind == history.Peek || unnamed && w.Random.IntN(2) == 0
+	once = kind == history.Peek || unnamed && w.Random.IntN(2) == 0
 	if lease > 0 {
 		request.Header.Set("PQ-Lease", lease.String())
 	}
 	if !once {
 		request.Header.Set("Nats-Msg-Id", w.name())
 	}
+	return request, o, once
+}
+
+// look pops, leases or peeks.
+func (w *Worker) look(kind history.Kind, lease time.Duration) {
+	if kind != history.Peek && w.bundles() {
+		w.lookBundle(kind, lease)
+		return
+	}
+	request, o, once := w.looking(kind, lease)
 	w.record(o, func(o *history.Operation) bool {
 		var reply *nats.Msg
 		if once {
@@ -259,13 +276,15 @@ func (w *Worker) found(o *history.Operation, reply *nats.Msg) bool {
 	return true
 }
 
+var settlementWords = map[history.Kind]string{history.Ack: "+ACK", history.Nak: "-NAK", history.Extend: "+WPI"}
+
 func (w *Worker) settle(at int, kind history.Kind) {
 	h := w.held[at]
 	if kind != history.Extend {
 		w.held = append(w.held[:at], w.held[at+1:]...)
 	}
 	request := nats.NewMsg(h.ack)
-	request.Data = []byte(map[history.Kind]string{history.Ack: "+ACK", history.Nak: "-NAK", history.Extend: "+WPI"}[kind])
+	request.Data = []byte(settlementWords[kind])
 	o := history.Operation{Kind: kind, Item: h.item, Key: h.key, Priority: h.priority, Fence: h.fence}
 	if kind == history.Extend {
 		o.Lease = h.lease
@@ -301,6 +320,9 @@ func noResponders(reply *nats.Msg) bool {
 	return reply.Header.Get("Status") == "503" && reply.Header.Get("Nats-Service-Error-Code") == ""
 }
 
+// patience is for an answer other than a request to retry.
+func (w *Worker) patience() time.Duration { return cmp.Or(w.Patience, Patience) }
+
 // repeat sends a request until it is answered, and returns how often.
 func (w *Worker) repeat(request *nats.Msg) (*nats.Msg, int) {
 	tries := 0
@@ -324,7 +346,7 @@ func (w *Worker) repeat(request *nats.Msg) (*nats.Msg, int) {
 			w.Connect()
 		}
 	}
-	patience := cmp.Or(w.Patience, Patience)
+	patience := w.patience()
 	for end := time.Now().Add(patience); ; {
 		if tries++; tries > 1 && (strings.Contains(request.Subject, ".pop.") || string(request.Data) == next) {
 			request.Header.Set("PQ-Repeat", "true") // the last word, if it finds nothing

@@ -52,6 +52,8 @@ func (w *Worker) stepWithKeys() {
 		w.look(history.Lease, fleeting)
 	case n < 66 && len(w.held) < 4:
 		w.look(history.Lease, lasting)
+	case len(w.held) > 1 && w.bundles():
+		w.settleBundle()
 	case len(w.held) > 0:
 		switch at := w.Random.IntN(len(w.held)); w.Random.IntN(6) {
 		case 0:

@@ -10,6 +10,9 @@
 // that passed over an item that was ready all the time. It reports nothing where two
 // operations overlap and one of their orders explains the answers.
 //
+// A bundle is recorded as its operations. Of its pushes all take place, or none, and those
+// without an answer took place if one of their items was seen. Its pops happen at one moment.
+//
 // Of a queue that was configured for keys it also reports more leases of a key than there
 // may be, items of a key in disorder, fences of keys that do not grow, and reasons that
 // cannot be right.

@@ -4,7 +4,7 @@ import "slices"
 
 // judgeItems looks at each item by itself.
 func (j *judge) judgeItems() {
-	var missing []*Operation
+	var missing, torn []*Operation
 	for _, it := range j.items {
 		if it.push == nil {
 			if seen := slices.Concat(it.deliveries, it.peeks); len(seen) > 0 {
@@ -17,15 +17,22 @@ func (j *judge) judgeItems() {
 				j.find(Early, it.push, delivery)
 			}
 		}
-		if !it.over() && it.push.Outcome == Done {
+		switch {
+		case it.over() || it.push.Outcome != Done:
+		case j.inferred[it.push.Item]:
+			torn = append(torn, it.push)
+		default:
 			missing = append(missing, it.push)
 		}
 		j.judgeEnd(it)
 		j.judgeLeases(it)
 	}
 	// A pop without an answer pops one item at most.
-	if len(missing) > len(j.pops) {
+	switch {
+	case len(missing) > len(j.pops):
 		j.find(Lost, missing...)
+	case len(missing)+len(torn) > len(j.pops):
+		j.find(Torn, torn...)
 	}
 }
 

@@ -29,6 +29,8 @@ const (
 	PassedOver Rule = "passed over"
 	NotEmpty   Rule = "nothing found, while an item was ready"
 	Shown      Rule = "shown after it was gone"
+	Torn       Rule = "a part of a bundle came out, and the rest never did"
+	Disorder   Rule = "a bundle of items in another order than that of the queue"
 
 	WrongKey     Rule = "came out with another key"
 	OverLimit    Rule = "more leases of a key than its limit at the same time"
@@ -86,6 +88,7 @@ type item struct {
 func Judge(operations []Operation, bridges Bridges) []Finding {
 	j := newJudge(operations, bridges)
 	j.judgeItems()
+	j.judgeBundles()
 	j.judgeKeys()
 	j.judgeOrder()
 	slices.SortStableFunc(j.findings, func(a, b Finding) int {
@@ -99,15 +102,18 @@ type judge struct {
 	terms    Operation // Configure, if there was one
 	keys     map[string]*key
 	items    map[string]*item
-	pops     []*Operation // whose answers leave it open: each may have popped one item
-	doubts   []span       // when leases without an answer may hide an item, both ends included
-	looks    []*Operation // pops, leases and peeks with an answer
+	bundles  map[string][]*item // that were pushed together
+	inferred map[string]bool    // items whose push took place, although nobody said so
+	pops     []*Operation       // whose answers leave it open: each may have popped one item
+	doubts   []span             // when leases without an answer may hide an item, both ends included
+	looks    []*Operation       // pops, leases and peeks with an answer
 	findings []Finding
 }
 
 // newJudge sorts a history by its items.
 func newJudge(operations []Operation, bridges Bridges) *judge {
-	j := &judge{bridges: bridges, items: make(map[string]*item)}
+	j := &judge{bridges: bridges, items: make(map[string]*item), bundles: make(map[string][]*item)}
+	operations, j.inferred = infer(operations)
 	for i := range operations {
 		j.sort(&operations[i])
 	}
@@ -140,7 +146,10 @@ func (j *judge) sort(o *Operation) {
 	case o.Kind == Configure:
 		j.terms = *o
 	case o.Kind == Push:
-		j.item(o.Item).push = o
+		it := j.item(o.Item)
+		if it.push = o; o.Bundle != "" {
+			j.bundles[o.Bundle] = append(j.bundles[o.Bundle], it)
+		}
 	case o.Kind == Ack, o.Kind == Nak, o.Kind == Extend:
 		it := j.item(o.Item)
 		it.settlements = append(it.settlements, o)
@@ -195,9 +204,13 @@ func (f Finding) Excerpt(operations []Operation) []Operation {
 
 // Summary counts a history, for a log.
 func Summary(operations []Operation) string {
-	counts := make(map[string]int)
+	counts, bundles := make(map[string]int), make(map[string]bool)
 	for _, o := range operations {
 		counts[string(o.Kind)+" "+string(o.Outcome)]++
+		if o.Bundle != "" && !bundles[o.Bundle] {
+			bundles[o.Bundle] = true
+			counts["bundles of "+string(o.Kind)]++
+		}
 	}
 	var parts []string
 	for name, n := range counts {

@@ -63,6 +63,9 @@ func minute(o *Operation)     { o.Lease, o.Fence = time.Minute, 1 }
 func tenSeconds(o *Operation) { o.Lease, o.Fence = 10*time.Second, 1 }
 func second(o *Operation)     { o.Fence = 2 } // lease
 func behind(o *Operation)     { o.Priority = 1 }
+func open(o *Operation)       { o.Outcome, o.Return = Unknown, Never }
+func bundled(o *Operation)    { o.Bundle = "bundle" }
+func together(o *Operation)   { o.Bundle = "together" }
 func fromMax(o *Operation)    { o.End = Max }
 
 func TestJudge(t *testing.T) {
@@ -221,6 +224,51 @@ func TestJudge(t *testing.T) {
 		{"a peek without an answer hides nothing", []Operation{
 			op(1, Push, "a", 1*s, 2*s), op(2, Peek, "", 3*s, 0, unknown), op(1, Pop, "", 5*s, 6*s, nothing), op(1, Pop, "a", 7*s, 8*s),
 		}, []Rule{NotEmpty}},
+		{"a bundle without an answer of which nothing came out", []Operation{
+			op(1, Push, "a", 1*s, 0, open, bundled), op(1, Push, "b", 1*s, 0, open, bundled), op(2, Pop, "", 3*s, 4*s, nothing),
+		}, nil},
+		{"one that came out", []Operation{
+			op(1, Push, "a", 1*s, 0, open, bundled), op(1, Push, "b", 1*s, 0, open, bundled), op(2, Pop, "a", 3*s, 4*s), op(2, Pop, "b", 5*s, 6*s),
+		}, nil},
+		{"a part of one", []Operation{
+			op(1, Push, "a", 1*s, 0, open, bundled), op(1, Push, "b", 1*s, 0, open, bundled), op(2, Pop, "a", 3*s, 4*s),
+		}, []Rule{Torn}},
+		{"a part of one was seen", []Operation{
+			op(1, Push, "a", 1*s, 0, open, bundled), op(1, Push, "b", 1*s, 0, open, bundled), op(2, Peek, "a", 3*s, 4*s),
+		}, []Rule{Torn}},
+		{"a part of one, and a pop without an answer", []Operation{
+			op(1, Push, "a", 1*s, 0, open, bundled), op(1, Push, "b", 1*s, 0, open, bundled), op(2, Pop, "a", 3*s, 4*s), op(3, Pop, "", 3*s, 0, unknown),
+		}, nil},
+		{"an item that was seen hides the others of its bundle from nobody", []Operation{
+			op(1, Push, "a", 1*s, 0, open, bundled), op(1, Push, "b", 1*s, 0, open, bundled, behind), op(2, Pop, "a", 3*s, 4*s),
+			op(2, Pop, "", 5*s, 6*s, nothing), op(2, Pop, "b", 7*s, 8*s, behind),
+		}, []Rule{NotEmpty}},
+		{"a pop before one was seen", []Operation{
+			op(1, Push, "a", 1*s, 0, open, bundled), op(1, Push, "b", 1*s, 0, open, bundled), op(2, Pop, "", 3*s, 4*s, nothing),
+			op(2, Pop, "a", 5*s, 6*s), op(2, Pop, "b", 7*s, 8*s),
+		}, nil},
+		{"a bundle of pops", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(1, Push, "b", 1*s, 2*s, behind),
+			op(2, Pop, "a", 3*s, 4*s, together), op(2, Pop, "b", 3*s, 4*s, together, behind), op(2, Pop, "", 3*s, 4*s, together, nothing),
+		}, nil},
+		{"one in disorder", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(1, Push, "b", 1*s, 2*s, behind),
+			op(2, Pop, "b", 3*s, 4*s, together, behind), op(2, Pop, "a", 3*s, 4*s, together),
+		}, []Rule{Disorder}},
+		{"one from the other end", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(1, Push, "b", 1*s, 2*s, behind),
+			op(2, Pop, "b", 3*s, 4*s, together, behind, fromMax), op(2, Pop, "a", 3*s, 4*s, together, fromMax),
+		}, nil},
+		{"one that left an item", []Operation{
+			op(1, Push, "a", 1*s, 2*s), op(1, Push, "b", 1*s, 2*s, behind),
+			op(2, Pop, "a", 3*s, 4*s, together), op(2, Pop, "", 3*s, 4*s, together, nothing), op(1, Pop, "b", 5*s, 6*s, behind),
+		}, []Rule{NotEmpty}},
+		{"the items of a bundle come out in its order", []Operation{
+			op(1, Push, "a", 1*s, 2*s, bundled), op(1, Push, "b", 1*s, 2*s, bundled), op(2, Pop, "b", 3*s, 4*s), op(2, Pop, "a", 5*s, 6*s),
+		}, []Rule{PassedOver}},
+		{"from the other end, too", []Operation{
+			op(1, Push, "a", 1*s, 2*s, bundled), op(1, Push, "b", 1*s, 2*s, bundled), op(2, Pop, "a", 3*s, 4*s, fromMax), op(2, Pop, "b", 5*s, 6*s),
+		}, []Rule{PassedOver}},
 	} {
 		var rules []Rule
 		for _, f := range Judge(c.history, One) {
@@ -296,6 +344,15 @@ func TestNoOrder(t *testing.T) {
 		{"a settlement of what was given back", []Operation{push, lease, op(2, Nak, "a", 5*s, 6*s, minute), op(2, Ack, "a", 7*s, 8*s, minute)}},
 		{"a settlement after the next lease", []Operation{
 			push, lease, op(2, Nak, "a", 5*s, 6*s, minute), op(1, Lease, "a", 7*s, 8*s, minute, second), op(2, Ack, "a", 9*s, 10*s, minute),
+		}},
+		{"an item of a bundle before an earlier one", []Operation{
+			op(1, Push, "a", 1*s, 5*s, bundled), op(1, Push, "b", 1*s, 5*s, bundled), op(2, Pop, "b", 3*s, 4*s),
+		}},
+		{"a part of a bundle that has no answer", []Operation{
+			op(1, Push, "a", 1*s, 0, open, bundled), op(1, Push, "b", 1*s, 0, open, bundled), op(2, Pop, "a", 3*s, 4*s), op(2, Pop, "", 5*s, 6*s, nothing),
+		}},
+		{"a look between the pops of a bundle", []Operation{
+			push, op(1, Push, "b", 2*s, 3*s), op(2, Pop, "a", 4*s, 7*s, together), op(2, Pop, "b", 4*s, 7*s, together), op(3, Peek, "b", 5*s, 6*s),
 		}},
 		{"a fence that does not grow", []Operation{
 			push, op(2, Lease, "a", 3*s, 4*s, minute, second), op(2, Nak, "a", 5*s, 6*s, minute, second), op(1, Lease, "a", 7*s, 8*s, minute),

@@ -14,6 +14,7 @@ import (
 // another one precedes it in that order. Leases do not expire in that queue. After
 // limit, Linearizable returns an error.
 func Linearizable(operations []Operation, limit time.Duration) (bool, error) {
+	operations, _ = infer(operations)
 	switch porcupine.CheckOperationsTimeout(model(operations), events(operations), limit) {
 	case porcupine.Ok:
 		return true, nil
@@ -26,6 +27,7 @@ func Linearizable(operations []Operation, limit time.Duration) (bool, error) {
 // Draw writes a page to a file that shows the operations on a line of time, and
 // how far an order of them explains the answers.
 func Draw(name string, operations []Operation, limit time.Duration) error {
+	operations, _ = infer(operations)
 	sequential := model(operations)
 	_, info := porcupine.CheckOperationsVerbose(sequential, events(operations), limit)
 	return porcupine.VisualizePath(sequential, info, name)
@@ -33,9 +35,10 @@ func Draw(name string, operations []Operation, limit time.Duration) error {
 
 func events(operations []Operation) []porcupine.Operation {
 	var all []porcupine.Operation
-	for _, o := range operations {
+	for _, moment := range moments(operations) {
+		o := moment[0]
 		all = append(all, porcupine.Operation{
-			ClientId: o.Client, Input: o, Output: o.Outcome, Call: int64(o.Call), Return: int64(o.Return),
+			ClientId: o.Client, Input: moment, Output: o.Outcome, Call: int64(o.Call), Return: int64(o.Return),
 		})
 	}
 	return all
@@ -60,12 +63,8 @@ func model(operations []Operation) porcupine.Model {
 	sequential := porcupine.NondeterministicModel{
 		Init: func() []any { return []any{queue(nil)} },
 		Step: func(state, input, _ any) []any {
-			q, o := state.(queue), input.(Operation)
-			if o.Kind == Push && q.anyBehind(o.Item, known) {
-				return nil
-			}
 			var next []any
-			for _, q := range q.after(o, &j.terms) {
+			for _, q := range state.(queue).at(input.([]Operation), known, &j.terms) {
 				next = append(next, q)
 			}
 			return next
@@ -78,10 +77,13 @@ func model(operations []Operation) porcupine.Model {
 }
 
 func describeOperation(input, _ any) string {
-	text := input.(Operation).String()
-	_, text, _ = strings.Cut(text, ": ")
-	text, _, _ = strings.Cut(text, " [")
-	return text
+	var all []string
+	for _, o := range input.([]Operation) {
+		_, text, _ := strings.Cut(o.String(), ": ")
+		text, _, _ = strings.Cut(text, " [")
+		all = append(all, text)
+	}
+	return strings.Join(all, "; ")
 }
 
 func describeState(state any) string {
@@ -157,7 +159,11 @@ func (q queue) after(o Operation, terms *Operation) []queue {
 		if behind < 0 {
 			behind = len(q)
 		}
-		return []queue{slices.Insert(slices.Clone(q), behind, entry{name: o.Item, priority: o.Priority, key: o.Key})}
+		next := slices.Insert(slices.Clone(q), behind, entry{name: o.Item, priority: o.Priority, key: o.Key})
+		if o.Outcome == Unknown {
+			return []queue{q, next}
+		}
+		return []queue{next}
 	case Pop, Lease, Peek:
 		return q.look(o, terms)
 	}

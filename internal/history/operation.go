@@ -68,6 +68,11 @@ type Operation struct {
 	// A repeated settlement may have found that its first attempt took effect. A repeated
 	// pop that found nothing is final.
 	Repeated bool `json:"repeated,omitempty"`
+
+	// Bundle is what the operations of a bundle have in common: all pushes of one, or none,
+	// take place, and its pops get the items that are first at one moment. They are recorded
+	// in their order.
+	Bundle string `json:"bundle,omitempty"`
 }
 
 // limit is how many leases of a key may last at a time, 0 for any number.
@@ -100,6 +105,9 @@ func (o Operation) String() string {
 	}
 	if o.Fence != 0 {
 		text += fmt.Sprintf(" fence %d", o.Fence)
+	}
+	if o.Bundle != "" {
+		text += " of bundle " + o.Bundle
 	}
 	if o.Lease != 0 {
 		text += fmt.Sprintf(" for %s", o.Lease)

@@ -104,13 +104,16 @@ func (j *judge) judgeOrder() {
 		if look.Outcome == Nothing {
 			rule = NotEmpty
 		}
+		passed := j.siblings(look)
 		for at, l := range levels {
-			over := j.waiting(look, at, l)
-			switch {
-			case over == nil:
-			case j.doubtful(look):
+			if over := j.waiting(look, at, l); over != nil {
+				passed = append(passed, over)
+			}
+		}
+		for _, over := range passed {
+			if j.doubtful(look) {
 				hidden[over] = Finding{rule, []Operation{*look, *over.push}}
-			default:
+			} else {
 				j.find(rule, look, over.push)
 			}
 		}

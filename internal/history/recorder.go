@@ -31,12 +31,12 @@ func Resume(operations []Operation, at time.Duration) *Recorder {
 // Now is the time since the history began.
 func (r *Recorder) Now() time.Duration { return time.Since(r.began) }
 
-// Add records an operation. Without an answer its Return is [Never]; an
-// operation that certainly did not happen is not recorded.
-func (r *Recorder) Add(o Operation) {
+// Add records operations. Without an answer their Return is [Never]; an operation that
+// certainly did not happen is not recorded.
+func (r *Recorder) Add(operations ...Operation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.operations = append(r.operations, o)
+	r.operations = append(r.operations, operations...)
 }
 
 // Operations are those recorded so far, in the order of their calls.
