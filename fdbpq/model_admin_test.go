@@ -67,7 +67,23 @@ func (m *model) move(queue, id string, priority int64) outcome {
 	return outcome{OK: true}
 }
 
-func (m *model) list(queue string, l listing) outcome {
+// tie gives dead letters whose ids nobody knows yet the random parts of the places that the
+// store chose: another item, which was imported, may have all the rest of such a place.
+func (q *modelQueue) tie(seen []itemView) {
+	for i := range q.items {
+		item := &q.items[i]
+		if item.id != "" {
+			continue
+		}
+		for _, v := range seen {
+			if v.Dead == item.dead && v.Seq == item.seq && v.Priority == item.priority && q.byID(v.ID) == nil {
+				item.tie = placeOf(v.ID).tie
+			}
+		}
+	}
+}
+
+func (m *model) list(queue string, l listing, got outcome) outcome {
 	if l.key != "" && l.state != fdbpq.StateReady {
 		return outcome{Err: "list key"}
 	}
@@ -78,6 +94,7 @@ func (m *model) list(queue string, l listing) outcome {
 	if q == nil {
 		return outcome{Err: "no queue"}
 	}
+	q.tie(got.Items)
 	items := q.in(l.state)
 	if l.after != nil {
 		home := placeOf(l.after.id)

@@ -1,6 +1,7 @@
 package fdbpq_test
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -85,49 +86,64 @@ func (t *turns) take(item *modelItem) {
 
 // next returns the next item that may be handed out, nil when there is none.
 func (t *turns) next() *modelItem {
-	fair := t.q.fairBuilt && t.q.keyed
-	var candidates []*modelItem
+	all := t.candidates()
+	if t.fair() || len(all) == 0 {
+		return t.follow(all)
+	}
+	return all[0]
+}
+
+func (t *turns) fair() bool { return t.q.fairBuilt && t.q.keyed }
+
+// candidates are the items of which any may be the next one: where keys take turns, the
+// first of each key in a class.
+func (t *turns) candidates() (all []*modelItem) {
 	seen := make(map[string]bool) // keys with an item before
 	for _, item := range t.q.order(t.sel) {
 		if t.gone[item.number] || item.key != "" && t.q.blocks() && !t.may(item) {
 			continue
 		}
-		if !fair {
-			return item
+		if !t.fair() {
+			return []*modelItem{item}
 		}
-		if class := t.q.class; len(candidates) > 0 && class(item.priority) > class(candidates[0].priority) {
+		if class := t.q.class; len(all) > 0 && class(item.priority) > class(all[0].priority) {
 			break
 		}
 		if !seen[item.key] {
-			candidates = append(candidates, item)
+			all = append(all, item)
 		}
 		seen[item.key] = true
 	}
-	return t.follow(candidates)
+	return all
 }
 
 // follow returns the item of several that the store chose: the one past its TTL that it
-// removed next, or one that it gave. Without any, it is the one that fits an answer least.
+// passed or removed next, or one that it gave. Without any, it is the one that fits an
+// answer least.
 func (t *turns) follow(candidates []*modelItem) *modelItem {
+	var passed, given, other *modelItem
 	next := t.removedNext()
 	for _, item := range candidates {
-		if item.expired(t.now) && (t.peeks || next != nil && item.number == next.number) {
-			return item
-		}
-	}
-	var other *modelItem
-	for _, item := range candidates {
-		if item.expired(t.now) {
-			continue
-		}
-		if t.hits < len(t.got.Items) && item.is(t.got.Items[t.hits]) {
-			return item
-		}
-		if other == nil || item.size() > other.size() {
+		switch {
+		case item.expired(t.now):
+			if passed == nil && (t.peeks || next != nil && item.number == next.number) {
+				passed = item
+			}
+		case given == nil && t.hits < len(t.got.Items) && item.is(t.got.Items[t.hits]):
+			given = item
+		case other == nil || item.size() > other.size():
 			other = item
 		}
 	}
-	return other
+	if passed != nil && given != nil {
+		// Another item of its key may come before all that may be given now.
+		t.gone[passed.number] = true
+		still := slices.Contains(t.candidates(), given)
+		if delete(t.gone, passed.number); !still {
+			return given
+		}
+	}
+	return cmp.Or(passed, given, other)
 }
 
 // removedNext is the item past its TTL that the store removed first of those that are

@@ -67,6 +67,6 @@ func listOf(queue string, l listing) operation {
 			}
 			return out, err
 		},
-		expect: func(m *model, _ moment, _ outcome) outcome { return m.list(queue, l) },
+		expect: func(m *model, _ moment, got outcome) outcome { return m.list(queue, l, got) },
 	}
 }

@@ -37,6 +37,7 @@ func (s selection) String() string {
 func popOf(queue string, sel selection, lease time.Duration) operation {
 	return operation{
 		name: fmt.Sprintf("pop %s %v lease %v", queue, sel, lease),
+		pops: queue,
 		run: func(p *process, tx kv.Tx) (outcome, error) {
 			q := p.queue(queue)
 			var popped fdbpq.Popped

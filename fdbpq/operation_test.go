@@ -24,7 +24,21 @@ type operation struct {
 	whole  func(ctx context.Context, p *process) (outcome, error)
 	expect func(m *model, at moment, got outcome) outcome
 
-	settles bool // a lost lease leaves the transaction as it is
+	settles bool        // a lost lease leaves the transaction as it is
+	parts   []operation // of a joint one
+	pops    string      // the queue that a pop by itself pops
+}
+
+// lost reports whether an error is one that a joint transaction goes on after.
+func (o operation) lost(kind string) bool { return o.settles && strings.HasPrefix(kind, "lost: ") }
+
+// expectPart is what a part of a joint operation answers.
+func (o operation) expectPart(m *model, at moment, got outcome) outcome {
+	out := o.expect(m, at, got)
+	if o.lost(out.Err) {
+		return outcome{Events: []string{out.Err}}
+	}
+	return out
 }
 
 // kindOf names the kind of an error. Unexpected errors keep their text, so that no
@@ -191,9 +205,9 @@ func jointOf(parts ...operation) operation {
 	for _, part := range parts {
 		name += " [" + part.name + "]"
 	}
-	lost := func(part operation, kind string) bool { return part.settles && strings.HasPrefix(kind, "lost: ") }
 	return operation{
-		name: name,
+		name:  name,
+		parts: parts,
 		run: func(p *process, tx kv.Tx) (all outcome, err error) {
 			err = p.store.In(tx, func(w *fdbpq.Work) error {
 				p.work = w
@@ -204,7 +218,7 @@ func jointOf(parts ...operation) operation {
 						do = func(p *process, tx kv.Tx) (outcome, error) { return part.look(p, tx) }
 					}
 					out, err := do(p, tx)
-					if kind := kindOf(err); lost(part, kind) {
+					if kind := kindOf(err); part.lost(kind) {
 						out, err = outcome{Events: []string{kind}}, nil
 					}
 					if err != nil {
@@ -222,10 +236,7 @@ func jointOf(parts ...operation) operation {
 				rest := got
 				rest.Pushed = got.Pushed[min(len(got.Pushed), len(all.Pushed)):]
 				rest.Items = got.Items[min(len(got.Items), len(all.Items)):]
-				out := part.expect(m, at, rest)
-				if lost(part, out.Err) {
-					out = outcome{Events: []string{out.Err}}
-				}
+				out := part.expectPart(m, at, rest)
 				if out.Err != "" {
 					return out
 				}

@@ -204,6 +204,14 @@ func (w *world) overlap(a, b meeting, slow func() error) (reran bool, err error)
 		}
 	}
 	if len(possible) == 0 {
+		for _, m := range before {
+			if after, found := m.apart(&a, &b, content); after != nil {
+				after.floor = nil
+				possible, leases = append(possible, after), found
+			}
+		}
+	}
+	if len(possible) == 0 {
 		return false, fmt.Errorf("%s overlapped %s:\n%s", a.o.name, b.o.name, strings.Join(differences, "\n"))
 	}
 	var both outcome
@@ -281,29 +289,102 @@ func (m *model) serial(order [2]*meeting, content []meeting) (after *model, leas
 	for _, m := range order {
 		var want outcome
 		after, want = after.after(m.o, m.at, m.got)
-		got := m.got
-		leases = append(leases, after.learn(&want, got)...)
-		// What counters say is not a promise of what overlaps: the number of items
-		// in a queue, and whether what it lacks is leased or delayed.
-		want.Ready, got.Ready, want.N, got.N = 0, 0, 0, 0
-		if counted[want.Reason] && counted[got.Reason] {
-			want.Reason, got.Reason = "", ""
+		held, diff := after.compare(m, want)
+		if diff != "" {
+			return nil, nil, diff
 		}
-		if diff := difference(want, got); diff != "" {
-			return nil, nil, m.o.name + ":\n" + diff
-		}
+		leases = append(leases, held...)
 	}
-	after = after.clone()
+	after, diff = after.contains(content)
+	return after, leases, diff
+}
+
+// compare compares what the model says to one of two operations that overlap with what the
+// store said, and learns from it.
+func (m *model) compare(done *meeting, want outcome) (leases []heldLease, diff string) {
+	got := done.got
+	leases = m.learn(&want, got)
+	// What counters say is not a promise of what overlaps: the number of items
+	// in a queue, and whether what it lacks is leased or delayed.
+	want.Ready, got.Ready, want.N, got.N = 0, 0, 0, 0
+	if counted[want.Reason] && counted[got.Reason] {
+		want.Reason, got.Reason = "", ""
+	}
+	if diff = difference(want, got); diff != "" {
+		return nil, done.o.name + ":\n" + diff
+	}
+	return leases, ""
+}
+
+// contains compares the model with all that is there.
+func (m *model) contains(content []meeting) (after *model, diff string) {
+	after = m.clone()
 	after.adopt(content)
 	for _, m := range content {
 		var want outcome
 		after, want = after.after(m.o, m.at, m.got)
 		after.adopt(content) // of what died only now, in the sweep
 		if diff := difference(want, m.got); diff != "" {
-			return nil, nil, m.o.name + ":\n" + diff
+			return nil, m.o.name + ":\n" + diff
 		}
 	}
-	return after, leases, ""
+	return after, ""
+}
+
+// apart is serial for settlements in one transaction beside a pop of a queue that is not
+// strict. Such a pop depends on the items that it takes, not on those that become ready in
+// front of them. So some of the settlements may come before it and others behind: each is a
+// request of its own.
+func (m *model) apart(a, b *meeting, content []meeting) (after *model, leases []heldLease) {
+	if b.o.parts != nil {
+		a, b = b, a
+	}
+	if q := m.queue(b.o.pops); a.o.parts == nil || q == nil || q.config.Strict {
+		return nil, nil
+	}
+	for first := range 1 << len(a.o.parts) {
+		if after, leases = m.around(a, b, first, content); after != nil {
+			return after, leases
+		}
+	}
+	return nil, nil
+}
+
+// around does those parts of a joint operation before another one that are in first, and the
+// rest behind it.
+func (m *model) around(joint, other *meeting, first int, content []meeting) (after *model, leases []heldLease) {
+	after = m.clone()
+	answers := make([]outcome, len(joint.o.parts))
+	do := func(chosen int) bool {
+		for i, part := range joint.o.parts {
+			if chosen&(1<<i) == 0 {
+				continue
+			}
+			if answers[i] = part.expectPart(after, joint.at, joint.got); answers[i].Err != "" {
+				return false
+			}
+		}
+		return true
+	}
+	if !do(first) {
+		return nil, nil
+	}
+	after, want := after.after(other.o, other.at, other.got)
+	leases, diff := after.compare(other, want)
+	if after = after.clone(); diff != "" || !do(^first) {
+		return nil, nil
+	}
+	var all outcome
+	for _, answer := range answers {
+		all.add(answer)
+	}
+	if _, diff = after.compare(joint, all); diff != "" {
+		return nil, nil
+	}
+	if after, diff = after.contains(content); diff != "" {
+		return nil, nil
+	}
+	return after, leases
 }
 
 // adopt gives items of dead-letter queues the ids and places that the store
