@@ -162,12 +162,21 @@ func (w *Worker) push() {
 	w.record(o, func(o *history.Operation) bool {
 		reply, tries := w.repeat(request)
 		o.Outcome, o.Repeated = history.Done, tries > 1
-		if !IsAck(reply) {
-			w.Errorf("push %s: refused: %v %s", o.Item, reply.Header, reply.Data)
-			return false
-		}
-		return true
+		return w.accepted("push "+o.Item, reply)
 	})
+}
+
+// accepted reports whether a push was acknowledged.
+func (w *Worker) accepted(what string, reply *nats.Msg) bool {
+	switch {
+	case IsAck(reply):
+		return true
+	case reply.Header.Get("Nats-Service-Error-Code") == "506":
+		w.Damaged++
+	default:
+		w.Errorf("%s: refused: %v %s", what, reply.Header, reply.Data)
+	}
+	return false
 }
 
 // record runs an operation and records it with its client and times, unless do returns

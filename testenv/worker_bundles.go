@@ -85,8 +85,7 @@ func (w *Worker) pushBundle() {
 				pushes[i].Repeated = tries > 1
 			}
 		}
-		if !IsAck(reply) {
-			w.Errorf("push a bundle of %d: refused: %v %s", len(pushes), reply.Header, reply.Data)
+		if !w.accepted("push a bundle", reply) {
 			return nil
 		}
 		return pushes

@@ -75,6 +75,38 @@ func (j *judge) slack(lease time.Duration) time.Duration {
 // may still be out: a sweep waits for acknowledgements after a start.
 const settling = 30 * time.Second
 
+// settledBy is settling behind the end of a lease, outages not counted: nobody sweeps in one.
+func (j *judge) settledBy(end time.Duration) time.Duration {
+	settled := end + settling
+	for _, o := range j.outages {
+		if o.to > end && o.from < settled {
+			settled += o.to - max(o.from, end)
+		}
+	}
+	return settled
+}
+
+// outages returns the times of more than some seconds in which requests were under way and
+// nobody got an answer.
+func outages(operations []Operation) (all []span) {
+	const least = 5 * time.Second
+	answered := slices.DeleteFunc(slices.Clone(operations), func(o Operation) bool { return o.Return == Never })
+	slices.SortFunc(answered, func(a, b Operation) int { return cmp.Compare(b.Return, a.Return) })
+	called := Never // the first of what had no answer yet
+	for i, o := range answered {
+		called = min(called, o.Call)
+		out := span{called, o.Return}
+		if i+1 < len(answered) {
+			out.from = max(called, answered[i+1].Return)
+		}
+		if out.to-out.from > least {
+			all = append(all, out)
+		}
+	}
+	slices.Reverse(all)
+	return all
+}
+
 // item is what became of one item.
 type item struct {
 	push        *Operation
@@ -101,6 +133,7 @@ type judge struct {
 	bridges  Bridges
 	terms    Operation // Configure, if there was one
 	keys     map[string]*key
+	outages  []span
 	items    map[string]*item
 	bundles  map[string][]*item // that were pushed together
 	inferred map[string]bool    // items whose push took place, although nobody said so
@@ -114,6 +147,7 @@ type judge struct {
 func newJudge(operations []Operation, bridges Bridges) *judge {
 	j := &judge{bridges: bridges, items: make(map[string]*item), bundles: make(map[string][]*item)}
 	operations, j.inferred = infer(operations)
+	j.outages = outages(operations)
 	for i := range operations {
 		j.sort(&operations[i])
 	}
@@ -158,7 +192,7 @@ func (j *judge) sort(o *Operation) {
 	case o.Outcome == Unknown && o.Kind == Lease:
 		end := o.Return
 		if end != Never && o.Lease > 0 {
-			end += o.Lease + settling
+			end = j.settledBy(end + o.Lease)
 		}
 		j.doubts = append(j.doubts, span{o.Call, end})
 	case o.Outcome == Unknown: // a peek changes nothing

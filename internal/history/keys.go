@@ -152,7 +152,7 @@ func (it *item) mayHaveBegun() time.Duration {
 
 // leaseMayEnd is until when a lease may last, if nothing else is known of its item.
 func (j *judge) leaseMayEnd(it *item, lease *Operation) time.Duration {
-	end := lease.Return + lease.Lease + settling
+	end := j.settledBy(lease.Return + lease.Lease)
 	for _, s := range it.settlements {
 		switch {
 		case s.Fence != lease.Fence || s.Outcome == Nothing:
@@ -161,7 +161,7 @@ func (j *judge) leaseMayEnd(it *item, lease *Operation) time.Duration {
 		case s.Return == Never:
 			end = Never
 		case s.Kind == Extend:
-			end = max(end, s.Return+s.Lease+settling)
+			end = max(end, j.settledBy(s.Return+s.Lease))
 		}
 	}
 	return end

@@ -213,6 +213,16 @@ func TestJudgeKeys(t *testing.T) {
 			op(2, Lease, "a", 11*s, 12*s, minute, second, secondOfKey), op(2, Ack, "a", 13*s, 14*s, minute, second),
 			op(3, Lease, "b", 15*s, 16*s, minute, ofKey, func(o *Operation) { o.KeyFence = 3 }), ackB,
 		}, []Rule{NotEmpty}},
+		{"a lease that ran out in an outage may have the key for a while", []Operation{
+			limited(1), a, b, op(2, Lease, "a", 5*s, 6*s, tenSeconds, firstOfKey), op(4, Lease, "", 8*s, 60*s, minute, isBlocked, repeated),
+			op(4, Lease, "", 61*s, 62*s, minute, isBlocked), op(2, Lease, "a", 63*s, 64*s, minute, second, secondOfKey), op(2, Ack, "a", 65*s, 66*s, minute, second),
+			op(3, Lease, "b", 67*s, 68*s, minute, ofKey, func(o *Operation) { o.KeyFence = 3 }), op(3, Ack, "b", 69*s, 70*s, minute),
+		}, nil},
+		{"but not where nobody waited for an answer", []Operation{
+			limited(1), a, b, op(2, Lease, "a", 5*s, 6*s, tenSeconds, firstOfKey),
+			op(4, Lease, "", 61*s, 62*s, minute, isBlocked), op(2, Lease, "a", 63*s, 64*s, minute, second, secondOfKey), op(2, Ack, "a", 65*s, 66*s, minute, second),
+			op(3, Lease, "b", 67*s, 68*s, minute, ofKey, func(o *Operation) { o.KeyFence = 3 }), op(3, Ack, "b", 69*s, 70*s, minute),
+		}, []Rule{WrongBlocked, NotEmpty}},
 		{"an item without a key needs no fence", []Operation{
 			limited(1), op(1, Push, "c", 3*s, 4*s), op(4, Lease, "c", 5*s, 6*s, minute, withoutFence), op(4, Ack, "c", 7*s, 8*s, minute),
 		}, nil},
