@@ -118,6 +118,7 @@ type lanes struct {
 	exclusive bool // only this process can open the store
 	owners    *peers.Owners
 	order     leaseOrder
+	bundles   bundleReader
 	sent      listening.Sent
 	shared    []*batch.Shared[kv.Tx] // of each kind that changes something
 
@@ -134,6 +135,7 @@ type lanes struct {
 func (ls *lanes) init(base lane, exclusive bool, waits *waits, owners *peers.Owners, about *about) {
 	ls.responder, ls.exclusive, ls.owners = base.Responder, exclusive, owners
 	ls.order.init(ls.start)
+	ls.bundles.init(ls.startSettlement)
 	base.giveBack, base.sent = ls.giveBack, &ls.sent
 	sharing := func() lane {
 		own := base
@@ -237,15 +239,7 @@ func (ls *lanes) submit(w work) {
 	case *push:
 		ls.push.Submit(queue, w)
 	case *settlement:
-		switch {
-		case w.bundle != nil:
-			w.bundle.begin(ls)
-		case w.Next != nil && w.Msg.Reply != "":
-			next := nextPop(w)
-			ls.inOrder(next, &next.acks.order)
-		default:
-			ls.inOrder(w, &w.order)
-		}
+		ls.bundles.submit(w)
 	case *pop:
 		if w.peeks && w.ask.Wait == 0 {
 			ls.query(queue, w)
@@ -264,6 +258,20 @@ func (ls *lanes) submit(w work) {
 		}
 	case changer:
 		ls.change.Submit(queue, w)
+	}
+}
+
+// startSettlement hands a settlement, or those of a bundle, to the lanes, each after the earlier
+// ones of its lease.
+func (ls *lanes) startSettlement(s *settlement) {
+	switch {
+	case s.bundle != nil:
+		s.bundle.begin(ls)
+	case s.Next != nil && s.Msg.Reply != "":
+		next := nextPop(s)
+		ls.inOrder(next, &next.acks.order)
+	default:
+		ls.inOrder(s, &s.order)
 	}
 }
 

@@ -41,7 +41,7 @@ func (s *settlement) End() {
 
 func (s *settlement) Read(wr *codec.Wire) (f *failure.Failure) {
 	if size, is := s.Msg.Header[protocol.HeaderBundle]; is {
-		return s.readBundle(wr, size)
+		return s.openBundle(wr, size)
 	}
 	s.Settlement, f = wr.ReadSettlement(&s.Subject, s.Msg)
 	return f

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"strconv"
+	"sync"
 	"sync/atomic"
 
 	"github.com/nats-io/nats.go"
@@ -17,47 +18,55 @@ import (
 // When the last one has ended, the bundle is answered.
 type settlements struct {
 	message *settlement
+	sent    *codec.Settlements
 	limit   *codec.Limit
 	*request.Responder
-	all     []*settlement
 	results []codec.Result
 	left    atomic.Int64 // of them, and one while they begin
 }
 
-// readBundle reads the settlements of a bundle.
-func (s *settlement) readBundle(wr *codec.Wire, size []string) *failure.Failure {
-	lines, f := wr.ReadSettlements(s.Subject.Queue, s.Msg, size)
+// openBundle reads how many settlements a bundle has. Their lines are read later.
+func (s *settlement) openBundle(wr *codec.Wire, size []string) *failure.Failure {
+	sent, f := wr.OpenSettlements(s.Subject.Queue, s.Msg, size)
 	if f != nil {
 		return f
 	}
-	s.Bundled = len(lines)
-	s.bundle = &settlements{message: s, limit: &wr.Limit, all: make([]*settlement, len(lines)), results: make([]codec.Result, len(lines))}
+	s.Bundled = sent.Len
+	s.bundle = &settlements{message: s, sent: sent, limit: &wr.Limit}
+	return nil
+}
+
+// read reads the settlements.
+func (b *settlements) read() []*settlement {
+	lines := b.sent.Read()
+	b.sent, b.results = nil, make([]codec.Result, len(lines))
+	all := make([]*settlement, len(lines))
 	for i := range lines {
 		one := settlementPool.get()
-		one.Prepare(one, s.Verb, lines[i].On, noMessage)
+		one.Prepare(one, b.message.Verb, lines[i].On, noMessage)
 		one.PassGate() // the gate counts the bundle
 		one.Settlement, one.Failure = lines[i].Settlement, lines[i].Failure
-		one.within, one.number = s.bundle, i
-		s.bundle.all[i] = one
+		one.within, one.number = b, i
+		all[i] = one
 	}
-	return nil
+	return all
 }
 
 // noMessage is the message of a settlement that came in a bundle.
 var noMessage = new(nats.Msg)
 
-// begin sends the settlements on their way, in their order.
+// begin reads the settlements and sends them on their way, in their order.
 func (b *settlements) begin(ls *lanes) {
 	b.Responder = ls.responder
-	b.left.Store(int64(len(b.all)) + 1)
-	for _, s := range b.all {
+	all := b.read()
+	b.left.Store(int64(len(all)) + 1)
+	for _, s := range all {
 		if s.Failure != nil {
 			ls.responder.Refuse(&s.Request, s.Failure)
 		} else {
 			ls.inOrder(s, &s.order)
 		}
 	}
-	b.all = nil // they may be others by now
 	b.done()
 }
 
@@ -83,4 +92,69 @@ func (b *settlements) done() {
 	}
 	b.Gate.Leave(&m.Request) // each settlement was counted as served, or as failed
 	m.End()
+}
+
+// bundleReader reads bundles of settlements, those of a queue one after another. A thousand
+// leases take a millisecond to read. Here they take it from their own queue; in front, where
+// messages are read one after another, all queues would wait. What arrives at the queue
+// meanwhile is started behind them, so that the settlements of a lease keep their order.
+type bundleReader struct {
+	start func(*settlement) // one settlement, or a bundle
+
+	queues atomic.Int64 // whose bundles are being read
+	mu     sync.Mutex
+	behind map[string][]*settlement // by queue whose bundles are being read: what has to wait
+}
+
+func (r *bundleReader) init(start func(*settlement)) {
+	r.start, r.behind = start, make(map[string][]*settlement)
+}
+
+// submit starts a settlement, or a bundle, behind those of its queue that came before.
+func (r *bundleReader) submit(s *settlement) {
+	if s.bundle == nil && r.queues.Load() == 0 || !r.waits(s) {
+		r.start(s)
+	}
+}
+
+// waits reports whether others start the settlement. A bundle does not hold up its caller.
+func (r *bundleReader) waits(s *settlement) bool {
+	queue := s.Subject.Queue
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	behind, reading := r.behind[queue]
+	switch {
+	case reading:
+		r.behind[queue] = append(behind, s)
+	case s.bundle != nil:
+		r.behind[queue] = nil
+		r.queues.Add(1)
+		go r.read(queue, s)
+	default:
+		return false
+	}
+	return true
+}
+
+func (r *bundleReader) read(queue string, s *settlement) {
+	for s != nil {
+		r.start(s)
+		s = r.next(queue)
+	}
+}
+
+// next returns what arrived first behind the bundle, nil when nothing did.
+func (r *bundleReader) next(queue string) *settlement {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	behind := r.behind[queue]
+	if len(behind) == 0 {
+		delete(r.behind, queue)
+		r.queues.Add(-1)
+		return nil
+	}
+	first := behind[0]
+	behind[0] = nil
+	r.behind[queue] = behind[1:]
+	return first
 }

@@ -23,9 +23,17 @@ type BundledSettlement struct {
 	Failure *failure.Failure // what is wrong with its line
 }
 
-// ReadSettlements reads the settlements of a bundle. A line that is wrong is a failure of that
-// settlement alone. size is the header that says how many there are.
-func (w *Wire) ReadSettlements(queue string, m *nats.Msg, size []string) ([]BundledSettlement, *failure.Failure) {
+// Settlements is a bundle of settlements whose lines are not read yet.
+type Settlements struct {
+	Len   int
+	wire  *Wire
+	queue string
+	lines string
+}
+
+// OpenSettlements reads how many settlements a bundle has. size is the header that says it.
+// Read takes as long as they are many, so it is a step of its own.
+func (w *Wire) OpenSettlements(queue string, m *nats.Msg, size []string) (*Settlements, *failure.Failure) {
 	n, f := readBundleSize(size)
 	if f != nil {
 		return nil, f
@@ -38,17 +46,22 @@ func (w *Wire) ReadSettlements(queue string, m *nats.Msg, size []string) ([]Bund
 	if most := w.Limit.BundleRoom() / maxSettled; n > most {
 		return nil, failure.Newf(413, "%s is %d: the server's max_payload has room for the answer to %d", protocol.HeaderBundle, n, most)
 	}
-	text := strings.TrimSuffix(string(m.Data), "\n")
-	if lines := strings.Count(text, "\n") + 1; lines != n {
+	text := bytes.TrimSuffix(m.Data, []byte{'\n'})
+	if lines := bytes.Count(text, []byte{'\n'}) + 1; lines != n {
 		return nil, failure.Newf(400, "the body has %d lines: expected %d, as %s says", lines, n, protocol.HeaderBundle)
 	}
-	all := make([]BundledSettlement, 0, n)
-	for line := range strings.SplitSeq(text, "\n") {
-		one := BundledSettlement{On: subjects.Subject{Queue: queue, Verb: subjects.Ack}}
-		one.Failure = w.readLine(&one, line)
+	return &Settlements{Len: n, wire: w, queue: queue, lines: string(text)}, nil
+}
+
+// Read reads the settlements. A line that is wrong is a failure of that settlement alone.
+func (s *Settlements) Read() []BundledSettlement {
+	all := make([]BundledSettlement, 0, s.Len)
+	for line := range strings.SplitSeq(s.lines, "\n") {
+		one := BundledSettlement{On: subjects.Subject{Queue: s.queue, Verb: subjects.Ack}}
+		one.Failure = s.wire.readLine(&one, line)
 		all = append(all, one)
 	}
-	return all, nil
+	return all
 }
 
 // readLine reads the settlement of one lease in a bundle: its ack subject, and what a
