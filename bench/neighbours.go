@@ -43,6 +43,7 @@ type ask struct {
 	body   []byte
 	settle bool // what comes is settled with word
 	word   string
+	often  int // what comes in a bundle is settled so often, by bundles; 0: by one message
 }
 
 // loud is a load: what the queue is made of, and what is asked of it then.
@@ -88,6 +89,27 @@ func leased(word string, headers ...string) func(int) ask {
 	}
 }
 
+// kept keeps a bundle of leases by many bundles of settlements.
+func kept(n int) ask {
+	a := leased("+WPI", "PQ-Bundle", "1000")(n)
+	a.often = 1000
+	return a
+}
+
+// leaseLine has the ack subject of an item in a bundle.
+var leaseLine = regexp.MustCompile(`(?m)^PQ-Ack: (\S+)`)
+
+// settlements is a bundle that settles all items of another one.
+func (a ask) settlements(items []byte) *nats.Msg {
+	var body bytes.Buffer
+	n := 0
+	for _, ack := range leaseLine.FindAllSubmatch(items, -1) {
+		fmt.Fprintf(&body, "%s %s\n", ack[1], a.word)
+		n++
+	}
+	return &nats.Msg{Subject: "pq.loud.ack.bundle.settle", Header: nats.Header{"PQ-Bundle": {strconv.Itoa(n)}}, Data: body.Bytes()}
+}
+
 func bundle(headers string) func(int) ask {
 	return func(n int) ask {
 		var body bytes.Buffer
@@ -112,6 +134,7 @@ var louds = []loud{
 	{name: "leases that run out", fills: 100_000, fill: push(), asks: verb("pop.min", "", "PQ-Lease", "1s")},
 	{name: "pops of 1,000", fills: 200_000, fill: push(), asks: either(verb("pop.min", "", "PQ-Bundle", "1000"), bundle(""))},
 	{name: "keyed pops of 1,000, a lease a key", config: `{"key_limit":1}`, fills: 50_000, fill: push("PQ-Key", "k%d"), asks: leased("+ACK", "PQ-Bundle", "1000")},
+	{name: "bundles of 1,000 settlements", fills: 100_000, fill: push(), asks: kept},
 	{name: "keys in turns", config: `{"fair":"priority"}`, fills: 50_000, fill: push("PQ-Key", "k%d"), asks: either(push("PQ-Key", "k%d"), leased("+ACK"))},
 	{name: "waiting pops", asks: verb("pop.min", "", "PQ-Wait", "10s"), waiting: 11 * time.Second},
 	{name: "lists of 1,000", fills: 50_000, fill: push(), asks: verb("list", `{"limit":1000}`)},
@@ -161,7 +184,12 @@ func loudMain(addr, name string) error {
 			for n := c; !nc.IsClosed(); n += loudClients {
 				a := l.asks(n)
 				m, err := nc.RequestMsg(a.message(), max(l.waiting, 5*time.Second))
-				if err == nil && a.settle && m.Reply != "" {
+				for range a.often {
+					if err == nil {
+						_, err = nc.RequestMsg(a.settlements(m.Data), 5*time.Second)
+					}
+				}
+				if err == nil && a.settle && a.often == 0 && m.Reply != "" {
 					_, _ = nc.Request(m.Reply, []byte(a.word), 5*time.Second)
 				}
 			}
