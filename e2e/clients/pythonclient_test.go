@@ -136,7 +136,7 @@ with sync.connect(sys.argv[1].split(",")) as client:
 // worker is killed while it runs them.
 func TestCeleryRestarts(t *testing.T) {
 	t.Parallel()
-	runCelery(t, "celery_load.py", map[string]func(*testing.T, *testenv.Process){
+	runCelery(t, testenv.Daemon(t), "celery_load.py", nil, map[string]func(*testing.T, *testenv.Process){
 		"restart": func(t *testing.T, p *testenv.Process) { p.Kill(t); p.Start(t) },
 	}, "restart", "restart")
 }
@@ -154,17 +154,38 @@ func TestCeleryWeek(t *testing.T) {
 		}
 		acts[line] = func(t *testing.T, p *testenv.Process) { pqd.Away(t, p, ago) }
 	}
-	runCelery(t, "celery_week.py", acts, times...)
+	runCelery(t, testenv.Daemon(t), "celery_week.py", nil, acts, times...)
+}
+
+// celeryRights has a user with the permissions that the page about Celery names, for all queues, since those of
+// results have any name.
+const celeryRights = `listen: "127.0.0.1:-1", tls { cert_file: %q, key_file: %q }, authorization { users: [
+  {user: pqd, password: pqd},
+  {user: celery, password: "se:cret/@", permissions: {
+    publish: ["pq.*.push", "pq.*.push.*", "pq.*.pop.*", "pq.*.peek.*", "pq.*.ack.*.*", "pq.*.info", "pq.*.get.*", "pq.*.remove.*", "pq.*.admin.config", "pq.*.admin.delete", "kombu.pq.>"]
+    subscribe: ["_INBOX.>", "kombu.pq.>"]
+  }}
+] }`
+
+func TestCeleryLogin(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cert, key := pqd.Certificate(t, dir)
+	config := filepath.Join(dir, "nats.conf")
+	pqd.Write(t, config, fmt.Sprintf(celeryRights, cert, key))
+	p := testenv.Daemon(t, "PQ_NATS_CONFIG="+config, "PQ_LISTEN=", "NATS_USER=pqd", "NATS_PASSWORD=pqd")
+	address := strings.TrimPrefix(strings.TrimPrefix(p.URL, "nats://"), "tls://")
+	runCelery(t, p, "celery_login.py", []string{"CELERY_BROKER=pqs://celery:se%3Acret%2F%40@" + address, "CELERY_CA=" + cert}, nil)
 }
 
 // runCelery runs a program that says with lines what is to be done with pqd, in this order, and then that it is done.
-func runCelery(t *testing.T, program string, acts map[string]func(*testing.T, *testenv.Process), order ...string) {
+func runCelery(t *testing.T, p *testenv.Process, program string, env []string, acts map[string]func(*testing.T, *testenv.Process), order ...string) {
 	t.Helper()
 	py := needPython(t, "celery")
-	p := testenv.Daemon(t)
 	cmd := py.command(t, program)
 	cmd.Dir = filepath.Join(py.source, "tests")
 	cmd.Env = append(cmd.Env, "NATS_URL="+p.URL, "CELERY_DIR="+t.TempDir(), fmt.Sprint("PQ_TEST_PATIENCE=", testenv.Patience.Seconds()))
+	cmd.Env = append(cmd.Env, env...)
 	cmd.Stderr = t.Output()
 	input, err := cmd.StdinPipe()
 	if err != nil {

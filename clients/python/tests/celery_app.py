@@ -22,6 +22,7 @@ app.conf.update(
     task_default_queue="tasks",
     broker_connection_retry_on_startup=True,
     result_expires=3600,
+    broker_use_ssl={"ca_certs": os.environ["CELERY_CA"]} if "CELERY_CA" in os.environ else None,
 )
 
 
