@@ -125,24 +125,18 @@ func (a *Attempt) append(b []byte) []byte {
 }
 
 func consumeAttempt(b []byte) (a Attempt, rest []byte, err error) {
-	var start, end int64
-	rest = b
-	for _, field := range [...]*int64{&a.N, &start, &end} {
-		if *field, rest, err = tuple.ConsumeInt(rest); err != nil {
-			return Attempt{}, nil, err
-		}
-	}
-	var outcome string
-	for _, field := range [...]*string{&a.Holder, &outcome, &a.Reason} {
-		if *field, rest, err = tuple.ConsumeString(rest); err != nil {
-			return Attempt{}, nil, err
-		}
+	r := tuple.Read(b)
+	a.N = r.Int()
+	start, end := r.Int(), r.Int()
+	a.Holder, a.Outcome, a.Reason = r.Text(), Outcome(r.Text()), r.Text()
+	if err := r.Err(); err != nil {
+		return Attempt{}, nil, err
 	}
 	if start != 0 {
 		a.Start = time.Unix(0, start)
 	}
-	a.End, a.Outcome = time.Unix(0, end), Outcome(outcome)
-	return a, rest, nil
+	a.End = time.Unix(0, end)
+	return a, r.Rest(), nil
 }
 
 // size is what the attempt counts of maxAttemptsSize.

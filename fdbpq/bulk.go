@@ -120,18 +120,17 @@ func (c *BulkCursor) String() string {
 
 // ParseBulkCursor reads what String wrote.
 func ParseBulkCursor(s string) (*BulkCursor, error) {
-	rest, err := base64.RawURLEncoding.Strict().DecodeString(s)
+	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
 	if err != nil || strings.ContainsAny(s, "\r\n") { // the decoder skips these
 		return nil, ErrBulkCursor
 	}
 	var c BulkCursor
-	for _, n := range [...]*int64{&c.generation, &c.high, &c.begun, &c.would.items, &c.would.bytes} {
-		if *n, rest, err = tuple.ConsumeInt(rest); err != nil {
-			return nil, ErrBulkCursor
-		}
+	r := tuple.Read(b)
+	if r.Ints(&c.generation, &c.high, &c.begun, &c.would.items, &c.would.bytes); r.Err() != nil {
+		return nil, ErrBulkCursor
 	}
-	if len(rest) > 0 {
-		id, err := ParseID(base64.RawURLEncoding.EncodeToString(rest))
+	if r.More() {
+		id, err := ParseID(base64.RawURLEncoding.EncodeToString(r.Rest()))
 		if err != nil {
 			return nil, ErrBulkCursor
 		}

@@ -120,88 +120,46 @@ func parseEnvelope(b []byte, p place) (envelope, error) {
 		return envelope{}, fmt.Errorf("item has format %d: this version reads %d", version, envelopeVersion)
 	}
 	e := envelope{payload: payload}
-	for _, field := range [...]*int64{&e.chunks, &e.size, &e.headerSize} {
-		if *field, rest, err = tuple.ConsumeInt(rest); err != nil {
-			return envelope{}, fmt.Errorf("damaged item: %w", err)
-		}
-	}
-	if e.headers, rest, err = tuple.ConsumeBytes(rest); err != nil {
-		return envelope{}, fmt.Errorf("damaged item: %w", err)
-	}
-	for _, field := range [...]*int64{&e.pushed, &e.expires, &e.deliveries, &e.fence, &e.idPriority} {
-		if *field, rest, err = tuple.ConsumeInt(rest); err != nil {
-			return envelope{}, fmt.Errorf("damaged item: %w", err)
-		}
-	}
+	r := tuple.Read(rest)
+	r.Ints(&e.chunks, &e.size, &e.headerSize)
+	e.headers = r.Bytes()
+	r.Ints(&e.pushed, &e.expires, &e.deliveries, &e.fence, &e.idPriority)
 	// Damage must not decide how much memory is allocated.
-	if e.headerSize < 0 || e.headerSize > e.size || e.size > MaxContent || e.chunks < 0 || e.chunks > maxChunks {
+	if r.Err() == nil && (e.headerSize < 0 || e.headerSize > e.size || e.size > MaxContent || e.chunks < 0 || e.chunks > maxChunks) {
 		return envelope{}, fmt.Errorf("damaged item: %d bytes, %d of them headers, in %d chunks", e.size, e.headerSize, e.chunks)
 	}
-	if len(rest) > 0 {
-		for _, field := range [...]*string{&e.dead.Reason, &e.dead.Origin, &e.dead.OriginID} {
-			if *field, rest, err = tuple.ConsumeString(rest); err != nil {
-				return envelope{}, fmt.Errorf("damaged item: %w", err)
-			}
-		}
+	if r.More() {
+		e.dead.Reason, e.dead.Origin, e.dead.OriginID = r.Text(), r.Text(), r.Text()
 	}
-	if len(rest) > 0 {
-		for _, field := range [...]*int64{&e.minFence, &e.extraAnswers} {
-			if *field, rest, err = tuple.ConsumeInt(rest); err != nil {
-				return envelope{}, fmt.Errorf("damaged item: %w", err)
-			}
-		}
+	if r.More() {
+		r.Ints(&e.minFence, &e.extraAnswers)
 	}
-	if len(rest) > 0 {
-		var unique []byte
-		var until int64
-		if unique, rest, err = tuple.ConsumeBytes(rest); err == nil {
-			until, rest, err = tuple.ConsumeInt(rest)
-		}
-		if err != nil {
-			return envelope{}, fmt.Errorf("damaged item: %w", err)
-		}
-		e.unique, e.untilLeased = string(unique), until == 1
+	if r.More() {
+		e.unique, e.untilLeased = string(r.Bytes()), r.Int() == 1
 	}
-	if len(rest) > 0 {
-		var key []byte
-		if key, rest, err = tuple.ConsumeBytes(rest); err != nil {
-			return envelope{}, fmt.Errorf("damaged item: %w", err)
-		}
-		e.key = string(key)
+	if r.More() {
+		e.key = string(r.Bytes())
 	}
-	if len(rest) > 0 {
-		if e.since, rest, err = tuple.ConsumeInt(rest); err != nil {
-			return envelope{}, fmt.Errorf("damaged item: %w", err)
-		}
+	if r.More() {
+		e.since = r.Int()
 	}
-	if len(rest) > 0 {
-		if e.keyFence, rest, err = tuple.ConsumeInt(rest); err != nil {
-			return envelope{}, fmt.Errorf("damaged item: %w", err)
-		}
+	if r.More() {
+		e.keyFence = r.Int()
 	}
-	if len(rest) > 0 {
-		var at int64
-		if at, rest, err = tuple.ConsumeInt(rest); err == nil {
-			e.dead.Deliveries, rest, err = tuple.ConsumeInt(rest)
-		}
-		if err != nil {
-			return envelope{}, fmt.Errorf("damaged item: %w", err)
-		}
-		if at != 0 {
+	if r.More() {
+		at := r.Int()
+		if e.dead.Deliveries = r.Int(); at != 0 {
 			e.dead.At = time.Unix(0, at)
 		}
 	}
-	if len(rest) > 0 {
-		if e.holder, rest, err = tuple.ConsumeString(rest); err != nil {
-			return envelope{}, fmt.Errorf("damaged item: %w", err)
-		}
+	if r.More() {
+		e.holder = r.Text()
 	}
-	if len(rest) > 0 {
-		attempts, _, err := tuple.ConsumeBytes(rest)
-		if err != nil {
-			return envelope{}, fmt.Errorf("damaged item: %w", err)
-		}
-		e.attempts = Attempts(attempts)
+	if r.More() {
+		e.attempts = Attempts(r.Bytes())
+	}
+	if err := r.Err(); err != nil {
+		return envelope{}, fmt.Errorf("damaged item: %w", err)
 	}
 	return e, nil
 }

@@ -98,17 +98,11 @@ type fairPlace struct {
 }
 
 func (f fair) parseRow(key []byte) (p fairPlace, err error) {
-	rest := key[len(f.prefixOf(spaceFairKey)):]
-	var name []byte
-	if p.class, rest, err = tuple.ConsumeInt(rest); err == nil {
-		if p.tag, rest, err = tuple.ConsumeInt(rest); err == nil {
-			name, _, err = tuple.ConsumeBytes(rest)
-		}
+	r := tuple.Read(key[len(f.prefixOf(spaceFairKey)):])
+	p = fairPlace{class: r.Int(), tag: r.Int(), key: string(r.Bytes())}
+	if r.Err() != nil {
+		return p, fmt.Errorf("damaged row of a key in turn: %w", r.Err())
 	}
-	if err != nil {
-		return p, fmt.Errorf("damaged row of a key in turn: %w", err)
-	}
-	p.key = string(name)
 	return p, nil
 }
 

@@ -155,11 +155,10 @@ func parseItemRow(space string, b []byte, p place) (*located, error) {
 			return nil, fmt.Errorf("damaged delayed item: %w", err)
 		}
 	case spaceLeased:
-		l.state = StateLeased
-		for _, field := range [...]*int64{&l.due, &l.returnPriority} {
-			if *field, b, err = tuple.ConsumeInt(b); err != nil {
-				return nil, fmt.Errorf("damaged lease: %w", err)
-			}
+		r := tuple.Read(b)
+		l.state, l.due, l.returnPriority = StateLeased, r.Int(), r.Int()
+		if b, err = r.Rest(), r.Err(); err != nil {
+			return nil, fmt.Errorf("damaged lease: %w", err)
 		}
 	default:
 		return l, nil

@@ -45,14 +45,10 @@ var errToken = errors.New("not a lease token: expected one as a pop answered it"
 
 // ParseLease reads what [Lease.Token] wrote for an item of the queue.
 func ParseLease(queue string, token []byte) (Lease, error) {
-	l := Lease{Queue: queue}
-	rest, err := token, error(nil)
-	for _, field := range [...]*int64{&l.generation, &l.Fence, &l.idPriority} {
-		if *field, rest, err = tuple.ConsumeInt(rest); err != nil {
-			return Lease{}, errToken
-		}
-	}
-	if l.place, err = parsePlace(rest); err != nil {
+	r := tuple.Read(token)
+	l := Lease{Queue: queue, generation: r.Int(), Fence: r.Int(), idPriority: r.Int()}
+	var err error
+	if l.place, err = parsePlace(r.Rest()); err != nil || r.Err() != nil {
 		return Lease{}, errToken
 	}
 	return l, nil

@@ -47,24 +47,19 @@ func (m *rememberedPop) pack() []byte {
 }
 
 func parseRememberedPop(b []byte) (*rememberedPop, error) {
-	var m rememberedPop
-	var end, lease int64
-	rest, err := b, error(nil)
-	for _, field := range [...]*int64{&m.due, &end, &m.band.Low, &m.band.High, &lease, &m.items} {
-		if *field, rest, err = tuple.ConsumeInt(rest); err != nil {
-			return nil, fmt.Errorf("damaged pop id: %w", err)
-		}
-	}
+	r := tuple.Read(b)
+	m := rememberedPop{due: r.Int()}
+	end := r.Int()
+	m.band = Band{r.Int(), r.Int()}
+	m.lease, m.items = time.Duration(r.Int()), r.Int()
 	if m.end = End(end); int64(m.end) != end || m.end > Max {
 		return nil, fmt.Errorf("damaged pop id: end %d", end)
 	}
-	m.lease = time.Duration(lease)
-	for len(rest) > 0 {
-		var token []byte
-		if token, rest, err = tuple.ConsumeBytes(rest); err != nil {
-			return nil, fmt.Errorf("damaged pop id: %w", err)
-		}
-		m.leases = append(m.leases, token)
+	for r.More() {
+		m.leases = append(m.leases, r.Bytes())
+	}
+	if err := r.Err(); err != nil {
+		return nil, fmt.Errorf("damaged pop id: %w", err)
 	}
 	return &m, nil
 }

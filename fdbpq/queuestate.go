@@ -134,16 +134,14 @@ func (s *queueState) version() int64 {
 type stateHead struct{ version, generation, flags int64 }
 
 func parseStateHead(b []byte) (head stateHead, rest []byte, err error) {
-	rest = b
-	for _, field := range [...]*int64{&head.version, &head.generation, &head.flags} {
-		if *field, rest, err = tuple.ConsumeInt(rest); err != nil {
-			return stateHead{}, nil, fmt.Errorf("damaged queue state: %w", err)
-		}
+	r := tuple.Read(b)
+	if r.Ints(&head.version, &head.generation, &head.flags); r.Err() != nil {
+		return stateHead{}, nil, fmt.Errorf("damaged queue state: %w", r.Err())
 	}
 	if head.version < stateVersion || head.version > stateBorn {
 		return stateHead{}, nil, fmt.Errorf("queue state has format %d: this version reads %d to %d", head.version, stateVersion, stateBorn)
 	}
-	return head, rest, nil
+	return head, r.Rest(), nil
 }
 
 func (h stateHead) exists() bool { return h.flags&flagDeleted == 0 }
@@ -155,11 +153,9 @@ func parseState(b []byte) (*queueState, error) {
 	}
 	s := &queueState{generation: head.generation, exists: head.exists(), config: defaultConfig()}
 	version, flags := head.version, head.flags
-	config, rest, err := tuple.ConsumeBytes(rest)
-	if err != nil {
-		return nil, fmt.Errorf("damaged queue state: %w", err)
-	}
-	if err := json.Unmarshal(config, &s.config); err != nil {
+	r := tuple.Read(rest)
+	config := r.Bytes()
+	if err := cmp.Or(r.Err(), json.Unmarshal(config, &s.config)); err != nil {
 		return nil, fmt.Errorf("damaged queue state: %w", err)
 	}
 	s.config.DedupLimit = min(s.config.DedupLimit, MaxDedupLimit) // earlier versions took any
@@ -167,19 +163,14 @@ func parseState(b []byte) (*queueState, error) {
 	s.keyed = version == stateKeyed || version >= stateTurns && flags&flagKeyed != 0
 	if version >= stateTurns {
 		s.fairBuilt, s.unique = flags&flagFairBuilt != 0, flags&flagUnique != 0
-		for _, field := range [...]*int64{&s.keysSet, &s.keysLimited, &s.fairOrder, &s.keyRateSince} {
-			if *field, rest, err = tuple.ConsumeInt(rest); err != nil {
-				return nil, fmt.Errorf("damaged queue state: %w", err)
-			}
-		}
+		r.Ints(&s.keysSet, &s.keysLimited, &s.fairOrder, &s.keyRateSince)
 	}
 	if version >= stateBorn {
-		if s.born, _, err = tuple.ConsumeInt(rest); err == nil {
-			s.backoff, err = s.config.Backoff.parse()
-		}
-		if err != nil {
-			return nil, fmt.Errorf("damaged queue state: %w", err)
-		}
+		s.born = r.Int()
+		s.backoff, err = s.config.Backoff.parse()
+	}
+	if err = cmp.Or(r.Err(), err); err != nil {
+		return nil, fmt.Errorf("damaged queue state: %w", err)
 	}
 	return s, nil
 }

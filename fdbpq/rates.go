@@ -134,13 +134,13 @@ func parseBucket(v []byte) (b bucket, err error) {
 	if v == nil {
 		return bucket{}, nil
 	}
-	var period int64
-	for _, field := range [...]*int64{&b.rate.N, &period, &b.full, &b.taken} {
-		if *field, v, err = tuple.ConsumeInt(v); err != nil {
-			return bucket{}, fmt.Errorf("damaged tokens: %w", err)
-		}
+	r := tuple.Read(v)
+	b.rate.N = r.Int()
+	period := r.Int()
+	if r.Ints(&b.full, &b.taken); r.Err() != nil {
+		return bucket{}, fmt.Errorf("damaged tokens: %w", r.Err())
 	}
-	b.rate.Period, b.stored, b.counted = Duration(period), true, len(v) > 0
+	b.rate.Period, b.stored, b.counted = Duration(period), true, r.More()
 	if b.rate.N < 1 || b.rate.N > MaxRate || period < int64(MinRatePeriod) || period > int64(MaxRatePeriod) {
 		return bucket{}, fmt.Errorf("damaged tokens: rate %s", b.rate)
 	}

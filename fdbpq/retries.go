@@ -184,8 +184,11 @@ func (b *backoff) after(id ID, n int64) time.Duration {
 }
 
 // chance is a number from 0 up to 1, the same for all who ask for that of an item's delivery.
-func chance(id ID, n int64) float64 {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d", id, n))
+func chance(id ID, n int64) float64 { return fraction(fmt.Appendf(nil, "%s %d", id, n)) }
+
+// fraction is a number from 0 up to 1, the same for all who ask for that of a text.
+func fraction(of []byte) float64 {
+	sum := sha256.Sum256(of)
 	return float64(binary.BigEndian.Uint64(sum[:])>>11) / (1 << 53)
 }
 

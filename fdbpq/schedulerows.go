@@ -1,8 +1,6 @@
 package fdbpq
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
@@ -74,24 +72,14 @@ func (s *scheduleProgress) pack() []byte {
 }
 
 func (s *scheduleProgress) parse(b []byte) error {
-	version, b, err := tuple.ConsumeInt(b)
-	if err != nil {
-		return err
-	}
-	if version != scheduleVersion {
+	r := tuple.Read(b)
+	version, flags := r.Int(), r.Int()
+	if r.Err() == nil && version != scheduleVersion {
 		return fmt.Errorf("schedule has version %d: this program reads %d", version, scheduleVersion)
 	}
-	flags, b, err := tuple.ConsumeInt(b)
-	if err != nil {
-		return err
-	}
 	s.full, s.dense = flags&scheduleFull != 0, flags&scheduleDense != 0
-	for _, field := range s.fields() {
-		if *field, b, err = tuple.ConsumeInt(b); err != nil {
-			return err
-		}
-	}
-	return nil
+	r.Ints(s.fields()...)
+	return r.Err()
 }
 
 // definition is the part of a schedule's row that is JSON.
@@ -120,25 +108,19 @@ func (row *scheduleRow) packDefinition() ([]byte, error) {
 }
 
 func (row *scheduleRow) parseDefinition(b []byte) error {
-	version, b, err := tuple.ConsumeInt(b)
-	if err != nil {
+	r := tuple.Read(b)
+	version, text, headers := r.Int(), r.Bytes(), r.Int()
+	if err := r.Err(); err != nil {
 		return err
 	}
 	if version != scheduleVersion {
 		return fmt.Errorf("schedule has version %d: this program reads %d", version, scheduleVersion)
 	}
-	text, b, err := tuple.ConsumeBytes(b)
-	if err != nil {
-		return err
-	}
 	var d definition
 	if err := json.Unmarshal(text, &d); err != nil {
 		return err
 	}
-	headers, b, err := tuple.ConsumeInt(b)
-	if err != nil {
-		return err
-	}
+	b = r.Rest()
 	if headers < 0 || headers > int64(len(b)) {
 		return fmt.Errorf("%d bytes of headers in %d bytes", headers, len(b))
 	}
@@ -233,10 +215,9 @@ func (h scheduleHome) counts(r kv.Reader) (n scheduleCounts, err error) {
 }
 
 func parseScheduleCounts(value []byte) (n scheduleCounts, err error) {
-	for _, field := range []*int64{&n.schedules, &n.bytes, &n.dense} {
-		if *field, value, err = tuple.ConsumeInt(value); err != nil {
-			return n, fmt.Errorf("damaged counts of schedules: %w", err)
-		}
+	r := tuple.Read(value)
+	if r.Ints(&n.schedules, &n.bytes, &n.dense); r.Err() != nil {
+		return n, fmt.Errorf("damaged counts of schedules: %w", r.Err())
 	}
 	return n, nil
 }
@@ -296,22 +277,11 @@ type dueEntry struct {
 }
 
 func parseDue(key []byte) (e dueEntry, err error) {
-	e.key = key
-	rest := key[len(row(spaceDue)):]
-	if _, rest, err = tuple.ConsumeInt(rest); err == nil {
-		e.due, rest, err = tuple.ConsumeInt(rest)
-	}
-	if err == nil {
-		e.home.queue, rest, err = tuple.ConsumeString(rest)
-	}
-	if err == nil {
-		e.home.born, rest, err = tuple.ConsumeInt(rest)
-	}
-	if err == nil {
-		e.name, _, err = tuple.ConsumeString(rest)
-	}
-	if err != nil {
-		return e, fmt.Errorf("damaged index of schedules: %w", err)
+	r := tuple.Read(key[len(row(spaceDue)):])
+	r.Int() // the lane
+	e = dueEntry{key: key, due: r.Int(), home: scheduleHome{r.Text(), r.Int()}, name: r.Text()}
+	if r.Err() != nil {
+		return e, fmt.Errorf("damaged index of schedules: %w", r.Err())
 	}
 	return e, nil
 }
@@ -381,9 +351,7 @@ func (row *scheduleRow) newItem(name string, at time.Time) NewItem {
 // jitterOf is the part of a time that a schedule is late on purpose, the same for all
 // processes.
 func jitterOf(queue, name string, at, most int64) int64 {
-	hash := sha256.Sum256(fmt.Appendf(nil, "%s %s %d", queue, name, at))
-	part := float64(binary.BigEndian.Uint64(hash[:8])>>11) / (1 << 53)
-	return int64(part * float64(most))
+	return int64(fraction(fmt.Appendf(nil, "%s %s %d", queue, name, at)) * float64(most))
 }
 
 // schedulesFound is what a Check has found of schedules.

@@ -80,7 +80,7 @@ func (f *firing) becomeRunner() (ready bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	value, err := f.tx.Get(row(spaceRunner))
+	own, until, err := s.term(f.tx, spaceRunner)
 	if err != nil {
 		return false, err
 	}
@@ -88,23 +88,10 @@ func (f *firing) becomeRunner() (ready bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	own, until := string(s.process[:]), int64(0)
-	if value != nil {
-		process, rest, err := tuple.ConsumeBytes(value)
-		if err == nil {
-			until, _, err = tuple.ConsumeInt(rest)
-		}
-		if err != nil {
-			return false, fmt.Errorf("damaged runner row: %w", err)
-		}
-		if string(process) != own && until > now {
-			s.runner.agree()
-			f.fired.Busy, f.fired.Next = true, time.Duration(until-now)
-			return false, nil
-		}
-		if string(process) != own {
-			until = 0
-		}
+	if !own && until > now {
+		s.runner.agree()
+		f.fired.Busy, f.fired.Next = true, time.Duration(until-now)
+		return false, nil
 	}
 	difference := s.clock.Wall().UnixNano() - (now + offset)
 	far := time.Duration(difference).Abs() > clockAgrees
@@ -123,8 +110,8 @@ func (f *firing) becomeRunner() (ready bool, err error) {
 		f.tx.Set(row(spaceScheduleClock), tuple.AppendInt(nil, offset))
 		f.fired.Offset = 0
 	}
-	if until-now < int64(runnerTerm)/2 {
-		f.tx.Set(row(spaceRunner), tuple.AppendInt(tuple.AppendBytes(nil, []byte(own)), now+int64(runnerTerm)))
+	if !own || until-now < int64(runnerTerm)/2 {
+		s.take(f.tx, spaceRunner, now+int64(runnerTerm))
 	}
 	f.now = now + offset
 	return true, f.replan()
@@ -212,16 +199,10 @@ func (r *runner) replan(behind []byte) {
 }
 
 func (f *firing) replanOne(key []byte) error {
-	var e dueEntry
-	rest := key[len(row(spaceProgress)):]
-	var err error
-	if e.home.queue, rest, err = tuple.ConsumeString(rest); err == nil {
-		if e.home.born, rest, err = tuple.ConsumeInt(rest); err == nil {
-			e.name, _, err = tuple.ConsumeString(rest)
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("damaged schedule: %w", err)
+	r := tuple.Read(key[len(row(spaceProgress)):])
+	e := dueEntry{home: scheduleHome{r.Text(), r.Int()}, name: r.Text()}
+	if r.Err() != nil {
+		return fmt.Errorf("damaged schedule: %w", r.Err())
 	}
 	before, err := e.home.read(f.tx, e.name)
 	if err != nil || before == nil || before.config.Paused || before.next == 0 || before.config.Zone == "UTC" {

@@ -1,6 +1,7 @@
 package fdbpq
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -138,26 +139,31 @@ const sweeperTerm = 2 * time.Second
 // becomeSweeper makes this process the sweeper. While another process is, it returns
 // the end of that one's term.
 func (w *sweep) becomeSweeper() (until int64, err error) {
-	key := row(spaceSweeper)
-	value, err := w.tx.Get(key)
-	if err != nil {
-		return 0, err
+	own, until, err := w.store.term(w.tx, spaceSweeper)
+	if err != nil || !own && until > w.now {
+		return until, err
 	}
-	own := string(w.store.process[:])
-	if value != nil {
-		process, rest, err := tuple.ConsumeBytes(value)
-		if err != nil {
-			return 0, fmt.Errorf("damaged sweeper row: %w", err)
-		}
-		if until, _, err = tuple.ConsumeInt(rest); err != nil {
-			return 0, fmt.Errorf("damaged sweeper row: %w", err)
-		}
-		if string(process) != own && until > w.now {
-			return until, nil
-		}
-	}
-	w.tx.Set(key, tuple.AppendInt(tuple.AppendBytes(nil, []byte(own)), w.now+int64(sweeperTerm)))
+	w.store.take(w.tx, spaceSweeper, w.now+int64(sweeperTerm))
 	return 0, nil
+}
+
+// term returns until when a task of the store is that of one process, and whether it is this one.
+func (s *Store) term(tx kv.Tx, space string) (own bool, until int64, err error) {
+	value, err := tx.Get(row(space))
+	if err != nil || value == nil {
+		return false, 0, err
+	}
+	r := tuple.Read(value)
+	own, until = bytes.Equal(r.Bytes(), s.process[:]), r.Int()
+	if r.Err() != nil {
+		return false, 0, fmt.Errorf("damaged row of a term: %w", r.Err())
+	}
+	return own, until, nil
+}
+
+// take makes a task that of this process until a time.
+func (s *Store) take(tx kv.Tx, space string, until int64) {
+	tx.Set(row(space), tuple.AppendInt(tuple.AppendBytes(nil, s.process[:]), until))
 }
 
 // timerError is a timer's error that retries would not mend.

@@ -1,6 +1,7 @@
 package fdbpq
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"sync/atomic"
@@ -81,27 +82,15 @@ type timer struct {
 }
 
 func parseTimer(key []byte) (timer, error) {
-	var t timer
-	rest := key[len(row(spaceTimer)):]
+	r := tuple.Read(key[len(row(spaceTimer)):])
+	t := timer{due: r.Int(), kind: r.Text(), queue: r.Text()}
 	var err error
-	if t.due, rest, err = tuple.ConsumeInt(rest); err != nil {
-		return t, fmt.Errorf("damaged timer: %w", err)
-	}
-	for _, field := range [...]*string{&t.kind, &t.queue} {
-		if *field, rest, err = tuple.ConsumeString(rest); err != nil {
-			return t, fmt.Errorf("damaged timer: %w", err)
-		}
-	}
 	if kind, known := timerKinds[t.kind]; known && !kind.ofItem {
-		if t.id, _, err = tuple.ConsumeString(rest); err != nil {
-			return t, fmt.Errorf("damaged timer: %w", err)
-		}
-		return t, nil
+		t.id = r.Text()
+	} else if t.generation = r.Int(); r.Err() == nil {
+		t.place, err = parsePlace(r.Rest())
 	}
-	if t.generation, rest, err = tuple.ConsumeInt(rest); err != nil {
-		return t, fmt.Errorf("damaged timer: %w", err)
-	}
-	if t.place, err = parsePlace(rest); err != nil {
+	if err = cmp.Or(r.Err(), err); err != nil {
 		return t, fmt.Errorf("damaged timer: %w", err)
 	}
 	return t, nil

@@ -319,15 +319,13 @@ func (x keyIndex) waitsDue(at int64, remove bool) (keys []string, more bool, err
 }
 
 func waitingKey(rest []byte) (string, error) {
-	_, rest, err := tuple.ConsumeInt(rest)
-	if err != nil {
-		return "", fmt.Errorf("damaged row of a key that waits: %w", err)
+	r := tuple.Read(rest)
+	r.Int() // when it has a token
+	key := string(r.Bytes())
+	if r.Err() != nil {
+		return "", fmt.Errorf("damaged row of a key that waits: %w", r.Err())
 	}
-	key, _, err := tuple.ConsumeBytes(rest)
-	if err != nil {
-		return "", fmt.Errorf("damaged row of a key that waits: %w", err)
-	}
-	return string(key), nil
+	return key, nil
 }
 
 // nextToken is the time until a key that waits for a token has one, 0 if none waits. Keys

@@ -115,11 +115,13 @@ func (r *Request) pack(due int64) []byte {
 }
 
 func parseRequest(b []byte) (due int64, sel fdbpq.Selection, lease time.Duration, err error) {
+	r := tuple.Read(b)
 	var fields [7]int64
 	for i := range fields {
-		if fields[i], b, err = tuple.ConsumeInt(b); err != nil {
-			return 0, sel, 0, fmt.Errorf("damaged request: %w", err)
-		}
+		fields[i] = r.Int()
+	}
+	if r.Err() != nil {
+		return 0, sel, 0, fmt.Errorf("damaged request: %w", r.Err())
 	}
 	if end := fields[1]; end != int64(fdbpq.Min) && end != int64(fdbpq.Max) {
 		return 0, sel, 0, fmt.Errorf("damaged request: end %d", end)
