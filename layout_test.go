@@ -67,7 +67,7 @@ var imports = map[string][]string{
 
 	"e2e/internal/chromium": {"e2e/internal/pqd", "testenv"},
 	"e2e/internal/nodejs":   {"e2e/internal/pqd"},
-	"e2e/internal/pqd":      {"client", "internal/history", "protocol", "testenv"},
+	"e2e/internal/pqd":      {"client", "fdbpq/kv", "fdbpq/kv/local", "internal/history", "internal/tuple", "protocol", "testenv"},
 
 	"cmd/pq":                      {"client", "cmd/pq/internal/deadletters", "cmd/pq/internal/doctor", "cmd/pq/internal/figures", "cmd/pq/internal/session", "cmd/pq/internal/show", "cmd/pq/internal/top", "internal/screen", "protocol", "subjects"},
 	"cmd/pq/internal/deadletters": {"client", "cmd/pq/internal/session", "cmd/pq/internal/show", "subjects"},
