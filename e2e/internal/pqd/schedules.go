@@ -112,10 +112,16 @@ func (s *Schedules) Await() {
 // Judge ends them, and compares what they have fired with what they had to.
 func (s *Schedules) Judge() {
 	s.Helper()
-	end := time.Now().Add(2 * time.Second).Truncate(time.Second).UTC()
+	began := time.Now()
+	each(func(queue, name string, _ int) { s.ask("pq."+queue+".schedule."+name, nil, nil) })
+	// All of them know of the end before it comes, unless that takes ten times as long as to look at them.
+	end := time.Now().Add(2*time.Second + 10*time.Since(began)).Truncate(time.Second).UTC()
 	each(func(queue, name string, _ int) {
 		s.ask("pq."+queue+".admin.schedule."+name, protocol.ScheduleChange{End: &end}, nil)
 	})
+	if !time.Now().Before(end) {
+		s.Fatalf("the schedules were to end at %s: %s too late", end, time.Since(end))
+	}
 	counts := make(map[string]protocol.ScheduleCount)
 	each(func(queue, name string, _ int) {
 		testenv.Await(s, queue+"/"+name+" is done", func() bool {
