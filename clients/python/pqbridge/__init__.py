@@ -2,6 +2,7 @@
 
 pqbridge.sync has the same calls for synchronous programs."""
 
+from .bulk import BulkResult, BulkWhere
 from .client import Client, connect
 from .cluster import Cluster, Member
 from .config import Config, ConfigChange, History, Info, Replaced, SteppedDown, System
@@ -28,14 +29,18 @@ from .events import Event, Events
 from .hold import Hold
 from .imported import Import
 from .item import Item
-from .item_data import Death
+from .item_data import Attempt, Death
 from .listing import KeyChange, KeyInfo, KeySettings, Listed
 from .outcome import GiveUp, RetryAfter, default_backoff
 from .push import NewItem, Pushed
 from .queue import Queue
+from .schedules import Schedule, ScheduleChange, ScheduleCounts, ScheduleItem
 
 __all__ = [
+    "Attempt",
     "BadRequestError",
+    "BulkResult",
+    "BulkWhere",
     "BusyError",
     "Client",
     "Cluster",
@@ -71,6 +76,10 @@ __all__ = [
     "Queue",
     "Replaced",
     "RetryAfter",
+    "Schedule",
+    "ScheduleChange",
+    "ScheduleCounts",
+    "ScheduleItem",
     "SettledError",
     "SteppedDown",
     "System",

@@ -12,6 +12,10 @@ class ConfigChange(TypedDict, total=False):
     lease: str
     ttl: str
     max_deliveries: int
+    backoff: str | dict[str, Any] | list[str]
+    """"": none; how it grows, such as {"delay": "1s"}; or the delay of each delivery."""
+    attempts: int
+    """How many of its last leases an item remembers that ended without success."""
     dead_letter: str
     dead_letter_expired: bool
     dead_letters_from: str
@@ -37,6 +41,10 @@ class Config(TypedDict):
     lease: str
     ttl: str
     max_deliveries: int
+    backoff: str | dict[str, Any] | list[str]
+    """"": none; how it grows, such as {"delay": "1s"}; or the delay of each delivery."""
+    attempts: int
+    """How many of its last leases an item remembers that ended without success."""
     dead_letter: str
     dead_letter_expired: bool
     dead_letters_from: str

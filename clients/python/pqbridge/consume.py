@@ -23,7 +23,7 @@ class Consumer:
     cancels the handlers, and hands back their items. As an asynchronous context manager it stops at the
     end of the block."""
 
-    def __init__(self, source: Source, handler: Handler, concurrency: int, delay: Callable[[int], Duration]) -> None:
+    def __init__(self, source: Source, handler: Handler, concurrency: int, delay: Callable[[int], Duration] | None) -> None:
         if not callable(handler):
             raise TypeError(f"the handler is {handler!r}: expected an asynchronous function of an item")
         self._source = source

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 from .message import Message
+
+if TYPE_CHECKING:
+    from .bulk import BulkResult
 
 BAD_REQUEST = 400
 FORBIDDEN = 403
@@ -36,6 +40,8 @@ class PQError(Exception):
         """Of codes 404, 409, 410 and 429."""
         self.item = item
         """Which item of a push_many it is about, from 0."""
+        self.bulk: BulkResult | None = None
+        """How far a bulk operation came before it."""
 
     def __str__(self) -> str:
         return f"{self.op} {self.queue}".rstrip() + f": {self.text} ({self.code})"
@@ -58,7 +64,7 @@ class NotFoundError(PQError):
 
 
 class ConflictError(PQError):
-    """409 with a reason: occupied, leased, another_key, lease_required, only_min."""
+    """409 with a reason: occupied, leased, not_leased, another_key, lease_required, only_min."""
 
 
 class LeaseLostError(PQError):

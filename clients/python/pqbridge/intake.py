@@ -29,6 +29,11 @@ _LAST_TROUBLE = 5.0
 # How long close waits for settlements.
 _LAST_SETTLEMENTS = 5.0
 
+
+async def unworked(item: Item) -> None:
+    """Gives back what nobody worked on: no backoff delays it."""
+    await item.nak(0)
+
 Deliver = Callable[[str, Item], None]
 
 
@@ -84,7 +89,7 @@ class Intake:
 
     def give_back_all(self) -> None:
         for tag in list(self._held):
-            self.settle(tag, Item.nak)
+            self.settle(tag, unworked)
         self._waiting = 0
 
     async def close(self) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timezone
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 from .call import Call
-from .duration import Duration, duration_text, seconds, shown, time_of
-from .errors import LeaseLostError, NotLeasedError, PQError, SettledError, UNKNOWN_RESULT, may_repeat, unreadable
+from .duration import Duration, duration_text, nanoseconds, seconds, shown, time_of
+from .errors import BadRequestError, LeaseLostError, NotLeasedError, PQError, SettledError, UNKNOWN_RESULT, may_repeat, unreadable
 from .hold import Hold
 from .item_data import ItemData
 from .mailbox import Request
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from .settlements import Settlements
 
 T = TypeVar("T")
+
+# How much of a reason is sent.
+_LONGEST_REASON = 1024
 
 
 def _held(op: str, reason: str) -> bool:
@@ -66,10 +70,27 @@ class Item(ItemData):
         """The item is done. Afterwards it is gone for good."""
         await self._once(lambda: self._send("ack", "+ACK", timeout))
 
-    async def nak(self, delay: Duration | None = None, *, timeout: Duration | None = None) -> None:
-        """Gives the item back, to its former place; with a delay it is ready again only after that."""
-        body = "-NAK" if delay is None else f"-NAK {duration_text(seconds(delay, 'delay', zero=True))}"
-        await self._once(lambda: self._send("nak", body, timeout))
+    async def nak(self, delay: Duration | None = None, *, reason: str = "", timeout: Duration | None = None) -> None:
+        """Gives the item back, to its former place; with a delay it is ready again only after that. Without
+        one the backoff of the queue decides, and it is ready at once if there is none. reason: why, for the
+        record of the attempt; up to 1 KiB of it are sent."""
+        away = None if delay is None else seconds(delay, "delay", zero=True)
+        if not isinstance(reason, str):
+            raise TypeError(f"the reason is {shown(reason)}: expected a text")
+        await self._once(lambda: self._nak(away, reason, timeout))
+
+    async def _nak(self, away: float | None, reason: str, timeout: Duration | None) -> None:
+        client = self._queue.client
+        if reason and client.takes_reasons:
+            fields = {"delay": None if away is None else nanoseconds(away), "reason": reason.encode(errors="replace")[:_LONGEST_REASON].decode(errors="ignore")}
+            try:
+                await self._send("nak", f"-NAK {json.dumps({name: value for name, value in fields.items() if value is not None})}", timeout)
+                return
+            except BadRequestError as err:
+                if err.text and '"reason"' not in err.text:
+                    raise
+                client.takes_reasons = False  # a bridge of an earlier version
+        await self._send("nak", "-NAK" if away is None else f"-NAK {duration_text(away)}", timeout)
 
     async def term(self, reason: str = "", *, timeout: Duration | None = None) -> None:
         """Makes the item a dead letter, because trying again would not help."""
@@ -98,15 +119,17 @@ class Item(ItemData):
         *,
         wait: Duration = 0,
         lease: Duration | None = None,
+        holder: str | None = None,
         min: int | None = None,
         max: int | None = None,
         timeout: Duration | None = None,
     ) -> Item | None:
         """Acknowledges, and pops the next item in the same transaction; None if there is none. It is leased
-        for as long as this one, and comes from the same end and band, unless the arguments say otherwise."""
+        for as long as this one and by the same holder, and comes from the same end and band, unless the
+        arguments say otherwise."""
         from .take import Selection, take_next
 
-        s = Selection(min=min, max=max, wait=wait, lease=lease, repeatable=True, timeout=timeout)
+        s = Selection(min=min, max=max, wait=wait, lease=lease, holder=holder, repeatable=True, timeout=timeout)
         return await self._once(lambda: take_next(self._queue, self.ack_subject, self.lease_term, s))
 
     async def hand_over(self, to: Queue, item: NewItem | str | bytes, *, timeout: Duration | None = None) -> Pushed:

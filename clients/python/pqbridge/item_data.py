@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from .duration import time_of
+from .duration import seconds, time_of
 
 
 @dataclass
@@ -20,6 +20,36 @@ class Death:
     origin_id: str = ""
     at: datetime | None = None
     deliveries: int = 0
+
+
+@dataclass
+class Attempt:
+    """A lease of an item that ended without success."""
+
+    n: int
+    """Goes on when the item becomes a dead letter and is requeued."""
+    start: datetime | None
+    """None if an earlier version of pqd gave the lease."""
+    end: datetime
+    holder: str
+    outcome: str
+    """"nak", "expired", "revoked" or "terminated"."""
+    reason: str
+
+
+def attempts_of(shown: Any) -> list[Attempt]:
+    """Attempts as answers have them."""
+    try:
+        return [
+            Attempt(int(a["n"]), time_of(a["start"]) if "start" in a else None, time_of(a["end"]), a.get("holder", ""), a["outcome"], a.get("reason", ""))
+            for a in shown
+        ]
+    except (TypeError, KeyError, AttributeError) as cause:
+        raise ValueError(f"attempts: {cause!r}") from cause
+
+
+def _backoff(text: str) -> float:
+    return seconds(text, "the backoff", zero=True)
 
 
 _FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
@@ -39,6 +69,10 @@ _FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "PQ-Key-Ahead": ("key_ahead", int),
     "PQ-Unique": ("unique", str),
     "PQ-Unique-Until": ("unique_until", str),
+    "PQ-Backoff": ("backoff", _backoff),
+    "PQ-Holder": ("holder", str),
+    "PQ-Schedule": ("schedule", str),
+    "PQ-Scheduled-At": ("scheduled_at", time_of),
 }
 
 _DEATH: dict[str, tuple[str, Callable[[str], Any]]] = {
@@ -78,6 +112,12 @@ class ItemData:
         """By the bridge's clock. An extension changes it."""
         self.lease_term = 0.0
         """How long the lease was asked for, in seconds; 0: the queue decides."""
+        self.backoff = 0.0
+        """How long a leased item stays away if a plain nak gives it back now, in seconds; 0: the queue has no backoff."""
+        self.schedule = ""
+        """The schedule that has pushed the item, "" if none has."""
+        self.scheduled_at: datetime | None = None
+        """The time for which it did."""
         self.dead: Death | None = None
         """Of items of a dead-letter queue."""
 
@@ -92,6 +132,12 @@ class ItemData:
         """How many ready items of its key are handed out before it, up to 10,000."""
         self.unique = ""
         self.unique_until = ""
+        self.holder = ""
+        """What the holder of the item's lease calls itself, "" if that is not known."""
+        self.attempts = 0
+        """The number of the last lease that ended without success."""
+        self.last_attempts: list[Attempt] = []
+        """Those leases that the item remembers, the oldest first; of get with attempts."""
 
     def read_header(self, name: str, values: list[str]) -> None:
         of: ItemData | Death = self
@@ -99,6 +145,11 @@ class ItemData:
         if field is None and name in _DEATH:
             of = self.dead = self.dead or Death()
             field = _DEATH[name]
+        if name == "PQ-Attempts" and len(values) == 1:
+            if values[0].startswith("["):
+                self.last_attempts = attempts_of(json.loads(values[0]))
+            self.attempts = self.last_attempts[-1].n if self.last_attempts else int(values[0])
+            return
         if field is None:
             if not name.startswith("PQ-"):  # a later version's
                 self.headers[name] = values

@@ -17,7 +17,7 @@ from . import background, kombu_celery
 from .duration import TEN_YEARS
 from .errors import EmptyError, LeaseLostError, NotFoundError, PQError
 from .item import Item
-from .intake import Intake
+from .intake import Intake, unworked
 from .kombu_message import Message, delivered, new_item
 from .push import push
 from .queue import Queue
@@ -264,7 +264,7 @@ class Channel(virtual.Channel):
         except ValueError:
             return self._settle(item.ack_subject, _not_kombu)
         if not self._deliver(queue, message):
-            self._settle(item.ack_subject, Item.nak)
+            self._settle(item.ack_subject, unworked)
 
     def _deliver(self, queue: str, message: Message) -> bool:
         for name, no_ack, callback in list(self._consuming.values()):

@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 
 from .duration import time_of
 from .errors import unreadable
-from .item_data import Death
+from .item_data import Attempt, Death, attempts_of
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,12 @@ class Listed:
     unique: str = ""
     unique_until: str = ""
     dead: Death | None = None
+    holder: str = ""
+    """Of a leased item: what its holder calls itself."""
+    attempts: int = 0
+    """The number of the last lease that ended without success."""
+    last_attempts: list[Attempt] = field(default_factory=list)
+    """If they were asked for."""
     headers: dict[str, list[str]] | None = None
     """None where the item does not fit into an answer with them; get has them."""
     data: bytes | None = None
@@ -102,6 +108,9 @@ def listed(queue: str, i: Any) -> Listed:
             unique=i.get("unique", ""),
             unique_until=i.get("unique_until", ""),
             dead=Death(dead.get("reason", ""), dead.get("origin", ""), dead.get("origin_id", ""), _time(dead.get("at")), dead.get("deliveries", 0)) if dead else None,
+            holder=i.get("holder", ""),
+            attempts=int(i.get("attempts", 0)),
+            last_attempts=attempts_of(i.get("last_attempts", [])),
             headers=i.get("headers"),
             data=base64.b64decode(i["body"]) if "body" in i else None,
             preview=base64.b64decode(i["preview"]) if "preview" in i else None,

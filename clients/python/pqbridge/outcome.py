@@ -35,14 +35,21 @@ def default_backoff(deliveries: int) -> float:
     return backoff(deliveries, 1.0, 300.0)
 
 
-def outcome(item: Item, err: BaseException | None, delay: Callable[[int], Duration] = default_backoff) -> tuple[Callable[[], Awaitable[None]], bool]:
-    """How to settle an item, and whether that is all that the error was to say."""
+def outcome(item: Item, err: BaseException | None, delay: Callable[[int], Duration] | None = None) -> tuple[Callable[[], Awaitable[None]], bool]:
+    """How to settle an item, and whether that is all that the error was to say. delay: of the program; None:
+    as the queue says, default_backoff if it says nothing."""
     if err is None:
         return item.ack, True
     if isinstance(err, GiveUp):
         return lambda: item.term(err.reason), True
     if isinstance(err, RetryAfter):
-        return lambda: item.nak(err.delay), True
-    if isinstance(err, Exception) and not isinstance(err, asyncio.CancelledError):
-        return lambda: item.nak(delay(item.deliveries)), False
-    return item.nak, False  # the program ends, and the item did not fail
+        return lambda: item.nak(err.delay, reason=_told(err.__cause__ or err)), True
+    if not isinstance(err, Exception) or isinstance(err, asyncio.CancelledError):
+        return lambda: item.nak(0), False  # the program ends, and the item did not fail
+    if delay is None and item.backoff > 0:
+        return lambda: item.nak(reason=_told(err)), False  # as the queue says
+    return lambda: item.nak((delay or default_backoff)(item.deliveries), reason=_told(err)), False
+
+
+def _told(err: BaseException) -> str:
+    return f"{type(err).__name__}: {err}".removesuffix(": ")

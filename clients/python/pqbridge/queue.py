@@ -3,38 +3,41 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Union
 
 from . import listing
+from .bulk import BulkResult, BulkVerb, BulkWhere, bulk_fields, run_bulk
 from .call import Call
 from .config import Config, ConfigChange, History, Info
 from .consume import Consumer, Handler
-from .duration import Duration
-from .errors import PQError, unreadable
+from .duration import Duration, duration_text, seconds
+from .errors import LeaseLostError, PQError, unreadable
 from .hold import extend
 from .imported import Import, import_item
 from .item import Item
 from .listing import KeyChange, KeyInfo, KeySettings, Listed
 from .mailbox import Request
-from .outcome import default_backoff
 from .push import NewItem, Pushed, push, push_many, pushed
+from .schedules import Schedule, ScheduleChange, changed, run_of, schedule_of, times_of
 from .settlements import ack_many
 from .source import DEFAULT_LEASE, OnError, Source, log_error
-from .subjects import check_id, check_queue, dead_letter
+from .subjects import check_id, check_queue, check_schedule, dead_letter
 from .take import End, Selection, take
-from .values import count, key_of, priority_of, word
+from .values import count, header_text, holder_of, key_of, priority_of, word
 
 if TYPE_CHECKING:
     from .client import Client
 
 # The operations that may be sent twice: they only read, or their repetition leads to the same state.
 # A second purge would remove items pushed meanwhile, and a second removal would find no item.
-_REPEATABLE = frozenset({"info", "list", "keys", "key", "set_key", "move", "config", "pause", "resume"})
+_REPEATABLE = frozenset({"info", "list", "keys", "key", "set_key", "move", "config", "pause", "resume", "schedules", "schedule", "schedule_times", "set_schedule", "pause_schedule", "resume_schedule"})
 
 _KEYS_PAGE = 100
 _LIST_PAGE = 200
+_SCHEDULES_PAGE = 100
 _MOST = 1000
 
 
@@ -90,6 +93,7 @@ class Queue:
         min: int | None = None,
         max: int | None = None,
         wait: Duration = 0,
+        holder: str | None = None,
         repeatable: bool = False,
         pop_id: str | None = None,
         timeout: Duration | None = None,
@@ -100,7 +104,8 @@ class Queue:
         decides; by default popped items are gone.
 
         min, max: only items with priorities from here on, up to here. wait: how long to wait for an item;
-        any time, in several requests.
+        any time, in several requests. holder: who leases the item, a text of 1 to 128 bytes. It tells one
+        worker from another, and proves nothing.
 
         repeatable: give the pop a random id, so that the client can repeat it when its answer is lost. A pop
         without a lease then happens exactly once, unless the program ends. One with a lease fails with
@@ -108,7 +113,7 @@ class Queue:
 
         pop_id: give the pop an id: within the queue's dedup_window repeated pops with this id return the same
         items, in any program. After one that was repeated and found nothing, further ones find nothing either."""
-        s = Selection(min=min, max=max, wait=wait, lease=lease, repeatable=repeatable, pop_id=pop_id, timeout=timeout)
+        s = Selection(min=min, max=max, wait=wait, lease=lease, repeatable=repeatable, pop_id=pop_id, timeout=timeout, holder=holder)
         return (await take(self, "pop", end, s))[0]
 
     async def pop_many(
@@ -121,13 +126,14 @@ class Queue:
         max: int | None = None,
         max_bytes: int | None = None,
         wait: Duration = 0,
+        holder: str | None = None,
         repeatable: bool = False,
         pop_id: str | None = None,
         timeout: Duration | None = None,
     ) -> list[Item]:
         """The same for up to n items in one message; at least one, or an error. max_bytes bounds the bytes of
         payloads and headers; one item always fits."""
-        s = Selection(count(n, "the number of items", _MOST), min, max, wait, lease, pop_id, repeatable, max_bytes, timeout)
+        s = Selection(count(n, "the number of items", _MOST), min, max, wait, lease, pop_id, repeatable, max_bytes, timeout, holder)
         return await take(self, "pop", end, s)
 
     async def peek(
@@ -160,20 +166,24 @@ class Queue:
         repeatable: bool = False,
         limit: int | None = None,
         stop_when_empty: bool = False,
+        holder: str | None = None,
         on_error: OnError = log_error,
     ) -> AsyncGenerator[Item, None]:
         """Leases items one after another, and extends the lease of each until the next one is asked for. What
-        was not settled until then is given back. The arguments are those of consume."""
-        source = Source(self, end, Selection(min=min, max=max, lease=lease, repeatable=repeatable), limit, stop_when_empty, on_error)
+        was not settled until then is given back; at once at the end of the loop. The arguments are those of
+        consume."""
+        source = Source(self, end, Selection(min=min, max=max, lease=lease, repeatable=repeatable, holder=holder), limit, stop_when_empty, on_error)
         while item := await source.next():
             item.keeper = asyncio.get_running_loop().create_task(extend(item, lambda err: None))
+            delay: int | None = 0
             try:
                 yield item
+                delay = None  # the loop goes on, and has passed it over
             finally:
                 item.keeper.cancel()
                 if not item.settled:
                     try:
-                        await item.nak()
+                        await item.nak(delay)
                     except PQError as err:
                         on_error(err, item)
 
@@ -189,7 +199,8 @@ class Queue:
         repeatable: bool = False,
         limit: int | None = None,
         stop_when_empty: bool = False,
-        backoff: Callable[[int], Duration] = default_backoff,
+        holder: str | None = None,
+        backoff: Callable[[int], Duration] | None = None,
         on_error: OnError = log_error,
     ) -> Consumer:
         """Leases items and calls the handler on each, concurrency of them at a time. When the handler is done,
@@ -204,10 +215,12 @@ class Queue:
         not when its lease has run out. The queue remembers each id for its dedup_window.
 
         limit: end after this many items. stop_when_empty: end when there is no ready item, instead of waiting.
-        backoff: the delay before the next delivery of a failed item, from the number of its deliveries.
+        holder: what the leases show as their holder; <host>-<process id> if it is not given.
+        backoff: the delay before the next delivery of a failed item, from the number of its deliveries; if it
+        is not given, the backoff of the queue, and default_backoff if that has none.
         on_error: gets what handlers raise, and the errors of pops and settlements, with the item if there is
         one; they are logged if it is not given."""
-        source = Source(self, end, Selection(min=min, max=max, lease=lease, repeatable=repeatable), limit, stop_when_empty, on_error)
+        source = Source(self, end, Selection(min=min, max=max, lease=lease, repeatable=repeatable, holder=holder), limit, stop_when_empty, on_error)
         return Consumer(source, handler, concurrency, backoff)
 
     async def ack_many(self, items: Sequence[Item], *, timeout: Duration | None = None) -> list[BaseException | None]:
@@ -234,10 +247,11 @@ class Queue:
         config: Config = await self._ask("config", "admin.config", dict(change), timeout)
         return config
 
-    async def get(self, id: str, *, timeout: Duration | None = None) -> Item:
-        """An item by its id, whatever its state."""
+    async def get(self, id: str, *, attempts: bool = False, timeout: Duration | None = None) -> Item:
+        """An item by its id, whatever its state. attempts: with last_attempts."""
         check_id(id)
-        call = Call(Request("get", self.name, self.subject(f"get.{id}"), None, b""), repeatable=True)
+        body = json.dumps({"attempts": True}).encode() if attempts else b""
+        call = Call(Request("get", self.name, self.subject(f"get.{id}"), None, body), repeatable=True)
         m = await call.send(self.client.mailbox, self.client.patience, self.client.deadline(timeout))
         if not m.is_item:
             raise unreadable("get", self.name, m.data, ValueError("it is no item"))
@@ -250,15 +264,18 @@ class Queue:
         min: int | None = None,
         max: int | None = None,
         key: str | None = None,
+        holder: str | None = None,
         after: str | None = None,
         bodies: bool = False,
         preview: int | None = None,
+        attempts: bool = False,
         page: int = _LIST_PAGE,
         timeout: Duration | None = None,
     ) -> AsyncGenerator[Listed, None]:
         """The items in one state, in the order of pops from the end "min". after: behind the item with this
-        id. key: only ready items of this key. bodies: with payloads. preview: how many bytes of
-        each payload, up to 1024; not with bodies. page: how many items of one request."""
+        id. key: only ready items of this key. holder: only items that this one has leased, with the state
+        "leased". bodies: with payloads. preview: how many bytes of each payload, up to 1024; not with bodies.
+        attempts: with last_attempts. page: how many items of one request."""
         if after is not None:
             check_id(after)
         fields: dict[str, Any] = {"state": word(state, "state", "ready", "leased", "delayed"), "limit": count(page, "page", _MOST)}
@@ -266,7 +283,9 @@ class Queue:
             "min": None if min is None else priority_of(min, "min"),
             "max": None if max is None else priority_of(max, "max"),
             "key": None if key is None else key_of(key),
+            "holder": None if holder is None else holder_of(holder),
             "bodies": bodies or None,
+            "attempts": attempts or None,
             "preview": None if preview is None else count(preview, "preview", 1024),
         }
         fields.update((name, value) for name, value in given.items() if value is not None)
@@ -327,6 +346,103 @@ class Queue:
         there already. The client repeats an import without an answer, so pause the queue before: an item that
         a consumer has popped in between would come back."""
         return await import_item(self, item, timeout)
+
+    async def revoke(
+        self, id: str, *, fence: int | None = None, delay: Duration | None = None, reason: str = "", timeout: Duration | None = None
+    ) -> None:
+        """Takes the lease of an item away: its holder has lost it for good. It fails with a ConflictError if the
+        item has no lease, and with a LeaseLostError if the lease with the fence has ended.
+
+        fence: of the lease, as get shows it. Without it that is whichever there is, and the client does not
+        repeat the request, which might hit the next holder. delay: how long the item stays away; without it
+        the backoff of the queue decides. reason: why, for the record of the attempt."""
+        check_id(id)
+        fields: dict[str, Any] = {} if fence is None else {"fence": count(fence, "fence")}
+        if delay is not None:
+            fields["delay"] = duration_text(seconds(delay, "delay", zero=True))
+        if reason:
+            fields["reason"] = reason
+        call = Call(Request("revoke", self.name, self.subject(f"revoke.{id}"), None, json.dumps(fields).encode()), repeatable=fence is not None)
+        try:
+            await call.send(self.client.mailbox, self.client.patience, self.client.deadline(timeout))
+        except LeaseLostError:
+            if not call.open:  # otherwise an attempt without an answer may have ended it, and it has ended
+                raise
+
+    async def schedules(self, *, after: str | None = None, page: int = _SCHEDULES_PAGE, timeout: Duration | None = None) -> AsyncGenerator[Schedule, None]:
+        """The schedules, in the order of their names, without what they push. after: behind this name."""
+        if after is not None:
+            check_schedule(after)
+        fields: dict[str, Any] = {"limit": count(page, "page", _SCHEDULES_PAGE)}
+        async for s in self._pages("schedules", "schedules", "schedules", fields, after, timeout):
+            yield schedule_of(self.name, s)
+
+    async def schedule(self, name: str, *, timeout: Duration | None = None) -> Schedule:
+        """A schedule with its next times."""
+        return await self._schedule("schedule", "schedule", name, None, timeout)
+
+    async def schedule_times(self, name: str, change: ScheduleChange, *, timeout: Duration | None = None) -> Sequence[datetime]:
+        """The next times that a schedule would have after a change. It need not exist."""
+        check_schedule(name)
+        return times_of(self.name, await self._ask("schedule_times", f"schedule.{name}", changed(change), timeout))
+
+    async def set_schedule(self, name: str, change: ScheduleChange, *, timeout: Duration | None = None) -> Schedule:
+        """Changes a schedule, makes it and the queue if necessary, and returns the whole."""
+        return await self._schedule("set_schedule", "admin.schedule", name, changed(change), timeout)
+
+    async def pause_schedule(self, name: str, *, timeout: Duration | None = None) -> Schedule:
+        """Stops a schedule. Times that pass until it is resumed are no misses."""
+        return await self._schedule("pause_schedule", "admin.schedule", name, None, timeout, ".pause")
+
+    async def resume_schedule(self, name: str, *, from_now: bool = False, timeout: Duration | None = None) -> Schedule:
+        """Ends a pause. from_now: the schedule begins anew, also with times that have fired, as a clock that
+        was ahead may have had it do."""
+        return await self._schedule("resume_schedule", "admin.schedule", name, {"from": "now"} if from_now else None, timeout, ".resume")
+
+    async def delete_schedule(self, name: str, *, timeout: Duration | None = None) -> None:
+        """Removes a schedule. What it has pushed stays."""
+        check_schedule(name)
+        await self._ask("delete_schedule", f"admin.schedule.{name}.delete", None, timeout)
+
+    async def run_schedule(self, name: str, *, msg_id: str | None = None, timeout: Duration | None = None) -> Pushed:
+        """Pushes the item of a schedule now. msg_id: of all runs with this id within the queue's dedup_window
+        only the first one pushes. Without it the client does not repeat a run."""
+        check_schedule(name)
+        headers = None if msg_id is None else {"Nats-Msg-Id": header_text(msg_id, "msg_id", 1024)}
+        call = Call(Request("run_schedule", self.name, self.subject(f"admin.schedule.{name}.run"), headers, b""), repeatable=msg_id is not None)
+        m = await call.send(self.client.mailbox, self.client.patience, self.client.deadline(timeout))
+        return run_of(self.name, m.data)
+
+    async def _schedule(self, op: str, verb: str, name: str, fields: dict[str, Any] | None, timeout: Duration | None, action: str = "") -> Schedule:
+        check_schedule(name)
+        return schedule_of(self.name, await self._ask(op, f"{verb}.{name}{action}", fields, timeout))
+
+    async def bulk(
+        self,
+        verb: BulkVerb,
+        where: BulkWhere | None = None,
+        *,
+        all: bool = False,
+        dry_run: bool = False,
+        page: int | None = None,
+        priority: int | None = None,
+        delay: Duration | None = None,
+        reason: str = "",
+        to: str | None = None,
+        spread: Duration | None = None,
+        after: str = "",
+        timeout: Duration | None = None,
+    ) -> BulkResult:
+        """Does something to all items that fit, page after page: "remove", "move" (to a priority), "revoke" or
+        "requeue". Each page is one transaction, and one without an answer is repeated: it does nothing twice. The operation
+        passes over what came after it began. An error that ends it early has the result so far as its bulk.
+
+        where: which items; all=True instead: all of the state. dry_run: count what would be done, and change
+        nothing. page: changes of one request, up to 500. delay and reason are of a revoke, to and spread of a
+        requeue: the queue that the items go to, and the time over which they become ready. after: go on where
+        another run ended, the next of its result."""
+        fields = bulk_fields(verb, where, all, dry_run, priority, delay, reason, to, spread)
+        return await run_bulk(self, verb, fields, page, after, timeout)
 
     async def purge(self, *, timeout: Duration | None = None) -> int:
         """Removes all items and returns how many."""

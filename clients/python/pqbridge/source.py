@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import socket
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -29,6 +31,12 @@ _ONE_WAIT = 30.0
 _FIRST_TROUBLE = 0.1
 _LAST_TROUBLE = 10.0
 
+
+def own_name() -> str:
+    """What workers call themselves."""
+    return f"{''.join(c for c in socket.gethostname() if '!' <= c <= '~')[:100] or 'unknown'}-{os.getpid()}"
+
+
 _log = logging.getLogger("pqbridge")
 
 
@@ -50,6 +58,9 @@ class Source:
         self.report = on_error
         self._end = end
         self._selection = replace(selection, wait=0 if stop_when_empty else _ONE_WAIT)
+        self._own = replace(self._selection, holder=own_name())
+        self._named = selection.holder is None
+        """Whether pops name the program itself, until a bridge refuses that."""
         self._left = float("inf") if limit is None else count(limit, "limit")
         self._stop_when_empty = stop_when_empty
         self._troubles = 0
@@ -70,11 +81,15 @@ class Source:
 
     async def _take(self) -> Item | None:
         while True:
+            named = self._named
             try:
-                [item] = await take(self.queue, "pop", self._end, self._selection)
+                [item] = await take(self.queue, "pop", self._end, self._own if named else self._selection)
                 self._troubles = 0
                 return item
             except PQError as err:
+                if named and err.code == BAD_REQUEST and '"holder"' in err.text:  # a bridge of an earlier version
+                    self._named = False
+                    continue
                 if err.code in (BAD_REQUEST, FORBIDDEN) or self.queue.client.mailbox.closed:
                     raise
                 if self._stop_when_empty and isinstance(err, EmptyError):

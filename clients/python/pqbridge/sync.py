@@ -22,7 +22,6 @@ from .consume import Consumer as _Consumer
 from .duration import Duration, shown
 from .events import Event
 from .item_data import ItemData
-from .outcome import default_backoff
 from .push import NewItem, Pushed
 from .source import DEFAULT_LEASE, OnError, log_error
 from .take import End
@@ -138,10 +137,10 @@ class Item(_Data):
     extend = _blocking(_item.Item.extend)
 
     def ack_next(
-        self, *, wait: Duration = 0, lease: Duration | None = None, min: int | None = None, max: int | None = None, timeout: Duration | None = None
+        self, *, wait: Duration = 0, lease: Duration | None = None, holder: str | None = None, min: int | None = None, max: int | None = None, timeout: Duration | None = None
     ) -> Item | None:
         """Acknowledges, and pops the next item in the same transaction; None if there is none."""
-        item = run(self._real.ack_next(wait=wait, lease=lease, min=min, max=max, timeout=timeout))
+        item = run(self._real.ack_next(wait=wait, lease=lease, holder=holder, min=min, max=max, timeout=timeout))
         return None if item is None else Item(item)
 
     def hand_over(self, to: Queue, item: NewItem | str | bytes, *, timeout: Duration | None = None) -> Pushed:
@@ -230,6 +229,15 @@ class Queue:
     remove = _blocking(_queue.Queue.remove)
     move = _blocking(_queue.Queue.move)
     requeue = _blocking(_queue.Queue.requeue)
+    revoke = _blocking(_queue.Queue.revoke)
+    bulk = _blocking(_queue.Queue.bulk)
+    schedule = _blocking(_queue.Queue.schedule)
+    schedule_times = _blocking(_queue.Queue.schedule_times)
+    set_schedule = _blocking(_queue.Queue.set_schedule)
+    pause_schedule = _blocking(_queue.Queue.pause_schedule)
+    resume_schedule = _blocking(_queue.Queue.resume_schedule)
+    delete_schedule = _blocking(_queue.Queue.delete_schedule)
+    run_schedule = _blocking(_queue.Queue.run_schedule)
     import_item = _blocking(_queue.Queue.import_item)
     purge = _blocking(_queue.Queue.purge)
     pause = _blocking(_queue.Queue.pause)
@@ -237,6 +245,7 @@ class Queue:
     delete = _blocking(_queue.Queue.delete)
     list = _iterating(_queue.Queue.list)
     keys = _iterating(_queue.Queue.keys)
+    schedules = _iterating(_queue.Queue.schedules)
 
     def ack_many(self, items: Sequence[Item], *, timeout: Duration | None = None) -> Sequence[BaseException | None]:
         """Acknowledges items of this queue, up to 1000 in one message."""
@@ -252,12 +261,13 @@ class Queue:
         repeatable: bool = False,
         limit: int | None = None,
         stop_when_empty: bool = False,
+        holder: str | None = None,
         on_error: OnError = log_error,
     ) -> Iterator[Item]:
         """Leases items one after another, and extends the lease of each until the next one is asked for. What
         was not settled until then is given back."""
         found = self._real.items(
-            end=end, lease=lease, min=min, max=max, repeatable=repeatable, limit=limit, stop_when_empty=stop_when_empty, on_error=on_error
+            end=end, lease=lease, min=min, max=max, repeatable=repeatable, limit=limit, stop_when_empty=stop_when_empty, holder=holder, on_error=on_error
         )
         return map(Item, _iterated(found))
 
@@ -273,7 +283,8 @@ class Queue:
         repeatable: bool = False,
         limit: int | None = None,
         stop_when_empty: bool = False,
-        backoff: Callable[[int], Duration] = default_backoff,
+        holder: str | None = None,
+        backoff: Callable[[int], Duration] | None = None,
         on_error: OnError = log_error,
     ) -> Consumer:
         """Leases items and calls the handler on each, in concurrency threads. pqbridge.Queue.consume says what
@@ -303,6 +314,7 @@ class Queue:
                 repeatable=repeatable,
                 limit=limit,
                 stop_when_empty=stop_when_empty,
+                holder=holder,
                 backoff=backoff,
                 on_error=on_error,
             )

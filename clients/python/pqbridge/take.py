@@ -18,7 +18,7 @@ from .item import Item
 from .mailbox import Request, denial, no_connection, random_token
 from .message import Message
 from .retry import Retry, longer
-from .values import count, header_text, priority_of
+from .values import count, header_text, holder_of, priority_of
 
 if TYPE_CHECKING:
     from .queue import Queue
@@ -48,6 +48,8 @@ class Selection:
     repeatable: bool = False
     max_bytes: int | None = None
     timeout: Duration | None = None
+    holder: str | None = None
+    """What the caller calls itself."""
 
 
 async def take(queue: Queue, op: Literal["pop", "peek"], end: End, selection: Selection) -> list[Item]:
@@ -104,6 +106,7 @@ class _Taking:
             "max": None if s.max is None else priority_of(s.max, "max"),
             "max_bytes": None if s.max_bytes is None else count(s.max_bytes, "max_bytes"),
             "msg_id": id,
+            "holder": None if s.holder is None else holder_of(s.holder),
         }
         self._fields = {name: value for name, value in fields.items() if value is not None}
         self._repeatable = op == "peek" or id is not None

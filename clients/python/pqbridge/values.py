@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from .duration import shown
 
-LONGEST_KEY = 128
+LONGEST_NAME = 128
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~A-Za-z0-9]+")
@@ -53,10 +53,18 @@ def header_text(value: object, what: str, most: int) -> str:
     return value
 
 
+def _name(name: object, what: str) -> str:
+    if isinstance(name, str) and _CONTROL.search(name):
+        raise ValueError(f"{what} is {shown(name)}: expected a text without control characters")
+    return header_text(name, what, LONGEST_NAME)
+
+
 def key_of(key: object) -> str:
-    if isinstance(key, str) and _CONTROL.search(key):
-        raise ValueError(f"key is {shown(key)}: expected a text without control characters")
-    return header_text(key, "key", LONGEST_KEY)
+    return _name(key, "key")
+
+
+def holder_of(holder: object) -> str:
+    return _name(holder, "holder")
 
 
 def payload_of(payload: object) -> bytes:
