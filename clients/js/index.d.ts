@@ -378,6 +378,63 @@ export interface RevokeOptions extends CallOptions {
   reason?: string;
 }
 
+/** What a bulk operation does to the items that fit. */
+export type BulkVerb = "remove" | "move" | "revoke" | "requeue";
+
+/** Which items: all that is given has to fit. The values of `header`, `reason` and `origin` may end in `*`. */
+export interface BulkWhere {
+  /** `"ready"` if not given, `"leased"` of a revoke. */
+  state?: "ready" | "leased" | "delayed";
+  min?: Integer;
+  max?: Integer;
+  key?: string;
+  header?: Record<string, string>;
+  /** Of the death. */
+  reason?: string;
+  /** The queue in which they died. */
+  origin?: string;
+  holder?: string;
+  pushedBefore?: Date;
+  /** Or at that time. */
+  pushedAfter?: Date;
+  /** At least. */
+  deliveries?: number;
+}
+
+export interface BulkOptions extends CallOptions {
+  where?: BulkWhere;
+  /** Instead of `where`: all items of the state. */
+  all?: boolean;
+  /** Counts what would be done, and changes nothing. */
+  dryRun?: boolean;
+  /** Changes of one request, up to 500. */
+  page?: number;
+  /** Of a move. */
+  priority?: Integer;
+  /** Of a revoke: how long the items stay away. */
+  delay?: Duration;
+  /** Of a revoke, for the record of the attempts. */
+  reason?: string;
+  /** Of a requeue: the queue that the items go to; the name of this one without `-dead` if not given. */
+  to?: string;
+  /** Of a requeue: the time over which the items become ready. */
+  spread?: Duration;
+  /** Go on where another run ended: the `next` of its result. */
+  after?: string;
+}
+
+export interface BulkResult {
+  /** How many items were changed. */
+  done: number;
+  looked: number;
+  /** A page had no answer and was repeated, so more items may have been changed than `done` says. */
+  atLeast: boolean;
+  /** The queue that the items go to has no room for the next one. */
+  full: boolean;
+  /** Where a further run goes on; `""`: this one came to its end. */
+  next: string;
+}
+
 /** What a schedule pushes. */
 export interface ScheduleItem {
   /** Of an answer: a text if it is UTF-8. */
@@ -723,6 +780,12 @@ export interface Queue {
    * the fence has ended.
    */
   revoke(id: string, options?: RevokeOptions): Promise<void>;
+  /**
+   * Does something to all items that fit, page after page. Each page is one transaction, and one
+   * without an answer is repeated: it does nothing twice. The operation passes over what came after it
+   * began. An error that ends it early has the result so far as its `bulk`.
+   */
+  bulk(verb: BulkVerb, options: BulkOptions): Promise<BulkResult>;
   /** The schedules, in the order of their names, without what they push. */
   schedules(options?: SchedulesOptions): AsyncGenerator<Schedule, void, undefined>;
   /** A schedule with its next times. */
@@ -780,6 +843,8 @@ export class PQError extends Error {
   readonly text: string;
   /** Which item of a `pushMany` it is about, from 0. */
   readonly item: number | undefined;
+  /** How far a bulk operation came before it. */
+  readonly bulk: BulkResult | undefined;
 }
 
 /** 400: a name, number, header or body is not as it should be. */

@@ -32,6 +32,8 @@ export class PQError extends Error {
     this.reason = about.reason ?? "";
     this.text = about.text;
     this.item = about.item;
+    /** @type {import("../index.js").BulkResult | undefined} */
+    this.bulk = undefined;
   }
 }
 

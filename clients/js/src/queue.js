@@ -1,4 +1,5 @@
 // A queue with a name. index.d.ts says what its functions do.
+import { bulk } from "./bulk.js";
 import { Call } from "./call.js";
 import { consume } from "./consume.js";
 import { shown } from "./duration.js";
@@ -211,6 +212,14 @@ export class Queue {
    */
   async revoke(id, options) {
     return revoke(this, id, options);
+  }
+
+  /**
+   * @param {import("../index.js").BulkVerb} verb
+   * @param {import("../index.js").BulkOptions} options
+   */
+  async bulk(verb, options) {
+    return bulk(this, verb, options);
   }
 
   /** @param {import("../index.js").SchedulesOptions} [options] */

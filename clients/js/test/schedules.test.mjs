@@ -1,8 +1,8 @@
 // Schedules.
 import { test } from "node:test";
 import assert from "node:assert/strict";
-import { BadRequestError, BusyError, NotFoundError } from "pqbridge";
-import { fails, lossy, patience, queue } from "./world.mjs";
+import { BadRequestError, BusyError, Client, NotFoundError } from "pqbridge";
+import { fails, lossy, nc, patience, queue } from "./world.mjs";
 
 const far = { spec: "0 12 1 1 *", zone: "Europe/Berlin" };
 const at = new Date("2099-01-31T09:00:00Z");
@@ -88,5 +88,6 @@ test("wrong schedules are refused", async () => {
   await fails(q.setSchedule("s", { spec: "often" }), BadRequestError, 400);
   await fails(q.setSchedule("s", { spec: "0 0 30 2 *" }), BadRequestError, 400);
   await Promise.all(Array.from({ length: 100 }, (_, i) => q.setSchedule(`s${i}`, { spec: "@every 1s", paused: true })));
-  await fails(q.setSchedule("more", { spec: "@every 1s" }), BusyError, 429, "schedules");
+  const impatient = new Client(nc, { timeout: patience, retryFor: 1 }).queue(q.name);
+  await fails(impatient.setSchedule("more", { spec: "@every 1s" }), BusyError, 429, "schedules");
 });
