@@ -72,6 +72,28 @@ func TestSettlementWordsAreExact(t *testing.T) {
 	c.accepted(c.raw(ack, "+ACK"))
 }
 
+// Clients that answer a message may send its headers back.
+func TestSettlementWithHeadersOfItem(t *testing.T) {
+	t.Parallel()
+	c := serve(t)
+	other := c.lease("other")
+	settle := func(item *nats.Msg, body string, with *nats.Msg) *nats.Msg {
+		t.Helper()
+		to := c.listen()
+		if err := c.PublishMsg(&nats.Msg{Subject: item.Reply, Reply: to.inbox, Data: []byte(body), Header: with.Header}); err != nil {
+			t.Fatal(err)
+		}
+		return c.next(to)
+	}
+	for _, words := range []string{"+WPI", "-NAK", "+TERM no", "+ACK"} {
+		item := c.lease(words, "X-Mine", "1")
+		c.refused(settle(item, words, other), 400)
+		c.refused(settle(item, "+NXT", item), 400)
+		c.accepted(settle(item, words, item))
+		c.askMsg(&nats.Msg{Subject: "pq.jobs.admin.purge"})
+	}
+}
+
 // lost checks that a settlement did not take effect because the lease was lost.
 func (c *client) lost(m *nats.Msg, reasons ...string) {
 	c.Helper()

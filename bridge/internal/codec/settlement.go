@@ -49,7 +49,21 @@ func (w *Wire) ReadSettlement(on *subjects.Subject, m *nats.Msg) (s Settlement, 
 		s.Next = &next
 		return s, f
 	}
+	if w.comesWithItem(on, m.Header) {
+		return s, nil
+	}
 	return s, NoOwnHeaders(m.Header, "a settlement")
+}
+
+// comesWithItem reports whether a settlement has the headers of the item that it settles:
+// clients that answer a message may send them back.
+func (w *Wire) comesWithItem(on *subjects.Subject, header nats.Header) bool {
+	acks := header[protocol.HeaderAck]
+	if len(acks) != 1 {
+		return false
+	}
+	item, err := w.Grammar.Parse(acks[0])
+	return err == nil && item.Verb == on.Verb && item.Queue == on.Queue && item.Token == on.Token
 }
 
 // open reads which lease a settlement is about, and the terms of the pop that gave it.
