@@ -166,11 +166,13 @@ campaign/foundationdb: ## two pqd on FoundationDB while its processes are killed
 
 campaign/schedules: KILLS = 60
 campaign/schedules: SPECS = 1000
-campaign/schedules: ## schedules beside KILLS (60) ends of a pqd, of three pqd, and of three bridges on FoundationDB where it is; the times of SPECS (1000) specs in eleven years, with each change of clocks
+campaign/schedules: SCHEDULES = 100000
+campaign/schedules: ## schedules beside KILLS (60) ends of a pqd, of three pqd, and of three bridges on FoundationDB where it is; the times of SPECS (1000) specs in eleven years, with each change of clocks; what SCHEDULES (100000) cost
 	$(GO) test -run '^TestSchedulesBesideKills$$' -count 1 -timeout 72h -v ./e2e/faults -pq.kills=$(KILLS) -pq.seed=$(SEED)
 	$(GO) test -run '^TestClusterSchedules$$' -count 1 -timeout 72h -v ./e2e/cluster -pq.kills=$(KILLS) -pq.seed=$(SEED)
 	$(if $(FDB),$(GO) test -tags fdb -run '^TestSchedulesOfSeveralBridges$$' -count 1 -timeout 72h -v ./e2e/stores -pq.kills=$(KILLS) -pq.seed=$(SEED))
 	$(GO) test -run '^TestDecade$$' -count 1 -timeout 72h -v ./internal/calendar -pq.specs=$(SPECS)
+	$(GO) test -run '^TestManySchedules$$' -count 1 -timeout 1h -v ./e2e/performance -pq.schedules=$(SCHEDULES)
 
 campaign/celery: OPS = 100000
 campaign/celery: KILLS = 20
