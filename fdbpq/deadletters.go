@@ -1,6 +1,7 @@
 package fdbpq
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -20,10 +21,34 @@ const (
 // forbid to make one, or its name would be too long.
 var ErrNoDeadLetterQueue = errors.New("no dead-letter queue")
 
+// DeadLetter says which queue a dead letter came from, why and when.
+type DeadLetter struct {
+	Reason, Origin, OriginID string
+
+	At         time.Time // by the wall clock of the process that buried it; zero: not known
+	Deliveries int64     // that it had in its queue
+}
+
 // isDead reports whether the item is a dead letter. Its deliveries are not limited,
 // and Terminate drops it: dead letters do not move on to a further queue. Being dead
 // is a property of items: other items of a dead-letter queue are like any.
 func (e *envelope) isDead() bool { return e.dead != (DeadLetter{}) }
+
+// shownDead is how the item died, nil if it is no dead letter.
+func (e *envelope) shownDead() *DeadLetter {
+	if !e.isDead() {
+		return nil
+	}
+	return &e.dead
+}
+
+// died is how an imported item died, the zero DeadLetter if it did not.
+func (item *Import) died() (d DeadLetter) {
+	if item.Dead != nil {
+		d = *item.Dead
+	}
+	return d
+}
 
 // deadLetters is what a queue does about its dead letters.
 type deadLetters struct{ *queueTx }
@@ -121,6 +146,19 @@ func (d deadLetters) create() error {
 	return err
 }
 
+// take moves an item to the queue's dead-letter queue, and reports whether it did. Dead letters
+// stay, and so do the items of a queue that has none.
+func (d deadLetters) take(l *located, reason string) (taken bool, err error) {
+	if l.isDead() {
+		return false, nil
+	}
+	dlq, err := d.open()
+	if err != nil || dlq == nil {
+		return false, err
+	}
+	return true, d.bury(dlq, l, reason)
+}
+
 // bury moves an item to a dead-letter queue, where it gets a new place and id.
 func (d deadLetters) bury(dlq *pusher, l *located, reason string) error {
 	id := l.id(l.place)
@@ -152,11 +190,30 @@ func (d deadLetters) bury(dlq *pusher, l *located, reason string) error {
 	return nil
 }
 
-// drop drops a dead letter that is terminated.
-func (d deadLetters) drop(l *located, reason string) {
-	d.emit(Event{Type: EventDead, ID: l.id(l.place), Priority: l.returnPriority, Deliveries: l.deliveries, Reason: reason})
-	d.change(l, nil)
+// Terminate moves the item to the dead-letter queue with the first kilobyte of the
+// reason. Like Ack it works after the lease has run out, until the item is popped.
+// ErrNoDeadLetterQueue has no effect.
+func (q Queue) Terminate(tx kv.Tx, lease Lease, reason string) (Settled, error) {
+	reason = cmp.Or(reason, DeadTerminated)
+	reason = strings.ToValidUTF8(reason[:min(len(reason), maxReason)], "")
+	return q.settle(tx, lease, untilTakenAgain, func(qtx *queueTx, l *located) error {
+		if err := (attemptLog{qtx}).terminated(l, reason); err != nil {
+			return err
+		}
+		if l.isDead() {
+			qtx.emit(Event{Type: EventDead, ID: l.id(l.place), Priority: l.returnPriority, Deliveries: l.deliveries, Reason: reason})
+			qtx.change(l, nil)
+			return nil
+		}
+		taken, err := deadLetters{qtx}.take(l, reason)
+		if err == nil && !taken {
+			err = errNoDeadLetters(qtx.name)
+		}
+		return err
+	})
 }
+
+const maxReason = 1 << 10
 
 // ErrRequeue: the item does not go back to a queue from this one.
 var ErrRequeue = errors.New("requeue refused")

@@ -159,7 +159,7 @@ func (p *pusher) importItem(item *Import, free bool) (Imported, error) {
 		return Imported{Err: p.full}, nil
 	}
 	e := envelope{
-		pushed: p.pushed, idPriority: item.ID.place.priority,
+		pushed: p.pushed, idPriority: item.ID.place.priority, dead: item.died(),
 		deliveries: item.Deliveries, fence: max(item.Fence, item.Deliveries),
 		unique: item.Unique, untilLeased: item.UniqueUntilLeased, key: item.Key, keyFence: item.KeyFence,
 		attempts: packAttempts(item.Attempts, p.state.config.Attempts),
@@ -181,9 +181,6 @@ func (p *pusher) importItem(item *Import, free bool) (Imported, error) {
 			return Imported{}, err
 		}
 	}
-	if item.Dead != nil && *item.Dead != (DeadLetter{}) {
-		e.dead = *item.Dead
-	}
 	due, err := p.importTimes(item, &e)
 	if err != nil {
 		return Imported{}, err
@@ -201,10 +198,7 @@ func (p *pusher) checkImport(item *Import) (seq int64, err error) {
 	if err != nil || seq < 0 || seq > maxCount || len(item.ID.place.tail) > maxTail {
 		return 0, fmt.Errorf("%w: the id %s", ErrPlace, item.ID)
 	}
-	var dead DeadLetter
-	if item.Dead != nil {
-		dead = *item.Dead
-	}
+	dead := item.died()
 	for what, t := range map[string]time.Time{"pushed": item.Pushed, "dead": dead.At} {
 		if !t.IsZero() && !time.Unix(0, t.UnixNano()).Equal(t) {
 			return 0, fmt.Errorf("%w: %s at %s, expected a time in the years from 1678 to 2262", ErrTime, what, t.Format(time.RFC3339))

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -76,14 +75,9 @@ func (c contents) stored(r kv.Reader, l *located, payload int64) (*StoredItem, e
 	if err != nil {
 		return nil, err
 	}
-	if strings.HasPrefix(l.unique, reservedUnique) {
-		l = &f
-		l.unique, l.untilLeased = "", false // nobody else can use it
-	}
-	return &StoredItem{
-		Item: item, State: l.state, Due: l.due, Expires: l.expires, Fence: l.fence, KeyFence: l.keyFence, Unique: l.unique, UniqueUntilLeased: l.untilLeased,
-		Holder: l.holder, Attempts: l.attempts,
-	}, nil
+	stored := &StoredItem{Item: item, State: l.state, Due: l.due, Expires: l.expires, Fence: l.fence, KeyFence: l.keyFence, Holder: l.holder, Attempts: l.attempts}
+	stored.Unique, stored.UniqueUntilLeased = l.claim()
+	return stored, nil
 }
 
 // Remove removes an item, whatever its state, and reports whether there was one, and the
@@ -134,14 +128,6 @@ type Item struct {
 	Lease      *Lease // nil when the item was popped for good
 }
 
-// DeadLetter says which queue a dead letter came from, why and when.
-type DeadLetter struct {
-	Reason, Origin, OriginID string
-
-	At         time.Time // by the wall clock of the process that buried it; zero: not known
-	Deliveries int64     // that it had in its queue
-}
-
 func (f *located) item() (Item, error) {
 	seq, err := f.place.count()
 	if err != nil {
@@ -157,9 +143,7 @@ func (f *located) item() (Item, error) {
 		Size:       f.envelope.size,
 		Pushed:     time.Unix(0, f.envelope.pushed),
 		Deliveries: f.envelope.deliveries,
-	}
-	if f.envelope.dead != (DeadLetter{}) {
-		item.Dead = &f.envelope.dead
+		Dead:       f.shownDead(),
 	}
 	return item, nil
 }

@@ -189,11 +189,6 @@ func allRows(space, queue string) (begin, end []byte) {
 	return begin, end
 }
 
-// uniqueRow returns the key of a unique value in one generation of a queue.
-func uniqueRow(queue string, generation int64, value string) []byte {
-	return tuple.AppendBytes(generationPrefix(spaceUnique, queue, generation), []byte(value))
-}
-
 // generationPrefix returns the prefix of the keys of one space in one generation of
 // a queue, with capacity for a place.
 func generationPrefix(space, queue string, generation int64) []byte {

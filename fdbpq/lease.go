@@ -132,11 +132,8 @@ func (ls leases) due(t timer) error {
 // dead-letter queue when it has had all of its deliveries. The item is ready from a time on,
 // if it is not past. putBack returns it as it is then, nil if it has left the queue.
 func (ls leases) putBack(l *located, due int64) (*located, error) {
-	if limit := ls.state.config.MaxDeliveries; limit > 0 && l.deliveries >= limit && !l.isDead() {
-		if dlq, err := (deadLetters{ls.queueTx}).open(); err != nil || dlq != nil {
-			if err == nil {
-				err = deadLetters{ls.queueTx}.bury(dlq, l, DeadMaxDeliveries)
-			}
+	if limit := ls.state.config.MaxDeliveries; limit > 0 && l.deliveries >= limit {
+		if taken, err := (deadLetters{ls.queueTx}).take(l, DeadMaxDeliveries); taken || err != nil {
 			return nil, err
 		}
 	}

@@ -155,7 +155,9 @@ func (t *turns) removedNext() (next *modelItem) {
 		if t.gone[item.number] || !item.expired(t.now) {
 			continue
 		}
-		if at := slices.IndexFunc(t.got.Events, func(event string) bool { return !strings.HasPrefix(event, "evicted ") && strings.Contains(event, "/"+item.id+" ") }); at >= 0 && at < first {
+		if at := slices.IndexFunc(t.got.Events, func(event string) bool {
+			return !strings.HasPrefix(event, "evicted ") && strings.Contains(event, "/"+item.id+" ")
+		}); at >= 0 && at < first {
 			next, first = item, at
 		}
 	}

@@ -173,9 +173,7 @@ func (p pops) pop(sel *Selection, lease time.Duration, ahead *readAhead) (Popped
 			l.deliveries++
 			l.fence, l.minFence = max(l.fence+1, l.minFence), 0
 			l.holder = sel.holder(i)
-			if l.untilLeased {
-				l.unique, l.untilLeased = "", false
-			}
+			l.endClaim()
 			p.change(&before, l)
 			own = leases{p.queueTx}.of(l)
 		}

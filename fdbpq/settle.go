@@ -2,7 +2,6 @@ package fdbpq
 
 import (
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -42,35 +41,6 @@ func (q Queue) Ack(tx kv.Tx, lease Lease) (Settled, error) {
 		return nil
 	})
 }
-
-// Terminate moves the item to the dead-letter queue with the first kilobyte of the
-// reason. Like Ack it works after the lease has run out, until the item is popped.
-// ErrNoDeadLetterQueue has no effect.
-func (q Queue) Terminate(tx kv.Tx, lease Lease, reason string) (Settled, error) {
-	if reason == "" {
-		reason = DeadTerminated
-	}
-	reason = strings.ToValidUTF8(reason[:min(len(reason), maxReason)], "")
-	return q.settle(tx, lease, untilTakenAgain, func(qtx *queueTx, l *located) error {
-		if err := (attemptLog{qtx}).terminated(l, reason); err != nil {
-			return err
-		}
-		if l.isDead() {
-			deadLetters{qtx}.drop(l, reason)
-			return nil
-		}
-		dlq, err := deadLetters{qtx}.open()
-		if err == nil && dlq == nil {
-			err = errNoDeadLetters(qtx.name)
-		}
-		if err != nil {
-			return err
-		}
-		return deadLetters{qtx}.bury(dlq, l, reason)
-	})
-}
-
-const maxReason = 1 << 10
 
 // Nack says how the holder of a lease gives the item back.
 type Nack struct {

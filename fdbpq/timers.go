@@ -257,11 +257,8 @@ type times struct{ *queueTx }
 
 // expire drops an item past its TTL, or moves it to the dead-letter queue.
 func (ti times) expire(l *located) error {
-	if ti.state.config.DeadLetterExpired && !l.isDead() {
-		if dlq, err := (deadLetters{ti.queueTx}).open(); err != nil || dlq != nil {
-			if err == nil {
-				err = deadLetters{ti.queueTx}.bury(dlq, l, DeadExpired)
-			}
+	if ti.state.config.DeadLetterExpired {
+		if taken, err := (deadLetters{ti.queueTx}).take(l, DeadExpired); taken || err != nil {
 			return err
 		}
 	}

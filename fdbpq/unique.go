@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
 // A unique value has one row, which names the item by its id. A push depends on that row and on
@@ -53,6 +55,26 @@ func (u unique) changed(before, after *located) {
 
 func (u unique) row(value string) []byte {
 	return uniqueRow(u.name, u.state.generation, value)
+}
+
+// uniqueRow returns the key of a unique value in one generation of a queue.
+func uniqueRow(queue string, generation int64, value string) []byte {
+	return tuple.AppendBytes(generationPrefix(spaceUnique, queue, generation), []byte(value))
+}
+
+// endClaim ends the claim of an item to its value when it is leased, if that is agreed.
+func (e *envelope) endClaim() {
+	if e.untilLeased {
+		e.unique, e.untilLeased = "", false
+	}
+}
+
+// claim is what the claim of an item looks like. That of a schedule is nobody else's business.
+func (e *envelope) claim() (value string, untilLeased bool) {
+	if strings.HasPrefix(e.unique, reservedUnique) {
+		return "", false
+	}
+	return e.unique, e.untilLeased
 }
 
 // claimant returns the living item with a unique value, nil when there is none. An item
