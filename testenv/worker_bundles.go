@@ -17,8 +17,12 @@ import (
 // maxBundle bounds the bundles of a worker.
 const maxBundle = 6
 
+// maxBundled bounds the bytes of a bundle by far less than the server's max_payload, so that
+// all items of a bundle fit into one message.
+const maxBundled = 512 << 10
+
 // bundles decides whether the next request is one for several items.
-func (w *Worker) bundles() bool { return w.Random.IntN(4) == 0 }
+func (w *Worker) bundles() bool { return w.Random.IntN(4) == 0 && maxBundle*w.Padding < maxBundled }
 
 func (w *Worker) bundleSize() int { return 2 + w.Random.IntN(maxBundle-1) }
 
