@@ -20,6 +20,7 @@ type Batch struct {
 	reads   []chan error
 	store   *pebble.Batch
 	changes []byte
+	open    bool // it took transactions, and is not decided
 }
 
 // Next returns the next batch as soon as a transaction or a read waits for one, or an
@@ -49,14 +50,17 @@ func (t *Term) gather(limit int) (*Batch, error) {
 	b := &Batch{term: t}
 	t.mu.Lock()
 	size, n := 0, 0
-	for n < len(t.waiting) && (n == 0 || size+t.waiting[n].t.buf.writes.size() <= limit) {
+	for !t.held && n < len(t.waiting) && (n == 0 || size+t.waiting[n].t.buf.writes.size() <= limit) {
 		size += t.waiting[n].t.buf.writes.size()
 		n++
 	}
 	taken := t.waiting[:n:n]
 	t.waiting = append([]*proposal(nil), t.waiting[n:]...)
 	b.reads, t.reads = t.reads, nil
-	more := len(t.waiting) > 0
+	more := n > 0 && len(t.waiting) > 0
+	if b.open = n > 0; b.open {
+		t.batches++
+	}
 	t.mu.Unlock()
 	if more {
 		t.ready()
@@ -206,4 +210,8 @@ func (b *Batch) drop(err error) {
 	}
 	b.all, b.losers = nil, nil
 	b.term.db.closeBatch(b.store)
+	if b.open {
+		b.open = false
+		b.term.decide()
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -347,5 +348,90 @@ func TestReaderGivesUp(t *testing.T) {
 	case <-watch.Done():
 	case <-time.After(patience.Long):
 		t.Error("the watch goes on")
+	}
+}
+
+// A transaction that has lost twice runs alone: whatever others write to what it reads comes
+// behind it, also what was under way when it began.
+func TestLoserOfATermWins(t *testing.T) {
+	t.Parallel()
+	r, term := startTerm(t)
+	ctx := t.Context()
+	key, entries := []byte("k"), uint64(0)
+	began, goOn := make(chan string), make(chan struct{})
+	slow := update(term, ctx, func(tx kv.Tx) error {
+		read, err := tx.Get(key)
+		began <- string(read)
+		<-goOn
+		tx.Set([]byte("slow"), read)
+		return err
+	})
+	write := func(value string) <-chan error {
+		return update(term, ctx, func(tx kv.Tx) error { tx.Set(key, []byte(value)); return nil })
+	}
+	commit := func(b *Batch) {
+		t.Helper()
+		entries++
+		if err := b.Commit(position(int(entries))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, value := range []string{"1", "2"} {
+		<-began
+		other := write(value)
+		commit(next(t, term))
+		if err := <-other; err != nil {
+			t.Fatal(err)
+		}
+		if value == "1" {
+			goOn <- struct{}{}
+		}
+	}
+	underWay := write("3")
+	b := next(t, term)
+	goOn <- struct{}{} // it loses for the second time
+	for holds := false; !holds; {
+		term.mu.Lock()
+		holds = term.held
+		term.mu.Unlock()
+		select {
+		case read := <-began:
+			t.Fatalf("it began with %q, before the batch under way was decided", read)
+		default:
+			runtime.Gosched()
+		}
+	}
+	commit(b)
+	if err := <-underWay; err != nil {
+		t.Fatal(err)
+	}
+	if read := <-began; read != "3" {
+		t.Errorf("it began with %q, expected 3", read)
+	}
+	late := write("4")
+	waiting(t, term, 1, 0)
+	if b, err := term.gather(1 << 20); err != nil || b.Transactions() != 0 {
+		t.Fatalf("a batch took %d transactions while one runs alone, %v", b.Transactions(), err)
+	} else {
+		b.drop(nil)
+	}
+	goOn <- struct{}{}
+	waiting(t, term, 2, 0)
+	if b = next(t, term); b.Transactions() != 2 {
+		t.Fatalf("a batch has %d transactions, expected both", b.Transactions())
+	}
+	commit(b)
+	if err := errors.Join(<-slow, <-late); err != nil {
+		t.Fatal(err)
+	}
+	err := r.View(ctx, func(r kv.Reader) error {
+		wrote, err := r.Get([]byte("slow"))
+		if string(wrote) != "3" {
+			t.Errorf("it wrote %q, expected 3", wrote)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }

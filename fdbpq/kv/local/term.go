@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -18,11 +19,15 @@ type Term struct {
 	db   *DB
 	life lifetime
 	wake chan struct{} // holds a token when something may wait
+	turn *mutex        // of the transaction that runs alone
 
 	mu      sync.Mutex
 	waiting []*proposal
 	reads   []chan error
-	ended   error // set when the term is over
+	ended   error         // set when the term is over
+	held    bool          // a transaction runs alone: no batch takes others before it
+	batches int           // with transactions, that are not decided
+	decided chan struct{} // closed when there are none; nil: nobody waits for that
 }
 
 var _ kv.DB = (*Term)(nil)
@@ -43,7 +48,7 @@ type verdict struct {
 
 // Begin begins a term. The caller has ended the term before.
 func (r *Replica) Begin() *Term {
-	t := &Term{db: r.db, wake: make(chan struct{}, 1)}
+	t := &Term{db: r.db, wake: make(chan struct{}, 1), turn: newMutex()}
 	t.life.idle = make(chan struct{})
 	return t
 }
@@ -129,9 +134,74 @@ func (p *proposal) finish(v verdict) {
 	p.done <- v
 }
 
+// hold has no batch take other transactions until release, or until the caller's is the first
+// of those that wait. It returns when all earlier batches are decided. What the caller reads
+// then is what its transaction commits upon, so it loses no conflict, however long it runs.
+func (t *Term) hold(ctx context.Context) error {
+	if err := t.turn.lock(ctx); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	t.held = true
+	var decided chan struct{}
+	if t.batches > 0 {
+		if t.decided == nil {
+			t.decided = make(chan struct{})
+		}
+		decided = t.decided
+	}
+	t.mu.Unlock()
+	if decided == nil {
+		return nil
+	}
+	select {
+	case <-decided:
+		return nil
+	case <-ctx.Done():
+		t.release()
+		return ctx.Err()
+	}
+}
+
+// release lets batches take all that waits.
+func (t *Term) release() {
+	t.mu.Lock()
+	t.held = false
+	t.mu.Unlock()
+	t.turn.unlock()
+	t.ready()
+}
+
+// decide notes that a batch with transactions is decided.
+func (t *Term) decide() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.batches--; t.batches == 0 && t.decided != nil {
+		close(t.decided)
+		t.decided = nil
+	}
+}
+
+// wait has a proposal wait for a batch: in front of the others if it runs alone.
+func (t *Term) wait(p *proposal, turn *commitTurn) (ended error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.ended != nil:
+		return t.ended
+	case turn.held:
+		t.waiting = slices.Insert(t.waiting, 0, p)
+		turn.held, t.held = false, false
+		t.turn.unlock()
+	default:
+		t.waiting = append(t.waiting, p)
+	}
+	return nil
+}
+
 // commit waits until a batch with the transaction is decided. It keeps tx, which must
 // not be used any more.
-func (t *Term) commit(ctx context.Context, tx *tx) (ending, error) {
+func (t *Term) commit(ctx context.Context, tx *tx, turn *commitTurn) (ending, error) {
 	w := &tx.buf.writes
 	w.sort()
 	if tx.pinned != nil {
@@ -153,13 +223,7 @@ func (t *Term) commit(ctx context.Context, tx *tx) (ending, error) {
 		return finished, unavailable(err)
 	}
 	p := &proposal{t: tx, c: newCommit(w), batch: batch, done: make(chan verdict, 1)}
-	t.mu.Lock()
-	ended := t.ended
-	if ended == nil {
-		t.waiting = append(t.waiting, p)
-	}
-	t.mu.Unlock()
-	if ended != nil {
+	if ended := t.wait(p, turn); ended != nil {
 		p.finish(verdict{})
 		return finished, unavailable(ended)
 	}

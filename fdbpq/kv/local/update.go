@@ -22,13 +22,17 @@ func (db *DB) Update(ctx context.Context, fn func(kv.Tx) error) error {
 
 // update is Update in a term, or without one. A transaction that has lost a conflict runs again
 // under the commit lock, so that it loses once, whatever others write and however fast. In a
-// term the log decides which commits come next, and losers only pause.
+// term only one runs alone in the time of a batch, so that is for those that lose twice.
 func (db *DB) update(ctx context.Context, term *Term, fn func(kv.Tx) error) error {
 	for losses := 0; ; {
 		if err := ctx.Err(); err != nil {
 			return unavailable(err)
 		}
-		end, err := db.updateOnce(ctx, term, term == nil && losses > 0, fn)
+		alone := losses > 0
+		if term != nil {
+			alone = losses > 1
+		}
+		end, err := db.updateOnce(ctx, term, alone, fn)
 		switch end {
 		case finished:
 			return err
@@ -50,25 +54,36 @@ const (
 	tooOld                 // it took too long: it has to run again
 )
 
-// commitTurn is the commit lock, as far as one run of a closure has it.
+// commitTurn is the commit lock, or the turn of a term, as far as one run of a closure has it.
 type commitTurn struct {
 	db   *DB
+	term *Term // nil: the lock
 	held bool
 }
 
 // take takes the lock, unless the run has it. A nil error means that it does.
 func (c *commitTurn) take(ctx context.Context) (err error) {
-	if !c.held {
+	switch {
+	case c.held:
+		return nil
+	case c.term != nil:
+		err = c.term.hold(ctx)
+	default:
 		err = c.db.lockCommits(ctx)
-		c.held = err == nil
 	}
+	c.held = err == nil
 	return err
 }
 
 // end gives the lock back, if the run has it.
 func (c *commitTurn) end() {
-	if c.held {
-		c.held = false
+	if !c.held {
+		return
+	}
+	c.held = false
+	if c.term != nil {
+		c.term.release()
+	} else {
 		c.db.commitLock.unlock()
 	}
 }
@@ -107,7 +122,7 @@ func (db *DB) viewOnce(ctx context.Context, term *Term, fn func(kv.Reader) error
 
 // updateOnce runs fn once, alone if nothing else may commit meanwhile.
 func (db *DB) updateOnce(ctx context.Context, term *Term, alone bool, fn func(kv.Tx) error) (ending, error) {
-	turn := commitTurn{db: db}
+	turn := commitTurn{db: db, term: term}
 	defer turn.end()
 	if alone {
 		if err := turn.take(ctx); err != nil {
@@ -155,7 +170,7 @@ func (db *DB) updateOnce(ctx context.Context, term *Term, alone bool, fn func(kv
 	if term != nil {
 		ready := t
 		t = nil
-		return term.commit(ctx, ready)
+		return term.commit(ctx, ready, &turn)
 	}
 	c, stale, err := db.prepare(ctx, t, &turn)
 	if stale {
