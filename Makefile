@@ -46,7 +46,7 @@ STARVED = uptime | LC_ALL=C awk -v n="$$(getconf _NPROCESSORS_ONLN)" '{ sub(/.*l
 	load[1] > 8 * n || load[2] > 8 * n { print "*** THE MACHINE IS STARVED: load " load[1] " (" load[2] " over five minutes) on " n " processors ***" }'
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-cluster test-fdb check lint vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize simulate forge netfaults powercut diskfaults cluster foundationdb schedules celery soak console crowd overload) mutate fuzz pictures release reproduce
+.PHONY: help run build test test-cluster test-fdb check lint vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize simulate forge netfaults powercut diskfaults cluster foundationdb schedules celery bulk soak console crowd overload) mutate fuzz pictures release reproduce
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -178,6 +178,13 @@ campaign/celery: OPS = 100000
 campaign/celery: KILLS = 20
 campaign/celery: ## OPS (100000) tasks through Celery on pqd and on Redis, whose worker is killed KILLS (20) times: how many a second, lost, doubled
 	$(GO) test -run '^TestCeleryKills$$' -count 1 -timeout 72h -v ./e2e/clients -pq.ops=$(OPS) -pq.kills=$(KILLS)
+
+campaign/bulk: KILLS = 10
+campaign/bulk: LETTERS = 100000
+campaign/bulk: ## LETTERS (100000) dead letters requeued beside clients and KILLS (10) ends of a pqd, of three pqd, and on FoundationDB where it is
+	$(GO) test -run '^TestBulkBesideKills$$' -count 1 -timeout 72h -v ./e2e/faults -pq.kills=$(KILLS) -pq.letters=$(LETTERS) -pq.workers=8 -pq.seed=$(SEED)
+	$(GO) test -run '^TestClusterBulk$$' -count 1 -timeout 72h -v ./e2e/cluster -pq.kills=$(KILLS) -pq.letters=$(LETTERS) -pq.seed=$(SEED)
+	$(if $(FDB),$(GO) test -tags fdb -run '^TestBulkOfSeveralBridges$$' -count 1 -timeout 72h -v ./e2e/stores -pq.kills=$(KILLS) -pq.letters=$(LETTERS) -pq.workers=8 -pq.seed=$(SEED))
 
 campaign/soak: ## clients at RATE (200) operations a second for DURATION (1h): memory, goroutines, descriptors and disk stay flat
 	$(GO) test -run '^TestSoak$$' -count 1 -timeout 72h -v ./e2e/faults -pq.soak=$(DURATION) -pq.rate=$(RATE)

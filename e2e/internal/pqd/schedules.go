@@ -17,6 +17,12 @@ import (
 // Kills is how often a campaign of schedules has something end.
 var Kills = flag.Int("pq.kills", 0, "how often something ends beside schedules; 0: a few times")
 
+// DeadLetters is how many dead letters a bulk operation brings back, Workers how many clients work beside it.
+var (
+	DeadLetters = flag.Int("pq.letters", 2000, "dead letters of a bulk operation")
+	Workers     = flag.Int("pq.workers", 0, "clients beside a bulk operation; 0: a few")
+)
+
 // Schedules fire beside faults, and each of their times is known beforehand.
 type Schedules struct {
 	testing.TB

@@ -1,0 +1,33 @@
+package cluster_test
+
+import (
+	"cmp"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+// A bulk operation brings each dead letter back once, whichever of three pqd is active, and however
+// that ends.
+func TestClusterBulk(t *testing.T) {
+	t.Parallel()
+	nodes := testenv.NewNodes(t)
+	nc, err := nats.Connect(nodes.URL(), nats.MaxReconnects(-1), nats.Timeout(testenv.Patience))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	random := pqd.Seeded(t)
+	x := &pqd.NodeFaults{Nodes: nodes, Random: random}
+	l := pqd.NewLetters(t, nc, *pqd.DeadLetters)
+	n := 0
+	took := l.Requeue(random, cmp.Or(*pqd.Kills, 2), func() {
+		x.Happen(t, []string{"SIGKILL of the active node", "pq cluster step-down"}[n%2])
+		n++
+	})
+	t.Logf("%d dead letters are requeued in %s beside %d faults", *pqd.DeadLetters, took, n)
+	l.Judge()
+}

@@ -1,0 +1,38 @@
+//go:build fdb
+
+package stores_test
+
+import (
+	"cmp"
+	"fmt"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
+	"github.com/pqbridge/pqbridge/internal/fdbtest"
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+// A bulk operation brings each dead letter back once, beside the bridges of others on the store,
+// however often its own is killed.
+func TestBulkOfSeveralBridges(t *testing.T) {
+	store := fmt.Sprintf("PQ_STORE=fdb:%s?prefix=%s", fdbtest.Shared(t).File, fdbtest.Prefix())
+	own, other := testenv.Daemon(t, store), testenv.Daemon(t, store)
+	dial := func(d *testenv.Process) func() *nats.Conn {
+		return func() *nats.Conn { return d.Connect(t, nats.MaxReconnects(-1)) }
+	}
+	random := pqd.Seeded(t)
+	l := pqd.NewLetters(t, dial(own)(), *pqd.DeadLetters)
+	work := pqd.NewWork(t, dial(other), cmp.Or(*pqd.Workers, 2))
+	kills := cmp.Or(*pqd.Kills, 2)
+	took := l.Requeue(random, kills, func() {
+		own.Kill(t)
+		own.Start(t)
+	})
+	t.Logf("%d dead letters are requeued in %s beside %d kills", *pqd.DeadLetters, took, kills)
+	work.Stop()
+	l.Judge()
+	own.Stop(t)
+	other.Stop(t)
+}
