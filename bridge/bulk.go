@@ -54,7 +54,12 @@ type bulks struct {
 // Work serves the bulk operation of a queue.
 func (l *bulks) Work(now batch.Batch[*bulk, batch.Alone]) { batch.Run(now.Requests, l) }
 
-// Try does one page. After a conflict it is half as long.
+// maxRest bounds how long a bridge rests after a page.
+const maxRest = time.Second
+
+// Try does one page. After a conflict it is half as long. The answer to a page that is not the last
+// one waits for as long as the page took: clients ask for the next one at once, and others need the
+// store, too.
 func (l *bulks) Try(requests []*bulk) (int, error) {
 	started := time.Now()
 	b := requests[0]
@@ -72,6 +77,9 @@ func (l *bulks) Try(requests []*bulk) (int, error) {
 	})
 	if err == nil {
 		l.Stats.Ran(request.KindChange, 1, started)
+		if b.done.Next != nil {
+			time.Sleep(min(l.since(started), maxRest))
+		}
 	}
 	return 1, err
 }

@@ -326,3 +326,24 @@ func TestBulkBusy(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// A page that meets others runs again, half as long.
+func TestBulkIsShorterAfterConflict(t *testing.T) {
+	t.Parallel()
+	c, db := slowly(t, faulty(t))
+	for i := range 6 {
+		c.push("pq.jobs.push", fmt.Sprint("item ", i))
+	}
+	release := db.blockNext()
+	page := c.send("pq.jobs.admin.remove", `{"all":true,"limit":4}`)
+	db.awaitBlocked(t)
+	if m := c.pop("pq.jobs.pop.min", ""); string(m.Data) != "item 0" {
+		t.Errorf("the pop takes %q", m.Data)
+	}
+	release()
+	var got protocol.BulkAnswer
+	if err := json.Unmarshal(c.next(page).Data, &got); err != nil || got.Done != 2 || got.Next == "" {
+		t.Errorf("a page of 4: %+v, %v", got, err)
+	}
+	c.has("jobs", "ready", "item 3:0", "item 4:0", "item 5:0")
+}

@@ -34,6 +34,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add("key.%C3%A9", []byte(nil), "X-Mine")
 	f.Add("admin.key.%FF", []byte(`{"limit":null}`), "X-Mine")
 	f.Add("admin.purge", []byte(" "), "X-Mine")
+	f.Add("admin.requeue", []byte(`{"where":{"reason":"a*","header":{"A":"*"}},"limit":0,"to":"jobs","spread":"1s"}`), "X-Mine")
 	w, err := codec.New("pq", nil, func() int64 { return protocol.MaxPayload })
 	if err != nil {
 		f.Fatal(err)
