@@ -19,8 +19,8 @@ _MINUTE = timedelta(minutes=1)
 
 
 def new_item(message: Message, zone: tzinfo) -> NewItem:
-    """The item of a message. An eta becomes the time before which it is not ready, expires its TTL, a task's
-    id and content its message id. zone: of times that have none."""
+    """The item of a message. An eta becomes the time before which it is not ready, expires its TTL if nobody
+    waits for its result, a task's id and content its message id. zone: of times that have none."""
     headers: Mapping[str, Any] = message.get("headers") or {}
     properties: Mapping[str, Any] = message["properties"]
     now = datetime.now(timezone.utc)
@@ -35,7 +35,8 @@ def new_item(message: Message, zone: tzinfo) -> NewItem:
         unique_until="leased" if task else None,
         msg_id=_message_id(task, message),
         not_before=min(due, latest) if due and due > now else None,
-        ttl=_ttl(_time(headers.get("expires"), zone), properties.get("expiration"), now),
+        # Who waits for the result of a task learns from a worker that it has expired.
+        ttl=_ttl(_time(headers.get("expires"), zone), properties.get("expiration"), now) if task is None or headers.get("ignore_result") else None,
     )
 
 

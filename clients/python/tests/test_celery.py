@@ -155,9 +155,15 @@ class Celery(unittest.TestCase):
 
     def test_expires(self) -> None:
         queue = self.alone()
-        tasks.note.apply_async((fresh(),), queue=queue, expires=0.2)
-        self.assertEqual(self.info(queue)["ready"], 1)
-        until("it is gone", lambda: self.info(queue)["ready"] == 0)
+        result = tasks.note.apply_async((name := fresh(),), queue=queue, expires=0.2)
+        tasks.note.apply_async((fresh(),), queue=queue, expires=0.3, ignore_result=True)
+        self.assertEqual(self.info(queue)["ready"], 2)
+        until("the one that nobody waits for is gone", lambda: self.info(queue)["ready"] == 1)
+        app.control.add_consumer(queue, destination=[self.worker.name])
+        self.addCleanup(app.control.cancel_consumer, queue, destination=[self.worker.name])
+        with self.assertRaises(TaskRevokedError):
+            result.get(timeout=PATIENCE)
+        self.assertEqual(self.times(name), 0)
         with self.assertRaises(TaskRevokedError):
             tasks.note.apply_async((fresh(),), expires=datetime.datetime(2020, 1, 1)).get(timeout=PATIENCE)
 
