@@ -37,43 +37,52 @@ func TestConsoleFailureGroups(t *testing.T) {
 	fail(2, "ann", `-NAK {"reason":"status 404"}`)
 	fail(1, "ann", "-NAK")
 	fail(1, "ann", `-NAK {"reason":"status 500"}`)
+	fail(2, "ann", "+TERM no such address")
 	pqd.Push(t, nc, "jobs-dead", 0, "it is none")
-	b.Sees("8 are there now.")
+	b.Sees("10 are there now.")
 	b.Sees("All 0 dead letters")
 	b.Click("Look again")
 	groups := func(want string) {
 		t.Helper()
 		b.Until("the groups are "+want, fmt.Sprintf(`%s.map(([reason, items, , held]) => [reason, items, held].join(",")).join("|") === %q`, cellsOf, want))
 	}
-	groups("order # is unknown,3,2 holders|max_deliveries: status 404,2,ann|max_deliveries: given back,1,ann|max_deliveries: status 500,1,ann")
+	groups("order # is unknown,3,2 holders|max_deliveries: status 404,2,ann|no such address,2,ann|max_deliveries: given back,1,ann|max_deliveries: status 500,1,ann")
 	b.Until("when the last one died", cellsOf+`.every((c) => Math.abs(Date.parse(c[2]) - Date.now()) < 3600000)`)
 	b.Take("failures")
 
 	// A group leads to its dead letters.
 	b.Click("order # is unknown")
-	b.Sees("3 found in 8 items")
+	b.Sees("3 found in 10 items")
 	b.Until("they say what is particular to them", `[...document.querySelectorAll("td.wide")].map((c) => c.innerText.split("\n")[0]).sort()[2] === "order 12346 is unknown, from jobs"`)
 	b.Enter("reason", "12346")
 	b.Click("Search")
-	b.Sees("1 found in 8 items")
+	b.Sees("1 found in 10 items")
 	b.Take("dead-by-reason")
 
 	// Both actions are for one group alone, and what has died meanwhile stays.
 	b.Click("Failures")
-	groups("order # is unknown,3,2 holders|max_deliveries: status 404,2,ann|max_deliveries: given back,1,ann|max_deliveries: status 500,1,ann")
+	groups("order # is unknown,3,2 holders|max_deliveries: status 404,2,ann|no such address,2,ann|max_deliveries: given back,1,ann|max_deliveries: status 500,1,ann")
 	press := func(row int, button string) {
 		t.Helper()
 		b.Eval(fmt.Sprintf(`[...document.querySelectorAll("tbody tr")[%d].querySelectorAll("button")].find((e) => e.innerText === %q).click()`, row, button+"…"))
 		b.Press(button)
 	}
 	press(0, "Requeue")
-	b.Sees("Done: 3 dead letters requeued, 0 failed, 1 of other queues, 8 of 8 looked at.")
-	groups("max_deliveries: status 404,2,ann|max_deliveries: given back,1,ann|max_deliveries: status 500,1,ann")
+	b.Sees("Done: 3 dead letters requeued, 0 failed, 1 of other queues, 10 of 10 looked at.")
+	groups("max_deliveries: status 404,2,ann|no such address,2,ann|max_deliveries: given back,1,ann|max_deliveries: status 500,1,ann")
 	b.Shows(p, "/v1/queues/jobs", `"ready":3,`)
 	press(0, "Discard")
-	b.Sees("Done: 2 dead letters discarded, 0 failed, 1 of other queues, 5 of 5 looked at.")
-	groups("max_deliveries: given back,1,ann|max_deliveries: status 500,1,ann")
+	b.Sees("Done: 2 dead letters discarded, 0 failed, 1 of other queues, 7 of 7 looked at.")
+	groups("no such address,2,ann|max_deliveries: given back,1,ann|max_deliveries: status 500,1,ann")
 	b.Shows(p, "/v1/queues/jobs", `"ready":3,`)
+	b.Eval(`window.asked = []; { const send = window.fetch; window.fetch = (at, how) => { asked.push(how.method + " " + at); return send(at, how); } }`)
+	press(0, "Requeue")
+	b.Sees("Done: 2 dead letters requeued, 0 failed,")
+	groups("max_deliveries: given back,1,ann|max_deliveries: status 500,1,ann")
+	if bulk := b.Eval(`asked.filter((a) => a.startsWith("POST")).join()`); bulk != `"POST /v1/queues/jobs-dead/bulk/requeue"` {
+		t.Errorf("a group with one reason is requeued by %s", bulk)
+	}
+	b.Shows(p, "/v1/queues/jobs", `"ready":5,`)
 	b.Shows(p, "/v1/queues/jobs-dead", `"ready":3,`)
 
 	// What is under way can be stopped, and nothing else begins meanwhile.

@@ -43,7 +43,7 @@ export function failures(context, { holder, queue }) {
       const begin = async () => {
         busy = true;
         draw();
-        run({ doing, done, one, fits: (item) => alike(why(item)) === g.name }); // it goes on when the dialog is closed
+        run({ doing, done, one, bulk: operation(danger ? "remove" : "requeue", g.name), fits: (item) => alike(why(item)) === g.name }); // it goes on when the dialog is closed
       };
       const question = () => `${explanation} This goes on until all dead letters are looked at that are there now, you stop it, or you leave this view.`;
       const title = () => `${label} ${some(groups.get(g.name)?.items ?? 0, "dead letter")}`;
@@ -56,6 +56,9 @@ export function failures(context, { holder, queue }) {
         act("Requeue", false, `They are pushed to ${queue} again, as far as it takes them.`, "Requeueing", "requeued", (at) => call("POST", `${at}/requeue`)),
         act("Discard", true, "Nothing brings them back.", "Discarding", "discarded", (at) => call("DELETE", at)))) : null);
   }
+
+  // operation is the bulk operation for a group, if all of it died of the same text, and nothing else did.
+  const operation = (verb, name) => (/#|\*$|^max_deliveries/.test(name) ? undefined : { verb, where: JSON.stringify({ origin: queue, reason: name }) });
 
   function updateRow(row, g) {
     const [items, died, held] = row.querySelectorAll("td[data-label]");
