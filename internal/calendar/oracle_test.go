@@ -21,7 +21,9 @@ type wall struct {
 }
 
 func wallOf(t time.Time) wall {
-	return wall{t.Year(), int(t.Month()), t.Day(), t.Hour(), t.Minute(), t.Second(), int(t.Weekday())}
+	year, month, day := t.Date()
+	hour, minute, secs := t.Clock()
+	return wall{year, int(month), day, hour, minute, secs, int(t.Weekday())}
 }
 
 func (w wall) naive() time.Time {
@@ -193,16 +195,22 @@ var theZones = []string{
 func changes(t *testing.T, zone *time.Location) (all []time.Time) {
 	t.Helper()
 	_, before := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC).In(zone).Zone()
-	for at := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC); at.Year() < 2031; at = at.Add(15 * time.Minute) {
-		if _, offset := at.In(zone).Zone(); offset != before {
-			all, before = append(all, at), offset
+	for day := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC); day.Year() < 2031; day = day.AddDate(0, 0, 1) {
+		_, after := day.AddDate(0, 0, 1).In(zone).Zone()
+		for at := day; before != after; at = at.Add(15 * time.Minute) {
+			if _, offset := at.In(zone).Zone(); offset != before {
+				all, before = append(all, at), offset
+			}
 		}
 	}
 	return all
 }
 
-func compareWithOracle(t *testing.T, r *rand.Rand, name string, reach, step time.Duration, withSeconds bool, specs int) {
+// compareWithOracle draws some of the changes of a zone's clocks and, for each, specs until some have
+// fired beside it.
+func compareWithOracle(t *testing.T, name string, reach, step time.Duration, withSeconds bool, some, specs int) {
 	t.Helper()
+	r := oracleSource(t)
 	zone, err := Zone(name)
 	if err != nil {
 		t.Fatal(err)
@@ -211,15 +219,17 @@ func compareWithOracle(t *testing.T, r *rand.Rand, name string, reach, step time
 	if len(all) == 0 {
 		t.Fatalf("%s: no change of clocks was found", name)
 	}
-	fired := 0
-	for _, change := range all {
+	for _, i := range r.Perm(len(all))[:min(some, len(all))] {
+		change := all[i]
 		margin := 4 * time.Hour // a local time may have been shown, or skipped, before
 		begin, end := change.Add(-reach), change.Add(reach)
 		w := newWindow(begin.Add(-margin), end, step, zone)
-		for range specs {
+		for fired := 0; fired < specs; {
 			s := drawSpec(r, withSeconds)
 			want := w.times(&s, begin)
-			fired += len(want)
+			if len(want) > 0 {
+				fired++
+			}
 			c, err := New(Rule{Spec: s.text, Zone: name})
 			if err != nil {
 				t.Fatalf("%q: %v", s.text, err)
@@ -240,9 +250,6 @@ func compareWithOracle(t *testing.T, r *rand.Rand, name string, reach, step time
 				t.Fatalf("%q in %s around %s, from the end: %s", s.text, name, change, firstDifference(backward, want))
 			}
 		}
-	}
-	if fired == 0 {
-		t.Fatalf("%s: nothing fired", name)
 	}
 }
 
@@ -267,27 +274,23 @@ func oracleSource(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-// TestEachMinute compares the times with those of an enumeration, around each change of
-// clocks of these zones.
+// TestEachMinute compares the times with those of an enumeration, around changes of the clocks of
+// these zones.
 func TestEachMinute(t *testing.T) {
 	for _, zone := range theZones {
 		t.Run(zone, func(t *testing.T) {
 			t.Parallel()
-			compareWithOracle(t, oracleSource(t), zone, 20*time.Hour, time.Minute, false, 3)
+			compareWithOracle(t, zone, 20*time.Hour, time.Minute, false, 5, 2)
 		})
 	}
 }
 
-// TestEachSecond does so with seconds, closer to the changes.
+// TestEachSecond does so with seconds, closer to one change of each zone.
 func TestEachSecond(t *testing.T) {
 	for _, zone := range theZones {
 		t.Run(zone, func(t *testing.T) {
 			t.Parallel()
-			r := oracleSource(t)
-			if r.IntN(4) != 0 && zone != "Antarctica/Casey" {
-				t.Skip("a quarter of the zones each time")
-			}
-			compareWithOracle(t, r, zone, 90*time.Minute, time.Second, true, 2)
+			compareWithOracle(t, zone, 90*time.Minute, time.Second, true, 1, 2)
 		})
 	}
 }
