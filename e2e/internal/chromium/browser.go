@@ -3,6 +3,7 @@ package chromium
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"syscall"
@@ -11,10 +12,11 @@ import (
 
 // chromium is a browser without a window.
 type chromium struct {
-	path   string
-	cmd    *exec.Cmd
-	Exited chan struct{}
-	Stderr bytes.Buffer // to be read when it has exited
+	path    string
+	profile string // its directory
+	cmd     *exec.Cmd
+	Exited  chan struct{}
+	Stderr  bytes.Buffer // to be read when it has exited
 }
 
 // Need skips the test where there is no Chromium.
@@ -30,38 +32,37 @@ func Need(t *testing.T) *chromium {
 }
 
 // Open shows a page, and allows no other connections.
-func (c *chromium) Open(t *testing.T, page string) { c.start(t, "--disable-quic", page) }
-
-// start starts the browser with a profile of its own, which it returns.
-func (c *chromium) start(t *testing.T, arguments ...string) (profile string) {
+func (c *chromium) Open(t *testing.T, page string) {
 	t.Helper()
-	profile, err := os.MkdirTemp("", "pqbridge-browser-")
-	if err != nil {
+	if err := c.start("--disable-quic", page); err != nil {
 		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+}
+
+// start starts the browser with a profile of its own.
+func (c *chromium) start(arguments ...string) (err error) {
+	if c.profile, err = os.MkdirTemp("", "pqbridge-browser-"); err != nil {
+		return err
 	}
 	c.cmd = exec.Command(c.path, append([]string{"--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
 		"--disable-dev-shm-usage", "--disable-breakpad", "--disable-background-networking", "--disable-component-update",
-		"--disable-sync", "--disable-extensions", "--no-proxy-server", "--user-data-dir=" + profile}, arguments...)...)
+		"--disable-sync", "--disable-extensions", "--no-proxy-server", "--user-data-dir=" + c.profile}, arguments...)...)
 	c.cmd.Stderr = &c.Stderr
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // it starts processes of its own
 	if err := c.cmd.Start(); err != nil {
-		t.Fatal(err)
+		return errors.Join(err, os.RemoveAll(c.profile))
 	}
 	go func() {
 		defer close(c.Exited)
 		_ = c.cmd.Wait() // it is killed
 	}()
-	t.Cleanup(func() {
-		c.Close()
-		if err := os.RemoveAll(profile); err != nil {
-			t.Logf("the browser's last words: %v", err)
-		}
-	})
-	return profile
+	return nil
 }
 
 // Close ends the browser and all its processes.
 func (c *chromium) Close() {
 	_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) // it may have ended already
 	<-c.Exited
+	_ = os.RemoveAll(c.profile) // its last words may come after that
 }

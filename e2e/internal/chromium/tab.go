@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -27,38 +28,75 @@ type Tab struct {
 	logs    []string // what the page's console has said, and exceptions
 }
 
-// Drive starts the browser with an empty page.
-func (c *chromium) Drive(t *testing.T) *Tab {
-	t.Helper()
-	profile := c.start(t, "--hide-scrollbars", "--remote-debugging-port=0", "--remote-allow-origins=http://127.0.0.1", "about:blank")
-	b := &Tab{TB: t}
-	var address string
+// shared is the browser that all tabs are in: to start one takes longer than most tests.
+var shared struct {
+	sync.Mutex
+	*chromium
+	address string // of its debugging protocol
+	tabs    int    // that are open; the browser ends with the last one
+}
+
+// join starts the shared browser, if it does not run, for as long as the test does.
+func (c *chromium) join(b *Tab) (address string) {
+	b.Helper()
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.tabs == 0 {
+		err := c.start("--hide-scrollbars", "--remote-debugging-port=0", "--remote-allow-origins=http://127.0.0.1",
+			"--disable-backgrounding-occluded-windows", "--disable-renderer-backgrounding", "--disable-background-timer-throttling", "about:blank")
+		if err != nil {
+			b.Fatal(err)
+		}
+		shared.chromium = c
+	}
+	shared.tabs++
+	b.Cleanup(func() {
+		shared.Lock()
+		defer shared.Unlock()
+		if shared.tabs--; shared.tabs == 0 {
+			shared.Close()
+		}
+	})
 	b.Await("the browser listens", func() bool {
 		select {
-		case <-c.Exited:
-			t.Fatalf("the browser ended: %s", &c.Stderr)
+		case <-shared.Exited:
+			b.Fatalf("the browser ended: %s", &shared.Stderr)
 		case <-time.After(10 * time.Millisecond): // the file has no event
 		}
-		text, err := os.ReadFile(filepath.Join(profile, "DevToolsActivePort"))
+		text, err := os.ReadFile(filepath.Join(shared.profile, "DevToolsActivePort"))
 		port, path, found := strings.Cut(strings.TrimSpace(string(text)), "\n")
-		address = "127.0.0.1:" + port + path
+		shared.address = "127.0.0.1:" + port + path
 		return err == nil && found
 	})
-	ws, err := websocket.Dial("ws://"+address, "", "http://127.0.0.1")
+	return shared.address
+}
+
+// Drive opens an empty page, which has the focus and shares nothing with those of other tests.
+func (c *chromium) Drive(t *testing.T) *Tab {
+	t.Helper()
+	b := &Tab{TB: t}
+	ws, err := websocket.Dial("ws://"+c.join(b), "", "http://127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.ws = ws
 	b.ws.MaxPayloadBytes = 64 << 20
-	t.Cleanup(func() { _ = b.ws.Close() }) // the browser is killed
+	var profile struct{ BrowserContextID string }
+	b.Call("Target.createBrowserContext", nil, &profile)
 	var made struct{ TargetID string }
-	b.Call("Target.createTarget", map[string]any{"url": "about:blank"}, &made)
+	b.Call("Target.createTarget", map[string]any{"url": "about:blank", "browserContextId": profile.BrowserContextID}, &made)
 	var attached struct{ SessionID string }
 	b.Call("Target.attachToTarget", map[string]any{"targetId": made.TargetID, "flatten": true}, &attached)
+	t.Cleanup(func() {
+		b.session = "" // the browser's own
+		_ = b.try("Target.disposeBrowserContext", map[string]any{"browserContextId": profile.BrowserContextID}, nil)
+		_ = b.ws.Close() // the test has ended
+	})
 	b.session = attached.SessionID
 	for _, domain := range []string{"Page", "Runtime", "Log"} {
 		b.Call(domain+".enable", nil, nil)
 	}
+	b.Call("Emulation.setFocusEmulationEnabled", map[string]any{"enabled": true}, nil)
 	return b
 }
 
