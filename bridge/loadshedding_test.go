@@ -60,7 +60,7 @@ func TestLoadShedding(t *testing.T) {
 	g.open <- struct{}{} // and it is held up again by the last one
 	c.refused(c.next(held), 400)
 	registry := c.registry()
-	ticker := time.NewTicker(time.Millisecond)
+	ticker := time.NewTicker(20 * time.Millisecond) // to gather all metrics takes a while
 	defer ticker.Stop()
 	for metric(t, registry, "pq_load_shedding_total") == 0 { // it begins on its own
 		<-ticker.C

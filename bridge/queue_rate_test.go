@@ -99,22 +99,32 @@ func TestRateRefillsEvenly(t *testing.T) {
 	for range 3 {
 		c.pop("pq.jobs.pop.min", "")
 	}
-	c.refused(c.ask("pq.jobs.pop.min", ""), 404, "rate")
+	got := 3
+	inTime := func() {
+		t.Helper()
+		got++
+		if took, want := time.Since(started), time.Duration(got-3)*500*time.Millisecond; took < want {
+			t.Errorf("item %d came after %s, its token comes after %s", got, took, want)
+		}
+	}
+	if m := c.ask("pq.jobs.pop.min", ""); m.Header.Get("PQ-Id") != "" {
+		inTime() // the machine is slow
+	} else {
+		c.refused(m, 404, "rate")
+	}
 	inbox := c.NewInbox()
 	all := c.hear(inbox + ".*")
-	for n := range items - 3 {
+	for n := range items - got {
 		m := &nats.Msg{Subject: "pq.jobs.pop.min", Reply: fmt.Sprint(inbox, ".", n), Header: h("PQ-Wait", "1m")}
 		if err := c.PublishMsg(m); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for n := range items - 3 {
+	for got < items {
 		if m := c.next(all); m.Header.Get("PQ-Id") == "" {
 			t.Fatal(m.Header)
 		}
-		if took, want := time.Since(started), time.Duration(n+1)*500*time.Millisecond; took < want {
-			t.Errorf("item %d came after %s, its token comes after %s", n+3, took, want)
-		}
+		inTime()
 	}
 }
 

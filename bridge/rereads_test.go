@@ -1,6 +1,7 @@
 package bridge_test
 
 import (
+	"bytes"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -12,22 +13,53 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// rereads is a store whose next read runs twice, with something done in between.
+// rereads is a store whose next read of queue jobs runs twice, with something done in between. Others
+// read, too: what falls due, and the store's time.
 type rereads struct {
 	kv.DB
 	between atomic.Pointer[func()]
 }
 
 func (d *rereads) View(ctx context.Context, fn func(kv.Reader) error) error {
+	var seen *readsJobs
+	err := d.DB.View(ctx, func(r kv.Reader) error {
+		seen = &readsJobs{Reader: r}
+		return fn(seen)
+	})
+	if err != nil || !seen.is {
+		return err
+	}
 	between := d.between.Swap(nil)
 	if between == nil {
-		return d.DB.View(ctx, fn)
-	}
-	if err := d.DB.View(ctx, fn); err != nil {
-		return err
+		return nil
 	}
 	(*between)()
 	return d.DB.View(ctx, fn)
+}
+
+// readsJobs knows whether a read is of queue jobs.
+type readsJobs struct {
+	kv.Reader
+	is bool
+}
+
+func (r *readsJobs) saw(key []byte) { r.is = r.is || bytes.Contains(key, []byte("jobs")) }
+
+func (r *readsJobs) Get(key []byte) ([]byte, error) {
+	r.saw(key)
+	return r.Reader.Get(key)
+}
+
+func (r *readsJobs) GetAll(keys [][]byte) ([][]byte, error) {
+	for _, key := range keys {
+		r.saw(key)
+	}
+	return r.Reader.GetAll(keys)
+}
+
+func (r *readsJobs) Range(begin, end []byte, opts kv.RangeOptions) ([]kv.Pair, error) {
+	r.saw(begin)
+	return r.Reader.Range(begin, end, opts)
 }
 
 // A query that runs again is answered with what the last run found.
