@@ -90,7 +90,7 @@ func (c *client) listen() answers {
 
 func (c *client) hear(subject string) answers {
 	c.Helper()
-	a := answers{subject, make(chan *nats.Msg, 1<<16)}
+	a := answers{subject, make(chan *nats.Msg, 1<<12)}
 	if _, err := c.ChanSubscribe(subject, a.came); err != nil {
 		c.Fatal(err)
 	}

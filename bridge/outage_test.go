@@ -150,7 +150,7 @@ func testFaultyStore(t *testing.T, options bridge.Options) {
 	db := faulty(t)
 	c := serveOn(t, db, options)
 	db.SetChances(fault.Chances{fault.Conflict: 0.2, fault.UnknownDone: 0.05, fault.UnknownNever: 0.05, fault.UnknownLate: 0.05, fault.Unavailable: 0.05})
-	const each = 200
+	const each = 100
 	var mu sync.Mutex
 	pushed, popped := make(map[string]bool), make(map[string]bool)
 	var pushing, popping sync.WaitGroup

@@ -84,7 +84,7 @@ func TestHeadersAreAlike(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	pick := func(all ...string) string { return all[rng.IntN(len(all))] }
-	for range 200 {
+	for range 60 {
 		var lines strings.Builder
 		odd := rng.IntN(4) // one line is odd: nats.go keeps no more of a block than its size
 		for n := range 4 {

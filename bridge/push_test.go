@@ -56,7 +56,7 @@ func TestOrder(t *testing.T) {
 	for _, end := range []string{"min", "max"} {
 		t.Run(end, func(t *testing.T) {
 			c := serve(t)
-			const n = 2000
+			const n = 600
 			random := rand.New(rand.NewPCG(1, 2))
 			type item struct {
 				priority int64

@@ -69,7 +69,7 @@ func TestScrapesReadLittle(t *testing.T) {
 	scrape := func() int64 {
 		t.Helper()
 		least := int64(1 << 62) // others may read meanwhile
-		for range 5 {
+		for range 3 {
 			testenv.Await(t, "a scrape reads the store", func() bool {
 				before := db.rows.Load()
 				c.metrics()

@@ -57,11 +57,11 @@ func (c *client) total() int {
 func TestWaitersAreServedInOrder(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
-	const n = 300
+	const n = 99
 	inbox := c.NewInbox()
 	answers := c.hear(inbox + ".>")
 	for i := range n {
-		m := &nats.Msg{Subject: "pq.jobs.pop.min", Reply: inbox + "." + strconv.Itoa(i), Header: h("PQ-Wait", "60s")}
+		m := &nats.Msg{Subject: "pq.jobs.pop.min", Reply: inbox + "." + strconv.Itoa(i), Header: h("PQ-Wait", "10m")}
 		if i%3 == 0 {
 			m.Data = []byte("1")
 		}
