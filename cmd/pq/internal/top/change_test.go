@@ -124,6 +124,7 @@ func queueTop(t *testing.T) *fakeTop {
 		f.items["jobs ready"] = append(f.items["jobs ready"], listedItem("id-"+id, 5, f.now.Add(-time.Minute)))
 	}
 	leased := listedItem("id-x", 1, f.now.Add(-time.Hour))
+	leased.Holder = "web1-4711"
 	leased.Due, leased.Deliveries, leased.Key = f.now.Add(30*time.Second), 2, "acme"
 	f.items["jobs leased"] = []client.Listed{leased}
 	delayed := listedItem("id-y", 2, f.now)
@@ -167,7 +168,7 @@ esc back  tab next list  enter item  p pause  r requeue dead  ? help  q quit`)
 	f.press(screen.Up)
 	f.shows("page 1", "id-a", "id-f")
 	f.press(screen.Tab)
-	f.shows("[leased 1]", "LEASE ENDS", "id-x", "in 30s", "acme")
+	f.shows("[leased 1]", "LEASE ENDS", "HOLDER", "id-x", "in 30s", "web1-4711", "acme")
 	f.press(screen.Right)
 	f.shows("[delayed 1]", "DUE", "id-y", "in 2h0m")
 	f.press("l")
@@ -178,8 +179,9 @@ esc back  tab next list  enter item  p pause  r requeue dead  ? help  q quit`)
 	f.shows("pause jobs?")
 	f.press("n")
 	f.queues["jobs"].Paused = true
+	f.queues["jobs"].Config.Backoff = `["1s","1m0s"]`
 	f.later(time.Second)
-	f.shows("jobs  paused")
+	f.shows("jobs  paused", `max_length 0   backoff ["1s","1m0s"]   dead letters in`)
 	f.happens(linked{false})
 	f.shows("disconnected since 12:00:01", "[ready ~9]", "next item ~9s", "oldest ~2h0m+", "jobs  ~paused")
 	f.happens(linked{true})

@@ -1,6 +1,7 @@
 package top
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -59,6 +60,9 @@ func (m *topModel) queueNumbers() []screen.Line {
 	if c.MaxBytes > 0 {
 		rules += "   max_bytes " + show.Size(c.MaxBytes)
 	}
+	if c.Backoff != "" {
+		rules += "   backoff " + string(c.Backoff)
+	}
 	if in := figures.Holder(f.Info); in != "" {
 		rules += "   dead letters in " + in
 	}
@@ -96,8 +100,12 @@ func itemColumns(tab client.State) []figures.GridColumn {
 	case client.Ready:
 		return append(columns, figures.GridColumn{Title: "DELIVERIES", Number: true, Rank: 3}, figures.GridColumn{Title: "KEY", Wide: true})
 	}
-	return append(columns, figures.GridColumn{Title: "DELIVERIES", Number: true, Rank: 3},
-		figures.GridColumn{Title: map[client.State]string{client.Leased: "LEASE ENDS", client.Delayed: "DUE"}[tab]}, figures.GridColumn{Title: "KEY", Wide: true})
+	columns = append(columns, figures.GridColumn{Title: "DELIVERIES", Number: true, Rank: 3},
+		figures.GridColumn{Title: map[client.State]string{client.Leased: "LEASE ENDS", client.Delayed: "DUE"}[tab]})
+	if tab == client.Leased {
+		columns = append(columns, figures.GridColumn{Title: "HOLDER", Rank: 4})
+	}
+	return append(columns, figures.GridColumn{Title: "KEY", Wide: true})
 }
 
 // distance is how far a time is from now.
@@ -126,6 +134,8 @@ func (m *topModel) itemCells(i *client.Listed) []screen.Span {
 		texts = append(texts, deliveries, from, reason)
 	case client.Ready:
 		texts = append(texts, fmt.Sprint(i.Deliveries), i.Key)
+	case client.Leased:
+		texts = append(texts, fmt.Sprint(i.Deliveries), m.distance(i.Due), cmp.Or(i.Holder, "-"), i.Key)
 	default:
 		texts = append(texts, fmt.Sprint(i.Deliveries), m.distance(i.Due), i.Key)
 	}
