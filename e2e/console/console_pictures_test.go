@@ -151,11 +151,11 @@ func TestConsolePictures(t *testing.T) {
 	}
 	b.Open(p.HTTP + "/")
 	b.Until("work is under way", `document.getElementById("state").innerText === "live" && [...document.querySelectorAll("tbody tr")].some((r) => r.innerText.startsWith("thumbnails") && Number(r.children[6].innerText) > 9)`)
-	both("queues", 640)
+	both("queues", 760)
 	b.Open(p.HTTP + "/#/q/mail")
 	b.Until("items are there", `document.getElementById("state").innerText === "live" && document.querySelectorAll("tbody tr").length === 50`)
-	both("queue", 640)
+	both("queue", 760)
 	b.Open(p.HTTP + "/#/q/mail?tab=keys")
 	b.Until("keys are there", `document.getElementById("state").innerText === "live" && document.querySelectorAll("tbody tr").length === 5`)
-	both("keys", 580)
+	both("keys", 700)
 }
