@@ -39,6 +39,10 @@ func (i *info) find(v *view) error {
 		i.Failure = failure.NoQueue(name)
 		return nil
 	}
+	schedules, err := v.queue.ScheduleSummary(v.reader)
+	if err != nil {
+		return err
+	}
 	var history *protocol.History
 	if i.history {
 		history = v.about.history(v.Stats.QueueHistory(name))
@@ -49,6 +53,6 @@ func (i *info) find(v *view) error {
 		Oldest: q.NextAge(), OldestOfAll: q.ReadyAge(), OldestAtLeast: q.OldestReady.AtLeast,
 		OldestLease: q.LeaseAge(), LeaseAtLeast: q.OldestLease.AtLeast,
 		Paused: q.Paused, Config: codec.Config(q.Config), FairReady: q.FairReady, KeysSet: q.KeysSet, History: history,
-		KeysOwing: q.KeysOwing, Remembered: q.Remembered,
+		KeysOwing: q.KeysOwing, Remembered: q.Remembered, Schedules: schedules.Count, NextSchedule: schedules.Next,
 	})
 }

@@ -38,11 +38,12 @@ var (
 	descPushShedding = prometheus.NewDesc("pq_load_shedding_pushes_total", "Load shedding: times that the bridge also unsubscribed from pushes, so those without a reply subject were lost uncounted.", nil, nil)
 	descPassed       = prometheus.NewDesc("pq_passed_requests_total", "Pops and settlements, passed on to the bridge that owns their queue (to), or taken from other bridges (from).", []string{"direction"}, nil)
 	descEvents       = prometheus.NewDesc("pq_events_total", "Events by type.", []string{"type"}, nil)
+	descClock        = prometheus.NewDesc("pq_schedule_clock_offset_seconds", "How far the clock of schedules is from this machine's. A bridge fires them only while both agree to two seconds.", nil, nil)
 	descBridge       = prometheus.NewDesc("pq_bridge_info", "1, with what this bridge serves.", []string{"prefix", "store", "name"}, nil)
 )
 
 func (c collector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descRequests, descInFlight, descBytes, descWaiters, descLost, descShedding, descPushShedding, descPassed, descEvents, descBridge} {
+	for _, d := range []*prometheus.Desc{descRequests, descInFlight, descBytes, descWaiters, descLost, descShedding, descPushShedding, descPassed, descEvents, descClock, descBridge} {
 		to <- d
 	}
 	c.queues.Describe(to)
@@ -76,6 +77,7 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	for kind, n := range c.Events.Counts() {
 		counter(descEvents, n, string(kind))
 	}
+	gauge(descClock, c.Stats.ScheduleClock().Seconds())
 	for _, v := range c.Stats.Histograms() {
 		v.Collect(to)
 	}

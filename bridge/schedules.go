@@ -237,6 +237,7 @@ func fired(re *request.Responder) func(fdbpq.Fired) {
 			re.Stats.Moved(queue, request.FlowIn, int(n.Fired))
 			re.Stats.Queues.Count(queue, &request.Tally{request.Pushed: n.Fired, request.ScheduleFired: n.Fired, request.ScheduleMissed: n.Missed, request.ScheduleOverlapped: n.Overlapped})
 		}
+		re.Stats.Fired(f.Lateness, f.Offset)
 		if f.Clock != 0 {
 			re.Log.Warn("set the clock of schedules to this machine's", "by", f.Clock.Round(time.Millisecond))
 		}

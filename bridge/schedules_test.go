@@ -3,6 +3,7 @@ package bridge_test
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -36,6 +37,10 @@ func TestScheduleFires(t *testing.T) {
 		}
 		last = at
 	}
+	testenv.Await(t, "the metrics", func() bool { return c.metrics()["pq_schedule_lateness_seconds{}"] >= 2 })
+	if offset, exported := c.metrics()["pq_schedule_clock_offset_seconds{}"]; !exported || math.Abs(offset) > 2 {
+		t.Errorf("the clock of schedules is %v seconds away", offset)
+	}
 	shown := object[protocol.Schedule](c, "pq.jobs.schedule.tick", "")
 	if shown.Counts.Fired < 2 || len(shown.Times) != 10 || shown.Item == nil || *shown.Item.Payload != "work" || *shown.Item.Priority != -3 {
 		t.Errorf("it shows %+v", shown)
@@ -60,6 +65,12 @@ func TestScheduleVerbs(t *testing.T) {
 		object[protocol.Schedule](c, fmt.Sprintf("pq.jobs.admin.schedule.s%d", n), far)
 	}
 	c.refused(c.ask("pq.jobs.schedule.none", ""), 404, "unknown")
+	soonest := object[protocol.Schedule](c, "pq.jobs.schedule.s0", "").Next
+	object[protocol.Schedule](c, "pq.jobs.admin.schedule.s5", `{"spec":"@at 2099-01-01T00:00:00Z"}`)
+	if q := object[protocol.Info](c, "pq.jobs.info", ""); q.Schedules != 6 || !q.NextSchedule.Equal(soonest) {
+		t.Errorf("the queue has %d schedules, the next at %s, expected 6 and %s", q.Schedules, q.NextSchedule, soonest)
+	}
+	object[protocol.ScheduleNamed](c, "pq.jobs.admin.schedule.s5.delete", "")
 
 	first := object[protocol.SchedulesPage](c, "pq.jobs.schedules", `{"limit":3}`)
 	second := object[protocol.SchedulesPage](c, "pq.jobs.schedules", fmt.Sprintf(`{"limit":3,"after":%q}`, first.Next))
@@ -106,6 +117,9 @@ func TestScheduleVerbs(t *testing.T) {
 	c.refused(c.ask("pq.jobs.admin.schedule.s0.delete", ""), 404, "unknown")
 	for n := range 100 {
 		object[protocol.Schedule](c, fmt.Sprintf("pq.many.admin.schedule.s%d", n), `{"spec":"@every 1s","paused":true}`)
+	}
+	if q := object[protocol.Info](c, "pq.many.info", ""); q.Schedules != 100 || !q.NextSchedule.IsZero() {
+		t.Errorf("of many schedules info says %d, the next at %s", q.Schedules, q.NextSchedule)
 	}
 	c.refused(c.ask("pq.many.admin.schedule.more", `{"spec":"@every 1s"}`), 429, "schedules")
 }

@@ -88,15 +88,15 @@ func (f *firing) becomeRunner() (ready bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if !own && until > now {
-		s.runner.agree()
-		f.fired.Busy, f.fired.Next = true, time.Duration(until-now)
-		return false, nil
-	}
 	difference := s.clock.Wall().UnixNano() - (now + offset)
 	far := time.Duration(difference).Abs() > clockAgrees
 	if f.fired.Offset = time.Duration(-difference); !known {
 		f.fired.Offset, far = 0, false
+	}
+	if !own && until > now {
+		s.runner.agree()
+		f.fired.Busy, f.fired.Next = true, time.Duration(until-now)
+		return false, nil
 	}
 	if far && !s.runner.stays(difference, s.clock.Elapsed()) {
 		f.fired.Next = storetime.Every

@@ -423,14 +423,41 @@ func (q Queue) Schedules(r kv.Reader, after string, limit int) ([]Schedule, erro
 	return page, nil
 }
 
-// ScheduleCount is how many schedules the queue has.
-func (q Queue) ScheduleCount(r kv.Reader) (int64, error) {
+// ScheduleSummary is what the schedules of a queue are together.
+type ScheduleSummary struct {
+	Count int64
+	Next  time.Time // the first time that one of them has; zero: none has, or there are more than are looked at
+}
+
+// mostSummed is how many schedules a summary looks at.
+const mostSummed = 64
+
+// ScheduleSummary sums up the schedules of the queue.
+func (q Queue) ScheduleSummary(r kv.Reader) (sum ScheduleSummary, err error) {
 	s, err := q.readState(r)
 	if err != nil || s == nil || s.born == 0 {
-		return 0, err
+		return sum, err
 	}
-	n, err := scheduleHome{q.name, s.born}.counts(r)
-	return n.schedules, err
+	h := scheduleHome{q.name, s.born}
+	n, err := h.counts(r)
+	if sum.Count = n.schedules; err != nil || n.schedules == 0 || n.schedules > mostSummed {
+		return sum, err
+	}
+	begin, end := tuple.Range(h.prefix(spaceProgress))
+	rows, err := r.Range(begin, end, kv.RangeOptions{Limit: mostSummed})
+	if err != nil {
+		return sum, err
+	}
+	for _, pair := range rows {
+		var p scheduleProgress
+		if err := p.parse(pair.Value); err != nil {
+			return sum, fmt.Errorf("damaged schedule: %w", err)
+		}
+		if at := time.Unix(0, p.next).UTC(); p.next != 0 && (sum.Next.IsZero() || at.Before(sum.Next)) {
+			sum.Next = at
+		}
+	}
+	return sum, nil
 }
 
 func (q scheduler) read(r kv.Reader, name string) (*scheduleRow, error) {

@@ -127,6 +127,9 @@ func TestScheduleWrongClockBeside(t *testing.T) {
 			}
 			wrong.fire()
 		}
+		if fired, err := wrong.Fire(t.Context(), nil); err != nil || (fired.Offset+5*time.Minute).Abs() > 2*time.Second {
+			t.Errorf("a process whose clock is five minutes ahead says that schedules are %s from it, %v", fired.Offset, err)
+		}
 		for _, at := range f.drained("q") {
 			if d, err := time.ParseDuration(at); err != nil || d > time.Duration(f.clock.elapsed.Load()) {
 				t.Fatalf("it fired at %s, which is not yet", at)

@@ -27,6 +27,9 @@ type Info struct {
 	KeysOwing     int64   `json:"keys_owing,omitempty"` // keys that have not all tokens of their rate
 	Remembered    int64   `json:"remembered,omitempty"` // ids of pushes and pops, of Config.DedupLimit
 
+	Schedules    int64     `json:"schedules,omitempty"`
+	NextSchedule time.Time `json:"next_schedule,omitzero"` // the first time that one of them has; zero: none, or there are too many to look at
+
 	// History is there if it was asked for.
 	History *History `json:"history,omitempty"`
 }

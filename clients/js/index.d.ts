@@ -634,6 +634,9 @@ export interface Info {
   keys_owing?: number;
   /** Ids of pushes and pops, of dedup_limit. */
   remembered?: number;
+  schedules?: number;
+  /** The first time that one of them has; missing of more than 64 schedules. */
+  next_schedule?: string;
   rates: { push: number; pop: number; settle: number };
   paused: boolean;
   config: Config;

@@ -204,7 +204,7 @@ func TestStatistics(t *testing.T) {
 	}
 }
 
-// The work on requests and the size of transactions are measured.
+// The work on requests, the size of transactions and the lateness of schedules are measured.
 func TestHistograms(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -217,6 +217,7 @@ func TestHistograms(t *testing.T) {
 		<-time.After(2 * time.Second)
 		s.Count(r, nil)
 		s.Ran(request.KindPop, 7, started)
+		s.Fired([]time.Duration{time.Second, 2 * time.Second}, -time.Minute)
 		families, err := registry.Gather()
 		if err != nil {
 			t.Fatal(err)
@@ -225,7 +226,10 @@ func TestHistograms(t *testing.T) {
 		for _, f := range families {
 			got[f.GetName()] += f.Metric[0].GetHistogram().GetSampleSum()
 		}
-		want := map[string]float64{"pq_request_seconds": 2, "pq_batch_requests": 7, "pq_transaction_seconds": 2}
+		want := map[string]float64{"pq_request_seconds": 2, "pq_batch_requests": 7, "pq_transaction_seconds": 2, "pq_schedule_lateness_seconds": 3}
+		if s.ScheduleClock() != -time.Minute {
+			t.Errorf("the clock of schedules is %s away", s.ScheduleClock())
+		}
 		if !maps.Equal(got, want) || s.Verbs[0].Time() != 2*time.Second {
 			t.Errorf("measured %v and %s, expected %v", got, s.Verbs[0].Time(), want)
 		}

@@ -21,6 +21,8 @@ type Statistics struct {
 	latency *prometheus.HistogramVec
 	batches *prometheus.HistogramVec
 	times   *prometheus.HistogramVec
+	late    *prometheus.HistogramVec // schedules
+	clock   atomic.Int64             // of schedules, from this machine's, in nanoseconds
 
 	mu     sync.Mutex
 	queues map[string]*flows
@@ -70,9 +72,20 @@ func (v *VerbStats) LastCode() int { return int(v.lastCode.Load()) }
 // Lost is how many pushes without a reply subject were not stored.
 func (s *Statistics) Lost() int64 { return s.lost.Load() }
 
+// Fired notes how late schedules fired, and how far their clock is from this machine's.
+func (s *Statistics) Fired(lateness []time.Duration, offset time.Duration) {
+	for _, late := range lateness {
+		s.late.WithLabelValues().Observe(late.Seconds())
+	}
+	s.clock.Store(int64(offset))
+}
+
+// ScheduleClock is how far the clock of schedules is from this machine's.
+func (s *Statistics) ScheduleClock() time.Duration { return time.Duration(s.clock.Load()) }
+
 // Histograms are for the metrics.
 func (s *Statistics) Histograms() []*prometheus.HistogramVec {
-	return []*prometheus.HistogramVec{s.latency, s.batches, s.times}
+	return []*prometheus.HistogramVec{s.latency, s.batches, s.times, s.late}
 }
 
 // Kind is a kind of transaction.
@@ -105,6 +118,11 @@ func NewStatistics(verbs []string, queues int) *Statistics {
 		Name: "pq_transaction_seconds", Help: "Time of a transaction, reruns and durability included.",
 		Buckets: prometheus.ExponentialBuckets(0.0001, 2.5, 12),
 	}, []string{"kind"})
+	s.late = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "pq_schedule_lateness_seconds", Help: "How long after its time, jitter included, a schedule fired.",
+		Buckets: prometheus.ExponentialBuckets(0.01, 4, 12),
+	}, nil)
+	s.late.WithLabelValues() // exported before one has fired
 	s.Verbs = make([]VerbStats, len(verbs))
 	for i, name := range verbs {
 		s.Verbs[i].latency = s.latency.WithLabelValues(name)

@@ -95,6 +95,9 @@ class Info(_Counts, total=False):
     """Keys that have not all tokens of their rate."""
     remembered: int
     """Ids of pushes and pops, of dedup_limit."""
+    schedules: int
+    next_schedule: str
+    """The first time that one of them has; missing of more than 64 schedules."""
 
 
 class _Steps(TypedDict):
