@@ -219,11 +219,11 @@ func (p *bulkPage) begin() error {
 		}
 		return nil
 	}
-	high, err := p.snapshot.Get(queueRow(spaceHigh, p.name))
+	high, err := p.highest()
 	if err != nil {
 		return err
 	}
-	p.at = BulkCursor{generation: p.state.generation, high: int64(kv.DecodeInteger(high))}
+	p.at = BulkCursor{generation: p.state.generation, high: high}
 	p.at.begun, err = p.now()
 	return err
 }

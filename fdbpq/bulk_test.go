@@ -512,3 +512,22 @@ func (f *fixture) together3(queue string, b fdbpq.Bulk) (total int) {
 	}
 	return total
 }
+
+// A bulk operation that shares a transaction with a push begins behind it.
+func TestBulkBehindPush(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		f.pushed("q", 1, "before")
+		var done fdbpq.BulkDone
+		f.together(func(tx kv.Tx, w *fdbpq.Work) (err error) {
+			if _, err = w.Queue("q").Push(tx, fdbpq.NewItem{Payload: []byte("beside")}); err == nil {
+				done, err = w.Queue("q").Bulk(tx, fdbpq.Bulk{Verb: fdbpq.BulkRemove, Limit: fdbpq.MaxBulk})
+			}
+			return err
+		})
+		if done.Done != 2 {
+			t.Errorf("%+v, expected both items", done)
+		}
+	})
+}

@@ -141,13 +141,8 @@ func (w *Work) pusher(queue string) (*pusher, error) {
 	if err := qtx.orNew(); err != nil {
 		return nil, err
 	}
-	if !qtx.issued.known {
-		// By snapshot: a dependency on it would make all pushes conflict.
-		high, err := qtx.snapshot.Get(queueRow(spaceHigh, qtx.name))
-		if err != nil {
-			return nil, err
-		}
-		qtx.issued.count, qtx.issued.known = int64(kv.DecodeInteger(high)), true
+	if _, err := qtx.highest(); err != nil {
+		return nil, err
 	}
 	return &pusher{queueTx: qtx, pushed: w.store.clock.Wall().UnixNano()}, nil
 }

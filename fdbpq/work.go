@@ -252,6 +252,20 @@ func (qtx *queueTx) timerKey(due int64, kind string, p place) []byte {
 	return qtx.keyBuffer
 }
 
+// highest is the highest count that was given out, also by what the transaction has not
+// written yet.
+func (qtx *queueTx) highest() (int64, error) {
+	if !qtx.issued.known {
+		// By snapshot: a dependency on it would make all pushes conflict.
+		high, err := qtx.snapshot.Get(queueRow(spaceHigh, qtx.name))
+		if err != nil {
+			return 0, err
+		}
+		qtx.issued.count, qtx.issued.known = int64(kv.DecodeInteger(high)), true
+	}
+	return qtx.issued.count, nil
+}
+
 // issue notes that a count was given out.
 func (qtx *queueTx) issue(count int64) {
 	if count > qtx.issued.count {
