@@ -24,7 +24,13 @@ import (
 // serveOn starts a bridge on a store in db, as serve does.
 func serveOn(t *testing.T, db kv.DB, options ...bridge.Options) *client {
 	t.Helper()
-	env := &testenv.Bridged{NATS: testenv.NATS(t), Store: testenv.OpenStore(t, db, fdbpq.Options{})}
+	return serveStore(t, testenv.OpenStore(t, db, fdbpq.Options{}), options...)
+}
+
+// serveStore starts a bridge on a store, as serve does.
+func serveStore(t *testing.T, store *fdbpq.Store, options ...bridge.Options) *client {
+	t.Helper()
+	env := &testenv.Bridged{NATS: testenv.NATS(t), Store: store}
 	var err error
 	env.Bridge, err = bridge.Start(t.Context(), env.NATS.Connect(t, bridge.ConnectOptions(nil)...), env.Store, chosen(options))
 	if err != nil {

@@ -239,7 +239,9 @@ func fired(re *request.Responder) func(fdbpq.Fired) {
 		}
 		re.Stats.Fired(f.Lateness, f.Offset)
 		if f.Clock != 0 {
-			re.Log.Warn("set the clock of schedules to this machine's", "by", f.Clock.Round(time.Millisecond))
+			by := f.Clock.Round(time.Millisecond)
+			re.Log.Warn("set the clock of schedules to this machine's", "by", by)
+			re.Events.Clock(by)
 		}
 	}
 }

@@ -35,6 +35,16 @@ type ScheduleEvent struct {
 	Reason   string    `json:"reason"`             // down, full or overlap
 }
 
+// ClockEvent is published by a pqd that has set the clock of schedules to its own.
+type ClockEvent struct {
+	Type string    `json:"type"`
+	Time time.Time `json:"time"`
+	By   string    `json:"by"` // how far, such as "24h0m0s", or "-1h0m0s" backward
+}
+
+// EventClock is the type of a [ClockEvent].
+const EventClock = "clock"
+
 // ErrorEvent is published when pushes without a reply subject were not stored.
 type ErrorEvent struct {
 	Type  string    `json:"type"`

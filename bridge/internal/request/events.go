@@ -69,6 +69,13 @@ func (a *Announcer) Item(e fdbpq.Event) {
 	a.publish(e.Queue, string(e.Type), event)
 }
 
+// Clock announces that this process has set the clock of schedules.
+func (a *Announcer) Clock(by time.Duration) {
+	a.send("", protocol.EventClock, a.grammar.SystemEvent(protocol.EventClock), protocol.ClockEvent{
+		Type: protocol.EventTypePrefix + protocol.EventClock, Time: time.Now().UTC(), By: by.String(),
+	})
+}
+
 // Counts are the events by type.
 func (a *Announcer) Counts() map[fdbpq.EventType]int64 {
 	a.mu.Lock()
@@ -78,11 +85,17 @@ func (a *Announcer) Counts() map[fdbpq.EventType]int64 {
 
 func (a *Announcer) publish(queue, kind string, event any) {
 	subject, err := a.grammar.Build(subjects.Subject{Queue: queue, Verb: subjects.Event, Event: kind})
+	if err != nil {
+		a.log.Debug("event lost", "queue", queue, "event", kind, "error", err)
+		return
+	}
+	a.send(queue, kind, subject, event)
+}
+
+func (a *Announcer) send(queue, kind, subject string, event any) {
+	body, err := json.Marshal(event)
 	if err == nil {
-		var body []byte
-		if body, err = json.Marshal(event); err == nil {
-			err = a.nc.Publish(subject, body)
-		}
+		err = a.nc.Publish(subject, body)
 	}
 	if err != nil {
 		a.log.Debug("event lost", "queue", queue, "event", kind, "error", err)
