@@ -13,11 +13,16 @@ import (
 )
 
 // Item is an item as pop, peek, get, list and export write it, and import reads it.
-type Item struct{ protocol.Item }
+type Item struct {
+	protocol.Item
+	Backoff     string    `json:"backoff,omitempty"`
+	Schedule    string    `json:"schedule,omitempty"`
+	ScheduledAt time.Time `json:"scheduled_at,omitzero"`
+}
 
 // Shown makes JSON of an item that was popped, peeked at or got.
 func Shown(from *client.Item) *Item {
-	i := &Item{protocol.Item{
+	i := &Item{Schedule: from.Schedule, ScheduledAt: from.ScheduledAt, Item: protocol.Item{
 		Queue: from.Queue, ID: from.ID, Priority: from.Priority, Key: from.Key, State: from.State,
 		Deliveries: int64(from.Deliveries), Pushed: from.Pushed,
 		Ack: from.AckSubject(), Fence: from.Fence, KeyFence: from.KeyFence, Unique: from.Unique, UniqueUntil: from.UniqueUntil,
@@ -28,6 +33,9 @@ func Shown(from *client.Item) *Item {
 	} else {
 		i.LeaseExpires = from.LeaseExpires()
 	}
+	if from.Backoff > 0 {
+		i.Backoff = from.Backoff.String()
+	}
 	i.Dead = from.Dead
 	i.SetHeaders(from.Header)
 	i.SetPayload(from.Payload)
@@ -36,7 +44,7 @@ func Shown(from *client.Item) *Item {
 
 // Listed makes JSON of an item of a list.
 func Listed(from *client.Listed) *Item {
-	i := &Item{protocol.Item{
+	i := &Item{Item: protocol.Item{
 		ID: from.ID, Priority: from.Priority, Key: from.Key, State: from.State, Deliveries: int64(from.Deliveries),
 		Pushed: from.Pushed, Due: from.Due, Expires: from.Expires, Size: from.Size,
 		Fence: from.Fence, KeyFence: from.KeyFence, Dead: from.Dead, Unique: from.Unique, UniqueUntil: from.UniqueUntil,
@@ -75,6 +83,9 @@ func (i *Item) Describe() string {
 	if i.Deliveries > 0 {
 		f.Add("Deliveries", "%d", i.Deliveries)
 	}
+	if i.Schedule != "" {
+		f.Add("Schedule", "%s, for %s", i.Schedule, at(i.ScheduledAt))
+	}
 	if i.Holder != "" {
 		f.Add("Held by", "%s", i.Holder)
 	}
@@ -96,6 +107,9 @@ func (i *Item) Describe() string {
 		f.Add("Fence", "%d", i.Fence)
 		if i.KeyFence > 0 {
 			f.Add("Key fence", "%d", i.KeyFence)
+		}
+		if i.Backoff != "" {
+			f.Add("Away after a nack", "%s", i.Backoff)
 		}
 		f.Add("Settle with", "pq ack %s", i.Ack)
 	}
