@@ -83,14 +83,18 @@ type answers struct {
 	came  chan *nats.Msg
 }
 
+// listen has room for the answers to a flood of requests.
 func (c *client) listen() answers {
 	c.Helper()
-	return c.hear(c.NewInbox())
+	return c.hearUpTo(1<<16, c.NewInbox())
 }
 
-func (c *client) hear(subject string) answers {
+func (c *client) hear(subject string) answers { return c.hearUpTo(1<<12, subject) }
+
+// hearUpTo has room for n messages that are not read yet. NATS drops those beyond them.
+func (c *client) hearUpTo(n int, subject string) answers {
 	c.Helper()
-	a := answers{subject, make(chan *nats.Msg, 1<<12)}
+	a := answers{subject, make(chan *nats.Msg, n)}
 	if _, err := c.ChanSubscribe(subject, a.came); err != nil {
 		c.Fatal(err)
 	}
@@ -100,7 +104,7 @@ func (c *client) hear(subject string) answers {
 // send sends a request and returns where its answers arrive.
 func (c *client) send(subject, body string, header ...string) answers {
 	c.Helper()
-	to := c.listen()
+	to := c.hear(c.NewInbox())
 	if err := c.PublishMsg(&nats.Msg{Subject: subject, Reply: to.inbox, Data: []byte(body), Header: h(header...)}); err != nil {
 		c.Fatalf("%s: %v", subject, err)
 	}
