@@ -66,6 +66,9 @@ type Item struct {
 	Holder       string              `json:"holder,omitempty"`        // of a leased item: what its holder calls itself
 	Attempts     int64               `json:"attempts,omitempty"`      // number of the last one
 	LastAttempts []Attempt           `json:"last_attempts,omitempty"` // if they were asked for
+	Backoff      string              `json:"backoff,omitempty"`       // of a lease: how long the item stays away if it is given back now
+	Schedule     string              `json:"schedule,omitempty"`      // that has pushed the item
+	ScheduledAt  time.Time           `json:"scheduled_at,omitzero"`   // for this time
 }
 
 // SetPayload sets Payload or Base64, whichever fits.

@@ -23,8 +23,8 @@ import (
 type shownItem struct {
 	protocol.Item
 	Pending     *int64
-	Backoff     string
-	Schedule    string
+	Backoff     string    `json:"backoff"`
+	Schedule    string    `json:"schedule"`
 	ScheduledAt time.Time `json:"scheduled_at"`
 }
 

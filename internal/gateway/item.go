@@ -14,10 +14,7 @@ import (
 // item is an item of an answer.
 type item struct {
 	protocol.Item
-	Pending     *int64    `json:"pending,omitempty"` // PQ-Num-Pending
-	Backoff     string    `json:"backoff,omitempty"`
-	Schedule    string    `json:"schedule,omitempty"`
-	ScheduledAt time.Time `json:"scheduled_at,omitzero"`
+	Pending *int64 `json:"pending,omitempty"` // PQ-Num-Pending
 }
 
 // readItem reads an item that a bridge has answered.

@@ -13,20 +13,16 @@ import (
 )
 
 // Item is an item as pop, peek, get, list and export write it, and import reads it.
-type Item struct {
-	protocol.Item
-	Backoff     string    `json:"backoff,omitempty"`
-	Schedule    string    `json:"schedule,omitempty"`
-	ScheduledAt time.Time `json:"scheduled_at,omitzero"`
-}
+type Item struct{ protocol.Item }
 
 // Shown makes JSON of an item that was popped, peeked at or got.
 func Shown(from *client.Item) *Item {
-	i := &Item{Schedule: from.Schedule, ScheduledAt: from.ScheduledAt, Item: protocol.Item{
+	i := &Item{protocol.Item{
 		Queue: from.Queue, ID: from.ID, Priority: from.Priority, Key: from.Key, State: from.State,
 		Deliveries: int64(from.Deliveries), Pushed: from.Pushed,
 		Ack: from.AckSubject(), Fence: from.Fence, KeyFence: from.KeyFence, Unique: from.Unique, UniqueUntil: from.UniqueUntil,
 		Holder: from.Holder, Attempts: from.Attempts, LastAttempts: from.LastAttempts,
+		Schedule: from.Schedule, ScheduledAt: from.ScheduledAt,
 	}}
 	if from.State != "" {
 		i.Due, i.WaitsFor, i.KeyAhead = from.Due, from.WaitsFor, int64(from.KeyAhead)
@@ -44,7 +40,7 @@ func Shown(from *client.Item) *Item {
 
 // Listed makes JSON of an item of a list.
 func Listed(from *client.Listed) *Item {
-	i := &Item{Item: protocol.Item{
+	i := &Item{protocol.Item{
 		ID: from.ID, Priority: from.Priority, Key: from.Key, State: from.State, Deliveries: int64(from.Deliveries),
 		Pushed: from.Pushed, Due: from.Due, Expires: from.Expires, Size: from.Size,
 		Fence: from.Fence, KeyFence: from.KeyFence, Dead: from.Dead, Unique: from.Unique, UniqueUntil: from.UniqueUntil,
