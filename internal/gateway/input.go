@@ -109,6 +109,11 @@ func (in *input) pass(s subjects.Subject, body []byte) (*answer, *refusal) {
 	if why != nil {
 		return nil, why
 	}
+	return in.relay(m)
+}
+
+// relay sends a message, and answers with the JSON that comes back.
+func (in *input) relay(m *nats.Msg) (*answer, *refusal) {
 	reply, why := in.ask(m)
 	if why != nil {
 		return nil, why

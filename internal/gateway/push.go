@@ -58,11 +58,7 @@ func push(in *input) (*answer, *refusal) {
 		return nil, why
 	}
 	in.trace(m)
-	reply, why := in.ask(m)
-	if why != nil {
-		return nil, why
-	}
-	return &answer{body: reply.Data}, nil
+	return in.relay(m)
 }
 
 // trace has a trace go on in a message.

@@ -40,11 +40,7 @@ func pushMany(in *input) (*answer, *refusal) {
 		return nil, why
 	}
 	in.trace(m)
-	reply, why := in.ask(m)
-	if why != nil {
-		return nil, why
-	}
-	return &answer{body: reply.Data}, nil
+	return in.relay(m)
 }
 
 // readObjects reads the items of a body, up to as many as one request may have.

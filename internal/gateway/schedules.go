@@ -69,9 +69,5 @@ func runSchedule(in *input) (*answer, *refusal) {
 	if why != nil {
 		return nil, why
 	}
-	reply, why := in.ask(m)
-	if why != nil {
-		return nil, why
-	}
-	return &answer{body: reply.Data}, nil
+	return in.relay(m)
 }
