@@ -123,7 +123,7 @@ func (r *bulkReader) field(name string, value any) (known bool, f *failure.Failu
 		b.Priority, f = ReadInteger(name, value, math.MinInt64, math.MaxInt64)
 	case "delay":
 		b.Revoke.Delay = new(time.Duration)
-		*b.Revoke.Delay, f = readDurationText(name, value)
+		*b.Revoke.Delay, f = readDelay(name, value)
 	case "reason":
 		b.Revoke.Reason, f = readReason(name, value)
 	case "to":
@@ -133,7 +133,7 @@ func (r *bulkReader) field(name string, value any) (known bool, f *failure.Failu
 	case "any":
 		r.any, f = ReadBool(name, value)
 	case "spread":
-		b.Spread, f = readDurationText(name, value)
+		b.Spread, f = readDelay(name, value)
 	default:
 		return false, nil
 	}
@@ -210,14 +210,6 @@ func readTime(what string, value any) (time.Time, *failure.Failure) {
 		return at, failure.Newf(400, "%s is %s: expected a time such as 2006-01-02T15:04:05Z", what, failure.Quote(s))
 	}
 	return at, nil
-}
-
-func readDurationText(what string, value any) (time.Duration, *failure.Failure) {
-	text, f := ReadString(what, value)
-	if f != nil {
-		return 0, f
-	}
-	return ReadDuration(what, text, 0, fdbpq.MaxDelay)
 }
 
 // headerFilter are the headers that an item has to have.

@@ -91,13 +91,8 @@ func ReadRevoke(m *nats.Msg, verb string) (r fdbpq.Revocation, f *failure.Failur
 		case "fence":
 			r.Fence, f = ReadInteger(name, value, 1, maxNumber)
 		case "delay":
-			text, f := ReadString(name, value)
-			if f != nil {
-				return true, f
-			}
-			delay, f := ReadDuration(name, text, 0, fdbpq.MaxDelay)
-			r.Delay = &delay
-			return true, f
+			r.Delay = new(time.Duration)
+			*r.Delay, f = readDelay(name, value)
 		case "reason":
 			r.Reason, f = readReason(name, value)
 		default:

@@ -67,6 +67,15 @@ func ReadDuration(what, s string, least, most time.Duration) (time.Duration, *fa
 	return d, checkDuration(what, d, least, most)
 }
 
+// readDelay reads the text of a duration that items may be delayed by.
+func readDelay(what string, value any) (time.Duration, *failure.Failure) {
+	text, f := ReadString(what, value)
+	if f != nil {
+		return 0, f
+	}
+	return ReadDuration(what, text, 0, fdbpq.MaxDelay)
+}
+
 func checkDuration(what string, d, least, most time.Duration) *failure.Failure {
 	if d >= least && d <= most {
 		return nil
