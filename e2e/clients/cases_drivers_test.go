@@ -30,6 +30,13 @@ type pipeDriver struct {
 
 func startDriver(t *testing.T, cmd *exec.Cmd) *pipeDriver {
 	t.Helper()
+	input, output := talkTo(t, cmd)
+	return &pipeDriver{cmd: cmd, input: input, output: output}
+}
+
+// talkTo starts a program, and returns its input and the lines of its output.
+func talkTo(t *testing.T, cmd *exec.Cmd) (io.WriteCloser, *bufio.Scanner) {
+	t.Helper()
 	cmd.Stderr = t.Output()
 	input, err := cmd.StdinPipe()
 	if err != nil {
@@ -42,9 +49,9 @@ func startDriver(t *testing.T, cmd *exec.Cmd) *pipeDriver {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	d := &pipeDriver{cmd: cmd, input: input, output: bufio.NewScanner(output)}
-	d.output.Buffer(nil, 1<<24)
-	return d
+	lines := bufio.NewScanner(output)
+	lines.Buffer(nil, 1<<24)
+	return input, lines
 }
 
 func (d *pipeDriver) end(t *testing.T) {

@@ -1,7 +1,6 @@
 package clients_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"os"
@@ -186,20 +185,9 @@ func runCelery(t *testing.T, p *testenv.Process, program string, env []string, a
 	cmd.Dir = filepath.Join(py.source, "tests")
 	cmd.Env = append(cmd.Env, "NATS_URL="+p.URL, "CELERY_DIR="+t.TempDir(), fmt.Sprint("PQ_TEST_PATIENCE=", testenv.Patience.Seconds()))
 	cmd.Env = append(cmd.Env, env...)
-	cmd.Stderr = t.Output()
-	input, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	output, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	input, lines := talkTo(t, cmd)
 	var said []string
-	for lines := bufio.NewScanner(output); lines.Scan(); {
+	for lines.Scan() {
 		said = append(said, lines.Text())
 		if act := acts[lines.Text()]; act != nil {
 			act(t, p)
