@@ -30,13 +30,13 @@ var imports = map[string][]string{
 	"fdbpq/kv/local":   {"fdbpq/kv"},
 	"fdbpq/kv/fdb":     {"fdbpq/kv"},
 	"fdbpq/kv/cluster": {"fdbpq/kv", "fdbpq/kv/local"},
-	"fdbpq":            {"fdbpq/internal/session", "fdbpq/internal/storetime", "fdbpq/kv", "internal/calendar", "internal/tuple"},
+	"fdbpq":            {"fdbpq/internal/session", "fdbpq/internal/storetime", "fdbpq/kv", "internal/calendar", "internal/jsontext", "internal/tuple"},
 	"bridge":           {"bridge/internal/batch", "bridge/internal/codec", "bridge/internal/failure", "bridge/internal/listening", "bridge/internal/peers", "bridge/internal/receiver", "bridge/internal/request", "bridge/internal/survey", "bridge/internal/waiting", "fdbpq", "fdbpq/kv", "protocol", "subjects"},
 	"client":           {"protocol", "subjects"},
 	"testenv":          {"bridge", "fdbpq", "fdbpq/kv", "fdbpq/kv/local", "fdbpq/kv/fdb", "internal/fdbtest", "internal/history", "internal/patience", "subjects"},
 
 	"bridge/internal/batch":      {},
-	"bridge/internal/codec":      {"bridge/internal/failure", "fdbpq", "protocol", "subjects"},
+	"bridge/internal/codec":      {"bridge/internal/failure", "fdbpq", "internal/jsontext", "protocol", "subjects"},
 	"bridge/internal/failure":    {"fdbpq", "fdbpq/kv", "protocol"},
 	"bridge/internal/listening":  {"fdbpq", "protocol"},
 	"bridge/internal/peers":      {"protocol", "subjects"},
@@ -56,9 +56,10 @@ var imports = map[string][]string{
 	"internal/disk":        {},
 	"internal/fault":       {"fdbpq/kv"},
 	"internal/fdbtest":     {"internal/patience"},
-	"internal/gateway":     {"protocol", "subjects"}, // a client among others: it has nothing of the bridge and no store
+	"internal/gateway":     {"internal/jsontext", "protocol", "subjects"}, // a client among others: it has nothing of the bridge and no store
 	"internal/history":     {},
 	"internal/jetstream":   {"fdbpq/kv/cluster"},
+	"internal/jsontext":    {},
 	"internal/kvtest":      {"fdbpq/kv", "internal/patience"},
 	"internal/patience":    {},
 	"internal/screen":      {},
@@ -69,7 +70,7 @@ var imports = map[string][]string{
 	"e2e/internal/nodejs":   {"e2e/internal/pqd"},
 	"e2e/internal/pqd":      {"client", "fdbpq/kv", "fdbpq/kv/local", "internal/history", "internal/tuple", "protocol", "testenv"},
 
-	"cmd/pq":                      {"client", "cmd/pq/internal/deadletters", "cmd/pq/internal/doctor", "cmd/pq/internal/figures", "cmd/pq/internal/session", "cmd/pq/internal/show", "cmd/pq/internal/top", "internal/screen", "protocol", "subjects"},
+	"cmd/pq":                      {"client", "cmd/pq/internal/deadletters", "cmd/pq/internal/doctor", "cmd/pq/internal/figures", "cmd/pq/internal/session", "cmd/pq/internal/show", "cmd/pq/internal/top", "internal/jsontext", "internal/screen", "protocol", "subjects"},
 	"cmd/pq/internal/deadletters": {"client", "cmd/pq/internal/session", "cmd/pq/internal/show", "subjects"},
 	"cmd/pq/internal/doctor":      {"client", "cmd/pq/internal/figures", "cmd/pq/internal/session", "cmd/pq/internal/show", "protocol"},
 	"cmd/pq/internal/figures":     {"client", "cmd/pq/internal/show", "internal/screen", "subjects"},

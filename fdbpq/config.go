@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/internal/jsontext"
 )
 
 // Config is what the owner of a queue can set. It is stored with the queue.
@@ -157,7 +158,9 @@ func checkObject(object []byte, names []string, nulls bool) error {
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {
 		return configError("expected a JSON object with some of %s", strings.Join(names, ", "))
 	}
-	seen := make(map[string]bool)
+	if err := jsontext.Check(object); err != nil {
+		return configError("%w", err)
+	}
 	for d.More() {
 		token, err := d.Token()
 		if err != nil {
@@ -173,12 +176,9 @@ func checkObject(object []byte, names []string, nulls bool) error {
 			return configError("unknown field %q: here it is %s", name, nameHere[name])
 		case !slices.Contains(names, name):
 			return configError("unknown field %q: expected some of %s", name, strings.Join(names, ", "))
-		case seen[name]:
-			return configError("field %q is given twice", name)
 		case string(value) == "null" && !nulls:
 			return configError("%s is null: leave it out to keep it as it is", name)
 		}
-		seen[name] = true
 	}
 	if _, err := d.Token(); err != nil {
 		return &ConfigError{err.Error()}

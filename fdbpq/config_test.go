@@ -22,7 +22,7 @@ func TestConfigChangeRefuses(t *testing.T) {
 		`{"LEASE":"5s"}`:                           `unknown field "LEASE"`,
 		`{"leases":"5s"}`:                          "some of priority, lease, ttl",
 		`{"lease":null}`:                           "lease is null",
-		`{"lease":"5s","lease":"6s"}`:              `"lease" is given twice`,
+		`{"lease":"5s","lease":"6s"}`:              `"lease" occurs twice`,
 		`{"lease":5}`:                              "lease is 5: expected a string",
 		`{"lease":"5"}`:                            `lease: duration "5": expected a form like 30s`,
 		`{"lease":"5s","ttl":"x"}`:                 `ttl: duration "x"`,
@@ -60,7 +60,7 @@ func TestConfigChangeRefuses(t *testing.T) {
 		`{"backoff":{"delay":"1s","factor":11}}`:   "factor is 11: allowed are 1 to 10",
 		`{"backoff":{"delay":"1s","factor":"2"}}`:  `factor is "2": expected a number`,
 		`{"backoff":{"delay":"1s","jitter":1.1}}`:  "jitter is 1.1: allowed are 0 to 1",
-		`{"backoff":{"delay":"1s","delay":"2s"}}`:  `"delay" is given twice`,
+		`{"backoff":{"delay":"1s","delay":"2s"}}`:  `"backoff.delay" occurs twice`,
 		`{"backoff":["1s"` + strings.Repeat(`,"1s"`, 32) + `]}`: "there are 33 delays",
 		`{"hand_over":"` + strings.Repeat("a", 4097) + `"}`:     "allowed are 4096",
 	} {

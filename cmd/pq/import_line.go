@@ -9,6 +9,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
+	"github.com/pqbridge/pqbridge/internal/jsontext"
 )
 
 // imported is a line of an import.
@@ -20,6 +21,9 @@ type imported struct {
 func readImported(text []byte) (read imported, err error) {
 	if err := json.Unmarshal(text, &read); err != nil {
 		return read, fmt.Errorf("expected a JSON object such as %s: %w", `{"priority":3,"payload":"hello"}`, err)
+	}
+	if err := jsontext.Check(text); err != nil {
+		return read, err
 	}
 	if read.Payload == nil && read.Base64 == nil {
 		return read, errors.New(`expected "payload" or "payload_base64"`)

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/pqbridge/pqbridge/internal/jsontext"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -46,7 +47,10 @@ func pushMany(in *input) (*answer, *refusal) {
 // readObjects reads the items of a body, up to as many as one request may have.
 func readObjects(body []byte) (objects []map[string]json.RawMessage, why *refusal) {
 	broken := func(err error) *refusal {
-		return refusef(protocol.CodeBadRequest, "item %d: %s: expected a JSON object such as {\"payload\":\"x\"}, in an array or one a line", len(objects), err)
+		n := len(objects)
+		why := refusef(protocol.CodeBadRequest, "item %d: %s: expected a JSON object such as {\"payload\":\"x\"}, in an array or one a line", n, err)
+		why.Item = &n
+		return why
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	array := bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("["))
@@ -56,10 +60,17 @@ func readObjects(body []byte) (objects []map[string]json.RawMessage, why *refusa
 		}
 	}
 	for !array || d.More() {
+		var text json.RawMessage
 		var object map[string]json.RawMessage
-		err := d.Decode(&object)
+		err := d.Decode(&text)
 		if errors.Is(err, io.EOF) && !array {
 			break
+		}
+		if err == nil {
+			err = json.Unmarshal(text, &object)
+		}
+		if err == nil {
+			err = jsontext.Check(text)
 		}
 		if err == nil && object == nil {
 			err = errors.New("null")

@@ -31,6 +31,7 @@ func TestSchedules(t *testing.T) {
 		t.Errorf("preview %+v", preview)
 	}
 	s.refused(404, "", "GET", at("new"), "")
+	s.refused(400, `schedule "x.run": expected a name`, "PATCH", at("x.run"), `{"spec":"@daily"}`)
 
 	for _, name := range []string{"evening", "noon"} {
 		s.ok(nil, "PATCH", at(name), `{"spec":"0 12 1 1 *"}`)

@@ -20,6 +20,7 @@ type bulkReader struct {
 	bulk       fdbpq.Bulk
 	fields     string // that the verb has
 	all, any   bool
+	given      bool // where was
 	where      bool // some field of it
 	prioritize bool
 }
@@ -51,7 +52,7 @@ func ReadBulk(m *nats.Msg, s *subjects.Subject) (fdbpq.Bulk, *failure.Failure) {
 	}
 	kind := bulkVerbs[s.Verb]
 	r := bulkReader{fields: bulkFields + kind.own, bulk: fdbpq.Bulk{Verb: kind.verb, Limit: fdbpq.MaxBulk}}
-	if f := readObject("the body of "+name, m.Data, r.fields, true, r.field); f != nil {
+	if f := ReadObject("the body of "+name, m.Data, r.fields, r.field); f != nil {
 		return fdbpq.Bulk{}, f
 	}
 	return r.bulk, r.check(s)
@@ -61,8 +62,8 @@ func ReadBulk(m *nats.Msg, s *subjects.Subject) (fdbpq.Bulk, *failure.Failure) {
 func (r *bulkReader) check(s *subjects.Subject) *failure.Failure {
 	b, w := &r.bulk, &r.bulk.Where
 	switch {
-	case !r.where && !r.all:
-		return failure.Newf(400, `where is empty: expected some of its fields, or "all":true`)
+	case !r.where && (r.given || !r.all):
+		return failure.Newf(400, `where is empty: expected some of its fields, or "all":true in its place`)
 	case r.where && r.all:
 		return failure.Newf(400, "found all and where: expected one of them")
 	case b.Verb == fdbpq.BulkMove && !r.prioritize:
@@ -100,6 +101,7 @@ func (r *bulkReader) field(name string, value any) (known bool, f *failure.Failu
 	}
 	switch name {
 	case "where":
+		r.given = true
 		f = readMembersOf(name, value, whereFields, r.whereField)
 	case "all":
 		r.all, f = ReadBool(name, value)

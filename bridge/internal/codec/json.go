@@ -9,27 +9,22 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/internal/jsontext"
 )
 
-// ReadObject reads a JSON object with no more than one level and hands each member to
-// set, which reports whether it knows the field, and what is wrong with the value. Names
-// are compared exactly and must not repeat: a member that would be ignored is probably a
-// mistake.
+// ReadObject reads a JSON object and hands each member to set, which reports whether it knows the
+// field, and what is wrong with the value; an object within it is one for readMembersOf. Names
+// are compared exactly and must not repeat: a member that would be ignored is probably a mistake.
 func ReadObject(what string, body []byte, fields string, set func(name string, value any) (known bool, f *failure.Failure)) *failure.Failure {
-	return readObject(what, body, fields, false, set)
-}
-
-// members are those of an object within another one.
-type members struct{ of *json.Decoder }
-
-// readObject is ReadObject; with deep, values may be objects, which set has to read as members.
-func readObject(what string, body []byte, fields string, deep bool, set func(name string, value any) (known bool, f *failure.Failure)) *failure.Failure {
+	if f := checkJSON(what, body); f != nil {
+		return f
+	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.UseNumber()
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
 		return failure.Newf(400, "%s is %s: expected a JSON object", what, failure.Quote(string(body)))
 	}
-	if f := readMembers(d, what, fields, deep, set); f != nil {
+	if f := readMembers(d, what, fields, set); f != nil {
 		return f
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
@@ -38,8 +33,18 @@ func readObject(what string, body []byte, fields string, deep bool, set func(nam
 	return nil
 }
 
-func readMembers(d *json.Decoder, what, fields string, deep bool, set func(name string, value any) (known bool, f *failure.Failure)) *failure.Failure {
-	seen := make(map[string]bool, 8)
+// members are those of an object within another one.
+type members struct{ of *json.Decoder }
+
+// checkJSON refuses JSON that is not to be read in one way alone.
+func checkJSON(what string, text []byte) *failure.Failure {
+	if err := jsontext.Check(text); err != nil {
+		return failure.Newf(400, "%s: %s", what, err)
+	}
+	return nil
+}
+
+func readMembers(d *json.Decoder, what, fields string, set func(name string, value any) (known bool, f *failure.Failure)) *failure.Failure {
 	for d.More() {
 		key, err := d.Token()
 		if err != nil {
@@ -50,16 +55,9 @@ func readMembers(d *json.Decoder, what, fields string, deep bool, set func(name 
 		if err != nil {
 			return brokenJSON(what, err)
 		}
-		if deep && value == json.Delim('{') {
+		if value == json.Delim('{') {
 			value = members{d}
 		}
-		if _, nested := value.(json.Delim); nested || value == nil {
-			return failure.Newf(400, "%s: field %s: expected a number, a string or a boolean", what, failure.Quote(name))
-		}
-		if seen[name] {
-			return failure.Newf(400, "%s: field %s occurs twice", what, failure.Quote(name))
-		}
-		seen[name] = true
 		known, f := set(name, value)
 		if !known {
 			return failure.Newf(400, "%s has no field %s: expected some of %s", what, failure.Quote(name), fields)
@@ -87,7 +85,7 @@ func readMembersOf(what string, value any, fields string, set func(name string, 
 	if !ok {
 		return failure.Newf(400, "%s: expected a JSON object", what)
 	}
-	return readMembers(m.of, what, fields, true, set)
+	return readMembers(m.of, what, fields, set)
 }
 
 // ReadInteger reads an integer from a JSON value.

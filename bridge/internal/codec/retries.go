@@ -140,6 +140,9 @@ func readAttempts(value string) ([]fdbpq.Attempt, *failure.Failure) {
 	if len(value) > protocol.MaxAttemptsText {
 		return nil, failure.Newf(400, "%s has %d bytes: allowed are %d", protocol.HeaderAttempts, len(value), protocol.MaxAttemptsText)
 	}
+	if f := checkJSON(protocol.HeaderAttempts, []byte(value)); f != nil {
+		return nil, f
+	}
 	var shown []protocol.Attempt
 	d := json.NewDecoder(bytes.NewReader([]byte(value)))
 	d.DisallowUnknownFields()
@@ -150,7 +153,7 @@ func readAttempts(value string) ([]fdbpq.Attempt, *failure.Failure) {
 		}
 	}
 	if err != nil {
-		return nil, failure.Newf(400, "%s is %s: %s: expected a JSON array of attempts", protocol.HeaderAttempts, failure.Quote(value), err)
+		return nil, failure.Newf(400, "%s is %s: expected a JSON array of attempts, as get answers them, and nothing behind it", protocol.HeaderAttempts, failure.Quote(value))
 	}
 	all := make([]fdbpq.Attempt, len(shown))
 	for i, a := range shown {

@@ -19,6 +19,9 @@ import (
 // ReadScheduleItem reads the item in the body of a schedule, nil if it says nothing about it. The
 // core reads the rest.
 func (w *Wire) ReadScheduleItem(queue string, object []byte) (*fdbpq.ScheduleItem, *failure.Failure) {
+	if f := checkJSON("schedule", object); f != nil {
+		return nil, f
+	}
 	var body struct {
 		Item json.RawMessage `json:"item"`
 	}
