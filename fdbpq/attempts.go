@@ -169,6 +169,8 @@ func checkAttempts(all []Attempt) error {
 			return fmt.Errorf("%w: %w", ErrAttempts, ErrHolder)
 		case a.Reason != attemptReason(a.Reason):
 			return fmt.Errorf("%w: a reason: expected up to %d bytes of UTF-8 without control characters", ErrAttempts, MaxAttemptReason)
+		case a.End.IsZero():
+			return fmt.Errorf("%w: number %d has no end: expected the time when it ended", ErrAttempts, a.N)
 		}
 		for _, t := range []time.Time{a.Start, a.End} {
 			if !t.IsZero() && !time.Unix(0, t.UnixNano()).Equal(t) {

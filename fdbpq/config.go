@@ -131,6 +131,9 @@ func decode[T any](object []byte, to *T) error {
 		if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) {
 			return configError("%s is %.100s: expected %s", name, fields[name], inJSON(wrong.Type))
 		}
+		if err != nil && isTime[T](name) {
+			return configError("%s is %.100s: expected a time such as 2030-01-02T15:04:05Z", name, fields[name])
+		}
 		if err != nil {
 			return configError("%s: %w", name, err)
 		}
@@ -138,8 +141,21 @@ func decode[T any](object []byte, to *T) error {
 	return &ConfigError{err.Error()} // each field can be read
 }
 
+// isTime reports whether a field of a type, by its name in JSON, is a time.
+func isTime[T any](name string) bool {
+	for field := range reflect.TypeFor[T]().Fields() {
+		if tag, _, _ := strings.Cut(field.Tag.Get("json"), ","); tag == name {
+			return field.Type == reflect.TypeFor[*time.Time]()
+		}
+	}
+	return false
+}
+
 // inJSON says what JSON has for a type.
 func inJSON(t reflect.Type) string {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
 	switch {
 	case reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()), t.Kind() == reflect.String:
 		return "a string"

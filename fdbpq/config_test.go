@@ -51,7 +51,7 @@ func TestConfigChangeRefuses(t *testing.T) {
 		`{"backoff":[]}`:                           "backoff: there are 0 delays: expected 1 to 32",
 		`{"backoff":["1s",5]}`:                     "expected a list of durations",
 		`{"backoff":["1s","0s"]}`:                  "a delay is 0s: allowed are 1ms to 87600h0m0s",
-		`{"backoff":{}}`:                           "delay is 0s: allowed are 1ms",
+		`{"backoff":{}}`:                           "delay is missing: expected it",
 		`{"backoff":{"delay":5}}`:                  "delay is 5: expected a string",
 		`{"backoff":{"delay":"1s","x":1}}`:         `unknown field "x": expected some of delay, factor, max, jitter`,
 		`{"backoff":{"delay":"87601h"}}`:           "allowed are 1ms to 87600h0m0s",

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -39,7 +40,7 @@ type backoff struct {
 
 // backoffObject is the form of a setting by which a delay grows.
 type backoffObject struct {
-	Delay  Duration  `json:"delay"`
+	Delay  *Duration `json:"delay"`
 	Factor *float64  `json:"factor"`
 	Max    *Duration `json:"max"`
 	Jitter *float64  `json:"jitter"`
@@ -84,7 +85,7 @@ func (b Backoff) parse() (*backoff, error) {
 func parseSteps(text []byte) (*backoff, error) {
 	var steps []Duration
 	if err := json.Unmarshal(text, &steps); err != nil {
-		return nil, fmt.Errorf("%s: expected a list of durations such as 10s", err)
+		return nil, errors.New(`expected a list of durations such as ["1s","10s"]`)
 	}
 	if n := len(steps); n == 0 || n > MaxBackoffSteps {
 		return nil, fmt.Errorf("there are %d delays: expected 1 to %d", n, MaxBackoffSteps)
@@ -109,8 +110,11 @@ func parseGrowth(text []byte) (*backoff, error) {
 	if err := decode(text, &object); err != nil {
 		return nil, bareError(err)
 	}
-	parsed := &backoff{delay: time.Duration(object.Delay), factor: defaultFactor, jitter: defaultJitter}
-	if err := checkBackoffDelay("delay", object.Delay); err != nil {
+	if object.Delay == nil {
+		return nil, errors.New(`delay is missing: expected it in an object such as {"delay":"1s"}`)
+	}
+	parsed := &backoff{delay: time.Duration(*object.Delay), factor: defaultFactor, jitter: defaultJitter}
+	if err := checkBackoffDelay("delay", *object.Delay); err != nil {
 		return nil, err
 	}
 	if parsed.max = max(defaultMax, parsed.delay); object.Max != nil {
@@ -162,8 +166,8 @@ func (b *backoff) setting() (Backoff, error) {
 		}
 		value = steps
 	} else {
-		longest := Duration(b.max)
-		value = backoffObject{Delay: Duration(b.delay), Factor: &b.factor, Max: &longest, Jitter: &b.jitter}
+		delay, longest := Duration(b.delay), Duration(b.max)
+		value = backoffObject{Delay: &delay, Factor: &b.factor, Max: &longest, Jitter: &b.jitter}
 	}
 	var text bytes.Buffer
 	err := json.NewEncoder(&text).Encode(value)

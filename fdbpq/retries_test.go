@@ -385,7 +385,7 @@ func TestBatchesWithAttempts(t *testing.T) {
 		f := openFixture(t, open)
 		all := make([]fdbpq.Attempt, fdbpq.MaxAttempts)
 		for i := range all {
-			all[i] = fdbpq.Attempt{N: int64(i + 1), Outcome: fdbpq.OutcomeNack, Reason: strings.Repeat("r", 100)}
+			all[i] = fdbpq.Attempt{N: int64(i + 1), End: time.Unix(1_800_000_000, 0), Outcome: fdbpq.OutcomeNack, Reason: strings.Repeat("r", 100)}
 		}
 		items := make([]fdbpq.Import, 2000)
 		for i, id := range f.fillIDs("other", len(items)) {

@@ -207,11 +207,7 @@ func readTime(what string, value any) (time.Time, *failure.Failure) {
 	if f != nil {
 		return time.Time{}, f
 	}
-	at, err := time.Parse(time.RFC3339, s)
-	if err != nil || at.IsZero() {
-		return at, failure.Newf(400, "%s is %s: expected a time such as 2006-01-02T15:04:05Z", what, failure.Quote(s))
-	}
-	return at, nil
+	return ParseTime(what, s)
 }
 
 // headerFilter are the headers that an item has to have.

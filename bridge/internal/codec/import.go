@@ -54,12 +54,9 @@ func (w *Wire) ReadImport(queue string, m *nats.Msg, arrived time.Time) (item fd
 }
 
 func readImportHeader(i *fdbpq.Import, key, value string) (f *failure.Failure) {
-	at := func(t *time.Time) *failure.Failure {
-		var err error
-		if *t, err = time.Parse(time.RFC3339Nano, value); err != nil {
-			return failure.Newf(400, "%s is %s: expected a time such as 2030-01-02T15:04:05Z", key, failure.Quote(value))
-		}
-		return nil
+	at := func(t *time.Time) (f *failure.Failure) {
+		*t, f = ParseTime(key, value)
+		return f
 	}
 	number := func(n *int64) (f *failure.Failure) {
 		*n, f = ParseInteger(key, value, 0, maxNumber)
@@ -104,7 +101,16 @@ func readImportHeader(i *fdbpq.Import, key, value string) (f *failure.Failure) {
 			return failure.Newf(400, "%s has %d bytes: allowed are %d", key, len(value), maxDeadText)
 		}
 		*map[string]*string{protocol.HeaderDeadReason: &dead.Reason, protocol.HeaderOrigin: &dead.Origin, protocol.HeaderOriginID: &dead.OriginID}[key] = value
-	case protocol.HeaderSchedule, protocol.HeaderScheduledAt:
+	case protocol.HeaderSchedule:
+		if err := fdbpq.CheckScheduleName(value); err != nil {
+			return failure.Newf(400, "%s: %s", key, err)
+		}
+		i.Headers, f = appendHeader(i.Headers, key, []string{value})
+	case protocol.HeaderScheduledAt:
+		if _, f = ParseTime(key, value); f != nil {
+			return f
+		}
+		i.Headers, f = appendHeader(i.Headers, key, []string{value})
 		i.Headers, f = appendHeader(i.Headers, key, []string{value})
 	case protocol.HeaderAttempts:
 		i.Attempts, f = readAttempts(value)

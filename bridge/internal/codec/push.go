@@ -124,9 +124,8 @@ func (h *itemHeaders) readOurs(key string, values []string) *failure.Failure {
 		h.item.HandOver, f = h.leaseOf(key, value)
 	case protocol.HeaderNotBefore:
 		h.dated = true
-		var err error
-		if h.item.NotBefore, err = time.Parse(time.RFC3339Nano, value); err != nil {
-			return failure.Newf(400, "%s is %s: expected a time such as 2030-01-02T15:04:05Z", key, failure.Quote(value))
+		if h.item.NotBefore, f = ParseTime(key, value); f != nil {
+			return f
 		}
 		if time.Until(h.item.NotBefore) > fdbpq.MaxDelay {
 			return failure.Newf(400, "%s is %s: expected a time within %s", key, failure.Quote(value), fdbpq.MaxDelay)

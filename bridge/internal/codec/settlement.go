@@ -73,7 +73,7 @@ func (w *Wire) open(s *Settlement, on *subjects.Subject) (t Terms, f *failure.Fa
 	return t, f
 }
 
-const settleForms = `"", +ACK, +OK, -NAK, -NAK {"delay":<ns>,"reason":"…"}, -NAK 5s, +WPI, +TERM [reason] or +NXT [pop request]`
+const settleForms = `"", +ACK, +OK, -NAK, -NAK {"delay":<ns>,"reason":"..."}, -NAK 5s, +WPI, +TERM [reason] or +NXT [pop request]`
 
 // readWord reads what a settlement does. It returns what follows +NXT.
 func (s *Settlement) readWord(body []byte) (rest []byte, f *failure.Failure) {

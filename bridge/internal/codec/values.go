@@ -86,6 +86,18 @@ func checkDuration(what string, d, least, most time.Duration) *failure.Failure {
 	return failure.Newf(400, "%s is %s: expected 0s to %s", what, d, most)
 }
 
+// ParseTime reads a time. The first of all would be no time at all.
+func ParseTime(what, text string) (time.Time, *failure.Failure) {
+	at, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return at, failure.Newf(400, "%s is %s: expected a time such as 2030-01-02T15:04:05Z", what, failure.Quote(text))
+	}
+	if at.IsZero() {
+		return at, failure.Newf(400, "%s is %s: expected a later time", what, failure.Quote(text))
+	}
+	return at, nil
+}
+
 // CheckQueueName refuses what is no name of a queue.
 func CheckQueueName(name string) *failure.Failure {
 	if err := subjects.CheckQueue(name); err != nil {

@@ -27,7 +27,7 @@ func (f *Failure) Error() string { return f.Text }
 
 // Newf returns a failure with a status.
 func Newf(code int, format string, args ...any) *Failure {
-	return &Failure{Code: code, Text: fmt.Sprintf(format, args...)}
+	return &Failure{Code: code, Text: plain(fmt.Sprintf(format, args...))}
 }
 
 // OfItem returns the failure of a bundle's item: it is that of the bundle, and says which
@@ -39,7 +39,7 @@ func (f *Failure) OfItem(i int) *Failure {
 }
 
 // BadRequest is for errors whose text says what is wrong and what is allowed.
-func BadRequest(err error) *Failure { return &Failure{Code: 400, Text: err.Error()} }
+func BadRequest(err error) *Failure { return Newf(400, "%s", err) }
 
 // Describe is the text that clients know a status by.
 func (f *Failure) Describe() string {

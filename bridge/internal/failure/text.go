@@ -27,5 +27,8 @@ func HeaderText(s string) string {
 		}
 		return c
 	}
-	return strings.Map(clean, s)
+	return strings.Map(clean, plain(s))
 }
+
+// plain writes what durations have beyond ASCII as they may be sent, too.
+func plain(s string) string { return strings.ReplaceAll(s, "\u00b5s", "us") }
