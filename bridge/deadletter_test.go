@@ -1,6 +1,7 @@
 package bridge_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -8,6 +9,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
@@ -112,8 +114,32 @@ func TestDeadLetter(t *testing.T) {
 	// The consumer may give a reason, which may be long and contain any bytes.
 	c.accepted(c.raw(m.Reply, "+TERM "+strings.Repeat("bad\n", 1000)))
 	dead = c.pop("pq.jobs-dead.pop.max", "")
-	if reason := dead.Header.Get("PQ-Dead-Reason"); !strings.HasPrefix(reason, "bad?bad?") || len(reason) > 200 {
+	if reason := dead.Header.Get("PQ-Dead-Reason"); !strings.HasPrefix(reason, "bad bad ") || len(reason) > 200 {
 		t.Errorf("reason %q", reason)
+	}
+}
+
+// A dead letter has the reason that its holder has given, in all that shows it.
+func TestReasonsOfDeadLetters(t *testing.T) {
+	t.Parallel()
+	c := serve(t)
+	for given, want := range map[string]string{
+		"\u00fcber alles": "\u00fcber alles", "  a\tb\nc \x7f": "a b c", strings.Repeat("\u00e9", 150): strings.Repeat("\u00e9", 100),
+		"x" + strings.Repeat("\u00e9", 150): "x" + strings.Repeat("\u00e9", 99), "\xff": "\ufffd", `"q" \`: `"q" \`,
+	} {
+		c.push("pq.jobs.push", "x")
+		c.accepted(c.raw(c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1m").Reply, "+TERM "+given))
+		item := object[protocol.Page](c, "pq.jobs-dead.list", `{"attempts":true}`).Items[0]
+		if header := c.pop("pq.jobs-dead.peek.min", "").Header.Get("PQ-Dead-Reason"); item.Dead.Reason != want || header != want || !strings.HasPrefix(item.LastAttempts[0].Reason, want) {
+			t.Errorf("+TERM %q: the list says %q, the header %q, the attempt %q", given, item.Dead.Reason, header, item.LastAttempts[0].Reason)
+		}
+		where, err := json.Marshal(map[string]any{"where": map[string]any{"reason": want}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if done := c.bulk("pq.jobs-dead.admin.remove", string(where)); done.Done != 1 {
+			t.Errorf("%q: the filter finds %+v", want, done)
+		}
 	}
 }
 

@@ -378,6 +378,7 @@ var malformed = []struct {
 	{"pq.jobs.admin.config", `{"backoff":{}}`, nil, "backoff: delay is missing"},
 	{"pq.jobs.admin.config", `{"backoff":{"delay":"1us"}}`, nil, "delay is 1us"},
 	{"pq.jobs.import", "x", []string{"PQ-Id", "FBUBARzNKsxOMYgIAA", "PQ-Attempts", `[5]`}, "PQ-Attempts is \"[5]\": expected a JSON array of attempts"},
+	{"pq.jobs.import", "x", []string{"PQ-Id", "FBUBARzNKsxOMYgIAA", "PQ-Dead-Reason", "\xff"}, "PQ-Dead-Reason is \"\\xff\": expected UTF-8"},
 	{"pq.jobs.admin.schedule.s", `{"spec":"@daily","item":{"payload":5}}`, nil, "a string"},
 	{"pq.jobs.admin.schedule.s", `{"spec":"@daily","item":{"payload":"a","payload_base64":"YQ=="}}`, nil, "one of them"},
 	{"pq.jobs.admin.schedule.s", `{"spec":"@daily","item":{"body":"a"}}`, nil, "payload_base64, headers"},

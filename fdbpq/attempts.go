@@ -167,7 +167,7 @@ func checkAttempts(all []Attempt) error {
 			return fmt.Errorf("%w: the outcome is %q: expected one of %q", ErrAttempts, a.Outcome, outcomes)
 		case a.Holder != "" && CheckHolder(a.Holder) != nil:
 			return fmt.Errorf("%w: %w", ErrAttempts, ErrHolder)
-		case a.Reason != attemptReason(a.Reason):
+		case a.Reason != ReasonText(a.Reason):
 			return fmt.Errorf("%w: a reason: expected up to %d bytes of UTF-8 without control characters", ErrAttempts, MaxAttemptReason)
 		case a.End.IsZero():
 			return fmt.Errorf("%w: number %d has no end: expected the time when it ended", ErrAttempts, a.N)
@@ -182,8 +182,9 @@ func checkAttempts(all []Attempt) error {
 	return nil
 }
 
-// attemptReason is what is remembered of a reason.
-func attemptReason(s string) string {
+// ReasonText is what is remembered of a reason: its first bytes, in UTF-8, with spaces for control
+// characters.
+func ReasonText(s string) string {
 	s = strings.Map(func(c rune) rune {
 		if unicode.IsControl(c) {
 			return ' '
@@ -208,7 +209,7 @@ func (log attemptLog) record(l *located, e *ending) {
 	}
 	a := Attempt{
 		N: max(l.attempts.Last()+1, l.deliveries), End: log.store.Display(e.at),
-		Holder: l.holder, Outcome: e.outcome, Reason: attemptReason(e.reason),
+		Holder: l.holder, Outcome: e.outcome, Reason: ReasonText(e.reason),
 	}
 	if l.since > 0 {
 		a.Start = log.store.Display(l.since)

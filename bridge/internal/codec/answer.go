@@ -2,11 +2,13 @@ package codec
 
 import (
 	"strconv"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
 )
@@ -48,7 +50,7 @@ func (w *HeaderWriter) Item(item *fdbpq.Item) {
 	w.number(protocol.HeaderDeliveries, item.Deliveries)
 	w.time(protocol.HeaderTimeStamp, item.Pushed)
 	if dead := item.Dead; dead != nil {
-		w.string(protocol.HeaderDeadReason, failure.HeaderText(dead.Reason))
+		w.string(protocol.HeaderDeadReason, headerLine(dead.Reason))
 		w.string(protocol.HeaderOrigin, dead.Origin)
 		w.string(protocol.HeaderOriginID, dead.OriginID)
 		if !dead.At.IsZero() {
@@ -58,6 +60,16 @@ func (w *HeaderWriter) Item(item *fdbpq.Item) {
 			w.number(protocol.HeaderDeadNumber, dead.Deliveries)
 		}
 	}
+}
+
+// headerLine is a text as a header shows it: as it is, unless it is not UTF-8 or has control
+// characters. A program without a bridge may have given such a reason; then it is escaped.
+func headerLine(s string) string {
+	if utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl) {
+		return s
+	}
+	quoted := strconv.QuoteToASCII(s)
+	return quoted[1 : len(quoted)-1]
 }
 
 func (w *HeaderWriter) string(key, value string) {

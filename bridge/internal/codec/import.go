@@ -3,6 +3,7 @@ package codec
 import (
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/nats-io/nats.go"
 
@@ -97,6 +98,9 @@ func readImportHeader(i *fdbpq.Import, key, value string) (f *failure.Failure) {
 		f = number(&death(i).Deliveries)
 	case protocol.HeaderDeadReason, protocol.HeaderOrigin, protocol.HeaderOriginID:
 		dead := death(i)
+		if !utf8.ValidString(value) {
+			return failure.Newf(400, "%s is %s: expected UTF-8", key, failure.Quote(value))
+		}
 		if len(value) > maxDeadText {
 			return failure.Newf(400, "%s has %d bytes: allowed are %d", key, len(value), maxDeadText)
 		}

@@ -67,7 +67,7 @@ func textsOf(queue string, item *fdbpq.Item) texts {
 	var text [2 * maxIDText]byte
 	t := texts{queue: len(queue), id: len(appendID(text[:0], item.ID)), key: len(item.Key)}
 	if dead := item.Dead; dead != nil {
-		t.reason, t.origin, t.originID = len(failure.HeaderText(dead.Reason)), len(dead.Origin), len(dead.OriginID)
+		t.reason, t.origin, t.originID = len(headerLine(dead.Reason)), len(dead.Origin), len(dead.OriginID)
 	}
 	return t
 }
@@ -97,7 +97,7 @@ func (l *Limit) reserve(id, key int, dead *fdbpq.DeadLetter) int {
 	id = max(id, maxIDText)
 	t := texts{queue: maxQueueName, id: id, key: key, reason: protocol.MaxReason, origin: maxQueueName, originID: id}
 	if dead != nil {
-		t.reason = max(t.reason, len(dead.Reason))
+		t.reason = max(t.reason, len(headerLine(dead.Reason)))
 		t.origin = max(t.origin, len(dead.Origin))
 		t.originID = max(t.originID, len(dead.OriginID))
 	}

@@ -2,6 +2,7 @@ package codec
 
 import (
 	"bytes"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -109,7 +110,6 @@ func errFollowed(rest []byte) *failure.Failure {
 	return failure.Newf(400, "a settlement is followed by %s: expected nothing", failure.Quote(string(rest)))
 }
 
-func reasonText(b []byte) string {
-	s := failure.HeaderText(string(b))
-	return s[:min(len(s), protocol.MaxReason)]
-}
+// reasonText is what a dead letter has of the reason of +TERM. Headers carry it as it is: they keep no
+// spaces at its ends.
+func reasonText(b []byte) string { return strings.TrimSpace(fdbpq.ReasonText(string(b))) }
