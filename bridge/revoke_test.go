@@ -24,7 +24,7 @@ func TestRevokedLeaseIsTaken(t *testing.T) {
 	events := c.hear("pq.jobs.event.revoked")
 	m := c.lease("x", "PQ-Holder", "w1")
 	id := m.Header.Get("PQ-Id")
-	c.refused(c.raw("pq.jobs.revoke."+id, `{"fence":2}`), 410, "taken")
+	c.refused(c.raw("pq.jobs.revoke."+id, `{"fence":2}`), 400, "")
 	if done := c.revoked(id, `{"fence":1,"reason":"it hangs"}`); done != (protocol.Revoked{ID: id, State: "ready", Deliveries: 1}) {
 		t.Errorf("revoked: %+v", done)
 	}
@@ -36,6 +36,7 @@ func TestRevokedLeaseIsTaken(t *testing.T) {
 		c.lost(c.raw(m.Reply, words), "taken")
 	}
 	c.refused(c.raw("pq.jobs.revoke."+id, `{"fence":1}`), 410, "taken")
+	c.refused(c.raw("pq.jobs.revoke."+id, `{"fence":2}`), 409, "not_leased") // no lease has it
 	if refused := c.refused(c.raw("pq.jobs.revoke."+id, ""), 409, "not_leased"); refused.Header.Get("Description") != "Not Leased" {
 		t.Errorf("%v", refused.Header)
 	}
@@ -54,6 +55,18 @@ func TestRevokedLeaseIsTaken(t *testing.T) {
 	}
 	c.ask("pq.jobs.admin.purge", "")
 	c.refused(c.raw("pq.jobs.revoke."+id, ""), 404, "unknown")
+}
+
+// Each fence that a lease has can be revoked.
+func TestRevokeOfTheHighestFence(t *testing.T) {
+	t.Parallel()
+	c := serve(t)
+	id := c.push("pq.other.push", "x").ID
+	c.acknowledged(c.ask("pq.jobs.import", "x", "PQ-Id", id, "PQ-Fence", "4611686018427387904"))
+	m := c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1m")
+	if done := c.revoked(id, `{"fence":`+m.Header.Get("PQ-Fence")+`}`); done.State != "ready" {
+		t.Errorf("revoked: %+v", done)
+	}
 }
 
 // The lease counts as a delivery, so the last one kills the item.

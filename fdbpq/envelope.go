@@ -32,7 +32,7 @@ type envelope struct {
 	unique       string // no other item of the queue has this value; "": it has none, or none any more
 	untilLeased  bool   // the first lease ends that
 	key          string // whose item it is; "": nobody's
-	since        int64  // of a leased item: store time when the lease began; 0: not known. Of another one: 0, or givenBack
+	since        int64  // of a leased item: store time when the lease began; 0: not known. Of another one: 0, or givenBack, or takenAway
 	keyFence     int64  // of the last lease among those of the key; 0: it had none
 	holder       string // of a leased item: what its holder calls itself; "": nothing
 	attempts     Attempts
@@ -42,6 +42,10 @@ type envelope struct {
 // givenBack says that the last lease of an item did not run out: its holder gave the item back,
 // or no client received it.
 const givenBack = -1
+
+// takenAway says that the last lease of an item was revoked: no lease has the fence that it has
+// since.
+const takenAway = -2
 
 func (e *envelope) append(b []byte) []byte {
 	payload, headers := e.payload, e.headers

@@ -205,9 +205,11 @@ func (m *model) revoke(id knownID, at moment, r fdbpq.Revocation) outcome {
 	switch {
 	case item == nil:
 		return outcome{}
+	case r.Fence > item.fence:
+		return outcome{Err: "no fence"}
 	case r.Fence != 0 && r.Fence != item.fence:
 		return outcome{Err: "lost: taken"}
-	case item.state != fdbpq.StateLeased && r.Fence == 0:
+	case item.state != fdbpq.StateLeased && (r.Fence == 0 || item.takenAway):
 		return outcome{Err: "not leased"}
 	case item.state != fdbpq.StateLeased && item.givenBack:
 		return outcome{Err: "lost: returned"}
@@ -217,6 +219,7 @@ func (m *model) revoke(id knownID, at moment, r fdbpq.Revocation) outcome {
 	number := item.number
 	out := outcome{OK: true, N: item.deliveries}
 	item.fence++
+	item.takenAway = true
 	m.takeBack(q, at, item, fdbpq.EventRevoked, "revoked", r.Reason, min(at.now, item.due), r.Delay, &out)
 	switch back := q.byNumber(number); {
 	case back != nil:

@@ -75,6 +75,7 @@ type modelItem struct {
 	keyFence       int64 // of its last lease
 	held           bool  // delayed between two leases while key_order was on
 	givenBack      bool  // its last lease did not run out
+	takenAway      bool  // it was revoked
 	since          int64 // when its last lease began
 	holder         string
 	attempts       modelAttempts

@@ -148,6 +148,7 @@ func (m *model) bulk(queue string, b bulking, at moment) outcome {
 		case b.verb == fdbpq.BulkRevoke:
 			held := q.byNumber(item.number)
 			held.fence++
+			held.takenAway = true
 			m.takeBack(q, at, held, fdbpq.EventRevoked, "revoked", b.revoke.Reason, min(at.now, held.due), b.revoke.Delay, &out)
 		case b.verb == fdbpq.BulkRequeue:
 			home = m.create(b.to)

@@ -65,6 +65,8 @@ func kindOf(err error) string {
 		return "leased"
 	case errors.Is(err, fdbpq.ErrNotLeased):
 		return "not leased"
+	case errors.Is(err, fdbpq.ErrNoFence):
+		return "no fence"
 	case errors.Is(err, fdbpq.ErrAttempts):
 		return "attempts"
 	case errors.Is(err, fdbpq.ErrUnique):

@@ -232,7 +232,11 @@ func (r retries) runOut(l *located) error {
 func (r retries) takeBack(kind EventType, l *located, e ending) (*located, error) {
 	n := len(r.events)
 	r.emit(Event{Type: kind, ID: l.id(l.place), Priority: l.place.priority, Deliveries: l.deliveries, Reason: e.reason, Holder: l.holder})
-	back, err := leases{r.queueTx}.putBack(l, r.end(l, e))
+	due := r.end(l, e)
+	if e.outcome == OutcomeRevoked {
+		l.since = takenAway
+	}
+	back, err := leases{r.queueTx}.putBack(l, due)
 	if back != nil {
 		r.events[n].NotBefore = back.due
 	}

@@ -216,9 +216,13 @@ func TestRevokedHolderHasLostItsLease(t *testing.T) {
 		f.configure("q", `{"backoff":["10s"]}`)
 		id := f.pushed("q", 0, "x")[0]
 		lease := *f.leaseAs("q", "w", time.Minute).Lease
-		if done := f.revoke(id, fdbpq.Revocation{Fence: lease.Fence + 1}); !errors.As(done.Err, new(*fdbpq.LostError)) {
-			t.Errorf("another fence: %v, expected that it is no lease", done.Err)
+		noFence := func(when string) {
+			t.Helper()
+			if done := f.revoke(id, fdbpq.Revocation{Fence: lease.Fence + 2}); !errors.Is(done.Err, fdbpq.ErrNoFence) {
+				t.Errorf("%s with a fence beyond the item's: %v, expected that no lease has had it", when, done.Err)
+			}
 		}
+		noFence("leased")
 		f.pass(5 * time.Second)
 		done := f.revoke(id, fdbpq.Revocation{Fence: lease.Fence, Reason: "it\nhangs"})
 		if done.Err != nil || done.State != fdbpq.StateDelayed || done.Deliveries != 1 || len(done.Events) != 1 || done.Events[0].Type != fdbpq.EventRevoked || done.Events[0].Holder != "w" {
@@ -242,6 +246,10 @@ func TestRevokedHolderHasLostItsLease(t *testing.T) {
 		}
 		if done := f.revoke(id, fdbpq.Revocation{}); !errors.Is(done.Err, fdbpq.ErrNotLeased) {
 			t.Errorf("revoked again: %v, expected that it is not leased", done.Err)
+		}
+		noFence("revoked")
+		if done := f.revoke(id, fdbpq.Revocation{Fence: lease.Fence + 1}); !errors.Is(done.Err, fdbpq.ErrNotLeased) {
+			t.Errorf("the fence that the revoke has left: %v, expected that it is not leased", done.Err)
 		}
 		if done := f.revoke(id, fdbpq.Revocation{Fence: lease.Fence}); !errors.As(done.Err, new(*fdbpq.LostError)) {
 			t.Errorf("revoked again: %v, expected that the lease is lost", done.Err)

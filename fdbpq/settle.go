@@ -2,6 +2,7 @@ package fdbpq
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -197,7 +198,7 @@ type Revocation struct {
 // Revoked is the result of a Revoke.
 type Revoked struct {
 	Found      bool  // the queue has the item
-	Err        error // the lease was not taken away: ErrNotLeased, or *LostError for one with another fence
+	Err        error // the lease was not taken away: ErrNotLeased, ErrNoFence, or *LostError for one that has ended
 	Priority   int64
 	Deliveries int64
 	State      State // of the item; "": it has left the queue
@@ -243,14 +244,19 @@ func (ls leases) revoke(l *located, r Revocation) (*located, error) {
 	return retries{ls.queueTx}.takeBack(EventRevoked, l, ending{outcome: OutcomeRevoked, reason: r.Reason, delay: r.Delay, at: min(now, l.due)})
 }
 
+// ErrNoFence: no lease of the item has had the fence.
+var ErrNoFence = errors.New("no lease of the item has had this fence")
+
 // revocable returns why the lease with a fence, or any, cannot be taken away.
 func (l *located) revocable(fence int64) error {
 	switch {
+	case fence > l.fence:
+		return fmt.Errorf("%w: it is %d, and the last one is %d", ErrNoFence, fence, l.fence)
 	case fence != 0 && fence != l.fence:
 		return &LostError{LostTaken}
 	case l.state == StateLeased:
 		return nil
-	case fence == 0:
+	case fence == 0, l.since == takenAway:
 		return ErrNotLeased
 	case l.since == givenBack:
 		return &LostError{LostReturned}

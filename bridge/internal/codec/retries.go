@@ -89,7 +89,7 @@ func ReadRevoke(m *nats.Msg, verb string) (r fdbpq.Revocation, f *failure.Failur
 	return r, ReadObject("the body of a revoke", body, "fence, delay, reason", func(name string, value any) (known bool, f *failure.Failure) {
 		switch name {
 		case "fence":
-			r.Fence, f = ReadInteger(name, value, 1, maxNumber)
+			r.Fence, f = ReadInteger(name, value, 1, math.MaxInt64)
 		case "delay":
 			r.Delay = new(time.Duration)
 			*r.Delay, f = readDelay(name, value)
