@@ -374,6 +374,7 @@ var malformed = []struct {
 	{"pq.jobs.admin.schedule.s", `{"spec":"@daily","start":"tomorrow"}`, nil, `start is "tomorrow": expected a time such as`},
 	{"pq.jobs.admin.schedule.s", `{"spec":"@daily","start":0}`, nil, "start is 0: expected a time such as"},
 	{"pq.jobs.admin.schedule.s", `{"spec":"@daily","end":""}`, nil, `end is "": expected a time such as`},
+	{"pq.jobs.admin.schedule.s", `{"spec":"@daily","end":"2020-01-01T00:00:00Z"}`, nil, "end is 2020-01-01T00:00:00Z: the spec has no time up to then"},
 	{"pq.jobs.admin.config", `{"backoff":["1s",1]}`, nil, `backoff: expected a list of durations such as ["1s","10s"]`},
 	{"pq.jobs.admin.config", `{"backoff":{}}`, nil, "backoff: delay is missing"},
 	{"pq.jobs.admin.config", `{"backoff":{"delay":"1us"}}`, nil, "delay is 1us"},

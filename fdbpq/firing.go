@@ -176,7 +176,7 @@ func (f *firing) fire(e dueEntry) (again int64, err error) {
 		return again, nil
 	}
 	f.fired.Schedules++
-	if before.next == 0 {
+	if before.done() && before.due <= f.now {
 		return again, e.home.remove(f.tx, e.name, before) // it was done a day ago
 	}
 	p, err := newPlan(e.home.queue, e.name, before.config, before.created)
@@ -358,6 +358,30 @@ func newPlan(queue, name string, c ScheduleConfig, created int64) (*plan, error)
 		return nil, scheduleError(err)
 	}
 	return &plan{ScheduleConfig: c, times: times, queue: queue, name: name}, nil
+}
+
+// left is how many more times the schedule may fire after those that have.
+func (p *plan) left(fired int64) int {
+	if p.Count == 0 {
+		return math.MaxInt
+	}
+	return int(max(0, p.Count-fired))
+}
+
+// noTime says why a schedule has no further time.
+func (p *plan) noTime(row *scheduleRow) error {
+	if p.left(row.fired) == 0 {
+		return configError("count is %d, and it has fired %d times: expected a higher count, or 0", p.Count, row.fired)
+	}
+	if c := p.ScheduleConfig; c.End != nil {
+		c.End = nil
+		if endless, err := newPlan(p.queue, p.name, c, row.created); err == nil {
+			if _, ok := endless.times.Next(instant(row.after)); ok {
+				return configError("end is %s: the spec has no time up to then", p.End.UTC().Format(time.RFC3339))
+			}
+		}
+	}
+	return configError("spec %q has no time within eight years from now", p.Spec)
 }
 
 // instant turns a schedule time into the time of day that it stands for.

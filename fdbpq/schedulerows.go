@@ -288,23 +288,30 @@ func parseDue(key []byte) (e dueEntry, err error) {
 
 // plan sets the next time of a schedule, and when there is something to do about it.
 func (row *scheduleRow) plan(p *plan, now int64) {
+	goes := now + int64(doneKept)
+	if row.done() {
+		goes = row.due
+	}
 	row.next, row.due, row.full = 0, 0, false
-	if p.Paused {
+	next, ok := p.times.Next(instant(row.after))
+	if !ok || p.left(row.fired) == 0 {
+		row.due = goes
 		return
 	}
-	next, ok := p.times.Next(instant(row.after))
-	if !ok || p.Count > 0 && row.fired >= p.Count {
-		row.due = now + int64(doneKept) // then it goes
+	if p.Paused {
 		return
 	}
 	row.next, row.due = next.UnixNano(), p.dueAt(next).UnixNano()
 }
 
+// done reports whether the schedule has no further time, and goes when it is due.
+func (s *scheduleProgress) done() bool { return s.next == 0 && s.due != 0 }
+
 // schedule is the row as it is shown.
 func (row *scheduleRow) schedule(name string) Schedule {
 	s := Schedule{
 		Name: name, Config: row.config, Item: row.item, Full: row.full,
-		Fired: row.fired, Missed: row.missed, Overlapped: row.overlapped,
+		Fired: row.fired, Missed: row.missed, Overlapped: row.overlapped, done: row.done(),
 	}
 	if row.next != 0 {
 		s.Next, s.Due = instant(row.next), instant(row.due)
@@ -419,7 +426,7 @@ func foundScheduleProgress(w *walk, r *foundRow) error {
 	if err := row.parse(r.Value); err != nil {
 		return err
 	}
-	if row.created == 0 || (row.due == 0) != row.config.Paused {
+	if row.created == 0 || (row.due == 0) != row.config.Paused && !row.done() {
 		w.problem("schedule %q of queue %q has the due time %d, paused: %t", id.name, id.queue, row.due, row.config.Paused)
 	}
 	if row.due != 0 {

@@ -70,10 +70,12 @@ type Schedule struct {
 	Full      bool      // its time has come, and the queue takes no items
 
 	Fired, Missed, Overlapped int64
+
+	done bool
 }
 
 // Done reports whether it has no further time.
-func (s *Schedule) Done() bool { return s.Next.IsZero() && !s.Config.Paused }
+func (s *Schedule) Done() bool { return s.done }
 
 // The bounds of schedules.
 const (
@@ -282,7 +284,7 @@ func (q scheduler) change(tx kv.Tx, s *queueState, name string, makes bool, chan
 	}
 	after.plan(p, now)
 	if anew && after.next == 0 && !after.config.Paused {
-		return Schedule{}, scheduleError(fmt.Errorf("spec %q has no time within eight years from now", after.config.Spec))
+		return Schedule{}, scheduleError(p.noTime(after))
 	}
 	if anew {
 		after.dense = p.dense(instant(after.after))
@@ -355,10 +357,10 @@ func (q Queue) Schedule(r kv.Reader, name string, times int) (Schedule, []time.T
 	if err != nil {
 		return Schedule{}, nil, err
 	}
-	if row.next == 0 && !row.config.Paused {
+	if row.done() {
 		return row.schedule(name), nil, nil
 	}
-	return row.schedule(name), p.times.Preview(instant(row.after), times), nil
+	return row.schedule(name), p.times.Preview(instant(row.after), min(times, p.left(row.fired))), nil
 }
 
 // PreviewSchedule returns the next times that a schedule would have with the fields of a JSON
@@ -369,11 +371,11 @@ func (q Queue) PreviewSchedule(r kv.Reader, name string, object []byte, times in
 	if err != nil {
 		return nil, err
 	}
-	created := now
+	created, fired := now, int64(0)
 	row, err := scheduler{q}.read(r, name)
 	switch {
 	case err == nil:
-		config, created = row.config, row.created
+		config, created, fired = row.config, row.created, row.fired
 	case err != ErrNoSchedule && err != ErrNoQueue:
 		return nil, err
 	}
@@ -384,7 +386,7 @@ func (q Queue) PreviewSchedule(r kv.Reader, name string, object []byte, times in
 	if err != nil {
 		return nil, err
 	}
-	return p.times.Preview(instant(now), times), nil
+	return p.times.Preview(instant(now), min(times, p.left(fired))), nil
 }
 
 // Schedules returns a page of schedules behind a name, without what they push.

@@ -295,6 +295,56 @@ func TestScheduleOverlap(t *testing.T) {
 	}
 }
 
+// A pause ends no schedule that is done, and keeps none.
+func TestSchedulePausedWhenDone(t *testing.T) {
+	eachSchedule(t, func(f *fixture) {
+		f.schedule("q", "s", `{"spec":"@every 1s","count":1}`)
+		f.pass(time.Second)
+		f.fire()
+		f.pass(time.Hour)
+		f.update(func(tx kv.Tx) error {
+			_, err := f.Queue("q").PauseSchedule(tx, "s")
+			return err
+		})
+		if s := f.scheduled("q", "s"); !s.Done() || !s.Config.Paused {
+			t.Errorf("schedule %+v", s)
+		}
+		f.pass(23 * time.Hour)
+		f.fire()
+		f.view(func(r kv.Reader) error {
+			_, _, err := f.Queue("q").Schedule(r, "s", 1)
+			if err != fdbpq.ErrNoSchedule {
+				t.Errorf("a day later: %v", err)
+			}
+			return nil
+		})
+	})
+}
+
+// A schedule shows no more times than its count leaves.
+func TestScheduleCountBoundsTimes(t *testing.T) {
+	eachSchedule(t, func(f *fixture) {
+		f.schedule("q", "s", `{"spec":"@every 1m","count":3`+allow+`}`)
+		f.pass(time.Minute)
+		f.fire()
+		f.view(func(r kv.Reader) error {
+			_, times, err := f.Queue("q").Schedule(r, "s", 10)
+			if err != nil || len(times) != 2 {
+				t.Errorf("it shows %v, %v", times, err)
+			}
+			for object, want := range map[string]int{`{"count":5}`: 4, `{"count":0}`: 10, `{"count":1}`: 0, `{}`: 2} {
+				if times, err = f.Queue("q").PreviewSchedule(r, "s", []byte(object), 10); err != nil || len(times) != want {
+					t.Errorf("preview of %s: %v, %v", object, times, err)
+				}
+			}
+			if times, err = f.Queue("q").PreviewSchedule(r, "new", []byte(`{"spec":"@daily","count":2}`), 10); err != nil || len(times) != 2 {
+				t.Errorf("preview of a new one: %v, %v", times, err)
+			}
+			return nil
+		})
+	})
+}
+
 // A jitter beyond catch_up is no lateness, and one beyond the period keeps each time.
 func TestScheduleJitter(t *testing.T) {
 	eachSchedule(t, func(f *fixture) {
