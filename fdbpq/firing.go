@@ -1,6 +1,7 @@
 package fdbpq
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -171,13 +172,19 @@ func (f *firing) fire(e dueEntry) (again int64, err error) {
 	if err != nil {
 		return again, err
 	}
-	if before == nil || before.due != e.due {
+	if before == nil || before.looked() != e.due {
 		f.tx.Clear(e.key)
 		return again, nil
 	}
 	f.fired.Schedules++
 	if before.done() && before.due <= f.now {
 		return again, e.home.remove(f.tx, e.name, before) // it was done a day ago
+	}
+	if before.next == 0 { // it has misses to tell
+		after := *before
+		f.tell(e.home.queue, e.name, &after)
+		e.home.advance(f.tx, e.name, before, &after)
+		return cmp.Or(after.looked(), again), nil
 	}
 	p, err := newPlan(e.home.queue, e.name, before.config, before.created)
 	if err != nil {
@@ -188,27 +195,27 @@ func (f *firing) fire(e dueEntry) (again int64, err error) {
 		return again, err
 	}
 	e.home.advance(f.tx, e.name, before, &after)
-	if after.due != 0 {
-		again = after.due
-	}
-	return again, f.store.planned(f.tx, &after)
+	return cmp.Or(after.looked(), again), f.store.planned(f.tx, &after)
 }
 
 // catchUp handles the times of a schedule that are due, or the first ones of them.
 func (f *firing) catchUp(q Queue, p *plan, row *scheduleRow) error {
 	last, kept := f.dueTimes(p, row)
-	miss := missReport{firing: f, plan: p, row: row}
+	reason := missedDown
+	if row.full {
+		reason = missedFull
+	}
+	missed := int64(0)
 	from := instant(row.after + 1)
 	switch {
 	case len(kept) > 0 && kept[0].After(from):
-		miss.count(from, kept[0].Add(-1))
+		missed = row.miss(p, reason, from, kept[0].Add(-1))
 	case len(kept) == 0 && !last.IsZero():
-		miss.count(from, last)
+		missed = row.miss(p, reason, from, last)
 	}
-	wasFull := row.full
 	done := row.after
 	full := false
-	overlapped := 0
+	overlapped := int64(0)
 	for n, t := range kept {
 		if n == fireTimes || n > 0 && (f.txSize >= fireTxSize || f.total >= fireTotal) || p.Count > 0 && row.fired >= p.Count {
 			break
@@ -222,8 +229,8 @@ func (f *firing) catchUp(q Queue, p *plan, row *scheduleRow) error {
 			break
 		}
 		if pushed.Err != nil || pushed.Duplicate && row.config.Overlap != OverlapReplace {
-			row.overlapped++
 			overlapped++
+			row.untold[missedOverlap].add(t.UnixNano(), t.UnixNano(), 1, 0)
 		} else {
 			row.fired++
 			row.last = t.UnixNano()
@@ -241,10 +248,11 @@ func (f *firing) catchUp(q Queue, p *plan, row *scheduleRow) error {
 	if full && row.next != 0 {
 		row.full, row.due = true, f.now+int64(fullRetry)
 	}
-	miss.tell(wasFull, overlapped, kept)
+	row.overlapped += overlapped
+	f.tell(p.queue, p.name, row)
 	f.note(p.queue, func(n *FiredQueue) {
-		n.Missed += miss.counted
-		n.Overlapped += int64(overlapped)
+		n.Missed += missed
+		n.Overlapped += overlapped
 	})
 	return nil
 }
@@ -300,42 +308,42 @@ func (f *firing) note(queue string, count func(*FiredQueue)) {
 	f.fired.Queues[queue] = n
 }
 
-// missReport counts the times of a schedule that pass without an item.
-type missReport struct {
-	*firing
-	plan     *plan
-	row      *scheduleRow
-	counted  int64
-	from, to time.Time
-	atLeast  bool
-}
-
-func (m *missReport) count(from, to time.Time) {
-	n := m.plan.times.Count(from, to, maxMissedCount)
+// miss counts times that pass without an item.
+func (row *scheduleRow) miss(p *plan, reason int, from, to time.Time) int64 {
+	n := int64(p.times.Count(from, to, maxMissedCount))
 	if n == 0 {
-		return
+		return 0
 	}
-	m.from, _ = m.plan.times.Next(from.Add(-1))
-	m.to, _ = m.plan.times.Last(to.Add(1))
-	m.counted, m.atLeast = int64(n), n == maxMissedCount
-	m.row.missed += m.counted
+	first, _ := p.times.Next(from.Add(-1))
+	last, _ := p.times.Last(to.Add(1))
+	atLeast := int64(0)
+	if n == maxMissedCount {
+		atLeast = 1
+	}
+	row.untold[reason].add(first.UnixNano(), last.UnixNano(), n, atLeast)
+	row.missed += n
+	return n
 }
 
-// tell reports the misses, once a minute.
-func (m *missReport) tell(full bool, overlapped int, kept []time.Time) {
-	minute := m.now / int64(time.Minute)
-	if m.counted == 0 && overlapped == 0 || m.row.told == minute {
+var missReasonNames = [missReasons]string{missedDown: "down", missedFull: "full", missedOverlap: "overlap"}
+
+// tell reports the misses of a schedule, unless it has reported others in this minute: these follow
+// in the next one.
+func (f *firing) tell(queue, name string, row *scheduleRow) {
+	minute := f.now / int64(time.Minute)
+	if !row.telling() || row.told == minute {
 		return
 	}
-	m.row.told = minute
-	e := Event{Type: EventScheduleMissed, Queue: m.plan.queue, Schedule: m.plan.name, From: m.from, To: m.to, Count: m.counted, AtLeast: m.atLeast, Reason: "down"}
-	switch {
-	case m.counted == 0:
-		e.Reason, e.Count, e.From, e.To = "overlap", int64(overlapped), kept[0], kept[len(kept)-1]
-	case full:
-		e.Reason = "full"
+	row.told = minute
+	for reason, m := range row.untold {
+		if m.count > 0 {
+			f.fired.Events = append(f.fired.Events, Event{
+				Type: EventScheduleMissed, Queue: queue, Schedule: name, Reason: missReasonNames[reason],
+				From: instant(m.from), To: instant(m.to), Count: m.count, AtLeast: m.atLeast != 0,
+			})
+		}
 	}
-	m.fired.Events = append(m.fired.Events, e)
+	row.untold = [missReasons]misses{}
 }
 
 // plan is a definition as its schedule works with it.

@@ -125,7 +125,7 @@ func (m *model) expire(q *modelQueue, at moment, item modelItem, out *outcome) {
 		m.moveToDeadLetters(q, at, item, "expired", out)
 		return
 	}
-	out.Events = append(out.Events, event(fdbpq.EventExpired, q, &item, 0, "", ""))
+	out.Events = append(out.Events, event(fdbpq.EventExpired, q, &item, item.deliveries, "", ""))
 }
 
 // bury puts an item that is in the queue no more into the dead-letter queue.

@@ -28,13 +28,53 @@ type scheduleProgress struct {
 	created int64
 	after   int64 // it is done with all times up to this one
 	next    int64 // its first time behind that; 0: there is none, or it is paused
-	due     int64 // of its index row; 0: it has none
+	due     int64 // when it fires, or goes; 0: never
 	last    int64 // the last time that fired; 0: none
-	told    int64 // minute in which its last event was
+	told    int64 // minute in which its last events were
 	full    bool  // the queue took no item
 	dense   bool  // it counts among those that fire often
 
 	fired, missed, overlapped int64
+
+	untold [missReasons]misses // by their reason
+}
+
+// misses are times that passed without an item, and that no event has told yet.
+type misses struct {
+	from, to int64 // the first and the last one
+	count    int64
+	atLeast  int64 // 1: there may be more
+}
+
+// Why times pass without an item.
+const (
+	missedDown    = iota // no process fired them in time
+	missedFull           // the queue took no item
+	missedOverlap        // an earlier item lived
+	missReasons
+)
+
+func (m *misses) add(from, to, count, atLeast int64) {
+	if m.count == 0 || from < m.from {
+		m.from = from
+	}
+	m.to, m.count, m.atLeast = max(m.to, to), m.count+count, max(m.atLeast, atLeast)
+}
+
+// telling reports whether there are misses to tell.
+func (s *scheduleProgress) telling() bool { return s.untold != [missReasons]misses{} }
+
+// looked is when there is something to do about the schedule, and its index row: 0: never. Misses
+// are told once a minute.
+func (s *scheduleProgress) looked() int64 {
+	if !s.telling() {
+		return s.due
+	}
+	tells := (s.told + 1) * int64(time.Minute)
+	if s.due == 0 {
+		return tells
+	}
+	return min(s.due, tells)
 }
 
 // scheduleRow is all that is known of a schedule.
@@ -68,7 +108,20 @@ func (s *scheduleProgress) pack() []byte {
 	for _, field := range s.fields() {
 		b = tuple.AppendInt(b, *field)
 	}
+	if s.telling() {
+		for _, field := range s.untoldFields() {
+			b = tuple.AppendInt(b, *field)
+		}
+	}
 	return b
+}
+
+func (s *scheduleProgress) untoldFields() (fields []*int64) {
+	for i := range s.untold {
+		m := &s.untold[i]
+		fields = append(fields, &m.from, &m.to, &m.count, &m.atLeast)
+	}
+	return fields
 }
 
 func (s *scheduleProgress) parse(b []byte) error {
@@ -79,6 +132,9 @@ func (s *scheduleProgress) parse(b []byte) error {
 	}
 	s.full, s.dense = flags&scheduleFull != 0, flags&scheduleDense != 0
 	r.Ints(s.fields()...)
+	if r.More() {
+		r.Ints(s.untoldFields()...)
+	}
 	return r.Err()
 }
 
@@ -164,18 +220,18 @@ func (h scheduleHome) write(tx kv.Tx, name string, before, after *scheduleRow) e
 // advance writes how far a schedule is, and moves its index row.
 func (h scheduleHome) advance(tx kv.Tx, name string, before, after *scheduleRow) {
 	tx.Set(h.key(spaceProgress, name), after.pack())
-	was := int64(0)
+	was, is := int64(0), after.looked()
 	if before != nil {
-		was = before.due
+		was = before.looked()
 	}
-	if was == after.due {
+	if was == is {
 		return
 	}
 	if was != 0 {
 		tx.Clear(dueRow(was, h, name))
 	}
-	if after.due != 0 {
-		tx.Set(dueRow(after.due, h, name), nil)
+	if is != 0 {
+		tx.Set(dueRow(is, h, name), nil)
 	}
 }
 
@@ -186,8 +242,8 @@ func (h scheduleHome) remove(tx kv.Tx, name string, row *scheduleRow) error {
 	}
 	tx.Clear(h.key(spaceSchedule, name))
 	tx.Clear(h.key(spaceProgress, name))
-	if row.due != 0 {
-		tx.Clear(dueRow(row.due, h, name))
+	if at := row.looked(); at != 0 {
+		tx.Clear(dueRow(at, h, name))
 	}
 	return nil
 }
@@ -429,8 +485,8 @@ func foundScheduleProgress(w *walk, r *foundRow) error {
 	if row.created == 0 || (row.due == 0) != row.config.Paused && !row.done() {
 		w.problem("schedule %q of queue %q has the due time %d, paused: %t", id.name, id.queue, row.due, row.config.Paused)
 	}
-	if row.due != 0 {
-		w.expect(dueRow(row.due, id.scheduleHome, id.name), nil)
+	if at := row.looked(); at != 0 {
+		w.expect(dueRow(at, id.scheduleHome, id.name), nil)
 	}
 	return nil
 }

@@ -295,6 +295,65 @@ func TestScheduleOverlap(t *testing.T) {
 	}
 }
 
+// The first of several times fires, and the others overlap it.
+func TestScheduleOverlapTold(t *testing.T) {
+	eachSchedule(t, func(f *fixture) {
+		f.schedule("q", "s", `{"spec":"@every 1m","missed":"all"}`)
+		f.pass(3 * time.Minute)
+		events := f.fire()
+		if len(events) != 1 {
+			t.Fatalf("events %+v", events)
+		}
+		if e := events[0]; e.Reason != "overlap" || e.Count != 2 || e.From.Minute() != 2 || e.To.Minute() != 3 {
+			t.Errorf("event %+v", e)
+		}
+	})
+}
+
+// Events tell of all times without an item, at most once a minute, each reason apart; also those of a
+// schedule that has stopped meanwhile.
+func TestScheduleMissesTold(t *testing.T) {
+	eachSchedule(t, func(f *fixture) {
+		f.configure("full", `{"max_length":1}`)
+		f.pushed("full", 0, "filler")
+		f.schedule("full", "s", `{"spec":"@every 1s"`+allow+`}`)
+		f.schedule("skip", "s", `{"spec":"@every 1s"}`)
+		f.fire()
+		counts, at := map[string]int64{}, map[string][]int64{}
+		watch := func(seconds int) {
+			for range seconds {
+				f.pass(time.Second)
+				for _, e := range f.fire() {
+					what := e.Queue + " " + e.Reason
+					if counts[what] += e.Count; e.AtLeast || e.Count != int64(e.To.Sub(e.From)/time.Second)+1 {
+						t.Errorf("event %+v", e)
+					}
+					if now := (1_800_000_000 + int64(time.Duration(f.clock.elapsed.Load()).Seconds())) / 60; slices.Contains(at[what], now) {
+						t.Errorf("a second event %q in a minute", what)
+					} else {
+						at[what] = append(at[what], now)
+					}
+				}
+			}
+		}
+		watch(130)
+		f.schedule("skip", "s", `{"spec":"@yearly"}`)
+		f.update(func(tx kv.Tx) error {
+			_, err := f.Queue("full").PauseSchedule(tx, "s")
+			return err
+		})
+		watch(61)
+		skipped, full := f.scheduled("skip", "s"), f.scheduled("full", "s")
+		if counts["skip overlap"] != skipped.Overlapped || skipped.Overlapped != 129 || counts["full full"] != full.Missed || full.Missed < 120 || len(counts) != 2 {
+			t.Errorf("events tell %v, the schedules are %+v and %+v", counts, skipped, full)
+		}
+		watch(120)
+		if len(at["skip overlap"]) > 4 || len(at["full full"]) > 4 {
+			t.Errorf("events in the minutes %v", at)
+		}
+	})
+}
+
 // A pause ends no schedule that is done, and keeps none.
 func TestSchedulePausedWhenDone(t *testing.T) {
 	eachSchedule(t, func(f *fixture) {
