@@ -129,13 +129,14 @@ type adminSchedule struct {
 	object  []byte
 	item    *fdbpq.ScheduleItem
 	fromNow bool
+	limit   *codec.Limit
 }
 
 func (a *adminSchedule) Read(w *codec.Wire) (f *failure.Failure) {
 	if f := codec.NoOwnHeaders(a.Msg.Header, a.Subject.Verb.String()); f != nil {
 		return f
 	}
-	a.object = bytes.TrimSpace(a.Msg.Data)
+	a.object, a.limit = bytes.TrimSpace(a.Msg.Data), &w.Limit
 	switch {
 	case a.Subject.Verb == subjects.AdminSchedule:
 		a.item, f = w.ReadScheduleItem(a.Subject.Queue, a.object)
@@ -178,10 +179,15 @@ func (a *adminSchedule) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 	if err == fdbpq.ErrNoSchedule {
 		return nil, noSchedule(&a.Request, err)
 	}
-	if answer == nil {
-		answer = shownSchedule(&s, nil)
+	if answer != nil {
+		return nil, a.did(answer, err)
 	}
-	return nil, a.did(answer, err)
+	shown := shownSchedule(&s, nil)
+	if err = a.did(shown, err); len(a.body) > a.limit.MaxPayload() {
+		shown.Item = nil // the change is made, whatever its answer has room for
+		err = a.did(shown, err)
+	}
+	return nil, err
 }
 
 // runSchedule pushes the item of a schedule now.

@@ -4,10 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/testenv"
 )
@@ -142,5 +146,51 @@ func TestScheduleFullQueue(t *testing.T) {
 	}
 	if e.Type != "io.pq.v1.event.schedule_missed" || e.Queue != "jobs" || e.Schedule != "s" || e.Count < 1 || e.Reason != "full" || e.From.After(e.To) {
 		t.Errorf("event %+v", e)
+	}
+}
+
+// The item of a schedule has the headers that a message may have.
+func TestScheduleItemHeaders(t *testing.T) {
+	t.Parallel()
+	c := serve(t)
+	make := func(lines int) *nats.Msg {
+		body, err := json.Marshal(map[string]any{"spec": "@yearly", "item": map[string]any{"headers": map[string]any{"A": slices.Repeat([]string{"x"}, lines-1), "B": " y "}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.ask("pq.jobs.admin.schedule.s", string(body))
+	}
+	c.refused(make(protocol.MaxHeaderLines+1), 413)
+	if m := make(protocol.MaxHeaderLines); m.Header != nil {
+		t.Fatalf("%v", m.Header)
+	}
+	c.push("pq.jobs.admin.schedule.s.run", "")
+	if m := c.pop("pq.jobs.pop.min", ""); len(m.Header["A"]) != protocol.MaxHeaderLines-1 || m.Header.Get("B") != "y" {
+		t.Errorf("it has %d A, and B %q", len(m.Header["A"]), m.Header.Get("B"))
+	}
+}
+
+// A change is answered as done, whatever its answer has room for.
+func TestScheduleAnswerWithoutRoom(t *testing.T) {
+	t.Parallel()
+	c := serveWithin(t, 50_000, bridge.Options{})
+	made := object[protocol.Schedule](c, "pq.jobs.admin.schedule.s", `{"spec":"@yearly","item":{"payload":"`+strings.Repeat("<", 20_000)+`"}}`)
+	paused := object[protocol.Schedule](c, "pq.jobs.admin.schedule.s.pause", "")
+	if made.Name != "s" || made.Item != nil || made.Next.IsZero() || !paused.Paused || paused.Item != nil {
+		t.Errorf("made %+v, paused %+v", made, paused)
+	}
+}
+
+// A schedule that has fired as often as it may says so.
+func TestScheduleCountReached(t *testing.T) {
+	t.Parallel()
+	c := serve(t)
+	object[protocol.Schedule](c, "pq.jobs.admin.schedule.s", `{"spec":"@every 1s","count":1}`)
+	c.pop("pq.jobs.pop.min", "", "PQ-Wait", "1m")
+	for _, request := range [][2]string{{".resume", `{"from":"now"}`}, {"", `{"spec":"@daily"}`}} {
+		m := c.refused(c.ask("pq.jobs.admin.schedule.s"+request[0], request[1]), 400)
+		if text := m.Header.Get("Nats-Service-Error"); !strings.Contains(text, "count is 1, and it has fired 1 times") {
+			t.Errorf("%s: %s", request, text)
+		}
 	}
 }

@@ -11,15 +11,31 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
+// checkHeaderName refuses a name that a message could not have.
+func checkHeaderName(name string) *failure.Failure {
+	bad := name == ""
+	for i := range len(name) {
+		c := name[i]
+		bad = bad || c <= ' ' || c > '~' || strings.IndexByte(notInNames, c) >= 0
+	}
+	if bad {
+		return failure.Newf(400, "header name %s: expected printable ASCII without spaces and without any of %s", failure.Quote(name), notInNames)
+	}
+	return nil
+}
+
+const notInNames = `"()/,:;<=>?@[\]{}`
+
 // appendHeader appends a header to the block that is kept with an item: lines
 // "key: value" that end in CR LF, as they stand in a message.
 func appendHeader(b []byte, key string, values []string) ([]byte, *failure.Failure) {
-	for i := range len(key) {
-		if c := key[i]; c <= ' ' || c > '~' || strings.IndexByte(`"()/,:;<=>?@[\]{}`, c) >= 0 {
-			return nil, failure.Newf(400, "header name %s: expected printable ASCII without spaces and without any of %s", failure.Quote(key), `"()/,:;<=>?@[\]{}`)
-		}
+	if f := checkHeaderName(key); f != nil {
+		return nil, f
 	}
 	for _, value := range values {
+		if strings.ContainsAny(value, "\r\n") {
+			return nil, failure.Newf(400, "header %s is %s: expected one line", failure.Quote(key), failure.Quote(value))
+		}
 		b = slices.Grow(b, len(key)+len(value)+4)
 		b = append(append(b, key...), ": "...)
 		b = append(append(b, value...), "\r\n"...)

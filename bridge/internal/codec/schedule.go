@@ -101,9 +101,7 @@ func readItemField(item *fdbpq.ScheduleItem, queue, name string, value json.RawM
 
 // readScheduleHeaders reads headers whose values are strings or lists of them.
 func readScheduleHeaders(queue string, headers map[string]json.RawMessage) (lines []byte, f *failure.Failure) {
-	if len(headers) > protocol.MaxHeaderLines {
-		return nil, failure.Newf(400, "item: there are %d headers: allowed are %d", len(headers), protocol.MaxHeaderLines)
-	}
+	count := 0
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		var one string
 		var values []string
@@ -112,6 +110,12 @@ func readScheduleHeaders(queue string, headers map[string]json.RawMessage) (line
 		} else if json.Unmarshal(headers[name], &values) != nil {
 			return nil, failure.Newf(400, "item: header %s: expected a string, or a list of strings", failure.Quote(name))
 		}
+		if count += len(values); count > protocol.MaxHeaderLines {
+			return nil, failure.Newf(413, "item: there are more headers than %d, which are allowed", protocol.MaxHeaderLines)
+		}
+		if f := checkHeaderName(name); f != nil {
+			return nil, ofItem(f)
+		}
 		switch {
 		case strings.HasPrefix(name, protocol.HeaderPrefix):
 			return nil, failure.Newf(400, "item: header %s: expected none with %s, but fields of the item and of the schedule", failure.Quote(name), protocol.HeaderPrefix)
@@ -119,24 +123,24 @@ func readScheduleHeaders(queue string, headers map[string]json.RawMessage) (line
 			return nil, failure.Newf(400, "item: header %s: each item of a schedule is a new one", name)
 		}
 		for i, value := range values {
-			trimmed, err := protocol.HeaderValue(name, value)
-			if err != nil || strings.ContainsAny(value, "\r\n\x00") {
-				return nil, failure.Newf(400, "item: header %s is %s: expected text in one line", failure.Quote(name), failure.Quote(value))
-			}
-			values[i] = trimmed
+			values[i] = strings.Trim(value, " \t") // as on their way in a message
 		}
 		travels, f := travelsWithItem(name, values, queue)
 		if f != nil {
-			return nil, f
+			return nil, ofItem(f)
 		}
 		if !travels {
 			return nil, failure.Newf(400, "item: header %s does not stay with an item", failure.Quote(name))
 		}
 		if lines, f = appendHeader(lines, name, values); f != nil {
-			return nil, f
+			return nil, ofItem(f)
 		}
 	}
 	return lines, nil
+}
+
+func ofItem(f *failure.Failure) *failure.Failure {
+	return failure.Newf(f.Code, "item: %s", f.Text)
 }
 
 // Schedule is a schedule as it is answered; listed ones are without what they push.
