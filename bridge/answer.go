@@ -1,11 +1,12 @@
 package bridge
 
 import (
-	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"strconv"
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/bridge/internal/codec"
+	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
 )
@@ -18,12 +19,15 @@ func (l *lane) answerPop(r *pop) {
 	}
 	items := r.found
 	if r.ask.Bundle {
-		l.answerBundle(r)
-		l.Done(&r.Request, nil)
+		l.Done(&r.Request, l.answerBundle(r))
 		return
 	}
 	for i := range items {
-		l.answerItem(r, &items[i], r.ready+int64(len(items)-1-i))
+		if f := l.answerItem(r, &items[i], r.ready+int64(len(items)-1-i)); f != nil {
+			l.giveBackAll(items[i:])
+			l.Done(&r.Request, f)
+			return
+		}
 	}
 	if r.ask.Batch {
 		l.Publish(&nats.Msg{Subject: r.Msg.Reply, Header: endOfBatch})
@@ -31,13 +35,22 @@ func (l *lane) answerPop(r *pop) {
 	l.Done(&r.Request, nil)
 }
 
+// giveBackAll gives back items of an answer that was not sent, if they are leased.
+func (l *lane) giveBackAll(items []fdbpq.Item) {
+	for i := range items {
+		if lease := items[i].Lease; lease != nil {
+			l.giveBack(*lease)
+		}
+	}
+}
+
 var endOfBatch = nats.Header{
 	protocol.HeaderStatus:      {protocol.StatusEndOfBatch},
 	protocol.HeaderDescription: {protocol.DescriptionEndOfBatch},
 }
 
-// answerItem sends one item. A leased one that cannot be sent is given back.
-func (l *lane) answerItem(r *pop, item *fdbpq.Item, behind int64) {
+// answerItem sends one item, or an error in its place.
+func (l *lane) answerItem(r *pop, item *fdbpq.Item, behind int64) *failure.Failure {
 	l.writeHeaders(r, item, behind)
 	room := l.Limit.Left(&l.header, item.Size)
 	l.header.Backoff(item.Lease, &room)
@@ -46,9 +59,7 @@ func (l *lane) answerItem(r *pop, item *fdbpq.Item, behind int64) {
 		m.Reply = m.Header[protocol.HeaderAck][0]
 	}
 	codec.AddHeaders(m.Header, item.Headers)
-	if !l.Publish(&m) && item.Lease != nil {
-		l.giveBack(*item.Lease)
-	}
+	return l.Responder.Answer(&r.Request, &m)
 }
 
 // writeHeaders writes the headers of an item that are not its own.
@@ -62,9 +73,9 @@ func (l *lane) writeHeaders(r *pop, item *fdbpq.Item, behind int64) {
 	w.Behind(behind)
 }
 
-// answerBundle sends what a pop or a peek has found in one message. Leased items that
+// answerBundle sends what a pop or a peek has found in one message, or an error. Leased items that
 // cannot be sent are given back.
-func (l *lane) answerBundle(r *pop) {
+func (l *lane) answerBundle(r *pop) *failure.Failure {
 	l.out = l.out[:0]
 	var leases []*fdbpq.Lease
 	room := l.Limit.BundleLeft(r.Subject.Queue, r.found)
@@ -82,9 +93,9 @@ func (l *lane) answerBundle(r *pop) {
 	if len(leases) > 0 {
 		m.Reply = string(l.Grammar.AppendAck(nil, r.Subject.Queue, l.Sealer.Conn, []byte(l.sent.Add(leases))))
 	}
-	if !l.Publish(&m) {
-		for _, lease := range leases {
-			l.giveBack(*lease)
-		}
+	f := l.Responder.Answer(&r.Request, &m)
+	if f != nil {
+		l.giveBackAll(r.found)
 	}
+	return f
 }

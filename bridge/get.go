@@ -69,6 +69,5 @@ func (g *get) answer(l *lane) {
 	w.Retries(item, g.attempts, l.Limit.Left(w, item.Size))
 	m := nats.Msg{Subject: g.Msg.Reply, Header: w.Finish(), Data: item.Payload}
 	codec.AddHeaders(m.Header, item.Headers)
-	l.Publish(&m)
-	l.Done(&g.Request, nil)
+	l.Done(&g.Request, l.Responder.Answer(&g.Request, &m))
 }

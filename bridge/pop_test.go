@@ -14,6 +14,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 func bodies(items []*nats.Msg) (all []string) {
@@ -170,6 +171,26 @@ func TestOversizedItem(t *testing.T) {
 	}
 	if i := c.info("jobs"); i.Ready != 1 {
 		t.Errorf("%+v", i)
+	}
+}
+
+// An item that no message can carry is refused with an error, and stays; those before it arrive.
+func TestItemNoMessageCanCarry(t *testing.T) {
+	t.Parallel()
+	c := serve(t)
+	c.pushPast(fdbpq.NewItem{Payload: []byte("1")}, fdbpq.NewItem{Payload: []byte("2"), Headers: []byte(": x\r\n")}, fdbpq.NewItem{Payload: []byte("3")})
+	if items := c.batch(c.send("pq.jobs.pop.min", "10", "PQ-Lease", "1h")); fmt.Sprint(bodies(items)) != "[1]" {
+		t.Errorf("popped %q", bodies(items))
+	}
+	c.refused(c.ask("pq.jobs.pop.min", "", "PQ-Bundle", "10"), 500)
+	page := object[protocol.Page](c, "pq.jobs.list", "")
+	bad := page.Items[0]
+	for _, request := range []string{"peek.min", "pop.min", "get." + bad.ID} {
+		c.refused(c.ask("pq.jobs."+request, ""), 500)
+	}
+	c.ask("pq.jobs.remove."+bad.ID, "")
+	if m := c.pop("pq.jobs.pop.min", ""); string(m.Data) != "3" {
+		t.Errorf("the last is %q", m.Data)
 	}
 }
 

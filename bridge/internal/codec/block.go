@@ -64,7 +64,7 @@ func CheckBlock(m *nats.Msg) *failure.Failure {
 	case lines > protocol.MaxHeaderLines:
 		return failure.Newf(413, "there are %d headers: allowed are %d", lines, protocol.MaxHeaderLines)
 	case read < size:
-		return failure.Newf(400, "%d bytes of the header block are in no header: expected lines such as %s, and nothing behind the empty line", size-read, blockForm)
+		return failure.Newf(400, "%d bytes of the header block are in no header: expected lines such as %s with one space behind the colon, and nothing behind the empty line", size-read, blockForm)
 	}
 	return nil
 }

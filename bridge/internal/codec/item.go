@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 
@@ -27,7 +28,7 @@ func checkHeaderName(name string) *failure.Failure {
 const notInNames = `"()/,:;<=>?@[\]{}`
 
 // appendHeader appends a header to the block that is kept with an item: lines
-// "key: value" that end in CR LF, as they stand in a message.
+// "key: value" that end in CR LF, as they stand in a message. What it accepts, each answer can carry.
 func appendHeader(b []byte, key string, values []string) ([]byte, *failure.Failure) {
 	if f := checkHeaderName(key); f != nil {
 		return nil, f
@@ -41,6 +42,20 @@ func appendHeader(b []byte, key string, values []string) ([]byte, *failure.Failu
 		b = append(append(b, value...), "\r\n"...)
 	}
 	return b, nil
+}
+
+// uncarried says why no message can carry the headers of an item. Only a program without a bridge
+// pushes such an item.
+func uncarried(item *fdbpq.Item) *failure.Failure {
+	for block := item.Headers; len(block) > 0; {
+		line, rest, _ := bytes.Cut(block, []byte("\r\n"))
+		name, _, is := bytes.Cut(line, []byte(": "))
+		if f := checkHeaderName(string(name)); f != nil || !is {
+			return failure.Newf(500, "item %s has the header %s, which no answer can carry; it was left in the queue", item.ID, failure.Quote(string(line)))
+		}
+		block = rest
+	}
+	return nil
 }
 
 // Headers are the headers of an item that a bridge has pushed.

@@ -163,6 +163,9 @@ func (l *Limit) Unanswerable(queue string, item *fdbpq.Item) *failure.Failure {
 
 // Unshowable is the same for an answer that shows the item's unique value.
 func (l *Limit) Unshowable(queue string, item *fdbpq.Item, unique string) *failure.Failure {
+	if f := uncarried(item); f != nil {
+		return f
+	}
 	most := l.maxPayload.Load() - int64(uniqueSize(unique))
 	if item.Dead == nil && item.Size <= most-2*replyReserve {
 		return nil

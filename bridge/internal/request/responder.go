@@ -2,6 +2,7 @@ package request
 
 import (
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"strconv"
 
@@ -96,20 +97,39 @@ func errorBody(responseType string, f *failure.Failure) []byte {
 	return body
 }
 
-// Publish sends an answer and reports whether it was sent. Without an answer, the client
-// repeats the request after its time-out.
-func (re *Responder) Publish(m *nats.Msg) bool {
-	err := re.Conn.PublishMsg(m)
-	if err != nil {
-		re.Log.Debug("answer lost", "subject", m.Subject, "error", err)
+// Publish sends an answer.
+func (re *Responder) Publish(m *nats.Msg) { re.sent(re.Conn.PublishMsg(m), m.Subject) }
+
+// sent logs an answer that was not sent. Without an answer, the client repeats the request after
+// its time-out.
+func (re *Responder) sent(err error, subject string) {
+	switch {
+	case err == nil:
+	case errors.Is(err, nats.ErrBadHeaderMsg), errors.Is(err, nats.ErrMaxPayload):
+		re.Log.Error("an answer cannot be sent", "subject", subject, "error", err)
+	default: // without a connection nobody can be answered
+		re.Log.Debug("answer lost", "subject", subject, "error", err)
 	}
-	return err == nil
+}
+
+// Answer sends an answer to a request, or one of several. Where that cannot be sent the client gets
+// an error in its place, which is returned; the request has failed.
+func (re *Responder) Answer(r *Request, m *nats.Msg) *failure.Failure {
+	err := re.Conn.PublishMsg(m)
+	if err == nil {
+		return nil
+	}
+	re.sent(err, m.Subject)
+	f := failure.Newf(500, "the answer cannot be sent: %s", err)
+	re.AnswerFailure(r, f)
+	return f
 }
 
 // AnswerBody answers a request with a body.
 func (re *Responder) AnswerBody(r *Request, body []byte) {
 	if r.Msg.Reply != "" {
 		if err := re.Conn.Publish(r.Msg.Reply, body); err != nil {
+			re.sent(err, r.Msg.Reply)
 			re.Refuse(r, failure.Newf(413, "the answer has %d bytes and cannot be sent: %s", len(body), err))
 			return
 		}

@@ -177,3 +177,15 @@ func TestAnswerBody(t *testing.T) {
 		t.Errorf("%d requests and %d failures, expected 2 and 1", requests, failures)
 	}
 }
+
+// An answer that no message can be becomes an error.
+func TestAnswerThatCannotBeSent(t *testing.T) {
+	t.Parallel()
+	re, came := newResponder(t)
+	w := arrive(t, re, &request.Verb{Name: "ask"}, &nats.Msg{Reply: "_INBOX.x"})
+	f := re.Answer(&w.Request, &nats.Msg{Subject: "_INBOX.x", Header: nats.Header{"": {"x"}}})
+	all := published(t, re, came)
+	if f == nil || f.Code != 500 || len(all) != 1 || all[0].Header.Get("Nats-Service-Error-Code") != "500" {
+		t.Errorf("%v, published %v", f, all)
+	}
+}
