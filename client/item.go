@@ -117,14 +117,10 @@ func readItem(q *Queue, m *nats.Msg) (*Item, error) {
 	}
 	for key, values := range m.Header {
 		switch {
-		case key == protocol.HeaderTimeStamp:
-			if err := readHeader(key, values, &i.Pushed); err != nil {
-				return nil, err
-			}
-		case !strings.HasPrefix(key, protocol.HeaderPrefix):
+		case key != protocol.HeaderTimeStamp && !strings.HasPrefix(key, protocol.HeaderPrefix):
 			i.Header[key] = values
 		default:
-			if err := i.readOur(key, values); err != nil {
+			if err := i.readOur(key, values); err != nil && needed[key] {
 				return nil, err
 			}
 		}
@@ -132,10 +128,19 @@ func readItem(q *Queue, m *nats.Msg) (*Item, error) {
 	return i, nil
 }
 
+// needed are the headers that say which item it is and what its lease is. One of the others that
+// cannot be read is as one that is not there: it must not cost its caller the item.
+var needed = map[string]bool{
+	protocol.HeaderID: true, protocol.HeaderPriority: true, protocol.HeaderDeliveries: true,
+	protocol.HeaderFence: true, protocol.HeaderKeyFence: true, protocol.HeaderLeaseExpires: true,
+}
+
 func (i *Item) readOur(key string, values []string) error {
 	switch key {
 	case protocol.HeaderID:
 		return readHeader(key, values, &i.ID)
+	case protocol.HeaderTimeStamp:
+		return readHeader(key, values, &i.Pushed)
 	case protocol.HeaderPriority:
 		return readHeader(key, values, &i.Priority)
 	case protocol.HeaderDeliveries:
@@ -196,18 +201,27 @@ func readHeader(key string, values []string, to any) (err error) {
 	case *string:
 		*to = values[0]
 	case *int:
-		*to, err = strconv.Atoi(values[0])
+		err = readAs(to, values[0], strconv.Atoi)
 	case *int64:
-		*to, err = strconv.ParseInt(values[0], 10, 64)
+		err = readAs(to, values[0], func(s string) (int64, error) { return strconv.ParseInt(s, 10, 64) })
 	case *uint64:
-		*to, err = strconv.ParseUint(values[0], 10, 64)
+		err = readAs(to, values[0], func(s string) (uint64, error) { return strconv.ParseUint(s, 10, 64) })
 	case *time.Duration:
-		*to, err = time.ParseDuration(values[0])
+		err = readAs(to, values[0], time.ParseDuration)
 	case *time.Time:
-		*to, err = time.Parse(time.RFC3339Nano, values[0])
+		err = readAs(to, values[0], func(s string) (time.Time, error) { return time.Parse(time.RFC3339Nano, s) })
 	}
 	if err != nil {
 		return fmt.Errorf("header %s: %w", key, err)
 	}
 	return nil
+}
+
+// readAs sets a value that can be read, and leaves it otherwise.
+func readAs[T any](to *T, text string, read func(string) (T, error)) error {
+	value, err := read(text)
+	if err == nil {
+		*to = value
+	}
+	return err
 }

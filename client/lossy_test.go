@@ -447,6 +447,25 @@ func TestHeadersThatOccurTwice(t *testing.T) {
 	}
 }
 
+// A header that only informs costs nobody the item when it cannot be read.
+func TestUnreadableHeadersThatInform(t *testing.T) {
+	t.Parallel()
+	c := fake(t, func(*nats.Msg, int) *nats.Msg {
+		return &nats.Msg{Data: []byte("x"), Header: nats.Header{
+			"PQ-Id": {"i"}, "PQ-Schedule": {"s"}, "PQ-Scheduled-At": {"nonsense"}, "PQ-Num-Pending": {"99999999999999999999"}, "PQ-Backoff": {"soon"},
+			"PQ-Attempts": {`[{"n":1,"end":"then"}]`}, "PQ-Dead-At": {"0"}, "PQ-Dead-Reason": {"a", "b"}, "PQ-Origin": {"home"}, "Nats-Time-Stamp": {"then"}, "PQ-Not-Before": {""},
+		}}
+	})
+	item, err := c.Queue("jobs").Pop(t.Context(), client.Min)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if item.ID != "i" || string(item.Payload) != "x" || item.Schedule != "s" || !item.ScheduledAt.IsZero() || item.Pending != 0 || item.Backoff != 0 ||
+		item.Attempts != 0 || item.LastAttempts != nil || !item.Pushed.IsZero() || !item.Due.IsZero() || *item.Dead != (client.Death{Origin: "home"}) {
+		t.Errorf("popped %+v", item)
+	}
+}
+
 // A push that was refused until its context ended fails with the refusal.
 func TestPushRefusedToTheEnd(t *testing.T) {
 	t.Parallel()

@@ -149,11 +149,12 @@ func (i *Item) readAttempts(values []string) error {
 	if len(values) != 1 || !strings.HasPrefix(values[0], "[") {
 		return readHeader(protocol.HeaderAttempts, values, &i.Attempts)
 	}
-	if err := json.Unmarshal([]byte(values[0]), &i.LastAttempts); err != nil {
+	var all []Attempt
+	if err := json.Unmarshal([]byte(values[0]), &all); err != nil {
 		return fmt.Errorf("header %s: %w", protocol.HeaderAttempts, err)
 	}
-	if n := len(i.LastAttempts); n > 0 {
-		i.Attempts = i.LastAttempts[n-1].N
+	if i.LastAttempts = all; len(all) > 0 {
+		i.Attempts = all[len(all)-1].N
 	}
 	return nil
 }

@@ -39,6 +39,9 @@ export const attemptsOf = (all) =>
   all.map((a) => ({ n: Number(a.n), start: a.start === undefined ? undefined : time(a.start), end: time(a.end), holder: a.holder ?? "", outcome: a.outcome, reason: a.reason ?? "" }));
 
 /** How much of a reason is sent. */
+// They say which item it is, and what its lease is.
+const needed = ["PQ-Id", "PQ-Priority", "PQ-Deliveries", "PQ-Fence", "PQ-Key-Fence", "PQ-Lease-Expires"];
+
 const longestReason = 1024;
 
 /**
@@ -159,8 +162,12 @@ export class Item {
     const header = (name, read, set) => {
       const values = m.headers.get(name);
       if (!values) return;
-      if (values.length !== 1) throw new Error(`header ${name} occurs ${values.length} times: expected once`);
-      set(read(/** @type {string} */ (values[0])));
+      try {
+        if (values.length !== 1) throw new Error(`header ${name} occurs ${values.length} times: expected once`);
+        set(read(/** @type {string} */ (values[0])));
+      } catch (cause) {
+        if (needed.includes(name)) throw cause; // one that only informs must not cost the item
+      }
     };
     header("PQ-Id", plain, (v) => (this.id = v));
     header("PQ-Priority", integer, (v) => (this.priority = v));

@@ -63,12 +63,20 @@ test("answers that cannot be read leave the result unknown", async () => {
   }
   const broken = [
     { "PQ-Id": "i", "PQ-Priority": "high" }, { "PQ-Id": "i", "PQ-Deliveries": "many" }, { "PQ-Id": "i", "PQ-Lease-Expires": "soon" },
-    { "PQ-Id": "i", "PQ-Num-Pending": "99999999999999999999" }, { "PQ-Bundle": "1" },
+    { "PQ-Id": "i", "PQ-Fence": "x" }, { "PQ-Bundle": "1" },
   ];
   for (const fields of broken) {
     const { client: c } = await fake(() => answer(fields, "12 x\nabc"));
     await fails(c.queue("jobs").pop(), pq.UnknownResultError, 504);
   }
+});
+
+test("a header that only informs costs no item", async () => {
+  const { client: c } = await fake(() => answer({
+    "PQ-Id": "i", "PQ-Schedule": "s", "PQ-Scheduled-At": "nonsense", "PQ-Num-Pending": "99999999999999999999", "PQ-Attempts": "[5", "PQ-Backoff": "soon",
+  }, "x"));
+  const item = await c.queue("jobs").pop();
+  assert.deepEqual([item.id, item.string(), item.schedule, item.scheduledAt], ["i", "x", "s", undefined]);
 });
 
 test("bundles that cannot be read", async () => {

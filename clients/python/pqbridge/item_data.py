@@ -84,6 +84,10 @@ _DEATH: dict[str, tuple[str, Callable[[str], Any]]] = {
 }
 
 
+_NEEDED = ("PQ-Id", "PQ-Priority", "PQ-Deliveries", "PQ-Fence", "PQ-Key-Fence", "PQ-Lease-Expires")
+"""They say which item it is, and what its lease is."""
+
+
 class ItemData:
     def __init__(self, queue: str, ack_subject: str) -> None:
         self._settled = False
@@ -140,6 +144,14 @@ class ItemData:
         """Those leases that the item remembers, the oldest first; of get with attempts."""
 
     def read_header(self, name: str, values: list[str]) -> None:
+        """A header that only informs is as one that is not there when it cannot be read: it must not cost the item."""
+        try:
+            self._read_header(name, values)
+        except ValueError:
+            if name in _NEEDED:
+                raise
+
+    def _read_header(self, name: str, values: list[str]) -> None:
         of: ItemData | Death = self
         field = _FIELDS.get(name)
         if field is None and name in _DEATH:

@@ -11,6 +11,7 @@ from typing import Any
 from pqbridge import BadRequestError, ConflictError, EmptyError, NewItem, UnknownResultError
 from pqbridge.bundle import bundle, unbundled
 from pqbridge.duration import duration_text, seconds, time_of, time_text
+from pqbridge.item_data import Death, ItemData
 from pqbridge.message import Message
 from pqbridge.subjects import AckSubjects, Grammar, check_queue
 from world import Answer, TestCase, pushed
@@ -26,6 +27,19 @@ class Values(unittest.TestCase):
         for other in (None, True, b""):
             with self.assertRaises(TypeError):
                 seconds(other, "it")  # type: ignore[arg-type]
+
+    def test_a_header_that_informs_costs_no_item(self) -> None:
+        item = ItemData("jobs", "")
+        for name, value in (
+            ("PQ-Id", "i"), ("PQ-Schedule", "s"), ("PQ-Scheduled-At", "nonsense"), ("PQ-Num-Pending", "many"), ("PQ-Backoff", "soon"),
+            ("PQ-Attempts", '[{"n":1,"end":"then","outcome":"nak"}]'), ("PQ-Dead-At", "0"), ("PQ-Origin", "home"), ("Nats-Time-Stamp", "then"),
+        ):
+            item.read_header(name, [value])
+        self.assertEqual((item.id, item.schedule, item.scheduled_at, item.pending, item.backoff, item.attempts, item.last_attempts, item.pushed), ("i", "s", None, 0, 0.0, 0, [], None))
+        self.assertEqual(item.dead, Death(origin="home"))
+        for name in ("PQ-Priority", "PQ-Fence", "PQ-Lease-Expires"):
+            with self.assertRaises(ValueError):
+                item.read_header(name, ["x"])
 
     def test_times(self) -> None:
         at = datetime(2026, 11, 5, 1, 2, 3, 123456, tzinfo=timezone.utc)
@@ -114,7 +128,7 @@ class Answers(TestCase):
         self.assertEqual((await self.fails(f.client.queue("q").push_many(["x"]), BadRequestError, 400)).item, 0)
 
     async def test_items_that_cannot_be_read(self) -> None:
-        for headers in ({"PQ-Priority": "x"}, {"Nats-Time-Stamp": "now"}, {"PQ-Ack": "pq.jobs.admin.purge"}, {"PQ-Ack": "pq.other.ack.c.t"}):
+        for headers in ({"PQ-Priority": "x"}, {"PQ-Fence": "now"}, {"PQ-Ack": "pq.jobs.admin.purge"}, {"PQ-Ack": "pq.other.ack.c.t"}):
             f = await self.fake(lambda verb, n, m: Answer({"PQ-Id": "i", **headers}))
             await self.fails(f.client.queue("q").pop(), UnknownResultError, 504)
         f = await self.fake(lambda verb, n, m: Answer({"X": "y"}, "z"))
