@@ -458,7 +458,7 @@ export interface ScheduleChange {
   start?: Date | null;
   end?: Date | null;
   /** How many times it fires in all; 0: no bound. */
-  count?: number;
+  count?: number | bigint;
   /** What it does while an earlier item of it lives; `"skip"` if never given. */
   overlap?: "skip" | "one" | "replace" | "allow";
   /** How late it may fire; an hour if never given. */
@@ -479,7 +479,7 @@ export interface Schedule {
   item: ScheduleItem | undefined;
   start: Date | undefined;
   end: Date | undefined;
-  count: number;
+  count: number | bigint;
   overlap: "skip" | "one" | "replace" | "allow";
   catchUp: string;
   missed: "one" | "all";
@@ -496,7 +496,7 @@ export interface Schedule {
   /** Its time has come, and the queue is full. */
   full: boolean;
   /** How many times fired, and how many passed without an item. */
-  counts: { fired: number; missed: number; overlapped: number };
+  counts: { fired: number | bigint; missed: number | bigint; overlapped: number | bigint };
   /** The next ones, of `schedule` only. */
   times: Date[];
 }

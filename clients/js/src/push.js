@@ -67,7 +67,10 @@ export class NewItem {
  * @returns {Uint8Array}
  */
 export function payloadOf(payload) {
-  if (typeof payload === "string") return bytes(payload);
+  if (typeof payload === "string") {
+    if (/\p{Surrogate}/u.test(payload)) throw new TypeError(`the payload is ${shown(payload)}: expected no half of a surrogate pair, which UTF-8 does not have`);
+    return bytes(payload);
+  }
   if (payload instanceof Uint8Array) return payload;
   throw new TypeError(`the payload is ${shown(payload)}: expected a string or a Uint8Array`);
 }

@@ -163,12 +163,13 @@ function changed(op, given) {
 /** @param {import("../index.js").ScheduleItem} given */
 function itemOf(given) {
   const { payload, headers, priority, key, weight, ttl } = checked(given, "an item", ["payload", "headers", "priority", "key", "weight", "ttl"]);
+  const content = payload === undefined ? undefined : payloadOf(payload);
   /** @type {Record<string, string[]>} */
   const all = {};
   for (const [name, value] of headersOf(headers)) (all[name] ??= []).push(value);
   return {
     payload: typeof payload === "string" ? payload : undefined,
-    payload_base64: payload === undefined || typeof payload === "string" ? undefined : btoa(Array.from(payloadOf(payload), (byte) => String.fromCharCode(byte)).join("")),
+    payload_base64: content === undefined || typeof payload === "string" ? undefined : btoa(Array.from(content, (byte) => String.fromCharCode(byte)).join("")),
     headers: headers === undefined ? undefined : all,
     priority: priority === undefined ? undefined : BigInt(priorityText(priority)),
     key: keyOf(key),
@@ -201,7 +202,7 @@ function known(queue, op, s) {
       },
       start: time(s.start),
       end: time(s.end),
-      count: Number(s.count),
+      count: exact(s.count),
       overlap: s.overlap,
       catchUp: s.catch_up,
       missed: s.missed,
@@ -212,7 +213,7 @@ function known(queue, op, s) {
       last: time(s.last),
       done: s.done === true,
       full: s.full === true,
-      counts: { fired: Number(s.counts.fired), missed: Number(s.counts.missed), overlapped: Number(s.counts.overlapped) },
+      counts: { fired: exact(s.counts.fired), missed: exact(s.counts.missed), overlapped: exact(s.counts.overlapped) },
       times: (s.times ?? []).map((/** @type {string} */ at) => new Date(at)),
     };
   } catch (cause) {

@@ -80,7 +80,7 @@ test("wrong schedules are refused", async () => {
   for (const wrong of [
     () => q.schedule("a.b"), () => q.schedule(""), () => q.schedule("s".repeat(65)), () => q.setSchedule("s"), () => q.setSchedule("s", { cron: "@daily" }),
     () => q.setSchedule("s", { start: "2099-01-31" }), () => q.setSchedule("s", { overlap: "never" }), () => q.setSchedule("s", { jitter: "some" }), () => q.setSchedule("s", { paused: 1 }),
-    () => q.setSchedule("s", { item: { payload: 7 } }), () => q.setSchedule("s", { item: { headers: { "PQ-Key": "x" } } }), () => q.setSchedule("s", { item: { priority: 1.5 } }),
+    () => q.setSchedule("s", { item: { payload: 7 } }), () => q.setSchedule("s", { item: { payload: "a\ud800" } }), () => q.push("a\ud800"), () => q.setSchedule("s", { item: { headers: { "PQ-Key": "x" } } }), () => q.setSchedule("s", { item: { priority: 1.5 } }),
     () => q.resumeSchedule("s", { from: "then" }), () => q.runSchedule("s", { msgId: "" }), () => q.schedules({ page: 101 }).next(), () => q.schedules({ after: "a.b" }).next(),
   ]) {
     await assert.rejects(wrong, TypeError, `${wrong}`);

@@ -121,11 +121,12 @@ def _field(name: str, value: Any) -> Any:
 def _item(item: Any) -> dict[str, Any]:
     if not isinstance(item, ScheduleItem):
         raise TypeError(f"item is {shown(item)}: expected a ScheduleItem")
+    payload = payload_of(item.payload)  # which refuses a text that is no Unicode
     headers: dict[str, list[str]] = {}
     for name, value in headers_of(item.headers):
         headers.setdefault(name, []).append(value)
     fields = {
-        **({"payload": item.payload} if isinstance(item.payload, str) else {"payload_base64": base64.b64encode(payload_of(item.payload)).decode()}),
+        **({"payload": item.payload} if isinstance(item.payload, str) else {"payload_base64": base64.b64encode(payload).decode()}),
         "headers": headers or None,
         "priority": None if item.priority is None else priority_of(item.priority),
         "key": None if item.key is None else key_of(item.key),

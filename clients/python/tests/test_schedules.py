@@ -73,7 +73,7 @@ class Schedules(TestCase):
             await self.fails(q.schedule(name), ValueError)
         wrong: list[dict[str, Any]] = [
             {"cron": "@daily"}, {"start": datetime(2099, 1, 31)}, {"overlap": "never"}, {"jitter": "some"},
-            {"item": ScheduleItem(headers={"PQ-Key": "x"})}, {"item": ScheduleItem(weight=0)},
+            {"item": ScheduleItem(headers={"PQ-Key": "x"})}, {"item": ScheduleItem("a\ud800")}, {"item": ScheduleItem(weight=0)},
         ]
         for change in wrong:
             with self.assertRaises(ValueError, msg=str(change)):
