@@ -71,6 +71,9 @@ func (term *Terminal) runProgram(t testing.TB, step Step) string {
 		t.Fatalf("%s: expected a command that begins with %s", step.Where, term.name)
 	}
 	stdout, stderr, code := term.program(args[1:], term.expand(step.Stdin))
+	if strings.HasSuffix(stdout, "\n\n") {
+		t.Errorf("%s: %q ends with an empty line", step.Where, stdout)
+	}
 	if variable != "" {
 		value := strings.TrimSpace(stdout)
 		if field != "" {

@@ -241,6 +241,10 @@ func (s schedules) from(q *client.Queue, file string, run bool) error {
 			if jsonErr := json.Unmarshal(line, &read); jsonErr != nil || read.Name == "" {
 				return fmt.Errorf("line %d of %s is no schedule, as \"pq schedule ls --json\" prints it: %.100s", n+1, file, line)
 			}
+			if read.Done {
+				s.Say("left out %s, which is done", read.Name)
+				continue
+			}
 			change := client.ScheduleChange{
 				Spec: &read.Spec, Item: read.Item, Start: read.Start, End: read.End, Count: &read.Count,
 				Overlap: &read.Overlap, CatchUp: &read.CatchUp, Missed: &read.Missed, Jitter: &read.Jitter, Paused: new(read.Paused || !run),
@@ -249,7 +253,7 @@ func (s schedules) from(q *client.Queue, file string, run bool) error {
 				change.Zone = &read.Zone
 			}
 			if _, err := q.SetSchedule(s.Context, read.Name, change); err != nil {
-				return err
+				return fmt.Errorf("schedule %s: %w", read.Name, err)
 			}
 			n++
 		}
@@ -332,7 +336,7 @@ func scheduleText(s *client.Schedule) string {
 	}
 	fmt.Fprintf(&b, "count: %d\noverlap: %s\ncatch_up: %s\nmissed: %s\njitter: %s\n", s.Count, s.Overlap, s.CatchUp, s.Missed, s.Jitter)
 	fmt.Fprintf(&b, "counts: %d fired, %d missed, %d overlapped\n", s.Counts.Fired, s.Counts.Missed, s.Counts.Overlapped)
-	return b.String()
+	return strings.TrimSuffix(b.String(), "\n")
 }
 
 func (s schedules) showCommand() *cobra.Command {
@@ -396,7 +400,7 @@ would have, and changes nothing; the schedule need not exist. The fields:
 				return session.ExitError(session.ExitNothing)
 			}
 			for _, at := range times {
-				if err := s.Printf("%s\n", at.Format(time.RFC3339)); err != nil {
+				if err := s.Printf("%s", at.Format(time.RFC3339)); err != nil {
 					return err
 				}
 			}
@@ -413,7 +417,7 @@ it may be that one's: see overlap.`, func(q *client.Queue, name string) error {
 		if err != nil {
 			return err
 		}
-		return s.Answer(show.ShownPush(q.Name(), *pushed), "%s\n", pushed.ID)
+		return s.Answer(show.ShownPush(q.Name(), *pushed), "%s", pushed.ID)
 	})
 	c.Flags().StringVar(&id, "id", id, "push once with this message `id`")
 	return c
@@ -425,7 +429,7 @@ func (s schedules) pauseCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return s.Answer(one, "next: %s\n", nextOf(&one))
+		return s.Answer(one, "next: %s", nextOf(&one))
 	})
 }
 
@@ -437,7 +441,7 @@ anew with --from-now; it may then fire for a time again.`, func(q *client.Queue,
 		if err != nil {
 			return err
 		}
-		return s.Answer(one, "next: %s\n", nextOf(&one))
+		return s.Answer(one, "next: %s", nextOf(&one))
 	})
 	c.Flags().BoolVar(&anew, "from-now", anew, "begin with the first time after now, whatever has fired")
 	return c
