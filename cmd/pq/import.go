@@ -51,8 +51,8 @@ checked before anything is imported. --verify=false accepts changed exports.
 Lines without "id", which you may write yourself, are pushed as new items:
 "payload" or "payload_base64", and optionally "priority" and "headers". With
 --as-new all lines are, and the configuration stays behind. Run again within
-2 minutes, it does not push them twice: the numbers of lines, or the ids, serve
-as message ids. A queue remembers 1,000,000 of those unless configured otherwise;
+2 minutes, it does not push them twice: what the file has had up to the line, or
+the id, serves as message id. A queue remembers 1,000,000 of those unless configured otherwise;
 --ids=false uses none.`,
 		Example: `  # from a file
   pq import jobs --file jobs.jsonl

@@ -56,7 +56,7 @@ func (r *importRun) line(n int, text []byte) error {
 		return fmt.Errorf("line %d: %w", n, err)
 	}
 	if read.ID == "" || r.asNew {
-		return r.pushLine(r.pipe, n, &read)
+		return r.pushLine(r.pipe, r.sum.text(), &read)
 	}
 	if read.Priority == nil {
 		return fmt.Errorf(`line %d: expected "priority" beside "id"`, n)
@@ -78,8 +78,9 @@ func (r *importRun) line(n int, text []byte) error {
 	return r.pipe.place(i)
 }
 
-// pushLine pushes a line as a new item.
-func (i *importFlags) pushLine(pipe *pipeline, n int, read *imported) error {
+// pushLine pushes a line as a new item. sum is that of all lines up to this one: it tells the lines
+// of one file from each other, and from those of another file.
+func (i *importFlags) pushLine(pipe *pipeline, sum string, read *imported) error {
 	options := []client.PushOption{client.Header(read.AllHeaders()), client.WithoutMsgID()}
 	if read.Priority != nil {
 		options = append(options, client.Priority(*read.Priority))
@@ -102,7 +103,7 @@ func (i *importFlags) pushLine(pipe *pipeline, n int, read *imported) error {
 	if i.ids {
 		id := read.ID
 		if id == "" {
-			id = fmt.Sprint(n)
+			id = sum
 		}
 		options = append(options, client.MsgID("import-"+id))
 	}
