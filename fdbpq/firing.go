@@ -72,6 +72,9 @@ func (s *Store) Fire(ctx context.Context, room func(bytes int) error) (Fired, er
 		}
 		return Fired{}, fmt.Errorf("fire schedules: %w", err)
 	}
+	if f.fired.Clock != 0 {
+		s.runner.agree() // from now on
+	}
 	if f.replanned {
 		s.runner.replan(f.replannedTo)
 	}

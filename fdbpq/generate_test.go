@@ -51,6 +51,10 @@ func (w *world) operation(rng *rand.Rand) operation {
 		return collectOf()
 	case dice < 31:
 		return stagedOf(w.queueName(rng), w.selection(rng, false), pick(rng, 0, w.lease(rng)))
+	case dice < 38:
+		return fireOf()
+	case dice < 40:
+		return w.showingSchedule(rng)
 	}
 	return w.writing(rng, true)
 }
@@ -71,8 +75,10 @@ func (w *world) writing(rng *rand.Rand, alone bool) operation {
 	switch {
 	case dice < 4 && !w.narrow:
 		return w.importing(rng)
-	case dice < 35:
+	case dice < 28:
 		return pushOf(w.queueName(rng), w.pushItems(rng))
+	case dice < 35 && (w.rightClocks() || *flagOps > 0):
+		return w.scheduling(rng)
 	case dice < 45:
 		return popOf(w.queueName(rng), w.selection(rng, true), 0)
 	case dice < 65:

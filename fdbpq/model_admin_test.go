@@ -234,6 +234,12 @@ func (m *model) purge(queue string, queueToo bool) outcome {
 		q.exists, q.paused, q.keyed = false, false, false
 		q.settings, q.keyBuckets, q.bucket, q.keyRateSet = nil, nil, modelBucket{}, 0
 		q.fairOrder, q.fairBuilt = 0, false
+		for _, s := range q.schedules {
+			if at := s.looked(); at != 0 {
+				m.firing.gone = append(m.firing.gone, at)
+			}
+		}
+		q.schedules = nil
 		q.high, q.unseen = 0, 0 // the next queue of the name counts from 1
 		if m.floor != nil {
 			m.floor[queue] = 0

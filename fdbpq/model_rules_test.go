@@ -41,6 +41,10 @@ func TestModelKnowsTheRules(t *testing.T) {
 			push(pushItem{payload: "x", delay: time.Second, ttl: 3 * time.Second}), push(pushItem{payload: "y", ttl: 2 * time.Second}),
 			after(time.Minute), sweepIt,
 		},
+		"an answer shows an item that died in its transaction twice": {
+			push(pushItem{payload: "x"}), take(justOne(fdbpq.Min, ""), time.Hour),
+			func(w *world) operation { return jointOf(terminate(w), inspectOf("a-dead"), inspectOf("a-dead")) },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -22,6 +22,7 @@ type model struct {
 	stale   []due  // timers of purged items, which stay until they are collected
 	others  []due  // timers that belong to no item
 	fences  modelFences
+	firing  modelFiring
 
 	// Where operations overlap: the last place in each queue before they began.
 	// Places of pushes are then the store's choice, beyond that.
@@ -49,6 +50,7 @@ type modelQueue struct {
 	keyRateSet    int64 // when key_rate was changed
 	fairOrder     int
 	fairBuilt     bool // pops go by that order
+	schedules     map[string]modelSchedule
 }
 
 type modelItem struct {
@@ -88,6 +90,7 @@ type moment struct {
 	now     int64 // store time
 	written int64 // the same as it was last written
 	wall    time.Time
+	elapsed int64 // by its monotonic clock
 }
 
 // display is the time of day that a store time stands for.
@@ -110,6 +113,8 @@ type outcome struct {
 	OK       bool
 	N        int64
 	Retry    time.Duration
+
+	Schedules []scheduleView
 }
 
 type itemView struct {
@@ -146,12 +151,14 @@ func newModel() *model {
 	return &model{
 		queues: make(map[string]*modelQueue),
 		fences: modelFences{last: make(map[keyOfQueue]int64), kept: make(map[keyOfQueue]bool)},
+		firing: modelFiring{apart: make(map[string]modelApartness)},
 	}
 }
 
 func (m *model) clone() *model {
 	c := *m
 	c.fences.last, c.fences.kept = maps.Clone(m.fences.last), maps.Clone(m.fences.kept)
+	c.firing.apart, c.firing.gone = maps.Clone(m.firing.apart), slices.Clone(m.firing.gone)
 	c.floor = maps.Clone(m.floor)
 	c.stale, c.others = slices.Clone(m.stale), slices.Clone(m.others)
 	c.queues = make(map[string]*modelQueue, len(m.queues))
@@ -160,6 +167,7 @@ func (m *model) clone() *model {
 		copied.items = slices.Clone(q.items)
 		copied.pushes = maps.Clone(q.pushes)
 		copied.pops = maps.Clone(q.pops)
+		copied.schedules = maps.Clone(q.schedules)
 		copied.settings, copied.keyBuckets = maps.Clone(q.settings), maps.Clone(q.keyBuckets)
 		c.queues[name] = &copied
 	}
@@ -209,16 +217,16 @@ func (m *model) plain() *model {
 }
 
 // learn takes from an answer what only the store knows: ids of dead items, and
-// tokens.
+// tokens. An answer may show an item more than once.
 func (m *model) learn(want *outcome, got outcome) []heldLease {
 	var leases []heldLease
+	named := make(map[int]itemView) // by the model's number
 	for i := range min(len(want.Items), len(got.Items)) {
 		ours, theirs := &want.Items[i], got.Items[i]
-		if ours.ID == "" && theirs.ID != "" && !m.knows(theirs.ID) {
+		if first, again := named[ours.number]; ours.ID == "" && again {
+			ours.ID, ours.Seq = first.ID, first.Seq
+		} else if ours.ID == "" && theirs.ID != "" && !m.knows(theirs.ID) {
 			ours.ID = theirs.ID
-			if ours.backoff != "" { // which depends on the id
-				ours.Backoff = retryAfter(ours.backoff, ours.ID, ours.Deliveries)
-			}
 			for _, q := range m.queues {
 				if item := q.byNumber(ours.number); item != nil {
 					m.found(q, item, theirs)
@@ -230,6 +238,10 @@ func (m *model) learn(want *outcome, got outcome) []heldLease {
 				m.found(q, &gone, theirs)
 				ours.Seq = max(ours.Seq, gone.seq)
 			}
+			named[ours.number] = *ours
+		}
+		if _, new := named[ours.number]; new && ours.backoff != "" { // which depends on the id
+			ours.Backoff = retryAfter(ours.backoff, ours.ID, ours.Deliveries)
 		}
 		if theirs.token != "" {
 			leases = append(leases, heldLease{queue: theirs.queue, token: theirs.token, id: theirs.ID, fence: theirs.Fence, generation: ours.generation})
@@ -360,7 +372,9 @@ func (i *modelItem) view() itemView {
 func (i *modelItem) stored() itemView {
 	v := i.view()
 	v.State, v.Fence, v.KeyFence, v.Until = i.state, i.fence, i.keyFence, i.expires
-	v.Unique, v.UntilLease = i.unique, i.untilLeased && i.unique != ""
+	if !strings.HasPrefix(i.unique, "\x00") { // a schedule's own
+		v.Unique, v.UntilLease = i.unique, i.untilLeased && i.unique != ""
+	}
 	v.Holder, v.Attempts = i.holder, i.attempts.all()
 	if i.state != fdbpq.StateReady {
 		v.Due = i.due

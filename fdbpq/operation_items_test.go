@@ -53,7 +53,8 @@ func moveOf(id knownID, priority int64) operation {
 
 func listOf(queue string, l listing) operation {
 	return operation{
-		name: fmt.Sprintf("list %s %+v", queue, l),
+		name:  fmt.Sprintf("list %s %+v", queue, l),
+		lists: queue,
 		look: func(p *process, r kv.Reader) (outcome, error) {
 			ask := fdbpq.Listing{State: l.state, Key: l.key, Holder: l.holder, Band: l.band, Limit: l.limit, Bodies: !l.plain, Preview: int64(l.preview)}
 			if l.after != nil {

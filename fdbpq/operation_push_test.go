@@ -35,19 +35,22 @@ func pushOf(queue string, items []pushItem) operation {
 			if err != nil {
 				return outcome{}, err
 			}
-			var out outcome
-			for _, one := range pushed {
-				v := pushedView{queue: queue, Seq: one.Seq, Priority: one.Priority, Duplicate: one.Duplicate, Evicted: one.Evicted, Err: kindOf(one.Err)}
-				if one.Err == nil {
-					v.ID = one.ID.String()
-				}
-				out.Pushed = append(out.Pushed, v)
-				out.Events = append(out.Events, eventsOf(one.Events)...)
-			}
-			return out, nil
+			return pushedOf(queue, pushed), nil
 		},
 		expect: func(m *model, at moment, got outcome) outcome { return m.push(queue, at, items, got) },
 	}
+}
+
+func pushedOf(queue string, pushed []fdbpq.Pushed) (out outcome) {
+	for _, one := range pushed {
+		v := pushedView{queue: queue, Seq: one.Seq, Priority: one.Priority, Duplicate: one.Duplicate, Evicted: one.Evicted, Err: kindOf(one.Err)}
+		if one.Err == nil {
+			v.ID = one.ID.String()
+		}
+		out.Pushed = append(out.Pushed, v)
+		out.Events = append(out.Events, eventsOf(one.Events)...)
+	}
+	return out
 }
 
 func (p pushItem) String() string {

@@ -27,6 +27,7 @@ type operation struct {
 	settles bool        // a lost lease leaves the transaction as it is
 	parts   []operation // of a joint one
 	pops    string      // the queue that a pop by itself pops
+	lists   string      // the queue that a list lists
 }
 
 // lost reports whether an error is one that a joint transaction goes on after.
@@ -46,6 +47,7 @@ func (o operation) expectPart(m *model, at moment, got outcome) outcome {
 func kindOf(err error) string {
 	var lost *fdbpq.LostError
 	var config *fdbpq.ConfigError
+	var schedule *fdbpq.ScheduleError
 	switch {
 	case err == nil:
 		return ""
@@ -53,6 +55,10 @@ func kindOf(err error) string {
 		return "lost: " + string(lost.Reason)
 	case errors.As(err, &config):
 		return "config"
+	case errors.As(err, &schedule):
+		return "schedule"
+	case errors.Is(err, fdbpq.ErrNoSchedule):
+		return "no schedule"
 	case errors.Is(err, fdbpq.ErrPopIDReused):
 		return "replay"
 	case errors.Is(err, fdbpq.ErrRemembered):
@@ -159,6 +165,10 @@ func poppedOf(popped fdbpq.Popped) outcome {
 func eventsOf(events []fdbpq.Event) []string {
 	var shown []string
 	for _, e := range events {
+		if e.Type == fdbpq.EventScheduleMissed {
+			shown = append(shown, showEvent(string(e.Type), e.Queue, "", 0, 0, e.Reason, "")+missedTimes(e.Schedule, e.From.UnixNano(), e.To.UnixNano(), e.Count))
+			continue
+		}
 		shown = append(shown, showEvent(string(e.Type), e.Queue, e.ID.String(), e.Priority, e.Deliveries, e.Reason, e.DeadLetter)+lostBy(e.Holder, e.NotBefore))
 	}
 	return shown
@@ -255,6 +265,7 @@ func (o *outcome) add(other outcome) {
 	o.Items = append(o.Items, other.Items...)
 	o.Events = append(o.Events, other.Events...)
 	o.Pushed = append(o.Pushed, other.Pushed...)
+	o.Schedules = append(o.Schedules, other.Schedules...)
 	o.Reason += other.Reason
 	o.Ready = o.Ready*1000 + other.Ready
 	o.More = o.More || other.More
@@ -273,6 +284,7 @@ func (o outcome) settled() outcome {
 	o.Events = slices.Sorted(slices.Values(o.Events))
 	o.Items = seen(o.Items, func(v *itemView) { v.number, v.queue, v.token, v.backoff = 0, "", "", "" })
 	o.Pushed = seen(o.Pushed, func(v *pushedView) { v.queue = "" })
+	o.Schedules = seen(o.Schedules, func(*scheduleView) {})
 	o.Imported = seen(o.Imported, func(*importedView) {})
 	return o
 }

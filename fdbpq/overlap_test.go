@@ -94,7 +94,9 @@ func (w *world) meet(rng *rand.Rand, first bool) operation {
 	switch dice := rng.IntN(20); {
 	case dice < 2:
 		return sweepOf()
-	case dice < 3 && !first:
+	case dice < 3 && first:
+		return fireOf()
+	case dice < 3:
 		return peekOf(w.queueName(rng), w.selection(rng, false))
 	case dice < 5 && len(w.leases) > 0 && first:
 		return bothOf(w.settling(rng), popOf(w.queueName(rng), w.selection(rng, true), w.lease(rng)))
@@ -253,7 +255,7 @@ func (w *world) content(p *process, first []meeting) ([]meeting, error) {
 	}
 	all := []meeting{names}
 	for _, queue := range names.got.Events {
-		all = append(all, meeting{p: p, o: inspectOf(queue)})
+		all = append(all, meeting{p: p, o: inspectOf(queue)}, meeting{p: p, o: schedulesOf(queue)})
 		for _, state := range []fdbpq.State{fdbpq.StateReady, fdbpq.StateDelayed, fdbpq.StateLeased} {
 			all = append(all, meeting{p: p, o: listOf(queue, listing{state: state, limit: 1000})})
 		}
@@ -387,8 +389,8 @@ func (m *model) around(joint, other *meeting, first int, content []meeting) (aft
 	return after, leases
 }
 
-// adopt gives items of dead-letter queues the ids and places that the store
-// chose for them.
+// adopt gives dead letters and items of schedules the ids and places that the
+// store chose for them.
 func (m *model) adopt(content []meeting) {
 	for _, q := range m.queues {
 		for i := range q.items {
@@ -397,8 +399,11 @@ func (m *model) adopt(content []meeting) {
 				continue
 			}
 			for _, seen := range content {
+				if seen.o.lists != q.name {
+					continue
+				}
 				n := slices.IndexFunc(seen.got.Items, func(v itemView) bool {
-					return v.Dead == item.dead && v.Size == item.size() && q.byID(v.ID) == nil && v.Seq > m.floor[q.name]
+					return v.Dead == item.dead && v.Size == item.size() && v.Headers == digest(item.headers) && q.byID(v.ID) == nil && v.Seq > m.floor[q.name]
 				})
 				if n >= 0 {
 					m.found(q, item, seen.got.Items[n])

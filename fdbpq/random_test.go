@@ -134,19 +134,24 @@ func (w *world) end() error {
 		p.db.SetChances(nil)
 		p.db.Release()
 	}
-	for name := range w.model.queues {
+	for name, q := range w.model.queues {
 		if err := w.do(p, purgeOf(name, false)); err != nil {
 			return err
+		}
+		for schedule := range q.schedules {
+			if err := w.do(p, deleteScheduleOf(name, schedule)); err != nil {
+				return err
+			}
 		}
 	}
 	w.elapsed += fdbpq.MaxDedupWindow + time.Hour
 	for range 2 {
-		w.elapsed += 5 * time.Second // longer than another process has due work to itself
+		w.elapsed += time.Minute // longer than another process has due work to itself, or a wrong clock keeps it from firing
 		w.move(p)
 		if err := p.heartbeat.Beat(w.ctx); err != nil {
 			return err
 		}
-		for _, o := range []operation{sweepOf(), collectOf()} {
+		for _, o := range []operation{sweepOf(), collectOf(), fireOf()} {
 			if err := w.do(p, o); err != nil {
 				return err
 			}
@@ -160,7 +165,7 @@ func (w *world) end() error {
 
 // leftovers are rows that an empty store has no use for.
 func (w *world) leftovers() error {
-	lasting := []string{"v", "k", "t", "w", "s", "n", "q", "h", "a", "b", "ks", "qt"} // of the store, and of queues that exist
+	lasting := []string{"v", "k", "t", "w", "s", "n", "q", "h", "a", "b", "ks", "qt", "zr", "zc", "zt"} // of the store, and of queues that exist
 	return w.db.View(w.ctx, func(r kv.Reader) error {
 		begin := []byte{0}
 		for {

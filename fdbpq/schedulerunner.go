@@ -104,6 +104,8 @@ func (f *firing) becomeRunner() (ready bool, err error) {
 	}
 	if far {
 		f.fired.Clock = time.Duration(difference)
+	} else {
+		s.runner.agree()
 	}
 	if !known || time.Duration(difference).Abs() > clockSlack {
 		offset += difference

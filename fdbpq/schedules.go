@@ -124,6 +124,12 @@ func (c ScheduleConfig) merge(object []byte) (ScheduleConfig, error) {
 			return c, scheduleError(configError("%s is null: leave it out to keep it as it is", name))
 		}
 	}
+	// A value behind a pointer would be decoded in its place, where the schedule as it was has it, too.
+	for name, bound := range map[string]**time.Time{"start": &c.Start, "end": &c.End} {
+		if _, given := fields[name]; given {
+			*bound = nil
+		}
+	}
 	if err := decode(object, &c); err != nil {
 		return c, scheduleError(err)
 	}

@@ -46,6 +46,35 @@ func TestScheduleClockAhead(t *testing.T) {
 	}
 }
 
+// The minute for which a clock has to differ begins anew when the clock has been right meanwhile.
+func TestScheduleClockAheadAgain(t *testing.T) {
+	eachSchedule(t, func(f *fixture) {
+		var step time.Duration
+		f.steps(&step)
+		f.schedule("q", "s", `{"spec":"@every 10m"`+allow+`}`)
+		f.expectFired("q")
+		for range 3 { // half a minute each
+			step = 24 * time.Hour
+			for range 30 {
+				f.pass(time.Second)
+				f.expectFired("q")
+			}
+			step = 0
+			for range 30 {
+				f.pass(time.Second)
+				f.expectFired("q")
+			}
+		}
+		step = 24 * time.Hour
+		for range 60 {
+			f.pass(time.Second)
+			f.expectFired("q")
+		}
+		f.pass(time.Second)
+		f.expectFired("q", "24h0m0s")
+	})
+}
+
 // steps opens the store with a wall clock that is wrong by a step.
 func (f *fixture) steps(step *time.Duration) {
 	f.Helper()

@@ -484,6 +484,18 @@ func TestSchedulePaused(t *testing.T) {
 	})
 }
 
+// A changed start begins with its first time after now, also where there was another one before.
+func TestScheduleStartChanged(t *testing.T) {
+	eachSchedule(t, func(f *fixture) {
+		f.schedule("q", "s", `{"spec":"@every 10s","start":"2027-01-15T08:00:10Z","missed":"all"`+allow+`}`)
+		f.pass(35 * time.Second)
+		f.schedule("q", "s", `{"start":"2027-01-15T08:00:12Z"}`)
+		f.expectFired("q")
+		f.pass(7 * time.Second)
+		f.expectFired("q", "42s")
+	})
+}
+
 func TestScheduleRun(t *testing.T) {
 	eachSchedule(t, func(f *fixture) {
 		f.schedule("q", "s", `{"spec":"@daily"}`)

@@ -88,6 +88,10 @@ func newWorld(ctx context.Context, open func() kv.DB, seed uint64, processes int
 	return w, nil
 }
 
+// rightClocks reports whether all wall clocks of the world are right. Of two worlds one has wrong
+// clocks, and one has schedules; a campaign has both in all of them.
+func (w *world) rightClocks() bool { return *flagOps == 0 && w.seed%2 == 0 }
+
 // start replaces a process by a fresh one.
 func (w *world) start(i int) error {
 	if old := w.processes[i]; old != nil {
@@ -103,7 +107,9 @@ func (w *world) start(i int) error {
 			p.hook(at)
 		}
 	}})
-	p.skew = []time.Duration{0, 10 * time.Minute, -10 * time.Minute}[rng.IntN(3)]
+	if p.skew = []time.Duration{0, 10 * time.Minute, -10 * time.Minute}[rng.IntN(3)]; w.rightClocks() {
+		p.skew = 0
+	}
 	p.wall = func() time.Time { return wallStart.Add(w.elapsed + p.skew) }
 	last := w.clock
 	store, err := fdbpq.Open(w.ctx, p.db, fdbpq.Options{
@@ -134,7 +140,7 @@ func (w *world) moment(p *process) (moment, error) {
 	if err == nil && now != want {
 		err = fmt.Errorf("store time of %s is %v later than the model's", p.name, time.Duration(now-want))
 	}
-	return moment{process: p.name, now: want, written: w.clock.time, wall: p.wall()}, err
+	return moment{process: p.name, now: want, written: w.clock.time, wall: p.wall(), elapsed: int64(w.elapsed - p.begun)}, err
 }
 
 // do runs an operation on the store and on the model, and compares.
@@ -269,15 +275,17 @@ func (w *world) know(queue, id string) {
 	w.ids = append(w.ids[max(0, len(w.ids)-60):], knownID{queue: queue, id: id})
 }
 
-// discover finds out the ids of items that came to a dead-letter queue: they
-// stand in the model's order.
+// discover finds out the ids of items to which the store gave them unseen: they stand in the
+// model's order.
 func (w *world) discover(p *process) error {
 	for name, q := range w.model.queues {
 		if !slices.ContainsFunc(q.items, func(item modelItem) bool { return item.id == "" }) {
 			continue
 		}
-		if err := w.do(p, listOf(name, listing{state: fdbpq.StateReady, limit: 1000})); err != nil {
-			return err
+		for _, state := range []fdbpq.State{fdbpq.StateReady, fdbpq.StateDelayed, fdbpq.StateLeased} {
+			if err := w.do(p, listOf(name, listing{state: state, limit: 1000})); err != nil {
+				return err
+			}
 		}
 		for _, item := range w.model.queues[name].items {
 			w.know(name, item.id)
@@ -323,8 +331,10 @@ func (w *world) same(p *process) error {
 		return err
 	}
 	for name := range w.model.queues {
-		if err := w.quietly(p, inspectOf(name)); err != nil {
-			return err
+		for _, o := range []operation{inspectOf(name), schedulesOf(name)} {
+			if err := w.quietly(p, o); err != nil {
+				return err
+			}
 		}
 		for _, state := range []fdbpq.State{fdbpq.StateReady, fdbpq.StateDelayed, fdbpq.StateLeased} {
 			if err := w.quietly(p, listOf(name, listing{state: state, limit: 1000})); err != nil {
@@ -435,7 +445,9 @@ func (w *world) step(n uint64) error {
 	case dice < 130:
 		err = w.tick(rng, pick(rng, 0, 1, time.Millisecond, 900*time.Millisecond, 3*time.Second, 9*time.Second, 40*time.Second, 3*time.Minute))
 	case dice < 140:
-		p.skew = time.Duration(rng.IntN(1200)-600) * time.Second
+		if p.skew = time.Duration(rng.IntN(1200)-600) * time.Second; w.rightClocks() {
+			p.skew = 0
+		}
 		w.suffered["clock jump"]++
 		w.note("the wall clock of %s is off by %v", p.name, p.skew)
 	case dice < 150:
