@@ -86,14 +86,14 @@ func (l *imports) Answer(requests []*importing, err error) {
 func (l *imports) answer(r *importing, done *fdbpq.Imported) {
 	l.Events.Items(done.Events)
 	err := done.Err
-	if err == nil && done.Found != nil && !same(done.Found, &r.item) {
+	if known := r.item.ID != (fdbpq.ID{}); err == nil && done.Found != nil && known && !same(done.Found, &r.item) {
 		err = fdbpq.ErrOccupied
 	}
 	if err != nil {
 		l.Refuse(&r.Request, failure.Explain(err))
 		return
 	}
-	p := fdbpq.Pushed{ID: r.item.ID, Seq: done.Seq, Priority: r.item.Priority, Duplicate: done.Found != nil}
+	p := fdbpq.Pushed{ID: done.ID, Seq: done.Seq, Priority: r.item.Priority, Duplicate: done.Found != nil}
 	if p.Duplicate {
 		p.Priority = done.Found.Priority
 	}

@@ -85,6 +85,7 @@ func TestImport(t *testing.T) {
 		{"first", []string{"PQ-Id", first.ID}, 409, "occupied"},
 		{"first", []string{"PQ-Id", first.ID, "Color", "blue", "Color", "red", "Size", "small"}, 409, "occupied"},
 		{"x", nil, 400, "without PQ-Id"},
+		{"x", []string{"PQ-Unique", ""}, 400, "PQ-Unique is empty"},
 		{"x", []string{"PQ-Id", "nonsense"}, 400, "not an item id"},
 		{"x", []string{"PQ-Id", first.ID, "PQ-Id", first.ID}, 400, "occurs 2 times"},
 		{"x", []string{"PQ-Id", first.ID, "PQ-Priority", "high"}, 400, "integer"},
@@ -155,5 +156,44 @@ func TestImportInARow(t *testing.T) {
 	problems, err := to.env.Store.Check(t.Context())
 	if err != nil || len(problems) > 0 {
 		t.Errorf("check: %v %q", err, problems)
+	}
+}
+
+// An item without an id is known by its unique value: it gets the place behind all of its
+// priority, and a second import of it changes nothing.
+func TestImportWithoutID(t *testing.T) {
+	t.Parallel()
+	c := serve(t)
+	c.push("pq.jobs.push.5", "before")
+	bring := func(payload string, header ...string) (ack pubAck) {
+		t.Helper()
+		if m := c.ask("pq.jobs.import", payload, header...); json.Unmarshal(m.Data, &ack) != nil {
+			t.Fatalf("import of %q: %q %v", payload, m.Data, m.Header)
+		}
+		return ack
+	}
+	first := bring("first", "PQ-Unique", "job 1", "PQ-Priority", "5", "PQ-Deliveries", "2", "Nats-Time-Stamp", "2020-01-02T03:04:05Z")
+	second := bring("second", "PQ-Unique", "job 2", "PQ-Priority", "5")
+	if first.Duplicate || second.Duplicate || second.Seq <= first.Seq || first.Priority != 5 {
+		t.Errorf("imported %+v and %+v", first, second)
+	}
+	for _, payload := range []string{"first", "of another content"} {
+		again := bring(payload, "PQ-Unique", "job 1", "PQ-Priority", "5")
+		if !again.Duplicate || again.ID != first.ID || again.Seq != first.Seq {
+			t.Errorf("imported again: %+v, expected the duplicate of %+v", again, first)
+		}
+	}
+	got := c.ask("pq.jobs.get."+first.ID, "")
+	if got.Header.Get("PQ-Deliveries") != "2" || got.Header.Get("PQ-Unique") != "job 1" || !strings.HasPrefix(got.Header.Get("Nats-Time-Stamp"), "2020-01-02T03:04:05") {
+		t.Errorf("the item has %v", got.Header)
+	}
+	c.push("pq.jobs.push.5", "after")
+	for _, want := range []string{"before", "first", "second", "after"} {
+		if got := string(c.pop("pq.jobs.pop.min", "").Data); got != want {
+			t.Errorf("popped %q, expected %q", got, want)
+		}
+	}
+	if again := bring("first", "PQ-Unique", "job 1"); again.Duplicate || again.Priority != 0 {
+		t.Errorf("imported after its end: %+v", again)
 	}
 }

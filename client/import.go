@@ -15,8 +15,8 @@ import (
 // Import is an item to be put back at its place, in a queue of this or of another store,
 // with its id and its history.
 type Import struct {
-	ID         string
-	Priority   int64 // another than the id's when it was moved
+	ID         string // "": of an item with a Unique value, which gets the place behind all of its priority
+	Priority   int64  // another than the id's when it was moved
 	Key        string
 	Payload    []byte
 	Header     nats.Header
@@ -29,7 +29,7 @@ type Import struct {
 	Dead       *Death
 	Attempts   []Attempt // the oldest first
 
-	Unique      string // [ErrOccupied] if another item has this value
+	Unique      string // [ErrOccupied] if another item has this value; without an ID that one is a duplicate
 	UniqueUntil string // [UntilLeased], or ""
 }
 
@@ -46,7 +46,9 @@ func (q *Queue) ImportAsync(ctx context.Context, i *Import) (*Future, error) {
 	for key, values := range i.Header {
 		header[key] = values
 	}
-	header.Set(protocol.HeaderID, i.ID)
+	if i.ID != "" {
+		header.Set(protocol.HeaderID, i.ID)
+	}
 	header.Set(protocol.HeaderPriority, strconv.FormatInt(i.Priority, 10))
 	for key, t := range map[string]time.Time{protocol.HeaderTimeStamp: i.Pushed, protocol.HeaderNotBefore: i.NotBefore, protocol.HeaderExpires: i.Expires} {
 		if !t.IsZero() {

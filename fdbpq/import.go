@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -12,7 +13,7 @@ import (
 
 // Import is an item to be put back at its place, in this store or in another one.
 type Import struct {
-	ID       ID
+	ID       ID    // zero: of an item with a unique value, which gets the place behind all of its priority
 	Priority int64 // differs from the id's when the item was moved
 	Payload  []byte
 	Headers  []byte
@@ -28,14 +29,15 @@ type Import struct {
 
 	Attempts []Attempt // the oldest first; the last ones are kept
 
-	Unique            string // ErrOccupied if another item has this value
+	Unique            string // ErrOccupied if another item has this value; without an id it stays as it is
 	UniqueUntilLeased bool
 }
 
 // Imported is the result of an Import.
 type Imported struct {
+	ID    ID
 	Seq   int64
-	Found *StoredItem // the item with this id that was there already and stays as it is
+	Found *StoredItem // the item that was there already, with this id, or without one with the unique value
 	Err   error       // this item was refused, without effect on the others
 
 	Events []Event // of an item with the same unique value that was past its TTL
@@ -73,16 +75,27 @@ func (q Queue) Import(tx kv.Tx, items ...Import) ([]Imported, error) {
 	if err != nil {
 		return nil, err
 	}
+	for i := range items {
+		if items[i].ID == (ID{}) {
+			tx.Prefetch(unique{p.queueTx}.row(items[i].Unique))
+		}
+	}
 	results := make([]Imported, len(items))
 	for i := range items {
-		home := items[i].ID.place
-		if results[i], err = p.importItem(&items[i], free[home]); err != nil {
+		item := items[i]
+		home := item.ID.place
+		if item.ID == (ID{}) {
+			results[i], err = p.importNew(&item)
+		} else {
+			results[i], err = p.importItem(&item, free[home])
+		}
+		if err != nil {
 			return nil, err
 		}
 		results[i].Events = p.happened()
 		// These places may be occupied from here on: read their rows.
 		delete(free, home)
-		delete(free, place{priority: items[i].Priority, tail: home.tail})
+		delete(free, place{priority: item.Priority, tail: home.tail})
 	}
 	if p.issued.promisedFence != 0 {
 		tx.Set(p.prefix(spaceFence), kv.EncodeInteger(uint64(p.issued.promisedFence)))
@@ -99,6 +112,7 @@ func (q Queue) Import(tx kv.Tx, items ...Import) ([]Imported, error) {
 // row of the highest fence.
 func (p *pusher) freePlaces(items []Import) (map[place]bool, error) {
 	free := make(map[place]bool, len(items))
+	items = slices.DeleteFunc(slices.Clone(items), func(i Import) bool { return i.ID == ID{} })
 	if len(items) < 2 {
 		return free, nil
 	}
@@ -153,8 +167,41 @@ func (p *pusher) importItem(item *Import, free bool) (Imported, error) {
 	}
 	if there != nil {
 		stored, err := contents{p.queueTx}.stored(p.tx, there, whole)
-		return Imported{Seq: seq, Found: stored}, err
+		return Imported{ID: item.ID, Seq: seq, Found: stored}, err
 	}
+	return p.put(item, at, seq)
+}
+
+// importNew gives an item without an id a place, unless there is one with its unique value.
+func (p *pusher) importNew(item *Import) (Imported, error) {
+	if item.Unique == "" {
+		return Imported{Err: fmt.Errorf("%w is missing: expected one, or an id", ErrUnique)}, nil
+	}
+	seq := p.issued.count + 1
+	item.ID = ID{place{priority: item.Priority, tail: newTail(seq)}}
+	if _, err := p.checkImport(item); err != nil {
+		return Imported{Err: err}, nil
+	}
+	if err := (fences{p.queueTx}).check(item); err != nil {
+		return Imported{Err: err}, nil
+	}
+	there, err := p.claimant(item.Unique, nil)
+	if err != nil {
+		return Imported{}, err
+	}
+	if there == nil {
+		return p.put(item, item.ID.place, seq)
+	}
+	stored, err := contents{p.queueTx}.stored(p.tx, there, whole)
+	if err != nil {
+		return Imported{}, err
+	}
+	seq, err = there.place.count()
+	return Imported{ID: stored.ID, Seq: seq, Found: stored}, err
+}
+
+// put puts an item at a place that is free.
+func (p *pusher) put(item *Import, at place, seq int64) (Imported, error) {
 	if p.full != nil {
 		return Imported{Err: p.full}, nil
 	}
@@ -170,10 +217,11 @@ func (p *pusher) importItem(item *Import, free bool) (Imported, error) {
 	if err := (contents{p.queueTx}).write(&e, at, item.Headers, item.Payload); err != nil {
 		return Imported{Err: err}, nil
 	}
-	if err := p.prepare(&e); err != nil {
-		return Imported{}, err
+	err := p.prepare(&e)
+	if err == nil {
+		e.minFence, err = p.nextMinFence(e.fence)
 	}
-	if e.minFence, err = p.nextMinFence(e.fence); err != nil {
+	if err != nil {
 		return Imported{}, err
 	}
 	if item.KeyFence > 0 {
@@ -188,7 +236,7 @@ func (p *pusher) importItem(item *Import, free bool) (Imported, error) {
 	p.issue(seq)
 	l := readyItem(at, e)
 	p.change(nil, l.from(due))
-	return Imported{Seq: seq}, nil
+	return Imported{ID: item.ID, Seq: seq}, nil
 }
 
 // checkImport returns an error when the item may not be imported, and otherwise its

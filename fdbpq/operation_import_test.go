@@ -17,7 +17,7 @@ import (
 // importItem is an item of an import; times are from now, by the clock of the
 // importing process.
 type importItem struct {
-	id                 string
+	id                 string // "": it gets one
 	priority           int64
 	payload, headers   string
 	notBefore, expires time.Duration // 0: none
@@ -32,6 +32,7 @@ type importItem struct {
 
 // importedView is what became of one.
 type importedView struct {
+	ID    string
 	Seq   int64
 	Found []itemView
 	Err   string
@@ -44,9 +45,12 @@ func importOf(queue string, items []importItem) operation {
 			var all []fdbpq.Import
 			for _, item := range items {
 				one := fdbpq.Import{
-					ID: parseID(item.id), Priority: item.priority, Payload: []byte(item.payload), Headers: []byte(item.headers),
+					Priority: item.priority, Payload: []byte(item.payload), Headers: []byte(item.headers),
 					Pushed: wallStart, Deliveries: item.deliveries, Fence: item.fence, Dead: &item.dead,
 					Unique: item.unique, UniqueUntilLeased: item.untilLeased, Key: item.key, KeyFence: item.keyFence,
+				}
+				if item.id != "" {
+					one.ID = parseID(item.id)
 				}
 				for _, a := range item.attempts {
 					one.Attempts = append(one.Attempts, fdbpq.Attempt{
@@ -68,6 +72,9 @@ func importOf(queue string, items []importItem) operation {
 			var out outcome
 			for _, one := range imported {
 				v := importedView{Seq: one.Seq, Err: kindOf(one.Err)}
+				if one.Err == nil {
+					v.ID = one.ID.String()
+				}
 				if one.Found != nil {
 					v.Found = []itemView{storedViewOf(one.Found)}
 				}
@@ -76,24 +83,33 @@ func importOf(queue string, items []importItem) operation {
 			}
 			return out, nil
 		},
-		expect: func(m *model, at moment, _ outcome) outcome { return m.imports(queue, at, items) },
+		expect: func(m *model, at moment, got outcome) outcome { return m.imports(queue, at, items, got) },
 	}
 }
 
-func (m *model) imports(queue string, at moment, items []importItem) (out outcome) {
+func (m *model) imports(queue string, at moment, items []importItem, got outcome) (out outcome) {
 	existed := m.queue(queue) != nil
 	q := m.create(queue)
 	q.promises = false
-	for _, item := range items {
-		out.Imported = append(out.Imported, m.importOne(q, at, item, &out))
+	for n, item := range items {
+		var answer importedView
+		if n < len(got.Imported) {
+			answer = got.Imported[n]
+		}
+		out.Imported = append(out.Imported, m.importOne(q, at, item, answer, &out))
 	}
 	q.exists = existed || slices.ContainsFunc(out.Imported, func(v importedView) bool { return v.Err == "" })
 	return out
 }
 
-func (m *model) importOne(q *modelQueue, at moment, item importItem, out *outcome) importedView {
-	home := placeOf(item.id)
+func (m *model) importOne(q *modelQueue, at moment, item importItem, answer importedView, out *outcome) importedView {
+	home := modelItem{priority: item.priority}
+	if item.id != "" {
+		home = placeOf(item.id)
+	}
 	switch {
+	case item.id == "" && item.unique == "":
+		return importedView{Err: "unique"}
 	case home.seq < 0 || home.seq > 1<<62:
 		return importedView{Err: "place"}
 	case slices.ContainsFunc(item.attempts, func(a modelAttempt) bool { return a.Outcome != "nak" || a.N < 1 }), len(item.attempts) > 1 && item.attempts[0].N == item.attempts[1].N:
@@ -103,8 +119,15 @@ func (m *model) importOne(q *modelQueue, at moment, item importItem, out *outcom
 	case item.keyFence != 0 && item.key == "" || item.keyFence > (at.now+int64(fdbpq.MaxDelay))/1000:
 		return importedView{Err: "key"}
 	}
-	if there := q.byID(item.id); there != nil {
-		return importedView{Seq: home.seq, Found: []itemView{there.stored()}}
+	if item.id == "" {
+		if there := m.claimant(q, at, item.unique, false, 0, out); there != nil {
+			return importedView{ID: there.id, Seq: there.seq, Found: []itemView{there.stored()}}
+		}
+		if len(item.payload)+len(item.headers) <= fdbpq.MaxContent {
+			item.id, home.tie, home.seq = answer.ID, placeOf(answer.ID).tie, m.place(q, answer.Seq)
+		}
+	} else if there := q.byID(item.id); there != nil {
+		return importedView{ID: item.id, Seq: home.seq, Found: []itemView{there.stored()}}
 	}
 	added := modelItem{
 		id: item.id, priority: item.priority, seq: home.seq, tie: home.tie, payload: item.payload, headers: item.headers,
@@ -143,7 +166,7 @@ func (m *model) importOne(q *modelQueue, at moment, item importItem, out *outcom
 	q.hold(&added)
 	q.high = max(q.high, home.seq)
 	m.add(q, added)
-	return importedView{Seq: home.seq}
+	return importedView{ID: added.id, Seq: home.seq}
 }
 
 // importing generates an import: of items that are there, that were there, and that
@@ -181,7 +204,12 @@ func (w *world) importing(rng *rand.Rand) operation {
 			item.unique, item.untilLeased = "", false
 			item.dead = fdbpq.DeadLetter{Reason: "expired", Origin: "elsewhere", OriginID: "there", At: time.Unix(0, rng.Int64()), Deliveries: rng.Int64N(4)}
 		}
-		if item.priority = placeOf(item.id).priority; rng.IntN(4) == 0 {
+		if rng.IntN(6) == 0 {
+			item.id, item.priority = "", w.priority(rng)
+			if rng.IntN(8) > 0 && item.unique == "" {
+				item.unique = pick(rng, "a", "b", "c")
+			}
+		} else if item.priority = placeOf(item.id).priority; rng.IntN(4) == 0 {
 			item.priority = w.priority(rng)
 		}
 		items = append(items, item)

@@ -199,6 +199,7 @@ func bothOf(parts ...operation) operation {
 				rest := got
 				rest.Pushed = got.Pushed[min(len(got.Pushed), len(all.Pushed)):]
 				rest.Items = got.Items[min(len(got.Items), len(all.Items)):]
+				rest.Imported = got.Imported[min(len(got.Imported), len(all.Imported)):]
 				out := part.expect(m, at, rest)
 				if out.Err != "" {
 					return out
@@ -248,6 +249,7 @@ func jointOf(parts ...operation) operation {
 				rest := got
 				rest.Pushed = got.Pushed[min(len(got.Pushed), len(all.Pushed)):]
 				rest.Items = got.Items[min(len(got.Items), len(all.Items)):]
+				rest.Imported = got.Imported[min(len(got.Imported), len(all.Imported)):]
 				out := part.expectPart(m, at, rest)
 				if out.Err != "" {
 					return out
@@ -266,6 +268,7 @@ func (o *outcome) add(other outcome) {
 	o.Events = append(o.Events, other.Events...)
 	o.Pushed = append(o.Pushed, other.Pushed...)
 	o.Schedules = append(o.Schedules, other.Schedules...)
+	o.Imported = append(o.Imported, other.Imported...)
 	o.Reason += other.Reason
 	o.Ready = o.Ready*1000 + other.Ready
 	o.More = o.More || other.More

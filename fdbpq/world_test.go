@@ -288,7 +288,9 @@ func (w *world) discover(p *process) error {
 			}
 		}
 		for _, item := range w.model.queues[name].items {
-			w.know(name, item.id)
+			if item.id != "" { // otherwise it is not ready, and its import had no answer
+				w.know(name, item.id)
+			}
 		}
 	}
 	return nil

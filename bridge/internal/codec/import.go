@@ -42,10 +42,10 @@ func (w *Wire) ReadImport(queue string, m *nats.Msg, arrived time.Time) (item fd
 		}
 		hasID, hasPriority = hasID || key == protocol.HeaderID, hasPriority || key == protocol.HeaderPriority
 	}
-	if !hasID {
-		return item, failure.Newf(400, "an import without %s: expected the id that the item had", protocol.HeaderID)
+	if !hasID && i.Unique == "" {
+		return item, failure.Newf(400, "an import without %s: expected the id that the item had, or %s", protocol.HeaderID, protocol.HeaderUnique)
 	}
-	if !hasPriority {
+	if hasID && !hasPriority {
 		i.Priority = i.ID.Priority()
 	}
 	if i.Pushed.IsZero() {
