@@ -51,7 +51,7 @@ STARVED = uptime | LC_ALL=C awk -v n="$$(getconf _NPROCESSORS_ONLN)" '{ sub(/.*l
 	load[1] > 8 * n || load[2] > 8 * n { print "*** THE MACHINE IS STARVED: load " load[1] " (" load[2] " over five minutes) on " n " processors ***" }'
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-cluster test-fdb check lint vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize simulate forge netfaults powercut diskfaults cluster foundationdb schedules celery bulk soak console crowd overload) mutate fuzz pictures release reproduce
+.PHONY: help run build test test-cluster test-fdb check lint vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize simulate forge netfaults powercut diskfaults cluster foundationdb schedules celery imports bulk soak console crowd overload) mutate fuzz pictures release reproduce
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -182,6 +182,11 @@ campaign/celery: OPS = 100000
 campaign/celery: KILLS = 20
 campaign/celery: ## OPS (100000) tasks through Celery on pqd and on Redis, whose worker is killed KILLS (20) times: how many a second, lost, doubled
 	$(GO) test -run '^TestCeleryKills$$' -count 1 -timeout 72h -v ./e2e/clients -pq.ops=$(OPS) -pq.kills=$(KILLS)
+
+campaign/imports: OPS = 100000
+campaign/imports: KILLS = 10
+campaign/imports: ## OPS (100000) jobs of BullMQ, Celery and JetStream, whose import is killed KILLS (10) times
+	$(GO) test -run '^TestImportFrom' -count 1 -timeout 72h -v ./e2e/clients -pq.ops=$(OPS) -pq.kills=$(KILLS)
 
 campaign/bulk: KILLS = 10
 campaign/bulk: LETTERS = 100000

@@ -70,10 +70,11 @@ var imports = map[string][]string{
 	"e2e/internal/nodejs":   {"e2e/internal/pqd"},
 	"e2e/internal/pqd":      {"client", "fdbpq/kv", "fdbpq/kv/local", "internal/history", "internal/tuple", "protocol", "testenv"},
 
-	"cmd/pq":                      {"client", "cmd/pq/internal/deadletters", "cmd/pq/internal/doctor", "cmd/pq/internal/figures", "cmd/pq/internal/session", "cmd/pq/internal/show", "cmd/pq/internal/top", "internal/jsontext", "internal/screen", "protocol", "subjects"},
+	"cmd/pq":                      {"client", "cmd/pq/internal/deadletters", "cmd/pq/internal/doctor", "cmd/pq/internal/figures", "cmd/pq/internal/foreign", "cmd/pq/internal/session", "cmd/pq/internal/show", "cmd/pq/internal/top", "internal/jsontext", "internal/screen", "protocol", "subjects"},
 	"cmd/pq/internal/deadletters": {"client", "cmd/pq/internal/session", "cmd/pq/internal/show", "subjects"},
 	"cmd/pq/internal/doctor":      {"client", "cmd/pq/internal/figures", "cmd/pq/internal/session", "cmd/pq/internal/show", "protocol"},
 	"cmd/pq/internal/figures":     {"client", "cmd/pq/internal/show", "internal/screen", "subjects"},
+	"cmd/pq/internal/foreign":     {"client", "protocol"},
 	"cmd/pq/internal/session":     {"client", "cmd/pq/internal/show", "subjects"},
 	"cmd/pq/internal/show":        {"client", "internal/screen", "protocol"},
 	"cmd/pq/internal/top":         {"client", "cmd/pq/internal/deadletters", "cmd/pq/internal/figures", "cmd/pq/internal/session", "cmd/pq/internal/show", "internal/screen"},
@@ -111,7 +112,8 @@ var outside = []struct {
 	why  string
 }{
 	{"github.com/nats-io/nats-server/v2", []string{"cmd/pqd", "cmd/pqd/internal/broker", "e2e/internal/pqd", "testenv", "bench"}, "a client must not carry a server"},
-	{"github.com/nats-io/nats.go", []string{"bridge", "bridge/internal/codec", "bridge/internal/listening", "bridge/internal/peers", "bridge/internal/receiver", "bridge/internal/request", "internal/jetstream", "client", "internal/gateway", "cmd/pqd", "cmd/pqd/internal/broker", "cmd/pq", "cmd/pq/internal/doctor", "cmd/pq/internal/session", "cmd/pq/internal/top", "e2e/internal/pqd", "testenv", "bench", "examples/worker"}, "the core knows no network"},
+	{"github.com/nats-io/nats.go", []string{"bridge", "bridge/internal/codec", "bridge/internal/listening", "bridge/internal/peers", "bridge/internal/receiver", "bridge/internal/request", "internal/jetstream", "client", "internal/gateway", "cmd/pqd", "cmd/pqd/internal/broker", "cmd/pq", "cmd/pq/internal/doctor", "cmd/pq/internal/foreign", "cmd/pq/internal/session", "cmd/pq/internal/top", "e2e/internal/pqd", "testenv", "bench", "examples/worker"}, "the core knows no network"},
+	{"github.com/redis/go-redis/v9", []string{"cmd/pq/internal/foreign"}, "it is for jobs that come from Redis"},
 	{"github.com/cockroachdb/pebble/v2", []string{"fdbpq/kv/local"}, "engines are used through the seam"},
 	{"github.com/hanwen/go-fuse/v2", []string{"internal/disk"}, "it is for one file system of tests"},
 	{"github.com/apple/foundationdb/bindings/go", []string{"fdbpq/kv/fdb", "examples/outbox"}, "engines are used through the seam"},

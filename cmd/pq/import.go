@@ -26,6 +26,7 @@ type importFlags struct {
 	ids    bool
 	strict bool
 	resume bool
+	foreignFlags
 }
 
 func importCommand(s *session.Session) *cobra.Command {
@@ -53,16 +54,40 @@ Lines without "id", which you may write yourself, are pushed as new items:
 --as-new all lines are, and the configuration stays behind. Run again within
 2 minutes, it does not push them twice: what the file has had up to the line, or
 the id, serves as message id. A queue remembers 1,000,000 of those unless configured otherwise;
---ids=false uses none.`,
+--ids=false uses none.
+
+--from imports the jobs of another system, with their order, priorities, delays
+and attempts. It only reads there, and skips what the queue has, so it can be
+run again, until the queue is resumed. Stop the workers of the system first.`,
 		Example: `  # from a file
   pq import jobs --file jobs.jsonl
 
   # a second time, as new items
   pq import jobs --as-new --file jobs.jsonl
 
+  # the jobs of BullMQ, and those that have failed
+  pq import emails --from bullmq:emails
+  pq import emails --from bullmq:emails --failed
+
+  # the tasks of Celery on Redis, for workers on pqd
+  pq import celery --from celery:celery --redis redis://10.0.0.5:6379/0
+
+  # a work queue of JetStream
+  pq import orders --from jetstream:ORDERS --priority header:Urgency --key token:2
+
   # items that you wrote yourself
   echo '{"priority": 3, "payload": "hello"}' | pq import jobs`,
-		RunE: func(_ *cobra.Command, args []string) error { return i.run(s, args) },
+		RunE: func(c *cobra.Command, args []string) error {
+			if i.from != "" {
+				return i.foreignRun(s, args[0])
+			}
+			for _, name := range foreignOnly {
+				if c.Flags().Changed(name) {
+					return session.Usagef("--%s says how to read another system: expected --from, too", name)
+				}
+			}
+			return i.run(s, args)
+		},
 	}
 	f := c.Flags()
 	f.StringVarP(&i.file, "file", "f", i.file, "`file` to read; standard input if not given")
@@ -72,6 +97,7 @@ the id, serves as message id. A queue remembers 1,000,000 of those unless config
 	f.BoolVar(&i.verify, "verify", i.verify, "require a complete, unchanged export")
 	f.BoolVar(&i.ids, "ids", i.ids, "push with message ids, so that a repetition doubles nothing")
 	f.BoolVar(&i.resume, "resume", i.resume, "resume the queue in the end, even if it was paused before")
+	i.foreignFlags.add(f)
 	f.BoolVar(&i.strict, "strict", i.strict, "wait for each answer: slow, but keeps the order of pushes with several bridges")
 	return c
 }
