@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go"
 )
@@ -13,6 +14,10 @@ import (
 func (s *Session) dial() (*nats.Conn, error) {
 	return s.DialWith(func(err error) { s.fail(err) })
 }
+
+// reconnectWait is between attempts to reach the server again. The library's two seconds would be most of
+// the time that a restart of pqd takes from a command which goes on behind it.
+const reconnectWait = 250 * time.Millisecond
 
 // DialWith connects, and calls denied with each permission error.
 func (s *Session) DialWith(denied func(error)) (*nats.Conn, error) {
@@ -25,7 +30,7 @@ func (s *Session) DialWith(denied func(error)) (*nats.Conn, error) {
 		return nil, err
 	}
 	options = append(options,
-		nats.Name("pq"), nats.Timeout(s.Global.Timeout), nats.MaxReconnects(-1),
+		nats.Name("pq"), nats.Timeout(s.Global.Timeout), nats.MaxReconnects(-1), nats.ReconnectWait(reconnectWait),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			if errors.Is(err, nats.ErrPermissionViolation) {
 				denied(err)
