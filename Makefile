@@ -168,10 +168,10 @@ campaign/cluster: ## OPS (20000) operations of clients on three pqd that are kil
 campaign/foundationdb: ## two pqd on FoundationDB while its processes are killed for FAULTS (5m), paused for 30 s, and away for 30 s
 	$(GO) test -tags fdb -run '^(TestProcessesKilled|TestClusterPaused|TestTimeDuringOutage)$$' -count 1 -timeout 72h -v ./e2e/stores -pq.faults=$(FAULTS) -pq.pause=30s
 
-campaign/schedules: KILLS = 60
+campaign/schedules: KILLS = 200
 campaign/schedules: SPECS = 1000
 campaign/schedules: SCHEDULES = 100000
-campaign/schedules: ## schedules beside KILLS (60) ends of a pqd, of three pqd, and of three bridges on FoundationDB where it is; the times of SPECS (1000) specs in eleven years, with each change of clocks; what SCHEDULES (100000) cost
+campaign/schedules: ## schedules beside KILLS (200) ends of a pqd, of three pqd, and of three bridges on FoundationDB where it is; the times of SPECS (1000) specs in eleven years, with each change of clocks; what SCHEDULES (100000) cost
 	$(GO) test -run '^TestSchedulesBesideKills$$' -count 1 -timeout 72h -v ./e2e/faults -pq.kills=$(KILLS) -pq.seed=$(SEED)
 	$(GO) test -run '^TestClusterSchedules$$' -count 1 -timeout 72h -v ./e2e/cluster -pq.kills=$(KILLS) -pq.seed=$(SEED)
 	$(if $(FDB),$(GO) test -tags fdb -run '^TestSchedulesOfSeveralBridges$$' -count 1 -timeout 72h -v ./e2e/stores -pq.kills=$(KILLS) -pq.seed=$(SEED))

@@ -18,8 +18,10 @@ func TestSchedulesBesideKills(t *testing.T) {
 	s := pqd.NewSchedules(t, pqd.Seeded(t), func() *nats.Conn { return nc })
 	for range cmp.Or(*pqd.Kills, 2) {
 		s.Await()
-		p.Kill(t)
-		p.Start(t)
+		s.Happen("SIGKILL", func() {
+			p.Kill(t)
+			p.Start(t)
+		})
 	}
 	s.Judge()
 	p.Stop(t)

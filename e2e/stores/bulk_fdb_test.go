@@ -20,17 +20,17 @@ func TestBulkOfSeveralBridges(t *testing.T) {
 	store := fmt.Sprintf("PQ_STORE=fdb:%s?prefix=%s", fdbtest.Shared(t).File, fdbtest.Prefix())
 	own, other := testenv.Daemon(t, store), testenv.Daemon(t, store)
 	dial := func(d *testenv.Process) func() *nats.Conn {
-		return func() *nats.Conn { return d.Connect(t, nats.MaxReconnects(-1)) }
+		return func() *nats.Conn { return d.Connect(t, nats.MaxReconnects(-1), nats.ReconnectWait(pqd.ReconnectWait)) }
 	}
 	random := pqd.Seeded(t)
 	l := pqd.NewLetters(t, dial(own)(), *pqd.DeadLetters)
 	work := pqd.NewWork(t, dial(other), cmp.Or(*pqd.Workers, 2))
 	kills := cmp.Or(*pqd.Kills, 2)
-	took := l.Requeue(random, kills, func() {
+	took, still := l.Requeue(random, kills, func() {
 		own.Kill(t)
 		own.Start(t)
 	})
-	t.Logf("%d dead letters are requeued in %s beside %d kills", *pqd.DeadLetters, took, kills)
+	t.Logf("%d dead letters are requeued in %s beside %d kills; nothing came back for %s of it", *pqd.DeadLetters, took, kills, still)
 	work.Stop()
 	l.Judge()
 	own.Stop(t)

@@ -37,20 +37,24 @@ func TestSchedulesOfSeveralBridges(t *testing.T) {
 	for range cmp.Or(*pqd.Kills, 4) {
 		s.Await()
 		switch d := daemons[random.IntN(len(daemons))]; random.IntN(4) {
-		case 0: // all at once
-			for _, d := range daemons {
-				d.Kill(t)
-			}
-			for _, d := range daemons {
-				d.Start(t)
-			}
+		case 0:
+			s.Happen("SIGKILL of all", func() {
+				for _, d := range daemons {
+					d.Kill(t)
+				}
+				for _, d := range daemons {
+					d.Start(t)
+				}
+			})
 		case 1: // a while without it
-			d.Kill(t)
+			s.Happen("SIGKILL of one", func() { d.Kill(t) })
 			s.Await()
 			d.Start(t)
 		default:
-			d.Kill(t)
-			d.Start(t)
+			s.Happen("SIGKILL of one", func() {
+				d.Kill(t)
+				d.Start(t)
+			})
 		}
 	}
 	s.Judge()

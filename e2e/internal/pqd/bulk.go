@@ -18,6 +18,10 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
+// ReconnectWait is between attempts of a client to reach pqd again. With the two seconds of most clients it
+// is they who take the time that a run beside kills takes.
+const ReconnectWait = 20 * time.Millisecond
+
 // Letters are dead letters of the queue jobs that go back to it by a bulk operation, beside faults
 // and the work on another queue.
 type Letters struct {
@@ -77,8 +81,9 @@ func (l *Letters) count(q *client.Queue) int64 {
 }
 
 // Requeue brings them back. Meanwhile it has something happen a few times, at random moments, each
-// after a further part of them. It returns how long that took.
-func (l *Letters) Requeue(random *rand.Rand, times int, happen func()) time.Duration {
+// after a further part of them. It returns how long that took, and for how long of it nothing came back
+// after something had happened.
+func (l *Letters) Requeue(random *rand.Rand, times int, happen func()) (took, still time.Duration) {
 	l.Helper()
 	var done atomic.Int64
 	ended := make(chan error, 1)
@@ -96,12 +101,15 @@ func (l *Letters) Requeue(random *rand.Rand, times int, happen func()) time.Dura
 	for k := range times {
 		testenv.Await(l, "a further part is back", func() bool { return done.Load() > int64((k+1)*l.n/(times+2)) || len(ended) > 0 })
 		<-time.After(time.Duration(random.Int64N(int64(20 * time.Millisecond))))
+		before, at := done.Load(), time.Now()
 		happen()
+		testenv.Await(l, "it goes on", func() bool { return done.Load() > before || len(ended) > 0 })
+		still += time.Since(at)
 	}
 	if err := <-ended; err != nil {
 		l.Fatal(err)
 	}
-	return time.Since(begun)
+	return time.Since(begun), still
 }
 
 // Judge compares what is there with what has to be.

@@ -5,6 +5,8 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"sort"
 	"testing"
 	"time"
 
@@ -29,6 +31,15 @@ type Schedules struct {
 	dial   func() *nats.Conn // to who serves
 	random *rand.Rand
 	start  time.Time // their first time is not before this
+	waits  int
+	ends   []ending
+}
+
+// ending is something that ended who fires, or may have.
+type ending struct {
+	what string
+	at   time.Time
+	late time.Duration // of the latest firing until the next ending
 }
 
 // often are their specs: each fires at the seconds that fires has, counted from the start, or
@@ -102,9 +113,13 @@ func (s *Schedules) ask(subject string, body, result any) {
 	})
 }
 
-// Await waits until a schedule has fired again, and for a moment more.
+// Await waits for a moment, and every few times before that until a schedule has fired again.
 func (s *Schedules) Await() {
 	s.Helper()
+	defer func() { <-time.After(time.Duration(s.random.Int64N(int64(time.Second / 2)))) }()
+	if s.waits++; s.waits%4 != 1 {
+		return
+	}
 	at := fmt.Sprintf("pq.often-%d.schedule.s0", s.random.IntN(scheduleQueues-1))
 	var before, now protocol.Schedule
 	s.ask(at, nil, &before)
@@ -112,7 +127,33 @@ func (s *Schedules) Await() {
 		s.ask(at, nil, &now)
 		return now.Counts.Fired > before.Counts.Fired
 	})
-	<-time.After(time.Duration(s.random.Int64N(int64(time.Second))))
+}
+
+// Happen has something end who fires.
+func (s *Schedules) Happen(what string, do func()) {
+	s.ends = append(s.ends, ending{what: what, at: time.Now()})
+	do()
+}
+
+// pushed notes when an item was pushed for a time.
+func (s *Schedules) pushed(at, pushed time.Time) {
+	n := sort.Search(len(s.ends), func(i int) bool { return s.ends[i].at.After(pushed) }) - 1
+	if n >= 0 {
+		s.ends[n].late = max(s.ends[n].late, pushed.Sub(at))
+	}
+}
+
+// tellLateness says by how much the latest firing after each ending was late.
+func (s *Schedules) tellLateness() {
+	late := make(map[string][]time.Duration)
+	for _, e := range s.ends {
+		late[e.what] = append(late[e.what], e.late)
+	}
+	for what, all := range late {
+		slices.Sort(all)
+		s.Logf("after %s (%d): the latest firing is late by %s in the median, at most by %s", what, len(all),
+			all[len(all)/2].Round(time.Millisecond), all[len(all)-1].Round(time.Millisecond))
+	}
 }
 
 // Judge ends them, and compares what they have fired with what they had to.
@@ -151,12 +192,14 @@ func (s *Schedules) Judge() {
 					s.Fatalf("%v in %+v", err, i)
 				}
 				fired[queue+"/"+header.Get("PQ-Schedule")][at.Unix()]++
+				s.pushed(at, i.Pushed)
 			}
 			if ask.After = page.Next; page.Next == "" {
 				break
 			}
 		}
 	}
+	s.tellLateness()
 	total, lost, doubled, wrong := 0, 0, 0, 0
 	each(func(queue, name string, n int) {
 		all, had := fired[queue+"/"+name], counts[queue+"/"+name]
