@@ -85,6 +85,7 @@ func recordedRun(t *testing.T) *recording {
 	for key := range 100 {
 		m.ask("pq.keyed.push", "x", "PQ-Key", fmt.Sprint(key))
 	}
+	m.ask("pq.often.admin.schedule.s", `{"spec":"@every 1s","overlap":"allow"}`)
 	r := &recording{series: make(map[string][]string)}
 	for range 6 {
 		for priority := range 6 {
@@ -96,10 +97,11 @@ func recordedRun(t *testing.T) *recording {
 		m.lease("jobs", "1h")
 		m.ask("pq.idle.admin.config", "{}")
 		m.ask("pq.idle.pop.min", "")
-		testenv.Await(t, "the metrics have the dead letter and what was popped in vain", func() bool {
+		testenv.Await(t, "the metrics have the dead letter, what was popped in vain and what a schedule fired", func() bool {
 			queues := m.queues()
 			return queues["jobs dead_total"] >= float64(r.scrapes+1) && queues["jobs-dead items ready"] >= float64(r.scrapes+1) &&
-				queues["idle not_served_total empty"]+queues["_other not_served_total empty"] >= float64(r.scrapes+1)
+				queues["idle not_served_total empty"]+queues["_other not_served_total empty"] >= float64(r.scrapes+1) &&
+				queues["often schedule_fired_total"] >= float64(r.scrapes+1)
 		})
 		r.scrape(t, all)
 	}
