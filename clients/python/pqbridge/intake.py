@@ -1,4 +1,6 @@
-"""Leases items for a worker that settles each of them later, by its ack subject."""
+"""Leases items for a worker that settles each of them later, by its ack subject.
+
+An acknowledgement takes the next item with it, so a worker that is busy sends one request for each item."""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from .client import Client
+from .deadline import Deadline
 from .errors import BAD_REQUEST, FORBIDDEN, EmptyError, LeaseLostError, PQError
 from .hold import extend
 from .item import Item
@@ -34,6 +37,12 @@ async def unworked(item: Item) -> None:
     """Gives back what nobody worked on: no backoff delays it."""
     await item.nak(0)
 
+
+def _lost(item: Item, err: LeaseLostError) -> None:
+    """What is gone, nobody does again: a program that has its results may have deleted their queue."""
+    _log.log(logging.DEBUG if err.reason == "gone" else logging.WARNING, "item %s of %s: %s", item.id, item.queue, err)
+
+
 Deliver = Callable[[str, Item], None]
 
 
@@ -49,7 +58,8 @@ class Intake:
         self._queues: list[tuple[str, str]] = []  # what the worker calls it, and pqd
         self._prefetch = 0
         self._held: dict[str, tuple[Item, asyncio.Task[None]]] = {}
-        self._waiting = 0  # those that the program has not looked at
+        self._waiting = 0  # without a prefetch: those that the program has not looked at
+        self._asked = 0  # how many items the requests under way may bring
         self._changed = asyncio.Event()
         self._taking: asyncio.Task[None] | None = None
         self._settling: set[asyncio.Task[None]] = set()
@@ -64,8 +74,13 @@ class Intake:
 
     def prefetch(self, count: int) -> None:
         """How many items to hold; 0: as many as the program takes."""
-        self._prefetch = count
+        self._prefetch, self._waiting = count, 0
         self._changed.set()
+
+    @property
+    def counts(self) -> bool:
+        """Whether the program has to say which items it has seen."""
+        return not self._prefetch
 
     def seen(self) -> None:
         """The program has looked at an item."""
@@ -81,7 +96,11 @@ class Intake:
         held = self._held.pop(tag, None)
         if held is None:
             return None
-        task = asyncio.get_running_loop().create_task(self._settle(*held, what))
+        name = self._next(held[0]) if what is Item.ack else None
+        if name is not None:
+            self._asked += 1
+        settling = self._settle(*held, what) if name is None else self._ack_next(*held, name)
+        task = asyncio.get_running_loop().create_task(settling)
         self._settling.add(task)
         task.add_done_callback(self._settling.discard)
         self._changed.set()
@@ -97,8 +116,9 @@ class Intake:
         self._queues = []
         self._restart()
         self.give_back_all()
-        if self._settling:
-            await asyncio.wait(self._settling, timeout=_LAST_SETTLEMENTS)
+        deadline = Deadline(_LAST_SETTLEMENTS)
+        while self._settling and not deadline.over:  # what an acknowledgement brings is given back, too
+            await asyncio.wait(self._settling, timeout=deadline.left, return_when=asyncio.FIRST_COMPLETED)
         for task in list(self._settling):
             task.cancel()
 
@@ -115,6 +135,37 @@ class Intake:
 
         return asyncio.get_running_loop().create_task(extend(item, lose))
 
+    def _next(self, item: Item) -> str | None:
+        """What the worker calls the queue whose next item an acknowledgement may take; None: there is no room for
+        one, or several queues take turns."""
+        if self._prefetch and self._room() > 0 and [queue for _, queue in self._queues] == [item.queue]:
+            return self._queues[0][0]
+        return None
+
+    async def _ack_next(self, item: Item, keeper: asyncio.Task[None], name: str) -> None:
+        """It does not wait for an item: without an answer nobody would know whether the acknowledgement has
+        taken effect."""
+        try:
+            found = await item.ack_next()
+        except LeaseLostError as err:
+            keeper.cancel()
+            return _lost(item, err)
+        except PQError:
+            return await self._settle(item, keeper, Item.ack)
+        except BaseException:
+            keeper.cancel()
+            raise
+        finally:
+            self._asked -= 1
+            self._changed.set()
+        keeper.cancel()
+        if found is None:
+            return
+        if name in (one for one, _ in self._queues):
+            return self._got(name, found)
+        self.hold(found)
+        self.settle(found.ack_subject, unworked)
+
     async def _settle(self, item: Item, keeper: asyncio.Task[None], what: Callable[[Item], Awaitable[None]]) -> None:
         """Goes on until the settlement has taken effect, or the lease is lost."""
         try:
@@ -122,7 +173,7 @@ class Intake:
                 try:
                     return await what(item)
                 except LeaseLostError as err:
-                    return _log.warning("item %s of %s: %s", item.id, item.queue, err)
+                    return _lost(item, err)
                 except PQError as err:
                     if err.code in (BAD_REQUEST, FORBIDDEN) or self._client.mailbox.closed:
                         return _log.error("item %s of %s: %s", item.id, item.queue, err)
@@ -155,7 +206,7 @@ class Intake:
 
     def _room(self) -> int:
         if self._prefetch:
-            return min(self._prefetch - len(self._held), _MOST)
+            return min(self._prefetch - len(self._held) - self._asked, _MOST)
         return 1 - self._waiting
 
     async def _take(self, room: int) -> None:
@@ -186,7 +237,15 @@ class Intake:
         await self._client.queue(queue).peek(wait=_ONE_WAIT)
 
     async def _pop(self, name: str, queue: str, room: int, wait: float) -> None:
-        for item in await self._client.queue(queue).pop_many(room, lease=self._lease, wait=wait):
-            self._waiting += 1
-            self.hold(item)
-            self._deliver(name, item)
+        self._asked += room
+        try:
+            found = await self._client.queue(queue).pop_many(room, lease=self._lease, wait=wait)
+        finally:
+            self._asked -= room
+        for item in found:
+            self._got(name, item)
+
+    def _got(self, name: str, item: Item) -> None:
+        self._waiting += self.counts
+        self.hold(item)
+        self._deliver(name, item)

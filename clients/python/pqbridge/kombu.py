@@ -62,6 +62,7 @@ class Transport(virtual.Transport):
         self.transient: set[str] = set()
         self._process = os.getpid()
         self._arrived: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._telling = False  # the program's loop knows, and has not looked yet
 
     def ours(self) -> bool:
         """Whether this process made the connection: a child of a fork has a copy, which must not speak."""
@@ -134,10 +135,13 @@ class Transport(virtual.Transport):
     def arrive(self, deliver: Callable[[], None]) -> None:
         """The program's thread is to deliver something."""
         self._arrived.put(deliver)
+        if self._telling:
+            return
+        self._telling = True
         try:
             self._tell.send(b"x")
         except OSError:
-            pass  # it knows already, or is closed
+            pass  # it is closed
 
     def drain_events(self, connection: object, timeout: float | None = None) -> None:
         """Delivers one message, or all that have arrived if there is no time to wait."""
@@ -158,9 +162,10 @@ class Transport(virtual.Transport):
 
     def _on_told(self) -> None:
         try:
-            self._told.recv(65536)
+            self._told.recv(64)
         except OSError:
             pass
+        self._telling = False  # between the two: what arrives from here on tells again, and is not missed
         while True:
             try:
                 deliver = self._arrived.get_nowait()

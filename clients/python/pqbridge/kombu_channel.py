@@ -258,7 +258,8 @@ class Channel(virtual.Channel):
 
     def _deliver_item(self, queue: str, item: Item) -> None:
         """In the program's thread."""
-        background.loop().call_soon_threadsafe(self._intake.seen)
+        if self._intake.counts:
+            background.loop().call_soon_threadsafe(self._intake.seen)
         try:
             message = delivered(item)
         except ValueError:

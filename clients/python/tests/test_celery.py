@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import select
 import unittest
 from typing import Any
 
@@ -307,6 +308,25 @@ class Kombu(unittest.TestCase):
             self.connection.drain_events(timeout=PATIENCE)
         self.connection.release()
         self.assertEqual((len(got), self.client.queue(name).info()["ready"]), (1, 1))
+
+    def test_what_arrives_while_the_loop_looks(self) -> None:
+        transport: Any = self.connection.connect()
+        got: list[str] = []
+        socket = transport._told
+
+        class Meanwhile:
+            def recv(self, size: int) -> bytes:
+                transport.arrive(lambda: got.append("second"))
+                return bytes(socket.recv(size))
+
+        transport.arrive(lambda: got.append("first"))
+        transport._told = Meanwhile()
+        transport._on_told()
+        transport._told = socket
+        transport.arrive(lambda: got.append("third"))
+        if select.select([socket], [], [], PATIENCE)[0]:
+            transport._on_told()
+        self.assertEqual(got, ["first", "second", "third"])
 
     def test_addresses(self) -> None:
         for url, what in (("pq://127.0.0.1:1", "no connection to NATS"), (app.conf.broker_url + "/x", "expected none, and the prefix in")):
