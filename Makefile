@@ -180,7 +180,7 @@ campaign/schedules: ## schedules beside KILLS (200) ends of a pqd, of three pqd,
 
 campaign/celery: OPS = 100000
 campaign/celery: KILLS = 20
-campaign/celery: ## OPS (100000) tasks through Celery on pqd and on Redis, whose worker is killed KILLS (20) times: how many a second, lost, doubled
+campaign/celery: ## OPS (100000) tasks through Celery on pqd and on Redis, acknowledged when they are done, and when they start; the worker is killed KILLS (20) times: how many a second, lost, doubled
 	$(GO) test -run '^TestCeleryKills$$' -count 1 -timeout 72h -v ./e2e/clients -pq.ops=$(OPS) -pq.kills=$(KILLS)
 
 campaign/imports: OPS = 100000
