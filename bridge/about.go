@@ -20,7 +20,7 @@ type about struct {
 
 // identity is for the other bridges.
 func (a *about) identity() peers.Identity {
-	self := peers.Identity{ID: a.id, Prefix: a.options.Prefix, StoreID: a.storeID}
+	self := peers.Identity{ID: a.id, Prefix: a.options.Prefix, Site: a.options.Site, StoreID: a.storeID}
 	if a.options.Exclusive {
 		self.Started = a.started
 	}
@@ -32,7 +32,7 @@ func (a *about) system() protocol.System {
 	limits := &a.options.Limits
 	system := protocol.System{
 		Version: a.options.Version, Store: a.options.StoreName, StoreID: a.storeID,
-		Prefix: a.options.Prefix, Uptime: time.Since(a.started).Seconds(), Damage: a.options.Damage(),
+		Prefix: a.options.Prefix, Site: a.options.Site, Uptime: time.Since(a.started).Seconds(), Damage: a.options.Damage(),
 		Limits: protocol.Limits{
 			Requests: limits.Requests, Bytes: limits.Bytes, Waiters: limits.Waiters,
 			Batch: fdbpq.MaxBatch, BatchBytes: fdbpq.MaxBatchBytes, Bundle: protocol.MaxBundle,

@@ -67,7 +67,7 @@ func (l *lane) writeHeaders(r *pop, item *fdbpq.Item, behind int64) {
 	w := &l.header
 	w.Reset()
 	if item.Lease != nil {
-		w.Lease(l.Wire, r.Subject.Queue, codec.Terms{End: r.ask.End, Band: r.ask.Band, Lease: r.leased}, item.Lease)
+		w.Lease(l.Wire, r.Subject, codec.Terms{End: r.ask.End, Band: r.ask.Band, Lease: r.leased}, item.Lease)
 	}
 	w.Item(item)
 	w.Behind(behind)
@@ -91,7 +91,7 @@ func (l *lane) answerBundle(r *pop) *failure.Failure {
 	}
 	m := nats.Msg{Subject: r.Msg.Reply, Header: nats.Header{protocol.HeaderBundle: {strconv.Itoa(len(r.found))}}, Data: l.out}
 	if len(leases) > 0 {
-		m.Reply = string(l.Grammar.AppendAck(nil, r.Subject.Queue, l.Sealer.Conn, []byte(l.sent.Add(leases))))
+		m.Reply = string(l.Grammar.Of(r.Subject).AppendAck(nil, r.Subject.Queue, l.Sealer.Conn, []byte(l.sent.Add(leases))))
 	}
 	f := l.Responder.Answer(&r.Request, &m)
 	if f != nil {

@@ -60,6 +60,11 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	if err != nil {
 		return nil, err
 	}
+	if o.Site != "" {
+		if err := wr.AtSite(o.Site); err != nil {
+			return nil, err
+		}
+	}
 	replies, err := newReplies(o, store.ID())
 	if err != nil {
 		return nil, err
@@ -78,9 +83,9 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		func(p *pop) { b.lanes.pop.Submit(p.Subject.Queue, p) })
 	b.surveyor = survey.New(store, b.waits.at, stats.Queues)
 	b.historian = survey.NewHistorian(stats, b.surveyor, o.Logger)
-	requests := &dispatcher{Responder: b.responder, Wire: wr, replies: replies, lanes: &b.lanes, prefix: o.Prefix, cluster: o.Cluster}
+	requests := &dispatcher{Responder: b.responder, Wire: wr, replies: replies, lanes: &b.lanes, cluster: o.Cluster}
 	b.receiver = receiver.New(nc, receiver.Options{
-		Subjects: subjectsOf(wr),
+		Fronts:   frontsOf(wr),
 		Handlers: receiver.Handlers{Request: requests.receive, Signal: requests.signal, Refuse: requests.refusePush},
 		Group:    queueGroup,
 		Backlog:  o.Backlog,
@@ -93,6 +98,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		Self: self, StoreName: o.StoreName, Logger: o.Logger,
 		Store:    peers.Store{Secret: store.Secret(), Time: store.Time},
 		Service:  peers.Service{Pause: standby.enter, Resume: standby.leave},
+		Remote:   peers.Service{Pause: standby.enterRemote, Resume: standby.leaveRemote},
 		Requests: peers.Handlers{Serve: requests.serve, Unknown: requests.unknown},
 	})
 	if !o.Exclusive {
@@ -102,12 +108,15 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	b.lanes.init(base, o.Exclusive, &b.waits, b.peers.Owners, about)
 	b.service = &service{
 		nc: nc, log: o.Logger, about: about, self: self,
-		replies: replies, rivals: b.peers.Rivals, stats: stats, queues: b.surveyor,
+		replies: replies, peers: b.peers, stats: stats, queues: b.surveyor,
 	}
 	if err := b.service.start(ctx); err != nil {
 		return nil, err
 	}
 	wr.Limit.Refresh() // the server has announced its max_payload by now
+	if b.peers.Remote != nil {
+		b.peers.Remote.Begin(ctx)
+	}
 	err = b.receiver.Start()
 	if err == nil && !o.Exclusive {
 		if err = b.peers.Owners.Start(); err != nil {
@@ -122,7 +131,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	}
 	b.keeper.start(store, b.responder.Events.Item, fired(b.responder), o.Room)
 	b.historian.Start()
-	b.peers.Standby.Start()
+	b.peers.Start()
 	return b, nil
 }
 
@@ -155,7 +164,7 @@ func (b *Bridge) Drain(ctx context.Context) error {
 // until Drain. A NATS server loses the requests that are on their way to it when the last
 // subscription ends. If there is another bridge by then, the server sends them there.
 func (b *Bridge) Leave(ctx context.Context) error {
-	b.peers.Standby.Stop()
+	b.peers.Stop()
 	b.responder.Gate.Close()
 	b.service.stop()
 	b.responder.Gate.Work.Refuse(errMoved)
@@ -181,7 +190,7 @@ type drained struct {
 }
 
 func (b *Bridge) end(ctx context.Context) error {
-	b.peers.Standby.Stop()
+	b.peers.Stop()
 	b.responder.Gate.Close()
 	b.service.stop()
 	b.waits.line.Close(b.ending)

@@ -36,12 +36,13 @@ type ClusterEndpoint struct {
 	mu     sync.Mutex // held while ended changes and a change begins
 	ended  bool
 	under  sync.WaitGroup // changes
-	sub    *nats.Subscription
+	subs   []*nats.Subscription
 }
 
-// ClusterOptions configure a [ClusterEndpoint]. All but ReplySubjects are required.
+// ClusterOptions configure a [ClusterEndpoint]. All but Site and ReplySubjects are required.
 type ClusterOptions struct {
 	Prefix        string
+	Site          string   // as in Options
 	ReplySubjects []string // as in Options
 	Logger        *slog.Logger
 
@@ -62,32 +63,50 @@ const changeLimit = 20 * time.Second
 
 // ServeCluster starts an endpoint. The connection belongs to the caller.
 func ServeCluster(nc *nats.Conn, o ClusterOptions) (*ClusterEndpoint, error) {
-	grammar, err := subjects.New(o.Prefix)
+	grammar, err := o.grammar()
 	if err != nil {
 		return nil, err
 	}
-	replies, err := newReplies(Options{Prefix: o.Prefix, ReplySubjects: o.ReplySubjects, Logger: o.Logger}, "")
+	replies, err := newReplies(Options{Prefix: o.Prefix, Site: o.Site, ReplySubjects: o.ReplySubjects, Logger: o.Logger}, "")
 	if err != nil {
 		return nil, err
 	}
 	e := &ClusterEndpoint{options: o, grammar: grammar, replies: replies, nc: nc, answers: request.Responder{Conn: nc, Log: o.Logger}}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
-	subject, err := grammar.Build(subjects.Subject{Verb: subjects.SysClusterStatus})
-	if err == nil {
-		e.sub, err = nc.Subscribe(subject, e.status) // without a queue group: each process answers
-	}
-	if err != nil {
-		e.cancel()
-		return nil, err
+	for _, g := range grammar.Each() {
+		if err := e.subscribe(g); err != nil {
+			e.cancel()
+			e.unsubscribe()
+			return nil, err
+		}
 	}
 	return e, nil
 }
 
+// subscribe subscribes to requests for the status under a prefix.
+func (e *ClusterEndpoint) subscribe(g subjects.Grammar) error {
+	subject, err := g.Build(subjects.Subject{Verb: subjects.SysClusterStatus})
+	if err != nil {
+		return err
+	}
+	sub, err := e.nc.Subscribe(subject, e.status) // without a queue group: each process answers
+	if err == nil {
+		e.subs = append(e.subs, sub)
+	}
+	return err
+}
+
+func (e *ClusterEndpoint) unsubscribe() {
+	for _, sub := range e.subs {
+		if err := sub.Unsubscribe(); err != nil {
+			e.options.Logger.Debug("unsubscribing failed", "subject", sub.Subject, "error", err)
+		}
+	}
+}
+
 // Stop ends the endpoint, and waits for the answer to a hand-over.
 func (e *ClusterEndpoint) Stop() {
-	if err := e.sub.Unsubscribe(); err != nil {
-		e.options.Logger.Debug("unsubscribing failed", "subject", e.sub.Subject, "error", err)
-	}
+	e.unsubscribe()
 	e.mu.Lock()
 	e.ended = true
 	e.mu.Unlock()
@@ -218,16 +237,31 @@ func (e *ClusterEndpoint) answer(r *request.Request, answer any) {
 
 // AnnounceActive publishes the event that a process has become active and takes requests.
 func AnnounceActive(nc *nats.Conn, prefix string, e protocol.ActiveEvent) error {
-	grammar, err := subjects.New(prefix)
+	return ClusterOptions{Prefix: prefix}.AnnounceActive(nc, e)
+}
+
+// AnnounceActive does so at each prefix.
+func (o ClusterOptions) AnnounceActive(nc *nats.Conn, e protocol.ActiveEvent) error {
+	grammar, err := o.grammar()
 	if err != nil {
 		return err
 	}
 	e.Type, e.Time = protocol.EventTypePrefix+protocol.EventActive, time.Now().UTC()
 	body, err := json.Marshal(e)
-	if err != nil {
-		return err
+	for _, g := range grammar.Each() {
+		if err == nil {
+			err = nc.Publish(g.SystemEvent(protocol.EventActive), body)
+		}
 	}
-	return nc.Publish(grammar.SystemEvent(protocol.EventActive), body)
+	return err
+}
+
+func (o ClusterOptions) grammar() (subjects.Grammar, error) {
+	grammar, err := subjects.New(o.Prefix)
+	if err == nil && o.Site != "" {
+		grammar, err = grammar.AtSite(o.Site)
+	}
+	return grammar, err
 }
 
 // Successor returns a channel that is closed when a process says that it serves in a later

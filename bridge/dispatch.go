@@ -20,7 +20,6 @@ type dispatcher struct {
 	*codec.Wire
 	replies *replies
 	lanes   *lanes
-	prefix  string
 
 	owners  *peers.Owners    // nil: this bridge owns all queues
 	cluster *ClusterEndpoint // nil: the store belongs to this process, or to all that open it
@@ -132,7 +131,7 @@ func contends(v subjects.Verb) bool {
 // meant guesses the verb of a malformed subject: the answer to a failed push has a
 // form of its own.
 func (d *dispatcher) meant(subject string) *verb {
-	_, rest, _ := strings.Cut(strings.TrimPrefix(subject, d.prefix+"."), ".")
+	_, rest, _ := strings.Cut(d.Grammar.Rest(subject), ".")
 	word, _, _ := strings.Cut(rest, ".")
 	return verbNamed(word)
 }
@@ -140,7 +139,7 @@ func (d *dispatcher) meant(subject string) *verb {
 // meantQueue returns the queue of a malformed subject, or "" when its name is
 // malformed.
 func (d *dispatcher) meantQueue(subject string) string {
-	queue, _, _ := strings.Cut(strings.TrimPrefix(subject, d.prefix+"."), ".")
+	queue, _, _ := strings.Cut(d.Grammar.Rest(subject), ".")
 	if subjects.CheckQueue(queue) != nil {
 		return ""
 	}

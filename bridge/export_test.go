@@ -86,7 +86,11 @@ func RefuseUnread(b *Bridge, storeID string, m *nats.Msg) error {
 	if err != nil {
 		return err
 	}
-	d := dispatcher{Responder: b.responder, replies: replies, prefix: o.Prefix}
+	wr, err := codec.New(o.Prefix, nil, b.nc.MaxPayload)
+	if err != nil {
+		return err
+	}
+	d := dispatcher{Responder: b.responder, Wire: wr, replies: replies}
 	d.refusePush(m)
 	return nil
 }

@@ -77,7 +77,11 @@ func FuzzMeant(f *testing.F) {
 	f.Add("a.b", "_sys.push")
 	f.Add("pq", ".")
 	f.Fuzz(func(t *testing.T, prefix, rest string) {
-		d := &dispatcher{prefix: prefix}
+		wr, err := codec.New(prefix, nil, func() int64 { return protocol.MaxPayload })
+		if err != nil {
+			return
+		}
+		d := &dispatcher{Wire: wr}
 		subject := prefix + "." + rest
 		if v := d.meant(subject); verbs[v.Index] != v {
 			t.Errorf("%q means %+v", subject, v)

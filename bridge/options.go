@@ -12,6 +12,7 @@ import (
 // Options configure a bridge. The zero value suits most programs.
 type Options struct {
 	Prefix    string // of all subjects; "": pq
+	Site      string // the name of this site: the bridge also serves what begins with it, in front of Prefix; "": none
 	Version   string // of the program, for discovery; a semantic version
 	StoreName string // what _sys.info calls the store
 	Exclusive bool   // only this process can open the store: go on standby beside a bridge with another store, settle in the transactions of pops

@@ -46,12 +46,16 @@ func newReplies(o Options, storeID string) (*replies, error) {
 			return nil, fmt.Errorf("reply subjects: %w", err)
 		}
 	}
-	return &replies{
+	r := &replies{
 		// The first are requests, the second are messages between bridges.
 		never: []string{o.Prefix + ".", peers.Inbox(storeID) + "."},
 		more:  o.ReplySubjects,
 		log:   o.Logger,
-	}, nil
+	}
+	if o.Site != "" {
+		r.never = append(r.never, o.Site+"."+o.Prefix+".")
+	}
+	return r, nil
 }
 
 // answers reports whether the bridge answers on a reply subject.

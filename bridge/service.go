@@ -25,18 +25,14 @@ type service struct {
 	about   *about
 	self    peers.Identity
 	replies *replies
-	rivals  *peers.Rivals
+	peers   *peers.Peers
 	stats   *request.Statistics
 	queues  *survey.Surveyor
 
-	identity micro.ServiceIdentity
-	subs     []*nats.Subscription
+	subs []*nats.Subscription
 }
 
 func (s *service) start(ctx context.Context) error {
-	s.identity = micro.ServiceIdentity{
-		Name: peers.ServiceName, ID: s.self.ID, Version: s.about.options.Version, Metadata: s.self.Metadata(),
-	}
 	if err := connected(ctx, s.nc); err != nil {
 		return err
 	}
@@ -52,7 +48,7 @@ func (s *service) start(ctx context.Context) error {
 	}
 	// This bridge can be found now.
 	if s.about.options.Exclusive {
-		if err := s.rivals.Refuse(ctx); err != nil {
+		if err := s.peers.Rivals.Refuse(ctx); err != nil {
 			s.stop()
 			return err
 		}
@@ -80,7 +76,7 @@ func connected(ctx context.Context, nc *nats.Conn) error {
 func (s *service) subscribe(verb micro.Verb, answer func() any) error {
 	handle := func(m *nats.Msg) {
 		if verb == micro.InfoVerb {
-			s.rivals.Prove(m)
+			s.peers.Prove(m)
 		}
 		if !s.replies.answers(m.Reply) {
 			return
@@ -93,7 +89,7 @@ func (s *service) subscribe(verb micro.Verb, answer func() any) error {
 			s.log.Debug("answering discovery failed", "subject", m.Subject, "error", err)
 		}
 	}
-	for _, to := range [][2]string{{"", ""}, {peers.ServiceName, ""}, {peers.ServiceName, s.identity.ID}} {
+	for _, to := range [][2]string{{"", ""}, {peers.ServiceName, ""}, {peers.ServiceName, s.self.ID}} {
 		subject, err := micro.ControlSubject(verb, to[0], to[1])
 		if err != nil {
 			return err
@@ -120,6 +116,13 @@ func (s *service) unsubscribe(sub *nats.Subscription) {
 	}
 }
 
+// identity is how service discovery knows the bridge.
+func (s *service) identity() micro.ServiceIdentity {
+	return micro.ServiceIdentity{
+		Name: peers.ServiceName, ID: s.self.ID, Version: s.about.options.Version, Metadata: s.self.On(s.nc).Metadata(),
+	}
+}
+
 // ping says since when the bridge runs, as STATS do. The metadata say so only of bridges that
 // may have to give way to others.
 type ping struct {
@@ -128,12 +131,12 @@ type ping struct {
 }
 
 func (s *service) ping() ping {
-	return ping{micro.Ping{ServiceIdentity: s.identity, Type: micro.PingResponseType}, s.about.started}
+	return ping{micro.Ping{ServiceIdentity: s.identity(), Type: micro.PingResponseType}, s.about.started}
 }
 
 func (s *service) info() micro.Info {
 	info := micro.Info{
-		ServiceIdentity: s.identity,
+		ServiceIdentity: s.identity(),
 		Type:            micro.InfoResponseType,
 		Description:     "durable double-ended priority queues",
 	}
@@ -147,7 +150,7 @@ func (s *service) info() micro.Info {
 }
 
 func (s *service) counts() micro.Stats {
-	stats := micro.Stats{ServiceIdentity: s.identity, Type: micro.StatsResponseType, Started: s.about.started}
+	stats := micro.Stats{ServiceIdentity: s.identity(), Type: micro.StatsResponseType, Started: s.about.started}
 	for _, v := range endpoints() {
 		counted := &s.stats.Verbs[v.Index]
 		requests, failures := counted.Requests()

@@ -18,10 +18,16 @@ type standby struct {
 	waiting  *waiting.Pops[*pop]
 }
 
+// The fronts of a bridge: the prefix, and the one that other sites use.
+const (
+	frontHere = iota
+	frontRemote
+)
+
 // enter unsubscribes. Requests that have arrived are still served. Waiting pops are
 // refused, because new items go to the other bridge now.
 func (s *standby) enter(ctx context.Context) error {
-	err := s.receiver.Pause(ctx)
+	err := s.receiver.Pause(ctx, frontHere)
 	s.waiting.Close(errStandby)
 	return err
 }
@@ -29,5 +35,9 @@ func (s *standby) enter(ctx context.Context) error {
 // leave subscribes again.
 func (s *standby) leave() error {
 	s.waiting.Open()
-	return s.receiver.Resume()
+	return s.receiver.Resume(frontHere)
 }
+
+// enterRemote and leaveRemote do the same for requests of other sites, whose waiting pops go on.
+func (s *standby) enterRemote(ctx context.Context) error { return s.receiver.Pause(ctx, frontRemote) }
+func (s *standby) leaveRemote() error                    { return s.receiver.Resume(frontRemote) }

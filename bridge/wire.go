@@ -30,12 +30,15 @@ func Config(c fdbpq.Config) protocol.Config { return codec.Config(c) }
 // KeySettings are the settings of a key, as they are answered.
 func KeySettings(k *fdbpq.KeySettings) protocol.KeySettings { return codec.KeySettings(k) }
 
-// subjectsOf are those that a bridge subscribes to.
-func subjectsOf(w *codec.Wire) receiver.Subjects {
-	return receiver.Subjects{
-		Requests:    w.Grammar.All(),
-		Settlements: w.Grammar.Acks(),
-		Signals:     w.Grammar.AcksOf(w.Sealer.Conn),
-		Pushes:      w.Grammar.Pushes(),
+// frontsOf are the subjects that a bridge subscribes to, under each of its prefixes.
+func frontsOf(w *codec.Wire) (fronts []receiver.Subjects) {
+	for _, g := range w.Grammar.Each() {
+		fronts = append(fronts, receiver.Subjects{
+			Requests:    g.All(),
+			Settlements: g.Acks(),
+			Signals:     g.AcksOf(w.Sealer.Conn),
+			Pushes:      g.Pushes(),
+		})
 	}
+	return fronts
 }

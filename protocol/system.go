@@ -30,6 +30,7 @@ type System struct {
 	Store   string  `json:"store"`
 	StoreID string  `json:"store_id"`
 	Prefix  string  `json:"prefix"`
+	Site    string  `json:"site,omitempty"` // its name stands in front of the prefix for clients at other sites
 	Limits  Limits  `json:"limits"`
 	Uptime  float64 `json:"uptime"` // seconds
 

@@ -17,9 +17,11 @@ const MaxPrefix = 128
 // sysToken replaces the queue's name in subjects that concern no queue.
 const sysToken = "_sys"
 
-// Grammar knows the subjects under one prefix. Get one from [New].
+// Grammar knows the subjects under one prefix. With a site it also knows those that other
+// sites use, which begin with the name of the site. Get one from [New].
 type Grammar struct {
 	prefix string // with the dot that follows it
+	site   string // the prefix behind the name of the site; "" without a site
 }
 
 // New returns the grammar under a prefix: one or more tokens of A-Z a-z 0-9 - _,
@@ -34,6 +36,54 @@ func New(prefix string) (Grammar, error) {
 		return Grammar{}, fmt.Errorf("prefix %s: expected tokens of A-Z a-z 0-9 - _ joined by dots, not starting with _, at most %d bytes in all", quote(prefix), MaxPrefix)
 	}
 	return Grammar{prefix: prefix + "."}, nil
+}
+
+// AtSite returns the grammar that also knows the subjects of a site: its name, a token, stands
+// in front of the prefix. One of the two must not lie within the other.
+func (g Grammar) AtSite(name string) (Grammar, error) {
+	if !isName(name) || name[0] == '_' {
+		return Grammar{}, fmt.Errorf("site %s: expected a name of A-Z a-z 0-9 - _, not starting with _", quote(name))
+	}
+	other, err := New(name + "." + g.Prefix())
+	if err == nil && strings.HasPrefix(other.prefix, g.prefix) {
+		err = fmt.Errorf("site %s: expected another name than the first token of the prefix %s", quote(name), quote(g.Prefix()))
+	}
+	if err != nil {
+		return Grammar{}, err
+	}
+	return Grammar{prefix: g.prefix, site: other.prefix}, nil
+}
+
+// Each returns the grammars of the single prefixes: that of the prefix itself, and behind it that
+// of the site.
+func (g Grammar) Each() []Grammar {
+	all := []Grammar{{prefix: g.prefix}}
+	if g.site != "" {
+		all = append(all, Grammar{prefix: g.site})
+	}
+	return all
+}
+
+// Of returns the grammar of the prefix under which a subject was parsed.
+func (g Grammar) Of(s Subject) Grammar {
+	if s.AtSite {
+		return Grammar{prefix: g.site}
+	}
+	return Grammar{prefix: g.prefix}
+}
+
+// Rest returns what follows the prefix in a subject, all of it if it has none.
+func (g Grammar) Rest(subject string) string {
+	rest, _, _ := g.cut(subject)
+	return rest
+}
+
+func (g Grammar) cut(subject string) (rest string, atSite, under bool) {
+	if rest, under = strings.CutPrefix(subject, g.prefix); under || g.site == "" {
+		return rest, false, under
+	}
+	rest, under = strings.CutPrefix(subject, g.site)
+	return rest, under, under
 }
 
 // Prefix returns the prefix, without a dot at its end.
@@ -56,7 +106,8 @@ func (g Grammar) SystemEvent(kind string) string { return g.prefix + sysToken + 
 
 // IsSystemEvent tells the subject of such an event, of any kind.
 func (g Grammar) IsSystemEvent(subject string) bool {
-	return strings.HasPrefix(subject, g.prefix) && strings.Contains(subject, "."+sysToken+".event.")
+	_, _, under := g.cut(subject)
+	return under && strings.Contains(subject, "."+sysToken+".event.")
 }
 
 // Pushes match every push, well formed or not.

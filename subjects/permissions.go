@@ -174,8 +174,11 @@ const UserInfo = "$SYS.REQ.USER.INFO"
 // start it discovers other bridges, because two with one prefix must not have different
 // stores, and reads its own permissions, to warn if they exceed these.
 func (g Grammar) Bridge() Permissions {
-	return Permissions{
-		Publish:   append([]string{g.Events(every), Inbox, accountReplies, UserInfo}, discovery...),
-		Subscribe: append([]string{g.All(), Inbox}, discovery...),
+	var p Permissions
+	for _, of := range g.Each() {
+		p.Publish, p.Subscribe = append(p.Publish, of.Events(every)), append(p.Subscribe, of.All())
 	}
+	p.Publish = append(append(p.Publish, Inbox, accountReplies, UserInfo), discovery...)
+	p.Subscribe = append(append(p.Subscribe, Inbox), discovery...)
+	return p
 }

@@ -18,24 +18,27 @@ type Subject struct {
 	Schedule    string // its name, for the verbs of one schedule
 	Event       string // the type of an Event
 	Conn, Token string // for Ack: the connection that granted the lease, and its token
+	AtSite      bool   // it begins with the name of the site
 }
 
 // Parse parses a subject. The fields share its memory, but for a key with escaped bytes.
 func (g Grammar) Parse(subject string) (Subject, error) {
-	rest, under := strings.CutPrefix(subject, g.prefix)
+	rest, atSite, under := g.cut(subject)
 	if !under || g.prefix == "" {
 		return Subject{}, fmt.Errorf("subject %s: expected one that starts with %s", quote(subject), quote(g.prefix))
 	}
 	t := tokens{rest: rest, left: true}
 	queue := t.next()
 	if queue == sysToken {
-		return parseSys(subject, t)
+		s, err := parseSys(subject, t)
+		s.AtSite = atSite && err == nil
+		return s, err
 	}
 	if err := CheckQueue(queue); err != nil {
 		return Subject{}, err
 	}
 
-	s := Subject{Queue: queue}
+	s := Subject{Queue: queue, AtSite: atSite}
 	var form string // of the subjects with this verb
 	var err error   // what is wrong with an argument
 	switch verb := t.next(); verb {
@@ -240,7 +243,10 @@ func (g Grammar) Build(s Subject) (string, error) {
 	if s.Verb < Push || s.Verb >= Verbs {
 		return "", errors.New("subject without a verb")
 	}
-	b := []byte(g.prefix)
+	if s.AtSite && g.site == "" {
+		return "", errors.New("subject of a site, and the grammar has none")
+	}
+	b := []byte(g.Of(s).prefix)
 	if s.Verb <= Event {
 		// Checked here, because Parse would report a dot in it as another error.
 		if err := CheckQueue(s.Queue); err != nil {
@@ -281,7 +287,7 @@ func (g Grammar) Build(s Subject) (string, error) {
 	return subject, nil
 }
 
-// AppendAck appends the subject that settles a lease. It checks nothing: the bridge builds
+// AppendAck appends the subject that settles a lease, under the prefix of g. It checks nothing: the bridge builds
 // one for each leased item, from valid names.
 func (g Grammar) AppendAck(b []byte, queue, conn string, token []byte) []byte {
 	b = append(append(b, g.prefix...), queue...)

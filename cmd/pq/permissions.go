@@ -26,7 +26,7 @@ var roles = map[string]func(subjects.Grammar, string) (subjects.Permissions, err
 }
 
 func permissionsCommand(s *session.Session) *cobra.Command {
-	var user string
+	var user, site string
 	c := &cobra.Command{
 		Use: "permissions <role> [<queue>...]", Args: session.Arguments(1, session.AnyNumber),
 		ValidArgsFunction: completing(s, completePermissions),
@@ -41,14 +41,18 @@ Its programs have to use it: pq --inbox-prefix, nats --inbox-prefix.`,
 		Example: `  # pqd's own user
   pq permissions pqd
 
+  # the same, of a pqd with PQ_SITE=hub
+  pq permissions pqd --site hub
+
   # a worker on two queues
   pq permissions consumer mails images --as worker
 
   # an admin of a queue and its dead letters
   pq permissions admin jobs jobs-dead`,
-		RunE: func(_ *cobra.Command, args []string) error { return printPermissions(s, args[0], args[1:], user) },
+		RunE: func(_ *cobra.Command, args []string) error { return printPermissions(s, args[0], args[1:], user, site) },
 	}
 	c.Flags().StringVar(&user, "as", user, "the user's `name`; that of the role if not given")
+	c.Flags().StringVar(&site, "site", site, "the `name` of pqd's site: its PQ_SITE")
 	return c
 }
 
@@ -60,11 +64,11 @@ func completePermissions(s *session.Session, _ *cobra.Command, args []string, wo
 	return beginning(queueNames(s), word), cobra.ShellCompDirectiveNoFileComp
 }
 
-func printPermissions(s *session.Session, role string, queues []string, user string) error {
+func printPermissions(s *session.Session, role string, queues []string, user, site string) error {
 	if user == "" {
 		user = role
 	}
-	p, err := permissionsOf(s.Global.Prefix, role, queues)
+	p, err := permissionsOf(s.Global.Prefix, site, role, queues)
 	if err == nil && role != bridgeRole { // pqd's inboxes are its own already: it reads answers of bridges alone
 		p, err = p.WithInbox(user)
 	}
@@ -79,13 +83,18 @@ func printPermissions(s *session.Session, role string, queues []string, user str
 }
 
 // permissionsOf adds up what a role needs for some queues.
-func permissionsOf(prefix, role string, queues []string) (p subjects.Permissions, err error) {
+func permissionsOf(prefix, site, role string, queues []string) (p subjects.Permissions, err error) {
 	grammar, err := subjects.New(prefix)
+	if err == nil && site != "" {
+		grammar, err = grammar.AtSite(site)
+	}
 	if err != nil {
 		return p, err
 	}
 	may, known := roles[role]
 	switch {
+	case role != bridgeRole && site != "":
+		return p, fmt.Errorf("the site %q: it is for pqd; a client at another site uses --prefix %s.%s", site, site, prefix)
 	case role == bridgeRole && len(queues) == 0:
 		return grammar.Bridge(), nil
 	case role == bridgeRole:

@@ -323,6 +323,7 @@ func (d *daemon) startService(ctx context.Context, nc, log *nats.Conn, tracer tr
 func (d *daemon) bridgeOptions(tracer trace.Tracer) bridge.Options {
 	return bridge.Options{
 		Prefix:    string(d.settings.Prefix),
+		Site:      string(d.settings.Site),
 		Version:   version(),
 		StoreName: d.settings.Store.String(),
 		Exclusive: d.settings.Store.Embedded(),

@@ -150,7 +150,7 @@ func (d *daemon) startMember(nc, log *nats.Conn, tracer trace.Tracer) (*member, 
 	process.AddSpareProcessors()
 	m := &member{daemon: d, name: name, db: db, nc: nc, log: log, tracer: tracer, asked: make(chan *handover), failed: make(chan error, 1)}
 	m.endpoint, err = bridge.ServeCluster(nc, bridge.ClusterOptions{
-		Prefix: string(d.settings.Prefix), ReplySubjects: d.settings.Replies, Logger: d.log,
+		Prefix: string(d.settings.Prefix), Site: string(d.settings.Site), ReplySubjects: d.settings.Replies, Logger: d.log,
 		Status: m.cluster, StepDown: m.stepDown, Replace: m.replace,
 	})
 	if err != nil {
@@ -267,7 +267,7 @@ func (m *member) attend(ctx context.Context, term *cluster.Term, b *bridge.Bridg
 	m.bridge.Store(b)
 	d.log.Info("serving", "epoch", term.Epoch(), "store_id", d.store.Load().ID())
 	event := protocol.ActiveEvent{Node: m.name, Epoch: term.Epoch()}
-	if err := bridge.AnnounceActive(m.nc, string(d.settings.Prefix), event); err != nil {
+	if err := (bridge.ClusterOptions{Prefix: string(d.settings.Prefix), Site: string(d.settings.Site)}).AnnounceActive(m.nc, event); err != nil {
 		d.log.Debug("event lost", "event", protocol.EventActive, "error", err)
 	}
 	drain := context.WithoutCancel(ctx)

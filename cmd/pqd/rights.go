@@ -41,7 +41,7 @@ func (d *daemon) warnOfOpenServer(nc *nats.Conn) {
 // of pqd could then do more harm. It does not warn about a server without users, one whose
 // only user is that of all clients, or one that does not answer.
 func (d *daemon) warnOfRights(ctx context.Context, nc *nats.Conn) {
-	grammar, err := subjects.New(string(d.settings.Prefix))
+	grammar, err := d.settings.Grammar()
 	if err != nil || d.settings.OwnLogin() {
 		return
 	}

@@ -87,6 +87,8 @@ func TestRefusesWrongSettings(t *testing.T) {
 		{name: "unknown engine", env: []string{"PQ_STORE=redis:x"}, says: []string{"PQ_STORE", `"redis:x"`, "fdb:<cluster file>"}},
 		{name: "prefix with a wildcard", env: []string{"PQ_PREFIX=pq.*"}, says: []string{"PQ_PREFIX", `"pq.*"`}},
 		{name: "prefix in system space", env: []string{"PQ_PREFIX=$SYS"}, says: []string{"PQ_PREFIX", `"$SYS"`}},
+		{name: "site with a dot", env: []string{"PQ_SITE=edge.7"}, says: []string{"PQ_SITE", `"edge.7"`, "A-Z a-z 0-9 - _"}},
+		{name: "site within the prefix", env: []string{"PQ_SITE=jobs", "PQ_PREFIX=jobs"}, says: []string{"PQ_SITE", `"jobs"`, "another name"}},
 		{name: "listen without port", env: []string{"PQ_LISTEN=127.0.0.1"}, says: []string{"PQ_LISTEN", `"127.0.0.1"`, "<host>:<port>"}},
 		{name: "listen on a large port", env: []string{"PQ_LISTEN=127.0.0.1:65536"}, says: []string{"PQ_LISTEN", "65536", "0 to 65535"}},
 		{name: "http without port", env: []string{"PQ_HTTP=8622"}, says: []string{"PQ_HTTP", `"8622"`, "<host>:<port>"}},

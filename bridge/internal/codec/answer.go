@@ -11,6 +11,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
 )
 
 // HeaderWriter writes the headers of an answer with few allocations: the
@@ -77,10 +78,11 @@ func (w *HeaderWriter) string(key, value string) {
 	w.end(key)
 }
 
-// Lease writes the headers of a leased item, with the terms of its pop.
-func (w *HeaderWriter) Lease(wire *Wire, queue string, t Terms, lease *fdbpq.Lease) {
+// Lease writes the headers of a leased item, with the terms of its pop. The subject that settles
+// it begins as that of the pop did.
+func (w *HeaderWriter) Lease(wire *Wire, pop subjects.Subject, t Terms, lease *fdbpq.Lease) {
 	w.token = wire.Sealer.Append(w.token[:0], lease, t)
-	w.text = wire.Grammar.AppendAck(w.text, queue, wire.Sealer.Conn, w.token)
+	w.text = wire.Grammar.Of(pop).AppendAck(w.text, pop.Queue, wire.Sealer.Conn, w.token)
 	w.end(protocol.HeaderAck)
 	w.time(protocol.HeaderLeaseExpires, lease.Expires)
 	w.number(protocol.HeaderFence, lease.Fence)

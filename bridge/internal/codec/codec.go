@@ -29,3 +29,11 @@ func New(prefix string, secret []byte, maxPayload func() int64) (*Wire, error) {
 	w.Sealer.init(secret)
 	return w, nil
 }
+
+// AtSite adds the subjects of the site with this name.
+func (w *Wire) AtSite(name string) (err error) {
+	if w.Grammar, err = w.Grammar.AtSite(name); err == nil {
+		w.Limit.prefix = len(w.Grammar.Each()[1].Prefix())
+	}
+	return err
+}

@@ -3,6 +3,7 @@ package peers
 import (
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 )
 
@@ -12,13 +13,41 @@ type Identity struct {
 	Prefix  string    // of the subjects that it serves
 	StoreID string    // a copy of a store has the id of its original
 	Started time.Time // zero for a bridge whose store can be shared
+	Site    string    // its name stands in front of another prefix that the bridge serves; "": none
+	AtSite  bool      // Prefix is that one
+	Server  Server
 }
+
+// Server is the NATS server that a bridge is connected to.
+type Server struct {
+	ID      string `json:"id"`
+	Name    string `json:"name"`
+	Cluster string `json:"cluster,omitempty"`
+}
+
+// serverOf is the server that a connection has now.
+func serverOf(nc *nats.Conn) Server {
+	return Server{ID: nc.ConnectedServerId(), Name: nc.ConnectedServerName(), Cluster: nc.ConnectedClusterName()}
+}
+
+// beside reports whether two servers are the same, or of one cluster. Between others there is a
+// leaf node or a gateway.
+func (s Server) beside(o Server) bool {
+	return s.ID == o.ID || s.Cluster != "" && s.Cluster == o.Cluster
+}
+
+// known reports whether the bridge has said what server it has: earlier versions do not.
+func (s Server) known() bool { return s.ID != "" }
 
 // Metadata of the NATS service that a bridge is.
 const (
 	metaPrefix  = "prefix"
 	metaStoreID = "store_id"
 	metaStarted = "started" // of bridges that have their store for themselves
+	metaSite    = "site"    // of bridges with one
+	metaServer  = "server_id"
+	metaName    = "server_name"
+	metaCluster = "cluster" // of a server that has one
 )
 
 // Metadata is the identity, without the id, as service discovery shows it.
@@ -27,12 +56,37 @@ func (i Identity) Metadata() map[string]string {
 	if i.exclusive() {
 		meta[metaStarted] = i.Started.UTC().Format(time.RFC3339Nano)
 	}
+	for name, value := range map[string]string{metaSite: i.Site, metaServer: i.Server.ID, metaName: i.Server.Name, metaCluster: i.Server.Cluster} {
+		if value != "" {
+			meta[name] = value
+		}
+	}
 	return meta
 }
 
-// identityOf reads what service discovery shows.
-func identityOf(s micro.ServiceIdentity) Identity {
-	return Identity{ID: s.ID, Prefix: s.Metadata[metaPrefix], StoreID: s.Metadata[metaStoreID], Started: startedOf(s.Metadata[metaStarted])}
+// identitiesOf reads what service discovery shows of a bridge: an identity for each prefix.
+func identitiesOf(s micro.ServiceIdentity) []Identity {
+	meta := s.Metadata
+	i := Identity{
+		ID: s.ID, Prefix: meta[metaPrefix], StoreID: meta[metaStoreID], Started: startedOf(meta[metaStarted]), Site: meta[metaSite],
+		Server: Server{ID: meta[metaServer], Name: meta[metaName], Cluster: meta[metaCluster]},
+	}
+	if i.Site == "" {
+		return []Identity{i}
+	}
+	return []Identity{i, i.Remote()}
+}
+
+// On returns the identity with the NATS server that a connection has now.
+func (i Identity) On(nc *nats.Conn) Identity {
+	i.Server = serverOf(nc)
+	return i
+}
+
+// Remote is the identity of the bridge under the prefix that other sites use.
+func (i Identity) Remote() Identity {
+	i.Prefix, i.AtSite = i.Site+"."+i.Prefix, true
+	return i
 }
 
 // startedOf reads a time. One that cannot be read is none: such a bridge is never

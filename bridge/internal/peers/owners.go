@@ -103,7 +103,12 @@ func Inbox(storeID string) string { return nats.InboxPrefix + storeID }
 
 // between is the prefix of the subjects between this bridge and those that serve the same
 // subjects on the same store. Others could not read the requests.
-func (i Identity) between() string { return Inbox(i.StoreID) + "." + i.Prefix }
+func (i Identity) between() string {
+	if i.Site != "" {
+		return Inbox(i.StoreID) + "." + i.Site + "." + i.Prefix
+	}
+	return Inbox(i.StoreID) + "." + i.Prefix
+}
 
 // Start listens to other bridges, and tells them that this one is there until Leave.
 func (o *Owners) Start() error {

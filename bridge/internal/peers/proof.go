@@ -37,6 +37,7 @@ type proof struct {
 	Prefix  string `json:"prefix"`
 	StoreID string `json:"store_id"`
 	Started string `json:"started,omitempty"`
+	Server  Server `json:"server"`
 }
 
 // Bounds of a challenge.
@@ -81,7 +82,7 @@ func (r *Rivals) Prove(m *nats.Msg) {
 	}
 	body, err := json.Marshal(proof{
 		Type: protocol.EventTypePrefix + eventBridge, Time: time.Now().UTC().Format(time.RFC3339Nano),
-		Nonce: c.Nonce, ID: r.self.ID, Prefix: r.self.Prefix, StoreID: r.self.StoreID, Started: r.self.Metadata()[metaStarted],
+		Nonce: c.Nonce, ID: r.self.ID, Prefix: r.self.Prefix, StoreID: r.self.StoreID, Started: r.self.Metadata()[metaStarted], Server: serverOf(r.nc),
 	})
 	if err == nil {
 		err = r.nc.Publish(subject, body)
@@ -97,7 +98,7 @@ func (r *Rivals) proven(m *nats.Msg, nonce string) (Identity, bool) {
 	if json.Unmarshal(m.Data, &p) != nil || p.Nonce != nonce || proofSubject(r.self.Prefix, p.Prefix) != m.Subject {
 		return Identity{}, false
 	}
-	o := Identity{ID: p.ID, Prefix: p.Prefix, StoreID: p.StoreID, Started: startedOf(p.Started)}
+	o := Identity{ID: p.ID, Prefix: p.Prefix, StoreID: p.StoreID, Started: startedOf(p.Started), Server: p.Server}
 	return o, r.self.rivals(o)
 }
 
@@ -105,6 +106,7 @@ func (r *Rivals) proven(m *nats.Msg, nonce string) (Identity, bool) {
 type hint struct {
 	Identity
 	answers string // subject of the answers to its challenge
+	far     bool   // its server is neither that of this bridge nor of its cluster
 	proven  bool
 	gone    bool // no bridge receives the questions to it
 }

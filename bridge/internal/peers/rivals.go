@@ -68,34 +68,47 @@ type sighting struct {
 
 // find asks all bridges who they are, and those that would be rivals for a proof.
 func (r *Rivals) find(ctx context.Context) (found sighting, err error) {
-	s := search{rivals: r, inbox: r.nc.NewInbox() + "." + rand.Text(), came: make(chan *nats.Msg, searchRoom), nonce: newNonce()}
+	s := search{rivals: r, server: serverOf(r.nc), inbox: r.nc.NewInbox() + "." + rand.Text(), came: make(chan *nats.Msg, searchRoom), nonce: newNonce()}
 	defer s.end()
 	if err := s.run(ctx); err != nil {
 		return found, fmt.Errorf("look for other bridges: %w", err)
 	}
 	for _, h := range s.hints {
 		if !h.proven {
-			r.warn(h.Identity)
+			r.warn(h)
 		}
 	}
 	return sighting{rivals: s.found, alone: s.alone}, nil
 }
 
-// warn logs a hint without a proof.
-func (r *Rivals) warn(o Identity) {
+// warn logs a hint without a proof. Bridges at other sites give none: their events end at the leaf
+// node, as their requests do.
+func (r *Rivals) warn(o hint) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.warned[o.ID] || len(r.warned) >= maxWarned {
 		return
 	}
 	r.warned[o.ID] = true
+	if o.far {
+		r.log.Info("a bridge at another site has the same prefix: each serves the clients of its own site", "id", o.ID, "prefix", o.Prefix, "site", o.Site, "server", o.Server.Name)
+		return
+	}
 	r.log.Warn("ignored a rival bridge that gave no proof: its answer is forged, or it has an older version, or it lacks permissions",
 		"id", o.ID, "prefix", o.Prefix, "store_id", o.StoreID)
 }
 
-// describe returns why two bridges must not serve at the same time.
+// describe returns why two bridges must not serve at the same time, and what to do.
 func (r *Rivals) describe(o Identity) error {
+	far := o.Server.known() && !o.Server.beside(serverOf(r.nc))
 	switch {
+	case r.self.AtSite:
+		return fmt.Errorf("bridge %s at the NATS server %q already serves the prefix %q with another store (id %s): two sites have one name; give each another PQ_SITE",
+			o.ID, o.Server.Name, o.Prefix, o.StoreID)
+	case far && o.Prefix == r.self.Prefix:
+		return fmt.Errorf("bridge %s already serves the prefix %q with another store (id %s) at the NATS server %q, which a leaf node or a gateway connects with this one (%q), and requests cross it: "+
+			"have the leaf node deny_imports and deny_exports [%q], so that each site serves its own clients (docs/topologies.md); beside a gateway use another prefix",
+			o.ID, o.Prefix, o.StoreID, o.Server.Name, r.nc.ConnectedServerName(), o.Prefix+".>")
 	case o.Prefix != r.self.Prefix:
 		return fmt.Errorf("bridge %s already serves the prefix %q, and this one is to serve %q: one of the two lies within the other, and each request there would go to either bridge; use another prefix",
 			o.ID, o.Prefix, r.self.Prefix)

@@ -21,7 +21,9 @@ type search struct {
 	came   chan *nats.Msg
 	subs   []*nats.Subscription
 	nonce  string
+	server Server // of this bridge
 	hints  []hint
+	far    int // hints to bridges elsewhere
 	found  []Identity
 	alone  bool
 }
@@ -49,7 +51,7 @@ func (s *search) ask(ctx context.Context) error {
 		return err
 	}
 	end := time.Now().Add(longestRound)
-	for patience := firstAnswer; len(s.hints) < maxHints; patience = min(nextAnswer, time.Until(end)) {
+	for patience := firstAnswer; len(s.hints)-min(s.far, maxHints) < maxHints; patience = min(nextAnswer, time.Until(end)) {
 		m, err := s.next(ctx, patience)
 		if m == nil {
 			return err
@@ -71,10 +73,18 @@ func (s *search) read(m *nats.Msg) {
 	if json.Unmarshal(m.Data, &info) != nil {
 		return // not a bridge
 	}
-	o := identityOf(info.ServiceIdentity)
-	known := slices.ContainsFunc(s.hints, func(h hint) bool { return h.Identity == o })
-	if !known && o.provable() && s.rivals.self.rivals(o) {
-		s.hints = append(s.hints, hint{Identity: o})
+	for _, o := range identitiesOf(info.ServiceIdentity) {
+		known := slices.ContainsFunc(s.hints, func(h hint) bool { return h.Identity == o })
+		if known || !o.provable() || !s.rivals.self.rivals(o) {
+			continue
+		}
+		far := o.Server.known() && !o.Server.beside(s.server)
+		if far {
+			s.far++
+		}
+		if !far || s.far <= maxHints { // many sites leave room for those that are here
+			s.hints = append(s.hints, hint{Identity: o, far: far})
+		}
 	}
 }
 
@@ -143,7 +153,7 @@ func (s *search) answered(m *nats.Msg) {
 // add adds a rival that has proven itself.
 func (s *search) add(o Identity) {
 	for i := range s.hints {
-		if s.hints[i].ID == o.ID {
+		if s.hints[i].ID == o.ID && s.hints[i].Prefix == o.Prefix {
 			s.hints[i].proven = true
 		}
 	}

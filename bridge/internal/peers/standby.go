@@ -84,6 +84,13 @@ func (s *Standby) Start() {
 	}()
 }
 
+// Begin searches once, before Start: the service begins on standby beside a rival.
+func (s *Standby) Begin(ctx context.Context) {
+	if s.rivals.self.exclusive() {
+		s.look(ctx)
+	}
+}
+
 // Stop ends the search. A bridge on standby stays there.
 func (s *Standby) Stop() {
 	if s.cancel != nil {
@@ -137,11 +144,11 @@ func (s *Standby) look(ctx context.Context) {
 	case reason != nil && !standby:
 		s.set(reason)
 		err = s.service.Pause(ctx)
-		s.log.Error("on standby until the other bridge ends: taking no requests", "error", reason)
+		s.log.Error("on standby until the other bridge ends: taking no requests", "prefix", s.rivals.self.Prefix, "error", reason)
 	case reason == nil && standby:
 		if err = s.service.Resume(); err == nil {
 			s.set(nil)
-			s.log.Info("serving again: the other bridge ended")
+			s.log.Info("serving again: the other bridge ended", "prefix", s.rivals.self.Prefix)
 		}
 	}
 	if err != nil {

@@ -39,7 +39,15 @@ func (r *Receiver) shedPushes() {
 // them anew.
 func (r *Receiver) renewAll() {
 	s, log := &r.shedding, r.options.Logger
-	for _, sub := range []*nats.Subscription{r.requests, r.signals, r.settlements} { // in this order, as in Pause
+	var subs []*nats.Subscription // in the order of Pause
+	for _, f := range r.fronts {
+		for _, sub := range f.all() {
+			if *sub != nil {
+				subs = append(subs, *sub)
+			}
+		}
+	}
+	for _, sub := range subs {
 		if err := r.drain(sub); err != nil {
 			log.Error("unsubscribing failed", "subject", sub.Subject, "error", err)
 			return // the connection is closed
@@ -51,8 +59,10 @@ func (r *Receiver) renewAll() {
 	if r.arrivals.wait(r.serving) != nil || r.barrier(r.serving) != nil {
 		return // the bridge drains
 	}
-	r.forget(r.requests, r.signals, r.settlements)
-	r.requests, r.signals, r.settlements = nil, nil, nil
+	r.forget(subs...)
+	for _, f := range r.fronts {
+		f.requests, f.signals, f.settlements = nil, nil, nil
+	}
 	select {
 	case <-r.options.Backlog: // about what has been handled
 	default:

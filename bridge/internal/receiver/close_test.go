@@ -34,8 +34,8 @@ func TestCloseEndsGoroutines(t *testing.T) {
 	s := &station{t: t, server: testenv.NATS(t)}
 	nc := s.server.Connect(t)
 	r := receiver.New(nc, receiver.Options{
-		Subjects: receiver.Subjects{Requests: "q.>", Settlements: "q.*.ack.>", Signals: "q.*.ack.here.>"},
-		Group:    "q", Logger: slog.New(slog.DiscardHandler),
+		Fronts: []receiver.Subjects{{Requests: "q.>", Settlements: "q.*.ack.>", Signals: "q.*.ack.here.>"}},
+		Group:  "q", Logger: slog.New(slog.DiscardHandler),
 		Handlers: receiver.Handlers{Request: func(*nats.Msg) {}, Signal: func(*nats.Msg) {}, Refuse: func(*nats.Msg) {}},
 	})
 	pprof.Do(t.Context(), pprof.Labels("of", t.Name()), func(context.Context) { // whatever it starts has the label

@@ -15,10 +15,10 @@ func ShedLoad(r *Receiver) {
 }
 
 // Requests is the subscription to requests.
-func Requests(r *Receiver) *nats.Subscription { return r.requests }
+func Requests(r *Receiver) *nats.Subscription { return r.fronts[0].requests }
 
 // Signals is the subscription to signals.
-func Signals(r *Receiver) *nats.Subscription { return r.signals }
+func Signals(r *Receiver) *nats.Subscription { return r.fronts[0].signals }
 
 // Refusing are the subscriptions that refuse pushes while load is shed.
 func Refusing(r *Receiver) []*nats.Subscription {

@@ -72,7 +72,7 @@ func (r *Receiver) shed(why string, renew func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer r.shedding.underWay.Store(false)
-	if r.requests == nil || r.serving.Err() != nil {
+	if len(r.requests()) == 0 || r.serving.Err() != nil {
 		return
 	}
 	r.logShedding(why)
@@ -89,8 +89,11 @@ func (r *Receiver) renewRequests() {
 		s.refusing.Store(nil)
 		r.endRefusing(pushes)
 	}()
-	if err == nil {
-		err = r.drain(r.requests)
+	requests := r.requests()
+	for _, sub := range requests {
+		if err == nil {
+			err = r.drain(sub)
+		}
 	}
 	if err != nil {
 		log.Error("unsubscribing from requests failed", "error", err)
@@ -101,11 +104,23 @@ func (r *Receiver) renewRequests() {
 	if r.arrivals.wait(r.serving) != nil {
 		return // the bridge drains
 	}
-	r.forget(r.requests)
-	r.requests = nil
+	r.forget(requests...)
+	for _, f := range r.fronts {
+		f.requests = nil
+	}
 	if err := r.subscribe(); err != nil {
 		log.Error("resubscribing to requests failed", "error", err)
 	}
+}
+
+// requests are the subscriptions to requests. r.mu is held.
+func (r *Receiver) requests() (subs []*nats.Subscription) {
+	for _, f := range r.fronts {
+		if f.requests != nil {
+			subs = append(subs, f.requests)
+		}
+	}
+	return subs
 }
 
 // logShedding logs that load is shed, once a while.
@@ -126,14 +141,19 @@ func (r *Receiver) awaitServer() {
 // subscribeToRefuse subscribes to pushes, to refuse them. The subscription to
 // requests ends after it, so pushes have a subscription at every moment.
 func (r *Receiver) subscribeToRefuse() (subs []*nats.Subscription, err error) {
-	for _, subject := range r.options.Subjects.Pushes {
-		sub, err := r.nc.QueueSubscribe(subject, r.options.Group, r.refuse)
-		if err == nil {
-			subs = append(subs, sub)
-			err = sub.SetPendingLimits(-1, pendingBytes)
+	for _, f := range r.fronts {
+		if f.requests == nil {
+			continue
 		}
-		if err != nil {
-			return subs, fmt.Errorf("subscribe to %s: %w", subject, err)
+		for _, subject := range f.subjects.Pushes {
+			sub, err := r.nc.QueueSubscribe(subject, r.options.Group, r.refuse)
+			if err == nil {
+				subs = append(subs, sub)
+				err = sub.SetPendingLimits(-1, pendingBytes)
+			}
+			if err != nil {
+				return subs, fmt.Errorf("subscribe to %s: %w", subject, err)
+			}
 		}
 	}
 	return subs, nil

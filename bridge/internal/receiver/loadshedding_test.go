@@ -75,11 +75,11 @@ func TestShedsLoadAgain(t *testing.T) {
 func TestShedsNoLoadOnStandby(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	if err := s.Pause(t.Context()); err != nil {
+	if err := s.Pause(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
 	receiver.ShedLoad(s.Receiver)
-	if err := s.Resume(); err != nil {
+	if err := s.Resume(0); err != nil {
 		t.Fatal(err)
 	}
 	if requests, _ := s.Sheddings(); requests != 0 || !s.answered("q.jobs.pop") {

@@ -16,7 +16,7 @@ func TestOrderOfSubscriptions(t *testing.T) {
 	t.Parallel()
 	ends := []string{"q.>", "q.*.ack.here.>", "q.*.ack.>"}
 	for name, end := range map[string]func(*station) error{
-		"pause": func(s *station) error { return s.Pause(t.Context()) },
+		"pause": func(s *station) error { return s.Pause(t.Context(), 0) },
 		"drain": func(s *station) error {
 			return errors.Join(s.DrainRequests(t.Context()), s.DrainSettlements(t.Context()))
 		},
@@ -48,7 +48,7 @@ func TestHandlesWhatComesLate(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*station){
 		"pause": func(s *station) {
-			if err := s.Pause(context.Background()); err != nil {
+			if err := s.Pause(context.Background(), 0); err != nil {
 				s.t.Error(err)
 			}
 		},
@@ -93,13 +93,13 @@ func TestEndsOnce(t *testing.T) {
 	if n := s.nc.NumSubscriptions(); n != before-1 {
 		t.Errorf("%d subscriptions, expected %d", n, before-1)
 	}
-	if err := s.Resume(); err != nil {
+	if err := s.Resume(0); err != nil {
 		t.Fatal(err)
 	}
 	if err := receiver.Requests(s.Receiver).Unsubscribe(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Pause(t.Context()); err != nil {
+	if err := s.Pause(t.Context(), 0); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,5 +1,6 @@
 // Package receiver owns the NATS subscriptions of a bridge, from the first one to the
-// last: it subscribes, sheds load, goes on standby and drains.
+// last: it subscribes, sheds load, goes on standby and drains. A bridge has one front, or one
+// more for other sites; each has subjects of its own, and its own standby.
 //
 // What it guarantees: requests and settlements are handled one after the other, in the
 // order in which the connection received them, whatever the subscription. Every message
@@ -21,7 +22,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Subjects are what a receiver subscribes to.
+// Subjects are what a receiver subscribes to for a front.
 type Subjects struct {
 	Requests    string
 	Settlements string   // requests that are received for longer when the bridge drains
@@ -45,7 +46,7 @@ type Handlers struct {
 
 // Options configure a receiver. All but Backlog are required.
 type Options struct {
-	Subjects Subjects
+	Fronts   []Subjects
 	Group    string // queue group of all subscriptions but the one to signals
 	Handlers Handlers
 	Logger   *slog.Logger
@@ -68,15 +69,32 @@ type Receiver struct {
 
 	// mu guards the subscriptions. It is held while the bridge is not subscribed to
 	// requests, but for standby.
-	mu          sync.Mutex
+	mu     sync.Mutex
+	fronts []*front
+}
+
+// front has the subscriptions to the subjects of a front. They are nil on standby.
+type front struct {
+	subjects    *Subjects
+	paused      bool
 	requests    *nats.Subscription // all requests, in the order in which they arrive
 	settlements *nats.Subscription // settlements, which are received for longer
 	signals     *nats.Subscription // the server's messages that an item had no receiver
 }
 
+// all are the subscriptions, in the order in which they end. The one to signals ends before
+// the one to settlements, which it matches: while it lasts, the server does not answer a
+// settlement that there are no responders.
+func (f *front) all() []**nats.Subscription {
+	return []**nats.Subscription{&f.requests, &f.signals, &f.settlements}
+}
+
 // New returns a receiver on a connection. It receives nothing yet.
 func New(nc *nats.Conn, o Options) *Receiver {
 	r := &Receiver{nc: nc, options: o}
+	for i := range o.Fronts {
+		r.fronts = append(r.fronts, &front{subjects: &o.Fronts[i]})
+	}
 	r.serving, r.endServing = context.WithCancel(context.Background())
 	return r
 }
@@ -103,27 +121,36 @@ func (r *Receiver) Start() error {
 
 // subscribe makes the subscriptions that are missing.
 func (r *Receiver) subscribe() error {
-	of := &r.options.Subjects
-	// The subscription to settlements begins before the one to signals, which matches
-	// settlements too and answers none. The one to requests begins last: an item that
-	// was delivered before could not be given back.
-	err := r.share(&r.settlements, of.Settlements)
-	if err == nil && r.signals == nil {
-		if r.signals, err = r.nc.Subscribe(of.Signals, r.options.Handlers.Signal); err == nil {
-			err = r.signals.SetPendingLimits(-1, pendingBytes)
+	for _, f := range r.fronts {
+		if f.paused {
+			continue
 		}
-		err = subscribing(of.Signals, err)
-	}
-	if err == nil {
-		err = r.share(&r.requests, of.Requests)
-	}
-	if err != nil {
-		return err
+		if err := r.subscribeTo(f); err != nil {
+			return err
+		}
 	}
 	if err := r.nc.Flush(); err != nil {
 		return fmt.Errorf("subscribe: %w", err)
 	}
 	return nil
+}
+
+func (r *Receiver) subscribeTo(f *front) error {
+	of := f.subjects
+	// The subscription to settlements begins before the one to signals, which matches
+	// settlements too and answers none. The one to requests begins last: an item that
+	// was delivered before could not be given back.
+	err := r.share(&f.settlements, of.Settlements)
+	if err == nil && f.signals == nil {
+		if f.signals, err = r.nc.Subscribe(of.Signals, r.options.Handlers.Signal); err == nil {
+			err = f.signals.SetPendingLimits(-1, pendingBytes)
+		}
+		err = subscribing(of.Signals, err)
+	}
+	if err == nil {
+		err = r.share(&f.requests, of.Requests)
+	}
+	return err
 }
 
 // share subscribes to requests of which each bridge gets some.
@@ -141,23 +168,30 @@ func subscribing(subject string, err error) error {
 	return nil
 }
 
-// Pause unsubscribes. Messages that have arrived are still handled before it returns.
-func (r *Receiver) Pause(ctx context.Context) error {
+// Pause unsubscribes from a front. Messages that have arrived are still handled before it
+// returns. Before Start it has the front begin on standby.
+func (r *Receiver) Pause(ctx context.Context, front int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// The subscription to signals ends before the one to settlements, which it matches:
-	// while it lasts, the server does not answer a settlement that there are no
-	// responders.
-	return errors.Join(r.end(ctx, &r.requests), r.end(ctx, &r.signals), r.end(ctx, &r.settlements))
+	f := r.fronts[front]
+	f.paused = true
+	var err error
+	for _, sub := range f.all() {
+		err = errors.Join(err, r.end(ctx, sub))
+	}
+	return err
 }
 
-// Resume subscribes again after Pause. When it fails, the receiver stays paused.
-func (r *Receiver) Resume() error {
+// Resume subscribes to a front again after Pause. When it fails, the front stays paused.
+func (r *Receiver) Resume(front int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	f := r.fronts[front]
+	f.paused = false
 	err := r.subscribe()
 	if err != nil {
-		r.unsubscribe()
+		f.paused = true
+		r.unsubscribe(f)
 	}
 	return err
 }
@@ -176,18 +210,24 @@ func (r *Receiver) Await(ctx context.Context) error {
 
 // DrainRequests unsubscribes from requests for good, and returns when those that have
 // arrived are handled.
-func (r *Receiver) DrainRequests(ctx context.Context) error {
+func (r *Receiver) DrainRequests(ctx context.Context) (err error) {
 	r.endServing()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.end(ctx, &r.requests)
+	for _, f := range r.fronts {
+		err = errors.Join(err, r.end(ctx, &f.requests))
+	}
+	return err
 }
 
 // DrainSettlements does the same for signals and settlements.
-func (r *Receiver) DrainSettlements(ctx context.Context) error {
+func (r *Receiver) DrainSettlements(ctx context.Context) (err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return errors.Join(r.end(ctx, &r.signals), r.end(ctx, &r.settlements))
+	for _, f := range r.fronts {
+		err = errors.Join(err, r.end(ctx, &f.signals), r.end(ctx, &f.settlements))
+	}
+	return err
 }
 
 // Close ends the receiver at once, but for the messages that have arrived.
@@ -195,13 +235,15 @@ func (r *Receiver) Close() {
 	r.endServing()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.unsubscribe()
+	for _, f := range r.fronts {
+		r.unsubscribe(f)
+	}
 	r.arrivals.stop()
 }
 
-// unsubscribe ends all subscriptions at once.
-func (r *Receiver) unsubscribe() {
-	for _, sub := range []**nats.Subscription{&r.requests, &r.signals, &r.settlements} {
+// unsubscribe ends all subscriptions of a front at once.
+func (r *Receiver) unsubscribe(f *front) {
+	for _, sub := range f.all() {
 		if *sub != nil {
 			r.unsubscribeFrom(*sub)
 			*sub = nil

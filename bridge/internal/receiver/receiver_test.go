@@ -31,6 +31,8 @@ type station struct {
 	connect    []nats.Option      // of the receiver's connection
 	serverFull chan struct{}      // gets a value when the server holds too much
 	log        slog.Handler
+	remote     bool // it has a second front, far.q
+	begin      int  // this front begins on standby; 0: none
 
 	mu      sync.Mutex
 	handled []string // bodies
@@ -45,11 +47,17 @@ func start(t *testing.T, change ...func(*station)) *station {
 		c(s)
 	}
 	s.nc, s.client = s.server.Connect(t, s.connect...), s.server.Connect(t)
+	fronts := []receiver.Subjects{{
+		Requests: "q.>", Settlements: "q.*.ack.>", Signals: "q.*.ack.here.>", Pushes: []string{"q.*.push", "q.*.push.*"},
+	}}
+	if s.remote {
+		fronts = append(fronts, receiver.Subjects{
+			Requests: "far.q.>", Settlements: "far.q.*.ack.>", Signals: "far.q.*.ack.here.>", Pushes: []string{"far.q.*.push", "far.q.*.push.*"},
+		})
+	}
 	s.Receiver = receiver.New(s.nc, receiver.Options{
-		Subjects: receiver.Subjects{
-			Requests: "q.>", Settlements: "q.*.ack.>", Signals: "q.*.ack.here.>", Pushes: []string{"q.*.push", "q.*.push.*"},
-		},
-		Group: "q",
+		Fronts: fronts,
+		Group:  "q",
 		Handlers: receiver.Handlers{
 			Request: func(m *nats.Msg) { s.handle(m, s.held, &s.handled) },
 			Refuse:  func(m *nats.Msg) { s.handle(m, s.refusal, &s.refused) },
@@ -58,6 +66,11 @@ func start(t *testing.T, change ...func(*station)) *station {
 		Backlog: s.serverFull,
 		Logger:  slog.New(s.log),
 	})
+	if s.begin > 0 {
+		if err := s.Pause(t.Context(), s.begin); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := s.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +220,7 @@ func TestPause(t *testing.T) {
 	release := s.next(s.held)
 	s.delivered()
 	paused := make(chan error, 1)
-	go func() { paused <- s.Pause(context.Background()) }()
+	go func() { paused <- s.Pause(context.Background(), 0) }()
 	s.until("there is no subscription", func() bool { return s.server.Server().GlobalAccount().Interest("q.jobs.push") == 0 })
 	select {
 	case err := <-paused:
@@ -228,11 +241,11 @@ func TestPause(t *testing.T) {
 				t.Errorf("%s is answered during a pause", subject)
 			}
 		}
-		if err := s.Pause(context.Background()); err != nil {
+		if err := s.Pause(context.Background(), 0); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := s.Resume(); err != nil {
+	if err := s.Resume(0); err != nil {
 		t.Fatal(err)
 	}
 	for _, subject := range []string{"q.jobs.push", "q.jobs.ack.here.1", "q.jobs.ack.there.1"} {
@@ -249,7 +262,7 @@ func TestPauseWaitsForSignals(t *testing.T) {
 	s.publish("q.jobs.ack.here.1", "1")
 	release := s.next(s.signal)
 	paused := make(chan error, 1)
-	go func() { paused <- s.Pause(context.Background()) }()
+	go func() { paused <- s.Pause(context.Background(), 0) }()
 	s.until("signals are not received", func() bool { return !s.subscribed("q.*.ack.here.>") })
 	if len(paused) > 0 {
 		t.Error("paused before the signal was handled")
@@ -443,7 +456,7 @@ func TestDrainWhileShedding(t *testing.T) {
 	if s.answered("q.jobs.push") {
 		t.Error("a request is answered after the drain")
 	}
-	if err := s.Pause(context.Background()); err != nil { // settlements alone are left
+	if err := s.Pause(context.Background(), 0); err != nil { // settlements alone are left
 		t.Fatal(err)
 	}
 }

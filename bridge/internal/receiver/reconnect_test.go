@@ -60,7 +60,7 @@ func TestPauseWithoutConnection(t *testing.T) {
 	t.Parallel()
 	s := start(t, staysAway)
 	restored := s.cut()
-	if err := s.Pause(context.Background()); err != nil {
+	if err := s.Pause(context.Background(), 0); err != nil {
 		t.Fatal(err)
 	}
 	restored()
@@ -70,7 +70,7 @@ func TestPauseWithoutConnection(t *testing.T) {
 			t.Errorf("%s: %d subscriptions during a pause", subject, n)
 		}
 	}
-	if err := s.Resume(); err != nil {
+	if err := s.Resume(0); err != nil {
 		t.Fatal(err)
 	}
 	for _, subject := range subjects {
@@ -140,7 +140,7 @@ func TestPauseHandlesSignalsWithoutConnection(t *testing.T) {
 	s.delivered()
 	s.cut()
 	paused := make(chan error, 1)
-	go func() { paused <- s.Pause(context.Background()) }()
+	go func() { paused <- s.Pause(context.Background(), 0) }()
 	s.until("the pause has begun", func() bool { return s.nc.NumSubscriptions() < 3 })
 	release()
 	s.releaseAll(s.signal)
@@ -167,7 +167,7 @@ func TestConnectionComesBackWhileDraining(t *testing.T) {
 			endOther := s.busy()
 			s.delivered()
 			paused := make(chan error, 1)
-			go func() { paused <- s.Pause(context.Background()) }()
+			go func() { paused <- s.Pause(context.Background(), 0) }()
 			s.until("the subscription drains", signals.IsDraining)
 			s.cut()()
 			if itself {
@@ -186,7 +186,7 @@ func TestConnectionComesBackWhileDraining(t *testing.T) {
 			if n := len(s.seen(&s.signals)); n != 2 {
 				t.Errorf("%d of 2 signals were handled", n)
 			}
-			if err := s.Resume(); err != nil {
+			if err := s.Resume(0); err != nil {
 				t.Fatal(err)
 			}
 			if !s.answered("q.jobs.ack.here.1") || !s.answered("q.jobs.push") {
@@ -287,7 +287,7 @@ func TestConnectionIsLostWhileDraining(t *testing.T) {
 	s := start(t, staysAway, w.wired)
 	w.hold()
 	paused := make(chan error, 1)
-	go func() { paused <- s.Pause(context.Background()) }()
+	go func() { paused <- s.Pause(context.Background(), 0) }()
 	s.until("the receiver and nats.go wait for the server", func() bool { return w.pingsBehind("UNSUB") == 2 })
 	if err := w.lose(); err != nil {
 		t.Fatal(err)

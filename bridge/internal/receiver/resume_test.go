@@ -25,7 +25,7 @@ func TestPauseWaitsForWhatIsOnItsWay(t *testing.T) {
 	if err := s.client.FlushTimeout(testenv.Patience); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Pause(context.Background()); err != nil {
+	if err := s.Pause(context.Background(), 0); err != nil {
 		t.Fatal(err)
 	}
 	if got := len(s.seen(&s.handled)); got != n {
@@ -37,14 +37,14 @@ func TestPauseWaitsForWhatIsOnItsWay(t *testing.T) {
 func TestResumeFails(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	if err := s.Pause(context.Background()); err != nil {
+	if err := s.Pause(context.Background(), 0); err != nil {
 		t.Fatal(err)
 	}
 	down, up := s.nc.StatusChanged(nats.RECONNECTING), s.nc.StatusChanged(nats.CONNECTED)
 	clientUp := s.client.StatusChanged(nats.CONNECTED)
 	s.server.Shutdown()
 	<-down
-	if err := s.Resume(); err == nil {
+	if err := s.Resume(0); err == nil {
 		t.Error("resumed without a server")
 	}
 	s.server.Restart(t)
@@ -58,7 +58,7 @@ func TestResumeFails(t *testing.T) {
 	if n := s.nc.NumSubscriptions(); n != 0 {
 		t.Errorf("%d subscriptions are left", n)
 	}
-	if err := s.Resume(); err != nil {
+	if err := s.Resume(0); err != nil {
 		t.Fatal(err)
 	}
 	if !s.answered("q.jobs.push") || !s.answered("q.jobs.ack.here.1") {
@@ -74,8 +74,8 @@ func TestStartWithoutPermission(t *testing.T) {
 	})
 	nc := srv.Connect(t, nats.UserInfo("u", "p"), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	r := receiver.New(nc, receiver.Options{
-		Subjects: receiver.Subjects{Requests: "q.>", Settlements: "q.*.ack.>", Signals: "q.*.ack.here.>"},
-		Group:    "q", Logger: slog.New(slog.DiscardHandler),
+		Fronts: []receiver.Subjects{{Requests: "q.>", Settlements: "q.*.ack.>", Signals: "q.*.ack.here.>"}},
+		Group:  "q", Logger: slog.New(slog.DiscardHandler),
 		Handlers: receiver.Handlers{Request: func(*nats.Msg) {}, Signal: func(*nats.Msg) {}, Refuse: func(*nats.Msg) {}},
 	})
 	if err := r.Start(); !errors.Is(err, nats.ErrPermissionViolation) {

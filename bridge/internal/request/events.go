@@ -14,7 +14,7 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// Announcer publishes each event once, with or without subscribers.
+// Announcer publishes each event once under each prefix, with or without subscribers.
 type Announcer struct {
 	nc      *nats.Conn
 	grammar subjects.Grammar
@@ -71,9 +71,10 @@ func (a *Announcer) Item(e fdbpq.Event) {
 
 // Clock announces that this process has set the clock of schedules.
 func (a *Announcer) Clock(by time.Duration) {
-	a.send("", protocol.EventClock, a.grammar.SystemEvent(protocol.EventClock), protocol.ClockEvent{
-		Type: protocol.EventTypePrefix + protocol.EventClock, Time: time.Now().UTC(), By: by.String(),
-	})
+	event := protocol.ClockEvent{Type: protocol.EventTypePrefix + protocol.EventClock, Time: time.Now().UTC(), By: by.String()}
+	for _, g := range a.grammar.Each() {
+		a.send("", protocol.EventClock, g.SystemEvent(protocol.EventClock), event)
+	}
 }
 
 // Counts are the events by type.
@@ -84,12 +85,14 @@ func (a *Announcer) Counts() map[fdbpq.EventType]int64 {
 }
 
 func (a *Announcer) publish(queue, kind string, event any) {
-	subject, err := a.grammar.Build(subjects.Subject{Queue: queue, Verb: subjects.Event, Event: kind})
-	if err != nil {
-		a.log.Debug("event lost", "queue", queue, "event", kind, "error", err)
-		return
+	for _, g := range a.grammar.Each() {
+		subject, err := g.Build(subjects.Subject{Queue: queue, Verb: subjects.Event, Event: kind})
+		if err != nil {
+			a.log.Debug("event lost", "queue", queue, "event", kind, "error", err)
+			return
+		}
+		a.send(queue, kind, subject, event)
 	}
-	a.send(queue, kind, subject, event)
 }
 
 func (a *Announcer) send(queue, kind, subject string, event any) {

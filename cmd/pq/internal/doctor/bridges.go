@@ -31,7 +31,9 @@ func (d *doctor) bridges() bool {
 	if err != nil {
 		d.note(warn, "discovery", "%v: bridges cannot be counted", err)
 	}
-	ours := slices.DeleteFunc(slices.Clone(found), func(b micro.Info) bool { return b.Metadata["prefix"] != s.Global.Prefix })
+	ours := slices.DeleteFunc(slices.Clone(found), func(b micro.Info) bool {
+		return b.Metadata["prefix"] != s.Global.Prefix && b.Metadata["site"]+"."+b.Metadata["prefix"] != s.Global.Prefix
+	})
 	var system *client.System
 	permitted, err := d.try(func(ctx context.Context) (err error) {
 		system, err = d.client.System(ctx)
@@ -63,8 +65,20 @@ func (d *doctor) bridges() bool {
 	if system.Cluster != nil {
 		d.cluster(system.Cluster)
 	}
+	// Under the name of a site there is that site alone, wherever it is. Under the prefix there are others, too.
+	far := slices.DeleteFunc(slices.Clone(ours), func(b micro.Info) bool {
+		return b.Metadata["store_id"] == system.StoreID || b.Metadata["prefix"] != s.Global.Prefix || d.beside(b)
+	})
+	ours = slices.DeleteFunc(ours, func(b micro.Info) bool {
+		return slices.ContainsFunc(far, func(f micro.Info) bool { return f.ID == b.ID })
+	})
+	if at := slices.IndexFunc(ours, func(b micro.Info) bool { return b.Metadata["store_id"] == system.StoreID && !d.beside(b) }); at >= 0 {
+		d.note(fine, "sites", "the bridge is at the NATS server %s, behind a leaf node or a gateway", ours[at].Metadata["server_name"])
+	}
 	d.versions(d.version, ours, system)
 	d.stores(ours)
+	d.sites(far)
+	d.sameNames(found)
 	return true
 }
 

@@ -68,6 +68,7 @@ func EmbeddedSettings(s settings.Settings) (EmbeddedServer, error) {
 			return e, err
 		}
 	}
+	keepAtSite(e.Options, string(s.Prefix))
 	e.Options.NoSigs = true // signals are pqd's
 	// Lame duck mode ends when pqd ends it.
 	e.Options.LameDuckGracePeriod, e.Options.LameDuckDuration = lameDuckLimit, 2*lameDuckLimit

@@ -26,6 +26,9 @@ func (p *prefix) Decode(value string) error {
 	return nil
 }
 
+// siteName is checked with the prefix that it stands in front of.
+type siteName string
+
 func (n *HostNames) Decode(value string) error {
 	for name := range strings.SplitSeq(value, ",") {
 		name = strings.TrimSpace(name)

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/kelseyhightower/envconfig"
+
+	"github.com/pqbridge/pqbridge/subjects"
 )
 
 // Settings are what pqd reads from its environment. The tags are the one table
@@ -26,6 +28,7 @@ type Settings struct {
 	RouteKey    ExistingFile    `envconfig:"PQ_CLUSTER_KEY" desc:"private key file of PQ_CLUSTER_CERT"`
 	LogCreds    ExistingFile    `envconfig:"PQ_STORE_CREDS" desc:"credentials file of the NATS account that has the stream of PQ_STORE=jetstream:<name>, if it is not the clients'"`
 	Prefix      prefix          `envconfig:"PQ_PREFIX" default:"pq" desc:"the first tokens of all subjects, joined by dots"`
+	Site        siteName        `envconfig:"PQ_SITE" desc:"the name of this site, for clients at others: behind a leaf node pqd serves them under <name>.<PQ_PREFIX>"`
 	Listen      Address         `envconfig:"PQ_LISTEN" default:"127.0.0.1:4222" desc:"address of the embedded NATS server, which runs when NATS_URL is not set"`
 	NATSConfig  ExistingFile    `envconfig:"PQ_NATS_CONFIG" desc:"a nats-server configuration file for the embedded server"`
 	Unprotected doors           `envconfig:"PQ_UNPROTECTED" desc:"what may be open to everybody who reaches it, separated by commas: nats, the embedded NATS server beyond loopback addresses without a login; http, the console and the HTTP interface there without a token; log, the log of PQ_STORE=jetstream:<name> without a login. Otherwise pqd refuses to start"`
@@ -126,6 +129,9 @@ func (s *Settings) check() error {
 	if s.set["PQ_MIN_FREE"] && !s.Shared() && !s.Store.Embedded() {
 		return Usagef("PQ_MIN_FREE is for disks that pqd writes to, found PQ_STORE=%s: FoundationDB watches its own", s.Store)
 	}
+	if _, err := s.Grammar(); err != nil {
+		return Usagef("PQ_SITE=%q: %w", s.Site, err)
+	}
 	if err := s.checkCluster(); err != nil {
 		return err
 	}
@@ -141,6 +147,15 @@ func (s *Settings) check() error {
 		return Usagef("%s is for connecting to NATS_URL, which is not set", tls[0])
 	}
 	return nil
+}
+
+// Grammar is that of the subjects that pqd serves.
+func (s *Settings) Grammar() (subjects.Grammar, error) {
+	g, err := subjects.New(string(s.Prefix))
+	if err == nil && s.Site != "" {
+		g, err = g.AtSite(string(s.Site))
+	}
+	return g, err
 }
 
 // IsSet reports whether a variable was set.
