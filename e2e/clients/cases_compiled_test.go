@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/pqbridge/pqbridge/e2e/internal/cases"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -19,7 +20,7 @@ func TestCasesInJava(t *testing.T) {
 		t.Skip("NOT TESTED WITH JNATS: there is no java")
 	}
 	target := absolute(t, "../testdata/java/target")
-	runCases(t, "java", func(t *testing.T, p *testenv.Process) clientDriver {
+	runCases(t, "java", func(t *testing.T, p *testenv.Process) cases.Driver {
 		return startDriver(t, p.Command(t, java, "-cp", target+string(filepath.ListSeparator)+filepath.Join(target, "dependency", "*"), "Driver", p.URL))
 	})
 }
@@ -27,7 +28,7 @@ func TestCasesInJava(t *testing.T) {
 func TestCasesInRust(t *testing.T) {
 	t.Parallel()
 	program := needDriver(t, "rust", "debug/driver")
-	runCases(t, "rust", func(t *testing.T, p *testenv.Process) clientDriver {
+	runCases(t, "rust", func(t *testing.T, p *testenv.Process) cases.Driver {
 		return startDriver(t, p.Command(t, program, p.URL))
 	})
 }
@@ -35,7 +36,7 @@ func TestCasesInRust(t *testing.T) {
 func TestCasesInC(t *testing.T) {
 	t.Parallel()
 	program := needDriver(t, "c", "driver")
-	runCases(t, "c", func(t *testing.T, p *testenv.Process) clientDriver {
+	runCases(t, "c", func(t *testing.T, p *testenv.Process) cases.Driver {
 		return startDriver(t, p.Command(t, program, p.URL))
 	})
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/e2e/internal/cases"
 )
 
 // pipeDriver is a driver in another language: a program that reads a line for each step, and prints a
@@ -54,7 +56,7 @@ func talkTo(t *testing.T, cmd *exec.Cmd) (io.WriteCloser, *bufio.Scanner) {
 	return input, lines
 }
 
-func (d *pipeDriver) end(t *testing.T) {
+func (d *pipeDriver) End(t *testing.T) {
 	t.Helper()
 	if err := d.input.Close(); err != nil {
 		t.Error(err)
@@ -64,7 +66,7 @@ func (d *pipeDriver) end(t *testing.T) {
 	}
 }
 
-func (d *pipeDriver) do(t *testing.T, step clientStep, timeout time.Duration) (answers []shownAnswer) {
+func (d *pipeDriver) Do(t *testing.T, step cases.Step, timeout time.Duration) (answers []cases.Answer) {
 	t.Helper()
 	words := []string{step.Do, step.Subject, step.Body, fmt.Sprint(timeout.Milliseconds())}
 	for name, values := range step.Headers {
@@ -88,7 +90,7 @@ func (d *pipeDriver) do(t *testing.T, step clientStep, timeout time.Duration) (a
 	return nil
 }
 
-func readAnswer(t *testing.T, line string) (a shownAnswer) {
+func readAnswer(t *testing.T, line string) (a cases.Answer) {
 	t.Helper()
 	words := strings.Split(line, "\t")
 	for i, word := range words {
@@ -112,7 +114,7 @@ func readAnswer(t *testing.T, line string) (a shownAnswer) {
 			a.Headers[words[i]] = append(a.Headers[words[i]], words[i+1])
 		}
 	case words[0] == "stored" && len(words) == 4:
-		a.Stored = &stored{Stream: words[1], Seq: uint64(number(words[2])), Duplicate: words[3] == "true"}
+		a.Stored = &cases.Stored{Stream: words[1], Seq: uint64(number(words[2])), Duplicate: words[3] == "true"}
 	case words[0] == "error" && len(words) == 5:
 		a.Error, a.Code, a.ErrCode, a.Text = words[1], number(words[2]), number(words[3]), words[4]
 	default:

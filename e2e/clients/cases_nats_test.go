@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/e2e/internal/cases"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -27,7 +28,7 @@ func TestCasesInTheTerminal(t *testing.T) {
 		}
 	}
 	home := t.TempDir() // without contexts
-	runCases(t, "nats", func(t *testing.T, p *testenv.Process) clientDriver {
+	runCases(t, "nats", func(t *testing.T, p *testenv.Process) cases.Driver {
 		return &natsDriver{tool: tool, env: append(os.Environ(), "NATS_URL="+p.URL, "HOME="+home, "XDG_CONFIG_HOME="+home)}
 	})
 }
@@ -38,9 +39,9 @@ type natsDriver struct {
 	env  []string
 }
 
-func (d *natsDriver) end(*testing.T) {}
+func (d *natsDriver) End(*testing.T) {}
 
-func (d *natsDriver) do(t *testing.T, step clientStep, timeout time.Duration) []shownAnswer {
+func (d *natsDriver) Do(t *testing.T, step cases.Step, timeout time.Duration) []cases.Answer {
 	t.Helper()
 	var args []string
 	switch step.Do {
@@ -53,7 +54,7 @@ func (d *natsDriver) do(t *testing.T, step clientStep, timeout time.Duration) []
 	case "send":
 		args = []string{"pub", "--no-templates"}
 	default:
-		return []shownAnswer{{Error: "other", Text: "the command has no such thing"}}
+		return []cases.Answer{{Error: "other", Text: "the command has no such thing"}}
 	}
 	args = append(args, "--timeout", timeout.String())
 	for name, values := range step.Headers {
@@ -74,9 +75,9 @@ var (
 )
 
 // readNats reads what the nats command prints.
-func readNats(what, out string, err error) (answers []shownAnswer) {
+func readNats(what, out string, err error) (answers []cases.Answer) {
 	if found := natsError.FindStringSubmatch(out); found != nil {
-		a := shownAnswer{Error: "other", Text: found[1]}
+		a := cases.Answer{Error: "other", Text: found[1]}
 		switch {
 		case found[2] != "":
 			a.Error = "refused"
@@ -84,14 +85,14 @@ func readNats(what, out string, err error) (answers []shownAnswer) {
 		case strings.Contains(found[1], "timeout"):
 			a.Error = "timeout"
 		}
-		return []shownAnswer{a}
+		return []cases.Answer{a}
 	}
 	if err != nil {
-		return []shownAnswer{{Error: "other", Text: fmt.Sprint(err, " ", out)}}
+		return []cases.Answer{{Error: "other", Text: fmt.Sprint(err, " ", out)}}
 	}
 	if found := natsStored.FindStringSubmatch(out); found != nil {
 		seq, _ := strconv.ParseUint(found[2], 10, 64)
-		return []shownAnswer{{Stored: &stored{Stream: found[1], Seq: seq, Duplicate: found[3] != ""}}}
+		return []cases.Answer{{Stored: &cases.Stored{Stream: found[1], Seq: seq, Duplicate: found[3] != ""}}}
 	}
 	if what == "send" {
 		return nil
@@ -100,9 +101,9 @@ func readNats(what, out string, err error) (answers []shownAnswer) {
 	for i := 0; i < len(parts); i++ {
 		switch {
 		case strings.HasPrefix(parts[i], "No responders"):
-			answers = append(answers, shownAnswer{Error: "no responders"})
+			answers = append(answers, cases.Answer{Error: "no responders"})
 		case strings.HasPrefix(parts[i], "Received"):
-			answers = append(answers, shownAnswer{Headers: make(nats.Header)})
+			answers = append(answers, cases.Answer{Headers: make(nats.Header)})
 		}
 		if len(answers) == 0 {
 			continue

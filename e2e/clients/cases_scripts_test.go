@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/pqbridge/pqbridge/e2e/internal/cases"
 	"github.com/pqbridge/pqbridge/e2e/internal/nodejs"
 	"github.com/pqbridge/pqbridge/testenv"
 )
@@ -11,7 +12,7 @@ import (
 func TestCasesInJavaScript(t *testing.T) {
 	t.Parallel()
 	node := nodejs.Need(t)
-	runCases(t, "js", func(t *testing.T, p *testenv.Process) clientDriver {
+	runCases(t, "js", func(t *testing.T, p *testenv.Process) cases.Driver {
 		return startDriver(t, p.Command(t, node.Path, absolute(t, filepath.Join(nodejs.Scripts, "driver.mjs")), p.URL))
 	})
 }
@@ -19,7 +20,7 @@ func TestCasesInJavaScript(t *testing.T) {
 func TestCasesInPython(t *testing.T) {
 	t.Parallel()
 	py := needPython(t)
-	runCases(t, "python", func(t *testing.T, p *testenv.Process) clientDriver {
+	runCases(t, "python", func(t *testing.T, p *testenv.Process) cases.Driver {
 		return startDriver(t, p.Command(t, py.path, absolute(t, "../testdata/python/driver.py"), p.URL))
 	})
 }
