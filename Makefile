@@ -51,7 +51,7 @@ STARVED = uptime | LC_ALL=C awk -v n="$$(getconf _NPROCESSORS_ONLN)" '{ sub(/.*l
 	load[1] > 8 * n || load[2] > 8 * n { print "*** THE MACHINE IS STARVED: load " load[1] " (" load[2] " over five minutes) on " n " processors ***" }'
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-cluster test-fdb check lint vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize simulate forge netfaults powercut diskfaults cluster foundationdb schedules celery imports bulk soak console crowd overload) mutate fuzz pictures release reproduce
+.PHONY: help run build test test-cluster test-topology test-fdb check lint vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize simulate forge netfaults powercut diskfaults cluster foundationdb schedules celery imports bulk soak console crowd overload) mutate fuzz pictures release reproduce
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -92,6 +92,9 @@ test-clients: ## one table of cases through the official clients of Go, JavaScri
 	$(if $(PYTHON),,@echo '*** NOT TESTED WITH NATS-PY: Python 3.10 or nats-py is missing; .ci/run installs it into e2e/testdata/python/.venv ***')
 	$(if $(NATS),,@echo '*** NOT TESTED WITH THE NATS COMMAND: .ci/run installs it into e2e/testdata/clients/bin ***')
 	$(GO) test ./e2e/clients -run '^(TestCasesIn|TestClientsPage)' -count 1 -timeout $(LIMIT)
+
+test-topology: ## leaf nodes, gateways, JetStream domains, accounts, WebSocket and TLS, each with cuts
+	$(GO) test ./e2e/topologies -count 1 -timeout $(LIMIT)
 
 test-fdb: ## the same, and a failure where FoundationDB is missing
 	PQ_REQUIRE_FDB=1 $(TEST) -tags fdb $(PACKAGES)

@@ -159,7 +159,7 @@ func (c *Cluster) Hold(from, to int) (release func()) {
 // connect connects all servers that are not cut off with each other.
 func (c *Cluster) connect() {
 	for _, r := range c.routes {
-		r.proxy.block(c.down[r.from] || c.down[r.to] || c.apart[r.from] || c.apart[r.to])
+		r.proxy.Block(c.down[r.from] || c.down[r.to] || c.apart[r.from] || c.apart[r.to])
 	}
 }
 

@@ -84,9 +84,9 @@ func (p *Proxy) aim(target string) {
 	p.target = target
 }
 
-// block cuts all connections, and new ones as soon as they begin, until it is
+// Block cuts all connections, and new ones as soon as they begin, until it is
 // called with false.
-func (p *Proxy) block(blocked bool) {
+func (p *Proxy) Block(blocked bool) {
 	p.mu.Lock()
 	p.blocked = blocked
 	p.mu.Unlock()
