@@ -24,6 +24,7 @@ FLIPS   ?= 500
 MUTATE  ?= github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0
 VULNCHECK ?= golang.org/x/vuln/cmd/govulncheck@v1.1.4
 TOOL    = $(GO) tool -modfile=.ci/tools.mod
+KUBE    = $(GO) tool -modfile=.ci/kubernetes.mod
 
 FDB_HEADER = printf '\043include <foundationdb/fdb_c.h>\n' | $${CC:-cc} -DFDB_API_VERSION=730 -x c -fsyntax-only - 2>/dev/null
 FDB = $(shell command -v fdbserver >/dev/null && command -v fdbcli >/dev/null && $(FDB_HEADER) && echo fdb)
@@ -51,7 +52,7 @@ STARVED = uptime | LC_ALL=C awk -v n="$$(getconf _NPROCESSORS_ONLN)" '{ sub(/.*l
 	load[1] > 8 * n || load[2] > 8 * n { print "*** THE MACHINE IS STARVED: load " load[1] " (" load[2] " over five minutes) on " n " processors ***" }'
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-cluster test-topology test-fdb check lint vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize simulate forge netfaults powercut diskfaults cluster foundationdb schedules celery imports bulk soak console crowd overload) mutate fuzz pictures release reproduce
+.PHONY: help run build test test-cluster test-topology test-fdb check lint lint-chart vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize simulate forge netfaults powercut diskfaults cluster foundationdb schedules celery imports bulk soak console crowd overload) mutate fuzz pictures release reproduce
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -104,14 +105,23 @@ check: lint test ## what must pass before a change lands: lint and test
 
 # Where FoundationDB is, vet looks at the files for it; staticcheck looks at those without.
 # S1016 would convert one type into another because both have the same fields today.
-lint: ## formatting, vet, staticcheck, go.mod, known vulnerabilities
+lint: ## formatting, vet, staticcheck, go.mod, the Helm chart, known vulnerabilities
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not gofmt'd:" $$unformatted; exit 1; }
 	$(GO) vet -tags '$(FDB)' $(PACKAGES)
 	GOOS=windows CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/pq
 	$(TOOL) staticcheck -checks inherit,-S1016 $(PACKAGES)
 	$(GO) mod tidy -diff
 	$(GO) mod verify
-	@$(MAKE) --no-print-directory vulncheck
+	@$(MAKE) --no-print-directory lint-chart vulncheck
+
+# The first run downloads what describes Kubernetes and the operators; later ones need no network.
+lint-chart: ## the Helm chart: helm lint, and what it renders against the schemas of Kubernetes and of the operators
+	@set -e; tmp=$$(mktemp -d); trap 'rm -rf $$tmp' EXIT; $(GO) run ./deploy/helm/schemas -o $$tmp; cp deploy/keda.yaml $$tmp; \
+	for values in deploy/helm/examples/*.yaml; do \
+		$(KUBE) helm lint --strict --quiet deploy/helm/pqbridge -f $$values 2>$$tmp/log || { cat $$tmp/log; exit 1; }; \
+		$(KUBE) helm template pqd deploy/helm/pqbridge -f $$values >$$tmp/$$(basename $$values) 2>$$tmp/log || { cat $$tmp/log; exit 1; }; \
+	done; \
+	$(KUBE) kubeconform -strict -summary -schema-location "$$tmp/{{.Group}}_{{.ResourceAPIVersion}}_{{.ResourceKind}}.json" $$tmp/*.yaml
 
 vulncheck: ## known vulnerabilities in what the code calls; says so where their database cannot be reached
 	@found=$$($(GO) run $(VULNCHECK) $(PACKAGES) 2>&1) && echo 'no known vulnerabilities' || \
@@ -233,7 +243,7 @@ else
 	@echo 'NOT DRAWN: the dashboard. make pictures GRAFANA=/usr/share/grafana needs that Grafana, and prometheus in the PATH'
 endif
 
-release: ## programs for all PLATFORMS, packages, images, clients, bills of materials and checksums, into dist/; needs npm and Python
+release: ## programs for all PLATFORMS, packages, images, the Helm chart, clients, bills of materials and checksums, into dist/; needs npm and Python
 	rm -rf dist
 	$(GO) run ./deploy/release -version '$(VERSION)' -date '$(DATE)' -platforms '$(PLATFORMS)' -o dist
 

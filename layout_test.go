@@ -83,6 +83,7 @@ var imports = map[string][]string{
 	"cmd/pqd/internal/broker":     {"bridge", "cmd/pqd/internal/settings", "protocol"},
 	"cmd/pqd/internal/process":    {"cmd/pqd/internal/settings"},
 	"cmd/pqd/internal/settings":   {"internal/jetstream", "subjects"},
+	"deploy/helm/schemas":         {},
 	"deploy/release":              {},
 	"examples/worker":             {"client"},
 	"examples/outbox":             {"fdbpq", "fdbpq/kv", "fdbpq/kv/fdb"},

@@ -1,14 +1,19 @@
 package main
 
 import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
 	"debug/buildinfo"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // This test's own program is made of what it is made of.
@@ -125,5 +130,45 @@ func TestVersions(t *testing.T) {
 	}
 	if err := (&releasing{version: "1.2.3", dir: dir}).release(nil); err == nil {
 		t.Error("released into a directory that is not empty")
+	}
+}
+
+// The chart of a release has the release's version, and the files that it shares with others in place of
+// the links to them.
+func TestChartOfRelease(t *testing.T) {
+	t.Chdir("../..")
+	r := &releasing{version: "1.2.3-rc.1", dir: t.TempDir(), date: time.Unix(1_767_225_600, 0)}
+	file, err := writeChart(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := io.ReadAll(plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, headers := untar(t, content)
+	about := string(files["pqbridge/Chart.yaml"])
+	if !strings.Contains(about, "\nversion: 1.2.3-rc.1\n") || !strings.Contains(about, "\nappVersion: 1.2.3-rc.1\n") {
+		t.Errorf("the chart is\n%s", about)
+	}
+	alerts, err := os.ReadFile("deploy/alerts.yml")
+	if err != nil || len(alerts) == 0 || !bytes.Equal(files["pqbridge/files/alerts.yml"], alerts) {
+		t.Errorf("the alerts have %d bytes, those of deploy %d, %v", len(files["pqbridge/files/alerts.yml"]), len(alerts), err)
+	}
+	for name, h := range headers {
+		if h.Typeflag != tar.TypeReg || !h.ModTime.Equal(r.date) {
+			t.Errorf("%s is %+v", name, h)
+		}
+	}
+	if len(files["pqbridge/templates/workload.yaml"]) == 0 || len(files["pqbridge/values.schema.json"]) == 0 {
+		t.Error("the chart lacks files")
 	}
 }

@@ -64,6 +64,10 @@ func TestMetricsOfDashboardAlertsAndPages(t *testing.T) {
 	for where, expression := range ofPanels {
 		checkExpression(t, where, expression, exported)
 	}
+	ofTriggers := triggers(t)
+	for where, expression := range ofTriggers {
+		checkExpression(t, where, expression, exported)
+	}
 	checkPages(t, exported)
 
 	promtool, err := exec.LookPath("promtool")
@@ -78,7 +82,30 @@ func TestMetricsOfDashboardAlertsAndPages(t *testing.T) {
 	for where, expression := range ofPanels { // there is something to draw
 		wrapped[where] = "count(" + variables.Replace(expression) + ") > bool 0"
 	}
+	for where, expression := range ofTriggers { // one number, as KEDA expects
+		wrapped[where] = "count(" + strings.ReplaceAll(expression, `queue="jobs"`, `queue=~".+"`) + ") == bool 1"
+	}
 	run.evaluate(t, promtool, wrapped)
+}
+
+// triggers are the expressions by which KEDA scales workers.
+func triggers(t *testing.T) map[string]string {
+	t.Helper()
+	var scaled struct {
+		Spec struct {
+			Triggers []struct {
+				Metadata struct{ Query string }
+			}
+		}
+	}
+	if err := yaml.Unmarshal([]byte(pqd.Read(t, keda)), &scaled); err != nil || len(scaled.Spec.Triggers) != 2 {
+		t.Fatalf("%s has %d triggers, expected two: %v", keda, len(scaled.Spec.Triggers), err)
+	}
+	expressions := make(map[string]string)
+	for _, trigger := range scaled.Spec.Triggers {
+		expressions[keda+": "+trigger.Metadata.Query] = trigger.Metadata.Query
+	}
+	return expressions
 }
 
 // checkPages compares the lists of metrics in the pages with what is exported.

@@ -2,14 +2,10 @@ package operations_test
 
 import (
 	"bytes"
-	"errors"
-	"fmt"
-	"io"
 	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -28,204 +24,11 @@ const (
 	unit      = "../../deploy/pqd.service"
 	compose   = "../../docker-compose.yml"
 	composed  = "../../deploy/compose-cluster.yml"
-	manifests = "../../deploy/kubernetes"
 	operation = "../../docs/operations.md"
 	runbook   = "../../docs/runbook.md"
 
 	stopsWithin = 10 * time.Second
 )
-
-// object is a Kubernetes object, with the fields that these tests read.
-type object struct {
-	Kind string
-	Spec struct {
-		Replicas int
-		// Of a PodDisruptionBudget.
-		MinAvailable   *int `yaml:"minAvailable"`
-		MaxUnavailable *int `yaml:"maxUnavailable"`
-
-		Template struct {
-			Spec struct {
-				Grace      int `yaml:"terminationGracePeriodSeconds"`
-				Containers []container
-			}
-		}
-	}
-}
-
-type container struct {
-	Env       []variable
-	Resources struct{ Limits struct{ Memory string } }
-	Startup   probe `yaml:"startupProbe"`
-	Liveness  probe `yaml:"livenessProbe"`
-	Readiness probe `yaml:"readinessProbe"`
-}
-
-type variable struct {
-	Name, Value string
-	ValueFrom   struct {
-		Secret struct{ Name, Key string } `yaml:"secretKeyRef"`
-	} `yaml:"valueFrom"`
-}
-
-// value is what the container sees, with something for what a Secret has.
-func (v variable) value() string {
-	if v.ValueFrom.Secret.Key != "" {
-		return "something of 16 or more"
-	}
-	return v.Value
-}
-
-type probe struct {
-	HTTP struct{ Path string } `yaml:"httpGet"`
-}
-
-// overloadPeak is what pqd needs under overload, docs/runbook.md says.
-const overloadPeak = 758 << 20
-
-// A container has the memory that overload needs, and GOMEMLIMIT is less than that. A
-// node can be drained.
-func TestManifestsLeaveRoom(t *testing.T) {
-	t.Parallel()
-	if page := runbook; !strings.Contains(pqd.Read(t, page), fmt.Sprintf("pqd needed %d MiB at most", overloadPeak>>20)) {
-		t.Errorf("%s says something else than %d MiB", page, overloadPeak>>20)
-	}
-	for _, file := range []string{"embedded.yaml", "foundationdb.yaml", clusterManifest} {
-		replicas := 0
-		for _, o := range objects(t, manifests+"/"+file) {
-			if len(o.Spec.Template.Spec.Containers) > 0 {
-				replicas = o.Spec.Replicas
-				c := o.Spec.Template.Spec.Containers[0]
-				var soft int64
-				for _, entry := range c.Env {
-					if entry.Name == "GOMEMLIMIT" {
-						soft = bytesOf(t, entry.Value)
-					}
-				}
-				if hard := bytesOf(t, c.Resources.Limits.Memory); hard < overloadPeak*5/4 || soft == 0 || soft > hard*3/4 {
-					t.Errorf("%s: the limit is %d bytes and GOMEMLIMIT %d: expected room for %d, and a quarter beside Go", file, hard, soft, overloadPeak)
-				}
-			}
-			if least, most := o.Spec.MinAvailable, o.Spec.MaxUnavailable; least != nil && *least >= replicas || most != nil && *most == 0 {
-				t.Errorf("%s: its %s forbids to drain a node", file, o.Kind)
-			}
-		}
-	}
-}
-
-// bytesOf reads a size such as 700MiB or 1Gi.
-func bytesOf(t *testing.T, size string) int64 {
-	t.Helper()
-	digits := strings.TrimRight(size, "KMGiB")
-	n, err := strconv.ParseInt(digits, 10, 64)
-	shift, known := map[string]int{"": 0, "Ki": 10, "Mi": 20, "Gi": 30}[strings.TrimSuffix(size[len(digits):], "B")]
-	if err != nil || !known {
-		t.Fatalf("%q: expected a size", size)
-	}
-	return n << shift
-}
-
-// objects are those of a manifest.
-func objects(t *testing.T, file string) (all []object) {
-	t.Helper()
-	for decoder := yaml.NewDecoder(strings.NewReader(pqd.Read(t, file))); ; {
-		var o object
-		if err := decoder.Decode(&o); errors.Is(err, io.EOF) {
-			return all
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, o)
-	}
-}
-
-// pqd runs with the settings of each manifest, on the store of this test, and answers the
-// probes.
-func TestManifests(t *testing.T) {
-	t.Parallel()
-	files, err := filepath.Glob(manifests + "/*.yaml")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("found %d manifests: %v", len(files), err)
-	}
-	for _, file := range files {
-		if filepath.Base(file) == clusterManifest {
-			continue // one pod alone is never ready: TestClusterManifest
-		}
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			pods := 0
-			for _, o := range objects(t, file) {
-				if len(o.Spec.Template.Spec.Containers) == 0 {
-					continue
-				}
-				pods++
-				pod := o.Spec.Template.Spec
-				if grace := time.Duration(pod.Grace) * time.Second; grace <= stopsWithin {
-					t.Errorf("%s is killed after %s: pqd may take %s", o.Kind, grace, stopsWithin)
-				}
-				c := pod.Containers[0]
-				env := make(map[string]string)
-				for _, entry := range c.Env {
-					env[entry.Name] = entry.value()
-				}
-				p := launch(t, env)
-				for name, path := range map[string]string{"startup": c.Startup.HTTP.Path, "liveness": c.Liveness.HTTP.Path, "readiness": c.Readiness.HTTP.Path} {
-					if code, body := pqd.Get(t, p.HTTP+path); code != 200 {
-						t.Errorf("the %s probe %q: %d %s", name, path, code, body)
-					}
-				}
-				if c.Liveness.HTTP.Path == c.Readiness.HTTP.Path {
-					t.Error("a pqd that waits for NATS would be killed: expected /healthz for liveness, /readyz for readiness")
-				}
-				p.Stop(t)
-			}
-			if pods != 1 {
-				t.Errorf("found %d pods, expected one", pods)
-			}
-		})
-	}
-}
-
-const clusterManifest = "cluster.yaml"
-
-// Each pod of the cluster is one of the nodes that the others know, and has settings that
-// belong together: pqd refuses the first thing that the test does not have, a secret.
-func TestClusterManifest(t *testing.T) {
-	t.Parallel()
-	pods := 0
-	for _, o := range objects(t, manifests+"/"+clusterManifest) {
-		if len(o.Spec.Template.Spec.Containers) == 0 {
-			continue
-		}
-		pods++
-		if grace := time.Duration(o.Spec.Template.Spec.Grace) * time.Second; grace <= stopsWithin {
-			t.Errorf("%s is killed after %s: pqd may take %s", o.Kind, grace, stopsWithin)
-		}
-		c := o.Spec.Template.Spec.Containers[0]
-		if c.Liveness.HTTP.Path != "/healthz" || c.Startup.HTTP.Path != "/healthz" || c.Readiness.HTTP.Path != "/readyz" {
-			t.Errorf("probes %+v, %+v, %+v: expected /healthz for life, /readyz for readiness", c.Startup, c.Liveness, c.Readiness)
-		}
-		var env, names []string
-		for _, entry := range c.Env {
-			names = append(names, entry.Name)
-			if entry.Name != "PQ_CLUSTER_SECRET" && !strings.HasPrefix(entry.Value, "/etc/") && entry.value() != "" {
-				env = append(env, entry.Name+"="+entry.value())
-			}
-		}
-		checkVariables(t, names)
-		if !slices.Contains(names, "NATS_PASSWORD") {
-			t.Error("its NATS server listens for other machines and asks for no login")
-		}
-		for i := range o.Spec.Replicas {
-			node := fmt.Sprintf("PQ_NODE=pqd-%d", i)
-			if _, _, stderr := testenv.Run(t, append(env, node)); !strings.Contains(stderr, "PQ_CLUSTER needs PQ_CLUSTER_SECRET") {
-				t.Errorf("%s: pqd says %s", node, stderr)
-			}
-		}
-	}
-	if pods != 1 {
-		t.Errorf("found %d pods, expected one", pods)
-	}
-}
 
 func TestCompose(t *testing.T) {
 	t.Parallel()

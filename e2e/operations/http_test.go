@@ -115,20 +115,6 @@ func TestOptionsOfServer(t *testing.T) {
 func TestHTTPHosts(t *testing.T) {
 	t.Parallel()
 	p := testenv.Daemon(t, "PQ_HTTP_HOSTS=pqd.example.com, other.example.com", "PQ_PROFILE=true")
-	status := func(page, host string) int {
-		t.Helper()
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.HTTP+page, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		request.Host = host
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer response.Body.Close()
-		return response.StatusCode
-	}
 	own, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)
@@ -145,7 +131,7 @@ func TestHTTPHosts(t *testing.T) {
 			if guarded && page != "/healthz" && page != "/readyz" {
 				want = http.StatusMisdirectedRequest
 			}
-			if got := status(page, host); got != want {
+			if got := codeAs(t, p.HTTP+page, host); got != want {
 				t.Errorf("%s called as %s: %d, expected %d", page, host, got, want)
 			}
 		}
