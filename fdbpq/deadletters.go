@@ -174,8 +174,16 @@ func (d deadLetters) bury(dlq *pusher, l *located, reason string) error {
 		key:    l.key, attempts: l.attempts,
 		dead: DeadLetter{Reason: reason, Origin: d.name, OriginID: id.String(), At: time.Unix(0, dlq.pushed), Deliveries: l.deliveries},
 	}}
-	seq := dlq.assign(&buried, l.returnPriority)
-	if err := (contents{dlq.queueTx}).write(&buried.envelope, buried.place, l.headers, l.payload); err != nil {
+	if err := dlq.lay(&buried, dlq.assign(&buried, l.returnPriority), l.headers, l.payload); err != nil {
+		return err
+	}
+	d.emit(Event{Type: EventDead, ID: id, Priority: l.returnPriority, Deliveries: l.deliveries, Reason: reason, DeadLetter: dlq.name})
+	return nil
+}
+
+// lay adds a dead letter, which has its place, to a dead-letter queue.
+func (dlq *pusher) lay(buried *located, seq int64, headers, payload []byte) error {
+	if err := (contents{dlq.queueTx}).write(&buried.envelope, buried.place, headers, payload); err != nil {
 		return err
 	}
 	if _, err := dlq.schedule(&NewItem{}, &buried.envelope); err != nil {
@@ -185,8 +193,7 @@ func (d deadLetters) bury(dlq *pusher, l *located, reason string) error {
 		return err
 	}
 	dlq.issue(seq)
-	dlq.change(nil, &buried)
-	d.emit(Event{Type: EventDead, ID: id, Priority: l.returnPriority, Deliveries: l.deliveries, Reason: reason, DeadLetter: dlq.name})
+	dlq.change(nil, buried)
 	return nil
 }
 

@@ -55,6 +55,9 @@ import (
 //	("zr")                                  the process that fires schedules, and until when
 //	("zc")                                  schedule time minus store time
 //	("zt")                                  oldest version of the tz database by which a schedule was planned
+//	("vd", queue, born, kind, name)         source: what it is
+//	("vp", queue, born, kind, name)         how far it is
+//	("vr", queue, born, kind, name)         the bridge that runs it, and until when
 //	("g", queue, generation)                generation to be cleared
 //	("z", due, kind, queue, …)              timers, in the order they fall due
 //
@@ -107,6 +110,10 @@ const (
 	spaceRunner        = "zr"
 	spaceScheduleClock = "zc"
 	spaceZones         = "zt"
+
+	spaceSource       = "vd"
+	spacePosition     = "vp"
+	spaceSourceRunner = "vr"
 
 	spaceTimer   = "z"
 	spaceSweeper = "s"
@@ -166,6 +173,9 @@ var rowKinds = [...]rowKind{
 	{spaceProgress, untilDelete, foundScheduleProgress},
 	{spaceSchedules, untilDelete, foundScheduleCounts},
 	{spaceDue, ofStore, foundScheduleDue},
+	{spaceSource, untilDelete, foundSource},
+	{spacePosition, untilDelete, foundPosition},
+	{spaceSourceRunner, untilDelete, foundSourceRunner},
 	{spaceFence, ofGeneration, nil},
 	{spaceArrivals, beyondQueue, nil},
 	{spaceGarbage, beyondQueue, nil},

@@ -1,0 +1,397 @@
+package fdbpq
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/internal/tuple"
+)
+
+// SourceMark is what a source knows of a message: enough to notice that the stream has another one
+// in its place.
+type SourceMark struct {
+	Seq     uint64
+	Time    int64  // at which the stream got it
+	Subject uint64 // a hash of its subject
+	Content uint32 // CRC-32C of its headers and payload
+}
+
+// SourcePosition is how far a source is. A caller gives it back as it was: that is how a transaction learns that
+// nobody else has moved the source.
+type SourcePosition struct {
+	SourceMark      // of the last message that it is done with
+	Exact      bool // the mark is of a message that was seen; otherwise Seq alone counts
+
+	Created  int64  // when the stream was made, by its word; 0: nobody has spoken with it since it was made, or accepted
+	Consumer int64  // the same of the consumer of a source that takes
+	From     string // how Seq is found at the first contact: "": as the definition says, fromSeq, or a time
+
+	Delivered, Skipped, Poisoned int64
+
+	Stop    SourceStop
+	Blocked int64 // wall clock since which the queue takes no items; 0: it does
+
+	revision int64 // grows with each change by an administrator
+}
+
+// fromSeq as a From: Seq is what an administrator has said.
+const fromSeq = "seq"
+
+// StartsAt is how Seq is found at the first contact with the stream.
+func (s *Source) StartsAt() SourceStart {
+	switch at, err := time.Parse(time.RFC3339Nano, s.Position.From); {
+	case s.Position.From == fromSeq:
+		return SourceStart{Seq: s.Position.Seq + 1}
+	case s.Position.From == StartFirst:
+		return SourceStart{Word: StartFirst}
+	case err == nil:
+		return SourceStart{Time: &at}
+	}
+	return s.Config.Start
+}
+
+// SourceStop is why a source waits for a person.
+type SourceStop struct {
+	Reason StopReason // "": it does not
+	Text   string
+	Since  int64      // wall clock
+	At     SourceMark // the poisoned message; or the last one of the stream, by its Seq
+}
+
+// StopReason is a kind of stop.
+type StopReason string
+
+const (
+	StopReplaced StopReason = "stream_replaced"
+	StopBehind   StopReason = "stream_behind"
+	StopDiverged StopReason = "stream_diverged"
+	StopConsumer StopReason = "consumer_changed"
+	StopPoisoned StopReason = "poisoned"
+)
+
+// to sets the position to a sequence of which no message is known.
+func (p *SourcePosition) to(seq uint64) {
+	p.SourceMark, p.Exact = SourceMark{Seq: seq}, false
+}
+
+// accept takes the stream as it is.
+func (p *SourcePosition) accept() {
+	switch p.Stop.Reason {
+	case StopReplaced:
+		p.to(0)
+		p.Created, p.Consumer, p.From = 0, 0, StartFirst
+	case StopBehind:
+		p.to(p.Stop.At.Seq)
+	case StopDiverged:
+		p.to(p.Seq)
+	case StopConsumer:
+		p.Consumer = 0
+	}
+}
+
+func (p *SourcePosition) numbers() []*int64 {
+	return []*int64{&p.Time, &p.Created, &p.Consumer, &p.Delivered, &p.Skipped, &p.Poisoned, &p.Stop.Since, &p.Stop.At.Time, &p.Blocked, &p.revision}
+}
+
+func (p *SourcePosition) pack() []byte {
+	exact := int64(0)
+	if p.Exact {
+		exact = 1
+	}
+	b := tuple.AppendInt(tuple.AppendInt(nil, sourceVersion), exact)
+	for _, n := range []uint64{p.Seq, p.Subject, uint64(p.Content), p.Stop.At.Seq, p.Stop.At.Subject, uint64(p.Stop.At.Content)} {
+		b = tuple.AppendInt(b, int64(n))
+	}
+	for _, n := range p.numbers() {
+		b = tuple.AppendInt(b, *n)
+	}
+	for _, text := range []string{p.From, string(p.Stop.Reason), p.Stop.Text} {
+		b = tuple.AppendString(b, text)
+	}
+	return b
+}
+
+func (p *SourcePosition) parse(b []byte) error {
+	r := tuple.Read(b)
+	var version, exact int64
+	var n [6]int64
+	r.Ints(&version, &exact, &n[0], &n[1], &n[2], &n[3], &n[4], &n[5])
+	if err := cmp.Or(r.Err(), sourceVersionIs(version)); err != nil {
+		return err
+	}
+	p.Exact, p.Seq, p.Subject, p.Content = exact == 1, uint64(n[0]), uint64(n[1]), uint32(n[2])
+	p.Stop.At.Seq, p.Stop.At.Subject, p.Stop.At.Content = uint64(n[3]), uint64(n[4]), uint32(n[5])
+	r.Ints(p.numbers()...)
+	p.From, p.Stop.Reason, p.Stop.Text = r.Text(), StopReason(r.Text()), r.Text()
+	return r.Err()
+}
+
+// SourceMessage is a message of the stream.
+type SourceMessage struct {
+	SourceMark
+	Item    NewItem
+	None    bool  // it is no item
+	Refused error // why it can be no item: it becomes a dead letter
+	Large   error // why it can be no dead letter either
+}
+
+// Fed is the result of a Feed.
+type Fed struct {
+	Position SourcePosition
+	Done     int // messages that the source is done with
+	Pushed   int
+	Known    int   // of messages that another item stands for, by its unique value
+	Poisoned int   // became dead letters
+	Blocked  error // why the message behind them was not pushed: the queue or the store is full
+	Events   []Event
+}
+
+// Feed pushes messages of a source, in their order, if it is still at the position that its caller has found, and
+// moves it on. ErrSourceMoved: it is elsewhere. ErrNoSource: it is gone.
+//
+// A message that no push would take becomes a dead letter. Where none can be made of it, the source stops there. When the queue is
+// full, what fits is pushed.
+func (q Queue) Feed(tx kv.Tx, s *Source, messages []SourceMessage) (fed Fed, err error) {
+	tx.Prefetch(queueRow(spaceState, q.name), queueRow(spaceHigh, q.name), s.home().key(spacePosition, s.Name))
+	qtx, err := s.open(tx, q)
+	if err != nil {
+		return fed, err
+	}
+	p, err := qtx.pusher(q.name)
+	if err != nil {
+		return fed, err
+	}
+	p.full = q.full
+	if err := p.readCounts(nil); err != nil {
+		return fed, err
+	}
+	fed.Position = s.Position
+	for i := range messages {
+		m := &messages[i]
+		goesOn, err := p.feed(&fed, m)
+		if err != nil {
+			return fed, err
+		}
+		fed.Events = append(fed.Events, p.happened()...)
+		if !goesOn {
+			break
+		}
+		fed.Position.SourceMark, fed.Position.Exact = m.SourceMark, true
+		fed.Done++
+	}
+	at := &fed.Position
+	switch wall := p.store.clock.Wall().UnixNano(); {
+	case fed.Blocked != nil && at.Blocked == 0:
+		at.Blocked = wall
+	case fed.Blocked == nil:
+		at.Blocked = 0
+	}
+	tx.Set(s.home().key(spacePosition, s.Name), at.pack())
+	return fed, p.done()
+}
+
+// feed pushes one message, and reports whether the source is done with it.
+func (p *pusher) feed(fed *Fed, m *SourceMessage) (goesOn bool, err error) {
+	if m.None {
+		return true, nil
+	}
+	refused, large := m.Refused, m.Large
+	if refused == nil && large == nil {
+		pushed, err := p.push(&m.Item)
+		if err != nil {
+			return false, err
+		}
+		switch {
+		case pushed.Err == nil:
+			fed.Position.Delivered++
+			if pushed.Duplicate {
+				fed.Known++
+				return true, nil
+			}
+			fed.Pushed++
+			p.evict(nil)
+			return true, nil
+		case errors.Is(pushed.Err, ErrFull), p.full != nil && pushed.Err == p.full:
+			fed.Blocked = pushed.Err
+			return false, nil
+		case errors.Is(pushed.Err, ErrContent):
+			large = pushed.Err
+		default:
+			refused = pushed.Err
+		}
+	}
+	if large == nil && p.full != nil {
+		fed.Blocked = p.full
+		return false, nil
+	}
+	if large == nil {
+		buried, err := deadLetters{p.queueTx}.buryMessage(m, refused)
+		if err != nil {
+			return false, err
+		}
+		if buried {
+			fed.Poisoned++
+			fed.Position.Poisoned++
+			return true, nil
+		}
+		large = fmt.Errorf("%w; %w", refused, errNoDeadLetters(p.name))
+	}
+	fed.Position.Stop = SourceStop{Reason: StopPoisoned, Text: fmt.Sprintf("message %d: %v", m.Seq, large), Since: p.store.clock.Wall().UnixNano(), At: m.SourceMark}
+	return false, nil
+}
+
+// buryMessage makes a dead letter of a message that is no item. It reports whether there is a queue for it.
+func (d deadLetters) buryMessage(m *SourceMessage, reason error) (bool, error) {
+	dlq, err := d.open()
+	if err != nil || dlq == nil {
+		return false, err
+	}
+	buried := located{envelope: envelope{pushed: dlq.pushed}}
+	priority := d.state.config.Priority
+	if m.Item.HasPriority {
+		priority = m.Item.Priority
+	}
+	seq := dlq.assign(&buried, priority)
+	id := buried.id(buried.place)
+	text := fmt.Sprint("source: ", reason)
+	buried.dead = DeadLetter{Reason: text[:min(len(text), maxReason)], Origin: d.name, OriginID: id.String(), At: time.Unix(0, dlq.pushed)}
+	return true, dlq.lay(&buried, seq, m.Item.Headers, m.Item.Payload)
+}
+
+// MoveSource changes how far a source is, unless it is elsewhere by now: at the first contact, over what the
+// stream has lost, and to stop it.
+func (q Queue) MoveSource(tx kv.Tx, s *Source, to SourcePosition) error {
+	if _, err := s.open(tx, q); err != nil {
+		return err
+	}
+	if to.Stop.Reason != "" && to.Stop.Since == 0 {
+		to.Stop.Since = q.store.clock.Wall().UnixNano()
+	}
+	tx.Set(s.home().key(spacePosition, s.Name), to.pack())
+	return nil
+}
+
+// SourceRun is who runs a source, and what he says of it.
+type SourceRun struct {
+	Runner  string
+	Until   int64  // store time
+	Last    uint64 // sequence of the stream, as he has seen it
+	Problem string // why he cannot read the stream
+	Since   int64  // wall clock of the problem
+}
+
+// SourceTerm is how long a bridge runs a source that it has not said so again.
+const SourceTerm = 5 * time.Second
+
+// RunSource says that a bridge runs a source for a while. It reports whether it may: no other one does. Nothing depends on it but who
+// fetches.
+func (q Queue) RunSource(tx kv.Tx, s *Source, run SourceRun) (bool, error) {
+	qtx, err := s.openAny(tx, q)
+	if err != nil {
+		return false, err
+	}
+	now, err := qtx.now()
+	if err != nil {
+		return false, err
+	}
+	key := s.home().key(spaceSourceRunner, s.Name)
+	was, err := tx.Get(key)
+	if err != nil {
+		return false, err
+	}
+	if was != nil {
+		var other SourceRun
+		if err := other.parse(was); err != nil {
+			return false, fmt.Errorf("damaged source %q: %w", s.Name, err)
+		}
+		if other.Runner != run.Runner && other.Until > now {
+			return false, nil
+		}
+	}
+	run.Until = now + int64(SourceTerm)
+	tx.Set(key, run.pack())
+	return true, nil
+}
+
+// LeaveSource has another bridge run a source at once.
+func (q Queue) LeaveSource(tx kv.Tx, s *Source, runner string) error {
+	if _, err := s.openAny(tx, q); err != nil {
+		return err
+	}
+	key := s.home().key(spaceSourceRunner, s.Name)
+	was, err := tx.Get(key)
+	if err != nil || was == nil {
+		return err
+	}
+	var run SourceRun
+	if err := run.parse(was); err != nil {
+		return fmt.Errorf("damaged source %q: %w", s.Name, err)
+	}
+	if run.Runner == runner {
+		tx.Clear(key)
+	}
+	return nil
+}
+
+func (run *SourceRun) pack() []byte {
+	b := tuple.AppendInt(nil, sourceVersion)
+	for _, n := range []int64{run.Until, int64(run.Last), run.Since} {
+		b = tuple.AppendInt(b, n)
+	}
+	return tuple.AppendString(tuple.AppendString(b, run.Runner), run.Problem)
+}
+
+func (run *SourceRun) parse(b []byte) error {
+	r := tuple.Read(b)
+	var version, last int64
+	r.Ints(&version, &run.Until, &last, &run.Since)
+	run.Last, run.Runner, run.Problem = uint64(last), r.Text(), r.Text()
+	return cmp.Or(r.Err(), sourceVersionIs(version))
+}
+
+func (s *Source) home() sourceHome { return sourceHome{s.Queue, s.Born} }
+
+// openAny begins an operation on the queue that a source feeds, if there still is that source.
+func (s *Source) openAny(tx kv.Tx, q Queue) (*queueTx, error) {
+	qtx, err := q.open(tx)
+	if err != nil {
+		return nil, err
+	}
+	if !qtx.there() || qtx.state.born != s.Born {
+		return nil, ErrNoSource
+	}
+	definition, err := tx.Get(s.home().key(spaceSource, s.Name))
+	if err == nil && definition == nil {
+		err = ErrNoSource
+	}
+	return qtx, err
+}
+
+// open is openAny of a source that has to be where it was found, and to run.
+func (s *Source) open(tx kv.Tx, q Queue) (*queueTx, error) {
+	qtx, err := q.open(tx)
+	if err != nil {
+		return nil, err
+	}
+	if !qtx.there() || qtx.state.born != s.Born {
+		return nil, ErrNoSource
+	}
+	value, err := tx.Get(s.home().key(spacePosition, s.Name))
+	if err != nil {
+		return nil, err
+	}
+	if value == nil {
+		return nil, ErrNoSource
+	}
+	var at SourcePosition
+	if err := at.parse(value); err != nil {
+		return nil, fmt.Errorf("damaged source %q: %w", s.Name, err)
+	}
+	if at != s.Position || at.Stop.Reason != "" {
+		return nil, ErrSourceMoved
+	}
+	return qtx, nil
+}

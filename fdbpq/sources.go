@@ -1,0 +1,624 @@
+package fdbpq
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/internal/tuple"
+)
+
+// A source feeds a queue from a stream outside the store. What it is lies in one row, how far it is in
+// another one, which the transaction that pushes depends on and moves on. This package never speaks with the stream: a
+// bridge fetches, and says what it found.
+
+// SourceConfig is what an administrator sets of a source.
+type SourceConfig struct {
+	Remote string                 `json:"remote"`
+	Stream string                 `json:"stream"`
+	Mode   SourceMode             `json:"mode"`
+	Filter []string               `json:"filter,omitempty"`
+	Start  SourceStart            `json:"start"`
+	Map    map[string]SourceValue `json:"map,omitempty"`
+	Batch  int                    `json:"batch"`
+	Paused bool                   `json:"paused"`
+}
+
+// SourceMode says what happens to the messages in the stream.
+type SourceMode string
+
+const (
+	SourceCopies SourceMode = "copy" // they stay there
+	SourceTakes  SourceMode = "take" // they are acknowledged
+)
+
+// SourceStart says with which message a source begins: first, new, a sequence or a time.
+type SourceStart struct {
+	Word string     // "first" or "new", or
+	Seq  uint64     // one of these
+	Time *time.Time //
+}
+
+// The words of a SourceStart.
+const (
+	StartFirst = "first"
+	StartNew   = "new"
+)
+
+// MarshalJSON implements json.Marshaler.
+func (s SourceStart) MarshalJSON() ([]byte, error) {
+	switch {
+	case s.Time != nil:
+		return json.Marshal(map[string]time.Time{"time": *s.Time})
+	case s.Seq > 0:
+		return json.Marshal(map[string]uint64{"seq": s.Seq})
+	}
+	return json.Marshal(s.Word)
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *SourceStart) UnmarshalJSON(b []byte) error {
+	expected := configError(`start is %s: expected "first", "new", {"seq":<n>} or {"time":"<RFC 3339>"}`, b)
+	*s = SourceStart{}
+	if json.Unmarshal(b, &s.Word) == nil {
+		if s.Word != StartFirst && s.Word != StartNew {
+			return expected
+		}
+		return nil
+	}
+	if checkObject(b, []string{"seq", "time"}, false) != nil {
+		return expected
+	}
+	var object struct {
+		Seq  uint64
+		Time *time.Time
+	}
+	if json.Unmarshal(b, &object) != nil || (object.Seq == 0) == (object.Time == nil) {
+		return expected
+	}
+	s.Seq, s.Time = object.Seq, object.Time
+	return nil
+}
+
+// SourceValue is where a value of an item comes from: it is the same for all, that of a header of the message, or a
+// token of its subject.
+type SourceValue struct {
+	Constant string
+	Header   string
+	Token    int // from 1
+	Default  string
+}
+
+// MarshalJSON implements json.Marshaler.
+func (v SourceValue) MarshalJSON() ([]byte, error) {
+	if v.Header == "" && v.Token == 0 {
+		return json.Marshal(v.Constant)
+	}
+	return json.Marshal(struct {
+		Header  string `json:"header,omitempty"`
+		Token   int    `json:"token,omitempty"`
+		Default string `json:"default,omitempty"`
+	}{v.Header, v.Token, v.Default})
+}
+
+// UnmarshalJSON implements json.Unmarshaler. A number is as good as its text.
+func (v *SourceValue) UnmarshalJSON(b []byte) error {
+	*v = SourceValue{}
+	if text, is := scalar(b); is {
+		v.Constant = text
+		return nil
+	}
+	expected := configError(`map has %s: expected a text, a number, {"header":"<name>"} or {"token":<n>}, with a "default" if there is to be one`, b)
+	if checkObject(b, []string{"header", "token", "default"}, false) != nil {
+		return expected
+	}
+	var object struct {
+		Header  string
+		Token   int
+		Default json.RawMessage
+	}
+	if json.Unmarshal(b, &object) != nil || object.Token < 0 || (object.Header == "") == (object.Token == 0) {
+		return expected
+	}
+	v.Header, v.Token = object.Header, object.Token
+	if object.Default != nil {
+		text, is := scalar(object.Default)
+		if !is {
+			return expected
+		}
+		v.Default = text
+	}
+	return nil
+}
+
+// scalar is the text of a JSON string or number that is not empty.
+func scalar(b []byte) (text string, is bool) {
+	var number json.Number
+	switch {
+	case len(b) > 0 && b[0] == '"':
+		is = json.Unmarshal(b, &text) == nil
+	case json.Unmarshal(b, &number) == nil:
+		text, is = number.String(), true
+	}
+	return text, is && text != ""
+}
+
+// SourceFields are the values of items that a source maps.
+var SourceFields = []string{"priority", "key", "weight", "delay", "not_before", "ttl", "unique", "on_conflict"}
+
+// The bounds of sources.
+const (
+	MaxSourceName    = 64
+	MaxSources       = 100  // of a queue
+	MaxStoreSources  = 1000 // of a store
+	MaxSourceBatch   = 1000
+	MaxSourceFilters = 16
+	MaxSourcesPage   = 100
+
+	maxSourceText = 255 // of a remote, a stream, a filter, or a value
+	maxSourceMap  = 4 << 10
+)
+
+var (
+	// ErrNoSource: the queue has no source of this name.
+	ErrNoSource = errors.New("no such source")
+	// ErrSources: there are as many sources as there may be.
+	ErrSources = errors.New("too many sources")
+	// ErrSourceMoved: the source is elsewhere than the caller has found it. Nothing was done.
+	ErrSourceMoved = errors.New("the source has moved")
+)
+
+var sourceFields = []string{"remote", "stream", "mode", "filter", "start", "map", "batch", "paused"}
+
+func defaultSource() SourceConfig {
+	return SourceConfig{Mode: SourceCopies, Start: SourceStart{Word: StartFirst}, Batch: 512}
+}
+
+// SourceError says what is wrong with a source.
+type SourceError struct{ Text string }
+
+func (e *SourceError) Error() string { return "source: " + e.Text }
+
+// sourceError has an error about the fields of an object say that they are of a source.
+func sourceError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &SourceError{strings.TrimPrefix(err.Error(), "configuration: ")}
+}
+
+// Merge returns the definition with the fields of the JSON object replaced.
+func (c SourceConfig) Merge(object []byte) (SourceConfig, error) {
+	if err := checkObject(object, sourceFields, false); err != nil {
+		return c, sourceError(err)
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(object, &fields); err != nil {
+		return c, sourceError(err)
+	}
+	if fields["map"] != nil {
+		c.Map = nil // it is replaced as a whole
+	}
+	if fields["filter"] != nil {
+		c.Filter = nil
+	}
+	if err := decode(object, &c); err != nil {
+		return c, sourceError(err)
+	}
+	return c, sourceError(c.check())
+}
+
+func (c *SourceConfig) check() error {
+	for _, text := range []struct{ field, value string }{{"remote", c.Remote}, {"stream", c.Stream}} {
+		switch {
+		case text.value == "":
+			return configError("%s is missing: expected the remote and the stream that the source reads", text.field)
+		case len(text.value) > maxSourceText || strings.ContainsAny(text.value, " \t\r\n.*>/\\\x00"):
+			return configError("%s is %.100q: expected a name without spaces, dots, slashes, * and >", text.field, text.value)
+		}
+	}
+	switch {
+	case c.Mode != SourceCopies && c.Mode != SourceTakes:
+		return configError("mode is %q: expected copy or take", c.Mode)
+	case c.Mode == SourceTakes && c.Start.Word != StartFirst:
+		return configError("start with the mode take: expected first, as the server has what nobody has acknowledged")
+	case c.Batch < 1 || c.Batch > MaxSourceBatch:
+		return configError("batch is %d: allowed are 1 to %d", c.Batch, MaxSourceBatch)
+	case len(c.Filter) > MaxSourceFilters:
+		return configError("filter has %d subjects: allowed are %d", len(c.Filter), MaxSourceFilters)
+	}
+	for _, subject := range c.Filter {
+		if subject == "" || len(subject) > maxSourceText || strings.ContainsAny(subject, " \t\r\n\x00") || slices.Contains(strings.Split(subject, "."), "") {
+			return configError("filter has %.100q: expected subjects", subject)
+		}
+	}
+	size := 0
+	for field, value := range c.Map {
+		if !slices.Contains(SourceFields, field) {
+			return configError("map has %.100q: expected some of %s", field, strings.Join(SourceFields, ", "))
+		}
+		size += len(field) + len(value.Constant) + len(value.Header) + len(value.Default)
+	}
+	if size > maxSourceMap {
+		return configError("map has %d bytes: allowed are %d", size, maxSourceMap)
+	}
+	return nil
+}
+
+// CheckSourceName returns an error when a source may not have the name.
+func CheckSourceName(name string) error {
+	bad := strings.ContainsFunc(name, func(c rune) bool {
+		return (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && c != '-' && c != '_'
+	})
+	if bad || name == "" || len(name) > MaxSourceName {
+		return &SourceError{fmt.Sprintf("name %.100q: expected 1 to %d of A-Z a-z 0-9 - _", name, MaxSourceName)}
+	}
+	return nil
+}
+
+// Source is a source as it stands.
+type Source struct {
+	Queue, Name string
+	Born        int64 // of the queue that it feeds: a later queue of the same name has another one
+	Config      SourceConfig
+	Position    SourcePosition
+	Run         SourceRun
+	State       SourceState
+}
+
+// SourceState is what a source does.
+type SourceState string
+
+const (
+	SourceRuns     SourceState = "running"
+	SourceStarts   SourceState = "starting" // nobody has spoken with the stream yet
+	SourcePaused   SourceState = "paused"
+	SourceBlocked  SourceState = "blocked"   // the queue or the store is full
+	SourceFails    SourceState = "failing"   // the stream cannot be read
+	SourceNoRunner SourceState = "no_runner" // nobody runs it
+	SourceStopped  SourceState = "stopped"   // a person has to look
+)
+
+func (s *Source) state(now int64) SourceState {
+	switch {
+	case s.Position.Stop.Reason != "":
+		return SourceStopped
+	case s.Config.Paused:
+		return SourcePaused
+	case s.Run.Until <= now:
+		return SourceNoRunner
+	case s.Run.Problem != "":
+		return SourceFails
+	case s.Position.Blocked != 0:
+		return SourceBlocked
+	case s.Position.Created == 0:
+		return SourceStarts
+	}
+	return SourceRuns
+}
+
+// sourcer changes sources of a queue.
+type sourcer struct{ Queue }
+
+// SetSource changes the fields of a source that the JSON object names. It makes the source and the queue if need
+// be. allowed says why the source may not be as it would be, nil: it may.
+func (q Queue) SetSource(tx kv.Tx, name string, object []byte, allowed func(SourceConfig) error) (Source, error) {
+	if err := CheckSourceName(name); err != nil {
+		return Source{}, err
+	}
+	qtx, err := q.administer(tx)
+	if err == nil {
+		err = qtx.orCreate()
+	}
+	if err == nil {
+		err = qtx.beBorn()
+	}
+	if err != nil {
+		return Source{}, err
+	}
+	h := sourceHome{q.name, qtx.state.born}
+	before, err := h.read(tx, name)
+	if err != nil {
+		return Source{}, err
+	}
+	after := Source{Queue: q.name, Name: name, Born: h.born, Config: defaultSource(), Position: SourcePosition{}}
+	if before != nil {
+		after = *before
+	} else if err := q.store.roomForSource(tx, h); err != nil {
+		return Source{}, err
+	}
+	if after.Config, err = after.Config.Merge(object); err != nil {
+		return Source{}, err
+	}
+	if before != nil && (after.Config.Remote != before.Config.Remote || after.Config.Stream != before.Config.Stream || after.Config.Mode != before.Config.Mode) {
+		return Source{}, &SourceError{"remote, stream and mode cannot be changed: delete the source, and make another one"}
+	}
+	if err := allowed(after.Config); err != nil {
+		return Source{}, err
+	}
+	if before != nil && before.Position.Created == 0 {
+		after.Position.From = "" // its start may have changed
+	}
+	return after, q.writeSource(tx, &after)
+}
+
+// PauseSource stops a source. The methods of one source return ErrNoSource if there is none.
+func (q Queue) PauseSource(tx kv.Tx, name string) (Source, error) {
+	return sourcer{q}.change(tx, name, func(s *Source) error {
+		s.Config.Paused = true
+		return nil
+	})
+}
+
+// SourceResume says with which message a source goes on. At most one field is set.
+type SourceResume struct {
+	FromSeq  uint64
+	FromTime *time.Time
+	Skip     bool // pass over the poisoned message
+	Accept   bool // take the stream as it is
+}
+
+// ResumeSource ends the pause of a source, and its stop if from says how to go on.
+func (q Queue) ResumeSource(tx kv.Tx, name string, from SourceResume) (Source, error) {
+	return sourcer{q}.change(tx, name, func(s *Source) error {
+		p := &s.Position
+		stop := p.Stop
+		takes := s.Config.Mode == SourceTakes
+		switch {
+		case takes && (from.FromSeq > 0 || from.FromTime != nil):
+			return &SourceError{"the mode is take: what was acknowledged is not in the stream; expected skip, accept or nothing"}
+		case from.FromSeq > 0:
+			p.to(from.FromSeq - 1)
+			p.From = ""
+			if p.Created == 0 {
+				p.From = fromSeq
+			}
+		case from.FromTime != nil:
+			p.to(0)
+			p.Created, p.From = 0, from.FromTime.UTC().Format(time.RFC3339Nano)
+		case from.Skip && stop.Reason != StopPoisoned:
+			return &SourceError{"there is no poisoned message to skip"}
+		case from.Skip:
+			p.SourceMark, p.Exact, p.Poisoned = stop.At, true, p.Poisoned+1
+		case from.Accept:
+			p.accept()
+		case stop.Reason != "":
+			return &SourceError{"it has stopped, " + string(stop.Reason) + ": expected from_seq, from_time, skip or accept"}
+		}
+		s.Config.Paused, p.Stop, p.Blocked = false, SourceStop{}, 0
+		return nil
+	})
+}
+
+func (q sourcer) change(tx kv.Tx, name string, change func(*Source) error) (Source, error) {
+	s, err := q.Source(tx, name)
+	if err != nil {
+		return Source{}, err
+	}
+	if err := change(&s); err != nil {
+		return Source{}, err
+	}
+	return s, q.writeSource(tx, &s)
+}
+
+// DeleteSource removes a source.
+func (q Queue) DeleteSource(tx kv.Tx, name string) error {
+	s, err := q.Source(tx, name)
+	if err != nil {
+		return err
+	}
+	h := sourceHome{q.name, s.Born}
+	for _, space := range []string{spaceSource, spacePosition, spaceSourceRunner} {
+		tx.Clear(h.key(space, name))
+	}
+	return nil
+}
+
+// Source returns a source.
+func (q Queue) Source(r kv.Reader, name string) (Source, error) {
+	if err := CheckSourceName(name); err != nil {
+		return Source{}, err
+	}
+	s, err := q.readState(r)
+	if err != nil {
+		return Source{}, err
+	}
+	if s == nil {
+		return Source{}, ErrNoQueue
+	}
+	found, err := sourceHome{q.name, s.born}.read(r, name)
+	if err != nil {
+		return Source{}, err
+	}
+	if found == nil {
+		return Source{}, ErrNoSource
+	}
+	return *found, q.store.stateOf(r, found)
+}
+
+// Sources returns a page of sources behind a name.
+func (q Queue) Sources(r kv.Reader, after string, limit int) ([]Source, error) {
+	s, err := q.readState(r)
+	if err != nil {
+		return nil, err
+	}
+	if s == nil {
+		return nil, ErrNoQueue
+	}
+	h := sourceHome{q.name, s.born}
+	begin, end := tuple.Range(h.prefix(spaceSource))
+	if after != "" {
+		begin = append(h.key(spaceSource, after), 0)
+	}
+	return q.store.sourcesBetween(r, begin, end, limit)
+}
+
+// AllSources returns the sources of all queues.
+func (s *Store) AllSources(r kv.Reader) ([]Source, error) {
+	begin, end := tuple.Range(row(spaceSource))
+	return s.sourcesBetween(r, begin, end, MaxStoreSources)
+}
+
+func (s *Store) sourcesBetween(r kv.Reader, begin, end []byte, limit int) ([]Source, error) {
+	rows, err := r.Range(begin, end, kv.RangeOptions{Limit: limit})
+	if err != nil {
+		return nil, err
+	}
+	var found []Source
+	for _, pair := range rows {
+		k := tuple.Read(pair.Key[len(row(spaceSource)):])
+		h := sourceHome{k.Text(), k.Int()}
+		k.Text() // the kind
+		name := k.Text()
+		if k.Err() != nil {
+			return nil, fmt.Errorf("damaged source: %w", k.Err())
+		}
+		one, err := h.read(r, name)
+		if err != nil {
+			return nil, err
+		}
+		if one == nil {
+			continue
+		}
+		if err := s.stateOf(r, one); err != nil {
+			return nil, err
+		}
+		found = append(found, *one)
+	}
+	return found, nil
+}
+
+// stateOf sets what a source does now.
+func (s *Store) stateOf(r kv.Reader, source *Source) error {
+	now, err := s.clock.At(r)
+	if err == nil {
+		source.State = source.state(now)
+	}
+	return err
+}
+
+// roomForSource refuses one source too many.
+func (s *Store) roomForSource(tx kv.Tx, h sourceHome) error {
+	for _, bound := range []struct {
+		prefix []byte
+		most   int
+		of     string
+	}{{h.prefix(spaceSource), MaxSources, "queue"}, {row(spaceSource), MaxStoreSources, "store"}} {
+		begin, end := tuple.Range(bound.prefix)
+		rows, err := tx.Snapshot().Range(begin, end, kv.RangeOptions{Limit: bound.most})
+		if err != nil {
+			return err
+		}
+		if len(rows) == bound.most {
+			return fmt.Errorf("%w: the %s has %d, which is all it may have", ErrSources, bound.of, bound.most)
+		}
+	}
+	return nil
+}
+
+// writeSource writes a source that was changed. What was fetched before finds another position.
+func (q Queue) writeSource(tx kv.Tx, s *Source) error {
+	s.Position.revision++
+	text, err := json.Marshal(s.Config)
+	if err != nil {
+		return fmt.Errorf("source: %w", err)
+	}
+	h := sourceHome{q.name, s.Born}
+	tx.Set(h.key(spaceSource, s.Name), tuple.AppendBytes(tuple.AppendInt(nil, sourceVersion), text))
+	tx.Set(h.key(spacePosition, s.Name), s.Position.pack())
+	return q.store.stateOf(tx.Snapshot(), s)
+}
+
+// sourceHome is where the rows of a queue's sources are. A purge leaves them there; they go with the queue.
+type sourceHome struct {
+	queue string
+	born  int64
+}
+
+const (
+	sourceVersion = 1
+	kindSource    = "source"
+)
+
+func (h sourceHome) prefix(space string) []byte {
+	return tuple.AppendString(generationPrefix(space, h.queue, h.born), kindSource)
+}
+
+func (h sourceHome) key(space, name string) []byte { return tuple.AppendString(h.prefix(space), name) }
+
+// read returns a source, nil if there is none.
+func (h sourceHome) read(r kv.Reader, name string) (*Source, error) {
+	rows, err := r.GetAll([][]byte{h.key(spaceSource, name), h.key(spacePosition, name), h.key(spaceSourceRunner, name)})
+	if err != nil || rows[0] == nil && rows[1] == nil {
+		return nil, err
+	}
+	s := &Source{Queue: h.queue, Name: name, Born: h.born}
+	if s.Config, err = parseSource(rows[0]); err == nil {
+		err = s.Position.parse(rows[1])
+	}
+	if err == nil && rows[2] != nil {
+		err = s.Run.parse(rows[2])
+	}
+	if err != nil {
+		return nil, fmt.Errorf("damaged source %q: %w", name, err)
+	}
+	return s, nil
+}
+
+func parseSource(b []byte) (c SourceConfig, err error) {
+	r := tuple.Read(b)
+	version, text := r.Int(), r.Bytes()
+	if err := cmp.Or(r.Err(), sourceVersionIs(version)); err != nil {
+		return c, err
+	}
+	return c, json.NewDecoder(bytes.NewReader(text)).Decode(&c)
+}
+
+func sourceVersionIs(version int64) error {
+	if version != sourceVersion {
+		return fmt.Errorf("source has version %d: this program reads %d", version, sourceVersion)
+	}
+	return nil
+}
+
+// foundSource checks what a source is.
+func foundSource(_ *walk, r *foundRow) error {
+	err := r.ofSource()
+	if err == nil {
+		_, err = parseSource(r.Value)
+	}
+	return err
+}
+
+// foundPosition checks how far a source is.
+func foundPosition(_ *walk, r *foundRow) error {
+	err := r.ofSource()
+	if err == nil {
+		err = new(SourcePosition).parse(r.Value)
+	}
+	return err
+}
+
+// foundSourceRunner checks who runs a source.
+func foundSourceRunner(_ *walk, r *foundRow) error {
+	err := r.ofSource()
+	if err == nil {
+		err = new(SourceRun).parse(r.Value)
+	}
+	return err
+}
+
+// ofSource checks whose the row of a source is.
+func (r *foundRow) ofSource() error {
+	born, _, err := tuple.ConsumeInt(r.rest)
+	if err == nil && (r.living() != nil || r.state.born != born) {
+		err = fmt.Errorf("a source of no queue: born in %d", born)
+	}
+	return err
+}

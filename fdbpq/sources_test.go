@@ -1,0 +1,407 @@
+package fdbpq_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/internal/fault"
+)
+
+const ordersSource = `{"remote":"hub","stream":"ORDERS"}`
+
+func allowed(fdbpq.SourceConfig) error { return nil }
+
+// source makes or changes a source.
+func (f *fixture) source(queue, name, object string) fdbpq.Source {
+	f.Helper()
+	var made fdbpq.Source
+	f.update(func(tx kv.Tx) (err error) {
+		made, err = f.Queue(queue).SetSource(tx, name, []byte(object), allowed)
+		return err
+	})
+	return made
+}
+
+// found shows a source.
+func (f *fixture) found(queue, name string) (s fdbpq.Source) {
+	f.Helper()
+	f.view(func(r kv.Reader) (err error) {
+		s, err = f.Queue(queue).Source(r, name)
+		return err
+	})
+	return s
+}
+
+// feed feeds a queue from where a source was found, and returns what was done.
+func (f *fixture) feed(s fdbpq.Source, messages ...fdbpq.SourceMessage) (fed fdbpq.Fed) {
+	f.Helper()
+	f.update(func(tx kv.Tx) (err error) {
+		fed, err = f.Queue(s.Queue).Feed(tx, &s, messages)
+		return err
+	})
+	return fed
+}
+
+// refeeds is feed that has to fail.
+func (f *fixture) refeeds(s fdbpq.Source, want error, messages ...fdbpq.SourceMessage) {
+	f.Helper()
+	err := f.fails(func(tx kv.Tx) error {
+		_, err := f.Queue(s.Queue).Feed(tx, &s, messages)
+		return err
+	})
+	if !errors.Is(err, want) {
+		f.Fatalf("feed: %v, expected %v", err, want)
+	}
+}
+
+func message(seq uint64) fdbpq.SourceMessage {
+	return fdbpq.SourceMessage{
+		SourceMark: fdbpq.SourceMark{Seq: seq, Time: int64(seq), Subject: seq, Content: uint32(seq)},
+		Item:       fdbpq.NewItem{Payload: fmt.Append(nil, seq)},
+	}
+}
+
+func messages(from, to uint64) (all []fdbpq.SourceMessage) {
+	for seq := from; seq <= to; seq++ {
+		all = append(all, message(seq))
+	}
+	return all
+}
+
+// payloads pops all items of a queue.
+func (f *fixture) payloads(queue string) (all []string) {
+	f.Helper()
+	for {
+		popped := f.pop(queue, fdbpq.Min, 100)
+		for _, item := range popped.Items {
+			all = append(all, string(item.Payload))
+		}
+		if len(popped.Items) == 0 {
+			return all
+		}
+	}
+}
+
+func (f *fixture) expectPayloads(queue string, want ...string) {
+	f.Helper()
+	if got := f.payloads(queue); !slices.Equal(got, want) {
+		f.Errorf("queue %s has %v, expected %v", queue, got, want)
+	}
+}
+
+func eachSource(t *testing.T, test func(f *fixture)) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) { test(openFixture(t, open)) })
+}
+
+// Items and position commit together: who comes with an older position has pushed nothing.
+func TestSourceMovesWithItsItems(t *testing.T) {
+	eachSource(t, func(f *fixture) {
+		s := f.source("jobs", "orders", ordersSource)
+		fed := f.feed(s, messages(1, 3)...)
+		if fed.Done != 3 || fed.Pushed != 3 || fed.Position.Seq != 3 || !fed.Position.Exact {
+			t.Errorf("fed: %+v", fed)
+		}
+		f.refeeds(s, fdbpq.ErrSourceMoved, messages(1, 3)...)
+		s = f.found("jobs", "orders")
+		if s.Position != fed.Position || s.Position.Delivered != 3 {
+			t.Errorf("position is %+v, expected %+v", s.Position, fed.Position)
+		}
+		f.feed(s, messages(4, 5)...)
+		f.expectPayloads("jobs", "1", "2", "3", "4", "5")
+	})
+}
+
+// Two runners fetch the same messages: one of their transactions wins.
+func TestSourceOfTwoRunnersIsPushedOnce(t *testing.T) {
+	eachSource(t, func(f *fixture) {
+		s := f.source("jobs", "orders", ordersSource)
+		rival := false
+		f.hook = func(at fault.Point) {
+			if at == fault.BeforeCommit && !rival {
+				rival = true
+				other := &fixture{TB: f.TB, Store: f.Store}
+				other.update(func(tx kv.Tx) error {
+					_, err := other.Queue("jobs").Feed(tx, &s, messages(1, 2))
+					return err
+				})
+			}
+		}
+		f.refeeds(s, fdbpq.ErrSourceMoved, messages(1, 3)...)
+		f.hook = nil
+		f.expectPayloads("jobs", "1", "2")
+	})
+}
+
+// A change by an administrator counts for all that was not pushed yet.
+func TestChangedSourceRefusesWhatWasFetchedBefore(t *testing.T) {
+	eachSource(t, func(f *fixture) {
+		s := f.source("jobs", "orders", ordersSource)
+		f.source("jobs", "orders", `{"map":{"priority":{"header":"Prio","default":3}}}`)
+		f.refeeds(s, fdbpq.ErrSourceMoved, message(1))
+		s = f.found("jobs", "orders")
+		if v := s.Config.Map["priority"]; v.Header != "Prio" || v.Default != "3" {
+			t.Errorf("map is %+v", s.Config.Map)
+		}
+		f.update(func(tx kv.Tx) error { _, err := f.Queue("jobs").PauseSource(tx, "orders"); return err })
+		f.refeeds(s, fdbpq.ErrSourceMoved, message(1))
+		if s = f.found("jobs", "orders"); s.State != fdbpq.SourcePaused {
+			t.Errorf("state is %s", s.State)
+		}
+	})
+}
+
+// A queue that was deleted and made again while a batch was fetched gets nothing of it.
+func TestSourceOfAnEarlierQueueFeedsNothing(t *testing.T) {
+	eachSource(t, func(f *fixture) {
+		s := f.source("jobs", "orders", ordersSource)
+		f.update(func(tx kv.Tx) error { _, err := f.Queue("jobs").Delete(tx); return err })
+		f.refeeds(s, fdbpq.ErrNoSource, message(1))
+		f.source("jobs", "orders", ordersSource)
+		f.refeeds(s, fdbpq.ErrNoSource, message(1))
+		f.feed(f.found("jobs", "orders"), message(7))
+		f.update(func(tx kv.Tx) error { _, err := f.Queue("jobs").Purge(tx); return err })
+		if s = f.found("jobs", "orders"); s.Position.Seq != 7 {
+			t.Errorf("a purge has left the source at %d", s.Position.Seq)
+		}
+		f.update(func(tx kv.Tx) error { return f.Queue("jobs").DeleteSource(tx, "orders") })
+		f.refeeds(s, fdbpq.ErrNoSource, message(8))
+	})
+}
+
+// What fits into a full queue is in it, and the rest comes when there is room.
+func TestSourceOfAFullQueue(t *testing.T) {
+	eachSource(t, func(f *fixture) {
+		f.configure("jobs", `{"max_length":3}`)
+		s := f.source("jobs", "orders", ordersSource)
+		fed := f.feed(s, messages(1, 5)...)
+		if !errors.Is(fed.Blocked, fdbpq.ErrFull) || fed.Done != 3 || fed.Position.Seq != 3 || fed.Position.Blocked == 0 {
+			t.Errorf("fed: %+v", fed)
+		}
+		f.expectPayloads("jobs", "1", "2", "3")
+		fed = f.feed(f.found("jobs", "orders"), messages(4, 5)...)
+		if fed.Blocked != nil || fed.Position.Blocked != 0 || fed.Position.Seq != 5 {
+			t.Errorf("fed: %+v", fed)
+		}
+		f.expectPayloads("jobs", "4", "5")
+		full := errors.New("the store is full")
+		s = f.found("jobs", "orders")
+		bad := message(6)
+		bad.Refused = errors.New("bad")
+		f.update(func(tx kv.Tx) (err error) {
+			fed, err = f.Queue("jobs").Full(full).Feed(tx, &s, []fdbpq.SourceMessage{bad})
+			return err
+		})
+		if fed.Blocked != full || fed.Done != 0 || fed.Poisoned != 0 {
+			t.Errorf("fed: %+v", fed)
+		}
+	})
+}
+
+// Poison becomes a dead letter, at any place of a batch.
+func TestSourceBuriesPoison(t *testing.T) {
+	eachSource(t, func(f *fixture) {
+		s := f.source("jobs", "orders", ordersSource)
+		all := messages(1, 4)
+		all[0].Refused = errors.New(`PQ-Priority is "high"`)
+		all[2].None = true
+		all[3].Item.Key = strings.Repeat("k", 1000)
+		fed := f.feed(s, all...)
+		if fed.Done != 4 || fed.Pushed != 1 || fed.Poisoned != 2 || fed.Position.Poisoned != 2 || fed.Position.Seq != 4 {
+			t.Errorf("fed: %+v", fed)
+		}
+		f.expectPayloads("jobs", "2")
+		popped := f.pop("jobs-dead", fdbpq.Min, 10)
+		if len(popped.Items) != 2 {
+			t.Fatalf("%d dead letters, expected 2", len(popped.Items))
+		}
+		dead := popped.Items[0].Dead
+		if dead == nil || dead.Reason != `source: PQ-Priority is "high"` || dead.Origin != "jobs" || string(popped.Items[0].Payload) != "1" {
+			t.Errorf("dead letter %s: %+v", popped.Items[0].Payload, dead)
+		}
+	})
+}
+
+// What can be no dead letter stops the source, behind what was before it. A person passes over it.
+func TestSourceStopsAtWhatIsTooLarge(t *testing.T) {
+	eachSource(t, func(f *fixture) {
+		s := f.source("jobs", "orders", ordersSource)
+		all := messages(1, 3)
+		all[1].Item.Payload = make([]byte, fdbpq.MaxContent+1)
+		fed := f.feed(s, all...)
+		if fed.Done != 1 || fed.Position.Stop.Reason != fdbpq.StopPoisoned || fed.Position.Stop.At.Seq != 2 || fed.Position.Seq != 1 {
+			t.Errorf("fed: %+v", fed)
+		}
+		s = f.found("jobs", "orders")
+		if s.State != fdbpq.SourceStopped {
+			t.Errorf("state is %s", s.State)
+		}
+		f.refeeds(s, fdbpq.ErrSourceMoved, message(3))
+		var refused *fdbpq.SourceError
+		if err := f.fails(func(tx kv.Tx) error {
+			_, err := f.Queue("jobs").ResumeSource(tx, "orders", fdbpq.SourceResume{})
+			return err
+		}); !errors.As(err, &refused) {
+			t.Errorf("resume without a word: %v", err)
+		}
+		f.resumeSource("jobs", "orders", fdbpq.SourceResume{Skip: true})
+		s = f.found("jobs", "orders")
+		if s.Position.Seq != 2 || s.Position.Content != 2 || s.Position.Poisoned != 1 {
+			t.Errorf("position is %+v", s.Position)
+		}
+		f.feed(s, message(3))
+		f.expectPayloads("jobs", "1", "3")
+	})
+}
+
+func (f *fixture) resumeSource(queue, name string, from fdbpq.SourceResume) {
+	f.Helper()
+	f.update(func(tx kv.Tx) error {
+		_, err := f.Queue(queue).ResumeSource(tx, name, from)
+		return err
+	})
+}
+
+// How each stop ends when a person accepts the stream as it is.
+func TestSourceAccepts(t *testing.T) {
+	eachSource(t, func(f *fixture) {
+		for _, c := range []struct {
+			reason  fdbpq.StopReason
+			seq     uint64
+			created bool
+			from    fdbpq.SourceStart
+		}{
+			{fdbpq.StopReplaced, 0, false, fdbpq.SourceStart{Word: fdbpq.StartFirst}},
+			{fdbpq.StopBehind, 4, true, fdbpq.SourceStart{Word: fdbpq.StartNew}},
+			{fdbpq.StopDiverged, 9, true, fdbpq.SourceStart{Word: fdbpq.StartNew}},
+			{fdbpq.StopConsumer, 9, true, fdbpq.SourceStart{Word: fdbpq.StartNew}},
+		} {
+			queue := string(c.reason)
+			s := f.source(queue, "orders", `{"remote":"hub","stream":"ORDERS","start":"new"}`)
+			to := s.Position
+			to.Created, to.Consumer = 1, 1
+			f.moveSource(s, to)
+			f.feed(f.found(queue, "orders"), message(9))
+			s = f.found(queue, "orders")
+			to = s.Position
+			to.Stop = fdbpq.SourceStop{Reason: c.reason, At: fdbpq.SourceMark{Seq: 4}}
+			f.moveSource(s, to)
+			f.resumeSource(queue, "orders", fdbpq.SourceResume{Accept: true})
+			s = f.found(queue, "orders")
+			if p := s.Position; p.Seq != c.seq || p.Created != 0 != c.created || p.Stop.Reason != "" || s.StartsAt() != c.from {
+				t.Errorf("%s: accepted at %+v, from %+v", c.reason, p, s.StartsAt())
+			}
+		}
+	})
+}
+
+func (f *fixture) moveSource(s fdbpq.Source, to fdbpq.SourcePosition) {
+	f.Helper()
+	f.update(func(tx kv.Tx) error { return f.Queue(s.Queue).MoveSource(tx, &s, to) })
+}
+
+// One bridge runs a source at a time. Another one may when it has said nothing for the term.
+func TestSourceHasOneRunner(t *testing.T) {
+	eachSource(t, func(f *fixture) {
+		s := f.source("jobs", "orders", ordersSource)
+		if s.State != fdbpq.SourceNoRunner {
+			t.Errorf("state is %s", s.State)
+		}
+		run := func(runner string) (is bool) {
+			f.update(func(tx kv.Tx) (err error) {
+				is, err = f.Queue("jobs").RunSource(tx, &s, fdbpq.SourceRun{Runner: runner, Last: 12})
+				return err
+			})
+			return is
+		}
+		if !run("a") || run("b") || !run("a") {
+			t.Error("two run it, or none")
+		}
+		if s := f.found("jobs", "orders"); s.State != fdbpq.SourceStarts || s.Run.Last != 12 {
+			t.Errorf("%s, %+v", s.State, s.Run)
+		}
+		f.clock.advance(fdbpq.SourceTerm)
+		if !run("b") || run("a") {
+			t.Error("the term of the first one has not ended")
+		}
+		f.update(func(tx kv.Tx) error { return f.Queue("jobs").LeaveSource(tx, &s, "b") })
+		if !run("a") {
+			t.Error("the second one has left, and still runs it")
+		}
+	})
+}
+
+func TestSourceFields(t *testing.T) {
+	eachSource(t, func(f *fixture) {
+		for _, object := range []string{
+			`{}`, `{"remote":"hub"}`, `{"remote":"hub","stream":"A.B"}`, `{"remote":"hub","stream":"A","mode":"move"}`,
+			`{"remote":"hub","stream":"A","start":"last"}`, `{"remote":"hub","stream":"A","start":{"seq":0}}`, `{"remote":"hub","stream":"A","start":{"seq":1,"time":"2030-01-01T00:00:00Z"}}`,
+			`{"remote":"hub","stream":"A","mode":"take","start":"new"}`, `{"remote":"hub","stream":"A","batch":0}`, `{"remote":"hub","stream":"A","batch":1001}`,
+			`{"remote":"hub","stream":"A","filter":["a..b"]}`, `{"remote":"hub","stream":"A","map":{"colour":"red"}}`, `{"remote":"hub","stream":"A","map":{"key":{}}}`,
+			`{"remote":"hub","stream":"A","map":{"key":{"header":"A","token":1}}}`, `{"remote":"hub","stream":"A","map":{"key":""}}`, `{"remote":"hub","stream":"A","paused":null}`,
+		} {
+			var refused *fdbpq.SourceError
+			err := f.fails(func(tx kv.Tx) error {
+				_, err := f.Queue("jobs").SetSource(tx, "orders", []byte(object), allowed)
+				return err
+			})
+			if !errors.As(err, &refused) {
+				t.Errorf("%s: %v", object, err)
+			}
+		}
+		at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+		s := f.source("jobs", "orders", `{"remote":"hub","stream":"A","start":{"time":"2030-01-02T03:04:05Z"},"filter":["a.*"],"map":{"priority":7}}`)
+		if s = f.found("jobs", "orders"); !s.StartsAt().Time.Equal(at) || s.Config.Map["priority"].Constant != "7" {
+			t.Errorf("the source is %+v", s)
+		}
+		if err := f.fails(func(tx kv.Tx) error {
+			_, err := f.Queue("jobs").SetSource(tx, "orders", []byte(`{"stream":"B"}`), allowed)
+			return err
+		}); !strings.Contains(err.Error(), "cannot be changed") {
+			t.Errorf("another stream: %v", err)
+		}
+		no := errors.New("no")
+		if err := f.fails(func(tx kv.Tx) error {
+			_, err := f.Queue("jobs").SetSource(tx, "other", []byte(ordersSource), func(fdbpq.SourceConfig) error { return no })
+			return err
+		}); !errors.Is(err, no) {
+			t.Errorf("a source that is not allowed: %v", err)
+		}
+	})
+}
+
+func TestSourcesAreBounded(t *testing.T) {
+	eachSource(t, func(f *fixture) {
+		f.update(func(tx kv.Tx) error {
+			for i := range fdbpq.MaxSources {
+				if _, err := f.Queue("jobs").SetSource(tx, fmt.Sprintf("s%03d", i), []byte(ordersSource), allowed); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err := f.fails(func(tx kv.Tx) error {
+			_, err := f.Queue("jobs").SetSource(tx, "more", []byte(ordersSource), allowed)
+			return err
+		}); !errors.Is(err, fdbpq.ErrSources) {
+			t.Errorf("one source too many: %v", err)
+		}
+		f.view(func(r kv.Reader) error {
+			page, err := f.Queue("jobs").Sources(r, "s097", 10)
+			if err != nil || len(page) != 2 || page[0].Name != "s098" {
+				t.Errorf("page: %+v, %v", page, err)
+			}
+			all, err := f.AllSources(r)
+			if err != nil || len(all) != fdbpq.MaxSources {
+				t.Errorf("%d sources in all, %v", len(all), err)
+			}
+			return nil
+		})
+	})
+}
