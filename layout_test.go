@@ -31,7 +31,7 @@ var imports = map[string][]string{
 	"fdbpq/kv/fdb":     {"fdbpq/kv"},
 	"fdbpq/kv/cluster": {"fdbpq/kv", "fdbpq/kv/local"},
 	"fdbpq":            {"fdbpq/internal/session", "fdbpq/internal/storetime", "fdbpq/kv", "internal/calendar", "internal/jsontext", "internal/tuple"},
-	"bridge":           {"bridge/internal/batch", "bridge/internal/codec", "bridge/internal/failure", "bridge/internal/listening", "bridge/internal/peers", "bridge/internal/receiver", "bridge/internal/request", "bridge/internal/survey", "bridge/internal/waiting", "fdbpq", "fdbpq/kv", "protocol", "subjects"},
+	"bridge":           {"bridge/internal/batch", "bridge/internal/codec", "bridge/internal/failure", "bridge/internal/listening", "bridge/internal/peers", "bridge/internal/receiver", "bridge/internal/request", "bridge/internal/sources", "bridge/internal/survey", "bridge/internal/waiting", "fdbpq", "fdbpq/kv", "protocol", "subjects"},
 	"client":           {"protocol", "subjects"},
 	"testenv":          {"bridge", "fdbpq", "fdbpq/kv", "fdbpq/kv/local", "fdbpq/kv/fdb", "internal/fdbtest", "internal/history", "internal/patience", "subjects"},
 
@@ -43,6 +43,7 @@ var imports = map[string][]string{
 	"bridge/internal/receiver":   {},
 	"bridge/internal/request":    {"bridge/internal/failure", "fdbpq", "protocol", "subjects"},
 	"bridge/internal/simulation": {},
+	"bridge/internal/sources":    {"bridge/internal/codec", "bridge/internal/failure", "fdbpq", "fdbpq/kv", "protocol"},
 	"bridge/internal/survey":     {"bridge/internal/failure", "bridge/internal/request", "fdbpq", "fdbpq/kv"},
 	"bridge/internal/waiting":    {"fdbpq", "fdbpq/kv"},
 
@@ -114,7 +115,7 @@ var outside = []struct {
 	why  string
 }{
 	{"github.com/nats-io/nats-server/v2", []string{"cmd/pqd", "cmd/pqd/internal/broker", "e2e/internal/pqd", "testenv", "bench"}, "a client must not carry a server"},
-	{"github.com/nats-io/nats.go", []string{"bridge", "bridge/internal/codec", "bridge/internal/listening", "bridge/internal/peers", "bridge/internal/receiver", "bridge/internal/request", "internal/jetstream", "client", "internal/gateway", "cmd/pqd", "cmd/pqd/internal/broker", "cmd/pq", "cmd/pq/internal/doctor", "cmd/pq/internal/foreign", "cmd/pq/internal/session", "cmd/pq/internal/top", "e2e/internal/cases", "e2e/internal/pqd", "testenv", "bench", "examples/worker"}, "the core knows no network"},
+	{"github.com/nats-io/nats.go", []string{"bridge", "bridge/internal/codec", "bridge/internal/listening", "bridge/internal/peers", "bridge/internal/receiver", "bridge/internal/request", "bridge/internal/sources", "internal/jetstream", "client", "internal/gateway", "cmd/pqd", "cmd/pqd/internal/broker", "cmd/pq", "cmd/pq/internal/doctor", "cmd/pq/internal/foreign", "cmd/pq/internal/session", "cmd/pq/internal/top", "e2e/internal/cases", "e2e/internal/pqd", "testenv", "bench", "examples/worker"}, "the core knows no network"},
 	{"github.com/redis/go-redis/v9", []string{"cmd/pq/internal/foreign"}, "it is for jobs that come from Redis"},
 	{"github.com/cockroachdb/pebble/v2", []string{"fdbpq/kv/local"}, "engines are used through the seam"},
 	{"github.com/hanwen/go-fuse/v2", []string{"internal/disk"}, "it is for one file system of tests"},

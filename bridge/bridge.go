@@ -30,6 +30,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/peers"
 	"github.com/pqbridge/pqbridge/bridge/internal/receiver"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
+	feeds "github.com/pqbridge/pqbridge/bridge/internal/sources"
 	"github.com/pqbridge/pqbridge/bridge/internal/survey"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -45,6 +46,7 @@ type Bridge struct {
 	waits     waits
 	asker     *listening.Asker
 	peers     *peers.Peers
+	sources   *feeds.Runners
 	surveyor  *survey.Surveyor
 	service   *service
 	receiver  *receiver.Receiver
@@ -94,6 +96,11 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	standby := standby{b.receiver, b.waits.line}
 	about := &about{options: o, storeID: store.ID(), maxQueueBytes: store.MaxQueueBytes(), started: time.Now().UTC(), id: nuid.Next()}
 	self := about.identity()
+	b.sources = feeds.New(feeds.Options{
+		Store: store, Wire: wr, Remotes: o.Remotes, Bridge: about.id, Alone: o.Exclusive, Room: o.Room, Hold: o.hold, Log: o.Logger,
+		Fed: fed(b.responder), Event: b.responder.Events.Source, Failed: b.keeper.notice,
+	})
+	requests.sources = b.sources
 	b.peers = peers.New(nc, peers.Options{
 		Self: self, StoreName: o.StoreName, Logger: o.Logger,
 		Store:    peers.Store{Secret: store.Secret(), Time: store.Time},
@@ -131,6 +138,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	}
 	b.keeper.start(store, b.responder.Events.Item, fired(b.responder), o.Room)
 	b.historian.Start()
+	b.sources.Start()
 	b.peers.Start()
 	return b, nil
 }
@@ -169,6 +177,7 @@ func (b *Bridge) Leave(ctx context.Context) error {
 	b.service.stop()
 	b.responder.Gate.Work.Refuse(errMoved)
 	b.waits.line.Close(errMoved)
+	b.sources.Stop()
 	err := errors.Join(b.responder.Gate.Work.Drain(ctx), b.receiver.Await(ctx))
 	b.responder.Gate.Settlements.Refuse(errMoved)
 	err = errors.Join(err, b.responder.Gate.Settlements.Drain(ctx))
@@ -198,6 +207,7 @@ func (b *Bridge) end(ctx context.Context) error {
 		b.peers.Owners.Leave(ctx), b.receiver.DrainRequests(ctx), b.peers.Owners.Settle(ctx), b.responder.Gate.Work.Drain(ctx),
 		b.receiver.DrainSettlements(ctx), b.responder.Gate.Settlements.Drain(ctx),
 	)
+	b.sources.Stop()
 	b.receiver.Close()
 	b.lanes.stop()
 	b.peers.Owners.Stop()

@@ -10,6 +10,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/listening"
 	"github.com/pqbridge/pqbridge/bridge/internal/peers"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
+	feeds "github.com/pqbridge/pqbridge/bridge/internal/sources"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
@@ -21,6 +22,7 @@ type dispatcher struct {
 	replies *replies
 	lanes   *lanes
 
+	sources *feeds.Runners
 	owners  *peers.Owners    // nil: this bridge owns all queues
 	cluster *ClusterEndpoint // nil: the store belongs to this process, or to all that open it
 }
@@ -99,6 +101,9 @@ func (d *dispatcher) handle(m *nats.Msg, owners *peers.Owners) {
 		return
 	}
 	w := newWork(v, s, m)
+	if a, is := w.(*adminSource); is {
+		a.runners = d.sources
+	}
 	r := w.Head()
 	if unfit != nil {
 		r.PassGate()

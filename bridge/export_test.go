@@ -116,3 +116,9 @@ func Passed(b *Bridge) (passed, taken int64) { return b.peers.Owners.Counts() }
 // Owner is the bridge that pops a contested queue for all, as a bridge sees it, and whether it
 // is that one.
 func Owner(b *Bridge, queue string) (id string, own bool) { return b.peers.Owners.Owner(queue) }
+
+// Hold has stops of sources be believed when they were true for so long.
+func Hold(o Options, d time.Duration) Options {
+	o.hold = d
+	return o
+}

@@ -46,6 +46,12 @@ type Options struct {
 	// changes go on. nil: it always takes them.
 	Room func(bytes int) error
 
+	// Remotes are where sources find streams, by name. The result may be another one from time to time. nil: there are none.
+	Remotes func() map[string]Remote
+
+	// hold is how long a stop of a source has to be true before it is believed. 0: feeds.Hold.
+	hold time.Duration
+
 	since func(time.Time) time.Duration // time.Since, but in tests
 
 	// MetricsQueues is how many queues have metrics of their own. 0: DefaultMetricsQueues;
@@ -83,6 +89,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Room == nil {
 		o.Room = func(int) error { return nil }
+	}
+	if o.Remotes == nil {
+		o.Remotes = func() map[string]Remote { return nil }
 	}
 	if o.Damage == nil {
 		o.Damage = func() []string { return nil }

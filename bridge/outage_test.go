@@ -75,6 +75,7 @@ func TestStoreAway(t *testing.T) {
 		"push", "push.5", "pop.min", "pop.max", "peek.min", "info", "list", "get." + id, "remove." + id, "move." + id + ".5", "requeue." + id, "revoke." + id,
 		"keys", "key.a", "admin.config", "admin.purge", "admin.pause", "admin.resume", "admin.delete", "admin.key.a",
 		"schedules", "schedule.s", "admin.schedule.s", "admin.schedule.s.pause", "admin.schedule.s.resume", "admin.schedule.s.delete", "admin.schedule.s.run",
+		"sources", "admin.source.s", "admin.source.s.pause", "admin.source.s.resume", "admin.source.s.delete",
 	} {
 		m := c.refused(c.raw("pq.jobs."+subject, ""), 503)
 		if len(m.Data) > 0 || m.Header.Get("Status") != "503" {

@@ -135,8 +135,8 @@ func TestPermissions(t *testing.T) {
 	pushes := []string{"push", "push.5"}
 	pops := []string{"pop.min", "pop.max", "ack.c.t"}
 	peeks := []string{"peek.min", "peek.max"}
-	reads := []string{"info", "list", "get.x", "keys", "key.%2E", "schedules", "schedule.s"}
-	changes := []string{"remove.x", "move.x.5", "requeue.x", "revoke.x", "admin.config", "admin.purge", "admin.pause", "admin.resume", "admin.delete", "admin.remove", "admin.move", "admin.revoke", "admin.requeue", "admin.key.a", "admin.schedule.s", "admin.schedule.s.run"}
+	reads := []string{"info", "list", "get.x", "keys", "key.%2E", "schedules", "schedule.s", "sources"}
+	changes := []string{"remove.x", "move.x.5", "requeue.x", "revoke.x", "admin.config", "admin.purge", "admin.pause", "admin.resume", "admin.delete", "admin.remove", "admin.move", "admin.revoke", "admin.requeue", "admin.key.a", "admin.schedule.s", "admin.schedule.s.run", "admin.source.s", "admin.source.s.resume"}
 	imports := []string{"import"}
 	all := slices.Concat(pushes, imports, pops, peeks, reads, changes)
 	roles := map[string]struct {

@@ -67,6 +67,7 @@ var verbs = numbered([]*verb{
 	{Verb: request.Verb{Name: "key", Pattern: "*.key.*"}, subjects: []subjects.Verb{subjects.Key}, make: makeKey},
 	{Verb: request.Verb{Name: "schedules", Pattern: "*.schedules"}, subjects: []subjects.Verb{subjects.Schedules}, make: makeSchedules},
 	{Verb: request.Verb{Name: "schedule", Pattern: "*.schedule.*"}, subjects: []subjects.Verb{subjects.Schedule}, make: makeSchedule},
+	{Verb: request.Verb{Name: "sources", Pattern: "*.sources"}, subjects: []subjects.Verb{subjects.Sources}, make: makeSources},
 	{Verb: request.Verb{Name: "remove", Pattern: "*.remove.*", Silent: true}, subjects: []subjects.Verb{subjects.Remove}, make: makeRemove},
 	{Verb: request.Verb{Name: "move", Pattern: "*.move.*.*", Silent: true}, subjects: []subjects.Verb{subjects.Move}, make: makeMove},
 	{Verb: request.Verb{Name: "requeue", Pattern: "*.requeue.*", Silent: true}, subjects: []subjects.Verb{subjects.Requeue}, make: makeRequeue},
@@ -82,6 +83,10 @@ var verbs = numbered([]*verb{
 	{
 		Verb: request.Verb{Name: "admin-schedule", Pattern: "*.admin.schedule.>", Silent: true}, make: makeAdminSchedule,
 		subjects: []subjects.Verb{subjects.AdminSchedule, subjects.AdminSchedulePause, subjects.AdminScheduleResume, subjects.AdminScheduleDelete, subjects.AdminScheduleRun},
+	},
+	{
+		Verb: request.Verb{Name: "admin-source", Pattern: "*.admin.source.>", Silent: true}, make: makeAdminSource,
+		subjects: []subjects.Verb{subjects.AdminSource, subjects.AdminSourcePause, subjects.AdminSourceResume, subjects.AdminSourceDelete},
 	},
 	{Verb: request.Verb{Name: "sys", Pattern: "_sys.*"}, subjects: []subjects.Verb{subjects.SysList, subjects.SysInfo}, make: makeSys},
 	{Verb: request.Verb{Name: "cluster", Pattern: "_sys.cluster.*"}, subjects: []subjects.Verb{subjects.SysClusterStatus, subjects.SysClusterStepDown, subjects.SysClusterReplace}, make: makeAlone},

@@ -120,6 +120,7 @@ func (q *Queue) Delete(ctx context.Context) error {
 var repeatable = map[string]bool{
 	opInfo: true, opList: true, opMove: true, opConfig: true, opKeys: true, opKey: true, opSetKey: true,
 	opSchedules: true, opSchedule: true, opSetSchedule: true, opPauseSchedule: true, opResumeSchedule: true,
+	opSources: true, opSource: true, opSetSource: true, opPauseSource: true,
 	opPause: true, opResume: true,
 	opQueues: true, opSystem: true,
 }

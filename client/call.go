@@ -43,6 +43,13 @@ const (
 	opDeleteSchedule = "delete schedule"
 	opRunSchedule    = "run schedule"
 
+	opSources      = "list sources"
+	opSource       = "source"
+	opSetSource    = "set source"
+	opPauseSource  = "pause source"
+	opResumeSource = "resume source"
+	opDeleteSource = "delete source"
+
 	opPause    = "pause"
 	opResume   = "resume"
 	opDelete   = "delete"
@@ -68,7 +75,7 @@ type call struct {
 func (r *call) open() bool { return r.sent > r.answered && !reads[r.op] }
 
 // reads are the operations that change nothing.
-var reads = map[string]bool{opInfo: true, opList: true, opGet: true, opKeys: true, opKey: true, opSchedules: true, opSchedule: true, opQueues: true, opSystem: true}
+var reads = map[string]bool{opInfo: true, opList: true, opGet: true, opKeys: true, opKey: true, opSchedules: true, opSchedule: true, opSources: true, opSource: true, opQueues: true, opSystem: true}
 
 // do sends a call, repeats it if necessary, and returns its answer.
 func (c *Client) do(ctx context.Context, r *call) (*nats.Msg, error) {

@@ -49,7 +49,7 @@ func TestSubjectsOfTheProtocol(t *testing.T) {
 	}
 	known := make(map[string]bool)
 	for v := subjects.Push; int(v) < subjects.Verbs; v++ {
-		subject := "pq.<queue>." + strings.Replace(v.String(), "admin.schedule.", "admin.schedule.<name>.", 1)
+		subject := "pq.<queue>." + strings.NewReplacer("admin.schedule.", "admin.schedule.<name>.", "admin.source.", "admin.source.<name>.").Replace(v.String())
 		if strings.HasPrefix(v.String(), "_sys.") {
 			subject = "pq." + v.String()
 		}

@@ -42,6 +42,24 @@ type ClockEvent struct {
 	By   string    `json:"by"` // how far, such as "24h0m0s", or "-1h0m0s" backward
 }
 
+// SourceEvent is published when something happened to a source.
+type SourceEvent struct {
+	Type   string    `json:"type"`
+	Time   time.Time `json:"time"`
+	Queue  string    `json:"queue"`
+	Source string    `json:"name"`
+	Count  int64     `json:"count,omitempty"`  // of messages that were skipped, or are poison
+	Reason string    `json:"reason,omitempty"` // of a stop
+	Text   string    `json:"text,omitempty"`
+}
+
+// The types of a [SourceEvent].
+const (
+	EventSourceStopped  = "source_stopped"
+	EventSourceSkipped  = "source_skipped"
+	EventSourcePoisoned = "source_poisoned"
+)
+
 // EventClock is the type of a [ClockEvent].
 const EventClock = "clock"
 

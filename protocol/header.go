@@ -54,6 +54,12 @@ const (
 	HeaderExpires      = "PQ-Expires"
 	HeaderSchedule     = "PQ-Schedule"     // the schedule that has pushed the item
 	HeaderScheduledAt  = "PQ-Scheduled-At" // the time for which it did
+
+	HeaderSource        = "PQ-Source"         // the source that has pushed the item
+	HeaderSourceSubject = "PQ-Source-Subject" // of its message
+	HeaderSourceSeq     = "PQ-Source-Seq"     // the number of that in the stream
+	HeaderSourceTime    = "PQ-Source-Time"    // when the stream got it
+	HeaderSourceMsgID   = "PQ-Source-Msg-Id"  // its Nats-Msg-Id
 )
 
 // Headers of answers that are no items. The error's text and code are in

@@ -108,6 +108,7 @@ const (
 	ReasonFull       Reason = "full"       // items in the queue
 	ReasonRemembered Reason = "remembered" // ids that the queue remembers
 	ReasonSchedules  Reason = "schedules"  // schedules of the queue
+	ReasonSources    Reason = "sources"    // sources of the queue, or of the store
 	ReasonStoreFull  Reason = "store_full" // bytes in the store's log, or on a disk that it is on
 )
 

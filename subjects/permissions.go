@@ -90,7 +90,7 @@ func (g Grammar) Requeuer(queue string) (Permissions, error) {
 }
 
 // reads are the forms of the requests that show a queue and its items.
-var reads = []string{"info", "list", "get.*", "peek.*", "keys", "key.*", "schedules", "schedule.*"}
+var reads = []string{"info", "list", "get.*", "peek.*", "keys", "key.*", "schedules", "schedule.*", "sources"}
 
 // Viewer returns the permissions to read a queue and its items; with *, also the list of
 // queues, of bridges, and of the pqd that keep the store together.
@@ -101,7 +101,7 @@ func (g Grammar) Viewer(queue string) (Permissions, error) {
 // Admin returns the permissions to read and change a queue and its items, except for
 // pushes and pops, but for those of schedules; with *, also to have the active one of several pqd step down, and a lost one replaced.
 func (g Grammar) Admin(queue string) (Permissions, error) {
-	p, err := g.viewer(queue, append(slices.Clone(reads), "remove.*", "move.*.*", "requeue.*", "revoke.*", "admin.*", "admin.key.*", "admin.schedule.>")...)
+	p, err := g.viewer(queue, append(slices.Clone(reads), "remove.*", "move.*.*", "requeue.*", "revoke.*", "admin.*", "admin.key.*", "admin.schedule.>", "admin.source.>")...)
 	if err == nil && queue == every {
 		p.Publish = append(p.Publish, g.prefix+SysClusterStepDown.String(), g.prefix+SysClusterReplace.String())
 	}

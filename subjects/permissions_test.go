@@ -12,8 +12,8 @@ func allowed(patterns []string, subject string) bool {
 }
 
 var (
-	reads   = []string{"info", "list", "get.x", "peek.min", "peek.max", "keys", "key.%2B1", "schedules", "schedule.s"}
-	changes = []string{"remove.x", "move.x.5", "requeue.x", "revoke.x", "admin.config", "admin.purge", "admin.pause", "admin.resume", "admin.delete", "admin.remove", "admin.move", "admin.revoke", "admin.requeue", "admin.key.x", "admin.schedule.s", "admin.schedule.s.pause", "admin.schedule.s.resume", "admin.schedule.s.delete", "admin.schedule.s.run"}
+	reads   = []string{"info", "list", "get.x", "peek.min", "peek.max", "keys", "key.%2B1", "schedules", "schedule.s", "sources"}
+	changes = []string{"remove.x", "move.x.5", "requeue.x", "revoke.x", "admin.config", "admin.purge", "admin.pause", "admin.resume", "admin.delete", "admin.remove", "admin.move", "admin.revoke", "admin.requeue", "admin.key.x", "admin.schedule.s", "admin.schedule.s.pause", "admin.schedule.s.resume", "admin.schedule.s.delete", "admin.schedule.s.run", "admin.source.s", "admin.source.s.pause", "admin.source.s.resume", "admin.source.s.delete"}
 	pushes  = []string{"push", "push.5", "push.-5"}
 	pops    = []string{"pop.min", "pop.max", "ack.c1.t1"}
 	peeks   = []string{"peek.min", "peek.max"}

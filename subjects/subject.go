@@ -16,6 +16,7 @@ type Subject struct {
 	ID          string // for Get, Remove, Move, Requeue and Revoke
 	Key         string // for Key and AdminKey, as items have it
 	Schedule    string // its name, for the verbs of one schedule
+	Source      string // its name, for the verbs of one source
 	Event       string // the type of an Event
 	Conn, Token string // for Ack: the connection that granted the lease, and its token
 	AtSite      bool   // it begins with the name of the site
@@ -97,17 +98,25 @@ func (g Grammar) Parse(subject string) (Subject, error) {
 	case "schedule":
 		s.Verb, form = Schedule, "schedule.<name>"
 		s.Schedule = t.next()
-		err = checkSchedule(s.Schedule)
+		err = checkName("schedule", s.Schedule)
+	case "sources":
+		s.Verb, form = Sources, "sources alone"
 	case "admin":
-		s.Verb, form = admin(t.next()), "admin.config, admin.purge, admin.pause, admin.resume, admin.delete, admin.remove, admin.move, admin.revoke, admin.requeue, admin.key.<key> or admin.schedule.<name>"
+		s.Verb, form = admin(t.next()), "admin.config, admin.purge, admin.pause, admin.resume, admin.delete, admin.remove, admin.move, admin.revoke, admin.requeue, admin.key.<key>, admin.schedule.<name> or admin.source.<name>"
 		switch s.Verb {
 		case AdminKey:
 			s.Key, err = unescapeKey(t.next())
 		case AdminSchedule:
 			s.Schedule, form = t.next(), "admin.schedule.<name>, alone or with pause, resume, delete or run"
-			err = checkSchedule(s.Schedule)
+			err = checkName("schedule", s.Schedule)
 			if t.left {
 				s.Verb = adminSchedule(t.next())
+			}
+		case AdminSource:
+			s.Source, form = t.next(), "admin.source.<name>, alone or with pause, resume or delete"
+			err = checkName("source", s.Source)
+			if t.left {
+				s.Verb = adminSource(t.next())
 			}
 		}
 	case "event":
@@ -188,6 +197,8 @@ func admin(what string) Verb {
 		return AdminKey
 	case "schedule":
 		return AdminSchedule
+	case "source":
+		return AdminSource
 	}
 	return 0
 }
@@ -206,18 +217,30 @@ func adminSchedule(what string) Verb {
 	return 0
 }
 
-// checkSchedule returns an error unless a schedule may have the name.
-func checkSchedule(name string) error {
-	other := func(c rune) bool { return !strings.ContainsRune(scheduleNames, c) }
-	if name != "" && len(name) <= maxSchedule && !strings.ContainsFunc(name, other) {
+func adminSource(what string) Verb {
+	switch what {
+	case "pause":
+		return AdminSourcePause
+	case "resume":
+		return AdminSourceResume
+	case "delete":
+		return AdminSourceDelete
+	}
+	return 0
+}
+
+// checkName returns an error unless a schedule or a source may have the name.
+func checkName(of, name string) error {
+	other := func(c rune) bool { return !strings.ContainsRune(nameRunes, c) }
+	if name != "" && len(name) <= maxNameLength && !strings.ContainsFunc(name, other) {
 		return nil
 	}
-	return fmt.Errorf("schedule %s: expected a name of 1 to %d of A-Z a-z 0-9 - _", quote(name), maxSchedule)
+	return fmt.Errorf("%s %s: expected a name of 1 to %d of A-Z a-z 0-9 - _", of, quote(name), maxNameLength)
 }
 
 const (
-	maxSchedule   = 64
-	scheduleNames = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	maxNameLength = 64
+	nameRunes     = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 )
 
 // tokens iterates over the tokens of a subject. A token may be empty
@@ -254,13 +277,28 @@ func (g Grammar) Build(s Subject) (string, error) {
 		}
 		b = append(append(b, s.Queue...), '.')
 	}
+	if s.Verb == Schedule || s.Verb >= AdminSchedule && s.Verb < AdminSource {
+		if err := checkName("schedule", s.Schedule); err != nil {
+			return "", err
+		}
+	}
+	if s.Verb >= AdminSource && s.Verb < Event {
+		if err := checkName("source", s.Source); err != nil {
+			return "", err
+		}
+	}
 	name := s.Verb.String()
-	if last := strings.LastIndexByte(name, '.'); s.Verb > AdminSchedule && s.Verb < Event {
+	switch last := strings.LastIndexByte(name, '.'); {
+	case s.Verb > AdminSource && s.Verb < Event:
+		b = append(append(append(b, name[:last+1]...), s.Source...), name[last:]...)
+	case s.Verb > AdminSchedule && s.Verb < AdminSource:
 		b = append(append(append(b, name[:last+1]...), s.Schedule...), name[last:]...)
-	} else {
+	default:
 		b = append(b, name...)
 	}
 	switch s.Verb {
+	case AdminSource:
+		b = append(append(b, '.'), s.Source...)
 	case Schedule, AdminSchedule:
 		b = append(append(b, '.'), s.Schedule...)
 	case Ack:

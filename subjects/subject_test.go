@@ -81,6 +81,11 @@ var wellFormed = map[string]Subject{
 	"jobs.admin.schedule.run.run":    {Queue: "jobs", Verb: AdminScheduleRun, Schedule: "run"},
 	"jobs.admin.schedule.s.pause":    {Queue: "jobs", Verb: AdminSchedulePause, Schedule: "s"},
 	"jobs.admin.schedule.s.resume":   {Queue: "jobs", Verb: AdminScheduleResume, Schedule: "s"},
+	"jobs.sources":                   {Queue: "jobs", Verb: Sources},
+	"jobs.admin.source.s":            {Queue: "jobs", Verb: AdminSource, Source: "s"},
+	"jobs.admin.source.pause.pause":  {Queue: "jobs", Verb: AdminSourcePause, Source: "pause"},
+	"jobs.admin.source.s.resume":     {Queue: "jobs", Verb: AdminSourceResume, Source: "s"},
+	"jobs.admin.source.s.delete":     {Queue: "jobs", Verb: AdminSourceDelete, Source: "s"},
 	"jobs.admin.schedule.s.delete":   {Queue: "jobs", Verb: AdminScheduleDelete, Schedule: "s"},
 	"jobs.key.Ann-1_x":               {Queue: "jobs", Verb: Key, Key: "Ann-1_x"},
 	"jobs.admin.key." + id128:        {Queue: "jobs", Verb: AdminKey, Key: id128},
@@ -132,7 +137,7 @@ func TestWellFormed(t *testing.T) {
 
 const (
 	ruleQueue    = "1 to 64 of A-Z a-z 0-9 - _, not starting with _ (69 when it ends in -dead)"
-	ruleVerb     = "expected one of push, import, pop.min, pop.max, peek.min, peek.max, ack, info, list, get, remove, move, requeue, revoke, keys, key, schedules, schedule, admin.config, admin.purge, admin.pause, admin.resume, admin.delete, admin.remove, admin.move, admin.revoke, admin.requeue, admin.key, admin.schedule, event"
+	ruleVerb     = "expected one of push, import, pop.min, pop.max, peek.min, peek.max, ack, info, list, get, remove, move, requeue, revoke, keys, key, schedules, schedule, sources, admin.config, admin.purge, admin.pause, admin.resume, admin.delete, admin.remove, admin.move, admin.revoke, admin.requeue, admin.key, admin.schedule, admin.source, event"
 	rulePriority = "expected an integer in decimal, without +, leading zeros or spaces"
 	ruleRange    = "expected -9223372036854775808 to 9223372036854775807"
 	ruleID       = "expected 1 to 128 of A-Z a-z 0-9 - _"
@@ -242,7 +247,7 @@ var malformed = map[string]string{
 	"pq.jobs.move.x.01":                    rulePriority,
 	"pq.jobs.move..1":                      ruleID,
 	"pq.jobs.move.x.9223372036854775808":   ruleRange,
-	"pq.jobs.admin":                        "expected admin.config, admin.purge, admin.pause, admin.resume, admin.delete, admin.remove, admin.move, admin.revoke, admin.requeue, admin.key.<key> or admin.schedule.<name>",
+	"pq.jobs.admin":                        "expected admin.config, admin.purge, admin.pause, admin.resume, admin.delete, admin.remove, admin.move, admin.revoke, admin.requeue, admin.key.<key>, admin.schedule.<name> or admin.source.<name>",
 	"pq.jobs.admin.":                       "expected admin.config",
 	"pq.jobs.admin.drop":                   "expected admin.config",
 	"pq.jobs.admin.purge.all":              "expected admin.config",
@@ -252,6 +257,11 @@ var malformed = map[string]string{
 	"pq.jobs.schedule":                     "expected schedule.<name>",
 	"pq.jobs.schedule.s.t":                 "expected schedule.<name>",
 	"pq.jobs.schedule.s%20":                "expected a name of 1 to 64",
+	"pq.jobs.sources.x":                    "expected sources alone",
+	"pq.jobs.admin.source":                 "expected admin.source.<name>",
+	"pq.jobs.admin.source.s.run":           "expected admin.source.<name>",
+	"pq.jobs.admin.source.s.pause.x":       "expected admin.source.<name>",
+	"pq.jobs.admin.source.a%20":            "source \"a%20\": expected a name of 1 to 64",
 	"pq.jobs.admin.schedule":               "expected admin.schedule.<name>",
 	"pq.jobs.admin.schedule.s.stop":        "expected admin.schedule.<name>",
 	"pq.jobs.admin.schedule.s.run.x":       "expected admin.schedule.<name>",

@@ -28,6 +28,7 @@ const (
 	Key
 	Schedules
 	Schedule
+	Sources
 	AdminConfig
 	AdminPurge
 	AdminPause
@@ -43,6 +44,10 @@ const (
 	AdminScheduleResume
 	AdminScheduleDelete
 	AdminScheduleRun
+	AdminSource
+	AdminSourcePause
+	AdminSourceResume
+	AdminSourceDelete
 	Event
 	SysList
 	SysInfo
@@ -73,6 +78,7 @@ var verbNames = [...]string{
 	Key:         "key",
 	Schedules:   "schedules",
 	Schedule:    "schedule",
+	Sources:     "sources",
 	AdminConfig: "admin.config",
 	AdminPurge:  "admin.purge",
 	AdminPause:  "admin.pause",
@@ -91,6 +97,11 @@ var verbNames = [...]string{
 	AdminScheduleDelete: "admin.schedule.delete",
 	AdminScheduleRun:    "admin.schedule.run",
 
+	AdminSource:       "admin.source",
+	AdminSourcePause:  "admin.source.pause", // the name of the source stands before the last token
+	AdminSourceResume: "admin.source.resume",
+	AdminSourceDelete: "admin.source.delete",
+
 	Event:   "event",
 	SysList: "_sys.list",
 	SysInfo: "_sys.info",
@@ -101,7 +112,7 @@ var verbNames = [...]string{
 }
 
 // queueVerbs is the list in the error for an unknown verb.
-var queueVerbs = strings.Join(append(slices.Clone(verbNames[Push:AdminSchedule+1]), verbNames[Event]), ", ")
+var queueVerbs = strings.Join(append(slices.Clone(verbNames[Push:AdminSchedule+1]), verbNames[AdminSource], verbNames[Event]), ", ")
 
 // String returns the verb's tokens in a subject, such as "pop.min".
 func (v Verb) String() string {

@@ -42,7 +42,8 @@ type daemon struct {
 	groups   broker.DamagedGroups        // of such a node
 	lameDuck chan struct{}               // closed when the embedded server has announced that it stops
 	nc       atomic.Pointer[nats.Conn]
-	gateway  *gateway.Gateway      // nil: off
+	gateway  *gateway.Gateway // nil: off
+	remotes  atomic.Pointer[map[string]bridge.Remote]
 	room     func(bytes int) error // why the store takes no new items; nil: nothing is in the way
 }
 
@@ -57,6 +58,9 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 	}
 	embedded, err := broker.EmbeddedSettings(d.settings)
 	if err != nil {
+		return err
+	}
+	if err := d.readRemotes(); err != nil {
 		return err
 	}
 
@@ -335,6 +339,7 @@ func (d *daemon) bridgeOptions(tracer trace.Tracer) bridge.Options {
 
 		ReplySubjects: d.settings.Replies,
 		MetricsQueues: d.settings.Queues.Option(),
+		Remotes:       d.knownRemotes,
 	}
 }
 

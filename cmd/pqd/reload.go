@@ -4,10 +4,19 @@ import (
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/broker"
 )
 
-// reload makes the embedded server read its configuration file again: users, permissions,
+// reload reads files again that an operator may have changed. reloadServer makes the embedded server read its configuration file again: users, permissions,
 // certificates, limits. A wrong file changes nothing, and neither does one with a change
 // that a running server cannot make.
 func (d *daemon) reload() {
+	if d.settings.Remotes != "" {
+		d.reloadRemotes()
+	}
+	if d.settings.NATSConfig != "" {
+		d.reloadServer()
+	}
+}
+
+func (d *daemon) reloadServer() {
 	file := string(d.settings.NATSConfig)
 	changed, err := broker.EmbeddedSettings(d.settings)
 	if err == nil {

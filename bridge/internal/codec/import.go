@@ -115,6 +115,7 @@ func readImportHeader(i *fdbpq.Import, key, value string) (f *failure.Failure) {
 			return f
 		}
 		i.Headers, f = appendHeader(i.Headers, key, []string{value})
+	case protocol.HeaderSource, protocol.HeaderSourceSubject, protocol.HeaderSourceSeq, protocol.HeaderSourceTime, protocol.HeaderSourceMsgID:
 		i.Headers, f = appendHeader(i.Headers, key, []string{value})
 	case protocol.HeaderAttempts:
 		i.Attempts, f = readAttempts(value)

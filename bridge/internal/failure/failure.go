@@ -94,21 +94,32 @@ func NoSchedule(queue, name string) *Failure {
 	}
 }
 
+// NoSource says that a queue has no such source.
+func NoSource(queue, name string) *Failure {
+	return &Failure{
+		Code: 404, Description: protocol.DescriptionNotFound, Reason: protocol.ReasonUnknown,
+		Text: "queue " + queue + " has no source " + name,
+	}
+}
+
 // Explain turns an error of the core or the store into a failure.
 func Explain(err error) *Failure {
 	var f *Failure
 	var lost *fdbpq.LostError
 	var config *fdbpq.ConfigError
 	var schedule *fdbpq.ScheduleError
+	var source *fdbpq.SourceError
 	switch {
 	case errors.As(err, &f):
 		return f
 	case errors.As(err, &lost):
 		return &Failure{Code: 410, Text: lost.Error(), Reason: protocol.Reason(lost.Reason)}
-	case errors.As(err, &config), errors.As(err, &schedule):
+	case errors.As(err, &config), errors.As(err, &schedule), errors.As(err, &source):
 		return BadRequest(err)
 	case errors.Is(err, fdbpq.ErrSchedules):
 		return &Failure{Code: 429, Text: err.Error(), Reason: protocol.ReasonSchedules}
+	case errors.Is(err, fdbpq.ErrSources):
+		return &Failure{Code: 429, Text: err.Error(), Reason: protocol.ReasonSources}
 	case errors.Is(err, fdbpq.ErrOccupied):
 		return &Failure{Code: 409, Text: err.Error(), Description: protocol.DescriptionOccupied, Reason: protocol.ReasonOccupied}
 	case errors.Is(err, fdbpq.ErrLeased):

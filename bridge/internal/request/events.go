@@ -77,6 +77,13 @@ func (a *Announcer) Clock(by time.Duration) {
 	}
 }
 
+// Source announces what has happened to a source.
+func (a *Announcer) Source(e protocol.SourceEvent) {
+	kind := e.Type
+	e.Type, e.Time = protocol.EventTypePrefix+kind, time.Now().UTC()
+	a.publish(e.Queue, kind, e)
+}
+
 // Counts are the events by type.
 func (a *Announcer) Counts() map[fdbpq.EventType]int64 {
 	a.mu.Lock()

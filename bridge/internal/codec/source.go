@@ -1,0 +1,241 @@
+package codec
+
+import (
+	"encoding/json"
+	"hash/crc32"
+	"hash/fnv"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// Sourced makes items of the messages of a source.
+type Sourced struct {
+	wire    *Wire
+	subject subjects.Subject
+	name    string
+	values  []sourced
+}
+
+// sourced is a value of the items.
+type sourced struct {
+	header string // as a push has it
+	of     fdbpq.SourceValue
+}
+
+// mapped are the headers that say what a source maps.
+var mapped = map[string]string{
+	"priority": protocol.HeaderPriority, "key": protocol.HeaderKey, "weight": protocol.HeaderWeight, "delay": protocol.HeaderDelay,
+	"not_before": protocol.HeaderNotBefore, "ttl": protocol.HeaderTTL, "unique": protocol.HeaderUnique, "on_conflict": protocol.HeaderOnConflict,
+}
+
+// Sourced returns what makes the items of a source of a queue. A value that is in the definition itself has to be one
+// that a push may have.
+func (w *Wire) Sourced(queue, name string, values map[string]fdbpq.SourceValue) (*Sourced, *failure.Failure) {
+	s := &Sourced{wire: w, subject: subjects.Subject{Queue: queue, Verb: subjects.Push}, name: name}
+	for _, field := range fdbpq.SourceFields { // in their order
+		value, is := values[field]
+		if !is {
+			continue
+		}
+		s.values = append(s.values, sourced{mapped[field], value})
+		for _, text := range []string{value.Constant, value.Default} {
+			h := itemHeaders{Wire: w, subject: &s.subject, item: new(fdbpq.NewItem)}
+			if text == "" {
+				continue
+			}
+			if f := h.readOurs(mapped[field], []string{text}); f != nil {
+				return nil, failure.Newf(f.Code, "map: %s: %s", field, f.Text)
+			}
+		}
+	}
+	return s, nil
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// SourceMark is what a source keeps of a message.
+func SourceMark(seq uint64, at time.Time, subject string, payload []byte) fdbpq.SourceMark {
+	hash := fnv.New64a()
+	hash.Write([]byte(subject))
+	return fdbpq.SourceMark{Seq: seq, Time: at.UnixNano(), Subject: hash.Sum64(), Content: crc32.Checksum(payload, castagnoli)}
+}
+
+// Headers of messages that are the server's own business.
+const (
+	headerServerSchedule = "Nats-Schedule"
+	headerMarker         = "Nats-Marker-Reason"
+)
+
+// Read makes an item of a message. The publisher decides nothing about it but what the source maps.
+func (s *Sourced) Read(m *nats.Msg, seq uint64, at time.Time) fdbpq.SourceMessage {
+	read := fdbpq.SourceMessage{SourceMark: SourceMark(seq, at, m.Subject, m.Data)}
+	if m.Header[headerServerSchedule] != nil || m.Header[headerMarker] != nil {
+		read.None = true
+		return read
+	}
+	item := &read.Item
+	item.Payload = m.Data
+	h := itemHeaders{Wire: s.wire, subject: &s.subject, item: item}
+	for _, v := range s.values {
+		text, f := v.of.Constant, (*failure.Failure)(nil)
+		switch {
+		case v.of.Header != "" && len(m.Header[v.of.Header]) > 0:
+			text, f = single(v.of.Header, m.Header[v.of.Header])
+		case v.of.Header != "":
+			text = v.of.Default
+		case v.of.Token > 0:
+			if text = token(m.Subject, v.of.Token); text == "" {
+				text = v.of.Default
+			}
+		}
+		if f == nil && text != "" {
+			f = h.readOurs(v.header, []string{text})
+		}
+		if f != nil && read.Refused == nil {
+			read.Refused = f
+		}
+	}
+	if f := h.end(); f != nil && read.Refused == nil {
+		read.Refused = f
+	}
+	lines := 0
+	for key, values := range m.Header {
+		if strings.HasPrefix(key, "Nats-") || strings.HasPrefix(key, protocol.HeaderPrefix) || key == protocol.HeaderStatus {
+			continue
+		}
+		longer, f := appendHeader(item.Headers, key, values)
+		if f != nil {
+			if read.Refused == nil {
+				read.Refused = f
+			}
+			continue
+		}
+		item.Headers, lines = longer, lines+len(values)
+	}
+	for _, line := range [...]struct{ header, value string }{
+		{protocol.HeaderSource, s.name},
+		{protocol.HeaderSourceSubject, m.Subject},
+		{protocol.HeaderSourceSeq, strconv.FormatUint(seq, 10)},
+		{protocol.HeaderSourceTime, at.UTC().Format(time.RFC3339Nano)},
+		{protocol.HeaderSourceMsgID, m.Header.Get(protocol.HeaderMsgID)},
+	} {
+		if line.value == "" {
+			continue
+		}
+		if longer, f := appendHeader(item.Headers, line.header, []string{line.value}); f == nil {
+			item.Headers, lines = longer, lines+1
+		} else if read.Refused == nil {
+			read.Refused = f
+		}
+	}
+	switch f := s.wire.Limit.Admit(item.Payload, item.Headers, item.Key, item.Unique, 0, nil); {
+	case f != nil:
+		read.Large = f
+	case lines > protocol.MaxHeaderLines || len(item.Headers) > protocol.MaxHeaderBytes:
+		read.Large = failure.Newf(413, "the message has %d headers in %d bytes: allowed are %d in %d", lines, len(item.Headers), protocol.MaxHeaderLines, protocol.MaxHeaderBytes)
+	}
+	return read
+}
+
+// token is the n-th token of a subject, "" if it has less.
+func token(subject string, n int) (token string) {
+	for more := true; n > 0; n-- {
+		if !more {
+			return ""
+		}
+		token, subject, more = strings.Cut(subject, ".")
+	}
+	return token
+}
+
+// ReadSourceResume reads how a source is to go on.
+func ReadSourceResume(m *nats.Msg, verb string) (from fdbpq.SourceResume, f *failure.Failure) {
+	fields := 0
+	f = ReadOptions(m, verb, "from_seq, from_time, skip, accept", func(name string, value any) (known bool, f *failure.Failure) {
+		yes := func(to *bool) *failure.Failure {
+			if *to, known = value.(bool); !*to {
+				return failure.Newf(400, "%s: expected true", name)
+			}
+			return nil
+		}
+		fields++
+		switch name {
+		case "from_seq":
+			var n int64
+			n, f = ReadInteger(name, value, 1, math.MaxInt64)
+			from.FromSeq = uint64(n)
+		case "from_time":
+			var text string
+			if text, f = ReadString(name, value); f == nil {
+				at, err := time.Parse(time.RFC3339Nano, text)
+				if err != nil {
+					f = failure.Newf(400, "%s is %s: expected a time such as 2030-01-02T15:04:05Z", name, failure.Quote(text))
+				}
+				from.FromTime = &at
+			}
+		case "skip":
+			f = yes(&from.Skip)
+		case "accept":
+			f = yes(&from.Accept)
+		default:
+			return false, nil
+		}
+		return true, f
+	})
+	if f == nil && fields > 1 {
+		f = failure.Newf(400, "expected one of from_seq, from_time, skip, accept")
+	}
+	return from, f
+}
+
+// Source is a source as it is answered.
+func Source(s *fdbpq.Source) (protocol.Source, error) {
+	p := &s.Position
+	shown := protocol.Source{
+		Name: s.Name, Remote: s.Config.Remote, Stream: s.Config.Stream, Mode: string(s.Config.Mode), Filter: s.Config.Filter,
+		Batch: s.Config.Batch, Paused: s.Config.Paused, State: string(s.State), Seq: p.Seq, Last: s.Run.Last, Runner: s.Run.Runner,
+		Counts: protocol.SourceCounts{Delivered: p.Delivered, Skipped: p.Skipped, Poisoned: p.Poisoned},
+	}
+	if p.Time != 0 {
+		shown.Time = time.Unix(0, p.Time).UTC()
+	}
+	if shown.Last > shown.Seq {
+		shown.Lag = shown.Last - shown.Seq
+	}
+	since := int64(0)
+	switch s.State {
+	case fdbpq.SourceStopped:
+		shown.Reason, since = string(p.Stop.Reason)+": "+p.Stop.Text, p.Stop.Since
+	case fdbpq.SourceBlocked:
+		shown.Reason, since = "the queue or the store is full", p.Blocked
+	case fdbpq.SourceFails:
+		shown.Reason, since = s.Run.Problem, s.Run.Since
+	case fdbpq.SourceNoRunner:
+		shown.Reason, shown.Runner = "no pqd has said that it runs it: see PQ_REMOTES of each", ""
+	}
+	if since != 0 {
+		shown.Since = time.Unix(0, since).UTC()
+	}
+	var err error
+	if shown.Start, err = json.Marshal(s.Config.Start); err != nil {
+		return shown, err
+	}
+	for field, value := range s.Config.Map {
+		if shown.Map == nil {
+			shown.Map = make(map[string]json.RawMessage)
+		}
+		if shown.Map[field], err = json.Marshal(value); err != nil {
+			return shown, err
+		}
+	}
+	return shown, nil
+}

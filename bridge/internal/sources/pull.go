@@ -1,0 +1,158 @@
+package sources
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// pull fetches messages from a consumer into an inbox of its own, which no other one uses: what was asked before ends with it.
+type pull struct {
+	nc       *nats.Conn
+	sub      *nats.Subscription
+	messages chan *nats.Msg
+	subject  string // of requests
+	inbox    string
+	batch    int // messages of a request
+	requests int // that may be under way
+	pending  int // messages that were asked for, and did not come yet
+	came     bool
+	large    bool // a message has more bytes than a request may ask for: the next one asks for it alone
+	number   uint64
+}
+
+// The bounds of one request, and what ends it.
+const (
+	pullBytes   = 4 << 20
+	pullExpires = 30 * time.Second
+	pullBeat    = 2 * time.Second
+	pullSilence = 3 * pullBeat
+)
+
+var (
+	errDisconnected = errors.New("the connection to the remote was lost")
+	errSilence      = fmt.Errorf("the NATS server has not said anything for %s", pullSilence)
+	errGap          = errors.New("a message was lost on its way")
+)
+
+func newPull(s *stream, consumer string, batch, requests int) (*pull, error) {
+	p := &pull{
+		nc: s.nc, subject: s.prefix + "CONSUMER.MSG.NEXT." + s.name + "." + consumer, inbox: s.nc.NewInbox(),
+		batch: batch, requests: requests, messages: make(chan *nats.Msg, requests*(batch+16)),
+	}
+	var err error
+	p.sub, err = s.nc.ChanSubscribe(p.inbox, p.messages)
+	return p, err
+}
+
+func (p *pull) close() { _ = p.sub.Unsubscribe() }
+
+// ask keeps as many messages on their way as there may be.
+func (p *pull) ask() error {
+	for p.pending <= (p.requests-1)*p.batch {
+		request := map[string]any{"batch": p.batch, "expires": pullExpires, "idle_heartbeat": pullBeat, "max_bytes": pullBytes}
+		n := p.batch
+		if p.large {
+			if p.pending > 0 {
+				return nil
+			}
+			n = 1
+			request["batch"] = 1
+			delete(request, "max_bytes")
+		}
+		body, err := json.Marshal(request)
+		if err == nil {
+			err = p.nc.PublishRequest(p.subject, p.inbox, body)
+		}
+		if err != nil {
+			return err
+		}
+		p.pending += n
+		p.came = false
+		if p.large {
+			return nil
+		}
+	}
+	return nil
+}
+
+// read reads what has come. It is no delivery if it is about a request.
+func (p *pull) read(m *nats.Msg) (d delivery, is bool, err error) {
+	status := m.Header.Get("Status")
+	if status == "" || len(m.Data) > 0 {
+		if d, err = readDelivery(m); err != nil {
+			return d, false, err
+		}
+		if p.number++; d.number != p.number {
+			return d, false, errGap
+		}
+		p.pending--
+		p.came, p.large = true, false
+		return d, true, nil
+	}
+	text := m.Header.Get("Description")
+	left, _ := strconv.Atoi(m.Header.Get("Nats-Pending-Messages")) // none: all have come
+	switch status {
+	case "100":
+		return d, false, nil
+	case "404", "408":
+		p.pending = max(0, p.pending-left)
+		return d, false, nil
+	case "409":
+		if text == "Batch Completed" { // all have come, and there were bytes left
+			p.pending = max(0, p.pending-left)
+			return d, false, nil
+		}
+		if text == "Message Size Exceeds MaxBytes" {
+			p.pending = max(0, p.pending-left)
+			p.large = !p.came
+			return d, false, nil
+		}
+	}
+	return d, false, fmt.Errorf("the NATS server ends a request for messages: %s %s", status, text)
+}
+
+// next waits for a delivery until ctx ends, or another time.
+func (p *pull) next(ctx context.Context, until <-chan time.Time, lost <-chan nats.Status) (d delivery, is bool, err error) {
+	silent := time.NewTimer(pullSilence)
+	defer silent.Stop()
+	for {
+		if err := p.ask(); err != nil {
+			return d, false, err
+		}
+		select {
+		case m := <-p.messages:
+			if d, is, err = p.read(m); is || err != nil {
+				return d, is, err
+			}
+			silent.Reset(pullSilence)
+		case <-silent.C:
+			return d, false, errSilence
+		case <-until:
+			return d, false, nil
+		case <-lost:
+			return d, false, errDisconnected
+		case <-ctx.Done():
+			return d, false, ctx.Err()
+		}
+	}
+}
+
+// more returns a delivery that is there already.
+func (p *pull) more() (d delivery, is bool, err error) {
+	for {
+		select {
+		case m := <-p.messages:
+			if d, is, err = p.read(m); is || err != nil {
+				return d, is, err
+			}
+		default:
+			return d, false, nil
+		}
+	}
+}

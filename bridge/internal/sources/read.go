@@ -1,0 +1,164 @@
+package sources
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/protocol"
+)
+
+// A full queue is tried again after a pause that grows as long as nothing fits.
+const (
+	firstBlocked = 100 * time.Millisecond
+	lastBlocked  = 30 * time.Second
+)
+
+// itemRows is about what an item takes in the store beside its content.
+const itemRows = 512
+
+// errDisorder: what comes is not what was asked for.
+var errDisorder = errors.New("messages came out of order")
+
+// read reads from a consumer, and pushes, until something fails.
+func (a *attempt) read(ctx context.Context, consumer string) error {
+	requests := 2 // one is under way while the other one commits
+	if a.takes() {
+		requests = 1
+	}
+	p, err := newPull(a.stream, consumer, a.source.Config.Batch, requests)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	verify := time.NewTicker(verifyEvery)
+	defer verify.Stop()
+	for {
+		first, is, err := p.next(ctx, verify.C, a.lost)
+		if err != nil {
+			return err
+		}
+		if !is {
+			if err := a.verify(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		batch, err := a.gather(p, first)
+		if err != nil {
+			return err
+		}
+		if err := p.ask(); err != nil {
+			return err
+		}
+		if err := a.feed(ctx, p, batch); err != nil {
+			return err
+		}
+		select {
+		case <-verify.C:
+			if err := a.verify(ctx); err != nil {
+				return err
+			}
+		default:
+		}
+	}
+}
+
+// batch is what one transaction is to push.
+type batch struct {
+	messages []fdbpq.SourceMessage
+	new      []delivery // the same, as they came
+	old      []delivery // what the store has already
+	bytes    int
+}
+
+// gather returns a delivery and what is there behind it, as far as it fits into one transaction.
+func (a *attempt) gather(p *pull, d delivery) (b batch, err error) {
+	last := a.source.Position.Seq
+	a.runners.Wire.Limit.Refresh()
+	for is := true; is; {
+		switch {
+		case d.seq <= a.source.Position.Seq && a.takes():
+			b.old = append(b.old, d)
+		case d.seq <= last:
+			return b, errDisorder
+		default:
+			last = d.seq
+			b.new = append(b.new, d)
+			b.messages = append(b.messages, a.items.Read(d.Msg, d.seq, d.at))
+			b.bytes += len(d.Data)
+		}
+		if len(b.new)+len(b.old) >= a.source.Config.Batch || b.bytes >= pullBytes {
+			break
+		}
+		if d, is, err = p.more(); err != nil {
+			return b, err
+		}
+	}
+	a.saw(last)
+	return b, nil
+}
+
+// feed pushes a batch. While the queue is full it waits.
+func (a *attempt) feed(ctx context.Context, p *pull, b batch) error {
+	for pause := firstBlocked; len(b.messages) > 0; {
+		fed, err := a.push(ctx, b.messages, b.bytes)
+		if err != nil {
+			return err
+		}
+		if a.takes() {
+			if err := a.acknowledge(ctx, b.new[:fed.Done]); err != nil {
+				return err
+			}
+		}
+		b.messages, b.new = b.messages[fed.Done:], b.new[fed.Done:]
+		if stop := &fed.Position.Stop; stop.Reason != "" {
+			a.stopped(stop)
+			return errDone
+		}
+		if fed.Blocked == nil {
+			break
+		}
+		if fed.Done > 0 {
+			pause = firstBlocked
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-a.lost:
+			return errDisconnected
+		case <-time.After(pause):
+			pause = min(2*pause, lastBlocked)
+		}
+	}
+	if a.takes() {
+		return a.acknowledge(ctx, b.old)
+	}
+	return nil
+}
+
+// push pushes messages in one transaction.
+func (a *attempt) push(ctx context.Context, messages []fdbpq.SourceMessage, bytes int) (fed fdbpq.Fed, err error) {
+	ctx, cancel := context.WithTimeout(ctx, txTime)
+	defer cancel()
+	queue := a.runners.Store.Queue(a.id.queue)
+	if err := a.runners.Room(bytes + len(messages)*itemRows); err != nil {
+		queue = queue.Full(&failure.Failure{Code: 429, Text: err.Error(), Reason: protocol.ReasonStoreFull})
+	}
+	err = a.runners.update(ctx, func(tx kv.Tx) (err error) {
+		fed, err = queue.Feed(tx, &a.source, messages)
+		return err
+	})
+	if err != nil {
+		return fed, a.failed(err)
+	}
+	a.source.Position = fed.Position
+	a.runners.Fed(a.id.queue, &fed)
+	if fed.Poisoned > 0 {
+		a.tell(protocol.SourceEvent{Type: protocol.EventSourcePoisoned, Count: int64(fed.Poisoned)})
+	}
+	return fed, nil
+}

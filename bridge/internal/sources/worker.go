@@ -1,0 +1,383 @@
+package sources
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/pqbridge/pqbridge/bridge/internal/codec"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/protocol"
+)
+
+// worker runs one source.
+type worker struct {
+	runners  *Runners
+	id       id
+	remote   Remote
+	identity string // of the remote
+	cancel   context.CancelFunc
+	done     chan struct{}
+	spoke    time.Time            // when the store last heard that it runs; of the goroutine that looks
+	told     map[string]time.Time // when events were last published, by their types
+
+	mu      sync.Mutex
+	last    uint64 // of the stream
+	problem string
+	since   int64
+
+	doubt doubt
+}
+
+func (w *worker) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	w.cancel, w.done = cancel, make(chan struct{})
+	go func() {
+		defer close(w.done)
+		defer cancel()
+		w.run(ctx)
+	}()
+}
+
+func (w *worker) stop() {
+	w.cancel()
+	<-w.done
+}
+
+func (w *worker) ended() bool {
+	select {
+	case <-w.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// report is what the store hears of the source: the last sequence of the stream, and why it cannot be read, since when.
+func (w *worker) report() (last uint64, problem string, since int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.last, w.problem, w.since
+}
+
+func (w *worker) saw(last uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.last = max(w.last, last)
+}
+
+// failing notes why the stream cannot be read, "": it can.
+func (w *worker) failing(text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(text) > maxProblem {
+		text = text[:maxProblem]
+	}
+	if (text == "") != (w.problem == "") {
+		w.since = time.Now().UnixNano()
+	}
+	w.problem = text
+}
+
+const maxProblem = 300
+
+// Pauses between attempts.
+const (
+	firstPause = 250 * time.Millisecond
+	lastPause  = 30 * time.Second
+
+	// verifyEvery is how often a running source looks whether the stream is still the one that it was.
+	verifyEvery = time.Minute
+
+	// consumerStays is how long the server keeps the consumer of a source that copies, when nobody fetches.
+	consumerStays = 5 * time.Minute
+
+	// ackWait is how long the server waits for an acknowledgement: longer than what is fetched may wait.
+	ackWait = 30 * time.Minute
+)
+
+// errDone: there is nothing to run, until the definition changes.
+var errDone = errors.New("the source does not run")
+
+// run reads the stream until ctx ends, or the source does not run any more.
+func (w *worker) run(ctx context.Context) {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		began := time.Now()
+		err := w.attempt(ctx)
+		switch {
+		case ctx.Err() != nil || err == errDone:
+			return
+		case errors.Is(err, fdbpq.ErrSourceMoved):
+			continue // by an administrator, or another bridge
+		case time.Since(began) > lastPause:
+			pause = firstPause
+		}
+		var doubtful *doubtError
+		if errors.As(err, &doubtful) {
+			pause = min(w.runners.Hold/6, 5*time.Second)
+		}
+		w.runners.Log.Debug("reading the stream of a source failed", "queue", w.id.queue, "source", w.id.name, "error", err)
+		w.failing(err.Error())
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause + rand.N(pause/4+1)):
+		}
+	}
+}
+
+// load returns the source as it is in the store.
+func (w *worker) load(ctx context.Context) (s fdbpq.Source, err error) {
+	ctx, cancel := context.WithTimeout(ctx, txTime)
+	defer cancel()
+	err = w.runners.Store.View(ctx, func(r kv.Reader) (err error) {
+		s, err = w.runners.Store.Queue(w.id.queue).Source(r, w.id.name)
+		return err
+	})
+	if err == fdbpq.ErrNoSource || err == fdbpq.ErrNoQueue || err == nil && (s.Born != w.id.born || s.Config.Paused || s.Position.Stop.Reason != "") {
+		err = errDone
+	}
+	return s, err
+}
+
+// attempt reads the stream from where the source is, until something fails.
+func (w *worker) attempt(ctx context.Context) error {
+	source, err := w.load(ctx)
+	if err != nil {
+		return err
+	}
+	items, f := w.runners.Wire.Sourced(w.id.queue, w.id.name, source.Config.Map)
+	if f != nil {
+		return f
+	}
+	nc, err := w.runners.connections.to(source.Config.Remote, w.remote)
+	if err != nil {
+		return err
+	}
+	lost := nc.StatusChanged(nats.RECONNECTING, nats.CLOSED)
+	defer nc.RemoveStatusListener(lost)
+	if !nc.IsConnected() {
+		return errDisconnected
+	}
+	a := &attempt{worker: w, source: source, items: items, stream: newStream(nc, w.remote.Domain, source.Config.Stream), lost: lost}
+	if err := a.verify(ctx); err != nil {
+		return err
+	}
+	consumer, err := a.consumer(ctx)
+	if err != nil {
+		return err
+	}
+	// What was made a moment ago may be of another stream than that which was looked at before.
+	if err := a.verify(ctx); err != nil {
+		return err
+	}
+	if !a.takes() {
+		defer a.stream.remove(consumer)
+	}
+	w.failing("")
+	return a.read(ctx, consumer)
+}
+
+// attempt is the source as one attempt reads it.
+type attempt struct {
+	*worker
+	source fdbpq.Source
+	items  *codec.Sourced
+	stream *stream
+	lost   chan nats.Status
+}
+
+func (a *attempt) takes() bool { return a.source.Config.Mode == fdbpq.SourceTakes }
+
+// move changes how far the source is, in the store and here.
+func (a *attempt) move(ctx context.Context, to fdbpq.SourcePosition) error {
+	ctx, cancel := context.WithTimeout(ctx, txTime)
+	defer cancel()
+	err := a.runners.update(ctx, func(tx kv.Tx) error {
+		return a.runners.Store.Queue(a.id.queue).MoveSource(tx, &a.source, to)
+	})
+	if err != nil {
+		return a.failed(err)
+	}
+	a.source.Position = to
+	return nil
+}
+
+// failed notes that a transaction has failed.
+func (a *attempt) failed(err error) error {
+	if err == fdbpq.ErrNoSource {
+		return errDone
+	}
+	a.runners.Failed(err)
+	return err
+}
+
+// verify compares the stream with what the source knows of it.
+func (a *attempt) verify(ctx context.Context) error {
+	info, err := a.stream.info(ctx)
+	if err != nil {
+		return err
+	}
+	a.saw(info.State.LastSeq)
+	limits := info.Config.Retention == jetstream.LimitsPolicy
+	switch {
+	case limits && a.takes():
+		return fmt.Errorf("the stream %s has limits, and keeps what is acknowledged: expected the mode copy", info.Config.Name)
+	case !limits && !a.takes():
+		return fmt.Errorf("the stream %s has the retention %s, and a reader that acknowledges nothing may miss messages: expected the mode take", info.Config.Name, info.Config.Retention)
+	}
+	at := a.source.Position
+	if at.Created == 0 {
+		return a.begin(ctx, &info)
+	}
+	stop, err := a.compare(ctx, &info)
+	if err != nil {
+		return err
+	}
+	if stop.Reason != "" {
+		return a.suspect(ctx, stop)
+	}
+	if a.doubt.reason != fdbpq.StopConsumer { // of which durable knows
+		a.doubt = doubt{}
+	}
+	if info.State.FirstSeq > at.Seq+1 && (!a.takes() || len(a.source.Config.Filter) == 0) {
+		skipped := int64(info.State.FirstSeq - at.Seq - 1)
+		to := at
+		to.Seq, to.Exact, to.Subject, to.Content, to.Skipped = info.State.FirstSeq-1, false, 0, 0, at.Skipped+skipped
+		if err := a.move(ctx, to); err != nil {
+			return err
+		}
+		a.tell(protocol.SourceEvent{Type: protocol.EventSourceSkipped, Count: skipped})
+	}
+	return nil
+}
+
+// begin finds where the source begins, at its first contact with the stream.
+func (a *attempt) begin(ctx context.Context, info *jetstream.StreamInfo) error {
+	to := a.source.Position
+	to.Created, to.From, to.Exact = info.Created.UnixNano(), "", false
+	start := a.source.StartsAt()
+	switch {
+	case start.Seq > 0:
+		to.Seq = start.Seq - 1
+	case start.Time != nil:
+		config := a.ephemeral()
+		config.DeliverPolicy, config.OptStartSeq, config.OptStartTime = jetstream.DeliverByStartTimePolicy, 0, start.Time
+		made, err := a.stream.create(ctx, config, "create")
+		if err != nil {
+			return err
+		}
+		a.stream.remove(config.Name)
+		to.Seq = made.Delivered.Stream
+	case start.Word == fdbpq.StartNew:
+		to.Seq = info.State.LastSeq
+	default:
+		to.Seq = max(info.State.FirstSeq, 1) - 1
+	}
+	if again, err := a.stream.info(ctx); err != nil || again.Created != info.Created {
+		return errors.Join(err, errors.New("the stream changes"))
+	}
+	return a.move(ctx, to)
+}
+
+// compare says why the stream is not the one that the source has read.
+func (a *attempt) compare(ctx context.Context, info *jetstream.StreamInfo) (stop fdbpq.SourceStop, err error) {
+	at := &a.source.Position
+	stop.At.Seq = info.State.LastSeq
+	switch {
+	case info.Created.UnixNano() != at.Created:
+		stop.Reason = fdbpq.StopReplaced
+		stop.Text = fmt.Sprintf("the stream was made at %s, the one that was read at %s", info.Created.UTC().Format(time.RFC3339Nano), time.Unix(0, at.Created).UTC().Format(time.RFC3339Nano))
+		return stop, nil
+	case info.State.LastSeq < at.Seq:
+		stop.Reason = fdbpq.StopBehind
+		stop.Text = fmt.Sprintf("the stream ends at %d, the source has read %d", info.State.LastSeq, at.Seq)
+		return stop, nil
+	case !at.Exact:
+		return stop, nil
+	}
+	mark, there, err := a.stream.mark(ctx, at.Seq)
+	if err == nil && there && mark != at.SourceMark {
+		stop.Reason = fdbpq.StopDiverged
+		stop.Text = fmt.Sprintf("message %d is another one than was read", at.Seq)
+	}
+	return stop, err
+}
+
+// doubt is a stop that is not believed yet.
+type doubt struct {
+	reason fdbpq.StopReason
+	since  time.Time
+}
+
+// doubtError says what would be a stop if it stays so.
+type doubtError struct {
+	stop fdbpq.SourceStop
+	more time.Duration
+}
+
+func (e *doubtError) Error() string {
+	return fmt.Sprintf("%s: %s; the source stops if that is so for %s more", e.stop.Reason, e.stop.Text, e.more.Round(time.Second))
+}
+
+// suspect stops the source when the same was seen for so long that no leader without a quorum could say it.
+func (a *attempt) suspect(ctx context.Context, stop fdbpq.SourceStop) error {
+	if _, _, err := a.stream.mark(ctx, a.source.Position.Seq); err != nil {
+		a.doubt = doubt{}
+		return err
+	}
+	if a.doubt.reason != stop.Reason {
+		a.doubt = doubt{stop.Reason, time.Now()}
+	}
+	if held := time.Since(a.doubt.since); held < a.runners.Hold {
+		return &doubtError{stop, a.runners.Hold - held}
+	}
+	a.doubt = doubt{}
+	to := a.source.Position
+	to.Stop = stop
+	if err := a.move(ctx, to); err != nil {
+		return err
+	}
+	a.stopped(&stop)
+	return errDone
+}
+
+func (a *attempt) stopped(stop *fdbpq.SourceStop) {
+	a.runners.Log.Warn("a source stopped: a person has to look", "queue", a.id.queue, "source", a.id.name, "reason", stop.Reason, "text", stop.Text)
+	a.tell(protocol.SourceEvent{Type: protocol.EventSourceStopped, Reason: string(stop.Reason), Text: stop.Text})
+}
+
+// tell publishes an event, of each type one a minute.
+func (w *worker) tell(e protocol.SourceEvent) {
+	if at, is := w.told[e.Type]; is && time.Since(at) < time.Minute {
+		return
+	}
+	w.told[e.Type] = time.Now()
+	e.Queue, e.Source = w.id.queue, w.id.name
+	w.runners.Event(e)
+}
+
+// ephemeral is the consumer of a source that copies. It keeps nothing, and goes by itself.
+func (a *attempt) ephemeral() jetstream.ConsumerConfig {
+	return jetstream.ConsumerConfig{
+		Name: "pq-" + nats.NewInbox()[len("_INBOX."):], Description: "source " + a.id.name + " of queue " + a.id.queue,
+		AckPolicy: jetstream.AckNonePolicy, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: a.source.Position.Seq + 1,
+		FilterSubjects: a.source.Config.Filter, MemoryStorage: true, Replicas: 1, InactiveThreshold: consumerStays,
+	}
+}
+
+// consumer makes or finds the consumer that the source reads, and returns its name.
+func (a *attempt) consumer(ctx context.Context) (string, error) {
+	if a.takes() {
+		return a.durable(ctx)
+	}
+	made, err := a.stream.create(ctx, a.ephemeral(), "create")
+	return made.Name, err
+}

@@ -1,0 +1,508 @@
+package bridge_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+// fed is a bridge whose queue jobs is fed from a stream of another server.
+type fed struct {
+	*client
+	server *testenv.Server
+	dir    string // of its streams
+	js     jetstream.JetStream
+	next   int // number of the next message
+}
+
+// feeding starts a bridge, and a server with a stream. Stops are believed at once.
+func feeding(t *testing.T, config jetstream.StreamConfig, changes ...func(*server.Options)) *fed {
+	t.Helper()
+	f := &fed{dir: t.TempDir(), next: 1}
+	f.server = testenv.NATS(t, append(changes, func(o *server.Options) { o.JetStream, o.StoreDir, o.JetStreamMaxStore = true, f.dir, 4<<30 })...)
+	options := chosen(nil)
+	options.Remotes = func() map[string]bridge.Remote {
+		return map[string]bridge.Remote{"hub": {
+			Connect: func(o ...nats.Option) (*nats.Conn, error) { return nats.Connect(f.server.URL(), o...) },
+			Read:    map[string][]string{"ORDERS": {"jobs"}},
+		}}
+	}
+	f.client = serve(t, bridge.Hold(options, time.Millisecond))
+	f.connect()
+	config.Name, config.Subjects = "ORDERS", []string{"orders.>"}
+	f.make(config)
+	return f
+}
+
+func (f *fed) connect() {
+	f.Helper()
+	js, err := jetstream.New(f.server.Connect(f.TB), jetstream.WithDefaultTimeout(patience))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.js = js
+}
+
+func (f *fed) make(config jetstream.StreamConfig) {
+	f.Helper()
+	if _, err := f.js.CreateStream(f.Context(), config); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// publish publishes n messages with their numbers.
+func (f *fed) publish(n int, header ...string) {
+	f.Helper()
+	for range n {
+		m := &nats.Msg{Subject: "orders.eu.new", Data: []byte(strconv.Itoa(f.next)), Header: h(header...)}
+		if _, err := f.js.PublishMsg(f.Context(), m); err != nil {
+			f.Fatal(err)
+		}
+		f.next++
+	}
+}
+
+// set makes or changes the source.
+func (f *fed) set(object string) protocol.Source {
+	f.Helper()
+	return ofFed[protocol.Source](f, "pq.jobs.admin.source.orders", object)
+}
+
+func ofFed[T any](f *fed, subject, body string) T {
+	f.Helper()
+	return object[T](f.client, subject, body)
+}
+
+// copying is the source of most tests.
+const copying = `{"remote":"hub","stream":"ORDERS"}`
+
+func (f *fed) shown() protocol.Source {
+	f.Helper()
+	return ofFed[protocol.Source](f, "pq.jobs.admin.source.orders", "")
+}
+
+// state waits for a state of the source, and one reason.
+func (f *fed) state(state, reason string) (s protocol.Source) {
+	f.Helper()
+	testenv.Await(f.TB, "the source is "+state+" "+reason, func() bool {
+		s = f.shown()
+		return s.State == state && strings.Contains(s.Reason, reason)
+	})
+	return s
+}
+
+// at waits until the source is done with a message.
+func (f *fed) at(seq uint64) (s protocol.Source) {
+	f.Helper()
+	testenv.Await(f.TB, fmt.Sprint("the source is at ", seq), func() bool { s = f.shown(); return s.Seq == seq })
+	return s
+}
+
+func (f *fed) resume(body string) {
+	f.Helper()
+	ofFed[protocol.Source](f, "pq.jobs.admin.source.orders.resume", body)
+}
+
+// items pops n items in order, and checks that there are no more.
+func (f *fed) items(want ...string) {
+	f.Helper()
+	for _, text := range want {
+		if m := f.pop("pq.jobs.pop.min", "", "PQ-Wait", "1m"); string(m.Data) != text {
+			f.Fatalf("popped %q with %v, expected %s", m.Data, m.Header, text)
+		}
+	}
+	if m := f.ask("pq.jobs.pop.min", ""); m.Header.Get("Status") != "404" {
+		f.Fatalf("popped %q with %v, expected nothing more", m.Data, m.Header)
+	}
+}
+
+func numbers(from, to int) (all []string) {
+	for n := from; n <= to; n++ {
+		all = append(all, strconv.Itoa(n))
+	}
+	return all
+}
+
+// Messages become items in their order, those that were there and those that come, with their headers and none of the publisher's
+// words about the item.
+func TestSourceCopies(t *testing.T) {
+	t.Parallel()
+	f := feeding(t, jetstream.StreamConfig{})
+	f.publish(3, "Kind", "a", "Kind", "b", "PQ-Priority", "-9", "PQ-Unique", "u", "Nats-Msg-Id", "")
+	made := f.set(copying)
+	if made.State != "no_runner" && made.State != "starting" || made.Mode != "copy" || made.Batch != 512 || string(made.Start) != `"first"` {
+		t.Errorf("made: %+v", made)
+	}
+	m := f.pop("pq.jobs.pop.min", "", "PQ-Wait", "1m")
+	if string(m.Data) != "1" || m.Header.Get("PQ-Source") != "orders" || m.Header.Get("PQ-Source-Subject") != "orders.eu.new" || m.Header.Get("PQ-Source-Seq") != "1" ||
+		m.Header.Get("PQ-Priority") != "0" || fmt.Sprint(m.Header["Kind"]) != "[a b]" {
+		t.Errorf("item %q with %v", m.Data, m.Header)
+	}
+	if _, err := time.Parse(time.RFC3339Nano, m.Header.Get("PQ-Source-Time")); err != nil {
+		t.Error(err)
+	}
+	f.publish(2)
+	f.items(numbers(2, 5)...)
+	s := f.at(5)
+	if s.State != "running" || s.Counts.Delivered != 5 || s.Lag != 0 {
+		t.Errorf("%+v", s)
+	}
+	page := ofFed[protocol.SourcesPage](f, "pq.jobs.sources", "")
+	if len(page.Sources) != 1 || page.Sources[0].Name != "orders" {
+		t.Errorf("page: %+v", page)
+	}
+	if m := f.ask("pq.jobs.push", "forwarded", "PQ-Source", "orders", "PQ-Source-Seq", "5"); strings.Contains(string(m.Data), "error") {
+		t.Errorf("a push of an item of a source answers %s", m.Data)
+	}
+}
+
+// What maps says what items are like; what no push would take becomes a dead letter.
+func TestSourceMaps(t *testing.T) {
+	t.Parallel()
+	f := feeding(t, jetstream.StreamConfig{})
+	f.set(`{"remote":"hub","stream":"ORDERS","map":{"priority":{"header":"Prio","default":5},"key":{"token":2},"unique":{"header":"Nats-Msg-Id"},"ttl":"1h"}}`)
+	f.publish(1)
+	f.publish(1, "Prio", "1", "Nats-Msg-Id", "x")
+	f.publish(1, "Prio", "high")
+	f.publish(1, "Prio", "2", "Nats-Marker-Reason", "MaxAge")
+	s := f.at(4)
+	if s.Counts.Delivered != 2 || s.Counts.Poisoned != 1 {
+		t.Errorf("counts: %+v", s.Counts)
+	}
+	m := f.pop("pq.jobs.pop.min", "")
+	if string(m.Data) != "2" || m.Header.Get("PQ-Priority") != "1" || m.Header.Get("PQ-Key") != "eu" || m.Header.Get("PQ-Source-Msg-Id") != "x" {
+		t.Errorf("item %q with %v", m.Data, m.Header)
+	}
+	f.items("1")
+	dead := f.pop("pq.jobs-dead.pop.min", "")
+	if string(dead.Data) != "3" || !strings.HasPrefix(dead.Header.Get("PQ-Dead-Reason"), "source: priority") || dead.Header.Get("PQ-Origin") != "jobs" {
+		t.Errorf("dead letter %q with %v", dead.Data, dead.Header)
+	}
+}
+
+// A queue gets what the operator has allowed it, and nothing else.
+func TestSourceNeedsLeave(t *testing.T) {
+	t.Parallel()
+	f := feeding(t, jetstream.StreamConfig{})
+	for _, c := range []struct{ queue, object, want string }{
+		{"jobs", `{"remote":"moon","stream":"ORDERS"}`, `there is no remote "moon"`},
+		{"jobs", `{"remote":"hub","stream":"SECRETS"}`, `remote "hub" lets queue "jobs" read no stream "SECRETS": see PQ_REMOTES`},
+		{"mail", copying, `lets queue "mail" read no stream`},
+	} {
+		m := f.ask("pq."+c.queue+".admin.source.orders", c.object)
+		if m.Header.Get("Status") != "403" || !strings.Contains(m.Header.Get("Nats-Service-Error"), c.want) {
+			t.Errorf("%s: %v", c.object, m.Header)
+		}
+	}
+}
+
+// Pitfall: the stream was deleted and made again, with as many messages.
+func TestSourceStopsAtAReplacedStream(t *testing.T) {
+	t.Parallel()
+	f := feeding(t, jetstream.StreamConfig{})
+	stops := f.hear("pq.jobs.event.source_stopped")
+	f.publish(3)
+	f.set(copying)
+	f.items(numbers(1, 3)...)
+	f.at(3)
+	if err := f.js.DeleteStream(f.Context(), "ORDERS"); err != nil {
+		t.Fatal(err)
+	}
+	f.make(jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}})
+	f.publish(3)
+	f.state("stopped", "stream_replaced")
+	if e := string(f.client.next(stops).Data); !strings.Contains(e, `"name":"orders"`) || !strings.Contains(e, `"reason":"stream_replaced"`) {
+		t.Errorf("event %s", e)
+	}
+	f.items()
+	if m := f.ask("pq.jobs.admin.source.orders.resume", ""); m.Header.Get("Status") != "400" {
+		t.Errorf("a resume that does not say how answers %s", m.Data)
+	}
+	f.resume(`{"accept":true}`)
+	f.items(numbers(4, 6)...)
+	f.state("running", "")
+}
+
+// older has the server begin again with the files that it had when do began: it loses what do does.
+func (f *fed) older(do func()) {
+	f.Helper()
+	f.server.Shutdown()
+	saved := f.TempDir()
+	if err := os.CopyFS(filepath.Join(saved, "files"), os.DirFS(f.dir)); err != nil {
+		f.Fatal(err)
+	}
+	f.server.Restart(f.TB)
+	f.connect()
+	do()
+	f.server.Shutdown()
+	if err := os.RemoveAll(f.dir); err != nil {
+		f.Fatal(err)
+	}
+	if err := os.CopyFS(f.dir, os.DirFS(filepath.Join(saved, "files"))); err != nil {
+		f.Fatal(err)
+	}
+	f.server.Restart(f.TB)
+	f.connect()
+}
+
+// Pitfall: the stream has lost its end. What came since it was noticed is fed when a person accepts.
+func TestSourceStopsAtAStreamThatLostItsEnd(t *testing.T) {
+	t.Parallel()
+	f := feeding(t, jetstream.StreamConfig{})
+	f.publish(3)
+	f.set(copying)
+	f.at(3)
+	f.older(func() {
+		f.publish(4)
+		f.at(7)
+	})
+	f.state("stopped", "stream_behind")
+	f.items(numbers(1, 7)...)
+	f.publish(2)
+	f.resume(`{"accept":true}`)
+	f.items("8", "9")
+	f.at(5)
+}
+
+// Pitfall: it has lost its end and grown again, beyond where the source was, with messages as long as those before.
+func TestSourceStopsAtADivergedStream(t *testing.T) {
+	t.Parallel()
+	f := feeding(t, jetstream.StreamConfig{})
+	f.publish(3)
+	f.set(copying)
+	f.at(3)
+	f.older(func() {
+		f.publish(2)
+		f.at(5)
+		ofFed[protocol.Source](f, "pq.jobs.admin.source.orders.pause", "")
+	})
+	f.publish(4)
+	f.resume("")
+	f.state("stopped", "stream_diverged")
+	f.items(numbers(1, 5)...)
+	f.resume(`{"from_seq":4}`)
+	f.items(numbers(6, 9)...)
+}
+
+// Pitfall: messages are gone before the source reads them. They are counted, and the source goes on.
+func TestSourceCountsWhatItMissed(t *testing.T) {
+	t.Parallel()
+	f := feeding(t, jetstream.StreamConfig{})
+	skips := f.hear("pq.jobs.event.source_skipped")
+	f.publish(2)
+	f.set(copying)
+	f.at(2)
+	ofFed[protocol.Source](f, "pq.jobs.admin.source.orders.pause", "")
+	f.publish(4)
+	stream, err := f.js.Stream(f.Context(), "ORDERS")
+	if err == nil {
+		err = stream.Purge(f.Context(), jetstream.WithPurgeSequence(6))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.resume("")
+	f.items("1", "2", "6")
+	if s := f.at(6); s.Counts.Skipped != 3 || s.Counts.Delivered != 3 {
+		t.Errorf("counts: %+v", s.Counts)
+	}
+	if e := string(f.client.next(skips).Data); !strings.Contains(e, `"count":3`) {
+		t.Errorf("event %s", e)
+	}
+}
+
+// Pitfall: a message is too large for an item here. A person passes over it.
+func TestSourceStopsAtAMessageThatIsTooLarge(t *testing.T) {
+	t.Parallel()
+	f := feeding(t, jetstream.StreamConfig{}, func(o *server.Options) { o.MaxPayload = 8 << 20 })
+	f.set(copying)
+	f.publish(1)
+	if _, err := f.js.Publish(f.Context(), "orders.x", make([]byte, 5<<20)); err != nil { // more than one request asks for
+		t.Fatal(err)
+	}
+	f.publish(1)
+	f.state("stopped", "poisoned")
+	f.items("1")
+	f.resume(`{"skip":true}`)
+	f.items("2")
+	if s := f.at(3); s.Counts.Poisoned != 1 {
+		t.Errorf("counts: %+v", s.Counts)
+	}
+}
+
+// Pitfall: the queue is full in the middle of a batch.
+func TestSourceWaitsForRoom(t *testing.T) {
+	t.Parallel()
+	f := feeding(t, jetstream.StreamConfig{})
+	f.ask("pq.jobs.admin.config", `{"max_length":3}`)
+	f.publish(8)
+	f.set(copying)
+	s := f.state("blocked", "full")
+	if s.Seq != 3 || s.Since.IsZero() {
+		t.Errorf("blocked: %+v", s)
+	}
+	for i := range 8 {
+		if m := f.pop("pq.jobs.pop.min", "", "PQ-Wait", "1m"); string(m.Data) != strconv.Itoa(i+1) {
+			t.Fatalf("popped %q, expected %d", m.Data, i+1)
+		}
+	}
+	f.at(8)
+	f.state("running", "")
+}
+
+// Where a source begins.
+func TestSourceBegins(t *testing.T) {
+	t.Parallel()
+	f := feeding(t, jetstream.StreamConfig{})
+	f.publish(2)
+	between := time.Now().UTC()
+	f.publish(3)
+	for i, start := range []string{`"new"`, `{"seq":2}`, `{"time":"` + between.Format(time.RFC3339Nano) + `"}`} {
+		name := fmt.Sprint("pq.jobs.admin.source.s", i)
+		ofFed[protocol.Source](f, name, `{"remote":"hub","stream":"ORDERS","start":`+start+`}`)
+		testenv.Await(t, "it is at the end", func() bool { return ofFed[protocol.Source](f, name, "").Seq == 5 })
+	}
+	f.items("2", "3", "4", "5", "3", "4", "5")
+}
+
+// A source that takes leaves nothing in the stream, and nothing of it is lost or doubled when the bridge ends at any moment.
+func TestSourceTakes(t *testing.T) {
+	t.Parallel()
+	f := feeding(t, jetstream.StreamConfig{Retention: jetstream.WorkQueuePolicy})
+	f.publish(20)
+	f.set(`{"remote":"hub","stream":"ORDERS","mode":"take","batch":8}`)
+	f.items(numbers(1, 20)...)
+	f.publish(20)
+	f.items(numbers(21, 40)...)
+	testenv.Await(t, "the stream is empty", func() bool {
+		s, err := f.js.Stream(f.Context(), "ORDERS")
+		return err == nil && s.CachedInfo().State.Msgs == 0
+	})
+	if s := f.at(40); s.State != "running" || s.Counts.Delivered != 40 || s.Counts.Skipped != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// Pitfall: the consumer of a source that takes was deleted.
+func TestSourceStopsWithoutItsConsumer(t *testing.T) {
+	t.Parallel()
+	f := feeding(t, jetstream.StreamConfig{Retention: jetstream.WorkQueuePolicy})
+	f.publish(5)
+	f.set(`{"remote":"hub","stream":"ORDERS","mode":"take"}`)
+	f.items(numbers(1, 5)...)
+	consumer := "pq-" + f.env.Store.ID() + "-jobs-orders"
+	testenv.Await(t, "all are acknowledged", func() bool {
+		c, err := f.js.Consumer(f.Context(), "ORDERS", consumer)
+		return err == nil && c.CachedInfo().AckFloor.Stream == 5
+	})
+	if err := f.js.DeleteConsumer(f.Context(), "ORDERS", consumer); err != nil {
+		t.Fatal(err)
+	}
+	f.publish(3)
+	f.state("stopped", "consumer_changed")
+	f.resume(`{"accept":true}`)
+	f.items(numbers(6, 8)...)
+}
+
+// A mode that does not fit the stream is said, and harms nothing.
+func TestSourceOfTheWrongMode(t *testing.T) {
+	t.Parallel()
+	f := feeding(t, jetstream.StreamConfig{Retention: jetstream.WorkQueuePolicy})
+	f.publish(1)
+	f.set(copying)
+	f.state("failing", "expected the mode take")
+}
+
+// While the server is away the source fails, and goes on when it is back.
+func TestSourceSurvivesItsServer(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"copy", "take"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			config := jetstream.StreamConfig{}
+			if mode == "take" {
+				config.Retention = jetstream.WorkQueuePolicy
+			}
+			f := feeding(t, config)
+			f.publish(5)
+			f.set(`{"remote":"hub","stream":"ORDERS","batch":2,"mode":"` + mode + `"}`)
+			f.items(numbers(1, 5)...)
+			f.server.Shutdown()
+			f.state("failing", "")
+			f.server.Restart(t)
+			f.connect()
+			f.publish(5)
+			f.items(numbers(6, 10)...)
+			f.state("running", "")
+		})
+	}
+}
+
+// The rest of the verbs.
+func TestSourceVerbs(t *testing.T) {
+	t.Parallel()
+	f := feeding(t, jetstream.StreamConfig{})
+	for _, verb := range []string{"sources", "admin.source.s.pause", "admin.source.s.delete"} {
+		if m := f.ask("pq.none."+verb, ""); m.Header.Get("Status") != "404" {
+			t.Errorf("%s of no queue answers %v %s", verb, m.Header, m.Data)
+		}
+	}
+	f.set(copying)
+	if m := f.ask("pq.jobs.admin.source.none", ""); m.Header.Get("Status") != "404" || m.Header.Get("PQ-Reason") != "unknown" {
+		t.Errorf("no source answers %v", m.Header)
+	}
+	if s := ofFed[protocol.Source](f, "pq.jobs.admin.source.orders.pause", ""); s.State != "paused" || !s.Paused {
+		t.Errorf("paused: %+v", s)
+	}
+	f.publish(1)
+	f.resume("")
+	f.items("1")
+	gone := ofFed[protocol.SourceNamed](f, "pq.jobs.admin.source.orders.delete", "")
+	if gone.Name != "orders" || gone.Queue != "jobs" {
+		t.Errorf("deleted: %+v", gone)
+	}
+	if page := ofFed[protocol.SourcesPage](f, "pq.jobs.sources", ""); len(page.Sources) != 0 {
+		t.Errorf("page: %+v", page)
+	}
+}
+
+// A bridge that ends gives its sources up at once; another one goes on.
+func TestSourceIsHandedOn(t *testing.T) {
+	t.Parallel()
+	f := feeding(t, jetstream.StreamConfig{})
+	f.publish(3)
+	f.set(copying)
+	f.at(3)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := f.env.Bridge.Drain(ctx); err != nil {
+		t.Fatal(err)
+	}
+	options := chosen(nil)
+	options.Remotes = func() map[string]bridge.Remote {
+		return map[string]bridge.Remote{"hub": {
+			Connect: func(o ...nats.Option) (*nats.Conn, error) { return nats.Connect(f.server.URL(), o...) },
+			Read:    map[string][]string{"ORDERS": {"*"}},
+		}}
+	}
+	second, err := bridge.Start(t.Context(), f.env.NATS.Connect(t, bridge.ConnectOptions(nil)...), f.env.Store, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.drain(second) })
+	f.publish(2)
+	f.items(numbers(1, 5)...)
+}

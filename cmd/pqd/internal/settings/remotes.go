@@ -1,0 +1,130 @@
+package settings
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// Remote is where sources find streams, as PQ_REMOTES has it.
+type Remote struct {
+	URL      string                  `json:"url"`
+	Creds    string                  `json:"creds"`
+	NKey     string                  `json:"nkey"`
+	User     string                  `json:"user"`
+	Password string                  `json:"password"`
+	Token    string                  `json:"token"`
+	CA       string                  `json:"ca"`
+	Cert     string                  `json:"cert"`
+	Key      string                  `json:"key"`
+	Domain   string                  `json:"domain"`
+	Streams  map[string]RemoteStream `json:"streams"`
+}
+
+// RemoteStream says which queues may read a stream.
+type RemoteStream struct {
+	Read []string `json:"read"`
+}
+
+// Self is the name of the remote that is pqd's own NATS server.
+const Self = "self"
+
+// othersMay are the permissions of a file with secrets that all users of the machine have.
+const othersMay fs.FileMode = 0o007
+
+// ReadRemotes reads PQ_REMOTES.
+func (s *Settings) ReadRemotes() (map[string]Remote, error) {
+	if s.Remotes == "" {
+		return nil, nil
+	}
+	text, err := readPrivate(string(s.Remotes))
+	if err != nil {
+		return nil, Usagef("PQ_REMOTES: %w", err)
+	}
+	var remotes map[string]Remote
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err = d.Decode(&remotes); err == nil {
+		if _, more := d.Token(); more != io.EOF {
+			err = fmt.Errorf("there is more behind the object")
+		}
+	}
+	if err != nil {
+		return nil, Usagef("PQ_REMOTES=%q: expected an object of remotes by their names: %w", s.Remotes, err)
+	}
+	for name, r := range remotes {
+		if err := s.checkRemote(name, r); err != nil {
+			return nil, Usagef("PQ_REMOTES=%q: remote %q: %w", s.Remotes, name, err)
+		}
+	}
+	return remotes, nil
+}
+
+func (s *Settings) checkRemote(name string, r Remote) error {
+	if name == "" || strings.ContainsAny(name, " \t\r\n.*>/\\\x00") || len(name) > 255 {
+		return fmt.Errorf("expected a name without spaces, dots, slashes, * and >")
+	}
+	logins := 0
+	for _, login := range []string{r.Creds, r.NKey, r.User, r.Token} {
+		if login != "" {
+			logins++
+		}
+	}
+	switch {
+	case name == Self && (r.URL != "" || logins > 0 || r.CA != "" || r.Cert != "" || r.Key != ""):
+		return fmt.Errorf("it is pqd's own NATS server: expected only domain and streams")
+	case name == Self:
+	case r.URL == "":
+		return fmt.Errorf("url is missing: expected the servers, separated by commas")
+	case logins > 1:
+		return fmt.Errorf("expected one way to log in")
+	case (r.User == "") != (r.Password == ""):
+		return fmt.Errorf("expected user and password together")
+	case (r.Cert == "") != (r.Key == ""):
+		return fmt.Errorf("expected cert and key together")
+	default:
+		if _, err := ParseServers(r.URL); err != nil {
+			return fmt.Errorf("url: %w", err)
+		}
+	}
+	for _, secret := range []string{r.Creds, r.NKey, r.Key} {
+		if secret == "" {
+			continue
+		}
+		if _, err := readPrivate(secret); err != nil {
+			return err
+		}
+	}
+	if strings.ContainsAny(r.Domain, " \t\r\n.*>") {
+		return fmt.Errorf("domain is %q: expected the name of a JetStream domain", r.Domain)
+	}
+	for stream, may := range r.Streams {
+		if name == Self && s.Store.Engine == "jetstream" && stream == s.Store.Place {
+			return fmt.Errorf("the stream %q is the log of the store: no queue may read it", stream)
+		}
+		for _, queue := range may.Read {
+			if err := subjects.CheckQueue(queue); queue != "*" && err != nil {
+				return fmt.Errorf("stream %q: %w", stream, err)
+			}
+		}
+	}
+	return nil
+}
+
+// readPrivate reads a file with secrets.
+func readPrivate(file string) ([]byte, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, err
+	}
+	if info.Mode()&othersMay != 0 {
+		return nil, fmt.Errorf("every user of this machine can reach %q: expected mode 0600, or 0640 for a group", file)
+	}
+	return os.ReadFile(file)
+}

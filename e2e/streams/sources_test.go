@@ -1,0 +1,196 @@
+package streams_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+// remotes writes a file for PQ_REMOTES, and returns its setting.
+func remotes(t *testing.T, content map[string]any) (setting, file string) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "remotes.json")
+	write(t, file, content)
+	return "PQ_REMOTES=" + file, file
+}
+
+func write(t *testing.T, file string, content map[string]any) {
+	t.Helper()
+	text, err := json.Marshal(content)
+	if err == nil {
+		err = os.WriteFile(file, text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reads lets queues read a stream.
+func reads(stream string, queues ...string) map[string]any {
+	return map[string]any{stream: map[string]any{"read": queues}}
+}
+
+// queueOf is a queue of a pqd that may be killed at any time.
+func queueOf(t *testing.T, p *testenv.Process, name string) *client.Queue {
+	t.Helper()
+	nc := p.Connect(t, nats.MaxReconnects(-1), nats.ReconnectWait(nats.DefaultReconnectWait/20))
+	c, err := client.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Queue(name)
+}
+
+// A stream becomes a queue while pqd is killed: each message once, in order, in both modes.
+func TestSourceBesideKills(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"copy", "take"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			const n, kills = 3000, 6
+			server := jetStream(t)
+			js, err := jetstream.New(server.Connect(t), jetstream.WithDefaultTimeout(testenv.Patience))
+			if err != nil {
+				t.Fatal(err)
+			}
+			config := jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}}
+			if mode == "take" {
+				config.Retention = jetstream.WorkQueuePolicy
+			}
+			if _, err := js.CreateStream(t.Context(), config); err != nil {
+				t.Fatal(err)
+			}
+			setting, _ := remotes(t, map[string]any{"hub": map[string]any{"url": server.URL(), "streams": reads("ORDERS", "jobs")}})
+			p := testenv.Daemon(t, setting)
+			queue := queueOf(t, p, "jobs")
+			remote, stream, batch := "hub", "ORDERS", 50
+			if _, err := queue.SetSource(t.Context(), "orders", client.SourceChange{Remote: &remote, Stream: &stream, Mode: &mode, Batch: &batch}); err != nil {
+				t.Fatal(err)
+			}
+			published := make(chan error, 1)
+			go func() {
+				for i := range n {
+					if _, err := js.PublishAsync("orders.x", []byte(strconv.Itoa(i+1))); err != nil {
+						published <- err
+						return
+					}
+				}
+				<-js.PublishAsyncComplete()
+				published <- nil
+			}()
+			for i := range kills {
+				testenv.Await(t, "the source has moved", func() bool {
+					s, err := queue.Source(t.Context(), "orders")
+					return err == nil && s.Seq >= uint64(n*i/kills)
+				})
+				p.Kill(t)
+				p.Start(t)
+			}
+			if err := <-published; err != nil {
+				t.Fatal(err)
+			}
+			testenv.Await(t, "the source is at the end", func() bool {
+				s, err := queue.Source(t.Context(), "orders")
+				return err == nil && s.Seq == n && s.Counts.Delivered == n
+			})
+			nc := p.Connect(t)
+			for i := range n {
+				m, err := nc.Request("pq.jobs.pop.min", nil, testenv.Patience)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if want := strconv.Itoa(i + 1); string(m.Data) != want || m.Header.Get("PQ-Source-Seq") != want {
+					t.Fatalf("item %d is %q with %v", i+1, m.Data, m.Header)
+				}
+			}
+			if m, err := nc.Request("pq.jobs.pop.min", nil, testenv.Patience); err != nil || m.Header.Get("Status") != "404" {
+				t.Fatalf("one more item: %q, %v", m.Data, err)
+			}
+		})
+	}
+}
+
+// A file of remotes that is read again gives rights and takes them; a wrong one, or one that others can read, changes nothing.
+func TestRemotesAreReadAgain(t *testing.T) {
+	t.Parallel()
+	server := jetStream(t)
+	js, err := jetstream.New(server.Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}}); err != nil {
+		t.Fatal(err)
+	}
+	allowed := map[string]any{"hub": map[string]any{"url": server.URL(), "streams": reads("ORDERS", "jobs")}}
+	setting, file := remotes(t, map[string]any{})
+	p := testenv.Daemon(t, setting)
+	queue := queueOf(t, p, "jobs")
+	remote, stream := "hub", "ORDERS"
+	change := client.SourceChange{Remote: &remote, Stream: &stream}
+	if _, err := queue.SetSource(t.Context(), "orders", change); err == nil {
+		t.Fatal("a source of a remote that is not there was made")
+	}
+	write(t, file, allowed)
+	if err := os.Chmod(file, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	p.HangUp(t)
+	p.AwaitLog(t, "every user of this machine can reach")
+	if err := os.Chmod(file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.HangUp(t)
+	p.AwaitLog(t, "read the remotes again\"")
+	if _, err := queue.SetSource(t.Context(), "orders", change); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.Publish(t.Context(), "orders.x", []byte("1")); err != nil {
+		t.Fatal(err)
+	}
+	state := func(want string) {
+		t.Helper()
+		testenv.Await(t, "the source is "+want, func() bool {
+			s, err := queue.Source(t.Context(), "orders")
+			return err == nil && s.State == want && s.Seq == 1
+		})
+	}
+	state("running")
+	write(t, file, map[string]any{})
+	p.HangUp(t)
+	state("no_runner")
+}
+
+// Wrong files end pqd at its start, with a line that says what was expected.
+func TestWrongRemotes(t *testing.T) {
+	t.Parallel()
+	for content, want := range map[string]string{
+		`[]`:                                         "expected an object",
+		`{"hub":{}}`:                                 "url is missing",
+		`{"hub":{"url":"nats://h","pass":"x"}}`:      "unknown field",
+		`{"self":{"url":"nats://h"}}`:                "expected only domain and streams",
+		`{"hub":{"url":"nats://h","user":"u"}}`:      "user and password together",
+		`{"hub":{"url":"nats://h","creds":"/none"}}`: "no such file",
+		`{"hub":{"url":"nats://h","streams":{"A":{"read":["a b"]}}}}`:   "queue",
+		`{"hub":{"url":"nats://h","streams":{"A":{"read":["a"]}}}}{}`:   "more behind",
+		`{"hub":{"url":"nats://h","token":"t","creds":"c"}}`:            "one way to log in",
+		`{"hub":{"url":"nats://h","streams":{"A":{"writes":["jobs"]}}}`: "unexpected EOF",
+	} {
+		file := filepath.Join(t.TempDir(), "remotes.json")
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		code, _, stderr := testenv.Run(t, []string{"PQ_REMOTES=" + file, "PQ_STORE=local:" + filepath.Join(t.TempDir(), "data"), "PQ_LISTEN=127.0.0.1:0", "PQ_HTTP=127.0.0.1:0"})
+		if code != 2 || !strings.Contains(stderr, want) {
+			t.Errorf("%s: ended with %d: %s", content, code, stderr)
+		}
+	}
+}

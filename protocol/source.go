@@ -1,0 +1,85 @@
+package protocol
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Source feeds a queue from a stream.
+type Source struct {
+	Name   string                     `json:"name"`
+	Remote string                     `json:"remote"`
+	Stream string                     `json:"stream"`
+	Mode   string                     `json:"mode"`
+	Filter []string                   `json:"filter,omitempty"`
+	Start  json.RawMessage            `json:"start"` // "first", "new", {"seq":n} or {"time":t}
+	Map    map[string]json.RawMessage `json:"map,omitempty"`
+	Batch  int                        `json:"batch"`
+	Paused bool                       `json:"paused"`
+
+	State  string    `json:"state"`
+	Reason string    `json:"reason,omitempty"` // why it is so
+	Since  time.Time `json:"since,omitzero"`
+	Seq    uint64    `json:"seq"`           // the last message that it is done with
+	Time   time.Time `json:"time,omitzero"` // of that
+	Last   uint64    `json:"last"`          // of the stream, as the runner saw it
+	Lag    uint64    `json:"lag"`           // messages from Seq to Last
+	Runner string    `json:"runner,omitempty"`
+
+	Counts SourceCounts `json:"counts"`
+}
+
+// SourceCounts says what became of the messages of a source.
+type SourceCounts struct {
+	Delivered int64 `json:"delivered"`
+	Skipped   int64 `json:"skipped"`
+	Poisoned  int64 `json:"poisoned"`
+}
+
+// SourceChange has the fields of a source to change. What is nil stays as it is.
+type SourceChange struct {
+	Remote *string         `json:"remote,omitempty"`
+	Stream *string         `json:"stream,omitempty"`
+	Mode   *string         `json:"mode,omitempty"`
+	Filter []string        `json:"filter,omitempty"`
+	Start  json.RawMessage `json:"start,omitempty"`
+	Map    map[string]any  `json:"map,omitempty"` // texts, numbers, or SourceValue
+	Batch  *int            `json:"batch,omitempty"`
+	Paused *bool           `json:"paused,omitempty"`
+}
+
+// SourceValue is the value of a header of the message, or of a token of its subject.
+type SourceValue struct {
+	Header  string `json:"header,omitempty"`
+	Token   int    `json:"token,omitempty"` // from 1
+	Default string `json:"default,omitempty"`
+}
+
+// SourceResume says how a source goes on. At most one field is set.
+type SourceResume struct {
+	FromSeq  uint64     `json:"from_seq,omitempty"`
+	FromTime *time.Time `json:"from_time,omitempty"`
+	Skip     bool       `json:"skip,omitempty"`   // pass over the poisoned message
+	Accept   bool       `json:"accept,omitempty"` // take the stream as it is
+}
+
+// SourcesRequest is the body of a request for a page of sources.
+type SourcesRequest struct {
+	After string `json:"after,omitempty"` // begin behind this name
+	Limit int    `json:"limit,omitempty"`
+}
+
+// SourcesPage answers it.
+type SourcesPage struct {
+	Sources []Source `json:"sources"`
+	Next    string   `json:"next,omitempty"` // After of the next page; "" when this is the last one
+}
+
+// SourceNamed answers a request about a source that is gone.
+type SourceNamed struct {
+	Queue string `json:"queue"`
+	Name  string `json:"name"`
+}
+
+// MaxSourcesPage bounds a page of sources.
+const MaxSourcesPage = 100
