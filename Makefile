@@ -52,7 +52,7 @@ STARVED = uptime | LC_ALL=C awk -v n="$$(getconf _NPROCESSORS_ONLN)" '{ sub(/.*l
 	load[1] > 8 * n || load[2] > 8 * n { print "*** THE MACHINE IS STARVED: load " load[1] " (" load[2] " over five minutes) on " n " processors ***" }'
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-cluster test-topology test-fdb check lint lint-chart vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize simulate forge netfaults powercut diskfaults cluster foundationdb schedules celery imports bulk soak console crowd overload) mutate fuzz pictures release reproduce
+.PHONY: help run build test test-cluster test-topology test-fdb check lint lint-chart vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize simulate forge netfaults powercut diskfaults cluster foundationdb schedules celery imports bulk soak console crowd overload) mutate fuzz pictures freeze release reproduce
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -246,6 +246,11 @@ endif
 release: ## programs for all PLATFORMS, packages, images, the Helm chart, clients, bills of materials and checksums, into dist/; needs npm and Python
 	rm -rf dist
 	$(GO) run ./deploy/release -version '$(VERSION)' -date '$(DATE)' -platforms '$(PLATFORMS)' -o dist
+
+freeze: ## write what later releases are held to, for a VERSION that has no tag yet
+	@case '$(VERSION)' in 0.0.0-*) echo 'name it: make freeze VERSION=0.1.0'; exit 1;; esac
+	@if git rev-parse -q --verify 'refs/tags/v$(VERSION)' >/dev/null; then echo 'v$(VERSION) is tagged: what it promised stays as it is'; exit 1; fi
+	$(GO) test ./e2e/compatibility -run '^TestFreeze$$' -count 1 -pq.freeze '$(VERSION)'
 
 reproduce: ## build the release of HEAD twice, in different places and from nothing, and compare
 	@set -e; tmp=$$(mktemp -d); trap 'rm -rf $$tmp' EXIT; git archive -o $$tmp/source.tar HEAD; \

@@ -324,16 +324,16 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// The versions that the page on upgrades names are those of the code.
+// The versions that the page on compatibility names are those of the code.
 func TestVersions(t *testing.T) {
-	page := read(t, filepath.Join(root, "docs/operations.md"))
+	page := read(t, filepath.Join(root, "docs/compatibility.md"))
 	if row := fmt.Sprintf("| the store format | %d |", fdbpq.FormatVersion); !strings.Contains(page, row) {
-		t.Errorf("docs/operations.md does not say %s", row)
+		t.Errorf("docs/compatibility.md does not say %s", row)
 	}
 	types := names(t, "push.go", regexp.MustCompile(`"io\.pq\.v(\d+)\.push_response"`))
 	for version := range types {
 		if row := fmt.Sprintf("| the wire protocol | %s |", version); !strings.Contains(page, row) {
-			t.Errorf("docs/operations.md does not say %s", row)
+			t.Errorf("docs/compatibility.md does not say %s", row)
 		}
 	}
 }
