@@ -2,6 +2,8 @@ package clients_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -85,7 +87,7 @@ const (
 
 func runPage(t *testing.T, page string, env ...string) {
 	t.Helper()
-	p := testenv.Daemon(t, append(env, "PQ_STORE=")...)
+	p := testenv.Daemon(t, append(append(env, settingsOf(t, page)...), "PQ_STORE=")...)
 	running, shown := true, false
 	terminal := p.Terminal(t)
 	for _, step := range testenv.Steps(t, page) {
@@ -109,6 +111,22 @@ func runPage(t *testing.T, page string, env ...string) {
 	}
 	terminal.Close(t)
 	p.Stop(t)
+}
+
+// settingsOf are those that a page of the protocol asks for: sources need streams, and leave to read them.
+func settingsOf(t *testing.T, page string) []string {
+	t.Helper()
+	if filepath.Base(page) != "sources.md" {
+		return nil
+	}
+	dir := t.TempDir()
+	config, remotes := filepath.Join(dir, "nats.conf"), filepath.Join(dir, "remotes.json")
+	pqd.Write(t, config, fmt.Sprintf("jetstream { store_dir: %q }", dir))
+	pqd.Write(t, remotes, `{"self": {"streams": {"ORDERS": {"read": ["jobs"]}}}}`)
+	if err := os.Chmod(remotes, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return []string{"PQ_NATS_CONFIG=" + config, "PQ_REMOTES=" + remotes}
 }
 
 // compareReady compares the ready line as shown, in the text format, with the

@@ -117,7 +117,7 @@ func TestProtocolInGo(t *testing.T) {
 	}
 	for _, page := range slices.Sorted(maps.Keys(blocks)) {
 		t.Run(filepath.Base(page), func(t *testing.T) {
-			p := testenv.Daemon(t)
+			p := testenv.Daemon(t, settingsOf(t, page)...)
 			judgeExamples(t, blocks[page], pqd.Run(t, program, p.URL, page), `fmt\.Print\w*\(.*\)`)
 			p.Stop(t)
 		})
@@ -160,7 +160,7 @@ func TestProtocolInJavaScript(t *testing.T) {
 			}
 			source := filepath.Join(dir, strings.TrimSuffix(filepath.Base(page), ".md")+".mjs")
 			pqd.Write(t, source, fmt.Sprintf(nodeProgram, testenv.Patience.Milliseconds(), functions.String(), separator))
-			p := testenv.Daemon(t)
+			p := testenv.Daemon(t, settingsOf(t, page)...)
 			judgeExamples(t, blocks, pqd.Run(t, node.Path, source, p.URL), `console\.log\(.*\);`)
 			p.Stop(t)
 		})
@@ -211,7 +211,7 @@ func TestProtocolInPython(t *testing.T) {
 			}
 			source := filepath.Join(t.TempDir(), "examples.py")
 			pqd.Write(t, source, fmt.Sprintf(pythonProgram, int(testenv.Patience.Seconds()), separator, functions.String()))
-			p := testenv.Daemon(t)
+			p := testenv.Daemon(t, settingsOf(t, page)...)
 			out, err := py.command(t, source, p.URL).Output()
 			if err != nil {
 				t.Fatal(err)
