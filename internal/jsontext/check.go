@@ -137,7 +137,7 @@ func checkString(raw []byte) error {
 	}
 }
 
-// escaped returns the UTF-16 unit that a text begins with as \uXXXX.
+// escaped returns the UTF-16 unit that a text begins with: \u and four hexadecimal digits.
 func escaped(raw []byte) (unit rune, is bool) {
 	if len(raw) < 6 || raw[0] != '\\' || raw[1] != 'u' {
 		return 0, false

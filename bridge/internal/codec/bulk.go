@@ -202,14 +202,6 @@ func readText(what string, value any) (*fdbpq.Text, *failure.Failure) {
 	return &fdbpq.Text{Text: text, Prefix: prefix}, f
 }
 
-func readTime(what string, value any) (time.Time, *failure.Failure) {
-	s, f := ReadString(what, value)
-	if f != nil {
-		return time.Time{}, f
-	}
-	return ParseTime(what, s)
-}
-
 // headerFilter are the headers that an item has to have.
 type headerFilter []headerText
 

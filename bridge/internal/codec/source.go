@@ -161,12 +161,6 @@ func token(subject string, n int) (token string) {
 func ReadSourceResume(m *nats.Msg, verb string) (from fdbpq.SourceResume, f *failure.Failure) {
 	fields := 0
 	f = ReadOptions(m, verb, "from_seq, from_time, skip, accept", func(name string, value any) (known bool, f *failure.Failure) {
-		yes := func(to *bool) *failure.Failure {
-			if *to, known = value.(bool); !*to {
-				return failure.Newf(400, "%s: expected true", name)
-			}
-			return nil
-		}
 		fields++
 		switch name {
 		case "from_seq":
@@ -174,18 +168,14 @@ func ReadSourceResume(m *nats.Msg, verb string) (from fdbpq.SourceResume, f *fai
 			n, f = ReadInteger(name, value, 1, math.MaxInt64)
 			from.FromSeq = uint64(n)
 		case "from_time":
-			var text string
-			if text, f = ReadString(name, value); f == nil {
-				at, err := time.Parse(time.RFC3339Nano, text)
-				if err != nil {
-					f = failure.Newf(400, "%s is %s: expected a time such as 2030-01-02T15:04:05Z", name, failure.Quote(text))
-				}
+			var at time.Time
+			if at, f = readTime(name, value); f == nil {
 				from.FromTime = &at
 			}
 		case "skip":
-			f = yes(&from.Skip)
+			from.Skip, f = readTrue(name, value)
 		case "accept":
-			f = yes(&from.Accept)
+			from.Accept, f = readTrue(name, value)
 		default:
 			return false, nil
 		}
@@ -195,6 +185,14 @@ func ReadSourceResume(m *nats.Msg, verb string) (from fdbpq.SourceResume, f *fai
 		f = failure.Newf(400, "expected one of from_seq, from_time, skip, accept")
 	}
 	return from, f
+}
+
+// readTrue reads a field that nobody needs to set to false.
+func readTrue(what string, value any) (bool, *failure.Failure) {
+	if value != true {
+		return false, failure.Newf(400, "%s: expected true", what)
+	}
+	return true, nil
 }
 
 // Source is a source as it is answered.

@@ -98,6 +98,14 @@ func ParseTime(what, text string) (time.Time, *failure.Failure) {
 	return at, nil
 }
 
+func readTime(what string, value any) (time.Time, *failure.Failure) {
+	s, f := ReadString(what, value)
+	if f != nil {
+		return time.Time{}, f
+	}
+	return ParseTime(what, s)
+}
+
 // CheckQueueName refuses what is no name of a queue.
 func CheckQueueName(name string) *failure.Failure {
 	if err := subjects.CheckQueue(name); err != nil {
