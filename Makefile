@@ -105,8 +105,9 @@ check: lint test ## what must pass before a change lands: lint and test
 
 # Where FoundationDB is, vet looks at the files for it; staticcheck looks at those without.
 # S1016 would convert one type into another because both have the same fields today.
-lint: ## formatting, vet, staticcheck, go.mod, the Helm chart, known vulnerabilities
+lint: ## formatting, size of files, vet, staticcheck, go.mod, the Helm chart, known vulnerabilities
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not gofmt'd:" $$unformatted; exit 1; }
+	@large=$$(git ls-files -z | xargs -0 sh -c 'find "$$@" -maxdepth 0 -size +1024k' _); test -z "$$large" || { echo "larger than 1 MiB, such as a built program:" $$large; exit 1; }
 	$(GO) vet -tags '$(FDB)' $(PACKAGES)
 	GOOS=windows CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/pq
 	$(TOOL) staticcheck -checks inherit,-S1016 $(PACKAGES)
