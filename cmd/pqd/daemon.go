@@ -10,7 +10,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -30,8 +29,6 @@ import (
 type daemon struct {
 	settings settings.Settings
 	log      *slog.Logger
-	start    time.Time
-	cpus     int // that Go may use
 	metrics  *prometheus.Registry
 	health   health
 	damage   damage
@@ -213,7 +210,7 @@ func (d *daemon) startNATS(ctx context.Context, embedded broker.EmbeddedServer, 
 }
 
 func (d *daemon) startWeb(started *parts) (*webServer, error) {
-	pages := routes(&d.health, d.metrics, d.varz, d.settings.HTTPHosts)
+	pages := routes(&d.health, d.metrics, d.settings.HTTPHosts)
 	all := withConsole(pages, d.gateway, d.settings.HTTPHosts)
 	if d.settings.Profile {
 		serveProfiles(pages, d.settings.HTTPHosts)

@@ -24,14 +24,11 @@ import (
 const httpStopLimit = time.Second
 
 // routes are the pages that pqd serves. Health checks work under any host name.
-func routes(h *health, metrics prometheus.Gatherer, varz func() varz, names settings.HostNames) *http.ServeMux {
+func routes(h *health, metrics prometheus.Gatherer, names settings.HostNames) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", answer(h, h.live))
 	mux.HandleFunc("GET /readyz", answer(h, h.ready))
 	mux.Handle("GET /metrics", names.Guard(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{})))
-	mux.Handle("GET /varz", names.Guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, http.StatusOK, varz())
-	})))
 	return mux
 }
 

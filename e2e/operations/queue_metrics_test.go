@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -419,16 +420,15 @@ func TestInfoMetrics(t *testing.T) {
 	t.Parallel()
 	m := meter(t, "PQ_PREFIX=my.queues")
 	_, page := pqd.Get(t, m.process.HTTP+"/metrics")
-	_, varz := pqd.Get(t, m.process.HTTP+"/varz")
 	var about struct {
-		Version, Go, Store string
-		ID                 string `json:"store_id"`
+		Version, Store string
+		ID             string `json:"store_id"`
 	}
-	if err := json.Unmarshal([]byte(varz), &about); err != nil {
+	if err := json.Unmarshal(m.ask("my.queues._sys.info", "").Data, &about); err != nil {
 		t.Fatal(err)
 	}
 	for _, line := range []string{
-		fmt.Sprintf(`pq_build_info{goversion=%q,version=%q} 1`, about.Go, about.Version),
+		fmt.Sprintf(`pq_build_info{goversion=%q,version=%q} 1`, runtime.Version(), about.Version),
 		fmt.Sprintf(`pq_bridge_info{name=%q,prefix="my.queues",store=%q} 1`, about.Store, about.ID),
 	} {
 		if !strings.Contains(page, "\n"+line+"\n") {

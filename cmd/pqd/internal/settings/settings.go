@@ -32,7 +32,7 @@ type Settings struct {
 	Listen      Address         `envconfig:"PQ_LISTEN" default:"127.0.0.1:4222" desc:"address of the embedded NATS server, which runs when NATS_URL is not set"`
 	NATSConfig  ExistingFile    `envconfig:"PQ_NATS_CONFIG" desc:"a nats-server configuration file for the embedded server"`
 	Unprotected doors           `envconfig:"PQ_UNPROTECTED" desc:"what may be open to everybody who reaches it, separated by commas: nats, the embedded NATS server beyond loopback addresses without a login; http, the console and the HTTP interface there without a token; log, the log of PQ_STORE=jetstream:<name> without a login. Otherwise pqd refuses to start"`
-	HTTP        Address         `envconfig:"PQ_HTTP" default:"127.0.0.1:8622" desc:"address of the HTTP server: the console, /v1/, /healthz, /readyz, /metrics and /varz"`
+	HTTP        Address         `envconfig:"PQ_HTTP" default:"127.0.0.1:8622" desc:"address of the HTTP server: the console, /v1/, /healthz, /readyz and /metrics"`
 	HTTPHosts   HostNames       `envconfig:"PQ_HTTP_HOSTS" desc:"more host names under which PQ_HTTP answers, separated by commas; * allows all. Addresses and the machine's own name always work, beyond loopback also names without a dot"`
 	WebCert     ExistingFile    `envconfig:"PQ_HTTP_CERT" desc:"certificate file of PQ_HTTP, with those that lead to its authority: pqd serves HTTPS there. Read again when it changes"`
 	WebKey      ExistingFile    `envconfig:"PQ_HTTP_KEY" desc:"private key file of PQ_HTTP_CERT"`
