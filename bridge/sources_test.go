@@ -169,6 +169,20 @@ func TestSourceCopies(t *testing.T) {
 	}
 }
 
+// A publisher may give a message the header by which the server ends requests for messages.
+func TestSourceOfMessagesLikeStatuses(t *testing.T) {
+	t.Parallel()
+	f := feeding(t, jetstream.StreamConfig{})
+	for _, header := range [][]string{{"Status", "100"}, {"Status", "404"}, {"Status", "409", "Description", "Consumer Deleted"}, {"Status", "408", "Nats-Pending-Messages", "1000000"}} {
+		if _, err := f.js.PublishMsg(f.Context(), &nats.Msg{Subject: "orders.eu.new", Header: h(header...)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.publish(1)
+	f.set(copying)
+	f.items("", "", "", "", "1")
+}
+
 // What maps says what items are like; what no push would take becomes a dead letter.
 func TestSourceMaps(t *testing.T) {
 	t.Parallel()

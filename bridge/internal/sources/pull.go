@@ -84,7 +84,7 @@ func (p *pull) ask() error {
 // read reads what has come. It is no delivery if it is about a request.
 func (p *pull) read(m *nats.Msg) (d delivery, is bool, err error) {
 	status := m.Header.Get("Status")
-	if status == "" || len(m.Data) > 0 {
+	if status == "" || m.Reply != "" { // a delivery has a subject for its acknowledgement, whatever headers its publisher chose
 		if d, err = readDelivery(m); err != nil {
 			return d, false, err
 		}
