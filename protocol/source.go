@@ -29,6 +29,32 @@ type Source struct {
 	Counts SourceCounts `json:"counts"`
 }
 
+// The modes of a source.
+const (
+	SourceCopies = "copy"
+	SourceTakes  = "take"
+)
+
+// The states of a source.
+const (
+	SourceRunning  = "running"
+	SourceStarting = "starting" // nobody has spoken with the stream yet
+	SourcePaused   = "paused"
+	SourceBlocked  = "blocked"   // the queue or the store is full
+	SourceFailing  = "failing"   // the stream cannot be read
+	SourceNoRunner = "no_runner" // no bridge runs it
+	SourceStopped  = "stopped"   // a person has to look
+)
+
+// Why a source has stopped: what its Reason begins with, in front of a colon.
+const (
+	StopReplaced = "stream_replaced"
+	StopBehind   = "stream_behind"
+	StopDiverged = "stream_diverged"
+	StopConsumer = "consumer_changed"
+	StopPoisoned = "poisoned"
+)
+
 // SourceCounts says what became of the messages of a source.
 type SourceCounts struct {
 	Delivered int64 `json:"delivered"`
@@ -41,9 +67,9 @@ type SourceChange struct {
 	Remote *string         `json:"remote,omitempty"`
 	Stream *string         `json:"stream,omitempty"`
 	Mode   *string         `json:"mode,omitempty"`
-	Filter []string        `json:"filter,omitempty"`
+	Filter []string        `json:"filter,omitzero"` // empty, and not nil: all
 	Start  json.RawMessage `json:"start,omitempty"`
-	Map    map[string]any  `json:"map,omitempty"` // texts, numbers, or SourceValue
+	Map    map[string]any  `json:"map,omitzero"` // texts, numbers, or SourceValue
 	Batch  *int            `json:"batch,omitempty"`
 	Paused *bool           `json:"paused,omitempty"`
 }

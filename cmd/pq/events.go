@@ -19,7 +19,7 @@ import (
 )
 
 // eventTypes are the types of events that are for people.
-var eventTypes = []string{"dead", "expired", "lease_lost", "revoked", "evicted", "schedule_missed", protocol.EventError, protocol.EventActive, protocol.EventClock}
+var eventTypes = []string{"dead", "expired", "lease_lost", "revoked", "evicted", "schedule_missed", protocol.EventSourceStopped, protocol.EventSourceSkipped, protocol.EventSourcePoisoned, protocol.EventError, protocol.EventActive, protocol.EventClock}
 
 // eventsAhead is how many events may wait to be printed. Further ones are lost.
 const eventsAhead = 8192
@@ -34,9 +34,10 @@ func eventsCommand(s *session.Session) *cobra.Command {
 items that died (dead) or outlived their TTL (expired), leases that ran out
 (lease_lost), items dropped from a full queue (evicted), pushes without a reply
 subject that were refused (error), another pqd of a cluster (active), times of a
-schedule without an item (schedule_missed), another clock of schedules (clock). Nobody
-keeps events: those of a time without a connection are lost, and pq says so. Ctrl-C
-ends it.`,
+schedule without an item (schedule_missed), another clock of schedules (clock), a
+source that has stopped (source_stopped), whose stream has lost messages before they
+were read (source_skipped), or that made dead letters (source_poisoned). Nobody keeps
+events: those of a time without a connection are lost, and pq says so. Ctrl-C ends it.`,
 		Example: `  # what dies in a queue
   pq events jobs --type dead
 
@@ -133,9 +134,10 @@ func printEvent(s *session.Session, m *nats.Msg) error {
 		Epoch uint64 `json:"epoch"`
 		By    string `json:"by"`
 
-		Schedule string    `json:"name"`
-		From     time.Time `json:"from"`
-		To       time.Time `json:"to"`
+		Name string    `json:"name"` // of a schedule, or a source
+		From time.Time `json:"from"`
+		To   time.Time `json:"to"`
+		Text string    `json:"text"`
 	}
 	if err := json.Unmarshal(m.Data, &event); err != nil {
 		s.Warn(fmt.Errorf("an event on %s that cannot be read: %w", screen.Visible(m.Subject), err))
@@ -156,7 +158,11 @@ func printEvent(s *session.Session, m *nats.Msg) error {
 	case kind == protocol.EventClock:
 		text = append(text, "the clock of schedules was set by "+event.By)
 	case kind == "schedule_missed":
-		text = append(text, event.Queue, event.Schedule, fmt.Sprintf("times missed: %d", event.Count), event.From.UTC().Format(time.RFC3339), event.To.UTC().Format(time.RFC3339))
+		text = append(text, event.Queue, event.Name, fmt.Sprintf("times missed: %d", event.Count), event.From.UTC().Format(time.RFC3339), event.To.UTC().Format(time.RFC3339))
+	case kind == protocol.EventSourceStopped:
+		text = append(text, event.Queue, event.Name, event.Text)
+	case kind == protocol.EventSourceSkipped, kind == protocol.EventSourcePoisoned:
+		text = append(text, event.Queue, event.Name, fmt.Sprintf("messages: %d", event.Count))
 	case kind == protocol.EventError:
 		text = append(text, event.Queue, fmt.Sprintf("pushes lost: %d", event.Count), fmt.Sprintf("%s (%d)", event.Error, event.Code))
 	default:

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,8 +14,11 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// bridgeRole is the role of pqd itself, which is about no queues in particular.
-const bridgeRole = "pqd"
+// The roles that are about no queues: pqd itself, and the user with which it reads streams.
+const (
+	bridgeRole = "pqd"
+	sourceRole = "source"
+)
 
 // roles are those of the grammar that are about queues.
 var roles = map[string]func(subjects.Grammar, string) (subjects.Permissions, error){
@@ -26,7 +31,7 @@ var roles = map[string]func(subjects.Grammar, string) (subjects.Permissions, err
 }
 
 func permissionsCommand(s *session.Session) *cobra.Command {
-	var user, site string
+	var user, site, domain string
 	c := &cobra.Command{
 		Use: "permissions <role> [<queue>...]", Args: session.Arguments(1, session.AnyNumber),
 		ValidArgsFunction: completing(s, completePermissions),
@@ -34,7 +39,8 @@ func permissionsCommand(s *session.Session) *cobra.Command {
 		Long: `Prints a user for the configuration of a NATS server with the least permissions
 that a role needs: producer, consumer, requeuer, importer, viewer or admin of some queues,
 "*" for all, or pqd itself. It connects to nothing. A dead-letter queue is another
-queue, which has to be named.
+queue, which has to be named. The role source is that of a user in PQ_REMOTES, with
+which pqd reads streams for sources; it is followed by their names.
 
 The user gets an inbox prefix of its own, so that nobody else reads its answers.
 Its programs have to use it: pq --inbox-prefix, nats --inbox-prefix.`,
@@ -48,18 +54,37 @@ Its programs have to use it: pq --inbox-prefix, nats --inbox-prefix.`,
   pq permissions consumer mails images --as worker
 
   # an admin of a queue and its dead letters
-  pq permissions admin jobs jobs-dead`,
-		RunE: func(_ *cobra.Command, args []string) error { return printPermissions(s, args[0], args[1:], user, site) },
+  pq permissions admin jobs jobs-dead
+
+  # pqd at the servers of a remote, where a source reads the stream ORDERS
+  pq permissions source ORDERS --domain hub`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if args[0] != sourceRole {
+				if domain != "" {
+					return session.Usagef("--domain is about the role source")
+				}
+				return printPermissions(s, args[0], args[1:], user, site)
+			}
+			if site != "" {
+				return session.Usagef("--site is about the role pqd")
+			}
+			p, err := sourcePermissions(domain, args[1:])
+			if err != nil {
+				return session.Usagef("%w", err)
+			}
+			return writePermissions(s, cmp.Or(user, sourceRole), p)
+		},
 	}
 	c.Flags().StringVar(&user, "as", user, "the user's `name`; that of the role if not given")
 	c.Flags().StringVar(&site, "site", site, "the `name` of pqd's site: its PQ_SITE")
+	c.Flags().StringVar(&domain, "domain", domain, "the JetStream `domain` of the streams of a source")
 	return c
 }
 
 // completePermissions completes a role, and then queues.
 func completePermissions(s *session.Session, _ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 	if len(args) == 0 {
-		return beginning(append(slices.Sorted(maps.Keys(roles)), bridgeRole), word), cobra.ShellCompDirectiveNoFileComp
+		return beginning(append(slices.Sorted(maps.Keys(roles)), bridgeRole, sourceRole), word), cobra.ShellCompDirectiveNoFileComp
 	}
 	return beginning(queueNames(s), word), cobra.ShellCompDirectiveNoFileComp
 }
@@ -75,11 +100,39 @@ func printPermissions(s *session.Session, role string, queues []string, user, si
 	if err != nil {
 		return session.Usagef("%w", err)
 	}
+	return writePermissions(s, user, p)
+}
+
+func writePermissions(s *session.Session, user string, p subjects.Permissions) error {
 	if s.Global.JSON {
 		return s.PrintJSON(map[string][]string{"publish": p.Publish, "subscribe": p.Subscribe})
 	}
 	return s.Printf("{user: %s, password: $%s_PASSWORD, permissions: {\n  publish: %s\n  subscribe: %s\n}}",
 		user, variable(user), patterns(p.Publish), patterns(p.Subscribe))
+}
+
+// sourcePermissions are what pqd needs where sources read streams, in either mode. Its inboxes there have no prefix of their own.
+func sourcePermissions(domain string, streams []string) (p subjects.Permissions, err error) {
+	if len(streams) == 0 {
+		return p, errors.New("expected the streams that sources read")
+	}
+	prefix := "$JS.API."
+	if domain != "" {
+		prefix = "$JS." + domain + ".API."
+	}
+	for _, name := range append(streams, cmp.Or(domain, "x")) {
+		if name == "" || strings.ContainsAny(name, " \t\r\n.*>/\\\"") {
+			return p, fmt.Errorf("%q: expected the name of a stream, or a domain", name)
+		}
+	}
+	for _, stream := range streams {
+		for _, verb := range []string{"STREAM.INFO.%s", "STREAM.MSG.GET.%s", "CONSUMER.CREATE.%s.>", "CONSUMER.INFO.%s.>", "CONSUMER.MSG.NEXT.%s.>", "CONSUMER.RESET.%s.>", "CONSUMER.DELETE.%s.>"} {
+			p.Publish = append(p.Publish, prefix+fmt.Sprintf(verb, stream))
+		}
+		p.Publish = append(p.Publish, "$JS.ACK."+stream+".>")
+	}
+	p.Subscribe = []string{subjects.Inbox}
+	return p, nil
 }
 
 // permissionsOf adds up what a role needs for some queues.
@@ -100,7 +153,7 @@ func permissionsOf(prefix, site, role string, queues []string) (p subjects.Permi
 	case role == bridgeRole:
 		return p, fmt.Errorf("the queue %q: expected none, pqd serves all", queues[0])
 	case !known:
-		return p, fmt.Errorf("the role %q: expected producer, consumer, requeuer, importer, viewer, admin or pqd", role)
+		return p, fmt.Errorf("the role %q: expected producer, consumer, requeuer, importer, viewer, admin, pqd or source", role)
 	case len(queues) == 0:
 		return p, fmt.Errorf(`expected the queues of the %s, or "*"`, role)
 	}

@@ -1,11 +1,8 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -20,23 +17,16 @@ import (
 )
 
 // schedules are the commands about schedules.
-type schedules struct{ *session.Session }
+type schedules struct{ definitions }
 
 func scheduleCommand(s *session.Session) *cobra.Command {
-	c := &cobra.Command{
-		Use: "schedule", Args: cobra.ArbitraryArgs,
+	w := schedules{definitions{s, "schedule", "reports morning"}}
+	return w.command(&cobra.Command{
+		Use:   "schedule",
 		Short: "push an item at each time of a calendar",
-		Long:  `A schedule pushes its item to its own queue at each time of a calendar.`,
-		RunE: func(c *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return session.UnknownCommand(c, args[0])
-			}
-			return session.Usagef("found no command behind schedule: expected set, ls, show, next, run, pause, resume or rm")
-		},
-	}
-	w := schedules{s}
-	c.AddCommand(w.setCommand(), w.lsCommand(), w.showCommand(), w.nextCommand(), w.runCommand(), w.pauseCommand(), w.resumeCommand(), w.rmCommand())
-	return c
+		Long:  "A schedule pushes its item to its own queue at each time of a calendar.",
+	},
+		w.setCommand(), w.lsCommand(), w.showCommand(), w.nextCommand(), w.runCommand(), w.pauseCommand(), w.resumeCommand(), w.rmCommand())
 }
 
 const scheduleFields = `
@@ -166,16 +156,7 @@ func (i *scheduleItem) read() (*client.ScheduleItem, error) {
 
 // parseSchedule reads <field>=<value>.
 func parseSchedule(args []string) (change client.ScheduleChange, err error) {
-	seen := make(map[string]bool)
-	for _, arg := range args {
-		name, text, ok := strings.Cut(arg, "=")
-		if !ok {
-			return change, session.Usagef("%q: expected <field>=<value>", arg)
-		}
-		if seen[name] {
-			return change, session.Usagef("%s is given twice", name)
-		}
-		seen[name] = true
+	err = eachField(args, func(name, text string) error {
 		switch name {
 		case "spec":
 			change.Spec = &text
@@ -188,11 +169,11 @@ func parseSchedule(args []string) (change client.ScheduleChange, err error) {
 		case "start", "end":
 			if text == "" {
 				change.Drop = append(change.Drop, name)
-				continue
+				return nil
 			}
 			at, err := time.Parse(time.RFC3339, text)
 			if err != nil {
-				return change, session.Usagef("%s=%s: expected a time such as 2027-01-31T09:00:00Z", name, text)
+				return session.Usagef("%s=%s: expected a time such as 2027-01-31T09:00:00Z", name, text)
 			}
 			if change.Start = &at; name == "end" {
 				change.Start, change.End = nil, &at
@@ -200,7 +181,7 @@ func parseSchedule(args []string) (change client.ScheduleChange, err error) {
 		case "catch_up", "jitter":
 			d, err := session.ParseDuration(text)
 			if err != nil {
-				return change, session.Usagef("%s=%s: expected a duration such as 1h", name, text)
+				return session.Usagef("%s=%s: expected a duration such as 1h", name, text)
 			}
 			if name == "jitter" {
 				change.Jitter = new(protocol.Duration(d))
@@ -210,62 +191,44 @@ func parseSchedule(args []string) (change client.ScheduleChange, err error) {
 		case "count":
 			n, err := strconv.ParseInt(text, 10, 64)
 			if err != nil {
-				return change, session.Usagef("count=%s: expected an integer", text)
+				return session.Usagef("count=%s: expected an integer", text)
 			}
 			change.Count = &n
 		case "paused":
 			paused, err := strconv.ParseBool(text)
 			if err != nil {
-				return change, session.Usagef("paused=%s: expected true or false", text)
+				return session.Usagef("paused=%s: expected true or false", text)
 			}
 			change.Paused = &paused
 		default:
-			return change, session.Usagef("unknown field %q: expected spec, zone, start, end, count, overlap, catch_up, missed, jitter or paused", name)
+			return session.Usagef("unknown field %q: expected spec, zone, start, end, count, overlap, catch_up, missed, jitter or paused", name)
 		}
-	}
-	return change, nil
+		return nil
+	})
+	return change, err
 }
 
 // from makes the schedules that lines say.
 func (s schedules) from(q *client.Queue, file string, run bool) error {
-	text, err := s.Read(file)
-	if err != nil {
-		return err
-	}
-	lines := bufio.NewReader(bytes.NewReader(text))
-	n := 0
-	for {
-		line, err := lines.ReadBytes('\n')
-		if line = bytes.TrimSpace(line); len(line) > 0 {
-			var read client.Schedule
-			if jsonErr := json.Unmarshal(line, &read); jsonErr != nil || read.Name == "" {
-				return fmt.Errorf("line %d of %s is no schedule, as \"pq schedule ls --json\" prints it: %.100s", n+1, file, line)
-			}
-			if read.Done {
-				s.Say("left out %s, which is done", read.Name)
-				continue
-			}
-			change := client.ScheduleChange{
-				Spec: &read.Spec, Item: read.Item, Start: read.Start, End: read.End, Count: &read.Count,
-				Overlap: &read.Overlap, CatchUp: &read.CatchUp, Missed: &read.Missed, Jitter: &read.Jitter, Paused: new(read.Paused || !run),
-			}
-			if read.Zone != "" {
-				change.Zone = &read.Zone
-			}
-			if _, err := q.SetSchedule(s.Context, read.Name, change); err != nil {
-				return fmt.Errorf("schedule %s: %w", read.Name, err)
-			}
-			n++
+	return s.eachLine(file, func(line []byte) (name string, err error) {
+		var read client.Schedule
+		if json.Unmarshal(line, &read) != nil || read.Name == "" {
+			return "", errLine
 		}
-		if err == io.EOF {
-			break
+		if read.Done {
+			s.Say("left out %s, which is done", read.Name)
+			return "", nil
 		}
-		if err != nil {
-			return err
+		change := client.ScheduleChange{
+			Spec: &read.Spec, Item: read.Item, Start: read.Start, End: read.End, Count: &read.Count,
+			Overlap: &read.Overlap, CatchUp: &read.CatchUp, Missed: &read.Missed, Jitter: &read.Jitter, Paused: new(read.Paused || !run),
 		}
-	}
-	s.Say("set %s", show.Many(int64(n), "schedule"))
-	return nil
+		if read.Zone != "" {
+			change.Zone = &read.Zone
+		}
+		_, err = q.SetSchedule(s.Context, read.Name, change)
+		return read.Name, err
+	})
 }
 
 func (s schedules) lsCommand() *cobra.Command {
@@ -347,21 +310,6 @@ func (s schedules) showCommand() *cobra.Command {
 		}
 		return s.Answer(one, "%s", scheduleText(&one))
 	})
-}
-
-// oneCommand is a command about one schedule.
-func (s schedules) oneCommand(verb, short, long string, do func(q *client.Queue, name string) error) *cobra.Command {
-	return &cobra.Command{
-		Use: verb + " <queue> <name>", Args: session.Arguments(2, 2), Short: short, Long: long,
-		Example: "  pq schedule " + verb + " reports morning",
-		RunE: func(_ *cobra.Command, args []string) error {
-			q, err := s.Queue(args[0])
-			if err != nil {
-				return err
-			}
-			return do(q, args[1])
-		},
-	}
 }
 
 func (s schedules) nextCommand() *cobra.Command {

@@ -24,7 +24,11 @@ func TestTranscripts(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			w := newTerminal(t)
+			var o bridge.Options
+			if filepath.Base(file) == "source.txt" {
+				o.Remotes = orders(t, "b", "high")
+			}
+			w := newTerminal(t, o)
 			transcript := testenv.InProcess("pq", func(args []string, stdin string) (string, string, int) {
 				ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 				defer cancel()
@@ -46,9 +50,14 @@ type terminal struct {
 	env []string
 }
 
-func newTerminal(t *testing.T) *terminal {
+func newTerminal(t *testing.T, options ...bridge.Options) *terminal {
 	t.Helper()
-	b := testenv.Bridge(t, bridge.Options{StoreName: "local:./pq-data"})
+	o := bridge.Options{}
+	if len(options) > 0 {
+		o = options[0]
+	}
+	o.StoreName = "local:./pq-data"
+	b := testenv.Bridge(t, o)
 	dir := t.TempDir()
 	return &terminal{
 		nc:  b.NATS.Connect(t),

@@ -1,0 +1,41 @@
+package show
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/protocol"
+)
+
+// SourceWays says how a source that stands goes on, one way a line. A source that runs needs none.
+func SourceWays(queue string, s *client.Source) []string {
+	resume := fmt.Sprintf("pq source resume %s %s", queue, s.Name)
+	switch s.State {
+	case protocol.SourcePaused:
+		return []string{resume}
+	case protocol.SourceBlocked:
+		return []string{"make room: it tries again by itself"}
+	case protocol.SourceFailing:
+		return []string{"mend what the reason says: it tries again by itself"}
+	case protocol.SourceNoRunner:
+		return []string{fmt.Sprintf("let a running pqd have remote %s, stream %s and queue %s in PQ_REMOTES", s.Remote, s.Stream, queue)}
+	case protocol.SourceStopped:
+	default:
+		return nil
+	}
+	stop, _, _ := strings.Cut(s.Reason, ":")
+	ways := []string{resume + " --accept   # " + map[string]string{
+		protocol.StopReplaced: "from the first message of the new stream",
+		protocol.StopBehind:   "behind the end that the stream had when this was noticed",
+		protocol.StopDiverged: fmt.Sprintf("behind message %d, whatever it is now", s.Seq),
+		protocol.StopConsumer: "with the consumer as it is",
+	}[stop]}
+	if stop == protocol.StopPoisoned {
+		ways[0] = resume + " --skip   # pass over this message"
+	}
+	if s.Mode == protocol.SourceCopies {
+		ways = append(ways, resume+" --from-seq <n>   # what was pushed already comes again")
+	}
+	return ways
+}
