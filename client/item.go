@@ -71,6 +71,9 @@ type Item struct {
 	Schedule    string
 	ScheduledAt time.Time
 
+	// Source is the message of which a source has made the item, nil: none has.
+	Source *ItemSource
+
 	// Dead is set for items of a dead-letter queue.
 	Dead *Death
 
@@ -188,6 +191,13 @@ func (i *Item) readOur(key string, values []string) error {
 			protocol.HeaderDeadReason: &i.Dead.Reason, protocol.HeaderDeadAt: &i.Dead.At, protocol.HeaderDeadNumber: &i.Dead.Deliveries,
 			protocol.HeaderOrigin: &i.Dead.Origin, protocol.HeaderOriginID: &i.Dead.OriginID,
 		}[key])
+	case protocol.HeaderSource, protocol.HeaderSourceSubject, protocol.HeaderSourceSeq, protocol.HeaderSourceTime, protocol.HeaderSourceMsgID:
+		var text string
+		err := readHeader(key, values, &text)
+		if err == nil {
+			i.Source, err = protocol.ReadItemSource(i.Source, key, text)
+		}
+		return err
 	}
 	return nil // a later version's
 }

@@ -21,6 +21,9 @@ type SourceValue = protocol.SourceValue
 // SourceResume says with which message a source goes on. At most one field is set.
 type SourceResume = protocol.SourceResume
 
+// ItemSource is the message of which a source has made an item.
+type ItemSource = protocol.ItemSource
+
 // SetSource changes a source, and makes it and the queue if necessary. It returns the whole.
 func (q *Queue) SetSource(ctx context.Context, name string, change SourceChange) (s Source, err error) {
 	body, err := json.Marshal(change)

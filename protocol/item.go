@@ -69,6 +69,7 @@ type Item struct {
 	Backoff      string              `json:"backoff,omitempty"`       // of a lease: how long the item stays away if it is given back now
 	Schedule     string              `json:"schedule,omitempty"`      // that has pushed the item
 	ScheduledAt  time.Time           `json:"scheduled_at,omitzero"`   // for this time
+	Source       *ItemSource         `json:"source,omitempty"`        // of which message a source has made it
 }
 
 // SetPayload sets Payload or Base64, whichever fits.

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"encoding/json"
+	"strconv"
 	"time"
 )
 
@@ -109,3 +110,35 @@ type SourceNamed struct {
 
 // MaxSourcesPage bounds a page of sources.
 const MaxSourcesPage = 100
+
+// ItemSource is the message of which a source has made an item.
+type ItemSource struct {
+	Name    string    `json:"name"` // of the source
+	Subject string    `json:"subject"`
+	Seq     uint64    `json:"seq"` // in the stream
+	Time    time.Time `json:"time"`
+	MsgID   string    `json:"msg_id,omitempty"`
+}
+
+// ReadItemSource reads a header of an item into what is known of its message, nil: nothing. It returns that if the header is not about it.
+func ReadItemSource(of *ItemSource, header, value string) (_ *ItemSource, err error) {
+	var read ItemSource
+	if of != nil {
+		read = *of
+	}
+	switch header {
+	case HeaderSource:
+		read.Name = value
+	case HeaderSourceSubject:
+		read.Subject = value
+	case HeaderSourceSeq:
+		read.Seq, err = strconv.ParseUint(value, 10, 64)
+	case HeaderSourceTime:
+		read.Time, err = time.Parse(time.RFC3339Nano, value)
+	case HeaderSourceMsgID:
+		read.MsgID = value
+	default:
+		return of, nil
+	}
+	return &read, err
+}

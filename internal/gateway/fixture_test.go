@@ -33,11 +33,17 @@ type site struct {
 // open starts a gateway. Without options it serves changes.
 func open(t testing.TB, options ...Options) *site {
 	t.Helper()
+	return openAt(t, testenv.Bridge(t, bridge.Options{Exclusive: testenv.Engines()[0].Exclusive}), options...)
+}
+
+// openAt is open before another bridge.
+func openAt(t testing.TB, b *testenv.Bridged, options ...Options) *site {
+	t.Helper()
 	o := Options{Prefix: "pq", Changes: true}
 	if len(options) > 0 {
 		o = options[0]
 	}
-	s := &site{TB: t, env: testenv.Bridge(t, bridge.Options{Exclusive: testenv.Engines()[0].Exclusive}), pops: make(chan struct{}, 1000)}
+	s := &site{TB: t, env: b, pops: make(chan struct{}, 1000)}
 	var err error
 	if s.Gateway, err = New(o); err != nil {
 		t.Fatal(err)

@@ -395,6 +395,16 @@ func TestMalformed(t *testing.T) {
 		{400, "POST", "/v1/queues/jobs/schedules/a/resume?from=then", "", "from is", nil},
 		{400, "POST", "/v1/queues/jobs/schedules/a/run?msg_id=a%0Db", "", "expected one line", nil},
 		{400, "POST", "/v1/queues/jobs/schedules/a/run", "{}", "expected none", nil},
+		{400, "GET", "/v1/queues/jobs/sources?limit=0", "", "limit is 0", nil},
+		{400, "GET", "/v1/queues/jobs/sources?after=a.b", "", "a.b", nil},
+		{400, "GET", "/v1/queues/jobs/sources/a.b", "", "source", nil},
+		{400, "PATCH", "/v1/queues/jobs/sources/a", " ", "the fields to change", nil},
+		{400, "PATCH", "/v1/queues/jobs/sources/a", "[]", "a JSON object", nil},
+		{400, "PATCH", "/v1/queues/jobs/sources/a", `{"remote":"hub"}`, "stream is missing", nil},
+		{403, "PATCH", "/v1/queues/jobs/sources/a", `{"remote":"hub","stream":"S"}`, "PQ_REMOTES", nil},
+		{400, "POST", "/v1/queues/jobs/sources/a/resume", `{"skip":true,"accept":true}`, "expected one of", nil},
+		{400, "POST", "/v1/queues/jobs/sources/a/pause", "{}", "expected none", nil},
+		{404, "DELETE", "/v1/queues/jobs/sources/a", "", "", nil},
 		{405, "PUT", "/v1/queues/jobs/schedules/a", "", "expected GET or PATCH or DELETE", nil},
 		{404, "POST", "/v1/queues/jobs/schedules/a/stop", "", "no such path", nil},
 		{400, "GET", "/v1/queues?limit=1001", "", "1 to 1000", nil},
@@ -506,6 +516,13 @@ func TestNATSUserWithoutRights(t *testing.T) {
 		s.refused(403, "pq.jobs.admin.schedule.s."+verb, "POST", "/v1/queues/jobs/schedules/s/"+verb, "")
 	}
 	s.refused(403, "pq.jobs.admin.schedule.s.delete", "DELETE", "/v1/queues/jobs/schedules/s", "")
+	s.refused(403, "pq.jobs.sources", "GET", "/v1/queues/jobs/sources", "")
+	s.refused(403, "pq.jobs.admin.source.s", "GET", "/v1/queues/jobs/sources/s", "")
+	s.refused(403, "pq.jobs.admin.source.s", "PATCH", "/v1/queues/jobs/sources/s", "{}")
+	s.refused(403, "pq.jobs.admin.source.s.delete", "DELETE", "/v1/queues/jobs/sources/s", "")
+	for _, verb := range []string{"pause", "resume"} {
+		s.refused(403, "pq.jobs.admin.source.s."+verb, "POST", "/v1/queues/jobs/sources/s/"+verb, "")
+	}
 	s.ok(nil, "GET", "/v1/queues/jobs/history", "")
 	s.refused(403, "pq.others.info", "GET", "/v1/queues/others/history", "")
 	s.refused(403, "pq._sys.info", "GET", "/v1/history", "")

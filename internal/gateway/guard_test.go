@@ -7,7 +7,7 @@ import (
 
 // example is a path of a route.
 func (r *route) example() string {
-	return strings.NewReplacer("{queue}", "jobs", "{id}", "x", "{schedule}", "s").Replace(r.path)
+	return strings.NewReplacer("{queue}", "jobs", "{id}", "x", "{schedule}", "s", "{source}", "s").Replace(r.path)
 }
 
 // A gateway that only shows refuses each request that changes something, before it looks at

@@ -98,6 +98,8 @@ func (i *item) readHeader(name, value string) (err error) {
 		i.death().Origin = value
 	case protocol.HeaderOriginID:
 		i.death().OriginID = value
+	default:
+		i.Source, err = protocol.ReadItemSource(i.Source, name, value)
 	}
 	return err // other ones are a later version's
 }

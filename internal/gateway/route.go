@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
 )
 
 // route is a method of a path.
@@ -82,6 +83,12 @@ func init() {
 		{name: "pauseSchedule", method: "POST", path: "/v1/queues/{queue}/schedules/{schedule}/pause", changes: true, serve: pauseSchedule},
 		{name: "resumeSchedule", method: "POST", path: "/v1/queues/{queue}/schedules/{schedule}/resume", query: []string{"from"}, changes: true, serve: resumeSchedule},
 		{name: "runSchedule", method: "POST", path: "/v1/queues/{queue}/schedules/{schedule}/run", query: []string{"msg_id"}, changes: true, serve: runSchedule},
+		{name: "sources", method: "GET", path: "/v1/queues/{queue}/sources", query: []string{"after", "limit"}, serve: sources},
+		{name: "source", method: "GET", path: "/v1/queues/{queue}/sources/{source}", serve: passSource(subjects.AdminSource)},
+		{name: "setSource", method: "PATCH", path: "/v1/queues/{queue}/sources/{source}", body: bodyText, changes: true, serve: setSource},
+		{name: "deleteSource", method: "DELETE", path: "/v1/queues/{queue}/sources/{source}", changes: true, serve: passSource(subjects.AdminSourceDelete)},
+		{name: "pauseSource", method: "POST", path: "/v1/queues/{queue}/sources/{source}/pause", changes: true, serve: passSource(subjects.AdminSourcePause)},
+		{name: "resumeSource", method: "POST", path: "/v1/queues/{queue}/sources/{source}/resume", body: bodyText, changes: true, serve: passSource(subjects.AdminSourceResume)},
 	}
 }
 

@@ -22,7 +22,7 @@ func Shown(from *client.Item) *Item {
 		Deliveries: int64(from.Deliveries), Pushed: from.Pushed,
 		Ack: from.AckSubject(), Fence: from.Fence, KeyFence: from.KeyFence, Unique: from.Unique, UniqueUntil: from.UniqueUntil,
 		Holder: from.Holder, Attempts: from.Attempts, LastAttempts: from.LastAttempts,
-		Schedule: from.Schedule, ScheduledAt: from.ScheduledAt,
+		Schedule: from.Schedule, ScheduledAt: from.ScheduledAt, Source: from.Source,
 	}}
 	if from.State != "" {
 		i.Due, i.WaitsFor, i.KeyAhead = from.Due, from.WaitsFor, int64(from.KeyAhead)
@@ -81,6 +81,9 @@ func (i *Item) Describe() string {
 	}
 	if i.Schedule != "" {
 		f.Add("Schedule", "%s, for %s", i.Schedule, at(i.ScheduledAt))
+	}
+	if s := i.Source; s != nil {
+		f.Add("Source", "%s, message %d on %s, %s", s.Name, s.Seq, s.Subject, at(s.Time))
 	}
 	if i.Holder != "" {
 		f.Add("Held by", "%s", i.Holder)
