@@ -338,6 +338,62 @@ func TestSourceCountsWhatItMissed(t *testing.T) {
 	}
 }
 
+// metrics are those of the source, by their names; of its state, by the state; and of events, by their types.
+func (f *fed) metrics() map[string]float64 {
+	f.Helper()
+	families, err := f.registry().Gather()
+	if err != nil {
+		f.Fatal(err)
+	}
+	found := make(map[string]float64)
+	for _, family := range families {
+		name, is := strings.CutPrefix(family.GetName(), "pq_source_")
+		if !is && name != "pq_events_total" {
+			continue
+		}
+		for _, m := range family.Metric {
+			for _, label := range m.Label {
+				if label.GetName() == "state" || label.GetName() == "type" {
+					name = label.GetValue()
+				}
+			}
+			found[name] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	return found
+}
+
+// The metrics say where a source is, what became of its messages, and for how long it stands.
+func TestSourceMetrics(t *testing.T) {
+	t.Parallel()
+	f := feeding(t, jetstream.StreamConfig{}, func(o *server.Options) { o.MaxPayload = 8 << 20 })
+	f.publish(2)
+	f.set(`{"remote":"hub","stream":"ORDERS","map":{"priority":{"header":"Prio"}}}`)
+	f.publish(1, "Prio", "high")
+	f.at(3)
+	if _, err := f.js.Publish(f.Context(), "orders.x", make([]byte, 2<<20)); err != nil {
+		t.Fatal(err)
+	}
+	f.publish(3)
+	f.state("stopped", "poisoned")
+	var now map[string]float64
+	defer func() {
+		if t.Failed() {
+			t.Logf("the metrics are %v", now)
+		}
+	}()
+	testenv.Await(t, "the metrics tell of the stop", func() bool {
+		now = f.metrics()
+		return now["stopped"] == 1 && now["position"] == 3 && now["delivered_total"] == 2 && now["poisoned_total"] == 1 && now["skipped_total"] == 0 && now["standing_seconds"] > 0 &&
+			now["running"] == 0 && now["source_stopped"] == 1 && now["source_poisoned"] == 1
+	})
+	f.resume(`{"skip":true}`)
+	testenv.Await(t, "the metrics tell that it runs", func() bool {
+		now = f.metrics()
+		return now["running"] == 1 && now["position"] == 7 && now["lag"] == 0 && now["poisoned_total"] == 2 && now["standing_seconds"] == 0 && now["stopped"] == 0
+	})
+}
+
 // Pitfall: a message is too large for an item here. A person passes over it.
 func TestSourceStopsAtAMessageThatIsTooLarge(t *testing.T) {
 	t.Parallel()

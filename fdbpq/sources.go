@@ -285,6 +285,27 @@ const (
 	SourceStopped  SourceState = "stopped"   // a person has to look
 )
 
+// Lag is how many sequences of the stream are behind the position, as the runner has seen it.
+func (s *Source) Lag() uint64 {
+	if s.Run.Last < s.Position.Seq {
+		return 0
+	}
+	return s.Run.Last - s.Position.Seq
+}
+
+// Since is the wall clock since which the source stands; 0: it does not, or that is not known.
+func (s *Source) Since() int64 {
+	switch s.State {
+	case SourceStopped:
+		return s.Position.Stop.Since
+	case SourceBlocked:
+		return s.Position.Blocked
+	case SourceFails:
+		return s.Run.Since
+	}
+	return 0
+}
+
 func (s *Source) state(now int64) SourceState {
 	switch {
 	case s.Position.Stop.Reason != "":

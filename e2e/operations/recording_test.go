@@ -75,7 +75,11 @@ func (r *recording) exported() map[string]map[string]bool {
 // stream, while they do each kind of work.
 func recordedRun(t *testing.T) *recording {
 	t.Helper()
-	m := meter(t)
+	remotes := filepath.Join(t.TempDir(), "remotes.json")
+	if err := os.WriteFile(remotes, []byte(`{"away":{"url":"nats://127.0.0.1:1","streams":{"ORDERS":{"read":["fed"]}}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m := meter(t, "PQ_REMOTES="+remotes)
 	s := pqd.NewStreamStore(t, "64M")
 	s.Init(t)
 	all := map[string]*testenv.Process{"a": m.process, "b": testenv.Daemon(t, s.Env("b")...)}
@@ -86,6 +90,7 @@ func recordedRun(t *testing.T) *recording {
 		m.ask("pq.keyed.push", "x", "PQ-Key", fmt.Sprint(key))
 	}
 	m.ask("pq.often.admin.schedule.s", `{"spec":"@every 1s","overlap":"allow"}`)
+	m.ask("pq.fed.admin.source.orders", `{"remote":"away","stream":"ORDERS"}`)
 	r := &recording{series: make(map[string][]string)}
 	for range 6 {
 		for priority := range 6 {

@@ -200,27 +200,23 @@ func Source(s *fdbpq.Source) (protocol.Source, error) {
 	p := &s.Position
 	shown := protocol.Source{
 		Name: s.Name, Remote: s.Config.Remote, Stream: s.Config.Stream, Mode: string(s.Config.Mode), Filter: s.Config.Filter,
-		Batch: s.Config.Batch, Paused: s.Config.Paused, State: string(s.State), Seq: p.Seq, Last: s.Run.Last, Runner: s.Run.Runner,
+		Batch: s.Config.Batch, Paused: s.Config.Paused, State: string(s.State), Seq: p.Seq, Last: s.Run.Last, Lag: s.Lag(), Runner: s.Run.Runner,
 		Counts: protocol.SourceCounts{Delivered: p.Delivered, Skipped: p.Skipped, Poisoned: p.Poisoned},
 	}
 	if p.Time != 0 {
 		shown.Time = time.Unix(0, p.Time).UTC()
 	}
-	if shown.Last > shown.Seq {
-		shown.Lag = shown.Last - shown.Seq
-	}
-	since := int64(0)
 	switch s.State {
 	case fdbpq.SourceStopped:
-		shown.Reason, since = string(p.Stop.Reason)+": "+p.Stop.Text, p.Stop.Since
+		shown.Reason = string(p.Stop.Reason) + ": " + p.Stop.Text
 	case fdbpq.SourceBlocked:
-		shown.Reason, since = "the queue or the store is full", p.Blocked
+		shown.Reason = "the queue or the store is full"
 	case fdbpq.SourceFails:
-		shown.Reason, since = s.Run.Problem, s.Run.Since
+		shown.Reason = s.Run.Problem
 	case fdbpq.SourceNoRunner:
 		shown.Reason, shown.Runner = "no pqd has said that it runs it: see PQ_REMOTES of each", ""
 	}
-	if since != 0 {
+	if since := s.Since(); since != 0 {
 		shown.Since = time.Unix(0, since).UTC()
 	}
 	var err error

@@ -80,6 +80,9 @@ func (a *Announcer) Clock(by time.Duration) {
 // Source announces what has happened to a source.
 func (a *Announcer) Source(e protocol.SourceEvent) {
 	kind := e.Type
+	a.mu.Lock()
+	a.counts[fdbpq.EventType(kind)]++
+	a.mu.Unlock()
 	e.Type, e.Time = protocol.EventTypePrefix+kind, time.Now().UTC()
 	a.publish(e.Queue, kind, e)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -48,6 +49,31 @@ var (
 	descMaxPlaces = prometheus.NewDesc("pq_metrics_queues_max", "How many queues can have metrics of their own.", nil, nil)
 )
 
+func sourceDesc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("pq_source_"+name, help, append([]string{"store", "queue", "source"}, labels...), nil)
+}
+
+var descSourceState = sourceDesc("state", "1, with what the source does.", "state")
+
+// sourceMetrics are numbers of a source, which the store has.
+var sourceMetrics = []struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+	of   func(*fdbpq.Source) float64
+}{
+	{sourceDesc("position", "Sequence of the last message that the source is done with."), prometheus.GaugeValue, func(s *fdbpq.Source) float64 { return float64(s.Position.Seq) }},
+	{sourceDesc("lag", "Sequences of the stream behind that."), prometheus.GaugeValue, func(s *fdbpq.Source) float64 { return float64(s.Lag()) }},
+	{sourceDesc("standing_seconds", "How long the source has stopped, been blocked or failed; 0: it does not."), prometheus.GaugeValue, func(s *fdbpq.Source) float64 {
+		if s.Since() == 0 {
+			return 0
+		}
+		return max(0, time.Since(time.Unix(0, s.Since())).Seconds())
+	}},
+	{sourceDesc("delivered_total", "Messages that became items."), prometheus.CounterValue, func(s *fdbpq.Source) float64 { return float64(s.Position.Delivered) }},
+	{sourceDesc("skipped_total", "Messages that the stream lost before they were read."), prometheus.CounterValue, func(s *fdbpq.Source) float64 { return float64(s.Position.Skipped) }},
+	{sourceDesc("poisoned_total", "Messages that became dead letters, or were passed over."), prometheus.CounterValue, func(s *fdbpq.Source) float64 { return float64(s.Position.Poisoned) }},
+}
+
 // keyWaits are what keys wait for.
 var keyWaits = []fdbpq.WaitsFor{fdbpq.WaitsForKeyLimit, fdbpq.WaitsForKeyOrder, fdbpq.WaitsForKeyRate, fdbpq.WaitsForPause}
 
@@ -75,23 +101,33 @@ var descCounters = [request.Counters]*prometheus.Desc{
 func (c Collector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descItems, descQueueBytes, descWaiting, descOldest, descOldestOfAll, descOldestAtLeast, descOldestLease, descLeaseAtLeast, descKeys, descKeysAtLeast, descKeysWaiting, descPaused, descLimit, descRemembered, descTakesDead,
-		descNotServed, descPlaces, descMaxPlaces,
+		descNotServed, descPlaces, descMaxPlaces, descSourceState,
 	} {
 		to <- d
 	}
 	for _, d := range descCounters {
 		to <- d
 	}
+	for _, m := range sourceMetrics {
+		to <- m.desc
+	}
 }
 
 // Collect implements [prometheus.Collector].
 func (c Collector) Collect(to chan<- prometheus.Metric) {
-	surveys, err := c.survey(context.Background())
+	surveys, feeds, err := c.survey(context.Background())
 	if err != nil {
 		c.Log.Debug("reading the metrics of the queues failed", "error", err)
 	}
 	for name, q := range surveys {
 		c.gauges(to, name, &q)
+	}
+	for i := range feeds {
+		s := &feeds[i]
+		to <- prometheus.MustNewConstMetric(descSourceState, prometheus.GaugeValue, 1, c.StoreID, s.Queue, s.Name, string(s.State))
+		for _, m := range sourceMetrics {
+			to <- prometheus.MustNewConstMetric(m.desc, m.kind, m.of(s), c.StoreID, s.Queue, s.Name)
+		}
 	}
 	counts, rest := c.places.Counts()
 	for name, q := range counts {
