@@ -77,7 +77,7 @@ func (w *world) writing(rng *rand.Rand, alone bool) operation {
 		return w.importing(rng)
 	case dice < 28:
 		return pushOf(w.queueName(rng), w.pushItems(rng))
-	case dice < 35 && (w.rightClocks() || *flagOps > 0):
+	case dice < 35:
 		return w.scheduling(rng)
 	case dice < 45:
 		return popOf(w.queueName(rng), w.selection(rng, true), 0)

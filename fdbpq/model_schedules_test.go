@@ -65,6 +65,7 @@ type modelFiring struct {
 	until  int64                     // store time at which its term ends
 	apart  map[string]modelApartness // of the clocks of processes
 	gone   []int64                   // when what is left of deleted queues is looked at
+	sees   []dueSchedule             // of a fire that overlaps another operation: what there was before both; nil: all
 }
 
 // modelApartness is by how much the clock of a process differs from schedule time, and since
@@ -314,6 +315,9 @@ func (m *model) looked() (all []dueSchedule) {
 			}
 		}
 	}
+	if m.firing.sees != nil {
+		all = slices.DeleteFunc(all, func(d dueSchedule) bool { return !slices.Contains(m.firing.sees, d) })
+	}
 	slices.SortFunc(all, func(a, b dueSchedule) int {
 		return cmp.Or(cmp.Compare(a.lane, b.lane), cmp.Compare(a.due, b.due), cmp.Compare(a.queue, b.queue), cmp.Compare(a.name, b.name))
 	})
@@ -421,7 +425,10 @@ func (m *model) catchUp(q *modelQueue, name string, s *modelSchedule, at moment,
 		}
 	}
 	missed, fires := passed[:old], passed[old:]
-	if len(missed) > 0 {
+	switch {
+	case len(fires) > 0:
+		s.done = max(s.done, fires[0]-1) // also when nothing fires now: what is before is decided
+	case len(missed) > 0:
 		s.done = missed[len(missed)-1]
 	}
 	s.missed += int64(len(missed))

@@ -88,10 +88,6 @@ func newWorld(ctx context.Context, open func() kv.DB, seed uint64, processes int
 	return w, nil
 }
 
-// rightClocks reports whether all wall clocks of the world are right. Of two worlds one has wrong
-// clocks, and one has schedules; a campaign has both in all of them.
-func (w *world) rightClocks() bool { return *flagOps == 0 && w.seed%2 == 0 }
-
 // start replaces a process by a fresh one.
 func (w *world) start(i int) error {
 	if old := w.processes[i]; old != nil {
@@ -107,9 +103,7 @@ func (w *world) start(i int) error {
 			p.hook(at)
 		}
 	}})
-	if p.skew = []time.Duration{0, 10 * time.Minute, -10 * time.Minute}[rng.IntN(3)]; w.rightClocks() {
-		p.skew = 0
-	}
+	p.skew = []time.Duration{0, 10 * time.Minute, -10 * time.Minute}[rng.IntN(3)]
 	p.wall = func() time.Time { return wallStart.Add(w.elapsed + p.skew) }
 	last := w.clock
 	store, err := fdbpq.Open(w.ctx, p.db, fdbpq.Options{
@@ -447,9 +441,7 @@ func (w *world) step(n uint64) error {
 	case dice < 130:
 		err = w.tick(rng, pick(rng, 0, 1, time.Millisecond, 900*time.Millisecond, 3*time.Second, 9*time.Second, 40*time.Second, 3*time.Minute))
 	case dice < 140:
-		if p.skew = time.Duration(rng.IntN(1200)-600) * time.Second; w.rightClocks() {
-			p.skew = 0
-		}
+		p.skew = time.Duration(rng.IntN(1200)-600) * time.Second
 		w.suffered["clock jump"]++
 		w.note("the wall clock of %s is off by %v", p.name, p.skew)
 	case dice < 150:
