@@ -71,6 +71,7 @@ func TestCampaign(t *testing.T) {
 			done += part
 			t.Logf("%d of %d operations: the store is what the model says; the next seed is %d", done, *flagOps, seed+uint64(done))
 		}
+		suffered.overlapped(t, *flagOps/10)
 		t.Logf("on the way: %v", suffered)
 	})
 }
