@@ -71,6 +71,9 @@ func TestSourceThatStands(t *testing.T) {
 			t.Errorf("it says\n%s\nexpected %q", shown, says)
 		}
 	}
+	if text := run("doctor", "jobs"); !strings.Contains(text, `jobs: source orders has stopped, poisoned: message 2`) {
+		t.Errorf("doctor says\n%s", text)
+	}
 	way := regexp.MustCompile(`to go on: pq (source resume [^#]*--skip)`).FindStringSubmatch(shown)
 	if way == nil {
 		t.Fatalf("it says\n%s\nexpected how to pass over the message", shown)

@@ -21,8 +21,8 @@ func Command(s *session.Session, version string) *cobra.Command {
 		Use: "doctor [<queue>]", Args: session.Arguments(0, 1),
 		Short: "find out what is wrong",
 		Long: `Checks the connection to the NATS server, the bridges, their versions and stores,
-the permissions of this user, the speed of the store, the clocks and the queues,
-and says what to do about each finding. It makes a queue to try requests on, and
+the permissions of this user, the speed of the store, the clocks, the queues and
+their sources, and says what to do about each finding. It makes a queue to try requests on, and
 deletes it again. With a queue given it reads that one and changes nothing.
 
 Exits with 1 when something does not work, and with 0 after warnings.`,
@@ -32,7 +32,7 @@ Exits with 1 when something does not work, and with 0 after warnings.`,
   # as a user who may see one queue only
   pq doctor jobs`,
 		RunE: func(_ *cobra.Command, args []string) error {
-			d := &doctor{session: s, version: version}
+			d := &doctor{session: s, version: version, sourceSpan: sourceSpan}
 			if len(args) > 0 {
 				d.queue = args[0]
 			}
@@ -57,6 +57,8 @@ type doctor struct {
 	failed  bool
 	err     error // of writing
 	seen    error // the last permission error
+
+	sourceSpan time.Duration
 }
 
 // verdict is the result of a check.

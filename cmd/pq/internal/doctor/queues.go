@@ -16,7 +16,7 @@ import (
 // queues looks for queues that need attention. It asks for them a page at a time: there may be
 // more than are read in the time for one answer.
 func (d *doctor) queues() {
-	found := new(remarks)
+	found, feeds := new(remarks), &sources{doctor: d}
 	seen, after := 0, ""
 	for page := 0; page == 0 || after != ""; page++ {
 		var infos []*client.Info
@@ -40,7 +40,9 @@ func (d *doctor) queues() {
 		for _, i := range infos {
 			examineQueue(i, found.add)
 		}
+		feeds.examine(infos, found.add)
 	}
+	feeds.again(found.add)
 	if found.note(d); len(found.kinds) == 0 {
 		d.note(fine, "queues", "%s, nothing to remark", show.Many(int64(seen), "queue"))
 	}
