@@ -18,10 +18,12 @@ const MaxPrefix = 128
 const sysToken = "_sys"
 
 // Grammar knows the subjects under one prefix. With a site it also knows those that other
-// sites use, which begin with the name of the site. Get one from [New].
+// sites use, which begin with the name of the site. With tenants the name of the tenant
+// stands behind the prefix. Get one from [New].
 type Grammar struct {
-	prefix string // with the dot that follows it
-	site   string // the prefix behind the name of the site; "" without a site
+	prefix  string // with the dot that follows it
+	site    string // the prefix behind the name of the site; "" without a site
+	tenants bool
 }
 
 // New returns the grammar under a prefix: one or more tokens of A-Z a-z 0-9 - _,
@@ -51,15 +53,26 @@ func (g Grammar) AtSite(name string) (Grammar, error) {
 	if err != nil {
 		return Grammar{}, err
 	}
-	return Grammar{prefix: g.prefix, site: other.prefix}, nil
+	return Grammar{prefix: g.prefix, site: other.prefix, tenants: g.tenants}, nil
 }
+
+// WithTenants returns the grammar of subjects that name a tenant behind the prefix. The name of
+// a queue is then that of its tenant, a dot, and its own: acme.jobs. The subjects of the system have no tenant, and ask
+// about all, or have one, and ask about its queues.
+func (g Grammar) WithTenants() Grammar {
+	g.tenants = true
+	return g
+}
+
+// HasTenants reports whether the subjects name tenants.
+func (g Grammar) HasTenants() bool { return g.tenants }
 
 // Each returns the grammars of the single prefixes: that of the prefix itself, and behind it that
 // of the site.
 func (g Grammar) Each() []Grammar {
-	all := []Grammar{{prefix: g.prefix}}
+	all := []Grammar{{prefix: g.prefix, tenants: g.tenants}}
 	if g.site != "" {
-		all = append(all, Grammar{prefix: g.site})
+		all = append(all, Grammar{prefix: g.site, tenants: g.tenants})
 	}
 	return all
 }
@@ -67,9 +80,9 @@ func (g Grammar) Each() []Grammar {
 // Of returns the grammar of the prefix under which a subject was parsed.
 func (g Grammar) Of(s Subject) Grammar {
 	if s.AtSite {
-		return Grammar{prefix: g.site}
+		return Grammar{prefix: g.site, tenants: g.tenants}
 	}
-	return Grammar{prefix: g.prefix}
+	return Grammar{prefix: g.prefix, tenants: g.tenants}
 }
 
 // Rest returns what follows the prefix in a subject, all of it if it has none.
@@ -92,14 +105,27 @@ func (g Grammar) Prefix() string { return strings.TrimSuffix(g.prefix, ".") }
 // All is the pattern of everything under the prefix.
 func (g Grammar) All() string { return g.prefix + ">" }
 
+// every is the pattern of all queues.
+func (g Grammar) every() string {
+	if g.tenants {
+		return "*.*"
+	}
+	return "*"
+}
+
 // Acks is the pattern of all settlements.
-func (g Grammar) Acks() string { return g.prefix + "*.ack.>" }
+func (g Grammar) Acks() string { return g.prefix + g.every() + ".ack.>" }
 
 // AcksOf is the pattern of the settlements of leases that one connection granted.
-func (g Grammar) AcksOf(conn string) string { return g.prefix + "*.ack." + conn + ".>" }
+func (g Grammar) AcksOf(conn string) string { return g.prefix + g.every() + ".ack." + conn + ".>" }
 
 // Events is the pattern of a queue's events, or of all queues' when queue is *.
-func (g Grammar) Events(queue string) string { return g.prefix + queue + ".event.*" }
+func (g Grammar) Events(queue string) string {
+	if queue == every {
+		queue = g.every()
+	}
+	return g.prefix + queue + ".event.*"
+}
 
 // SystemEvent is the subject of an event that concerns no queue.
 func (g Grammar) SystemEvent(kind string) string { return g.prefix + sysToken + ".event." + kind }
@@ -111,4 +137,17 @@ func (g Grammar) IsSystemEvent(subject string) bool {
 }
 
 // Pushes match every push, well formed or not.
-func (g Grammar) Pushes() []string { return []string{g.prefix + "*.push", g.prefix + "*.push.>"} }
+func (g Grammar) Pushes() []string {
+	return []string{g.prefix + g.every() + ".push", g.prefix + g.every() + ".push.>"}
+}
+
+// Split returns the name of the queue in a subject, and what follows it, valid or not.
+func (g Grammar) Split(subject string) (queue, rest string) {
+	all := g.Rest(subject)
+	name, rest, _ := strings.Cut(all, ".")
+	if g.tenants && name != sysToken {
+		own, behind, _ := strings.Cut(rest, ".")
+		return all[:min(len(all), len(name)+1+len(own))], behind
+	}
+	return name, rest
+}

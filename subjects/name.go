@@ -32,6 +32,36 @@ func CheckQueue(name string) error {
 	return nil
 }
 
+// CheckTenant returns an error unless a tenant may have this name: 1 to 64 of A-Z a-z 0-9 - _, not
+// starting with _.
+func CheckTenant(name string) error {
+	if len(name) > MaxQueue || !isName(name) || name[0] == '_' {
+		return fmt.Errorf("tenant %s: expected 1 to %d of A-Z a-z 0-9 - _, not starting with _", quote(name), MaxQueue)
+	}
+	return nil
+}
+
+// Tenant returns the tenant in the name of a queue, "" if it has none.
+func Tenant(queue string) string { return queue[:max(0, strings.LastIndexByte(queue, '.'))] }
+
+// Own returns the name of a queue without its tenant: what the tenant calls it.
+func Own(queue string) string { return queue[strings.LastIndexByte(queue, '.')+1:] }
+
+// Beside returns the name of the queue that the tenant of a queue calls own.
+func Beside(queue, own string) string { return queue[:len(queue)-len(Own(queue))] + own }
+
+// CheckName is CheckQueue for the names of queues as the grammar has them: with their tenant, where it has tenants.
+func (g Grammar) CheckName(queue string) error {
+	if g.tenants {
+		tenant, own, _ := strings.Cut(queue, ".")
+		if err := CheckTenant(tenant); err != nil {
+			return err
+		}
+		queue = own
+	}
+	return CheckQueue(queue)
+}
+
 // CheckPattern returns an error unless a pattern may be in a list of permissions: tokens
 // joined by dots, of which * matches one token, and > at the end one or more.
 func CheckPattern(pattern string) error {

@@ -79,7 +79,7 @@ func (g Grammar) Requeuer(queue string) (Permissions, error) {
 	if err != nil {
 		return Permissions{}, err
 	}
-	dead := every
+	dead := g.every()
 	if queue != every {
 		dead = DeadLetter(queue)
 	}
@@ -115,6 +115,10 @@ func (g Grammar) viewer(queue string, verbs ...string) (Permissions, error) {
 	}
 	p.Subscribe = append(p.Subscribe, g.Events(queue))
 	if queue == every {
+		if g.tenants {
+			p.Publish = append(p.Publish, g.prefix+SysList.String(), g.prefix+SysInfo.String())
+			p.Subscribe = append(p.Subscribe, g.SystemEvent(every))
+		}
 		p.Publish = append(p.Publish, g.prefix+SysClusterStatus.String()) // the rest of _sys is within reach of the wildcard
 		p.Publish = append(p.Publish, discovery...)
 	}
@@ -123,10 +127,10 @@ func (g Grammar) viewer(queue string, verbs ...string) (Permissions, error) {
 
 // client returns the permissions to send requests of these forms and receive answers.
 func (g Grammar) client(queue string, verbs ...string) (Permissions, error) {
-	if queue != every {
-		if err := CheckQueue(queue); err != nil {
-			return Permissions{}, err
-		}
+	if queue == every {
+		queue = g.every()
+	} else if err := g.CheckName(queue); err != nil {
+		return Permissions{}, err
 	}
 	p := Permissions{Subscribe: []string{Inbox}}
 	for _, verb := range verbs {
@@ -177,6 +181,9 @@ func (g Grammar) Bridge() Permissions {
 	var p Permissions
 	for _, of := range g.Each() {
 		p.Publish, p.Subscribe = append(p.Publish, of.Events(every)), append(p.Subscribe, of.All())
+		if g.tenants {
+			p.Publish = append(p.Publish, of.SystemEvent(every))
+		}
 	}
 	p.Publish = append(append(p.Publish, Inbox, accountReplies, UserInfo), discovery...)
 	p.Subscribe = append(append(p.Subscribe, Inbox), discovery...)

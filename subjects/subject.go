@@ -1,6 +1,7 @@
 package subjects
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -9,7 +10,8 @@ import (
 
 // Subject is a parsed subject. Fields that its verb does not have are zero.
 type Subject struct {
-	Queue       string // for all verbs but those of the system
+	Queue       string // for all verbs but those of the system; with its tenant, if the grammar has tenants
+	Tenant      string // that asks, for the verbs of the system; "": none
 	Verb        Verb
 	Priority    int64  // for Move, and for Push where the subject has one
 	HasPriority bool   // tells priority 0 from none
@@ -30,13 +32,23 @@ func (g Grammar) Parse(subject string) (Subject, error) {
 	}
 	t := tokens{rest: rest, left: true}
 	queue := t.next()
+	tenant := ""
+	if g.tenants && queue != sysToken {
+		tenant, queue = queue, t.next()
+		if err := CheckTenant(tenant); err != nil {
+			return Subject{}, err
+		}
+	}
 	if queue == sysToken {
-		s, err := parseSys(subject, t)
+		s, err := parseSys(subject, t, tenant)
 		s.AtSite = atSite && err == nil
 		return s, err
 	}
 	if err := CheckQueue(queue); err != nil {
 		return Subject{}, err
+	}
+	if g.tenants {
+		queue = rest[:len(tenant)+len(queue)+1]
 	}
 
 	s := Subject{Queue: queue, AtSite: atSite}
@@ -135,14 +147,17 @@ func (g Grammar) Parse(subject string) (Subject, error) {
 	return s, nil
 }
 
-func parseSys(subject string, t tokens) (Subject, error) {
-	var s Subject
+func parseSys(subject string, t tokens, tenant string) (Subject, error) {
+	s := Subject{Tenant: tenant}
 	switch t.next() {
 	case "list":
 		s.Verb = SysList
 	case "info":
 		s.Verb = SysInfo
 	case "cluster":
+		if tenant != "" {
+			return Subject{}, fmt.Errorf("subject %s: the nodes are those of all tenants, expected list or info alone after %s", quote(subject), sysToken)
+		}
 		s.Verb = sysCluster(t.next())
 	}
 	if s.Verb == 0 || t.left {
@@ -272,10 +287,15 @@ func (g Grammar) Build(s Subject) (string, error) {
 	b := []byte(g.Of(s).prefix)
 	if s.Verb <= Event {
 		// Checked here, because Parse would report a dot in it as another error.
-		if err := CheckQueue(s.Queue); err != nil {
+		if err := g.CheckName(s.Queue); err != nil {
 			return "", err
 		}
 		b = append(append(b, s.Queue...), '.')
+	} else if s.Tenant != "" {
+		if err := CheckTenant(s.Tenant); err != nil || !g.tenants {
+			return "", cmp.Or(err, errors.New("subject of a tenant, and the grammar has none"))
+		}
+		b = append(append(b, s.Tenant...), '.')
 	}
 	if s.Verb == Schedule || s.Verb >= AdminSchedule && s.Verb < AdminSource {
 		if err := checkName("schedule", s.Schedule); err != nil {
