@@ -31,13 +31,13 @@ var imports = map[string][]string{
 	"fdbpq/kv/fdb":     {"fdbpq/kv"},
 	"fdbpq/kv/cluster": {"fdbpq/kv", "fdbpq/kv/local"},
 	"fdbpq":            {"fdbpq/internal/session", "fdbpq/internal/storetime", "fdbpq/kv", "internal/calendar", "internal/jsontext", "internal/tuple"},
-	"bridge":           {"bridge/internal/batch", "bridge/internal/codec", "bridge/internal/failure", "bridge/internal/listening", "bridge/internal/peers", "bridge/internal/receiver", "bridge/internal/request", "bridge/internal/sources", "bridge/internal/survey", "bridge/internal/waiting", "fdbpq", "fdbpq/kv", "protocol", "subjects"},
+	"bridge":           {"bridge/internal/batch", "bridge/internal/codec", "bridge/internal/failure", "bridge/internal/listening", "bridge/internal/peers", "bridge/internal/receiver", "bridge/internal/request", "bridge/internal/sources", "bridge/internal/survey", "bridge/internal/tenants", "bridge/internal/waiting", "fdbpq", "fdbpq/kv", "protocol", "subjects"},
 	"client":           {"protocol", "subjects"},
 	"testenv":          {"bridge", "fdbpq", "fdbpq/kv", "fdbpq/kv/local", "fdbpq/kv/fdb", "internal/fdbtest", "internal/history", "internal/patience", "subjects"},
 
 	"bridge/internal/batch":      {},
 	"bridge/internal/codec":      {"bridge/internal/failure", "fdbpq", "internal/jsontext", "protocol", "subjects"},
-	"bridge/internal/failure":    {"fdbpq", "fdbpq/kv", "protocol"},
+	"bridge/internal/failure":    {"fdbpq", "fdbpq/kv", "protocol", "subjects"},
 	"bridge/internal/listening":  {"fdbpq", "protocol"},
 	"bridge/internal/peers":      {"protocol", "subjects"},
 	"bridge/internal/receiver":   {},
@@ -45,6 +45,7 @@ var imports = map[string][]string{
 	"bridge/internal/simulation": {},
 	"bridge/internal/sources":    {"bridge/internal/codec", "bridge/internal/failure", "fdbpq", "fdbpq/kv", "protocol"},
 	"bridge/internal/survey":     {"bridge/internal/failure", "bridge/internal/request", "fdbpq", "fdbpq/kv"},
+	"bridge/internal/tenants":    {"bridge/internal/failure", "bridge/internal/request", "protocol", "subjects"},
 	"bridge/internal/waiting":    {"fdbpq", "fdbpq/kv"},
 
 	"fdbpq/recipe":             {"fdbpq", "fdbpq/kv", "internal/tuple"},

@@ -45,7 +45,9 @@ type admin struct {
 
 // named answers with the name of the queue.
 func named(do func(kv.Tx, fdbpq.Queue) error) func(kv.Tx, fdbpq.Queue) (any, error) {
-	return func(tx kv.Tx, q fdbpq.Queue) (any, error) { return protocol.Named{Queue: q.Name()}, do(tx, q) }
+	return func(tx kv.Tx, q fdbpq.Queue) (any, error) {
+		return protocol.Named{Queue: subjects.Own(q.Name())}, do(tx, q)
+	}
 }
 
 func (a *admin) Read(*codec.Wire) *failure.Failure {

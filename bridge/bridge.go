@@ -32,6 +32,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	feeds "github.com/pqbridge/pqbridge/bridge/internal/sources"
 	"github.com/pqbridge/pqbridge/bridge/internal/survey"
+	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
 )
@@ -41,6 +42,7 @@ type Bridge struct {
 	nc        *nats.Conn
 	responder *request.Responder
 	keeper    *keeper
+	tenants   *tenants.Tenants // nil: there are none
 	historian *survey.Historian
 	lanes     lanes
 	waits     waits
@@ -62,6 +64,9 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	if err != nil {
 		return nil, err
 	}
+	if o.Tenants != nil {
+		wr.WithTenants()
+	}
 	if o.Site != "" {
 		if err := wr.AtSite(o.Site); err != nil {
 			return nil, err
@@ -79,13 +84,16 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	if o.Cluster != nil {
 		b.ending = errMoved
 	}
+	b.tenants = newTenants(o, store)
+	b.waits.tenants = b.tenants
+	hasRoom := room(o.Room, b.tenants)
 	b.asker = listening.NewAsker(nc, o.Logger)
 	b.waits.init(b.responder, b.asker.Gone, o.Limits.Waiters,
 		func(queue string) { b.lanes.pop.Kick(queue) },
 		func(p *pop) { b.lanes.pop.Submit(p.Subject.Queue, p) })
 	b.surveyor = survey.New(store, b.waits.at, stats.Queues)
 	b.historian = survey.NewHistorian(stats, b.surveyor, o.Logger)
-	requests := &dispatcher{Responder: b.responder, Wire: wr, replies: replies, lanes: &b.lanes, cluster: o.Cluster}
+	requests := &dispatcher{Responder: b.responder, Wire: wr, replies: replies, lanes: &b.lanes, tenants: b.tenants, cluster: o.Cluster}
 	b.receiver = receiver.New(nc, receiver.Options{
 		Fronts:   frontsOf(wr),
 		Handlers: receiver.Handlers{Request: requests.receive, Signal: requests.signal, Refuse: requests.refusePush},
@@ -97,7 +105,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	about := &about{options: o, storeID: store.ID(), maxQueueBytes: store.MaxQueueBytes(), started: time.Now().UTC(), id: nuid.Next()}
 	self := about.identity()
 	b.sources = feeds.New(feeds.Options{
-		Store: store, Wire: wr, Remotes: o.Remotes, Bridge: about.id, Alone: o.Exclusive, Room: o.Room, Hold: o.hold, Log: o.Logger,
+		Store: store, Wire: wr, Remotes: o.Remotes, Bridge: about.id, Alone: o.Exclusive, Room: hasRoom, Hold: o.hold, Log: o.Logger,
 		Fed: fed(b.responder), Event: b.responder.Events.Source, Failed: b.keeper.notice,
 	})
 	requests.sources = b.sources
@@ -111,7 +119,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	if !o.Exclusive {
 		requests.owners = b.peers.Owners
 	}
-	base := lane{Responder: b.responder, Wire: wr, store: store, keeper: b.keeper, limits: o.Limits, patience: o.patience, slow: o.slow, room: o.Room, since: o.since}
+	base := lane{Responder: b.responder, Wire: wr, store: store, keeper: b.keeper, limits: o.Limits, patience: o.patience, slow: o.slow, room: hasRoom, tenants: b.tenants, since: o.since}
 	b.lanes.init(base, o.Exclusive, &b.waits, b.peers.Owners, about)
 	b.service = &service{
 		nc: nc, log: o.Logger, about: about, self: self,
@@ -136,7 +144,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		b.lanes.stop()
 		return nil, err
 	}
-	b.keeper.start(store, b.responder.Events.Item, fired(b.responder), o.Room)
+	b.keeper.start(store, b.responder.Events.Item, fired(b.responder), hasRoom)
 	b.historian.Start()
 	b.sources.Start()
 	b.peers.Start()

@@ -11,6 +11,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
 )
 
 // bulk does something to the items of a queue that match a filter, one page of them. It has a lane
@@ -108,8 +109,9 @@ func (l *bulks) tell(b *bulk) {
 	var tally request.Tally
 	switch b.page.Verb {
 	case fdbpq.BulkRequeue:
-		l.Stats.Moved(b.page.To, request.FlowIn, int(n))
-		l.Stats.Queues.Count(b.page.To, &request.Tally{request.Pushed: n})
+		to := subjects.Beside(l.queue.Name(), b.page.To)
+		l.Stats.Moved(to, request.FlowIn, int(n))
+		l.Stats.Queues.Count(to, &request.Tally{request.Pushed: n})
 		fallthrough
 	case fdbpq.BulkRemove:
 		tally[request.Removed] = n
@@ -124,8 +126,11 @@ type bulkQueues struct {
 	all map[string]bool
 }
 
-// maxBulkQueues bounds them: each keeps the store busy.
-const maxBulkQueues = 8
+// maxBulkQueues bounds them: each keeps the store busy. A tenant has its share of them.
+const (
+	maxBulkQueues   = 8
+	maxBulkOfTenant = 2
+)
 
 var errBulkBusy = &failure.Failure{Code: 429, Reason: protocol.ReasonBusy, Text: "a bulk operation of this queue is under way, or those of many others: ask again"}
 
@@ -135,6 +140,17 @@ func (q *bulkQueues) enter(queue string) bool {
 	defer q.mu.Unlock()
 	if q.all[queue] || len(q.all) == maxBulkQueues {
 		return false
+	}
+	if tenant := subjects.Tenant(queue); tenant != "" {
+		others := 0
+		for other := range q.all {
+			if subjects.Tenant(other) == tenant {
+				others++
+			}
+		}
+		if others == maxBulkOfTenant {
+			return false
+		}
 	}
 	q.all[queue] = true
 	return true

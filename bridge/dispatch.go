@@ -11,6 +11,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/peers"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	feeds "github.com/pqbridge/pqbridge/bridge/internal/sources"
+	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
@@ -21,6 +22,7 @@ type dispatcher struct {
 	*codec.Wire
 	replies *replies
 	lanes   *lanes
+	tenants *tenants.Tenants // nil: there are none
 
 	sources *feeds.Runners
 	owners  *peers.Owners    // nil: this bridge owns all queues
@@ -110,7 +112,10 @@ func (d *dispatcher) handle(m *nats.Msg, owners *peers.Owners) {
 		d.Refuse(r, unfit)
 		return
 	}
-	f := d.Gate.Enter(r)
+	tenant, f := d.admit(r)
+	if f == nil {
+		f = d.Gate.Enter(r)
+	}
 	if f == nil && !v.Silent && m.Reply == "" {
 		f = failure.Newf(400, "a %s without a reply subject does nothing", v.Name)
 	}
@@ -120,11 +125,29 @@ func (d *dispatcher) handle(m *nats.Msg, owners *peers.Owners) {
 	if f == nil {
 		f = d.Gate.EnterMore(r)
 	}
+	if f == nil && tenant != nil {
+		tenant.Charge(r.Count() - 1)
+	}
 	if f != nil {
 		d.Refuse(r, f)
 		return
 	}
 	d.lanes.submit(w)
+}
+
+// admit takes a request from the rate of the tenant who asks, or says why it is refused. There may be no tenants.
+func (d *dispatcher) admit(r *request.Request) (*tenants.Tenant, *failure.Failure) {
+	name := tenantName(&r.Subject)
+	if d.tenants == nil || name == "" {
+		return nil, nil
+	}
+	t := d.tenants.Of(name)
+	if f := t.Ask(1, r.Verb.Settles); f != nil {
+		r.PassGate()
+		return t, f
+	}
+	r.Share = &t.Share
+	return t, nil
 }
 
 // contends reports whether requests of a kind conflict with the pops of other bridges: pops
@@ -136,7 +159,7 @@ func contends(v subjects.Verb) bool {
 // meant guesses the verb of a malformed subject: the answer to a failed push has a
 // form of its own.
 func (d *dispatcher) meant(subject string) *verb {
-	_, rest, _ := strings.Cut(d.Grammar.Rest(subject), ".")
+	_, rest := d.Grammar.Split(subject)
 	word, _, _ := strings.Cut(rest, ".")
 	return verbNamed(word)
 }
@@ -144,8 +167,8 @@ func (d *dispatcher) meant(subject string) *verb {
 // meantQueue returns the queue of a malformed subject, or "" when its name is
 // malformed.
 func (d *dispatcher) meantQueue(subject string) string {
-	queue, _, _ := strings.Cut(d.Grammar.Rest(subject), ".")
-	if subjects.CheckQueue(queue) != nil {
+	queue, _ := d.Grammar.Split(subject)
+	if d.Grammar.CheckName(queue) != nil {
 		return ""
 	}
 	return queue

@@ -13,6 +13,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/listening"
 	"github.com/pqbridge/pqbridge/bridge/internal/peers"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
+	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -35,11 +36,12 @@ type lane struct {
 	keeper   *keeper
 	limits   Limits
 	patience batch.Patience
-	slow     time.Duration                 // see slowBatch; 0: that
-	room     func(bytes int) error         // see Options
-	line     time.Duration                 // batch.Limits.Wait
-	since    func(time.Time) time.Duration // time.Since, but in tests
-	giveBack func(fdbpq.Lease)             // returns an item that did not reach its consumer
+	slow     time.Duration                              // see slowBatch; 0: that
+	room     func(queue string, items, bytes int) error // why a queue takes no new items
+	tenants  *tenants.Tenants                           // nil: there are none
+	line     time.Duration                              // batch.Limits.Wait
+	since    func(time.Time) time.Duration              // time.Since, but in tests
+	giveBack func(fdbpq.Lease)                          // returns an item that did not reach its consumer
 	sent     *listening.Sent
 	setBusy  func(bool) // a transaction is under way
 	shared   *batch.Shared[kv.Tx]
@@ -58,7 +60,7 @@ func (l *lane) Begin(queue string) { l.queue = l.store.Queue(queue) }
 // Common reports whether the store caused an error, and not one request.
 func (l *lane) Common(err error) bool {
 	var f *failure.Failure
-	return failure.IsOutage(err) || errors.As(err, &f) && f.Reason == protocol.ReasonStoreFull
+	return failure.IsOutage(err) || errors.As(err, &f) && (f.Reason == protocol.ReasonStoreFull || f.Reason == protocol.ReasonQuotaQueues)
 }
 
 // update runs a job on the lane's queue in a transaction that takes effect exactly once.
@@ -90,11 +92,19 @@ const itemRows = 512
 // receiving is the queue of the lane for new items, of this many bytes. While the store takes
 // none, it refuses them for the reason full, and still recognizes those that it has.
 func (l *lane) receiving(items, bytes int) (queue fdbpq.Queue, full error) {
-	if err := l.room(bytes + items*itemRows); err != nil {
-		full = &failure.Failure{Code: 429, Text: err.Error(), Reason: protocol.ReasonStoreFull}
-		return l.queue.Full(full), full
+	queue = l.queue
+	if t := l.tenants.OfQueue(queue.Name()); t != nil {
+		queue = queue.Making(t.Making())
 	}
-	return l.queue, nil
+	if full = l.room(queue.Name(), items, bytes); full != nil {
+		queue = queue.Full(full)
+	}
+	return queue, full
+}
+
+// storeFull refuses new items for which the store has no room.
+func storeFull(err error) error {
+	return &failure.Failure{Code: 429, Text: err.Error(), Reason: protocol.ReasonStoreFull}
 }
 
 // waited is how long a request has waited.
@@ -235,6 +245,9 @@ func (ls *lanes) stop() {
 // after the earlier settlements of its lease.
 func (ls *lanes) submit(w work) {
 	queue := w.Head().Subject.Queue
+	if tenant := w.Head().Subject.Tenant; tenant != "" {
+		queue = tenant + "." // no queue's: what a tenant asks of the system keeps nobody else waiting
+	}
 	switch w := w.(type) {
 	case *push:
 		ls.push.Submit(queue, w)

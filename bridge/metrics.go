@@ -9,12 +9,13 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/receiver"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/bridge/internal/survey"
+	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
 )
 
 // Collector returns the bridge's metrics.
 func (b *Bridge) Collector() prometheus.Collector {
 	return collector{
-		Responder: b.responder, waits: &b.waits, receiver: b.receiver, owners: b.peers.Owners, about: b.service.about,
+		Responder: b.responder, waits: &b.waits, receiver: b.receiver, owners: b.peers.Owners, about: b.service.about, tenants: b.tenants,
 		queues: survey.Collector{Surveyor: b.surveyor, StoreID: b.service.about.storeID, Log: b.responder.Log},
 	}
 }
@@ -25,26 +26,37 @@ type collector struct {
 	receiver *receiver.Receiver
 	owners   *peers.Owners
 	about    *about
+	tenants  *tenants.Tenants // nil: there are none
 	queues   survey.Collector
 }
 
 var (
-	descRequests     = prometheus.NewDesc("pq_requests_total", "Requests by verb and answer.", []string{"verb", "code"}, nil)
-	descInFlight     = prometheus.NewDesc("pq_requests_in_flight", "Requests being served.", []string{"kind"}, nil)
-	descBytes        = prometheus.NewDesc("pq_bytes_in_flight", "Bytes of the requests being served.", nil, nil)
-	descWaiters      = prometheus.NewDesc("pq_waiters", "Pops that wait for an item.", nil, nil)
-	descLost         = prometheus.NewDesc("pq_pushes_lost_total", "Pushes without a reply subject that were not stored.", nil, nil)
-	descShedding     = prometheus.NewDesc("pq_load_shedding_total", "Load shedding: times that the bridge unsubscribed from requests because more came than it could refuse.", nil, nil)
-	descPushShedding = prometheus.NewDesc("pq_load_shedding_pushes_total", "Load shedding: times that the bridge also unsubscribed from pushes, so those without a reply subject were lost uncounted.", nil, nil)
-	descPassed       = prometheus.NewDesc("pq_passed_requests_total", "Pops and settlements, passed on to the bridge that owns their queue (to), or taken from other bridges (from).", []string{"direction"}, nil)
-	descEvents       = prometheus.NewDesc("pq_events_total", "Events by type.", []string{"type"}, nil)
-	descClock        = prometheus.NewDesc("pq_schedule_clock_offset_seconds", "How far the clock of schedules is from this machine's. A bridge fires them only while both agree to two seconds.", nil, nil)
-	descBridge       = prometheus.NewDesc("pq_bridge_info", "1, with what this bridge serves.", []string{"prefix", "store", "name"}, nil)
+	descRequests       = prometheus.NewDesc("pq_requests_total", "Requests by verb and answer.", []string{"verb", "code"}, nil)
+	descInFlight       = prometheus.NewDesc("pq_requests_in_flight", "Requests being served.", []string{"kind"}, nil)
+	descBytes          = prometheus.NewDesc("pq_bytes_in_flight", "Bytes of the requests being served.", nil, nil)
+	descWaiters        = prometheus.NewDesc("pq_waiters", "Pops that wait for an item.", nil, nil)
+	descLost           = prometheus.NewDesc("pq_pushes_lost_total", "Pushes without a reply subject that were not stored.", nil, nil)
+	descShedding       = prometheus.NewDesc("pq_load_shedding_total", "Load shedding: times that the bridge unsubscribed from requests because more came than it could refuse.", nil, nil)
+	descPushShedding   = prometheus.NewDesc("pq_load_shedding_pushes_total", "Load shedding: times that the bridge also unsubscribed from pushes, so those without a reply subject were lost uncounted.", nil, nil)
+	descPassed         = prometheus.NewDesc("pq_passed_requests_total", "Pops and settlements, passed on to the bridge that owns their queue (to), or taken from other bridges (from).", []string{"direction"}, nil)
+	descEvents         = prometheus.NewDesc("pq_events_total", "Events by type.", []string{"type"}, nil)
+	descClock          = prometheus.NewDesc("pq_schedule_clock_offset_seconds", "How far the clock of schedules is from this machine's. A bridge fires them only while both agree to two seconds.", nil, nil)
+	descTenantRequests = prometheus.NewDesc("pq_tenant_requests_total", "Requests of a tenant that were within its rate.", []string{"tenant"}, nil)
+	descTenantRefused  = prometheus.NewDesc("pq_tenant_refused_total", "Requests of a tenant beyond a quota, by the reason in the answer.", []string{"tenant", "reason"}, nil)
+	descTenantQueues   = prometheus.NewDesc("pq_tenant_queues", "Queues of a tenant, at the last count.", []string{"tenant"}, nil)
+	descTenantItems    = prometheus.NewDesc("pq_tenant_items", "Items of a tenant, at the last count.", []string{"tenant"}, nil)
+	descTenantBytes    = prometheus.NewDesc("pq_tenant_bytes", "Bytes of the items of a tenant, at the last count.", []string{"tenant"}, nil)
+	descBridge         = prometheus.NewDesc("pq_bridge_info", "1, with what this bridge serves.", []string{"prefix", "store", "name"}, nil)
 )
 
 func (c collector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{descRequests, descInFlight, descBytes, descWaiters, descLost, descShedding, descPushShedding, descPassed, descEvents, descClock, descBridge} {
 		to <- d
+	}
+	if c.tenants != nil {
+		for _, d := range []*prometheus.Desc{descTenantRequests, descTenantRefused, descTenantQueues, descTenantItems, descTenantBytes} {
+			to <- d
+		}
 	}
 	c.queues.Describe(to)
 	for _, v := range c.Stats.Histograms() {
@@ -82,5 +94,18 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 		v.Collect(to)
 	}
 	to <- prometheus.MustNewConstMetric(descBridge, prometheus.GaugeValue, 1, c.about.options.Prefix, c.about.storeID, c.about.options.StoreName)
+	if c.tenants != nil {
+		for name, n := range c.tenants.Counts() {
+			counter(descTenantRequests, n.Requests, name)
+			for reason, refused := range n.Refused {
+				counter(descTenantRefused, refused, name, string(reason))
+			}
+			if n.Counted {
+				gauge(descTenantQueues, float64(n.Queues), name)
+				gauge(descTenantItems, float64(n.Items), name)
+				gauge(descTenantBytes, float64(n.Bytes), name)
+			}
+		}
+	}
 	c.queues.Collect(to)
 }

@@ -46,6 +46,10 @@ type Options struct {
 	// changes go on. nil: it always takes them.
 	Room func(bytes int) error
 
+	// Tenants has the subjects name tenants, and says what each may have. The result may be another one from time to
+	// time. nil: there are no tenants.
+	Tenants func(tenant string) Quotas
+
 	// Remotes are where sources find streams, by name. The result may be another one from time to time. nil: there are none.
 	Remotes func() map[string]Remote
 

@@ -29,7 +29,7 @@ type query interface {
 type view struct {
 	*reads
 	reader kv.Reader
-	names  []string // of all queues; nil until they are asked for
+	names  map[string][]string // of queues, by what they begin with; as far as they were asked for
 }
 
 // reads is the work of a lane of queries.

@@ -168,7 +168,7 @@ func (a *adminSchedule) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 	case subjects.AdminScheduleResume:
 		s, err = q.ResumeSchedule(tx, name, a.fromNow)
 	case subjects.AdminScheduleDelete:
-		answer, err = protocol.ScheduleNamed{Queue: q.Name(), Name: name}, q.DeleteSchedule(tx, name)
+		answer, err = protocol.ScheduleNamed{Queue: subjects.Own(q.Name()), Name: name}, q.DeleteSchedule(tx, name)
 	default:
 		if len(a.object) > 0 {
 			s, err = q.SetSchedule(tx, name, a.object, a.item)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -142,11 +143,20 @@ func (s *service) info() micro.Info {
 	}
 	for _, v := range endpoints() {
 		info.Endpoints = append(info.Endpoints, micro.EndpointInfo{
-			Name: v.Name, Subject: s.about.options.Prefix + "." + v.Pattern, QueueGroup: queueGroup,
+			Name: v.Name, Subject: s.subject(v), QueueGroup: queueGroup,
 			Metadata: map[string]string{},
 		})
 	}
 	return info
+}
+
+// subject is the pattern of the requests of a verb.
+func (s *service) subject(v *verb) string {
+	prefix := s.about.options.Prefix + "."
+	if s.about.options.Tenants != nil && strings.HasPrefix(v.Pattern, "*") {
+		prefix += "*."
+	}
+	return prefix + v.Pattern
 }
 
 func (s *service) counts() micro.Stats {
@@ -155,7 +165,7 @@ func (s *service) counts() micro.Stats {
 		counted := &s.stats.Verbs[v.Index]
 		requests, failures := counted.Requests()
 		endpoint := &micro.EndpointStats{
-			Name: v.Name, Subject: s.about.options.Prefix + "." + v.Pattern, QueueGroup: queueGroup,
+			Name: v.Name, Subject: s.subject(v), QueueGroup: queueGroup,
 			NumRequests: int(requests), NumErrors: int(failures),
 			ProcessingTime: counted.Time(),
 		}

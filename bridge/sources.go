@@ -111,7 +111,7 @@ func (a *adminSource) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 		s, err = q.ResumeSource(tx, name, a.from)
 	case subjects.AdminSourceDelete:
 		if err = q.DeleteSource(tx, name); err == nil {
-			return nil, a.did(protocol.SourceNamed{Queue: q.Name(), Name: name}, nil)
+			return nil, a.did(protocol.SourceNamed{Queue: subjects.Own(q.Name()), Name: name}, nil)
 		}
 	default:
 		if len(a.object) > 0 {

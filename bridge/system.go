@@ -62,7 +62,7 @@ func (q *queues) find(v *view) error {
 	if q.paged() {
 		return q.findPage(v)
 	}
-	names, err := v.queueNames()
+	names, err := v.queueNames(q.scope())
 	if err != nil {
 		return err
 	}
@@ -75,13 +75,22 @@ func (q *queues) find(v *view) error {
 	return q.answerJSON(protocol.Queues{Total: len(names), Offset: offset, Limit: q.limit, Queues: names[first:last]})
 }
 
+// scope begins the names of the queues that the request is about: those of the tenant that asks, or all.
+func (q *queues) scope() string {
+	if q.Subject.Tenant == "" {
+		return ""
+	}
+	return q.Subject.Tenant + "."
+}
+
 func (q *queues) findPage(v *view) error {
 	names := []string{}
+	scope := q.scope()
 	after := q.prefix
 	if q.after != nil && *q.after >= q.prefix {
 		after = *q.after
-	} else if subjects.CheckQueue(q.prefix) == nil {
-		exact, err := v.store.Queue(q.prefix).Inspect(v.reader)
+	} else if subjects.CheckQueue(subjects.Own(q.prefix)) == nil {
+		exact, err := v.store.Queue(scope + q.prefix).Inspect(v.reader)
 		if err != nil {
 			return err
 		}
@@ -89,13 +98,13 @@ func (q *queues) findPage(v *view) error {
 			names = append(names, q.prefix)
 		}
 	}
-	behind, err := v.store.Queues(v.reader, after, q.limit+1)
+	behind, err := v.store.Queues(v.reader, scope+after, q.limit+1)
 	if err != nil {
 		return err
 	}
 	for _, name := range behind {
-		if strings.HasPrefix(name, q.prefix) {
-			names = append(names, name)
+		if own, is := strings.CutPrefix(name, scope); is && strings.HasPrefix(own, q.prefix) {
+			names = append(names, own)
 		}
 	}
 	page := protocol.QueuesPage{Queues: names}
@@ -106,24 +115,32 @@ func (q *queues) findPage(v *view) error {
 	return q.answerJSON(page)
 }
 
-// queueNames are the names of all queues, read once for however many requests: there
+// queueNames are the names of all queues that begin with a scope, read once for however many requests: there
 // may be many queues, and the total is part of every answer.
-func (v *view) queueNames() ([]string, error) {
-	if v.names != nil {
-		return v.names, nil
+func (v *view) queueNames(scope string) ([]string, error) {
+	if names, known := v.names[scope]; known {
+		return names, nil
 	}
 	names := []string{}
-	for after := ""; ; {
-		more, err := v.store.Queues(v.reader, after, queuesPerRead)
+	for after, more := scope, true; more; {
+		page, err := v.store.Queues(v.reader, after, queuesPerRead)
 		if err != nil {
 			return nil, err
 		}
-		if names = append(names, more...); len(more) < queuesPerRead {
-			v.names = names
-			return names, nil
+		more = len(page) == queuesPerRead
+		for _, name := range page {
+			own, is := strings.CutPrefix(name, scope)
+			if more = more && is; is {
+				names = append(names, own)
+			}
+			after = name
 		}
-		after = more[len(more)-1]
 	}
+	if v.names == nil {
+		v.names = make(map[string][]string)
+	}
+	v.names[scope] = names
+	return names, nil
 }
 
 const queuesPerRead = 1000
@@ -139,6 +156,13 @@ func (s *system) Read(*codec.Wire) *failure.Failure { return readHistory(&s.Requ
 func (s *system) find(v *view) error {
 	answer := v.about.system()
 	answer.Limits.Payload = v.Limit.Payload()
+	if tenant := s.Subject.Tenant; tenant != "" {
+		// What concerns the other tenants, or the machine, is no tenant's business.
+		answer.Prefix += "." + tenant
+		answer.Store, answer.StoreID, answer.Damage, answer.Cluster = "", "", nil, nil
+		answer.Tenant = shownTenant(tenant, v.tenants.Of(tenant))
+		return s.answerJSON(answer)
+	}
 	if s.history {
 		answer.History = v.about.history(v.Stats.History())
 	}

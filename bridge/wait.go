@@ -6,13 +6,16 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
+	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
 	"github.com/pqbridge/pqbridge/bridge/internal/waiting"
 	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
 )
 
 // waits are the pops that wait for an item.
 type waits struct {
 	*request.Responder
+	tenants  *tenants.Tenants // nil: there are none
 	line     *waiting.Pops[*pop]
 	lookOnce func(*pop) // serves a pop that does not wait
 }
@@ -27,7 +30,16 @@ func (w *waits) init(re *request.Responder, gone func([]string) []string, places
 		End:    w.end,
 		Serve:  serve,
 		Gone:   gone,
+		Tenant: w.tenant,
 	})
+}
+
+// tenant returns whose a queue is, and how many of its pops may wait.
+func (w *waits) tenant(queue string) (name string, most int) {
+	if t := w.tenants.OfQueue(queue); t != nil {
+		return subjects.Tenant(queue), int(t.Quotas().Waiting)
+	}
+	return "", 0
 }
 
 // at is how many pops wait at a queue.
@@ -87,6 +99,9 @@ func (w *waits) end(r *pop, why error) {
 			return
 		}
 		why = errShutdown
+	}
+	if t := w.tenants.OfQueue(r.Subject.Queue); t != nil && errors.Is(why, waiting.ErrQuota) {
+		why = t.Refused(protocol.ReasonQuotaWaiting)
 	}
 	w.Refuse(&r.Request, whyEnded(why))
 }

@@ -42,7 +42,7 @@ type Bulk struct {
 	Priority int64      // that BulkMove gives
 	Revoke   Revocation // of BulkRevoke, without a fence
 
-	To     string        // queue that BulkRequeue pushes to
+	To     string        // queue that BulkRequeue pushes to, by its own name
 	Spread time.Duration // over which it delays the items
 }
 

@@ -21,7 +21,7 @@ const (
 // forbid to make one, or its name would be too long.
 var ErrNoDeadLetterQueue = errors.New("no dead-letter queue")
 
-// DeadLetter says which queue a dead letter came from, why and when.
+// DeadLetter says which queue a dead letter came from, by its own name, why and when.
 type DeadLetter struct {
 	Reason, Origin, OriginID string
 
@@ -64,7 +64,7 @@ func (d deadLetters) open() (*pusher, error) {
 			return nil, err
 		}
 		if takes {
-			name = chosen
+			name = beside(d.name, chosen)
 		}
 	}
 	if name == "" {
@@ -80,16 +80,16 @@ func (d deadLetters) open() (*pusher, error) {
 	return dlq, nil
 }
 
-// taken reports whether the configuration of another queue accepts dead letters of this one.
+// taken reports whether the configuration of another queue of the tenant accepts dead letters of this one.
 func (d deadLetters) taken(by string) (bool, error) {
-	other, err := d.queue(by)
-	return err == nil && other.there() && listed(other.state.config.DeadLettersFrom, d.name), err
+	other, err := d.queue(beside(d.name, by))
+	return err == nil && other.there() && listed(other.state.config.DeadLettersFrom, ownName(d.name)), err
 }
 
 // defaultDeadLetters is the name of the queue's default dead-letter queue, "" if it would
 // be too long to be asked for.
 func defaultDeadLetters(queue string) string {
-	if len(queue)+len(DeadLetterSuffix) > MaxDeadLetterName {
+	if len(ownName(queue))+len(DeadLetterSuffix) > MaxDeadLetterName {
 		return ""
 	}
 	return queue + DeadLetterSuffix
@@ -101,7 +101,7 @@ func errNoDeadLetters(queue string) error {
 		return fmt.Errorf("%w: make the queue %q", ErrNoDeadLetterQueue, name)
 	}
 	return fmt.Errorf("%w: %s%s would have %d bytes, allowed are %d: choose another queue with dead_letter",
-		ErrNoDeadLetterQueue, queue, DeadLetterSuffix, len(queue)+len(DeadLetterSuffix), MaxDeadLetterName)
+		ErrNoDeadLetterQueue, queue, DeadLetterSuffix, len(ownName(queue))+len(DeadLetterSuffix), MaxDeadLetterName)
 }
 
 // prepareDeadLetters refuses a dead-letter queue to which dead letters may not go.
@@ -112,7 +112,7 @@ func prepareDeadLetters(qtx *queueTx, next *queueState) error {
 	}
 	if c.DeadLetterExpired && c.DeadLetter == "" && defaultDeadLetters(qtx.name) == "" {
 		return configError("dead_letter_expired needs a dead_letter: %s%s would have %d bytes, allowed are %d",
-			qtx.name, DeadLetterSuffix, len(qtx.name)+len(DeadLetterSuffix), MaxDeadLetterName)
+			qtx.name, DeadLetterSuffix, len(ownName(qtx.name))+len(DeadLetterSuffix), MaxDeadLetterName)
 	}
 	return nil
 }
@@ -120,15 +120,15 @@ func prepareDeadLetters(qtx *queueTx, next *queueState) error {
 // mayGoTo returns an error when the named queue may not be the dead-letter queue of this
 // one: a right to configure one queue gives none on another.
 func (d deadLetters) mayGoTo(name string) error {
-	if name == d.name {
+	if name == ownName(d.name) {
 		return configError("dead_letter is %q: a queue cannot be its own dead-letter queue", name)
 	}
-	if name == d.name+DeadLetterSuffix {
+	if name == ownName(d.name)+DeadLetterSuffix {
 		return nil
 	}
 	takes, err := d.taken(name)
 	if err == nil && !takes {
-		err = configError("dead_letter is %q: that queue does not accept dead letters of %q, its dead_letters_from has to name it first", name, d.name)
+		err = configError("dead_letter is %q: that queue does not accept dead letters of %q, its dead_letters_from has to name it first", name, ownName(d.name))
 	}
 	return err
 }
@@ -172,7 +172,7 @@ func (d deadLetters) bury(dlq *pusher, l *located, reason string) error {
 	buried := located{envelope: envelope{
 		pushed: l.pushed,
 		key:    l.key, attempts: l.attempts,
-		dead: DeadLetter{Reason: reason, Origin: d.name, OriginID: id.String(), At: time.Unix(0, dlq.pushed), Deliveries: l.deliveries},
+		dead: DeadLetter{Reason: reason, Origin: ownName(d.name), OriginID: id.String(), At: time.Unix(0, dlq.pushed), Deliveries: l.deliveries},
 	}}
 	if err := dlq.lay(&buried, dlq.assign(&buried, l.returnPriority), l.headers, l.payload); err != nil {
 		return err
@@ -245,7 +245,7 @@ func (q Queue) Requeue(tx kv.Tx, id ID, to string) (Requeued, error) {
 	if to == "" {
 		to = item.dead.Origin
 	}
-	result := Requeued{Found: true, To: to}
+	result := Requeued{Found: true, To: beside(q.name, to)}
 	if result.Err = item.comesFrom(to); result.Err != nil {
 		return result, nil
 	}
@@ -275,6 +275,7 @@ func (l *located) comesFrom(to string) error {
 // requeuer is what pushes dead letters of the queue to the one that they come from; refused says
 // why that does not take them from here.
 func (d deadLetters) requeuer(to string, full error) (p *pusher, refused, err error) {
+	to = beside(d.name, to)
 	if refused, err = d.goBack(to); refused != nil || err != nil {
 		return nil, refused, err
 	}
@@ -293,15 +294,15 @@ func (d deadLetters) requeuer(to string, full error) (p *pusher, refused, err er
 func (d deadLetters) goBack(to string) (refused, err error) {
 	switch {
 	case to == d.name:
-		return fmt.Errorf("%w: the item is in queue %q already", ErrRequeue, to), nil
+		return fmt.Errorf("%w: the item is in queue %q already", ErrRequeue, ownName(to)), nil
 	case d.name == to+DeadLetterSuffix:
 		return nil, nil
 	}
 	home, err := d.queue(to)
-	if err != nil || home.there() && home.state.config.DeadLetter == d.name {
+	if err != nil || home.there() && home.state.config.DeadLetter == ownName(d.name) {
 		return nil, err
 	}
-	return fmt.Errorf("%w: the dead letters of queue %q do not go to %q now: its dead_letter has to name that", ErrRequeue, to, d.name), nil
+	return fmt.Errorf("%w: the dead letters of queue %q do not go to %q now: its dead_letter has to name that", ErrRequeue, ownName(to), ownName(d.name)), nil
 }
 
 // requeue takes an item out of the queue and pushes it to another one.

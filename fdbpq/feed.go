@@ -257,7 +257,7 @@ func (d deadLetters) buryMessage(m *SourceMessage, reason error) (bool, error) {
 	seq := dlq.assign(&buried, priority)
 	id := buried.id(buried.place)
 	text := fmt.Sprint("source: ", reason)
-	buried.dead = DeadLetter{Reason: text[:min(len(text), maxReason)], Origin: d.name, OriginID: id.String(), At: time.Unix(0, dlq.pushed)}
+	buried.dead = DeadLetter{Reason: text[:min(len(text), maxReason)], Origin: ownName(d.name), OriginID: id.String(), At: time.Unix(0, dlq.pushed)}
 	return true, dlq.lay(&buried, seq, m.Item.Headers, m.Item.Payload)
 }
 

@@ -47,12 +47,12 @@ type Fired struct {
 type FiredQueue struct{ Fired, Missed, Overlapped int64 }
 
 // Fire pushes the items of schedules whose time has come, in one bounded transaction. Of several
-// processes one fires at a time. room says why the store takes no new items of some bytes, nil:
+// processes one fires at a time. room says why a queue takes no new item of some bytes, nil:
 // it always takes them.
 //
 // A nominal time fires once. The transaction that pushes for it depends on how far the schedule
 // was, and moves that on.
-func (s *Store) Fire(ctx context.Context, room func(bytes int) error) (Fired, error) {
+func (s *Store) Fire(ctx context.Context, room func(queue string, bytes int) error) (Fired, error) {
 	if none, err := s.noSchedules(ctx); none || err != nil {
 		return Fired{}, err
 	}
@@ -96,7 +96,7 @@ func (s *Store) noSchedules(ctx context.Context) (none bool, err error) {
 type firing struct {
 	store  *Store
 	tx     kv.Tx
-	room   func(int) error
+	room   func(string, int) error
 	now    int64 // schedule time
 	txSize int
 	total  int
@@ -288,7 +288,7 @@ func (f *firing) dueTimes(p *plan, row *scheduleRow) (last time.Time, kept []tim
 func (f *firing) push(q Queue, row *scheduleRow, name string, t time.Time) (Pushed, error) {
 	item := row.newItem(name, t)
 	if f.room != nil {
-		q = q.Full(f.room(len(item.Headers) + len(item.Payload)))
+		q = q.Full(f.room(q.name, len(item.Headers)+len(item.Payload)))
 	}
 	pushed, err := q.Push(f.tx, item)
 	if err != nil {

@@ -25,8 +25,8 @@ type Maintenance struct {
 	Alive   func()      // a heartbeat was committed, as happens every second
 	Fired   func(Fired) // schedules were looked at
 
-	// Room says why the store takes no new items of this many bytes now, or nil.
-	Room func(bytes int) error
+	// Room says why a queue takes no new item of this many bytes now, or nil.
+	Room func(queue string, bytes int) error
 }
 
 // Maintain writes heartbeats, sweeps due timers, fires schedules and clears garbage until ctx ends.

@@ -264,6 +264,11 @@ func (qtx *queueTx) orNew() error {
 	if qtx.state.exists {
 		return nil
 	}
+	if qtx.making != nil {
+		if err := qtx.making(); err != nil {
+			return err
+		}
+	}
 	begin := &queueState{exists: true, config: defaultConfig()}
 	if begin.generation = qtx.state.generation; begin.generation == 0 { // otherwise Delete has incremented it
 		gone, err := qtx.tx.Get(row(spaceGone))

@@ -302,8 +302,8 @@ func (p *pusher) openHandOver(lease *Lease) (h *handOver, refused, err error) {
 		return nil, &LostError{LostGone}, nil
 	case item.fence != lease.Fence:
 		return nil, &LostError{LostTaken}, nil
-	case !listed(from.state.config.HandOver, p.name):
-		return nil, fmt.Errorf("%w: the hand_over of queue %q has to name %q", ErrHandOver, from.name, p.name), nil
+	case tenantOf(from.name) != tenantOf(p.name), !listed(from.state.config.HandOver, ownName(p.name)):
+		return nil, fmt.Errorf("%w: the hand_over of queue %q has to name %q", ErrHandOver, ownName(from.name), ownName(p.name)), nil
 	}
 	return &handOver{from: from, item: item}, nil, nil
 }

@@ -53,6 +53,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/internal/session"
@@ -250,6 +251,28 @@ type Queue struct {
 	name  string
 	work  *Work // which several operations share; nil: each has its own
 	full  error // why no new items are added; nil: they are
+
+	making func() error // why the queue is not made now; nil: it is
+}
+
+// A queue may belong to a tenant: its name is then that of the tenant, a dot, and its own. What names
+// another queue, in a configuration or in a dead letter, has that queue's own name, and means
+// one of the same tenant.
+
+// tenantOf returns the tenant of a queue, "" if it has none.
+func tenantOf(queue string) string { return queue[:max(0, strings.LastIndexByte(queue, '.'))] }
+
+// ownName returns the name of a queue without its tenant.
+func ownName(queue string) string { return queue[strings.LastIndexByte(queue, '.')+1:] }
+
+// beside returns the name of the queue that the tenant of a queue calls own.
+func beside(queue, own string) string { return queue[:len(queue)-len(ownName(queue))] + own }
+
+// Making returns a handle that makes the queue only if may returns nil; otherwise requests that would
+// make it fail with that error. Dead letters make their queue all the same.
+func (q Queue) Making(may func() error) Queue {
+	q.making = may
+	return q
 }
 
 // Full returns a handle with which pushes and imports add no new items: they are refused for

@@ -41,9 +41,10 @@ type queueTx struct {
 	missing bool        // the state is that of a new queue, which its first item makes
 	tally   tally
 	keys    keyChanges
-	arrived bool // an item became ready
-	freed   bool // the same since Work.Freed was asked
-	txSize  int  // of the items that the present operation has processed
+	arrived bool         // an item became ready
+	freed   bool         // the same since Work.Freed was asked
+	txSize  int          // of the items that the present operation has processed
+	making  func() error // see Queue.Making, of the present operation
 	issued  issued
 
 	home           []byte // see appendHome
@@ -192,7 +193,7 @@ func (q Queue) open(tx kv.Tx) (*queueTx, error) {
 	w.events = nil
 	qtx, err := w.queue(q.name)
 	if err == nil {
-		qtx.txSize = 0
+		qtx.txSize, qtx.making = 0, q.making
 	}
 	return qtx, err
 }

@@ -104,12 +104,17 @@ const (
 
 // Reasons of 429: which limit is reached.
 const (
-	ReasonBusy       Reason = "busy"       // requests in flight, at the bridge
-	ReasonFull       Reason = "full"       // items in the queue
-	ReasonRemembered Reason = "remembered" // ids that the queue remembers
-	ReasonSchedules  Reason = "schedules"  // schedules of the queue
-	ReasonSources    Reason = "sources"    // sources of the queue, or of the store
-	ReasonStoreFull  Reason = "store_full" // bytes in the store's log, or on a disk that it is on
+	ReasonBusy          Reason = "busy"           // requests in flight, at the bridge
+	ReasonFull          Reason = "full"           // items in the queue
+	ReasonRemembered    Reason = "remembered"     // ids that the queue remembers
+	ReasonSchedules     Reason = "schedules"      // schedules of the queue
+	ReasonSources       Reason = "sources"        // sources of the queue, or of the store
+	ReasonQuotaRequests Reason = "quota_requests" // requests a second of a tenant
+	ReasonQuotaQueues   Reason = "quota_queues"   // queues of a tenant
+	ReasonQuotaItems    Reason = "quota_items"    // items of a tenant
+	ReasonQuotaBytes    Reason = "quota_bytes"    // their bytes
+	ReasonQuotaWaiting  Reason = "quota_waiting"  // waiting pops of a tenant
+	ReasonStoreFull     Reason = "store_full"     // bytes in the store's log, or on a disk that it is on
 )
 
 // Reasons of 409.

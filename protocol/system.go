@@ -40,8 +40,29 @@ type System struct {
 	// Cluster are the pqd that keep the store together, if several do.
 	Cluster *Cluster `json:"cluster,omitempty"`
 
+	// Tenant is the tenant that asks, if one does.
+	Tenant *Tenant `json:"tenant,omitempty"`
+
 	// History of all queues is there if it was asked for.
 	History *History `json:"history,omitempty"`
+}
+
+// Tenant is what a tenant has, and its quotas.
+type Tenant struct {
+	Name   string `json:"name"`
+	Queues int64  `json:"queues"`
+	Items  int64  `json:"items"`
+	Bytes  int64  `json:"bytes"`
+	Quotas Quotas `json:"quotas"`
+}
+
+// Quotas bound what a tenant has and does. 0: no bound.
+type Quotas struct {
+	Queues   int64 `json:"queues"`
+	Items    int64 `json:"items"`
+	Bytes    int64 `json:"bytes"`
+	Requests int64 `json:"requests"` // a second
+	Waiting  int64 `json:"waiting"`  // pops
 }
 
 // Limits are the limits of a bridge.

@@ -26,7 +26,7 @@ func newGateway(s settings.Settings, log *slog.Logger) (*gateway.Gateway, error)
 	if err != nil {
 		return nil, err
 	}
-	return gateway.New(gateway.Options{Prefix: string(s.Prefix), Changes: s.Mode() == settings.ConsoleAdmin, Logger: log, Token: token})
+	return gateway.New(gateway.Options{Prefix: string(s.Prefix), Tenants: s.Tenants != "", Changes: s.Mode() == settings.ConsoleAdmin, Logger: log, Token: token})
 }
 
 // connectConsole makes the connection of the console and the HTTP interface. It is one of

@@ -41,7 +41,8 @@ type daemon struct {
 	nc       atomic.Pointer[nats.Conn]
 	gateway  *gateway.Gateway // nil: off
 	remotes  atomic.Pointer[map[string]bridge.Remote]
-	room     func(bytes int) error // why the store takes no new items; nil: nothing is in the way
+	tenants  atomic.Pointer[settings.Tenants] // nil: there are none
+	room     func(bytes int) error            // why the store takes no new items; nil: nothing is in the way
 }
 
 // serve starts the parts of pqd, each on top of the one before, and serves until ctx ends
@@ -57,7 +58,7 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := d.readRemotes(); err != nil {
+	if err := errors.Join(d.readRemotes(), d.readTenants()); err != nil {
 		return err
 	}
 
@@ -322,7 +323,7 @@ func (d *daemon) startService(ctx context.Context, nc, log *nats.Conn, tracer tr
 
 // bridgeOptions are those of each bridge of this process.
 func (d *daemon) bridgeOptions(tracer trace.Tracer) bridge.Options {
-	return bridge.Options{
+	options := bridge.Options{
 		Prefix:    string(d.settings.Prefix),
 		Site:      string(d.settings.Site),
 		Version:   version(),
@@ -338,6 +339,10 @@ func (d *daemon) bridgeOptions(tracer trace.Tracer) bridge.Options {
 		MetricsQueues: d.settings.Queues.Option(),
 		Remotes:       d.knownRemotes,
 	}
+	if d.settings.Tenants != "" {
+		options.Tenants = d.quotas
+	}
+	return options
 }
 
 // backlog gets values while the embedded server holds too much for the bridge; nil if

@@ -11,6 +11,9 @@ func (d *daemon) reload() {
 	if d.settings.Remotes != "" {
 		d.reloadRemotes()
 	}
+	if d.settings.Tenants != "" {
+		d.reloadTenants()
+	}
 	if d.settings.NATSConfig != "" {
 		d.reloadServer()
 	}

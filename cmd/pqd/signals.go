@@ -9,7 +9,7 @@ import (
 
 // Terminals send SIGHUP when they close, operators when they have changed a
 // configuration. When the embedded NATS server has a configuration file, or there are
-// remotes, pqd reads these files again. Otherwise pqd stops as for SIGTERM.
+// remotes or tenants, pqd reads these files again. Otherwise pqd stops as for SIGTERM.
 
 // untilSignal returns a context that ends with the first signal to stop. A second one
 // ends the process at once, as if pqd handled none.
@@ -22,7 +22,7 @@ func untilSignal() context.Context {
 // stopSignals are the signals that stop pqd.
 func stopSignals() []os.Signal {
 	all := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
-	if os.Getenv("PQ_NATS_CONFIG") == "" && os.Getenv("PQ_REMOTES") == "" {
+	if os.Getenv("PQ_NATS_CONFIG") == "" && os.Getenv("PQ_REMOTES") == "" && os.Getenv("PQ_TENANTS") == "" {
 		all = append(all, syscall.SIGHUP)
 	}
 	return all
@@ -31,7 +31,7 @@ func stopSignals() []os.Signal {
 // hangups delivers SIGHUP when it means to reload, until stop is called.
 func (d *daemon) hangups() (c <-chan os.Signal, stop func()) {
 	signals := make(chan os.Signal, 1)
-	if d.settings.NATSConfig != "" || d.settings.Remotes != "" {
+	if d.settings.NATSConfig != "" || d.settings.Remotes != "" || d.settings.Tenants != "" {
 		signal.Notify(signals, syscall.SIGHUP)
 	}
 	return signals, func() { signal.Stop(signals) }

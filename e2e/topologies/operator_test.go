@@ -82,15 +82,15 @@ func (o *operator) user(account, name string, may *subjects.Permissions) (path s
 	return path
 }
 
-// Two accounts of an operator, with exports from one to the other: each sees its own queues alone.
-func TestOperator(t *testing.T) {
-	t.Parallel()
-	o := &operator{t: t, dir: filepath.Join(t.TempDir(), "jwt"), accounts: make(map[string]nkeys.KeyPair)}
+// newOperator makes an operator with accounts, and returns the file with its JWT. The account SYS is that of the system.
+func newOperator(t *testing.T, names ...string) (o *operator, ids map[string]string, file string) {
+	t.Helper()
+	o = &operator{t: t, dir: filepath.Join(t.TempDir(), "jwt"), accounts: make(map[string]nkeys.KeyPair)}
 	if err := os.Mkdir(o.dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	ids := make(map[string]string)
-	for _, name := range []string{"SYS", "QUEUES", "SALES"} {
+	ids = make(map[string]string)
+	for _, name := range append(names, "SYS") {
 		o.accounts[name], ids[name] = newKey(t, nkeys.CreateAccount)
 	}
 	var public string
@@ -101,15 +101,22 @@ func TestOperator(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	operatorFile := filepath.Join(t.TempDir(), "operator.jwt")
-	pqd.Write(t, operatorFile, text)
+	file = filepath.Join(t.TempDir(), "operator.jwt")
+	pqd.Write(t, file, text)
+	o.account("SYS", func(*jwt.AccountClaims) {})
+	return o, ids, file
+}
+
+// Two accounts of an operator, with exports from one to the other: each sees its own queues alone.
+func TestOperator(t *testing.T) {
+	t.Parallel()
+	o, ids, operatorFile := newOperator(t, "QUEUES", "SALES")
 
 	// The queues of the cases, beside that of the page.
 	exported := []string{"pq.sales.>", "pq.sales-dead.>"}
 	for i := range cases.Read(t, cases.File) {
 		exported = append(exported, fmt.Sprintf("pq.c%d.>", i), fmt.Sprintf("pq.c%d-dead.>", i))
 	}
-	o.account("SYS", func(*jwt.AccountClaims) {})
 	o.account("QUEUES", func(a *jwt.AccountClaims) {
 		for _, subject := range exported {
 			a.Exports.Add(&jwt.Export{Subject: jwt.Subject(subject), Type: jwt.Service, ResponseType: jwt.ResponseTypeStream})

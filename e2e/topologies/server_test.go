@@ -20,11 +20,18 @@ const page = "../../docs/topologies.md"
 // passwords are those in the files of the page. pqd is a process, whose environment has them, too.
 var passwords = map[string]string{
 	"PQD_PASSWORD": "secret-of-pqd", "WORKER_PASSWORD": "secret-of-worker", "EDGE_PASSWORD": "secret",
+	"ACME_PASSWORD": "secret-of-acme", "SALES_PASSWORD": "secret-of-sales",
 }
 
 // file writes a configuration that the page shows, by the name in its first line. Pairs of texts say what is another here
 // than there: addresses, mostly. Each has to be in it.
 func file(t *testing.T, name string, pairs ...string) (path string) {
+	t.Helper()
+	return fileOf(t, page, name, pairs...)
+}
+
+// fileOf is the same of another page.
+func fileOf(t *testing.T, page, name string, pairs ...string) (path string) {
 	t.Helper()
 	for _, block := range testenv.Blocks(t, page, "conf") {
 		if !strings.HasPrefix(block.Text, "# "+name+"\n") {

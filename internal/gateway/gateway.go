@@ -30,6 +30,7 @@ import (
 // Options configure a gateway.
 type Options struct {
 	Prefix  string       // of the subjects
+	Tenants bool         // they name tenants: queues have names such as acme.jobs
 	Changes bool         // serve requests that change something
 	Token   string       // that callers show; "": none is asked for
 	Logger  *slog.Logger // nil: none
@@ -55,6 +56,9 @@ func New(o Options) (*Gateway, error) {
 	grammar, err := subjects.New(o.Prefix)
 	if err != nil {
 		return nil, err
+	}
+	if o.Tenants {
+		grammar = grammar.WithTenants()
 	}
 	g := &Gateway{grammar: grammar, changes: o.Changes, log: o.Logger, room: newRoom(), outbox: newOutbox(maxUnread)}
 	if g.log == nil {

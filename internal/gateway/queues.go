@@ -138,7 +138,7 @@ func (in *input) row(name string) *row {
 	if q.Config.DeadLetter == "" && strings.HasSuffix(name, subjects.DeadLetter("")) {
 		return r // a dead letter that dies is dropped
 	}
-	dead, why := in.infoOf(cmp.Or(q.Config.DeadLetter, subjects.DeadLetter(name)))
+	dead, why := in.infoOf(subjects.Beside(name, cmp.Or(q.Config.DeadLetter, subjects.DeadLetter(subjects.Own(name)))))
 	if why == nil {
 		r.Dead = new(dead.Ready + dead.Leased + dead.Delayed)
 	}

@@ -82,9 +82,10 @@ func (r *bulkReader) check(s *subjects.Subject) *failure.Failure {
 	case w.Band != nil && w.Band.Low > w.Band.High:
 		return failure.Newf(400, "where: min is %d and max is %d: expected min to be no more than max", w.Band.Low, w.Band.High)
 	case b.Verb == fdbpq.BulkRequeue && b.To == "":
-		home, is := strings.CutSuffix(s.Queue, fdbpq.DeadLetterSuffix)
+		own := subjects.Own(s.Queue)
+		home, is := strings.CutSuffix(own, fdbpq.DeadLetterSuffix)
 		if !is || subjects.CheckQueue(home) != nil {
-			return failure.Newf(400, "expected to: the queue that the dead letters come from, since the name %s does not say it", s.Queue)
+			return failure.Newf(400, "expected to: the queue that the dead letters come from, since the name %s does not say it", own)
 		}
 		b.To = home
 	}

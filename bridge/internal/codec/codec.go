@@ -30,10 +30,16 @@ func New(prefix string, secret []byte, maxPayload func() int64) (*Wire, error) {
 	return w, nil
 }
 
+// WithTenants has the subjects name tenants.
+func (w *Wire) WithTenants() {
+	w.Grammar = w.Grammar.WithTenants()
+	w.Limit.prefix += subjects.MaxQueue + len(".")
+}
+
 // AtSite adds the subjects of the site with this name.
 func (w *Wire) AtSite(name string) (err error) {
 	if w.Grammar, err = w.Grammar.AtSite(name); err == nil {
-		w.Limit.prefix = len(w.Grammar.Each()[1].Prefix())
+		w.Limit.prefix += len(w.Grammar.Each()[1].Prefix()) - len(w.Grammar.Prefix())
 	}
 	return err
 }

@@ -6,12 +6,13 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
 )
 
 // AppendPubAck appends a protocol.PushResponse, without an allocation.
 func AppendPubAck(b []byte, queue string, p *fdbpq.Pushed) []byte {
 	b = append(b, `{"type":"`+protocol.PushResponseType+`","stream":"`...)
-	b = append(b, queue...) // of A-Z a-z 0-9 - _
+	b = append(b, subjects.Own(queue)...) // of A-Z a-z 0-9 - _
 	b = append(b, `",`...)
 	b = appendPushed(b, p)
 	return append(b, '}')
@@ -42,7 +43,7 @@ func appendID(b []byte, id fdbpq.ID) []byte {
 // AppendPubAcks appends the answer to a bundle.
 func AppendPubAcks(b []byte, queue string, pushed []fdbpq.Pushed) []byte {
 	b = append(b, `{"type":"`+protocol.PushResponseType+`","stream":"`...)
-	b = append(b, queue...)
+	b = append(b, subjects.Own(queue)...)
 	b = append(b, `","seq":`...)
 	b = strconv.AppendInt(b, pushed[len(pushed)-1].Seq, 10)
 	if !slices.ContainsFunc(pushed, func(p fdbpq.Pushed) bool { return !p.Duplicate }) {

@@ -158,7 +158,7 @@ func travelsWithItem(key string, values []string, queue string) (travels bool, f
 	}
 	switch {
 	case key == nats.ExpectedStreamHdr:
-		if len(values) != 1 || values[0] != queue {
+		if queue = subjects.Own(queue); len(values) != 1 || values[0] != queue {
 			return false, failure.Newf(400, "%s is %s: the queue is %s", key, failure.Quote(strings.Join(values, ", ")), queue)
 		}
 		return false, nil

@@ -73,7 +73,7 @@ func (w *Wire) readLine(s *BundledSettlement, line string) (f *failure.Failure) 
 	case err != nil || lease.Verb != subjects.Ack:
 		return failure.Newf(400, "%s: expected the ack subject of a leased item, as %s said it, and a settlement behind it", failure.Quote(line), protocol.HeaderAck)
 	case lease.Queue != s.On.Queue:
-		return failure.Newf(400, "the lease is one of queue %s: expected those of %s, whose subject the bundle was sent to", lease.Queue, s.On.Queue)
+		return failure.Newf(400, "the lease is one of queue %s: expected those of %s, whose subject the bundle was sent to", subjects.Own(lease.Queue), subjects.Own(s.On.Queue))
 	}
 	s.On = lease
 	if _, f = w.open(&s.Settlement, &lease); f != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
 )
 
 // Failure is why a request was not served, as the answer says it.
@@ -52,6 +53,7 @@ func (f *Failure) Describe() string {
 // Nothing says why there is no item.
 func Nothing(queue string, reason fdbpq.Reason) *Failure {
 	f := &Failure{Code: 404, Reason: protocol.Reason(reason)}
+	queue = subjects.Own(queue)
 	switch reason {
 	case fdbpq.ReasonUnknown:
 		f.Text = "no queue " + queue
@@ -82,7 +84,7 @@ func NoQueue(queue string) *Failure {
 func NoItem(queue, id string) *Failure {
 	return &Failure{
 		Code: 404, Description: protocol.DescriptionNotFound, Reason: protocol.ReasonUnknown,
-		Text: "queue " + queue + " has no item " + id,
+		Text: "queue " + subjects.Own(queue) + " has no item " + id,
 	}
 }
 
@@ -90,7 +92,7 @@ func NoItem(queue, id string) *Failure {
 func NoSchedule(queue, name string) *Failure {
 	return &Failure{
 		Code: 404, Description: protocol.DescriptionNotFound, Reason: protocol.ReasonUnknown,
-		Text: "queue " + queue + " has no schedule " + name,
+		Text: "queue " + subjects.Own(queue) + " has no schedule " + name,
 	}
 }
 
@@ -98,7 +100,7 @@ func NoSchedule(queue, name string) *Failure {
 func NoSource(queue, name string) *Failure {
 	return &Failure{
 		Code: 404, Description: protocol.DescriptionNotFound, Reason: protocol.ReasonUnknown,
-		Text: "queue " + queue + " has no source " + name,
+		Text: "queue " + subjects.Own(queue) + " has no source " + name,
 	}
 }
 

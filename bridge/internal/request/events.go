@@ -50,7 +50,7 @@ func (a *Announcer) Item(e fdbpq.Event) {
 	a.mu.Unlock()
 	if e.Type == fdbpq.EventScheduleMissed {
 		a.publish(e.Queue, string(e.Type), protocol.ScheduleEvent{
-			Type: protocol.EventTypePrefix + string(e.Type), Time: time.Now().UTC(), Queue: e.Queue,
+			Type: protocol.EventTypePrefix + string(e.Type), Time: time.Now().UTC(), Queue: subjects.Own(e.Queue),
 			Schedule: e.Schedule, From: e.From, To: e.To, Count: e.Count, AtLeast: e.AtLeast, Reason: e.Reason,
 		})
 		return
@@ -60,8 +60,8 @@ func (a *Announcer) Item(e fdbpq.Event) {
 	a.stats.Queues.Count(e.Queue, &tally)
 	event := protocol.ItemEvent{
 		Type: protocol.EventTypePrefix + string(e.Type), Time: time.Now().UTC(),
-		Queue: e.Queue, ID: e.ID.String(), Priority: e.Priority, Deliveries: e.Deliveries,
-		Reason: e.Reason, DeadLetter: e.DeadLetter, Holder: e.Holder,
+		Queue: subjects.Own(e.Queue), ID: e.ID.String(), Priority: e.Priority, Deliveries: e.Deliveries,
+		Reason: e.Reason, DeadLetter: subjects.Own(e.DeadLetter), Holder: e.Holder,
 	}
 	if e.NotBefore != 0 {
 		event.NotBefore = a.display(e.NotBefore).UTC()
@@ -83,8 +83,9 @@ func (a *Announcer) Source(e protocol.SourceEvent) {
 	a.mu.Lock()
 	a.counts[fdbpq.EventType(kind)]++
 	a.mu.Unlock()
-	e.Type, e.Time = protocol.EventTypePrefix+kind, time.Now().UTC()
-	a.publish(e.Queue, kind, e)
+	queue := e.Queue
+	e.Type, e.Time, e.Queue = protocol.EventTypePrefix+kind, time.Now().UTC(), subjects.Own(queue)
+	a.publish(queue, kind, e)
 }
 
 // Counts are the events by type.

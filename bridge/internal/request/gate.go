@@ -22,6 +22,30 @@ type Gate struct {
 	draining    atomic.Bool
 }
 
+// Share is what one of those who share a gate has in flight, and how much that may be. 0: anything.
+type Share struct {
+	Requests, Bytes int64
+
+	n, size atomic.Int64
+}
+
+// Idle reports whether it has nothing in flight.
+func (s *Share) Idle() bool { return s.n.Load() == 0 }
+
+func (s *Share) add(n, size int64) (over bool) {
+	if s == nil {
+		return false
+	}
+	n, size = s.n.Add(n), s.size.Add(size)
+	return s.Requests > 0 && n > s.Requests || s.Bytes > 0 && size > s.Bytes
+}
+
+// shareFull refuses what is beyond a share.
+var shareFull = busy("too many requests or bytes in flight: a tenant has %d%% of what this bridge takes", SharePercent)
+
+// SharePercent is the part of the places of a gate that a tenant may have.
+const SharePercent = 25
+
 // Flight counts requests in flight.
 type Flight struct {
 	n     atomic.Int64
@@ -70,6 +94,7 @@ func (g *Gate) flight(v *Verb) *Flight {
 func (g *Gate) Enter(r *Request) *failure.Failure {
 	of := g.flight(r.Verb)
 	n, size := of.n.Add(1), g.bytes.Add(r.counted)
+	over := r.Share.add(1, r.counted) && !r.Verb.Settles
 	moved := of.moved.Load()
 	switch {
 	case moved != nil:
@@ -81,6 +106,9 @@ func (g *Gate) Enter(r *Request) *failure.Failure {
 	case size > g.mostBytes && size > r.counted:
 		g.Leave(r)
 		return g.fullBytes
+	case over:
+		g.Leave(r)
+		return shareFull
 	}
 	return nil
 }
@@ -98,6 +126,7 @@ func (g *Gate) EnterMore(r *Request) *failure.Failure {
 		r.more = 0
 		return of.full
 	}
+	r.Share.add(r.more, 0)
 	return nil
 }
 
@@ -106,6 +135,7 @@ func (g *Gate) Force(r *Request) {
 	of := g.flight(r.Verb)
 	of.n.Add(1)
 	g.bytes.Add(r.counted)
+	r.Share.add(1, r.counted)
 }
 
 // Return counts a request that has left, without regard to the limits. It returns false,
@@ -126,6 +156,7 @@ func (g *Gate) Leave(r *Request) {
 		return
 	}
 	g.bytes.Add(-r.counted)
+	r.Share.add(-1-r.more, -r.counted)
 	r.counted = -1
 	of := g.flight(r.Verb)
 	if of.n.Add(-1-r.more) == 0 && g.Closed() {

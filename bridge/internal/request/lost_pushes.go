@@ -5,6 +5,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
 )
 
 // losses are the pushes to a queue that were lost since the last event.
@@ -65,6 +66,6 @@ func (a *Announcer) report(queue string) {
 func (a *Announcer) announce(queue string, f *failure.Failure, n int) {
 	a.publish(queue, protocol.EventError, protocol.ErrorEvent{
 		Type: protocol.EventTypePrefix + protocol.EventError, Time: time.Now().UTC(),
-		Queue: queue, Code: f.Code, Error: f.Text, Count: n,
+		Queue: subjects.Own(queue), Code: f.Code, Error: f.Text, Count: n,
 	})
 }

@@ -32,6 +32,9 @@ type Request struct {
 	// the commit.
 	Failure *failure.Failure
 
+	// Share is that of the tenant who asks, nil: of nobody.
+	Share *Share
+
 	// Bundled is how many requests the message has, if it is a bundle; otherwise it is 0.
 	Bundled int
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -145,8 +144,8 @@ func (a *attempt) push(ctx context.Context, messages []fdbpq.SourceMessage, byte
 	ctx, cancel := context.WithTimeout(ctx, txTime)
 	defer cancel()
 	queue := a.runners.Store.Queue(a.id.queue)
-	if err := a.runners.Room(bytes + len(messages)*itemRows); err != nil {
-		queue = queue.Full(&failure.Failure{Code: 429, Text: err.Error(), Reason: protocol.ReasonStoreFull})
+	if err := a.runners.Room(a.id.queue, len(messages), bytes); err != nil {
+		queue = queue.Full(err)
 	}
 	err = a.runners.update(ctx, func(tx kv.Tx) (err error) {
 		fed, err = queue.Feed(tx, &a.source, messages)

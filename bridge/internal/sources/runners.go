@@ -25,10 +25,10 @@ type Options struct {
 	Store   *fdbpq.Store
 	Wire    *codec.Wire
 	Remotes func() map[string]Remote
-	Bridge  string // its id
-	Alone   bool   // no other bridge is on the store
-	Room    func(bytes int) error
-	Hold    time.Duration // how long a stop has to be true before it is believed; 0: Hold
+	Bridge  string                                     // its id
+	Alone   bool                                       // no other bridge is on the store
+	Room    func(queue string, items, bytes int) error // why a queue takes no new items
+	Hold    time.Duration                              // how long a stop has to be true before it is believed; 0: Hold
 	Log     *slog.Logger
 
 	Fed    func(queue string, fed *fdbpq.Fed)

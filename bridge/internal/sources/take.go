@@ -3,6 +3,7 @@ package sources
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -17,7 +18,7 @@ import (
 // durable returns the name of the consumer, which it makes at the first contact and resets.
 func (a *attempt) durable(ctx context.Context) (string, error) {
 	c := &a.source.Config
-	name := fmt.Sprintf("pq-%s-%s-%s", a.runners.Store.ID(), a.id.queue, a.id.name)
+	name := fmt.Sprintf("pq-%s-%s-%s", a.runners.Store.ID(), strings.ReplaceAll(a.id.queue, ".", "="), a.id.name) // no dots are allowed in it
 	config := jetstream.ConsumerConfig{
 		Name: name, Durable: name, Description: "source " + a.id.name + " of queue " + a.id.queue,
 		AckPolicy: jetstream.AckExplicitPolicy, DeliverPolicy: jetstream.DeliverAllPolicy, MaxDeliver: -1, MaxAckPending: c.Batch, AckWait: ackWait,

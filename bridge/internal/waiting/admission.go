@@ -19,6 +19,9 @@ func (p *Pops[T]) admit(w *Wait) (evicted *Pop[T], err error) {
 	if q != nil && q.lines[w.Band] == nil && w.Band != fdbpq.AllPriorities && q.bands() >= p.options.Bands {
 		return nil, &FullError{fmt.Sprintf("pops wait for %d different bands at queue %s, and no more may: wait for one of those, or for all priorities", p.options.Bands, q.name)}
 	}
+	if tenant, most := p.options.Tenant(w.Queue); most > 0 && p.tenants[tenant] >= most {
+		return nil, ErrQuota
+	}
 	if p.ends.size() < p.options.Places {
 		return nil, nil
 	}

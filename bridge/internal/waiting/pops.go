@@ -28,6 +28,10 @@ type Options[T any] struct {
 	// costs one look for each band. The band of all priorities does not count.
 	Bands int
 
+	// Tenant returns whose a queue is, and how many pops may wait at all of its queues; 0: any number. nil: all are
+	// nobody's.
+	Tenant func(queue string) (name string, most int)
+
 	// End ends the wait of a pop that no attempt has. Why is ErrOver, ErrGone, a
 	// *FullError, or the argument of Close.
 	End func(pop T, why error)
@@ -74,6 +78,7 @@ type Pops[T any] struct {
 
 	mu      sync.Mutex
 	queues  map[string]*queue[T]
+	tenants map[string]int  // pops of each
 	longest heap[*queue[T]] // the queue with the most pops is first
 	ends    heap[*Pop[T]]   // the pop whose time is up next is first
 	expiry  *time.Timer
@@ -83,7 +88,10 @@ type Pops[T any] struct {
 
 // New returns Pops without any.
 func New[T any](o Options[T]) *Pops[T] {
-	p := &Pops[T]{options: o, queues: make(map[string]*queue[T])}
+	p := &Pops[T]{options: o, queues: make(map[string]*queue[T]), tenants: make(map[string]int)}
+	if p.options.Tenant == nil {
+		p.options.Tenant = func(string) (string, int) { return "", 0 }
+	}
 	p.longest = heap[*queue[T]]{
 		before: func(a, b *queue[T]) bool { return a.size > b.size },
 		index:  func(q *queue[T]) *int { return &q.rank },
@@ -119,11 +127,13 @@ func (p *Pops[T]) Add(pop *Pop[T]) error {
 	q := p.queues[w.Queue]
 	if q == nil {
 		q = newQueue[T](w.Queue)
+		q.tenant, _ = p.options.Tenant(w.Queue)
 		p.queues[w.Queue] = q
 		p.longest.push(q)
 	}
 	pop.asked = now
 	q.add(pop)
+	p.tenants[q.tenant]++
 	p.longest.fix(q)
 	p.ends.push(pop)
 	if p.ends.first() == pop {
@@ -153,6 +163,9 @@ func (p *Pops[T]) drop(pop *Pop[T]) {
 		return
 	}
 	q.drop(pop)
+	if p.tenants[q.tenant]--; p.tenants[q.tenant] == 0 {
+		delete(p.tenants, q.tenant)
+	}
 	p.longest.fix(q)
 	p.ends.remove(pop)
 	p.sweeps.pops.drop(&pop.inSweep)

@@ -13,6 +13,7 @@ import (
 // among those of its client.
 type queue[T any] struct {
 	name    string
+	tenant  string
 	lines   map[fdbpq.Band]*line[T]
 	clients map[string]*client[T]
 	busiest heap[*client[T]] // the client that has most pops here is first

@@ -1,15 +1,10 @@
 package settings
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"strings"
-
-	"github.com/pqbridge/pqbridge/subjects"
 )
 
 // Remote is where sources find streams, as PQ_REMOTES has it.
@@ -48,14 +43,7 @@ func (s *Settings) ReadRemotes() (map[string]Remote, error) {
 		return nil, Usagef("PQ_REMOTES: %w", err)
 	}
 	var remotes map[string]Remote
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err = d.Decode(&remotes); err == nil {
-		if _, more := d.Token(); more != io.EOF {
-			err = fmt.Errorf("there is more behind the object")
-		}
-	}
-	if err != nil {
+	if err := readObject(text, &remotes); err != nil {
 		return nil, Usagef("PQ_REMOTES=%q: expected an object of remotes by their names: %w", s.Remotes, err)
 	}
 	for name, r := range remotes {
@@ -69,6 +57,10 @@ func (s *Settings) ReadRemotes() (map[string]Remote, error) {
 func (s *Settings) checkRemote(name string, r Remote) error {
 	if name == "" || strings.ContainsAny(name, " \t\r\n.*>/\\\x00") || len(name) > 255 {
 		return fmt.Errorf("expected a name without spaces, dots, slashes, * and >")
+	}
+	grammar, err := s.Grammar()
+	if err != nil {
+		return err
 	}
 	logins := 0
 	for _, login := range []string{r.Creds, r.NKey, r.User, r.Token} {
@@ -109,7 +101,10 @@ func (s *Settings) checkRemote(name string, r Remote) error {
 			return fmt.Errorf("the stream %q is the log of the store: no queue may read it", stream)
 		}
 		for _, queue := range may.Read {
-			if err := subjects.CheckQueue(queue); queue != "*" && err != nil {
+			if queue == "*" && s.Tenants != "" {
+				return fmt.Errorf("stream %q: with PQ_TENANTS expected names such as acme.jobs: * would be the queues of all tenants", stream)
+			}
+			if err := grammar.CheckName(queue); queue != "*" && err != nil {
 				return fmt.Errorf("stream %q: %w", stream, err)
 			}
 		}

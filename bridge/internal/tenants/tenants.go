@@ -1,0 +1,319 @@
+// Package tenants knows what each tenant of a bridge has and does, and what it may. Tenants share a
+// bridge and a store, and none is to notice what another one does.
+//
+// What it guarantees: a request beyond the rate of its tenant is refused before anything reads it; what a
+// tenant has is counted in the store, so neither a crash nor another bridge makes it forgotten; what was
+// admitted since then counts, too, until the store says otherwise. So a bridge alone exceeds no quota. Several may,
+// by what the others admit between two counts. Counting takes a bounded part of the time of the store.
+package tenants
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/bridge/internal/request"
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// Quotas bound what a tenant has and does. 0: no bound.
+type Quotas struct {
+	Queues int64 // those of dead letters count, too
+	Items  int64 // in all its queues, whatever their state
+	Bytes  int64 // of their payloads and headers
+
+	// Requests a second, and Waiting pops, of each bridge. The items of a bundle are requests.
+	Requests, Waiting int64
+}
+
+// Usage is what a tenant has in the store.
+type Usage struct{ Queues, Items, Bytes int64 }
+
+func (u Usage) plus(v Usage) Usage {
+	return Usage{u.Queues + v.Queues, u.Items + v.Items, u.Bytes + v.Bytes}
+}
+
+// Options configure Tenants.
+type Options struct {
+	// Quotas are those of a tenant now.
+	Quotas func(tenant string) Quotas
+
+	// Count reads what a tenant has.
+	Count func(tenant string) (Usage, error)
+
+	// ShareRequests and ShareBytes are what a tenant may have in flight.
+	ShareRequests, ShareBytes int64
+
+	Now func() time.Time
+}
+
+// Tenants are the tenants that have asked for something lately.
+type Tenants struct {
+	options Options
+
+	mu    sync.Mutex
+	known map[string]*Tenant
+	swept time.Time
+}
+
+// New returns Tenants of whom none has asked for anything yet.
+func New(o Options) *Tenants {
+	return &Tenants{options: o, known: make(map[string]*Tenant)}
+}
+
+// Tenant is what is known of one.
+type Tenant struct {
+	Share request.Share
+	name  string
+	of    *Tenants
+
+	counting sync.Mutex // held while its items are counted
+
+	mu       sync.Mutex
+	tokens   float64   // of its rate; below 0 after what was larger than they were
+	at       time.Time // when they were so many
+	counted  Usage
+	when     time.Time // zero: they were not counted yet
+	took     time.Duration
+	admitted Usage // since the last count began
+	before   Usage // since the one before it: what was under way then
+	requests int64
+	refused  map[protocol.Reason]int64
+}
+
+// A tenant is counted again after countEvery, or as soon as it seems to have too much, but never before countRest
+// times as long as it took.
+const (
+	countEvery = time.Second
+	countRest  = 20
+
+	// idleAfter is when a tenant that asks for nothing is forgotten. Its rate has all its tokens by then.
+	idleAfter = time.Minute
+)
+
+// Of returns a tenant.
+func (t *Tenants) Of(name string) *Tenant {
+	now := t.options.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	one := t.known[name]
+	if one == nil {
+		t.sweep(now)
+		one = &Tenant{name: name, of: t, at: now, tokens: float64(t.options.Quotas(name).Requests), refused: make(map[protocol.Reason]int64)}
+		one.Share.Requests, one.Share.Bytes = t.options.ShareRequests, t.options.ShareBytes
+		t.known[name] = one
+	}
+	return one
+}
+
+// sweep forgets idle tenants: names are many where clients choose them.
+func (t *Tenants) sweep(now time.Time) {
+	if now.Sub(t.swept) < idleAfter {
+		return
+	}
+	t.swept = now
+	maps.DeleteFunc(t.known, func(_ string, one *Tenant) bool {
+		one.mu.Lock()
+		defer one.mu.Unlock()
+		return now.Sub(one.at) > idleAfter && one.Share.Idle()
+	})
+}
+
+// Ask takes n requests from the tenant's rate, or says why it may not have them. Whoever has a token may take
+// more than there are, and then waits for as long as that takes. Settlements are refused later
+// than others: without them items come again, which costs more.
+func (t *Tenant) Ask(n int, settles bool) *failure.Failure {
+	most := float64(t.Quotas().Requests)
+	now := t.of.options.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if most > 0 {
+		t.tokens = min(most, t.tokens+most*now.Sub(t.at).Seconds())
+	}
+	t.at = now
+	least := 1.0
+	if settles {
+		least = 1 - most
+	}
+	if most > 0 && t.tokens < least {
+		t.refused[protocol.ReasonQuotaRequests] += int64(n)
+		return failures[protocol.ReasonQuotaRequests]
+	}
+	t.tokens -= float64(n)
+	t.requests += int64(n)
+	return nil
+}
+
+// Charge takes n more requests, which the tenant has had already.
+func (t *Tenant) Charge(n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.tokens -= float64(n)
+}
+
+// Quotas are those of the tenant now.
+func (t *Tenant) Quotas() Quotas { return t.of.options.Quotas(t.name) }
+
+var failures = func() map[protocol.Reason]*failure.Failure {
+	all := make(map[protocol.Reason]*failure.Failure)
+	for reason, what := range map[protocol.Reason]string{
+		protocol.ReasonQuotaRequests: "too many requests a second",
+		protocol.ReasonQuotaQueues:   "too many queues",
+		protocol.ReasonQuotaItems:    "too many items in all queues together",
+		protocol.ReasonQuotaBytes:    "too many bytes in all queues together",
+		protocol.ReasonQuotaWaiting:  "too many waiting pops",
+	} {
+		all[reason] = &failure.Failure{Code: 429, Reason: reason, Text: what + ": the tenant has reached its quota, which _sys.info shows"}
+	}
+	return all
+}()
+
+// Refused returns the failure of a request beyond a quota, and counts it.
+func (t *Tenant) Refused(reason protocol.Reason) *failure.Failure {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.refused[reason]++
+	return failures[reason]
+}
+
+// Admit counts new items of the tenant's queues, or says why it may not have them.
+func (t *Tenant) Admit(items, bytes int) *failure.Failure {
+	q := t.Quotas()
+	if items == 0 || q.Items == 0 && q.Bytes == 0 {
+		return nil
+	}
+	more := Usage{Items: int64(items), Bytes: int64(bytes)}
+	reason := t.beyond(func(u Usage) protocol.Reason {
+		switch u = u.plus(more); {
+		case q.Items > 0 && u.Items > q.Items:
+			return protocol.ReasonQuotaItems
+		case q.Bytes > 0 && u.Bytes > q.Bytes:
+			return protocol.ReasonQuotaBytes
+		}
+		return ""
+	})
+	if reason != "" {
+		return t.Refused(reason)
+	}
+	t.note(more)
+	return nil
+}
+
+// Making returns what says whether the tenant may have one more queue, and counts it; nil if it always may. It
+// reads the store at most before it returns.
+func (t *Tenant) Making() func() error {
+	most := t.Quotas().Queues
+	if most == 0 {
+		return nil
+	}
+	full := func(u Usage) protocol.Reason {
+		if u.Queues >= most {
+			return protocol.ReasonQuotaQueues
+		}
+		return ""
+	}
+	t.beyond(full)
+	return func() error {
+		t.mu.Lock()
+		reason := full(t.estimate())
+		t.mu.Unlock()
+		if reason != "" {
+			return t.Refused(reason)
+		}
+		t.note(Usage{Queues: 1})
+		return nil
+	}
+}
+
+func (t *Tenant) note(more Usage) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.admitted = t.admitted.plus(more)
+}
+
+// estimate is the most that the tenant has.
+func (t *Tenant) estimate() Usage { return t.counted.plus(t.admitted).plus(t.before) }
+
+// beyond returns what the tenant has too much of. It counts again when the last count is old, and sooner where
+// the tenant seems to have too much: what it had may be gone, and what was under way may be counted twice.
+func (t *Tenant) beyond(of func(Usage) protocol.Reason) protocol.Reason {
+	look := func(every time.Duration) (reason protocol.Reason, due bool) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		age := t.of.options.Now().Sub(t.when)
+		return of(t.estimate()), t.when.IsZero() || age >= max(every, countRest*t.took)
+	}
+	reason, due := look(countEvery)
+	if reason != "" && !due {
+		_, due = look(0)
+	}
+	if !due {
+		return reason
+	}
+	t.count()
+	if reason, _ = look(0); reason != "" { // it has what was admitted before it twice
+		t.count()
+		reason, _ = look(0)
+	}
+	return reason
+}
+
+// count reads what the tenant has, unless somebody does. After an error the last count holds.
+func (t *Tenant) count() {
+	if !t.counting.TryLock() {
+		return
+	}
+	defer t.counting.Unlock()
+	t.mu.Lock()
+	t.before, t.admitted = t.admitted, Usage{}
+	began := t.of.options.Now()
+	t.mu.Unlock()
+	found, err := t.of.options.Count(t.name)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err != nil {
+		t.admitted, t.before = t.admitted.plus(t.before), Usage{}
+		return
+	}
+	t.counted, t.when, t.took = found, began, t.of.options.Now().Sub(began)
+}
+
+// Look returns what the tenant has, and may.
+func (t *Tenant) Look() (Usage, Quotas) {
+	t.beyond(func(Usage) protocol.Reason { return "" })
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.counted, t.Quotas()
+}
+
+// Counts are what one tenant has asked for.
+type Counts struct {
+	Usage
+	Counted  bool // what it has
+	Requests int64
+	Refused  map[protocol.Reason]int64
+}
+
+// Counts returns those of the tenants that have asked for something lately.
+func (t *Tenants) Counts() map[string]Counts {
+	t.mu.Lock()
+	known := maps.Clone(t.known)
+	t.mu.Unlock()
+	all := make(map[string]Counts, len(known))
+	for name, one := range known {
+		one.mu.Lock()
+		all[name] = Counts{Usage: one.counted, Counted: !one.when.IsZero(), Requests: one.requests, Refused: maps.Clone(one.refused)}
+		one.mu.Unlock()
+	}
+	return all
+}
+
+// OfQueue returns the tenant of a queue, nil if it has none.
+func (t *Tenants) OfQueue(queue string) *Tenant {
+	if name := subjects.Tenant(queue); t != nil && name != "" {
+		return t.Of(name)
+	}
+	return nil
+}

@@ -1,0 +1,107 @@
+package bridge
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/pqbridge/pqbridge/bridge/internal/request"
+	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// Quotas bound what a tenant has and does. 0: no bound.
+type Quotas = tenants.Quotas
+
+// newTenants returns the tenants of a bridge, nil if it has none.
+func newTenants(o Options, store *fdbpq.Store) *tenants.Tenants {
+	if o.Tenants == nil {
+		return nil
+	}
+	return tenants.New(tenants.Options{
+		Quotas: o.Tenants,
+		Count:  func(tenant string) (tenants.Usage, error) { return usage(store, tenant) },
+
+		ShareRequests: int64(o.Limits.Requests) * request.SharePercent / 100,
+		ShareBytes:    o.Limits.Bytes * request.SharePercent / 100,
+
+		Now: time.Now,
+	})
+}
+
+// usagePage is how many queues one transaction counts.
+const usagePage = 100
+
+// usage counts what the queues of a tenant have.
+func usage(store *fdbpq.Store, tenant string) (u tenants.Usage, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), txTimeoutDown)
+	defer cancel()
+	scope := tenant + "."
+	for after, more := scope, true; more; {
+		var page tenants.Usage
+		last := after
+		err := store.View(ctx, func(r kv.Reader) error {
+			page, last = tenants.Usage{}, after
+			names, err := store.Queues(r, after, usagePage)
+			if err != nil {
+				return err
+			}
+			more = len(names) == usagePage
+			for _, name := range names {
+				if last = name; !strings.HasPrefix(name, scope) {
+					more = false
+					break
+				}
+				i, err := store.Queue(name).Inspect(r)
+				if err != nil {
+					return err
+				}
+				if i != nil {
+					page.Queues, page.Items, page.Bytes = page.Queues+1, page.Items+i.Ready+i.Leased+i.Delayed, page.Bytes+i.Bytes
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return u, err
+		}
+		u.Queues, u.Items, u.Bytes = u.Queues+page.Queues, u.Items+page.Items, u.Bytes+page.Bytes
+		after = last
+	}
+	return u, nil
+}
+
+// tenantName is the tenant that a subject belongs to, "" if none.
+func tenantName(s *subjects.Subject) string {
+	if s.Tenant != "" {
+		return s.Tenant
+	}
+	return subjects.Tenant(s.Queue)
+}
+
+// shownTenant is what a tenant sees of itself.
+func shownTenant(name string, of *tenants.Tenant) *protocol.Tenant {
+	has, may := of.Look()
+	return &protocol.Tenant{
+		Name: name, Queues: has.Queues, Items: has.Items, Bytes: has.Bytes,
+		Quotas: protocol.Quotas{Queues: may.Queues, Items: may.Items, Bytes: may.Bytes, Requests: may.Requests, Waiting: may.Waiting},
+	}
+}
+
+// room returns what says whether a queue takes new items of some bytes.
+func room(store func(bytes int) error, all *tenants.Tenants) func(queue string, items, bytes int) error {
+	return func(queue string, items, bytes int) error {
+		if err := store(bytes + items*itemRows); err != nil {
+			return storeFull(err)
+		}
+		if t := all.OfQueue(queue); t != nil {
+			if f := t.Admit(items, bytes); f != nil {
+				return f
+			}
+		}
+		return nil
+	}
+}

@@ -1,0 +1,252 @@
+package bridge_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+// withTenants serves tenants that have quotas.
+func withTenants(t *testing.T, quotas bridge.Quotas) *client {
+	t.Helper()
+	return serve(t, bridge.Options{Exclusive: true, Tenants: func(string) bridge.Quotas { return quotas }})
+}
+
+// tenantInfo is what a tenant sees of itself.
+func (c *client) tenantInfo(tenant string) *protocol.Tenant {
+	c.Helper()
+	var system protocol.System
+	m := c.ask("pq."+tenant+"._sys.info", "")
+	if err := json.Unmarshal(m.Data, &system); err != nil || system.Tenant == nil {
+		c.Fatalf("%s: %v", m.Data, err)
+	}
+	if system.StoreID != "" || system.Store != "" || system.Cluster != nil || system.Prefix != "pq."+tenant {
+		c.Errorf("a tenant sees %+v", system)
+	}
+	return system.Tenant
+}
+
+// names are the queues that a list shows.
+func (c *client) names(subject, body string) []string {
+	c.Helper()
+	var page protocol.QueuesPage
+	if m := c.ask(subject, body); json.Unmarshal(m.Data, &page) != nil || m.Header.Get("Status") != "" {
+		c.Fatalf("%s: %v %s", subject, m.Header, m.Data)
+	}
+	return page.Queues
+}
+
+// Each tenant has queues of its own, by any name, and sees no others.
+func TestTenants(t *testing.T) {
+	t.Parallel()
+	c := withTenants(t, bridge.Quotas{})
+	for _, tenant := range []string{"acme", "acme-2", "b"} {
+		if ack := c.push("pq."+tenant+".jobs.push.3", tenant, "Nats-Msg-Id", "1", "PQ-Unique", "u", "Nats-Expected-Stream", "jobs"); ack.Stream != "jobs" || ack.Duplicate {
+			t.Errorf("%s pushes: %+v", tenant, ack)
+		}
+	}
+	c.push("pq.acme.more.push", "x")
+	if got := c.names("pq._sys.list", ""); !slices.Equal(got, []string{"acme-2.jobs", "acme.jobs", "acme.more", "b.jobs"}) {
+		t.Errorf("the operator sees %q", got)
+	}
+	for body, want := range map[string]string{
+		"": "jobs more", `{"after":""}`: "jobs more", `{"after":"jobs"}`: "more", `{"prefix":"jo"}`: "jobs", `{"prefix":"jobs"}`: "jobs", `{"after":"more"}`: "",
+		`{"after":"","limit":1}`: "jobs", `{"prefix":"acme.jobs"}`: "",
+	} {
+		if got := strings.Join(c.names("pq.acme._sys.list", body), " "); got != want {
+			t.Errorf("%s: acme sees %q, expected %q", body, got, want)
+		}
+	}
+	if m := c.ask("pq.b._sys.list", ""); !strings.Contains(string(m.Data), `"total":1,`) {
+		t.Errorf("b sees %s", m.Data)
+	}
+	if got := c.names("pq.nobody._sys.list", ""); len(got) != 0 {
+		t.Errorf("a tenant without queues sees %q", got)
+	}
+	for _, tenant := range []string{"b", "acme", "acme-2"} {
+		item := c.pop("pq."+tenant+".jobs.pop.min", "", "PQ-Lease", "1m")
+		if ack := item.Header.Get("PQ-Ack"); string(item.Data) != tenant || !strings.HasPrefix(ack, "pq."+tenant+".jobs.ack.") || ack != item.Reply {
+			t.Errorf("%s popped %q, settled by %q and %q", tenant, item.Data, ack, item.Reply)
+		}
+		if m := c.ask("pq."+tenant+".jobs.info", ""); !strings.Contains(string(m.Data), `"queue":"jobs","ready":0,"leased":1,`) {
+			t.Errorf("%s", m.Data)
+		}
+	}
+	if got := c.tenantInfo("acme"); got.Name != "acme" || got.Queues != 2 || got.Items != 2 || got.Bytes != 5 {
+		t.Errorf("acme has %+v", got)
+	}
+	if m := c.ask("pq.acme._sys.info", `{"history":true}`); strings.Contains(string(m.Data), "history") {
+		t.Errorf("a tenant sees what all do: %s", m.Data)
+	}
+}
+
+// No request of one tenant has an effect on another one's queue.
+func TestTenantsAreApart(t *testing.T) {
+	t.Parallel()
+	c := withTenants(t, bridge.Quotas{})
+	heard := c.hear("pq.*.*.event.*")
+	id := c.push("pq.b.jobs.push.3", "b's").ID
+	c.push("pq.a.jobs.push.3", "a's")
+	lease := c.pop("pq.b.jobs.pop.min", "", "PQ-Lease", "1h")
+	token := strings.TrimPrefix(lease.Reply, "pq.b.jobs.")
+	c.ask("pq.b.jobs.admin.config", `{"hand_over":"*","dead_letters_from":"*"}`)
+	for _, word := range []string{"+ACK", "-NAK", "+TERM", "+WPI", "+NXT"} {
+		if m := c.raw("pq.a.jobs."+token, word); m.Header.Get("Nats-Service-Error-Code") != "400" {
+			t.Errorf("a settles b's lease with %s: %v", word, m.Header)
+		}
+	}
+	c.ask("pq.a.jobs.ack.bundle.settle", lease.Reply+" +ACK", "PQ-Bundle", "1")
+	c.refused(c.ask("pq.a.jobs.push", "x", "PQ-Settle", lease.Reply), 403)
+	c.refused(c.ask("pq.a.jobs.push", "x", "PQ-Settle", "pq.a.jobs."+token), 400)
+	for verb, code := range map[string]int{"get." + id: 404, "remove." + id: 404, "move." + id + ".1": 404, "requeue." + id: 404, "revoke." + id: 404} {
+		c.refused(c.ask("pq.a.jobs."+verb, ""), code)
+	}
+	// A name is one of the tenant's own queues, however it is written.
+	for _, name := range []string{"b.jobs", "../b.jobs", "b/jobs", ".b.jobs"} {
+		for _, field := range []string{"dead_letter", "dead_letters_from", "hand_over"} {
+			c.refused(c.ask("pq.a.jobs.admin.config", fmt.Sprintf("{%q:%q}", field, name)), 400)
+		}
+		c.refused(c.ask("pq.a.jobs.requeue."+id, fmt.Sprintf(`{"to":%q}`, name)), 400)
+		c.refused(c.ask("pq.a.jobs-dead.admin.requeue", fmt.Sprintf(`{"all":true,"to":%q}`, name)), 400)
+	}
+	c.refused(c.ask("pq.a.more.admin.config", `{"dead_letter":"jobs"}`), 400) // b's accepts those of all, a's does not
+	// An import says which queue a dead letter comes from.
+	c.ask("pq.a.jobs-dead.import", "dead", "PQ-Id", id, "PQ-Dead-Reason", "x", "PQ-Origin", "b.jobs", "PQ-Origin-Id", "1")
+	c.refused(c.ask("pq.a.jobs-dead.requeue."+id, ""), 403)
+	for _, subject := range []string{"pq.a._sys.cluster.status", "pq.a._sys.cluster.step-down", "pq.a._sys.cluster.replace", "pq.a.b.jobs.push", "pq.*.jobs.push", "pq.jobs.push", "pq._sys._sys.list", "pq._b.jobs.push", "pq.a._b.push"} {
+		if m := c.raw(subject, ""); m.Header.Get("Nats-Service-Error-Code") != "400" && !strings.Contains(string(m.Data), `"code":400`) {
+			t.Errorf("%s: %v %s", subject, m.Header, m.Data)
+		}
+	}
+	for _, verb := range []string{"admin.purge", "admin.pause", "admin.delete"} {
+		c.ask("pq.a.jobs."+verb, "")
+	}
+	if m := c.ask("pq.b.jobs.info", ""); !strings.Contains(string(m.Data), `"ready":0,"leased":1,`) || !strings.Contains(string(m.Data), `"paused":false`) {
+		t.Errorf("the queue of b: %s", m.Data)
+	}
+	// Dead letters stay with their tenant, and go back there.
+	c.ask(lease.Reply, "+TERM broken")
+	if m := c.next(heard); m.Subject != "pq.b.jobs.event.dead" || !strings.Contains(string(m.Data), `"queue":"jobs",`) || !strings.Contains(string(m.Data), `"dead_letter":"jobs-dead"`) {
+		t.Errorf("%s %s", m.Subject, m.Data)
+	}
+	dead := c.ask("pq.b.jobs-dead.peek.min", "")
+	if dead.Header.Get("PQ-Origin") != "jobs" {
+		t.Errorf("the dead letter: %v", dead.Header)
+	}
+	if ack := c.acknowledged(c.ask("pq.b.jobs-dead.requeue."+dead.Header.Get("PQ-Id"), "")); ack.Stream != "jobs" {
+		t.Errorf("requeued: %+v", ack)
+	}
+	if got := c.names("pq.b._sys.list", ""); !slices.Equal(got, []string{"jobs", "jobs-dead"}) {
+		t.Errorf("b has %q", got)
+	}
+}
+
+// A tenant beyond a quota is refused, for a reason of its own, and others are not.
+func TestQuotas(t *testing.T) {
+	t.Parallel()
+	c := serve(t, bridge.Options{Exclusive: true, Tenants: func(tenant string) bridge.Quotas {
+		return map[string]bridge.Quotas{"queues": {Queues: 2}, "items": {Items: 3}, "bytes": {Bytes: 5000}}[tenant]
+	}})
+	for _, queue := range []string{"a", "b"} {
+		c.push("pq.queues."+queue+".push", "x")
+	}
+	for verb, body := range map[string]string{"c.push": "x", "c-dead.push": "x", "c.admin.config": "{}", "c.admin.key.k": `{"limit":1}`, "c.admin.schedule.s": `{"every":"1h"}`} {
+		c.refused(c.ask("pq.queues."+verb, body), 429, "quota_queues")
+	}
+	c.push("pq.queues.a.push", "x")
+	c.ask("pq.queues.b.admin.delete", "")
+	c.eventuallyServed("pq.queues.c.push", "x")
+
+	c.push("pq.items.a.push", "x")
+	c.push("pq.items.b.push", "x")
+	c.push("pq.items.a.push", "third", "Nats-Msg-Id", "3")
+	c.refused(c.ask("pq.items.b.push", "x"), 429, "quota_items")
+	c.refused(c.ask("pq.items.b.import", "x", "PQ-Unique", "u"), 429, "quota_items")
+	if ack := c.push("pq.items.a.push", "third", "Nats-Msg-Id", "3"); !ack.Duplicate {
+		t.Error("a push that is repeated beyond the quota adds an item")
+	}
+	c.pop("pq.items.a.pop.min", "")
+	c.eventuallyServed("pq.items.b.push", "x")
+
+	c.refused(c.ask("pq.bytes.a.push", strings.Repeat("x", 5001)), 429, "quota_bytes")
+	c.push("pq.bytes.a.push", "x")
+	c.push("pq.other.a.push", strings.Repeat("x", 5001))
+	if got := c.tenantInfo("items"); got.Quotas != (protocol.Quotas{Items: 3}) {
+		t.Errorf("the tenant sees %+v", got)
+	}
+}
+
+// eventuallyServed asks until what a tenant has is counted again.
+func (c *client) eventuallyServed(subject, body string) {
+	c.Helper()
+	testenv.Await(c, subject, func() bool { return c.ask(subject, body).Header.Get("PQ-Reason") == "" })
+}
+
+// What a tenant has is known to a bridge that was not there when it came.
+func TestQuotasOutliveBridges(t *testing.T) {
+	t.Parallel()
+	c := withTenants(t, bridge.Quotas{Items: 2})
+	c.push("pq.t.a.push", "x")
+	c.push("pq.t.b.push", "x")
+	if err := c.env.Bridge.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	next, err := bridge.Start(t.Context(), c.env.NATS.Connect(t), c.env.Store, bridge.Options{Exclusive: true, Tenants: func(string) bridge.Quotas { return bridge.Quotas{Items: 2} }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { next.Drain(t.Context()) })
+	c.refused(c.ask("pq.t.a.push", "x"), 429, "quota_items")
+}
+
+// Of the pops of a tenant so many wait, at all its queues together.
+func TestQuotaOfWaitingPops(t *testing.T) {
+	t.Parallel()
+	c := withTenants(t, bridge.Quotas{Waiting: 2})
+	for _, queue := range []string{"a", "b"} {
+		c.push("pq.t."+queue+".push", "x")
+		c.pop("pq.t."+queue+".pop.min", "")
+		c.send("pq.t."+queue+".pop.min", "", "PQ-Wait", "1m")
+		testenv.Await(c, "the pop waits", func() bool { return strings.Contains(string(c.ask("pq.t."+queue+".info", "").Data), `"waiting":1`) })
+	}
+	c.refused(c.ask("pq.t.a.pop.min", "", "PQ-Wait", "1m"), 429, "quota_waiting")
+	other := c.send("pq.other.a.pop.min", "", "PQ-Wait", "1m")
+	c.push("pq.other.a.push", "x")
+	if m := c.next(other); string(m.Data) != "x" {
+		t.Errorf("the other tenant's pop: %v", m.Header)
+	}
+	c.push("pq.t.a.push", "x")
+	last := c.send("pq.t.a.pop.min", "", "PQ-Wait", "1s")
+	if m := c.next(last); m.Header.Get("PQ-Reason") == "quota_waiting" {
+		t.Error("a pop that was served keeps its place")
+	}
+}
+
+// Requests beyond the rate are refused; those of others are served.
+func TestQuotaOfRequests(t *testing.T) {
+	t.Parallel()
+	c := withTenants(t, bridge.Quotas{Requests: 5})
+	refused := 0
+	for range 50 {
+		if m := c.ask("pq.t.a.info", ""); m.Header.Get("PQ-Reason") == "quota_requests" {
+			refused++
+		}
+	}
+	if refused == 0 {
+		t.Error("none of 50 requests was refused")
+	}
+	c.push("pq.other.a.push", "x")
+	// A bundle counts as its items.
+	testenv.Await(t, "a bundle is served", func() bool {
+		return c.ask("pq.t.b.push", strings.Repeat("0 1\nx\n", 100), "PQ-Bundle", "100").Header.Get("PQ-Reason") == ""
+	})
+	for range 5 { // the bundle takes the requests of many seconds
+		c.refused(c.ask("pq.t.b.info", ""), 429, "quota_requests")
+	}
+}
