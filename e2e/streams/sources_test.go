@@ -2,6 +2,7 @@ package streams_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -167,6 +169,52 @@ func TestRemotesAreReadAgain(t *testing.T) {
 	write(t, file, map[string]any{})
 	p.HangUp(t)
 	state("no_runner")
+}
+
+// A message of pqd's own NATS server is read whole: one with more headers than an item may have stops the
+// source, and is no item without content.
+func TestSourceReadsMessagesWhole(t *testing.T) {
+	t.Parallel()
+	config := filepath.Join(t.TempDir(), "nats.conf")
+	if err := os.WriteFile(config, fmt.Appendf(nil, "jetstream { store_dir: %q }", t.TempDir()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	setting, _ := remotes(t, map[string]any{"self": map[string]any{"streams": reads("ORDERS", "jobs")}})
+	p := testenv.Daemon(t, setting, "PQ_NATS_CONFIG="+config)
+	js, err := jetstream.New(p.Connect(t), jetstream.WithDefaultTimeout(testenv.Patience))
+	if err == nil {
+		_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, headers := range []int{990, 1001} {
+		m := &nats.Msg{Subject: "orders.x", Data: []byte("a book"), Header: nats.Header{}}
+		for i := range headers {
+			m.Header.Set(fmt.Sprint("H", i), "x")
+		}
+		if _, err := js.PublishMsg(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	queue := queueOf(t, p, "jobs")
+	remote, stream := "self", "ORDERS"
+	if _, err := queue.SetSource(t.Context(), "orders", client.SourceChange{Remote: &remote, Stream: &stream}); err != nil {
+		t.Fatal(err)
+	}
+	var s client.Source
+	testenv.Await(t, "the source is done with both", func() bool {
+		s, err = queue.Source(t.Context(), "orders")
+		return err != nil || s.State == protocol.SourceStopped || s.Seq == 2
+	})
+	if err != nil || s.Seq != 1 || !strings.HasPrefix(s.Reason, protocol.StopPoisoned+": ") {
+		t.Errorf("%+v, %v: expected it to have stopped at the second message", s, err)
+	}
+	item, err := queue.Pop(t.Context(), client.Min)
+	if err != nil || string(item.Payload) != "a book" || len(item.Header) < 990 {
+		t.Errorf("%+v, %v: expected the first message", item, err)
+	}
+	p.Stop(t)
 }
 
 // Wrong files end pqd at its start, with a line that says what was expected.
