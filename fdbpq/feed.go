@@ -286,9 +286,9 @@ type SourceRun struct {
 // SourceTerm is how long a bridge runs a source that it has not said so again.
 const SourceTerm = 5 * time.Second
 
-// RunSource says that a bridge runs a source for a while. It reports whether it may: no other one does. Nothing depends on it but who
-// fetches.
-func (q Queue) RunSource(tx kv.Tx, s *Source, run SourceRun) (bool, error) {
+// RunSource says that a bridge runs a source for a while. It reports whether it may: no other one does, or alone says that no other one
+// can. Nothing depends on it but who fetches.
+func (q Queue) RunSource(tx kv.Tx, s *Source, run SourceRun, alone bool) (bool, error) {
 	qtx, err := s.openAny(tx, q)
 	if err != nil {
 		return false, err
@@ -307,7 +307,7 @@ func (q Queue) RunSource(tx kv.Tx, s *Source, run SourceRun) (bool, error) {
 		if err := other.parse(was); err != nil {
 			return false, fmt.Errorf("damaged source %q: %w", s.Name, err)
 		}
-		if other.Runner != run.Runner && other.Until > now {
+		if other.Runner != run.Runner && other.Until > now && !alone {
 			return false, nil
 		}
 	}

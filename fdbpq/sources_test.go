@@ -313,9 +313,10 @@ func TestSourceHasOneRunner(t *testing.T) {
 		if s.State != fdbpq.SourceNoRunner {
 			t.Errorf("state is %s", s.State)
 		}
+		alone := false
 		run := func(runner string) (is bool) {
 			f.update(func(tx kv.Tx) (err error) {
-				is, err = f.Queue("jobs").RunSource(tx, &s, fdbpq.SourceRun{Runner: runner, Last: 12})
+				is, err = f.Queue("jobs").RunSource(tx, &s, fdbpq.SourceRun{Runner: runner, Last: 12}, alone)
 				return err
 			})
 			return is
@@ -333,6 +334,9 @@ func TestSourceHasOneRunner(t *testing.T) {
 		f.update(func(tx kv.Tx) error { return f.Queue("jobs").LeaveSource(tx, &s, "b") })
 		if !run("a") {
 			t.Error("the second one has left, and still runs it")
+		}
+		if alone = true; !run("c") {
+			t.Error("a bridge that has the store for itself waits for one that is gone")
 		}
 	})
 }

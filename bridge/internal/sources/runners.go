@@ -150,10 +150,10 @@ func (r *Runners) look(ctx context.Context) error {
 		}
 		key := idOf(s)
 		w := r.workers[key]
-		if s.Run.Runner != r.Bridge && s.Run.Until > now {
-			continue // another bridge runs it
-		}
-		if s.Run.Runner != r.Bridge && !r.Alone {
+		if another := s.Run.Runner != r.Bridge && !r.Alone; another {
+			if s.Run.Until > now {
+				continue // it runs it
+			}
 			// Bridges that look at the same time share what is free.
 			if free[key] = true; !r.free[key] && rand.N(2) == 0 {
 				continue
@@ -191,7 +191,7 @@ func (r *Runners) say(ctx context.Context, s *fdbpq.Source, w *worker) (mine boo
 		run.Last, run.Problem, run.Since = w.report()
 	}
 	err = r.update(ctx, func(tx kv.Tx) (err error) {
-		mine, err = r.Store.Queue(s.Queue).RunSource(tx, s, run)
+		mine, err = r.Store.Queue(s.Queue).RunSource(tx, s, run, r.Alone)
 		return err
 	})
 	if err == fdbpq.ErrNoSource {
