@@ -52,7 +52,7 @@ STARVED = uptime | LC_ALL=C awk -v n="$$(getconf _NPROCESSORS_ONLN)" '{ sub(/.*l
 	load[1] > 8 * n || load[2] > 8 * n { print "*** THE MACHINE IS STARVED: load " load[1] " (" load[2] " over five minutes) on " n " processors ***" }'
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-cluster test-topology test-fdb check lint lint-chart vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize simulate forge netfaults powercut diskfaults cluster foundationdb schedules celery imports bulk soak console crowd overload) mutate fuzz pictures freeze release reproduce
+.PHONY: help run build test test-cluster test-topology test-fdb check lint lint-chart vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize simulate forge netfaults powercut diskfaults cluster foundationdb schedules sources celery imports bulk soak console crowd overload) mutate fuzz pictures freeze release reproduce
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -191,6 +191,11 @@ campaign/schedules: ## schedules beside KILLS (200) ends of a pqd, of three pqd,
 	$(if $(FDB),$(GO) test -tags fdb -run '^TestSchedulesOfSeveralBridges$$' -count 1 -timeout 72h -v ./e2e/stores -pq.kills=$(KILLS) -pq.seed=$(SEED))
 	$(GO) test -run '^TestDecade$$' -count 1 -timeout 72h -v ./internal/calendar -pq.specs=$(SPECS)
 	$(GO) test -run '^TestManySchedules$$' -count 1 -timeout 1h -v ./e2e/performance -pq.schedules=$(SCHEDULES)
+
+campaign/sources: MESSAGES = 1000000
+campaign/sources: KILLS = 20
+campaign/sources: ## MESSAGES (1000000) from a stream into a queue beside KILLS (20) ends of a pqd; of three pqd, and of the servers of a stream with three replicas
+	$(GO) test -run '^TestSource(BesideKills|OnCluster)$$' -count 1 -timeout 72h -v ./e2e/streams -parallel 1 -pq.messages=$(MESSAGES) -pq.kills=$(KILLS) -pq.seed=$(SEED)
 
 campaign/celery: OPS = 100000
 campaign/celery: KILLS = 20

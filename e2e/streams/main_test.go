@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -22,13 +23,23 @@ func jetStream(t *testing.T) *testenv.Server {
 	})
 }
 
-// connectAny connects with any server of a cluster, and again with another one.
-func connectAny(t *testing.T, c *testenv.Cluster) *nats.Conn {
+// connect connects with any server of a cluster, and again with another one, however often they end.
+func connect(t *testing.T, url string) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect(c.URL(), nats.Timeout(testenv.Patience), nats.MaxReconnects(-1), nats.ReconnectWait(nats.DefaultReconnectWait/10))
+	nc, err := nats.Connect(url, nats.Timeout(testenv.Patience), nats.MaxReconnects(-1), nats.ReconnectWait(nats.DefaultReconnectWait/20))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
 	return nc
+}
+
+// jobs is the queue that is fed.
+func jobs(t *testing.T, url string) *client.Queue {
+	t.Helper()
+	c, err := client.New(connect(t, url))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Queue("jobs")
 }

@@ -228,7 +228,7 @@ func TestServerResetsInOrder(t *testing.T) {
 func TestServerResetsInOrderAfterANewLeader(t *testing.T) {
 	t.Parallel()
 	cluster := testenv.NewCluster(t)
-	nc := connectAny(t, cluster)
+	nc := connect(t, cluster.URL())
 	d := take(t, nc, workQueue(3))
 	d.publish(200, one)
 	got := d.fetch(60)
@@ -305,7 +305,7 @@ func TestServerReadsNoMessageWithoutAQuorum(t *testing.T) {
 	cluster := testenv.NewCluster(t)
 	config := workQueue(3)
 	config.Retention = jetstream.LimitsPolicy
-	d := take(t, connectAny(t, cluster), config)
+	d := take(t, connect(t, cluster.URL()), config)
 	d.publish(5, one)
 	leader := cluster.StreamLeader(t, "JOBS")
 	nc := cluster.Servers[leader].Connect(t)

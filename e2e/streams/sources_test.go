@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pqbridge/pqbridge/client"
@@ -41,86 +39,6 @@ func reads(stream string, queues ...string) map[string]any {
 	return map[string]any{stream: map[string]any{"read": queues}}
 }
 
-// queueOf is a queue of a pqd that may be killed at any time.
-func queueOf(t *testing.T, p *testenv.Process, name string) *client.Queue {
-	t.Helper()
-	nc := p.Connect(t, nats.MaxReconnects(-1), nats.ReconnectWait(nats.DefaultReconnectWait/20))
-	c, err := client.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c.Queue(name)
-}
-
-// A stream becomes a queue while pqd is killed: each message once, in order, in both modes.
-func TestSourceBesideKills(t *testing.T) {
-	t.Parallel()
-	for _, mode := range []string{"copy", "take"} {
-		t.Run(mode, func(t *testing.T) {
-			t.Parallel()
-			const n, kills = 3000, 6
-			server := jetStream(t)
-			js, err := jetstream.New(server.Connect(t), jetstream.WithDefaultTimeout(testenv.Patience))
-			if err != nil {
-				t.Fatal(err)
-			}
-			config := jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}}
-			if mode == "take" {
-				config.Retention = jetstream.WorkQueuePolicy
-			}
-			if _, err := js.CreateStream(t.Context(), config); err != nil {
-				t.Fatal(err)
-			}
-			setting, _ := remotes(t, map[string]any{"hub": map[string]any{"url": server.URL(), "streams": reads("ORDERS", "jobs")}})
-			p := testenv.Daemon(t, setting)
-			queue := queueOf(t, p, "jobs")
-			remote, stream, batch := "hub", "ORDERS", 50
-			if _, err := queue.SetSource(t.Context(), "orders", client.SourceChange{Remote: &remote, Stream: &stream, Mode: &mode, Batch: &batch}); err != nil {
-				t.Fatal(err)
-			}
-			published := make(chan error, 1)
-			go func() {
-				for i := range n {
-					if _, err := js.PublishAsync("orders.x", []byte(strconv.Itoa(i+1))); err != nil {
-						published <- err
-						return
-					}
-				}
-				<-js.PublishAsyncComplete()
-				published <- nil
-			}()
-			for i := range kills {
-				testenv.Await(t, "the source has moved", func() bool {
-					s, err := queue.Source(t.Context(), "orders")
-					return err == nil && s.Seq >= uint64(n*i/kills)
-				})
-				p.Kill(t)
-				p.Start(t)
-			}
-			if err := <-published; err != nil {
-				t.Fatal(err)
-			}
-			testenv.Await(t, "the source is at the end", func() bool {
-				s, err := queue.Source(t.Context(), "orders")
-				return err == nil && s.Seq == n && s.Counts.Delivered == n
-			})
-			nc := p.Connect(t)
-			for i := range n {
-				m, err := nc.Request("pq.jobs.pop.min", nil, testenv.Patience)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if want := strconv.Itoa(i + 1); string(m.Data) != want || m.Header.Get("PQ-Source-Seq") != want {
-					t.Fatalf("item %d is %q with %v", i+1, m.Data, m.Header)
-				}
-			}
-			if m, err := nc.Request("pq.jobs.pop.min", nil, testenv.Patience); err != nil || m.Header.Get("Status") != "404" {
-				t.Fatalf("one more item: %q, %v", m.Data, err)
-			}
-		})
-	}
-}
-
 // A file of remotes that is read again gives rights and takes them; a wrong one, or one that others can read, changes nothing.
 func TestRemotesAreReadAgain(t *testing.T) {
 	t.Parallel()
@@ -135,7 +53,7 @@ func TestRemotesAreReadAgain(t *testing.T) {
 	allowed := map[string]any{"hub": map[string]any{"url": server.URL(), "streams": reads("ORDERS", "jobs")}}
 	setting, file := remotes(t, map[string]any{})
 	p := testenv.Daemon(t, setting)
-	queue := queueOf(t, p, "jobs")
+	queue := jobs(t, p.URL)
 	remote, stream := "hub", "ORDERS"
 	change := client.SourceChange{Remote: &remote, Stream: &stream}
 	if _, err := queue.SetSource(t.Context(), "orders", change); err == nil {

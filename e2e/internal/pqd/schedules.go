@@ -17,7 +17,7 @@ import (
 )
 
 // Kills is how often a campaign of schedules has something end.
-var Kills = flag.Int("pq.kills", 0, "how often something ends beside schedules; 0: a few times")
+var Kills = flag.Int("pq.kills", 0, "how often something ends beside schedules or sources; 0: a few times")
 
 // DeadLetters is how many dead letters a bulk operation brings back, Workers how many clients work beside it.
 var (
