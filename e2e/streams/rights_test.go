@@ -41,7 +41,7 @@ func TestSourceWithTheLeastRights(t *testing.T) {
 		"COPIED": map[string]any{"read": []string{"jobs"}}, "TAKEN": map[string]any{"read": []string{"jobs"}},
 	}}})
 	p := testenv.Daemon(t, setting)
-	queue := queueOf(t, p, "jobs")
+	queue := jobs(t, p.URL)
 	for stream, mode := range map[string]string{"COPIED": "copy", "TAKEN": "take"} {
 		config := jetstream.StreamConfig{Name: stream, Subjects: []string{stream}}
 		if mode == "take" {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pqbridge/pqbridge/client"
@@ -115,7 +116,7 @@ func TestSourceReadsMessagesWhole(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	queue := queueOf(t, p, "jobs")
+	queue := jobs(t, p.URL)
 	remote, stream := "self", "ORDERS"
 	if _, err := queue.SetSource(t.Context(), "orders", client.SourceChange{Remote: &remote, Stream: &stream}); err != nil {
 		t.Fatal(err)
