@@ -394,6 +394,27 @@ func TestSourceMetrics(t *testing.T) {
 	})
 }
 
+// A source that waits for the next message hears at once that an administrator has changed it.
+func TestSourceHearsOfChanges(t *testing.T) {
+	t.Parallel()
+	f := feeding(t, jetstream.StreamConfig{})
+	f.set(copying)
+	f.publish(2)
+	f.items("1", "2")
+	began := f.at(2).Time.Add(-time.Hour).Format(time.RFC3339)
+	f.resume(`{"from_seq":2}`)
+	f.items("2")
+	f.at(2)
+	f.resume(`{"from_time":"` + began + `"}`)
+	f.items("1", "2")
+	f.at(2)
+	f.set(`{"map":{"priority":7}}`)
+	f.publish(1)
+	if item := f.pop("pq.jobs.pop.min", "", "PQ-Wait", "50s"); item.Header.Get(protocol.HeaderPriority) != "7" {
+		t.Errorf("the item has %v", item.Header)
+	}
+}
+
 // Pitfall: a message is too large for an item here. A person passes over it.
 func TestSourceStopsAtAMessageThatIsTooLarge(t *testing.T) {
 	t.Parallel()

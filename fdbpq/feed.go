@@ -34,7 +34,7 @@ type SourcePosition struct {
 	Stop    SourceStop
 	Blocked int64 // wall clock since which the queue takes no items; 0: it does
 
-	revision int64 // grows with each change by an administrator
+	Revision int64 // grows with each change by an administrator
 }
 
 // fromSeq as a From: Seq is what an administrator has said.
@@ -93,7 +93,7 @@ func (p *SourcePosition) accept() {
 }
 
 func (p *SourcePosition) numbers() []*int64 {
-	return []*int64{&p.Time, &p.Created, &p.Consumer, &p.Delivered, &p.Skipped, &p.Poisoned, &p.Stop.Since, &p.Stop.At.Time, &p.Blocked, &p.revision}
+	return []*int64{&p.Time, &p.Created, &p.Consumer, &p.Delivered, &p.Skipped, &p.Poisoned, &p.Stop.Since, &p.Stop.At.Time, &p.Blocked, &p.Revision}
 }
 
 func (p *SourcePosition) pack() []byte {

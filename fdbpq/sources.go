@@ -545,7 +545,7 @@ func (s *Store) roomForSource(tx kv.Tx, h sourceHome) error {
 
 // writeSource writes a source that was changed. What was fetched before finds another position.
 func (q Queue) writeSource(tx kv.Tx, s *Source) error {
-	s.Position.revision++
+	s.Position.Revision++
 	text, err := json.Marshal(s.Config)
 	if err != nil {
 		return fmt.Errorf("source: %w", err)

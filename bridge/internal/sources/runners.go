@@ -168,7 +168,7 @@ func (r *Runners) look(ctx context.Context) error {
 				continue
 			}
 		}
-		if w == nil || w.ended() || w.identity != remote.Identity {
+		if w == nil || w.ended() || w.identity != remote.Identity || w.revision != s.Position.Revision {
 			r.restart(s, w, remote)
 		}
 		wanted[key], needed[s.Config.Remote] = true, true
@@ -205,7 +205,7 @@ func (r *Runners) say(ctx context.Context, s *fdbpq.Source, w *worker) (mine boo
 
 // restart has a worker run a source from where it is.
 func (r *Runners) restart(s *fdbpq.Source, before *worker, remote Remote) {
-	w := &worker{runners: r, id: idOf(s), remote: remote, identity: remote.Identity, spoke: time.Now(), last: s.Run.Last, told: make(map[string]time.Time)}
+	w := &worker{runners: r, id: idOf(s), remote: remote, identity: remote.Identity, revision: s.Position.Revision, spoke: time.Now(), last: s.Run.Last, told: make(map[string]time.Time)}
 	if before != nil {
 		before.stop()
 		w.last, w.problem, w.since = before.report()

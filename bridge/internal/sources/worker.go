@@ -23,6 +23,7 @@ type worker struct {
 	id       id
 	remote   Remote
 	identity string // of the remote
+	revision int64  // of the source
 	cancel   context.CancelFunc
 	done     chan struct{}
 	spoke    time.Time            // when the store last heard that it runs; of the goroutine that looks
