@@ -249,6 +249,8 @@ export interface Item {
   /** The schedule that has pushed the item, `""` if none has, and the time for which it did. */
   readonly schedule: string;
   readonly scheduledAt: Date | undefined;
+  /** The message of a stream of which a source has made it; undefined if none has. */
+  readonly source: ItemSource | undefined;
   /** Of items of a dead-letter queue. */
   readonly dead: Death | undefined;
 
@@ -435,6 +437,18 @@ export interface BulkResult {
   next: string;
 }
 
+/** The message of which a source has made an item. */
+export interface ItemSource {
+  /** Of the source. */
+  name: string;
+  subject: string;
+  /** In the stream. */
+  seq: Integer;
+  time: Date | undefined;
+  /** Its `Nats-Msg-Id`, `""` if it had none. */
+  msgId: string;
+}
+
 /** What a schedule pushes. */
 export interface ScheduleItem {
   /** Of an answer: a text if it is UTF-8. */
@@ -516,6 +530,81 @@ export interface ResumeScheduleOptions extends CallOptions {
 export interface RunScheduleOptions extends CallOptions {
   /** Of all runs with this id within the queue's `dedup_window` only the first one pushes. Without it the client does not repeat a run. */
   msgId?: string;
+}
+
+/** The value of a header of a message, or of a token of its subject. */
+export interface SourceValue {
+  header?: string;
+  /** From 1. */
+  token?: number;
+  /** Of messages without it. */
+  default?: string | Integer;
+}
+
+/** What items of a source have, by the protocol's names: a constant, or a value of the message. */
+export type SourceMap = Partial<Record<"priority" | "key" | "weight" | "delay" | "not_before" | "ttl" | "unique" | "on_conflict", string | Integer | SourceValue>>;
+
+/** Fields of a source to change. What is not given stays as it is. */
+export interface SourceChange {
+  /** A name in the `PQ_REMOTES` of pqd. A new source needs one, and it stays, as do `stream` and `mode`. */
+  remote?: string;
+  stream?: string;
+  /** `"take"` acknowledges the messages; `"copy"` if never given. */
+  mode?: "copy" | "take";
+  /** Subjects; all of the stream if empty. */
+  filter?: readonly string[];
+  /** `"first"` if never given. */
+  start?: "first" | "new" | { seq: Integer } | { time: Date };
+  /** Replaced as a whole. */
+  map?: SourceMap;
+  /** How many messages are pushed at a time, at most; 512 if never given. */
+  batch?: number;
+  paused?: boolean;
+}
+
+/** A source feeds its queue from a JetStream stream. */
+export interface Source {
+  name: string;
+  remote: string;
+  stream: string;
+  mode: "copy" | "take";
+  filter: string[];
+  start: "first" | "new" | { seq: Integer } | { time: Date };
+  /** Constants are texts. */
+  map: SourceMap;
+  batch: number;
+  paused: boolean;
+  state: "running" | "starting" | "paused" | "blocked" | "failing" | "no_runner" | "stopped";
+  /** Why it is so, `""` if there is nothing to say. */
+  reason: string;
+  since: Date | undefined;
+  /** The last message that it is done with, and the time of that. */
+  seq: Integer;
+  time: Date | undefined;
+  /** The last message of the stream, and how many are missing to it. */
+  last: Integer;
+  lag: Integer;
+  /** The bridge that runs it. */
+  runner: string;
+  counts: { delivered: Integer; skipped: Integer; poisoned: Integer };
+}
+
+export interface SourcesOptions extends CallOptions {
+  /** Begin behind this name. */
+  after?: string;
+  /** How many sources of one request; 100 if not given, and at most. */
+  page?: number;
+}
+
+/** How a source goes on that has stopped: at most one of these. Without any only a pause ends. */
+export interface ResumeSourceOptions extends CallOptions {
+  /** With this message. What was pushed already comes again. */
+  fromSeq?: Integer;
+  fromTime?: Date;
+  /** Behind the poisoned message. */
+  skip?: boolean;
+  /** With the stream as it is now. */
+  accept?: boolean;
 }
 
 export interface KeysOptions extends CallOptions {
@@ -804,6 +893,18 @@ export interface Queue {
   deleteSchedule(name: string, options?: CallOptions): Promise<void>;
   /** Pushes the item of a schedule now. */
   runSchedule(name: string, options?: RunScheduleOptions): Promise<Pushed>;
+  /** The sources, in the order of their names. */
+  sources(options?: SourcesOptions): AsyncGenerator<Source, void, undefined>;
+  /** A source. It takes the right to change it, unlike `sources`. */
+  source(name: string, options?: CallOptions): Promise<Source>;
+  /** Changes a source, makes it and the queue if necessary, and returns the whole. */
+  setSource(name: string, change: SourceChange, options?: CallOptions): Promise<Source>;
+  /** Stops a source, which keeps its position. */
+  pauseSource(name: string, options?: CallOptions): Promise<Source>;
+  /** Ends a pause, and with a choice also a stop. The client does not repeat one with a choice. */
+  resumeSource(name: string, options?: ResumeSourceOptions): Promise<Source>;
+  /** Removes a source. What it has pushed stays, and so does the consumer of one that takes. */
+  deleteSource(name: string, options?: CallOptions): Promise<void>;
   /** Removes all items and returns how many. */
   purge(options?: CallOptions): Promise<number>;
   /** Stops deliveries; pushes go on. */

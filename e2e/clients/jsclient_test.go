@@ -113,9 +113,7 @@ func TestJavaScriptClient(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".test.mjs"), func(t *testing.T) {
 			t.Parallel()
-			config := filepath.Join(t.TempDir(), "nats.conf")
-			pqd.Write(t, config, withRights)
-			p := testenv.Daemon(t, "PQ_NATS_CONFIG="+config, "PQ_LISTEN=", "NATS_USER=all", "NATS_PASSWORD=all")
+			p := testenv.Daemon(t, append(withStreams(t, withRights), "PQ_LISTEN=", "NATS_USER=all", "NATS_PASSWORD=all")...)
 			ctx, cancel := context.WithTimeout(t.Context(), 4*testenv.Patience)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, node.Path, "--test", "--test-reporter=tap", file)
@@ -178,7 +176,7 @@ func TestJavaScriptClientPage(t *testing.T) {
 		fmt.Fprintf(&examples, "%s\nconsole.log(%q);\n", block.Text, separator)
 	}
 	pqd.Write(t, program, fmt.Sprintf(jsPage, examples.String()))
-	p := testenv.Daemon(t)
+	p := testenv.Daemon(t, withStreams(t, "")...)
 	judgeExamples(t, blocks, pqd.Run(t, node.Path, program, p.URL), `.*console\.log\(.*\)+;`)
 	p.Stop(t)
 }

@@ -113,15 +113,22 @@ func runPage(t *testing.T, page string, env ...string) {
 	p.Stop(t)
 }
 
-// settingsOf are those that a page of the protocol asks for: sources need streams, and leave to read them.
+// settingsOf are those that a page of the protocol asks for.
 func settingsOf(t *testing.T, page string) []string {
 	t.Helper()
 	if filepath.Base(page) != "sources.md" {
 		return nil
 	}
+	return withStreams(t, "")
+}
+
+// withStreams are settings of a pqd with streams, whose queue jobs may read one of them. more is what else its
+// NATS servers are told.
+func withStreams(t *testing.T, more string) []string {
+	t.Helper()
 	dir := t.TempDir()
 	config, remotes := filepath.Join(dir, "nats.conf"), filepath.Join(dir, "remotes.json")
-	pqd.Write(t, config, fmt.Sprintf("jetstream { store_dir: %q }", dir))
+	pqd.Write(t, config, fmt.Sprintf("jetstream { store_dir: %q }\n%s", dir, more))
 	pqd.Write(t, remotes, `{"self": {"streams": {"ORDERS": {"read": ["jobs"]}}}}`)
 	if err := os.Chmod(remotes, 0o600); err != nil {
 		t.Fatal(err)

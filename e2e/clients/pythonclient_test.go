@@ -82,9 +82,7 @@ func TestPythonClient(t *testing.T) {
 		t.Run(strings.TrimPrefix(module, "test_"), func(t *testing.T) {
 			t.Parallel()
 			py := needPython(t, pyOptional[module]...)
-			config := filepath.Join(t.TempDir(), "nats.conf")
-			pqd.Write(t, config, withRights)
-			p := testenv.Daemon(t, "PQ_NATS_CONFIG="+config, "PQ_LISTEN=", "NATS_USER=all", "NATS_PASSWORD=all")
+			p := testenv.Daemon(t, append(withStreams(t, withRights), "PQ_LISTEN=", "NATS_USER=all", "NATS_PASSWORD=all")...)
 			cmd := py.command(t, "-X", "dev", "-m", "unittest", "-b", module)
 			cmd.Dir = filepath.Dir(file)
 			cmd.Env = append(cmd.Env, "NATS_URL="+p.URL, "CELERY_DIR="+t.TempDir(), fmt.Sprint("PQ_TEST_PATIENCE=", testenv.Patience.Seconds()))
@@ -302,7 +300,7 @@ func TestPythonClientPage(t *testing.T) {
 		fmt.Fprintf(&examples, "%s\nprint(%q, flush=True)\n", block.Text, separator)
 	}
 	pqd.Write(t, program, fmt.Sprintf(pyPage, examples.String()))
-	p := testenv.Daemon(t)
+	p := testenv.Daemon(t, withStreams(t, "")...)
 	out, err := py.command(t, program, p.URL).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)

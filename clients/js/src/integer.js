@@ -17,6 +17,17 @@ export function priorityText(value, what = "priority") {
 }
 
 /**
+ * The number of a message in a stream.
+ * @param {unknown} value
+ * @param {string} what
+ */
+export function sequence(value, what) {
+  const n = BigInt(priorityText(value, what));
+  if (n > 0n) return n;
+  throw new TypeError(`${what} is ${shown(value)}: expected 1 and more`);
+}
+
+/**
  * @param {string} digits
  * @returns {number | bigint}
  */

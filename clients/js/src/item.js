@@ -115,6 +115,8 @@ export class Item {
     this.schedule = "";
     /** @type {Date | undefined} */
     this.scheduledAt = undefined;
+    /** @type {import("../index.js").ItemSource | undefined} */
+    this.source = undefined;
     /** How long the lease was asked for, in milliseconds; 0: the queue decides. */
     this.leaseTerm = 0;
   }
@@ -193,6 +195,16 @@ export class Item {
     });
     header("PQ-Schedule", plain, (v) => (this.schedule = v));
     header("PQ-Scheduled-At", time, (v) => (this.scheduledAt = v));
+    if (m.headers.has("PQ-Source")) {
+      /** @type {import("../index.js").ItemSource} */
+      const source = { name: "", subject: "", seq: 0, time: undefined, msgId: "" };
+      header("PQ-Source", plain, (v) => (source.name = v));
+      header("PQ-Source-Subject", plain, (v) => (source.subject = v));
+      header("PQ-Source-Seq", integer, (v) => (source.seq = v));
+      header("PQ-Source-Time", time, (v) => (source.time = v));
+      header("PQ-Source-Msg-Id", plain, (v) => (source.msgId = v));
+      this.source = source;
+    }
     if (m.headers.has("PQ-Origin") || m.headers.has("PQ-Dead-Reason")) {
       /** @type {import("../index.js").Death} */
       const dead = { reason: "", origin: "", originId: "", at: undefined, deliveries: 0 };

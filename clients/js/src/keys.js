@@ -1,29 +1,20 @@
 // Keys of a queue: what they have, and their settings.
 import { shown } from "./duration.js";
-import { unreadable } from "./errors.js";
-import { count } from "./integer.js";
 import { writeJSON } from "./json.js";
 import { bytes } from "./message.js";
+import { pages } from "./named.js";
 import { callOptions, checked } from "./options.js";
 import { keyOf } from "./push.js";
-
-const pageSize = 100;
 
 /**
  * @param {import("./queue.js").Queue} queue
  * @param {import("../index.js").KeysOptions} [given]
  */
 export async function* keys(queue, given) {
-  const { after = "", page = pageSize, ...options } = checked(given, "keys", ["after", "page", ...callOptions]);
-  if (typeof after !== "string") throw new TypeError(`after is ${shown(after)}: expected a key`);
-  const limit = count(page, "page", pageSize);
-  for (let behind = after; ; ) {
-    const answer = await queue.client.ask({ op: "keys", queue: queue.name, subject: queue.subject("keys"), body: writeJSON({ limit, after: behind || undefined }), repeatable: true }, options);
-    if (!Array.isArray(answer.keys)) throw unreadable("keys", queue.name, bytes(JSON.stringify(answer)));
-    for (const k of answer.keys) yield known(k);
-    if (typeof answer.next !== "string" || answer.next === "") return;
-    behind = answer.next;
-  }
+  const text = (/** @type {unknown} */ after) => {
+    if (typeof after !== "string") throw new TypeError(`after is ${shown(after)}: expected a key`);
+  };
+  for await (const k of pages(queue, "keys", given, text)) yield known(k);
 }
 
 /**

@@ -15,6 +15,7 @@ import { push, pushed, pushMany } from "./push.js";
 import { revoke } from "./revoke.js";
 import { deleteSchedule, pauseSchedule, resumeSchedule, runSchedule, schedule, schedules, scheduleTimes, setSchedule } from "./schedules.js";
 import { ackMany } from "./settlements.js";
+import { deleteSource, pauseSource, resumeSource, setSource, source, sources } from "./sources.js";
 import { checkID, checkQueue, deadLetter } from "./subjects.js";
 import { take } from "./take.js";
 
@@ -283,6 +284,52 @@ export class Queue {
    */
   async runSchedule(name, options) {
     return runSchedule(this, name, options);
+  }
+
+  /** @param {import("../index.js").SourcesOptions} [options] */
+  sources(options) {
+    return sources(this, options);
+  }
+
+  /**
+   * @param {string} name
+   * @param {import("../index.js").CallOptions} [options]
+   */
+  async source(name, options) {
+    return source(this, name, options);
+  }
+
+  /**
+   * @param {string} name
+   * @param {import("../index.js").SourceChange} change
+   * @param {import("../index.js").CallOptions} [options]
+   */
+  async setSource(name, change, options) {
+    return setSource(this, name, change, options);
+  }
+
+  /**
+   * @param {string} name
+   * @param {import("../index.js").CallOptions} [options]
+   */
+  async pauseSource(name, options) {
+    return pauseSource(this, name, options);
+  }
+
+  /**
+   * @param {string} name
+   * @param {import("../index.js").ResumeSourceOptions} [options]
+   */
+  async resumeSource(name, options) {
+    return resumeSource(this, name, options);
+  }
+
+  /**
+   * @param {string} name
+   * @param {import("../index.js").CallOptions} [options]
+   */
+  async deleteSource(name, options) {
+    return deleteSource(this, name, options);
   }
 
   /** @param {import("../index.js").CallOptions} [options] */

@@ -3,14 +3,14 @@ import { headers as natsHeaders } from "@nats-io/nats-core";
 import { Call } from "./call.js";
 import { duration, durationText } from "./duration.js";
 import { unreadable } from "./errors.js";
-import { count, priorityText } from "./integer.js";
+import { priorityText } from "./integer.js";
 import { exact, readJSON, writeJSON } from "./json.js";
 import { bytes } from "./message.js";
+import { ask, pages } from "./named.js";
 import { callOptions, checked, flag, word } from "./options.js";
 import { headersOf, keyOf, payloadOf, pushed, timeOf, valueOf } from "./push.js";
-import { checkSchedule } from "./subjects.js";
+import { checkName } from "./subjects.js";
 
-const pageSize = 100;
 const fields = ["spec", "zone", "item", "start", "end", "count", "overlap", "catchUp", "missed", "jitter", "paused"];
 
 /**
@@ -18,16 +18,7 @@ const fields = ["spec", "zone", "item", "start", "end", "count", "overlap", "cat
  * @param {import("../index.js").SchedulesOptions} [given]
  */
 export async function* schedules(queue, given) {
-  const { after = "", page = pageSize, ...options } = checked(given, "schedules", ["after", "page", ...callOptions]);
-  if (after !== "") checkSchedule(after);
-  const limit = count(page, "page", pageSize);
-  for (let behind = after; ; ) {
-    const answer = await queue.client.ask({ op: "schedules", queue: queue.name, subject: queue.subject("schedules"), body: writeJSON({ limit, after: behind || undefined }), repeatable: true }, options);
-    if (!Array.isArray(answer.schedules)) throw unreadable("schedules", queue.name, bytes(JSON.stringify(answer)));
-    for (const s of answer.schedules) yield known(queue, "schedules", s);
-    if (typeof answer.next !== "string" || answer.next === "") return;
-    behind = answer.next;
-  }
+  for await (const s of pages(queue, "schedules", given, (after) => checkName("schedule", after))) yield known(queue, "schedules", s);
 }
 
 /**
@@ -98,7 +89,7 @@ export async function deleteSchedule(queue, name, given) {
  */
 export async function runSchedule(queue, name, given) {
   const { msgId, ...options } = checked(given, "runSchedule", ["msgId", ...callOptions]);
-  checkSchedule(name);
+  checkName("schedule", name);
   const id = valueOf(msgId, "msgId", 1024);
   const headers = natsHeaders();
   if (id !== undefined) headers.set("Nats-Msg-Id", id);
@@ -118,21 +109,6 @@ function read(queue, op, body) {
   } catch (cause) {
     throw unreadable(op, queue.name, body, cause);
   }
-}
-
-/**
- * @param {import("./queue.js").Queue} queue
- * @param {string} op
- * @param {string} verb
- * @param {string} name
- * @param {string | undefined} body
- * @param {import("../index.js").CallOptions | undefined} options
- * @param {string} [action]
- */
-async function ask(queue, op, verb, name, body, options, action = "") {
-  checkSchedule(name);
-  const request = { op, queue: queue.name, subject: queue.subject(`${verb}.${name}${action}`), body, repeatable: op !== "deleteSchedule" };
-  return queue.client.ask(request, checked(options, op, callOptions));
 }
 
 /**

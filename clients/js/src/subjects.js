@@ -5,7 +5,7 @@ const name = /^[A-Za-z0-9_-]+$/;
 const longestPrefix = 128;
 const longestQueue = 64;
 const longestID = 128;
-const longestSchedule = 64;
+const longestName = 64;
 const deadSuffix = "-dead";
 
 /**
@@ -39,10 +39,14 @@ export function checkID(id) {
   }
 }
 
-/** @param {unknown} schedule */
-export function checkSchedule(schedule) {
-  if (typeof schedule !== "string" || !name.test(schedule) || schedule.length > longestSchedule) {
-    throw new TypeError(`schedule name ${shown(schedule)}: expected 1 to ${longestSchedule} of A-Z a-z 0-9 - _`);
+/**
+ * The name of a schedule, or of a source.
+ * @param {string} what
+ * @param {unknown} given
+ */
+export function checkName(what, given) {
+  if (typeof given !== "string" || !name.test(given) || given.length > longestName) {
+    throw new TypeError(`${what} name ${shown(given)}: expected 1 to ${longestName} of A-Z a-z 0-9 - _`);
   }
 }
 

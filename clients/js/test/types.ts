@@ -37,6 +37,8 @@ export async function program(nc: NatsConnection): Promise<void> {
   const { next: at, item: pushes }: declared.Schedule = await jobs.setSchedule("daily", { spec: "@daily", item: { payload: "x", priority: 5n }, end: null });
   const times: Date[] = await jobs.scheduleTimes("daily", { jitter: "5m", item: pushes ?? {} });
   for await (const { name, counts } of jobs.schedules()) if (counts.missed > 0 && times[0] !== at) await jobs.resumeSchedule(name, { from: "now" });
+  const { lag, map }: declared.Source = await jobs.setSource("orders", { remote: "hub", stream: "ORDERS", start: { seq: 2n ** 60n }, map: { priority: { header: "Prio", default: 9 }, key: { token: 2 } } });
+  for await (const { name, state } of jobs.sources()) if (state === "stopped" && lag > 0 && map.key) await jobs.resumeSource(name, { skip: true });
 
   // @ts-expect-error a misspelled option
   await jobs.push("x", { priorty: 1 });
@@ -57,6 +59,8 @@ export async function program(nc: NatsConnection): Promise<void> {
   await jobs.resumeSchedule("daily", { from: "then" });
   // @ts-expect-error what a schedule has counted does not change
   await jobs.setSchedule("daily", { counts: {} });
+  // @ts-expect-error items of a source have no such field
+  await jobs.setSource("orders", { map: { colour: "red" } });
   // @ts-expect-error no such end
   await jobs.pop({ end: "middle" });
   // @ts-expect-error queues and items come from a client
