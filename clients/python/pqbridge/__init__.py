@@ -29,12 +29,13 @@ from .events import Event, Events
 from .hold import Hold
 from .imported import Import
 from .item import Item
-from .item_data import Attempt, Death
+from .item_data import Attempt, Death, ItemSource
 from .listing import KeyChange, KeyInfo, KeySettings, Listed
 from .outcome import GiveUp, RetryAfter, default_backoff
 from .push import NewItem, Pushed
 from .queue import Queue
 from .schedules import Schedule, ScheduleChange, ScheduleCounts, ScheduleItem
+from .sources import Source, SourceChange, SourceCounts, SourceMap, SourceValue
 
 __all__ = [
     "Attempt",
@@ -62,6 +63,7 @@ __all__ = [
     "Info",
     "InternalError",
     "Item",
+    "ItemSource",
     "KeyChange",
     "KeyInfo",
     "KeySettings",
@@ -81,6 +83,11 @@ __all__ = [
     "ScheduleCounts",
     "ScheduleItem",
     "SettledError",
+    "Source",
+    "SourceChange",
+    "SourceCounts",
+    "SourceMap",
+    "SourceValue",
     "SteppedDown",
     "System",
     "TooLargeError",

@@ -12,7 +12,7 @@ from .errors import LeaseLostError, PQError, SettledError
 from .hold import extend
 from .item import Item
 from .outcome import outcome
-from .source import Source
+from .supply import Supply
 from .values import count
 
 Handler = Callable[[Item], Awaitable[object]]
@@ -23,10 +23,10 @@ class Consumer:
     cancels the handlers, and hands back their items. As an asynchronous context manager it stops at the
     end of the block."""
 
-    def __init__(self, source: Source, handler: Handler, concurrency: int, delay: Callable[[int], Duration] | None) -> None:
+    def __init__(self, supply: Supply, handler: Handler, concurrency: int, delay: Callable[[int], Duration] | None) -> None:
         if not callable(handler):
             raise TypeError(f"the handler is {handler!r}: expected an asynchronous function of an item")
-        self._source = source
+        self._supply = supply
         self._handler = handler
         self._delay = delay
         self._stopping = False
@@ -81,7 +81,7 @@ class Consumer:
     async def _run(self) -> None:
         """A worker."""
         while not self._stopping:
-            pop = asyncio.get_running_loop().create_task(self._source.next())
+            pop = asyncio.get_running_loop().create_task(self._supply.next())
             self._pops.add(pop)
             try:
                 await asyncio.wait({pop})
@@ -122,7 +122,7 @@ class Consumer:
             await asyncio.wait({task})
         except asyncio.CancelledError:  # the loop ends: there is no time to wait for answers
             task.cancel()
-            self._source.queue.client.mailbox.drop(item.ack_subject)
+            self._supply.queue.client.mailbox.drop(item.ack_subject)
             raise
         finally:
             extending.cancel()
@@ -143,7 +143,7 @@ class Consumer:
 
     def _report(self, err: BaseException, item: Item) -> None:
         try:
-            self._source.report(err, item)
+            self._supply.report(err, item)
         except Exception as second:  # a program that does not want to go on
             self._end(second)
 

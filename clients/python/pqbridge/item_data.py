@@ -88,6 +88,29 @@ _NEEDED = ("PQ-Id", "PQ-Priority", "PQ-Deliveries", "PQ-Fence", "PQ-Key-Fence", 
 """They say which item it is, and what its lease is."""
 
 
+@dataclass
+class ItemSource:
+    """The message of which a source has made an item."""
+
+    name: str = ""
+    """Of the source."""
+    subject: str = ""
+    seq: int = 0
+    """In the stream."""
+    time: datetime | None = None
+    msg_id: str = ""
+    """Its Nats-Msg-Id, "" if it had none."""
+
+
+_SOURCE: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "PQ-Source": ("name", str),
+    "PQ-Source-Subject": ("subject", str),
+    "PQ-Source-Seq": ("seq", int),
+    "PQ-Source-Time": ("time", time_of),
+    "PQ-Source-Msg-Id": ("msg_id", str),
+}
+
+
 class ItemData:
     def __init__(self, queue: str, ack_subject: str) -> None:
         self._settled = False
@@ -122,6 +145,8 @@ class ItemData:
         """The schedule that has pushed the item, "" if none has."""
         self.scheduled_at: datetime | None = None
         """The time for which it did."""
+        self.source: ItemSource | None = None
+        """The message of a stream of which a source has made it."""
         self.dead: Death | None = None
         """Of items of a dead-letter queue."""
 
@@ -152,11 +177,14 @@ class ItemData:
                 raise
 
     def _read_header(self, name: str, values: list[str]) -> None:
-        of: ItemData | Death = self
+        of: ItemData | Death | ItemSource = self
         field = _FIELDS.get(name)
         if field is None and name in _DEATH:
             of = self.dead = self.dead or Death()
             field = _DEATH[name]
+        if field is None and name in _SOURCE:
+            of = self.source = self.source or ItemSource()
+            field = _SOURCE[name]
         if name == "PQ-Attempts" and len(values) == 1:
             if values[0].startswith("["):
                 self.last_attempts = attempts_of(json.loads(values[0]))

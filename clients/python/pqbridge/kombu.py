@@ -31,7 +31,7 @@ from .duration import seconds
 from .errors import BusyError, PQError, UnavailableError, UnknownResultError
 from .kombu_channel import Channel
 from .kombu_fanout import Fanout
-from .source import DEFAULT_LEASE
+from .supply import DEFAULT_LEASE
 from .take import LONGEST_LEASE
 
 __all__ = ["Transport"]

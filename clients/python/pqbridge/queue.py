@@ -23,8 +23,9 @@ from .mailbox import Request
 from .push import NewItem, Pushed, push, push_many, pushed
 from .schedules import Schedule, ScheduleChange, changed, run_of, schedule_of, times_of
 from .settlements import ack_many
-from .source import DEFAULT_LEASE, OnError, Source, log_error
-from .subjects import check_id, check_queue, check_schedule, dead_letter
+from .sources import Source, SourceChange, changed_source, resumed, source_of
+from .subjects import check_id, check_name, check_queue, dead_letter
+from .supply import DEFAULT_LEASE, OnError, Supply, log_error
 from .take import End, Selection, take
 from .values import count, header_text, holder_of, key_of, priority_of, word
 
@@ -33,11 +34,11 @@ if TYPE_CHECKING:
 
 # The operations that may be sent twice: they only read, or their repetition leads to the same state.
 # A second purge would remove items pushed meanwhile, and a second removal would find no item.
-_REPEATABLE = frozenset({"info", "list", "keys", "key", "set_key", "move", "config", "pause", "resume", "schedules", "schedule", "schedule_times", "set_schedule", "pause_schedule", "resume_schedule"})
+_REPEATABLE = frozenset({"info", "list", "keys", "key", "set_key", "move", "config", "pause", "resume", "schedules", "schedule", "schedule_times", "set_schedule", "pause_schedule", "resume_schedule", "sources", "source", "set_source", "pause_source"})
 
 _KEYS_PAGE = 100
 _LIST_PAGE = 200
-_SCHEDULES_PAGE = 100
+_NAMES_PAGE = 100
 _MOST = 1000
 
 
@@ -172,8 +173,8 @@ class Queue:
         """Leases items one after another, and extends the lease of each until the next one is asked for. What
         was not settled until then is given back; at once at the end of the loop. The arguments are those of
         consume."""
-        source = Source(self, end, Selection(min=min, max=max, lease=lease, repeatable=repeatable, holder=holder), limit, stop_when_empty, on_error)
-        while item := await source.next():
+        supply = Supply(self, end, Selection(min=min, max=max, lease=lease, repeatable=repeatable, holder=holder), limit, stop_when_empty, on_error)
+        while item := await supply.next():
             item.keeper = asyncio.get_running_loop().create_task(extend(item, lambda err: None))
             delay: int | None = 0
             try:
@@ -220,8 +221,8 @@ class Queue:
         is not given, the backoff of the queue, and default_backoff if that has none.
         on_error: gets what handlers raise, and the errors of pops and settlements, with the item if there is
         one; they are logged if it is not given."""
-        source = Source(self, end, Selection(min=min, max=max, lease=lease, repeatable=repeatable, holder=holder), limit, stop_when_empty, on_error)
-        return Consumer(source, handler, concurrency, backoff)
+        supply = Supply(self, end, Selection(min=min, max=max, lease=lease, repeatable=repeatable, holder=holder), limit, stop_when_empty, on_error)
+        return Consumer(supply, handler, concurrency, backoff)
 
     async def ack_many(self, items: Sequence[Item], *, timeout: Duration | None = None) -> list[BaseException | None]:
         """Acknowledges items of this queue, up to 1000 in one message. For each the result has the error that
@@ -369,11 +370,11 @@ class Queue:
             if not call.open:  # otherwise an attempt without an answer may have ended it, and it has ended
                 raise
 
-    async def schedules(self, *, after: str | None = None, page: int = _SCHEDULES_PAGE, timeout: Duration | None = None) -> AsyncGenerator[Schedule, None]:
+    async def schedules(self, *, after: str | None = None, page: int = _NAMES_PAGE, timeout: Duration | None = None) -> AsyncGenerator[Schedule, None]:
         """The schedules, in the order of their names, without what they push. after: behind this name."""
         if after is not None:
-            check_schedule(after)
-        fields: dict[str, Any] = {"limit": count(page, "page", _SCHEDULES_PAGE)}
+            check_name("schedule", after)
+        fields: dict[str, Any] = {"limit": count(page, "page", _NAMES_PAGE)}
         async for s in self._pages("schedules", "schedules", "schedules", fields, after, timeout):
             yield schedule_of(self.name, s)
 
@@ -383,7 +384,7 @@ class Queue:
 
     async def schedule_times(self, name: str, change: ScheduleChange, *, timeout: Duration | None = None) -> Sequence[datetime]:
         """The next times that a schedule would have after a change. It need not exist."""
-        check_schedule(name)
+        check_name("schedule", name)
         return times_of(self.name, await self._ask("schedule_times", f"schedule.{name}", changed(change), timeout))
 
     async def set_schedule(self, name: str, change: ScheduleChange, *, timeout: Duration | None = None) -> Schedule:
@@ -401,21 +402,58 @@ class Queue:
 
     async def delete_schedule(self, name: str, *, timeout: Duration | None = None) -> None:
         """Removes a schedule. What it has pushed stays."""
-        check_schedule(name)
+        check_name("schedule", name)
         await self._ask("delete_schedule", f"admin.schedule.{name}.delete", None, timeout)
 
     async def run_schedule(self, name: str, *, msg_id: str | None = None, timeout: Duration | None = None) -> Pushed:
         """Pushes the item of a schedule now. msg_id: of all runs with this id within the queue's dedup_window
         only the first one pushes. Without it the client does not repeat a run."""
-        check_schedule(name)
+        check_name("schedule", name)
         headers = None if msg_id is None else {"Nats-Msg-Id": header_text(msg_id, "msg_id", 1024)}
         call = Call(Request("run_schedule", self.name, self.subject(f"admin.schedule.{name}.run"), headers, b""), repeatable=msg_id is not None)
         m = await call.send(self.client.mailbox, self.client.patience, self.client.deadline(timeout))
         return run_of(self.name, m.data)
 
     async def _schedule(self, op: str, verb: str, name: str, fields: dict[str, Any] | None, timeout: Duration | None, action: str = "") -> Schedule:
-        check_schedule(name)
+        check_name("schedule", name)
         return schedule_of(self.name, await self._ask(op, f"{verb}.{name}{action}", fields, timeout))
+
+    async def sources(self, *, after: str | None = None, page: int = _NAMES_PAGE, timeout: Duration | None = None) -> AsyncGenerator[Source, None]:
+        """The sources, in the order of their names. after: behind this name."""
+        if after is not None:
+            check_name("source", after)
+        fields: dict[str, Any] = {"limit": count(page, "page", _NAMES_PAGE)}
+        async for s in self._pages("sources", "sources", "sources", fields, after, timeout):
+            yield source_of(self.name, s)
+
+    async def source(self, name: str, *, timeout: Duration | None = None) -> Source:
+        """A source. It takes the right to change it, unlike sources."""
+        return await self._source("source", name, None, timeout)
+
+    async def set_source(self, name: str, change: SourceChange, *, timeout: Duration | None = None) -> Source:
+        """Changes a source, makes it and the queue if necessary, and returns the whole."""
+        return await self._source("set_source", name, changed_source(change), timeout)
+
+    async def pause_source(self, name: str, *, timeout: Duration | None = None) -> Source:
+        """Stops a source, which keeps its position."""
+        return await self._source("pause_source", name, None, timeout, ".pause")
+
+    async def resume_source(
+        self, name: str, *, from_seq: int | None = None, from_time: datetime | None = None, skip: bool = False, accept: bool = False, timeout: Duration | None = None
+    ) -> Source:
+        """Ends a pause, and with one of these also a stop. from_seq, from_time: go on with that message; what was
+        pushed already comes again. skip: pass over the poisoned message. accept: take the stream as it is now.
+        The client does not repeat it: it might go back twice."""
+        return await self._source("resume_source", name, resumed(from_seq, from_time, skip, accept), timeout, ".resume")
+
+    async def delete_source(self, name: str, *, timeout: Duration | None = None) -> None:
+        """Removes a source. What it has pushed stays, and so does the consumer of one that takes."""
+        check_name("source", name)
+        await self._ask("delete_source", f"admin.source.{name}.delete", None, timeout)
+
+    async def _source(self, op: str, name: str, fields: dict[str, Any] | None, timeout: Duration | None, action: str = "") -> Source:
+        check_name("source", name)
+        return source_of(self.name, await self._ask(op, f"admin.source.{name}{action}", fields, timeout))
 
     async def bulk(
         self,

@@ -14,7 +14,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _LONGEST_PREFIX = 128
 _LONGEST_QUEUE = 64
 _LONGEST_ID = 128
-_LONGEST_SCHEDULE = 64
+_LONGEST_NAME = 64
 _DEAD_SUFFIX = "-dead"
 
 
@@ -42,9 +42,10 @@ def check_id(id: object) -> None:
         raise ValueError(f"id {shown(id)}: expected 1 to {_LONGEST_ID} of A-Z a-z 0-9 - _")
 
 
-def check_schedule(name: object) -> None:
-    if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > _LONGEST_SCHEDULE:
-        raise ValueError(f"schedule name {shown(name)}: expected 1 to {_LONGEST_SCHEDULE} of A-Z a-z 0-9 - _")
+def check_name(what: str, name: object) -> None:
+    """The name of a schedule, or of a source."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > _LONGEST_NAME:
+        raise ValueError(f"{what} name {shown(name)}: expected 1 to {_LONGEST_NAME} of A-Z a-z 0-9 - _")
 
 
 class Lease(NamedTuple):

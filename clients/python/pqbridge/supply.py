@@ -50,7 +50,7 @@ def log_error(err: BaseException, item: Item | None) -> None:
         _log.error("item %s of %s: %s", item.id, item.queue, err, exc_info=err)
 
 
-class Source:
+class Supply:
     """Items under leases, for one worker or several. limit: how many at most."""
 
     def __init__(self, queue: Queue, end: End, selection: Selection, limit: int | None, stop_when_empty: bool, on_error: OnError) -> None:

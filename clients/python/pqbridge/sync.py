@@ -23,7 +23,7 @@ from .duration import Duration, shown
 from .events import Event
 from .item_data import ItemData
 from .push import NewItem, Pushed
-from .source import DEFAULT_LEASE, OnError, log_error
+from .supply import DEFAULT_LEASE, OnError, log_error
 from .take import End
 
 __all__ = ["Client", "Consumer", "Item", "Queue", "connect"]
@@ -238,6 +238,11 @@ class Queue:
     resume_schedule = _blocking(_queue.Queue.resume_schedule)
     delete_schedule = _blocking(_queue.Queue.delete_schedule)
     run_schedule = _blocking(_queue.Queue.run_schedule)
+    source = _blocking(_queue.Queue.source)
+    set_source = _blocking(_queue.Queue.set_source)
+    pause_source = _blocking(_queue.Queue.pause_source)
+    resume_source = _blocking(_queue.Queue.resume_source)
+    delete_source = _blocking(_queue.Queue.delete_source)
     import_item = _blocking(_queue.Queue.import_item)
     purge = _blocking(_queue.Queue.purge)
     pause = _blocking(_queue.Queue.pause)
@@ -246,6 +251,7 @@ class Queue:
     list = _iterating(_queue.Queue.list)
     keys = _iterating(_queue.Queue.keys)
     schedules = _iterating(_queue.Queue.schedules)
+    sources = _iterating(_queue.Queue.sources)
 
     def ack_many(self, items: Sequence[Item], *, timeout: Duration | None = None) -> Sequence[BaseException | None]:
         """Acknowledges items of this queue, up to 1000 in one message."""

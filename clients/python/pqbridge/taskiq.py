@@ -13,7 +13,7 @@ from .client import Client, connect
 from .duration import Duration, seconds
 from .intake import Intake
 from .item import Item
-from .source import DEFAULT_LEASE
+from .supply import DEFAULT_LEASE
 from .take import LONGEST_LEASE
 
 __all__ = ["Broker"]
