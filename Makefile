@@ -52,7 +52,7 @@ STARVED = uptime | LC_ALL=C awk -v n="$$(getconf _NPROCESSORS_ONLN)" '{ sub(/.*l
 	load[1] > 8 * n || load[2] > 8 * n { print "*** THE MACHINE IS STARVED: load " load[1] " (" load[2] " over five minutes) on " n " processors ***" }'
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-cluster test-topology test-fdb check lint lint-chart vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize simulate forge netfaults powercut diskfaults cluster foundationdb schedules sources celery imports bulk soak console crowd overload) mutate fuzz pictures freeze release reproduce
+.PHONY: help run build test test-cluster test-topology test-fdb check lint lint-chart vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize simulate forge netfaults powercut diskfaults cluster foundationdb schedules sources celery imports bulk soak console crowd overload tenants) mutate fuzz pictures freeze release reproduce
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -225,6 +225,10 @@ campaign/console: ## what the console costs beside QUEUES (100000) queues, and o
 campaign/crowd: QUEUES = 100000
 campaign/crowd: ## what a pqd with QUEUES (100000) queues costs, most of them idle: start, lists, metrics, rest, memory; on FoundationDB too where it is
 	$(GO) test $(if $(FDB),-tags fdb) -run '^TestCrowdOfQueues$$' -count 1 -timeout 1h -v ./e2e/performance -pq.queues=$(QUEUES)
+
+campaign/tenants: DURATION = 5s
+campaign/tenants: ## of 1,000 tenants one does all that it can, in seven ways, each for DURATION (5s): the others' latencies before and meanwhile
+	$(GO) test ./e2e/performance -run TestHostileTenant -count 1 -timeout 10m -v -pq.tenants $(DURATION)
 
 campaign/overload: ## ten times what pqd can do, for a minute: it needs the whole machine
 	$(GO) test -tags overload -run TestOverload -count 1 -timeout 10m -v ./e2e/performance

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -113,9 +114,11 @@ func (d *dispatcher) handle(m *nats.Msg, owners *peers.Owners) {
 		return
 	}
 	tenant, f := d.admit(r)
-	if f == nil {
-		f = d.Gate.Enter(r)
+	if f != nil {
+		d.refuseLater(r, f)
+		return
 	}
+	f = d.Gate.Enter(r)
 	if f == nil && !v.Silent && m.Reply == "" {
 		f = failure.Newf(400, "a %s without a reply subject does nothing", v.Name)
 	}
@@ -142,12 +145,22 @@ func (d *dispatcher) admit(r *request.Request) (*tenants.Tenant, *failure.Failur
 		return nil, nil
 	}
 	t := d.tenants.Of(name)
-	if f := t.Ask(1, r.Verb.Settles); f != nil {
-		r.PassGate()
-		return t, f
-	}
 	r.Share = &t.Share
-	return t, nil
+	return t, t.Ask(1, r.Verb.Settles)
+}
+
+// refusalPause is how long a tenant beyond its rate waits for the answer: who asks again when it comes has
+// the bridge refuse less.
+const refusalPause = 100 * time.Millisecond
+
+// refuseLater refuses a request after a pause, or at once where too many are in flight.
+func (d *dispatcher) refuseLater(r *request.Request, f *failure.Failure) {
+	if d.Gate.Enter(r) != nil {
+		r.PassGate()
+		d.Refuse(r, f)
+		return
+	}
+	time.AfterFunc(refusalPause, func() { d.Refuse(r, f) })
 }
 
 // contends reports whether requests of a kind conflict with the pops of other bridges: pops

@@ -94,12 +94,27 @@ const itemRows = 512
 func (l *lane) receiving(items, bytes int) (queue fdbpq.Queue, full error) {
 	queue = l.queue
 	if t := l.tenants.OfQueue(queue.Name()); t != nil {
-		queue = queue.Making(t.Making())
+		making, refused := t.Making()
+		if refused != nil && !l.there() {
+			return queue.Full(refused).Making(func() error { return refused }), refused
+		}
+		queue = queue.Making(making)
 	}
 	if full = l.room(queue.Name(), items, bytes); full != nil {
 		queue = queue.Full(full)
 	}
 	return queue, full
+}
+
+// there reports whether the queue exists, or may. A transaction that fails because it may not be made fails for the
+// queues that share it, too: so a tenant that has too many is refused before.
+func (l *lane) there() bool {
+	var found *fdbpq.Inspection
+	err := l.view(func(r kv.Reader) (err error) {
+		found, err = l.queue.Inspect(r)
+		return err
+	})
+	return found != nil || err != nil
 }
 
 // storeFull refuses new items for which the store has no room.

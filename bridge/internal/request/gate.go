@@ -26,8 +26,21 @@ type Gate struct {
 type Share struct {
 	Requests, Bytes int64
 
-	n, size atomic.Int64
+	n, size, owed atomic.Int64
 }
+
+// owedBytes are the bytes of an answer that cost as much as a request.
+const owedBytes = 4 << 10
+
+// Owe counts what an answer has cost beyond one request: more items than one, and bytes.
+func (s *Share) Owe(items, bytes int) {
+	if s != nil {
+		s.owed.Add(int64(max(0, items-1) + bytes/owedBytes))
+	}
+}
+
+// Owed returns what was owed since the last time.
+func (s *Share) Owed() int64 { return s.owed.Swap(0) }
 
 // Idle reports whether it has nothing in flight.
 func (s *Share) Idle() bool { return s.n.Load() == 0 }

@@ -29,6 +29,7 @@ type Responder struct {
 func (re *Responder) Done(r *Request, f *failure.Failure) {
 	r.Failure = f
 	re.Stats.Count(r, f)
+	r.Share.Owe(len(r.Work.Items()), 0)
 	if re.Tracer != nil {
 		traced(re.Tracer, r, f)
 	}
@@ -127,6 +128,7 @@ func (re *Responder) Answer(r *Request, m *nats.Msg) *failure.Failure {
 
 // AnswerBody answers a request with a body.
 func (re *Responder) AnswerBody(r *Request, body []byte) {
+	r.Share.Owe(0, len(body))
 	if r.Msg.Reply != "" {
 		if err := re.Conn.Publish(r.Msg.Reply, body); err != nil {
 			re.sent(err, r.Msg.Reply)

@@ -133,6 +133,7 @@ func (t *Tenant) Ask(n int, settles bool) *failure.Failure {
 		t.tokens = min(most, t.tokens+most*now.Sub(t.at).Seconds())
 	}
 	t.at = now
+	t.tokens -= float64(t.Share.Owed())
 	least := 1.0
 	if settles {
 		least = 1 - most
@@ -202,11 +203,11 @@ func (t *Tenant) Admit(items, bytes int) *failure.Failure {
 }
 
 // Making returns what says whether the tenant may have one more queue, and counts it; nil if it always may. It
-// reads the store at most before it returns.
-func (t *Tenant) Making() func() error {
+// reads the store at most before it returns; refused is what it would say now.
+func (t *Tenant) Making() (making func() error, refused error) {
 	most := t.Quotas().Queues
 	if most == 0 {
-		return nil
+		return nil, nil
 	}
 	full := func(u Usage) protocol.Reason {
 		if u.Queues >= most {
@@ -214,7 +215,9 @@ func (t *Tenant) Making() func() error {
 		}
 		return ""
 	}
-	t.beyond(full)
+	if reason := t.beyond(full); reason != "" {
+		refused = failures[reason]
+	}
 	return func() error {
 		t.mu.Lock()
 		reason := full(t.estimate())
@@ -224,7 +227,7 @@ func (t *Tenant) Making() func() error {
 		}
 		t.note(Usage{Queues: 1})
 		return nil
-	}
+	}, refused
 }
 
 func (t *Tenant) note(more Usage) {

@@ -116,13 +116,17 @@ func TestAdmit(t *testing.T) {
 func TestMaking(t *testing.T) {
 	t.Parallel()
 	w := begin()
-	if one := w.tenants().Of("t"); one.Making() != nil {
+	if making, _ := w.tenants().Of("t").Making(); making != nil {
 		t.Error("without a quota there is something to ask")
 	}
 	w.quotas.Queues = 2
 	one := w.tenants().Of("t")
 	for i, want := range []bool{true, true, false} {
-		err := one.Making()()
+		making, refused := one.Making()
+		err := making()
+		if (refused == nil) != want {
+			t.Errorf("queue %d is refused: %v", i, refused)
+		}
 		if (err == nil) != want {
 			t.Errorf("queue %d: %v", i, err)
 		}
@@ -132,7 +136,7 @@ func TestMaking(t *testing.T) {
 	}
 	w.now = w.now.Add(time.Minute)
 	w.stored.Queues = 1
-	if err := one.Making()(); err != nil {
+	if _, err := one.Making(); err != nil {
 		t.Errorf("one was deleted: %v", err)
 	}
 }
