@@ -31,7 +31,7 @@ var roles = map[string]func(subjects.Grammar, string) (subjects.Permissions, err
 }
 
 func permissionsCommand(s *session.Session) *cobra.Command {
-	var user, site, domain string
+	var user, site, domain, account string
 	c := &cobra.Command{
 		Use: "permissions <role> [<queue>...]", Args: session.Arguments(1, session.AnyNumber),
 		ValidArgsFunction: completing(s, completePermissions),
@@ -63,7 +63,7 @@ Its programs have to use it: pq --inbox-prefix, nats --inbox-prefix.`,
 				if domain != "" {
 					return session.Usagef("--domain is about the role source")
 				}
-				return printPermissions(s, args[0], args[1:], user, site)
+				return printPermissions(s, args[0], args[1:], user, site, account)
 			}
 			if site != "" {
 				return session.Usagef("--site is about the role pqd")
@@ -72,11 +72,12 @@ Its programs have to use it: pq --inbox-prefix, nats --inbox-prefix.`,
 			if err != nil {
 				return session.Usagef("%w", err)
 			}
-			return writePermissions(s, cmp.Or(user, sourceRole), p)
+			return writePermissions(s, cmp.Or(user, sourceRole), account, p)
 		},
 	}
 	c.Flags().StringVar(&user, "as", user, "the user's `name`; that of the role if not given")
 	c.Flags().StringVar(&site, "site", site, "the `name` of pqd's site: its PQ_SITE")
+	c.Flags().StringVar(&account, "nsc", account, "print the command of nsc that makes the user in this `account`")
 	c.Flags().StringVar(&domain, "domain", domain, "the JetStream `domain` of the streams of a source")
 	return c
 }
@@ -89,7 +90,7 @@ func completePermissions(s *session.Session, _ *cobra.Command, args []string, wo
 	return beginning(queueNames(s), word), cobra.ShellCompDirectiveNoFileComp
 }
 
-func printPermissions(s *session.Session, role string, queues []string, user, site string) error {
+func printPermissions(s *session.Session, role string, queues []string, user, site, account string) error {
 	if user == "" {
 		user = role
 	}
@@ -100,10 +101,20 @@ func printPermissions(s *session.Session, role string, queues []string, user, si
 	if err != nil {
 		return session.Usagef("%w", err)
 	}
-	return writePermissions(s, user, p)
+	return writePermissions(s, user, account, p)
 }
 
-func writePermissions(s *session.Session, user string, p subjects.Permissions) error {
+// writePermissions prints a user, as a server's configuration has it, or for nsc if there is an account.
+func writePermissions(s *session.Session, user, account string, p subjects.Permissions) error {
+	if account != "" {
+		for _, name := range []string{user, account} {
+			if strings.ContainsAny(name, "'\r\n") {
+				return session.Usagef("%q: expected a name without quotes", name)
+			}
+		}
+		return s.Printf("nsc add user --account '%s' --name '%s' \\\n  --allow-pub '%s' \\\n  --allow-sub '%s'",
+			account, user, strings.Join(p.Publish, ","), strings.Join(p.Subscribe, ","))
+	}
 	if s.Global.JSON {
 		return s.PrintJSON(map[string][]string{"publish": p.Publish, "subscribe": p.Subscribe})
 	}
