@@ -8,7 +8,7 @@ func TestTenants(t *testing.T) {
 	for text, want := range map[string][2]Quotas{
 		"{}": {usualQuotas, usualQuotas},
 		`{"default":{"items":5,"queues":0},"tenants":{"a":{"items":7}}}`: {{Items: 5, Waiting: 1000}, {Items: 7, Waiting: 1000}},
-		`{"tenants":{"a":{"requests":3}}}`:                                {usualQuotas, {Queues: 1000, Waiting: 1000, Requests: 3}},
+		`{"tenants":{"a":{"requests":3}}}`:                               {usualQuotas, {Queues: 1000, Waiting: 1000, Requests: 3}},
 	} {
 		read, err := parseTenants([]byte(text))
 		if err != nil || read.Of("b") != want[0] || read.Of("a") != want[1] {
