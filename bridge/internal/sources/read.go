@@ -16,9 +16,6 @@ const (
 	lastBlocked  = 30 * time.Second
 )
 
-// itemRows is about what an item takes in the store beside its content.
-const itemRows = 512
-
 // errDisorder: what comes is not what was asked for.
 var errDisorder = errors.New("messages came out of order")
 
