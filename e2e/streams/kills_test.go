@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -70,6 +71,7 @@ type crossing struct {
 	queue     *client.Queue
 	n         int
 	published chan error
+	sent      atomic.Int64
 }
 
 // newCrossing makes the stream and the source, and begins to publish.
@@ -136,6 +138,7 @@ func (c *crossing) publish() error {
 			}
 			todo = again
 		}
+		c.sent.Add(atOnce)
 	}
 	return nil
 }
@@ -143,8 +146,18 @@ func (c *crossing) publish() error {
 // source waits until the source is as it is to be.
 func (c *crossing) source(what string, is func(client.Source) bool) {
 	c.Helper()
+	var seen client.Source
+	var failed error
+	defer func() {
+		if c.Failed() {
+			c.Logf("the source is %+v, %v; %d messages are published", seen, failed, c.sent.Load())
+		}
+	}()
 	testenv.Await(c, what, func() bool {
 		s, err := c.queue.Source(c.Context(), "orders")
+		if failed = err; err == nil {
+			seen = s
+		}
 		return err == nil && is(s)
 	})
 }
