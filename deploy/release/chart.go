@@ -14,8 +14,7 @@ import (
 // chartVersions are the lines of Chart.yaml that a release sets to its own version.
 var chartVersions = regexp.MustCompile(`(?m)^(version|appVersion): .*$`)
 
-// writeChart packs the Helm chart, with the files of deploy that it shows by links, and returns its
-// file.
+// writeChart packs the Helm chart, and returns its file.
 func writeChart(r *releasing) (string, error) {
 	const name = "pqbridge"
 	root := filepath.Join("deploy", "helm", name)

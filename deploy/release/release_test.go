@@ -159,9 +159,9 @@ func TestChartOfRelease(t *testing.T) {
 	if !strings.Contains(about, "\nversion: 1.2.3-rc.1\n") || !strings.Contains(about, "\nappVersion: 1.2.3-rc.1\n") {
 		t.Errorf("the chart is\n%s", about)
 	}
-	alerts, err := os.ReadFile("deploy/alerts.yml")
+	alerts, err := os.ReadFile("deploy/helm/pqbridge/files/alerts.yml")
 	if err != nil || len(alerts) == 0 || !bytes.Equal(files["pqbridge/files/alerts.yml"], alerts) {
-		t.Errorf("the alerts have %d bytes, those of deploy %d, %v", len(files["pqbridge/files/alerts.yml"]), len(alerts), err)
+		t.Errorf("the packed alerts have %d bytes, those of the chart %d, %v", len(files["pqbridge/files/alerts.yml"]), len(alerts), err)
 	}
 	for name, h := range headers {
 		if h.Typeflag != tar.TypeReg || !h.ModTime.Equal(r.date) {

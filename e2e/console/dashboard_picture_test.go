@@ -165,7 +165,7 @@ func startPrometheus(t *testing.T, p *testenv.Process) (site string) {
 	})
 }
 
-const dashboard = "../../deploy/grafana-dashboard.json"
+const dashboard = "../../deploy/helm/pqbridge/files/grafana-dashboard.json"
 
 // startGrafana starts a Grafana that shows the dashboard to everybody.
 func startGrafana(t *testing.T, source string) (site string) {

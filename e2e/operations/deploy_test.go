@@ -19,8 +19,8 @@ import (
 // The files in deploy agree with pqd: metrics, settings, pages, times.
 
 const (
-	dashboard = "../../deploy/grafana-dashboard.json"
-	alerts    = "../../deploy/alerts.yml"
+	dashboard = "../../deploy/helm/pqbridge/files/grafana-dashboard.json"
+	alerts    = "../../deploy/helm/pqbridge/files/alerts.yml"
 	unit      = "../../deploy/pqd.service"
 	compose   = "../../docker-compose.yml"
 	composed  = "../../deploy/compose-cluster.yml"
