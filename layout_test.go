@@ -89,7 +89,7 @@ var imports = map[string][]string{
 	"deploy/release":              {},
 	"examples/worker":             {"client"},
 	"examples/outbox":             {"fdbpq", "fdbpq/kv", "fdbpq/kv/fdb"},
-	"bench":                       {},
+	"bench":                       {"client"},
 }
 
 // public are the packages that other modules may import, each with what they need it for. What a

@@ -5,6 +5,7 @@
 //	go run . -full    the one that docs/performance.md shows
 //	go run . -queues  pqd alone, on one queue and on many
 //	go run . -neighbours  a queue of pqd beside clients of another one
+//	go run . -chaos   pqd and River, a queue on PostgreSQL, under faults
 //
 // Every system runs on 127.0.0.1 with data that is thrown away. The load comes
 // from a process of its own. Systems take turns, round by round, and stand
@@ -47,6 +48,8 @@ func run(ctx context.Context, args []string) error {
 			return echoMain(ctx, rest[0])
 		case verb == "loud" && len(rest) == 2:
 			return loudMain(rest[0], rest[1])
+		case verb == "replica" && len(rest) == 3:
+			return replicaMain(ctx, rest[0], rest[1], rest[2])
 		case verb == "jetstream" && (len(rest) == 3 || len(rest) == 5):
 			return jetstreamMain(rest[0], rest[1], rest[2], rest[3:]...)
 		}
@@ -64,6 +67,7 @@ type options struct {
 	nodes  bool
 	queues bool
 	beside bool
+	chaos  bool
 	only   *regexp.Regexp
 	dir    string
 	page   string
@@ -80,6 +84,7 @@ func (o *options) parse(args []string) error {
 	flags.BoolVar(&o.nodes, "replicated", false, "compare three pqd with one, and with JetStream of three replicas")
 	flags.BoolVar(&o.queues, "queues", false, "measure pqd alone, on 1 to 10,000 queues")
 	flags.BoolVar(&o.beside, "neighbours", false, "measure a queue of pqd before and during the loads of a client with another queue; -phase is the length of each")
+	flags.BoolVar(&o.chaos, "chaos", false, "run pqd, and River on PostgreSQL, through the faults of a public comparison; -phase is the length of a phase there, 0: 1m")
 	flags.StringVar(&o.dir, "dir", "/var/tmp", "where data is kept meanwhile; has to be on a disk")
 	flags.StringVar(&o.page, "page", "", "file: write the tables into this page, such as ../docs/performance.md")
 	flags.StringVar(&o.json, "json", "", "file: write all samples there")
@@ -113,6 +118,9 @@ func (o *options) parse(args []string) error {
 	if *rounds > 0 {
 		o.plan.rounds = *rounds
 	}
+	if o.chaos {
+		o.plan.phase = time.Minute
+	}
 	if *phase > 0 {
 		o.plan.phase = *phase
 	}
@@ -144,6 +152,9 @@ func compare(ctx context.Context, o options) (err error) {
 	}
 	if o.beside {
 		return r.measureNeighbours(ctx, o.only)
+	}
+	if o.chaos {
+		return r.measureFaults(ctx, o)
 	}
 	var chosen []*system
 	for _, s := range systems {
@@ -218,6 +229,11 @@ func (r *results) publish(o options) error {
 			return err
 		}
 	}
+	return r.file(o, text.String())
+}
+
+// file enters a report into the page, if one was named.
+func (r *results) file(o options, report string) error {
 	if o.page == "" {
 		return nil
 	}
@@ -225,7 +241,7 @@ func (r *results) publish(o options) error {
 	if err != nil {
 		return err
 	}
-	page, err := r.enter(string(old), o.kind(), text.String())
+	page, err := r.enter(string(old), o.kind(), report)
 	if err != nil {
 		return fmt.Errorf("%s: %w", o.page, err)
 	}
@@ -235,6 +251,8 @@ func (r *results) publish(o options) error {
 // kind is what the page calls the comparison.
 func (o *options) kind() string {
 	switch {
+	case o.chaos:
+		return "chaos"
 	case o.queues:
 		return "queues"
 	case o.nodes:

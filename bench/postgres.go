@@ -225,6 +225,15 @@ func postgresProgram(name string) string {
 }
 
 func startPostgres(ctx context.Context, _ *site, s *server) error {
+	return startPostgresWith(ctx, s,
+		"max_connections=300", "fsync=on", "synchronous_commit=on", "full_page_writes=on",
+		"shared_buffers=1GB", "max_wal_size=8GB", "checkpoint_timeout=15min", "wal_buffers=64MB",
+		"autovacuum_naptime=1s", "jit=off", "enable_seqscan=off", "random_page_cost=1.1",
+	)
+}
+
+// startPostgresWith starts PostgreSQL with these settings.
+func startPostgresWith(ctx context.Context, s *server, settings ...string) error {
 	var err error
 	if s.addr, err = freeAddr(); err != nil {
 		return err
@@ -243,12 +252,7 @@ func startPostgres(ctx context.Context, _ *site, s *server) error {
 			return err
 		}
 	}
-	settings := []string{
-		"listen_addresses=" + loopback, "port=" + port, "unix_socket_directories=", "max_connections=300",
-		"fsync=on", "synchronous_commit=on", "full_page_writes=on",
-		"shared_buffers=1GB", "max_wal_size=8GB", "checkpoint_timeout=15min", "wal_buffers=64MB",
-		"autovacuum_naptime=1s", "jit=off", "enable_seqscan=off", "random_page_cost=1.1",
-	}
+	settings = append(settings, "listen_addresses="+loopback, "port="+port, "unix_socket_directories=")
 	args := []string{"-D", s.dir}
 	for _, setting := range settings {
 		args = append(args, "-c", setting)

@@ -27,6 +27,7 @@ type command struct {
 // process is a child of this process, with whatever it starts.
 type process struct {
 	name string
+	what command
 	cmd  *exec.Cmd
 	done chan struct{} // closed when it has ended
 	log  string        // file with what it printed
@@ -38,7 +39,7 @@ func launch(name, dir string, c command) (*process, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	p := &process{name: name, log: dir + ".log", done: make(chan struct{})}
+	p := &process{name: name, what: c, log: dir + ".log", done: make(chan struct{})}
 	p.cmd = exec.Command(c.path, c.args...)
 	p.cmd.Dir = dir
 	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "LANG=C.UTF-8"}, c.env...)
@@ -71,6 +72,9 @@ func launch(name, dir string, c command) (*process, error) {
 	}()
 	return p, nil
 }
+
+// again starts a child that has ended once more.
+func (p *process) again() (*process, error) { return launch(p.name, p.cmd.Dir, p.what) }
 
 func credentialOf(name string) (*syscall.Credential, error) {
 	u, err := user.Lookup(name)
