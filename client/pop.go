@@ -152,6 +152,7 @@ type taking struct {
 	subject    string
 	request    popRequest
 	repeatable bool
+	cut        bool          // the last attempt ended with the connection
 	wait       time.Duration // asked for by the caller
 	single     bool          // each item in a message of its own
 	bundled    bool          // the last attempt asked for a bundle
@@ -195,6 +196,8 @@ func (t *taking) run(ctx context.Context) ([]*Item, error) {
 		switch {
 		case len(items) > 0:
 			return items, nil
+		case err == nil && t.cut && !t.repeatable:
+			continue // nobody has what it leased, so it returns
 		case err == nil && !t.repeatable:
 			return nil, ended(t.op, t.queue.name, t.sent, nil, context.DeadlineExceeded)
 		case err == nil:
@@ -247,7 +250,8 @@ func (t *taking) left(ctx context.Context, started time.Time) time.Duration {
 }
 
 // attempt asks once and collects the answers. It returns no items and no error if no answer
-// arrives, or if answers may be lost with the connection and the pop can be repeated. Items
+// arrives, or if answers may be lost with the connection and the pop can be repeated, or
+// waits for a lease: the bridge may have noticed that nobody listened. Items
 // also come from earlier attempts; what else these answer has no meaning any more. So a full
 // batch does not wait for its end, which may be that of an earlier attempt.
 func (t *taking) attempt(ctx context.Context, wait time.Duration) ([]*Item, error) {
@@ -264,9 +268,10 @@ func (t *taking) attempt(ctx context.Context, wait time.Duration) ([]*Item, erro
 	default:
 	}
 	lost := t.answers.lost
-	if !t.repeatable {
+	if !t.repeatable && (t.wait == 0 || t.request.Lease == 0) {
 		lost = nil
 	}
+	t.cut = false
 	reply, err := t.answers.attempt()
 	if err != nil {
 		return nil, err
@@ -285,7 +290,8 @@ func (t *taking) attempt(ctx context.Context, wait time.Duration) ([]*Item, erro
 		case <-timer.C:
 			over = true
 		case <-lost:
-			over = len(items) == 0 // the rest of a batch may be on its way
+			t.cut = len(items) == 0 // the rest of a batch may be on its way
+			over = t.cut
 		case <-ctx.Done():
 			over, err = true, ctx.Err()
 		}

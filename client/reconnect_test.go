@@ -15,7 +15,8 @@ import (
 )
 
 // An answer that is under way when the connection breaks never arrives. The client repeats
-// requests on the new connection at once, if doing them twice is like doing them once.
+// requests on the new connection at once, if doing them twice is like doing them once. A lease
+// that nobody received is given back, so it repeats pops that wait for one, too.
 func TestReconnectRepeatsRequests(t *testing.T) {
 	t.Parallel()
 	waiting := requests[0]
@@ -24,7 +25,13 @@ func TestReconnectRepeatsRequests(t *testing.T) {
 		_, err := q.Pop(ctx, client.Min, client.Repeatable(), client.Wait(time.Minute))
 		return err
 	}
-	for _, r := range append(slices.Clone(requests), waiting) {
+	leased := waiting
+	leased.name = "waiting pop with a lease"
+	leased.do = func(ctx context.Context, _ *client.Client, q *client.Queue) error {
+		_, err := q.Pop(ctx, client.Min, client.Lease(time.Minute), client.Wait(time.Minute))
+		return err
+	}
+	for _, r := range append(slices.Clone(requests), waiting, leased) {
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()
 			server := testenv.NATS(t)
@@ -87,6 +94,11 @@ func TestReconnectRepeatsRequests(t *testing.T) {
 // attempts wait there. It gets one item, under one lease that stays valid, and no other one.
 func TestReconnectWhilePopWaits(t *testing.T) {
 	t.Parallel()
+	t.Run("with an id", func(t *testing.T) { t.Parallel(); reconnectWhilePopWaits(t, client.Repeatable()) })
+	t.Run("without", func(t *testing.T) { t.Parallel(); reconnectWhilePopWaits(t) })
+}
+
+func reconnectWhilePopWaits(t *testing.T, opts ...client.PopOption) {
 	b := testenv.Bridge(t, bridge.Options{})
 	pusher, c := newClient(t, b.NATS.Connect(t)), newClient(t, b.NATS.Connect(t))
 	if _, err := pusher.Queue("jobs").Configure(t.Context(), client.ConfigChange{}); err != nil {
@@ -98,7 +110,7 @@ func TestReconnectWhilePopWaits(t *testing.T) {
 	}
 	done := make(chan popped, 1)
 	go func() {
-		item, err := c.Queue("jobs").Pop(t.Context(), client.Min, client.Repeatable(), client.Wait(testenv.Patience), client.Lease(time.Hour))
+		item, err := c.Queue("jobs").Pop(t.Context(), client.Min, append(opts, client.Wait(testenv.Patience), client.Lease(time.Hour))...)
 		done <- popped{item, err}
 	}()
 	waits := func(n int) {
