@@ -254,7 +254,8 @@ func (l *ledger) between(from, to time.Time) (f figures) {
 	}
 	slices.Sort(took)
 	f.rate = float64(len(took)) / to.Sub(from).Seconds()
-	f.p50, f.p99 = took[len(took)/2], took[int(0.99*float64(len(took)-1))]
+	part := func(p float64) time.Duration { return took[int(p*float64(len(took)-1))] }
+	f.p50, f.p99 = part(0.5), part(0.99)
 	return f
 }
 
