@@ -11,6 +11,7 @@ import { keys } from "./keys.js";
 import { link } from "./links.js";
 import { pushForm } from "./push.js";
 import { schedules } from "./schedules.js";
+import { sources } from "./sources.js";
 
 export function queue(context, { queue: name, parameters }) {
   const tab = parameters.get("tab") ?? "ready";
@@ -23,7 +24,7 @@ export function queue(context, { queue: name, parameters }) {
   const pause = h("button", { onclick: () => attempt(() => call("POST", `${at}/${isPaused ? "resume" : "pause"}`), isPaused ? "Deliveries go on." : "Deliveries stop.") }, "Pause");
   const content = h("div");
   const dead = h("span", { class: "badge bad", hidden: true });
-  const tabs = [["ready", "Ready"], ["leased", "Leases"], ["delayed", "Delayed"], ["dead", "Dead letters"], ["failures", "Failures"], ["keys", "Keys"], ["schedules", "Schedules"], ["config", "Configuration"]];
+  const tabs = [["ready", "Ready"], ["leased", "Leases"], ["delayed", "Delayed"], ["dead", "Dead letters"], ["failures", "Failures"], ["keys", "Keys"], ["schedules", "Schedules"], ["sources", "Sources"], ["config", "Configuration"]];
   const existing = [pause, // what is shown, and can be done, while there is the queue
     h("button", { class: "danger", onclick: () => purge(name, at) }, "Purge"), h("button", { class: "danger", onclick: () => remove(name, at) }, "Delete")];
   const nav = h("nav", { class: "tabs", "aria-label": "What the queue has" }, tabs.map(([key, label]) => h("a", { href: link(name, key === "ready" ? "" : `?tab=${key}`), "aria-current": key === tab ? "page" : null }, label, key === "dead" ? [" ", dead] : null)));
@@ -74,6 +75,7 @@ export function queue(context, { queue: name, parameters }) {
     switch (tab) {
       case "config": return configuration(context, name);
       case "schedules": return schedules(context, name, parameters);
+      case "sources": return sources(context, name, parameters);
       case "keys": return keys(context, name, parameters);
       case "failures": return failures(context, { holder: config.dead_letter || `${name}-dead`, queue: name });
       case "dead": return items(context, config.dead_letter || `${name}-dead`, parameters, { tab, queue: name });

@@ -1,11 +1,9 @@
 // The schedules of a queue, a page at a time, by name.
 
-import { h, keep, setText, update } from "./dom.js";
-import { count, fromNow, some, visible } from "./format.js";
-import { path } from "./gateway.js";
-import { link, scheduleLink } from "./links.js";
-
-const pageOf = 50;
+import { h, update } from "./dom.js";
+import { count, fromNow, visible } from "./format.js";
+import { scheduleLink } from "./links.js";
+import { named } from "./named.js";
 
 // unzoned are specs that need no zone.
 export const unzoned = (spec) => /^@(at|every)/.test(spec);
@@ -33,40 +31,11 @@ const columns = [
 ];
 
 export function schedules(context, queue, parameters) {
-  const after = parameters.get("after") ?? "";
-  const to = (behind) => link(queue, `?${new URLSearchParams({ tab: "schedules", ...(behind ? { after: behind } : {}) })}`);
-  const body = h("tbody");
-  const table = h("table", { hidden: true }, h("caption", { class: "unseen" }, `Schedules of ${queue}`),
-    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Name"), columns.map((c) => h("th", { scope: "col", class: c.number ? "number" : null }, c.label)), h("th", { scope: "col" }, "Stands"))), body);
-  const empty = h("p", { class: "empty" }, "Loading…");
-  const pages = h("div", { class: "pages" });
-  context.follow([path(["queues", queue, "schedules"], { after, limit: pageOf })], (_, status, answer) => {
-    const list = status === 200 ? answer.schedules : [];
-    keep(body, list, (s) => s.name, (s) => makeRow(queue, s), updateRow);
-    table.hidden = list.length === 0;
-    empty.hidden = !table.hidden;
-    empty.textContent = status !== 200 ? answer.error.description : after ? "No more schedules." : "The queue has no schedules. A schedule pushes its item at each of its times.";
-    update(pages, h("span", {}, `${some(list.length, "schedule")} on this page, by name`),
-      h("span", { class: "actions" }, after ? h("a", { href: to(""), "data-as": "first" }, "First page") : null, answer.next ? h("a", { href: to(answer.next), "data-as": "next" }, "Next page") : null));
-    return status === 200 ? null : "the schedules are not shown";
-  });
   return h("div", {},
     context.admin ? h("div", { class: "filters" }, h("a", { class: "button", href: scheduleLink(queue) }, "New schedule")) : null,
-    h("div", { class: "panel" }, table, empty), pages);
-}
-
-function makeRow(queue, s) {
-  return h("tr", {}, h("th", { scope: "row" }, h("a", { href: scheduleLink(queue, s.name) }, s.name)),
-    columns.map((c) => h("td", { class: c.number ? "number" : null, "data-label": c.label })), h("td", { "data-label": "Stands" }, h("span", {})));
-}
-
-function updateRow(row, s) {
-  columns.forEach((c, i) => {
-    const cell = row.children[i + 1];
-    if (c.restless) cell.textContent = c.text(s);
-    else setText(cell, c.text(s));
-  });
-  const stands = row.lastElementChild.firstElementChild;
-  stands.className = standing(s) ? "badge warn" : "nothing";
-  stands.textContent = standing(s) || "–";
+    named(context, queue, parameters, {
+      what: "schedule", columns, none: "The queue has no schedules. A schedule pushes its item at each of its times.",
+      make: (s) => h("a", { href: scheduleLink(queue, s.name) }, s.name),
+      stands: (cell, s) => update(cell, h("span", { class: standing(s) ? "badge warn" : "nothing" }, standing(s) || "–")),
+    }));
 }
