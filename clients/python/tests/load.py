@@ -7,7 +7,6 @@ import asyncio
 import os
 import signal
 import sys
-import threading
 
 import pqbridge
 from pqbridge import EmptyError, Item, Pushed, Queue, sync
@@ -93,13 +92,12 @@ async def run() -> None:
 
 def threads() -> None:
     """Leases items for handlers in threads."""
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    # A handler that sets an Event waits for ever when it interrupts the wait for it. All threads inherit the mask.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     with sync.connect(os.environ["NATS_URL"].split(","), timeout="5m", reconnect_time_wait=0.05) as client:
         print("ready", flush=True)
         with client.queue(sys.argv[2]).consume(lambda item: say("done", item.text), concurrency=3, lease="1h", repeatable=True):
-            while not stop.wait(0.05):
-                pass
+            signal.sigwait({signal.SIGTERM})
 
 
 if sys.argv[1] == "threads":
