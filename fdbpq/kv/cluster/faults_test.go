@@ -17,6 +17,7 @@ import (
 type faults struct {
 	mu       sync.Mutex
 	rng      *rand.Rand
+	off      bool           // the machine has no power: nothing leaves it any more
 	blind    bool           // the log does not come through
 	blinding bool           // the same as soon as the last answer was lost
 	answers  int            // how many answers of appends get lost next
@@ -108,7 +109,7 @@ func (f *faults) loses() bool {
 // pass waits until something gets through.
 func (f *faults) pass(ctx context.Context) error {
 	f.mu.Lock()
-	gone, blind := f.gone, f.blind
+	gone, blind := f.gone, f.blind || f.off
 	f.mu.Unlock()
 	if blind {
 		return errFault
@@ -318,7 +319,7 @@ type faultyMembers struct {
 func (m faultyMembers) cutOff() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.gone != nil || m.deaf
+	return m.off || m.gone != nil || m.deaf
 }
 
 func (m faultyMembers) Listen(name string, hear func([]byte), answer func([]byte) []byte) (func(), error) {

@@ -61,6 +61,7 @@ func (n *node) start() {
 	n.w.Helper()
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.faults.set(func(f *faults) { f.off = false })
 	o := n.options
 	var disk vfs.FS = n.disk
 	if n.errs != nil {
@@ -88,6 +89,7 @@ func (n *node) kill(rng *rand.Rand) {
 	n.mu.Lock()
 	member := n.member
 	n.member = nil
+	n.faults.set(func(f *faults) { f.off = true }) // the process runs a little longer: nobody may hear of what the clone lacks
 	disk := n.disk
 	n.disk = disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rng})
 	n.mu.Unlock()
