@@ -201,7 +201,7 @@ func (d *daemon) startNATS(ctx context.Context, embedded broker.EmbeddedServer, 
 	if d.embedded, err = d.startServer(ctx, embedded); err != nil {
 		return err
 	}
-	d.pipe = broker.NewPipeDialer(d.embedded)
+	d.pipe = broker.NewBridgePipeDialer(d.embedded)
 	started.add("stop the embedded NATS server", func() error {
 		d.embedded.Shutdown()
 		d.embedded.WaitForShutdown()

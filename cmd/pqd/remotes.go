@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/broker"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 )
 
@@ -43,8 +44,7 @@ func (d *daemon) readRemotes() error {
 				return nil, err
 			}
 			if url == "" {
-				// Not by broker.PipeDialer, which leaves out of a message what the bridge would refuse in a request.
-				options = append(options, nats.InProcessServer(d.embedded))
+				options = append(options, nats.InProcessServer(broker.NewPipeDialer(d.embedded)))
 			}
 			return nats.Connect(url, slices.Concat(options, more)...)
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -11,15 +12,20 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// PipeDialer connects the bridge to the embedded server. By TCP the server would need a
-// system call for almost every request, and pqd a certificate if the server requires TLS.
+// PipeDialer connects pqd to the embedded server. By TCP the server would need a system
+// call for almost every request, and pqd a certificate if the server requires TLS.
 type PipeDialer struct {
 	server  *server.Server
-	Backlog chan struct{} // gets a value while the server holds far too much for the connection
+	Backlog chan struct{} // gets a value while the server holds far too much for the bridge; nil: messages are not filtered
 	last    *pipe
 }
 
-func NewPipeDialer(srv *server.Server) *PipeDialer {
+// NewPipeDialer returns a dialer whose connections get each message whole.
+func NewPipeDialer(srv *server.Server) *PipeDialer { return &PipeDialer{server: srv} }
+
+// NewBridgePipeDialer returns a dialer for the bridge. Its connections get messages that
+// the bridge would refuse without their content, so as not to fall behind.
+func NewBridgePipeDialer(srv *server.Server) *PipeDialer {
 	return &PipeDialer{server: srv, Backlog: make(chan struct{}, 1)}
 }
 
@@ -36,11 +42,14 @@ func (d *PipeDialer) InProcessConn() (net.Conn, error) {
 		return nil, err
 	}
 	d.last = newPipe(conn)
+	if d.Backlog == nil {
+		return d.last, nil
+	}
 	varz, err := d.server.Varz(nil)
 	if err != nil {
 		return nil, fmt.Errorf("ask the embedded NATS server for its limits: %w", err)
 	}
-	d.last.filter.behind = func(info []byte, size int) bool {
+	d.last.messages = &messageFilter{from: conn, behind: func(info []byte, size int) bool {
 		held := d.pending(info) - int64(size)
 		if held > varz.MaxPending/backlogPart {
 			select {
@@ -49,7 +58,7 @@ func (d *PipeDialer) InProcessConn() (net.Conn, error) {
 			}
 		}
 		return held > varz.MaxPending/pendingPart
-	}
+	}}
 	return d.last, nil
 }
 
@@ -81,13 +90,13 @@ func (d *PipeDialer) pending(info []byte) int64 {
 	return int64(found.Conns[0].Pending)
 }
 
-// pipe is the bridge's end of a pipe to the server. It buffers writes, as a socket
+// pipe is pqd's end of a pipe to the server. It buffers writes, as a socket
 // does. The server's own pipes have no buffer: a write blocks until it is read. nats.go
 // writes CONNECT and PING before it reads, and a server that refuses CONNECT never
 // reads the PING, so both would block for ever.
 type pipe struct {
 	net.Conn
-	filter messageFilter // of the bytes read
+	messages io.Reader // from the server: Conn, or a filter before it
 
 	mu      sync.Mutex
 	changed sync.Cond
@@ -110,14 +119,14 @@ const (
 )
 
 func newPipe(conn net.Conn) *pipe {
-	p := &pipe{Conn: conn, filter: messageFilter{from: conn}}
+	p := &pipe{Conn: conn, messages: conn}
 	p.changed.L = &p.mu
 	go p.passOn()
 	return p
 }
 
 // Read implements net.Conn.
-func (p *pipe) Read(b []byte) (int, error) { return p.filter.Read(b) }
+func (p *pipe) Read(b []byte) (int, error) { return p.messages.Read(b) }
 
 // Write implements net.Conn.
 func (p *pipe) Write(b []byte) (int, error) {

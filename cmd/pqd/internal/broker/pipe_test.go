@@ -138,54 +138,44 @@ func TestPipeWithoutReader(t *testing.T) {
 	})
 }
 
-// The server does not cut off a bridge that reads too slowly for what clients push: what
-// it holds too much of arrives without its content, to be refused.
-func TestPipeUnderPressure(t *testing.T) {
-	t.Parallel()
-	const size, room = 100_000, 16
+// slowReader is a connection that reads nothing while the server holds messages of size bytes
+// for it, nearly as many as it may.
+type slowReader struct {
+	*testing.T
+	lines   *bufio.Reader
+	publish func(count int)
+}
+
+const size, room = 100_000, 16
+
+func readSlowly(t *testing.T, dial func(*server.Server) *PipeDialer) (slowReader, *PipeDialer) {
+	t.Helper()
 	srv, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true, WriteDeadline: testenv.Patience, MaxPending: room * size})
 	if err != nil {
 		t.Fatal(err)
 	}
 	srv.Start()
-	defer srv.Shutdown()
-	dialer := NewPipeDialer(srv)
+	t.Cleanup(srv.Shutdown)
+	dialer := dial(srv)
 	conn, err := dialer.InProcessConn()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	t.Cleanup(func() { _ = conn.Close() })
 	if err := conn.SetReadDeadline(time.Now().Add(testenv.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.WriteString(conn, "CONNECT {\"verbose\":false,\"headers\":true}\r\nSUB large 1\r\nPING\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	lines := bufio.NewReader(conn)
-	// next reads on to the next line with one of the prefixes.
-	next := func(prefixes ...string) string {
-		t.Helper()
-		for {
-			line, err := lines.ReadString('\n')
-			if err != nil {
-				t.Fatalf("%v, expected %q", err, prefixes)
-			}
-			for _, prefix := range prefixes {
-				if strings.HasPrefix(line, prefix) {
-					return prefix
-				}
-			}
-		}
-	}
-	next("PONG")
 	nc, err := nats.Connect("", nats.InProcessServer(srv), nats.Timeout(testenv.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer nc.Close()
-	publish := func(n int) {
+	t.Cleanup(nc.Close)
+	r := slowReader{T: t, lines: bufio.NewReader(conn), publish: func(count int) {
 		t.Helper()
-		for range n {
+		for range count {
 			if err := nc.Publish("large", make([]byte, size)); err != nil {
 				t.Fatal(err)
 			}
@@ -193,17 +183,47 @@ func TestPipeUnderPressure(t *testing.T) {
 		if err := nc.FlushTimeout(testenv.Patience); err != nil {
 			t.Fatal(err)
 		}
-	}
-	whole := fmt.Sprintf("MSG large 1 %d\r\n", size)
-	empty := fmt.Sprintf("HMSG large 1 %[1]d %[1]d\r\n", len(bridge.TooManyBytes))
-	publish(room - 2)
-	kept := 0
-	for range room - 2 {
-		if next(whole, empty) == whole {
-			kept++
+	}}
+	r.next("PONG")
+	return r, dialer
+}
+
+// next reads on to the next line with one of the prefixes.
+func (r slowReader) next(prefixes ...string) string {
+	r.Helper()
+	for {
+		line, err := r.lines.ReadString('\n')
+		if err != nil {
+			r.Fatalf("%v, expected %q", err, prefixes)
+		}
+		for _, prefix := range prefixes {
+			if strings.HasPrefix(line, prefix) {
+				return prefix
+			}
 		}
 	}
-	if kept > room/2 {
+}
+
+// whole reads messages, and returns how many have their content.
+func (r slowReader) whole(count int) (whole int) {
+	r.Helper()
+	full := fmt.Sprintf("MSG large 1 %d\r\n", size)
+	empty := fmt.Sprintf("HMSG large 1 %[1]d %[1]d\r\n", len(bridge.TooManyBytes))
+	for range count {
+		if r.next(full, empty) == full {
+			whole++
+		}
+	}
+	return whole
+}
+
+// The server does not cut off a bridge that reads too slowly for what clients push: what
+// it holds too much of arrives without its content, to be refused.
+func TestPipeUnderPressure(t *testing.T) {
+	t.Parallel()
+	r, dialer := readSlowly(t, NewBridgePipeDialer)
+	r.publish(room - 2)
+	if kept := r.whole(room - 2); kept > room/2 {
 		t.Errorf("%d messages of %d arrived whole", kept, room-2)
 	}
 	select {
@@ -211,11 +231,22 @@ func TestPipeUnderPressure(t *testing.T) {
 	default:
 		t.Error("the bridge does not hear that the server holds far too much")
 	}
-	publish(1)
-	if next(whole, empty) != whole {
+	r.publish(1)
+	if r.whole(1) == 0 {
 		t.Error("a message after the others was left out")
 	}
 	if len(dialer.Backlog) > 0 {
 		t.Error("the bridge hears of a backlog that has gone")
+	}
+}
+
+// Entries of the log, messages of a stream and answers to the console arrive whole, however
+// far behind pqd is.
+func TestPipeUnderPressureOfNoRequests(t *testing.T) {
+	t.Parallel()
+	r, _ := readSlowly(t, NewPipeDialer)
+	r.publish(room - 2)
+	if kept := r.whole(room - 2); kept != room-2 {
+		t.Errorf("%d messages of %d arrived whole", kept, room-2)
 	}
 }
