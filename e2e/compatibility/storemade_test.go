@@ -3,9 +3,11 @@ package compatibility_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -13,7 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
 	"github.com/pqbridge/pqbridge/fdbpq"
@@ -34,7 +38,8 @@ type maker struct {
 // writeStore writes the store of this program, and what it answers about it.
 func writeStore(t *testing.T, dir string) {
 	t.Helper()
-	p := testenv.Daemon(t)
+	hub := testenv.NATS(t, func(o *server.Options) { o.JetStream, o.StoreDir = true, t.TempDir() })
+	p := testenv.Daemon(t, remote(t, hub))
 	m := &maker{T: t, nc: p.Connect(t)}
 	m.plain()
 	m.deadLetters()
@@ -43,6 +48,7 @@ func writeStore(t *testing.T, dir string) {
 	m.turns()
 	m.rates()
 	m.schedules()
+	m.sources(hub)
 	m.imported()
 	p.Stop(t)
 	purge(t, p.Dir)
@@ -110,7 +116,7 @@ func (m *maker) ask(subject, body string, headers ...string) {
 func (m *maker) looks() []exchange {
 	all := []exchange{{Subject: "pq._sys.list"}}
 	for _, queue := range m.queues {
-		all = append(all, exchange{Subject: "pq." + queue + ".info"}, exchange{Subject: "pq." + queue + ".keys"}, exchange{Subject: "pq." + queue + ".schedules"})
+		all = append(all, exchange{Subject: "pq." + queue + ".info"}, exchange{Subject: "pq." + queue + ".keys"}, exchange{Subject: "pq." + queue + ".schedules"}, exchange{Subject: "pq." + queue + ".sources"})
 		for _, state := range []string{"ready", "delayed", "leased"} {
 			all = append(all, exchange{Subject: "pq." + queue + ".list", Body: `{"state":"` + state + `","bodies":true,"attempts":true}`})
 		}
@@ -237,6 +243,45 @@ func (m *maker) schedules() {
 	m.ask("pq.scheduled.schedule.yearly", "")
 	m.ask("pq.scheduled.admin.schedule.often.pause", "")
 	m.ask("pq.scheduled.pop.min", "")
+}
+
+// remote lets a queue read a stream of a server; it is the setting.
+func remote(t *testing.T, hub *testenv.Server) (setting string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "remotes.json")
+	text := fmt.Sprintf(`{"hub":{"url":%q,"streams":{"ORDERS":{"read":["fed"]}}}}`, hub.URL())
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return "PQ_REMOTES=" + file
+}
+
+func (m *maker) sources(hub *testenv.Server) {
+	js, err := jetstream.New(hub.Connect(m.T))
+	if err == nil {
+		_, err = js.CreateStream(m.Context(), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}})
+	}
+	if err != nil {
+		m.Fatal(err)
+	}
+	for i, prio := range []string{"3", "none", "5"} { // the second one goes to the dead letters
+		msg := &nats.Msg{Subject: fmt.Sprint("orders.", i), Header: nats.Header{"Prio": {prio}}, Data: []byte("order " + prio)}
+		if _, err := js.PublishMsg(m.Context(), msg); err != nil {
+			m.Fatal(err)
+		}
+	}
+	m.queue("unfit", `{"dead_letters_from":"fed"}`)
+	m.queue("fed", `{"dead_letter":"unfit"}`)
+	m.do("fed.admin.source.orders", `{"remote":"hub","stream":"ORDERS","map":{"priority":{"header":"Prio"},"key":{"token":2}}}`)
+	testenv.Await(m.T, "the source has read the stream", func() bool {
+		var source struct {
+			Seq int
+		}
+		return json.Unmarshal(m.do("fed.admin.source.orders", "").Data, &source) == nil && source.Seq == 3
+	})
+	m.do("fed.admin.source.orders.pause", "")
+	m.ask("pq.fed.pop.min", "", "PQ-Lease", "1m")
+	m.ask("pq.fed.admin.source.orders.resume", `{"from_seq":2}`)
 }
 
 func (m *maker) imported() {
