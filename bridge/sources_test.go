@@ -487,6 +487,35 @@ func TestSourceTakes(t *testing.T) {
 	}
 }
 
+// Pitfall: a bridge that is stopped has asked for messages. The server gives it some, behind the reset by the next bridge, and no
+// more than it may have to anyone until they are acknowledged.
+func TestSourceTakesWhatAnotherOneWasGiven(t *testing.T) {
+	t.Parallel()
+	f := feeding(t, jetstream.StreamConfig{Retention: jetstream.WorkQueuePolicy})
+	f.set(`{"remote":"hub","stream":"ORDERS","mode":"take","batch":1}`)
+	f.publish(1)
+	f.at(1)
+	stopped := f.server.Connect(t)
+	inbox := stopped.NewInbox()
+	given, err := stopped.SubscribeSync(inbox)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stopped.PublishRequest("$JS.API.CONSUMER.MSG.NEXT.ORDERS.pq-"+f.env.Store.ID()+"-jobs-orders", inbox, []byte(`{"batch":1,"expires":3600000000000}`)); err != nil {
+		t.Fatal(err)
+	}
+	if err := stopped.FlushTimeout(patience); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Await(t, "the stopped one has a message", func() bool {
+		f.publish(1)
+		_, err := given.NextMsg(time.Second)
+		return err == nil
+	})
+	f.at(uint64(f.next - 1))
+	f.items(numbers(1, f.next-1)...)
+}
+
 // Pitfall: the consumer of a source that takes was deleted.
 func TestSourceStopsWithoutItsConsumer(t *testing.T) {
 	t.Parallel()

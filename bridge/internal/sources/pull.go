@@ -24,6 +24,7 @@ type pull struct {
 	came     bool
 	large    bool // a message has more bytes than a request may ask for: the next one asks for it alone
 	number   uint64
+	missing  bool // the last heartbeat counted deliveries that did not come here
 }
 
 // The bounds of one request, and what ends it.
@@ -38,6 +39,7 @@ var (
 	errDisconnected = errors.New("the connection to the remote was lost")
 	errSilence      = fmt.Errorf("the NATS server has not said anything for %s", pullSilence)
 	errGap          = errors.New("a message was lost on its way")
+	errElsewhere    = errors.New("the NATS server has delivered messages elsewhere")
 )
 
 func newPull(s *stream, consumer string, batch, requests int) (*pull, error) {
@@ -92,13 +94,20 @@ func (p *pull) read(m *nats.Msg) (d delivery, is bool, err error) {
 			return d, false, errGap
 		}
 		p.pending--
-		p.came, p.large = true, false
+		p.came, p.large, p.missing = true, false, false
 		return d, true, nil
 	}
 	text := m.Header.Get("Description")
 	left, _ := strconv.Atoi(m.Header.Get("Nats-Pending-Messages")) // none: all have come
 	switch status {
 	case "100":
+		// A bridge that ran the source before may have asked for messages, and be stopped: they are its own until they are
+		// acknowledged, and what it does not acknowledge is no gap here. One heartbeat may have come before a delivery.
+		count, _ := strconv.ParseUint(m.Header.Get("Nats-Last-Consumer"), 10, 64)
+		before := p.missing
+		if p.missing = count > p.number; p.missing && before {
+			return d, false, errElsewhere
+		}
 		return d, false, nil
 	case "404", "408":
 		p.pending = max(0, p.pending-left)
