@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
@@ -79,7 +80,7 @@ type specTimes struct {
 	ofDay        []int64 // of each day, in seconds
 }
 
-var ofDays = make(map[string][]int64) // the part of specTimes that takes a moment
+var ofDays sync.Map // of specs: the part of specTimes that takes a moment
 
 // timesOf returns the times of a spec, and false for one that is refused.
 func timesOf(c *fdbpq.ScheduleConfig, made int64) (t specTimes, good bool) {
@@ -100,8 +101,8 @@ func timesOf(c *fdbpq.ScheduleConfig, made int64) (t specTimes, good bool) {
 		}
 		return t, err == nil
 	}
-	if known, found := ofDays[c.Spec]; found {
-		return specTimes{ofDay: known}, true
+	if known, found := ofDays.Load(c.Spec); found {
+		return specTimes{ofDay: known.([]int64)}, true
 	}
 	var second, minute, hour int64
 	var matches func(int64) bool
@@ -125,7 +126,7 @@ func timesOf(c *fdbpq.ScheduleConfig, made int64) (t specTimes, good bool) {
 			t.ofDay = append(t.ofDay, s)
 		}
 	}
-	ofDays[c.Spec] = t.ofDay
+	ofDays.Store(c.Spec, t.ofDay)
 	return t, true
 }
 
