@@ -138,7 +138,10 @@ class Client:
         return history
 
     async def close(self) -> None:
-        """Closes the connection. Close it yourself if it is not one of pqbridge.connect and others use it."""
+        """Closes the connection. Close it yourself if it is not one of pqbridge.connect and others use it.
+
+        Items that arrive for a pop that was cancelled go back to their queues at once."""
+        await self.mailbox.end()
         await self.connection.close()
 
     def deadline(self, timeout: Duration | None, more: float = 0.0) -> Deadline:

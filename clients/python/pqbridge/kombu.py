@@ -125,8 +125,7 @@ class Transport(virtual.Transport):
             return
         _open.discard(self)
         super().close_connection(connection)
-        background.run(pq.mailbox.end())  # a pop that still waits gets what the channels have given back
-        background.run(pq.close())
+        background.run(pq.close())  # a pop that still waits gets what the channels have given back, and returns it
         self._told.close()
         self._tell.close()
 
