@@ -36,21 +36,28 @@ func connectJobsNATS(addr, name string, more ...nats.Option) (*nats.Conn, error)
 	return nats.Connect("nats://"+addr, append(more, nats.UserInfo("jobs", "jobs"), nats.Name(name), nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true))...)
 }
 
+// openJobs connects to the queue of jobs.
+func openJobs(addr, name string, more ...nats.Option) (*nats.Conn, *pqclient.Queue, error) {
+	nc, err := connectJobsNATS(addr, name, more...)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := pqclient.New(nc)
+	if err != nil {
+		nc.Close()
+		return nil, nil, err
+	}
+	return nc, c.Queue(jobsQueue), nil
+}
+
 // pqdJobs uses a queue as the Go client offers it, with its defaults.
 type pqdJobs struct{ queue *pqclient.Queue }
 
 const jobsQueue = "jobs"
 
 func connectJobs(_ context.Context, addr string, more ...nats.Option) (jobs, error) {
-	nc, err := connectJobsNATS(addr, replicaName, more...)
-	if err != nil {
-		return nil, err
-	}
-	c, err := pqclient.New(nc)
-	if err != nil {
-		return nil, err
-	}
-	return pqdJobs{c.Queue(jobsQueue)}, nil
+	_, queue, err := openJobs(addr, replicaName, more...)
+	return pqdJobs{queue}, err
 }
 
 // pushLimit is how long a push is tried: longer than any fault.
@@ -119,18 +126,14 @@ const holding = 100
 
 // holdLeases leases jobs and does nothing with them. At the end it gives them back.
 func holdLeases(ctx context.Context, addr string) error {
-	nc, err := connectJobsNATS(addr, "holder")
+	nc, queue, err := openJobs(addr, "holder")
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
-	c, err := pqclient.New(nc)
-	if err != nil {
-		return err
-	}
 	var held []*pqclient.Item
 	for len(held) < holding && ctx.Err() == nil {
-		items, err := c.Queue(jobsQueue).PopBatch(ctx, pqclient.Min, holding-len(held), pqclient.Lease(10*time.Minute), pqclient.Wait(100*time.Millisecond))
+		items, err := queue.PopBatch(ctx, pqclient.Min, holding-len(held), pqclient.Lease(10*time.Minute), pqclient.Wait(100*time.Millisecond))
 		held = append(held, items...)
 		if err != nil && !errors.Is(err, pqclient.ErrEmpty) && ctx.Err() == nil {
 			return err
@@ -149,18 +152,14 @@ const scanPause = 100 * time.Millisecond
 
 // scanQueue lists what waits, and what is leased.
 func scanQueue(ctx context.Context, addr string) error {
-	nc, err := connectJobsNATS(addr, "reader")
+	nc, queue, err := openJobs(addr, "reader")
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
-	c, err := pqclient.New(nc)
-	if err != nil {
-		return err
-	}
 	for ctx.Err() == nil {
 		for _, state := range []pqclient.State{pqclient.Ready, pqclient.Leased} {
-			for _, err := range c.Queue(jobsQueue).List(ctx, pqclient.ListOptions{State: state, Page: 1000}) {
+			for _, err := range queue.List(ctx, pqclient.ListOptions{State: state, Page: 1000}) {
 				if err != nil && ctx.Err() == nil {
 					return err
 				}
