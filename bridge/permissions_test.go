@@ -136,9 +136,17 @@ func TestPermissions(t *testing.T) {
 	pops := []string{"pop.min", "pop.max", "ack.c.t"}
 	peeks := []string{"peek.min", "peek.max"}
 	reads := []string{"info", "list", "get.x", "keys", "key.%2E", "schedules", "schedule.s", "sources"}
-	changes := []string{"remove.x", "move.x.5", "requeue.x", "revoke.x", "admin.config", "admin.purge", "admin.pause", "admin.resume", "admin.delete", "admin.remove", "admin.move", "admin.revoke", "admin.requeue", "admin.key.a", "admin.schedule.s", "admin.schedule.s.run", "admin.source.s", "admin.source.s.resume"}
+	changes := []string{"remove.x", "move.x.5", "requeue.x", "revoke.x", "admin.config", "admin.purge", "admin.pause", "admin.resume", "admin.delete", "admin.remove", "admin.move", "admin.revoke", "admin.requeue", "admin.key.a", "admin.schedule.s", "admin.schedule.s.pause", "admin.schedule.s.resume", "admin.schedule.s.delete", "admin.schedule.s.run", "admin.source.s", "admin.source.s.pause", "admin.source.s.resume", "admin.source.s.delete"}
 	imports := []string{"import"}
 	all := slices.Concat(pushes, imports, pops, peeks, reads, changes)
+	for verb := range testenv.Requests(t, grammar, "jobs") {
+		if !slices.ContainsFunc(all, func(text string) bool {
+			s, err := grammar.Parse("pq.jobs." + text)
+			return err == nil && s.Verb == verb
+		}) {
+			t.Errorf("no role is asked about %s", verb)
+		}
+	}
 	roles := map[string]struct {
 		of     func(queue string) (subjects.Permissions, error)
 		queue  string
