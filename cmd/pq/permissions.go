@@ -32,6 +32,7 @@ var roles = map[string]func(subjects.Grammar, string) (subjects.Permissions, err
 
 func permissionsCommand(s *session.Session) *cobra.Command {
 	var user, site, domain, account string
+	var tenants, claims bool
 	c := &cobra.Command{
 		Use: "permissions <role> [<queue>...]", Args: session.Arguments(1, session.AnyNumber),
 		ValidArgsFunction: completing(s, completePermissions),
@@ -43,12 +44,19 @@ queue, which has to be named. The role source is that of a user in PQ_REMOTES, w
 which pqd reads streams for sources; it is followed by their names.
 
 The user gets an inbox prefix of its own, so that nobody else reads its answers.
-Its programs have to use it: pq --inbox-prefix, nats --inbox-prefix.`,
+Its programs have to use it: pq --inbox-prefix, nats --inbox-prefix.
+
+With --tenants queues have names such as ACME.jobs, and the user is the operator's;
+a tenant's own user has --prefix pq.ACME instead. --jwt prints what a user's JWT has in
+its place, which an auth callout can put there.`,
 		Example: `  # pqd's own user
   pq permissions pqd
 
   # the same, of a pqd with PQ_SITE=hub
   pq permissions pqd --site hub
+
+  # the same, of a pqd with PQ_TENANTS
+  pq permissions pqd --tenants
 
   # a worker on two queues
   pq permissions consumer mails images --as worker
@@ -63,21 +71,30 @@ Its programs have to use it: pq --inbox-prefix, nats --inbox-prefix.`,
 				if domain != "" {
 					return session.Usagef("--domain is about the role source")
 				}
-				return printPermissions(s, args[0], args[1:], user, site, account)
+				p, err := permissionsOf(s.Global.Prefix, site, tenants, args[0], args[1:])
+				if err == nil && args[0] != bridgeRole { // pqd's inboxes are its own already: it reads answers of bridges alone
+					p, err = p.WithInbox(cmp.Or(user, args[0]))
+				}
+				if err != nil {
+					return session.Usagef("%w", err)
+				}
+				return writePermissions(s, cmp.Or(user, args[0]), account, claims, p)
 			}
-			if site != "" {
-				return session.Usagef("--site is about the role pqd")
+			if site != "" || tenants {
+				return session.Usagef("--site and --tenants are about the prefix, which the role source does not have")
 			}
 			p, err := sourcePermissions(domain, args[1:])
 			if err != nil {
 				return session.Usagef("%w", err)
 			}
-			return writePermissions(s, cmp.Or(user, sourceRole), account, p)
+			return writePermissions(s, cmp.Or(user, sourceRole), account, claims, p)
 		},
 	}
 	c.Flags().StringVar(&user, "as", user, "the user's `name`; that of the role if not given")
 	c.Flags().StringVar(&site, "site", site, "the `name` of pqd's site: its PQ_SITE")
 	c.Flags().StringVar(&account, "nsc", account, "print the command of nsc that makes the user in this `account`")
+	c.Flags().BoolVar(&claims, "jwt", claims, "print the permissions as a user's JWT has them")
+	c.Flags().BoolVar(&tenants, "tenants", tenants, "pqd has PQ_TENANTS, and the queues names such as ACME.jobs")
 	c.Flags().StringVar(&domain, "domain", domain, "the JetStream `domain` of the streams of a source")
 	return c
 }
@@ -90,22 +107,24 @@ func completePermissions(s *session.Session, _ *cobra.Command, args []string, wo
 	return beginning(queueNames(s), word), cobra.ShellCompDirectiveNoFileComp
 }
 
-func printPermissions(s *session.Session, role string, queues []string, user, site, account string) error {
-	if user == "" {
-		user = role
-	}
-	p, err := permissionsOf(s.Global.Prefix, site, role, queues)
-	if err == nil && role != bridgeRole { // pqd's inboxes are its own already: it reads answers of bridges alone
-		p, err = p.WithInbox(user)
-	}
-	if err != nil {
-		return session.Usagef("%w", err)
-	}
-	return writePermissions(s, user, account, p)
+// userClaims are the permissions in the claims of a user's JWT.
+type userClaims struct {
+	Pub allowed `json:"pub"`
+	Sub allowed `json:"sub"`
 }
 
-// writePermissions prints a user, as a server's configuration has it, or for nsc if there is an account.
-func writePermissions(s *session.Session, user, account string, p subjects.Permissions) error {
+type allowed struct {
+	Allow []string `json:"allow"`
+}
+
+// writePermissions prints a user, as a server's configuration has it, for nsc if there is an account, or what claims have.
+func writePermissions(s *session.Session, user, account string, claims bool, p subjects.Permissions) error {
+	if claims && account != "" {
+		return session.Usagef("--jwt and --nsc print different things: expected one of them")
+	}
+	if claims {
+		return s.PrintJSON(userClaims{Pub: allowed{p.Publish}, Sub: allowed{p.Subscribe}})
+	}
 	if account != "" {
 		for _, name := range []string{user, account} {
 			if strings.ContainsAny(name, "'\r\n") {
@@ -147,13 +166,16 @@ func sourcePermissions(domain string, streams []string) (p subjects.Permissions,
 }
 
 // permissionsOf adds up what a role needs for some queues.
-func permissionsOf(prefix, site, role string, queues []string) (p subjects.Permissions, err error) {
+func permissionsOf(prefix, site string, tenants bool, role string, queues []string) (p subjects.Permissions, err error) {
 	grammar, err := subjects.New(prefix)
 	if err == nil && site != "" {
 		grammar, err = grammar.AtSite(site)
 	}
 	if err != nil {
 		return p, err
+	}
+	if tenants {
+		grammar = grammar.WithTenants()
 	}
 	may, known := roles[role]
 	switch {
