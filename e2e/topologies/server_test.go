@@ -20,7 +20,7 @@ const page = "../../docs/topologies.md"
 // passwords are those in the files of the page. pqd is a process, whose environment has them, too.
 var passwords = map[string]string{
 	"PQD_PASSWORD": "secret-of-pqd", "WORKER_PASSWORD": "secret-of-worker", "EDGE_PASSWORD": "secret",
-	"ACME_PASSWORD": "secret-of-acme", "SALES_PASSWORD": "secret-of-sales",
+	"ACME_PASSWORD": "secret-of-acme", "SALES_PASSWORD": "secret-of-sales", "AUTH_PASSWORD": "secret-of-auth",
 }
 
 // file writes a configuration that the page shows, by the name in its first line. Pairs of texts say what is another here
