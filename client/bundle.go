@@ -2,44 +2,11 @@ package client
 
 import (
 	"bytes"
-	"sync"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/protocol"
 )
-
-// bundles says whether bridges know bundles. Those of earlier versions refuse them without
-// effect, with code 400; then the client does without them for a while, because bridges
-// are upgraded while it runs.
-type bundles struct {
-	mu    sync.Mutex
-	until time.Time // when to try them again; zero: they were not refused
-}
-
-// withoutBundles is for how long a client does without bundles after a refusal.
-const withoutBundles = time.Minute
-
-func (b *bundles) known() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return time.Now().After(b.until)
-}
-
-// refused keeps that a bundle was refused. The same request without a bundle shows whether
-// that was the reason.
-func (b *bundles) refused() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.until = time.Now().Add(withoutBundles)
-}
-
-// refusesBundle reports whether the request may succeed without a bundle: the bridge knows
-// none, or an item does not fit into one.
-func refusesBundle(e *Error) bool {
-	return e.Code == protocol.CodeBadRequest || e.Code == protocol.CodeTooLarge
-}
 
 // unbundled returns the items of a bundle as messages of their own, and the end of a batch
 // behind them; other messages as they are.

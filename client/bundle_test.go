@@ -46,73 +46,61 @@ func asksForBundle(m *nats.Msg) bool {
 	return m.Header.Get("PQ-Bundle") != "" || bytes.Contains(m.Data, []byte(`"bundle"`))
 }
 
-// Items are popped and acknowledged together, in few messages. A bridge that knows no
-// bundles gets what it knows.
+// Items are popped and acknowledged together, in few messages.
 func TestBundles(t *testing.T) {
 	t.Parallel()
-	for _, old := range []bool{false, true} {
-		t.Run(fmt.Sprint("old bridge ", old), func(t *testing.T) {
-			t.Parallel()
-			w := start(t)
-			var bundles, pops, acks atomic.Int32
-			c := w.through(t, func(m *nats.Msg) *nats.Msg {
-				switch {
-				case asksForBundle(m):
-					bundles.Add(1)
-					if old {
-						return failure("400", "")
-					}
-				case strings.Contains(m.Subject, ".pop."):
-					pops.Add(1)
-				case strings.Contains(m.Subject, ".ack."):
-					acks.Add(1)
-				}
-				return nil
-			})
-			for i := range 5 {
-				w.push(t, fmt.Sprint(i), client.Header(nats.Header{"X": {"a", "b"}}))
-			}
-			q := c.Queue("jobs")
-			for range 2 { // the second time the client knows the bridge
-				if peeked, err := q.PeekBatch(t.Context(), client.Min, 3); err != nil || len(peeked) != 3 || string(peeked[2].Payload) != "2" {
-					t.Fatalf("peeked %v, %v", peeked, err)
-				}
-			}
-			items, err := q.PopBatch(t.Context(), client.Min, 10, client.Lease(time.Hour), client.Repeatable())
-			if err != nil || len(items) != 5 {
-				t.Fatalf("popped %v, %v", items, err)
-			}
-			for i, item := range items {
-				if string(item.Payload) != fmt.Sprint(i) || fmt.Sprint(item.Header) != "map[X:[a b]]" || item.Deliveries != 1 || !item.Leased() {
-					t.Errorf("item %d: %+v", i, item)
-				}
-			}
-			if err := items[1].Nack(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if err := w.queue.Remove(t.Context(), items[2].ID); err != nil {
-				t.Fatal(err)
-			}
-			errs := q.AckMany(t.Context(), items...)
-			for i, err := range errs {
-				if want := map[int]error{1: client.ErrSettled, 2: client.ErrLeaseLost}[i]; !errors.Is(err, want) {
-					t.Errorf("item %d: %v, expected %v", i, err, want)
-				}
-			}
-			if again := q.AckMany(t.Context(), items[0]); len(again) != 1 || !errors.Is(again[0], client.ErrSettled) {
-				t.Errorf("acknowledged again: %v", again)
-			}
-			if info, err := w.queue.Info(t.Context()); err != nil || info.Ready != 1 || info.Leased != 0 {
-				t.Errorf("%+v, %v", info, err)
-			}
-			want := [3]int32{4, 0, 1} // the peeks, the pop and the acknowledgements; -NAK
-			if old {
-				want = [3]int32{1, 1, 5}
-			}
-			if got := [3]int32{bundles.Load(), pops.Load(), acks.Load()}; got != want {
-				t.Errorf("bundles, pops and acknowledgements: %v, expected %v", got, want)
-			}
-		})
+	w := start(t)
+	var bundles, pops, acks atomic.Int32
+	c := w.through(t, func(m *nats.Msg) *nats.Msg {
+		switch {
+		case asksForBundle(m):
+			bundles.Add(1)
+		case strings.Contains(m.Subject, ".pop."):
+			pops.Add(1)
+		case strings.Contains(m.Subject, ".ack."):
+			acks.Add(1)
+		}
+		return nil
+	})
+	for i := range 5 {
+		w.push(t, fmt.Sprint(i), client.Header(nats.Header{"X": {"a", "b"}}))
+	}
+	q := c.Queue("jobs")
+	for range 2 {
+		if peeked, err := q.PeekBatch(t.Context(), client.Min, 3); err != nil || len(peeked) != 3 || string(peeked[2].Payload) != "2" {
+			t.Fatalf("peeked %v, %v", peeked, err)
+		}
+	}
+	items, err := q.PopBatch(t.Context(), client.Min, 10, client.Lease(time.Hour), client.Repeatable())
+	if err != nil || len(items) != 5 {
+		t.Fatalf("popped %v, %v", items, err)
+	}
+	for i, item := range items {
+		if string(item.Payload) != fmt.Sprint(i) || fmt.Sprint(item.Header) != "map[X:[a b]]" || item.Deliveries != 1 || !item.Leased() {
+			t.Errorf("item %d: %+v", i, item)
+		}
+	}
+	if err := items[1].Nack(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.queue.Remove(t.Context(), items[2].ID); err != nil {
+		t.Fatal(err)
+	}
+	errs := q.AckMany(t.Context(), items...)
+	for i, err := range errs {
+		if want := map[int]error{1: client.ErrSettled, 2: client.ErrLeaseLost}[i]; !errors.Is(err, want) {
+			t.Errorf("item %d: %v, expected %v", i, err, want)
+		}
+	}
+	if again := q.AckMany(t.Context(), items[0]); len(again) != 1 || !errors.Is(again[0], client.ErrSettled) {
+		t.Errorf("acknowledged again: %v", again)
+	}
+	if info, err := w.queue.Info(t.Context()); err != nil || info.Ready != 1 || info.Leased != 0 {
+		t.Errorf("%+v, %v", info, err)
+	}
+	want := [3]int32{4, 0, 1} // the peeks, the pop and the acknowledgements; -NAK
+	if got := [3]int32{bundles.Load(), pops.Load(), acks.Load()}; got != want {
+		t.Errorf("bundles, pops and acknowledgements: %v, expected %v", got, want)
 	}
 }
 
@@ -131,54 +119,43 @@ func await(t *testing.T, so func() bool) {
 // acknowledgement has its own result.
 func TestConsumeSettlesTogether(t *testing.T) {
 	t.Parallel()
-	for _, old := range []bool{false, true} {
-		t.Run(fmt.Sprint("old bridge ", old), func(t *testing.T) {
-			t.Parallel()
-			const workers = 8
-			w := start(t)
-			var some atomic.Pointer[client.Item]
-			var bundled atomic.Int32
-			var first sync.Once
-			c := w.through(t, func(m *nats.Msg) *nats.Msg {
-				switch {
-				case !strings.Contains(m.Subject, ".ack."):
-				case asksForBundle(m):
-					bundled.Add(int32(bytes.Count(m.Data, []byte("\n"))))
-					if old {
-						return failure("400", "")
-					}
-				default:
-					// The first one may go alone, and the others behind it together.
-					first.Do(func() {
-						await(t, func() bool { return bundled.Load() > 0 || some.Load().WaitsToSettle() == workers-1 })
-					})
-				}
-				return nil
+	const workers = 8
+	w := start(t)
+	var some atomic.Pointer[client.Item]
+	var bundled atomic.Int32
+	var first sync.Once
+	c := w.through(t, func(m *nats.Msg) *nats.Msg {
+		switch {
+		case !strings.Contains(m.Subject, ".ack."):
+		case asksForBundle(m):
+			bundled.Add(int32(bytes.Count(m.Data, []byte("\n"))))
+		default:
+			// The first one may go alone, and the others behind it together.
+			first.Do(func() {
+				await(t, func() bool { return bundled.Load() > 0 || some.Load().WaitsToSettle() == workers-1 })
 			})
-			for range workers {
-				w.push(t, "x")
-			}
-			var together sync.WaitGroup
-			together.Add(workers)
-			err := c.Queue("jobs").Consume(t.Context(), func(_ context.Context, item *client.Item) error {
-				some.Store(item)
-				together.Done()
-				together.Wait()
-				return nil
-			}, client.ConsumeOptions{Workers: workers, StopWhenEmpty: true, OnError: func(_ *client.Item, err error) { t.Error(err) }})
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := int32(workers - 1)
-			if old {
-				want = 2 // those that end behind the first bundle go alone
-			}
-			if n := bundled.Load(); n < want {
-				t.Errorf("%d items were acknowledged together, expected at least %d", n, want)
-			}
-			if info, err := w.queue.Info(t.Context()); err != nil || info.Ready+info.Leased != 0 {
-				t.Errorf("%+v, %v", info, err)
-			}
-		})
+		}
+		return nil
+	})
+	for range workers {
+		w.push(t, "x")
+	}
+	var together sync.WaitGroup
+	together.Add(workers)
+	err := c.Queue("jobs").Consume(t.Context(), func(_ context.Context, item *client.Item) error {
+		some.Store(item)
+		together.Done()
+		together.Wait()
+		return nil
+	}, client.ConsumeOptions{Workers: workers, StopWhenEmpty: true, OnError: func(_ *client.Item, err error) { t.Error(err) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = int32(workers - 1)
+	if n := bundled.Load(); n < want {
+		t.Errorf("%d items were acknowledged together, expected at least %d", n, want)
+	}
+	if info, err := w.queue.Info(t.Context()); err != nil || info.Ready+info.Leased != 0 {
+		t.Errorf("%+v, %v", info, err)
 	}
 }

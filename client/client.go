@@ -49,9 +49,6 @@ type Client struct {
 	patience patience
 	mailbox  *mailbox
 	inFlight *inFlight
-	bundles  bundles
-
-	noReasons noReasons
 }
 
 // patience has the time limits of requests.

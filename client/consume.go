@@ -8,7 +8,6 @@ import (
 	"math"
 	"runtime/debug"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -160,8 +159,6 @@ type consumer struct {
 
 	joint jointly // settles the items of all workers
 
-	anonymous atomic.Bool // a bridge takes no holder
-
 	mu   sync.Mutex
 	left int64 // items that may still be taken
 }
@@ -195,15 +192,10 @@ func (c *consumer) run() {
 	if !c.options.StopWhenEmpty {
 		pop = append(pop, Wait(consumeWait))
 	}
-	pop = append(pop, func(r *popRequest) {
-		if !c.anonymous.Load() {
-			r.Holder = cmp.Or(c.options.Holder, defaultHolder)
-		}
-	})
+	pop = append(pop, Holder(cmp.Or(c.options.Holder, defaultHolder)))
 	pop = append(pop, c.options.Pop...)
 	troubles := 0
 	for c.ctx.Err() == nil && c.claim() {
-		anonymous := c.anonymous.Load()
 		item, err := c.queue.Pop(c.ctx, c.options.End, pop...)
 		if err == nil {
 			troubles = 0
@@ -215,9 +207,6 @@ func (c *consumer) run() {
 		switch {
 		case c.ctx.Err() != nil:
 			return
-		case c.options.Holder == "" && !anonymous && refusesHolder(err):
-			c.anonymous.Store(true)
-			continue
 		case isFatal(err):
 			c.stop(&fatalError{err})
 			return

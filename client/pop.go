@@ -156,7 +156,6 @@ type taking struct {
 	wait       time.Duration // asked for by the caller
 	single     bool          // each item in a message of its own
 	bundled    bool          // the last attempt asked for a bundle
-	unknown    bool          // it was refused as if the bridge knew none
 	sent       int
 	open       bool // an attempt without an answer may still be under way
 	answers    *answers
@@ -190,9 +189,6 @@ func (t *taking) run(ctx context.Context) ([]*Item, error) {
 		items, err := t.attempt(ctx, wait)
 		var e *Error
 		errors.As(err, &e)
-		if t.unknown && (e == nil || e.Code != protocol.CodeBadRequest) {
-			t.queue.client.bundles.refused()
-		}
 		switch {
 		case len(items) > 0:
 			return items, nil
@@ -207,8 +203,8 @@ func (t *taking) run(ctx context.Context) ([]*Item, error) {
 		case e == nil:
 			t.open = t.open || t.sent > before
 			return nil, t.doubt(ended(t.op, t.queue.name, t.sent, refusal, err))
-		case t.bundled && refusesBundle(e):
-			t.withoutBundle(e)
+		case t.bundled && e.Code == protocol.CodeTooLarge:
+			t.single = true // an item fits into no bundle; nothing was done
 			continue
 		case e.Code == protocol.CodeTimeout && left > protocol.MaxWait:
 			continue
@@ -219,12 +215,6 @@ func (t *taking) run(ctx context.Context) ([]*Item, error) {
 			return nil, t.doubt(e)
 		}
 	}
-}
-
-// withoutBundle has the next attempt ask for a batch, after a bundle was refused. Whether
-// the bridge knows no bundles, or the answer fits into none, nothing was done.
-func (t *taking) withoutBundle(e *Error) {
-	t.single, t.unknown = true, e.Code == protocol.CodeBadRequest
 }
 
 // doubt is the error of a pop that ends while an attempt without an answer may still be
@@ -256,7 +246,7 @@ func (t *taking) left(ctx context.Context, started time.Time) time.Duration {
 // batch does not wait for its end, which may be that of an earlier attempt.
 func (t *taking) attempt(ctx context.Context, wait time.Duration) ([]*Item, error) {
 	request := t.request
-	if t.bundled = request.Batch > 0 && !t.single && t.queue.client.bundles.known(); t.bundled {
+	if t.bundled = request.Batch > 0 && !t.single; t.bundled {
 		request.Batch, request.Bundle = 0, request.Batch
 	}
 	body, err := request.body()

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/pqbridge/pqbridge/protocol"
@@ -34,13 +33,6 @@ var defaultHolder = func() string {
 	return fmt.Sprintf("%s-%d", strings.ToValidUTF8(host[:min(len(host), most)], ""), os.Getpid())
 }()
 
-// refusesHolder reports whether a bridge of an earlier version has refused a pop for its
-// holder.
-func refusesHolder(err error) bool {
-	var e *Error
-	return errors.As(err, &e) && e.Code == protocol.CodeBadRequest && strings.Contains(e.Description, `"holder"`)
-}
-
 // NackOptions say how an item is given back.
 type NackOptions struct {
 	// Delay is the time until the item is ready again; nil: what the backoff of the queue
@@ -54,12 +46,7 @@ type NackOptions struct {
 // NackWith is Nack with a delay, or a reason.
 func (i *Item) NackWith(ctx context.Context, o NackOptions) error {
 	return i.once(func() error {
-		err := i.nack(ctx, o)
-		if o.Reason != "" && i.queue.client.noReasons.refuses(err) {
-			o.Reason = ""
-			err = i.nack(ctx, o)
-		}
-		return err
+		return i.nack(ctx, o)
 	})
 }
 
@@ -71,9 +58,7 @@ func (i *Item) nack(ctx context.Context, o NackOptions) error {
 	if len(word.Reason) > protocol.MaxNackReason {
 		word.Reason = word.Reason[:protocol.MaxNackReason]
 	}
-	if word.Reason = strings.ToValidUTF8(word.Reason, ""); i.queue.client.noReasons.Load() {
-		word.Reason = ""
-	}
+	word.Reason = strings.ToValidUTF8(word.Reason, "")
 	if o.Delay != nil {
 		word.Delay = new(o.Delay.Nanoseconds())
 	}
@@ -86,19 +71,6 @@ func (i *Item) nack(ctx context.Context, o NackOptions) error {
 		body += " " + string(text)
 	}
 	return i.settleAs(ctx, opNack, body)
-}
-
-// noReasons is set when a bridge of an earlier version has refused the reason of a -NAK.
-type noReasons struct{ atomic.Bool }
-
-// refuses reports whether the error is that refusal, and remembers it.
-func (n *noReasons) refuses(err error) bool {
-	var e *Error
-	if errors.As(err, &e) && e.Code == protocol.CodeBadRequest && (e.Description == "" || strings.Contains(e.Description, `"reason"`)) {
-		n.Store(true)
-		return true
-	}
-	return false
 }
 
 // RevokeOptions say which lease of an item ends, and what becomes of the item.

@@ -1,7 +1,6 @@
 package client_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,10 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/pqbridge/pqbridge/client"
-	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // setBackoff gives the queue one.
@@ -182,66 +178,5 @@ func TestConsumeGivesBackWhatItDidNotWorkOn(t *testing.T) {
 	}
 	if got := w.shown(t, id); got.State != client.Ready {
 		t.Errorf("the item is %s, expected it ready", got.State)
-	}
-}
-
-// All workers of a consumer may be refused for their holder at the same time.
-func TestWorkersAtAnEarlierBridge(t *testing.T) {
-	t.Parallel()
-	const workers = 4
-	refused := failure("400", "")
-	refused.Header.Set("Nats-Service-Error", `the body has no field "holder": expected some of others`)
-	var held []*nats.Msg
-	c := fake(t, func(m *nats.Msg, _ int) *nats.Msg {
-		if !bytes.Contains(m.Data, []byte(`"holder":`)) {
-			return failure("404", "empty")
-		}
-		if held = append(held, m); len(held) < workers {
-			return nil
-		}
-		for _, earlier := range held[:workers-1] {
-			if err := earlier.RespondMsg(refused); err != nil {
-				t.Error(err)
-			}
-		}
-		return refused
-	})
-	c.AskAgainAfter(testenv.Patience)
-	if err := c.Queue("jobs").Consume(t.Context(), func(context.Context, *client.Item) error { return nil }, client.ConsumeOptions{Workers: workers, StopWhenEmpty: true}); err != nil {
-		t.Errorf("a consumer ended with %v", err)
-	}
-}
-
-// A bridge of an earlier version gets no holders and no reasons: a consumer works with it as ever.
-func TestConsumeAtAnEarlierBridge(t *testing.T) {
-	t.Parallel()
-	for _, holder := range []string{"", "w1"} {
-		w := start(t)
-		c := w.through(t, func(m *nats.Msg) *nats.Msg {
-			for _, field := range []string{"holder", "reason"} {
-				if bytes.Contains(m.Data, fmt.Appendf(nil, "%q:", field)) {
-					refused := failure("400", "")
-					refused.Header.Set("Nats-Service-Error", fmt.Sprintf("the body has no field %q: expected some of others", field))
-					return refused
-				}
-			}
-			return nil
-		})
-		id := w.push(t, "x").ID
-		err := c.Queue("jobs").Consume(t.Context(), func(context.Context, *client.Item) error { return errors.New("failed") },
-			client.ConsumeOptions{Holder: holder, StopWhenEmpty: true, Backoff: func(int) time.Duration { return time.Hour }})
-		if holder != "" {
-			var e *client.Error
-			if !errors.As(err, &e) || e.Code != 400 {
-				t.Errorf("with a holder of its own: %v, expected 400", err)
-			}
-			continue
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := w.shown(t, id); got.State != client.Delayed || got.LastAttempts[0].Holder != "" || got.LastAttempts[0].Reason != "" {
-			t.Errorf("the item is %+v", got)
-		}
 	}
 }

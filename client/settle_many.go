@@ -119,7 +119,7 @@ func (j *jointly) run() {
 		if n == 0 {
 			return
 		}
-		if len(now) == 1 && j.client.bundles.known() {
+		if len(now) == 1 {
 			_, now[0].err = now[0].item.sendAlone(context.Background(), now[0].op, now[0].body, 0) // what comes meanwhile goes together
 		} else {
 			j.send(context.Background(), now)
@@ -135,7 +135,7 @@ func (j *jointly) send(ctx context.Context, now []*jointOne) {
 	for _, s := range now {
 		s.alone = true
 	}
-	if len(now) == 1 || !j.client.bundles.known() {
+	if len(now) == 1 {
 		return
 	}
 	to, err := j.client.grammar.Build(subjects.Subject{Queue: j.queue, Verb: subjects.Ack, Conn: "bundle", Token: "settle"})
@@ -148,8 +148,7 @@ func (j *jointly) send(ctx context.Context, now []*jointOne) {
 	}
 	m, err := j.client.do(ctx, r)
 	var e *Error
-	if errors.As(err, &e) && refusesBundle(e) {
-		j.client.bundles.refused()
+	if errors.As(err, &e) && e.Code == protocol.CodeTooLarge {
 		return
 	}
 	var results []string

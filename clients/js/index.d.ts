@@ -194,7 +194,7 @@ export interface Death {
   reason: string;
   origin: string;
   originId: string;
-  /** When it died; undefined if an earlier version of pqd did not say. */
+  /** When it died. */
   at: Date | undefined;
   /** How often it had been delivered. */
   deliveries: number;
@@ -204,7 +204,7 @@ export interface Death {
 export interface Attempt {
   /** Goes on when the item becomes a dead letter and is requeued. */
   n: number;
-  /** Undefined if an earlier version of pqd gave the lease. */
+  /** Undefined if it is not known. */
   start: Date | undefined;
   end: Date;
   holder: string;
@@ -712,7 +712,6 @@ export interface Info {
   waiting: number;
   bytes: number;
   oldest: number;
-  /** Bridges of earlier versions do not send these. */
   oldest_of_all?: number;
   oldest_at_least?: boolean;
   oldest_lease?: number;

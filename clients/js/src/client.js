@@ -36,8 +36,6 @@ export class Client {
       retryFor: duration(options.retryFor ?? 0, "retryFor", { zero: true }),
       attempt: duration(options.askAgainAfter ?? defaults.attempt, "askAgainAfter"),
     };
-    /** Whether a bridge of an earlier version has refused the reason of a -NAK. */
-    this.noReasons = false;
     this.#inFlight = new InFlight(count(options.maxInFlight ?? defaults.maxInFlight, "maxInFlight"));
     // The connection knows its inbox prefix, and has no function that tells it.
     const inbox = options.inboxPrefix ?? /** @type {any} */ (nc).options?.inboxPrefix ?? "_INBOX";

@@ -2,7 +2,7 @@
 import { pause } from "./bell.js";
 import { duration, shown } from "./duration.js";
 import { code, EmptyError, LeaseLostError, PQError } from "./errors.js";
-import { holderOf, ownName, refusesHolder } from "./holder.js";
+import { holderOf, ownName } from "./holder.js";
 import { count } from "./integer.js";
 import { abortSignal, checked, flag, word } from "./options.js";
 import { backoff } from "./retry.js";
@@ -68,7 +68,6 @@ export class Consumer {
   /** @type {unknown} */
   #fatal;
   #left;
-  #named;
 
   /**
    * @param {import("./queue.js").Queue} queue
@@ -85,9 +84,7 @@ export class Consumer {
     this.stopWhenEmpty = flag(options.stopWhenEmpty, "stopWhenEmpty");
     const lease = duration(options.lease ?? defaultLease, "lease");
     const end = word(options.end, "end", ["min", "max"]);
-    /** Whether the pops name the program itself, until a bridge refuses that. */
-    this.#named = options.holder === undefined && ownName !== undefined;
-    this.pop = { lease, end, holder: holderOf(options.holder), min: options.min, max: options.max, repeatable: flag(options.repeatable, "repeatable"), wait: this.stopWhenEmpty ? undefined : oneWait, signal: this.#taking.signal };
+    this.pop = { lease, end, holder: holderOf(options.holder) ?? ownName, min: options.min, max: options.max, repeatable: flag(options.repeatable, "repeatable"), wait: this.stopWhenEmpty ? undefined : oneWait, signal: this.#taking.signal };
     const signal = abortSignal(options.signal);
     const stop = () => this.#taking.abort();
     if (signal?.aborted) this.#taking.abort();
@@ -123,17 +120,12 @@ export class Consumer {
   async #run() {
     for (let troubles = 0; !this.#stopping && this.#left > 0; ) {
       this.#left--;
-      const named = this.#named;
       let item;
       try {
-        item = await this.queue.pop(named ? { ...this.pop, holder: ownName } : this.pop);
+        item = await this.queue.pop(this.pop);
       } catch (err) {
         this.#left++;
         if (this.#stopping) return;
-        if (named && refusesHolder(err)) {
-          this.#named = false;
-          continue;
-        }
         if (this.#isFatal(err)) {
           this.#fatal ??= err;
           this.#taking.abort();

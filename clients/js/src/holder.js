@@ -1,5 +1,4 @@
 // Who leases items: what a holder calls itself.
-import { BadRequestError } from "./errors.js";
 import { nameOf } from "./push.js";
 
 /** @param {unknown} name */
@@ -12,9 +11,3 @@ export const ownName = (() => {
   const host = process.getBuiltinModule?.("node:os").hostname() ?? process.env?.HOSTNAME ?? "unknown";
   return `${String(host).replace(/[^!-~]/g, "").slice(0, 100) || "unknown"}-${process.pid}`;
 })();
-
-/**
- * Whether a bridge of an earlier version has refused a pop for its holder.
- * @param {unknown} err
- */
-export const refusesHolder = (err) => err instanceof BadRequestError && err.text.includes('"holder"');

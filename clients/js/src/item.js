@@ -1,7 +1,7 @@
 // An item as a bridge answered it, and its lease.
 import { Call } from "./call.js";
 import { duration, durationText, nanoseconds, shown } from "./duration.js";
-import { BadRequestError, code, errorOf, LeaseLostError, mayRepeat, NotLeasedError, PQError, SettledError, unreadable } from "./errors.js";
+import { code, errorOf, LeaseLostError, mayRepeat, NotLeasedError, PQError, SettledError, unreadable } from "./errors.js";
 import { hold } from "./hold.js";
 import { integer } from "./integer.js";
 import { writeJSON } from "./json.js";
@@ -250,8 +250,8 @@ export class Item {
    */
   async ackWith(together, options) {
     await this.#once(async () => {
-      const { error, alone, open } = await together.add(`${this.#queue.client.acks.written(this.#ack)} +ACK`);
-      if (alone || (error && mayRepeat(error, true))) return void (await this.#send("ack", "+ACK", options, open || error?.code === code.unknownResult));
+      const { error, open } = await together.add(`${this.#queue.client.acks.written(this.#ack)} +ACK`);
+      if (error && mayRepeat(error, true)) return void (await this.#send("ack", "+ACK", options, open || error.code === code.unknownResult));
       if (error && !(open && error instanceof LeaseLostError && held("ack", error.reason))) throw error;
     });
   }
@@ -261,20 +261,8 @@ export class Item {
     const { delay, reason = "", ...options } = checked(given, "nak", ["delay", "reason", ...callOptions]);
     const ms = delay === undefined ? undefined : duration(delay, "delay", { zero: true, most: tenYears });
     if (typeof reason !== "string") throw new TypeError(`the reason is ${shown(reason)}: expected a text`);
-    const plainly = ms === undefined ? "-NAK" : `-NAK ${durationText(ms)}`;
-    const { client } = this.#queue;
-    await this.#once(async () => {
-      if (reason === "" || client.noReasons) return this.#send("nak", plainly, options);
-      try {
-        const fields = { delay: ms === undefined ? undefined : BigInt(nanoseconds(ms)), reason: cut(reason) };
-        return await this.#send("nak", `-NAK ${writeJSON(fields)}`, options);
-      } catch (err) {
-        // A bridge of an earlier version takes no reasons.
-        if (!(err instanceof BadRequestError) || !(err.text === "" || err.text.includes('"reason"'))) throw err;
-        client.noReasons = true;
-        return this.#send("nak", plainly, options);
-      }
-    });
+    const how = reason !== "" ? ` ${writeJSON({ delay: ms === undefined ? undefined : BigInt(nanoseconds(ms)), reason: cut(reason) })}` : ms === undefined ? "" : ` ${durationText(ms)}`;
+    await this.#once(() => this.#send("nak", `-NAK${how}`, options));
   }
 
   /**

@@ -3,7 +3,7 @@ import { headers as natsHeaders } from "@nats-io/nats-core";
 import { maxBundle } from "./bundle.js";
 import { Call } from "./call.js";
 import { shown } from "./duration.js";
-import { BadRequestError, errorOf, unreadable } from "./errors.js";
+import { errorOf, unreadable } from "./errors.js";
 import { Item } from "./item.js";
 import { bytes, text } from "./message.js";
 import { callOptions, checked } from "./options.js";
@@ -27,9 +27,8 @@ export async function ackMany(queue, items, given) {
 }
 
 /**
- * What became of a settlement: nothing is wrong, an error, or neither is known and it has to go in a
- * message of its own. open: an attempt without an answer may have taken effect.
- * @typedef {{error?: import("./errors.js").PQError, alone?: boolean, open: boolean}} Result
+ * What became of a settlement. open: an attempt without an answer may have taken effect.
+ * @typedef {{error?: import("./errors.js").PQError, open: boolean}} Result
  */
 
 export class Settlements {
@@ -70,8 +69,7 @@ export class Settlements {
       if (lines.length !== part.length) throw unreadable("ack", name, m.data);
       lines.forEach((line, i) => part[i]?.resolve({ error: refusal(name, line), open: call.open }));
     } catch (err) {
-      // Bridges of earlier versions know no bundles.
-      for (const one of part) if (err instanceof BadRequestError) one.resolve({ alone: true, open: call.open }); else one.reject(err);
+      for (const one of part) one.reject(err);
     }
   }
 }

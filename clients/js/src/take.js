@@ -150,8 +150,8 @@ class Taking {
         if (!(err instanceof Refusal)) throw this.#doubt(err);
         e = err.why;
       }
-      if (this.#bundled && (e.code === code.badRequest || e.code === code.tooLarge)) {
-        this.#single = true; // the bridge knows no bundles, or an item fits into none; nothing was done
+      if (this.#bundled && e.code === code.tooLarge) {
+        this.#single = true; // an item fits into no bundle; nothing was done
         continue;
       }
       if (e.code === code.timeout && left > longestWait) continue;

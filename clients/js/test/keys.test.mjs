@@ -94,9 +94,13 @@ test("what an acknowledgement among others does when it is not clear", async () 
   assert.deepEqual(errors.map((err) => err?.reason ?? null), [null, null, "taken", null]);
   const bundle = `${ack(1)} +ACK\n${ack(2)} +ACK\n${ack(3)} +ACK\n${ack(4)} +ACK\n`;
   assert.deepEqual(seen, [["4", bundle], ["4", bundle], ["", "+ACK"]]);
-  // A bridge of an earlier version refuses the bundle: each goes alone.
-  const older = fresh("older");
-  const old = new Client(nc, { prefix: older, timeout: patience });
+  // A bundle that is refused fails whole.
+  const wrong = fresh("wrong");
+  const refused = new Client(nc, { prefix: wrong, timeout: patience });
+  const sent = standIn(wrong, [failure(400, "", "no settlement")]);
+  assert.deepEqual((await refused.queue("jobs").ackMany([1, 2].map((n) => refused.attach(`${wrong}.jobs.ack.c.${n}`)))).map((err) => err?.code), [400, 400]);
+  assert.deepEqual(sent.map(([n]) => n), ["2"]);
+});
   const alone = standIn(older, [failure(400, "", "no settlement"), { body: "" }, { body: "" }]);
   assert.deepEqual(await old.queue("jobs").ackMany([1, 2].map((n) => old.attach(`${older}.jobs.ack.c.${n}`))), [null, null]);
   assert.deepEqual(alone.map(([n]) => n), ["2", "", ""]);

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import assert from "node:assert/strict";
 import { hostname } from "node:os";
 import { BadRequestError, ConflictError, EmptyError, GiveUp, LeaseLostError, RetryAfter } from "pqbridge";
-import { answer, client, fails, failure, fake, lossy, patience, queue } from "./world.mjs";
+import { client, fails, lossy, queue } from "./world.mjs";
 
 const hour = 3600_000;
 const self = `${hostname()}-${process.pid}`;
@@ -143,39 +143,6 @@ test("attempts say what handlers threw", async () => {
   const dead = client.queue(`${q.name}-dead`);
   const { id } = await dead.peek();
   assert.deepEqual(told(await dead.get(id, { attempts: true })), [[1, "terminated", "w1", "it cannot be done"]]);
-});
-
-// A bridge of an earlier version gets no holders and no reasons.
-const old = (field) => failure(400, "", `the body has no field "${field}": expected some of others`);
-
-test("a consumer works with a bridge of an earlier version as ever", async () => {
-  const items = 4;
-  const refused = [];
-  let left = items;
-  const { client: c, requests, bridge } = await fake((verb, n, m, prefix) => {
-    const body = m.string();
-    if (body.includes('"holder"')) {
-      refused.push(m.reply);
-      if (refused.length < 2) return; // both workers are refused at once
-      for (const reply of refused.slice(0, -1)) {
-        const { headers } = old("holder");
-        bridge.publish(reply, "", { headers });
-      }
-      return old("holder");
-    }
-    if (verb.includes("ack")) return body.includes('"reason"') ? old("reason") : answer({});
-    return left-- > 0 ? answer({ "PQ-Id": "i", "PQ-Deliveries": "1", "PQ-Ack": `${prefix}.jobs.ack.c.t${n}` }) : failure(404, "empty");
-  }, { askAgainAfter: patience });
-  await c.queue("jobs").consume(() => { throw new Error("failed"); }, { concurrency: 2, stopWhenEmpty: true, backoff: () => "7s" }).closed;
-  const naks = requests.filter(({ body }) => body === "-NAK 7000ms").length;
-  assert.deepEqual([refused.length, naks], [2, items]);
-  assert.ok(requests.filter(({ body }) => body.includes('"reason"')).length <= 2, "the client remembers that reasons are refused");
-  await fails(c.queue("jobs").pop({ holder: "w1" }).catch((err) => { throw err; }), BadRequestError, 400);
-});
-
-test("a bridge that refuses a consumer's own holder ends the consumer", async () => {
-  const { client: c } = await fake(() => old("holder"));
-  await fails(c.queue("jobs").consume(() => {}, { holder: "w1" }).closed, BadRequestError, 400);
 });
 
 test("a pop with a holder finds nothing like any other", async () => {

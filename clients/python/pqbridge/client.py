@@ -65,8 +65,6 @@ class Client:
             retry_for=seconds(retry_for, "retry_for", zero=True),
             attempt=seconds(ask_again_after, "ask_again_after"),
         )
-        self.takes_reasons = True
-        """False when a bridge of an earlier version has refused the reason of a -NAK."""
         self._in_flight = InFlight(count(max_in_flight, "max_in_flight"))
         self.mailbox = Mailbox(connection, inbox_prefix, self.acks)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from .call import Call
 from .duration import Duration, duration_text, nanoseconds, seconds, shown, time_of
-from .errors import BadRequestError, LeaseLostError, NotLeasedError, PQError, SettledError, UNKNOWN_RESULT, may_repeat, unreadable
+from .errors import LeaseLostError, NotLeasedError, PQError, SettledError, UNKNOWN_RESULT, may_repeat, unreadable
 from .hold import Hold
 from .item_data import ItemData
 from .mailbox import Request
@@ -80,16 +80,10 @@ class Item(ItemData):
         await self._once(lambda: self._nak(away, reason, timeout))
 
     async def _nak(self, away: float | None, reason: str, timeout: Duration | None) -> None:
-        client = self._queue.client
-        if reason and client.takes_reasons:
+        if reason:
             fields = {"delay": None if away is None else nanoseconds(away), "reason": reason.encode(errors="replace")[:_LONGEST_REASON].decode(errors="ignore")}
-            try:
-                await self._send("nak", f"-NAK {json.dumps({name: value for name, value in fields.items() if value is not None})}", timeout)
-                return
-            except BadRequestError as err:
-                if err.text and '"reason"' not in err.text:
-                    raise
-                client.takes_reasons = False  # a bridge of an earlier version
+            await self._send("nak", f"-NAK {json.dumps({name: value for name, value in fields.items() if value is not None})}", timeout)
+            return
         await self._send("nak", "-NAK" if away is None else f"-NAK {duration_text(away)}", timeout)
 
     async def term(self, reason: str = "", *, timeout: Duration | None = None) -> None:
@@ -177,8 +171,8 @@ class Item(ItemData):
         async def settle() -> None:
             result = await together.add(self._queue.client.acks.written(self.ack_subject) + " +ACK")
             e = result.error
-            if result.alone or (e and may_repeat(e, True)):
-                await self._send("ack", "+ACK", timeout, result.open or (e is not None and e.code == UNKNOWN_RESULT))
+            if e and may_repeat(e, True):
+                await self._send("ack", "+ACK", timeout, result.open or e.code == UNKNOWN_RESULT)
             elif e and not (result.open and isinstance(e, LeaseLostError) and _held("ack", e.reason)):
                 raise e
 

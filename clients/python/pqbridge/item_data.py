@@ -29,7 +29,7 @@ class Attempt:
     n: int
     """Goes on when the item becomes a dead letter and is requeued."""
     start: datetime | None
-    """None if an earlier version of pqd gave the lease."""
+    """None if it is not known."""
     end: datetime
     holder: str
     outcome: str

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from .bundle import MOST_ITEMS
 from .call import Call
 from .duration import Duration, shown
-from .errors import BadRequestError, PQError, error_of, unreadable
+from .errors import PQError, error_of, unreadable
 from .item import Item
 from .mailbox import Request
 
@@ -23,11 +23,9 @@ _REFUSED = re.compile(r"-ERR ([1-9]\d{2}) (\S+)(?: (.*))?")
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a settlement: nothing is wrong, an error, or neither is known and it has to go in a
-    message of its own. open: an attempt without an answer may have taken effect."""
+    """What became of a settlement. open: an attempt without an answer may have taken effect."""
 
     error: PQError | None = None
-    alone: bool = False
     open: bool = False
 
 
@@ -69,9 +67,6 @@ class Settlements:
             lines = m.data.decode("utf-8", "replace").removesuffix("\n").split("\n")
             if len(lines) != len(part):
                 raise unreadable("ack", name, m.data, ValueError(f"{len(lines)} results, expected {len(part)}"))
-        except BadRequestError:  # bridges of earlier versions know no bundles
-            for _, result in part:
-                result.set_result(Result(alone=True, open=call.open))
         except PQError as err:
             for _, result in part:
                 result.set_exception(err)

@@ -57,10 +57,7 @@ class Supply:
         self.queue = queue
         self.report = on_error
         self._end = end
-        self._selection = replace(selection, wait=0 if stop_when_empty else _ONE_WAIT)
-        self._own = replace(self._selection, holder=own_name())
-        self._named = selection.holder is None
-        """Whether pops name the program itself, until a bridge refuses that."""
+        self._selection = replace(selection, wait=0 if stop_when_empty else _ONE_WAIT, holder=own_name() if selection.holder is None else selection.holder)
         self._left = float("inf") if limit is None else count(limit, "limit")
         self._stop_when_empty = stop_when_empty
         self._troubles = 0
@@ -81,15 +78,11 @@ class Supply:
 
     async def _take(self) -> Item | None:
         while True:
-            named = self._named
             try:
-                [item] = await take(self.queue, "pop", self._end, self._own if named else self._selection)
+                [item] = await take(self.queue, "pop", self._end, self._selection)
                 self._troubles = 0
                 return item
             except PQError as err:
-                if named and err.code == BAD_REQUEST and '"holder"' in err.text:  # a bridge of an earlier version
-                    self._named = False
-                    continue
                 if err.code in (BAD_REQUEST, FORBIDDEN) or self.queue.client.mailbox.closed:
                     raise
                 if self._stop_when_empty and isinstance(err, EmptyError):

@@ -13,7 +13,7 @@ from .answers import Answers
 from .call import ended
 from .deadline import INFINITE, Deadline
 from .duration import Duration, nanoseconds, seconds
-from .errors import BAD_REQUEST, TIMEOUT, TOO_LARGE, UNKNOWN_RESULT, EmptyError, LeaseLostError, PQError, in_doubt, may_repeat, refusal_in, unreadable
+from .errors import TIMEOUT, TOO_LARGE, UNKNOWN_RESULT, EmptyError, LeaseLostError, PQError, in_doubt, may_repeat, refusal_in, unreadable
 from .item import Item
 from .mailbox import Request, denial, no_connection, random_token
 from .message import Message
@@ -172,8 +172,8 @@ class _Taking:
                     raise ended(self._request(b""), self._sent, None, TimeoutError("no answer arrived in time"))
                 patience = longer(patience)
                 continue
-            if self._bundled and e.code in (BAD_REQUEST, TOO_LARGE):
-                self._single = True  # the bridge knows no bundles, or an item fits into none; nothing was done
+            if self._bundled and e.code == TOO_LARGE:
+                self._single = True  # an item fits into no bundle; nothing was done
                 continue
             if e.code == TIMEOUT and left > LONGEST_WAIT:
                 continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from pqbridge import GiveUp, LeaseLostError, NotLeasedError, RetryAfter, SettledError
-from world import PATIENCE, Answer, TestCase, failure
+from world import PATIENCE, TestCase
 
 
 class Leases(TestCase):
@@ -77,13 +77,6 @@ class Leases(TestCase):
         self.assertTrue(all(i.settled for i in items))
         with self.assertRaises(ValueError):
             await self.queue().ack_many(items)
-
-    async def test_ack_many_at_a_bridge_without_bundles(self) -> None:
-        f = await self.fake(lambda verb, n, m: failure(400) if "bundle" in verb else Answer())
-        q = f.client.queue("jobs")
-        items = [f.client.attach(f"{f.prefix}.jobs.ack.c.{token}") for token in "ab"]
-        self.assertEqual(await q.ack_many(items), [None, None])
-        self.assertEqual(f.verbs, ["jobs.ack.bundle.settle", "jobs.ack.c.a", "jobs.ack.c.b"])
 
     async def test_blocks_settle(self) -> None:
         q = self.queue()

@@ -263,7 +263,7 @@ class Repetitions(TestCase):
         def respond(verb: str, n: int, m: Any) -> list[Answer] | None:
             one = Answer({"PQ-Id": "i", "PQ-Ack": f"{f.prefix}.jobs.ack.c.one"})
             if verb.startswith("jobs.pop"):
-                return [failure(400)] if n == 1 else [one]
+                return [failure(413)] if n == 1 else [one]
             return None
 
         f = await self.fake(respond)

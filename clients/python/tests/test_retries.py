@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import socket
 from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
 
-from nats.aio.msg import Msg
 
 from pqbridge import BadRequestError, ConflictError, GiveUp, Item, LeaseLostError, Queue, RetryAfter, UnknownResultError
-from world import PATIENCE, Answer, TestCase, failure
+from world import PATIENCE, TestCase
 
 SELF = f"{socket.gethostname()}-{os.getpid()}"
 
@@ -28,11 +26,6 @@ def away(item: Item) -> int:
 
 def told(item: Item) -> list[tuple[int, str, str, str]]:
     return [(a.n, a.outcome, a.holder, a.reason) for a in item.last_attempts]
-
-
-def old(field: str) -> Answer:
-    """What a bridge of an earlier version says."""
-    return failure(400, "", f'the body has no field "{field}": expected some of others')
 
 
 class Retries(TestCase):
@@ -168,29 +161,3 @@ class Retries(TestCase):
         self.assertEqual(reasons, ["OSError: busy", "RetryAfter: again in 1h", "ValueError", "ValueError: it is closed"])
         dead = self.client.queue(q.name + "-dead")
         self.assertEqual(told(await dead.get((await dead.peek()).id, attempts=True)), [(1, "terminated", "w1", "it cannot be done")])
-
-    async def test_a_bridge_of_an_earlier_version(self) -> None:
-        refused: list[str] = []
-        left = 4
-
-        def respond(verb: str, n: int, m: Msg) -> Answer | None:
-            nonlocal left
-            if b'"holder"' in m.data:
-                refused.append(m.reply)
-                return old("holder")
-            if "ack" in verb:
-                return old("reason") if b'"reason"' in m.data else Answer()
-            left -= 1
-            return Answer({"PQ-Id": "i", "PQ-Deliveries": "1", "PQ-Ack": f"{f.prefix}.jobs.ack.c.t{n}"}) if left >= 0 else failure(404, "empty")
-
-        async def work(item: Item) -> None:
-            raise ValueError("failed")
-
-        f = await self.fake(respond, ask_again_after=PATIENCE)
-        q = f.client.queue("jobs")
-        await q.consume(work, concurrency=2, stop_when_empty=True, backoff=lambda n: 7, on_error=lambda err, item: None)
-        words = [m.data for verb, m in f.requests if "ack" in verb]
-        self.assertEqual((words.count(b"-NAK 7000ms"), 1 <= len(refused) <= 2), (4, True))
-        self.assertLessEqual(len(words), 6, "the client remembers that reasons are refused")
-        self.assertEqual([json.loads(w[5:])["reason"] for w in words if w != b"-NAK 7000ms"][0], "ValueError: failed")
-        await self.fails(q.consume(work, holder="w1").wait(), BadRequestError, 400)
