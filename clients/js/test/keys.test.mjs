@@ -101,10 +101,6 @@ test("what an acknowledgement among others does when it is not clear", async () 
   assert.deepEqual((await refused.queue("jobs").ackMany([1, 2].map((n) => refused.attach(`${wrong}.jobs.ack.c.${n}`)))).map((err) => err?.code), [400, 400]);
   assert.deepEqual(sent.map(([n]) => n), ["2"]);
 });
-  const alone = standIn(older, [failure(400, "", "no settlement"), { body: "" }, { body: "" }]);
-  assert.deepEqual(await old.queue("jobs").ackMany([1, 2].map((n) => old.attach(`${older}.jobs.ack.c.${n}`))), [null, null]);
-  assert.deepEqual(alone.map(([n]) => n), ["2", "", ""]);
-});
 
 test("a cluster's members say how they are", async () => {
   await fails(client.cluster(), BadRequestError, 400);
