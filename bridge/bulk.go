@@ -106,6 +106,7 @@ func (l *bulks) tell(b *bulk) {
 	if b.page.DryRun {
 		n = 0
 	}
+	b.Share.Owe(int(n), 0)
 	var tally request.Tally
 	switch b.page.Verb {
 	case fdbpq.BulkRequeue:

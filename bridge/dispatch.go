@@ -114,11 +114,19 @@ func (d *dispatcher) handle(m *nats.Msg, owners *peers.Owners) {
 		return
 	}
 	tenant, f := d.admit(r)
-	if f != nil {
-		d.refuseLater(r, f)
+	if f == nil {
+		f = d.Gate.Enter(r)
+	}
+	if f != nil && tenant != nil {
+		r.Keep()
+		if d.Gate.Enter(r) != nil {
+			r.PassGate()
+			d.Refuse(r, f)
+			return
+		}
+		d.refuseLater(r, tenant, f)
 		return
 	}
-	f = d.Gate.Enter(r)
 	if f == nil && !v.Silent && m.Reply == "" {
 		f = failure.Newf(400, "a %s without a reply subject does nothing", v.Name)
 	}
@@ -129,14 +137,44 @@ func (d *dispatcher) handle(m *nats.Msg, owners *peers.Owners) {
 		f = d.Gate.EnterMore(r)
 	}
 	if f == nil && tenant != nil {
-		tenant.Charge(r.Count() - 1)
+		tenant.Charge(r.Count() - 1 + len(m.Data)/request.OwedBytes)
 	}
 	if f != nil {
 		d.Refuse(r, f)
 		return
 	}
+	if n := expected(w); n > 1 && tenant != nil {
+		tenant.Begin(n, func(f *failure.Failure) {
+			if f != nil {
+				d.refuseLater(r, tenant, f)
+				return
+			}
+			r.OnLeave = func() { tenant.End(n) }
+			d.lanes.submit(w)
+		})
+		return
+	}
 	d.lanes.submit(w)
 }
+
+// larger is a request that may cost more than one.
+type larger interface {
+	work
+
+	// expects is how many requests it may cost.
+	expects() int
+}
+
+// expected is how many requests a work may cost.
+func expected(w work) int {
+	if l, is := w.(larger); is {
+		return l.expects()
+	}
+	return 1
+}
+
+// listedPart is how many entries of a page may cost a request: they have 1 KiB each, then.
+const listedPart = 4
 
 // admit takes a request from the rate of the tenant who asks, or says why it is refused. There may be no tenants.
 func (d *dispatcher) admit(r *request.Request) (*tenants.Tenant, *failure.Failure) {
@@ -146,21 +184,12 @@ func (d *dispatcher) admit(r *request.Request) (*tenants.Tenant, *failure.Failur
 	}
 	t := d.tenants.Of(name)
 	r.Share = &t.Share
-	return t, t.Ask(1, r.Verb.Settles)
+	return t, t.Ask(r.Verb.Settles)
 }
 
-// refusalPause is how long a tenant beyond its rate waits for the answer: who asks again when it comes has
-// the bridge refuse less.
-const refusalPause = 100 * time.Millisecond
-
-// refuseLater refuses a request after a pause, or at once where too many are in flight.
-func (d *dispatcher) refuseLater(r *request.Request, f *failure.Failure) {
-	if d.Gate.Enter(r) != nil {
-		r.PassGate()
-		d.Refuse(r, f)
-		return
-	}
-	time.AfterFunc(refusalPause, func() { d.Refuse(r, f) })
+// refuseLater refuses a request after a pause.
+func (d *dispatcher) refuseLater(r *request.Request, t *tenants.Tenant, f *failure.Failure) {
+	time.AfterFunc(t.Pause(), func() { d.Refuse(r, f) })
 }
 
 // contends reports whether requests of a kind conflict with the pops of other bridges: pops

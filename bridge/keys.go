@@ -19,6 +19,8 @@ type keys struct {
 
 func makeKeys(subjects.Verb) work { return new(keys) }
 
+func (k *keys) expects() int { return k.limit / listedPart }
+
 func (k *keys) Read(*codec.Wire) *failure.Failure {
 	k.limit = protocol.MaxKeysPage
 	return codec.ReadOptions(k.Msg, k.Subject.Verb.String(), "limit, after", k.field)

@@ -21,6 +21,8 @@ type list struct {
 
 func makeList(subjects.Verb) work { return new(list) }
 
+func (l *list) expects() int { return l.page.Limit / listedPart }
+
 func (l *list) Read(*codec.Wire) *failure.Failure {
 	l.page.Limit = protocol.DefaultListLimit
 	f := codec.ReadOptions(l.Msg, l.Subject.Verb.String(), "limit, after, state, min, max, key, holder, bodies, preview, attempts", l.field)

@@ -68,6 +68,8 @@ func (p *pop) leaveOrder() {
 
 func (p *pop) Items() []fdbpq.Item { return p.found }
 
+func (r *pop) expects() int { return r.ask.Limit }
+
 // keepsWaiting reports whether the pop found nothing and may wait for an item.
 func (r *pop) keepsWaiting() bool {
 	return r.ask.Wait > 0 && r.Failure != nil && r.Failure.Code == 404 && !r.final

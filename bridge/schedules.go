@@ -23,6 +23,8 @@ type schedules struct {
 
 func makeSchedules(subjects.Verb) work { return new(schedules) }
 
+func (s *schedules) expects() int { return s.limit / listedPart }
+
 func (s *schedules) Read(*codec.Wire) *failure.Failure {
 	s.limit = protocol.MaxSchedulesPage
 	return codec.ReadOptions(s.Msg, s.Subject.Verb.String(), "limit, after", s.field)

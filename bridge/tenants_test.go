@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/pqbridge/pqbridge/bridge"
@@ -249,4 +250,42 @@ func TestQuotaOfRequests(t *testing.T) {
 	for range 5 { // the bundle takes the requests of many seconds
 		c.refused(c.ask("pq.t.b.info", ""), 429, "quota_requests")
 	}
+}
+
+// What a tenant asks for at once, and what it costs, is known one by one: many lists and large pops, at any of its queues, cost no more
+// than it has requests, and the others are refused. Messages cost by their bytes, too.
+func TestQuotaOfLargeRequests(t *testing.T) {
+	t.Parallel()
+	var quotas atomic.Int64
+	c := serve(t, bridge.Options{Exclusive: true, Tenants: func(string) bridge.Quotas { return bridge.Quotas{Requests: quotas.Load()} }})
+	const queues = 20
+	for _, tenant := range []string{"lists", "pops"} {
+		for i := range queues {
+			if m := c.ask(fmt.Sprintf("pq.%s.q%d.push", tenant, i), strings.Repeat("0 100\n"+strings.Repeat("x", 100)+"\n", 500), "PQ-Bundle", "500"); m.Header.Get("Nats-Service-Error") != "" {
+				t.Fatal(m.Header)
+			}
+		}
+	}
+	quotas.Store(100)
+	for tenant, ask := range map[string]func(i int) answers{
+		"lists": func(i int) answers { return c.send(fmt.Sprintf("pq.lists.q%d.list", i), `{"limit":500,"bodies":true}`) },
+		"pops":  func(i int) answers { return c.send(fmt.Sprintf("pq.pops.q%d.pop.min", i), "500") },
+	} {
+		testenv.Await(t, tenant+" has requests again", func() bool { return c.ask("pq."+tenant+".q0.info", "").Header.Get("PQ-Reason") == "" })
+		var all []answers
+		for i := range queues {
+			all = append(all, ask(i))
+		}
+		served := 0
+		for _, one := range all {
+			if c.next(one).Header.Get("PQ-Reason") != "quota_requests" {
+				served++
+			}
+		}
+		if served == 0 || served > 5 {
+			t.Errorf("%s: %d were served at once", tenant, served)
+		}
+	}
+	c.push("pq.bytes.q.push", strings.Repeat("x", 500<<10))
+	c.refused(c.ask("pq.bytes.q.push", "x"), 429, "quota_requests")
 }

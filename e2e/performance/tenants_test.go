@@ -22,14 +22,15 @@ var (
 	tenantQuota = flag.Int("pq.tenantquota", 500, "requests a second of a tenant in that campaign; 0: any number")
 )
 
-// hostility is what the hostile tenant does: a message, again and again, as fast as it is answered.
+// hostility is what a hostile tenant does: a message, again and again, as fast as it is answered.
 type hostility struct {
-	what string
-	next func(i int) *nats.Msg
+	what   string
+	queues int                   // that have a thousand items before
+	next   func(i int) *nats.Msg // its subject without the tenant; nil: none
 }
 
-func hostile(verb, body string, header ...string) *nats.Msg {
-	m := nats.NewMsg("pq.hostile." + verb)
+func hostile(subject, body string, header ...string) *nats.Msg {
+	m := nats.NewMsg(subject)
 	m.Data = []byte(body)
 	for i := 0; i < len(header); i += 2 {
 		m.Header.Set(header[i], header[i+1])
@@ -37,50 +38,91 @@ func hostile(verb, body string, header ...string) *nats.Msg {
 	return m
 }
 
+// thousand are items of a bundle, for queues that are full.
+var thousand = strings.Repeat("0 100\n"+strings.Repeat("x", 100)+"\n", 1000)
+
 var hostilities = []hostility{
-	{"requests", func(int) *nats.Msg { return hostile("jobs.push", "x") }},
-	{"bundles", func(int) *nats.Msg {
+	{"nothing", 0, nil}, // how much two measurements differ
+	{"requests", 0, func(int) *nats.Msg { return hostile("jobs.push", "x") }},
+	{"bundles", 0, func(int) *nats.Msg {
 		return hostile("jobs.push", strings.Repeat("0 1\nx\n", 1000), "PQ-Bundle", "1000")
 	}},
-	{"waiting pops", func(i int) *nats.Msg {
-		return hostile(fmt.Sprintf("empty%d.pop.min", i%5000), "", "PQ-Wait", "100s")
+	{"waiting pops", 0, func(i int) *nats.Msg { return hostile(fmt.Sprintf("empty%d.pop.min", i%5000), "", "PQ-Wait", "100s") }},
+	{"lists", 20, func(i int) *nats.Msg {
+		return hostile(fmt.Sprintf("full%d.list", i%20), `{"limit":1000,"bodies":true}`)
 	}},
-	{"lists", func(int) *nats.Msg { return hostile("jobs.list", `{"limit":1000,"bodies":true}`) }},
-	{"keys", func(i int) *nats.Msg { return hostile("keyed.push", "x", "PQ-Key", fmt.Sprint(i)) }},
-	{"many queues", func(i int) *nats.Msg { return hostile(fmt.Sprintf("q%d.push", i), "x") }},
-	{"events", func(i int) *nats.Msg { return hostile("jobs.pop.min", "", "PQ-Lease", "1ms") }},
+	{"batches", 20, func(i int) *nats.Msg { return hostile(fmt.Sprintf("full%d.pop.min", i%20), "1000", "PQ-Lease", "1ms") }},
+	{"bulk operations", 20, func(i int) *nats.Msg {
+		return hostile(fmt.Sprintf("full%d.admin.move", i%20), fmt.Sprintf(`{"all":true,"priority":%d}`, i))
+	}},
+	{"keys", 0, func(i int) *nats.Msg { return hostile("keyed.push", "x", "PQ-Key", fmt.Sprint(i)) }},
+	{"queues", 0, func(i int) *nats.Msg { return hostile(fmt.Sprintf("q%d.push", i), "x") }},
+	{"leases", 1, func(int) *nats.Msg { return hostile("full0.pop.min", "", "PQ-Lease", "1ms") }},
 }
+
+// tenantRounds is how often the others' latencies are measured before and during each hostility, by another tenant each time.
+const tenantRounds = 3
 
 // Of a thousand tenants one does all that it can. The log has the others' latencies before and meanwhile. In a
 // moment's run it shows only that they are served.
 func TestHostileTenant(t *testing.T) {
-	span, others := *tenantsFor, 999
+	span, others, rounds := *tenantsFor, 999, tenantRounds
 	if span == 0 {
-		span, others = testenv.Times(100*time.Millisecond), 9
+		span, others, rounds = testenv.Times(100*time.Millisecond), 9, 1
 	}
 	file := filepath.Join(t.TempDir(), "tenants.json")
-	pqd.Write(t, file, fmt.Sprintf(`{"default":{"requests":%d}}`, *tenantQuota))
+	pqd.Write(t, file, "{}")
 	p := testenv.Daemon(t, "PQ_TENANTS="+file)
 	nc, flood := p.Connect(t), p.Connect(t)
+	for _, h := range hostilities {
+		for round := range rounds {
+			for i := range h.queues {
+				m := hostile(fmt.Sprintf("%sfull%d.push", h.prefix(round), i), thousand, "PQ-Bundle", "1000")
+				if answer, err := nc.RequestMsg(m, testenv.Patience); err != nil || answer.Header.Get("Nats-Service-Error-Code") != "" {
+					t.Fatalf("%v, %v", answer, err)
+				}
+			}
+		}
+	}
+	pqd.Write(t, file, fmt.Sprintf(`{"default":{"requests":%d}}`, *tenantQuota))
+	p.HangUp(t)
+	p.AwaitLog(t, "read the quotas of tenants again")
 	for i := range others {
 		pqd.Push(t, nc, fmt.Sprintf("t%d.jobs", i), 1, "x")
 	}
 	for _, h := range hostilities {
-		before := pushAndPop(t, nc, others, span)
-		stop, answered := begin(t, flood, h)
-		during := pushAndPop(t, nc, others, span)
-		close(stop)
-		t.Logf("%-12s p50 %8s to %8s, p99 %8s to %8s: ratio %.2f (the hostile tenant had %d answers)", h.what, before.at(50), during.at(50), before.at(99), during.at(99),
-			float64(during.at(99))/float64(before.at(99)), answered())
+		t.Run(h.what, func(t *testing.T) {
+			var before, during latencies
+			served, refused := 0, 0
+			for round := range rounds {
+				before = append(before, pushAndPop(t, nc, others, span)...)
+				end := begin(t, flood, h.prefix(round), h)
+				during = append(during, pushAndPop(t, nc, others, span)...)
+				s, r := end()
+				served, refused = served+s, refused+r
+			}
+			slices.Sort(before)
+			slices.Sort(during)
+			ratio := func(thousandth int) string {
+				from, to := before.at(thousandth), during.at(thousandth)
+				return fmt.Sprintf("%s to %s: %.1f", from, to, float64(to)/float64(from))
+			}
+			t.Logf("p50 %s, p99 %s, p99.9 %s; served %d, refused %d", ratio(500), ratio(990), ratio(999), served, refused)
+		})
 	}
 	p.Stop(t)
 }
 
+// prefix is that of the tenant in one round.
+func (h hostility) prefix(round int) string {
+	return fmt.Sprintf("pq.%s-%d.", strings.ReplaceAll(h.what, " ", "-"), round)
+}
+
 type latencies []time.Duration
 
-// at returns a percentile.
-func (l latencies) at(percent int) time.Duration {
-	return l[min(len(l)-1, len(l)*percent/100)].Round(10 * time.Microsecond)
+// at returns what so many of a thousand took at most.
+func (l latencies) at(thousandth int) time.Duration {
+	return l[min(len(l)-1, len(l)*thousandth/1000)].Round(10 * time.Microsecond)
 }
 
 // pushAndPop has the tenants push and pop for a while, 200 times a second, and returns how long each took.
@@ -107,26 +149,26 @@ func pushAndPop(t *testing.T, nc *nats.Conn, tenants int, span time.Duration) (a
 		})
 	}
 	group.Wait()
-	slices.Sort(all)
 	return all
 }
 
-// begin has the hostile tenant begin, with 256 requests under way.
-func begin(t *testing.T, nc *nats.Conn, h hostility) (stop chan struct{}, answered func() int) {
+// begin has a hostile tenant begin, with 256 requests under way. The end returns how many were served, and refused.
+func begin(t *testing.T, nc *nats.Conn, prefix string, h hostility) (end func() (served, refused int)) {
 	t.Helper()
-	stop = make(chan struct{})
+	stop, done := make(chan struct{}), make(chan struct{})
 	inbox, came := nc.NewInbox(), make(chan *nats.Msg, 1<<16)
 	sub, err := nc.ChanSubscribe(inbox, came)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, done := 0, make(chan struct{})
+	served, refused := 0, 0
 	go func() {
 		defer close(done)
-		for i := 0; ; i++ {
+		for i := 0; h.next != nil; i++ {
 			m := h.next(i)
-			m.Reply = inbox
+			m.Subject, m.Reply = prefix+m.Subject, inbox
 			if err := nc.PublishMsg(m); err != nil {
+				t.Error(err)
 				return
 			}
 			if i < 256 {
@@ -135,14 +177,21 @@ func begin(t *testing.T, nc *nats.Conn, h hostility) (stop chan struct{}, answer
 			select {
 			case <-stop:
 				return
-			case <-came:
-				n++
+			case m := <-came:
+				if m.Header.Get("Nats-Service-Error-Code") == "" {
+					served++
+				} else {
+					refused++
+				}
 			}
 		}
 	}()
-	return stop, func() int {
+	return func() (int, int) {
+		close(stop)
 		<-done
-		_ = sub.Unsubscribe()
-		return n
+		if err := sub.Unsubscribe(); err != nil {
+			t.Error(err)
+		}
+		return served, refused
 	}
 }

@@ -3,6 +3,8 @@ package topologies_test
 import (
 	"errors"
 	"maps"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -40,6 +42,7 @@ func TestTenantAccounts(t *testing.T) {
 	acme, sales := accounts["ACME"], accounts["SALES"]
 	cases.Run(t, cases.File, "go", "pq.ACME", "c", acme, &cases.Go{NC: acme})
 	t.Run("apart", func(t *testing.T) { tenantsAreApart(t, accounts, "ACME", "SALES") })
+	t.Run("shown", func(t *testing.T) { tenantsAreShown(t, p, accounts) })
 
 	// The file is read again at SIGHUP; a wrong one changes nothing.
 	pqd.Write(t, file, `{"tenants":{"SALES":{"items":1}}}`)
@@ -196,6 +199,42 @@ func tenantsAreApart(t *testing.T, accounts map[string]*nats.Conn, a, b string) 
 	}
 	if text := ask(one, "pq."+a+".jobs.pop.min", ""); text != "of "+a {
 		t.Errorf("popped %q", text)
+	}
+}
+
+// tenantsAreShown looks that a tenant sees its own queues with pq, and the operator those of all, by HTTP and in the metrics.
+func tenantsAreShown(t *testing.T, p *testenv.Process, accounts map[string]*nats.Conn) {
+	t.Helper()
+	for tenant, nc := range accounts {
+		if m, err := nc.Request("pq."+tenant+".only"+tenant+".push", []byte("x"), testenv.Patience); err != nil || m.Header.Get("Nats-Service-Error") != "" {
+			t.Fatalf("%v, %v", m, err)
+		}
+	}
+	for tenant := range accounts {
+		pq := func(args ...string) string {
+			t.Helper()
+			cmd := exec.CommandContext(t.Context(), testenv.Build(t, "cmd/pq"), append([]string{"--prefix", "pq." + tenant}, args...)...)
+			cmd.Env = append(os.Environ(), "NATS_URL="+p.URL, "NATS_USER="+strings.ToLower(tenant), "NATS_PASSWORD="+passwords[tenant+"_PASSWORD"])
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Errorf("pq %q as %s: %v\n%s", args, tenant, err, out)
+			}
+			return string(out)
+		}
+		for _, text := range []string{pq("ls", "only"), pq("top", "--count", "1")} {
+			for other := range accounts {
+				if got, want := strings.Contains(text, "only"+other), other == tenant; got != want {
+					t.Errorf("%s sees the queue of %s: %t\n%s", tenant, other, got, text)
+				}
+			}
+		}
+	}
+	_, queues := pqd.Get(t, p.HTTP+"/v1/queues")
+	_, metrics := pqd.Get(t, p.HTTP+"/metrics")
+	for tenant := range accounts {
+		if name := tenant + ".only" + tenant; !strings.Contains(queues, name) || !strings.Contains(metrics, `queue="`+name+`"`) {
+			t.Errorf("the operator does not see %s in %s, or in the metrics", name, queues)
+		}
 	}
 }
 

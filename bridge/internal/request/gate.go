@@ -29,13 +29,13 @@ type Share struct {
 	n, size, owed atomic.Int64
 }
 
-// owedBytes are the bytes of an answer that cost as much as a request.
-const owedBytes = 4 << 10
+// OwedBytes are the bytes of a message that cost as much as a request.
+const OwedBytes = 4 << 10
 
 // Owe counts what an answer has cost beyond one request: more items than one, and bytes.
 func (s *Share) Owe(items, bytes int) {
 	if s != nil {
-		s.owed.Add(int64(max(0, items-1) + bytes/owedBytes))
+		s.owed.Add(int64(max(0, items-1) + bytes/OwedBytes))
 	}
 }
 
@@ -177,6 +177,10 @@ func (g *Gate) Leave(r *Request) {
 		case of.empty <- struct{}{}:
 		default:
 		}
+	}
+	if leave := r.OnLeave; leave != nil {
+		r.OnLeave = nil
+		leave()
 	}
 }
 

@@ -35,6 +35,9 @@ type Request struct {
 	// Share is that of the tenant who asks, nil: of nobody.
 	Share *Share
 
+	// OnLeave, if it is there, is called when the request leaves the gate.
+	OnLeave func()
+
 	// Bundled is how many requests the message has, if it is a bundle; otherwise it is 0.
 	Bundled int
 
@@ -106,6 +109,12 @@ const bundledSize = 400
 // PassGate makes a request that is refused anyway bypass the gate, which does not count
 // it.
 func (r *Request) PassGate() { r.counted = -1 }
+
+// Keep drops what is needed of a message only to serve it, before the gate counts it.
+func (r *Request) Keep() {
+	r.Msg = Kept(r.Msg)
+	r.counted = int64(r.Msg.Size())
+}
 
 // BeginWait stops the time of the work on the request, until an attempt to serve it.
 func (r *Request) BeginWait() { r.spent, r.since = r.Took(), time.Time{} }

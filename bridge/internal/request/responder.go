@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
@@ -29,12 +30,20 @@ type Responder struct {
 func (re *Responder) Done(r *Request, f *failure.Failure) {
 	r.Failure = f
 	re.Stats.Count(r, f)
-	r.Share.Owe(len(r.Work.Items()), 0)
+	r.Share.Owe(weigh(r.Work.Items()))
 	if re.Tracer != nil {
 		traced(re.Tracer, r, f)
 	}
 	re.Gate.Leave(r)
 	r.Work.End()
+}
+
+// weigh returns how many items there are, and their bytes.
+func weigh(items []fdbpq.Item) (n, bytes int) {
+	for i := range items {
+		bytes += int(items[i].Size)
+	}
+	return len(items), bytes
 }
 
 // Refuse answers a request with a failure and ends it.

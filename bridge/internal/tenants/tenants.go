@@ -9,6 +9,7 @@ package tenants
 
 import (
 	"maps"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -74,6 +75,9 @@ type Tenant struct {
 	mu       sync.Mutex
 	tokens   float64   // of its rate; below 0 after what was larger than they were
 	at       time.Time // when they were so many
+	line     []large   // that wait
+	running  int       // of the large ones
+	reserved float64   // tokens that these may take
 	counted  Usage
 	when     time.Time // zero: they were not counted yet
 	took     time.Duration
@@ -121,30 +125,57 @@ func (t *Tenants) sweep(now time.Time) {
 	})
 }
 
-// Ask takes n requests from the tenant's rate, or says why it may not have them. Whoever has a token may take
-// more than there are, and then waits for as long as that takes. Settlements are refused later
-// than others: without them items come again, which costs more.
-func (t *Tenant) Ask(n int, settles bool) *failure.Failure {
-	most := float64(t.Quotas().Requests)
+// refill adds what has come since the last time, takes what is owed, and returns the rate. The lock is held.
+func (t *Tenant) refill() (most float64) {
+	most = float64(t.Quotas().Requests)
 	now := t.of.options.Now()
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	if most > 0 {
 		t.tokens = min(most, t.tokens+most*now.Sub(t.at).Seconds())
+	} else {
+		t.tokens = 0 // a quota that comes later is not about what was
 	}
 	t.at = now
 	t.tokens -= float64(t.Share.Owed())
+	return most
+}
+
+// Ask takes a request from the tenant's rate, or says why it may not have it. Whoever has a token may take
+// more than there are, and then waits for as long as that takes. Settlements are refused later
+// than others: without them items come again, which costs more.
+func (t *Tenant) Ask(settles bool) *failure.Failure {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	most := t.refill()
 	least := 1.0
 	if settles {
 		least = 1 - most
 	}
 	if most > 0 && t.tokens < least {
-		t.refused[protocol.ReasonQuotaRequests] += int64(n)
-		return failures[protocol.ReasonQuotaRequests]
+		t.refused[reasonRate]++
+		return failures[reasonRate]
 	}
-	t.tokens -= float64(n)
-	t.requests += int64(n)
+	t.tokens--
+	t.requests++
 	return nil
+}
+
+// How long a request beyond the rate waits for the answer.
+const (
+	leastPause = 100 * time.Millisecond
+	mostPause  = time.Second
+)
+
+// Pause is how long a request beyond the rate waits for the answer: about until the tenant may have one, within bounds. So who asks again
+// when the answer comes has less to refuse. Requests that came together are not answered together.
+func (t *Tenant) Pause() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	most := t.refill()
+	if most == 0 {
+		return leastPause
+	}
+	pause := min(max((1-t.tokens)/most, leastPause.Seconds()), mostPause.Seconds())
+	return time.Duration(pause * (0.75 + rand.Float64()/2) * float64(time.Second))
 }
 
 // Charge takes n more requests, which the tenant has had already.
@@ -156,6 +187,8 @@ func (t *Tenant) Charge(n int) {
 
 // Quotas are those of the tenant now.
 func (t *Tenant) Quotas() Quotas { return t.of.options.Quotas(t.name) }
+
+const reasonRate = protocol.ReasonQuotaRequests
 
 var failures = func() map[protocol.Reason]*failure.Failure {
 	all := make(map[protocol.Reason]*failure.Failure)

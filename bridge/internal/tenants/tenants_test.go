@@ -42,7 +42,7 @@ func TestRate(t *testing.T) {
 	w.quotas.Requests = 10
 	one := w.tenants().Of("t")
 	served := func(settles bool) (n int) {
-		for one.Ask(1, settles) == nil {
+		for one.Ask(settles) == nil {
 			n++
 		}
 		return n
@@ -58,7 +58,7 @@ func TestRate(t *testing.T) {
 	} {
 		w.now = w.now.Add(step.after)
 		if step.charge > 0 {
-			if one.Ask(1, false) != nil {
+			if one.Ask(false) != nil {
 				t.Fatal("no request is left for the large one")
 			}
 			one.Charge(step.charge - 1)
@@ -69,9 +69,14 @@ func TestRate(t *testing.T) {
 	}
 	w.quotas.Requests = 0
 	for range 1000 {
-		if f := one.Ask(1, false); f != nil {
+		if f := one.Ask(false); f != nil {
 			t.Fatalf("without a quota: %v", f)
 		}
+	}
+	w.quotas.Requests = 10
+	w.now = w.now.Add(time.Second)
+	if got := served(false); got < 9 || got > 10 {
+		t.Errorf("a new quota lets %d requests through after a second", got)
 	}
 }
 
