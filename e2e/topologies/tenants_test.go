@@ -34,7 +34,7 @@ func quotas(t *testing.T, text string) (path string) {
 func TestTenantAccounts(t *testing.T) {
 	t.Parallel()
 	file := quotas(t, "{}")
-	p := with(t, fileOf(t, tenantsPage, "tenants.conf"), "PQ_TENANTS="+file)
+	p := with(t, fileOf(t, tenantsPage, "tenants.conf"), "PQ_TENANTS="+file, "PQ_CONSOLE=read")
 	accounts := make(map[string]*nats.Conn)
 	for _, name := range []string{"acme", "sales"} {
 		accounts[strings.ToUpper(name)] = p.Connect(t, nats.UserInfo(name, passwords[strings.ToUpper(name)+"_PASSWORD"]))
@@ -229,9 +229,9 @@ func tenantsAreShown(t *testing.T, p *testenv.Process, accounts map[string]*nats
 			}
 		}
 	}
-	_, queues := pqd.Get(t, p.HTTP+"/v1/queues")
 	_, metrics := pqd.Get(t, p.HTTP+"/metrics")
 	for tenant := range accounts {
+		_, queues := pqd.Get(t, p.HTTP+"/v1/queues?prefix="+tenant)
 		if name := tenant + ".only" + tenant; !strings.Contains(queues, name) || !strings.Contains(metrics, `queue="`+name+`"`) {
 			t.Errorf("the operator does not see %s in %s, or in the metrics", name, queues)
 		}
