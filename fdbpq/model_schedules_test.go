@@ -384,7 +384,7 @@ func (m *model) becomeRunner(at moment) (wait int64, busy bool, set time.Duratio
 	f := &m.firing
 	apart := at.wall.UnixNano() - m.scheduleTime(at)
 	far := apart > 2e9 || apart < -2e9
-	if f.runner != at.process && f.until > at.now {
+	if f.runner != at.process && f.until > at.now && !m.alone {
 		delete(f.apart, at.process)
 		return f.until - at.now, true, 0
 	}

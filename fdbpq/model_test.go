@@ -18,6 +18,7 @@ type model struct {
 	queues  map[string]*modelQueue
 	sweeper string // process that has due work to itself
 	until   int64  // store time at which that ends
+	alone   bool   // one process at a time has the store open: the last one's terms bind nobody
 	born    int    // items so far
 	stale   []due  // timers of purged items, which stay until they are collected
 	others  []due  // timers that belong to no item

@@ -66,7 +66,7 @@ func (m *model) forgetTimer(d due) {
 // becomeSweeper reports whether another process is sweeping, and otherwise lets this one
 // sweep.
 func (m *model) becomeSweeper(at moment) (busy bool) {
-	if m.sweeper != at.process && m.until > at.now {
+	if m.sweeper != at.process && m.until > at.now && !m.alone {
 		return true
 	}
 	m.sweeper, m.until = at.process, at.now+int64(2*time.Second)

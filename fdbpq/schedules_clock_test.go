@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/fault"
 	"github.com/pqbridge/pqbridge/internal/tuple"
@@ -261,4 +262,38 @@ func TestScheduleRunnerStopped(t *testing.T) {
 		f.hook = nil
 		f.expectFired("q", "10s")
 	})
+}
+
+// The next process fires and sweeps at once in a store that only one can have open. Where others may
+// run, it waits for the end of the last one's terms.
+func TestTermOfADeadProcess(t *testing.T) {
+	for name, alone := range map[string]bool{"exclusive": true, "shared": false} {
+		t.Run(name, func(t *testing.T) {
+			eachSchedule(t, func(before *fixture) {
+				before.schedule("q", "s", `{"spec":"@every 1s"`+allow+`}`)
+				before.push("delayed", fdbpq.NewItem{Delay: 1500 * time.Millisecond}, fdbpq.NewItem{Delay: time.Second})
+				before.pass(time.Second)
+				before.fire()
+				before.sweep()
+				before.expectFired("q", "1s")
+				before.pass(time.Second) // less than a term
+
+				down := time.Duration(0)
+				options := before.clock.options(0)
+				options.Exclusive, options.Downtime = alone, &down
+				f := before.opened(options)
+				var fired []string // since
+				swept := int64(1)
+				if alone {
+					fired, swept = []string{"2s"}, 2
+				}
+				f.fire()
+				f.sweep()
+				f.expectFired("q", fired...)
+				if n := f.counts("delayed").Ready; n != swept {
+					t.Errorf("%d delayed items are ready, expected %d", n, swept)
+				}
+			})
+		})
+	}
 }

@@ -79,8 +79,8 @@ type Options struct {
 	// Then only Configure makes queues.
 	RefuseUnknown bool
 
-	// Exclusive says that no other process can have the store open, so that Open need
-	// not watch for other processes.
+	// Exclusive says that no other process can have the store open. So Open need not watch
+	// for other processes, and nobody waits for the end of another one's term.
 	Exclusive bool
 
 	// Strict has all queues be strict, whatever their configurations say. It is for an
@@ -113,6 +113,7 @@ type Store struct {
 	secret        []byte
 	refuseUnknown bool
 	strict        bool
+	exclusive     bool
 	clock         *storetime.Clock
 	process       [16]byte // name of this one
 	maxQueueBytes int64
@@ -131,7 +132,7 @@ type Store struct {
 // Open adds the time in which no process ran to store time. Unless the options say
 // Exclusive, it may first watch for up to three seconds whether other processes run.
 func Open(ctx context.Context, db kv.DB, options Options) (*Store, error) {
-	s := &Store{db: db, refuseUnknown: options.RefuseUnknown, strict: options.Strict, maxQueueBytes: options.MaxQueueBytes, maxKeysOwing: MaxKeysOwing, maxKeysSet: MaxKeysSet}
+	s := &Store{db: db, refuseUnknown: options.RefuseUnknown, strict: options.Strict, exclusive: options.Exclusive, maxQueueBytes: options.MaxQueueBytes, maxKeysOwing: MaxKeysOwing, maxKeysSet: MaxKeysSet}
 	s.clock = storetime.New(row(spaceTime), row(spaceWall), storetime.Clocks{Wall: options.Wall, Elapsed: options.Elapsed, Wait: options.Wait})
 	s.alarm.init()
 	s.runner.init()

@@ -148,6 +148,7 @@ func (w *sweep) becomeSweeper() (until int64, err error) {
 }
 
 // term returns until when a task of the store is that of one process, and whether it is this one.
+// In a store that only this process has open, another one's term is over.
 func (s *Store) term(tx kv.Tx, space string) (own bool, until int64, err error) {
 	value, err := tx.Get(row(space))
 	if err != nil || value == nil {
@@ -157,6 +158,9 @@ func (s *Store) term(tx kv.Tx, space string) (own bool, until int64, err error) 
 	own, until = bytes.Equal(r.Bytes(), s.process[:]), r.Int()
 	if r.Err() != nil {
 		return false, 0, fmt.Errorf("damaged row of a term: %w", r.Err())
+	}
+	if !own && s.exclusive {
+		return false, 0, nil
 	}
 	return own, until, nil
 }

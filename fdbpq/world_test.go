@@ -80,6 +80,7 @@ func newWorld(ctx context.Context, open func() kv.DB, seed uint64, processes int
 		processes: make([]*process, processes), model: newModel(), suffered: make(harm),
 		exclusive: processes == 1,
 	}
+	w.model.alone = w.exclusive
 	for i := range w.processes {
 		if err := w.start(i); err != nil {
 			return nil, err
