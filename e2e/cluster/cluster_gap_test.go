@@ -34,10 +34,10 @@ func TestClusterGap(t *testing.T) {
 			gaps := make(map[string][]time.Duration)
 			pushed := pushes{times: make(map[int]int)}
 			for range max(3, *pqd.Ops/gapEvery) {
-				leader := x.Leader(t)
+				leader := x.Leader()
 				for what == pqd.LeaderKilled && leader == nodes.Active(t) {
 					x.StepDown(t)
-					leader = x.Leader(t)
+					leader = x.Leader()
 				}
 				longest := pushed.gap(t, nodes, func() { x.Happen(t, what) }).Round(time.Millisecond)
 				kind := what
