@@ -76,15 +76,23 @@ func (d *daemon) openMember(log *nats.Conn, name string, init bool) (*cluster.DB
 		return nil, fmt.Errorf("PQ_STORE=%s: %w", s.Store, err)
 	}
 	var replica func(generation uint64) error
+	var apart func(context.Context)
 	if r := (broker.LogReplica{Server: d.embedded, Log: log}); d.embedded != nil {
 		replica = func(generation uint64) error {
 			return cmp.Or(r.Missing(jetstream.Stream(s.Store.Place, generation)), r.Ready())
 		}
+		apart = func(ctx context.Context) {
+			ctx, cancel := context.WithTimeout(ctx, apartLimit)
+			defer cancel()
+			if err := r.MoveLeader(ctx); err != nil {
+				d.log.Debug("the log is led by the server of the active node", "error", err)
+			}
+		}
 	}
 	db, err := cluster.Open(s.CopyDir(), stream, members, cluster.Options{
 		Name: name, Members: s.Cluster.Names(), Version: version(), Init: init, DiskFull: fullDisk(s.MinFree, string(s.Data)),
-		LogReplica: replica,
-		Replica:    local.Options{Log: d.log, Fatal: func(err error) { giveUp(d.log, err) }},
+		LogReplica: replica, Apart: apart,
+		Replica: local.Options{Log: d.log, Fatal: func(err error) { giveUp(d.log, err) }},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("PQ_STORE=%s: %w", s.Store, adviseDamage(err, s))
@@ -130,6 +138,9 @@ func (d *daemon) logConnection(ctx context.Context, login []nats.Option) (*nats.
 	}
 	return connect(ctx, url, options, d.log)
 }
+
+// apartLimit bounds for how long the active node appends nothing so that another server leads the log.
+const apartLimit = 500 * time.Millisecond
 
 const (
 	logReconnectWait = 100 * time.Millisecond

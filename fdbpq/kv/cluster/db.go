@@ -41,6 +41,12 @@ type Options struct {
 	// sound then. nil: the disks of members have only copies.
 	LogReplica func(generation uint64) error
 
+	// Apart is called in a term, at its beginning and every few seconds, while nothing is being
+	// appended. It may have another server lead the log, so that no machine is the active
+	// member's and the leader's: if it died, the others could take over only behind an election.
+	// nil: nothing is.
+	Apart func(context.Context)
+
 	// Replica are the options of the copy.
 	Replica local.Options
 }

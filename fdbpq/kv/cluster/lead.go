@@ -14,6 +14,9 @@ import (
 // has more.
 const maxRecord = 10_000_000
 
+// apartEvery is how often the active member looks whether the log's leader is on its machine.
+const apartEvery = 5 * time.Second
+
 var errReleased = errors.New("this member has stepped down")
 
 // lead writes the transactions of a term to the log, until another member is active,
@@ -37,7 +40,12 @@ func (d *DB) lead(ctx context.Context, term *Term) (err error) {
 		}
 		d.announce()
 	}()
+	var looked time.Time
 	for {
+		if d.options.Apart != nil && time.Since(looked) >= apartEvery {
+			d.options.Apart(ctx)
+			looked = time.Now()
+		}
 		batch, err := term.local.Next(gather, maxRecord)
 		if err != nil {
 			return nil // a release is requested, or ctx has ended
