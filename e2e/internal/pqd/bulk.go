@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -85,13 +84,30 @@ func (l *Letters) count(q *client.Queue) int64 {
 // after something had happened.
 func (l *Letters) Requeue(random *rand.Rand, times int, happen func()) (took, still time.Duration) {
 	l.Helper()
-	var done atomic.Int64
+	var (
+		mu    sync.Mutex
+		done  int64
+		since time.Time // something has happened, and nothing came back
+	)
+	progress := func() int64 {
+		mu.Lock()
+		defer mu.Unlock()
+		return done
+	}
 	ended := make(chan error, 1)
 	begun := time.Now()
 	go func() {
 		result, err := l.dead.Bulk(context.WithoutCancel(l.Context()), client.Bulk{
 			Verb: client.BulkRequeue, Where: client.BulkWhere{Reason: "exp*"}, Page: min(protocol.MaxBulk, l.n/(times+1)/4+1),
-			Progress: func(r client.BulkResult) { done.Store(r.Done) },
+			Progress: func(r client.BulkResult) {
+				mu.Lock()
+				defer mu.Unlock()
+				if took = time.Since(begun); r.Done > done && !since.IsZero() {
+					still += time.Since(since)
+					since = time.Time{}
+				}
+				done = r.Done
+			},
 		})
 		if err == nil && (result.Next != "" || result.Full || !result.AtLeast && result.Done != int64(l.n)) {
 			err = fmt.Errorf("the end of the operation: %+v", result)
@@ -99,17 +115,23 @@ func (l *Letters) Requeue(random *rand.Rand, times int, happen func()) (took, st
 		ended <- err
 	}()
 	for k := range times {
-		testenv.Await(l, "a further part is back", func() bool { return done.Load() > int64((k+1)*l.n/(times+2)) || len(ended) > 0 })
+		testenv.Await(l, "a further part is back", func() bool { return progress() > int64((k+1)*l.n/(times+2)) || len(ended) > 0 })
 		<-time.After(time.Duration(random.Int64N(int64(20 * time.Millisecond))))
-		before, at := done.Load(), time.Now()
+		if len(ended) > 0 {
+			l.Logf("%d of %d have happened before all was back", k, times)
+			break
+		}
+		mu.Lock()
+		before := done
+		since = time.Now()
+		mu.Unlock()
 		happen()
-		testenv.Await(l, "it goes on", func() bool { return done.Load() > before || len(ended) > 0 })
-		still += time.Since(at)
+		testenv.Await(l, "it goes on", func() bool { return progress() > before || len(ended) > 0 })
 	}
 	if err := <-ended; err != nil {
 		l.Fatal(err)
 	}
-	return time.Since(begun), still
+	return took, still
 }
 
 // Judge compares what is there with what has to be.
