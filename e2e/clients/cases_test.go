@@ -13,10 +13,14 @@ import (
 // clientsOf are the columns of the table on the page about clients.
 var clientsOf = []string{"go", "js", "python", "java", "rust", "c", "nats"}
 
-// What the page says of each client is what the table of cases says.
+// What the page says of each client is what the table of cases says: in a row, or in the line of what
+// all of them do.
 func TestClientsPage(t *testing.T) {
 	t.Parallel()
 	page := pqd.Read(t, clientsPage)
+	_, line, _ := strings.Cut(page, "\nAll of them do: ")
+	line, _, _ = strings.Cut(line, ".\n")
+	all := strings.Split(line, "; ")
 	for _, c := range cases.Read(t, cases.File) {
 		row := "| " + c.Name
 		for _, client := range clientsOf {
@@ -25,6 +29,15 @@ func TestClientsPage(t *testing.T) {
 			} else {
 				row += " | yes"
 			}
+		}
+		if len(c.Except) == 0 {
+			if !slices.Contains(all, c.Name) {
+				t.Errorf("%s: all clients do %q, and the line of what all of them do lacks it: %q", clientsPage, c.Name, all)
+			}
+			continue
+		}
+		if slices.Contains(all, c.Name) {
+			t.Errorf("%s: not all clients do %q", clientsPage, c.Name)
 		}
 		if !strings.Contains(page, "\n"+row+" |\n") {
 			t.Errorf("%s: expected the row\n%s |", clientsPage, row)
