@@ -213,7 +213,11 @@ func (r *results) writeSystems(w io.Writer) {
 		if version != "" {
 			version = " " + version
 		}
-		fmt.Fprintf(w, "- %s%s: %s. %s.\n", s.name, version, s.how, capital(s.promises))
+		how := s.how
+		if s.promises != "" {
+			how += ". " + capital(s.promises)
+		}
+		fmt.Fprintf(w, "- %s%s: %s.\n", s.name, version, how)
 	}
 	fmt.Fprintln(w)
 }

@@ -13,7 +13,7 @@ type system struct {
 	program  string // that has to be installed; "": comes with this program
 	pack     string // Debian's package of it
 	how      string // configuration and operations
-	promises string // what an answer means, where it is not as pqd's
+	promises string // what an answer means, where it is not all that durable says
 	verbs    []string
 	nodes    bool // it has several processes that replicate everything
 	start    func(context.Context, *site, *server) error
@@ -69,19 +69,17 @@ var systems = []*system{
 	},
 	{
 		name: namePQD, durable: true,
-		how:      "as it comes",
-		promises: "every answer is given after the fsync",
-		verbs:    withMany,
-		start:    startPQD(),
-		connect:  connectPQD,
+		how:     "as it comes",
+		verbs:   withMany,
+		start:   startPQD(),
+		connect: connectPQD,
 	},
 	{
-		name:     namePQDFast,
-		how:      "PQ_SYNC=false",
-		promises: "answers come before the fsync",
-		verbs:    allVerbs,
-		start:    startPQD("PQ_SYNC=false"),
-		connect:  connectPQD,
+		name:    namePQDFast,
+		how:     "PQ_SYNC=false",
+		verbs:   allVerbs,
+		start:   startPQD("PQ_SYNC=false"),
+		connect: connectPQD,
 	},
 	{
 		name: nameJSAlways, durable: true,
@@ -94,31 +92,28 @@ var systems = []*system{
 		connect:  connectJS,
 	},
 	{
-		name:     "JetStream",
-		how:      "the same with the default sync_interval of 2 minutes",
-		promises: "answers come before the fsync",
-		verbs:    allVerbs,
-		start:    startJS("default"),
-		prepare:  prepareJS(1),
-		connect:  connectJS,
+		name:    "JetStream",
+		how:     "the same with the default sync_interval of 2 minutes",
+		verbs:   allVerbs,
+		start:   startJS("default"),
+		prepare: prepareJS(1),
+		connect: connectJS,
 	},
 	{
-		name:     nameJSFetch,
-		how:      "that again, by way of the client library: Publish, Fetch(1), Ack or DoubleAck instead of bare requests on its subjects",
-		promises: "answers come before the fsync",
-		verbs:    allVerbs,
-		start:    startJS("default"),
-		prepare:  prepareJS(1),
-		connect:  connectJSFetch,
+		name:    nameJSFetch,
+		how:     "that again, by way of the client library: Publish, Fetch(1), Ack or DoubleAck instead of bare requests on its subjects",
+		verbs:   allVerbs,
+		start:   startJS("default"),
+		prepare: prepareJS(1),
+		connect: connectJSFetch,
 	},
 	{
 		name: nameRedisAlways, durable: true, program: "redis-server", pack: "redis-server",
 		how: "append-only file with appendfsync always, no snapshots; ZADD and ZPOPMIN; a lease is a script that moves the first item to a second sorted set, " +
 			"an acknowledgement ZREM. Within a priority the order is that of the bytes",
-		promises: "every answer is given after the fsync",
-		verbs:    pushesMany,
-		start:    startRedis("always"),
-		connect:  connectRedis,
+		verbs:   pushesMany,
+		start:   startRedis("always"),
+		connect: connectRedis,
 	},
 	{
 		name: nameRedis, program: "redis-server", pack: "redis-server",
@@ -148,11 +143,10 @@ var systems = []*system{
 		name: namePostgres, durable: true, program: postgresProgram("postgres"), pack: "postgresql",
 		how: "synchronous_commit on, 1 GB of shared buffers, eager autovacuum; primary key (priority, id) and no other index; INSERT; " +
 			"DELETE of what SELECT … FOR UPDATE SKIP LOCKED LIMIT 1 finds; a lease is that SELECT in an open transaction, an acknowledgement DELETE and COMMIT: two round trips",
-		promises: "every answer is given after the fsync",
-		verbs:    pushesMany,
-		start:    startPostgres,
-		prepare:  preparePostgres,
-		connect:  connectPostgres,
+		verbs:   pushesMany,
+		start:   startPostgres,
+		prepare: preparePostgres,
+		connect: connectPostgres,
 	},
 	{
 		name: nameRabbit, durable: true, program: rabbitScript, pack: "rabbitmq-server",
