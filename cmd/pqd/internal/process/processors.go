@@ -7,7 +7,7 @@ import (
 
 // spareProcessors is how many more threads run Go code than by default. With the embedded
 // store one thread is nearly always in a sync of the log. It counts as running until Go's
-// monitor notices, 20 µs later or more. docs/performance/history.md has the gain.
+// monitor notices, 20 µs later or more.
 const spareProcessors = 2
 
 // AddSpareProcessors adds them, unless the operator has set GOMAXPROCS. From then on
