@@ -17,6 +17,19 @@ type SourceMark struct {
 	Time    int64  // at which the stream got it
 	Subject uint64 // a hash of its subject
 	Content uint32 // CRC-32C of its headers and payload
+
+	// Where the source takes from a link, Seq is the number of the last batch, and these say the rest:
+	Batch string // the id of that
+	Part  int64  // items of the batch behind it that it is done with
+	Next  string // the id of that one, if Part is not 0
+}
+
+// what names a message of a source, or the last item of a link.
+func (m *SourceMark) what() string {
+	if m.Next != "" {
+		return fmt.Sprintf("item %d of batch %d", m.Part, m.Seq+1)
+	}
+	return fmt.Sprintf("message %d", m.Seq)
 }
 
 // SourcePosition is how far a source is. A caller gives it back as it was: that is how a transaction learns that
@@ -27,7 +40,8 @@ type SourcePosition struct {
 
 	Created  int64  // when the stream was made, by its word; 0: nobody has spoken with it since it was made, or accepted
 	Consumer int64  // the same of the consumer of a source that takes
-	From     string // how Seq is found at the first contact: "": as the definition says, fromSeq, or a time
+	From     string // how Seq is found at the first contact: "": as the definition says, fromSeq, or a time. Of a link: fromGiver
+	Giver    string // of a link: the store id of the other side
 
 	Delivered, Skipped, Poisoned int64
 
@@ -37,8 +51,16 @@ type SourcePosition struct {
 	Revision int64 // grows with each change by an administrator
 }
 
-// fromSeq as a From: Seq is what an administrator has said.
-const fromSeq = "seq"
+const (
+	// fromSeq as a From: Seq is what an administrator has said.
+	fromSeq = "seq"
+
+	// fromGiver as a From: the link goes on with what the other side says, whatever was taken before.
+	fromGiver = "giver"
+)
+
+// Accepts reports whether a link goes on with the number of the other side.
+func (p *SourcePosition) Accepts() bool { return p.From == fromGiver }
 
 // StartsAt is how Seq is found at the first contact with the stream.
 func (s *Source) StartsAt() SourceStart {
@@ -70,6 +92,10 @@ const (
 	StopDiverged StopReason = "stream_diverged"
 	StopConsumer StopReason = "consumer_changed"
 	StopPoisoned StopReason = "poisoned"
+
+	StopGiverBehind   StopReason = "giver_behind"
+	StopTakerBehind   StopReason = "taker_behind"
+	StopGiverReplaced StopReason = "giver_replaced"
 )
 
 // to sets the position to a sequence of which no message is known.
@@ -89,6 +115,8 @@ func (p *SourcePosition) accept() {
 		p.to(p.Seq)
 	case StopConsumer:
 		p.Consumer = 0
+	case StopGiverBehind, StopTakerBehind, StopGiverReplaced:
+		p.Giver, p.From = "", fromGiver
 	}
 }
 
@@ -111,7 +139,14 @@ func (p *SourcePosition) pack() []byte {
 	for _, text := range []string{p.From, string(p.Stop.Reason), p.Stop.Text} {
 		b = tuple.AppendString(b, text)
 	}
-	return b
+	at := &p.Stop.At
+	if p.Giver+p.Batch+p.Next+at.Batch+at.Next == "" {
+		return b
+	}
+	for _, text := range []string{p.Giver, p.Batch, p.Next, at.Batch, at.Next} {
+		b = tuple.AppendString(b, text)
+	}
+	return tuple.AppendInt(tuple.AppendInt(b, p.Part), at.Part)
 }
 
 func (p *SourcePosition) parse(b []byte) error {
@@ -126,6 +161,10 @@ func (p *SourcePosition) parse(b []byte) error {
 	p.Stop.At.Seq, p.Stop.At.Subject, p.Stop.At.Content = uint64(n[3]), uint64(n[4]), uint32(n[5])
 	r.Ints(p.numbers()...)
 	p.From, p.Stop.Reason, p.Stop.Text = r.Text(), StopReason(r.Text()), r.Text()
+	if r.More() {
+		p.Giver, p.Batch, p.Next, p.Stop.At.Batch, p.Stop.At.Next = r.Text(), r.Text(), r.Text(), r.Text(), r.Text()
+		r.Ints(&p.Part, &p.Stop.At.Part)
+	}
 	return r.Err()
 }
 
@@ -239,7 +278,7 @@ func (p *pusher) feed(fed *Fed, m *SourceMessage) (goesOn bool, err error) {
 		}
 		large = fmt.Errorf("%w; %w", refused, errNoDeadLetters(p.name))
 	}
-	fed.Position.Stop = SourceStop{Reason: StopPoisoned, Text: fmt.Sprintf("message %d: %v", m.Seq, large), Since: p.store.clock.Wall().UnixNano(), At: m.SourceMark}
+	fed.Position.Stop = SourceStop{Reason: StopPoisoned, Text: fmt.Sprintf("%s: %v", m.what(), large), Since: p.store.clock.Wall().UnixNano(), At: m.SourceMark}
 	return false, nil
 }
 
@@ -394,4 +433,17 @@ func (s *Source) open(tx kv.Tx, q Queue) (*queueTx, error) {
 		return nil, ErrSourceMoved
 	}
 	return qtx, nil
+}
+
+// OfBatch numbers the items of the batch of a link that is behind the position, and ends the batch with a message that is no item. It leaves out
+// those that the source is done with.
+func (p *SourcePosition) OfBatch(id string, at time.Time, items []SourceMessage) []SourceMessage {
+	done := 0
+	if p.Next == id {
+		done = min(int(p.Part), len(items))
+	}
+	for i := done; i < len(items); i++ {
+		items[i].SourceMark = SourceMark{Seq: p.Seq, Time: at.UnixNano(), Batch: p.Batch, Part: int64(i + 1), Next: id}
+	}
+	return append(items[done:], SourceMessage{SourceMark: SourceMark{Seq: p.Seq + 1, Time: at.UnixNano(), Batch: id}, None: true})
 }

@@ -12,10 +12,10 @@ import (
 // StoredItem is an item of a queue, in whatever state.
 type StoredItem struct {
 	Item
-	State   State
-	Due     int64 // store time at which a lease or a delay ends; 0 when ready
-	Expires int64 // store time at which its TTL ends; 0: never
-	Fence   int64 // number of leases, returned ones included
+	State State
+	Due   int64 // store time at which a lease or a delay ends; 0 when ready, or held
+	Held  bool  // leased without an end, by a link
+	Fence int64 // number of leases, returned ones included
 
 	KeyFence int64 // of the last lease, 0 if it had none
 
@@ -75,7 +75,10 @@ func (c contents) stored(r kv.Reader, l *located, payload int64) (*StoredItem, e
 	if err != nil {
 		return nil, err
 	}
-	stored := &StoredItem{Item: item, State: l.state, Due: l.due, Expires: l.expires, Fence: l.fence, KeyFence: l.keyFence, Holder: l.holder, Attempts: l.attempts}
+	stored := &StoredItem{Item: item, State: l.state, Due: l.due, Held: l.held(), Fence: l.fence, KeyFence: l.keyFence, Holder: l.holder, Attempts: l.attempts}
+	if stored.Held {
+		stored.Due = 0
+	}
 	stored.Unique, stored.UniqueUntilLeased = l.claim()
 	return stored, nil
 }
@@ -103,13 +106,16 @@ func (q Queue) Move(tx kv.Tx, id ID, priority int64) (bool, error) {
 	return true, qtx.done()
 }
 
-// beginWithItem starts a transaction on the queue and locates an item in it.
+// beginWithItem starts a transaction on the queue and locates an item in it. ErrHeld: it cannot be changed.
 func (q Queue) beginWithItem(tx kv.Tx, id ID) (*queueTx, *located, error) {
 	qtx, err := q.begin(tx)
 	if err != nil || qtx == nil {
 		return nil, nil, err
 	}
 	l, err := qtx.locate(tx, id)
+	if err == nil && l != nil && l.held() {
+		err = ErrHeld
+	}
 	return qtx, l, err
 }
 
@@ -123,6 +129,7 @@ type Item struct {
 	Headers    []byte
 	Size       int64 // bytes of headers and payload
 	Pushed     time.Time
+	Expires    int64 // store time at which its TTL ends, which a lease puts off; 0: never
 	Deliveries int64 // leases that counted as delivered, this one included
 	Dead       *DeadLetter
 	Lease      *Lease // nil when the item was popped for good
@@ -142,6 +149,7 @@ func (f *located) item() (Item, error) {
 		Headers:    f.envelope.headers,
 		Size:       f.envelope.size,
 		Pushed:     time.Unix(0, f.envelope.pushed),
+		Expires:    f.envelope.expires,
 		Deliveries: f.envelope.deliveries,
 		Dead:       f.shownDead(),
 	}

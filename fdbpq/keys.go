@@ -58,6 +58,8 @@ import (
 //	("vd", queue, born, kind, name)         source: what it is
 //	("vp", queue, born, kind, name)         how far it is
 //	("vr", queue, born, kind, name)         the bridge that runs it, and until when
+//	("ld", queue, born, name)               link: what it is
+//	("lo", queue, born, name)               the batch of it that is out
 //	("g", queue, generation)                generation to be cleared
 //	("z", due, kind, queue, …)              timers, in the order they fall due
 //
@@ -114,6 +116,9 @@ const (
 	spaceSource       = "vd"
 	spacePosition     = "vp"
 	spaceSourceRunner = "vr"
+
+	spaceLink = "ld"
+	spaceOut  = "lo"
 
 	spaceTimer   = "z"
 	spaceSweeper = "s"
@@ -176,6 +181,8 @@ var rowKinds = [...]rowKind{
 	{spaceSource, untilDelete, foundSource},
 	{spacePosition, untilDelete, foundPosition},
 	{spaceSourceRunner, untilDelete, foundSourceRunner},
+	{spaceLink, untilDelete, foundLink},
+	{spaceOut, untilDelete, foundOut},
 	{spaceFence, ofGeneration, nil},
 	{spaceArrivals, beyondQueue, nil},
 	{spaceGarbage, beyondQueue, nil},

@@ -170,6 +170,9 @@ func (p pops) pop(sel *Selection, lease time.Duration, ahead *readAhead) (Popped
 			}
 			before := *l
 			l.state, l.due, l.since = StateLeased, now+int64(lease), now
+			if lease == forever {
+				l.due, l.since = int64(forever), int64(forever)
+			}
 			l.deliveries++
 			l.fence, l.minFence = max(l.fence+1, l.minFence), 0
 			l.holder = sel.holder(i)

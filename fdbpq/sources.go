@@ -21,7 +21,9 @@ import (
 // SourceConfig is what an administrator sets of a source.
 type SourceConfig struct {
 	Remote string                 `json:"remote"`
-	Stream string                 `json:"stream"`
+	Stream string                 `json:"stream,omitempty"`
+	Queue  string                 `json:"queue,omitempty"` // instead of a stream: the subject of a queue of another store,
+	Link   string                 `json:"link,omitempty"`  // and the name of its link
 	Mode   SourceMode             `json:"mode"`
 	Filter []string               `json:"filter,omitempty"`
 	Start  SourceStart            `json:"start"`
@@ -29,6 +31,9 @@ type SourceConfig struct {
 	Batch  int                    `json:"batch"`
 	Paused bool                   `json:"paused"`
 }
+
+// OfLink reports whether the source takes from a link.
+func (c *SourceConfig) OfLink() bool { return c.Link != "" }
 
 // SourceMode says what happens to the messages in the stream.
 type SourceMode string
@@ -174,7 +179,7 @@ var (
 	ErrSourceMoved = errors.New("the source has moved")
 )
 
-var sourceFields = []string{"remote", "stream", "mode", "filter", "start", "map", "batch", "paused"}
+var sourceFields = []string{"remote", "stream", "queue", "link", "mode", "filter", "start", "map", "batch", "paused"}
 
 func defaultSource() SourceConfig {
 	return SourceConfig{Mode: SourceCopies, Start: SourceStart{Word: StartFirst}, Batch: 512}
@@ -215,7 +220,14 @@ func (c SourceConfig) Merge(object []byte) (SourceConfig, error) {
 }
 
 func (c *SourceConfig) check() error {
-	for _, text := range []struct{ field, value string }{{"remote", c.Remote}, {"stream", c.Stream}} {
+	names := []struct{ field, value string }{{"remote", c.Remote}, {"stream", c.Stream}}
+	if c.OfLink() || c.Queue != "" {
+		if err := c.checkLink(); err != nil {
+			return err
+		}
+		names = names[:1]
+	}
+	for _, text := range names {
 		switch {
 		case text.value == "":
 			return configError("%s is missing: expected the remote and the stream that the source reads", text.field)
@@ -251,15 +263,39 @@ func (c *SourceConfig) check() error {
 	return nil
 }
 
-// CheckSourceName returns an error when a source may not have the name.
-func CheckSourceName(name string) error {
-	bad := strings.ContainsFunc(name, func(c rune) bool {
-		return (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && c != '-' && c != '_'
-	})
-	if bad || name == "" || len(name) > MaxSourceName {
-		return &SourceError{fmt.Sprintf("name %.100q: expected 1 to %d of A-Z a-z 0-9 - _", name, MaxSourceName)}
+// checkLink checks what a source of a link has instead of a stream.
+func (c *SourceConfig) checkLink() error {
+	tokens := strings.Split(c.Queue, ".")
+	switch {
+	case c.Stream != "" || c.Mode != SourceCopies || c.Start.Word != StartFirst || len(c.Filter)+len(c.Map) > 0:
+		return configError("a source of a link has remote, queue, link, batch and paused: it takes the items as they are")
+	case len(tokens) < 2 || slices.Contains(tokens, "") || len(c.Queue) > maxSourceText || strings.ContainsAny(c.Queue, " \t\r\n*>/\\\x00"):
+		return configError("queue is %.100q: expected the prefix of the other side and its queue, such as edge7.orders", c.Queue)
+	}
+	if text := wrongName(c.Link); text != "" {
+		return configError("link: %s", text)
 	}
 	return nil
+}
+
+// CheckSourceName returns an error when a source may not have the name.
+func CheckSourceName(name string) error {
+	if text := wrongName(name); text != "" {
+		return &SourceError{text}
+	}
+	return nil
+}
+
+// wrongName says why neither a source nor a link may have a name, "": one may.
+func wrongName(name string) string {
+	if name == "" || len(name) > MaxSourceName || strings.ContainsFunc(name, notOfName) {
+		return fmt.Sprintf("name %.100q: expected 1 to %d of A-Z a-z 0-9 - _", name, MaxSourceName)
+	}
+	return ""
+}
+
+func notOfName(c rune) bool {
+	return (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && c != '-' && c != '_'
 }
 
 // Source is a source as it stands.
@@ -285,8 +321,11 @@ const (
 	SourceStopped  SourceState = "stopped"   // a person has to look
 )
 
-// Lag is how many sequences of the stream are behind the position, as the runner has seen it.
+// Lag is how many sequences of the stream are behind the position, as the runner has seen it; of a link, how many items are ready at the other side.
 func (s *Source) Lag() uint64 {
+	if s.Config.OfLink() {
+		return s.Run.Last
+	}
 	if s.Run.Last < s.Position.Seq {
 		return 0
 	}
@@ -351,14 +390,15 @@ func (q Queue) SetSource(tx kv.Tx, name string, object []byte, allowed func(Sour
 	after := Source{Queue: q.name, Name: name, Born: h.born, Config: defaultSource(), Position: SourcePosition{}}
 	if before != nil {
 		after = *before
-	} else if err := q.store.roomForSource(tx, h); err != nil {
+	} else if err := q.store.roomForOne(tx, spaceSource, h.prefix(spaceSource), MaxSources, MaxStoreSources, ErrSources); err != nil {
 		return Source{}, err
 	}
 	if after.Config, err = after.Config.Merge(object); err != nil {
 		return Source{}, err
 	}
-	if before != nil && (after.Config.Remote != before.Config.Remote || after.Config.Stream != before.Config.Stream || after.Config.Mode != before.Config.Mode) {
-		return Source{}, &SourceError{"remote, stream and mode cannot be changed: delete the source, and make another one"}
+	if before != nil && (after.Config.Remote != before.Config.Remote || after.Config.Stream != before.Config.Stream || after.Config.Mode != before.Config.Mode ||
+		after.Config.Queue != before.Config.Queue || after.Config.Link != before.Config.Link) {
+		return Source{}, &SourceError{"remote, stream, queue, link and mode cannot be changed: delete the source, and make another one"}
 	}
 	if err := allowed(after.Config); err != nil {
 		return Source{}, err
@@ -392,6 +432,8 @@ func (q Queue) ResumeSource(tx kv.Tx, name string, from SourceResume) (Source, e
 		stop := p.Stop
 		takes := s.Config.Mode == SourceTakes
 		switch {
+		case s.Config.OfLink() && (from.FromSeq > 0 || from.FromTime != nil):
+			return &SourceError{"it is of a link: what was taken is not in the other queue; expected skip, accept or nothing"}
 		case takes && (from.FromSeq > 0 || from.FromTime != nil):
 			return &SourceError{"the mode is take: what was acknowledged is not in the stream; expected skip, accept or nothing"}
 		case from.FromSeq > 0:
@@ -524,20 +566,20 @@ func (s *Store) stateOf(r kv.Reader, source *Source) error {
 	return err
 }
 
-// roomForSource refuses one source too many.
-func (s *Store) roomForSource(tx kv.Tx, h sourceHome) error {
+// roomForOne refuses one row too many of a space, which may have some for each queue, and some for the store.
+func (s *Store) roomForOne(tx kv.Tx, space string, ofQueue []byte, inQueue, inStore int, tooMany error) error {
 	for _, bound := range []struct {
 		prefix []byte
 		most   int
 		of     string
-	}{{h.prefix(spaceSource), MaxSources, "queue"}, {row(spaceSource), MaxStoreSources, "store"}} {
+	}{{ofQueue, inQueue, "queue"}, {row(space), inStore, "store"}} {
 		begin, end := tuple.Range(bound.prefix)
 		rows, err := tx.Snapshot().Range(begin, end, kv.RangeOptions{Limit: bound.most})
 		if err != nil {
 			return err
 		}
 		if len(rows) == bound.most {
-			return fmt.Errorf("%w: the %s has %d, which is all it may have", ErrSources, bound.of, bound.most)
+			return fmt.Errorf("%w: the %s has %d, which is all it may have", tooMany, bound.of, bound.most)
 		}
 	}
 	return nil
@@ -610,7 +652,7 @@ func sourceVersionIs(version int64) error {
 
 // foundSource checks what a source is.
 func foundSource(_ *walk, r *foundRow) error {
-	err := r.ofSource()
+	err := r.ofBorn()
 	if err == nil {
 		_, err = parseSource(r.Value)
 	}
@@ -619,7 +661,7 @@ func foundSource(_ *walk, r *foundRow) error {
 
 // foundPosition checks how far a source is.
 func foundPosition(_ *walk, r *foundRow) error {
-	err := r.ofSource()
+	err := r.ofBorn()
 	if err == nil {
 		err = new(SourcePosition).parse(r.Value)
 	}
@@ -628,18 +670,18 @@ func foundPosition(_ *walk, r *foundRow) error {
 
 // foundSourceRunner checks who runs a source.
 func foundSourceRunner(_ *walk, r *foundRow) error {
-	err := r.ofSource()
+	err := r.ofBorn()
 	if err == nil {
 		err = new(SourceRun).parse(r.Value)
 	}
 	return err
 }
 
-// ofSource checks whose the row of a source is.
-func (r *foundRow) ofSource() error {
+// ofBorn checks whose the row of a source or a link is.
+func (r *foundRow) ofBorn() error {
 	born, _, err := tuple.ConsumeInt(r.rest)
 	if err == nil && (r.living() != nil || r.state.born != born) {
-		err = fmt.Errorf("a source of no queue: born in %d", born)
+		err = fmt.Errorf("it is of no queue that was born in %d", born)
 	}
 	return err
 }

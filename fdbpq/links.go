@@ -1,0 +1,592 @@
+package fdbpq
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/internal/tuple"
+)
+
+// A link gives the items of a queue to a queue of another store, the taker, in batches. One batch is out at a time. Its items
+// are held until the taker asks for the next one, and by that says that it has committed them. Both sides keep the number and
+// the random id of the last batch in the transaction that moves the items. So a batch whose answer was lost is answered again, and
+// each store notices when the other one has lost its end.
+//
+// A held item is leased without an end: no timer ends it, and nobody but the link. It neither began nor ends at a time, so what
+// asks for old leases, or for leases that have run out, does not find it.
+
+// forever is the lease of a held item.
+const forever = time.Duration(math.MaxInt64)
+
+// held reports whether a link holds the item.
+func (l *located) held() bool { return l.state == StateLeased && l.due == int64(forever) }
+
+// LinkConfig is what an administrator sets of a link.
+type LinkConfig struct {
+	To     string `json:"to"` // the store id of the taker
+	Paused bool   `json:"paused"`
+}
+
+// Link is a link as it stands.
+type Link struct {
+	Queue, Name string
+	Born        int64 // of the queue that it empties: a later queue of the same name has another one
+	Config      LinkConfig
+	Batch       int64 // number of the last batch, 0: there was none
+	Held        int   // items of it that the taker has not confirmed
+	Given       int64 // items that the taker has
+	Since       int64 // wall clock at which the batch was made
+}
+
+// The bounds of links.
+const (
+	MaxLinks      = 100 // of a queue
+	MaxStoreLinks = 1000
+	MaxLinksPage  = 100
+
+	maxLinkStore = 64 // bytes of a store id
+)
+
+var (
+	// ErrNoLink: the queue has no link of this name.
+	ErrNoLink = errors.New("no such link")
+	// ErrLinks: there are as many links as there may be.
+	ErrLinks = errors.New("too many links")
+	// ErrHeld: a link holds the item, or items.
+	ErrHeld = errors.New("a link holds it")
+)
+
+// LinkError says what is wrong with a link, or with what its taker asks for.
+type LinkError struct {
+	Refusal LinkRefusal
+	Text    string
+}
+
+func (e *LinkError) Error() string { return "link: " + e.Text }
+
+// LinkRefusal is why a taker gets nothing.
+type LinkRefusal string
+
+const (
+	LinkMalformed   LinkRefusal = ""
+	LinkForbidden   LinkRefusal = "forbidden"    // it is for another taker
+	LinkGiverBehind LinkRefusal = "giver_behind" // this store has lost its end
+	LinkTakerBehind LinkRefusal = "taker_behind" // the other one has
+)
+
+var linkFields = []string{"to", "paused"}
+
+func linkError(format string, args ...any) error {
+	return &LinkError{Text: fmt.Sprintf(format, args...)}
+}
+
+// Merge returns the definition with the fields of the JSON object replaced.
+func (c LinkConfig) Merge(object []byte) (LinkConfig, error) {
+	err := checkObject(object, linkFields, false)
+	if err == nil {
+		err = decode(object, &c)
+	}
+	switch {
+	case err != nil:
+		return c, linkError("%s", strings.TrimPrefix(err.Error(), "configuration: "))
+	case c.To == "":
+		return c, linkError("to is missing: expected the id of the store that takes the items")
+	case len(c.To) > maxLinkStore || strings.ContainsFunc(c.To, notOfName):
+		return c, linkError("to is %.100q: expected the id of a store", c.To)
+	}
+	return c, nil
+}
+
+// CheckLinkName returns an error when a link may not have the name.
+func CheckLinkName(name string) error {
+	if text := wrongName(name); text != "" {
+		return linkError("%s", text)
+	}
+	return nil
+}
+
+// links gives the items of a queue.
+type links struct {
+	*queueTx
+	born int64
+}
+
+// out is the last batch of a link.
+type out struct {
+	number     int64
+	id, before string // of the batch, and of the one before it
+	since      int64  // wall clock at which it was made
+	given      int64  // items that the taker has
+	generation int64  // of those that are held
+	held       []place
+}
+
+func (l links) row(space, name string) []byte {
+	return tuple.AppendString(generationPrefix(space, l.name, l.born), name)
+}
+
+// read returns a link. ErrNoLink: there is none.
+func (l links) read(r kv.Reader, name string) (c LinkConfig, o out, err error) {
+	rows, err := r.GetAll([][]byte{l.row(spaceLink, name), l.row(spaceOut, name)})
+	if err != nil {
+		return c, o, err
+	}
+	if rows[0] == nil {
+		return c, o, ErrNoLink
+	}
+	if c, err = parseLink(rows[0]); err == nil && rows[1] != nil {
+		err = o.parse(rows[1])
+	}
+	if err != nil {
+		err = fmt.Errorf("damaged link %q: %w", name, err)
+	}
+	return c, o, err
+}
+
+func (l links) show(name string, c LinkConfig, o *out) Link {
+	shown := Link{Queue: l.name, Name: name, Born: l.born, Config: c, Batch: o.number, Given: o.given, Since: o.since}
+	if o.generation == l.state.generation {
+		shown.Held = len(o.held)
+	}
+	return shown
+}
+
+// linksOf begins an operation on the links of a queue.
+func (q Queue) linksOf(tx kv.Tx) (links, error) {
+	qtx, err := q.administerIt(tx)
+	if err != nil {
+		return links{}, err
+	}
+	return links{qtx, qtx.state.born}, nil
+}
+
+// SetLink changes the fields of a link that the JSON object names. It makes the link and the queue if need be.
+func (q Queue) SetLink(tx kv.Tx, name string, object []byte) (Link, error) {
+	if err := CheckLinkName(name); err != nil {
+		return Link{}, err
+	}
+	qtx, err := q.administer(tx)
+	if err == nil {
+		err = qtx.orCreate()
+	}
+	if err == nil {
+		err = qtx.beBorn()
+	}
+	if err != nil {
+		return Link{}, err
+	}
+	l := links{qtx, qtx.state.born}
+	before, o, err := l.read(tx, name)
+	if err != nil && err != ErrNoLink {
+		return Link{}, err
+	}
+	if err == ErrNoLink {
+		if err := q.store.roomForOne(tx, spaceLink, generationPrefix(spaceLink, q.name, l.born), MaxLinks, MaxStoreLinks, ErrLinks); err != nil {
+			return Link{}, err
+		}
+	}
+	after, err := before.Merge(object)
+	switch {
+	case err != nil:
+		return Link{}, err
+	case before.To != "" && before.To != after.To:
+		return Link{}, linkError("to cannot be changed: delete the link, and make another one")
+	case after.To == q.store.id:
+		return Link{}, linkError("to is the id of this store: expected that of another one")
+	}
+	return l.write(name, after, &o)
+}
+
+func (l links) write(name string, c LinkConfig, o *out) (Link, error) {
+	text, err := json.Marshal(c)
+	if err != nil {
+		return Link{}, fmt.Errorf("link: %w", err)
+	}
+	l.tx.Set(l.row(spaceLink, name), tuple.AppendBytes(tuple.AppendInt(nil, linkVersion), text))
+	return l.show(name, c, o), nil
+}
+
+// PauseLink has a link give no further batches, or give them again. What is out stays out. The methods of one link return ErrNoLink if
+// there is none.
+func (q Queue) PauseLink(tx kv.Tx, name string, paused bool) (Link, error) {
+	l, err := q.linksOf(tx)
+	if err != nil {
+		return Link{}, err
+	}
+	c, o, err := l.read(tx, name)
+	if err != nil {
+		return Link{}, err
+	}
+	if c.Paused = paused; !paused {
+		tx.Add(queueRow(spaceArrivals, q.name), 1) // wakes a taker that waits
+	}
+	return l.write(name, c, &o)
+}
+
+// DeleteLink removes a link. ErrHeld: it holds items, and force was not said. With force they return to their places, although the taker may have
+// them, and returned says how many did.
+func (q Queue) DeleteLink(tx kv.Tx, name string, force bool) (returned int, events []Event, err error) {
+	l, err := q.linksOf(tx)
+	if err != nil {
+		return 0, nil, err
+	}
+	_, o, err := l.read(tx, name)
+	if err != nil {
+		return 0, nil, err
+	}
+	items, err := l.items(&o)
+	if err != nil {
+		return 0, nil, err
+	}
+	if len(items) > 0 && !force {
+		return 0, nil, fmt.Errorf("%w: link %q holds %d items, which the other store may have already; force puts them back", ErrHeld, name, len(items))
+	}
+	for _, item := range items {
+		item.deliveries--
+		if _, err := (leases{l.queueTx}).reinstate(item, 0); err != nil {
+			return 0, nil, err
+		}
+	}
+	for _, space := range []string{spaceLink, spaceOut} {
+		tx.Clear(l.row(space, name))
+	}
+	return len(items), l.happened(), l.done()
+}
+
+// Link returns a link.
+func (q Queue) Link(r kv.Reader, name string) (Link, error) {
+	if err := CheckLinkName(name); err != nil {
+		return Link{}, err
+	}
+	s, err := q.readState(r)
+	if err != nil {
+		return Link{}, err
+	}
+	if s == nil {
+		return Link{}, ErrNoQueue
+	}
+	l := links{&queueTx{name: q.name, state: s}, s.born}
+	c, o, err := l.read(r, name)
+	return l.show(name, c, &o), err
+}
+
+// Links returns a page of links behind a name.
+func (q Queue) Links(r kv.Reader, after string, limit int) ([]Link, error) {
+	s, err := q.readState(r)
+	if err != nil {
+		return nil, err
+	}
+	if s == nil {
+		return nil, ErrNoQueue
+	}
+	prefix := generationPrefix(spaceLink, q.name, s.born)
+	begin, end := tuple.Range(prefix)
+	if after != "" {
+		begin = append(tuple.AppendString(prefix, after), 0)
+	}
+	return q.store.linksBetween(r, begin, end, limit)
+}
+
+// AllLinks returns the links of all queues.
+func (s *Store) AllLinks(r kv.Reader) ([]Link, error) {
+	begin, end := tuple.Range(row(spaceLink))
+	return s.linksBetween(r, begin, end, MaxStoreLinks)
+}
+
+func (s *Store) linksBetween(r kv.Reader, begin, end []byte, limit int) ([]Link, error) {
+	rows, err := r.Range(begin, end, kv.RangeOptions{Limit: limit})
+	if err != nil {
+		return nil, err
+	}
+	var found []Link
+	for _, pair := range rows {
+		k := tuple.Read(pair.Key[len(row(spaceLink)):])
+		queue := k.Text()
+		k.Int()
+		name := k.Text()
+		if k.Err() != nil {
+			return nil, fmt.Errorf("damaged link: %w", k.Err())
+		}
+		one, err := s.Queue(queue).Link(r, name)
+		if err == ErrNoLink || err == ErrNoQueue {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, one)
+	}
+	return found, nil
+}
+
+// LinkAsk is what a taker asks for: the batch behind the one that it has.
+type LinkAsk struct {
+	Taker  string // its store id
+	Done   int64  // the last batch that it has
+	Batch  string // the id of that
+	Accept bool   // it goes on with the number of this store, whatever it has
+
+	Items Selection // which ones a new batch may have
+}
+
+// Given is the answer to a taker.
+type Given struct {
+	Popped // the items of the batch; with Number 0 why there is none. Repeated: it was made before. They may be gone, after a purge
+
+	Number        int64
+	Batch, Before string // ids of it, and of the batch before it
+
+	Ended int // items of the batch before that were still here
+}
+
+// Give ends the batch that the taker has, and makes the next one; or it returns the batch that is out again. *LinkError: the taker is
+// another one, or one of the stores has lost its end, and nothing was done.
+func (q Queue) Give(tx kv.Tx, name string, ask LinkAsk) (given Given, err error) {
+	qtx, err := q.begin(tx)
+	if err != nil {
+		return given, err
+	}
+	if qtx == nil {
+		return given, ErrNoQueue
+	}
+	l := links{qtx, qtx.state.born}
+	c, o, err := l.read(tx, name)
+	if err != nil {
+		return given, err
+	}
+	again, err := o.compare(c, &ask)
+	if err != nil {
+		return given, err
+	}
+	if again {
+		given.Number, given.Batch, given.Before = o.number, o.id, o.before
+		err = l.again(&o, &given.Popped)
+		return given, err
+	}
+	ends := len(o.held) > 0
+	if given.Ended, err = l.end(&o); err != nil {
+		return given, err
+	}
+	if err := l.hold(name, c, &o, &ask, &given); err != nil {
+		return given, err
+	}
+	if ends || given.Number > 0 {
+		tx.Set(l.row(spaceOut, name), o.pack())
+	}
+	return given, l.done()
+}
+
+// compare reports whether the batch that is out is to be answered again. Otherwise the taker has it.
+func (o *out) compare(c LinkConfig, ask *LinkAsk) (again bool, err error) {
+	switch open := len(o.held) > 0; {
+	case ask.Taker != c.To:
+		return false, &LinkError{LinkForbidden, fmt.Sprintf("its taker is the store %q, not %q", c.To, ask.Taker)}
+	case o.number == ask.Done && o.id == ask.Batch:
+		return false, nil
+	case open && o.number-1 == ask.Done && o.before == ask.Batch:
+		return true, nil
+	case ask.Accept:
+		return open, nil
+	case o.number > ask.Done && !(o.number-1 == ask.Done && o.before != ask.Batch):
+		return false, &LinkError{LinkTakerBehind, fmt.Sprintf("the taker has batch %d, the one after %d was confirmed here: it has lost its end", ask.Done, ask.Done)}
+	case o.number == 0:
+		return false, &LinkError{LinkGiverBehind, fmt.Sprintf("the taker has batch %d, and none was given here: this store has lost its end, or the link was made again", ask.Done)}
+	}
+	return false, &LinkError{LinkGiverBehind, fmt.Sprintf("the taker has batch %d, the last one here is %d, or another %d: this store has lost its end", ask.Done, o.number, o.number)}
+}
+
+// items are those that are held, as far as the queue has them: a purge has ended them.
+func (l links) items(o *out) (items []*located, err error) {
+	if o.generation != l.state.generation || len(o.held) == 0 {
+		return nil, nil
+	}
+	keys := make([][]byte, len(o.held))
+	for i, p := range o.held {
+		keys[i] = p.append(l.prefix(spaceLeased))
+	}
+	rows, err := l.tx.GetAll(keys)
+	if err != nil {
+		return nil, err
+	}
+	for i, row := range rows {
+		if row == nil {
+			return nil, fmt.Errorf("damaged link: the item at %v is not held", o.held[i])
+		}
+		item, err := parseItemRow(spaceLeased, row, o.held[i])
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, item)
+	}
+	return items, nil
+}
+
+// end removes the items of the batch, which the taker has.
+func (l links) end(o *out) (int, error) {
+	items, err := l.items(o)
+	if err != nil {
+		return 0, err
+	}
+	for _, item := range items {
+		l.txSize += itemTxSize(l.name, &item.envelope, false) - int(item.size)
+		l.change(item, nil)
+	}
+	o.given += int64(len(items))
+	o.held = nil
+	return len(items), nil
+}
+
+// hold makes the next batch.
+func (l links) hold(name string, c LinkConfig, o *out, ask *LinkAsk, given *Given) (err error) {
+	if c.Paused || l.state.paused {
+		given.Reason = ReasonPaused
+		return nil
+	}
+	sel := ask.Items
+	sel.End, sel.Band, sel.PopID, sel.Repeated, sel.Holders = Min, nil, "", false, []string{"link:" + name}
+	if err := sel.check(); err != nil {
+		return err
+	}
+	if given.Popped, err = (pops{l.queueTx}).pop(&sel, forever, nil); err != nil || len(given.Items) == 0 {
+		return err
+	}
+	o.number, o.before, o.id = o.number+1, o.id, rand.Text()
+	o.since, o.generation, o.held = l.store.clock.Wall().UnixNano(), l.state.generation, make([]place, len(given.Items))
+	for i := range given.Items {
+		o.held[i] = given.Items[i].Lease.place
+		given.Items[i].Lease = nil
+	}
+	given.Number, given.Batch, given.Before = o.number, o.id, o.before
+	return nil
+}
+
+// again reads the batch that is out.
+func (l links) again(o *out, popped *Popped) error {
+	popped.Repeated = true
+	items, err := l.items(o)
+	if err != nil {
+		return err
+	}
+	for _, held := range items {
+		stored, err := contents{l.queueTx}.stored(l.tx, held, whole)
+		if err != nil {
+			return err
+		}
+		popped.Items = append(popped.Items, stored.Item)
+	}
+	if len(items) == 0 {
+		return nil
+	}
+	return pops{l.queueTx}.complete(popped)
+}
+
+const linkVersion = 1
+
+func linkVersionIs(version int64) error {
+	if version != linkVersion {
+		return fmt.Errorf("link has version %d: this program reads %d", version, linkVersion)
+	}
+	return nil
+}
+
+func parseLink(b []byte) (c LinkConfig, err error) {
+	r := tuple.Read(b)
+	version, text := r.Int(), r.Bytes()
+	if err := cmp.Or(r.Err(), linkVersionIs(version)); err != nil {
+		return c, err
+	}
+	return c, json.Unmarshal(text, &c)
+}
+
+func (o *out) pack() []byte {
+	b := tuple.AppendInt(nil, linkVersion)
+	for _, n := range []int64{o.number, o.since, o.given, o.generation, int64(len(o.held))} {
+		b = tuple.AppendInt(b, n)
+	}
+	b = tuple.AppendString(tuple.AppendString(b, o.id), o.before)
+	for _, p := range o.held {
+		b = tuple.AppendBytes(b, p.append(nil))
+	}
+	return b
+}
+
+func (o *out) parse(b []byte) error {
+	r := tuple.Read(b)
+	var version, n int64
+	r.Ints(&version, &o.number, &o.since, &o.given, &o.generation, &n)
+	o.id, o.before = r.Text(), r.Text()
+	if err := cmp.Or(r.Err(), linkVersionIs(version)); err != nil {
+		return err
+	}
+	if n < 0 || n > MaxBatch {
+		return fmt.Errorf("a batch of %d items", n)
+	}
+	for range n {
+		p, err := parsePlace(r.Bytes())
+		if err := cmp.Or(r.Err(), err); err != nil {
+			return err
+		}
+		o.held = append(o.held, p)
+	}
+	return r.Err()
+}
+
+// foundLink checks what a link is.
+func foundLink(_ *walk, r *foundRow) error {
+	err := r.ofBorn()
+	if err == nil {
+		_, err = parseLink(r.Value)
+	}
+	return err
+}
+
+// foundOut checks that what a link says it holds is what it holds.
+func foundOut(w *walk, r *foundRow) error {
+	if err := r.ofBorn(); err != nil {
+		return err
+	}
+	var o out
+	if err := o.parse(r.Value); err != nil {
+		return err
+	}
+	k := tuple.Read(r.rest)
+	k.Int()
+	name := k.Text()
+	listed := make(map[place]bool)
+	if o.generation == r.state.generation {
+		for _, p := range o.held {
+			listed[p] = true
+		}
+	}
+	err := w.store.db.View(context.Background(), func(reader kv.Reader) error {
+		leased := scanOf(r.queue, reader, r.state, spaceLeased, Min, AllPriorities, "")
+		for {
+			entries, err := leased.next(checkRows, checkRowBytes)
+			if err != nil || len(entries) == 0 {
+				return err
+			}
+			for _, e := range entries {
+				item, err := parseItemRow(spaceLeased, e.value, e.place)
+				if err != nil {
+					return err
+				}
+				if item.held() && item.holder == "link:"+name && !listed[e.place] {
+					w.problem("queue %q: item %s is held by the link %q, which does not know it", r.queue, item.id(e.place), name)
+				}
+				delete(listed, e.place)
+			}
+		}
+	})
+	if len(listed) > 0 {
+		w.problem("queue %q: the link %q does not hold %d items of its batch", r.queue, name, len(listed))
+	}
+	return err
+}

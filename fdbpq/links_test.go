@@ -1,0 +1,650 @@
+package fdbpq_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// linked are two stores with a link from a queue of the one to a queue of the other.
+type linked struct {
+	testing.TB
+	giver, taker *fixture
+}
+
+const edgeSource = `{"remote":"edge","queue":"edge7.orders","link":"hub","batch":3}`
+
+func eachLink(t *testing.T, test func(l *linked)) {
+	t.Parallel()
+	for _, engine := range engines {
+		t.Run(engine.name, func(t *testing.T) {
+			side := func() *fixture {
+				place := engine.place(t)
+				return openFixture(t, func() kv.DB {
+					db, err := place()
+					if err != nil {
+						t.Fatal(err)
+					}
+					return db
+				})
+			}
+			l := &linked{t, side(), side()}
+			l.link("hub", fmt.Sprintf(`{"to":%q}`, l.taker.ID()))
+			l.taker.source("jobs", "edge", edgeSource)
+			test(l)
+		})
+	}
+}
+
+func (l *linked) link(name, object string) (made fdbpq.Link) {
+	l.Helper()
+	l.giver.update(func(tx kv.Tx) (err error) {
+		made, err = l.giver.Queue("orders").SetLink(tx, name, []byte(object))
+		return err
+	})
+	return made
+}
+
+func (l *linked) shown() (found fdbpq.Link) {
+	l.Helper()
+	l.giver.view(func(r kv.Reader) (err error) {
+		found, err = l.giver.Queue("orders").Link(r, "hub")
+		return err
+	})
+	return found
+}
+
+// asks is what the taker asks for now.
+func (l *linked) asks() (fdbpq.Source, fdbpq.LinkAsk) {
+	l.Helper()
+	s := l.taker.found("jobs", "edge")
+	p := s.Position
+	return s, fdbpq.LinkAsk{
+		Taker: l.taker.ID(), Done: int64(p.Seq), Batch: p.Batch, Accept: p.Accepts(),
+		Items: fdbpq.Selection{Limit: s.Config.Batch},
+	}
+}
+
+// gives is the answer of the giver.
+func (l *linked) gives(ask fdbpq.LinkAsk) (given fdbpq.Given) {
+	l.Helper()
+	l.giver.update(func(tx kv.Tx) (err error) {
+		given, err = l.giver.Queue("orders").Give(tx, "hub", ask)
+		return err
+	})
+	return given
+}
+
+// refuses is gives that has to fail.
+func (l *linked) refuses(ask fdbpq.LinkAsk, want fdbpq.LinkRefusal) {
+	l.Helper()
+	err := l.giver.fails(func(tx kv.Tx) error {
+		_, err := l.giver.Queue("orders").Give(tx, "hub", ask)
+		return err
+	})
+	var refused *fdbpq.LinkError
+	if !errors.As(err, &refused) || refused.Refusal != want {
+		l.Fatalf("the giver says %v, expected %s", err, want)
+	}
+}
+
+// takes commits an answer at the taker, as its runner does.
+func (l *linked) takes(s fdbpq.Source, given fdbpq.Given) (fed fdbpq.Fed, err error) {
+	l.Helper()
+	if s.Position.Accepts() {
+		to := s.Position
+		to.Seq, to.Batch, to.From = uint64(given.Number-1), given.Before, ""
+		l.taker.moveSource(s, to)
+		s.Position = to
+	}
+	var items []fdbpq.SourceMessage
+	for _, item := range given.Items {
+		items = append(items, fdbpq.SourceMessage{Item: fdbpq.NewItem{Payload: item.Payload, Priority: item.Priority, HasPriority: true, Key: item.Key}})
+	}
+	session := l.taker.Session()
+	defer session.Release()
+	err = session.Update(context.Background(), func(tx kv.Tx) (err error) {
+		fed, err = l.taker.Queue("jobs").Feed(tx, &s, s.Position.OfBatch(given.Batch, time.Unix(1, 0), items))
+		return err
+	})
+	return fed, err
+}
+
+// moves moves all that there is, and returns how many batches that took.
+func (l *linked) moves() (batches int) {
+	l.Helper()
+	for ; ; batches++ {
+		if batches > 1000 {
+			l.Fatal("it does not end")
+		}
+		s, ask := l.asks()
+		given := l.gives(ask)
+		if given.Number == 0 {
+			return batches
+		}
+		if _, err := l.takes(s, given); err != nil {
+			l.Fatal(err)
+		}
+	}
+}
+
+// heldOne has one item held.
+func (l *linked) heldOne() fdbpq.ID {
+	l.Helper()
+	_, ask := l.asks()
+	ask.Items.Limit = 1
+	given := l.gives(ask)
+	if len(given.Items) != 1 {
+		l.Fatalf("given: %+v", given)
+	}
+	return given.Items[0].ID
+}
+
+// Items come in their order, each once, with what they are.
+func TestLinkMovesItems(t *testing.T) {
+	eachLink(t, func(l *linked) {
+		for i := range 8 {
+			l.giver.push("orders", fdbpq.NewItem{Payload: fmt.Append(nil, i), Priority: int64(i % 2), HasPriority: true, Unique: fmt.Sprint("u", i)})
+		}
+		if n := l.moves(); n != 3 {
+			l.Errorf("%d batches, expected 3", n)
+		}
+		l.taker.expectPayloads("jobs", "0", "2", "4", "6", "1", "3", "5", "7")
+		if c := l.giver.counts("orders"); c.Length() != 0 {
+			l.Errorf("the giver has %+v", c)
+		}
+		if shown := l.shown(); shown.Batch != 3 || shown.Given != 8 || shown.Held != 0 {
+			l.Errorf("shown: %+v", shown)
+		}
+	})
+}
+
+// A batch that was not confirmed is answered again as it was, whatever came meanwhile; the one who
+// asks late gets it, too, and commits nothing.
+func TestLinkAnswersAgain(t *testing.T) {
+	eachLink(t, func(l *linked) {
+		l.giver.pushed("orders", 5, "a", "b")
+		zombie, ask := l.asks()
+		first := l.gives(ask)
+		if rows := l.giver.rows("z"); len(rows) != 0 {
+			l.Errorf("a hold has timers: %q", rows)
+		}
+		another := ask
+		another.Batch = "another"
+		l.refuses(another, fdbpq.LinkGiverBehind)
+		l.giver.pushed("orders", 1, "urgent")
+		again := l.gives(ask)
+		if again.Number != 1 || again.Batch != first.Batch || !again.Repeated || !slices.Equal(payloads(again.Items), []string{"a", "b"}) {
+			l.Errorf("again: %+v", again)
+		}
+		if _, err := l.takes(zombie, again); err != nil {
+			l.Fatal(err)
+		}
+		if _, err := l.takes(zombie, first); !errors.Is(err, fdbpq.ErrSourceMoved) {
+			l.Errorf("a batch was taken twice: %v", err)
+		}
+		s, next := l.asks()
+		second := l.gives(next)
+		if second.Number != 2 || second.Before != first.Batch || second.Ended != 2 {
+			l.Errorf("second: %+v", second)
+		}
+		l.refuses(ask, fdbpq.LinkTakerBehind) // by a taker that was stopped meanwhile
+		if _, err := l.takes(s, second); err != nil {
+			l.Fatal(err)
+		}
+		l.taker.expectPayloads("jobs", "urgent", "a", "b")
+		wrong := next
+		wrong.Taker = "another"
+		l.refuses(wrong, fdbpq.LinkForbidden)
+	})
+}
+
+// What a full queue has no room for comes with the same batch.
+func TestLinkToAFullQueue(t *testing.T) {
+	eachLink(t, func(l *linked) {
+		l.taker.configure("jobs", `{"max_length":2}`)
+		l.giver.pushed("orders", 5, "a", "b", "c", "d")
+		s, ask := l.asks()
+		fed, err := l.takes(s, l.gives(ask))
+		if err != nil || fed.Done != 2 || !errors.Is(fed.Blocked, fdbpq.ErrFull) || fed.Position.Part != 2 || fed.Position.Seq != 0 {
+			l.Fatalf("fed: %+v, %v", fed, err)
+		}
+		l.taker.expectPayloads("jobs", "a", "b")
+		if n := l.moves(); n != 2 {
+			l.Errorf("%d batches", n)
+		}
+		l.taker.expectPayloads("jobs", "c", "d")
+	})
+}
+
+// A held item is leased for all purposes, and nobody ends that but its link.
+func TestHeldItems(t *testing.T) {
+	eachLink(t, func(l *linked) {
+		g := l.giver
+		g.configure("orders", `{"max_length":2,"key_order":true}`)
+		push := func(payload string, item fdbpq.NewItem) fdbpq.Pushed {
+			item.Payload = []byte(payload)
+			return g.push("orders", item)[0]
+		}
+		push("a", fdbpq.NewItem{Key: "k", Unique: "u", TTL: time.Minute})
+		id := l.heldOne()
+		push("b", fdbpq.NewItem{Key: "k"})
+		if p := push("c", fdbpq.NewItem{}); !errors.Is(p.Err, fdbpq.ErrFull) {
+			l.Errorf("max_length does not count a held item: %+v", p)
+		}
+		if p := push("d", fdbpq.NewItem{Unique: "u"}); !p.Duplicate || p.ID != id {
+			l.Errorf("a held item has lost its unique value: %+v", p)
+		}
+		if p := push("e", fdbpq.NewItem{Unique: "u", OnConflict: fdbpq.ConflictReplace}); !errors.Is(p.Err, fdbpq.ErrLeased) {
+			l.Errorf("a held item was replaced: %+v", p)
+		}
+		if popped := g.lease("orders", fdbpq.Min, 1, time.Hour); len(popped.Items) != 0 || popped.Reason != fdbpq.ReasonBlocked {
+			l.Errorf("the next item of a key whose first one is held: %+v", popped)
+		}
+		g.pass(400 * 24 * time.Hour)
+		if events := g.sweep(); len(events) != 0 {
+			l.Errorf("events after a year: %+v", events)
+		}
+		if held := g.get("orders", id); held == nil || !held.Held || held.State != fdbpq.StateLeased || held.Holder != "link:hub" || held.Due != 0 {
+			l.Errorf("held: %+v", held)
+		}
+		g.view(func(r kv.Reader) error {
+			oldest, err := g.Queue("orders").OldestLease(r, 10)
+			if err != nil || oldest.Age != 0 {
+				l.Errorf("a held item is an old lease: %+v, %v", oldest, err)
+			}
+			return nil
+		})
+		for name, change := range map[string]func(kv.Tx) error{
+			"revoke":  func(tx kv.Tx) error { _, err := g.Queue("orders").Revoke(tx, id, fdbpq.Revocation{}); return err },
+			"remove":  func(tx kv.Tx) error { _, _, err := g.Queue("orders").Remove(tx, id); return err },
+			"move":    func(tx kv.Tx) error { _, err := g.Queue("orders").Move(tx, id, 7); return err },
+			"requeue": func(tx kv.Tx) error { _, err := g.Queue("orders").Requeue(tx, id, ""); return err },
+			"delete":  func(tx kv.Tx) error { _, _, err := g.Queue("orders").DeleteLink(tx, "hub", false); return err },
+		} {
+			if err := g.fails(change); !errors.Is(err, fdbpq.ErrHeld) {
+				l.Errorf("%s: %v", name, err)
+			}
+		}
+		for _, verb := range []fdbpq.BulkVerb{fdbpq.BulkRemove, fdbpq.BulkRevoke} {
+			g.update(func(tx kv.Tx) error {
+				done, err := g.Queue("orders").Bulk(tx, fdbpq.Bulk{Verb: verb, Where: fdbpq.Where{State: fdbpq.StateLeased}, Limit: 10})
+				if done.Done != 0 {
+					l.Errorf("a bulk operation has changed a held item")
+				}
+				return err
+			})
+		}
+		l.moves()
+		l.taker.expectPayloads("jobs", "a", "b")
+	})
+}
+
+// A link that is deleted by force gives its items back, uncounted, where they were.
+func TestLinkIsDeletedByForce(t *testing.T) {
+	eachLink(t, func(l *linked) {
+		g := l.giver
+		g.configure("orders", `{"max_deliveries":1}`)
+		g.pushed("orders", 5, "a", "b")
+		g.push("orders", fdbpq.NewItem{Payload: []byte("late"), TTL: time.Minute, Priority: 5, HasPriority: true})
+		_, ask := l.asks()
+		l.gives(ask)
+		g.pass(time.Hour)
+		var back int
+		g.update(func(tx kv.Tx) (err error) {
+			var events []fdbpq.Event
+			back, events, err = g.Queue("orders").DeleteLink(tx, "hub", true)
+			if len(events) != 1 || events[0].Type != fdbpq.EventExpired {
+				l.Errorf("events: %+v", events)
+			}
+			return err
+		})
+		if back != 3 {
+			l.Errorf("%d items came back", back)
+		}
+		item := g.leaseOne("orders", time.Minute)
+		if string(item.Payload) != "a" || item.Deliveries != 1 {
+			l.Errorf("back: %+v", item)
+		}
+		if err := g.ack(*item.Lease); err != nil {
+			l.Fatal(err)
+		}
+		err := g.fails(func(tx kv.Tx) error { _, err := g.Queue("orders").Give(tx, "hub", ask); return err })
+		if !errors.Is(err, fdbpq.ErrNoLink) {
+			l.Errorf("a deleted link: %v", err)
+		}
+		g.expectPayloads("orders", "b")
+	})
+}
+
+// After a purge the batch that is out is empty, and counts; a queue that was deleted and made again has no link.
+func TestLinkOfAPurgedQueue(t *testing.T) {
+	eachLink(t, func(l *linked) {
+		l.giver.pushed("orders", 5, "a", "b")
+		_, ask := l.asks()
+		first := l.gives(ask)
+		l.giver.purge("orders")
+		l.giver.pushed("orders", 5, "c")
+		s, ask := l.asks()
+		again := l.gives(ask)
+		if again.Number != 1 || again.Batch != first.Batch || len(again.Items) != 0 {
+			l.Errorf("again: %+v", again)
+		}
+		if _, err := l.takes(s, again); err != nil {
+			l.Fatal(err)
+		}
+		l.moves()
+		l.taker.expectPayloads("jobs", "c")
+		_, ask = l.asks()
+		l.giver.delete("orders")
+		l.giver.pushed("orders", 5, "d")
+		if err := l.giver.fails(func(tx kv.Tx) error {
+			_, err := l.giver.Queue("orders").Give(tx, "hub", ask)
+			return err
+		}); !errors.Is(err, fdbpq.ErrNoLink) {
+			l.Errorf("a link of an earlier queue: %v", err)
+		}
+		l.link("hub", fmt.Sprintf(`{"to":%q}`, l.taker.ID()))
+		l.refuses(ask, fdbpq.LinkGiverBehind)
+	})
+}
+
+func TestLinkPauses(t *testing.T) {
+	eachLink(t, func(l *linked) {
+		pause := func(paused bool) {
+			l.giver.update(func(tx kv.Tx) error { _, err := l.giver.Queue("orders").PauseLink(tx, "hub", paused); return err })
+		}
+		l.giver.pushed("orders", 5, "a", "b")
+		id := l.heldOne()
+		pause(true)
+		if n := l.moves(); n != 1 || l.giver.get("orders", id) != nil { // what is out stays out, and ends
+			l.Errorf("%d batches", n)
+		}
+		_, ask := l.asks()
+		if given := l.gives(ask); given.Reason != fdbpq.ReasonPaused {
+			l.Errorf("given: %+v", given)
+		}
+		pause(false)
+		l.moves()
+		l.taker.expectPayloads("jobs", "a", "b")
+	})
+}
+
+// restores returns what puts a store back to what it is now, but for its clock and its sessions.
+func (f *fixture) restores() func() {
+	f.Helper()
+	all := func(r kv.Reader) (pairs []kv.Pair, err error) {
+		pairs, err = r.Range([]byte{0}, []byte{0xff}, kv.RangeOptions{Limit: 1 << 20})
+		return slices.DeleteFunc(pairs, func(p kv.Pair) bool {
+			return slices.ContainsFunc([]string{"\x02n\x00", "\x02t\x00", "\x02w\x00"}, func(space string) bool { return strings.HasPrefix(string(p.Key), space) })
+		}), err
+	}
+	var backup []kv.Pair
+	f.view(func(r kv.Reader) (err error) {
+		backup, err = all(r)
+		return err
+	})
+	return func() {
+		f.Helper()
+		f.update(func(tx kv.Tx) error {
+			now, err := all(tx)
+			for _, p := range now {
+				tx.Clear(p.Key)
+			}
+			for _, p := range backup {
+				tx.Set(p.Key, p.Value)
+			}
+			return err
+		})
+	}
+}
+
+// stops has the source stop, as its runner does when the giver refuses, and a person accept.
+func (l *linked) accepts(reason fdbpq.StopReason) {
+	l.Helper()
+	s := l.taker.found("jobs", "edge")
+	to := s.Position
+	to.Stop = fdbpq.SourceStop{Reason: reason}
+	l.taker.moveSource(s, to)
+	l.taker.resumeSource("jobs", "edge", fdbpq.SourceResume{Accept: true})
+}
+
+// A giver that was restored gives again what it had given since, when a person accepts that; with its batch in the
+// same state, and when it has gone on with other items under the same number.
+func TestLinkOfARestoredGiver(t *testing.T) {
+	eachLink(t, func(l *linked) {
+		l.giver.pushed("orders", 5, "a", "b", "c", "d")
+		l.moves()
+		restore := l.giver.restores()
+		l.giver.pushed("orders", 5, "e")
+		l.moves()
+		restore()
+		l.giver.pushed("orders", 5, "f")
+		_, ask := l.asks()
+		l.refuses(ask, fdbpq.LinkGiverBehind)
+		l.accepts(fdbpq.StopGiverBehind)
+		if n := l.moves(); n != 1 {
+			l.Errorf("%d batches", n)
+		}
+		l.taker.expectPayloads("jobs", "a", "b", "c", "d", "e", "f")
+
+		restore = l.giver.restores()
+		l.giver.pushed("orders", 5, "g")
+		l.moves()
+		s, ask := l.asks()
+		restore()
+		other := ask
+		other.Done, other.Batch = ask.Done-1, l.before(s)
+		l.giver.pushed("orders", 5, "h")
+		if given := l.gives(other); given.Number != ask.Done {
+			l.Fatalf("given: %+v", given)
+		}
+		l.refuses(ask, fdbpq.LinkGiverBehind) // the same number, and another batch
+		l.accepts(fdbpq.StopGiverBehind)
+		l.moves()
+		l.taker.expectPayloads("jobs", "g", "h")
+	})
+}
+
+// before is the id of the last batch that the restored giver knows.
+func (l *linked) before(fdbpq.Source) string {
+	rows := l.giver.rows("lo")
+	for _, word := range strings.FieldsFunc(string(rows[0].Value), func(c rune) bool { return (c < '0' || c > '9') && (c < 'A' || c > 'Z') }) {
+		if len(word) == 26 {
+			return word
+		}
+	}
+	l.Fatalf("no id in %q", rows[0].Value)
+	return ""
+}
+
+// A taker that was restored lacks what it had taken since. The batch that is out comes again.
+func TestLinkOfARestoredTaker(t *testing.T) {
+	eachLink(t, func(l *linked) {
+		l.giver.pushed("orders", 5, "a")
+		l.moves()
+		restore := l.taker.restores()
+		l.giver.pushed("orders", 5, "b", "c", "d", "e")
+		s, ask := l.asks()
+		if _, err := l.takes(s, l.gives(ask)); err != nil {
+			l.Fatal(err)
+		}
+		restore() // the batch was not confirmed: it comes again
+		l.moves()
+		restore()
+		_, ask = l.asks()
+		l.refuses(ask, fdbpq.LinkTakerBehind)
+		l.giver.pushed("orders", 5, "f")
+		l.accepts(fdbpq.StopTakerBehind)
+		l.moves()
+		l.taker.expectPayloads("jobs", "a", "f")
+	})
+}
+
+// Of a batch that the taker has in part, another one of the same number is not the rest.
+func TestLinkOfAGiverRestoredWithinABatch(t *testing.T) {
+	eachLink(t, func(l *linked) {
+		l.taker.configure("jobs", `{"max_length":1}`)
+		restore := l.giver.restores()
+		l.giver.pushed("orders", 5, "a", "b")
+		s, ask := l.asks()
+		if fed, err := l.takes(s, l.gives(ask)); err != nil || fed.Position.Part != 1 {
+			l.Fatalf("fed: %+v, %v", fed, err)
+		}
+		restore()
+		l.giver.pushed("orders", 5, "c", "d")
+		s, ask = l.asks()
+		given := l.gives(ask)
+		if given.Batch == s.Position.Next {
+			l.Error("two batches have one id")
+		}
+		if all := s.Position.OfBatch(given.Batch, time.Unix(1, 0), make([]fdbpq.SourceMessage, 2)); len(all) != 3 {
+			l.Errorf("%d of another batch are the rest", len(all))
+		}
+	})
+}
+
+func TestLinkFields(t *testing.T) {
+	eachLink(t, func(l *linked) {
+		for _, object := range []string{`{}`, `{"to":""}`, `{"to":"a b"}`, `{"to":7}`, `{"too":"x"}`, `{"to":null}`, fmt.Sprintf(`{"to":%q}`, l.giver.ID())} {
+			err := l.giver.fails(func(tx kv.Tx) error {
+				_, err := l.giver.Queue("orders").SetLink(tx, "other", []byte(object))
+				return err
+			})
+			if refused := (*fdbpq.LinkError)(nil); !errors.As(err, &refused) {
+				l.Errorf("%s: %v", object, err)
+			}
+		}
+		if err := l.giver.fails(func(tx kv.Tx) error {
+			_, err := l.giver.Queue("orders").SetLink(tx, "hub", []byte(`{"to":"x"}`))
+			return err
+		}); !strings.Contains(err.Error(), "cannot be changed") {
+			l.Errorf("another taker: %v", err)
+		}
+		for _, object := range []string{
+			`{"remote":"edge","queue":"edge7.orders"}`, `{"remote":"edge","link":"hub"}`, `{"queue":"edge7.orders","link":"hub"}`, `{"remote":"edge","queue":"orders","link":"hub"}`,
+			`{"remote":"edge","queue":"edge7.*","link":"hub"}`, `{"remote":"edge","queue":"edge7..orders","link":"hub"}`, `{"remote":"edge","queue":"edge7.orders","link":"h b"}`,
+			`{"remote":"edge","queue":"edge7.orders","link":"hub","stream":"S"}`, `{"remote":"edge","queue":"edge7.orders","link":"hub","mode":"take"}`, `{"remote":"edge","queue":"edge7.orders","link":"hub","map":{"key":"k"}}`,
+		} {
+			err := l.taker.fails(func(tx kv.Tx) error {
+				_, err := l.taker.Queue("jobs").SetSource(tx, "other", []byte(object), allowed)
+				return err
+			})
+			if refused := (*fdbpq.SourceError)(nil); !errors.As(err, &refused) {
+				l.Errorf("%s: %v", object, err)
+			}
+		}
+		l.giver.update(func(tx kv.Tx) error {
+			for i := range fdbpq.MaxLinks - 1 {
+				if _, err := l.giver.Queue("orders").SetLink(tx, fmt.Sprintf("l%03d", i), []byte(`{"to":"x"}`)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err := l.giver.fails(func(tx kv.Tx) error {
+			_, err := l.giver.Queue("orders").SetLink(tx, "more", []byte(`{"to":"x"}`))
+			return err
+		}); !errors.Is(err, fdbpq.ErrLinks) {
+			l.Errorf("one link too many: %v", err)
+		}
+		l.giver.view(func(r kv.Reader) error {
+			page, err := l.giver.Queue("orders").Links(r, "l096", 10)
+			if err != nil || len(page) != 2 || page[0].Name != "l097" {
+				l.Errorf("page: %+v, %v", page, err)
+			}
+			all, err := l.giver.AllLinks(r)
+			if err != nil || len(all) != fdbpq.MaxLinks {
+				l.Errorf("%d links in all, %v", len(all), err)
+			}
+			return nil
+		})
+	})
+}
+
+// Each item comes once and in order, whichever side crashes between any two steps, whatever answers are lost, late or asked for by
+// a taker that was stopped. The model is a list: what was pushed, in its order.
+func TestLinkUnderCrashes(t *testing.T) {
+	eachLink(t, func(l *linked) {
+		seed := rand.Uint64()
+		r := rand.New(rand.NewPCG(seed, 0))
+		l.Logf("seed %d", seed)
+		type flight struct {
+			s     fdbpq.Source
+			given fdbpq.Given
+		}
+		var pushed, taken []string
+		var asks []fdbpq.LinkAsk // of takers that were stopped, perhaps
+		var answers []flight
+		pop := func() {
+			taken = append(taken, payloads(l.taker.pop("jobs", fdbpq.Min, 100).Items)...)
+		}
+		l.taker.configure("jobs", `{"max_length":5}`)
+		for range fewer(l, 1500) {
+			switch r.IntN(10) {
+			case 0, 1:
+				text := fmt.Sprint(len(pushed))
+				l.giver.pushed("orders", 0, text)
+				pushed = append(pushed, text)
+			case 2: // the giver crashes, and opens again
+				l.giver.Store = l.giver.next(0).Store
+			case 3:
+				l.taker.Store = l.taker.next(0).Store
+			case 4:
+				pop()
+			case 5: // a request that nobody waits for any more
+				if len(asks) > 0 {
+					ask := asks[r.IntN(len(asks))]
+					session := l.giver.Session()
+					_ = session.Update(context.Background(), func(tx kv.Tx) error { _, err := l.giver.Queue("orders").Give(tx, "hub", ask); return err })
+					session.Release()
+				}
+			case 6: // an answer that comes late
+				if len(answers) > 0 {
+					late := answers[r.IntN(len(answers))]
+					if _, err := l.takes(late.s, late.given); err != nil && !errors.Is(err, fdbpq.ErrSourceMoved) {
+						l.Fatal(err)
+					}
+				}
+			default:
+				s, ask := l.asks()
+				ask.Items.Limit = 1 + r.IntN(4)
+				given := l.gives(ask)
+				if asks = append(asks, ask); given.Number == 0 {
+					continue
+				}
+				answers = append(answers, flight{s, given})
+				if r.IntN(3) > 0 {
+					if _, err := l.takes(s, given); err != nil {
+						l.Fatal(err)
+					}
+				}
+			}
+		}
+		for len(taken) < len(pushed) || l.giver.counts("orders").Length() > 0 {
+			before := len(taken) + int(l.giver.counts("orders").Length())
+			s, ask := l.asks()
+			if given := l.gives(ask); given.Number > 0 {
+				if _, err := l.takes(s, given); err != nil {
+					l.Fatal(err)
+				}
+			}
+			s2, _ := l.asks()
+			pop()
+			if before == len(taken)+int(l.giver.counts("orders").Length()) && s2.Position == s.Position {
+				l.Fatalf("nothing moves: %d of %d taken", len(taken), len(pushed))
+			}
+		}
+		if !slices.Equal(taken, pushed) {
+			l.Errorf("taken %v\npushed %v", taken, pushed)
+		}
+	})
+}
