@@ -69,10 +69,10 @@ func ExamplePermissions() {
 	//   publish   pq.jobs.pop.* pq.jobs.peek.* pq.jobs.ack.*.*
 	//   subscribe _INBOX.>
 	// viewer of all queues
-	//   publish   pq.*.info pq.*.list pq.*.get.* pq.*.peek.* pq.*.keys pq.*.key.* pq.*.schedules pq.*.schedule.* pq.*.sources pq._sys.cluster.status $SRV.* $SRV.*.pq $SRV.*.pq.*
+	//   publish   pq.*.info pq.*.list pq.*.get.* pq.*.peek.* pq.*.keys pq.*.key.* pq.*.schedules pq.*.schedule.* pq.*.sources pq.*.links pq._sys.cluster.status $SRV.* $SRV.*.pq $SRV.*.pq.*
 	//   subscribe _INBOX.> pq.*.event.*
 	// admin of jobs
-	//   publish   pq.jobs.info pq.jobs.list pq.jobs.get.* pq.jobs.peek.* pq.jobs.keys pq.jobs.key.* pq.jobs.schedules pq.jobs.schedule.* pq.jobs.sources pq.jobs.remove.* pq.jobs.move.*.* pq.jobs.requeue.* pq.jobs.revoke.* pq.jobs.admin.* pq.jobs.admin.key.* pq.jobs.admin.schedule.> pq.jobs.admin.source.>
+	//   publish   pq.jobs.info pq.jobs.list pq.jobs.get.* pq.jobs.peek.* pq.jobs.keys pq.jobs.key.* pq.jobs.schedules pq.jobs.schedule.* pq.jobs.sources pq.jobs.links pq.jobs.remove.* pq.jobs.move.*.* pq.jobs.requeue.* pq.jobs.revoke.* pq.jobs.admin.* pq.jobs.admin.key.* pq.jobs.admin.schedule.> pq.jobs.admin.source.> pq.jobs.admin.link.>
 	//   subscribe _INBOX.> pq.jobs.event.*
 	// bridge
 	//   publish   pq.*.event.* _INBOX.> _R_.> $SYS.REQ.USER.INFO $SRV.* $SRV.*.pq $SRV.*.pq.*

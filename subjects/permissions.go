@@ -72,6 +72,12 @@ func (g Grammar) Consumer(queue string) (Permissions, error) {
 	return g.client(queue, "pop.*", "peek.*", "ack.*.*")
 }
 
+// Taker returns the permissions to take the items of a queue by its links. To allow one link only, replace the pattern of
+// link.* by its subject. A link gives items to one store alone, whoever asks.
+func (g Grammar) Taker(queue string) (Permissions, error) {
+	return g.client(queue, "link.*")
+}
+
 // Requeuer returns the permissions to list the dead letters in a queue's default
 // dead-letter queue, and to bring them back.
 func (g Grammar) Requeuer(queue string) (Permissions, error) {
@@ -90,7 +96,7 @@ func (g Grammar) Requeuer(queue string) (Permissions, error) {
 }
 
 // reads are the forms of the requests that show a queue and its items.
-var reads = []string{"info", "list", "get.*", "peek.*", "keys", "key.*", "schedules", "schedule.*", "sources"}
+var reads = []string{"info", "list", "get.*", "peek.*", "keys", "key.*", "schedules", "schedule.*", "sources", "links"}
 
 // Viewer returns the permissions to read a queue and its items; with *, also the list of
 // queues, of bridges, and of the pqd that keep the store together.
@@ -101,7 +107,7 @@ func (g Grammar) Viewer(queue string) (Permissions, error) {
 // Admin returns the permissions to read and change a queue and its items, except for
 // pushes and pops, but for those of schedules; with *, also to have the active one of several pqd step down, and a lost one replaced.
 func (g Grammar) Admin(queue string) (Permissions, error) {
-	p, err := g.viewer(queue, append(slices.Clone(reads), "remove.*", "move.*.*", "requeue.*", "revoke.*", "admin.*", "admin.key.*", "admin.schedule.>", "admin.source.>")...)
+	p, err := g.viewer(queue, append(slices.Clone(reads), "remove.*", "move.*.*", "requeue.*", "revoke.*", "admin.*", "admin.key.*", "admin.schedule.>", "admin.source.>", "admin.link.>")...)
 	if err == nil && queue == every {
 		p.Publish = append(p.Publish, g.prefix+SysClusterStepDown.String(), g.prefix+SysClusterReplace.String())
 	}

@@ -12,17 +12,18 @@ func allowed(patterns []string, subject string) bool {
 }
 
 var (
-	reads   = []string{"info", "list", "get.x", "peek.min", "peek.max", "keys", "key.%2B1", "schedules", "schedule.s", "sources"}
-	changes = []string{"remove.x", "move.x.5", "requeue.x", "revoke.x", "admin.config", "admin.purge", "admin.pause", "admin.resume", "admin.delete", "admin.remove", "admin.move", "admin.revoke", "admin.requeue", "admin.key.x", "admin.schedule.s", "admin.schedule.s.pause", "admin.schedule.s.resume", "admin.schedule.s.delete", "admin.schedule.s.run", "admin.source.s", "admin.source.s.pause", "admin.source.s.resume", "admin.source.s.delete"}
+	reads   = []string{"info", "list", "get.x", "peek.min", "peek.max", "keys", "key.%2B1", "schedules", "schedule.s", "sources", "links"}
+	changes = []string{"remove.x", "move.x.5", "requeue.x", "revoke.x", "admin.config", "admin.purge", "admin.pause", "admin.resume", "admin.delete", "admin.remove", "admin.move", "admin.revoke", "admin.requeue", "admin.key.x", "admin.schedule.s", "admin.schedule.s.pause", "admin.schedule.s.resume", "admin.schedule.s.delete", "admin.schedule.s.run", "admin.source.s", "admin.source.s.pause", "admin.source.s.resume", "admin.source.s.delete", "admin.link.s", "admin.link.s.pause", "admin.link.s.resume", "admin.link.s.delete"}
 	pushes  = []string{"push", "push.5", "push.-5"}
 	pops    = []string{"pop.min", "pop.max", "ack.c1.t1"}
+	takes   = []string{"link.s"}
 	peeks   = []string{"peek.min", "peek.max"}
 	events  = []string{"event.dead"}
 )
 
 func TestPermissions(t *testing.T) {
 	g := grammar(t, "a.pq")
-	all := slices.Concat(reads, changes, pushes, pops, events)
+	all := slices.Concat(reads, changes, pushes, pops, takes, events)
 	for _, tc := range []struct {
 		name    string
 		of      func(queue string) (Permissions, error)
@@ -31,6 +32,7 @@ func TestPermissions(t *testing.T) {
 	}{
 		{"producer", g.Producer, pushes, false},
 		{"consumer", g.Consumer, slices.Concat(pops, peeks), false},
+		{"taker", g.Taker, takes, false},
 		{"viewer", g.Viewer, reads, true},
 		{"admin", g.Admin, slices.Concat(reads, changes), true},
 	} {
@@ -85,7 +87,7 @@ func TestPermissions(t *testing.T) {
 // come from.
 func TestRequeuerPermissions(t *testing.T) {
 	g := grammar(t, "a.pq")
-	all := slices.Concat(reads, changes, pushes, pops, events)
+	all := slices.Concat(reads, changes, pushes, pops, takes, events)
 	for queue, may := range map[string]map[string][]string{
 		"jobs": {"jobs": {"info"}, "jobs-dead": {"list", "get.x", "requeue.x", "admin.requeue"}},
 		"*":    {"jobs": {"info", "list", "get.x", "requeue.x", "admin.requeue"}},

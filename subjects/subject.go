@@ -19,6 +19,7 @@ type Subject struct {
 	Key         string // for Key and AdminKey, as items have it
 	Schedule    string // its name, for the verbs of one schedule
 	Source      string // its name, for the verbs of one source
+	Link        string // its name, for the verbs of one link
 	Event       string // the type of an Event
 	Conn, Token string // for Ack: the connection that granted the lease, and its token
 	AtSite      bool   // it begins with the name of the site
@@ -113,8 +114,14 @@ func (g Grammar) Parse(subject string) (Subject, error) {
 		err = checkName("schedule", s.Schedule)
 	case "sources":
 		s.Verb, form = Sources, "sources alone"
+	case "links":
+		s.Verb, form = Links, "links alone"
+	case "link":
+		s.Verb, form = Link, "link.<name>"
+		s.Link = t.next()
+		err = checkName("link", s.Link)
 	case "admin":
-		s.Verb, form = admin(t.next()), "admin.config, admin.purge, admin.pause, admin.resume, admin.delete, admin.remove, admin.move, admin.revoke, admin.requeue, admin.key.<key>, admin.schedule.<name> or admin.source.<name>"
+		s.Verb, form = admin(t.next()), "admin.config, admin.purge, admin.pause, admin.resume, admin.delete, admin.remove, admin.move, admin.revoke, admin.requeue, admin.key.<key>, admin.schedule.<name>, admin.source.<name> or admin.link.<name>"
 		switch s.Verb {
 		case AdminKey:
 			s.Key, err = unescapeKey(t.next())
@@ -129,6 +136,12 @@ func (g Grammar) Parse(subject string) (Subject, error) {
 			err = checkName("source", s.Source)
 			if t.left {
 				s.Verb = adminSource(t.next())
+			}
+		case AdminLink:
+			s.Link, form = t.next(), "admin.link.<name>, alone or with pause, resume or delete"
+			err = checkName("link", s.Link)
+			if t.left {
+				s.Verb = adminLink(t.next())
 			}
 		}
 	case "event":
@@ -214,6 +227,8 @@ func admin(what string) Verb {
 		return AdminSchedule
 	case "source":
 		return AdminSource
+	case "link":
+		return AdminLink
 	}
 	return 0
 }
@@ -244,7 +259,19 @@ func adminSource(what string) Verb {
 	return 0
 }
 
-// checkName returns an error unless a schedule or a source may have the name.
+func adminLink(what string) Verb {
+	switch what {
+	case "pause":
+		return AdminLinkPause
+	case "resume":
+		return AdminLinkResume
+	case "delete":
+		return AdminLinkDelete
+	}
+	return 0
+}
+
+// checkName returns an error unless a schedule, a source or a link may have the name.
 func checkName(of, name string) error {
 	other := func(c rune) bool { return !strings.ContainsRune(nameRunes, c) }
 	if name != "" && len(name) <= maxNameLength && !strings.ContainsFunc(name, other) {
@@ -302,14 +329,21 @@ func (g Grammar) Build(s Subject) (string, error) {
 			return "", err
 		}
 	}
-	if s.Verb >= AdminSource && s.Verb < Event {
+	if s.Verb >= AdminSource && s.Verb < AdminLink {
 		if err := checkName("source", s.Source); err != nil {
+			return "", err
+		}
+	}
+	if s.Verb == Link || s.Verb >= AdminLink && s.Verb < Event {
+		if err := checkName("link", s.Link); err != nil {
 			return "", err
 		}
 	}
 	name := s.Verb.String()
 	switch last := strings.LastIndexByte(name, '.'); {
-	case s.Verb > AdminSource && s.Verb < Event:
+	case s.Verb > AdminLink && s.Verb < Event:
+		b = append(append(append(b, name[:last+1]...), s.Link...), name[last:]...)
+	case s.Verb > AdminSource && s.Verb < AdminLink:
 		b = append(append(append(b, name[:last+1]...), s.Source...), name[last:]...)
 	case s.Verb > AdminSchedule && s.Verb < AdminSource:
 		b = append(append(append(b, name[:last+1]...), s.Schedule...), name[last:]...)
@@ -319,6 +353,8 @@ func (g Grammar) Build(s Subject) (string, error) {
 	switch s.Verb {
 	case AdminSource:
 		b = append(append(b, '.'), s.Source...)
+	case Link, AdminLink:
+		b = append(append(b, '.'), s.Link...)
 	case Schedule, AdminSchedule:
 		b = append(append(b, '.'), s.Schedule...)
 	case Ack:

@@ -86,6 +86,12 @@ var wellFormed = map[string]Subject{
 	"jobs.admin.source.pause.pause":  {Queue: "jobs", Verb: AdminSourcePause, Source: "pause"},
 	"jobs.admin.source.s.resume":     {Queue: "jobs", Verb: AdminSourceResume, Source: "s"},
 	"jobs.admin.source.s.delete":     {Queue: "jobs", Verb: AdminSourceDelete, Source: "s"},
+	"jobs.links":                     {Queue: "jobs", Verb: Links},
+	"jobs.link.hub":                  {Queue: "jobs", Verb: Link, Link: "hub"},
+	"jobs.admin.link.s":              {Queue: "jobs", Verb: AdminLink, Link: "s"},
+	"jobs.admin.link.s.pause":        {Queue: "jobs", Verb: AdminLinkPause, Link: "s"},
+	"jobs.admin.link.resume.resume":  {Queue: "jobs", Verb: AdminLinkResume, Link: "resume"},
+	"jobs.admin.link.s.delete":       {Queue: "jobs", Verb: AdminLinkDelete, Link: "s"},
 	"jobs.admin.schedule.s.delete":   {Queue: "jobs", Verb: AdminScheduleDelete, Schedule: "s"},
 	"jobs.key.Ann-1_x":               {Queue: "jobs", Verb: Key, Key: "Ann-1_x"},
 	"jobs.admin.key." + id128:        {Queue: "jobs", Verb: AdminKey, Key: id128},
@@ -137,7 +143,7 @@ func TestWellFormed(t *testing.T) {
 
 const (
 	ruleQueue    = "1 to 64 of A-Z a-z 0-9 - _, not starting with _ (69 when it ends in -dead)"
-	ruleVerb     = "expected one of push, import, pop.min, pop.max, peek.min, peek.max, ack, info, list, get, remove, move, requeue, revoke, keys, key, schedules, schedule, sources, admin.config, admin.purge, admin.pause, admin.resume, admin.delete, admin.remove, admin.move, admin.revoke, admin.requeue, admin.key, admin.schedule, admin.source, event"
+	ruleVerb     = "expected one of push, import, pop.min, pop.max, peek.min, peek.max, ack, info, list, get, remove, move, requeue, revoke, keys, key, schedules, schedule, sources, links, link, admin.config, admin.purge, admin.pause, admin.resume, admin.delete, admin.remove, admin.move, admin.revoke, admin.requeue, admin.key, admin.schedule, admin.source, admin.link, event"
 	rulePriority = "expected an integer in decimal, without +, leading zeros or spaces"
 	ruleRange    = "expected -9223372036854775808 to 9223372036854775807"
 	ruleID       = "expected 1 to 128 of A-Z a-z 0-9 - _"
@@ -247,7 +253,7 @@ var malformed = map[string]string{
 	"pq.jobs.move.x.01":                    rulePriority,
 	"pq.jobs.move..1":                      ruleID,
 	"pq.jobs.move.x.9223372036854775808":   ruleRange,
-	"pq.jobs.admin":                        "expected admin.config, admin.purge, admin.pause, admin.resume, admin.delete, admin.remove, admin.move, admin.revoke, admin.requeue, admin.key.<key>, admin.schedule.<name> or admin.source.<name>",
+	"pq.jobs.admin":                        "expected admin.config, admin.purge, admin.pause, admin.resume, admin.delete, admin.remove, admin.move, admin.revoke, admin.requeue, admin.key.<key>, admin.schedule.<name>, admin.source.<name> or admin.link.<name>",
 	"pq.jobs.admin.":                       "expected admin.config",
 	"pq.jobs.admin.drop":                   "expected admin.config",
 	"pq.jobs.admin.purge.all":              "expected admin.config",
@@ -262,6 +268,14 @@ var malformed = map[string]string{
 	"pq.jobs.admin.source.s.run":           "expected admin.source.<name>",
 	"pq.jobs.admin.source.s.pause.x":       "expected admin.source.<name>",
 	"pq.jobs.admin.source.a%20":            "source \"a%20\": expected a name of 1 to 64",
+	"pq.jobs.links.x":                      "expected links alone",
+	"pq.jobs.link":                         "expected link.<name>",
+	"pq.jobs.link.a.b":                     "expected link.<name>",
+	"pq.jobs.link.a%20":                    "link \"a%20\": expected a name of 1 to 64",
+	"pq.jobs.admin.link":                   "expected admin.link.<name>",
+	"pq.jobs.admin.link.s.run":             "expected admin.link.<name>",
+	"pq.jobs.admin.link.s.pause.x":         "expected admin.link.<name>",
+	"pq.jobs.admin.link.a%20":              "link \"a%20\": expected a name of 1 to 64",
 	"pq.jobs.admin.schedule":               "expected admin.schedule.<name>",
 	"pq.jobs.admin.schedule.s.stop":        "expected admin.schedule.<name>",
 	"pq.jobs.admin.schedule.s.run.x":       "expected admin.schedule.<name>",

@@ -29,6 +29,8 @@ const (
 	Schedules
 	Schedule
 	Sources
+	Links
+	Link
 	AdminConfig
 	AdminPurge
 	AdminPause
@@ -48,6 +50,10 @@ const (
 	AdminSourcePause
 	AdminSourceResume
 	AdminSourceDelete
+	AdminLink
+	AdminLinkPause
+	AdminLinkResume
+	AdminLinkDelete
 	Event
 	SysList
 	SysInfo
@@ -79,6 +85,8 @@ var verbNames = [...]string{
 	Schedules:   "schedules",
 	Schedule:    "schedule",
 	Sources:     "sources",
+	Links:       "links",
+	Link:        "link",
 	AdminConfig: "admin.config",
 	AdminPurge:  "admin.purge",
 	AdminPause:  "admin.pause",
@@ -102,6 +110,11 @@ var verbNames = [...]string{
 	AdminSourceResume: "admin.source.resume",
 	AdminSourceDelete: "admin.source.delete",
 
+	AdminLink:       "admin.link",
+	AdminLinkPause:  "admin.link.pause", // the name of the link stands before the last token
+	AdminLinkResume: "admin.link.resume",
+	AdminLinkDelete: "admin.link.delete",
+
 	Event:   "event",
 	SysList: "_sys.list",
 	SysInfo: "_sys.info",
@@ -112,7 +125,7 @@ var verbNames = [...]string{
 }
 
 // queueVerbs is the list in the error for an unknown verb.
-var queueVerbs = strings.Join(append(slices.Clone(verbNames[Push:AdminSchedule+1]), verbNames[AdminSource], verbNames[Event]), ", ")
+var queueVerbs = strings.Join(append(slices.Clone(verbNames[Push:AdminSchedule+1]), verbNames[AdminSource], verbNames[AdminLink], verbNames[Event]), ", ")
 
 // String returns the verb's tokens in a subject, such as "pop.min".
 func (v Verb) String() string {
