@@ -14,7 +14,14 @@ import (
 // answerPop answers a pop or a peek with what it found.
 func (l *lane) answerPop(r *pop) {
 	if f := r.Failure; f != nil {
+		if r.gives != nil {
+			linkStopped(l.Responder, r)
+		}
 		l.Refuse(&r.Request, f)
+		return
+	}
+	if r.gives != nil {
+		l.Done(&r.Request, l.answerLink(r))
 		return
 	}
 	items := r.found

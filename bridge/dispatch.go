@@ -195,7 +195,7 @@ func (d *dispatcher) refuseLater(r *request.Request, t *tenants.Tenant, f *failu
 // contends reports whether requests of a kind conflict with the pops of other bridges: pops
 // do, and settlements where keys have limits.
 func contends(v subjects.Verb) bool {
-	return v == subjects.PopMin || v == subjects.PopMax || v == subjects.Ack
+	return v == subjects.PopMin || v == subjects.PopMax || v == subjects.Link || v == subjects.Ack
 }
 
 // meant guesses the verb of a malformed subject: the answer to a failed push has a

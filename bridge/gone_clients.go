@@ -22,9 +22,9 @@ var errGone = &failure.Failure{Code: 408, Text: "the client stopped listening fo
 var errClientsGone = errors.New("a client that waited has gone")
 
 // losesItems reports whether the items that the pop has found are lost when its client
-// has gone. Leased items are given back, and a pop with an id can be repeated.
+// has gone. Leased items are given back, a pop with an id can be repeated, and a link holds its items.
 func (r *pop) losesItems() bool {
-	return !r.peeks && r.leased == 0 && r.ask.ID == "" && len(r.found) > 0
+	return !r.peeks && r.gives == nil && r.leased == 0 && r.ask.ID == "" && len(r.found) > 0
 }
 
 // findGone asks whether the clients still listen that are about to get items without a

@@ -164,7 +164,7 @@ func listed(store *fdbpq.Store, held *fdbpq.StoredItem, page *fdbpq.Listing) *pr
 	if protocol.ValidUTF8(headers) { // JSON would change others
 		item.Headers = headers
 	}
-	if held.State != fdbpq.StateReady {
+	if item.Held = held.Held; held.State != fdbpq.StateReady && !held.Held {
 		item.Due = store.Display(held.Due).UTC()
 	}
 	if held.Expires != 0 {

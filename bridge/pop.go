@@ -11,12 +11,13 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// pop is a pop, a peek, or a +NXT: a pop that acknowledges first.
+// pop is a pop, a peek, a +NXT: a pop that acknowledges first, or what the taker of a link asks for.
 type pop struct {
 	request.Request
 	ask     codec.PopRequest
 	peeks   bool               // it leaves the items where they are
 	acks    *acknowledgement   // of a +NXT
+	gives   *giving            // of the taker of a link
 	place   *waiting.Pop[*pop] // where it waits; nil: it does not
 	waited  bool               // its wait is over, and it looks for the last time
 	refused *failure.Failure   // why its transaction failed: it runs again without this pop
@@ -83,9 +84,12 @@ func (r *pop) Read(*codec.Wire) (f *failure.Failure) {
 	if r.Subject.Verb == subjects.PopMax || r.Subject.Verb == subjects.PeekMax {
 		end = fdbpq.Max
 	}
-	if r.peeks {
+	switch {
+	case r.gives != nil:
+		r.gives.ask, r.ask, f = codec.ReadTake(r.Msg, r.Subject.Verb.String())
+	case r.peeks:
 		r.ask, f = codec.ReadPeek(end, r.Msg)
-	} else {
+	default:
 		r.ask, f = codec.ReadPop(end, r.Msg)
 	}
 	return f
@@ -113,3 +117,25 @@ func (p *pop) seen(limit *codec.Limit, queue string, taken *fdbpq.Popped) {
 	p.found = items
 	p.ready = max(0, taken.Ready-int64(len(items)))
 }
+
+// A peek that does not wait is a query.
+
+func (p *pop) find(v *view) error {
+	p.forget()
+	seen, err := v.queue.Peek(v.reader, p.ask.Selection(&v.Limit, v.queue.Name()))
+	if err != nil {
+		return err
+	}
+	p.seen(&v.Limit, v.queue.Name(), &seen)
+	return nil
+}
+
+// size returns the size of the items that were found.
+func (p *pop) size() (n int64) {
+	for i := range p.found {
+		n += p.found[i].Size
+	}
+	return n
+}
+
+func (p *pop) answer(l *lane) { l.answerPop(p) }

@@ -56,7 +56,7 @@ func (l *pops) Work(now batch.Batch[*pop, *settlement]) {
 // answerSettled answers the settlements of a transaction, and counts what it has done to
 // items. A +NXT has acknowledged when its pop runs again.
 func (t *popTransaction) answerSettled() {
-	ended := len(t.acked)
+	ended := len(t.acked) + t.ended
 	tally := request.Tally{request.Popped: int64(t.popped), request.Acknowledged: int64(ended)}
 	for _, r := range t.acked {
 		r.acks.done = true

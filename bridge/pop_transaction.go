@@ -57,6 +57,7 @@ type popResults struct {
 	empty  map[fdbpq.Band]*failure.Failure // bands without an item, and why
 	items  int
 	popped int // items that no earlier attempt had
+	ended  int // items that the takers of links have
 	bytes  int64
 	acked  []*pop        // whose leases were acknowledged
 	freed  bool          // one of them let another item of its key go
@@ -150,7 +151,7 @@ func (t *popTransaction) fail(n int, err error) {
 		r.forget()
 		r.Failure = f
 	}
-	t.served, t.items, t.popped, t.acked, t.watch = n, 0, 0, nil, nil
+	t.served, t.items, t.popped, t.ended, t.acked, t.watch = n, 0, 0, 0, nil, nil
 	t.more = n < len(t.todo) || len(t.waiting.Beyond) > 0
 }
 
@@ -293,6 +294,9 @@ func (t *popTransaction) step(tx kv.Tx, todo []*pop) (int, error) {
 			t.freed = true
 		}
 	}
+	if first.gives != nil {
+		return t.give(tx, first)
+	}
 	// A new pop with an id may be the repetition of an answered one.
 	if f := t.empty[first.ask.Band]; f != nil && (first.ask.ID == "" || first.place != nil) {
 		first.Failure = f
@@ -333,7 +337,7 @@ func (t *popTransaction) alike(todo []*pop) []*pop {
 // sameAs reports whether one read can serve both requests: they ask for one item each,
 // from the same end and band, under the same lease.
 func (r *pop) sameAs(first *pop) bool {
-	return !first.peeks && !r.peeks && first.acks == nil && r.acks == nil && first.ask.Plain() && r.ask.Plain() &&
+	return !first.peeks && !r.peeks && first.gives == nil && r.gives == nil && first.acks == nil && r.acks == nil && first.ask.Plain() && r.ask.Plain() &&
 		r.ask.End == first.ask.End && r.ask.Band == first.ask.Band && r.ask.Lease == first.ask.Lease
 }
 
@@ -399,4 +403,37 @@ func (t *popTransaction) tryAgainIn(d time.Duration) {
 	if d > 0 && (t.retry == 0 || d < t.retry) {
 		t.retry = d
 	}
+}
+
+// errOwned ends a transaction of pops that another bridge is to serve.
+var errOwned = errors.New("another bridge pops the queue")
+
+// lost notes that the transaction has lost a conflict. If another bridge owns the queue, that
+// one gets the requests: this one would lose again and again, and they would wait.
+func (t *popTransaction) lost() error {
+	if t.exclusive { // it conflicted with another transaction of this bridge
+		return nil
+	}
+	t.owners.Lost(t.lane.queue.Name())
+	if owner, own := t.owners.Owner(t.lane.queue.Name()); owner == "" || own || t.keeps {
+		return nil
+	}
+	return errOwned
+}
+
+// passOn passes the new pops on to the owner of the queue. Those that wait stay: their time
+// runs here.
+func (t *popTransaction) passOn() {
+	waited := len(t.waiting.Pops)
+	kept := t.todo[:waited:waited]
+	for _, r := range t.todo[waited:] {
+		if r.peeks || r.acks != nil || !t.owners.Pass(t.lane.queue.Name(), r.Msg) {
+			kept = append(kept, r)
+			continue
+		}
+		t.Gate.Leave(&r.Request)
+		r.End()
+	}
+	t.todo, t.keeps = kept, true
+	t.tryAll()
 }

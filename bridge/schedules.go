@@ -2,7 +2,6 @@ package bridge
 
 import (
 	"bytes"
-	"encoding/json"
 	"time"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
@@ -13,61 +12,6 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
-
-// schedules shows a page of schedules.
-type schedules struct {
-	jsonQuery
-	after string
-	limit int
-}
-
-func makeSchedules(subjects.Verb) work { return new(schedules) }
-
-func (s *schedules) expects() int { return s.limit / listedPart }
-
-func (s *schedules) Read(*codec.Wire) *failure.Failure {
-	s.limit = protocol.MaxSchedulesPage
-	return codec.ReadOptions(s.Msg, s.Subject.Verb.String(), "limit, after", s.field)
-}
-
-func (s *schedules) field(name string, value any) (known bool, f *failure.Failure) {
-	switch name {
-	case "limit":
-		s.limit, f = codec.ReadLimit(name, value)
-		s.limit = min(s.limit, protocol.MaxSchedulesPage)
-	case "after":
-		if s.after, f = codec.ReadString(name, value); f == nil && s.after != "" {
-			if err := fdbpq.CheckScheduleName(s.after); err != nil {
-				f = failure.BadRequest(err)
-			}
-		}
-	default:
-		return false, nil
-	}
-	return true, f
-}
-
-func (s *schedules) find(v *view) error {
-	found, err := v.queue.Schedules(v.reader, s.after, s.limit+1)
-	if err != nil {
-		return unlessUnknown(&s.Request, err)
-	}
-	page := protocol.SchedulesPage{Schedules: []protocol.Schedule{}}
-	space := int(v.Conn.MaxPayload()) - pageReserve - fdbpq.MaxScheduleName
-	for i := range found {
-		shown := codec.Schedule(&found[i], true)
-		text, err := json.Marshal(shown)
-		if err != nil {
-			return err
-		}
-		if space -= len(text) + len(","); i == s.limit || space < 0 && i > 0 {
-			page.Next = found[i-1].Name
-			break
-		}
-		page.Schedules = append(page.Schedules, shown)
-	}
-	return s.answerJSON(page)
-}
 
 // schedule shows a schedule with its next times, or the times that it would have.
 type schedule struct {

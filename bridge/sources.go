@@ -2,7 +2,6 @@ package bridge
 
 import (
 	"bytes"
-	"encoding/json"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
@@ -16,62 +15,6 @@ import (
 
 // Remote is where a bridge finds streams for sources.
 type Remote = feeds.Remote
-
-// sources shows a page of sources.
-type sources struct {
-	jsonQuery
-	after string
-	limit int
-}
-
-func makeSources(subjects.Verb) work { return new(sources) }
-
-func (s *sources) Read(*codec.Wire) *failure.Failure {
-	s.limit = protocol.MaxSourcesPage
-	return codec.ReadOptions(s.Msg, s.Subject.Verb.String(), "limit, after", s.field)
-}
-
-func (s *sources) field(name string, value any) (known bool, f *failure.Failure) {
-	switch name {
-	case "limit":
-		s.limit, f = codec.ReadLimit(name, value)
-		s.limit = min(s.limit, protocol.MaxSourcesPage)
-	case "after":
-		if s.after, f = codec.ReadString(name, value); f == nil && s.after != "" {
-			if err := fdbpq.CheckSourceName(s.after); err != nil {
-				f = failure.BadRequest(err)
-			}
-		}
-	default:
-		return false, nil
-	}
-	return true, f
-}
-
-func (s *sources) find(v *view) error {
-	found, err := v.queue.Sources(v.reader, s.after, s.limit+1)
-	if err != nil {
-		return unlessUnknown(&s.Request, err)
-	}
-	page := protocol.SourcesPage{Sources: []protocol.Source{}}
-	space := int(v.Conn.MaxPayload()) - pageReserve - fdbpq.MaxSourceName
-	for i := range found {
-		shown, err := codec.Source(&found[i])
-		if err != nil {
-			return err
-		}
-		text, err := json.Marshal(shown)
-		if err != nil {
-			return err
-		}
-		if space -= len(text) + len(","); i == s.limit || space < 0 && i > 0 {
-			page.Next = found[i-1].Name
-			break
-		}
-		page.Sources = append(page.Sources, shown)
-	}
-	return s.answerJSON(page)
-}
 
 // adminSource changes a source, or shows it when the body is empty.
 type adminSource struct {

@@ -68,6 +68,8 @@ var verbs = numbered([]*verb{
 	{Verb: request.Verb{Name: "schedules", Pattern: "*.schedules"}, subjects: []subjects.Verb{subjects.Schedules}, make: makeSchedules},
 	{Verb: request.Verb{Name: "schedule", Pattern: "*.schedule.*"}, subjects: []subjects.Verb{subjects.Schedule}, make: makeSchedule},
 	{Verb: request.Verb{Name: "sources", Pattern: "*.sources"}, subjects: []subjects.Verb{subjects.Sources}, make: makeSources},
+	{Verb: request.Verb{Name: "links", Pattern: "*.links"}, subjects: []subjects.Verb{subjects.Links}, make: makeLinks},
+	{Verb: request.Verb{Name: "link", Pattern: "*.link.*", Traced: true}, subjects: []subjects.Verb{subjects.Link}, make: makeLink},
 	{Verb: request.Verb{Name: "remove", Pattern: "*.remove.*", Silent: true}, subjects: []subjects.Verb{subjects.Remove}, make: makeRemove},
 	{Verb: request.Verb{Name: "move", Pattern: "*.move.*.*", Silent: true}, subjects: []subjects.Verb{subjects.Move}, make: makeMove},
 	{Verb: request.Verb{Name: "requeue", Pattern: "*.requeue.*", Silent: true}, subjects: []subjects.Verb{subjects.Requeue}, make: makeRequeue},
@@ -87,6 +89,10 @@ var verbs = numbered([]*verb{
 	{
 		Verb: request.Verb{Name: "admin-source", Pattern: "*.admin.source.>", Silent: true}, make: makeAdminSource,
 		subjects: []subjects.Verb{subjects.AdminSource, subjects.AdminSourcePause, subjects.AdminSourceResume, subjects.AdminSourceDelete},
+	},
+	{
+		Verb: request.Verb{Name: "admin-link", Pattern: "*.admin.link.>", Silent: true}, make: makeAdminLink,
+		subjects: []subjects.Verb{subjects.AdminLink, subjects.AdminLinkPause, subjects.AdminLinkResume, subjects.AdminLinkDelete},
 	},
 	{Verb: request.Verb{Name: "sys", Pattern: "_sys.*"}, subjects: []subjects.Verb{subjects.SysList, subjects.SysInfo}, make: makeSys},
 	{Verb: request.Verb{Name: "cluster", Pattern: "_sys.cluster.*"}, subjects: []subjects.Verb{subjects.SysClusterStatus, subjects.SysClusterStepDown, subjects.SysClusterReplace}, make: makeAlone},

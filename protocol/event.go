@@ -60,6 +60,19 @@ const (
 	EventSourcePoisoned = "source_poisoned"
 )
 
+// LinkEvent is published when a link gives nothing to its taker until a person has looked.
+type LinkEvent struct {
+	Type   string    `json:"type"`
+	Time   time.Time `json:"time"`
+	Queue  string    `json:"queue"`
+	Link   string    `json:"name"`
+	Reason string    `json:"reason"` // giver_behind or taker_behind
+	Text   string    `json:"text"`
+}
+
+// EventLinkStopped is the type of a [LinkEvent].
+const EventLinkStopped = "link_stopped"
+
 // EventClock is the type of a [ClockEvent].
 const EventClock = "clock"
 

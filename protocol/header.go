@@ -45,6 +45,7 @@ const (
 	HeaderState        = "PQ-State"
 	HeaderWaitsFor     = "PQ-Waits-For"
 	HeaderKeyAhead     = "PQ-Key-Ahead"
+	HeaderHeld         = "PQ-Held"         // leased without an end, by a link
 	HeaderTimeStamp    = "Nats-Time-Stamp" // as JetStream has it
 	HeaderDeadReason   = "PQ-Dead-Reason"
 	HeaderDeadAt       = "PQ-Dead-At"
@@ -60,6 +61,13 @@ const (
 	HeaderSourceSeq     = "PQ-Source-Seq"     // the number of that in the stream
 	HeaderSourceTime    = "PQ-Source-Time"    // when the stream got it
 	HeaderSourceMsgID   = "PQ-Source-Msg-Id"  // its Nats-Msg-Id
+	HeaderSourceID      = "PQ-Source-Id"      // of a link: the id that the item had
+)
+
+// Headers of what a link answers.
+const (
+	HeaderLinkBatch = "PQ-Link-Batch" // the number of the batch, its id, and that of the batch before it
+	HeaderLinkGiver = "PQ-Link-Giver" // the id of the store
 )
 
 // Headers of answers that are no items. The error's text and code are in

@@ -34,7 +34,8 @@ type Listed struct {
 	State      State     `json:"state"`
 	Deliveries int64     `json:"deliveries"`
 	Pushed     time.Time `json:"pushed"`
-	Due        time.Time `json:"due,omitzero"` // when the lease ends, or the delay
+	Held       bool      `json:"held,omitempty"` // leased without an end, by a link
+	Due        time.Time `json:"due,omitzero"`   // when the lease ends, or the delay
 	Expires    time.Time `json:"expires,omitzero"`
 	Fence      int64     `json:"fence,omitempty"`
 	KeyFence   int64     `json:"key_fence,omitempty"`

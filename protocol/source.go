@@ -6,14 +6,16 @@ import (
 	"time"
 )
 
-// Source feeds a queue from a stream.
+// Source feeds a queue from a stream, or from a queue of another store by a [Link] of that.
 type Source struct {
 	Name   string                     `json:"name"`
 	Remote string                     `json:"remote"`
-	Stream string                     `json:"stream"`
-	Mode   string                     `json:"mode"`
+	Stream string                     `json:"stream,omitempty"`
+	Queue  string                     `json:"queue,omitempty"` // with the prefix of its pqd
+	Link   string                     `json:"link,omitempty"`
+	Mode   string                     `json:"mode,omitempty"`
 	Filter []string                   `json:"filter,omitempty"`
-	Start  json.RawMessage            `json:"start"` // "first", "new", {"seq":n} or {"time":t}
+	Start  json.RawMessage            `json:"start,omitempty"` // "first", "new", {"seq":n} or {"time":t}
 	Map    map[string]json.RawMessage `json:"map,omitempty"`
 	Batch  int                        `json:"batch"`
 	Paused bool                       `json:"paused"`
@@ -21,10 +23,10 @@ type Source struct {
 	State  string    `json:"state"`
 	Reason string    `json:"reason,omitempty"` // why it is so
 	Since  time.Time `json:"since,omitzero"`
-	Seq    uint64    `json:"seq"`           // the last message that it is done with
+	Seq    uint64    `json:"seq"`           // the last message that it is done with, or the last batch of a link
 	Time   time.Time `json:"time,omitzero"` // of that
 	Last   uint64    `json:"last"`          // of the stream, as the runner saw it
-	Lag    uint64    `json:"lag"`           // messages from Seq to Last
+	Lag    uint64    `json:"lag"`           // messages from Seq to Last, or items that are ready at the link
 	Runner string    `json:"runner,omitempty"`
 
 	Counts SourceCounts `json:"counts"`
@@ -54,6 +56,10 @@ const (
 	StopDiverged = "stream_diverged"
 	StopConsumer = "consumer_changed"
 	StopPoisoned = "poisoned"
+
+	StopGiverBehind   = "giver_behind"
+	StopTakerBehind   = "taker_behind"
+	StopGiverReplaced = "giver_replaced"
 )
 
 // SourceCounts says what became of the messages of a source.
@@ -67,6 +73,8 @@ type SourceCounts struct {
 type SourceChange struct {
 	Remote *string         `json:"remote,omitempty"`
 	Stream *string         `json:"stream,omitempty"`
+	Queue  *string         `json:"queue,omitempty"`
+	Link   *string         `json:"link,omitempty"`
 	Mode   *string         `json:"mode,omitempty"`
 	Filter []string        `json:"filter,omitzero"` // empty, and not nil: all
 	Start  json.RawMessage `json:"start,omitempty"`

@@ -47,6 +47,9 @@ const (
 	DescriptionLeaseRequired = "Lease Required"
 	DescriptionOnlyMin       = "Only Min"
 	DescriptionAnotherKey    = "Another Key"
+
+	DescriptionHeld   = "Held"
+	DescriptionBehind = "Behind"
 )
 
 // Description returns the text of a code, which is JetStream's if JetStream has the code.
@@ -109,6 +112,7 @@ const (
 	ReasonRemembered    Reason = "remembered"     // ids that the queue remembers
 	ReasonSchedules     Reason = "schedules"      // schedules of the queue
 	ReasonSources       Reason = "sources"        // sources of the queue, or of the store
+	ReasonLinks         Reason = "links"          // links of the queue, or of the store
 	ReasonQuotaRequests Reason = "quota_requests" // requests a second of a tenant
 	ReasonQuotaQueues   Reason = "quota_queues"   // queues of a tenant
 	ReasonQuotaItems    Reason = "quota_items"    // items of a tenant
@@ -124,4 +128,7 @@ const (
 	ReasonOnlyMin       Reason = "only_min"       // pops know the next item of each key alone
 	ReasonNotLeased     Reason = "not_leased"     // there is no lease to revoke
 	ReasonAnotherKey    Reason = "another_key"    // the item to be replaced has another key
+	ReasonHeld          Reason = "held"           // a link holds the item, or items
+	ReasonGiverBehind   Reason = "giver_behind"   // the store of a link has lost its end
+	ReasonTakerBehind   Reason = "taker_behind"   // the store that takes from a link has
 )

@@ -26,7 +26,7 @@ func (d *daemon) readRemotes() error {
 			return err
 		}
 		sum := sha256.Sum256(text)
-		remote := bridge.Remote{Identity: hex.EncodeToString(sum[:]), Domain: r.Domain, Read: make(map[string][]string)}
+		remote := bridge.Remote{Identity: hex.EncodeToString(sum[:]), Domain: r.Domain, Read: make(map[string][]string), Take: r.Queues}
 		for stream, may := range r.Streams {
 			remote.Read[stream] = may.Read
 		}

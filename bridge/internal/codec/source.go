@@ -107,43 +107,69 @@ func (s *Sourced) Read(m *nats.Msg, seq uint64, at time.Time) fdbpq.SourceMessag
 	if f := h.end(); f != nil && read.Refused == nil {
 		read.Refused = f
 	}
-	lines := 0
-	for key, values := range m.Header {
-		if strings.HasPrefix(key, "Nats-") || strings.HasPrefix(key, protocol.HeaderPrefix) || key == protocol.HeaderStatus {
-			continue
-		}
-		longer, f := appendHeader(item.Headers, key, values)
-		if f != nil {
-			if read.Refused == nil {
-				read.Refused = f
-			}
-			continue
-		}
-		item.Headers, lines = longer, lines+len(values)
-	}
-	for _, line := range [...]struct{ header, value string }{
-		{protocol.HeaderSource, s.name},
-		{protocol.HeaderSourceSubject, m.Subject},
-		{protocol.HeaderSourceSeq, strconv.FormatUint(seq, 10)},
-		{protocol.HeaderSourceTime, at.UTC().Format(time.RFC3339Nano)},
-		{protocol.HeaderSourceMsgID, m.Header.Get(protocol.HeaderMsgID)},
+	taken := taken{item, 0}
+	for _, f := range []*failure.Failure{
+		taken.foreign(m.Header),
+		taken.own(protocol.HeaderSource, s.name),
+		taken.own(protocol.HeaderSourceSubject, m.Subject),
+		taken.own(protocol.HeaderSourceSeq, strconv.FormatUint(seq, 10)),
+		taken.own(protocol.HeaderSourceTime, at.UTC().Format(time.RFC3339Nano)),
+		taken.own(protocol.HeaderSourceMsgID, m.Header.Get(protocol.HeaderMsgID)),
 	} {
-		if line.value == "" {
-			continue
-		}
-		if longer, f := appendHeader(item.Headers, line.header, []string{line.value}); f == nil {
-			item.Headers, lines = longer, lines+1
-		} else if read.Refused == nil {
+		if f != nil && read.Refused == nil {
 			read.Refused = f
 		}
 	}
-	switch f := s.wire.Limit.Admit(item.Payload, item.Headers, item.Key, item.Unique, 0, nil); {
-	case f != nil:
+	if f := taken.tooLarge(s.wire); f != nil {
 		read.Large = f
-	case lines > protocol.MaxHeaderLines || len(item.Headers) > protocol.MaxHeaderBytes:
-		read.Large = failure.Newf(413, "the message has %d headers in %d bytes: allowed are %d in %d", lines, len(item.Headers), protocol.MaxHeaderLines, protocol.MaxHeaderBytes)
 	}
 	return read
+}
+
+// taken is an item that a source makes of what others have made.
+type taken struct {
+	*fdbpq.NewItem
+	lines int
+}
+
+// foreign gives the item headers that travel with it. It leaves out those that would say anything to a server or to us, and returns why it
+// left out another one.
+func (t *taken) foreign(header nats.Header) (refused *failure.Failure) {
+	for key, values := range header {
+		if strings.HasPrefix(key, "Nats-") || strings.HasPrefix(key, protocol.HeaderPrefix) || key == protocol.HeaderStatus {
+			continue
+		}
+		longer, f := appendHeader(t.Headers, key, values)
+		if f != nil {
+			refused = f
+			continue
+		}
+		t.Headers, t.lines = longer, t.lines+len(values)
+	}
+	return refused
+}
+
+// own gives the item a header that says where it comes from, unless it is empty.
+func (t *taken) own(key, value string) *failure.Failure {
+	if value == "" {
+		return nil
+	}
+	longer, f := appendHeader(t.Headers, key, []string{value})
+	if f == nil {
+		t.Headers, t.lines = longer, t.lines+1
+	}
+	return f
+}
+
+// tooLarge says why the item cannot even be a dead letter, nil: it can.
+func (t *taken) tooLarge(w *Wire) *failure.Failure {
+	if f := w.Limit.Admit(t.Payload, t.Headers, t.Key, t.Unique, 0, nil); f != nil {
+		return f
+	}
+	if t.lines > protocol.MaxHeaderLines || len(t.Headers) > protocol.MaxHeaderBytes {
+		return failure.Newf(413, "the message has %d headers in %d bytes: allowed are %d in %d", t.lines, len(t.Headers), protocol.MaxHeaderLines, protocol.MaxHeaderBytes)
+	}
+	return nil
 }
 
 // token is the n-th token of a subject, "" if it has less.
@@ -199,7 +225,7 @@ func readTrue(what string, value any) (bool, *failure.Failure) {
 func Source(s *fdbpq.Source) (protocol.Source, error) {
 	p := &s.Position
 	shown := protocol.Source{
-		Name: s.Name, Remote: s.Config.Remote, Stream: s.Config.Stream, Mode: string(s.Config.Mode), Filter: s.Config.Filter,
+		Name: s.Name, Remote: s.Config.Remote, Stream: s.Config.Stream, Queue: s.Config.Queue, Link: s.Config.Link, Mode: string(s.Config.Mode), Filter: s.Config.Filter,
 		Batch: s.Config.Batch, Paused: s.Config.Paused, State: string(s.State), Seq: p.Seq, Last: s.Run.Last, Lag: s.Lag(), Runner: s.Run.Runner,
 		Counts: protocol.SourceCounts{Delivered: p.Delivered, Skipped: p.Skipped, Poisoned: p.Poisoned},
 	}
@@ -218,6 +244,10 @@ func Source(s *fdbpq.Source) (protocol.Source, error) {
 	}
 	if since := s.Since(); since != 0 {
 		shown.Since = time.Unix(0, since).UTC()
+	}
+	if s.Config.OfLink() {
+		shown.Mode, shown.Last = "", 0
+		return shown, nil
 	}
 	var err error
 	if shown.Start, err = json.Marshal(s.Config.Start); err != nil {

@@ -104,6 +104,25 @@ func NoSource(queue, name string) *Failure {
 	}
 }
 
+// NoLink says that a queue has no such link.
+func NoLink(queue, name string) *Failure {
+	return &Failure{
+		Code: 404, Description: protocol.DescriptionNotFound, Reason: protocol.ReasonUnknown,
+		Text: "queue " + subjects.Own(queue) + " has no link " + name,
+	}
+}
+
+// ofLink says why a link gives nothing.
+func ofLink(err *fdbpq.LinkError) *Failure {
+	switch err.Refusal {
+	case fdbpq.LinkForbidden:
+		return &Failure{Code: 403, Text: err.Error()}
+	case fdbpq.LinkGiverBehind, fdbpq.LinkTakerBehind:
+		return &Failure{Code: 409, Text: err.Error(), Description: protocol.DescriptionBehind, Reason: protocol.Reason(err.Refusal)}
+	}
+	return BadRequest(err)
+}
+
 // Explain turns an error of the core or the store into a failure.
 func Explain(err error) *Failure {
 	var f *Failure
@@ -111,6 +130,7 @@ func Explain(err error) *Failure {
 	var config *fdbpq.ConfigError
 	var schedule *fdbpq.ScheduleError
 	var source *fdbpq.SourceError
+	var link *fdbpq.LinkError
 	switch {
 	case errors.As(err, &f):
 		return f
@@ -118,6 +138,12 @@ func Explain(err error) *Failure {
 		return &Failure{Code: 410, Text: lost.Error(), Reason: protocol.Reason(lost.Reason)}
 	case errors.As(err, &config), errors.As(err, &schedule), errors.As(err, &source):
 		return BadRequest(err)
+	case errors.As(err, &link):
+		return ofLink(link)
+	case errors.Is(err, fdbpq.ErrHeld):
+		return &Failure{Code: 409, Text: err.Error(), Description: protocol.DescriptionHeld, Reason: protocol.ReasonHeld}
+	case errors.Is(err, fdbpq.ErrLinks):
+		return &Failure{Code: 429, Text: err.Error(), Reason: protocol.ReasonLinks}
 	case errors.Is(err, fdbpq.ErrSchedules):
 		return &Failure{Code: 429, Text: err.Error(), Reason: protocol.ReasonSchedules}
 	case errors.Is(err, fdbpq.ErrSources):

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
@@ -26,13 +27,14 @@ type Announcer struct {
 	recentLosses map[string]*losses // by queue, to announce later
 	closed       bool
 	counts       map[fdbpq.EventType]int64
+	toldOfLinks  map[[2]string]time.Time // when, by queue and name
 }
 
 // NewAnnouncer returns an announcer of nothing yet.
 func NewAnnouncer(nc *nats.Conn, grammar subjects.Grammar, log *slog.Logger, stats *Statistics, display func(storeTime int64) time.Time) *Announcer {
 	return &Announcer{
 		nc: nc, grammar: grammar, log: log, stats: stats, display: display,
-		recentLosses: make(map[string]*losses), counts: make(map[fdbpq.EventType]int64),
+		recentLosses: make(map[string]*losses), counts: make(map[fdbpq.EventType]int64), toldOfLinks: make(map[[2]string]time.Time),
 	}
 }
 
@@ -86,6 +88,25 @@ func (a *Announcer) Source(e protocol.SourceEvent) {
 	queue := e.Queue
 	e.Type, e.Time, e.Queue = protocol.EventTypePrefix+kind, time.Now().UTC(), subjects.Own(queue)
 	a.publish(queue, kind, e)
+}
+
+// Link announces that a link gives nothing, once a minute.
+func (a *Announcer) Link(queue, name string, why *failure.Failure) {
+	now, key := time.Now(), [2]string{queue, name}
+	a.mu.Lock()
+	told := now.Sub(a.toldOfLinks[key]) < time.Minute
+	if !told {
+		maps.DeleteFunc(a.toldOfLinks, func(_ [2]string, at time.Time) bool { return now.Sub(at) >= time.Minute })
+		a.toldOfLinks[key] = now
+		a.counts[protocol.EventLinkStopped]++
+	}
+	a.mu.Unlock()
+	if told {
+		return
+	}
+	a.publish(queue, protocol.EventLinkStopped, protocol.LinkEvent{
+		Type: protocol.EventTypePrefix + protocol.EventLinkStopped, Time: now.UTC(), Queue: subjects.Own(queue), Link: name, Reason: string(why.Reason), Text: why.Text,
+	})
 }
 
 // Counts are the events by type.

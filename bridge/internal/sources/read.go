@@ -50,7 +50,7 @@ func (a *attempt) read(ctx context.Context, consumer string) error {
 		if err := p.ask(); err != nil {
 			return err
 		}
-		if err := a.feed(ctx, p, batch); err != nil {
+		if err := a.feed(ctx, batch); err != nil {
 			return err
 		}
 		select {
@@ -99,7 +99,7 @@ func (a *attempt) gather(p *pull, d delivery) (b batch, err error) {
 }
 
 // feed pushes a batch. While the queue is full it waits.
-func (a *attempt) feed(ctx context.Context, p *pull, b batch) error {
+func (a *attempt) feed(ctx context.Context, b batch) error {
 	for pause := firstBlocked; len(b.messages) > 0; {
 		fed, err := a.push(ctx, b.messages, b.bytes)
 		if err != nil {
@@ -109,8 +109,9 @@ func (a *attempt) feed(ctx context.Context, p *pull, b batch) error {
 			if err := a.acknowledge(ctx, b.new[:fed.Done]); err != nil {
 				return err
 			}
+			b.new = b.new[fed.Done:]
 		}
-		b.messages, b.new = b.messages[fed.Done:], b.new[fed.Done:]
+		b.messages = b.messages[fed.Done:]
 		if stop := &fed.Position.Stop; stop.Reason != "" {
 			a.stopped(stop)
 			return errDone

@@ -19,11 +19,16 @@ type Remote struct {
 	Identity string              // another one when Connect leads elsewhere
 	Domain   string              // of JetStream
 	Read     map[string][]string // the queues that may read a stream; * is any
+	Take     map[string][]string // the queues that may take the items of a queue there, by its prefix and name
 }
 
-// reads reports whether a queue may read a stream.
-func (r Remote) reads(queue, stream string) bool {
-	return slices.Contains(r.Read[stream], queue) || slices.Contains(r.Read[stream], "*")
+// allows reports whether a queue may have a source.
+func (r Remote) allows(queue string, c *fdbpq.SourceConfig) bool {
+	may := r.Read[c.Stream]
+	if c.OfLink() {
+		may = r.Take[c.Queue]
+	}
+	return slices.Contains(may, queue) || slices.Contains(may, "*")
 }
 
 // Allowed says why a queue may not read a stream, nil: it may.
@@ -32,7 +37,10 @@ func (r *Runners) Allowed(queue string, c *fdbpq.SourceConfig) *failure.Failure 
 	switch {
 	case !known:
 		return failure.Newf(403, "there is no remote %s: see PQ_REMOTES", failure.Quote(c.Remote))
-	case !remote.reads(queue, c.Stream):
+	case remote.allows(queue, c):
+	case c.OfLink():
+		return failure.Newf(403, "remote %s lets queue %s take no items of %s: see PQ_REMOTES", failure.Quote(c.Remote), failure.Quote(queue), failure.Quote(c.Queue))
+	default:
 		return failure.Newf(403, "remote %s lets queue %s read no stream %s: see PQ_REMOTES", failure.Quote(c.Remote), failure.Quote(queue), failure.Quote(c.Stream))
 	}
 	return nil

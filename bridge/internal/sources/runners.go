@@ -1,4 +1,4 @@
-// Package sources runs the sources of a store: it fetches messages from streams, and pushes them.
+// Package sources runs the sources of a store: it fetches messages from streams, and items from links of other stores, and pushes them.
 //
 // What it guarantees: it adds nothing to the queue but in a transaction that finds the source where the fetch began, and moves it on
 // (fdbpq.Queue.Feed). So whatever is fetched twice, out of order, by two bridges or from a stream that lies is pushed once, or not at all. It
@@ -145,7 +145,7 @@ func (r *Runners) look(ctx context.Context) error {
 	for i := range all {
 		s := &all[i]
 		remote, known := remotes[s.Config.Remote]
-		if s.Config.Paused || s.Position.Stop.Reason != "" || !known || !remote.reads(s.Queue, s.Config.Stream) {
+		if s.Config.Paused || s.Position.Stop.Reason != "" || !known || !remote.allows(s.Queue, &s.Config) {
 			continue
 		}
 		key := idOf(s)

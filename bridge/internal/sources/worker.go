@@ -148,6 +148,13 @@ func (w *worker) load(ctx context.Context) (s fdbpq.Source, err error) {
 	return s, err
 }
 
+// pending notes how many items are ready at the other side of a link.
+func (w *worker) pending(n uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.last = n
+}
+
 // attempt reads the stream from where the source is, until something fails.
 func (w *worker) attempt(ctx context.Context) error {
 	source, err := w.load(ctx)
@@ -167,7 +174,11 @@ func (w *worker) attempt(ctx context.Context) error {
 	if !nc.IsConnected() {
 		return errDisconnected
 	}
-	a := &attempt{worker: w, source: source, items: items, stream: newStream(nc, w.remote.Domain, source.Config.Stream), lost: lost}
+	a := &attempt{worker: w, source: source, items: items, lost: lost}
+	if source.Config.OfLink() {
+		return a.fromLink(ctx, nc)
+	}
+	a.stream = newStream(nc, w.remote.Domain, source.Config.Stream)
 	if err := a.verify(ctx); err != nil {
 		return err
 	}

@@ -5,9 +5,11 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+
+	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// Remote is where sources find streams, as PQ_REMOTES has it.
+// Remote is where sources find streams, and links of other stores, as PQ_REMOTES has it.
 type Remote struct {
 	URL      string                  `json:"url"`
 	Creds    string                  `json:"creds"`
@@ -20,6 +22,7 @@ type Remote struct {
 	Key      string                  `json:"key"`
 	Domain   string                  `json:"domain"`
 	Streams  map[string]RemoteStream `json:"streams"`
+	Queues   map[string][]string     `json:"queues"` // which queues may take the items of a queue there
 }
 
 // RemoteStream says which queues may read a stream.
@@ -70,7 +73,7 @@ func (s *Settings) checkRemote(name string, r Remote) error {
 	}
 	switch {
 	case name == Self && (r.URL != "" || logins > 0 || r.CA != "" || r.Cert != "" || r.Key != ""):
-		return fmt.Errorf("it is pqd's own NATS server: expected only domain and streams")
+		return fmt.Errorf("it is pqd's own NATS server: expected only domain, streams and queues")
 	case name == Self:
 	case r.URL == "":
 		return fmt.Errorf("url is missing: expected the servers, separated by commas")
@@ -100,13 +103,26 @@ func (s *Settings) checkRemote(name string, r Remote) error {
 		if name == Self && s.Store.Engine == "jetstream" && stream == s.Store.Place {
 			return fmt.Errorf("the stream %q is the log of the store: no queue may read it", stream)
 		}
-		for _, queue := range may.Read {
-			if queue == "*" && s.Tenants != "" {
-				return fmt.Errorf("stream %q: with PQ_TENANTS expected names such as acme.jobs: * would be the queues of all tenants", stream)
-			}
-			if err := grammar.CheckName(queue); queue != "*" && err != nil {
-				return fmt.Errorf("stream %q: %w", stream, err)
-			}
+		if err := s.checkMay(grammar, "stream", stream, may.Read); err != nil {
+			return err
+		}
+	}
+	for queue, may := range r.Queues {
+		if err := s.checkMay(grammar, "queue", queue, may); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkMay checks the queues that may have what is at a remote.
+func (s *Settings) checkMay(grammar subjects.Grammar, kind, what string, may []string) error {
+	for _, queue := range may {
+		if queue == "*" && s.Tenants != "" {
+			return fmt.Errorf("%s %q: with PQ_TENANTS expected names such as acme.jobs: * would be the queues of all tenants", kind, what)
+		}
+		if err := grammar.CheckName(queue); queue != "*" && err != nil {
+			return fmt.Errorf("%s %q: %w", kind, what, err)
 		}
 	}
 	return nil

@@ -43,7 +43,7 @@ type Settings struct {
 	WebPass     string          `envconfig:"PQ_CONSOLE_PASSWORD" desc:"password of PQ_CONSOLE_USER"`
 	WebInbox    inboxPrefix     `envconfig:"PQ_CONSOLE_INBOX" default:"_INBOX" desc:"prefix of that user's inboxes"`
 	Replies     replySubjects   `envconfig:"PQ_REPLY_SUBJECTS" desc:"more patterns of reply subjects that pqd answers, separated by commas; always _INBOX.> and _R_.>"`
-	Remotes     ExistingFile    `envconfig:"PQ_REMOTES" desc:"file that says where sources find streams, and which queue may read which. Read again at SIGHUP"`
+	Remotes     ExistingFile    `envconfig:"PQ_REMOTES" desc:"file that says where sources find streams and links, and which queue may read which. Read again at SIGHUP"`
 	Tenants     ExistingFile    `envconfig:"PQ_TENANTS" desc:"file with the quotas of tenants, {} for none but the usual ones; the second token of subjects is then the tenant. Read again at SIGHUP"`
 	Sync        bool            `envconfig:"PQ_SYNC" default:"true" desc:"false answers before the fsync: faster, and a power loss can take acknowledged items"`
 	AutoCreate  bool            `envconfig:"PQ_AUTO_CREATE" default:"true" desc:"a push makes its queue; false answers 403 for a queue that does not exist"`

@@ -1,0 +1,180 @@
+package codec
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// maxLinkBytes bounds the content of a batch of a link: both sides move it in one transaction.
+const maxLinkBytes = 4 << 20
+
+// linkFrame bounds the headers of an answer of a link.
+const linkFrame = 256
+
+// ReadTake reads what a taker asks a link for, and the pop that it is for the queue.
+func ReadTake(m *nats.Msg, verb string) (ask fdbpq.LinkAsk, p PopRequest, f *failure.Failure) {
+	p = PopRequest{Terms: Terms{End: fdbpq.Min, Band: fdbpq.AllPriorities, Lease: 1}, Limit: fdbpq.MaxBatch, Bundle: true, MaxBytes: maxLinkBytes}
+	for key, values := range m.Header {
+		switch {
+		case key == protocol.HeaderWait:
+			value, f := single(key, values)
+			if f == nil {
+				p.Wait, f = ReadDuration(key, value, 0, math.MaxInt64)
+				p.Wait = min(p.Wait, protocol.MaxWait)
+			}
+			if f != nil {
+				return ask, p, f
+			}
+		case strings.HasPrefix(key, protocol.HeaderPrefix):
+			return ask, p, failure.Newf(400, "header %s is none of %s: expected %s", failure.Quote(key), verb, protocol.HeaderWait)
+		}
+	}
+	f = ReadObject("the body", m.Data, "accept, batch, done, max, taker", func(name string, value any) (known bool, f *failure.Failure) {
+		switch name {
+		case "taker":
+			ask.Taker, f = ReadString(name, value)
+		case "done":
+			ask.Done, f = ReadInteger(name, value, 0, math.MaxInt64-1)
+		case "batch":
+			ask.Batch, f = ReadString(name, value)
+		case "max":
+			p.Limit, f = ReadLimit(name, value)
+		case "accept":
+			ask.Accept, f = ReadBool(name, value)
+		default:
+			return false, nil
+		}
+		return true, f
+	})
+	return ask, p, f
+}
+
+// LinkRoom bounds what a new batch of a link may have.
+func (l *Limit) LinkRoom(sel *fdbpq.Selection) { sel.Room = max(1, sel.Room-linkFrame) }
+
+// LinkFits reports whether an answer can carry a batch with a body of so many bytes.
+func (l *Limit) LinkFits(body int) bool { return body <= l.MaxPayload()-bundleFrame-linkFrame }
+
+// LinkHeader is the header of an answer of a link.
+func LinkHeader(store string, given *fdbpq.Given) nats.Header {
+	before := given.Before
+	if before == "" {
+		before = protocol.NoBatch
+	}
+	return nats.Header{
+		protocol.HeaderBundle:     {strconv.Itoa(len(given.Items))},
+		protocol.HeaderLinkBatch:  {fmt.Sprint(given.Number, " ", given.Batch, " ", before)},
+		protocol.HeaderLinkGiver:  {store},
+		protocol.HeaderNumPending: {strconv.FormatInt(given.Ready, 10)},
+	}
+}
+
+// AppendGiven appends an item to the body of a batch. lines is memory for its headers.
+func AppendGiven(b, lines []byte, item *fdbpq.Item, now time.Duration) (body, memory []byte) {
+	line := func(name, value string) {
+		lines = append(append(append(append(lines, name...), ": "...), value...), "\r\n"...)
+	}
+	lines = lines[:0]
+	line(protocol.HeaderID, item.ID.String())
+	line(protocol.HeaderPriority, strconv.FormatInt(item.Priority, 10))
+	if item.Key != "" {
+		line(protocol.HeaderKey, item.Key)
+	}
+	if item.Expires != 0 {
+		left := time.Duration(item.Expires) - now
+		line(protocol.HeaderTTL, max(left, time.Millisecond).String())
+	}
+	return protocol.AppendFrame(b, append(lines, item.Headers...), item.Payload), lines
+}
+
+// LinkBatch is an answer of a link.
+type LinkBatch struct {
+	Number     uint64
+	ID, Before string
+	Giver      string // the id of its store
+	Pending    uint64 // items that are ready there
+	Items      []fdbpq.SourceMessage
+}
+
+// ReadLinkBatch reads an answer of a link to a source of a queue.
+func (w *Wire) ReadLinkBatch(queue, source string, m *nats.Msg) (b LinkBatch, err error) {
+	words := strings.Split(m.Header.Get(protocol.HeaderLinkBatch), " ")
+	n, errN := strconv.Atoi(m.Header.Get(protocol.HeaderBundle))
+	if len(words) == 3 {
+		b.Number, err = strconv.ParseUint(words[0], 10, 63)
+		b.ID, b.Before = words[1], words[2]
+	}
+	b.Giver = m.Header.Get(protocol.HeaderLinkGiver)
+	b.Pending, _ = strconv.ParseUint(m.Header.Get(protocol.HeaderNumPending), 10, 63)
+	if err != nil || errN != nil || n < 0 || n > fdbpq.MaxBatch || b.Number == 0 || b.ID == "" || b.Giver == "" {
+		return b, fmt.Errorf("an answer with the headers %.300v: expected a batch of a link", m.Header)
+	}
+	if b.Before == protocol.NoBatch {
+		b.Before = ""
+	}
+	rest, lines := m.Data, make(nats.Header)
+	for range n {
+		var headers, payload []byte
+		if headers, payload, rest, err = protocol.NextFrame(rest); err != nil {
+			return b, err
+		}
+		if f := readLines(headers, lines); f != nil {
+			b.Items = append(b.Items, fdbpq.SourceMessage{Large: f})
+			continue
+		}
+		b.Items = append(b.Items, w.readTaken(queue, source, lines, payload))
+	}
+	if len(rest) > 0 {
+		return b, fmt.Errorf("%d bytes follow the %d items of a batch", len(rest), n)
+	}
+	return b, nil
+}
+
+// readTaken makes an item of one that a link has given.
+func (w *Wire) readTaken(queue, source string, header nats.Header, payload []byte) (read fdbpq.SourceMessage) {
+	read.Item.Payload = payload
+	h := itemHeaders{Wire: w, subject: &subjects.Subject{Queue: queue, Verb: subjects.Push}, item: &read.Item}
+	t := taken{&read.Item, 0}
+	refuse := func(f *failure.Failure) {
+		if f != nil && read.Refused == nil {
+			read.Refused = f
+		}
+	}
+	for _, key := range []string{protocol.HeaderPriority, protocol.HeaderKey, protocol.HeaderTTL} {
+		if values := header[key]; values != nil {
+			refuse(h.readOurs(key, values))
+		}
+	}
+	refuse(t.foreign(header))
+	refuse(t.own(protocol.HeaderSource, source))
+	refuse(t.own(protocol.HeaderSourceID, header.Get(protocol.HeaderID)))
+	if f := t.tooLarge(w); f != nil {
+		read.Large = f
+	}
+	return read
+}
+
+// Link is a link as it is answered.
+func Link(l *fdbpq.Link) protocol.Link {
+	shown := protocol.Link{Name: l.Name, To: l.Config.To, Paused: l.Config.Paused, State: protocol.LinkRunning, Batch: l.Batch, Held: l.Held, Given: l.Given}
+	switch {
+	case l.Config.Paused:
+		shown.State = protocol.LinkPaused
+	case l.Batch == 0:
+		shown.State = protocol.LinkStarting
+	}
+	if l.Since != 0 {
+		shown.Since = time.Unix(0, l.Since).UTC()
+	}
+	return shown
+}

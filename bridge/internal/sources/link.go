@@ -1,0 +1,154 @@
+package sources
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/pqbridge/pqbridge/bridge/internal/codec"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/protocol"
+)
+
+// linkWait is how long a request to a link waits for items there.
+const linkWait = 5 * time.Second
+
+// fromLink takes items from a link, a batch at a time, until something fails. A request says which batch the store has: so
+// an answer that was lost, or committed, or not, comes again or does not by what the store has then.
+func (a *attempt) fromLink(ctx context.Context, nc *nats.Conn) error {
+	for {
+		answer, err := a.askLink(ctx, nc)
+		if err != nil {
+			return err
+		}
+		stop, nothing, err := readRefusal(answer)
+		switch {
+		case err != nil:
+			return err
+		case stop.Reason != "":
+			return a.stopLink(ctx, stop)
+		}
+		a.failing("")
+		if nothing {
+			if to := a.source.Position; to.Created == 0 {
+				to.Created = time.Now().UnixNano()
+				if err := a.move(ctx, to); err != nil {
+					return err
+				}
+			}
+			a.pending(0)
+			continue
+		}
+		a.runners.Wire.Limit.Refresh()
+		given, err := a.runners.Wire.ReadLinkBatch(a.id.queue, a.id.name, answer)
+		if err != nil {
+			return err
+		}
+		if err := a.takeBatch(ctx, &given); err != nil {
+			return err
+		}
+	}
+}
+
+// askLink asks for the batch behind the one that the store has.
+func (a *attempt) askLink(ctx context.Context, nc *nats.Conn) (*nats.Msg, error) {
+	at, c := &a.source.Position, &a.source.Config
+	body, err := json.Marshal(protocol.LinkTake{Taker: a.runners.Store.ID(), Done: at.Seq, Batch: at.Batch, Max: c.Batch, Accept: at.Accepts()})
+	if err != nil {
+		return nil, err
+	}
+	m := nats.NewMsg(c.Queue + ".link." + c.Link)
+	m.Header.Set(protocol.HeaderWait, linkWait.String())
+	m.Data = body
+	ctx, cancel := context.WithTimeoutCause(ctx, linkWait+askTime, fmt.Errorf("%s has not answered for %s", m.Subject, linkWait+askTime))
+	defer cancel()
+	over := make(chan struct{})
+	defer close(over)
+	lost := make(chan struct{})
+	go func() {
+		select {
+		case <-a.lost:
+			close(lost)
+			cancel()
+		case <-over:
+		}
+	}()
+	answer, err := nc.RequestMsgWithContext(ctx, m)
+	select {
+	case <-lost:
+		return nil, errDisconnected
+	default:
+	}
+	if errors.Is(err, nats.ErrNoResponders) {
+		err = errors.New("nobody serves it: the pqd with that prefix is not there, or this user may not ask it")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", m.Subject, err)
+	}
+	return answer, nil
+}
+
+// readRefusal reads why a link gives nothing: there is nothing now, or the source has to stop.
+func readRefusal(m *nats.Msg) (stop fdbpq.SourceStop, nothing bool, err error) {
+	reason, text := m.Header.Get(protocol.HeaderReason), m.Header.Get(micro.ErrorHeader)
+	switch code := m.Header.Get(protocol.HeaderStatus); {
+	case code == "":
+		return stop, false, nil
+	case reason == string(protocol.ReasonGiverBehind), reason == string(protocol.ReasonTakerBehind):
+		return fdbpq.SourceStop{Reason: fdbpq.StopReason(reason), Text: text}, false, nil
+	case code == fmt.Sprint(http.StatusRequestTimeout), code == fmt.Sprint(http.StatusNotFound) && reason != string(protocol.ReasonUnknown):
+		return stop, true, nil
+	default:
+		return stop, false, fmt.Errorf("the link refuses: %s %s", code, text)
+	}
+}
+
+// stopLink stops the source, unless it has moved meanwhile: then the answer was to a request of before.
+func (a *attempt) stopLink(ctx context.Context, stop fdbpq.SourceStop) error {
+	to := a.source.Position
+	to.Stop = stop
+	if err := a.move(ctx, to); err != nil {
+		return err
+	}
+	a.stopped(&stop)
+	return errDone
+}
+
+// takeBatch pushes the items of a batch that the store does not have.
+func (a *attempt) takeBatch(ctx context.Context, b *codec.LinkBatch) error {
+	at := a.source.Position
+	to := at
+	switch {
+	case at.Giver != "" && b.Giver != at.Giver:
+		return a.stopLink(ctx, fdbpq.SourceStop{Reason: fdbpq.StopGiverReplaced, Text: fmt.Sprintf("the store %s answers, and %s did before", b.Giver, at.Giver)})
+	case at.Accepts():
+		to.Seq, to.Batch, to.From = b.Number-1, b.Before, ""
+		if to.Next != b.ID {
+			to.Part, to.Next = 0, ""
+		}
+	case b.Number != at.Seq+1 || b.Before != at.Batch:
+		return fmt.Errorf("the link gives batch %d, and this store has %d", b.Number, at.Seq)
+	case at.Next != "" && at.Next != b.ID:
+		return a.stopLink(ctx, fdbpq.SourceStop{Reason: fdbpq.StopGiverBehind, Text: fmt.Sprintf("%d items of batch %d were taken, and the giver has another batch of that number", at.Part, b.Number)})
+	}
+	if to.Giver = b.Giver; to.Created == 0 {
+		to.Created = time.Now().UnixNano()
+	}
+	if to != at {
+		if err := a.move(ctx, to); err != nil {
+			return err
+		}
+	}
+	a.pending(b.Pending)
+	bytes := 0
+	for i := range b.Items {
+		bytes += len(b.Items[i].Item.Payload)
+	}
+	return a.feed(ctx, batch{messages: a.source.Position.OfBatch(b.ID, time.Now(), b.Items), bytes: bytes})
+}

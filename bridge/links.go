@@ -1,0 +1,168 @@
+package bridge
+
+import (
+	"bytes"
+	"errors"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/bridge/internal/codec"
+	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/bridge/internal/request"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// adminLink changes a link, or shows it when the body is empty.
+type adminLink struct {
+	change
+	object []byte
+	force  bool
+}
+
+func makeAdminLink(subjects.Verb) work { return new(adminLink) }
+
+func (a *adminLink) Read(*codec.Wire) *failure.Failure {
+	verb := a.Subject.Verb.String()
+	if f := codec.NoOwnHeaders(a.Msg.Header, verb); f != nil {
+		return f
+	}
+	switch a.object = bytes.TrimSpace(a.Msg.Data); a.Subject.Verb {
+	case subjects.AdminLink:
+		return nil
+	case subjects.AdminLinkDelete:
+		return codec.ReadOptions(a.Msg, verb, "force", func(name string, value any) (known bool, f *failure.Failure) {
+			if known = name == "force"; known {
+				a.force, f = codec.ReadBool(name, value)
+			}
+			return known, f
+		})
+	}
+	return codec.NoOptions(a.Msg, verb)
+}
+
+func (a *adminLink) apply(tx kv.Tx, q fdbpq.Queue) (events []fdbpq.Event, err error) {
+	a.Failure = nil
+	var link fdbpq.Link
+	name := a.Subject.Link
+	switch a.Subject.Verb {
+	case subjects.AdminLinkPause:
+		link, err = q.PauseLink(tx, name, true)
+	case subjects.AdminLinkResume:
+		link, err = q.PauseLink(tx, name, false)
+	case subjects.AdminLinkDelete:
+		deleted := protocol.LinkDeleted{Queue: subjects.Own(q.Name()), Name: name}
+		if deleted.Returned, events, err = q.DeleteLink(tx, name, a.force); err == nil {
+			return events, a.did(deleted, nil)
+		}
+	default:
+		if len(a.object) > 0 {
+			link, err = q.SetLink(tx, name, a.object)
+		} else {
+			link, err = q.Link(tx.Snapshot(), name)
+		}
+	}
+	switch {
+	case err == fdbpq.ErrNoLink:
+		a.Failure = failure.NoLink(a.Subject.Queue, name)
+		return nil, nil
+	case err != nil:
+		return nil, a.did(nil, err)
+	}
+	return nil, a.did(codec.Link(&link), nil)
+}
+
+// giving is what the taker of a link asks for, and gets.
+type giving struct {
+	ask   fdbpq.LinkAsk
+	given fdbpq.Given
+	body  []byte
+}
+
+func makeLink(subjects.Verb) work {
+	p := popPool.get()
+	p.gives = new(giving)
+	return p
+}
+
+// errLinkRoom refuses a batch that was made when the server's max_payload was larger.
+var errLinkRoom = &failure.Failure{Code: 413, Text: "the batch that is out does not fit into an answer any more: raise the server's max_payload to what it was"}
+
+// give gives a taker its next batch. What does not fit into an answer is not held.
+func (t *popTransaction) give(tx kv.Tx, r *pop) (int, error) {
+	g, queue := r.gives, t.lane.queue.Name()
+	name := r.Subject.Link
+	g.ask.Items = t.selection([]*pop{r})
+	t.Limit.LinkRoom(&g.ask.Items)
+	given, err := t.queue.Give(tx, name, g.ask)
+	var refused *fdbpq.LinkError
+	switch {
+	case errors.As(err, &refused):
+		r.Failure, r.final = failure.Explain(err), true
+		return 1, nil
+	case err == fdbpq.ErrNoLink, err == fdbpq.ErrNoQueue:
+		r.Failure, r.final = failure.NoLink(queue, name), true
+		return 1, nil
+	case err != nil:
+		return 0, err
+	}
+	t.ended += given.Ended
+	t.events = append(t.events, given.Events...)
+	if given.Ended > 0 {
+		freed, err := t.inside.Freed(queue)
+		if err != nil {
+			return 0, err
+		}
+		if freed {
+			clear(t.empty)
+			t.freed = true
+		}
+	}
+	if given.Number == 0 && given.More {
+		return 0, nil // it removed expired items, and more are left
+	}
+	if given.Number == 0 {
+		if r.Failure = failure.Nothing(queue, given.Reason); r.waited {
+			r.Failure = errWaited
+		}
+		t.tryAgainIn(given.Retry)
+		return 1, nil
+	}
+	g.given, g.body = given, g.body[:0]
+	now := t.store.Time()
+	for i := range given.Items {
+		g.body, t.lines = codec.AppendGiven(g.body, t.lines, &given.Items[i], now)
+		switch {
+		case t.Limit.LinkFits(len(g.body)):
+		case given.Repeated:
+			r.Failure, r.final = errLinkRoom, true
+			return 1, nil
+		case i > 0:
+			t.cut = i
+			return 0, errCut
+		default:
+			return 0, failure.Newf(413, "item %s does not fit into an answer: the server's max_payload is %d; it was left in the queue", given.Items[i].ID, t.Limit.MaxPayload())
+		}
+	}
+	r.found = given.Items
+	t.items += len(given.Items)
+	t.bytes += int64(len(g.body))
+	if !given.Repeated {
+		t.popped += len(given.Items)
+	}
+	return 1, nil
+}
+
+// answerLink sends a batch. One that cannot be sent is asked for again.
+func (l *lane) answerLink(r *pop) *failure.Failure {
+	return l.Responder.Answer(&r.Request, &nats.Msg{Subject: r.Msg.Reply, Header: codec.LinkHeader(l.store.ID(), &r.gives.given), Data: r.gives.body})
+}
+
+// linkStopped tells that a link gives nothing until a person has looked.
+func linkStopped(re *request.Responder, r *pop) {
+	if f := r.Failure; f.Reason == protocol.ReasonGiverBehind || f.Reason == protocol.ReasonTakerBehind || f == errLinkRoom {
+		re.Events.Link(r.Subject.Queue, r.Subject.Link, f)
+	}
+}

@@ -1,0 +1,113 @@
+package bridge
+
+import (
+	"encoding/json"
+
+	"github.com/pqbridge/pqbridge/bridge/internal/codec"
+	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// listable is a kind of what queues have by name: how pages of it are found and shown.
+type listable[T, P any] struct {
+	most  int                // on a page
+	check func(string) error // of a name
+	find  func(q fdbpq.Queue, r kv.Reader, after string, limit int) ([]T, error)
+	name  func(*T) string
+	show  func(*T) (P, error)
+	page  func(shown []P, next string) any
+}
+
+var (
+	listableSchedules = &listable[fdbpq.Schedule, protocol.Schedule]{
+		protocol.MaxSchedulesPage, fdbpq.CheckScheduleName, fdbpq.Queue.Schedules, func(s *fdbpq.Schedule) string { return s.Name },
+		func(s *fdbpq.Schedule) (protocol.Schedule, error) { return codec.Schedule(s, true), nil },
+		func(shown []protocol.Schedule, next string) any {
+			return protocol.SchedulesPage{Schedules: shown, Next: next}
+		},
+	}
+	listableSources = &listable[fdbpq.Source, protocol.Source]{
+		protocol.MaxSourcesPage, fdbpq.CheckSourceName, fdbpq.Queue.Sources, func(s *fdbpq.Source) string { return s.Name },
+		codec.Source,
+		func(shown []protocol.Source, next string) any {
+			return protocol.SourcesPage{Sources: shown, Next: next}
+		},
+	}
+	listableLinks = &listable[fdbpq.Link, protocol.Link]{
+		protocol.MaxLinksPage, fdbpq.CheckLinkName, fdbpq.Queue.Links, func(l *fdbpq.Link) string { return l.Name },
+		func(l *fdbpq.Link) (protocol.Link, error) { return codec.Link(l), nil },
+		func(shown []protocol.Link, next string) any { return protocol.LinksPage{Links: shown, Next: next} },
+	}
+)
+
+// listing shows a page of a kind.
+type listing[T, P any] struct {
+	jsonQuery
+	*listable[T, P]
+	after string
+	limit int
+}
+
+func makeSchedules(subjects.Verb) work {
+	return &listing[fdbpq.Schedule, protocol.Schedule]{listable: listableSchedules}
+}
+
+func makeSources(subjects.Verb) work {
+	return &listing[fdbpq.Source, protocol.Source]{listable: listableSources}
+}
+
+func makeLinks(subjects.Verb) work {
+	return &listing[fdbpq.Link, protocol.Link]{listable: listableLinks}
+}
+
+func (l *listing[T, P]) expects() int { return l.limit / listedPart }
+
+func (l *listing[T, P]) Read(*codec.Wire) *failure.Failure {
+	l.limit = l.most
+	return codec.ReadOptions(l.Msg, l.Subject.Verb.String(), "limit, after", l.field)
+}
+
+func (l *listing[T, P]) field(name string, value any) (known bool, f *failure.Failure) {
+	switch name {
+	case "limit":
+		l.limit, f = codec.ReadLimit(name, value)
+		l.limit = min(l.limit, l.most)
+	case "after":
+		if l.after, f = codec.ReadString(name, value); f == nil && l.after != "" {
+			if err := l.check(l.after); err != nil {
+				f = failure.BadRequest(err)
+			}
+		}
+	default:
+		return false, nil
+	}
+	return true, f
+}
+
+func (l *listing[T, P]) find(v *view) error {
+	found, err := l.listable.find(v.queue, v.reader, l.after, l.limit+1)
+	if err != nil {
+		return unlessUnknown(&l.Request, err)
+	}
+	all, next := []P{}, ""
+	space := int(v.Conn.MaxPayload()) - pageReserve - fdbpq.MaxSourceName
+	for i := range found {
+		shown, err := l.show(&found[i])
+		if err != nil {
+			return err
+		}
+		text, err := json.Marshal(shown)
+		if err != nil {
+			return err
+		}
+		if space -= len(text) + len(","); i == l.limit || space < 0 && i > 0 {
+			next = l.name(&found[i-1])
+			break
+		}
+		all = append(all, shown)
+	}
+	return l.answerJSON(l.page(all, next))
+}
