@@ -30,6 +30,8 @@ func FuzzRequest(f *testing.F) {
 	f.Add("move.FQEVAgE.5", []byte(nil), "PQ-Id")
 	f.Add("admin.config", []byte(`{"dead_letter":"_sys"}`), "X-Mine")
 	f.Add("admin.source.s", []byte(`{"remote":"hub","stream":"ORDERS","map":{"key":{"token":2,"default":"x"}}}`), "X-Mine")
+	f.Add("link.l", []byte(`{"taker":"t","done":7,"batch":"b","max":5,"accept":true}`), "X-Mine")
+	f.Add("admin.link.l", []byte(`{"to":"t"}`), "X-Mine")
 	f.Add("admin.source.s.resume", []byte(`{"from_time":"2030-01-02T15:04:05Z"}`), "X-Mine")
 	f.Add("admin.schedule.s", []byte(`{"spec":"*/5 1-3 * * 7","item":{"headers":{"A":["b"]},"payload_base64":"AA=="}}`), "X-Mine")
 	f.Add("keys", []byte(`{"after":"\u00e9","limit":5}`), "X-Mine")

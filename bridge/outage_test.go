@@ -76,6 +76,7 @@ func TestStoreAway(t *testing.T) {
 		"keys", "key.a", "admin.config", "admin.purge", "admin.pause", "admin.resume", "admin.delete", "admin.key.a",
 		"schedules", "schedule.s", "admin.schedule.s", "admin.schedule.s.pause", "admin.schedule.s.resume", "admin.schedule.s.delete", "admin.schedule.s.run",
 		"sources", "admin.source.s", "admin.source.s.pause", "admin.source.s.resume", "admin.source.s.delete",
+		"links", "admin.link.l", "admin.link.l.pause", "admin.link.l.resume", "admin.link.l.delete",
 	} {
 		m := c.refused(c.raw("pq.jobs."+subject, ""), 503)
 		if len(m.Data) > 0 || m.Header.Get("Status") != "503" {
@@ -85,6 +86,7 @@ func TestStoreAway(t *testing.T) {
 	for verb, body := range map[string]string{"remove": `{"all":true}`, "move": `{"all":true,"priority":1}`, "revoke": `{"all":true}`, "requeue": `{"all":true,"to":"others"}`} {
 		c.refused(c.raw("pq.jobs.admin."+verb, body), 503)
 	}
+	c.refused(c.raw("pq.jobs.link.l", `{"taker":"t","done":0}`), 503)
 	c.refused(c.raw("pq._sys.list", ""), 503)
 	c.refused(c.raw(leased.Reply, "+ACK"), 503)
 	c.refused(c.raw(leased.Reply, "+NXT"), 503)

@@ -135,10 +135,11 @@ func TestPermissions(t *testing.T) {
 	pushes := []string{"push", "push.5"}
 	pops := []string{"pop.min", "pop.max", "ack.c.t"}
 	peeks := []string{"peek.min", "peek.max"}
-	reads := []string{"info", "list", "get.x", "keys", "key.%2E", "schedules", "schedule.s", "sources"}
-	changes := []string{"remove.x", "move.x.5", "requeue.x", "revoke.x", "admin.config", "admin.purge", "admin.pause", "admin.resume", "admin.delete", "admin.remove", "admin.move", "admin.revoke", "admin.requeue", "admin.key.a", "admin.schedule.s", "admin.schedule.s.pause", "admin.schedule.s.resume", "admin.schedule.s.delete", "admin.schedule.s.run", "admin.source.s", "admin.source.s.pause", "admin.source.s.resume", "admin.source.s.delete"}
+	reads := []string{"info", "list", "get.x", "keys", "key.%2E", "schedules", "schedule.s", "sources", "links"}
+	changes := []string{"remove.x", "move.x.5", "requeue.x", "revoke.x", "admin.config", "admin.purge", "admin.pause", "admin.resume", "admin.delete", "admin.remove", "admin.move", "admin.revoke", "admin.requeue", "admin.key.a", "admin.schedule.s", "admin.schedule.s.pause", "admin.schedule.s.resume", "admin.schedule.s.delete", "admin.schedule.s.run", "admin.source.s", "admin.source.s.pause", "admin.source.s.resume", "admin.source.s.delete", "admin.link.l", "admin.link.l.pause", "admin.link.l.resume", "admin.link.l.delete"}
+	takes := []string{"link.l"}
 	imports := []string{"import"}
-	all := slices.Concat(pushes, imports, pops, peeks, reads, changes)
+	all := slices.Concat(pushes, imports, pops, peeks, takes, reads, changes)
 	for verb := range testenv.Requests(t, grammar, "jobs") {
 		if !slices.ContainsFunc(all, func(text string) bool {
 			s, err := grammar.Parse("pq.jobs." + text)
@@ -156,6 +157,7 @@ func TestPermissions(t *testing.T) {
 		"producer": {grammar.Producer, "jobs", pushes, false},
 		"importer": {grammar.Importer, "jobs", imports, false},
 		"consumer": {grammar.Consumer, "jobs", slices.Concat(pops, peeks), false},
+		"taker":    {grammar.Taker, "jobs", takes, false},
 		"viewer":   {grammar.Viewer, "jobs", slices.Concat(reads, peeks), true},
 		"auditor":  {grammar.Viewer, "*", slices.Concat(reads, peeks), true},
 		"admin":    {grammar.Admin, "jobs", slices.Concat(reads, peeks, changes), true},

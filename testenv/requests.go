@@ -23,6 +23,8 @@ func Requests(t testing.TB, g subjects.Grammar, queue string) map[subjects.Verb]
 			s.Schedule = "s"
 		case subjects.AdminSource, subjects.AdminSourcePause, subjects.AdminSourceResume, subjects.AdminSourceDelete:
 			s.Source = "s"
+		case subjects.Link, subjects.AdminLink, subjects.AdminLinkPause, subjects.AdminLinkResume, subjects.AdminLinkDelete:
+			s.Link = "l"
 		case subjects.Ack:
 			s.Conn, s.Token = "c", "t"
 		}

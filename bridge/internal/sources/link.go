@@ -1,6 +1,7 @@
 package sources
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -97,7 +98,7 @@ func (a *attempt) askLink(ctx context.Context, nc *nats.Conn) (*nats.Msg, error)
 // readRefusal reads why a link gives nothing: there is nothing now, or the source has to stop.
 func readRefusal(m *nats.Msg) (stop fdbpq.SourceStop, nothing bool, err error) {
 	reason, text := m.Header.Get(protocol.HeaderReason), m.Header.Get(micro.ErrorHeader)
-	switch code := m.Header.Get(protocol.HeaderStatus); {
+	switch code := cmp.Or(m.Header.Get(micro.ErrorCodeHeader), m.Header.Get(protocol.HeaderStatus)); {
 	case code == "":
 		return stop, false, nil
 	case reason == string(protocol.ReasonGiverBehind), reason == string(protocol.ReasonTakerBehind):
