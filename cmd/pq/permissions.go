@@ -26,6 +26,7 @@ var roles = map[string]func(subjects.Grammar, string) (subjects.Permissions, err
 	"consumer": subjects.Grammar.Consumer,
 	"requeuer": subjects.Grammar.Requeuer,
 	"importer": subjects.Grammar.Importer,
+	"taker":    subjects.Grammar.Taker,
 	"viewer":   subjects.Grammar.Viewer,
 	"admin":    subjects.Grammar.Admin,
 }
@@ -38,9 +39,9 @@ func permissionsCommand(s *session.Session) *cobra.Command {
 		ValidArgsFunction: completing(s, completePermissions),
 		Short:             "print the permissions that a user needs",
 		Long: `Prints a user for the configuration of a NATS server with the least permissions
-that a role needs: producer, consumer, requeuer, importer, viewer or admin of some queues,
-"*" for all, or pqd itself. It connects to nothing. A dead-letter queue is another
-queue, which has to be named. The role source is that of a user in PQ_REMOTES, with
+that a role needs: producer, consumer, requeuer, importer, taker, viewer or admin of some
+queues, "*" for all, or pqd itself. It connects to nothing. A dead-letter queue is another
+queue, which has to be named. A taker is a store that takes items by links. The role source is that of a user in PQ_REMOTES, with
 which pqd reads streams for sources; it is followed by their names.
 
 The user gets an inbox prefix of its own, so that nobody else reads its answers.
