@@ -191,7 +191,7 @@ func (i *Item) readOur(key string, values []string) error {
 			protocol.HeaderDeadReason: &i.Dead.Reason, protocol.HeaderDeadAt: &i.Dead.At, protocol.HeaderDeadNumber: &i.Dead.Deliveries,
 			protocol.HeaderOrigin: &i.Dead.Origin, protocol.HeaderOriginID: &i.Dead.OriginID,
 		}[key])
-	case protocol.HeaderSource, protocol.HeaderSourceSubject, protocol.HeaderSourceSeq, protocol.HeaderSourceTime, protocol.HeaderSourceMsgID:
+	case protocol.HeaderSource, protocol.HeaderSourceSubject, protocol.HeaderSourceSeq, protocol.HeaderSourceTime, protocol.HeaderSourceMsgID, protocol.HeaderSourceID:
 		var text string
 		err := readHeader(key, values, &text)
 		if err == nil {

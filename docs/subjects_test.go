@@ -50,7 +50,7 @@ func TestSubjectsOfTheProtocol(t *testing.T) {
 	}
 	known := make(map[string]bool)
 	for v := subjects.Push; int(v) < subjects.Verbs; v++ {
-		subject := "pq.<queue>." + strings.NewReplacer("admin.schedule.", "admin.schedule.<name>.", "admin.source.", "admin.source.<name>.").Replace(v.String())
+		subject := "pq.<queue>." + strings.NewReplacer("admin.schedule.", "admin.schedule.<name>.", "admin.source.", "admin.source.<name>.", "admin.link.", "admin.link.<name>.").Replace(v.String())
 		if strings.HasPrefix(v.String(), "_sys.") {
 			subject = "pq." + v.String()
 		}
@@ -77,6 +77,7 @@ var roles = map[string]func(subjects.Grammar, string) (subjects.Permissions, err
 	"an importer":                subjects.Grammar.Importer,
 	"a consumer":                 subjects.Grammar.Consumer,
 	"a requeuer of dead letters": subjects.Grammar.Requeuer,
+	"a taker, by links":          subjects.Grammar.Taker,
 	"a viewer":                   subjects.Grammar.Viewer,
 	"an administrator":           subjects.Grammar.Admin,
 }

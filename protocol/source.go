@@ -119,13 +119,14 @@ type SourceNamed struct {
 // MaxSourcesPage bounds a page of sources.
 const MaxSourcesPage = 100
 
-// ItemSource is the message of which a source has made an item.
+// ItemSource is the message of which a source has made an item, or the item that it has taken from a link.
 type ItemSource struct {
 	Name    string    `json:"name"` // of the source
-	Subject string    `json:"subject"`
-	Seq     uint64    `json:"seq"` // in the stream
-	Time    time.Time `json:"time"`
+	Subject string    `json:"subject,omitempty"`
+	Seq     uint64    `json:"seq,omitempty"` // in the stream
+	Time    time.Time `json:"time,omitzero"`
 	MsgID   string    `json:"msg_id,omitempty"`
+	ID      string    `json:"id,omitempty"` // that the item had
 }
 
 // ReadItemSource reads a header of an item into what is known of its message, nil: nothing. It returns that if the header is not about it.
@@ -145,6 +146,8 @@ func ReadItemSource(of *ItemSource, header, value string) (_ *ItemSource, err er
 		read.Time, err = time.Parse(time.RFC3339Nano, value)
 	case HeaderSourceMsgID:
 		read.MsgID = value
+	case HeaderSourceID:
+		read.ID = value
 	default:
 		return of, nil
 	}

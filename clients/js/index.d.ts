@@ -447,6 +447,8 @@ export interface ItemSource {
   time: Date | undefined;
   /** Its `Nats-Msg-Id`, `""` if it had none. */
   msgId: string;
+  /** That of an item which came by a link, `""` otherwise. */
+  id: string;
 }
 
 /** What a schedule pushes. */

@@ -197,12 +197,13 @@ export class Item {
     header("PQ-Scheduled-At", time, (v) => (this.scheduledAt = v));
     if (m.headers.has("PQ-Source")) {
       /** @type {import("../index.js").ItemSource} */
-      const source = { name: "", subject: "", seq: 0, time: undefined, msgId: "" };
+      const source = { name: "", subject: "", seq: 0, time: undefined, msgId: "", id: "" };
       header("PQ-Source", plain, (v) => (source.name = v));
       header("PQ-Source-Subject", plain, (v) => (source.subject = v));
       header("PQ-Source-Seq", integer, (v) => (source.seq = v));
       header("PQ-Source-Time", time, (v) => (source.time = v));
       header("PQ-Source-Msg-Id", plain, (v) => (source.msgId = v));
+      header("PQ-Source-Id", plain, (v) => (source.id = v));
       this.source = source;
     }
     if (m.headers.has("PQ-Origin") || m.headers.has("PQ-Dead-Reason")) {

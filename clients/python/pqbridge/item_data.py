@@ -100,6 +100,8 @@ class ItemSource:
     time: datetime | None = None
     msg_id: str = ""
     """Its Nats-Msg-Id, "" if it had none."""
+    id: str = ""
+    """That of an item which came by a link, "" otherwise."""
 
 
 _SOURCE: dict[str, tuple[str, Callable[[str], Any]]] = {
@@ -108,6 +110,7 @@ _SOURCE: dict[str, tuple[str, Callable[[str], Any]]] = {
     "PQ-Source-Seq": ("seq", int),
     "PQ-Source-Time": ("time", time_of),
     "PQ-Source-Msg-Id": ("msg_id", str),
+    "PQ-Source-Id": ("id", str),
 }
 
 
