@@ -121,6 +121,7 @@ var repeatable = map[string]bool{
 	opInfo: true, opList: true, opMove: true, opConfig: true, opKeys: true, opKey: true, opSetKey: true,
 	opSchedules: true, opSchedule: true, opSetSchedule: true, opPauseSchedule: true, opResumeSchedule: true,
 	opSources: true, opSource: true, opSetSource: true, opPauseSource: true,
+	opLinks: true, opLink: true, opSetLink: true, opPauseLink: true, opResumeLink: true,
 	opPause: true, opResume: true,
 	opQueues: true, opSystem: true,
 }

@@ -50,6 +50,13 @@ const (
 	opResumeSource = "resume source"
 	opDeleteSource = "delete source"
 
+	opLinks      = "list links"
+	opLink       = "link"
+	opSetLink    = "set link"
+	opPauseLink  = "pause link"
+	opResumeLink = "resume link"
+	opDeleteLink = "delete link"
+
 	opPause    = "pause"
 	opResume   = "resume"
 	opDelete   = "delete"
@@ -75,7 +82,7 @@ type call struct {
 func (r *call) open() bool { return r.sent > r.answered && !reads[r.op] }
 
 // reads are the operations that change nothing.
-var reads = map[string]bool{opInfo: true, opList: true, opGet: true, opKeys: true, opKey: true, opSchedules: true, opSchedule: true, opSources: true, opSource: true, opQueues: true, opSystem: true}
+var reads = map[string]bool{opInfo: true, opList: true, opGet: true, opKeys: true, opKey: true, opSchedules: true, opSchedule: true, opSources: true, opSource: true, opLinks: true, opLink: true, opQueues: true, opSystem: true}
 
 // do sends a call, repeats it if necessary, and returns its answer.
 func (c *Client) do(ctx context.Context, r *call) (*nats.Msg, error) {

@@ -9,7 +9,7 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// Source feeds its queue from a JetStream stream.
+// Source feeds its queue from a JetStream stream, or from a queue of another store by a [Link] of that.
 type Source = protocol.Source
 
 // SourceChange has the fields of a source to change. What is nil stays as it is.

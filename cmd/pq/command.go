@@ -53,7 +53,7 @@ func rootCommand(s *session.Session) *cobra.Command {
 		}},
 		{"Queues", []*cobra.Command{
 			lsCommand(s), infoCommand(s), configCommand(s), pauseCommand(s), resumeCommand(s),
-			purgeCommand(s), deleteCommand(s), deadCommand(s), keysCommand(s), keyCommand(s), scheduleCommand(s), sourceCommand(s), exportCommand(s), importCommand(s),
+			purgeCommand(s), deleteCommand(s), deadCommand(s), keysCommand(s), keyCommand(s), scheduleCommand(s), sourceCommand(s), linkCommand(s), exportCommand(s), importCommand(s),
 		}},
 		{"Operation", []*cobra.Command{
 			top.Command(s), eventsCommand(s), benchCommand(s), doctor.Command(s, version()), clusterCommand(s), permissionsCommand(s), completionCommand(s), versionCommand(s),

@@ -15,7 +15,7 @@ import (
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
 )
 
-// definitions are the commands about what queues have by names: schedules, sources.
+// definitions are the commands about what queues have by names: schedules, sources, links.
 type definitions struct {
 	*session.Session
 	noun    string

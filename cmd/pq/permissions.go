@@ -41,8 +41,9 @@ func permissionsCommand(s *session.Session) *cobra.Command {
 		Long: `Prints a user for the configuration of a NATS server with the least permissions
 that a role needs: producer, consumer, requeuer, importer, taker, viewer or admin of some
 queues, "*" for all, or pqd itself. It connects to nothing. A dead-letter queue is another
-queue, which has to be named. A taker is a store that takes items by links. The role source is that of a user in PQ_REMOTES, with
-which pqd reads streams for sources; it is followed by their names.
+queue, which has to be named. A taker is another store's pqd, which takes items by
+links. The role source is that of a user in PQ_REMOTES, with which pqd reads streams
+for sources; it is followed by their names.
 
 The user gets an inbox prefix of its own, so that nobody else reads its answers.
 Its programs have to use it: pq --inbox-prefix, nats --inbox-prefix.

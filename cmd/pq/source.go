@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -22,8 +23,8 @@ func sourceCommand(s *session.Session) *cobra.Command {
 	w := sources{definitions{s, "source", "jobs orders"}}
 	return w.command(&cobra.Command{
 		Use:   "source",
-		Short: "feed a queue from a JetStream stream",
-		Long:  "A source feeds a queue from a JetStream stream: each message becomes one item, once.",
+		Short: "feed a queue from a JetStream stream, or from a link",
+		Long:  "A source feeds a queue from a JetStream stream, or from a queue of another store: each\nmessage, or item, becomes one item, once.",
 	},
 		w.setCommand(), w.lsCommand(), w.showCommand(), w.pauseCommand(), w.resumeCommand(), w.rmCommand())
 }
@@ -37,6 +38,8 @@ func (s sources) setCommand() *cobra.Command {
 
   remote    where the stream is: a name in PQ_REMOTES of pqd
   stream    its name
+  queue     instead of a stream: the prefix and queue of another pqd
+  link      of a queue: its link
   mode      copy: leaves messages there; take: acknowledges them
   filter    subjects, separated by spaces; empty: all
   start     first, new, a sequence, or a time such as 2027-01-31T09:00:00Z
@@ -48,6 +51,9 @@ With --from it reads the lines that "pq source ls --json" prints, and makes thes
 sources. They are paused, unless --run is given, and begin at their start.`,
 		Example: `  # orders by their header Prio, those without it behind them
   pq source set jobs orders remote=hub stream=ORDERS map='{"priority":{"header":"Prio","default":"9"}}'
+
+  # the items of another pqd's queue, by its link
+  pq source set jobs edge7 remote=edge7 queue=edge7.orders link=hub
 
   # the sources of one queue for another one
   pq source ls jobs --json | pq source set copies --from -`,
@@ -88,6 +94,10 @@ func parseSource(args []string) (change client.SourceChange, err error) {
 			change.Remote = &text
 		case "stream":
 			change.Stream = &text
+		case "queue":
+			change.Queue = &text
+		case "link":
+			change.Link = &text
 		case "mode":
 			change.Mode = &text
 		case "filter":
@@ -111,7 +121,7 @@ func parseSource(args []string) (change client.SourceChange, err error) {
 			}
 			change.Paused = &paused
 		default:
-			return session.Usagef("unknown field %q: expected remote, stream, mode, filter, start, map, batch or paused", name)
+			return session.Usagef("unknown field %q: expected remote, stream, queue, link, mode, filter, start, map, batch or paused", name)
 		}
 		return nil
 	})
@@ -137,9 +147,11 @@ func (s sources) from(q *client.Queue, file string, run bool) error {
 		if json.Unmarshal(line, &read) != nil || read.Name == "" {
 			return "", errLine
 		}
-		change := client.SourceChange{
-			Remote: &read.Remote, Stream: &read.Stream, Mode: &read.Mode, Filter: append([]string{}, read.Filter...), Start: read.Start,
-			Map: make(map[string]any), Batch: &read.Batch, Paused: new(read.Paused || !run),
+		change := client.SourceChange{Remote: &read.Remote, Batch: &read.Batch, Paused: new(read.Paused || !run)}
+		if read.Link != "" {
+			change.Queue, change.Link = &read.Queue, &read.Link
+		} else {
+			change.Stream, change.Mode, change.Filter, change.Start, change.Map = &read.Stream, &read.Mode, append([]string{}, read.Filter...), read.Start, make(map[string]any)
 		}
 		for field, value := range read.Map {
 			change.Map[field] = value
@@ -171,7 +183,7 @@ With --json it prints all that "pq source set --from" needs.`,
 				if err != nil {
 					return err
 				}
-				rows = append(rows, slices.Concat([]string{one.State}, numbers(one.Seq, one.Lag, one.Counts.Delivered, one.Counts.Skipped, one.Counts.Poisoned), []string{one.Remote + "/" + one.Stream, one.Name}))
+				rows = append(rows, slices.Concat([]string{one.State}, numbers(one.Seq, one.Lag, one.Counts.Delivered, one.Counts.Skipped, one.Counts.Poisoned), []string{one.Remote + "/" + cmp.Or(one.Stream, one.Queue+"/"+one.Link), one.Name}))
 			}
 			if len(rows) == 1 {
 				s.Say("no sources")
@@ -208,7 +220,11 @@ func (s sources) answer(q *client.Queue, one client.Source, err error) error {
 // sourceText is a source for people.
 func sourceText(queue string, s *client.Source) (string, error) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "stream: %s of %s\nmode: %s\nstate: %s\n", s.Stream, s.Remote, s.Mode, s.State)
+	if s.Link != "" {
+		fmt.Fprintf(&b, "link: %s of %s, at %s\nstate: %s\n", s.Link, s.Queue, s.Remote, s.State)
+	} else {
+		fmt.Fprintf(&b, "stream: %s of %s\nmode: %s\nstate: %s\n", s.Stream, s.Remote, s.Mode, s.State)
+	}
 	if s.Reason != "" {
 		fmt.Fprintf(&b, "reason: %s\n", s.Reason)
 	}
@@ -218,7 +234,11 @@ func sourceText(queue string, s *client.Source) (string, error) {
 	for _, way := range show.SourceWays(queue, s) {
 		fmt.Fprintf(&b, "to go on: %s\n", way)
 	}
-	fmt.Fprintf(&b, "done with: %d of %d", s.Seq, s.Last)
+	if s.Link != "" {
+		fmt.Fprintf(&b, "done with: batch %d", s.Seq)
+	} else {
+		fmt.Fprintf(&b, "done with: %d of %d", s.Seq, s.Last)
+	}
 	if !s.Time.IsZero() {
 		fmt.Fprintf(&b, ", of %s", s.Time.Format(time.RFC3339))
 	}
@@ -229,7 +249,9 @@ func sourceText(queue string, s *client.Source) (string, error) {
 	if len(s.Filter) > 0 {
 		fmt.Fprintf(&b, "filter: %s\n", strings.Join(s.Filter, " "))
 	}
-	fmt.Fprintf(&b, "start: %s\n", s.Start)
+	if len(s.Start) > 0 {
+		fmt.Fprintf(&b, "start: %s\n", s.Start)
+	}
 	if len(s.Map) > 0 {
 		text, err := json.Marshal(s.Map)
 		if err != nil {
@@ -274,7 +296,7 @@ show" says what there is.`, func(q *client.Queue, name string) error {
 	f.Uint64Var(&from.FromSeq, "from-seq", 0, "go on with the message of this `sequence`; what was pushed already comes again")
 	f.StringVar(&at, "from-time", at, "go on with the first message of this `time`")
 	f.BoolVar(&from.Skip, "skip", false, "pass over the poisoned message")
-	f.BoolVar(&from.Accept, "accept", false, "take the stream, and the consumer, as they are now")
+	f.BoolVar(&from.Accept, "accept", false, "take the stream, and the consumer, or the link, as they are now")
 	return c
 }
 

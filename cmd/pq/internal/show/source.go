@@ -19,6 +19,9 @@ func SourceWays(queue string, s *client.Source) []string {
 	case protocol.SourceFailing:
 		return []string{"mend what the reason says: it tries again by itself"}
 	case protocol.SourceNoRunner:
+		if s.Link != "" {
+			return []string{fmt.Sprintf("let a running pqd have remote %s, its queue %s and queue %s in PQ_REMOTES", s.Remote, s.Queue, queue)}
+		}
 		return []string{fmt.Sprintf("let a running pqd have remote %s, stream %s and queue %s in PQ_REMOTES", s.Remote, s.Stream, queue)}
 	case protocol.SourceStopped:
 	default:
@@ -30,6 +33,10 @@ func SourceWays(queue string, s *client.Source) []string {
 		protocol.StopBehind:   "behind the end that the stream had when this was noticed",
 		protocol.StopDiverged: fmt.Sprintf("behind message %d, whatever it is now", s.Seq),
 		protocol.StopConsumer: "with the consumer as it is",
+
+		protocol.StopGiverBehind:   "with the batch that is out there; what it gave since its backup comes again",
+		protocol.StopTakerBehind:   "with the batch that is out there; what was taken since the backup is lost here",
+		protocol.StopGiverReplaced: "with the store that answers now",
 	}[stop]}
 	if stop == protocol.StopPoisoned {
 		ways[0] = resume + " --skip   # pass over this message"
