@@ -19,7 +19,7 @@ import (
 )
 
 // eventTypes are the types of events that are for people.
-var eventTypes = []string{"dead", "expired", "lease_lost", "revoked", "evicted", "schedule_missed", protocol.EventSourceStopped, protocol.EventSourceSkipped, protocol.EventSourcePoisoned, protocol.EventError, protocol.EventActive, protocol.EventClock}
+var eventTypes = []string{"dead", "expired", "lease_lost", "revoked", "evicted", "schedule_missed", protocol.EventSourceStopped, protocol.EventSourceSkipped, protocol.EventSourcePoisoned, protocol.EventLinkStopped, protocol.EventError, protocol.EventActive, protocol.EventClock}
 
 // eventsAhead is how many events may wait to be printed. Further ones are lost.
 const eventsAhead = 8192
@@ -36,8 +36,9 @@ items that died (dead) or outlived their TTL (expired), leases that ran out
 subject that were refused (error), another pqd of a cluster (active), times of a
 schedule without an item (schedule_missed), another clock of schedules (clock), a
 source that has stopped (source_stopped), whose stream has lost messages before they
-were read (source_skipped), or that made dead letters (source_poisoned). Nobody keeps
-events: those of a time without a connection are lost, and pq says so. Ctrl-C ends it.`,
+were read (source_skipped), or that made dead letters (source_poisoned), a link that
+gives nothing until a person has looked (link_stopped). Nobody keeps events: those of a
+time without a connection are lost, and pq says so. Ctrl-C ends it.`,
 		Example: `  # what dies in a queue
   pq events jobs --type dead
 
@@ -159,7 +160,7 @@ func printEvent(s *session.Session, m *nats.Msg) error {
 		text = append(text, "the clock of schedules was set by "+event.By)
 	case kind == "schedule_missed":
 		text = append(text, event.Queue, event.Name, fmt.Sprintf("times missed: %d", event.Count), event.From.UTC().Format(time.RFC3339), event.To.UTC().Format(time.RFC3339))
-	case kind == protocol.EventSourceStopped:
+	case kind == protocol.EventSourceStopped, kind == protocol.EventLinkStopped:
 		text = append(text, event.Queue, event.Name, event.Text)
 	case kind == protocol.EventSourceSkipped, kind == protocol.EventSourcePoisoned:
 		text = append(text, event.Queue, event.Name, fmt.Sprintf("messages: %d", event.Count))

@@ -188,7 +188,7 @@ func permissionsOf(prefix, site string, tenants bool, role string, queues []stri
 	case role == bridgeRole:
 		return p, fmt.Errorf("the queue %q: expected none, pqd serves all", queues[0])
 	case !known:
-		return p, fmt.Errorf("the role %q: expected producer, consumer, requeuer, importer, viewer, admin, pqd or source", role)
+		return p, fmt.Errorf("the role %q: expected producer, consumer, requeuer, importer, taker, viewer, admin, pqd or source", role)
 	case len(queues) == 0:
 		return p, fmt.Errorf(`expected the queues of the %s, or "*"`, role)
 	}

@@ -82,7 +82,9 @@ func (i *Item) Describe() string {
 	if i.Schedule != "" {
 		f.Add("Schedule", "%s, for %s", i.Schedule, at(i.ScheduledAt))
 	}
-	if s := i.Source; s != nil {
+	if s := i.Source; s != nil && s.ID != "" {
+		f.Add("Source", "%s, item %s", s.Name, s.ID)
+	} else if s != nil {
 		f.Add("Source", "%s, message %d on %s, %s", s.Name, s.Seq, s.Subject, at(s.Time))
 	}
 	if i.Holder != "" {
