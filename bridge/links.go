@@ -133,7 +133,7 @@ func (t *popTransaction) give(tx kv.Tx, r *pop) (int, error) {
 	g.given, g.body = given, g.body[:0]
 	now := t.store.Time()
 	for i := range given.Items {
-		g.body, t.lines = codec.AppendGiven(g.body, t.lines, &given.Items[i], now)
+		g.body, t.lines = codec.AppendGiven(g.body, t.lines, &given.Items[i], given.Expires(i), now)
 		switch {
 		case t.Limit.LinkFits(len(g.body)):
 		case given.Repeated:

@@ -12,10 +12,11 @@ import (
 // StoredItem is an item of a queue, in whatever state.
 type StoredItem struct {
 	Item
-	State State
-	Due   int64 // store time at which a lease or a delay ends; 0 when ready, or held
-	Held  bool  // leased without an end, by a link
-	Fence int64 // number of leases, returned ones included
+	State   State
+	Due     int64 // store time at which a lease or a delay ends; 0 when ready, or held
+	Held    bool  // leased without an end, by a link
+	Expires int64 // store time at which its TTL ends; 0: never
+	Fence   int64 // number of leases, returned ones included
 
 	KeyFence int64 // of the last lease, 0 if it had none
 
@@ -75,7 +76,7 @@ func (c contents) stored(r kv.Reader, l *located, payload int64) (*StoredItem, e
 	if err != nil {
 		return nil, err
 	}
-	stored := &StoredItem{Item: item, State: l.state, Due: l.due, Held: l.held(), Fence: l.fence, KeyFence: l.keyFence, Holder: l.holder, Attempts: l.attempts}
+	stored := &StoredItem{Item: item, State: l.state, Due: l.due, Held: l.held(), Expires: l.expires, Fence: l.fence, KeyFence: l.keyFence, Holder: l.holder, Attempts: l.attempts}
 	if stored.Held {
 		stored.Due = 0
 	}
@@ -129,10 +130,11 @@ type Item struct {
 	Headers    []byte
 	Size       int64 // bytes of headers and payload
 	Pushed     time.Time
-	Expires    int64 // store time at which its TTL ends, which a lease puts off; 0: never
 	Deliveries int64 // leases that counted as delivered, this one included
 	Dead       *DeadLetter
 	Lease      *Lease // nil when the item was popped for good
+
+	expires int64 // see StoredItem
 }
 
 func (f *located) item() (Item, error) {
@@ -149,9 +151,9 @@ func (f *located) item() (Item, error) {
 		Headers:    f.envelope.headers,
 		Size:       f.envelope.size,
 		Pushed:     time.Unix(0, f.envelope.pushed),
-		Expires:    f.envelope.expires,
 		Deliveries: f.envelope.deliveries,
 		Dead:       f.shownDead(),
+		expires:    f.envelope.expires,
 	}
 	return item, nil
 }

@@ -347,6 +347,9 @@ type Given struct {
 	Ended int // items of the batch before that were still here
 }
 
+// Expires is the store time at which the TTL of an item of the batch ends, which may be past; 0: it has none.
+func (g *Given) Expires(i int) int64 { return g.Items[i].expires }
+
 // Give ends the batch that the taker has, and makes the next one; or it returns the batch that is out again. *LinkError: the taker is
 // another one, or one of the stores has lost its end, and nothing was done.
 func (q Queue) Give(tx kv.Tx, name string, ask LinkAsk) (given Given, err error) {

@@ -143,7 +143,7 @@ func TestWrongRemotes(t *testing.T) {
 		`[]`:                                         "expected an object",
 		`{"hub":{}}`:                                 "url is missing",
 		`{"hub":{"url":"nats://h","pass":"x"}}`:      "unknown field",
-		`{"self":{"url":"nats://h"}}`:                "expected only domain and streams",
+		`{"self":{"url":"nats://h"}}`:                "expected only domain, streams and queues",
 		`{"hub":{"url":"nats://h","user":"u"}}`:      "user and password together",
 		`{"hub":{"url":"nats://h","creds":"/none"}}`: "no such file",
 		`{"hub":{"url":"nats://h","streams":{"A":{"read":["a b"]}}}}`:   "queue",

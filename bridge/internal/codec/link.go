@@ -79,8 +79,8 @@ func LinkHeader(store string, given *fdbpq.Given) nats.Header {
 	}
 }
 
-// AppendGiven appends an item to the body of a batch. lines is memory for its headers.
-func AppendGiven(b, lines []byte, item *fdbpq.Item, now time.Duration) (body, memory []byte) {
+// AppendGiven appends an item to the body of a batch. expires is when its TTL ends. lines is memory for its headers.
+func AppendGiven(b, lines []byte, item *fdbpq.Item, expires int64, now time.Duration) (body, memory []byte) {
 	line := func(name, value string) {
 		lines = append(append(append(append(lines, name...), ": "...), value...), "\r\n"...)
 	}
@@ -90,8 +90,8 @@ func AppendGiven(b, lines []byte, item *fdbpq.Item, now time.Duration) (body, me
 	if item.Key != "" {
 		line(protocol.HeaderKey, item.Key)
 	}
-	if item.Expires != 0 {
-		left := time.Duration(item.Expires) - now
+	if expires != 0 {
+		left := time.Duration(expires) - now
 		line(protocol.HeaderTTL, max(left, time.Millisecond).String())
 	}
 	return protocol.AppendFrame(b, append(lines, item.Headers...), item.Payload), lines
