@@ -289,3 +289,20 @@ func TestQuotaOfLargeRequests(t *testing.T) {
 	c.push("pq.bytes.q.push", strings.Repeat("x", 500<<10))
 	c.refused(c.ask("pq.bytes.q.push", "x"), 429, "quota_requests")
 }
+
+// Bytes of popped items, and what a bulk operation changes, are requests, too.
+func TestQuotaOfWhatWasDone(t *testing.T) {
+	t.Parallel()
+	var quotas atomic.Int64
+	c := serve(t, bridge.Options{Exclusive: true, Tenants: func(string) bridge.Quotas { return bridge.Quotas{Requests: quotas.Load()} }})
+	c.push("pq.bytes.q.push", strings.Repeat("x", 500<<10))
+	for range 50 {
+		c.push("pq.bulk.q.push.1", "x")
+	}
+	quotas.Store(10)
+	for subject, body := range map[string]string{"pq.bytes.q.pop.min": "", "pq.bulk.q.admin.move": `{"all":true,"priority":2}`} {
+		testenv.Await(t, subject, func() bool { return c.ask(subject, body).Header.Get("PQ-Reason") == "" })
+		info := strings.Join(strings.Split(subject, ".")[:3], ".") + ".info"
+		c.refused(c.ask(info, ""), 429, "quota_requests")
+	}
+}
