@@ -89,6 +89,12 @@ func init() {
 		{name: "deleteSource", method: "DELETE", path: "/v1/queues/{queue}/sources/{source}", changes: true, serve: passSource(subjects.AdminSourceDelete)},
 		{name: "pauseSource", method: "POST", path: "/v1/queues/{queue}/sources/{source}/pause", changes: true, serve: passSource(subjects.AdminSourcePause)},
 		{name: "resumeSource", method: "POST", path: "/v1/queues/{queue}/sources/{source}/resume", body: bodyText, changes: true, serve: passSource(subjects.AdminSourceResume)},
+		{name: "links", method: "GET", path: "/v1/queues/{queue}/links", query: []string{"after", "limit"}, serve: links},
+		{name: "link", method: "GET", path: "/v1/queues/{queue}/links/{link}", serve: passLink(subjects.AdminLink)},
+		{name: "setLink", method: "PATCH", path: "/v1/queues/{queue}/links/{link}", body: bodyText, changes: true, serve: setLink},
+		{name: "deleteLink", method: "DELETE", path: "/v1/queues/{queue}/links/{link}", query: []string{"force"}, changes: true, serve: deleteLink},
+		{name: "pauseLink", method: "POST", path: "/v1/queues/{queue}/links/{link}/pause", changes: true, serve: passLink(subjects.AdminLinkPause)},
+		{name: "resumeLink", method: "POST", path: "/v1/queues/{queue}/links/{link}/resume", changes: true, serve: passLink(subjects.AdminLinkResume)},
 	}
 }
 

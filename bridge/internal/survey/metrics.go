@@ -74,6 +74,27 @@ var sourceMetrics = []struct {
 	{sourceDesc("poisoned_total", "Messages that became dead letters, or were passed over."), prometheus.CounterValue, func(s *fdbpq.Source) float64 { return float64(s.Position.Poisoned) }},
 }
 
+func linkDesc(name, help string) *prometheus.Desc {
+	return prometheus.NewDesc("pq_link_"+name, help, []string{"store", "queue", "link"}, nil)
+}
+
+// linkMetrics are numbers of a link, which the store has.
+var linkMetrics = []struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+	of   func(*fdbpq.Link) float64
+}{
+	{linkDesc("batch", "Number of the last batch that the link has given."), prometheus.GaugeValue, func(l *fdbpq.Link) float64 { return float64(l.Batch) }},
+	{linkDesc("held", "Items of it that the other store has not confirmed."), prometheus.GaugeValue, func(l *fdbpq.Link) float64 { return float64(l.Held) }},
+	{linkDesc("held_seconds", "How long they have been out; 0: there are none."), prometheus.GaugeValue, func(l *fdbpq.Link) float64 {
+		if l.Held == 0 {
+			return 0
+		}
+		return max(0, time.Since(time.Unix(0, l.Since)).Seconds())
+	}},
+	{linkDesc("given_total", "Items that the other store has confirmed."), prometheus.CounterValue, func(l *fdbpq.Link) float64 { return float64(l.Given) }},
+}
+
 // keyWaits are what keys wait for.
 var keyWaits = []fdbpq.WaitsFor{fdbpq.WaitsForKeyLimit, fdbpq.WaitsForKeyOrder, fdbpq.WaitsForKeyRate, fdbpq.WaitsForPause}
 
@@ -111,11 +132,14 @@ func (c Collector) Describe(to chan<- *prometheus.Desc) {
 	for _, m := range sourceMetrics {
 		to <- m.desc
 	}
+	for _, m := range linkMetrics {
+		to <- m.desc
+	}
 }
 
 // Collect implements [prometheus.Collector].
 func (c Collector) Collect(to chan<- prometheus.Metric) {
-	surveys, feeds, err := c.survey(context.Background())
+	surveys, feeds, links, err := c.survey(context.Background())
 	if err != nil {
 		c.Log.Debug("reading the metrics of the queues failed", "error", err)
 	}
@@ -127,6 +151,12 @@ func (c Collector) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(descSourceState, prometheus.GaugeValue, 1, c.StoreID, s.Queue, s.Name, string(s.State))
 		for _, m := range sourceMetrics {
 			to <- prometheus.MustNewConstMetric(m.desc, m.kind, m.of(s), c.StoreID, s.Queue, s.Name)
+		}
+	}
+	for i := range links {
+		l := &links[i]
+		for _, m := range linkMetrics {
+			to <- prometheus.MustNewConstMetric(m.desc, m.kind, m.of(l), c.StoreID, l.Queue, l.Name)
 		}
 	}
 	counts, rest := c.places.Counts()

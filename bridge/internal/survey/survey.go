@@ -28,6 +28,7 @@ type Surveyor struct {
 	mu     sync.Mutex // a survey is under way, or its result is read
 	latest map[string]queue
 	feeds  []fdbpq.Source
+	links  []fdbpq.Link
 	err    error
 	until  time.Time // the latest one is used until then
 }
@@ -123,31 +124,34 @@ func looksEach(queues int) Looks {
 	return Looks{Priorities: priorities, Leases: min(Deep.Leases, max(4, surveyLeases/max(1, queues))), Keys: priorities}
 }
 
-// survey returns the queues that have a place, and all sources. With an error it also returns those that
+// survey returns the queues that have a place, all sources, and all links. With an error it also returns those that
 // it has read.
-func (s *Surveyor) survey(ctx context.Context) (map[string]queue, []fdbpq.Source, error) {
+func (s *Surveyor) survey(ctx context.Context) (map[string]queue, []fdbpq.Source, []fdbpq.Link, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	started := time.Now()
 	if started.Before(s.until) {
-		return s.latest, s.feeds, s.err
+		return s.latest, s.feeds, s.links, s.err
 	}
 	ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
 	defer cancel()
 	var failed error
 	s.latest, s.err = s.read(ctx)
-	s.feeds, failed = s.readSources(ctx)
+	s.feeds, s.links, failed = s.readMoves(ctx)
 	s.err = errors.Join(s.err, failed)
 	s.until = time.Now().Add(surveyIdle * time.Since(started))
-	return s.latest, s.feeds, s.err
+	return s.latest, s.feeds, s.links, s.err
 }
 
-func (s *Surveyor) readSources(ctx context.Context) (all []fdbpq.Source, err error) {
-	err = s.store.View(ctx, func(r kv.Reader) error {
-		all, err = s.store.AllSources(r)
+// readMoves returns what brings items from elsewhere, and gives them there.
+func (s *Surveyor) readMoves(ctx context.Context) (feeds []fdbpq.Source, links []fdbpq.Link, err error) {
+	err = s.store.View(ctx, func(r kv.Reader) (err error) {
+		if feeds, err = s.store.AllSources(r); err == nil {
+			links, err = s.store.AllLinks(r)
+		}
 		return err
 	})
-	return all, err
+	return feeds, links, err
 }
 
 func (s *Surveyor) read(ctx context.Context) (map[string]queue, error) {
