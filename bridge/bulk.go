@@ -59,7 +59,7 @@ func (l *bulks) Work(now batch.Batch[*bulk, batch.Alone]) { batch.Run(now.Reques
 const maxRest = time.Second
 
 // Try does one page. After a conflict it is half as long. The answer to a page that is not the last
-// one waits for twice as long as the page took: clients ask for the next one at once, and others need the
+// one waits for as long as the page took: clients ask for the next one at once, and others need the
 // store, too.
 func (l *bulks) Try(requests []*bulk) (int, error) {
 	started := time.Now()
@@ -79,7 +79,7 @@ func (l *bulks) Try(requests []*bulk) (int, error) {
 	if err == nil {
 		l.Stats.Ran(request.KindChange, 1, started)
 		if b.done.Next != nil {
-			time.Sleep(min(2*l.since(started), maxRest))
+			time.Sleep(min(l.since(started), maxRest))
 		}
 	}
 	return 1, err
