@@ -43,6 +43,9 @@ type Item struct {
 	// handed out, as docs/protocol/keys.md lists it.
 	WaitsFor string
 
+	// Held is set by [Queue.Get] only: a link holds the item, which is leased without an end.
+	Held bool
+
 	// KeyAhead is set by [Queue.Get] only: how many ready items of its key are handed out
 	// before a ready item, up to 10,000.
 	KeyAhead int
@@ -160,6 +163,8 @@ func (i *Item) readOur(key string, values []string) error {
 		return readHeader(key, values, &i.Key)
 	case protocol.HeaderWaitsFor:
 		return readHeader(key, values, &i.WaitsFor)
+	case protocol.HeaderHeld:
+		i.Held = true
 	case protocol.HeaderKeyAhead:
 		return readHeader(key, values, &i.KeyAhead)
 	case protocol.HeaderHolder:

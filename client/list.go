@@ -21,7 +21,8 @@ type Listed struct {
 	State      State     `json:"state"`
 	Deliveries int       `json:"deliveries"`
 	Pushed     time.Time `json:"pushed"`
-	Due        time.Time `json:"due,omitzero"` // when the lease ends, or the delay
+	Held       bool      `json:"held,omitempty"` // leased without an end, by a link
+	Due        time.Time `json:"due,omitzero"`   // when the lease ends, or the delay
 	Expires    time.Time `json:"expires,omitzero"`
 	Fence      uint64    `json:"fence,omitempty"`
 	KeyFence   uint64    `json:"key_fence,omitempty"`
@@ -106,7 +107,7 @@ func (q *Queue) page(ctx context.Context, o ListOptions) (answer protocol.Page, 
 func listed(i *protocol.Listed) Listed {
 	return Listed{
 		ID: i.ID, Priority: i.Priority, Key: i.Key, State: i.State, Deliveries: int(i.Deliveries), Pushed: i.Pushed,
-		Due: i.Due, Expires: i.Expires, Fence: uint64(i.Fence), KeyFence: uint64(i.KeyFence), Dead: i.Dead, Size: i.Size,
+		Held: i.Held, Due: i.Due, Expires: i.Expires, Fence: uint64(i.Fence), KeyFence: uint64(i.KeyFence), Dead: i.Dead, Size: i.Size,
 		Header: i.Headers, Body: i.Body, Preview: i.Preview, Unique: i.Unique, UniqueUntil: i.UniqueUntil,
 		Holder: i.Holder, Attempts: i.Attempts, LastAttempts: i.LastAttempts,
 	}

@@ -118,7 +118,10 @@ func listRow(i *client.Listed, o client.ListOptions) []string {
 	row := []string{
 		i.ID, fmt.Sprint(i.Priority), show.Span(time.Since(i.Pushed).Round(time.Second)), show.Size(i.Size), fmt.Sprint(i.Deliveries),
 	}
-	if o.State != client.Ready {
+	switch {
+	case i.Held:
+		row = append(row, "held")
+	case o.State != client.Ready:
 		row = append(row, show.Until(i.Due))
 	}
 	if o.State == client.Leased {

@@ -22,8 +22,9 @@ func Command(s *session.Session, version string) *cobra.Command {
 		Short: "find out what is wrong",
 		Long: `Checks the connection to the NATS server, the bridges, their versions and stores,
 the permissions of this user, the speed of the store, the clocks, the queues and
-their sources, and says what to do about each finding. It makes a queue to try requests on, and
-deletes it again. With a queue given it reads that one and changes nothing.
+their sources and links, and says what to do about each finding. It makes a queue to
+try requests on, and deletes it again. With a queue given it reads that one and
+changes nothing.
 
 Exits with 1 when something does not work, and with 0 after warnings.`,
 		Example: `  # as another user

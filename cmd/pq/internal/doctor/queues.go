@@ -16,7 +16,7 @@ import (
 // queues looks for queues that need attention. It asks for them a page at a time: there may be
 // more than are read in the time for one answer.
 func (d *doctor) queues() {
-	found, feeds := new(remarks), &sources{doctor: d}
+	found, feeds, gives := new(remarks), &sources{doctor: d}, &links{doctor: d}
 	seen, after := 0, ""
 	for page := 0; page == 0 || after != ""; page++ {
 		var infos []*client.Info
@@ -41,6 +41,7 @@ func (d *doctor) queues() {
 			examineQueue(i, found.add)
 		}
 		feeds.examine(infos, found.add)
+		gives.examine(infos, found.add)
 	}
 	feeds.again(found.add)
 	if found.note(d); len(found.kinds) == 0 {

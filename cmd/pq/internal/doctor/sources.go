@@ -46,7 +46,7 @@ func (s *sources) examine(infos []*client.Info, remark func(k kind, format strin
 		s.asked++
 		for _, one := range found {
 			examineSource(i.Queue, &one, remark)
-			if one.State == protocol.SourceRunning && one.Lag >= lagging && len(s.behind) < mostLooks {
+			if one.State == protocol.SourceRunning && one.Stream != "" && one.Lag >= lagging && len(s.behind) < mostLooks {
 				s.behind = append(s.behind, feed{i.Queue, one})
 			}
 		}
