@@ -109,7 +109,7 @@ func TestConsoleScheduleStates(t *testing.T) {
 		b.Sees(text)
 		b.Until("it stands: "+stands, fmt.Sprintf(`[...document.querySelectorAll(".head .badge")].filter((e) => e.checkVisibility()).map((e) => e.innerText).join() === %q`, stands))
 	}
-	says(`next: new Date(Date.now() + 3600000), due: new Date(Date.now() + 3600000)`, "It fires in 59 min.", "")
+	says(`next: new Date(Date.now() + 3570000), due: new Date(Date.now() + 3570000)`, "It fires in 59 min.", "")
 	b.Sees("UTC (in 59 min)")
 	b.Sees("It is 1 B that are no text.")
 	b.Eval(`window.kept = [...document.querySelectorAll("button")].find((e) => e.innerText === "Pause"); kept.focus()`)
