@@ -49,6 +49,7 @@ func writeStore(t *testing.T, dir string) {
 	m.rates()
 	m.schedules()
 	m.sources(hub)
+	m.links()
 	m.imported()
 	p.Stop(t)
 	purge(t, p.Dir)
@@ -116,7 +117,7 @@ func (m *maker) ask(subject, body string, headers ...string) {
 func (m *maker) looks() []exchange {
 	all := []exchange{{Subject: "pq._sys.list"}}
 	for _, queue := range m.queues {
-		all = append(all, exchange{Subject: "pq." + queue + ".info"}, exchange{Subject: "pq." + queue + ".keys"}, exchange{Subject: "pq." + queue + ".schedules"}, exchange{Subject: "pq." + queue + ".sources"})
+		all = append(all, exchange{Subject: "pq." + queue + ".info"}, exchange{Subject: "pq." + queue + ".keys"}, exchange{Subject: "pq." + queue + ".schedules"}, exchange{Subject: "pq." + queue + ".sources"}, exchange{Subject: "pq." + queue + ".links"})
 		for _, state := range []string{"ready", "delayed", "leased"} {
 			all = append(all, exchange{Subject: "pq." + queue + ".list", Body: `{"state":"` + state + `","bodies":true,"attempts":true}`})
 		}
@@ -282,6 +283,17 @@ func (m *maker) sources(hub *testenv.Server) {
 	m.do("fed.admin.source.orders.pause", "")
 	m.ask("pq.fed.pop.min", "", "PQ-Lease", "1m")
 	m.ask("pq.fed.admin.source.orders.resume", `{"from_seq":2}`)
+}
+
+func (m *maker) links() {
+	const taker = "0123456789abcdef0123456789abcdef"
+	m.queue("giving", `{}`)
+	m.push("giving.push.1", "held")
+	m.push("giving.push.2", "given later")
+	m.do("giving.admin.link.away", `{"to":"`+taker+`"}`)
+	first := `{"taker":"` + taker + `","done":0,"batch":"","max":1}`
+	m.do("giving.link.away", first)
+	m.ask("pq.giving.link.away", first)
 }
 
 func (m *maker) imported() {
