@@ -75,16 +75,16 @@ func (d *daemon) openMember(log *nats.Conn, name string, init bool) (*cluster.DB
 	if err != nil {
 		return nil, fmt.Errorf("PQ_STORE=%s: %w", s.Store, err)
 	}
-	var replica func(generation uint64) error
-	var apart func(context.Context)
+	var replica func(generation, entry uint64) error
+	var apart func(ctx context.Context, others []string)
 	if r := (broker.LogReplica{Server: d.embedded, Log: log}); d.embedded != nil {
-		replica = func(generation uint64) error {
-			return cmp.Or(r.Missing(jetstream.Stream(s.Store.Place, generation)), r.Ready())
+		replica = func(generation, entry uint64) error {
+			return cmp.Or(r.Missing(jetstream.Stream(s.Store.Place, generation), entry), r.Ready())
 		}
-		apart = func(ctx context.Context) {
+		apart = func(ctx context.Context, others []string) {
 			ctx, cancel := context.WithTimeout(ctx, apartLimit)
 			defer cancel()
-			if err := r.MoveLeader(ctx); err != nil {
+			if err := r.MoveLeader(ctx, others); err != nil {
 				d.log.Debug("the log is led by the server of the active node", "error", err)
 			}
 		}
@@ -328,7 +328,7 @@ func (m *member) ready() error {
 	status := m.db.Status()
 	var missing error
 	if r := m.replica(); r.Server != nil && status.Epoch > 0 {
-		missing = r.Missing(jetstream.Stream(m.daemon.settings.Store.Place, status.Generation))
+		missing = r.Missing(jetstream.Stream(m.daemon.settings.Store.Place, status.Generation), 0)
 	}
 	if m.daemon.embedded != nil {
 		if err := cmp.Or(m.outside(), m.daemon.groups.Err()); err != nil {

@@ -125,7 +125,7 @@ func (m *member) moveLog(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, releaseLimit)
 	defer cancel()
-	if err := r.MoveLeader(ctx); err != nil {
+	if err := r.MoveLeader(ctx, m.db.Keepers()); err != nil {
 		m.daemon.log.Warn("the log has no new leader yet: the other nodes wait for one", "error", err)
 	}
 }

@@ -197,7 +197,11 @@ func (k claimKeeper) caughtUp() bool {
 	at := k.status.position()
 	role, _ := k.status.peek()
 	has := target.Entry > 0 && at.Generation >= target.Generation && (at.Generation > target.Generation || at.Entry >= target.Entry)
-	return (role == Active || has) && k.options.LogReplica(at.Generation) == nil
+	entry := target.Entry
+	if at.Generation != target.Generation {
+		entry = 0
+	}
+	return (role == Active || has) && k.options.LogReplica(at.Generation, entry) == nil
 }
 
 func (c *claims) aim() head {

@@ -37,15 +37,15 @@ type Options struct {
 	DiskFull func() error
 
 	// LogReplica is for a log of which each of Members has a part on its disk. It says why this
-	// disk lacks entries of a generation of the log, or nil. A majority of the members has to be
-	// sound then. nil: the disks of members have only copies.
-	LogReplica func(generation uint64) error
+	// disk lacks entries of a generation of the log up to this one, or nil. A majority of the
+	// members has to be sound then. nil: the disks of members have only copies.
+	LogReplica func(generation, entry uint64) error
 
 	// Apart is called in a term, at its beginning and every few seconds, while nothing is being
-	// appended. It may have another server lead the log, so that no machine is the active
-	// member's and the leader's: if it died, the others could take over only behind an election.
-	// nil: nothing is.
-	Apart func(context.Context)
+	// appended and the disks of all Members have the log. It may have one of the others lead the
+	// log, so that no machine is the active member's and the leader's: if it died, the others
+	// could take over only behind an election. nil: nothing is.
+	Apart func(ctx context.Context, others []string)
 
 	// Replica are the options of the copy.
 	Replica local.Options
@@ -256,6 +256,18 @@ func (d *DB) Successor(name string) (string, error) {
 		return "", ErrNoSuccessor
 	}
 	return furthest, nil
+}
+
+// Keepers are the other members that run and whose disks have the log: a log led by the server
+// of another one may have lost what was acknowledged.
+func (d *DB) Keepers() (names []string) {
+	all, _ := d.peers.heard()
+	for _, p := range all {
+		if p.Member != d.options.Name && p.runs(silentFor) && p.hasLog(d.options.Members) {
+			names = append(names, p.Member)
+		}
+	}
+	return names
 }
 
 // Release steps down in favour of a member, or of the one whose copy is furthest if

@@ -43,7 +43,10 @@ func (d *DB) lead(ctx context.Context, term *Term) (err error) {
 	var looked time.Time
 	for {
 		if d.options.Apart != nil && time.Since(looked) >= apartEvery {
-			d.options.Apart(ctx)
+			// The one that is asked may refuse, and then any other one may come to lead.
+			if others := d.Keepers(); len(others) == len(d.options.Members)-1 {
+				d.options.Apart(ctx, others)
+			}
 			looked = time.Now()
 		}
 		batch, err := term.local.Next(gather, maxRecord)

@@ -3,6 +3,7 @@ package cluster
 import (
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"sync"
 	"time"
 )
@@ -71,6 +72,15 @@ type peer struct {
 
 // runs reports whether the member was heard within d, and has not ended.
 func (p peer) runs(d time.Duration) bool { return !p.Gone && time.Since(p.heard) < d }
+
+// hasLog reports whether the disk of the member has the log. One that has taken the place of
+// another one is not among the members of those that have not started since.
+func (p peer) hasLog(members []string) bool {
+	if p.Claim == nil { // the disks of members have only copies
+		return slices.Contains(members, p.Member)
+	}
+	return p.Claim.Lives
+}
 
 // peers are the other members. They are remembered when they are silent: a member that
 // had more than the log has now is proof that the log has lost something.

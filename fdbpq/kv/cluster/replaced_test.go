@@ -1,8 +1,10 @@
 package cluster_test
 
 import (
+	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -110,18 +112,60 @@ func TestNodeWithoutPartOfLog(t *testing.T) {
 		b, c := f.others(a)[0], f.others(a)[1]
 		stranger := &node{w: f.world, name: "d", faults: &faults{}, disk: newDisk(), options: c.options}
 		stranger.options.Name, stranger.options.Members = "d", f.with(c.options.Members, c, stranger)
-		stranger.options.LogReplica = func(uint64) error { return errors.New("it has none") }
+		stranger.options.LogReplica = func(_, _ uint64) error { return errors.New("it has none") }
 		f.down(c)
 		stranger.start()
 		<-time.After(time.Minute)
 		if stranger.up().Status().CaughtUp {
 			t.Error("a node without a part of the log says that its disk has everything")
 		}
+		if keep := a.up().Keepers(); !slices.Equal(keep, []string{b.name}) {
+			t.Errorf("%v have the log besides the active node, expected %s", keep, b.name)
+		}
 		f.down(b)
 		<-time.After(time.Minute)
 		stranger.stop()
 		f.down(a)
 		f.back(a, b)
+		f.goesOn()
+	})
+}
+
+// Only a node that has the log may lead it, so it is moved while all nodes have it.
+func TestLogMovesWhileAllHaveIt(t *testing.T) {
+	t.Parallel()
+	runFleet(t, 7, func(f *fleet) {
+		var to atomic.Pointer[[]string]
+		for _, n := range slices.Clone(f.nodes) {
+			f.down(n)
+			n.options.Apart = func(_ context.Context, others []string) { to.Store(&others) }
+			f.back(n)
+			f.steady()
+		}
+		a, _ := f.active()
+		b, c := f.others(a)[0], f.others(a)[1]
+		moves := func(want ...string) {
+			f.Helper()
+			to.Store(nil)
+			for range 10 {
+				<-time.After(2 * time.Second)
+				f.push(1)
+			}
+			var got []string
+			if others := to.Load(); others != nil {
+				got = slices.Sorted(slices.Values(*others))
+			}
+			slices.Sort(want)
+			if !slices.Equal(got, want) {
+				t.Errorf("the log may move to %v, expected %v", got, want)
+			}
+		}
+		moves(b.name, c.name)
+		f.down(c)
+		<-time.After(time.Minute)
+		moves()
+		d := f.replace(c, "d")
+		moves(b.name, d.name)
 		f.goesOn()
 	})
 }

@@ -42,7 +42,7 @@ func runFleet(t *testing.T, seed uint64, test func(f *fleet)) {
 		f := &fleet{world: newWorld(t, 3), rng: rand.New(rand.NewPCG(seed, 0)), parts: make(map[*node]part), acked: make(map[string]string)}
 		defer f.end()
 		for _, n := range f.nodes {
-			n.options.LogReplica = func(uint64) error { return nil }
+			n.options.LogReplica = func(_, _ uint64) error { return nil }
 			n.start()
 		}
 		f.push(5)

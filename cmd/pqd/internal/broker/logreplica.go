@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,16 +45,16 @@ func (r LogReplica) Failed() error {
 // leaderEvery lies between looks whether the log has a new leader.
 const leaderEvery = 5 * time.Millisecond
 
-// MoveLeader has another server lead the log, if this one does, and returns when it leads.
+// MoveLeader has one of these servers lead the log, if this one does, and returns when it leads.
 // A server that ends before that takes the leadership with it, and the others elect a
 // leader only after seconds.
-func (r LogReplica) MoveLeader(ctx context.Context) error {
+func (r LogReplica) MoveLeader(ctx context.Context, to []string) error {
 	streams, err := r.led()
 	if err != nil {
 		return err
 	}
 	for _, s := range streams {
-		if err := r.resign(ctx, s.Name, furthest(s.Cluster.Replicas)); err != nil {
+		if err := r.resign(ctx, s.Name, furthest(s.Cluster.Replicas, to)); err != nil {
 			return fmt.Errorf("stream %s: %w", s.Name, err)
 		}
 	}
@@ -87,11 +88,13 @@ func (r LogReplica) led() (found []server.StreamDetail, err error) {
 	return found, nil
 }
 
-// furthest is the server that has most of a stream; "" if none has been heard recently.
-func furthest(replicas []*server.PeerInfo) (name string) {
+// furthest is the one of these servers that has most of a stream; "" if none has been heard
+// recently. A replica that is new is Current, too, before it has an entry, and a stream with
+// such a leader stands still: the caller knows which servers have the log.
+func furthest(replicas []*server.PeerInfo, of []string) (name string) {
 	var least uint64
 	for _, p := range replicas {
-		if !p.Offline && p.Current && (name == "" || p.Lag < least) {
+		if slices.Contains(of, p.Name) && !p.Offline && p.Current && (name == "" || p.Lag < least) {
 			name, least = p.Name, p.Lag
 		}
 	}

@@ -68,6 +68,17 @@ func TestLogReplica(t *testing.T) {
 		})
 	}
 	await("all nodes replicate the log", func(r LogReplica) bool { return r.Ready() == nil })
+	await("no node has an entry", func(r LogReplica) bool {
+		return r.Missing("LOG", 0) == nil && r.Missing("LOG", 1) != nil && r.Missing("OTHER", 0) != nil
+	})
+	if _, err := js.Publish(t.Context(), "log", nil); err != nil {
+		t.Fatal(err)
+	}
+	await("all nodes have the entry", func(r LogReplica) bool { return r.Missing("LOG", 1) == nil })
+	var names []string
+	for _, r := range replicas {
+		names = append(names, r.Server.Name())
+	}
 
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
@@ -75,7 +86,7 @@ func TestLogReplica(t *testing.T) {
 	testenv.Await(t, "a node that leads the log gives that away", func() bool {
 		first := leader()
 		for _, i := range []int{(first + 1) % len(replicas), first} {
-			if err := replicas[i].MoveLeader(ctx); err != nil {
+			if err := replicas[i].MoveLeader(ctx, names); err != nil {
 				t.Log(err) // the leader may not know yet what the others have
 				return false
 			}
@@ -115,7 +126,10 @@ func TestFurthestReplica(t *testing.T) {
 		{[]*server.PeerInfo{{Name: "c"}, a}, "a"},
 		{[]*server.PeerInfo{{Name: "c"}}, ""},
 	} {
-		if found := furthest(tc.replicas); found != tc.furthest {
+		if found := furthest(tc.replicas, []string{"c"}); found == "a" || found == "b" {
+			t.Errorf("%v: %q, expected none but c", tc.replicas, found)
+		}
+		if found := furthest(tc.replicas, []string{"a", "b", "c"}); found != tc.furthest {
 			t.Errorf("%v: %q, expected %q", tc.replicas, found, tc.furthest)
 		}
 	}
