@@ -41,9 +41,10 @@ func TestRequestOnItsWayDuringHandOver(t *testing.T) {
 		}
 		return servers.StreamLeader(t, stream) != asks
 	})
-	active := nodes.Active(t) // not before: a pqd may lose its place while the leader changes
-	testenv.Await(t, "the active pqd is known", func() bool {
-		return len((<-push("x")).Header) == 0
+	var active *testenv.Process // a pqd may lose its place while the leader changes, and behind it
+	testenv.Await(t, "the active pqd is known, and stays", func() bool {
+		active = nodes.Active(t)
+		return len((<-push("x")).Header) == 0 && nodes.Active(t) == active
 	})
 
 	release := servers.Hold(asks, slices.Index(nodes.All, active))
