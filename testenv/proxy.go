@@ -24,7 +24,8 @@ type Proxy struct {
 	target  string  // of new connections; "": no server
 	blocked bool    // connections end as soon as they begin
 	links   []*link // in the order of their beginning
-	mute    int     // troubles in which new connections are accepted and nothing else
+	way     time.Duration
+	mute    int // troubles in which new connections are accepted and nothing else
 }
 
 // NewProxy starts a proxy in front of the NATS server at this URL. It is taken
@@ -68,6 +69,13 @@ func (p *Proxy) URL() string { return "nats://" + p.listener.Addr().String() }
 func (p *Proxy) Calm() {
 	p.end()
 	p.timers.Wait()
+}
+
+// Distance has bytes of new connections take a while in each direction, as far as they may be under way at a time.
+func (p *Proxy) Distance(way time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.way = way
 }
 
 // Cut cuts all connections.
@@ -142,9 +150,10 @@ func (p *Proxy) accept() {
 			return // closed
 		}
 		p.mu.Lock()
-		mute, target, blocked := p.mute > 0, p.target, p.blocked
+		mute, target, blocked, way := p.mute > 0, p.target, p.blocked, p.way
 		p.mu.Unlock()
 		l := newLink(client)
+		l.way = way
 		if blocked || target == "" {
 			l.cut(true)
 			continue
@@ -240,6 +249,7 @@ func (p *Proxy) Trouble(random *rand.Rand) string {
 type link struct {
 	client, server net.Conn // server is nil if there is none
 	up, down       stream
+	way            time.Duration // that bytes take
 	ended          chan struct{}
 	end            func(reset bool)
 }
@@ -283,6 +293,11 @@ func (l *link) serve() {
 
 func (l *link) pass(from io.Reader, to io.Writer, s *stream) {
 	defer l.cut(false)
+	if l.way > 0 {
+		road := l.road(to)
+		defer road.Close()
+		to = road
+	}
 	for buffer := make([]byte, 32<<10); ; {
 		n, err := from.Read(buffer)
 		if err != nil {
@@ -375,4 +390,54 @@ func (s *stream) cutAfter(bytes int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.left = bytes
+}
+
+// road takes bytes to the end of a way some time after they were written.
+type road struct {
+	link    *link
+	under   chan parcel
+	arrived chan struct{} // closed when nothing is under way any more
+}
+
+type parcel struct {
+	due   time.Time
+	bytes []byte
+}
+
+// maxUnderWay is how many reads of a connection are under way at most.
+const maxUnderWay = 4096
+
+func (l *link) road(to io.Writer) *road {
+	r := &road{l, make(chan parcel, maxUnderWay), make(chan struct{})}
+	go func() {
+		defer close(r.arrived)
+		wait := time.NewTimer(0)
+		defer wait.Stop()
+		for p := range r.under {
+			wait.Reset(time.Until(p.due))
+			select {
+			case <-wait.C:
+			case <-l.ended:
+			}
+			if _, err := to.Write(p.bytes); err != nil {
+				l.cut(false)
+			}
+		}
+	}()
+	return r
+}
+
+func (r *road) Write(bytes []byte) (int, error) {
+	select {
+	case r.under <- parcel{time.Now().Add(r.link.way), slices.Clone(bytes)}:
+		return len(bytes), nil
+	case <-r.link.ended:
+		return 0, net.ErrClosed
+	}
+}
+
+func (r *road) Close() error {
+	close(r.under)
+	<-r.arrived
+	return nil
 }

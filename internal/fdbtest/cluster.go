@@ -67,6 +67,11 @@ var prefixes atomic.Uint64
 // Prefix returns an unused key prefix.
 func Prefix() []byte { return fmt.Appendf(nil, "test-%08d/", prefixes.Add(1)) }
 
+// Setting is that of a pqd for a new store on the cluster, which others may have, too.
+func (c *Cluster) Setting() string {
+	return fmt.Sprintf("PQ_STORE=fdb:%s?prefix=%s", c.File, Prefix())
+}
+
 // New returns a cluster for this test alone, which may do to it whatever it
 // likes. From three processes on every row and every log entry has two copies
 // (redundancy mode double), so that the cluster outlives the loss of any one.

@@ -7,23 +7,33 @@ import (
 	"time"
 )
 
-// disksEvery lies between looks at the disk of a member.
-const disksEvery = time.Second
+const (
+	disksEvery = time.Second // between looks at the disk of a member
+
+	// reclaimEvery lies between calls for the copy to free the space of cleared rows. While the
+	// disk is full, nothing else fills its memory tables soon.
+	reclaimEvery = 3 * time.Second
+)
 
 // disks are those of the members, which may have no room.
 type disks struct{ *DB }
 
 // watch looks whether the disks of the members have room, until ctx ends.
 func (ds disks) watch(ctx context.Context) {
+	var reclaimed time.Time
 	for {
-		ds.look()
+		if full := ds.look(); full && time.Since(reclaimed) >= reclaimEvery {
+			reclaimed = time.Now()
+			ds.copy().Reclaim()
+		}
 		if pause(ctx, disksEvery) != nil {
 			return
 		}
 	}
 }
 
-func (ds disks) look() {
+// look reports whether the disk of this member is full.
+func (ds disks) look() (full bool) {
 	var own error
 	if ds.options.DiskFull != nil {
 		own = ds.options.DiskFull()
@@ -40,6 +50,7 @@ func (ds disks) look() {
 		}
 		ds.announce()
 	}
+	return own != nil
 }
 
 // full says whose disks are full, if the others are no majority of the members, each of

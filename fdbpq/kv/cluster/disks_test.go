@@ -71,6 +71,57 @@ func TestFullDisks(t *testing.T) {
 	})
 }
 
+// A member whose disk is nearly full frees the space of what is cleared, although little is written.
+func TestFullDiskIsReclaimed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		defer w.end()
+		var full atomic.Bool
+		var tables atomic.Int64
+		n := w.nodes[0]
+		n.options.DiskFull = func() error {
+			if full.Load() {
+				return errors.New("it is full")
+			}
+			return nil
+		}
+		n.errs = errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if op.Kind == errorfs.OpCreate && strings.HasSuffix(op.Path, ".sst") {
+				tables.Add(1)
+			}
+			return nil
+		})
+		n.start()
+		_, term := w.active()
+		write := func() {
+			t.Helper()
+			if err := term.Update(t.Context(), func(tx kv.Tx) error {
+				tx.Set([]byte("row"), []byte("value"))
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write()
+		<-time.After(10 * time.Second)
+		if made := tables.Load(); made != 0 {
+			t.Errorf("%d tables with room on the disk", made)
+		}
+		full.Store(true)
+		write()
+		<-time.After(10 * time.Second)
+		made := tables.Load()
+		if made == 0 {
+			t.Error("nothing was flushed")
+		}
+		<-time.After(time.Minute)
+		if more := tables.Load() - made; more > 0 {
+			t.Errorf("%d tables of nothing new", more)
+		}
+	})
+}
+
 // A member whose disk refuses to make tables takes nothing more from the log, and goes on when it
 // has room again: with the record that it could not commit, which is the last part of a
 // transaction.

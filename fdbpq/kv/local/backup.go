@@ -26,8 +26,8 @@ func (db *DB) Backup(dir string) error {
 		return kv.ErrClosed
 	}
 	defer db.life.leave()
-	if broken := db.broken.Load(); broken != nil {
-		return *broken
+	if err := db.failure.err(); err != nil {
+		return err
 	}
 	if err := db.backup(dir); err != nil {
 		return fmt.Errorf("kv/local: backup: %w", err)

@@ -66,8 +66,8 @@ func (t *Term) gather(limit int) (*Batch, error) {
 		t.ready()
 	}
 	refused := db.tables.err()
-	if broken := db.broken.Load(); broken != nil {
-		refused = *broken
+	if err := db.failure.err(); err != nil {
+		refused = err
 	}
 	var mark [maxSyncMark]byte
 	b.store = db.store.NewBatchWithSize(64 + maxSyncMark + 2*size)
@@ -104,15 +104,15 @@ func (b *Batch) add(p *proposal) {
 	}
 	if b.widens(p) {
 		w.widenRanges()
-		again, err := db.newBatch(w)
+		again, err := db.writer.newBatch(w)
 		if err != nil {
 			p.finish(verdict{err: unavailable(err)})
 			return
 		}
-		db.closeBatch(p.batch)
+		db.writer.closeBatch(p.batch)
 		p.batch, p.c = again, newCommit(w)
 	}
-	if err := db.resolveAtomics(w, p.batch, b); err != nil {
+	if err := db.writer.resolveAtomics(w, p.batch, b); err != nil {
 		p.finish(verdict{err: err})
 		return
 	}
@@ -162,11 +162,11 @@ func (b *Batch) Transactions() int { return len(b.all) }
 // Commit commits a batch that is in the log. An error leaves the replica unusable.
 func (b *Batch) Commit(position []byte) error {
 	db := b.term.db
-	if err := db.commitLock.lock(context.Background()); err != nil {
+	if err := db.commits.lock.lock(context.Background()); err != nil {
 		return err
 	}
-	err := db.applyShared(b.all, b.store, position)
-	db.commitLock.unlock()
+	err := db.commits.applyShared(b.all, b.store, position)
+	db.commits.lock.unlock()
 	if err != nil {
 		b.Lose(err)
 		return err
@@ -192,7 +192,7 @@ func (b *Batch) Lose(err error) {
 }
 
 func (b *Batch) fail(transactions, reads error) {
-	b.term.db.counters.reset() // they may count what was not committed
+	b.term.db.writer.counters.reset() // they may count what was not committed
 	for _, r := range b.reads {
 		r <- reads
 	}
@@ -209,7 +209,7 @@ func (b *Batch) drop(err error) {
 		p.finish(verdict{rerun: true})
 	}
 	b.all, b.losers = nil, nil
-	b.term.db.closeBatch(b.store)
+	b.term.db.writer.closeBatch(b.store)
 	if b.open {
 		b.open = false
 		b.term.decide()

@@ -267,7 +267,7 @@ func TestBrokenReplicaStaysBroken(t *testing.T) {
 	done := update(term, t.Context(), set("k", "1"))
 	waiting(t, term, 1, 0)
 	reason := errors.New("the disk is gone")
-	r.db.fail(reason)
+	r.db.failure.set(reason)
 	b, err := term.gather(1 << 20)
 	if err != nil || b.Transactions() != 0 {
 		t.Fatalf("a batch of %d transactions, %v", b.Transactions(), err)

@@ -25,6 +25,12 @@ type commit struct {
 	since time.Time     // when it began to be written
 }
 
+// history is the list of commits.
+type history struct {
+	newest  atomic.Pointer[commit] // the newest commit, readable or about to be
+	applied atomic.Pointer[commit] // the newest commit that is certainly readable
+}
+
 // newCommit describes the writes of w, which must be sorted.
 func newCommit(w *writeSet) *commit {
 	c := &commit{durable: make(chan struct{}), ranges: slices.Clone(w.cleared)}

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -33,8 +35,10 @@ func (d *Damage) Unwrap() error { return kv.ErrDamaged }
 
 // damages is the damage found so far, with one entry for each file.
 type damages struct {
-	mu     sync.Mutex
-	byFile map[string]*Damage
+	log     *slog.Logger
+	mu      sync.Mutex
+	byFile  map[string]*Damage
+	skipped atomic.Uint64 // times that a read of a salvaged store skipped damage
 }
 
 // add returns false when damage of the file was known before.
@@ -65,48 +69,48 @@ func (db *DB) Damage() []Damage {
 	return all
 }
 
-// noteDamage records damage and logs it once for each file, since reads find it again
+// note records damage and logs it once for each file, since reads find it again
 // and again.
-func (db *DB) noteDamage(d *Damage) error {
-	if db.damages.add(d) {
-		db.opts.Log.Error("kv/local: the store is damaged", "file", d.File, "err", d.What)
+func (s *damages) note(d *Damage) error {
+	if s.add(d) {
+		s.log.Error("kv/local: the store is damaged", "file", d.File, "err", d.What)
 	}
 	return d
 }
 
 // noteCorruption records damage that Pebble reports.
-func (db *DB) noteCorruption(info pebble.DataCorruptionInfo) error {
+func (s *damages) noteCorruption(info pebble.DataCorruptionInfo) error {
 	d := &Damage{File: info.Path, What: info.Details.Error()}
 	if begin, end := info.Bounds.Start, info.Bounds.End.Key; len(begin) > 0 && len(end) > 0 {
 		d.Begin, d.End = bytes.Clone(decodeKey(begin)), bytes.Clone(decodeKey(end))
 	}
-	return db.noteDamage(d)
+	return s.note(d)
 }
 
 // readError turns an error of a read into the transaction's error. A read error of the
 // disk counts as damage, like a wrong checksum.
-func (db *DB) readError(err error) error {
+func (s *damages) readError(err error) error {
 	if info := pebble.ExtractDataCorruptionInfo(err); info != nil {
-		return db.noteCorruption(*info)
+		return s.noteCorruption(*info)
 	}
 	var path *fs.PathError
 	switch found := errors.As(err, &path); {
 	case found && errors.Is(err, syscall.EIO):
-		return db.noteDamage(&Damage{File: path.Path, What: err.Error()})
+		return s.note(&Damage{File: path.Path, What: err.Error()})
 	case pebble.IsCorruptionError(err):
-		return db.noteDamage(&Damage{File: "one of the store's files", What: err.Error()})
+		return s.note(&Damage{File: "one of the store's files", What: err.Error()})
 	}
 	return unavailable(err)
 }
 
 // openError turns an error of opening the store into a Damage if damage caused it.
-func (db *DB) openError(found *logCheck, err error) error {
+func (s *damages) openError(found *logCheck, err error) error {
 	var damage *Damage
 	switch info := pebble.ExtractDataCorruptionInfo(err); {
 	case err == nil || errors.As(err, &damage):
 		return err
 	case info != nil:
-		return db.noteCorruption(*info)
+		return s.noteCorruption(*info)
 	case pebble.IsCorruptionError(err):
 		return &Damage{File: found.reading, What: err.Error()}
 	}

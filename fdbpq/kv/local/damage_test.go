@@ -72,7 +72,7 @@ func TestLogCutShort(t *testing.T) {
 	for i := range 50 {
 		mustUpdate(t, db, set(fmt.Sprintf("item %04d", i), strings.Repeat("x", 1000)))
 	}
-	db.writeIdleMark()
+	db.marks.writeIdle()
 	killed := snapshot(disk)
 	newest := db.disk.syncMark()
 	log, synced := fmt.Sprintf("db/%06d.log", newest.log), int64(newest.logSynced)
@@ -286,7 +286,7 @@ func TestRemovedLog(t *testing.T) {
 	disk := vfs.NewCrashableMem()
 	db := openMem(t, Options{FS: disk})
 	mustUpdate(t, db, set("item", "x"))
-	db.writeIdleMark()
+	db.marks.writeIdle()
 	newest := db.disk.syncMark()
 	log := fmt.Sprintf("db/%06d.log", newest.log)
 	manifest := func(number uint64) string { return fmt.Sprintf("db/%s%06d", manifestPrefix, number) }
@@ -314,14 +314,14 @@ func TestUnreadableFile(t *testing.T) {
 	db := openMem(t, Options{Log: slog.New(slog.DiscardHandler)})
 	const file = "db/000007.sst"
 	unreadable := &fs.PathError{Op: "read", Path: file, Err: syscall.EIO}
-	if err := db.readError(unreadable); !errors.Is(err, kv.ErrDamaged) {
+	if err := db.damages.readError(unreadable); !errors.Is(err, kv.ErrDamaged) {
 		t.Errorf("reading: %v", err)
 	}
 	if found := db.Damage(); len(found) != 1 || found[0].File != file {
 		t.Errorf("the damage is %+v, expected that of %s", found, file)
 	}
 	var damage *Damage
-	if err := db.openError(&logCheck{reading: "db/000004.log"}, fmt.Errorf("replay: %w", pebble.ErrCorruption)); !errors.As(err, &damage) || damage.File != "db/000004.log" {
+	if err := db.damages.openError(&logCheck{reading: "db/000004.log"}, fmt.Errorf("replay: %w", pebble.ErrCorruption)); !errors.As(err, &damage) || damage.File != "db/000004.log" {
 		t.Errorf("opening: %v, expected damage of the log", err)
 	}
 }

@@ -70,26 +70,23 @@ type DB struct {
 	opts    Options
 	dirLock io.Closer // on the directory
 
+	history
 	life       lifetime
-	commitLock *mutex                 // held by a commit until it is readable
-	toApply    chan applyJob          // the commit that holds the lock
-	toSync     chan *commit           // readable commits in their order
-	syncing    atomic.Pointer[commit] // the commit that syncCommits waits for
-	allSynced  chan struct{}          // closed when all commits are synced and no more can follow
+	commits    pipeline
+	writer     writer
 	tables     tableHealth
 	background *backgroundLog
-	newest     atomic.Pointer[commit] // the newest commit, readable or about to be
-	applied    atomic.Pointer[commit] // the newest commit that is certainly readable
-	broken     atomic.Pointer[error]  // set when no transaction may succeed any more
+	failure    failure
 	gaps       gapCache
-	counters   *counterCache
 	rows       rowCache
-	idleMarks  idleMarks
+	marks      syncMarks
 	damages    damages
 	watches    watchSet
 	buffers    sync.Pool
 	stats      counts
 	opening    opening
+	reports    reports
+	reclaim    reclaim
 }
 
 var _ kv.DB = (*DB)(nil)
@@ -114,17 +111,14 @@ func Open(dir string, opts Options) (*DB, error) {
 	}
 	db := &DB{
 		opts:       opts,
-		commitLock: newMutex(),
-		toApply:    make(chan applyJob, 1),
-		toSync:     make(chan *commit, maxUnsynced),
-		allSynced:  make(chan struct{}),
 		background: newBackgroundLog(opts.Log, opts.Now),
 		gaps:       gapCache{limits: defaultGapLimits},
-		counters:   newCounterCache(),
 		buffers:    sync.Pool{New: newBuffers},
 	}
 	db.life.idle = make(chan struct{})
-	db.opening.init()
+	db.failure.fatal = opts.Fatal
+	db.damages.log = opts.Log
+	db.watches.history = &db.history
 	db.tables = tableHealth{background: db.background, closing: make(chan struct{})}
 	var err error
 	db.dirLock, err = lockDirectory(opts.FS, dir, opts.Log)
@@ -134,22 +128,64 @@ func Open(dir string, opts Options) (*DB, error) {
 
 	db.disk = newLogDisk(tableDisk{openingDisk{opts.FS, &db.opening}, &db.tables}, dir, opts.NoSync)
 	db.disk.failed = db.logFailed
-	db.startIdleMarks()
+	db.marks = syncMarks{
+		off:        opts.NoSync || opts.Salvage,
+		history:    &db.history,
+		disk:       db.disk,
+		life:       &db.life,
+		failure:    &db.failure,
+		background: db.background,
+	}
+	db.marks.start()
+	db.reports = reports{
+		tables:     &db.tables,
+		damages:    &db.damages,
+		marks:      &db.marks,
+		opening:    &db.opening,
+		failure:    &db.failure,
+		logFailed:  db.logFailed,
+		background: db.background,
+	}
+	db.opening = opening{
+		failed:  make(chan error, 1),
+		disk:    db.disk,
+		salvage: opts.Salvage,
+		damages: &db.damages,
+		reports: &db.reports,
+		log:     opts.Log,
+	}
 
 	// Pebble flushes what it finds in the log, so commits that an earlier process had
 	// not synced are durable when Open returns.
-	if err := db.openPebble(dir); err != nil {
+	if db.store, err = db.opening.openPebble(dir); err != nil {
 		if !db.opening.abandoned {
 			err = errors.Join(err, db.dirLock.Close())
 		}
 		return nil, openFailure(dir, err)
 	}
+	db.marks.store = db.store
+	db.writer = writer{store: db.store, disk: db.disk, counters: newCounterCache(), damages: &db.damages, log: opts.Log}
+	db.commits = pipeline{
+		lock:      newMutex(),
+		toApply:   make(chan applyJob, 1),
+		toSync:    make(chan *commit, maxUnsynced),
+		allSynced: make(chan struct{}),
+		history:   &db.history,
+		store:     db.store,
+		writer:    &db.writer,
+		gaps:      &db.gaps,
+		rows:      &db.rows,
+		watches:   &db.watches,
+		marks:     &db.marks,
+		tables:    &db.tables,
+		failure:   &db.failure,
+		now:       opts.Now,
+	}
 	first := &commit{durable: make(chan struct{})}
 	close(first.durable)
 	db.newest.Store(first)
 	db.applied.Store(first)
-	go db.applyCommits()
-	go db.syncCommits()
+	db.commits.start()
 	return db, nil
 }
 
@@ -171,20 +207,16 @@ func (db *DB) Close() error {
 		return kv.ErrClosed
 	}
 	db.watches.endAll()
-	db.idleMarks.timer.Stop()
-	close(db.toApply)
-	if db.broken.Load() == nil {
-		<-db.allSynced
-	}
-	if broken := db.broken.Load(); broken != nil {
-		return *broken // closing Pebble could block or panic
+	db.marks.timer.Stop()
+	if err := db.commits.end(); err != nil {
+		return err // closing Pebble could block or panic
 	}
 	close(db.tables.closing)
-	if !db.opts.NoSync && !db.opts.Salvage {
-		if err := db.writeSyncMark(); err != nil {
+	if !db.marks.off {
+		if err := db.marks.write(); err != nil {
 			return fmt.Errorf("kv/local: closing the store: %w", err)
 		}
-		db.noteSynced()
+		db.marks.note()
 	}
 	if err := errors.Join(db.store.Close(), db.disk.note.close(), db.dirLock.Close()); err != nil {
 		return fmt.Errorf("kv/local: closing the store: %w", err)
@@ -192,10 +224,24 @@ func (db *DB) Close() error {
 	return nil
 }
 
-// fail makes all transactions fail from now on.
-func (db *DB) fail(err error) {
-	if db.broken.CompareAndSwap(nil, &err) {
-		db.opts.Fatal(err)
+// failure is why no transaction may succeed any more.
+type failure struct {
+	reason atomic.Pointer[error] // nil: they may
+	fatal  func(error)
+}
+
+// err returns the reason, or nil.
+func (f *failure) err() error {
+	if reason := f.reason.Load(); reason != nil {
+		return *reason
+	}
+	return nil
+}
+
+// set makes all transactions fail from now on.
+func (f *failure) set(err error) {
+	if f.reason.CompareAndSwap(nil, &err) {
+		f.fatal(err)
 	}
 }
 
@@ -205,7 +251,7 @@ func (db *DB) logFailed(err error) {
 	case <-db.tables.closing:
 	default:
 		if db.newest.Load() != nil {
-			db.fail(err)
+			db.failure.set(err)
 		}
 	}
 }

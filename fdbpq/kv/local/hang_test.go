@@ -150,7 +150,7 @@ func isHeldUp(db *DB, before *commit, forLog bool) bool {
 	if forLog {
 		return newest != db.applied.Load()
 	}
-	return newest != before && db.syncing.Load() == newest
+	return newest != before && db.commits.syncing.Load() == newest
 }
 
 // Close waits for commits whose callers have given up.

@@ -25,10 +25,10 @@ func (db *DB) Metrics() (Metrics, error) {
 	defer db.life.leave()
 	store := db.store.Metrics()
 	return Metrics{
-		Commits:   db.stats.commits.Load(),
+		Commits:   db.commits.count.Load(),
 		Conflicts: db.stats.conflicts.Load(),
 		TooOld:    db.stats.tooOld.Load(),
-		Stalls:    db.stats.stalls.Load(),
+		Stalls:    db.reports.stalls.Load(),
 		Gaps:      db.gaps.size(),
 		DiskBytes: store.DiskSpaceUsage(),
 		Unflushed: store.WAL.Size,
@@ -36,5 +36,5 @@ func (db *DB) Metrics() (Metrics, error) {
 }
 
 type counts struct {
-	commits, conflicts, tooOld, stalls, skipped atomic.Uint64
+	conflicts, tooOld atomic.Uint64
 }

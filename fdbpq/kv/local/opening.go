@@ -2,6 +2,7 @@ package local
 
 import (
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync/atomic"
 
@@ -9,18 +10,22 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// opening lets an open fail where Pebble would end the process. Pebble writes tables in the
-// background while it opens a store. When it cannot note them in its manifest, or sync a
-// directory, it panics or calls a function that must not return. Nothing has been answered
-// by then, so nothing can be lost.
+// opening opens the store. It lets an open fail where Pebble would end the process. Pebble
+// writes tables in the background while it opens a store. When it cannot note them in its
+// manifest, or sync a directory, it panics or calls a function that must not return. Nothing
+// has been answered by then, so nothing can be lost.
 type opening struct {
 	underWay  atomic.Bool
 	failed    chan error
 	hidden    string // name of a file that the directory does not list; "": none
 	abandoned bool   // Pebble's goroutines stay, so the directory stays locked
-}
 
-func (o *opening) init() { o.failed = make(chan error, 1) }
+	disk    *logDisk
+	salvage bool
+	damages *damages
+	reports *reports
+	log     *slog.Logger
+}
 
 func (o *opening) open(dir string, options *pebble.Options) (*pebble.DB, error) {
 	o.underWay.Store(true)

@@ -16,8 +16,8 @@ const optionsPrefix = "OPTIONS-"
 // checkOptionsFile checks the file with the options that Pebble runs with. Pebble refuses to
 // open a store whose newest options file it cannot read. The program has the options too,
 // so such a file is removed, or hidden if nothing may change.
-func (db *DB) checkOptionsFile(dir string, o *pebble.Options) error {
-	names, err := db.disk.List(dir)
+func (o *opening) checkOptionsFile(dir string, options *pebble.Options) error {
+	names, err := o.disk.List(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // the store is new
 	}
@@ -34,25 +34,25 @@ func (db *DB) checkOptionsFile(dir string, o *pebble.Options) error {
 	if newest == "" {
 		return nil
 	}
-	path := db.disk.PathJoin(dir, newest)
-	problem := db.readOptionsFile(dir, path, o)
+	path := o.disk.PathJoin(dir, newest)
+	problem := o.readOptionsFile(dir, path, options)
 	if problem == nil {
 		return nil
 	}
-	if db.opts.Salvage {
-		db.opening.hidden = newest
+	if o.salvage {
+		o.hidden = newest
 		return nil
 	}
-	db.opts.Log.Warn("kv/local: removing a damaged file that holds no data", "file", path, "err", problem.Error())
-	if err := db.disk.Remove(path); err != nil {
+	o.log.Warn("kv/local: removing a damaged file that holds no data", "file", path, "err", problem.Error())
+	if err := o.disk.Remove(path); err != nil {
 		return fmt.Errorf("%s is damaged and holds no data, but removing it failed: %w", path, err)
 	}
 	return nil
 }
 
 // readOptionsFile returns why Pebble would refuse the file.
-func (db *DB) readOptionsFile(dir, path string, o *pebble.Options) error {
-	f, err := db.disk.Open(path)
+func (o *opening) readOptionsFile(dir, path string, options *pebble.Options) error {
+	f, err := o.disk.Open(path)
 	if err != nil {
 		return err
 	}
@@ -60,5 +60,5 @@ func (db *DB) readOptionsFile(dir, path string, o *pebble.Options) error {
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	return o.CheckCompatibility(dir, string(text))
+	return options.CheckCompatibility(dir, string(text))
 }

@@ -52,7 +52,7 @@ func TestStepsOfACommit(t *testing.T) {
 		return done
 	}
 	stored := func(t *testing.T, db *DB) string {
-		value, err := db.read(db.store, []byte("row"))
+		value, err := valueIn(db.store, []byte("row"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,7 +156,7 @@ func TestStateToReadLiesBetweenItsCommits(t *testing.T) {
 		if err := run.open(); err != nil {
 			return err
 		}
-		value, err := db.read(run.snap, []byte("version"))
+		value, err := valueIn(run.snap, []byte("version"))
 		if err != nil {
 			return err
 		}
@@ -216,7 +216,7 @@ func TestLoserWaitsForTheWinner(t *testing.T) {
 			return err
 		})
 	}()
-	await(t, "the loser to wait or to run again", func() bool { return db.commitLock.waiters() > 0 || runs.Load() > 1 })
+	await(t, "the loser to wait or to run again", func() bool { return db.commits.lock.waiters() > 0 || runs.Load() > 1 })
 	unlock()
 	for _, done := range []<-chan error{won, lost} {
 		if err := <-done; err != nil {
@@ -249,7 +249,7 @@ func TestLoserGivesUp(t *testing.T) {
 			return err
 		})
 	}()
-	await(t, "the loser to wait", func() bool { return db.commitLock.waiters() > 0 })
+	await(t, "the loser to wait", func() bool { return db.commits.lock.waiters() > 0 })
 	giveUp()
 	select {
 	case err := <-lost:

@@ -3,6 +3,7 @@ package local
 import (
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -12,63 +13,63 @@ const memTableSize = 32 << 20
 
 // openPebble opens the store. It checks logs and manifests first, because Pebble takes
 // the first unreadable byte for the end of a file.
-func (db *DB) openPebble(dir string) error {
-	found, err := db.disk.checkLogs()
+func (o *opening) openPebble(dir string) (*pebble.DB, error) {
+	found, err := o.disk.checkLogs()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	found.salvage = db.opts.Salvage
+	found.salvage = o.salvage
 	switch {
 	case found.missing == nil:
 	case found.salvage:
 		found.lost = append(found.lost, found.missing)
 	default:
-		return found.missing
+		return nil, found.missing
 	}
-	db.disk.logCheck.Store(found)
-	defer db.disk.logCheck.Store(nil)
+	o.disk.logCheck.Store(found)
+	defer o.disk.logCheck.Store(nil)
 
 	// The first log of a new store has an old format. Opening the store twice replaces it
 	// before anything is written to it.
-	before, err := pebble.Peek(dir, db.disk)
+	before, err := pebble.Peek(dir, o.disk)
 	settled := err == nil && before.Exists && before.FormatMajorVersion >= pebble.FormatNewest
-	merges, err := db.openOnce(dir)
+	store, merges, err := o.openOnce(dir)
 	for _, d := range found.lost {
-		_ = db.noteDamage(d) // reported through Damage
+		_ = o.damages.note(d) // reported through Damage
 	}
-	if err == nil && !settled && !db.opts.Salvage {
-		if err = db.store.Close(); err == nil {
-			merges, err = db.openOnce(dir)
+	if err == nil && !settled && !o.salvage {
+		if err = store.Close(); err == nil {
+			store, merges, err = o.openOnce(dir)
 		}
 	}
 	if err != nil {
-		return db.openError(found, err)
+		return nil, o.damages.openError(found, err)
 	}
-	if !db.opts.Salvage {
+	if !o.salvage {
 		merges.start()
 	}
-	return nil
+	return store, nil
 }
 
-func (db *DB) openOnce(dir string) (*merging, error) {
-	o, merges := db.pebbleOptions(), newMerging()
-	o.Experimental.CompactionScheduler = merges
-	o.EnsureDefaults()
-	err := db.checkOptionsFile(dir, o)
-	if err == nil {
-		db.store, err = db.opening.open(dir, o)
+func (o *opening) openOnce(dir string) (store *pebble.DB, merges *merging, err error) {
+	options := pebbleOptions(o.disk, o.salvage)
+	o.reports.listen(options)
+	merges = newMerging()
+	options.Experimental.CompactionScheduler = merges
+	options.EnsureDefaults()
+	if err = o.checkOptionsFile(dir, options); err == nil {
+		store, err = o.open(dir, options)
 	}
-	return merges, err
+	return store, merges, err
 }
 
 // pebbleOptions configures Pebble for queues on a small machine: rows are short-lived,
 // small, and looked up by key almost as often as they are scanned.
-func (db *DB) pebbleOptions() *pebble.Options {
+func pebbleOptions(disk *logDisk, salvage bool) *pebble.Options {
 	o := &pebble.Options{
-		FS:                 db.disk,
-		ReadOnly:           db.opts.Salvage,
+		FS:                 disk,
+		ReadOnly:           salvage,
 		FormatMajorVersion: pebble.FormatNewest,
-		Logger:             pebbleLog{db},
 
 		// A row that is set and cleared while it is in a memory table never reaches a
 		// file. Commits wait when two memory tables are waiting to be flushed.
@@ -93,52 +94,68 @@ func (db *DB) pebbleOptions() *pebble.Options {
 		o.Levels[i].BlockSize = 16 << 10
 		o.Levels[i].IndexBlockSize = 256 << 10
 	}
-	o.EventListener = &pebble.EventListener{
-		BackgroundError: func(err error) {
-			// DataCorruption reports damage.
-			if !pebble.IsCorruptionError(err) && !db.tables.knows(err) {
-				db.background.error("background work of the store failed", "err", err)
-			}
-		},
-		DataCorruption: func(info pebble.DataCorruptionInfo) { _ = db.noteCorruption(info) }, // the read returns the error
-		WALCreated: func(info pebble.WALCreateInfo) {
-			if info.Err != nil { // Pebble panics next, as when a log cannot be closed
-				db.logFailed(fmt.Errorf("beginning a new log failed: %w", info.Err))
-			}
-		},
-		FlushEnd: func(info pebble.FlushInfo) {
-			db.tables.flushed(info.Err)
-			db.manifestWritten()
-		},
-		CompactionEnd: func(info pebble.CompactionInfo) {
-			db.tables.compacted(info.Err)
-			db.manifestWritten()
-		},
-		DiskSlow: func(info pebble.DiskSlowInfo) {
-			db.background.warn("the disk is slow", "path", info.Path, "operation", info.OpType.String(), "for", info.Duration)
-		},
-		WriteStallBegin: func(info pebble.WriteStallBeginInfo) {
-			db.stats.stalls.Add(1)
-			db.opts.Log.Debug("kv/local: commits wait for the disk", "reason", info.Reason)
-		},
-		WriteStallEnd: func() { db.opts.Log.Debug("kv/local: commits continue") },
-	}
 	return o
 }
 
-// pebbleLog logs Pebble's errors, and not its information.
-type pebbleLog struct{ db *DB }
+// reports passes what Pebble reports on to the parts of the store. It implements
+// pebble.Logger.
+type reports struct {
+	tables     *tableHealth
+	damages    *damages
+	marks      *syncMarks
+	opening    *opening
+	failure    *failure
+	logFailed  func(error)
+	background *backgroundLog
+	stalls     atomic.Uint64 // times that all commits waited because flushes fell behind
+}
 
-func (pebbleLog) Infof(string, ...any) {}
+// listen has Pebble report to r.
+func (r *reports) listen(o *pebble.Options) {
+	o.Logger = r
+	o.EventListener = &pebble.EventListener{
+		BackgroundError: func(err error) {
+			// DataCorruption reports damage.
+			if !pebble.IsCorruptionError(err) && !r.tables.knows(err) {
+				r.background.error("background work of the store failed", "err", err)
+			}
+		},
+		DataCorruption: func(info pebble.DataCorruptionInfo) { _ = r.damages.noteCorruption(info) }, // the read returns the error
+		WALCreated: func(info pebble.WALCreateInfo) {
+			if info.Err != nil { // Pebble panics next, as when a log cannot be closed
+				r.logFailed(fmt.Errorf("beginning a new log failed: %w", info.Err))
+			}
+		},
+		FlushEnd: func(info pebble.FlushInfo) {
+			r.tables.flushed(info.Err)
+			r.marks.manifestWritten()
+		},
+		CompactionEnd: func(info pebble.CompactionInfo) {
+			r.tables.compacted(info.Err)
+			r.marks.manifestWritten()
+		},
+		DiskSlow: func(info pebble.DiskSlowInfo) {
+			r.background.warn("the disk is slow", "path", info.Path, "operation", info.OpType.String(), "for", info.Duration)
+		},
+		WriteStallBegin: func(info pebble.WriteStallBeginInfo) {
+			r.stalls.Add(1)
+			r.background.log.Debug("kv/local: commits wait for the disk", "reason", info.Reason)
+		},
+		WriteStallEnd: func() { r.background.log.Debug("kv/local: commits continue") },
+	}
+}
 
-func (l pebbleLog) Errorf(format string, args ...any) {
-	l.db.background.say(slog.LevelError, format, fmt.Sprintf(format, args...), nil)
+// Infof does nothing: only Pebble's errors are logged.
+func (r *reports) Infof(string, ...any) {}
+
+func (r *reports) Errorf(format string, args ...any) {
+	r.background.say(slog.LevelError, format, fmt.Sprintf(format, args...), nil)
 }
 
 // Fatalf must not return.
-func (l pebbleLog) Fatalf(format string, args ...any) {
+func (r *reports) Fatalf(format string, args ...any) {
 	err := fatalError(format, args)
-	l.db.opening.halt(err)
-	l.db.fail(err)
+	r.opening.halt(err)
+	r.failure.set(err)
 	panic(err)
 }

@@ -56,7 +56,7 @@ func (r *Replica) Position() (position []byte, err error) { return r.db.Position
 func (db *DB) Position() (position []byte, err error) {
 	iter, err := db.store.NewIter(&pebble.IterOptions{KeyTypes: pebble.IterKeyTypeRangesOnly})
 	if err != nil {
-		return nil, db.readError(err)
+		return nil, db.damages.readError(err)
 	}
 	if iter.First() {
 		for _, k := range iter.RangeKeys() {
@@ -64,7 +64,7 @@ func (db *DB) Position() (position []byte, err error) {
 		}
 	}
 	if err := iter.Close(); err != nil {
-		return nil, db.readError(err)
+		return nil, db.damages.readError(err)
 	}
 	return position, nil
 }
@@ -84,70 +84,70 @@ func (r *Replica) Apply(changes, position []byte) error {
 		return err
 	}
 	w.sort()
-	batch, err := db.newBatch(w)
+	batch, err := db.writer.newBatch(w)
 	if err != nil {
 		return unavailable(err)
 	}
-	defer db.closeBatch(batch)
-	if err := db.lockReplica(); err != nil {
+	defer db.writer.closeBatch(batch)
+	if err := db.commits.lockReplica(); err != nil {
 		return err
 	}
-	defer db.commitLock.unlock()
-	if err := db.resolveAtomics(w, batch, nil); err != nil {
+	defer db.commits.lock.unlock()
+	if err := db.writer.resolveAtomics(w, batch, nil); err != nil {
 		return err
 	}
-	return db.applyShared([]*proposal{{t: t, c: newCommit(w)}}, batch, position)
+	return db.commits.applyShared([]*proposal{{t: t, c: newCommit(w)}}, batch, position)
 }
 
 // lockReplica takes the commit lock unless the disk refuses commits.
-func (db *DB) lockReplica() error {
-	if broken := db.broken.Load(); broken != nil {
-		return *broken
+func (pipe *pipeline) lockReplica() error {
+	if err := pipe.failure.err(); err != nil {
+		return err
 	}
-	if err := db.tables.err(); err != nil {
+	if err := pipe.tables.err(); err != nil {
 		return unavailable(err)
 	}
-	return db.commitLock.lock(context.Background())
+	return pipe.lock.lock(context.Background())
 }
 
 // applyShared makes the commits of proposals readable at once, with the position. The
 // order of the steps is that of apply. The caller holds the commit lock. An error leaves
 // the store unusable.
-func (db *DB) applyShared(all []*proposal, batch *pebble.Batch, position []byte) (err error) {
+func (pipe *pipeline) applyShared(all []*proposal, batch *pebble.Batch, position []byte) (err error) {
 	defer func() {
 		// Pebble panics when it cannot write its log.
 		if p := recover(); p != nil {
 			err = fmt.Errorf("writing to the store failed: %v", p)
 		}
 		if err != nil {
-			db.fail(err)
+			pipe.failure.set(err)
 		}
 	}()
 	if err := batch.RangeKeySet(positionBegin, positionEnd, nil, position, nil); err != nil {
 		return err
 	}
-	last := db.newest.Load()
+	last := pipe.newest.Load()
 	for _, p := range all {
 		p.c.version = last.version + 1
 		close(p.c.durable)
 		last.next.Store(p.c)
 		last = p.c
-		db.newest.Store(last)
+		pipe.newest.Store(last)
 		w := &p.t.buf.writes
 		set, cleared := w.outcome()
-		db.gaps.written(set, cleared, last.version)
-		db.rows.write(w, last.version)
+		pipe.gaps.written(set, cleared, last.version)
+		pipe.rows.write(w, last.version)
 	}
-	if err := db.store.Apply(batch, pebble.NoSync); err != nil {
+	if err := pipe.store.Apply(batch, pebble.NoSync); err != nil {
 		return fmt.Errorf("writing to the store failed: %w", err)
 	}
-	db.applied.Store(last)
+	pipe.applied.Store(last)
 	for _, p := range all {
-		db.activateWatches(p.t, p.c)
-		db.stats.commits.Add(1)
+		pipe.watches.activate(p.t, p.c)
+		pipe.count.Add(1)
 	}
 	for _, p := range all {
-		db.watches.fire(p.c.version, p.t.buf.writes.keys.entries, p.c.ranges)
+		pipe.watches.fire(p.c.version, p.t.buf.writes.keys.entries, p.c.ranges)
 	}
 	return nil
 }
@@ -158,14 +158,14 @@ func (r *Replica) Sync() error {
 		return kv.ErrClosed
 	}
 	defer r.db.life.leave()
-	if broken := r.db.broken.Load(); broken != nil {
-		return *broken
-	}
-	if err := r.db.writeSyncMark(); err != nil {
-		r.db.fail(err)
+	if err := r.db.failure.err(); err != nil {
 		return err
 	}
-	r.db.noteSynced()
+	if err := r.db.marks.write(); err != nil {
+		r.db.failure.set(err)
+		return err
+	}
+	r.db.marks.note()
 	return nil
 }
 
@@ -176,6 +176,9 @@ func (r *Replica) View(ctx context.Context, fn func(kv.Reader) error) error {
 
 // Backup copies the replica as DB.Backup does. The copy is a replica as well as a store.
 func (r *Replica) Backup(dir string) error { return r.db.Backup(dir) }
+
+// Reclaim frees the space of cleared rows, as DB.Reclaim does.
+func (r *Replica) Reclaim() { r.db.Reclaim() }
 
 // Metrics returns the numbers as they are now.
 func (r *Replica) Metrics() (Metrics, error) { return r.db.Metrics() }

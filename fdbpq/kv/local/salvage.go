@@ -17,14 +17,14 @@ import (
 var errSalvage = errors.New("kv/local: the store is open for salvage, which is read-only")
 
 // Skipped returns how often reads of a salvaged store skipped damage.
-func (db *DB) Skipped() uint64 { return db.stats.skipped.Load() }
+func (db *DB) Skipped() uint64 { return db.damages.skipped.Load() }
 
-// skipDamage counts damage that a read skips. It returns any other error.
-func (db *DB) skipDamage(err error) error {
+// skip counts damage that a read skips. It returns any other error.
+func (s *damages) skip(err error) error {
 	if !errors.Is(err, kv.ErrDamaged) {
 		return err
 	}
-	db.stats.skipped.Add(1)
+	s.skipped.Add(1)
 	return nil
 }
 
@@ -46,7 +46,7 @@ func (t *tx) rangeAroundDamage(begin, end []byte, opts kv.RangeOptions) ([]kv.Pa
 		if err == nil {
 			break
 		}
-		if err := t.db.skipDamage(err); err != nil {
+		if err := t.db.damages.skip(err); err != nil {
 			return nil, err
 		}
 		from = t.readableAfter(from, end)
@@ -58,20 +58,20 @@ func (t *tx) rangeAroundDamage(begin, end []byte, opts kv.RangeOptions) ([]kv.Pa
 func (t *tx) eachPair(begin, end []byte, use func(key, value []byte) (more bool)) error {
 	iter, err := t.snap.NewIter(&pebble.IterOptions{UpperBound: end})
 	if err != nil {
-		return t.db.readError(err)
+		return t.db.damages.readError(err)
 	}
 	for valid := iter.SeekGE(begin); valid; valid = iter.Next() {
 		value, err := iter.ValueAndErr()
 		if err != nil {
 			_ = iter.Close() // it is the same error
-			return t.db.readError(err)
+			return t.db.damages.readError(err)
 		}
 		if !use(iter.Key(), value) {
 			break
 		}
 	}
 	if err := iter.Close(); err != nil {
-		return t.db.readError(err)
+		return t.db.damages.readError(err)
 	}
 	return nil
 }

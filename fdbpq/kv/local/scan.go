@@ -241,7 +241,7 @@ func (s *scan) walk(from, limit []byte) (next []byte, cut bool, err error) {
 		var value []byte
 		if !s.keysOnly {
 			if value, err = s.iter.ValueAndErr(); err != nil {
-				return nil, false, s.t.db.readError(err)
+				return nil, false, s.t.db.damages.readError(err)
 			}
 		}
 		if s.emitBase(key, value) {
@@ -250,7 +250,7 @@ func (s *scan) walk(from, limit []byte) (next []byte, cut bool, err error) {
 		steps.allow(limit, s.lookAfter)
 	}
 	if err := s.iter.Error(); err != nil {
-		return nil, false, s.t.db.readError(err)
+		return nil, false, s.t.db.damages.readError(err)
 	}
 	stretch.steps += steps.steps
 	return limit, false, nil

@@ -10,19 +10,17 @@ import (
 const maxUnsynced = 4096
 
 // syncCommits waits until commits are on the disk, one after the other.
-func (db *DB) syncCommits() {
-	defer close(db.allSynced)
-	for c := range db.toSync {
-		db.syncing.Store(c)
+func (pipe *pipeline) syncCommits() {
+	defer close(pipe.allSynced)
+	for c := range pipe.toSync {
+		pipe.syncing.Store(c)
 		if err := c.batch.SyncWait(); err != nil {
 			// Later transactions may have read what will never be on the disk. No
 			// transaction may succeed any more.
-			db.fail(fmt.Errorf("syncing the store's log failed: %w", err))
+			pipe.failure.set(fmt.Errorf("syncing the store's log failed: %w", err))
 		}
-		if !db.opts.NoSync {
-			db.idleMarks.committed(c.version)
-		}
-		db.closeBatch(c.batch)
+		pipe.marks.committed(c.version)
+		pipe.writer.closeBatch(c.batch)
 		c.batch = nil
 		close(c.durable)
 	}
@@ -30,21 +28,18 @@ func (db *DB) syncCommits() {
 
 // await waits until a commit and all earlier ones are on the disk. When ctx ends
 // first, the error says how long it waited.
-func (db *DB) await(ctx context.Context, c *commit) error {
+func (pipe *pipeline) await(ctx context.Context, c *commit) error {
 	select {
 	case <-c.durable:
 	default:
-		began := db.opts.Now() // c.since may be written at the same time
+		began := pipe.now() // c.since may be written at the same time
 		select {
 		case <-c.durable:
 		case <-ctx.Done():
-			return fmt.Errorf("the disk has not finished writing after %s: %w", db.opts.Now().Sub(began).Round(time.Millisecond), ctx.Err())
+			return fmt.Errorf("the disk has not finished writing after %s: %w", pipe.now().Sub(began).Round(time.Millisecond), ctx.Err())
 		}
 	}
-	if broken := db.broken.Load(); broken != nil {
-		return *broken
-	}
-	return nil
+	return pipe.failure.err()
 }
 
 // lateAfter is how long a sync may take before further commits wait. A commit that
@@ -52,9 +47,9 @@ func (db *DB) await(ctx context.Context, c *commit) error {
 const lateAfter = time.Second
 
 // late returns the commit whose sync takes longer than lateAfter, or nil.
-func (db *DB) late() *commit {
-	c := db.syncing.Load()
-	if c == nil || db.opts.Now().Sub(c.since) < lateAfter {
+func (pipe *pipeline) late() *commit {
+	c := pipe.syncing.Load()
+	if c == nil || pipe.now().Sub(c.since) < lateAfter {
 		return nil
 	}
 	select {
@@ -62,5 +57,40 @@ func (db *DB) late() *commit {
 		return nil
 	default:
 		return c
+	}
+}
+
+// lockCommits takes the commit lock once tables can be written and no sync is late.
+func (pipe *pipeline) lockCommits(ctx context.Context) error {
+	for {
+		if err := pipe.lock.lock(ctx); err != nil {
+			return fmt.Errorf("earlier commits still wait for the disk: %w", err)
+		}
+		if err := pipe.failure.err(); err != nil {
+			pipe.lock.unlock()
+			return err
+		}
+		if err := pipe.tables.err(); err != nil {
+			pipe.lock.unlock()
+			return err
+		}
+		late := pipe.late()
+		if late == nil {
+			return nil
+		}
+		pipe.lock.unlock()
+		if err := pipe.await(ctx, late); err != nil {
+			return err
+		}
+	}
+}
+
+// awaitApplied waits until a commit in the list is applied, or ctx ends.
+func (pipe *pipeline) awaitApplied(ctx context.Context, c *commit) {
+	if pipe.applied.Load().version >= c.version {
+		return
+	}
+	if err := pipe.lock.lock(ctx); err == nil {
+		pipe.lock.unlock()
 	}
 }

@@ -68,62 +68,70 @@ func readSyncMark(rest []byte) (m syncMark, ok bool) {
 	return m, true
 }
 
-// idleMarks writes a mark when there was no commit for idleMarkDelay.
-type idleMarks struct {
+// syncMarks writes marks into the log and the note. It writes an idle mark when there was no
+// commit for idleMarkDelay.
+type syncMarks struct {
+	off   bool // the store does not sync, or must not change
 	delay time.Duration
 	timer *time.Timer
 	armed atomic.Bool   // the timer is set
 	after atomic.Uint64 // the newest commit when it was set
+
+	*history
+	store      *pebble.DB
+	disk       *logDisk
+	life       *lifetime
+	failure    *failure
+	background *backgroundLog
 }
 
-func (db *DB) startIdleMarks() {
-	db.idleMarks.delay = idleMarkDelay
-	db.idleMarks.timer = time.AfterFunc(idleMarkDelay, db.writeIdleMark)
-	db.idleMarks.timer.Stop()
+func (m *syncMarks) start() {
+	m.delay = idleMarkDelay
+	m.timer = time.AfterFunc(idleMarkDelay, m.writeIdle)
+	m.timer.Stop()
 }
 
 // manifestWritten sets the timer after the manifest was written.
-func (db *DB) manifestWritten() {
-	if newest := db.applied.Load(); newest != nil && !db.opts.NoSync {
-		db.idleMarks.committed(newest.version)
+func (m *syncMarks) manifestWritten() {
+	if newest := m.applied.Load(); newest != nil {
+		m.committed(newest.version)
 	}
 }
 
 // committed sets the timer after a commit, unless it is set.
-func (m *idleMarks) committed(version uint64) {
-	if !m.armed.Load() && m.armed.CompareAndSwap(false, true) {
+func (m *syncMarks) committed(version uint64) {
+	if !m.off && !m.armed.Load() && m.armed.CompareAndSwap(false, true) {
 		m.after.Store(version)
 		m.timer.Reset(m.delay)
 	}
 }
 
-func (db *DB) writeIdleMark() {
-	if !db.life.enter() {
+func (m *syncMarks) writeIdle() {
+	if !m.life.enter() {
 		return
 	}
-	defer db.life.leave()
-	m := &db.idleMarks
+	defer m.life.leave()
 	m.armed.Store(false) // a commit from here on sets the timer again
-	if newest := db.applied.Load().version; newest != m.after.Load() {
+	if newest := m.applied.Load().version; newest != m.after.Load() {
 		m.committed(newest)
-		db.noteSynced()
+		m.note()
 		return
 	}
-	if err := db.writeSyncMark(); err != nil {
-		db.fail(err)
+	if err := m.write(); err != nil {
+		m.failure.set(err)
 		return
 	}
-	db.noteSynced()
+	m.note()
 }
 
-// writeSyncMark writes a mark into the log and syncs it.
-func (db *DB) writeSyncMark() (err error) {
+// write writes a mark into the log and syncs it.
+func (m *syncMarks) write() (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("writing to the store failed: %v", p)
 		}
 	}()
-	if err := db.store.LogData(db.disk.syncMark().append(nil), pebble.Sync); err != nil {
+	if err := m.store.LogData(m.disk.syncMark().append(nil), pebble.Sync); err != nil {
 		return fmt.Errorf("writing to the store failed: %w", err)
 	}
 	return nil

@@ -18,7 +18,7 @@ func TestMarkWhenIdle(t *testing.T) {
 	t.Parallel()
 	disk := vfs.NewCrashableMem()
 	db := openMem(t, Options{FS: disk})
-	db.idleMarks.delay = time.Millisecond
+	db.marks.delay = time.Millisecond
 	for i := range 3 {
 		mustUpdate(t, db, set(fmt.Sprint("item ", i), "x"))
 		awaitMark(t, db, disk)
@@ -30,7 +30,7 @@ func TestMarkAfterFlush(t *testing.T) {
 	t.Parallel()
 	disk := vfs.NewCrashableMem()
 	db := openMem(t, Options{FS: disk})
-	db.idleMarks.delay = time.Millisecond
+	db.marks.delay = time.Millisecond
 	mustUpdate(t, db, set("item", "x"))
 	awaitMark(t, db, disk)
 	if err := db.store.Flush(); err != nil {
@@ -90,17 +90,17 @@ func TestMarkWaitsForTheEnd(t *testing.T) {
 	t.Parallel()
 	disk := vfs.NewCrashableMem()
 	db := openMem(t, Options{FS: disk})
-	db.idleMarks.delay = time.Hour // the test writes the marks
+	db.marks.delay = time.Hour // the test writes the marks
 	expect := func(when string, alone bool) {
 		t.Helper()
 		mustUpdate(t, db, set("item", when))
 		synced := db.disk.syncMark()
-		db.writeIdleMark()
+		db.marks.writeIdle()
 		after := db.disk.syncMark()
 		if wrote := after.logSynced > synced.logSynced; wrote != alone {
 			t.Errorf("%s: a mark was written: %v, expected %v", when, wrote, alone)
 		}
-		if armed := db.idleMarks.armed.Load(); armed == alone {
+		if armed := db.marks.armed.Load(); armed == alone {
 			t.Errorf("%s: the timer is set: %v", when, armed)
 		}
 		var note syncNote
@@ -111,7 +111,7 @@ func TestMarkWaitsForTheEnd(t *testing.T) {
 	expect("the first commit", true)
 	mustUpdate(t, db, set("item", "sets the timer"))
 	expect("another commit since", false)
-	db.writeIdleMark()
+	db.marks.writeIdle()
 	expect("the first commit of the next series", true)
 }
 
@@ -123,7 +123,7 @@ func TestNoMarksWithoutSync(t *testing.T) {
 		mustUpdate(t, db, set("item", "x"))
 		<-db.newest.Load().durable
 	}
-	if db.idleMarks.armed.Load() {
+	if db.marks.armed.Load() {
 		t.Error("the timer of a mark is set")
 	}
 }
@@ -169,7 +169,7 @@ func TestForgedMark(t *testing.T) {
 
 func mustMark(t *testing.T, db *DB) {
 	t.Helper()
-	if err := db.writeSyncMark(); err != nil {
+	if err := db.marks.write(); err != nil {
 		t.Fatal(err)
 	}
 }

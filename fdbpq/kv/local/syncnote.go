@@ -75,14 +75,14 @@ func (n *syncNote) close() error {
 	return n.file.Close()
 }
 
-// noteSynced writes down how far log and manifest are synced. A store without the
+// note writes down how far log and manifest are synced. A store without the
 // note is as good, but for damage of its log's end.
-func (db *DB) noteSynced() {
-	if db.opts.NoSync || db.opts.Salvage {
+func (m *syncMarks) note() {
+	if m.off {
 		return
 	}
-	if err := db.disk.note.write(db.disk.FS, db.disk.dir, db.disk.syncMark()); err != nil {
-		db.background.warn("noting how far the log is synced failed", "err", err)
+	if err := m.disk.note.write(m.disk.FS, m.disk.dir, m.disk.syncMark()); err != nil {
+		m.background.warn("noting how far the log is synced failed", "err", err)
 	}
 }
 

@@ -129,7 +129,7 @@ func (t *Term) err() error {
 
 // finish answers the transaction and releases what it holds.
 func (p *proposal) finish(v verdict) {
-	p.t.db.closeBatch(p.batch)
+	p.t.db.writer.closeBatch(p.batch)
 	p.t.end()
 	p.done <- v
 }
@@ -212,12 +212,13 @@ func (t *Term) commit(ctx context.Context, tx *tx, turn *commitTurn) (ending, er
 			return finished, unavailable(err)
 		}
 		if loss != nil {
-			t.db.afterConflict(ctx, loss)
+			t.db.stats.conflicts.Add(1)
+			t.db.commits.awaitApplied(ctx, loss) // so that the next run reads its writes
 			tx.end()
 			return lost, nil
 		}
 	}
-	batch, err := t.db.newBatch(w)
+	batch, err := t.db.writer.newBatch(w)
 	if err != nil {
 		tx.end()
 		return finished, unavailable(err)
@@ -251,18 +252,6 @@ func (v verdict) ending() ending {
 		return lost
 	}
 	return finished
-}
-
-// afterConflict waits until c is applied, so that the transaction that lost against
-// it reads its writes when it runs again.
-func (db *DB) afterConflict(ctx context.Context, c *commit) {
-	db.stats.conflicts.Add(1)
-	if db.applied.Load().version >= c.version {
-		return
-	}
-	if err := db.commitLock.lock(ctx); err == nil {
-		db.commitLock.unlock()
-	}
 }
 
 // withdraw takes a proposal back that no batch has taken.
@@ -309,7 +298,7 @@ func (t *Term) ready() {
 // watch activates the watches of a transaction that had nothing to commit.
 func (t *Term) watch(tx *tx) {
 	watches := tx.watches
-	t.db.activateWatches(tx, nil)
+	t.db.watches.activate(tx, nil)
 	if t.err() != nil {
 		// End may have looked before they were there.
 		for _, w := range watches {

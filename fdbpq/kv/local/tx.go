@@ -74,7 +74,7 @@ func (t *tx) iterator() (*pebble.Iterator, error) {
 	if t.iter == nil {
 		iter, err := t.snap.NewIter(&pebble.IterOptions{SkipPoint: t.buf.step})
 		if err != nil {
-			return nil, t.db.readError(err)
+			return nil, t.db.damages.readError(err)
 		}
 		t.iter = iter
 	}
@@ -191,28 +191,32 @@ func (t *tx) read(hash uint64, key []byte) ([]byte, error) {
 	if value, ok := rows.get(hash, key, t.pinned.version); ok {
 		return append(make([]byte, 0, len(value)), value...), nil
 	}
-	value, err := t.db.read(t.snap, key)
-	if err != nil && t.db.opts.Salvage {
-		return nil, t.db.skipDamage(err)
+	value, err := valueIn(t.snap, key)
+	if err != nil {
+		err = t.db.damages.readError(err)
+		if t.db.opts.Salvage {
+			err = t.db.damages.skip(err)
+		}
+		return nil, err
 	}
 	if value != nil {
 		rows.put(hash, key, value, t.pinned.version)
 	}
-	return value, err
+	return value, nil
 }
 
-// read returns a copy of the value of key in r, nil if there is none.
-func (db *DB) read(r pebble.Reader, key []byte) ([]byte, error) {
+// valueIn returns a copy of the value of key in r, nil if there is none.
+func valueIn(r pebble.Reader, key []byte) ([]byte, error) {
 	value, closer, err := r.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, db.readError(err)
+		return nil, err
 	}
 	value = append(make([]byte, 0, len(value)), value...)
 	if err := closer.Close(); err != nil {
-		return nil, db.readError(err)
+		return nil, err
 	}
 	return value, nil
 }

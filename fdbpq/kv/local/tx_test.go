@@ -65,7 +65,7 @@ func TestNarrowedRangeIsStale(t *testing.T) {
 		t.Fatalf("the range was not narrowed: %d ranges, %d keys", len(w.cleared), w.keys.len())
 	}
 	mustUpdate(t, db, set("d", "1"))
-	turn := commitTurn{db: db}
+	turn := commitTurn{commits: &db.commits}
 	if c, stale, err := db.prepare(t.Context(), run, &turn); c != nil || !stale || err != nil {
 		t.Fatalf("commit: %v, stale %t, %v", c, stale, err)
 	}
@@ -74,8 +74,8 @@ func TestNarrowedRangeIsStale(t *testing.T) {
 	if c == nil || stale || err != nil {
 		t.Fatalf("commit: %v, stale %t, %v", c, stale, err)
 	}
-	db.toApply <- applyJob{run, c}
-	if err := db.await(t.Context(), c); err != nil {
+	db.commits.toApply <- applyJob{run, c}
+	if err := db.commits.await(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
 	if got := mustGet(t, db, "b") + mustGet(t, db, "c") + mustGet(t, db, "d"); got != "kept" {

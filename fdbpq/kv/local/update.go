@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
@@ -56,9 +55,9 @@ const (
 
 // commitTurn is the commit lock, or the turn of a term, as far as one run of a closure has it.
 type commitTurn struct {
-	db   *DB
-	term *Term // nil: the lock
-	held bool
+	commits *pipeline
+	term    *Term // nil: the lock
+	held    bool
 }
 
 // take takes the lock, unless the run has it. A nil error means that it does.
@@ -69,7 +68,7 @@ func (c *commitTurn) take(ctx context.Context) (err error) {
 	case c.term != nil:
 		err = c.term.hold(ctx)
 	default:
-		err = c.db.lockCommits(ctx)
+		err = c.commits.lockCommits(ctx)
 	}
 	c.held = err == nil
 	return err
@@ -84,7 +83,7 @@ func (c *commitTurn) end() {
 	if c.term != nil {
 		c.term.release()
 	} else {
-		c.db.commitLock.unlock()
+		c.commits.lock.unlock()
 	}
 }
 
@@ -122,7 +121,7 @@ func (db *DB) viewOnce(ctx context.Context, term *Term, fn func(kv.Reader) error
 
 // updateOnce runs fn once, alone if nothing else may commit meanwhile.
 func (db *DB) updateOnce(ctx context.Context, term *Term, alone bool, fn func(kv.Tx) error) (ending, error) {
-	turn := commitTurn{db: db, term: term}
+	turn := commitTurn{commits: &db.commits, term: term}
 	defer turn.end()
 	if alone {
 		if err := turn.take(ctx); err != nil {
@@ -163,7 +162,7 @@ func (db *DB) updateOnce(ctx context.Context, term *Term, alone bool, fn func(kv
 		if term != nil {
 			term.watch(t)
 		} else {
-			db.activateWatches(t, nil)
+			db.watches.activate(t, nil)
 		}
 		return finished, t.awaitReads(ctx, nil)
 	}
@@ -185,9 +184,9 @@ func (db *DB) updateOnce(ctx context.Context, term *Term, alone bool, fn func(kv
 		return lost, nil
 	}
 	turn.held = false // applyCommits gives the lock back
-	db.toApply <- applyJob{t, c}
+	db.commits.toApply <- applyJob{t, c}
 	t = nil // and ends the transaction
-	if err := db.await(ctx, c); err != nil {
+	if err := db.commits.await(ctx, c); err != nil {
 		return finished, fmt.Errorf("%w: %w", kv.ErrUnknown, err)
 	}
 	return finished, nil
@@ -205,7 +204,7 @@ func (t *tx) awaitReads(ctx context.Context, err error) error {
 			return unavailable(failed)
 		}
 	default:
-		if late := t.db.await(ctx, t.upper); late != nil {
+		if late := t.db.commits.await(ctx, t.upper); late != nil {
 			return unavailable(late)
 		}
 	}
@@ -264,13 +263,13 @@ const unlockedRounds = 3
 func (db *DB) prepare(ctx context.Context, t *tx, turn *commitTurn) (next *commit, stale bool, err error) {
 	w := &t.buf.writes
 	w.sort()
-	batch, err := db.newBatch(w)
+	batch, err := db.writer.newBatch(w)
 	if err != nil {
 		return nil, false, unavailable(err)
 	}
 	defer func() {
 		if next == nil {
-			db.closeBatch(batch)
+			db.writer.closeBatch(batch)
 		}
 	}()
 	c := newCommit(w)
@@ -301,7 +300,7 @@ func (db *DB) prepare(ctx context.Context, t *tx, turn *commitTurn) (next *commi
 			break
 		}
 	}
-	if err := db.resolveAtomics(w, batch, nil); err != nil {
+	if err := db.writer.resolveAtomics(w, batch, nil); err != nil {
 		return nil, false, err
 	}
 	c.batch = batch
@@ -317,64 +316,4 @@ func (t *tx) changed(ctx context.Context, after, last *commit) (reads, narrowed 
 	}
 	change, err := after.firstConflict(ctx, &t.buf.writes.narrow, last)
 	return false, change != nil, err
-}
-
-// lockCommits takes the commit lock once tables can be written and no sync is late.
-func (db *DB) lockCommits(ctx context.Context) error {
-	for {
-		if err := db.commitLock.lock(ctx); err != nil {
-			return fmt.Errorf("earlier commits still wait for the disk: %w", err)
-		}
-		if broken := db.broken.Load(); broken != nil {
-			db.commitLock.unlock()
-			return *broken
-		}
-		if err := db.tables.err(); err != nil {
-			db.commitLock.unlock()
-			return err
-		}
-		late := db.late()
-		if late == nil {
-			return nil
-		}
-		db.commitLock.unlock()
-		if err := db.await(ctx, late); err != nil {
-			return err
-		}
-	}
-}
-
-func (db *DB) closeBatch(batch *pebble.Batch) {
-	if err := batch.Close(); err != nil {
-		db.opts.Log.Error("kv/local: closing a batch failed", "err", err)
-	}
-}
-
-// newBatch returns a batch with the writes whose values are known, in the order of
-// their keys, which Pebble inserts fastest.
-func (db *DB) newBatch(w *writeSet) (*pebble.Batch, error) {
-	batch := db.store.NewBatchWithSize(64 + maxSyncMark + w.size() + 16*w.keys.len())
-	var buf [maxSyncMark]byte
-	if err := batch.LogData(db.disk.syncMark().append(buf[:0]), nil); err != nil {
-		return nil, err
-	}
-	for _, r := range w.cleared {
-		if err := batch.DeleteRange(r.begin, r.end, nil); err != nil {
-			return nil, err
-		}
-	}
-	for _, i := range w.sorted {
-		var err error
-		e, key := &w.entries[i], w.keys.key(i)
-		switch {
-		case e.kind == kindSet:
-			err = batch.Set(key, w.value(e), nil)
-		case e.kind == kindClear && !w.cleared.contains(key):
-			err = batch.Delete(key, nil)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	return batch, nil
 }

@@ -26,19 +26,19 @@ func TestCallersCanGiveUp(t *testing.T) {
 	expect(db.View(over, func(kv.Reader) error { return nil }))
 
 	// While the store stalls commits, they wait for the lock.
-	if err := db.commitLock.lock(context.Background()); err != nil {
+	if err := db.commits.lock.lock(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	result := make(chan error, 1)
 	go func() { result <- db.Update(ctx, set("a", "1")) }()
-	await(t, "a commit to wait", func() bool { return db.commitLock.waiters() > 0 })
+	await(t, "a commit to wait", func() bool { return db.commits.lock.waiters() > 0 })
 	if got := mustGet(t, db, "a"); got != "" { // reads go on
 		t.Errorf("read %q", got)
 	}
 	cancel()
 	expect(<-result)
-	db.commitLock.unlock()
+	db.commits.lock.unlock()
 
 	// A transaction that has lost does not run again when its time is over.
 	ctx, cancel = context.WithCancel(context.Background())
@@ -76,7 +76,7 @@ func TestLoserRunsAlone(t *testing.T) {
 		if runs++; runs == 1 {
 			return lose(db, tx)
 		}
-		waiting := db.commitLock.waiters()
+		waiting := db.commits.lock.waiters()
 		for i := range 8 {
 			others.Go(func() {
 				if err := db.Update(context.Background(), set("n", fmt.Sprint(i))); err != nil {
@@ -89,7 +89,7 @@ func TestLoserRunsAlone(t *testing.T) {
 			t.Errorf("run %d reads %q", runs, value)
 		}
 		tx.Set([]byte("m"), value)
-		await(t, "the others to wait", func() bool { return db.commitLock.waiters() == waiting+8 })
+		await(t, "the others to wait", func() bool { return db.commits.lock.waiters() == waiting+8 })
 		return err
 	})
 	others.Wait()

@@ -10,6 +10,8 @@ type watchSet struct {
 	count  atomic.Int64 // lets commits skip an empty set
 	mu     sync.Mutex
 	byHash map[uint64][]*watch
+
+	*history
 }
 
 type watch struct {
@@ -108,31 +110,31 @@ func (s *watchSet) endAll() {
 	}
 }
 
-// activateWatches activates the watches of a transaction that committed as c, or had
-// nothing to commit if c is nil. Commits after the state that the transaction read fire
+// activate activates the watches of a transaction that committed as c, or had nothing to
+// commit if c is nil. Commits after the state that the transaction read fire
 // them at once.
-func (db *DB) activateWatches(t *tx, c *commit) {
+func (s *watchSet) activate(t *tx, c *commit) {
 	watches := t.watches
 	t.watches = nil
 	for _, w := range watches {
 		from := t.pinned
 		switch {
 		case c != nil:
-			db.watches.add(w, c.version)
+			s.add(w, c.version)
 		default:
 			if from == nil {
-				from = db.applied.Load()
+				from = s.applied.Load()
 			}
-			db.watches.add(w, from.version)
+			s.add(w, from.version)
 		}
 		if from == nil {
 			continue
 		}
 		// Later commits fire the watch when they are applied.
-		applied := db.applied.Load()
+		applied := s.applied.Load()
 		for n := from.next.Load(); n != nil && n.version <= applied.version; n = n.next.Load() {
 			if n != c && n.wrote(w.hash, w.key) {
-				db.watches.end(w)
+				s.end(w)
 				break
 			}
 		}
