@@ -29,6 +29,10 @@ func (l *lane) answerPop(r *pop) {
 		l.Done(&r.Request, l.answerBundle(r))
 		return
 	}
+	if !r.ask.Batch && len(items) > 1 { // an earlier pop with this id was a batch
+		l.giveBackAll(items[1:])
+		items = items[:1]
+	}
 	for i := range items {
 		if f := l.answerItem(r, &items[i], r.ready+int64(len(items)-1-i)); f != nil {
 			l.giveBackAll(items[i:])

@@ -84,7 +84,7 @@ func TestImportLeavesRoomForItsAnswer(t *testing.T) {
 	c := serve(t)
 	id := c.push("pq.jobs.push.5", "x").ID
 	long := strings.Repeat("t", 512)
-	dead := []string{"PQ-Id", id, "PQ-Dead-Reason", long, "PQ-Origin", long, "PQ-Origin-Id", long}
+	dead := []string{"PQ-Id", id, "PQ-Dead-Reason", long, "PQ-Origin", "jobs", "PQ-Origin-Id", long}
 	c.refused(c.ask("pq.back.import", strings.Repeat("x", 1_046_900), dead...), 413)
 	c.refused(c.ask("pq.back.pop.min", ""), 404, "unknown")
 	most := 1_046_900
@@ -146,7 +146,7 @@ func TestListOfHeadersThatGrow(t *testing.T) {
 	c.push("pq.jobs.push.2", "second", "X", grows)
 	c.push("pq.jobs.push.3", "third", "X", "y")
 	last := c.push("pq.jobs.push.4", "last").ID
-	dead := []string{"PQ-Dead-Reason", "r", "PQ-Origin", strings.Repeat("\x01", 500), "PQ-Origin-Id", "x"}
+	dead := []string{"PQ-Dead-Reason", "r", "PQ-Origin", "x", "PQ-Origin-Id", strings.Repeat("\x01", 500)}
 	for _, bodies := range []string{"true", "false"} {
 		var bodyOf, headers []string
 		after := ""

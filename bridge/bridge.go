@@ -86,7 +86,8 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	}
 	b.tenants = newTenants(o, store)
 	b.waits.tenants = b.tenants
-	hasRoom := room(o.Room, b.tenants)
+	hasRoom := room(o.Room)
+	unasked := unasked(hasRoom, b.tenants)
 	b.asker = listening.NewAsker(nc, o.Logger)
 	b.waits.init(b.responder, b.asker.Gone, o.Limits.Waiters,
 		func(queue string) { b.lanes.pop.Kick(queue) },
@@ -105,8 +106,8 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	about := &about{options: o, storeID: store.ID(), maxQueueBytes: store.MaxQueueBytes(), started: time.Now().UTC(), id: nuid.Next()}
 	self := about.identity()
 	b.sources = feeds.New(feeds.Options{
-		Store: store, Wire: wr, Remotes: o.Remotes, Bridge: about.id, Alone: o.Exclusive, Room: hasRoom, Hold: o.hold, Log: o.Logger,
-		Fed: fed(b.responder), Event: b.responder.Events.Source, Failed: b.keeper.notice,
+		Store: store, Wire: wr, Remotes: o.Remotes, Bridge: about.id, Alone: o.Exclusive, Room: unasked, Hold: o.hold, Log: o.Logger,
+		Fed: fed(b.responder, b.tenants), Event: b.responder.Events.Source, Failed: b.keeper.notice,
 	})
 	requests.sources = b.sources
 	b.peers = peers.New(nc, peers.Options{
@@ -144,7 +145,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		b.lanes.stop()
 		return nil, err
 	}
-	b.keeper.start(store, b.responder.Events.Item, fired(b.responder), hasRoom)
+	b.keeper.start(store, b.responder.Events.Item, fired(b.responder, b.tenants), unasked)
 	b.historian.Start()
 	b.sources.Start()
 	b.peers.Start()

@@ -38,7 +38,7 @@ func (b *bulk) apply(tx kv.Tx, q fdbpq.Queue) (_ []fdbpq.Event, err error) {
 	}
 	answer := protocol.BulkAnswer{Done: b.done.Done, Looked: b.done.Looked}
 	if b.done.Next != nil {
-		answer.Next = b.done.Next.String()
+		answer.Next = codec.BulkCursor(&b.Subject, b.done.Next)
 	}
 	if b.done.Stopped != nil {
 		answer.Stopped = protocol.StoppedFull
@@ -64,7 +64,8 @@ const maxRest = time.Second
 func (l *bulks) Try(requests []*bulk) (int, error) {
 	started := time.Now()
 	b := requests[0]
-	receiving, _ := l.receiving(0, 0) // a requeue adds an item in the place of another one
+	receiving, to, _ := l.receiving(0, 0) // a requeue adds an item in the place of another one
+	defer to.End()
 	err := l.update(batch.Job[kv.Tx]{
 		Weight: l.limits.BatchRequests, // it runs alone
 		Again: func() error {

@@ -161,6 +161,16 @@ func TestBulkPages(t *testing.T) {
 		t.Errorf("a run: %d in %d pages", done, pages)
 	}
 	c.has("jobs", "ready", "later:0")
+	// A cursor is of its operation on its queue. What where says is the client's part.
+	c.push("pq.others.push", "kept")
+	next := c.bulk("pq.jobs.admin.remove", `{"all":true,"limit":0}`).Next
+	for _, subject := range []string{"pq.others.admin.remove", "pq.jobs.admin.move"} {
+		if text := c.refused(c.ask(subject, `{"all":true,`+map[bool]string{true: `"priority":1,`}[strings.HasSuffix(subject, ".move")]+`"after":"`+next+`"}`), 400).Header.Get("Nats-Service-Error"); !strings.Contains(text, "of the same operation on this queue") {
+			t.Errorf("%s: %s", subject, text)
+		}
+	}
+	c.bulk("pq.jobs.admin.remove", `{"where":{"min":1},"after":"`+next+`"}`)
+	c.has("others", "ready", "kept:0")
 	for _, end := range []string{"purge", "delete"} {
 		c.push("pq.jobs.push", "x")
 		at := c.bulk("pq.jobs.admin.remove", `{"all":true,"limit":0}`)

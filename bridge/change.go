@@ -32,6 +32,14 @@ type changer interface {
 	count(*request.Tally)
 }
 
+// grower is a change that may add to what the queue has. Only its transaction knows how much.
+type grower interface {
+	changer
+
+	// within says whether the transaction may add new items of some bytes.
+	within(room func(items, bytes int) error)
+}
+
 // changes is the work of a lane of changes.
 type changes[C changer] struct {
 	*lane
@@ -45,7 +53,13 @@ func (l *changes[C]) Work(now batch.Batch[C, batch.Alone]) { batch.Run(now.Reque
 func (l *changes[C]) Try(requests []C) (at int, err error) {
 	started := time.Now()
 	leases := leasesOf(requests)
-	receiving, _ := l.receiving(0, 0) // a requeue adds an item in the place of another one
+	receiving, to, _ := l.receiving(0, 0) // a requeue adds an item in the place of another one
+	defer to.End()
+	for _, r := range requests {
+		if g, is := any(r).(grower); is {
+			g.within(func(items, bytes int) error { return l.room(to, items, bytes) })
+		}
+	}
 	prefetch := func(tx kv.Tx) { l.queue.PrefetchLeases(tx, leases...) }
 	err = l.update(batch.Job[kv.Tx]{
 		Weight:   len(requests),

@@ -228,7 +228,7 @@ func object[T any](c *client, subject, body string) T {
 type info struct {
 	Queue                                  string
 	Ready, Leased, Delayed, Waiting, Bytes int64
-	Remembered                             int64
+	Held, Remembered                       int64
 	KeysOwing                              int64 `json:"keys_owing"`
 	Oldest                                 float64
 	Rates                                  map[string]float64

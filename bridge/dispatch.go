@@ -86,34 +86,25 @@ func (d *dispatcher) handle(m *nats.Msg, owners *peers.Owners) {
 	if m.Reply != "" && !d.replies.answers(m.Reply) {
 		unfit = d.replies.refuse(m)
 	}
-	v := verbOf(s.Verb)
+	var w work
 	if err != nil {
-		v = d.meant(m.Subject)
-		r := newWork(verbNone, s, m).Head()
-		r.Verb, r.Refusal = &v.Verb, v.Refusal
-		r.PassGate()
-		f := failure.BadRequest(err)
-		if v == verbPush && m.Reply == "" {
-			d.Events.Lost(d.meantQueue(m.Subject), 1, f)
+		unfit, w = failure.BadRequest(err), d.malformed(m)
+	} else {
+		if unfit == nil && owners != nil && contends(s.Verb) && owners.Pass(s.Queue, m) {
+			return
 		}
-		d.AnswerFailure(r, f)
-		d.Done(r, f)
-		return
+		w = newWork(verbOf(s.Verb), s, m)
 	}
-	if unfit == nil && owners != nil && contends(s.Verb) && owners.Pass(s.Queue, m) {
-		return
-	}
-	w := newWork(v, s, m)
 	if a, is := w.(*adminSource); is {
 		a.runners = d.sources
 	}
 	r := w.Head()
-	if unfit != nil {
+	tenant, f := d.admit(r)
+	if f == nil && unfit != nil {
 		r.PassGate()
 		d.Refuse(r, unfit)
 		return
 	}
-	tenant, f := d.admit(r)
 	if f == nil {
 		f = d.Gate.Enter(r)
 	}
@@ -127,8 +118,8 @@ func (d *dispatcher) handle(m *nats.Msg, owners *peers.Owners) {
 		d.refuseLater(r, tenant, f)
 		return
 	}
-	if f == nil && !v.Silent && m.Reply == "" {
-		f = failure.Newf(400, "a %s without a reply subject does nothing", v.Name)
+	if f == nil && !r.Verb.Silent && m.Reply == "" {
+		f = failure.Newf(400, "a %s without a reply subject does nothing", r.Verb.Name)
 	}
 	if f == nil {
 		f = w.Read(d.Wire)
@@ -136,8 +127,8 @@ func (d *dispatcher) handle(m *nats.Msg, owners *peers.Owners) {
 	if f == nil {
 		f = d.Gate.EnterMore(r)
 	}
-	if f == nil && tenant != nil {
-		tenant.Charge(r.Count() - 1 + len(m.Data)/request.OwedBytes)
+	if f == nil {
+		tenant.Charge(r.Count() - 1)
 	}
 	if f != nil {
 		d.Refuse(r, f)
@@ -176,15 +167,22 @@ func expected(w work) int {
 // listedPart is how many entries of a page may cost a request: they have 1 KiB each, then.
 const listedPart = 4
 
-// admit takes a request from the rate of the tenant who asks, or says why it is refused. There may be no tenants.
+// admit takes a request from the rate of the tenant who asks, whatever it asks for, or says why it is refused. There may be no tenants.
 func (d *dispatcher) admit(r *request.Request) (*tenants.Tenant, *failure.Failure) {
-	name := tenantName(&r.Subject)
-	if d.tenants == nil || name == "" {
+	if d.tenants == nil {
+		return nil, nil
+	}
+	name, _, _ := strings.Cut(d.Grammar.Rest(r.Msg.Subject), ".")
+	if subjects.CheckTenant(name) != nil {
 		return nil, nil
 	}
 	t := d.tenants.Of(name)
 	r.Share = &t.Share
-	return t, t.Ask(r.Verb.Settles)
+	f := t.Ask(r.Verb.Settles)
+	if f == nil {
+		t.Charge(len(r.Msg.Data) / request.OwedBytes)
+	}
+	return t, f
 }
 
 // refuseLater refuses a request after a pause.
@@ -196,6 +194,18 @@ func (d *dispatcher) refuseLater(r *request.Request, t *tenants.Tenant, f *failu
 // do, and settlements where keys have limits.
 func contends(v subjects.Verb) bool {
 	return v == subjects.PopMin || v == subjects.PopMax || v == subjects.Link || v == subjects.Ack
+}
+
+// malformed returns a request whose subject is malformed, for its refusal. An event names the queue of a push that nobody waits for.
+func (d *dispatcher) malformed(m *nats.Msg) work {
+	v := d.meant(m.Subject)
+	var s subjects.Subject
+	if v == verbPush && m.Reply == "" {
+		s.Queue = d.meantQueue(m.Subject)
+	}
+	w := newWork(verbNone, s, m)
+	w.Head().Verb, w.Head().Refusal = &v.Verb, v.Refusal
+	return w
 }
 
 // meant guesses the verb of a malformed subject: the answer to a failed push has a

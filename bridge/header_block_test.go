@@ -66,7 +66,8 @@ func (w *wire) ask(subject, block, body string) *nats.Msg {
 	return w.next(to)
 }
 
-// Header blocks that nats.go hands over without their headers, or without some.
+// Header blocks that nats.go hands over without their headers, or without some, or that it reads
+// although they have not the form of one.
 var badBlocks = []string{
 	"NATS/1.0\r\nPQ-Priority -5\r\n\r\n",              // no colon
 	"NATS/1.0\r\nPQ-Priority: -5\r\n",                 // no empty line
@@ -84,6 +85,16 @@ var badBlocks = []string{
 	"PQ-Priority: -5\r\n\r\n",                         // no version
 	"\r\n\r\n",                                        //
 	"x",                                               //
+	"NATS/1.0 503\r\n\r\n",                            // a status
+	"NATS/1.0 503\r\nPQ-Priority:-5\r\n\r\n",          //
+	"NATS/1.0 200 OK\r\nPQ-Priority: -5\r\n\r\n",      //
+	"NATS/1.0\nPQ-Priority: -5\n\n",                   // no carriage returns
+	"NATS/1.0\nPQ-Priority:-5\n\n",                    //
+	"NATS/1.0\n\n",                                    //
+	"NATS/1.0\r\nA: b\n\n",                            //
+	"NATS/1.0\r\nA: b\x00c\r\n\r\n",                   // a zero byte
+	"NATS/1.0\r\nA: \x00\r\n\r\n",                     //
+	"NATS/1.0\r\nA\x00: b\r\n\r\n",                    //
 }
 
 // Every request with an unreadable header block is refused. It is never done without its
@@ -115,9 +126,8 @@ func TestHeaderBlocks(t *testing.T) {
 	for _, block := range []string{
 		"NATS/1.0\r\nPQ-Priority: -5\r\n\r\n",
 		"NATS/1.0\r\nPQ-Priority:-5\r\n\r\n",
-		"NATS/1.0\nPQ-Priority: -5\n\n",
 		"NATS/1.0\r\nX: \r\nX:\r\nPQ-Priority: -5\r\n\r\n",
-		"NATS/1.0 200 OK\r\nPQ-Priority: -5\r\n\r\n",
+		"NATS/1.0\r\nStatus:503\r\nDescription:OK\r\nPQ-Priority:-5\r\n\r\n",
 	} {
 		if ack := c.acknowledged(w.ask("pq.jobs.push", block, "")); ack.Priority != -5 {
 			t.Errorf("%q: %+v", block, ack)

@@ -40,16 +40,17 @@ func (l *imports) Work(now batch.Batch[*importing, batch.Alone]) { batch.Run(now
 
 // Try puts items where they stood, in one transaction.
 func (l *imports) Try(requests []*importing) (int, error) {
-	items := make([]fdbpq.Import, len(requests))
+	items, content := make([]fdbpq.Import, len(requests)), 0
 	for i, r := range requests {
 		items[i] = r.item
+		content += len(r.item.Headers) + len(r.item.Payload)
 	}
 	started := time.Now()
-	bytes := sizeOf(requests)
-	queue, _ := l.receiving(len(items), bytes)
+	queue, to, _ := l.receiving(len(items), content)
+	defer to.End()
 	err := l.update(batch.Job[kv.Tx]{
 		Weight: len(requests),
-		Bytes:  bytes,
+		Bytes:  sizeOf(requests),
 		Do: func(tx kv.Tx) (err error) {
 			l.imported, err = queue.Import(tx, items...)
 			return err

@@ -89,12 +89,15 @@ func TestImport(t *testing.T) {
 		{"x", []string{"PQ-Id", "nonsense"}, 400, "not an item id"},
 		{"x", []string{"PQ-Id", first.ID, "PQ-Id", first.ID}, 400, "occurs 2 times"},
 		{"x", []string{"PQ-Id", first.ID, "PQ-Priority", "high"}, 400, "integer"},
-		{"x", []string{"PQ-Id", first.ID, "PQ-Deliveries", "-1"}, 400, "expected 0 to"},
+		{"x", []string{"PQ-Id", first.ID, "PQ-Deliveries", "-1"}, 400, "expected 0 or more"},
 		{"x", []string{"PQ-Id", first.ID, "PQ-Expires", "later"}, 400, "expected a time"},
 		{"x", []string{"PQ-Id", first.ID, "PQ-Not-Before", "2999-01-01T00:00:00Z"}, 400, "out of bounds"},
 		{"x", []string{"PQ-Id", first.ID, "PQ-TTL", "1h"}, 400, `"PQ-TTL" is none of an import`},
 		{"x", []string{"PQ-Id", first.ID, "Nats-Msg-Id", "1"}, 400, "Nats-Msg-Id"},
 		{"x", []string{"PQ-Id", first.ID, "PQ-Dead-Reason", strings.Repeat("x", 600)}, 400, "allowed are 512"},
+		{"x", []string{"PQ-Id", first.ID, "PQ-Origin", "_x"}, 400, `PQ-Origin: queue name "_x": expected 1 to 64`},
+		{"x", []string{"PQ-Id", first.ID, "PQ-Origin", "a b"}, 400, `PQ-Origin: queue name "a b": expected 1 to 64`},
+		{"x", []string{"PQ-Id", first.ID, "PQ-Unique-Until", "leased"}, 400, "PQ-Unique-Until without PQ-Unique: expected the value"},
 	} {
 		m := to.refused(to.ask("pq.jobs.import", tc.payload, tc.header...), tc.code)
 		if text := m.Header.Get("Nats-Service-Error"); !strings.Contains(text, tc.text) {
@@ -195,5 +198,22 @@ func TestImportWithoutID(t *testing.T) {
 	}
 	if again := bring("first", "PQ-Unique", "job 1"); again.Duplicate || again.Priority != 0 {
 		t.Errorf("imported after its end: %+v", again)
+	}
+}
+
+// An answer of get can be sent as it is, also of a dead letter of which not all is known.
+func TestImportOfAnImportedDeadLetter(t *testing.T) {
+	t.Parallel()
+	c := serve(t)
+	id := c.push("pq.jobs.push.5", "x").ID
+	for _, known := range []string{"PQ-Dead-Reason", "PQ-Origin", "PQ-Origin-Id"} {
+		c.acknowledged(c.ask("pq.first.import", "x", "PQ-Id", id, known, "y"))
+		shown := c.ask("pq.first.get."+id, "")
+		c.acknowledged(c.askMsg(&nats.Msg{Subject: "pq.second.import", Header: maps.Clone(shown.Header), Data: shown.Data}))
+		if got := c.ask("pq.second.get."+id, "").Header; !maps.EqualFunc(got, shown.Header, slices.Equal) || got.Get(known) != "y" {
+			t.Errorf("%v became %v", shown.Header, got)
+		}
+		c.ask("pq.first.admin.delete", "")
+		c.ask("pq.second.admin.delete", "")
 	}
 }

@@ -39,6 +39,12 @@ func (i *info) find(v *view) error {
 		i.Failure = failure.NoQueue(name)
 		return nil
 	}
+	held := int64(0)
+	if q.Leased > 0 {
+		if held, err = v.queue.Held(v.reader); err != nil {
+			return err
+		}
+	}
 	schedules, err := v.queue.ScheduleSummary(v.reader)
 	if err != nil {
 		return err
@@ -48,7 +54,7 @@ func (i *info) find(v *view) error {
 		history = v.about.history(v.Stats.QueueHistory(name))
 	}
 	return i.answerJSON(protocol.Info{
-		Queue: subjects.Own(name), Ready: q.Ready, Leased: q.Leased, Delayed: q.Delayed, Bytes: q.Bytes,
+		Queue: subjects.Own(name), Ready: q.Ready, Leased: q.Leased, Held: held, Delayed: q.Delayed, Bytes: q.Bytes,
 		Waiting: v.waits.at(name), Rates: v.Stats.Rates(name),
 		Oldest: q.NextAge(), OldestOfAll: q.ReadyAge(), OldestAtLeast: q.OldestReady.AtLeast,
 		OldestLease: q.LeaseAge(), LeaseAtLeast: q.OldestLease.AtLeast,

@@ -114,7 +114,7 @@ func TestImportKeyFence(t *testing.T) {
 		to.accepted(to.raw(m.Reply, "+ACK"))
 	}
 	for _, bad := range []struct{ key, fence, want string }{
-		{"ann", "-1", "expected 0 to"}, {"ann", "x", "PQ-Key-Fence"}, {"ann", "4611686018427387904", "allowed are 0 to"}, {"", "5", "has no key"},
+		{"ann", "-1", "expected 0 or more"}, {"ann", "x", "PQ-Key-Fence"}, {"ann", "4611686018427387904", "allowed are 0 to"}, {"", "5", "has no key"},
 	} {
 		header := []string{"PQ-Id", id, "PQ-Key-Fence", bad.fence}
 		if bad.key != "" {

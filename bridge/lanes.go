@@ -17,6 +17,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
 )
 
 // txTimeout is how long a transaction may take, reruns included, before its
@@ -36,12 +37,12 @@ type lane struct {
 	keeper   *keeper
 	limits   Limits
 	patience batch.Patience
-	slow     time.Duration                              // see slowBatch; 0: that
-	room     func(queue string, items, bytes int) error // why a queue takes no new items
-	tenants  *tenants.Tenants                           // nil: there are none
-	line     time.Duration                              // batch.Limits.Wait
-	since    func(time.Time) time.Duration              // time.Since, but in tests
-	giveBack func(fdbpq.Lease)                          // returns an item that did not reach its consumer
+	slow     time.Duration                                       // see slowBatch; 0: that
+	room     func(to *tenants.Admission, items, bytes int) error // why a transaction adds no new items
+	tenants  *tenants.Tenants                                    // nil: there are none
+	line     time.Duration                                       // batch.Limits.Wait
+	since    func(time.Time) time.Duration                       // time.Since, but in tests
+	giveBack func(fdbpq.Lease)                                   // returns an item that did not reach its consumer
 	sent     *listening.Sent
 	setBusy  func(bool) // a transaction is under way
 	shared   *batch.Shared[kv.Tx]
@@ -89,21 +90,22 @@ func (l *lane) view(fn func(kv.Reader) error) error {
 // itemRows is about what an item takes in the store beside its content.
 const itemRows = 512
 
-// receiving is the queue of the lane for new items, of this many bytes. While the store takes
-// none, it refuses them for the reason full, and still recognizes those that it has.
-func (l *lane) receiving(items, bytes int) (queue fdbpq.Queue, full error) {
+// receiving is the queue of the lane for a transaction with new items, of this many bytes. While the store takes
+// none, it refuses them for the reason full, and still recognizes those that it has. to is to be ended behind the transaction.
+func (l *lane) receiving(items, bytes int) (queue fdbpq.Queue, to *tenants.Admission, full error) {
 	queue = l.queue
 	if t := l.tenants.OfQueue(queue.Name()); t != nil {
-		making, refused := t.Making()
+		to = t.Open()
+		making, refused := to.Making()
 		if refused != nil && !l.there() {
-			return queue.Full(refused).Making(func() error { return refused }), refused
+			return queue.Full(refused).Making(func() error { return refused }), to, refused
 		}
 		queue = queue.Making(making)
 	}
-	if full = l.room(queue.Name(), items, bytes); full != nil {
+	if full = l.room(to, items, bytes); full != nil {
 		queue = queue.Full(full)
 	}
-	return queue, full
+	return queue, to, full
 }
 
 // there reports whether the queue exists, or may. A transaction that fails because it may not be made fails for the
@@ -221,7 +223,7 @@ func newShared(base *lane, exclusive bool) *batch.Shared[kv.Tx] {
 	if exclusive {
 		running = sharedExclusive
 	}
-	return batch.NewShared(batch.SharedOptions[kv.Tx]{
+	options := batch.SharedOptions[kv.Tx]{
 		Update: func(ctx context.Context, fn func(kv.Tx) error) error {
 			session := store.Session()
 			defer session.Release()
@@ -232,8 +234,16 @@ func newShared(base *lane, exclusive bool) *batch.Shared[kv.Tx] {
 		Weight:  base.limits.BatchRequests,
 		Bytes:   base.limits.BatchBytes,
 		Slow:    cmp.Or(base.slow, slowBatch),
-	})
+	}
+	if base.tenants != nil {
+		options.Owner, options.Share = subjects.Tenant, tenantShare
+	}
+	return batch.NewShared(options)
 }
+
+// tenantShare bounds the requests of one tenant in a transaction that several queues share. Others wait for the end of that, so
+// the fewer the better for them; the tenant itself needs more transactions.
+const tenantShare = 8
 
 // slowBatch is how long the part of a queue in a shared transaction may take, as clocks on
 // the wall show it: a busy machine has queues run alone that could have shared.

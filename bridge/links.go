@@ -101,6 +101,7 @@ func (t *popTransaction) give(tx kv.Tx, r *pop) (int, error) {
 	switch {
 	case errors.As(err, &refused):
 		r.Failure, r.final = failure.Explain(err), true
+		r.Failure.Giver = t.store.ID()
 		return 1, nil
 	case err == fdbpq.ErrNoLink, err == fdbpq.ErrNoQueue:
 		r.Failure, r.final = failure.NoLink(queue, name), true
@@ -124,8 +125,13 @@ func (t *popTransaction) give(tx kv.Tx, r *pop) (int, error) {
 		return 0, nil // it removed expired items, and more are left
 	}
 	if given.Number == 0 {
-		if r.Failure = failure.Nothing(queue, given.Reason); r.waited {
+		switch {
+		case r.waited:
 			r.Failure = errWaited
+		case given.Paused:
+			r.Failure = failure.PausedLink(queue, name)
+		default:
+			r.Failure = failure.Nothing(queue, given.Reason)
 		}
 		t.tryAgainIn(given.Retry)
 		return 1, nil
@@ -162,7 +168,7 @@ func (l *lane) answerLink(r *pop) *failure.Failure {
 
 // linkStopped tells that a link gives nothing until a person has looked.
 func linkStopped(re *request.Responder, r *pop) {
-	if f := r.Failure; f.Reason == protocol.ReasonGiverBehind || f.Reason == protocol.ReasonTakerBehind || f == errLinkRoom {
+	if f := r.Failure; f.Reason == protocol.ReasonGiverBehind || f.Reason == protocol.ReasonTakerBehind || f.Code == 413 {
 		re.Events.Link(r.Subject.Queue, r.Subject.Link, f)
 	}
 }

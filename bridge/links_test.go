@@ -5,9 +5,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge"
@@ -20,6 +22,7 @@ import (
 // joined are a bridge at the edge with the queue orders, and one at the hub whose queue jobs takes from it.
 type joined struct {
 	edge, hub *client
+	giver     atomic.Pointer[client] // whom the remote leads to
 }
 
 const taking = `{"remote":"edge","queue":"edge7.orders","link":"hub","batch":3}`
@@ -29,11 +32,13 @@ func joinSites(t *testing.T) *joined {
 	at := chosen(nil)
 	at.Prefix = "edge7"
 	j := &joined{edge: serve(t, at)}
+	j.giver.Store(j.edge)
 	options := chosen(nil)
 	options.Remotes = func() map[string]bridge.Remote {
+		url := j.giver.Load().env.NATS.URL()
 		return map[string]bridge.Remote{"edge": {
-			Connect: func(o ...nats.Option) (*nats.Conn, error) { return nats.Connect(j.edge.env.NATS.URL(), o...) },
-			Take:    map[string][]string{"edge7.orders": {"jobs"}, "edge7.none": {"jobs"}},
+			Connect: func(o ...nats.Option) (*nats.Conn, error) { return nats.Connect(url, o...) }, Identity: url,
+			Take: map[string][]string{"edge7.orders": {"jobs"}, "edge7.none": {"jobs"}},
 		}}
 	}
 	j.hub = serve(t, bridge.Hold(options, time.Millisecond))
@@ -142,6 +147,9 @@ func TestLinkAnswerLost(t *testing.T) {
 	if len(listed) != 2 || !listed[0].Held || !listed[0].Due.IsZero() || listed[0].Holder != "link:hub" {
 		t.Errorf("held: %+v", listed)
 	}
+	if i := object[info](j.edge, "edge7.orders.info", ""); i.Held != 2 || i.Leased != 2 || i.Ready != 1 {
+		t.Errorf("info: %+v", i)
+	}
 	id := listed[0].ID
 	if m := j.edge.ask("edge7.orders.get."+id, ""); m.Header.Get("PQ-Held") != "true" || m.Header.Get("PQ-Lease-Expires") != "" {
 		t.Errorf("held: %v", m.Header)
@@ -159,11 +167,18 @@ func TestLinkAnswerLost(t *testing.T) {
 		t.Errorf("second: %v", second.Header)
 	}
 	j.edge.refused(j.asks(0, ""), 409, "taker_behind")
+	if m := j.edge.ask("edge7.orders.link.hub", `{"taker":"another","done":0}`); !strings.Contains(m.Header.Get("Nats-Service-Error"), "another store") || strings.Contains(fmt.Sprint(m.Header), j.hub.env.Store.ID()) {
+		t.Errorf("another one got %v", m.Header)
+	}
 	j.edge.refused(j.edge.ask("edge7.orders.link.hub", `{"taker":"another","done":0}`), 403)
+	j.edge.refused(j.edge.ask("edge7.orders.link.hub", fmt.Sprintf(`{"taker":"t","done":0,"batch":%q}`, strings.Repeat("x", 100_000))), 400)
 	j.edge.refused(j.edge.ask("edge7.orders.link.none", `{"taker":"t"}`), 404, "unknown")
 	j.edge.refused(j.edge.ask("edge7.none.link.hub", `{"taker":"t"}`), 404, "unknown")
 	third := strings.Fields(second.Header.Get("PQ-Link-Batch"))[1]
 	j.edge.refused(j.asks(2, third), 404, "empty")
+	if m := j.edge.ask("edge7.orders.info", ""); strings.Contains(string(m.Data), "held") {
+		t.Errorf("nothing is held: %s", m.Data)
+	}
 	if deleted := object[protocol.LinkDeleted](j.edge, "edge7.orders.admin.link.hub.delete", ""); deleted.Returned != 0 {
 		t.Errorf("deleted: %+v", deleted)
 	}
@@ -180,7 +195,9 @@ func TestLinkWaits(t *testing.T) {
 	j.edge.ask("edge7.orders.admin.link.hub.pause", "")
 	testenv.Await(t, "the request waits", func() bool { return object[info](j.edge, "edge7.orders.info", "").Waiting == 1 })
 	j.push("b")
-	j.edge.refused(j.edge.ask("edge7.orders.link.hub", ask), 404, "paused")
+	if m := j.edge.refused(j.edge.ask("edge7.orders.link.hub", ask), 404, "paused"); m.Header.Get("Nats-Service-Error") != "the link hub of queue orders is paused" {
+		t.Errorf("a paused link: %v", m.Header)
+	}
 	j.edge.ask("edge7.orders.admin.link.hub.resume", "")
 	got := j.edge.next(one)
 	if items := frameTexts(t, got); !slices.Equal(items, []string{"b"}) {
@@ -189,7 +206,18 @@ func TestLinkWaits(t *testing.T) {
 	if late := j.edge.ask("edge7.orders.link.hub", ask); string(late.Data) != string(got.Data) {
 		t.Errorf("a late one got %q", late.Data)
 	}
-	j.edge.refused(j.edge.ask("edge7.orders.link.hub", fmt.Sprintf(`{"taker":%q,"done":2,"batch":%q}`, j.hub.env.Store.ID(), strings.Fields(got.Header.Get("PQ-Link-Batch"))[1]), "PQ-Wait", "10ms"), 408)
+	ask = fmt.Sprintf(`{"taker":%q,"done":2,"batch":%q}`, j.hub.env.Store.ID(), strings.Fields(got.Header.Get("PQ-Link-Batch"))[1])
+	object[protocol.Link](j.edge, "edge7.orders.admin.link.hub", `{"paused":true}`)
+	one = j.edge.send("edge7.orders.link.hub", ask, "PQ-Wait", "1m")
+	testenv.Await(t, "the request waits", func() bool { return object[info](j.edge, "edge7.orders.info", "").Waiting == 1 })
+	j.push("c")
+	j.edge.refused(j.edge.ask("edge7.orders.link.hub", ask), 404, "paused")
+	object[protocol.Link](j.edge, "edge7.orders.admin.link.hub", `{"paused":false}`) // as good as resume
+	got = j.edge.next(one)
+	if items := frameTexts(t, got); !slices.Equal(items, []string{"c"}) {
+		t.Errorf("got %q", items)
+	}
+	j.edge.refused(j.edge.ask("edge7.orders.link.hub", fmt.Sprintf(`{"taker":%q,"done":3,"batch":%q}`, j.hub.env.Store.ID(), strings.Fields(got.Header.Get("PQ-Link-Batch"))[1]), "PQ-Wait", "10ms"), 408)
 }
 
 // frameTexts are the payloads of a batch.
@@ -256,7 +284,11 @@ func TestLinkFitsIntoItsAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	stops := c.hear("edge7.orders.event.link_stopped")
 	c.refused(ask(done, batch), 413)
+	if m := c.next(stops); !strings.Contains(string(m.Data), "max_payload") {
+		t.Errorf("event %s", m.Data)
+	}
 }
 
 // What stops the taker, and how a person has it go on.
@@ -303,4 +335,102 @@ func TestLinkToAFullQueue(t *testing.T) {
 	if m := j.hub.ask("pq.jobs.pop.min", ""); m.Header.Get("Status") != "404" {
 		t.Errorf("one more: %q", m.Data)
 	}
+}
+
+// Another store answers under the giver's prefix, with a link of the same name: the source stops, whatever that one says.
+// A person has it go on with either.
+func TestLinkOfAnotherGiver(t *testing.T) {
+	t.Parallel()
+	j := joinSites(t)
+	first, at := j.edge, chosen(nil)
+	at.Prefix = "edge7"
+	second := serve(t, at)
+	j.push("a", "b", "c", "d")
+	object[protocol.Source](j.hub, "pq.jobs.admin.source.edge", taking)
+	j.pops("a", "b", "c", "d")
+	testenv.Await(t, "the edge has nothing any more", func() bool { return j.shown().Given == 4 })
+
+	j.edge = second
+	j.push("e", "f")
+	j.giver.Store(second)
+	j.state("failing", "has no link hub")
+	j.set()
+	if s := j.state("stopped", "giver_replaced"); !strings.Contains(s.Reason, second.env.Store.ID()) || s.Seq == 0 {
+		t.Errorf("stopped: %+v", s)
+	}
+	if l := j.shown(); l.Batch != 0 {
+		t.Errorf("the other one has given something: %+v", l)
+	}
+	object[protocol.Source](j.hub, "pq.jobs.admin.source.edge.resume", `{"accept":true}`)
+	j.pops("e", "f")
+	testenv.Await(t, "the other edge has nothing any more", func() bool { return j.shown().Given == 2 })
+
+	j.edge = first
+	j.push("g")
+	j.giver.Store(first)
+	j.state("stopped", "giver_replaced")
+	object[protocol.Source](j.hub, "pq.jobs.admin.source.edge.resume", `{"accept":true}`)
+	j.pops("g")
+	j.push("h")
+	j.pops("h")
+	if m := j.hub.ask("pq.jobs.pop.min", ""); m.Header.Get("Status") != "404" {
+		t.Errorf("one more: %q", m.Data)
+	}
+}
+
+// Where the edge has the hub's prefix, and its server is joined with the hub's, the hub's own bridge may get the request. It gives
+// nothing. When the edge's serves it, the source goes on.
+func TestLinkOfOnePrefix(t *testing.T) {
+	t.Parallel()
+	atHub, atEdge := joinedServers(t)
+	start := func(srv *testenv.Server, remotes func() map[string]bridge.Remote) *client {
+		env := &testenv.Bridged{NATS: srv, Store: testenv.Store(t)}
+		var err error
+		env.Bridge, err = bridge.Start(t.Context(), srv.Connect(t, bridge.ConnectOptions(nil)...), env.Store, bridge.Hold(bridge.Options{Exclusive: true, Remotes: remotes}, time.Millisecond))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &client{TB: t, Conn: srv.Connect(t), env: env}
+		t.Cleanup(func() { c.drain(env.Bridge) })
+		return c
+	}
+	hub := start(atHub, func() map[string]bridge.Remote {
+		return map[string]bridge.Remote{"edge": {
+			Connect: func(o ...nats.Option) (*nats.Conn, error) { return nats.Connect(atEdge.URL(), o...) },
+			Take:    map[string][]string{"pq.orders": {"jobs"}},
+		}}
+	})
+	j := &joined{hub: hub}
+	hub.push("pq.orders.push", "of the hub")
+	object[protocol.Source](hub, "pq.jobs.admin.source.edge", `{"remote":"edge","queue":"pq.orders","link":"hub"}`)
+	j.state("failing", "has no link hub")
+	object[protocol.Link](hub, "pq.orders.admin.link.hub", `{"to":"another"}`)
+	j.state("failing", "another store")
+	atEdge.Restart(t, func(o *server.Options) { o.LeafNode.Remotes = nil })
+	edge := start(atEdge, nil)
+	edge.push("pq.orders.push", "of the edge")
+	object[protocol.Link](edge, "pq.orders.admin.link.hub", fmt.Sprintf(`{"to":%q}`, hub.env.Store.ID()))
+	j.pops("of the edge")
+	if m := hub.ask("pq.orders.pop.min", ""); string(m.Data) != "of the hub" {
+		t.Errorf("the hub's own queue has %q", m.Data)
+	}
+}
+
+// A batch is out when somebody lowers the server's max_payload: it is refused until that is raised again, and comes then.
+func TestLinkOfALoweredMaxPayload(t *testing.T) {
+	t.Parallel()
+	j := joinSites(t)
+	texts := []string{strings.Repeat("x", 9<<10), strings.Repeat("y", 9<<10), strings.Repeat("z", 9<<10)}
+	j.push(texts...)
+	j.hub.ask("pq.jobs.admin.config", `{"max_length":1}`)
+	object[protocol.Source](j.hub, "pq.jobs.admin.source.edge", taking)
+	j.state("blocked", "full")
+	j.edge.env.NATS.Restart(t, func(o *server.Options) { o.MaxPayload = 20 << 10 })
+	j.state("failing", "raise the server's max_payload")
+	j.edge.env.NATS.Restart(t, func(o *server.Options) { o.MaxPayload = 1 << 20 })
+	j.pops(texts...)
+	testenv.Await(t, "the edge has nothing any more", func() bool {
+		s := object[protocol.Source](j.hub, "pq.jobs.admin.source.edge", "")
+		return s.Counts.Delivered == 3 && s.Seq == 1
+	})
 }

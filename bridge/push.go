@@ -110,8 +110,12 @@ func (l *pushes) Try(requests []*push) (int, error) {
 		clear(l.items)
 		l.items = l.items[:0]
 	}()
-	bytes := sizeOf(requests)
-	queue, full := l.receiving(len(l.items), bytes)
+	content := 0
+	for i := range l.items {
+		content += len(l.items[i].Headers) + len(l.items[i].Payload)
+	}
+	queue, to, full := l.receiving(len(l.items), content)
+	defer to.End()
 	if full != nil && !slices.ContainsFunc(l.items, needsNoRoom) {
 		return len(requests), full // a look into the store would take some of the rest of its log
 	}
@@ -119,7 +123,7 @@ func (l *pushes) Try(requests []*push) (int, error) {
 	at, inTurn := len(requests), false
 	err := l.update(batch.Job[kv.Tx]{
 		Weight:   len(l.items),
-		Bytes:    bytes,
+		Bytes:    sizeOf(requests),
 		Again:    l.again,
 		Prefetch: func(tx kv.Tx) { queue.PrefetchPush(tx, l.items...) },
 		Do: func(tx kv.Tx) (err error) {

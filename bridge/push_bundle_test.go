@@ -220,7 +220,7 @@ func TestMalformedBundles(t *testing.T) {
 		text   string
 	}{
 		{"", []string{"PQ-Bundle", "1"}, 400, 0, "the message ends here"},
-		{frame("a"), []string{"PQ-Bundle", "0"}, 400, -1, "expected 1 to"},
+		{frame("a"), []string{"PQ-Bundle", "0"}, 400, -1, "expected 1 to 1000"},
 		{frame("a"), []string{"PQ-Bundle", "x"}, 400, -1, "expected an integer"},
 		{frame("a"), []string{"PQ-Bundle", "1", "PQ-Bundle", "1"}, 400, -1, "expected once"},
 		{frame("a"), []string{"PQ-Bundle", "1001"}, 413, -1, "allowed are 1000"},

@@ -344,3 +344,29 @@ func TestRepetitionThatIsNotFinal(t *testing.T) {
 	c.push("pq.jobs.push.8", "two")
 	c.next(waits)
 }
+
+// A request that asks for no batch has one answer, whatever the pop with its id was. The leases of the
+// other items are those of the first answer.
+func TestRepetitionWithoutBatch(t *testing.T) {
+	t.Parallel()
+	for _, lease := range [][]string{nil, {"PQ-Lease", "1h"}} {
+		c := serve(t)
+		for _, body := range []string{"one", "two", "three"} {
+			c.push("pq.jobs.push", body)
+		}
+		header := append([]string{"Nats-Msg-Id", "x"}, lease...)
+		first := c.batch(c.send("pq.jobs.pop.min", "2", header...))
+		again := c.send("pq.jobs.pop.min", "", header...)
+		if m := c.next(again); string(m.Data) != "one" || m.Header.Get("PQ-Num-Pending") != "1" {
+			t.Errorf("the repetition answers %q, %v", m.Data, m.Header)
+		}
+		if m := c.pop("pq.jobs.pop.min", ""); string(m.Data) != "three" || len(again.came) > 0 {
+			t.Errorf("the next one is %q, and the repetition has %d more answers", m.Data, len(again.came))
+		}
+		for _, m := range first {
+			if lease != nil && c.ask(m.Reply, "+ACK").Header.Get("Status") != "" {
+				t.Errorf("%q is not leased any more", m.Data)
+			}
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
+	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -17,24 +18,25 @@ import (
 type schedule struct {
 	jsonQuery
 	object []byte // what it would be, nil: as it is
+	item   *fdbpq.ScheduleItem
 }
 
 func makeSchedule(subjects.Verb) work { return new(schedule) }
 
-func (s *schedule) Read(w *codec.Wire) *failure.Failure {
+func (s *schedule) Read(w *codec.Wire) (f *failure.Failure) {
 	if f := codec.NoOwnHeaders(s.Msg.Header, s.Subject.Verb.String()); f != nil {
 		return f
 	}
 	if s.object = bytes.TrimSpace(s.Msg.Data); len(s.object) == 0 {
 		return nil
 	}
-	_, f := w.ReadScheduleItem(s.Subject.Queue, s.object)
+	s.item, f = w.ReadScheduleItem(s.Subject.Queue, s.object)
 	return f
 }
 
 func (s *schedule) find(v *view) error {
 	if len(s.object) > 0 {
-		times, err := v.queue.PreviewSchedule(v.reader, s.Subject.Schedule, s.object, protocol.ScheduleTimesShown)
+		times, err := v.queue.PreviewSchedule(v.reader, s.Subject.Schedule, s.object, s.item, protocol.ScheduleTimesShown)
 		if err != nil {
 			return noSchedule(&s.Request, err)
 		}
@@ -76,6 +78,29 @@ type adminSchedule struct {
 	item    *fdbpq.ScheduleItem
 	fromNow bool
 	limit   *codec.Limit
+	room    func(items, bytes int) error
+	dropped int64 // times that the change had pass
+}
+
+func (a *adminSchedule) within(room func(items, bytes int) error) { a.room = room }
+
+// grows refuses a schedule that is new, or whose item becomes larger, where there is no room for that.
+func (a *adminSchedule) grows(tx kv.Tx, q fdbpq.Queue) error {
+	before, _, err := q.Schedule(tx, a.Subject.Schedule, 0)
+	isNew := err == fdbpq.ErrNoSchedule || err == fdbpq.ErrNoQueue
+	if err != nil && !isNew {
+		return err
+	}
+	more := 0
+	if a.item != nil {
+		more = len(a.item.Headers) + len(a.item.Payload) - len(before.Item.Headers) - len(before.Item.Payload)
+	}
+	if isNew || more > 0 {
+		if err := a.room(0, more); err != nil {
+			a.Failure = failure.Explain(err)
+		}
+	}
+	return nil
 }
 
 func (a *adminSchedule) Read(w *codec.Wire) (f *failure.Failure) {
@@ -117,11 +142,15 @@ func (a *adminSchedule) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 		answer, err = protocol.ScheduleNamed{Queue: subjects.Own(q.Name()), Name: name}, q.DeleteSchedule(tx, name)
 	default:
 		if len(a.object) > 0 {
+			if err := a.grows(tx, q); err != nil || a.Failure != nil {
+				return nil, err
+			}
 			s, err = q.SetSchedule(tx, name, a.object, a.item)
 		} else {
 			s, _, err = q.Schedule(tx.Snapshot(), name, 0)
 		}
 	}
+	a.dropped = s.Dropped
 	if err == fdbpq.ErrNoSchedule {
 		return nil, noSchedule(&a.Request, err)
 	}
@@ -136,12 +165,21 @@ func (a *adminSchedule) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 	return nil, err
 }
 
+func (a *adminSchedule) count(t *request.Tally) { t[request.ScheduleMissed] += a.dropped }
+
 // runSchedule pushes the item of a schedule now.
 type runSchedule struct {
 	change
 	msgID  string
+	room   func(items, bytes int) error
+	size   int // of the item
 	pushed fdbpq.Pushed
 }
+
+func (r *runSchedule) within(room func(items, bytes int) error) { r.room = room }
+
+// expects is what a push of the largest item costs.
+func (r *runSchedule) expects() int { return 1 + fdbpq.MaxScheduleItem/request.OwedBytes }
 
 func (r *runSchedule) Read(*codec.Wire) (f *failure.Failure) {
 	if r.msgID, f = codec.ReadRun(r.Msg, r.Subject.Verb.String()); f != nil {
@@ -152,7 +190,10 @@ func (r *runSchedule) Read(*codec.Wire) (f *failure.Failure) {
 
 func (r *runSchedule) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 	r.Failure = nil
-	pushed, err := q.RunSchedule(tx, r.Subject.Schedule, r.msgID)
+	pushed, err := q.RunSchedule(tx, r.Subject.Schedule, r.msgID, func(bytes int) error {
+		r.size = bytes
+		return r.room(1, bytes)
+	})
 	switch {
 	case err != nil:
 		return nil, noSchedule(&r.Request, err)
@@ -176,16 +217,18 @@ func (r *runSchedule) count(tally *request.Tally) {
 }
 
 func (r *runSchedule) answer(re *request.Responder) {
+	r.Share.Owe(1, r.size)
 	if !r.pushed.Duplicate {
 		re.Stats.Moved(r.Subject.Queue, request.FlowIn, 1)
 	}
 	r.change.answer(re)
 }
 
-// fired counts what schedules have done, and tells when their clock was set.
-func fired(re *request.Responder) func(fdbpq.Fired) {
+// fired counts what schedules have done, and what that costs, and tells when their clock was set.
+func fired(re *request.Responder, all *tenants.Tenants) func(fdbpq.Fired) {
 	return func(f fdbpq.Fired) {
 		for queue, n := range f.Queues {
+			charge(all, queue, int(n.Fired+n.Overlapped), int(n.Bytes))
 			re.Stats.Moved(queue, request.FlowIn, int(n.Fired))
 			re.Stats.Queues.Count(queue, &request.Tally{request.Pushed: n.Fired, request.ScheduleFired: n.Fired, request.ScheduleMissed: n.Missed, request.ScheduleOverlapped: n.Overlapped})
 		}

@@ -86,6 +86,12 @@ func TestSiteOptions(t *testing.T) {
 // sides are two servers with a leaf node between them, which keeps the prefix at its side.
 func sides(t *testing.T) (hub, edge *testenv.Server) {
 	t.Helper()
+	return joinedServers(t, "pq.>")
+}
+
+// joinedServers are two servers with a leaf node between them, which keeps some subjects at their side.
+func joinedServers(t *testing.T, apart ...string) (hub, edge *testenv.Server) {
+	t.Helper()
 	hub = testenv.NATS(t, func(o *server.Options) { o.LeafNode.Host, o.LeafNode.Port = "127.0.0.1", -1 })
 	varz, err := hub.Server().Varz(nil)
 	if err != nil {
@@ -93,7 +99,7 @@ func sides(t *testing.T) (hub, edge *testenv.Server) {
 	}
 	at := &url.URL{Scheme: "nats-leaf", Host: net.JoinHostPort(varz.LeafNode.Host, strconv.Itoa(varz.LeafNode.Port))}
 	edge = testenv.NATS(t, func(o *server.Options) {
-		o.LeafNode.Remotes = []*server.RemoteLeafOpts{{URLs: []*url.URL{at}, DenyImports: []string{"pq.>"}, DenyExports: []string{"pq.>"}}}
+		o.LeafNode.Remotes = []*server.RemoteLeafOpts{{URLs: []*url.URL{at}, DenyImports: apart, DenyExports: apart}}
 	})
 	testenv.Await(t, "the leaf node is connected", func() bool { return hub.Server().NumLeafNodes() == 1 })
 	return hub, edge

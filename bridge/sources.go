@@ -7,6 +7,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	feeds "github.com/pqbridge/pqbridge/bridge/internal/sources"
+	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -90,9 +91,10 @@ func (a *adminSource) answer(re *request.Responder) {
 	a.runners.Kick()
 }
 
-// fed counts what sources have done.
-func fed(re *request.Responder) func(queue string, f *fdbpq.Fed) {
-	return func(queue string, f *fdbpq.Fed) {
+// fed counts what sources have done, and what that costs.
+func fed(re *request.Responder, all *tenants.Tenants) func(queue string, bytes int, f *fdbpq.Fed) {
+	return func(queue string, bytes int, f *fdbpq.Fed) {
+		charge(all, queue, f.Done, bytes)
 		re.Stats.Moved(queue, request.FlowIn, f.Pushed)
 		re.Stats.Queues.Count(queue, &request.Tally{request.Pushed: int64(f.Pushed), request.Duplicates: int64(f.Known), request.Dead: int64(f.Poisoned)})
 		re.Events.Items(f.Events)

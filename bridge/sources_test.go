@@ -15,6 +15,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/testenv"
 )
@@ -31,13 +33,17 @@ type fed struct {
 // feeding starts a bridge, and a server with a stream. Stops are believed at once.
 func feeding(t *testing.T, config jetstream.StreamConfig, changes ...func(*server.Options)) *fed {
 	t.Helper()
+	return feedingWith(t, chosen(nil), config, changes...)
+}
+
+func feedingWith(t *testing.T, options bridge.Options, config jetstream.StreamConfig, changes ...func(*server.Options)) *fed {
+	t.Helper()
 	f := &fed{dir: t.TempDir(), next: 1}
 	f.server = testenv.NATS(t, append(changes, func(o *server.Options) { o.JetStream, o.StoreDir, o.JetStreamMaxStore = true, f.dir, 4<<30 })...)
-	options := chosen(nil)
 	options.Remotes = func() map[string]bridge.Remote {
 		return map[string]bridge.Remote{"hub": {
 			Connect: func(o ...nats.Option) (*nats.Conn, error) { return nats.Connect(f.server.URL(), o...) },
-			Read:    map[string][]string{"ORDERS": {"jobs"}},
+			Read:    map[string][]string{"ORDERS": {"jobs", "t.jobs"}},
 		}}
 	}
 	f.client = serve(t, bridge.Hold(options, time.Millisecond))
@@ -143,7 +149,7 @@ func TestSourceCopies(t *testing.T) {
 	f := feeding(t, jetstream.StreamConfig{})
 	f.publish(3, "Kind", "a", "Kind", "b", "PQ-Priority", "-9", "PQ-Unique", "u", "Nats-Msg-Id", "")
 	made := f.set(copying)
-	if made.State != "no_runner" && made.State != "starting" || made.Mode != "copy" || made.Batch != 512 || string(made.Start) != `"first"` {
+	if made.State != "starting" || made.Mode != "copy" || made.Batch != 512 || string(made.Start) != `"first"` {
 		t.Errorf("made: %+v", made)
 	}
 	m := f.pop("pq.jobs.pop.min", "", "PQ-Wait", "1m")
@@ -189,7 +195,7 @@ func TestSourceMaps(t *testing.T) {
 	f := feeding(t, jetstream.StreamConfig{})
 	f.set(`{"remote":"hub","stream":"ORDERS","map":{"priority":{"header":"Prio","default":5},"key":{"token":2},"unique":{"header":"Nats-Msg-Id"},"ttl":"1h"}}`)
 	f.publish(1)
-	f.publish(1, "Prio", "1", "Nats-Msg-Id", "x")
+	f.publish(1, "Prio", "1  ", "Nats-Msg-Id", "x")
 	f.publish(1, "Prio", "high")
 	f.publish(1, "Prio", "2", "Nats-Marker-Reason", "MaxAge")
 	s := f.at(4)
@@ -228,10 +234,10 @@ func TestSourceStopsAtAReplacedStream(t *testing.T) {
 	t.Parallel()
 	f := feeding(t, jetstream.StreamConfig{})
 	stops := f.hear("pq.jobs.event.source_stopped")
-	f.publish(3)
+	f.publish(5)
 	f.set(copying)
-	f.items(numbers(1, 3)...)
-	f.at(3)
+	f.items(numbers(1, 5)...)
+	f.at(5)
 	if err := f.js.DeleteStream(f.Context(), "ORDERS"); err != nil {
 		t.Fatal(err)
 	}
@@ -246,8 +252,11 @@ func TestSourceStopsAtAReplacedStream(t *testing.T) {
 		t.Errorf("a resume that does not say how answers %s", m.Data)
 	}
 	f.resume(`{"accept":true}`)
-	f.items(numbers(4, 6)...)
-	f.state("running", "")
+	f.items(numbers(6, 8)...)
+	testenv.Await(f.TB, "the source knows that the new stream is shorter", func() bool {
+		s := f.shown()
+		return s.State == "running" && s.Seq == 3 && s.Last == 3 && s.Lag == 0
+	})
 }
 
 // older has the server begin again with the files that it had when do began: it loses what do does.
@@ -625,4 +634,28 @@ func TestSourceIsHandedOn(t *testing.T) {
 	t.Cleanup(func() { f.drain(second) })
 	f.publish(2)
 	f.items(numbers(1, 5)...)
+}
+
+// What a source pushes costs requests of the tenant. Without any it waits, as for a full queue.
+func TestQuotaOfSources(t *testing.T) {
+	t.Parallel()
+	f := feedingWith(t, bridge.Options{Exclusive: true, Tenants: func(string) bridge.Quotas { return bridge.Quotas{Requests: 3} }}, jetstream.StreamConfig{})
+	const messages = 50
+	f.publish(messages)
+	allowed := func(fdbpq.SourceConfig) error { return nil }
+	f.inStore(func(tx kv.Tx) error {
+		_, err := f.env.Store.Queue("t.jobs").SetSource(tx, "orders", []byte(`{"remote":"hub","stream":"ORDERS","batch":10}`), allowed)
+		return err
+	})
+	var s fdbpq.Source
+	testenv.Await(t, "the source waits for requests", func() bool {
+		f.inStore(func(tx kv.Tx) (err error) {
+			s, err = f.env.Store.Queue("t.jobs").Source(tx, "orders")
+			return err
+		})
+		return s.Position.Blocked != 0
+	})
+	if n := s.Position.Delivered; n == 0 || n == messages {
+		t.Errorf("it has pushed %d of %d messages before", n, messages)
+	}
 }

@@ -8,19 +8,25 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/protocol"
 )
+
+// roomUnless is the room of a store that has some until it is full.
+func roomUnless(full *atomic.Bool) func(int) error {
+	return func(int) error {
+		if full.Load() {
+			return errors.New("no room")
+		}
+		return nil
+	}
+}
 
 // A store without room refuses new items. It still recognizes the items that it has, so the
 // repetition of a push whose answer was lost is a duplicate.
 func TestFullStoreRecognizesItems(t *testing.T) {
 	t.Parallel()
 	var full atomic.Bool
-	c := serve(t, bridge.Options{Room: func(int) error {
-		if full.Load() {
-			return errors.New("no room")
-		}
-		return nil
-	}})
+	c := serve(t, bridge.Options{Room: roomUnless(&full)})
 	first := c.push("pq.jobs.push.1", "first", "Nats-Msg-Id", "a")
 	stored := c.ask("pq.jobs.get."+first.ID, "")
 	imported := func(subject string) *nats.Msg {
@@ -51,12 +57,7 @@ func TestFullStoreRecognizesItems(t *testing.T) {
 func TestFullStoreRefusesBundleAlone(t *testing.T) {
 	t.Parallel()
 	var full atomic.Bool
-	c, db := slowly(t, faulty(t), bridge.Options{Exclusive: true, Room: func(int) error {
-		if full.Load() {
-			return errors.New("no room")
-		}
-		return nil
-	}})
+	c, db := slowly(t, faulty(t), bridge.Options{Exclusive: true, Room: roomUnless(&full)})
 	first := c.push("pq.jobs.push", "known", "Nats-Msg-Id", "a")
 	again := func() answers { return c.send("pq.jobs.push", "known", "Nats-Msg-Id", "a") }
 	frames := frame("known", "Nats-Msg-Id", "a") + frame("new", "Nats-Msg-Id", "b")
@@ -79,4 +80,24 @@ func TestFullStoreRefusesBundleAlone(t *testing.T) {
 	if i := c.info("jobs"); i.Ready != 2 {
 		t.Errorf("%d items are ready", i.Ready)
 	}
+}
+
+// A full store takes no schedule that is new, or whose item grows, and runs none. It changes those that it has.
+func TestFullStoreRefusesSchedules(t *testing.T) {
+	t.Parallel()
+	var full atomic.Bool
+	c := serve(t, bridge.Options{Room: roomUnless(&full)})
+	const schedule = "pq.jobs.admin.schedule.s"
+	c.ask(schedule, `{"spec":"@yearly","item":{"payload":"large"}}`)
+	full.Store(true)
+	c.refused(c.ask("pq.jobs.admin.schedule.new", `{"spec":"@yearly"}`), 429, "store_full")
+	c.refused(c.ask("pq.none.admin.schedule.s", `{"spec":"@yearly"}`), 429, "store_full")
+	c.refused(c.ask(schedule, `{"item":{"payload":"larger"}}`), 429, "store_full")
+	c.refused(c.ask(schedule+".run", ""), 429, "store_full")
+	if s := object[protocol.Schedule](c, schedule, `{"item":{"payload":"small"},"paused":true}`); !s.Paused || *s.Item.Payload != "small" {
+		t.Errorf("the schedule is %+v", s)
+	}
+	c.refused(c.ask("pq.none.info", ""), 404)
+	full.Store(false)
+	c.acknowledged(c.ask(schedule+".run", ""))
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/protocol"
-	"github.com/pqbridge/pqbridge/subjects"
 )
 
 // Quotas bound what a tenant has and does. 0: no bound.
@@ -51,19 +50,20 @@ func usage(store *fdbpq.Store, tenant string) (u tenants.Usage, err error) {
 			}
 			more = len(names) == usagePage
 			for _, name := range names {
-				if last = name; !strings.HasPrefix(name, scope) {
+				if !strings.HasPrefix(name, scope) {
 					more = false
 					break
 				}
-				i, err := store.Queue(name).Inspect(r)
+				last = name
+				c, err := store.Queue(name).Counts(r)
 				if err != nil {
 					return err
 				}
-				if i != nil {
-					page.Queues, page.Items, page.Bytes = page.Queues+1, page.Items+i.Ready+i.Leased+i.Delayed, page.Bytes+i.Bytes
-				}
+				page.Queues, page.Items, page.Bytes = page.Queues+1, page.Items+c.Length(), page.Bytes+c.Bytes
 			}
-			return nil
+			scheduled, err := store.ScheduledBytes(r, after, last)
+			page.Bytes += scheduled
+			return err
 		})
 		if err != nil {
 			return u, err
@@ -72,14 +72,6 @@ func usage(store *fdbpq.Store, tenant string) (u tenants.Usage, err error) {
 		after = last
 	}
 	return u, nil
-}
-
-// tenantName is the tenant that a subject belongs to, "" if none.
-func tenantName(s *subjects.Subject) string {
-	if s.Tenant != "" {
-		return s.Tenant
-	}
-	return subjects.Tenant(s.Queue)
 }
 
 // shownTenant is what a tenant sees of itself.
@@ -91,17 +83,34 @@ func shownTenant(name string, of *tenants.Tenant) *protocol.Tenant {
 	}
 }
 
-// room returns what says whether a queue takes new items of some bytes.
-func room(store func(bytes int) error, all *tenants.Tenants) func(queue string, items, bytes int) error {
-	return func(queue string, items, bytes int) error {
+// room returns what says whether a transaction may add new items of some bytes. It ends with the admission, which is of the
+// tenant of the queue.
+func room(store func(bytes int) error) func(to *tenants.Admission, items, bytes int) error {
+	return func(to *tenants.Admission, items, bytes int) error {
 		if err := store(bytes + items*itemRows); err != nil {
 			return storeFull(err)
 		}
-		if t := all.OfQueue(queue); t != nil {
-			if f := t.Admit(items, bytes); f != nil {
-				return f
-			}
+		if f := to.Admit(items, bytes); f != nil {
+			return f
 		}
 		return nil
 	}
+}
+
+// unasked returns what says whether a queue takes new items that no request brings: those of schedules and sources. They cost requests
+// of the tenant, too, and wait until it has some. ended is to be called behind the transaction.
+func unasked(room func(to *tenants.Admission, items, bytes int) error, all *tenants.Tenants) func(queue string, items, bytes int) (ended func(), full error) {
+	return func(queue string, items, bytes int) (func(), error) {
+		t := all.OfQueue(queue)
+		if f := t.Left(); f != nil {
+			return func() {}, f
+		}
+		to := t.Open()
+		return to.End, room(to, items, bytes)
+	}
+}
+
+// charge takes requests for items that no request brought.
+func charge(all *tenants.Tenants, queue string, items, bytes int) {
+	all.OfQueue(queue).Charge(items + bytes/request.OwedBytes)
 }

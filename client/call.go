@@ -121,7 +121,7 @@ func (c *Client) do(ctx context.Context, r *call) (*nats.Msg, error) {
 		default:
 			return m, nil
 		}
-		if !refusal.again(r.repeatable) || !retry.allowed(c.patience) || retry.wait(ctx) != nil {
+		if !refusal.again(r.repeatable) || !retry.allowed(c.patience, refusal) || retry.wait(ctx) != nil {
 			return nil, inDoubt(refusal, r.open())
 		}
 	}

@@ -58,6 +58,8 @@ type patience struct {
 	attempt time.Duration // how long to wait for an answer before asking again, at first
 	margin  time.Duration // for the answer to a waiting pop to arrive before the context ends
 	extend  int           // how often a lease is extended within its length
+
+	onRefusal func(error) // nil: nobody wants to know
 }
 
 // The defaults of a client's options.
@@ -94,6 +96,10 @@ func Timeout(d time.Duration) Option { return func(o *options) { o.patience.time
 // responders. Without it the client repeats until the context ends, which bridges
 // restarts. An interactive program may prefer an early error.
 func RetryFor(d time.Duration) Option { return func(o *options) { o.patience.refused = d } }
+
+// OnRefusal has f called with the first refusal of each request that is then repeated, so that
+// a program can say what it waits for. f must not call the client.
+func OnRefusal(f func(error)) Option { return func(o *options) { o.patience.onRefusal = f } }
 
 // MaxInFlight bounds the pushes that wait for their answers; further pushes wait.
 // [DefaultInFlight] if not given. Bridges refuse more than 16,384 of all their clients

@@ -211,7 +211,7 @@ func (t *taking) run(ctx context.Context) ([]*Item, error) {
 		}
 		refusal = e
 		t.open = t.open || e.Code == protocol.CodeUnknownResult && e.cause == nil
-		if !e.again(t.repeatable) || !retry.allowed(t.queue.client.patience) || retry.wait(ctx) != nil {
+		if !e.again(t.repeatable) || !retry.allowed(t.queue.client.patience, e) || retry.wait(ctx) != nil {
 			return nil, t.doubt(e)
 		}
 	}

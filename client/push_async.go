@@ -158,7 +158,7 @@ func (p *asyncPush) resend(err error) bool {
 		return true
 	}
 	var e *Error
-	again := errors.As(err, &e) && e.again(p.id != noID) && p.retry.allowed(p.client.patience)
+	again := errors.As(err, &e) && e.again(p.id != noID) && p.retry.allowed(p.client.patience, e)
 	if again {
 		p.refusal = e
 		p.resendAfter(p.retry.delay())

@@ -15,11 +15,18 @@ type retry struct {
 }
 
 // allowed counts a refusal and reports whether the request may be sent again.
-func (r *retry) allowed(p patience) bool {
-	if r.refusals++; r.refusals == 1 {
+func (r *retry) allowed(p patience, why *Error) bool {
+	first := r.refusals == 0
+	if r.refusals++; first {
 		r.since = time.Now()
 	}
-	return p.refused == 0 || time.Since(r.since) < p.refused
+	if p.refused > 0 && time.Since(r.since) >= p.refused {
+		return false
+	}
+	if first && p.onRefusal != nil {
+		p.onRefusal(why)
+	}
+	return true
 }
 
 // The delay before a request is sent again grows with every refusal.

@@ -25,18 +25,6 @@ type Attempt struct {
 	Reason     string // what was said about it; "": nothing
 }
 
-// Outcome is how a lease ended.
-type Outcome string
-
-const (
-	OutcomeNack       Outcome = "nak"        // its holder gave the item back
-	OutcomeExpired    Outcome = "expired"    // it ran out
-	OutcomeRevoked    Outcome = "revoked"    // it was taken away
-	OutcomeTerminated Outcome = "terminated" // its holder gave the item up
-)
-
-var outcomes = []Outcome{OutcomeNack, OutcomeExpired, OutcomeRevoked, OutcomeTerminated}
-
 const (
 	// MaxAttempts bounds how many attempts an item remembers.
 	MaxAttempts = 16
@@ -139,6 +127,39 @@ func consumeAttempt(b []byte) (a Attempt, rest []byte, err error) {
 	return a, r.Rest(), nil
 }
 
+// past is what an item remembers of its leases: who holds it, and how the last ones ended.
+type past struct {
+	holder   string // of a leased item: what its holder calls itself; "": nothing
+	attempts Attempts
+}
+
+// append packs what there is, if there is something. It ends the row.
+func (p *past) append(b []byte) []byte {
+	if *p == (past{}) {
+		return b
+	}
+	if b = tuple.AppendString(b, p.holder); p.attempts != "" {
+		b = tuple.AppendBytes(b, []byte(p.attempts))
+	}
+	return b
+}
+
+// consume reads what append packed.
+func (p *past) consume(r *tuple.Reader) {
+	if r.More() {
+		p.holder = r.Text()
+	}
+	if r.More() {
+		p.attempts = Attempts(r.Bytes())
+	}
+}
+
+// kept is what goes with the item to another queue.
+func (p *past) kept() past { return past{attempts: p.attempts} }
+
+// txSize is what the past adds to a transaction: zero bytes of attempts are escaped.
+func (p *past) txSize() int { return len(p.holder) + 2*len(p.attempts) }
+
 // size is what the attempt counts of maxAttemptsSize.
 func (a *Attempt) size() int { return attemptSize + len(a.Holder) + len(a.Reason) }
 
@@ -219,17 +240,4 @@ func (log attemptLog) record(l *located, e *ending) {
 		before = nil // what can be read no more is no reason to keep the item from its queue
 	}
 	l.attempts = packAttempts(append(before, a), most)
-}
-
-// terminated has an item remember the lease with which its holder gives it up.
-func (log attemptLog) terminated(l *located, reason string) error {
-	if l.state != StateLeased {
-		return nil // its lease has ended before, and that is what is remembered
-	}
-	now, err := log.now()
-	if err != nil {
-		return err
-	}
-	log.record(l, &ending{outcome: OutcomeTerminated, reason: reason, at: min(now, l.due)})
-	return nil
 }

@@ -302,6 +302,8 @@ func (p *bulkPage) fits(l *located) (bool, error) {
 		return false, err
 	case count > p.at.high && !l.foreign, l.state == StateLeased && l.since > p.at.begun:
 		return false, nil // later
+	case l.held(): // whatever a client's cursor says of the time at which the run began
+		return false, nil
 	case p.Verb == BulkMove && l.returnPriority == p.Priority:
 		return false, nil
 	case p.Verb == BulkRequeue && l.comesFrom(p.To) != nil:

@@ -25,6 +25,7 @@ import (
 //   - settings of keys are counted, and keys that take turns have a row in their order;
 //   - the next fence of a key is higher than those of its items, and old ones are forgotten;
 //   - a schedule has the one index row that it needs, and is counted;
+//   - a link holds the items of its last batch, and no others are held;
 //   - no item has a count beyond the highest one assigned.
 func (s *Store) Check(ctx context.Context) ([]string, error) {
 	w := newWalk(s)
@@ -74,6 +75,7 @@ type walk struct {
 	known    keysKnown
 
 	schedules schedulesFound
+	held      map[holding]bool // items that links hold, and whether the links know that
 }
 
 func newWalk(s *Store) *walk {
@@ -93,6 +95,7 @@ func newWalk(s *Store) *walk {
 		known:    newKeysKnown(),
 
 		schedules: newSchedulesFound(),
+		held:      make(map[holding]bool),
 	}
 }
 
@@ -255,6 +258,9 @@ func foundItem(w *walk, r *foundRow) error {
 	for _, row := range rows[1:] {
 		w.expect(row.Key, row.Value)
 	}
+	if l.held() {
+		w.held[holding{r.queue, l.holder, p}] = false
+	}
 	return w.itemOfKey(qtx, l)
 }
 
@@ -335,4 +341,5 @@ func (w *walk) balance() {
 	w.balanceFences()
 	w.balanceSettings()
 	w.balanceSchedules()
+	w.balanceHeld()
 }

@@ -2,7 +2,6 @@ package fdbpq
 
 import (
 	"bytes"
-	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -128,43 +127,32 @@ func decode[T any](object []byte, to *T) error {
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		one := fmt.Appendf(nil, "{%q:%s}", name, fields[name])
 		err := json.Unmarshal(one, new(T))
-		if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) {
-			return configError("%s is %.100s: expected %s", name, fields[name], inJSON(wrong.Type))
+		if err == nil {
+			continue
 		}
-		if err != nil && isTime[T](name) {
+		kind := kindOf[T](name)
+		if own := (*ConfigError)(nil); errors.As(err, &own) {
+			return own // it names the field
+		}
+		if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) {
+			return configError("%s is %.100s: expected %s", name, fields[name], jsontext.Kind(kind))
+		}
+		if kind == reflect.TypeFor[*time.Time]() {
 			return configError("%s is %.100s: expected a time such as 2030-01-02T15:04:05Z", name, fields[name])
 		}
-		if err != nil {
-			return configError("%s: %w", name, err)
-		}
+		return configError("%s: %w", name, err)
 	}
 	return &ConfigError{err.Error()} // each field can be read
 }
 
-// isTime reports whether a field of a type, by its name in JSON, is a time.
-func isTime[T any](name string) bool {
+// kindOf is the type that a field of a type has, by its name in JSON; nil: there is no such field.
+func kindOf[T any](name string) reflect.Type {
 	for field := range reflect.TypeFor[T]().Fields() {
 		if tag, _, _ := strings.Cut(field.Tag.Get("json"), ","); tag == name {
-			return field.Type == reflect.TypeFor[*time.Time]()
+			return field.Type
 		}
 	}
-	return false
-}
-
-// inJSON says what JSON has for a type.
-func inJSON(t reflect.Type) string {
-	if t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	switch {
-	case reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()), t.Kind() == reflect.String:
-		return "a string"
-	case t.Kind() == reflect.Bool:
-		return "true or false"
-	case t.Kind() == reflect.Float64:
-		return "a number"
-	}
-	return "an integer"
+	return nil
 }
 
 // checkObject refuses what encoding/json accepts: names in another case, repeated names,
@@ -180,12 +168,12 @@ func checkObject(object []byte, names []string, nulls bool) error {
 	for d.More() {
 		token, err := d.Token()
 		if err != nil {
-			return &ConfigError{err.Error()}
+			return configError("%w", jsontext.Broken(err))
 		}
 		name := token.(string) // the decoder returns strings for names
 		var value json.RawMessage
 		if err := d.Decode(&value); err != nil {
-			return &ConfigError{err.Error()}
+			return configError("%w", jsontext.Broken(err))
 		}
 		switch {
 		case !slices.Contains(names, name) && slices.Contains(names, nameHere[name]):
@@ -197,10 +185,10 @@ func checkObject(object []byte, names []string, nulls bool) error {
 		}
 	}
 	if _, err := d.Token(); err != nil {
-		return &ConfigError{err.Error()}
+		return configError("%w", jsontext.Broken(err))
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return configError("there is data after the JSON object")
+		return configError("there is more behind the JSON object")
 	}
 	return nil
 }

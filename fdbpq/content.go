@@ -147,8 +147,6 @@ const (
 	itemKeys = 20
 	keyRows  = 24 // of an item with a key, in addition
 	keySize  = 48 // of a key, without the queue's name
-
-	attemptCopies = 2 // of an item's attempts: zero bytes are escaped
 )
 
 // itemTxSize is what an operation on an item adds to a transaction. Content in chunks
@@ -168,7 +166,7 @@ func itemTxSize(queue string, e *envelope, copied bool) int {
 	if e.key != "" {
 		content += keyRows * (len(queue) + keySize + len(e.key))
 	}
-	return content + keys*(len(queue)+keySize) + len(e.holder) + attemptCopies*len(e.attempts)
+	return content + keys*(len(queue)+keySize) + e.past.txSize()
 }
 
 var zero = []byte{0}

@@ -169,11 +169,8 @@ func (d deadLetters) bury(dlq *pusher, l *located, reason string) error {
 		d.txSize += itemTxSize(d.name, &l.envelope, true)
 	}
 	d.change(l, nil)
-	buried := located{envelope: envelope{
-		pushed: l.pushed,
-		key:    l.key, attempts: l.attempts,
-		dead: DeadLetter{Reason: reason, Origin: ownName(d.name), OriginID: id.String(), At: time.Unix(0, dlq.pushed), Deliveries: l.deliveries},
-	}}
+	buried := located{envelope: l.elsewhere()}
+	buried.dead = DeadLetter{Reason: reason, Origin: ownName(d.name), OriginID: id.String(), At: time.Unix(0, dlq.pushed), Deliveries: l.deliveries}
 	if err := dlq.lay(&buried, dlq.assign(&buried, l.returnPriority), l.headers, l.payload); err != nil {
 		return err
 	}
@@ -186,7 +183,7 @@ func (dlq *pusher) lay(buried *located, seq int64, headers, payload []byte) erro
 	if err := (contents{dlq.queueTx}).write(&buried.envelope, buried.place, headers, payload); err != nil {
 		return err
 	}
-	if _, err := dlq.schedule(&NewItem{}, &buried.envelope); err != nil {
+	if _, err := dlq.timesOf(&NewItem{}, &buried.envelope); err != nil {
 		return err
 	}
 	if err := dlq.prepare(&buried.envelope); err != nil {
@@ -201,10 +198,10 @@ func (dlq *pusher) lay(buried *located, seq int64, headers, payload []byte) erro
 // reason. Like Ack it works after the lease has run out, until the item is popped.
 // ErrNoDeadLetterQueue has no effect.
 func (q Queue) Terminate(tx kv.Tx, lease Lease, reason string) (Settled, error) {
-	reason = cmp.Or(reason, DeadTerminated)
-	reason = strings.ToValidUTF8(reason[:min(len(reason), maxReason)], "")
+	said := strings.ToValidUTF8(reason[:min(len(reason), maxReason)], "")
+	reason = cmp.Or(said, DeadTerminated)
 	return q.settle(tx, lease, untilTakenAgain, func(qtx *queueTx, l *located) error {
-		if err := (attemptLog{qtx}).terminated(l, reason); err != nil {
+		if _, err := (retries{qtx}).end(l, ending{outcome: OutcomeTerminated, reason: said}); err != nil {
 			return err
 		}
 		if l.isDead() {
@@ -310,8 +307,8 @@ func (d deadLetters) requeue(p *pusher, item *located, delay time.Duration) (Pus
 	if err := (contents{d.queueTx}).load(&item.envelope, item.place); err != nil {
 		return Pushed{}, err
 	}
-	again := NewItem{Payload: item.payload, Headers: item.headers, Key: item.key, Delay: delay, attempts: item.attempts}
-	pushed, err := p.add(&again, item.returnPriority, &handOver{from: d.queueTx, item: item})
+	again := NewItem{Payload: item.payload, Headers: item.headers, Delay: delay}
+	pushed, err := p.add(&again, item.elsewhere(), item.returnPriority, &handOver{from: d.queueTx, item: item})
 	if err == nil && pushed.Err == nil {
 		p.evict(nil) // none of them is the item itself: that was refused
 	}

@@ -3,6 +3,7 @@ package fdbpq_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -52,8 +53,8 @@ func TestSameIDAtTheSameTime(t *testing.T) {
 			}
 			return nil
 		})
-		if !errors.Is(err, fdbpq.ErrPopIDReused) {
-			t.Errorf("a different pop with the same id: %v", err)
+		if !errors.Is(err, fdbpq.ErrPopIDReused) || !strings.Contains(err.Error(), "expected the end, band and lease of the first one") {
+			t.Errorf("another pop with the same id: %v", err)
 		}
 	})
 }

@@ -59,3 +59,20 @@ func TestDelayedItemKeepsItsWord(t *testing.T) {
 		})
 	}
 }
+
+// An item that came back while nothing kept order goes first once something does.
+func TestReturnedItemGoesFirstOnceThereIsOrder(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		f.configure("q", `{"key_limit":1}`)
+		f.push("q", fdbpq.NewItem{Payload: []byte("returned"), Key: "a", Priority: 9, HasPriority: true})
+		if err := f.nack(*f.leaseOne("q", time.Minute).Lease, 0); err != nil {
+			t.Fatal(err)
+		}
+		f.push("q", fdbpq.NewItem{Payload: []byte("urgent"), Key: "a", Priority: 1, HasPriority: true})
+		f.configure("q", `{"key_order":true}`)
+		f.takes("q", 9, "returned")
+		f.sound()
+	})
+}

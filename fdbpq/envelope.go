@@ -34,9 +34,8 @@ type envelope struct {
 	key          string // whose item it is; "": nobody's
 	since        int64  // of a leased item: store time when the lease began; 0: not known. Of another one: 0, or givenBack, or takenAway
 	keyFence     int64  // of the last lease among those of the key; 0: it had none
-	holder       string // of a leased item: what its holder calls itself; "": nothing
-	attempts     Attempts
-	foreign      bool // pushed by another program, which updated no counters
+	past
+	foreign bool // pushed by another program, which updated no counters
 }
 
 // givenBack says that the last lease of an item did not run out: its holder gave the item back,
@@ -63,8 +62,7 @@ func (e *envelope) append(b []byte) []byte {
 	b = tuple.AppendInt(b, e.deliveries)
 	b = tuple.AppendInt(b, e.fence)
 	b = tuple.AppendInt(b, e.idPriority)
-	held := e.holder != "" || e.attempts != ""
-	dated := !e.dead.At.IsZero() || e.dead.Deliveries != 0 || held
+	dated := !e.dead.At.IsZero() || e.dead.Deliveries != 0 || e.past != (past{})
 	keyFence := e.keyFence != 0 || dated
 	since := e.since != 0 || keyFence
 	key := e.key != "" || since
@@ -101,13 +99,7 @@ func (e *envelope) append(b []byte) []byte {
 		}
 		b = tuple.AppendInt(tuple.AppendInt(b, at), e.dead.Deliveries)
 	}
-	if held {
-		b = tuple.AppendString(b, e.holder)
-	}
-	if e.attempts != "" {
-		b = tuple.AppendBytes(b, []byte(e.attempts))
-	}
-	return b
+	return e.past.append(b)
 }
 
 // parseEnvelope reads the value of the item at p. The envelope refers to b.
@@ -156,12 +148,7 @@ func parseEnvelope(b []byte, p place) (envelope, error) {
 			e.dead.At = time.Unix(0, at)
 		}
 	}
-	if r.More() {
-		e.holder = r.Text()
-	}
-	if r.More() {
-		e.attempts = Attempts(r.Bytes())
-	}
+	e.past.consume(&r)
 	if err := r.Err(); err != nil {
 		return envelope{}, fmt.Errorf("damaged item: %w", err)
 	}
@@ -171,6 +158,19 @@ func parseEnvelope(b []byte, p place) (envelope, error) {
 // id returns the id of the item with this envelope at p.
 func (e *envelope) id(p place) ID {
 	return ID{place{priority: e.idPriority, tail: p.tail}}
+}
+
+// elsewhere is what the item keeps in another queue, besides its content.
+func (e *envelope) elsewhere() envelope {
+	return envelope{pushed: e.pushed, key: e.key, past: e.past.kept()}
+}
+
+// answered is what a repeated pop needs of the item, besides its content.
+func (e *envelope) answered() envelope {
+	kept := *e
+	kept.chunks, kept.headers, kept.payload = 0, nil, nil
+	kept.unique, kept.untilLeased, kept.past = "", false, past{}
+	return kept
 }
 
 // foreignEnvelope wraps what a program that follows the recipe stored: a tuple

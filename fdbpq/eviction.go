@@ -46,6 +46,17 @@ func (a amount) plus(b amount) amount  { return amount{a.items + b.items, a.byte
 func (a amount) minus(b amount) amount { return amount{a.items - b.items, a.bytes - b.bytes} }
 func (a amount) tooMuch() bool         { return a.items > 0 || a.bytes > 0 }
 
+// where is what is too much of that which grows.
+func (a amount) where(grows amount) amount {
+	if grows.items <= 0 {
+		a.items = 0
+	}
+	if grows.bytes <= 0 {
+		a.bytes = 0
+	}
+	return a
+}
+
 // excess is what the queue has beyond its limits, negative where there is room. It counts
 // what this transaction has done.
 func (p *pusher) excess() amount {
@@ -60,10 +71,12 @@ func (p *pusher) excess() amount {
 	return over
 }
 
-// tooFull is the reason to refuse an item with which the queue has too much.
+// tooFull is the reason to refuse an item with which the queue has too much, if it has.
 func (p *pusher) tooFull(over amount) error {
 	most := p.store.maxBytes(&p.state.config)
 	switch {
+	case !over.tooMuch():
+		return nil
 	case over.items > 0:
 		return fmt.Errorf("%w: its max_length is %d", ErrFull, p.state.config.MaxLength)
 	case most != p.state.config.MaxBytes:
@@ -77,16 +90,17 @@ func (p *pusher) tooFull(over amount) error {
 // one that is handed over is not to be lost.
 func (p *pusher) makeRoom(size, priority int64, delayed bool, h *handOver) (refused, err error) {
 	p.victims, p.dropsItself = nil, false
-	before := p.excess()
+	before, grows := p.excess(), amountOf(size)
 	if h != nil && h.from == p.queueTx {
-		before = before.minus(amountOf(h.item.size))
+		leaves := amountOf(h.item.size)
+		before, grows = before.minus(leaves), grows.minus(leaves)
 	}
 	left := before.plus(amountOf(size))
 	if !left.tooMuch() {
 		return nil, nil
 	}
 	if p.state.config.Overflow != OverflowEvict {
-		return p.tooFull(left), nil
+		return p.tooFull(left.where(grows)), nil
 	}
 	var freed amount
 	least := p.leastUrgent()
@@ -113,11 +127,7 @@ func (p *pusher) makeRoom(size, priority int64, delayed bool, h *handOver) (refu
 	if p.dropsItself {
 		return h.keptFrom(p.tooFull(left)), nil
 	}
-	rest := left.minus(freed)
-	if rest.items > 0 && freed.items < 1 || rest.bytes > 0 && freed.bytes < size+ItemBytes {
-		return p.tooFull(rest), nil
-	}
-	return nil, nil
+	return p.tooFull(left.minus(freed).where(grows.minus(freed))), nil
 }
 
 // keptFrom is the reason to refuse an item that would be evicted at once, if it is handed

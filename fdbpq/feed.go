@@ -313,9 +313,73 @@ func (q Queue) MoveSource(tx kv.Tx, s *Source, to SourcePosition) error {
 	return nil
 }
 
+// SourceState is what a source does.
+type SourceState string
+
+const (
+	SourceRuns     SourceState = "running"
+	SourceStarts   SourceState = "starting" // nobody has spoken with the stream yet
+	SourcePaused   SourceState = "paused"
+	SourceBlocked  SourceState = "blocked"   // the queue or the store is full
+	SourceFails    SourceState = "failing"   // the stream cannot be read
+	SourceNoRunner SourceState = "no_runner" // nobody runs it
+	SourceStopped  SourceState = "stopped"   // a person has to look
+)
+
+// Lag is how many sequences of the stream are behind the position, as the runner has seen it; of a link, how many items are ready at the other side.
+func (s *Source) Lag() uint64 {
+	if s.Config.OfLink() {
+		return s.Run.Last
+	}
+	if s.Run.Last < s.Position.Seq {
+		return 0
+	}
+	return s.Run.Last - s.Position.Seq
+}
+
+// Since is the wall clock since which the source stands; 0: it does not, or that is not known.
+func (s *Source) Since() int64 {
+	switch s.State {
+	case SourceStopped:
+		return s.Position.Stop.Since
+	case SourceBlocked:
+		return s.Position.Blocked
+	case SourceFails:
+		return s.Run.Since
+	}
+	return 0
+}
+
+func (s *Source) state(now int64) SourceState {
+	switch {
+	case s.Position.Stop.Reason != "":
+		return SourceStopped
+	case s.Config.Paused:
+		return SourcePaused
+	case s.Run.Until <= now:
+		return SourceNoRunner
+	case s.Run.Problem != "":
+		return SourceFails
+	case s.Position.Blocked != 0:
+		return SourceBlocked
+	case s.Position.Created == 0:
+		return SourceStarts
+	}
+	return SourceRuns
+}
+
+// state sets what a source does now.
+func (s sources) state(r kv.Reader, source *Source) error {
+	now, err := s.clock.At(r)
+	if err == nil {
+		source.State = source.state(now)
+	}
+	return err
+}
+
 // SourceRun is who runs a source, and what he says of it.
 type SourceRun struct {
-	Runner  string
+	Runner  string // "": nobody, and until then none is missed
 	Until   int64  // store time
 	Last    uint64 // sequence of the stream, as he has seen it
 	Problem string // why he cannot read the stream
@@ -346,7 +410,7 @@ func (q Queue) RunSource(tx kv.Tx, s *Source, run SourceRun, alone bool) (bool, 
 		if err := other.parse(was); err != nil {
 			return false, fmt.Errorf("damaged source %q: %w", s.Name, err)
 		}
-		if other.Runner != run.Runner && other.Until > now && !alone {
+		if other.Runner != run.Runner && other.Holds(now) && !alone {
 			return false, nil
 		}
 	}
@@ -369,11 +433,22 @@ func (q Queue) LeaveSource(tx kv.Tx, s *Source, runner string) error {
 	if err := run.parse(was); err != nil {
 		return fmt.Errorf("damaged source %q: %w", s.Name, err)
 	}
-	if run.Runner == runner {
-		tx.Clear(key)
+	if run.Runner != runner {
+		return nil
 	}
-	return nil
+	now, err := q.store.clock.At(tx.Snapshot())
+	if err == nil {
+		run.vacate(now)
+		tx.Set(key, run.pack())
+	}
+	return err
 }
+
+// vacate has nobody run the source. For a term none is missed.
+func (run *SourceRun) vacate(now int64) { run.Runner, run.Until = "", now+int64(SourceTerm) }
+
+// Holds reports whether a bridge runs the source.
+func (run *SourceRun) Holds(now int64) bool { return run.Runner != "" && run.Until > now }
 
 func (run *SourceRun) pack() []byte {
 	b := tuple.AppendInt(nil, sourceVersion)

@@ -27,6 +27,9 @@ const (
 	// maxMissedCount bounds how many misses are counted at a time.
 	maxMissedCount = 10_000
 
+	// punctual is how late a time may be that always fires, unless the queue was full: another bridge may have had to take over.
+	punctual = 5 * time.Second
+
 	// fullRetry is after what time a schedule tries a full queue again.
 	fullRetry = 5 * time.Second
 )
@@ -43,25 +46,41 @@ type Fired struct {
 	Offset    time.Duration   // of the clock of schedules from this process's
 }
 
-// FiredQueue is what the schedules of a queue did.
-type FiredQueue struct{ Fired, Missed, Overlapped int64 }
+// FiredQueue is what the schedules of a queue did. Bytes are those of the items that were pushed, or would have overlapped.
+type FiredQueue struct{ Fired, Missed, Overlapped, Bytes int64 }
+
+// Room says why a queue takes no new item of this many bytes now, nil: it does. ended is called behind the transaction that asked.
+type Room func(queue string, bytes int) (ended func(), full error)
 
 // Fire pushes the items of schedules whose time has come, in one bounded transaction. Of several
-// processes one fires at a time. room says why a queue takes no new item of some bytes, nil:
-// it always takes them.
+// processes one fires at a time. Without room queues always take items.
 //
 // A nominal time fires once. The transaction that pushes for it depends on how far the schedule
 // was, and moves that on.
-func (s *Store) Fire(ctx context.Context, room func(queue string, bytes int) error) (Fired, error) {
-	if none, err := s.noSchedules(ctx); none || err != nil {
+func (s *Store) Fire(ctx context.Context, room Room) (Fired, error) {
+	if none, err := (schedules{s}).none(ctx); none || err != nil {
 		return Fired{}, err
 	}
 	session := s.Session()
 	defer session.Release()
 	var f firing
+	var asked []func()
+	defer func() {
+		for _, ended := range asked {
+			ended()
+		}
+	}()
+	hasRoom := func(queue string, bytes int) error {
+		if room == nil {
+			return nil
+		}
+		ended, full := room(queue, bytes)
+		asked = append(asked, ended)
+		return full
+	}
 	err := session.Update(ctx, func(tx kv.Tx) (err error) {
 		return s.In(tx, func(w *Work) error {
-			f = firing{store: s, tx: tx, room: room, work: w}
+			f = firing{store: s, tx: tx, room: hasRoom, work: w}
 			return f.run()
 		})
 	})
@@ -81,8 +100,8 @@ func (s *Store) Fire(ctx context.Context, room func(queue string, bytes int) err
 	return f.fired, nil
 }
 
-// noSchedules reports whether the store has no schedule that waits for a time.
-func (s *Store) noSchedules(ctx context.Context) (none bool, err error) {
+// none reports whether the store has no schedule that waits for a time.
+func (s schedules) none(ctx context.Context) (none bool, err error) {
 	begin, end := tuple.Range(row(spaceDue))
 	err = s.db.View(ctx, func(r kv.Reader) error {
 		rows, err := r.Range(begin, end, kv.RangeOptions{Limit: 1})
@@ -198,16 +217,13 @@ func (f *firing) fire(e dueEntry) (again int64, err error) {
 		return again, err
 	}
 	e.home.advance(f.tx, e.name, before, &after)
-	return cmp.Or(after.looked(), again), f.store.planned(f.tx, &after)
+	return cmp.Or(after.looked(), again), schedules{f.store}.planned(f.tx, &after)
 }
 
 // catchUp handles the times of a schedule that are due, or the first ones of them.
 func (f *firing) catchUp(q Queue, p *plan, row *scheduleRow) error {
 	last, kept := f.dueTimes(p, row)
-	reason := missedDown
-	if row.full {
-		reason = missedFull
-	}
+	reason := row.missReason()
 	missed := int64(0)
 	from := instant(row.after + 1)
 	switch {
@@ -266,8 +282,11 @@ func (f *firing) dueTimes(p *plan, row *scheduleRow) (last time.Time, kept []tim
 	if p.Missed == MissedAll {
 		most = maxCaughtUp
 	}
-	earliest := instant(f.now - int64(p.CatchUp))
-	for t, ok := p.times.Last(instant(f.now + 1)); ok && t.UnixNano() > row.after && len(kept) < most; t, ok = p.times.Last(t) {
+	earliest, late := instant(f.now-int64(p.CatchUp)), instant(f.now)
+	if !row.full {
+		late = late.Add(-punctual)
+	}
+	for t, ok := p.times.Last(instant(f.now + 1)); ok && t.UnixNano() > row.after; t, ok = p.times.Last(t) {
 		due := p.dueAt(t)
 		if due.UnixNano() > f.now {
 			continue // its jitter is not over
@@ -275,7 +294,7 @@ func (f *firing) dueTimes(p *plan, row *scheduleRow) (last time.Time, kept []tim
 		if last.IsZero() {
 			last = t
 		}
-		if due.Before(earliest) {
+		if due.Before(earliest) || len(kept) >= most && due.Before(late) {
 			break
 		}
 		kept = append(kept, t)
@@ -287,17 +306,20 @@ func (f *firing) dueTimes(p *plan, row *scheduleRow) (last time.Time, kept []tim
 // push pushes the item of a schedule for a time.
 func (f *firing) push(q Queue, row *scheduleRow, name string, t time.Time) (Pushed, error) {
 	item := row.newItem(name, t)
-	if f.room != nil {
-		q = q.Full(f.room(q.name, len(item.Headers)+len(item.Payload)))
-	}
-	pushed, err := q.Push(f.tx, item)
+	size := len(item.Headers) + len(item.Payload)
+	pushed, err := q.Full(f.room(q.name, size)).Push(f.tx, item)
 	if err != nil {
 		return Pushed{}, err
 	}
 	f.total++
 	f.txSize += item.txSize(q.name)
-	if p := &pushed[0]; p.Err == nil && (!p.Duplicate || row.config.Overlap == OverlapReplace) {
-		f.note(q.name, func(n *FiredQueue) { n.Fired++ })
+	if p := &pushed[0]; p.Err == nil {
+		f.note(q.name, func(n *FiredQueue) {
+			n.Bytes += int64(size)
+			if !p.Duplicate || row.config.Overlap == OverlapReplace {
+				n.Fired++
+			}
+		})
 	}
 	return pushed[0], nil
 }
@@ -384,15 +406,26 @@ func (p *plan) noTime(row *scheduleRow) error {
 	if p.left(row.fired) == 0 {
 		return configError("count is %d, and it has fired %d times: expected a higher count, or 0", p.Count, row.fired)
 	}
-	if c := p.ScheduleConfig; c.End != nil {
-		c.End = nil
-		if endless, err := newPlan(p.queue, p.name, c, row.created); err == nil {
-			if _, ok := endless.times.Next(instant(row.after)); ok {
-				return configError("end is %s: the spec has no time up to then", p.End.UTC().Format(time.RFC3339))
-			}
-		}
+	bounds := p.ScheduleConfig
+	bounds.End = nil
+	if p.End != nil && p.hasTime(bounds, row) {
+		return configError("end is %s: the spec has no time up to then", p.End.UTC().Format(time.RFC3339))
+	}
+	bounds.Start, bounds.End = nil, p.End
+	if p.Start != nil && p.hasTime(bounds, row) {
+		return configError("start is %s: the spec has no time from then on", p.Start.UTC().Format(time.RFC3339))
 	}
 	return configError("spec %q has no time within eight years from now", p.Spec)
+}
+
+// hasTime reports whether the schedule would have a further time with another definition.
+func (p *plan) hasTime(c ScheduleConfig, row *scheduleRow) bool {
+	other, err := newPlan(p.queue, p.name, c, row.created)
+	if err != nil {
+		return false
+	}
+	_, has := other.times.Next(instant(row.after))
+	return has
 }
 
 // instant turns a schedule time into the time of day that it stands for.

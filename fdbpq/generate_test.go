@@ -68,6 +68,12 @@ func (w *world) writing(rng *rand.Rand, alone bool) operation {
 		}
 		return w.joint(rng)
 	}
+	if !w.narrow && rng.IntN(8) == 0 {
+		if rng.IntN(3) == 0 {
+			return w.taking(rng)
+		}
+		return w.linking(rng)
+	}
 	dice := rng.IntN(100)
 	if w.narrow && dice < 20 {
 		dice += 45

@@ -2,6 +2,8 @@ package fdbpq_test
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -146,6 +148,42 @@ func TestHandOverWithinAQueue(t *testing.T) {
 		}
 		f.has("after the refusal", map[string]int64{"q": 0})
 	})
+}
+
+// A queue that has more than it may does not grow by an item that is handed over within it, unless the
+// new one is longer. Nothing but what grows is a reason to refuse it.
+func TestHandOverWithinAQueueBeyondItsLimits(t *testing.T) {
+	t.Parallel()
+	for _, overflow := range []string{"refuse", "evict"} {
+		t.Run(overflow, func(t *testing.T) {
+			t.Parallel()
+			eachEngine(t, func(t *testing.T, open func() kv.DB) {
+				f := openFixture(t, open)
+				f.configure("q", `{"hand_over":"q"}`)
+				f.pushed("q", 0, "1", "2", "3")
+				held := f.lease("q", fdbpq.Min, 3, time.Hour).Items
+				f.configure("q", fmt.Sprintf(`{"max_length":2,"max_bytes":600,"overflow":%q}`, overflow))
+				push := func(n int, payload string) error {
+					return f.handOver("q", *held[n].Lease, fdbpq.NewItem{Payload: []byte(payload), Delay: time.Hour}).Err
+				}
+				if err := push(0, "4"); err != nil {
+					t.Errorf("as long as the one before: %v", err)
+				}
+				if err := push(1, ""); err != nil {
+					t.Errorf("shorter than the one before: %v", err)
+				}
+				if err := push(2, "55"); !errors.Is(err, fdbpq.ErrFull) || !strings.Contains(err.Error(), "max_bytes is 600") {
+					t.Errorf("longer than the one before: %v, expected the queue to be full of bytes", err)
+				}
+				if p := f.push("q", fdbpq.NewItem{Delay: time.Hour})[0]; !errors.Is(p.Err, fdbpq.ErrFull) || !strings.Contains(p.Err.Error(), "max_length is 2") {
+					t.Errorf("one more: %+v, expected the queue to be full of items", p)
+				}
+				if n := f.counts("q"); n.Leased != 1 || n.Delayed != 2 {
+					t.Errorf("there are %+v", n)
+				}
+			})
+		})
+	}
 }
 
 // A push that hands over an item is refused if the item that it adds would be evicted:

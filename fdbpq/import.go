@@ -209,7 +209,7 @@ func (p *pusher) put(item *Import, at place, seq int64) (Imported, error) {
 		pushed: p.pushed, idPriority: item.ID.place.priority, dead: item.died(),
 		deliveries: item.Deliveries, fence: max(item.Fence, item.Deliveries),
 		unique: item.Unique, untilLeased: item.UniqueUntilLeased, key: item.Key, keyFence: item.KeyFence,
-		attempts: packAttempts(item.Attempts, p.state.config.Attempts),
+		past: past{attempts: packAttempts(item.Attempts, p.state.config.Attempts)},
 	}
 	if !item.Pushed.IsZero() {
 		e.pushed = item.Pushed.UnixNano()

@@ -2,7 +2,6 @@ package fdbpq
 
 import (
 	"cmp"
-	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -52,7 +51,7 @@ const (
 	MaxStoreLinks = 1000
 	MaxLinksPage  = 100
 
-	maxLinkStore = 64 // bytes of a store id
+	maxLinkWord = 64 // bytes of a store id, and of a batch's
 )
 
 var (
@@ -99,11 +98,13 @@ func (c LinkConfig) Merge(object []byte) (LinkConfig, error) {
 		return c, linkError("%s", strings.TrimPrefix(err.Error(), "configuration: "))
 	case c.To == "":
 		return c, linkError("to is missing: expected the id of the store that takes the items")
-	case len(c.To) > maxLinkStore || strings.ContainsFunc(c.To, notOfName):
+	case !isLinkWord(c.To):
 		return c, linkError("to is %.100q: expected the id of a store", c.To)
 	}
 	return c, nil
 }
+
+func isLinkWord(s string) bool { return len(s) <= maxLinkWord && !strings.ContainsFunc(s, notOfName) }
 
 // CheckLinkName returns an error when a link may not have the name.
 func CheckLinkName(name string) error {
@@ -122,11 +123,19 @@ type links struct {
 // out is the last batch of a link.
 type out struct {
 	number     int64
-	id, before string // of the batch, and of the one before it
+	id, before string // of the batch, and of the one before it; of none what the taker has said
 	since      int64  // wall clock at which it was made
 	given      int64  // items that the taker has
 	generation int64  // of those that are held
 	held       []place
+}
+
+// holds is how many items are held: a purge of the queue has ended those of an earlier generation.
+func (o *out) holds(s *queueState) int {
+	if o.generation != s.generation {
+		return 0
+	}
+	return len(o.held)
 }
 
 func (l links) row(space, name string) []byte {
@@ -152,15 +161,11 @@ func (l links) read(r kv.Reader, name string) (c LinkConfig, o out, err error) {
 }
 
 func (l links) show(name string, c LinkConfig, o *out) Link {
-	shown := Link{Queue: l.name, Name: name, Born: l.born, Config: c, Batch: o.number, Given: o.given, Since: o.since}
-	if o.generation == l.state.generation {
-		shown.Held = len(o.held)
-	}
-	return shown
+	return Link{Queue: l.name, Name: name, Born: l.born, Config: c, Batch: o.number, Held: o.holds(l.state), Given: o.given, Since: o.since}
 }
 
 // linksOf begins an operation on the links of a queue.
-func (q Queue) linksOf(tx kv.Tx) (links, error) {
+func linksOf(q Queue, tx kv.Tx) (links, error) {
 	qtx, err := q.administerIt(tx)
 	if err != nil {
 		return links{}, err
@@ -189,7 +194,7 @@ func (q Queue) SetLink(tx kv.Tx, name string, object []byte) (Link, error) {
 		return Link{}, err
 	}
 	if err == ErrNoLink {
-		if err := q.store.roomForOne(tx, spaceLink, generationPrefix(spaceLink, q.name, l.born), MaxLinks, MaxStoreLinks, ErrLinks); err != nil {
+		if err := roomForOne(tx, spaceLink, q.name, generationPrefix(spaceLink, q.name, l.born), MaxLinks, MaxStoreLinks, ErrLinks); err != nil {
 			return Link{}, err
 		}
 	}
@@ -202,13 +207,16 @@ func (q Queue) SetLink(tx kv.Tx, name string, object []byte) (Link, error) {
 	case after.To == q.store.id:
 		return Link{}, linkError("to is the id of this store: expected that of another one")
 	}
-	return l.write(name, after, &o)
+	return l.write(name, before, after, &o)
 }
 
-func (l links) write(name string, c LinkConfig, o *out) (Link, error) {
+func (l links) write(name string, before, c LinkConfig, o *out) (Link, error) {
 	text, err := json.Marshal(c)
 	if err != nil {
 		return Link{}, fmt.Errorf("link: %w", err)
+	}
+	if before.Paused && !c.Paused {
+		l.tx.Add(queueRow(spaceArrivals, l.name), 1) // wakes a taker that waits
 	}
 	l.tx.Set(l.row(spaceLink, name), tuple.AppendBytes(tuple.AppendInt(nil, linkVersion), text))
 	return l.show(name, c, o), nil
@@ -217,7 +225,7 @@ func (l links) write(name string, c LinkConfig, o *out) (Link, error) {
 // PauseLink has a link give no further batches, or give them again. What is out stays out. The methods of one link return ErrNoLink if
 // there is none.
 func (q Queue) PauseLink(tx kv.Tx, name string, paused bool) (Link, error) {
-	l, err := q.linksOf(tx)
+	l, err := linksOf(q, tx)
 	if err != nil {
 		return Link{}, err
 	}
@@ -225,16 +233,15 @@ func (q Queue) PauseLink(tx kv.Tx, name string, paused bool) (Link, error) {
 	if err != nil {
 		return Link{}, err
 	}
-	if c.Paused = paused; !paused {
-		tx.Add(queueRow(spaceArrivals, q.name), 1) // wakes a taker that waits
-	}
-	return l.write(name, c, &o)
+	before := c
+	c.Paused = paused
+	return l.write(name, before, c, &o)
 }
 
 // DeleteLink removes a link. ErrHeld: it holds items, and force was not said. With force they return to their places, although the taker may have
 // them, and returned says how many did.
 func (q Queue) DeleteLink(tx kv.Tx, name string, force bool) (returned int, events []Event, err error) {
-	l, err := q.linksOf(tx)
+	l, err := linksOf(q, tx)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -295,6 +302,27 @@ func (q Queue) Links(r kv.Reader, after string, limit int) ([]Link, error) {
 	return q.store.linksBetween(r, begin, end, limit)
 }
 
+// Held returns how many items the links of the queue hold.
+func (q Queue) Held(r kv.Reader) (n int64, err error) {
+	s, err := q.readState(r)
+	if err != nil || s == nil || s.born == 0 {
+		return 0, err
+	}
+	begin, end := tuple.Range(generationPrefix(spaceOut, q.name, s.born))
+	rows, err := r.Range(begin, end, kv.RangeOptions{Limit: MaxLinks})
+	if err != nil {
+		return 0, err
+	}
+	for _, pair := range rows {
+		var o out
+		if err := o.parse(pair.Value); err != nil {
+			return 0, fmt.Errorf("damaged link: %w", err)
+		}
+		n += int64(o.holds(s))
+	}
+	return n, nil
+}
+
 // AllLinks returns the links of all queues.
 func (s *Store) AllLinks(r kv.Reader) ([]Link, error) {
 	begin, end := tuple.Range(row(spaceLink))
@@ -330,8 +358,8 @@ func (s *Store) linksBetween(r kv.Reader, begin, end []byte, limit int) ([]Link,
 // LinkAsk is what a taker asks for: the batch behind the one that it has.
 type LinkAsk struct {
 	Taker  string // its store id
-	Done   int64  // the last batch that it has
-	Batch  string // the id of that
+	Done   int64  // the last batch that it has, 0: none
+	Batch  string // the id of that; of none a text that no other taker has
 	Accept bool   // it goes on with the number of this store, whatever it has
 
 	Items Selection // which ones a new batch may have
@@ -344,7 +372,8 @@ type Given struct {
 	Number        int64
 	Batch, Before string // ids of it, and of the batch before it
 
-	Ended int // items of the batch before that were still here
+	Ended  int  // items of the batch before that were still here
+	Paused bool // why there is no batch: the link is paused, whatever the queue is
 }
 
 // Expires is the store time at which the TTL of an item of the batch ends, which may be past; 0: it has none.
@@ -353,6 +382,9 @@ func (g *Given) Expires(i int) int64 { return g.Items[i].expires }
 // Give ends the batch that the taker has, and makes the next one; or it returns the batch that is out again. *LinkError: the taker is
 // another one, or one of the stores has lost its end, and nothing was done.
 func (q Queue) Give(tx kv.Tx, name string, ask LinkAsk) (given Given, err error) {
+	if !isLinkWord(ask.Taker) || !isLinkWord(ask.Batch) {
+		return given, linkError("taker %.100q, batch %.100q: expected ids", ask.Taker, ask.Batch)
+	}
 	qtx, err := q.begin(tx)
 	if err != nil {
 		return given, err
@@ -391,13 +423,15 @@ func (q Queue) Give(tx kv.Tx, name string, ask LinkAsk) (given Given, err error)
 func (o *out) compare(c LinkConfig, ask *LinkAsk) (again bool, err error) {
 	switch open := len(o.held) > 0; {
 	case ask.Taker != c.To:
-		return false, &LinkError{LinkForbidden, fmt.Sprintf("its taker is the store %q, not %q", c.To, ask.Taker)}
-	case o.number == ask.Done && o.id == ask.Batch:
+		return false, &LinkError{LinkForbidden, fmt.Sprintf("its taker is another store than %q", ask.Taker)}
+	case o.number == ask.Done && (o.id == ask.Batch || o.number == 0):
 		return false, nil
 	case open && o.number-1 == ask.Done && o.before == ask.Batch:
 		return true, nil
 	case ask.Accept:
 		return open, nil
+	case o.number > 0 && ask.Done == 0:
+		return false, &LinkError{LinkTakerBehind, fmt.Sprintf("the taker has no batch, and %d was given here: another source has taken it, or the taker has lost its end", o.number)}
 	case o.number > ask.Done && !(o.number-1 == ask.Done && o.before != ask.Batch):
 		return false, &LinkError{LinkTakerBehind, fmt.Sprintf("the taker has batch %d, the one after %d was confirmed here: it has lost its end", ask.Done, ask.Done)}
 	case o.number == 0:
@@ -408,7 +442,7 @@ func (o *out) compare(c LinkConfig, ask *LinkAsk) (again bool, err error) {
 
 // items are those that are held, as far as the queue has them: a purge has ended them.
 func (l links) items(o *out) (items []*located, err error) {
-	if o.generation != l.state.generation || len(o.held) == 0 {
+	if o.holds(l.state) == 0 {
 		return nil, nil
 	}
 	keys := make([][]byte, len(o.held))
@@ -450,18 +484,22 @@ func (l links) end(o *out) (int, error) {
 // hold makes the next batch.
 func (l links) hold(name string, c LinkConfig, o *out, ask *LinkAsk, given *Given) (err error) {
 	if c.Paused || l.state.paused {
-		given.Reason = ReasonPaused
+		given.Reason, given.Paused = ReasonPaused, c.Paused
 		return nil
 	}
 	sel := ask.Items
-	sel.End, sel.Band, sel.PopID, sel.Repeated, sel.Holders = Min, nil, "", false, []string{"link:" + name}
+	sel.End, sel.Band, sel.PopID, sel.Repeated, sel.Holders = Min, nil, "", false, []string{linkHolder(name)}
 	if err := sel.check(); err != nil {
 		return err
 	}
 	if given.Popped, err = (pops{l.queueTx}).pop(&sel, forever, nil); err != nil || len(given.Items) == 0 {
 		return err
 	}
-	o.number, o.before, o.id = o.number+1, o.id, rand.Text()
+	o.before = o.id
+	if o.number == 0 {
+		o.before = ask.Batch
+	}
+	o.number, o.id = o.number+1, rand.Text()
 	o.since, o.generation, o.held = l.store.clock.Wall().UnixNano(), l.state.generation, make([]place, len(given.Items))
 	for i := range given.Items {
 		o.held[i] = given.Items[i].Lease.place
@@ -551,6 +589,15 @@ func foundLink(_ *walk, r *foundRow) error {
 	return err
 }
 
+// linkHolder is what a link calls itself as the holder of its items.
+func linkHolder(name string) string { return "link:" + name }
+
+// holding is an item that somebody holds.
+type holding struct {
+	queue, holder string
+	at            place
+}
+
 // foundOut checks that what a link says it holds is what it holds.
 func foundOut(w *walk, r *foundRow) error {
 	if err := r.ofBorn(); err != nil {
@@ -563,33 +610,22 @@ func foundOut(w *walk, r *foundRow) error {
 	k := tuple.Read(r.rest)
 	k.Int()
 	name := k.Text()
-	listed := make(map[place]bool)
-	if o.generation == r.state.generation {
-		for _, p := range o.held {
-			listed[p] = true
+	for _, p := range o.held[:o.holds(r.state)] {
+		item := holding{r.queue, linkHolder(name), p}
+		if _, is := w.held[item]; !is {
+			w.problem("queue %q: the link %q does not hold the item at %v of its batch", r.queue, name, p)
+			continue
+		}
+		w.held[item] = true
+	}
+	return nil
+}
+
+// balanceHeld reports items that nobody will end.
+func (w *walk) balanceHeld() {
+	for item, known := range w.held {
+		if !known {
+			w.problem("queue %q: the item at %v is held by %q, which does not know it", item.queue, item.at, item.holder)
 		}
 	}
-	err := w.store.db.View(context.Background(), func(reader kv.Reader) error {
-		leased := scanOf(r.queue, reader, r.state, spaceLeased, Min, AllPriorities, "")
-		for {
-			entries, err := leased.next(checkRows, checkRowBytes)
-			if err != nil || len(entries) == 0 {
-				return err
-			}
-			for _, e := range entries {
-				item, err := parseItemRow(spaceLeased, e.value, e.place)
-				if err != nil {
-					return err
-				}
-				if item.held() && item.holder == "link:"+name && !listed[e.place] {
-					w.problem("queue %q: item %s is held by the link %q, which does not know it", r.queue, item.id(e.place), name)
-				}
-				delete(listed, e.place)
-			}
-		}
-	})
-	if len(listed) > 0 {
-		w.problem("queue %q: the link %q does not hold %d items of its batch", r.queue, name, len(listed))
-	}
-	return err
 }

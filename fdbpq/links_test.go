@@ -2,8 +2,10 @@ package fdbpq_test
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
 // linked are two stores with a link from a queue of the one to a queue of the other.
@@ -60,6 +63,18 @@ func (l *linked) shown() (found fdbpq.Link) {
 		return err
 	})
 	return found
+}
+
+// holds checks how many items the links of the giver hold together.
+func (l *linked) holds(want int64) {
+	l.Helper()
+	l.giver.view(func(r kv.Reader) error {
+		n, err := l.giver.Queue("orders").Held(r)
+		if n != want {
+			l.Errorf("%d items are held, expected %d", n, want)
+		}
+		return err
+	})
 }
 
 // asks is what the taker asks for now.
@@ -179,7 +194,7 @@ func TestLinkAnswersAgain(t *testing.T) {
 		}
 		another := ask
 		another.Batch = "another"
-		l.refuses(another, fdbpq.LinkGiverBehind)
+		l.refuses(another, fdbpq.LinkTakerBehind)
 		l.giver.pushed("orders", 1, "urgent")
 		again := l.gives(ask)
 		if again.Number != 1 || again.Batch != first.Batch || !again.Repeated || !slices.Equal(payloads(again.Items), []string{"a", "b"}) {
@@ -235,7 +250,9 @@ func TestHeldItems(t *testing.T) {
 			return g.push("orders", item)[0]
 		}
 		push("a", fdbpq.NewItem{Key: "k", Unique: "u", TTL: time.Minute})
+		l.holds(0)
 		id := l.heldOne()
+		l.holds(1)
 		push("b", fdbpq.NewItem{Key: "k"})
 		if p := push("c", fdbpq.NewItem{}); !errors.Is(p.Err, fdbpq.ErrFull) {
 			l.Errorf("max_length does not count a held item: %+v", p)
@@ -284,6 +301,7 @@ func TestHeldItems(t *testing.T) {
 			})
 		}
 		l.moves()
+		l.holds(0)
 		l.taker.expectPayloads("jobs", "a", "b")
 	})
 }
@@ -297,6 +315,13 @@ func TestLinkIsDeletedByForce(t *testing.T) {
 		g.push("orders", fdbpq.NewItem{Payload: []byte("late"), TTL: time.Minute, Priority: 5, HasPriority: true})
 		_, ask := l.asks()
 		l.gives(ask)
+		l.link("other", `{"to":"abc"}`)
+		g.pushed("orders", 6, "x")
+		g.update(func(tx kv.Tx) error {
+			_, err := g.Queue("orders").Give(tx, "other", fdbpq.LinkAsk{Taker: "abc", Items: fdbpq.Selection{Limit: 1}})
+			return err
+		})
+		l.holds(4)
 		g.pass(time.Hour)
 		var back int
 		g.update(func(tx kv.Tx) (err error) {
@@ -310,6 +335,7 @@ func TestLinkIsDeletedByForce(t *testing.T) {
 		if back != 3 {
 			l.Errorf("%d items came back", back)
 		}
+		l.holds(1)
 		item := g.leaseOne("orders", time.Minute)
 		if string(item.Payload) != "a" || item.Deliveries != 1 {
 			l.Errorf("back: %+v", item)
@@ -332,6 +358,7 @@ func TestLinkOfAPurgedQueue(t *testing.T) {
 		_, ask := l.asks()
 		first := l.gives(ask)
 		l.giver.purge("orders")
+		l.holds(0)
 		l.giver.pushed("orders", 5, "c")
 		s, ask := l.asks()
 		again := l.gives(ask)
@@ -542,6 +569,14 @@ func TestLinkFields(t *testing.T) {
 				l.Errorf("%s: %v", object, err)
 			}
 		}
+		for _, step := range []struct {
+			object string
+			batch  int
+		}{{`{"remote":"edge","queue":"edge7.orders","link":"another"}`, fdbpq.MaxSourceBatch}, {`{"batch":7}`, 7}, {`{"link":"another"}`, 7}} {
+			if batch := l.taker.source("jobs", "another", step.object).Config.Batch; batch != step.batch {
+				l.Errorf("with %s a batch has %d items, expected %d", step.object, batch, step.batch)
+			}
+		}
 		l.giver.update(func(tx kv.Tx) error {
 			for i := range fdbpq.MaxLinks - 1 {
 				if _, err := l.giver.Queue("orders").SetLink(tx, fmt.Sprintf("l%03d", i), []byte(`{"to":"x"}`)); err != nil {
@@ -574,9 +609,7 @@ func TestLinkFields(t *testing.T) {
 // a taker that was stopped. The model is a list: what was pushed, in its order.
 func TestLinkUnderCrashes(t *testing.T) {
 	eachLink(t, func(l *linked) {
-		seed := rand.Uint64()
-		r := rand.New(rand.NewPCG(seed, 0))
-		l.Logf("seed %d", seed)
+		r := rand.New(rand.NewPCG(randomSeed(l), 0))
 		type flight struct {
 			s     fdbpq.Source
 			given fdbpq.Given
@@ -630,7 +663,7 @@ func TestLinkUnderCrashes(t *testing.T) {
 			}
 		}
 		for len(taken) < len(pushed) || l.giver.counts("orders").Length() > 0 {
-			before := len(taken) + int(l.giver.counts("orders").Length())
+			had, length := len(taken), l.giver.counts("orders").Length()
 			s, ask := l.asks()
 			if given := l.gives(ask); given.Number > 0 {
 				if _, err := l.takes(s, given); err != nil {
@@ -639,12 +672,326 @@ func TestLinkUnderCrashes(t *testing.T) {
 			}
 			s2, _ := l.asks()
 			pop()
-			if before == len(taken)+int(l.giver.counts("orders").Length()) && s2.Position == s.Position {
+			if len(taken) == had && l.giver.counts("orders").Length() == length && s2.Position == s.Position {
 				l.Fatalf("nothing moves: %d of %d taken", len(taken), len(pushed))
 			}
 		}
 		if !slices.Equal(taken, pushed) {
 			l.Errorf("taken %v\npushed %v", taken, pushed)
+		}
+	})
+}
+
+// A cursor is a text of the client's: one that says that the run begins after the end of time does not find held items.
+func TestHeldItemsInABulkOperationOfAllTimes(t *testing.T) {
+	eachLink(t, func(l *linked) {
+		l.giver.pushed("orders", 5, "a")
+		l.heldOne()
+		var made []byte
+		for _, n := range []int64{1, math.MaxInt64, math.MaxInt64, 0, 0} { // generation, highest count, begin
+			made = tuple.AppendInt(made, n)
+		}
+		cursor, err := fdbpq.ParseBulkCursor(base64.RawURLEncoding.EncodeToString(made))
+		if err != nil {
+			l.Fatal(err)
+		}
+		for _, verb := range []fdbpq.BulkVerb{fdbpq.BulkRevoke, fdbpq.BulkMove, fdbpq.BulkRemove} {
+			l.giver.update(func(tx kv.Tx) error {
+				done, err := l.giver.Queue("orders").Bulk(tx, fdbpq.Bulk{Verb: verb, Where: fdbpq.Where{State: fdbpq.StateLeased}, Limit: 10, After: cursor, Priority: 1})
+				if err == nil && (done.Looked != 1 || done.Done != 0) {
+					l.Errorf("verb %d looked at %d items, changed %d", verb, done.Looked, done.Done)
+				}
+				return err
+			})
+		}
+		l.moves()
+		l.taker.expectPayloads("jobs", "a")
+	})
+}
+
+// A lease of before, a pop that is repeated and an import of the item change nothing about a held item; nor does a push
+// that evicts.
+func TestHeldItemsMeetOldLeases(t *testing.T) {
+	eachLink(t, func(l *linked) {
+		g, orders := l.giver, l.giver.Queue("orders")
+		id := g.pushed("orders", 5, "a")[0]
+		again := fdbpq.Selection{Limit: 1, PopID: "p"}
+		var leased fdbpq.Popped
+		g.update(func(tx kv.Tx) (err error) {
+			leased, err = orders.Lease(tx, again, time.Second)
+			return err
+		})
+		g.pass(2 * time.Second)
+		g.sweep()
+		if held := l.heldOne(); held != id {
+			l.Fatalf("held %s, expected %s", held, id)
+		}
+		old := *leased.Items[0].Lease
+		for name, settle := range map[string]func(kv.Tx) (fdbpq.Settled, error){
+			"ack":       func(tx kv.Tx) (fdbpq.Settled, error) { return orders.Ack(tx, old) },
+			"nack":      func(tx kv.Tx) (fdbpq.Settled, error) { return orders.Nack(tx, old, fdbpq.Nack{}) },
+			"extend":    func(tx kv.Tx) (fdbpq.Settled, error) { return orders.Extend(tx, old, time.Hour) },
+			"return":    func(tx kv.Tx) (fdbpq.Settled, error) { return orders.Return(tx, old) },
+			"terminate": func(tx kv.Tx) (fdbpq.Settled, error) { return orders.Terminate(tx, old, "") },
+		} {
+			if err := g.settle(settle); lost(err) != fdbpq.LostTaken {
+				l.Errorf("%s by an old lease: %v", name, err)
+			}
+		}
+		if err := g.fails(func(tx kv.Tx) error { _, err := orders.Lease(tx, again, time.Second); return err }); lost(err) != fdbpq.LostGone {
+			l.Errorf("the pop repeated: %v", err)
+		}
+		if found := g.imports("orders", fdbpq.Import{ID: id, Priority: 1, Payload: []byte("b")})[0]; found.Found == nil || !found.Found.Held {
+			l.Errorf("imported: %+v", found)
+		}
+		g.configure("orders", `{"max_length":1,"overflow":"evict"}`)
+		g.push("orders", fdbpq.NewItem{Payload: []byte("c"), Priority: 1, HasPriority: true})
+		if n := g.counts("orders"); n.Leased != 1 || n.Ready != 0 {
+			l.Errorf("counts %+v", n)
+		}
+		l.moves()
+		l.taker.expectPayloads("jobs", "a")
+	})
+}
+
+// Two sources of one link would both take each item. The second one is refused, and one that was made again where the
+// first one had taken something stops.
+func TestLinkHasOneSource(t *testing.T) {
+	eachLink(t, func(l *linked) {
+		for _, queue := range []string{"jobs", "others"} {
+			err := l.taker.fails(func(tx kv.Tx) error {
+				_, err := l.taker.Queue(queue).SetSource(tx, "another", []byte(edgeSource), allowed)
+				return err
+			})
+			if refused := (*fdbpq.SourceError)(nil); !errors.As(err, &refused) {
+				l.Errorf("a second source of %s: %v", queue, err)
+			}
+		}
+		l.taker.source("jobs", "edge", `{"batch":2}`)
+		l.giver.pushed("orders", 5, "a", "b")
+		s, ask := l.asks()
+		if _, err := l.takes(s, l.gives(ask)); err != nil {
+			l.Fatal(err)
+		}
+		l.taker.update(func(tx kv.Tx) error { return l.taker.Queue("jobs").DeleteSource(tx, "edge") })
+		l.taker.source("jobs", "edge", edgeSource)
+		_, ask = l.asks()
+		l.refuses(ask, fdbpq.LinkTakerBehind)
+		l.accepts(fdbpq.StopTakerBehind) // a person has it come again
+		l.giver.pushed("orders", 5, "c")
+		l.moves()
+		l.taker.expectPayloads("jobs", "a", "b", "a", "b", "c")
+	})
+}
+
+// What identifies a taker and a batch is short.
+func TestLinkAskIsChecked(t *testing.T) {
+	eachLink(t, func(l *linked) {
+		l.giver.pushed("orders", 5, "a")
+		_, good := l.asks()
+		long := strings.Repeat("x", 65)
+		for _, change := range []func(*fdbpq.LinkAsk){
+			func(a *fdbpq.LinkAsk) { a.Taker = long }, func(a *fdbpq.LinkAsk) { a.Batch = long },
+			func(a *fdbpq.LinkAsk) { a.Batch = "a b" }, func(a *fdbpq.LinkAsk) { a.Batch = "a\r\nb" },
+		} {
+			ask := good
+			change(&ask)
+			l.refuses(ask, fdbpq.LinkMalformed)
+		}
+		l.moves()
+		l.taker.expectPayloads("jobs", "a")
+	})
+}
+
+// Both stores are restored, from backups of whichever moments. Backups of one moment go on. Otherwise the link stops, and a person has
+// it go on: nothing is lost that the giver's backup has and the taker has not taken before its own, and only what
+// was given behind the giver's backup comes twice.
+func TestLinkOfRestoredStores(t *testing.T) {
+	moments := []string{"nothing was given", "a batch is out", "it was taken", "it was confirmed", "more was given"}
+	for giver := range moments {
+		for taker := range moments {
+			t.Run(moments[giver]+"/"+moments[taker], func(t *testing.T) {
+				eachLink(t, func(l *linked) {
+					l.giver.pushed("orders", 5, "a", "b", "c", "d", "e", "f", "g", "h")
+					var back [2]func()
+					var has, took []string
+					left := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
+					var taken []string
+					moment := func(n int) {
+						if n == giver {
+							back[0], has = l.giver.restores(), slices.Clone(left)
+						}
+						if n == taker {
+							back[1], took = l.taker.restores(), slices.Clone(taken)
+						}
+					}
+					moment(0)
+					s, ask := l.asks()
+					given := l.gives(ask)
+					moment(1)
+					if _, err := l.takes(s, given); err != nil {
+						l.Fatal(err)
+					}
+					taken = append(taken, "a", "b", "c")
+					moment(2)
+					s, ask = l.asks()
+					given = l.gives(ask)
+					left = left[3:]
+					moment(3)
+					if _, err := l.takes(s, given); err != nil {
+						l.Fatal(err)
+					}
+					l.moves()
+					taken, left = append(taken, "d", "e", "f", "g", "h"), nil
+					moment(4)
+					back[0]()
+					back[1]()
+					_, ask = l.asks()
+					session := l.giver.Session()
+					defer session.Release()
+					err := session.Update(l.Context(), func(tx kv.Tx) error { _, err := l.giver.Queue("orders").Give(tx, "hub", ask); return err })
+					var refused *fdbpq.LinkError
+					if errors.As(err, &refused) {
+						l.accepts(fdbpq.StopReason(refused.Refusal))
+					} else if err != nil {
+						l.Fatal(err)
+					}
+					if alike := giver == taker; alike && err != nil {
+						l.Errorf("backups of one moment: %v", err)
+					}
+					l.giver.pushed("orders", 6, "new")
+					l.moves()
+					got := payloads(l.taker.pop("jobs", fdbpq.Min, 100).Items)
+					slices.Sort(got)
+					want := append(slices.Clone(took), "new")
+					for _, text := range has {
+						if both := slices.Contains(took, text); !both || refused != nil { // a person has accepted that it comes again
+							want = append(want, text)
+						}
+					}
+					slices.Sort(want)
+					if !slices.Equal(got, want) {
+						l.Errorf("the taker has %q, expected %q (%v)", got, want, err)
+					}
+					if n := l.giver.counts("orders").Length(); n != 0 {
+						l.Errorf("the giver has %d items", n)
+					}
+				})
+			})
+		}
+	}
+}
+
+// For ten days neither side hears of the other one. A batch is out that the taker has, both have work, and items of the giver expire, are
+// delayed and are done by others. Then each item that is left moves once. Meanwhile the giver's store has as many rows as its items
+// ask for, whatever has passed through it.
+func TestLinkAfterTenDays(t *testing.T) {
+	eachLink(t, func(l *linked) {
+		g := l.giver
+		g.configure("orders", `{"key_limit":2}`)
+		rows := func() (n int) {
+			g.view(func(r kv.Reader) error {
+				all, err := r.Range([]byte{0}, []byte{0xff}, kv.RangeOptions{Limit: 1 << 20})
+				n = len(all)
+				return err
+			})
+			return n
+		}
+		pushed := 0
+		push := func(item fdbpq.NewItem) string {
+			pushed++
+			item.Payload, item.Priority, item.HasPriority = fmt.Appendf(nil, "%05d", pushed), int64(pushed), true
+			if p := g.push("orders", item)[0]; p.Err != nil {
+				l.Fatal(p.Err)
+			}
+			return string(item.Payload)
+		}
+		before := rows()
+		want := []string{push(fdbpq.NewItem{TTL: time.Hour, Key: "k", Unique: "held"}), push(fdbpq.NewItem{TTL: time.Hour, Key: "k"})}
+		push(fdbpq.NewItem{TTL: time.Hour, Key: "k"}) // expires behind those of its key that are held
+		s, ask := l.asks()
+		given := l.gives(ask)
+		if _, err := l.takes(s, given); err != nil || !slices.Equal(payloads(given.Items), want) {
+			l.Fatalf("given: %+v, %v", given, err)
+		}
+		for range 10 * 24 / 4 {
+			g.pass(4 * time.Hour)
+			l.taker.pass(4 * time.Hour)
+			push(fdbpq.NewItem{TTL: 30 * time.Minute})
+			push(fdbpq.NewItem{Delay: 90 * time.Minute})
+			push(fdbpq.NewItem{Key: fmt.Sprint("key ", pushed%7)})
+			push(fdbpq.NewItem{Unique: "held"}) // is there
+			push(fdbpq.NewItem{Unique: "again"})
+			if err := g.ack(*g.leaseOne("orders", time.Minute).Lease); err != nil {
+				l.Fatal(err)
+			}
+			l.taker.pushed("jobs", 0, "of the hub")
+			l.taker.pop("jobs", fdbpq.Min, 1)
+			g.sweep()
+			l.taker.sweep()
+			if n, has := rows(), g.counts("orders").Length(); n > before+40+8*int(has) {
+				l.Fatalf("%d rows, and %d items; there were %d rows without items", n, has, before)
+			}
+		}
+		g.pass(2 * time.Hour)
+		g.sweep()
+		left := int(g.counts("orders").Ready)
+		g.view(func(r kv.Reader) error {
+			page, err := g.Queue("orders").List(r, fdbpq.Listing{Limit: fdbpq.MaxBatch, Bodies: true})
+			for _, item := range page.Items {
+				want = append(want, string(item.Payload))
+			}
+			return err
+		})
+		if again := l.gives(ask); !again.Repeated || again.Batch != given.Batch || len(again.Items) != 2 || left < 50 || len(want) != left+2 {
+			l.Fatalf("after ten days %d items are ready: %+v", left, again)
+		}
+		l.moves()
+		l.taker.expectPayloads("jobs", want...)
+		g.pass(time.Hour)
+		g.sweep()
+		g.collectGarbage()
+		if n := rows(); n > before+40 {
+			l.Errorf("%d rows are left, %d were there before", n, before)
+		}
+	})
+}
+
+// A tenant may have a tenth of the links of a store, and of its sources, so that others may have some.
+func TestTenantsShareLinksAndSources(t *testing.T) {
+	eachSource(t, func(f *fixture) {
+		set := map[string]func(tx kv.Tx, queue, name string) error{
+			"link": func(tx kv.Tx, queue, name string) error {
+				_, err := f.Queue(queue).SetLink(tx, name, []byte(`{"to":"x"}`))
+				return err
+			},
+			"source": func(tx kv.Tx, queue, name string) error {
+				_, err := f.Queue(queue).SetSource(tx, name, []byte(ordersSource), allowed)
+				return err
+			},
+		}
+		for what, set := range set {
+			add := func(queue string, from, to int) {
+				f.update(func(tx kv.Tx) error {
+					for i := from; i < to; i++ {
+						if err := set(tx, queue, fmt.Sprint("n", i)); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+			}
+			add("ACME.a", 0, 50)
+			add("ACME.b-dead", 0, fdbpq.MaxStoreLinks/10-50)
+			for _, queue := range []string{"ACME.a", "ACME.c"} {
+				if err := f.fails(func(tx kv.Tx) error { return set(tx, queue, "more") }); err == nil || !strings.Contains(err.Error(), "the tenant has 100, which is all it may have") {
+					t.Errorf("one %s too many of %s: %v", what, queue, err)
+				}
+			}
+			add("ACME.a", 49, 50) // which it has
+			for _, other := range []string{"ACM.a", "ACME2.a", "ACME-2.a", "ACMF.a", "jobs", "ACME"} {
+				add(other, 0, 1)
+			}
 		}
 	})
 }

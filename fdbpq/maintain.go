@@ -25,8 +25,7 @@ type Maintenance struct {
 	Alive   func()      // a heartbeat was committed, as happens every second
 	Fired   func(Fired) // schedules were looked at
 
-	// Room says why a queue takes no new item of this many bytes now, or nil.
-	Room func(queue string, bytes int) error
+	Room Room // nil: queues take items of schedules whenever they have room
 }
 
 // Maintain writes heartbeats, sweeps due timers, fires schedules and clears garbage until ctx ends.
@@ -42,9 +41,9 @@ func (s *Store) Maintain(ctx context.Context, m Maintenance) {
 		m.Alive = func() {}
 	}
 	m = m.oneAtATime()
-	var schedules sync.WaitGroup
-	schedules.Go(func() { s.runSchedules(ctx, &m) }) // on its own: leases do not wait for schedules
-	defer schedules.Wait()
+	var beside sync.WaitGroup
+	beside.Go(func() { schedules{s}.run(ctx, &m) }) // leases do not wait for schedules
+	defer beside.Wait()
 	begin := s.clock.Elapsed()
 	if s.wasDown {
 		begin += grace

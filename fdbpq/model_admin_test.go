@@ -40,6 +40,9 @@ func (m *model) get(queue, id string) outcome {
 func (m *model) removeID(queue, id string) outcome {
 	if q := m.queue(queue); q != nil {
 		if item := q.byID(id); item != nil {
+			if item.ofLink {
+				return outcome{Err: "held"}
+			}
 			last := item.priority
 			if item.state == fdbpq.StateLeased {
 				last = item.returnPriority
@@ -59,6 +62,9 @@ func (m *model) move(queue, id string, priority int64) outcome {
 	item := q.byID(id)
 	if item == nil {
 		return outcome{}
+	}
+	if item.ofLink {
+		return outcome{Err: "held"}
 	}
 	item.returnPriority = priority
 	if item.state != fdbpq.StateLeased && item.priority != priority {
@@ -227,6 +233,10 @@ func (m *model) purge(queue string, queueToo bool) outcome {
 		}
 	}
 	q.items = nil
+	for name, l := range q.links {
+		l.out = nil
+		q.links[name] = l
+	}
 	q.generation++
 	q.garbage++
 	q.promisedFence = 0
@@ -239,7 +249,7 @@ func (m *model) purge(queue string, queueToo bool) outcome {
 				m.firing.gone = append(m.firing.gone, at)
 			}
 		}
-		q.schedules = nil
+		q.schedules, q.links, q.taker = nil, nil, nil
 		q.high, q.unseen = 0, 0 // the next queue of the name counts from 1
 		if m.floor != nil {
 			m.floor[queue] = 0

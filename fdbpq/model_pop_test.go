@@ -88,9 +88,9 @@ func (q *modelQueue) complete(out *outcome, now int64) {
 		out.Reason = fdbpq.ReasonRate
 	case n.Ready > 0 && q.blocks():
 		out.Reason = fdbpq.ReasonBlocked
-	case n.Leased > 0:
+	case n.Leased > 0 && n.Ready == 0:
 		out.Reason = fdbpq.ReasonLeased
-	case n.Delayed > 0:
+	case n.Delayed > 0 && n.Ready == 0:
 		out.Reason = fdbpq.ReasonDelayed
 	default:
 		out.Reason = fdbpq.ReasonEmpty

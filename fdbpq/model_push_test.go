@@ -94,7 +94,7 @@ func (q *modelQueue) makeRoom(item pushItem, priority int64, from *modelQueue, h
 		return nil, false
 	}
 	if q.config.Overflow == fdbpq.OverflowRefuse {
-		return nil, true
+		return nil, q.fuller(after)
 	}
 	var ready []modelItem
 	for _, item := range q.in(fdbpq.StateReady) {
@@ -123,12 +123,17 @@ func (q *modelQueue) makeRoom(item pushItem, priority int64, from *modelQueue, h
 	if slices.Contains(victims, newItem) {
 		return victims, from != nil
 	}
-	length, bytes := amount(stay)
-	lengthBefore, bytesBefore := amount(before)
-	if q.config.MaxLength > 0 && length > q.config.MaxLength && length > lengthBefore || q.config.MaxBytes > 0 && bytes > q.config.MaxBytes && bytes > bytesBefore {
+	if q.fuller(stay) {
 		return nil, true
 	}
 	return victims, false
+}
+
+// fuller reports whether items are more than the queue may have, and than it has.
+func (q *modelQueue) fuller(items []modelItem) bool {
+	length, bytes := amount(items)
+	lengthNow, bytesNow := amount(q.items)
+	return q.config.MaxLength > 0 && length > max(q.config.MaxLength, lengthNow) || q.config.MaxBytes > 0 && bytes > max(q.config.MaxBytes, bytesNow)
 }
 
 // evict removes the items that were chosen for one that was added.

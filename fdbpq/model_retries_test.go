@@ -205,6 +205,8 @@ func (m *model) revoke(id knownID, at moment, r fdbpq.Revocation) outcome {
 	switch {
 	case item == nil:
 		return outcome{}
+	case item.ofLink:
+		return outcome{Err: "held"}
 	case r.Fence > item.fence:
 		return outcome{Err: "no fence"}
 	case r.Fence != 0 && r.Fence != item.fence:

@@ -167,7 +167,7 @@ func (s *modelSchedule) plan(now int64) {
 	if s.isDone() {
 		goes = s.due
 	}
-	next := s.times().behind(s.done, &s.config)
+	next, was, full := s.times().behind(s.done, &s.config), s.next, s.full
 	if s.config.Count > 0 && s.fired >= s.config.Count {
 		next = 0
 	}
@@ -176,6 +176,9 @@ func (s *modelSchedule) plan(now int64) {
 		s.due = goes
 	case !s.config.Paused:
 		s.next, s.due = next, next
+		if full && next == was {
+			s.full, s.due = true, max(next, now)
+		}
 	}
 }
 
@@ -208,21 +211,49 @@ func (m *model) setSchedule(queue, name string, at moment, change func(*fdbpq.Sc
 }
 
 func (m *model) changed(q *modelQueue, name string, before, s modelSchedule, now int64) outcome {
+	others := otherTimes(&s.config, &before.config)
+	if others || before.config.Paused != s.config.Paused || before.next == 0 {
+		s.done = max(now, s.done)
+	}
+	if s.plan(now); others && s.next == 0 && !s.config.Paused {
+		return outcome{Err: "schedule"}
+	}
+	dropped := s.drop(&before, others, now)
+	q.keep(name, s)
+	v := s.view(name)
+	v.Dropped = dropped
+	return outcome{Schedules: []scheduleView{v}}
+}
+
+// drop has the times pass that have come, and that a change keeps from firing.
+func (s *modelSchedule) drop(before *modelSchedule, others bool, now int64) int64 {
+	if before.config.Paused || before.next == 0 {
+		return 0
+	}
+	var dropped []int64
+	for t := before.times().behind(before.done, &before.config); t != 0 && t <= now; t = before.times().behind(t, &before.config) {
+		if others || s.config.Paused || s.next == 0 || s.config.End != nil && t > s.config.End.UnixNano() {
+			dropped = append(dropped, t)
+		}
+	}
+	reason := 0
+	if before.full {
+		reason = 1
+	}
+	s.missed += int64(len(dropped))
+	s.untold[reason].add(dropped)
+	return int64(len(dropped))
+}
+
+// otherTimes reports whether a schedule begins anew with another configuration.
+func otherTimes(after, before *fdbpq.ScheduleConfig) bool {
 	start := func(c *fdbpq.ScheduleConfig) time.Time {
 		if c.Start == nil {
 			return time.Time{}
 		}
 		return *c.Start
 	}
-	others := s.config.Spec != before.config.Spec || s.config.Zone != before.config.Zone || !start(&s.config).Equal(start(&before.config))
-	if others || before.config.Paused && !s.config.Paused || before.next == 0 {
-		s.done = max(now, s.done)
-	}
-	if s.plan(now); others && s.next == 0 && !s.config.Paused {
-		return outcome{Err: "schedule"}
-	}
-	q.keep(name, s)
-	return outcome{Schedules: []scheduleView{s.view(name)}}
+	return after.Spec != before.Spec || after.Zone != before.Zone || !start(after).Equal(start(before))
 }
 
 func (q *modelQueue) keep(name string, s modelSchedule) {
@@ -260,8 +291,11 @@ func (m *model) pauseSchedule(queue, name string, at moment, paused, fromNow boo
 	if s.plan(now); s.next == 0 {
 		return outcome{Err: "schedule"}
 	}
+	dropped := s.drop(&before, true, now)
 	q.keep(name, s)
-	return outcome{Schedules: []scheduleView{s.view(name)}}
+	v := s.view(name)
+	v.Dropped = dropped
+	return outcome{Schedules: []scheduleView{v}}
 }
 
 func (m *model) deleteSchedule(queue, name string) outcome {
@@ -420,7 +454,11 @@ func (m *model) catchUp(q *modelQueue, name string, s *modelSchedule, at moment,
 		old++
 	}
 	if s.config.Missed == fdbpq.MissedOne && len(passed) > 0 {
-		old = max(old, len(passed)-1)
+		last := len(passed) - 1
+		for last > 0 && !s.full && passed[last-1] >= now-5e9 {
+			last--
+		}
+		old = max(old, last)
 		if passed[len(passed)-1] < now-int64(s.config.CatchUp) {
 			old = len(passed)
 		}
@@ -533,11 +571,16 @@ func (m *model) previewSchedule(queue, name string, at moment, change func(*fdbp
 	if refused != "" {
 		s = modelSchedule{made: now, config: fdbpq.ScheduleConfig{Zone: "UTC"}}
 	}
+	before := s.config
 	change(&s.config)
 	if _, good := timesOf(&s.config, s.made); !good {
 		return outcome{Err: "schedule"}
 	}
-	return outcome{Schedules: []scheduleView{{Times: s.preview(now, times)}}}
+	shown := s.preview(now, times)
+	if otherTimes(&s.config, &before) && shown == "" && !s.config.Paused {
+		return outcome{Err: "schedule"}
+	}
+	return outcome{Schedules: []scheduleView{{Times: shown}}}
 }
 
 func (s *modelSchedule) preview(after int64, times int) (shown string) {
@@ -559,6 +602,7 @@ type scheduleView struct {
 	Next, Due, Last           int64
 	Full, Done                bool
 	Fired, Missed, Overlapped int64
+	Dropped                   int64
 }
 
 func (s *modelSchedule) view(name string) scheduleView {

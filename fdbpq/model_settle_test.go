@@ -59,7 +59,7 @@ func (m *model) settle(l heldLease, at moment, what settlement, d time.Duration,
 		q.remove(item.number)
 	case settleTerminate:
 		if item.state == fdbpq.StateLeased {
-			q.recordAttempt(at, item, "terminated", cmp.Or(reason, "terminated"), min(at.now, item.due))
+			q.recordAttempt(at, item, "terminated", reason, min(at.now, item.due))
 		}
 		gone := *item
 		q.remove(gone.number)

@@ -52,6 +52,8 @@ type modelQueue struct {
 	fairOrder     int
 	fairBuilt     bool // pops go by that order
 	schedules     map[string]modelSchedule
+	links         map[string]modelLink
+	taker         *modelTaker // which another one replaces when it changes
 }
 
 type modelItem struct {
@@ -77,6 +79,7 @@ type modelItem struct {
 	key            string
 	keyFence       int64 // of its last lease
 	held           bool  // delayed between two leases while key_order was on
+	ofLink         bool  // leased by a link, without an end
 	givenBack      bool  // its last lease did not run out
 	takenAway      bool  // it was revoked
 	since          int64 // when its last lease began
@@ -116,6 +119,7 @@ type outcome struct {
 	Retry    time.Duration
 
 	Schedules []scheduleView
+	Batches   []batchView // of links
 }
 
 type itemView struct {
@@ -139,6 +143,7 @@ type itemView struct {
 	KeyFence   int64
 	KeyAhead   int
 	Holder     string
+	Held       bool
 	Attempts   []modelAttempt
 	Backoff    time.Duration // of a leased item, if it is given back now
 
@@ -168,7 +173,7 @@ func (m *model) clone() *model {
 		copied.items = slices.Clone(q.items)
 		copied.pushes = maps.Clone(q.pushes)
 		copied.pops = maps.Clone(q.pops)
-		copied.schedules = maps.Clone(q.schedules)
+		copied.schedules, copied.links = maps.Clone(q.schedules), maps.Clone(q.links)
 		copied.settings, copied.keyBuckets = maps.Clone(q.settings), maps.Clone(q.keyBuckets)
 		c.queues[name] = &copied
 	}
@@ -209,6 +214,13 @@ func (m *model) plain() *model {
 				pop.leases[i].number = number(pop.leases[i].number)
 			}
 			q.pops[id] = pop
+		}
+		for name, l := range q.links {
+			l.out = slices.Clone(l.out)
+			for i := range l.out {
+				l.out[i] = number(l.out[i])
+			}
+			q.links[name] = l
 		}
 	}
 	for i := range c.stale {
@@ -376,8 +388,8 @@ func (i *modelItem) stored() itemView {
 	if !strings.HasPrefix(i.unique, "\x00") { // a schedule's own
 		v.Unique, v.UntilLease = i.unique, i.untilLeased && i.unique != ""
 	}
-	v.Holder, v.Attempts = i.holder, i.attempts.all()
-	if i.state != fdbpq.StateReady {
+	v.Holder, v.Held, v.Attempts = i.holder, i.ofLink, i.attempts.all()
+	if i.state != fdbpq.StateReady && !i.ofLink {
 		v.Due = i.due
 	}
 	return v

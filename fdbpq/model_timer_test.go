@@ -24,6 +24,9 @@ func (q *modelQueue) timers() []due {
 	for _, item := range q.items {
 		switch item.state {
 		case fdbpq.StateLeased:
+			if item.ofLink {
+				continue
+			}
 			all = append(all, due{at: item.due, kind: "lease", queue: q.name, item: item})
 			continue // it cannot outlive its TTL meanwhile
 		case fdbpq.StateDelayed:

@@ -94,7 +94,7 @@ func (b *bulking) fits(item *modelItem, at moment) bool {
 		return pattern == "" || item.dead != (fdbpq.DeadLetter{}) && (s == begin || prefix && strings.HasPrefix(s, begin))
 	}
 	switch {
-	case item.state == fdbpq.StateLeased && item.since > at.now, // a clock that is ahead gave the lease
+	case item.state == fdbpq.StateLeased && item.since > at.now, // a clock that is ahead gave the lease, or a link holds it
 		b.verb == fdbpq.BulkMove && b.priority == item.lastPriority(),
 		b.verb == fdbpq.BulkRequeue && (item.dead == (fdbpq.DeadLetter{}) || item.dead.Origin != b.to):
 		return false

@@ -55,6 +55,9 @@ func (m *model) requeue(id knownID, to string, at moment, got outcome) outcome {
 	if item == nil {
 		return outcome{}
 	}
+	if item.ofLink {
+		return outcome{Err: "held"}
+	}
 	if to == "" {
 		to = item.dead.Origin
 	}

@@ -31,7 +31,7 @@ func scheduleViewOf(s fdbpq.Schedule, times []time.Time) scheduleView {
 	v := scheduleView{
 		Name: s.Name, Config: configView(&s.Config), Next: nanos(s.Next), Due: nanos(s.Due), Last: nanos(s.Last),
 		Item: fmt.Sprintf("%+v", modelScheduleItem{string(s.Item.Headers), string(s.Item.Payload), s.Item.Priority, s.Item.HasPriority, s.Item.Key, s.Item.TTL}),
-		Full: s.Full, Done: s.Done(), Fired: s.Fired, Missed: s.Missed, Overlapped: s.Overlapped,
+		Full: s.Full, Done: s.Done(), Fired: s.Fired, Missed: s.Missed, Overlapped: s.Overlapped, Dropped: s.Dropped,
 	}
 	for _, t := range times {
 		v.Times += fmt.Sprintln(t.UnixNano())
@@ -103,7 +103,7 @@ func runScheduleOf(queue, name, msgID string) operation {
 	return operation{
 		name: fmt.Sprintf("run schedule %s of %s, id %q", name, queue, msgID),
 		run: func(p *process, tx kv.Tx) (outcome, error) {
-			pushed, err := p.queue(queue).RunSchedule(tx, name, msgID)
+			pushed, err := p.queue(queue).RunSchedule(tx, name, msgID, always)
 			if err != nil {
 				return outcome{}, err
 			}
@@ -200,7 +200,7 @@ func previewScheduleOf(queue, name string, fields map[string]any, change func(*f
 	return operation{
 		name: fmt.Sprintf("preview schedule %s of %s: %s", name, queue, object),
 		look: func(p *process, r kv.Reader) (outcome, error) {
-			next, err := p.queue(queue).PreviewSchedule(r, name, object, times)
+			next, err := p.queue(queue).PreviewSchedule(r, name, object, nil, times)
 			if err != nil {
 				return outcome{}, err
 			}

@@ -48,9 +48,18 @@ func kindOf(err error) string {
 	var lost *fdbpq.LostError
 	var config *fdbpq.ConfigError
 	var schedule *fdbpq.ScheduleError
+	var link *fdbpq.LinkError
 	switch {
 	case err == nil:
 		return ""
+	case errors.As(err, &link):
+		return strings.TrimSpace("link " + string(link.Refusal))
+	case errors.Is(err, fdbpq.ErrNoLink):
+		return "no link"
+	case errors.Is(err, fdbpq.ErrHeld):
+		return "held"
+	case errors.Is(err, fdbpq.ErrNoSource):
+		return "no source"
 	case errors.As(err, &lost):
 		return "lost: " + string(lost.Reason)
 	case errors.As(err, &config):
@@ -148,7 +157,7 @@ func viewOf(item *fdbpq.Item) itemView {
 func storedViewOf(stored *fdbpq.StoredItem) itemView {
 	v := viewOf(&stored.Item)
 	v.State, v.Due, v.Fence, v.KeyFence, v.Until = stored.State, stored.Due, stored.Fence, stored.KeyFence, stored.Expires
-	v.Holder, v.Attempts = stored.Holder, attemptsOf(stored.Attempts)
+	v.Holder, v.Held, v.Attempts = stored.Holder, stored.Held, attemptsOf(stored.Attempts)
 	v.Unique, v.UntilLease, v.KeyAhead = stored.Unique, stored.UniqueUntilLeased, stored.KeyAhead
 	return v
 }
@@ -200,6 +209,7 @@ func bothOf(parts ...operation) operation {
 				rest.Pushed = got.Pushed[min(len(got.Pushed), len(all.Pushed)):]
 				rest.Items = got.Items[min(len(got.Items), len(all.Items)):]
 				rest.Imported = got.Imported[min(len(got.Imported), len(all.Imported)):]
+				rest.Batches = got.Batches[min(len(got.Batches), len(all.Batches)):]
 				out := part.expect(m, at, rest)
 				if out.Err != "" {
 					return out
@@ -250,6 +260,7 @@ func jointOf(parts ...operation) operation {
 				rest.Pushed = got.Pushed[min(len(got.Pushed), len(all.Pushed)):]
 				rest.Items = got.Items[min(len(got.Items), len(all.Items)):]
 				rest.Imported = got.Imported[min(len(got.Imported), len(all.Imported)):]
+				rest.Batches = got.Batches[min(len(got.Batches), len(all.Batches)):]
 				out := part.expectPart(m, at, rest)
 				if out.Err != "" {
 					return out
@@ -275,6 +286,7 @@ func (o *outcome) add(other outcome) {
 	o.Final = o.Final || other.Final
 	o.OK = o.OK || other.OK
 	o.N += other.N
+	o.Batches = append(o.Batches, other.Batches...)
 	if other.Config != (fdbpq.Config{}) {
 		o.Config = other.Config
 	}
@@ -287,6 +299,7 @@ func (o outcome) settled() outcome {
 	o.Events = slices.Sorted(slices.Values(o.Events))
 	o.Items = seen(o.Items, func(v *itemView) { v.number, v.queue, v.token, v.backoff = 0, "", "", "" })
 	o.Pushed = seen(o.Pushed, func(v *pushedView) { v.queue = "" })
+	o.Batches = seen(o.Batches, func(v *batchView) { v.items = nil })
 	o.Schedules = seen(o.Schedules, func(*scheduleView) {})
 	o.Imported = seen(o.Imported, func(*importedView) {})
 	return o

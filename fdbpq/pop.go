@@ -17,8 +17,8 @@ type Popped struct {
 	// Ready is the queue's counter of ready items after a pop that found some.
 	Ready int64
 
-	// Reason says why there are no items. It compares the queue's counters of leased
-	// and delayed items as they were when the transaction began.
+	// Reason says why there are no items. It compares the queue's counters of all
+	// priorities as they were when the transaction began.
 	Reason Reason
 
 	// Repeated: an earlier pop with this id has popped the items.
@@ -266,8 +266,8 @@ const (
 	ReasonRate    Reason = "rate"    // the queue's rate allows no delivery now
 	ReasonBlocked Reason = "blocked" // ready items wait for others of their key, or for its rate, or it is paused
 	ReasonLeased  Reason = "leased"  // there are only leased items, and perhaps delayed ones
-	ReasonDelayed Reason = "delayed"
-	ReasonEmpty   Reason = "empty"
+	ReasonDelayed Reason = "delayed" // there are only delayed items
+	ReasonEmpty   Reason = "empty"   // none of these
 )
 
 // complete sets Ready or Reason from the queue's counters.
@@ -290,6 +290,8 @@ func (p pops) complete(popped *Popped) error {
 	switch {
 	case n.Ready > 0 && s.takesTurns():
 		popped.Reason = ReasonBlocked
+	case n.Ready > 0: // outside the band, or past their TTL
+		popped.Reason = ReasonEmpty
 	case n.Leased > 0:
 		popped.Reason = ReasonLeased
 	case n.Delayed > 0:

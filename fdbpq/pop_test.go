@@ -54,6 +54,41 @@ func TestReasons(t *testing.T) {
 	})
 }
 
+// The reason is that of the queue, whatever the band: where an item is ready outside of it, what is
+// leased and delayed is no reason.
+func TestReasonsOfABand(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		sel := fdbpq.Selection{Band: &fdbpq.Band{Low: 3, High: 7}, Limit: 1}
+		expect := func(want fdbpq.Reason) {
+			t.Helper()
+			f.view(func(r kv.Reader) error {
+				found, err := f.Queue("q").Peek(r, sel)
+				if found.Reason != want {
+					t.Errorf("a peek says %q, expected %q", found.Reason, want)
+				}
+				return err
+			})
+			f.update(func(tx kv.Tx) error {
+				popped, err := f.Queue("q").Pop(tx, sel)
+				if popped.Reason != want {
+					t.Errorf("a pop says %q, expected %q", popped.Reason, want)
+				}
+				return err
+			})
+		}
+		f.push("q", fdbpq.NewItem{Delay: time.Hour})
+		f.pushed("q", 1, "ready")
+		expect(fdbpq.ReasonEmpty)
+		f.pushed("q", 0, "leased")
+		f.leaseOne("q", time.Hour)
+		expect(fdbpq.ReasonEmpty)
+		f.pop("q", fdbpq.Min, 1)
+		expect(fdbpq.ReasonLeased)
+	})
+}
+
 // Pushes, pops and settlements of several queues in one transaction with rows of the
 // program's own.
 func TestComposition(t *testing.T) {

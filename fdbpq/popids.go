@@ -11,7 +11,7 @@ import (
 )
 
 // ErrPopIDReused: the pop id belongs to a pop with another end, band or lease.
-var ErrPopIDReused = errors.New("pop id was used for a different pop")
+var ErrPopIDReused = errors.New("the pop id belongs to another pop: expected the end, band and lease of the first one")
 
 // rememberedPop is the row that keeps a pop id for the queue's dedup window, so that
 // the repeated pop gets the same answer. It has the tokens of leased items. Items
@@ -180,11 +180,8 @@ func (ps popIDs) remember(sel *Selection, lease time.Duration, popped *Popped, l
 		}
 		f := &loaded[i]
 		key := popItemRow(ps.name, sel.PopID, m.items)
-		kept := f.envelope
-		headers, payload := kept.headers, kept.payload
-		kept.chunks, kept.headers, kept.payload = 0, nil, nil
-		kept.unique, kept.untilLeased, kept.attempts = "", false, ""
-		if err := kept.store(ps.tx, key, place{}, headers, payload); err != nil {
+		kept := f.answered()
+		if err := kept.store(ps.tx, key, place{}, f.headers, f.payload); err != nil {
 			return err
 		}
 		ps.tx.Set(key, joinPlace(f.place, &kept))

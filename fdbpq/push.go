@@ -38,8 +38,7 @@ type NewItem struct {
 	OnConflict        OnConflict
 	UniqueUntilLeased bool
 
-	attempts Attempts // of a requeued one
-	reserved bool     // its unique value may be one that no push may have
+	reserved bool // its unique value may be one that no push may have
 }
 
 // size is what the item counts in the queue's bytes.
@@ -217,16 +216,17 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 			return p.resolve(item, priority, living, handOver)
 		}
 	}
-	return p.add(item, priority, handOver)
+	return p.add(item, envelope{unique: item.Unique, untilLeased: item.UniqueUntilLeased, key: item.Key}, priority, handOver)
 }
 
 // add adds an item to the queue unless its limits forbid that, in place of one that is handed
-// over if there is one.
-func (p *pusher) add(item *NewItem, priority int64, handOver *handOver) (Pushed, error) {
+// over if there is one. e is what the item has besides its content and its times.
+func (p *pusher) add(item *NewItem, e envelope, priority int64, handOver *handOver) (Pushed, error) {
 	if refused, err := p.checkLimits(item, priority, handOver); refused != nil || err != nil {
 		return Pushed{Err: refused}, err
 	}
-	l := located{envelope: envelope{pushed: p.pushed, unique: item.Unique, untilLeased: item.UniqueUntilLeased, key: item.Key, attempts: item.attempts}}
+	l := located{envelope: e}
+	l.pushed = p.pushed
 	seq := p.assign(&l, priority)
 	if err := (contents{p.queueTx}).write(&l.envelope, l.place, item.Headers, item.Payload); err != nil {
 		return Pushed{Err: err}, nil
@@ -236,7 +236,7 @@ func (p *pusher) add(item *NewItem, priority int64, handOver *handOver) (Pushed,
 	}
 	handOver.acknowledge()
 	p.issue(seq)
-	due, err := p.schedule(item, &l.envelope)
+	due, err := p.timesOf(item, &l.envelope)
 	if err != nil {
 		return Pushed{}, err
 	}
@@ -306,9 +306,9 @@ func (p *pusher) delay(item *NewItem) time.Duration {
 	return item.Delay
 }
 
-// schedule sets the end of the item's TTL and returns the end of its delay, 0 for
+// timesOf sets the end of the item's TTL and returns the end of its delay, 0 for
 // none.
-func (p *pusher) schedule(item *NewItem, e *envelope) (due int64, err error) {
+func (p *pusher) timesOf(item *NewItem, e *envelope) (due int64, err error) {
 	ttl := item.TTL
 	if ttl == 0 {
 		ttl = time.Duration(p.state.config.TTL)

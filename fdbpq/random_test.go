@@ -139,6 +139,16 @@ func (w *world) end() error {
 		if err := w.do(p, purgeOf(name, false)); err != nil {
 			return err
 		}
+		for link := range q.links {
+			if err := w.do(p, deleteLinkOf(name, link, false)); err != nil {
+				return err
+			}
+		}
+		if q.taker != nil {
+			if err := w.do(p, deleteTakerOf(name)); err != nil {
+				return err
+			}
+		}
 		for schedule := range q.schedules {
 			if err := w.do(p, deleteScheduleOf(name, schedule)); err != nil {
 				return err

@@ -196,34 +196,57 @@ func fraction(of []byte) float64 {
 	return float64(binary.BigEndian.Uint64(sum[:])>>11) / (1 << 53)
 }
 
+// Outcome is how a lease ended.
+type Outcome string
+
+const (
+	OutcomeNack       Outcome = "nak"        // its holder gave the item back
+	OutcomeExpired    Outcome = "expired"    // it ran out
+	OutcomeRevoked    Outcome = "revoked"    // it was taken away
+	OutcomeTerminated Outcome = "terminated" // its holder gave the item up
+)
+
+var outcomes = []Outcome{OutcomeNack, OutcomeExpired, OutcomeRevoked, OutcomeTerminated}
+
 // ending is how a lease ends without success.
 type ending struct {
 	outcome Outcome
 	reason  string
 	delay   *time.Duration // that was named; nil: what the backoff says
-	at      int64          // store time
+	at      int64          // store time, which end sets
 }
 
 // retries ends leases without success.
 type retries struct{ *queueTx }
 
-// end has an item remember how its lease ended, and returns from when on it is to be ready,
-// 0 for at once.
-func (r retries) end(l *located, e ending) (due int64) {
+// end ends the lease of an item, unless it has ended before. It has the item remember how, and
+// returns from when on the item is to be ready if it comes back, 0 for at once.
+func (r retries) end(l *located, e ending) (due int64, err error) {
+	if l.state != StateLeased {
+		return 0, nil
+	}
+	now, err := r.now()
+	if err != nil {
+		return 0, err
+	}
+	e.at = min(now, l.due)
 	attemptLog{r.queueTx}.record(l, &e)
-	delay := r.backoff(l)
-	if e.delay != nil {
+	var delay time.Duration
+	switch {
+	case e.delay != nil:
 		delay = *e.delay
+	case e.outcome != OutcomeTerminated:
+		delay = r.backoff(l)
 	}
 	if delay == 0 {
-		return 0
+		return 0, nil
 	}
-	return e.at + int64(delay)
+	return e.at + int64(delay), nil
 }
 
 // runOut returns an item whose lease has run out.
 func (r retries) runOut(l *located) error {
-	_, err := r.takeBack(EventLeaseLost, l, ending{outcome: OutcomeExpired, at: l.due})
+	_, err := r.takeBack(EventLeaseLost, l, ending{outcome: OutcomeExpired})
 	return err
 }
 
@@ -232,7 +255,10 @@ func (r retries) runOut(l *located) error {
 func (r retries) takeBack(kind EventType, l *located, e ending) (*located, error) {
 	n := len(r.events)
 	r.emit(Event{Type: kind, ID: l.id(l.place), Priority: l.place.priority, Deliveries: l.deliveries, Reason: e.reason, Holder: l.holder})
-	due := r.end(l, e)
+	due, err := r.end(l, e)
+	if err != nil {
+		return nil, err
+	}
 	if e.outcome == OutcomeRevoked {
 		l.since = takenAway
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -48,11 +49,19 @@ type misses struct {
 
 // Why times pass without an item.
 const (
-	missedDown    = iota // no process fired them in time
+	missedDown    = iota // no process fired them in time, or a change dropped them
 	missedFull           // the queue took no item
 	missedOverlap        // an earlier item lived
 	missReasons
 )
+
+// missReason is why times that have come have not fired yet.
+func (s *scheduleProgress) missReason() int {
+	if s.full {
+		return missedFull
+	}
+	return missedDown
+}
 
 func (m *misses) add(from, to, count, atLeast int64) {
 	if m.count == 0 || from < m.from {
@@ -270,6 +279,40 @@ func (h scheduleHome) counts(r kv.Reader) (n scheduleCounts, err error) {
 	return parseScheduleCounts(value)
 }
 
+// ScheduledBytes returns how many bytes the items of schedules have, of the queues behind a name up to the last.
+func (s *Store) ScheduledBytes(r kv.Reader, after, last string) (n int64, err error) {
+	_, begin := tuple.Range(queueRow(spaceSchedules, after))
+	_, end := tuple.Range(queueRow(spaceSchedules, last))
+	for more := true; more; {
+		rows, err := r.Range(begin, end, kv.RangeOptions{Limit: queuesPerRead})
+		if err != nil {
+			return 0, err
+		}
+		more = len(rows) == queuesPerRead
+		for _, pair := range rows {
+			begin = append(slices.Clip(pair.Key), 0)
+			k := tuple.Read(pair.Key[len(row(spaceSchedules)):])
+			queue, born := k.Text(), k.Int()
+			if k.Err() != nil {
+				return 0, fmt.Errorf("damaged counts of schedules: %w", k.Err())
+			}
+			state, err := s.Queue(queue).readState(r)
+			if err != nil {
+				return 0, err
+			}
+			if state == nil || state.born != born {
+				continue // of a queue that was deleted
+			}
+			counted, err := parseScheduleCounts(pair.Value)
+			if err != nil {
+				return 0, err
+			}
+			n += counted.bytes
+		}
+	}
+	return n, nil
+}
+
 func parseScheduleCounts(value []byte) (n scheduleCounts, err error) {
 	r := tuple.Read(value)
 	if r.Ints(&n.schedules, &n.bytes, &n.dense); r.Err() != nil {
@@ -348,6 +391,7 @@ func (row *scheduleRow) plan(p *plan, now int64) {
 	if row.done() {
 		goes = row.due
 	}
+	was, full := row.next, row.full
 	row.next, row.due, row.full = 0, 0, false
 	next, ok := p.times.Next(instant(row.after))
 	if !ok || p.left(row.fired) == 0 {
@@ -358,6 +402,9 @@ func (row *scheduleRow) plan(p *plan, now int64) {
 		return
 	}
 	row.next, row.due = next.UnixNano(), p.dueAt(next).UnixNano()
+	if full && row.next == was { // it tries again at once
+		row.full, row.due = true, max(row.due, now)
+	}
 }
 
 // done reports whether the schedule has no further time, and goes when it is due.
@@ -383,9 +430,6 @@ const (
 	scheduleHeader    = "PQ-Schedule: "
 	scheduledAtHeader = "PQ-Scheduled-At: "
 )
-
-// reservedUnique begins the unique values that no push may have.
-const reservedUnique = "\x00"
 
 // newItem is what the schedule pushes for a time.
 func (row *scheduleRow) newItem(name string, at time.Time) NewItem {

@@ -45,9 +45,12 @@ type runner struct {
 	replanBehind []byte // key behind which schedules are to be planned again by these zones; nil: from the first on
 }
 
-// scheduleTime is schedule time in nanoseconds since 1970. Before a process has fired, it is the
+// schedules is what a store does about the schedules of its queues.
+type schedules struct{ *Store }
+
+// now is schedule time in nanoseconds since 1970. Before a process has fired, it is the
 // wall clock of this one.
-func (s *Store) scheduleTime(r kv.Reader) (int64, error) {
+func (s schedules) now(r kv.Reader) (int64, error) {
 	now, err := s.clock.At(r)
 	if err != nil {
 		return 0, err
@@ -139,7 +142,7 @@ func (r *runner) stays(by int64, now time.Duration) bool {
 
 // A row has a version of the zones of the tz database: no time of a schedule was planned with
 // older ones. planned keeps that so.
-func (s *Store) planned(tx kv.Tx, row *scheduleRow) error {
+func (s schedules) planned(tx kv.Tx, row *scheduleRow) error {
 	if row.next == 0 || row.config.Zone == "UTC" {
 		return nil
 	}
@@ -221,8 +224,8 @@ func (f *firing) replanOne(key []byte) error {
 	return nil
 }
 
-// runSchedules fires schedules until ctx ends.
-func (s *Store) runSchedules(ctx context.Context, m *Maintenance) {
+// run fires schedules until ctx ends.
+func (s schedules) run(ctx context.Context, m *Maintenance) {
 	due := time.NewTimer(storetime.Every)
 	defer due.Stop()
 	for {

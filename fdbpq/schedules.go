@@ -71,6 +71,8 @@ type Schedule struct {
 
 	Fired, Missed, Overlapped int64
 
+	Dropped int64 // of Missed, those that the change that answers has dropped
+
 	done bool
 }
 
@@ -161,6 +163,11 @@ func (c *ScheduleConfig) check() error {
 		return configError("catch_up is %s: allowed are %s to %s", c.CatchUp, MinCatchUp, MaxCatchUp)
 	case c.Jitter < 0 || c.Jitter > Duration(MaxScheduleJitter):
 		return configError("jitter is %s: allowed are 0s to %s", c.Jitter, MaxScheduleJitter)
+	}
+	for i, bound := range []*time.Time{c.Start, c.End} {
+		if bound != nil && bound.IsZero() { // which is no bound to a calendar
+			return configError("%s is in the year 1: allowed are the years 1970 to 2199", []string{"start", "end"}[i])
+		}
 	}
 	return nil
 }
@@ -256,7 +263,7 @@ func (q scheduler) changeKnown(tx kv.Tx, name string, change func(*scheduleRow) 
 
 func (q scheduler) change(tx kv.Tx, s *queueState, name string, makes bool, change func(*scheduleRow) error) (Schedule, error) {
 	h := scheduleHome{q.name, s.born}
-	now, err := q.store.scheduleTime(tx.Snapshot())
+	now, err := schedules{q.store}.now(tx.Snapshot())
 	if err != nil {
 		return Schedule{}, err
 	}
@@ -285,12 +292,16 @@ func (q scheduler) change(tx kv.Tx, s *queueState, name string, makes bool, chan
 	switch {
 	case after.anew:
 		after.after = now
-	case anew, before.config.Paused && !after.config.Paused, before.next == 0:
+	case anew, before.config.Paused != after.config.Paused, before.next == 0:
 		after.after = max(now, after.after)
 	}
 	after.plan(p, now)
 	if anew && after.next == 0 && !after.config.Paused {
 		return Schedule{}, scheduleError(p.noTime(after))
+	}
+	dropped, err := after.drop(q.name, name, before, anew, now)
+	if err != nil {
+		return Schedule{}, err
 	}
 	if anew {
 		after.dense = p.dense(instant(after.after))
@@ -301,10 +312,33 @@ func (q scheduler) change(tx kv.Tx, s *queueState, name string, makes bool, chan
 	if err := h.write(tx, name, before, after); err != nil {
 		return Schedule{}, err
 	}
-	if err := q.store.planned(tx, after); err != nil {
+	if err := (schedules{q.store}).planned(tx, after); err != nil {
 		return Schedule{}, err
 	}
-	return after.schedule(name), nil
+	shown := after.schedule(name)
+	shown.Dropped = dropped
+	return shown, nil
+}
+
+// drop counts the times that have come, have not fired, and never will after a change: they are
+// missed.
+func (row *scheduleRow) drop(queue, name string, before *scheduleRow, anew bool, now int64) (dropped int64, err error) {
+	if before == nil || before.config.Paused || before.next == 0 || before.next > now {
+		return 0, nil
+	}
+	from, end := before.after, row.config.End
+	switch {
+	case anew, row.config.Paused, row.next == 0:
+	case end != nil && end.UnixNano() < now:
+		from = max(from, end.UnixNano())
+	default:
+		return 0, nil
+	}
+	p, err := newPlan(queue, name, before.config, before.created)
+	if err != nil {
+		return 0, err
+	}
+	return row.miss(p, before.missReason(), instant(from+1), instant(now)), nil
 }
 
 // timesDiffer reports whether another definition has other times.
@@ -334,19 +368,19 @@ func (q Queue) DeleteSchedule(tx kv.Tx, name string) error {
 }
 
 // RunSchedule pushes the item of a schedule now, as a firing does. A repetition with the same
-// message id pushes nothing.
-func (q Queue) RunSchedule(tx kv.Tx, name, msgID string) (Pushed, error) {
+// message id pushes nothing. room says why the queue takes no new item of some bytes, nil: it does.
+func (q Queue) RunSchedule(tx kv.Tx, name, msgID string, room func(bytes int) error) (Pushed, error) {
 	row, err := scheduler{q}.read(tx, name)
 	if err != nil {
 		return Pushed{}, err
 	}
-	now, err := q.store.scheduleTime(tx.Snapshot())
+	now, err := schedules{q.store}.now(tx.Snapshot())
 	if err != nil {
 		return Pushed{}, err
 	}
 	item := row.newItem(name, instant(now).Truncate(time.Millisecond))
 	item.MsgID = msgID
-	pushed, err := q.Push(tx, item)
+	pushed, err := q.Full(room(len(item.Headers)+len(item.Payload))).Push(tx, item)
 	if err != nil {
 		return Pushed{}, err
 	}
@@ -370,29 +404,37 @@ func (q Queue) Schedule(r kv.Reader, name string, times int) (Schedule, []time.T
 }
 
 // PreviewSchedule returns the next times that a schedule would have with the fields of a JSON
-// object.
-func (q Queue) PreviewSchedule(r kv.Reader, name string, object []byte, times int) ([]time.Time, error) {
-	config := defaultSchedule()
-	now, err := q.store.scheduleTime(r)
+// object, and with an item unless that is nil. It refuses what [Queue.SetSchedule] refuses, but for limits.
+func (q Queue) PreviewSchedule(r kv.Reader, name string, object []byte, item *ScheduleItem, times int) ([]time.Time, error) {
+	if item != nil {
+		if err := item.check(); err != nil {
+			return nil, err
+		}
+	}
+	now, err := schedules{q.store}.now(r)
 	if err != nil {
 		return nil, err
 	}
-	created, fired := now, int64(0)
+	would := &scheduleRow{config: defaultSchedule(), scheduleProgress: scheduleProgress{created: now, after: now}}
 	row, err := scheduler{q}.read(r, name)
 	switch {
 	case err == nil:
-		config, created, fired = row.config, row.created, row.fired
+		would.config, would.created, would.fired = row.config, row.created, row.fired
 	case err != ErrNoSchedule && err != ErrNoQueue:
 		return nil, err
 	}
-	if config, err = config.merge(object); err != nil {
+	if would.config, err = would.config.merge(object); err != nil {
 		return nil, err
 	}
-	p, err := newPlan(q.name, name, config, created)
+	p, err := newPlan(q.name, name, would.config, would.created)
 	if err != nil {
 		return nil, err
 	}
-	return p.times.Preview(instant(now), min(times, p.left(fired))), nil
+	found := p.times.Preview(instant(now), min(times, p.left(would.fired)))
+	if anew := row == nil || would.config.timesDiffer(&row.config); anew && len(found) == 0 && !would.config.Paused {
+		return nil, scheduleError(p.noTime(would))
+	}
+	return found, nil
 }
 
 // Schedules returns a page of schedules behind a name, without what they push.

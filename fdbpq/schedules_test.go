@@ -246,6 +246,43 @@ func TestScheduleDownLongerThanCatchUp(t *testing.T) {
 	})
 }
 
+// Times whose jitter brings them close together fire all, as long as the process is about on time.
+func TestScheduleJitterMissesNothing(t *testing.T) {
+	eachSchedule(t, func(f *fixture) {
+		f.schedule("q", "s", `{"spec":"@every 2s","jitter":"10s"`+allow+`}`)
+		f.fire()
+		for range 300 {
+			f.pass(900 * time.Millisecond)
+			f.fire()
+		}
+		f.pass(2 * time.Second)
+		f.fire()
+		if c := f.scheduled("q", "s"); c.Missed != 0 || c.Fired < 135 || c.Fired > 136 {
+			t.Errorf("counts %+v", c)
+		}
+	})
+}
+
+// After a pause that is longer, and when a queue was full, one of several times fires.
+func TestScheduleLateTimes(t *testing.T) {
+	eachSchedule(t, func(f *fixture) {
+		f.schedule("q", "s", `{"spec":"@every 2s"`+allow+`}`)
+		f.fire()
+		f.pass(14 * time.Second)
+		f.expectFired("q", "10s", "12s", "14s")
+		f.configure("q", `{"max_length":1}`)
+		f.push("q", fdbpq.NewItem{})
+		f.pass(2 * time.Second)
+		f.fire()
+		f.pass(4 * time.Second)
+		if n := len(f.pop("q", fdbpq.Min, 1).Items); n != 1 {
+			t.Fatalf("%d items", n)
+		}
+		f.pass(2 * time.Second)
+		f.expectFired("q", "22s")
+	})
+}
+
 func TestScheduleOverlap(t *testing.T) {
 	for _, test := range []struct {
 		overlap           string
@@ -392,11 +429,11 @@ func TestScheduleCountBoundsTimes(t *testing.T) {
 				t.Errorf("it shows %v, %v", times, err)
 			}
 			for object, want := range map[string]int{`{"count":5}`: 4, `{"count":0}`: 10, `{"count":1}`: 0, `{}`: 2} {
-				if times, err = f.Queue("q").PreviewSchedule(r, "s", []byte(object), 10); err != nil || len(times) != want {
+				if times, err = f.Queue("q").PreviewSchedule(r, "s", []byte(object), nil, 10); err != nil || len(times) != want {
 					t.Errorf("preview of %s: %v, %v", object, times, err)
 				}
 			}
-			if times, err = f.Queue("q").PreviewSchedule(r, "new", []byte(`{"spec":"@daily","count":2}`), 10); err != nil || len(times) != 2 {
+			if times, err = f.Queue("q").PreviewSchedule(r, "new", []byte(`{"spec":"@daily","count":2}`), nil, 10); err != nil || len(times) != 2 {
 				t.Errorf("preview of a new one: %v, %v", times, err)
 			}
 			return nil
@@ -484,6 +521,140 @@ func TestSchedulePaused(t *testing.T) {
 	})
 }
 
+// What has come and has not fired is missed when a change has the schedule go on behind it.
+func TestScheduleDropsWhatIsDue(t *testing.T) {
+	changes := map[string]func(f *fixture, queue string){
+		"pause":     func(f *fixture, queue string) { f.schedule(queue, "s", `{"paused":true}`) },
+		"from now":  func(f *fixture, queue string) { f.resume(queue, "s", true) },
+		"spec":      func(f *fixture, queue string) { f.schedule(queue, "s", `{"spec":"@every 20s"}`) },
+		"end":       func(f *fixture, queue string) { f.schedule(queue, "s", `{"end":"2027-01-15T08:00:01Z"}`) },
+		"end later": func(f *fixture, queue string) { f.schedule(queue, "s", `{"end":"2027-01-15T08:00:20Z"}`) },
+	}
+	for name, change := range changes {
+		t.Run(name, func(t *testing.T) {
+			eachSchedule(t, func(f *fixture) {
+				f.configure("full", `{"max_length":1}`)
+				f.pushed("full", 0, "filler")
+				for _, queue := range []string{"full", "down"} {
+					f.schedule(queue, "s", `{"spec":"@every 10s","missed":"all"`+allow+`}`)
+				}
+				f.pass(10 * time.Second)
+				f.fire()
+				f.pass(25 * time.Second)
+				told := make(map[string]int64)
+				for _, queue := range []string{"full", "down"} {
+					before := f.scheduled(queue, "s")
+					if change(f, queue); name == "pause" {
+						f.resume(queue, "s", false)
+					}
+					due := int64(2) // 20 s and 30 s
+					if queue == "full" {
+						due++ // 10 s
+					}
+					if name == "end later" {
+						due = 1 // the others fire yet
+					}
+					if after := f.scheduled(queue, "s"); after.Missed-before.Missed != due || after.Fired != before.Fired {
+						t.Errorf("%s: %+v, expected %d misses more than in %+v", queue, after, due, before)
+					}
+				}
+				f.configure("full", `{"max_length":0}`)
+				for range 12 {
+					f.pass(10 * time.Second)
+					for _, e := range f.fire() {
+						told[e.Queue+" "+e.Reason] += e.Count
+					}
+				}
+				for _, queue := range []string{"full", "down"} {
+					if s := f.scheduled(queue, "s"); told[queue+" "+queue] != s.Missed || len(told) != 2 {
+						t.Errorf("events tell %v, the schedule is %+v", told, s)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A time that waits for its jitter when the schedule is paused is missed, not forgotten.
+func TestScheduleDropsWhatWaits(t *testing.T) {
+	eachSchedule(t, func(f *fixture) {
+		f.schedule("q", "s", `{"spec":"@at 2027-01-15T08:00:05Z","jitter":"1h"`+allow+`}`)
+		f.pass(6 * time.Second)
+		f.fire()
+		f.schedule("q", "s", `{"paused":true}`)
+		f.resume("q", "s", false)
+		if s := f.scheduled("q", "s"); s.Fired+s.Missed != 1 {
+			t.Errorf("the schedule is %+v", s)
+		}
+	})
+}
+
+// A change that leaves its times alone does not have a schedule forget that its queue was full.
+func TestScheduleStaysFull(t *testing.T) {
+	eachSchedule(t, func(f *fixture) {
+		f.configure("q", `{"max_length":1}`)
+		filler := f.pushed("q", 0, "filler")[0]
+		f.schedule("q", "s", `{"spec":"@every 1s"`+allow+`}`)
+		for range 8 {
+			f.pass(time.Second)
+			f.fire()
+		}
+		f.remove("q", filler)
+		if s := f.schedule("q", "s", `{"catch_up":"2h"}`); !s.Full {
+			t.Errorf("the schedule is %+v", s)
+		}
+		f.expectFired("q", "8s") // one of several: those before were not late, but had no room
+		for _, e := range f.fire() {
+			if e.Reason != "full" {
+				t.Errorf("event %+v", e)
+			}
+		}
+	})
+}
+
+// A schedule whose item has no room waits, whoever says so. What has asked for room is told when the transaction has ended, and what
+// fired says how large it was.
+func TestScheduleWaitsForRoom(t *testing.T) {
+	eachSchedule(t, func(f *fixture) {
+		f.update(func(tx kv.Tx) error {
+			_, err := f.Queue("q").SetSchedule(tx, "s", []byte(`{"spec":"@every 10s"`+allow+`}`), &fdbpq.ScheduleItem{Payload: []byte("12345")})
+			return err
+		})
+		var no error
+		var asked, ended, bytes int
+		room := func(queue string, n int) (func(), error) {
+			if asked++; queue != "q" {
+				f.Errorf("room of queue %q is asked for", queue)
+			}
+			bytes = n
+			return func() {
+				ended++
+				if full, there := no != nil, f.counts("q").Length() > 0; full == there {
+					f.Errorf("at the end of a transaction its item is there: %t", there)
+				}
+			}, no
+		}
+		fire := func() (did fdbpq.FiredQueue) {
+			fired, err := f.Fire(f.Context(), room)
+			if err != nil || asked == 0 || ended != asked {
+				f.Errorf("fired with %v; %d have asked for room, and %d were told of the end", err, asked, ended)
+			}
+			return fired.Queues["q"]
+		}
+		f.fire()
+		f.pass(10 * time.Second)
+		no = errors.New("no request is left")
+		if did := fire(); did.Fired+did.Bytes+did.Missed != 0 || !f.scheduled("q", "s").Full {
+			f.Errorf("without room it did %+v", did)
+		}
+		no = nil
+		f.pass(5 * time.Second)
+		if did := fire(); did.Fired != 1 || int(did.Bytes) != bytes || bytes <= 5 || f.scheduled("q", "s").Full {
+			f.Errorf("with room for %d bytes it did %+v", bytes, did)
+		}
+	})
+}
+
 // A changed start begins with its first time after now, also where there was another one before.
 func TestScheduleStartChanged(t *testing.T) {
 	eachSchedule(t, func(f *fixture) {
@@ -496,12 +667,15 @@ func TestScheduleStartChanged(t *testing.T) {
 	})
 }
 
+// always is the room of a store and tenants without bounds.
+func always(int) error { return nil }
+
 func TestScheduleRun(t *testing.T) {
 	eachSchedule(t, func(f *fixture) {
 		f.schedule("q", "s", `{"spec":"@daily"}`)
 		run := func(id string) (pushed fdbpq.Pushed) {
 			f.update(func(tx kv.Tx) (err error) {
-				pushed, err = f.Queue("q").RunSchedule(tx, "s", id)
+				pushed, err = f.Queue("q").RunSchedule(tx, "s", id, always)
 				return err
 			})
 			return pushed
@@ -532,11 +706,14 @@ func TestScheduleRefused(t *testing.T) {
 			{"s", `{}`, "fields"},
 			{"s", `{"spec":"0 0 30 2 *"}`, "eight years"},
 			{"s", `{"spec":"@at 2020-01-01T00:00:00Z"}`, "eight years"},
+			{"s", `{"spec":"@at 2030-01-01T00:00:00Z","start":"2031-01-01T00:00:00Z"}`, "start is 2031"},
 			{"s", `{"spec":"@daily","zone":"Local"}`, "Europe/Berlin"},
 			{"s", `{"spec":"@daily","zone":null}`, "null"},
 			{"s", `{"spec":"@daily","count":-1}`, "negative"},
 			{"s", `{"spec":"@daily","overlap":"queue"}`, "replace"},
 			{"s", `{"spec":"@daily","missed":"none"}`, "all"},
+			{"s", `{"spec":"@daily","start":"0001-01-01T00:00:00Z"}`, "start is in the year 1"},
+			{"s", `{"spec":"@daily","end":"0001-01-01T00:00:00Z"}`, "end is in the year 1"},
 			{"s", `{"spec":"@daily","catch_up":"5s"}`, "10s"},
 			{"s", `{"spec":"@daily","jitter":"2h"}`, "1h"},
 			{"s", `{"spec":"@daily","cron":"x"}`, "unknown field"},
@@ -569,7 +746,7 @@ func TestScheduleRefused(t *testing.T) {
 		}
 		for _, err := range []error{
 			f.fails(func(tx kv.Tx) error { return f.Queue("q").DeleteSchedule(tx, "none") }),
-			f.fails(func(tx kv.Tx) error { _, err := f.Queue("q").RunSchedule(tx, "none", ""); return err }),
+			f.fails(func(tx kv.Tx) error { _, err := f.Queue("q").RunSchedule(tx, "none", "", always); return err }),
 			f.fails(func(tx kv.Tx) error { _, err := f.Queue("q").PauseSchedule(tx, "none"); return err }),
 		} {
 			if !errors.Is(err, fdbpq.ErrNoSchedule) {

@@ -55,11 +55,10 @@ func (q Queue) Nack(tx kv.Tx, lease Lease, nack Nack) (Settled, error) {
 		return Settled{}, err
 	}
 	return q.settle(tx, lease, whileItLasts, func(qtx *queueTx, l *located) error {
-		now, err := qtx.now()
+		due, err := retries{qtx}.end(l, ending{outcome: OutcomeNack, reason: nack.Reason, delay: nack.Delay})
 		if err != nil {
 			return err
 		}
-		due := retries{qtx}.end(l, ending{outcome: OutcomeNack, reason: nack.Reason, delay: nack.Delay, at: now})
 		l.since = givenBack
 		_, err = leases{qtx}.putBack(l, due)
 		return err
@@ -236,12 +235,8 @@ func (q Queue) Revoke(tx kv.Tx, id ID, r Revocation) (Revoked, error) {
 // revoke ends the lease of an item, and returns the item as it is then, nil if it has left the
 // queue.
 func (ls leases) revoke(l *located, r Revocation) (*located, error) {
-	now, err := ls.now()
-	if err != nil {
-		return nil, err
-	}
 	l.fence++
-	return retries{ls.queueTx}.takeBack(EventRevoked, l, ending{outcome: OutcomeRevoked, reason: r.Reason, delay: r.Delay, at: min(now, l.due)})
+	return retries{ls.queueTx}.takeBack(EventRevoked, l, ending{outcome: OutcomeRevoked, reason: r.Reason, delay: r.Delay})
 }
 
 // ErrNoFence: no lease of the item has had the fence.
@@ -275,6 +270,9 @@ func (l *located) revocable(fence int64) error {
 // items.
 var ErrHandOver = errors.New("hand-over refused")
 
+// ErrTenants is an ErrHandOver that no configuration allows.
+var ErrTenants = fmt.Errorf("%w: the leased item is another tenant's, and stays there", ErrHandOver)
+
 // handOver is a leased item that a push is to acknowledge.
 type handOver struct {
 	from *queueTx
@@ -302,7 +300,9 @@ func (p *pusher) openHandOver(lease *Lease) (h *handOver, refused, err error) {
 		return nil, &LostError{LostGone}, nil
 	case item.fence != lease.Fence:
 		return nil, &LostError{LostTaken}, nil
-	case tenantOf(from.name) != tenantOf(p.name), !listed(from.state.config.HandOver, ownName(p.name)):
+	case tenantOf(from.name) != tenantOf(p.name):
+		return nil, ErrTenants, nil
+	case !listed(from.state.config.HandOver, ownName(p.name)):
 		return nil, fmt.Errorf("%w: the hand_over of queue %q has to name %q", ErrHandOver, ownName(from.name), ownName(p.name)), nil
 	}
 	return &handOver{from: from, item: item}, nil, nil

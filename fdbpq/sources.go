@@ -3,6 +3,7 @@ package fdbpq
 import (
 	"bytes"
 	"cmp"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -69,7 +70,7 @@ func (s SourceStart) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (s *SourceStart) UnmarshalJSON(b []byte) error {
-	expected := configError(`start is %s: expected "first", "new", {"seq":<n>} or {"time":"<RFC 3339>"}`, b)
+	expected := configError(`start is %s: expected "first", "new", {"seq":<n>} with n from 1, or {"time":"<RFC 3339>"}`, b)
 	*s = SourceStart{}
 	if json.Unmarshal(b, &s.Word) == nil {
 		if s.Word != StartFirst && s.Word != StartNew {
@@ -213,6 +214,9 @@ func (c SourceConfig) Merge(object []byte) (SourceConfig, error) {
 	if fields["filter"] != nil {
 		c.Filter = nil
 	}
+	if fields["link"] != nil && !c.OfLink() {
+		c.Batch = MaxSourceBatch // each batch costs a round trip
+	}
 	if err := decode(object, &c); err != nil {
 		return c, sourceError(err)
 	}
@@ -245,9 +249,14 @@ func (c *SourceConfig) check() error {
 	case len(c.Filter) > MaxSourceFilters:
 		return configError("filter has %d subjects: allowed are %d", len(c.Filter), MaxSourceFilters)
 	}
-	for _, subject := range c.Filter {
+	for i, subject := range c.Filter {
 		if subject == "" || len(subject) > maxSourceText || strings.ContainsAny(subject, " \t\r\n\x00") || slices.Contains(strings.Split(subject, "."), "") {
 			return configError("filter has %.100q: expected subjects", subject)
+		}
+		for _, other := range c.Filter[:i] {
+			if subjectsOverlap(other, subject) {
+				return configError("filter has %.100q and %.100q: expected subjects that do not overlap", other, subject)
+			}
 		}
 	}
 	size := 0
@@ -261,6 +270,20 @@ func (c *SourceConfig) check() error {
 		return configError("map has %d bytes: allowed are %d", size, maxSourceMap)
 	}
 	return nil
+}
+
+// subjectsOverlap reports whether a subject may match both.
+func subjectsOverlap(one, other string) bool {
+	a, b := strings.Split(one, "."), strings.Split(other, ".")
+	for i := range min(len(a), len(b)) {
+		switch {
+		case a[i] == ">" || b[i] == ">":
+			return true
+		case a[i] != b[i] && a[i] != "*" && b[i] != "*":
+			return false
+		}
+	}
+	return len(a) == len(b)
 }
 
 // checkLink checks what a source of a link has instead of a stream.
@@ -308,61 +331,6 @@ type Source struct {
 	State       SourceState
 }
 
-// SourceState is what a source does.
-type SourceState string
-
-const (
-	SourceRuns     SourceState = "running"
-	SourceStarts   SourceState = "starting" // nobody has spoken with the stream yet
-	SourcePaused   SourceState = "paused"
-	SourceBlocked  SourceState = "blocked"   // the queue or the store is full
-	SourceFails    SourceState = "failing"   // the stream cannot be read
-	SourceNoRunner SourceState = "no_runner" // nobody runs it
-	SourceStopped  SourceState = "stopped"   // a person has to look
-)
-
-// Lag is how many sequences of the stream are behind the position, as the runner has seen it; of a link, how many items are ready at the other side.
-func (s *Source) Lag() uint64 {
-	if s.Config.OfLink() {
-		return s.Run.Last
-	}
-	if s.Run.Last < s.Position.Seq {
-		return 0
-	}
-	return s.Run.Last - s.Position.Seq
-}
-
-// Since is the wall clock since which the source stands; 0: it does not, or that is not known.
-func (s *Source) Since() int64 {
-	switch s.State {
-	case SourceStopped:
-		return s.Position.Stop.Since
-	case SourceBlocked:
-		return s.Position.Blocked
-	case SourceFails:
-		return s.Run.Since
-	}
-	return 0
-}
-
-func (s *Source) state(now int64) SourceState {
-	switch {
-	case s.Position.Stop.Reason != "":
-		return SourceStopped
-	case s.Config.Paused:
-		return SourcePaused
-	case s.Run.Until <= now:
-		return SourceNoRunner
-	case s.Run.Problem != "":
-		return SourceFails
-	case s.Position.Blocked != 0:
-		return SourceBlocked
-	case s.Position.Created == 0:
-		return SourceStarts
-	}
-	return SourceRuns
-}
-
 // sourcer changes sources of a queue.
 type sourcer struct{ Queue }
 
@@ -390,7 +358,7 @@ func (q Queue) SetSource(tx kv.Tx, name string, object []byte, allowed func(Sour
 	after := Source{Queue: q.name, Name: name, Born: h.born, Config: defaultSource(), Position: SourcePosition{}}
 	if before != nil {
 		after = *before
-	} else if err := q.store.roomForOne(tx, spaceSource, h.prefix(spaceSource), MaxSources, MaxStoreSources, ErrSources); err != nil {
+	} else if err := roomForOne(tx, spaceSource, q.name, h.prefix(spaceSource), MaxSources, MaxStoreSources, ErrSources); err != nil {
 		return Source{}, err
 	}
 	if after.Config, err = after.Config.Merge(object); err != nil {
@@ -403,10 +371,16 @@ func (q Queue) SetSource(tx kv.Tx, name string, object []byte, allowed func(Sour
 	if err := allowed(after.Config); err != nil {
 		return Source{}, err
 	}
+	if before == nil && after.Config.OfLink() {
+		if err := (sources{q.store}).takesAlone(tx.Snapshot(), &after.Config); err != nil {
+			return Source{}, err
+		}
+		after.Position.Batch = rand.Text() // of no batch: the giver knows this source by it until it has given one
+	}
 	if before != nil && before.Position.Created == 0 {
 		after.Position.From = "" // its start may have changed
 	}
-	return after, q.writeSource(tx, &after)
+	return after, sourcer{q}.write(tx, &after)
 }
 
 // PauseSource stops a source. The methods of one source return ErrNoSource if there is none.
@@ -467,7 +441,7 @@ func (q sourcer) change(tx kv.Tx, name string, change func(*Source) error) (Sour
 	if err := change(&s); err != nil {
 		return Source{}, err
 	}
-	return s, q.writeSource(tx, &s)
+	return s, q.write(tx, &s)
 }
 
 // DeleteSource removes a source.
@@ -502,7 +476,7 @@ func (q Queue) Source(r kv.Reader, name string) (Source, error) {
 	if found == nil {
 		return Source{}, ErrNoSource
 	}
-	return *found, q.store.stateOf(r, found)
+	return *found, sources{q.store}.state(r, found)
 }
 
 // Sources returns a page of sources behind a name.
@@ -519,16 +493,20 @@ func (q Queue) Sources(r kv.Reader, after string, limit int) ([]Source, error) {
 	if after != "" {
 		begin = append(h.key(spaceSource, after), 0)
 	}
-	return q.store.sourcesBetween(r, begin, end, limit)
+	return sources{q.store}.between(r, begin, end, limit)
 }
 
 // AllSources returns the sources of all queues.
 func (s *Store) AllSources(r kv.Reader) ([]Source, error) {
 	begin, end := tuple.Range(row(spaceSource))
-	return s.sourcesBetween(r, begin, end, MaxStoreSources)
+	return sources{s}.between(r, begin, end, MaxStoreSources)
 }
 
-func (s *Store) sourcesBetween(r kv.Reader, begin, end []byte, limit int) ([]Source, error) {
+// sources is what a store knows of the sources of its queues.
+type sources struct{ *Store }
+
+// between are the sources whose rows lie in a range.
+func (s sources) between(r kv.Reader, begin, end []byte, limit int) ([]Source, error) {
 	rows, err := r.Range(begin, end, kv.RangeOptions{Limit: limit})
 	if err != nil {
 		return nil, err
@@ -549,7 +527,7 @@ func (s *Store) sourcesBetween(r kv.Reader, begin, end []byte, limit int) ([]Sou
 		if one == nil {
 			continue
 		}
-		if err := s.stateOf(r, one); err != nil {
+		if err := s.state(r, one); err != nil {
 			return nil, err
 		}
 		found = append(found, *one)
@@ -557,22 +535,34 @@ func (s *Store) sourcesBetween(r kv.Reader, begin, end []byte, limit int) ([]Sou
 	return found, nil
 }
 
-// stateOf sets what a source does now.
-func (s *Store) stateOf(r kv.Reader, source *Source) error {
-	now, err := s.clock.At(r)
-	if err == nil {
-		source.State = source.state(now)
+// takesAlone refuses a second source of a link: both would say that they have what one of them has.
+func (s sources) takesAlone(r kv.Reader, c *SourceConfig) error {
+	all, err := s.AllSources(r)
+	if err != nil {
+		return err
 	}
-	return err
+	for i := range all {
+		if other := &all[i].Config; other.OfLink() && other.Remote == c.Remote && other.Queue == c.Queue && other.Link == c.Link {
+			return &SourceError{"another source takes from this link already"}
+		}
+	}
+	return nil
 }
 
-// roomForOne refuses one row too many of a space, which may have some for each queue, and some for the store.
-func (s *Store) roomForOne(tx kv.Tx, space string, ofQueue []byte, inQueue, inStore int, tooMany error) error {
-	for _, bound := range []struct {
+// roomForOne refuses one row too many of a space, which may have some for each queue, and some for the store. No tenant may take so many
+// that others find none left.
+func roomForOne(tx kv.Tx, space, queue string, ofQueue []byte, inQueue, inStore int, tooMany error) error {
+	type bound struct {
 		prefix []byte
 		most   int
 		of     string
-	}{{ofQueue, inQueue, "queue"}, {row(space), inStore, "store"}} {
+	}
+	bounds := []bound{{ofQueue, inQueue, "queue"}, {row(space), inStore, "store"}}
+	if tenant := tenantOf(queue); tenant != "" {
+		all := queueRow(space, tenant+".")
+		bounds = append(bounds, bound{all[:len(all)-1], inStore / tenantPart, "tenant"})
+	}
+	for _, bound := range bounds {
 		begin, end := tuple.Range(bound.prefix)
 		rows, err := tx.Snapshot().Range(begin, end, kv.RangeOptions{Limit: bound.most})
 		if err != nil {
@@ -585,8 +575,11 @@ func (s *Store) roomForOne(tx kv.Tx, space string, ofQueue []byte, inQueue, inSt
 	return nil
 }
 
-// writeSource writes a source that was changed. What was fetched before finds another position.
-func (q Queue) writeSource(tx kv.Tx, s *Source) error {
+// tenantPart is the part of the store's sources, and of its links, that a tenant may have: one of so many.
+const tenantPart = 10
+
+// write writes a source that was changed. What was fetched before finds another position.
+func (q sourcer) write(tx kv.Tx, s *Source) error {
 	s.Position.Revision++
 	text, err := json.Marshal(s.Config)
 	if err != nil {
@@ -595,7 +588,16 @@ func (q Queue) writeSource(tx kv.Tx, s *Source) error {
 	h := sourceHome{q.name, s.Born}
 	tx.Set(h.key(spaceSource, s.Name), tuple.AppendBytes(tuple.AppendInt(nil, sourceVersion), text))
 	tx.Set(h.key(spacePosition, s.Name), s.Position.pack())
-	return q.store.stateOf(tx.Snapshot(), s)
+	now, err := q.store.clock.At(tx.Snapshot())
+	if err != nil {
+		return err
+	}
+	if !s.Config.Paused && s.Run.Until <= now { // from now on a bridge may see that nobody runs it
+		s.Run.vacate(now)
+		tx.Set(h.key(spaceSourceRunner, s.Name), s.Run.pack())
+	}
+	s.State = s.state(now)
+	return nil
 }
 
 // sourceHome is where the rows of a queue's sources are. A purge leaves them there; they go with the queue.

@@ -310,8 +310,12 @@ func (f *fixture) moveSource(s fdbpq.Source, to fdbpq.SourcePosition) {
 func TestSourceHasOneRunner(t *testing.T) {
 	eachSource(t, func(f *fixture) {
 		s := f.source("jobs", "orders", ordersSource)
-		if s.State != fdbpq.SourceNoRunner {
+		if s.State != fdbpq.SourceStarts {
 			t.Errorf("state is %s", s.State)
+		}
+		f.clock.advance(fdbpq.SourceTerm)
+		if s := f.found("jobs", "orders"); s.State != fdbpq.SourceNoRunner {
+			t.Errorf("when nobody has run it for a while, state is %s", s.State)
 		}
 		alone := false
 		run := func(runner string) (is bool) {
@@ -347,7 +351,7 @@ func TestSourceFields(t *testing.T) {
 			`{}`, `{"remote":"hub"}`, `{"remote":"hub","stream":"A.B"}`, `{"remote":"hub","stream":"A","mode":"move"}`,
 			`{"remote":"hub","stream":"A","start":"last"}`, `{"remote":"hub","stream":"A","start":{"seq":0}}`, `{"remote":"hub","stream":"A","start":{"seq":1,"time":"2030-01-01T00:00:00Z"}}`,
 			`{"remote":"hub","stream":"A","mode":"take","start":"new"}`, `{"remote":"hub","stream":"A","batch":0}`, `{"remote":"hub","stream":"A","batch":1001}`,
-			`{"remote":"hub","stream":"A","filter":["a..b"]}`, `{"remote":"hub","stream":"A","map":{"colour":"red"}}`, `{"remote":"hub","stream":"A","map":{"key":{}}}`,
+			`{"remote":"hub","stream":"A","filter":["a..b"]}`, `{"remote":"hub","stream":"A","filter":["a.>","a.b"]}`, `{"remote":"hub","stream":"A","filter":["a.*","*.b"]}`, `{"remote":"hub","stream":"A","map":{"colour":"red"}}`, `{"remote":"hub","stream":"A","map":{"key":{}}}`,
 			`{"remote":"hub","stream":"A","map":{"key":{"header":"A","token":1}}}`, `{"remote":"hub","stream":"A","map":{"key":""}}`, `{"remote":"hub","stream":"A","paused":null}`,
 		} {
 			var refused *fdbpq.SourceError
@@ -360,7 +364,7 @@ func TestSourceFields(t *testing.T) {
 			}
 		}
 		at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
-		s := f.source("jobs", "orders", `{"remote":"hub","stream":"A","start":{"time":"2030-01-02T03:04:05Z"},"filter":["a.*"],"map":{"priority":7}}`)
+		s := f.source("jobs", "orders", `{"remote":"hub","stream":"A","start":{"time":"2030-01-02T03:04:05Z"},"filter":["a.*","a.*.b","b"],"map":{"priority":7}}`)
 		if s = f.found("jobs", "orders"); !s.StartsAt().Time.Equal(at) || s.Config.Map["priority"].Constant != "7" {
 			t.Errorf("the source is %+v", s)
 		}

@@ -23,6 +23,9 @@ const (
 	ConflictRaise   OnConflict = "raise"   // the item gets the more urgent priority of the two
 )
 
+// reservedUnique begins the unique values that no push may have: the store gives them itself.
+const reservedUnique = "\x00"
+
 // MaxUnique bounds the bytes of a unique value: it is part of a key.
 const MaxUnique = 1024
 
@@ -69,7 +72,7 @@ func (e *envelope) endClaim() {
 	}
 }
 
-// claim is what the claim of an item looks like. That of a schedule is nobody else's business.
+// claim is what the claim of an item looks like. One to a reserved value is nobody's business.
 func (e *envelope) claim() (value string, untilLeased bool) {
 	if strings.HasPrefix(e.unique, reservedUnique) {
 		return "", false

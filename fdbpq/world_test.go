@@ -37,6 +37,7 @@ type world struct {
 	model     *model
 	others    []*model    // what the store may be in as well, after operations that overlapped
 	leases    []heldLease // most recent ones
+	batches   []batchView // that links have given, on their way
 	ids       []knownID
 	trace     []string // what was done last
 	suffered  harm
@@ -215,6 +216,11 @@ func (w *world) be(possible []*model, leases []heldLease, got outcome) {
 	}
 	w.leases = append(w.leases, leases...)
 	w.leases = w.leases[max(0, len(w.leases)-30):]
+	for _, given := range got.Batches {
+		if len(given.items) > 0 {
+			w.batches = append(w.batches[max(0, len(w.batches)-8):], given)
+		}
+	}
 	for _, pushed := range got.Pushed {
 		if pushed.ID != "" && !pushed.Duplicate {
 			w.know(pushed.queue, pushed.ID)
@@ -242,7 +248,7 @@ func difference(want, got outcome) string {
 	if reflect.DeepEqual(want, got) {
 		return "" // at a tenth of what cmp takes
 	}
-	return cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(itemView{}, pushedView{}))
+	return cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(itemView{}, pushedView{}, batchView{}))
 }
 
 // displayed takes times of day as the store shows them: it shows a time the same
@@ -328,7 +334,7 @@ func (w *world) same(p *process) error {
 		return err
 	}
 	for name := range w.model.queues {
-		for _, o := range []operation{inspectOf(name), schedulesOf(name)} {
+		for _, o := range []operation{inspectOf(name), schedulesOf(name), showLinksOf(name)} {
 			if err := w.quietly(p, o); err != nil {
 				return err
 			}

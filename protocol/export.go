@@ -16,7 +16,8 @@ type ExportEnd struct {
 	Export *ExportTrailer `json:"export"`
 }
 
-// ExportTrailer proves that an export is complete and unchanged.
+// ExportTrailer proves that an export is as it was written, and says whether that is all of
+// the queue.
 type ExportTrailer struct {
 	Queue  string  `json:"queue"`
 	Items  int64   `json:"items"`
@@ -25,10 +26,15 @@ type ExportTrailer struct {
 
 	// Keys are the settings of keys, as an administrator has set them.
 	Keys map[string]KeySettings `json:"keys,omitempty"`
+
+	// Missing says, for people, what the export may lack; "": nothing.
+	Missing string `json:"missing,omitempty"`
 }
 
 // ExportWriter writes an export. Get one from [NewExportWriter].
 type ExportWriter struct {
+	Missing string // that of the last line
+
 	to    io.Writer
 	lines *json.Encoder
 	sum   hash.Hash
@@ -58,6 +64,6 @@ func (w *ExportWriter) Items() int64 { return w.items }
 // End writes the last line. An unknown configuration is nil.
 func (w *ExportWriter) End(queue string, config *Config, keys map[string]KeySettings) error {
 	return json.NewEncoder(w.to).Encode(ExportEnd{&ExportTrailer{
-		Queue: queue, Items: w.items, SHA256: hex.EncodeToString(w.sum.Sum(nil)), Config: config, Keys: keys,
+		Queue: queue, Items: w.items, SHA256: hex.EncodeToString(w.sum.Sum(nil)), Config: config, Keys: keys, Missing: w.Missing,
 	}})
 }

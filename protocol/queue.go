@@ -11,6 +11,7 @@ type Info struct {
 	Queue         string  `json:"queue"`
 	Ready         int64   `json:"ready"`
 	Leased        int64   `json:"leased"`
+	Held          int64   `json:"held,omitempty"` // leased ones that links hold
 	Delayed       int64   `json:"delayed"`
 	Waiting       int     `json:"waiting"` // pops that wait, at the answering bridge
 	Bytes         int64   `json:"bytes"`

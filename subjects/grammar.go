@@ -64,6 +64,14 @@ func (g Grammar) WithTenants() Grammar {
 	return g
 }
 
+// OfTenant returns the grammar of a tenant's clients: its name belongs to the prefix, and queues have their own names.
+func (g Grammar) OfTenant(name string) (Grammar, error) {
+	if err := CheckTenant(name); err != nil {
+		return Grammar{}, err
+	}
+	return Grammar{prefix: g.prefix + name + "."}, nil
+}
+
 // HasTenants reports whether the subjects name tenants.
 func (g Grammar) HasTenants() bool { return g.tenants }
 

@@ -53,7 +53,10 @@ func Beside(queue, own string) string { return queue[:len(queue)-len(Own(queue))
 // CheckName is CheckQueue for the names of queues as the grammar has them: with their tenant, where it has tenants.
 func (g Grammar) CheckName(queue string) error {
 	if g.tenants {
-		tenant, own, _ := strings.Cut(queue, ".")
+		tenant, own, both := strings.Cut(queue, ".")
+		if !both {
+			return fmt.Errorf("queue %s: expected its tenant in front of it, such as ACME.jobs", quote(queue))
+		}
 		if err := CheckTenant(tenant); err != nil {
 			return err
 		}

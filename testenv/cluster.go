@@ -78,7 +78,7 @@ func (c *Cluster) start(t testing.TB, i int) {
 	s.start(t)
 	for _, r := range c.routes {
 		if r.to == i {
-			r.proxy.aim(s.server.ClusterAddr().String())
+			r.proxy.aim(s.Server().ClusterAddr().String())
 		}
 	}
 }
@@ -98,7 +98,7 @@ func (c *Cluster) Kill(t testing.TB, i int) {
 	c.down[i] = true
 	c.connect()
 	s := c.Servers[i]
-	address := s.server.Addr().String()
+	address := s.Server().Addr().String()
 	s.Shutdown()
 	// Until Start nobody else gets the port: servers that look for each other use up many.
 	c.held[i], _ = net.Listen("tcp", address) // without it, Start may fail
@@ -176,10 +176,10 @@ func (c *Cluster) AwaitLeader(t testing.TB) {
 			if c.down[i] || c.apart[i] {
 				continue
 			}
-			if !s.server.JetStreamIsCurrent() {
+			if !s.Server().JetStreamIsCurrent() {
 				return false
 			}
-			if s.server.JetStreamIsLeader() {
+			if s.Server().JetStreamIsLeader() {
 				leaders++
 			}
 		}
@@ -193,7 +193,7 @@ func (c *Cluster) StreamLeader(t testing.TB, stream string) (leader int) {
 	t.Helper()
 	Await(t, "the stream "+stream+" has a leader", func() bool {
 		for i, s := range c.Servers {
-			if !c.down[i] && !c.apart[i] && s.server.JetStreamIsStreamLeader(server.DEFAULT_GLOBAL_ACCOUNT, stream) {
+			if !c.down[i] && !c.apart[i] && s.Server().JetStreamIsStreamLeader(server.DEFAULT_GLOBAL_ACCOUNT, stream) {
 				leader = i
 				return true
 			}
@@ -211,7 +211,7 @@ func (c *Cluster) meshed() bool {
 		if c.down[i] || c.apart[i] {
 			continue
 		}
-		routes, err := s.server.Routez(nil)
+		routes, err := s.Server().Routez(nil)
 		if err != nil {
 			return false
 		}
@@ -244,7 +244,7 @@ func (c *Cluster) AwaitCurrent(t testing.TB, stream string) {
 				continue
 			}
 			running++
-			if s.server.JetStreamIsStreamLeader(server.DEFAULT_GLOBAL_ACCOUNT, stream) {
+			if s.Server().JetStreamIsStreamLeader(server.DEFAULT_GLOBAL_ACCOUNT, stream) {
 				leaders = append(leaders, s)
 			}
 		}
@@ -254,7 +254,7 @@ func (c *Cluster) AwaitCurrent(t testing.TB, stream string) {
 
 // followers counts the servers that have all of a stream, in the eyes of its leader.
 func (s *Server) followers(stream string) (current int) {
-	all, err := s.server.Jsz(&server.JSzOptions{Accounts: true, Streams: true})
+	all, err := s.Server().Jsz(&server.JSzOptions{Accounts: true, Streams: true})
 	if err != nil {
 		return 0
 	}

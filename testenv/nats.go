@@ -2,6 +2,7 @@ package testenv
 
 import (
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,7 +22,7 @@ func Times(d time.Duration) time.Duration { return patience.Times(d) }
 // Server is a NATS server inside the test process.
 type Server struct {
 	options *server.Options
-	server  *server.Server
+	running atomic.Pointer[server.Server] // another one after a restart, also for those who connect meanwhile
 }
 
 // NATS starts a NATS server on a port that is free. Each change may alter its
@@ -74,19 +75,19 @@ func (s *Server) start(t testing.TB) {
 		srv.Shutdown()
 		t.Fatalf("the NATS server was not ready after %s", Patience)
 	}
-	s.server = srv
+	s.running.Store(srv)
 	// Remembered for Restart, so that clients find the server again.
 	s.options.Port = srv.Addr().(*net.TCPAddr).Port
 }
 
 // URL is where clients connect.
-func (s *Server) URL() string { return s.server.ClientURL() }
+func (s *Server) URL() string { return s.Server().ClientURL() }
 
 // WebsocketURL is where clients connect that use a websocket.
-func (s *Server) WebsocketURL() string { return s.server.WebsocketURL() }
+func (s *Server) WebsocketURL() string { return s.Server().WebsocketURL() }
 
 // Server is the server itself, for looking at its connections and accounts.
-func (s *Server) Server() *server.Server { return s.server }
+func (s *Server) Server() *server.Server { return s.running.Load() }
 
 // Connect returns a connection that is closed when the test ends.
 func (s *Server) Connect(t testing.TB, options ...nats.Option) *nats.Conn {
@@ -107,8 +108,8 @@ func (s *Server) Restart(t testing.TB, changes ...func(*server.Options)) {
 
 // Shutdown takes the server down. It may be called repeatedly.
 func (s *Server) Shutdown() {
-	s.server.Shutdown()
-	s.server.WaitForShutdown()
+	s.Server().Shutdown()
+	s.Server().WaitForShutdown()
 }
 
 func connect(t testing.TB, url string, options ...nats.Option) *nats.Conn {

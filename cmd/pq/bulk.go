@@ -78,6 +78,9 @@ func (b *bulkFlags) filter(now time.Time) (w client.BulkWhere, err error) {
 			if err != nil {
 				return w, session.Usagef("--where %q: expected an integer", text)
 			}
+			if name == "deliveries" && n < 1 { // 0 would be no condition
+				return w, session.Usagef("--where %q: expected 1 or more", text)
+			}
 			field[of] = n
 		case "pushed_before", "pushed_after":
 			at, err := timeOrAgo(value, now)

@@ -57,7 +57,11 @@ It works while no pqd is active, too. If none is, the exit code is 1.`,
 				err = printCluster(s, cluster)
 			}
 			if err == nil && cluster.Members[0].Role != client.RoleActive {
-				s.Say("no pqd is active")
+				idle := "no pqd is active"
+				if silence := show.Silence(cluster); silence != "" {
+					idle += ": " + silence
+				}
+				s.Say("%s", idle)
 				return session.ExitError(session.ExitFailed)
 			}
 			return err

@@ -47,7 +47,8 @@ configuration it had, and its keys with the settings they had. These are in the
 last line, so a pipe sets them at the end.
 
 The last line of the export proves that it is complete and unchanged. A file is
-checked before anything is imported. --verify=false accepts changed exports.
+checked before anything is imported. --verify=false accepts changed exports. What
+"pqd salvage" could not read is said at the end.
 
 Lines without "id", which you may write yourself, are pushed as new items:
 "payload" or "payload_base64", and optionally "priority" and "headers". With
@@ -232,10 +233,18 @@ func (r *importRun) summary(took time.Duration) error {
 		return session.ExitError(session.ExitNothing)
 	}
 	verified := r.placed > 0 && r.verify
+	missing := ""
+	if r.sum.trailer != nil {
+		missing = r.sum.trailer.Missing
+	}
 	if s.Global.JSON {
-		return s.PrintJSON(map[string]any{
+		done := map[string]any{
 			"imported": pipe.done - pipe.doubles, "duplicates": pipe.doubles, "disordered": pipe.disorder, "verified": verified,
-		})
+		}
+		if missing != "" {
+			done["missing"] = missing
+		}
+		return s.PrintJSON(done)
 	}
 	s.Say("imported %s in %s", show.Many(pipe.done-pipe.doubles, "item"), show.Span(took))
 	switch {
@@ -247,7 +256,9 @@ func (r *importRun) summary(took time.Duration) error {
 	if pipe.disorder > 0 {
 		s.Say("the order of %s differs from the file, because a push was repeated or several bridges serve the queue: --strict keeps the order", show.Many(pipe.disorder, "item"))
 	}
-	if verified {
+	if missing != "" {
+		s.Say("the export may lack a part of the queue: %s", missing)
+	} else if verified {
 		s.Say("all %s of the export are there, unchanged", show.Many(r.sum.items, "item"))
 	}
 	names, err := r.kept()

@@ -20,7 +20,7 @@ type imported struct {
 
 func readImported(text []byte) (read imported, err error) {
 	if err := json.Unmarshal(text, &read); err != nil {
-		return read, fmt.Errorf("expected a JSON object such as %s: %w", `{"priority":3,"payload":"hello"}`, err)
+		return read, fmt.Errorf("expected a JSON object such as %s: %w", `{"priority":3,"payload":"hello"}`, jsontext.Wrong(err))
 	}
 	if err := jsontext.Check(text); err != nil {
 		return read, err

@@ -68,6 +68,9 @@ func describeQueue(i *client.Info) string {
 	f.Add("Queue", "%s", strings.TrimSpace(i.Queue+" "+figures.Paused(i)))
 	f.Add("Ready", "%s", show.Thousands(i.Ready))
 	f.Add("Leased", "%s", show.Thousands(i.Leased))
+	if i.Held > 0 {
+		f.Add("Held by links", "%s", show.Thousands(i.Held))
+	}
 	f.Add("Delayed", "%s", show.Thousands(i.Delayed))
 	f.Add("Waiting pops", "%s", show.Thousands(int64(i.Waiting)))
 	f.Add("Size", "%s", show.Size(i.Bytes))

@@ -191,16 +191,26 @@ func TestSecondInterrupt(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	file, err := os.Open(alive)
-	if err != nil {
-		t.Fatal(err)
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	opened := make(chan *os.File, 1)
+	go func() {
+		file, err := os.Open(alive) // waits for the program that runs for the item
+		if err != nil {
+			t.Error(err)
+		}
+		opened <- file
+	}()
+	var file *os.File
+	select {
+	case file = <-opened:
+	case err := <-ended:
+		t.Fatalf("pq ended: %v", err)
 	}
 	defer file.Close()
 	if _, err := io.ReadFull(file, make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
 	// Simultaneous signals count as one.
 	for interrupts := time.NewTicker(50 * time.Millisecond); ; {
 		if err := cmd.Process.Signal(os.Interrupt); err != nil && !errors.Is(err, os.ErrProcessDone) {

@@ -220,15 +220,20 @@ func (s schedules) from(q *client.Queue, file string, run bool) error {
 			return "", nil
 		}
 		change := client.ScheduleChange{
-			Spec: &read.Spec, Item: read.Item, Start: read.Start, End: read.End, Count: &read.Count,
-			Overlap: &read.Overlap, CatchUp: &read.CatchUp, Missed: &read.Missed, Jitter: &read.Jitter, Paused: new(read.Paused || !run),
-		}
-		if read.Zone != "" {
-			change.Zone = &read.Zone
+			Spec: &read.Spec, Item: read.Item, Start: read.Start, End: read.End, Count: &read.Count, Jitter: &read.Jitter, Paused: new(read.Paused || !run),
+			Zone: given(read.Zone), Overlap: given(read.Overlap), CatchUp: given(read.CatchUp), Missed: given(read.Missed),
 		}
 		_, err = q.SetSchedule(s.Context, read.Name, change)
 		return read.Name, err
 	})
+}
+
+// given is a field that a line has; one without it leaves the default.
+func given[T comparable](field T) *T {
+	if field == *new(T) {
+		return nil
+	}
+	return &field
 }
 
 func (s schedules) lsCommand() *cobra.Command {

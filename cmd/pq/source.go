@@ -44,7 +44,7 @@ func (s sources) setCommand() *cobra.Command {
   filter    subjects, separated by spaces; empty: all
   start     first, new, a sequence, or a time such as 2027-01-31T09:00:00Z
   map       what items have, as JSON: '{"priority":{"header":"Prio"}}'
-  batch     messages of a transaction
+  batch     messages of a transaction; of a link items of a batch
   paused    true or false
 
 With --from it reads the lines that "pq source ls --json" prints, and makes these
@@ -281,7 +281,8 @@ func (s sources) resumeCommand() *cobra.Command {
 	var from client.SourceResume
 	at := ""
 	c := s.oneCommand("resume", "start a source again", `Starts a source again. One that has stopped has to hear how it goes on: "pq source
-show" says what there is.`, func(q *client.Queue, name string) error {
+show" says what there is. Before it has stopped there is nothing to accept: --accept
+then ends a pause alone, and does not hold for a later stop.`, func(q *client.Queue, name string) error {
 		if at != "" {
 			when, err := time.Parse(time.RFC3339Nano, at)
 			if err != nil {

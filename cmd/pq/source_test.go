@@ -53,34 +53,26 @@ func TestSourceThatStands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := func(args ...string) string {
-		t.Helper()
-		code, text := pq(t, w.env, args...)
-		if code != 0 {
-			t.Fatalf("pq %s: exit code %d: %s", args, code, text)
-		}
-		return text
-	}
-	run("source", "set", "jobs", "orders", "remote=hub", "stream=ORDERS", `map={"priority":{"header":"Prio"}}`)
+	w.does(t, "source", "set", "jobs", "orders", "remote=hub", "stream=ORDERS", `map={"priority":{"header":"Prio"}}`)
 	if _, err := events.NextMsg(testenv.Patience); err != nil {
 		t.Fatal(err)
 	}
-	shown := run("source", "show", "jobs", "orders")
+	shown := w.does(t, "source", "show", "jobs", "orders")
 	for _, says := range []string{"state: stopped", "reason: poisoned: message 2", "since: 2", "done with: 1 of", "--from-seq <n>"} {
 		if !strings.Contains(shown, says) {
 			t.Errorf("it says\n%s\nexpected %q", shown, says)
 		}
 	}
-	if text := run("doctor", "jobs"); !strings.Contains(text, `jobs: source orders has stopped, poisoned: message 2`) {
+	if text := w.does(t, "doctor", "jobs"); !strings.Contains(text, `jobs: source orders has stopped, poisoned: message 2`) {
 		t.Errorf("doctor says\n%s", text)
 	}
 	way := regexp.MustCompile(`to go on: pq (source resume [^#]*--skip)`).FindStringSubmatch(shown)
 	if way == nil {
 		t.Fatalf("it says\n%s\nexpected how to pass over the message", shown)
 	}
-	run(strings.Fields(way[1])...)
+	w.does(t, strings.Fields(way[1])...)
 	for _, want := range []string{"a", "c"} {
-		if got := run("pop", "jobs", "--wait", "1m"); strings.TrimSpace(got) != want {
+		if got := w.does(t, "pop", "jobs", "--wait", "1m"); strings.TrimSpace(got) != want {
 			t.Errorf("popped %q, expected %s", got, want)
 		}
 	}

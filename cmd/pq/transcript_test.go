@@ -65,3 +65,13 @@ func newTerminal(t *testing.T, options ...bridge.Options) *terminal {
 		env: []string{"HOME=" + dir, "NATS_URL=" + b.NATS.URL(), "NATS_TIMEOUT=" + testenv.Patience.String(), "PATH=" + os.Getenv("PATH")},
 	}
 }
+
+// does runs a command that succeeds, and returns what it says.
+func (w *terminal) does(t *testing.T, args ...string) string {
+	t.Helper()
+	code, text := pq(t, w.env, args...)
+	if code != 0 {
+		t.Fatalf("pq %s: exit code %d: %s", args, code, text)
+	}
+	return text
+}

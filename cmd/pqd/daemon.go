@@ -6,43 +6,31 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"runtime/debug"
 	"slices"
-	"sync"
-	"sync/atomic"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/pqbridge/pqbridge/bridge"
-	"github.com/pqbridge/pqbridge/cmd/pqd/internal/broker"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/process"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
-	"github.com/pqbridge/pqbridge/internal/gateway"
 )
 
-// daemon is what the parts of pqd have in common.
+// daemon starts the parts of pqd, and has what they have in common.
 type daemon struct {
 	settings settings.Settings
 	log      *slog.Logger
 	metrics  *prometheus.Registry
 	health   health
 	damage   damage
-	store    atomic.Pointer[fdbpq.Store] // the latest one of this process
-	embedded *server.Server              // nil when NATS_URL is set
-	pipe     *broker.PipeDialer          // to the embedded server
-	secret   *broker.OtherSecret         // of a node of PQ_CLUSTER
-	groups   broker.DamagedGroups        // of such a node
-	lameDuck chan struct{}               // closed when the embedded server has announced that it stops
-	nc       atomic.Pointer[nats.Conn]
-	gateway  *gateway.Gateway // nil: off
-	remotes  atomic.Pointer[map[string]bridge.Remote]
-	tenants  atomic.Pointer[settings.Tenants] // nil: there are none
-	room     func(bytes int) error            // why the store takes no new items; nil: nothing is in the way
+	store    *fdbpq.Store // of a pqd that shares it with no other
+	embedded *natsServer  // nil when NATS_URL is set
+	remotes  *remotes
+	tenants  *tenants
+	room     func(bytes int) error // why the store takes no new items; nil: nothing is in the way
 }
 
 // serve starts the parts of pqd, each on top of the one before, and serves until ctx ends
@@ -54,23 +42,24 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	embedded, err := broker.EmbeddedSettings(d.settings)
+	embedded, err := newNATSServer(d.settings, d.log)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(d.readRemotes(), d.readTenants()); err != nil {
+	if d.settings.NATS.URL == "" {
+		d.embedded = embedded
+	}
+	d.remotes = &remotes{settings: d.settings, log: d.log, embedded: d.embedded}
+	d.tenants = &tenants{settings: d.settings, log: d.log}
+	if err := errors.Join(d.remotes.read(), d.tenants.read()); err != nil {
 		return err
 	}
 
-	if len(d.settings.Cluster) > 0 {
-		d.secret = &broker.OtherSecret{Log: d.log}
-		embedded.Secret, embedded.Groups = d.secret, &d.groups
-	}
 	hangups, forgetHangups := d.hangups()
 	defer forgetHangups()
 	var started parts
 	defer func() { err = errors.Join(err, started.stop()) }()
-	r, err := d.startAll(ctx, login, embedded, &started)
+	r, err := d.startAll(ctx, login, &started)
 	if err != nil {
 		return err
 	}
@@ -87,7 +76,7 @@ type running struct {
 }
 
 // startAll starts all parts.
-func (d *daemon) startAll(ctx context.Context, login []nats.Option, embedded broker.EmbeddedServer, started *parts) (r running, err error) {
+func (d *daemon) startAll(ctx context.Context, login []nats.Option, started *parts) (r running, err error) {
 	tracer, stopTracing, err := startTracing(ctx, d.log)
 	if err != nil {
 		return r, err
@@ -101,43 +90,39 @@ func (d *daemon) startAll(ctx context.Context, login []nats.Option, embedded bro
 			return r, err
 		}
 	}
-	if d.settings.NATS.URL == "" {
-		if err := d.startNATS(ctx, embedded, started); err != nil {
+	if d.embedded != nil {
+		if err := d.embedded.start(ctx, started); err != nil {
 			return r, err
 		}
 	}
-	if d.gateway, err = newGateway(d.settings, d.log); err != nil {
-		return r, err
-	}
-	if r.web, err = d.startWeb(started); err != nil {
+	pages := &pages{settings: d.settings, log: d.log, metrics: d.metrics, health: &d.health, tenants: d.tenants}
+	if r.web, err = pages.start(started); err != nil {
 		return r, err
 	}
 	if r.nc, r.closed, err = d.connectNATS(ctx, login, started); err != nil {
 		return r, err
 	}
-	var log *nats.Conn
+	log := &storeLog{settings: d.settings, log: d.log, embedded: d.embedded}
 	if d.settings.Shared() {
-		if log, err = d.logConnection(ctx, login); err != nil {
+		if err := log.connect(ctx, login); err != nil {
 			return r, err
 		}
 		started.add("close the connection to the log", func() error {
-			log.Close()
+			log.nc.Close()
 			return nil
 		})
 		if d.embedded == nil {
-			if err := d.checkLog(ctx, log); err != nil {
+			if err := log.check(ctx); err != nil {
 				return r, err
 			}
 		}
 	}
-	var console *nats.Conn
-	if d.gateway != nil {
-		if console, err = d.connectConsole(ctx, started); err != nil {
-			return r, err
-		}
+	console, err := pages.connect(ctx, d.embedded, started)
+	if err != nil {
+		return r, err
 	}
 	if d.embedded != nil {
-		d.startWatchingClients(ctx, started, r.nc, log, console)
+		d.embedded.watchClients(ctx, d.metrics, started, r.nc, log.nc, console)
 	}
 	r.service, err = d.startService(ctx, r.nc, log, tracer, started)
 	return r, err
@@ -182,57 +167,23 @@ func (d *daemon) startStore(ctx context.Context, started *parts) error {
 		started.add("close the socket for backups", startControl(d.settings.Socket(), embedded, nil, d.log).stop)
 		d.metrics.MustRegister(diskMetrics{d.settings.Store.Place})
 		process.AddSpareProcessors()
-		d.watchRoom(ctx, embedded, started)
+		d.room = watchRoom(ctx, d.settings, embedded, d.log, started)
 	}
-	store, err := fdbpq.Open(ctx, db, storeOptions(d.settings))
-	if err != nil {
+	if d.store, err = fdbpq.Open(ctx, db, storeOptions(d.settings)); err != nil {
 		return fmt.Errorf("PQ_STORE=%s: %w", d.settings.Store, err)
 	}
-	d.store.Store(store)
 	if isEmbedded {
-		d.damage.db, d.damage.store = embedded, store
+		d.damage.db, d.damage.store = embedded, d.store
 		d.health.stored(d.damage.err)
 	}
 	return nil
-}
-
-// startNATS starts the embedded NATS server.
-func (d *daemon) startNATS(ctx context.Context, embedded broker.EmbeddedServer, started *parts) (err error) {
-	if d.embedded, err = d.startServer(ctx, embedded); err != nil {
-		return err
-	}
-	d.pipe = broker.NewBridgePipeDialer(d.embedded)
-	started.add("stop the embedded NATS server", func() error {
-		d.embedded.Shutdown()
-		d.embedded.WaitForShutdown()
-		return d.groups.SetAside(d.settings, embedded.Options, d.log)
-	})
-	return nil
-}
-
-func (d *daemon) startWeb(started *parts) (*webServer, error) {
-	pages := routes(&d.health, d.metrics, d.settings.HTTPHosts)
-	all := withConsole(pages, d.gateway, d.settings.HTTPHosts)
-	if d.settings.Profile {
-		serveProfiles(pages, d.settings.HTTPHosts)
-	}
-	cert, err := newWebCertificate(d.settings, d.log)
-	if err != nil {
-		return nil, err
-	}
-	web, err := startHTTP(d.settings.HTTP, cert, all, d.log)
-	if err != nil {
-		return nil, err
-	}
-	started.add("stop the HTTP server", web.stop)
-	return web, nil
 }
 
 // connectNATS makes the connection of the bridge. closed has an error when it is closed
 // for good.
 func (d *daemon) connectNATS(ctx context.Context, login []nats.Option, started *parts) (nc *nats.Conn, closed <-chan error, err error) {
 	lost := make(chan error, 1)
-	options := slices.Concat(bridge.ConnectOptions(d.log), login, d.inProcess(), []nats.Option{
+	options := slices.Concat(bridge.ConnectOptions(d.log), login, d.embedded.inProcess(), []nats.Option{
 		nats.Name("pqd"),
 		nats.RetryOnFailedConnect(false), // connect does that, and tells what will pass from what will not
 		nats.ClosedHandler(func(nc *nats.Conn) { lost <- nc.LastError() }),
@@ -240,44 +191,12 @@ func (d *daemon) connectNATS(ctx context.Context, login []nats.Option, started *
 	if nc, err = connect(ctx, d.settings.NATS.URL, options, d.log); err != nil {
 		return nil, nil, err
 	}
-	d.nc.Store(nc)
 	started.add("close the connection to NATS", func() error {
 		nc.SetDisconnectErrHandler(nil) // this one is no news
 		nc.Close()
 		return nil
 	})
 	return nc, lost, nil
-}
-
-// inProcess are the options that connect the bridge to the embedded NATS server.
-func (d *daemon) inProcess() []nats.Option {
-	if d.embedded == nil {
-		return nil
-	}
-	announced := sync.OnceFunc(func() { close(d.lameDuck) }) // a server may say it again
-	return []nats.Option{
-		nats.InProcessServer(d.pipe),
-		// No other client connects at the same time, and there is no network to fail.
-		nats.ReconnectWait(broker.PipeReconnectWait),
-		nats.ReconnectJitter(0, 0),
-		nats.ReconnectHandler(func(*nats.Conn) { d.log.Info("reconnected to NATS", "server", "embedded") }),
-		nats.LameDuckModeHandler(func(*nats.Conn) { announced() }),
-	}
-}
-
-// startWatchingClients closes clients of the embedded server that do not read. The
-// connections are pqd's own; those that do not exist are nil.
-func (d *daemon) startWatchingClients(ctx context.Context, started *parts, connections ...*nats.Conn) {
-	var own []func() (uint64, error)
-	for _, nc := range connections {
-		if nc != nil {
-			own = append(own, nc.GetClientID)
-		}
-	}
-	slow := broker.NewSlowClients(d.embedded, own, broker.UnreadBudget(debug.SetMemoryLimit(-1)), d.log)
-	d.metrics.MustRegister(slow.Closed)
-	// Clients read their last answers while pqd stops.
-	started.inBackground(context.WithoutCancel(ctx), slow.Watch)
 }
 
 // service is what answers requests: a bridge, or the bridges of a member, one a term.
@@ -289,14 +208,15 @@ type service struct {
 }
 
 // startService starts to answer requests.
-func (d *daemon) startService(ctx context.Context, nc, log *nats.Conn, tracer trace.Tracer, started *parts) (service, error) {
+func (d *daemon) startService(ctx context.Context, nc *nats.Conn, log *storeLog, tracer trace.Tracer, started *parts) (service, error) {
 	ready := make(chan struct{})
 	s := service{ready: ready}
 	if d.settings.Shared() {
-		m, err := d.startMember(nc, log, tracer)
-		if err != nil {
+		m := &member{settings: d.settings, log: d.log, metrics: d.metrics, embedded: d.embedded, nc: nc, options: d.bridgeOptions(tracer), storeLog: log}
+		if err := m.start(); err != nil {
 			return s, err
 		}
+		d.health.stored(m.damaged)
 		s.drain, s.failed = m.stop, m.failed
 		started.add("close the socket for backups", startControl(d.settings.Socket(), m.db, m.db, d.log).stop)
 		d.metrics.MustRegister(memberMetrics{m.db}, diskMetrics{string(d.settings.Data)})
@@ -308,7 +228,7 @@ func (d *daemon) startService(ctx context.Context, nc, log *nats.Conn, tracer tr
 		})
 	} else {
 		// ctx bounds the start alone: the bridge serves until it is drained.
-		b, err := bridge.Start(ctx, nc, d.store.Load(), d.bridgeOptions(tracer))
+		b, err := bridge.Start(ctx, nc, d.store, d.bridgeOptions(tracer))
 		if err != nil {
 			return s, err
 		}
@@ -317,7 +237,7 @@ func (d *daemon) startService(ctx context.Context, nc, log *nats.Conn, tracer tr
 		d.health.serving(b.Ready)
 		close(ready)
 	}
-	started.inBackground(ctx, func(ctx context.Context) { d.warnOfRights(ctx, nc) })
+	started.inBackground(ctx, (&rights{settings: d.settings, log: d.log, nc: nc}).warn)
 	return s, nil
 }
 
@@ -333,31 +253,22 @@ func (d *daemon) bridgeOptions(tracer trace.Tracer) bridge.Options {
 		Room:      d.room,
 		Logger:    d.log,
 		Tracer:    tracer,
-		Backlog:   d.backlog(),
+		Backlog:   d.embedded.backlog(),
 
 		ReplySubjects: d.settings.Replies,
 		MetricsQueues: d.settings.Queues.Option(),
-		Remotes:       d.knownRemotes,
+		Remotes:       d.remotes.known,
 	}
 	if d.settings.Tenants != "" {
-		options.Tenants = d.quotas
+		options.Tenants = d.tenants.quotas
 	}
 	return options
-}
-
-// backlog gets values while the embedded server holds too much for the bridge; nil if
-// there is no embedded server.
-func (d *daemon) backlog() <-chan struct{} {
-	if d.pipe == nil {
-		return nil
-	}
-	return d.pipe.Backlog
 }
 
 // advertised is the address for clients.
 func (d *daemon) advertised(nc *nats.Conn) string {
 	if d.embedded != nil {
-		return d.embedded.ClientURL()
+		return d.embedded.srv.ClientURL()
 	}
 	return nc.ConnectedUrlRedacted()
 }

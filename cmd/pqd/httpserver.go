@@ -13,9 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 	"github.com/pqbridge/pqbridge/internal/gateway"
 )
@@ -24,11 +21,11 @@ import (
 const httpStopLimit = time.Second
 
 // routes are the pages that pqd serves. Health checks work under any host name.
-func routes(h *health, metrics prometheus.Gatherer, names settings.HostNames) *http.ServeMux {
+func routes(h *health, metrics http.Handler, names settings.HostNames) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", answer(h, h.live))
 	mux.HandleFunc("GET /readyz", answer(h, h.ready))
-	mux.Handle("GET /metrics", names.Guard(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{})))
+	mux.Handle("GET /metrics", names.Guard(metrics))
 	return mux
 }
 
@@ -77,7 +74,7 @@ func startHTTP(where settings.Address, cert *webCertificate, handler http.Handle
 		server: &http.Server{
 			Handler:           handler,
 			ReadHeaderTimeout: 5 * time.Second,
-			ReadTimeout:       10 * time.Second,
+			ReadTimeout:       gateway.ReadLimit,
 			WriteTimeout:      30 * time.Second,
 			IdleTimeout:       2 * time.Minute,
 			MaxHeaderBytes:    1 << 16,

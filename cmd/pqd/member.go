@@ -6,22 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"go.opentelemetry.io/otel/trace"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pqbridge/pqbridge/bridge"
-	"github.com/pqbridge/pqbridge/cmd/pqd/internal/broker"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/process"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
-	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 	"github.com/pqbridge/pqbridge/internal/jetstream"
 	"github.com/pqbridge/pqbridge/protocol"
 )
@@ -29,12 +26,16 @@ import (
 // member is the part of pqd that keeps a store together with others. While it is active,
 // it has a bridge. A follower takes no requests.
 type member struct {
-	daemon *daemon
+	settings settings.Settings
+	log      *slog.Logger
+	metrics  *prometheus.Registry
+	embedded *natsServer
+	nc       *nats.Conn     // of the bridge
+	options  bridge.Options // of the bridge of each term
+	storeLog *storeLog
+
 	name   string
 	db     *cluster.DB
-	nc     *nats.Conn // of the bridge
-	log    *nats.Conn // of the db
-	tracer trace.Tracer
 	bridge atomic.Pointer[bridge.Bridge]
 	asked  chan *handover // to step down
 	failed chan error     // why this process has to end
@@ -46,140 +47,35 @@ type member struct {
 	done     sync.WaitGroup
 }
 
-// openMember opens the copy of this pqd. It serves nothing yet.
-func (d *daemon) openMember(log *nats.Conn, name string, init bool) (*cluster.DB, error) {
-	s := d.settings
-	size := s.Store.Stream.MaxBytes
-	if err := os.MkdirAll(string(s.Data), 0o700); err != nil {
-		return nil, fmt.Errorf("PQ_DATA=%s: %w", s.Data, err)
+// start starts to take part in keeping the store. The connections belong to the caller.
+func (m *member) start() (err error) {
+	if m.name, err = m.settings.MemberName(); err != nil {
+		return err
 	}
-	if size == 0 && len(s.Cluster) > 0 {
-		free, _, err := diskRoom(string(s.Data))
-		if err != nil {
-			return nil, fmt.Errorf("PQ_DATA=%s: look how much room there is: %w", s.Data, err)
-		}
-		size = free / 2
-	}
-	replicas := s.Store.Stream.Replicas
-	if len(s.Cluster) > 0 {
-		replicas = len(s.Cluster)
-	}
-	if replicas == 1 {
-		d.log.Warn("the stream has one replica: the store is lost with the disk of its server", "store", s.Store.String())
-	}
-	stream, err := jetstream.NewLog(log, jetstream.Options{Name: s.Store.Place, Replicas: replicas, MaxBytes: size, Domain: s.Store.Stream.Domain})
-	if err != nil {
-		return nil, fmt.Errorf("PQ_STORE=%s: %w", s.Store, err)
-	}
-	members, err := jetstream.NewMembers(log, s.Store.Place)
-	if err != nil {
-		return nil, fmt.Errorf("PQ_STORE=%s: %w", s.Store, err)
-	}
-	var replica func(generation, entry uint64) error
-	var apart func(ctx context.Context, others []string)
-	if r := (broker.LogReplica{Server: d.embedded, Log: log}); d.embedded != nil {
-		replica = func(generation, entry uint64) error {
-			return cmp.Or(r.Missing(jetstream.Stream(s.Store.Place, generation), entry), r.Ready())
-		}
-		apart = func(ctx context.Context, others []string) {
-			ctx, cancel := context.WithTimeout(ctx, apartLimit)
-			defer cancel()
-			if err := r.MoveLeader(ctx, others); err != nil {
-				d.log.Debug("the log is led by the server of the active node", "error", err)
-			}
-		}
-	}
-	db, err := cluster.Open(s.CopyDir(), stream, members, cluster.Options{
-		Name: name, Members: s.Cluster.Names(), Version: version(), Init: init, DiskFull: fullDisk(s.MinFree, string(s.Data)),
-		LogReplica: replica, Apart: apart,
-		Replica: local.Options{Log: d.log, Fatal: func(err error) { giveUp(d.log, err) }},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("PQ_STORE=%s: %w", s.Store, adviseDamage(err, s))
-	}
-	return db, nil
-}
-
-// logConnection connects to where the log is: with a user of its own, because whoever
-// may write to the log owns all queues.
-func (d *daemon) logConnection(ctx context.Context, login []nats.Option) (*nats.Conn, error) {
-	options := []nats.Option{
-		nats.Name("pqd log"), nats.RetryOnFailedConnect(false),
-		nats.MaxReconnects(-1), nats.ReconnectWait(logReconnectWait), nats.PingInterval(logPing), nats.MaxPingsOutstanding(2),
-		nats.ReconnectBufSize(-1), // nothing is sent late
-		nats.Timeout(broker.LogConnectLimit),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			d.log.Warn("error of the connection to the log", "error", err)
-		}),
-	}
-	url := d.settings.NATS.URL
-	switch {
-	case d.embedded != nil:
-		who, err := broker.NewIdentities()
-		if err != nil {
-			return nil, err
-		}
-		own, err := broker.LoginAs(who.Log)
-		if err != nil {
-			return nil, err
-		}
-		url, options = "", append(options, own, nats.InProcessServer(broker.NewPipeDialer(d.embedded)))
-	case d.settings.LogCreds != "":
-		// The certificates are the same: it is the same server.
-		other := d.settings.NATS
-		other.Creds, other.NKey, other.User, other.Password, other.Token = d.settings.LogCreds, "", "", "", ""
-		var err error
-		if login, err = loginOptions(other); err != nil {
-			return nil, err
-		}
-		options = append(options, login...)
-	default:
-		options = append(options, login...)
-	}
-	return connect(ctx, url, options, d.log)
-}
-
-// apartLimit bounds for how long the active node appends nothing so that another server leads the log.
-const apartLimit = 500 * time.Millisecond
-
-const (
-	logReconnectWait = 100 * time.Millisecond
-	logPing          = 5 * time.Second
-)
-
-// startMember starts to take part in keeping the store. The connections belong to the
-// caller.
-func (d *daemon) startMember(nc, log *nats.Conn, tracer trace.Tracer) (*member, error) {
-	name, err := d.settings.MemberName()
-	if err != nil {
-		return nil, err
-	}
-	db, err := d.openMember(log, name, false)
-	if err != nil {
-		return nil, err
+	if m.db, err = m.storeLog.openCopy(m.name, false); err != nil {
+		return err
 	}
 	process.AddSpareProcessors()
-	m := &member{daemon: d, name: name, db: db, nc: nc, log: log, tracer: tracer, asked: make(chan *handover), failed: make(chan error, 1)}
-	m.endpoint, err = bridge.ServeCluster(nc, bridge.ClusterOptions{
-		Prefix: string(d.settings.Prefix), Site: string(d.settings.Site), ReplySubjects: d.settings.Replies, Logger: d.log,
+	m.asked, m.failed = make(chan *handover), make(chan error, 1)
+	m.endpoint, err = bridge.ServeCluster(m.nc, bridge.ClusterOptions{
+		Prefix: string(m.settings.Prefix), Site: string(m.settings.Site), ReplySubjects: m.settings.Replies, Logger: m.log,
 		Status: m.cluster, StepDown: m.stepDown, Replace: m.replace,
 	})
 	if err != nil {
-		return nil, errors.Join(err, db.Close())
+		return errors.Join(err, m.db.Close())
 	}
-	d.health.stored(m.damaged)
 	var ctx context.Context
 	ctx, m.cancel = context.WithCancel(context.Background())
 	m.done.Go(func() { m.run(ctx) })
-	if d.embedded != nil {
+	if m.embedded != nil {
 		m.done.Go(func() { m.watchReplica(ctx) })
 		m.done.Go(func() { m.sendAway(ctx) })
 	} else {
 		m.done.Go(func() {
-			reach{reached: m.reached, leave: func(silence time.Duration) { m.leave(silence, log) }}.watch(ctx)
+			reach{reached: m.reached, leave: func(silence time.Duration) { m.leave(silence, m.storeLog.nc) }}.watch(ctx)
 		})
 	}
-	return m, nil
+	return nil
 }
 
 // run serves in each term of this member until ctx ends.
@@ -190,7 +86,7 @@ func (m *member) run(ctx context.Context) {
 			return // ctx has ended
 		}
 		if err := m.serve(ctx, term); err != nil {
-			m.daemon.log.Error("serving the store failed: another pqd may take over", "epoch", term.Epoch(), "error", err)
+			m.log.Error("serving the store failed: another pqd may take over", "epoch", term.Epoch(), "error", err)
 			m.release(ctx)
 		}
 	}
@@ -202,10 +98,10 @@ func (m *member) reached() time.Time { return m.db.Status().Reached }
 // leave leaves the NATS server for another one. Clients have to be at a server that
 // reaches the log, too: otherwise this pqd would be active where they are not.
 func (m *member) leave(silence time.Duration, log *nats.Conn) {
-	m.daemon.log.Warn("the log is out of reach: connecting to another NATS server, if there is one", "server", log.ConnectedUrlRedacted(), "for", silence.Round(time.Second))
+	m.log.Warn("the log is out of reach: connecting to another NATS server, if there is one", "server", log.ConnectedUrlRedacted(), "for", silence.Round(time.Second))
 	for _, nc := range []*nats.Conn{log, m.nc} {
 		if err := nc.ForceReconnect(); err != nil {
-			m.daemon.log.Debug("reconnecting failed", "error", err)
+			m.log.Debug("reconnecting failed", "error", err)
 		}
 	}
 }
@@ -217,17 +113,16 @@ func (m *member) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, releaseLimit)
 	defer cancel()
 	if err := m.db.Release(ctx, ""); err != nil && !errors.Is(err, cluster.ErrNotActive) {
-		m.daemon.log.Warn("stepping down failed", "error", err)
+		m.log.Warn("stepping down failed", "error", err)
 	}
 }
 
 // serve has a bridge as long as the term lasts, or ctx. What the bridge and the store
 // keep in memory belongs to the term and ends with it.
 func (m *member) serve(ctx context.Context, term *cluster.Term) error {
-	d := m.daemon
 	starting, cancel := untilOver(ctx, term)
 	defer cancel()
-	options := storeOptions(d.settings)
+	options := storeOptions(m.settings)
 	options.Exclusive = true // within the term
 	if written, known := term.LastWrite(); known {
 		silence := time.Since(written)
@@ -236,8 +131,7 @@ func (m *member) serve(ctx context.Context, term *cluster.Term) error {
 	store, err := fdbpq.Open(starting, term, options)
 	var b *bridge.Bridge
 	if err == nil {
-		d.store.Store(store)
-		options := d.bridgeOptions(m.tracer)
+		options := m.options
 		options.Cluster, options.Room = m.endpoint, m.room
 		b, err = bridge.Start(starting, m.nc, store, options)
 	}
@@ -252,7 +146,7 @@ func (m *member) serve(ctx context.Context, term *cluster.Term) error {
 		return err
 	}
 	if b != nil {
-		m.attend(ctx, term, b)
+		m.attend(ctx, term, b, store.ID())
 	}
 	return nil
 }
@@ -271,15 +165,14 @@ func untilOver(ctx context.Context, term *cluster.Term) (context.Context, contex
 }
 
 // attend waits until the term is over or ctx ends, and drains the bridge.
-func (m *member) attend(ctx context.Context, term *cluster.Term, b *bridge.Bridge) {
-	d := m.daemon
+func (m *member) attend(ctx context.Context, term *cluster.Term, b *bridge.Bridge, storeID string) {
 	numbers := b.Collector()
-	d.metrics.MustRegister(numbers)
+	m.metrics.MustRegister(numbers)
 	m.bridge.Store(b)
-	d.log.Info("serving", "epoch", term.Epoch(), "store_id", d.store.Load().ID())
+	m.log.Info("serving", "epoch", term.Epoch(), "store_id", storeID)
 	event := protocol.ActiveEvent{Node: m.name, Epoch: term.Epoch()}
-	if err := (bridge.ClusterOptions{Prefix: string(d.settings.Prefix), Site: string(d.settings.Site)}).AnnounceActive(m.nc, event); err != nil {
-		d.log.Debug("event lost", "event", protocol.EventActive, "error", err)
+	if err := (bridge.ClusterOptions{Prefix: string(m.settings.Prefix), Site: string(m.settings.Site)}).AnnounceActive(m.nc, event); err != nil {
+		m.log.Debug("event lost", "event", protocol.EventActive, "error", err)
 	}
 	drain := context.WithoutCancel(ctx)
 	var asked *handover
@@ -289,9 +182,9 @@ func (m *member) attend(ctx context.Context, term *cluster.Term, b *bridge.Bridg
 		serves = false
 		select {
 		case <-term.Over():
-			d.log.Warn("stopped serving: another pqd serves, or none can", "epoch", term.Epoch(), "because", term.Reason())
+			m.log.Warn("stopped serving: another pqd serves, or none can", "epoch", term.Epoch(), "because", term.Reason())
 		case asked = <-m.asked:
-			d.log.Info("stepping down", "epoch", term.Epoch(), "successor", asked.to)
+			m.log.Info("stepping down", "epoch", term.Epoch(), "successor", asked.to)
 		case <-ctx.Done():
 			drain = m.drain
 		case <-look.C:
@@ -306,9 +199,9 @@ func (m *member) attend(ctx context.Context, term *cluster.Term, b *bridge.Bridg
 		m.handOver(ctx, drain, term, b, asked)
 	}
 	if err := b.Drain(drain); err != nil {
-		d.log.Warn("draining the bridge failed", "error", err)
+		m.log.Warn("draining the bridge failed", "error", err)
 	}
-	d.metrics.Unregister(numbers)
+	m.metrics.Unregister(numbers)
 }
 
 // stop answers what is under way, and hands over to another pqd, also the leadership of the
@@ -327,11 +220,11 @@ func (m *member) stop(drain context.Context) error {
 func (m *member) ready() error {
 	status := m.db.Status()
 	var missing error
-	if r := m.replica(); r.Server != nil && status.Epoch > 0 {
-		missing = r.Missing(jetstream.Stream(m.daemon.settings.Store.Place, status.Generation), 0)
+	if r := m.storeLog.replica(); r.Server != nil && status.Epoch > 0 {
+		missing = r.Missing(jetstream.Stream(m.settings.Store.Place, status.Generation), 0)
 	}
-	if m.daemon.embedded != nil {
-		if err := cmp.Or(m.outside(), m.daemon.groups.Err()); err != nil {
+	if m.embedded != nil {
+		if err := cmp.Or(m.outside(), m.embedded.groups.Err()); err != nil {
 			return waitingError{err}
 		}
 	}
@@ -352,7 +245,7 @@ func (m *member) ready() error {
 	case status.Epoch == 0:
 		return waitingError{errors.New("store: waiting for the other nodes")}
 	}
-	if r := m.replica(); r.Server != nil {
+	if r := m.storeLog.replica(); r.Server != nil {
 		if err := r.Ready(); err != nil {
 			return waitingError{err}
 		}
@@ -377,11 +270,6 @@ func behind(s cluster.Status) error {
 		return errors.New("store: this node has not caught up with an active one since it started")
 	}
 	return nil
-}
-
-// replica is the embedded server's part of the log. It has no server where pqd has none.
-func (m *member) replica() broker.LogReplica {
-	return broker.LogReplica{Server: m.daemon.embedded, Log: m.log}
 }
 
 // waitingError is a reason not to be ready that another start of pqd does not mend.
@@ -427,21 +315,20 @@ func initStore(ctx context.Context, s settings.Settings, log *slog.Logger) error
 	case s.Store.Stream.MaxBytes == 0:
 		return settings.Usagef("PQ_STORE=%s: expected ?max_bytes=<size>, the largest size of the stream that is to be made", s.Store)
 	}
-	d := &daemon{settings: s, log: log}
 	login, err := loginOptions(s.NATS)
 	if err != nil {
 		return err
 	}
-	nc, err := d.logConnection(ctx, login)
-	if err != nil {
+	l := &storeLog{settings: s, log: log}
+	if err := l.connect(ctx, login); err != nil {
 		return err
 	}
-	defer nc.Close()
+	defer l.nc.Close()
 	name, err := s.MemberName()
 	if err != nil {
 		return err
 	}
-	db, err := d.openMember(nc, name, true)
+	db, err := l.openCopy(name, true)
 	if err != nil {
 		return err
 	}
@@ -464,5 +351,5 @@ func initStore(ctx context.Context, s settings.Settings, log *slog.Logger) error
 		return err
 	}
 	log.Info("the store is there", "store", s.Store.String())
-	return d.checkLog(ctx, nc)
+	return l.check(ctx)
 }

@@ -34,7 +34,7 @@ func (m *member) cluster() protocol.Cluster {
 		})
 	}
 	return protocol.Cluster{
-		Node: m.name, Store: m.daemon.settings.Store.String(), Members: all,
+		Node: m.name, Store: m.settings.Store.String(), Members: all,
 		Log: protocol.ClusterLog{First: s.Log.First, Last: s.Log.Last, Bytes: s.Log.Bytes, MaxBytes: s.Log.MaxBytes},
 	}
 }
@@ -77,7 +77,7 @@ const takeoverLimit = 2 * time.Second
 // serves: the bridge stays subscribed until then, so that no request is lost on its way. If ctx
 // has ended, this process is about to end.
 func (m *member) handOver(ctx, drain context.Context, term *cluster.Term, b *bridge.Bridge, asked *handover) {
-	log := m.daemon.log
+	log := m.log
 	serves, forget, err := m.endpoint.Successor(term.Epoch())
 	if err != nil {
 		log.Warn("requests in flight may get no answer", "error", err)
@@ -119,14 +119,14 @@ func (m *member) handOver(ctx, drain context.Context, term *cluster.Term, b *bri
 // moveLog has another server lead the log, if the embedded one does, while no append is
 // under way: an append to a leader that steps down gets no answer.
 func (m *member) moveLog(ctx context.Context) {
-	r := m.replica()
+	r := m.storeLog.replica()
 	if r.Server == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, releaseLimit)
 	defer cancel()
 	if err := r.MoveLeader(ctx, m.db.Keepers()); err != nil {
-		m.daemon.log.Warn("the log has no new leader yet: the other nodes wait for one", "error", err)
+		m.log.Warn("the log has no new leader yet: the other nodes wait for one", "error", err)
 	}
 }
 

@@ -22,7 +22,7 @@ func (m *member) damaged() error {
 	for _, f := range found {
 		files = append(files, f.File)
 	}
-	return fmt.Errorf("files of this node's copy are damaged: %s: %s", strings.Join(files, ", "), m.daemon.settings.AnotherCopy())
+	return fmt.Errorf("files of this node's copy are damaged: %s: %s", strings.Join(files, ", "), m.settings.AnotherCopy())
 }
 
 // watchReplica ends this process when its NATS server does not replicate the log any more. A
@@ -40,7 +40,7 @@ func (m *member) watchReplica(ctx context.Context) {
 			m.failed <- errors.New("damaged files of the NATS server of this node are set aside now: pqd ends, and fetches what was in them when it is started again; acknowledged items are safe")
 			return
 		}
-		if err := m.replica().Failed(); err != nil {
+		if err := m.storeLog.replica().Failed(); err != nil {
 			m.failed <- fmt.Errorf("the disk of the log failed or is full: pqd ends; acknowledged items are safe: %w", err)
 			return
 		}
@@ -59,6 +59,6 @@ func (m *member) handOverDamaged() *handover {
 		return nil // this copy is better than none
 	}
 	m.fled = true
-	m.daemon.log.Error("handing over", "successor", to, "because", damage)
+	m.log.Error("handing over", "successor", to, "because", damage)
 	return &handover{to: to, done: make(chan error, 1)}
 }

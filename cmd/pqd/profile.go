@@ -5,8 +5,6 @@ import (
 	"net/http/pprof"
 	"runtime"
 	"time"
-
-	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 )
 
 // The rates of the profiles of blocking and of locks. They cost a percent of processor time
@@ -18,10 +16,10 @@ const (
 
 // serveProfiles adds the pages that go tool pprof reads. It leaves out the one that shows
 // the command line.
-func serveProfiles(mux *http.ServeMux, names settings.HostNames) {
+func serveProfiles(mux *http.ServeMux, guard func(http.HandlerFunc) http.Handler) {
 	runtime.SetBlockProfileRate(int(blockRate))
 	runtime.SetMutexProfileFraction(mutexSample)
-	mux.Handle("GET /debug/pprof/", names.Guard(http.HandlerFunc(pprof.Index)))
-	mux.Handle("GET /debug/pprof/profile", names.Guard(http.HandlerFunc(pprof.Profile)))
-	mux.Handle("GET /debug/pprof/trace", names.Guard(http.HandlerFunc(pprof.Trace)))
+	mux.Handle("GET /debug/pprof/", guard(pprof.Index))
+	mux.Handle("GET /debug/pprof/profile", guard(pprof.Profile))
+	mux.Handle("GET /debug/pprof/trace", guard(pprof.Trace))
 }

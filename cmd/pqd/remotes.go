@@ -4,7 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"log/slog"
 	"slices"
+	"sync/atomic"
 
 	"github.com/nats-io/nats.go"
 
@@ -13,30 +15,38 @@ import (
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 )
 
-// readRemotes reads where sources find streams.
-func (d *daemon) readRemotes() error {
-	read, err := d.settings.ReadRemotes()
+// remotes are where sources find streams.
+type remotes struct {
+	settings settings.Settings
+	log      *slog.Logger
+	embedded *natsServer
+	latest   atomic.Pointer[map[string]bridge.Remote]
+}
+
+// read reads them.
+func (r *remotes) read() error {
+	read, err := r.settings.ReadRemotes()
 	if err != nil {
 		return err
 	}
-	remotes := make(map[string]bridge.Remote, len(read))
-	for name, r := range read {
-		text, err := json.Marshal(r)
+	all := make(map[string]bridge.Remote, len(read))
+	for name, from := range read {
+		text, err := json.Marshal(from)
 		if err != nil {
 			return err
 		}
 		sum := sha256.Sum256(text)
-		remote := bridge.Remote{Identity: hex.EncodeToString(sum[:]), Domain: r.Domain, Read: make(map[string][]string), Take: r.Queues}
-		for stream, may := range r.Streams {
+		remote := bridge.Remote{Identity: hex.EncodeToString(sum[:]), Domain: from.Domain, Read: make(map[string][]string), Take: from.Queues}
+		for stream, may := range from.Streams {
 			remote.Read[stream] = may.Read
 		}
 		login := settings.NATS{
-			Creds: settings.ExistingFile(r.Creds), NKey: settings.ExistingFile(r.NKey), User: r.User, Password: r.Password, Token: r.Token,
-			CA: settings.ExistingFile(r.CA), Cert: settings.ExistingFile(r.Cert), Key: settings.ExistingFile(r.Key),
+			Creds: settings.ExistingFile(from.Creds), NKey: settings.ExistingFile(from.NKey), User: from.User, Password: from.Password, Token: from.Token,
+			CA: settings.ExistingFile(from.CA), Cert: settings.ExistingFile(from.Cert), Key: settings.ExistingFile(from.Key),
 		}
-		url := r.URL
+		url := from.URL
 		if name == settings.Self {
-			login, url = d.settings.NATS, d.settings.NATS.URL
+			login, url = r.settings.NATS, r.settings.NATS.URL
 		}
 		remote.Connect = func(more ...nats.Option) (*nats.Conn, error) {
 			options, err := loginOptions(login)
@@ -44,25 +54,25 @@ func (d *daemon) readRemotes() error {
 				return nil, err
 			}
 			if url == "" {
-				options = append(options, nats.InProcessServer(broker.NewPipeDialer(d.embedded)))
+				options = append(options, nats.InProcessServer(broker.NewPipeDialer(r.embedded.srv)))
 			}
 			return nats.Connect(url, slices.Concat(options, more)...)
 		}
-		remotes[name] = remote
+		all[name] = remote
 	}
-	d.remotes.Store(&remotes)
+	r.latest.Store(&all)
 	return nil
 }
 
-// knownRemotes are those that were read last.
-func (d *daemon) knownRemotes() map[string]bridge.Remote { return *d.remotes.Load() }
+// known are those that were read last.
+func (r *remotes) known() map[string]bridge.Remote { return *r.latest.Load() }
 
-// reloadRemotes reads them again. A wrong file changes nothing.
-func (d *daemon) reloadRemotes() {
-	file := string(d.settings.Remotes)
-	if err := d.readRemotes(); err != nil {
-		d.log.Error("reading the remotes again failed: the old ones still hold", "file", file, "error", err)
+// reload reads them again. A wrong file changes nothing.
+func (r *remotes) reload() {
+	file := string(r.settings.Remotes)
+	if err := r.read(); err != nil {
+		r.log.Error("reading the remotes again failed: the old ones still hold", "file", file, "error", err)
 		return
 	}
-	d.log.Info("read the remotes again", "file", file)
+	r.log.Info("read the remotes again", "file", file)
 }

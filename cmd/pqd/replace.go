@@ -40,13 +40,13 @@ func metaLeader(ctx context.Context, srv *server.Server) (*server.MetaClusterInf
 // agree on streams, and as a replica of the log. It returns when the log has a replica
 // there, which may have to catch up yet.
 func (m *member) replace(ctx context.Context, old, by string) (done protocol.Replaced, err error) {
-	srv := m.daemon.embedded
-	if srv == nil {
+	if m.embedded == nil {
 		return done, &bridge.Refusal{Malformed: true, Text: "the log is in NATS servers outside: replace one of them with their own tools, such as nats server cluster peer-remove"}
 	}
 	if err := m.replaceable(old, by); err != nil {
 		return done, err
 	}
+	srv := m.embedded.srv
 	meta, err := metaLeader(ctx, srv)
 	if err != nil {
 		return done, &bridge.Refusal{Text: "nothing was done: " + err.Error()}
@@ -54,7 +54,7 @@ func (m *member) replace(ctx context.Context, old, by string) (done protocol.Rep
 	if err := removePeer(ctx, srv, meta, old); err != nil {
 		return done, err
 	}
-	m.daemon.log.Warn("a node takes the place of another one", "old", old, "new", by)
+	m.log.Warn("a node takes the place of another one", "old", old, "new", by)
 	for look := time.NewTicker(readyEvery); ; {
 		replicas, err := m.replicas(ctx)
 		if err == nil && slices.Contains(replicas, by) && !slices.Contains(replicas, old) {
@@ -115,7 +115,7 @@ func peerOf(name string) string {
 
 // replicas are the nodes that have a replica of the log.
 func (m *member) replicas(ctx context.Context) ([]string, error) {
-	info, err := m.daemon.streamSeen(ctx, m.log, jetstream.Stream(m.daemon.settings.Store.Place, m.db.Status().Generation))
+	info, err := m.storeLog.stream(ctx, jetstream.Stream(m.settings.Store.Place, m.db.Status().Generation))
 	if err != nil || info.Cluster == nil {
 		return nil, err
 	}

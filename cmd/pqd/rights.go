@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"net"
 	"strings"
 	"time"
@@ -28,38 +29,45 @@ type userInfo struct {
 	}
 }
 
-// warnOfOpenServer warns when other machines need no login at the NATS server of NATS_URL.
-func (d *daemon) warnOfOpenServer(nc *nats.Conn) {
-	host, _, err := net.SplitHostPort(nc.ConnectedAddr())
-	if d.embedded != nil || err != nil || (settings.Address{Host: host}).IsLoopback() || d.settings.Unprotected.Accepts(settings.DoorNATS) {
-		return // pqd refuses to open its own server
-	}
-	d.log.Warn("the NATS server asks for no login: everybody who reaches it may do everything to all queues. Give it users, or name the risk with PQ_UNPROTECTED=nats", "server", nc.ConnectedUrlRedacted())
+// rights are those of pqd's user at the NATS server.
+type rights struct {
+	settings settings.Settings
+	log      *slog.Logger
+	nc       *nats.Conn
 }
 
-// warnOfRights warns when pqd's user has permissions that pqd does not need: a defect
+// warnOfOpenServer warns when other machines need no login at the NATS server of NATS_URL.
+func (r *rights) warnOfOpenServer() {
+	host, _, err := net.SplitHostPort(r.nc.ConnectedAddr())
+	if r.settings.NATS.URL == "" || err != nil || (settings.Address{Host: host}).IsLoopback() || r.settings.Unprotected.Accepts(settings.DoorNATS) {
+		return // pqd refuses to open its own server
+	}
+	r.log.Warn("the NATS server asks for no login: everybody who reaches it may do everything to all queues. Give it users, or name the risk with PQ_UNPROTECTED=nats", "server", r.nc.ConnectedUrlRedacted())
+}
+
+// warn warns when pqd's user has permissions that pqd does not need: a defect
 // of pqd could then do more harm. It does not warn about a server without users, one whose
 // only user is that of all clients, or one that does not answer.
-func (d *daemon) warnOfRights(ctx context.Context, nc *nats.Conn) {
-	grammar, err := d.settings.Grammar()
-	if err != nil || d.settings.OwnLogin() {
+func (r *rights) warn(ctx context.Context) {
+	grammar, err := r.settings.Grammar()
+	if err != nil || r.settings.OwnLogin() {
 		return
 	}
-	if !nc.AuthRequired() {
-		d.warnOfOpenServer(nc)
+	if !r.nc.AuthRequired() {
+		r.warnOfOpenServer()
 		return
 	}
 	needed := grammar.Bridge()
-	needed.Publish = append(needed.Publish, d.settings.Replies...)
+	needed.Publish = append(needed.Publish, r.settings.Replies...)
 	ctx, cancel := context.WithTimeout(ctx, rightsTimeout)
 	defer cancel()
 	var info userInfo
-	m, err := nc.RequestWithContext(ctx, subjects.UserInfo, nil)
+	m, err := r.nc.RequestWithContext(ctx, subjects.UserInfo, nil)
 	if err == nil {
 		err = json.Unmarshal(m.Data, &info)
 	}
 	if err != nil || info.Data.User == "" {
-		d.log.Debug("reading the permissions of pqd's NATS user failed", "error", err)
+		r.log.Debug("reading the permissions of pqd's NATS user failed", "error", err)
 		return
 	}
 	if broker.IsAnonymous(info.Data.User) {
@@ -79,6 +87,6 @@ func (d *daemon) warnOfRights(ctx context.Context, nc *nats.Conn) {
 	if len(more.Publish)+len(more.Subscribe) == 0 {
 		return
 	}
-	d.log.Warn("pqd's NATS user may do more than pqd needs; docs/protocol.md#permissions has what it needs", "user", info.Data.User,
+	r.log.Warn("pqd's NATS user may do more than pqd needs; docs/protocol.md#permissions has what it needs", "user", info.Data.User,
 		"publish", strings.Join(more.Publish, " "), "subscribe", strings.Join(more.Subscribe, " "))
 }

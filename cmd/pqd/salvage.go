@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
@@ -44,7 +45,7 @@ func salvage(ctx context.Context, s settings.Settings, to string, log *slog.Logg
 	if err := os.Mkdir(to, 0o700); err != nil {
 		return err
 	}
-	x := salvaging{db: db, store: store, to: to, stdout: stdout, page: salvagePage}
+	x := salvaging{db: db, store: store, to: to, stdout: stdout, page: salvagePage, lost: lostLogs(db.Damage())}
 	if err := x.all(ctx); err != nil {
 		return err
 	}
@@ -62,7 +63,22 @@ type salvaging struct {
 	store  *fdbpq.Store
 	to     string
 	stdout io.Writer
-	page   int // queues, and items of one, that are read at a time
+	page   int    // queues, and items of one, that are read at a time
+	lost   string // what damaged logs may have had; "": none is damaged
+}
+
+// lostLogs says what damaged logs may have had. That may concern each queue.
+func lostLogs(damage []local.Damage) string {
+	var logs []string
+	for _, d := range damage {
+		if filepath.Ext(d.File) == ".log" {
+			logs = append(logs, fmt.Sprintf("%s %s", filepath.Base(d.File), d.What))
+		}
+	}
+	if len(logs) == 0 {
+		return ""
+	}
+	return "pushes, pops and settlements may be missing, so items may be, or be there again: " + strings.Join(logs, "; ")
 }
 
 const salvagePage = 500
@@ -112,6 +128,7 @@ func (x *salvaging) queue(ctx context.Context, name string) (err error) {
 		}
 	}
 	config, keys, err := w.config(ctx)
+	w.export.Missing = w.missing(x.db.Skipped()-before, err)
 	if err := w.export.End(name, config, keys); err != nil {
 		return err
 	}
@@ -119,11 +136,12 @@ func (x *salvaging) queue(ctx context.Context, name string) (err error) {
 		return err
 	}
 	what := "as it was"
-	if n := x.db.Skipped() - before; n > 0 || w.broken > 0 {
-		what = fmt.Sprintf("not all of it: %d stretches and %d items could not be read; what had been taken may be there again", n, w.broken)
-	}
-	if err != nil {
-		what += fmt.Sprintf("; its configuration, or settings of keys, could not be read: %v", err)
+	switch w.export.Missing {
+	case "":
+	case x.lost:
+		what = "perhaps not all of it: " + x.lost
+	default:
+		what = "not all of it: " + w.export.Missing
 	}
 	_, err = fmt.Fprintf(x.stdout, "%s: %d items in %s, %s\n", name, w.export.Items(), path, what)
 	return err
@@ -135,6 +153,21 @@ type salvagedQueue struct {
 	queue  fdbpq.Queue
 	export *protocol.ExportWriter
 	broken int64 // items of which parts are missing
+}
+
+// missing says what is not there, or may not be, "" if everything is.
+func (w *salvagedQueue) missing(stretches uint64, config error) string {
+	var all []string
+	if stretches > 0 || w.broken > 0 {
+		all = append(all, fmt.Sprintf("%d stretches and %d items could not be read; what had been taken may be there again", stretches, w.broken))
+	}
+	if config != nil {
+		all = append(all, fmt.Sprintf("its configuration, or settings of keys, could not be read: %v", config))
+	}
+	if w.lost != "" {
+		all = append(all, w.lost)
+	}
+	return strings.Join(all, "; ")
 }
 
 // config is nil when it cannot be read. Then, and with any other error, settings of keys are

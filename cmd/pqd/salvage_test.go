@@ -28,21 +28,7 @@ func TestSalvageLeavesNothingOut(t *testing.T) {
 	dir, began := filepath.Join(t.TempDir(), "store"), time.Now()
 	fillStore(t, dir)
 
-	db, err := local.Open(dir, local.Options{Salvage: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	store, err := fdbpq.Open(t.Context(), db, fdbpq.Options{Exclusive: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var said bytes.Buffer
-	to := t.TempDir()
-	x := salvaging{db: db, store: store, to: to, stdout: &said, page: 2}
-	if err := x.all(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	to, said := salvaged(t, dir, salvaging{page: 2})
 
 	jobs, end := readExport(t, filepath.Join(to, "jobs.jsonl"))
 	if end.Config.MaxLength != 70 {
@@ -67,11 +53,14 @@ func TestSalvageLeavesNothingOut(t *testing.T) {
 		held.KeyFence = 0
 	}
 	sameItems(t, "jobs", want, jobs)
-	dead, _ := readExport(t, filepath.Join(to, "jobs-dead.jsonl"))
+	dead, whole := readExport(t, filepath.Join(to, "jobs-dead.jsonl"))
 	sameItems(t, "jobs-dead", []protocol.Item{{
 		Priority: -1, State: protocol.StateReady, Payload: text("dead"), Size: 4, Pushed: began, Dead: &protocol.Death{Reason: "no use", Origin: "jobs", At: began, Deliveries: 1},
 	}}, dead)
-	broken, _ := readExport(t, filepath.Join(to, "broken.jsonl"))
+	broken, part := readExport(t, filepath.Join(to, "broken.jsonl"))
+	if whole.Missing != "" || !strings.Contains(part.Missing, "1 items could not be read") {
+		t.Errorf("the export of a whole queue lacks %q, and that of a part %q", whole.Missing, part.Missing)
+	}
 	var found []string
 	for i := range broken {
 		found = append(found, string(broken[i].Bytes()))
@@ -79,10 +68,58 @@ func TestSalvageLeavesNothingOut(t *testing.T) {
 	if got := strings.Join(found, " "); got != "1 2 4 5 6" {
 		t.Errorf("of the items 1 to 6, without a part of 3, found %s", got)
 	}
-	if !strings.Contains(said.String(), "broken: 5 items in "+filepath.Join(to, "broken.jsonl")+", not all of it: 0 stretches and 1 items could not be read") ||
-		!strings.Contains(said.String(), "jobs: 4 items in "+filepath.Join(to, "jobs.jsonl")+", as it was\n") {
-		t.Errorf("said %s", said.String())
+	if !strings.Contains(said, "broken: 5 items in "+filepath.Join(to, "broken.jsonl")+", not all of it: 0 stretches and 1 items could not be read") ||
+		!strings.Contains(said, "jobs: 4 items in "+filepath.Join(to, "jobs.jsonl")+", as it was\n") {
+		t.Errorf("said %s", said)
 	}
+}
+
+// A damaged log may have had items of each queue, and pops: no queue is said to be as it was.
+func TestSalvageOfADamagedLog(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		damage []local.Damage
+		want   string
+	}{
+		{nil, ""},
+		{[]local.Damage{{File: "store/000005.sst", What: "is torn"}}, ""},
+		{[]local.Damage{{File: "store/000004.log", What: "is torn"}, {File: "store/000006.log", What: "is missing"}}, ": 000004.log is torn; 000006.log is missing"},
+	} {
+		if lost := lostLogs(c.damage); (lost == "") != (c.want == "") || !strings.HasSuffix(lost, c.want) {
+			t.Errorf("%+v: %q, expected %q", c.damage, lost, c.want)
+		}
+	}
+	dir := filepath.Join(t.TempDir(), "store")
+	fillStore(t, dir)
+	const lost = "000004.log is torn"
+	to, said := salvaged(t, dir, salvaging{page: salvagePage, lost: lost})
+	if _, end := readExport(t, filepath.Join(to, "jobs.jsonl")); end.Missing != lost {
+		t.Errorf("the export says that it lacks %q", end.Missing)
+	}
+	if strings.Contains(said, "as it was") || !strings.Contains(said, ", perhaps not all of it: 000004.log is torn\n") ||
+		!strings.Contains(said, ", not all of it: 0 stretches and 1 items could not be read; what had been taken may be there again; 000004.log is torn\n") {
+		t.Errorf("said %s", said)
+	}
+}
+
+// salvaged salvages all queues of a store, and returns the folder with the exports and what was said.
+func salvaged(t *testing.T, dir string, x salvaging) (to, said string) {
+	t.Helper()
+	db, err := local.Open(dir, local.Options{Salvage: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	store, err := fdbpq.Open(t.Context(), db, fdbpq.Options{Exclusive: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	x.db, x.store, x.to, x.stdout = db, store, t.TempDir(), &out
+	if err := x.all(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return x.to, out.String()
 }
 
 // fillStore makes a store with an item in each state and with one item of which a part

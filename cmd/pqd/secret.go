@@ -15,7 +15,7 @@ func (m *member) outside() error {
 			return nil
 		}
 	}
-	return m.daemon.secret.Refusing()
+	return m.embedded.secret.Refusing()
 }
 
 // outsideEvery lies between looks at clients of a node that is none of the cluster.
@@ -35,8 +35,8 @@ func (m *member) sendAway(ctx context.Context) {
 		if m.outside() == nil {
 			continue
 		}
-		if err := broker.CloseClients(m.daemon.embedded); err != nil {
-			m.daemon.log.Debug("looking for clients failed", "error", err)
+		if err := broker.CloseClients(m.embedded.srv); err != nil {
+			m.log.Debug("looking for clients failed", "error", err)
 		}
 	}
 }

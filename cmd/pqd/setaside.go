@@ -12,22 +12,21 @@ import (
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/broker"
 )
 
-// startServer starts the embedded server, and mends what keeps a node's from starting.
-func (d *daemon) startServer(ctx context.Context, embedded broker.EmbeddedServer) (*server.Server, error) {
-	srv, err := embedded.Start(d.log)
-	if err == nil || d.groups.First() != broker.MetaGroup {
+// startMended starts the server, and mends what keeps a node's from starting.
+func (n *natsServer) startMended(ctx context.Context) (*server.Server, error) {
+	srv, err := n.options.Start(n.log)
+	if err == nil || n.groups.First() != broker.MetaGroup {
 		return srv, err
 	}
-	if err := d.mendMeta(ctx, err); err != nil {
+	if err := n.mendMeta(ctx, err); err != nil {
 		return nil, err
 	}
-	again, err := broker.EmbeddedSettings(d.settings)
+	again, err := n.read()
 	if err != nil {
 		return nil, err
 	}
-	again.Secret, again.Groups = d.secret, &d.groups
-	d.groups.Forget()
-	return again.Start(d.log)
+	n.groups.Forget()
+	return again.Start(n.log)
 }
 
 const (
@@ -39,8 +38,8 @@ const (
 // mendMeta sets the group aside without which the server does not start, as soon as the
 // others can spare it. Until then it asks them by a server that stores nothing and takes
 // no clients.
-func (d *daemon) mendMeta(ctx context.Context, why error) error {
-	asking, err := broker.EmbeddedSettings(d.settings)
+func (n *natsServer) mendMeta(ctx context.Context, why error) error {
+	asking, err := n.read()
 	if err != nil {
 		return err
 	}
@@ -48,8 +47,8 @@ func (d *daemon) mendMeta(ctx context.Context, why error) error {
 	o.JetStream = false
 	o.Host, o.Port, o.NoAuthUser = "127.0.0.1", server.RANDOM_PORT, "" // routes need a listener
 	o.Websocket, o.MQTT, o.LeafNode = server.WebsocketOpts{}, server.MQTTOpts{}, server.LeafNodeOpts{}
-	asking.Secret, asking.Groups = d.secret, new(broker.DamagedGroups)
-	srv, err := asking.Start(d.log)
+	asking.Groups = new(broker.DamagedGroups)
+	srv, err := asking.Start(n.log)
 	if err != nil {
 		return errors.Join(why, err)
 	}
@@ -58,50 +57,50 @@ func (d *daemon) mendMeta(ctx context.Context, why error) error {
 		srv.WaitForShutdown()
 	})
 	defer stop()
-	d.log.Warn("waiting until the other nodes can spare damaged files", "error", errors.Join(why, d.groups.Err()))
+	n.log.Warn("waiting until the other nodes can spare damaged files", "error", errors.Join(why, n.groups.Err()))
 	ctx, cancel := context.WithTimeout(ctx, spareLimit)
 	defer cancel()
-	for !d.metaSpared(ctx, srv) {
+	for !n.metaSpared(ctx, srv) {
 		select {
 		case <-time.After(spareEvery):
 		case <-ctx.Done():
-			return errors.Join(why, d.groups.Err())
+			return errors.Join(why, n.groups.Err())
 		}
 	}
 	stop()
-	return broker.SetAside(d.settings, o, broker.MetaGroup, d.log)
+	return broker.SetAside(n.settings, o, broker.MetaGroup, n.log)
 }
 
-func (d *daemon) metaSpared(ctx context.Context, srv *server.Server) bool {
+func (n *natsServer) metaSpared(ctx context.Context, srv *server.Server) bool {
 	ctx, cancel := context.WithTimeout(ctx, spareEvery)
 	defer cancel()
 	meta, err := metaLeader(ctx, srv)
 	if err != nil {
-		d.log.Debug("asking the other nodes for their state failed", "error", err)
+		n.log.Debug("asking the other nodes for their state failed", "error", err)
 		return false
 	}
 	var all []broker.Replica
 	for _, p := range meta.Replicas {
 		all = append(all, broker.Replica{Name: p.Name, All: p.Current && !p.Offline && p.Lag == 0})
 	}
-	return broker.Spared(&d.settings, meta.Leader, all)
+	return broker.Spared(&n.settings, meta.Leader, all)
 }
 
 // mendStream notes that the others can spare the damaged group of a stream, and reports
 // whether they can. It is set aside when the server has stopped.
 func (m *member) mendStream(ctx context.Context) bool {
-	group := m.daemon.groups.First()
+	group := m.embedded.groups.First()
 	if group == "" || group == broker.MetaGroup {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, openLogLimit)
 	defer cancel()
-	api, err := streams.New(m.log)
+	api, err := streams.New(m.storeLog.nc)
 	if err != nil {
 		return false
 	}
 	for name := range api.StreamNames(ctx).Name() {
-		info, err := m.daemon.streamSeen(ctx, m.log, name) // its leader answers
+		info, err := m.storeLog.stream(ctx, name) // its leader answers
 		if err != nil || info.Cluster == nil || info.Cluster.RaftGroup != group {
 			continue
 		}
@@ -109,8 +108,8 @@ func (m *member) mendStream(ctx context.Context) bool {
 		for _, p := range info.Cluster.Replicas {
 			all = append(all, broker.Replica{Name: p.Name, All: p.Current && !p.Offline && p.Lag == 0})
 		}
-		if broker.Spared(&m.daemon.settings, info.Cluster.Leader, all) {
-			m.daemon.groups.CanSpare(group)
+		if broker.Spared(&m.settings, info.Cluster.Leader, all) {
+			m.embedded.groups.CanSpare(group)
 			return true
 		}
 	}

@@ -53,7 +53,7 @@ func (d *daemon) drain(ctx context.Context, s service) (err error) {
 	}
 	if d.embedded != nil {
 		tell, cancel := context.WithTimeout(drain, tellLimit)
-		broker.EnterLameDuck(tell, d.embedded, d.lameDuck)
+		broker.EnterLameDuck(tell, d.embedded.srv, d.embedded.lameDuck)
 		cancel()
 	}
 	if !d.settings.Shared() {
@@ -64,7 +64,7 @@ func (d *daemon) drain(ctx context.Context, s service) (err error) {
 	if d.embedded == nil {
 		return err
 	}
-	behind, failure := broker.AwaitRead(read, d.embedded)
+	behind, failure := broker.AwaitRead(read, d.embedded.srv)
 	if behind > 0 {
 		d.log.Warn("closing connections whose clients did not read their answers in time", "connections", behind)
 	}

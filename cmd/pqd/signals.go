@@ -28,6 +28,19 @@ func stopSignals() []os.Signal {
 	return all
 }
 
+// reload reads files again that an operator may have changed.
+func (d *daemon) reload() {
+	if d.settings.Remotes != "" {
+		d.remotes.reload()
+	}
+	if d.settings.Tenants != "" {
+		d.tenants.reload()
+	}
+	if d.settings.NATSConfig != "" {
+		d.embedded.reload()
+	}
+}
+
 // hangups delivers SIGHUP when it means to reload, until stop is called.
 func (d *daemon) hangups() (c <-chan os.Signal, stop func()) {
 	signals := make(chan os.Signal, 1)

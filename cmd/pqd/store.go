@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
+	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -40,7 +43,7 @@ func openStore(ctx context.Context, s settings.Settings, log *slog.Logger) (kv.D
 func openEmbedded(dir string, s settings.Settings, log *slog.Logger) (*local.DB, error) {
 	db, err := openDir(dir, s, log)
 	if err != nil {
-		return nil, err
+		return nil, unlessMade(dir, err)
 	}
 	position, err := db.Position()
 	if err == nil && position != nil {
@@ -51,6 +54,17 @@ func openEmbedded(dir string, s settings.Settings, log *slog.Logger) (*local.DB,
 		return nil, errors.Join(fmt.Errorf("PQ_STORE=%s: %w", s.Store, err), db.Close())
 	}
 	return db, nil
+}
+
+// unlessMade has an error be one of the settings where the directory that they name cannot be made, or not be used. A disk
+// that is full or fails is none.
+func unlessMade(dir string, err error) error {
+	info, _ := os.Stat(dir)
+	missing := (info == nil || !info.IsDir()) && !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EIO)
+	if missing || errors.Is(err, fs.ErrPermission) {
+		return settings.Usagef("%w: expected a directory, or a place where pqd may make it", err)
+	}
+	return err
 }
 
 // openDir opens the store in a directory, or a copy.

@@ -8,25 +8,34 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
 // storeRoom says whether the embedded store takes new items. Below PQ_MIN_FREE it takes none,
 // so that settlements, which make room, have the space that they need first. A push does not
 // look at the disk: it counts its bytes, and has the next look come early when many were
-// counted since the last one.
+// counted since the last one. While it takes none it has the store free the space of what is
+// drained and purged: without pushes nothing else does so soon.
 type storeRoom struct {
-	look func() (free, least int64) // bytes of the disk, and how many of them are to stay free
-	log  *slog.Logger
-	left atomic.Int64 // what the last look saw, less what was counted since
-	soon atomic.Int64 // with less left the next look comes at once
-	full atomic.Pointer[error]
-	due  chan struct{}
+	look    func() (free, least int64) // bytes of the disk, and how many of them are to stay free
+	reclaim func()
+	log     *slog.Logger
+	left    atomic.Int64 // what the last look saw, less what was counted since
+	soon    atomic.Int64 // with less left the next look comes at once
+	full    atomic.Pointer[error]
+	due     chan struct{}
+
+	reclaimed time.Time // when reclaim was called last
+	wasFull   bool      // at a look since then: what was drained meanwhile is to be freed, too
 }
 
 const (
 	roomEvery = time.Second           // between looks at the disk
 	roomPause = 10 * time.Millisecond // between looks that come early
+
+	// reclaimEvery lies between calls of reclaim: each makes the store merge tables.
+	reclaimEvery = 3 * time.Second
 
 	// moreRoom is the part of what stays free that has to be free beyond it until a store
 	// takes new items again. Otherwise it would change its mind with each file that comes
@@ -34,13 +43,14 @@ const (
 	moreRoom = 16
 )
 
-// watchRoom has new items be refused while the disk of the embedded store is nearly full.
-func (d *daemon) watchRoom(ctx context.Context, db *local.DB, started *parts) {
-	least := d.settings.MinFree
+// watchRoom has new items be refused while the disk of the embedded store is nearly full. It
+// returns what says so, nil if nothing is to stay free.
+func watchRoom(ctx context.Context, s settings.Settings, db *local.DB, log *slog.Logger, started *parts) (admit func(bytes int) error) {
+	least := s.MinFree
 	if least.Set && least.Bytes == 0 {
-		return
+		return nil
 	}
-	dir := d.settings.Store.Place
+	dir := s.Store.Place
 	r := newStoreRoom(func() (int64, int64) {
 		free, size, err := diskRoom(dir)
 		if err != nil {
@@ -50,13 +60,13 @@ func (d *daemon) watchRoom(ctx context.Context, db *local.DB, started *parts) {
 			free -= int64(n.Unflushed)
 		}
 		return free, least.Of(size)
-	}, d.log)
-	d.room = r.admit
+	}, db.Reclaim, log)
 	started.inBackground(context.WithoutCancel(ctx), r.watch) // requests that pqd still serves while it stops are counted, too
+	return r.admit
 }
 
-func newStoreRoom(look func() (free, least int64), log *slog.Logger) *storeRoom {
-	r := &storeRoom{look: look, log: log, due: make(chan struct{}, 1)}
+func newStoreRoom(look func() (free, least int64), reclaim func(), log *slog.Logger) *storeRoom {
+	r := &storeRoom{look: look, reclaim: reclaim, log: log, due: make(chan struct{}, 1)}
 	r.update()
 	return r
 }
@@ -101,6 +111,12 @@ func (r *storeRoom) update() {
 	case was != nil:
 		r.full.Store(nil)
 		r.log.Info("the disk of the store has room for new items again")
+	}
+	full := r.full.Load() != nil
+	r.wasFull = r.wasFull || full
+	if r.wasFull && free > 0 && time.Since(r.reclaimed) >= reclaimEvery { // it takes room at first
+		r.reclaimed, r.wasFull = time.Now(), full
+		r.reclaim()
 	}
 }
 

@@ -13,18 +13,19 @@ import (
 )
 
 // A look at the disk is enough for many pushes. When half of what it saw is counted the next
-// one comes early, and in between no more is admitted than it saw.
+// one comes early, and in between no more is admitted than it saw. While none is admitted the
+// store frees what it can, if it has room for that, and not at every look.
 func TestStoreRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const least, full = 160, "MiB are free"
-		var free, looks atomic.Int64
+		var free, looks, reclaimed atomic.Int64
 		free.Store(1000)
 		var log bytes.Buffer
 		r := newStoreRoom(func() (int64, int64) {
 			looks.Add(1)
 			return free.Load(), least
-		}, slog.New(slog.NewTextHandler(&log, nil)))
+		}, func() { reclaimed.Add(1) }, slog.New(slog.NewTextHandler(&log, nil)))
 		go r.watch(t.Context())
 		admit := func(bytes int, why string) {
 			t.Helper()
@@ -59,12 +60,27 @@ func TestStoreRoom(t *testing.T) {
 			admit(1, full)
 		}
 		look(roomPause, 0) // however many are refused
+		reclaims := func(want int64) {
+			t.Helper()
+			if n := reclaimed.Swap(0); n != want {
+				t.Errorf("reclaimed %d times, expected %d", n, want)
+			}
+		}
+		reclaims(1)
+		look(2*reclaimEvery-roomEvery, int(2*reclaimEvery/roomEvery)-1)
+		reclaims(1)
+		free.Store(0)
+		look(2*reclaimEvery, int(2*reclaimEvery/roomEvery))
+		reclaims(0)
 		free.Store(least + least/moreRoom - 1)
 		look(roomEvery, 1)
 		admit(1, full)
 		free.Add(1)
 		look(roomEvery, 1)
 		admit(1, "")
+		reclaimed.Store(0)
+		look(2*reclaimEvery, int(2*reclaimEvery/roomEvery))
+		reclaims(1) // what was drained until there was room
 		for _, text := range []string{"nearly full", "has room for new items again"} {
 			if n := strings.Count(log.String(), text); n != 1 {
 				t.Errorf("logged %q %d times", text, n)

@@ -1,27 +1,57 @@
 package main
 
-import "github.com/pqbridge/pqbridge/bridge"
+import (
+	"crypto/sha256"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync/atomic"
 
-// readTenants reads the quotas of tenants.
-func (d *daemon) readTenants() error {
-	read, err := d.settings.ReadTenants()
-	if err == nil {
-		d.tenants.Store(read)
+	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/process"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
+)
+
+// tenants have quotas, and may have tokens.
+type tenants struct {
+	settings settings.Settings
+	log      *slog.Logger
+	latest   atomic.Pointer[settings.Tenants] // nil: there are none
+}
+
+// read reads the quotas of tenants, and their tokens.
+func (t *tenants) read() error {
+	read, err := t.settings.ReadTenants()
+	if err != nil || read == nil {
+		return err
 	}
-	return err
+	for _, name := range slices.Sorted(maps.Keys(read.Tokens)) {
+		process.WarnOfOpenSecret("PQ_TENANTS", read.Tokens[name], t.log)
+	}
+	t.latest.Store(read)
+	return nil
 }
 
 // quotas are those of a tenant, as they were read last.
-func (d *daemon) quotas(tenant string) bridge.Quotas {
-	return bridge.Quotas(d.tenants.Load().Of(tenant))
+func (t *tenants) quotas(tenant string) bridge.Quotas {
+	return bridge.Quotas(t.latest.Load().Of(tenant))
 }
 
-// reloadTenants reads them again. A wrong file changes nothing.
-func (d *daemon) reloadTenants() {
-	file := string(d.settings.Tenants)
-	if err := d.readTenants(); err != nil {
-		d.log.Error("reading the quotas of tenants again failed: the old ones still hold", "file", file, "error", err)
+// byToken is the tenant whose token has a hash, "" if none has.
+func (t *tenants) byToken(hash [sha256.Size]byte) string { return t.latest.Load().ByToken(hash) }
+
+// haveTokens reports whether users of any tenant may use HTTP.
+func (t *tenants) haveTokens() bool {
+	latest := t.latest.Load()
+	return latest != nil && latest.HaveTokens()
+}
+
+// reload reads them again. A wrong file changes nothing.
+func (t *tenants) reload() {
+	file := string(t.settings.Tenants)
+	if err := t.read(); err != nil {
+		t.log.Error("reading the quotas of tenants again failed: the old ones still hold", "file", file, "error", err)
 		return
 	}
-	d.log.Info("read the quotas of tenants again", "file", file)
+	t.log.Info("read the quotas of tenants again", "file", file)
 }

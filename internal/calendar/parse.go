@@ -33,7 +33,7 @@ func parseCron(spec string, zone *time.Location) (*cron, error) {
 	if len(texts) != 6 {
 		return nil, fmt.Errorf("spec %q has %d fields: expected five (minutes, hours, days of the month, months, days of the week), six (seconds first), or @ and a word", spec, len(texts))
 	}
-	c := &cron{zone: zone, wild: strings.HasPrefix(texts[1], "*") || strings.HasPrefix(texts[2], "*")}
+	c := &cron{zone: zone, wild: isWild(texts[1]) || isWild(texts[2])}
 	for i, to := range []struct {
 		field
 		values *uint64
@@ -54,6 +54,9 @@ func parseCron(spec string, zone *time.Location) (*cron, error) {
 	return c, nil
 }
 
+// isWild reports whether a field begins with all values. ? is another word for *.
+func isWild(field string) bool { return field[0] == '*' || field[0] == '?' }
+
 // parse returns the values of a list, and whether one of its members is all values.
 func (f field) parse(list string) (values uint64, all bool, err error) {
 	for member := range strings.SplitSeq(list, ",") {
@@ -61,7 +64,7 @@ func (f field) parse(list string) (values uint64, all bool, err error) {
 		if err != nil {
 			return 0, false, err
 		}
-		all = all || (low == f.first && high == f.last && step == 1 && (member[0] == '*' || member[0] == '?'))
+		all = all || (low == f.first && high == f.last && step == 1 && isWild(member))
 		for v := low; v <= high; v += step {
 			if v > f.last {
 				values |= 1 << (f.first + v - f.last - 1)

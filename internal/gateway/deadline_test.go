@@ -1,7 +1,10 @@
 package gateway
 
 import (
+	"bufio"
+	"io"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
@@ -114,4 +117,37 @@ func TestWaitIsLongerThanTheServersLimits(t *testing.T) {
 	if late := <-answers; late.code != 200 || !strings.Contains(late.body, `"payload":"x"`) {
 		t.Errorf("%+v", late)
 	}
+}
+
+// A body that does not arrive in time is refused, and nothing is done.
+func TestSlowBody(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	s.make("jobs")
+	web := httptest.NewUnstartedServer(s.Gateway)
+	clock := &limits{Listener: web.Listener}
+	web.Listener = clock
+	web.Config.ReadTimeout = ReadLimit
+	web.Start()
+	t.Cleanup(web.Close)
+	conn, err := net.Dial("tcp", web.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "POST /v1/queues/jobs/push HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\n\r\nhalf"); err != nil {
+		t.Fatal(err)
+	}
+	s.await("the gateway reads the body", func() bool { return s.Gateway.room.bytes.taken() > 0 })
+	clock.passes(t, time.Now().Add(2*ReadLimit))
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode != 408 || !strings.Contains(string(body), "so nothing was done: expected it within 10s") {
+		t.Errorf("%d %s, %v", answer.StatusCode, body, err)
+	}
+	s.refused(404, "", "POST", "/v1/queues/jobs/pop", "")
 }

@@ -29,26 +29,31 @@ import (
 
 // Options configure a gateway.
 type Options struct {
-	Prefix  string       // of the subjects
-	Tenants bool         // they name tenants: queues have names such as acme.jobs
-	Changes bool         // serve requests that change something
-	Token   string       // that callers show; "": none is asked for
-	Logger  *slog.Logger // nil: none
+	Prefix  string // of the subjects
+	Tenants bool   // they name tenants: queues have names such as acme.jobs
+	Changes bool   // serve requests that change something
+	Token   string // that callers show; "": none is asked for
+
+	// TenantOf returns the tenant whose token has a hash, "" if there is none. nil: no tenant has one. It needs Token.
+	TenantOf func(hash [sha256.Size]byte) string
+
+	Logger *slog.Logger // nil: none
 }
 
 // Gateway is an http.Handler for the paths below /v1/. Get one from [New].
 type Gateway struct {
-	grammar subjects.Grammar
-	changes bool
-	token   *[sha256.Size]byte // its hash; nil: none
-	log     *slog.Logger
-	wire    atomic.Pointer[wire] // nil until there is a connection
-	pending pending
-	room    room
-	outbox  *outbox
-	sampler *sampler
-	running context.Context // ends with Stop
-	stop    context.CancelFunc
+	operator *caller
+	tenants  tenants
+	tenantOf func(hash [sha256.Size]byte) string
+	changes  bool
+	token    *[sha256.Size]byte // the operator's, its hash; nil: none
+	log      *slog.Logger
+	wire     atomic.Pointer[wire] // nil until there is a connection
+	pending  pending
+	room     room
+	outbox   *outbox
+	running  context.Context // ends with Stop
+	stop     context.CancelFunc
 }
 
 // New returns a gateway. It answers 503 until it is [Gateway.Connect]ed.
@@ -60,15 +65,18 @@ func New(o Options) (*Gateway, error) {
 	if o.Tenants {
 		grammar = grammar.WithTenants()
 	}
-	g := &Gateway{grammar: grammar, changes: o.Changes, log: o.Logger, room: newRoom(), outbox: newOutbox(maxUnread)}
+	g := &Gateway{tenantOf: o.TenantOf, changes: o.Changes, log: o.Logger, room: newRoom(), outbox: newOutbox(maxUnread)}
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)
 	}
 	if o.Token != "" {
 		g.token = new(sha256.Sum256([]byte(o.Token)))
 	}
+	if g.tenantOf == nil {
+		g.tenantOf = func([sha256.Size]byte) string { return "" }
+	}
 	g.running, g.stop = context.WithCancel(context.Background())
-	g.sampler = newSampler(g.running, g.look)
+	g.operator = g.newCaller("", grammar)
 	return g, nil
 }
 
@@ -108,7 +116,8 @@ func (g *Gateway) Stop() { g.stop() }
 // ServeHTTP implements http.Handler.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	setAnswerHeaders(w)
-	if why := g.refuses(r); why != nil {
+	who, why := g.callerOf(r)
+	if why != nil {
 		why.write(w)
 		return
 	}
@@ -117,11 +126,15 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		why.write(w)
 		return
 	}
+	if why := who.refuses(route); why != nil {
+		why.write(w)
+		return
+	}
 	if route.changes && !g.changes {
 		refusef(protocol.CodeForbidden, "this gateway only shows: expected PQ_CONSOLE=admin for requests that change something").write(w)
 		return
 	}
-	in := &input{gateway: g, route: route, values: values, header: r.Header, from: sourceOf(r.RemoteAddr)}
+	in := &input{gateway: g, caller: who, route: route, values: values, header: r.Header, from: sourceOf(r.RemoteAddr).of(who)}
 	if in.query, why = readQuery(route, r); why != nil {
 		why.write(w)
 		return

@@ -1,8 +1,13 @@
 package gateway
 
 import (
+	"crypto/sha256"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // example is a path of a route.
@@ -110,3 +115,90 @@ func TestAnswersAreNoPages(t *testing.T) {
 		}
 	}
 }
+
+// A tenant's token is known as long as it holds; what its users watch, and the places that they take, are the tenant's.
+func TestTenantCallers(t *testing.T) {
+	t.Parallel()
+	const token, tenants = "the operator's token", "a's token of 16 or more"
+	var gone, former atomic.Bool
+	g, err := New(Options{Prefix: "pq", Tenants: true, Token: token, TenantOf: func(hash [sha256.Size]byte) string {
+		if !gone.Load() && hash == sha256.Sum256([]byte(tenants)) || former.Load() && hash == sha256.Sum256([]byte(token)) {
+			return "a"
+		}
+		return ""
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.Stop)
+	from := func(token string) (*caller, *refusal) {
+		r := httptest.NewRequest("GET", "/v1/access", nil)
+		r.Header.Set("Authorization", "Bearer "+token)
+		return g.callerOf(r)
+	}
+	a, why := from(tenants)
+	if again, _ := from(tenants); why != nil || a != again || a.tenant != "a" || a.grammar.Prefix() != "pq.a" || a.sampler == g.operator.sampler {
+		t.Errorf("%+v, %v", a, why)
+	}
+	if o, why := from(token); why != nil || o != g.operator {
+		t.Errorf("%+v, %v", o, why)
+	}
+	address := sourceOf("192.0.2.1:1")
+	if got := address.of(a); got != sourceOf("192.0.2.2:1").of(a) || got == address || got.name() != "tenant a" || address.of(g.operator) != address {
+		t.Errorf("%+v", got)
+	}
+	gone.Store(true)
+	if _, why := from(tenants); why == nil || why.Code != 401 {
+		t.Errorf("a token that is gone: %v", why)
+	}
+	former.Store(true)
+	if c, why := from(token); why != nil || c.tenant != "a" {
+		t.Errorf("a tenant with what was the operator's token: %+v, %v", c, why)
+	}
+}
+
+// A stream ends with the token that it was opened with.
+func TestStreamOfOldToken(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const token = "the operator's token"
+		var gone atomic.Bool
+		g, err := New(Options{Prefix: "pq", Tenants: true, Token: token, TenantOf: func([sha256.Size]byte) string {
+			if gone.Load() {
+				return ""
+			}
+			return "a"
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer g.Stop()
+		r := httptest.NewRequest("GET", "/v1/watch?path=/v1/access", nil)
+		r.Header.Set("Authorization", "Bearer a token of a tenant")
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			g.ServeHTTP(&patientWriter{httptest.NewRecorder()}, r)
+		}()
+		<-time.After(3 * beat)
+		select {
+		case <-ended:
+			t.Fatal("the stream ended")
+		default:
+		}
+		gone.Store(true)
+		<-time.After(beat)
+		synctest.Wait()
+		select {
+		case <-ended:
+		default:
+			t.Error("the stream goes on without its token")
+		}
+	})
+}
+
+// patientWriter has no deadlines.
+type patientWriter struct{ *httptest.ResponseRecorder }
+
+func (w *patientWriter) SetReadDeadline(time.Time) error  { return nil }
+func (w *patientWriter) SetWriteDeadline(time.Time) error { return nil }

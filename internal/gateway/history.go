@@ -9,10 +9,10 @@ import (
 
 // A history is a part of info, so whoever may not have the one has not the other.
 
-func queueHistory(in *input) (*answer, *refusal) { return in.history(subjects.Info) }
-func history(in *input) (*answer, *refusal)      { return in.history(subjects.SysInfo) }
+func queueHistory(in *input) (*answer, *refusal) { return historyOf(in, subjects.Info) }
+func history(in *input) (*answer, *refusal)      { return historyOf(in, subjects.SysInfo) }
 
-func (in *input) history(of subjects.Verb) (*answer, *refusal) {
+func historyOf(in *input, of subjects.Verb) (*answer, *refusal) {
 	a, why := in.passJSON(subjects.Subject{Verb: of}, protocol.HistoryRequest{History: true})
 	if why != nil {
 		return nil, why

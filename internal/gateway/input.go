@@ -20,6 +20,7 @@ import (
 // input is a request as its route reads it.
 type input struct {
 	gateway *Gateway
+	caller  *caller
 	ctx     context.Context
 	from    source
 	route   *route
@@ -90,7 +91,7 @@ func (in *input) message(s subjects.Subject, body []byte) (*nats.Msg, *refusal) 
 }
 
 func (in *input) messageTo(s subjects.Subject, body []byte) (*nats.Msg, *refusal) {
-	subject, err := in.gateway.grammar.Build(s)
+	subject, err := in.caller.grammar.Build(s)
 	if err != nil {
 		return nil, badRequest(err)
 	}
@@ -185,4 +186,16 @@ func (in *input) integer(name string) (*int64, *refusal) {
 		return nil, refusef(protocol.CodeBadRequest, "%s is %q: expected an integer", name, in.get(name))
 	}
 	return &n, nil
+}
+
+// limit is how many a page has, at most as many as there may be; 0 without the parameter.
+func (in *input) limit(most int64) (int, *refusal) {
+	limit, why := in.integer("limit")
+	switch {
+	case why != nil || limit == nil:
+		return 0, why
+	case *limit < 1:
+		return 0, refusef(protocol.CodeBadRequest, "limit is %d: expected 1 or more", *limit)
+	}
+	return int(min(*limit, most)), nil
 }

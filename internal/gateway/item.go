@@ -14,6 +14,7 @@ import (
 // item is an item of an answer.
 type item struct {
 	protocol.Item
+	Held    bool   `json:"held,omitempty"`    // PQ-Held
 	Pending *int64 `json:"pending,omitempty"` // PQ-Num-Pending
 }
 
@@ -62,6 +63,8 @@ func (i *item) readHeader(name, value string) (err error) {
 		i.Pending = &pending
 	case protocol.HeaderState:
 		i.State = protocol.State(value)
+	case protocol.HeaderHeld:
+		i.Held = value == "true"
 	case protocol.HeaderNotBefore:
 		i.Due, err = time.Parse(time.RFC3339Nano, value)
 	case protocol.HeaderExpires:

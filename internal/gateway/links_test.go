@@ -28,6 +28,18 @@ func TestLinks(t *testing.T) {
 	if m, err := nc.RequestMsg(&nats.Msg{Subject: "pq.orders.link.hub", Data: []byte(`{"taker":"abc"}`)}, patience); err != nil || m.Header.Get("PQ-Bundle") != "1" {
 		t.Fatal(m, err)
 	}
+	var info protocol.Info
+	if s.ok(&info, "GET", "/v1/queues/orders", ""); info.Held != 1 {
+		t.Errorf("info %+v", info)
+	}
+	var page protocol.Page
+	var shown protocol.Listed
+	if s.ok(&page, "GET", "/v1/queues/orders/items?state=leased", ""); len(page.Items) != 1 || !page.Items[0].Held {
+		t.Fatalf("listed %+v", page)
+	}
+	if s.ok(&shown, "GET", "/v1/queues/orders/items/"+page.Items[0].ID, ""); !shown.Held || shown.Holder != "link:hub" {
+		t.Errorf("item %+v", shown)
+	}
 	if s.ok(&link, "GET", path, ""); link.Held != 1 || link.Batch != 1 {
 		t.Errorf("shown %+v", link)
 	}

@@ -54,6 +54,8 @@ func TestOutbox(t *testing.T) {
 func TestAnswersThatNobodyReads(t *testing.T) {
 	t.Parallel()
 	s := open(t)
+	const most = maxUnread / 8 // a machine that has much else to do writes more than that too slowly
+	s.outbox.most = most
 	for range 18 {
 		s.ok(nil, "POST", "/v1/queues/jobs/push", strings.Repeat("x", 50<<10))
 	}
@@ -68,7 +70,7 @@ func TestAnswersThatNobodyReads(t *testing.T) {
 	}
 	web.Start()
 	t.Cleanup(web.Close)
-	const readers = 40
+	const readers = 8
 	var conns []net.Conn
 	var answers []*bufio.Reader
 	for range readers {
@@ -90,8 +92,8 @@ func TestAnswersThatNobodyReads(t *testing.T) {
 		conns, answers = append(conns, conn), append(answers, answer)
 	}
 	s.outbox.mu.Lock()
-	if n := s.outbox.sum; n > maxUnread/2 || n < maxUnread/4 {
-		t.Errorf("%d bytes are on their way to one address, expected up to %d", n, maxUnread/2)
+	if n := s.outbox.sum; n > most/2 || n < most/4 {
+		t.Errorf("%d bytes are on their way to one address, expected up to %d", n, most/2)
 	}
 	s.outbox.mu.Unlock()
 	if n := s.room.requests.taken(); n != 0 {

@@ -178,7 +178,7 @@ func (t *taking) giveBackOne(m *nats.Msg) {
 // settle settles a lease. The body is one of the protocol's words.
 func settle(in *input) (*answer, *refusal) {
 	subject := in.get("ack")
-	parsed, err := in.gateway.grammar.Parse(subject)
+	parsed, err := in.caller.grammar.Parse(subject)
 	switch {
 	case subject == "":
 		return nil, refusef(protocol.CodeBadRequest, `expected the parameter ack: what the popped item has as "ack"`)

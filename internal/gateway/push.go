@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"net/http"
 	"net/textproto"
 	"slices"
 	"strings"
@@ -57,15 +58,15 @@ func push(in *input) (*answer, *refusal) {
 	if why := addItemHeaders(m.Header, in.query["header"]); why != nil {
 		return nil, why
 	}
-	in.trace(m)
+	addTrace(m.Header, in.header)
 	return in.relay(m)
 }
 
-// trace has a trace go on in a message.
-func (in *input) trace(m *nats.Msg) {
+// addTrace has the trace of a request go on in a message.
+func addTrace(to nats.Header, from http.Header) {
 	for _, name := range traceHeaders {
-		if value := in.header.Get(name); value != "" && m.Header[name] == nil {
-			m.Header.Set(name, value)
+		if value := from.Get(name); value != "" && to[name] == nil {
+			to.Set(name, value)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -40,7 +41,7 @@ func pushMany(in *input) (*answer, *refusal) {
 	if why := in.setHeader(m, "msg_id", protocol.HeaderMsgID); why != nil {
 		return nil, why
 	}
-	in.trace(m)
+	addTrace(m.Header, in.header)
 	return in.relay(m)
 }
 
@@ -67,13 +68,10 @@ func readObjects(body []byte) (objects []map[string]json.RawMessage, why *refusa
 			break
 		}
 		if err == nil {
-			err = json.Unmarshal(text, &object)
-		}
-		if err == nil {
 			err = jsontext.Check(text)
 		}
-		if err == nil && object == nil {
-			err = errors.New("null")
+		if err == nil && (json.Unmarshal(text, &object) != nil || object == nil) {
+			err = fmt.Errorf("found %.40s", text)
 		}
 		if err != nil {
 			return nil, broken(err)

@@ -71,6 +71,9 @@ func TestPushManyIsAllOrNothing(t *testing.T) {
 		`[{"headers":{"A":"1","A":"2"}}]`:         `item 0: field "headers.A" occurs twice`,
 		`[{"headers":{"A":"b\nC: d"}}]`:           "more than one line",
 		`[{"headers":"A: b"}]`:                    "expected an object",
+		`[[]]`:                                    "item 0: found []: expected a JSON object such as",
+		`[{},5]`:                                  "item 1: found 5: expected",
+		`"a"`:                                     `item 0: found "a": expected`,
 		`[{"header":"A:b"}]`:                      `item 0: field "header"`,
 		`[{"unique_until":"never","unique":"u"}]`: "item 0: unique_until is",
 		`[`: "item 0", `{`: "item 0", `5`: "item 0", `null`: "item 0", `[] 5`: "behind the array", ``: "no items", `[]`: "no items", "\n": "no items",
@@ -78,6 +81,9 @@ func TestPushManyIsAllOrNothing(t *testing.T) {
 		why := s.refused(400, want, "POST", "/v1/queues/jobs/push-many", body)
 		if strings.Contains(want, "item ") && strings.Contains(want, ": ") && (why.Item == nil || !strings.HasPrefix(want, fmt.Sprintf("item %d", *why.Item))) {
 			t.Errorf("%s: the error is about %v", body, why.Item)
+		}
+		if strings.Contains(why.Description, "Go value") {
+			t.Errorf("%s: %s", body, why.Description)
 		}
 		if strings.Contains(why.Description, "PQ-") && !strings.Contains(want, "PQ-") {
 			t.Errorf("%s: %s", body, why.Description)
@@ -112,6 +118,7 @@ func TestErrorsNameParameters(t *testing.T) {
 		"POST push?unique=u&unique_until=never": "unique_until is",
 		"POST push?msg_id=" + long:              "msg_id has 1025 bytes",
 		"POST push?settle=nothing":              "as ack said it",
+		"POST pop?wait=-1s":                     "wait is -1s: expected 0s or more",
 		"POST pop?batch=5000":                   "batch is 5000: expected 1 to 1000",
 		"POST pop?batch=0":                      "batch is 0: expected 1 to 1000",
 		"GET peek?batch=1001":                   "batch is 1001: expected 1 to 1000",

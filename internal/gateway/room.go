@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/pqbridge/pqbridge/protocol"
 )
@@ -69,7 +70,7 @@ func (p *places) take(who source, n int64) *refusal {
 	case p.sum+n > p.all:
 		return busy("%d %s are under way, as many as this gateway takes: try again later", p.sum, p.what)
 	case p.of[who]+n > p.all/2:
-		return busy("%d %s of %s are under way, as many as one address may have: try again later", p.of[who], p.what, who.Addr())
+		return busy("%d %s of %s are under way, as many as one address or tenant may have: try again later", p.of[who], p.what, who.name())
 	}
 	p.sum += n
 	p.of[who] += n
@@ -98,6 +99,9 @@ func busy(format string, args ...any) *refusal {
 	why.retryAfter = "1"
 	return why
 }
+
+// ReadLimit is how long a request may take to arrive. The server sets it.
+const ReadLimit = 10 * time.Second
 
 // firstPart is how much room a body gets before any of it is there.
 const firstPart = 4 << 10
@@ -146,7 +150,7 @@ func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request, in *input) (b
 		case errors.As(err, &large):
 			why = tooLarge(most)
 		default:
-			why = refusef(protocol.CodeTimeout, "the body did not arrive: %s", err)
+			why = refusef(protocol.CodeTimeout, "the body did not arrive, so nothing was done: expected it within %s", ReadLimit)
 		}
 		release()
 		return nil, nil, why

@@ -18,8 +18,11 @@ type route struct {
 	query   []string // parameters
 	body    bodyKind
 	changes bool // something: such requests need a right
-	serve   func(*input) (*answer, *refusal)
-	stream  func(*Gateway, http.ResponseWriter, *http.Request, *input) // instead of serve
+
+	operator bool // it is about more than the queues of one tenant
+
+	serve  func(*input) (*answer, *refusal)
+	stream func(*Gateway, http.ResponseWriter, *http.Request, *input) // instead of serve
 }
 
 // bodyKind is what the body of a request is.
@@ -42,11 +45,11 @@ func init() {
 		{name: "openapi", method: "GET", path: "/v1/openapi.yaml", stream: serveOpenAPI},
 		{name: "watch", method: "GET", path: "/v1/watch", query: []string{"path"}, stream: watch},
 		{name: "system", method: "GET", path: "/v1/system", serve: system},
-		{name: "bridges", method: "GET", path: "/v1/bridges", serve: bridges},
-		{name: "cluster", method: "GET", path: "/v1/cluster", serve: cluster},
-		{name: "replaceNode", method: "POST", path: "/v1/cluster/replace", query: []string{"old", "new"}, changes: true, serve: replaceNode},
-		{name: "stepDown", method: "POST", path: "/v1/cluster/step-down", query: []string{"node"}, changes: true, serve: stepDown},
-		{name: "history", method: "GET", path: "/v1/history", serve: history},
+		{name: "bridges", method: "GET", path: "/v1/bridges", operator: true, serve: bridges},
+		{name: "cluster", method: "GET", path: "/v1/cluster", operator: true, serve: cluster},
+		{name: "replaceNode", method: "POST", path: "/v1/cluster/replace", query: []string{"old", "new"}, changes: true, operator: true, serve: replaceNode},
+		{name: "stepDown", method: "POST", path: "/v1/cluster/step-down", query: []string{"node"}, changes: true, operator: true, serve: stepDown},
+		{name: "history", method: "GET", path: "/v1/history", operator: true, serve: history},
 		{name: "overview", method: "GET", path: "/v1/overview", query: []string{"after", "prefix", "limit"}, serve: overview},
 		{name: "queues", method: "GET", path: "/v1/queues", query: []string{"after", "prefix", "limit", "total"}, serve: queues},
 		{name: "info", method: "GET", path: "/v1/queues/{queue}", serve: info},

@@ -72,7 +72,9 @@ func many(prefix string, n int) map[string]int {
 }
 
 // from is an address of tests.
-func from(last byte) source { return netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, last}), 32) }
+func from(last byte) source {
+	return source{Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, last}), 32)}
+}
 
 // However many pages watch a path, the sampler looks at it twice a second; pages get what has
 // changed; without pages it looks at nothing.

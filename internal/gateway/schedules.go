@@ -13,18 +13,6 @@ func schedules(in *input) (*answer, *refusal) {
 	return in.passJSON(subjects.Subject{Verb: subjects.Schedules}, protocol.SchedulesRequest{After: in.get("after"), Limit: limit})
 }
 
-// limit is how many a page has, at most as many as there may be; 0 without the parameter.
-func (in *input) limit(most int64) (int, *refusal) {
-	limit, why := in.integer("limit")
-	switch {
-	case why != nil || limit == nil:
-		return 0, why
-	case *limit < 1:
-		return 0, refusef(protocol.CodeBadRequest, "limit is %d: expected 1 or more", *limit)
-	}
-	return int(min(*limit, most)), nil
-}
-
 // ofSchedule is the subject of a request about the schedule in the path.
 func (in *input) ofSchedule(v subjects.Verb) subjects.Subject {
 	return subjects.Subject{Verb: v, Schedule: in.values["schedule"]}

@@ -16,7 +16,11 @@ func access(in *input) (*answer, *refusal) {
 	if in.gateway.changes {
 		may = "admin"
 	}
-	return answerJSON(map[string]string{"access": may, "prefix": in.gateway.grammar.Prefix()})
+	return answerJSON(struct {
+		Access string `json:"access"`
+		Prefix string `json:"prefix"`
+		Tenant string `json:"tenant,omitempty"`
+	}{may, in.caller.grammar.Prefix(), in.caller.tenant})
 }
 
 func system(in *input) (*answer, *refusal) {
@@ -38,7 +42,7 @@ func bridges(in *input) (*answer, *refusal) {
 	found := []bridge{}
 	for _, m := range answers {
 		var b bridge
-		if err := json.Unmarshal(m.Data, &b); err != nil || b.Metadata["prefix"] != in.gateway.grammar.Prefix() {
+		if err := json.Unmarshal(m.Data, &b); err != nil || b.Metadata["prefix"] != in.caller.grammar.Prefix() {
 			continue // a bridge of another prefix, or none
 		}
 		found = append(found, b)

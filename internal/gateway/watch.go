@@ -20,7 +20,7 @@ func watch(g *Gateway, w http.ResponseWriter, r *http.Request, in *input) {
 	}
 	costs := make(map[string]int)
 	for _, path := range paths {
-		what, why := g.watchable(path)
+		what, why := g.watchable(in.caller, path)
 		if why != nil {
 			why.write(w)
 			return
@@ -33,14 +33,14 @@ func watch(g *Gateway, w http.ResponseWriter, r *http.Request, in *input) {
 		return
 	}
 	defer leave()
-	watcher, why := g.sampler.watch(costs, in.from)
+	watcher, why := in.caller.sampler.watch(costs, in.from)
 	if why != nil {
 		why.write(w)
 		return
 	}
-	defer g.sampler.remove(watcher)
+	defer in.caller.sampler.remove(watcher)
 	w.Header().Set("Content-Type", "text/event-stream")
-	if err := g.streamTo(w, r, watcher); err != nil {
+	if err := g.streamTo(w, r, in.caller, watcher); err != nil {
 		g.log.Debug("a stream ended", "error", err)
 	}
 }
@@ -48,7 +48,7 @@ func watch(g *Gateway, w http.ResponseWriter, r *http.Request, in *input) {
 // beat lies between signs of life, by which the gateway notices that a page has gone.
 const beat = 15 * time.Second
 
-func (g *Gateway) streamTo(w http.ResponseWriter, r *http.Request, from *watcher) error {
+func (g *Gateway) streamTo(w http.ResponseWriter, r *http.Request, to *caller, from *watcher) error {
 	control := http.NewResponseController(w)
 	send := func(text []byte) error {
 		if err := deadlines(control, writeLimit); err != nil {
@@ -73,6 +73,9 @@ func (g *Gateway) streamTo(w http.ResponseWriter, r *http.Request, from *watcher
 			}
 			notify(from.more) // there may be more
 		case <-alive.C:
+			if now, why := g.callerOf(r); why != nil || now != to {
+				return nil // the token is no longer the caller's
+			}
 		case <-r.Context().Done():
 			return nil
 		case <-g.running.Done():
@@ -85,7 +88,7 @@ func (g *Gateway) streamTo(w http.ResponseWriter, r *http.Request, from *watcher
 }
 
 // watchable returns the request that a path stands for.
-func (g *Gateway) watchable(path string) (*input, *refusal) {
+func (g *Gateway) watchable(who *caller, path string) (*input, *refusal) {
 	at, err := url.Parse(path)
 	if err != nil || at.Host != "" || at.Scheme != "" || strings.Contains(path, "#") {
 		return nil, refusef(protocol.CodeBadRequest, "path %q: expected one such as /v1/queues/jobs", path)
@@ -94,7 +97,10 @@ func (g *Gateway) watchable(path string) (*input, *refusal) {
 	if why != nil {
 		return nil, why
 	}
-	in := &input{gateway: g, route: route, values: values, header: make(http.Header)}
+	if why := who.refuses(route); why != nil {
+		return nil, why
+	}
+	in := &input{gateway: g, caller: who, route: route, values: values, header: make(http.Header)}
 	if in.query, why = readQuery(route, &http.Request{URL: at}); why != nil {
 		return nil, why
 	}
@@ -120,16 +126,18 @@ func (in *input) cost() int {
 	return int(max(1, min(*limit, maxRows)/2)) // a row has two, and many are read together
 }
 
-// look returns the answer to a request that is watched.
-func (g *Gateway) look(ctx context.Context, path string) *answer {
-	in, why := g.watchable(path)
-	if why != nil {
-		return why.answer()
+// look returns what answers the requests that a caller watches.
+func (g *Gateway) look(who *caller) func(ctx context.Context, path string) *answer {
+	return func(ctx context.Context, path string) *answer {
+		in, why := g.watchable(who, path)
+		if why != nil {
+			return why.answer()
+		}
+		in.ctx = ctx
+		a, why := in.route.serve(in)
+		if why != nil {
+			return why.answer()
+		}
+		return a
 	}
-	in.ctx = ctx
-	a, why := in.route.serve(in)
-	if why != nil {
-		return why.answer()
-	}
-	return a
 }

@@ -24,7 +24,7 @@ type Shared[T any] struct {
 	apart   marks        // keys that run alone
 }
 
-// SharedOptions configure shared transactions. All are required.
+// SharedOptions configure shared transactions. All are required but Owner and Share.
 type SharedOptions[T any] struct {
 	// Update runs a transaction, several times if it has to, and commits it.
 	Update func(context.Context, func(T) error) error
@@ -39,6 +39,11 @@ type SharedOptions[T any] struct {
 	// Weight and Bytes bound the jobs of one transaction. A job that takes up a large part
 	// of them runs alone.
 	Weight, Bytes int
+
+	// Owner is whose a key is, and Share the weight that one owner has in a transaction at most: what does
+	// not fit goes into the next one, and others' jobs that came later pass it. Without Owner nobody has such a bound.
+	Owner func(key string) string
+	Share int
 
 	// Slow is how long a job may take. One that takes longer runs alone from then on.
 	Slow time.Duration
@@ -238,24 +243,38 @@ func (s *Shared[T]) alone(m *member[T]) error {
 func (s *Shared[T]) passOn() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	weight, bytes, n := 0, 0, 0
-	for n < len(s.line) {
-		weight += s.line[n].Weight
-		bytes += s.line[n].Bytes
-		if n > 0 && (weight > s.options.Weight || bytes > s.options.Bytes) {
-			break
-		}
-		n++
-	}
-	if n == 0 {
+	next := s.next()
+	if len(next) == 0 {
 		s.running--
 		return
 	}
-	next := append([]*member[T](nil), s.line[:n]...)
-	left := copy(s.line, s.line[n:])
-	clear(s.line[left:])
-	s.line = s.line[:left]
 	next[0].told <- outcome[T]{lead: next}
+}
+
+// next takes from the line what the next transaction has room for. An owner's jobs stay in their order.
+func (s *Shared[T]) next() (next []*member[T]) {
+	weight, bytes, shares := 0, 0, make(map[string]int)
+	left := s.line[:0]
+	for i, m := range s.line {
+		if len(next) > 0 && (weight+m.Weight > s.options.Weight || bytes+m.Bytes > s.options.Bytes) {
+			left = append(left, s.line[i:]...)
+			break
+		}
+		if s.options.Owner != nil {
+			owner := s.options.Owner(m.Key)
+			has := shares[owner]
+			shares[owner] += m.Weight
+			if has > 0 && has+m.Weight > s.options.Share {
+				left = append(left, m)
+				continue
+			}
+		}
+		weight, bytes = weight+m.Weight, bytes+m.Bytes
+		next = append(next, m)
+	}
+	clear(s.line[len(left):])
+	s.line = left
+	return next
 }
 
 // mark has keys run alone for a while.

@@ -45,6 +45,7 @@ func newLedger(running int) *ledger {
 		Update:  l.update,
 		Outage:  func(err error) bool { return errors.Is(err, errAway) || errors.Is(err, context.DeadlineExceeded) },
 		Running: running, Weight: 40, Bytes: 4000, Slow: 20 * time.Millisecond,
+		Owner: func(key string) string { return key[:1] }, Share: 10,
 	})
 	return l
 }
@@ -105,6 +106,13 @@ func (l *ledger) expect(t *testing.T, want string) *run {
 		t.Errorf("a transaction of %q, expected %q", r, want)
 	}
 	return r
+}
+
+// hold begins a transaction. Where one alone may be under way, jobs wait for its end.
+func (l *ledger) hold(t *testing.T) *run {
+	t.Helper()
+	l.submit(t.Context(), "held", 1, nil)
+	return l.expect(t, "held")
 }
 
 // each are the next transactions, of one job each, in any order. All of them commit.
@@ -175,8 +183,7 @@ func TestSharedTransactionIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger(1)
-		l.submit(t.Context(), "held", 1, nil)
-		held := l.expect(t, "held")
+		held := l.hold(t)
 		for _, key := range strings.Split("abcdef", "") {
 			l.submit(t.Context(), key, 10, nil)
 		}
@@ -189,14 +196,33 @@ func TestSharedTransactionIsBounded(t *testing.T) {
 	})
 }
 
+// What one owner has in a transaction is bounded. The rest of it waits for the next one, in its order, and others' jobs pass it.
+func TestShareOfOneOwner(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLedger(1)
+		held := l.hold(t)
+		for _, job := range []struct {
+			key    string
+			weight int
+		}{{"a1", 6}, {"a2", 4}, {"a3", 5}, {"a4", 1}, {"b1", 10}, {"a5", 5}, {"b2", 1}, {"c1", 9}, {"d1", 9}} {
+			l.submit(t.Context(), job.key, job.weight, nil)
+		}
+		held.end <- nil
+		l.expect(t, "a1 a2 b1 c1 d1").end <- nil
+		l.expect(t, "a3 a4 b2").end <- nil
+		l.expect(t, "a5").end <- nil
+		l.under.Wait()
+	})
+}
+
 // A job that fails takes no other with it: each runs alone. Its key does so for a while.
 func TestFailureOfOneJob(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger(1)
 		broken := errors.New("this job cannot be done")
-		l.submit(t.Context(), "held", 1, nil)
-		held := l.expect(t, "held")
+		held := l.hold(t)
 		l.submit(t.Context(), "a", 1, nil)
 		l.submit(t.Context(), "b", 1, func() error { return broken })
 		l.submit(t.Context(), "c", 1, nil)
@@ -206,8 +232,7 @@ func TestFailureOfOneJob(t *testing.T) {
 		l.ended(t, "b", broken, false)
 		l.ended(t, "c", nil, false)
 
-		l.submit(t.Context(), "held", 1, nil)
-		held = l.expect(t, "held")
+		held = l.hold(t)
 		l.submit(t.Context(), "b", 1, nil)
 		l.expect(t, "b").end <- nil
 		<-time.After(1100 * time.Millisecond)
@@ -225,8 +250,7 @@ func TestConflictOfSharedTransaction(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger(1)
-		l.submit(t.Context(), "held", 1, nil)
-		held := l.expect(t, "held")
+		held := l.hold(t)
 		l.submit(t.Context(), "a", 1, nil)
 		l.submit(t.Context(), "b", 1, nil)
 		held.end <- nil
@@ -243,8 +267,7 @@ func TestConflictOfSharedTransaction(t *testing.T) {
 		l.ended(t, "a", nil, false)
 		l.ended(t, "b", nil, true)
 
-		l.submit(t.Context(), "held", 1, nil)
-		held = l.expect(t, "held")
+		held = l.hold(t)
 		l.submit(t.Context(), "a", 1, nil)
 		l.submit(t.Context(), "b", 1, nil)
 		l.expect(t, "b").end <- nil
@@ -259,8 +282,7 @@ func TestOutageOfSharedTransaction(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger(1)
-		l.submit(t.Context(), "held", 1, nil)
-		held := l.expect(t, "held")
+		held := l.hold(t)
 		l.submit(t.Context(), "a", 1, nil)
 		l.submit(t.Context(), "b", 1, nil)
 		held.end <- nil
@@ -276,8 +298,7 @@ func TestTooMuchTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger(1)
 		for range 2 {
-			l.submit(t.Context(), "held", 1, nil)
-			held := l.expect(t, "held")
+			held := l.hold(t)
 			l.submit(t.Context(), "a", 1, nil)
 			l.submit(t.Context(), "b", 1, nil)
 			if len(l.results) < 2 {
@@ -298,15 +319,13 @@ func TestSlowJob(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger(1)
-		l.submit(t.Context(), "held", 1, nil)
-		held := l.expect(t, "held")
+		held := l.hold(t)
 		l.submit(t.Context(), "a", 1, nil)
 		l.submit(t.Context(), "slow", 1, func() error { <-time.After(21 * time.Millisecond); return nil })
 		held.end <- nil
 		l.expect(t, "a slow").end <- nil
 		l.under.Wait()
-		l.submit(t.Context(), "held", 1, nil)
-		held = l.expect(t, "held")
+		held = l.hold(t)
 		l.submit(t.Context(), "a", 1, nil)
 		l.submit(t.Context(), "slow", 1, nil)
 		l.expect(t, "slow").end <- nil
@@ -321,8 +340,7 @@ func TestLineOfJobsIsLeft(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger(1)
-		l.submit(t.Context(), "held", 1, nil)
-		held := l.expect(t, "held")
+		held := l.hold(t)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		l.submit(ctx, "a", 1, nil)
@@ -347,8 +365,7 @@ func TestTwoJobsOfOneKey(t *testing.T) {
 		// together has the jobs share a transaction.
 		together := func(want string, fails func() error) {
 			t.Helper()
-			l.submit(t.Context(), "held", 1, nil)
-			held := l.expect(t, "held")
+			held := l.hold(t)
 			l.calls = nil
 			l.submit(t.Context(), "a", 1, nil)
 			l.submit(t.Context(), "a.2", 1, fails)
@@ -384,8 +401,7 @@ func TestTwoJobsOfOneKey(t *testing.T) {
 			l.ended(t, key, nil, false)
 		}
 
-		l.submit(t.Context(), "held", 1, nil)
-		held := l.expect(t, "held")
+		held := l.hold(t)
 		l.submit(t.Context(), "a", 1, nil)
 		l.submit(t.Context(), "a.2", 1, nil)
 		l.each(t, "a", "a.2")

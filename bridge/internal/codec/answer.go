@@ -45,15 +45,13 @@ func (w *HeaderWriter) Item(item *fdbpq.Item) {
 	w.text = appendID(w.text, item.ID)
 	w.end(protocol.HeaderID)
 	w.number(protocol.HeaderPriority, item.Priority)
-	if item.Key != "" {
-		w.string(protocol.HeaderKey, item.Key)
-	}
+	w.known(protocol.HeaderKey, item.Key)
 	w.number(protocol.HeaderDeliveries, item.Deliveries)
 	w.time(protocol.HeaderTimeStamp, item.Pushed)
 	if dead := item.Dead; dead != nil {
-		w.string(protocol.HeaderDeadReason, headerLine(dead.Reason))
-		w.string(protocol.HeaderOrigin, dead.Origin)
-		w.string(protocol.HeaderOriginID, dead.OriginID)
+		w.known(protocol.HeaderDeadReason, headerLine(dead.Reason))
+		w.known(protocol.HeaderOrigin, dead.Origin)
+		w.known(protocol.HeaderOriginID, dead.OriginID)
 		if !dead.At.IsZero() {
 			w.time(protocol.HeaderDeadAt, dead.At)
 		}
@@ -76,6 +74,13 @@ func headerLine(s string) string {
 func (w *HeaderWriter) string(key, value string) {
 	w.text = append(w.text, value...)
 	w.end(key)
+}
+
+// known writes what an item may lack: requests refuse empty headers, so an answer can be sent as one.
+func (w *HeaderWriter) known(key, value string) {
+	if value != "" {
+		w.string(key, value)
+	}
 }
 
 // Lease writes the headers of a leased item, with the terms of its pop. The subject that settles
@@ -114,9 +119,7 @@ func (w *HeaderWriter) Stored(item *fdbpq.StoredItem, display func(int64) time.T
 	if item.Expires != 0 {
 		w.time(protocol.HeaderExpires, display(item.Expires))
 	}
-	if item.Unique != "" {
-		w.string(protocol.HeaderUnique, item.Unique)
-	}
+	w.known(protocol.HeaderUnique, item.Unique)
 	if item.UniqueUntilLeased {
 		w.string(protocol.HeaderUniqueUntil, protocol.UntilLeased)
 	}

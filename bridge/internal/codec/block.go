@@ -1,6 +1,8 @@
 package codec
 
 import (
+	"strings"
+
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
@@ -28,8 +30,8 @@ const (
 // delivers a message with an unreadable header block without headers, and ignores lines
 // without a name and everything behind the empty line. A request without its headers is
 // another request. Only the size of the block is left to check: the headers have to
-// account for it. So spaces too many behind a colon are refused, unless as many lines lack
-// the space there, or their carriage return.
+// account for it, but for a space that each line may lack behind its colon. A carriage return that
+// is missing counts as such a space, and lines that lack theirs can hide as many bytes too many.
 func CheckBlock(m *nats.Msg) *failure.Failure {
 	size := m.Size() - len(m.Subject) - len(m.Reply) - len(m.Data)
 	switch {
@@ -57,6 +59,9 @@ func CheckBlock(m *nats.Msg) *failure.Failure {
 			if err != nil {
 				return failure.BadRequest(err)
 			}
+			if f := checkHeaderValue(key, value); f != nil {
+				return f
+			}
 			values[i] = value
 		}
 	}
@@ -65,6 +70,8 @@ func CheckBlock(m *nats.Msg) *failure.Failure {
 		return failure.Newf(413, "there are %d headers: allowed are %d", lines, protocol.MaxHeaderLines)
 	case read < size:
 		return failure.Newf(400, "%d bytes of the header block are in no header: expected lines such as %s with one space behind the colon, and nothing behind the empty line", size-read, blockForm)
+	case read-size > lines:
+		return failure.Newf(400, "the header block lacks %d bytes of its form: expected NATS/1.0 without a status, and a carriage return before each line feed", read-size)
 	}
 	return nil
 }
@@ -72,3 +79,12 @@ func CheckBlock(m *nats.Msg) *failure.Failure {
 const blockForm = "Name: value"
 
 var errBlock = failure.Newf(400, "the header block cannot be read: expected NATS/1.0, then lines such as %s, then an empty line", blockForm)
+
+// checkHeaderValue refuses what would end a header for those who read it: each client has to get
+// the value that was sent.
+func checkHeaderValue(name, value string) *failure.Failure {
+	if strings.ContainsAny(value, "\r\n\x00") {
+		return failure.Newf(400, "header %s is %s: expected one line without zero bytes", failure.Quote(name), failure.Quote(value))
+	}
+	return nil
+}

@@ -2,6 +2,8 @@ package codec
 
 import (
 	"bytes"
+	"encoding/base64"
+	"hash/fnv"
 	"math"
 	"slices"
 	"strings"
@@ -18,6 +20,7 @@ import (
 // bulkReader reads the body of a bulk operation.
 type bulkReader struct {
 	bulk       fdbpq.Bulk
+	mark       string // of its cursors
 	fields     string // that the verb has
 	all, any   bool
 	given      bool // where was
@@ -51,7 +54,7 @@ func ReadBulk(m *nats.Msg, s *subjects.Subject) (fdbpq.Bulk, *failure.Failure) {
 		return fdbpq.Bulk{}, failure.Newf(413, "the body has %d bytes: %s has up to %d", len(m.Data), name, protocol.MaxBulkBody)
 	}
 	kind := bulkVerbs[s.Verb]
-	r := bulkReader{fields: bulkFields + kind.own, bulk: fdbpq.Bulk{Verb: kind.verb, Limit: fdbpq.MaxBulk}}
+	r := bulkReader{mark: cursorMark(s), fields: bulkFields + kind.own, bulk: fdbpq.Bulk{Verb: kind.verb, Limit: fdbpq.MaxBulk}}
 	if f := ReadObject("the body of "+name, m.Data, r.fields, r.field); f != nil {
 		return fdbpq.Bulk{}, f
 	}
@@ -115,11 +118,7 @@ func (r *bulkReader) field(name string, value any) (known bool, f *failure.Failu
 	case "after":
 		var text string
 		if text, f = ReadString(name, value); f == nil {
-			cursor, err := fdbpq.ParseBulkCursor(text)
-			if err != nil {
-				f = failure.Newf(400, "after is %s: %s", failure.Quote(text), err)
-			}
-			b.After = cursor
+			b.After, f = r.cursor(text)
 		}
 	case "priority":
 		r.prioritize = true
@@ -141,6 +140,25 @@ func (r *bulkReader) field(name string, value any) (known bool, f *failure.Failu
 		return false, nil
 	}
 	return true, f
+}
+
+// cursorMark begins the cursors of an operation on a queue: those of another one would lead anywhere.
+func cursorMark(s *subjects.Subject) string {
+	hash := fnv.New32a()
+	hash.Write([]byte(s.Queue + "." + s.Verb.String()))
+	return base64.RawURLEncoding.EncodeToString(hash.Sum(nil))
+}
+
+// BulkCursor is a cursor as it is answered.
+func BulkCursor(s *subjects.Subject, c *fdbpq.BulkCursor) string { return cursorMark(s) + c.String() }
+
+func (r *bulkReader) cursor(text string) (*fdbpq.BulkCursor, *failure.Failure) {
+	rest, own := strings.CutPrefix(text, r.mark)
+	cursor, err := fdbpq.ParseBulkCursor(rest)
+	if err != nil || !own {
+		return nil, failure.Newf(400, "after is %s: expected the cursor that the page before has answered, of the same operation on this queue", failure.Quote(text))
+	}
+	return cursor, nil
 }
 
 func (r *bulkReader) whereField(name string, value any) (known bool, f *failure.Failure) {

@@ -22,7 +22,10 @@ func readBundleSize(values []string) (int, *failure.Failure) {
 		return 0, f
 	}
 	n, f := ParseInteger(protocol.HeaderBundle, value, 1, maxNumber)
-	if f == nil && n > protocol.MaxBundle {
+	switch {
+	case f != nil:
+		_, f = ParseInteger(protocol.HeaderBundle, value, 1, protocol.MaxBundle)
+	case n > protocol.MaxBundle:
 		f = failure.Newf(413, "%s is %d: allowed are %d", protocol.HeaderBundle, n, protocol.MaxBundle)
 	}
 	return int(n), f
@@ -136,6 +139,9 @@ func readLines(lines []byte, to nats.Header) *failure.Failure {
 		name, value, rest, err := protocol.NextHeader(lines)
 		if err != nil {
 			return failure.BadRequest(err)
+		}
+		if f := checkHeaderValue(name, value); f != nil {
+			return f
 		}
 		to[name] = append(to[name], value)
 		lines = rest

@@ -45,6 +45,9 @@ func (w *Wire) ReadImport(queue string, m *nats.Msg, arrived time.Time) (item fd
 	if !hasID && i.Unique == "" {
 		return item, failure.Newf(400, "an import without %s: expected the id that the item had, or %s", protocol.HeaderID, protocol.HeaderUnique)
 	}
+	if i.Unique == "" && i.UniqueUntilLeased {
+		return item, failure.Newf(400, "%s without %s: expected the value that it is about", protocol.HeaderUniqueUntil, protocol.HeaderUnique)
+	}
 	if hasID && !hasPriority {
 		i.Priority = i.ID.Priority()
 	}
@@ -96,15 +99,23 @@ func readImportHeader(i *fdbpq.Import, key, value string) (f *failure.Failure) {
 		f = at(&death(i).At)
 	case protocol.HeaderDeadNumber:
 		f = number(&death(i).Deliveries)
-	case protocol.HeaderDeadReason, protocol.HeaderOrigin, protocol.HeaderOriginID:
-		dead := death(i)
+	case protocol.HeaderOrigin:
+		if err := subjects.CheckQueue(value); err != nil {
+			return failure.Newf(400, "%s: %s", key, err)
+		}
+		death(i).Origin = value
+	case protocol.HeaderDeadReason, protocol.HeaderOriginID:
 		if !utf8.ValidString(value) {
 			return failure.Newf(400, "%s is %s: expected UTF-8", key, failure.Quote(value))
 		}
 		if len(value) > maxDeadText {
 			return failure.Newf(400, "%s has %d bytes: allowed are %d", key, len(value), maxDeadText)
 		}
-		*map[string]*string{protocol.HeaderDeadReason: &dead.Reason, protocol.HeaderOrigin: &dead.Origin, protocol.HeaderOriginID: &dead.OriginID}[key] = value
+		if dead := death(i); key == protocol.HeaderDeadReason {
+			dead.Reason = value
+		} else {
+			dead.OriginID = value
+		}
 	case protocol.HeaderSchedule:
 		if err := fdbpq.CheckScheduleName(value); err != nil {
 			return failure.Newf(400, "%s: %s", key, err)
@@ -136,5 +147,5 @@ func death(i *fdbpq.Import) *fdbpq.DeadLetter {
 
 const (
 	maxNumber   = 1 << 62 // of deliveries and fences: the numbers grow further
-	maxDeadText = 512     // bytes of a reason, a queue's name, an id
+	maxDeadText = 512     // bytes of a reason, an id
 )

@@ -34,8 +34,8 @@ func appendHeader(b []byte, key string, values []string) ([]byte, *failure.Failu
 		return nil, f
 	}
 	for _, value := range values {
-		if strings.ContainsAny(value, "\r\n") {
-			return nil, failure.Newf(400, "header %s is %s: expected one line", failure.Quote(key), failure.Quote(value))
+		if f := checkHeaderValue(key, value); f != nil {
+			return nil, f
 		}
 		b = slices.Grow(b, len(key)+len(value)+4)
 		b = append(append(b, key...), ": "...)

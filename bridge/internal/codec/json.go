@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strconv"
 
@@ -73,10 +74,7 @@ func readMembers(d *json.Decoder, what, fields string, set func(name string, val
 }
 
 func brokenJSON(what string, err error) *failure.Failure {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return failure.Newf(400, "%s: the JSON object does not end", what)
-	}
-	return failure.Newf(400, "%s is no JSON: %s", what, err)
+	return failure.Newf(400, "%s: %s", what, jsontext.Broken(err))
 }
 
 // readMembersOf reads an object from a JSON value.
@@ -101,12 +99,20 @@ func ReadInteger(what string, value any, least, most int64) (int64, *failure.Fai
 func ParseInteger(what, s string, least, most int64) (int64, *failure.Failure) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || strconv.FormatInt(n, 10) != s {
-		return 0, failure.Newf(400, "%s is %s: expected an integer without + or leading zeros, %d to %d", what, failure.Quote(s), least, most)
+		return 0, failure.Newf(400, "%s is %s: expected an integer without + or leading zeros, %s", what, failure.Quote(s), span(n, least, most))
 	}
 	if n < least || n > most {
-		return 0, failure.Newf(400, "%s is %d: expected %d to %d", what, n, least, most)
+		return 0, failure.Newf(400, "%s is %d: expected %s", what, n, span(n, least, most))
 	}
 	return n, nil
+}
+
+// span says which integers are allowed in place of n. A bound that nobody means is named only to who is beyond it.
+func span(n, least, most int64) string {
+	if least >= 0 && most >= maxNumber && n < maxNumber {
+		return fmt.Sprintf("%d or more", least)
+	}
+	return fmt.Sprintf("%d to %d", least, most)
 }
 
 // ReadString reads a string from a JSON value.

@@ -30,7 +30,7 @@ func (w *Wire) ReadScheduleItem(queue string, object []byte) (*fdbpq.ScheduleIte
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(body.Item, &fields); err != nil || fields == nil {
-		return nil, failure.Newf(400, "item is %s: expected a JSON object", failure.Quote(string(body.Item)))
+		return nil, failure.Newf(400, "item is %s: expected a JSON object", failure.JSON(body.Item))
 	}
 	item := new(fdbpq.ScheduleItem)
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
@@ -61,7 +61,7 @@ const scheduleLines = len(protocol.HeaderSchedule) + len(protocol.HeaderSchedule
 func readItemField(item *fdbpq.ScheduleItem, queue, name string, value json.RawMessage) (f *failure.Failure) {
 	read := func(to any, expected string) *failure.Failure {
 		if err := json.Unmarshal(value, to); err != nil || string(value) == "null" {
-			return failure.Newf(400, "item: %s is %s: expected %s", name, failure.Quote(string(value)), expected)
+			return failure.Newf(400, "item: %s is %s: expected %s", name, failure.JSON(value), expected)
 		}
 		return nil
 	}

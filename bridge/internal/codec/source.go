@@ -90,6 +90,7 @@ func (s *Sourced) Read(m *nats.Msg, seq uint64, at time.Time) fdbpq.SourceMessag
 		switch {
 		case v.of.Header != "" && len(m.Header[v.of.Header]) > 0:
 			text, f = single(v.of.Header, m.Header[v.of.Header])
+			text = strings.TrimRight(text, " ") // as of a push
 		case v.of.Header != "":
 			text = v.of.Default
 		case v.of.Token > 0:

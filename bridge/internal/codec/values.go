@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"math"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -80,7 +81,10 @@ func checkDuration(what string, d, least, most time.Duration) *failure.Failure {
 	if d >= least && d <= most {
 		return nil
 	}
-	if least > 0 {
+	switch {
+	case most == math.MaxInt64 && least <= 0:
+		return failure.Newf(400, "%s is %s: expected 0s or more", what, d)
+	case least > 0:
 		return failure.Newf(400, "%s is %s: expected more than 0s, up to %s", what, d, most)
 	}
 	return failure.Newf(400, "%s is %s: expected 0s to %s", what, d, most)

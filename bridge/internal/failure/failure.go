@@ -20,7 +20,8 @@ type Failure struct {
 	Text        string // what is wrong, and what is allowed
 	Description string // instead of the code's usual one
 	Reason      protocol.Reason
-	Item        *int // of a bundle, that the failure is about; nil: of none
+	Item        *int   // of a bundle, that the failure is about; nil: of none
+	Giver       string // the id of the store whose link refuses
 }
 
 // Error implements error.
@@ -112,6 +113,11 @@ func NoLink(queue, name string) *Failure {
 	}
 }
 
+// PausedLink says that a link gives nothing because it is paused.
+func PausedLink(queue, name string) *Failure {
+	return &Failure{Code: 404, Reason: protocol.Reason(fdbpq.ReasonPaused), Text: "the link " + name + " of queue " + subjects.Own(queue) + " is paused"}
+}
+
 // ofLink says why a link gives nothing.
 func ofLink(err *fdbpq.LinkError) *Failure {
 	switch err.Refusal {
@@ -164,7 +170,7 @@ func Explain(err error) *Failure {
 		return BadRequest(err)
 	case errors.Is(err, fdbpq.ErrNoQueue):
 		return &Failure{Code: 403, Text: "no such queue, and pushes do not make one here: admin.config does"}
-	case errors.Is(err, fdbpq.ErrRequeue):
+	case errors.Is(err, fdbpq.ErrRequeue), errors.Is(err, fdbpq.ErrTenants):
 		return &Failure{Code: 403, Text: err.Error()}
 	case errors.Is(err, fdbpq.ErrHandOver):
 		return &Failure{Code: 403, Text: err.Error() + " with admin.config"}

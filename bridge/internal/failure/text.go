@@ -8,12 +8,21 @@ import (
 // Quote makes what a client sent fit for an error text: quoted, in ASCII, and
 // not kilobytes of it.
 func Quote(s string) string {
-	const most = 80
-	if len(s) > most {
-		return strconv.QuoteToASCII(s[:most]) + "..."
+	if len(s) > mostQuoted {
+		return strconv.QuoteToASCII(s[:mostQuoted]) + "..."
 	}
 	return strconv.QuoteToASCII(s)
 }
+
+// JSON is Quote for a JSON value, which has quotation marks of its own where it is a text.
+func JSON(value []byte) string {
+	if len(value) > mostQuoted {
+		return strings.ToValidUTF8(string(value[:mostQuoted]), "") + "..."
+	}
+	return string(value)
+}
+
+const mostQuoted = 80 // bytes
 
 // HeaderText makes a text fit for a header.
 func HeaderText(s string) string {

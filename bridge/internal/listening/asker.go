@@ -249,7 +249,7 @@ func (a *Asker) Stop() {
 }
 
 // Unreceived reports whether a message on a subject for replies comes from the server, because
-// no client received what was to be answered there.
+// no client received what was to be answered there. A client that asks for an answer is no server.
 func Unreceived(m *nats.Msg) bool {
-	return len(m.Header) > 0 && protocol.NoResponders(m.Header.Get(protocol.HeaderStatus), m.Data)
+	return m.Reply == "" && len(m.Header) > 0 && protocol.NoResponders(m.Header.Get(protocol.HeaderStatus), m.Data)
 }

@@ -118,6 +118,7 @@ func (i Identity) provable() bool {
 	return err == nil && subjects.CheckQueue(i.ID) == nil
 }
 
-func open(hints []hint) bool {
-	return slices.ContainsFunc(hints, func(h hint) bool { return !h.proven && !h.gone })
-}
+// open reports whether the proof of a hint may come yet.
+func (h hint) open() bool { return !h.proven && !h.gone }
+
+func open(hints []hint) bool { return slices.ContainsFunc(hints, hint.open) }

@@ -104,23 +104,48 @@ func (s *search) challenge(ctx context.Context) error {
 		}
 	}
 	for i := range s.hints {
-		h := &s.hints[i]
+		s.hints[i].answers = s.inbox + "." + rand.Text() // the inbox is known by now
+	}
+	end := time.Now().Add(firstAnswer)
+	for pause := nextAnswer; open(s.hints) && time.Now().Before(end); pause *= 2 {
+		if err := s.question(body); err != nil {
+			return err
+		}
+		if err := s.hear(ctx, min(pause, time.Until(end))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// question sends the challenge to all that have not answered it. Behind a gateway the first one can
+// come before the news that this bridge listens for a proof: they have connections of their own.
+func (s *search) question(body []byte) error {
+	prefix := s.rivals.self.Prefix
+	for _, h := range s.hints {
+		if !h.open() {
+			continue
+		}
 		question, err := micro.ControlSubject(micro.InfoVerb, ServiceName, h.ID)
 		if err != nil {
 			return err
 		}
-		if proofSubject(r.self.Prefix, h.Prefix) == "" {
+		if proofSubject(prefix, h.Prefix) == "" {
 			// This bridge may not subscribe where that one may publish. But that one
 			// receives the requests of this one, and answers messages that it does not
 			// know.
-			question = r.self.Prefix + sysEvent
+			question = prefix + sysEvent
 		}
-		h.answers = s.inbox + "." + rand.Text() // the inbox is known by now
-		if err := r.nc.PublishRequest(question, h.answers, body); err != nil {
+		if err := s.rivals.nc.PublishRequest(question, h.answers, body); err != nil {
 			return err
 		}
 	}
-	end := time.Now().Add(firstAnswer)
+	return nil
+}
+
+// hear reads answers and proofs until all have come, or the time is over.
+func (s *search) hear(ctx context.Context, patience time.Duration) error {
+	end := time.Now().Add(patience)
 	for open(s.hints) {
 		m, err := s.next(ctx, time.Until(end))
 		if m == nil {
@@ -128,7 +153,7 @@ func (s *search) challenge(ctx context.Context) error {
 		}
 		if strings.HasPrefix(m.Subject, s.inbox+".") {
 			s.answered(m)
-		} else if o, ok := r.proven(m, s.nonce); ok {
+		} else if o, ok := s.rivals.proven(m, s.nonce); ok {
 			s.add(o)
 		}
 	}
@@ -152,6 +177,9 @@ func (s *search) answered(m *nats.Msg) {
 
 // add adds a rival that has proven itself.
 func (s *search) add(o Identity) {
+	if slices.Contains(s.found, o) {
+		return // it was asked more than once
+	}
 	for i := range s.hints {
 		if s.hints[i].ID == o.ID && s.hints[i].Prefix == o.Prefix {
 			s.hints[i].proven = true

@@ -1,9 +1,7 @@
 package request
 
 import (
-	"cmp"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/pqbridge/pqbridge/protocol"
@@ -143,7 +141,7 @@ func (s *Statistics) EndStep() (active []string) {
 	}
 	for name, q := range s.queues {
 		if now.Sub(q.last()) > historySteps*historyStep {
-			delete(s.queues, name)
+			s.forget(name)
 			continue
 		}
 		active = append(active, name)
@@ -163,7 +161,7 @@ func (s *Statistics) SetLengths(looked []string, found map[string]Lengths) {
 		switch {
 		case q == nil:
 		case !is:
-			delete(s.queues, name)
+			s.forget(name)
 		default:
 			for what, n := range map[int]int64{ofReady: l.Ready, ofLeased: l.Leased, ofDelayed: l.Delayed} {
 				q.ring.set(stepOf(now)-1, what, n+1)
@@ -182,17 +180,8 @@ func (q *flows) last() (t time.Time) {
 	return t
 }
 
-// forget forgets the queues that were active least recently: many at once, because it looks
-// at all of them.
-func (s *Statistics) forget() {
-	names := make([]string, 0, len(s.queues))
-	for name := range s.queues {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int {
-		return cmp.Or(s.queues[a].last().Compare(s.queues[b].last()), cmp.Compare(a, b))
-	})
-	for _, name := range names[:min(len(names), maxQueues/8)] {
-		delete(s.queues, name)
-	}
+// forget forgets a queue. Its time does not depend on how many there are: everybody's items wait for it to be counted.
+func (s *Statistics) forget(queue string) {
+	s.recent.Remove(s.queues[queue].place)
+	delete(s.queues, queue)
 }

@@ -261,14 +261,14 @@ func TestRatesOfManyQueues(t *testing.T) {
 			s.Moved(fmt.Sprint("idle", i), request.FlowIn, 1000)
 		}
 		s.Moved("busy0", request.FlowIn, 1)
-		if n := remembered("idle", most); n != most-most/8 || remembered("idle", 100) != 100 {
-			t.Errorf("%d of the other queues are remembered, expected that an eighth is not, and none that was active last", n)
+		if n := remembered("idle", most); n != most-1 || remembered("idle", 100) != 100 {
+			t.Errorf("%d of the other queues are remembered, expected all but one, and those that were active last", n)
 		}
 		for i := range most {
 			s.Moved(fmt.Sprint("busy", i), request.FlowIn, 1)
 		}
-		if n := remembered("idle", most) + remembered("busy", most); n > most || remembered("busy", most) < most-most/8 {
-			t.Errorf("%d queues are remembered, expected up to %d, and those that were active last", n, most)
+		if idle, busy := remembered("idle", most), remembered("busy", most); idle > 0 || busy != most {
+			t.Errorf("%d and %d queues are remembered, expected none and %d, which were active last", idle, busy, most)
 		}
 	})
 }

@@ -75,6 +75,9 @@ func (re *Responder) AnswerFailure(r *Request, f *failure.Failure) {
 	if f.Reason != "" {
 		header[protocol.HeaderReason] = []string{string(f.Reason)}
 	}
+	if f.Giver != "" {
+		header[protocol.HeaderLinkGiver] = []string{f.Giver}
+	}
 	status := f.Code
 	var body []byte
 	switch {

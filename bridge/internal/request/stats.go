@@ -1,6 +1,7 @@
 package request
 
 import (
+	"container/list"
 	"math"
 	"slices"
 	"sync"
@@ -26,6 +27,7 @@ type Statistics struct {
 
 	mu     sync.Mutex
 	queues map[string]*flows
+	recent *list.List    // their names, those that were active last at its end
 	all    ring          // of all queues together
 	noted  [series]int64 // what its steps have counted of what went wrong
 }
@@ -105,7 +107,7 @@ var kindNames = [...]string{"push", "import", "pop", "change", "read"}
 // NewStatistics counts the work on verbs with these names, and what happens to up to so
 // many queues by themselves.
 func NewStatistics(verbs []string, queues int) *Statistics {
-	s := &Statistics{Queues: newPerQueue(queues), queues: make(map[string]*flows)}
+	s := &Statistics{Queues: newPerQueue(queues), queues: make(map[string]*flows), recent: list.New()}
 	s.latency = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "pq_request_seconds", Help: "Time from a request's arrival to its answer, without the time it waited for something to arrive.",
 		Buckets: prometheus.ExponentialBuckets(0.0001, 2.5, 12),
@@ -177,6 +179,7 @@ const (
 type flows struct {
 	rates [flowKinds]rate
 	ring  ring
+	place *list.Element // of the queue's name among those that were active
 }
 
 // rate is an average of the last minute or so, in items a second.
@@ -210,11 +213,12 @@ func (s *Statistics) Moved(queue string, f Flow, n int) {
 	q := s.queues[queue]
 	if q == nil {
 		if len(s.queues) >= maxQueues {
-			s.forget()
+			s.forget(s.recent.Front().Value.(string))
 		}
-		q = new(flows)
+		q = &flows{place: s.recent.PushBack(queue)}
 		s.queues[queue] = q
 	}
+	s.recent.MoveToBack(q.place)
 	q.rates[f].add(n, now)
 	q.ring.count(step, int(f), int64(n))
 	s.all.count(step, int(f), int64(n))

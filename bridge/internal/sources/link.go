@@ -29,6 +29,9 @@ func (a *attempt) fromLink(ctx context.Context, nc *nats.Conn) error {
 			return err
 		}
 		stop, nothing, err := readRefusal(answer)
+		if giver, known := answer.Header.Get(protocol.HeaderLinkGiver), a.source.Position.Giver; err == nil && giver != "" && known != "" && giver != known {
+			stop = fdbpq.SourceStop{Reason: fdbpq.StopGiverReplaced, Text: fmt.Sprintf("the store %s answers, and %s did before", giver, known)}
+		}
 		switch {
 		case err != nil:
 			return err
@@ -43,7 +46,7 @@ func (a *attempt) fromLink(ctx context.Context, nc *nats.Conn) error {
 					return err
 				}
 			}
-			a.pending(0)
+			a.ends(0)
 			continue
 		}
 		a.runners.Wire.Limit.Refresh()
@@ -126,8 +129,6 @@ func (a *attempt) takeBatch(ctx context.Context, b *codec.LinkBatch) error {
 	at := a.source.Position
 	to := at
 	switch {
-	case at.Giver != "" && b.Giver != at.Giver:
-		return a.stopLink(ctx, fdbpq.SourceStop{Reason: fdbpq.StopGiverReplaced, Text: fmt.Sprintf("the store %s answers, and %s did before", b.Giver, at.Giver)})
 	case at.Accepts():
 		to.Seq, to.Batch, to.From = b.Number-1, b.Before, ""
 		if to.Next != b.ID {
@@ -146,10 +147,6 @@ func (a *attempt) takeBatch(ctx context.Context, b *codec.LinkBatch) error {
 			return err
 		}
 	}
-	a.pending(b.Pending)
-	bytes := 0
-	for i := range b.Items {
-		bytes += len(b.Items[i].Item.Payload)
-	}
-	return a.feed(ctx, batch{messages: a.source.Position.OfBatch(b.ID, time.Now(), b.Items), bytes: bytes})
+	a.ends(b.Pending)
+	return a.feed(ctx, batch{messages: a.source.Position.OfBatch(b.ID, time.Now(), b.Items)})
 }

@@ -101,7 +101,7 @@ func (a *attempt) gather(p *pull, d delivery) (b batch, err error) {
 // feed pushes a batch. While the queue is full it waits.
 func (a *attempt) feed(ctx context.Context, b batch) error {
 	for pause := firstBlocked; len(b.messages) > 0; {
-		fed, err := a.push(ctx, b.messages, b.bytes)
+		fed, err := a.push(ctx, b.messages)
 		if err != nil {
 			return err
 		}
@@ -138,12 +138,14 @@ func (a *attempt) feed(ctx context.Context, b batch) error {
 }
 
 // push pushes messages in one transaction.
-func (a *attempt) push(ctx context.Context, messages []fdbpq.SourceMessage, bytes int) (fed fdbpq.Fed, err error) {
+func (a *attempt) push(ctx context.Context, messages []fdbpq.SourceMessage) (fed fdbpq.Fed, err error) {
 	ctx, cancel := context.WithTimeout(ctx, txTime)
 	defer cancel()
 	queue := a.runners.Store.Queue(a.id.queue)
-	if err := a.runners.Room(a.id.queue, len(messages), bytes); err != nil {
-		queue = queue.Full(err)
+	ended, full := a.runners.Room(a.id.queue, len(messages), bytesOf(messages))
+	defer ended()
+	if full != nil {
+		queue = queue.Full(full)
 	}
 	err = a.runners.update(ctx, func(tx kv.Tx) (err error) {
 		fed, err = queue.Feed(tx, &a.source, messages)
@@ -153,9 +155,17 @@ func (a *attempt) push(ctx context.Context, messages []fdbpq.SourceMessage, byte
 		return fed, a.failed(err)
 	}
 	a.source.Position = fed.Position
-	a.runners.Fed(a.id.queue, &fed)
+	a.runners.Fed(a.id.queue, bytesOf(messages[:fed.Done]), &fed)
 	if fed.Poisoned > 0 {
 		a.tell(protocol.SourceEvent{Type: protocol.EventSourcePoisoned, Count: int64(fed.Poisoned)})
 	}
 	return fed, nil
+}
+
+// bytesOf is how many bytes of headers and payload some messages have as items.
+func bytesOf(messages []fdbpq.SourceMessage) (n int) {
+	for i := range messages {
+		n += len(messages[i].Item.Headers) + len(messages[i].Item.Payload)
+	}
+	return n
 }

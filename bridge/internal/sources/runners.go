@@ -25,13 +25,15 @@ type Options struct {
 	Store   *fdbpq.Store
 	Wire    *codec.Wire
 	Remotes func() map[string]Remote
-	Bridge  string                                     // its id
-	Alone   bool                                       // no other bridge is on the store
-	Room    func(queue string, items, bytes int) error // why a queue takes no new items
-	Hold    time.Duration                              // how long a stop has to be true before it is believed; 0: Hold
+	Bridge  string        // its id
+	Alone   bool          // no other bridge is on the store
+	Hold    time.Duration // how long a stop has to be true before it is believed; 0: Hold
 	Log     *slog.Logger
 
-	Fed    func(queue string, fed *fdbpq.Fed)
+	// Room says why a queue takes no new items, nil: it does. ended is called behind the transaction.
+	Room func(queue string, items, bytes int) (ended func(), full error)
+
+	Fed    func(queue string, bytes int, fed *fdbpq.Fed) // bytes are those of the messages that are done
 	Event  func(protocol.SourceEvent)
 	Failed func(error) // a transaction has failed
 }
@@ -151,7 +153,7 @@ func (r *Runners) look(ctx context.Context) error {
 		key := idOf(s)
 		w := r.workers[key]
 		if another := s.Run.Runner != r.Bridge && !r.Alone; another {
-			if s.Run.Until > now {
+			if s.Run.Holds(now) {
 				continue // it runs it
 			}
 			// Bridges that look at the same time share what is free.

@@ -30,7 +30,7 @@ type worker struct {
 	told     map[string]time.Time // when events were last published, by their types
 
 	mu      sync.Mutex
-	last    uint64 // of the stream
+	last    uint64 // of the stream; of a link, how many items are ready at the other side
 	problem string
 	since   int64
 
@@ -68,10 +68,18 @@ func (w *worker) report() (last uint64, problem string, since int64) {
 	return w.last, w.problem, w.since
 }
 
-func (w *worker) saw(last uint64) {
+// saw notes that the stream has a message.
+func (w *worker) saw(seq uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.last = max(w.last, last)
+	w.last = max(w.last, seq)
+}
+
+// ends notes where the stream ends: before what was seen, if it is another one by now.
+func (w *worker) ends(last uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.last = last
 }
 
 // failing notes why the stream cannot be read, "": it can.
@@ -146,13 +154,6 @@ func (w *worker) load(ctx context.Context) (s fdbpq.Source, err error) {
 		err = errDone
 	}
 	return s, err
-}
-
-// pending notes how many items are ready at the other side of a link.
-func (w *worker) pending(n uint64) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.last = n
 }
 
 // attempt reads the stream from where the source is, until something fails.
@@ -237,7 +238,7 @@ func (a *attempt) verify(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.saw(info.State.LastSeq)
+	a.ends(info.State.LastSeq)
 	limits := info.Config.Retention == jetstream.LimitsPolicy
 	switch {
 	case limits && a.takes():

@@ -3,7 +3,7 @@
 //
 // What it guarantees: a request beyond the rate of its tenant is refused before anything reads it; what a
 // tenant has is counted in the store, so neither a crash nor another bridge makes it forgotten; what was
-// admitted since then counts, too, until the store says otherwise. So a bridge alone exceeds no quota. Several may,
+// admitted counts, too, until a count began behind its transaction. So a bridge alone exceeds no quota. Several may,
 // by what the others admit between two counts. Counting takes a bounded part of the time of the store.
 package tenants
 
@@ -34,6 +34,10 @@ type Usage struct{ Queues, Items, Bytes int64 }
 
 func (u Usage) plus(v Usage) Usage {
 	return Usage{u.Queues + v.Queues, u.Items + v.Items, u.Bytes + v.Bytes}
+}
+
+func (u Usage) minus(v Usage) Usage {
+	return Usage{u.Queues - v.Queues, u.Items - v.Items, u.Bytes - v.Bytes}
 }
 
 // Options configure Tenants.
@@ -79,19 +83,24 @@ type Tenant struct {
 	running  int       // of the large ones
 	reserved float64   // tokens that these may take
 	counted  Usage
-	when     time.Time // zero: they were not counted yet
+	when     time.Time // the last count began; zero: they were not counted yet
 	took     time.Duration
-	admitted Usage // since the last count began
-	before   Usage // since the one before it: what was under way then
+	rests    time.Time // until then they are not counted again
+	underWay Usage     // admitted, in transactions that have not ended
+	ended    Usage     // in those that have ended since the last count began
+	before   Usage     // in those that had ended when it began, as long as it runs
 	requests int64
 	refused  map[protocol.Reason]int64
 }
 
-// A tenant is counted again after countEvery, or as soon as it seems to have too much, but never before countRest
-// times as long as it took.
+// A tenant is counted again after countEvery, or as soon as it seems to have too much. Between two counts are countRest
+// times as long as one takes by itself: what a busy store adds must not keep the tenant from what has left its queues. So one slow
+// count says little, and a rest has a bound.
 const (
 	countEvery = time.Second
-	countRest  = 20
+	countRest  = 100
+	mostRest   = time.Second / 2
+	queueRest  = 500 * time.Microsecond // the bound for each of many queues
 
 	// idleAfter is when a tenant that asks for nothing is forgotten. Its rate has all its tokens by then.
 	idleAfter = time.Minute
@@ -180,6 +189,9 @@ func (t *Tenant) Pause() time.Duration {
 
 // Charge takes n more requests, which the tenant has had already.
 func (t *Tenant) Charge(n int) {
+	if t == nil || n == 0 {
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.tokens -= float64(n)
@@ -212,33 +224,90 @@ func (t *Tenant) Refused(reason protocol.Reason) *failure.Failure {
 	return failures[reason]
 }
 
-// Admit counts new items of the tenant's queues, or says why it may not have them.
-func (t *Tenant) Admit(items, bytes int) *failure.Failure {
-	q := t.Quotas()
-	if items == 0 || q.Items == 0 && q.Bytes == 0 {
+// Left says why the tenant may not have what nobody asks for, such as the items of its schedules: its rate has no request left. What it
+// gets is charged later.
+func (t *Tenant) Left() *failure.Failure {
+	if t == nil {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if most := t.refill(); most > 0 && t.tokens < 1 {
+		t.refused[reasonRate]++
+		return failures[reasonRate]
+	}
+	return nil
+}
+
+// Admission is what a tenant may add in one transaction. It counts until that has ended, and then until the tenant is counted again. That of
+// no tenant is nil, and bounds nothing.
+type Admission struct {
+	of  *Tenant
+	has Usage
+}
+
+// Open returns the admission of a transaction, which has to be ended behind it.
+func (t *Tenant) Open() *Admission {
+	if t == nil {
+		return nil
+	}
+	return &Admission{of: t}
+}
+
+// End says that the transaction has ended, whatever became of it.
+func (a *Admission) End() {
+	if a == nil {
+		return
+	}
+	a.of.mu.Lock()
+	defer a.of.mu.Unlock()
+	a.of.underWay, a.of.ended = a.of.underWay.minus(a.has), a.of.ended.plus(a.has)
+	a.has = Usage{}
+}
+
+// Admit counts new items of the tenant's queues, or bytes alone, or says why it may not have them.
+func (a *Admission) Admit(items, bytes int) *failure.Failure {
+	if a == nil {
+		return nil
+	}
+	q := a.of.Quotas()
+	if items == 0 && bytes == 0 || q.Items == 0 && q.Bytes == 0 {
 		return nil
 	}
 	more := Usage{Items: int64(items), Bytes: int64(bytes)}
-	reason := t.beyond(func(u Usage) protocol.Reason {
+	beyond := func(u Usage) protocol.Reason {
 		switch u = u.plus(more); {
-		case q.Items > 0 && u.Items > q.Items:
+		case q.Items > 0 && items > 0 && u.Items > q.Items:
 			return protocol.ReasonQuotaItems
 		case q.Bytes > 0 && u.Bytes > q.Bytes:
 			return protocol.ReasonQuotaBytes
 		}
 		return ""
-	})
-	if reason != "" {
-		return t.Refused(reason)
 	}
-	t.note(more)
+	a.of.beyond(beyond)
+	return a.take(more, beyond)
+}
+
+// take adds to the admission what is not beyond a quota. Many may ask at once, so nothing is between the look and the note.
+func (a *Admission) take(more Usage, beyond func(Usage) protocol.Reason) *failure.Failure {
+	t := a.of
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if reason := beyond(t.estimate()); reason != "" {
+		t.refused[reason]++
+		return failures[reason]
+	}
+	t.underWay, a.has = t.underWay.plus(more), a.has.plus(more)
 	return nil
 }
 
-// Making returns what says whether the tenant may have one more queue, and counts it; nil if it always may. It
+// Making returns what says whether the tenant may have the queue of the transaction, and counts it; nil if it always may. It
 // reads the store at most before it returns; refused is what it would say now.
-func (t *Tenant) Making() (making func() error, refused error) {
-	most := t.Quotas().Queues
+func (a *Admission) Making() (making func() error, refused error) {
+	if a == nil {
+		return nil, nil
+	}
+	most := a.of.Quotas().Queues
 	if most == 0 {
 		return nil, nil
 	}
@@ -248,72 +317,78 @@ func (t *Tenant) Making() (making func() error, refused error) {
 		}
 		return ""
 	}
-	if reason := t.beyond(full); reason != "" {
+	if reason := a.of.beyond(full); reason != "" {
 		refused = failures[reason]
 	}
 	return func() error {
-		t.mu.Lock()
-		reason := full(t.estimate())
-		t.mu.Unlock()
-		if reason != "" {
-			return t.Refused(reason)
+		if a.has.Queues > 0 {
+			return nil // the transaction runs again
 		}
-		t.note(Usage{Queues: 1})
+		if f := a.take(Usage{Queues: 1}, full); f != nil {
+			return f
+		}
 		return nil
 	}, refused
 }
 
-func (t *Tenant) note(more Usage) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.admitted = t.admitted.plus(more)
+// estimate is the most that the tenant has.
+func (t *Tenant) estimate() Usage {
+	return t.counted.plus(t.underWay).plus(t.ended).plus(t.before)
 }
 
-// estimate is the most that the tenant has.
-func (t *Tenant) estimate() Usage { return t.counted.plus(t.admitted).plus(t.before) }
-
 // beyond returns what the tenant has too much of. It counts again when the last count is old, and sooner where
-// the tenant seems to have too much: what it had may be gone, and what was under way may be counted twice.
+// the tenant seems to have too much: what it had may be gone.
 func (t *Tenant) beyond(of func(Usage) protocol.Reason) protocol.Reason {
-	look := func(every time.Duration) (reason protocol.Reason, due bool) {
+	look := func() (reason protocol.Reason, due bool) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		age := t.of.options.Now().Sub(t.when)
-		return of(t.estimate()), t.when.IsZero() || age >= max(every, countRest*t.took)
+		now := t.of.options.Now()
+		reason = of(t.estimate())
+		return reason, t.when.IsZero() || !now.Before(t.rests) && (reason != "" || now.Sub(t.when) >= countEvery)
 	}
-	reason, due := look(countEvery)
-	if reason != "" && !due {
-		_, due = look(0)
-	}
-	if !due {
-		return reason
-	}
-	t.count()
-	if reason, _ = look(0); reason != "" { // it has what was admitted before it twice
+	reason, due := look()
+	if due {
 		t.count()
-		reason, _ = look(0)
+		reason, _ = look()
 	}
 	return reason
 }
 
-// count reads what the tenant has, unless somebody does. After an error the last count holds.
+// count reads what the tenant has, unless somebody does. Who asks before the first count waits for it. After an error the last count holds.
 func (t *Tenant) count() {
-	if !t.counting.TryLock() {
+	known := func() bool {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		return !t.when.IsZero()
+	}
+	waited := !known()
+	if waited {
+		t.counting.Lock()
+	} else if !t.counting.TryLock() {
 		return
 	}
 	defer t.counting.Unlock()
+	if waited && known() {
+		return // somebody else has counted
+	}
 	t.mu.Lock()
-	t.before, t.admitted = t.admitted, Usage{}
+	t.before, t.ended = t.ended, Usage{}
 	began := t.of.options.Now()
 	t.mu.Unlock()
 	found, err := t.of.options.Count(t.name)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err != nil {
-		t.admitted, t.before = t.admitted.plus(t.before), Usage{}
+		t.ended, t.before = t.ended.plus(t.before), Usage{}
 		return
 	}
-	t.counted, t.when, t.took = found, began, t.of.options.Now().Sub(began)
+	now := t.of.options.Now()
+	took := now.Sub(began)
+	if !t.when.IsZero() {
+		took = min(took, max(2*t.took, time.Millisecond))
+	}
+	t.counted, t.before, t.when, t.took = found, Usage{}, began, took
+	t.rests = now.Add(min(countRest*took, max(mostRest, time.Duration(found.Queues)*queueRest)))
 }
 
 // Look returns what the tenant has, and may.

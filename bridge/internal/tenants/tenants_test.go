@@ -2,11 +2,13 @@ package tenants_test
 
 import (
 	"errors"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
 	"github.com/pqbridge/pqbridge/protocol"
 )
@@ -80,6 +82,13 @@ func TestRate(t *testing.T) {
 	}
 }
 
+// admit admits what one transaction adds, which ends at once.
+func admit(one *tenants.Tenant, items, bytes int) *failure.Failure {
+	to := one.Open()
+	defer to.End()
+	return to.Admit(items, bytes)
+}
+
 // What was admitted counts until the store has it; what is gone counts until the next count, which comes at once
 // where it would matter.
 func TestAdmit(t *testing.T) {
@@ -89,46 +98,60 @@ func TestAdmit(t *testing.T) {
 	w.stored = tenants.Usage{Items: 4, Bytes: 10}
 	w.takes = time.Millisecond
 	one := w.tenants().Of("t")
-	admit := func(items, bytes int, want protocol.Reason) {
+	expect := func(items, bytes int, want protocol.Reason) {
 		t.Helper()
-		f := one.Admit(items, bytes)
+		f := admit(one, items, bytes)
 		if f == nil && want != "" || f != nil && f.Reason != want {
 			t.Fatalf("admitted %d items with %d bytes: %v, expected %q", items, bytes, f, want)
 		}
 	}
-	admit(6, 1, "")
-	admit(1, 1, protocol.ReasonQuotaItems)
+	expect(6, 1, "")
+	expect(1, 1, protocol.ReasonQuotaItems)
 	w.now = w.now.Add(time.Minute) // the store has them, and no more were admitted
 	w.stored.Items = 10
-	admit(1, 1, protocol.ReasonQuotaItems)
+	expect(1, 1, protocol.ReasonQuotaItems)
 	w.stored.Items = 9
 	counts := w.counts
-	admit(1, 1, protocol.ReasonQuotaItems) // it was counted just now
+	expect(1, 1, protocol.ReasonQuotaItems) // it was counted just now
 	if w.counts != counts {
 		t.Error("a tenant is counted again at once")
 	}
-	w.now = w.now.Add(20 * w.takes)
-	admit(1, 1, "")
+	w.now = w.now.Add(100 * w.takes)
+	expect(1, 1, "")
+	w.stored.Items = 10
+	for range 3 {
+		counts = w.counts
+		w.now = w.now.Add(time.Second)
+		expect(1, 1, protocol.ReasonQuotaItems)
+	}
+	if n := w.counts - counts; n != 1 {
+		t.Errorf("a tenant that gets nothing is counted %d times for one request", n)
+	}
 	w.now = w.now.Add(time.Second)
 	w.stored = tenants.Usage{Items: 1, Bytes: 999}
-	admit(1, 2, protocol.ReasonQuotaBytes)
-	admit(1, 1, "")
+	expect(1, 2, protocol.ReasonQuotaBytes)
+	expect(1, 1, "")
 	w.err = errors.New("the store is away")
 	w.now = w.now.Add(time.Minute)
-	admit(1, 1, protocol.ReasonQuotaBytes)
+	expect(1, 1, protocol.ReasonQuotaBytes)
 }
 
 func TestMaking(t *testing.T) {
 	t.Parallel()
 	w := begin()
-	if making, _ := w.tenants().Of("t").Making(); making != nil {
+	if making, _ := w.tenants().Of("t").Open().Making(); making != nil {
 		t.Error("without a quota there is something to ask")
 	}
 	w.quotas.Queues = 2
 	one := w.tenants().Of("t")
 	for i, want := range []bool{true, true, false} {
-		making, refused := one.Making()
+		to := one.Open()
+		making, refused := to.Making()
 		err := making()
+		if again := making(); i < 2 && again != nil {
+			t.Errorf("queue %d, when the transaction runs again: %v", i, again)
+		}
+		to.End()
 		if (refused == nil) != want {
 			t.Errorf("queue %d is refused: %v", i, refused)
 		}
@@ -141,7 +164,7 @@ func TestMaking(t *testing.T) {
 	}
 	w.now = w.now.Add(time.Minute)
 	w.stored.Queues = 1
-	if _, err := one.Making(); err != nil {
+	if _, err := one.Open().Making(); err != nil {
 		t.Errorf("one was deleted: %v", err)
 	}
 }
@@ -159,28 +182,136 @@ func TestIdleTenants(t *testing.T) {
 	}
 }
 
-// Many may ask for one tenant at once, and together get no more than its quota.
+// What was admitted counts as long as its transaction is under way, however often the tenant is counted meanwhile: the store may not
+// have it yet.
+func TestAdmitUntilTheEnd(t *testing.T) {
+	t.Parallel()
+	w := begin()
+	w.quotas, w.stored = tenants.Quotas{Items: 10, Queues: 2}, tenants.Usage{Items: 9, Queues: 1}
+	one := w.tenants().Of("t")
+	slow := one.Open()
+	making, _ := slow.Making()
+	if f, err := slow.Admit(1, 1), making(); f != nil || err != nil {
+		t.Fatalf("the last item: %v, the last queue: %v", f, err)
+	}
+	refused := func(when string) {
+		t.Helper()
+		for range 3 {
+			w.now = w.now.Add(time.Minute)
+			if admit(one, 1, 1) == nil {
+				t.Errorf("an item too many is admitted %s", when)
+			}
+			if _, refused := one.Open().Making(); refused == nil {
+				t.Errorf("a queue too many is admitted %s", when)
+			}
+		}
+	}
+	refused("while the last one is under way")
+	w.stored = tenants.Usage{Items: 10, Queues: 2}
+	slow.End()
+	refused("behind the last one")
+	w.stored = tenants.Usage{Items: 9, Queues: 1}
+	w.now = w.now.Add(time.Minute)
+	if f := admit(one, 1, 1); f != nil {
+		t.Errorf("one item has left: %v", f)
+	}
+}
+
+// How long what has left counts: a hundred times as long as a count takes by itself, whatever has delayed one.
+func TestRestBetweenCounts(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	for name, test := range map[string]struct {
+		queues int64
+		takes  []time.Duration // counts
+		rests  time.Duration
+	}{
+		"usual":                  {1000, []time.Duration{5 * ms, 5 * ms}, 500 * ms},
+		"small":                  {10, []time.Duration{ms / 10, ms / 10}, 10 * ms},
+		"one was delayed":        {10, []time.Duration{ms / 10, 30 * ms}, 100 * ms},
+		"the first was delayed":  {10, []time.Duration{30 * ms}, 500 * ms},
+		"all are delayed":        {10, []time.Duration{time.Second, time.Second, time.Second}, 500 * ms},
+		"many queues":            {10_000, []time.Duration{50 * ms, 50 * ms}, 5 * time.Second},
+		"many queues, and delay": {10_000, []time.Duration{50 * ms, time.Second}, 5 * time.Second},
+	} {
+		w := begin()
+		w.quotas, w.stored = tenants.Quotas{Items: 10}, tenants.Usage{Items: 10, Queues: test.queues}
+		one := w.tenants().Of("t")
+		for _, w.takes = range test.takes {
+			w.now = w.now.Add(time.Minute)
+			admit(one, 1, 1)
+		}
+		w.stored.Items, w.takes = 0, 0
+		w.now = w.now.Add(test.rests - ms)
+		if admit(one, 1, 1) == nil {
+			t.Errorf("%s: the tenant is counted before %s", name, test.rests)
+		}
+		w.now = w.now.Add(ms)
+		if f := admit(one, 1, 1); f != nil {
+			t.Errorf("%s: what has left counts after %s: %v", name, test.rests, f)
+		}
+	}
+}
+
+// Without a request left, nothing is for schedules, and what they got is owed.
+func TestLeft(t *testing.T) {
+	t.Parallel()
+	w := begin()
+	w.quotas.Requests = 10
+	one := w.tenants().Of("t")
+	for _, step := range []struct {
+		after time.Duration
+		costs int
+		left  bool
+	}{{0, 9, true}, {0, 11, true}, {0, 0, false}, {time.Second, 0, false}, {100 * time.Millisecond, 0, true}} {
+		w.now = w.now.Add(step.after)
+		if f := one.Left(); (f == nil) != step.left {
+			t.Errorf("%+v: %v", step, f)
+		}
+		one.Charge(step.costs)
+	}
+}
+
+// Many may ask for one tenant at once, and together get no more than its quota, also before anybody has counted.
 func TestAdmitTogether(t *testing.T) {
 	t.Parallel()
-	const askers = 16
-	var stored atomic.Int64
-	all := tenants.New(tenants.Options{
-		Quotas: func(string) tenants.Quotas { return tenants.Quotas{Items: 100} },
-		Count:  func(string) (tenants.Usage, error) { return tenants.Usage{Items: stored.Load()}, nil },
-		Now:    func() time.Time { return time.Unix(1, 0) },
-	})
-	var group sync.WaitGroup
-	for range askers {
-		group.Go(func() {
-			for range 50 {
-				if all.OfQueue("t.jobs").Admit(1, 1) == nil {
-					stored.Add(1)
+	const askers, quota = 16, 100
+	for _, has := range []int64{0, quota} {
+		var stored atomic.Int64
+		stored.Store(has)
+		all := tenants.New(tenants.Options{
+			Quotas: func(string) tenants.Quotas { return tenants.Quotas{Items: quota} },
+			Count: func(string) (tenants.Usage, error) {
+				n := stored.Load()
+				for range askers {
+					runtime.Gosched()
 				}
-			}
+				return tenants.Usage{Items: n}, nil
+			},
+			Now: func() time.Time { return time.Unix(1, 0) },
 		})
-	}
-	group.Wait()
-	if n := stored.Load(); n < 100 || n > 100+askers { // what is under way during two counts
-		t.Errorf("%d were admitted", n)
+		ask := func() {
+			to := all.OfQueue("t.jobs").Open()
+			defer to.End()
+			if to.Admit(1, 1) == nil {
+				runtime.Gosched()
+				stored.Add(1)
+			}
+		}
+		var group sync.WaitGroup
+		for range askers {
+			group.Go(func() {
+				for range 50 {
+					ask()
+				}
+			})
+		}
+		group.Wait()
+		for range quota {
+			ask()
+		}
+		if n := stored.Load(); n != quota {
+			t.Errorf("the tenant with %d of %d items has %d", has, quota, n)
+		}
 	}
 }

@@ -231,7 +231,18 @@ func (b *Tab) Open(url string) {
 // Click presses the first button or link with this text.
 func (b *Tab) Click(text string) {
 	b.Helper()
-	found := fmt.Sprintf(`[...document.querySelectorAll("dialog[open] button, dialog[open] a")].concat([...document.querySelectorAll("button, a")]).find((e) => e.innerText.trim() === %s && !e.disabled)`, Quoted(text))
+	b.click(`[...document.querySelectorAll("dialog[open] button, dialog[open] a")].concat([...document.querySelectorAll("button, a")])`, text)
+}
+
+// ClickInTable presses a button of a table: the page around it may have one with the same text.
+func (b *Tab) ClickInTable(text string) {
+	b.Helper()
+	b.click(`[...document.querySelectorAll("tbody button")]`, text)
+}
+
+func (b *Tab) click(among, text string) {
+	b.Helper()
+	found := fmt.Sprintf(`%s.find((e) => e.innerText.trim() === %s && !e.disabled)`, among, Quoted(text))
 	b.Until("there is a button "+text, "("+found+") !== undefined")
 	b.Eval("void (" + found + ").click()")
 }

@@ -94,7 +94,7 @@ func (x *NodeFaults) Happen(t testing.TB, what string) string {
 	case "pq cluster step-down":
 		x.Hit = nil
 		x.StepDown(t)
-		x.Nodes.Active(t, active)
+		x.Nodes.Active(t) // the same one again, where its successor is too slow
 	case LeaderKilled:
 		leader := x.Leader()
 		if leader == nil {

@@ -77,13 +77,27 @@ func overlap(queue string) string {
 
 // NewSchedules makes them. dial connects with who serves.
 func NewSchedules(t testing.TB, random *rand.Rand, dial func() *nats.Conn) *Schedules {
-	s := &Schedules{TB: t, dial: dial, random: random, start: time.Now().Add(3 * time.Second).Truncate(time.Second).UTC()}
+	s := &Schedules{TB: t, dial: dial, random: random}
+	began, later := time.Now(), time.Now().Add(24*time.Hour).UTC()
 	each(func(queue, name string, n int) {
 		s.ask("pq."+queue+".admin.schedule."+name, protocol.ScheduleChange{
-			Spec: &often[n].spec, Start: &s.start, Missed: new("all"), Overlap: new(overlap(queue)), Item: &protocol.ScheduleItem{Payload: &name},
+			Spec: &often[n].spec, Start: &later, Missed: new("all"), Overlap: new(overlap(queue)), Item: &protocol.ScheduleItem{Payload: &name},
 		}, nil)
 	})
+	s.start = s.changeAll("start", began, func(at *time.Time) protocol.ScheduleChange { return protocol.ScheduleChange{Start: at} })
 	return s
+}
+
+// changeAll changes all schedules from a second on that is still to come. All of them know it before
+// it comes, unless that takes ten times as long as what began before.
+func (s *Schedules) changeAll(what string, began time.Time, change func(*time.Time) protocol.ScheduleChange) time.Time {
+	s.Helper()
+	at := time.Now().Add(2*time.Second + 10*time.Since(began)).Truncate(time.Second).UTC()
+	each(func(queue, name string, _ int) { s.ask("pq."+queue+".admin.schedule."+name, change(&at), nil) })
+	if !time.Now().Before(at) {
+		s.Fatalf("the schedules were to %s at %s: %s too late", what, at, time.Since(at))
+	}
+	return at
 }
 
 // ask sends a request that may be repeated until it is answered.
@@ -161,14 +175,7 @@ func (s *Schedules) Judge() {
 	s.Helper()
 	began := time.Now()
 	each(func(queue, name string, _ int) { s.ask("pq."+queue+".schedule."+name, nil, nil) })
-	// All of them know of the end before it comes, unless that takes ten times as long as to look at them.
-	end := time.Now().Add(2*time.Second + 10*time.Since(began)).Truncate(time.Second).UTC()
-	each(func(queue, name string, _ int) {
-		s.ask("pq."+queue+".admin.schedule."+name, protocol.ScheduleChange{End: &end}, nil)
-	})
-	if !time.Now().Before(end) {
-		s.Fatalf("the schedules were to end at %s: %s too late", end, time.Since(end))
-	}
+	end := s.changeAll("end", began, func(at *time.Time) protocol.ScheduleChange { return protocol.ScheduleChange{End: at} })
 	counts := make(map[string]protocol.ScheduleCount)
 	each(func(queue, name string, _ int) {
 		testenv.Await(s, queue+"/"+name+" is done", func() bool {

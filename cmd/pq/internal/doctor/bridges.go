@@ -53,6 +53,9 @@ func (d *doctor) bridges() bool {
 		return false
 	case errors.Is(err, client.ErrUnavailable):
 		d.note(bad, "store", "%v: look at the log of pqd, at its disk, or at FoundationDB", err)
+		if c := d.known(); c != nil && show.Silence(c) != "" {
+			d.note(bad, "cluster", "%s", show.Silence(c))
+		}
 		return false
 	case err != nil:
 		d.note(bad, "bridge", "%v: is it busy, or is its store slow? pqd's log and /metrics say more", err)

@@ -57,22 +57,41 @@ func (d *doctor) cluster(c *client.Cluster) {
 	}
 }
 
-// idle says why no bridge answers, if several pqd keep the store and none is active.
-func (d *doctor) idle() bool {
-	var c *client.Cluster
+// known is what one of several pqd that keep the store together knows of all, nil if there are
+// not several or this user may not ask for it.
+func (d *doctor) known() (c *client.Cluster) {
 	permitted, err := d.try(func(ctx context.Context) (err error) {
 		c, err = d.client.Cluster(ctx)
 		return err
 	})
 	if !permitted || err != nil {
-		return false
+		return nil
 	}
-	reason := "they wait for each other, which takes some seconds"
+	return c
+}
+
+// idle says why no bridge answers, if several pqd keep the store and none is active.
+func (d *doctor) idle() bool {
+	c := d.known()
+	if c != nil {
+		d.inactive(c)
+	}
+	return c != nil
+}
+
+// inactive says why none of the pqd is active.
+func (d *doctor) inactive(c *client.Cluster) {
+	var reasons []string
+	if silence := show.Silence(c); silence != "" {
+		reasons = append(reasons, silence)
+	}
 	for _, m := range c.Members {
-		if m.Reason != "" {
-			reason = m.Node + " says: " + m.Reason
+		if m.Reason != "" && m.Role != protocol.RoleSilent {
+			reasons = append(reasons, m.Node+" says: "+m.Reason)
 		}
 	}
-	d.note(bad, "cluster", "%s, and none is active: %s", show.Many(int64(len(c.Members)), "pqd"), reason)
-	return true
+	if len(reasons) == 0 {
+		reasons = append(reasons, "they wait for each other, which takes some seconds")
+	}
+	d.note(bad, "cluster", "none of %d pqd is active: %s", len(c.Members), strings.Join(reasons, "; "))
 }

@@ -46,3 +46,28 @@ func TestDoctorOfClusters(t *testing.T) {
 		}
 	}
 }
+
+// What doctor says when no pqd is active: who is missing since when, and what those that are
+// there object to.
+func TestDoctorOfIdleClusters(t *testing.T) {
+	t.Parallel()
+	const silent, waits = protocol.RoleSilent, protocol.RoleFollower
+	for _, tc := range []struct {
+		members []client.Member
+		want    string
+	}{
+		{[]client.Member{{Node: "a", Role: waits}, {Node: "b", Role: waits}}, "none of 2 pqd is active: they wait for each other, which takes some seconds\n"},
+		{
+			[]client.Member{{Node: "a", Role: waits, Reason: "no log"}, {Node: "b", Role: silent, Heard: 90, Reason: "old"}, {Node: "c", Role: silent, Heard: 3600}},
+			"none of 3 pqd is active: b was last heard 1m30s ago, c was last heard 1h0m ago; heard: 1 of 3, and with PQ_CLUSTER 2 have to be there; a says: no log\n",
+		},
+		{[]client.Member{{Node: "a", Role: protocol.RoleStopped, Reason: "damaged"}}, "none of 1 pqd is active: a says: damaged\n"},
+	} {
+		var out strings.Builder
+		d := &doctor{session: &session.Session{Stdout: &out}}
+		d.inactive(&client.Cluster{Members: tc.members})
+		if want := "FAIL  cluster      " + tc.want; out.String() != want || !d.failed {
+			t.Errorf("%q, expected %q", out.String(), want)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/pqbridge/pqbridge/client"
@@ -57,6 +58,28 @@ func TestDoctorComparesClocks(t *testing.T) {
 		d.clock(began.Add(tc.pushed), began, began.Add(tc.took))
 		if d.err != nil || !strings.Contains(out.String(), tc.want) || (tc.want == "ok") != strings.HasPrefix(out.String(), "ok ") {
 			t.Errorf("a push of %s that was noted %s after its begin: %q, expected %s", tc.took, tc.pushed, out.String(), tc.want)
+		}
+	}
+}
+
+// A refusal says nothing about rights, so doctor reports it with the server's text. That what it
+// asks for is not there is no refusal.
+func TestDoctorReportsRefusals(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		err  error
+		want string
+	}{
+		{nil, ""},
+		{&client.Error{Op: "get", Code: 404, Description: "no such item"}, ""},
+		{&client.Error{Op: "pop", Code: 404, Reason: client.ReasonEmpty, Description: "no item"}, ""},
+		{&client.Error{Op: "push", Code: 429, Reason: client.ReasonStoreFull, Description: "the disk is nearly full"}, "the disk is nearly full (429)"},
+		{&client.Error{Op: "push", Code: 503, Description: "store unavailable"}, "store unavailable (503)"},
+		{&client.Error{Op: "push", Code: 504, Description: "not known"}, "not known (504)"},
+		{nats.ErrConnectionClosed, "connection closed"},
+	} {
+		if got := failure(tc.err); got != tc.want {
+			t.Errorf("%v: %q, expected %q", tc.err, got, tc.want)
 		}
 	}
 }

@@ -20,9 +20,12 @@ type links struct {
 	asked int
 }
 
-// examine looks at the links of queues. It asks no more after an error.
+// examine looks at the links of queues that have held items. It asks no more after an error.
 func (l *links) examine(infos []*client.Info, remark func(k kind, format string, args ...any)) {
 	for _, i := range infos {
+		if i.Held == 0 {
+			continue
+		}
 		if l.asked >= mostAsked {
 			return
 		}

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
 )
 
@@ -19,16 +21,35 @@ type attempt struct {
 	do   func(ctx context.Context) error
 }
 
-// permitted tries requests and returns which of them the server permits.
+// permitted tries requests, notes those that fail, and returns which of them the server permits.
 func (d *doctor) permitted(attempts ...attempt) (may, mayNot []string) {
+	failed := make(map[string]bool)
 	for _, a := range attempts {
-		if ok, _ := d.try(a.do); ok { // an error of the bridge proves the permission, too
-			may = append(may, a.name)
-		} else {
+		ok, err := d.try(a.do)
+		if !ok {
 			mayNot = append(mayNot, a.name)
+			continue
+		}
+		may = append(may, a.name) // an error of the bridge proves the permission, too
+		if text := failure(err); text != "" && !failed[text] {
+			failed[text] = true // others fail for the same reason
+			d.note(bad, "requests", "%s: %s", a.name, text)
 		}
 	}
 	return may, mayNot
+}
+
+// failure says why a permitted request failed, "" if it did not. The items and the queue that
+// doctor asks for need not be there.
+func failure(err error) string {
+	var answer *client.Error
+	switch {
+	case err == nil, errors.Is(err, client.ErrEmpty), errors.Is(err, client.ErrNotFound):
+		return ""
+	case errors.As(err, &answer):
+		return fmt.Sprintf("%s (%d)", answer.Description, answer.Code)
+	}
+	return session.WithoutPrefix(err)
 }
 
 func ignore[T any](_ T, err error) error { return err }
@@ -48,6 +69,9 @@ func (d *doctor) tryReads() {
 	)
 	d.permissions(may, mayNot, "what changes something was not tried")
 }
+
+// absent is the id of an item that no queue has.
+const absent = "FBYD_AGmMm9rGjYE-gA"
 
 // tryAll makes a queue and tries the usual requests on it.
 func (d *doctor) tryAll() {
@@ -79,11 +103,11 @@ func (d *doctor) tryAll() {
 		}},
 		attempt{"info", func(ctx context.Context) error { return ignore(q.Info(ctx)) }},
 		attempt{"peek", func(ctx context.Context) error { return ignore(q.Peek(ctx, client.Min)) }},
-		attempt{"get", func(ctx context.Context) error { return ignore(q.Get(ctx, "FAUBAAAAAAAAAAAA")) }},
-		attempt{"move", func(ctx context.Context) error { return q.Move(ctx, "FAUBAAAAAAAAAAAA", 1) }},
-		attempt{"requeue", func(ctx context.Context) error { return ignore(q.Requeue(ctx, "FAUBAAAAAAAAAAAA", "")) }},
+		attempt{"get", func(ctx context.Context) error { return ignore(q.Get(ctx, absent)) }},
+		attempt{"move", func(ctx context.Context) error { return q.Move(ctx, absent, 1) }},
+		attempt{"requeue", func(ctx context.Context) error { return ignore(q.Requeue(ctx, absent, "")) }},
 		attempt{"revoke", func(ctx context.Context) error {
-			return q.Revoke(ctx, "FAUBAAAAAAAAAAAA", client.RevokeOptions{Fence: 1})
+			return q.Revoke(ctx, absent, client.RevokeOptions{Fence: 1})
 		}},
 		attempt{"pop", func(ctx context.Context) (err error) {
 			leased, err = q.Pop(ctx, client.Min, client.Lease(time.Minute))
@@ -95,7 +119,7 @@ func (d *doctor) tryAll() {
 			}
 			return leased.Ack(ctx)
 		}},
-		attempt{"remove", func(ctx context.Context) error { return q.Remove(ctx, "FAUBAAAAAAAAAAAA") }},
+		attempt{"remove", func(ctx context.Context) error { return q.Remove(ctx, absent) }},
 	)
 	d.permissions(can, cannot, "")
 	if pushed.ID != "" {

@@ -61,9 +61,6 @@ func TestDoctorOnManyQueues(t *testing.T) {
 	if _, err := nc.Subscribe("pq.*.sources", func(m *nats.Msg) { _ = m.Respond([]byte(`{"sources":[]}`)) }); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := nc.Subscribe("pq.*.links", func(m *nats.Msg) { _ = m.Respond([]byte(`{"links":[]}`)) }); err != nil {
-		t.Fatal(err)
-	}
 	if _, err := nc.Subscribe("pq._sys.list", func(m *nats.Msg) {
 		var asked protocol.QueuesRequest
 		if err := json.Unmarshal(m.Data, &asked); err != nil {

@@ -47,8 +47,7 @@ func TestDoctorOnSourcesThatLag(t *testing.T) {
 	nc := testenv.NATS(t).Connect(t)
 	var asked atomic.Int64
 	for subject, answer := range map[string]func() any{
-		"pq.jobs.info":  func() any { return client.Info{Queue: "jobs"} },
-		"pq.jobs.links": func() any { return protocol.LinksPage{} },
+		"pq.jobs.info": func() any { return client.Info{Queue: "jobs"} },
 		"pq.jobs.sources": func() any {
 			n := uint64(asked.Add(1))
 			source := func(name string, lag uint64) protocol.Source {

@@ -68,6 +68,7 @@ func (b *bullMQ) Census(ctx context.Context) (c Census, err error) {
 	}{
 		{count("waiting-children", b.ZCard), "wait for the jobs of their flows"},
 		{count("failed", b.ZCard), "have failed: --failed imports them as dead letters"},
+		{count("completed", b.ZCard), "are completed"},
 		{count("repeat", b.ZCard), `are job schedulers: "pq schedule set" makes schedules`},
 	} {
 		if left.n > 0 {

@@ -4,11 +4,13 @@ import (
 	"context"
 	"io"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
 )
 
 // Session is one run of the program.
@@ -73,12 +75,19 @@ func (s *Session) Connect(options ...client.Option) (*client.Client, error) {
 const Patience = 10 * time.Minute
 
 // ConnectPatiently returns a client for such commands. A timeout on the command line
-// replaces the patience: it shows that a user waits.
+// replaces the patience: it shows that a user waits. The first refusal is printed: otherwise
+// nothing says what the command waits for.
 func (s *Session) ConnectPatiently() (*client.Client, error) {
+	patience := Patience
 	if s.Global.limited() {
-		return s.Connect(client.RetryFor(s.Global.Timeout))
+		patience = s.Global.Timeout
 	}
-	return s.Connect(client.RetryFor(Patience), client.Timeout(Patience))
+	var once sync.Once
+	return s.Connect(client.RetryFor(patience), client.Timeout(patience), client.OnRefusal(func(err error) {
+		once.Do(func() {
+			s.Say("pq: %s; trying again for %s, --timeout sets how long", WithoutPrefix(err), show.Span(patience))
+		})
+	}))
 }
 
 // Queue connects and returns a queue.

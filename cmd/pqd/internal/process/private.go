@@ -64,11 +64,15 @@ func WarnOfOpenSecrets(s settings.Settings, log *slog.Logger) {
 		{"NATS_CREDS", s.NATS.Creds}, {"NATS_NKEY", s.NATS.NKey}, {"NATS_KEY", s.NATS.Key},
 		{"PQ_HTTP_KEY", s.WebKey}, {"PQ_CONSOLE_TOKEN", s.Token}, {"PQ_CONSOLE_CREDS", s.WebCreds},
 	} {
-		if secret.file == "" {
-			continue
+		if secret.file != "" {
+			WarnOfOpenSecret(secret.variable, secret.file, log)
 		}
-		if info, err := os.Stat(string(secret.file)); err == nil && info.Mode()&0o004 != 0 {
-			log.Warn("every user of this machine can read a secret: expected mode 0600, or 0640 for a group", "variable", secret.variable, "file", secret.file, "mode", info.Mode().Perm())
-		}
+	}
+}
+
+// WarnOfOpenSecret warns of one such file.
+func WarnOfOpenSecret(variable string, file settings.ExistingFile, log *slog.Logger) {
+	if info, err := os.Stat(string(file)); err == nil && info.Mode()&0o004 != 0 {
+		log.Warn("every user of this machine can read a secret: expected mode 0600, or 0640 for a group", "variable", variable, "file", file, "mode", info.Mode().Perm())
 	}
 }

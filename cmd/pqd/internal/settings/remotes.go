@@ -1,9 +1,11 @@
 package settings
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/pqbridge/pqbridge/subjects"
@@ -58,7 +60,7 @@ func (s *Settings) ReadRemotes() (map[string]Remote, error) {
 }
 
 func (s *Settings) checkRemote(name string, r Remote) error {
-	if name == "" || strings.ContainsAny(name, " \t\r\n.*>/\\\x00") || len(name) > 255 {
+	if !isRemoteName(name) {
 		return fmt.Errorf("expected a name without spaces, dots, slashes, * and >")
 	}
 	grammar, err := s.Grammar()
@@ -84,7 +86,7 @@ func (s *Settings) checkRemote(name string, r Remote) error {
 	case (r.Cert == "") != (r.Key == ""):
 		return fmt.Errorf("expected cert and key together")
 	default:
-		if _, err := ParseServers(r.URL); err != nil {
+		if err := checkURL(r.URL); err != nil {
 			return fmt.Errorf("url: %w", err)
 		}
 	}
@@ -103,11 +105,19 @@ func (s *Settings) checkRemote(name string, r Remote) error {
 		if name == Self && s.Store.Engine == "jetstream" && stream == s.Store.Place {
 			return fmt.Errorf("the stream %q is the log of the store: no queue may read it", stream)
 		}
+		if !isRemoteName(stream) {
+			return fmt.Errorf("stream %q: expected a name without spaces, dots, slashes, * and >", stream)
+		}
 		if err := s.checkMay(grammar, "stream", stream, may.Read); err != nil {
 			return err
 		}
 	}
 	for queue, may := range r.Queues {
+		there := strings.TrimSuffix(queue, "."+subjects.Own(queue))
+		_, err := subjects.New(there)
+		if err = cmp.Or(err, subjects.CheckQueue(subjects.Own(queue))); err != nil || there == queue {
+			return fmt.Errorf("queue %q: expected the prefix of the other side and its queue, such as edge7.orders", queue)
+		}
 		if err := s.checkMay(grammar, "queue", queue, may); err != nil {
 			return err
 		}
@@ -115,9 +125,33 @@ func (s *Settings) checkRemote(name string, r Remote) error {
 	return nil
 }
 
+// isRemoteName reports whether a remote, or a stream, may have the name.
+func isRemoteName(name string) bool {
+	return name != "" && len(name) <= 255 && !strings.ContainsAny(name, " \t\r\n.*>/\\\x00")
+}
+
+// checkURL checks the servers of a remote. Each says whether it is encrypted: credentials go there.
+func checkURL(list string) error {
+	if _, err := ParseServers(list); err != nil {
+		return err
+	}
+	for i, server := range strings.Split(list, ",") {
+		if !strings.Contains(server, "://") {
+			return fmt.Errorf("address %d of the list says not how to connect: expected nats://<host>:<port>, or tls, ws or wss instead of nats", i+1)
+		}
+	}
+	return nil
+}
+
 // checkMay checks the queues that may have what is at a remote.
 func (s *Settings) checkMay(grammar subjects.Grammar, kind, what string, may []string) error {
-	for _, queue := range may {
+	if len(may) == 0 {
+		return fmt.Errorf("%s %q: nobody may read it; expected names of queues, or no such %s", kind, what, kind)
+	}
+	for i, queue := range may {
+		if slices.Contains(may[:i], queue) {
+			return fmt.Errorf("%s %q: found the queue %q twice", kind, what, queue)
+		}
 		if queue == "*" && s.Tenants != "" {
 			return fmt.Errorf("%s %q: with PQ_TENANTS expected names such as acme.jobs: * would be the queues of all tenants", kind, what)
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -35,6 +36,9 @@ func ParseServers(list string) ([]*url.URL, error) {
 // isServer reports whether u is a server's address. A password with an unescaped comma,
 // slash or question mark splits an address into parts that are none.
 func isServer(u *url.URL) bool {
+	if !slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme) {
+		return false
+	}
 	if u.Port() != "" {
 		if _, err := strconv.ParseUint(u.Port(), 10, 16); err != nil {
 			return false

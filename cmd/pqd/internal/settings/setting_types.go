@@ -75,6 +75,12 @@ func (a *Address) Decode(value string) error {
 
 func (a Address) String() string { return net.JoinHostPort(a.Host, strconv.Itoa(a.Port)) }
 
+// meets reports whether one process cannot listen on both.
+func (a Address) meets(other Address) bool {
+	all := func(a Address) bool { return a.Host == "" || net.ParseIP(a.Host).IsUnspecified() }
+	return a.Port != 0 && a.Port == other.Port && (a.Host == other.Host || all(a) || all(other))
+}
+
 // ExistingFile is the path of a file that can be read.
 type ExistingFile string
 

@@ -42,9 +42,9 @@ type Settings struct {
 	WebUser     string          `envconfig:"PQ_CONSOLE_USER" desc:"the same by name, with PQ_CONSOLE_PASSWORD"`
 	WebPass     string          `envconfig:"PQ_CONSOLE_PASSWORD" desc:"password of PQ_CONSOLE_USER"`
 	WebInbox    inboxPrefix     `envconfig:"PQ_CONSOLE_INBOX" default:"_INBOX" desc:"prefix of that user's inboxes"`
-	Replies     replySubjects   `envconfig:"PQ_REPLY_SUBJECTS" desc:"more patterns of reply subjects that pqd answers, separated by commas; always _INBOX.> and _R_.>"`
+	Replies     replySubjects   `envconfig:"PQ_REPLY_SUBJECTS" desc:"more patterns of reply subjects that pqd answers, separated by commas, none of them those of requests; always _INBOX.> and _R_.>"`
 	Remotes     ExistingFile    `envconfig:"PQ_REMOTES" desc:"file that says where sources find streams and links, and which queue may read which. Read again at SIGHUP"`
-	Tenants     ExistingFile    `envconfig:"PQ_TENANTS" desc:"file with the quotas of tenants, {} for none but the usual ones; the second token of subjects is then the tenant. Read again at SIGHUP"`
+	Tenants     ExistingFile    `envconfig:"PQ_TENANTS" desc:"file with the quotas of tenants and the files with their tokens for HTTP, {} for none but the usual quotas; the second token of subjects is then the tenant. Read again at SIGHUP"`
 	Sync        bool            `envconfig:"PQ_SYNC" default:"true" desc:"false answers before the fsync: faster, and a power loss can take acknowledged items"`
 	AutoCreate  bool            `envconfig:"PQ_AUTO_CREATE" default:"true" desc:"a push makes its queue; false answers 403 for a queue that does not exist"`
 	Log         logFormat       `envconfig:"PQ_LOG" default:"text" desc:"log format: text or json"`
@@ -131,8 +131,22 @@ func (s *Settings) check() error {
 	if s.set["PQ_MIN_FREE"] && !s.Shared() && !s.Store.Embedded() {
 		return Usagef("PQ_MIN_FREE is for disks that pqd writes to, found PQ_STORE=%s: FoundationDB watches its own", s.Store)
 	}
-	if _, err := s.Grammar(); err != nil {
+	grammar, err := s.Grammar()
+	if err != nil {
 		return Usagef("PQ_SITE=%q: %w", s.Site, err)
+	}
+	for _, g := range grammar.Each() {
+		if subjects.Covers(g.All(), string(s.WebInbox)+".>") {
+			return Usagef("PQ_CONSOLE_INBOX=%q: expected inboxes beside %s, where answers would be requests", s.WebInbox, g.All())
+		}
+		for _, pattern := range s.Replies {
+			if subjects.Covers(pattern, g.All()) || subjects.Covers(g.All(), pattern) {
+				return Usagef("PQ_REPLY_SUBJECTS: found %q: expected patterns beside %s, where answers would be requests", pattern, g.All())
+			}
+		}
+	}
+	if s.NATS.URL == "" && s.NATSConfig == "" && s.HTTP.meets(s.Listen) {
+		return Usagef("PQ_HTTP=%s and PQ_LISTEN=%s: expected another port for one of them", s.HTTP, s.Listen)
 	}
 	if err := s.checkCluster(); err != nil {
 		return err

@@ -1,10 +1,9 @@
 package settings
 
 import (
-	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/pqbridge/pqbridge/subjects"
@@ -23,10 +22,13 @@ type Quotas struct {
 // need of every bridge.
 var usualQuotas = Quotas{Queues: 1000, Waiting: 1000}
 
-// Tenants are the quotas of all tenants.
+// Tenants are the quotas of all tenants, and the tokens that their users show over HTTP.
 type Tenants struct {
-	usual Quotas
-	own   map[string]Quotas
+	usual  Quotas
+	own    map[string]Quotas
+	Tokens map[string]ExistingFile // of tenants that have one
+
+	hashes map[[sha256.Size]byte]string // of the tokens, to their tenants
 }
 
 // Of returns the quotas of a tenant.
@@ -37,7 +39,18 @@ func (t *Tenants) Of(tenant string) Quotas {
 	return t.usual
 }
 
-// ReadTenants reads PQ_TENANTS; nil without it.
+// HaveTokens reports whether users of any tenant may use HTTP.
+func (t *Tenants) HaveTokens() bool { return len(t.hashes) > 0 }
+
+// ByToken returns the tenant whose token has a hash, "" if none has. There may be no tenants.
+func (t *Tenants) ByToken(hash [sha256.Size]byte) string {
+	if t == nil {
+		return ""
+	}
+	return t.hashes[hash]
+}
+
+// ReadTenants reads PQ_TENANTS and the tokens that it names; nil without it.
 func (s *Settings) ReadTenants() (*Tenants, error) {
 	if s.Tenants == "" {
 		return nil, nil
@@ -47,10 +60,40 @@ func (s *Settings) ReadTenants() (*Tenants, error) {
 		return nil, Usagef("PQ_TENANTS: %w", err)
 	}
 	t, err := parseTenants(text)
+	if err == nil && len(t.Tokens) > 0 {
+		err = s.readTokens(t)
+	}
 	if err != nil {
 		return nil, Usagef("PQ_TENANTS=%q: %w", s.Tenants, err)
 	}
 	return t, nil
+}
+
+// readTokens reads the tokens of tenants. Without a token of the operator everybody would be the operator.
+func (s *Settings) readTokens(t *Tenants) error {
+	if s.Mode() == ConsoleOff {
+		return fmt.Errorf("tenants have tokens, but the console is off: expected PQ_CONSOLE=read or PQ_CONSOLE=admin")
+	}
+	operator, err := s.WebToken()
+	if err != nil {
+		return err
+	}
+	if operator == "" {
+		return fmt.Errorf("tenants have tokens, and the operator has none: expected PQ_CONSOLE_TOKEN")
+	}
+	taken := map[string]string{operator: "the operator"}
+	for name, file := range t.Tokens {
+		token, err := secretIn("token", file)
+		if err != nil {
+			return fmt.Errorf("tenant %q: %w", name, err)
+		}
+		if other, is := taken[token]; is {
+			return fmt.Errorf("%s and tenant %s have the same token: expected one for each", other, name)
+		}
+		taken[token] = "tenant " + name
+		t.hashes[sha256.Sum256([]byte(token))] = name
+	}
+	return nil
 }
 
 func parseTenants(text []byte) (*Tenants, error) {
@@ -61,46 +104,39 @@ func parseTenants(text []byte) (*Tenants, error) {
 	if err := readObject(text, &file); err != nil {
 		return nil, fmt.Errorf("expected an object with default and tenants: %w", err)
 	}
-	t := &Tenants{usual: usualQuotas, own: make(map[string]Quotas)}
-	if err := t.usual.change(file.Default); err != nil {
+	t := &Tenants{usual: usualQuotas, own: make(map[string]Quotas), Tokens: make(map[string]ExistingFile), hashes: make(map[[sha256.Size]byte]string)}
+	if err := t.usual.change(file.Default, &t.usual); err != nil {
 		return nil, fmt.Errorf("default: %w", err)
 	}
 	for name, text := range file.Tenants {
 		if err := subjects.CheckTenant(name); err != nil {
 			return nil, err
 		}
-		own := t.usual
-		if err := own.change(text); err != nil {
+		own := struct {
+			Quotas
+			Token ExistingFile `json:"token"`
+		}{Quotas: t.usual}
+		if err := own.change(text, &own); err != nil {
 			return nil, fmt.Errorf("tenant %q: %w", name, err)
 		}
-		t.own[name] = own
+		t.own[name] = own.Quotas
+		if own.Token != "" {
+			t.Tokens[name] = own.Token
+		}
 	}
 	return t, nil
 }
 
-// change takes over the quotas in an object, if there is one.
-func (q *Quotas) change(object []byte) error {
+// change takes over what an object has, if there is one, into what the quotas are a part of.
+func (q *Quotas) change(object []byte, whole any) error {
 	if object == nil {
 		return nil
 	}
-	if err := readObject(object, q); err != nil {
-		return fmt.Errorf("expected an object with queues, items, bytes, requests and waiting: %w", err)
+	if err := readObject(object, whole); err != nil {
+		return fmt.Errorf("expected an object with queues, items, bytes, requests and waiting, and that of a tenant also with token: %w", err)
 	}
 	if min(q.Queues, q.Items, q.Bytes, q.Requests, q.Waiting) < 0 {
 		return fmt.Errorf("a quota is negative: expected a number, or 0 for no bound")
 	}
 	return nil
-}
-
-// readObject reads a text in JSON that has no other fields than a value.
-func readObject(text []byte, into any) error {
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	err := d.Decode(into)
-	if err == nil {
-		if _, more := d.Token(); more != io.EOF {
-			err = fmt.Errorf("there is more behind the object")
-		}
-	}
-	return err
 }

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/broker"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
+)
+
+// natsServer is the embedded NATS server. There is none, and it is nil, when NATS_URL is set.
+type natsServer struct {
+	settings settings.Settings
+	log      *slog.Logger
+	options  broker.EmbeddedServer // that it starts with
+	srv      *server.Server        // nil before the start
+	pipe     *broker.PipeDialer    // of the bridge
+	secret   *broker.OtherSecret   // of a node of PQ_CLUSTER
+	groups   broker.DamagedGroups  // of such a node
+	lameDuck chan struct{}         // closed when the server has announced that it stops
+}
+
+// newNATSServer checks the server's settings, and starts nothing.
+func newNATSServer(s settings.Settings, log *slog.Logger) (*natsServer, error) {
+	n := &natsServer{settings: s, log: log, lameDuck: make(chan struct{})}
+	if len(s.Cluster) > 0 {
+		n.secret = &broker.OtherSecret{Log: log}
+	}
+	var err error
+	n.options, err = n.read()
+	return n, err
+}
+
+// read reads how to run the server. What a node's log says goes to secret and groups.
+func (n *natsServer) read() (broker.EmbeddedServer, error) {
+	e, err := broker.EmbeddedSettings(n.settings)
+	if n.secret != nil {
+		e.Secret, e.Groups = n.secret, &n.groups
+	}
+	return e, err
+}
+
+// start starts the server.
+func (n *natsServer) start(ctx context.Context, started *parts) (err error) {
+	if n.srv, err = n.startMended(ctx); err != nil {
+		return err
+	}
+	n.pipe = broker.NewBridgePipeDialer(n.srv)
+	started.add("stop the embedded NATS server", func() error {
+		n.srv.Shutdown()
+		n.srv.WaitForShutdown()
+		return n.groups.SetAside(n.settings, n.options.Options, n.log)
+	})
+	return nil
+}
+
+// reload makes the server read its configuration file again: users, permissions,
+// certificates, limits. A wrong file changes nothing, and neither does one with a change
+// that a running server cannot make.
+func (n *natsServer) reload() {
+	file := string(n.settings.NATSConfig)
+	changed, err := n.read()
+	if err == nil {
+		err = changed.Reload(n.srv, n.log)
+	}
+	if err != nil {
+		n.log.Error("reloading the configuration of the embedded NATS server failed: the old one still holds", "file", file, "error", err)
+		return
+	}
+	n.log.Info("reloaded the configuration of the embedded NATS server", "file", file)
+}
+
+// inProcess are the options that connect the bridge to the server. There are none without it.
+func (n *natsServer) inProcess() []nats.Option {
+	if n == nil {
+		return nil
+	}
+	announced := sync.OnceFunc(func() { close(n.lameDuck) }) // a server may say it again
+	return []nats.Option{
+		nats.InProcessServer(n.pipe),
+		// No other client connects at the same time, and there is no network to fail.
+		nats.ReconnectWait(broker.PipeReconnectWait),
+		nats.ReconnectJitter(0, 0),
+		nats.ReconnectHandler(func(*nats.Conn) { n.log.Info("reconnected to NATS", "server", "embedded") }),
+		nats.LameDuckModeHandler(func(*nats.Conn) { announced() }),
+	}
+}
+
+// watchClients closes clients of the server that do not read. The connections are pqd's
+// own; those that do not exist are nil.
+func (n *natsServer) watchClients(ctx context.Context, metrics *prometheus.Registry, started *parts, connections ...*nats.Conn) {
+	var own []func() (uint64, error)
+	for _, nc := range connections {
+		if nc != nil {
+			own = append(own, nc.GetClientID)
+		}
+	}
+	slow := broker.NewSlowClients(n.srv, own, broker.UnreadBudget(debug.SetMemoryLimit(-1)), n.log)
+	metrics.MustRegister(slow.Closed)
+	// Clients read their last answers while pqd stops.
+	started.inBackground(context.WithoutCancel(ctx), slow.Watch)
+}
+
+// backlog gets values while the server holds too much for the bridge. It is nil without a
+// server.
+func (n *natsServer) backlog() <-chan struct{} {
+	if n == nil {
+		return nil
+	}
+	return n.pipe.Backlog
+}

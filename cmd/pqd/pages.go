@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/broker"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
+	"github.com/pqbridge/pqbridge/internal/console"
+	"github.com/pqbridge/pqbridge/internal/gateway"
+)
+
+// pages are what pqd serves over HTTP: states, metrics, the console, the HTTP interface.
+type pages struct {
+	settings settings.Settings
+	log      *slog.Logger
+	metrics  *prometheus.Registry
+	health   *health
+	tenants  *tenants
+	gateway  *gateway.Gateway // nil: off
+}
+
+// start begins to serve them.
+func (p *pages) start(started *parts) (web *webServer, err error) {
+	if p.gateway, err = p.newGateway(); err != nil {
+		return nil, err
+	}
+	mux := routes(p.health, p.metricsPage(), p.settings.HTTPHosts)
+	all := withConsole(mux, p.gateway, p.settings.HTTPHosts)
+	if p.settings.Profile {
+		serveProfiles(mux, func(page http.HandlerFunc) http.Handler {
+			return p.settings.HTTPHosts.Guard(p.perCaller(page, nil))
+		})
+	}
+	cert, err := newWebCertificate(p.settings, p.log)
+	if err != nil {
+		return nil, err
+	}
+	if web, err = startHTTP(p.settings.HTTP, cert, all, p.log); err != nil {
+		return nil, err
+	}
+	started.add("stop the HTTP server", web.stop)
+	return web, nil
+}
+
+// newGateway returns the HTTP interface, nil if it is off.
+func (p *pages) newGateway() (*gateway.Gateway, error) {
+	s := p.settings
+	if s.Mode() == settings.ConsoleOff {
+		return nil, nil
+	}
+	token, err := s.WebToken()
+	if err != nil {
+		return nil, err
+	}
+	return gateway.New(gateway.Options{
+		Prefix: string(s.Prefix), Tenants: s.Tenants != "", Changes: s.Mode() == settings.ConsoleAdmin, Logger: p.log, Token: token,
+		TenantOf: p.tenants.byToken,
+	})
+}
+
+// connect makes the connection of the console and the HTTP interface; it is nil if they are off. It
+// is one of their own, so that the rights of its user are all they have.
+func (p *pages) connect(ctx context.Context, embedded *natsServer, started *parts) (*nats.Conn, error) {
+	if p.gateway == nil {
+		return nil, nil
+	}
+	login := p.settings.NATS
+	if p.settings.WebCreds != "" || p.settings.WebUser != "" {
+		// The certificates are the same: it is the same server.
+		login.Creds, login.NKey, login.Token = p.settings.WebCreds, "", ""
+		login.User, login.Password = p.settings.WebUser, p.settings.WebPass
+	}
+	own, err := loginOptions(login)
+	if err != nil {
+		return nil, err
+	}
+	options := slices.Concat(p.gateway.ConnectOptions(), own, []nats.Option{
+		nats.CustomInboxPrefix(string(p.settings.WebInbox)),
+		nats.RetryOnFailedConnect(false), // connect does that
+	})
+	if embedded != nil {
+		options = append(options, nats.InProcessServer(broker.NewPipeDialer(embedded.srv)))
+	}
+	nc, err := connect(ctx, p.settings.NATS.URL, options, p.log)
+	if err != nil {
+		return nil, fmt.Errorf("the console, as the user of PQ_CONSOLE_CREDS or PQ_CONSOLE_USER, or as pqd's own: %w", err)
+	}
+	started.add("stop the console", func() error {
+		p.gateway.Stop()
+		nc.Close()
+		return nil
+	})
+	p.gateway.Connect(nc)
+	return nc, nil
+}
+
+const consoleIsOff = "the console and the HTTP interface are off: expected PQ_CONSOLE=read or PQ_CONSOLE=admin"
+
+// withConsole returns the pages with the console and the HTTP interface.
+//
+// The mux gets no path of the interface. It would redirect /v1/queues/jobs/items/.. to
+// /v1/queues/jobs, and clients would delete a queue in place of an item.
+func withConsole(mux *http.ServeMux, g *gateway.Gateway, names settings.HostNames) http.Handler {
+	if g == nil {
+		mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, consoleIsOff, http.StatusNotFound) })
+	} else {
+		page := names.Guard(console.Handler())
+		mux.Handle("GET /{$}", page)
+		mux.Handle("GET /console/", page)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case !isInterface(r.URL.Path) && !isInterface(path.Clean(r.URL.Path)):
+			mux.ServeHTTP(w, r)
+		case g == nil:
+			gateway.Refuse(w, http.StatusNotFound, consoleIsOff)
+		case !names.Allow(r):
+			gateway.Refuse(w, http.StatusMisdirectedRequest, settings.HostNotAllowed)
+		default:
+			g.ServeHTTP(w, r)
+		}
+	})
+}
+
+// isInterface reports whether a path is one of the HTTP interface, there or not.
+func isInterface(at string) bool { return at == "/v1" || strings.HasPrefix(at, "/v1/") }
