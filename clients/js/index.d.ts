@@ -256,6 +256,8 @@ export interface Item {
 
   /** Set by `get` only. */
   readonly state: "" | "ready" | "leased" | "delayed";
+  /** Set by `get` only: leased without an end, by a link. */
+  readonly held: boolean;
   /** Set by `get` only: when a delayed item becomes ready. */
   readonly notBefore: Date | undefined;
   /** Set by `get` only. */
@@ -318,6 +320,8 @@ export interface Listed {
   state: "ready" | "leased" | "delayed";
   deliveries: number;
   pushed: Date;
+  /** Leased without an end, by a link. */
+  held: boolean;
   /** When the lease ends, or the delay. */
   due: Date | undefined;
   expires: Date | undefined;
@@ -517,13 +521,6 @@ export interface Schedule {
   times: Date[];
 }
 
-export interface SchedulesOptions extends CallOptions {
-  /** Begin behind this name. */
-  after?: string;
-  /** How many schedules of one request; 100 if not given, and at most. */
-  page?: number;
-}
-
 export interface ResumeScheduleOptions extends CallOptions {
   /** `"now"`: begin anew, also with times that have fired, as a clock that was ahead may have had it do. */
   from?: "now";
@@ -532,6 +529,13 @@ export interface ResumeScheduleOptions extends CallOptions {
 export interface RunScheduleOptions extends CallOptions {
   /** Of all runs with this id within the queue's `dedup_window` only the first one pushes. Without it the client does not repeat a run. */
   msgId?: string;
+}
+
+export interface NamesOptions extends CallOptions {
+  /** Begin behind this name. */
+  after?: string;
+  /** How many of one request; 100 if not given, and at most. */
+  page?: number;
 }
 
 /** The value of a header of a message, or of a token of its subject. */
@@ -548,9 +552,12 @@ export type SourceMap = Partial<Record<"priority" | "key" | "weight" | "delay" |
 
 /** Fields of a source to change. What is not given stays as it is. */
 export interface SourceChange {
-  /** A name in the `PQ_REMOTES` of pqd. A new source needs one, and it stays, as do `stream` and `mode`. */
+  /** A name in the `PQ_REMOTES` of pqd. A new source needs one, and it stays, as do `stream` or `queue` and `link`, and `mode`. */
   remote?: string;
   stream?: string;
+  /** Instead of a stream: a queue of another store, with the prefix of its pqd, and the link there. */
+  queue?: string;
+  link?: string;
   /** `"take"` acknowledges the messages; `"copy"` if never given. */
   mode?: "copy" | "take";
   /** Subjects; all of the stream if empty. */
@@ -559,19 +566,23 @@ export interface SourceChange {
   start?: "first" | "new" | { seq: Integer } | { time: Date };
   /** Replaced as a whole. */
   map?: SourceMap;
-  /** How many messages are pushed at a time, at most; 512 if never given. */
+  /** How many messages, or items, are pushed at a time, at most; 512 if never given. */
   batch?: number;
   paused?: boolean;
 }
 
-/** A source feeds its queue from a JetStream stream. */
+/** A source feeds its queue from a JetStream stream, or from a queue of another store by a link of that. */
 export interface Source {
   name: string;
   remote: string;
+  /** `""` of a link, as is `mode`; `start` is undefined then. */
   stream: string;
-  mode: "copy" | "take";
+  /** `""` of a stream, as is `link`. */
+  queue: string;
+  link: string;
+  mode: "copy" | "take" | "";
   filter: string[];
-  start: "first" | "new" | { seq: Integer } | { time: Date };
+  start: "first" | "new" | { seq: Integer } | { time: Date } | undefined;
   /** Constants are texts. */
   map: SourceMap;
   batch: number;
@@ -580,22 +591,15 @@ export interface Source {
   /** Why it is so, `""` if there is nothing to say. */
   reason: string;
   since: Date | undefined;
-  /** The last message that it is done with, and the time of that. */
+  /** The last message that it is done with, or batch of a link, and the time of that. */
   seq: Integer;
   time: Date | undefined;
-  /** The last message of the stream, and how many are missing to it. */
+  /** The last message of the stream, and how many are missing to it; of a link how many items are ready there. */
   last: Integer;
   lag: Integer;
   /** The bridge that runs it. */
   runner: string;
   counts: { delivered: Integer; skipped: Integer; poisoned: Integer };
-}
-
-export interface SourcesOptions extends CallOptions {
-  /** Begin behind this name. */
-  after?: string;
-  /** How many sources of one request; 100 if not given, and at most. */
-  page?: number;
 }
 
 /** How a source goes on that has stopped: at most one of these. Without any only a pause ends. */
@@ -605,8 +609,36 @@ export interface ResumeSourceOptions extends CallOptions {
   fromTime?: Date;
   /** Behind the poisoned message. */
   skip?: boolean;
-  /** With the stream as it is now. */
+  /** With the stream as it is now, or the giver's number. */
   accept?: boolean;
+}
+
+/** Fields of a link to change. What is not given stays as it is. */
+export interface LinkChange {
+  /** The store id of the taker, as `system` of its client shows it. A new link needs one, and it stays. */
+  to?: string;
+  paused?: boolean;
+}
+
+/** A link gives the items of its queue to another store. */
+export interface Link {
+  name: string;
+  to: string;
+  paused: boolean;
+  state: "starting" | "running" | "paused";
+  /** Number of the last batch; 0: there was none. */
+  batch: Integer;
+  /** Items of it that the taker has not confirmed. */
+  held: number;
+  /** When it was made. */
+  since: Date | undefined;
+  /** Items that the taker has confirmed. */
+  given: Integer;
+}
+
+export interface DeleteLinkOptions extends CallOptions {
+  /** What the link holds returns to its places, although the taker may have it. */
+  force?: boolean;
 }
 
 export interface KeysOptions extends CallOptions {
@@ -710,6 +742,8 @@ export interface Info {
   queue: string;
   ready: number;
   leased: number;
+  /** Leased items that links hold. */
+  held?: number;
   delayed: number;
   waiting: number;
   bytes: number;
@@ -880,7 +914,7 @@ export interface Queue {
    */
   bulk(verb: BulkVerb, options: BulkOptions): Promise<BulkResult>;
   /** The schedules, in the order of their names, without what they push. */
-  schedules(options?: SchedulesOptions): AsyncGenerator<Schedule, void, undefined>;
+  schedules(options?: NamesOptions): AsyncGenerator<Schedule, void, undefined>;
   /** A schedule with its next times. */
   schedule(name: string, options?: CallOptions): Promise<Schedule>;
   /** The next times that a schedule would have after a change. It need not exist. */
@@ -895,7 +929,7 @@ export interface Queue {
   /** Pushes the item of a schedule now. */
   runSchedule(name: string, options?: RunScheduleOptions): Promise<Pushed>;
   /** The sources, in the order of their names. */
-  sources(options?: SourcesOptions): AsyncGenerator<Source, void, undefined>;
+  sources(options?: NamesOptions): AsyncGenerator<Source, void, undefined>;
   /** A source. It takes the right to change it, unlike `sources`. */
   source(name: string, options?: CallOptions): Promise<Source>;
   /** Changes a source, makes it and the queue if necessary, and returns the whole. */
@@ -906,6 +940,17 @@ export interface Queue {
   resumeSource(name: string, options?: ResumeSourceOptions): Promise<Source>;
   /** Removes a source. What it has pushed stays, and so does the consumer of one that takes. */
   deleteSource(name: string, options?: CallOptions): Promise<void>;
+  /** The links, in the order of their names. */
+  links(options?: NamesOptions): AsyncGenerator<Link, void, undefined>;
+  /** A link. It takes the right to change it, unlike `links`. */
+  link(name: string, options?: CallOptions): Promise<Link>;
+  /** Changes a link, makes it and the queue if necessary, and returns the whole. */
+  setLink(name: string, change: LinkChange, options?: CallOptions): Promise<Link>;
+  /** Has a link give no further batch. */
+  pauseLink(name: string, options?: CallOptions): Promise<Link>;
+  resumeLink(name: string, options?: CallOptions): Promise<Link>;
+  /** Removes a link, and returns how many items are back. One that holds items is removed by force alone. */
+  deleteLink(name: string, options?: DeleteLinkOptions): Promise<number>;
   /** Removes all items and returns how many. */
   purge(options?: CallOptions): Promise<number>;
   /** Stops deliveries; pushes go on. */

@@ -4,7 +4,7 @@ import { code, errorOf, inDoubt, mayRepeat, PQError, refusalIn } from "./errors.
 import { Retry } from "./retry.js";
 
 /** The operations that change nothing. */
-const reads = new Set(["info", "list", "get", "queues", "system", "keys", "key", "schedules", "schedule", "scheduleTimes", "sources", "source"]);
+const reads = new Set(["info", "list", "get", "queues", "system", "keys", "key", "schedules", "schedule", "scheduleTimes", "sources", "source", "links", "link"]);
 
 const longestPatience = 60_000;
 

@@ -96,6 +96,7 @@ export class Item {
     this.leaseExpires = undefined;
     /** @type {"" | "ready" | "leased" | "delayed"} */
     this.state = "";
+    this.held = false;
     /** @type {Date | undefined} */
     this.notBefore = undefined;
     /** @type {Date | undefined} */
@@ -181,6 +182,7 @@ export class Item {
     header("PQ-Key-Fence", integer, (v) => (this.keyFence = v));
     header("PQ-Lease-Expires", time, (v) => (this.leaseExpires = v));
     header("PQ-State", plain, (v) => (this.state = /** @type {"ready"} */ (v)));
+    header("PQ-Held", (v) => v === "true", (v) => (this.held = v));
     header("PQ-Not-Before", time, (v) => (this.notBefore = v));
     header("PQ-Expires", time, (v) => (this.expires = v));
     header("PQ-Waits-For", plain, (v) => (this.waitsFor = v));

@@ -56,6 +56,7 @@ function listed(queue, i) {
       state: i.state,
       deliveries: Number(i.deliveries),
       pushed: new Date(i.pushed),
+      held: i.held === true,
       due: time(i.due),
       expires: time(i.expires),
       fence: exact(i.fence ?? 0),

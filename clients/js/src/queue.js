@@ -8,14 +8,15 @@ import { count, priorityText } from "./integer.js";
 import { Item } from "./item.js";
 import { exact, writeJSON } from "./json.js";
 import { key, keys, setKey } from "./keys.js";
+import { deleteLink, links, setLink } from "./links.js";
 import { list } from "./list.js";
 import { bytes } from "./message.js";
 import { callOptions, checked, flag } from "./options.js";
 import { push, pushed, pushMany } from "./push.js";
 import { revoke } from "./revoke.js";
-import { deleteSchedule, pauseSchedule, resumeSchedule, runSchedule, schedule, schedules, scheduleTimes, setSchedule } from "./schedules.js";
+import { resumeSchedule, runSchedule, schedule, schedules, scheduleTimes, setSchedule } from "./schedules.js";
 import { ackMany } from "./settlements.js";
-import { deleteSource, pauseSource, resumeSource, setSource, source, sources } from "./sources.js";
+import { resumeSource, setSource, sources } from "./sources.js";
 import { checkID, checkQueue, deadLetter } from "./subjects.js";
 import { take } from "./take.js";
 
@@ -223,9 +224,9 @@ export class Queue {
     return bulk(this, verb, options);
   }
 
-  /** @param {import("../index.js").SchedulesOptions} [options] */
+  /** @param {import("../index.js").NamesOptions} [options] */
   schedules(options) {
-    return schedules(this, options);
+    return schedules.all(this, options);
   }
 
   /**
@@ -259,7 +260,7 @@ export class Queue {
    * @param {import("../index.js").CallOptions} [options]
    */
   async pauseSchedule(name, options) {
-    return pauseSchedule(this, name, options);
+    return schedules.pause(this, name, options);
   }
 
   /**
@@ -275,7 +276,7 @@ export class Queue {
    * @param {import("../index.js").CallOptions} [options]
    */
   async deleteSchedule(name, options) {
-    return deleteSchedule(this, name, options);
+    await schedules.remove(this, name, undefined, options);
   }
 
   /**
@@ -286,9 +287,9 @@ export class Queue {
     return runSchedule(this, name, options);
   }
 
-  /** @param {import("../index.js").SourcesOptions} [options] */
+  /** @param {import("../index.js").NamesOptions} [options] */
   sources(options) {
-    return sources(this, options);
+    return sources.all(this, options);
   }
 
   /**
@@ -296,7 +297,7 @@ export class Queue {
    * @param {import("../index.js").CallOptions} [options]
    */
   async source(name, options) {
-    return source(this, name, options);
+    return sources.show(this, name, options);
   }
 
   /**
@@ -313,7 +314,7 @@ export class Queue {
    * @param {import("../index.js").CallOptions} [options]
    */
   async pauseSource(name, options) {
-    return pauseSource(this, name, options);
+    return sources.pause(this, name, options);
   }
 
   /**
@@ -329,7 +330,53 @@ export class Queue {
    * @param {import("../index.js").CallOptions} [options]
    */
   async deleteSource(name, options) {
-    return deleteSource(this, name, options);
+    await sources.remove(this, name, undefined, options);
+  }
+
+  /** @param {import("../index.js").NamesOptions} [options] */
+  links(options) {
+    return links.all(this, options);
+  }
+
+  /**
+   * @param {string} name
+   * @param {import("../index.js").CallOptions} [options]
+   */
+  async link(name, options) {
+    return links.show(this, name, options);
+  }
+
+  /**
+   * @param {string} name
+   * @param {import("../index.js").LinkChange} change
+   * @param {import("../index.js").CallOptions} [options]
+   */
+  async setLink(name, change, options) {
+    return setLink(this, name, change, options);
+  }
+
+  /**
+   * @param {string} name
+   * @param {import("../index.js").CallOptions} [options]
+   */
+  async pauseLink(name, options) {
+    return links.pause(this, name, options);
+  }
+
+  /**
+   * @param {string} name
+   * @param {import("../index.js").CallOptions} [options]
+   */
+  async resumeLink(name, options) {
+    return links.resume(this, name, undefined, options);
+  }
+
+  /**
+   * @param {string} name
+   * @param {import("../index.js").DeleteLinkOptions} [options]
+   */
+  async deleteLink(name, options) {
+    return deleteLink(this, name, options);
   }
 
   /** @param {import("../index.js").CallOptions} [options] */

@@ -6,20 +6,14 @@ import { unreadable } from "./errors.js";
 import { priorityText } from "./integer.js";
 import { exact, readJSON, writeJSON } from "./json.js";
 import { bytes } from "./message.js";
-import { ask, pages } from "./named.js";
+import { ask, requests } from "./named.js";
 import { callOptions, checked, flag, word } from "./options.js";
 import { headersOf, keyOf, payloadOf, pushed, timeOf, valueOf } from "./push.js";
 import { checkName } from "./subjects.js";
 
 const fields = ["spec", "zone", "item", "start", "end", "count", "overlap", "catchUp", "missed", "jitter", "paused"];
 
-/**
- * @param {import("./queue.js").Queue} queue
- * @param {import("../index.js").SchedulesOptions} [given]
- */
-export async function* schedules(queue, given) {
-  for await (const s of pages(queue, "schedules", given, (after) => checkName("schedule", after))) yield known(queue, "schedules", s);
-}
+export const schedules = requests("schedule", known);
 
 /**
  * @param {import("./queue.js").Queue} queue
@@ -50,16 +44,7 @@ export async function scheduleTimes(queue, name, change, given) {
  * @param {import("../index.js").CallOptions} [given]
  */
 export async function setSchedule(queue, name, change, given) {
-  return known(queue, "setSchedule", await ask(queue, "setSchedule", "admin.schedule", name, changed("setSchedule", change), given));
-}
-
-/**
- * @param {import("./queue.js").Queue} queue
- * @param {string} name
- * @param {import("../index.js").CallOptions} [given]
- */
-export async function pauseSchedule(queue, name, given) {
-  return known(queue, "pauseSchedule", await ask(queue, "pauseSchedule", "admin.schedule", name, undefined, given, ".pause"));
+  return schedules.set(queue, name, changed("setSchedule", change), given);
 }
 
 /**
@@ -70,16 +55,7 @@ export async function pauseSchedule(queue, name, given) {
 export async function resumeSchedule(queue, name, given) {
   const { from, ...options } = checked(given, "resumeSchedule", ["from", ...callOptions]);
   const body = from === undefined ? undefined : writeJSON({ from: word(from, "from", ["now"]) });
-  return known(queue, "resumeSchedule", await ask(queue, "resumeSchedule", "admin.schedule", name, body, options, ".resume"));
-}
-
-/**
- * @param {import("./queue.js").Queue} queue
- * @param {string} name
- * @param {import("../index.js").CallOptions} [given]
- */
-export async function deleteSchedule(queue, name, given) {
-  await ask(queue, "deleteSchedule", "admin.schedule", name, undefined, given, ".delete"); // a second one would find none
+  return schedules.resume(queue, name, body, options);
 }
 
 /**

@@ -1,32 +1,16 @@
-// Sources of a queue: the streams that feed it.
+// Sources of a queue: what feeds it.
 import { shown } from "./duration.js";
 import { unreadable } from "./errors.js";
 import { sequence } from "./integer.js";
 import { exact, writeJSON } from "./json.js";
 import { bytes } from "./message.js";
-import { ask, pages } from "./named.js";
+import { requests } from "./named.js";
 import { callOptions, checked, flag, word } from "./options.js";
 import { timeOf } from "./push.js";
-import { checkName } from "./subjects.js";
 
-const fields = ["remote", "stream", "mode", "filter", "start", "map", "batch", "paused"];
+const fields = ["remote", "stream", "queue", "link", "mode", "filter", "start", "map", "batch", "paused"];
 
-/**
- * @param {import("./queue.js").Queue} queue
- * @param {import("../index.js").SourcesOptions} [given]
- */
-export async function* sources(queue, given) {
-  for await (const s of pages(queue, "sources", given, (after) => checkName("source", after))) yield known(queue, "sources", s);
-}
-
-/**
- * @param {import("./queue.js").Queue} queue
- * @param {string} name
- * @param {import("../index.js").CallOptions} [given]
- */
-export async function source(queue, name, given) {
-  return known(queue, "source", await ask(queue, "source", "admin.source", name, undefined, given));
-}
+export const sources = requests("source", known);
 
 /**
  * @param {import("./queue.js").Queue} queue
@@ -35,16 +19,7 @@ export async function source(queue, name, given) {
  * @param {import("../index.js").CallOptions} [given]
  */
 export async function setSource(queue, name, change, given) {
-  return known(queue, "setSource", await ask(queue, "setSource", "admin.source", name, changed(change), given));
-}
-
-/**
- * @param {import("./queue.js").Queue} queue
- * @param {string} name
- * @param {import("../index.js").CallOptions} [given]
- */
-export async function pauseSource(queue, name, given) {
-  return known(queue, "pauseSource", await ask(queue, "pauseSource", "admin.source", name, undefined, given, ".pause"));
+  return sources.set(queue, name, changed(change), given);
 }
 
 /**
@@ -64,16 +39,7 @@ export async function resumeSource(queue, name, given) {
   if (chosen > 1) throw new TypeError("expected one of fromSeq, fromTime, skip and accept");
   const body = chosen === 0 ? undefined : writeJSON(from);
   // Where it goes on from would be told twice, and meanwhile it has gone on.
-  return known(queue, "resumeSource", await ask(queue, "resumeSource", "admin.source", name, body, options, ".resume", body === undefined));
-}
-
-/**
- * @param {import("./queue.js").Queue} queue
- * @param {string} name
- * @param {import("../index.js").CallOptions} [given]
- */
-export async function deleteSource(queue, name, given) {
-  await ask(queue, "deleteSource", "admin.source", name, undefined, given, ".delete");
+  return sources.resume(queue, name, body, options, body === undefined);
 }
 
 /**
@@ -107,10 +73,12 @@ function known(queue, op, s) {
     return {
       name: String(s.name),
       remote: String(s.remote),
-      stream: String(s.stream),
-      mode: s.mode,
+      stream: s.stream ?? "",
+      queue: s.queue ?? "",
+      link: s.link ?? "",
+      mode: s.mode ?? "",
       filter: s.filter ?? [],
-      start: typeof start === "string" ? /** @type {"first"} */ (start) : start.seq === undefined ? { time: new Date(start.time) } : { seq: exact(start.seq) },
+      start: typeof start !== "object" ? start : start.seq === undefined ? { time: new Date(start.time) } : { seq: exact(start.seq) },
       map: s.map ?? {},
       batch: Number(exact(s.batch)),
       paused: s.paused === true,

@@ -40,7 +40,7 @@ export function checkID(id) {
 }
 
 /**
- * The name of a schedule, or of a source.
+ * The name of a schedule, a source or a link.
  * @param {string} what
  * @param {unknown} given
  */

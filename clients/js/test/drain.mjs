@@ -8,9 +8,9 @@ console.log("ready");
 const consumer = new Client(nc).queue(process.argv[2]).consume(async (item, signal) => {
   console.log(`began ${item.string()}`);
   await terminated;
-  await new Promise((resolve) => setTimeout(resolve, 4000)); // longer than the lease
+  await new Promise((resolve) => setTimeout(resolve, 9000)); // longer than the lease
   console.log(`${signal.aborted ? "lost" : "finished"} ${item.string()}`);
-}, { concurrency: 2, lease: "3s" });
+}, { concurrency: 2, lease: "8s" });
 await terminated;
 await consumer.drain();
 await nc.close();

@@ -309,7 +309,7 @@ test("a pop that waits on several connections gets one item", async () => {
 });
 
 test("requests wait while there is no connection, and a closed one is an error", async () => {
-  const own = await connection({ reconnectTimeWait: 300 });
+  const own = await connection({ reconnectTimeWait: 3000 }); // much longer than a push waits
   const c = new Client(own, { timeout: patience });
   const q = queue(c);
   await q.push("a");

@@ -22,7 +22,7 @@ test("a source is made, shown, changed and removed", async () => {
   const map = { priority: { header: "Prio", default: 9 }, key: { token: 2 }, weight: 3, ttl: "1h", unique: 2n ** 60n };
   const made = await q.setSource("s", { ...orders, filter: ["orders.eu", "orders.us"], start: { seq: 2n ** 60n + 1n }, map, batch: 7, paused: true });
   assert.deepEqual(made, {
-    name: "s", ...orders, mode: "copy", filter: ["orders.eu", "orders.us"], start: { seq: 2n ** 60n + 1n }, batch: 7, paused: true,
+    name: "s", ...orders, queue: "", link: "", mode: "copy", filter: ["orders.eu", "orders.us"], start: { seq: 2n ** 60n + 1n }, batch: 7, paused: true,
     map: { priority: { header: "Prio", default: "9" }, key: { token: 2 }, weight: "3", ttl: "1h", unique: `${2n ** 60n}` },
     state: "paused", reason: "", since: undefined, seq: 0, time: undefined, last: 0, lag: 0, runner: "", counts: { delivered: 0, skipped: 0, poisoned: 0 },
   });

@@ -39,6 +39,9 @@ export async function program(nc: NatsConnection): Promise<void> {
   for await (const { name, counts } of jobs.schedules()) if (counts.missed > 0 && times[0] !== at) await jobs.resumeSchedule(name, { from: "now" });
   const { lag, map }: declared.Source = await jobs.setSource("orders", { remote: "hub", stream: "ORDERS", start: { seq: 2n ** 60n }, map: { priority: { header: "Prio", default: 9 }, key: { token: 2 } } });
   for await (const { name, state } of jobs.sources()) if (state === "stopped" && lag > 0 && map.key) await jobs.resumeSource(name, { skip: true });
+  const { held, since }: declared.Link = await jobs.setLink("hub", { to: "d9b1c2" });
+  for await (const { name, state } of jobs.links({ after: "a" })) if (state === "paused" && held > 0 && since) console.log((await jobs.deleteLink(name, { force: true })).toFixed());
+  await jobs.setSource("edge", { remote: "edge7", queue: "edge7.orders", link: "hub" });
 
   // @ts-expect-error a misspelled option
   await jobs.push("x", { priorty: 1 });
@@ -61,6 +64,8 @@ export async function program(nc: NatsConnection): Promise<void> {
   await jobs.setSchedule("daily", { counts: {} });
   // @ts-expect-error items of a source have no such field
   await jobs.setSource("orders", { map: { colour: "red" } });
+  // @ts-expect-error a link goes on where it was
+  await jobs.resumeLink("hub", { accept: true });
   // @ts-expect-error no such end
   await jobs.pop({ end: "middle" });
   // @ts-expect-error queues and items come from a client

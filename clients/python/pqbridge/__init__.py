@@ -30,6 +30,7 @@ from .hold import Hold
 from .imported import Import
 from .item import Item
 from .item_data import Attempt, Death, ItemSource
+from .links import Link, LinkChange
 from .listing import KeyChange, KeyInfo, KeySettings, Listed
 from .outcome import GiveUp, RetryAfter, default_backoff
 from .push import NewItem, Pushed
@@ -68,6 +69,8 @@ __all__ = [
     "KeyInfo",
     "KeySettings",
     "LeaseLostError",
+    "Link",
+    "LinkChange",
     "Listed",
     "Member",
     "NewItem",

@@ -14,7 +14,7 @@ from .message import Message
 from .retry import Retry, longer
 
 # The operations that change nothing.
-_READS = frozenset({"info", "list", "get", "queues", "system", "keys", "key", "schedules", "schedule", "schedule_times", "sources", "source"})
+_READS = frozenset({"info", "list", "get", "queues", "system", "keys", "key", "schedules", "schedule", "schedule_times", "sources", "source", "links", "link"})
 
 
 @dataclass(frozen=True)

@@ -85,6 +85,8 @@ class _Counts(TypedDict):
 class Info(_Counts, total=False):
     """Counts, rates and configuration of a queue. Some are missing when there is nothing to say."""
 
+    held: int
+    """Leased items that links hold."""
     oldest_of_all: float
     oldest_at_least: bool
     oldest_lease: float

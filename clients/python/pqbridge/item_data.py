@@ -63,6 +63,7 @@ _FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "PQ-Key-Fence": ("key_fence", int),
     "PQ-Lease-Expires": ("lease_expires", time_of),
     "PQ-State": ("state", str),
+    "PQ-Held": ("held", lambda text: text == "true"),
     "PQ-Not-Before": ("not_before", time_of),
     "PQ-Expires": ("expires", time_of),
     "PQ-Waits-For": ("waits_for", str),
@@ -156,6 +157,8 @@ class ItemData:
         # Set by get only.
         self.state = ""
         """"ready", "leased" or "delayed"."""
+        self.held = False
+        """Leased without an end, by a link."""
         self.not_before: datetime | None = None
         self.expires: datetime | None = None
         self.waits_for = ""

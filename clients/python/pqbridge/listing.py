@@ -24,6 +24,8 @@ class Listed:
     size: int
     """Bytes of payload and headers."""
     key: str = ""
+    held: bool = False
+    """Leased without an end, by a link."""
     due: datetime | None = None
     """When the lease ends, or the delay."""
     expires: datetime | None = None
@@ -101,6 +103,7 @@ def listed(queue: str, i: Any) -> Listed:
             pushed=time_of(i["pushed"]),
             size=int(i["size"]),
             key=i.get("key", ""),
+            held=i.get("held") is True,
             due=_time(i.get("due")),
             expires=_time(i.get("expires")),
             fence=int(i.get("fence", 0)),

@@ -18,6 +18,7 @@ from .errors import LeaseLostError, PQError, unreadable
 from .hold import extend
 from .imported import Import, import_item
 from .item import Item
+from .links import Link, LinkChange, changed_link, link_of
 from .listing import KeyChange, KeyInfo, KeySettings, Listed
 from .mailbox import Request
 from .push import NewItem, Pushed, push, push_many, pushed
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 # The operations that may be sent twice: they only read, or their repetition leads to the same state.
 # A second purge would remove items pushed meanwhile, and a second removal would find no item.
-_REPEATABLE = frozenset({"info", "list", "keys", "key", "set_key", "move", "config", "pause", "resume", "schedules", "schedule", "schedule_times", "set_schedule", "pause_schedule", "resume_schedule", "sources", "source", "set_source", "pause_source"})
+_REPEATABLE = frozenset({"info", "list", "keys", "key", "set_key", "move", "config", "pause", "resume", "schedules", "schedule", "schedule_times", "set_schedule", "pause_schedule", "resume_schedule", "sources", "source", "set_source", "pause_source", "links", "link", "set_link", "pause_link", "resume_link"})
 
 _KEYS_PAGE = 100
 _LIST_PAGE = 200
@@ -372,15 +373,13 @@ class Queue:
 
     async def schedules(self, *, after: str | None = None, page: int = _NAMES_PAGE, timeout: Duration | None = None) -> AsyncGenerator[Schedule, None]:
         """The schedules, in the order of their names, without what they push. after: behind this name."""
-        if after is not None:
-            check_name("schedule", after)
-        fields: dict[str, Any] = {"limit": count(page, "page", _NAMES_PAGE)}
-        async for s in self._pages("schedules", "schedules", "schedules", fields, after, timeout):
+        async for s in self._named("schedule", after, page, timeout):
             yield schedule_of(self.name, s)
 
     async def schedule(self, name: str, *, timeout: Duration | None = None) -> Schedule:
         """A schedule with its next times."""
-        return await self._schedule("schedule", "schedule", name, None, timeout)
+        check_name("schedule", name)
+        return schedule_of(self.name, await self._ask("schedule", f"schedule.{name}", None, timeout))
 
     async def schedule_times(self, name: str, change: ScheduleChange, *, timeout: Duration | None = None) -> Sequence[datetime]:
         """The next times that a schedule would have after a change. It need not exist."""
@@ -389,21 +388,20 @@ class Queue:
 
     async def set_schedule(self, name: str, change: ScheduleChange, *, timeout: Duration | None = None) -> Schedule:
         """Changes a schedule, makes it and the queue if necessary, and returns the whole."""
-        return await self._schedule("set_schedule", "admin.schedule", name, changed(change), timeout)
+        return schedule_of(self.name, await self._about("schedule", "set_schedule", name, changed(change), timeout))
 
     async def pause_schedule(self, name: str, *, timeout: Duration | None = None) -> Schedule:
         """Stops a schedule. Times that pass until it is resumed are no misses."""
-        return await self._schedule("pause_schedule", "admin.schedule", name, None, timeout, ".pause")
+        return schedule_of(self.name, await self._about("schedule", "pause_schedule", name, None, timeout, ".pause"))
 
     async def resume_schedule(self, name: str, *, from_now: bool = False, timeout: Duration | None = None) -> Schedule:
         """Ends a pause. from_now: the schedule begins anew, also with times that have fired, as a clock that
         was ahead may have had it do."""
-        return await self._schedule("resume_schedule", "admin.schedule", name, {"from": "now"} if from_now else None, timeout, ".resume")
+        return schedule_of(self.name, await self._about("schedule", "resume_schedule", name, {"from": "now"} if from_now else None, timeout, ".resume"))
 
     async def delete_schedule(self, name: str, *, timeout: Duration | None = None) -> None:
         """Removes a schedule. What it has pushed stays."""
-        check_name("schedule", name)
-        await self._ask("delete_schedule", f"admin.schedule.{name}.delete", None, timeout)
+        await self._about("schedule", "delete_schedule", name, None, timeout, ".delete")
 
     async def run_schedule(self, name: str, *, msg_id: str | None = None, timeout: Duration | None = None) -> Pushed:
         """Pushes the item of a schedule now. msg_id: of all runs with this id within the queue's dedup_window
@@ -414,46 +412,71 @@ class Queue:
         m = await call.send(self.client.mailbox, self.client.patience, self.client.deadline(timeout))
         return run_of(self.name, m.data)
 
-    async def _schedule(self, op: str, verb: str, name: str, fields: dict[str, Any] | None, timeout: Duration | None, action: str = "") -> Schedule:
-        check_name("schedule", name)
-        return schedule_of(self.name, await self._ask(op, f"{verb}.{name}{action}", fields, timeout))
-
     async def sources(self, *, after: str | None = None, page: int = _NAMES_PAGE, timeout: Duration | None = None) -> AsyncGenerator[Source, None]:
         """The sources, in the order of their names. after: behind this name."""
-        if after is not None:
-            check_name("source", after)
-        fields: dict[str, Any] = {"limit": count(page, "page", _NAMES_PAGE)}
-        async for s in self._pages("sources", "sources", "sources", fields, after, timeout):
+        async for s in self._named("source", after, page, timeout):
             yield source_of(self.name, s)
 
     async def source(self, name: str, *, timeout: Duration | None = None) -> Source:
         """A source. It takes the right to change it, unlike sources."""
-        return await self._source("source", name, None, timeout)
+        return source_of(self.name, await self._about("source", "source", name, None, timeout))
 
     async def set_source(self, name: str, change: SourceChange, *, timeout: Duration | None = None) -> Source:
         """Changes a source, makes it and the queue if necessary, and returns the whole."""
-        return await self._source("set_source", name, changed_source(change), timeout)
+        return source_of(self.name, await self._about("source", "set_source", name, changed_source(change), timeout))
 
     async def pause_source(self, name: str, *, timeout: Duration | None = None) -> Source:
         """Stops a source, which keeps its position."""
-        return await self._source("pause_source", name, None, timeout, ".pause")
+        return source_of(self.name, await self._about("source", "pause_source", name, None, timeout, ".pause"))
 
     async def resume_source(
         self, name: str, *, from_seq: int | None = None, from_time: datetime | None = None, skip: bool = False, accept: bool = False, timeout: Duration | None = None
     ) -> Source:
         """Ends a pause, and with one of these also a stop. from_seq, from_time: go on with that message; what was
-        pushed already comes again. skip: pass over the poisoned message. accept: take the stream as it is now.
+        pushed already comes again. skip: pass over the poisoned message. accept: take the stream as it is now, or the giver's number.
         The client does not repeat it: it might go back twice."""
-        return await self._source("resume_source", name, resumed(from_seq, from_time, skip, accept), timeout, ".resume")
+        return source_of(self.name, await self._about("source", "resume_source", name, resumed(from_seq, from_time, skip, accept), timeout, ".resume"))
 
     async def delete_source(self, name: str, *, timeout: Duration | None = None) -> None:
         """Removes a source. What it has pushed stays, and so does the consumer of one that takes."""
-        check_name("source", name)
-        await self._ask("delete_source", f"admin.source.{name}.delete", None, timeout)
+        await self._about("source", "delete_source", name, None, timeout, ".delete")
 
-    async def _source(self, op: str, name: str, fields: dict[str, Any] | None, timeout: Duration | None, action: str = "") -> Source:
-        check_name("source", name)
-        return source_of(self.name, await self._ask(op, f"admin.source.{name}{action}", fields, timeout))
+    async def links(self, *, after: str | None = None, page: int = _NAMES_PAGE, timeout: Duration | None = None) -> AsyncGenerator[Link, None]:
+        """The links, in the order of their names. after: behind this name."""
+        async for one in self._named("link", after, page, timeout):
+            yield link_of(self.name, one)
+
+    async def link(self, name: str, *, timeout: Duration | None = None) -> Link:
+        """A link. It takes the right to change it, unlike links."""
+        return link_of(self.name, await self._about("link", "link", name, None, timeout))
+
+    async def set_link(self, name: str, change: LinkChange, *, timeout: Duration | None = None) -> Link:
+        """Changes a link, makes it and the queue if necessary, and returns the whole."""
+        return link_of(self.name, await self._about("link", "set_link", name, changed_link(change), timeout))
+
+    async def pause_link(self, name: str, *, timeout: Duration | None = None) -> Link:
+        """Has a link give no further batch."""
+        return link_of(self.name, await self._about("link", "pause_link", name, None, timeout, ".pause"))
+
+    async def resume_link(self, name: str, *, timeout: Duration | None = None) -> Link:
+        return link_of(self.name, await self._about("link", "resume_link", name, None, timeout, ".resume"))
+
+    async def delete_link(self, name: str, *, force: bool = False, timeout: Duration | None = None) -> int:
+        """Removes a link, and returns how many items are back. force: also one that holds items, which return to
+        their places, although the taker may have them."""
+        answer = await self._about("link", "delete_link", name, {"force": True} if force else None, timeout, ".delete")
+        return int(answer.get("returned", 0))
+
+    async def _named(self, kind: str, after: str | None, page: int, timeout: Duration | None) -> AsyncGenerator[Any, None]:
+        if after is not None:
+            check_name(kind, after)
+        fields: dict[str, Any] = {"limit": count(page, "page", _NAMES_PAGE)}
+        async for one in self._pages(f"{kind}s", f"{kind}s", f"{kind}s", fields, after, timeout):
+            yield one
+
+    async def _about(self, kind: str, op: str, name: str, fields: dict[str, Any] | None, timeout: Duration | None, action: str = "") -> Any:
+        check_name(kind, name)
+        return await self._ask(op, f"admin.{kind}.{name}{action}", fields, timeout)
 
     async def bulk(
         self,

@@ -1,4 +1,4 @@
-"""Sources of a queue: the streams that feed it."""
+"""Sources of a queue: what feeds it."""
 
 from __future__ import annotations
 
@@ -42,8 +42,12 @@ class SourceChange(TypedDict, total=False):
     """Fields of a source to change. What is missing stays as it is."""
 
     remote: str
-    """A name in the PQ_REMOTES of pqd. A new source needs one, and it stays, as do stream and mode."""
+    """A name in the PQ_REMOTES of pqd. A new source needs one, and it stays, as do stream or queue and link, and mode."""
     stream: str
+    queue: str
+    """Instead of a stream: a queue of another store, with the prefix of its pqd."""
+    link: str
+    """Of that queue."""
     mode: Literal["copy", "take"]
     """"take" acknowledges the messages; "copy" if never given."""
     filter: Sequence[str]
@@ -53,7 +57,7 @@ class SourceChange(TypedDict, total=False):
     map: SourceMap
     """Replaced as a whole."""
     batch: int
-    """How many messages are pushed at a time, at most."""
+    """How many messages, or items, are pushed at a time, at most."""
     paused: bool
 
 
@@ -68,23 +72,27 @@ class SourceCounts:
 
 @dataclass(frozen=True)
 class Source:
-    """It feeds its queue from a JetStream stream."""
+    """It feeds its queue from a JetStream stream, or from a queue of another store by a link of that."""
 
     name: str
     remote: str
-    stream: str
-    mode: str
     batch: int
     paused: bool
     state: str
     """"running", "starting", "paused", "blocked", "failing", "no_runner" or "stopped"."""
     seq: int
-    """The last message that it is done with."""
+    """The last message that it is done with, or batch of a link."""
     last: int
     """The last message of the stream."""
     lag: int
-    """How many messages are missing to it."""
-    start: SourceStart
+    """How many messages are missing to it; of a link how many items are ready there."""
+    stream: str = ""
+    """"" of a link, as is mode; start is None then."""
+    queue: str = ""
+    """"" of a stream, as is link."""
+    link: str = ""
+    mode: str = ""
+    start: SourceStart | None = None
     filter: Sequence[str] = ()
     map: SourceMap = field(default_factory=SourceMap)
     """Constants are texts."""
@@ -138,11 +146,11 @@ def resumed(from_seq: int | None, from_time: datetime | None, skip: bool, accept
 def source_of(queue: str, s: Any) -> Source:
     """A source as an answer has it."""
     try:
-        plain: dict[str, Any] = {name: s[name] for name in ("name", "remote", "stream", "mode", "batch", "paused", "state", "seq", "last", "lag")}
-        more: dict[str, Any] = {name: s[name] for name in ("filter", "map", "reason", "runner") if name in s}
+        plain: dict[str, Any] = {name: s[name] for name in ("name", "remote", "batch", "paused", "state", "seq", "last", "lag")}
+        more: dict[str, Any] = {name: s[name] for name in ("stream", "queue", "link", "mode", "filter", "map", "reason", "runner") if name in s}
         times: dict[str, Any] = {name: time_of(s[name]) for name in ("since", "time") if name in s}
-        start = s["start"]
-        if not isinstance(start, str):
+        start = s.get("start")
+        if isinstance(start, dict):
             start = time_of(start["time"]) if "time" in start else int(start["seq"])
         counts = SourceCounts(**{name: int(s["counts"][name]) for name in ("delivered", "skipped", "poisoned")})
         return Source(**plain, **more, **times, start=start, counts=counts)

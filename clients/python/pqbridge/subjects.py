@@ -43,7 +43,7 @@ def check_id(id: object) -> None:
 
 
 def check_name(what: str, name: object) -> None:
-    """The name of a schedule, or of a source."""
+    """The name of a schedule, a source or a link."""
     if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > _LONGEST_NAME:
         raise ValueError(f"{what} name {shown(name)}: expected 1 to {_LONGEST_NAME} of A-Z a-z 0-9 - _")
 

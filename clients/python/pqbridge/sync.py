@@ -243,6 +243,11 @@ class Queue:
     pause_source = _blocking(_queue.Queue.pause_source)
     resume_source = _blocking(_queue.Queue.resume_source)
     delete_source = _blocking(_queue.Queue.delete_source)
+    link = _blocking(_queue.Queue.link)
+    set_link = _blocking(_queue.Queue.set_link)
+    pause_link = _blocking(_queue.Queue.pause_link)
+    resume_link = _blocking(_queue.Queue.resume_link)
+    delete_link = _blocking(_queue.Queue.delete_link)
     import_item = _blocking(_queue.Queue.import_item)
     purge = _blocking(_queue.Queue.purge)
     pause = _blocking(_queue.Queue.pause)
@@ -252,6 +257,7 @@ class Queue:
     keys = _iterating(_queue.Queue.keys)
     schedules = _iterating(_queue.Queue.schedules)
     sources = _iterating(_queue.Queue.sources)
+    links = _iterating(_queue.Queue.links)
 
     def ack_many(self, items: Sequence[Item], *, timeout: Duration | None = None) -> Sequence[BaseException | None]:
         """Acknowledges items of this queue, up to 1000 in one message."""

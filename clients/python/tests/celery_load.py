@@ -3,7 +3,7 @@ on its output; a line on its input says that it is done."""
 
 from __future__ import annotations
 
-from celery_world import Worker, until
+from celery_world import PATIENCE, Worker, until
 
 import celery_app as tasks
 
@@ -24,7 +24,7 @@ def main() -> None:
     tasks.tell("held")
     results = [held, *delayed, *[tasks.note.apply_async((f"plain-{n}",), queue=queue) for n in range(5)]]
     for result in results:
-        result.get(timeout=60)
+        result.get(timeout=PATIENCE)
     worker.ready()  # remote control goes on, too
     tasks.late.apply_async(("killed",), queue=queue)
     later = [tasks.note.apply_async((f"later-{n}",), queue=queue, countdown=1.5) for n in range(5)]
@@ -34,7 +34,7 @@ def main() -> None:
     tasks.tell("killed")
     worker = Worker(queues=queue)
     for result in later:
-        result.get(timeout=60)
+        result.get(timeout=PATIENCE)
     until("the killed one has run again", lambda: tasks.starts().count("killed") == 2)
     worker.stop()
     counts = {name: tasks.starts().count(name) for name in tasks.starts()}

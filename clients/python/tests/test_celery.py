@@ -62,7 +62,7 @@ class Celery(unittest.TestCase):
         self.assertEqual(result.get(timeout=PATIENCE), name)
         self.assertGreaterEqual(datetime.datetime.now(datetime.timezone.utc), eta)
         self.assertEqual(self.times(name), 1)
-        self.assertEqual(app.control.inspect([self.worker.name], timeout=2).scheduled(), {self.worker.name: []})
+        self.assertEqual(app.control.inspect([self.worker.name], timeout=PATIENCE).scheduled(), {self.worker.name: []})
         self.assertIsNone(tasks.seen.apply_async(countdown=0.1).get(timeout=PATIENCE)[0])
         far.revoke()
 
@@ -138,7 +138,7 @@ class Celery(unittest.TestCase):
         self.assertEqual(order, [names[9], names[3], names[0], last])
 
     def test_one_task_a_process(self) -> None:
-        stats = app.control.inspect([self.worker.name], timeout=5).stats()
+        stats = app.control.inspect([self.worker.name], timeout=PATIENCE).stats()
         self.assertEqual(stats[self.worker.name]["prefetch_count"], 2)
 
     def test_retry_and_reject(self) -> None:
@@ -185,7 +185,7 @@ class Celery(unittest.TestCase):
             with self.assertRaises(TaskRevokedError):
                 one.get(timeout=PATIENCE)
         self.assertIn(stays.id, self.client.queue(queue).pop().text)
-        revoked = app.control.inspect([self.worker.name], timeout=5).revoked()[self.worker.name]
+        revoked = app.control.inspect([self.worker.name], timeout=PATIENCE).revoked()[self.worker.name]
         self.assertIn(waits.id, revoked)
 
     def test_lengths_and_purge(self) -> None:
@@ -201,14 +201,14 @@ class Celery(unittest.TestCase):
         self.assertEqual(self.info(queue)["delayed"], 0)
 
     def test_remote_control(self) -> None:
-        inspect = app.control.inspect([self.worker.name], timeout=5)
+        inspect = app.control.inspect([self.worker.name], timeout=PATIENCE)
         self.assertEqual(inspect.ping(), {self.worker.name: {"ok": "pong"}})
         self.assertEqual([queue["name"] for queue in inspect.active_queues()[self.worker.name]], ["tasks"])
         queue = self.alone()
-        app.control.add_consumer(queue, destination=[self.worker.name], reply=True, timeout=5)
+        app.control.add_consumer(queue, destination=[self.worker.name], reply=True, timeout=PATIENCE)
         self.assertEqual(tasks.add.apply_async((1, 1), queue=queue).get(timeout=PATIENCE), 2)
         self.assertEqual(tasks.add.delay(1, 1).get(timeout=PATIENCE), 2)
-        app.control.cancel_consumer(queue, destination=[self.worker.name], reply=True, timeout=5)
+        app.control.cancel_consumer(queue, destination=[self.worker.name], reply=True, timeout=PATIENCE)
         tasks.note.apply_async((fresh(),), queue=queue)
         self.assertEqual(self.info(queue)["ready"], 1)
 
@@ -240,7 +240,7 @@ class Kombu(unittest.TestCase):
     def setUp(self) -> None:
         self.client = sync.connect(URL, timeout=PATIENCE)
         self.addCleanup(self.client.close)
-        self.connection = Connection(app.conf.broker_url, transport_options={"lease": 1})
+        self.connection = Connection(app.conf.broker_url, transport_options={"lease": 60})
         self.addCleanup(self.connection.release)
 
     def test_messages(self) -> None:

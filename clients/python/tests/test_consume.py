@@ -70,7 +70,7 @@ class Workers(TestCase):
             began.set()
             await go.wait()
 
-        consumer = q.consume(work, lease=0.6)
+        consumer = q.consume(work, lease=3)
         await began.wait()
         first = (await anext(q.list(state="leased"))).due
         stop = asyncio.create_task(consumer.stop())
@@ -212,7 +212,7 @@ class Iteration(TestCase):
         q = self.queue()
         await q.push_many(["a", "b"])
         seen = []
-        async with contextlib.aclosing(q.items(lease=0.6)) as items:
+        async with contextlib.aclosing(q.items(lease=3)) as items:
             async for item in items:
                 seen.append((item.text, item.deliveries))
                 if len(seen) == 2:

@@ -96,7 +96,7 @@ class Synchronous(unittest.TestCase):
             while not (first and item.lease_expires and item.lease_expires > first):
                 assert time.monotonic() < late
 
-        with q.consume(work, lease=0.6):
+        with q.consume(work, lease=3):
             self.until("it works", began)
         self.assertEqual((q.info()["ready"], q.info()["leased"]), (0, 0))
 
