@@ -4,7 +4,7 @@ const tokenKey = "pqbridge-token";
 
 export class Refused extends Error {
   constructor(status, error) {
-    super(status === 401 ? "This is not the token: expected the line in the file that PQ_CONSOLE_TOKEN names." : error?.description ?? `The answer is ${status}.`);
+    super(status === 401 ? "This is not the token: expected the line in the file that PQ_CONSOLE_TOKEN names, or that of your tenant." : error?.description ?? `The answer is ${status}.`);
     this.status = status;
     this.reason = error?.reason;
   }

@@ -37,8 +37,8 @@ export function item(context, { queue, id }) {
       item.fence ? fact("Fence", String(item.fence)) : null, item.key_fence ? fact("Key fence", String(item.key_fence)) : null, item.unique ? fact("Unique value", item.unique) : null,
       item.dead ? [fact("Died", item.dead.at ? when(item.dead.at) : "–"), fact("Why", item.dead.reason), fact("Deliveries before", item.dead.deliveries == null ? "–" : String(item.dead.deliveries)), fact("From queue", item.dead.origin), fact("Its id there", item.dead.origin_id)] : null);
     showAttempts(attempts, item);
-    const now = `${item.state} ${item.priority} ${item.fence}`;
-    if (context.admin && now !== state) fill(actions, buttons(queue, base, item));
+    const now = `${item.state} ${item.priority} ${item.fence} ${item.held}`;
+    if (context.admin && now !== state) fill(actions, item.held ? null : buttons(queue, base, item));
     state = now;
     const content = JSON.stringify([item.headers, item.headers_base64, item.payload, item.payload_base64]);
     if (content === shown) return;
@@ -84,7 +84,8 @@ const fact = (name, value) => [h("dt", {}, name), h("dd", {}, h("span", { class:
 function explain(item, info, position) {
   switch (item.state) {
     case "delayed": return item.attempts ? `It came back (${visible(cut(reasonOf(item), 200))}) and waits until it is delivered again, ${fromNow(item.due)}.` : `It waits until its delay is over, ${fromNow(item.due)}.`;
-    case "leased": return `${item.holder ? visible(item.holder) : "A consumer"} works on it. Unless that settles or extends its lease, the item returns ${fromNow(item.lease_expires ?? item.due)}.`;
+    case "leased": if (item.held) return `${visible(item.holder)} holds it until the store that takes the items has it. Nothing else can be done with it meanwhile.`;
+      return `${item.holder ? visible(item.holder) : "A consumer"} works on it. Unless that settles or extends its lease, the item returns ${fromNow(item.lease_expires ?? item.due)}.`;
   }
   const key = `key ${visible(cut(item.key ?? "", 128))}`;
   switch (item.waits_for) {

@@ -106,7 +106,7 @@ const held = { label: "Held by", class: "holder", show: (to, i, holder) => updat
 const died = { label: "Died", class: "time", show: restless((i) => (i.dead?.at ? fromNow(i.dead.at) : "–")) };
 const deliveries = { label: "Deliveries", class: "number", show: cell((i) => String(i.deliveries)) };
 const before = { ...deliveries, show: cell((i) => (i.dead?.deliveries == null ? "–" : String(i.dead.deliveries))) };
-const until = { label: "Until", class: "time", show: restless((i) => (i.due ? fromNow(i.due) : i.expires ? `expires ${fromNow(i.expires)}` : "–")) };
+const until = { label: "Until", class: "time", show: restless((i) => (i.held ? "held" : i.due ? fromNow(i.due) : i.expires ? `expires ${fromNow(i.expires)}` : "–")) };
 const size = { label: "Size", class: "number", show: cell((i) => bytes(i.size)) };
 
 // columns are those between the id of an item and what it holds.
@@ -118,7 +118,7 @@ const columns = {
 };
 
 function makeRow(i, holder, chosen, tab) {
-  return h("tr", {}, chosen ? h("td", {}, chosen.box(i)) : null,
+  return h("tr", {}, chosen ? h("td", {}, i.held ? null : chosen.box(i)) : null,
     h("th", { scope: "row", class: "mono id" }, h("a", { href: itemLink(holder, i.id) }, i.id)),
     columns[tab].map((c) => h("td", { class: c.class, "data-label": c.label })), h("td", { class: "wide" }));
 }

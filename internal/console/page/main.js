@@ -134,7 +134,7 @@ async function open(focus) {
     else link.removeAttribute("aria-current");
   }
   try {
-    access ??= await get("/v1/access");
+    access ??= await enterAs();
   } catch (error) {
     if (ended.signal.aborted) return;
     if (error.status === 401) return askToken();
@@ -146,6 +146,7 @@ async function open(focus) {
   if (ended.signal.aborted) return;
   const context = {
     admin: access.access === "admin",
+    tenant: access.tenant,
     signal: ended.signal,
     // follow shows the answers to paths as they change. It returns what ends that. on returns
     // what is wrong with what is shown, if anything is.
@@ -180,14 +181,22 @@ async function open(focus) {
   }
 }
 
+// enterAs returns what the user may do. The bridges, the store and what all do together are no tenant's to see.
+async function enterAs() {
+  const may = await get("/v1/access");
+  document.querySelector("nav [data-view=health]").hidden = Boolean(may.tenant);
+  document.querySelector(".brand span").textContent = may.tenant ? `pqbridge · ${may.tenant}` : "pqbridge";
+  return may;
+}
+
 function askToken() {
   show("lost", "no token");
   fill(main, h("p", { class: "empty" }, "This console asks for a token."));
   if (document.querySelector("dialog")) return;
-  ask("Token", [h("label", {}, h("span", {}, "The token in the file ", h("code", {}, "PQ_CONSOLE_TOKEN")),
+  ask("Token", [h("label", {}, h("span", {}, "The token in the file ", h("code", {}, "PQ_CONSOLE_TOKEN"), ", or that of your tenant"),
     h("input", { name: "token", type: "password", autocomplete: "current-password" }))], "Open", async (fields) => {
     setToken(fields.token.value.trim());
-    access = await get("/v1/access");
+    access = await enterAs();
     open(true);
   });
 }

@@ -1,8 +1,8 @@
-// What a queue has by name, such as schedules and sources: a page at a time.
+// What a queue has by name, such as schedules, sources and links: a page at a time.
 
-import { h, keep, setText, update } from "./dom.js";
-import { some } from "./format.js";
-import { path } from "./gateway.js";
+import { attempt, h, keep, setText, update } from "./dom.js";
+import { some, visible } from "./format.js";
+import { call, path } from "./gateway.js";
 import { link } from "./links.js";
 
 const pageOf = 50;
@@ -38,4 +38,11 @@ export function named(context, queue, parameters, { what, columns, none, make, s
     return status === 200 ? null : `the ${all} are not shown`;
   });
   return h("div", {}, h("div", { class: "panel" }, table, empty), pages);
+}
+
+// standing fills a cell with the state of one, why it is so, and a button to pause it, or to resume it, unless another one is given.
+export function standing(context, cell, at, one, badge, button) {
+  const post = (verb, done) => () => attempt(() => call("POST", `${at}/${verb}`, ""), done);
+  update(cell, h("span", { class: badge }, one.state), one.reason ? h("p", { class: "text" }, visible(one.reason)) : null,
+    context.admin ? h("div", { class: "actions" }, button ?? (one.paused ? h("button", { "data-as": "paused", onclick: post("resume", "It goes on.") }, "Resume") : h("button", { "data-as": "runs", onclick: post("pause", "It stands.") }, "Pause"))) : null);
 }

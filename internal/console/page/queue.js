@@ -10,6 +10,7 @@ import { items } from "./items.js";
 import { keys } from "./keys.js";
 import { link } from "./links.js";
 import { pushForm } from "./push.js";
+import { queueLinks } from "./queuelinks.js";
 import { schedules } from "./schedules.js";
 import { sources } from "./sources.js";
 
@@ -24,7 +25,7 @@ export function queue(context, { queue: name, parameters }) {
   const pause = h("button", { onclick: () => attempt(() => call("POST", `${at}/${isPaused ? "resume" : "pause"}`), isPaused ? "Deliveries go on." : "Deliveries stop.") }, "Pause");
   const content = h("div");
   const dead = h("span", { class: "badge bad", hidden: true });
-  const tabs = [["ready", "Ready"], ["leased", "Leases"], ["delayed", "Delayed"], ["dead", "Dead letters"], ["failures", "Failures"], ["keys", "Keys"], ["schedules", "Schedules"], ["sources", "Sources"], ["config", "Configuration"]];
+  const tabs = [["ready", "Ready"], ["leased", "Leases"], ["delayed", "Delayed"], ["dead", "Dead letters"], ["failures", "Failures"], ["keys", "Keys"], ["schedules", "Schedules"], ["sources", "Sources"], ["links", "Links"], ["config", "Configuration"]];
   const existing = [pause, // what is shown, and can be done, while there is the queue
     h("button", { class: "danger", onclick: () => purge(name, at) }, "Purge"), h("button", { class: "danger", onclick: () => remove(name, at) }, "Delete")];
   const nav = h("nav", { class: "tabs", "aria-label": "What the queue has" }, tabs.map(([key, label]) => h("a", { href: link(name, key === "ready" ? "" : `?tab=${key}`), "aria-current": key === tab ? "page" : null }, label, key === "dead" ? [" ", dead] : null)));
@@ -76,6 +77,7 @@ export function queue(context, { queue: name, parameters }) {
       case "config": return configuration(context, name);
       case "schedules": return schedules(context, name, parameters);
       case "sources": return sources(context, name, parameters);
+      case "links": return queueLinks(context, name, parameters);
       case "keys": return keys(context, name, parameters);
       case "failures": return failures(context, { holder: config.dead_letter || `${name}-dead`, queue: name });
       case "dead": return items(context, config.dead_letter || `${name}-dead`, parameters, { tab, queue: name });
@@ -96,7 +98,7 @@ const lines = [
 
 function showTiles(tiles, info) {
   const numbers = [
-    ["Ready", count(info.ready)], ["Leased", count(info.leased)], ["Delayed", count(info.delayed)], ["Waiting pops", count(info.waiting)],
+    ["Ready", count(info.ready)], ["Leased", `${count(info.leased)}${info.held ? `, ${count(info.held)} held` : ""}`], ["Delayed", count(info.delayed)], ["Waiting pops", count(info.waiting)],
     ["In per second", rate(info.rates.push)], ["Out per second", rate(info.rates.pop)], ["Age of the next", info.oldest ? span(info.oldest) : "–"],
     ["Age of the oldest", info.oldest_of_all ? `${info.oldest_at_least ? "≥ " : ""}${span(info.oldest_of_all)}` : "–"], ["Size", bytes(info.bytes)],
   ];

@@ -36,14 +36,14 @@ export function queues(context, { parameters }) {
   const past = charts(lines);
   let number = null; // of all queues
   let draw = () => {};
-  const follow = (paths, on) => context.follow(["/v1/history", ...paths], (where, status, answer) => {
+  const follow = (paths, on) => context.follow([...(context.tenant ? [] : ["/v1/history"]), ...paths], (where, status, answer) => {
     if (where !== "/v1/history") return on(status, answer);
     if (status === 200) past.show(answer);
     else past.hide();
     return wide ? "the table is not live" : null;
   });
   if (wide) {
-    follow([], () => {});
+    if (!context.tenant) follow([], () => {});
     survey(get, { prefix, by: by ?? columns[0], most: pageOf, back: to({ all: "" }) }, show, problem, context.signal);
   } else {
     follow([path(["overview"], { prefix, after, limit: pageOf })], (status, answer) => {

@@ -1,12 +1,12 @@
 // The sources of a queue, a page at a time, by name: how each stands, and what a person can do about it.
 
-import { ask, attempt, confirmOnce, h, update } from "./dom.js";
+import { ask, confirmOnce, h } from "./dom.js";
 import { count, fromNow, visible } from "./format.js";
 import { call, path } from "./gateway.js";
-import { named } from "./named.js";
+import { named, standing } from "./named.js";
 
 const columns = [
-  { label: "Stream", text: (s) => visible(`${s.stream} of ${s.remote}${s.mode === "take" ? ", taken" : ""}`) },
+  { label: "From", text: (s) => visible(s.link ? `${s.queue} of ${s.remote}, link ${s.link}` : `${s.stream} of ${s.remote}${s.mode === "take" ? ", taken" : ""}`) },
   { label: "Lag", text: (s) => count(s.lag), number: true },
   { label: "Delivered", text: (s) => count(s.counts.delivered), number: true },
   { label: "Skipped", text: (s) => count(s.counts.skipped), number: true },
@@ -16,30 +16,26 @@ const columns = [
 
 export function sources(context, queue, parameters) {
   return named(context, queue, parameters, {
-    what: "source", columns, none: "The queue has no sources. A source feeds it from a JetStream stream.",
+    what: "source", columns, none: "The queue has no sources. A source feeds it from a JetStream stream, or from a queue of another store.",
     make: (s) => s.name,
-    stands: (cell, s) => update(cell, h("span", { class: s.state === "running" ? "badge" : s.state === "stopped" ? "badge bad" : "badge warn" }, s.state),
-      s.reason ? h("p", { class: "text" }, visible(s.reason)) : null, context.admin ? h("div", { class: "actions" }, action(queue, s)) : null),
+    stands: (cell, s) => {
+      const at = path(["queues", queue, "sources", s.name]);
+      const badge = s.state === "running" ? "badge" : s.state === "stopped" ? "badge bad" : "badge warn";
+      standing(context, cell, at, s, badge, s.state === "stopped" ? h("button", { "data-as": "stopped", onclick: () => choose(s, (how) => call("POST", `${at}/resume`, how)) }, "Resume…") : null);
+    },
   });
-}
-
-function action(queue, s) {
-  const at = path(["queues", queue, "sources", s.name]);
-  const resume = (how) => call("POST", `${at}/resume`, how);
-  if (s.state === "stopped") return h("button", { "data-as": "stopped", onclick: () => choose(s, resume) }, "Resume…");
-  if (s.paused) return h("button", { "data-as": "paused", onclick: () => attempt(() => resume(""), "It goes on.") }, "Resume");
-  return h("button", { "data-as": "runs", onclick: () => attempt(() => call("POST", `${at}/pause`, ""), "It stands.") }, "Pause");
 }
 
 // choose asks how a source goes on that has stopped.
 function choose(s, resume) {
   const title = `Resume ${s.name}`;
   if (s.reason.startsWith("poisoned:")) {
-    confirmOnce(title, `${visible(s.reason)}. The source passes over that message, which becomes no item.`, "Skip the message", () => resume('{"skip":true}'));
+    const [passed, skip] = s.link ? ["item, which does not come", "Skip the item"] : ["message, which becomes no item", "Skip the message"];
+    confirmOnce(title, `${visible(s.reason)}. The source passes over that ${passed}.`, skip, () => resume('{"skip":true}'));
     return;
   }
-  const accept = "The source takes the stream, and the consumer, as they are now.";
-  if (s.mode === "take") {
+  const accept = s.link ? "The source goes on with the giver's number. What a restored giver had given since its backup comes again." : "The source takes the stream, and the consumer, as they are now.";
+  if (s.link || s.mode === "take") {
     confirmOnce(title, `${visible(s.reason)}. ${accept}`, "Accept", () => resume('{"accept":true}'));
     return;
   }
