@@ -52,7 +52,7 @@ STARVED = uptime | LC_ALL=C awk -v n="$$(getconf _NPROCESSORS_ONLN)" '{ sub(/.*l
 	load[1] > 8 * n || load[2] > 8 * n { print "*** THE MACHINE IS STARVED: load " load[1] " (" load[2] " over five minutes) on " n " processors ***" }'
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-cluster test-topology test-fdb check lint lint-chart vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize simulate forge netfaults powercut diskfaults cluster foundationdb schedules sources celery imports bulk soak console crowd overload tenants) mutate fuzz pictures freeze release reproduce
+.PHONY: help run build test test-cluster test-topology test-fdb check lint lint-chart vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize simulate forge netfaults powercut diskfaults cluster foundationdb schedules sources links celery imports bulk soak console crowd overload tenants) mutate fuzz pictures freeze release reproduce
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -103,12 +103,12 @@ test-fdb: ## the same, and a failure where FoundationDB is missing
 
 check: lint test ## what must pass before a change lands: lint and test
 
-# Where FoundationDB is, vet looks at the files for it; staticcheck looks at those without.
+# Where FoundationDB is, vet looks at the files for it, and everywhere at the measurements; staticcheck looks at those without tags.
 # S1016 would convert one type into another because both have the same fields today.
 lint: ## formatting, size of files, vet, staticcheck, go.mod, the Helm chart, known vulnerabilities
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not gofmt'd:" $$unformatted; exit 1; }
 	@large=$$(git ls-files -z | xargs -0 sh -c 'find "$$@" -maxdepth 0 -size +1024k' _); test -z "$$large" || { echo "larger than 1 MiB, such as a built program:" $$large; exit 1; }
-	$(GO) vet -tags '$(FDB)' $(PACKAGES)
+	$(GO) vet -tags '$(FDB) benchfdb overload' $(PACKAGES)
 	GOOS=windows CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/pq
 	$(TOOL) staticcheck -checks inherit,-S1016 $(PACKAGES)
 	$(GO) mod tidy -diff
@@ -194,8 +194,13 @@ campaign/schedules: ## schedules beside KILLS (200) ends of a pqd, of three pqd,
 
 campaign/sources: MESSAGES = 1000000
 campaign/sources: KILLS = 20
-campaign/sources: ## MESSAGES (1000000) from a stream into a queue beside KILLS (20) ends of a pqd; of three pqd, and of the servers of a stream with three replicas
-	$(GO) test -run '^TestSource(BesideKills|OnCluster)$$' -count 1 -timeout 72h -v ./e2e/streams -parallel 1 -pq.messages=$(MESSAGES) -pq.kills=$(KILLS) -pq.seed=$(SEED)
+campaign/sources: ## MESSAGES (1000000) from a stream into a queue beside KILLS (20) ends of a pqd; of three pqd, and of the servers of a stream with three replicas; of three bridges on FoundationDB where it is
+	$(GO) test -tags '$(FDB)' -run '^TestSource(BesideKills|OnCluster|OfSeveralBridges)$$' -count 1 -timeout 72h -v ./e2e/streams -parallel 1 -pq.messages=$(MESSAGES) -pq.kills=$(KILLS) -pq.seed=$(SEED)
+
+campaign/links: MESSAGES = 100000
+campaign/links: KILLS = 20
+campaign/links: ## MESSAGES (100000) items from a store to another one, beside KILLS (20) ends of both pqd, on FoundationDB too where it is; how many of 1 KiB a second over 100 ms
+	$(GO) test -tags '$(FDB)' -run '^TestLink(BesideKills(OnFoundationDB)?|OverADistance)$$' -count 1 -timeout 72h -v ./e2e/streams -parallel 1 -pq.messages=$(MESSAGES) -pq.kills=$(KILLS) -pq.seed=$(SEED)
 
 campaign/celery: OPS = 100000
 campaign/celery: KILLS = 20

@@ -200,7 +200,7 @@ func TestImportFromBullMQ(t *testing.T) {
 	if code, said := failing.run(); code != 1 || !strings.Contains(said, "hold 1 job: stop them") {
 		t.Errorf("workers hold a job: exit code %d, %q", code, said)
 	}
-	failing.done("left behind: 1 have failed", "--held")
+	failing.done("left behind: 1 have failed: --failed imports them as dead letters\nleft behind: 1 are completed\n", "--held")
 	delayed := 0
 	for item, err := range failing.queue.List(t.Context(), client.ListOptions{State: client.Delayed, Attempts: true}) {
 		if err != nil || item.Deliveries != 1 || time.Until(item.Due) < 50*time.Minute {

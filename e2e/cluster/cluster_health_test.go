@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"net/http"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -91,6 +92,29 @@ func TestClusterHealth(t *testing.T) {
 	if now := pqd.Metric(t, page(active, "/metrics"), "pq_cluster_active"); now != 0 {
 		t.Errorf("pq_cluster_active of the former active one is %v", now)
 	}
+}
+
+// The active one of three nodes and another one are gone: pq names them, and says how many have
+// to be there.
+func TestMissingNodesAreNamed(t *testing.T) {
+	t.Parallel()
+	nodes := testenv.NewNodes(t)
+	active := nodes.Active(t)
+	left := nodes.All[0]
+	if left == active {
+		left = nodes.All[1]
+	}
+	for _, p := range nodes.All {
+		if p != left {
+			p.Kill(t)
+		}
+	}
+	says := func(args ...string) bool {
+		out, err := exec.Command(testenv.Build(t, "cmd/pq"), append([]string{"--server", left.URL, "--timeout", "2s"}, args...)...).CombinedOutput()
+		return err != nil && strings.Count(string(out), "was last heard") == 2 && strings.Contains(string(out), "heard: 1 of 3, and with PQ_CLUSTER 2 have to be there")
+	}
+	testenv.Await(t, "pq cluster status names both", func() bool { return says("cluster", "status") })
+	testenv.Await(t, "pq doctor names both", func() bool { return says("doctor") })
 }
 
 // Nodes make a log, and start again, although their disks have less room than the log may

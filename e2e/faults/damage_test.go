@@ -206,11 +206,19 @@ func salvaged(t *testing.T, dir, file string) {
 	if code != 0 || !strings.Contains(stdout, "jobs: ") || !strings.Contains(stdout, file+" is damaged") {
 		t.Fatalf("pqd salvage: %d, %s%s", code, stdout, stderr)
 	}
+	log := strings.HasSuffix(file, ".log")
+	if strings.Contains(stdout, "as it was") == log {
+		t.Errorf("pqd salvage said %s", stdout)
+	}
 	p := testenv.Daemon(t)
 	for queue, least := range map[string]int{"jobs": damagedItems * 3 / 4, "mail": 9} {
 		cmd := exec.Command(testenv.Build(t, "cmd/pq"), "--server", p.URL, "import", queue, "--file", filepath.Join(to, queue+".jsonl"))
-		if out, err := cmd.CombinedOutput(); err != nil {
+		out, err := cmd.CombinedOutput()
+		if err != nil {
 			t.Fatalf("pq import %s: %v\n%s", queue, err, out)
+		}
+		if all := strings.Contains(string(out), "are there, unchanged"); all == (log || queue == "jobs") {
+			t.Errorf("pq import %s said %s", queue, out)
 		}
 		nc := p.Connect(t)
 		if n := ready(t, nc, queue); n < least || queue == "jobs" && n >= damagedItems {

@@ -1,7 +1,13 @@
 package faults_test
 
 import (
+	"bytes"
+	"crypto/rand"
 	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -105,6 +111,10 @@ func TestNearlyFullDisk(t *testing.T) {
 	if code, body := pqd.Ask(t, "POST", p.HTTP+"/v1/queues/jobs/push", "new"); code != 429 || !strings.Contains(body, "store_full") {
 		t.Errorf("HTTP answered a push %d %s", code, body)
 	}
+	doctor := exec.Command(testenv.Build(t, "cmd/pq"), "--server", p.URL, "doctor")
+	if out, err := doctor.CombinedOutput(); err == nil || !regexp.MustCompile(`FAIL +requests +push: .*PQ_MIN_FREE.* \(429\)`).Match(out) || bytes.Count(out, []byte("FAIL")) != 1 {
+		t.Errorf("pq doctor: %v\n%s", err, out)
+	}
 	dead := pqd.Request(t, nc, "pq.jobs-dead.peek.min", "")
 	refuses("a requeue", "", "pq.jobs-dead.requeue."+dead.Header.Get("PQ-Id"), "")
 	if gone := pqd.Request(t, nc, "pq.jobs-dead.peek.min", ""); gone.Header.Get("Status") != "404" {
@@ -118,6 +128,39 @@ func TestNearlyFullDisk(t *testing.T) {
 	p.Change("PQ_MIN_FREE=0")
 	p.Start(t)
 	refuses("a push to a store with room", "", "pq.jobs.push", "new")
+}
+
+// A store that takes no new items frees the space of a queue that is purged, though nothing is
+// written any more that would make it do so.
+func TestFullStoreFreesSpace(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "store")
+	p := testenv.Daemon(t, "PQ_STORE=local:"+dir)
+	nc := p.Connect(t)
+	body := make([]byte, 700_000) // that cannot be compressed
+	_, _ = rand.Read(body)
+	const items = 12
+	for range items {
+		pqd.PushMsg(t, nc, "pq.jobs.push.1", string(body))
+	}
+	p.Stop(t)
+	p.Change("PQ_MIN_FREE=1000000T")
+	p.Start(t) // what is in the log goes into a table
+	inTables := func() (size int) {
+		tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range tables {
+			if info, err := os.Stat(name); err == nil { // otherwise it was removed meanwhile
+				size += int(info.Size())
+			}
+		}
+		return size
+	}
+	testenv.Await(t, "the items are in tables", func() bool { return inTables() >= items*len(body) })
+	pqd.Request(t, p.Connect(t), "pq.jobs.admin.purge", "")
+	testenv.Await(t, "the space is free", func() bool { return inTables() < len(body) })
 }
 
 // The operator bounds the bytes of every queue. Items of whatever size meet that bound, and

@@ -91,6 +91,9 @@ func recordedRun(t *testing.T) *recording {
 	}
 	m.ask("pq.often.admin.schedule.s", `{"spec":"@every 1s","overlap":"allow"}`)
 	m.ask("pq.fed.admin.source.orders", `{"remote":"away","stream":"ORDERS"}`)
+	m.ask("pq.given.admin.link.hub", `{"to":"abc"}`)
+	m.ask("pq.given.push", "x")
+	m.ask("pq.given.link.hub", `{"taker":"abc"}`)
 	r := &recording{series: make(map[string][]string)}
 	for range 6 {
 		for priority := range 6 {

@@ -27,7 +27,7 @@ func init() {
 // bareSets is a bound for queues without batches: one row a transaction, and nothing
 // read.
 func bareSets(t *testing.T, l task) work {
-	db, items := recipe(t, l.Cluster, l.Prefix)
+	db, items := openRecipe(t, l.Cluster, l.Prefix)
 	return work{client: func() func() error {
 		return func() error {
 			random := make([]byte, 20)
@@ -47,7 +47,7 @@ const bareRows = 10_000
 
 // bareGets read a row that is there, any of many.
 func bareGets(t *testing.T, l task) work {
-	db, rows := recipe(t, l.Cluster, l.Prefix)
+	db, rows := openRecipe(t, l.Cluster, l.Prefix)
 	key := func(i int) apple.Key { return rows.Pack(appletuple.Tuple{i}) }
 	_, err := db.Transact(func(tr apple.Transaction) (any, error) {
 		for i := range bareRows {
@@ -75,7 +75,7 @@ func bareGets(t *testing.T, l task) work {
 // readVersions ask for the version to read at, and nothing else. The client library asks
 // for those of many transactions at once.
 func readVersions(t *testing.T, l task) work {
-	db, _ := recipe(t, l.Cluster, l.Prefix)
+	db, _ := openRecipe(t, l.Cluster, l.Prefix)
 	return work{client: func() func() error {
 		return func() error {
 			_, err := db.ReadTransact(func(tr apple.ReadTransaction) (any, error) { return tr.GetReadVersion().Get() })

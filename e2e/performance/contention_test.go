@@ -81,7 +81,7 @@ var errEmpty = errors.New("the queue is empty: it was not filled with enough for
 
 // recipePops pops by the documented recipe, as programs do.
 func recipePops(t *testing.T, l task) work {
-	db, items := recipe(t, l.Cluster, l.Prefix)
+	db, items := openRecipe(t, l.Cluster, l.Prefix)
 	var runs, done atomic.Int64
 	return work{
 		client: func() func() error {
@@ -106,7 +106,7 @@ func recipePops(t *testing.T, l task) work {
 	}
 }
 
-func recipe(t *testing.T, cluster string, prefix []byte) (apple.Database, subspace.Subspace) {
+func openRecipe(t *testing.T, cluster string, prefix []byte) (apple.Database, subspace.Subspace) {
 	t.Helper()
 	apple.MustAPIVersion(730)
 	db, err := apple.OpenDatabase(cluster)
@@ -201,7 +201,7 @@ func answerTo(nc *nats.Conn, m *nats.Msg) (*nats.Msg, error) {
 // fillRecipe pushes items to the queue of the recipe.
 func fillRecipe(t *testing.T, cluster string, prefix []byte, n int) {
 	t.Helper()
-	db, items := recipe(t, cluster, prefix)
+	db, items := openRecipe(t, cluster, prefix)
 	defer db.Close()
 	for begin := 0; begin < n; begin += 1000 {
 		_, err := db.Transact(func(tr apple.Transaction) (any, error) {

@@ -3,7 +3,6 @@
 package performance_test
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/pqbridge/pqbridge/internal/fdbtest"
@@ -11,6 +10,6 @@ import (
 
 func init() {
 	crowdStores["fdb"] = func(t testing.TB) []string {
-		return []string{fmt.Sprintf("PQ_STORE=fdb:%s?prefix=%s", fdbtest.Shared(t).File, fdbtest.Prefix())}
+		return []string{fdbtest.Shared(t).Setting()}
 	}
 }

@@ -33,7 +33,7 @@ func (b *manyQueues) reportBare(out *strings.Builder) {
 	for _, s := range oneShapes {
 		for _, kind := range bareKinds {
 			if f, is := b.median(cell{table: bareTable, kind: kind, through: s}); is {
-				fmt.Fprintf(out, "| %d | %s | %s | %s |\n", s.clients, kind, thousands(int(f.rate)), latencies(f.took))
+				fmt.Fprintf(out, "| %d | %s | %s | %s |\n", s.clients, kind, thousands(int(f.rate)), p50p99(f.took))
 			}
 		}
 	}
@@ -56,7 +56,7 @@ func (b *manyQueues) reportTable(out *strings.Builder, table, of string, through
 				w := f.batches
 				fmt.Fprintf(out, "| %s | %s | %s | %s | %s | %s | %s | %s | %.1f | %.1f | %.1f | %.3f |\n", s, kind, on, thousands(int(f.rate)),
 					part(b.ratio(c, base(c))), part(b.ratio(c, cell{table: bareTable, kind: setKind, through: shape{1, c.clients()}})),
-					latencies(f.took), latencies(f.half), w.requests/w.batches, w.requests/w.commits, 1000*w.busy/w.batches, w.conflicts/w.requests)
+					p50p99(f.took), p50p99(f.half), w.requests/w.batches, w.requests/w.commits, 1000*w.busy/w.batches, w.conflicts/w.requests)
 			}
 		}
 	}
@@ -112,7 +112,7 @@ func part(ratio float64) string {
 	return fmt.Sprintf("%.2f", ratio)
 }
 
-func latencies(m measure) string {
+func p50p99(m measure) string {
 	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 	return fmt.Sprintf("%.1f / %.1f", ms(m.P50), ms(m.P99))
 }

@@ -25,7 +25,7 @@ import (
 const (
 	overloadFactor  = 10
 	overloadTime    = time.Minute
-	measureTime     = 10 * time.Second
+	rateTime        = 10 * time.Second
 	memoryLimit     = 1 << 30
 	backToSpeed     = 0.7 // of the rate before: other work on the machine comes and goes
 	overloadClients = 4
@@ -170,7 +170,7 @@ func sustained(clients []*asker) float64 {
 			for range windowed {
 				c.send()
 			}
-			for time.Since(start) < measureTime {
+			for time.Since(start) < rateTime {
 				<-c.window
 				c.send()
 			}
@@ -179,7 +179,7 @@ func sustained(clients []*asker) float64 {
 		})
 	}
 	wg.Wait()
-	return float64(done.Load()) / measureTime.Seconds()
+	return float64(done.Load()) / rateTime.Seconds()
 }
 
 // flood is a connection that speaks the protocol itself, to send many times

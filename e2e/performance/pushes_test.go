@@ -23,7 +23,7 @@ func TestPushes(t *testing.T) {
 		l := task{Kind: setKind, Clients: clients, Cluster: cluster.File, Prefix: fdbtest.Prefix(), Warm: warmTime, Time: measureTime}
 		sets := sum(drive(t, l))
 		server := testenv.NATS(t)
-		d := testenv.Daemon(t, "NATS_URL="+server.URL(), "PQ_STORE=fdb:"+cluster.File+"?prefix="+string(fdbtest.Prefix()))
+		d := testenv.Daemon(t, "NATS_URL="+server.URL(), cluster.Setting())
 		for _, connections := range []int{1, clients} {
 			l.Kind, l.URL, l.Connections = "pushes", server.URL(), connections
 			pushes := sum(drive(t, l))

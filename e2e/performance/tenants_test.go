@@ -57,6 +57,7 @@ var hostilities = []hostility{
 	}},
 	{"keys", 0, func(i int) *nats.Msg { return hostile("keyed.push", "x", "PQ-Key", fmt.Sprint(i)) }},
 	{"queues", 0, func(i int) *nats.Msg { return hostile(fmt.Sprintf("q%d.push", i), "x") }},
+	{"malformed requests", 0, func(int) *nats.Msg { return hostile("jobs.nonsense", "") }},
 	{"leases", 1, func(int) *nats.Msg { return hostile("full0.pop.min", "", "PQ-Lease", "1ms") }},
 }
 

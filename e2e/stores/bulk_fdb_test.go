@@ -4,7 +4,6 @@ package stores_test
 
 import (
 	"cmp"
-	"fmt"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -17,7 +16,7 @@ import (
 // A bulk operation brings each dead letter back once, beside the bridges of others on the store,
 // however often its own is killed.
 func TestBulkOfSeveralBridges(t *testing.T) {
-	store := fmt.Sprintf("PQ_STORE=fdb:%s?prefix=%s", fdbtest.Shared(t).File, fdbtest.Prefix())
+	store := fdbtest.Shared(t).Setting()
 	own, other := testenv.Daemon(t, store), testenv.Daemon(t, store)
 	dial := func(d *testenv.Process) func() *nats.Conn {
 		return func() *nats.Conn { return d.Connect(t, nats.MaxReconnects(-1), nats.ReconnectWait(pqd.ReconnectWait)) }

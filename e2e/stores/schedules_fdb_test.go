@@ -4,7 +4,6 @@ package stores_test
 
 import (
 	"cmp"
-	"fmt"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -17,7 +16,7 @@ import (
 // Each time of a schedule fires once, whichever of three bridges fires, and however often each is
 // killed.
 func TestSchedulesOfSeveralBridges(t *testing.T) {
-	store := fmt.Sprintf("PQ_STORE=fdb:%s?prefix=%s", fdbtest.Shared(t).File, fdbtest.Prefix())
+	store := fdbtest.Shared(t).Setting()
 	var daemons []*testenv.Process
 	var ncs []*nats.Conn
 	for range 3 {

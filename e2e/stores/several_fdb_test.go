@@ -24,7 +24,7 @@ import (
 // serves: the effects of one are visible to the other at once.
 func TestSeveralBridges(t *testing.T) {
 	cluster := fdbtest.Shared(t)
-	store := fmt.Sprintf("PQ_STORE=fdb:%s?prefix=%s", cluster.File, fdbtest.Prefix())
+	store := cluster.Setting()
 	var daemons []*testenv.Process
 	var ncs []*nats.Conn
 	for range 2 {
@@ -141,7 +141,7 @@ func TestRollingRestartOnFoundationDB(t *testing.T) {
 	const n, restarts = 200, 4
 	cluster := fdbtest.Shared(t)
 	server := testenv.NATS(t)
-	store := fmt.Sprintf("PQ_STORE=fdb:%s?prefix=%s", cluster.File, fdbtest.Prefix())
+	store := cluster.Setting()
 	var daemons []*testenv.Process
 	for range 2 {
 		daemons = append(daemons, testenv.Daemon(t, "NATS_URL="+server.URL(), store))

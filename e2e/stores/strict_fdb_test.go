@@ -21,7 +21,7 @@ var (
 // requests, peeks included. It is one pqd, because pushes that overlap at several of them stand in
 // any order.
 func TestStrictOnFoundationDB(t *testing.T) {
-	d := testenv.Daemon(t, fmt.Sprintf("PQ_STORE=fdb:%s?prefix=%s", fdbtest.Shared(t).File, fdbtest.Prefix()))
+	d := testenv.Daemon(t, fdbtest.Shared(t).Setting())
 	defer d.Stop(t)
 	nc := d.Connect(t)
 	for q := range *flagStrictQueues {

@@ -79,7 +79,7 @@ func newCrossing(t *testing.T, mode, remote, streams, bridge string, replicas in
 	t.Helper()
 	c := &crossing{T: t, n: cmp.Or(*flagMessages, 3000), published: make(chan error, 1)}
 	var err error
-	if c.js, err = jetstream.New(connect(t, streams), jetstream.WithDefaultTimeout(testenv.Patience), jetstream.WithPublishAsyncTimeout(askAgain)); err != nil {
+	if c.js, err = jetstream.New(connect(t, streams), jetstream.WithDefaultTimeout(10*askAgain), jetstream.WithPublishAsyncTimeout(askAgain)); err != nil {
 		t.Fatal(err)
 	}
 	config := jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}, Replicas: replicas, Duplicates: time.Hour}
@@ -101,7 +101,7 @@ func newCrossing(t *testing.T, mode, remote, streams, bridge string, replicas in
 	return c
 }
 
-// askAgain is after what time a message without an answer is published again.
+// askAgain is after what time a message without an answer is published again. What a server has as it ends is lost.
 const askAgain = 2 * time.Second
 
 // publish publishes the numbers, each until the stream has it.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -28,46 +29,120 @@ func asked(t *testing.T, nc *nats.Conn, subject, body string, answer any) {
 	}
 }
 
-// A queue of one pqd becomes one of another while both are killed: each item once, in order.
-func TestLinkBesideKills(t *testing.T) {
-	t.Parallel()
-	edge := testenv.Daemon(t, "PQ_PREFIX=edge7")
-	setting, _ := remotes(t, map[string]any{"edge": map[string]any{"url": edge.URL, "queues": map[string]any{"edge7.orders": []string{"jobs"}}}})
-	hub := testenv.Daemon(t, setting)
-	atEdge, atHub := connect(t, edge.URL), connect(t, hub.URL)
+// linked are two pqd with a link, whose queue orders is to become the queue jobs of the other one.
+type linked struct {
+	*testing.T
+	edge, hub     *testenv.Process
+	atEdge, atHub *nats.Conn
+	giver, taker  *client.Queue
+}
+
+// embedded is the usual store.
+func embedded() string { return "PQ_STORE=local:pq-data" }
+
+// linkPQD starts them. between returns the URL by which the hub reaches the edge's, store the setting of the store of one of them.
+func linkPQD(t *testing.T, between func(edge string) string, store func() string) *linked {
+	t.Helper()
+	l := &linked{T: t, edge: testenv.Daemon(t, "PQ_PREFIX=edge7", store())}
+	setting, _ := remotes(t, map[string]any{"edge": map[string]any{"url": between(l.edge.URL), "queues": map[string]any{"edge7.orders": []string{"jobs"}}}})
+	l.hub = testenv.Daemon(t, setting, store())
+	l.atEdge, l.atHub = connect(t, l.edge.URL), connect(t, l.hub.URL)
 	var about struct {
 		StoreID string `json:"store_id"`
 	}
-	asked(t, atHub, "pq._sys.info", "", &about)
+	asked(t, l.atHub, "pq._sys.info", "", &about)
 	var link protocol.Link
-	asked(t, atEdge, "edge7.orders.admin.link.hub", fmt.Sprintf(`{"to":%q}`, about.StoreID), &link)
-	giver, err := client.New(atEdge, client.Prefix("edge7"))
+	asked(t, l.atEdge, "edge7.orders.admin.link.hub", fmt.Sprintf(`{"to":%q}`, about.StoreID), &link)
+	giver, err := client.New(l.atEdge, client.Prefix("edge7"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := cmp.Or(*flagMessages, 3000)
+	l.giver, l.taker = giver.Queue("orders"), jobs(t, l.hub.URL)
+	return l
+}
+
+// push pushes items that are made of their numbers.
+func (l *linked) push(n int, payload func(i int) []byte) {
+	l.Helper()
 	for first := 1; first <= n; first += 500 {
 		var items []client.NewItem
 		for i := first; i < min(first+500, n+1); i++ {
-			items = append(items, client.NewItem{Payload: []byte(strconv.Itoa(i))})
+			items = append(items, client.NewItem{Payload: payload(i)})
 		}
-		if _, err := giver.Queue("orders").PushMany(t.Context(), items...); err != nil {
-			t.Fatal(err)
+		if _, err := l.giver.PushMany(l.Context(), items...); err != nil {
+			l.Fatal(err)
 		}
 	}
-	queue := jobs(t, hub.URL)
+}
+
+// begin makes the source; more are fields of it.
+func (l *linked) begin(more string) {
+	l.Helper()
 	var source client.Source
-	asked(t, atHub, "pq.jobs.admin.source.edge", `{"remote":"edge","queue":"edge7.orders","link":"hub","batch":20}`, &source)
-	kills := cmp.Or(*pqd.Kills, 6)
-	moved := func(least int) {
-		t.Helper()
-		testenv.Await(t, fmt.Sprint(least, " items have moved"), func() bool {
-			s, err := queue.Source(t.Context(), "edge")
-			return err == nil && s.Counts.Delivered >= int64(least)
-		})
+	asked(l.T, l.atHub, "pq.jobs.admin.source.edge", `{"remote":"edge","queue":"edge7.orders","link":"hub"`+more+`}`, &source)
+}
+
+// moved waits until the taker has so many items.
+func (l *linked) moved(least int) {
+	l.Helper()
+	testenv.Await(l.T, fmt.Sprint(least, " items have moved"), func() bool {
+		s, err := l.taker.Source(l.Context(), "edge")
+		return err == nil && s.Counts.Delivered >= int64(least)
+	})
+}
+
+// ends waits until the giver has nothing any more.
+func (l *linked) ends(given int) {
+	l.Helper()
+	testenv.Await(l.T, "the giver has nothing any more", func() bool {
+		var link protocol.Link
+		asked(l.T, l.atEdge, "edge7.orders.admin.link.hub", "", &link)
+		return link.Given == int64(given) && link.Held == 0
+	})
+}
+
+// A link over a hundred milliseconds is not much slower than its round trips. The campaign says how fast it is.
+func TestLinkOverADistance(t *testing.T) {
+	t.Parallel()
+	const trip, least = 100 * time.Millisecond, 4000 // items a second
+	l := linkPQD(t, func(edge string) string {
+		far := testenv.NewProxy(t, edge)
+		far.Distance(trip / 2)
+		return far.URL()
+	}, embedded)
+	n := cmp.Or(*flagMessages, 1500)
+	l.push(n, func(i int) []byte { return append(strconv.AppendInt(nil, int64(i), 10), make([]byte, 1020)...) })
+	begun := time.Now()
+	l.begin("")
+	l.moved(n)
+	took := time.Since(begun)
+	l.ends(n)
+	rate := float64(n) / took.Seconds()
+	t.Logf("%d items of 1 KiB in %s: %.0f a second", n, took.Round(time.Millisecond), rate)
+	if *flagMessages > 0 && rate < least {
+		t.Errorf("%.0f items a second, expected %d", rate, least)
 	}
+	trips := (n + 999) / 1000 // a batch has up to 1,000 items
+	if fastest := time.Duration(trips) * trip; took < fastest {
+		t.Errorf("it took %s, and %d round trips take %s: the distance is none", took, trips, fastest)
+	}
+}
+
+// A queue of one pqd becomes one of another while both are killed: each item once, in order.
+func TestLinkBesideKills(t *testing.T) {
+	t.Parallel()
+	linkPQD(t, func(edge string) string { return edge }, embedded).besideKills()
+}
+
+func (l *linked) besideKills() {
+	t := l.T
+	edge, hub, queue := l.edge, l.hub, l.taker
+	n := cmp.Or(*flagMessages, 3000)
+	l.push(n, func(i int) []byte { return strconv.AppendInt(nil, int64(i), 10) })
+	l.begin(`,"batch":20`)
+	kills := cmp.Or(*pqd.Kills, 6)
 	for i := range kills {
-		moved(n * i / kills)
+		l.moved(n * i / kills)
 		if i%3 < 2 {
 			edge.Kill(t)
 		}
@@ -79,7 +154,7 @@ func TestLinkBesideKills(t *testing.T) {
 			edge.Start(t)
 		}
 	}
-	moved(n)
+	l.moved(n)
 	for next := 1; next <= n; {
 		items, err := queue.PopBatch(t.Context(), client.Min, 500, client.Repeatable())
 		if err != nil {
@@ -95,8 +170,5 @@ func TestLinkBesideKills(t *testing.T) {
 	if item, err := queue.Pop(t.Context(), client.Min); !errors.Is(err, client.ErrEmpty) {
 		t.Errorf("one more item: %v, %v", item, err)
 	}
-	testenv.Await(t, "the giver has nothing any more", func() bool {
-		asked(t, atEdge, "edge7.orders.admin.link.hub", "", &link)
-		return link.Given == int64(n) && link.Held == 0
-	})
+	l.ends(n)
 }

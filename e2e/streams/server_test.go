@@ -30,7 +30,7 @@ type durable struct {
 
 func take(t *testing.T, nc *nats.Conn, config jetstream.StreamConfig, filters ...string) *durable {
 	t.Helper()
-	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(testenv.Patience))
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(10*askAgain))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,14 +77,15 @@ func (d *durable) fetch(n int) (got []fetched) {
 		d.Fatal(err)
 	}
 	defer sub.Unsubscribe()
-	request := fmt.Sprintf(`{"batch":%d,"expires":%d}`, n, 3*time.Second)
+	const expires = 3 * time.Second
+	request := fmt.Sprintf(`{"batch":%d,"expires":%d}`, n, expires)
 	if err := d.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+d.stream+"."+d.consumer, inbox, []byte(request)); err != nil {
 		d.Fatal(err)
 	}
 	for len(got) < n {
-		msg, err := sub.NextMsg(testenv.Patience)
-		if errors.Is(err, nats.ErrNoResponders) {
-			return got // there is no leader
+		msg, err := sub.NextMsg(10 * expires)
+		if errors.Is(err, nats.ErrNoResponders) || errors.Is(err, nats.ErrTimeout) {
+			return got // there is no leader, or one that stepped down with the request
 		}
 		if err != nil {
 			d.Fatal(err)

@@ -13,13 +13,16 @@ await queue.add("high", { n: "high" }, { priority: 2 });
 await queue.add("later", { n: "later" }, { delay: hour });
 await queue.add("first\nof all", { n: "first" }, { lifo: true, jobId: "an id of its own" });
 
-// One that has failed for good, one that waits for its second attempt, one that a worker holds.
+// One that is completed, one that has failed for good, one that waits for its second attempt, one
+// that a worker holds.
 const failing = new Queue("failing", { connection });
+await failing.add("done", { to: "zoe" });
 await failing.add("once", { to: "ann" }, { attempts: 1 });
 await failing.add("again", { to: "bob" }, { attempts: 3, backoff: { type: "fixed", delay: hour } });
 let failed = 0;
 await new Promise((done) => {
   const worker = new Worker("failing", async (job) => {
+    if (job.name === "done") return;
     throw new Error(`no route to ${job.data.to}`);
   }, { connection });
   worker.on("failed", async () => {
