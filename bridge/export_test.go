@@ -122,3 +122,9 @@ func Hold(o Options, d time.Duration) Options {
 	o.hold = d
 	return o
 }
+
+// Rated are options whose tenants' rates go by a clock.
+func Rated(o Options, now func() time.Time) Options {
+	o.now = now
+	return o
+}

@@ -57,6 +57,7 @@ type Options struct {
 	hold time.Duration
 
 	since func(time.Time) time.Duration // time.Since, but in tests
+	now   func() time.Time              // of tenants' rates: time.Now, but in tests
 
 	// MetricsQueues is how many queues have metrics of their own. 0: DefaultMetricsQueues;
 	// negative: none has.
@@ -105,6 +106,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.since == nil {
 		o.since = time.Since
+	}
+	if o.now == nil {
+		o.now = time.Now
 	}
 	o.Limits = o.Limits.withDefaults()
 	return o

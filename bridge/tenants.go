@@ -3,7 +3,6 @@ package bridge
 import (
 	"context"
 	"strings"
-	"time"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
@@ -27,7 +26,7 @@ func newTenants(o Options, store *fdbpq.Store) *tenants.Tenants {
 		ShareRequests: int64(o.Limits.Requests) * request.SharePercent / 100,
 		ShareBytes:    o.Limits.Bytes * request.SharePercent / 100,
 
-		Now: time.Now,
+		Now: o.now,
 	})
 }
 
