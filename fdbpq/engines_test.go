@@ -16,6 +16,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 	"github.com/pqbridge/pqbridge/internal/clustertest"
+	"github.com/pqbridge/pqbridge/internal/nightly"
 )
 
 // engines are those that a test runs on. The function that place returns opens
@@ -73,10 +74,10 @@ func stopped() time.Time {
 	return time.Time{}
 }
 
-// fewer reduces the amount of work of a test on engines whose commits cross a network.
+// fewer is how much of the work of a random test is done: less in the gate, and on engines whose commits cross a network.
 func fewer(t testing.TB, n int) int {
 	if strings.HasSuffix(t.Name(), "/local") {
-		return n
+		return nightly.Fewer(n)
 	}
 	return n / 10
 }

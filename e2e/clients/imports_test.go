@@ -22,6 +22,7 @@ import (
 	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/e2e/internal/nodejs"
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
+	"github.com/pqbridge/pqbridge/internal/nightly"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -228,6 +229,7 @@ func TestImportFromBullMQ(t *testing.T) {
 
 // The tasks of Celery on Redis come over, and workers on pqd run each once.
 func TestImportFromCelery(t *testing.T) {
+	nightly.Only(t, "TestImportFromStream has the ways of an import")
 	t.Parallel()
 	py := needPython(t, "celery", "redis")
 	port, p, n := startRedis(t), testenv.Daemon(t), max(*pqd.Ops, 300)

@@ -12,11 +12,13 @@ import (
 	"github.com/pqbridge/pqbridge/e2e/internal/chromium"
 	"github.com/pqbridge/pqbridge/e2e/internal/nodejs"
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
+	"github.com/pqbridge/pqbridge/internal/nightly"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // The JavaScript client in a browser, over WebSocket, with a pqd that is killed half way.
 func TestJavaScriptClientInBrowser(t *testing.T) {
+	nightly.Only(t, "TestJavaScriptClient has the same in node")
 	t.Parallel()
 	node, browser := nodejs.Need(t), chromium.Need(t)
 	dir := packed(t, node)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/e2e/internal/nodejs"
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
+	"github.com/pqbridge/pqbridge/internal/nightly"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -138,6 +139,7 @@ func TestJavaScriptClient(t *testing.T) {
 
 // The declarations for TypeScript say what the modules have, and the modules keep their own types.
 func TestJavaScriptClientTypes(t *testing.T) {
+	nightly.Only(t, "it runs a type checker")
 	t.Parallel()
 	node := nodejs.Need(t)
 	dir := t.TempDir()
@@ -196,6 +198,7 @@ func startScript(t *testing.T, n nodejs.Node, p *testenv.Process, nats, dir, pro
 }
 
 func TestJavaScriptClientKills(t *testing.T) {
+	nightly.Only(t, "TestJavaScriptClient has each of its calls, and TestEndsUnderLoad kills pqd")
 	t.Parallel()
 	node := nodejs.Need(t)
 	dir := packed(t, node)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
+	"github.com/pqbridge/pqbridge/internal/nightly"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -97,6 +98,7 @@ func TestPythonClient(t *testing.T) {
 }
 
 func TestPythonClientKills(t *testing.T) {
+	nightly.Only(t, "TestPythonClient has each of its calls, and TestEndsUnderLoad kills pqd")
 	t.Parallel()
 	py := needPython(t)
 	for _, role := range []string{"consume", "next", "pop", "threads"} {
@@ -110,6 +112,7 @@ func TestPythonClientKills(t *testing.T) {
 
 // Requests go on when the active node of a cluster is killed: the client repeats them on another connection.
 func TestPythonClientOnCluster(t *testing.T) {
+	nightly.Only(t, "TestPythonClient has the same on one pqd")
 	t.Parallel()
 	py := needPython(t)
 	nodes := testenv.NewNodes(t)
@@ -132,6 +135,7 @@ with sync.connect(sys.argv[1].split(",")) as client:
 // Tasks of Celery run once although pqd is killed and starts again meanwhile, and once more if their
 // worker is killed while it runs them.
 func TestCeleryRestarts(t *testing.T) {
+	nightly.Only(t, "TestPythonClient has the transport without restarts")
 	t.Parallel()
 	runCelery(t, testenv.Daemon(t), "celery_load.py", nil, map[string]func(*testing.T, *testenv.Process){
 		"restart": func(t *testing.T, p *testenv.Process) { p.Kill(t); p.Start(t) },
@@ -141,6 +145,7 @@ func TestCeleryRestarts(t *testing.T) {
 // A task with a countdown of a week waits in the queue while everything is away, runs when it is due and
 // not before, and once.
 func TestCeleryWeek(t *testing.T) {
+	nightly.Only(t, "TestPythonClient has the transport, a moment each")
 	t.Parallel()
 	acts := make(map[string]func(*testing.T, *testenv.Process))
 	times := []string{"away 0s", "away 167h", "away 1h"}
@@ -200,6 +205,7 @@ func runCelery(t *testing.T, p *testenv.Process, program string, env []string, a
 
 // On Redis with a short visibility timeout long and delayed tasks start more than once, on pqd once.
 func TestCeleryBesideRedis(t *testing.T) {
+	nightly.Only(t, "it compares with another broker")
 	t.Parallel()
 	py := needPython(t, "celery", "redis")
 	if _, err := exec.LookPath("redis-server"); err != nil {
@@ -320,6 +326,7 @@ func judgePythonExamples(t *testing.T, blocks []testenv.Block, output string) {
 
 // The package and its tests pass the strictest type check.
 func TestPythonClientTypes(t *testing.T) {
+	nightly.Only(t, "it runs type checkers")
 	t.Parallel()
 	py := needPython(t, "mypy", "celery", "taskiq")
 	cmd := py.command(t, "-m", "mypy", "--strict", "--cache-dir", t.TempDir(), "pqbridge", "tests")
@@ -333,6 +340,7 @@ func TestPythonClientTypes(t *testing.T) {
 // What is built has all modules, the mark of a typed package and the license, and works where
 // nothing of the repository is.
 func TestPythonClientPackage(t *testing.T) {
+	nightly.Only(t, "it builds a package with pip")
 	t.Parallel()
 	py := needPython(t, "build", "flit_core")
 	dir := t.TempDir()

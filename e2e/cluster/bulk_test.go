@@ -7,12 +7,14 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
+	"github.com/pqbridge/pqbridge/internal/nightly"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // A bulk operation brings each dead letter back once, whichever of three pqd is active, and however
 // that ends.
 func TestClusterBulk(t *testing.T) {
+	nightly.Only(t, "fdbpq has bulk operations beside all else, and TestStepDown a takeover")
 	t.Parallel()
 	nodes := testenv.NewNodes(t)
 	nc, err := nats.Connect(nodes.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(pqd.ReconnectWait), nats.Timeout(testenv.Patience))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
+	"github.com/pqbridge/pqbridge/internal/nightly"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -72,6 +73,7 @@ func TestReplaceNode(t *testing.T) {
 // A request to replace a node is repeated while another node is away whose name nobody has heard
 // since the others started: nobody else is removed, and that one comes back.
 func TestReplaceNodeAgain(t *testing.T) {
+	nightly.Only(t, "TestReplaceNode replaces one node")
 	t.Parallel()
 	nodes := testenv.NewNodes(t)
 	active := nodes.Active(t)

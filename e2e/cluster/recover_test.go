@@ -11,6 +11,7 @@ import (
 	js "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
+	"github.com/pqbridge/pqbridge/internal/nightly"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -85,6 +86,7 @@ func TestRecoverStream(t *testing.T) {
 // pqd salvage, and begins the store anew beside NATS servers that have no log. An embedded
 // store is refused as a copy.
 func TestBackupOfCopy(t *testing.T) {
+	nightly.Only(t, "kv/local has backups")
 	t.Parallel()
 	s := pqd.NewStreamStore(t, "64M")
 	s.Init(t)

@@ -7,11 +7,13 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
+	"github.com/pqbridge/pqbridge/internal/nightly"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // Each time of a schedule fires once, whichever of three pqd is active, and however that ends.
 func TestClusterSchedules(t *testing.T) {
+	nightly.Only(t, "fdbpq has schedules through crashes, and TestStepDown a takeover")
 	t.Parallel()
 	nodes := testenv.NewNodes(t, "PQ_LOG_LEVEL=debug") // it shows which node leads the log
 	nc, err := nats.Connect(nodes.URL(), nats.MaxReconnects(-1), nats.Timeout(testenv.Patience))

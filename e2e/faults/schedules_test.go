@@ -7,11 +7,13 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
+	"github.com/pqbridge/pqbridge/internal/nightly"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // Each time of a schedule fires once, however often pqd is killed.
 func TestSchedulesBesideKills(t *testing.T) {
+	nightly.Only(t, "fdbpq has schedules through crashes")
 	t.Parallel()
 	p := testenv.Daemon(t)
 	nc := p.Connect(t, nats.MaxReconnects(-1))

@@ -22,6 +22,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
+	"github.com/pqbridge/pqbridge/internal/nightly"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -197,6 +198,7 @@ func bytesOf(t *testing.T, size string) int64 {
 // no rights that it does not need, and no secret where everybody reads it. A machine can be drained, and
 // two pods do not go at once.
 func TestChartPods(t *testing.T) {
+	nightly.Only(t, "it renders the chart")
 	t.Parallel()
 	if !strings.Contains(pqd.Read(t, runbook), fmt.Sprintf("pqd needed %d MiB at most", overloadPeak>>20)) {
 		t.Errorf("%s says something else than %d MiB", runbook, overloadPeak>>20)
@@ -271,6 +273,7 @@ func variables(c container) map[string]string {
 // of containers, Services, probes, policies and settings are the same, and a file that a setting names is
 // one of a Secret.
 func TestChartSettings(t *testing.T) {
+	nightly.Only(t, "it renders the chart")
 	t.Parallel()
 	for _, example := range []string{ofSingle, ofCluster, ofBridges, ofAll} {
 		t.Run(example, func(t *testing.T) {
@@ -362,6 +365,7 @@ func portOf(t *testing.T, address string) int {
 // pqd runs with the settings of one pqd, and of a bridge, on the store of this test, and answers the
 // probes, also under the names of the Service.
 func TestChartStarts(t *testing.T) {
+	nightly.Only(t, "it renders the chart")
 	t.Parallel()
 	for _, example := range []string{ofSingle, ofBridges} {
 		t.Run(example, func(t *testing.T) {
@@ -386,6 +390,7 @@ func TestChartStarts(t *testing.T) {
 // KEDA can scale workers by what pqd itself says, with the token: the fields that the page names are
 // numbers there.
 func TestScalingByHTTP(t *testing.T) {
+	nightly.Only(t, "it renders the chart")
 	t.Parallel()
 	env := variables(workload(t, rendered(t, ofSingle)).Spec.Template.Spec.Containers[0])
 	p := launch(t, env)
@@ -429,6 +434,7 @@ func codeAs(t *testing.T, page, host string) int {
 // an address gives it, whether it is ready or not, and that is in the certificate. Its settings belong
 // together: pqd refuses the first thing that the test does not have, a secret.
 func TestChartCluster(t *testing.T) {
+	nightly.Only(t, "it renders the chart")
 	t.Parallel()
 	for _, example := range []string{ofCluster, ofAll} {
 		t.Run(example, func(t *testing.T) {
@@ -496,6 +502,7 @@ func includes(all, some map[string]string) bool {
 // The alerts and the dashboard of the chart are those of the files in deploy, and Prometheus finds each
 // pod once.
 func TestChartMonitoring(t *testing.T) {
+	nightly.Only(t, "it renders the chart")
 	t.Parallel()
 	objects := rendered(t, ofCluster)
 	var rules struct{ Groups any }
@@ -526,6 +533,7 @@ func TestChartMonitoring(t *testing.T) {
 
 // What pqd would refuse, helm refuses before anything is installed, and says what it expects.
 func TestChartRefuses(t *testing.T) {
+	nightly.Only(t, "it renders the chart")
 	t.Parallel()
 	for set, says := range map[string]string{
 		"mode=single": "pqd needs a login",
@@ -554,6 +562,7 @@ func TestChartRefuses(t *testing.T) {
 
 // The chart has the version of the newest release in the changelog.
 func TestChartVersion(t *testing.T) {
+	nightly.Only(t, "it renders the chart")
 	t.Parallel()
 	newest := regexp.MustCompile(`(?m)^## (\d+\.\d+\.\d+)`).FindStringSubmatch(pqd.Read(t, "../../CHANGELOG.md"))
 	if newest == nil {

@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
+	"github.com/pqbridge/pqbridge/internal/nightly"
 )
 
 // expressions are those of the alerts and of the dashboard, by where they are.
@@ -54,6 +55,7 @@ func expressions(t *testing.T) (ofAlerts, ofPanels map[string]string) {
 // What alerts, dashboard and pages name is exported, and what is exported is in the pages.
 // promtool evaluates each expression on what a real pqd has exported.
 func TestMetricsOfDashboardAlertsAndPages(t *testing.T) {
+	nightly.Only(t, "it judges files of deploy")
 	t.Parallel()
 	run := recordedRun(t)
 	exported := run.exported()
@@ -161,6 +163,7 @@ func checkExpression(t *testing.T, where, expression string, exported map[string
 
 // The rules fire when they should, by promtool's own tests, and there is a test of each.
 func TestAlertsFire(t *testing.T) {
+	nightly.Only(t, "it runs promtool")
 	t.Parallel()
 	var tests struct {
 		Tests []struct {

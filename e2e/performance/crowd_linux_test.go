@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
+	"github.com/pqbridge/pqbridge/internal/nightly"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -31,6 +32,7 @@ var crowdStores = map[string]func(testing.TB) []string{
 // What a pqd with many queues costs, most of them idle: its start, its lists, its metrics,
 // its rest and its memory.
 func TestCrowdOfQueues(t *testing.T) {
+	nightly.Only(t, "it measures")
 	if *flagQueues == 0 {
 		t.Skip("no -pq.queues")
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
 	"github.com/pqbridge/pqbridge/internal/fdbtest"
+	"github.com/pqbridge/pqbridge/internal/nightly"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 	"github.com/pqbridge/pqbridge/testenv"
 )
@@ -70,6 +71,7 @@ var most = map[string]int{pushKind: 50_000, popKind: 25_000, pairKind: 12_000}
 // Clients push, pop, and lease and acknowledge on one queue and on many, through one bridge
 // and several, beside as many clients that use FoundationDB alone.
 func TestManyQueues(t *testing.T) {
+	nightly.Only(t, "it measures")
 	b := &manyQueues{T: t, cluster: fdbtest.New(t, 1), wanted: regexp.MustCompile(*only), found: make(map[cell][]found)}
 	for range *rounds {
 		for _, s := range oneShapes {

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
+	"github.com/pqbridge/pqbridge/internal/nightly"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -21,6 +22,7 @@ var flagSchedules = flag.Int("pq.schedules", 0, "schedules whose cost is measure
 // What many schedules cost: at rest, when a tenth of them falls due at one instant, at a thousand
 // firings a second, and when pqd was killed then; and what the clients of another queue notice.
 func TestManySchedules(t *testing.T) {
+	nightly.Only(t, "it measures")
 	n, rest := cmp.Or(*flagSchedules, 500), 20*time.Second
 	if *flagSchedules == 0 {
 		rest = time.Second

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
+	"github.com/pqbridge/pqbridge/internal/nightly"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -67,6 +68,7 @@ const tenantRounds = 3
 // Of a thousand tenants one does all that it can. The log has the others' latencies before and meanwhile. In a
 // moment's run it shows only that they are served.
 func TestHostileTenant(t *testing.T) {
+	nightly.Only(t, "it measures")
 	span, others, rounds := *tenantsFor, 999, tenantRounds
 	if span == 0 {
 		span, others, rounds = testenv.Times(100*time.Millisecond), 9, 1

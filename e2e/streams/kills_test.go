@@ -14,6 +14,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
+	"github.com/pqbridge/pqbridge/internal/nightly"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -39,6 +40,7 @@ func TestSourceBesideKills(t *testing.T) {
 
 // The same with a stream of three replicas and three pqd that keep one store, of which some end, too.
 func TestSourceOnCluster(t *testing.T) {
+	nightly.Only(t, "TestSourceBesideKills has the same on one pqd")
 	t.Parallel()
 	for _, mode := range []string{"copy", "take"} {
 		t.Run(mode, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
+	"github.com/pqbridge/pqbridge/internal/nightly"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/testenv"
 )
@@ -130,6 +131,7 @@ func TestLinkOverADistance(t *testing.T) {
 
 // A queue of one pqd becomes one of another while both are killed: each item once, in order.
 func TestLinkBesideKills(t *testing.T) {
+	nightly.Only(t, "fdbpq has links through crashes")
 	t.Parallel()
 	linkPQD(t, func(edge string) string { return edge }, embedded).besideKills()
 }

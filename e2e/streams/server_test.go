@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/pqbridge/pqbridge/internal/nightly"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -302,6 +303,7 @@ func TestServerNamesAStreamByItsCreation(t *testing.T) {
 
 // A leader that was cut off describes its stream for as long as one asks, but does not read it for so long that a stop would be believed.
 func TestServerReadsNoMessageWithoutAQuorum(t *testing.T) {
+	nightly.Only(t, "it judges the NATS server")
 	t.Parallel()
 	cluster := testenv.NewCluster(t)
 	config := workQueue(3)

@@ -1,6 +1,7 @@
 package simulation_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -23,6 +24,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 	"github.com/pqbridge/pqbridge/internal/fault"
 	"github.com/pqbridge/pqbridge/internal/history"
+	"github.com/pqbridge/pqbridge/internal/nightly"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -248,7 +250,7 @@ func (s *simulation) run() []history.Operation {
 // TestSimulate judges what clients see of bridges whose processes die, whose
 // store misbehaves and whose clocks are wrong.
 func TestSimulate(t *testing.T) {
-	seeds, first := max(*flagSeeds, 4), *flagSeed
+	seeds, first := cmp.Or(*flagSeeds, nightly.Fewer(10)), *flagSeed
 	if first == 0 {
 		first = rand.Uint64N(1 << 32)
 	}

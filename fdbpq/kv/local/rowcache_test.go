@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/internal/nightly"
 )
 
 // held returns what the cache holds of a row for a transaction that begins now, and
@@ -192,7 +193,7 @@ func TestRowCacheWhileWritten(t *testing.T) {
 	if err := write(1); err != nil {
 		t.Fatal(err)
 	}
-	const writes = 20_000
+	writes := uint64(nightly.Fewer(20_000))
 	var readers sync.WaitGroup
 	for range 4 {
 		readers.Go(func() {
