@@ -1,6 +1,5 @@
 # Bare `make` lists the targets. Everything needs Go alone, and a C compiler
-# for the race detector. Tests use FoundationDB where its programs, and its
-# client library with headers, are installed, nats.js where node, its packages
+# for the race detector. Tests use nats.js where node, its packages
 # and chromium are, and nats-py where it and Python are.
 
 GO      ?= go
@@ -8,8 +7,7 @@ FUZZTIME ?= 30s
 PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64
 DATE    ?= $(shell git log -1 --format=%ct)
 VERSION ?= $(shell git describe --tags --exact-match --dirty --match 'v*' 2>/dev/null || git describe --always --dirty --exclude '*' | sed 's/^/0.0.0-g/')
-# The package that takes longest begins: the others run beside it.
-PACKAGES ?= ./fdbpq ./...
+PACKAGES ?= ./...
 PACKAGE ?= ./subjects
 OPS     ?= 1000000
 SEEDS   ?= 1000
@@ -37,22 +35,30 @@ BROWSER = $(shell command -v chromium || command -v chromium-headless-shell || c
 # Packages whose tests run on one engine at a time.
 ONE_ENGINE = ./bridge
 
-# go vet is in lint. The race detector sleeps a second at the end of each program by default, which its
-# finds do not need.
-TEST = GORACE="atexit_sleep_ms=50 $$GORACE" $(GO) test -race -vet=off -parallel $(PARALLEL) -timeout $(LIMIT)
+# The race detector sleeps a second at the end of each program by default, which its finds do not need.
+export GORACE := atexit_sleep_ms=50 $(GORACE)
 
-# Tests wait for disks, processes and browsers more than they compute. Each wait has a bound of its
-# own, in internal/patience; the limit of a package is for what has none.
-PARALLEL = 4
+# The gate: all packages without the race detector, and with it those that have goroutines of their own. The core
+# has none, and takes eight times as long with it. -short leaves to make nightly what internal/nightly says. The packages
+# that take longest begin: the others run beside them. .ci/test has a limit for each test; that of a package is
+# for what comes between them. go vet is in lint.
+GATE    = $(GO) run ./.ci/test
+SHORT   = -short -vet=off -timeout 30m
+PLAIN   = -programs $(SHORT) -p 4 -parallel 8
+RACE    = -race $(SHORT) -p 2 -parallel 4 -skip '$(SIZES)'
+WHOLE   = $(filter ./...,$(PACKAGES))
+LONGEST = ./e2e/clients ./e2e/cluster ./fdbpq ./e2e/... ./.ci/test
+RACED   = ./bridge ./fdbpq/kv/local ./client ./internal/gateway ./bridge/internal/...
+# Of those, tests of sizes, damage and random worlds: one goroutine does most of their work.
+SIZES   = ^Test(PowerLoss|Salvage|ConformanceAfterPowerLoss|GapsNeverHideRows|PowerLossWithoutSync|OpenOnFailingDisk|OverwritingKeepsTransactionsSmall|LargestPayload|SourceStopsAtAMessageThatIsTooLarge|Order)$$
+
+# Everything, with the race detector, on FoundationDB too where it is.
+NIGHT    = -race -vet=off -parallel 4 -timeout 2h
+TEST     = $(GO) test $(NIGHT)
 LIMIT    = 1h
 
-# Says so where the machine has much else to do than a test run: a test that is out of time there
-# may have found nothing.
-STARVED = uptime | LC_ALL=C awk -v n="$$(getconf _NPROCESSORS_ONLN)" '{ sub(/.*load averages?: */, ""); split($$0, load, /[ ,]+/) } \
-	load[1] > 8 * n || load[2] > 8 * n { print "*** THE MACHINE IS STARVED: load " load[1] " (" load[2] " over five minutes) on " n " processors ***" }'
-
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-cluster test-topology test-fdb check lint lint-chart vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize simulate forge netfaults powercut diskfaults cluster foundationdb schedules sources links celery imports bulk soak console crowd overload tenants) mutate fuzz pictures freeze release reproduce
+.PHONY: help run build test nightly test-cluster test-topology test-fdb check lint lint-chart vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize simulate forge netfaults powercut diskfaults cluster foundationdb schedules sources links celery imports bulk soak console crowd overload tenants) mutate fuzz pictures freeze release reproduce
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -64,17 +70,20 @@ run: ## run the daemon, with NATS on 127.0.0.1:4222 and the data in ./pq-data
 build: ## build the programs into bin/
 	$(GO) build -trimpath -o bin/ ./cmd/...
 
-test: tags = $(FDB)
-test: ## all tests with the race detector, on FoundationDB too where it is
-	@$(STARVED)
-	$(TEST) -tags '$(tags)' $(PACKAGES) || { $(STARVED); exit 1; }
-	$(if $(and $(tags),$(filter ./...,$(PACKAGES))),PQ_TEST_ENGINE=fdb $(TEST) -tags fdb $(ONE_ENGINE) || { $(STARVED); exit 1; })
-	$(if $(tags),,@echo '*** NOT TESTED ON FOUNDATIONDB: fdbserver, fdbcli or foundationdb/fdb_c.h is missing; make test-fdb insists ***')
-	$(if $(NODE),,@echo '*** NOT TESTED WITH NATS.JS: node is missing, or npm ci was not run in e2e/testdata/js ***')
-	$(if $(PYTHON),,@echo '*** NOT TESTED: THE PYTHON CLIENT: Python 3.10 or nats-py is missing; .ci/run installs it into e2e/testdata/python/.venv ***')
-	$(if $(NATS),,@echo '*** NOT TESTED WITH THE NATS COMMAND: .ci/run installs it into e2e/testdata/clients/bin ***')
-	@echo '*** NOT TESTED HERE: THE CLIENTS IN JAVA, RUST AND C: make test-clients ***'
-	$(if $(BROWSER),,@echo '*** NOT TESTED IN A BROWSER: chromium is missing ***')
+test: ## what each change passes, in minutes: all tests but those of make nightly
+	$(GATE) -- $(PLAIN) $(if $(WHOLE),$(LONGEST)) $(PACKAGES) $(if $(WHOLE),-- $(RACE) $(RACED))
+	@$(NOT_TESTED)
+
+# What the machine lacks for some tests.
+NOT_TESTED = $(if $(NODE),,echo '*** NOT TESTED WITH NATS.JS: node is missing, or npm ci was not run in e2e/testdata/js ***';) \
+	$(if $(PYTHON),,echo '*** NOT TESTED: THE PYTHON CLIENT: Python 3.10 or nats-py is missing; .ci/run installs it into e2e/testdata/python/.venv ***';) \
+	$(if $(NATS),,echo '*** NOT TESTED WITH THE NATS COMMAND: .ci/run installs it into e2e/testdata/clients/bin ***';) \
+	$(if $(BROWSER),,echo '*** NOT TESTED IN A BROWSER: chromium is missing ***';) true
+
+nightly: ## all tests with the race detector, on FoundationDB too where it is; an hour or two
+	$(GATE) -limit 1h -flaky bin/test/flaky -- -programs $(NIGHT) -tags '$(FDB)' $(PACKAGES) $(if $(FDB),-- $(NIGHT) -tags fdb $(ONE_ENGINE))
+	$(if $(FDB),,@echo '*** NOT TESTED ON FOUNDATIONDB: fdbserver, fdbcli or foundationdb/fdb_c.h is missing; make test-fdb insists ***')
+	@$(NOT_TESTED)
 
 test-cluster: ## the tests of the queues on the replicated engine, too
 	PQ_TEST_ENGINE=cluster $(GO) test -timeout $(LIMIT) ./fdbpq
@@ -97,7 +106,7 @@ test-clients: ## one table of cases through the official clients of Go, JavaScri
 test-topology: ## leaf nodes, gateways, JetStream domains, accounts, WebSocket and TLS, each with cuts
 	$(GO) test ./e2e/topologies -count 1 -timeout $(LIMIT)
 
-test-fdb: ## the same, and a failure where FoundationDB is missing
+test-fdb: ## all tests on FoundationDB, and a failure where it is missing
 	PQ_REQUIRE_FDB=1 $(TEST) -tags fdb $(PACKAGES)
 	PQ_REQUIRE_FDB=1 PQ_TEST_ENGINE=fdb $(TEST) -tags fdb $(ONE_ENGINE)
 
@@ -108,7 +117,7 @@ check: lint test ## what must pass before a change lands: lint and test
 lint: ## formatting, size of files, vet, staticcheck, go.mod, the Helm chart, known vulnerabilities
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not gofmt'd:" $$unformatted; exit 1; }
 	@large=$$(git ls-files -z | xargs -0 sh -c 'find "$$@" -maxdepth 0 -size +1024k' _); test -z "$$large" || { echo "larger than 1 MiB, such as a built program:" $$large; exit 1; }
-	$(GO) vet -tags '$(FDB) benchfdb overload' $(PACKAGES)
+	$(GO) vet -tags '$(FDB) benchfdb overload' ./.ci/test $(PACKAGES)
 	GOOS=windows CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/pq
 	$(TOOL) staticcheck -checks inherit,-S1016 $(PACKAGES)
 	$(GO) mod tidy -diff

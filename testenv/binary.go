@@ -2,14 +2,18 @@ package testenv
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 const module = "github.com/pqbridge/pqbridge/"
@@ -17,10 +21,17 @@ const module = "github.com/pqbridge/pqbridge/"
 // binaries is where the programs under test are built. Main makes it.
 var binaries string
 
+// given is where they are already, if whoever runs the tests has built them for all packages.
+var given string
+
+// buildLimit bounds how long a program is built, on a machine that builds others and has built nothing yet.
+const buildLimit = 15 * time.Minute
+
 // Main runs the tests of a package that uses [Daemon] or [Run]. Its TestMain
 // is one line: os.Exit(testenv.Main(m)).
 func Main(m *testing.M) int {
 	asTool(os.Args)
+	showOnQuit()
 	dir, err := os.MkdirTemp("", "pqbridge-test-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -28,7 +39,51 @@ func Main(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	binaries = dir
+	// A checksum stands behind the folder. go test takes a result from its cache only where the variable is as it was.
+	given, _, _ = strings.Cut(os.Getenv("PQ_TEST_PROGRAMS"), string(os.PathListSeparator))
+	if given == "" {
+		if err := lookAtSources(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
 	return m.Run()
+}
+
+// lookAtSources looks at each file that programs under test are made of, or that others run. go test notes which files
+// a test looks at, and takes no result from its cache when one has changed.
+func lookAtSources() error {
+	root, err := os.Getwd()
+	for ; err == nil; root = filepath.Dir(root) {
+		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
+			break
+		}
+		if root == filepath.Dir(root) {
+			return errors.New("testenv: there is no go.mod above the tests")
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := entry.Name()
+		if entry.IsDir() {
+			if path != root && (strings.HasPrefix(name, ".") || slices.Contains([]string{"node_modules", "target", "bin", "dist", "__pycache__"}, name)) {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if entry.Type().IsRegular() {
+			_, err = os.Stat(path)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil // another test has removed what it had made
+		}
+		return err
+	})
 }
 
 // programs are those that tests of this process have asked for, by their directories. Each is built once:
@@ -57,6 +112,9 @@ func build(dir string) (string, error) {
 	if binaries == "" {
 		return "", errors.New("this package's TestMain does not call testenv.Main")
 	}
+	if given != "" { // go test would note a look at the file, which each build writes anew
+		return filepath.Join(given, filepath.Base(dir)), nil
+	}
 	program := filepath.Join(binaries, filepath.Base(dir))
 	args := []string{"run", "-exec", "cp"}
 	if raceDetector {
@@ -65,7 +123,9 @@ func build(dir string) (string, error) {
 	if buildTags != "" {
 		args = append(args, "-tags", buildTags)
 	}
-	if out, err := exec.Command("go", append(args, module+dir, program)...).CombinedOutput(); err != nil {
+	ctx, cancel := context.WithTimeout(context.Background(), buildLimit)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, "go", append(args, module+dir, program)...).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w\n%s", dir, err, out)
 	}
 	return program, nil

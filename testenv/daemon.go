@@ -98,6 +98,7 @@ func (p *Process) launch(t testing.TB) {
 	}
 	exited := make(chan struct{})
 	p.cmd, p.exited = cmd, exited
+	p.begins()
 	p.log.begin()
 	go func() {
 		defer close(exited)
@@ -274,6 +275,7 @@ func (p *Process) wait(t testing.TB) {
 // finish kills the process if it runs, shows its log if the test failed, and checks the
 // store.
 func (p *Process) finish(t testing.TB) {
+	defer p.finished()
 	if p.exited != nil {
 		_ = p.cmd.Process.Kill() // it may have ended already
 		<-p.exited

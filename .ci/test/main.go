@@ -1,0 +1,187 @@
+// Command test runs go test as the gate does: groups of packages one after another, failures as soon
+// as they are there and again at the end, and a second run for those that may have been the machine's.
+//
+//	go run ./.ci/test -- -short ./... -- -race -short ./bridge/...
+//
+// What stands behind each -- is the arguments of a go test. Where -programs is the first of them, the programs that
+// tests start are built before, once for all packages. The first run of everything comes first. Then
+// each failed test runs again, alone. A test that passes then is flaky: the run is green, and its last
+// lines name the test. No second run is for a data race, a panic, a test that did not end, and a broken
+// promise, such as a lost item: those are red however rare they are. So are more than three flaky tests.
+//
+// A test that runs for longer than -limit gets SIGQUIT: it prints its goroutines, and those of its pqd.
+package main
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// maxFlaky is how many flaky tests a green run may have.
+const maxFlaky = 3
+
+func main() {
+	limit := flag.Duration("limit", 5*time.Minute, "how long one test may run")
+	folder := flag.String("folder", "bin/test", "where the programs under test and the logs of failed tests go")
+	programs := flag.String("programs", "./cmd/pq ./cmd/pqd ./examples/worker", "the programs that tests start")
+	flakyFile := flag.String("flaky", ".ci/flaky", "list of the tests that were flaky")
+	flag.Usage = func() {
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: test [flags] -- arguments of go test [-- of another one]...")
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	groups := split(flag.Args())
+	if len(groups) == 0 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	os.Exit(run(groups, settings{
+		out: os.Stdout, limit: *limit, folder: *folder, flaky: *flakyFile,
+		programs: strings.Fields(*programs), beside: []string{"clients", "e2e/testdata"},
+	}))
+}
+
+type settings struct {
+	out      io.Writer
+	limit    time.Duration
+	folder   string
+	flaky    string
+	programs []string // that tests start
+	beside   []string // folders with what tests run in other programs
+}
+
+// split parts arguments at each --. flag.Parse has taken the first one.
+func split(args []string) (groups [][]string) {
+	for len(args) > 0 {
+		end := slices.Index(args, "--")
+		if end < 0 {
+			end = len(args)
+		}
+		if end > 0 {
+			groups = append(groups, args[:end])
+		}
+		args = args[min(end+1, len(args)):]
+	}
+	return groups
+}
+
+// run runs the groups and returns the exit code.
+func run(groups [][]string, s settings) int {
+	s.out = &sharedWriter{to: s.out}
+	showFlaky(s.out, s.flaky)
+	began := time.Now()
+	sum := &summary{out: s.out, skipped: make(map[string]int)}
+	var again []failure
+	for _, args := range groups {
+		failed, err := first(args, s, sum)
+		if err != nil {
+			fmt.Fprintln(s.out, "test:", err)
+			return 1
+		}
+		again = append(again, failed...)
+	}
+	var flaky []failure
+	for _, f := range again {
+		if f.serious == "" && len(flaky) <= maxFlaky {
+			fmt.Fprintf(s.out, "=== AGAIN %s %s\n", f.pkg, f.name)
+			passed, err := second(f, s)
+			if err != nil {
+				fmt.Fprintln(s.out, "test:", err)
+			}
+			if passed && err == nil {
+				flaky = append(flaky, f)
+				continue
+			}
+			f.serious = "it failed again"
+		}
+		sum.red = append(sum.red, f)
+	}
+	if len(flaky) > maxFlaky {
+		for _, f := range flaky {
+			f.serious = fmt.Sprintf("it is one of more than %d flaky tests", maxFlaky)
+			sum.red = append(sum.red, f)
+		}
+		flaky = nil
+	}
+	if err := noteFlaky(s.flaky, flaky, time.Now()); err != nil {
+		fmt.Fprintln(s.out, "test:", err)
+	}
+	return sum.show(flaky, time.Since(began))
+}
+
+// first is the first run of a group.
+func first(args []string, s settings, sum *summary) ([]failure, error) {
+	var env []string
+	if args[0] == "-programs" {
+		var err error
+		if env, err = prepare(args[1:], s); err != nil {
+			return nil, err
+		}
+		args = args[1:]
+	}
+	r := newRecorder(s.out, s.folder)
+	cpu, err := goTest(args, env, s.limit, r)
+	sum.add(r, cpu)
+	for i := range r.failures {
+		r.failures[i].args, r.failures[i].env = args, env
+	}
+	if err != nil && len(r.failures) == 0 {
+		return nil, fmt.Errorf("go test failed, and no test did: %w", err)
+	}
+	return r.failures, nil
+}
+
+// second runs a failed test again, alone.
+func second(f failure, s settings) (passed bool, err error) {
+	r := newRecorder(s.out, s.folder)
+	_, err = goTest(alone(f), f.env, s.limit, r)
+	if err != nil && len(r.failures) > 0 {
+		err = nil
+	}
+	return len(r.failures) == 0 && r.ended(f.pkg, f.name) == "pass", err
+}
+
+// alone are the arguments for one test of those for all. A random test repeats what it did.
+func alone(f failure) []string {
+	args := []string{"-count=1", "-run=^" + f.name + "$"}
+	for i := 0; i < len(f.args); i++ {
+		switch a := f.args[i]; {
+		case isPackage(a):
+		case takesValue(a):
+			if i++; !isChoice(a) && i < len(f.args) {
+				args = append(args, a, f.args[i])
+			}
+		case !isChoice(a):
+			args = append(args, a)
+		}
+	}
+	args = append(args, f.pkg)
+	if f.seed != "" {
+		args = append(args, "-args", "-pq.seed="+f.seed)
+	}
+	return args
+}
+
+// sharedWriter is written to by go test, and by those who follow it.
+type sharedWriter struct {
+	mu sync.Mutex
+	to io.Writer
+}
+
+func (w *sharedWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.to.Write(p)
+}
+
+// millis rounds a time for people.
+func millis(d time.Duration) time.Duration {
+	return d.Round(cmp.Or(d/1000, 1)).Round(10 * time.Millisecond)
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+)
+
+// shownSlow is how many of the slowest tests a run shows.
+const shownSlow = 10
+
+// summary is what a run ends with.
+type summary struct {
+	out     io.Writer
+	red     []failure
+	slow    []timed
+	skipped map[string]int
+	passed  int
+	cpu     time.Duration
+}
+
+func (s *summary) add(r *recorder, cpu time.Duration) {
+	s.slow = append(s.slow, r.slow...)
+	s.passed += r.passed
+	s.cpu += cpu
+	for why, n := range r.skipped {
+		s.skipped[why] += n
+	}
+}
+
+// show prints it, and returns the exit code.
+func (s *summary) show(flaky []failure, took time.Duration) int {
+	slices.SortStableFunc(s.slow, func(a, b timed) int { return cmp.Compare(b.took, a.took) })
+	for _, t := range s.slow[:min(shownSlow, len(s.slow))] {
+		fmt.Fprintf(s.out, "slow: %6.1fs %s\n", t.took, t.what)
+	}
+	skipped := 0
+	for _, why := range slices.Sorted(maps.Keys(s.skipped)) {
+		fmt.Fprintf(s.out, "skipped: %d because %s\n", s.skipped[why], why)
+		skipped += s.skipped[why]
+	}
+	for _, f := range s.red {
+		fmt.Fprintf(s.out, "--- FAIL: %s (%s; log: %s)\n", f.String(), f.serious, f.log)
+		fmt.Fprintf(s.out, "    %s\n", firstMessage(f.text))
+	}
+	for _, f := range flaky {
+		fmt.Fprintf(s.out, "FLAKY: %s (log: %s)\n", f.String(), f.log)
+	}
+	fmt.Fprintf(s.out, "took %s, and %s of processor\n", millis(took), millis(s.cpu))
+	fmt.Fprintf(s.out, "%d passed, %d failed, %d skipped\n", s.passed+len(flaky), len(s.red), skipped)
+	if len(s.red) > 0 {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// afterQuit is how long a test's program may take to print what it and its pqd do.
+const afterQuit = 30 * time.Second
+
+// watch ends tests that run for too long.
+func watch(goTest int, limit time.Duration, r *recorder, ended <-chan struct{}) {
+	tick := time.NewTicker(min(limit/10, 5*time.Second))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ended:
+			return
+		case now := <-tick.C:
+			t := r.longest()
+			if t.pkg == "" || now.Sub(t.since) < limit {
+				continue
+			}
+			r.kills(t.pkg)
+			programs := programsOf(goTest, t.pkg)
+			fmt.Fprintf(r.out, "*** %s %s runs for more than %s: SIGQUIT to %v ***\n", t.pkg, t.name, limit, programs)
+			for _, pid := range programs {
+				_ = syscall.Kill(pid, syscall.SIGQUIT) // it may have ended just now
+			}
+			time.AfterFunc(afterQuit, func() {
+				for _, pid := range programs {
+					if isTest(pid) {
+						_ = syscall.Kill(pid, syscall.SIGKILL)
+					}
+				}
+			})
+		}
+	}
+}
+
+// programsOf are the processes below a go test that run the tests of a package. There are none to
+// be found where the system has no /proc: there -timeout ends them.
+func programsOf(goTest int, pkg string) (found []int) {
+	dirs, err := folders([]string{pkg})
+	if err != nil {
+		return nil
+	}
+	parents := processes()
+	for pid := range parents {
+		for over := parents[pid]; over > 1; over = parents[over] {
+			if over == goTest {
+				if dir, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid)); err == nil && dir == dirs[pkg] && isTest(pid) {
+					found = append(found, pid)
+				}
+				break
+			}
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// isTest reports whether a process is a program of tests.
+func isTest(pid int) bool {
+	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	return err == nil && strings.HasSuffix(strings.TrimSuffix(exe, " (deleted)"), ".test")
+}
+
+// processes are all processes, each with its parent.
+func processes() map[int]int {
+	parents := make(map[int]int)
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, name := range stats {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			continue // it has ended
+		}
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
+		behind := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+		if len(behind) > 1 {
+			parents[pid], _ = strconv.Atoi(behind[1])
+		}
+	}
+	return parents
+}
