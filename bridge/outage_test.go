@@ -402,7 +402,7 @@ func TestServerRestarts(t *testing.T) {
 	}
 	deadline := time.Now().Add(patience)
 	for {
-		m, err := c.Request("pq.jobs.pop.min", nil, patience)
+		m, err := c.RequestMsg(&nats.Msg{Subject: "pq.jobs.pop.min", Header: h("Nats-Msg-Id", "once")}, testenv.Attempt())
 		if err == nil && m.Header.Get("PQ-Id") != "" {
 			break
 		}

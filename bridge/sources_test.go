@@ -487,8 +487,8 @@ func TestSourceTakes(t *testing.T) {
 	f.items(numbers(1, 20)...)
 	f.publish(20)
 	f.items(numbers(21, 40)...)
-	testenv.Await(t, "the stream is empty", func() bool {
-		s, err := f.js.Stream(f.Context(), "ORDERS")
+	testenv.AwaitAnswer(t, "the stream is empty", func(ctx context.Context) bool {
+		s, err := f.js.Stream(ctx, "ORDERS")
 		return err == nil && s.CachedInfo().State.Msgs == 0
 	})
 	if s := f.at(40); s.State != "running" || s.Counts.Delivered != 40 || s.Counts.Skipped != 0 {
@@ -533,8 +533,8 @@ func TestSourceStopsWithoutItsConsumer(t *testing.T) {
 	f.set(`{"remote":"hub","stream":"ORDERS","mode":"take"}`)
 	f.items(numbers(1, 5)...)
 	consumer := "pq-" + f.env.Store.ID() + "-jobs-orders"
-	testenv.Await(t, "all are acknowledged", func() bool {
-		c, err := f.js.Consumer(f.Context(), "ORDERS", consumer)
+	testenv.AwaitAnswer(t, "all are acknowledged", func(ctx context.Context) bool {
+		c, err := f.js.Consumer(ctx, "ORDERS", consumer)
 		return err == nil && c.CachedInfo().AckFloor.Stream == 5
 	})
 	if err := f.js.DeleteConsumer(f.Context(), "ORDERS", consumer); err != nil {

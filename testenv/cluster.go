@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/url"
@@ -289,4 +290,15 @@ func Await(t testing.TB, what string, happened func() bool) {
 			t.Fatalf("after %s it was not true yet that %s", Patience, what)
 		}
 	}
+}
+
+// AwaitAnswer is Await for a condition that a server has to be asked for. The context of each attempt ends
+// early enough for the next one: a server that is not ready yet may leave a request without an answer.
+func AwaitAnswer(t testing.TB, what string, says func(ctx context.Context) bool) {
+	t.Helper()
+	Await(t, what, func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), Attempt())
+		defer cancel()
+		return says(ctx)
+	})
 }

@@ -19,6 +19,9 @@ var Patience = patience.Long
 // the tests alone.
 func Times(d time.Duration) time.Duration { return patience.Times(d) }
 
+// Attempt is how long a test waits for the answer to a request that it repeats.
+func Attempt() time.Duration { return patience.Attempt() }
+
 // Server is a NATS server inside the test process.
 type Server struct {
 	options *server.Options

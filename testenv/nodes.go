@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Nodes are pqd processes that keep one store together, with PQ_CLUSTER.
@@ -161,7 +162,7 @@ func (n *Nodes) Active(t testing.TB, but ...*Process) (active *Process) {
 // Page is the body of a page of pqd's HTTP server, or nothing if it does not answer.
 func (p *Process) Page(t testing.TB, path string) string {
 	t.Helper()
-	response, err := http.Get(p.HTTP + path)
+	response, err := (&http.Client{Timeout: Times(10 * time.Second)}).Get(p.HTTP + path)
 	if err != nil {
 		return ""
 	}
@@ -175,7 +176,7 @@ func (p *Process) Page(t testing.TB, path string) string {
 
 // role is what the node says it is, or nothing if it is not ready.
 func (p *Process) role() string {
-	response, err := http.Get(p.HTTP + "/readyz")
+	response, err := (&http.Client{Timeout: Attempt()}).Get(p.HTTP + "/readyz")
 	if err != nil {
 		return ""
 	}

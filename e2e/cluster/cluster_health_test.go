@@ -126,8 +126,5 @@ func TestLogLargerThanDisk(t *testing.T) {
 	nodes.All[0].Stop(t)
 	nodes.All[0].Start(t)
 	nc := nodes.All[0].Connect(t)
-	testenv.Await(t, "the item is there", func() bool {
-		m, err := nc.Request("pq.jobs.pop.min", nil, testenv.Patience)
-		return err == nil && string(m.Data) == "kept"
-	})
+	pqd.PopOnce(t, nc, "jobs", "kept")
 }

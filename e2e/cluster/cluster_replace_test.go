@@ -126,9 +126,7 @@ func TestReplaceNodeAgain(t *testing.T) {
 // one is, and lost only later.
 func awaitSilence(t *testing.T, c *client.Client, node string) {
 	t.Helper()
-	testenv.Await(t, node+" is silent", func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
-		defer cancel()
+	testenv.AwaitAnswer(t, node+" is silent", func(ctx context.Context) bool {
 		all, err := c.Cluster(ctx)
 		return err == nil && slices.ContainsFunc(all.Members, func(m client.Member) bool { return m.Node == node && m.Role == "silent" && m.Heard >= 10 })
 	})

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -79,7 +78,7 @@ func TestClusterWithTLSAndAccounts(t *testing.T) {
 	testenv.Await(t, "the item is popped", func() bool {
 		request := nats.NewMsg("pq.jobs.pop.min")
 		request.Header.Set("Nats-Msg-Id", "once")
-		popped, err = nc.RequestMsg(request, testenv.Times(2*time.Second))
+		popped, err = nc.RequestMsg(request, testenv.Attempt())
 		return err == nil && testenv.IsItem(popped)
 	})
 	if string(popped.Data) != "kept" {

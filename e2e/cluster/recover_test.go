@@ -193,10 +193,7 @@ func TestTwoDisksLost(t *testing.T) {
 	}
 	next := nodes.Active(t)
 	nc := next.Connect(t)
-	testenv.Await(t, "the item is there", func() bool {
-		m, err := nc.Request("pq.jobs.pop.min", nil, testenv.Patience)
-		return err == nil && string(m.Data) == "kept"
-	})
+	pqd.PopOnce(t, nc, "jobs", "kept")
 	// The cluster is whole again: it survives the loss of the node that had the only copy.
 	pqd.PushOnce(t, next, "jobs", "after")
 	survivors := slices.DeleteFunc(slices.Clone(nodes.All), func(p *testenv.Process) bool { return p == active })
@@ -206,10 +203,7 @@ func TestTwoDisksLost(t *testing.T) {
 		t.Fatal("no survivor serves")
 	}
 	nc = serving.Connect(t)
-	testenv.Await(t, "the second item is there", func() bool {
-		m, err := nc.Request("pq.jobs.pop.min", nil, testenv.Patience)
-		return err == nil && string(m.Data) == "after"
-	})
+	pqd.PopOnce(t, nc, "jobs", "after")
 	active.Start(t)
 }
 
@@ -240,9 +234,6 @@ func TestDiskAndPowerLost(t *testing.T) {
 	}
 	nc := nodes.Active(t).Connect(t)
 	for _, want := range []string{"before", "between"} {
-		testenv.Await(t, want+" is there", func() bool {
-			m, err := nc.Request("pq.jobs.pop.min", nil, testenv.Patience)
-			return err == nil && string(m.Data) == want
-		})
+		pqd.PopOnce(t, nc, "jobs", want)
 	}
 }

@@ -220,7 +220,7 @@ func TestServerCutOff(t *testing.T) {
 			m := nats.NewMsg("pq.jobs.push.1")
 			m.Data = []byte(text)
 			m.Header.Set("Nats-Msg-Id", text)
-			reply, err := nc.RequestMsg(m, testenv.Times(2*time.Second))
+			reply, err := nc.RequestMsg(m, testenv.Attempt())
 			return err == nil && reply.Header.Get("Nats-Service-Error") == ""
 		})
 	}

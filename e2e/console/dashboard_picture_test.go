@@ -137,7 +137,7 @@ func program(t *testing.T, ready string, command func(address string) *exec.Cmd)
 		}
 	})
 	testenv.Await(t, cmd.Path+" is ready", func() bool {
-		answer, err := http.Get("http://" + address + ready)
+		answer, err := (&http.Client{Timeout: testenv.Attempt()}).Get("http://" + address + ready)
 		if err != nil {
 			return false
 		}

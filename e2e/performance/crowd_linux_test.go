@@ -196,7 +196,7 @@ func (c *crowd) start(what string) {
 	}
 	wg.Go(func() {
 		until(&ready, func() bool {
-			page, err := http.Get(c.HTTP + "/readyz")
+			page, err := (&http.Client{Timeout: testenv.Attempt()}).Get(c.HTTP + "/readyz")
 			if err != nil {
 				return false
 			}

@@ -118,16 +118,15 @@ func TestClusterPaused(t *testing.T) {
 func awaitReadiness(t *testing.T, d *testenv.Process, status int) {
 	t.Helper()
 	for deadline := time.Now().Add(testenv.Patience); ; {
-		answer, err := http.Get(d.HTTP + "/readyz")
-		if err != nil {
-			t.Fatal(err)
+		answer, err := (&http.Client{Timeout: testenv.Attempt()}).Get(d.HTTP + "/readyz")
+		if err == nil {
+			answer.Body.Close()
 		}
-		answer.Body.Close()
-		if answer.StatusCode == status {
+		if err == nil && answer.StatusCode == status {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("/readyz answers %d, expected %d", answer.StatusCode, status)
+			t.Fatalf("/readyz answers %+v, %v, expected %d", answer, err, status)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package streams_test
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -81,7 +82,7 @@ func newCrossing(t *testing.T, mode, remote, streams, bridge string, replicas in
 	t.Helper()
 	c := &crossing{T: t, n: cmp.Or(*flagMessages, 3000), published: make(chan error, 1)}
 	var err error
-	if c.js, err = jetstream.New(connect(t, streams), jetstream.WithDefaultTimeout(10*askAgain), jetstream.WithPublishAsyncTimeout(askAgain)); err != nil {
+	if c.js, err = jetstream.New(connect(t, streams), jetstream.WithDefaultTimeout(testenv.Patience), jetstream.WithPublishAsyncTimeout(askAgain)); err != nil {
 		t.Fatal(err)
 	}
 	config := jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}, Replicas: replicas, Duplicates: time.Hour}
@@ -176,8 +177,8 @@ func (c *crossing) beside(ends int, end func(i int)) {
 		c.Fatal(err)
 	}
 	var stream jetstream.Stream
-	testenv.Await(c, "the stream is there", func() (there bool) {
-		found, err := c.js.Stream(c.Context(), "ORDERS")
+	testenv.AwaitAnswer(c, "the stream is there", func(ctx context.Context) (there bool) {
+		found, err := c.js.Stream(ctx, "ORDERS")
 		stream = found
 		return err == nil
 	})

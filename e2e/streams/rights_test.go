@@ -1,6 +1,7 @@
 package streams_test
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -70,8 +71,8 @@ func TestSourceWithTheLeastRights(t *testing.T) {
 			}
 		}
 	}
-	testenv.Await(t, "what was taken is acknowledged", func() bool {
-		s, err := js.Stream(t.Context(), "TAKEN")
+	testenv.AwaitAnswer(t, "what was taken is acknowledged", func(ctx context.Context) bool {
+		s, err := js.Stream(ctx, "TAKEN")
 		return err == nil && s.CachedInfo().State.Msgs == 0
 	})
 	if log := p.Log(); strings.Contains(strings.ToLower(log), "violation") {

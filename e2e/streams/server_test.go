@@ -31,17 +31,17 @@ type durable struct {
 
 func take(t *testing.T, nc *nats.Conn, config jetstream.StreamConfig, filters ...string) *durable {
 	t.Helper()
-	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(10*askAgain))
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(testenv.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}
-	testenv.Await(t, "the stream is made", func() bool {
-		_, err = js.CreateStream(t.Context(), config)
+	testenv.AwaitAnswer(t, "the stream is made", func(ctx context.Context) bool {
+		_, err = js.CreateStream(ctx, config)
 		return err == nil || errors.Is(err, jetstream.ErrStreamNameAlreadyInUse)
 	})
 	d := &durable{t, nc, js, config.Name, "taker"}
-	testenv.Await(t, "the consumer is made", func() bool {
-		_, err = js.CreateConsumer(t.Context(), config.Name, jetstream.ConsumerConfig{
+	testenv.AwaitAnswer(t, "the consumer is made", func(ctx context.Context) bool {
+		_, err = js.CreateConsumer(ctx, config.Name, jetstream.ConsumerConfig{
 			Durable: d.consumer, AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: -1, MaxAckPending: 100,
 			AckWait: 10 * time.Minute, FilterSubjects: filters,
 		})
@@ -53,13 +53,10 @@ func take(t *testing.T, nc *nats.Conn, config jetstream.StreamConfig, filters ..
 func (d *durable) publish(n int, subject func(i int) string) {
 	d.Helper()
 	for i := range n {
-		for {
-			if _, err := d.js.Publish(d.Context(), subject(i), []byte(strconv.Itoa(i)), jetstream.WithMsgID(strconv.Itoa(i))); err == nil {
-				break
-			} else if d.Context().Err() != nil {
-				d.Fatal(err)
-			}
-		}
+		testenv.AwaitAnswer(d, "the stream has the message", func(ctx context.Context) bool {
+			_, err := d.js.Publish(ctx, subject(i), []byte(strconv.Itoa(i)), jetstream.WithMsgID(strconv.Itoa(i)))
+			return err == nil
+		})
 	}
 }
 
@@ -125,11 +122,9 @@ func (d *durable) ackSync(m fetched) {
 // reset resets the consumer to its ack floor. It repeats the request while there is no leader.
 func (d *durable) reset() {
 	d.Helper()
-	testenv.Await(d, "the consumer is reset", func() bool {
+	testenv.AwaitAnswer(d, "the consumer is reset", func(ctx context.Context) bool {
 		msg := nats.NewMsg("$JS.API.CONSUMER.RESET." + d.stream + "." + d.consumer)
 		msg.Header.Set("Nats-Required-Api-Level", "4")
-		ctx, cancel := context.WithTimeout(d.Context(), 2*time.Second)
-		defer cancel()
 		reply, err := d.nc.RequestMsgWithContext(ctx, msg)
 		if err != nil {
 			return false
@@ -148,8 +143,8 @@ func (d *durable) reset() {
 func (d *durable) info() *jetstream.ConsumerInfo {
 	d.Helper()
 	var info *jetstream.ConsumerInfo
-	testenv.Await(d, "the consumer tells how it is", func() bool {
-		consumer, err := d.js.Consumer(d.Context(), d.stream, d.consumer)
+	testenv.AwaitAnswer(d, "the consumer tells how it is", func(ctx context.Context) bool {
+		consumer, err := d.js.Consumer(ctx, d.stream, d.consumer)
 		if err != nil {
 			return false
 		}
@@ -245,7 +240,7 @@ func TestServerResetsInOrderAfterANewLeader(t *testing.T) {
 	d.risesFrom(got, 11, 20)
 	d.reset()
 	testenv.Await(t, "the leader of the consumer steps down", func() bool {
-		reply, err := nc.Request("$JS.API.CONSUMER.LEADER.STEPDOWN.JOBS.taker", nil, 2*time.Second)
+		reply, err := nc.Request("$JS.API.CONSUMER.LEADER.STEPDOWN.JOBS.taker", nil, testenv.Attempt())
 		return err == nil && strings.Contains(string(reply.Data), `"success":true`)
 	})
 	got = nil
@@ -276,8 +271,8 @@ func TestServerNamesAStreamByItsCreation(t *testing.T) {
 	server := jetStream(t)
 	d := take(t, server.Connect(t), workQueue(1))
 	created := func() (at time.Time) {
-		testenv.Await(t, "the stream is there", func() bool {
-			s, err := d.js.Stream(t.Context(), "JOBS")
+		testenv.AwaitAnswer(t, "the stream is there", func(ctx context.Context) bool {
+			s, err := d.js.Stream(ctx, "JOBS")
 			if err == nil {
 				at = s.CachedInfo().Created
 			}

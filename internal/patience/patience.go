@@ -32,6 +32,10 @@ func factorAt(load float64, processors int) float64 {
 // Long is how long a test waits for what must happen.
 var Long = Times(3 * time.Minute).Round(time.Second)
 
+// Attempt is how long one attempt of a request takes that is repeated. A server that is not ready yet
+// leaves a request without an answer, so that an attempt which had all of Long would be the only one.
+func Attempt() time.Duration { return Times(2 * time.Second) }
+
 // Times is how long something may take that takes so long at most on a machine that runs the
 // tests alone.
 func Times(d time.Duration) time.Duration { return time.Duration(factor * float64(d)) }

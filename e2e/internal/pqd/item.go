@@ -43,7 +43,18 @@ func PushOnce(t *testing.T, p *testenv.Process, queue, body string) {
 	m.Data = []byte(body)
 	m.Header.Set("Nats-Msg-Id", body)
 	testenv.Await(t, body+" is pushed", func() bool {
-		reply, err := nc.RequestMsg(m, testenv.Patience)
+		reply, err := nc.RequestMsg(m, testenv.Attempt())
 		return err == nil && reply.Header.Get("Nats-Service-Error-Code") == ""
+	})
+}
+
+// PopOnce pops the item with this body, however often it has to ask.
+func PopOnce(t *testing.T, nc *nats.Conn, queue, body string) {
+	t.Helper()
+	m := nats.NewMsg("pq." + queue + ".pop.min")
+	m.Header.Set("Nats-Msg-Id", nats.NewInbox())
+	testenv.Await(t, body+" is popped", func() bool {
+		reply, err := nc.RequestMsg(m, testenv.Attempt())
+		return err == nil && string(reply.Data) == body
 	})
 }

@@ -111,7 +111,7 @@ func (s *Schedules) ask(subject string, body, result any) {
 		}
 	}
 	testenv.Await(s, subject+" is answered", func() bool {
-		m, err := s.dial().Request(subject, text, 5*time.Second)
+		m, err := s.dial().Request(subject, text, testenv.Times(5*time.Second))
 		if err != nil {
 			return false
 		}

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -72,7 +71,7 @@ func AskServing(t *testing.T, nc *nats.Conn, subject, body string, header ...str
 	}
 	testenv.Await(t, subject+" is answered", func() bool {
 		var err error
-		reply, err = nc.RequestMsg(m, testenv.Times(2*time.Second))
+		reply, err = nc.RequestMsg(m, testenv.Attempt())
 		return err == nil && reply.Header.Get("Status") != "503"
 	})
 	return reply

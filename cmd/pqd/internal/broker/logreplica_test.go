@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -41,8 +42,8 @@ func TestLogReplica(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	testenv.Await(t, "there is a stream", func() bool { // the leader has found all servers then
-		_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "LOG", Subjects: []string{"log"}, Replicas: len(replicas)})
+	testenv.AwaitAnswer(t, "there is a stream", func(ctx context.Context) bool { // the leader has found all servers then
+		_, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "LOG", Subjects: []string{"log"}, Replicas: len(replicas)})
 		return err == nil
 	})
 	leader := func() (found int) {
@@ -71,22 +72,27 @@ func TestLogReplica(t *testing.T) {
 	await("no node has an entry", func(r LogReplica) bool {
 		return r.Missing("LOG", 0) == nil && r.Missing("LOG", 1) != nil && r.Missing("OTHER", 0) != nil
 	})
-	if _, err := js.Publish(t.Context(), "log", nil); err != nil {
-		t.Fatal(err)
-	}
+	// The id has the entry stay one, and the first, when an answer comes too late.
+	testenv.AwaitAnswer(t, "the log has an entry", func(ctx context.Context) bool { // its leader may have no subscription yet
+		_, err := js.Publish(ctx, "log", nil, jetstream.WithMsgID("entry"))
+		return err == nil
+	})
 	await("all nodes have the entry", func(r LogReplica) bool { return r.Missing("LOG", 1) == nil })
 	var names []string
 	for _, r := range replicas {
 		names = append(names, r.Server.Name())
 	}
 
-	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
-	defer cancel()
+	move := func(r LogReplica) error {
+		ctx, cancel := context.WithTimeout(t.Context(), testenv.Times(10*time.Second)) // an election takes some
+		defer cancel()
+		return r.MoveLeader(ctx, names)
+	}
 	// Servers may elect another leader at any time.
 	testenv.Await(t, "a node that leads the log gives that away", func() bool {
 		first := leader()
 		for _, i := range []int{(first + 1) % len(replicas), first} {
-			if err := replicas[i].MoveLeader(ctx, names); err != nil {
+			if err := move(replicas[i]); err != nil {
 				t.Log(err) // the leader may not know yet what the others have
 				return false
 			}
