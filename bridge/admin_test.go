@@ -24,7 +24,7 @@ func TestInfo(t *testing.T) {
 	c.accepted(c.raw(m.Reply, "+WPI"))
 	i := c.info("jobs")
 	if i.Queue != "jobs" || i.Ready != 4 || i.Leased != 1 || i.Delayed != 1 || i.Waiting != 0 || i.Bytes != 5*(5+6) ||
-		i.Oldest <= 0 || i.Oldest > patience.Seconds() || i.Paused || i.Config["dedup_window"] != "2m0s" || i.Config["max_deliveries"] != 16.0 {
+		i.Oldest <= 0 || i.Oldest > testenv.Patience().Seconds() || i.Paused || i.Config["dedup_window"] != "2m0s" || i.Config["max_deliveries"] != 16.0 {
 		t.Errorf("%+v", i)
 	}
 	for _, rate := range []string{"push", "pop", "settle"} {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // BenchmarkBeside compares pops beside writers that write in front of what they take with
@@ -100,7 +102,7 @@ func (c *client) pushInFront(queue string, keys int) (end func()) {
 				}
 				subject := fmt.Sprintf("pq.%s.push.%d", queue, rand.IntN(10))
 				m := &nats.Msg{Subject: subject, Data: make([]byte, 100), Header: h("PQ-Key", fmt.Sprintf("key-%d", rand.IntN(keys)))}
-				if _, err := other.RequestMsg(m, patience); err != nil {
+				if _, err := other.RequestMsg(m, testenv.Patience()); err != nil {
 					c.Error(err)
 					return
 				}

@@ -122,7 +122,7 @@ func (q *queueBench) measure(name string, do func(*queueClient) error) {
 }
 
 func (c *queueClient) push(kind, queue string) error {
-	answer, err := c.Request("pq."+queue+".push", make([]byte, 100), patience)
+	answer, err := c.Request("pq."+queue+".push", make([]byte, 100), testenv.Patience())
 	if err == nil && answer.Header != nil {
 		err = fmt.Errorf("push: %v", answer.Header)
 	}
@@ -138,14 +138,14 @@ func (c *queueClient) pair(kind string) error {
 	}
 	queue := left[len(left)-1]
 	c.left[kind] = left[:len(left)-1]
-	answer, err := c.RequestMsg(&nats.Msg{Subject: "pq." + queue + ".pop.min", Header: h("PQ-Lease", "1m")}, patience)
+	answer, err := c.RequestMsg(&nats.Msg{Subject: "pq." + queue + ".pop.min", Header: h("PQ-Lease", "1m")}, testenv.Patience())
 	if err != nil {
 		return err
 	}
 	if answer.Reply == "" {
 		return fmt.Errorf("lease: %v", answer.Header)
 	}
-	settled, err := c.Request(answer.Reply, nil, patience)
+	settled, err := c.Request(answer.Reply, nil, testenv.Patience())
 	if err == nil && settled.Header != nil {
 		err = fmt.Errorf("acknowledgement: %v", settled.Header)
 	}

@@ -45,7 +45,7 @@ func compare(b *testing.B, verb string, clients int) {
 	}
 	payload := make([]byte, 128)
 	ask := func(nc *nats.Conn, m *nats.Msg) *nats.Msg {
-		answer, err := nc.RequestMsg(m, patience)
+		answer, err := nc.RequestMsg(m, testenv.Patience())
 		if err != nil {
 			b.Error(err)
 			return nil

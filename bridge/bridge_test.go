@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/testenv"
 )
 
 func decode(t testing.TB, data []byte, v any) {
@@ -56,7 +57,7 @@ func (c *client) accepted(m *nats.Msg) {
 
 func (c *client) drain(b *bridge.Bridge) {
 	c.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience())
 	defer cancel()
 	if err := b.Drain(ctx); err != nil {
 		c.Fatal(err)

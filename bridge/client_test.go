@@ -4,15 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/internal/patience"
 	"github.com/pqbridge/pqbridge/testenv"
 )
-
-var patience = testenv.Patience
 
 // client talks to a bridge as any program does.
 type client struct {
@@ -64,7 +62,7 @@ func (c *client) ask(subject, body string, header ...string) *nats.Msg {
 
 func (c *client) askMsg(m *nats.Msg) *nats.Msg {
 	c.Helper()
-	answer, err := c.RequestMsg(m, patience)
+	answer, err := c.RequestMsg(m, testenv.Patience())
 	if err != nil {
 		c.Fatalf("%s: %v", m.Subject, err)
 	}
@@ -133,8 +131,8 @@ func (c *client) next(from answers) *nats.Msg {
 	select {
 	case m := <-from.came:
 		return m
-	case <-time.After(patience):
-		c.Fatal("no answer")
+	case <-testenv.Late():
+		patience.Fail(c, "no answer")
 		return nil
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -126,7 +125,7 @@ func TestDrainAnswersAll(t *testing.T) {
 	for range n {
 		c.next(sub)
 	}
-	if _, err := c.Request("pq.jobs.push", nil, patience); !errors.Is(err, nats.ErrNoResponders) {
+	if _, err := c.Request("pq.jobs.push", nil, testenv.Patience()); !errors.Is(err, nats.ErrNoResponders) {
 		t.Errorf("after the end: %v", err)
 	}
 }
@@ -165,7 +164,7 @@ func TestDrainWaitsForWhatHasArrived(t *testing.T) {
 	held := c.send("pq.jobs.push.x", "") // malformed: the handler of arrivals refuses it
 	select {
 	case <-g.entered:
-	case <-time.After(patience):
+	case <-testenv.Late():
 		t.Fatal("the request was not looked at")
 	}
 	push := c.send("pq.jobs.push", "x")
@@ -177,8 +176,8 @@ func TestDrainWaitsForWhatHasArrived(t *testing.T) {
 	drained := make(chan error, 1)
 	go func() { drained <- b.Drain(ctx) }()
 	account := server.Server().GlobalAccount()
-	for late := time.Now().Add(patience); account.Interest("pq.jobs.push") > 0; {
-		if time.Now().After(late) {
+	for late := testenv.BeginWait(); account.Interest("pq.jobs.push") > 0; {
+		if late.Over() {
 			t.Fatal("the bridge still subscribes to requests")
 		}
 	}
@@ -221,8 +220,8 @@ func TestDrainLeavesNoSettlementUnanswered(t *testing.T) {
 	drained := make(chan error, 1)
 	go func() { drained <- c.env.Bridge.Drain(context.Background()) }()
 	subscribed := func() int { return c.env.NATS.Server().GlobalAccount().Interest("pq.jobs.ack.another.lease") }
-	for late := time.Now().Add(patience); subscribed() > 0; {
-		if time.Now().After(late) {
+	for late := testenv.BeginWait(); subscribed() > 0; {
+		if late.Over() {
 			t.Fatal("the bridge still subscribes to settlements")
 		}
 	}

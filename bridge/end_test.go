@@ -5,7 +5,6 @@ import (
 	"runtime/pprof"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/fdbpq"
@@ -30,8 +29,8 @@ func TestDrainReportsWhatIsInFlight(t *testing.T) {
 			}
 			c := &client{TB: t, Conn: env.NATS.Connect(t), env: env}
 			ack := c.leases(1)[0]
-			for late := time.Now().Add(patience); c.metrics()["pq_requests_in_flight{kind=work}"] > 0; { // answered a moment before
-				if time.Now().After(late) {
+			for late := testenv.BeginWait(); c.metrics()["pq_requests_in_flight{kind=work}"] > 0; { // answered a moment before
+				if late.Over() {
 					t.Fatal("an answered pop stays in flight")
 				}
 			}
@@ -66,8 +65,8 @@ func TestDrainLeavesNothing(t *testing.T) {
 					t.Fatal(err)
 				}
 			})
-			for late := time.Now().Add(patience); !labelled(t); {
-				if time.Now().After(late) {
+			for late := testenv.BeginWait(); !labelled(t); {
+				if late.Over() {
 					t.Fatal("no goroutine has the label, so the test proves nothing")
 				}
 			}
@@ -75,9 +74,9 @@ func TestDrainLeavesNothing(t *testing.T) {
 			c.push("pq.jobs.push", "x")
 			c.waiting("jobs", 0)
 			c.drain(env.Bridge)
-			late := time.Now().Add(patience)
+			late := testenv.BeginWait()
 			for labelled(t) || nc.NumSubscriptions() > 0 {
-				if time.Now().After(late) {
+				if late.Over() {
 					var all strings.Builder
 					_ = pprof.Lookup("goroutine").WriteTo(&all, 1)
 					t.Fatalf("%d subscriptions are left; goroutines:\n%s", nc.NumSubscriptions(), &all)

@@ -16,6 +16,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/bridge/internal/peers"
 	"github.com/pqbridge/pqbridge/subjects"
+	"github.com/pqbridge/pqbridge/testenv"
 )
 
 var flagForge = flag.Duration("pq.forge", 2*time.Second, "how long a client forges messages beside four bridges")
@@ -95,7 +96,7 @@ func (f *impostor) flood(ctx context.Context) {
 			f.say(m.Subject, other.Reply, other.Data, nil)
 			f.say(other.Subject, m.Reply, m.Data, m.Header)
 		}
-		if err := f.FlushTimeout(patience); err != nil {
+		if err := f.FlushTimeout(testenv.Patience()); err != nil {
 			f.Error(err)
 			return
 		}
@@ -156,7 +157,7 @@ func (p *popper) pop(lease bool, more func() bool) {
 				if m.Reply != "" {
 					c.accepted(c.raw(m.Reply, "+ACK"))
 				}
-			case <-time.After(patience):
+			case <-testenv.Late():
 				c.Errorf("a pop has no answer; %d items are left", p.left())
 				return
 			}
@@ -166,7 +167,7 @@ func (p *popper) pop(lease bool, more func() bool) {
 
 // end counts what comes late, or once too often.
 func (p *popper) end() {
-	if err := p.FlushTimeout(patience); err != nil {
+	if err := p.FlushTimeout(testenv.Patience()); err != nil {
 		p.Error(err)
 	}
 	for len(p.all.came) > 0 {
@@ -193,7 +194,7 @@ func (p *popper) count(m *nats.Msg) {
 func (p *popped) push(ctx context.Context, c *client, name int) {
 	for n := 0; ctx.Err() == nil; n++ {
 		if p.left() > 2000 {
-			if err := c.FlushTimeout(patience); err != nil {
+			if err := c.FlushTimeout(testenv.Patience()); err != nil {
 				c.Error(err)
 			}
 			continue
@@ -221,7 +222,7 @@ func TestForger(t *testing.T) {
 	if _, err := f.Subscribe(peers.Inbox(u.env.Store.ID())+".>", f.hear); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.FlushTimeout(patience); err != nil {
+	if err := f.FlushTimeout(testenv.Patience()); err != nil {
 		t.Fatal(err)
 	}
 	p := &popped{items: make(map[string]int), codes: make(map[string]int)}
@@ -248,7 +249,7 @@ func TestForger(t *testing.T) {
 	clients.Wait()
 	// What is given up may still be taken for some seconds.
 	last := p.popper(u.connect(t, "client").client)
-	for over := time.Now().Add(patience); p.left() > 0 && time.Now().Before(over) && !t.Failed(); {
+	for over := testenv.BeginWait(); p.left() > 0 && !over.Over() && !t.Failed(); {
 		last.pop(false, func() bool { return last.info("jobs").Ready > 0 })
 		for _, p := range poppers {
 			p.end()

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // wire is a client that writes NATS' protocol itself, and so can send what
@@ -29,7 +30,7 @@ func (c *client) wire() *wire {
 		c.Fatal(err)
 	}
 	c.Cleanup(func() { conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(testenv.Patience())); err != nil {
 		c.Fatal(err)
 	}
 	w := &wire{c, conn, bufio.NewReader(conn)}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // page is what list answers.
@@ -52,7 +54,7 @@ func TestList(t *testing.T) {
 	}
 	item := first.Items[7]
 	if item.Priority != 1 || item.State != "ready" || item.Size != int64(len("7")+len("X-N: 7\r\n")) || item.Headers.Get("X-N") != "7" ||
-		item.Body != nil || time.Since(item.Pushed) > patience || !item.Due.IsZero() {
+		item.Body != nil || time.Since(item.Pushed) > testenv.Patience() || !item.Due.IsZero() {
 		t.Errorf("%+v", item)
 	}
 	var all []string

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -119,7 +118,7 @@ func TestRequestOnItsWayToABridgeThatLeaves(t *testing.T) {
 	announce(epoch + 1)
 	select {
 	case <-serves:
-	case <-time.After(patience):
+	case <-testenv.Late():
 		t.Fatal("the next bridge is not noticed")
 	}
 	c.drain(old)

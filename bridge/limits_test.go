@@ -3,11 +3,11 @@ package bridge_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // A bridge takes as many requests as its limits say, and not one more. Settlements have
@@ -76,14 +76,14 @@ func TestUnsentLeaseIsReturned(t *testing.T) {
 	c.send("pq.jobs.pop.min", "", "PQ-Lease", "1h")
 	db.awaitBlocked(t)
 	c.env.NATS.Shutdown()
-	for deadline := time.Now().Add(patience); c.env.Bridge.Ready() == nil; {
-		if time.Now().After(deadline) {
+	for deadline := testenv.BeginWait(); c.env.Bridge.Ready() == nil; {
+		if deadline.Over() {
 			t.Fatal("the bridge has not noticed that the server is away")
 		}
 	}
 	release()
 	c.inFlight("work", 0)
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := testenv.BeginWait(); ; {
 		var found *fdbpq.Inspection
 		err := c.env.Store.View(context.WithoutCancel(t.Context()), func(r kv.Reader) (err error) {
 			found, err = c.env.Store.Queue("jobs").Inspect(r)
@@ -92,7 +92,7 @@ func TestUnsentLeaseIsReturned(t *testing.T) {
 		if err == nil && found.Ready == 1 && found.Leased == 0 {
 			break
 		}
-		if time.Now().After(deadline) {
+		if deadline.Over() {
 			t.Fatalf("%+v, %v", found, err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // gated is a tracer that blocks the start of each span.
@@ -39,7 +40,7 @@ func TestLoadShedding(t *testing.T) {
 	held := c.send("pq.jobs.push.x", "")
 	select {
 	case <-g.entered:
-	case <-time.After(patience):
+	case <-testenv.Late():
 		t.Fatal("the callback was not reached")
 	}
 	const n, size = 800, 64 << 10 // 50 MiB
@@ -111,8 +112,8 @@ func TestBacklogAtServer(t *testing.T) {
 	c := serve(t, bridge.Options{Backlog: backlog})
 	backlog <- struct{}{}
 	registry := c.registry()
-	for late := time.Now().Add(patience); metric(t, registry, "pq_load_shedding_pushes_total") == 0; {
-		if time.Now().After(late) {
+	for late := testenv.BeginWait(); metric(t, registry, "pq_load_shedding_pushes_total") == 0; {
+		if late.Over() {
 			t.Fatal("the bridge sheds no load")
 		}
 	}

@@ -15,13 +15,14 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/internal/patience"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // bridgeAt starts a bridge with a store of its own that connects to url.
 func bridgeAt(t *testing.T, srv *testenv.Server, url string) (c *client, nc *nats.Conn) {
 	t.Helper()
-	nc, err := nats.Connect(url, append(bridge.ConnectOptions(nil), nats.DontRandomize(), nats.Timeout(patience))...)
+	nc, err := nats.Connect(url, append(bridge.ConnectOptions(nil), nats.DontRandomize(), nats.Timeout(testenv.Patience()))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,21 +40,21 @@ func await(t testing.TB, came <-chan nats.Status, what string) {
 	t.Helper()
 	select {
 	case <-came:
-	case <-time.After(patience):
-		t.Fatalf("%s: not after %s", what, patience)
+	case <-testenv.Late():
+		patience.Fail(t, "%s: not after %s", what, testenv.Patience())
 	}
 }
 
 // persistent repeats a request while there are no responders.
 func (c *client) persistent(subject, body string) *nats.Msg {
 	c.Helper()
-	for end := time.Now().Add(patience); ; {
+	for end := testenv.BeginWait(); ; {
 		m := c.raw(subject, body)
 		if m.Header.Get("Status") != "503" {
 			return m
 		}
-		if time.Now().After(end) {
-			c.Fatalf("%s: no responders", subject)
+		if end.Over() {
+			patience.Fail(c, "%s: no responders", subject)
 		}
 	}
 }
@@ -207,10 +208,10 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	if _, err := io.WriteString(slow, text); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(patience); srv.Server().NumSlowConsumersClients() == 0; {
+	for end := testenv.BeginWait(); srv.Server().NumSlowConsumersClients() == 0; {
 		c.push("pq.other.push", "x")
 		c.pop("pq.other.pop.min", "")
-		if time.Now().After(end) {
+		if end.Over() {
 			t.Fatal("the server does not cut off a client that does not read")
 		}
 	}

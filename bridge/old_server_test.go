@@ -35,7 +35,7 @@ func joinOldServer(t testing.TB, address string) *oldServer {
 			t.Error(err)
 		}
 	})
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(testenv.Patience())); err != nil {
 		t.Fatal(err)
 	}
 	s := &oldServer{t, conn, bufio.NewReader(conn)}
@@ -91,7 +91,7 @@ func TestWaiterBehindAnOldServer(t *testing.T) {
 	if env.Bridge, err = bridge.Start(t.Context(), srv.Connect(t, bridge.ConnectOptions(nil)...), env.Store, chosen(nil)); err != nil {
 		t.Fatal(err)
 	}
-	bridge.InterestPatience(env.Bridge, patience)
+	bridge.InterestPatience(env.Bridge, testenv.Most)
 	c := &client{TB: t, Conn: srv.Connect(t), env: env}
 	t.Cleanup(func() { c.drain(env.Bridge) })
 

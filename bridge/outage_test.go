@@ -137,7 +137,7 @@ func TestOutageDoesNotFloodTheLog(t *testing.T) {
 			if !strings.HasPrefix(line, "DEBUG") {
 				said++
 			}
-		case <-time.After(patience):
+		case <-testenv.Late():
 			t.Fatal("the end of the outage was not said")
 		}
 	}
@@ -318,7 +318,7 @@ func (s *slow) awaitBlocked(t testing.TB) {
 	t.Helper()
 	select {
 	case <-s.blocked:
-	case <-time.After(patience):
+	case <-testenv.Late():
 		t.Fatal("no commit was blocked")
 	}
 }
@@ -397,16 +397,16 @@ func TestServerRestarts(t *testing.T) {
 	c.env.NATS.Restart(t)
 	select {
 	case <-up:
-	case <-time.After(patience):
+	case <-testenv.Late():
 		t.Fatal("the client did not connect again")
 	}
-	deadline := time.Now().Add(patience)
+	deadline := testenv.BeginWait()
 	for {
 		m, err := c.RequestMsg(&nats.Msg{Subject: "pq.jobs.pop.min", Header: h("Nats-Msg-Id", "once")}, testenv.Attempt())
 		if err == nil && m.Header.Get("PQ-Id") != "" {
 			break
 		}
-		if time.Now().After(deadline) {
+		if deadline.Over() {
 			t.Fatalf("%v, %v", m, err)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -95,7 +94,7 @@ func contested(t *testing.T, n int) (c *client, owner *bridge.Bridge, others []*
 	for range n - 1 {
 		bridges = append(bridges, c.second())
 	}
-	for late := time.Now().Add(patience); ; {
+	for late := testenv.BeginWait(); ; {
 		owner, others = nil, nil
 		names := make(map[string]bool)
 		for _, b := range bridges {
@@ -109,7 +108,7 @@ func contested(t *testing.T, n int) (c *client, owner *bridge.Bridge, others []*
 		if len(names) == 1 && owner != nil {
 			break
 		}
-		if time.Now().After(late) {
+		if late.Over() {
 			t.Fatal("the bridges do not agree on an owner")
 		}
 		bridge.Contest(c.env.Bridge, "jobs")
@@ -142,7 +141,7 @@ func (c *client) popAll(clients, items int) {
 				if done {
 					return
 				}
-				m, err := nc.RequestMsg(&nats.Msg{Subject: "pq.jobs.pop.min"}, patience)
+				m, err := nc.RequestMsg(&nats.Msg{Subject: "pq.jobs.pop.min"}, testenv.Patience())
 				if err != nil && !errors.Is(err, nats.ErrNoResponders) {
 					c.Error(err)
 					return
@@ -197,8 +196,8 @@ func TestRequestsOfOtherBridges(t *testing.T) {
 	passed := func(what string, ask func()) {
 		t.Helper()
 		before := took()
-		for late := time.Now().Add(patience); took() == before; {
-			if time.Now().After(late) {
+		for late := testenv.BeginWait(); took() == before; {
+			if late.Over() {
 				t.Fatalf("%s: no request is passed on", what)
 			}
 			c.push("pq.jobs.push.5", "item")
@@ -259,9 +258,9 @@ func TestOwnerThatIsGone(t *testing.T) {
 	queue := ""
 	until := func(what string, holds func(i int) bool) {
 		t.Helper()
-		late := time.Now().Add(patience)
+		late := testenv.BeginWait()
 		for i := 0; !holds(i); i++ {
-			if time.Now().After(late) {
+			if late.Over() {
 				t.Fatal("never: " + what)
 			}
 		}
@@ -303,8 +302,8 @@ func TestOwnerDrains(t *testing.T) {
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)
-		for late := time.Now().Add(patience); ; {
-			if _, taken := bridge.Passed(owner); taken > before+20 || time.Now().After(late) {
+		for late := testenv.BeginWait(); ; {
+			if _, taken := bridge.Passed(owner); taken > before+20 || late.Over() {
 				break
 			}
 		}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -96,7 +95,7 @@ func (r restricted) may(subject string) bool {
 			r.Fatalf("%s: denied was %s", subject, why)
 		}
 		return false
-	case <-time.After(patience):
+	case <-testenv.Late():
 		r.Fatalf("%s: neither answered nor denied", subject)
 		return false
 	}

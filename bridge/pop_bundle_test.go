@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // frames reads the items of a bundle as any program may.
@@ -263,7 +264,7 @@ func TestPopBundlesTogether(t *testing.T) {
 		other := c.another()
 		wg.Go(func() {
 			for range items / clients / size {
-				m, err := other.RequestMsg(&nats.Msg{Subject: "pq.jobs.pop.min", Header: h("PQ-Bundle", fmt.Sprint(size))}, patience)
+				m, err := other.RequestMsg(&nats.Msg{Subject: "pq.jobs.pop.min", Header: h("PQ-Bundle", fmt.Sprint(size))}, testenv.Patience())
 				if err != nil || m.Header.Get("PQ-Bundle") != fmt.Sprint(size) {
 					t.Errorf("%v, %v", m, err)
 					return

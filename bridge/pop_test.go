@@ -15,6 +15,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/testenv"
 )
 
 func bodies(items []*nats.Msg) (all []string) {
@@ -118,9 +119,9 @@ func TestNothing(t *testing.T) {
 // leased.
 func (c *client) settled(queue string, leased int64) {
 	c.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := testenv.BeginWait()
 	for c.info(queue).Leased != leased {
-		if time.Now().After(deadline) {
+		if deadline.Over() {
 			c.Fatalf("%d items are still leased, want %d", c.info(queue).Leased, leased)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // together has the bridge receive requests while the commit of a pop is blocked, so
@@ -32,8 +33,8 @@ func (c *client) gathered(db *slow, held func() answers, requests ...func() answ
 		all = append(all, send())
 	}
 	m := c.metrics()
-	for deadline := time.Now().Add(patience); m["pq_requests_in_flight{kind=work}"]+m["pq_requests_in_flight{kind=settlement}"] != float64(1+len(requests)); m = c.metrics() {
-		if time.Now().After(deadline) {
+	for deadline := testenv.BeginWait(); m["pq_requests_in_flight{kind=work}"]+m["pq_requests_in_flight{kind=settlement}"] != float64(1+len(requests)); m = c.metrics() {
+		if deadline.Over() {
 			c.Fatalf("in flight: %v", m)
 		}
 	}

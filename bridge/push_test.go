@@ -182,7 +182,7 @@ func TestContentIsUnchanged(t *testing.T) {
 				}
 				delete(m.Header, key)
 			}
-			if at, err := time.Parse(time.RFC3339Nano, m.Header.Get("Nats-Time-Stamp")); err != nil || time.Since(at) > patience {
+			if at, err := time.Parse(time.RFC3339Nano, m.Header.Get("Nats-Time-Stamp")); err != nil || time.Since(at) > testenv.Patience() {
 				t.Errorf("%s: time stamp %s: %v", verb, at, err)
 			}
 			delete(m.Header, "Nats-Time-Stamp")
@@ -292,7 +292,7 @@ func TestJetStreamPublish(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience())
 	defer cancel()
 	first, err := old.Publish("pq.jobs.push.5", []byte("a"), nats.MsgId("m1"), nats.ExpectStream("jobs"))
 	if err != nil || first.Stream != "jobs" || first.Sequence != 1 || first.Duplicate {

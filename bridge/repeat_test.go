@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -49,7 +48,7 @@ func (s *stalling) Update(ctx context.Context, fn func(kv.Tx) error) error {
 		<-s.resume
 		defer close(s.over)
 		// The time that a transaction may take is not what ends this one.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), testenv.Patience())
 		defer cancel()
 		return s.DB.Update(ctx, fn)
 	}
@@ -96,7 +95,7 @@ func join(t *testing.T, server *testenv.Server, db kv.DB) (*bridge.Bridge, *nats
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience())
 		defer cancel()
 		if err := b.Drain(ctx); err != nil && !nc.IsClosed() {
 			t.Errorf("drain: %v", err)
@@ -122,7 +121,7 @@ func stalled(t *testing.T, before func(*client), subject, body string, header ..
 	c.send(subject, body, header...)
 	select {
 	case <-slow.reached:
-	case <-time.After(patience):
+	case <-testenv.Late():
 		t.Fatal("the pop does not arrive")
 	}
 	nc.Close()
@@ -136,7 +135,7 @@ func (s *stalling) wakes(t *testing.T) {
 	close(s.resume)
 	select {
 	case <-s.over:
-	case <-time.After(patience):
+	case <-testenv.Late():
 		t.Fatal("the transaction does not end")
 	}
 }

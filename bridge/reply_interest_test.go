@@ -59,7 +59,7 @@ func testWaiterThatGaveUp(t *testing.T, option func(*testenv.Server) nats.Option
 	if env.Bridge, err = bridge.Start(t.Context(), nc, env.Store, chosen(nil)); err != nil {
 		t.Fatal(err)
 	}
-	bridge.InterestPatience(env.Bridge, patience)
+	bridge.InterestPatience(env.Bridge, testenv.Most)
 	c := &client{TB: t, Conn: env.NATS.Connect(t), env: env}
 	t.Cleanup(func() { c.drain(env.Bridge) })
 	c.giveUp(3, 3)
@@ -85,8 +85,8 @@ func testWaiterThatGaveUp(t *testing.T, option func(*testenv.Server) nats.Option
 	}
 	c.waiting("jobs", 0)
 	ended := func() float64 { return c.metrics()["pq_requests_total{code=408,verb=pop}"] }
-	for late := time.Now().Add(patience); ended() != 203; {
-		if time.Now().After(late) {
+	for late := testenv.BeginWait(); ended() != 203; {
+		if late.Over() {
 			t.Fatalf("%g waits ended without an item, want 203", ended())
 		}
 	}
@@ -97,7 +97,7 @@ func testWaiterThatGaveUp(t *testing.T, option func(*testenv.Server) nats.Option
 func TestRequestThatTimesOut(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
-	bridge.InterestPatience(c.env.Bridge, patience)
+	bridge.InterestPatience(c.env.Bridge, testenv.Most)
 	late := c.env.NATS.Connect(t, nats.UseOldRequestStyle())
 	_, err := late.RequestMsg(&nats.Msg{Subject: "pq.jobs.pop.min", Header: h("PQ-Wait", "100s")}, 10*time.Millisecond)
 	if !errors.Is(err, nats.ErrTimeout) {
@@ -162,8 +162,8 @@ func TestRepeatablePopWaitsForItsClient(t *testing.T) {
 			c.push("pq.jobs.push", "x")
 			c.waiting("jobs", 0)
 			count := func(code string) float64 { return c.metrics()["pq_requests_total{code="+code+",verb=pop}"] }
-			for late := time.Now().Add(patience); count("200") < 1; {
-				if n := count("408"); n > 0 || time.Now().After(late) {
+			for late := testenv.BeginWait(); count("200") < 1; {
+				if n := count("408"); n > 0 || late.Over() {
 					t.Fatalf("%g waits ended without an item", n)
 				}
 			}

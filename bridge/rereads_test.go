@@ -6,11 +6,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // rereads is a store whose next read of queue jobs runs twice, with something done in between. Others
@@ -94,7 +94,7 @@ func TestQueriesOfOneRead(t *testing.T) {
 	all := []answers{c.send("pq.jobs.list", "")}
 	select {
 	case <-blocked:
-	case <-time.After(patience):
+	case <-testenv.Late():
 		t.Fatal("nothing was read")
 	}
 	for range 3 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/testenv"
 )
 
 func (c *client) shown(id, body string) *nats.Msg {
@@ -67,7 +68,7 @@ func TestNackUnderABackoff(t *testing.T) {
 	c.accepted(c.raw(bundle[0].Header.Get("PQ-Ack"), `-NAK {"reason":"it is closed"}`))
 	delayed := c.shown(id, "")
 	at, err := time.Parse(time.RFC3339Nano, delayed.Header.Get("PQ-Not-Before"))
-	if left := time.Until(at); err != nil || left > 2*time.Hour || left < 2*time.Hour-patience {
+	if left := time.Until(at); err != nil || left > 2*time.Hour || left < 2*time.Hour-testenv.Patience() {
 		t.Errorf("a plain -NAK: back in %s, %v", left, err)
 	}
 	if delayed.Header.Get("PQ-Backoff") != "" || delayed.Header.Get("PQ-Attempts") != "6" {

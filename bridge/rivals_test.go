@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -136,7 +135,7 @@ func forger(t *testing.T, srv *testenv.Server, prefixes ...string) (asked <-chan
 			t.Fatal(err)
 		}
 	}
-	if err := nc.FlushTimeout(patience); err != nil {
+	if err := nc.FlushTimeout(testenv.Patience()); err != nil {
 		t.Fatal(err)
 	}
 	return questions
@@ -171,7 +170,7 @@ func TestForgedRivals(t *testing.T) {
 		select {
 		case m := <-asked:
 			searched = len(m.Data) == 0
-		case <-time.After(patience):
+		case <-testenv.Late():
 			t.Fatal("the bridge does not look for others")
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // lease pushes an item and leases it.
@@ -36,7 +37,7 @@ func TestLease(t *testing.T) {
 			}
 		}
 		until, err := time.Parse(time.RFC3339Nano, m.Header.Get("PQ-Lease-Expires"))
-		if left := time.Until(until); err != nil || left > time.Minute || left < time.Minute-patience {
+		if left := time.Until(until); err != nil || left > time.Minute || left < time.Minute-testenv.Patience() {
 			t.Errorf("the lease ends in %s, %v", left, err)
 		}
 		if !strings.HasPrefix(m.Reply, "pq.jobs.ack.") || len(m.Reply) > 128 {
@@ -194,7 +195,7 @@ func TestMalformedSettlements(t *testing.T) {
 		if answer.Header.Get("Status") != "503" || !strings.Contains(answer.Header.Get("Nats-Service-Error"), tc.says) {
 			t.Errorf("%s %q: %v, want %s", tc.subject, tc.body, answer.Header, tc.says)
 		}
-		if _, err := c.Request(tc.subject, []byte(tc.body), patience); !errors.Is(err, nats.ErrNoResponders) {
+		if _, err := c.Request(tc.subject, []byte(tc.body), testenv.Patience()); !errors.Is(err, nats.ErrNoResponders) {
 			t.Errorf("%s %q: AckSync would not notice: %v", tc.subject, tc.body, err)
 		}
 		if err := c.Publish(tc.subject, []byte(tc.body)); err != nil {

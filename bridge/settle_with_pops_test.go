@@ -10,6 +10,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/internal/fault"
+	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // leases pushes items and leases them.
@@ -31,9 +32,9 @@ func (c *client) leases(n int) (acks []string) {
 func (c *client) inFlight(kind string, n float64) {
 	c.Helper()
 	key := "pq_requests_in_flight{kind=" + kind + "}"
-	deadline := time.Now().Add(patience)
+	deadline := testenv.BeginWait()
 	for got := -1.0; got != n; {
-		if got = c.metrics()[key]; time.Now().After(deadline) {
+		if got = c.metrics()[key]; deadline.Over() {
 			c.Fatalf("%g requests of kind %s are in flight, want %g", got, kind, n)
 		}
 	}

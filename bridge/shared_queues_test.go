@@ -8,10 +8,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // sharing has requests to many queues come while others are under way, so that they share
@@ -48,8 +48,8 @@ func (c *client) sharing(db *slow, send func(queue string) answers, finish func(
 // awaitLine returns when so many queues wait for a transaction that they share.
 func (c *client) awaitLine(queues int) {
 	c.Helper()
-	for deadline := time.Now().Add(patience); bridge.InLine(c.env.Bridge) < queues; runtime.Gosched() {
-		if time.Now().After(deadline) {
+	for deadline := testenv.BeginWait(); bridge.InLine(c.env.Bridge) < queues; runtime.Gosched() {
+		if deadline.Over() {
 			c.Fatalf("%d queues are in line, expected %d", bridge.InLine(c.env.Bridge), queues)
 		}
 	}
@@ -163,7 +163,7 @@ func TestLatePopSeesAcknowledgedPush(t *testing.T) {
 	releases[0]()
 	select {
 	case <-held.read: // both queues share this transaction
-	case <-time.After(patience):
+	case <-testenv.Late():
 		t.Fatal("nothing read jobs-first")
 	}
 	c.push("pq.jobs-second.push", "urgent", "PQ-Priority", "1")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // slowReads is a store in which each read of the queue jobs outside of a transaction
@@ -62,7 +63,7 @@ func (s *slowReads) next(t *testing.T) (release func()) {
 	select {
 	case released := <-s.reads:
 		return func() { close(released) }
-	case <-time.After(patience):
+	case <-testenv.Late():
 		t.Fatal("nothing is read")
 		return nil
 	}

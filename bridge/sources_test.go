@@ -55,7 +55,7 @@ func feedingWith(t *testing.T, options bridge.Options, config jetstream.StreamCo
 
 func (f *fed) connect() {
 	f.Helper()
-	js, err := jetstream.New(f.server.Connect(f.TB), jetstream.WithDefaultTimeout(patience))
+	js, err := jetstream.New(f.server.Connect(f.TB), jetstream.WithDefaultTimeout(testenv.Patience()))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -513,7 +513,7 @@ func TestSourceTakesWhatAnotherOneWasGiven(t *testing.T) {
 	if err := stopped.PublishRequest("$JS.API.CONSUMER.MSG.NEXT.ORDERS.pq-"+f.env.Store.ID()+"-jobs-orders", inbox, []byte(`{"batch":1,"expires":3600000000000}`)); err != nil {
 		t.Fatal(err)
 	}
-	if err := stopped.FlushTimeout(patience); err != nil {
+	if err := stopped.FlushTimeout(testenv.Patience()); err != nil {
 		t.Fatal(err)
 	}
 	testenv.Await(t, "the stopped one has a message", func() bool {
@@ -615,7 +615,7 @@ func TestSourceIsHandedOn(t *testing.T) {
 	f.publish(3)
 	f.set(copying)
 	f.at(3)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience())
 	defer cancel()
 	if err := f.env.Bridge.Drain(ctx); err != nil {
 		t.Fatal(err)

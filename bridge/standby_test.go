@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -38,7 +37,7 @@ func (d diary) Handle(_ context.Context, r slog.Record) error {
 // await returns the next line with this text.
 func (d diary) await(t testing.TB, text string) string {
 	t.Helper()
-	late := time.After(patience)
+	late := testenv.Late()
 	for {
 		select {
 		case line := <-d.lines:

@@ -12,14 +12,15 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // waiting returns when n pops wait at a queue, which may not exist yet.
 func (c *client) waiting(queue string, n int) {
 	c.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := testenv.BeginWait()
 	for c.waiters(queue) != n {
-		if time.Now().After(deadline) {
+		if deadline.Over() {
 			c.Fatalf("%d wait, want %d", c.waiters(queue), n)
 		}
 	}
@@ -150,7 +151,7 @@ func TestWaitRunsOut(t *testing.T) {
 			if m.Header.Get("Status") != "408" || m.Header.Get("Description") != "Request Timeout" || len(m.Data) > 0 {
 				t.Errorf("%q, %v", m.Data, m.Header)
 			}
-			if took < wait/2 || took > wait+patience {
+			if took < wait/2 || took > wait+testenv.Patience() {
 				t.Errorf("a wait of %s took %s", wait, took)
 			}
 		}
@@ -241,7 +242,7 @@ func TestWaitingPlacesAreShared(t *testing.T) {
 func TestPlacesOfClientsThatHaveGone(t *testing.T) {
 	t.Parallel()
 	c := serve(t, bridge.Options{Limits: bridge.Limits{Waiters: 4}})
-	bridge.InterestPatience(c.env.Bridge, patience)
+	bridge.InterestPatience(c.env.Bridge, testenv.Most)
 	gone := c.another()
 	for _, lease := range []string{"1s", "1m", "1h"} {
 		gone.send("pq.jobs.pop.min", "", "PQ-Wait", "100s", "PQ-Lease", lease)
@@ -252,8 +253,8 @@ func TestPlacesOfClientsThatHaveGone(t *testing.T) {
 	look := time.NewTicker(10 * time.Millisecond)
 	defer look.Stop()
 	ended := func() float64 { return c.metrics()["pq_requests_total{code=408,verb=pop}"] }
-	for late := time.Now().Add(patience); ended() != 3; <-look.C {
-		if time.Now().After(late) {
+	for late := testenv.BeginWait(); ended() != 3; <-look.C {
+		if late.Over() {
 			t.Fatalf("%g waits are over, want 3", ended())
 		}
 	}

@@ -102,7 +102,7 @@ func TestBulkWithLostAnswers(t *testing.T) {
 		out := &nats.Msg{Subject: strings.Replace(m.Subject, "lossy.", "pq.", 1), Reply: m.Reply, Data: m.Data}
 		if asked.Add(1)%2 == 0 {
 			out.Reply = ""
-			if _, err := w.nc.RequestMsg(out, testenv.Patience); err != nil {
+			if _, err := w.nc.RequestMsg(out, testenv.Patience()); err != nil {
 				t.Error(err)
 			}
 			return

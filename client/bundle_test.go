@@ -36,8 +36,8 @@ func (w *world) through(t *testing.T, see func(*nats.Msg) *nats.Msg) *client.Cli
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newClient(t, w.nc, client.Prefix("through"), client.BridgePrefix("pq"), client.Timeout(2*testenv.Patience))
-	c.AskAgainAfter(testenv.Patience) // tests count the requests
+	c := newClient(t, w.nc, client.Prefix("through"), client.BridgePrefix("pq"), client.Timeout(testenv.Most))
+	c.AskAgainAfter(testenv.Patience()) // tests count the requests
 	return c
 }
 
@@ -107,8 +107,8 @@ func TestBundles(t *testing.T) {
 // await waits until something is so.
 func await(t *testing.T, so func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(testenv.Patience); !so(); runtime.Gosched() {
-		if time.Now().After(deadline) {
+	for deadline := testenv.BeginWait(); !so(); runtime.Gosched() {
+		if deadline.Over() {
 			t.Error("it did not happen")
 			return
 		}

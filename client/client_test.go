@@ -33,7 +33,7 @@ func start(t *testing.T, opts ...client.Option) *world {
 
 func newClient(t *testing.T, nc *nats.Conn, opts ...client.Option) *client.Client {
 	t.Helper()
-	c, err := client.New(nc, append([]client.Option{client.Timeout(testenv.Patience)}, opts...)...)
+	c, err := client.New(nc, append([]client.Option{client.Timeout(testenv.Patience())}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

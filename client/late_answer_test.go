@@ -106,7 +106,7 @@ func TestLateAnswerToAnEarlierAttempt(t *testing.T) {
 				if got != "pq.jobs.ack.c.other -NAK 0s" {
 					t.Errorf("published %s, expected to give back the lease that the caller has not got", got)
 				}
-			case <-time.After(testenv.Patience):
+			case <-testenv.Late():
 				t.Error("the other lease was not given back")
 			}
 		})

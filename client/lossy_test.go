@@ -36,7 +36,7 @@ func (w *world) lossy(t *testing.T) (c *client.Client, losses <-chan string) {
 		out := &nats.Msg{Subject: subject, Reply: m.Reply, Header: m.Header, Data: m.Data}
 		if lose(verb) {
 			out.Reply = ""
-			if _, err := w.nc.RequestMsg(out, testenv.Patience); err != nil {
+			if _, err := w.nc.RequestMsg(out, testenv.Patience()); err != nil {
 				t.Errorf("%s: %v", subject, err)
 			}
 			verbs <- verb
@@ -357,7 +357,7 @@ func within(t *testing.T, what string, fn func() error) error {
 	select {
 	case err := <-ended:
 		return err
-	case <-time.After(testenv.Patience):
+	case <-testenv.Late():
 		t.Fatalf("%s does not end", what)
 		return nil
 	}

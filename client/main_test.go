@@ -52,7 +52,7 @@ func withBridge(run func(url string)) error {
 	}
 	srv.Start()
 	defer srv.Shutdown()
-	nc, err := nats.Connect(srv.ClientURL(), append(bridge.ConnectOptions(nil), nats.Timeout(testenv.Patience))...)
+	nc, err := nats.Connect(srv.ClientURL(), append(bridge.ConnectOptions(nil), nats.Timeout(testenv.Patience()))...)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func withBridge(run func(url string)) error {
 		return err
 	}
 	run(srv.ClientURL())
-	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience())
 	defer cancel()
 	return b.Drain(ctx)
 }

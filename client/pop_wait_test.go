@@ -109,7 +109,7 @@ func TestItemArrivesAsContextEnds(t *testing.T) {
 		}
 		return itemAnswer()
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience())
 	defer cancel()
 	ends := endsWith{ctx, func() {
 		if _, err := c.Queue("jobs").Info(ctx); err != nil { // its answer comes behind the item
@@ -144,7 +144,7 @@ func TestAnswersInVain(t *testing.T) {
 			if got != want {
 				t.Errorf("published %s, expected %s", got, want)
 			}
-		case <-time.After(testenv.Patience):
+		case <-testenv.Late():
 			t.Fatalf("published nothing, expected %s", want)
 		}
 	}

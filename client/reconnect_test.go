@@ -110,7 +110,7 @@ func reconnectWhilePopWaits(t *testing.T, opts ...client.PopOption) {
 	}
 	done := make(chan popped, 1)
 	go func() {
-		item, err := c.Queue("jobs").Pop(t.Context(), client.Min, append(opts, client.Wait(testenv.Patience), client.Lease(time.Hour))...)
+		item, err := c.Queue("jobs").Pop(t.Context(), client.Min, append(opts, client.Wait(testenv.Patience()), client.Lease(time.Hour))...)
 		done <- popped{item, err}
 	}()
 	waits := func(n int) {

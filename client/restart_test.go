@@ -18,14 +18,14 @@ func TestRollingRestart(t *testing.T) {
 	const n, restarts = 300, 3
 	server, store := testenv.NATS(t), testenv.Store(t)
 	launch := func() (stop func()) {
-		ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+		ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience())
 		defer cancel()
 		b, err := bridge.Start(ctx, server.Connect(t, bridge.ConnectOptions(nil)...), store, bridge.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return func() {
-			ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
+			ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience())
 			defer cancel()
 			if err := b.Drain(ctx); err != nil {
 				t.Errorf("drain a bridge: %v", err)

@@ -203,7 +203,7 @@ func heard(t *testing.T, from, at *nats.Conn, pattern string, publish ...string)
 	}
 	subjects := make(map[string]bool)
 	for range n {
-		m, err := sub.NextMsg(testenv.Patience)
+		m, err := sub.NextMsg(testenv.Patience())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -196,7 +196,7 @@ func TestTurnsWakePops(t *testing.T) {
 				c.change(f)
 				select {
 				case <-arrivals.Done():
-				case <-time.After(patience.Long):
+				case <-patience.Late():
 					t.Error("no pop that waits was woken")
 				}
 				if got := lease(5); !slices.Equal(got, c.want) {

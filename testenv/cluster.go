@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/pqbridge/pqbridge/internal/patience"
 )
 
 // clusterSize is the smallest cluster that survives the loss of a server.
@@ -54,7 +56,7 @@ func NewCluster(t testing.TB, changes ...func(*server.Options)) *Cluster {
 			Host:       "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true,
 			Cluster:   server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: server.RANDOM_PORT, Advertise: unused},
 			JetStream: true, StoreDir: t.TempDir(), JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: 4 << 30,
-			SyncAlways: true, WriteDeadline: Patience,
+			SyncAlways: true, WriteDeadline: Most,
 		}
 		for _, r := range c.routes {
 			if r.from == i {
@@ -280,15 +282,15 @@ const lookEvery = 10 * time.Millisecond
 // Await polls for a condition without an event, such as a change inside a server.
 func Await(t testing.TB, what string, happened func() bool) {
 	t.Helper()
-	late := time.After(Patience)
+	late := BeginWait()
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
 	for !happened() {
-		select {
-		case <-look.C:
-		case <-late:
-			t.Fatalf("after %s it was not true yet that %s", Patience, what)
+		// Not before: a look may have taken long, and be the one that was waited for.
+		if late.Over() {
+			patience.Fail(t, "after %s it was not true yet that %s", late, what)
 		}
+		<-look.C
 	}
 }
 

@@ -21,7 +21,7 @@ var flagFaults = flag.Bool("pq.faults", false, "cut a server off the cluster")
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	c := testenv.NewCluster(t)
-	nc, err := nats.Connect(c.URL(), nats.MaxReconnects(-1), nats.Timeout(testenv.Patience))
+	nc, err := nats.Connect(c.URL(), nats.MaxReconnects(-1), nats.Timeout(testenv.Patience()))
 	if err != nil {
 		t.Fatal(err)
 	}

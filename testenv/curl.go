@@ -48,7 +48,7 @@ func curl(args []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	client := http.Client{Timeout: Patience}
+	client := http.Client{Timeout: Patience()}
 	response, err := client.Do(request)
 	if err != nil {
 		return "", err

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/internal/patience"
 )
 
 // Process is pqd as a separate process.
@@ -66,9 +68,9 @@ func newProcess(t testing.TB) *Process {
 // them: the system gives ports that are free to outgoing connections.
 func (p *Process) Start(t testing.TB) {
 	t.Helper()
-	late := time.Now().Add(Patience)
+	late := BeginWait()
 	for p.launch(t); !p.Ready(t); p.launch(t) {
-		if !p.hasLogged("address already in use") || time.Now().After(late) {
+		if !p.hasLogged("address already in use") || late.Over() {
 			p.endedEarly(t)
 		}
 	}
@@ -157,7 +159,7 @@ func (p *Process) AwaitLog(t testing.TB, text string) {
 // without that line.
 func (p *Process) logs(t testing.TB, what string, match func(line string) bool) bool {
 	t.Helper()
-	late := time.After(Patience)
+	late := Late()
 	for next := p.log.start(); ; {
 		// In this order: the last line is there before the process has ended.
 		ended := isClosed(p.exited)
@@ -173,7 +175,7 @@ func (p *Process) logs(t testing.TB, what string, match func(line string) bool) 
 		case <-more:
 		case <-p.exited:
 		case <-late:
-			t.Fatalf("after %s it was not true yet that pqd %s", Patience, what)
+			patience.Fail(t, "after %s it was not true yet that pqd %s", Patience(), what)
 		}
 	}
 }
@@ -267,8 +269,8 @@ func (p *Process) wait(t testing.TB) {
 	t.Helper()
 	select {
 	case <-p.exited:
-	case <-time.After(Patience):
-		t.Fatalf("pqd had not ended after %s", Patience)
+	case <-Late():
+		patience.Fail(t, "pqd had not ended after %s", Patience())
 	}
 }
 
@@ -276,6 +278,9 @@ func (p *Process) wait(t testing.TB) {
 // store.
 func (p *Process) finish(t testing.TB) {
 	defer p.finished()
+	if t.Failed() && p.Running() {
+		p.showGoroutines()
+	}
 	if p.exited != nil {
 		_ = p.cmd.Process.Kill() // it may have ended already
 		<-p.exited
@@ -286,9 +291,21 @@ func (p *Process) finish(t testing.TB) {
 	CheckDir(t, p.Dir)
 }
 
+// showGoroutines has the process end with the stacks of its goroutines in its log: what a test
+// has waited for in vain may be there.
+func (p *Process) showGoroutines() {
+	// One of them fails if the process has ended, which is as good.
+	_ = p.cmd.Process.Signal(syscall.SIGCONT) // it may be paused
+	_ = p.cmd.Process.Signal(syscall.SIGQUIT)
+	select {
+	case <-p.exited:
+	case <-time.After(Times(5 * time.Second)):
+	}
+}
+
 // timeout kills cmd if it runs too long, unless stop is called before.
 func timeout(cmd *exec.Cmd) (stop func() bool) {
-	return time.AfterFunc(Patience, func() { _ = cmd.Process.Kill() }).Stop
+	return time.AfterFunc(Most, func() { _ = cmd.Process.Kill() }).Stop
 }
 
 // sets reports whether env sets a variable to something.

@@ -72,5 +72,5 @@ func opener(t testing.TB, engine Engine) func() kv.DB {
 // background is a context for work after the end of a test, when the test's own context has
 // ended.
 func background() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), Patience)
+	return context.WithTimeout(context.Background(), Patience())
 }

@@ -24,7 +24,7 @@ var fdbEngine = Engine{
 
 // openFDB exists because a nil *fdb.DB in a kv.DB is not nil.
 func openFDB(clusterFile string, prefix []byte) (kv.DB, error) {
-	db, err := fdb.Open(clusterFile, fdb.Options{Prefix: prefix, OpenTimeout: Patience})
+	db, err := fdb.Open(clusterFile, fdb.Options{Prefix: prefix, OpenTimeout: Patience()})
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"fmt"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -12,8 +13,18 @@ import (
 	"github.com/pqbridge/pqbridge/internal/patience"
 )
 
-// Patience is how long a test waits for what must happen.
-var Patience = patience.Long
+// Most is longer than any wait of a test. It is for options that mean never.
+const Most = patience.Most
+
+// Patience is how long a test waits for what must happen if the wait begins now.
+func Patience() time.Duration { return patience.Long() }
+
+// Late returns a channel that has a value when a wait that begins now is over. The machine may
+// become busy meanwhile, and then it lasts longer than Patience was at its begin.
+func Late() <-chan time.Time { return patience.Late() }
+
+// BeginWait begins a wait that looks by itself whether it is over.
+func BeginWait() *patience.Wait { return patience.Begin() }
 
 // Times is how long something may take here that takes so long at most on a machine that runs
 // the tests alone.
@@ -21,6 +32,10 @@ func Times(d time.Duration) time.Duration { return patience.Times(d) }
 
 // Attempt is how long a test waits for the answer to a request that it repeats.
 func Attempt() time.Duration { return patience.Attempt() }
+
+// Slow is a variable for tests in other languages: how much longer things take now than on a machine that
+// runs the tests alone. They multiply their own times by it.
+func Slow() string { return fmt.Sprintf("PQ_TEST_SLOW=%.2f", patience.Factor()) }
 
 // Server is a NATS server inside the test process.
 type Server struct {
@@ -35,7 +50,7 @@ func NATS(t testing.TB, changes ...func(*server.Options)) *Server {
 	options := &server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true,
 		// A slow reader here has no processor time.
-		WriteDeadline: Patience,
+		WriteDeadline: Most,
 	}
 	for _, change := range changes {
 		change(options)
@@ -74,9 +89,9 @@ func (s *Server) start(t testing.TB) {
 		t.Fatalf("start NATS server: %v", err)
 	}
 	srv.Start()
-	if !srv.ReadyForConnections(Patience) {
+	if !srv.ReadyForConnections(Patience()) {
 		srv.Shutdown()
-		t.Fatalf("the NATS server was not ready after %s", Patience)
+		t.Fatalf("the NATS server was not ready after %s", Patience())
 	}
 	s.running.Store(srv)
 	// Remembered for Restart, so that clients find the server again.
@@ -117,7 +132,7 @@ func (s *Server) Shutdown() {
 
 func connect(t testing.TB, url string, options ...nats.Option) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect(url, append([]nats.Option{nats.Timeout(Patience)}, options...)...)
+	nc, err := nats.Connect(url, append([]nats.Option{nats.Timeout(Patience())}, options...)...)
 	if err != nil {
 		t.Fatalf("connect to %s: %v", url, err)
 	}

@@ -28,7 +28,7 @@ func natsCommand(args []string, stdout, stderr io.Writer) int {
 	if len(args) < 2 {
 		return fail(errors.New("expected req or pub"))
 	}
-	nc, err := nats.Connect(os.Getenv("NATS_URL"), nats.Timeout(Patience))
+	nc, err := nats.Connect(os.Getenv("NATS_URL"), nats.Timeout(Patience()))
 	if err != nil {
 		return fail(err)
 	}
@@ -97,7 +97,7 @@ func natsRequest(nc *nats.Conn, args []string) (lines []string, err error) {
 	flags := flag.NewFlagSet("nats req", flag.ContinueOnError)
 	raw := flags.Bool("raw", false, "")
 	replies := flags.Int("replies", 1, "")
-	timeout := flags.Duration("timeout", Patience, "")
+	timeout := flags.Duration("timeout", Patience(), "")
 	m, err := message(flags, args)
 	if err != nil {
 		return nil, err
@@ -147,7 +147,7 @@ func natsPublish(nc *nats.Conn, args []string) ([]string, error) {
 	if !*jetstream {
 		return lines, errors.Join(nc.PublishMsg(m), nc.Flush())
 	}
-	js, err := nc.JetStream(nats.MaxWait(Patience))
+	js, err := nc.JetStream(nats.MaxWait(Patience()))
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package testenv
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -66,12 +67,14 @@ func (p *Process) Command(t testing.TB, name string, args ...string) *exec.Cmd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), name, args...)
+	ctx, cancel := context.WithTimeout(t.Context(), Most)
+	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = p.work
-	cmd.Env = append(environment(), "PATH="+dir+":"+os.Getenv("PATH"), "HOME="+p.work, "NATS_URL="+p.URL, "NATS_TIMEOUT="+Patience.String())
+	cmd.Env = append(environment(), "PATH="+dir+":"+os.Getenv("PATH"), "HOME="+p.work, "NATS_URL="+p.URL, "NATS_TIMEOUT="+Patience().String())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	t.Cleanup(func() {
+		defer cancel()
 		if cmd.Process != nil {
 			_ = cmd.Wait() // the test may have waited for it
 		}
@@ -99,7 +102,7 @@ func (p *Process) shell(t testing.TB) *shell {
 
 // run returns what a command printed.
 func (s *shell) run(command string) (string, error) {
-	defer time.AfterFunc(Patience, func() { _ = s.cmd.Cancel() }).Stop()
+	defer time.AfterFunc(Most, func() { _ = s.cmd.Cancel() }).Stop() // a command may do much
 	if _, err := fmt.Fprintf(s.input, "{ %s\n} </dev/null\necho '%s'\n", command, endMark); err != nil {
 		return "", err
 	}
@@ -137,7 +140,7 @@ func (p *Process) untilInterrupted(t testing.TB, command, shown string) (string,
 	if err := cmd.Start(); err != nil {
 		return "", err
 	}
-	defer time.AfterFunc(Patience, func() { _ = cmd.Cancel() }).Stop()
+	defer time.AfterFunc(Patience(), func() { _ = cmd.Cancel() }).Stop()
 	missing, ordered := nonEmpty(before), bytes.Buffer{}
 	found := make([]string, len(missing))
 	lines := bufio.NewScanner(output)

@@ -2,13 +2,13 @@ package testenv
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 )
@@ -83,7 +83,9 @@ func (p *Process) Terminal(t testing.TB) *Terminal {
 // UseCurl has commands run the real curl.
 func (term *Terminal) UseCurl(path string) {
 	term.curl = func(args []string) (string, error) {
-		text, err := exec.Command(path, args...).CombinedOutput()
+		ctx, cancel := context.WithTimeout(context.Background(), Most)
+		defer cancel()
+		text, err := exec.CommandContext(ctx, path, args...).CombinedOutput()
 		return string(text), err
 	}
 }
@@ -133,7 +135,7 @@ func (term *Terminal) Run(t testing.TB, step Step) (printed string) {
 // Close ends each `nats sub` after it has printed the lines of the page, in any order.
 func (term *Terminal) Close(t testing.TB) {
 	t.Helper()
-	late := time.After(Patience)
+	late := Late()
 	for _, sub := range term.subs {
 		missing := nonEmpty(sub.step.Output)
 		for len(missing) > 0 {

@@ -30,7 +30,7 @@ func TestServerOptions(t *testing.T) {
 	if url := srv.WebsocketURL(); !strings.HasPrefix(url, "ws://127.0.0.1:") {
 		t.Errorf("websocket at %s", url)
 	}
-	nc, err := nats.Connect(srv.WebsocketURL(), nats.Token("token"), nats.Timeout(testenv.Patience))
+	nc, err := nats.Connect(srv.WebsocketURL(), nats.Token("token"), nats.Timeout(testenv.Patience()))
 	if err != nil {
 		t.Fatal(err)
 	}

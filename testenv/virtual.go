@@ -19,7 +19,7 @@ type Virtual struct{ server *server.Server }
 // VirtualNATS starts such a server. In a bubble it is part of the bubble.
 func VirtualNATS(t testing.TB) *Virtual {
 	t.Helper()
-	srv, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true, WriteDeadline: Patience})
+	srv, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true, WriteDeadline: Most})
 	if err != nil {
 		t.Fatalf("start NATS server: %v", err)
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/internal/history"
-	"github.com/pqbridge/pqbridge/internal/patience"
 )
 
 // holding is a lease that a worker has.
@@ -57,9 +56,6 @@ type Worker struct {
 	replies  chan *nats.Msg
 }
 
-// attempt is for one answer; a late one is a lost one.
-var attempt = patience.Times(time.Second)
-
 const (
 	pause     = 10 * time.Millisecond // before the next attempt
 	steady    = 10 * time.Minute
@@ -89,7 +85,8 @@ func (w *Worker) request(request *nats.Msg) (*nats.Msg, error) {
 	if err := w.send(request, reply); err != nil {
 		return nil, err
 	}
-	for late := time.After(cmp.Or(w.Attempt, attempt)); ; {
+	// A late answer is a lost one.
+	for late := time.After(cmp.Or(w.Attempt, Times(time.Second))); ; {
 		select {
 		case m := <-w.replies:
 			if m.Subject == reply {
@@ -330,7 +327,7 @@ func noResponders(reply *nats.Msg) bool {
 }
 
 // patience is for an answer other than a request to retry.
-func (w *Worker) patience() time.Duration { return cmp.Or(w.Patience, Patience) }
+func (w *Worker) patience() time.Duration { return cmp.Or(w.Patience, Patience()) }
 
 // repeat sends a request until it is answered, and returns how often.
 func (w *Worker) repeat(request *nats.Msg) (*nats.Msg, int) {
@@ -413,8 +410,11 @@ func (w *Worker) pop(wait time.Duration) (reply *nats.Msg) {
 func (w *Worker) Drain() {
 	w.Helper()
 	w.Loses = false
-	for end := time.Now().Add(2 * Patience); ; {
+	for end := time.Now().Add(w.patience()); ; {
 		reply := w.take(200 * time.Millisecond)
+		if IsItem(reply) {
+			end = time.Now().Add(w.patience()) // there may be many
+		}
 		if !IsItem(reply) && reply.Header.Get("Status") == "404" || strings.Contains(w.Info(), `"ready":0,"leased":0,"delayed":0`) {
 			return
 		}

@@ -52,14 +52,14 @@ func startBridge(t *testing.T, s *testenv.Server, user, password string) {
 // serveStore runs a bridge on a store until the test ends.
 func serveStore(t *testing.T, nc *nats.Conn, store *fdbpq.Store) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience())
 	defer cancel()
 	b, err := bridge.Start(ctx, nc, store, bridge.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
+		ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience())
 		defer cancel()
 		if err := b.Drain(ctx); err != nil {
 			t.Errorf("drain the bridge: %v", err)
@@ -90,7 +90,7 @@ func homeWith(t *testing.T, selected string, contexts map[string]string) string 
 func pq(t *testing.T, env []string, args ...string) (code int, text string) {
 	t.Helper()
 	var out bytes.Buffer
-	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience())
 	defer cancel()
 	code = run(ctx, args, env, strings.NewReader(""), &out, &out)
 	return code, out.String()

@@ -60,7 +60,7 @@ func TestContextAsksNSC(t *testing.T) {
 		"field": "no queues", "creds": "no queues", "unknown": "nsc generate profile nsc://operator/account/other: exit status 1",
 	} {
 		cmd := exec.CommandContext(t.Context(), self, "ls", "--context", name)
-		cmd.Env = []string{asPQ + "=1", "HOME=" + dir, "PATH=" + dir + ":" + os.Getenv("PATH"), "NATS_TIMEOUT=" + testenv.Patience.String()}
+		cmd.Env = []string{asPQ + "=1", "HOME=" + dir, "PATH=" + dir + ":" + os.Getenv("PATH"), "NATS_TIMEOUT=" + testenv.Patience().String()}
 		text, err := cmd.CombinedOutput()
 		if !errors.As(err, new(*exec.ExitError)) || !strings.Contains(string(text), expected) {
 			t.Errorf("context %s: %v: %s, expected %s", name, err, text, expected)
@@ -127,7 +127,7 @@ func TestContextNamesProxy(t *testing.T) {
 	dir := homeWith(t, "proxied", map[string]string{
 		"proxied": `{"url": "` + b.NATS.URL() + `", "socks_proxy": "socks5://` + address + `"}`,
 	})
-	code, text := pq(t, []string{"HOME=" + dir, "NATS_TIMEOUT=" + testenv.Patience.String()}, "ls")
+	code, text := pq(t, []string{"HOME=" + dir, "NATS_TIMEOUT=" + testenv.Patience().String()}, "ls")
 	if code != session.ExitNothing || passed.Load() == 0 {
 		t.Errorf("exit code %d after %d connections through the proxy: %s", code, passed.Load(), text)
 	}

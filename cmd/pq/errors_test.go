@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 	"github.com/pqbridge/pqbridge/testenv"
@@ -43,7 +42,7 @@ func (w *written) await(t *testing.T, text string) {
 		}
 		return is
 	}
-	for late := time.After(testenv.Patience); !found(); {
+	for late := testenv.Late(); !found(); {
 		select {
 		case <-w.more:
 		case <-late:

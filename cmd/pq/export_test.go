@@ -25,12 +25,12 @@ func TestExportKeepsHeaders(t *testing.T) {
 	for _, header := range []nats.Header{want, {"Text": {"ö"}}} {
 		m := nats.NewMsg("pq.jobs.push")
 		m.Header, m.Data = maps.Clone(header), []byte("x")
-		if answer, err := nc.RequestMsg(m, testenv.Patience); err != nil || answer.Header.Get("Nats-Service-Error-Code") != "" {
+		if answer, err := nc.RequestMsg(m, testenv.Patience()); err != nil || answer.Header.Get("Nats-Service-Error-Code") != "" {
 			t.Fatalf("%v, %v", answer, err)
 		}
 	}
 	file := filepath.Join(t.TempDir(), "jobs.jsonl")
-	env := []string{"HOME=" + t.TempDir(), "NATS_URL=" + s.URL(), "NATS_TIMEOUT=" + testenv.Patience.String()}
+	env := []string{"HOME=" + t.TempDir(), "NATS_URL=" + s.URL(), "NATS_TIMEOUT=" + testenv.Patience().String()}
 	for _, command := range []string{"export jobs -o " + file, "purge jobs --force", "import jobs --file " + file} {
 		if code, text := pq(t, env, strings.Fields(command)...); code != 0 {
 			t.Fatalf("%s: exit code %d: %s", command, code, text)
@@ -39,7 +39,7 @@ func TestExportKeepsHeaders(t *testing.T) {
 	if code, text := pq(t, env, "peek", "jobs", "--json"); code != 0 || !strings.Contains(text, `"headers_base64":{"Raw":["//4=","dGV4dA=="]}`) {
 		t.Errorf("peek: exit code %d: %s", code, text)
 	}
-	got, err := nc.Request("pq.jobs.pop.min", nil, testenv.Patience)
+	got, err := nc.Request("pq.jobs.pop.min", nil, testenv.Patience())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestImportMakesItsQueue(t *testing.T) {
 	t.Cleanup(func() { db.Close() })
 	s := testenv.NATS(t)
 	serveStore(t, s.Connect(t), testenv.OpenStore(t, db, fdbpq.Options{RefuseUnknown: true}))
-	env := []string{"HOME=" + t.TempDir(), "NATS_URL=" + s.URL(), "NATS_TIMEOUT=" + testenv.Patience.String()}
+	env := []string{"HOME=" + t.TempDir(), "NATS_URL=" + s.URL(), "NATS_TIMEOUT=" + testenv.Patience().String()}
 	if code, text := pq(t, env, "push", "new", "x"); code == 0 || !strings.Contains(text, "403") {
 		t.Fatalf("push: exit code %d, expected a refusal: %s", code, text)
 	}
@@ -71,7 +71,7 @@ func TestImportMakesItsQueue(t *testing.T) {
 	if code, text := pq(t, env, "push", "old", "x"); code != 0 {
 		t.Fatalf("push: exit code %d: %s", code, text)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience())
 	defer cancel()
 	var exported, said bytes.Buffer
 	if code := run(ctx, []string{"export", "old"}, env, strings.NewReader(""), &exported, &said); code != 0 {

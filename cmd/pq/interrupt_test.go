@@ -47,7 +47,7 @@ func (w *terminal) begin(t *testing.T, args ...string) (interrupt func(), wait f
 
 // beginWith is begin with this standard input.
 func (w *terminal) beginWith(t *testing.T, stdin io.Reader, args ...string) (interrupt func(), wait func() (int, string)) {
-	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Most)
 	var out bytes.Buffer
 	ended := make(chan int)
 	go func() { ended <- run(ctx, args, w.env, stdin, &out, &out) }()
@@ -240,7 +240,7 @@ func TestTopSurvivesRestart(t *testing.T) {
 			t.Parallel()
 			b := testenv.Bridge(t, bridge.Options{})
 			w := &terminal{nc: b.NATS.Connect(t), env: []string{"HOME=" + t.TempDir(), "NATS_URL=" + b.NATS.URL(), "NATS_TIMEOUT=5s"}}
-			w.pq(t, "push", "jobs", "x", "--timeout", testenv.Patience.String())
+			w.pq(t, "push", "jobs", "x", "--timeout", testenv.Patience().String())
 			out := newWritten()
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan int, 1)

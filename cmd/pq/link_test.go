@@ -20,7 +20,7 @@ func TestLinkThatHolds(t *testing.T) {
 	if text := w.does(t, "info", "orders"); strings.Contains(text, "Held") {
 		t.Errorf("nothing is held:\n%s", text)
 	}
-	m, err := w.nc.RequestMsg(&nats.Msg{Subject: "pq.orders.link.hub", Data: []byte(`{"taker":"abc","max":1}`)}, testenv.Patience)
+	m, err := w.nc.RequestMsg(&nats.Msg{Subject: "pq.orders.link.hub", Data: []byte(`{"taker":"abc","max":1}`)}, testenv.Patience())
 	if err != nil || m.Header.Get("PQ-Bundle") != "1" {
 		t.Fatal(m, err)
 	}

@@ -38,7 +38,7 @@ func TestPrintedPermissions(t *testing.T) {
 	s := testenv.NATS(t, func(o *server.Options) { o.Users = options.Users })
 	startBridge(t, s, "pqd", "secret")
 	as := func(user string, args ...string) (int, string) {
-		env := []string{"HOME=" + t.TempDir(), "NATS_URL=" + s.URL(), "NATS_USER=" + user, "NATS_PASSWORD=secret", "NATS_TIMEOUT=" + testenv.Patience.String()}
+		env := []string{"HOME=" + t.TempDir(), "NATS_URL=" + s.URL(), "NATS_USER=" + user, "NATS_PASSWORD=secret", "NATS_TIMEOUT=" + testenv.Patience().String()}
 		return pq(t, env, append([]string{"--inbox-prefix", "_INBOX." + user}, args...)...)
 	}
 	for _, step := range []struct {

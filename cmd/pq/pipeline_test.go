@@ -35,7 +35,7 @@ func answering(t *testing.T, answers map[string]func(n int) *nats.Msg) (*session
 	if err := bridge.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	c, err := client.New(s.Connect(t), client.Timeout(testenv.Patience))
+	c, err := client.New(s.Connect(t), client.Timeout(testenv.Patience()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestImportIntoPausedQueue(t *testing.T) {
 	t.Parallel()
 	s := testenv.NATS(t)
 	startBridge(t, s, "", "")
-	env := []string{"HOME=" + t.TempDir(), "NATS_URL=" + s.URL(), "NATS_TIMEOUT=" + testenv.Patience.String()}
+	env := []string{"HOME=" + t.TempDir(), "NATS_URL=" + s.URL(), "NATS_TIMEOUT=" + testenv.Patience().String()}
 	file := filepath.Join(t.TempDir(), "jobs.jsonl")
 	for _, step := range []struct {
 		command string

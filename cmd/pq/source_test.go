@@ -20,7 +20,7 @@ func orders(t *testing.T, second, prio string) func() map[string]bridge.Remote {
 	s := testenv.NATS(t, func(o *server.Options) {
 		o.JetStream, o.StoreDir, o.JetStreamMaxStore, o.MaxPayload = true, dir, 1<<30, 8<<20
 	})
-	js, err := jetstream.New(s.Connect(t), jetstream.WithDefaultTimeout(testenv.Patience))
+	js, err := jetstream.New(s.Connect(t), jetstream.WithDefaultTimeout(testenv.Patience()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestSourceThatStands(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.does(t, "source", "set", "jobs", "orders", "remote=hub", "stream=ORDERS", `map={"priority":{"header":"Prio"}}`)
-	if _, err := events.NextMsg(testenv.Patience); err != nil {
+	if _, err := events.NextMsg(testenv.Patience()); err != nil {
 		t.Fatal(err)
 	}
 	shown := w.does(t, "source", "show", "jobs", "orders")

@@ -30,7 +30,7 @@ func TestTranscripts(t *testing.T) {
 			}
 			w := newTerminal(t, o)
 			transcript := testenv.InProcess("pq", func(args []string, stdin string) (string, string, int) {
-				ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+				ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience())
 				defer cancel()
 				var stdout, stderr bytes.Buffer
 				code := run(ctx, args, w.env, strings.NewReader(stdin), &stdout, &stderr)
@@ -62,7 +62,7 @@ func newTerminal(t *testing.T, options ...bridge.Options) *terminal {
 	return &terminal{
 		nc:  b.NATS.Connect(t),
 		dir: dir,
-		env: []string{"HOME=" + dir, "NATS_URL=" + b.NATS.URL(), "NATS_TIMEOUT=" + testenv.Patience.String(), "PATH=" + os.Getenv("PATH")},
+		env: []string{"HOME=" + dir, "NATS_URL=" + b.NATS.URL(), "NATS_TIMEOUT=" + testenv.Patience().String(), "PATH=" + os.Getenv("PATH")},
 	}
 }
 

@@ -104,7 +104,7 @@ func TestWatchOnTheScreen(t *testing.T) {
 // sees waits until a screen shows these texts.
 func sees(t *testing.T, terminal *vt.Screen, texts ...string) {
 	t.Helper()
-	for late := time.After(testenv.Patience); ; {
+	for late := testenv.Late(); ; {
 		changed, text, all := terminal.Changed(), terminal.Text(), true
 		for _, want := range texts {
 			all = all && strings.Contains(text, want)

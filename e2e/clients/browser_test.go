@@ -41,7 +41,7 @@ func TestBrowserClient(t *testing.T) {
 		nodejs.Judge(t, results)
 	case <-browser.Exited:
 		t.Fatalf("the browser ended before the page reported:\n%s", &browser.Stderr)
-	case <-time.After(2 * testenv.Patience):
+	case <-time.After(testenv.Most):
 		t.Fatal("the page did not report")
 	}
 	browser.Close()

@@ -92,7 +92,7 @@ func killWhileProgramsRun(t *testing.T, role string, items, kills int, start fun
 func eachOnce(t *testing.T, pusher *clientProgram, takers []*clientProgram, items, times int, disturb func(time int)) {
 	t.Helper()
 	counts := map[string]int{}
-	late := time.NewTimer(3 * testenv.Patience)
+	late := time.NewTimer(testenv.Patience())
 	defer late.Stop()
 	count := func(line string, ok bool) {
 		if !ok {
@@ -102,6 +102,7 @@ func eachOnce(t *testing.T, pusher *clientProgram, takers []*clientProgram, item
 	}
 	pushed, every := pusher.lines, 2*items/(times+1)
 	for lines := 0; lines < 2*items; lines++ {
+		late.Reset(testenv.Patience())
 		if lines%every == every-1 && lines < 2*items-1 {
 			disturb(lines / every)
 		}
@@ -118,7 +119,7 @@ func eachOnce(t *testing.T, pusher *clientProgram, takers []*clientProgram, item
 		case line, ok := <-takers[1].lines:
 			count(line, ok)
 		case <-late.C:
-			t.Fatalf("%d lines, expected one for each of %d items pushed and done", lines, items)
+			t.Fatalf("no more than %d lines, expected one for each of %d items pushed and done", lines, items)
 		}
 	}
 	pusher.end(t, false)

@@ -90,7 +90,7 @@ func runCompiledPage(t *testing.T, language, frame, source, printing string, bui
 	if len(blocks) != 1 {
 		t.Fatalf("%d examples in %s, expected one", len(blocks), language)
 	}
-	pqd.Write(t, source, fmt.Sprintf(frame, testenv.Patience.Milliseconds(), blocks[0].Text, separator))
+	pqd.Write(t, source, fmt.Sprintf(frame, testenv.Patience().Milliseconds(), blocks[0].Text, separator))
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

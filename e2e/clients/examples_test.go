@@ -58,7 +58,7 @@ func testWorker(t *testing.T, p *testenv.Process, worker *exec.Cmd) {
 	if want := []string{"resize cat.png: done, priority 1", "resize dog.png: done, priority 2"}; !slices.Equal(done, want) {
 		t.Errorf("the worker printed %q, expected %q", done, want)
 	}
-	if _, err := deaths.NextMsg(testenv.Patience); err != nil {
+	if _, err := deaths.NextMsg(testenv.Patience()); err != nil {
 		t.Errorf("nonsense was not given up: %v", err)
 	}
 	if err := worker.Process.Signal(os.Interrupt); err != nil {
@@ -137,7 +137,7 @@ func startWorker(t *testing.T, worker *exec.Cmd) <-chan string {
 	if err := worker.Start(); err != nil {
 		t.Fatal(err)
 	}
-	late := time.AfterFunc(testenv.Patience, func() { _ = worker.Cancel() })
+	late := time.AfterFunc(testenv.Patience(), func() { _ = worker.Cancel() })
 	lines := make(chan string, 16)
 	go func() {
 		defer close(lines)
@@ -153,7 +153,7 @@ type counts struct{ Ready, Leased, Delayed int }
 
 func queueInfo(t *testing.T, nc *nats.Conn, queue string) (info counts) {
 	t.Helper()
-	reply, err := nc.Request("pq."+queue+".info", nil, testenv.Patience)
+	reply, err := nc.Request("pq."+queue+".info", nil, testenv.Patience())
 	if err != nil {
 		t.Fatal(err)
 	}

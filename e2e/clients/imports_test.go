@@ -142,7 +142,7 @@ func (i *imported) killedOften(n int) {
 // everything pops all items, and returns their payloads in order.
 func (i *imported) everything() (payloads []string) {
 	i.Helper()
-	ctx, cancel := context.WithTimeout(i.Context(), testenv.Patience)
+	ctx, cancel := context.WithTimeout(i.Context(), testenv.Most)
 	defer cancel()
 	for {
 		items, err := i.queue.PopBatch(ctx, client.Min, 500)
@@ -327,7 +327,7 @@ func TestImportFromStream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	held, err := consumer.Next(jetstream.FetchMaxWait(testenv.Patience))
+	held, err := consumer.Next(jetstream.FetchMaxWait(testenv.Patience()))
 	if err != nil {
 		t.Fatal(err)
 	}

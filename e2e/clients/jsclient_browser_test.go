@@ -52,7 +52,7 @@ func TestJavaScriptClientInBrowser(t *testing.T) {
 			nodejs.Judge(t, results)
 		case <-browser.Exited:
 			t.Fatalf("the browser ended before the page reported:\n%s", &browser.Stderr)
-		case <-time.After(2 * testenv.Patience):
+		case <-time.After(testenv.Most):
 			t.Fatal("the page did not report")
 		}
 	}

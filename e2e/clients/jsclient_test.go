@@ -115,10 +115,10 @@ func TestJavaScriptClient(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".test.mjs"), func(t *testing.T) {
 			t.Parallel()
 			p := testenv.Daemon(t, append(withStreams(t, withRights), "PQ_LISTEN=", "NATS_USER=all", "NATS_PASSWORD=all")...)
-			ctx, cancel := context.WithTimeout(t.Context(), 4*testenv.Patience)
+			ctx, cancel := context.WithTimeout(t.Context(), testenv.Most)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, node.Path, "--test", "--test-reporter=tap", file)
-			cmd.Env = append(os.Environ(), "NATS_URL="+p.URL, "PQ_TEST_FEW=few", fmt.Sprint("PQ_TEST_PATIENCE=", testenv.Patience.Milliseconds()))
+			cmd.Env = append(os.Environ(), "NATS_URL="+p.URL, "PQ_TEST_FEW=few", testenv.Slow())
 			out, err := cmd.CombinedOutput()
 			counts := regexp.MustCompile(`(?m)^# (pass|fail|cancelled|skipped|todo) (\d+)$`).FindAllStringSubmatch(string(out), -1)
 			if len(counts) != 5 {
@@ -153,7 +153,7 @@ func TestJavaScriptClientTypes(t *testing.T) {
 	if _, err := os.Stat(compiler); errors.Is(err, fs.ErrNotExist) {
 		t.Skipf("NOT TESTED: THE TYPES OF THE JAVASCRIPT CLIENT: run npm ci in cmd/pqd/%s", nodejs.Scripts)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*testenv.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Most)
 	defer cancel()
 	if out, err := exec.CommandContext(ctx, node.Path, compiler, "--noEmit", "--project", dir).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)

@@ -63,7 +63,7 @@ func (c goClient) ask(verb, body string, header ...string) *nats.Msg {
 	for pair := range slices.Chunk(header, 2) {
 		m.Header.Add(pair[0], pair[1])
 	}
-	reply, err := c.nc.RequestMsg(m, testenv.Patience)
+	reply, err := c.nc.RequestMsg(m, testenv.Patience())
 	if err != nil {
 		c.Fatalf("%s: %v", m.Subject, err)
 	}
@@ -93,15 +93,15 @@ func (c goClient) counts() [3]int {
 func (c goClient) await(want [3]int) {
 	c.Helper()
 	got := c.counts()
-	for late := time.Now().Add(testenv.Patience); got != want; got = c.counts() {
-		if time.Now().After(late) {
+	for late := testenv.BeginWait(); got != want; got = c.counts() {
+		if late.Over() {
 			c.Fatalf("ready, leased, delayed are %v, expected %v", got, want)
 		}
 	}
 }
 
 func (c goClient) publishOld() {
-	js, err := c.nc.JetStream(nats.MaxWait(testenv.Patience))
+	js, err := c.nc.JetStream(nats.MaxWait(testenv.Patience()))
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func (c goClient) publishNew() {
 	if err != nil {
 		c.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(c.Context(), testenv.Patience)
+	ctx, cancel := context.WithTimeout(c.Context(), testenv.Patience())
 	defer cancel()
 	for attempt := range 2 {
 		ack, err := js.Publish(ctx, c.subject("push.5"), []byte("a"), jetstream.WithMsgID("a"), jetstream.WithExpectStream(c.queue))
@@ -189,7 +189,7 @@ func (c goClient) settle() {
 		dead   bool
 	}{
 		{"Ack", func(m *nats.Msg) error { return m.Ack() }, [3]int{0, 0, 0}, false},
-		{"AckSync", func(m *nats.Msg) error { return m.AckSync(nats.AckWait(testenv.Patience)) }, [3]int{0, 0, 0}, false},
+		{"AckSync", func(m *nats.Msg) error { return m.AckSync(nats.AckWait(testenv.Patience())) }, [3]int{0, 0, 0}, false},
 		{"Nak", func(m *nats.Msg) error { return m.Nak() }, [3]int{1, 0, 0}, false},
 		{"NakWithDelay", func(m *nats.Msg) error { return m.NakWithDelay(time.Hour) }, [3]int{0, 0, 1}, false},
 		{"InProgress", func(m *nats.Msg) error { return m.InProgress() }, [3]int{0, 1, 0}, false},
@@ -213,7 +213,7 @@ func (c goClient) settleLost() {
 	pqd.Push(c.T, c.nc, c.queue, 1, "x")
 	m := c.lease()
 	c.ask("remove."+m.Header.Get("PQ-Id"), "")
-	if err := m.AckSync(nats.AckWait(testenv.Patience)); !errors.Is(err, nats.ErrNoResponders) {
+	if err := m.AckSync(nats.AckWait(testenv.Patience())); !errors.Is(err, nats.ErrNoResponders) {
 		c.Errorf("AckSync of a lost lease: %v, expected %v", err, nats.ErrNoResponders)
 	}
 }
@@ -234,7 +234,7 @@ func (c goClient) batch() {
 			c.Fatal(err)
 		}
 		for {
-			m, err := replies.NextMsg(testenv.Patience)
+			m, err := replies.NextMsg(testenv.Patience())
 			if err != nil {
 				c.Fatal(err)
 			}
@@ -243,7 +243,7 @@ func (c goClient) batch() {
 			}
 			seen = append(seen, string(m.Data))
 			if m.Reply != "" {
-				if err := m.AckSync(nats.AckWait(testenv.Patience)); err != nil {
+				if err := m.AckSync(nats.AckWait(testenv.Patience())); err != nil {
 					c.Error(err)
 				}
 			}
@@ -286,7 +286,7 @@ func (c goClient) wait() {
 		select {
 		case m := <-came:
 			got = append(got, string(m.Data))
-		case <-time.After(testenv.Patience):
+		case <-testenv.Late():
 			c.Fatalf("only %q came", got)
 		}
 	}
@@ -336,7 +336,7 @@ func TestLeaseOutlivesKill(t *testing.T) {
 	if m := c.ask("pop.min", ""); m.Header.Get("PQ-Reason") != "leased" {
 		t.Errorf("after SIGKILL a pop says %v, expected leased", m.Header)
 	}
-	answer, err := nc.Request(held.Reply, []byte("+ACK"), testenv.Patience)
+	answer, err := nc.Request(held.Reply, []byte("+ACK"), testenv.Patience())
 	if err != nil || len(answer.Header) > 0 {
 		t.Errorf("acknowledged after SIGKILL: %v, %v", answer, err)
 	}

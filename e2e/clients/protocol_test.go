@@ -110,7 +110,7 @@ func TestProtocolInGo(t *testing.T) {
 	}
 	dir := t.TempDir()
 	source := filepath.Join(dir, "main.go")
-	pqd.Write(t, source, fmt.Sprintf(goProgram, testenv.Patience, separator, functions.String()))
+	pqd.Write(t, source, fmt.Sprintf(goProgram, testenv.Patience(), separator, functions.String()))
 	program := filepath.Join(dir, "examples")
 	if out, err := exec.Command("go", "build", "-o", program, source).CombinedOutput(); err != nil {
 		t.Fatalf("build the examples: %v\n%s", err, out)
@@ -159,7 +159,7 @@ func TestProtocolInJavaScript(t *testing.T) {
 				fmt.Fprintf(&functions, "async () => { // %s\n%s},\n", block.Where(0), block.Text)
 			}
 			source := filepath.Join(dir, strings.TrimSuffix(filepath.Base(page), ".md")+".mjs")
-			pqd.Write(t, source, fmt.Sprintf(nodeProgram, testenv.Patience.Milliseconds(), functions.String(), separator))
+			pqd.Write(t, source, fmt.Sprintf(nodeProgram, testenv.Patience().Milliseconds(), functions.String(), separator))
 			p := testenv.Daemon(t, settingsOf(t, page)...)
 			judgeExamples(t, blocks, pqd.Run(t, node.Path, source, p.URL), `console\.log\(.*\);`)
 			p.Stop(t)
@@ -210,7 +210,7 @@ func TestProtocolInPython(t *testing.T) {
 				functions.WriteString("examples.append(example)\n")
 			}
 			source := filepath.Join(t.TempDir(), "examples.py")
-			pqd.Write(t, source, fmt.Sprintf(pythonProgram, int(testenv.Patience.Seconds()), separator, functions.String()))
+			pqd.Write(t, source, fmt.Sprintf(pythonProgram, int(testenv.Patience().Seconds()), separator, functions.String()))
 			p := testenv.Daemon(t, settingsOf(t, page)...)
 			out, err := py.command(t, source, p.URL).Output()
 			if err != nil {

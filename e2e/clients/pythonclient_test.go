@@ -60,7 +60,7 @@ func needPython(t *testing.T, modules ...string) python {
 // command is a program in Python that has a while to end.
 func (py python) command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*testenv.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Most)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, py.path, args...)
 	cmd.Env = append(os.Environ(), py.env...)
@@ -86,7 +86,7 @@ func TestPythonClient(t *testing.T) {
 			p := testenv.Daemon(t, append(withStreams(t, withRights), "PQ_LISTEN=", "NATS_USER=all", "NATS_PASSWORD=all")...)
 			cmd := py.command(t, "-X", "dev", "-m", "unittest", "-b", module)
 			cmd.Dir = filepath.Dir(file)
-			cmd.Env = append(cmd.Env, "NATS_URL="+p.URL, "CELERY_DIR="+t.TempDir(), fmt.Sprint("PQ_TEST_PATIENCE=", testenv.Patience.Seconds()))
+			cmd.Env = append(cmd.Env, "NATS_URL="+p.URL, "CELERY_DIR="+t.TempDir(), testenv.Slow())
 			out, err := cmd.CombinedOutput()
 			ran := regexp.MustCompile(`(?m)^Ran [1-9]\d* tests? in .*\n\nOK$`)
 			if err != nil || !ran.Match(out) {
@@ -186,7 +186,7 @@ func runCelery(t *testing.T, p *testenv.Process, program string, env []string, a
 	py := needPython(t, "celery")
 	cmd := py.command(t, program)
 	cmd.Dir = filepath.Join(py.source, "tests")
-	cmd.Env = append(cmd.Env, "NATS_URL="+p.URL, "CELERY_DIR="+t.TempDir(), fmt.Sprint("PQ_TEST_PATIENCE=", testenv.Patience.Seconds()))
+	cmd.Env = append(cmd.Env, "NATS_URL="+p.URL, "CELERY_DIR="+t.TempDir(), testenv.Slow())
 	cmd.Env = append(cmd.Env, env...)
 	input, lines := talkTo(t, cmd)
 	var said []string

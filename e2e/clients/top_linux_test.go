@@ -98,7 +98,7 @@ func (p *pseudoTerminal) types(keys string) {
 // sees waits until the screen is as wanted.
 func (p *pseudoTerminal) sees(what string, is func(text string) bool) {
 	p.t.Helper()
-	for late := time.After(testenv.Patience); ; {
+	for late := testenv.Late(); ; {
 		changed := p.screen.Changed()
 		if is(p.screen.Text()) && p.screen.Err() == nil {
 			return
@@ -123,7 +123,7 @@ func (p *pseudoTerminal) leaves(code int) {
 	p.t.Helper()
 	select {
 	case <-p.ended:
-	case <-time.After(testenv.Patience):
+	case <-testenv.Late():
 		p.t.Fatal("pq has not ended")
 	}
 	if got := p.cmd.ProcessState.ExitCode(); got != code {

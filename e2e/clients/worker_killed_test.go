@@ -90,7 +90,7 @@ func TestWorkerKilled(t *testing.T) {
 			returns = time.Time{} // it is there again already
 		}
 		due["returned"] = append(due["returned"], returns)
-		event, err := events.NextMsg(testenv.Patience)
+		event, err := events.NextMsg(testenv.Patience())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,7 +17,7 @@ func TestClusterBulk(t *testing.T) {
 	nightly.Only(t, "fdbpq has bulk operations beside all else, and TestStepDown a takeover")
 	t.Parallel()
 	nodes := testenv.NewNodes(t)
-	nc, err := nats.Connect(nodes.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(pqd.ReconnectWait), nats.Timeout(testenv.Patience))
+	nc, err := nats.Connect(nodes.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(pqd.ReconnectWait), nats.Timeout(testenv.Patience()))
 	if err != nil {
 		t.Fatal(err)
 	}

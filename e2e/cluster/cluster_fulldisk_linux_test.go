@@ -54,7 +54,7 @@ func (f *fullDisks) fill(t testing.TB) string {
 		d.Resize(1 << 40)
 	}
 	ended := 0
-	for late := time.Now().Add(testenv.Patience); ; {
+	for late := testenv.BeginWait(); ; {
 		for _, p := range f.nodes.All {
 			if !p.Running() {
 				if code := p.AwaitEnd(t); code != 1 {
@@ -67,8 +67,8 @@ func (f *fullDisks) fill(t testing.TB) string {
 		if f.serves(t) {
 			break
 		}
-		if time.Now().After(late) {
-			t.Fatalf("%s: there is room again for %s, and the nodes do not serve", what, testenv.Patience)
+		if late.Over() {
+			t.Fatalf("%s: there is room again for %s, and the nodes do not serve", what, testenv.Patience())
 		}
 	}
 	return fmt.Sprintf("%s: %d ended", what, ended)

@@ -98,7 +98,7 @@ func (p *pushes) gap(t *testing.T, nodes *testenv.Nodes, happens func()) time.Du
 				start()
 			case ctx.Err() != nil:
 				return
-			case silence > testenv.Patience:
+			case silence > testenv.Patience():
 				t.Errorf("no push was acknowledged for %s: %v", silence, err)
 				return
 			}

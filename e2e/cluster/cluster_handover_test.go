@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -52,7 +51,7 @@ func TestRequestOnItsWayDuringHandOver(t *testing.T) {
 	successor := nodes.All[1-slices.Index(nodes.All, active)]
 	successor.Pause(t)
 	defer successor.Resume(t)
-	done, err := servers.Servers[slices.Index(nodes.All, active)].Connect(t).Request("pq._sys.cluster.step-down", nil, testenv.Patience)
+	done, err := servers.Servers[slices.Index(nodes.All, active)].Connect(t).Request("pq._sys.cluster.step-down", nil, testenv.Patience())
 	if err != nil || len(done.Header) > 0 {
 		t.Fatalf("step down: %+v, %v", done, err)
 	}
@@ -62,7 +61,7 @@ func TestRequestOnItsWayDuringHandOver(t *testing.T) {
 		if !strings.HasPrefix(m.Header.Get("Nats-Service-Error"), "another pqd takes over the store") {
 			t.Errorf("the request on its way got %v, expected a refusal", m.Header)
 		}
-	case <-time.After(testenv.Patience):
+	case <-testenv.Late():
 		t.Error("the request on its way got no answer")
 	}
 	successor.Resume(t)

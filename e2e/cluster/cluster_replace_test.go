@@ -27,7 +27,7 @@ func TestReplaceNode(t *testing.T) {
 	lost := nodes.All[at]
 	nc := active.Connect(t, login, nats.MaxReconnects(-1))
 	pqd.AskServing(t, nc, "pq.jobs.push.1", "before")
-	c, err := client.New(nc, client.Timeout(testenv.Patience))
+	c, err := client.New(nc, client.Timeout(testenv.Patience()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestReplaceNodeAgain(t *testing.T) {
 	by.AwaitLog(t, "this node has no replica of the log")
 	replaced := func() (replicas []string) {
 		t.Helper()
-		c, err := client.New(nodes.Active(t).Connect(t), client.Timeout(testenv.Patience))
+		c, err := client.New(nodes.Active(t).Connect(t), client.Timeout(testenv.Patience()))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -104,7 +104,7 @@ type leftItem struct {
 // fill writes to the log, mostly items that are gone soon.
 func (r *replay) fill(t *testing.T) {
 	nc := r.p.Connect(t)
-	c, err := client.New(nc, client.Timeout(testenv.Patience))
+	c, err := client.New(nc, client.Timeout(testenv.Patience()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func (r *replay) await(t *testing.T, entry, before uint64) (begins uint64) {
 		}
 		page := r.p.Page(t, "/metrics")
 		if !strings.Contains(page, "\npq_cluster_entry ") {
-			if time.Since(moved) > testenv.Patience {
+			if time.Since(moved) > testenv.Patience() {
 				t.Fatal("pqd does not say where it is")
 			}
 			continue
@@ -212,7 +212,7 @@ func (r *replay) await(t *testing.T, entry, before uint64) (begins uint64) {
 		}
 		if now != r.at {
 			r.at, moved = now, time.Now()
-		} else if time.Since(moved) > testenv.Patience {
+		} else if time.Since(moved) > testenv.Patience() {
 			t.Fatalf("pqd stays at entry %d of %d", now, r.last)
 		}
 	}
@@ -235,7 +235,7 @@ func (r *replay) expectNext(t *testing.T, queue *client.Queue) {
 // expectItems looks at all items.
 func (r *replay) expectItems(t *testing.T) {
 	t.Helper()
-	c, err := client.New(r.p.Connect(t), client.Timeout(testenv.Patience))
+	c, err := client.New(r.p.Connect(t), client.Timeout(testenv.Patience()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -146,7 +146,7 @@ func testRevertedNode(t *testing.T, when string, without bool) {
 	nc := nodes.Active(t).Connect(t)
 	var found []string
 	for {
-		m, err := nc.Request("pq.jobs.pop.min", nil, testenv.Patience)
+		m, err := nc.Request("pq.jobs.pop.min", nil, testenv.Patience())
 		if err != nil || m.Header.Get("Status") == "404" {
 			break
 		}

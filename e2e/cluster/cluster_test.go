@@ -54,7 +54,7 @@ func TestSilentNode(t *testing.T) {
 	silent.Pause(t)
 	defer silent.Resume(t)
 	paused := time.Now()
-	nc, err := nats.Connect(nodes.Active(t, silent).URL, nats.Timeout(testenv.Patience))
+	nc, err := nats.Connect(nodes.Active(t, silent).URL, nats.Timeout(testenv.Patience()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -64,7 +64,7 @@ func TestClusterWithTLSAndAccounts(t *testing.T) {
 	active := nodes.Active(t)
 	other := nodes.All[slices.IndexFunc(nodes.All, func(p *testenv.Process) bool { return p != active })]
 	nc := other.Connect(t, options...)
-	js, err := nc.JetStream(nats.MaxWait(testenv.Patience))
+	js, err := nc.JetStream(nats.MaxWait(testenv.Patience()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -134,7 +134,7 @@ func TestBackupOfCopy(t *testing.T) {
 	pqd.Push(t, alone, "jobs", 1, "elsewhere")
 	carry(t, alone, "jobs", other.Nc, "moved")
 	carry(t, other.Nc, "moved", alone, "back")
-	if m, err := alone.Request("pq.back.pop.min", nil, testenv.Patience); err != nil || string(m.Data) != "elsewhere" {
+	if m, err := alone.Request("pq.back.pop.min", nil, testenv.Patience()); err != nil || string(m.Data) != "elsewhere" {
 		t.Errorf("popped %+v, %v, expected the item that was there and back", m, err)
 	}
 	single.Stop(t)
@@ -146,11 +146,11 @@ func TestBackupOfCopy(t *testing.T) {
 func carry(t *testing.T, from *nats.Conn, queue string, to *nats.Conn, as string) {
 	t.Helper()
 	for _, id := range pqd.Listed(t, from, queue) {
-		item, err := from.Request("pq."+queue+".get."+id, nil, testenv.Patience)
+		item, err := from.Request("pq."+queue+".get."+id, nil, testenv.Patience())
 		if err != nil {
 			t.Fatal(err)
 		}
-		reply, err := to.RequestMsg(&nats.Msg{Subject: "pq." + as + ".import", Header: item.Header, Data: item.Data}, testenv.Patience)
+		reply, err := to.RequestMsg(&nats.Msg{Subject: "pq." + as + ".import", Header: item.Header, Data: item.Data}, testenv.Patience())
 		if err != nil || !testenv.IsAck(reply) {
 			t.Fatalf("import: %+v, %v", reply, err)
 		}

@@ -16,7 +16,7 @@ func TestClusterSchedules(t *testing.T) {
 	nightly.Only(t, "fdbpq has schedules through crashes, and TestStepDown a takeover")
 	t.Parallel()
 	nodes := testenv.NewNodes(t, "PQ_LOG_LEVEL=debug") // it shows which node leads the log
-	nc, err := nats.Connect(nodes.URL(), nats.MaxReconnects(-1), nats.Timeout(testenv.Patience))
+	nc, err := nats.Connect(nodes.URL(), nats.MaxReconnects(-1), nats.Timeout(testenv.Patience()))
 	if err != nil {
 		t.Fatal(err)
 	}

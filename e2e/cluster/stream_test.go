@@ -72,7 +72,7 @@ func TestStepDown(t *testing.T) {
 		return json.Unmarshal(s.Ask(t, "pq.empty.info", "").Data, &info) == nil && info.Waiting == 1
 	})
 
-	c, err := client.New(s.Nc, client.Timeout(testenv.Patience), client.RetryFor(time.Millisecond))
+	c, err := client.New(s.Nc, client.Timeout(testenv.Patience()), client.RetryFor(time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,13 +91,13 @@ func TestStepDown(t *testing.T) {
 	var refused *nats.Msg
 	select {
 	case refused = <-answers:
-	case <-time.After(testenv.Patience):
+	case <-testenv.Late():
 		t.Fatal("the waiting pop has no answer")
 	}
 	if refused.Header.Get("Nats-Service-Error-Code") != "503" || !strings.Contains(refused.Header.Get("Nats-Service-Error"), "another pqd takes over") {
 		t.Errorf("the waiting pop was answered %+v", refused)
 	}
-	event, err := taken.NextMsg(testenv.Patience)
+	event, err := taken.NextMsg(testenv.Patience())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func TestFullLog(t *testing.T) {
 		t.Errorf("pushes are refused at %+v", s.Status(t).Log)
 	}
 	lease := s.Ask(t, "pq.jobs.pop.min", "", "PQ-Lease", "1h")
-	settled, err := s.Nc.Request(lease.Reply, []byte("+ACK"), testenv.Patience)
+	settled, err := s.Nc.Request(lease.Reply, []byte("+ACK"), testenv.Patience())
 	if err != nil || settled.Header.Get("Status") != "" {
 		t.Errorf("the settlement was answered %+v, %v", settled, err)
 	}
@@ -233,7 +233,7 @@ func TestServerCutOff(t *testing.T) {
 		t.Error("pqd is still at the server that is cut off")
 	}
 	for _, want := range []string{"before", "after"} {
-		if m, err := nc.Request("pq.jobs.pop.min", nil, testenv.Patience); err != nil || string(m.Data) != want {
+		if m, err := nc.Request("pq.jobs.pop.min", nil, testenv.Patience()); err != nil || string(m.Data) != want {
 			t.Errorf("popped %+v, %v, expected %q", m, err, want)
 		}
 	}

@@ -29,7 +29,7 @@ type answer struct {
 // ask sends the request.
 func (e exchange) ask(t *testing.T, nc *nats.Conn) (a answer) {
 	t.Helper()
-	reply, err := nc.RequestMsg(&nats.Msg{Subject: e.Subject, Header: maps.Clone(e.Headers), Data: []byte(e.Body)}, testenv.Patience)
+	reply, err := nc.RequestMsg(&nats.Msg{Subject: e.Subject, Header: maps.Clone(e.Headers), Data: []byte(e.Body)}, testenv.Patience())
 	if err != nil {
 		t.Fatalf("%s: %v", e.Subject, err)
 	}

@@ -116,7 +116,7 @@ func serveAt(t *testing.T, dir string, now time.Time) *nats.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
+		ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience())
 		defer cancel()
 		if err := b.Drain(ctx); err != nil {
 			t.Error(err)

@@ -122,7 +122,7 @@ func TestConsoleUnderLoad(t *testing.T) {
 	b.Press("Remove")
 	b.Until("the page goes back to the queue", `location.hash === "#/q/orders"`)
 	b.Shows(p, "/v1/queues/orders", `"leased":0`)
-	if _, err := nc.Request(held.Reply, []byte("+ACK"), testenv.Patience); err == nil {
+	if _, err := nc.Request(held.Reply, []byte("+ACK"), testenv.Patience()); err == nil {
 		t.Error("the lease of a removed item holds")
 	}
 	b.Defects()
@@ -305,7 +305,7 @@ func TestConsoleSearches(t *testing.T) {
 func TestConsoleManyQueues(t *testing.T) {
 	t.Parallel()
 	p, nc, b := consolePage(t)
-	c, err := client.New(nc, client.Timeout(testenv.Patience), client.RetryFor(testenv.Patience))
+	c, err := client.New(nc, client.Timeout(testenv.Patience()), client.RetryFor(testenv.Patience()))
 	if err != nil {
 		t.Fatal(err)
 	}

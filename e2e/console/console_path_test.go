@@ -26,7 +26,7 @@ func TestConsolePaths(t *testing.T) {
 		if host != "" {
 			request.Host = host
 		}
-		client := http.Client{Timeout: testenv.Patience} // which follows redirects
+		client := http.Client{Timeout: testenv.Patience()} // which follows redirects
 		answer, err := client.Do(request)
 		if err != nil {
 			t.Fatal(err)

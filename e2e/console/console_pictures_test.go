@@ -37,12 +37,12 @@ func (s shop) add(queue string, n int, age time.Duration, item func(i int) clien
 	if err != nil {
 		s.Fatal(err)
 	}
-	m, err := s.nc.Request("pq.goods-in.get."+pushed[0].ID, nil, testenv.Patience)
+	m, err := s.nc.Request("pq.goods-in.get."+pushed[0].ID, nil, testenv.Patience())
 	if err != nil {
 		s.Fatal(err)
 	}
 	m.Header.Set("Nats-Time-Stamp", time.Now().Add(-age).UTC().Format(time.RFC3339Nano))
-	if answer, err := s.nc.RequestMsg(&nats.Msg{Subject: "pq." + queue + ".import", Header: m.Header, Data: m.Data}, testenv.Patience); err != nil || !testenv.IsAck(answer) {
+	if answer, err := s.nc.RequestMsg(&nats.Msg{Subject: "pq." + queue + ".import", Header: m.Header, Data: m.Data}, testenv.Patience()); err != nil || !testenv.IsAck(answer) {
 		s.Fatal(answer, err)
 	}
 	for rest := items[1:]; len(rest) > 0; rest = rest[min(len(rest), client.MaxMany):] {

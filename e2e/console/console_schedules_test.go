@@ -149,7 +149,7 @@ func TestConsoleTakeAway(t *testing.T) {
 	b.Press("Take away")
 	b.Sees("It is delayed now.")
 	b.Sees("It came back (w7 is stuck)")
-	if _, err := nc.Request(first.Reply, []byte("+ACK"), testenv.Patience); err == nil {
+	if _, err := nc.Request(first.Reply, []byte("+ACK"), testenv.Patience()); err == nil {
 		t.Error("the lease of an item that was taken away holds")
 	}
 

@@ -100,7 +100,7 @@ func (r *keptNodes) start(t *testing.T, node int, d damage, late bool, seed uint
 	r.nodes.Active(t, others[0])
 	r.resume(t, r.nodes.URL(), r.end, seed)()
 	if late {
-		m, err := r.nodes.Active(t, others[0]).Connect(t).Request("pq.later.pop.min", nil, testenv.Patience)
+		m, err := r.nodes.Active(t, others[0]).Connect(t).Request("pq.later.pop.min", nil, testenv.Patience())
 		if err != nil || string(m.Data) != "while the damaged node was down" {
 			t.Errorf("popped %+v, %v, expected what was pushed while the damaged node was down", m, err)
 		}

@@ -106,13 +106,13 @@ func TestDamagedStore(t *testing.T) {
 	p := testenv.Daemon(t, "PQ_STORE=local:"+dir)
 	nc := p.Connect(t)
 	for range 2 {
-		reply, err := nc.Request("pq.jobs.list", []byte(`{"limit":1000,"bodies":true}`), testenv.Patience)
+		reply, err := nc.Request("pq.jobs.list", []byte(`{"limit":1000,"bodies":true}`), testenv.Patience())
 		for err == nil && reply.Header.Get("Status") == "" {
 			next := regexp.MustCompile(`"next":"([^"]+)"`).FindSubmatch(reply.Data)
 			if next == nil {
 				t.Fatalf("all of the queue can be read: %.200s", reply.Data)
 			}
-			reply, err = nc.Request("pq.jobs.list", fmt.Appendf(nil, `{"limit":1000,"bodies":true,"after":%q}`, next[1]), testenv.Patience)
+			reply, err = nc.Request("pq.jobs.list", fmt.Appendf(nil, `{"limit":1000,"bodies":true,"after":%q}`, next[1]), testenv.Patience())
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -231,7 +231,7 @@ func salvaged(t *testing.T, dir, file string) {
 // ready is how many items of a queue are.
 func ready(t *testing.T, nc *nats.Conn, queue string) (n int) {
 	t.Helper()
-	reply, err := nc.Request("pq."+queue+".info", nil, testenv.Patience)
+	reply, err := nc.Request("pq."+queue+".info", nil, testenv.Patience())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -103,7 +103,7 @@ func (b *badDisk) fail(t testing.TB) string {
 	}
 	b.disk.Fail(nil)
 	b.disk.Resize(1 << 40)
-	for late := time.Now().Add(testenv.Patience); !b.works(); {
+	for late := testenv.BeginWait(); !b.works(); {
 		select {
 		case <-b.Process.Exited():
 			// Pebble panics if a failing start ends during its background work.
@@ -117,8 +117,8 @@ func (b *badDisk) fail(t testing.TB) string {
 			b.Process.Start(t)
 		case <-time.After(20 * time.Millisecond):
 		}
-		if time.Now().After(late) {
-			t.Fatalf("%s: the disk was mended %s ago, and pqd does not work", what.name, testenv.Patience)
+		if late.Over() {
+			t.Fatalf("%s: the disk was mended %s ago, and pqd does not work", what.name, testenv.Patience())
 		}
 	}
 	if !what.hangs && b.disk.Failed() == before {

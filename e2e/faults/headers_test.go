@@ -30,7 +30,7 @@ func TestManyHeaders(t *testing.T) {
 		}
 	}
 	for range n {
-		m, err := answers.NextMsg(testenv.Patience)
+		m, err := answers.NextMsg(testenv.Patience())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -32,7 +31,7 @@ func TestImportInterrupted(t *testing.T) {
 	}, nil)
 	var exported []*nats.Msg
 	for _, id := range pqd.Listed(t, nc, "old") {
-		item, err := nc.Request("pq.old.get."+id, nil, testenv.Patience)
+		item, err := nc.Request("pq.old.get."+id, nil, testenv.Patience())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +54,7 @@ func TestImportInterrupted(t *testing.T) {
 	nc = to.Connect(t)
 	for _, item := range exported[:answers-window] { // in that order they were sent, and in that one they were answered
 		id := item.Header.Get("PQ-Id")
-		if there, err := nc.Request("pq.new.get."+id, nil, testenv.Patience); err != nil || string(there.Data) != string(item.Data) {
+		if there, err := nc.Request("pq.new.get."+id, nil, testenv.Patience()); err != nil || string(there.Data) != string(item.Data) {
 			t.Fatalf("%s was imported and is not there: %v, %v", id, there, err)
 		}
 	}
@@ -91,7 +90,7 @@ func inFlight(t *testing.T, nc *nats.Conn, window, n int, request func(int) *nat
 			if !testenv.IsAck(reply) {
 				t.Fatalf("answer: %v %s", reply.Header, reply.Data)
 			}
-		case <-time.After(testenv.Patience):
+		case <-testenv.Late():
 			t.Fatal("no answer")
 		}
 		if answered != nil && !answered() {

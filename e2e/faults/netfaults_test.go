@@ -101,13 +101,13 @@ func TestSilentNetwork(t *testing.T) {
 	// Until the server knows, it gives about half of the requests to the old
 	// connection, which answers none.
 	unanswered := 0
-	for end, row := time.Now().Add(testenv.Patience), 0; row < 20; row++ {
+	for end, row := testenv.BeginWait(), 0; row < 20; row++ {
 		if _, err := nc.Request("pq.jobs.info", nil, testenv.Times(time.Second)); err != nil {
 			row = 0
 			unanswered++
 		}
-		if time.Now().After(end) {
-			t.Fatalf("%d requests had no answer in %s", unanswered, testenv.Patience)
+		if end.Over() {
+			t.Fatalf("%d requests had no answer in %s", unanswered, testenv.Patience())
 		}
 	}
 	t.Logf("%d requests had no answer", unanswered)

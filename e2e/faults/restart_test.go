@@ -61,7 +61,7 @@ func TestPrefixIsASetting(t *testing.T) {
 	t.Parallel()
 	p := testenv.Daemon(t, "PQ_PREFIX=acme.queues")
 	nc := p.Connect(t)
-	reply, err := nc.Request("acme.queues.jobs.push.1", []byte("x"), testenv.Patience)
+	reply, err := nc.Request("acme.queues.jobs.push.1", []byte("x"), testenv.Patience())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestAutoCreateIsASetting(t *testing.T) {
 	t.Parallel()
 	p := testenv.Daemon(t, "PQ_AUTO_CREATE=false")
 	nc := p.Connect(t)
-	reply, err := nc.Request("pq.jobs.push.1", []byte("x"), testenv.Patience)
+	reply, err := nc.Request("pq.jobs.push.1", []byte("x"), testenv.Patience())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestReplySubjectsAreASetting(t *testing.T) {
 	if err := nc.PublishRequest("pq.jobs.push.1", "replies.x", []byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	if reply, err := sub.NextMsg(testenv.Patience); err != nil || !testenv.IsAck(reply) {
+	if reply, err := sub.NextMsg(testenv.Patience()); err != nil || !testenv.IsAck(reply) {
 		t.Errorf("push: %v, %v", reply, err)
 	}
 }

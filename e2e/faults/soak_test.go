@@ -173,7 +173,7 @@ func (s *soak) epoch() {
 		s.done += 2
 	}
 	for _, subject := range []string{"pq.standing.list", "pq.standing.info", "$SRV.STATS.pq", "pq.soak-0.admin.delete"} {
-		if _, err := s.nc.Request(subject, nil, testenv.Patience); err != nil {
+		if _, err := s.nc.Request(subject, nil, testenv.Patience()); err != nil {
 			s.Fatalf("%s: %v", subject, err)
 		}
 	}

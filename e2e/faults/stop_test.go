@@ -43,7 +43,7 @@ func withSilentClient(t *testing.T) *testenv.Process {
 			t.Fatal(err)
 		}
 	}
-	if err := nc.FlushTimeout(testenv.Patience); err != nil {
+	if err := nc.FlushTimeout(testenv.Patience()); err != nil {
 		t.Fatal(err)
 	}
 	nc.Close()

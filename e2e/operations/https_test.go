@@ -32,7 +32,7 @@ func serveHTTPS(t *testing.T, env ...string) encrypted {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pqd.Trusted(t, cert)}, ForceAttemptHTTP2: true}
 	t.Cleanup(transport.CloseIdleConnections)
 	p := testenv.Daemon(t, append(env, "PQ_HTTP_CERT="+cert, "PQ_HTTP_KEY="+key)...)
-	return encrypted{p, &http.Client{Timeout: testenv.Patience, Transport: transport}, cert, key}
+	return encrypted{p, &http.Client{Timeout: testenv.Patience(), Transport: transport}, cert, key}
 }
 
 // ask sends a request, without a body to show, and returns the answer and its body.
@@ -158,7 +158,7 @@ func TestHTTPSWithSilentClients(t *testing.T) {
 		return err
 	}
 	for i, conn := range silent[share:] {
-		if err := closed(conn, testenv.Patience); !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
+		if err := closed(conn, testenv.Patience()); !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
 			t.Fatalf("connection %d of one address: %v, expected that pqd closes it", share+i+1, err)
 		}
 	}

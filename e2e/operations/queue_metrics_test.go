@@ -151,7 +151,7 @@ func TestCountersOfQueues(t *testing.T) {
 		item := m.lease("jobs", "1m")
 		m.ask(item.Reply, "+WPI")
 		m.ask(item.Reply, "+NXT")
-		if _, err := m.nc.Request(item.Reply, []byte("+ACK"), testenv.Patience); !errors.Is(err, nats.ErrNoResponders) { // 503 of a settlement
+		if _, err := m.nc.Request(item.Reply, []byte("+ACK"), testenv.Patience()); !errors.Is(err, nats.ErrNoResponders) { // 503 of a settlement
 			t.Errorf("an acknowledgement of what is gone: %v", err)
 		}
 	})

@@ -118,7 +118,7 @@ func (c *crowd) each(do func(nc *nats.Conn, i int) error) {
 
 // answered asks something that pqd must not refuse.
 func answered(nc *nats.Conn, subject, body string, headers nats.Header) (*nats.Msg, error) {
-	answer, err := nc.RequestMsg(&nats.Msg{Subject: subject, Data: []byte(body), Header: headers}, testenv.Patience)
+	answer, err := nc.RequestMsg(&nats.Msg{Subject: subject, Data: []byte(body), Header: headers}, testenv.Patience())
 	if err == nil && answer.Header.Get("Status") != "" {
 		err = fmt.Errorf("%s: %v", subject, answer.Header)
 	}
@@ -189,7 +189,7 @@ func (c *crowd) start(what string) {
 	var wg sync.WaitGroup
 	var ready, popped time.Duration
 	until := func(took *time.Duration, done func() bool) {
-		for !done() && time.Since(began) < testenv.Patience {
+		for !done() && time.Since(began) < testenv.Patience() {
 			<-time.After(2 * time.Millisecond) // the processors are pqd's
 		}
 		*took = time.Since(began)

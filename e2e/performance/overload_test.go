@@ -147,10 +147,10 @@ func (c *asker) settle() { settled(&c.sent, &c.answered) }
 func settled(sent, answered *atomic.Int64) {
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
-	late := time.Now().Add(testenv.Patience)
-	for last := int64(-1); answered.Load() < sent.Load() && time.Now().Before(late); <-ticker.C {
+	late := testenv.BeginWait()
+	for last := int64(-1); answered.Load() < sent.Load() && !late.Over(); <-ticker.C {
 		if n := answered.Load(); n != last {
-			last, late = n, time.Now().Add(testenv.Patience)
+			last, late = n, testenv.BeginWait()
 		}
 	}
 }

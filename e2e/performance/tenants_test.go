@@ -81,7 +81,7 @@ func TestHostileTenant(t *testing.T) {
 		for round := range rounds {
 			for i := range h.queues {
 				m := hostile(fmt.Sprintf("%sfull%d.push", h.prefix(round), i), thousand, "PQ-Bundle", "1000")
-				if answer, err := nc.RequestMsg(m, testenv.Patience); err != nil || answer.Header.Get("Nats-Service-Error-Code") != "" {
+				if answer, err := nc.RequestMsg(m, testenv.Patience()); err != nil || answer.Header.Get("Nats-Service-Error-Code") != "" {
 					t.Fatalf("%v, %v", answer, err)
 				}
 			}
@@ -140,7 +140,7 @@ func pushAndPop(t *testing.T, nc *nats.Conn, tenants int, span time.Duration) (a
 		queue := fmt.Sprintf("pq.t%d.jobs", rand.IntN(tenants))
 		group.Go(func() {
 			for _, verb := range []string{".push", ".pop.min"} {
-				m, err := nc.Request(queue+verb, []byte{}, testenv.Patience)
+				m, err := nc.Request(queue+verb, []byte{}, testenv.Patience())
 				if err != nil || m.Header.Get("Nats-Service-Error-Code") != "" && m.Header.Get("PQ-Reason") != "empty" {
 					t.Errorf("%s: %v, %v", queue+verb, m, err)
 					return

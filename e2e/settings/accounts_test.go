@@ -47,7 +47,7 @@ func TestSampleAccounts(t *testing.T) {
 		"pq.shipping.info": accounts["sales"], "pq.sales.info": accounts["shipping"], "pq.sales-dead.pop.min": accounts["shipping"],
 		"pq._sys.list": accounts["sales"], "$SRV.PING.pq": accounts["sales"],
 	} {
-		if m, err := nc.Request(subject, nil, testenv.Patience); !errors.Is(err, nats.ErrNoResponders) {
+		if m, err := nc.Request(subject, nil, testenv.Patience()); !errors.Is(err, nats.ErrNoResponders) {
 			t.Errorf("%s: %v, %v, expected no responders", subject, m, err)
 		}
 	}
@@ -96,7 +96,7 @@ func TestRenamedImport(t *testing.T) {
 	}
 	p := testenv.Daemon(t, "PQ_NATS_CONFIG="+config, "NATS_USER=pqd", "NATS_PASSWORD=secret")
 	nc := p.Connect(t, nats.UserInfo("app", "secret"))
-	c, err := client.New(nc, client.Prefix("work"), client.BridgePrefix("pq"), client.Timeout(testenv.Patience))
+	c, err := client.New(nc, client.Prefix("work"), client.BridgePrefix("pq"), client.Timeout(testenv.Patience()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func usesQueue(t *testing.T, nc *nats.Conn, queue string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := client.New(nc, client.Timeout(testenv.Patience))
+	c, err := client.New(nc, client.Timeout(testenv.Patience()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func usesQueue(t *testing.T, nc *nats.Conn, queue string) {
 	if dead, err := c.Queue(queue+"-dead").Pop(t.Context(), client.Min); err != nil || string(dead.Payload) != "c" {
 		t.Errorf("the dead letter: %+v, %v", dead, err)
 	}
-	if m, err := events.NextMsg(testenv.Patience); err != nil || m.Subject != "pq."+queue+".event.dead" {
+	if m, err := events.NextMsg(testenv.Patience()); err != nil || m.Subject != "pq."+queue+".event.dead" {
 		t.Errorf("the event: %v, %v", m, err)
 	}
 }

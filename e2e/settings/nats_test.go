@@ -249,7 +249,7 @@ func TestRefusesToSplitQueues(t *testing.T) {
 	if code != 1 {
 		t.Errorf("exit code %d, expected 1", code)
 	}
-	info, err := srv.Connect(t).Request("pq._sys.info", nil, testenv.Patience)
+	info, err := srv.Connect(t).Request("pq._sys.info", nil, testenv.Patience())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -291,7 +291,7 @@ func TestStopAnswersWaitingPops(t *testing.T) {
 	}
 	pqd.Push(t, nc, "elsewhere", 1, "what is sent later is answered, so the pop has arrived")
 	p.Stop(t)
-	reply, err := inbox.NextMsg(testenv.Patience)
+	reply, err := inbox.NextMsg(testenv.Patience())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -100,7 +100,7 @@ func TestHangUpStops(t *testing.T) {
 	}
 	pqd.Push(t, nc, "elsewhere", 1, "what is sent later is answered, so the pop has arrived")
 	p.HangUp(t)
-	if m, err := sub.NextMsg(testenv.Patience); err != nil || m.Header.Get("Status") != "409" {
+	if m, err := sub.NextMsg(testenv.Patience()); err != nil || m.Header.Get("Status") != "409" {
 		t.Errorf("the waiting pop got %v, %v", m, err)
 	}
 	if code := p.AwaitEnd(t); code != 0 {

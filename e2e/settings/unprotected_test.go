@@ -30,7 +30,7 @@ func TestOwnLogin(t *testing.T) {
 				nc.Close()
 				t.Error("connected without a login")
 			}
-			nc, err := nats.Connect(url, nats.UserInfo("pq", password), nats.Timeout(testenv.Patience))
+			nc, err := nats.Connect(url, nats.UserInfo("pq", password), nats.Timeout(testenv.Patience()))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -61,7 +61,7 @@ func TestUnprotected(t *testing.T) {
 	t.Parallel()
 	p := testenv.Daemon(t, "PQ_LISTEN=0.0.0.0:0", "PQ_HTTP=0.0.0.0:0", "PQ_CONSOLE=read", "PQ_UNPROTECTED=nats, http")
 	at := strings.NewReplacer("0.0.0.0", "127.0.0.1", "[::]", "127.0.0.1")
-	nc, err := nats.Connect(at.Replace(p.URL), nats.Timeout(testenv.Patience))
+	nc, err := nats.Connect(at.Replace(p.URL), nats.Timeout(testenv.Patience()))
 	if err != nil {
 		t.Fatal(err)
 	}

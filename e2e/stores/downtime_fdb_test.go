@@ -31,7 +31,7 @@ func TestGrantsAfterFullOutage(t *testing.T) {
 	for _, d := range before {
 		d.Kill(t)
 	}
-	db, err := fdb.Open(cluster.File, fdb.Options{OpenTimeout: testenv.Patience})
+	db, err := fdb.Open(cluster.File, fdb.Options{OpenTimeout: testenv.Patience()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,14 +27,14 @@ func TestOutbox(t *testing.T) {
 	}
 	pop := nats.NewMsg("pq.shipping.pop.min")
 	pop.Reply = inbox
-	pop.Header.Set("PQ-Wait", testenv.Patience.String())
+	pop.Header.Set("PQ-Wait", testenv.Patience().String())
 	if err := nc.PublishMsg(pop); err != nil {
 		t.Fatal(err)
 	}
 	if out := pqd.Run(t, outbox, cluster.File, "4711", "three chairs"); !strings.HasPrefix(out, "order 4711: three chairs, to be shipped as ") {
 		t.Errorf("outbox printed %s", out)
 	}
-	job, err := replies.NextMsg(testenv.Patience)
+	job, err := replies.NextMsg(testenv.Patience())
 	if err != nil || string(job.Data) != "4711: three chairs" {
 		t.Fatalf("popped %v: %v", job, err)
 	}

@@ -37,7 +37,7 @@ func stopAll(t *testing.T, cluster *fdbtest.Cluster, daemons []*testenv.Process)
 	for _, d := range daemons {
 		d.Stop(t)
 	}
-	db, err := fdb.Open(cluster.File, fdb.Options{OpenTimeout: testenv.Patience})
+	db, err := fdb.Open(cluster.File, fdb.Options{OpenTimeout: testenv.Patience()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestClusterPaused(t *testing.T) {
 // awaitReadiness waits until /readyz answers with this code.
 func awaitReadiness(t *testing.T, d *testenv.Process, status int) {
 	t.Helper()
-	for deadline := time.Now().Add(testenv.Patience); ; {
+	for deadline := testenv.BeginWait(); ; {
 		answer, err := (&http.Client{Timeout: testenv.Attempt()}).Get(d.HTTP + "/readyz")
 		if err == nil {
 			answer.Body.Close()
@@ -125,7 +125,7 @@ func awaitReadiness(t *testing.T, d *testenv.Process, status int) {
 		if err == nil && answer.StatusCode == status {
 			return
 		}
-		if time.Now().After(deadline) {
+		if deadline.Over() {
 			t.Fatalf("/readyz answers %+v, %v, expected %d", answer, err, status)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -68,7 +67,7 @@ func TestSeveralBridges(t *testing.T) {
 	waiting := make(chan *nats.Msg, 1)
 	go func() {
 		m := &nats.Msg{Subject: "pq.jobs.pop.min", Header: nats.Header{"PQ-Wait": {"60s"}, "PQ-Lease": {"1h"}}}
-		answer, err := a.RequestMsg(m, testenv.Patience)
+		answer, err := a.RequestMsg(m, testenv.Patience())
 		if err != nil {
 			t.Errorf("wait: %v", err)
 		}
@@ -118,8 +117,8 @@ func TestSeveralBridges(t *testing.T) {
 // awaitWaiter returns when a pop waits at a bridge.
 func awaitWaiter(t *testing.T, nc *nats.Conn, queue string) {
 	t.Helper()
-	for deadline := time.Now().Add(testenv.Patience); time.Now().Before(deadline); {
-		answer, err := nc.Request("pq."+queue+".info", nil, testenv.Patience)
+	for deadline := testenv.BeginWait(); !deadline.Over(); {
+		answer, err := nc.Request("pq."+queue+".info", nil, testenv.Patience())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -200,7 +199,7 @@ func TestRollingRestartOnFoundationDB(t *testing.T) {
 	for range n {
 		select {
 		case <-left:
-		case <-time.After(testenv.Patience):
+		case <-testenv.Late():
 			t.Fatal("items are missing")
 		}
 	}

@@ -27,6 +27,6 @@ func TestStrictOnFoundationDB(t *testing.T) {
 	for q := range *flagStrictQueues {
 		pqd.Request(t, nc, fmt.Sprintf("pq.strict-%d.admin.config", q), fmt.Sprintf(`{"strict":%t}`, *flagStrict))
 	}
-	c := &pqd.Campaign{URL: d.URL, Random: pqd.Seeded(t), Attempt: testenv.Patience}
+	c := &pqd.Campaign{URL: d.URL, Random: pqd.Seeded(t), Attempt: testenv.Patience()}
 	t.Logf("%d operations", c.Short(t, "strict", *flagStrictQueues))
 }

@@ -82,7 +82,7 @@ func newCrossing(t *testing.T, mode, remote, streams, bridge string, replicas in
 	t.Helper()
 	c := &crossing{T: t, n: cmp.Or(*flagMessages, 3000), published: make(chan error, 1)}
 	var err error
-	if c.js, err = jetstream.New(connect(t, streams), jetstream.WithDefaultTimeout(testenv.Patience), jetstream.WithPublishAsyncTimeout(askAgain)); err != nil {
+	if c.js, err = jetstream.New(connect(t, streams), jetstream.WithDefaultTimeout(testenv.Patience()), jetstream.WithPublishAsyncTimeout(askAgain)); err != nil {
 		t.Fatal(err)
 	}
 	config := jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}, Replicas: replicas, Duplicates: time.Hour}

@@ -26,7 +26,7 @@ func jetStream(t *testing.T) *testenv.Server {
 // connect connects with any server of a cluster, and again with another one, however often they end.
 func connect(t *testing.T, url string) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect(url, nats.Timeout(testenv.Patience), nats.MaxReconnects(-1), nats.ReconnectWait(nats.DefaultReconnectWait/20))
+	nc, err := nats.Connect(url, nats.Timeout(testenv.Patience()), nats.MaxReconnects(-1), nats.ReconnectWait(nats.DefaultReconnectWait/20))
 	if err != nil {
 		t.Fatal(err)
 	}

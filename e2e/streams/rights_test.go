@@ -34,7 +34,7 @@ func TestSourceWithTheLeastRights(t *testing.T) {
 			Publish: &server.SubjectPermission{Allow: may.Publish}, Subscribe: &server.SubjectPermission{Allow: may.Subscribe},
 		}}}
 	})
-	js, err := jetstream.New(hub.Connect(t, nats.UserInfo("all", "secret")), jetstream.WithDefaultTimeout(testenv.Patience))
+	js, err := jetstream.New(hub.Connect(t, nats.UserInfo("all", "secret")), jetstream.WithDefaultTimeout(testenv.Patience()))
 	if err != nil {
 		t.Fatal(err)
 	}

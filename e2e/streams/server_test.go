@@ -31,7 +31,7 @@ type durable struct {
 
 func take(t *testing.T, nc *nats.Conn, config jetstream.StreamConfig, filters ...string) *durable {
 	t.Helper()
-	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(testenv.Patience))
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(testenv.Patience()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func (d *durable) ack(msgs ...fetched) {
 
 func (d *durable) ackSync(m fetched) {
 	d.Helper()
-	if _, err := d.nc.Request(m.Reply, []byte("+ACK"), testenv.Patience); err != nil {
+	if _, err := d.nc.Request(m.Reply, []byte("+ACK"), testenv.Patience()); err != nil {
 		d.Fatal(err)
 	}
 }

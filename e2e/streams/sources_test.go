@@ -100,7 +100,7 @@ func TestSourceReadsMessagesWhole(t *testing.T) {
 	}
 	setting, _ := remotes(t, map[string]any{"self": map[string]any{"streams": reads("ORDERS", "jobs")}})
 	p := testenv.Daemon(t, setting, "PQ_NATS_CONFIG="+config)
-	js, err := jetstream.New(p.Connect(t), jetstream.WithDefaultTimeout(testenv.Patience))
+	js, err := jetstream.New(p.Connect(t), jetstream.WithDefaultTimeout(testenv.Patience()))
 	if err == nil {
 		_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}})
 	}

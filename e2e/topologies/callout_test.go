@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats-server/v2/server"
@@ -135,7 +134,7 @@ func (a asker) may(subject string) bool {
 			a.Fatalf("%s: denied was %s", subject, why)
 		}
 		return false
-	case <-time.After(testenv.Patience):
+	case <-testenv.Late():
 		a.Fatalf("%s: neither answered nor denied", subject)
 		return false
 	}

@@ -183,7 +183,7 @@ func repeatedly(t *testing.T, nc *nats.Conn, prefix, queue string, links ...*tes
 	const items, every = 30, 10
 	repeated := 0
 	ask := func(subject, id, body string) *nats.Msg {
-		for late := time.Now().Add(testenv.Patience); time.Now().Before(late); repeated++ {
+		for late := testenv.BeginWait(); !late.Over(); repeated++ {
 			m := nats.NewMsg(subject)
 			m.Data = []byte(body)
 			m.Header.Set("Nats-Msg-Id", id)
@@ -247,7 +247,7 @@ func TestRequestsStayAtTheirSite(t *testing.T) {
 	joined(t, edge, "hub.pq")
 	s.edge.Stop(t)
 	for _, subject := range []string{"pq.jobs.push", "pq.jobs.pop.min", "pq._sys.list", "edge7.pq.jobs.push"} {
-		if m, err := edge.Request(subject, []byte("x"), testenv.Patience); !errors.Is(err, nats.ErrNoResponders) {
+		if m, err := edge.Request(subject, []byte("x"), testenv.Patience()); !errors.Is(err, nats.ErrNoResponders) {
 			t.Errorf("%s: %v, %v, expected no responders", subject, m, err)
 		}
 	}
@@ -275,7 +275,7 @@ func TestEventsOfSites(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := hub.FlushTimeout(testenv.Patience); err != nil {
+	if err := hub.FlushTimeout(testenv.Patience()); err != nil {
 		t.Fatal(err)
 	}
 	testenv.Await(t, "the event is heard", func() bool {

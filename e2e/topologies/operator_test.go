@@ -150,7 +150,7 @@ func TestOperator(t *testing.T) {
 	pqd.Push(t, queues, "own", 1, "of the account of pqd")
 	pqd.Push(t, sales, "sales", 1, "of the other account")
 	for _, subject := range []string{"pq.own.pop.min", "pq.own.info", "pq._sys.list", "$SRV.PING.pq"} {
-		if m, err := sales.Request(subject, nil, testenv.Patience); !errors.Is(err, nats.ErrNoResponders) {
+		if m, err := sales.Request(subject, nil, testenv.Patience()); !errors.Is(err, nats.ErrNoResponders) {
 			t.Errorf("the other account asks %s: %v, %v, expected no responders", subject, m, err)
 		}
 	}

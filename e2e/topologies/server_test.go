@@ -66,7 +66,7 @@ func natsServer(t *testing.T, path string) *server.Server {
 	if err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
-	o.NoSigs, o.NoLog, o.WriteDeadline = true, true, testenv.Patience
+	o.NoSigs, o.NoLog, o.WriteDeadline = true, true, testenv.Patience()
 	srv, err := server.NewServer(o)
 	if err != nil {
 		t.Fatalf("%s: %v", path, err)
@@ -76,8 +76,8 @@ func natsServer(t *testing.T, path string) *server.Server {
 		srv.Shutdown()
 		srv.WaitForShutdown()
 	})
-	if !srv.ReadyForConnections(testenv.Patience) {
-		t.Fatalf("the NATS server of %s was not ready after %s", path, testenv.Patience)
+	if !srv.ReadyForConnections(testenv.Patience()) {
+		t.Fatalf("the NATS server of %s was not ready after %s", path, testenv.Patience())
 	}
 	return srv
 }

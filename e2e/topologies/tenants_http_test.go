@@ -60,7 +60,7 @@ func openWeb(t *testing.T) *web {
 	}
 	lease := nats.NewMsg("pq.B.only-of-B.pop.min")
 	lease.Header = nats.Header{"PQ-Lease": {"1h"}, "PQ-Holder": {"holder-of-B"}}
-	item, err := w.nc.RequestMsg(lease, testenv.Patience)
+	item, err := w.nc.RequestMsg(lease, testenv.Patience())
 	if err != nil || item.Header.Get("PQ-Ack") == "" {
 		t.Fatalf("%v, %v", item, err)
 	}
@@ -92,7 +92,7 @@ func (w *web) write(names ...string) {
 // request asks over NATS, as the operator.
 func (w *web) request(subject, body string) string {
 	w.Helper()
-	m, err := w.nc.Request(subject, []byte(body), testenv.Patience)
+	m, err := w.nc.Request(subject, []byte(body), testenv.Patience())
 	if err != nil || m.Header.Get("Nats-Service-Error-Code") != "" {
 		w.Fatalf("%s: %v, %v", subject, m, err)
 	}
@@ -112,7 +112,7 @@ func (w *web) ask(as, method, path, body string) (int, string) {
 // watch returns what a stream says first of a path, or why there is no stream.
 func (w *web) watch(as, path string) string {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), testenv.Patience)
+	ctx, cancel := context.WithTimeout(w.Context(), testenv.Patience())
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, "GET", w.HTTP+"/v1/watch?path="+url.QueryEscape(path), nil)
 	if err != nil {

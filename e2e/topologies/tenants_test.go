@@ -141,7 +141,7 @@ func tenantsAreApart(t *testing.T, accounts map[string]*nats.Conn, a, b string) 
 	one, other := accounts[a], accounts[b]
 	ask := func(nc *nats.Conn, subject, body string) string {
 		t.Helper()
-		m, err := nc.Request(subject, []byte(body), testenv.Patience)
+		m, err := nc.Request(subject, []byte(body), testenv.Patience())
 		if err != nil {
 			t.Fatalf("%s: %v", subject, err)
 		}
@@ -156,7 +156,7 @@ func tenantsAreApart(t *testing.T, accounts map[string]*nats.Conn, a, b string) 
 	}
 	lease := nats.NewMsg("pq." + b + ".jobs.pop.min")
 	lease.Header.Set("PQ-Lease", "1h")
-	item, err := other.RequestMsg(lease, testenv.Patience)
+	item, err := other.RequestMsg(lease, testenv.Patience())
 	if err != nil || string(item.Data) != "of "+b {
 		t.Fatalf("%v, %v", item, err)
 	}
@@ -168,12 +168,12 @@ func tenantsAreApart(t *testing.T, accounts map[string]*nats.Conn, a, b string) 
 		t.Fatal(err)
 	}
 	for _, subject := range append(slices.Collect(maps.Values(testenv.Requests(t, grammar, "jobs"))), ack) {
-		if m, err := one.Request(subject, []byte("+ACK"), testenv.Patience); !errors.Is(err, nats.ErrNoResponders) {
+		if m, err := one.Request(subject, []byte("+ACK"), testenv.Patience()); !errors.Is(err, nats.ErrNoResponders) {
 			t.Errorf("%s of another tenant: %v, %v", subject, m, err)
 		}
 	}
 	for _, subject := range []string{"pq._sys.list", "pq._sys.info", "pq._sys.cluster.status", "pq._sys.cluster.step-down", "pq." + b + "._sys.list", "pq.*.jobs.info", "$SRV.PING.pq", item.Reply} {
-		if m, err := one.Request(subject, nil, testenv.Patience); !errors.Is(err, nats.ErrNoResponders) && !errors.Is(err, nats.ErrTimeout) {
+		if m, err := one.Request(subject, nil, testenv.Patience()); !errors.Is(err, nats.ErrNoResponders) && !errors.Is(err, nats.ErrTimeout) {
 			t.Errorf("%s: %v, %v", subject, m, err)
 		}
 	}
@@ -187,10 +187,10 @@ func tenantsAreApart(t *testing.T, accounts map[string]*nats.Conn, a, b string) 
 	if err := other.Publish(item.Reply, []byte("+WPI")); err != nil {
 		t.Fatal(err)
 	}
-	if m, err := other.Request(ack, []byte("+TERM odd"), testenv.Patience); err != nil || m.Header.Get("Status") != "" {
+	if m, err := other.Request(ack, []byte("+TERM odd"), testenv.Patience()); err != nil || m.Header.Get("Status") != "" {
 		t.Errorf("%v, %v", m, err)
 	}
-	m, err := events.NextMsg(testenv.Patience)
+	m, err := events.NextMsg(testenv.Patience())
 	if err != nil || m.Subject != "pq."+b+".jobs.event.dead" {
 		t.Errorf("the event: %v, %v", m, err)
 	}
@@ -206,7 +206,7 @@ func tenantsAreApart(t *testing.T, accounts map[string]*nats.Conn, a, b string) 
 func tenantsAreShown(t *testing.T, p *testenv.Process, accounts map[string]*nats.Conn) {
 	t.Helper()
 	for tenant, nc := range accounts {
-		if m, err := nc.Request("pq."+tenant+".only"+tenant+".push", []byte("x"), testenv.Patience); err != nil || m.Header.Get("Nats-Service-Error") != "" {
+		if m, err := nc.Request("pq."+tenant+".only"+tenant+".push", []byte("x"), testenv.Patience()); err != nil || m.Header.Get("Nats-Service-Error") != "" {
 			t.Fatalf("%v, %v", m, err)
 		}
 	}

@@ -43,7 +43,7 @@ func RunLog(t *testing.T, h LogHarness) {
 		{"CallsEnd", testCallsEnd},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), patience.Long)
+			ctx, cancel := context.WithTimeout(t.Context(), patience.Most)
 			defer cancel()
 			open := h.Place(t)
 			c.run(&logFixture{TB: t, ctx: ctx, log: open(), open: open, remove: func(l cluster.Log) { h.Remove(t, l) }})

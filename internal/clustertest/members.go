@@ -12,7 +12,7 @@ import (
 // RunMembers tests messages of members against the contract of cluster.Members. open
 // returns the end of another member of one cluster each time.
 func RunMembers(t *testing.T, open func(t testing.TB) cluster.Members) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience.Long)
+	ctx, cancel := context.WithTimeout(t.Context(), patience.Most)
 	defer cancel()
 	names := []string{"a", "b", "c"}
 	ends := make([]cluster.Members, len(names))

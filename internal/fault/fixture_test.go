@@ -112,7 +112,7 @@ func await(t testing.TB, c <-chan struct{}, what string) {
 	t.Helper()
 	select {
 	case <-c:
-	case <-time.After(patience.Long):
-		t.Fatalf("waited in vain for %s", what)
+	case <-patience.Late():
+		patience.Fail(t, "waited in vain for %s", what)
 	}
 }

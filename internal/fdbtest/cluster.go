@@ -217,9 +217,9 @@ func start(programs tools, o config) (_ *Cluster, err error) {
 
 // cli runs a command of fdbcli.
 func (c *Cluster) cli(programs tools, command string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience.Long)
+	ctx, cancel := context.WithTimeout(context.Background(), patience.Long())
 	defer cancel()
-	seconds := strconv.Itoa(int(patience.Long / time.Second))
+	seconds := strconv.Itoa(int(patience.Long() / time.Second))
 	cmd := exec.CommandContext(ctx, programs.cli, "-C", c.File, "--timeout", seconds, "--exec", command)
 	cmd.Env = append(os.Environ(), c.Env...)
 	out, err := cmd.CombinedOutput()
@@ -252,7 +252,7 @@ func healthy(s status) bool { return available(s) && s.Cluster.Data.State.Health
 
 // await waits until the cluster's status is as it should be.
 func (c *Cluster) await(programs tools, isFine func(status) bool) error {
-	deadline := time.Now().Add(patience.Long)
+	deadline := patience.Begin()
 	for {
 		out, err := c.cli(programs, "status json")
 		if err != nil {
@@ -266,8 +266,8 @@ func (c *Cluster) await(programs tools, isFine func(status) bool) error {
 		if isFine(s) {
 			return nil
 		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("the cluster's status is not as it should be after %s, but %+v", patience.Long, s)
+		if deadline.Over() {
+			return fmt.Errorf("the cluster's status is not as it should be after %s, but %+v", patience.Long(), s)
 		}
 		time.Sleep(100 * time.Millisecond) // nothing tells when it changes
 	}

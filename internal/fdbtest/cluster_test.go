@@ -15,7 +15,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/pqbridge/pqbridge/internal/patience"
 )
@@ -63,12 +62,12 @@ func awaitEnd(t *testing.T, pipe *os.File, dirs ...string) {
 		t.Fatal(err)
 	}
 	for _, dir := range dirs {
-		for deadline := time.Now().Add(patience.Long); ; runtime.Gosched() {
+		for deadline := patience.Begin(); ; runtime.Gosched() {
 			_, err := os.Stat(dir)
 			if errors.Is(err, fs.ErrNotExist) {
 				break
 			}
-			if time.Now().After(deadline) {
+			if deadline.Over() {
 				t.Fatalf("the directory of a cluster that is no more is still there: %v", err)
 			}
 		}

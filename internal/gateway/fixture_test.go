@@ -10,16 +10,14 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/internal/patience"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/testenv"
 )
-
-var patience = testenv.Patience
 
 // site is a gateway before a bridge, as clients see it.
 type site struct {
@@ -84,7 +82,7 @@ func (s *site) send(method, path, body string, header ...string) reply {
 	for i := 0; i < len(header); i += 2 {
 		request.Header.Set(header[i], header[i+1])
 	}
-	client := http.Client{Timeout: patience}
+	client := http.Client{Timeout: testenv.Patience()}
 	answer, err := client.Do(request)
 	if err != nil {
 		s.Fatalf("%s %s: %v", method, path, err)
@@ -149,9 +147,9 @@ func users(all ...*server.User) func(*server.Options) {
 // await waits until something is true.
 func (s *site) await(what string, is func() bool) {
 	s.Helper()
-	for late := time.Now().Add(patience); !is(); runtime.Gosched() {
-		if time.Now().After(late) {
-			s.Fatalf("after %s it was not true yet that %s", patience, what)
+	for late := testenv.BeginWait(); !is(); runtime.Gosched() {
+		if late.Over() {
+			patience.Fail(s, "after %s it was not true yet that %s", testenv.Patience(), what)
 		}
 	}
 }

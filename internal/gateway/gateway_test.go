@@ -107,7 +107,7 @@ func TestOverviewAges(t *testing.T) {
 	old := nats.NewMsg("pq.jobs.import")
 	old.Header.Set("PQ-Id", pushed.ID)
 	old.Header.Set("Nats-Time-Stamp", time.Now().Add(-time.Hour).Format(time.RFC3339Nano))
-	if answer, err := s.env.NATS.Connect(t).RequestMsg(old, patience); err != nil || answer.Header.Get("Nats-Service-Error-Code") != "" {
+	if answer, err := s.env.NATS.Connect(t).RequestMsg(old, testenv.Patience()); err != nil || answer.Header.Get("Nats-Service-Error-Code") != "" {
 		t.Fatal(answer, err)
 	}
 	jobs := func() row {
@@ -542,7 +542,7 @@ func TestNATSUserWithoutRights(t *testing.T) {
 	nats1.Shutdown()
 	select {
 	case <-away:
-	case <-time.After(patience):
+	case <-testenv.Late():
 		t.Fatal("the connection is still there")
 	}
 	s.refused(503, "NATS is away", "GET", "/v1/queues/jobs", "")

@@ -39,7 +39,7 @@ func TestClientLeavesWhileItWaits(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-s.pops
-		if err := s.wire.Load().nc.FlushTimeout(patience); err != nil { // the server knows that nobody listens
+		if err := s.wire.Load().nc.FlushTimeout(testenv.Patience()); err != nil { // the server knows that nobody listens
 			t.Fatal(err)
 		}
 		s.ok(nil, "POST", "/v1/queues/jobs/push", "x")
@@ -121,7 +121,7 @@ func TestItemsThatComeLate(t *testing.T) {
 				s.ok(nil, "POST", "/v1/queues/jobs/push", "x")
 			}
 			network := testenv.NewProxy(t, s.env.NATS.URL())
-			far, err := nats.Connect(network.URL(), append(s.ConnectOptions(), nats.Timeout(patience))...)
+			far, err := nats.Connect(network.URL(), append(s.ConnectOptions(), nats.Timeout(testenv.Patience()))...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -136,7 +136,7 @@ func TestItemsThatComeLate(t *testing.T) {
 				s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/queues/jobs/pop?lease=1h&"+query, nil))
 			}()
 			now := func() (n numbers) {
-				info, err := near.Request("pq.jobs.info", nil, patience)
+				info, err := near.Request("pq.jobs.info", nil, testenv.Patience())
 				if err == nil {
 					err = json.Unmarshal(info.Data, &n)
 				}
@@ -150,10 +150,10 @@ func TestItemsThatComeLate(t *testing.T) {
 			<-served
 			arrive()
 			if want.Ready == 0 {
-				if err := far.FlushTimeout(patience); err != nil { // all items have come
+				if err := far.FlushTimeout(testenv.Patience()); err != nil { // all items have come
 					t.Fatal(err)
 				}
-				if err := far.FlushTimeout(patience); err != nil { // and none was sent back
+				if err := far.FlushTimeout(testenv.Patience()); err != nil { // and none was sent back
 					t.Fatal(err)
 				}
 			}

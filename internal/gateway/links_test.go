@@ -22,10 +22,10 @@ func TestLinks(t *testing.T) {
 	s.refused(400, "cannot be changed", "PATCH", path, `{"to":"def"}`)
 	s.refused(400, "the fields to change", "PATCH", path, "")
 	nc := env.NATS.Connect(t)
-	if m, err := nc.Request("pq.orders.push", []byte("a"), patience); err != nil || m.Header.Get("Nats-Service-Error") != "" {
+	if m, err := nc.Request("pq.orders.push", []byte("a"), testenv.Patience()); err != nil || m.Header.Get("Nats-Service-Error") != "" {
 		t.Fatal(m, err)
 	}
-	if m, err := nc.RequestMsg(&nats.Msg{Subject: "pq.orders.link.hub", Data: []byte(`{"taker":"abc"}`)}, patience); err != nil || m.Header.Get("PQ-Bundle") != "1" {
+	if m, err := nc.RequestMsg(&nats.Msg{Subject: "pq.orders.link.hub", Data: []byte(`{"taker":"abc"}`)}, testenv.Patience()); err != nil || m.Header.Get("PQ-Bundle") != "1" {
 		t.Fatal(m, err)
 	}
 	var info protocol.Info

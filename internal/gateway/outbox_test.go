@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // Beyond the share of an address the answers that it has been reading for longest are cut off,
@@ -101,7 +103,7 @@ func TestAnswersThatNobodyReads(t *testing.T) {
 	}
 	s.ok(nil, "GET", "/v1/queues/jobs", "")
 	// The first one was cut off. What it gets is what the system held for it.
-	if err := conns[0].SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := conns[0].SetReadDeadline(time.Now().Add(testenv.Patience())); err != nil {
 		t.Fatal(err)
 	}
 	answer, err := http.ReadResponse(answers[0], nil)

@@ -17,7 +17,7 @@ func TestSources(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	hub := testenv.NATS(t, func(o *server.Options) { o.JetStream, o.StoreDir, o.JetStreamMaxStore = true, dir, 1<<30 })
-	js, err := jetstream.New(hub.Connect(t), jetstream.WithDefaultTimeout(patience))
+	js, err := jetstream.New(hub.Connect(t), jetstream.WithDefaultTimeout(testenv.Patience()))
 	if err == nil {
 		_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.*"}})
 	}
@@ -45,7 +45,7 @@ func TestSources(t *testing.T) {
 		t.Helper()
 		var item shownItem
 		s.ok(&item, "POST", "/v1/queues/jobs/pop?wait=1m", "")
-		if of := item.Source; *item.Payload != want || of == nil || of.Name != "orders" || of.Subject != "orders.eu" || of.Seq != seq || of.MsgID != want || time.Since(of.Time) > patience || len(item.Headers) != 0 {
+		if of := item.Source; *item.Payload != want || of == nil || of.Name != "orders" || of.Subject != "orders.eu" || of.Seq != seq || of.MsgID != want || time.Since(of.Time) > testenv.Patience() || len(item.Headers) != 0 {
 			t.Errorf("popped %+v of %+v, expected message %d, %s", item, of, seq, want)
 		}
 	}

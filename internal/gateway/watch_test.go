@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // event is what a stream tells.
@@ -60,7 +62,7 @@ func TestWatch(t *testing.T) {
 		seen[e.Path] = e.Path == "/v1/queues/jobs" && e.Status == 200 && e.Body.Ready == 1 || e.Path == "/v1/queues/none" && e.Status == 404 && e.Body.Error.Code == 404
 		return seen["/v1/queues/jobs"] && seen["/v1/queues/none"]
 	})
-	if _, err := s.env.NATS.Connect(t).Request("pq.jobs.push", []byte("y"), patience); err != nil {
+	if _, err := s.env.NATS.Connect(t).Request("pq.jobs.push", []byte("y"), testenv.Patience()); err != nil {
 		t.Fatal(err)
 	}
 	until("the push was seen", func(e event) bool { return e.Path == "/v1/queues/jobs" && e.Body.Ready == 2 })

@@ -358,11 +358,11 @@ func TestNoOrder(t *testing.T) {
 			push, op(2, Lease, "a", 3*s, 4*s, minute, second), op(2, Nak, "a", 5*s, 6*s, minute, second), op(1, Lease, "a", 7*s, 8*s, minute),
 		}},
 	} {
-		if holds, err := Linearizable(c.history, patience.Long); err != nil || holds {
+		if holds, err := Linearizable(c.history, patience.Most); err != nil || holds {
 			t.Errorf("%s: found %t, %v: expected no order", c.name, holds, err)
 		}
 		last := len(c.history) - 1
-		if holds, err := Linearizable(c.history[:last], patience.Long); err != nil || !holds {
+		if holds, err := Linearizable(c.history[:last], patience.Most); err != nil || !holds {
 			t.Errorf("%s: found %t, %v: expected an order of all but the last operation", c.name, holds, err)
 		}
 	}
@@ -379,7 +379,7 @@ func TestLinearizable(t *testing.T) {
 			told := 0
 			for seed := range uint64(seeds) {
 				operations := simulate(seed, f, 40, true)
-				holds, err := Linearizable(operations, patience.Long)
+				holds, err := Linearizable(operations, patience.Most)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -446,12 +446,12 @@ func TestSearchIsShort(t *testing.T) {
 			at += 2
 		}
 	}
-	if holds, err := Linearizable(operations, patience.Long); err != nil || !holds {
+	if holds, err := Linearizable(operations, patience.Most); err != nil || !holds {
 		t.Errorf("found %t, %v: expected an order", holds, err)
 	}
 	first, last := &operations[rounds*clients], &operations[len(operations)-1] // of the pops
 	first.Item, last.Item = last.Item, first.Item
-	if holds, err := Linearizable(operations, patience.Long); err != nil || holds {
+	if holds, err := Linearizable(operations, patience.Most); err != nil || holds {
 		t.Errorf("found %t, %v: expected no order, as an item of the last round came out first", holds, err)
 	}
 }

@@ -34,7 +34,7 @@ func single(t testing.TB) *testenv.Server {
 
 func connect(t testing.TB, url string) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect(url, nats.Timeout(testenv.Patience), nats.MaxReconnects(-1), nats.ReconnectBufSize(-1))
+	nc, err := nats.Connect(url, nats.Timeout(testenv.Patience()), nats.MaxReconnects(-1), nats.ReconnectBufSize(-1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestStreamConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience())
 	defer cancel()
 	for name, c := range map[string]struct {
 		change func(*js.StreamConfig)
@@ -189,7 +189,7 @@ func TestNames(t *testing.T) {
 func TestFull(t *testing.T) {
 	t.Parallel()
 	l := open(t, connect(t, single(t).URL()), jetstream.Options{Name: "store", Replicas: 1, MaxBytes: 100 << 10})
-	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Most)
 	defer cancel()
 	if err := l.Create(ctx); err != nil {
 		t.Fatal(err)
@@ -223,7 +223,7 @@ var flagFaults = flag.Bool("pq.faults", false, "kill and cut off servers while w
 func TestCompetingWriters(t *testing.T) {
 	t.Parallel()
 	c := testenv.NewCluster(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*testenv.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Most)
 	defer cancel()
 	o := jetstream.Options{Name: "store", MaxBytes: maxBytes}
 	first := open(t, connect(t, c.URL()), o)

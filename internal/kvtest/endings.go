@@ -220,7 +220,7 @@ func testCloseWaits(f *fixture) {
 		f.Helper()
 		select {
 		case <-entered:
-		case <-time.After(patience.Long):
+		case <-patience.Late():
 			f.Fatal("a closure was not run while another one waited")
 		}
 	}

@@ -99,7 +99,7 @@ type fixture struct {
 }
 
 func newFixture(t testing.TB, h Harness) *fixture {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*patience.Long)
+	ctx, cancel := context.WithTimeout(context.Background(), patience.Most)
 	t.Cleanup(cancel)
 	f := &fixture{TB: t, ctx: ctx, db: h.Open(t), seed: h.Seed, advance: h.Advance}
 	t.Cleanup(func() {
@@ -178,13 +178,11 @@ func (f *fixture) asideDo(writes ...op) error {
 
 // wait returns when c is closed, and an error when that never happens.
 func (f *fixture) wait(c <-chan struct{}, what string) error {
-	timer := time.NewTimer(patience.Long)
-	defer timer.Stop()
 	select {
 	case <-c:
 		return nil
-	case <-timer.C:
-		return fmt.Errorf("waited %v in vain for %s", patience.Long, what)
+	case <-patience.Late():
+		return fmt.Errorf("waited %v in vain for %s", patience.Long(), what)
 	}
 }
 
@@ -192,7 +190,7 @@ func (f *fixture) wait(c <-chan struct{}, what string) error {
 func (f *fixture) await(c <-chan struct{}, what string) {
 	f.Helper()
 	if err := f.wait(c, what); err != nil {
-		f.Fatal(err)
+		patience.Fail(f, "%v", err)
 	}
 }
 

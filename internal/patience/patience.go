@@ -1,36 +1,32 @@
 // Package patience says how long tests wait for what must happen.
 //
 // It takes milliseconds as a rule. The bound is for what never happens, so it is long, and longer
-// on a machine that has much else to do: a test that fails only there has found nothing.
+// on a machine that has much else to do: a test that fails only there has found nothing. How busy
+// the machine is changes while tests run, so each wait asks anew.
 package patience
 
 import (
-	"os"
+	"fmt"
 	"runtime"
-	"strconv"
-	"strings"
+	"sync"
 	"time"
 )
 
 const (
-	// usual is how many programs a processor has to run while the tests run and nothing else
-	// does: those of several packages run at a time, and each starts programs.
-	usual = 4
+	// long is how long a test waits on a machine that runs the tests alone.
+	long = time.Minute
 
-	// most bounds the factor: a test that hangs should end before the night does.
-	most = 10
+	// Most is longer than any wait. It is for options that mean never, and for whole programs that
+	// a test runs. Nothing multiplies Long, and a test that hangs is ended after five minutes.
+	Most = most*long + 30*time.Second
+
+	// Compile is how long a compiler may take. From an empty cache, with the race detector, the project
+	// and its libraries need twelve minutes of processor time, beside others that compile as well.
+	Compile = 15 * time.Minute
 )
 
-// factor is how much longer things may take than on a machine that runs the tests alone. It
-// is that of the moment when the test's program starts.
-var factor = factorAt(load(), runtime.NumCPU())
-
-func factorAt(load float64, processors int) float64 {
-	return min(max(load/float64(usual*processors), 1), most)
-}
-
-// Long is how long a test waits for what must happen.
-var Long = Times(3 * time.Minute).Round(time.Second)
+// Long is how long a test waits for what must happen if the wait begins now.
+func Long() time.Duration { return Times(long).Round(time.Second) }
 
 // Attempt is how long one attempt of a request takes that is repeated. A server that is not ready yet
 // leaves a request without an answer, so that an attempt which had all of Long would be the only one.
@@ -38,23 +34,101 @@ func Attempt() time.Duration { return Times(2 * time.Second) }
 
 // Times is how long something may take that takes so long at most on a machine that runs the
 // tests alone.
-func Times(d time.Duration) time.Duration { return time.Duration(factor * float64(d)) }
+func Times(d time.Duration) time.Duration { return time.Duration(Factor() * float64(d)) }
 
-// load is how many programs ran, or waited for a processor, on average over the last minute; 0
-// where the system does not say.
-func load() float64 {
-	text, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return 0
-	}
-	return parse(string(text))
+// Factor is how much longer things take now than on a machine that runs the tests alone: 1 to 4.
+func Factor() float64 { return machine.factor(look, runtime.NumCPU()) }
+
+var machine gauge
+
+// gauge remembers what it has seen of the machine, because a look costs a millisecond, and because
+// what programs have done is known only between two looks.
+type gauge struct {
+	mu     sync.Mutex
+	before sample // with which the next one is compared
+	last   float64
 }
 
-func parse(text string) float64 {
-	first, _, _ := strings.Cut(text, " ")
-	load, err := strconv.ParseFloat(first, 64)
-	if err != nil {
-		return 0
+func (g *gauge) factor(look func() (sample, bool), processors int) float64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.last > 0 && clock()-g.before.at < window {
+		return g.last
 	}
-	return load
+	now, ok := look()
+	if !ok {
+		return 1
+	}
+	g.last = factor(g.before, now, processors)
+	g.before = now
+	return g.last
+}
+
+// Wait is a wait for what must happen. It lasts as long as the machine's busiest moment in it says.
+type Wait struct {
+	began, asked time.Time
+	bound        time.Duration
+}
+
+// Begin begins a wait.
+func Begin() *Wait { return &Wait{began: time.Now()} }
+
+// askEvery is how often a wait asks anew how long it may last: some look without a pause.
+const askEvery = 100 * time.Millisecond
+
+// Over reports whether what has not happened by now is not going to happen.
+func (w *Wait) Over() bool { return w.Left() <= 0 }
+
+// Left is how much longer to wait before asking again.
+func (w *Wait) Left() time.Duration {
+	now := time.Now()
+	if w.bound == 0 || now.Sub(w.asked) >= askEvery {
+		w.asked, w.bound = now, max(w.bound, Long())
+	}
+	return w.bound - now.Sub(w.began)
+}
+
+// String says how long the wait may last.
+func (w *Wait) String() string { return w.bound.String() }
+
+// Late returns a channel that has a value when a wait that begins now is over.
+func Late() <-chan time.Time {
+	w, late := Begin(), make(chan time.Time, 1)
+	var ask func()
+	ask = func() {
+		if left := w.Left(); left > 0 {
+			time.AfterFunc(left, ask)
+			return
+		}
+		late <- time.Now()
+	}
+	time.AfterFunc(w.Left(), ask)
+	return late
+}
+
+// test is what Fail needs of a testing.TB.
+type test interface {
+	Helper()
+	Logf(format string, args ...any)
+	Fatalf(format string, args ...any)
+}
+
+var shown sync.Once
+
+// Fail ends a test that has waited in vain. The first one of a program shows what all goroutines
+// do: one of them may be why.
+func Fail(t test, format string, args ...any) {
+	t.Helper()
+	shown.Do(func() { t.Logf("all goroutines:\n%s", goroutines()) })
+	t.Fatalf(format, args...)
+}
+
+// goroutines are the stacks of all goroutines, or of as many as a log has room for.
+func goroutines() string {
+	stacks := make([]byte, 1<<20)
+	n := runtime.Stack(stacks, true)
+	if n == len(stacks) {
+		return fmt.Sprintf("%s\nand more", stacks)
+	}
+	return string(stacks[:n])
 }

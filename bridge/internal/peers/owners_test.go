@@ -18,8 +18,6 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-var patience = testenv.Patience
-
 // owners is a server with bridges on one store, and a client that hears all their messages
 // and may publish any.
 type owners struct {
@@ -158,7 +156,7 @@ func (w *owners) flush(nc *nats.Conn) {
 	if nc.IsClosed() {
 		return
 	}
-	if err := nc.FlushTimeout(patience); err != nil {
+	if err := nc.FlushTimeout(testenv.Patience()); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -166,7 +164,7 @@ func (w *owners) flush(nc *nats.Conn) {
 // message returns the next message on a subject with the prefix.
 func (w *owners) message(prefix string) *nats.Msg {
 	w.Helper()
-	late := time.After(patience)
+	late := testenv.Late()
 	for {
 		select {
 		case m := <-w.said:
@@ -210,7 +208,7 @@ func (w *owners) serves(b *bridge, body string) *nats.Msg {
 			w.Fatalf("%s serves %q, expected %q", b.id, m.Data, body)
 		}
 		return m
-	case <-time.After(patience):
+	case <-testenv.Late():
 		w.Fatalf("%s does not serve %q", b.id, body)
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/peers"
+	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // When an owner dies, nobody knows what became of the requests that it was sent. Their clients
@@ -24,11 +25,11 @@ func TestOwnerThatDies(t *testing.T) {
 		t.Fatal(err)
 	}
 	owner.nc.Close()
-	for late := time.Now().Add(patience); ; { // what is on its way until the server notices is lost
+	for late := testenv.BeginWait(); ; { // what is on its way until the server notices is lost
 		_, err := w.spy.Request(between+".to."+owner.id, nil, 100*time.Millisecond)
 		if errors.Is(err, nats.ErrNoResponders) {
 			break
-		} else if time.Now().After(late) {
+		} else if late.Over() {
 			t.Fatal("the server does not notice that a bridge has gone")
 		}
 	}
@@ -49,8 +50,8 @@ func TestOwnerThatDies(t *testing.T) {
 // until returns when something holds.
 func (w *owners) until(what string, holds func() bool) {
 	w.Helper()
-	for late := time.Now().Add(patience); !holds(); {
-		if time.Now().After(late) {
+	for late := testenv.BeginWait(); !holds(); {
+		if late.Over() {
 			w.Fatalf("never: %s", what)
 		}
 		w.heard()
@@ -65,7 +66,7 @@ func (w *owners) unsure(b *bridge, body string) {
 		if string(m.Data) != body {
 			w.Fatalf("%s knows nothing of %q, expected that of %q", b.id, m.Data, body)
 		}
-	case <-time.After(patience):
+	case <-testenv.Late():
 		w.Fatalf("%s does not say that it knows nothing of %q", b.id, body)
 	}
 }

@@ -69,7 +69,7 @@ func TestProofs(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := other.FlushTimeout(patience); err != nil {
+			if err := other.FlushTimeout(testenv.Patience()); err != nil {
 				t.Fatal(err)
 			}
 			self := peers.Identity{ID: "self", Prefix: "pq", StoreID: "a", Started: started.Add(time.Hour)}

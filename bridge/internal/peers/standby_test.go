@@ -45,7 +45,7 @@ func newElder(t *testing.T, srv *testenv.Server) *elder {
 		}
 		e.subs = append(e.subs, sub)
 	}
-	if err := e.FlushTimeout(patience); err != nil {
+	if err := e.FlushTimeout(testenv.Patience()); err != nil {
 		t.Fatal(err)
 	}
 	return e
@@ -58,7 +58,7 @@ func (e *elder) leave(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := e.FlushTimeout(patience); err != nil {
+	if err := e.FlushTimeout(testenv.Patience()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -119,9 +119,9 @@ func TestWhoGoesOnStandby(t *testing.T) {
 	// A look may miss the other one on a busy machine.
 	until := func(s *peers.Standby, what string, is func() bool) {
 		t.Helper()
-		for deadline := time.Now().Add(patience); !is(); s.Look(t.Context()) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: not so after %s; logged\n%s", what, patience, log)
+		for deadline := testenv.BeginWait(); !is(); s.Look(t.Context()) {
+			if deadline.Over() {
+				t.Fatalf("%s: not so after %s; logged\n%s", what, testenv.Patience(), log)
 			}
 		}
 	}

@@ -18,7 +18,7 @@ func TestClose(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	s.Close()
-	if err := s.nc.FlushTimeout(testenv.Patience); err != nil { // the server has read that they end
+	if err := s.nc.FlushTimeout(testenv.Patience()); err != nil { // the server has read that they end
 		t.Fatal(err)
 	}
 	for _, subject := range []string{"q.jobs.push", "q.jobs.ack.here.1", "q.jobs.ack.there.1"} {

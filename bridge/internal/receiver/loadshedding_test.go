@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/receiver"
 	"github.com/pqbridge/pqbridge/testenv"
@@ -41,7 +40,7 @@ func (s *station) full(times int) {
 	for range times {
 		select {
 		case s.serverFull <- struct{}{}:
-		case <-time.After(testenv.Patience):
+		case <-testenv.Late():
 			s.t.Fatal("the receiver does not look at the server's backlog")
 		}
 	}
@@ -103,7 +102,7 @@ func TestCloseWhileShedding(t *testing.T) {
 	}()
 	select {
 	case <-closed:
-	case <-time.After(testenv.Patience):
+	case <-testenv.Late():
 		t.Fatal("the receiver does not close")
 	}
 }

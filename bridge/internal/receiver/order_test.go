@@ -62,7 +62,7 @@ func TestHandlesWhatComesLate(t *testing.T) {
 			release := w.hold()
 			defer release()
 			s.publish("q.jobs.push", "late")
-			if err := s.client.FlushTimeout(testenv.Patience); err != nil {
+			if err := s.client.FlushTimeout(testenv.Patience()); err != nil {
 				t.Fatal(err)
 			}
 			ended := make(chan struct{})

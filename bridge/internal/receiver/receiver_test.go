@@ -117,7 +117,7 @@ func (s *station) publish(subject, body string) {
 func (s *station) delivered() {
 	s.t.Helper()
 	for _, nc := range []*nats.Conn{s.client, s.nc} {
-		if err := nc.FlushTimeout(testenv.Patience); err != nil {
+		if err := nc.FlushTimeout(testenv.Patience()); err != nil {
 			s.t.Fatal(err)
 		}
 	}
@@ -126,7 +126,7 @@ func (s *station) delivered() {
 // answered reports whether the receiver answers on a subject. Otherwise the server does.
 func (s *station) answered(subject string) bool {
 	s.t.Helper()
-	_, err := s.client.Request(subject, []byte("asked"), testenv.Patience)
+	_, err := s.client.Request(subject, []byte("asked"), testenv.Patience())
 	if err != nil && !errors.Is(err, nats.ErrNoResponders) {
 		s.t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func (s *station) subscribed(subject string) bool {
 // until returns when a condition holds.
 func (s *station) until(what string, holds func() bool) {
 	s.t.Helper()
-	late, ticker := time.After(testenv.Patience), time.NewTicker(time.Millisecond)
+	late, ticker := testenv.Late(), time.NewTicker(time.Millisecond)
 	defer ticker.Stop()
 	for !holds() {
 		select {
@@ -164,7 +164,7 @@ func (s *station) next(from chan chan struct{}) (release func()) {
 	select {
 	case released := <-from:
 		return func() { close(released) }
-	case <-time.After(testenv.Patience):
+	case <-testenv.Late():
 		s.t.Fatal("no message was handled")
 		return nil
 	}

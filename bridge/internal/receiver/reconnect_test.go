@@ -39,7 +39,7 @@ func (s *station) await(status <-chan nats.Status) {
 	s.t.Helper()
 	select {
 	case <-status:
-	case <-time.After(testenv.Patience):
+	case <-testenv.Late():
 		s.t.Fatal("the connection did not change")
 	}
 }

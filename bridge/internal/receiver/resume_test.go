@@ -22,7 +22,7 @@ func TestPauseWaitsForWhatIsOnItsWay(t *testing.T) {
 	for range n {
 		s.publish("q.jobs.push", "x "+strings.Repeat("x", 1000))
 	}
-	if err := s.client.FlushTimeout(testenv.Patience); err != nil {
+	if err := s.client.FlushTimeout(testenv.Patience()); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Pause(context.Background(), 0); err != nil {

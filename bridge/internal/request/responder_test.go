@@ -59,7 +59,7 @@ func newResponder(t *testing.T) (re *request.Responder, came chan *nats.Msg) {
 // published returns what a responder has published so far.
 func published(t *testing.T, re *request.Responder, came chan *nats.Msg) (all []*nats.Msg) {
 	t.Helper()
-	if err := re.Conn.FlushTimeout(testenv.Patience); err != nil {
+	if err := re.Conn.FlushTimeout(testenv.Patience()); err != nil {
 		t.Fatal(err)
 	}
 	for len(came) > 0 {

@@ -197,7 +197,7 @@ func (s *simulation) run() []history.Operation {
 	keys := 3 * s.random.IntN(3) // none for every third seed
 	for id := range 6 {
 		w := &testenv.Worker{
-			TB: s, ID: id, Queue: "jobs", Dial: s.dial, Recorder: recorder, Answers: answers, Loses: true, Vanishes: true, Patience: clientPatience,
+			TB: s, ID: id, Queue: "jobs", Dial: s.dial, Recorder: recorder, Answers: answers, Loses: true, Vanishes: true, Patience: clientPatience, Attempt: time.Second,
 			Random: rand.New(rand.NewPCG(s.seed, uint64(id)+1)), Keys: keys,
 		}
 		w.Connect()

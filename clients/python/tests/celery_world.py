@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 URL = os.environ["NATS_URL"]
-PATIENCE = float(os.environ.get("PQ_TEST_PATIENCE", "60"))
+PATIENCE = 60 * float(os.environ.get("PQ_TEST_SLOW", "1"))
 
 os.environ.setdefault("CELERY_DIR", tempfile.mkdtemp())
 os.environ.setdefault("CELERY_BROKER", "pq://" + URL.partition("://")[2])

@@ -20,7 +20,7 @@ from pqbridge import (
     UnavailableError,
     UnknownResultError,
 )
-from world import PATIENCE, URL, Answer, TestCase, failure, fresh, pushed
+from world import PATIENCE, SLOW, URL, Answer, TestCase, failure, fresh, pushed
 
 
 class Repetitions(TestCase):
@@ -183,7 +183,7 @@ class Repetitions(TestCase):
                 await self.fails(act(f.client.queue("jobs")), UnknownResultError if doubt else kind, 504 if doubt else code)
 
     async def test_an_attempt_without_an_answer_behind_a_refusal(self) -> None:
-        short = max(2, PATIENCE / 90)  # two attempts begin within it, also on a machine that has much else to do
+        short = 2 * SLOW  # two attempts begin within it, also on a machine that has much else to do
         acts: list[Callable[[Queue], Awaitable[Any]]] = [
             lambda q: q.push("x", timeout=short),
             lambda q: q.push("x", timeout=short, without_msg_id=True),

@@ -150,7 +150,7 @@ func (r *caseRun) step(step Step) error {
 	if step.Base64 != "" {
 		step.Body = decoded(r.T, step.Base64)
 	}
-	timeout := testenv.Patience
+	timeout := testenv.Patience()
 	if step.Milliseconds > 0 {
 		timeout = time.Duration(step.Milliseconds) * time.Millisecond
 	}
@@ -251,7 +251,7 @@ func decoded(t *testing.T, text string) string {
 
 // settled looks whether a settlement without an answer took effect, by another one behind it.
 func (r *caseRun) settled() error {
-	for _, answer := range r.driver.Do(r.T, Step{Do: "request", Subject: r.reply, Body: "+WPI"}, testenv.Patience) {
+	for _, answer := range r.driver.Do(r.T, Step{Do: "request", Subject: r.reply, Body: "+WPI"}, testenv.Patience()) {
 		if answer.Error == "" && answer.Headers.Get("Status") == "" {
 			return errors.New("the settlement has no effect")
 		}
@@ -262,7 +262,7 @@ func (r *caseRun) settled() error {
 // counts are those of the queue.
 func (r *caseRun) counts() (c Counts) {
 	r.Helper()
-	reply, err := r.nc.Request(r.prefix+"."+r.queue+".info", nil, testenv.Patience)
+	reply, err := r.nc.Request(r.prefix+"."+r.queue+".info", nil, testenv.Patience())
 	if err == nil {
 		err = json.Unmarshal(reply.Data, &c)
 	}
@@ -274,9 +274,9 @@ func (r *caseRun) counts() (c Counts) {
 
 // pushToWaiter pushes when a pop waits.
 func (r *caseRun) pushToWaiter(subject, body string) {
-	for late := time.Now().Add(testenv.Patience); time.Now().Before(late); {
+	for late := testenv.BeginWait(); !late.Over(); {
 		var info struct{ Waiting int }
-		reply, err := r.nc.Request(r.prefix+"."+r.queue+".info", nil, testenv.Patience)
+		reply, err := r.nc.Request(r.prefix+"."+r.queue+".info", nil, testenv.Patience())
 		if err == nil {
 			err = json.Unmarshal(reply.Data, &info)
 		}

@@ -103,9 +103,9 @@ func (c *chromium) Drive(t *testing.T) *Tab {
 // Await waits until something is true.
 func (b *Tab) Await(what string, is func() bool) {
 	b.Helper()
-	for late := time.Now().Add(testenv.Patience); !is(); {
-		if time.Now().After(late) {
-			b.Fatalf("after %s it was not true yet that %s", testenv.Patience, what)
+	for late := testenv.BeginWait(); !is(); {
+		if late.Over() {
+			b.Fatalf("after %s it was not true yet that %s", late, what)
 		}
 	}
 }
@@ -122,7 +122,7 @@ func (b *Tab) Call(method string, params, result any) {
 func (b *Tab) try(method string, params, result any) error {
 	b.Helper()
 	b.last++
-	if err := b.ws.SetDeadline(time.Now().Add(testenv.Patience)); err != nil {
+	if err := b.ws.SetDeadline(time.Now().Add(testenv.Patience())); err != nil {
 		b.Fatal(err)
 	}
 	command := map[string]any{"id": b.last, "method": method, "params": params}
@@ -197,12 +197,12 @@ func (b *Tab) RunFirst(script string) {
 // Until waits until a script is true. It fails as long as a page is under way.
 func (b *Tab) Until(what, script string) {
 	b.Helper()
-	for late := time.Now().Add(testenv.Patience); ; <-time.After(20 * time.Millisecond) { // pages tell no test what they have drawn
+	for late := testenv.BeginWait(); ; <-time.After(20 * time.Millisecond) { // pages tell no test what they have drawn
 		if value, err := b.run(script); err == nil && value == "true" {
 			return
 		}
-		if time.Now().After(late) {
-			b.Fatalf("after %s it was not true yet that %s: the page (%s) shows\n%s\nand its log has\n%.2000s", testenv.Patience, what,
+		if late.Over() {
+			b.Fatalf("after %s it was not true yet that %s: the page (%s) shows\n%s\nand its log has\n%.2000s", testenv.Patience(), what,
 				b.Eval("`${location.href}, ${document.readyState}, ${document.visibilityState}, ${performance.getEntriesByType('resource').length} files`"),
 				b.Eval("document.body?.innerText ?? null"), strings.Join(b.logs, "\n"))
 		}

@@ -36,7 +36,7 @@ const strangers = 3
 // NewLetters has items die. Who serves is reached by nc.
 func NewLetters(t testing.TB, nc *nats.Conn, n int) *Letters {
 	t.Helper()
-	c, err := client.New(nc, client.Timeout(4*testenv.Patience))
+	c, err := client.New(nc, client.Timeout(testenv.Most))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func NewWork(t testing.TB, dial func() *nats.Conn, clients int) *Work {
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	w := &Work{stop: stop}
 	for range clients {
-		c, err := client.New(dial(), client.Timeout(4*testenv.Patience))
+		c, err := client.New(dial(), client.Timeout(testenv.Most))
 		if err != nil {
 			t.Fatal(err)
 		}

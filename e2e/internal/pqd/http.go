@@ -23,7 +23,7 @@ func Ask(t testing.TB, method, url, body string, header ...string) (int, string)
 			request.Host = header[i+1]
 		}
 	}
-	client := http.Client{Timeout: testenv.Patience}
+	client := http.Client{Timeout: testenv.Patience()}
 	response, err := client.Do(request)
 	if err != nil {
 		t.Fatal(err)

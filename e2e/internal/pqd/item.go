@@ -14,7 +14,7 @@ import (
 func Listed(t *testing.T, nc *nats.Conn, queue string) (ids []string) {
 	t.Helper()
 	for ask := `{"limit":1000}`; ; {
-		reply, err := nc.Request("pq."+queue+".list", []byte(ask), testenv.Patience)
+		reply, err := nc.Request("pq."+queue+".list", []byte(ask), testenv.Patience())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -32,7 +32,7 @@ func (x *NodeFaults) StepDown(t testing.TB) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	c, err := client.New(nc, client.Timeout(testenv.Patience))
+	c, err := client.New(nc, client.Timeout(testenv.Patience()))
 	if err != nil {
 		t.Fatal(err)
 	}

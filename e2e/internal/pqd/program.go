@@ -13,7 +13,7 @@ import (
 // Run runs a program that ends by itself, and returns what it printed.
 func Run(t *testing.T, program string, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*testenv.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Most)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
 	var stderr bytes.Buffer

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -32,7 +31,7 @@ func Request(t *testing.T, nc *nats.Conn, subject, body string, headers ...strin
 	for pair := range slices.Chunk(headers, 2) {
 		m.Header.Add(pair[0], pair[1])
 	}
-	answer, err := nc.RequestMsg(m, testenv.Patience)
+	answer, err := nc.RequestMsg(m, testenv.Patience())
 	if err != nil {
 		t.Fatalf("%s: %v", subject, err)
 	}
@@ -42,9 +41,9 @@ func Request(t *testing.T, nc *nats.Conn, subject, body string, headers ...strin
 // UntilServed sends a request again while nobody serves it, and so nothing was done: pqd has
 // not subscribed yet, or its store does not commit for a while, on a busy machine.
 func UntilServed(nc *nats.Conn, m *nats.Msg) (answer *nats.Msg, err error) {
-	for late := time.Now().Add(testenv.Patience); ; {
-		answer, err = nc.RequestMsg(m, testenv.Patience)
-		if !errors.Is(err, nats.ErrNoResponders) || time.Now().After(late) {
+	for late := testenv.BeginWait(); ; {
+		answer, err = nc.RequestMsg(m, testenv.Patience())
+		if !errors.Is(err, nats.ErrNoResponders) || late.Over() {
 			return answer, err
 		}
 	}

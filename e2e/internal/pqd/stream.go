@@ -80,7 +80,7 @@ func AskServing(t *testing.T, nc *nats.Conn, subject, body string, header ...str
 // Status is the answer of any pqd.
 func (s *StreamStore) Status(t *testing.T) (c protocol.Cluster) {
 	t.Helper()
-	answer, err := s.Nc.Request("pq._sys.cluster.status", nil, testenv.Patience)
+	answer, err := s.Nc.Request("pq._sys.cluster.status", nil, testenv.Patience())
 	if err == nil {
 		err = json.Unmarshal(answer.Data, &c)
 	}

@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -124,7 +123,7 @@ func TestBatchesAreLimited(t *testing.T) {
 		}))
 		waiting(t, term, n+1, 0)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience.Long)
+	ctx, cancel := context.WithTimeout(t.Context(), patience.Long())
 	defer cancel()
 	for n, want := range []int{2, 1, 1, 1} {
 		b, err := term.Next(ctx, 1000)
@@ -171,7 +170,7 @@ func TestWatchesOfABatch(t *testing.T) {
 	for n, w := range watches {
 		select {
 		case <-w.Done():
-		case <-time.After(patience.Long):
+		case <-patience.Late():
 			t.Errorf("the watch of key %d goes on", n)
 		}
 	}
@@ -310,7 +309,7 @@ func TestTermEndsDuringATransaction(t *testing.T) {
 			}
 			select {
 			case <-watch.Done():
-			case <-time.After(patience.Long):
+			case <-patience.Late():
 				t.Error("the watch goes on")
 			}
 			continue
@@ -346,7 +345,7 @@ func TestReaderGivesUp(t *testing.T) {
 	}
 	select {
 	case <-watch.Done():
-	case <-time.After(patience.Long):
+	case <-patience.Late():
 		t.Error("the watch goes on")
 	}
 }

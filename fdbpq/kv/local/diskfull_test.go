@@ -47,7 +47,7 @@ func TestDiskFullForTables(t *testing.T) {
 			if !strings.Contains(line, "level="+level) || !strings.Contains(line, text) {
 				t.Fatalf("logged %s, expected %s", line, text)
 			}
-		case <-time.After(patience.Long):
+		case <-patience.Late():
 			t.Fatalf("did not log %s", text)
 		}
 	}

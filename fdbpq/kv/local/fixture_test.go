@@ -74,9 +74,9 @@ func mustGet(t testing.TB, db *DB, key string) string {
 // await spins until something is true that is bound to happen.
 func await(t testing.TB, what string, isTrue func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience.Long); !isTrue(); runtime.Gosched() {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
+	for deadline := patience.Begin(); !isTrue(); runtime.Gosched() {
+		if deadline.Over() {
+			patience.Fail(t, "waited in vain for %s", what)
 		}
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/patience"
@@ -256,7 +255,7 @@ func TestLoserGivesUp(t *testing.T) {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("the loser: %v", err)
 		}
-	case <-time.After(patience.Long):
+	case <-patience.Late():
 		t.Error("the loser waits for the winner beyond its context")
 	}
 	unlock()

@@ -55,7 +55,7 @@ func startTerm(t *testing.T) (*Replica, *Term) {
 
 func next(t *testing.T, term *Term) *Batch {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience.Long)
+	ctx, cancel := context.WithTimeout(context.Background(), patience.Long())
 	defer cancel()
 	b, err := term.Next(ctx, 1<<20)
 	if err != nil {
@@ -74,14 +74,14 @@ func update(db kv.DB, ctx context.Context, fn func(kv.Tx) error) <-chan error {
 // waiting waits until so many transactions and reads wait for a batch.
 func waiting(t *testing.T, term *Term, transactions, reads int) {
 	t.Helper()
-	for deadline := time.Now().Add(patience.Long); ; {
+	for deadline := patience.Begin(); ; {
 		term.mu.Lock()
 		n, m := len(term.waiting), len(term.reads)
 		term.mu.Unlock()
 		if n == transactions && m == reads {
 			return
 		}
-		if time.Now().After(deadline) {
+		if deadline.Over() {
 			t.Fatalf("%d transactions and %d reads wait, expected %d and %d", n, m, transactions, reads)
 		}
 		runtime.Gosched()
@@ -263,7 +263,7 @@ func TestEndOfATerm(t *testing.T) {
 	}
 	select {
 	case <-w.Done():
-	case <-time.After(patience.Long):
+	case <-patience.Late():
 		t.Error("the watch goes on")
 	}
 	if err := <-update(term, t.Context(), func(tx kv.Tx) error { return nil }); !errors.Is(err, kv.ErrUnavailable) {

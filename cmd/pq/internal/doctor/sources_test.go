@@ -65,7 +65,7 @@ func TestDoctorOnSourcesThatLag(t *testing.T) {
 	}
 	var out strings.Builder
 	s := session.New(t.Context(), nil, strings.NewReader(""), &out, &out)
-	s.NC, s.Global.Prefix, s.Global.Timeout = nc, "pq", testenv.Patience
+	s.NC, s.Global.Prefix, s.Global.Timeout = nc, "pq", testenv.Patience()
 	d := &doctor{session: s, queue: "jobs"}
 	var err error
 	if d.client, err = s.Connect(); err != nil {

@@ -68,7 +68,7 @@ func newCounted(t *testing.T, queues int) *counted {
 		t.Fatal(err)
 	}
 	var err error
-	if b.client, err = client.New(s.Connect(t), client.Timeout(testenv.Patience)); err != nil {
+	if b.client, err = client.New(s.Connect(t), client.Timeout(testenv.Patience())); err != nil {
 		t.Fatal(err)
 	}
 	return b

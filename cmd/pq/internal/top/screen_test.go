@@ -33,9 +33,9 @@ func startTop(t *testing.T, w *watching, push ...string) *topUser {
 	u := &topUser{
 		terminal: vt.NewWide(100, 20), t: t, bridge: b, keys: keys, ended: make(chan error, 1),
 	}
-	env := []string{"HOME=" + t.TempDir(), "NATS_URL=" + b.NATS.URL(), "NATS_TIMEOUT=" + testenv.Patience.String()}
+	env := []string{"HOME=" + t.TempDir(), "NATS_URL=" + b.NATS.URL(), "NATS_TIMEOUT=" + testenv.Patience().String()}
 	for _, queue := range push {
-		if answer, err := b.NATS.Connect(t).Request("pq."+queue+".push", []byte("x"), testenv.Patience); err != nil || !testenv.IsAck(answer) {
+		if answer, err := b.NATS.Connect(t).Request("pq."+queue+".push", []byte("x"), testenv.Patience()); err != nil || !testenv.IsAck(answer) {
 			t.Fatal(answer, err)
 		}
 	}
@@ -67,7 +67,7 @@ func (u *topUser) types(keys string) {
 // sees waits until the screen is as wanted.
 func (u *topUser) sees(what string, is func(text string) bool) {
 	u.t.Helper()
-	for late := time.After(testenv.Patience); ; {
+	for late := testenv.Late(); ; {
 		changed := u.terminal.Changed()
 		if err := u.terminal.Err(); err != nil {
 			u.t.Fatal(err)
@@ -99,7 +99,7 @@ func (u *topUser) leaves() error {
 			u.t.Error("the terminal is not as it was")
 		}
 		return err
-	case <-time.After(testenv.Patience):
+	case <-testenv.Late():
 		u.t.Fatal("it does not end")
 		return nil
 	}

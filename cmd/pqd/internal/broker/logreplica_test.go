@@ -31,7 +31,7 @@ func TestLogReplica(t *testing.T) {
 	}
 	var replicas []LogReplica
 	for _, s := range c.Servers {
-		nc, err := nats.Connect("", nats.InProcessServer(s.Server()), own, nats.Timeout(testenv.Patience))
+		nc, err := nats.Connect("", nats.InProcessServer(s.Server()), own, nats.Timeout(testenv.Patience()))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -26,7 +26,7 @@ func TestEmbeddedServerLetsClientsRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.Options.MaxPending, e.Options.WriteDeadline = 2*messages*size, testenv.Patience
+	e.Options.MaxPending, e.Options.WriteDeadline = 2*messages*size, testenv.Patience()
 	srv, err := e.Start(slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +47,7 @@ func TestEmbeddedServerLetsClientsRead(t *testing.T) {
 		}
 	}
 	lameDuck := make(chan struct{})
-	nc, err := nats.Connect(srv.ClientURL(), nats.Timeout(testenv.Patience),
+	nc, err := nats.Connect(srv.ClientURL(), nats.Timeout(testenv.Patience()),
 		nats.LameDuckModeHandler(func(*nats.Conn) { close(lameDuck) }))
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ func TestEmbeddedServerLetsClientsRead(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := nc.FlushTimeout(testenv.Patience); err != nil {
+	if err := nc.FlushTimeout(testenv.Patience()); err != nil {
 		t.Fatal(err)
 	}
 
@@ -67,7 +67,7 @@ func TestEmbeddedServerLetsClientsRead(t *testing.T) {
 	if n, err := AwaitRead(over, srv); n == 0 || err != nil {
 		t.Errorf("out of time, %d connections are behind, %v: expected the one that does not read", n, err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience())
 	defer cancel()
 	EnterLameDuck(ctx, srv, lameDuck)
 	stopped := make(chan error, 1)

@@ -150,7 +150,7 @@ const size, room = 100_000, 16
 
 func readSlowly(t *testing.T, dial func(*server.Server) *PipeDialer) (slowReader, *PipeDialer) {
 	t.Helper()
-	srv, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true, WriteDeadline: testenv.Patience, MaxPending: room * size})
+	srv, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true, WriteDeadline: testenv.Most, MaxPending: room * size})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,13 +162,13 @@ func readSlowly(t *testing.T, dial func(*server.Server) *PipeDialer) (slowReader
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	if err := conn.SetReadDeadline(time.Now().Add(testenv.Patience)); err != nil {
+	if err := conn.SetReadDeadline(time.Now().Add(testenv.Patience())); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.WriteString(conn, "CONNECT {\"verbose\":false,\"headers\":true}\r\nSUB large 1\r\nPING\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	nc, err := nats.Connect("", nats.InProcessServer(srv), nats.Timeout(testenv.Patience))
+	nc, err := nats.Connect("", nats.InProcessServer(srv), nats.Timeout(testenv.Patience()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func readSlowly(t *testing.T, dial func(*server.Server) *PipeDialer) (slowReader
 				t.Fatal(err)
 			}
 		}
-		if err := nc.FlushTimeout(testenv.Patience); err != nil {
+		if err := nc.FlushTimeout(testenv.Patience()); err != nil {
 			t.Fatal(err)
 		}
 	}}

@@ -146,9 +146,9 @@ func (c silent) connection(t *testing.T, srv *server.Server) *server.ConnInfo {
 // until repeats step until it returns true.
 func until(t *testing.T, what string, step func() bool) {
 	t.Helper()
-	for end := time.Now().Add(testenv.Patience); !step(); {
-		if time.Now().After(end) {
-			t.Fatalf("not after %s: %s", testenv.Patience, what)
+	for end := testenv.BeginWait(); !step(); {
+		if end.Over() {
+			t.Fatalf("not after %s: %s", testenv.Patience(), what)
 		}
 	}
 }
@@ -172,7 +172,7 @@ func TestSlowClientIsClosed(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	reader, err := nats.Connect(srv.ClientURL(), nats.Timeout(testenv.Patience), nats.NoReconnect())
+	reader, err := nats.Connect(srv.ClientURL(), nats.Timeout(testenv.Patience()), nats.NoReconnect())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func TestSlowClientIsClosed(t *testing.T) {
 	item := strings.Repeat("x", unreadSize)
 	ask := func(subject, body string) *nats.Msg {
 		t.Helper()
-		m, err := reader.Request(subject, []byte(body), testenv.Patience)
+		m, err := reader.Request(subject, []byte(body), testenv.Patience())
 		if err != nil {
 			t.Fatalf("%s: %v", subject, err)
 		}
@@ -218,7 +218,7 @@ func TestSlowClientIsClosed(t *testing.T) {
 	stop()
 	watched.Wait()
 
-	if err := client.SetReadDeadline(time.Now().Add(testenv.Patience)); err != nil {
+	if err := client.SetReadDeadline(time.Now().Add(testenv.Patience())); err != nil {
 		t.Fatal(err)
 	}
 	n, err := io.Copy(io.Discard, client) // an end or a reset
@@ -246,7 +246,7 @@ func TestOwnConnectionIsNotClosed(t *testing.T) {
 		a, b := own.connection(t, srv), other.connection(t, srv)
 		return a != nil && b != nil && a.NumSubs == 3 && b.NumSubs == 2
 	})
-	nc, err := nats.Connect(srv.ClientURL(), nats.Timeout(testenv.Patience))
+	nc, err := nats.Connect(srv.ClientURL(), nats.Timeout(testenv.Patience()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +258,7 @@ func TestOwnConnectionIsNotClosed(t *testing.T) {
 			}
 		}
 	}
-	if err := nc.FlushTimeout(testenv.Patience); err != nil {
+	if err := nc.FlushTimeout(testenv.Patience()); err != nil {
 		t.Fatal(err)
 	}
 	id := own.connection(t, srv).Cid

@@ -1,0 +1,124 @@
+package patience
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// clock is the time since the machine started, or 0 where the system does not say. It is no
+// time.Now: that one stands still in a test with a clock of its own.
+func clock() time.Duration {
+	text, err := os.ReadFile("/proc/uptime")
+	if err != nil {
+		return 0
+	}
+	var seconds float64
+	if _, err := fmt.Sscan(string(text), &seconds); err != nil {
+		return 0
+	}
+	return time.Duration(seconds * float64(time.Second))
+}
+
+// look reads what the system says now, if it says anything.
+func look() (s sample, ok bool) {
+	load, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return s, false
+	}
+	stat, _ := os.ReadFile("/proc/stat") // without it nothing counts as stolen
+	s = sample{at: clock(), runnable: runnable(string(load)), threads: make(map[int]times)}
+	s.stolen, s.total = stolen(string(stat))
+	for _, process := range family(os.Getpid(), parents()) {
+		files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", process))
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				continue // it has ended
+			}
+			if id, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
+				s.threads[id] = schedstat(string(text))
+			}
+		}
+	}
+	return s, true
+}
+
+// parents says which process each process was started by.
+func parents() map[int]int {
+	all := make(map[int]int)
+	files, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+		// The name before it may have anything in it.
+		fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+		id, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if err != nil || len(fields) < 2 {
+			continue
+		}
+		if parent, err := strconv.Atoi(string(fields[1])); err == nil {
+			all[id] = parent
+		}
+	}
+	return all
+}
+
+// family is a process with those that it has started, and that they have started.
+func family(of int, parents map[int]int) []int {
+	all := []int{of}
+	for i := 0; i < len(all); i++ {
+		for id, parent := range parents {
+			if parent == all[i] {
+				all = append(all, id)
+			}
+		}
+	}
+	return all
+}
+
+// schedstat reads for how long a thread was on a processor, and for how long it waited for one.
+func schedstat(text string) (t times) {
+	if _, err := fmt.Sscan(text, &t.ran, &t.waited); err != nil {
+		return times{}
+	}
+	return t
+}
+
+// runnable reads the number of threads that run or wait for a processor.
+func runnable(loadavg string) (n int) {
+	fields := strings.Fields(loadavg)
+	if len(fields) < 4 {
+		return 0
+	}
+	text, _, _ := strings.Cut(fields[3], "/")
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// stolen reads how much of the processor time others had for whom this machine is a virtual one.
+func stolen(stat string) (stolen, total float64) {
+	line, _, _ := strings.Cut(stat, "\n")
+	for i, field := range strings.Fields(line) {
+		if i < 1 || i > 8 { // what guests had is in what users had
+			continue
+		}
+		n, err := strconv.ParseFloat(field, 64)
+		if err != nil {
+			return 0, 0
+		}
+		if total += n; i == 8 {
+			stolen = n
+		}
+	}
+	return stolen, total
+}
