@@ -16,6 +16,9 @@ import (
 // Most is longer than any wait of a test. It is for options that mean never.
 const Most = patience.Most
 
+// Compile is how long a compiler may take.
+const Compile = patience.Compile
+
 // Patience is how long a test waits for what must happen if the wait begins now.
 func Patience() time.Duration { return patience.Long() }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/e2e/internal/cases"
+	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -62,7 +63,7 @@ func (d *natsDriver) Do(t *testing.T, step cases.Step, timeout time.Duration) []
 			args = append(args, "-H", name+":"+value)
 		}
 	}
-	cmd := exec.CommandContext(t.Context(), d.tool, append(args, "--", step.Subject, step.Body)...)
+	cmd := pqd.Command(t, d.tool, append(args, "--", step.Subject, step.Body)...)
 	cmd.Env = d.env
 	out, err := cmd.CombinedOutput()
 	return readNats(step.Do, string(out), err)

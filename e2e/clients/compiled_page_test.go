@@ -33,7 +33,7 @@ func TestClientsPageInJava(t *testing.T) {
 	needDriver(t, "java", "Driver.class")
 	dir, packages := t.TempDir(), absolute(t, "../testdata/java/target/dependency/*")
 	runCompiledPage(t, "java", javaPage, filepath.Join(dir, "Page.java"), `.*System\.out\.println\(.*\);`,
-		exec.Command("javac", "-d", dir, "-cp", packages, filepath.Join(dir, "Page.java")),
+		pqd.Compiler(t, "javac", "-d", dir, "-cp", packages, filepath.Join(dir, "Page.java")),
 		"java", "-cp", dir+string(filepath.ListSeparator)+packages, "Page")
 }
 
@@ -54,7 +54,7 @@ func TestClientsPageInRust(t *testing.T) {
 	t.Parallel()
 	needDriver(t, "rust", "debug/driver")
 	project := absolute(t, "../testdata/rust")
-	build := exec.Command("cargo", "build", "--locked", "--quiet", "--bin", "page", "--features", "page")
+	build := pqd.Compiler(t, "cargo", "build", "--locked", "--quiet", "--bin", "page", "--features", "page")
 	build.Dir = project
 	runCompiledPage(t, "rust", rustPage, filepath.Join(project, "target/page.rs"), `\s*println!\(.*\);`, build, filepath.Join(project, "target/debug/page"))
 }
@@ -80,7 +80,7 @@ func TestClientsPageInC(t *testing.T) {
 	t.Parallel()
 	needDriver(t, "c", "driver")
 	source, program := filepath.Join(t.TempDir(), "page.c"), filepath.Join(t.TempDir(), "page")
-	runCompiledPage(t, "c", cPage, source, `\s*printf\(.*\);`, exec.Command("cc", "-Wall", "-Wextra", "-Werror", "-o", program, source, "-lnats"), program)
+	runCompiledPage(t, "c", cPage, source, `\s*printf\(.*\);`, pqd.Compiler(t, "cc", "-Wall", "-Wextra", "-Werror", "-o", program, source, "-lnats"), program)
 }
 
 // runCompiledPage runs the examples of a language as one program.

@@ -3,7 +3,6 @@ package clients_test
 import (
 	"archive/tar"
 	"compress/gzip"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -51,7 +50,7 @@ func packed(t *testing.T, n nodejs.Node) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pack := exec.CommandContext(t.Context(), npm, "pack", "--ignore-scripts", "--silent", "--pack-destination", dir, source)
+	pack := pqd.Command(t, npm, "pack", "--ignore-scripts", "--silent", "--pack-destination", dir, source)
 	pack.Env = append(os.Environ(), "npm_config_cache="+filepath.Join(dir, "cache"), "npm_config_offline=true", "npm_config_update_notifier=false")
 	name, err := pack.Output()
 	if err != nil {
@@ -115,9 +114,7 @@ func TestJavaScriptClient(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".test.mjs"), func(t *testing.T) {
 			t.Parallel()
 			p := testenv.Daemon(t, append(withStreams(t, withRights), "PQ_LISTEN=", "NATS_USER=all", "NATS_PASSWORD=all")...)
-			ctx, cancel := context.WithTimeout(t.Context(), testenv.Most)
-			defer cancel()
-			cmd := exec.CommandContext(ctx, node.Path, "--test", "--test-reporter=tap", file)
+			cmd := pqd.Command(t, node.Path, "--test", "--test-reporter=tap", file)
 			cmd.Env = append(os.Environ(), "NATS_URL="+p.URL, "PQ_TEST_FEW=few", testenv.Slow())
 			out, err := cmd.CombinedOutput()
 			counts := regexp.MustCompile(`(?m)^# (pass|fail|cancelled|skipped|todo) (\d+)$`).FindAllStringSubmatch(string(out), -1)
@@ -153,9 +150,7 @@ func TestJavaScriptClientTypes(t *testing.T) {
 	if _, err := os.Stat(compiler); errors.Is(err, fs.ErrNotExist) {
 		t.Skipf("NOT TESTED: THE TYPES OF THE JAVASCRIPT CLIENT: run npm ci in cmd/pqd/%s", nodejs.Scripts)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), testenv.Most)
-	defer cancel()
-	if out, err := exec.CommandContext(ctx, node.Path, compiler, "--noEmit", "--project", dir).CombinedOutput(); err != nil {
+	if out, err := pqd.Command(t, node.Path, compiler, "--noEmit", "--project", dir).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

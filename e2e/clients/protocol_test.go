@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"go/format"
 	"maps"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -112,7 +111,7 @@ func TestProtocolInGo(t *testing.T) {
 	source := filepath.Join(dir, "main.go")
 	pqd.Write(t, source, fmt.Sprintf(goProgram, testenv.Patience(), separator, functions.String()))
 	program := filepath.Join(dir, "examples")
-	if out, err := exec.Command("go", "build", "-o", program, source).CombinedOutput(); err != nil {
+	if out, err := pqd.Compiler(t, "go", "build", "-o", program, source).CombinedOutput(); err != nil {
 		t.Fatalf("build the examples: %v\n%s", err, out)
 	}
 	for _, page := range slices.Sorted(maps.Keys(blocks)) {

@@ -1,7 +1,6 @@
 package clients_test
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -46,7 +45,7 @@ func needPython(t *testing.T, modules ...string) python {
 	}
 	for _, module := range append([]string{"nats"}, modules...) {
 		check := "import sys, " + module + "; sys.exit(sys.version_info < (3, 10))"
-		if out, err := exec.CommandContext(t.Context(), path, "-c", check).CombinedOutput(); err != nil {
+		if out, err := pqd.Command(t, path, "-c", check).CombinedOutput(); err != nil {
 			t.Skipf("NOT TESTED: THE PYTHON CLIENT: expected Python 3.10 or newer with %s, as .ci/run installs it: %v %s", module, err, out)
 		}
 	}
@@ -60,9 +59,7 @@ func needPython(t *testing.T, modules ...string) python {
 // command is a program in Python that has a while to end.
 func (py python) command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), testenv.Most)
-	t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, py.path, args...)
+	cmd := pqd.Command(t, py.path, args...)
 	cmd.Env = append(os.Environ(), py.env...)
 	return cmd
 }

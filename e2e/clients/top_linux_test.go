@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
 	"github.com/pqbridge/pqbridge/internal/vt"
 	"github.com/pqbridge/pqbridge/testenv"
 )
@@ -55,7 +56,7 @@ func inTerminal(t *testing.T, p *testenv.Process, columns, lines int, env []stri
 	}
 	term := &pseudoTerminal{t: t, keys: ours, screen: vt.New(columns, lines), ended: make(chan error, 1)}
 	term.setSize(columns, lines)
-	term.cmd = exec.Command(testenv.Build(t, "cmd/pq"), args...)
+	term.cmd = pqd.Command(t, testenv.Build(t, "cmd/pq"), args...)
 	term.cmd.Env = append([]string{"HOME=" + t.TempDir(), "NATS_URL=" + p.URL, "TERM=xterm-256color", "PATH=" + os.Getenv("PATH")}, env...)
 	term.cmd.Stdin, term.cmd.Stdout, term.cmd.Stderr = theirs, theirs, theirs
 	term.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}

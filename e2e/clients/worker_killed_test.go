@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -56,7 +55,7 @@ func TestWorkerKilled(t *testing.T) {
 	due := make(map[string][]time.Time)
 	for n := 1; n <= kills; n++ {
 		program := filepath.Join(t.TempDir(), "program")
-		worker := exec.Command(pq, "consume", "killed", "--lease", "1s", "--", "sh", "-c", "echo $$ > "+program+".new && mv "+program+".new "+program+" && exec sleep 1000")
+		worker := pqd.Command(t, pq, "consume", "killed", "--lease", "1s", "--", "sh", "-c", "echo $$ > "+program+".new && mv "+program+".new "+program+" && exec sleep 1000")
 		worker.Env = append(os.Environ(), "HOME="+t.TempDir(), "NATS_URL="+p.URL)
 		if err := worker.Start(); err != nil {
 			t.Fatal(err)

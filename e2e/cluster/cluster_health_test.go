@@ -2,7 +2,6 @@ package cluster_test
 
 import (
 	"net/http"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -110,7 +109,7 @@ func TestMissingNodesAreNamed(t *testing.T) {
 		}
 	}
 	says := func(args ...string) bool {
-		out, err := exec.Command(testenv.Build(t, "cmd/pq"), append([]string{"--server", left.URL, "--timeout", "2s"}, args...)...).CombinedOutput()
+		out, err := pqd.Command(t, testenv.Build(t, "cmd/pq"), append([]string{"--server", left.URL, "--timeout", "2s"}, args...)...).CombinedOutput()
 		return err != nil && strings.Count(string(out), "was last heard") == 2 && strings.Contains(string(out), "heard: 1 of 3, and with PQ_CLUSTER 2 have to be there")
 	}
 	testenv.Await(t, "pq cluster status names both", func() bool { return says("cluster", "status") })

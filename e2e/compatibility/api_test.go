@@ -11,7 +11,6 @@ import (
 	"io"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -68,7 +67,7 @@ func typesOf(t *testing.T) map[string]*types.Package {
 	for _, path := range apiPackages {
 		args = append(args, module+path)
 	}
-	cmd := exec.Command("go", args...)
+	cmd := pqd.Compiler(t, "go", args...)
 	cmd.Stderr = t.Output()
 	out, err := cmd.Output()
 	if err != nil {

@@ -161,7 +161,7 @@ func startPrometheus(t *testing.T, p *testenv.Process) (site string) {
 	config := filepath.Join(dir, "prometheus.yml")
 	pqd.Write(t, config, fmt.Sprintf("scrape_configs: [{job_name: pqd, scrape_interval: 2s, static_configs: [{targets: [%q]}]}]", at.Host))
 	return program(t, "/-/ready", func(address string) *exec.Cmd {
-		return exec.Command(path, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)
+		return pqd.Command(t, path, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)
 	})
 }
 
@@ -190,7 +190,7 @@ func startGrafana(t *testing.T, source string) (site string) {
 	}
 	return program(t, "/api/health", func(address string) *exec.Cmd {
 		host, port, _ := strings.Cut(address, ":")
-		cmd := exec.Command(server[0], append(server[1:], "--homepath="+*grafanaHome)...)
+		cmd := pqd.Command(t, server[0], append(server[1:], "--homepath="+*grafanaHome)...)
 		cmd.Env = append(os.Environ(), "GF_SERVER_HTTP_ADDR="+host, "GF_SERVER_HTTP_PORT="+port, "GF_PATHS_DATA="+filepath.Join(dir, "data"), "GF_PATHS_LOGS="+dir,
 			"GF_PATHS_PLUGINS="+filepath.Join(dir, "plugins"), "GF_PATHS_PROVISIONING="+dir, "GF_AUTH_ANONYMOUS_ENABLED=true", "GF_ANALYTICS_REPORTING_ENABLED=false",
 			"GF_ANALYTICS_CHECK_FOR_UPDATES=false", "GF_ANALYTICS_CHECK_FOR_PLUGIN_UPDATES=false", "GF_NEWS_NEWS_FEED_ENABLED=false")

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -145,7 +144,7 @@ func TestDamagedStore(t *testing.T) {
 		t.Error("/metrics does not tell of one damaged file")
 	}
 	pq := func(args ...string) (string, error) {
-		cmd := exec.Command(testenv.Build(t, "cmd/pq"), append([]string{"--server", p.URL}, args...)...)
+		cmd := pqd.Command(t, testenv.Build(t, "cmd/pq"), append([]string{"--server", p.URL}, args...)...)
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
@@ -212,7 +211,7 @@ func salvaged(t *testing.T, dir, file string) {
 	}
 	p := testenv.Daemon(t)
 	for queue, least := range map[string]int{"jobs": damagedItems * 3 / 4, "mail": 9} {
-		cmd := exec.Command(testenv.Build(t, "cmd/pq"), "--server", p.URL, "import", queue, "--file", filepath.Join(to, queue+".jsonl"))
+		cmd := pqd.Command(t, testenv.Build(t, "cmd/pq"), "--server", p.URL, "import", queue, "--file", filepath.Join(to, queue+".jsonl"))
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("pq import %s: %v\n%s", queue, err, out)

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -111,7 +110,7 @@ func TestNearlyFullDisk(t *testing.T) {
 	if code, body := pqd.Ask(t, "POST", p.HTTP+"/v1/queues/jobs/push", "new"); code != 429 || !strings.Contains(body, "store_full") {
 		t.Errorf("HTTP answered a push %d %s", code, body)
 	}
-	doctor := exec.Command(testenv.Build(t, "cmd/pq"), "--server", p.URL, "doctor")
+	doctor := pqd.Command(t, testenv.Build(t, "cmd/pq"), "--server", p.URL, "doctor")
 	if out, err := doctor.CombinedOutput(); err == nil || !regexp.MustCompile(`FAIL +requests +push: .*PQ_MIN_FREE.* \(429\)`).Match(out) || bytes.Count(out, []byte("FAIL")) != 1 {
 		t.Errorf("pq doctor: %v\n%s", err, out)
 	}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"os/exec"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -139,7 +138,7 @@ const overloadPeak = 758 << 20
 func helm(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	var stderr bytes.Buffer
-	cmd := exec.Command("go", append([]string{"tool", "-modfile=../../.ci/kubernetes.mod", "helm"}, args...)...)
+	cmd := pqd.Compiler(t, "go", append([]string{"tool", "-modfile=../../.ci/kubernetes.mod", "helm"}, args...)...)
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {

@@ -3,7 +3,6 @@ package settings_test
 import (
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -98,7 +97,7 @@ func requeueAs(t *testing.T, p *testenv.Process, as func(user string) *nats.Conn
 	pqd.Request(t, worker, pqd.Lease(t, worker, "jobs", "1h").Reply, "+TERM by hand")
 	pq := func(args ...string) string {
 		t.Helper()
-		cmd := exec.Command(testenv.Build(t, "cmd/pq"), args...)
+		cmd := pqd.Command(t, testenv.Build(t, "cmd/pq"), args...)
 		cmd.Env = append(os.Environ(), "NATS_URL="+p.URL, "NATS_USER="+user, "NATS_PASSWORD="+user+"-secret", "NATS_INBOX_PREFIX=_INBOX."+user)
 		out, err := cmd.CombinedOutput()
 		if err != nil {

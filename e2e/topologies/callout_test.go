@@ -3,7 +3,6 @@ package topologies_test
 import (
 	"encoding/json"
 	"errors"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
+	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
 	"github.com/pqbridge/pqbridge/subjects"
 	"github.com/pqbridge/pqbridge/testenv"
 )
@@ -51,7 +51,7 @@ func (c *callout) answer(m *nats.Msg) error {
 // printedClaims is a user of an account, with the permissions that pq prints.
 func printedClaims(t *testing.T, account, name string, args ...string) *jwt.UserClaims {
 	t.Helper()
-	text, err := exec.CommandContext(t.Context(), testenv.Build(t, "cmd/pq"), append([]string{"permissions", "--jwt", "--as", name}, args...)...).Output()
+	text, err := pqd.Command(t, testenv.Build(t, "cmd/pq"), append([]string{"permissions", "--jwt", "--as", name}, args...)...).Output()
 	if err != nil {
 		t.Fatalf("%q: %v", args, err)
 	}

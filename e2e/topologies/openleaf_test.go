@@ -1,7 +1,6 @@
 package topologies_test
 
 import (
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -32,7 +31,7 @@ func openServers(t *testing.T) (hub, edge *server.Server, link *testenv.Proxy) {
 func doctor(t *testing.T, url string, more ...string) (text string, failed bool) {
 	t.Helper()
 	args := append([]string{"doctor", "--server", url, "--user", "pqd", "--password", passwords["PQD_PASSWORD"]}, more...)
-	out, err := exec.CommandContext(t.Context(), testenv.Build(t, "cmd/pq"), args...).CombinedOutput()
+	out, err := pqd.Command(t, testenv.Build(t, "cmd/pq"), args...).CombinedOutput()
 	return string(out), err != nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -213,7 +212,7 @@ func tenantsAreShown(t *testing.T, p *testenv.Process, accounts map[string]*nats
 	for tenant := range accounts {
 		pq := func(args ...string) string {
 			t.Helper()
-			cmd := exec.CommandContext(t.Context(), testenv.Build(t, "cmd/pq"), append([]string{"--prefix", "pq." + tenant}, args...)...)
+			cmd := pqd.Command(t, testenv.Build(t, "cmd/pq"), append([]string{"--prefix", "pq." + tenant}, args...)...)
 			cmd.Env = append(os.Environ(), "NATS_URL="+p.URL, "NATS_USER="+strings.ToLower(tenant), "NATS_PASSWORD="+passwords[tenant+"_PASSWORD"])
 			out, err := cmd.CombinedOutput()
 			if err != nil {
