@@ -64,45 +64,47 @@ func (g *gauge) factor(look func() (sample, bool), processors int) float64 {
 	return g.last
 }
 
-// Wait is a wait for what must happen. It lasts as long as the machine's busiest moment in it says.
+// Wait is a wait for what must happen. It is over when it has lasted as long as Long on a machine that
+// runs the tests alone: while things take longer, its time passes more slowly.
 type Wait struct {
 	began, asked time.Time
-	bound        time.Duration
+	spent        time.Duration // of long, until it was asked last
 }
 
 // Begin begins a wait.
-func Begin() *Wait { return &Wait{began: time.Now()} }
+func Begin() *Wait {
+	now := time.Now()
+	return &Wait{began: now, asked: now}
+}
 
-// askEvery is how often a wait asks anew how long it may last: some look without a pause.
+// askEvery is how often a wait asks how slow the machine is: some look without a pause.
 const askEvery = 100 * time.Millisecond
 
 // Over reports whether what has not happened by now is not going to happen.
-func (w *Wait) Over() bool { return w.Left() <= 0 }
-
-// Left is how much longer to wait before asking again.
-func (w *Wait) Left() time.Duration {
+func (w *Wait) Over() bool {
 	now := time.Now()
-	if w.bound == 0 || now.Sub(w.asked) >= askEvery {
-		w.asked, w.bound = now, max(w.bound, Long())
+	if passed := now.Sub(w.asked); passed >= askEvery {
+		w.spent += time.Duration(float64(passed) / Factor())
+		w.asked = now
 	}
-	return w.bound - now.Sub(w.began)
+	return w.spent >= long
 }
 
-// String says how long the wait may last.
-func (w *Wait) String() string { return w.bound.String() }
+// String says how long the wait has lasted.
+func (w *Wait) String() string { return time.Since(w.began).Round(time.Second).String() }
 
 // Late returns a channel that has a value when a wait that begins now is over.
 func Late() <-chan time.Time {
 	w, late := Begin(), make(chan time.Time, 1)
 	var ask func()
 	ask = func() {
-		if left := w.Left(); left > 0 {
-			time.AfterFunc(left, ask)
+		if w.Over() {
+			late <- time.Now()
 			return
 		}
-		late <- time.Now()
+		time.AfterFunc(window, ask)
 	}
-	time.AfterFunc(w.Left(), ask)
+	time.AfterFunc(window, ask)
 	return late
 }
 
