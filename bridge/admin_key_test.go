@@ -93,7 +93,7 @@ func TestAdminKeyWakesWaitingPops(t *testing.T) {
 				if info := c.keyInfo("ann"); string(info.WaitsFor) != tc.waitsFor || info.Ready != 1 {
 					t.Errorf("%+v", info)
 				}
-				waits := c.send("pq.jobs.pop.min", "", "PQ-Wait", "1m")
+				waits := c.send("pq.jobs.pop.min", "", "PQ-Wait", forever)
 				c.waiting("jobs", 1)
 				c.setKey("ann", tc.after)
 				if m := c.next(waits); m.Header.Get("PQ-Key") != "ann" {

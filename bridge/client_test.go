@@ -9,8 +9,12 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/internal/patience"
+	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/testenv"
 )
+
+// forever is as long as a pop may wait. A test that expects an answer waits for Patience.
+var forever = protocol.MaxWait.String()
 
 // client talks to a bridge as any program does.
 type client struct {

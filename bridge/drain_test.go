@@ -112,7 +112,7 @@ func TestDrainAnswersAll(t *testing.T) {
 		m := &nats.Msg{Subject: "pq.jobs.push", Reply: sub.inbox}
 		if i%2 == 1 {
 			m.Subject = "pq.jobs.pop.min"
-			m.Header = h("PQ-Wait", "60s")
+			m.Header = h("PQ-Wait", forever)
 		}
 		if err := c.PublishMsg(m); err != nil {
 			t.Fatal(err)
@@ -200,7 +200,7 @@ func TestDrainWaitsForWhatHasArrived(t *testing.T) {
 func TestDrainWithoutDeadline(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
-	waiter := c.send("pq.jobs.pop.min", "", "PQ-Wait", "1m")
+	waiter := c.send("pq.jobs.pop.min", "", "PQ-Wait", forever)
 	c.waiting("jobs", 1)
 	if err := c.env.Bridge.Drain(context.Background()); err != nil {
 		t.Error(err)

@@ -74,7 +74,7 @@ func TestKeyLimit(t *testing.T) {
 	if len(batch) != 3 || string(batch[2].Data) != "b1" {
 		t.Fatalf("the batch has %d items", len(batch))
 	}
-	waits := c.send("pq.jobs.pop.min", "", "PQ-Lease", "1m", "PQ-Wait", "1m")
+	waits := c.send("pq.jobs.pop.min", "", "PQ-Lease", "1m", "PQ-Wait", forever)
 	c.waiting("jobs", 1)
 	c.accepted(c.raw(batch[0].Reply, "+ACK"))
 	if m := c.next(waits); string(m.Data) != "a3" {
@@ -93,7 +93,7 @@ func TestKeyLimitRaised(t *testing.T) {
 	if got := c.ask("pq.jobs.get."+id, ""); got.Header.Get("PQ-Waits-For") != "key_limit" {
 		t.Errorf("%v", got.Header)
 	}
-	waits := c.send("pq.jobs.pop.min", "", "PQ-Lease", "1m", "PQ-Wait", "1m")
+	waits := c.send("pq.jobs.pop.min", "", "PQ-Lease", "1m", "PQ-Wait", forever)
 	c.waiting("jobs", 1)
 	c.ask("pq.jobs.admin.config", `{"key_limit":2}`)
 	if m := c.next(waits); string(m.Data) != "a2" {
@@ -115,11 +115,11 @@ func TestKeyLimitRefuses(t *testing.T) {
 	}
 	for range 2 { // an empty queue, then one with items
 		refused("pq.jobs.pop.min", "", "lease_required", "Lease Required")
-		refused("pq.jobs.pop.min", "", "lease_required", "Lease Required", "PQ-Wait", "1m")
+		refused("pq.jobs.pop.min", "", "lease_required", "Lease Required", "PQ-Wait", forever)
 		refused("pq.jobs.pop.max", "", "only_min", "Only Min", "PQ-Lease", "1m")
 		refused("pq.jobs.pop.min", `{"min":0}`, "only_min", "Only Min", "PQ-Lease", "1m")
 		refused("pq.jobs.peek.max", "", "only_min", "Only Min")
-		refused("pq.jobs.peek.min", "", "only_min", "Only Min", "PQ-Band", "1..5", "PQ-Wait", "1m")
+		refused("pq.jobs.peek.min", "", "only_min", "Only Min", "PQ-Band", "1..5", "PQ-Wait", forever)
 		c.key("a", "a1")
 	}
 	c.leased("a1")
@@ -134,7 +134,7 @@ func TestKeyLimitRefuses(t *testing.T) {
 func TestWaitingPopOfQueueThatLimitsKeys(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
-	waits := c.send("pq.jobs.pop.min", "", "PQ-Wait", "1m")
+	waits := c.send("pq.jobs.pop.min", "", "PQ-Wait", forever)
 	c.waiting("jobs", 1)
 	c.ask("pq.jobs.admin.config", `{"key_limit":1}`)
 	c.key("a", "a1")
@@ -225,7 +225,7 @@ func TestKeyLimitOfTwoBridges(t *testing.T) {
 	answered := make(chan *nats.Msg)
 	const pops = 20
 	for range pops {
-		waits := c.send("pq.jobs.pop.min", "", "PQ-Lease", "1m", "PQ-Wait", "1m")
+		waits := c.send("pq.jobs.pop.min", "", "PQ-Lease", "1m", "PQ-Wait", forever)
 		go func() {
 			select {
 			case m := <-waits.came:

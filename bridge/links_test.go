@@ -64,7 +64,7 @@ func (j *joined) push(texts ...string) {
 func (j *joined) pops(want ...string) {
 	j.hub.Helper()
 	for _, text := range want {
-		if m := j.hub.pop("pq.jobs.pop.min", "", "PQ-Wait", "1m"); string(m.Data) != text {
+		if m := j.hub.pop("pq.jobs.pop.min", "", "PQ-Wait", forever); string(m.Data) != text {
 			j.hub.Fatalf("popped %q with %v, expected %s", m.Data, m.Header, text)
 		}
 	}
@@ -101,7 +101,7 @@ func TestLink(t *testing.T) {
 		t.Errorf("made: %+v", made)
 	}
 	j.pops("first")
-	m := j.hub.pop("pq.jobs.pop.min", "", "PQ-Wait", "1m")
+	m := j.hub.pop("pq.jobs.pop.min", "", "PQ-Wait", forever)
 	if string(m.Data) != "a" || m.Header.Get("PQ-Priority") != "7" || m.Header.Get("PQ-Key") != "k" || fmt.Sprint(m.Header["Kind"]) != "[x y]" ||
 		m.Header.Get("PQ-Source") != "edge" || m.Header.Get("PQ-Source-Id") != pushed.ID {
 		t.Errorf("popped %q with %v", m.Data, m.Header)
@@ -191,7 +191,7 @@ func TestLinkWaits(t *testing.T) {
 	j.edge.push("edge7.orders.push", "a")
 	id := strings.Fields(j.asks(0, "").Header.Get("PQ-Link-Batch"))[1]
 	ask := fmt.Sprintf(`{"taker":%q,"done":1,"batch":%q}`, j.hub.env.Store.ID(), id)
-	one := j.edge.send("edge7.orders.link.hub", ask, "PQ-Wait", "1m")
+	one := j.edge.send("edge7.orders.link.hub", ask, "PQ-Wait", forever)
 	j.edge.ask("edge7.orders.admin.link.hub.pause", "")
 	testenv.Await(t, "the request waits", func() bool { return object[info](j.edge, "edge7.orders.info", "").Waiting == 1 })
 	j.push("b")
@@ -208,7 +208,7 @@ func TestLinkWaits(t *testing.T) {
 	}
 	ask = fmt.Sprintf(`{"taker":%q,"done":2,"batch":%q}`, j.hub.env.Store.ID(), strings.Fields(got.Header.Get("PQ-Link-Batch"))[1])
 	object[protocol.Link](j.edge, "edge7.orders.admin.link.hub", `{"paused":true}`)
-	one = j.edge.send("edge7.orders.link.hub", ask, "PQ-Wait", "1m")
+	one = j.edge.send("edge7.orders.link.hub", ask, "PQ-Wait", forever)
 	testenv.Await(t, "the request waits", func() bool { return object[info](j.edge, "edge7.orders.info", "").Waiting == 1 })
 	j.push("c")
 	j.edge.refused(j.edge.ask("edge7.orders.link.hub", ask), 404, "paused")

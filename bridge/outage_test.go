@@ -65,7 +65,7 @@ func TestStoreAway(t *testing.T) {
 	c := serveOn(t, db)
 	c.push("pq.jobs.push", "x")
 	leased := c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1h")
-	waiter := c.send("pq.jobs.pop.min", "", "PQ-Wait", "1m")
+	waiter := c.send("pq.jobs.pop.min", "", "PQ-Wait", forever)
 	c.waiting("jobs", 1)
 
 	db.Disconnect()
@@ -90,7 +90,7 @@ func TestStoreAway(t *testing.T) {
 	c.refused(c.raw("pq._sys.list", ""), 503)
 	c.refused(c.raw(leased.Reply, "+ACK"), 503)
 	c.refused(c.raw(leased.Reply, "+NXT"), 503)
-	c.refused(c.raw("pq.jobs.pop.min", "", "PQ-Wait", "1m"), 503)
+	c.refused(c.raw("pq.jobs.pop.min", "", "PQ-Wait", forever), 503)
 	if err := c.env.Bridge.Ready(); !errors.Is(err, kv.ErrUnavailable) {
 		t.Errorf("ready: %v", err)
 	}

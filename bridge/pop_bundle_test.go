@@ -86,7 +86,7 @@ func TestPopBundle(t *testing.T) {
 		t.Errorf("the rest: %q", texts(rest))
 	}
 	c.refused(c.ask("pq.jobs.pop.min", "", "PQ-Bundle", "10"), 404, "empty")
-	waits := c.send("pq.jobs.pop.min", "", "PQ-Bundle", "10", "PQ-Wait", "60s")
+	waits := c.send("pq.jobs.pop.min", "", "PQ-Bundle", "10", "PQ-Wait", forever)
 	c.waiting("jobs", 1)
 	c.pushBundle("pq.jobs.push", []string{frame("f"), frame("g")})
 	if came := c.frames(c.next(waits)); !slices.Equal(texts(came), []string{"f", "g"}) {
@@ -207,7 +207,7 @@ func TestUnreceivedBundleReturns(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		m := c.pop("pq.jobs.pop.min", "", "PQ-Wait", "60s", "PQ-Lease", "1h")
+		m := c.pop("pq.jobs.pop.min", "", "PQ-Wait", forever, "PQ-Lease", "1h")
 		if m.Header.Get("PQ-Deliveries") != "1" || m.Header.Get("PQ-Fence") != "2" {
 			t.Errorf("%v", m.Header)
 		}
@@ -234,7 +234,7 @@ func TestBundleIsReturnedToItsQueueAlone(t *testing.T) {
 	if err := c.PublishMsg(&nats.Msg{Subject: "pq.other.pop.min", Reply: c.NewInbox(), Header: h("PQ-Lease", "1h")}); err != nil {
 		t.Fatal(err)
 	}
-	c.pop("pq.other.pop.min", "", "PQ-Wait", "60s", "PQ-Lease", "1h")
+	c.pop("pq.other.pop.min", "", "PQ-Wait", forever, "PQ-Lease", "1h")
 	if of := c.info("jobs"); of.Leased != 3 {
 		t.Errorf("%d items are leased and %d ready after a message on a subject of another queue", of.Leased, of.Ready)
 	}
@@ -242,7 +242,7 @@ func TestBundleIsReturnedToItsQueueAlone(t *testing.T) {
 	if err := c.PublishMsg(forged); err != nil {
 		t.Fatal(err)
 	}
-	c.pop("pq.jobs.pop.min", "", "PQ-Wait", "60s", "PQ-Lease", "1h")
+	c.pop("pq.jobs.pop.min", "", "PQ-Wait", forever, "PQ-Lease", "1h")
 }
 
 // Clients that pop bundles at the same time get each item once, in whole bundles.

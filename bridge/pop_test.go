@@ -405,7 +405,7 @@ func TestTwoBridges(t *testing.T) {
 		wg.Go(func() {
 			c := c.another()
 			for range n / 4 {
-				m := c.pop("pq.jobs.pop.min", "", "PQ-Wait", "60s", "PQ-Lease", "5m")
+				m := c.pop("pq.jobs.pop.min", "", "PQ-Wait", forever, "PQ-Lease", "5m")
 				mu.Lock()
 				if seen[string(m.Data)] {
 					t.Errorf("item %s was popped twice", m.Data)

@@ -67,7 +67,7 @@ func TestWaitingPopForRate(t *testing.T) {
 			inbox := c.NewInbox()
 			all := c.hear(inbox + ".*")
 			for n := range 2 {
-				m := &nats.Msg{Subject: "pq.jobs.pop.min", Reply: fmt.Sprint(inbox, ".", n), Header: h("PQ-Wait", "1m")}
+				m := &nats.Msg{Subject: "pq.jobs.pop.min", Reply: fmt.Sprint(inbox, ".", n), Header: h("PQ-Wait", forever)}
 				if err := c.PublishMsg(m); err != nil {
 					t.Fatal(err)
 				}
@@ -115,7 +115,7 @@ func TestRateRefillsEvenly(t *testing.T) {
 	inbox := c.NewInbox()
 	all := c.hear(inbox + ".*")
 	for n := range items - got {
-		m := &nats.Msg{Subject: "pq.jobs.pop.min", Reply: fmt.Sprint(inbox, ".", n), Header: h("PQ-Wait", "1m")}
+		m := &nats.Msg{Subject: "pq.jobs.pop.min", Reply: fmt.Sprint(inbox, ".", n), Header: h("PQ-Wait", forever)}
 		if err := c.PublishMsg(m); err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +139,7 @@ func TestWaitingPeekForRate(t *testing.T) {
 			c.key("k", "1")
 			c.pop("pq.jobs.pop.min", "")
 			c.key("k", "2")
-			if m := c.pop("pq.jobs.peek.min", "", "PQ-Wait", "1m"); string(m.Data) != "2" {
+			if m := c.pop("pq.jobs.peek.min", "", "PQ-Wait", forever); string(m.Data) != "2" {
 				t.Errorf("%q, %v", m.Data, m.Header)
 			}
 		})
@@ -157,7 +157,7 @@ func TestRateInOneTransaction(t *testing.T) {
 	}
 	first, all := c.together(db,
 		func() answers { return c.send("pq.jobs.pop.min", "", "PQ-Lease", "1m") },
-		func() answers { return c.send("pq.jobs.pop.min", "", "PQ-Lease", "1h", "PQ-Wait", "1m") })
+		func() answers { return c.send("pq.jobs.pop.min", "", "PQ-Lease", "1h", "PQ-Wait", forever) })
 	if m := c.next(first); string(m.Data) != "0" {
 		t.Errorf("%q, %v", m.Data, m.Header)
 	}
@@ -194,7 +194,7 @@ func TestKeyRate(t *testing.T) {
 		t.Errorf("%+v", info)
 	}
 	// Another rate lets the waiting pop have its item at once.
-	waits := c.send("pq.jobs.pop.min", "", "PQ-Wait", "1m")
+	waits := c.send("pq.jobs.pop.min", "", "PQ-Wait", forever)
 	c.waiting("jobs", 1)
 	c.configure(`{"key_rate":""}`)
 	if m := c.next(waits); string(m.Data) != "ann 2" {
@@ -212,7 +212,7 @@ func TestRateChanges(t *testing.T) {
 	}
 	c.pop("pq.jobs.pop.min", "")
 	for i, rate := range []string{"10/1s", ""} {
-		waits := c.send("pq.jobs.pop.min", "", "PQ-Wait", "1m")
+		waits := c.send("pq.jobs.pop.min", "", "PQ-Wait", forever)
 		if i == 0 {
 			c.waiting("jobs", 1)
 		}
@@ -231,7 +231,7 @@ func TestDrainWhileWaitingForRate(t *testing.T) {
 	c.push("pq.jobs.push", "1")
 	c.push("pq.jobs.push", "2")
 	c.pop("pq.jobs.pop.min", "")
-	waits := c.send("pq.jobs.pop.min", "", "PQ-Wait", "1m")
+	waits := c.send("pq.jobs.pop.min", "", "PQ-Wait", forever)
 	c.waiting("jobs", 1)
 	c.drain(c.env.Bridge)
 	c.refused(c.next(waits), 409)

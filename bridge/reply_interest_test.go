@@ -167,7 +167,7 @@ func TestRepeatablePopWaitsForItsClient(t *testing.T) {
 					t.Fatalf("%g waits ended without an item", n)
 				}
 			}
-			if m := c.pop("pq.jobs.pop.min", "", append(option, "PQ-Wait", "60s")...); string(m.Data) != "x" {
+			if m := c.pop("pq.jobs.pop.min", "", append(option, "PQ-Wait", forever)...); string(m.Data) != "x" {
 				t.Errorf("%q, %v", m.Data, m.Header)
 			}
 		})

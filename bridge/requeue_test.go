@@ -69,7 +69,7 @@ func TestRequeueRequest(t *testing.T) {
 	c.pop("pq.jobs-dead.get."+letter, "")
 	c.pop("pq.jobs.pop.min", "")
 
-	waiter := c.send("pq.jobs.pop.min", "", "PQ-Wait", "1m")
+	waiter := c.send("pq.jobs.pop.min", "", "PQ-Wait", forever)
 	c.waiting("jobs", 1)
 	ack := c.acknowledged(c.raw("pq.jobs-dead.requeue."+letter, `{"to":"jobs"}`))
 	if ack.Stream != "jobs" || ack.Priority != 7 || ack.ID == letter {

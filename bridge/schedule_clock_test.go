@@ -22,7 +22,7 @@ func TestScheduleClockIsSet(t *testing.T) {
 	}))
 	events := c.hear("pq._sys.event.clock")
 	object[protocol.Schedule](c, "pq.jobs.admin.schedule.s", `{"spec":"@every 1s"}`)
-	c.ask("pq.jobs.pop.min", "", "PQ-Wait", "60s")
+	c.ask("pq.jobs.pop.min", "", "PQ-Wait", forever)
 	ahead.Store(int64(time.Hour))
 	testenv.Await(t, "the event", func() bool {
 		passed.Add(int64(61 * time.Second)) // a step within a look at both clocks begins the minute anew

@@ -27,7 +27,7 @@ func TestScheduleFires(t *testing.T) {
 	}
 	var last time.Time
 	for range 2 {
-		m := c.pop("pq.jobs.pop.min", "", "PQ-Wait", "1m")
+		m := c.pop("pq.jobs.pop.min", "", "PQ-Wait", forever)
 		at, err := time.Parse(time.RFC3339Nano, m.Header.Get("PQ-Scheduled-At"))
 		if err != nil {
 			t.Fatal(err)
@@ -186,7 +186,7 @@ func TestScheduleCountReached(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
 	object[protocol.Schedule](c, "pq.jobs.admin.schedule.s", `{"spec":"@every 1s","count":1}`)
-	c.pop("pq.jobs.pop.min", "", "PQ-Wait", "1m")
+	c.pop("pq.jobs.pop.min", "", "PQ-Wait", forever)
 	for _, request := range [][2]string{{".resume", `{"from":"now"}`}, {"", `{"spec":"@daily"}`}} {
 		m := c.refused(c.ask("pq.jobs.admin.schedule.s"+request[0], request[1]), 400)
 		if text := m.Header.Get("Nats-Service-Error"); !strings.Contains(text, "count is 1, and it has fired 1 times") {

@@ -30,7 +30,7 @@ func TestDiscovery(t *testing.T) {
 	c.pop("pq.jobs.pop.min", "")
 	c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1h")
 	c.refused(c.ask("pq.none.pop.min", ""), 404)
-	c.send("pq.none.pop.min", "", "PQ-Wait", "1m")
+	c.send("pq.none.pop.min", "", "PQ-Wait", forever)
 	c.waiting("none", 1)
 
 	var id string

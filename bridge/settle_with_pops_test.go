@@ -224,7 +224,7 @@ func TestSettleWhileOthersWait(t *testing.T) {
 	c.push("pq.jobs.push.5", "z")
 	wait := func() answers {
 		defer c.waiting("jobs", 1)
-		return c.send("pq.jobs.pop.max", "", "PQ-Wait", "1m", "PQ-Band", "9..9")
+		return c.send("pq.jobs.pop.max", "", "PQ-Wait", forever, "PQ-Band", "9..9")
 	}
 	waiter := wait()
 	pops, changes := c.transactions()

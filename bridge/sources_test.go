@@ -126,7 +126,7 @@ func (f *fed) resume(body string) {
 func (f *fed) items(want ...string) {
 	f.Helper()
 	for _, text := range want {
-		if m := f.pop("pq.jobs.pop.min", "", "PQ-Wait", "1m"); string(m.Data) != text {
+		if m := f.pop("pq.jobs.pop.min", "", "PQ-Wait", forever); string(m.Data) != text {
 			f.Fatalf("popped %q with %v, expected %s", m.Data, m.Header, text)
 		}
 	}
@@ -152,7 +152,7 @@ func TestSourceCopies(t *testing.T) {
 	if made.State != "starting" || made.Mode != "copy" || made.Batch != 512 || string(made.Start) != `"first"` {
 		t.Errorf("made: %+v", made)
 	}
-	m := f.pop("pq.jobs.pop.min", "", "PQ-Wait", "1m")
+	m := f.pop("pq.jobs.pop.min", "", "PQ-Wait", forever)
 	if string(m.Data) != "1" || m.Header.Get("PQ-Source") != "orders" || m.Header.Get("PQ-Source-Subject") != "orders.eu.new" || m.Header.Get("PQ-Source-Seq") != "1" ||
 		m.Header.Get("PQ-Priority") != "0" || fmt.Sprint(m.Header["Kind"]) != "[a b]" {
 		t.Errorf("item %q with %v", m.Data, m.Header)
@@ -455,7 +455,7 @@ func TestSourceWaitsForRoom(t *testing.T) {
 		t.Errorf("blocked: %+v", s)
 	}
 	for i := range 8 {
-		if m := f.pop("pq.jobs.pop.min", "", "PQ-Wait", "1m"); string(m.Data) != strconv.Itoa(i+1) {
+		if m := f.pop("pq.jobs.pop.min", "", "PQ-Wait", forever); string(m.Data) != strconv.Itoa(i+1) {
 			t.Fatalf("popped %q, expected %d", m.Data, i+1)
 		}
 	}

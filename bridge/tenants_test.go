@@ -245,11 +245,11 @@ func TestQuotaOfWaitingPops(t *testing.T) {
 	for _, queue := range []string{"a", "b"} {
 		c.push("pq.t."+queue+".push", "x")
 		c.pop("pq.t."+queue+".pop.min", "")
-		c.send("pq.t."+queue+".pop.min", "", "PQ-Wait", "1m")
+		c.send("pq.t."+queue+".pop.min", "", "PQ-Wait", forever)
 		testenv.Await(c, "the pop waits", func() bool { return strings.Contains(string(c.ask("pq.t."+queue+".info", "").Data), `"waiting":1`) })
 	}
-	c.refused(c.ask("pq.t.a.pop.min", "", "PQ-Wait", "1m"), 429, "quota_waiting")
-	other := c.send("pq.other.a.pop.min", "", "PQ-Wait", "1m")
+	c.refused(c.ask("pq.t.a.pop.min", "", "PQ-Wait", forever), 429, "quota_waiting")
+	other := c.send("pq.other.a.pop.min", "", "PQ-Wait", forever)
 	c.push("pq.other.a.push", "x")
 	if m := c.next(other); string(m.Data) != "x" {
 		t.Errorf("the other tenant's pop: %v", m.Header)

@@ -54,7 +54,7 @@ func TestUnreceivedItemReturnsDuringDrain(t *testing.T) {
 	if err := bridge.ReceiveDuringDrain(c.env.Bridge, c.env.Store.Secret(), &nats.Msg{Subject: m.Reply, Header: h("Status", "503")}); err != nil {
 		t.Fatal(err)
 	}
-	if back := c.pop("pq.jobs.pop.min", "", "PQ-Wait", "60s", "PQ-Lease", "1h"); back.Header.Get("PQ-Fence") != "2" || back.Header.Get("PQ-Deliveries") != "1" {
+	if back := c.pop("pq.jobs.pop.min", "", "PQ-Wait", forever, "PQ-Lease", "1h"); back.Header.Get("PQ-Fence") != "2" || back.Header.Get("PQ-Deliveries") != "1" {
 		t.Errorf("%q, %v", back.Data, back.Header)
 	}
 }
@@ -75,7 +75,7 @@ func TestOneOfTwoAnswersReceived(t *testing.T) {
 	// The return of a later item shows that the bridge has handled the first signal.
 	c.push("pq.jobs.push.2", "given back")
 	toNobody("PQ-Lease", "1h")
-	back := c.pop("pq.jobs.pop.min", "", "PQ-Wait", "60s", "PQ-Lease", "1h")
+	back := c.pop("pq.jobs.pop.min", "", "PQ-Wait", forever, "PQ-Lease", "1h")
 	if string(back.Data) != "given back" || back.Header.Get("PQ-Fence") != "2" {
 		t.Errorf("%q came back, %v", back.Data, back.Header)
 	}
@@ -88,7 +88,7 @@ func TestOneOfTwoAnswersReceived(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if m := c.pop("pq.other.pop.min", "", "PQ-Wait", "60s", "PQ-Lease", "1h"); string(m.Data) != "for nobody" || m.Header.Get("PQ-Deliveries") != "1" {
+	if m := c.pop("pq.other.pop.min", "", "PQ-Wait", forever, "PQ-Lease", "1h"); string(m.Data) != "for nobody" || m.Header.Get("PQ-Deliveries") != "1" {
 		t.Errorf("%q came back, %v", m.Data, m.Header)
 	}
 }

@@ -106,7 +106,7 @@ func TestWaitEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := c.in(t)
 			held := c.lease("held")
-			sub := c.send("pq.jobs.pop.min", "", "PQ-Wait", "60s", "PQ-Band", "..5")
+			sub := c.send("pq.jobs.pop.min", "", "PQ-Wait", forever, "PQ-Band", "..5")
 			c.waiting("jobs", 1)
 			arrive(held)
 			if m := c.next(sub); m.Header.Get("PQ-Id") == "" {
@@ -116,14 +116,14 @@ func TestWaitEnds(t *testing.T) {
 		})
 	}
 	// A pop can wait for a queue that does not exist yet.
-	sub := c.send("pq.new.pop.min", "", "PQ-Wait", "60s")
+	sub := c.send("pq.new.pop.min", "", "PQ-Wait", forever)
 	c.waiting("new", 1)
 	c.push("pq.new.push", "x")
 	if m := c.next(sub); string(m.Data) != "x" {
 		t.Errorf("%q, %v", m.Data, m.Header)
 	}
 	// A peek waits too, and leaves the item there.
-	sub = c.send("pq.new.peek.min", "", "PQ-Wait", "60s")
+	sub = c.send("pq.new.peek.min", "", "PQ-Wait", forever)
 	c.waiting("new", 1)
 	c.push("pq.new.push", "y")
 	if m := c.next(sub); string(m.Data) != "y" {
@@ -173,7 +173,7 @@ func TestWaitRunsOut(t *testing.T) {
 		t.Errorf("%d still wait", n)
 	}
 	c.push("pq.jobs.push", "x")
-	c.pop("pq.jobs.pop.min", "", "PQ-Wait", "1m")
+	c.pop("pq.jobs.pop.min", "", "PQ-Wait", forever)
 }
 
 func TestTooManyWaiters(t *testing.T) {
@@ -181,7 +181,7 @@ func TestTooManyWaiters(t *testing.T) {
 	c := serve(t, bridge.Options{Limits: bridge.Limits{Waiters: 5}})
 	sub := c.listen()
 	for range 8 {
-		if err := c.PublishMsg(&nats.Msg{Subject: "pq.jobs.pop.min", Reply: sub.inbox, Header: h("PQ-Wait", "1m")}); err != nil {
+		if err := c.PublishMsg(&nats.Msg{Subject: "pq.jobs.pop.min", Reply: sub.inbox, Header: h("PQ-Wait", forever)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -306,7 +306,7 @@ func TestWaitersAreSmall(t *testing.T) {
 	sub := c.listen()
 	before := heap()
 	for range waiters {
-		request := &nats.Msg{Subject: "pq.jobs.pop.min", Reply: sub.inbox, Header: h("PQ-Wait", "1m", "X-Ballast", strings.Repeat("x", headers))}
+		request := &nats.Msg{Subject: "pq.jobs.pop.min", Reply: sub.inbox, Header: h("PQ-Wait", forever, "X-Ballast", strings.Repeat("x", headers))}
 		if err := c.PublishMsg(request); err != nil {
 			t.Fatal(err)
 		}
@@ -334,8 +334,8 @@ func heap() int64 {
 func TestWaitersForBands(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
-	high := c.send("pq.jobs.pop.min", "", "PQ-Wait", "1m", "PQ-Band", "100..")
-	low := c.send("pq.jobs.pop.min", "", "PQ-Wait", "1m", "PQ-Band", "..10")
+	high := c.send("pq.jobs.pop.min", "", "PQ-Wait", forever, "PQ-Band", "100..")
+	low := c.send("pq.jobs.pop.min", "", "PQ-Wait", forever, "PQ-Band", "..10")
 	c.waiting("jobs", 2)
 	c.push("pq.jobs.push.50", "middle")
 	c.pop("pq.jobs.pop.min", "")
@@ -351,11 +351,11 @@ func TestWaitersForBands(t *testing.T) {
 	const n = 500
 	sub := c.listen()
 	for range n {
-		if err := c.PublishMsg(&nats.Msg{Subject: "pq.jobs.pop.min", Reply: sub.inbox, Header: h("PQ-Wait", "1m", "PQ-Band", "1..1")}); err != nil {
+		if err := c.PublishMsg(&nats.Msg{Subject: "pq.jobs.pop.min", Reply: sub.inbox, Header: h("PQ-Wait", forever, "PQ-Band", "1..1")}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	other := c.send("pq.jobs.pop.min", "", "PQ-Wait", "1m", "PQ-Band", "2..2")
+	other := c.send("pq.jobs.pop.min", "", "PQ-Wait", forever, "PQ-Band", "2..2")
 	c.waiting("jobs", n+1)
 	c.push("pq.jobs.push.2", "2")
 	if m := c.next(other); string(m.Data) != "2" {
@@ -378,7 +378,7 @@ func TestWaiterGone(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
 	gone := c.another()
-	gone.send("pq.jobs.pop.min", "", "PQ-Wait", "1m", "PQ-Lease", "1h")
+	gone.send("pq.jobs.pop.min", "", "PQ-Wait", forever, "PQ-Lease", "1h")
 	c.waiting("jobs", 1)
 	gone.Close()
 	c.push("pq.jobs.push", "x")
@@ -392,7 +392,7 @@ func TestWaiterGone(t *testing.T) {
 func TestWaitWithID(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
-	sub := c.send("pq.jobs.pop.min", "", "PQ-Wait", "1m", "Nats-Msg-Id", "a")
+	sub := c.send("pq.jobs.pop.min", "", "PQ-Wait", forever, "Nats-Msg-Id", "a")
 	c.waiting("jobs", 1)
 	c.push("pq.jobs.push", "x")
 	c.push("pq.jobs.push", "y")

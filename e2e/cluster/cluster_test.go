@@ -68,7 +68,7 @@ func TestSilentNode(t *testing.T) {
 		if reply, err := nc.Request("pq.jobs.push.1", []byte("x"), testenv.Times(5*time.Second)); err != nil || len(reply.Header) > 0 {
 			answered = 0
 		}
-		if took := time.Since(paused); took > silentLimit {
+		if took := time.Since(paused); took > silentLimit() {
 			t.Fatalf("%s after a node fell silent, requests are lost", took)
 		}
 	}
@@ -76,7 +76,7 @@ func TestSilentNode(t *testing.T) {
 
 // silentLimit is far above what the nodes need, and below the NATS server's own patience
 // with a connection.
-var silentLimit = testenv.Times(55 * time.Second)
+func silentLimit() time.Duration { return testenv.Times(55 * time.Second) }
 
 // TestClusterCampaign is TestClusterUnderLoad for as long as -pq.ops says, with all
 // troubles.

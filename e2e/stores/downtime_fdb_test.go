@@ -53,10 +53,10 @@ func TestGrantsAfterFullOutage(t *testing.T) {
 		d.AwaitReady(t)
 	}
 	grantsLast(t, ask)
-	if reply := ask("pq.old-later.pop.min", "", "PQ-Wait", "60s"); string(reply.Data) != "later" {
+	if reply := ask("pq.old-later.pop.min", "", "PQ-Wait", "110s"); string(reply.Data) != "later" {
 		t.Errorf("what was delayed for 30 minutes before the hour: %q, %v", reply.Data, reply.Header)
 	}
-	if reply := ask("pq.old-leased.pop.min", "", "PQ-Wait", "60s"); string(reply.Data) != "short" {
+	if reply := ask("pq.old-leased.pop.min", "", "PQ-Wait", "110s"); string(reply.Data) != "short" {
 		t.Errorf("what was leased for 30 minutes before the hour: %q, %v", reply.Data, reply.Header)
 	}
 	late := &nats.Msg{Subject: short.Reply, Data: []byte("+ACK")}

@@ -36,7 +36,7 @@ func grantsLast(t *testing.T, ask func(subject, body string, headers ...string) 
 	item := ask("pq.leased.pop.min", "", "PQ-Lease", "30m")
 	// An item that is due in 4 s shows that this much time has passed.
 	ask("pq.mark.push", "mark", "PQ-Delay", "4s")
-	if mark := ask("pq.mark.pop.min", "", "PQ-Wait", "60s"); string(mark.Data) != "mark" {
+	if mark := ask("pq.mark.pop.min", "", "PQ-Wait", "110s"); string(mark.Data) != "mark" {
 		t.Fatalf("what was due in 4s did not come: %v", mark.Header)
 	}
 	if reply := ask("pq.mortal.pop.min", ""); string(reply.Data) != "mortal" {

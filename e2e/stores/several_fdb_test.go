@@ -66,7 +66,7 @@ func TestSeveralBridges(t *testing.T) {
 	// A pop that waits at one is woken by a push to the other.
 	waiting := make(chan *nats.Msg, 1)
 	go func() {
-		m := &nats.Msg{Subject: "pq.jobs.pop.min", Header: nats.Header{"PQ-Wait": {"60s"}, "PQ-Lease": {"1h"}}}
+		m := &nats.Msg{Subject: "pq.jobs.pop.min", Header: nats.Header{"PQ-Wait": {"110s"}, "PQ-Lease": {"1h"}}}
 		answer, err := a.RequestMsg(m, testenv.Patience())
 		if err != nil {
 			t.Errorf("wait: %v", err)
@@ -99,12 +99,12 @@ func TestSeveralBridges(t *testing.T) {
 	for i, end := range []*testenv.Process{daemons[0], daemons[1]} {
 		other := ncs[1-i]
 		pqd.Request(t, other, "pq.jobs.push.5", "due", "PQ-Delay", "100ms")
-		if m := pqd.Request(t, other, "pq.jobs.pop.min", "", "PQ-Wait", "60s"); string(m.Data) != "due" {
+		if m := pqd.Request(t, other, "pq.jobs.pop.min", "", "PQ-Wait", "110s"); string(m.Data) != "due" {
 			t.Errorf("with both there: %q %v", m.Data, m.Header)
 		}
 		end.Kill(t)
 		pqd.Request(t, other, "pq.jobs.push.5", "left alone", "PQ-Delay", "100ms")
-		if m := pqd.Request(t, other, "pq.jobs.pop.min", "", "PQ-Wait", "60s"); string(m.Data) != "left alone" {
+		if m := pqd.Request(t, other, "pq.jobs.pop.min", "", "PQ-Wait", "110s"); string(m.Data) != "left alone" {
 			t.Errorf("with one of them killed: %q %v", m.Data, m.Header)
 		}
 		end.Start(t)
