@@ -279,7 +279,7 @@ func (p *Process) wait(t testing.TB) {
 func (p *Process) finish(t testing.TB) {
 	defer p.finished()
 	if t.Failed() && p.Running() {
-		p.showGoroutines()
+		run{p.cmd, p.exited}.quit()
 	}
 	if p.exited != nil {
 		_ = p.cmd.Process.Kill() // it may have ended already
@@ -289,18 +289,6 @@ func (p *Process) finish(t testing.TB) {
 		t.Logf("pqd logged:\n%s", p.Log())
 	}
 	CheckDir(t, p.Dir)
-}
-
-// showGoroutines has the process end with the stacks of its goroutines in its log: what a test
-// has waited for in vain may be there.
-func (p *Process) showGoroutines() {
-	// One of them fails if the process has ended, which is as good.
-	_ = p.cmd.Process.Signal(syscall.SIGCONT) // it may be paused
-	_ = p.cmd.Process.Signal(syscall.SIGQUIT)
-	select {
-	case <-p.exited:
-	case <-time.After(Times(5 * time.Second)):
-	}
 }
 
 // timeout kills cmd if it runs too long, unless stop is called before.

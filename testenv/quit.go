@@ -63,12 +63,12 @@ func showOnQuit() {
 	}()
 }
 
-// quit has a process print its goroutines and end.
+// quit has a process end with its goroutines in its log: what a test has waited for in vain may be there.
 func (r run) quit() {
 	_ = r.cmd.Process.Signal(syscall.SIGQUIT) // it may have ended already
 	_ = r.cmd.Process.Signal(syscall.SIGCONT) // a test may have paused it
 	select {
 	case <-r.exited:
-	case <-time.After(afterQuit):
+	case <-time.After(Times(afterQuit)):
 	}
 }
