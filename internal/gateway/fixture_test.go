@@ -46,6 +46,7 @@ func openAt(t testing.TB, b *testenv.Bridged, options ...Options) *site {
 	if s.Gateway, err = New(o); err != nil {
 		t.Fatal(err)
 	}
+	s.answers = testenv.Most
 	s.Connect(s.env.NATS.Connect(t, s.ConnectOptions()...))
 	s.url = serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.ServeHTTP(w, r)

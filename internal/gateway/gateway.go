@@ -49,6 +49,7 @@ type Gateway struct {
 	token    *[sha256.Size]byte // the operator's, its hash; nil: none
 	log      *slog.Logger
 	wire     atomic.Pointer[wire] // nil until there is a connection
+	answers  time.Duration        // answerLimit, but in tests of anything else
 	pending  pending
 	room     room
 	outbox   *outbox
@@ -65,7 +66,7 @@ func New(o Options) (*Gateway, error) {
 	if o.Tenants {
 		grammar = grammar.WithTenants()
 	}
-	g := &Gateway{tenantOf: o.TenantOf, changes: o.Changes, log: o.Logger, room: newRoom(), outbox: newOutbox(maxUnread)}
+	g := &Gateway{tenantOf: o.TenantOf, changes: o.Changes, log: o.Logger, room: newRoom(), outbox: newOutbox(maxUnread), answers: answerLimit}
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)
 	}

@@ -79,7 +79,7 @@ func (in *input) wait() time.Duration {
 // within about four seconds.
 const answerLimit = 10 * time.Second
 
-func (in *input) patience() time.Duration { return answerLimit + max(0, in.wait()) }
+func (in *input) patience() time.Duration { return in.gateway.answers + max(0, in.wait()) }
 
 // message returns a request of the protocol. The queue is that of the path, if it has one.
 func (in *input) message(s subjects.Subject, body []byte) (*nats.Msg, *refusal) {
