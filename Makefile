@@ -58,7 +58,7 @@ TEST     = $(GO) test $(NIGHT)
 LIMIT    = 1h
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test nightly test-cluster test-topology test-fdb check lint lint-chart vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize simulate forge netfaults powercut diskfaults cluster foundationdb schedules sources links celery imports bulk soak console crowd overload tenants) mutate fuzz pictures freeze release reproduce
+.PHONY: help run build test nightly test-cluster test-topology test-fdb check check-deploy test-deploy stress lint lint-chart vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize simulate forge netfaults powercut diskfaults cluster foundationdb schedules sources links celery imports bulk soak console crowd overload tenants) mutate fuzz pictures freeze release reproduce
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -80,7 +80,7 @@ NOT_TESTED = $(if $(NODE),,echo '*** NOT TESTED WITH NATS.JS: node is missing, o
 	$(if $(NATS),,echo '*** NOT TESTED WITH THE NATS COMMAND: .ci/run installs it into e2e/testdata/clients/bin ***';) \
 	$(if $(BROWSER),,echo '*** NOT TESTED IN A BROWSER: chromium is missing ***';) true
 
-nightly: ## all tests with the race detector, on FoundationDB too where it is; an hour or two
+nightly: lint test-deploy vulncheck ## all tests with the race detector, on FoundationDB too where it is, the chart, known vulnerabilities; an hour or two
 	$(GATE) -limit 1h -flaky bin/test/flaky -- -programs $(NIGHT) -tags '$(FDB)' $(PACKAGES) $(if $(FDB),-- $(NIGHT) -tags fdb $(ONE_ENGINE))
 	$(if $(FDB),,@echo '*** NOT TESTED ON FOUNDATIONDB: fdbserver, fdbcli or foundationdb/fdb_c.h is missing; make test-fdb insists ***')
 	@$(NOT_TESTED)
@@ -110,19 +110,34 @@ test-fdb: ## all tests on FoundationDB, and a failure where it is missing
 	PQ_REQUIRE_FDB=1 $(TEST) -tags fdb $(PACKAGES)
 	PQ_REQUIRE_FDB=1 PQ_TEST_ENGINE=fdb $(TEST) -tags fdb $(ONE_ENGINE)
 
-check: lint test ## what must pass before a change lands: lint and test
+check: lint test check-deploy ## what must pass before a change lands: lint, test, and test-deploy where deploy/ has changed
+
+# The commit at which deploy/ has last passed. The chart's tools take twenty minutes of processor time to build from nothing.
+DEPLOYED = .ci/deployed
+check-deploy:
+	@if git diff --quiet "$$(cat $(DEPLOYED))" -- deploy 2>/dev/null; then echo 'deploy/ is as it was when make test-deploy last passed'; else $(MAKE) --no-print-directory test-deploy; fi
+
+test-deploy: lint-chart ## the Helm chart, the alerts and the dashboard
+	$(GO) test -vet=off -timeout $(LIMIT) ./e2e/operations -run '^Test(Chart|Scaling|Alerts|Metrics)'
+	git rev-parse HEAD >$(DEPLOYED)
+
+stress: N = 5
+stress: BURN = 8
+stress: RUN = .
+stress: ## the tests of PACKAGE that match RUN (all), N (5) times beside BURN (8) processes that only compute
+	@loops=; trap 'kill $$loops' EXIT; for i in $$(seq $(BURN)); do (while :; do :; done) & loops="$$loops $$!"; done; \
+	$(GO) test -vet=off -count $(N) -run '$(RUN)' -timeout $(LIMIT) $(PACKAGE)
 
 # Where FoundationDB is, vet looks at the files for it, and everywhere at the measurements; staticcheck looks at those without tags.
 # S1016 would convert one type into another because both have the same fields today.
-lint: ## formatting, size of files, vet, staticcheck, go.mod, the Helm chart, known vulnerabilities
+lint: ## formatting, size of files, vet, staticcheck, go.mod
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not gofmt'd:" $$unformatted; exit 1; }
 	@large=$$(git ls-files -z | xargs -0 sh -c 'find "$$@" -maxdepth 0 -size +1024k' _); test -z "$$large" || { echo "larger than 1 MiB, such as a built program:" $$large; exit 1; }
 	$(GO) vet -tags '$(FDB) benchfdb overload' ./.ci/test $(PACKAGES)
 	GOOS=windows CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/pq
 	$(TOOL) staticcheck -checks inherit,-S1016 $(PACKAGES)
-	$(GO) mod tidy -diff
+	@echo '$(GO) mod tidy -diff'; diff=$$($(GO) mod tidy -diff) || { echo "$$diff"; test -z "$$diff" && echo '*** NOT CHECKED: GO.MOD: go mod tidy needs the network ***'; }
 	$(GO) mod verify
-	@$(MAKE) --no-print-directory lint-chart vulncheck
 
 # The first run downloads what describes Kubernetes and the operators; later ones need no network.
 lint-chart: ## the Helm chart: helm lint, and what it renders against the schemas of Kubernetes and of the operators
@@ -267,7 +282,7 @@ else
 	@echo 'NOT DRAWN: the dashboard. make pictures GRAFANA=/usr/share/grafana needs that Grafana, and prometheus in the PATH'
 endif
 
-release: ## programs for all PLATFORMS, packages, images, the Helm chart, clients, bills of materials and checksums, into dist/; needs npm and Python
+release: test-deploy vulncheck ## programs for all PLATFORMS, packages, images, the Helm chart, clients, bills of materials and checksums, into dist/; needs npm and Python
 	rm -rf dist
 	$(GO) run ./deploy/release -version '$(VERSION)' -date '$(DATE)' -platforms '$(PLATFORMS)' -o dist
 
