@@ -19,7 +19,9 @@ import (
 // So a run ends, and does nothing twice to an item that comes back: a page that is repeated, late
 // or by somebody who got no answer, does what the run would have done.
 //
-// Items are found by snapshot. The commit depends on those that it changes.
+// Items are found by snapshot. The commit depends on those that it changes, so others go on, and
+// what they bring into the state meanwhile may be passed over: a lease that a pop gives beside a
+// revoke stays, even if the pop would rather have had an item that the revoke brings back.
 
 // BulkVerb is what a bulk operation does to the items that fit.
 type BulkVerb int

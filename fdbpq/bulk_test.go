@@ -531,3 +531,34 @@ func TestBulkBehindPush(t *testing.T) {
 		}
 	})
 }
+
+// A revoke and a pop beside it both go on: the lease that the pop gives meanwhile stays, and what
+// the revoke brings back is for the next pop. A revoke that begins later ends that lease, too.
+func TestBulkRevokeBesidePop(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		other := f.another(0)
+		f.pushed("q", 0, "urgent")
+		f.pushed("q", 1, "other")
+		f.leaseOne("q", time.Hour)
+		revoke := fdbpq.Bulk{Verb: fdbpq.BulkRevoke, Limit: fdbpq.MaxBulk}
+		reruns := f.db.Stats().Reruns
+		var beside []string
+		f.beside(func() { beside = payloads(other.lease("q", fdbpq.Min, 1, time.Hour).Items) })
+		done := f.bulk("q", revoke)
+		if !slices.Equal(beside, []string{"other"}) || done.Done != 1 || done.Looked != 1 {
+			t.Errorf("a pop leased %q beside %+v", beside, done)
+		}
+		if n := f.db.Stats().Reruns - reruns; n > 0 {
+			t.Errorf("the page ran again %d times for an item that is not its own", n)
+		}
+		if got := payloads(f.lease("q", fdbpq.Min, 1, time.Hour).Items); !slices.Equal(got, []string{"urgent"}) {
+			t.Errorf("the next pop leased %q", got)
+		}
+		if done := f.bulk("q", revoke); done.Done != 2 {
+			t.Errorf("a revoke behind both leases: %+v", done)
+		}
+		f.sound()
+	})
+}

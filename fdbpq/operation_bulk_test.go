@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,7 +53,7 @@ func bulkOf(queue string, b bulking) operation {
 	if b.header != "" {
 		ask.Where.Headers = func(block []byte) bool { return bytes.Contains(block, []byte(b.header)) }
 	}
-	return operation{
+	bulk := operation{
 		name: fmt.Sprintf("bulk %s %+v", queue, b),
 		run: func(p *process, tx kv.Tx) (outcome, error) {
 			var all outcome
@@ -83,8 +84,19 @@ func bulkOf(queue string, b bulking) operation {
 				ask.Limit = b.page
 			}
 		},
-		expect: func(m *model, at moment, _ outcome) outcome { return m.bulk(queue, b, at) },
+		expect: func(m *model, at moment, _ outcome) outcome { return m.bulk(queue, b, at, m.fitting(queue, b, at)) },
 	}
+	bulk.amongThese = func(before *model, at moment) operation {
+		found, of := before.fitting(queue, b, at), bulk
+		of.expect = func(m *model, at moment, _ outcome) outcome {
+			fitting := slices.DeleteFunc(m.fitting(queue, b, at), func(item modelItem) bool {
+				return !slices.ContainsFunc(found, func(known modelItem) bool { return known.number == item.number })
+			})
+			return m.bulk(queue, b, at, fitting)
+		}
+		return of
+	}
+	return bulk
 }
 
 // fits reports whether the operation is about an item.
@@ -114,8 +126,20 @@ func (i *modelItem) lastPriority() int64 {
 	return i.priority
 }
 
+// fitting are the items that a bulk operation is about.
+func (m *model) fitting(queue string, b bulking, at moment) (all []modelItem) {
+	if q := m.queue(queue); q != nil {
+		for _, item := range q.in(b.state) {
+			if b.fits(item, at) {
+				all = append(all, *item)
+			}
+		}
+	}
+	return all
+}
+
 // bulk does to each item that fits what the operation on one item does.
-func (m *model) bulk(queue string, b bulking, at moment) outcome {
+func (m *model) bulk(queue string, b bulking, at moment, fitting []modelItem) outcome {
 	q := m.queue(queue)
 	if q == nil {
 		return outcome{Err: "no queue"}
@@ -125,12 +149,6 @@ func (m *model) bulk(queue string, b bulking, at moment) outcome {
 		return outcome{Pushed: []pushedView{{Err: "requeue"}}}
 	}
 	out := outcome{OK: true}
-	var fitting []modelItem
-	for _, item := range q.in(b.state) {
-		if b.fits(item, at) {
-			fitting = append(fitting, *item)
-		}
-	}
 	var would []modelItem
 	for _, item := range fitting {
 		if b.verb == fdbpq.BulkRequeue && home != nil && home.overfull(append(append([]modelItem(nil), home.items...), append(would, item)...)) {

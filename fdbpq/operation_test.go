@@ -28,6 +28,9 @@ type operation struct {
 	parts   []operation // of a joint one
 	pops    string      // the queue that a pop by itself pops
 	lists   string      // the queue that a list lists
+
+	// Of a bulk operation: the same about those items only that it finds in a model.
+	amongThese func(before *model, at moment) operation
 }
 
 // lost reports whether an error is one that a joint transaction goes on after.
