@@ -66,11 +66,15 @@ func (m *model) move(queue, id string, priority int64) outcome {
 	if item.ofLink {
 		return outcome{Err: "held"}
 	}
-	item.returnPriority = priority
-	if item.state != fdbpq.StateLeased && item.priority != priority {
-		item.priority = priority
-	}
+	item.move(priority)
 	return outcome{OK: true}
+}
+
+func (i *modelItem) move(priority int64) {
+	i.returnPriority = priority
+	if i.state != fdbpq.StateLeased {
+		i.priority = priority
+	}
 }
 
 // tie gives dead letters whose ids nobody knows yet the random parts of the places that the

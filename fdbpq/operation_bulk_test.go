@@ -160,9 +160,11 @@ func (m *model) bulk(queue string, b bulking, at moment, fitting []modelItem) ou
 		case b.dry:
 			would = append(would, item)
 		case b.verb == fdbpq.BulkRemove:
-			q.remove(item.number)
+			if q.remove(item.number); item.id == "" && m.floor != nil {
+				q.unseen++ // it died while this page was under way
+			}
 		case b.verb == fdbpq.BulkMove:
-			m.move(queue, item.id, b.priority)
+			q.byNumber(item.number).move(b.priority)
 		case b.verb == fdbpq.BulkRevoke:
 			held := q.byNumber(item.number)
 			held.fence++
