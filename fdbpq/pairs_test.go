@@ -71,6 +71,10 @@ func handItOver(queue, msgID string) func(*world) operation {
 	}
 }
 
+func bulkIt(b bulking) func(*world) operation {
+	return func(*world) operation { return bulkOf("a", b) }
+}
+
 func moveIt(to int64) func(*world) operation {
 	return func(w *world) operation { return moveOf(w.ids[len(w.ids)-1], to) }
 }
@@ -187,6 +191,10 @@ var meetings = []func(*world) operation{
 	func(w *world) operation {
 		return jointOf(settleOf(w.lease0(), settleExtend, time.Hour, ""), moveIt(3)(w), pushUnique(pushItem{})(w), settleOf(w.lease0(), settleTerminate, 0, ""))
 	},
+	bulkIt(bulking{verb: fdbpq.BulkRevoke, page: 500, state: fdbpq.StateLeased}),
+	bulkIt(bulking{verb: fdbpq.BulkRemove, page: 500, state: fdbpq.StateLeased}),
+	bulkIt(bulking{verb: fdbpq.BulkRemove, page: 1, state: fdbpq.StateReady}),
+	bulkIt(bulking{verb: fdbpq.BulkMove, page: 1, state: fdbpq.StateReady, priority: 12}),
 	sweepIt, // the last one
 }
 
