@@ -36,14 +36,13 @@ func KeepPrivate(dir string, log *slog.Logger) {
 	}
 	changed := 0
 	for _, path := range paths {
-		info, statErr := os.Stat(path)
-		switch {
-		case errors.Is(statErr, fs.ErrNotExist): // the store has deleted it meanwhile
-		case statErr != nil:
-			err = errors.Join(err, statErr)
-		case info.Mode()&NotOthers != 0:
+		info, pathErr := os.Stat(path)
+		if pathErr == nil && info.Mode()&NotOthers != 0 {
+			pathErr = os.Chmod(path, info.Mode()&^NotOthers)
 			changed++
-			err = errors.Join(err, os.Chmod(path, info.Mode()&^NotOthers))
+		}
+		if !errors.Is(pathErr, fs.ErrNotExist) { // otherwise the store has deleted it meanwhile
+			err = errors.Join(err, pathErr)
 		}
 	}
 	switch {
