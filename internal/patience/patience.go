@@ -93,7 +93,8 @@ func (w *Wait) Over() bool {
 // String says how long the wait has lasted.
 func (w *Wait) String() string { return time.Since(w.began).Round(time.Second).String() }
 
-// Late returns a channel that has a value when a wait that begins now is over.
+// Late returns a channel that has a value when a wait that begins now is over. No wait is over before long has passed,
+// so nothing is asked until then: a test may make a thousand of them.
 func Late() <-chan time.Time {
 	w, late := Begin(), make(chan time.Time, 1)
 	var ask func()
@@ -104,7 +105,7 @@ func Late() <-chan time.Time {
 		}
 		time.AfterFunc(window, ask)
 	}
-	time.AfterFunc(window, ask)
+	time.AfterFunc(long, ask)
 	return late
 }
 

@@ -7,22 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 )
-
-// clock is the time since the machine started, or 0 where the system does not say. It is no
-// time.Now: that one stands still in a test with a clock of its own.
-func clock() time.Duration {
-	text, err := os.ReadFile("/proc/uptime")
-	if err != nil {
-		return 0
-	}
-	var seconds float64
-	if _, err := fmt.Sscan(string(text), &seconds); err != nil {
-		return 0
-	}
-	return time.Duration(seconds * float64(time.Second))
-}
 
 // look reads what the system says now, if it says anything.
 func look() (s sample, ok bool) {
