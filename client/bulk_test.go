@@ -4,15 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/pqbridge/pqbridge/client"
-	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // die gives up items of the queue.
@@ -98,24 +94,7 @@ func TestBulkWithLostAnswers(t *testing.T) {
 	const items = 7
 	w.die(t, items)
 	var asked atomic.Int64
-	_, err := w.nc.Subscribe("lossy.>", func(m *nats.Msg) {
-		out := &nats.Msg{Subject: strings.Replace(m.Subject, "lossy.", "pq.", 1), Reply: m.Reply, Data: m.Data}
-		if asked.Add(1)%2 == 0 {
-			out.Reply = ""
-			if _, err := w.nc.RequestMsg(out, testenv.Patience()); err != nil {
-				t.Error(err)
-			}
-			return
-		}
-		if err := w.nc.PublishMsg(out); err != nil {
-			t.Error(err)
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := newClient(t, w.nc, client.Prefix("lossy"), client.BridgePrefix("pq"))
-	c.AskAgainAfter(50 * time.Millisecond)
+	c := w.losing(t, func(string) bool { return asked.Add(1)%2 == 0 }, func(string) {})
 	got := bulk(t, c.Queue(w.queue.Name()+"-dead"), client.Bulk{Verb: client.BulkRequeue, All: true, Page: 2})
 	if !got.AtLeast || got.Done >= items || got.Next != "" {
 		t.Errorf("%+v", got)

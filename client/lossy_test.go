@@ -30,28 +30,43 @@ func (w *world) lossy(t *testing.T) (c *client.Client, losses <-chan string) {
 		lost[verb] = true
 		return first
 	}
-	_, err := w.nc.Subscribe("lossy.>", func(m *nats.Msg) {
-		subject := strings.Replace(m.Subject, "lossy.", "pq.", 1)
-		verb := strings.Split(subject, ".")[2]
-		out := &nats.Msg{Subject: subject, Reply: m.Reply, Header: m.Header, Data: m.Data}
-		if lose(verb) {
+	verb := func(subject string) string { return strings.Split(subject, ".")[2] }
+	c = w.losing(t, func(subject string) bool { return lose(verb(subject)) }, func(subject string) { verbs <- verb(subject) })
+	return c, verbs
+}
+
+// losing makes a client whose requests go through a proxy. It loses the answers to some, and says so when they
+// are there. When the test ends no request is on its way.
+func (w *world) losing(t *testing.T, loses func(subject string) bool, lost func(subject string)) *client.Client {
+	t.Helper()
+	var passing sync.Mutex
+	proxy, err := w.nc.Subscribe("lossy.>", func(m *nats.Msg) {
+		passing.Lock()
+		defer passing.Unlock()
+		out := &nats.Msg{Subject: strings.Replace(m.Subject, "lossy.", "pq.", 1), Reply: m.Reply, Header: m.Header, Data: m.Data}
+		if loses(out.Subject) {
 			out.Reply = ""
 			if _, err := w.nc.RequestMsg(out, testenv.Patience()); err != nil {
-				t.Errorf("%s: %v", subject, err)
+				t.Errorf("%s: %v", out.Subject, err)
 			}
-			verbs <- verb
+			lost(out.Subject)
 			return
 		}
 		if err := w.nc.PublishMsg(out); err != nil {
-			t.Errorf("%s: %v", subject, err)
+			t.Errorf("%s: %v", out.Subject, err)
 		}
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c = newClient(t, w.nc, client.Prefix("lossy"), client.BridgePrefix("pq"))
+	t.Cleanup(func() {
+		_ = proxy.Unsubscribe() // the connection may be closed
+		passing.Lock()
+		defer passing.Unlock()
+	})
+	c := newClient(t, w.nc, client.Prefix("lossy"), client.BridgePrefix("pq"))
 	c.AskAgainAfter(50 * time.Millisecond)
-	return c, verbs
+	return c
 }
 
 func TestLostAnswers(t *testing.T) {
