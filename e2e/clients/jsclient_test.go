@@ -209,6 +209,7 @@ func TestJavaScriptClientKills(t *testing.T) {
 // After SIGTERM a worker takes nothing more and finishes what it has begun, although that takes
 // longer than a lease.
 func TestJavaScriptClientDrains(t *testing.T) {
+	nightly.Only(t, "TestNodeWorker stops a worker")
 	t.Parallel()
 	node := nodejs.Need(t)
 	dir := packed(t, node)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/e2e/internal/nodejs"
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
+	"github.com/pqbridge/pqbridge/internal/nightly"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -146,6 +147,7 @@ await nc.close();
 `
 
 func TestProtocolInJavaScript(t *testing.T) {
+	nightly.Only(t, "TestProtocolInTheTerminal has the same steps")
 	t.Parallel()
 	node := nodejs.Need(t)
 	dir := node.Dir(t)
@@ -189,6 +191,7 @@ asyncio.run(main())
 `
 
 func TestProtocolInPython(t *testing.T) {
+	nightly.Only(t, "TestProtocolInTheTerminal has the same steps")
 	t.Parallel()
 	py := needPython(t)
 	examples := examplesIn(t, "python")

@@ -167,6 +167,7 @@ const celeryRights = `listen: "127.0.0.1:-1", tls { cert_file: %q, key_file: %q 
 ] }`
 
 func TestCeleryLogin(t *testing.T) {
+	nightly.Only(t, "TestPythonClient has the transport")
 	t.Parallel()
 	dir := t.TempDir()
 	cert, key := pqd.Certificate(t, dir)
@@ -264,6 +265,7 @@ func TestCeleryKills(t *testing.T) {
 
 // What the page about Celery has is typed as it stands, with another address.
 func TestCeleryPage(t *testing.T) {
+	nightly.Only(t, "TestPythonClient has the transport")
 	t.Parallel()
 	py := needPython(t, "celery", "taskiq")
 	p := testenv.Daemon(t)
