@@ -173,7 +173,8 @@ func (q *modelQueue) changeRates(before fdbpq.Config, now int64) {
 	if before.Rate != q.config.Rate {
 		b := q.bucket
 		q.bucket = modelBucket{}
-		if before.Rate != (fdbpq.Rate{}) && q.config.Rate != (fdbpq.Rate{}) && b.rate != (fdbpq.Rate{}) {
+		if before.Rate != (fdbpq.Rate{}) && q.config.Rate != (fdbpq.Rate{}) {
+			b = b.seen(before.Rate, 0, now) // also one that nothing was taken from has no more than its number
 			if b = b.seen(q.config.Rate, now, now); !b.full(now) {
 				q.bucket = b
 			}

@@ -22,7 +22,32 @@ func TestModelKnowsTheRules(t *testing.T) {
 	configure := func(queue string, fields map[string]any, change func(*fdbpq.Config)) func(*world) operation {
 		return func(*world) operation { return configureOf(queue, fields, change, true) }
 	}
+	rate := func(r fdbpq.Rate) func(*world) operation {
+		return configure("a", map[string]any{"rate": r}, func(c *fdbpq.Config) { c.Rate = r })
+	}
+	keyRate := func(r fdbpq.Rate) func(*world) operation {
+		return configure("a", map[string]any{"key_rate": r}, func(c *fdbpq.Config) { c.KeyRate = r })
+	}
+	rateOfKey := func(r fdbpq.Rate) func(*world) operation {
+		return func(*world) operation {
+			return setKeyOf("a", "k", "rate", r, func(k *fdbpq.KeySettings) { k.Rate = &r })
+		}
+	}
+	one, two := fdbpq.Rate{N: 1, Period: fdbpq.Duration(time.Hour)}, fdbpq.Rate{N: 2, Period: fdbpq.Duration(time.Second)}
+	three := selection{end: fdbpq.Min, band: everyPriority, limit: 3, maxBytes: fdbpq.MaxBatchBytes}
 	for name, steps := range map[string][]func(*world) operation{
+		"another rate adds no token to those of one that was never used": {
+			push(pushItem{payload: "x"}), push(pushItem{payload: "y"}), rate(one), rate(two), take(three, time.Minute),
+		},
+		"a queue without a rate owes no tokens to its next one": {
+			push(pushItem{payload: "x"}), push(pushItem{payload: "y"}), rate(one), rate(fdbpq.Rate{}), rate(two), take(three, time.Minute),
+		},
+		"another rate of a key adds no token to those of one that was never used": {
+			push(pushItem{payload: "x", key: "k"}), push(pushItem{payload: "y", key: "k"}), rateOfKey(one), rateOfKey(two), take(three, time.Minute),
+		},
+		"a key that was never seen has all tokens of another key_rate": {
+			push(pushItem{payload: "x", key: "k"}), push(pushItem{payload: "y", key: "k"}), keyRate(one), keyRate(two), take(three, time.Minute),
+		},
 		"dead letters have the TTL of their queue": {
 			configure("a-dead", map[string]any{"ttl": "1m"}, func(c *fdbpq.Config) { c.TTL = fdbpq.Duration(time.Minute) }),
 			push(pushItem{payload: "x"}), take(justOne(fdbpq.Min, ""), time.Hour), terminate,

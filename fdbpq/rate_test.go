@@ -164,6 +164,12 @@ func TestRateChanges(t *testing.T) {
 		f.pass(5 * time.Second)
 		f.configure("q", `{"rate":"3/10s"}`)
 		take("of ten tokens of twenty, three of three", 3)
+		f.fill("unused", 100, fdbpq.NewItem{Payload: []byte("x")})
+		f.configure("unused", `{"rate":"1/1h"}`)
+		f.configure("unused", `{"rate":"20/10s"}`)
+		if n := len(f.pop("unused", fdbpq.Min, 50).Items); n != 1 {
+			t.Errorf("of the one token of a rate that was never used: a pop took %d", n)
+		}
 		f.fill("keys", 300, fdbpq.NewItem{Key: "a"})
 		f.configure("keys", `{"key_rate":"100/1s"}`)
 		f.pop("keys", fdbpq.Min, 100)
