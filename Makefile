@@ -81,7 +81,7 @@ NOT_TESTED = $(if $(NODE),,echo '*** NOT TESTED WITH NATS.JS: node is missing, o
 	$(if $(BROWSER),,echo '*** NOT TESTED IN A BROWSER: chromium is missing ***';) true
 
 nightly: lint test-deploy vulncheck ## all tests with the race detector, on FoundationDB too where it is, the chart, known vulnerabilities; an hour or two
-	$(GATE) -limit 1h -flaky bin/test/flaky -- -programs $(NIGHT) -tags '$(FDB)' $(PACKAGES) $(if $(FDB),-- $(NIGHT) -tags fdb $(ONE_ENGINE))
+	$(GATE) -limit 1h -flaky bin/test/flaky -programs './cmd/pq ./cmd/pqd ./examples/worker$(if $(FDB), ./examples/outbox)' -- -programs $(NIGHT) -tags '$(FDB)' $(PACKAGES) $(if $(FDB),-- $(NIGHT) -tags fdb $(ONE_ENGINE))
 	$(if $(FDB),,@echo '*** NOT TESTED ON FOUNDATIONDB: fdbserver, fdbcli or foundationdb/fdb_c.h is missing; make test-fdb insists ***')
 	@$(NOT_TESTED)
 

@@ -124,7 +124,12 @@ func stalled(t *testing.T, before func(*client), subject, body string, header ..
 	case <-testenv.Late():
 		t.Fatal("the pop does not arrive")
 	}
+	id, err := nc.GetClientID()
+	if err != nil {
+		t.Fatal(err)
+	}
 	nc.Close()
+	testenv.Await(t, "the server gives the closed connection no more requests", func() bool { return server.Server().GetClient(id) == nil })
 	join(t, server, base)
 	return c, slow
 }
