@@ -58,7 +58,7 @@ TEST     = $(GO) test $(NIGHT)
 LIMIT    = 1h
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test nightly test-cluster test-topology test-fdb check check-deploy test-deploy stress lint lint-chart vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize simulate forge netfaults powercut diskfaults cluster foundationdb schedules sources links celery imports bulk soak console crowd overload tenants) mutate fuzz pictures freeze release reproduce
+.PHONY: help run build test nightly test-everything test-race-again test-cluster test-topology test-fdb check check-deploy test-deploy stress lint lint-chart vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize simulate forge netfaults powercut diskfaults cluster foundationdb schedules sources links celery imports bulk soak console crowd overload tenants) mutate fuzz pictures freeze release reproduce
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -80,10 +80,17 @@ NOT_TESTED = $(if $(NODE),,echo '*** NOT TESTED WITH NATS.JS: node is missing, o
 	$(if $(NATS),,echo '*** NOT TESTED WITH THE NATS COMMAND: .ci/run installs it into e2e/testdata/clients/bin ***';) \
 	$(if $(BROWSER),,echo '*** NOT TESTED IN A BROWSER: chromium is missing ***';) true
 
-nightly: lint test-deploy vulncheck ## all tests with the race detector, on FoundationDB too where it is, the chart, known vulnerabilities; an hour or two
+nightly: ## what takes long, at low priority, in 90 minutes at most: all tests with the race detector, on FoundationDB too where it is, a moment of each campaign and fuzz target, the chart, known vulnerabilities; repeats with SEED
+	@SEED='$(SEED)' FDB='$(FDB)' .ci/nightly
+
+test-everything:
 	$(GATE) -limit 1h -flaky bin/test/flaky -programs './cmd/pq ./cmd/pqd ./examples/worker$(if $(FDB), ./examples/outbox)' -- -programs $(NIGHT) -tags '$(FDB)' $(PACKAGES) $(if $(FDB),-- $(NIGHT) -tags fdb $(ONE_ENGINE))
 	$(if $(FDB),,@echo '*** NOT TESTED ON FOUNDATIONDB: fdbserver, fdbcli or foundationdb/fdb_c.h is missing; make test-fdb insists ***')
 	@$(NOT_TESTED)
+
+# What has goroutines of its own, on one processor and on more than there are.
+test-race-again:
+	$(GATE) -limit 1h -flaky bin/test/flaky -- $(NIGHT) -short -count 1 -cpu 1,8 $(RACED)
 
 test-cluster: ## the tests of the queues on the replicated engine, too
 	PQ_TEST_ENGINE=cluster $(GO) test -timeout $(LIMIT) ./fdbpq

@@ -46,7 +46,7 @@ func goTest(args, env []string, limit time.Duration, r *recorder) (time.Duration
 }
 
 // flags of go test, among those that the Makefile gives, that take their value as an argument of its own.
-var valued = []string{"-p", "-parallel", "-timeout", "-tags", "-run", "-skip", "-count", "-vet"}
+var valued = []string{"-p", "-parallel", "-timeout", "-tags", "-run", "-skip", "-count", "-cpu", "-vet"}
 
 func takesValue(arg string) bool { return slices.Contains(valued, arg) }
 

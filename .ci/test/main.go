@@ -13,7 +13,6 @@
 package main
 
 import (
-	"cmp"
 	"flag"
 	"fmt"
 	"io"
@@ -169,6 +168,18 @@ func alone(f failure) []string {
 	return args
 }
 
+// repeat is the command that runs a failed test again, with its seed.
+func (f *failure) repeat() string {
+	words := []string{"go", "test"}
+	for _, arg := range alone(*f) {
+		if strings.ContainsAny(arg, " $^()|*'\"") || arg == "" {
+			arg = "'" + arg + "'"
+		}
+		words = append(words, arg)
+	}
+	return strings.Join(words, " ")
+}
+
 // sharedWriter is written to by go test, and by those who follow it.
 type sharedWriter struct {
 	mu sync.Mutex
@@ -179,9 +190,4 @@ func (w *sharedWriter) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.to.Write(p)
-}
-
-// millis rounds a time for people.
-func millis(d time.Duration) time.Duration {
-	return d.Round(cmp.Or(d/1000, 1)).Round(10 * time.Millisecond)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -64,7 +65,7 @@ func TestLoses(t *testing.T) {
 `
 
 // scratch makes a module of one package, and runs its tests.
-func scratch(t *testing.T, name, text string, s settings) (code int, out, flaky string) {
+func scratch(t *testing.T, name, text string, s settings, more ...string) (code int, out, flaky string) {
 	t.Helper()
 	dir := t.TempDir()
 	for file, text := range map[string]string{"go.mod": "module scratch\n\ngo 1.26\n", "scratch_test.go": text} {
@@ -75,7 +76,7 @@ func scratch(t *testing.T, name, text string, s settings) (code int, out, flaky 
 	t.Chdir(dir)
 	var b bytes.Buffer
 	s.out, s.folder, s.flaky = &b, filepath.Join(dir, "logs"), filepath.Join(dir, "flaky")
-	code = run([][]string{{"-vet=off", "-run", name, "."}}, s)
+	code = run([][]string{slices.Concat([]string{"-vet=off", "-run", name}, more, []string{"."})}, s)
 	noted, err := os.ReadFile(s.flaky)
 	if err != nil && !os.IsNotExist(err) {
 		t.Fatal(err)
@@ -92,7 +93,7 @@ func TestSecondRun(t *testing.T) {
 		flaky string
 	}{
 		{"Passes|Skips", 0, []string{"1 passed, 0 failed, 1 skipped", "skipped: 1 because the moon is full", "ok  \tscratch"}, "AGAIN", ""},
-		{"Fails", 1, []string{"=== AGAIN scratch TestFails", "--- FAIL: scratch TestFails (it failed again", "    wrong", "0 passed, 1 failed, 0 skipped"}, "FLAKY", ""},
+		{"Fails", 1, []string{"=== AGAIN scratch TestFails", "--- FAIL: scratch TestFails (it failed again", "    wrong", "    repeat: go test -count=1 '-run=^TestFails$' -vet=off scratch", "0 passed, 1 failed, 0 skipped"}, "FLAKY", ""},
 		{"Flaky", 0, []string{"it was late", "=== AGAIN scratch TestFlaky", "FLAKY: scratch TestFlaky", "1 passed, 0 failed, 0 skipped"}, "FAIL: scratch", "scratch TestFlaky: it was late\n"},
 		{"Races", 1, []string{"--- FAIL: scratch TestRaces (a data race"}, "AGAIN", ""},
 		{"Loses", 1, []string{"--- FAIL: scratch TestLoses (it may be a broken promise: 3 items were lost"}, "AGAIN", ""},
@@ -139,6 +140,11 @@ func TestEndsOfPrograms(t *testing.T) {
 		"panic": {`func TestA(t *testing.T) { panic("boom") }`, []string{"panic: boom", "--- FAIL: scratch TestA (a panic"}},
 		"exit":  {`func TestA(t *testing.T) { os.Exit(0) }`, []string{"--- FAIL: scratch"}},
 		"build": {`func TestA(t *testing.T) { x }`, []string{"undefined: x", "--- FAIL: scratch (it does not build"}},
+		"again": {
+			`var runs int
+			 func TestA(t *testing.T) { if runs++; runs == 2 { t.Error("3 items were lost") } }`,
+			[]string{"3 items were lost", "--- FAIL: scratch TestA (it may be a broken promise"},
+		},
 		"hang": {
 			`func TestA(t *testing.T) { t.Parallel(); t.Run("part", func(t *testing.T) { select {} }) }
 			 func TestB(t *testing.T) { t.Parallel(); os.Getpid() }
@@ -153,7 +159,7 @@ func TestEndsOfPrograms(t *testing.T) {
 			if name == "hang" {
 				limit = time.Second
 			}
-			code, out, _ := scratch(t, ".", text, settings{limit: limit})
+			code, out, _ := scratch(t, ".", text, settings{limit: limit}, "-count=2")
 			for _, text := range c.says {
 				if code != 1 || !strings.Contains(out, text) || strings.Contains(out, "AGAIN") {
 					t.Errorf("exit code %d, expected 1, %q and no second run:\n%s", code, text, out)
@@ -165,8 +171,8 @@ func TestEndsOfPrograms(t *testing.T) {
 
 // A random test repeats what it did. What chooses packages, or tests, is that of the failed test alone.
 func TestSecondRunIsOfOneTest(t *testing.T) {
-	f := failure{pkg: "p/q", name: "TestX", seed: "7", args: []string{"-short", "-race", "-p", "4", "-parallel", "8", "-run", "A|B", "-skip=C", "-tags", "fdb", "-count", "1", "./q", "./..."}}
-	if got, want := strings.Join(alone(f), " "), "-count=1 -run=^TestX$ -short -race -parallel 8 -tags fdb p/q -args -pq.seed=7"; got != want {
+	f := failure{pkg: "p/q", name: "TestX", seed: "7", args: []string{"-short", "-race", "-p", "4", "-parallel", "8", "-run", "A|B", "-skip=C", "-tags", "fdb", "-count", "1", "-cpu", "1,8", "./q", "./..."}}
+	if got, want := strings.Join(alone(f), " "), "-count=1 -run=^TestX$ -short -race -parallel 8 -tags fdb -cpu 1,8 p/q -args -pq.seed=7"; got != want {
 		t.Errorf("%s\nexpected\n%s", got, want)
 	}
 }

@@ -141,7 +141,9 @@ func (r *recorder) take(e event) {
 	}
 	t := p.test(e.Test)
 	switch e.Action {
-	case "run", "cont":
+	case "run":
+		t.since, t.passed, t.outcome = e.Time, false, "" // -count and -cpu run it more than once
+	case "cont":
 		t.since = e.Time
 	case "pause":
 		t.since = time.Time{}

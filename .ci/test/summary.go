@@ -44,12 +44,12 @@ func (s *summary) show(flaky []failure, took time.Duration) int {
 	}
 	for _, f := range s.red {
 		fmt.Fprintf(s.out, "--- FAIL: %s (%s; log: %s)\n", f.String(), f.serious, f.log)
-		fmt.Fprintf(s.out, "    %s\n", firstMessage(f.text))
+		fmt.Fprintf(s.out, "    %s\n    repeat: %s\n", firstMessage(f.text), f.repeat())
 	}
 	for _, f := range flaky {
-		fmt.Fprintf(s.out, "FLAKY: %s (log: %s)\n", f.String(), f.log)
+		fmt.Fprintf(s.out, "FLAKY: %s (log: %s)\n    repeat: %s\n", f.String(), f.log, f.repeat())
 	}
-	fmt.Fprintf(s.out, "took %s, and %s of processor\n", millis(took), millis(s.cpu))
+	fmt.Fprintf(s.out, "took %s, and %s of processor\n", took.Round(10*time.Millisecond), s.cpu.Round(10*time.Millisecond))
 	fmt.Fprintf(s.out, "%d passed, %d failed, %d skipped\n", s.passed+len(flaky), len(s.red), skipped)
 	if len(s.red) > 0 {
 		return 1

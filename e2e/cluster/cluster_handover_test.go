@@ -1,12 +1,14 @@
 package cluster_test
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -49,12 +51,25 @@ func TestRequestOnItsWayDuringHandOver(t *testing.T) {
 	release := servers.Hold(asks, slices.Index(nodes.All, active))
 	answers := push("on its way")
 	successor := nodes.All[1-slices.Index(nodes.All, active)]
-	successor.Pause(t)
 	defer successor.Resume(t)
-	done, err := servers.Servers[slices.Index(nodes.All, active)].Connect(t).Request("pq._sys.cluster.step-down", nil, testenv.Patience())
-	if err != nil || len(done.Header) > 0 {
-		t.Fatalf("step down: %+v, %v", done, err)
-	}
+	leads := servers.Servers[slices.Index(nodes.All, active)].Connect(t)
+	testenv.Await(t, "the active pqd hands over to one that it has just heard, and that is silent now", func() bool {
+		m, err := leads.Request("pq._sys.cluster.status", nil, testenv.Attempt())
+		var c protocol.Cluster
+		if err != nil || json.Unmarshal(m.Data, &c) != nil || !slices.ContainsFunc(c.Members, func(m protocol.Member) bool {
+			return m.Role == protocol.RoleFollower && m.Heard < 0.5
+		}) {
+			return false
+		}
+		successor.Pause(t)
+		m, err = leads.Request("pq._sys.cluster.step-down", nil, testenv.Patience())
+		if err != nil || len(m.Header) > 0 {
+			t.Logf("step down: %+v, %v", m, err)
+			successor.Resume(t)
+			return false
+		}
+		return true
+	})
 	release() // neither of them serves now
 	select {
 	case m := <-answers:
