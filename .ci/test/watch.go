@@ -3,12 +3,12 @@ package main
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/pqbridge/pqbridge/internal/patience"
 )
 
 // afterQuit is how long a test's program may take to print what it and its pqd do.
@@ -51,7 +51,7 @@ func programsOf(goTest int, pkg string) (found []int) {
 	if err != nil {
 		return nil
 	}
-	parents := processes()
+	parents := patience.Parents()
 	for pid := range parents {
 		for over := parents[pid]; over > 1; over = parents[over] {
 			if over == goTest {
@@ -70,22 +70,4 @@ func programsOf(goTest int, pkg string) (found []int) {
 func isTest(pid int) bool {
 	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	return err == nil && strings.HasSuffix(strings.TrimSuffix(exe, " (deleted)"), ".test")
-}
-
-// processes are all processes, each with its parent.
-func processes() map[int]int {
-	parents := make(map[int]int)
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, name := range stats {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			continue // it has ended
-		}
-		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
-		behind := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-		if len(behind) > 1 {
-			parents[pid], _ = strconv.Atoi(behind[1])
-		}
-	}
-	return parents
 }

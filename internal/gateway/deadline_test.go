@@ -91,18 +91,24 @@ func (c *limitedConn) passes(t testing.TB, now time.Time) {
 	}
 }
 
+// limited is another server of the gateway, with the time limits of config.
+func (s *site) limited(config *http.Server) (*httptest.Server, *limits) {
+	web := httptest.NewUnstartedServer(s.Gateway)
+	clock := &limits{Listener: web.Listener}
+	web.Listener, config.Handler = clock, s.Gateway
+	web.Config = config
+	web.Start()
+	s.Cleanup(web.Close)
+	return web, clock
+}
+
 // The server's time limits are not for pops that wait. A pop has its own, because a client
 // that reads nothing would keep its place for ever.
 func TestWaitIsLongerThanTheServersLimits(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	s.make("jobs")
-	web := httptest.NewUnstartedServer(s.Gateway)
-	clock := &limits{Listener: web.Listener}
-	web.Listener = clock
-	web.Config.ReadTimeout, web.Config.WriteTimeout = time.Minute, time.Minute
-	web.Start()
-	t.Cleanup(web.Close)
+	web, clock := s.limited(&http.Server{ReadTimeout: time.Minute, WriteTimeout: time.Minute})
 	slow := *s // only the pop uses the server with limits
 	slow.url = web.URL
 	answers := make(chan reply, 1)
@@ -124,12 +130,7 @@ func TestSlowBody(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	s.make("jobs")
-	web := httptest.NewUnstartedServer(s.Gateway)
-	clock := &limits{Listener: web.Listener}
-	web.Listener = clock
-	web.Config.ReadTimeout = ReadLimit
-	web.Start()
-	t.Cleanup(web.Close)
+	web, clock := s.limited(&http.Server{ReadTimeout: ReadLimit})
 	conn, err := net.Dial("tcp", web.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)

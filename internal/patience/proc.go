@@ -18,7 +18,7 @@ func look() (s sample, ok bool) {
 	stat, _ := os.ReadFile("/proc/stat") // without it nothing counts as stolen
 	s = sample{at: clock(), runnable: runnable(string(load)), threads: make(map[int]times)}
 	s.stolen, s.total = stolen(string(stat))
-	for _, process := range family(os.Getpid(), parents()) {
+	for _, process := range family(os.Getpid(), Parents()) {
 		files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", process))
 		for _, file := range files {
 			text, err := os.ReadFile(file)
@@ -33,8 +33,8 @@ func look() (s sample, ok bool) {
 	return s, true
 }
 
-// parents says which process each process was started by.
-func parents() map[int]int {
+// Parents says which process each process was started by.
+func Parents() map[int]int {
 	all := make(map[int]int)
 	files, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, file := range files {
