@@ -120,7 +120,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	if !o.Exclusive {
 		requests.owners = b.peers.Owners
 	}
-	base := lane{Responder: b.responder, Wire: wr, store: store, keeper: b.keeper, limits: o.Limits, patience: o.patience, slow: o.slow, room: hasRoom, tenants: b.tenants, since: o.since}
+	base := lane{Responder: b.responder, Wire: wr, store: store, keeper: b.keeper, limits: o.Limits, patience: o.patience, pace: o.pace, slow: o.slow, room: hasRoom, tenants: b.tenants, since: o.since}
 	b.lanes.init(base, o.Exclusive, &b.waits, b.peers.Owners, about)
 	b.service = &service{
 		nc: nc, log: o.Logger, about: about, self: self,

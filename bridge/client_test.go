@@ -34,9 +34,9 @@ func serve(t testing.TB, options ...bridge.Options) *client {
 // chosen returns the options of a bridge: pqd's, if none are given.
 func chosen(options []bridge.Options) bridge.Options {
 	if len(options) > 0 {
-		return options[0]
+		return bridge.Paced(options[0])
 	}
-	return bridge.Options{Exclusive: testenv.Engines()[0].Exclusive}
+	return bridge.Paced(bridge.Options{Exclusive: testenv.Engines()[0].Exclusive})
 }
 
 // another returns a client on a connection of its own.

@@ -10,6 +10,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/batch"
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
+	"github.com/pqbridge/pqbridge/internal/patience"
 )
 
 // InterestPatience sets how long a bridge waits for the server to say whether a
@@ -32,6 +33,15 @@ func Patient(o Options) Options {
 		o.patience = batch.Patience{First: time.Hour, Then: time.Hour}
 	}
 	o.slow = time.Hour
+	return o
+}
+
+// Paced are options with which transactions may take as much longer as all takes on a busy machine, unless the options
+// say otherwise: there a test is about something else.
+func Paced(o Options) Options {
+	if o.patience == (batch.Patience{}) {
+		o.pace = batch.Patience{First: patience.Times(txTimeout), Then: patience.Times(txTimeoutDown)}
+	}
 	return o
 }
 

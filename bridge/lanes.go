@@ -37,6 +37,7 @@ type lane struct {
 	keeper   *keeper
 	limits   Limits
 	patience batch.Patience
+	pace     batch.Patience                                      // how long a transaction may take
 	slow     time.Duration                                       // see slowBatch; 0: that
 	room     func(to *tenants.Admission, items, bytes int) error // why a transaction adds no new items
 	tenants  *tenants.Tenants                                    // nil: there are none
@@ -128,9 +129,9 @@ func storeFull(err error) error {
 func (l *lane) waited(w work) time.Duration { return l.since(w.Head().Arrived) }
 
 func (l *lane) timeout() (context.Context, context.CancelFunc) {
-	d := txTimeout
+	d := l.pace.First
 	if l.keeper.ready() != nil {
-		d = txTimeoutDown
+		d = l.pace.Then
 	}
 	return context.WithTimeout(context.Background(), d)
 }

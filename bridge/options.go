@@ -34,6 +34,10 @@ type Options struct {
 	// transaction whose result is unknown may take as long as fdbpq's resolveTimeout.
 	patience batch.Patience
 
+	// pace is how long a transaction may take, while the store works and while it is known to fail. Zero: txTimeout,
+	// txTimeoutDown.
+	pace batch.Patience
+
 	// slow is how long a queue may take in a transaction that queues share. Zero: slowBatch.
 	slow time.Duration
 
@@ -101,8 +105,11 @@ func (o Options) withDefaults() Options {
 	if o.Damage == nil {
 		o.Damage = func() []string { return nil }
 	}
+	if o.pace == (batch.Patience{}) {
+		o.pace = batch.Patience{First: txTimeout, Then: txTimeoutDown}
+	}
 	if o.patience == (batch.Patience{}) {
-		o.patience = batch.Patience{First: txTimeout, Then: txTimeoutDown}
+		o.patience = o.pace
 	}
 	if o.since == nil {
 		o.since = time.Since

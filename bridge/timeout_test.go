@@ -23,7 +23,7 @@ import (
 func TestTransactionTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := lane{keeper: newKeeper(slog.New(slog.DiscardHandler))}
+		l := lane{keeper: newKeeper(slog.New(slog.DiscardHandler)), pace: Options{}.withDefaults().pace}
 		expect := func(want time.Duration) {
 			t.Helper()
 			ctx, cancel := l.timeout()
@@ -58,6 +58,7 @@ func TestLaneIsBusyDuringTransactions(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := lane{
+		pace: Options{}.withDefaults().pace,
 		Wire: wire, store: store, keeper: newKeeper(slog.New(slog.DiscardHandler)),
 		setBusy: func(now bool) { busy = now },
 	}
