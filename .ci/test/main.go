@@ -88,7 +88,11 @@ func run(groups [][]string, s settings) int {
 	}
 	var flaky []failure
 	for _, f := range again {
-		if f.serious == "" && len(flaky) <= maxFlaky {
+		switch {
+		case f.serious != "":
+		case len(flaky) > maxFlaky:
+			f.serious = fmt.Sprintf("more than %d others were flaky", maxFlaky)
+		default:
 			fmt.Fprintf(s.out, "=== AGAIN %s %s\n", f.pkg, f.name)
 			passed, err := second(f, s)
 			if err != nil {

@@ -122,11 +122,11 @@ func TestSecondRun(t *testing.T) {
 // More than three flaky tests say that something is wrong with more than a second.
 func TestTooManyFlaky(t *testing.T) {
 	text := tested
-	for _, name := range []string{"A", "B", "C"} {
+	for _, name := range []string{"A", "B", "C", "D"} {
 		text += "\nfunc TestFlaky" + name + "(t *testing.T) { if first { t.Error(\"late\") } }\n"
 	}
 	code, out, flaky := scratch(t, "Flaky", text, settings{limit: time.Minute})
-	if code != 1 || flaky != "" || strings.Count(out, "more than 3 flaky tests") != 4 {
+	if code != 1 || flaky != "" || strings.Count(out, "more than 3 flaky tests") != 4 || strings.Count(out, "(more than 3 others were flaky") != 1 {
 		t.Errorf("exit code %d, noted %q:\n%s", code, flaky, out)
 	}
 }
