@@ -120,7 +120,9 @@ func TestFilledDisk(t *testing.T) {
 				s.ask("pq.jobs-dead.admin.purge")
 				s.accepts()
 			}
-			s.foreign(megabytes)
+			if megabytes > 500 { // write-ahead logs alone can fill a smaller one, beside whatever else is there
+				s.foreign(megabytes)
+			}
 		})
 	}
 }
