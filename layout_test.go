@@ -43,7 +43,7 @@ var imports = map[string][]string{
 	"bridge/internal/receiver":   {},
 	"bridge/internal/request":    {"bridge/internal/failure", "fdbpq", "protocol", "subjects"},
 	"bridge/internal/simulation": {},
-	"bridge/internal/sources":    {"bridge/internal/codec", "bridge/internal/failure", "fdbpq", "fdbpq/kv", "protocol"},
+	"bridge/internal/sources":    {"bridge/internal/codec", "bridge/internal/failure", "fdbpq", "fdbpq/kv", "protocol", "subjects"},
 	"bridge/internal/survey":     {"bridge/internal/failure", "bridge/internal/request", "fdbpq", "fdbpq/kv"},
 	"bridge/internal/tenants":    {"bridge/internal/failure", "bridge/internal/request", "protocol", "subjects"},
 	"bridge/internal/waiting":    {"fdbpq", "fdbpq/kv"},
@@ -82,8 +82,9 @@ var imports = map[string][]string{
 	"cmd/pq/internal/session":     {"client", "cmd/pq/internal/show", "subjects"},
 	"cmd/pq/internal/show":        {"client", "internal/screen", "protocol"},
 	"cmd/pq/internal/top":         {"client", "cmd/pq/internal/deadletters", "cmd/pq/internal/figures", "cmd/pq/internal/session", "cmd/pq/internal/show", "internal/screen"},
-	"cmd/pqd":                     {"bridge", "cmd/pqd/internal/broker", "cmd/pqd/internal/process", "cmd/pqd/internal/settings", "fdbpq", "fdbpq/kv", "fdbpq/kv/cluster", "fdbpq/kv/fdb", "fdbpq/kv/local", "internal/console", "internal/gateway", "internal/jetstream", "internal/tuple", "protocol", "subjects"},
+	"cmd/pqd":                     {"bridge", "cmd/pqd/internal/broker", "cmd/pqd/internal/link", "cmd/pqd/internal/process", "cmd/pqd/internal/settings", "fdbpq", "fdbpq/kv", "fdbpq/kv/cluster", "fdbpq/kv/fdb", "fdbpq/kv/local", "internal/console", "internal/gateway", "internal/jetstream", "internal/tuple", "protocol", "subjects"},
 	"cmd/pqd/internal/broker":     {"bridge", "cmd/pqd/internal/settings", "protocol"},
+	"cmd/pqd/internal/link":       {},
 	"cmd/pqd/internal/process":    {"cmd/pqd/internal/settings"},
 	"cmd/pqd/internal/settings":   {"internal/jetstream", "internal/jsontext", "subjects"},
 	"deploy/helm/schemas":         {},
@@ -117,7 +118,7 @@ var outside = []struct {
 	why  string
 }{
 	{"github.com/nats-io/nats-server/v2", []string{"cmd/pqd", "cmd/pqd/internal/broker", "e2e/internal/pqd", "testenv", "bench"}, "a client must not carry a server"},
-	{"github.com/nats-io/nats.go", []string{"bridge", "bridge/internal/codec", "bridge/internal/listening", "bridge/internal/peers", "bridge/internal/receiver", "bridge/internal/request", "bridge/internal/sources", "internal/jetstream", "client", "internal/gateway", "cmd/pqd", "cmd/pqd/internal/broker", "cmd/pq", "cmd/pq/internal/doctor", "cmd/pq/internal/foreign", "cmd/pq/internal/session", "cmd/pq/internal/top", "e2e/internal/cases", "e2e/internal/pqd", "testenv", "bench", "examples/worker"}, "the core knows no network"},
+	{"github.com/nats-io/nats.go", []string{"bridge", "bridge/internal/codec", "bridge/internal/listening", "bridge/internal/peers", "bridge/internal/receiver", "bridge/internal/request", "bridge/internal/sources", "internal/jetstream", "client", "internal/gateway", "cmd/pqd", "cmd/pqd/internal/broker", "cmd/pqd/internal/link", "cmd/pq", "cmd/pq/internal/doctor", "cmd/pq/internal/foreign", "cmd/pq/internal/session", "cmd/pq/internal/top", "e2e/internal/cases", "e2e/internal/pqd", "testenv", "bench", "examples/worker"}, "the core knows no network"},
 	{"github.com/redis/go-redis/v9", []string{"cmd/pq/internal/foreign"}, "it is for jobs that come from Redis"},
 	{"github.com/cockroachdb/pebble/v2", []string{"fdbpq/kv/local"}, "engines are used through the seam"},
 	{"github.com/hanwen/go-fuse/v2", []string{"internal/disk"}, "it is for one file system of tests"},

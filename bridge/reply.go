@@ -18,7 +18,8 @@ import (
 // The bridge publishes an answer with its own rights. The client has chosen the
 // subject, and may have chosen payload and headers, too. So the bridge answers only on
 // inboxes, on the subjects that stand for inboxes across accounts, and on the patterns
-// in its options. It refuses a request with another reply subject without an answer.
+// in its options. It refuses a request with another reply subject, or one that is too long for
+// the line of an answer, without an answer.
 
 // replies has the subjects on which the bridge answers.
 type replies struct {
@@ -60,6 +61,9 @@ func newReplies(o Options, storeID string) (*replies, error) {
 
 // answers reports whether the bridge answers on a reply subject.
 func (r *replies) answers(subject string) bool {
+	if len(subject) > subjects.MaxReply {
+		return false
+	}
 	for _, prefix := range r.never {
 		if strings.HasPrefix(subject, prefix) {
 			return false
@@ -78,9 +82,13 @@ func (r *replies) refuse(m *nats.Msg) *failure.Failure {
 	defer r.mu.Unlock()
 	if now := time.Now(); now.Sub(r.warned) > warnEvery {
 		r.warned = now
-		r.log.Warn("refused a request: its reply subject is neither an inbox nor an allowed reply subject", "subject", failure.Quote(m.Subject), "reply", failure.Quote(m.Reply))
+		r.log.Warn("refused a request: its reply subject is too long, or neither an inbox nor an allowed reply subject",
+			"subject", failure.Quote(m.Subject), "reply", failure.Quote(m.Reply), "bytes", len(m.Reply), "most", subjects.MaxReply)
 	}
 	f := failure.Newf(403, "reply subject %s: expected an inbox, in _INBOX.> or where else the bridge is set to answer", failure.Quote(m.Reply))
+	if len(m.Reply) > subjects.MaxReply {
+		f = failure.Newf(403, "reply subject %s has %d bytes: expected at most %d", failure.Quote(m.Reply), len(m.Reply), subjects.MaxReply)
+	}
 	m.Reply = ""
 	return f
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/subjects"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -61,6 +62,55 @@ func TestOnlyInboxesAreAnswered(t *testing.T) {
 		if m.Header != nil || strings.HasPrefix(string(m.Data), "{") && !strings.Contains(m.Subject, ".event.error") && !strings.HasPrefix(m.Subject, c.inboxes()) {
 			t.Errorf("heard %q, %v on %s", m.Data, m.Header, m.Subject)
 		}
+	}
+}
+
+// The line of an answer has the reply subject, and for a leased item the subject that settles it. A server ends the
+// connection of a bridge whose line is longer than its max_control_line.
+func TestLongReplySubjects(t *testing.T) {
+	t.Parallel()
+	diary := newDiary()
+	c := serve(t, bridge.Options{Logger: slog.New(diary)})
+	queue := strings.Repeat("q", subjects.MaxQueue) + "-dead"
+	push, pop := "pq."+queue+".push", "pq."+queue+".pop.min"
+	c.push(push, "x")
+	inbox := func(bytes int) string {
+		reply := c.NewRespInbox() + "."
+		return reply + strings.Repeat("x", bytes-len(reply))
+	}
+	ask := func(subject, reply string) {
+		t.Helper()
+		if err := c.PublishMsg(&nats.Msg{Subject: subject, Reply: reply, Header: h("PQ-Lease", "1h")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, bytes := range []int{subjects.MaxReply + 1, 3000, 3500, 3950} {
+		ask(pop, inbox(bytes))
+		if info := c.info(queue); info.Ready != 1 || info.Leased != 0 {
+			t.Fatalf("%d bytes: %+v", bytes, info)
+		}
+	}
+	said := 0
+	for len(diary.lines) > 0 {
+		if strings.Contains(<-diary.lines, "refused a request") {
+			said++
+		}
+	}
+	if said != 1 {
+		t.Errorf("%d lines about refused requests, expected one a minute", said)
+	}
+	lost := c.hear("pq.*.event.error")
+	if err := c.PublishRequest(push, inbox(3500), nil); err != nil {
+		t.Fatal(err)
+	}
+	if m := c.next(lost); !strings.Contains(string(m.Data), `"code":403`) || !strings.Contains(string(m.Data), "has 3500 bytes: expected at most 1024") {
+		t.Errorf("the event of a lost push is %s", m.Data)
+	}
+	longest := c.hear(inbox(subjects.MaxReply))
+	ask(pop, longest.inbox)
+	c.accepted(c.raw(c.next(longest).Reply, "+ACK"))
+	for _, tokens := range []string{"c." + strings.Repeat("t", subjects.MaxToken+1), strings.Repeat("c", subjects.MaxToken+1) + ".t"} {
+		c.refused(c.raw("pq."+queue+".ack."+tokens, "+ACK"), 403)
 	}
 }
 

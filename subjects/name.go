@@ -1,6 +1,7 @@
 package subjects
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -12,6 +13,17 @@ const (
 	MaxQueue = 64
 	MaxID    = 128
 )
+
+// A NATS server ends the connection of whoever sends it a longer protocol line than its max_control_line, 4,096
+// bytes by default. The line of an answer has the reply subject that the client chose and the subject that settles the
+// item, so both have bounds.
+const (
+	MaxReply = 1024 // of a reply subject
+	MaxToken = 512  // of a token of a subject that settles; those that bridges make have some 200 bytes
+)
+
+// ErrTooLong is wrapped by the errors about what is longer than these.
+var ErrTooLong = errors.New("too long")
 
 // deadSuffix ends the names of default dead-letter queues. It may follow a name of full
 // length.
@@ -85,6 +97,9 @@ func checkID(id string) error {
 }
 
 func checkToken(what, token string) error {
+	if len(token) > MaxToken {
+		return fmt.Errorf("%s %s is %w: expected at most %d bytes", what, quote(token), ErrTooLong, MaxToken)
+	}
 	if !isName(token) {
 		return fmt.Errorf("%s %s: expected one or more of A-Z a-z 0-9 - _", what, quote(token))
 	}

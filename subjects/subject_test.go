@@ -318,6 +318,9 @@ var malformed = map[string]string{
 	strings.Repeat("\x00", 4000):           `starts with "pq."`,
 	"pq.jobs.push." + strings.Repeat("9", 4000):                 ruleRange,
 	"pq.jobs.get." + strings.Repeat("\u00e9", 2000) + ".x.y.z.": "expected get.<id>",
+
+	"pq.jobs.ack.c." + strings.Repeat("t", MaxToken+1):      "is too long: expected at most 512 bytes",
+	"pq.jobs.ack." + strings.Repeat("c", MaxToken+1) + ".t": "is too long: expected at most 512 bytes",
 }
 
 func TestMalformed(t *testing.T) {

@@ -3,6 +3,7 @@ package gateway
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
 )
 
 // refusal is an error as the protocol has them. Its code is the status of the answer.
@@ -28,7 +30,12 @@ func refusef(code int, format string, args ...any) *refusal {
 	return &refusal{Error: protocol.NewErrorResponse(protocol.ErrorResponseType, code, text).Error}
 }
 
-func badRequest(err error) *refusal { return refusef(protocol.CodeBadRequest, "%s", err) }
+func badRequest(err error) *refusal {
+	if errors.Is(err, subjects.ErrTooLong) {
+		return refusef(protocol.CodeForbidden, "%s", err)
+	}
+	return refusef(protocol.CodeBadRequest, "%s", err)
+}
 
 // inParameters replaces the names of headers by those of parameters. Of two names that begin
 // alike the longer one stands first.

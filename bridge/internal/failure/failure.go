@@ -41,7 +41,12 @@ func (f *Failure) OfItem(i int) *Failure {
 }
 
 // BadRequest is for errors whose text says what is wrong and what is allowed.
-func BadRequest(err error) *Failure { return Newf(400, "%s", err) }
+func BadRequest(err error) *Failure {
+	if errors.Is(err, subjects.ErrTooLong) {
+		return Newf(403, "%s", err)
+	}
+	return Newf(400, "%s", err)
+}
 
 // Describe is the text that clients know a status by.
 func (f *Failure) Describe() string {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/subjects"
 )
 
 // stream is a stream of a remote, through the JetStream API. Only its leader answers.
@@ -140,6 +141,9 @@ type delivery struct {
 // readDelivery reads the reply subject of a message:
 // $JS.ACK.[<domain>.<account>.]<stream>.<consumer>.<times>.<seq>.<number>.<time>.<pending>[.<more>]
 func readDelivery(m *nats.Msg) (d delivery, err error) {
+	if len(m.Reply) > subjects.MaxReply {
+		return d, fmt.Errorf("a message with a reply subject of %d bytes: expected one of JetStream", len(m.Reply))
+	}
 	tokens := strings.Split(m.Reply, ".")
 	switch n := len(tokens); {
 	case n == 9:
