@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/link"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/process"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 	"github.com/pqbridge/pqbridge/fdbpq"
@@ -70,8 +71,7 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 // running are the parts that pqd watches while it serves.
 type running struct {
 	web     *webServer
-	nc      *nats.Conn
-	closed  <-chan error // why the connection to NATS was closed for good
+	link    *link.Link // of the bridge
 	service service
 }
 
@@ -99,7 +99,7 @@ func (d *daemon) startAll(ctx context.Context, login []nats.Option, started *par
 	if r.web, err = pages.start(started); err != nil {
 		return r, err
 	}
-	if r.nc, r.closed, err = d.connectNATS(ctx, login, started); err != nil {
+	if r.link, err = d.connectNATS(ctx, login, started); err != nil {
 		return r, err
 	}
 	log := &storeLog{settings: d.settings, log: d.log, embedded: d.embedded}
@@ -122,9 +122,9 @@ func (d *daemon) startAll(ctx context.Context, login []nats.Option, started *par
 		return r, err
 	}
 	if d.embedded != nil {
-		d.embedded.watchClients(ctx, d.metrics, started, r.nc, log.nc, console)
+		d.embedded.watchClients(ctx, d.metrics, started, r.link, log, console)
 	}
-	r.service, err = d.startService(ctx, r.nc, log, tracer, started)
+	r.service, err = d.startService(ctx, r.link, log, tracer, started)
 	return r, err
 }
 
@@ -135,7 +135,7 @@ func (d *daemon) untilStopped(ctx context.Context, hangups <-chan os.Signal, r r
 		select {
 		case <-ready:
 			ready = nil
-			d.log.Info("ready", "nats", d.advertised(r.nc), "http", r.web.url(), "store", d.settings.Store.String(),
+			d.log.Info("ready", "nats", d.advertised(r.link.Conn()), "http", r.web.url(), "store", d.settings.Store.String(),
 				"prefix", string(d.settings.Prefix), "version", version())
 		case <-hangups:
 			d.reload()
@@ -145,8 +145,6 @@ func (d *daemon) untilStopped(ctx context.Context, hangups <-chan os.Signal, r r
 			return err
 		case err := <-r.service.failed:
 			return err
-		case err := <-r.closed:
-			return fmt.Errorf("the connection to NATS was closed for good: %w", err)
 		}
 	}
 }
@@ -179,24 +177,20 @@ func (d *daemon) startStore(ctx context.Context, started *parts) error {
 	return nil
 }
 
-// connectNATS makes the connection of the bridge. closed has an error when it is closed
-// for good.
-func (d *daemon) connectNATS(ctx context.Context, login []nats.Option, started *parts) (nc *nats.Conn, closed <-chan error, err error) {
-	lost := make(chan error, 1)
+// connectNATS makes the connection of the bridge.
+func (d *daemon) connectNATS(ctx context.Context, login []nats.Option, started *parts) (*link.Link, error) {
 	options := slices.Concat(bridge.ConnectOptions(d.log), login, d.embedded.inProcess(), []nats.Option{
 		nats.Name("pqd"),
 		nats.RetryOnFailedConnect(false), // connect does that, and tells what will pass from what will not
-		nats.ClosedHandler(func(nc *nats.Conn) { lost <- nc.LastError() }),
 	})
-	if nc, err = connect(ctx, d.settings.NATS.URL, options, d.log); err != nil {
-		return nil, nil, err
+	l := &link.Link{Name: "pqd's connection", Log: d.log, Dial: func(ctx context.Context, more ...nats.Option) (*nats.Conn, error) {
+		return connect(ctx, d.settings.NATS.URL, slices.Concat(options, more), d.log)
+	}}
+	if err := l.Connect(ctx); err != nil {
+		return nil, err
 	}
-	started.add("close the connection to NATS", func() error {
-		nc.SetDisconnectErrHandler(nil) // this one is no news
-		nc.Close()
-		return nil
-	})
-	return nc, lost, nil
+	started.add("close the connection to NATS", l.Close)
+	return l, nil
 }
 
 // service is what answers requests: a bridge, or the bridges of a member, one a term.
@@ -208,12 +202,12 @@ type service struct {
 }
 
 // startService starts to answer requests.
-func (d *daemon) startService(ctx context.Context, nc *nats.Conn, log *storeLog, tracer trace.Tracer, started *parts) (service, error) {
+func (d *daemon) startService(ctx context.Context, l *link.Link, log *storeLog, tracer trace.Tracer, started *parts) (service, error) {
 	ready := make(chan struct{})
 	s := service{ready: ready}
 	if d.settings.Shared() {
-		m := &member{settings: d.settings, log: d.log, metrics: d.metrics, embedded: d.embedded, nc: nc, options: d.bridgeOptions(tracer), storeLog: log}
-		if err := m.start(); err != nil {
+		m := &member{settings: d.settings, log: d.log, metrics: d.metrics, embedded: d.embedded, link: l, options: d.bridgeOptions(tracer), storeLog: log}
+		if err := m.start(ctx); err != nil {
 			return s, err
 		}
 		d.health.stored(m.damaged)
@@ -227,17 +221,15 @@ func (d *daemon) startService(ctx context.Context, nc *nats.Conn, log *storeLog,
 			}
 		})
 	} else {
-		// ctx bounds the start alone: the bridge serves until it is drained.
-		b, err := bridge.Start(ctx, nc, d.store, d.bridgeOptions(tracer))
-		if err != nil {
+		b := &keptBridge{store: d.store, options: d.bridgeOptions(tracer), metrics: d.metrics, link: l}
+		if err := b.start(ctx); err != nil {
 			return s, err
 		}
-		s.drain = b.Drain
-		d.metrics.MustRegister(b.Collector())
-		d.health.serving(b.Ready)
+		s.drain = b.drain
+		d.health.serving(b.ready)
 		close(ready)
 	}
-	started.inBackground(ctx, (&rights{settings: d.settings, log: d.log, nc: nc}).warn)
+	started.inBackground(ctx, (&rights{settings: d.settings, log: d.log, nc: l.Conn()}).warn)
 	return s, nil
 }
 

@@ -15,6 +15,7 @@ var (
 // health answers whether pqd can do its work. The zero value answers that pqd is starting.
 type health struct {
 	bridge   atomic.Pointer[func() error]  // the bridge's own answer, once there is a bridge
+	console  atomic.Pointer[func() error]  // whether the console has a connection, if there is a console
 	damage   atomic.Pointer[func() error]  // whether the store is damaged, once there is a store
 	role     atomic.Pointer[func() string] // what pqd is among those that keep a store together
 	stopping atomic.Bool
@@ -40,13 +41,17 @@ func (h *health) ready() error {
 	if err := h.works(); err != nil {
 		return err
 	}
-	if damage := h.damage.Load(); damage != nil {
-		return (*damage)()
+	for _, part := range []*atomic.Pointer[func() error]{&h.console, &h.damage} {
+		if why := part.Load(); why != nil {
+			if err := (*why)(); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
 
-// works is like ready, and ignores damage of the store.
+// works is like ready, and ignores the console, and damage of the store.
 func (h *health) works() error {
 	if h.stopping.Load() {
 		return errStopping

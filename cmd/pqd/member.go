@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/link"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/process"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 	"github.com/pqbridge/pqbridge/fdbpq"
@@ -30,7 +31,7 @@ type member struct {
 	log      *slog.Logger
 	metrics  *prometheus.Registry
 	embedded *natsServer
-	nc       *nats.Conn     // of the bridge
+	link     *link.Link     // of the bridge
 	options  bridge.Options // of the bridge of each term
 	storeLog *storeLog
 
@@ -41,14 +42,33 @@ type member struct {
 	failed chan error     // why this process has to end
 	fled   bool           // has handed over because of damage; of the goroutine run alone
 
-	endpoint *bridge.ClusterEndpoint
-	cancel   context.CancelFunc
-	drain    context.Context // set before cancel: how long requests may take then
-	done     sync.WaitGroup
+	front  atomic.Pointer[front]
+	cancel context.CancelFunc
+	drain  context.Context // set before cancel: how long requests may take then
+	done   sync.WaitGroup
+}
+
+// front is a connection, and what answers on it whether or not this member serves.
+type front struct {
+	*bridge.ClusterEndpoint
+	nc    *nats.Conn
+	ended <-chan struct{} // closed when the connection is
+}
+
+// open makes a front.
+func (m *member) open(_ context.Context, nc *nats.Conn) error {
+	endpoint, err := bridge.ServeCluster(nc, bridge.ClusterOptions{
+		Prefix: string(m.settings.Prefix), Site: string(m.settings.Site), ReplySubjects: m.settings.Replies, Logger: m.log,
+		Status: m.cluster, StepDown: m.stepDown, Replace: m.replace,
+	})
+	if err == nil {
+		m.front.Store(&front{endpoint, nc, m.link.Ended()})
+	}
+	return err
 }
 
 // start starts to take part in keeping the store. The connections belong to the caller.
-func (m *member) start() (err error) {
+func (m *member) start(ctx context.Context) (err error) {
 	if m.name, err = m.settings.MemberName(); err != nil {
 		return err
 	}
@@ -57,16 +77,13 @@ func (m *member) start() (err error) {
 	}
 	process.AddSpareProcessors()
 	m.asked, m.failed = make(chan *handover), make(chan error, 1)
-	m.endpoint, err = bridge.ServeCluster(m.nc, bridge.ClusterOptions{
-		Prefix: string(m.settings.Prefix), Site: string(m.settings.Site), ReplySubjects: m.settings.Replies, Logger: m.log,
-		Status: m.cluster, StepDown: m.stepDown, Replace: m.replace,
-	})
-	if err != nil {
+	m.link.Begin, m.link.End = m.open, func() { m.front.Load().Stop() }
+	if err := m.link.Use(ctx); err != nil {
 		return errors.Join(err, m.db.Close())
 	}
-	var ctx context.Context
 	ctx, m.cancel = context.WithCancel(context.Background())
 	m.done.Go(func() { m.run(ctx) })
+	m.done.Go(func() { m.link.Keep(ctx) })
 	if m.embedded != nil {
 		m.done.Go(func() { m.watchReplica(ctx) })
 		m.done.Go(func() { m.sendAway(ctx) })
@@ -85,6 +102,11 @@ func (m *member) run(ctx context.Context) {
 		if err != nil {
 			return // ctx has ended
 		}
+		if m.link.Away() != nil {
+			m.release(ctx) // nobody reaches this member: it is another one's turn
+			m.link.Await(ctx)
+			continue
+		}
 		if err := m.serve(ctx, term); err != nil {
 			m.log.Error("serving the store failed: another pqd may take over", "epoch", term.Epoch(), "error", err)
 			m.release(ctx)
@@ -99,7 +121,7 @@ func (m *member) reached() time.Time { return m.db.Status().Reached }
 // reaches the log, too: otherwise this pqd would be active where they are not.
 func (m *member) leave(silence time.Duration, log *nats.Conn) {
 	m.log.Warn("the log is out of reach: connecting to another NATS server, if there is one", "server", log.ConnectedUrlRedacted(), "for", silence.Round(time.Second))
-	for _, nc := range []*nats.Conn{log, m.nc} {
+	for _, nc := range []*nats.Conn{log, m.link.Conn()} {
 		if err := nc.ForceReconnect(); err != nil {
 			m.log.Debug("reconnecting failed", "error", err)
 		}
@@ -128,12 +150,13 @@ func (m *member) serve(ctx context.Context, term *cluster.Term) error {
 		silence := time.Since(written)
 		options.Downtime = &silence
 	}
+	front := m.front.Load()
 	store, err := fdbpq.Open(starting, term, options)
 	var b *bridge.Bridge
 	if err == nil {
 		options := m.options
-		options.Cluster, options.Room = m.endpoint, m.room
-		b, err = bridge.Start(starting, m.nc, store, options)
+		options.Cluster, options.Room = front.ClusterEndpoint, m.room
+		b, err = bridge.Start(starting, front.nc, store, options)
 	}
 	select {
 	case <-term.Over():
@@ -146,7 +169,7 @@ func (m *member) serve(ctx context.Context, term *cluster.Term) error {
 		return err
 	}
 	if b != nil {
-		m.attend(ctx, term, b, store.ID())
+		m.attend(ctx, term, b, front, store.ID())
 	}
 	return nil
 }
@@ -164,14 +187,14 @@ func untilOver(ctx context.Context, term *cluster.Term) (context.Context, contex
 	return ctx, cancel
 }
 
-// attend waits until the term is over or ctx ends, and drains the bridge.
-func (m *member) attend(ctx context.Context, term *cluster.Term, b *bridge.Bridge, storeID string) {
+// attend waits until the term is over, the connection is closed, or ctx ends, and drains the bridge.
+func (m *member) attend(ctx context.Context, term *cluster.Term, b *bridge.Bridge, front *front, storeID string) {
 	numbers := b.Collector()
 	m.metrics.MustRegister(numbers)
 	m.bridge.Store(b)
 	m.log.Info("serving", "epoch", term.Epoch(), "store_id", storeID)
 	event := protocol.ActiveEvent{Node: m.name, Epoch: term.Epoch()}
-	if err := (bridge.ClusterOptions{Prefix: string(m.settings.Prefix), Site: string(m.settings.Site)}).AnnounceActive(m.nc, event); err != nil {
+	if err := (bridge.ClusterOptions{Prefix: string(m.settings.Prefix), Site: string(m.settings.Site)}).AnnounceActive(front.nc, event); err != nil {
 		m.log.Debug("event lost", "event", protocol.EventActive, "error", err)
 	}
 	drain := context.WithoutCancel(ctx)
@@ -185,6 +208,12 @@ func (m *member) attend(ctx context.Context, term *cluster.Term, b *bridge.Bridg
 			m.log.Warn("stopped serving: another pqd serves, or none can", "epoch", term.Epoch(), "because", term.Reason())
 		case asked = <-m.asked:
 			m.log.Info("stepping down", "epoch", term.Epoch(), "successor", asked.to)
+		case <-front.ended:
+			m.log.Warn("stopped serving: the connection to NATS is closed", "epoch", term.Epoch())
+			var cancel context.CancelFunc
+			drain, cancel = context.WithTimeout(drain, lostLimit)
+			defer cancel()
+			defer m.release(ctx)
 		case <-ctx.Done():
 			drain = m.drain
 		case <-look.C:
@@ -212,7 +241,7 @@ func (m *member) stop(drain context.Context) error {
 	m.done.Wait()
 	m.moveLog(drain)
 	err := m.db.Close()
-	m.endpoint.Stop()
+	m.front.Load().Stop()
 	return err
 }
 
@@ -233,8 +262,10 @@ func (m *member) ready() error {
 		return fmt.Errorf("store: %s", status.Reason)
 	case status.Reason != "":
 		return waitingError{fmt.Errorf("store: %s", status.Reason)}
-	case m.nc.Status() != nats.CONNECTED:
-		return errors.New("NATS connection is " + m.nc.Status().String())
+	case m.link.Away() != nil:
+		return waitingError{m.link.Away()}
+	case m.link.Conn().Status() != nats.CONNECTED:
+		return errors.New("NATS connection is " + m.link.Conn().Status().String())
 	case missing != nil:
 		return waitingError{missing}
 	case status.Role == cluster.Active:

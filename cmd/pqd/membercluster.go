@@ -78,7 +78,7 @@ const takeoverLimit = 2 * time.Second
 // has ended, this process is about to end.
 func (m *member) handOver(ctx, drain context.Context, term *cluster.Term, b *bridge.Bridge, asked *handover) {
 	log := m.log
-	serves, forget, err := m.endpoint.Successor(term.Epoch())
+	serves, forget, err := m.front.Load().Successor(term.Epoch())
 	if err != nil {
 		log.Warn("requests in flight may get no answer", "error", err)
 	} else {

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/broker"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/link"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 )
 
@@ -24,6 +25,7 @@ type natsServer struct {
 	secret   *broker.OtherSecret   // of a node of PQ_CLUSTER
 	groups   broker.DamagedGroups  // of such a node
 	lameDuck chan struct{}         // closed when the server has announced that it stops
+	announce sync.Once             // of lameDuck
 }
 
 // newNATSServer checks the server's settings, and starts nothing.
@@ -81,25 +83,26 @@ func (n *natsServer) inProcess() []nats.Option {
 	if n == nil {
 		return nil
 	}
-	announced := sync.OnceFunc(func() { close(n.lameDuck) }) // a server may say it again
 	return []nats.Option{
 		nats.InProcessServer(n.pipe),
 		// No other client connects at the same time, and there is no network to fail.
 		nats.ReconnectWait(broker.PipeReconnectWait),
 		nats.ReconnectJitter(0, 0),
 		nats.ReconnectHandler(func(*nats.Conn) { n.log.Info("reconnected to NATS", "server", "embedded") }),
-		nats.LameDuckModeHandler(func(*nats.Conn) { announced() }),
+		// A server may say it again, and to another connection.
+		nats.LameDuckModeHandler(func(*nats.Conn) { n.announce.Do(func() { close(n.lameDuck) }) }),
 	}
 }
 
-// watchClients closes clients of the server that do not read. The connections are pqd's
-// own; those that do not exist are nil.
-func (n *natsServer) watchClients(ctx context.Context, metrics *prometheus.Registry, started *parts, connections ...*nats.Conn) {
-	var own []func() (uint64, error)
-	for _, nc := range connections {
-		if nc != nil {
-			own = append(own, nc.GetClientID)
-		}
+// watchClients closes clients of the server that do not read, and none of pqd's own connections. Those to the log, and of
+// the console, may not be there.
+func (n *natsServer) watchClients(ctx context.Context, metrics *prometheus.Registry, started *parts, bridge *link.Link, log *storeLog, console *link.Link) {
+	own := []func() (uint64, error){func() (uint64, error) { return bridge.Conn().GetClientID() }}
+	if log.nc != nil {
+		own = append(own, log.nc.GetClientID)
+	}
+	if console != nil {
+		own = append(own, func() (uint64, error) { return console.Conn().GetClientID() })
 	}
 	slow := broker.NewSlowClients(n.srv, own, broker.UnreadBudget(debug.SetMemoryLimit(-1)), n.log)
 	metrics.MustRegister(slow.Closed)

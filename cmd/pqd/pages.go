@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/broker"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/link"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 	"github.com/pqbridge/pqbridge/internal/console"
 	"github.com/pqbridge/pqbridge/internal/gateway"
@@ -69,7 +70,7 @@ func (p *pages) newGateway() (*gateway.Gateway, error) {
 
 // connect makes the connection of the console and the HTTP interface; it is nil if they are off. It
 // is one of their own, so that the rights of its user are all they have.
-func (p *pages) connect(ctx context.Context, embedded *natsServer, started *parts) (*nats.Conn, error) {
+func (p *pages) connect(ctx context.Context, embedded *natsServer, started *parts) (*link.Link, error) {
 	if p.gateway == nil {
 		return nil, nil
 	}
@@ -90,17 +91,32 @@ func (p *pages) connect(ctx context.Context, embedded *natsServer, started *part
 	if embedded != nil {
 		options = append(options, nats.InProcessServer(broker.NewPipeDialer(embedded.srv)))
 	}
-	nc, err := connect(ctx, p.settings.NATS.URL, options, p.log)
+	l := &link.Link{
+		Name: "the console's connection", Log: p.log,
+		Dial: func(ctx context.Context, more ...nats.Option) (*nats.Conn, error) {
+			return connect(ctx, p.settings.NATS.URL, slices.Concat(options, more), p.log)
+		},
+		Begin: func(_ context.Context, nc *nats.Conn) error {
+			p.gateway.Connect(nc)
+			return nil
+		},
+		End: p.gateway.Disconnect,
+	}
+	err = l.Connect(ctx)
+	if err == nil {
+		err = l.Use(ctx)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("the console, as the user of PQ_CONSOLE_CREDS or PQ_CONSOLE_USER, or as pqd's own: %w", err)
 	}
 	started.add("stop the console", func() error {
 		p.gateway.Stop()
-		nc.Close()
-		return nil
+		return l.Close()
 	})
-	p.gateway.Connect(nc)
-	return nc, nil
+	started.inBackground(ctx, l.Keep)
+	away := l.Away
+	p.health.console.Store(&away)
+	return l, nil
 }
 
 const consoleIsOff = "the console and the HTTP interface are off: expected PQ_CONSOLE=read or PQ_CONSOLE=admin"

@@ -106,9 +106,16 @@ const reconnectWait = 250 * time.Millisecond
 // forbidden is how a NATS server tells a client that it lacks a right.
 var forbidden = regexp.MustCompile(`(?i)permissions violation.*"([^"]+)"`)
 
-// Connect begins to serve. The connection stays the caller's.
+// Connect begins to serve, on this connection instead of one before. The connection stays the caller's.
 func (g *Gateway) Connect(nc *nats.Conn) {
-	g.wire.Store(&wire{nc: nc, inbox: nc.NewInbox(), pending: &g.pending})
+	g.wire.Store(&wire{nc: nc, inbox: nc.NewInbox(), pending: &g.pending, lost: make(chan struct{})})
+}
+
+// Disconnect ends the requests under way, whose connection was closed, and refuses others until [Gateway.Connect].
+func (g *Gateway) Disconnect() {
+	if w := g.wire.Swap(nil); w != nil {
+		close(w.lost)
+	}
 }
 
 // Stop ends the requests under way and the streams, and refuses others.

@@ -19,6 +19,7 @@ type wire struct {
 	nc      *nats.Conn
 	inbox   string // before the last token: bridges count all requests as those of one client
 	pending *pending
+	lost    chan struct{} // closed when the connection is
 }
 
 // call is a request under way. It has a reply subject and a subscription of its own, so that
@@ -37,7 +38,7 @@ type call struct {
 // send sends a request that has up to a number of answers.
 func (w *wire) send(m *nats.Msg, most int, changes bool) (*call, *refusal) {
 	if w == nil {
-		return nil, refusef(protocol.CodeUnavailable, "pqd is starting, nothing was done: try again")
+		return nil, refusef(protocol.CodeUnavailable, "pqd is starting, or about to make another connection to NATS, nothing was done: try again")
 	}
 	c := &call{
 		wire: w, subject: m.Subject, reply: w.inbox + "." + rand.Text(), changes: changes,
@@ -75,6 +76,7 @@ func (c *call) next(ctx context.Context) (*nats.Msg, *refusal) {
 		return m, nil
 	case err := <-c.denied:
 		return nil, refusef(protocol.CodeForbidden, "the console's NATS user lacks a right: %s", err)
+	case <-c.lost:
 	case <-ctx.Done():
 	}
 	if c.changes {

@@ -253,7 +253,7 @@ func (r *Receiver) unsubscribe(f *front) {
 
 // unsubscribeFrom ends a subscription at once. A drained one has ended by itself.
 func (r *Receiver) unsubscribeFrom(sub *nats.Subscription) {
-	if err := sub.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrBadSubscription) {
+	if err := sub.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrBadSubscription) && !r.nc.IsClosed() {
 		r.options.Logger.Warn("unsubscribing failed", "subject", sub.Subject, "error", err)
 	}
 }

@@ -21,8 +21,8 @@ type StreamStore struct {
 	Nc      *nats.Conn
 }
 
-func NewStreamStore(t *testing.T, size string) *StreamStore {
-	outside := testenv.NATS(t, func(o *server.Options) { o.JetStream, o.StoreDir, o.SyncAlways = true, t.TempDir(), true })
+func NewStreamStore(t *testing.T, size string, more ...func(*server.Options)) *StreamStore {
+	outside := testenv.NATS(t, append(more, func(o *server.Options) { o.JetStream, o.StoreDir, o.SyncAlways = true, t.TempDir(), true })...)
 	return &StreamStore{Outside: outside, Size: size, Work: t.TempDir(), Nc: outside.Connect(t)}
 }
 

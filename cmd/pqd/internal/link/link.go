@@ -1,0 +1,159 @@
+// Package link keeps a connection to NATS for as long as pqd runs.
+//
+// nats.go makes a connection that is lost again by itself. But one that the server has ended for an error, such as a line
+// longer than its max_control_line, is closed for good. Then a [Link] makes another one, and what uses the connection
+// starts anew on that.
+package link
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Link is a connection, and another one when the server has ended it. Its exported fields are set before it is used.
+type Link struct {
+	Name string // of the connection, for the log
+	Log  *slog.Logger
+	Dial func(ctx context.Context, more ...nats.Option) (*nats.Conn, error)
+
+	Begin func(ctx context.Context, nc *nats.Conn) error // starts what uses a connection
+	End   func()                                         // ends it, when the connection is closed
+
+	mu    sync.Mutex
+	nc    *nats.Conn
+	over  chan struct{} // closed when the connection is
+	since time.Time     // it is there since then
+	using bool          // what uses it has begun
+	up    chan struct{} // closed while it is used
+}
+
+// Pauses before another connection is made. They double, so that a client that makes the server end connections gets few.
+const (
+	firstRest = time.Second
+	lastRest  = 30 * time.Second
+	longLived = time.Minute // after a connection that lived so long the pauses begin anew
+)
+
+// Connect makes the first connection.
+func (l *Link) Connect(ctx context.Context) error {
+	over := make(chan struct{})
+	closed := sync.OnceFunc(func() { close(over) })
+	nc, err := l.Dial(ctx, nats.ClosedHandler(func(*nats.Conn) { closed() }))
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.nc, l.over, l.since = nc, over, time.Now()
+	if l.up == nil {
+		l.up = make(chan struct{})
+	}
+	return nil
+}
+
+// Conn is the connection; it may be closed.
+func (l *Link) Conn() *nats.Conn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.nc
+}
+
+// Use starts what uses the connection.
+func (l *Link) Use(ctx context.Context) error {
+	if err := l.Begin(ctx, l.Conn()); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.using = true
+	close(l.up)
+	return nil
+}
+
+// Away says why nothing uses a connection, or nil.
+func (l *Link) Away() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.using {
+		return nil
+	}
+	return fmt.Errorf("the NATS server ended %s for an error: another one is about to be made", l.Name)
+}
+
+// Ended is closed when the connection is.
+func (l *Link) Ended() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.over
+}
+
+// Await waits until something uses a connection, or ctx ends.
+func (l *Link) Await(ctx context.Context) {
+	l.mu.Lock()
+	up := l.up
+	l.mu.Unlock()
+	select {
+	case <-up:
+	case <-ctx.Done():
+	}
+}
+
+// Keep replaces the connection as often as the server ends it, until ctx ends.
+func (l *Link) Keep(ctx context.Context) {
+	rest := firstRest
+	for {
+		select {
+		case <-l.Ended():
+		case <-ctx.Done():
+			return
+		}
+		lived := l.lost()
+		if lived >= longLived {
+			rest = firstRest
+		}
+		for {
+			select {
+			case <-time.After(rest):
+			case <-ctx.Done():
+				return
+			}
+			rest = min(2*rest, lastRest)
+			err := l.Connect(ctx)
+			if err == nil {
+				if err = l.Use(ctx); err == nil {
+					l.Log.Info("made another connection to NATS", "connection", l.Name)
+					break
+				}
+				l.Conn().Close()
+			}
+			if ctx.Err() != nil {
+				return
+			}
+			l.Log.Error("making another connection to NATS failed", "connection", l.Name, "error", err, "again", rest.String())
+		}
+	}
+}
+
+// lost ends what used the connection, and returns how long that lived.
+func (l *Link) lost() time.Duration {
+	l.mu.Lock()
+	l.using, l.up = false, make(chan struct{})
+	nc, lived := l.nc, time.Since(l.since)
+	l.mu.Unlock()
+	l.Log.Error("the NATS server ended a connection for an error: making another one", "connection", l.Name, "error", nc.LastError())
+	l.End()
+	return lived
+}
+
+// Close closes the connection.
+func (l *Link) Close() error {
+	nc := l.Conn()
+	nc.SetDisconnectErrHandler(nil) // this one is no news
+	nc.Close()
+	return nil
+}
