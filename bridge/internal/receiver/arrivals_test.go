@@ -78,7 +78,7 @@ func TestArrivals(t *testing.T) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.marks) > 0 || slices.ContainsFunc(a.line[:cap(a.line)], func(m *nats.Msg) bool { return m != nil }) {
+	if len(a.marks) > 0 || slices.ContainsFunc(a.lines.common.messages[:cap(a.lines.common.messages)], func(m *nats.Msg) bool { return m != nil }) {
 		t.Errorf("%d marks are kept, and messages that were handled", len(a.marks))
 	}
 	if strings.Join(seen, "") != strings.Join(want, "") {
@@ -91,7 +91,7 @@ func (a *arrivals) kept(t *testing.T) {
 	t.Helper()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if slices.ContainsFunc(a.line[:cap(a.line)], func(m *nats.Msg) bool { return m != nil }) {
+	if slices.ContainsFunc(a.lines.common.messages[:cap(a.lines.common.messages)], func(m *nats.Msg) bool { return m != nil }) {
 		t.Error("messages are kept that were handled")
 	}
 }
@@ -146,21 +146,21 @@ func TestPatience(t *testing.T) {
 // A mark stands behind the messages before it, and the memory of a long line is not kept.
 func TestLine(t *testing.T) {
 	t.Parallel()
-	a := arrivals{marks: make(map[*nats.Msg]func())}
-	mark := new(nats.Msg)
+	last := new(nats.Msg)
+	a := arrivals{marks: map[*nats.Msg]*mark{last: {}}}
 	for range 3 {
 		a.add(&nats.Msg{Sub: new(nats.Subscription)})
 	}
-	a.add(mark)
-	if line := a.next(make([]*nats.Msg, 0, arrivalsKept+1)); len(line) != 4 || line[3] != mark {
-		t.Errorf("%d messages in line, the mark at %d", len(line), slices.Index(line, mark))
+	a.add(last)
+	if line := a.next(make([]*nats.Msg, 0, arrivalsKept+1)); len(line) != 4 || line[3] != last {
+		t.Errorf("%d messages in line, the mark at %d", len(line), slices.Index(line, last))
 	}
-	if n := cap(a.line); n > arrivalsKept {
+	if n := cap(a.lines.common.messages); n > arrivalsKept {
 		t.Errorf("memory of %d messages is kept", n)
 	}
-	a.add(mark)
-	if a.next(make([]*nats.Msg, 0, arrivalsKept)); cap(a.line) != arrivalsKept {
-		t.Errorf("memory of %d messages is used again, expected %d", cap(a.line), arrivalsKept)
+	a.add(last)
+	if a.next(make([]*nats.Msg, 0, arrivalsKept)); cap(a.lines.common.messages) != arrivalsKept {
+		t.Errorf("memory of %d messages is used again, expected %d", cap(a.lines.common.messages), arrivalsKept)
 	}
 }
 
@@ -173,12 +173,12 @@ func TestArrivalsAreBounded(t *testing.T) {
 	for range 20 {
 		a.add(m)
 	}
-	if messages, bytes := a.pending(); messages != 8 || bytes != pendingBytes || len(a.line) != 8 {
-		t.Errorf("%d messages of %d bytes are pending and %d in line, room is for 8", messages, bytes, len(a.line))
+	if messages, bytes := a.pending(); messages != 8 || bytes != pendingBytes || len(a.lines.common.messages) != 8 {
+		t.Errorf("%d messages of %d bytes are pending and %d in line, room is for 8", messages, bytes, len(a.lines.common.messages))
 	}
 	a.bytes.Store(0)
-	if a.add(m); len(a.line) != 9 {
-		t.Errorf("%d messages in line, want 9: there is room again", len(a.line))
+	if a.add(m); len(a.lines.common.messages) != 9 {
+		t.Errorf("%d messages in line, want 9: there is room again", len(a.lines.common.messages))
 	}
 	for want := range 2 { // as often as it begins
 		if n := strings.Count(log.String(), nats.ErrSlowConsumer.Error()); n != want+1 {

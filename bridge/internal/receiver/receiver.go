@@ -2,12 +2,13 @@
 // last: it subscribes, sheds load, goes on standby and drains. A bridge has one front, or one
 // more for other sites; each has subjects of its own, and its own standby.
 //
-// What it guarantees: requests and settlements are handled one after the other, in the
-// order in which the connection received them, whatever the subscription. Every message
+// What it guarantees: requests and settlements, of each tenant if there are some, are handled
+// one after the other, in the order in which the connection received them, whatever the subscription. Every message
 // that arrived before a subscription ended is handled before a new one begins, so the
 // order lasts. The subscription to settlements outlives the one to requests. When
 // requests arrive faster than the handler returns, the receiver unsubscribes from them
-// for a while; loadshedding.go says how.
+// for a while; loadshedding.go says how. Tenants take turns, and one that sends too much is
+// refused before; lines.go says how.
 //
 // The package knows neither queues nor the store, and reads no message.
 package receiver
@@ -42,14 +43,25 @@ type Handlers struct {
 	// Refuse refuses a push that was not read, while the receiver sheds load. It is
 	// called side by side with the others.
 	Refuse func(*nats.Msg)
+
+	// Flood refuses a message that was not read, while its tenant floods the receiver. It is
+	// called side by side with the others, and must not wait for them.
+	Flood func(tenant, subject, reply string)
 }
 
-// Options configure a receiver. All but Backlog are required.
+// Options configure a receiver. All but Tenant, Floods and Backlog are required.
 type Options struct {
 	Fronts   []Subjects
 	Group    string // queue group of all subscriptions but the one to signals
 	Handlers Handlers
 	Logger   *slog.Logger
+
+	// Tenant names whose message one with this subject is, "" if it is nobody's. nil: there
+	// are no tenants, and Handlers.Flood is never called.
+	Tenant func(subject string) string
+
+	// Floods is told which messages the connection may refuse instead of the receiver.
+	Floods *Floods
 
 	// Backlog gets values while the server holds too much for the connection. The receiver
 	// then ends all subscriptions until what is held has been handled.
@@ -91,7 +103,7 @@ func (f *front) all() []**nats.Subscription {
 
 // New returns a receiver on a connection. It receives nothing yet.
 func New(nc *nats.Conn, o Options) *Receiver {
-	r := &Receiver{nc: nc, options: o}
+	r := &Receiver{nc: nc, options: o, arrivals: arrivals{tenant: o.Tenant, refuse: o.Handlers.Flood, floods: o.Floods}}
 	for i := range o.Fronts {
 		r.fronts = append(r.fronts, &front{subjects: &o.Fronts[i]})
 	}
@@ -195,6 +207,10 @@ func (r *Receiver) Resume(front int) error {
 	}
 	return err
 }
+
+// Flood has the messages of a tenant refused unread for a while, as when it has sent more than
+// is handled.
+func (r *Receiver) Flood(tenant string) { r.arrivals.flood(tenant) }
 
 // Await returns when all messages that the server has sent so far are handled.
 func (r *Receiver) Await(ctx context.Context) error {

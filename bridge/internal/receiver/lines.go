@@ -1,0 +1,203 @@
+package receiver
+
+import (
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// lines are the messages that wait to be handled. Each tenant has a line, in the order of
+// arrival, and the lines take turns: who sends much delays nobody else. Messages of no
+// tenant have a common line. Where there are no tenants, it is the only one.
+//
+// A tenant whose line is full floods the bridge. Its messages are refused unread until its
+// line is empty, and for some times as long as that took: otherwise the bridge would do
+// nothing but handle them. One that floods in another way is refused for longer.
+type lines struct {
+	common   line
+	by       map[string]*line // of tenants: those with messages, those that flood, and some others
+	ready    []*line          // with messages, in the order of their turns
+	flooding []*line
+}
+
+type line struct {
+	tenant   string
+	messages []*nats.Msg // and marks
+	bytes    int
+	full     time.Time     // since when the tenant floods; zero: it does not
+	least    time.Duration // how long it does behind that, at least
+	until    time.Time     // how long it does; zero: until the line is empty, at least
+}
+
+const (
+	// A line has room for this many messages, and bytes: parts of what makes the receiver
+	// shed load for all.
+	lineMost  = shedAt / 8
+	lineBytes = shedAtBytes / 4
+
+	// turnMost is how many messages of a line come before those of the next one, roundMost how
+	// many come before it is looked who has come meanwhile.
+	turnMost  = 16
+	roundMost = 64
+
+	// linesKept is how many lines of tenants are kept while they are empty.
+	linesKept = 1024
+
+	// A tenant that has flooded rests for restTimes as long as its line took to become
+	// empty, and no longer than restMost.
+	restTimes = 3
+	restMost  = time.Second
+)
+
+// add adds a message of a tenant ("": of none) to its line. It reports whether that has room:
+// otherwise the message is to be refused; and whether a flood begins with it.
+func (l *lines) add(m *nats.Msg, tenant string, size int) (room, begins bool) {
+	of := &l.common
+	if tenant != "" {
+		of = l.open(tenant)
+		if len(of.messages) >= lineMost || len(of.messages) > 0 && of.bytes+size > lineBytes {
+			begins = l.begin(of, 0)
+		}
+		if of.floods() {
+			return false, begins
+		}
+	}
+	of.bytes += size
+	l.append(of, m)
+	return true, false
+}
+
+// open returns the line of a tenant.
+func (l *lines) open(tenant string) *line {
+	l.forgive()
+	of := l.by[tenant]
+	if of == nil {
+		if l.by == nil {
+			l.by = make(map[string]*line)
+		}
+		of = &line{tenant: tenant}
+		l.by[tenant] = of
+	}
+	return of
+}
+
+// flood has a tenant flood the bridge, and reports whether it did not before.
+func (l *lines) flood(tenant string) (begins bool) {
+	of := l.open(tenant)
+	begins = l.begin(of, restMost)
+	if len(of.messages) == 0 && of.until.IsZero() {
+		l.emptied(of)
+	}
+	return begins
+}
+
+// begin has a flood begin, unless it is under way. It ends so long behind the line, at least.
+func (l *lines) begin(of *line, least time.Duration) bool {
+	if of.floods() {
+		return false
+	}
+	of.full, of.least = time.Now(), least
+	l.flooding = append(l.flooding, of)
+	return true
+}
+
+func (of *line) floods() bool { return !of.full.IsZero() }
+
+// append adds a message or a mark.
+func (l *lines) append(of *line, m *nats.Msg) {
+	if len(of.messages) == 0 {
+		l.ready = append(l.ready, of)
+	}
+	of.messages = append(of.messages, m)
+}
+
+// refuses reports whether all messages of a tenant are refused now.
+func (l *lines) refuses(tenant string) bool {
+	l.forgive()
+	of := l.by[tenant]
+	return of != nil && of.floods()
+}
+
+// forgive ends the rest of those that have rested.
+func (l *lines) forgive() {
+	if len(l.flooding) == 0 {
+		return
+	}
+	now := time.Now()
+	l.flooding = slices.DeleteFunc(l.flooding, func(of *line) bool {
+		if of.until.IsZero() || now.Before(of.until) {
+			return false
+		}
+		of.full, of.least, of.until = time.Time{}, 0, time.Time{}
+		l.forget(of)
+		return true
+	})
+}
+
+// mark adds a mark behind all messages, and returns in how many lines it is.
+func (l *lines) mark(m *nats.Msg) int {
+	if len(l.ready) == 0 {
+		l.append(&l.common, m)
+		return 1
+	}
+	for _, of := range l.ready {
+		l.append(of, m)
+	}
+	return len(l.ready)
+}
+
+// take takes messages, of each line in turn. It uses memory that the caller does not need
+// any more.
+func (l *lines) take(used []*nats.Msg) (taken []*nats.Msg) {
+	if l.by == nil { // there are no tenants
+		taken, l.ready = l.common.messages, l.ready[:0]
+		l.common = line{messages: used[:0]}
+		return taken
+	}
+	taken = used[:0]
+	for len(taken) < roundMost && len(l.ready) > 0 {
+		of := l.ready[0]
+		taken = of.take(taken)
+		last := len(l.ready) - 1
+		copy(l.ready, l.ready[1:])
+		if l.ready[last] = of; len(of.messages) == 0 {
+			l.ready = l.ready[:last]
+			l.emptied(of)
+		}
+	}
+	l.forgive()
+	return taken
+}
+
+// take moves the messages of one turn.
+func (of *line) take(to []*nats.Msg) []*nats.Msg {
+	turn := of.messages[:min(len(of.messages), turnMost)]
+	for _, m := range turn {
+		if m.Sub != nil { // a mark has none
+			of.bytes -= m.Size()
+		}
+	}
+	to = append(to, turn...)
+	clear(turn)
+	of.messages = of.messages[len(turn):]
+	return to
+}
+
+// emptied ends a line for now.
+func (l *lines) emptied(of *line) {
+	of.messages = nil
+	if of.floods() {
+		now := time.Now()
+		of.until = now.Add(max(of.least, min(restTimes*now.Sub(of.full), restMost)))
+	} else {
+		l.forget(of)
+	}
+}
+
+// forget forgets an empty line of many.
+func (l *lines) forget(of *line) {
+	if len(of.messages) == 0 && len(l.by) > linesKept {
+		delete(l.by, of.tenant)
+	}
+}
