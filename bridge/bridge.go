@@ -95,13 +95,19 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	b.surveyor = survey.New(store, b.waits.at, stats.Queues)
 	b.historian = survey.NewHistorian(stats, b.surveyor, o.Logger)
 	requests := &dispatcher{Responder: b.responder, Wire: wr, replies: replies, lanes: &b.lanes, tenants: b.tenants, cluster: o.Cluster}
-	b.receiver = receiver.New(nc, receiver.Options{
+	receives := receiver.Options{
 		Fronts:   frontsOf(wr),
-		Handlers: receiver.Handlers{Request: requests.receive, Signal: requests.signal, Refuse: requests.refusePush},
+		Handlers: receiver.Handlers{Request: requests.receive, Signal: requests.signal, Refuse: requests.refusePush, Flood: requests.refuseFlood},
 		Group:    queueGroup,
 		Backlog:  o.Backlog,
 		Logger:   o.Logger,
-	})
+	}
+	if b.tenants != nil {
+		requests.later = &refusals{flush: func() { _ = nc.FlushTimeout(flushRefusals) }} // fails without a connection: then nothing is sent
+		receives.Tenant, receives.Floods = requests.tenant, o.Floods
+	}
+	b.receiver = receiver.New(nc, receives)
+	requests.flood = b.receiver.Flood
 	standby := standby{b.receiver, b.waits.line}
 	about := &about{options: o, storeID: store.ID(), maxQueueBytes: store.MaxQueueBytes(), started: time.Now().UTC(), id: nuid.Next()}
 	self := about.identity()

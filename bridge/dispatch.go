@@ -24,6 +24,10 @@ type dispatcher struct {
 	replies *replies
 	lanes   *lanes
 	tenants *tenants.Tenants // nil: there are none
+	later   *refusals        // nil likewise
+
+	// flood has messages of a tenant refused unread for a while.
+	flood func(tenant string)
 
 	sources *feeds.Runners
 	owners  *peers.Owners    // nil: this bridge owns all queues
@@ -109,6 +113,9 @@ func (d *dispatcher) handle(m *nats.Msg, owners *peers.Owners) {
 		f = d.Gate.Enter(r)
 	}
 	if f != nil && tenant != nil {
+		if tenant.Floods(m.Size()) {
+			d.flood(tenant.Name())
+		}
 		r.Keep()
 		if d.Gate.Enter(r) != nil {
 			r.PassGate()
@@ -172,8 +179,8 @@ func (d *dispatcher) admit(r *request.Request) (*tenants.Tenant, *failure.Failur
 	if d.tenants == nil {
 		return nil, nil
 	}
-	name, _, _ := strings.Cut(d.Grammar.Rest(r.Msg.Subject), ".")
-	if subjects.CheckTenant(name) != nil {
+	name := d.tenant(r.Msg.Subject)
+	if name == "" {
 		return nil, nil
 	}
 	t := d.tenants.Of(name)
@@ -185,9 +192,18 @@ func (d *dispatcher) admit(r *request.Request) (*tenants.Tenant, *failure.Failur
 	return t, f
 }
 
+// tenant returns who asks, "" if no tenant does.
+func (d *dispatcher) tenant(subject string) string {
+	name, _, _ := strings.Cut(d.Grammar.Rest(subject), ".")
+	if subjects.CheckTenant(name) != nil {
+		return ""
+	}
+	return name
+}
+
 // refuseLater refuses a request after a pause.
 func (d *dispatcher) refuseLater(r *request.Request, t *tenants.Tenant, f *failure.Failure) {
-	time.AfterFunc(t.Pause(), func() { d.Refuse(r, f) })
+	time.AfterFunc(t.Pause(), func() { d.later.do(0, func() { d.Refuse(r, f) }) })
 }
 
 // contends reports whether requests of a kind conflict with the pops of other bridges: pops

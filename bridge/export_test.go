@@ -138,3 +138,8 @@ func Rated(o Options, now func() time.Time) Options {
 	o.now = now
 	return o
 }
+
+// NewRefusals returns refusals, none of which waits. The flush is called behind as many as are sent at once.
+func NewRefusals(flush func()) (do func(room int, refuse func())) {
+	return (&refusals{flush: flush}).do
+}

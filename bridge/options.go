@@ -27,6 +27,10 @@ type Options struct {
 	// then unsubscribes until it has read what is held. nil: it is not told.
 	Backlog <-chan struct{}
 
+	// Floods says to the connection which messages of tenants the bridge would refuse
+	// unread. nil: the bridge refuses them alone.
+	Floods *Floods
+
 	Tracer trace.Tracer // nil: no spans
 	Limits Limits
 

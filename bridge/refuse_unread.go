@@ -1,31 +1,117 @@
 package bridge
 
 import (
-	"strconv"
+	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/micro"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-var errShedding = &failure.Failure{Code: 503, Text: "more requests arrive than this bridge can refuse, nothing was done: try again in a moment"}
+var (
+	errShedding = &failure.Failure{Code: 503, Text: "more requests arrive than this bridge can refuse, nothing was done: try again in a moment"}
+	errFlood    = &failure.Failure{Code: 429, Reason: protocol.ReasonBusy, Text: "the tenant floods this bridge with messages, nothing was done: try again in a moment"}
+)
 
-// sheddingHeader is the answer to a push while the bridge sheds load.
-var sheddingHeader = nats.Header{
-	protocol.HeaderStatus:      {strconv.Itoa(errShedding.Code)},
-	protocol.HeaderDescription: {errShedding.Describe()},
-	micro.ErrorHeader:          {errShedding.Text},
-	micro.ErrorCodeHeader:      {strconv.Itoa(errShedding.Code)},
-}
+// Answers are made once: whoever refuses unread does it because there is no time.
+var (
+	sheddingAnswer = request.AsPublish.Answer(errShedding)
+	floodAnswers   = [...]*nats.Msg{
+		request.AsService:    request.AsService.Answer(errFlood),
+		request.AsPublish:    request.AsPublish.Answer(errFlood),
+		request.AsSettlement: request.AsSettlement.Answer(errFlood),
+	}
+)
 
 // refusePush refuses a push unread, while the bridge sheds load.
 func (d *dispatcher) refusePush(m *nats.Msg) {
-	d.Stats.RefusedUnread(&verbPush.Verb, errShedding)
-	if m.Reply == "" || !d.replies.answers(m.Reply) {
-		d.Events.Lost(d.meantQueue(m.Subject), 1, errShedding)
+	if d.refused(verbPush, m.Subject, m.Reply, errShedding) {
+		d.Publish(&nats.Msg{Subject: m.Reply, Header: sheddingAnswer.Header})
+	}
+}
+
+// refuseFlood refuses a message unread, while its tenant floods the bridge. It never waits, so
+// that a flood holds up nobody.
+func (d *dispatcher) refuseFlood(tenant, subject, reply string) {
+	d.tenants.Of(tenant).Unread()
+	v := d.meant(subject)
+	if !d.refused(v, subject, reply, errFlood) {
 		return
 	}
-	d.Publish(&nats.Msg{Subject: m.Reply, Header: sheddingHeader})
+	answer := floodAnswers[v.Refusal]
+	d.later.do(floodsRoom, func() {
+		d.Publish(&nats.Msg{Subject: reply, Header: answer.Header, Data: answer.Data})
+	})
+}
+
+// refused counts a message that is refused unread, and reports whether it is to be answered.
+func (d *dispatcher) refused(v *verb, subject, reply string, f *failure.Failure) bool {
+	d.Stats.RefusedUnread(&v.Verb, f)
+	if reply != "" && d.replies.answers(reply) {
+		return true
+	}
+	if v == verbPush {
+		d.Events.Lost(d.meantQueue(subject), 1, f)
+	}
+	return false
+}
+
+// floodsRoom is how many refusals may wait when one comes that is refused unread.
+const floodsRoom = 4096
+
+// refusals are answers that a tenant gets late, or too many at once. One goroutine sends them, and few at a time, so that they
+// hold up no other answers: all go through one connection. nil: there are no tenants.
+type refusals struct {
+	flush func() // waits until the server has what was sent
+
+	mu      sync.Mutex
+	waiting []func()
+	sending bool
+}
+
+const (
+	// refusalsAtOnce is how many refusals are sent before the server has got those before.
+	refusalsAtOnce = 32
+
+	// flushRefusals bounds the wait for that.
+	flushRefusals = time.Second
+)
+
+// do sends a refusal behind those that wait. When there are room of them it does nothing; 0: there is always room.
+func (q *refusals) do(room int, refuse func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if room > 0 && len(q.waiting) >= room {
+		return
+	}
+	q.waiting = append(q.waiting, refuse)
+	if !q.sending {
+		q.sending = true
+		go q.send()
+	}
+}
+
+// send sends refusals until there are none.
+func (q *refusals) send() {
+	for {
+		q.mu.Lock()
+		some := q.waiting[:min(len(q.waiting), refusalsAtOnce)]
+		q.waiting = q.waiting[len(some):]
+		if len(some) == 0 {
+			q.waiting, q.sending = nil, false
+			q.mu.Unlock()
+			return
+		}
+		q.mu.Unlock()
+		for i, refuse := range some {
+			refuse()
+			some[i] = nil
+		}
+		if len(some) == refusalsAtOnce {
+			q.flush()
+		}
+	}
 }

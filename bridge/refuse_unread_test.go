@@ -5,8 +5,10 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // A bridge that sheds load refuses a push on inboxes only, like every request.
@@ -40,5 +42,140 @@ func TestSheddingAnswersInboxesOnly(t *testing.T) {
 		if !strings.HasPrefix(m.Subject, "pq.jobs.event.error") {
 			t.Errorf("heard %v on %s", m.Header, m.Subject)
 		}
+	}
+}
+
+// While the bridge handles nothing, a tenant's messages beyond those in line are refused unread, whatever they are, and say
+// so as clients understand it. Other tenants are served, and no load is shed.
+func TestFloodOfTenant(t *testing.T) {
+	t.Parallel()
+	g := &gated{entered: make(chan struct{}, 1), open: make(chan struct{})}
+	c := serve(t, bridge.Options{Tracer: g, Exclusive: true, Tenants: func(string) bridge.Quotas { return bridge.Quotas{} }})
+	held := c.send("pq.held.jobs.push.x", "")
+	select {
+	case <-g.entered:
+	case <-testenv.Late():
+		t.Fatal("the callback was not reached")
+	}
+	const room = 4096
+	sub := c.listen()
+	for range room {
+		if err := c.PublishRequest("pq.flood.jobs.info", sub.inbox, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for subject, status := range map[string]string{"info": "429", "nonsense": "429", "ack.a.b": "503", "push": "", "push.high": ""} {
+		m := c.refused(c.raw("pq.flood.jobs."+subject, strings.Repeat("x", 1<<19)), 429, "busy")
+		if got := m.Header.Get("Status"); got != status {
+			t.Errorf("%s: status %q, expected %q", subject, got, status)
+		}
+		if strings.HasPrefix(subject, "push") && !strings.Contains(string(m.Data), `"code":429`) {
+			t.Errorf("%s: %s", subject, m.Data)
+		}
+	}
+	c.refused(c.raw("pq.flood.jobs.push", "", "A", strings.Repeat("x", 66_000)), 429, "busy")
+	events := c.hear("pq.flood.jobs.event.error")
+	if err := c.Publish("pq.flood.jobs.push.high", nil); err != nil {
+		t.Fatal(err)
+	}
+	if m := c.next(events); !strings.Contains(string(m.Data), `"code":429`) {
+		t.Errorf("event %s", m.Data)
+	}
+	neighbour := c.send("pq.calm.jobs.push", "x")
+	if err := c.Publish("pq.flood.jobs.push", nil); err != nil { // which is refused behind it
+		t.Fatal(err)
+	}
+	c.next(events)
+	close(g.open)
+	c.acknowledged(c.next(neighbour))
+	c.refused(c.next(held), 400)
+	for range room {
+		c.refused(c.next(sub), 404)
+	}
+	registry := c.registry()
+	if n := metric(t, registry, "pq_load_shedding_total"); n > 0 {
+		t.Errorf("the bridge shed load %v times", n)
+	}
+	if got := unread(t, registry); got["flood"] != 8 || got["calm"] != 0 {
+		t.Errorf("unread are %v", got)
+	}
+}
+
+// A tenant that sends more than twice its rate, and far too many at all, floods the bridge.
+func TestFloodBeyondRate(t *testing.T) {
+	t.Parallel()
+	c, rate := withRate(t)
+	rate.becomes(10)
+	registry, sub := c.registry(), c.listen()
+	for late := testenv.BeginWait(); unread(t, registry)["flood"] == 0; {
+		if late.Over() {
+			t.Fatal("all messages are read")
+		}
+		for _, subject := range []string{"info", "nonsense", "ack.a.b"} {
+			for range 500 {
+				if err := c.PublishRequest("pq.flood.jobs."+subject, sub.inbox, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		for range 1500 {
+			c.next(sub) // each is answered
+		}
+	}
+	c.push("pq.calm.jobs.push", "x")
+	if n := unread(t, registry)["calm"]; n > 0 {
+		t.Errorf("%v messages of another tenant are refused unread", n)
+	}
+}
+
+// unread are the messages of tenants that were refused unread.
+func unread(t *testing.T, registry *prometheus.Registry) map[string]float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := make(map[string]float64)
+	for _, f := range families {
+		if f.GetName() == "pq_tenant_unread_total" {
+			for _, m := range f.Metric {
+				found[m.Label[0].GetValue()] = m.GetCounter().GetValue()
+			}
+		}
+	}
+	return found
+}
+
+// Refusals are sent in their order, a few before the server has got those before. Those without room are left out.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	const room, atOnce = 4096, 32
+	flushed, done := 0, make(chan struct{})
+	do := bridge.NewRefusals(func() { flushed++ })
+	entered, open := make(chan struct{}), make(chan struct{})
+	do(room, func() {
+		close(entered)
+		<-open
+	})
+	<-entered
+	var sent []int
+	for i := range room + 10 {
+		do(room, func() { sent = append(sent, i) })
+	}
+	do(0, func() { sent = append(sent, -1) })
+	do(0, func() { close(done) })
+	close(open)
+	select {
+	case <-done:
+	case <-testenv.Late():
+		t.Fatal("not all are sent")
+	}
+	for i, n := range sent[:len(sent)-1] {
+		if i != n {
+			t.Fatalf("number %d is sent as number %d", n, i)
+		}
+	}
+	if len(sent) != room+1 || sent[room] != -1 || flushed != room/atOnce {
+		t.Errorf("%d are sent, the last of them %d, and %d times the server had them", len(sent), sent[len(sent)-1], flushed)
 	}
 }

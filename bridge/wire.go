@@ -18,6 +18,10 @@ const TooManyHeaders = codec.TooManyHeaders
 // bytes arrive faster than the bridge can read them.
 const TooManyBytes = codec.TooManyBytes
 
+// Floods tells such a connection which messages to leave out, because their tenant sends more
+// than the bridge handles.
+type Floods = receiver.Floods
+
 // Headers are the headers of an item that a bridge has pushed.
 func Headers(item *fdbpq.Item) nats.Header { return codec.Headers(item) }
 

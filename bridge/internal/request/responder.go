@@ -68,6 +68,13 @@ func (re *Responder) AnswerFailure(r *Request, f *failure.Failure) {
 	if r.Msg.Reply == "" {
 		return
 	}
+	m := r.Refusal.Answer(f)
+	m.Subject = r.Msg.Reply
+	re.Publish(m)
+}
+
+// Answer is the answer to a request that failed, without its subject.
+func (form Refusal) Answer(f *failure.Failure) *nats.Msg {
 	header := nats.Header{
 		micro.ErrorHeader:     {failure.HeaderText(f.Text)},
 		micro.ErrorCodeHeader: {strconv.Itoa(f.Code)},
@@ -81,11 +88,11 @@ func (re *Responder) AnswerFailure(r *Request, f *failure.Failure) {
 	status := f.Code
 	var body []byte
 	switch {
-	case r.Refusal == AsSettlement:
+	case form == AsSettlement:
 		status = 503 // AckSync notices nothing else
 	case f.Code == 504:
 		status = 0 // with a status, a client would take the request for failed
-	case r.Refusal == AsPublish && f.Code != 503:
+	case form == AsPublish && f.Code != 503:
 		status = 0 // JetStream has errors in the body
 		body = errorBody(protocol.PushResponseType, f)
 	case f.Code == 400:
@@ -96,7 +103,7 @@ func (re *Responder) AnswerFailure(r *Request, f *failure.Failure) {
 		header[protocol.HeaderStatus] = []string{strconv.Itoa(status)}
 		header[protocol.HeaderDescription] = []string{f.Describe()}
 	}
-	re.Publish(&nats.Msg{Subject: r.Msg.Reply, Header: header, Data: body})
+	return &nats.Msg{Header: header, Data: body}
 }
 
 // errorBody is a failure as JetStream answers errors.

@@ -91,6 +91,14 @@ type Tenant struct {
 	before   Usage     // in those that had ended when it began, as long as it runs
 	requests int64
 	refused  map[protocol.Reason]int64
+	unread   int64 // messages refused before anything read them
+	excess   excess
+}
+
+// excess is what a tenant has sent beyond its rate, of a second.
+type excess struct {
+	since           time.Time
+	requests, bytes int64
 }
 
 // A tenant is counted again after countEvery, or as soon as it seems to have too much. Between two counts are countRest
@@ -197,6 +205,9 @@ func (t *Tenant) Charge(n int) {
 	t.tokens -= float64(n)
 }
 
+// Name is the tenant's.
+func (t *Tenant) Name() string { return t.name }
+
 // Quotas are those of the tenant now.
 func (t *Tenant) Quotas() Quotas { return t.of.options.Quotas(t.name) }
 
@@ -222,6 +233,27 @@ func (t *Tenant) Refused(reason protocol.Reason) *failure.Failure {
 	defer t.mu.Unlock()
 	t.refused[reason]++
 	return failures[reason]
+}
+
+// Floods counts a message beyond the rate, and reports whether those of a second are more than the rate, and more than the
+// tenant may have in flight.
+func (t *Tenant) Floods(bytes int) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if now := t.of.options.Now(); now.Sub(t.excess.since) >= time.Second {
+		t.excess = excess{since: now}
+	}
+	t.excess.requests++
+	t.excess.bytes += int64(bytes)
+	most := t.Quotas().Requests
+	return t.excess.requests > max(most, t.Share.Requests) || t.excess.bytes > max(most*request.OwedBytes, t.Share.Bytes)
+}
+
+// Unread counts a message that was refused before anything read it.
+func (t *Tenant) Unread() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.unread++
 }
 
 // Left says why the tenant may not have what nobody asks for, such as the items of its schedules: its rate has no request left. What it
@@ -404,6 +436,7 @@ type Counts struct {
 	Usage
 	Counted  bool // what it has
 	Requests int64
+	Unread   int64
 	Refused  map[protocol.Reason]int64
 }
 
@@ -415,7 +448,7 @@ func (t *Tenants) Counts() map[string]Counts {
 	all := make(map[string]Counts, len(known))
 	for name, one := range known {
 		one.mu.Lock()
-		all[name] = Counts{Usage: one.counted, Counted: !one.when.IsZero(), Requests: one.requests, Refused: maps.Clone(one.refused)}
+		all[name] = Counts{Usage: one.counted, Counted: !one.when.IsZero(), Requests: one.requests, Unread: one.unread, Refused: maps.Clone(one.refused)}
 		one.mu.Unlock()
 	}
 	return all

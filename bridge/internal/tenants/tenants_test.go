@@ -315,3 +315,30 @@ func TestAdmitTogether(t *testing.T) {
 		}
 	}
 }
+
+// Who sends more than twice its rate floods, and so does who sends more than it may have in flight; what is larger counts for more.
+func TestFloods(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ rate, share, size, most int64 }{
+		{10, 100, 0, 100}, {100, 10, 0, 100}, {10, 1000, 8192, 10}, {5, 1000, 8192, 10}, {20, 1000, 4096, 20},
+	} {
+		w := begin()
+		w.quotas.Requests = test.rate
+		all := tenants.New(tenants.Options{
+			Quotas: func(string) tenants.Quotas { return w.quotas }, Now: func() time.Time { return w.now },
+			ShareRequests: test.share, ShareBytes: 10 * 8192,
+		})
+		one := all.Of("t")
+		for range 2 {
+			for n := range test.most {
+				if one.Floods(int(test.size)) {
+					t.Fatalf("%+v: %d messages are a flood", test, n+1)
+				}
+			}
+			if !one.Floods(int(test.size)) || all.Of("other").Floods(int(test.size)) {
+				t.Errorf("%+v: there is no flood of this tenant alone", test)
+			}
+			w.now = w.now.Add(time.Second)
+		}
+	}
+}
