@@ -246,6 +246,7 @@ func (d *daemon) bridgeOptions(tracer trace.Tracer) bridge.Options {
 		Logger:    d.log,
 		Tracer:    tracer,
 		Backlog:   d.embedded.backlog(),
+		Floods:    d.embedded.floods(),
 
 		ReplySubjects: d.settings.Replies,
 		MetricsQueues: d.settings.Queues.Option(),

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/broker"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/link"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
@@ -117,4 +118,12 @@ func (n *natsServer) backlog() <-chan struct{} {
 		return nil
 	}
 	return n.pipe.Backlog
+}
+
+// floods says which messages the bridge's connection leaves out. It is nil without a server.
+func (n *natsServer) floods() *bridge.Floods {
+	if n == nil {
+		return nil
+	}
+	return n.pipe.Floods
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -20,9 +21,13 @@ import (
 // Otherwise the server would close the bridge's connection when clients push more than
 // the bridge can read. Skipping bytes is many times as fast as handing them to nats.go,
 // which copies each message.
+//
+// And it leaves out the messages of a tenant that sends more than the bridge handles: the
+// bridge refuses them by their subjects.
 type messageFilter struct {
 	from   io.Reader
 	behind backlogCheck // nil: the server never holds too much
+	floods floodCheck   // nil: nobody sends more than the bridge handles
 	info   []byte       // the server's last INFO
 	passed int          // bytes of messages since the last call of behind
 	sheds  bool         // the result of that call
@@ -38,6 +43,15 @@ type messageFilter struct {
 // backlogCheck reports whether the server holds too much for the connection that it
 // described in that INFO, beside a message of that size which is being read.
 type backlogCheck func(info []byte, size int) bool
+
+// floodCheck refuses messages of tenants that send more than the bridge handles.
+type floodCheck interface {
+	// Any reports whether there may be such a tenant.
+	Any() bool
+
+	// Refuse refuses a message, and reports whether it did.
+	Refuse(subject, reply string) bool
+}
 
 const (
 	// filterRead is the most bytes read at a time.
@@ -136,6 +150,8 @@ func (f *messageFilter) next() bool {
 		}
 	}
 	switch {
+	case f.floods != nil && f.floods.Any() && f.refuse(to):
+		f.in, f.skip = f.in[end:], size
 	case headers > protocol.MaxHeaderBytes:
 		f.replace(bridge.TooManyHeaders, to, end, size)
 	case f.mustShed(size):
@@ -148,6 +164,19 @@ func (f *messageFilter) next() bool {
 		f.give(end, size)
 	}
 	return true
+}
+
+// refuse has the bridge refuse a message if it has too many of the tenant; to is its control line
+// without the sizes.
+func (f *messageFilter) refuse(to []byte) bool {
+	fields := strings.Fields(string(to)) // MSG, subject, id of the subscription, reply subject
+	switch len(fields) {
+	case 3:
+		return f.floods.Refuse(fields[1], "")
+	case 4:
+		return f.floods.Refuse(fields[1], fields[3])
+	}
+	return false
 }
 
 // mustShed reports whether to replace a message of that size.

@@ -111,3 +111,60 @@ func TestMessageFilterUnderPressure(t *testing.T) {
 		t.Errorf("asked about messages of %v bytes, expected %v", asked, sizes)
 	}
 }
+
+// flood refuses messages whose subjects begin so.
+type flood struct {
+	prefix  string
+	refused []string
+}
+
+func (f *flood) Any() bool { return f.prefix != "" }
+
+func (f *flood) Refuse(subject, reply string) bool {
+	if !strings.HasPrefix(subject, f.prefix) {
+		return false
+	}
+	f.refused = append(f.refused, subject+" "+reply)
+	return true
+}
+
+// The messages of a tenant that sends too much are left out, whatever they are. All others arrive as they were.
+func TestMessageFilterBesideFlood(t *testing.T) {
+	t.Parallel()
+	many := "NATS/1.0\r\n" + strings.Repeat("A: b\r\n", 2*protocol.MaxHeaderLines) + "\r\n"
+	var sent, want strings.Builder
+	var refused []string
+	for i, body := range []string{"", "x", "MSG pq.B.jobs.push 1 1\r\n", strings.Repeat("x", 1<<20)} {
+		for _, reply := range []string{"", "_INBOX.x"} {
+			to := "pq.A.jobs.push 7 "
+			if reply != "" {
+				to += reply + " "
+			}
+			fmt.Fprintf(&sent, "MSG %s%d\r\n%s\r\n", to, len(body), body)
+			for _, block := range []string{"NATS/1.0\r\nnonsense\r\n\r\n", many} {
+				fmt.Fprintf(&sent, "HMSG %s%d %d\r\n%s%s\r\n", to, len(block), len(block)+len(body), block, body)
+			}
+			for range 3 {
+				refused = append(refused, "pq.A.jobs.push "+reply)
+			}
+		}
+		other := fmt.Sprintf("PING\r\nMSG pq.B%d.jobs.push 7 _INBOX.y %d\r\n%s\r\n", i, len(body), body)
+		sent.WriteString(other)
+		want.WriteString(other)
+	}
+	for seed := range uint64(4) {
+		f := &flood{prefix: "pq.A."}
+		s := &messageFilter{from: &byPieces{strings.NewReader(sent.String()), rand.New(rand.NewPCG(seed, 1))}, floods: f}
+		got, err := io.ReadAll(&byPieces{s, rand.New(rand.NewPCG(seed, 2))})
+		if err != nil || string(got) != want.String() {
+			t.Errorf("seed %d: read %d bytes, expected %d; %v", seed, len(got), want.Len(), err)
+		}
+		if !slices.Equal(f.refused, refused) {
+			t.Errorf("seed %d: refused %q", seed, f.refused)
+		}
+	}
+	s := &messageFilter{from: strings.NewReader(want.String()), floods: new(flood)}
+	if got, err := io.ReadAll(s); err != nil || string(got) != want.String() {
+		t.Errorf("without a flood: read %d bytes, expected %d; %v", len(got), want.Len(), err)
+	}
+}

@@ -10,13 +10,16 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/pqbridge/pqbridge/bridge"
 )
 
 // PipeDialer connects pqd to the embedded server. By TCP the server would need a system
 // call for almost every request, and pqd a certificate if the server requires TLS.
 type PipeDialer struct {
 	server  *server.Server
-	Backlog chan struct{} // gets a value while the server holds far too much for the bridge; nil: messages are not filtered
+	Backlog chan struct{}  // gets a value while the server holds far too much for the bridge; nil: messages are not filtered
+	Floods  *bridge.Floods // of the bridge
 	last    *pipe
 }
 
@@ -26,7 +29,7 @@ func NewPipeDialer(srv *server.Server) *PipeDialer { return &PipeDialer{server: 
 // NewBridgePipeDialer returns a dialer for the bridge. Its connections get messages that
 // the bridge would refuse without their content, so as not to fall behind.
 func NewBridgePipeDialer(srv *server.Server) *PipeDialer {
-	return &PipeDialer{server: srv, Backlog: make(chan struct{}, 1)}
+	return &PipeDialer{server: srv, Backlog: make(chan struct{}, 1), Floods: new(bridge.Floods)}
 }
 
 // InProcessConn implements nats.InProcessConnProvider. One connection calls it, never twice
@@ -49,7 +52,7 @@ func (d *PipeDialer) InProcessConn() (net.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ask the embedded NATS server for its limits: %w", err)
 	}
-	d.last.messages = &messageFilter{from: conn, behind: func(info []byte, size int) bool {
+	d.last.messages = &messageFilter{from: conn, floods: d.Floods, behind: func(info []byte, size int) bool {
 		held := d.pending(info) - int64(size)
 		if held > varz.MaxPending/backlogPart {
 			select {
