@@ -4,29 +4,90 @@
 package jsontext
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
 
-// Check returns an error that names the field at which a JSON text does not mean one thing, at any
-// depth. It says nothing about a text that is no JSON: whoever reads it does.
+// Depth is how deep objects and arrays may be nested. Nothing that anybody is asked for is half as deep.
+const Depth = 16
+
+// Check returns an error that names the field at which a JSON text does not mean one thing, and one
+// for a text that is nested too deep. It says nothing about another text that is no JSON: whoever
+// reads it does.
 func Check(text []byte) error {
+	if deep(text) {
+		return fmt.Errorf("objects and arrays are nested deeper than %d: expected no more", Depth)
+	}
 	if !json.Valid(text) {
 		return nil
 	}
-	c := checker{text: text}
-	return c.value("")
+	c := checker{text: string(text)}
+	return c.value()
 }
 
-// checker goes through valid JSON.
+// deep reports whether a text is nested too deep. It reads up to where it is.
+func deep(text []byte) bool {
+	depth, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+			if c == '\\' {
+				i++
+			}
+		case c == '{', c == '[':
+			if depth++; depth > Depth {
+				return true
+			}
+		case c == '}', c == ']':
+			depth--
+		}
+	}
+	return false
+}
+
+// fieldError is what is wrong with a field. Its path is made on the way up: on the way down nobody
+// needs one, and those of all levels together may be much longer than the text.
+type fieldError struct {
+	path string // "": that of the text as a whole
+	err  error
+}
+
+func (e *fieldError) Error() string {
+	if e.path == "" {
+		return "the text " + e.err.Error()
+	}
+	return fmt.Sprintf("field %+.*q %s", shown, e.path, e.err)
+}
+
+// shown is how many characters of a path an error shows.
+const shown = 80
+
+// within makes an error about a value one about a field of an object.
+func within(name string, err error) error {
+	if e, is := err.(*fieldError); is {
+		name = name[:min(len(name), shown*utf8.UTFMax)]
+		if e.path != "" {
+			name += "."
+		}
+		e.path = name + e.path
+	}
+	return err
+}
+
+// checker goes through valid JSON. What it makes of a text is bounded by the text, however many
+// objects and names that has.
 type checker struct {
-	text []byte
-	at   int
+	text  string
+	at    int
+	names []string // of the fields so far, of the object that is read and of those around it
 }
 
 // next returns the byte at which the next token begins.
@@ -37,37 +98,45 @@ func (c *checker) next() byte {
 	return c.text[c.at]
 }
 
-// value checks the value of a field; the outermost one has no name.
-func (c *checker) value(field string) error {
+func (c *checker) value() error {
 	switch c.next() {
 	case '{':
-		return c.object(field)
+		return c.object()
 	case '[':
 		c.at++
 		for c.next() != ']' {
 			if c.text[c.at] == ',' {
 				c.at++
 			}
-			if err := c.value(field); err != nil {
+			if err := c.value(); err != nil {
 				return err
 			}
 		}
 		c.at++
 	case '"':
 		if err := checkString(c.raw()); err != nil {
-			return fmt.Errorf("%s %w", named(field), err)
+			return &fieldError{err: err}
 		}
 	default:
-		for c.at < len(c.text) && bytes.IndexByte([]byte(" \t\r\n,]}"), c.text[c.at]) < 0 {
-			c.at++
-		}
+		c.scalar()
 	}
 	return nil
 }
 
-func (c *checker) object(field string) error {
+// scalar passes over a number, true, false or null.
+func (c *checker) scalar() {
+	for c.at < len(c.text) && strings.IndexByte(" \t\r\n,]}", c.text[c.at]) < 0 {
+		c.at++
+	}
+}
+
+// few is how many names are compared one by one.
+const few = 16
+
+func (c *checker) object() error {
 	c.at++
-	seen := make(map[string]bool, 8)
+	first := len(c.names)
+	var seen map[string]bool // beyond few
 	for c.next() != '}' {
 		if c.text[c.at] == ',' {
 			c.at++
@@ -77,26 +146,32 @@ func (c *checker) object(field string) error {
 		if err := checkString(raw); err != nil {
 			return fmt.Errorf("the name of a field %w", err)
 		}
-		var name string
-		if err := json.Unmarshal(raw, &name); err != nil {
-			return err
+		name := unquote(raw)
+		if seen[name] || slices.Contains(c.names[first:], name) {
+			return within(name, &fieldError{err: errTwice})
 		}
-		if seen[name] {
-			return fmt.Errorf("%s occurs twice", named(path(field, name)))
+		switch {
+		case len(c.names)-first < few:
+			c.names = append(c.names, name)
+		case seen == nil:
+			seen = make(map[string]bool)
+			fallthrough
+		default:
+			seen[name] = true
 		}
-		seen[name] = true
 		c.next()
 		c.at++ // the colon
-		if err := c.value(path(field, name)); err != nil {
-			return err
+		if err := c.value(); err != nil {
+			return within(name, err)
 		}
 	}
 	c.at++
+	c.names = c.names[:first]
 	return nil
 }
 
 // raw returns the string that begins here, with its quotation marks.
-func (c *checker) raw() []byte {
+func (c *checker) raw() string {
 	begin := c.at
 	for c.at++; c.text[c.at] != '"'; c.at++ {
 		if c.text[c.at] == '\\' {
@@ -108,17 +183,18 @@ func (c *checker) raw() []byte {
 }
 
 var (
+	errTwice     = errors.New("occurs twice")
 	errUTF8      = errors.New("is not UTF-8")
 	errSurrogate = errors.New(`has half of a surrogate pair: expected both, such as \ud83d\ude00`)
 )
 
 // checkString returns an error when a string is no Unicode.
-func checkString(raw []byte) error {
-	if !utf8.Valid(raw) {
+func checkString(raw string) error {
+	if !utf8.ValidString(raw) {
 		return errUTF8
 	}
 	for {
-		begin := bytes.IndexByte(raw, '\\')
+		begin := strings.IndexByte(raw, '\\')
 		if begin < 0 {
 			return nil
 		}
@@ -138,24 +214,39 @@ func checkString(raw []byte) error {
 }
 
 // escaped returns the UTF-16 unit that a text begins with: \u and four hexadecimal digits.
-func escaped(raw []byte) (unit rune, is bool) {
+func escaped(raw string) (unit rune, is bool) {
 	if len(raw) < 6 || raw[0] != '\\' || raw[1] != 'u' {
 		return 0, false
 	}
-	n, err := strconv.ParseUint(string(raw[2:6]), 16, 16)
+	n, err := strconv.ParseUint(raw[2:6], 16, 16)
 	return rune(n), err == nil
 }
 
-func path(field, name string) string {
-	if field == "" {
-		return name
+// unquote returns what a string says, with U+FFFD for half of a surrogate pair.
+func unquote(raw string) string {
+	raw = raw[1 : len(raw)-1]
+	escape := strings.IndexByte(raw, '\\')
+	if escape < 0 {
+		return raw
 	}
-	return field + "." + name
+	text := make([]byte, 0, len(raw))
+	for ; escape >= 0; escape = strings.IndexByte(raw, '\\') {
+		text, raw = append(text, raw[:escape]...), raw[escape:]
+		switch unit, is := escaped(raw); {
+		case !is:
+			text, raw = append(text, escapes.Replace(raw[1:2])...), raw[2:]
+		case utf16.IsSurrogate(unit):
+			other, _ := escaped(raw[6:])
+			both := utf16.DecodeRune(unit, other)
+			if text, raw = utf8.AppendRune(text, both), raw[6:]; both != utf8.RuneError {
+				raw = raw[6:]
+			}
+		default:
+			text, raw = utf8.AppendRune(text, unit), raw[6:]
+		}
+	}
+	return string(append(text, raw...))
 }
 
-func named(field string) string {
-	if field == "" {
-		return "the text"
-	}
-	return fmt.Sprintf("field %+.80q", field)
-}
+// escapes are the letters behind a backslash that stand for something else.
+var escapes = strings.NewReplacer("b", "\b", "f", "\f", "n", "\n", "r", "\r", "t", "\t")

@@ -2,8 +2,10 @@ package jsontext_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/netip"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -31,12 +33,77 @@ func TestCheck(t *testing.T) {
 		`{"a":"\ud800\ud800\udc00"}`:                    `field "a" has half`,
 		`{"é":"\\\uDFFF"}`:                              `field "\u00e9" has half`,
 		`"\ud800\n"`:                                    `the text has half`,
+		`{"\b\f\n\r\t\"\\\/\ud83d\ude00":1,"\u0008\u000C\u000a\u000d\u0009\u0022\u005c\u002f😀":2}`: `field "\b\f\n\r\t\"\\/\U0001f600" occurs twice`,
+		`{"a":{"b` + strings.Repeat("é", 99) + `":{"c":"` + "\xff" + `"}}}`:                        `field "a.b` + strings.Repeat(`\u00e9`, 77) + `" is not UTF-8`,
+		fields(40) + `,"a7":1}`:      `field "a7" occurs twice`, // among few, and among many
+		fields(40) + `,"\u00617":1}`: `field "a7" occurs twice`,
+		fields(40) + `,"a39":1}`:     `field "a39" occurs twice`,
 	} {
 		switch err := jsontext.Check([]byte(text)); {
 		case want == "" && err != nil:
 			t.Errorf("%s: %v", text, err)
 		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
 			t.Errorf("%s: %v, expected %q", text, err, want)
+		}
+	}
+}
+
+// fields are the beginning of an object with n fields.
+func fields(n int) string {
+	text := []byte(`{"a0":0`)
+	for i := 1; i < n; i++ {
+		text = fmt.Appendf(text, `,"a%d":0`, i)
+	}
+	return string(text)
+}
+
+// Objects and arrays nest up to a bound, whatever strings are among them, and whatever comes behind.
+func TestDepth(t *testing.T) {
+	t.Parallel()
+	const deepest = "nested deeper than 16"
+	for text, deep := range map[string]bool{
+		nested("[", "]", 16): false, nested("[", "]", 17): true,
+		nested(`{"a":`, "}", 16): false, nested(`{"a":`, "}", 17): true,
+		nested(`[{"[{\"[{":`, "}]", 8): false, nested(`[{"[{\"[{":`, "}]", 9): true,
+		"[" + strings.Repeat("[],", 99) + "[]]": false,
+		`"` + strings.Repeat("[", 99) + `"`:     false,
+		`["\\",` + nested("[", "]", 15) + `]`:   false,
+		`["\\",` + nested("[", "]", 16) + `]`:   true,
+		strings.Repeat("[", 17) + " no JSON":    true,
+		strings.Repeat("[", 16) + " no JSON":    false, // the reader's business
+		strings.Repeat(`{"a":`, 100_000):        true,
+	} {
+		if err := jsontext.Check([]byte(text)); (err != nil) != deep || deep && !strings.Contains(err.Error(), deepest) {
+			t.Errorf("%.100s: %v, expected an error: %t", text, err, deep)
+		}
+	}
+}
+
+func nested(open, end string, n int) string {
+	return strings.Repeat(open, n) + "1" + strings.Repeat(end, n)
+}
+
+// A text costs as many bytes as it has a few times over, whatever it has. Before, depth times the length
+// of the names: this one took a gigabyte.
+func TestCheckTakesLittle(t *testing.T) {
+	name := strings.Repeat("n", 40)
+	for what, text := range map[string]string{
+		"deep":         nested(`{"`+name+`":`, "}", 9990),
+		"flat":         fields(100_000) + "}",
+		"objects":      "[{}" + strings.Repeat(",{}", 100_000) + "]",
+		"small":        `[{"a":1,"b":2}` + strings.Repeat(`,{"a":1,"b":2}`, 100_000) + "]",
+		"escapes":      strings.ReplaceAll(fields(50_000), "a", `\t`) + "}",
+		"long names":   `{"` + strings.Repeat("n", 500_000) + `":{"` + strings.Repeat("n", 500_000) + `":"` + "\xff" + `"}}`,
+		"long escapes": `{"` + strings.Repeat(`\u006e`, 100_000) + `":"\ud800"}`,
+		"twice":        fields(100_000) + `,"a7":0}`,
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_ = jsontext.Check([]byte(text))
+		runtime.ReadMemStats(&after)
+		const times, more = 16, 1 << 20
+		if took := after.TotalAlloc - before.TotalAlloc; took > uint64(times*len(text)+more) {
+			t.Errorf("%s: %d bytes for a text of %d", what, took, len(text))
 		}
 	}
 }
