@@ -71,7 +71,7 @@ func (a *admin) count(tally *request.Tally) {
 // configure changes the configuration of a queue, or shows it when the body is empty.
 type configure struct{ change }
 
-// read checks only the names of queues in the body. The core checks everything else.
+// read checks only the size of the body, and the names of queues in it. The core checks everything else.
 func (c *configure) Read(*codec.Wire) *failure.Failure {
 	if f := codec.NoOwnHeaders(c.Msg.Header, c.Subject.Verb.String()); f != nil {
 		return f
@@ -99,13 +99,15 @@ type adminKey struct{ change }
 
 func makeAdminKey(subjects.Verb) work { return new(adminKey) }
 
-// read checks the key. The core checks the body.
+// read checks the key, and the size of the body. The core checks what that says.
 func (a *adminKey) Read(*codec.Wire) *failure.Failure {
 	if f := codec.NoOwnHeaders(a.Msg.Header, a.Subject.Verb.String()); f != nil {
 		return f
 	}
-	_, f := codec.ReadKey("the key", a.Subject.Key)
-	return f
+	if _, f := codec.ReadKey("the key", a.Subject.Key); f != nil {
+		return f
+	}
+	return codec.CheckDefinition(a.Msg.Data)
 }
 
 func (a *adminKey) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {

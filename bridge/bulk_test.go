@@ -60,6 +60,7 @@ func TestBulkFilters(t *testing.T) {
 		{`{"header":{"Season":"autumn"}}`, 2},
 		{`{"header":{"Season":"autumn*"}}`, 3},
 		{`{"header":{"Season":"autumn","Tree":"*"}}`, 1},
+		{`{"header":{"Season":"*","Tree":"*"}}`, 1}, // not one that has Season twice
 		{`{"header":{"season":"autumn"}}`, 1},
 		{`{"header":{"Tree":"e*"}}`, 1},
 		{`{"header":{"Tree":"oak*"},"max":0}`, 0},

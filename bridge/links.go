@@ -31,7 +31,7 @@ func (a *adminLink) Read(*codec.Wire) *failure.Failure {
 	}
 	switch a.object = bytes.TrimSpace(a.Msg.Data); a.Subject.Verb {
 	case subjects.AdminLink:
-		return nil
+		return codec.CheckDefinition(a.Msg.Data)
 	case subjects.AdminLinkDelete:
 		return codec.ReadOptions(a.Msg, verb, "force", func(name string, value any) (known bool, f *failure.Failure) {
 			if known = name == "force"; known {

@@ -171,7 +171,7 @@ func TestLinkAnswerLost(t *testing.T) {
 		t.Errorf("another one got %v", m.Header)
 	}
 	j.edge.refused(j.edge.ask("edge7.orders.link.hub", `{"taker":"another","done":0}`), 403)
-	j.edge.refused(j.edge.ask("edge7.orders.link.hub", fmt.Sprintf(`{"taker":"t","done":0,"batch":%q}`, strings.Repeat("x", 100_000))), 400)
+	j.edge.refused(j.edge.ask("edge7.orders.link.hub", fmt.Sprintf(`{"taker":"t","done":0,"batch":%q}`, strings.Repeat("x", 8_000))), 400)
 	j.edge.refused(j.edge.ask("edge7.orders.link.none", `{"taker":"t"}`), 404, "unknown")
 	j.edge.refused(j.edge.ask("edge7.none.link.hub", `{"taker":"t"}`), 404, "unknown")
 	third := strings.Fields(second.Header.Get("PQ-Link-Batch"))[1]

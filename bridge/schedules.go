@@ -30,7 +30,7 @@ func (s *schedule) Read(w *codec.Wire) (f *failure.Failure) {
 	if s.object = bytes.TrimSpace(s.Msg.Data); len(s.object) == 0 {
 		return nil
 	}
-	s.item, f = w.ReadScheduleItem(s.Subject.Queue, s.object)
+	s.item, s.object, f = w.ReadScheduleItem(s.Subject.Queue, s.object)
 	return f
 }
 
@@ -110,7 +110,7 @@ func (a *adminSchedule) Read(w *codec.Wire) (f *failure.Failure) {
 	a.object, a.limit = bytes.TrimSpace(a.Msg.Data), &w.Limit
 	switch {
 	case a.Subject.Verb == subjects.AdminSchedule:
-		a.item, f = w.ReadScheduleItem(a.Subject.Queue, a.object)
+		a.item, a.object, f = w.ReadScheduleItem(a.Subject.Queue, a.object)
 		return f
 	case a.Subject.Verb == subjects.AdminScheduleResume:
 		return codec.ReadOptions(a.Msg, a.Subject.Verb.String(), "from", func(name string, value any) (known bool, f *failure.Failure) {

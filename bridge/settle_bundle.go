@@ -38,17 +38,16 @@ func (s *settlement) openBundle(wr *codec.Wire, size []string) *failure.Failure 
 
 // read reads the settlements.
 func (b *settlements) read() []*settlement {
-	lines := b.sent.Read()
-	b.sent, b.results = nil, make([]codec.Result, len(lines))
-	all := make([]*settlement, len(lines))
-	for i := range lines {
+	all := make([]*settlement, 0, b.sent.Len)
+	for line := range b.sent.Read() {
 		one := settlementPool.get()
-		one.Prepare(one, b.message.Verb, lines[i].On, noMessage)
+		one.Prepare(one, b.message.Verb, line.On, noMessage)
 		one.PassGate() // the gate counts the bundle
-		one.Settlement, one.Failure = lines[i].Settlement, lines[i].Failure
-		one.within, one.number = b, i
-		all[i] = one
+		one.Settlement, one.Failure = line.Settlement, line.Failure
+		one.within, one.number = b, len(all)
+		all = append(all, one)
 	}
+	b.sent, b.results = nil, make([]codec.Result, len(all))
 	return all
 }
 

@@ -35,7 +35,7 @@ func (a *adminSource) Read(w *codec.Wire) (f *failure.Failure) {
 	a.object, a.wire = bytes.TrimSpace(a.Msg.Data), w
 	switch a.Subject.Verb {
 	case subjects.AdminSource:
-		return nil
+		return codec.CheckDefinition(a.Msg.Data)
 	case subjects.AdminSourceResume:
 		a.from, f = codec.ReadSourceResume(a.Msg, a.Subject.Verb.String())
 		return f

@@ -14,13 +14,32 @@ const (
 	// do not count as a band.
 	MaxBands = 512
 
-	// MaxPopBody bounds the body of a pop, of which many may wait at a time. The
-	// longest id fits, even if JSON escapes all of its bytes.
-	MaxPopBody = 8 << 10
+	// MaxRequestBody bounds the bodies of requests that neither push nor define anything:
+	// queries, filters, settlements, pops. They are read one after another, before
+	// anything else is known of the request. The longest id and the longest reason fit,
+	// even if JSON escapes all of their bytes.
+	MaxRequestBody = 8 << 10
 
-	// MaxBulkBody bounds the body of a bulk operation, MaxBulk the changes of a page.
-	MaxBulkBody = 8 << 10
-	MaxBulk     = 500
+	// MaxPopBody is that of a pop, MaxBulkBody that of a bulk operation.
+	MaxPopBody  = MaxRequestBody
+	MaxBulkBody = MaxRequestBody
+
+	// MaxBulk bounds the changes of a page of a bulk operation.
+	MaxBulk = 500
+
+	// MaxBundledSettlement is how many bytes a bundle of settlements may have for each of
+	// them, taken together. A settlement of it alone may have up to MaxRequestBody.
+	MaxBundledSettlement = 2 << 10
+
+	// MaxDefinition bounds what a configuration, the settings of a key, a source or a link
+	// is, and a schedule beside its payload. The largest of them fits, even if JSON escapes
+	// all of its bytes.
+	MaxDefinition = 64 << 10
+
+	// MaxSchedulePayload bounds what a schedule pushes, MaxScheduleBody a schedule with a
+	// payload of which JSON escapes all bytes.
+	MaxSchedulePayload = 64 << 10
+	MaxScheduleBody    = MaxDefinition + 6*MaxSchedulePayload
 
 	// MaxReason bounds the reason of +TERM, which travels in a header of the dead
 	// item.

@@ -18,8 +18,6 @@ const (
 	maxWaiting  = 512
 	maxStreams  = 256
 	maxBytes    = 64 << 20 // of bodies
-
-	maxSmallBody = 64 << 10 // of requests that carry no item
 )
 
 // room counts what is under way.
@@ -106,19 +104,16 @@ const ReadLimit = 10 * time.Second
 // firstPart is how much room a body gets before any of it is there.
 const firstPart = 4 << 10
 
+// mostOf is how large bodies may be, as the bridge has it. It says what is wrong with the rest.
+var mostOf = map[bodyKind]int64{bodyItem: protocol.MaxPayload, bodyText: protocol.MaxRequestBody, bodyDefinition: protocol.MaxDefinition, bodySchedule: protocol.MaxScheduleBody}
+
 // readBody reads the body of a request, which counts as under way until release is called.
 // The request has no place yet, and the body gets room as it arrives: a client that sends
 // slowly, or announces much and sends nothing, holds up nobody.
 func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request, in *input) (body []byte, release func(), why *refusal) {
-	most := int64(0)
-	switch in.route.body {
-	case bodyItem, bodySchedule:
-		most = protocol.MaxPayload
-		if wire := g.wire.Load(); wire != nil {
-			most = min(most, wire.nc.MaxPayload())
-		}
-	case bodyText:
-		most = maxSmallBody
+	most := mostOf[in.route.body]
+	if wire := g.wire.Load(); wire != nil {
+		most = min(most, wire.nc.MaxPayload())
 	}
 	switch {
 	case r.ContentLength > most:

@@ -29,10 +29,11 @@ type route struct {
 type bodyKind int
 
 const (
-	bodyNone     bodyKind = iota
-	bodyText              // small
-	bodyItem              // the payload of an item, or items
-	bodySchedule          // fields of a schedule, of which one is an item
+	bodyNone       bodyKind = iota
+	bodyText                // a word, a filter
+	bodyItem                // the payload of an item, or items
+	bodyDefinition          // fields of what is configured
+	bodySchedule            // fields of a schedule, of which one is an item
 )
 
 // routes are all routes. TestOpenAPI compares them with openapi.yaml.
@@ -56,10 +57,10 @@ func init() {
 		{name: "queueHistory", method: "GET", path: "/v1/queues/{queue}/history", serve: queueHistory},
 		{name: "delete", method: "DELETE", path: "/v1/queues/{queue}", changes: true, serve: deleteQueue},
 		{name: "config", method: "GET", path: "/v1/queues/{queue}/config", serve: config},
-		{name: "configure", method: "PATCH", path: "/v1/queues/{queue}/config", body: bodyText, changes: true, serve: configure},
+		{name: "configure", method: "PATCH", path: "/v1/queues/{queue}/config", body: bodyDefinition, changes: true, serve: configure},
 		{name: "keys", method: "GET", path: "/v1/queues/{queue}/keys", query: []string{"after", "limit"}, serve: keys},
 		{name: "key", method: "GET", path: "/v1/queues/{queue}/keys/{key}", serve: key},
-		{name: "setKey", method: "PATCH", path: "/v1/queues/{queue}/keys/{key}", body: bodyText, changes: true, serve: setKey},
+		{name: "setKey", method: "PATCH", path: "/v1/queues/{queue}/keys/{key}", body: bodyDefinition, changes: true, serve: setKey},
 		{name: "pause", method: "POST", path: "/v1/queues/{queue}/pause", changes: true, serve: pause},
 		{name: "resume", method: "POST", path: "/v1/queues/{queue}/resume", changes: true, serve: resume},
 		{name: "purge", method: "POST", path: "/v1/queues/{queue}/purge", changes: true, serve: purge},
@@ -88,13 +89,13 @@ func init() {
 		{name: "runSchedule", method: "POST", path: "/v1/queues/{queue}/schedules/{schedule}/run", query: []string{"msg_id"}, changes: true, serve: runSchedule},
 		{name: "sources", method: "GET", path: "/v1/queues/{queue}/sources", query: []string{"after", "limit"}, serve: sources},
 		{name: "source", method: "GET", path: "/v1/queues/{queue}/sources/{source}", serve: passSource(subjects.AdminSource)},
-		{name: "setSource", method: "PATCH", path: "/v1/queues/{queue}/sources/{source}", body: bodyText, changes: true, serve: setSource},
+		{name: "setSource", method: "PATCH", path: "/v1/queues/{queue}/sources/{source}", body: bodyDefinition, changes: true, serve: setSource},
 		{name: "deleteSource", method: "DELETE", path: "/v1/queues/{queue}/sources/{source}", changes: true, serve: passSource(subjects.AdminSourceDelete)},
 		{name: "pauseSource", method: "POST", path: "/v1/queues/{queue}/sources/{source}/pause", changes: true, serve: passSource(subjects.AdminSourcePause)},
 		{name: "resumeSource", method: "POST", path: "/v1/queues/{queue}/sources/{source}/resume", body: bodyText, changes: true, serve: passSource(subjects.AdminSourceResume)},
 		{name: "links", method: "GET", path: "/v1/queues/{queue}/links", query: []string{"after", "limit"}, serve: links},
 		{name: "link", method: "GET", path: "/v1/queues/{queue}/links/{link}", serve: passLink(subjects.AdminLink)},
-		{name: "setLink", method: "PATCH", path: "/v1/queues/{queue}/links/{link}", body: bodyText, changes: true, serve: setLink},
+		{name: "setLink", method: "PATCH", path: "/v1/queues/{queue}/links/{link}", body: bodyDefinition, changes: true, serve: setLink},
 		{name: "deleteLink", method: "DELETE", path: "/v1/queues/{queue}/links/{link}", query: []string{"force"}, changes: true, serve: deleteLink},
 		{name: "pauseLink", method: "POST", path: "/v1/queues/{queue}/links/{link}/pause", changes: true, serve: passLink(subjects.AdminLinkPause)},
 		{name: "resumeLink", method: "POST", path: "/v1/queues/{queue}/links/{link}/resume", changes: true, serve: passLink(subjects.AdminLinkResume)},

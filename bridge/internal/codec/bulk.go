@@ -13,7 +13,6 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
-	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
@@ -49,9 +48,6 @@ func ReadBulk(m *nats.Msg, s *subjects.Subject) (fdbpq.Bulk, *failure.Failure) {
 	name := s.Verb.String()
 	if f := NoOwnHeaders(m.Header, name); f != nil {
 		return fdbpq.Bulk{}, f
-	}
-	if len(m.Data) > protocol.MaxBulkBody {
-		return fdbpq.Bulk{}, failure.Newf(413, "the body has %d bytes: %s has up to %d", len(m.Data), name, protocol.MaxBulkBody)
 	}
 	kind := bulkVerbs[s.Verb]
 	r := bulkReader{mark: cursorMark(s), fields: bulkFields + kind.own, bulk: fdbpq.Bulk{Verb: kind.verb, Limit: fdbpq.MaxBulk}}
@@ -175,11 +171,11 @@ func (r *bulkReader) whereField(name string, value any) (known bool, f *failure.
 			_, f = ReadKey(what, w.Key)
 		}
 	case "header":
-		var want headerFilter
+		want := make(headerFilter)
 		f = readMembersOf(what, value, "the headers", func(header string, value any) (bool, *failure.Failure) {
 			text, f := readText(what+": "+failure.Quote(header), value)
 			if f == nil {
-				want = append(want, headerText{header, *text})
+				want[header] = headerText{len(want), text}
 			}
 			return true, f
 		})
@@ -221,29 +217,23 @@ func readText(what string, value any) (*fdbpq.Text, *failure.Failure) {
 	return &fdbpq.Text{Text: text, Prefix: prefix}, f
 }
 
-// headerFilter are the headers that an item has to have.
-type headerFilter []headerText
+// headerFilter are the headers that an item has to have, by their names.
+type headerFilter map[string]headerText
 
 type headerText struct {
-	name  string
-	value fdbpq.Text
+	number int // among the headers
+	value  *fdbpq.Text
 }
 
-// fits reports whether a block of headers has all of them.
+// fits reports whether a block of headers has all of them. It goes through the block once: both may be long.
 func (want headerFilter) fits(block []byte) bool {
-	for _, h := range want {
-		if !h.in(block) {
-			return false
-		}
-	}
-	return true
-}
-
-func (h *headerText) in(block []byte) bool {
+	fit, left := make([]bool, len(want)), len(want)
 	for line := range bytes.SplitSeq(block, []byte("\r\n")) {
-		if name, value, _ := bytes.Cut(line, []byte(": ")); string(name) == h.name && h.value.Fits(string(value)) {
-			return true
+		name, value, _ := bytes.Cut(line, []byte(": "))
+		if text, is := want[string(name)]; is && !fit[text.number] && text.value.Fits(string(value)) {
+			fit[text.number] = true
+			left--
 		}
 	}
-	return false
+	return left == 0
 }

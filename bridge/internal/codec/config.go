@@ -10,8 +10,11 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// CheckConfig checks the names of queues in a configuration. The core checks everything else.
+// CheckConfig checks the size of a configuration, and the names of queues in it. The core checks everything else.
 func CheckConfig(object []byte) *failure.Failure {
+	if f := CheckDefinition(object); f != nil {
+		return f
+	}
 	var config struct {
 		DeadLetter      string `json:"dead_letter"`
 		DeadLettersFrom string `json:"dead_letters_from"`

@@ -11,12 +11,16 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/internal/jsontext"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// ReadObject reads a JSON object and hands each member to set, which reports whether it knows the
+// ReadObject reads a JSON object of up to [protocol.MaxRequestBody] and hands each member to set, which reports whether it knows the
 // field, and what is wrong with the value; an object within it is one for readMembersOf. Names
 // are compared exactly and must not repeat: a member that would be ignored is probably a mistake.
 func ReadObject(what string, body []byte, fields string, set func(name string, value any) (known bool, f *failure.Failure)) *failure.Failure {
+	if f := checkSize(what, len(body), protocol.MaxRequestBody); f != nil {
+		return f
+	}
 	if f := checkJSON(what, body); f != nil {
 		return f
 	}

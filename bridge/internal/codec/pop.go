@@ -104,8 +104,8 @@ const popFields = "batch, bundle, expires, holder, lease, max_bytes, min, max, m
 
 // readBody reads nothing, an integer, or an object.
 func (o *popOptions) readBody(what string, body []byte) *failure.Failure {
-	if len(body) > protocol.MaxPopBody {
-		return failure.Newf(413, "%s has %d bytes: a pop has up to %d", what, len(body), protocol.MaxPopBody)
+	if f := checkSize(what, len(body), protocol.MaxPopBody); f != nil {
+		return f // many of them may wait
 	}
 	body = bytes.TrimSpace(body)
 	switch {

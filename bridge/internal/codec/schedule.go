@@ -13,24 +13,34 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/internal/jsontext"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // ReadScheduleItem reads the item in the body of a schedule, nil if it says nothing about it. The
-// core reads the rest.
-func (w *Wire) ReadScheduleItem(queue string, object []byte) (*fdbpq.ScheduleItem, *failure.Failure) {
+// core reads the rest, without the item: it is most of a body.
+func (w *Wire) ReadScheduleItem(queue string, object []byte) (item *fdbpq.ScheduleItem, rest []byte, f *failure.Failure) {
+	if f := checkSchedule(object); f != nil {
+		return nil, nil, f
+	}
 	if f := checkJSON("schedule", object); f != nil {
-		return nil, f
+		return nil, nil, f
 	}
-	var body struct {
-		Item json.RawMessage `json:"item"`
+	if !json.Valid(object) {
+		return nil, object, nil // the core refuses it
 	}
-	if json.Unmarshal(object, &body) != nil || body.Item == nil {
-		return nil, nil // the core refuses it, if it has to be refused
+	before, value, after, found := jsontext.Cut(string(object), "item")
+	if !found {
+		return nil, object, nil
 	}
+	item, f = w.readScheduleItem(queue, []byte(value))
+	return item, []byte(before + "{}" + after), f
+}
+
+func (w *Wire) readScheduleItem(queue string, object []byte) (*fdbpq.ScheduleItem, *failure.Failure) {
 	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(body.Item, &fields); err != nil || fields == nil {
-		return nil, failure.Newf(400, "item is %s: expected a JSON object", failure.JSON(body.Item))
+	if err := json.Unmarshal(object, &fields); err != nil || fields == nil {
+		return nil, failure.Newf(400, "item is %s: expected a JSON object", failure.JSON(object))
 	}
 	item := new(fdbpq.ScheduleItem)
 	for _, name := range slices.Sorted(maps.Keys(fields)) {

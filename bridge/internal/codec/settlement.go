@@ -78,6 +78,9 @@ const settleForms = `"", +ACK, +OK, -NAK, -NAK {"delay":<ns>,"reason":"..."}, -N
 
 // readWord reads what a settlement does. It returns what follows +NXT.
 func (s *Settlement) readWord(body []byte) (rest []byte, f *failure.Failure) {
+	if f := checkSize("a settlement", len(body), protocol.MaxRequestBody); f != nil {
+		return nil, f
+	}
 	verb, behind := body, body[len(body):]
 	if i := bytes.IndexAny(verb, " \t\r\n{"); i > 0 {
 		verb, behind = verb[:i], verb[i:]

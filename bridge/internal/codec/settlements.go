@@ -2,6 +2,8 @@ package codec
 
 import (
 	"bytes"
+	"fmt"
+	"iter"
 	"strconv"
 	"strings"
 	"time"
@@ -46,6 +48,9 @@ func (w *Wire) OpenSettlements(queue string, m *nats.Msg, size []string) (*Settl
 	if most := w.Limit.BundleRoom() / maxSettled; n > most {
 		return nil, failure.Newf(413, "%s is %d: the server's max_payload has room for the answer to %d", protocol.HeaderBundle, n, most)
 	}
+	if f := checkSize(fmt.Sprintf("a bundle of %d settlements", n), len(m.Data), n*protocol.MaxBundledSettlement); f != nil {
+		return nil, f
+	}
 	text := bytes.TrimSuffix(m.Data, []byte{'\n'})
 	if lines := bytes.Count(text, []byte{'\n'}) + 1; lines != n {
 		return nil, failure.Newf(400, "the body has %d lines: expected %d, as %s says", lines, n, protocol.HeaderBundle)
@@ -53,15 +58,16 @@ func (w *Wire) OpenSettlements(queue string, m *nats.Msg, size []string) (*Settl
 	return &Settlements{Len: n, wire: w, queue: queue, lines: string(text)}, nil
 }
 
-// Read reads the settlements. A line that is wrong is a failure of that settlement alone.
-func (s *Settlements) Read() []BundledSettlement {
-	all := make([]BundledSettlement, 0, s.Len)
-	for line := range strings.SplitSeq(s.lines, "\n") {
-		one := BundledSettlement{On: subjects.Subject{Queue: s.queue, Verb: subjects.Ack}}
-		one.Failure = s.wire.readLine(&one, line)
-		all = append(all, one)
+// Read reads the settlements one after another. A line that is wrong is a failure of that settlement alone.
+func (s *Settlements) Read() iter.Seq[*BundledSettlement] {
+	return func(yield func(*BundledSettlement) bool) {
+		for line := range strings.SplitSeq(s.lines, "\n") {
+			one := &BundledSettlement{On: subjects.Subject{Queue: s.queue, Verb: subjects.Ack}}
+			if one.Failure = s.wire.readLine(one, line); !yield(one) {
+				return
+			}
+		}
 	}
-	return all
 }
 
 // readLine reads the settlement of one lease in a bundle: its ack subject, and what a
