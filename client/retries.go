@@ -54,11 +54,7 @@ func (i *Item) nack(ctx context.Context, o NackOptions) error {
 	if i.ack == "" {
 		return ErrNotLeased
 	}
-	word := protocol.Nack{Reason: o.Reason}
-	if len(word.Reason) > protocol.MaxNackReason {
-		word.Reason = word.Reason[:protocol.MaxNackReason]
-	}
-	word.Reason = strings.ToValidUTF8(word.Reason, "")
+	word := protocol.Nack{Reason: strings.ToValidUTF8(cut(o.Reason), "")}
 	if o.Delay != nil {
 		word.Delay = new(o.Delay.Nanoseconds())
 	}
@@ -71,6 +67,11 @@ func (i *Item) nack(ctx context.Context, o NackOptions) error {
 		body += " " + string(text)
 	}
 	return i.settleAs(ctx, opNack, body)
+}
+
+// cut returns the beginning of a reason that a settlement has room for.
+func cut(reason string) string {
+	return reason[:min(len(reason), protocol.MaxNackReason)]
 }
 
 // RevokeOptions say which lease of an item ends, and what becomes of the item.

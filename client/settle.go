@@ -42,7 +42,7 @@ func (i *Item) NackWithDelay(ctx context.Context, delay time.Duration) error {
 // Terminate sends the item to the dead-letter queue, because trying again would
 // not help. The reason is kept with it.
 func (i *Item) Terminate(ctx context.Context, reason string) error {
-	return i.settle(ctx, opTerminate, protocol.SettleTerminate+" "+reason)
+	return i.settle(ctx, opTerminate, protocol.SettleTerminate+" "+cut(reason))
 }
 
 // settle ends the lease, once.

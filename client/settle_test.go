@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,7 +23,7 @@ func TestSettlements(t *testing.T) {
 	}{
 		{"ack", func(i *client.Item) error { return i.Ack(t.Context()) }, client.ReasonEmpty, 0},
 		{"nack with delay", func(i *client.Item) error { return i.NackWithDelay(t.Context(), time.Hour) }, client.ReasonDelayed, 0},
-		{"terminate", func(i *client.Item) error { return i.Terminate(t.Context(), "odd") }, client.ReasonEmpty, 1},
+		{"terminate", func(i *client.Item) error { return i.Terminate(t.Context(), "odd"+strings.Repeat(" ", 1<<20)) }, client.ReasonEmpty, 1},
 		{"extend", func(i *client.Item) error { return i.Extend(t.Context()) }, client.ReasonLeased, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

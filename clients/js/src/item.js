@@ -38,14 +38,14 @@ const milliseconds = (value) => duration(value, "the duration", { zero: true });
 export const attemptsOf = (all) =>
   all.map((a) => ({ n: Number(a.n), start: a.start === undefined ? undefined : time(a.start), end: time(a.end), holder: a.holder ?? "", outcome: a.outcome, reason: a.reason ?? "" }));
 
-/** How much of a reason is sent. */
 // They say which item it is, and what its lease is.
 const needed = ["PQ-Id", "PQ-Priority", "PQ-Deliveries", "PQ-Fence", "PQ-Key-Fence", "PQ-Lease-Expires"];
 
+/** How much of a reason is sent. */
 const longestReason = 1024;
 
 /**
- * The beginning of a reason that a -NAK has room for.
+ * The beginning of a reason that a settlement has room for.
  * @param {string} reason
  */
 const cut = (reason) => new TextDecoder().decode(bytes(reason).subarray(0, longestReason), { stream: true }); // drops half a character
@@ -275,7 +275,7 @@ export class Item {
   async term(reason = "", given) {
     const options = checked(given, "term", callOptions);
     if (typeof reason !== "string") throw new TypeError(`the reason is ${shown(reason)}: expected a text`);
-    await this.#once(() => this.#send("term", `+TERM ${reason}`.trimEnd(), options));
+    await this.#once(() => this.#send("term", `+TERM ${cut(reason)}`.trimEnd(), options));
   }
 
   /** @param {import("../index.js").CallOptions} [given] */

@@ -39,7 +39,7 @@ test("give up", async () => {
   const q = queue();
   await q.push("x");
   const item = await q.pop({ lease: "1m" });
-  await item.term("no such customer");
+  await item.term("no such customer" + " ".repeat(100_000) + "known");
   const dead = await client.queue(`${q.name}-dead`).pop();
   assert.deepEqual(dead.dead, { reason: "no such customer", origin: q.name, originId: item.id, at: dead.dead.at, deliveries: 1 });
   await q.push("y");

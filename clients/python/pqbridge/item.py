@@ -29,6 +29,11 @@ T = TypeVar("T")
 _LONGEST_REASON = 1024
 
 
+def _cut(reason: str) -> str:
+    """The beginning of a reason that a settlement has room for."""
+    return reason.encode(errors="replace")[:_LONGEST_REASON].decode(errors="ignore")
+
+
 def _held(op: str, reason: str) -> bool:
     """Whether the reason for which a repeated settlement was refused means that an earlier attempt took
     effect and its answer was lost."""
@@ -81,7 +86,7 @@ class Item(ItemData):
 
     async def _nak(self, away: float | None, reason: str, timeout: Duration | None) -> None:
         if reason:
-            fields = {"delay": None if away is None else nanoseconds(away), "reason": reason.encode(errors="replace")[:_LONGEST_REASON].decode(errors="ignore")}
+            fields = {"delay": None if away is None else nanoseconds(away), "reason": _cut(reason)}
             await self._send("nak", f"-NAK {json.dumps({name: value for name, value in fields.items() if value is not None})}", timeout)
             return
         await self._send("nak", "-NAK" if away is None else f"-NAK {duration_text(away)}", timeout)
@@ -90,7 +95,7 @@ class Item(ItemData):
         """Makes the item a dead letter, because trying again would not help."""
         if not isinstance(reason, str):
             raise TypeError(f"the reason is {shown(reason)}: expected a text")
-        await self._once(lambda: self._send("term", f"+TERM {reason}".rstrip(), timeout))
+        await self._once(lambda: self._send("term", f"+TERM {_cut(reason)}".rstrip(), timeout))
 
     async def extend(self, *, timeout: Duration | None = None) -> None:
         """Work in progress: the lease starts afresh, for as long as it was given."""

@@ -25,7 +25,7 @@ class Leases(TestCase):
         self.assertEqual((b.text, b.lease_term), ("b", 30))
         await b.nak(delay="1h")
         c = await q.pop(lease=30)
-        await c.term("no good")
+        await c.term("no good" + " " * 100_000 + "bad")
         dead = await self.client.queue(q.name + "-dead").pop(lease=30)
         assert dead.dead is not None
         self.assertEqual((dead.text, dead.dead.reason, dead.dead.origin, dead.dead.origin_id), ("c", "no good", q.name, c.id))
