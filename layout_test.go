@@ -55,6 +55,7 @@ var imports = map[string][]string{
 	"internal/calendar":    {},
 	"internal/clustertest": {"fdbpq/kv/cluster", "internal/patience"},
 	"internal/console":     {}, // files for browsers, which speak to the gateway alone
+	"internal/expense":     {"internal/patience"},
 	"internal/disk":        {},
 	"internal/fault":       {"fdbpq/kv"},
 	"internal/fdbtest":     {"internal/patience"},

@@ -153,8 +153,11 @@ func unlessUnknown(r *request.Request, err error) error {
 
 // leasesOf returns the leases that are settled among some changes.
 func leasesOf[C changer](requests []C) (leases []fdbpq.Lease) {
-	for _, r := range requests {
+	for i, r := range requests {
 		if s, is := any(r).(*settlement); is {
+			if leases == nil {
+				leases = make([]fdbpq.Lease, 0, len(requests)-i)
+			}
 			leases = append(leases, s.Lease)
 		}
 	}

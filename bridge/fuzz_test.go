@@ -9,15 +9,16 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/internal/expense"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// checkRefusal checks that a refusal has the code 400 and a text that fits into a header.
+// checkRefusal checks that a refusal has the code 400, or 413, and a text that fits into a header.
 func checkRefusal(t *testing.T, f *failure.Failure) {
 	t.Helper()
 	text := failure.HeaderText(f.Text)
-	if f.Code != 400 || text == "" || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
+	if f.Code != 400 && f.Code != 413 || text == "" || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
 		t.Errorf("failure %d %q", f.Code, text)
 	}
 }
@@ -38,6 +39,15 @@ func FuzzRequest(f *testing.F) {
 	f.Add("key.%C3%A9", []byte(nil), "X-Mine")
 	f.Add("admin.key.%FF", []byte(`{"limit":null}`), "X-Mine")
 	f.Add("admin.purge", []byte(" "), "X-Mine")
+	for _, verb := range []string{"list", "schedule.s", "admin.schedule.s", "admin.source.s.resume", "admin.remove", "link.l"} {
+		f.Add(verb, []byte(strings.Repeat(`{"a":`, 100_000)), "X-Mine")
+		f.Add(verb, []byte(strings.Repeat(`{"`+strings.Repeat("n", 40)+`":`, 9_990)+"1"+strings.Repeat("}", 9_990)), "X-Mine")
+		f.Add(verb, []byte(`{"`+strings.Repeat("n", 8_000)+`":1}`), "PQ-"+strings.Repeat("N", 60_000))
+	}
+	f.Add("get."+strings.Repeat("F", 4_000), []byte(nil), "X-Mine")
+	f.Add("key."+strings.Repeat("%C3%A9", 600), []byte(nil), "X-Mine")
+	f.Add("admin.schedule."+strings.Repeat("s", 4_000), []byte("{}"), "X-Mine")
+	f.Add("list"+strings.Repeat(".a", 2_000), []byte(nil), "X-Mine")
 	f.Add("admin.requeue", []byte(`{"where":{"reason":"a*","header":{"A":"*"}},"limit":0,"to":"jobs","spread":"1s"}`), "X-Mine")
 	w, err := codec.New("pq", nil, func() int64 { return protocol.MaxPayload })
 	if err != nil {
@@ -46,17 +56,29 @@ func FuzzRequest(f *testing.F) {
 	w.Limit.Refresh()
 	f.Fuzz(func(t *testing.T, verb string, body []byte, key string) {
 		for _, subject := range []string{"pq.jobs." + verb, "pq._sys.list", "pq._sys.info"} {
-			s, err := w.Grammar.Parse(subject)
-			if err != nil {
-				continue
+			var r work
+			var failed *failure.Failure
+			_, beyond := expense.Least(func() { r, failed = nil, nil }, func() int {
+				s, err := w.Grammar.Parse(subject)
+				if err != nil {
+					return len(subject)
+				}
+				r = newWork(verbOf(s.Verb), s, &nats.Msg{Data: body, Header: nats.Header{key: {"1"}}})
+				switch r.(type) {
+				case *push, *importing, *pop, *settlement:
+					r = nil // they have targets of their own
+				default:
+					failed = r.Read(w)
+				}
+				return len(subject) + len(body) + len(key)
+			})
+			if beyond != "" {
+				t.Errorf("%.100s: %s", subject, beyond)
 			}
-			r := newWork(verbOf(s.Verb), s, &nats.Msg{Data: body, Header: nats.Header{key: {"1"}}})
-			switch r.(type) {
-			case *push, *importing, *pop, *settlement:
-				continue // have targets of their own
-			}
-			if failed := r.Read(w); failed != nil {
+			if failed != nil {
 				checkRefusal(t, failed)
+			}
+			if r == nil || failed != nil {
 				continue
 			}
 			offset, limit := int64(0), 1

@@ -162,25 +162,23 @@ func checkObject(object []byte, names []string, nulls bool) error {
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {
 		return configError("expected a JSON object with some of %s", strings.Join(names, ", "))
 	}
-	if err := jsontext.Check(object); err != nil {
-		return configError("%w", err)
-	}
 	for d.More() {
 		token, err := d.Token()
 		if err != nil {
 			return configError("%w", jsontext.Broken(err))
 		}
 		name := token.(string) // the decoder returns strings for names
-		var value json.RawMessage
-		if err := d.Decode(&value); err != nil {
-			return configError("%w", jsontext.Broken(err))
-		}
 		switch {
 		case !slices.Contains(names, name) && slices.Contains(names, nameHere[name]):
 			return configError("unknown field %q: here it is %s", name, nameHere[name])
 		case !slices.Contains(names, name):
-			return configError("unknown field %q: expected some of %s", name, strings.Join(names, ", "))
-		case string(value) == "null" && !nulls:
+			return configError("unknown field %.100q: expected some of %s", name, strings.Join(names, ", "))
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return configError("%w", jsontext.Broken(err))
+		}
+		if string(value) == "null" && !nulls {
 			return configError("%s is null: leave it out to keep it as it is", name)
 		}
 	}
@@ -189,6 +187,9 @@ func checkObject(object []byte, names []string, nulls bool) error {
 	}
 	if _, err := d.Token(); err != io.EOF {
 		return configError("there is more behind the JSON object")
+	}
+	if err := jsontext.Check(object); err != nil { // of as many fields as there are
+		return configError("%w", err)
 	}
 	return nil
 }

@@ -24,6 +24,8 @@ const (
 	// MaxBackoffSteps bounds the delays of a list.
 	MaxBackoffSteps = 32
 
+	maxBackoffText = 4 << 10 // bytes of a setting, as it is written
+
 	minBackoff    = time.Millisecond
 	maxFactor     = 10
 	defaultFactor = 2
@@ -59,6 +61,9 @@ func (b *Backoff) UnmarshalJSON(text []byte) error {
 	if string(text) == `""` {
 		*b = ""
 		return nil
+	}
+	if n := len(text); n > maxBackoffText {
+		return fmt.Errorf("it has %d bytes: allowed are %d", n, maxBackoffText)
 	}
 	parsed, err := Backoff(text).parse()
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -210,6 +211,9 @@ func (c SourceConfig) Merge(object []byte) (SourceConfig, error) {
 	}
 	if fields["map"] != nil {
 		c.Map = nil // it is replaced as a whole
+		if err := checkMapped(fields["map"]); err != nil {
+			return c, sourceError(err)
+		}
 	}
 	if fields["filter"] != nil {
 		c.Filter = nil
@@ -221,6 +225,20 @@ func (c SourceConfig) Merge(object []byte) (SourceConfig, error) {
 		return c, sourceError(err)
 	}
 	return c, sourceError(c.check())
+}
+
+// checkMapped refuses values that no item has before any of them is read: there are few others.
+func checkMapped(object []byte) error {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(object, &fields) != nil {
+		return nil // it is no object, as decode says
+	}
+	for _, field := range slices.Sorted(maps.Keys(fields)) {
+		if !slices.Contains(SourceFields, field) {
+			return configError("map has %.100q: expected some of %s", field, strings.Join(SourceFields, ", "))
+		}
+	}
+	return nil
 }
 
 func (c *SourceConfig) check() error {
@@ -261,9 +279,6 @@ func (c *SourceConfig) check() error {
 	}
 	size := 0
 	for field, value := range c.Map {
-		if !slices.Contains(SourceFields, field) {
-			return configError("map has %.100q: expected some of %s", field, strings.Join(SourceFields, ", "))
-		}
 		size += len(field) + len(value.Constant) + len(value.Header) + len(value.Default)
 	}
 	if size > maxSourceMap {

@@ -73,12 +73,18 @@ func addTrace(to nats.Header, from http.Header) {
 
 // addItemHeaders adds headers of the form "name:value" that are to stay with the item.
 func addItemHeaders(to nats.Header, lines []string) *refusal {
+	if len(lines) > protocol.MaxHeaderLines {
+		return refusef(protocol.CodeTooLarge, "there are %d headers: allowed are %d", len(lines), protocol.MaxHeaderLines)
+	}
 	for _, line := range lines {
 		name, value, is := strings.Cut(line, ":")
 		if !is || !isHeaderName(name) {
 			return refusef(protocol.CodeBadRequest, "header %q: expected <name>:<value>, such as header=Season:autumn", line)
 		}
-		if why := checkItemHeader(name, value, "parameters in the URL: "+strings.Join(pushParameters, ", ")); why != nil {
+		if why := checkHeaderName(name, pushInstead); why != nil {
+			return why
+		}
+		if why := checkHeaderLine(name, value); why != nil {
 			return why
 		}
 		to.Add(name, strings.TrimSpace(value))
@@ -86,16 +92,24 @@ func addItemHeaders(to nats.Header, lines []string) *refusal {
 	return nil
 }
 
-// checkItemHeader refuses a header that an item cannot have, or for which there is something
+var pushInstead = "parameters in the URL: " + strings.Join(pushParameters, ", ")
+
+// checkHeaderName refuses a header that an item cannot have, or for which there is something
 // else.
-func checkItemHeader(name, value, instead string) *refusal {
+func checkHeaderName(name, instead string) *refusal {
 	switch {
 	case !isHeaderName(name):
-		return refusef(protocol.CodeBadRequest, "header name %q: expected printable ASCII such as Season", name)
-	case strings.ContainsAny(value, "\r\n"):
-		return refusef(protocol.CodeBadRequest, "header %s has more than one line: expected one", name)
+		return refusef(protocol.CodeBadRequest, "header name %.80q: expected printable ASCII such as Season", name)
 	case isReserved(name):
-		return refusef(protocol.CodeBadRequest, "header %s belongs to the protocol: expected %s", name, instead)
+		return refusef(protocol.CodeBadRequest, "header %.80s belongs to the protocol: expected %s", name, instead)
+	}
+	return nil
+}
+
+// checkHeaderLine refuses a value that is not one line.
+func checkHeaderLine(name, value string) *refusal {
+	if strings.ContainsAny(value, "\r\n") {
+		return refusef(protocol.CodeBadRequest, "header %.80s has more than one line: expected one", name)
 	}
 	return nil
 }

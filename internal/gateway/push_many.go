@@ -2,11 +2,11 @@ package gateway
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,22 +22,18 @@ var itemFields = append([]string{"payload", "payload_base64", "headers"}, slices
 // pushMany pushes items in one message: all of them, or none. The body has a JSON object for
 // each, in an array or one after another.
 func pushMany(in *input) (*answer, *refusal) {
-	objects, why := readObjects(in.body)
+	m, why := in.message(subjects.Subject{Verb: subjects.Push}, make([]byte, 0, len(in.body)))
 	if why != nil {
 		return nil, why
 	}
-	m, why := in.message(subjects.Subject{Verb: subjects.Push}, nil)
+	n, why := readObjects(in.body, func(object string) (why *refusal) {
+		m.Data, why = appendItem(m.Data, object)
+		return why
+	})
 	if why != nil {
 		return nil, why
 	}
-	for i, object := range objects {
-		if m.Data, why = appendItem(m.Data, object); why != nil {
-			why.Description = "item " + strconv.Itoa(i) + ": " + why.Description
-			why.Item = &i
-			return nil, why
-		}
-	}
-	m.Header.Set(protocol.HeaderBundle, strconv.Itoa(len(objects)))
+	m.Header.Set(protocol.HeaderBundle, strconv.Itoa(n))
 	if why := in.setHeader(m, "msg_id", protocol.HeaderMsgID); why != nil {
 		return nil, why
 	}
@@ -45,101 +41,152 @@ func pushMany(in *input) (*answer, *refusal) {
 	return in.relay(m)
 }
 
-// readObjects reads the items of a body, up to as many as one request may have.
-func readObjects(body []byte) (objects []map[string]json.RawMessage, why *refusal) {
-	broken := func(err error) *refusal {
-		n := len(objects)
-		why := refusef(protocol.CodeBadRequest, "item %d: %s: expected a JSON object such as {\"payload\":\"x\"}, in an array or one a line", n, err)
-		why.Item = &n
+// readObjects reads the items of a body, up to as many as one request may have. It returns how many they are.
+func readObjects(body []byte, read func(object string) *refusal) (n int, why *refusal) {
+	ofItem := func(why *refusal) *refusal {
+		item := n
+		why.Description = "item " + strconv.Itoa(item) + ": " + why.Description
+		why.Item = &item
 		return why
+	}
+	broken := func(err error) *refusal {
+		return ofItem(refusef(protocol.CodeBadRequest, "%s: expected a JSON object such as {\"payload\":\"x\"}, in an array or one a line", err))
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	array := bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("["))
 	if array {
 		if _, err := d.Token(); err != nil {
-			return nil, broken(err)
+			return 0, broken(err)
 		}
 	}
-	for !array || d.More() {
-		var text json.RawMessage
-		var object map[string]json.RawMessage
+	var text json.RawMessage
+	for ; !array || d.More(); n++ {
 		err := d.Decode(&text)
-		if errors.Is(err, io.EOF) && !array {
-			break
-		}
-		if err == nil {
-			err = jsontext.Check(text)
-		}
-		if err == nil && (json.Unmarshal(text, &object) != nil || object == nil) {
+		switch {
+		case errors.Is(err, io.EOF) && !array:
+			return someItems(n)
+		case err == nil && text[0] != '{':
 			err = fmt.Errorf("found %.40s", text)
 		}
 		if err != nil {
-			return nil, broken(err)
+			return 0, broken(err)
 		}
-		if len(objects) == protocol.MaxBundle {
-			return nil, refusef(protocol.CodeTooLarge, "there are more items than %d, which are allowed", protocol.MaxBundle)
+		if n == protocol.MaxBundle {
+			return 0, refusef(protocol.CodeTooLarge, "there are more items than %d, which are allowed", protocol.MaxBundle)
 		}
-		objects = append(objects, object)
-	}
-	if array {
-		if _, err := d.Token(); err != nil {
-			return nil, broken(err)
+		if why := read(string(text)); why != nil {
+			return 0, ofItem(why)
 		}
-		if _, err := d.Token(); !errors.Is(err, io.EOF) {
-			return nil, refusef(protocol.CodeBadRequest, "there is more behind the array: expected nothing")
+		if err := jsontext.Check(text); err != nil {
+			return 0, broken(err)
 		}
 	}
-	if len(objects) == 0 {
-		return nil, refusef(protocol.CodeBadRequest, "the body has no items: expected 1 to %d JSON objects, in an array or one a line", protocol.MaxBundle)
+	if _, err := d.Token(); err != nil {
+		return 0, broken(err)
 	}
-	return objects, nil
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return 0, refusef(protocol.CodeBadRequest, "there is more behind the array: expected nothing")
+	}
+	return someItems(n)
+}
+
+func someItems(n int) (int, *refusal) {
+	if n == 0 {
+		return 0, refusef(protocol.CodeBadRequest, "the body has no items: expected 1 to %d JSON objects, in an array or one a line", protocol.MaxBundle)
+	}
+	return n, nil
+}
+
+// itemReader reads an item. It stops at the first that is wrong: the rest may be long.
+type itemReader struct {
+	lines         []byte
+	payload       []byte
+	text, encoded bool // the payload was given so
+	wrong         *refusal
 }
 
 // appendItem appends the frame of an item.
-func appendItem(b []byte, object map[string]json.RawMessage) ([]byte, *refusal) {
-	var payload, lines []byte
-	line := func(name, value string) {
-		lines = append(append(append(append(lines, name...), ": "...), value...), '\n')
+func appendItem(b []byte, object string) ([]byte, *refusal) {
+	var r itemReader
+	jsontext.Fields(object, func(name, value string) bool {
+		r.wrong = r.field(name, value)
+		return r.wrong == nil
+	})
+	if r.wrong == nil && r.text && r.encoded {
+		r.wrong = refusef(protocol.CodeBadRequest, "payload together with payload_base64: expected one of them")
 	}
-	if object["payload"] != nil && object["payload_base64"] != nil {
-		return nil, refusef(protocol.CodeBadRequest, "payload together with payload_base64: expected one of them")
+	if r.wrong != nil {
+		return nil, r.wrong
 	}
-	for _, field := range slices.Sorted(maps.Keys(object)) {
-		value := object[field]
-		switch field {
-		case "payload":
-			var text *string
-			if json.Unmarshal(value, &text) != nil || text == nil {
-				return nil, refusef(protocol.CodeBadRequest, "payload is %.40s: expected a string", value)
-			}
-			payload = []byte(*text)
-		case "payload_base64":
-			if json.Unmarshal(value, &payload) != nil || payload == nil {
-				return nil, refusef(protocol.CodeBadRequest, "payload_base64 is %.40s: expected a string of base64", value)
-			}
-		case "headers":
-			headers, why := readItemHeaders(value)
-			if why != nil {
-				return nil, why
-			}
-			for _, name := range slices.Sorted(maps.Keys(headers)) {
-				for _, value := range headers[name] {
-					line(name, strings.TrimSpace(value))
-				}
-			}
-		default:
-			header, text, why := readField(field, value)
-			if why != nil {
-				return nil, why
-			}
-			line(header, text)
-		}
-	}
-	return protocol.AppendFrame(b, lines, payload), nil
+	return protocol.AppendFrame(b, r.lines, r.payload), nil
 }
 
+func (r *itemReader) field(name, value string) *refusal {
+	switch name {
+	case "payload":
+		text, is := jsontext.Text(value)
+		if !is {
+			return refusef(protocol.CodeBadRequest, "payload is %.40s: expected a string", value)
+		}
+		r.payload, r.text = []byte(text), true
+	case "payload_base64":
+		text, is := jsontext.Text(value)
+		payload, err := base64.StdEncoding.DecodeString(text)
+		if !is || err != nil {
+			return refusef(protocol.CodeBadRequest, "payload_base64 is %.40s: expected a string of base64", value)
+		}
+		r.payload, r.encoded = payload, true
+	case "headers":
+		return r.headers(value)
+	default:
+		header, text, why := readField(name, value)
+		if why != nil {
+			return why
+		}
+		r.line(header, text)
+	}
+	return nil
+}
+
+func (r *itemReader) line(name, value string) {
+	r.lines = append(append(append(append(r.lines, name...), ": "...), value...), '\n')
+}
+
+// headers reads the headers that stay with an item: each is a string, or a list of them.
+func (r *itemReader) headers(value string) (why *refusal) {
+	is := jsontext.Fields(value, func(name, value string) bool {
+		why = r.header(name, value)
+		return why == nil
+	})
+	if !is {
+		return refusef(protocol.CodeBadRequest, "headers are %.40s: expected an object such as {\"Season\":\"autumn\"}", value)
+	}
+	return why
+}
+
+func (r *itemReader) header(name, value string) (why *refusal) {
+	if why := checkHeaderName(name, itemInstead); why != nil {
+		return why
+	}
+	one := func(value string) bool {
+		text, is := jsontext.Text(value)
+		if !is {
+			why = refusef(protocol.CodeBadRequest, "header %s is %.40s: expected a string, or a list of strings", name, value)
+		} else if why = checkHeaderLine(name, text); why == nil {
+			r.line(name, strings.TrimSpace(text))
+		}
+		return why == nil
+	}
+	if !jsontext.Values(value, one) {
+		one(value)
+	}
+	return why
+}
+
+var itemInstead = "a field of the item: " + strings.Join(itemFields, ", ")
+
 // readField reads a field that is a header of the protocol.
-func readField(field string, value json.RawMessage) (header, text string, why *refusal) {
+func readField(field, value string) (header, text string, why *refusal) {
 	for _, h := range pushHeaders {
 		if h.parameter == field {
 			header = h.header
@@ -149,44 +196,18 @@ func readField(field string, value json.RawMessage) (header, text string, why *r
 		header = protocol.HeaderPriority
 	}
 	if header == "" {
-		return "", "", refusef(protocol.CodeBadRequest, "field %q: expected some of %s", field, strings.Join(itemFields, ", "))
+		return "", "", refusef(protocol.CodeBadRequest, "field %.80q: expected some of %s", field, strings.Join(itemFields, ", "))
 	}
 	if field == "priority" || field == "weight" {
 		var n *int64
-		if json.Unmarshal(value, &n) != nil || n == nil {
+		if json.Unmarshal([]byte(value), &n) != nil || n == nil {
 			return "", "", refusef(protocol.CodeBadRequest, "%s is %.40s: expected an integer", field, value)
 		}
 		return header, strconv.FormatInt(*n, 10), nil
 	}
-	var s *string
-	if json.Unmarshal(value, &s) != nil || s == nil {
+	s, is := jsontext.Text(value)
+	if !is {
 		return "", "", refusef(protocol.CodeBadRequest, "%s is %.40s: expected a string", field, value)
 	}
-	return header, *s, oneLine(field, *s)
-}
-
-// readItemHeaders reads the headers that stay with an item: each is a string, or a list of them.
-func readItemHeaders(value json.RawMessage) (map[string][]string, *refusal) {
-	var all map[string]json.RawMessage
-	if json.Unmarshal(value, &all) != nil || all == nil {
-		return nil, refusef(protocol.CodeBadRequest, "headers are %.40s: expected an object such as {\"Season\":\"autumn\"}", value)
-	}
-	headers := make(map[string][]string, len(all))
-	for name, value := range all {
-		var one *string
-		var several []string
-		switch {
-		case json.Unmarshal(value, &one) == nil && one != nil:
-			several = []string{*one}
-		case json.Unmarshal(value, &several) != nil || several == nil:
-			return nil, refusef(protocol.CodeBadRequest, "header %s is %.40s: expected a string, or a list of strings", name, value)
-		}
-		for _, text := range several {
-			if why := checkItemHeader(name, text, "a field of the item: "+strings.Join(itemFields, ", ")); why != nil {
-				return nil, why
-			}
-		}
-		headers[name] = several
-	}
-	return headers, nil
+	return header, s, oneLine(field, s)
 }

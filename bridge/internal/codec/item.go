@@ -33,11 +33,15 @@ func appendHeader(b []byte, key string, values []string) ([]byte, *failure.Failu
 	if f := checkHeaderName(key); f != nil {
 		return nil, f
 	}
+	size := 0
+	for _, value := range values {
+		size += lineOf(key, len(value))
+	}
+	b = slices.Grow(b, size)
 	for _, value := range values {
 		if f := checkHeaderValue(key, value); f != nil {
 			return nil, f
 		}
-		b = slices.Grow(b, len(key)+len(value)+4)
 		b = append(append(b, key...), ": "...)
 		b = append(append(b, value...), "\r\n"...)
 	}

@@ -122,17 +122,17 @@ func (w *Wire) ReadLinkBatch(queue, source string, m *nats.Msg) (b LinkBatch, er
 	if b.Before == protocol.NoBatch {
 		b.Before = ""
 	}
-	rest, lines := m.Data, make(nats.Header)
+	rest, lines := m.Data, newFrameLines()
 	for range n {
 		var headers, payload []byte
 		if headers, payload, rest, err = protocol.NextFrame(rest); err != nil {
 			return b, err
 		}
-		if f := readLines(headers, lines); f != nil {
+		if f := lines.read(headers); f != nil {
 			b.Items = append(b.Items, fdbpq.SourceMessage{Large: f})
 			continue
 		}
-		b.Items = append(b.Items, w.readTaken(queue, source, lines, payload))
+		b.Items = append(b.Items, w.readTaken(queue, source, lines.header, payload))
 	}
 	if len(rest) > 0 {
 		return b, fmt.Errorf("%d bytes follow the %d items of a batch", len(rest), n)

@@ -58,11 +58,13 @@ func (w *Wire) OpenSettlements(queue string, m *nats.Msg, size []string) (*Settl
 	return &Settlements{Len: n, wire: w, queue: queue, lines: string(text)}, nil
 }
 
-// Read reads the settlements one after another. A line that is wrong is a failure of that settlement alone.
+// Read reads the settlements one after another, each in the place of the one before. A line that is wrong is a
+// failure of that settlement alone.
 func (s *Settlements) Read() iter.Seq[*BundledSettlement] {
 	return func(yield func(*BundledSettlement) bool) {
+		one := new(BundledSettlement)
 		for line := range strings.SplitSeq(s.lines, "\n") {
-			one := &BundledSettlement{On: subjects.Subject{Queue: s.queue, Verb: subjects.Ack}}
+			*one = BundledSettlement{On: subjects.Subject{Queue: s.queue, Verb: subjects.Ack}}
 			if one.Failure = s.wire.readLine(one, line); !yield(one) {
 				return
 			}
