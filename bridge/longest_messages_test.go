@@ -26,10 +26,6 @@ type message struct {
 	header        nats.Header
 }
 
-func (m *message) size() int {
-	return (&nats.Msg{Subject: m.subject, Data: []byte(m.body), Header: m.header}).Size()
-}
-
 // often repeats a text up to a size.
 func often(size int, text string) string { return strings.Repeat(text, max(0, size/len(text))) }
 
