@@ -3,7 +3,7 @@
 // transaction each, and answers them.
 //
 // What it guarantees: every request with a reply subject is answered once,
-// overload and shutdown included. A push is acknowledged when it is durable. The
+// overload and shutdown included, but for some of a tenant that floods it. A push is acknowledged when it is durable. The
 // pushes that one connection sends to one queue take effect in the order in which
 // they arrive, and so do its pops. Nothing that the bridge holds (requests, bytes,
 // waiting pops) grows without a limit.
