@@ -17,7 +17,7 @@ type Rates = protocol.Rates
 // Info returns the queue's counts, rates and configuration.
 func (q *Queue) Info(ctx context.Context) (*Info, error) {
 	info := new(Info)
-	return info, q.ask(ctx, opInfo, subjects.Subject{Verb: subjects.Info}, nil, info)
+	return info, q.ask(ctx, "info", subjects.Subject{Verb: subjects.Info}, nil, info)
 }
 
 // History is what went through one bridge in the last hour, minute by minute.
@@ -26,7 +26,7 @@ type History = protocol.History
 // History returns what went through the answering bridge, and how long the queue was.
 func (q *Queue) History(ctx context.Context) (*History, error) {
 	var info Info
-	err := q.ask(ctx, opInfo, subjects.Subject{Verb: subjects.Info}, withHistory, &info)
+	err := q.ask(ctx, "history", subjects.Subject{Verb: subjects.Info}, withHistory, &info)
 	return info.History, err
 }
 
@@ -49,27 +49,27 @@ func (q *Queue) Get(ctx context.Context, id string, opts ...GetOption) (*Item, e
 	if err != nil {
 		return nil, err
 	}
-	m, err := q.client.do(ctx, &call{op: opGet, queue: q.name, subject: subject, body: body, repeatable: true})
+	m, err := q.client.do(ctx, &call{op: "get", queue: q.name, subject: subject, body: body})
 	if err != nil {
 		return nil, err
 	}
 	item, err := readItem(q, m)
 	if err != nil || item.ID == "" {
-		return nil, unreadable(opGet, q.name, m.Data, err)
+		return nil, unreadable("get", q.name, m.Data, err)
 	}
 	return item, nil
 }
 
 // Remove removes an item, whatever its state. A lease of it is lost.
 func (q *Queue) Remove(ctx context.Context, id string) error {
-	return q.ask(ctx, opRemove, subjects.Subject{Verb: subjects.Remove, ID: id}, nil, nil)
+	return q.ask(ctx, "remove", subjects.Subject{Verb: subjects.Remove, ID: id}, nil, nil)
 }
 
 // Move gives an item another priority. The item keeps its id, and stands by the time of
 // its push in the new priority. A leased item moves when it returns.
 func (q *Queue) Move(ctx context.Context, id string, priority int64) error {
 	s := subjects.Subject{Verb: subjects.Move, ID: id, Priority: priority, HasPriority: true}
-	return q.ask(ctx, opMove, s, nil, nil)
+	return q.ask(ctx, "move", s, nil, nil)
 }
 
 // Requeue takes a dead letter out of the queue and pushes it to the queue that it comes from,
@@ -85,7 +85,7 @@ func (q *Queue) Requeue(ctx context.Context, id, to string) (*Pushed, error) {
 		}
 	}
 	var answer protocol.PushResponse
-	if err := q.ask(ctx, opRequeue, subjects.Subject{Verb: subjects.Requeue, ID: id}, body, &answer); err != nil {
+	if err := q.ask(ctx, "requeue", subjects.Subject{Verb: subjects.Requeue, ID: id}, body, &answer); err != nil {
 		return nil, err
 	}
 	return &Pushed{ID: answer.ID, Seq: uint64(answer.Seq), Priority: answer.Priority}, nil
@@ -95,35 +95,23 @@ func (q *Queue) Requeue(ctx context.Context, id, to string) (*Pushed, error) {
 // Message ids stay remembered.
 func (q *Queue) Purge(ctx context.Context) (int64, error) {
 	var answer protocol.Purged
-	err := q.ask(ctx, opPurge, subjects.Subject{Verb: subjects.AdminPurge}, nil, &answer)
+	err := q.ask(ctx, "purge", subjects.Subject{Verb: subjects.AdminPurge}, nil, &answer)
 	return answer.Purged, err
 }
 
 // Pause stops deliveries until Resume; pushes go on.
 func (q *Queue) Pause(ctx context.Context) error {
-	return q.ask(ctx, opPause, subjects.Subject{Verb: subjects.AdminPause}, nil, nil)
+	return q.ask(ctx, "pause", subjects.Subject{Verb: subjects.AdminPause}, nil, nil)
 }
 
 // Resume ends a pause.
 func (q *Queue) Resume(ctx context.Context) error {
-	return q.ask(ctx, opResume, subjects.Subject{Verb: subjects.AdminResume}, nil, nil)
+	return q.ask(ctx, "resume", subjects.Subject{Verb: subjects.AdminResume}, nil, nil)
 }
 
 // Delete deletes the queue with its items and its configuration.
 func (q *Queue) Delete(ctx context.Context) error {
-	return q.ask(ctx, opDelete, subjects.Subject{Verb: subjects.AdminDelete}, nil, nil)
-}
-
-// repeatable are the operations that the client may send twice: they only read, or their
-// repetition leads to the same state. A second purge would remove items pushed meanwhile,
-// and a second removal would find no item.
-var repeatable = map[string]bool{
-	opInfo: true, opList: true, opMove: true, opConfig: true, opKeys: true, opKey: true, opSetKey: true,
-	opSchedules: true, opSchedule: true, opSetSchedule: true, opPauseSchedule: true, opResumeSchedule: true,
-	opSources: true, opSource: true, opSetSource: true, opPauseSource: true,
-	opLinks: true, opLink: true, opSetLink: true, opPauseLink: true, opResumeLink: true,
-	opPause: true, opResume: true,
-	opQueues: true, opSystem: true,
+	return q.ask(ctx, "delete", subjects.Subject{Verb: subjects.AdminDelete}, nil, nil)
 }
 
 // ask sends a request and reads its JSON answer into answer, unless that is nil.
@@ -136,7 +124,6 @@ func (q *Queue) ask(ctx context.Context, op string, s subjects.Subject, body []b
 }
 
 func (c *Client) ask(ctx context.Context, r *call, answer any) error {
-	r.repeatable = r.repeatable || repeatable[r.op]
 	m, err := c.do(ctx, r)
 	if err != nil {
 		return err
@@ -163,7 +150,7 @@ func (c *Client) System(ctx context.Context) (*System, error) {
 		return nil, err
 	}
 	system := new(System)
-	return system, c.ask(ctx, &call{op: opSystem, subject: subject}, system)
+	return system, c.ask(ctx, &call{op: "system", subject: subject}, system)
 }
 
 // History returns what went through the answering bridge, all queues together, and what went
@@ -174,7 +161,7 @@ func (c *Client) History(ctx context.Context) (*History, error) {
 		return nil, err
 	}
 	var system System
-	err = c.ask(ctx, &call{op: opSystem, subject: subject, body: withHistory}, &system)
+	err = c.ask(ctx, &call{op: "system history", subject: subject, body: withHistory}, &system)
 	return system.History, err
 }
 

@@ -114,7 +114,7 @@ func (q *Queue) bulkPage(ctx context.Context, b *Bulk, request *protocol.BulkReq
 	if err != nil {
 		return err
 	}
-	r := &call{op: opBulk + string(b.Verb), queue: q.name, subject: subject, body: body, repeatable: true}
+	r := &call{op: "bulk " + string(b.Verb), queue: q.name, subject: subject, body: body}
 	m, err := q.client.do(ctx, r)
 	if err != nil {
 		result.AtLeast = result.AtLeast || r.open() && !b.DryRun

@@ -11,81 +11,29 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// The names of operations in errors.
-const (
-	opPush      = "push"
-	opImport    = "import"
-	opPop       = "pop"
-	opPeek      = "peek"
-	opAck       = "ack"
-	opNack      = "nack"
-	opExtend    = "extend"
-	opTerminate = "terminate"
-	opInfo      = "info"
-	opList      = "list"
-	opGet       = "get"
-	opRemove    = "remove"
-	opMove      = "move"
-	opRequeue   = "requeue"
-	opRevoke    = "revoke"
-	opConfig    = "config"
-	opKeys      = "list keys"
-	opKey       = "key"
-	opSetKey    = "set key"
-	opPurge     = "purge"
-	opBulk      = "bulk " // and its verb
-
-	opSchedules      = "list schedules"
-	opSchedule       = "schedule"
-	opSetSchedule    = "set schedule"
-	opPauseSchedule  = "pause schedule"
-	opResumeSchedule = "resume schedule"
-	opDeleteSchedule = "delete schedule"
-	opRunSchedule    = "run schedule"
-
-	opSources      = "list sources"
-	opSource       = "source"
-	opSetSource    = "set source"
-	opPauseSource  = "pause source"
-	opResumeSource = "resume source"
-	opDeleteSource = "delete source"
-
-	opLinks      = "list links"
-	opLink       = "link"
-	opSetLink    = "set link"
-	opPauseLink  = "pause link"
-	opResumeLink = "resume link"
-	opDeleteLink = "delete link"
-
-	opPause    = "pause"
-	opResume   = "resume"
-	opDelete   = "delete"
-	opQueues   = "list queues"
-	opSystem   = "system info"
-	opCluster  = "cluster status"
-	opStepDown = "step down"
-	opReplace  = "replace"
-)
-
 // call is a request that is answered by one message.
 type call struct {
-	op, queue  string
+	op, queue  string // op: a name in [protocol.Ops]
 	subject    string
 	header     nats.Header // nil: none
 	body       []byte
-	repeatable bool // doing it twice is like doing it once
+	repeatable bool // doing it twice is like doing it once, whatever [protocol.Ops] says of others: it has an id
 	sent       int  // how often it was sent
 	answered   int  // how many of these were answered
 }
 
 // open reports whether an attempt without an answer may still change something.
-func (r *call) open() bool { return r.sent > r.answered && !reads[r.op] }
+func (r *call) open() bool { return r.sent > r.answered && again(r.op) != protocol.Reads }
 
-// reads are the operations that change nothing.
-var reads = map[string]bool{opInfo: true, opList: true, opGet: true, opKeys: true, opKey: true, opSchedules: true, opSchedule: true, opSources: true, opSource: true, opLinks: true, opLink: true, opQueues: true, opSystem: true}
+// again says what an operation does that is done twice, by its name.
+func again(op string) protocol.Again {
+	o, _ := protocol.OpNamed(op)
+	return o.Again
+}
 
 // do sends a call, repeats it if necessary, and returns its answer.
 func (c *Client) do(ctx context.Context, r *call) (*nats.Msg, error) {
+	r.repeatable = r.repeatable || again(r.op) != protocol.Once
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	answers := make(chan *nats.Msg, 1)

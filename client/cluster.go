@@ -56,7 +56,7 @@ func (c *Client) Cluster(ctx context.Context) (*Cluster, error) {
 		return nil, err
 	}
 	defer stop()
-	if err := c.publish(opCluster, "", &nats.Msg{Subject: subject, Reply: reply}); err != nil {
+	if err := c.publish("cluster", "", &nats.Msg{Subject: subject, Reply: reply}); err != nil {
 		return nil, err
 	}
 	var all []Cluster
@@ -66,14 +66,14 @@ func (c *Client) Cluster(ctx context.Context) (*Cluster, error) {
 		case m == nil && len(all) > 0:
 			return merged(all), nil
 		case err != nil:
-			return nil, ended(opCluster, "", 1, nil, err)
+			return nil, ended("cluster", "", 1, nil, err)
 		}
-		if refusal := answered(m, opCluster, ""); refusal != nil {
+		if refusal := answered(m, "cluster", ""); refusal != nil {
 			return nil, refusal
 		}
 		var one Cluster
 		if err := json.Unmarshal(m.Data, &one); err != nil || len(one.Members) == 0 {
-			return nil, unreadable(opCluster, "", m.Data, err)
+			return nil, unreadable("cluster", "", m.Data, err)
 		}
 		if all = append(all, one); complete(all) {
 			return merged(all), nil
@@ -155,7 +155,7 @@ func (c *Client) StepDown(ctx context.Context, node string) (*SteppedDown, error
 		return nil, err
 	}
 	done := new(SteppedDown)
-	return done, c.ask(ctx, &call{op: opStepDown, subject: subject, body: body}, done)
+	return done, c.ask(ctx, &call{op: "step down", subject: subject, body: body}, done)
 }
 
 // Replace gives a node that runs the place of one that is lost for good. It returns when
@@ -170,5 +170,5 @@ func (c *Client) Replace(ctx context.Context, lost, by string) (*Replaced, error
 		return nil, err
 	}
 	done := new(Replaced)
-	return done, c.ask(ctx, &call{op: opReplace, subject: subject, body: body}, done)
+	return done, c.ask(ctx, &call{op: "replace node", subject: subject, body: body}, done)
 }

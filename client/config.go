@@ -15,7 +15,7 @@ type Config = protocol.Config
 type ConfigChange = protocol.ConfigChange
 
 // Config returns the queue's configuration.
-func (q *Queue) Config(ctx context.Context) (Config, error) { return q.config(ctx, nil) }
+func (q *Queue) Config(ctx context.Context) (Config, error) { return q.config(ctx, "config", nil) }
 
 // Configure changes the queue's configuration, and creates the queue if necessary. It
 // returns the whole new configuration.
@@ -24,10 +24,10 @@ func (q *Queue) Configure(ctx context.Context, change ConfigChange) (Config, err
 	if err != nil {
 		return Config{}, err
 	}
-	return q.config(ctx, body)
+	return q.config(ctx, "configure", body)
 }
 
-func (q *Queue) config(ctx context.Context, body []byte) (config Config, err error) {
-	err = q.ask(ctx, opConfig, subjects.Subject{Verb: subjects.AdminConfig}, body, &config)
+func (q *Queue) config(ctx context.Context, op string, body []byte) (config Config, err error) {
+	err = q.ask(ctx, op, subjects.Subject{Verb: subjects.AdminConfig}, body, &config)
 	return config, err
 }

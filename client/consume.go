@@ -119,7 +119,7 @@ func (q *Queue) Consume(ctx context.Context, handle Handler, o ConsumeOptions) e
 	if o.OnError == nil {
 		o.OnError = func(*Item, error) {}
 	}
-	if _, err := q.pop(o.End, opPop); err != nil {
+	if _, err := q.pop(o.End, "pop"); err != nil {
 		return err
 	}
 	ctx, stop := context.WithCancelCause(ctx)

@@ -128,7 +128,7 @@ func (e *Error) Error() string {
 
 // Is lets errors.Is compare the error with the variables named Err….
 func (e *Error) Is(target error) bool {
-	looked := e.Op == opPop || e.Op == opPeek
+	looked := e.Op == "pop" || e.Op == "peek"
 	switch target {
 	case ErrEmpty:
 		return e.Code == protocol.CodeTimeout || e.Code == protocol.CodeNotFound && looked

@@ -31,7 +31,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte, key, value, reply string) {
 		m := &nats.Msg{Data: body, Reply: reply, Header: nats.Header{key: {value}}}
 		var known *Error
-		pushed, e := readPushed(m, opPush, "jobs")
+		pushed, e := readPushed(m, "push", "jobs")
 		switch {
 		case e == nil && pushed.ID == "":
 			t.Errorf("%q is read as a push without an id", body)

@@ -86,5 +86,5 @@ func (q *Queue) ImportAsync(ctx context.Context, i *Import) (*Future, error) {
 			header.Set(key, text)
 		}
 	}
-	return q.client.send(ctx, opImport, q.name, &nats.Msg{Subject: to, Data: i.Payload, Header: header}, givenID)
+	return q.client.send(ctx, "import", q.name, &nats.Msg{Subject: to, Data: i.Payload, Header: header}, givenID)
 }

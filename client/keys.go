@@ -28,7 +28,7 @@ func (q *Queue) Keys(ctx context.Context, after string) iter.Seq2[KeyInfo, error
 			body, err := json.Marshal(protocol.KeysRequest{After: after})
 			var page protocol.KeysPage
 			if err == nil {
-				err = q.ask(ctx, opKeys, subjects.Subject{Verb: subjects.Keys}, body, &page)
+				err = q.ask(ctx, "keys", subjects.Subject{Verb: subjects.Keys}, body, &page)
 			}
 			if err != nil {
 				yield(KeyInfo{}, err)
@@ -48,7 +48,7 @@ func (q *Queue) Keys(ctx context.Context, after string) iter.Seq2[KeyInfo, error
 
 // Key returns what is known of a key. One that nobody has used has no items.
 func (q *Queue) Key(ctx context.Context, key string) (info KeyInfo, err error) {
-	err = q.ask(ctx, opKey, subjects.Subject{Verb: subjects.Key, Key: key}, nil, &info)
+	err = q.ask(ctx, "key", subjects.Subject{Verb: subjects.Key, Key: key}, nil, &info)
 	return info, err
 }
 
@@ -59,6 +59,6 @@ func (q *Queue) SetKey(ctx context.Context, key string, change KeyChange) (setti
 	if err != nil {
 		return KeySettings{}, err
 	}
-	err = q.ask(ctx, opSetKey, subjects.Subject{Verb: subjects.AdminKey, Key: key}, body, &settings)
+	err = q.ask(ctx, "set key", subjects.Subject{Verb: subjects.AdminKey, Key: key}, body, &settings)
 	return settings, err
 }

@@ -21,13 +21,13 @@ func (q *Queue) SetLink(ctx context.Context, name string, change LinkChange) (l 
 	if err != nil {
 		return Link{}, err
 	}
-	err = q.ask(ctx, opSetLink, subjects.Subject{Verb: subjects.AdminLink, Link: name}, body, &l)
+	err = q.ask(ctx, "set link", subjects.Subject{Verb: subjects.AdminLink, Link: name}, body, &l)
 	return l, err
 }
 
 // Link returns a link. It takes the right to change it, unlike Links.
 func (q *Queue) Link(ctx context.Context, name string) (l Link, err error) {
-	err = q.ask(ctx, opLink, subjects.Subject{Verb: subjects.AdminLink, Link: name}, nil, &l)
+	err = q.ask(ctx, "link", subjects.Subject{Verb: subjects.AdminLink, Link: name}, nil, &l)
 	return l, err
 }
 
@@ -38,7 +38,7 @@ func (q *Queue) Links(ctx context.Context, after string) iter.Seq2[Link, error] 
 			body, err := json.Marshal(protocol.LinksRequest{After: after})
 			var page protocol.LinksPage
 			if err == nil {
-				err = q.ask(ctx, opLinks, subjects.Subject{Verb: subjects.Links}, body, &page)
+				err = q.ask(ctx, "links", subjects.Subject{Verb: subjects.Links}, body, &page)
 			}
 			if err != nil {
 				yield(Link{}, err)
@@ -58,13 +58,13 @@ func (q *Queue) Links(ctx context.Context, after string) iter.Seq2[Link, error] 
 
 // PauseLink has a link give no further batch.
 func (q *Queue) PauseLink(ctx context.Context, name string) (l Link, err error) {
-	err = q.ask(ctx, opPauseLink, subjects.Subject{Verb: subjects.AdminLinkPause, Link: name}, nil, &l)
+	err = q.ask(ctx, "pause link", subjects.Subject{Verb: subjects.AdminLinkPause, Link: name}, nil, &l)
 	return l, err
 }
 
 // ResumeLink ends a pause.
 func (q *Queue) ResumeLink(ctx context.Context, name string) (l Link, err error) {
-	err = q.ask(ctx, opResumeLink, subjects.Subject{Verb: subjects.AdminLinkResume, Link: name}, nil, &l)
+	err = q.ask(ctx, "resume link", subjects.Subject{Verb: subjects.AdminLinkResume, Link: name}, nil, &l)
 	return l, err
 }
 
@@ -78,6 +78,6 @@ func (q *Queue) DeleteLink(ctx context.Context, name string, force bool) (return
 		}
 	}
 	var deleted protocol.LinkDeleted
-	err = q.ask(ctx, opDeleteLink, subjects.Subject{Verb: subjects.AdminLinkDelete, Link: name}, body, &deleted)
+	err = q.ask(ctx, "delete link", subjects.Subject{Verb: subjects.AdminLinkDelete, Link: name}, body, &deleted)
 	return deleted.Returned, err
 }

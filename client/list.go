@@ -100,7 +100,7 @@ func (q *Queue) page(ctx context.Context, o ListOptions) (answer protocol.Page, 
 	if err != nil {
 		return answer, err
 	}
-	err = q.ask(ctx, opList, subjects.Subject{Verb: subjects.List}, body, &answer)
+	err = q.ask(ctx, "list", subjects.Subject{Verb: subjects.List}, body, &answer)
 	return answer, err
 }
 
@@ -135,7 +135,7 @@ func (c *Client) QueuesPage(ctx context.Context, o QueuesOptions) (*QueuesPage, 
 		return nil, err
 	}
 	page := new(QueuesPage)
-	return page, c.ask(ctx, &call{op: opQueues, subject: subject, body: body}, page)
+	return page, c.ask(ctx, &call{op: "queues", subject: subject, body: body}, page)
 }
 
 // Queues returns the names of all queues, in their order. An error ends the sequence.
@@ -150,7 +150,7 @@ func (c *Client) Queues(ctx context.Context) iter.Seq2[string, error] {
 			body, err := json.Marshal(protocol.QueuesRequest{Offset: int64(offset), Limit: listPage})
 			var answer protocol.Queues
 			if err == nil {
-				err = c.ask(ctx, &call{op: opQueues, subject: subject, body: body}, &answer)
+				err = c.ask(ctx, &call{op: "queues", subject: subject, body: body}, &answer)
 			}
 			if err != nil {
 				yield("", err)

@@ -69,23 +69,23 @@ func Repeatable() PopOption { return func(r *popRequest) { r.MsgID = nuid.Next()
 // A pop without a lease delivers at most once: after [ErrUnknownResult] the item may be
 // lost with the answer. See [Lease] and [Repeatable].
 func (q *Queue) Pop(ctx context.Context, end End, opts ...PopOption) (*Item, error) {
-	return single(q.take(ctx, opPop, end, 0, opts))
+	return single(q.take(ctx, "pop", end, 0, opts))
 }
 
 // PopBatch is Pop for up to n items, in order. It returns at least one item, or an error.
 // The items come in one message, so there are no more than fit into one of the NATS server.
 func (q *Queue) PopBatch(ctx context.Context, end End, n int, opts ...PopOption) ([]*Item, error) {
-	return q.takeBatch(ctx, opPop, end, n, opts)
+	return q.takeBatch(ctx, "pop", end, n, opts)
 }
 
 // Peek returns the first item at an end of the queue and leaves it there.
 func (q *Queue) Peek(ctx context.Context, end End, opts ...PopOption) (*Item, error) {
-	return single(q.take(ctx, opPeek, end, 0, opts))
+	return single(q.take(ctx, "peek", end, 0, opts))
 }
 
 // PeekBatch returns up to n items at an end of the queue and leaves them there.
 func (q *Queue) PeekBatch(ctx context.Context, end End, n int, opts ...PopOption) ([]*Item, error) {
-	return q.takeBatch(ctx, opPeek, end, n, opts)
+	return q.takeBatch(ctx, "peek", end, n, opts)
 }
 
 func single(items []*Item, err error) (*Item, error) {
@@ -96,8 +96,8 @@ func single(items []*Item, err error) (*Item, error) {
 }
 
 var verbs = map[string][2]subjects.Verb{
-	opPop:  {Min: subjects.PopMin, Max: subjects.PopMax},
-	opPeek: {Min: subjects.PeekMin, Max: subjects.PeekMax},
+	"pop":  {Min: subjects.PopMin, Max: subjects.PopMax},
+	"peek": {Min: subjects.PeekMin, Max: subjects.PeekMax},
 }
 
 func (q *Queue) takeBatch(ctx context.Context, op string, end End, n int, opts []PopOption) ([]*Item, error) {
@@ -119,7 +119,7 @@ func (q *Queue) take(ctx context.Context, op string, end End, batch int, opts []
 	}
 	t := taking{
 		queue: q, op: op, subject: subject, request: request, wait: request.Expires,
-		repeatable: op == opPeek || request.MsgID != "",
+		repeatable: op == "peek" || request.MsgID != "",
 	}
 	if _, has := ctx.Deadline(); !has {
 		var cancel context.CancelFunc
@@ -180,7 +180,7 @@ func (t *taking) run(ctx context.Context) ([]*Item, error) {
 		t.request.Expires = min(left, protocol.MaxWait)
 		// What ends this pop without an item has to end its earlier attempts, too. As
 		// long as it goes on afterwards, another attempt may pop the item.
-		t.request.Repeat = t.open && t.op == opPop && left <= protocol.MaxWait
+		t.request.Repeat = t.open && t.op == "pop" && left <= protocol.MaxWait
 		wait := addTime(t.request.Expires, patience)
 		if !t.repeatable && t.wait == 0 {
 			wait = forever
@@ -220,7 +220,7 @@ func (t *taking) run(ctx context.Context) ([]*Item, error) {
 // doubt is the error of a pop that ends while an attempt without an answer may still be
 // under way.
 func (t *taking) doubt(err error) error {
-	if t.op == opPeek {
+	if t.op == "peek" {
 		return err
 	}
 	return inDoubt(err, t.open)

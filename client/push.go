@@ -145,7 +145,7 @@ func (q *Queue) PushAsync(ctx context.Context, payload []byte, opts ...PushOptio
 	if err != nil {
 		return nil, err
 	}
-	return q.client.send(ctx, opPush, q.name, m, id)
+	return q.client.send(ctx, "push", q.name, m, id)
 }
 
 // PushAndForget publishes an item and asks for no answer, so the result is unknown. The
@@ -156,7 +156,7 @@ func (q *Queue) PushAndForget(payload []byte, opts ...PushOption) error {
 	if err != nil {
 		return err
 	}
-	return q.client.publish(opPush, q.name, m)
+	return q.client.publish("push", q.name, m)
 }
 
 // Flush waits until all pushes that were sent are answered, whatever the answers.

@@ -38,7 +38,7 @@ func (q *Queue) PushMany(ctx context.Context, items ...NewItem) ([]Pushed, error
 	if err != nil {
 		return nil, err
 	}
-	r := &call{op: opPush, queue: q.name, subject: to, header: nats.Header{protocol.HeaderBundle: {strconv.Itoa(len(items))}}}
+	r := &call{op: "push", queue: q.name, subject: to, header: nats.Header{protocol.HeaderBundle: {strconv.Itoa(len(items))}}}
 	id := bundle(r, items)
 	m, err := q.client.do(ctx, r)
 	if err != nil {
@@ -46,7 +46,7 @@ func (q *Queue) PushMany(ctx context.Context, items ...NewItem) ([]Pushed, error
 	}
 	var a protocol.PushResponse
 	if err := json.Unmarshal(m.Data, &a); err != nil || len(a.Items) != len(items) {
-		return nil, unreadable(opPush, q.name, m.Data, err)
+		return nil, unreadable("push", q.name, m.Data, err)
 	}
 	all := make([]Pushed, len(items))
 	for i, p := range a.Items {

@@ -66,7 +66,7 @@ func (i *Item) nack(ctx context.Context, o NackOptions) error {
 		}
 		body += " " + string(text)
 	}
-	return i.settleAs(ctx, opNack, body)
+	return i.settleAs(ctx, "nack", body)
 }
 
 // cut returns the beginning of a reason that a settlement has room for.
@@ -103,7 +103,7 @@ func (q *Queue) Revoke(ctx context.Context, id string, o RevokeOptions) error {
 	if err != nil {
 		return err
 	}
-	r := &call{op: opRevoke, queue: q.name, subject: subject, body: body, repeatable: o.Fence > 0}
+	r := &call{op: "revoke", queue: q.name, subject: subject, body: body, repeatable: o.Fence > 0}
 	_, err = q.client.do(ctx, r)
 	if errors.Is(err, ErrLeaseLost) && r.open() {
 		return nil // an attempt without an answer may have ended it, and it has ended

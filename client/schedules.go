@@ -28,13 +28,13 @@ func (q *Queue) SetSchedule(ctx context.Context, name string, change ScheduleCha
 	if err != nil {
 		return Schedule{}, err
 	}
-	err = q.ask(ctx, opSetSchedule, subjects.Subject{Verb: subjects.AdminSchedule, Schedule: name}, body, &s)
+	err = q.ask(ctx, "set schedule", subjects.Subject{Verb: subjects.AdminSchedule, Schedule: name}, body, &s)
 	return s, err
 }
 
 // Schedule returns a schedule with its next times.
 func (q *Queue) Schedule(ctx context.Context, name string) (s Schedule, err error) {
-	err = q.ask(ctx, opSchedule, subjects.Subject{Verb: subjects.Schedule, Schedule: name}, nil, &s)
+	err = q.ask(ctx, "schedule", subjects.Subject{Verb: subjects.Schedule, Schedule: name}, nil, &s)
 	return s, err
 }
 
@@ -46,7 +46,7 @@ func (q *Queue) ScheduleTimes(ctx context.Context, name string, change ScheduleC
 		return nil, err
 	}
 	var answer protocol.ScheduleTimes
-	err = q.ask(ctx, opSchedule, subjects.Subject{Verb: subjects.Schedule, Schedule: name}, body, &answer)
+	err = q.ask(ctx, "schedule times", subjects.Subject{Verb: subjects.Schedule, Schedule: name}, body, &answer)
 	return answer.Times, err
 }
 
@@ -58,7 +58,7 @@ func (q *Queue) Schedules(ctx context.Context, after string) iter.Seq2[Schedule,
 			body, err := json.Marshal(protocol.SchedulesRequest{After: after})
 			var page protocol.SchedulesPage
 			if err == nil {
-				err = q.ask(ctx, opSchedules, subjects.Subject{Verb: subjects.Schedules}, body, &page)
+				err = q.ask(ctx, "schedules", subjects.Subject{Verb: subjects.Schedules}, body, &page)
 			}
 			if err != nil {
 				yield(Schedule{}, err)
@@ -78,7 +78,7 @@ func (q *Queue) Schedules(ctx context.Context, after string) iter.Seq2[Schedule,
 
 // PauseSchedule stops a schedule. Times that pass until it is resumed are no misses.
 func (q *Queue) PauseSchedule(ctx context.Context, name string) (s Schedule, err error) {
-	err = q.ask(ctx, opPauseSchedule, subjects.Subject{Verb: subjects.AdminSchedulePause, Schedule: name}, nil, &s)
+	err = q.ask(ctx, "pause schedule", subjects.Subject{Verb: subjects.AdminSchedulePause, Schedule: name}, nil, &s)
 	return s, err
 }
 
@@ -91,13 +91,13 @@ func (q *Queue) ResumeSchedule(ctx context.Context, name string, fromNow bool) (
 			return Schedule{}, err
 		}
 	}
-	err = q.ask(ctx, opResumeSchedule, subjects.Subject{Verb: subjects.AdminScheduleResume, Schedule: name}, body, &s)
+	err = q.ask(ctx, "resume schedule", subjects.Subject{Verb: subjects.AdminScheduleResume, Schedule: name}, body, &s)
 	return s, err
 }
 
 // DeleteSchedule removes a schedule. What it has pushed stays.
 func (q *Queue) DeleteSchedule(ctx context.Context, name string) error {
-	return q.ask(ctx, opDeleteSchedule, subjects.Subject{Verb: subjects.AdminScheduleDelete, Schedule: name}, nil, nil)
+	return q.ask(ctx, "delete schedule", subjects.Subject{Verb: subjects.AdminScheduleDelete, Schedule: name}, nil, nil)
 }
 
 // RunSchedule pushes the item of a schedule now. With a message id that is not "" a repetition
@@ -107,7 +107,7 @@ func (q *Queue) RunSchedule(ctx context.Context, name, msgID string) (*Pushed, e
 	if err != nil {
 		return nil, err
 	}
-	run := &call{op: opRunSchedule, queue: q.name, subject: subject}
+	run := &call{op: "run schedule", queue: q.name, subject: subject}
 	if msgID != "" {
 		run.header, run.repeatable = nats.Header{protocol.HeaderMsgID: {msgID}}, true
 	}

@@ -26,12 +26,12 @@ func (c *Client) Attach(ackSubject string) (*Item, error) {
 
 // Ack acknowledges the item. When it returns nil, the item is gone for good. After
 // [ErrLeaseLost] another consumer has had the item, or will.
-func (i *Item) Ack(ctx context.Context) error { return i.settle(ctx, opAck, protocol.SettleAck) }
+func (i *Item) Ack(ctx context.Context) error { return i.settle(ctx, "ack", protocol.SettleAck) }
 
 // Nack gives the item back. It is ready again at its former place as the queue's backoff says,
 // at once if it has none. After its last delivery (16 unless configured otherwise) it goes to the dead-letter queue
 // instead.
-func (i *Item) Nack(ctx context.Context) error { return i.settle(ctx, opNack, protocol.SettleNack) }
+func (i *Item) Nack(ctx context.Context) error { return i.settle(ctx, "nack", protocol.SettleNack) }
 
 // NackWithDelay is Nack, and the item becomes ready after the delay, whatever the queue's backoff
 // says: at once with 0.
@@ -42,7 +42,7 @@ func (i *Item) NackWithDelay(ctx context.Context, delay time.Duration) error {
 // Terminate sends the item to the dead-letter queue, because trying again would
 // not help. The reason is kept with it.
 func (i *Item) Terminate(ctx context.Context, reason string) error {
-	return i.settle(ctx, opTerminate, protocol.SettleTerminate+" "+cut(reason))
+	return i.settle(ctx, "terminate", protocol.SettleTerminate+" "+cut(reason))
 }
 
 // settle ends the lease, once.
@@ -91,7 +91,7 @@ func (i *Item) Extend(ctx context.Context) error {
 	if i.isSettled() {
 		return ErrSettled
 	}
-	m, err := i.send(ctx, opExtend, protocol.SettleProgress)
+	m, err := i.send(ctx, "extend", protocol.SettleProgress)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (i *Item) sendAlone(ctx context.Context, op, body string, before int) (*nat
 	if i.ack == "" {
 		return nil, ErrNotLeased
 	}
-	r := &call{op: op, queue: i.Queue, subject: i.ack, body: []byte(body), repeatable: true}
+	r := &call{op: op, queue: i.Queue, subject: i.ack, body: []byte(body)}
 	m, err := i.queue.client.do(ctx, r)
 	var e *Error
 	if errors.As(err, &e) && e.Code == protocol.CodeLeaseLost && (before > 0 || r.open()) && held(op, e.Reason) {
@@ -133,9 +133,9 @@ func (i *Item) sendAlone(ctx context.Context, op, body string, before int) (*nat
 // an earlier attempt took effect and its answer was lost.
 func held(op string, reason Reason) bool {
 	switch op {
-	case opAck, opTerminate:
+	case "ack", "terminate":
 		return reason == ReasonGone
-	case opNack:
+	case "nack":
 		return true // the item is back in either case
 	}
 	return false

@@ -21,7 +21,7 @@ func (q *Queue) AckMany(ctx context.Context, items ...*Item) []error {
 	var all []*jointOne
 	of := make([]int, 0, len(items)) // the item of each
 	for i, item := range items {
-		s, err := newJointOne(item, opAck, protocol.SettleAck)
+		s, err := newJointOne(item, "ack", protocol.SettleAck)
 		if err == nil && !item.beginSettle() {
 			err = ErrSettled
 		}
@@ -142,7 +142,7 @@ func (j *jointly) send(ctx context.Context, now []*jointOne) {
 	if err != nil {
 		return
 	}
-	r := &call{op: opAck, queue: j.queue, subject: to, repeatable: true, header: nats.Header{protocol.HeaderBundle: {strconv.Itoa(len(now))}}}
+	r := &call{op: "ack", queue: j.queue, subject: to, header: nats.Header{protocol.HeaderBundle: {strconv.Itoa(len(now))}}}
 	for _, s := range now {
 		r.body = append(append(r.body, s.line...), '\n')
 	}
@@ -155,7 +155,7 @@ func (j *jointly) send(ctx context.Context, now []*jointOne) {
 	if err == nil {
 		results = strings.Split(strings.TrimSuffix(string(m.Data), "\n"), "\n")
 		if len(results) != len(now) {
-			err = unreadable(opAck, j.queue, m.Data, nil)
+			err = unreadable("ack", j.queue, m.Data, nil)
 		}
 	}
 	for i, s := range now {

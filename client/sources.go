@@ -30,13 +30,13 @@ func (q *Queue) SetSource(ctx context.Context, name string, change SourceChange)
 	if err != nil {
 		return Source{}, err
 	}
-	err = q.ask(ctx, opSetSource, subjects.Subject{Verb: subjects.AdminSource, Source: name}, body, &s)
+	err = q.ask(ctx, "set source", subjects.Subject{Verb: subjects.AdminSource, Source: name}, body, &s)
 	return s, err
 }
 
 // Source returns a source. It takes the right to change it, unlike Sources.
 func (q *Queue) Source(ctx context.Context, name string) (s Source, err error) {
-	err = q.ask(ctx, opSource, subjects.Subject{Verb: subjects.AdminSource, Source: name}, nil, &s)
+	err = q.ask(ctx, "source", subjects.Subject{Verb: subjects.AdminSource, Source: name}, nil, &s)
 	return s, err
 }
 
@@ -47,7 +47,7 @@ func (q *Queue) Sources(ctx context.Context, after string) iter.Seq2[Source, err
 			body, err := json.Marshal(protocol.SourcesRequest{After: after})
 			var page protocol.SourcesPage
 			if err == nil {
-				err = q.ask(ctx, opSources, subjects.Subject{Verb: subjects.Sources}, body, &page)
+				err = q.ask(ctx, "sources", subjects.Subject{Verb: subjects.Sources}, body, &page)
 			}
 			if err != nil {
 				yield(Source{}, err)
@@ -67,7 +67,7 @@ func (q *Queue) Sources(ctx context.Context, after string) iter.Seq2[Source, err
 
 // PauseSource stops a source.
 func (q *Queue) PauseSource(ctx context.Context, name string) (s Source, err error) {
-	err = q.ask(ctx, opPauseSource, subjects.Subject{Verb: subjects.AdminSourcePause, Source: name}, nil, &s)
+	err = q.ask(ctx, "pause source", subjects.Subject{Verb: subjects.AdminSourcePause, Source: name}, nil, &s)
 	return s, err
 }
 
@@ -79,11 +79,11 @@ func (q *Queue) ResumeSource(ctx context.Context, name string, from SourceResume
 			return Source{}, err
 		}
 	}
-	err = q.ask(ctx, opResumeSource, subjects.Subject{Verb: subjects.AdminSourceResume, Source: name}, body, &s)
+	err = q.ask(ctx, "resume source", subjects.Subject{Verb: subjects.AdminSourceResume, Source: name}, body, &s)
 	return s, err
 }
 
 // DeleteSource removes a source. What it has pushed stays, and so does the consumer of one that takes.
 func (q *Queue) DeleteSource(ctx context.Context, name string) error {
-	return q.ask(ctx, opDeleteSource, subjects.Subject{Verb: subjects.AdminSourceDelete, Source: name}, nil, nil)
+	return q.ask(ctx, "delete source", subjects.Subject{Verb: subjects.AdminSourceDelete, Source: name}, nil, nil)
 }

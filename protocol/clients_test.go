@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -102,6 +103,34 @@ func TestClients(t *testing.T) {
 					t.Errorf("%s: %q is listed and no operation", client, name)
 				}
 			}
+		}
+	}
+}
+
+// asked are the operations that a client asks for under the name of another one, whose answer is the same.
+var asked = map[string]string{"ack many": "ack", "push many": "push", "bulk remove": "bulk ", "bulk move": "bulk ", "bulk revoke": "bulk ", "bulk requeue": "bulk "}
+
+// The Go client names each operation that it has as the table does: by the name it finds out whether it may repeat it.
+func TestGoClientNamesOperations(t *testing.T) {
+	t.Parallel()
+	named := make(map[string]bool)
+	for _, f := range goFiles(t) {
+		ast.Inspect(f, func(n ast.Node) bool {
+			if literal, is := n.(*ast.BasicLit); is && literal.Kind == token.STRING {
+				if text, err := strconv.Unquote(literal.Value); err == nil {
+					named[text] = true
+				}
+			}
+			return true
+		})
+	}
+	for _, o := range protocol.Ops {
+		name := o.Name
+		if asked[name] != "" {
+			name = asked[name]
+		}
+		if !named[name] && absent["Go"][o.Name] == "" {
+			t.Errorf("client has no text %q, the name of an operation", name)
 		}
 	}
 }
