@@ -58,7 +58,7 @@ TEST     = $(GO) test $(NIGHT)
 LIMIT    = 1h
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test nightly test-everything test-race-again test-cluster test-topology test-fdb check check-deploy test-deploy stress lint lint-chart vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize simulate forge netfaults powercut diskfaults cluster foundationdb schedules sources links celery imports bulk soak console crowd overload tenants) mutate fuzz pictures freeze release reproduce
+.PHONY: help run build generate test nightly test-everything test-race-again test-cluster test-topology test-fdb check check-deploy test-deploy stress lint lint-chart vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize simulate forge netfaults powercut diskfaults cluster foundationdb schedules sources links celery imports bulk soak console crowd overload tenants) mutate fuzz pictures freeze release reproduce
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -69,6 +69,9 @@ run: ## run the daemon, with NATS on 127.0.0.1:4222 and the data in ./pq-data
 
 build: ## build the programs into bin/
 	$(GO) build -trimpath -o bin/ ./cmd/...
+
+generate: ## write what follows from package protocol: schemas, and what else has the fields of a configuration
+	$(GO) generate ./protocol
 
 test: ## what each change passes, in minutes: all tests but those of make nightly
 	$(GATE) -- $(PLAIN) $(if $(WHOLE),$(LONGEST)) $(PACKAGES) $(if $(WHOLE),-- $(RACE) $(RACED))

@@ -46,7 +46,7 @@ type KeySettings struct {
 // KeyChange has the settings of a key to change. What is nil stays as it is.
 type KeyChange struct {
 	KeySettings
-	Drop []string // names of settings that go by the queue again: limit, rate, weight, paused
+	Drop []string `json:"-"` // names of settings that go by the queue again: limit, rate, weight, paused
 }
 
 // MarshalJSON implements json.Marshaler: a setting that is dropped is null.

@@ -7,3 +7,5 @@
 // contains no code of the bridge. Names and values are part of the protocol: there may be
 // additions, and no changes.
 package protocol
+
+//go:generate go run github.com/pqbridge/pqbridge/internal/generate -root ..

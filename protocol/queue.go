@@ -67,58 +67,6 @@ type Rates struct {
 	Settle float64 `json:"settle"`
 }
 
-// Config is the configuration of a queue.
-type Config struct {
-	Priority          int64    `json:"priority"`            // of items pushed without one
-	Lease             Duration `json:"lease"`               // of pops that ask for none; 0: they remove the items
-	TTL               Duration `json:"ttl"`                 // of items pushed without one; 0: for ever
-	MaxDeliveries     int64    `json:"max_deliveries"`      // before an item that comes back is dead; 0: no limit
-	DeadLetter        string   `json:"dead_letter"`         // queue for dead items; "": <queue>-dead
-	DeadLetterExpired bool     `json:"dead_letter_expired"` // expired items go there, too
-	DeadLettersFrom   string   `json:"dead_letters_from"`   // queues whose dead items this one takes, separated by commas; "*": all
-	DedupWindow       Duration `json:"dedup_window"`        // how long message ids are remembered
-	DedupLimit        int64    `json:"dedup_limit"`         // how many are at a time
-	Ties              string   `json:"ties"`                // which of equal priorities pop.max takes: newest or oldest
-	MaxLength         int64    `json:"max_length"`          // ready, leased and delayed items; 0: no limit
-	MaxBytes          int64    `json:"max_bytes"`           // of payloads and headers, and 512 for each item; 0: no limit of its own
-	Overflow          string   `json:"overflow"`            // what a push to a full queue does: refuse or evict
-	KeyLimit          int64    `json:"key_limit"`           // items of one key that are leased at a time; 0: no limit
-	KeyOrder          bool     `json:"key_order"`           // items of a key are handed out one after another
-	Fair              string   `json:"fair"`                // keys take turns: priority, or the priorities at which classes begin; "": they do not
-	Rate              string   `json:"rate"`                // deliveries of the queue, such as 100/1m; "": no bound
-	KeyRate           string   `json:"key_rate"`            // deliveries of one key
-	HandOver          string   `json:"hand_over"`           // queues that its leased items may be handed over to, separated by commas; "*": all
-	Backoff           Backoff  `json:"backoff"`             // how long items stay away that come back from a lease
-	Attempts          int64    `json:"attempts"`            // last ones that items remember; 0: none
-	Strict            bool     `json:"strict"`              // no pop passes over an item that is there when it commits, on any store
-}
-
-// ConfigChange has the fields of a [Config] to change; nil fields stay as they are.
-type ConfigChange struct {
-	Priority          *int64    `json:"priority,omitempty"`
-	Lease             *Duration `json:"lease,omitempty"`
-	TTL               *Duration `json:"ttl,omitempty"`
-	MaxDeliveries     *int64    `json:"max_deliveries,omitempty"`
-	DeadLetter        *string   `json:"dead_letter,omitempty"`
-	DeadLetterExpired *bool     `json:"dead_letter_expired,omitempty"`
-	DeadLettersFrom   *string   `json:"dead_letters_from,omitempty"`
-	DedupWindow       *Duration `json:"dedup_window,omitempty"`
-	DedupLimit        *int64    `json:"dedup_limit,omitempty"`
-	Ties              *string   `json:"ties,omitempty"`
-	MaxLength         *int64    `json:"max_length,omitempty"`
-	MaxBytes          *int64    `json:"max_bytes,omitempty"`
-	Overflow          *string   `json:"overflow,omitempty"`
-	KeyLimit          *int64    `json:"key_limit,omitempty"`
-	KeyOrder          *bool     `json:"key_order,omitempty"`
-	Fair              *string   `json:"fair,omitempty"`
-	Rate              *string   `json:"rate,omitempty"`
-	KeyRate           *string   `json:"key_rate,omitempty"`
-	HandOver          *string   `json:"hand_over,omitempty"`
-	Backoff           *Backoff  `json:"backoff,omitempty"`
-	Attempts          *int64    `json:"attempts,omitempty"`
-	Strict            *bool     `json:"strict,omitempty"`
-}
-
 // Purged answers a purge.
 type Purged struct {
 	Purged int64 `json:"purged"` // items that were removed

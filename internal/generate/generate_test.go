@@ -1,0 +1,107 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/pqbridge/pqbridge/protocol"
+)
+
+const root = "../.."
+
+// Each file is what would be written, and there is no schema of a type that is gone.
+func TestGenerated(t *testing.T) {
+	t.Parallel()
+	files, err := generate(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range files {
+		got, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s is not what make generate writes: run it, and change package protocol rather than that file (%v)", name, err)
+		}
+	}
+	gone, err := leftOver(root, files)
+	if err != nil || len(gone) > 0 {
+		t.Errorf("schemas of types that are gone: %v, %v", gone, err)
+	}
+}
+
+// A run writes what differs, removes what is gone, and does nothing the second time.
+func TestRun(t *testing.T) {
+	t.Parallel()
+	copied := t.TempDir()
+	if err := os.CopyFS(filepath.Join(copied, "protocol"), os.DirFS(filepath.Join(root, "protocol"))); err != nil {
+		t.Fatal(err)
+	}
+	changed, old := filepath.Join(copied, "protocol/schemas/link.json"), filepath.Join(copied, "protocol/schemas/gone.json")
+	for _, path := range []string{changed, old} {
+		if err := os.WriteFile(path, []byte("{}"), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var said strings.Builder
+	if err := run(copied, &said); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(changed)
+	if _, missing := os.Stat(old); err != nil || !bytes.Contains(text, []byte("io.pq.v1.link")) || !os.IsNotExist(missing) {
+		t.Errorf("the schema of a link is %s, %v; that of a type that is gone: %v", text, err, missing)
+	}
+	if !strings.Contains(said.String(), "wrote protocol/schemas/link.json\n") || strings.Contains(said.String(), "wrote protocol/schemas/info.json\n") || !strings.Contains(said.String(), "removed protocol/schemas/gone.json\n") {
+		t.Errorf("it says\n%s", &said)
+	}
+	said.Reset()
+	if err := run(copied, &said); err != nil || said.String() != "" {
+		t.Errorf("the second time it says %q, %v", &said, err)
+	}
+}
+
+// Marks that nobody knows, that have no value, or one of another kind are errors, and so is a field that nobody describes.
+func TestMarks(t *testing.T) {
+	t.Parallel()
+	type fields struct {
+		Number int64             `json:"number"`
+		Long   protocol.Duration `json:"long"`
+		Flag   bool              `json:"flag"`
+		Text   string            `json:"text"`
+	}
+	described := comment{text: "What it is.\n"}
+	for _, tc := range []struct {
+		field, marks string
+		said         comment
+		fails        bool
+	}{
+		{"Number", "label=A number; default=7; min=0; max=9; zero=none", described, false},
+		{"Long", "label=A time; default=2m; max=24h", described, false},
+		{"Flag", "label=A flag", described, false},
+		{"Text", "label=A text; enum=a|b; default=a; core=Text", described, false},
+		{"Text", "label=A text; maxlen=5; names", described, false},
+		{"Number", "label=A number; most=9", described, true},
+		{"Number", "label=A number; max", described, true},
+		{"Number", "label=A number; max=", described, true},
+		{"Number", "label=A number; max=9h", described, true},
+		{"Number", "label=A number; min=1", described, true},
+		{"Number", "label=A number;max=9", described, true},
+		{"Long", "label=A time; max=9", described, true},
+		{"Flag", "label=A flag; default=true", described, true},
+		{"Text", "label=A text; enum=a", described, true},
+		{"Text", "label=A text; default=a", described, true},
+		{"Text", "label=A text; maxlen=many", described, true},
+		{"Text", "maxlen=5", described, true},
+		{"Text", "", described, true},
+		{"Text", "label=A text", comment{}, true},
+		{"Text", "label=A text", comment{text: "no sentence\n"}, true},
+	} {
+		f, _ := reflect.TypeFor[fields]().FieldByName(tc.field)
+		f.Tag += reflect.StructTag(` pq:"` + tc.marks + `"`)
+		if one, err := newField(f, tc.said); (err != nil) != tc.fails {
+			t.Errorf("%s with %q and %q: %+v, %v", tc.field, tc.marks, tc.said.text, one, err)
+		}
+	}
+}

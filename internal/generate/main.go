@@ -1,0 +1,71 @@
+// Command generate writes what follows from package protocol: schemas, and what else has the fields of a configuration. It reads types by
+// reflection and comments from the source, and imports no other package of ours, so it runs while those do not compile.
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+func main() {
+	log.SetFlags(0)
+	root := flag.String("root", ".", "the folder of the repository")
+	flag.Parse()
+	if err := run(*root, os.Stdout); err != nil {
+		log.Fatalf("generate: %v", err)
+	}
+}
+
+// run writes the files that differ from what they should be, removes those of types that are gone, and says so.
+func run(root string, said io.Writer) error {
+	files, err := generate(root)
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		path := filepath.Join(root, name)
+		before, err := os.ReadFile(path)
+		if err == nil && bytes.Equal(before, files[name]) {
+			continue
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, files[name], 0o666); err != nil {
+			return err
+		}
+		fmt.Fprintln(said, "wrote", name)
+	}
+	gone, err := leftOver(root, files)
+	if err != nil {
+		return err
+	}
+	for _, name := range gone {
+		if err := os.Remove(filepath.Join(root, name)); err != nil {
+			return err
+		}
+		fmt.Fprintln(said, "removed", name)
+	}
+	return nil
+}
+
+// leftOver are the schemas of types that are gone.
+func leftOver(root string, files map[string][]byte) (gone []string, err error) {
+	there, err := filepath.Glob(filepath.Join(root, schemaFolder, "*.json"))
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range there {
+		if name := schemaFolder + "/" + filepath.Base(path); files[name] == nil {
+			gone = append(gone, name)
+		}
+	}
+	return gone, nil
+}

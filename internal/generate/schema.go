@@ -1,0 +1,228 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/pqbridge/pqbridge/protocol"
+)
+
+const (
+	schemaFolder = "protocol/schemas"
+	draft        = "https://json-schema.org/draft/2020-12/schema"
+	titlePrefix  = "io.pq.v1."
+)
+
+// nullable are the fields of requests where null drops what is set, by the type.
+var nullable = map[string][]string{"KeyChange": {"limit", "rate", "weight", "paused"}, "ScheduleChange": {"start", "end"}}
+
+// known are the types whose JSON is not what reflection finds.
+func known() map[reflect.Type]*jsonschema.Schema {
+	return map[reflect.Type]*jsonschema.Schema{
+		reflect.TypeFor[protocol.Duration](): {Type: "string", Examples: []any{"30s", "1h30m"}},
+		reflect.TypeFor[protocol.Backoff](): {AnyOf: []*jsonschema.Schema{
+			{Type: "string", Enum: []any{""}}, {Type: "object"}, {Type: "array", Items: &jsonschema.Schema{Type: "string"}},
+		}},
+		reflect.TypeFor[time.Duration]():   {Type: "integer", Description: "nanoseconds"},
+		reflect.TypeFor[time.Time]():       {Type: "string", Format: "date-time"},
+		reflect.TypeFor[[]byte]():          {Type: "string", ContentEncoding: "base64"},
+		reflect.TypeFor[json.RawMessage](): {},
+	}
+}
+
+// files are the schemas, each with all that it refers to.
+func (ts *types) files() (map[string][]byte, error) {
+	files := make(map[string][]byte)
+	add := func(name, description string, s *jsonschema.Schema, of reflect.Type) error {
+		defs, err := ts.definitions(of)
+		if err != nil {
+			return err
+		}
+		text, err := document(titlePrefix+name, description, s, defs)
+		files[schemaFolder+"/"+name+".json"] = text
+		return err
+	}
+	for _, t := range ts.all() {
+		s, err := ts.schema(t, "#/$defs/", snake)
+		if err != nil {
+			return nil, err
+		}
+		if err := add(snake(t.Name()), ts.described(t), s, t); err != nil {
+			return nil, err
+		}
+	}
+	for t := range ts.changes {
+		s, err := ts.change(t, "#/$defs/", snake)
+		if err != nil {
+			return nil, err
+		}
+		if err := add(snake(t.Name())+"_change", describedChange(t), s, t); err != nil {
+			return nil, err
+		}
+	}
+	return files, nil
+}
+
+func (ts *types) described(t reflect.Type) string { return plain(first(ts.said[t.Name()].text)) }
+
+func describedChange(t reflect.Type) string {
+	return fmt.Sprintf("The fields of a %s to change; what is missing stays as it is.", snake(t.Name()))
+}
+
+// definitions are the schemas of what a type refers to.
+func (ts *types) definitions(t reflect.Type) (map[string]*jsonschema.Schema, error) {
+	within := make(map[reflect.Type]bool)
+	ts.reach(t, within)
+	delete(within, t)
+	all := make(map[string]*jsonschema.Schema)
+	for one := range within {
+		s, err := ts.schema(one, "#/$defs/", snake)
+		if err != nil {
+			return nil, err
+		}
+		s.Description = ts.described(one)
+		all[snake(one.Name())] = s
+	}
+	return all, nil
+}
+
+// schema describes a type. It refers to others by their names behind a prefix.
+func (ts *types) schema(t reflect.Type, prefix string, name func(string) string) (*jsonschema.Schema, error) {
+	schemas := known()
+	for _, other := range ts.all() {
+		if other != t && !embeds(t, other) {
+			schemas[other] = &jsonschema.Schema{Ref: prefix + name(other.Name())}
+		}
+	}
+	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: schemas})
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range reflect.VisibleFields(t) {
+		in, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		p := s.Properties[in]
+		if p == nil || f.Anonymous {
+			continue
+		}
+		withoutNull(p, f.Type)
+		ts.describe(p, t, f)
+		if slices.Contains(nullable[t.Name()], in) {
+			p.Types, p.Type = []string{p.Type, "null"}, ""
+		}
+	}
+	if t == reflect.TypeFor[protocol.Config]() {
+		for _, f := range ts.config {
+			f.bound(s.Properties[f.name])
+		}
+	}
+	if ts.told[t] {
+		s.AdditionalProperties = nil // a later version may say more
+	}
+	return s, nil
+}
+
+// change describes the change of a type: no field has to be there, and no other may be.
+func (ts *types) change(t reflect.Type, prefix string, name func(string) string) (*jsonschema.Schema, error) {
+	s, err := ts.schema(t, prefix, name)
+	if err != nil {
+		return nil, err
+	}
+	s.Required = nil
+	s.AdditionalProperties = &jsonschema.Schema{Not: &jsonschema.Schema{}}
+	for _, p := range s.Properties {
+		p.Default = nil
+	}
+	return s, nil
+}
+
+// describe adds the first paragraph of a field's comment.
+func (ts *types) describe(p *jsonschema.Schema, t reflect.Type, f reflect.StructField) {
+	of := t
+	if n := len(f.Index); n > 1 { // of an embedded type
+		of = t.FieldByIndex(f.Index[:n-1]).Type
+	}
+	text := strings.TrimSuffix(plain(first(ts.said[of.Name()+"."+f.Name].text)), ".")
+	switch {
+	case text == "":
+	case p.Description != "":
+		p.Description = text + "; " + p.Description
+	default:
+		p.Description = text
+	}
+}
+
+// bound adds what a field's marks say.
+func (f *field) bound(p *jsonschema.Schema) {
+	p.Description = strings.TrimSuffix(plain(f.doc), ".")
+	p.Default = json.RawMessage(f.jsonDefault())
+	for _, word := range f.words {
+		p.Enum = append(p.Enum, word)
+	}
+	if f.isInt() && (f.notNegative || f.max != "") {
+		p.Minimum = new(0.0)
+	}
+	if f.isInt() && f.max != "" {
+		most, _ := strconv.ParseFloat(f.max, 64) // goValue has read it
+		p.Maximum = &most
+	}
+	if f.isDuration() && f.max != "" {
+		p.Description += "; up to " + f.max
+	}
+	if f.maxLen > 0 {
+		p.MaxLength = new(f.maxLen)
+	}
+}
+
+func embeds(t, other reflect.Type) bool {
+	for f := range t.Fields() {
+		if f.Anonymous && f.Type == other {
+			return true
+		}
+	}
+	return false
+}
+
+// withoutNull takes null out of a schema where Go has a pointer or a slice to leave the field out. In a list a pointer stands for null.
+func withoutNull(s *jsonschema.Schema, t reflect.Type) {
+	s.Types = slices.DeleteFunc(s.Types, func(name string) bool { return name == "null" })
+	if len(s.Types) == 1 {
+		s.Type = s.Types[0]
+	}
+	if len(s.Types) < 2 {
+		s.Types = nil
+	}
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch {
+	case s.Items != nil && t.Kind() == reflect.Slice && t.Elem().Kind() != reflect.Pointer:
+		withoutNull(s.Items, t.Elem())
+	case s.AdditionalProperties != nil && t.Kind() == reflect.Map:
+		withoutNull(s.AdditionalProperties, t.Elem())
+	}
+}
+
+// document is a schema as a file: its name comes first, what it refers to last.
+func document(title, description string, s *jsonschema.Schema, defs map[string]*jsonschema.Schema) ([]byte, error) {
+	all := object{{"$schema", draft}, {"title", title}, {"description", description}}
+	text, err := json.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
+	var own object
+	if err := own.read(text); err != nil {
+		return nil, err
+	}
+	all = append(all, own...)
+	if len(defs) > 0 {
+		all = append(all, member{"$defs", defs})
+	}
+	return indented(all)
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/pqbridge/pqbridge/protocol"
+)
+
+// Each schema holds for a value of its type with all fields. One of a request refuses a further field, one of an answer lets it pass.
+func TestSchemas(t *testing.T) {
+	t.Parallel()
+	ts := typesOf(t)
+	files := filesOf(t, ts)
+	for _, of := range ts.all() {
+		s := resolved(t, files, snake(of.Name()))
+		value := reflect.New(of).Elem()
+		fill(value)
+		var object map[string]any
+		text, err := json.Marshal(value.Interface())
+		if err == nil {
+			err = json.Unmarshal(text, &object)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Validate(object); err != nil {
+			t.Errorf("%s: %s: %v", of.Name(), text, err)
+		}
+		object["a_field_of_a_later_version"] = 1
+		if err := s.Validate(object); (err == nil) != ts.told[of] {
+			t.Errorf("%s with one more field: %v; part of an answer: %t", of.Name(), err, ts.told[of])
+		}
+	}
+}
+
+// The schema of a change of the configuration allows what may be, and refuses what is beyond the marks.
+func TestSchemaOfAConfigChange(t *testing.T) {
+	t.Parallel()
+	s := resolved(t, filesOf(t, typesOf(t)), "config_change")
+	for text, holds := range map[string]bool{
+		`{}`:                              true,
+		`{"lease":"30s","ties":"oldest"}`: true,
+		`{"backoff":""}`:                  true,
+		`{"backoff":{"delay":"1s"}}`:      true,
+		`{"backoff":["1s","10s"]}`:        true,
+		`{"backoff":5}`:                   false,
+		`{"lease":30}`:                    false,
+		`{"lease":null}`:                  false,
+		`{"ties":"random"}`:               false,
+		`{"key_limit":1000}`:              true,
+		`{"key_limit":1001}`:              false,
+		`{"max_length":-1}`:               false,
+		`{"priority":-1}`:                 true,
+		`{"priority":1.5}`:                false,
+		`{"leese":"30s"}`:                 false,
+		`{"dead_letter":"` + strings.Repeat("a", 257) + `"}`: false,
+	} {
+		var object any
+		if err := json.Unmarshal([]byte(text), &object); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Validate(object); (err == nil) != holds {
+			t.Errorf("%s: %v, expected that it holds: %t", text, err, holds)
+		}
+	}
+}
+
+func typesOf(t *testing.T) *types {
+	t.Helper()
+	said, err := readComments(filepath.Join(root, "protocol"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := configFields(said)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newTypes(said, config)
+}
+
+func filesOf(t *testing.T, ts *types) map[string][]byte {
+	t.Helper()
+	files, err := ts.files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// resolved is a schema as its file has it.
+func resolved(t *testing.T, files map[string][]byte, name string) *jsonschema.Resolved {
+	t.Helper()
+	var s jsonschema.Schema
+	if err := json.Unmarshal(files[schemaFolder+"/"+name+".json"], &s); err != nil {
+		t.Fatal(err)
+	}
+	if s.Title != titlePrefix+name || s.Schema != draft {
+		t.Errorf("%s has the title %q and is a schema of %q", name, s.Title, s.Schema)
+	}
+	r, err := s.Resolve(nil)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return r
+}
+
+// fill gives each part of a value something that JSON shows.
+func fill(v reflect.Value) {
+	switch of := v.Addr().Interface().(type) {
+	case *time.Time:
+		*of = time.Date(2030, 1, 2, 15, 4, 5, 0, time.UTC)
+		return
+	case *json.RawMessage:
+		*of = json.RawMessage(`"first"`)
+		return
+	case *protocol.Backoff:
+		*of = `["1s"]`
+		return
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem())
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if f := v.Type().Field(i); f.IsExported() {
+				fill(v.Field(i))
+			}
+		}
+		bounded(v)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0))
+	case reflect.Map:
+		one := reflect.New(v.Type().Elem()).Elem()
+		fill(one)
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(reflect.ValueOf("name"), one)
+	case reflect.Interface:
+		v.Set(reflect.ValueOf(any("text")))
+	case reflect.String:
+		v.SetString("text")
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int64:
+		v.SetInt(7)
+	case reflect.Uint8, reflect.Uint64:
+		v.SetUint(7)
+	case reflect.Float64:
+		v.SetFloat(0.5)
+	default:
+		panic(fmt.Sprintf("no value of %s", v.Type()))
+	}
+}
+
+// bounded gives a configuration words that it may have, and a change nothing to drop.
+func bounded(v reflect.Value) {
+	switch of := v.Addr().Interface().(type) {
+	case *protocol.Config:
+		of.Ties, of.Overflow = "oldest", "evict"
+	case *protocol.KeyChange:
+		of.Drop = []string{"limit"}
+	case *protocol.ScheduleChange:
+		of.Drop = []string{"start"}
+	}
+}
