@@ -26,9 +26,6 @@ type Attempt struct {
 }
 
 const (
-	// MaxAttempts bounds how many attempts an item remembers.
-	MaxAttempts = 16
-
 	// MaxAttemptReason bounds the bytes of a reason that are remembered.
 	MaxAttemptReason = 200
 

@@ -16,74 +16,8 @@ import (
 	"github.com/pqbridge/pqbridge/internal/jsontext"
 )
 
-// Config is what the owner of a queue can set. It is stored with the queue.
-type Config struct {
-	Priority          int64    `json:"priority"`            // of items pushed without one
-	Lease             Duration `json:"lease"`               // of pops that ask for none; 0: pops remove items at once
-	TTL               Duration `json:"ttl"`                 // of items pushed without one; 0: for ever
-	MaxDeliveries     int64    `json:"max_deliveries"`      // leases of an item before it goes to the dead-letter queue; 0: no limit
-	DeadLetter        string   `json:"dead_letter"`         // dead-letter queue; "": <queue>-dead
-	DeadLetterExpired bool     `json:"dead_letter_expired"` // items past their TTL go there instead of being dropped
-	DeadLettersFrom   string   `json:"dead_letters_from"`   // queues whose dead letters this one accepts, separated by commas; "*": all
-	DedupWindow       Duration `json:"dedup_window"`        // how long message ids are remembered
-	DedupLimit        int64    `json:"dedup_limit"`         // ids remembered at a time
-	Ties              Ties     `json:"ties"`                // what pop.max takes among equal priorities
-	MaxLength         int64    `json:"max_length"`          // ready, leased and delayed items; 0: no limit
-	MaxBytes          int64    `json:"max_bytes"`           // of their payloads and headers, and ItemBytes for each; 0: no limit but that of Options
-	Overflow          Overflow `json:"overflow"`            // what a push to a full queue does
-	KeyLimit          int64    `json:"key_limit"`           // items of one key that are leased at a time; 0: no limit
-	KeyOrder          bool     `json:"key_order"`           // items of a key are handed out one after another
-	Fair              Fair     `json:"fair"`                // keys take turns within a class: "priority", or the classes' borders
-	Rate              Rate     `json:"rate"`                // deliveries of the queue
-	KeyRate           Rate     `json:"key_rate"`            // deliveries of one key
-	HandOver          string   `json:"hand_over"`           // queues to which pushes may hand over leased items of this one, separated by commas; "*": all
-	Backoff           Backoff  `json:"backoff"`             // how long items stay away that come back from a lease
-	Attempts          int64    `json:"attempts"`            // last ones that items remember; 0: none
-	Strict            bool     `json:"strict"`              // a pop depends on what is in front of the items that it takes
-}
-
-// Ties says which of several items with the highest priority pop.max takes.
-type Ties string
-
-const (
-	TiesNewest Ties = "newest"
-	TiesOldest Ties = "oldest"
-)
-
-// Overflow says what a push to a full queue does.
-type Overflow string
-
-const (
-	OverflowRefuse Overflow = "refuse"
-	OverflowEvict  Overflow = "evict"
-)
-
-// The defaults of a queue without a configuration, and the bounds of settings.
-const (
-	DefaultMaxDeliveries = 16
-	DefaultDedupWindow   = 2 * time.Minute
-	DefaultDedupLimit    = 1_000_000
-
-	MaxDedupWindow = 24 * time.Hour            // every id occupies a row for this long
-	MaxLease       = 12 * time.Hour            // the items of a crashed worker stay leased for this long
-	MaxDedupLimit  = 10_000_000                // every id occupies two rows
-	MaxKeyLimit    = 1000                      // a pop reads this many rows of a key
-	MaxDelay       = 10 * 365 * 24 * time.Hour // keeps due times far from overflow
-
-	maxName  = 256  // bytes of a dead-letter queue's name, so that it fits a key
-	maxNames = 4096 // bytes of a list of queues: every transaction on the queue reads it
-)
-
-func defaultConfig() Config {
-	return Config{
-		MaxDeliveries: DefaultMaxDeliveries,
-		DedupWindow:   Duration(DefaultDedupWindow),
-		DedupLimit:    DefaultDedupLimit,
-		Ties:          TiesNewest,
-		Overflow:      OverflowRefuse,
-		Attempts:      MaxAttempts,
-	}
-}
+// MaxDelay bounds delays as a TTL is bounded: it keeps due times far from overflow.
+const MaxDelay = MaxTTL
 
 // limitsKeys reports whether the items of a key may have to wait for each other.
 func (c *Config) limitsKeys() bool { return c.KeyLimit > 0 || c.KeyOrder }
@@ -93,6 +27,9 @@ func (c *Config) limitsKeys() bool { return c.KeyLimit > 0 || c.KeyOrder }
 func listed(names, queue string) bool {
 	return names == "*" || slices.Contains(strings.Split(names, ","), queue)
 }
+
+// areNames reports whether a text is a list of queues, or "*", or empty.
+func areNames(text string) bool { return text == "" || !slices.Contains(strings.Split(text, ","), "") }
 
 // DeadLetterSuffix ends the name of a queue's default dead-letter queue.
 const DeadLetterSuffix = "-dead"
@@ -213,60 +150,11 @@ func configError(format string, args ...any) error {
 
 func (e *ConfigError) Error() string { return "configuration: " + e.Text }
 
-func (c Config) check() error {
-	within := func(field string, value, most Duration) error {
-		if value < 0 || value > most {
-			return configError("%s is %s: allowed are 0s to %s", field, value, most)
-		}
-		return nil
-	}
-	for _, err := range []error{
-		within("lease", c.Lease, Duration(MaxLease)),
-		within("ttl", c.TTL, Duration(MaxDelay)),
-		within("dedup_window", c.DedupWindow, Duration(MaxDedupWindow)),
-	} {
-		if err != nil {
-			return err
-		}
-	}
-	if n := len(c.DeadLetter); n > maxName {
-		return configError("dead_letter has %d bytes: allowed are %d", n, maxName)
-	}
-	for _, list := range []struct{ field, names string }{{"dead_letters_from", c.DeadLettersFrom}, {"hand_over", c.HandOver}} {
-		if n := len(list.names); n > maxNames {
-			return configError("%s has %d bytes: allowed are %d", list.field, n, maxNames)
-		}
-		if list.names != "" && slices.Contains(strings.Split(list.names, ","), "") {
-			return configError("%s is %q: expected names of queues separated by commas, or *", list.field, list.names)
-		}
-	}
-	for _, n := range []struct {
-		field string
-		value int64
-	}{{"max_deliveries", c.MaxDeliveries}, {"dedup_limit", c.DedupLimit}, {"max_length", c.MaxLength}, {"max_bytes", c.MaxBytes}, {"key_limit", c.KeyLimit}} {
-		if n.value < 0 {
-			return configError("%s is %d: it cannot be negative", n.field, n.value)
-		}
-	}
-	if c.DedupLimit > MaxDedupLimit {
-		return configError("dedup_limit is %d: allowed are 0 to %d", c.DedupLimit, MaxDedupLimit)
-	}
-	if c.KeyLimit > MaxKeyLimit {
-		return configError("key_limit is %d: allowed are 0, for no limit, to %d", c.KeyLimit, MaxKeyLimit)
-	}
-	if c.Attempts < 0 || c.Attempts > MaxAttempts {
-		return configError("attempts is %d: allowed are 0, for none, to %d", c.Attempts, MaxAttempts)
-	}
-	if err := c.Fair.check(); err != nil {
+func (c *Config) check() error {
+	if err := c.checkBounds(); err != nil {
 		return err
 	}
-	if c.Ties != TiesNewest && c.Ties != TiesOldest {
-		return configError("ties is %q: allowed are %q and %q", c.Ties, TiesNewest, TiesOldest)
-	}
-	if c.Overflow != OverflowRefuse && c.Overflow != OverflowEvict {
-		return configError("overflow is %q: allowed are %q and %q", c.Overflow, OverflowRefuse, OverflowEvict)
-	}
-	return nil
+	return c.Fair.check()
 }
 
 // Duration is a time.Duration that JSON shows as "1m30s".

@@ -21,7 +21,9 @@ func generate(root string) (map[string][]byte, error) {
 		return nil, err
 	}
 	for name, source := range map[string]func([]field) string{
-		"protocol/change_gen.go": changeSource,
+		"protocol/change_gen.go":              changeSource,
+		"fdbpq/config_gen.go":                 storedSource,
+		"bridge/internal/codec/config_gen.go": copySource,
 	} {
 		if files[name], err = formatted(name, source(config)); err != nil {
 			return nil, err

@@ -55,3 +55,22 @@ func quoted(text string) string {
 
 // exported is a word as a name in Go begins, or a further word of one.
 func exported(word string) string { return strings.ToUpper(word[:1]) + word[1:] }
+
+// copySource has a configuration of the store as it is answered.
+func copySource(fields []field) string {
+	var b strings.Builder
+	b.WriteString("package codec\n\nimport (\n\"github.com/pqbridge/pqbridge/fdbpq\"\n\"github.com/pqbridge/pqbridge/protocol\"\n)\n\n")
+	b.WriteString("// Config is a configuration as it is answered.\nfunc Config(c fdbpq.Config) protocol.Config {\nreturn protocol.Config{\n")
+	for _, f := range fields {
+		value := "c." + f.goName
+		switch own := strings.HasPrefix(f.kind.String(), "protocol."); {
+		case strings.HasSuffix(f.core, ".String"):
+			value += ".String()"
+		case own || f.core != "":
+			value = f.kind.String() + "(" + value + ")"
+		}
+		fmt.Fprintf(&b, "%s: %s,\n", f.goName, value)
+	}
+	b.WriteString("}\n}\n")
+	return b.String()
+}

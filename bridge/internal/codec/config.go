@@ -47,18 +47,6 @@ func checkQueues(field, names string) *failure.Failure {
 	return nil
 }
 
-// Config is a configuration as it is answered.
-func Config(c fdbpq.Config) protocol.Config {
-	return protocol.Config{
-		Priority: c.Priority, Lease: protocol.Duration(c.Lease), TTL: protocol.Duration(c.TTL),
-		MaxDeliveries: c.MaxDeliveries, DeadLetter: c.DeadLetter, DeadLetterExpired: c.DeadLetterExpired,
-		DeadLettersFrom: c.DeadLettersFrom, DedupWindow: protocol.Duration(c.DedupWindow), DedupLimit: c.DedupLimit,
-		Ties: string(c.Ties), MaxLength: c.MaxLength, MaxBytes: c.MaxBytes, Overflow: string(c.Overflow),
-		KeyLimit: c.KeyLimit, KeyOrder: c.KeyOrder, Fair: string(c.Fair), Rate: c.Rate.String(), KeyRate: c.KeyRate.String(),
-		HandOver: c.HandOver, Backoff: protocol.Backoff(c.Backoff), Attempts: c.Attempts, Strict: c.Strict,
-	}
-}
-
 // KeySettings are the settings of a key, as they are answered.
 func KeySettings(k *fdbpq.KeySettings) protocol.KeySettings {
 	s := protocol.KeySettings{Limit: k.Limit, Weight: k.Weight, Paused: k.Paused}
