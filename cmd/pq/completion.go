@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/figures"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 func completionCommand(s *session.Session) *cobra.Command {
@@ -131,21 +131,22 @@ func completeConfig(s *session.Session, c *cobra.Command, args []string, word st
 	if len(args) == 0 {
 		return completeQueue(s, c, args, word)
 	}
-	values := map[string][]string{
-		"ties": {"newest", "oldest"}, "overflow": {"refuse", "evict"}, "dead_letter_expired": {"true", "false"},
-	}
-	if set, _, setting := strings.Cut(word, "="); setting {
-		words := slices.Clone(values[set])
-		for i := range words {
-			words[i] = set + "=" + words[i]
-		}
-		return beginning(words, word), cobra.ShellCompDirectiveNoFileComp
-	}
 	var words []string
-	for _, field := range configFields(client.Config{}) {
-		words = append(words, field.name+"=")
+	set, _, setting := strings.Cut(word, "=")
+	for _, field := range protocol.ConfigFields {
+		if !setting {
+			words = append(words, field.Name+"=")
+		} else if field.Name == set {
+			for _, value := range field.Words {
+				words = append(words, set+"="+value)
+			}
+		}
 	}
-	return beginning(words, word), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	directive := cobra.ShellCompDirectiveNoFileComp
+	if !setting {
+		directive |= cobra.ShellCompDirectiveNoSpace
+	}
+	return beginning(words, word), directive
 }
 
 func beginning(all []string, word string) []string {

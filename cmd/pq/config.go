@@ -12,6 +12,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 func configCommand(s *session.Session) *cobra.Command {
@@ -22,29 +23,7 @@ func configCommand(s *session.Session) *cobra.Command {
 		Long: `Shows the configuration of a queue. With fields, changes those and shows the
 whole; a queue that does not exist is made. The fields:
 
-  priority             of items pushed without one
-  lease                of pops without one; 0s: they remove the items
-  ttl                  of items pushed without one; 0s: for ever
-  max_deliveries       before an item becomes a dead letter; 0: no limit
-  dead_letter          queue for dead letters; empty: the queue's name and -dead
-  dead_letter_expired  whether items past their ttl go there: true or false
-  dead_letters_from    queues whose dead items this one takes, separated by commas; *: all
-  dedup_window         how long the ids of pushes and pops are remembered
-  dedup_limit          how many of them are
-  ties                 which of equal priorities --max takes: newest or oldest
-  max_length           of the queue, in items; 0: no limit
-  max_bytes            of the queue, with 512 for each item; 0: no limit of its own
-  overflow             what a push to a full queue does: refuse or evict
-  key_limit            items of one key that are leased at a time; 0: no limit
-  key_order            whether items of a key are handed out one after another
-  fair                 keys take turns: priority, or where classes begin, as 0,100; empty: no
-  rate                 of deliveries, such as 100/1m; empty: no bound
-  key_rate             of deliveries of one key
-  hand_over            queues that may get its leased items, separated by commas; *: all
-  backoff              how long items stay away that come back from a lease, as JSON:
-                       {"delay":"1s"}, or ["1s","10s"]; empty: not at all
-  attempts             last ones that items remember, up to 16
-  strict               whether a pop that meets a more urgent push runs again`,
+` + helpFields(),
 		Example: `  # show it
   pq config jobs
 
@@ -81,6 +60,33 @@ whole; a queue that does not exist is made. The fields:
 			return s.Print(b.String())
 		},
 	}
+}
+
+// helpFields are the lines of help about the fields.
+func helpFields() string {
+	const column, width = 22, 96
+	var b strings.Builder
+	for _, f := range protocol.ConfigFields {
+		text := f.Doc
+		switch {
+		case f.Words != nil && f.Words[0] != "true":
+			text += ": " + strings.Join(f.Words, " or ")
+		case f.Max != "":
+			text += "; up to " + f.Max
+		}
+		at := column
+		fmt.Fprintf(&b, "  %-*s", column-2, f.Name)
+		for _, word := range strings.Fields(text) {
+			if at+1+len(word) > width {
+				fmt.Fprintf(&b, "\n%*s", column, "")
+				at = column
+			}
+			b.WriteString(" " + word)
+			at += 1 + len(word)
+		}
+		b.WriteString("\n")
+	}
+	return strings.TrimSuffix(b.String(), "\n")
 }
 
 type configField struct{ name, value string }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,8 +23,10 @@ func TestGenerated(t *testing.T) {
 	}
 	for name, want := range files {
 		got, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s is not what make generate writes: run it, and change package protocol rather than that file (%v)", name, err)
+		if err != nil {
+			t.Errorf("make generate writes a file that is not there: %v", err)
+		} else if !bytes.Equal(got, want) {
+			t.Errorf("%s is not what make generate writes: run it, and change package protocol rather than that file", name)
 		}
 	}
 	gone, err := leftOver(root, files)
@@ -36,8 +39,8 @@ func TestGenerated(t *testing.T) {
 func TestRun(t *testing.T) {
 	t.Parallel()
 	copied := t.TempDir()
-	if err := os.CopyFS(filepath.Join(copied, "protocol"), os.DirFS(filepath.Join(root, "protocol"))); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"protocol", "docs/protocol/admin.md", "internal/gateway/openapi.yaml"} {
+		copyTo(t, filepath.Join(root, name), filepath.Join(copied, name))
 	}
 	changed, old := filepath.Join(copied, "protocol/schemas/link.json"), filepath.Join(copied, "protocol/schemas/gone.json")
 	for _, path := range []string{changed, old} {
@@ -59,6 +62,30 @@ func TestRun(t *testing.T) {
 	said.Reset()
 	if err := run(copied, &said); err != nil || said.String() != "" {
 		t.Errorf("the second time it says %q, %v", &said, err)
+	}
+}
+
+func copyTo(t *testing.T, from, to string) {
+	t.Helper()
+	info, err := os.Stat(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.IsDir() {
+		if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	text, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(to, text, 0o666); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -102,6 +129,56 @@ func TestMarks(t *testing.T) {
 		f.Tag += reflect.StructTag(` pq:"` + tc.marks + `"`)
 		if one, err := newField(f, tc.said); (err != nil) != tc.fails {
 			t.Errorf("%s with %q and %q: %+v, %v", tc.field, tc.marks, tc.said.text, one, err)
+		}
+	}
+}
+
+// A file without a region, or with half of one, is an error.
+func TestRegions(t *testing.T) {
+	t.Parallel()
+	for before, want := range map[string]string{
+		"a\n<!-- generated: config, by x -->\nold\n<!-- /generated -->\nb\n": "a\n<!-- generated: config, by x -->\nnew\n<!-- /generated -->\nb\n",
+		"a\n  # generated: config\n  # /generated\nb\n":                      "a\n  # generated: config\nnew\n  # /generated\nb\n",
+		"a\n<!-- generated: config -->\nb\n":                                 "",
+		"a\n<!-- /generated -->\nb\n":                                        "",
+	} {
+		if got, err := replaceRegion(before, "new\n"); got != want || (err != nil) != (want == "") {
+			t.Errorf("%q becomes %q, %v; expected %q", before, got, err, want)
+		}
+	}
+}
+
+// byHand are the files that have the fields of a configuration and are not generated: those of the other clients.
+var byHand = []struct{ file, begins, ends string }{
+	{"clients/js/index.d.ts", "export interface Config {\n", "\n}\n"},
+	{"clients/python/pqbridge/config.py", "class ConfigChange(TypedDict, total=False):\n", "\n\n\n"},
+	{"clients/python/pqbridge/config.py", "class Config(TypedDict):\n", "\n\n\n"},
+}
+
+// The other clients have each field of a configuration, and no other.
+func TestConfigurationsByHand(t *testing.T) {
+	t.Parallel()
+	for _, h := range byHand {
+		text, err := os.ReadFile(filepath.Join(root, h.file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(string(text), h.begins)
+		body, _, _ := strings.Cut(rest, h.ends)
+		var found []string
+		for line := range strings.Lines(body) {
+			if name, _, is := strings.Cut(strings.TrimSpace(line), ": "); is && !strings.ContainsAny(name, ` "*/`) {
+				found = append(found, name)
+			}
+		}
+		var want []string
+		for _, f := range protocol.ConfigFields {
+			want = append(want, f.Name)
+		}
+		slices.Sort(found)
+		slices.Sort(want)
+		if !slices.Equal(found, want) {
+			t.Errorf("%s: %s has\n%v, expected\n%v", h.file, strings.TrimSpace(h.begins), found, want)
 		}
 	}
 }

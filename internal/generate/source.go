@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"go/format"
 	"path"
@@ -73,4 +74,40 @@ func copySource(fields []field) string {
 	}
 	b.WriteString("}\n}\n")
 	return b.String()
+}
+
+// explainedSource has what the console says of the fields.
+func explainedSource(fields []field) string {
+	var b strings.Builder
+	b.WriteString("// The fields of a configuration: their names, labels, what they do, and the words that they may be.\nexport const explained = [\n")
+	for _, f := range fields {
+		row := []any{f.name, f.label, plain(f.doc)}
+		if f.words != nil {
+			row = append(row, f.words)
+		}
+		fmt.Fprintf(&b, "  %s,\n", spaced(row))
+	}
+	b.WriteString("];\n")
+	return b.String()
+}
+
+// spaced is a list in JSON with a space behind each comma between its members.
+func spaced(list []any) string {
+	var members []string
+	for _, one := range list {
+		if words, is := one.([]string); is {
+			var inner []any
+			for _, word := range words {
+				inner = append(inner, word)
+			}
+			members = append(members, spaced(inner))
+			continue
+		}
+		text, err := json.Marshal(one)
+		if err != nil {
+			panic(err) // a text
+		}
+		members = append(members, string(text))
+	}
+	return "[" + strings.Join(members, ", ") + "]"
 }

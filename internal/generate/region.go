@@ -1,0 +1,69 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// pageRegion is the list of the fields in docs/protocol/admin.md.
+func pageRegion(fields []field) string {
+	var b strings.Builder
+	b.WriteString("\n") // a list ends what is in front of it
+	for _, f := range fields {
+		fmt.Fprintf(&b, "- `%s` (`%s`", f.name, f.jsonDefault())
+		for _, word := range f.words {
+			if word != f.standard {
+				fmt.Fprintf(&b, " or `%q`", word)
+			}
+		}
+		switch {
+		case f.max != "":
+			fmt.Fprintf(&b, ", up to %s", f.max)
+		case f.maxLen > 0:
+			fmt.Fprintf(&b, ", up to %d bytes", f.maxLen)
+		}
+		fmt.Fprintf(&b, "): %s", asPart(f.doc))
+		if f.more != "" {
+			fmt.Fprintf(&b, ". %s", strings.TrimSuffix(f.more, "."))
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString("\n")
+	return b.String()
+}
+
+// openAPIRegion is the schema of a configuration in openapi.yaml.
+func openAPIRegion(fields []field) string {
+	var b strings.Builder
+	b.WriteString("    Config:\n      type: object\n      properties:\n")
+	for _, f := range fields {
+		fmt.Fprintf(&b, "        %s: { %sdefault: %s, description: %s }\n", f.name, openAPIType(&f), f.jsonDefault(), strconv.Quote(asPart(plain(f.doc))))
+	}
+	return b.String()
+}
+
+func openAPIType(f *field) string {
+	switch {
+	case f.isDuration():
+		return "type: string, "
+	case f.isInt():
+		text := "type: integer, format: int64, "
+		if f.notNegative || f.max != "" {
+			text += "minimum: 0, "
+		}
+		if f.max != "" {
+			text += "maximum: " + f.max + ", "
+		}
+		return text
+	case f.isBool():
+		return "type: boolean, "
+	case f.words != nil:
+		return "type: string, enum: [" + strings.Join(f.words, ", ") + "], "
+	case f.core == "Backoff":
+		return "type: [string, object, array], "
+	case f.maxLen > 0:
+		return fmt.Sprintf("type: string, maxLength: %d, ", f.maxLen)
+	}
+	return "type: string, "
+}
