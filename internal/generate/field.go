@@ -32,7 +32,7 @@ func configFields(said comments) (all []field, err error) {
 	for f := range reflect.TypeFor[protocol.Config]().Fields() {
 		one, err := newField(f, said["Config."+f.Name])
 		if err != nil {
-			return nil, fmt.Errorf("Config.%s: %w", f.Name, err)
+			return nil, fmt.Errorf("field %s of Config: %w", f.Name, err)
 		}
 		all = append(all, one)
 	}
