@@ -196,8 +196,8 @@ func TestOutlivesNATS(t *testing.T) {
 	p.Stop(t)
 }
 
-// An error that a NATS server does not recover from closes the connection for good: pqd
-// ends, so that a service manager starts it again.
+// An error that nats.go does not recover from closes the connection for good. pqd makes another one when
+// there is a server again; until then it lives, and is not ready.
 func TestConnectionClosedForGood(t *testing.T) {
 	t.Parallel()
 	srv := testenv.NATS(t)
@@ -218,12 +218,21 @@ func TestConnectionClosedForGood(t *testing.T) {
 	}()
 	p := testenv.Daemon(t, "NATS_URL=nats://"+listener.Addr().String())
 	srv.Shutdown()
-	if code := p.AwaitEnd(t); code != 1 {
-		t.Errorf("exit code %d, expected 1", code)
-	}
-	if log := p.Log(); !strings.Contains(log, "closed for good") || !strings.Contains(log, "Maximum Payload Violation") {
+	p.AwaitLog(t, "the NATS server ended a connection for an error")
+	if log := p.Log(); !strings.Contains(log, "Maximum Payload Violation") {
 		t.Errorf("the reason is not in: %s", log)
 	}
+	for page, want := range map[string]int{"/healthz": 200, "/readyz": 503} {
+		if code, text := pqd.Get(t, p.HTTP+page); code != want {
+			t.Errorf("%s: %d %s, expected %d", page, code, text, want)
+		}
+	}
+	srv.Restart(t)
+	testenv.Await(t, "pqd is ready on another connection", func() bool {
+		code, _ := pqd.Get(t, p.HTTP+"/readyz")
+		return code == 200
+	})
+	p.Stop(t)
 }
 
 // relay passes on what a client and a NATS server say. When the server is gone, it tells
