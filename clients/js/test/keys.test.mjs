@@ -2,7 +2,7 @@
 import { test } from "node:test";
 import assert from "node:assert/strict";
 import { BadRequestError, Client, LeaseLostError, NotFoundError, NotLeasedError, SettledError } from "pqbridge";
-import { client, failure, fails, fresh, nc, patience, queue } from "./world.mjs";
+import { client, failure, fails, fresh, nc, patience, queue, slow } from "./world.mjs";
 
 const all = async (sequence) => {
   const found = [];
@@ -85,7 +85,7 @@ function standIn(prefix, answers) {
 
 test("what an acknowledgement among others does when it is not clear", async () => {
   const prefix = fresh("stand");
-  const of = new Client(nc, { prefix, timeout: patience, askAgainAfter: 50 });
+  const of = new Client(nc, { prefix, timeout: patience, askAgainAfter: 500 * slow });
   const ack = (n) => `${prefix}.jobs.ack.c.${n}`;
   // Lost, then answered: gone is what the first attempt did. 503 goes alone. The rest is an error.
   const seen = standIn(prefix, [undefined, { body: "-ERR 410 gone lease lost: gone\n-ERR 503 - the store is away\n-ERR 410 taken lost\n+OK" }, failure(410, "gone")]);

@@ -2,7 +2,7 @@
 import { test } from "node:test";
 import assert from "node:assert/strict";
 import { BusyError, Client, DamagedError, EmptyError, ForbiddenError, LeaseLostError, UnavailableError, UnknownResultError } from "pqbridge";
-import { answer, client, connection, fails, failure, fake, fresh, lossy, nc, patience, pushed, queue, until } from "./world.mjs";
+import { answer, client, connection, fails, failure, fake, fresh, lossy, nc, patience, pushed, queue, slow, until } from "./world.mjs";
 
 test("lost answers add no second item and take no second one", async () => {
   const { client: c, lost } = await lossy();
@@ -111,7 +111,7 @@ test("a repeated settlement that finds its item gone has held", async () => {
     ["taken", (i) => i.ackNext(), false],
   ]) {
     for (const answered of [false, true]) {
-      const { client: c, prefix } = await fake((_verb, n) => (n > 1 ? failure(410, reason) : answered ? failure(503) : undefined), { askAgainAfter: answered ? patience : 500 });
+      const { client: c, prefix } = await fake((_verb, n) => (n > 1 ? failure(410, reason) : answered ? failure(503) : undefined), { askAgainAfter: answered ? patience : 500 * slow });
       const item = c.attach(`${prefix}.jobs.ack.c.t`);
       if (holds && !answered) await settle(item);
       else await fails(settle(item), LeaseLostError, 410, reason);
@@ -156,7 +156,7 @@ test("a refusal behind an attempt without an answer leaves the result unknown", 
     ["info", 506, (q) => q.info(), false],
   ]) {
     for (const answered of [false, true]) {
-      const { client: c } = await fake((_verb, n) => (n > 1 ? failure(code) : answered ? failure(503) : undefined), { askAgainAfter: answered ? patience : 500 });
+      const { client: c } = await fake((_verb, n) => (n > 1 ? failure(code) : answered ? failure(503) : undefined), { askAgainAfter: answered ? patience : 500 * slow });
       const type = open && !answered ? UnknownResultError : { 400: Object, 403: ForbiddenError, 506: DamagedError }[code];
       await assert.rejects(act(c.queue("jobs")), (err) => err instanceof type && err.code === (open && !answered ? 504 : code), `${what}, answered ${answered}`);
     }
@@ -189,7 +189,7 @@ test("pops that are sent again say so", async () => {
     ["wait that goes on", [failure(504), failure(408), failure(404, "empty")], (q) => q.pop({ ...again, wait: "10h" }), [false, false, false]],
     ["wait", [failure(504), failure(408)], (q) => q.pop({ ...again, wait: "1m" }), [false, true]],
   ]) {
-    const { client: c, requests } = await fake((_verb, n) => answers[Math.min(n, answers.length) - 1], { askAgainAfter: answers.includes(undefined) ? 500 : patience });
+    const { client: c, requests } = await fake((_verb, n) => answers[Math.min(n, answers.length) - 1], { askAgainAfter: answers.includes(undefined) ? 500 * slow : patience });
     await assert.rejects(act(c.queue("jobs")), EmptyError, what);
     const bodies = requests.map((r) => (r.body ? JSON.parse(r.body) : {}));
     assert.deepEqual(bodies.slice(0, want.length).map((b) => b.repeat === true), want, what);

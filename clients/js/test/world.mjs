@@ -88,7 +88,7 @@ export async function fake(respond, options = {}) {
   });
   await bridge.flush();
   const own = await connection();
-  return { client: new Client(own, { prefix, timeout: patience, askAgainAfter: 500, ...options }), requests, prefix, bridge, nc: own };
+  return { client: new Client(own, { prefix, timeout: patience, askAgainAfter: 500 * slow, ...options }), requests, prefix, bridge, nc: own };
 }
 
 /**
@@ -111,5 +111,5 @@ export async function lossy(options = {}) {
     },
   });
   await between.flush();
-  return { client: new Client(await connection(), { prefix, bridgePrefix: "pq", timeout: patience, askAgainAfter: 500, ...options }), lost };
+  return { client: new Client(await connection(), { prefix, bridgePrefix: "pq", timeout: patience, askAgainAfter: 500 * slow, ...options }), lost };
 }

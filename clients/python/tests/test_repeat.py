@@ -137,7 +137,7 @@ class Repetitions(TestCase):
                 def respond(verb: str, n: int, m: Any) -> Answer | None:
                     return failure(410, reason) if n > 1 else failure(503) if answered else None
 
-                f = await self.fake(respond, ask_again_after=PATIENCE if answered else 0.5)
+                f = await self.fake(respond, ask_again_after=PATIENCE if answered else 0.5 * SLOW)
                 item = f.client.attach(f"{f.prefix}.jobs.ack.c.t")
                 if holds and not answered:
                     await settle(item)
@@ -178,7 +178,7 @@ class Repetitions(TestCase):
                 def respond(verb: str, n: int, m: Any) -> Answer | None:
                     return failure(code) if n > 1 else failure(503) if answered else None
 
-                f = await self.fake(respond, ask_again_after=PATIENCE if answered else 0.5)
+                f = await self.fake(respond, ask_again_after=PATIENCE if answered else 0.5 * SLOW)
                 doubt = open and not answered
                 await self.fails(act(f.client.queue("jobs")), UnknownResultError if doubt else kind, 504 if doubt else code)
 
@@ -208,7 +208,7 @@ class Repetitions(TestCase):
         for what, answers, act, want in cases:
             with self.subTest(what):
                 f = await self.fake(
-                    lambda verb, n, m: answers[min(n, len(answers)) - 1], ask_again_after=0.5 if None in answers else PATIENCE
+                    lambda verb, n, m: answers[min(n, len(answers)) - 1], ask_again_after=0.5 * SLOW if None in answers else PATIENCE
                 )
                 await self.fails(act(f.client.queue("jobs")), EmptyError)
                 self.assertEqual([b.get("repeat", False) for b in f.bodies][: len(want)], want)

@@ -117,7 +117,7 @@ class TestCase(unittest.IsolatedAsyncioTestCase):
 
         await fake.bridge.subscribe(f"{fake.prefix}.>", cb=serve)
         await fake.bridge.flush()
-        fake.client = await self.connect(prefix=fake.prefix, **{"ask_again_after": 0.5, **options})
+        fake.client = await self.connect(prefix=fake.prefix, **{"ask_again_after": 0.5 * SLOW, **options})
         return fake
 
     async def lossy(self, **options: Any) -> tuple[pqbridge.Client, list[str]]:
@@ -139,7 +139,7 @@ class TestCase(unittest.IsolatedAsyncioTestCase):
 
         await between.subscribe(f"{prefix}.>", cb=serve)
         await between.flush()
-        return await self.connect(prefix=prefix, bridge_prefix="pq", **{"ask_again_after": 0.5, **options}), lost
+        return await self.connect(prefix=prefix, bridge_prefix="pq", **{"ask_again_after": 0.5 * SLOW, **options}), lost
 
 
 async def quiet(err: Exception) -> None:
