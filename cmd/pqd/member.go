@@ -199,6 +199,7 @@ func (m *member) attend(ctx context.Context, term *cluster.Term, b *bridge.Bridg
 	}
 	drain := context.WithoutCancel(ctx)
 	var asked *handover
+	lost := false // the connection
 	look := time.NewTicker(damageEvery)
 	defer look.Stop()
 	for serves := true; serves; {
@@ -210,10 +211,7 @@ func (m *member) attend(ctx context.Context, term *cluster.Term, b *bridge.Bridg
 			m.log.Info("stepping down", "epoch", term.Epoch(), "successor", asked.to)
 		case <-front.ended:
 			m.log.Warn("stopped serving: the connection to NATS is closed", "epoch", term.Epoch())
-			var cancel context.CancelFunc
-			drain, cancel = context.WithTimeout(drain, lostLimit)
-			defer cancel()
-			defer m.release(ctx)
+			lost = true
 		case <-ctx.Done():
 			drain = m.drain
 		case <-look.C:
@@ -231,6 +229,9 @@ func (m *member) attend(ctx context.Context, term *cluster.Term, b *bridge.Bridg
 		m.log.Warn("draining the bridge failed", "error", err)
 	}
 	m.metrics.Unregister(numbers)
+	if lost {
+		m.release(ctx)
+	}
 }
 
 // stop answers what is under way, and hands over to another pqd, also the leadership of the

@@ -28,8 +28,7 @@ type Link struct {
 	nc    *nats.Conn
 	over  chan struct{} // closed when the connection is
 	since time.Time     // it is there since then
-	using bool          // what uses it has begun
-	up    chan struct{} // closed while it is used
+	up    chan struct{} // closed while something uses it
 }
 
 // Pauses before another connection is made. They double, so that a client that makes the server end connections gets few.
@@ -70,7 +69,6 @@ func (l *Link) Use(ctx context.Context) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.using = true
 	close(l.up)
 	return nil
 }
@@ -79,8 +77,10 @@ func (l *Link) Use(ctx context.Context) error {
 func (l *Link) Away() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.using {
+	select {
+	case <-l.up:
 		return nil
+	default:
 	}
 	return fmt.Errorf("the NATS server ended %s for an error: another one is about to be made", l.Name)
 }
@@ -142,7 +142,7 @@ func (l *Link) Keep(ctx context.Context) {
 // lost ends what used the connection, and returns how long that lived.
 func (l *Link) lost() time.Duration {
 	l.mu.Lock()
-	l.using, l.up = false, make(chan struct{})
+	l.up = make(chan struct{})
 	nc, lived := l.nc, time.Since(l.since)
 	l.mu.Unlock()
 	l.Log.Error("the NATS server ended a connection for an error: making another one", "connection", l.Name, "error", nc.LastError())
