@@ -33,12 +33,13 @@ func pageRegion(fields []field) string {
 	return b.String()
 }
 
-// openAPIRegion is the schema of a configuration in openapi.yaml.
+// openAPIRegion is the schema of a configuration in openapi.yaml. It has no defaults, because it is that of a change, too: what is missing
+// there stays as it is.
 func openAPIRegion(fields []field) string {
 	var b strings.Builder
 	b.WriteString("    Config:\n      type: object\n      properties:\n")
 	for _, f := range fields {
-		fmt.Fprintf(&b, "        %s: { %sdefault: %s, description: %s }\n", f.name, openAPIType(&f), f.jsonDefault(), strconv.Quote(asPart(plain(f.doc))))
+		fmt.Fprintf(&b, "        %s: { %sdescription: %s }\n", f.name, openAPIType(&f), strconv.Quote(asPart(plain(f.doc))))
 	}
 	return b.String()
 }
