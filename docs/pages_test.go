@@ -154,9 +154,10 @@ var marker = regexp.MustCompile(`^<!-- (?:run by (Test\w+)|not run: .+) -->$`)
 // protocol are the pages of the protocol and that of NATS clients: their examples in Go, JavaScript
 // and Python are run, and so are those of natsClients in other languages. jsClient and pyClient are
 // the pages of clients, whose examples TestJavaScriptClientPage and TestPythonClientPage run;
-// TestCeleryPage runs those of celery.
+// TestCeleryPage runs those of celery, and TestReadmeWorker the worker of the readme.
 var (
 	protocol    = regexp.MustCompile(`^docs/(protocol(/\w+)?|clients)\.md$`)
+	readme      = "README.md"
 	natsClients = "docs/clients.md"
 	jsClient    = "clients/js/README.md"
 	pyClient    = "clients/python/README.md"
@@ -172,7 +173,7 @@ func TestEveryCommandIsRun(t *testing.T) {
 			switch f.language {
 			case "console", "text", "yaml", "conf", "mermaid":
 			case "go", "js":
-				if !protocol.MatchString(p.path) && (p.path != jsClient || f.language != "js") {
+				if !protocol.MatchString(p.path) && (p.path != jsClient || f.language != "js") && (p.path != readme || f.language != "go") {
 					t.Errorf("%s: only the protocol's examples in %s are run: put this one there, or into examples", p.at(f.number), f.language)
 				}
 			case "python":
@@ -308,13 +309,49 @@ func TestFilesExist(t *testing.T) {
 // file is a source file, or a path below a directory of the repository.
 var file = regexp.MustCompile("`((?:[\\w-]+/)*[\\w-]+\\.(?:go|mjs|mod)|(?:bench|bridge|client|cmd|deploy|docs|examples|fdbpq|kv|protocol|subjects|testenv)(?:/[\\w.-]+)+)`")
 
+// Each page says in its first sentence whom it is for, and docs/README.md has it below its readers in the same words.
+func TestIndex(t *testing.T) {
+	index := read(t, "README.md")
+	sentence := regexp.MustCompile(`^# (.+)\n\nFor ([a-z ]+): (.+)\.\n`)
+	listed, found := strings.Count(index, "\n- ["), 0
+	for _, pattern := range []string{"*.md", "protocol/*.md"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if file == "README.md" {
+				continue
+			}
+			found++
+			match := sentence.FindStringSubmatch(read(t, file))
+			if match == nil {
+				t.Errorf("%s: expected its first sentence to be For <readers>: <what>.", file)
+				continue
+			}
+			_, below, _ := strings.Cut(index, "\n## "+strings.ToUpper(match[2][:1])+match[2][1:]+"\n")
+			below, _, _ = strings.Cut(below, "\n## ")
+			if entry := fmt.Sprintf("\n- [%s](%s): %s\n", match[1], filepath.ToSlash(file), match[3]); !strings.Contains(below, entry) {
+				t.Errorf("docs/README.md does not have this below those whom the page is for:%s", entry)
+			}
+		}
+	}
+	if found != listed || found == 0 {
+		t.Errorf("docs/README.md lists %d pages, and there are %d", listed, found)
+	}
+}
+
 // The README's figures are those of the page on performance.
 func TestFigures(t *testing.T) {
-	_, after, found := strings.Cut(read(t, filepath.Join(root, "README.md")), "## Figures\n")
-	section, _, _ := strings.Cut(after, "\n## ")
-	figures := regexp.MustCompile(`\b\d{1,3}(?:,\d{3})+\b`).FindAllString(section, -1)
-	if !found || len(figures) == 0 {
-		t.Fatal("the README has no figures")
+	var sentence string
+	for _, l := range parse(t, filepath.Join(root, readme)).prose {
+		if strings.Contains(l.text, "](docs/performance.md)") {
+			sentence = l.text
+		}
+	}
+	figures := regexp.MustCompile(`\b\d{1,3}(?:,\d{3})+\b`).FindAllString(sentence, -1)
+	if len(figures) == 0 {
+		t.Fatal("the README has no figures beside its link to the page on performance")
 	}
 	summary := read(t, filepath.Join(root, "docs/performance.md"))
 	for _, figure := range figures {

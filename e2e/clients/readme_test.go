@@ -1,0 +1,70 @@
+package clients_test
+
+import (
+	"go/format"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+// The worker of the README is built in a module of its own, by the commands that stand there and without
+// the network, does what is pushed, and ends in order at SIGTERM.
+func TestReadmeWorker(t *testing.T) {
+	t.Parallel()
+	const page = "../../README.md"
+	dir := t.TempDir()
+	clone, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(clone, filepath.Join(dir, "pqbridge")); err != nil {
+		t.Fatal(err)
+	}
+	var setup string
+	for _, block := range testenv.Blocks(t, page, "sh") {
+		if strings.Contains(block.Text, "go mod init") {
+			setup = block.Text
+		}
+	}
+	source := testenv.Blocks(t, page, "go")[0].Text
+	if formatted, err := format.Source([]byte(source)); err != nil || string(formatted) != source {
+		t.Errorf("the worker is not gofmt'd: %v", err)
+	}
+	const address = "nats.DefaultURL"
+	if strings.Count(source, address) != 1 {
+		t.Fatalf("the worker has no %s", address)
+	}
+	p := testenv.Daemon(t)
+	pqd.Write(t, filepath.Join(dir, "main.go"), strings.ReplaceAll(source, address, `"`+p.URL+`"`))
+	build := pqd.Compiler(t, "sh", "-e", "-c", setup+"mv ../main.go .\ngo build -o worker .\n")
+	build.Dir, build.Env = dir, append(os.Environ(), "GOPROXY=off", "GOSUMDB=off", "GOWORK=off")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+
+	nc := p.Connect(t)
+	pqd.Push(t, nc, "jobs", 5, "read the news")
+	worker := p.Command(t, filepath.Join(dir, "worker", "worker"))
+	lines := startWorker(t, worker)
+	if line, want := <-lines, "read the news, priority 5"; line != want {
+		t.Errorf("the worker printed %q, expected %q", line, want)
+	}
+	if err := worker.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for line := range lines {
+		t.Errorf("the worker also printed %s", line)
+	}
+	if err := worker.Wait(); err != nil {
+		t.Errorf("the worker ended with %v after SIGTERM", err)
+	}
+	if left := queueInfo(t, nc, "jobs"); left != (counts{}) {
+		t.Errorf("the worker left %+v", left)
+	}
+	p.Stop(t)
+}
