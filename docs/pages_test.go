@@ -341,6 +341,21 @@ func TestIndex(t *testing.T) {
 	}
 }
 
+// Each section of the proofs has the public thread of somebody whom it happened to, and a test: TestNamesExist finds it.
+func TestProofs(t *testing.T) {
+	thread, test := regexp.MustCompile(`\]\(https://\S+/\d+\)`), regexp.MustCompile(`(?m)^Tests: Test\w+(?:, Test\w+)*\.$`)
+	sections := strings.Split(read(t, "proofs.md"), "\n## ")[1:]
+	if len(sections) == 0 {
+		t.Fatal("there are no proofs")
+	}
+	for _, section := range sections {
+		title, text, _ := strings.Cut(section, "\n")
+		if !thread.MatchString(text) || !test.MatchString(text) {
+			t.Errorf("docs/proofs.md, %s: expected a link to a public thread, and the names of tests", title)
+		}
+	}
+}
+
 // The README's figures are those of the page on performance.
 func TestFigures(t *testing.T) {
 	var sentence string
