@@ -33,6 +33,7 @@ var imports = map[string][]string{
 	"fdbpq":            {"fdbpq/internal/session", "fdbpq/internal/storetime", "fdbpq/kv", "internal/calendar", "internal/jsontext", "internal/tuple"},
 	"bridge":           {"bridge/internal/batch", "bridge/internal/codec", "bridge/internal/failure", "bridge/internal/listening", "bridge/internal/peers", "bridge/internal/receiver", "bridge/internal/request", "bridge/internal/sources", "bridge/internal/survey", "bridge/internal/tenants", "bridge/internal/waiting", "fdbpq", "fdbpq/kv", "protocol", "subjects"},
 	"client":           {"protocol", "subjects"},
+	"docs":             {},
 	"testenv":          {"bridge", "fdbpq", "fdbpq/kv", "fdbpq/kv/local", "fdbpq/kv/fdb", "internal/fdbtest", "internal/history", "internal/patience", "subjects"},
 
 	"bridge/internal/batch":      {},
@@ -76,11 +77,12 @@ var imports = map[string][]string{
 	"e2e/internal/nodejs":   {"e2e/internal/pqd"},
 	"e2e/internal/pqd":      {"client", "fdbpq/kv", "fdbpq/kv/local", "internal/history", "internal/tuple", "protocol", "testenv"},
 
-	"cmd/pq":                      {"client", "cmd/pq/internal/deadletters", "cmd/pq/internal/doctor", "cmd/pq/internal/figures", "cmd/pq/internal/foreign", "cmd/pq/internal/session", "cmd/pq/internal/show", "cmd/pq/internal/top", "internal/jsontext", "internal/screen", "protocol", "subjects"},
+	"cmd/pq":                      {"client", "cmd/pq/internal/deadletters", "cmd/pq/internal/doctor", "cmd/pq/internal/figures", "cmd/pq/internal/foreign", "cmd/pq/internal/manual", "cmd/pq/internal/session", "cmd/pq/internal/show", "cmd/pq/internal/top", "internal/jsontext", "internal/screen", "protocol", "subjects"},
 	"cmd/pq/internal/deadletters": {"client", "cmd/pq/internal/session", "cmd/pq/internal/show", "subjects"},
 	"cmd/pq/internal/doctor":      {"client", "cmd/pq/internal/figures", "cmd/pq/internal/session", "cmd/pq/internal/show", "protocol"},
 	"cmd/pq/internal/figures":     {"client", "cmd/pq/internal/show", "internal/screen", "subjects"},
 	"cmd/pq/internal/foreign":     {"client", "protocol"},
+	"cmd/pq/internal/manual":      {"docs", "internal/screen"},
 	"cmd/pq/internal/session":     {"client", "cmd/pq/internal/show", "subjects"},
 	"cmd/pq/internal/show":        {"client", "internal/screen", "protocol"},
 	"cmd/pq/internal/top":         {"client", "cmd/pq/internal/deadletters", "cmd/pq/internal/figures", "cmd/pq/internal/session", "cmd/pq/internal/show", "internal/screen"},
@@ -109,6 +111,7 @@ var public = map[string]string{
 	"fdbpq/kv/fdb":     "a program opens a store on FoundationDB",
 	"fdbpq/kv/cluster": "a program opens a replicated store",
 	"bridge":           "a program serves queues on its own NATS connection",
+	"docs":             "a program shows the pages without a network",
 	"testenv":          "the tests of a program start NATS servers, stores and daemons",
 }
 

@@ -66,7 +66,7 @@ func rootCommand(s *session.Session) *cobra.Command {
 		}
 	}
 	root.SetHelpCommandGroupID("Operation")
-	root.AddCommand(flagsTopic(root.PersistentFlags()))
+	root.AddCommand(flagsTopic(root.PersistentFlags()), pagesTopic())
 	defineCompletion(s, root)
 	return root
 }

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"strings"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/manual"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 )
 
@@ -21,7 +24,8 @@ Priorities are integers; low ones come first. Durations look like 30s, 1h30m or 
 Exit codes: 0 done; 1 failed; 2 wrong usage; 3 nothing there; 4 no bridge could
 do it and nothing was done, so trying again may help.
 
-"pq doctor" finds out what is wrong.`
+"pq doctor" finds out what is wrong. "pq help pages" lists the pages of the
+documentation, and "pq help runbook" prints one, without a network.`
 
 // commonFlags are the flags of all commands that every help shows.
 var commonFlags = map[string]bool{"server": true, "context": true, "prefix": true, "timeout": true, "json": true}
@@ -46,31 +50,72 @@ func flagsTopic(f *pflag.FlagSet) *cobra.Command {
 	}
 }
 
+// pagesTopic lists the pages of the documentation.
+func pagesTopic() *cobra.Command {
+	return &cobra.Command{
+		Use:   "pages",
+		Short: "pages of the documentation, which pq help prints",
+		Long: "The pages of the documentation: \"pq help <page>\" prints one. Where a command has the\nsame name, add .md: pq help cluster.md\n\n" +
+			strings.TrimSuffix(manual.Index(helpColumns), "\n"),
+	}
+}
+
+// helpColumns are those of the terminal for which pages are set.
+const helpColumns = 80
+
 func helpCommand(s *session.Session) *cobra.Command {
 	return &cobra.Command{
-		Use:     "help [<command>]",
-		Short:   "show the help of a command",
-		Long:    `Shows the help of a command or topic.`,
-		Example: "  # the help of a command of two words\n  pq help dead list",
-		ValidArgsFunction: func(c *cobra.Command, args []string, _ string) (words []string, _ cobra.ShellCompDirective) {
-			if found, rest, err := c.Root().Find(args); err == nil && len(rest) == 0 {
-				for _, sub := range found.Commands() {
-					if sub.IsAvailableCommand() || sub.IsAdditionalHelpTopicCommand() {
-						words = append(words, cobra.CompletionWithDesc(sub.Name(), sub.Short))
-					}
-				}
-			}
-			return words, cobra.ShellCompDirectiveNoFileComp
-		},
+		Use:   "help [<command>|<page>]",
+		Short: "show the help of a command, or a page of the documentation",
+		Long: `Shows the help of a command or topic, or a page of the documentation, which pq has
+in itself. "pq help pages" lists the pages.`,
+		Example: `  # the help of a command of two words
+  pq help dead list
+
+  # what to do when something is wrong
+  pq help runbook
+
+  # a page that has the name of a command
+  pq help push.md`,
+		ValidArgsFunction: completeHelp,
 		RunE: func(c *cobra.Command, args []string) error {
 			found, rest, err := c.Root().Find(args)
 			if err == nil && len(rest) > 0 {
+				if p, is := manual.Find(args[0]); is && len(args) == 1 {
+					return s.Print(p.Text(helpColumns))
+				}
 				err = session.UnknownCommand(found, rest[0])
 			}
 			if err != nil {
 				return err
 			}
-			return printHelp(s, found)
+			if err := printHelp(s, found); err != nil {
+				return err
+			}
+			if p, is := manual.Find(found.Name()); is && len(args) == 1 {
+				return s.Print("\nThe page of that name: pq help " + p.Name + ".md\n")
+			}
+			return nil
 		},
 	}
+}
+
+func completeHelp(c *cobra.Command, args []string, _ string) (words []string, _ cobra.ShellCompDirective) {
+	found, rest, err := c.Root().Find(args)
+	if err != nil || len(rest) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	for _, sub := range found.Commands() {
+		if sub.IsAvailableCommand() || sub.IsAdditionalHelpTopicCommand() {
+			words = append(words, cobra.CompletionWithDesc(sub.Name(), sub.Short))
+		}
+	}
+	if len(args) == 0 {
+		for _, readers := range manual.List() {
+			for _, p := range readers.Pages {
+				words = append(words, cobra.CompletionWithDesc(p.Name+".md", p.What))
+			}
+		}
+	}
+	return words, cobra.ShellCompDirectiveNoFileComp
 }
