@@ -65,7 +65,8 @@ help: ## list the targets
 	@$(MAKE) --no-print-directory campaign NAME=
 
 run: ## run the daemon, with NATS on 127.0.0.1:4222 and the data in ./pq-data
-	$(GO) run ./cmd/pqd
+	@echo 'compiling, for two minutes or more at the first time; the names of the packages are shown meanwhile'
+	$(GO) run -v ./cmd/pqd
 
 build: ## build the programs into bin/
 	$(GO) build -trimpath -o bin/ ./cmd/...
