@@ -64,7 +64,8 @@ func pagesTopic() *cobra.Command {
 const helpColumns = 80
 
 func helpCommand(s *session.Session) *cobra.Command {
-	return &cobra.Command{
+	man := false
+	c := &cobra.Command{
 		Use:   "help [<command>|<page>]",
 		Short: "show the help of a command, or a page of the documentation",
 		Long: `Shows the help of a command or topic, or a page of the documentation, which pq has
@@ -79,6 +80,9 @@ in itself. "pq help pages" lists the pages.`,
   pq help push.md`,
 		ValidArgsFunction: completeHelp,
 		RunE: func(c *cobra.Command, args []string) error {
+			if man {
+				return s.Print(manPage(c.Root()))
+			}
 			found, rest, err := c.Root().Find(args)
 			if err == nil && len(rest) > 0 {
 				if p, is := manual.Find(args[0]); is && len(args) == 1 {
@@ -98,6 +102,8 @@ in itself. "pq help pages" lists the pages.`,
 			return nil
 		},
 	}
+	c.Flags().BoolVar(&man, "man", false, "print the help of all commands as a page for man")
+	return c
 }
 
 func completeHelp(c *cobra.Command, args []string, _ string) (words []string, _ cobra.ShellCompDirective) {

@@ -92,7 +92,7 @@ func writeImage(r *releasing, arch string) (string, error) {
 		"oci-layout": map[string]string{"imageLayoutVersion": "1.0.0"},
 		"index.json": map[string]any{"schemaVersion": 2, "mediaType": typeIndex, "manifests": []descriptor{image}},
 		"manifest.json": []map[string]any{{
-			"Config": blob(described), "Layers": []string{blob(layer)}, "RepoTags": []string{imageName + ":" + imageTag(r.version)},
+			"Config": blob(described), "Layers": []string{blob(layer)}, "RepoTags": []string{imageName + ":" + imageTag(r.version), imageName + ":latest"},
 		}},
 	} {
 		if parts[name], err = json.Marshal(value); err != nil {

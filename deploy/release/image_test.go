@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"testing"
 	"time"
 )
@@ -127,7 +128,7 @@ func TestImage(t *testing.T) {
 		Layers   []string
 		RepoTags []string
 	}
-	if err := json.Unmarshal(parts["manifest.json"], &list); err != nil || len(list) != 1 || parts[list[0].Config] == nil || parts[list[0].Layers[0]] == nil || list[0].RepoTags[0] != "pqbridge:1.2.3" {
+	if err := json.Unmarshal(parts["manifest.json"], &list); err != nil || len(list) != 1 || parts[list[0].Config] == nil || parts[list[0].Layers[0]] == nil || !slices.Equal(list[0].RepoTags, []string{"pqbridge:1.2.3", "pqbridge:latest"}) {
 		t.Errorf("docker's list is %s, %v", parts["manifest.json"], err)
 	}
 }

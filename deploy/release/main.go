@@ -60,6 +60,11 @@ func (r *releasing) release(platforms []string) error {
 	if entries, err := os.ReadDir(r.dir); err != nil || len(entries) > 0 {
 		return fmt.Errorf("%s has %d entries: expected an empty directory (%v)", r.dir, len(entries), err)
 	}
+	log.Println("documents, pages for man, completions")
+	shared, err := sharedFiles(r)
+	if err != nil {
+		return err
+	}
 	var files []string
 	for _, platform := range platforms {
 		system, arch, _ := strings.Cut(platform, "/")
@@ -81,7 +86,7 @@ func (r *releasing) release(platforms []string) error {
 			continue
 		}
 		log.Println("packages and image for", platform)
-		packages, err := writePackages(r, arch)
+		packages, err := writePackages(r, arch, shared)
 		if err != nil {
 			return err
 		}

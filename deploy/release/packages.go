@@ -38,6 +38,9 @@ contents:
 - {src: {{.Dir}}/pqd.service, dst: /usr/lib/systemd/system/pqd.service, file_info: {mode: 0644, mtime: {{.Date}}}}
 - {src: {{.Dir}}/pqd.env, dst: /etc/pqd.env, type: config|noreplace, file_info: {mode: 0600, mtime: {{.Date}}}}
 - {src: {{.Dir}}/copyright, dst: /usr/share/doc/pqbridge/copyright, file_info: {mode: 0644, mtime: {{.Date}}}}
+{{- range .Shared}}
+- {src: {{.Source}}, dst: {{.Path}}, {{with .Packager}}packager: {{.}}, {{end}}file_info: {mode: 0644, mtime: {{$.Date}}}}
+{{- end}}
 scripts:
   postinstall: {{.Dir}}/installed.sh
   preremove: {{.Dir}}/removed.sh
@@ -57,7 +60,7 @@ const emptySettings = "# Settings of pqd, one VARIABLE=value a line; pqd --help 
 
 // writePackages makes a .deb and an .rpm of the programs for Linux, and returns their
 // files.
-func writePackages(r *releasing, arch string) (files []string, err error) {
+func writePackages(r *releasing, arch string, shared []sharedFile) (files []string, err error) {
 	dir, err := os.MkdirTemp("", "pqbridge-package-")
 	if err != nil {
 		return nil, err
@@ -71,9 +74,14 @@ func writePackages(r *releasing, arch string) (files []string, err error) {
 	if err != nil {
 		return nil, err
 	}
+	contents, err := writeShared(dir, shared)
+	if err != nil {
+		return nil, err
+	}
 	var config bytes.Buffer
-	if err := packageConfig.Execute(&config, map[string]string{
-		"Arch": arch, "Version": r.version, "Dir": dir, "Date": r.date.UTC().Format(time.RFC3339),
+	if err := packageConfig.Execute(&config, map[string]any{
+		"Shared": contents,
+		"Arch":   arch, "Version": r.version, "Dir": dir, "Date": r.date.UTC().Format(time.RFC3339),
 		"PQD": r.file("pqd", "linux/"+arch), "PQ": r.file("pq", "linux/"+arch),
 	}); err != nil {
 		return nil, err

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
+)
+
+// manPage is the help of all commands as a page for man(1), which packages have.
+func manPage(root *cobra.Command) string {
+	flags := flagsTopic(root.PersistentFlags()).Long
+	root.PersistentFlags().VisitAll(func(f *pflag.Flag) { f.Hidden = true }) // once is enough
+	var page strings.Builder
+	page.WriteString(".TH PQ 1\n.SH NAME\npq \\- durable priority queues over NATS\n.SH SYNOPSIS\n.B pq\n[flags] <command>\n")
+	section := func(macro, title, text string) {
+		fmt.Fprintf(&page, "%s %s\n.nf\n%s\n.fi\n", macro, roff(title), roff(strings.TrimSpace(text)))
+	}
+	_, text, _ := strings.Cut(root.Long, "\n")
+	section(".SH", "DESCRIPTION", text)
+	page.WriteString(".SH COMMANDS\n")
+	var write func(c *cobra.Command)
+	write = func(c *cobra.Command) {
+		for _, sub := range c.Commands() {
+			if sub.IsAvailableCommand() && !sub.HasSubCommands() {
+				section(".SS", "pq "+session.CommandName(sub), sub.Long+"\n\n"+sub.UsageString())
+			}
+			write(sub)
+		}
+	}
+	write(root)
+	section(".SH", "FLAGS OF ALL COMMANDS", flags)
+	page.WriteString(".SH SEE ALSO\n.BR pqd (8);\n\"pq help pages\" lists the pages of the documentation.\n")
+	return page.String()
+}
+
+// roff is a text that man shows as it stands.
+func roff(text string) string {
+	var escaped strings.Builder
+	begins := true
+	for _, r := range text {
+		switch {
+		case begins && (r == '.' || r == '\''):
+			fmt.Fprintf(&escaped, `\&%c`, r)
+		case r == '\\':
+			escaped.WriteString(`\e`)
+		case r == '-':
+			escaped.WriteString(`\-`)
+		case r >= utf8.RuneSelf:
+			fmt.Fprintf(&escaped, `\[u%04X]`, r)
+		default:
+			escaped.WriteRune(r)
+		}
+		begins = r == '\n'
+	}
+	return escaped.String()
+}
