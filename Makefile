@@ -58,7 +58,7 @@ TEST     = $(GO) test $(NIGHT)
 LIMIT    = 1h
 
 .DEFAULT_GOAL := help
-.PHONY: help run build generate test nightly test-everything test-race-again test-cluster test-topology test-fdb check check-deploy test-deploy stress lint lint-chart vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize simulate forge netfaults powercut diskfaults cluster foundationdb schedules sources links celery imports bulk soak console crowd overload tenants) mutate fuzz pictures freeze release reproduce
+.PHONY: help run build generate test nightly test-everything test-race-again test-cluster test-topology test-fdb check check-deploy test-deploy stress lint lint-chart vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize simulate forge netfaults powercut diskfaults cluster foundationdb schedules sources links celery imports bulk soak console crowd overload tenants) mutate fuzz pictures freeze site release reproduce
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -292,6 +292,15 @@ ifdef GRAFANA
 else
 	@echo 'NOT DRAWN: the dashboard. make pictures GRAFANA=/usr/share/grafana needs that Grafana, and prometheus in the PATH'
 endif
+
+# Outside of go.mod, as nfpm is: a program of Rust, whose compiler is needed the first time.
+MDBOOK = 0.5.4
+BOOK   = bin/mdbook-$(MDBOOK)
+$(BOOK)/bin/mdbook:
+	cargo install mdbook --version $(MDBOOK) --locked --root $(BOOK)
+
+site: $(BOOK)/bin/mdbook ## the pages as a site for browsers, with search and its links checked, into dist/site; needs cargo the first time
+	$(GO) run ./deploy/site -mdbook $(BOOK)/bin/mdbook -o dist/site
 
 release: test-deploy vulncheck ## programs for all PLATFORMS, packages, images, the Helm chart, clients, bills of materials and checksums, into dist/; needs npm and Python
 	rm -rf dist

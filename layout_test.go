@@ -93,6 +93,7 @@ var imports = map[string][]string{
 	"cmd/pqd/internal/settings":   {"internal/jetstream", "internal/jsontext", "subjects"},
 	"deploy/helm/schemas":         {},
 	"deploy/release":              {},
+	"deploy/site":                 {},
 	"examples/worker":             {"client"},
 	"examples/outbox":             {"fdbpq", "fdbpq/kv", "fdbpq/kv/fdb"},
 	"bench":                       {"client"},
