@@ -93,7 +93,7 @@ func adviseDamage(err error, s settings.Settings) error {
 	case s.Shared():
 		return fmt.Errorf("%w: %s", err, s.AnotherCopy())
 	}
-	return fmt.Errorf("%w: restore a backup, or run pqd salvage <directory> to write out the readable items; see \"The store is damaged\" in docs/runbook.md", err)
+	return fmt.Errorf("%w: restore a backup, or run pqd salvage <directory> to write out the readable items; see \"The store is damaged\" in docs/runbook.md, which pq help runbook prints", err)
 }
 
 var storeDamaged = prometheus.NewDesc("pq_store_damaged_files", "Files of the store that were found to be damaged since pqd started.", nil, nil)

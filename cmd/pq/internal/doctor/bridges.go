@@ -63,7 +63,7 @@ func (d *doctor) bridges() bool {
 	}
 	d.note(fine, "bridge", "version %s, prefix %s, up %s, store %s", system.Version, system.Prefix, show.Span(show.Seconds(system.Uptime)), system.Store)
 	for _, damage := range system.Damage {
-		d.note(bad, "damage", "%s: see \"The store is damaged\" in docs/runbook.md", damage)
+		d.note(bad, "damage", "%s: see \"The store is damaged\" in docs/runbook.md, which pq help runbook prints", damage)
 	}
 	if system.Cluster != nil {
 		d.cluster(system.Cluster)
