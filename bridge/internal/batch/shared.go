@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -70,7 +71,14 @@ type Job[T any] struct {
 
 	// Do may run several times, after Begin. Its effects are those of the last run.
 	Do func(T) error
+
+	// Check, if it is there, is called when all jobs of the transaction were done, before it commits. If one of them
+	// returns ErrAgain, all of them are checked, and the transaction begins again. That keeps no key apart.
+	Check func() error
 }
+
+// ErrAgain has a transaction begin again: a job knows what it did not know when it was done.
+var ErrAgain = errors.New("the transaction begins again")
 
 const (
 	largePart = 4           // of the bounds: a job that takes more runs alone
@@ -169,7 +177,7 @@ func (s *Shared[T]) lead(members []*member[T]) error {
 	}
 	ran := false
 	var culprit *member[T]
-	err := s.options.Update(own.ctx, func(tx T) (err error) {
+	err := s.update(own.ctx, &ran, func(tx T) (err error) {
 		if ran {
 			return errApart
 		}
@@ -191,6 +199,17 @@ func (s *Shared[T]) lead(members []*member[T]) error {
 		return s.alone(own)
 	}
 	return err
+}
+
+// update runs a transaction, and again from its beginning when a job says so. ran tells fn whether it runs again
+// for another reason.
+func (s *Shared[T]) update(ctx context.Context, ran *bool, fn func(T) error) error {
+	for {
+		*ran = false
+		if err := s.options.Update(ctx, fn); !errors.Is(err, ErrAgain) {
+			return err
+		}
+	}
 }
 
 // do does the jobs, and returns the one that failed.
@@ -216,23 +235,39 @@ func (s *Shared[T]) do(tx T, members []*member[T]) (culprit *member[T], err erro
 			s.mark(m.Key)
 		}
 	}
-	return nil, nil
+	return check(members)
+}
+
+// check checks the jobs, and returns the one that failed.
+func check[T any](members []*member[T]) (culprit *member[T], again error) {
+	for _, m := range members {
+		if m.Check == nil {
+			continue
+		}
+		err := m.Check()
+		if err != nil && !errors.Is(err, ErrAgain) {
+			return m, err
+		}
+		again = cmp.Or(again, err)
+	}
+	return nil, again
 }
 
 // alone runs the job of a member in a transaction of its own. A key that does not succeed in
 // the first run is kept apart.
 func (s *Shared[T]) alone(m *member[T]) error {
-	runs := 0
-	err := s.options.Update(m.ctx, func(tx T) error {
-		if runs++; runs > 1 && m.Again != nil {
+	ran, twice := false, false
+	err := s.update(m.ctx, &ran, func(tx T) error {
+		if ran && m.Again != nil {
 			if err := m.Again(); err != nil {
 				return err
 			}
 		}
+		ran, twice = true, twice || ran
 		_, err := s.do(tx, []*member[T]{m})
 		return err
 	})
-	if err != nil && !s.options.Outage(err) || err == nil && runs > 1 {
+	if err != nil && !s.options.Outage(err) || err == nil && twice {
 		s.mark(m.Key)
 	}
 	return err

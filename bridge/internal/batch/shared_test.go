@@ -30,6 +30,7 @@ type ledger struct {
 	calls   []string // of the parts of jobs
 	results map[string]error
 	again   map[string]bool
+	checks  map[string]func() error
 	under   sync.WaitGroup
 }
 
@@ -84,6 +85,7 @@ func (l *ledger) submit(ctx context.Context, key string, weight int, fails func(
 				r.jobs = append(r.jobs, key)
 				return nil
 			},
+			Check: l.checks[key],
 		})
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -407,5 +409,58 @@ func TestTwoJobsOfOneKey(t *testing.T) {
 		l.each(t, "a", "a.2")
 		held.end <- nil
 		l.under.Wait()
+	})
+}
+
+// When a job says at the end that it has to be done again, all of the transaction are, together, and none is kept apart.
+func TestTransactionBeginsAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLedger(1)
+		var checked []string
+		twice := func(key string, times int, err error) func() error {
+			return func() error {
+				checked = append(checked, key)
+				if times--; times >= 0 {
+					return err
+				}
+				return nil
+			}
+		}
+		l.checks = map[string]func() error{"a": twice("a", 1, batch.ErrAgain), "b": twice("b", 1, batch.ErrAgain), "c": twice("c", 0, nil)}
+		held := l.hold(t)
+		for _, key := range []string{"a", "b", "c"} {
+			l.submit(t.Context(), key, 1, nil)
+		}
+		held.end <- nil
+		l.expect(t, "a b c").end <- nil
+		for _, key := range []string{"a", "b", "c"} {
+			l.ended(t, key, nil, false)
+		}
+		if got := strings.Join(checked, " "); got != "a b c a b c" {
+			t.Errorf("checked %s", got)
+		}
+
+		l.checks = map[string]func() error{"a": twice("a", 1, batch.ErrAgain)}
+		l.submit(t.Context(), "a", 1, nil) // alone
+		l.expect(t, "a").end <- nil
+		l.ended(t, "a", nil, false)
+
+		held = l.hold(t)
+		l.checks = nil
+		for _, key := range []string{"b", "a"} {
+			l.submit(t.Context(), key, 1, nil)
+		}
+		held.end <- nil
+		l.expect(t, "b a").end <- nil // none of them was kept apart
+
+		l.checks = map[string]func() error{"c": twice("c", 1, errLoss)}
+		held = l.hold(t)
+		for _, key := range []string{"b", "c"} {
+			l.submit(t.Context(), key, 1, nil)
+		}
+		held.end <- nil
+		l.each(t, "b", "c") // an error of a check fails the transaction
+		l.ended(t, "c", nil, false)
 	})
 }
