@@ -34,7 +34,7 @@ var imports = map[string][]string{
 	"bridge":           {"bridge/internal/batch", "bridge/internal/codec", "bridge/internal/failure", "bridge/internal/listening", "bridge/internal/peers", "bridge/internal/receiver", "bridge/internal/request", "bridge/internal/sources", "bridge/internal/survey", "bridge/internal/tenants", "bridge/internal/waiting", "fdbpq", "fdbpq/kv", "protocol", "subjects"},
 	"client":           {"protocol", "subjects"},
 	"docs":             {},
-	"testenv":          {"bridge", "fdbpq", "fdbpq/kv", "fdbpq/kv/local", "fdbpq/kv/fdb", "internal/fdbtest", "internal/history", "internal/patience", "subjects"},
+	"testenv":          {"bridge", "fdbpq", "fdbpq/kv", "fdbpq/kv/local", "fdbpq/kv/fdb", "internal/fdbtest", "internal/history", "internal/interest", "internal/patience", "subjects"},
 
 	"bridge/internal/batch":      {},
 	"bridge/internal/codec":      {"bridge/internal/failure", "fdbpq", "internal/jsontext", "protocol", "subjects"},
@@ -63,6 +63,7 @@ var imports = map[string][]string{
 	"internal/gateway":     {"internal/jsontext", "protocol", "subjects"}, // a client among others: it has nothing of the bridge and no store
 	"internal/generate":    {"protocol"},
 	"internal/history":     {},
+	"internal/interest":    {},
 	"internal/jetstream":   {"fdbpq/kv/cluster"},
 	"internal/jsontext":    {},
 	"internal/kvtest":      {"fdbpq/kv", "internal/patience"},
@@ -86,7 +87,7 @@ var imports = map[string][]string{
 	"cmd/pq/internal/session":     {"client", "cmd/pq/internal/show", "subjects"},
 	"cmd/pq/internal/show":        {"client", "internal/screen", "protocol"},
 	"cmd/pq/internal/top":         {"client", "cmd/pq/internal/deadletters", "cmd/pq/internal/figures", "cmd/pq/internal/session", "cmd/pq/internal/show", "internal/screen"},
-	"cmd/pqd":                     {"bridge", "cmd/pqd/internal/broker", "cmd/pqd/internal/link", "cmd/pqd/internal/process", "cmd/pqd/internal/settings", "fdbpq", "fdbpq/kv", "fdbpq/kv/cluster", "fdbpq/kv/fdb", "fdbpq/kv/local", "internal/console", "internal/gateway", "internal/jetstream", "internal/tuple", "protocol", "subjects"},
+	"cmd/pqd":                     {"bridge", "cmd/pqd/internal/broker", "cmd/pqd/internal/link", "cmd/pqd/internal/process", "cmd/pqd/internal/settings", "fdbpq", "fdbpq/kv", "fdbpq/kv/cluster", "fdbpq/kv/fdb", "fdbpq/kv/local", "internal/console", "internal/gateway", "internal/interest", "internal/jetstream", "internal/tuple", "protocol", "subjects"},
 	"cmd/pqd/internal/broker":     {"bridge", "cmd/pqd/internal/settings", "protocol"},
 	"cmd/pqd/internal/link":       {},
 	"cmd/pqd/internal/process":    {"cmd/pqd/internal/settings"},
@@ -123,7 +124,7 @@ var outside = []struct {
 	by   []string // packages of this module
 	why  string
 }{
-	{"github.com/nats-io/nats-server/v2", []string{"cmd/pqd", "cmd/pqd/internal/broker", "e2e/internal/pqd", "testenv", "bench"}, "a client must not carry a server"},
+	{"github.com/nats-io/nats-server/v2", []string{"cmd/pqd", "cmd/pqd/internal/broker", "e2e/internal/pqd", "internal/interest", "testenv", "bench"}, "a client must not carry a server"},
 	{"github.com/nats-io/nats.go", []string{"bridge", "bridge/internal/codec", "bridge/internal/listening", "bridge/internal/peers", "bridge/internal/receiver", "bridge/internal/request", "bridge/internal/sources", "internal/jetstream", "client", "internal/gateway", "cmd/pqd", "cmd/pqd/internal/broker", "cmd/pqd/internal/link", "cmd/pq", "cmd/pq/internal/doctor", "cmd/pq/internal/foreign", "cmd/pq/internal/session", "cmd/pq/internal/top", "e2e/internal/cases", "e2e/internal/pqd", "testenv", "bench", "examples/worker"}, "the core knows no network"},
 	{"github.com/redis/go-redis/v9", []string{"cmd/pq/internal/foreign"}, "it is for jobs that come from Redis"},
 	{"github.com/cockroachdb/pebble/v2", []string{"fdbpq/kv/local"}, "engines are used through the seam"},

@@ -17,6 +17,10 @@ func (l *lane) answerPop(r *pop) {
 		if r.gives != nil {
 			linkStopped(l.Responder, r)
 		}
+		if r.gone {
+			l.Done(&r.Request, f)
+			return
+		}
 		l.Refuse(&r.Request, f)
 		return
 	}

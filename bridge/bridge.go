@@ -88,8 +88,8 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	b.waits.tenants = b.tenants
 	hasRoom := room(o.Room)
 	unasked := unasked(hasRoom, b.tenants)
-	b.asker = listening.NewAsker(nc, o.Logger)
-	b.waits.init(b.responder, b.asker.Gone, o.Limits.Waiters,
+	b.asker = listening.NewAsker(nc, listening.Interest(o.Interest), o.Logger)
+	b.waits.init(b.responder, b.asker, o.Limits.Waiters,
 		func(queue string) { b.lanes.pop.Kick(queue) },
 		func(p *pop) { b.lanes.pop.Submit(p.Subject.Queue, p) })
 	b.surveyor = survey.New(store, b.waits.at, stats.Queues)

@@ -1,16 +1,12 @@
 package bridge
 
 import (
-	"errors"
-	"slices"
-
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/batch"
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/listening"
-	"github.com/pqbridge/pqbridge/bridge/internal/waiting"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -18,38 +14,82 @@ import (
 // errGone ends the wait of a pop whose client has gone. It is counted, not sent.
 var errGone = &failure.Failure{Code: 408, Text: "the client stopped listening for its answer"}
 
-// errClientsGone makes a transaction run again without the pops of clients that have gone.
-var errClientsGone = errors.New("a client that waited has gone")
-
-// losesItems reports whether the items that the pop has found are lost when its client
-// has gone. Leased items are given back, a pop with an id can be repeated, and a link holds its items.
-func (r *pop) losesItems() bool {
-	return !r.peeks && r.gives == nil && r.leased == 0 && r.ask.ID == "" && len(r.found) > 0
+// present asks about the clients of the first n pops, drops those that have gone, and returns the others, and those that
+// it did not ask about. It reports whether one of the first is there, and whether the server has answered in time.
+func (w *waits) present(pops []*pop, n int) (left []*pop, there, answered bool) {
+	replies := make([]string, n)
+	for i, r := range pops[:n] {
+		replies[i] = r.Msg.Reply
+	}
+	gone, answered := w.asker.Ask(replies).Gone()
+	nobody := set(gone)
+	for i, r := range pops {
+		if i < n && nobody[r.Msg.Reply] {
+			w.line.Remove(r.place)
+			w.Done(&r.Request, errGone)
+			continue
+		}
+		r.asked = i < n && answered
+		there = there || i < n
+		left = append(left, r)
+	}
+	return left, there, answered
 }
 
-// findGone asks whether the clients still listen that are about to get items without a
-// lease after a wait. It reports whether any of them has gone.
-func (t *popTransaction) findGone() bool {
-	var lose []*waiting.Pop[*pop]
-	for _, r := range t.todo[:min(t.served, len(t.waiting.Pops))] {
-		if r.losesItems() {
-			lose = append(lose, r.place)
+func set(names []string) map[string]bool {
+	is := make(map[string]bool, len(names))
+	for _, name := range names {
+		is[name] = true
+	}
+	return is
+}
+
+// mustAsk reports whether the transaction asks about the client of a pop that it has found items for: if that waited and
+// nobody has asked before, or if the items would be lost with the client. They are popped for good then; a pop
+// with an id can be repeated, and a link holds its items. Where asking costs nothing, a pop that did not wait is no exception.
+func (t *popTransaction) mustAsk(r *pop) bool {
+	if t.silent || r.sure || r.peeks || r.gives != nil || len(r.found) == 0 {
+		return false
+	}
+	waited, loses := r.place != nil || r.waited, r.leased == 0 && r.ask.ID == ""
+	return waited && !r.asked || loses && (waited || t.waits.asker.Local())
+}
+
+// ask asks about the clients of pops that the transaction is about to serve. All queues that share the transaction ask
+// before any of them waits for the answer.
+func (t *popTransaction) ask() {
+	var replies []string
+	for _, r := range t.todo[:t.served] {
+		if t.mustAsk(r) {
+			r.sure = true
+			replies = append(replies, r.Msg.Reply)
 		}
 	}
-	t.gone = t.waits.line.Gone(lose)
-	return len(t.gone) > 0
+	if len(replies) > 0 {
+		t.question = t.waits.asker.Ask(replies)
+	}
 }
 
-// dropGone goes on without the pops of clients that have gone.
-func (t *popTransaction) dropGone() {
-	fresh := t.todo[len(t.waiting.Pops):]
-	t.waiting.Pops = slices.DeleteFunc(t.waiting.Pops, func(r *pop) bool { return slices.Contains(t.gone, r) })
-	for _, r := range t.gone {
-		t.Done(&r.Request, errGone)
+// check has the transaction begin again without items for clients that have gone.
+func (t *popTransaction) check() error {
+	if t.question == nil {
+		return nil
 	}
-	t.todo = slices.Concat(t.waiting.Pops, fresh)
-	t.part = batch.NewPart(len(t.todo))
-	t.alone = false
+	gone, _ := t.question.Gone()
+	if t.question = nil; len(gone) == 0 {
+		return nil
+	}
+	nobody := set(gone)
+	for _, r := range t.todo[:t.served] {
+		r.gone = r.gone || nobody[r.Msg.Reply]
+	}
+	return batch.ErrAgain
+}
+
+// unasked forgets a question to which the transaction needs no answer.
+func (t *popTransaction) unasked() {
+	t.question.Close()
+	t.question = nil
 }
 
 // signal handles the messages on the ack subjects of the items that this bridge

@@ -27,6 +27,10 @@ type Options struct {
 	// then unsubscribes until it has read what is held. nil: it is not told.
 	Backlog <-chan struct{}
 
+	// Interest returns those of some subjects without a subscriber, if the NATS server runs in this process. client is the server's
+	// number of the bridge's connection. It reports false if it cannot tell. nil: the bridge asks the server by messages.
+	Interest func(client uint64, subjects []string) (gone []string, known bool)
+
 	// Floods says to the connection which messages of tenants the bridge would refuse
 	// unread. nil: the bridge refuses them alone.
 	Floods *Floods

@@ -20,6 +20,9 @@ type pop struct {
 	gives   *giving            // of the taker of a link
 	place   *waiting.Pop[*pop] // where it waits; nil: it does not
 	waited  bool               // its wait is over, and it looks for the last time
+	asked   bool               // before this attempt to serve it: its client listened
+	sure    bool               // its transaction has asked about its client
+	gone    bool               // its client has gone
 	refused *failure.Failure   // why its transaction failed: it runs again without this pop
 
 	// What the transaction found.

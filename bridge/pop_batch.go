@@ -29,13 +29,14 @@ func newPopLanes(base lane, exclusive bool, waits *waits, owners *peers.Owners) 
 // queue's watch.
 func (l *pops) Work(now batch.Batch[*pop, *settlement]) {
 	fresh, settling := now.Requests, now.Joined
-	apart := false
-	for more := now.Kicked || len(fresh) > 0; more; {
+	apart, arrived := false, now.Kicked
+	for more := now.Kicked || len(fresh) > 0; more; arrived = true {
 		var attempt waiting.Attempt[*pop]
+		answered := true
 		if !apart {
-			attempt = l.waits.attempt(l.queue.Name())
+			attempt, answered = l.waits.attempt(l.queue.Name(), arrived)
 		}
-		t := popTransaction{pops: l, waiting: attempt, todo: fresh, settling: settling, alone: apart}
+		t := popTransaction{pops: l, waiting: attempt, todo: fresh, settling: settling, alone: apart, silent: !answered}
 		if len(attempt.Pops) > 0 {
 			t.todo = append(attempt.Pops, fresh...)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/internal/batch"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/bridge/internal/listening"
 	"github.com/pqbridge/pqbridge/bridge/internal/peers"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/bridge/internal/waiting"
@@ -38,7 +39,9 @@ type popTransaction struct {
 	alone    bool       // it tries only the first one, which made it fail
 	cut      int        // items in the answer to that one at most; 0: as many as it asks for
 	shrunk   bool       // it failed, and serves fewer of them
-	gone     []*pop     // waiting ones whose clients have gone
+	silent   bool       // the server did not say in time who of them has gone
+
+	question *listening.Question // about those that it is about to serve; nil: none
 
 	// failedTogether: it failed with the settlements, which run without it now. None
 	// joins it any more, or it might fail again and again.
@@ -74,7 +77,8 @@ func (t *popTransaction) run() {
 	started := time.Now()
 	t.tryAll()
 	for {
-		err := t.update(batch.Job[kv.Tx]{Weight: t.weight(), Begin: t.gather, Again: t.lost, Prefetch: t.prefetch, Do: t.transaction})
+		err := t.update(batch.Job[kv.Tx]{Weight: t.weight(), Begin: t.gather, Again: t.lost, Prefetch: t.prefetch, Do: t.transaction, Check: t.check})
+		t.unasked()
 		switch {
 		case err == nil:
 			t.Stats.Ran(request.KindPop, len(t.settling)+t.served, started)
@@ -88,8 +92,6 @@ func (t *popTransaction) run() {
 				t.popResults = popResults{}
 				return
 			}
-		case errors.Is(err, errClientsGone):
-			t.dropGone()
 		case len(t.settling) > 0:
 			batch.Run(t.settling, &t.settles)
 			t.settling, t.failedTogether = nil, true
@@ -158,6 +160,7 @@ func (t *popTransaction) fail(n int, err error) {
 func (t *popTransaction) transaction(tx kv.Tx) error {
 	clear(t.empty)
 	t.popResults = popResults{empty: t.empty}
+	t.unasked()
 	err := t.store.In(tx, func(w *fdbpq.Work) error {
 		t.inside, t.queue = w, t.lane.queue.Within(w)
 		return t.serve(tx)
@@ -204,9 +207,7 @@ func (t *popTransaction) serve(tx kv.Tx) error {
 		}
 		t.served += n
 	}
-	if t.findGone() {
-		return errClientsGone
-	}
+	t.ask()
 	return nil
 }
 
@@ -294,6 +295,10 @@ func (t *popTransaction) step(tx kv.Tx, todo []*pop) (int, error) {
 			t.freed = true
 		}
 	}
+	if first.gone {
+		first.Failure = errGone
+		return 1, nil
+	}
 	if first.gives != nil {
 		return t.give(tx, first)
 	}
@@ -337,7 +342,7 @@ func (t *popTransaction) alike(todo []*pop) []*pop {
 // sameAs reports whether one read can serve both requests: they ask for one item each,
 // from the same end and band, under the same lease.
 func (r *pop) sameAs(first *pop) bool {
-	return !first.peeks && !r.peeks && first.gives == nil && r.gives == nil && first.acks == nil && r.acks == nil && first.ask.Plain() && r.ask.Plain() &&
+	return !first.peeks && !r.peeks && !first.gone && !r.gone && first.gives == nil && r.gives == nil && first.acks == nil && r.acks == nil && first.ask.Plain() && r.ask.Plain() &&
 		r.ask.End == first.ask.End && r.ask.Band == first.ask.Band && r.ask.Lease == first.ask.Lease
 }
 

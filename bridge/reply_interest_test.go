@@ -149,27 +149,3 @@ func TestWaiterInAnotherAccount(t *testing.T) {
 		}
 	}
 }
-
-// The bridge does not ask about pops that lose nothing: a leased item returns, and a pop
-// with an id can be repeated.
-func TestRepeatablePopWaitsForItsClient(t *testing.T) {
-	t.Parallel()
-	for _, option := range [][]string{{"Nats-Msg-Id", "once"}, {"PQ-Lease", "1h"}} {
-		t.Run(option[0], func(t *testing.T) {
-			t.Parallel()
-			c := serve(t)
-			c.giveUp(1, 1, option...)
-			c.push("pq.jobs.push", "x")
-			c.waiting("jobs", 0)
-			count := func(code string) float64 { return c.metrics()["pq_requests_total{code="+code+",verb=pop}"] }
-			for late := testenv.BeginWait(); count("200") < 1; {
-				if n := count("408"); n > 0 || late.Over() {
-					t.Fatalf("%g waits ended without an item", n)
-				}
-			}
-			if m := c.pop("pq.jobs.pop.min", "", append(option, "PQ-Wait", forever)...); string(m.Data) != "x" {
-				t.Errorf("%q, %v", m.Data, m.Header)
-			}
-		})
-	}
-}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/bridge/internal/listening"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
 	"github.com/pqbridge/pqbridge/bridge/internal/waiting"
@@ -16,20 +17,20 @@ import (
 type waits struct {
 	*request.Responder
 	tenants  *tenants.Tenants // nil: there are none
+	asker    *listening.Asker
 	line     *waiting.Pops[*pop]
 	lookOnce func(*pop) // serves a pop that does not wait
 }
 
-// init begins with no waiting pop. gone is [waiting.Options].Gone, and serve tries to serve the
-// pops of a queue.
-func (w *waits) init(re *request.Responder, gone func([]string) []string, places int, serve func(queue string), lookOnce func(*pop)) {
-	w.Responder, w.lookOnce = re, lookOnce
+// init begins with no waiting pop. serve tries to serve the pops of a queue.
+func (w *waits) init(re *request.Responder, asker *listening.Asker, places int, serve func(queue string), lookOnce func(*pop)) {
+	w.Responder, w.asker, w.lookOnce = re, asker, lookOnce
 	w.line = waiting.New(waiting.Options[*pop]{
 		Places: places,
 		Bands:  protocol.MaxBands,
 		End:    w.end,
 		Serve:  serve,
-		Gone:   gone,
+		Gone:   asker.Gone,
 		Tenant: w.tenant,
 	})
 }
@@ -81,6 +82,7 @@ func (w *waits) add(r *pop) {
 
 // keep lets a waiting pop that found nothing wait on.
 func (w *waits) keep(r *pop) {
+	r.asked, r.sure = false, false
 	r.AbandonAttempt()
 	if err := w.line.Keep(r.place); err != nil {
 		w.end(r, err)
@@ -113,7 +115,7 @@ func (w *waits) lookOnceMore(r *pop) bool {
 		return false
 	}
 	r.BeginAttempt(time.Now())
-	r.ask.Wait, r.place, r.waited = 0, nil, true
+	r.ask.Wait, r.place, r.waited, r.asked = 0, nil, true, false
 	w.lookOnce(r)
 	return true
 }
@@ -132,12 +134,37 @@ func whyEnded(why error) *failure.Failure {
 	return failure.Explain(why)
 }
 
-// attempt returns the waiting pops that the next transaction tries to serve.
-func (w *waits) attempt(queue string) waiting.Attempt[*pop] {
-	a := w.line.Attempt(queue)
+// askFirst is how many waiting pops the bridge asks about before a transaction serves them. Most often one item has arrived. If
+// there is one for more of them, the transaction asks about those.
+const askFirst = 8
+
+// awayPause lies between looks whether the connection is back.
+const awayPause = 100 * time.Millisecond
+
+// attempt returns the waiting pops that the next transaction tries to serve, without those of which it finds out that
+// their clients have gone. arrived says that there may be an item for them. It reports false when the server did not say in time who has gone.
+//
+// While there is no connection nobody can be served, and nobody knows who will be back.
+func (w *waits) attempt(queue string, arrived bool) (a waiting.Attempt[*pop], answered bool) {
+	if w.asker.Away() {
+		if w.line.WaitingAt(queue) > 0 {
+			w.line.Retry(queue, awayPause)
+		}
+		return a, true
+	}
+	a, answered = w.line.Attempt(queue), true
+	for n := askFirst; len(a.Pops) > 0 && (arrived || !a.Watched); n = len(a.Pops) {
+		there := false
+		if a.Pops, there, answered = w.present(a.Pops, min(n, len(a.Pops))); there || !answered {
+			break
+		}
+		if len(a.Pops) == 0 {
+			a = w.line.Attempt(queue)
+		}
+	}
 	now := time.Now()
 	for _, r := range a.Pops {
 		r.BeginAttempt(now)
 	}
-	return a
+	return a, answered
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/internal/interest"
 	"github.com/pqbridge/pqbridge/internal/patience"
 )
 
@@ -44,6 +45,8 @@ func Slow() string { return fmt.Sprintf("PQ_TEST_SLOW=%.2f", patience.Factor()) 
 type Server struct {
 	options *server.Options
 	running atomic.Pointer[server.Server] // another one after a restart, also for those who connect meanwhile
+
+	interest atomic.Pointer[interest.Func] // of running; nil: with gateways
 }
 
 // NATS starts a NATS server on a port that is free. Each change may alter its
@@ -97,6 +100,13 @@ func (s *Server) start(t testing.TB) {
 		t.Fatalf("the NATS server was not ready after %s", Patience())
 	}
 	s.running.Store(srv)
+	of, err := interest.Of(srv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if of != nil {
+		s.interest.Store(&of)
+	}
 	// Remembered for Restart, so that clients find the server again.
 	s.options.Port = srv.Addr().(*net.TCPAddr).Port
 }
@@ -109,6 +119,14 @@ func (s *Server) WebsocketURL() string { return s.Server().WebsocketURL() }
 
 // Server is the server itself, for looking at its connections and accounts.
 func (s *Server) Server() *server.Server { return s.running.Load() }
+
+// Interest says who listens there, as pqd's own server does; also behind a restart.
+func (s *Server) Interest(client uint64, subjects []string) (gone []string, known bool) {
+	if of := s.interest.Load(); of != nil {
+		return (*of)(client, subjects)
+	}
+	return nil, false
+}
 
 // Connect returns a connection that is closed when the test ends.
 func (s *Server) Connect(t testing.TB, options ...nats.Option) *nats.Conn {

@@ -247,6 +247,7 @@ func (d *daemon) bridgeOptions(tracer trace.Tracer) bridge.Options {
 		Tracer:    tracer,
 		Backlog:   d.embedded.backlog(),
 		Floods:    d.embedded.floods(),
+		Interest:  d.embedded.listens(),
 
 		ReplySubjects: d.settings.Replies,
 		MetricsQueues: d.settings.Queues.Option(),

@@ -14,6 +14,7 @@ import (
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/broker"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/link"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
+	"github.com/pqbridge/pqbridge/internal/interest"
 )
 
 // natsServer is the embedded NATS server. There is none, and it is nil, when NATS_URL is set.
@@ -23,6 +24,7 @@ type natsServer struct {
 	options  broker.EmbeddedServer // that it starts with
 	srv      *server.Server        // nil before the start
 	pipe     *broker.PipeDialer    // of the bridge
+	interest interest.Func         // nil: the server cannot tell who listens
 	secret   *broker.OtherSecret   // of a node of PQ_CLUSTER
 	groups   broker.DamagedGroups  // of such a node
 	lameDuck chan struct{}         // closed when the server has announced that it stops
@@ -60,7 +62,8 @@ func (n *natsServer) start(ctx context.Context, started *parts) (err error) {
 		n.srv.WaitForShutdown()
 		return n.groups.SetAside(n.settings, n.options.Options, n.log)
 	})
-	return nil
+	n.interest, err = interest.Of(n.srv)
+	return err
 }
 
 // reload makes the server read its configuration file again: users, permissions,
@@ -118,6 +121,14 @@ func (n *natsServer) backlog() <-chan struct{} {
 		return nil
 	}
 	return n.pipe.Backlog
+}
+
+// listens says who listens at subjects. It is nil without a server.
+func (n *natsServer) listens() interest.Func {
+	if n == nil {
+		return nil
+	}
+	return n.interest
 }
 
 // floods says which messages the bridge's connection leaves out. It is nil without a server.

@@ -1,8 +1,8 @@
 // Package listening finds out whether anybody listens for an answer.
 //
 // A pop that waits may outlive its client by two minutes. While it waits, and before it takes
-// an item without a lease, the server is asked: see [Asker]. An answer with a lease needs no
-// question. When no client receives it, the server says so on the ack subject ([Unreceived]),
+// an item, the server is asked: see [Asker]. When an answer with a lease is sent and no client receives
+// it, the server says so on the ack subject ([Unreceived]),
 // and the lease is given back. The ack subject of a bundle has no room for all its leases, so
 // [Sent] remembers them for a moment.
 //
@@ -25,9 +25,14 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
+// Interest returns those of some subjects without a subscriber, where the NATS server runs in this process. client is the
+// server's number of the connection that would publish there. It reports false if it cannot tell.
+type Interest func(client uint64, subjects []string) (gone []string, known bool)
+
 // Asker asks the server whether clients listen.
 //
-// The question is a message to the reply subject that the server traces and does not
+// Where the server runs in this process, [Interest] answers at once. Otherwise the question is a
+// message to the reply subject that the server traces and does not
 // deliver. Its own reply subject is one of the bridge. When the message finds no
 // subscriber, the server says so there before it answers the flush that follows.
 // Then a second question asks for the trace: it names clients behind a server that
@@ -38,19 +43,26 @@ import (
 type Asker struct {
 	nc       *nats.Conn
 	log      *slog.Logger
+	interest Interest // nil: the server is not asked so
 	inbox    string
 	patience time.Duration
+	brief    time.Duration
 
 	mu      sync.Mutex
 	sub     *nats.Subscription // nil until the first question
 	answers chan *nats.Msg     // of the server
 	refused map[string]bool    // by question under way: it found no subscriber
+	sent    uint64             // messages with questions
+	flushed uint64             // of them, the server has answered
 	stopped bool
 }
 
 const (
-	// Patience bounds each wait for the server. A transaction waits meanwhile.
+	// Patience bounds the wait for the server when nobody waits for the answer.
 	Patience = 2 * time.Second
+
+	// Brief is the same for what is about to be served. The server answers sooner, or the clients count as listening.
+	Brief = 100 * time.Millisecond
 
 	// buffer is how many answers of the server may wait to be read.
 	buffer = 1 << 14
@@ -66,36 +78,98 @@ const (
 // clusters. It forgets a mapping after one message, a traced one included.
 var mappedReplies = [...]string{"_R_.", "_GR_.", "$GR."}
 
-// NewAsker returns an asker that has asked nothing yet.
-func NewAsker(nc *nats.Conn, log *slog.Logger) *Asker {
+// NewAsker returns an asker that has asked nothing yet. interest may be nil.
+func NewAsker(nc *nats.Conn, interest Interest, log *slog.Logger) *Asker {
 	return &Asker{
-		nc: nc, log: log, inbox: nc.NewInbox(), patience: Patience,
+		nc: nc, log: log, interest: interest, inbox: nc.NewInbox(), patience: Patience, brief: Brief,
 		answers: make(chan *nats.Msg, buffer), refused: make(map[string]bool),
 	}
 }
 
-// SetPatience sets another time than Patience, before the first question.
-func (a *Asker) SetPatience(d time.Duration) { a.patience = d }
+// SetPatience sets another time than Patience and Brief, before the first question.
+func (a *Asker) SetPatience(d time.Duration) { a.patience, a.brief = d, d }
 
-// Gone returns the reply subjects without a listener.
+// Gone returns the reply subjects without a listener. It has time.
 func (a *Asker) Gone(replies []string) (gone []string) {
-	var ask []string
+	gone, _ = a.Ask(replies).wait(a.patience)
+	return gone
+}
+
+// Question is about the listeners at some reply subjects.
+type Question struct {
+	asker     *Asker
+	replies   []string
+	questions []string // to the server, by reply subject
+	sent      uint64   // Asker.sent, with them
+	gone      []string
+	err       error // why there is no answer
+}
+
+// Ask asks about the listeners at reply subjects. It does not wait. The answers to several questions take no longer than that
+// to the last of them.
+func (a *Asker) Ask(replies []string) *Question {
+	q := &Question{asker: a}
 	for _, reply := range replies {
 		if !mapped(reply) {
-			ask = append(ask, reply)
+			q.replies = append(q.replies, reply)
 		}
 	}
-	if len(ask) == 0 || !traces(a.nc.ConnectedServerVersion()) {
-		return nil
+	if len(q.replies) == 0 {
+		return q
 	}
-	suspects, err := a.suspects(ask)
-	if err == nil && len(suspects) > 0 {
-		gone, err = a.untraced(suspects)
+	if gone, known := a.known(q.replies); known {
+		q.gone, q.replies = gone, nil
+		return q
 	}
+	switch {
+	case !a.nc.IsConnected():
+		q.err = nats.ErrDisconnected
+	case !traces(a.nc.ConnectedServerVersion()):
+		q.replies = nil // and nobody waits for an answer
+	default:
+		q.err = q.send()
+	}
+	return q
+}
+
+// Local reports whether the server runs in this process, so that questions cost no message.
+func (a *Asker) Local() bool { return a.interest != nil }
+
+// Away reports whether there is no server to ask.
+func (a *Asker) Away() bool { return a.interest == nil && !a.nc.IsConnected() }
+
+// known asks a server in this process.
+func (a *Asker) known(replies []string) (gone []string, known bool) {
+	if a.interest == nil {
+		return nil, false
+	}
+	client, err := a.nc.GetClientID()
 	if err != nil {
-		a.log.Debug("asking the server whether clients still wait failed", "error", err)
+		return nil, false
 	}
-	return gone
+	return a.interest(client, replies)
+}
+
+// Gone returns the reply subjects without a listener. It waits briefly, and reports false when the server did not answer in
+// time.
+func (q *Question) Gone() (gone []string, answered bool) { return q.wait(q.asker.brief) }
+
+func (q *Question) wait(patience time.Duration) (gone []string, answered bool) {
+	if len(q.questions) > 0 {
+		q.asker.wait(q, time.Now().Add(patience))
+	}
+	if q.err != nil {
+		q.asker.log.Debug("asking the server whether clients still wait failed", "error", q.err)
+	}
+	return q.gone, q.err == nil
+}
+
+// Close forgets a question to which nobody needs an answer. The question may be nil.
+func (q *Question) Close() {
+	if q != nil && len(q.questions) > 0 {
+		q.asker.close(q.questions)
+		q.questions = nil
+	}
 }
 
 func mapped(reply string) bool {
@@ -109,30 +183,65 @@ func traces(version string) bool {
 	return err == nil && (major > 2 || major == 2 && minor >= 11)
 }
 
-// suspects returns the reply subjects at which a question found no subscriber.
-func (a *Asker) suspects(replies []string) (suspects []string, err error) {
-	questions, err := a.open(len(replies))
-	if err != nil {
-		return nil, err
+// send sends the questions.
+func (q *Question) send() (err error) {
+	a := q.asker
+	if q.questions, err = a.open(len(q.replies)); err != nil {
+		return err
 	}
-	defer a.close(questions)
-	for i, reply := range replies {
-		if err := a.ask(reply, questions[i], a.inbox); err != nil {
-			return nil, err
+	for i, reply := range q.replies {
+		if err := a.ask(reply, q.questions[i], a.inbox); err != nil {
+			q.Close()
+			return err
 		}
-	}
-	if err := a.nc.FlushTimeout(a.patience); err != nil {
-		return nil, err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.sent++
+	q.sent = a.sent
+	return nil
+}
+
+// wait gets the answer to a question.
+func (a *Asker) wait(q *Question, late time.Time) {
+	defer q.Close()
+	if q.err = a.flush(q.sent, late); q.err != nil {
+		return
+	}
+	if suspects := a.suspects(q); len(suspects) > 0 {
+		q.gone, q.err = a.untraced(suspects, late)
+	}
+}
+
+// flush waits until the server has answered so many questions. A question that was sent before the flush for another one
+// needs none of its own.
+func (a *Asker) flush(sent uint64, late time.Time) error {
+	a.mu.Lock()
+	flushed, upTo := a.flushed, a.sent
+	a.mu.Unlock()
+	if flushed >= sent {
+		return nil
+	}
+	if err := a.nc.FlushTimeout(max(1, time.Until(late))); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.flushed = max(a.flushed, upTo)
+	return nil
+}
+
+// suspects returns the reply subjects at which a question found no subscriber.
+func (a *Asker) suspects(q *Question) (suspects []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.read()
-	for i, reply := range replies {
-		if a.refused[questions[i]] {
+	for i, reply := range q.replies {
+		if a.refused[q.questions[i]] {
 			suspects = append(suspects, reply)
 		}
 	}
-	return suspects, nil
+	return suspects
 }
 
 // open returns the reply subjects of n questions.
@@ -186,7 +295,7 @@ func (a *Asker) ask(reply, question, dest string) error {
 }
 
 // untraced returns the reply subjects with a trace that leads nowhere.
-func (a *Asker) untraced(replies []string) (gone []string, err error) {
+func (a *Asker) untraced(replies []string, late time.Time) (gone []string, err error) {
 	inbox := a.nc.NewInbox()
 	sub, err := a.nc.SubscribeSync(inbox + ".*")
 	if err != nil {
@@ -201,8 +310,8 @@ func (a *Asker) untraced(replies []string) (gone []string, err error) {
 		}
 		open[trace] = reply
 	}
-	for late := time.Now().Add(a.patience); len(open) > 0; {
-		m, err := sub.NextMsg(time.Until(late))
+	for len(open) > 0 {
+		m, err := sub.NextMsg(max(1, time.Until(late)))
 		if err != nil {
 			return gone, err
 		}

@@ -1,9 +1,6 @@
 package waiting
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // A client may end without unsubscribing, and its pop would keep its place for up to
 // two minutes. So a sweep asks at intervals which clients still listen: at shorter
@@ -100,30 +97,4 @@ func (p *Pops[T]) forget(asked []*Pop[T], gone []string) (tell []*Pop[T]) {
 	p.sweeps.under = false
 	p.plan(time.Now())
 	return tell
-}
-
-// Gone asks whether the clients of attempted pops still listen, of each of them once in its
-// attempt. It ends the waits of those that have gone, and returns them; End is not called
-// for them.
-func (p *Pops[T]) Gone(attempted []*Pop[T]) (gone []T) {
-	var ask []*Pop[T]
-	for _, pop := range attempted {
-		if !pop.sure {
-			pop.sure = true
-			ask = append(ask, pop)
-		}
-	}
-	if len(ask) == 0 {
-		return nil
-	}
-	nobody := p.options.Gone(replies(ask))
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, pop := range ask {
-		if slices.Contains(nobody, pop.wait.Reply) {
-			p.end(pop, ErrGone)
-			gone = append(gone, pop.caller)
-		}
-	}
-	return gone
 }

@@ -161,35 +161,3 @@ func TestSweepBesideAttempt(t *testing.T) {
 		}
 	})
 }
-
-// Before an attempt serves pops, it asks once after their clients, and goes on without those
-// that have gone.
-func TestGoneInAttempt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLine(t, 4)
-		l.gone = func(reply string) bool { return reply == "_INBOX.gone.b" }
-		l.added("a", "jobs", "there")
-		l.added("b", "jobs", "gone")
-		of := func() (pops []*waiting.Pop[string]) {
-			for _, name := range l.Attempt("jobs").Pops {
-				pops = append(pops, l.pops[name])
-			}
-			return pops
-		}
-		pops := of()
-		if gone := l.Gone(pops); !slices.Equal(gone, []string{"b"}) || l.Waiting() != 1 {
-			t.Errorf("%v have gone, %d wait", gone, l.Waiting())
-		}
-		if gone := l.Gone(pops); len(gone) > 0 || len(l.now().asked) != 1 {
-			t.Errorf("%v have gone, asked after %v", gone, l.now().asked)
-		}
-		if err := l.Keep(l.pops["a"]); err != nil || l.Keep(l.pops["b"]) != waiting.ErrGone || len(l.now().order) > 0 {
-			t.Errorf("a waits on: %v; End is called for %v", err, l.now().order)
-		}
-		if gone := l.Gone(of()); len(gone) > 0 || len(l.now().asked) != 2 {
-			t.Errorf("%v have gone, asked after %v", gone, l.now().asked)
-		}
-		l.Close(waiting.ErrOver)
-		l.Keep(l.pops["a"])
-	})
-}

@@ -61,7 +61,6 @@ type Pop[T any] struct {
 	client    *client[T]
 	asked     time.Time // when it came, or when the last question about its client was asked
 	attempted bool      // a transaction is trying to serve it
-	sure      bool      // that transaction has asked about its client
 	ended     error     // why it does not wait any more, although it is attempted
 
 	inLine, ofClient, inSweep element[T]

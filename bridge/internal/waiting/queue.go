@@ -125,7 +125,7 @@ func (p *Pops[T]) Attempt(name string) Attempt[T] {
 	for band, in := range q.lines {
 		e := in.pops.first
 		for n := 0; e != nil && n < attemptMost; n++ {
-			e.pop.attempted, e.pop.sure = true, false
+			e.pop.attempted = true
 			pops = append(pops, e.pop)
 			e = e.next
 		}
