@@ -36,7 +36,7 @@ func (a *about) system() protocol.System {
 		Limits: protocol.Limits{
 			Requests: limits.Requests, Bytes: limits.Bytes, Waiters: limits.Waiters,
 			Batch: fdbpq.MaxBatch, BatchBytes: fdbpq.MaxBatchBytes, Bundle: protocol.MaxBundle,
-			Wait: protocol.Duration(protocol.MaxWait), Lease: protocol.Duration(fdbpq.MaxLease),
+			Wait: protocol.Duration(protocol.MaxWait), WaitUnseen: protocol.Duration(a.options.unseen), Lease: protocol.Duration(fdbpq.MaxLease),
 			QueueBytes: a.maxQueueBytes,
 		},
 	}

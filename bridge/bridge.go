@@ -89,7 +89,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	hasRoom := room(o.Room)
 	unasked := unasked(hasRoom, b.tenants)
 	b.asker = listening.NewAsker(nc, listening.Interest(o.Interest), o.Logger)
-	b.waits.init(b.responder, b.asker, o.Limits.Waiters,
+	b.waits.init(b.responder, listening.NewSight(b.asker), o.unseen, o.Limits.Waiters,
 		func(queue string) { b.lanes.pop.Kick(queue) },
 		func(p *pop) { b.lanes.pop.Submit(p.Subject.Queue, p) })
 	b.surveyor = survey.New(store, b.waits.at, stats.Queues)

@@ -133,6 +133,15 @@ func Hold(o Options, d time.Duration) Options {
 	return o
 }
 
+// Unseen has waits of clients that the bridge cannot see last so long.
+func Unseen(o Options, d time.Duration) Options {
+	o.unseen = d
+	return o
+}
+
+// Sweep has a bridge ask about clients at these reply subjects, as it does from time to time.
+func Sweep(b *Bridge, replies ...string) (gone []string) { return b.waits.sweep(replies) }
+
 // Rated are options whose tenants' rates go by a clock.
 func Rated(o Options, now func() time.Time) Options {
 	o.now = now

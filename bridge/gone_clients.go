@@ -1,6 +1,8 @@
 package bridge
 
 import (
+	"time"
+
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/batch"
@@ -14,6 +16,15 @@ import (
 // errGone ends the wait of a pop whose client has gone. It is counted, not sent.
 var errGone = &failure.Failure{Code: 408, Text: "the client stopped listening for its answer"}
 
+// sweep is [waiting.Options].Gone. It also finds out which clients are not seen any more, and ends their waits soon.
+func (w *waits) sweep(replies []string) (gone []string) {
+	gone, hidden := w.sight.Sweep(replies)
+	if hidden {
+		w.line.Unsee(func(reply string) bool { return !w.sight.Sees(reply) }, time.Now().Add(w.unseen))
+	}
+	return gone
+}
+
 // present asks about the clients of the first n pops, drops those that have gone, and returns the others, and those that
 // it did not ask about. It reports whether one of the first is there, and whether the server has answered in time.
 func (w *waits) present(pops []*pop, n int) (left []*pop, there, answered bool) {
@@ -21,7 +32,7 @@ func (w *waits) present(pops []*pop, n int) (left []*pop, there, answered bool) 
 	for i, r := range pops[:n] {
 		replies[i] = r.Msg.Reply
 	}
-	gone, answered := w.asker.Ask(replies).Gone()
+	gone, answered := w.sight.Ask(replies).Gone()
 	nobody := set(gone)
 	for i, r := range pops {
 		if i < n && nobody[r.Msg.Reply] {
@@ -52,7 +63,7 @@ func (t *popTransaction) mustAsk(r *pop) bool {
 		return false
 	}
 	waited, loses := r.place != nil || r.waited, r.leased == 0 && r.ask.ID == ""
-	return waited && !r.asked || loses && (waited || t.waits.asker.Local())
+	return waited && !r.asked || loses && (waited || t.waits.sight.Local())
 }
 
 // ask asks about the clients of pops that the transaction is about to serve. All queues that share the transaction ask
@@ -66,7 +77,7 @@ func (t *popTransaction) ask() {
 		}
 	}
 	if len(replies) > 0 {
-		t.question = t.waits.asker.Ask(replies)
+		t.question = t.waits.sight.Ask(replies)
 	}
 }
 

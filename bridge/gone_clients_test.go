@@ -23,6 +23,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/nightly"
+	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -44,13 +45,19 @@ func eachOwn(t *testing.T, test func(t *testing.T, own bool)) {
 // serveAt starts a bridge at a server, which is one in its own process or not.
 func serveAt(t *testing.T, at *testenv.Server, own bool) *client {
 	t.Helper()
-	env := &testenv.Bridged{NATS: at, Store: testenv.Store(t)}
 	o := chosen(nil)
 	if own {
 		o.Interest = at.Interest
 	}
+	return serveWith(t, at, o)
+}
+
+// serveWith starts a bridge with options at a server, whose answers it awaits.
+func serveWith(t *testing.T, at *testenv.Server, o bridge.Options, options ...nats.Option) *client {
+	t.Helper()
+	env := &testenv.Bridged{NATS: at, Store: testenv.Store(t)}
 	var err error
-	if env.Bridge, err = bridge.Start(t.Context(), at.Connect(t, bridge.ConnectOptions(nil)...), env.Store, o); err != nil {
+	if env.Bridge, err = bridge.Start(t.Context(), at.Connect(t, append(bridge.ConnectOptions(nil), options...)...), env.Store, o); err != nil {
 		t.Fatal(err)
 	}
 	bridge.InterestPatience(env.Bridge, testenv.Most)
@@ -450,8 +457,8 @@ func TestServerRestartsUnderWaits(t *testing.T) {
 // deaf is a connection whose server answers no pings while muted, and all of them later. It sends all else.
 type deaf struct {
 	net.Conn
+	*deafDialer
 	from  *bufio.Reader
-	muted *atomic.Bool
 	held  []byte
 	pongs int // that are late
 }
@@ -474,6 +481,8 @@ func (d *deaf) Read(p []byte) (int, error) {
 				return 0, err
 			}
 			d.held = append(line, body...)
+		case len(fields) > 0 && fields[0] == "INFO" && d.version != "":
+			d.held = bytes.Replace(line, []byte(`"version":"`+server.VERSION+`"`), []byte(`"version":"`+d.version+`"`), 1)
 		case len(fields) == 1 && fields[0] == "PONG" && d.muted.Load():
 			d.pongs++
 		default:
@@ -491,14 +500,17 @@ func (d *deaf) Read(p []byte) (int, error) {
 }
 
 // deafDialer dials such connections.
-type deafDialer struct{ muted atomic.Bool }
+type deafDialer struct {
+	muted   atomic.Bool
+	version string // that the server says it has; "": its own
+}
 
 func (d *deafDialer) Dial(network, address string) (net.Conn, error) {
 	conn, err := net.Dial(network, address)
 	if err != nil {
 		return nil, err
 	}
-	return &deaf{Conn: conn, from: bufio.NewReader(conn), muted: &d.muted}, nil
+	return &deaf{Conn: conn, deafDialer: d, from: bufio.NewReader(conn)}, nil
 }
 
 // The server does not answer questions. Waits are served after a moment, and none is dropped. What asks nothing notices nothing.
@@ -678,4 +690,144 @@ func TestGoneBeforeTheTransaction(t *testing.T) {
 			t.Errorf("%q, %v; %g waits were dropped", m.Data, m.Header, c.gonePops())
 		}
 	})
+}
+
+func (c *client) unseen() float64 { return c.metrics()["pq_waits_unseen{}"] }
+
+// Somebody listens to all inboxes of the workers. None of them is seen any more from the next sweep on: their waits are short, so that those of
+// workers that have gone end, and none is refused.
+func TestEavesdropper(t *testing.T) {
+	eachOwn(t, func(t *testing.T, own bool) {
+		for _, subject := range []string{">", "_INBOX.worker.>"} {
+			srv := testenv.NATS(t)
+			o := bridge.Unseen(chosen(nil), 200*time.Millisecond)
+			if own {
+				o.Interest = srv.Interest
+			}
+			c := serveWith(t, srv, o)
+			const workers = 100
+			worker := &client{TB: t, Conn: srv.Connect(t, nats.CustomInboxPrefix("_INBOX.worker")), env: c.env}
+			subs := worker.waitMany(workers, "jobs", "PQ-Lease", "1h")
+			c.waiting("jobs", workers)
+			spy, err := c.SubscribeSync(subject)
+			if err != nil {
+				t.Fatal(err)
+			}
+			worker.leave(subs)
+			if err := c.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			if gone := bridge.Sweep(c.env.Bridge, subs[0].Subject); len(gone) > 0 {
+				t.Errorf("%v have gone, although somebody listens", gone)
+			}
+			c.waiting("jobs", 0) // long before their time
+			c.push("pq.jobs.push", "x")
+			c.firstLease(c.send("pq.jobs.pop.min", "", "PQ-Lease", "1h"), "x")
+
+			// A worker that listens waits, is served, and has to ask again.
+			waits := worker.send("pq.jobs.pop.min", "", "PQ-Wait", forever)
+			worker.refused(worker.next(waits), 408)
+			if err := spy.Unsubscribe(); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			bridge.Sweep(c.env.Bridge)
+			waits = worker.send("pq.jobs.pop.min", "", "PQ-Wait", forever)
+			c.waiting("jobs", 1)
+			if n := c.unseen(); n > 0 {
+				t.Errorf("%g waits are not seen although nobody listens to all", n)
+			}
+			c.push("pq.jobs.push", "y")
+			if m := c.next(waits); string(m.Data) != "y" {
+				t.Errorf("%q, %v", m.Data, m.Header)
+			}
+		}
+	})
+}
+
+// tenantServer is one with an account whose clients another account serves.
+func tenantServer(t *testing.T) *testenv.Server {
+	t.Helper()
+	return testenv.NATS(t, func(o *server.Options) {
+		err := o.ProcessConfigString(`accounts {
+			queues { users: [{user: pqd, password: x}], exports: [{service: "pq.>", response_type: stream}] }
+			apps { users: [{user: app, password: x}], imports: [{service: {account: queues, subject: "pq.>"}}] }
+		}, no_auth_user: pqd`)
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// Where the bridge cannot see clients, a pop is served within a short time, or answered 408. None is refused.
+func TestUnseenWaitsAreShort(t *testing.T) {
+	t.Parallel()
+	old := &deafDialer{version: "2.10.29"}
+	for name, tc := range map[string]struct {
+		at      func(t *testing.T) *testenv.Server
+		own     bool
+		options []nats.Option // of the bridge
+		as      []nats.Option // of the client
+	}{
+		"another account":               {tenantServer, false, nil, []nats.Option{nats.UserInfo("app", "x")}},
+		"another account of one's own":  {tenantServer, true, nil, []nats.Option{nats.UserInfo("app", "x")}},
+		"a server that cannot be asked": {func(t *testing.T) *testenv.Server { return testenv.NATS(t) }, false, []nats.Option{nats.SetCustomDialer(old)}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			at := tc.at(t)
+			o := bridge.Unseen(chosen(nil), testenv.Times(time.Second))
+			if tc.own {
+				o.Interest = at.Interest
+			}
+			c := serveWith(t, at, o, tc.options...)
+			app := &client{TB: t, Conn: at.Connect(t, tc.as...), env: c.env}
+			for _, option := range [][]string{nil, {"PQ-Lease", "1h"}, {"Nats-Msg-Id", "x"}} {
+				waits := app.send("pq.jobs.pop.min", "", append(option, "PQ-Wait", forever)...)
+				c.waiting("jobs", 1)
+				if n := c.unseen(); n != 1 {
+					t.Errorf("%g waits are not seen, expected 1", n)
+				}
+				c.push("pq.jobs.push", "x")
+				if m := app.next(waits); string(m.Data) != "x" {
+					t.Errorf("%v: %q, %v", option, m.Data, m.Header)
+				}
+			}
+			begun := time.Now()
+			app.refused(app.raw("pq.jobs.pop.min", "", "PQ-Wait", forever), 408)
+			if took := time.Since(begun); took < time.Second/4 || c.unseen() != 0 {
+				t.Errorf("the wait took %s, %g waits are not seen", took, c.unseen())
+			}
+			app.refused(app.raw("pq.jobs.pop.min", "", "PQ-Wait", "1ms"), 408)
+		})
+	}
+}
+
+// The limit on waits of clients that the bridge cannot see is told.
+func TestUnseenLimit(t *testing.T) {
+	t.Parallel()
+	c := serve(t)
+	limits := object[protocol.System](c, "pq._sys.info", "").Limits
+	if limits.WaitUnseen != protocol.Duration(10*time.Second) || limits.Wait != protocol.Duration(protocol.MaxWait) {
+		t.Errorf("%+v", limits)
+	}
+}
+
+// A hundred workers of another account go. The server does not say so, and an item loses one lease at most.
+func TestTenantWorkersGo(t *testing.T) {
+	t.Parallel()
+	srv := tenantServer(t)
+	c := serveWith(t, srv, bridge.Unseen(chosen(nil), 500*time.Millisecond))
+	worker := &client{TB: t, Conn: srv.Connect(t, nats.UserInfo("app", "x")), env: c.env}
+	worker.leave(worker.waitMany(100, "jobs", "PQ-Lease", "2s"))
+	c.push("pq.jobs.push", "x")
+	m := c.pop("pq.jobs.pop.min", "", "PQ-Wait", forever, "PQ-Lease", "1h")
+	if n := m.Header.Get("PQ-Deliveries"); n != "1" && n != "2" {
+		t.Errorf("%q, %v", m.Data, m.Header)
+	}
+	if n := c.total(); n > 0 {
+		t.Errorf("%d still wait", n)
+	}
 }

@@ -35,6 +35,7 @@ var (
 	descInFlight       = prometheus.NewDesc("pq_requests_in_flight", "Requests being served.", []string{"kind"}, nil)
 	descBytes          = prometheus.NewDesc("pq_bytes_in_flight", "Bytes of the requests being served.", nil, nil)
 	descWaiters        = prometheus.NewDesc("pq_waiters", "Pops that wait for an item.", nil, nil)
+	descUnseen         = prometheus.NewDesc("pq_waits_unseen", "Pops that wait for a short time only, since the server cannot tell whether their clients listen.", nil, nil)
 	descLost           = prometheus.NewDesc("pq_pushes_lost_total", "Pushes without a reply subject that were not stored.", nil, nil)
 	descShedding       = prometheus.NewDesc("pq_load_shedding_total", "Load shedding: times that the bridge unsubscribed from requests because more came than it could refuse.", nil, nil)
 	descPushShedding   = prometheus.NewDesc("pq_load_shedding_pushes_total", "Load shedding: times that the bridge also unsubscribed from pushes, so those without a reply subject were lost uncounted.", nil, nil)
@@ -51,7 +52,7 @@ var (
 )
 
 func (c collector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descRequests, descInFlight, descBytes, descWaiters, descLost, descShedding, descPushShedding, descPassed, descEvents, descClock, descBridge} {
+	for _, d := range []*prometheus.Desc{descRequests, descInFlight, descBytes, descWaiters, descUnseen, descLost, descShedding, descPushShedding, descPassed, descEvents, descClock, descBridge} {
 		to <- d
 	}
 	if c.tenants != nil {
@@ -80,6 +81,7 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	gauge(descInFlight, float64(settlements), "settlement")
 	gauge(descBytes, float64(bytes))
 	gauge(descWaiters, float64(c.waits.line.Waiting()))
+	gauge(descUnseen, float64(c.waits.line.Unseen()))
 	counter(descLost, c.Stats.Lost())
 	requests, pushes := c.receiver.Sheddings()
 	counter(descShedding, requests)

@@ -7,6 +7,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/batch"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // Options configure a bridge. The zero value suits most programs.
@@ -68,6 +69,9 @@ type Options struct {
 	// hold is how long a stop of a source has to be true before it is believed. 0: feeds.Hold.
 	hold time.Duration
 
+	// unseen is the longest wait of a pop whose client the bridge cannot see. 0: protocol.MaxWaitUnseen.
+	unseen time.Duration
+
 	since func(time.Time) time.Duration // time.Since, but in tests
 	now   func() time.Time              // of tenants' rates: time.Now, but in tests
 
@@ -118,6 +122,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.patience == (batch.Patience{}) {
 		o.patience = o.pace
+	}
+	if o.unseen == 0 {
+		o.unseen = protocol.MaxWaitUnseen
 	}
 	if o.since == nil {
 		o.since = time.Since

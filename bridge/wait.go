@@ -17,20 +17,21 @@ import (
 type waits struct {
 	*request.Responder
 	tenants  *tenants.Tenants // nil: there are none
-	asker    *listening.Asker
+	sight    *listening.Sight
+	unseen   time.Duration // a client that is not seen waits for so long at most
 	line     *waiting.Pops[*pop]
 	lookOnce func(*pop) // serves a pop that does not wait
 }
 
 // init begins with no waiting pop. serve tries to serve the pops of a queue.
-func (w *waits) init(re *request.Responder, asker *listening.Asker, places int, serve func(queue string), lookOnce func(*pop)) {
-	w.Responder, w.asker, w.lookOnce = re, asker, lookOnce
+func (w *waits) init(re *request.Responder, sight *listening.Sight, unseen time.Duration, places int, serve func(queue string), lookOnce func(*pop)) {
+	w.Responder, w.sight, w.unseen, w.lookOnce = re, sight, unseen, lookOnce
 	w.line = waiting.New(waiting.Options[*pop]{
 		Places: places,
 		Bands:  protocol.MaxBands,
 		End:    w.end,
 		Serve:  serve,
-		Gone:   asker.Gone,
+		Gone:   w.sweep,
 		Tenant: w.tenant,
 	})
 }
@@ -72,8 +73,12 @@ func (w *waits) add(r *pop) {
 	r.leaveOrder()
 	r.Msg = request.Kept(r.Msg)
 	r.BeginWait()
+	wait, seen := r.ask.Wait, w.sight.Sees(r.Msg.Reply)
+	if !seen {
+		wait = min(wait, w.unseen)
+	}
 	r.place = waiting.NewPop(waiting.Wait{
-		Queue: r.Subject.Queue, Band: r.ask.Band, Reply: r.Msg.Reply, Ends: waitEnds(r.Arrived, r.ask.Wait, r.ask.Repeats),
+		Queue: r.Subject.Queue, Band: r.ask.Band, Reply: r.Msg.Reply, Ends: waitEnds(r.Arrived, wait, r.ask.Repeats), Unseen: !seen,
 	}, r)
 	if err := w.line.Add(r.place); err != nil {
 		w.end(r, err)
@@ -146,7 +151,7 @@ const awayPause = 100 * time.Millisecond
 //
 // While there is no connection nobody can be served, and nobody knows who will be back.
 func (w *waits) attempt(queue string, arrived bool) (a waiting.Attempt[*pop], answered bool) {
-	if w.asker.Away() {
+	if w.sight.Away() {
 		if w.line.WaitingAt(queue) > 0 {
 			w.line.Retry(queue, awayPause)
 		}

@@ -10,6 +10,10 @@ const (
 	// crossed accounts.
 	MaxWait = 110 * time.Second
 
+	// MaxWaitUnseen is the longest that a pop waits whose client the bridge cannot see: it cannot find out whether
+	// the client still listens.
+	MaxWaitUnseen = 10 * time.Second
+
 	// MaxBands bounds the different bands for which pops wait at a queue. All priorities
 	// do not count as a band.
 	MaxBands = 512

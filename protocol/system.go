@@ -74,6 +74,7 @@ type Limits struct {
 	BatchBytes int      `json:"batch_bytes"`
 	Bundle     int      `json:"bundle"` // items of one; 0: the bridge knows no bundles
 	Wait       Duration `json:"wait"`
+	WaitUnseen Duration `json:"wait_unseen,omitempty"` // of a client that the bridge cannot see; 0: the bridge makes no difference
 	Lease      Duration `json:"lease"`
 	Payload    int64    `json:"payload"`               // of an item, with its headers
 	QueueBytes int64    `json:"queue_bytes,omitempty"` // of any queue, whatever its max_bytes; 0: no limit

@@ -89,12 +89,6 @@ func NewAsker(nc *nats.Conn, interest Interest, log *slog.Logger) *Asker {
 // SetPatience sets another time than Patience and Brief, before the first question.
 func (a *Asker) SetPatience(d time.Duration) { a.patience, a.brief = d, d }
 
-// Gone returns the reply subjects without a listener. It has time.
-func (a *Asker) Gone(replies []string) (gone []string) {
-	gone, _ = a.Ask(replies).wait(a.patience)
-	return gone
-}
-
 // Question is about the listeners at some reply subjects.
 type Question struct {
 	asker     *Asker

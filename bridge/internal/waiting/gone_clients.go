@@ -98,3 +98,31 @@ func (p *Pops[T]) forget(asked []*Pop[T], gone []string) (tell []*Pop[T]) {
 	p.plan(time.Now())
 	return tell
 }
+
+// Unsee ends the waits of all pops whose clients are not seen any more at this time at the latest.
+func (p *Pops[T]) Unsee(unseen func(reply string) bool, ends time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for e := p.sweeps.pops.first; e != nil; e = e.next {
+		w := &e.pop.wait
+		if w.Unseen || !unseen(w.Reply) {
+			continue
+		}
+		w.Unseen = true
+		p.unseen++
+		if w.Ends.After(ends) {
+			w.Ends = ends
+			p.ends.fix(e.pop)
+		}
+	}
+	if p.ends.size() > 0 {
+		p.expiry.Reset(time.Until(p.ends.first().wait.Ends))
+	}
+}
+
+// Unseen is how many pops wait whose clients are not seen.
+func (p *Pops[T]) Unseen() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.unseen
+}

@@ -3,6 +3,7 @@ package waiting_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -158,6 +159,49 @@ func TestSweepBesideAttempt(t *testing.T) {
 		}
 		if err := l.Keep(l.pops["a"]); err != waiting.ErrGone {
 			t.Errorf("a: %v", err)
+		}
+	})
+}
+
+// Waits end sooner when their clients are not seen any more, but none later than it would.
+func TestUnseenWaitsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(t, 100)
+		l.added("seen", "jobs", "x")
+		l.added("hidden", "jobs", "y")
+		l.added("short", "jobs", "y", func(w *waiting.Wait) { w.Ends = time.Now().Add(5 * time.Second) })
+		l.added("never", "jobs", "z", func(w *waiting.Wait) { w.Unseen = true })
+		l.added("attempted", "other", "y")
+		l.Attempt("other")
+		counted := func(n int) {
+			t.Helper()
+			if l.Unseen() != n {
+				t.Errorf("%d are not seen, expected %d", l.Unseen(), n)
+			}
+		}
+		counted(1)
+		for range 2 {
+			l.Unsee(func(reply string) bool { return strings.HasPrefix(reply, "_INBOX.y.") }, time.Now().Add(10*time.Second))
+			counted(4)
+		}
+		pass(5 * time.Second)
+		if l.why("short") != waiting.ErrOver || l.why("hidden") != nil {
+			t.Errorf("after 5 s: %v", l.now().ended)
+		}
+		counted(3)
+		pass(5 * time.Second)
+		if l.why("hidden") != waiting.ErrOver || l.why("seen") != nil || l.why("never") != nil {
+			t.Errorf("after 10 s: %v", l.now().ended)
+		}
+		if err := l.Keep(l.pops["attempted"]); err != waiting.ErrOver {
+			t.Errorf("the attempted one: %v", err)
+		}
+		counted(1)
+		l.Remove(l.pops["never"])
+		counted(0)
+		pass(50 * time.Second)
+		if l.why("seen") != waiting.ErrOver {
+			t.Errorf("after a minute: %v", l.now().ended)
 		}
 	})
 }

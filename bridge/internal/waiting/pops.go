@@ -45,10 +45,11 @@ type Options[T any] struct {
 
 // Wait is what a pop waits for, and for how long.
 type Wait struct {
-	Queue string
-	Band  fdbpq.Band
-	Reply string    // where its answer goes
-	Ends  time.Time // when it is answered that nothing arrived
+	Queue  string
+	Band   fdbpq.Band
+	Reply  string    // where its answer goes
+	Ends   time.Time // when it is answered that nothing arrived
+	Unseen bool      // nobody can tell whether its client listens
 }
 
 // Pop is a pop that waits, or is to wait. Get one from [NewPop].
@@ -82,6 +83,7 @@ type Pops[T any] struct {
 	ends    heap[*Pop[T]]   // the pop whose time is up next is first
 	expiry  *time.Timer
 	sweeps  sweep[T]
+	unseen  int   // of the waiting ones, those whose clients are not seen
 	closed  error // why no pop may wait
 }
 
@@ -139,6 +141,9 @@ func (p *Pops[T]) Add(pop *Pop[T]) error {
 		p.expiry.Reset(w.Ends.Sub(now))
 	}
 	p.sweeps.pops.add(pop, &pop.inSweep)
+	if w.Unseen {
+		p.unseen++
+	}
 	p.plan(now)
 	p.mu.Unlock()
 	if ended {
@@ -168,6 +173,9 @@ func (p *Pops[T]) drop(pop *Pop[T]) {
 	p.longest.fix(q)
 	p.ends.remove(pop)
 	p.sweeps.pops.drop(&pop.inSweep)
+	if pop.wait.Unseen {
+		p.unseen--
+	}
 	if q.size == 0 {
 		p.longest.remove(q)
 		delete(p.queues, q.name)

@@ -1,0 +1,119 @@
+package listening
+
+import (
+	"crypto/rand"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Sight knows which clients are seen: the server can tell whether they listen. It cannot where it maps the reply subject, before version 2.11, and where
+// somebody else listens to all inboxes of a kind. That one is found by a question about inboxes
+// that nobody has.
+type Sight struct {
+	*Asker
+
+	mu    sync.Mutex
+	heard map[kind]bool // where somebody listens to all
+}
+
+// kind is inboxes that differ only in what is random.
+type kind struct {
+	prefix string
+	tokens int // behind it
+}
+
+// NewSight returns what an asker sees.
+func NewSight(a *Asker) *Sight { return &Sight{Asker: a} }
+
+// Sees reports whether the server can tell whether a client listens at a reply subject.
+func (s *Sight) Sees(reply string) bool {
+	if mapped(reply) || !s.Local() && !traces(s.nc.ConnectedServerVersion()) {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.heard) == 0 || !s.heard[kindOf(reply)]
+}
+
+// Sweep returns the reply subjects without a listener. It also finds out whose clients are seen: of reply subjects like these, and of those where
+// somebody else listened. It reports whether there is a kind that was seen before and is not any more.
+func (s *Sight) Sweep(replies []string) (gone []string, hidden bool) {
+	kinds := s.kinds(replies)
+	ask := slices.Clone(replies)
+	for _, k := range kinds {
+		ask = append(ask, k.inbox())
+	}
+	nobody, answered := s.Ask(ask).wait(s.patience)
+	there := make(map[string]bool, len(kinds)) // inboxes at which somebody listens to all
+	for _, inbox := range ask[len(replies):] {
+		there[inbox] = true
+	}
+	for _, reply := range nobody {
+		if there[reply] {
+			delete(there, reply)
+		} else {
+			gone = append(gone, reply)
+		}
+	}
+	if answered {
+		hidden = s.found(kinds, func(i int) bool { return there[ask[len(replies)+i]] })
+	}
+	return gone, hidden
+}
+
+// kinds are those of reply subjects, and those that are not seen.
+func (s *Sight) kinds(replies []string) (all []kind) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := make(map[kind]bool)
+	for k := range s.heard {
+		known[k] = true
+		all = append(all, k)
+	}
+	for _, reply := range replies {
+		if k := kindOf(reply); k.tokens > 0 && !mapped(reply) && !known[k] {
+			known[k] = true
+			all = append(all, k)
+		}
+	}
+	return all
+}
+
+// found notes at which kinds of inboxes somebody listens to all.
+func (s *Sight) found(kinds []kind, there func(i int) bool) (hidden bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.heard
+	s.heard = make(map[kind]bool)
+	for i, k := range kinds {
+		if there(i) {
+			s.heard[k] = true
+			hidden = hidden || !before[k]
+		}
+	}
+	return hidden
+}
+
+// nuid is the length of the token that client libraries choose for a connection, or for a request.
+const nuid = 22
+
+// kindOf divides a reply subject before its first token of a library's choice. Without one the last two are taken for that: of the connection,
+// and of the request.
+func kindOf(reply string) kind {
+	tokens := strings.Split(reply, ".")
+	n := max(1, len(tokens)-2)
+	if i := slices.IndexFunc(tokens, func(token string) bool { return len(token) == nuid }); i > 0 {
+		n = i
+	}
+	return kind{strings.Join(tokens[:n], "."), len(tokens) - n}
+}
+
+// inbox returns one of the kind that nobody has.
+func (k kind) inbox() string {
+	inbox := k.prefix
+	for range k.tokens {
+		inbox += "." + rand.Text()[:nuid]
+	}
+	return inbox
+}
