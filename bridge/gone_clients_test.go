@@ -576,8 +576,7 @@ func TestNoWaitIsNotAsked(t *testing.T) {
 	}
 }
 
-// No item is popped for good to an inbox at which nobody listens, where the bridge's server knows. What can be
-// given back, or lost by nobody, is not looked at.
+// No item is popped for good to an inbox at which nobody listens, where the bridge's server knows.
 func TestPopForNobody(t *testing.T) {
 	t.Parallel()
 	c := serveAt(t, testenv.NATS(t), true)
@@ -594,13 +593,6 @@ func TestPopForNobody(t *testing.T) {
 	if m := c.pop("pq.jobs.pop.min", ""); string(m.Data) != "x" || c.gonePops() != 3 {
 		t.Errorf("%q, %v; %g pops were for nobody", m.Data, m.Header, c.gonePops())
 	}
-	// The acknowledgement of a +NXT counts although nobody gets the next item.
-	held := c.lease("held")
-	c.push("pq.jobs.push", "next")
-	if err := c.PublishRequest(held.Reply, c.NewInbox(), []byte(`+NXT`)); err != nil {
-		t.Fatal(err)
-	}
-	testenv.Await(t, "the item is done, and the next one is there", func() bool { i := c.info("jobs"); return i.Ready == 1 && i.Leased == 0 })
 }
 
 // withGate is a store whose transactions begin only when the gate is open.
@@ -622,40 +614,113 @@ func (g *withGate) Update(ctx context.Context, fn func(kv.Tx) error) error {
 	return g.DB.Update(context.WithoutCancel(ctx), fn)
 }
 
+// gateOf starts a bridge whose transactions begin only while a gate is open, and returns how to push past it.
+func gateOf(t *testing.T, own bool) (c *client, db *withGate, push func(queue string, items int)) {
+	t.Helper()
+	base := engine(t)
+	db = &withGate{DB: base}
+	env := &testenv.Bridged{NATS: testenv.NATS(t), Store: testenv.OpenStore(t, db, fdbpq.Options{})}
+	o := bridge.Patient(bridge.Options{Exclusive: true})
+	if own {
+		o.Interest = env.NATS.Interest
+	}
+	var err error
+	if env.Bridge, err = bridge.Start(t.Context(), env.NATS.Connect(t, bridge.ConnectOptions(nil)...), env.Store, o); err != nil {
+		t.Fatal(err)
+	}
+	bridge.InterestPatience(env.Bridge, testenv.Most)
+	c = &client{TB: t, Conn: env.NATS.Connect(t), env: env}
+	t.Cleanup(func() { c.drain(env.Bridge) })
+	past, err := fdbpq.Open(t.Context(), base, fdbpq.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, db, func(queue string, items int) {
+		session := past.Session()
+		defer session.Release()
+		err := session.Update(t.Context(), func(tx kv.Tx) error {
+			pushed := make([]fdbpq.NewItem, items)
+			for i := range pushed {
+				pushed[i].Payload = []byte(queue)
+			}
+			_, err := past.Queue(queue).Push(tx, pushed...)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// close closes the gate until open is called.
+func (g *withGate) close() (open func()) {
+	gate := make(chan struct{})
+	g.mu.Lock()
+	g.gate = gate
+	g.mu.Unlock()
+	return func() {
+		g.mu.Lock()
+		g.gate = nil
+		g.mu.Unlock()
+		close(gate)
+	}
+}
+
+// The transaction that serves waits learns nothing of those whose clients have gone before.
+func TestGoneAreDroppedBeforeTheTransaction(t *testing.T) {
+	eachOwn(t, func(t *testing.T, own bool) {
+		c, db, push := gateOf(t, own)
+		const ghosts = 300
+		gone := c.waitMany(ghosts, "jobs", "PQ-Lease", "1h")
+		c.waiting("jobs", ghosts)
+		c.leave(gone)
+		open := db.close()
+		held := db.held.Load()
+		push("jobs", 1)
+		testenv.Await(t, "all are dropped", func() bool { return c.gonePops() == ghosts })
+		if n := db.held.Load() - held; n > 0 {
+			t.Errorf("%d transactions for nobody", n)
+		}
+		open()
+		c.firstLease(c.send("pq.jobs.pop.min", "", "PQ-Lease", "1h"), "jobs")
+	})
+}
+
+// Many items arrive at once, for more pops than the bridge asks about before. None of them is for a client that has gone.
+func TestGoneAmongMany(t *testing.T) {
+	eachOwn(t, func(t *testing.T, own bool) {
+		c, _, push := gateOf(t, own)
+		const each = 20
+		inbox := c.NewInbox()
+		all := c.hear(inbox + ".*")
+		live := func() {
+			for range each {
+				m := &nats.Msg{Subject: "pq.jobs.pop.min", Reply: inbox + ".x", Header: h("PQ-Wait", forever, "PQ-Lease", "1h")}
+				if err := c.PublishMsg(m); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		live()
+		gone := c.waitMany(each, "jobs", "PQ-Lease", "1h")
+		live()
+		c.waiting("jobs", 3*each)
+		c.leave(gone)
+		push("jobs", 2*each)
+		for range 2 * each {
+			c.firstLease(all, "jobs")
+		}
+		if c.servedPops() != 2*each || c.gonePops() != each {
+			t.Errorf("%g pops were served, %g dropped", c.servedPops(), c.gonePops())
+		}
+	})
+}
+
 // A client leaves after the bridge has asked about it, before the transaction that several queues share. The transaction goes on without it,
 // and serves the others.
 func TestGoneBeforeTheTransaction(t *testing.T) {
 	eachOwn(t, func(t *testing.T, own bool) {
-		base := engine(t)
-		db := &withGate{DB: base}
-		env := &testenv.Bridged{NATS: testenv.NATS(t), Store: testenv.OpenStore(t, db, fdbpq.Options{})}
-		o := bridge.Patient(bridge.Options{Exclusive: true})
-		if own {
-			o.Interest = env.NATS.Interest
-		}
-		var err error
-		if env.Bridge, err = bridge.Start(t.Context(), env.NATS.Connect(t, bridge.ConnectOptions(nil)...), env.Store, o); err != nil {
-			t.Fatal(err)
-		}
-		bridge.InterestPatience(env.Bridge, testenv.Most)
-		c := &client{TB: t, Conn: env.NATS.Connect(t), env: env}
-		t.Cleanup(func() { c.drain(env.Bridge) })
-
-		past, err := fdbpq.Open(t.Context(), base, fdbpq.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		push := func(queue string) {
-			session := past.Session()
-			defer session.Release()
-			err := session.Update(t.Context(), func(tx kv.Tx) error {
-				_, err := past.Queue(queue).Push(tx, fdbpq.NewItem{Payload: []byte(queue)})
-				return err
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
+		c, db, push := gateOf(t, own)
 		queues := []string{"a", "b", "c", "d", "e"} // two transactions are under way, and the others share the next one
 		leaves := c.waitMany(1, "c")
 		waits := make(map[string]answers)
@@ -665,22 +730,16 @@ func TestGoneBeforeTheTransaction(t *testing.T) {
 			}
 		}
 		testenv.Await(t, "all wait", func() bool { return c.total() == len(queues) })
-		gate := make(chan struct{})
-		db.mu.Lock()
-		db.gate = gate
-		db.mu.Unlock()
+		open, held := db.close(), db.held.Load()
 		for i, queue := range queues {
-			push(queue)
+			push(queue, 1)
 			if i < 2 {
-				testenv.Await(t, "a transaction is under way", func() bool { return db.held.Load() > int64(i) })
+				testenv.Await(t, "a transaction is under way", func() bool { return db.held.Load() > held+int64(i) })
 			}
 		}
-		testenv.Await(t, "three queues are in line", func() bool { return bridge.InLine(env.Bridge) == 3 })
+		testenv.Await(t, "three queues are in line", func() bool { return bridge.InLine(c.env.Bridge) == 3 })
 		c.leave(leaves)
-		db.mu.Lock()
-		db.gate = nil
-		db.mu.Unlock()
-		close(gate)
+		open()
 		for queue, from := range waits {
 			if m := c.next(from); string(m.Data) != queue {
 				t.Errorf("%s: %q, %v", queue, m.Data, m.Header)
