@@ -229,9 +229,11 @@ func (w *world) selection(rng *rand.Rand, repeatable bool) selection {
 
 func (w *world) settling(rng *rand.Rand) operation {
 	l := w.recentLease(rng)
-	switch rng.IntN(11) {
+	switch rng.IntN(12) {
 	case 10:
 		return w.revoking(rng)
+	case 11:
+		return settleOf(l, settleBack, 0, pick(rng, "", "stopped\tfor a deploy"))
 	case 0, 1:
 		return settleOf(l, settleAck, 0, "")
 	case 2:

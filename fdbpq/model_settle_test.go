@@ -30,6 +30,7 @@ const (
 	settleNack      settlement = "nack" // after a delay
 	settleNackPlain settlement = "plain nack"
 	settleReturn    settlement = "return"
+	settleBack      settlement = "give back"
 	settleExtend    settlement = "extend"
 	settleTerminate settlement = "terminate"
 )
@@ -72,14 +73,12 @@ func (m *model) settle(l heldLease, at moment, what settlement, d time.Duration,
 			item.extraAnswers-- // another answer may have arrived
 			break
 		}
-		item.givenBack = true
-		if item.fence-item.deliveries >= fdbpq.MaxReturns {
-			m.putBack(q, at, item.number, 0, &out)
-			break
+		m.handBack(q, at, item, true, &out)
+	case settleBack:
+		if reason != "" {
+			q.recordAttempt(at, item, "back", reason, at.now)
 		}
-		item.deliveries--
-		q.giveBack(item)
-		m.reinstate(q, at, item.number, 0, &out)
+		m.handBack(q, at, item, reason == "", &out)
 	case settleNack:
 		item.givenBack = true
 		m.putBack(q, at, item.number, q.endLease(at, item, "nak", reason, at.now, &d), &out)
@@ -88,6 +87,20 @@ func (m *model) settle(l heldLease, at moment, what settlement, d time.Duration,
 		m.putBack(q, at, item.number, q.endLease(at, item, "nak", reason, at.now, nil), &out)
 	}
 	return out
+}
+
+// handBack ends a lease of an item with which nothing is wrong.
+func (m *model) handBack(q *modelQueue, at moment, item *modelItem, unused bool, out *outcome) {
+	item.givenBack = true
+	if item.fence-item.deliveries >= fdbpq.MaxReturns {
+		m.putBack(q, at, item.number, 0, out)
+		return
+	}
+	item.deliveries--
+	if unused {
+		q.giveBack(item)
+	}
+	m.reinstate(q, at, item.number, 0, out)
 }
 
 // release ends a lease on an item that was delivered and not settled.

@@ -28,6 +28,8 @@ func settleOf(l heldLease, what settlement, d time.Duration, reason string) oper
 				settled, err = q.Nack(tx, lease, fdbpq.Nack{Reason: reason})
 			case settleReturn:
 				settled, err = q.Return(tx, lease)
+			case settleBack:
+				settled, err = q.GiveBack(tx, lease, reason)
 			case settleExtend:
 				settled, err = q.Extend(tx, lease, d)
 			case settleTerminate:

@@ -136,6 +136,7 @@ var meetings = []func(*world) operation{
 	moveIt(0),
 	moveIt(-1),
 	func(w *world) operation { return settleOf(w.lease0(), settleReturn, 0, "") },
+	func(w *world) operation { return settleOf(w.lease0(), settleBack, 0, "") },
 	func(w *world) operation { return settleOf(w.lease0(), settleExtend, time.Hour, "") },
 	func(w *world) operation { return settleOf(w.lease0(), settleTerminate, 0, "") },
 	func(w *world) operation { return removeOf(w.ids[len(w.ids)-1]) },

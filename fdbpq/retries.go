@@ -205,13 +205,14 @@ func fraction(of []byte) float64 {
 type Outcome string
 
 const (
-	OutcomeNack       Outcome = "nak"        // its holder gave the item back
+	OutcomeNack       Outcome = "nak"        // its holder failed
 	OutcomeExpired    Outcome = "expired"    // it ran out
+	OutcomeBack       Outcome = "back"       // its holder gave the item back, with nothing wrong with it
 	OutcomeRevoked    Outcome = "revoked"    // it was taken away
 	OutcomeTerminated Outcome = "terminated" // its holder gave the item up
 )
 
-var outcomes = []Outcome{OutcomeNack, OutcomeExpired, OutcomeRevoked, OutcomeTerminated}
+var outcomes = []Outcome{OutcomeNack, OutcomeExpired, OutcomeBack, OutcomeRevoked, OutcomeTerminated}
 
 // ending is how a lease ends without success.
 type ending struct {

@@ -65,6 +65,21 @@ func (q Queue) Nack(tx kv.Tx, lease Lease, nack Nack) (Settled, error) {
 	})
 }
 
+// GiveBack returns the item to the queue, where it is ready at once: nothing is wrong with it, but its
+// holder does not go on. A reason is for the record of the attempt. Without one nobody has begun with
+// the item: no attempt is recorded, and the tokens of a rate come back.
+func (q Queue) GiveBack(tx kv.Tx, lease Lease, reason string) (Settled, error) {
+	return q.settle(tx, lease, whileItLasts, func(qtx *queueTx, l *located) error {
+		if reason == "" {
+			return leases{qtx}.handBack(l, true)
+		}
+		if _, err := (retries{qtx}).end(l, ending{outcome: OutcomeBack, reason: reason, delay: new(time.Duration)}); err != nil {
+			return err
+		}
+		return leases{qtx}.handBack(l, false)
+	})
+}
+
 // PrefetchLeases says which leases the transaction is about to settle, so that an
 // engine over a network reads their rows at the same time.
 func (q Queue) PrefetchLeases(tx kv.Tx, leases ...Lease) {
@@ -152,7 +167,7 @@ func (q Queue) settle(tx kv.Tx, lease Lease, when validity, fn func(*queueTx, *l
 	return Settled{Holder: holder, Events: qtx.happened()}, qtx.done()
 }
 
-// MaxReturns bounds how many leases of an item can be returned without counting as
+// MaxReturns bounds how many leases of an item can be handed back without counting as
 // deliveries.
 const MaxReturns = 64
 
@@ -169,19 +184,27 @@ func (q Queue) Return(tx kv.Tx, lease Lease) (Settled, error) {
 			qtx.change(l, &fewer)
 			return nil
 		}
-		if l.fence-l.deliveries >= MaxReturns {
-			l.since = givenBack
-			_, err := leases{qtx}.putBack(l, 0)
-			return err
-		}
-		if err := (rates{qtx}).giveBack(l); err != nil {
-			return err
-		}
-		l.deliveries--
-		l.since = givenBack
-		_, err := leases{qtx}.reinstate(l, 0)
-		return err
+		return leases{qtx}.handBack(l, true)
 	})
+}
+
+// handBack returns an item with which nothing is wrong. If nobody began with it, the tokens of its
+// delivery come back.
+func (ls leases) handBack(l *located, unused bool) error {
+	if l.fence-l.deliveries >= MaxReturns {
+		l.since = givenBack
+		_, err := ls.putBack(l, 0)
+		return err
+	}
+	if unused {
+		if err := (rates{ls.queueTx}).giveBack(l); err != nil {
+			return err
+		}
+	}
+	l.deliveries--
+	l.since = givenBack
+	_, err := ls.reinstate(l, 0)
+	return err
 }
 
 // ErrNotLeased: the item has no lease that could be taken away.

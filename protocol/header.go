@@ -64,6 +64,14 @@ const (
 	HeaderSourceID      = "PQ-Source-Id"      // of a link: the id that the item had
 )
 
+// Headers of items that say how their leases ended, each missing if it is 0.
+const (
+	HeaderFailures          = "PQ-Failures"
+	HeaderInterruptions     = "PQ-Interruptions"
+	HeaderReturns           = "PQ-Returns"
+	HeaderDeadInterruptions = "PQ-Dead-Interruptions"
+)
+
 // Headers of what a link answers.
 const (
 	HeaderLinkBatch = "PQ-Link-Batch" // the number of the batch, its id, and that of the batch before it

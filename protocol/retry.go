@@ -36,8 +36,9 @@ type Outcome string
 
 // Outcomes of attempts.
 const (
-	OutcomeNack       Outcome = "nak"        // its holder gave the item back
+	OutcomeNack       Outcome = "nak"        // its holder failed
 	OutcomeExpired    Outcome = "expired"    // it ran out
+	OutcomeBack       Outcome = "back"       // its holder gave the item back, with nothing wrong with it
 	OutcomeRevoked    Outcome = "revoked"    // it was taken away
 	OutcomeTerminated Outcome = "terminated" // its holder gave the item up
 )

@@ -1,17 +1,18 @@
 package protocol
 
 // Settlements: the first word of a message on an ack subject. They are
-// JetStream's but for +OK, which older clients send for +ACK. An empty message is
-// an acknowledgement, too.
+// JetStream's but for +BACK, and for +OK, which older clients send for +ACK. An empty
+// message is an acknowledgement, too.
 const (
 	SettleAck       = "+ACK"
 	SettleOK        = "+OK"
 	SettleNack      = "-NAK"
+	SettleBack      = "+BACK"
 	SettleProgress  = "+WPI"
 	SettleTerminate = "+TERM"
 	SettleNext      = "+NXT"
 
-	// SettleUnworked gives back what nobody worked on: no backoff delays it.
+	// SettleUnworked is what earlier clients send for SettleBack. It counts as a failure.
 	SettleUnworked = SettleNack + " 0s"
 )
 
