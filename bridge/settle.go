@@ -58,6 +58,8 @@ func (s *settlement) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 		done, err = q.Ack(tx, s.Lease)
 	case codec.SettleNack:
 		done, err = q.Nack(tx, s.Lease, fdbpq.Nack{Delay: s.Delay, Reason: s.Reason})
+	case codec.SettleBack:
+		done, err = q.GiveBack(tx, s.Lease, s.Reason)
 	case codec.SettleProgress:
 		done, err = q.Extend(tx, s.Lease, s.Leased)
 	case codec.SettleTerm:
@@ -94,7 +96,7 @@ func (s *settlement) count(tally *request.Tally) {
 	switch s.Kind {
 	case codec.SettleAck, codec.SettleNext:
 		tally[request.Acknowledged]++
-	case codec.SettleNack, codec.SettleReturn:
+	case codec.SettleNack, codec.SettleBack, codec.SettleReturn:
 		tally[request.Returned]++
 	}
 }

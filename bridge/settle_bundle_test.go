@@ -53,30 +53,31 @@ func (c *client) results(got []string, want ...string) {
 func TestSettleBundle(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
-	acks := c.leaseAll("jobs", 8)
+	acks := c.leaseAll("jobs", 10)
 	c.accepted(c.raw(acks[7], "+ACK"))
 	before := time.Now()
 	got := c.settleAll(settles,
 		acks[0], acks[1]+" +ACK", acks[2]+" -NAK", acks[3]+` -NAK {"delay":3600000000000}`, acks[4]+" +WPI",
-		acks[5]+" +TERM it cannot be done\r", acks[7], acks[6]+" +OK")
-	c.results(got, "+OK", "+OK", "+OK", "+OK", "+OK 20", "+OK", "-ERR 410 gone lease lost", "+OK")
+		acks[5]+" +TERM it cannot be done\r", acks[7], acks[6]+" +OK",
+		acks[8]+" +BACK", acks[9]+" +BACK stopped for a deploy")
+	c.results(got, "+OK", "+OK", "+OK", "+OK", "+OK 20", "+OK", "-ERR 410 gone lease lost", "+OK", "+OK", "+OK")
 	if ends, err := time.Parse(time.RFC3339Nano, strings.TrimPrefix(got[4], "+OK ")); err != nil || ends.Before(before.Add(50*time.Minute)) {
 		t.Errorf("the extended lease: %q", got[4])
 	}
 	if got[0] != "+OK" || got[5] != "+OK" {
 		t.Errorf("results %q", got)
 	}
-	if info := c.info("jobs"); info.Ready != 1 || info.Delayed != 1 || info.Leased != 1 || info.Rates["settle"] < 5.0/60 {
+	if info := c.info("jobs"); info.Ready != 3 || info.Delayed != 1 || info.Leased != 1 || info.Rates["settle"] < 7.0/60 {
 		t.Errorf("%+v", info)
 	}
 	if dead := c.pop("pq.jobs-dead.pop.min", ""); dead.Header.Get("PQ-Dead-Reason") != "it cannot be done" || string(dead.Data) != "5" {
 		t.Errorf("%q, %v", dead.Data, dead.Header)
 	}
-	c.results(c.settleAll(settles, acks...), "-ERR 410 gone", "-ERR 410 gone", "+OK", "+OK", "+OK", "-ERR 410 gone", "-ERR 410 gone", "-ERR 410 gone")
+	c.results(c.settleAll(settles, acks...), "-ERR 410 gone", "-ERR 410 gone", "+OK", "+OK", "+OK", "-ERR 410 gone", "-ERR 410 gone", "-ERR 410 gone", "+OK", "+OK")
 	c.inFlight("settlement", 0)
 	m := c.metrics()
-	if done, lost := m["pq_requests_total{code=200,verb=ack}"], m["pq_requests_total{code=410,verb=ack}"]; done != 11 || lost != 6 {
-		t.Errorf("%v settlements and %v that were refused are counted, expected 11 and 6", done, lost)
+	if done, lost := m["pq_requests_total{code=200,verb=ack}"], m["pq_requests_total{code=410,verb=ack}"]; done != 15 || lost != 6 {
+		t.Errorf("%v settlements and %v that were refused are counted, expected 15 and 6", done, lost)
 	}
 }
 

@@ -86,7 +86,7 @@ func TestSettlementWithHeadersOfItem(t *testing.T) {
 		}
 		return c.next(to)
 	}
-	for _, words := range []string{"+WPI", "-NAK", "+TERM no", "+ACK"} {
+	for _, words := range []string{"+WPI", "-NAK", "+BACK", "+TERM no", "+ACK"} {
 		item := c.lease(words, "X-Mine", "1")
 		c.refused(settle(item, words, other), 400)
 		c.refused(settle(item, "+NXT", item), 400)
@@ -129,6 +129,8 @@ func TestSettlements(t *testing.T) {
 		{`-NAK {"delay":60000000000}`, 0, 0, 1, 0},
 		{`-NAK {"delay": 60000000000}`, 0, 0, 1, 0},
 		{"-NAK 1m", 0, 0, 1, 0},
+		{"+BACK", 1, 0, 0, 0},
+		{"+BACK stopped", 1, 0, 0, 0},
 		{"+WPI", 0, 1, 0, 0},
 		{"+TERM", 0, 0, 0, 1},
 		{"+TERM it is broken", 0, 0, 0, 1},
@@ -178,6 +180,7 @@ func TestMalformedSettlements(t *testing.T) {
 		{m.Reply, "+NXT x", "JSON object"},
 		{m.Reply, `+NXT {"batch":0}`, "batch is 0"},
 		{m.Reply, "+TERMINATE", "+TERM [reason]"},
+		{m.Reply, "+BACKWARD", "+BACK [reason]"},
 		{m.Reply, "-NAK soon", "30s"},
 		{m.Reply, "-NAK -5s", "0s to"},
 		{m.Reply, "-NAK 5", "30s"},

@@ -90,7 +90,7 @@ func FuzzSettlement(f *testing.F) {
 	}
 	pop := Terms{End: fdbpq.Max, Band: fdbpq.Band{Low: -5, High: 1 << 40}, Lease: time.Minute}
 	token := string(w.Sealer.Append(nil, &lease, pop))
-	for _, body := range []string{"", "+ACK", "+OK", "-NAK", `-NAK {"delay":5}`, "-NAK 5s", "+WPI", "+TERM why", "+NXT 5", `+NXT {"lease":5}`, "+ACK x"} {
+	for _, body := range []string{"", "+ACK", "+OK", "-NAK", `-NAK {"delay":5}`, "-NAK 5s", "+WPI", "+TERM why", "+BACK", "+BACK why", "+NXT 5", `+NXT {"lease":5}`, "+ACK x"} {
 		f.Add([]byte(body), token, "jobs")
 	}
 	f.Add([]byte(nil), token[1:], "jobs")

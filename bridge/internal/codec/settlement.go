@@ -22,6 +22,7 @@ const (
 	SettleProgress
 	SettleTerm
 	SettleNext
+	SettleBack
 	SettleReturn // no client received the item
 )
 
@@ -31,7 +32,7 @@ type Settlement struct {
 	Lease  fdbpq.Lease
 	Leased time.Duration  // what the pop asked for that the lease is from
 	Delay  *time.Duration // of a nack, nil if it names none
-	Reason string         // of a nack, or a term
+	Reason string         // of a nack, a term, or a back
 	Next   *PopRequest    // of a +NXT
 }
 
@@ -74,7 +75,7 @@ func (w *Wire) open(s *Settlement, on *subjects.Subject) (t Terms, f *failure.Fa
 	return t, f
 }
 
-const settleForms = `"", +ACK, +OK, -NAK, -NAK {"delay":<ns>,"reason":"..."}, -NAK 5s, +WPI, +TERM [reason] or +NXT [pop request]`
+const settleForms = `"", +ACK, +OK, -NAK, -NAK {"delay":<ns>,"reason":"..."}, -NAK 5s, +BACK [reason], +WPI, +TERM [reason] or +NXT [pop request]`
 
 // readWord reads what a settlement does. It returns what follows +NXT.
 func (s *Settlement) readWord(body []byte) (rest []byte, f *failure.Failure) {
@@ -92,6 +93,10 @@ func (s *Settlement) readWord(body []byte) (rest []byte, f *failure.Failure) {
 	case protocol.SettleNack:
 		s.Kind = SettleNack
 		return nil, s.readNack(rest)
+	case protocol.SettleBack:
+		s.Kind = SettleBack
+		s.Reason = reasonText(rest)
+		return nil, nil
 	case protocol.SettleTerminate:
 		s.Kind = SettleTerm
 		s.Reason = reasonText(rest)
@@ -113,6 +118,6 @@ func errFollowed(rest []byte) *failure.Failure {
 	return failure.Newf(400, "a settlement is followed by %s: expected nothing", failure.Quote(string(rest)))
 }
 
-// reasonText is what a dead letter has of the reason of +TERM. Headers carry it as it is: they keep no
+// reasonText is what is kept of the reason of +BACK, and of +TERM for the dead letter. Headers carry it as it is: they keep no
 // spaces at its ends.
 func reasonText(b []byte) string { return strings.TrimSpace(fdbpq.ReasonText(string(b))) }
