@@ -13,7 +13,7 @@ import (
 )
 
 // Item is an item as a bridge answered it. Settle a leased item: with [Item.Ack],
-// [Item.Nack], [Item.NackWithDelay] or [Item.Terminate]. Until then [Item.Extend] or
+// [Item.Nack], [Item.NackWithDelay], [Item.GiveBack] or [Item.Terminate]. Until then [Item.Extend] or
 // [Item.Hold] keep the lease.
 type Item struct {
 	Queue      string
@@ -22,9 +22,15 @@ type Item struct {
 	Key        string // "": none
 	Payload    []byte
 	Header     nats.Header // as it was pushed
-	Deliveries int         // how often it was leased, this time included
+	Deliveries int         // how often it was handed out with a lease, this time included
 	Pushed     time.Time
 	Pending    int64 // ready items behind it
+
+	// Failures, Interruptions and Returns say how the earlier leases ended: by Nack; because they
+	// ran out; and by GiveBack or because they were taken away.
+	Failures      int
+	Interruptions int
+	Returns       int
 
 	// Fence grows with every lease of the item. A system that the work writes to can
 	// refuse a fence lower than one that it has seen.
@@ -151,6 +157,12 @@ func (i *Item) readOur(key string, values []string) error {
 		return readHeader(key, values, &i.Priority)
 	case protocol.HeaderDeliveries:
 		return readHeader(key, values, &i.Deliveries)
+	case protocol.HeaderFailures:
+		return readHeader(key, values, &i.Failures)
+	case protocol.HeaderInterruptions:
+		return readHeader(key, values, &i.Interruptions)
+	case protocol.HeaderReturns:
+		return readHeader(key, values, &i.Returns)
 	case protocol.HeaderFence:
 		return readHeader(key, values, &i.Fence)
 	case protocol.HeaderKeyFence:

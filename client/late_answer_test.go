@@ -103,7 +103,7 @@ func TestLateAnswerToAnEarlierAttempt(t *testing.T) {
 			}
 			select {
 			case got := <-settlements:
-				if got != "pq.jobs.ack.c.other -NAK 0s" {
+				if got != "pq.jobs.ack.c.other +BACK" {
 					t.Errorf("published %s, expected to give back the lease that the caller has not got", got)
 				}
 			case <-testenv.Late():

@@ -263,7 +263,7 @@ func TestLateItem(t *testing.T) {
 	if err := c.Conn().PublishMsg(item); err != nil {
 		t.Fatal(err)
 	}
-	if got := <-returned; got != "pq.jobs.ack.c.t -NAK 0s" {
+	if got := <-returned; got != "pq.jobs.ack.c.t +BACK" {
 		t.Errorf("the late item was answered with %s", got)
 	}
 }

@@ -109,6 +109,6 @@ func (b *mailbox) waiting() (all []func()) {
 // its lease to run out. If that fails, the lease does run out.
 func (b *mailbox) giveBack(m *nats.Msg) {
 	if ack := b.acks.leaseOf("", m); ack != "" && m.Header.Get(protocol.HeaderID) != "" {
-		_ = b.nc.Publish(ack, []byte(protocol.SettleUnworked))
+		_ = b.nc.Publish(ack, []byte(protocol.SettleBack))
 	}
 }

@@ -138,7 +138,7 @@ func TestAnswersInVain(t *testing.T) {
 	c.AnswerInVain(leased("read"), leased("unread"), leased("late"))
 	c.AnswerInVain(leased("read"), &nats.Msg{Reply: "pq.jobs.ack.c.none"}, leased("last")) // the second one is no item
 	for _, token := range []string{"unread", "late", "last"} {
-		want := "pq.jobs.ack.c." + token + " -NAK 0s"
+		want := "pq.jobs.ack.c." + token + " +BACK"
 		select {
 		case got := <-returned:
 			if got != want {

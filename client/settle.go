@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -28,15 +29,22 @@ func (c *Client) Attach(ackSubject string) (*Item, error) {
 // [ErrLeaseLost] another consumer has had the item, or will.
 func (i *Item) Ack(ctx context.Context) error { return i.settle(ctx, "ack", protocol.SettleAck) }
 
-// Nack gives the item back. It is ready again at its former place as the queue's backoff says,
-// at once if it has none. After its last delivery (16 unless configured otherwise) it goes to the dead-letter queue
-// instead.
+// Nack gives the item back, because the work has failed. It is ready again at its former place as the
+// queue's backoff says, at once if it has none. After its last failure (16 unless configured otherwise)
+// it goes to the dead-letter queue instead.
 func (i *Item) Nack(ctx context.Context) error { return i.settle(ctx, "nack", protocol.SettleNack) }
 
 // NackWithDelay is Nack, and the item becomes ready after the delay, whatever the queue's backoff
 // says: at once with 0.
 func (i *Item) NackWithDelay(ctx context.Context, delay time.Duration) error {
 	return i.NackWith(ctx, NackOptions{Delay: &delay})
+}
+
+// GiveBack gives the item back with nothing wrong with it: it is ready again at once at its former
+// place, and the lease counts neither as a failure nor as an interruption. With a reason, such as
+// "stopped", it is an attempt; "": nobody has begun with it. Up to 200 bytes of the reason are kept.
+func (i *Item) GiveBack(ctx context.Context, reason string) error {
+	return i.settle(ctx, "give back", strings.TrimSpace(protocol.SettleBack+" "+cut(reason)))
 }
 
 // Terminate sends the item to the dead-letter queue, because trying again would
@@ -135,7 +143,7 @@ func held(op string, reason Reason) bool {
 	switch op {
 	case "ack", "terminate":
 		return reason == ReasonGone
-	case "nack":
+	case "nack", "give back":
 		return true // the item is back in either case
 	}
 	return false

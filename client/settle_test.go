@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 func TestSettlements(t *testing.T) {
@@ -64,6 +65,29 @@ func TestNackBringsBack(t *testing.T) {
 	second := w.pop(t, client.Min, client.Lease(time.Hour))
 	if second.ID != first.ID || second.Deliveries != 2 || second.Fence <= first.Fence {
 		t.Errorf("leased again: %+v, before it was %+v", second, first)
+	}
+}
+
+// What is given back is there at once, and remembered as an attempt if there was a reason.
+func TestGiveBack(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.push(t, "x")
+	for _, reason := range []string{"", "stopped for a deploy"} {
+		item := w.pop(t, client.Min, client.Lease(time.Hour))
+		if err := item.GiveBack(t.Context(), reason); err != nil {
+			t.Fatal(err)
+		}
+		if err := item.GiveBack(t.Context(), reason); !errors.Is(err, client.ErrSettled) {
+			t.Errorf("given back twice: %v, expected client.ErrSettled", err)
+		}
+	}
+	item, err := w.queue.Get(t.Context(), w.pop(t, client.Min, client.Lease(time.Hour)).ID, client.WithAttempts())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all := item.LastAttempts; len(all) != 1 || all[0].Outcome != protocol.OutcomeBack || all[0].Reason != "stopped for a deploy" {
+		t.Errorf("its attempts are %+v", all)
 	}
 }
 

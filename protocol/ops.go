@@ -11,7 +11,8 @@ var Ops = []Op{
 	{Name: "ack", Subject: "<queue>.ack.<connection>.<token>", Body: Word(SettleAck), Again: Repeats, Right: Consumer, HTTP: settles, Errors: losesLease, Doc: "Removes a leased item: its work is done."},
 	{Name: "ack many", Subject: "<queue>.ack.<connection>.<token>", Body: Payload{}, Answer: Payload{}, Again: Repeats, Right: Consumer, Errors: losesLease, Doc: "Settles many leases, each with a result of its own."},
 	{Name: "ack next", Subject: "<queue>.ack.<connection>.<token>", Body: Word(SettleNext), Answer: Payload{}, Again: Once, Right: Consumer, Errors: append(nothingThere, losesLease...), Doc: "Removes a leased item, and leases the next one."},
-	{Name: "nack", Subject: "<queue>.ack.<connection>.<token>", Body: Word(SettleNack), Again: Repeats, Right: Consumer, HTTP: settles, Errors: losesLease, Doc: "Gives a leased item back."},
+	{Name: "nack", Subject: "<queue>.ack.<connection>.<token>", Body: Word(SettleNack), Again: Repeats, Right: Consumer, HTTP: settles, Errors: losesLease, Doc: "Gives a leased item back: its work has failed."},
+	{Name: "give back", Subject: "<queue>.ack.<connection>.<token>", Body: Word(SettleBack), Again: Repeats, Right: Consumer, HTTP: settles, Errors: losesLease, Doc: "Gives a leased item back with which nothing is wrong."},
 	{Name: "extend", Subject: "<queue>.ack.<connection>.<token>", Body: Word(SettleProgress), Again: Repeats, Right: Consumer, HTTP: settles, Errors: losesLease, Doc: "Extends a lease: it begins anew."},
 	{Name: "terminate", Subject: "<queue>.ack.<connection>.<token>", Body: Word(SettleTerminate), Again: Repeats, Right: Consumer, HTTP: settles, Errors: losesLease, Doc: "Gives a leased item up: it is a dead letter."},
 

@@ -208,7 +208,7 @@ export interface Attempt {
   start: Date | undefined;
   end: Date;
   holder: string;
-  outcome: "nak" | "expired" | "revoked" | "terminated";
+  outcome: "nak" | "expired" | "back" | "revoked" | "terminated";
   reason: string;
 }
 
@@ -290,8 +290,14 @@ export interface Item {
 
   /** The item is done. Afterwards it is gone for good. */
   ack(options?: CallOptions): Promise<void>;
-  /** Gives the item back, to its former place. */
+  /** The work has failed: gives the item back, to its former place. */
   nak(options?: NakOptions): Promise<void>;
+  /**
+   * Gives the item back with nothing wrong with it: it is ready again at once, and the lease counts
+   * neither as a failure nor as an interruption. With a reason it is an attempt; without one nobody
+   * has begun with it. Up to 200 bytes of the reason are kept.
+   */
+  giveBack(reason?: string, options?: CallOptions): Promise<void>;
   /** Makes the item a dead letter, because trying again would not help. */
   term(reason?: string, options?: CallOptions): Promise<void>;
   /** Work in progress: the lease starts afresh, for as long as it was given. */

@@ -60,7 +60,7 @@ const tenYears = 87600 * 3600e3;
  */
 function held(op, reason) {
   if (op === "ack" || op === "term") return reason === "gone";
-  return op === "nak"; // the item is back in either case
+  return op === "nak" || op === "giveBack"; // the item is back in either case
 }
 
 export class Item {
@@ -266,6 +266,16 @@ export class Item {
     if (typeof reason !== "string") throw new TypeError(`the reason is ${shown(reason)}: expected a text`);
     const how = reason !== "" ? ` ${writeJSON({ delay: ms === undefined ? undefined : BigInt(nanoseconds(ms)), reason: cut(reason) })}` : ms === undefined ? "" : ` ${durationText(ms)}`;
     await this.#once(() => this.#send("nak", `-NAK${how}`, options));
+  }
+
+  /**
+   * @param {string} [reason]
+   * @param {import("../index.js").CallOptions} [given]
+   */
+  async giveBack(reason = "", given) {
+    const options = checked(given, "giveBack", callOptions);
+    if (typeof reason !== "string") throw new TypeError(`the reason is ${shown(reason)}: expected a text`);
+    await this.#once(() => this.#send("giveBack", `+BACK ${cut(reason)}`.trimEnd(), options));
   }
 
   /**

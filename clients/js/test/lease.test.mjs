@@ -35,6 +35,17 @@ test("give back, at once and later", async () => {
   assert.equal((await q.pop({ lease: "1m", wait: patience })).string(), "y");
 });
 
+test("hand back", async () => {
+  const q = queue();
+  await q.push("x");
+  await (await q.pop({ lease: "1m" })).giveBack();
+  const item = await q.pop({ lease: "1m" });
+  await item.giveBack("stopped");
+  await fails(item.giveBack(), SettledError);
+  const { lastAttempts } = await q.get(item.id, { attempts: true });
+  assert.deepEqual(lastAttempts.map((a) => [a.outcome, a.reason]), [["back", "stopped"]]);
+});
+
 test("give up", async () => {
   const q = queue();
   await q.push("x");

@@ -39,7 +39,7 @@ def _held(op: str, reason: str) -> bool:
     effect and its answer was lost."""
     if op in ("ack", "term"):
         return reason == "gone"
-    return op == "nak"  # the item is back in either case
+    return op in ("nak", "give back")  # the item is back in either case
 
 
 class Item(ItemData):
@@ -90,6 +90,14 @@ class Item(ItemData):
             await self._send("nak", f"-NAK {json.dumps({name: value for name, value in fields.items() if value is not None})}", timeout)
             return
         await self._send("nak", "-NAK" if away is None else f"-NAK {duration_text(away)}", timeout)
+
+    async def give_back(self, reason: str = "", *, timeout: Duration | None = None) -> None:
+        """Gives the item back with nothing wrong with it: it is ready again at once, and the lease counts
+        neither as a failure nor as an interruption. With a reason it is an attempt; without one nobody has
+        begun with it. Up to 200 bytes of the reason are kept."""
+        if not isinstance(reason, str):
+            raise TypeError(f"the reason is {shown(reason)}: expected a text")
+        await self._once(lambda: self._send("give back", f"+BACK {_cut(reason)}".rstrip(), timeout))
 
     async def term(self, reason: str = "", *, timeout: Duration | None = None) -> None:
         """Makes the item a dead letter, because trying again would not help."""

@@ -33,7 +33,7 @@ class Attempt:
     end: datetime
     holder: str
     outcome: str
-    """"nak", "expired", "revoked" or "terminated"."""
+    """"nak", "expired", "back", "revoked" or "terminated"."""
     reason: str
 
 

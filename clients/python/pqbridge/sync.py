@@ -133,6 +133,7 @@ class Item(_Data):
 
     ack = _blocking(_item.Item.ack)
     nak = _blocking(_item.Item.nak)
+    give_back = _blocking(_item.Item.give_back)
     term = _blocking(_item.Item.term)
     extend = _blocking(_item.Item.extend)
 

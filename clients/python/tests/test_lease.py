@@ -33,6 +33,16 @@ class Leases(TestCase):
         info = await q.info()
         self.assertEqual((info["ready"], info["leased"], info["delayed"]), (0, 0, 1))
 
+    async def test_give_back(self) -> None:
+        q = self.queue()
+        await q.push("a")
+        await (await q.pop(lease="1m")).give_back()
+        item = await q.pop(lease="1m")
+        await item.give_back("stopped")
+        await self.fails(item.give_back(), SettledError)
+        stored = await q.get(item.id, attempts=True)
+        self.assertEqual([(a.outcome, a.reason) for a in stored.last_attempts], [("back", "stopped")])
+
     async def test_lost(self) -> None:
         q = self.queue()
         await q.push("a")
