@@ -68,6 +68,7 @@ var endOfBatch = nats.Header{
 func (l *lane) answerItem(r *pop, item *fdbpq.Item, behind int64) *failure.Failure {
 	l.writeHeaders(r, item, behind)
 	room := l.Limit.Left(&l.header, item.Size)
+	l.header.Endings(item, &room)
 	l.header.Backoff(item.Lease, &room)
 	m := nats.Msg{Subject: r.Msg.Reply, Header: l.header.Finish(), Data: item.Payload}
 	if item.Lease != nil {
@@ -97,6 +98,7 @@ func (l *lane) answerBundle(r *pop) *failure.Failure {
 	for i := range r.found {
 		item := &r.found[i]
 		l.writeHeaders(r, item, r.ready+int64(len(r.found)-1-i))
+		l.header.Endings(item, &room)
 		l.header.Backoff(item.Lease, &room)
 		l.lines = append(l.header.AppendLines(l.lines[:0]), item.Headers...)
 		l.out = protocol.AppendFrame(l.out, l.lines, item.Payload)

@@ -154,6 +154,7 @@ func listed(store *fdbpq.Store, held *fdbpq.StoredItem, page *fdbpq.Listing) *pr
 		Key:        held.Key,
 		State:      protocol.State(held.State),
 		Deliveries: held.Deliveries,
+		Endings:    protocol.Endings(held.Endings),
 		Pushed:     held.Pushed.UTC(),
 		Size:       held.Size,
 		Fence:      held.Fence,
@@ -166,6 +167,9 @@ func listed(store *fdbpq.Store, held *fdbpq.StoredItem, page *fdbpq.Listing) *pr
 	}
 	if item.Held = held.Held; held.State != fdbpq.StateReady && !held.Held {
 		item.Due = store.Display(held.Due).UTC()
+	}
+	if held.Since != 0 {
+		item.Since = store.Display(held.Since).UTC()
 	}
 	if held.Expires != 0 {
 		item.Expires = store.Display(held.Expires).UTC()

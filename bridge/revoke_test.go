@@ -2,7 +2,9 @@ package bridge_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/pqbridge/pqbridge/protocol"
 )
@@ -69,22 +71,49 @@ func TestRevokeOfTheHighestFence(t *testing.T) {
 	}
 }
 
-// The lease counts as a delivery, so the last one kills the item.
-func TestRevokeOfTheLastDelivery(t *testing.T) {
+// A revocation ends no item's life, and no backoff delays what it brings back.
+func TestRevokeKillsNothing(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
 	c.configure(`{"max_deliveries":1,"backoff":["1h"]}`)
-	dead := c.hear("pq.jobs.event.dead")
 	id := c.lease("x").Header.Get("PQ-Id")
-	if done := c.revoked(id, ""); done.State != "dead" {
-		t.Errorf("revoked: %+v", done)
+	for n := range int64(3) {
+		if done := c.revoked(id, ""); done != (protocol.Revoked{ID: id, State: "ready", Deliveries: n + 1}) {
+			t.Errorf("revoked: %+v", done)
+		}
+		next := c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1m")
+		if next.Header.Get("PQ-Returns") != fmt.Sprint(n+1) || next.Header.Get("PQ-Failures") != "" || next.Header.Get("PQ-Interruptions") != "" {
+			t.Errorf("the next lease has %v", next.Header)
+		}
+	}
+}
+
+// An item whose TTL has ended dies when its lease is revoked, where such items die.
+func TestRevokePastTheTTL(t *testing.T) {
+	t.Parallel()
+	c := serve(t)
+	c.configure(`{"dead_letter_expired":true}`)
+	dead := c.hear("pq.jobs.event.dead")
+	for ttl := 100 * time.Millisecond; ; ttl *= 2 {
+		c.push("pq.jobs.push", "x", "PQ-TTL", ttl.String())
+		m := c.ask("pq.jobs.pop.min", "", "PQ-Lease", "1h")
+		if m.Header.Get("PQ-Id") == "" { // a slow machine
+			continue
+		}
+		id := m.Header.Get("PQ-Id")
+		expires, err := time.Parse(time.RFC3339Nano, c.ask("pq.jobs.get."+id, "").Header.Get("PQ-Expires"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for time.Now().Before(expires.Add(50 * time.Millisecond)) {
+			c.info("jobs")
+		}
+		if done := c.revoked(id, `{"delay":"1h"}`); done.State != "dead" {
+			t.Errorf("revoked: %+v", done)
+		}
+		break
 	}
 	c.next(dead)
-	letter := c.pop("pq.jobs-dead.peek.min", "").Header.Get("PQ-Id")
-	var all []protocol.Attempt
-	if err := json.Unmarshal([]byte(c.pop("pq.jobs-dead.get."+letter, `{"attempts":true}`).Header.Get("PQ-Attempts")), &all); err != nil || len(all) != 1 || all[0].Outcome != "revoked" {
-		t.Errorf("attempts %+v, %v", all, err)
-	}
 }
 
 // queueCount is a counter of a queue.

@@ -23,11 +23,12 @@ type Import struct {
 	Pushed     time.Time
 	NotBefore  time.Time // zero: ready
 	Expires    time.Time // zero: never
-	Deliveries int
-	Fence      uint64
-	KeyFence   uint64 // later leases of the key get higher ones
-	Dead       *Death
-	Attempts   []Attempt // the oldest first
+	Deliveries int       // failures are all that are neither Interruptions nor Returns
+	Endings
+	Fence    uint64
+	KeyFence uint64 // later leases of the key get higher ones
+	Dead     *Death
+	Attempts []Attempt // the oldest first
 
 	Unique      string // [ErrOccupied] if another item has this value; without an ID that one is a duplicate
 	UniqueUntil string // [UntilLeased], or ""
@@ -55,8 +56,8 @@ func (q *Queue) ImportAsync(ctx context.Context, i *Import) (*Future, error) {
 			header.Set(key, t.UTC().Format(time.RFC3339Nano))
 		}
 	}
-	if i.Deliveries > 0 {
-		header.Set(protocol.HeaderDeliveries, strconv.Itoa(i.Deliveries))
+	numbers := map[string]int64{
+		protocol.HeaderDeliveries: int64(i.Deliveries), protocol.HeaderFailures: i.Failures, protocol.HeaderInterruptions: i.Interruptions, protocol.HeaderReturns: i.Returns,
 	}
 	if i.Fence > 0 {
 		header.Set(protocol.HeaderFence, strconv.FormatUint(i.Fence, 10))
@@ -77,8 +78,11 @@ func (q *Queue) ImportAsync(ctx context.Context, i *Import) (*Future, error) {
 		if !d.At.IsZero() {
 			texts[protocol.HeaderDeadAt] = d.At.UTC().Format(time.RFC3339Nano)
 		}
-		if d.Deliveries > 0 {
-			texts[protocol.HeaderDeadNumber] = strconv.FormatInt(d.Deliveries, 10)
+		numbers[protocol.HeaderDeadNumber], numbers[protocol.HeaderDeadInterruptions] = d.Deliveries, d.Interruptions
+	}
+	for key, n := range numbers {
+		if n > 0 {
+			header.Set(key, strconv.FormatInt(n, 10))
 		}
 	}
 	for key, text := range texts {

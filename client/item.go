@@ -26,11 +26,7 @@ type Item struct {
 	Pushed     time.Time
 	Pending    int64 // ready items behind it
 
-	// Failures, Interruptions and Returns say how the earlier leases ended: by Nack; because they
-	// ran out; and by GiveBack or because they were taken away.
-	Failures      int
-	Interruptions int
-	Returns       int
+	Endings // of its earlier leases
 
 	// Fence grows with every lease of the item. A system that the work writes to can
 	// refuse a fence lower than one that it has seen.
@@ -95,6 +91,9 @@ type Item struct {
 	expires time.Time
 	settled bool
 }
+
+// Endings say how earlier leases of an item ended.
+type Endings = protocol.Endings
 
 // Death is why and when an item came to a dead-letter queue, and from which queue.
 type Death = protocol.Death
@@ -200,12 +199,12 @@ func (i *Item) readOur(key string, values []string) error {
 			return err
 		}
 		i.Due = i.expires
-	case protocol.HeaderDeadReason, protocol.HeaderDeadAt, protocol.HeaderDeadNumber, protocol.HeaderOrigin, protocol.HeaderOriginID:
+	case protocol.HeaderDeadReason, protocol.HeaderDeadAt, protocol.HeaderDeadNumber, protocol.HeaderDeadInterruptions, protocol.HeaderOrigin, protocol.HeaderOriginID:
 		if i.Dead == nil {
 			i.Dead = &Death{}
 		}
 		return readHeader(key, values, map[string]any{
-			protocol.HeaderDeadReason: &i.Dead.Reason, protocol.HeaderDeadAt: &i.Dead.At, protocol.HeaderDeadNumber: &i.Dead.Deliveries,
+			protocol.HeaderDeadReason: &i.Dead.Reason, protocol.HeaderDeadAt: &i.Dead.At, protocol.HeaderDeadNumber: &i.Dead.Deliveries, protocol.HeaderDeadInterruptions: &i.Dead.Interruptions,
 			protocol.HeaderOrigin: &i.Dead.Origin, protocol.HeaderOriginID: &i.Dead.OriginID,
 		}[key])
 	case protocol.HeaderSource, protocol.HeaderSourceSubject, protocol.HeaderSourceSeq, protocol.HeaderSourceTime, protocol.HeaderSourceMsgID, protocol.HeaderSourceID:

@@ -15,21 +15,23 @@ import (
 
 // Listed is an item of a list.
 type Listed struct {
-	ID         string    `json:"id"`
-	Priority   int64     `json:"priority"`
-	Key        string    `json:"key,omitempty"`
-	State      State     `json:"state"`
-	Deliveries int       `json:"deliveries"`
-	Pushed     time.Time `json:"pushed"`
-	Held       bool      `json:"held,omitempty"` // leased without an end, by a link
-	Due        time.Time `json:"due,omitzero"`   // when the lease ends, or the delay
-	Expires    time.Time `json:"expires,omitzero"`
-	Fence      uint64    `json:"fence,omitempty"`
-	KeyFence   uint64    `json:"key_fence,omitempty"`
-	Dead       *Death    `json:"dead,omitempty"`
-	Holder     string    `json:"holder,omitempty"`   // of a leased item: what its holder calls itself
-	Attempts   int64     `json:"attempts,omitempty"` // number of the last one
-	Size       int64     `json:"size"`               // of payload and headers
+	ID         string `json:"id"`
+	Priority   int64  `json:"priority"`
+	Key        string `json:"key,omitempty"`
+	State      State  `json:"state"`
+	Deliveries int    `json:"deliveries"`
+	Endings
+	Pushed   time.Time `json:"pushed"`
+	Held     bool      `json:"held,omitempty"` // leased without an end, by a link
+	Due      time.Time `json:"due,omitzero"`   // when the lease ends, or the delay
+	Since    time.Time `json:"since,omitzero"` // when the lease began
+	Expires  time.Time `json:"expires,omitzero"`
+	Fence    uint64    `json:"fence,omitempty"`
+	KeyFence uint64    `json:"key_fence,omitempty"`
+	Dead     *Death    `json:"dead,omitempty"`
+	Holder   string    `json:"holder,omitempty"`   // of a leased item: what its holder calls itself
+	Attempts int64     `json:"attempts,omitempty"` // number of the last one
+	Size     int64     `json:"size"`               // of payload and headers
 
 	// LastAttempts are those that the item remembers, the oldest first, with
 	// [ListOptions.Attempts]. They are nil if the item does not fit into an answer with them.
@@ -106,8 +108,8 @@ func (q *Queue) page(ctx context.Context, o ListOptions) (answer protocol.Page, 
 
 func listed(i *protocol.Listed) Listed {
 	return Listed{
-		ID: i.ID, Priority: i.Priority, Key: i.Key, State: i.State, Deliveries: int(i.Deliveries), Pushed: i.Pushed,
-		Held: i.Held, Due: i.Due, Expires: i.Expires, Fence: uint64(i.Fence), KeyFence: uint64(i.KeyFence), Dead: i.Dead, Size: i.Size,
+		ID: i.ID, Priority: i.Priority, Key: i.Key, State: i.State, Deliveries: int(i.Deliveries), Endings: i.Endings, Pushed: i.Pushed,
+		Held: i.Held, Due: i.Due, Since: i.Since, Expires: i.Expires, Fence: uint64(i.Fence), KeyFence: uint64(i.KeyFence), Dead: i.Dead, Size: i.Size,
 		Header: i.Headers, Body: i.Body, Preview: i.Preview, Unique: i.Unique, UniqueUntil: i.UniqueUntil,
 		Holder: i.Holder, Attempts: i.Attempts, LastAttempts: i.LastAttempts,
 	}

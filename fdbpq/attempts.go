@@ -130,12 +130,12 @@ type past struct {
 	attempts Attempts
 }
 
-// append packs what there is, if there is something. It ends the row.
-func (p *past) append(b []byte) []byte {
-	if *p == (past{}) {
+// append packs what there is, and if something follows it, all.
+func (p *past) append(b []byte, followed bool) []byte {
+	if *p == (past{}) && !followed {
 		return b
 	}
-	if b = tuple.AppendString(b, p.holder); p.attempts != "" {
+	if b = tuple.AppendString(b, p.holder); p.attempts != "" || followed {
 		b = tuple.AppendBytes(b, []byte(p.attempts))
 	}
 	return b
@@ -226,7 +226,7 @@ func (log attemptLog) record(l *located, e *ending) {
 		return
 	}
 	a := Attempt{
-		N: max(l.attempts.Last()+1, l.deliveries), End: log.store.Display(e.at),
+		N: max(l.attempts.Last()+1, l.deliveries()), End: log.store.Display(e.at),
 		Holder: l.holder, Outcome: e.outcome, Reason: ReasonText(e.reason),
 	}
 	if l.since > 0 {

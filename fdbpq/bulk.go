@@ -50,15 +50,16 @@ type Bulk struct {
 
 // Where says which items a bulk operation is about: all that is given has to fit.
 type Where struct {
-	State        State // "": ready ones, or leased ones for BulkRevoke
-	Band         *Band // of their priorities
-	Key, Holder  string
-	Reason       *Text // of their death
-	Origin       *Text // the queue in which they died
-	PushedBefore time.Time
-	PushedAfter  time.Time // or at that time
-	Deliveries   int64     // at least
-	Headers      func(headers []byte) bool
+	State         State // "": ready ones, or leased ones for BulkRevoke
+	Band          *Band // of their priorities
+	Key, Holder   string
+	Reason        *Text // of their death
+	Origin        *Text // the queue in which they died
+	PushedBefore  time.Time
+	PushedAfter   time.Time // or at that time
+	Deliveries    int64     // at least
+	Interruptions int64     // at least
+	Headers       func(headers []byte) bool
 }
 
 // Text is what a text has to be, or to begin with.
@@ -310,7 +311,7 @@ func (p *bulkPage) fits(l *located) (bool, error) {
 		return false, nil
 	case p.Verb == BulkRequeue && l.comesFrom(p.To) != nil:
 		return false, nil
-	case w.Key != "" && l.key != w.Key, w.Holder != "" && l.holder != w.Holder, l.deliveries < w.Deliveries,
+	case w.Key != "" && l.key != w.Key, w.Holder != "" && l.holder != w.Holder, l.deliveries() < w.Deliveries, l.interruptions < w.Interruptions,
 		w.Reason != nil && !(l.isDead() && w.Reason.Fits(l.dead.Reason)),
 		w.Origin != nil && !(l.isDead() && w.Origin.Fits(l.dead.Origin)),
 		!w.PushedBefore.IsZero() && !time.Unix(0, l.pushed).Before(w.PushedBefore),

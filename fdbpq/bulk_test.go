@@ -335,8 +335,14 @@ func TestBulkOfAllKindsOfItems(t *testing.T) {
 		f.pass(time.Hour)
 		f.sweep() // one dies of its age, another one is ready
 		f.lease("q", fdbpq.Min, 100, time.Hour)
-		if n := sum(f.run("q", fdbpq.Bulk{Verb: fdbpq.BulkRevoke, Limit: 500})); n != len(kinds)-1 || f.counts("q-dead").Ready != int64(len(kinds)) {
-			t.Errorf("revoked %d, and there are %+v", n, f.counts("q-dead"))
+		if n := sum(f.run("q", fdbpq.Bulk{Verb: fdbpq.BulkRevoke, Limit: 500})); n != len(kinds)-1 || f.counts("q").Ready != int64(n) {
+			t.Errorf("revoked %d, and there are %+v", n, f.counts("q"))
+		}
+		f.lease("q", fdbpq.Min, 100, time.Minute)
+		f.pass(time.Minute)
+		f.sweep()
+		if n := f.counts("q-dead").Ready; n != int64(len(kinds)) {
+			t.Errorf("%d are dead", n)
 		}
 		f.lease("q-dead", fdbpq.Min, 1, time.Minute)
 		requeue := fdbpq.Bulk{Verb: fdbpq.BulkRequeue, To: "q", Limit: 500}

@@ -190,7 +190,7 @@ func TestDeadLettersMakeNoQueue(t *testing.T) {
 	})
 }
 
-// An item that kills its workers becomes a dead letter after its last delivery, with its
+// An item that kills its workers becomes a dead letter after its last interruption, with its
 // priority, its headers and its origin.
 func TestPoison(t *testing.T) {
 	t.Parallel()
@@ -210,9 +210,9 @@ func TestPoison(t *testing.T) {
 			t.Errorf("%d items are left after the last delivery", n)
 		}
 		died := f.clock.options(0).Wall()
-		for range 20 { // a dead letter has no limit of deliveries
+		for range 20 { // a dead letter has no limit of interruptions
 			item := f.leaseOne("q-dead", time.Second)
-			want := fdbpq.DeadLetter{Reason: fdbpq.DeadMaxDeliveries, Origin: "q", OriginID: pushed.ID.String(), At: died, Deliveries: 3}
+			want := fdbpq.DeadLetter{Reason: fdbpq.DeadInterruptions, Origin: "q", OriginID: pushed.ID.String(), At: died, Deliveries: 3, Interruptions: 3}
 			if item.Priority != 7 || string(item.Headers) != "headers" || *item.Dead != want || item.ID == pushed.ID {
 				t.Fatalf("the dead item is %+v", item)
 			}

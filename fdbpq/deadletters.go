@@ -13,6 +13,7 @@ import (
 // Why an item became a dead letter, unless Terminate gave another reason.
 const (
 	DeadMaxDeliveries = "max_deliveries"
+	DeadInterruptions = "interruptions"
 	DeadExpired       = "expired"
 	DeadTerminated    = "terminated"
 )
@@ -27,6 +28,8 @@ type DeadLetter struct {
 
 	At         time.Time // by the wall clock of the process that buried it; zero: not known
 	Deliveries int64     // that it had in its queue
+
+	Interruptions int64 // that it had there
 }
 
 // isDead reports whether the item is a dead letter. Its deliveries are not limited,
@@ -170,11 +173,11 @@ func (d deadLetters) bury(dlq *pusher, l *located, reason string) error {
 	}
 	d.change(l, nil)
 	buried := located{envelope: l.elsewhere()}
-	buried.dead = DeadLetter{Reason: reason, Origin: ownName(d.name), OriginID: id.String(), At: time.Unix(0, dlq.pushed), Deliveries: l.deliveries}
+	buried.dead = DeadLetter{Reason: reason, Origin: ownName(d.name), OriginID: id.String(), At: time.Unix(0, dlq.pushed), Deliveries: l.deliveries(), Interruptions: l.interruptions}
 	if err := dlq.lay(&buried, dlq.assign(&buried, l.returnPriority), l.headers, l.payload); err != nil {
 		return err
 	}
-	d.emit(Event{Type: EventDead, ID: id, Priority: l.returnPriority, Deliveries: l.deliveries, Reason: reason, DeadLetter: dlq.name})
+	d.emit(Event{Type: EventDead, ID: id, Priority: l.returnPriority, Deliveries: l.deliveries(), Endings: l.ended(), Reason: reason, DeadLetter: dlq.name})
 	return nil
 }
 
@@ -201,11 +204,15 @@ func (q Queue) Terminate(tx kv.Tx, lease Lease, reason string) (Settled, error) 
 	said := strings.ToValidUTF8(reason[:min(len(reason), maxReason)], "")
 	reason = cmp.Or(said, DeadTerminated)
 	return q.settle(tx, lease, untilTakenAgain, func(qtx *queueTx, l *located) error {
-		if _, err := (retries{qtx}).end(l, ending{outcome: OutcomeTerminated, reason: said}); err != nil {
-			return err
+		if l.state == StateLeased {
+			now, err := qtx.now()
+			if err != nil {
+				return err
+			}
+			attemptLog{qtx}.record(l, &ending{outcome: OutcomeTerminated, reason: said, at: min(now, l.due)})
 		}
 		if l.isDead() {
-			qtx.emit(Event{Type: EventDead, ID: l.id(l.place), Priority: l.returnPriority, Deliveries: l.deliveries, Reason: reason})
+			qtx.emit(Event{Type: EventDead, ID: l.id(l.place), Priority: l.returnPriority, Deliveries: l.deliveries(), Endings: l.ended(), Reason: reason})
 			qtx.change(l, nil)
 			return nil
 		}

@@ -23,7 +23,7 @@ type envelope struct {
 	headers      []byte
 	pushed       int64 // wall clock, Unix nanoseconds; for display only
 	expires      int64 // store time; 0: never
-	deliveries   int64
+	tries        int64 // leases that ended as failures, and that of a leased item
 	fence        int64 // number of leases, returned ones included
 	idPriority   int64 // priority in the item's id
 	dead         DeadLetter
@@ -35,6 +35,7 @@ type envelope struct {
 	since        int64  // of a leased item: store time when the lease began; 0: not known. Of another one: 0, or givenBack, or takenAway
 	keyFence     int64  // of the last lease among those of the key; 0: it had none
 	past
+	endings
 	foreign bool // pushed by another program, which updated no counters
 }
 
@@ -59,10 +60,11 @@ func (e *envelope) append(b []byte) []byte {
 	b = tuple.AppendBytes(b, headers)
 	b = tuple.AppendInt(b, e.pushed)
 	b = tuple.AppendInt(b, e.expires)
-	b = tuple.AppendInt(b, e.deliveries)
+	b = tuple.AppendInt(b, e.tries)
 	b = tuple.AppendInt(b, e.fence)
 	b = tuple.AppendInt(b, e.idPriority)
-	dated := !e.dead.At.IsZero() || e.dead.Deliveries != 0 || e.past != (past{})
+	ended := e.endings != (endings{}) || e.dead.Interruptions != 0
+	dated := !e.dead.At.IsZero() || e.dead.Deliveries != 0 || e.past != (past{}) || ended
 	keyFence := e.keyFence != 0 || dated
 	since := e.since != 0 || keyFence
 	key := e.key != "" || since
@@ -99,7 +101,13 @@ func (e *envelope) append(b []byte) []byte {
 		}
 		b = tuple.AppendInt(tuple.AppendInt(b, at), e.dead.Deliveries)
 	}
-	return e.past.append(b)
+	b = e.past.append(b, ended)
+	if ended {
+		for _, n := range [...]int64{e.interruptions, e.returns, e.unreceived, e.dead.Interruptions} {
+			b = tuple.AppendInt(b, n)
+		}
+	}
+	return b
 }
 
 // parseEnvelope reads the value of the item at p. The envelope refers to b.
@@ -119,7 +127,7 @@ func parseEnvelope(b []byte, p place) (envelope, error) {
 	r := tuple.Read(rest)
 	r.Ints(&e.chunks, &e.size, &e.headerSize)
 	e.headers = r.Bytes()
-	r.Ints(&e.pushed, &e.expires, &e.deliveries, &e.fence, &e.idPriority)
+	r.Ints(&e.pushed, &e.expires, &e.tries, &e.fence, &e.idPriority)
 	// Damage must not decide how much memory is allocated.
 	if r.Err() == nil && (e.headerSize < 0 || e.headerSize > e.size || e.size > MaxContent || e.chunks < 0 || e.chunks > maxChunks) {
 		return envelope{}, fmt.Errorf("damaged item: %d bytes, %d of them headers, in %d chunks", e.size, e.headerSize, e.chunks)
@@ -149,6 +157,9 @@ func parseEnvelope(b []byte, p place) (envelope, error) {
 		}
 	}
 	e.past.consume(&r)
+	if r.More() {
+		r.Ints(&e.interruptions, &e.returns, &e.unreceived, &e.dead.Interruptions)
+	}
 	if err := r.Err(); err != nil {
 		return envelope{}, fmt.Errorf("damaged item: %w", err)
 	}

@@ -171,7 +171,7 @@ func (p *pusher) evict(results []Pushed) {
 		gone := &p.victims[i]
 		id := gone.id(gone.place)
 		p.change(gone, nil)
-		p.emit(Event{Type: EventEvicted, ID: id, Priority: gone.place.priority, Deliveries: gone.deliveries})
+		p.emit(Event{Type: EventEvicted, ID: id, Priority: gone.place.priority, Deliveries: gone.deliveries()})
 		for i := range results {
 			if results[i].ID == id && results[i].Err == nil && !results[i].Duplicate {
 				results[i].Evicted = true

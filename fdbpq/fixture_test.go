@@ -378,6 +378,11 @@ func (f *fixture) returned(l fdbpq.Lease) (settled fdbpq.Settled, err error) {
 	return settled, err
 }
 
+func (f *fixture) giveBack(l fdbpq.Lease, reason string) error {
+	f.Helper()
+	return f.settle(func(tx kv.Tx) (fdbpq.Settled, error) { return f.Queue(l.Queue).GiveBack(tx, l, reason) })
+}
+
 // remove removes an item, leased or not.
 func (f *fixture) remove(queue string, id fdbpq.ID) {
 	f.Helper()

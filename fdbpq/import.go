@@ -21,11 +21,12 @@ type Import struct {
 	Pushed     time.Time // zero: now
 	NotBefore  time.Time // delayed until then; zero or past: ready
 	Expires    time.Time // end of its TTL; zero: never
-	Deliveries int64
-	Fence      int64
-	Dead       *DeadLetter
-	Key        string
-	KeyFence   int64 // of an item with a key; later leases of the key get higher ones
+	Deliveries int64     // failures are all that are neither Interruptions nor Returns
+	Endings
+	Fence    int64
+	Dead     *DeadLetter
+	Key      string
+	KeyFence int64 // of an item with a key; later leases of the key get higher ones
 
 	Attempts []Attempt // the oldest first; the last ones are kept
 
@@ -54,6 +55,9 @@ var (
 const (
 	// maxCount leaves room for pushes behind what was imported.
 	maxCount = 1 << 62
+
+	// maxEndings leaves room for their sum.
+	maxEndings = maxCount / 4
 
 	// maxTail is more than a count and a random part need, ours or the recipe's.
 	maxTail = 64
@@ -207,9 +211,10 @@ func (p *pusher) put(item *Import, at place, seq int64) (Imported, error) {
 	}
 	e := envelope{
 		pushed: p.pushed, idPriority: item.ID.place.priority, dead: item.died(),
-		deliveries: item.Deliveries, fence: max(item.Fence, item.Deliveries),
+		tries: item.tries(), fence: max(item.Fence, item.tries()+item.Interruptions+item.Returns),
 		unique: item.Unique, untilLeased: item.UniqueUntilLeased, key: item.Key, keyFence: item.KeyFence,
-		past: past{attempts: packAttempts(item.Attempts, p.state.config.Attempts)},
+		past:    past{attempts: packAttempts(item.Attempts, p.state.config.Attempts)},
+		endings: endings{interruptions: item.Interruptions, returns: item.Returns},
 	}
 	if !item.Pushed.IsZero() {
 		e.pushed = item.Pushed.UnixNano()
@@ -239,6 +244,11 @@ func (p *pusher) put(item *Import, at place, seq int64) (Imported, error) {
 	return Imported{ID: item.ID, Seq: seq}, nil
 }
 
+// tries are the deliveries of the item that count as failures.
+func (item *Import) tries() int64 {
+	return max(item.Failures, item.Deliveries-item.Interruptions-item.Returns)
+}
+
 // checkImport returns an error when the item may not be imported, and otherwise its
 // number in push order.
 func (p *pusher) checkImport(item *Import) (seq int64, err error) {
@@ -255,6 +265,11 @@ func (p *pusher) checkImport(item *Import) (seq int64, err error) {
 	for _, n := range []int64{item.Deliveries, item.Fence, dead.Deliveries} {
 		if n < 0 || n > maxCount {
 			return 0, fmt.Errorf("%w: %d deliveries or leases, allowed are 0 to %d", ErrPlace, n, maxCount)
+		}
+	}
+	for _, n := range []int64{item.Failures, item.Interruptions, item.Returns, dead.Interruptions} {
+		if n < 0 || n > maxEndings {
+			return 0, fmt.Errorf("%w: %d failures, interruptions or returns, allowed are 0 to %d", ErrPlace, n, maxEndings)
 		}
 	}
 	if err := cmp.Or(CheckKey(item.Key), checkAttempts(item.Attempts)); err != nil {

@@ -28,7 +28,7 @@ func (f *fixture) everything(queue string) (items []fdbpq.Import) {
 			for _, stored := range page.Items {
 				item := fdbpq.Import{
 					ID: stored.ID, Priority: stored.Priority, Payload: stored.Payload, Headers: stored.Headers, Pushed: stored.Pushed,
-					Deliveries: stored.Deliveries, Fence: stored.Fence, Dead: stored.Dead,
+					Deliveries: stored.Deliveries, Endings: stored.Endings, Fence: stored.Fence, Dead: stored.Dead,
 				}
 				if stored.Expires != 0 {
 					item.Expires = f.Display(stored.Expires)

@@ -115,6 +115,7 @@ type located struct {
 	state          State
 	due            int64 // when a lease or a delay ends
 	returnPriority int64 // priority that a leased item returns to; of others, the one that they have
+	over           bool  // of a leased item: its lease has ended, and is counted
 	envelope
 }
 

@@ -14,6 +14,7 @@ type StoredItem struct {
 	Item
 	State   State
 	Due     int64 // store time at which a lease or a delay ends; 0 when ready, or held
+	Since   int64 // of a leased item: store time when its lease began; 0: not known, or held
 	Held    bool  // leased without an end, by a link
 	Expires int64 // store time at which its TTL ends; 0: never
 	Fence   int64 // number of leases, returned ones included
@@ -79,6 +80,8 @@ func (c contents) stored(r kv.Reader, l *located, payload int64) (*StoredItem, e
 	stored := &StoredItem{Item: item, State: l.state, Due: l.due, Held: l.held(), Expires: l.expires, Fence: l.fence, KeyFence: l.keyFence, Holder: l.holder, Attempts: l.attempts}
 	if stored.Held {
 		stored.Due = 0
+	} else if l.state == StateLeased {
+		stored.Since = l.since
 	}
 	stored.Unique, stored.UniqueUntilLeased = l.claim()
 	return stored, nil
@@ -130,9 +133,10 @@ type Item struct {
 	Headers    []byte
 	Size       int64 // bytes of headers and payload
 	Pushed     time.Time
-	Deliveries int64 // leases that counted as delivered, this one included
-	Dead       *DeadLetter
-	Lease      *Lease // nil when the item was popped for good
+	Deliveries int64 // how often it was handed out with a lease, this time included
+	Endings
+	Dead  *DeadLetter
+	Lease *Lease // nil when the item was popped for good
 
 	expires int64 // see StoredItem
 }
@@ -151,7 +155,8 @@ func (f *located) item() (Item, error) {
 		Headers:    f.envelope.headers,
 		Size:       f.envelope.size,
 		Pushed:     time.Unix(0, f.envelope.pushed),
-		Deliveries: f.envelope.deliveries,
+		Deliveries: f.deliveries(),
+		Endings:    f.ended(),
 		Dead:       f.shownDead(),
 		expires:    f.envelope.expires,
 	}

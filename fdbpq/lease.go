@@ -19,7 +19,7 @@ type Lease struct {
 	// Otherwise, and in a Lease of ParseLease, it is 0.
 	KeyFence int64
 
-	// Backoff is how long the item stays away if its holder gives it back now and names no
+	// Backoff is how long the item stays away if its work fails now and its holder names no
 	// delay, 0 if the queue has no backoff. In a Lease of ParseLease it is 0.
 	Backoff time.Duration
 
@@ -55,8 +55,8 @@ func ParseLease(queue string, token []byte) (Lease, error) {
 }
 
 // Lease pops items like Pop, but only for the time d: an item that is not settled
-// within it returns to its place. Each lease counts as a delivery, so that
-// max_deliveries ends the life of an item that crashes its workers.
+// within it returns to its place. That is an interruption of its work, so that
+// max_deliveries of them end the life of an item that crashes its workers.
 func (q Queue) Lease(tx kv.Tx, sel Selection, d time.Duration) (Popped, error) {
 	if d <= 0 || d > MaxLease {
 		return Popped{}, fmt.Errorf("lease of %s: allowed are more than 0s, up to %s", d, MaxLease)
@@ -74,7 +74,7 @@ func (ls leases) of(l *located) *Lease {
 		Fence:      l.fence,
 		Expires:    ls.store.Display(l.due),
 		KeyFence:   l.keyFence,
-		Backoff:    retries{ls.queueTx}.backoff(l),
+		Backoff:    retries{ls.queueTx}.backoff(l, l.tries),
 		generation: ls.state.generation,
 		place:      l.place,
 		idPriority: l.idPriority,
@@ -128,19 +128,18 @@ func (ls leases) due(t timer) error {
 	return retries{ls.queueTx}.runOut(l)
 }
 
-// putBack returns an item to its queue when its lease ends, or moves it to the
-// dead-letter queue when it has had all of its deliveries. The item is ready from a time on,
-// if it is not past. putBack returns it as it is then, nil if it has left the queue.
-func (ls leases) putBack(l *located, due int64) (*located, error) {
-	if limit := ls.state.config.MaxDeliveries; limit > 0 && l.deliveries >= limit {
-		if taken, err := (deadLetters{ls.queueTx}).take(l, DeadMaxDeliveries); taken || err != nil {
+// putBack returns an item to its queue when its lease has ended, or moves it to the dead-letter queue.
+// It returns the item as it is then, nil if it has left the queue.
+func (ls leases) putBack(l *located, f fate) (*located, error) {
+	if f.dead != "" {
+		if taken, err := (deadLetters{ls.queueTx}).take(l, f.dead); taken || err != nil {
 			return nil, err
 		}
 	}
-	return ls.reinstate(l, due)
+	return ls.reinstate(l, f.due)
 }
 
-// reinstate makes an item ready again, or delays it, whatever its deliveries.
+// reinstate makes an item ready again, or delays it until a time that is not past.
 func (ls leases) reinstate(l *located, due int64) (*located, error) {
 	if due > 0 || l.expires != 0 {
 		now, err := ls.now()

@@ -257,7 +257,7 @@ func (q Queue) DeleteLink(tx kv.Tx, name string, force bool) (returned int, even
 		return 0, nil, fmt.Errorf("%w: link %q holds %d items, which the other store may have already; force puts them back", ErrHeld, name, len(items))
 	}
 	for _, item := range items {
-		item.deliveries--
+		item.tries, item.over = item.tries-1, true
 		if _, err := (leases{l.queueTx}).reinstate(item, 0); err != nil {
 			return 0, nil, err
 		}

@@ -47,6 +47,46 @@ func eachLink(t *testing.T, test func(l *linked)) {
 	}
 }
 
+// An item that a link gives back is as it was before, and one that the other store has taken begins anew.
+func TestLinkAndEndings(t *testing.T) {
+	eachLink(t, func(l *linked) {
+		id := l.giver.pushed("orders", 0, "x")[0]
+		if err := l.giver.nack(*l.giver.leaseOne("orders", time.Minute).Lease, 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.giver.giveBack(*l.giver.leaseOne("orders", time.Minute).Lease, ""); err != nil {
+			t.Fatal(err)
+		}
+		as := func(deliveries int64, want fdbpq.Endings, item *fdbpq.StoredItem) {
+			l.Helper()
+			if item.Deliveries != deliveries || item.Endings != want {
+				l.Errorf("%d deliveries, %+v: expected %d, %+v", item.Deliveries, item.Endings, deliveries, want)
+			}
+		}
+		l.heldOne()
+		as(3, fdbpq.Endings{Failures: 1, Returns: 1}, l.giver.get("orders", id))
+		l.giver.update(func(tx kv.Tx) error {
+			_, _, err := l.giver.Queue("orders").DeleteLink(tx, "hub", true)
+			return err
+		})
+		as(2, fdbpq.Endings{Failures: 1, Returns: 1}, l.giver.get("orders", id))
+		l.link("hub", fmt.Sprintf(`{"to":%q}`, l.taker.ID()))
+		l.moves()
+		l.giver.configure("orders", `{"dead_letter_expired":true}`)
+		l.giver.push("orders", fdbpq.NewItem{TTL: time.Minute})
+		l.heldOne()
+		l.giver.pass(time.Hour)
+		l.giver.update(func(tx kv.Tx) error {
+			_, events, err := l.giver.Queue("orders").DeleteLink(tx, "hub", true)
+			if err == nil && (len(events) != 1 || events[0].Type != fdbpq.EventDead || events[0].Endings != (fdbpq.Endings{})) {
+				l.Errorf("events %+v, expected that it is dead of its age, and that nothing ended otherwise", events)
+			}
+			return err
+		})
+		as(0, fdbpq.Endings{}, &fdbpq.StoredItem{Item: l.taker.pop("jobs", fdbpq.Min, 1).Items[0]})
+	})
+}
+
 func (l *linked) link(name, object string) (made fdbpq.Link) {
 	l.Helper()
 	l.giver.update(func(tx kv.Tx) (err error) {

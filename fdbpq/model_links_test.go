@@ -77,7 +77,7 @@ func (m *model) deleteLink(queue, name string, force bool, at moment) outcome {
 	out := outcome{N: int64(len(l.out))}
 	for _, number := range l.out {
 		item := q.byNumber(number)
-		item.deliveries--
+		item.lease = 0
 		item.ofLink = false
 		m.reinstate(q, at, number, 0, &out)
 	}

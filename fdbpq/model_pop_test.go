@@ -200,7 +200,7 @@ func (m *model) pop(queue string, at moment, sel selection, lease time.Duration,
 		}
 		held := q.byNumber(item.number)
 		held.state, held.due, held.returnPriority = fdbpq.StateLeased, at.now+int64(lease), held.priority
-		held.deliveries++
+		held.lease = 1
 		held.spent, held.since, held.givenBack, held.takenAway = at.now, at.now, false, false
 		if names := sel.holders; len(names) > 0 {
 			held.holder = names[min(n, len(names)-1)]

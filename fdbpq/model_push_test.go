@@ -147,7 +147,7 @@ func (q *modelQueue) evict(out *outcome, pushed []int, victims []int) {
 		if n := slices.Index(pushed, number); n >= 0 {
 			out.Pushed[n].Evicted = true
 		}
-		out.Events = append(out.Events, event(fdbpq.EventEvicted, q, &victim, victim.deliveries, "", ""))
+		out.Events = append(out.Events, event(fdbpq.EventEvicted, q, &victim, victim.deliveries(), "", ""))
 	}
 }
 

@@ -100,27 +100,91 @@ func parseDuration(s string) time.Duration {
 	return d
 }
 
-// backoff is how long an item stays away that is given back now.
+// backoff is how long a leased item stays away whose work fails now.
 func (q *modelQueue) backoff(item *modelItem) time.Duration {
-	return retryAfter(string(q.config.Backoff), item.id, item.deliveries)
+	return retryAfter(string(q.config.Backoff), item.id, item.failures+1)
 }
 
-// endLease has an item remember how its lease ended, and returns when it is ready again. The
-// delay is the one that was named, nil for none.
-func (q *modelQueue) endLease(at moment, item *modelItem, outcome, reason string, end int64, delay *time.Duration) (due int64) {
-	q.recordAttempt(at, item, outcome, reason, end)
-	away := q.backoff(item)
+// lastReturn is how many leases are handed back or reach nobody before each further one is an interruption.
+const lastReturn = 1000
+
+// endLease ends the lease of an item without success. The delay is the one that was named, nil for none.
+func (m *model) endLease(q *modelQueue, at moment, item *modelItem, outcome, reason string, end int64, delay *time.Duration, out *outcome) {
+	due, dies := q.countEnd(at, item, outcome, reason, end, delay)
+	m.comeBack(q, at, item.number, due, dies, out)
+}
+
+// countEnd counts the end of a lease: each of the ways is a row of the table in docs/protocol/retries.md. It
+// returns when the item is ready again, and why it dies.
+func (q *modelQueue) countEnd(at moment, item *modelItem, outcome, reason string, end int64, delay *time.Duration) (due int64, dies string) {
+	unbegun := outcome == "unreceived" || outcome == "back" && reason == ""
+	if !unbegun {
+		q.recordAttempt(at, item, outcome, reason, end)
+	}
+	item.lease, item.givenBack, item.takenAway = 0, outcome != "expired" && outcome != "revoked", outcome == "revoked"
+	counts := outcome
+	if (outcome == "back" || outcome == "unreceived") && item.returns+item.unreceived >= lastReturn {
+		counts, unbegun = "interruption", false
+	}
+	var away time.Duration
+	dead := func(n, most int64, why string) {
+		if most > 0 && n >= most && item.dead == (fdbpq.DeadLetter{}) {
+			dies = why
+		}
+	}
+	switch counts {
+	case "nak":
+		item.failures++
+		away = retryAfter(string(q.config.Backoff), item.id, item.failures)
+		dead(item.failures, q.config.MaxDeliveries, "max_deliveries")
+	case "expired":
+		item.interruptions++
+		away = retryAfter(string(q.config.Backoff), item.id, item.interruptions)
+		dead(item.interruptions, q.mostInterruptions(), "interruptions")
+	case "interruption":
+		item.interruptions++
+		dead(item.interruptions, q.mostInterruptions(), "interruptions")
+	case "back", "revoked":
+		item.returns++
+	case "unreceived":
+		item.unreceived++
+	}
+	if unbegun {
+		q.giveBack(item)
+	}
 	if delay != nil {
 		away = *delay
 	}
-	if away == 0 {
-		return 0
+	if away > 0 {
+		due = end + int64(away)
 	}
-	return end + int64(away)
+	return due, dies
+}
+
+// comeBack returns an item to its queue, unless it dies.
+func (m *model) comeBack(q *modelQueue, at moment, number int, due int64, dies string, out *outcome) {
+	if dies != "" {
+		gone := *q.byNumber(number)
+		q.remove(number)
+		m.moveToDeadLetters(q, at, gone, dies, out)
+		return
+	}
+	m.reinstate(q, at, number, due, out)
+}
+
+func (q *modelQueue) mostInterruptions() int64 {
+	return q.config.MaxDeliveries
+}
+
+func showEndings(e fdbpq.Endings) string {
+	if e == (fdbpq.Endings{}) {
+		return ""
+	}
+	return fmt.Sprintf(", ended %d, %d, %d", e.Failures, e.Interruptions, e.Returns)
 }
 
 func (q *modelQueue) recordAttempt(at moment, item *modelItem, outcome, reason string, end int64) {
-	n := item.deliveries
+	n := item.deliveries()
 	all := item.attempts.all()
 	if len(all) > 0 {
 		n = max(n, all[len(all)-1].N+1)
@@ -177,15 +241,16 @@ func attemptsOf(attempts fdbpq.Attempts) (views []modelAttempt) {
 
 // takeBack ends a lease without its holder.
 func (m *model) takeBack(q *modelQueue, at moment, item *modelItem, kind fdbpq.EventType, outcome, reason string, end int64, delay *time.Duration, out *outcome) {
-	holder, priority, deliveries, id, number := item.holder, item.priority, item.deliveries, item.id, item.number
+	holder, priority, deliveries, id, number := item.holder, item.priority, item.deliveries(), item.id, item.number
 	n := len(out.Events)
-	out.Events = append(out.Events, "")
-	m.putBack(q, at, number, q.endLease(at, item, outcome, reason, end, delay), out)
-	due := int64(0)
+	due, dies := q.countEnd(at, item, outcome, reason, end, delay)
+	out.Events = append(out.Events, showEvent(string(kind), q.name, id, priority, deliveries, reason, "")+showEndings(item.endings()))
+	m.comeBack(q, at, number, due, dies, out)
+	due = 0
 	if back := q.byNumber(number); back != nil && back.state == fdbpq.StateDelayed {
 		due = back.due
 	}
-	out.Events[n] = showEvent(string(kind), q.name, id, priority, deliveries, reason, "") + lostBy(holder, due)
+	out.Events[n] += lostBy(holder, due)
 }
 
 // lostBy is what an event says of a lease that its holder has lost.
@@ -219,9 +284,8 @@ func (m *model) revoke(id knownID, at moment, r fdbpq.Revocation) outcome {
 		return outcome{Err: "lost: expired"}
 	}
 	number := item.number
-	out := outcome{OK: true, N: item.deliveries}
+	out := outcome{OK: true, N: item.deliveries()}
 	item.fence++
-	item.takenAway = true
 	m.takeBack(q, at, item, fdbpq.EventRevoked, "revoked", r.Reason, min(at.now, item.due), r.Delay, &out)
 	switch back := q.byNumber(number); {
 	case back != nil:

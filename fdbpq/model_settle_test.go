@@ -73,46 +73,15 @@ func (m *model) settle(l heldLease, at moment, what settlement, d time.Duration,
 			item.extraAnswers-- // another answer may have arrived
 			break
 		}
-		m.handBack(q, at, item, true, &out)
+		m.endLease(q, at, item, "unreceived", "", at.now, nil, &out)
 	case settleBack:
-		if reason != "" {
-			q.recordAttempt(at, item, "back", reason, at.now)
-		}
-		m.handBack(q, at, item, reason == "", &out)
+		m.endLease(q, at, item, "back", reason, at.now, nil, &out)
 	case settleNack:
-		item.givenBack = true
-		m.putBack(q, at, item.number, q.endLease(at, item, "nak", reason, at.now, &d), &out)
+		m.endLease(q, at, item, "nak", reason, at.now, &d, &out)
 	case settleNackPlain:
-		item.givenBack = true
-		m.putBack(q, at, item.number, q.endLease(at, item, "nak", reason, at.now, nil), &out)
+		m.endLease(q, at, item, "nak", reason, at.now, nil, &out)
 	}
 	return out
-}
-
-// handBack ends a lease of an item with which nothing is wrong.
-func (m *model) handBack(q *modelQueue, at moment, item *modelItem, unused bool, out *outcome) {
-	item.givenBack = true
-	if item.fence-item.deliveries >= fdbpq.MaxReturns {
-		m.putBack(q, at, item.number, 0, out)
-		return
-	}
-	item.deliveries--
-	if unused {
-		q.giveBack(item)
-	}
-	m.reinstate(q, at, item.number, 0, out)
-}
-
-// release ends a lease on an item that was delivered and not settled.
-func (m *model) putBack(q *modelQueue, at moment, number int, due int64, out *outcome) {
-	item := q.byNumber(number)
-	if limit := q.config.MaxDeliveries; limit > 0 && item.deliveries >= limit && item.dead == (fdbpq.DeadLetter{}) {
-		gone := *item
-		q.remove(number)
-		m.moveToDeadLetters(q, at, gone, "max_deliveries", out)
-		return
-	}
-	m.reinstate(q, at, number, due, out)
 }
 
 // reinstate puts a leased item back where it was, or was moved to.
@@ -138,7 +107,7 @@ func (m *model) expire(q *modelQueue, at moment, item modelItem, out *outcome) {
 		m.moveToDeadLetters(q, at, item, "expired", out)
 		return
 	}
-	out.Events = append(out.Events, event(fdbpq.EventExpired, q, &item, item.deliveries, "", ""))
+	out.Events = append(out.Events, event(fdbpq.EventExpired, q, &item, item.deliveries(), "", ""))
 }
 
 // bury puts an item that is in the queue no more into the dead-letter queue.
@@ -147,18 +116,18 @@ func (m *model) moveToDeadLetters(q *modelQueue, at moment, item modelItem, reas
 		item.priority = item.returnPriority
 	}
 	if item.dead != (fdbpq.DeadLetter{}) {
-		out.Events = append(out.Events, event(fdbpq.EventDead, q, &item, item.deliveries, reason, ""))
+		out.Events = append(out.Events, event(fdbpq.EventDead, q, &item, item.deliveries(), reason, "")+showEndings(item.endings()))
 		return
 	}
 	name := q.name + "-dead"
 	if chosen := q.config.DeadLetter; chosen != "" && m.acceptsDead(chosen, q.name) {
 		name = chosen
 	}
-	out.Events = append(out.Events, event(fdbpq.EventDead, q, &item, item.deliveries, reason, name))
+	out.Events = append(out.Events, event(fdbpq.EventDead, q, &item, item.deliveries(), reason, name)+showEndings(item.endings()))
 	grave := m.create(name)
 	buried := modelItem{
 		priority: item.priority, seq: m.place(grave, 0), payload: item.payload, headers: item.headers, pushed: item.pushed,
-		key: item.key, attempts: item.attempts, state: fdbpq.StateReady, dead: fdbpq.DeadLetter{Reason: reason, Origin: q.name, OriginID: item.id, At: time.Unix(0, at.wall.UnixNano()), Deliveries: item.deliveries},
+		key: item.key, attempts: item.attempts, state: fdbpq.StateReady, dead: fdbpq.DeadLetter{Reason: reason, Origin: q.name, OriginID: item.id, At: time.Unix(0, at.wall.UnixNano()), Deliveries: item.deliveries(), Interruptions: item.interruptions},
 	}
 	if ttl := grave.config.TTL; ttl > 0 {
 		buried.expires = at.now + int64(ttl)

@@ -69,7 +69,11 @@ type modelItem struct {
 	due            int64
 	returnPriority int64 // priority to come back to from a lease
 	expires        int64
-	deliveries     int64
+	lease          int64 // 1: it has one that has not ended
+	failures       int64
+	interruptions  int64
+	returns        int64
+	unreceived     int64
 	fence          int64
 	minFence       int64 // the next fence is no lower
 	extraAnswers   int   // with this lease, beyond the first
@@ -131,11 +135,13 @@ type itemView struct {
 	Size       int64
 	Pushed     int64
 	Deliveries int64
+	Endings    fdbpq.Endings
 	Dead       fdbpq.DeadLetter
 	Fence      int64
 	Expires    int64
 	State      fdbpq.State
 	Due        int64
+	Since      int64
 	Until      int64 // end of the TTL
 	Unique     string
 	UntilLease bool
@@ -371,6 +377,13 @@ func (q *modelQueue) counts() fdbpq.Counts {
 	return n
 }
 
+// deliveries is how often the item was handed out with a lease.
+func (i *modelItem) deliveries() int64 { return i.failures + i.interruptions + i.returns + i.lease }
+
+func (i *modelItem) endings() fdbpq.Endings {
+	return fdbpq.Endings{Failures: i.failures, Interruptions: i.interruptions, Returns: i.returns}
+}
+
 func (i *modelItem) size() int64 { return int64(len(i.payload) + len(i.headers)) }
 
 func (i *modelItem) expired(now int64) bool { return i.expires != 0 && i.expires <= now }
@@ -378,7 +391,7 @@ func (i *modelItem) expired(now int64) bool { return i.expires != 0 && i.expires
 func (i *modelItem) view() itemView {
 	return itemView{
 		ID: i.id, Seq: i.seq, Priority: i.priority, Payload: digest(i.payload), Headers: digest(i.headers), Size: i.size(),
-		Pushed: i.pushed, Deliveries: i.deliveries, Dead: i.dead, Key: i.key, number: i.number,
+		Pushed: i.pushed, Deliveries: i.deliveries(), Endings: i.endings(), Dead: i.dead, Key: i.key, number: i.number,
 	}
 }
 
@@ -391,6 +404,9 @@ func (i *modelItem) stored() itemView {
 	v.Holder, v.Held, v.Attempts = i.holder, i.ofLink, i.attempts.all()
 	if i.state != fdbpq.StateReady && !i.ofLink {
 		v.Due = i.due
+	}
+	if i.state == fdbpq.StateLeased && !i.ofLink {
+		v.Since = i.since
 	}
 	return v
 }

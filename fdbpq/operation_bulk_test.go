@@ -28,6 +28,7 @@ type bulking struct {
 	reason, origin string // which may end in *
 	before, after  int64  // of the push, by a wall clock; 0: any
 	deliveries     int64
+	interruptions  int64
 	header         string // what the headers contain
 }
 
@@ -42,7 +43,7 @@ func textOf(s string) *fdbpq.Text {
 func bulkOf(queue string, b bulking) operation {
 	ask := fdbpq.Bulk{
 		Verb: b.verb, DryRun: b.dry, Limit: b.page, Priority: b.priority, Revoke: b.revoke, To: b.to,
-		Where: fdbpq.Where{State: b.state, Band: b.band, Key: b.key, Holder: b.holder, Reason: textOf(b.reason), Origin: textOf(b.origin), Deliveries: b.deliveries},
+		Where: fdbpq.Where{State: b.state, Band: b.band, Key: b.key, Holder: b.holder, Reason: textOf(b.reason), Origin: textOf(b.origin), Deliveries: b.deliveries, Interruptions: b.interruptions},
 	}
 	if b.before != 0 {
 		ask.Where.PushedBefore = time.Unix(0, b.before)
@@ -115,7 +116,7 @@ func (b *bulking) fits(item *modelItem, at moment) bool {
 		(b.key == "" || item.key == b.key) && (b.holder == "" || item.holder == b.holder) &&
 		text(b.reason, item.dead.Reason) && text(b.origin, item.dead.Origin) &&
 		(b.before == 0 || item.pushed < b.before) && (b.after == 0 || item.pushed >= b.after) &&
-		item.deliveries >= b.deliveries && strings.Contains(item.headers, b.header)
+		item.deliveries() >= b.deliveries && item.interruptions >= b.interruptions && strings.Contains(item.headers, b.header)
 }
 
 // lastPriority is the one that the item has, or returns to.
@@ -202,13 +203,15 @@ func (w *world) bulking(rng *rand.Rand) operation {
 		queue, b.to = pick(rng, "a-dead", "a-dead", "b-dead", "grave", queue), pick(rng, "a", "a", "b", "elsewhere")
 	}
 	for range rng.IntN(3) {
-		switch rng.IntN(9) {
+		switch rng.IntN(10) {
+		case 9:
+			b.interruptions = pick[int64](rng, 1, 2)
 		case 0:
 			b.band = &fdbpq.Band{Low: w.priority(rng), High: w.priority(rng)}
 		case 1, 2:
 			b.key = w.key(rng)
 		case 3:
-			b.reason = pick(rng, "max_deliveries", "max*", "poison", "*")
+			b.reason = pick(rng, "max_deliveries", "interruptions", "max*", "poison", "*")
 		case 4:
 			b.origin = pick(rng, "a", "b*", "*")
 		case 5:

@@ -22,6 +22,7 @@ type importItem struct {
 	payload, headers   string
 	notBefore, expires time.Duration // 0: none
 	deliveries, fence  int64
+	endings            fdbpq.Endings
 	dead               fdbpq.DeadLetter
 	unique             string
 	untilLeased        bool
@@ -46,7 +47,7 @@ func importOf(queue string, items []importItem) operation {
 			for _, item := range items {
 				one := fdbpq.Import{
 					Priority: item.priority, Payload: []byte(item.payload), Headers: []byte(item.headers),
-					Pushed: wallStart, Deliveries: item.deliveries, Fence: item.fence, Dead: &item.dead,
+					Pushed: wallStart, Deliveries: item.deliveries, Endings: item.endings, Fence: item.fence, Dead: &item.dead,
 					Unique: item.unique, UniqueUntilLeased: item.untilLeased, Key: item.key, KeyFence: item.keyFence,
 				}
 				if item.id != "" {
@@ -114,6 +115,8 @@ func (m *model) importOne(q *modelQueue, at moment, item importItem, answer impo
 		return importedView{Err: "place"}
 	case slices.ContainsFunc(item.attempts, func(a modelAttempt) bool { return a.Outcome != "nak" || a.N < 1 }), len(item.attempts) > 1 && item.attempts[0].N == item.attempts[1].N:
 		return importedView{Err: "attempts"}
+	case item.endings.Failures > 1<<60:
+		return importedView{Err: "place"}
 	case max(item.notBefore, item.expires) > fdbpq.MaxDelay:
 		return importedView{Err: "time"}
 	case item.keyFence != 0 && item.key == "" || item.keyFence > (at.now+int64(fdbpq.MaxDelay))/1000:
@@ -131,10 +134,15 @@ func (m *model) importOne(q *modelQueue, at moment, item importItem, answer impo
 	}
 	added := modelItem{
 		id: item.id, priority: item.priority, seq: home.seq, tie: home.tie, payload: item.payload, headers: item.headers,
-		pushed: wallStart.UnixNano(), state: fdbpq.StateReady, deliveries: item.deliveries, fence: max(item.fence, item.deliveries), dead: item.dead,
+		pushed: wallStart.UnixNano(), state: fdbpq.StateReady, interruptions: item.endings.Interruptions, returns: item.endings.Returns, dead: item.dead,
 		unique: item.unique, untilLeased: item.untilLeased, key: item.key,
 		attempts: packed(lastAttempts(item.attempts, int(q.config.Attempts))),
 	}
+	added.failures = item.endings.Failures
+	for added.deliveries() < item.deliveries { // what is not explained has failed
+		added.failures++
+	}
+	added.fence = max(item.fence, added.deliveries())
 	for i := range q.items {
 		if compareItems(&q.items[i], &home) == 0 || compareItems(&q.items[i], &added) == 0 {
 			return importedView{Err: "occupied"}
@@ -192,6 +200,12 @@ func (w *world) importing(rng *rand.Rand) operation {
 		case 5:
 			item.deliveries = rng.Int64N(4)
 			item.fence = item.deliveries + rng.Int64N(3)
+			if rng.IntN(2) == 0 { // near the bound of returns, among others
+				item.endings = fdbpq.Endings{Failures: rng.Int64N(3), Interruptions: rng.Int64N(3), Returns: pick[int64](rng, 0, 1, 998, 999, 1000, 1500)}
+			}
+			if rng.IntN(20) == 0 {
+				item.endings.Failures = 1<<60 + 1
+			}
 		case 7, 8:
 			item.keyFence = (w.clock.time + int64(pick(rng, -time.Hour, 0, time.Second, time.Minute, fdbpq.MaxDelay+time.Hour))) / 1000
 		case 9:
@@ -202,7 +216,7 @@ func (w *world) importing(rng *rand.Rand) operation {
 			item.attempts = pick(rng, []modelAttempt{{N: 0, Outcome: "nak"}}, []modelAttempt{{N: 2, Outcome: "nak"}, {N: 2, Outcome: "nak"}}, []modelAttempt{{N: 1, Outcome: "won"}})
 		case 6:
 			item.unique, item.untilLeased = "", false
-			item.dead = fdbpq.DeadLetter{Reason: "expired", Origin: "elsewhere", OriginID: "there", At: time.Unix(0, rng.Int64()), Deliveries: rng.Int64N(4)}
+			item.dead = fdbpq.DeadLetter{Reason: "expired", Origin: "elsewhere", OriginID: "there", At: time.Unix(0, rng.Int64()), Deliveries: rng.Int64N(4), Interruptions: rng.Int64N(2)}
 		}
 		if rng.IntN(6) == 0 {
 			item.id, item.priority = "", w.priority(rng)

@@ -146,7 +146,7 @@ func viewOf(item *fdbpq.Item) itemView {
 	v := itemView{
 		ID: item.ID.String(), Seq: item.Seq, Priority: item.Priority,
 		Payload: digest(item.Payload), Headers: digest(item.Headers), Size: item.Size,
-		Pushed: item.Pushed.UnixNano(), Deliveries: item.Deliveries, Key: item.Key,
+		Pushed: item.Pushed.UnixNano(), Deliveries: item.Deliveries, Endings: item.Endings, Key: item.Key,
 	}
 	if item.Dead != nil {
 		v.Dead = *item.Dead
@@ -159,7 +159,7 @@ func viewOf(item *fdbpq.Item) itemView {
 
 func storedViewOf(stored *fdbpq.StoredItem) itemView {
 	v := viewOf(&stored.Item)
-	v.State, v.Due, v.Fence, v.KeyFence, v.Until = stored.State, stored.Due, stored.Fence, stored.KeyFence, stored.Expires
+	v.State, v.Due, v.Since, v.Fence, v.KeyFence, v.Until = stored.State, stored.Due, stored.Since, stored.Fence, stored.KeyFence, stored.Expires
 	v.Holder, v.Held, v.Attempts = stored.Holder, stored.Held, attemptsOf(stored.Attempts)
 	v.Unique, v.UntilLease, v.KeyAhead = stored.Unique, stored.UniqueUntilLeased, stored.KeyAhead
 	return v
@@ -181,7 +181,7 @@ func eventsOf(events []fdbpq.Event) []string {
 			shown = append(shown, showEvent(string(e.Type), e.Queue, "", 0, 0, e.Reason, "")+missedTimes(e.Schedule, e.From.UnixNano(), e.To.UnixNano(), e.Count))
 			continue
 		}
-		shown = append(shown, showEvent(string(e.Type), e.Queue, e.ID.String(), e.Priority, e.Deliveries, e.Reason, e.DeadLetter)+lostBy(e.Holder, e.NotBefore))
+		shown = append(shown, showEvent(string(e.Type), e.Queue, e.ID.String(), e.Priority, e.Deliveries, e.Reason, e.DeadLetter)+showEndings(e.Endings)+lostBy(e.Holder, e.NotBefore))
 	}
 	return shown
 }

@@ -173,7 +173,7 @@ func (p pops) pop(sel *Selection, lease time.Duration, ahead *readAhead) (Popped
 			if lease == forever {
 				l.due, l.since = int64(forever), int64(forever)
 			}
-			l.deliveries++
+			l.tries++
 			l.fence, l.minFence = max(l.fence+1, l.minFence), 0
 			l.holder = sel.holder(i)
 			l.endClaim()

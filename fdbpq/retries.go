@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// A queue with a backoff keeps an item away for a while when its lease ends without success,
-// the longer the more often it was delivered. How long is a function of the item and of that
-// number alone: every process comes to the same result, and a leased item can say what it will be.
+// A queue with a backoff keeps an item away for a while when its lease ends by a failure or an
+// interruption, the longer the more there were of that kind. How long is a function of the item and
+// of that number alone: every process comes to the same result, and a leased item can say what it will be.
 
 // Backoff is the setting, as JSON: "" for none, an object with delay, factor, max and jitter, or
 // a list of delays.
@@ -37,7 +37,7 @@ const (
 type backoff struct {
 	delay, max     time.Duration
 	factor, jitter float64
-	steps          []time.Duration // by delivery, the last one for all others; nil: delay grows
+	steps          []time.Duration // by number, the last one for all others; nil: delay grows
 }
 
 // backoffObject is the form of a setting by which a delay grows.
@@ -179,7 +179,7 @@ func (b *backoff) setting() (Backoff, error) {
 	return Backoff(strings.TrimSpace(text.String())), err
 }
 
-// after is how long an item stays away after its n-th delivery.
+// after is how long an item stays away after its n-th failure, or interruption.
 func (b *backoff) after(id ID, n int64) time.Duration {
 	if n = max(n, 1); b.steps != nil {
 		return b.steps[min(n, int64(len(b.steps)))-1]
@@ -192,7 +192,7 @@ func (b *backoff) after(id ID, n int64) time.Duration {
 	return time.Duration(max(float64(minBackoff), min(d, float64(MaxDelay))))
 }
 
-// chance is a number from 0 up to 1, the same for all who ask for that of an item's delivery.
+// chance is a number from 0 up to 1, the same for all who ask for that of an item's n-th time.
 func chance(id ID, n int64) float64 { return fraction(fmt.Appendf(nil, "%s %d", id, n)) }
 
 // fraction is a number from 0 up to 1, the same for all who ask for that of a text.
@@ -210,44 +210,129 @@ const (
 	OutcomeBack       Outcome = "back"       // its holder gave the item back, with nothing wrong with it
 	OutcomeRevoked    Outcome = "revoked"    // it was taken away
 	OutcomeTerminated Outcome = "terminated" // its holder gave the item up
+
+	outcomeUnreceived Outcome = "" // nobody received the item: no attempt
 )
 
 var outcomes = []Outcome{OutcomeNack, OutcomeExpired, OutcomeBack, OutcomeRevoked, OutcomeTerminated}
+
+// Endings say how earlier leases of an item ended. It dies of failures and of interruptions.
+type Endings struct {
+	Failures      int64 // its holder said so, by Nack
+	Interruptions int64 // it ran out
+	Returns       int64 // it was given back with nothing wrong with the item, or taken away
+}
+
+// endings are what an item keeps of that, besides its tries.
+type endings struct {
+	interruptions, returns int64
+	unreceived             int64 // nobody received it: no delivery
+}
+
+// deliveries is how often the item was handed out with a lease.
+func (e *envelope) deliveries() int64 { return e.tries + e.interruptions + e.returns }
+
+// ended says how the leases of the item ended.
+func (l *located) ended() Endings {
+	failures := l.tries
+	if l.state == StateLeased && !l.over {
+		failures--
+	}
+	return Endings{failures, l.interruptions, l.returns}
+}
+
+// count counts a lease that ends, and reports whether that was an interruption.
+func (l *located) count(how Outcome) (interrupted bool) {
+	l.over = true
+	if how == OutcomeNack {
+		return false
+	}
+	l.tries--
+	switch {
+	case how == OutcomeExpired, how != OutcomeRevoked && l.returns+l.unreceived >= MaxReturns:
+		l.interruptions++
+		return true
+	case how == outcomeUnreceived:
+		l.unreceived++
+	default:
+		l.returns++
+	}
+	return false
+}
 
 // ending is how a lease ends without success.
 type ending struct {
 	outcome Outcome
 	reason  string
-	delay   *time.Duration // that was named; nil: what the backoff says
+	delay   *time.Duration // that was named; nil: none was
+	unused  bool           // nobody has begun with the item
 	at      int64          // store time, which end sets
+}
+
+// fate is what becomes of an item whose lease has ended.
+type fate struct {
+	due  int64  // store time from which on it is ready; 0: at once
+	dead string // why it dies, if it can; "": it does not
 }
 
 // retries ends leases without success.
 type retries struct{ *queueTx }
 
-// end ends the lease of an item, unless it has ended before. It has the item remember how, and
-// returns from when on the item is to be ready if it comes back, 0 for at once.
-func (r retries) end(l *located, e ending) (due int64, err error) {
-	if l.state != StateLeased {
-		return 0, nil
-	}
+// end counts a lease that ends, has the item remember how, and says what becomes of it.
+func (r retries) end(l *located, e ending) (f fate, err error) {
 	now, err := r.now()
 	if err != nil {
-		return 0, err
+		return fate{}, err
 	}
 	e.at = min(now, l.due)
-	attemptLog{r.queueTx}.record(l, &e)
-	var delay time.Duration
+	if !e.unused {
+		attemptLog{r.queueTx}.record(l, &e)
+	}
+	interrupted := l.count(e.outcome)
+	if e.unused && !interrupted {
+		if err := (rates{r.queueTx}).giveBack(l); err != nil {
+			return fate{}, err
+		}
+	}
+	switch e.outcome {
+	case OutcomeExpired:
+	case OutcomeRevoked:
+		l.since = takenAway
+	default:
+		l.since = givenBack
+	}
+	switch {
+	case e.outcome == OutcomeNack && reached(r.state.config.MaxDeliveries, l.tries):
+		f.dead = DeadMaxDeliveries
+	case interrupted && reached(r.state.config.MaxDeliveries, l.interruptions):
+		f.dead = DeadInterruptions
+	}
+	var away time.Duration
 	switch {
 	case e.delay != nil:
-		delay = *e.delay
-	case e.outcome != OutcomeTerminated:
-		delay = r.backoff(l)
+		away = *e.delay
+	case e.outcome == OutcomeNack:
+		away = r.backoff(l, l.tries)
+	case e.outcome == OutcomeExpired:
+		away = r.backoff(l, l.interruptions)
 	}
-	if delay == 0 {
-		return 0, nil
+	if away > 0 {
+		f.due = e.at + int64(away)
 	}
-	return e.at + int64(delay), nil
+	return f, nil
+}
+
+// reached reports whether a number has reached a limit, 0 for none.
+func reached(limit, n int64) bool { return limit > 0 && n >= limit }
+
+// endLease ends a lease without success. It returns the item as it is then, nil if it has left the
+// queue.
+func (r retries) endLease(l *located, e ending) (*located, error) {
+	f, err := r.end(l, e)
+	if err != nil {
+		return nil, err
+	}
+	return leases{r.queueTx}.putBack(l, f)
 }
 
 // runOut returns an item whose lease has run out.
@@ -259,28 +344,27 @@ func (r retries) runOut(l *located) error {
 // takeBack ends a lease without its holder, and says so. It returns the item as it is then, nil
 // if it has left the queue.
 func (r retries) takeBack(kind EventType, l *located, e ending) (*located, error) {
-	n := len(r.events)
-	r.emit(Event{Type: kind, ID: l.id(l.place), Priority: l.place.priority, Deliveries: l.deliveries, Reason: e.reason, Holder: l.holder})
-	due, err := r.end(l, e)
+	f, err := r.end(l, e)
 	if err != nil {
 		return nil, err
 	}
-	if e.outcome == OutcomeRevoked {
-		l.since = takenAway
-	}
-	back, err := leases{r.queueTx}.putBack(l, due)
+	n := len(r.events)
+	r.emit(Event{
+		Type: kind, ID: l.id(l.place), Priority: l.place.priority, Deliveries: l.deliveries(), Endings: l.ended(), Reason: e.reason, Holder: l.holder,
+	})
+	back, err := leases{r.queueTx}.putBack(l, f)
 	if back != nil {
 		r.events[n].NotBefore = back.due
 	}
 	return back, err
 }
 
-// backoff is how long a leased item stays away if its lease ends now and nobody names a delay.
-func (r retries) backoff(l *located) time.Duration {
+// backoff is how long an item stays away after the n-th end of its kind.
+func (r retries) backoff(l *located, n int64) time.Duration {
 	if r.state.backoff == nil {
 		return 0
 	}
-	return r.state.backoff.after(l.id(l.place), l.deliveries)
+	return r.state.backoff.after(l.id(l.place), n)
 }
 
 // checkRetry refuses a delay that is out of bounds.

@@ -88,37 +88,39 @@ func (f *fixture) attempts(queue string, id fdbpq.ID) []fdbpq.Attempt {
 	return all
 }
 
-// Each return after a delivery takes as long as the setting says, and a leased item says so
-// before. A -NAK and an expiry are alike.
+// Each failure, and each interruption, keeps the item away for as long as the setting says for its number, and a
+// leased item says before what a failure would do.
 func TestBackoffGrows(t *testing.T) {
 	t.Parallel()
-	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		f := openFixture(t, open)
-		f.configure("q", grown)
-		id := f.pushed("q", 0, "x")[0]
-		for n, want := range []time.Duration{time.Second, 3 * time.Second, 9 * time.Second, 20 * time.Second, 20 * time.Second} {
-			item := f.leaseAs("q", "w", time.Minute)
-			if item.Lease.Backoff != want {
-				t.Errorf("delivery %d says %s, expected %s", n+1, item.Lease.Backoff, want)
-			}
-			if n%2 == 0 {
-				if err := f.nackPlain(*item.Lease, ""); err != nil {
-					t.Fatal(err)
+	for _, runsOut := range []bool{false, true} {
+		eachEngine(t, func(t *testing.T, open func() kv.DB) {
+			f := openFixture(t, open)
+			f.configure("q", grown)
+			id := f.pushed("q", 0, "x")[0]
+			for n, want := range []time.Duration{time.Second, 3 * time.Second, 9 * time.Second, 20 * time.Second, 20 * time.Second} {
+				item := f.leaseAs("q", "w", time.Minute)
+				if says := item.Lease.Backoff; says != want && !(runsOut && says == time.Second) {
+					t.Errorf("delivery %d says %s, expected %s", n+1, says, want)
 				}
-			} else {
-				f.pass(time.Minute)
-				events := f.sweep()
-				if len(events) != 1 || events[0].Type != fdbpq.EventLeaseLost || events[0].Holder != "w" || events[0].NotBefore != f.now()+int64(want) {
-					t.Errorf("events %+v, expected that the lease of w was lost, for %s", events, want)
+				if !runsOut {
+					if err := f.nackPlain(*item.Lease, ""); err != nil {
+						t.Fatal(err)
+					}
+				} else {
+					f.pass(time.Minute)
+					events := f.sweep()
+					if len(events) != 1 || events[0].Type != fdbpq.EventLeaseLost || events[0].Holder != "w" || events[0].NotBefore != f.now()+int64(want) {
+						t.Errorf("events %+v, expected that the lease of w was lost, for %s", events, want)
+					}
 				}
+				if got := f.back(id); got != want {
+					t.Errorf("delivery %d: back in %s, expected %s", n+1, got, want)
+				}
+				f.pass(want)
+				f.sweep()
 			}
-			if got := f.back(id); got != want {
-				t.Errorf("delivery %d: back in %s, expected %s", n+1, got, want)
-			}
-			f.pass(want)
-			f.sweep()
-		}
-	})
+		})
+	}
 }
 
 // A lease that has run out delays its item from its own end, however late the sweep comes.
@@ -224,7 +226,7 @@ func TestRevokedHolderHasLostItsLease(t *testing.T) {
 		}
 		noFence("leased")
 		f.pass(5 * time.Second)
-		done := f.revoke(id, fdbpq.Revocation{Fence: lease.Fence, Reason: "it\nhangs"})
+		done := f.revoke(id, fdbpq.Revocation{Fence: lease.Fence, Delay: new(10 * time.Second), Reason: "it\nhangs"})
 		if done.Err != nil || done.State != fdbpq.StateDelayed || done.Deliveries != 1 || len(done.Events) != 1 || done.Events[0].Type != fdbpq.EventRevoked || done.Events[0].Holder != "w" {
 			t.Errorf("revoked: %+v", done)
 		}
@@ -282,9 +284,10 @@ func TestAttemptsGoWithTheItem(t *testing.T) {
 			want := []fdbpq.Outcome{fdbpq.OutcomeNack}
 			switch dies {
 			case "max_deliveries":
-				f.leaseAs("q", "w2", time.Minute)
-				f.pass(time.Minute)
-				want = append(want, fdbpq.OutcomeExpired)
+				if err := f.nackPlain(*f.leaseAs("q", "w2", time.Minute).Lease, ""); err != nil {
+					t.Fatal(err)
+				}
+				want = append(want, fdbpq.OutcomeNack)
 			case "ttl":
 				f.pass(time.Hour)
 			case "terminated":

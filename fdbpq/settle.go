@@ -55,12 +55,7 @@ func (q Queue) Nack(tx kv.Tx, lease Lease, nack Nack) (Settled, error) {
 		return Settled{}, err
 	}
 	return q.settle(tx, lease, whileItLasts, func(qtx *queueTx, l *located) error {
-		due, err := retries{qtx}.end(l, ending{outcome: OutcomeNack, reason: nack.Reason, delay: nack.Delay})
-		if err != nil {
-			return err
-		}
-		l.since = givenBack
-		_, err = leases{qtx}.putBack(l, due)
+		_, err := retries{qtx}.endLease(l, ending{outcome: OutcomeNack, reason: nack.Reason, delay: nack.Delay})
 		return err
 	})
 }
@@ -70,13 +65,8 @@ func (q Queue) Nack(tx kv.Tx, lease Lease, nack Nack) (Settled, error) {
 // the item: no attempt is recorded, and the tokens of a rate come back.
 func (q Queue) GiveBack(tx kv.Tx, lease Lease, reason string) (Settled, error) {
 	return q.settle(tx, lease, whileItLasts, func(qtx *queueTx, l *located) error {
-		if reason == "" {
-			return leases{qtx}.handBack(l, true)
-		}
-		if _, err := (retries{qtx}).end(l, ending{outcome: OutcomeBack, reason: reason, delay: new(time.Duration)}); err != nil {
-			return err
-		}
-		return leases{qtx}.handBack(l, false)
+		_, err := retries{qtx}.endLease(l, ending{outcome: OutcomeBack, reason: reason, unused: reason == ""})
+		return err
 	})
 }
 
@@ -167,15 +157,14 @@ func (q Queue) settle(tx kv.Tx, lease Lease, when validity, fn func(*queueTx, *l
 	return Settled{Holder: holder, Events: qtx.happened()}, qtx.done()
 }
 
-// MaxReturns bounds how many leases of an item can be handed back without counting as
-// deliveries.
-const MaxReturns = 64
+// MaxReturns bounds how many leases of an item end without counting against it: those that are handed
+// back or revoked, and those that nobody received. Each further one that is handed back, or that nobody
+// received, is an interruption, since a consumer may do that for ever, and can forge reports.
+const MaxReturns = 1000
 
 // Return reports that one answer with this lease did not reach its consumer. The item
-// goes back to the queue, and the lease does not count as a delivery. If repeated pops
-// have answered the same lease, another answer may have arrived, so only the last
-// report has an effect. After MaxReturns uncounted leases every one counts, since
-// consumers can forge reports.
+// goes back to the queue, and was not delivered. If repeated pops have answered the same
+// lease, another answer may have arrived, so only the last report has an effect.
 func (q Queue) Return(tx kv.Tx, lease Lease) (Settled, error) {
 	return q.settle(tx, lease, whileItLasts, func(qtx *queueTx, l *located) error {
 		if l.extraAnswers > 0 {
@@ -184,27 +173,9 @@ func (q Queue) Return(tx kv.Tx, lease Lease) (Settled, error) {
 			qtx.change(l, &fewer)
 			return nil
 		}
-		return leases{qtx}.handBack(l, true)
-	})
-}
-
-// handBack returns an item with which nothing is wrong. If nobody began with it, the tokens of its
-// delivery come back.
-func (ls leases) handBack(l *located, unused bool) error {
-	if l.fence-l.deliveries >= MaxReturns {
-		l.since = givenBack
-		_, err := ls.putBack(l, 0)
+		_, err := retries{qtx}.endLease(l, ending{outcome: outcomeUnreceived, unused: true})
 		return err
-	}
-	if unused {
-		if err := (rates{ls.queueTx}).giveBack(l); err != nil {
-			return err
-		}
-	}
-	l.deliveries--
-	l.since = givenBack
-	_, err := ls.reinstate(l, 0)
-	return err
+	})
 }
 
 // ErrNotLeased: the item has no lease that could be taken away.
@@ -213,7 +184,7 @@ var ErrNotLeased = errors.New("the item is not leased")
 // Revocation says which lease of an item ends, and what becomes of the item.
 type Revocation struct {
 	Fence  int64          // of the lease; 0: whichever it is
-	Delay  *time.Duration // until the item is ready again; nil: what the queue's backoff says
+	Delay  *time.Duration // until the item is ready again; nil: it is at once
 	Reason string         // for the record of the attempt
 }
 
@@ -229,8 +200,7 @@ type Revoked struct {
 }
 
 // Revoke takes a lease away. The item's fence grows, so the holder's settlements return LostTaken
-// from then on. The lease counts as a delivery. What becomes of the item is the same as when the
-// lease runs out now.
+// from then on. The lease counts as a delivery, and neither as a failure nor as an interruption.
 func (q Queue) Revoke(tx kv.Tx, id ID, r Revocation) (Revoked, error) {
 	if err := checkRetry(r.Delay); err != nil {
 		return Revoked{}, err
@@ -239,7 +209,7 @@ func (q Queue) Revoke(tx kv.Tx, id ID, r Revocation) (Revoked, error) {
 	if err != nil || l == nil {
 		return Revoked{}, err
 	}
-	revoked := Revoked{Found: true, Priority: l.returnPriority, Deliveries: l.deliveries}
+	revoked := Revoked{Found: true, Priority: l.returnPriority, Deliveries: l.deliveries()}
 	if revoked.Err = l.revocable(r.Fence); revoked.Err != nil {
 		return revoked, nil
 	}

@@ -121,20 +121,46 @@ func TestNackDelayIsBounded(t *testing.T) {
 	})
 }
 
-// So many leases can be returned without counting as deliveries; then each one counts.
+// A thousand leases are handed back, reach nobody, or are revoked without counting against the item. Each further one
+// that is handed back or reaches nobody is an interruption, and a revocation never is.
 func TestReturnsAreBounded(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		f := openFixture(t, open)
-		f.pushed("q", 0, "one")
-		for n := range fdbpq.MaxReturns + 3 {
-			item := f.leaseOne("q", time.Hour)
-			if want := 1 + max(0, n-fdbpq.MaxReturns); item.Deliveries != int64(want) {
-				t.Errorf("after %d returns there are %d deliveries, expected %d", n, item.Deliveries, want)
+		id := f.pushed("q", 0, "one")[0]
+		end := func(n int) {
+			t.Helper()
+			lease, err := f.leaseOne("q", time.Hour).Lease, error(nil)
+			switch n % 4 {
+			case 0:
+				_, err = f.returned(*lease)
+			case 1:
+				err = f.giveBack(*lease, "")
+			case 2:
+				err = f.giveBack(*lease, "stopped")
+			case 3:
+				err = f.revoke(id, fdbpq.Revocation{}).Err
 			}
-			if _, err := f.returned(*item.Lease); err != nil {
+			if err != nil {
 				t.Fatal(err)
 			}
+		}
+		for n := range 1000 {
+			end(n)
+		}
+		if got := f.get("q", id); got.Endings != (fdbpq.Endings{Returns: 750}) || got.Deliveries != 750 {
+			t.Fatalf("after 1000 returns: %d deliveries, %+v", got.Deliveries, got.Endings)
+		}
+		for n := range int64(15) {
+			end(int(n % 3))
+			end(3)
+			if got := f.get("q", id); got.Endings != (fdbpq.Endings{Interruptions: n + 1, Returns: 751 + n}) || got.State != fdbpq.StateReady {
+				t.Fatalf("after %d more: %s, %+v", n+1, got.State, got.Endings)
+			}
+		}
+		end(0)
+		if dead := f.leaseOne("q-dead", time.Hour).Dead; dead.Reason != fdbpq.DeadInterruptions || dead.Interruptions != 16 || dead.Deliveries != 781 {
+			t.Errorf("the dead letter: %+v", dead)
 		}
 	})
 }

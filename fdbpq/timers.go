@@ -262,7 +262,7 @@ func (ti times) expire(l *located) error {
 			return err
 		}
 	}
-	ti.emit(Event{Type: EventExpired, ID: l.id(l.place), Priority: l.returnPriority, Deliveries: l.deliveries})
+	ti.emit(Event{Type: EventExpired, ID: l.id(l.place), Priority: l.returnPriority, Deliveries: l.deliveries()})
 	ti.change(l, nil)
 	return nil
 }

@@ -303,6 +303,9 @@ func TestRowsOfLaterVersion(t *testing.T) {
 		if err := f.nack(*f.leaseOne("q", time.Minute).Lease, 0); err != nil { // it has a fence of its key, and an attempt
 			t.Fatal(err)
 		}
+		if err := f.giveBack(*f.leaseOne("q", time.Minute).Lease, ""); err != nil {
+			t.Fatal(err)
+		}
 		item, state := f.rows("ik")[0], f.rows("q")[0]
 		set := func(row kv.Pair, value []byte) {
 			t.Helper()

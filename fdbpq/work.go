@@ -311,6 +311,7 @@ type Event struct {
 	ID         ID
 	Priority   int64
 	Deliveries int64
+	Endings           // of EventDead, EventLeaseLost and EventRevoked: with the lease that has ended
 	Reason     string // of EventDead and EventRevoked: why
 	DeadLetter string // of EventDead: queue that the item went to; "" when it was dropped
 	Holder     string // of EventLeaseLost and EventRevoked: what the holder of the lease called itself

@@ -11,7 +11,7 @@ type BulkRequest struct {
 	After  string     `json:"after,omitempty"` // Next of the page before
 
 	Priority *int64    `json:"priority,omitempty"` // of a move
-	Delay    *Duration `json:"delay,omitempty"`    // of a revoke; nil: as the queue's backoff says
+	Delay    *Duration `json:"delay,omitempty"`    // of a revoke; nil: none
 	Reason   string    `json:"reason,omitempty"`   // of a revoke
 	To       string    `json:"to,omitempty"`       // of a requeue
 	Spread   Duration  `json:"spread,omitzero"`    // of a requeue
@@ -31,6 +31,8 @@ type BulkWhere struct {
 	PushedBefore time.Time         `json:"pushed_before,omitzero"`
 	PushedAfter  time.Time         `json:"pushed_after,omitzero"` // or at that time
 	Deliveries   int64             `json:"deliveries,omitempty"`  // at least
+
+	Interruptions int64 `json:"interruptions,omitempty"` // at least
 }
 
 // BulkAnswer is the answer to a BulkRequest.

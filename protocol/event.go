@@ -16,6 +16,7 @@ type ItemEvent struct {
 	ID         string    `json:"id"`
 	Priority   int64     `json:"priority"`
 	Deliveries int64     `json:"deliveries"`
+	Endings              // with the lease that has ended
 	Reason     string    `json:"reason,omitempty"`
 	DeadLetter string    `json:"dead_letter,omitempty"`
 	Holder     string    `json:"holder,omitempty"`    // of a lease that its holder has lost

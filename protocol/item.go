@@ -24,6 +24,15 @@ type Death struct {
 	OriginID   string    `json:"origin_id"`            // id that it had there
 	At         time.Time `json:"at,omitzero"`          // when it died; zero: an earlier version did not say
 	Deliveries int64     `json:"deliveries,omitempty"` // how often it had been delivered there
+
+	Interruptions int64 `json:"interruptions,omitempty"` // how many it had there
+}
+
+// Endings say how earlier leases of an item ended.
+type Endings struct {
+	Failures      int64 `json:"failures,omitempty"`      // its holder said that the work failed
+	Interruptions int64 `json:"interruptions,omitempty"` // it ran out
+	Returns       int64 `json:"returns,omitempty"`       // it was given back with nothing wrong with the item, or taken away
 }
 
 // RequeueRequest is what the body of a requeue may say.
@@ -40,14 +49,15 @@ type Changed struct {
 // Item is an item as programs write and read it, one JSON object a line. An
 // export consists of such lines and an [ExportEnd].
 type Item struct {
-	Queue        string              `json:"queue,omitempty"`
-	ID           string              `json:"id,omitempty"`
-	Priority     int64               `json:"priority"`
-	Key          string              `json:"key,omitempty"`
-	State        State               `json:"state,omitempty"`
-	WaitsFor     string              `json:"waits_for,omitempty"`
-	KeyAhead     int64               `json:"key_ahead,omitempty"` // ready items of its key that go before it
-	Deliveries   int64               `json:"deliveries,omitempty"`
+	Queue      string `json:"queue,omitempty"`
+	ID         string `json:"id,omitempty"`
+	Priority   int64  `json:"priority"`
+	Key        string `json:"key,omitempty"`
+	State      State  `json:"state,omitempty"`
+	WaitsFor   string `json:"waits_for,omitempty"`
+	KeyAhead   int64  `json:"key_ahead,omitempty"` // ready items of its key that go before it
+	Deliveries int64  `json:"deliveries,omitempty"`
+	Endings
 	Pushed       time.Time           `json:"pushed,omitzero"`
 	Due          time.Time           `json:"due,omitzero"` // when the lease ends, or the delay
 	Expires      time.Time           `json:"expires,omitzero"`

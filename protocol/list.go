@@ -28,21 +28,23 @@ type Page struct {
 
 // Listed is an item of a list.
 type Listed struct {
-	ID         string    `json:"id"`
-	Priority   int64     `json:"priority"`
-	Key        string    `json:"key,omitempty"`
-	State      State     `json:"state"`
-	Deliveries int64     `json:"deliveries"`
-	Pushed     time.Time `json:"pushed"`
-	Held       bool      `json:"held,omitempty"` // leased without an end, by a link
-	Due        time.Time `json:"due,omitzero"`   // when the lease ends, or the delay
-	Expires    time.Time `json:"expires,omitzero"`
-	Fence      int64     `json:"fence,omitempty"`
-	KeyFence   int64     `json:"key_fence,omitempty"`
-	Dead       *Death    `json:"dead,omitempty"`
-	Holder     string    `json:"holder,omitempty"`   // of a leased item: what its holder calls itself
-	Attempts   int64     `json:"attempts,omitempty"` // number of the last one
-	Size       int64     `json:"size"`               // of payload and headers
+	ID         string `json:"id"`
+	Priority   int64  `json:"priority"`
+	Key        string `json:"key,omitempty"`
+	State      State  `json:"state"`
+	Deliveries int64  `json:"deliveries"`
+	Endings
+	Pushed   time.Time `json:"pushed"`
+	Held     bool      `json:"held,omitempty"` // leased without an end, by a link
+	Due      time.Time `json:"due,omitzero"`   // when the lease ends, or the delay
+	Since    time.Time `json:"since,omitzero"` // when the lease began; zero: not known
+	Expires  time.Time `json:"expires,omitzero"`
+	Fence    int64     `json:"fence,omitempty"`
+	KeyFence int64     `json:"key_fence,omitempty"`
+	Dead     *Death    `json:"dead,omitempty"`
+	Holder   string    `json:"holder,omitempty"`   // of a leased item: what its holder calls itself
+	Attempts int64     `json:"attempts,omitempty"` // number of the last one
+	Size     int64     `json:"size"`               // of payload and headers
 
 	Unique      string `json:"unique,omitempty"`
 	UniqueUntil string `json:"unique_until,omitempty"` // UntilLeased, or ""

@@ -62,7 +62,7 @@ type Nack struct {
 // RevokeRequest is what the body of a revoke may say.
 type RevokeRequest struct {
 	Fence  int64     `json:"fence,omitempty"` // of the lease; 0: whichever it is
-	Delay  *Duration `json:"delay,omitempty"` // nil: as the queue's backoff says
+	Delay  *Duration `json:"delay,omitempty"` // nil: none
 	Reason string    `json:"reason,omitempty"`
 }
 

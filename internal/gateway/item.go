@@ -55,6 +55,12 @@ func (i *item) readHeader(name, value string) (err error) {
 		i.Priority, err = strconv.ParseInt(value, 10, 64)
 	case protocol.HeaderDeliveries:
 		i.Deliveries, err = strconv.ParseInt(value, 10, 64)
+	case protocol.HeaderFailures:
+		i.Failures, err = strconv.ParseInt(value, 10, 64)
+	case protocol.HeaderInterruptions:
+		i.Interruptions, err = strconv.ParseInt(value, 10, 64)
+	case protocol.HeaderReturns:
+		i.Returns, err = strconv.ParseInt(value, 10, 64)
 	case protocol.HeaderTimeStamp:
 		i.Pushed, err = time.Parse(time.RFC3339Nano, value)
 	case protocol.HeaderNumPending:
@@ -97,6 +103,8 @@ func (i *item) readHeader(name, value string) (err error) {
 		i.death().At, err = time.Parse(time.RFC3339Nano, value)
 	case protocol.HeaderDeadNumber:
 		i.death().Deliveries, err = strconv.ParseInt(value, 10, 64)
+	case protocol.HeaderDeadInterruptions:
+		i.death().Interruptions, err = strconv.ParseInt(value, 10, 64)
 	case protocol.HeaderOrigin:
 		i.death().Origin = value
 	case protocol.HeaderOriginID:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -88,8 +89,8 @@ type left struct{ context.Context }
 func (left) Done() <-chan struct{} { return nil }
 func (left) Err() error            { return context.Canceled }
 
-// A client that has gone gets no answer that could still be written: the item goes back.
-func TestClientLeavesBeforeItsAnswer(t *testing.T) {
+// A client that has gone gets no answer that could still be written: the item goes back, which does not count against it.
+func TestHTTPPollCancelled(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	s.ok(nil, "POST", "/v1/queues/jobs/push", "x")
@@ -100,8 +101,8 @@ func TestClientLeavesBeforeItsAnswer(t *testing.T) {
 	}
 	s.await("the item is back", func() bool { return s.numbers("jobs") == numbers{Ready: 1} })
 	var again shownItem
-	if s.ok(&again, "POST", "/v1/queues/jobs/pop?lease=1h", ""); again.Deliveries != 2 {
-		t.Errorf("%+v, expected the second delivery", again)
+	if s.ok(&again, "POST", "/v1/queues/jobs/pop?lease=1h", ""); again.Deliveries != 2 || again.Endings != (protocol.Endings{Returns: 1}) || again.Attempts != 0 {
+		t.Errorf("%+v, expected the second delivery after a return", again)
 	}
 }
 

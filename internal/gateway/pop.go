@@ -171,7 +171,7 @@ func (t *taking) giveBack() {
 
 func (t *taking) giveBackOne(m *nats.Msg) {
 	if ack := m.Header.Get(protocol.HeaderAck); ack != "" && !t.keeps {
-		_ = t.nc.Publish(ack, []byte(protocol.SettleUnworked)) // or the lease runs out
+		_ = t.nc.Publish(ack, []byte(protocol.SettleBack)) // or the lease runs out
 	}
 }
 

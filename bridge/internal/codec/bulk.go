@@ -29,7 +29,7 @@ type bulkReader struct {
 
 const (
 	bulkFields  = "where, all, dry_run, limit, after"
-	whereFields = "state, min, max, key, header, reason, origin, holder, pushed_before, pushed_after, deliveries"
+	whereFields = "state, min, max, key, header, reason, origin, holder, pushed_before, pushed_after, deliveries, interruptions"
 )
 
 // bulkVerbs are what bulk operations do, and the fields that they have besides bulkFields.
@@ -195,6 +195,8 @@ func (r *bulkReader) whereField(name string, value any) (known bool, f *failure.
 		w.PushedAfter, f = readTime(what, value)
 	case "deliveries":
 		w.Deliveries, f = ReadInteger(what, value, 1, maxNumber)
+	case "interruptions":
+		w.Interruptions, f = ReadInteger(what, value, 1, maxNumber)
 	default:
 		return false, nil
 	}

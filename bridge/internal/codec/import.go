@@ -85,6 +85,12 @@ func readImportHeader(i *fdbpq.Import, key, value string) (f *failure.Failure) {
 		f = at(&i.Expires)
 	case protocol.HeaderDeliveries:
 		f = number(&i.Deliveries)
+	case protocol.HeaderFailures:
+		f = number(&i.Failures)
+	case protocol.HeaderInterruptions:
+		f = number(&i.Interruptions)
+	case protocol.HeaderReturns:
+		f = number(&i.Returns)
 	case protocol.HeaderFence:
 		f = number(&i.Fence)
 	case protocol.HeaderKey:
@@ -99,6 +105,8 @@ func readImportHeader(i *fdbpq.Import, key, value string) (f *failure.Failure) {
 		f = at(&death(i).At)
 	case protocol.HeaderDeadNumber:
 		f = number(&death(i).Deliveries)
+	case protocol.HeaderDeadInterruptions:
+		f = number(&death(i).Interruptions)
 	case protocol.HeaderOrigin:
 		if err := subjects.CheckQueue(value); err != nil {
 			return failure.Newf(400, "%s: %s", key, err)

@@ -172,9 +172,30 @@ func (w *HeaderWriter) Backoff(lease *fdbpq.Lease, room *int) {
 	}
 }
 
+// Endings writes how the earlier leases of an item ended, as far as there is room.
+func (w *HeaderWriter) Endings(item *fdbpq.Item, room *int) {
+	w.some(protocol.HeaderFailures, item.Failures, room)
+	w.some(protocol.HeaderInterruptions, item.Interruptions, room)
+	w.some(protocol.HeaderReturns, item.Returns, room)
+	if item.Dead != nil {
+		w.some(protocol.HeaderDeadInterruptions, item.Dead.Interruptions, room)
+	}
+}
+
+// some writes a number that is not 0, if there is room.
+func (w *HeaderWriter) some(key string, n int64, room *int) {
+	if n == 0 || lineOf(key, maxNumberText) > *room {
+		return
+	}
+	before := len(w.text)
+	w.number(key, n)
+	*room -= lineOf(key, len(w.text)-before)
+}
+
 // Retries writes who has an item in the store, and its attempts, as text or otherwise as the number
 // of the last one, as far as there is room.
 func (w *HeaderWriter) Retries(item *fdbpq.StoredItem, text string, room int) {
+	w.Endings(&item.Item, &room)
 	if item.Holder != "" {
 		w.optional(protocol.HeaderHolder, item.Holder, &room)
 	}

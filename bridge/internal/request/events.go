@@ -62,7 +62,7 @@ func (a *Announcer) Item(e fdbpq.Event) {
 	a.stats.Queues.Count(e.Queue, &tally)
 	event := protocol.ItemEvent{
 		Type: protocol.EventTypePrefix + string(e.Type), Time: time.Now().UTC(),
-		Queue: subjects.Own(e.Queue), ID: e.ID.String(), Priority: e.Priority, Deliveries: e.Deliveries,
+		Queue: subjects.Own(e.Queue), ID: e.ID.String(), Priority: e.Priority, Deliveries: e.Deliveries, Endings: protocol.Endings(e.Endings),
 		Reason: e.Reason, DeadLetter: subjects.Own(e.DeadLetter), Holder: e.Holder,
 	}
 	if e.NotBefore != 0 {
