@@ -41,6 +41,7 @@ var (
 	descPushShedding   = prometheus.NewDesc("pq_load_shedding_pushes_total", "Load shedding: times that the bridge also unsubscribed from pushes, so those without a reply subject were lost uncounted.", nil, nil)
 	descPassed         = prometheus.NewDesc("pq_passed_requests_total", "Pops and settlements, passed on to the bridge that owns their queue (to), or taken from other bridges (from).", []string{"direction"}, nil)
 	descEvents         = prometheus.NewDesc("pq_events_total", "Events by type.", []string{"type"}, nil)
+	descEnded          = prometheus.NewDesc("pq_leases_ended_total", "Leases that ended, by how they did.", []string{"how"}, nil)
 	descClock          = prometheus.NewDesc("pq_schedule_clock_offset_seconds", "How far the clock of schedules is from this machine's. A bridge fires them only while both agree to two seconds.", nil, nil)
 	descTenantRequests = prometheus.NewDesc("pq_tenant_requests_total", "Requests of a tenant that were within its rate.", []string{"tenant"}, nil)
 	descTenantRefused  = prometheus.NewDesc("pq_tenant_refused_total", "Requests of a tenant beyond a quota, by the reason in the answer.", []string{"tenant", "reason"}, nil)
@@ -52,7 +53,7 @@ var (
 )
 
 func (c collector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descRequests, descInFlight, descBytes, descWaiters, descUnseen, descLost, descShedding, descPushShedding, descPassed, descEvents, descClock, descBridge} {
+	for _, d := range []*prometheus.Desc{descRequests, descInFlight, descBytes, descWaiters, descUnseen, descLost, descShedding, descPushShedding, descPassed, descEvents, descEnded, descClock, descBridge} {
 		to <- d
 	}
 	if c.tenants != nil {
@@ -91,6 +92,9 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	counter(descPassed, taken, "from")
 	for kind, n := range c.Events.Counts() {
 		counter(descEvents, n, string(kind))
+	}
+	for how, n := range c.Stats.Ended() {
+		counter(descEnded, n, how)
 	}
 	gauge(descClock, c.Stats.ScheduleClock().Seconds())
 	for _, v := range c.Stats.Histograms() {

@@ -96,8 +96,17 @@ func (s *settlement) count(tally *request.Tally) {
 	switch s.Kind {
 	case codec.SettleAck, codec.SettleNext:
 		tally[request.Acknowledged]++
-	case codec.SettleNack, codec.SettleBack, codec.SettleReturn:
+	case codec.SettleNack:
 		tally[request.Returned]++
+		tally[request.Nacked]++
+	case codec.SettleBack:
+		tally[request.Returned]++
+		tally[request.GivenBack]++
+	case codec.SettleReturn:
+		tally[request.Returned]++
+		tally[request.Unreceived]++
+	case codec.SettleTerm:
+		tally[request.Terminated]++
 	}
 }
 

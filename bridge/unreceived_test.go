@@ -1,6 +1,8 @@
 package bridge_test
 
 import (
+	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -8,6 +10,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // An item that no client received returns at once, without counting as a delivery.
@@ -93,30 +96,26 @@ func TestOneOfTwoAnswersReceived(t *testing.T) {
 	}
 }
 
-// A consumer that forges the server's message delays the last delivery of an item by a
-// bounded number of leases.
+// A consumer that forges the server's message keeps its item alive no longer than the bound of returns, and those that
+// the item has used elsewhere count.
 func TestForgedReturns(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
-	c.push("pq.jobs.push", "poison")
+	id := c.push("pq.other.push", "poison").ID
+	c.acknowledged(c.ask("pq.jobs.import", "poison", "PQ-Id", id, "PQ-Returns", strconv.Itoa(fdbpq.MaxReturns-2)))
 	c.ask("pq.jobs.admin.config", `{"max_deliveries":2}`)
 	dead := c.hear("pq.jobs.event.dead")
-	for lease := 1; len(dead.came) == 0; lease++ {
-		if lease > fdbpq.MaxReturns+3 {
-			t.Fatalf("%d leases, and the item is not dead", lease)
-		}
+	for lease, want := range []string{"", "", "", "1"} {
 		m := c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1h", "PQ-Wait", "100s")
+		if got := m.Header.Get("PQ-Interruptions"); got != want || m.Header.Get("PQ-Failures") != "" {
+			t.Errorf("lease %d: %v, expected %q interruptions", lease+1, m.Header, want)
+		}
 		if err := c.PublishMsg(&nats.Msg{Subject: m.Reply, Header: h("Status", "503")}); err != nil {
 			t.Fatal(err)
 		}
-		for c.info("jobs").Leased > 0 { // the return is on its way
-		}
-		if lease < fdbpq.MaxReturns && m.Header.Get("PQ-Deliveries") != "1" {
-			t.Errorf("lease %d counts: %v", lease, m.Header)
-		}
-		if c.info("jobs").Ready == 0 {
-			c.next(dead)
-			return
-		}
+	}
+	var e protocol.ItemEvent
+	if err := json.Unmarshal(c.next(dead).Data, &e); err != nil || e.Reason != "interruptions" || e.Interruptions != 2 {
+		t.Errorf("the event says %+v, %v", e, err)
 	}
 }

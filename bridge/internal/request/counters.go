@@ -29,8 +29,29 @@ const (
 	ScheduleFired
 	ScheduleMissed
 	ScheduleOverlapped
+
+	// These are parts of Returned, and of Dead, that have no metric for each queue.
+	Nacked
+	GivenBack
+	Unreceived
+	Terminated
+
 	Counters
 )
+
+// ends are the counters of leases that have ended, by how they did.
+var ends = map[string]Counter{
+	"ack": Acknowledged, "nak": Nacked, "back": GivenBack, "unreceived": Unreceived, "terminated": Terminated, "expired": LeasesLost, "revoked": Revoked,
+}
+
+// Ended is how many leases of all queues have ended, by how they did.
+func (s *Statistics) Ended() map[string]int64 {
+	tally, counts := s.Queues.all(), make(map[string]int64, len(ends))
+	for how, counter := range ends {
+		counts[how] = tally[counter]
+	}
+	return counts
+}
 
 // eventCounters are the counters of events.
 var eventCounters = map[fdbpq.EventType]Counter{

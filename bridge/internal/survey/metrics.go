@@ -105,7 +105,7 @@ var descCounters = [request.Counters]*prometheus.Desc{
 	request.Imported:     queueDesc("imported_total", "Items that imports added."),
 	request.Popped:       queueDesc("popped_total", "Items that pops took, with or without a lease."),
 	request.Acknowledged: queueDesc("acknowledged_total", "Leased items that were acknowledged."),
-	request.Returned:     queueDesc("returned_total", "Leased items that -NAK returned, or that reached no client."),
+	request.Returned:     queueDesc("returned_total", "Leased items that -NAK or +BACK returned, or that reached no client."),
 	request.LeasesLost:   queueDesc("leases_lost_total", "Leases that ran out."),
 	request.Revoked:      queueDesc("revoked_total", "Leases that were taken away."),
 	request.Expired:      queueDesc("expired_total", "Items that outlived their TTL, but for those that became dead letters."),
@@ -127,7 +127,9 @@ func (c Collector) Describe(to chan<- *prometheus.Desc) {
 		to <- d
 	}
 	for _, d := range descCounters {
-		to <- d
+		if d != nil {
+			to <- d
+		}
 	}
 	for _, m := range sourceMetrics {
 		to <- m.desc
@@ -206,6 +208,9 @@ func (c Collector) gauges(to chan<- prometheus.Metric, name string, q *queue) {
 
 func (c Collector) counters(to chan<- prometheus.Metric, name string, q *request.QueueCounts) {
 	for i, n := range q.Tally {
+		if descCounters[i] == nil {
+			continue
+		}
 		to <- prometheus.MustNewConstMetric(descCounters[i], prometheus.CounterValue, float64(n), c.StoreID, name)
 	}
 	for reason, n := range q.NotServed {
