@@ -52,7 +52,7 @@ func TestImport(t *testing.T) {
 			if want.Get("PQ-State") == "leased" {
 				want.Set("PQ-State", "ready")
 				want.Del("PQ-Lease-Expires")
-				want.Set("PQ-Failures", "1") // how that lease ended was not known
+				want.Set("PQ-Interruptions", "1") // its holder did not say how it ended
 			}
 			for _, header := range []nats.Header{want, got.Header} {
 				header.Del("PQ-Num-Pending")

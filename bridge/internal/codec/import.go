@@ -18,7 +18,7 @@ import (
 func (w *Wire) ReadImport(queue string, m *nats.Msg, arrived time.Time) (item fdbpq.Import, f *failure.Failure) {
 	i := &item
 	i.Payload = m.Data
-	hasID, hasPriority := false, false
+	hasID, hasPriority, leased := false, false, false
 	for key, values := range m.Header {
 		switch {
 		case key == protocol.HeaderMsgID:
@@ -41,6 +41,10 @@ func (w *Wire) ReadImport(queue string, m *nats.Msg, arrived time.Time) (item fd
 			return item, f
 		}
 		hasID, hasPriority = hasID || key == protocol.HeaderID, hasPriority || key == protocol.HeaderPriority
+		leased = leased || key == protocol.HeaderState && value == string(fdbpq.StateLeased)
+	}
+	if leased && i.Deliveries > i.Failures+i.Interruptions+i.Returns {
+		i.Interruptions++ // its holder has not said how it ended
 	}
 	if !hasID && i.Unique == "" {
 		return item, failure.Newf(400, "an import without %s: expected the id that the item had, or %s", protocol.HeaderID, protocol.HeaderUnique)
