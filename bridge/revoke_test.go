@@ -75,7 +75,7 @@ func TestRevokeOfTheHighestFence(t *testing.T) {
 func TestRevokeKillsNothing(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
-	c.configure(`{"max_deliveries":1,"backoff":["1h"]}`)
+	c.configure(`{"max_deliveries":1,"max_interruptions":1,"backoff":["1h"]}`)
 	id := c.lease("x").Header.Get("PQ-Id")
 	for n := range int64(3) {
 		if done := c.revoked(id, ""); done != (protocol.Revoked{ID: id, State: "ready", Deliveries: n + 1}) {

@@ -103,7 +103,7 @@ func TestConfigFields(t *testing.T) {
 	c := serve(t)
 	c.ask("pq.d.admin.config", `{"dead_letters_from":"jobs"}`)
 	want := protocol.Config{
-		Priority: 1, Lease: protocol.Duration(time.Second), TTL: protocol.Duration(2 * time.Second), MaxDeliveries: 3,
+		Priority: 1, Lease: protocol.Duration(time.Second), TTL: protocol.Duration(2 * time.Second), MaxDeliveries: 3, MaxInterruptions: "12",
 		DeadLetter: "d", DeadLetterExpired: true, DeadLettersFrom: "a,b", DedupWindow: protocol.Duration(4 * time.Second),
 		DedupLimit: 5, Ties: "oldest", MaxLength: 6, MaxBytes: 11, Overflow: "evict", KeyLimit: 7, KeyOrder: true,
 		Fair: "priority", Rate: "8/1m0s", KeyRate: "9/1h0m0s", HandOver: "b,c", Strict: true,

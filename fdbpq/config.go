@@ -9,6 +9,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,6 +19,44 @@ import (
 
 // MaxDelay bounds delays as a TTL is bounded: it keeps due times far from overflow.
 const MaxDelay = MaxTTL
+
+// Most is how often something may happen: a number in decimal, or "" for as often as another setting
+// says.
+type Most string
+
+// MarshalJSON implements json.Marshaler.
+func (m Most) MarshalJSON() ([]byte, error) {
+	if m == "" {
+		return []byte(`""`), nil
+	}
+	return []byte(m), nil
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (m *Most) UnmarshalJSON(text []byte) error {
+	if string(text) == `""` {
+		*m = ""
+		return nil
+	}
+	n, err := strconv.ParseUint(string(text), 10, 63)
+	if err != nil {
+		return errors.New(`expected a number from 0 on, or ""`)
+	}
+	*m = Most(strconv.FormatUint(n, 10))
+	return nil
+}
+
+// or is the number, or that of the other setting.
+func (m Most) or(other int64) int64 {
+	n, err := strconv.ParseInt(string(m), 10, 64)
+	if err != nil {
+		return other
+	}
+	return n
+}
+
+// mostInterruptions is after how many an item is dead; 0: never.
+func (c *Config) mostInterruptions() int64 { return c.MaxInterruptions.or(c.MaxDeliveries) }
 
 // limitsKeys reports whether the items of a key may have to wait for each other.
 func (c *Config) limitsKeys() bool { return c.KeyLimit > 0 || c.KeyOrder }
@@ -134,7 +173,8 @@ func checkObject(object []byte, names []string, nulls bool) error {
 // configFields are the names of the fields in JSON.
 var configFields = func() (names []string) {
 	for field := range reflect.TypeFor[Config]().Fields() {
-		names = append(names, field.Tag.Get("json"))
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		names = append(names, name)
 	}
 	return names
 }()

@@ -15,8 +15,11 @@ type Config struct {
 	// The TTL of items pushed without one; 0s: for ever.
 	TTL Duration `json:"ttl"`
 
-	// After how many deliveries an item that comes back is dead; 0: never.
+	// After how many failures an item is dead; 0: never.
 	MaxDeliveries int64 `json:"max_deliveries"`
+
+	// After how many interruptions an item is dead; 0: never; empty: as many as max_deliveries.
+	MaxInterruptions Most `json:"max_interruptions,omitzero"`
 
 	// The queue for dead items; empty: the queue's name with -dead.
 	DeadLetter string `json:"dead_letter"`

@@ -1,6 +1,7 @@
 package fdbpq_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -91,6 +92,46 @@ func TestTwoBudgets(t *testing.T) {
 				t.Errorf("the dead letter has %d deliveries, %+v: expected that they begin anew", dead.Deliveries, dead.Endings)
 			}
 			f.remove("q-dead", dead.ID)
+		}
+	})
+}
+
+// The interruptions have another limit if the configuration says so: fewer, more, or none.
+func TestMaxInterruptions(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		for _, c := range []struct {
+			config string
+			dies   int // at that interruption; 0: never
+		}{
+			{`{}`, 16}, {`{"max_deliveries":3}`, 3}, {`{"max_deliveries":0}`, 0}, {`{"max_interruptions":2}`, 2},
+			{`{"max_deliveries":2,"max_interruptions":5}`, 5}, {`{"max_interruptions":0}`, 0}, {`{"max_deliveries":0,"max_interruptions":1}`, 1},
+		} {
+			f.configure("q", `{"max_deliveries":16,"max_interruptions":""}`)
+			f.configure("q", c.config)
+			e := anItem(f)
+			if c.dies == 0 {
+				e.times(40, "interruption")
+				e.has(40, fdbpq.Endings{Interruptions: 40})
+				f.remove("q", e.id)
+				continue
+			}
+			e.times(c.dies-1, "interruption")
+			e.has(int64(c.dies-1), fdbpq.Endings{Interruptions: int64(c.dies - 1)})
+			e.ends("interruption")
+			if n := f.counts("q-dead").Ready; n != 1 {
+				t.Errorf("%s: %d are dead after %d interruptions", c.config, n, c.dies)
+			}
+			f.pop("q-dead", fdbpq.Min, 1)
+		}
+		for _, bad := range []string{`-1`, `"1"`, `1.5`, `null`, `9223372036854775808`, `{}`} {
+			if err := f.fails(func(tx kv.Tx) error {
+				_, err := f.Queue("q").Configure(tx, fmt.Appendf(nil, `{"max_interruptions":%s}`, bad))
+				return err
+			}); err == nil {
+				t.Errorf("max_interruptions %s is taken", bad)
+			}
 		}
 	})
 }

@@ -261,7 +261,7 @@ func (w *world) configuring(rng *rand.Rand) operation {
 	set := func(field string, value any, change func(*fdbpq.Config)) operation {
 		return configureOf(queue, map[string]any{field: value}, change, true)
 	}
-	dice := rng.IntN(27)
+	dice := rng.IntN(28)
 	if w.narrow && (dice == 6 || dice == 8 || dice == 18) {
 		dice = 4 // limits are not exact where operations overlap
 	}
@@ -330,12 +330,18 @@ func (w *world) configuring(rng *rand.Rand) operation {
 	case dice == 24:
 		n := pick[int64](rng, 0, 1, 3, 16)
 		return set("attempts", n, func(c *fdbpq.Config) { c.Attempts = n })
+	case dice == 25:
+		if n := rng.IntN(5) - 1; n >= 0 {
+			return set("max_interruptions", n, func(c *fdbpq.Config) { c.MaxInterruptions = fdbpq.Most(fmt.Sprint(n)) })
+		}
+		return set("max_interruptions", "", func(c *fdbpq.Config) { c.MaxInterruptions = "" })
 	}
 	bad := pick(rng,
 		map[string]any{"nonsense": 1}, map[string]any{"ttl": "-1s"}, map[string]any{"max_length": -1},
 		map[string]any{"ties": "random"}, map[string]any{"overflow": ""}, map[string]any{"lease": "13h"},
 		map[string]any{"dead_letter": queue}, map[string]any{"dedup_window": 5}, map[string]any{"priority": 1.5},
 		map[string]any{"attempts": 17}, map[string]any{"backoff": "1s"}, map[string]any{"backoff": []string{}}, map[string]any{"ack_wait": "1s"},
+		map[string]any{"max_interruptions": -1}, map[string]any{"max_interruptions": "3"}, map[string]any{"max_interruptions": 1.5},
 	)
 	return configureOf(queue, bad, nil, false)
 }

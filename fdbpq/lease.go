@@ -56,7 +56,7 @@ func ParseLease(queue string, token []byte) (Lease, error) {
 
 // Lease pops items like Pop, but only for the time d: an item that is not settled
 // within it returns to its place. That is an interruption of its work, so that
-// max_deliveries of them end the life of an item that crashes its workers.
+// max_interruptions ends the life of an item that crashes its workers.
 func (q Queue) Lease(tx kv.Tx, sel Selection, d time.Duration) (Popped, error) {
 	if d <= 0 || d > MaxLease {
 		return Popped{}, fmt.Errorf("lease of %s: allowed are more than 0s, up to %s", d, MaxLease)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/big"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -173,7 +174,14 @@ func (m *model) comeBack(q *modelQueue, at moment, number int, due int64, dies s
 }
 
 func (q *modelQueue) mostInterruptions() int64 {
-	return q.config.MaxDeliveries
+	if q.config.MaxInterruptions == "" {
+		return q.config.MaxDeliveries
+	}
+	n, err := strconv.ParseInt(string(q.config.MaxInterruptions), 10, 64)
+	if err != nil {
+		panic(err)
+	}
+	return n
 }
 
 func showEndings(e fdbpq.Endings) string {

@@ -64,6 +64,9 @@ const (
 	// stateBorn is the version of a queue that has had a backoff, or schedules.
 	stateBorn = 5
 
+	// stateCounts is the version of a queue that has a max_interruptions of its own.
+	stateCounts = 6
+
 	flagPaused  = 1 << 0
 	flagDeleted = 1 << 1
 	// Earlier versions set 1 << 2 on queues that had received dead letters.
@@ -117,6 +120,8 @@ func (s *queueState) pack() ([]byte, error) {
 func (s *queueState) version() int64 {
 	c := &s.config
 	switch {
+	case c.MaxInterruptions != "":
+		return stateCounts
 	case s.born > 0:
 		return stateBorn
 	case s.unique || c.DeadLettersFrom != "" || c.HandOver != "" || c.Strict || c.MaxBytes > 0 || !s.keyed && c.limitsKeys():
@@ -138,8 +143,8 @@ func parseStateHead(b []byte) (head stateHead, rest []byte, err error) {
 	if r.Ints(&head.version, &head.generation, &head.flags); r.Err() != nil {
 		return stateHead{}, nil, fmt.Errorf("damaged queue state: %w", r.Err())
 	}
-	if head.version < stateVersion || head.version > stateBorn {
-		return stateHead{}, nil, fmt.Errorf("queue state has format %d: this version reads %d to %d", head.version, stateVersion, stateBorn)
+	if head.version < stateVersion || head.version > stateCounts {
+		return stateHead{}, nil, fmt.Errorf("queue state has format %d: this version reads %d to %d", head.version, stateVersion, stateCounts)
 	}
 	return head, r.Rest(), nil
 }

@@ -3,6 +3,7 @@ package fdbpq_test
 import (
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,6 +28,7 @@ var knownFrom = map[string]int64{
 	"dead_letters_from": 4, "hand_over": 4, "max_bytes": 4, "key_limit": 4, "key_order": 4, "strict": 4,
 	"fair": 3, "rate": 3, "key_rate": 3,
 	"backoff": 5, "attempts": 1,
+	"max_interruptions": 6,
 }
 
 // A program refuses a queue that uses what the program does not know: it would break what the
@@ -37,7 +39,7 @@ func TestEarlierProgramsRefuse(t *testing.T) {
 	uses := make(map[string]func(f *fixture))
 	formats := make(map[string]int64)
 	for i := range fields.NumField() {
-		name := fields.Field(i).Tag.Get("json")
+		name, _, _ := strings.Cut(fields.Field(i).Tag.Get("json"), ",")
 		format, listed := knownFrom[name]
 		if !listed {
 			t.Fatalf("the field %s is new: expected the format of the first program that knows it", name)
@@ -107,7 +109,7 @@ func TestEarlierProgramsRefuse(t *testing.T) {
 				use(f)
 				states := f.rows("q")
 				state := states[len(states)-1].Value // of the last name
-				for format := int64(1); format <= 5; format++ {
+				for format := int64(1); format <= 6; format++ {
 					if serves, may := (earlierProgram{format}).serves(state), format >= formats[name]; serves != may {
 						t.Errorf("a program that reads formats up to %d serves the queue: %t, expected %t", format, serves, may)
 					}

@@ -304,7 +304,7 @@ func (r retries) end(l *located, e ending) (f fate, err error) {
 	switch {
 	case e.outcome == OutcomeNack && reached(r.state.config.MaxDeliveries, l.tries):
 		f.dead = DeadMaxDeliveries
-	case interrupted && reached(r.state.config.MaxDeliveries, l.interruptions):
+	case interrupted && reached(r.state.config.mostInterruptions(), l.interruptions):
 		f.dead = DeadInterruptions
 	}
 	var away time.Duration

@@ -274,8 +274,8 @@ func TestAttemptsGoWithTheItem(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		f := openFixture(t, open)
-		for _, dies := range []string{"max_deliveries", "ttl", "terminated"} {
-			f.configure("q", `{"max_deliveries":2,"dead_letter_expired":true}`)
+		for _, dies := range []string{"max_deliveries", "interruptions", "ttl", "terminated"} {
+			f.configure("q", `{"max_deliveries":2,"max_interruptions":1,"dead_letter_expired":true}`)
 			id := f.push("q", fdbpq.NewItem{TTL: time.Hour})[0].ID
 			first := f.leaseAs("q", "w1", time.Minute)
 			if err := f.nackPlain(*first.Lease, "broken"); err != nil {
@@ -288,6 +288,10 @@ func TestAttemptsGoWithTheItem(t *testing.T) {
 					t.Fatal(err)
 				}
 				want = append(want, fdbpq.OutcomeNack)
+			case "interruptions":
+				f.leaseAs("q", "w2", time.Minute)
+				f.pass(time.Minute)
+				want = append(want, fdbpq.OutcomeExpired)
 			case "ttl":
 				f.pass(time.Hour)
 			case "terminated":

@@ -329,8 +329,8 @@ func TestRowsOfLaterVersion(t *testing.T) {
 			t.Errorf("an item of another format: %v", err)
 		}
 		set(item, item.Value)
-		set(state, append([]byte{0x15, 6}, state.Value[2:]...))
-		if _, err := peek(); err == nil || !strings.Contains(err.Error(), "format 6") {
+		set(state, append([]byte{0x15, 7}, state.Value[2:]...))
+		if _, err := peek(); err == nil || !strings.Contains(err.Error(), "format 7") {
 			t.Errorf("a queue of another format: %v", err)
 		}
 	})

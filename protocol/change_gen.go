@@ -8,6 +8,7 @@ type ConfigChange struct {
 	Lease             *Duration `json:"lease,omitempty"`
 	TTL               *Duration `json:"ttl,omitempty"`
 	MaxDeliveries     *int64    `json:"max_deliveries,omitempty"`
+	MaxInterruptions  *Most     `json:"max_interruptions,omitempty"`
 	DeadLetter        *string   `json:"dead_letter,omitempty"`
 	DeadLetterExpired *bool     `json:"dead_letter_expired,omitempty"`
 	DeadLettersFrom   *string   `json:"dead_letters_from,omitempty"`
@@ -33,7 +34,8 @@ var ConfigFields = []Field{
 	{Name: "priority", Doc: "the priority of items pushed without one"},
 	{Name: "lease", Doc: "the lease of pops that ask for none; 0s: they remove items", Max: "12h"},
 	{Name: "ttl", Doc: "the TTL of items pushed without one; 0s: for ever", Max: "87600h"},
-	{Name: "max_deliveries", Doc: "after how many deliveries an item that comes back is dead; 0: never"},
+	{Name: "max_deliveries", Doc: "after how many failures an item is dead; 0: never"},
+	{Name: "max_interruptions", Doc: "after how many interruptions an item is dead; 0: never; empty: as many as max_deliveries"},
 	{Name: "dead_letter", Doc: "the queue for dead items; empty: the queue's name with -dead"},
 	{Name: "dead_letter_expired", Doc: "whether items that outlive their TTL go to the dead-letter queue, too", Words: []string{"true", "false"}},
 	{Name: "dead_letters_from", Doc: "the queues whose dead letters this one takes, separated by commas; *: all"},

@@ -1,5 +1,10 @@
 package protocol
 
+import (
+	"errors"
+	"strconv"
+)
+
 // Config is the configuration of a queue.
 //
 // It is the only description of these fields: make generate writes what else knows them. The first paragraph of a comment is for
@@ -18,10 +23,13 @@ type Config struct {
 	// The TTL of items pushed without one; `0s`: for ever.
 	TTL Duration `json:"ttl" pq:"label=Time to live; max=87600h"` // keeps due times far from overflow
 
-	// After how many deliveries an item that comes back is dead; `0`: never.
+	// After how many [failures](retries.md#what-counts) an item is dead; `0`: never.
 	//
 	// Not for [dead letters](settle.md#dead-letters).
-	MaxDeliveries int64 `json:"max_deliveries" pq:"label=Deliveries; default=16; min=0"`
+	MaxDeliveries int64 `json:"max_deliveries" pq:"label=Failures; default=16; min=0"`
+
+	// After how many [interruptions](retries.md#what-counts) an item is dead; `0`: never; empty: as many as `max_deliveries`.
+	MaxInterruptions Most `json:"max_interruptions" pq:"label=Interruptions; core=Most"`
 
 	// The queue for dead items; empty: the queue's name with `-dead`.
 	//
@@ -88,6 +96,31 @@ type Config struct {
 	//
 	// On the embedded store [no pop does](../protocol.md#order), whatever this says.
 	Strict bool `json:"strict" pq:"label=Strict"`
+}
+
+// Most is how often something may happen, as JSON: a number, or "" for as often as another setting says.
+type Most string
+
+// MarshalJSON implements json.Marshaler.
+func (m Most) MarshalJSON() ([]byte, error) {
+	if m == "" {
+		return []byte(`""`), nil
+	}
+	return []byte(m), nil
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (m *Most) UnmarshalJSON(text []byte) error {
+	if string(text) == `""` {
+		*m = ""
+		return nil
+	}
+	n, err := strconv.ParseUint(string(text), 10, 63)
+	if err != nil {
+		return errors.New(`expected a number from 0 on, or ""`)
+	}
+	*m = Most(strconv.FormatUint(n, 10))
+	return nil
 }
 
 // Field describes a field of a configuration.

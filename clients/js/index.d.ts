@@ -721,7 +721,10 @@ export interface Config {
   priority: Integer;
   lease: string;
   ttl: string;
+  /** After how many failures an item is dead; 0: never. */
   max_deliveries: number;
+  /** After how many interruptions an item is dead; 0: never; `""`: as many as `max_deliveries`. */
+  max_interruptions: "" | number;
   /** `""`: none; how it grows, or the delay of each delivery. */
   backoff: "" | { delay: string; factor?: number; max?: string; jitter?: number } | string[];
   /** How many of its last leases an item remembers that ended without success. */

@@ -144,7 +144,9 @@ func configValue(kind reflect.Type, text string) (any, error) {
 			return nil, errors.New(`expected JSON: {"delay":"1s"}, or ["1s","10s"]`)
 		}
 		return json.RawMessage(text), nil
-	case kind.Kind() == reflect.Int64:
+	case kind == reflect.TypeFor[protocol.Most]() && text == "":
+		return "", nil
+	case kind.Kind() == reflect.Int64, kind == reflect.TypeFor[protocol.Most]():
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
 			return nil, errors.New("expected an integer")

@@ -186,7 +186,7 @@ func TestConsoleConfigurationIsLive(t *testing.T) {
 	b.Enter("lease", "30s")
 	b.Enter("max_deliveries", "many")
 	b.Click("Save")
-	wrong("max_deliveries", "Deliveries is “many”: expected a whole number.")
+	wrong("max_deliveries", "Failures is “many”: expected a whole number.")
 	if notes := b.Eval(`document.getElementById("notes").innerText`); notes != `""` {
 		t.Errorf("errors are told apart from their fields: %s", notes)
 	}

@@ -63,6 +63,8 @@ func openAPIType(f *field) string {
 		return "type: string, enum: [" + strings.Join(f.words, ", ") + "], "
 	case f.core == "Backoff":
 		return "type: [string, object, array], "
+	case f.core == "Most":
+		return "type: [string, integer], "
 	case f.maxLen > 0:
 		return fmt.Sprintf("type: string, maxLength: %d, ", f.maxLen)
 	}

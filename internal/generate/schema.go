@@ -30,6 +30,9 @@ func known() map[reflect.Type]*jsonschema.Schema {
 		reflect.TypeFor[protocol.Backoff](): {AnyOf: []*jsonschema.Schema{
 			{Type: "string", Enum: []any{""}}, {Type: "object"}, {Type: "array", Items: &jsonschema.Schema{Type: "string"}},
 		}},
+		reflect.TypeFor[protocol.Most](): {AnyOf: []*jsonschema.Schema{
+			{Type: "string", Enum: []any{""}}, {Type: "integer", Minimum: new(0.0)},
+		}},
 		reflect.TypeFor[time.Duration]():   {Type: "integer", Description: "nanoseconds"},
 		reflect.TypeFor[time.Time]():       {Type: "string", Format: "date-time"},
 		reflect.TypeFor[[]byte]():          {Type: "string", ContentEncoding: "base64"},

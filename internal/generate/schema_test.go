@@ -52,6 +52,10 @@ func TestSchemaOfAConfigChange(t *testing.T) {
 		`{"backoff":{"delay":"1s"}}`:      true,
 		`{"backoff":["1s","10s"]}`:        true,
 		`{"backoff":5}`:                   false,
+		`{"max_interruptions":""}`:        true,
+		`{"max_interruptions":0}`:         true,
+		`{"max_interruptions":-1}`:        false,
+		`{"max_interruptions":"16"}`:      false,
 		`{"lease":30}`:                    false,
 		`{"lease":null}`:                  false,
 		`{"ties":"random"}`:               false,
@@ -123,6 +127,9 @@ func fill(v reflect.Value) {
 		return
 	case *protocol.Backoff:
 		*of = `["1s"]`
+		return
+	case *protocol.Most:
+		*of = "7"
 		return
 	}
 	switch v.Kind() {

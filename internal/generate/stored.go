@@ -14,7 +14,11 @@ func storedSource(fields []field) string {
 		if i > 0 {
 			b.WriteString("\n")
 		}
-		fmt.Fprintf(&b, "// %s\n%s %s `json:%q`\n", plain(f.doc), f.goName, f.storedType(), f.name)
+		tag := f.name
+		if f.core == "Most" { // rows of queues without one are as earlier programs wrote them
+			tag += ",omitzero"
+		}
+		fmt.Fprintf(&b, "// %s\n%s %s `json:%q`\n", plain(f.doc), f.goName, f.storedType(), tag)
 	}
 	b.WriteString("}\n\n")
 	writeWords(&b, fields)

@@ -14,6 +14,7 @@ func Config(c fdbpq.Config) protocol.Config {
 		Lease:             protocol.Duration(c.Lease),
 		TTL:               protocol.Duration(c.TTL),
 		MaxDeliveries:     c.MaxDeliveries,
+		MaxInterruptions:  protocol.Most(c.MaxInterruptions),
 		DeadLetter:        c.DeadLetter,
 		DeadLetterExpired: c.DeadLetterExpired,
 		DeadLettersFrom:   c.DeadLettersFrom,

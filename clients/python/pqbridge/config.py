@@ -12,6 +12,9 @@ class ConfigChange(TypedDict, total=False):
     lease: str
     ttl: str
     max_deliveries: int
+    """After how many failures an item is dead; 0: never."""
+    max_interruptions: int | Literal[""]
+    """After how many interruptions an item is dead; 0: never; "": as many as max_deliveries."""
     backoff: str | dict[str, Any] | list[str]
     """"": none; how it grows, such as {"delay": "1s"}; or the delay of each delivery."""
     attempts: int
@@ -41,6 +44,9 @@ class Config(TypedDict):
     lease: str
     ttl: str
     max_deliveries: int
+    """After how many failures an item is dead; 0: never."""
+    max_interruptions: int | Literal[""]
+    """After how many interruptions an item is dead; 0: never; "": as many as max_deliveries."""
     backoff: str | dict[str, Any] | list[str]
     """"": none; how it grows, such as {"delay": "1s"}; or the delay of each delivery."""
     attempts: int

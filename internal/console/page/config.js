@@ -23,12 +23,12 @@ const isNumber = (value) => typeof value === "number" || typeof value === "bigin
 // configuration has the element with the form, and show, which shows another configuration.
 export function configuration(context, queue) {
   const fields = (config) => explained.filter(([name]) => config[name] !== undefined).map(([name, label, effect, choices]) => ({
-    name, label, effect, choices, numeric: isNumber(config[name]), value: typeof config[name] === "boolean" ? config[name] : name === "backoff" ? backoffText(config[name]) : String(config[name]),
+    name, label, effect, choices, numeric: isNumber(config[name]) || name === "max_interruptions", value: typeof config[name] === "boolean" ? config[name] : name === "backoff" ? backoffText(config[name]) : String(config[name]),
   }));
   const { element, show } = form(context, {
     check(field, value) {
       if (field.name === "backoff") return backoffOf(value);
-      if (!field.numeric) return JSON.stringify(value);
+      if (!field.numeric || (field.name === "max_interruptions" && value === "")) return JSON.stringify(value);
       if (!/^-?(0|[1-9]\d*)$/.test(value)) throw new Error(`${field.label} is “${value}”: expected a whole number.`);
       return value; // as it is written: a float does not have all whole numbers
     },
