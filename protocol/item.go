@@ -59,7 +59,8 @@ type Item struct {
 	Deliveries int64  `json:"deliveries,omitempty"`
 	Endings
 	Pushed       time.Time           `json:"pushed,omitzero"`
-	Due          time.Time           `json:"due,omitzero"` // when the lease ends, or the delay
+	Due          time.Time           `json:"due,omitzero"`   // when the lease ends, or the delay
+	Since        time.Time           `json:"since,omitzero"` // of lists: when the lease began
 	Expires      time.Time           `json:"expires,omitzero"`
 	Size         int64               `json:"size,omitempty"`
 	Headers      map[string][]string `json:"headers,omitempty"`        // whose values are UTF-8

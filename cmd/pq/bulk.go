@@ -20,8 +20,9 @@ const whereHelp = `
 
 --where does it to all items that fit; given several times, all have to hold. It
 takes state (ready), min, max, key, header.<name>, reason and origin of dead
-letters, holder of leased items, deliveries (at least), pushed_before and
-pushed_after (a time, or how long ago). Headers, reason and origin may end in *.`
+letters, holder of leased items, deliveries and interruptions (at least),
+pushed_before and pushed_after (a time, or how long ago). Headers, reason and
+origin may end in *.`
 
 // bulkFlags choose the items of a command that changes many.
 type bulkFlags struct {
@@ -49,7 +50,7 @@ func (b *bulkFlags) check(ids int) error {
 }
 
 // whereFields are those of a filter, as --where has them.
-var whereFields = []string{"state", "min", "max", "key", "header.<name>", "reason", "origin", "holder", "deliveries", "pushed_before", "pushed_after"}
+var whereFields = []string{"state", "min", "max", "key", "header.<name>", "reason", "origin", "holder", "deliveries", "interruptions", "pushed_before", "pushed_after"}
 
 // filter reads --where. Fields are those of the request, so the bridge checks most of them.
 func (b *bulkFlags) filter(now time.Time) (w client.BulkWhere, err error) {
@@ -73,12 +74,12 @@ func (b *bulkFlags) filter(now time.Time) (w client.BulkWhere, err error) {
 		}
 		field[of] = value
 		switch name {
-		case "min", "max", "deliveries":
+		case "min", "max", "deliveries", "interruptions":
 			n, err := strconv.ParseInt(value, 10, 64)
 			if err != nil {
 				return w, session.Usagef("--where %q: expected an integer", text)
 			}
-			if name == "deliveries" && n < 1 { // 0 would be no condition
+			if name != "min" && name != "max" && n < 1 { // 0 would be no condition
 				return w, session.Usagef("--where %q: expected 1 or more", text)
 			}
 			field[of] = n

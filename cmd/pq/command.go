@@ -48,7 +48,7 @@ func rootCommand(s *session.Session) *cobra.Command {
 	}{
 		{"Items", []*cobra.Command{
 			pushCommand(s), popCommand(s), peekCommand(s), consumeCommand(s),
-			ackCommand(s), nackCommand(s), extendCommand(s), terminateCommand(s),
+			ackCommand(s), nackCommand(s), backCommand(s), extendCommand(s), terminateCommand(s),
 			listCommand(s), getCommand(s), moveCommand(s), rmCommand(s), revokeCommand(s),
 		}},
 		{"Queues", []*cobra.Command{

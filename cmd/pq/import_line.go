@@ -69,11 +69,16 @@ func (r *importRun) line(n int, text []byte) error {
 	r.placed++
 	i := &client.Import{
 		ID: read.ID, Priority: *read.Priority, Payload: read.Bytes(), Header: read.AllHeaders(), Pushed: read.Pushed,
-		Expires: read.Expires, Deliveries: int(read.Deliveries), Fence: read.Fence, KeyFence: read.KeyFence, Dead: read.Dead,
+		Expires: read.Expires, Deliveries: int(read.Deliveries), Endings: read.Endings, Fence: read.Fence, KeyFence: read.KeyFence, Dead: read.Dead,
 		Key: read.Key, Attempts: read.LastAttempts, Unique: read.Unique, UniqueUntil: read.UniqueUntil,
 	}
-	if read.State == client.Delayed {
+	switch read.State {
+	case client.Delayed:
 		i.NotBefore = read.Due
+	case client.Leased:
+		if i.Deliveries > int(i.Failures+i.Interruptions+i.Returns) {
+			i.Interruptions++ // its holder has not said how it ended
+		}
 	}
 	return r.pipe.place(i)
 }

@@ -116,7 +116,7 @@ func printList(s *session.Session, q *client.Queue, o client.ListOptions, most i
 
 func listRow(i *client.Listed, o client.ListOptions) []string {
 	row := []string{
-		i.ID, fmt.Sprint(i.Priority), show.Span(time.Since(i.Pushed).Round(time.Second)), show.Size(i.Size), fmt.Sprint(i.Deliveries),
+		i.ID, fmt.Sprint(i.Priority), show.Span(time.Since(i.Pushed).Round(time.Second)), show.Size(i.Size), show.Deliveries(int64(i.Deliveries), i.Endings),
 	}
 	switch {
 	case i.Held:

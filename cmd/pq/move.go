@@ -115,8 +115,8 @@ func revokeCommand(s *session.Session) *cobra.Command {
 		Use: "revoke <queue> [<id>]", Args: session.Arguments(1, 2),
 		Short: "take items away from their holders",
 		Long: `Ends the lease that an item has now. Its holder has lost the item for good, also if
-it finishes: it learns that when it extends the lease, or settles. The item comes back
-as the queue's backoff says, and dies if this was its last delivery.` + whereHelp,
+it finishes: it learns that when it extends the lease, or settles. The item is ready
+again at once, and this counts neither as a failure nor as an interruption.` + whereHelp,
 		Example: `  # its worker hangs
   pq revoke jobs FBUBAX_Af0DSUlItAA --reason 'the worker hangs'
 
@@ -159,7 +159,7 @@ as the queue's backoff says, and dies if this was its last delivery.` + whereHel
 	}
 	f := c.Flags()
 	many.define(f)
-	session.DurationVar(f, &delay, "delay", "", "`duration` until the item is ready again; otherwise the queue's backoff says")
+	session.DurationVar(f, &delay, "delay", "", "`duration` until the item is ready again; otherwise it is at once")
 	f.StringVar(&reason, "reason", reason, "`text` to keep with the attempt")
 	return c
 }

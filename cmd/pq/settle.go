@@ -48,14 +48,29 @@ func nackCommand(s *session.Session) *cobra.Command {
 	var delay time.Duration
 	c := &cobra.Command{
 		Use:   "nack",
-		Short: "give leased items back, to be delivered again",
+		Short: "give leased items back whose work has failed",
 		Long: `Gives items back that were popped with --lease, to the place they had. After too
-many deliveries (16 unless configured otherwise) they go to the dead-letter queue.`,
+many failures (16 unless configured otherwise) they go to the dead-letter queue.`,
 		Example: `  # to be delivered again in a minute
   pq nack --delay 1m pq.jobs.ack.…`,
 	}
 	session.DurationVar(c.Flags(), &delay, "delay", "d", "`duration` before they are ready again")
 	return settleLeases(s, c, func(i *client.Item) error { return i.NackWithDelay(s.Context, delay) })
+}
+
+func backCommand(s *session.Session) *cobra.Command {
+	var reason string
+	c := &cobra.Command{
+		Use:   "back",
+		Short: "give leased items back with nothing wrong with them",
+		Long: `Gives items back that were popped with --lease, to the place they had, where they
+are ready at once. This counts neither as a failure nor as an interruption. With
+a reason it is kept as an attempt; without one nobody has begun with the items.`,
+		Example: `  # the worker is stopped
+  pq back --reason stopped pq.jobs.ack.…`,
+	}
+	c.Flags().StringVarP(&reason, "reason", "r", reason, "`text` to be kept with the attempt")
+	return settleLeases(s, c, func(i *client.Item) error { return i.GiveBack(s.Context, reason) })
 }
 
 func extendCommand(s *session.Session) *cobra.Command {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/pqbridge/pqbridge/client"
@@ -19,7 +20,7 @@ type Item struct{ protocol.Item }
 func Shown(from *client.Item) *Item {
 	i := &Item{protocol.Item{
 		Queue: from.Queue, ID: from.ID, Priority: from.Priority, Key: from.Key, State: from.State,
-		Deliveries: int64(from.Deliveries), Pushed: from.Pushed,
+		Deliveries: int64(from.Deliveries), Endings: from.Endings, Pushed: from.Pushed,
 		Ack: from.AckSubject(), Fence: from.Fence, KeyFence: from.KeyFence, Unique: from.Unique, UniqueUntil: from.UniqueUntil,
 		Holder: from.Holder, Attempts: from.Attempts, LastAttempts: from.LastAttempts,
 		Schedule: from.Schedule, ScheduledAt: from.ScheduledAt, Source: from.Source,
@@ -41,8 +42,8 @@ func Shown(from *client.Item) *Item {
 // Listed makes JSON of an item of a list.
 func Listed(from *client.Listed) *Item {
 	i := &Item{protocol.Item{
-		ID: from.ID, Priority: from.Priority, Key: from.Key, State: from.State, Deliveries: int64(from.Deliveries),
-		Pushed: from.Pushed, Due: from.Due, Expires: from.Expires, Size: from.Size,
+		ID: from.ID, Priority: from.Priority, Key: from.Key, State: from.State, Deliveries: int64(from.Deliveries), Endings: from.Endings,
+		Pushed: from.Pushed, Due: from.Due, Since: from.Since, Expires: from.Expires, Size: from.Size,
 		Fence: from.Fence, KeyFence: from.KeyFence, Dead: from.Dead, Unique: from.Unique, UniqueUntil: from.UniqueUntil,
 		Holder: from.Holder, Attempts: from.Attempts, LastAttempts: from.LastAttempts,
 	}}
@@ -77,7 +78,7 @@ func (i *Item) Describe() string {
 		f.Add("Due", "%s", at(i.Due))
 	}
 	if i.Deliveries > 0 {
-		f.Add("Deliveries", "%d", i.Deliveries)
+		f.Add("Deliveries", "%s", Deliveries(i.Deliveries, i.Endings))
 	}
 	if i.Schedule != "" {
 		f.Add("Schedule", "%s, for %s", i.Schedule, at(i.ScheduledAt))
@@ -143,6 +144,23 @@ func LastAttempt(l *client.Listed) string {
 		return ""
 	}
 	return screen.Visible(attemptText(&l.LastAttempts[n-1]))
+}
+
+// Deliveries says how often an item was handed out, and how that ended.
+func Deliveries(n int64, e protocol.Endings) string {
+	var ended []string
+	for _, one := range []struct {
+		n   int64
+		how string
+	}{{e.Failures, "failed"}, {e.Interruptions, "interrupted"}, {e.Returns, "returned"}} {
+		if one.n > 0 {
+			ended = append(ended, fmt.Sprintf("%d %s", one.n, one.how))
+		}
+	}
+	if ended == nil {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%d (%s)", n, strings.Join(ended, ", "))
 }
 
 func deliveriesOf(d *protocol.Death) string {
