@@ -132,6 +132,7 @@ func TestConsoleAttempts(t *testing.T) {
 	b.Open(p.HTTP + "/#/q/jobs/i/" + id)
 	b.Sees("w7 works on it.")
 	pqd.Request(t, nc, first.Reply, `-NAK {"reason":"the printer \u202e is out of ink"}`)
+	b.Until("how often it failed is shown", `document.querySelector(".facts").innerText.includes("1 (1 failed)")`)
 	b.Sees("It came back (the printer ‹U+202E› is out of ink) and waits until it is delivered again, in")
 	b.Open(p.HTTP + "/#/q/jobs?tab=delayed")
 	b.Until("a list says why an item waits", `document.querySelector("td.wide").innerText.startsWith("the printer")`)

@@ -193,6 +193,12 @@ func TestConsoleConfigurationIsLive(t *testing.T) {
 	b.Enter("max_deliveries", "3")
 	b.Click("Save")
 	b.Sees("Changed lease, ttl, max_deliveries.")
+	b.Enter("max_interruptions", "2")
+	b.Click("Save")
+	b.Sees(", max_interruptions.")
+	b.Enter("max_interruptions", "")
+	b.Click("Save")
+	b.Shows(p, "/v1/queues/jobs/config", `"max_interruptions":""`)
 	b.Until("nothing is wrong", `document.querySelector("[aria-invalid]") === null`)
 	value("lease", "30s")
 

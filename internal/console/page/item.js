@@ -5,7 +5,7 @@ import { bytes, count, cut, fromNow, headersOf, hex, indent, payloadBytes, span,
 import { call, get, path } from "./gateway.js";
 import { holderLink, keyLink, link } from "./links.js";
 import { revoke, takeAway } from "./revoke.js";
-import { outcome, why as reasonOf } from "./why.js";
+import { delivered, outcome, why as reasonOf } from "./why.js";
 
 const most = 64 << 10; // bytes of a payload that are shown at once
 const mostJSON = 1 << 20; // of one that is shown indented
@@ -31,7 +31,7 @@ export function item(context, { queue, id }) {
     if (!item) return;
     why.className = "why";
     why.textContent = explain(item, info, position);
-    update(facts, fact("State", item.state), fact("Priority", String(item.priority)), fact("Pushed", when(item.pushed)), fact("Deliveries", String(item.deliveries ?? 0)), item.key ? [h("dt", {}, "Key"), h("dd", {}, h("a", { class: "text", href: keyLink(item.dead?.origin ?? queue, item.key) }, visible(item.key)))] : null,
+    update(facts, fact("State", item.state), fact("Priority", String(item.priority)), fact("Pushed", when(item.pushed)), fact("Deliveries", delivered(item)), item.key ? [h("dt", {}, "Key"), h("dd", {}, h("a", { class: "text", href: keyLink(item.dead?.origin ?? queue, item.key) }, visible(item.key)))] : null,
       item.state === "delayed" && item.due ? fact("Ready", when(item.due)) : null, item.lease_expires ? fact("Lease ends", when(item.lease_expires)) : null, item.expires ? fact("Expires", when(item.expires)) : null,
       item.holder ? [h("dt", {}, "Held by"), h("dd", {}, h("a", { class: "text", href: holderLink(queue, item.holder) }, visible(item.holder)))] : null,
       item.fence ? fact("Fence", String(item.fence)) : null, item.key_fence ? fact("Key fence", String(item.key_fence)) : null, item.unique ? fact("Unique value", item.unique) : null,

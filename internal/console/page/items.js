@@ -6,7 +6,7 @@ import { get, path } from "./gateway.js";
 import { go, holderLink, itemLink, keyLink, link } from "./links.js";
 import { requeueAll } from "./requeue.js";
 import { selection } from "./selection.js";
-import { alike, why } from "./why.js";
+import { alike, delivered, why } from "./why.js";
 
 const pageOf = 50;
 const storiesOf = 25; // items of a page with what came of their leases, which may be long
@@ -104,7 +104,7 @@ const owner = { label: "Key", class: "key", show: (to, i, holder) => update(to, 
 const pushed = { label: "Pushed", class: "time", show: restless((i) => fromNow(i.pushed)) };
 const held = { label: "Held by", class: "holder", show: (to, i, holder) => update(to, i.holder ? h("a", { class: "text", href: holderLink(holder, i.holder) }, visible(i.holder)) : h("span", { class: "nothing" }, "–")) };
 const died = { label: "Died", class: "time", show: restless((i) => (i.dead?.at ? fromNow(i.dead.at) : "–")) };
-const deliveries = { label: "Deliveries", class: "number", show: cell((i) => String(i.deliveries)) };
+const deliveries = { label: "Deliveries", class: "number", show: cell(delivered) };
 const before = { ...deliveries, show: cell((i) => (i.dead?.deliveries == null ? "–" : String(i.dead.deliveries))) };
 const until = { label: "Until", class: "time", show: restless((i) => (i.held ? "held" : i.due ? fromNow(i.due) : i.expires ? `expires ${fromNow(i.expires)}` : "–")) };
 const size = { label: "Size", class: "number", show: cell((i) => bytes(i.size)) };

@@ -10,7 +10,7 @@ export const revoke = (queue, id, fence, { delay, reason }) => call("POST", path
 export function takeAway(what, submit) {
   ask(`Take away ${what}`, [
     h("p", {}, "The holder loses the lease for good, whatever it says from now on, and learns that when it extends the lease. What it has done is done."),
-    h("label", {}, "Delay", h("input", { name: "delay", placeholder: "the queue's backoff; 0s, 30s, 1h", autocomplete: "off" }), h("small", {}, "How long the item stays away.")),
+    h("label", {}, "Delay", h("input", { name: "delay", placeholder: "none; 30s, 1h", autocomplete: "off" }), h("small", {}, "How long the item stays away.")),
     h("label", {}, "Reason", h("input", { name: "reason", autocomplete: "off" }), h("small", {}, "For the attempts of the item.")),
   ], "Take away", (fields) => submit({ delay: fields.delay.value.trim(), reason: fields.reason.value.trim() }), true);
 }

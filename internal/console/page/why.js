@@ -1,8 +1,14 @@
 // Why leases of an item ended without success, and why it is dead.
 
-const outcomes = { nak: "given back", expired: "its lease ran out", revoked: "taken away", terminated: "given up" };
+const outcomes = { nak: "given back", expired: "its lease ran out", back: "handed back", revoked: "taken away", terminated: "given up" };
 
 export const outcome = (attempt) => outcomes[attempt.outcome] ?? attempt.outcome;
+
+// delivered is how often an item was handed out, and how that ended.
+export function delivered(item) {
+  const ended = [[item.failures, "failed"], [item.interruptions, "interrupted"], [item.returns, "returned"]].filter(([n]) => n).map(([n, how]) => `${n} ${how}`);
+  return ended.length ? `${item.deliveries} (${ended.join(", ")})` : String(item.deliveries ?? 0);
+}
 
 const told = (attempt) => attempt && (attempt.reason || outcome(attempt));
 
