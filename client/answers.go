@@ -47,19 +47,17 @@ func newAnswers(b *mailbox) *answers {
 }
 
 // attempt returns the reply subject of another attempt.
-func (a *answers) attempt() (reply string, err error) {
+func (a *answers) attempt() (reply string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.attempts++
 	n := a.attempts
-	reply, stop, err := a.mailbox.receive(addressee{
+	reply, stop := a.mailbox.receive(addressee{
 		deliver:   func(m *nats.Msg) { a.add(answer{m, n}) },
 		reconnect: func() { notify(a.lost) },
 	})
-	if err == nil {
-		a.stops = append(a.stops, stop)
-	}
-	return reply, err
+	a.stops = append(a.stops, stop)
+	return reply
 }
 
 // add adds an answer, a bundle as its items and their end.

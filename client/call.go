@@ -38,7 +38,7 @@ func (c *Client) do(ctx context.Context, r *call) (*nats.Msg, error) {
 	defer cancel()
 	answers := make(chan *nats.Msg, 1)
 	lost := make(chan struct{}, 1)
-	reply, stop, err := c.mailbox.receive(addressee{
+	reply, stop := c.mailbox.receive(addressee{
 		deliver: func(m *nats.Msg) {
 			select {
 			case answers <- m:
@@ -47,9 +47,6 @@ func (c *Client) do(ctx context.Context, r *call) (*nats.Msg, error) {
 		},
 		reconnect: func() { notify(lost) },
 	})
-	if err != nil {
-		return nil, err
-	}
 	defer stop()
 
 	var refusal *Error
@@ -69,7 +66,7 @@ func (c *Client) do(ctx context.Context, r *call) (*nats.Msg, error) {
 		default:
 			return m, nil
 		}
-		if !refusal.again(r.repeatable) || !retry.allowed(c.patience, refusal) || retry.wait(ctx) != nil {
+		if !refusal.again(r.repeatable) || ctx.Err() != nil || !retry.allowed(c.patience, refusal) || retry.wait(ctx) != nil {
 			return nil, inDoubt(refusal, r.open())
 		}
 	}
@@ -78,6 +75,9 @@ func (c *Client) do(ctx context.Context, r *call) (*nats.Msg, error) {
 // attempt sends a call once. It returns nil and no error if no answer arrives in time, or
 // if the answer is lost with the connection.
 func (c *Client) attempt(ctx context.Context, r *call, reply string, answers <-chan *nats.Msg, lost <-chan struct{}, patience time.Duration) (*nats.Msg, error) {
+	if err := c.admitted(ctx, r.op, r.queue); err != nil {
+		return nil, err
+	}
 	if err := c.publish(r.op, r.queue, &nats.Msg{Subject: r.subject, Reply: reply, Header: r.header, Data: r.body}); err != nil {
 		return nil, err
 	}

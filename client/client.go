@@ -25,6 +25,11 @@
 // errors.Is with the variables named Err…; every program meets [ErrEmpty]. A failed
 // request has had no effect, except perhaps after [ErrUnknownResult].
 //
+// Nothing is sent on a connection whose user may not receive answers there, because an item
+// would be popped for nobody: requests fail with code 403 until the connection has the
+// user's inbox prefix (nats.CustomInboxPrefix). The first request of a connection waits for
+// the server to say so, further ones do not.
+//
 // Several goroutines may use a client, a queue or an item at the same time.
 package client
 

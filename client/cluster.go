@@ -46,16 +46,16 @@ func (c *Client) Cluster(ctx context.Context) (*Cluster, error) {
 		return nil, err
 	}
 	answers := make(chan *nats.Msg, mostMembers)
-	reply, stop, err := c.mailbox.receive(addressee{deliver: func(m *nats.Msg) {
+	reply, stop := c.mailbox.receive(addressee{deliver: func(m *nats.Msg) {
 		select {
 		case answers <- m:
 		default:
 		}
 	}})
-	if err != nil {
+	defer stop()
+	if err := c.admitted(ctx, "cluster", ""); err != nil {
 		return nil, err
 	}
-	defer stop()
 	if err := c.publish("cluster", "", &nats.Msg{Subject: subject, Reply: reply}); err != nil {
 		return nil, err
 	}

@@ -1,9 +1,11 @@
 package client
 
 import (
+	"context"
 	"crypto/rand"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/nats-io/nats.go"
 
@@ -22,13 +24,22 @@ import (
 // request names, so a client that could guess another client's inbox could send it
 // answers.
 type mailbox struct {
-	nc   *nats.Conn
-	acks ackSubjects
+	nc     *nats.Conn
+	acks   ackSubjects
+	prefix string // of the reply subjects, with the dot
 
-	mu     sync.Mutex
-	sub    *nats.Subscription
-	prefix string               // of the reply subjects, with the dot
-	open   map[string]addressee // by the last token
+	admitted atomic.Uint64 // the number of the connection on which the server lets it receive
+
+	// Of the one that asks the server.
+	sub   *nats.Subscription
+	known error // its last refusal
+
+	mu        sync.Mutex
+	watched   bool
+	open      map[string]addressee // by the last token
+	asking    *admission           // nil: nobody asks
+	refusal   error                // why nothing may be sent on the connection of this number
+	refusedOn uint64
 }
 
 // addressee is a request that waits for answers. Its functions must not block.
@@ -38,21 +49,16 @@ type addressee struct {
 }
 
 func newMailbox(nc *nats.Conn, acks ackSubjects) *mailbox {
-	return &mailbox{nc: nc, acks: acks, open: make(map[string]addressee)}
+	return &mailbox{nc: nc, acks: acks, prefix: nc.NewInbox() + ".", open: make(map[string]addressee)}
 }
 
 // receive returns a new reply subject. Messages on it go to the addressee until the caller
-// calls stop.
-func (b *mailbox) receive(a addressee) (reply string, stop func(), err error) {
+// calls stop. They may be asked for when the mailbox is admitted.
+func (b *mailbox) receive(a addressee) (reply string, stop func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.sub == nil {
-		prefix := b.nc.NewInbox() + "."
-		sub, err := b.nc.Subscribe(prefix+"*", b.deliver)
-		if err != nil {
-			return "", nil, err
-		}
-		b.sub, b.prefix = sub, prefix
+	if !b.watched {
+		b.watched = true
 		go b.watch(b.nc.StatusChanged(nats.CONNECTED, nats.CLOSED))
 	}
 	token := rand.Text()
@@ -62,7 +68,7 @@ func (b *mailbox) receive(a addressee) (reply string, stop func(), err error) {
 		defer b.mu.Unlock()
 		delete(b.open, token)
 	}
-	return b.prefix + token, stop, nil
+	return b.prefix + token, stop
 }
 
 func (b *mailbox) deliver(m *nats.Msg) {
@@ -87,6 +93,7 @@ func (b *mailbox) watch(statuses chan nats.Status) {
 			b.nc.RemoveStatusListener(statuses) // closes the channel
 			continue
 		}
+		_ = b.admit(context.Background()) // if it fails, so do those that ask again
 		for _, reconnect := range b.waiting() {
 			reconnect()
 		}

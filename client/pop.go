@@ -211,7 +211,7 @@ func (t *taking) run(ctx context.Context) ([]*Item, error) {
 		}
 		refusal = e
 		t.open = t.open || e.Code == protocol.CodeUnknownResult && e.cause == nil
-		if !e.again(t.repeatable) || !retry.allowed(t.queue.client.patience, e) || retry.wait(ctx) != nil {
+		if !e.again(t.repeatable) || ctx.Err() != nil || !retry.allowed(t.queue.client.patience, e) || retry.wait(ctx) != nil {
 			return nil, t.doubt(e)
 		}
 	}
@@ -253,6 +253,10 @@ func (t *taking) attempt(ctx context.Context, wait time.Duration) ([]*Item, erro
 	if err != nil {
 		return nil, err
 	}
+	c := t.queue.client
+	if err := c.admitted(ctx, t.op, t.queue.name); err != nil {
+		return nil, err
+	}
 	select {
 	case <-t.answers.lost: // this attempt is sent on the new connection
 	default:
@@ -262,11 +266,8 @@ func (t *taking) attempt(ctx context.Context, wait time.Duration) ([]*Item, erro
 		lost = nil
 	}
 	t.cut = false
-	reply, err := t.answers.attempt()
-	if err != nil {
-		return nil, err
-	}
-	if err := t.queue.client.publish(t.op, t.queue.name, &nats.Msg{Subject: t.subject, Reply: reply, Data: body}); err != nil {
+	reply := t.answers.attempt()
+	if err := c.publish(t.op, t.queue.name, &nats.Msg{Subject: t.subject, Reply: reply, Data: body}); err != nil {
 		return nil, err
 	}
 	t.sent++

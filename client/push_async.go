@@ -62,17 +62,19 @@ func (c *Client) send(ctx context.Context, op, queue string, m *nats.Msg, id msg
 	}
 	p.whenEnded(cancel)
 	p.whenEnded(func() { c.inFlight.release(size) })
-	reply, stop, err := c.mailbox.receive(addressee{deliver: p.answer, reconnect: p.reconnect})
-	if err == nil {
-		p.whenEnded(stop)
-		m.Reply = reply
-		unwatch := context.AfterFunc(ctx, func() { p.end(Pushed{}, ctx.Err()) })
-		p.whenEnded(func() { unwatch() })
-		if err = p.publish(); err != nil && p.resend(err) {
-			err = nil
-		}
+	reply, stop := c.mailbox.receive(addressee{deliver: p.answer, reconnect: p.reconnect})
+	p.whenEnded(stop)
+	m.Reply = reply
+	unwatch := context.AfterFunc(ctx, func() { p.end(Pushed{}, ctx.Err()) })
+	p.whenEnded(func() { unwatch() })
+	var err error
+	if _, up := c.mailbox.connection(); up {
+		err = c.admitted(ctx, op, queue)
 	}
-	if err != nil {
+	if err == nil {
+		err = p.publish()
+	}
+	if err != nil && !p.resend(err) {
 		p.end(Pushed{}, err)
 		return nil, err
 	}
@@ -92,6 +94,9 @@ func (p *asyncPush) publish() error {
 	defer p.mu.Unlock()
 	if p.ended {
 		return nil
+	}
+	if err := p.client.mailbox.mayAsk(); err != nil {
+		return p.client.notAdmitted(p.op, p.queue, err)
 	}
 	if err := p.client.publish(p.op, p.queue, p.msg); err != nil {
 		return err
@@ -116,11 +121,12 @@ func (p *asyncPush) resendAfter(d time.Duration) {
 	})
 }
 
-// reconnect sends the message again: its answer may be lost with the connection.
+// reconnect sends the message again: its answer may be lost with the connection, or there was none to send
+// it on.
 func (p *asyncPush) reconnect() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.ended && p.id != noID && p.sent > 0 {
+	if !p.ended && p.id != noID && (p.sent > 0 || p.timer != nil) {
 		p.resendAfter(0)
 	}
 }

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
+	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/doctor"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/top"
@@ -88,6 +90,10 @@ func command(s *session.Session, args []string) error {
 	err = errors.Join(err, helpErr)
 	if usage := (*session.UsageError)(nil); errors.As(err, &usage) && usage.Command == nil {
 		usage.Command = c
+	}
+	// It comes from the client and from the connection, whichever is first. The hint says what to do.
+	if refused := (*client.Error)(nil); errors.Is(err, nats.ErrPermissionViolation) && errors.As(err, &refused) {
+		err = refused.Unwrap()
 	}
 	// The cause of the context's end is clearer than the error that follows from it.
 	if cause := context.Cause(s.Context); err != nil && cause != nil && !errors.Is(cause, context.Canceled) {

@@ -249,7 +249,7 @@ func TestTopSurvivesRestart(t *testing.T) {
 			}()
 			out.await(t, "jobs")
 			b.NATS.Shutdown()
-			out.await(t, "no answer")
+			out.await(t, "the NATS server is away")
 			b.NATS.Restart(t)
 			out.await(t, "jobs")
 			cancel()

@@ -81,6 +81,25 @@ func TestPrintedPermissions(t *testing.T) {
 			t.Errorf("%s without the inbox prefix: exit code %d: %s", args, code, text)
 		}
 	}
+	// Nothing was sent: the item is there, and no other one.
+	if code, text := as("producer", "push", "jobs", "the only one"); code != 0 {
+		t.Fatalf("exit code %d: %s", code, text)
+	}
+	lines := filepath.Join(t.TempDir(), "lines")
+	if err := os.WriteFile(lines, []byte("a\nb\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range []string{
+		"pop jobs", "pop jobs -n 10", "pop jobs --wait 1h", "pop jobs --lease 1h", "pop jobs --id x",
+		"push jobs x --user producer", "push jobs --user producer --file " + lines,
+	} {
+		if code, text := pq(t, env, strings.Fields(args)...); code != session.ExitFailed || strings.Count(text, "--inbox-prefix _INBOX.") != 1 {
+			t.Errorf("%s without the inbox prefix: exit code %d: %s", args, code, text)
+		}
+	}
+	if code, text := as("viewer", "ls", "--json"); code != 0 || !strings.Contains(text, `"ready":1,`) || !strings.Contains(text, `"leased":0,`) {
+		t.Errorf("the queue is not as it was: exit code %d: %s", code, text)
+	}
 	for user, args := range map[string]string{
 		"producer": "pop jobs", "consumer": "purge jobs --force", "viewer": "push jobs x", "importer": "peek jobs", "admin": "push jobs x",
 	} {

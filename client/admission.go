@@ -1,0 +1,230 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/protocol"
+)
+
+// Before the first request of a connection the mailbox finds out whether the server lets it
+// receive answers: otherwise a pop takes an item for nobody. The server answers a subscription
+// only to refuse it, and before it answers a later ping. After a reconnect it may say otherwise.
+
+// admission is the question whether the mailbox may receive, under way.
+type admission struct {
+	done chan struct{} // closed when err is there
+	err  error
+}
+
+// errAway says that no connection is there to ask.
+var errAway = errors.New("the NATS server is away")
+
+// connection returns the number of the connection, from 1, false while there is none.
+func (b *mailbox) connection() (n uint64, up bool) {
+	switch b.nc.Status() {
+	case nats.DISCONNECTED, nats.CONNECTING, nats.RECONNECTING:
+		return 0, false
+	}
+	return b.nc.Stats().Reconnects + 1, true
+}
+
+// mayAsk returns nil if requests may be sent on the connection, and otherwise, without waiting, why not.
+func (b *mailbox) mayAsk() error {
+	n, up := b.connection()
+	switch {
+	case !up:
+		return errAway
+	case b.admitted.Load() == n:
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.refusedOn == n {
+		return b.refusal
+	}
+	return errAway
+}
+
+// admit waits until requests may be sent on the connection.
+func (b *mailbox) admit(ctx context.Context) error {
+	for b.mayAsk() != nil {
+		a := b.beginAdmission()
+		select {
+		case <-a.done:
+		case <-ctx.Done():
+			if _, up := b.connection(); !up {
+				return fmt.Errorf("%w: %w", errAway, ctx.Err())
+			}
+			return ctx.Err()
+		}
+		if a.err != nil {
+			return a.err
+		}
+	}
+	return nil
+}
+
+// beginAdmission asks the server, unless it is being asked.
+func (b *mailbox) beginAdmission() *admission {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.asking == nil {
+		a := &admission{done: make(chan struct{})}
+		b.asking = a
+		go func() {
+			a.err = b.ask()
+			b.mu.Lock()
+			b.asking = nil
+			b.mu.Unlock()
+			close(a.done)
+		}()
+	}
+	return b.asking
+}
+
+// ask asks until a connection has lasted for as long as the question.
+func (b *mailbox) ask() error {
+	for {
+		n, up := b.connection()
+		refusal, err := b.subscribe()
+		if err != nil {
+			return err
+		}
+		if now, _ := b.connection(); !up || now != n {
+			continue
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if refusal == nil {
+			b.admitted.Store(n)
+			return nil
+		}
+		b.refusal, b.refusedOn = &inboxRefused{cause: refusal, likely: likelyInbox(b.nc)}, n
+		return b.refusal
+	}
+}
+
+// subscribe subscribes the mailbox unless it is, and returns why the server refuses that.
+func (b *mailbox) subscribe() (refusal, err error) {
+	subject, again := b.prefix+"*", false
+	refusal, err = b.refused(b.known, func() (string, error) {
+		if again {
+			return b.probe()
+		}
+		again = true
+		if b.sub == nil {
+			sub, err := b.nc.Subscribe(subject, b.deliver)
+			if err != nil {
+				return "", err
+			}
+			b.sub = sub
+		}
+		return subject, nil
+	})
+	if refusal != nil {
+		err = b.sub.Unsubscribe()
+		b.sub, b.known = nil, refusal
+	}
+	return refusal, err
+}
+
+// probe subscribes to another inbox for a moment. The server says the same about it.
+func (b *mailbox) probe() (string, error) {
+	sub, err := b.nc.Subscribe(b.nc.NewInbox()+".*", func(*nats.Msg) {})
+	if err != nil {
+		return "", err
+	}
+	return sub.Subject, sub.Unsubscribe()
+}
+
+// refusals is how often a question is asked if another permission error hides the answer.
+const refusals = 5
+
+// refused returns the server's permission error about what try does, nil if there is none but the known
+// one. try returns the subject that such an error names. It is called again if another error has come
+// in between, since the connection remembers the last one alone.
+func (b *mailbox) refused(known error, try func() (subject string, err error)) (refusal, err error) {
+	for range refusals {
+		before := b.nc.LastError()
+		subject, err := try()
+		if err != nil {
+			return nil, err
+		}
+		if err := b.flush(); err != nil {
+			return nil, err
+		}
+		last := b.nc.LastError()
+		switch {
+		case last == nil:
+			return nil, nil
+		case last != known && errors.Is(last, nats.ErrPermissionViolation) && strings.Contains(last.Error(), subject):
+			return last, nil
+		case last == before:
+			return nil, nil
+		}
+	}
+	return nil, nil
+}
+
+// flushFor is how long one ping may stay unanswered until the next one.
+const flushFor = 10 * time.Second
+
+// flush waits until the server has answered a ping, or until the connection is closed for good.
+func (b *mailbox) flush() error {
+	for {
+		err := b.nc.FlushTimeout(flushFor)
+		if err == nil || b.nc.IsClosed() {
+			return err
+		}
+	}
+}
+
+// inboxRefused is why nothing is sent: no answer could arrive.
+type inboxRefused struct {
+	cause  error
+	likely string // the inbox prefix of the user
+}
+
+func (e *inboxRefused) Error() string {
+	return fmt.Sprintf("nothing was sent, because no answer could arrive: %s; set the inbox prefix of this user, such as nats.CustomInboxPrefix(%q), pq --inbox-prefix %s",
+		violation.Replace(e.cause.Error()), e.likely, e.likely)
+}
+
+// violation drops what nats.go puts in front of what the server says.
+var violation = strings.NewReplacer("nats: permissions violation: ", "")
+
+// likelyInbox is the inbox prefix that docs and deploy/nats.conf give the user of a connection.
+func likelyInbox(nc *nats.Conn) string {
+	user := nc.Opts.User
+	if at, err := url.Parse(nc.ConnectedUrl()); err == nil && user == "" {
+		if _, login := at.User.Password(); login { // otherwise it is a token
+			user = at.User.Username()
+		}
+	}
+	return nats.InboxPrefix + cmp.Or(user, "<user>")
+}
+
+// admitted waits until a request may be sent, and returns the error of a request that may not.
+func (c *Client) admitted(ctx context.Context, op, queue string) error {
+	return c.notAdmitted(op, queue, c.mailbox.admit(ctx))
+}
+
+// notAdmitted is the error of a request that was not sent because of why.
+func (c *Client) notAdmitted(op, queue string, why error) error {
+	var refused *inboxRefused
+	switch {
+	case errors.As(why, &refused):
+		return &Error{Op: op, Queue: queue, Code: protocol.CodeForbidden, cause: refused.cause, Description: refused.Error()}
+	case errors.Is(why, errAway):
+		return &Error{Op: op, Queue: queue, Code: protocol.CodeUnavailable, cause: why, Description: errAway.Error()}
+	}
+	return why
+}
