@@ -3,6 +3,7 @@ package client
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/url"
@@ -114,12 +115,18 @@ func (b *mailbox) ask() error {
 
 // subscribe subscribes the mailbox unless it is, and returns why the server refuses that.
 func (b *mailbox) subscribe() (refusal, err error) {
-	subject, again := b.prefix+"*", false
+	subject, deeper, again := b.prefix+"*", b.prefix+waits+rand.Text(), false
+	b.shallow.Store(false)
 	refusal, err = b.refused(b.known, func() (string, error) {
 		if again {
-			return b.probe()
+			last := b.nc.LastError()
+			b.shallow.Store(b.shallow.Load() || last != nil && strings.Contains(last.Error(), deeper))
+			return b.probe(b.nc.NewInbox() + ".*")
 		}
 		again = true
+		if _, err := b.probe(deeper); err != nil {
+			return "", err
+		}
 		if b.sub == nil {
 			sub, err := b.nc.Subscribe(subject, b.deliver)
 			if err != nil {
@@ -136,13 +143,13 @@ func (b *mailbox) subscribe() (refusal, err error) {
 	return refusal, err
 }
 
-// probe subscribes to another inbox for a moment. The server says the same about it.
-func (b *mailbox) probe() (string, error) {
-	sub, err := b.nc.Subscribe(b.nc.NewInbox()+".*", func(*nats.Msg) {})
+// probe subscribes for a moment. The server says the same about one inbox as about another.
+func (b *mailbox) probe(subject string) (string, error) {
+	sub, err := b.nc.Subscribe(subject, func(*nats.Msg) {})
 	if err != nil {
 		return "", err
 	}
-	return sub.Subject, sub.Unsubscribe()
+	return subject, sub.Unsubscribe()
 }
 
 // refusals is how often a question is asked if another permission error hides the answer.

@@ -19,7 +19,8 @@ type answers struct {
 
 	mu       sync.Mutex
 	attempts int
-	stops    []func() // of the attempts
+	stops    []func()            // of the attempts that do not wait
+	waits    func(answered bool) // ends the wait of the last attempt; nil: it does not wait
 	here     []answer
 	closed   bool
 	leases   map[leaseName]bool // that the caller has got from a repeated request
@@ -46,18 +47,35 @@ func newAnswers(b *mailbox) *answers {
 	return &answers{mailbox: b, more: make(chan struct{}, 1), lost: make(chan struct{}, 1)}
 }
 
-// attempt returns the reply subject of another attempt.
-func (a *answers) attempt() (reply string) {
+// attempt returns the reply subject of another attempt. It ends the wait of the one before.
+func (a *answers) attempt(waits bool) (reply string, err error) {
+	a.endWait(false)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.attempts++
 	n := a.attempts
-	reply, stop := a.mailbox.receive(addressee{
+	to := addressee{
 		deliver:   func(m *nats.Msg) { a.add(answer{m, n}) },
 		reconnect: func() { notify(a.lost) },
-	})
+	}
+	if waits {
+		reply, a.waits, err = a.mailbox.wait(to)
+		return reply, err
+	}
+	reply, stop := a.mailbox.receive(to)
 	a.stops = append(a.stops, stop)
-	return reply
+	return reply, nil
+}
+
+// endWait ends the wait of the last attempt, if it waits.
+func (a *answers) endWait(answered bool) {
+	a.mu.Lock()
+	end := a.waits
+	a.waits = nil
+	a.mu.Unlock()
+	if end != nil {
+		end(answered)
+	}
 }
 
 // add adds an answer, a bundle as its items and their end.
@@ -110,6 +128,7 @@ func (a *answers) got(m *nats.Msg) bool {
 // close gives back the items that the caller has not got, and has the mailbox give back
 // those that arrive later.
 func (a *answers) close() {
+	a.endWait(false)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.closed = true

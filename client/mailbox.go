@@ -29,6 +29,7 @@ type mailbox struct {
 	prefix string // of the reply subjects, with the dot
 
 	admitted atomic.Uint64 // the number of the connection on which the server lets it receive
+	shallow  atomic.Bool   // it lets it receive on subjects of one more token alone
 
 	// Of the one that asks the server.
 	sub   *nats.Subscription
@@ -55,20 +56,24 @@ func newMailbox(nc *nats.Conn, acks ackSubjects) *mailbox {
 // receive returns a new reply subject. Messages on it go to the addressee until the caller
 // calls stop. They may be asked for when the mailbox is admitted.
 func (b *mailbox) receive(a addressee) (reply string, stop func()) {
+	token := rand.Text()
+	return b.prefix + token, b.enter(token, a)
+}
+
+// enter enters an addressee under a token, until the caller calls leave.
+func (b *mailbox) enter(token string, a addressee) (leave func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.watched {
 		b.watched = true
 		go b.watch(b.nc.StatusChanged(nats.CONNECTED, nats.CLOSED))
 	}
-	token := rand.Text()
 	b.open[token] = a
-	stop = func() {
+	return func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		delete(b.open, token)
 	}
-	return b.prefix + token, stop
 }
 
 func (b *mailbox) deliver(m *nats.Msg) {

@@ -266,7 +266,10 @@ func (t *taking) attempt(ctx context.Context, wait time.Duration) ([]*Item, erro
 		lost = nil
 	}
 	t.cut = false
-	reply := t.answers.attempt()
+	reply, err := t.answers.attempt(t.request.Expires > 0)
+	if err != nil {
+		return nil, err
+	}
 	if err := c.publish(t.op, t.queue.name, &nats.Msg{Subject: t.subject, Reply: reply, Data: body}); err != nil {
 		return nil, err
 	}
@@ -292,9 +295,11 @@ func (t *taking) attempt(ctx context.Context, wait time.Duration) ([]*Item, erro
 				continue
 			}
 			if e := answered(m, t.op, t.queue.name); e != nil {
+				t.answers.endWait(true)
 				return items, e
 			}
 			if m.Header.Get(protocol.HeaderID) == "" {
+				t.answers.endWait(true)
 				if m.Header.Get(protocol.HeaderStatus) == protocol.StatusEndOfBatch {
 					return items, nil
 				}
@@ -309,6 +314,7 @@ func (t *taking) attempt(ctx context.Context, wait time.Duration) ([]*Item, erro
 				continue
 			}
 			if items = append(items, item); len(items) == max(1, t.request.Batch) {
+				t.answers.endWait(!late)
 				return items, nil
 			}
 		}
