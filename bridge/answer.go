@@ -83,7 +83,7 @@ func (l *lane) writeHeaders(r *pop, item *fdbpq.Item, behind int64) {
 	w := &l.header
 	w.Reset()
 	if item.Lease != nil {
-		w.Lease(l.Wire, r.Subject, codec.Terms{End: r.ask.End, Band: r.ask.Band, Lease: r.leased}, item.Lease)
+		w.Lease(l.Wire, r.Subject, codec.Terms{End: r.ask.End, Band: r.ask.Band, Lease: r.leased}, r.confirms, item.Lease)
 	}
 	w.Item(item)
 	w.Behind(behind)

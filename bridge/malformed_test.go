@@ -134,6 +134,10 @@ var malformed = []struct {
 
 	// Bodies of pops and peeks.
 	{"pq.jobs.pop.min", "x", nil, "a JSON object"},
+	{"pq.jobs.pop.min", `{"confirm":0}`, nil, "more than 0s"},
+	{"pq.jobs.pop.min", `{"confirm":1,"lease":1}`, nil, "one of them"},
+	{"pq.jobs.pop.min", `{"confirm":1000000000}`, []string{"PQ-Confirm", "2s"}, "the same or one of them"},
+	{"pq.jobs.peek.min", "", []string{"PQ-Confirm", "1s"}, "nothing to confirm"},
 	{"pq.jobs.pop.min", "one", nil, "an integer"},
 	{"pq.jobs.pop.min", "0", nil, "is 0: expected 1 or more"},
 	{"pq.jobs.pop.min", "-1", nil, "is -1: expected 1 or more"},

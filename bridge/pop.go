@@ -26,10 +26,11 @@ type pop struct {
 	refused *failure.Failure   // why its transaction failed: it runs again without this pop
 
 	// What the transaction found.
-	found  []fdbpq.Item
-	ready  int64         // items left behind the last of them
-	leased time.Duration // for how long they were leased
-	final  bool          // it found nothing, and no repetition will find anything
+	found    []fdbpq.Item
+	ready    int64         // items left behind the last of them
+	leased   time.Duration // for how long they were leased
+	confirms bool          // because they are popped for good when they are acknowledged
+	final    bool          // it found nothing, and no repetition will find anything
 }
 
 var popPool pool[pop]
@@ -80,7 +81,9 @@ func (r *pop) keepsWaiting() bool {
 }
 
 // forget clears the results of an earlier run of the transaction.
-func (p *pop) forget() { p.Failure, p.found, p.ready, p.leased, p.final = nil, nil, 0, 0, false }
+func (p *pop) forget() {
+	p.Failure, p.found, p.ready, p.leased, p.confirms, p.final = nil, nil, 0, 0, false, false
+}
 
 func (r *pop) Read(*codec.Wire) (f *failure.Failure) {
 	end := fdbpq.Min

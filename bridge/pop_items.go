@@ -72,12 +72,16 @@ func (t *popTransaction) popNothing(tx kv.Tx, r *pop, why *failure.Failure) (int
 	return 1, nil
 }
 
-// leaseOf is for how long a pop leases, 0 when it pops for good.
+// leaseOf is for how long a pop leases, 0 when it pops for good. What would be popped for good may have to
+// be confirmed.
 func (t *popTransaction) leaseOf(tx kv.Tx, r *pop) (time.Duration, error) {
 	if r.ask.Lease > 0 {
 		return r.ask.Lease, nil
 	}
 	config, err := t.queue.Config(tx)
+	if r.confirms = config.Lease == 0 && r.ask.Confirm > 0; r.confirms {
+		return r.ask.Confirm, err
+	}
 	return time.Duration(config.Lease), err
 }
 

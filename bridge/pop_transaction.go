@@ -343,7 +343,7 @@ func (t *popTransaction) alike(todo []*pop) []*pop {
 // from the same end and band, under the same lease.
 func (r *pop) sameAs(first *pop) bool {
 	return !first.peeks && !r.peeks && !first.gone && !r.gone && first.gives == nil && r.gives == nil && first.acks == nil && r.acks == nil && first.ask.Plain() && r.ask.Plain() &&
-		r.ask.End == first.ask.End && r.ask.Band == first.ask.Band && r.ask.Lease == first.ask.Lease
+		r.ask.End == first.ask.End && r.ask.Band == first.ask.Band && r.ask.Lease == first.ask.Lease && r.ask.Confirm == first.ask.Confirm
 }
 
 // pop pops items for requests that ask for one each, or for one request that asks for
@@ -387,8 +387,9 @@ func (t *popTransaction) pop(tx kv.Tx, todo []*pop) (int, error) {
 		return 1, nil
 	}
 	for i := range items {
-		p := todo[i]
+		p, confirms := todo[i], first.confirms
 		p.forget()
+		p.confirms = confirms
 		p.found, p.ready, p.leased = items[i:i+1:i+1], taken.Ready+int64(len(items)-1-i), taken.Leased
 	}
 	return len(items), nil

@@ -28,7 +28,9 @@ const (
 	HeaderBand   = "PQ-Band"
 	HeaderHolder = "PQ-Holder" // also of a leased item that is shown
 	HeaderRepeat = "PQ-Repeat"
-	HeaderMsgID  = "Nats-Msg-Id" // as JetStream has it
+
+	HeaderConfirm = "PQ-Confirm"  // of a pop: instead of a lease; of its item: until when
+	HeaderMsgID   = "Nats-Msg-Id" // as JetStream has it
 )
 
 // Headers of items, as they are answered and imported.

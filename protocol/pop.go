@@ -8,6 +8,7 @@ type PopRequest struct {
 	Bundle   int           `json:"bundle,omitempty"`  // as a batch, in one message
 	Expires  time.Duration `json:"expires,omitempty"` // how long to wait
 	Lease    time.Duration `json:"lease,omitempty"`
+	Confirm  time.Duration `json:"confirm,omitempty"` // for how long to keep what is popped for good until it is acknowledged
 	MaxBytes int           `json:"max_bytes,omitempty"`
 	Min      *int64        `json:"min,omitempty"`
 	Max      *int64        `json:"max,omitempty"`

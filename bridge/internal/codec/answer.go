@@ -84,12 +84,16 @@ func (w *HeaderWriter) known(key, value string) {
 }
 
 // Lease writes the headers of a leased item, with the terms of its pop. The subject that settles
-// it begins as that of the pop did.
-func (w *HeaderWriter) Lease(wire *Wire, pop subjects.Subject, t Terms, lease *fdbpq.Lease) {
+// it begins as that of the pop did. What is confirmed says until when in a header of its own.
+func (w *HeaderWriter) Lease(wire *Wire, pop subjects.Subject, t Terms, confirms bool, lease *fdbpq.Lease) {
 	w.token = wire.Sealer.Append(w.token[:0], lease, t)
 	w.text = wire.Grammar.Of(pop).AppendAck(w.text, pop.Queue, wire.Sealer.Conn, w.token)
 	w.end(protocol.HeaderAck)
-	w.time(protocol.HeaderLeaseExpires, lease.Expires)
+	if confirms {
+		w.time(protocol.HeaderConfirm, lease.Expires)
+	} else {
+		w.time(protocol.HeaderLeaseExpires, lease.Expires)
+	}
 	w.number(protocol.HeaderFence, lease.Fence)
 	if lease.KeyFence > 0 {
 		w.number(protocol.HeaderKeyFence, lease.KeyFence)

@@ -29,9 +29,10 @@ type PopRequest struct {
 	Bundle   bool // asked for as a bundle: a batch in one message
 	MaxBytes int  // 0: no bound of the request's own
 	Wait     time.Duration
-	Holder   string // what the holder of the leases calls itself
-	ID       string // to repeat the pop by
-	Repeats  bool   // it is a repetition, and final if it finds nothing
+	Confirm  time.Duration // lease what would be popped for good, until it is acknowledged; 0: do not
+	Holder   string        // what the holder of the leases calls itself
+	ID       string        // to repeat the pop by
+	Repeats  bool          // it is a repetition, and final if it finds nothing
 }
 
 // Selection is what the core is asked for. A pop that may still wait is not final.
@@ -84,6 +85,7 @@ type popOptions struct {
 	batch, bundle *int64
 	maxBytes      *int64
 	wait, lease   *time.Duration
+	confirm       *time.Duration
 	min, max      *int64
 	id            *string
 	holder        *string
@@ -100,7 +102,7 @@ func agree[T comparable](said **T, value T, body, header string) *failure.Failur
 	return nil
 }
 
-const popFields = "batch, bundle, expires, holder, lease, max_bytes, min, max, msg_id, repeat"
+const popFields = "batch, bundle, confirm, expires, holder, lease, max_bytes, min, max, msg_id, repeat"
 
 // readBody reads nothing, an integer, or an object.
 func (o *popOptions) readBody(what string, body []byte) *failure.Failure {
@@ -151,6 +153,8 @@ func (o *popOptions) field(name string, value any) (known bool, f *failure.Failu
 		return true, duration(&o.wait, 0, math.MaxInt64)
 	case "lease":
 		return true, duration(&o.lease, 1, fdbpq.MaxLease)
+	case "confirm":
+		return true, duration(&o.confirm, 1, fdbpq.MaxLease)
 	case "max_bytes":
 		return true, integer(&o.maxBytes, 1)
 	case "min":
@@ -194,6 +198,12 @@ func (o *popOptions) readHeaders(header nats.Header) *failure.Failure {
 	if o.peek && o.lease != nil {
 		return failure.Newf(400, "a peek takes no lease: pop to get one")
 	}
+	if o.peek && o.confirm != nil {
+		return failure.Newf(400, "a peek has nothing to confirm: pop to take items")
+	}
+	if o.lease != nil && o.confirm != nil {
+		return failure.Newf(400, "%s together with %s: expected one of them", protocol.HeaderLease, protocol.HeaderConfirm)
+	}
 	if o.peek && o.holder != nil {
 		return failure.Newf(400, "a peek takes no holder: pop with a lease to be one")
 	}
@@ -208,10 +218,10 @@ func (o *popOptions) readHeaders(header nats.Header) *failure.Failure {
 
 func (o *popOptions) readHeader(key string, values []string) *failure.Failure {
 	switch key {
-	case protocol.HeaderBatch, protocol.HeaderBundle, protocol.HeaderWait, protocol.HeaderLease, protocol.HeaderBand, protocol.HeaderHolder, protocol.HeaderRepeat, protocol.HeaderMsgID:
+	case protocol.HeaderBatch, protocol.HeaderBundle, protocol.HeaderWait, protocol.HeaderLease, protocol.HeaderConfirm, protocol.HeaderBand, protocol.HeaderHolder, protocol.HeaderRepeat, protocol.HeaderMsgID:
 	default:
-		return failure.Newf(400, "header %s is none of a pop: expected %s, %s, %s, %s, %s, %s, %s or %s",
-			failure.Quote(key), protocol.HeaderBatch, protocol.HeaderBundle, protocol.HeaderWait, protocol.HeaderLease, protocol.HeaderBand, protocol.HeaderHolder, protocol.HeaderRepeat, protocol.HeaderMsgID)
+		return failure.Newf(400, "header %s is none of a pop: expected %s, %s, %s, %s, %s, %s, %s, %s or %s",
+			failure.Quote(key), protocol.HeaderBatch, protocol.HeaderBundle, protocol.HeaderWait, protocol.HeaderLease, protocol.HeaderConfirm, protocol.HeaderBand, protocol.HeaderHolder, protocol.HeaderRepeat, protocol.HeaderMsgID)
 	}
 	value, f := single(key, values)
 	if f != nil {
@@ -242,6 +252,12 @@ func (o *popOptions) readHeader(key string, values []string) *failure.Failure {
 			return f
 		}
 		return agree(&o.lease, d, "lease", key)
+	case protocol.HeaderConfirm:
+		d, f := ReadDuration(key, value, 1, fdbpq.MaxLease)
+		if f != nil {
+			return f
+		}
+		return agree(&o.confirm, d, "confirm", key)
 	case protocol.HeaderMsgID:
 		id, f := readMsgID(values)
 		if f != nil {
@@ -322,6 +338,9 @@ func (o *popOptions) apply(p *PopRequest) {
 	}
 	if o.lease != nil {
 		p.Lease = *o.lease
+	}
+	if o.confirm != nil {
+		p.Confirm = *o.confirm
 	}
 	if o.id != nil {
 		p.ID = *o.id
