@@ -117,7 +117,7 @@ func (b *mailbox) ask() error {
 func (b *mailbox) subscribe() (refusal, err error) {
 	subject, deeper, again := b.prefix+"*", b.prefix+waits+rand.Text(), false
 	b.shallow.Store(false)
-	refusal, err = b.refused(b.known, func() (string, error) {
+	refusal, err = b.refused(context.Background(), b.known, func() (string, error) {
 		if again {
 			last := b.nc.LastError()
 			b.shallow.Store(b.shallow.Load() || last != nil && strings.Contains(last.Error(), deeper))
@@ -158,14 +158,14 @@ const refusals = 5
 // refused returns the server's permission error about what try does, nil if there is none but the known
 // one. try returns the subject that such an error names. It is called again if another error has come
 // in between, since the connection remembers the last one alone.
-func (b *mailbox) refused(known error, try func() (subject string, err error)) (refusal, err error) {
+func (b *mailbox) refused(ctx context.Context, known error, try func() (subject string, err error)) (refusal, err error) {
 	for range refusals {
 		before := b.nc.LastError()
 		subject, err := try()
 		if err != nil {
 			return nil, err
 		}
-		if err := b.flush(); err != nil {
+		if err := b.flush(ctx); err != nil {
 			return nil, err
 		}
 		last := b.nc.LastError()
@@ -185,11 +185,16 @@ func (b *mailbox) refused(known error, try func() (subject string, err error)) (
 const flushFor = 10 * time.Second
 
 // flush waits until the server has answered a ping, or until the connection is closed for good.
-func (b *mailbox) flush() error {
+func (b *mailbox) flush(ctx context.Context) error {
 	for {
-		err := b.nc.FlushTimeout(flushFor)
-		if err == nil || b.nc.IsClosed() {
+		once, cancel := context.WithTimeout(ctx, flushFor)
+		err := b.nc.FlushWithContext(once)
+		cancel()
+		switch {
+		case err == nil || b.nc.IsClosed():
 			return err
+		case ctx.Err() != nil:
+			return ctx.Err()
 		}
 	}
 }

@@ -37,9 +37,9 @@ func mayReceive(subjects ...string) func(*server.Options) {
 }
 
 // guard starts the server and a bridge on it. The worker's prefix is spied: what it sends is counted and goes on.
-func guard(t *testing.T, subjects ...string) *guarded {
+func guard(t *testing.T, changes ...func(*server.Options)) *guarded {
 	t.Helper()
-	g := &guarded{Server: testenv.NATS(t, mayReceive(subjects...))}
+	g := &guarded{Server: testenv.NATS(t, changes...)}
 	as := func() *nats.Conn {
 		return g.Connect(t, nats.UserInfo("bridge", "b"), nats.MaxReconnects(-1), nats.ReconnectWait(time.Millisecond))
 	}
@@ -126,7 +126,7 @@ func (g *guarded) refuses(t *testing.T, c *client.Client) {
 // for nobody, and a push that is repeated because it seems to have failed adds a second item.
 func TestNoInboxRight(t *testing.T) {
 	t.Parallel()
-	g := guard(t, "_INBOX.worker.>")
+	g := guard(t, mayReceive("_INBOX.worker.>"))
 	if _, err := g.jobs.Push(t.Context(), []byte("a")); err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func TestNoInboxRight(t *testing.T) {
 // The right to receive is lost with a connection. Waiting pops are not sent again on the new one.
 func TestNoInboxRightAfterReconnect(t *testing.T) {
 	t.Parallel()
-	g := guard(t, "_INBOX.>", "news.>")
+	g := guard(t, mayReceive("_INBOX.>", "news.>"))
 	c := g.worker(t)
 	q := c.Queue("jobs")
 	if _, err := q.Configure(t.Context(), client.ConfigChange{}); err != nil {

@@ -54,6 +54,7 @@ type Client struct {
 	patience patience
 	mailbox  *mailbox
 	inFlight *inFlight
+	settles  settleRights
 }
 
 // patience has the time limits of requests.
@@ -62,6 +63,7 @@ type patience struct {
 	refused time.Duration // how long a refused request is repeated; 0: until the context ends
 	attempt time.Duration // how long to wait for an answer before asking again, at first
 	margin  time.Duration // for the answer to a waiting pop to arrive before the context ends
+	confirm time.Duration // how long what is popped for good stays leased until it is acknowledged
 	extend  int           // how often a lease is extended within its length
 
 	onRefusal func(error) // nil: nobody wants to know
@@ -115,7 +117,7 @@ func MaxInFlight(n int) Option { return func(o *options) { o.inFlight = n } }
 func New(nc *nats.Conn, opts ...Option) (*Client, error) {
 	o := options{
 		prefix:   DefaultPrefix,
-		patience: patience{timeout: DefaultTimeout, attempt: firstAttempt, margin: waitMargin, extend: extensionsPerLease},
+		patience: patience{timeout: DefaultTimeout, attempt: firstAttempt, margin: waitMargin, confirm: confirmWithin, extend: extensionsPerLease},
 		inFlight: DefaultInFlight,
 	}
 	for _, opt := range opts {

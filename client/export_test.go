@@ -12,6 +12,9 @@ func (c *Client) AskAgainAfter(d time.Duration) { c.patience.attempt = d }
 // LeaveMargin makes waits end so long before their contexts.
 func (c *Client) LeaveMargin(d time.Duration) { c.patience.margin = d }
 
+// ConfirmWithin makes the client keep what it has waited for and pops for good for d.
+func (c *Client) ConfirmWithin(d time.Duration) { c.patience.confirm = d }
+
 // ExtendOften makes the client extend each lease n times within its length.
 func (c *Client) ExtendOften(n int) { c.patience.extend = n }
 

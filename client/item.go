@@ -87,6 +87,8 @@ type Item struct {
 	joint *jointly      // settles it together with others; nil: it is settled alone
 	term  time.Duration // of the lease as it was asked for; 0 when the queue decided
 
+	confirms bool // it is leased until it is acknowledged, and then popped for good
+
 	mu      sync.Mutex
 	expires time.Time
 	settled bool
@@ -199,6 +201,8 @@ func (i *Item) readOur(key string, values []string) error {
 			return err
 		}
 		i.Due = i.expires
+	case protocol.HeaderConfirm:
+		i.confirms = true
 	case protocol.HeaderDeadReason, protocol.HeaderDeadAt, protocol.HeaderDeadNumber, protocol.HeaderDeadInterruptions, protocol.HeaderOrigin, protocol.HeaderOriginID:
 		if i.Dead == nil {
 			i.Dead = &Death{}

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,10 +34,18 @@ func (e End) String() string {
 type PopOption func(*popRequest)
 
 // popRequest is what the options fill in.
-type popRequest struct{ protocol.PopRequest }
+type popRequest struct {
+	protocol.PopRequest
+	ownID bool // it has an id, which is the client's own
+}
 
 // Wait makes a pop of an empty queue wait for an item, up to d and no longer than the
 // context. Without it, the pop fails with [ErrEmpty] at once.
+//
+// A pop that ends while it waits has taken nothing. One without a lease leases the item that it has
+// waited for, and acknowledges it before it returns it. A user who may pop and not settle pops it
+// in one step, as with [PopID], and so does a client of an earlier bridge; then an item that arrives
+// just as the context ends may be lost.
 func Wait(d time.Duration) PopOption { return func(r *popRequest) { r.Expires = d } }
 
 // Lease leases the popped items for d: they return unless they are settled in time.
@@ -57,11 +66,11 @@ func MaxBytes(n int) PopOption { return func(r *popRequest) { r.MaxBytes = n } }
 // return the same items, in any program. Peeks have none. After a pop that was repeated
 // and found nothing, further pops with the id find nothing either: an earlier attempt
 // may still be under way, and must not pop an item for nobody.
-func PopID(id string) PopOption { return func(r *popRequest) { r.MsgID = id } }
+func PopID(id string) PopOption { return func(r *popRequest) { r.MsgID, r.ownID = id, false } }
 
 // Repeatable gives the pop a random id, so that the client can repeat it when its answer
 // is lost. A pop without a lease then happens exactly once, unless the program ends.
-func Repeatable() PopOption { return func(r *popRequest) { r.MsgID = nuid.Next() } }
+func Repeatable() PopOption { return func(r *popRequest) { r.MsgID, r.ownID = nuid.Next(), true } }
 
 // Pop removes or leases the first item at an end of the queue. It fails with [ErrEmpty]
 // if there is none.
@@ -109,7 +118,7 @@ func (q *Queue) takeBatch(ctx context.Context, op string, end End, n int, opts [
 
 // take pops or peeks, and retries if necessary. With a batch of 0 it asks for a single item.
 func (q *Queue) take(ctx context.Context, op string, end End, batch int, opts []PopOption) ([]*Item, error) {
-	request := popRequest{protocol.PopRequest{Batch: batch}}
+	request := popRequest{PopRequest: protocol.PopRequest{Batch: batch}}
 	for _, opt := range opts {
 		opt(&request)
 	}
@@ -119,12 +128,15 @@ func (q *Queue) take(ctx context.Context, op string, end End, batch int, opts []
 	}
 	t := taking{
 		queue: q, op: op, subject: subject, request: request, wait: request.Expires,
-		repeatable: op == "peek" || request.MsgID != "",
+		repeatable: op == "peek" || request.MsgID != "", started: time.Now(),
 	}
 	if _, has := ctx.Deadline(); !has {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, addTime(t.wait, q.client.patience.timeout))
 		defer cancel()
+	}
+	if op == "pop" && t.wait > 0 && request.Lease == 0 && (request.MsgID == "" || request.ownID) {
+		return t.runInSteps(ctx)
 	}
 	return t.run(ctx)
 }
@@ -152,8 +164,10 @@ type taking struct {
 	subject    string
 	request    popRequest
 	repeatable bool
-	cut        bool          // the last attempt ended with the connection
+	cut        bool // the last attempt ended with the connection
+	started    time.Time
 	wait       time.Duration // asked for by the caller
+	looks      time.Duration // how long to wait for the answer when it does not wait for an item; 0: until the context ends
 	single     bool          // each item in a message of its own
 	bundled    bool          // the last attempt asked for a bundle
 	sent       int
@@ -168,24 +182,23 @@ const waitMargin = 100 * time.Millisecond
 // run repeats the request until it gets items, or the time is up.
 func (t *taking) run(ctx context.Context) ([]*Item, error) {
 	var refusal *Error
-	var retry retry
-	started := time.Now()
+	var retry, early retry
 	t.answers = newAnswers(t.queue.client.mailbox)
 	defer t.answers.close()
 	for patience := t.queue.client.patience.attempt; ; {
 		if err := ctx.Err(); err != nil {
 			return nil, t.doubt(ended(t.op, t.queue.name, t.sent, refusal, err))
 		}
-		left := t.left(ctx, started)
+		left := t.left(ctx)
 		t.request.Expires = min(left, protocol.MaxWait)
 		// What ends this pop without an item has to end its earlier attempts, too. As
 		// long as it goes on afterwards, another attempt may pop the item.
 		t.request.Repeat = t.open && t.op == "pop" && left <= protocol.MaxWait
 		wait := addTime(t.request.Expires, patience)
 		if !t.repeatable && t.wait == 0 {
-			wait = forever
+			wait = cmp.Or(t.looks, forever)
 		}
-		before := t.sent
+		before, asked := t.sent, time.Now()
 		items, err := t.attempt(ctx, wait)
 		var e *Error
 		errors.As(err, &e)
@@ -206,7 +219,11 @@ func (t *taking) run(ctx context.Context) ([]*Item, error) {
 		case t.bundled && e.Code == protocol.CodeTooLarge:
 			t.single = true // an item fits into no bundle; nothing was done
 			continue
-		case e.Code == protocol.CodeTimeout && left > protocol.MaxWait:
+		case e.Code == protocol.CodeTimeout && t.goesOn(ctx):
+			if time.Since(asked) < maxRetryDelay {
+				early.refusals++
+				_ = early.wait(ctx) // the loop looks at ctx
+			}
 			continue
 		}
 		refusal = e
@@ -226,12 +243,24 @@ func (t *taking) doubt(err error) error {
 	return inDoubt(err, t.open)
 }
 
+// goesOn reports whether the pop asks again after the answer that nothing has arrived: bridges let some
+// clients wait for shorter than they ask for.
+func (t *taking) goesOn(ctx context.Context) bool {
+	if t.left(ctx) <= min(t.wait/5, 2*waitMargin) {
+		return false
+	}
+	if t.request.Repeat && t.request.ownID { // no attempt with its id takes anything any more
+		t.request.MsgID, t.open = nuid.Next(), false
+	}
+	return !t.request.Repeat || t.request.ownID
+}
+
 // left is how much longer the pop may wait for an item.
-func (t *taking) left(ctx context.Context, started time.Time) time.Duration {
+func (t *taking) left(ctx context.Context) time.Duration {
 	if t.wait == 0 {
 		return 0
 	}
-	left := t.wait - time.Since(started)
+	left := t.wait - time.Since(t.started)
 	if deadline, has := ctx.Deadline(); has {
 		until := time.Until(deadline)
 		left = min(left, until-min(t.queue.client.patience.margin, until/2))
@@ -262,7 +291,7 @@ func (t *taking) attempt(ctx context.Context, wait time.Duration) ([]*Item, erro
 	default:
 	}
 	lost := t.answers.lost
-	if !t.repeatable && (t.wait == 0 || t.request.Lease == 0) {
+	if !t.repeatable && (t.wait == 0 || t.request.Lease+t.request.Confirm == 0) {
 		lost = nil
 	}
 	t.cut = false
@@ -309,7 +338,7 @@ func (t *taking) attempt(ctx context.Context, wait time.Duration) ([]*Item, erro
 			if err != nil {
 				return items, unreadable(t.op, t.queue.name, m.Data, err)
 			}
-			item.term = t.request.Lease
+			item.term = t.request.Lease + t.request.Confirm
 			if !t.answers.got(m) {
 				continue
 			}
@@ -324,7 +353,7 @@ func (t *taking) attempt(ctx context.Context, wait time.Duration) ([]*Item, erro
 
 // body is the request as it is sent; the plainest one is empty.
 func (r popRequest) body() ([]byte, error) {
-	if r == (popRequest{}) {
+	if r.PopRequest == (protocol.PopRequest{}) {
 		return nil, nil
 	}
 	return json.Marshal(r.PopRequest)

@@ -49,7 +49,7 @@ func TestWaitBeyondOneRequest(t *testing.T) {
 		}
 		return itemAnswer()
 	})
-	if _, err := c.Queue("jobs").Pop(t.Context(), client.Min, client.Wait(math.MaxInt64)); err != nil {
+	if _, err := c.Queue("jobs").Pop(t.Context(), client.Min, client.Lease(time.Hour), client.Wait(math.MaxInt64)); err != nil {
 		t.Error(err)
 	}
 }

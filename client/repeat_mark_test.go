@@ -36,8 +36,8 @@ func TestRepeatedPopsAreMarked(t *testing.T) {
 			return err
 		}, []bool{false, false}},
 		{"wait that goes on", []*nats.Msg{failure("504", ""), failure("408", ""), failure("404", "empty")},
-			popWith(again, client.Wait(math.MaxInt64)), []bool{false, false, false}},
-		{"wait", []*nats.Msg{failure("504", ""), failure("408", "")}, popWith(again, client.Wait(time.Minute)), []bool{false, true}},
+			popWith(client.PopID("i"), client.Wait(math.MaxInt64)), []bool{false, false, false}},
+		{"wait", []*nats.Msg{failure("504", ""), failure("408", "")}, popWith(client.PopID("i"), client.Wait(time.Minute)), []bool{false, true}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

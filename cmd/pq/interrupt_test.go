@@ -91,17 +91,19 @@ func (w *terminal) pq(t *testing.T, args ...string) string {
 	return text
 }
 
-// Ctrl-C ends a waiting pop, with the code that shells expect.
+// Ctrl-C ends a waiting pop, with the code that shells expect. It takes nothing that is pushed later.
 func TestInterruptedPop(t *testing.T) {
 	t.Parallel()
 	w := newTerminal(t)
-	w.pq(t, "config", "jobs", "lease=1h")
+	w.pq(t, "config", "jobs", "lease=0s")
 	interrupt, wait := w.begin(t, "pop", "jobs", "--wait", "1h")
 	w.until(t, func(i *client.Info) bool { return i.Waiting == 1 })
 	interrupt()
 	if code, text := wait(); code != session.ExitInterrupted || text != "" {
 		t.Errorf("exit code %d: %s", code, text)
 	}
+	w.pq(t, "push", "jobs", "x")
+	w.until(t, func(i *client.Info) bool { return i.Ready == 1 && i.Leased == 0 })
 }
 
 // Ctrl-C ends a command that reads lines. The lines before are pushed.

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/client"
 )
 
 // dial connects to the NATS server. A permission error ends the session, because the refused
@@ -32,7 +34,7 @@ func (s *Session) DialWith(denied func(error)) (*nats.Conn, error) {
 	options = append(options,
 		nats.Name("pq"), nats.Timeout(s.Global.Timeout), nats.MaxReconnects(-1), nats.ReconnectWait(reconnectWait),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			if errors.Is(err, nats.ErrPermissionViolation) {
+			if errors.Is(err, nats.ErrPermissionViolation) && !client.AskedWhetherItMay(err) {
 				denied(err)
 			}
 		}))

@@ -1,0 +1,198 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nuid"
+
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// A pop for good loses its item if its client leaves between the bridge's question whether it is there and
+// the answer. So one that waits looks first, which takes what is there as any pop does, and then waits for a
+// lease, which it acknowledges before the caller gets the item.
+
+// confirmWithin is how long such a lease lasts: for as long as an item is away whose client dies in that moment.
+const confirmWithin = 30 * time.Second
+
+// runInSteps is run for a pop for good that waits.
+func (t *taking) runInSteps(ctx context.Context) ([]*Item, error) {
+	look := *t
+	look.wait, look.request.Expires = 0, 0
+	look.looks = addTime(min(t.left(ctx), protocol.MaxWait), t.queue.client.patience.attempt)
+	items, err := look.run(ctx)
+	var e *Error
+	if !errors.As(err, &e) || e.Code != protocol.CodeNotFound {
+		return items, err
+	}
+	for {
+		confirms, err := t.queue.maySettle(ctx)
+		if err != nil {
+			return nil, ended(t.op, t.queue.name, 0, nil, err)
+		}
+		wait := *t
+		if confirms {
+			wait.request.Confirm = t.queue.client.patience.confirm
+		}
+		if t.request.ownID {
+			wait.request.MsgID = nuid.Next()
+		}
+		items, err := wait.run(ctx)
+		switch {
+		case !confirms:
+			return items, err
+		case errors.As(err, &e) && e.Code == protocol.CodeBadRequest:
+			t.queue.client.settles.noSteps(t.queue) // the bridge is an earlier one
+			continue
+		case err != nil:
+			return nil, nothingTaken(ctx, err)
+		}
+		if items, err = t.confirm(ctx, items); len(items) > 0 || err != nil {
+			return items, err
+		}
+	}
+}
+
+// nothingTaken is the error of a wait that has taken nothing, whatever came of it: without an answer nobody
+// acknowledges the lease.
+func nothingTaken(ctx context.Context, err error) error {
+	var e *Error
+	if ctx.Err() == nil || !errors.As(err, &e) || e.Code != protocol.CodeUnknownResult {
+		return err
+	}
+	return &Error{Op: e.Op, Queue: e.Queue, Code: protocol.CodeTimeout, cause: ctx.Err(), Description: "nothing arrived before the end of the context"}
+}
+
+// confirm acknowledges items that are popped for good by that, and returns those that the caller has. It has
+// none and no error if all of them were lost to others. Items that the queue itself leases stay so.
+func (t *taking) confirm(ctx context.Context, items []*Item) (popped []*Item, err error) {
+	if !items[0].confirms {
+		return items, nil
+	}
+	if ctx.Err() != nil {
+		for _, item := range items {
+			item.giveBackSilently()
+		}
+		return nil, nothingTaken(ctx, ended(t.op, t.queue.name, 1, nil, ctx.Err()))
+	}
+	// Once it is asked for, only the answer tells whose the items are.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.queue.client.patience.timeout)
+	defer cancel()
+	errs := t.queue.AckMany(ctx, items...)
+	for i, item := range items {
+		switch {
+		case errs == nil || errs[i] == nil:
+			popped = append(popped, item.popped())
+		case !errors.Is(errs[i], ErrLeaseLost):
+			item.giveBackSilently()
+			err = errs[i]
+		}
+	}
+	var e *Error
+	if len(popped) > 0 {
+		err = nil
+	} else if errors.As(err, &e) {
+		e.Op = t.op
+	}
+	return popped, err
+}
+
+// popped makes an item that was acknowledged one that was popped without a lease.
+func (i *Item) popped() *Item {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.ack, i.term, i.settled, i.confirms = "", 0, false, false
+	i.Fence, i.KeyFence, i.Backoff = 0, 0, 0
+	i.Deliveries--
+	return i
+}
+
+// giveBackSilently gives back what nobody has begun with. If that fails, the lease runs out.
+func (i *Item) giveBackSilently() {
+	_ = i.queue.client.nc.Publish(i.ack, []byte(protocol.SettleBack))
+}
+
+// settleRights are the queues whose leases the user of the connection may settle.
+type settleRights struct {
+	mu     sync.Mutex
+	on     uint64          // the number of the connection
+	queues map[string]bool // of that connection
+}
+
+// of returns what is known of a queue.
+func (r *settleRights) of(q *Queue) (may, known bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n, _ := q.client.mailbox.connection(); n != r.on {
+		return false, false
+	}
+	may, known = r.queues[q.name]
+	return may, known
+}
+
+func (r *settleRights) set(q *Queue, may bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n, _ := q.client.mailbox.connection(); n != r.on || r.queues == nil {
+		r.on, r.queues = n, make(map[string]bool)
+	}
+	r.queues[q.name] = may
+}
+
+// noSteps remembers that pops for good cannot be confirmed.
+func (r *settleRights) noSteps(q *Queue) { r.set(q, false) }
+
+// askingToSettle is the token of subjects that settle no lease. Publishing there shows whether the user may settle.
+const askingToSettle = "may-settle"
+
+// maySettle reports whether the user of the connection may settle leases of the queue. It asks once for each
+// connection: the server refuses what is published without the right, and otherwise a bridge
+// answers that it knows no such lease.
+func (q *Queue) maySettle(ctx context.Context) (bool, error) {
+	c := q.client
+	if may, known := c.settles.of(q); known {
+		return may, nil
+	}
+	if err := c.admitted(ctx, "pop", q.name); err != nil {
+		return false, err
+	}
+	answers := make(chan *nats.Msg, refusals)
+	reply, stop := c.mailbox.receive(addressee{deliver: func(m *nats.Msg) { answers <- m }})
+	defer stop()
+	refusal, err := c.mailbox.refused(ctx, nil, func() (string, error) {
+		subject, err := q.subject(subjects.Subject{Verb: subjects.Ack, Conn: askingToSettle, Token: nuid.Next()})
+		if err != nil {
+			return "", err
+		}
+		return subject, c.publish("pop", q.name, &nats.Msg{Subject: subject, Reply: reply, Data: []byte(protocol.SettleProgress)})
+	})
+	if err != nil {
+		return false, err
+	}
+	if refusal != nil {
+		c.settles.set(q, false)
+		return false, nil
+	}
+	m, err := await(ctx, answers, nil, c.patience.attempt)
+	if m == nil {
+		return true, err
+	}
+	if e := answered(m, "pop", q.name); e != nil && errors.Is(e, nats.ErrNoResponders) {
+		return false, nil // nobody is there, or settlements do not leave the account
+	}
+	c.settles.set(q, true)
+	return true, nil
+}
+
+// AskedWhetherItMay reports whether a permission error, as the error handler of a connection gets it, is
+// the answer to a question of a client whether its user may settle leases. Nothing has failed then: a pop for
+// good that waits may lose its item if it is cancelled, see [Wait].
+func AskedWhetherItMay(err error) bool {
+	return errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), ".ack."+askingToSettle+".")
+}
