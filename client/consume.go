@@ -109,8 +109,9 @@ const (
 )
 
 // Consume leases items and runs the handler on each until ctx ends, or until the options
-// end it. Then it pops no more, waits for the handlers, settles their items, and returns
-// nil. It returns an error if it cannot continue: the queue's name or an option is wrong,
+// end it. Then it pops no more, gives back what no handler has begun with, waits for the handlers, settles
+// their items, and returns nil. An item whose handler fails because [ConsumeOptions.Grace] is over
+// is given back, too, and that counts as no failure. It returns an error if it cannot continue: the queue's name or an option is wrong,
 // or the connection was closed.
 func (q *Queue) Consume(ctx context.Context, handle Handler, o ConsumeOptions) error {
 	if o.Lease == 0 {
@@ -200,7 +201,7 @@ func (c *consumer) run() {
 		if err == nil {
 			troubles = 0
 			item.joint = &c.joint
-			c.serve(item)
+			c.begin(item)
 			continue
 		}
 		c.unclaim()
@@ -234,6 +235,17 @@ func isFatal(err error) bool {
 func isTimeout(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Code == protocol.CodeTimeout
+}
+
+// begin serves an item, unless Consume has ended since it was popped.
+func (c *consumer) begin(item *Item) {
+	if c.ctx.Err() == nil {
+		c.serve(item)
+		return
+	}
+	if err := item.GiveBack(context.WithoutCancel(c.ctx), ""); err != nil {
+		c.options.OnError(item, err)
+	}
 }
 
 // serve runs the handler on an item and settles the item.
@@ -271,7 +283,7 @@ func (c *consumer) settle(item *Item, err error) error {
 	case errors.As(err, &retry):
 		return item.NackWith(ctx, NackOptions{Delay: &retry.after, Reason: err.Error()})
 	case c.work.Err() != nil:
-		return item.NackWithDelay(ctx, 0) // the end of Consume interrupted the handler: no backoff
+		return item.GiveBack(ctx, "stopped") // by the end of Consume, and not because of the item
 	}
 	return item.NackWith(ctx, NackOptions{Delay: c.delay(item), Reason: err.Error()})
 }

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -33,6 +34,15 @@ func (c *Client) AnswerInVain(read, unread, late *nats.Msg) {
 	a.next()
 	a.close()
 	a.add(answer{Msg: late})
+}
+
+// BeginAfterTheEnd has a Consume get an item as it ends.
+func (i *Item) BeginAfterTheEnd(handle Handler, onError func(*Item, error)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	c := &consumer{queue: i.queue, joint: jointly{client: i.queue.client, queue: i.Queue}, handle: handle, options: ConsumeOptions{OnError: onError}, ctx: ctx, work: ctx}
+	i.joint = &c.joint
+	c.begin(i)
 }
 
 // WaitsToSettle is how many settlements wait to go together, of those that go with the item's.

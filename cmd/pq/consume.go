@@ -44,7 +44,9 @@ exits with 0 the item is acknowledged, otherwise it is delivered again later.
 While the program runs the lease is extended. Without a program the payloads are
 printed.
 
-After Ctrl-C pq waits for the programs that run; a second Ctrl-C kills them.`,
+After Ctrl-C pq waits for the programs that run; a second Ctrl-C kills them. With
+--grace it ends them after a while, and gives their items back, which counts as no
+failure.`,
 		Example: `  # a worker, four at a time
   pq consume jobs --workers 4 ./work.sh
 

@@ -24,7 +24,7 @@ func (c *consuming) exec(ctx context.Context, item *client.Item) error {
 	cmd.WaitDelay = killAfter
 	err := c.session.Programs.Run(ctx, cmd)
 	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.ExitCode() == c.deadExit {
+	if errors.As(err, &exit) && exit.ExitCode() == c.deadExit && ctx.Err() == nil { // otherwise pq has ended it
 		return client.GiveUp(fmt.Errorf("%s: %w", c.command[0], err))
 	}
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -175,7 +176,72 @@ func TestInterruptedConsumeWithGrace(t *testing.T) {
 	if code, text := wait(); code != 0 || !strings.Contains(text, "0 items handled, 1 failure") {
 		t.Errorf("exit code %d: %s", code, text)
 	}
-	w.until(t, func(i *client.Info) bool { return i.Ready == 1 })
+	w.attempts(t, "back stopped")
+}
+
+// attempts waits until the item of the queue jobs is ready, and checks how its leases have ended.
+func (w *terminal) attempts(t *testing.T, want ...string) {
+	t.Helper()
+	q := w.until(t, func(i *client.Info) bool { return i.Ready == 1 && i.Leased == 0 })
+	item, err := q.Peek(t.Context(), client.Min)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if item, err = q.Get(t.Context(), item.ID, client.WithAttempts()); err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, a := range item.LastAttempts {
+		all = append(all, strings.TrimSpace(string(a.Outcome)+" "+a.Reason))
+	}
+	if !slices.Equal(all, want) {
+		t.Errorf("its leases ended by %q, expected %q", all, want)
+	}
+}
+
+// A program that others kill has failed. One that pq ends has not, whatever it exits with. What pq says
+// nothing about, because it is killed itself, is an interruption.
+func TestKilledChild(t *testing.T) {
+	t.Parallel()
+	w := newTerminal(t)
+	w.pq(t, "push", "jobs", "x")
+	if code, text := pq(t, w.env, "consume", "jobs", "--count", "1", "--", "sh", "-c", "kill -KILL $$"); code != 0 || !strings.Contains(text, "1 failure") {
+		t.Errorf("exit code %d: %s", code, text)
+	}
+	w.attempts(t, "nak sh: signal: killed")
+
+	started := w.fifo(t, "started")
+	interrupt, wait := w.begin(t, "consume", "jobs", "--grace", "1ms", "--dead-exit", "7", "--", "sh", "-c", `trap "exit 7" TERM; echo > "$HOME/started"; while true; do sleep 0.05; done`)
+	if _, err := os.ReadFile(started); err != nil {
+		t.Fatal(err)
+	}
+	interrupt()
+	if code, text := wait(); code != 0 {
+		t.Errorf("exit code %d: %s", code, text)
+	}
+	w.attempts(t, "nak sh: signal: killed", "back stopped")
+
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	gate := w.fifo(t, "gate")
+	cmd := exec.CommandContext(t.Context(), self, "consume", "jobs", "--lease", "2s", "--", "sh", "-c", `echo > "$HOME/started"; read line < "$HOME/gate"`)
+	cmd.Env = append(w.env, asPQ+"=1")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.ReadFile(started); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()                                         // it was killed
+	if err := os.WriteFile(gate, nil, 0o600); err != nil { // ends the program
+		t.Fatal(err)
+	}
+	w.attempts(t, "nak sh: signal: killed", "back stopped", "expired")
 }
 
 // A second Ctrl-C ends the programs that run for items, and their children.
