@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -92,6 +94,39 @@ func unpack(t *testing.T, archive, to string) {
 			t.Fatal(err)
 		}
 		pqd.Write(t, path, string(content))
+	}
+}
+
+// jsImport finds the modules beside it that a module of the client imports when it runs. Those in comments are types.
+var jsImport = regexp.MustCompile(`(?m)^(?:import|export)\b[^;]*?["']\./([^"']+)["'];`)
+
+// A module of the client has what those below it do: two that need one another are one in two files, and which of them
+// is there first depends on who imports it.
+func TestJavaScriptClientImports(t *testing.T) {
+	t.Parallel()
+	needs := make(map[string][]string)
+	for _, file := range matching(t, filepath.Join(jsClient, "src/*.js")) {
+		for _, found := range jsImport.FindAllStringSubmatch(pqd.Read(t, file), -1) {
+			needs[filepath.Base(file)] = append(needs[filepath.Base(file)], found[1])
+		}
+	}
+	if len(needs["index.js"]) == 0 {
+		t.Fatalf("index.js imports nothing among %d modules", len(needs))
+	}
+	fine := make(map[string]bool)
+	var visit func(path []string, module string)
+	visit = func(path []string, module string) {
+		if begin := slices.Index(path, module); begin >= 0 {
+			t.Errorf("modules import one another: %s", strings.Join(append(path[begin:], module), " → "))
+		} else if !fine[module] {
+			for _, other := range needs[module] {
+				visit(append(path[:len(path):len(path)], module), other)
+			}
+			fine[module] = true
+		}
+	}
+	for _, module := range slices.Sorted(maps.Keys(needs)) {
+		visit(nil, module)
 	}
 }
 

@@ -1,7 +1,6 @@
 // Extends a lease while its holder works.
 import { now, pause } from "./bell.js";
-import { LeaseLostError, NotLeasedError, SettledError } from "./errors.js";
-import { extendInterval, notExtended } from "./item.js";
+import { code, errorOf, LeaseLostError, NotLeasedError, SettledError } from "./errors.js";
 
 /**
  * Extends the item's lease until stop is called, the item is settled or the outer signal aborts.
@@ -52,4 +51,29 @@ async function extendUntil(item, stopped, lose) {
       if (now() >= end) return lose(notExtended(item, err));
     }
   }
+}
+
+/**
+ * The error of a lease that could not be extended in time.
+ * @param {import("./item.js").Item} item
+ * @param {unknown} cause
+ * @returns {Error}
+ */
+function notExtended(item, cause) {
+  return errorOf({ op: "extend", queue: item.queue, code: code.leaseLost, reason: "expired", text: "the lease could not be extended in time", cause });
+}
+
+/**
+ * How long to wait between two extensions of a lease, and how long after the last one it counts
+ * as lost: a lost message or a restart of the bridge must not end it.
+ * @param {import("./item.js").Item} item
+ */
+function extendInterval(item) {
+  const parts = 3;
+  if (item.leaseTerm > 0) return { every: item.leaseTerm / parts, lasts: item.leaseTerm };
+  // Only the bridge knows how long the lease is: the time that is left by the clock of this
+  // machine may be wrong.
+  const seems = (item.leaseExpires?.getTime() ?? 0) - Date.now();
+  const every = Math.min(Math.max(seems / parts, 300), 5000);
+  return { every, lasts: Math.max(seems, every * parts) };
 }

@@ -2,7 +2,7 @@
 import { unreadable } from "./errors.js";
 import { holderOf } from "./holder.js";
 import { count, priorityText } from "./integer.js";
-import { attemptsOf } from "./item.js";
+import { attemptsOf } from "./itemdata.js";
 import { exact, writeJSON } from "./json.js";
 import { bytes } from "./message.js";
 import { callOptions, checked, flag, word } from "./options.js";

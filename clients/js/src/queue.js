@@ -61,7 +61,7 @@ export class Queue {
 
   /** @param {import("../index.js").PopOptions} [options] */
   async pop(options) {
-    return only(await take(this, "pop", 0, options));
+    return only(await this.#take("pop", 0, options));
   }
 
   /**
@@ -69,12 +69,12 @@ export class Queue {
    * @param {import("../index.js").PopManyOptions} [options]
    */
   async popMany(n, options) {
-    return take(this, "pop", count(n, "the number of items", 1000), options);
+    return this.#take("pop", count(n, "the number of items", 1000), options);
   }
 
   /** @param {import("../index.js").PeekOptions} [options] */
   async peek(options) {
-    return only(await take(this, "peek", 0, options));
+    return only(await this.#take("peek", 0, options));
   }
 
   /**
@@ -82,7 +82,16 @@ export class Queue {
    * @param {import("../index.js").PeekManyOptions} [options]
    */
   async peekMany(n, options) {
-    return take(this, "peek", count(n, "the number of items", 1000), options);
+    return this.#take("peek", count(n, "the number of items", 1000), options);
+  }
+
+  /**
+   * @param {"pop" | "peek"} op
+   * @param {number} batch
+   * @param {import("../index.js").PopManyOptions | undefined} options
+   */
+  #take(op, batch, options) {
+    return take(this, op, batch, options, (m) => Item.read(this, m, op));
   }
 
   /**

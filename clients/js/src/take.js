@@ -6,7 +6,6 @@ import { duration, nanoseconds } from "./duration.js";
 import { code, inDoubt, LeaseLostError, EmptyError, mayRepeat, PQError, refusalIn, unreadable } from "./errors.js";
 import { holderOf } from "./holder.js";
 import { count, priorityText } from "./integer.js";
-import { Item } from "./item.js";
 import { writeJSON } from "./json.js";
 import { randomToken } from "./mailbox.js";
 import { bytes } from "./message.js";
@@ -28,17 +27,23 @@ const nextOptions = ["lease", "holder", ...selection, ...callOptions];
 export const many = ["maxBytes"];
 
 /**
+ * @typedef {import("./item.js").Item} Item
+ * @typedef {(m: import("./message.js").Message) => Item} Reader makes an item of an answer
+ */
+
+/**
  * @param {import("./queue.js").Queue} queue
  * @param {"pop" | "peek"} op
  * @param {number} batch how many items; 0: a single one
  * @param {import("../index.js").PopManyOptions | undefined} given
+ * @param {Reader} read
  * @returns {Promise<Item[]>}
  */
-export async function take(queue, op, batch, given) {
+export async function take(queue, op, batch, given, read) {
   const names = [...(op === "pop" ? popOptions : peekOptions), ...(batch > 0 ? many : [])];
   const options = checked(given, batch > 0 ? `${op}Many` : op, names);
   const end = word(options.end, "end", ["min", "max"]) ?? "min";
-  return new Taking(queue, op, queue.subject(`${op}.${end}`), batch, options).run();
+  return new Taking(queue, op, queue.subject(`${op}.${end}`), batch, options, read).run();
 }
 
 /**
@@ -48,11 +53,12 @@ export async function take(queue, op, batch, given) {
  * @param {string} ack
  * @param {number} term of the lease, in milliseconds
  * @param {import("../index.js").NextOptions | undefined} given
+ * @param {Reader} read
  */
-export async function next(queue, ack, term, given) {
+export async function next(queue, ack, term, given, read) {
   const options = checked(given, "ackNext", nextOptions);
   if (options.wait !== undefined) duration(options.wait, "wait", { zero: true, most: longestWait });
-  const taking = new Taking(queue, "ackNext", ack, 0, { ...options, repeatable: true });
+  const taking = new Taking(queue, "ackNext", ack, 0, { ...options, repeatable: true }, read);
   taking.term ||= term;
   try {
     return (await taking.run())[0] ?? null;
@@ -80,10 +86,11 @@ class Taking {
    * @param {string} subject
    * @param {number} batch
    * @param {import("../index.js").PopManyOptions} options
+   * @param {Reader} read
    */
-  constructor(queue, op, subject, batch, options) {
+  constructor(queue, op, subject, batch, options, read) {
     this.client = queue.client;
-    this.owner = queue;
+    this.read = read;
     this.queue = queue.name;
     this.op = op;
     this.subject = subject;
@@ -224,7 +231,7 @@ class Taking {
   /** @param {import("./message.js").Message} m */
   #read(m) {
     try {
-      return Item.read(this.owner, m, this.op);
+      return this.read(m);
     } catch (err) {
       throw err instanceof PQError ? new Refusal(err) : err;
     }
