@@ -37,7 +37,10 @@ export interface ClientOptions {
   askAgainAfter?: Duration;
   /** How many pushes may wait for their answers; further pushes wait. 4096 if not given. */
   maxInFlight?: number;
-  /** Of reply subjects; that of the connection if not given. */
+  /**
+   * Of reply subjects; that of the connection if not given. Where the NATS server does not permit the user to
+   * subscribe there, requests are not sent, and fail with a {@link ForbiddenError} that says so.
+   */
   inboxPrefix?: string;
 }
 

@@ -130,10 +130,11 @@ func TestJavaScriptClientImports(t *testing.T) {
 	}
 }
 
-// withRights has a user who may do little, beside one who needs no login.
+// withRights has users who may do little, beside one who needs no login.
 const withRights = `listen: "127.0.0.1:-1", no_auth_user: all, authorization { users: [
 	{user: all, password: all},
-	{user: few, password: few, permissions: {publish: ["pq.jobs.push"], subscribe: ["_INBOX.*.>"]}}
+	{user: few, password: few, permissions: {publish: ["pq.jobs.push"], subscribe: ["_INBOX.*.>"]}},
+	{user: worker, password: worker, permissions: {publish: ["pq.*.push", "pq.*.pop.*", "pq.*.peek.*", "pq.*.ack.*.*", "pq._sys.cluster.status"], subscribe: ["_INBOX.worker.>"]}},
 ] }`
 
 // Each file of tests runs by itself, against a pqd of its own.

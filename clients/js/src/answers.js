@@ -1,7 +1,6 @@
 // The messages that answer a pop or a peek, whichever of its attempts they answer: a repeated
 // pop gives the same items under the same leases.
 import { unbundled } from "./bundle.js";
-import { open } from "./call.js";
 
 /** For how long a lease that the caller has got is not given back, if an earlier attempt that has it, too, is answered late. */
 const lateFor = 10 * 60_000;
@@ -25,7 +24,7 @@ export class Answers {
   lost = false;
   /** @type {Error | undefined} why no answer will come */
   broken;
-  /** @type {{cause: Error, certain: boolean} | undefined} */
+  /** @type {{cause: import("@nats-io/nats-core").PermissionViolationError, certain: boolean} | undefined} */
   denied;
 
   /**
@@ -43,7 +42,7 @@ export class Answers {
    */
   attempt(request) {
     const attempt = ++this.#attempts;
-    const { reply, stop } = open(this.mailbox, request, {
+    const { reply, stop } = this.mailbox.receive({
       subject: request.subject,
       deliver: (m) => this.#add(m, attempt),
       reconnect: () => {

@@ -1,6 +1,6 @@
 // A request that is answered by one message.
 import { Bell, now } from "./bell.js";
-import { code, errorOf, inDoubt, mayRepeat, PQError, refusalIn } from "./errors.js";
+import { code, denial, deniedText, errorOf, inDoubt, isDenial, mayRepeat, PQError, refusalIn } from "./errors.js";
 import { Retry } from "./retry.js";
 
 /** The operations that change nothing. */
@@ -30,10 +30,19 @@ const notSent = new Map([
  */
 export function ended({ op, queue, sent }, refusal, cause) {
   if (refusal) return refusal;
-  if (sent > 0) return errorOf({ op, queue, code: code.unknownResult, text: "no answer", cause });
+  if (sent > 0) return errorOf({ op, queue, code: code.unknownResult, text: isDenial(cause) ? `no answer: ${deniedText(cause, "")}` : "no answer", cause });
   const away = cause instanceof Error && notSent.get(cause.name);
   return away ? errorOf({ op, queue, code: code.unavailable, text: away, cause }) : cause;
 }
+
+/**
+ * The error of a request that the mailbox did not send: the connection is closed, the server does
+ * not let answers arrive, or the request is too large.
+ * @param {{op: string, queue: string, sent: number}} request
+ * @param {PQError | undefined} refusal
+ * @param {unknown} err
+ */
+export const notSentFor = (request, refusal, err) => (err instanceof PQError ? err : ended(request, refusal, err));
 
 export class Call {
   /** How often it was sent. */
@@ -80,7 +89,7 @@ export class Call {
     /** @type {PQError | undefined} */
     let denied;
     let lost = false;
-    const { reply, stop } = open(mailbox, this, {
+    const { reply, stop } = mailbox.receive({
       subject: this.subject,
       deny: (cause, certain) => {
         denied ??= denial(this, cause);
@@ -107,13 +116,14 @@ export class Call {
     const final = (err) => inDoubt(err, this.open);
     try {
       for (let patience = attempt; ; ) {
-        if (!mailbox.connected) broken ??= await mailbox.up(deadline);
         if (broken || deadline.over) throw final(ended(this, refusal, broken ?? deadline.cause));
+        let sent;
         try {
-          mailbox.publish(this, reply);
+          sent = await mailbox.send(this, reply, deadline);
         } catch (err) {
-          throw final(err);
+          throw final(notSentFor(this, refusal, err));
         }
+        if (!sent) throw final(ended(this, refusal, deadline.cause));
         this.sent++;
         lost = false;
         const until = this.repeatable ? now() + patience : Infinity;
@@ -137,28 +147,5 @@ export class Call {
     } finally {
       stop();
     }
-  }
-}
-
-/**
- * The error of a request that the server does not let pass.
- * @param {{op: string, queue: string, subject: string}} request
- * @param {Error} cause
- */
-export function denial({ op, queue, subject }, cause) {
-  return errorOf({ op, queue, code: code.forbidden, text: `the NATS server does not permit this user to publish to ${subject}`, cause });
-}
-
-/**
- * Opens a reply subject; a closed connection is an error of the request.
- * @param {import("./mailbox.js").Mailbox} mailbox
- * @param {{op: string, queue: string}} request
- * @param {import("./mailbox.js").Addressee} addressee
- */
-export function open(mailbox, { op, queue }, addressee) {
-  try {
-    return mailbox.receive(addressee);
-  } catch (cause) {
-    throw errorOf({ op, queue, code: code.unavailable, text: `the connection to NATS is closed: ${/** @type {Error} */ (cause).message}`, cause });
   }
 }

@@ -1,7 +1,7 @@
 // The pqd that keep one store together, as each of them says.
 import { Bell, now } from "./bell.js";
-import { denial, ended, open } from "./call.js";
-import { refusalIn, unreadable } from "./errors.js";
+import { ended, notSentFor } from "./call.js";
+import { denial, refusalIn, unreadable } from "./errors.js";
 import { exact, readJSON } from "./json.js";
 import { callOptions, checked } from "./options.js";
 
@@ -26,7 +26,7 @@ export async function cluster(client, given) {
     broken ??= cause;
     bell.ring();
   };
-  const { reply, stop } = open(client.mailbox, request, {
+  const { reply, stop } = client.mailbox.receive({
     subject: request.subject,
     deliver: (m) => {
       here.push(m);
@@ -37,10 +37,10 @@ export async function cluster(client, given) {
     deny: (cause) => fail(denial(request, cause)),
   });
   try {
-    if (!client.mailbox.connected) broken ??= await client.mailbox.up(deadline);
-    if (!broken && !deadline.over) {
-      client.mailbox.publish(request, reply);
-      request.sent++;
+    try {
+      if (await client.mailbox.send(request, reply, deadline)) request.sent++;
+    } catch (err) {
+      throw notSentFor(request, undefined, err);
     }
     /** @type {import("../index.js").Cluster[]} */
     const all = [];

@@ -212,3 +212,27 @@ export function inDoubt(err, open) {
     cause: err,
   });
 }
+
+/**
+ * Whether the NATS server does not permit something.
+ * @param {unknown} cause
+ * @returns {cause is import("@nats-io/nats-core").PermissionViolationError}
+ */
+export const isDenial = (cause) => cause instanceof Error && cause.name === "PermissionViolationError";
+
+/**
+ * What the NATS server does not permit.
+ * @param {import("@nats-io/nats-core").PermissionViolationError} cause
+ * @param {string} subject of the request
+ */
+export const deniedText = (cause, subject) =>
+  cause.operation === "subscription"
+    ? `the NATS server does not permit this user to subscribe to ${cause.subject}, where answers arrive: expected an inboxPrefix, of connect or of Client, that it permits, such as "_INBOX.<user>"`
+    : `the NATS server does not permit this user to publish to ${subject}`;
+
+/**
+ * The error of a request that the NATS server does not permit, or whose answer it does not.
+ * @param {{op: string, queue: string, subject: string}} request
+ * @param {import("@nats-io/nats-core").PermissionViolationError} cause
+ */
+export const denial = ({ op, queue, subject }, cause) => errorOf({ op, queue, code: code.forbidden, text: deniedText(cause, subject), cause });

@@ -2,16 +2,20 @@
 // suffice: they end with the first message of a batch, and drop late answers, leased items
 // included.
 //
-// An answer that is under way when the connection breaks never arrives, and nats.js drops what
-// is published while there is none. So the mailbox tells all open requests when the connection
-// is a new one, and requests are sent only while there is one.
+// Before a client asks anything on a connection, the server has to let it receive answers: a
+// request whose answer cannot arrive would take an item along. So the mailbox subscribes and waits
+// for the server's next word, which is the refusal if there is one. Requests wait meanwhile, and
+// while there is no connection: nats.js drops what is published then.
+//
+// An answer that is under way when the connection breaks never arrives. So the mailbox tells all
+// open requests when the connection is a new one.
 //
 // The last token of a reply subject is random: bridges answer to the inbox that a request names,
 // so a client that could guess another client's inbox could send it answers.
-import { ClosedConnectionError, createInbox, PermissionViolationError } from "@nats-io/nats-core";
+import { ClosedConnectionError, createInbox } from "@nats-io/nats-core";
 import { Bell } from "./bell.js";
 import { unbundled } from "./bundle.js";
-import { code, errorOf } from "./errors.js";
+import { code, denial, errorOf, isDenial } from "./errors.js";
 import { Message } from "./message.js";
 
 /**
@@ -21,7 +25,7 @@ import { Message } from "./message.js";
  * @property {() => void} reconnect an answer to what was sent before may be lost
  * @property {(cause: Error) => void} fail no answer will come
  * @property {string} subject that it was sent to
- * @property {(cause: Error, certain: boolean) => void} deny the server does not let it pass; certain: this one, and no other with its subject
+ * @property {(cause: import("@nats-io/nats-core").PermissionViolationError, certain: boolean) => void} deny the server does not let it pass; certain: this one, and no other with its subject
  */
 
 /** 128 random bits as a token of a subject. */
@@ -29,14 +33,32 @@ export function randomToken() {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
+/**
+ * A request that is not sent yet.
+ * @typedef {object} Waiting
+ * @property {Request} request
+ * @property {string} reply
+ * @property {Bell} bell
+ * @property {boolean} sent
+ * @property {Error} [trouble] why it was not sent
+ */
+
+/** @typedef {{op: string, queue: string, subject: string, headers?: import("@nats-io/nats-core").MsgHdrs, body: Uint8Array}} Request */
+
 export class Mailbox {
   /** @type {Map<string, Addressee>} */
   #open = new Map();
   /** @type {import("@nats-io/nats-core").Subscription | undefined} */
   #subscription;
-  #prefix = "";
-  /** @type {Set<Bell>} rung when there is a connection, or will be none */
-  #bells = new Set();
+  #prefix;
+  /** Requests that wait until they may be sent, in their order. @type {Set<Waiting>} */
+  #waiting = new Set();
+  /** Whether the server has let the mailbox receive answers on this connection. */
+  #admitted = false;
+  /** Whether the server is being asked for that. */
+  #asking = false;
+  /** @type {import("@nats-io/nats-core").PermissionViolationError | undefined} */
+  #refusal;
   /** @type {Error | undefined} why there will be no connection any more */
   #closed;
 
@@ -47,8 +69,8 @@ export class Mailbox {
    */
   constructor(nc, inboxPrefix, acks) {
     this.nc = nc;
-    this.inboxPrefix = inboxPrefix;
     this.acks = acks;
+    this.#prefix = `${createInbox(inboxPrefix)}.`;
     /** Whether there is a connection. */
     this.connected = nc.info !== undefined;
     void this.#watch();
@@ -59,22 +81,37 @@ export class Mailbox {
    * @param {Addressee} addressee
    */
   receive(addressee) {
-    this.#subscribe();
     const token = randomToken();
     this.#open.set(token, addressee);
     return { reply: this.#prefix + token, stop: () => void this.#open.delete(token) };
   }
 
+  /** Subscribes, and waits for the server's next word. */
+  async #ask() {
+    if (this.#asking || !this.connected || this.#closed) return;
+    this.#asking = true;
+    this.#refusal = undefined;
+    try {
+      if (!this.#subscription || this.#subscription.isClosed()) this.#subscribe();
+      await this.nc.flush();
+      this.#admitted = this.connected && !this.#refusal;
+    } catch (cause) {
+      // Otherwise the connection is gone, and the next one begins anew.
+      if (this.nc.isDraining()) for (const waiting of this.#waiting) this.#leave(waiting, closed(waiting.request, cause));
+    }
+    this.#asking = false;
+    if (!this.#admitted && !this.#refusal) return;
+    for (const waiting of this.#waiting) this.#leave(waiting, this.#refusal && denial(waiting.request, this.#refusal));
+  }
+
   #subscribe() {
-    if (this.#subscription && !this.#subscription.isClosed()) return;
-    const prefix = `${createInbox(this.inboxPrefix)}.`;
-    this.#subscription = this.nc.subscribe(`${prefix}*`, {
+    const subject = `${this.#prefix}*`;
+    this.#subscription = this.nc.subscribe(subject, {
       callback: (err, m) => {
-        if (err) this.#fail(err);
-        else this.#deliver(m, m.subject.slice(prefix.length));
+        if (err) this.#refuse(err);
+        else this.#deliver(m, m.subject.slice(this.#prefix.length));
       },
     });
-    this.#prefix = prefix;
   }
 
   /**
@@ -106,38 +143,72 @@ export class Mailbox {
     }
   }
 
+  /**
+   * The server does not let the mailbox receive answers, from the beginning or any more.
+   * @param {Error} cause
+   */
+  #refuse(cause) {
+    this.#admitted = false;
+    if (isDenial(cause)) this.#refusal = cause;
+    this.#fail(cause);
+  }
+
   /** Follows the connection until it is closed for good. */
   async #watch() {
     for await (const status of this.nc.status()) {
-      if (status.type === "disconnect") this.connected = false;
+      if (status.type === "disconnect") this.connected = this.#admitted = false;
       if (status.type === "error") this.#deny(status.error);
       if (status.type !== "reconnect") continue;
       this.connected = true;
-      this.#ring();
+      this.#admitted = false;
       for (const addressee of [...this.#open.values()]) addressee.reconnect();
+      if (this.#subscription || this.#waiting.size > 0) void this.#ask();
     }
     const cause = await this.nc.closed();
-    this.connected = false;
+    this.connected = this.#admitted = false;
     this.#closed = Object.assign(new ClosedConnectionError(), { cause });
-    this.#ring();
+    for (const waiting of this.#waiting) this.#leave(waiting, this.#closed);
     this.#fail(this.#closed);
   }
 
-  #ring() {
-    for (const bell of this.#bells) bell.ring();
+  /**
+   * Sends a request when it may be sent: behind those that wait already, so requests keep their
+   * order. It says false if the deadline came first.
+   * @param {Request} request
+   * @param {string} reply
+   * @param {import("./bell.js").Deadline} deadline
+   */
+  async send(request, reply, deadline) {
+    if (this.#closed) throw this.#closed;
+    if (this.#admitted) {
+      this.#publish(request, reply);
+      return true;
+    }
+    /** @type {Waiting} */
+    const waiting = { request, reply, bell: new Bell(), sent: false };
+    this.#waiting.add(waiting);
+    void this.#ask();
+    while (this.#waiting.has(waiting) && !deadline.over) await waiting.bell.wait(deadline.left, deadline.signal);
+    this.#waiting.delete(waiting);
+    if (waiting.trouble) throw waiting.trouble;
+    return waiting.sent;
   }
 
   /**
-   * Waits until there is a connection, or the deadline is over. It returns why there will be none
-   * any more, if that is so.
-   * @param {import("./bell.js").Deadline} deadline
+   * Sends a request that has waited, unless there is trouble.
+   * @param {Waiting} waiting
+   * @param {Error} [trouble]
    */
-  async up(deadline) {
-    const bell = new Bell();
-    this.#bells.add(bell);
-    while (!this.connected && !this.#closed && !deadline.over) await bell.wait(deadline.left, deadline.signal);
-    this.#bells.delete(bell);
-    return this.#closed;
+  #leave(waiting, trouble) {
+    this.#waiting.delete(waiting);
+    waiting.trouble = trouble;
+    try {
+      if (!trouble) this.#publish(waiting.request, waiting.reply);
+      waiting.sent = !trouble;
+    } catch (err) {
+      waiting.trouble = /** @type {Error} */ (err);
+    }
+    waiting.bell.ring();
   }
 
   /**
@@ -145,7 +216,7 @@ export class Mailbox {
    * @param {Error} cause
    */
   #deny(cause) {
-    if (!(cause instanceof PermissionViolationError) || cause.operation !== "publish") return;
+    if (!isDenial(cause) || cause.operation !== "publish") return;
     const all = [...this.#open.values()].filter(({ subject }) => subject === cause.subject);
     for (const addressee of all) addressee.deny(cause, all.length === 1);
   }
@@ -156,21 +227,27 @@ export class Mailbox {
   }
 
   /**
-   * Sends a request. A failure says that it was not sent.
-   * @param {{op: string, queue: string, subject: string, headers?: import("@nats-io/nats-core").MsgHdrs, body: Uint8Array}} request
+   * A failure says that the request was not sent.
+   * @param {Request} request
    * @param {string} reply
    */
-  publish({ op, queue, subject, headers, body }, reply) {
+  #publish({ op, queue, subject, headers, body }, reply) {
     const most = this.nc.info?.max_payload ?? Infinity;
     const size = body.length + headersSize(headers);
     if (size > most) throw errorOf({ op, queue, code: code.tooLarge, text: `${size} bytes: the NATS server takes ${most}` });
     try {
       this.nc.publish(subject, body, headers ? { reply, headers } : { reply });
     } catch (cause) {
-      throw errorOf({ op, queue, code: code.unavailable, text: `the connection to NATS is closed: ${/** @type {Error} */ (cause).message}`, cause });
+      throw closed({ op, queue }, cause);
     }
   }
 }
+
+/**
+ * @param {{op: string, queue: string}} request
+ * @param {unknown} cause
+ */
+const closed = ({ op, queue }, cause) => errorOf({ op, queue, code: code.unavailable, text: `the connection to NATS is closed: ${/** @type {Error} */ (cause).message}`, cause });
 
 /**
  * The bytes of headers as nats.js writes them.

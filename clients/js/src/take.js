@@ -1,9 +1,9 @@
 // Pops and peeks, and the pop behind an acknowledgement.
 import { Answers } from "./answers.js";
 import { Bell, now } from "./bell.js";
-import { denial, ended, longer } from "./call.js";
+import { ended, longer, notSentFor } from "./call.js";
 import { duration, nanoseconds } from "./duration.js";
-import { code, inDoubt, LeaseLostError, EmptyError, mayRepeat, PQError, refusalIn, unreadable } from "./errors.js";
+import { code, denial, inDoubt, LeaseLostError, EmptyError, mayRepeat, PQError, refusalIn, unreadable } from "./errors.js";
 import { holderOf } from "./holder.js";
 import { count, priorityText } from "./integer.js";
 import { writeJSON } from "./json.js";
@@ -125,14 +125,13 @@ class Taking {
   }
 
   async #run() {
-    const { mailbox, patience: limits } = this.client;
+    const { patience: limits } = this.client;
     const retry = new Retry();
     const started = now();
     /** @type {PQError | undefined} */
     let refusal;
     for (let patience = limits.attempt; ; ) {
-      const closed = mailbox.connected ? undefined : await mailbox.up(this.deadline);
-      if (closed || this.deadline.over) throw this.#doubt(ended(this, refusal, closed ?? this.deadline.cause));
+      if (this.deadline.over) throw this.#doubt(ended(this, refusal, this.deadline.cause));
       const left = this.#left(started);
       const expires = Math.min(left, longestWait);
       // What ends this pop without an item has to end its earlier attempts, too. As long as it
@@ -144,7 +143,7 @@ class Taking {
       /** @type {PQError} */
       let e;
       try {
-        items = await this.#attempt(expires, repeat, wait);
+        items = await this.#attempt(expires, repeat, wait, refusal);
         if (items.length > 0) return items;
         const { broken, denied } = this.answers;
         this.open ||= !denied?.certain;
@@ -187,16 +186,24 @@ class Taking {
    * @param {number} expires
    * @param {boolean} repeat
    * @param {number} wait
+   * @param {PQError | undefined} refusal of the attempt before
    */
-  async #attempt(expires, repeat, wait) {
+  async #attempt(expires, repeat, wait, refusal) {
     const { answers, deadline } = this;
     this.#bundled = this.batch > 0 && !this.#single;
     const size = this.batch > 0 ? { [this.#bundled ? "bundle" : "batch"]: this.batch } : {};
     const fields = { ...this.fields, ...size, expires: expires > 0 ? nanoseconds(expires) : undefined, repeat: repeat || undefined };
     const body = Object.values(fields).some((value) => value !== undefined) ? writeJSON(fields) : "";
-    answers.lost = false; // this attempt is sent on the new connection
     const reply = answers.attempt(this);
-    this.client.mailbox.publish({ op: this.op, queue: this.queue, subject: this.subject, body: bytes(this.op === "ackNext" ? `+NXT ${body}`.trimEnd() : body) }, reply);
+    const request = { op: this.op, queue: this.queue, subject: this.subject, body: bytes(this.op === "ackNext" ? `+NXT ${body}`.trimEnd() : body) };
+    let sent;
+    try {
+      sent = await this.client.mailbox.send(request, reply, deadline);
+    } catch (err) {
+      throw notSentFor(this, refusal, err);
+    }
+    if (!sent) throw ended(this, refusal, deadline.cause);
+    answers.lost = false; // this attempt was sent on the new connection
     this.sent++;
     /** @type {Item[]} */
     const items = [];

@@ -2,7 +2,7 @@
 import { test } from "node:test";
 import assert from "node:assert/strict";
 import * as pq from "pqbridge";
-import { answer, client, connection, fails, failure, fake, fresh, nc, patience, pushed, queue } from "./world.mjs";
+import { answer, client, connection, fails, failure, fake, nc, patience, pushed, queue, until } from "./world.mjs";
 
 test("every code and reason has a class, whatever was asked", async () => {
   for (const [code, reason, type, looking = type] of [
@@ -224,7 +224,64 @@ test("what the NATS server does not permit", { skip: !process.env.PQ_TEST_FEW &&
   assert.match(err.message, /does not permit this user to publish to pq\.jobs\.info/);
   await fails(q.pop({ repeatable: true }), pq.ForbiddenError, 403);
   await assert.rejects(q.consume(() => {}).closed, pq.ForbiddenError);
-  const none = new pq.Client(own, { inboxPrefix: "_MINE" }).queue("jobs");
-  await assert.rejects(none.push("x"), (e) => e instanceof pq.UnknownResultError && /Permissions Violation/.test(e.cause.message));
-  assert.ok(fresh());
+});
+
+/** What arrives on the subjects of a queue until the end of the test. */
+function spied(t, q) {
+  const seen = [];
+  const sub = nc.subscribe(`pq.${q.name}.>`, { callback: (_, m) => seen.push(m.subject.slice(`pq.${q.name}.`.length)) });
+  t.after(() => sub.unsubscribe());
+  return seen;
+}
+
+// What is sent before would take an item along, or add one that the caller takes for refused.
+test("no inbox right: nothing is sent, and the error names the prefix to set", async (t) => {
+  const q = queue();
+  await q.push("x");
+  const seen = spied(t, q);
+  const own = await connection({ user: "worker", pass: "worker" });
+  const refused = new pq.Client(own).queue(q.name);
+  for (const act of [() => refused.pop(), () => refused.pop({ wait: "1m" }), () => refused.pop({ lease: "1m", wait: "1m", repeatable: true }), () => refused.popMany(5), () => refused.push("y"), () => refused.pushMany([{ payload: "y" }])]) {
+    const err = await fails(act(), pq.ForbiddenError, 403);
+    assert.match(err.message, /does not permit this user to subscribe to _INBOX\.\w+\.\*.* expected an inboxPrefix.* "_INBOX\.<user>"/);
+  }
+  const both = await Promise.allSettled([refused.push("y"), refused.pop()]);
+  assert.deepEqual(both.map((r) => r.reason?.code), [403, 403]);
+  await fails(refused.consume(() => {}).closed, pq.ForbiddenError, 403);
+  await fails(new pq.Client(own).cluster(), pq.ForbiddenError, 403);
+  await own.flush();
+  await nc.flush();
+  assert.deepEqual(seen, []);
+  const { ready, leased } = await q.info();
+  assert.deepEqual([ready, leased], [1, 0]);
+  const permitted = new pq.Client(own, { inboxPrefix: "_INBOX.worker" }).queue(q.name);
+  assert.equal((await permitted.pop({ wait: "1m" })).string(), "x");
+});
+
+test("no inbox right any more: a reconnect sends nothing", async (t) => {
+  const q = queue();
+  await q.configure({});
+  let user = "all";
+  const own = await connection({ authenticator: () => ({ user, pass: user }) });
+  const c = new pq.Client(own, { timeout: patience });
+  const waits = c.queue(q.name).pop({ lease: "1m", wait: patience });
+  await until("the pop waits", async () => (await q.info()).waiting === 1);
+  const seen = spied(t, q);
+  user = "worker";
+  await own.reconnect();
+  await until("the connection is gone", () => !c.mailbox.connected);
+  const push = c.queue(q.name).push("y");
+  // It was sent before, so its result is not known.
+  const err = await fails(waits, pq.UnknownResultError, 504);
+  assert.match(err.message, /subscribe to _INBOX.* expected an inboxPrefix/);
+  await fails(push, pq.ForbiddenError, 403);
+  await fails(c.queue(q.name).pop(), pq.ForbiddenError, 403);
+  await own.flush();
+  await nc.flush();
+  assert.deepEqual(seen, []);
+  assert.equal((await q.info()).ready, 0);
+  user = "all";
+  await own.reconnect();
+  await c.queue(q.name).push("x");
+  assert.deepEqual(seen, ["info", "push"]);
 });

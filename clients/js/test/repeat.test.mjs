@@ -333,6 +333,15 @@ test("requests wait while there is no connection, and a closed one is an error",
   await fails(q.pop(), UnavailableError, 503);
 });
 
+test("a connection that is being closed sends nothing more", async () => {
+  const own = await connection();
+  const q = queue(new Client(own, { timeout: patience }));
+  const drained = own.drain();
+  await fails(q.push("x"), UnavailableError, 503);
+  await drained;
+  await fails(q.push("x"), UnavailableError, 503);
+});
+
 test("pushes beyond the limit wait for the answers of others", async () => {
   const held = [];
   const { client: c, requests } = await fake((_verb, _n, m) => void held.push(m), { maxInFlight: 2, askAgainAfter: patience });
