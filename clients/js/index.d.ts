@@ -201,6 +201,8 @@ export interface Death {
   at: Date | undefined;
   /** How often it had been delivered. */
   deliveries: number;
+  /** How many of these deliveries ended by themselves, because nobody settled or extended their leases. */
+  interruptions: number;
 }
 
 /** A lease of an item that ended without success. */
@@ -230,8 +232,14 @@ export interface Item {
   readonly data: Uint8Array;
   /** As it was pushed, without a prototype. */
   readonly headers: Record<string, string[]>;
-  /** How often it was leased, this time included. */
+  /** How often it was leased, this time included. More than 1: somebody may have begun with it. */
   readonly deliveries: number;
+  /** How many of its leases ended by a `nak`. */
+  readonly failures: number;
+  /** How many of its leases ran out: nobody said how the work went. */
+  readonly interruptions: number;
+  /** How many of its leases ended with nothing wrong with it: given back, taken away, or received by nobody. */
+  readonly returns: number;
   readonly pushed: Date | undefined;
   /** Ready items behind it. */
   readonly pending: number;
@@ -328,11 +336,16 @@ export interface Listed {
   key: string;
   state: "ready" | "leased" | "delayed";
   deliveries: number;
+  failures: number;
+  interruptions: number;
+  returns: number;
   pushed: Date;
   /** Leased without an end, by a link. */
   held: boolean;
   /** When the lease ends, or the delay. */
   due: Date | undefined;
+  /** When the lease began, if that is known. */
+  since: Date | undefined;
   expires: Date | undefined;
   fence: Integer;
   keyFence: Integer;
@@ -414,6 +427,8 @@ export interface BulkWhere {
   pushedAfter?: Date;
   /** At least. */
   deliveries?: number;
+  /** At least. */
+  interruptions?: number;
 }
 
 export interface BulkOptions extends CallOptions {
@@ -832,8 +847,11 @@ export interface ConsumeOptions {
   stopWhenEmpty?: boolean;
   /** What the leases show as their holder; `<host>-<process id>` if not given, nothing in a browser. */
   holder?: string;
-  /** The delay before the next delivery of a failed item. If not given, the queue's `backoff`, and {@link defaultBackoff} if it has none. */
-  backoff?: (deliveries: number) => Duration;
+  /**
+   * The delay before the next delivery of a failed item, by how often it has failed, this time included. If not given, the
+   * queue's `backoff`, and {@link defaultBackoff} if it has none.
+   */
+  backoff?: (failures: number) => Duration;
   /** Gets what handlers throw, and the errors of pops and settlements, with the item if there is one. */
   onError?: (err: unknown, item?: Item) => void;
   /** Drains the consumer when it aborts. */
@@ -849,7 +867,8 @@ export interface Consumer {
   readonly closed: Promise<void>;
   /**
    * Takes no more items, waits for the handlers and settles their items. After `grace` the signals of
-   * the handlers abort.
+   * the handlers abort. What a handler then ends with an error goes back to the queue, and so does an
+   * item with which no handler has begun: neither is a failure.
    */
   drain(options?: { grace?: Duration }): Promise<void>;
 }
@@ -873,7 +892,7 @@ export interface Queue {
   peekMany(n: number, options?: PeekManyOptions): Promise<Item[]>;
   /**
    * Leases items and calls the handler on each. When the handler is done, the item is acknowledged.
-   * When it throws, the item is given back and delivered again later; see {@link RetryAfter} and
+   * When it throws, that is a failure of the item, which is delivered again later; see {@link RetryAfter} and
    * {@link GiveUp}. It may also settle the item itself.
    *
    * The lease is extended while the handler runs. If it is lost all the same, the handler's signal
@@ -983,10 +1002,10 @@ export class GiveUp extends Error {
 }
 
 /**
- * A second after the first delivery, twice as long after each further one, 5 minutes at most, in
+ * A second after the first failure, twice as long after each further one, 5 minutes at most, in
  * milliseconds. Each is somewhat longer or shorter.
  */
-export function defaultBackoff(deliveries: number): number;
+export function defaultBackoff(failures: number): number;
 
 /**
  * The error of a request: a bridge's answer, or the reason why there was none. A failed request has

@@ -42,11 +42,14 @@ const firstTrouble = 100;
 const lastTrouble = 10_000;
 
 /**
- * The delay before the next delivery of a failed item: a second after the first delivery, twice
+ * The delay before the next delivery of a failed item: a second after the first failure, twice
  * as long after each further one, 5 minutes at most.
- * @param {number} deliveries
+ * @param {number} failures
  */
-export const defaultBackoff = (deliveries) => backoff(deliveries, 1000, 300_000);
+export const defaultBackoff = (failures) => backoff(failures, 1000, 300_000);
+
+/** What an attempt says that the end of its consumer cut off. */
+const stopped = "stopped";
 
 const names = ["concurrency", "end", "lease", "min", "max", "repeatable", "limit", "stopWhenEmpty", "holder", "backoff", "onError", "signal"];
 
@@ -142,7 +145,7 @@ export class Consumer {
         continue;
       }
       troubles = 0;
-      await this.#serve(item);
+      await (this.#stopping ? this.#settle(item, () => item.giveBack()) : this.#serve(item));
     }
   }
 
@@ -162,6 +165,7 @@ export class Consumer {
   async #serve(item) {
     const held = item.hold({ signal: this.#work.signal });
     let failed = false;
+    /** @type {unknown} */
     let err;
     try {
       await this.handler(item, held.signal);
@@ -173,8 +177,16 @@ export class Consumer {
     if (failed) this.#report(err, item);
     // A late acknowledgement still takes effect if no other consumer has got the item.
     if (item.settled || (failed && lost)) return;
+    await this.#settle(item, () => this.#end(item, failed, err));
+  }
+
+  /**
+   * @param {import("./item.js").Item} item
+   * @param {() => Promise<void>} settle
+   */
+  async #settle(item, settle) {
     try {
-      await this.#settle(item, failed, err);
+      await settle();
     } catch (trouble) {
       this.#report(trouble, item);
     }
@@ -186,15 +198,16 @@ export class Consumer {
    * @param {boolean} failed
    * @param {unknown} err
    */
-  async #settle(item, failed, err) {
+  async #end(item, failed, err) {
     if (!failed) return item.ack();
     if (err instanceof GiveUp) return item.term(err.message);
     const told = err instanceof RetryAfter && err.cause instanceof Error ? err.cause : err;
     const reason = told instanceof Error ? told.message : typeof told === "string" ? told : "";
     if (err instanceof RetryAfter) return item.nak({ delay: err.delay, reason });
-    if (this.#work.signal.aborted) return item.nak({ delay: 0 }); // the end interrupted the handler: no backoff
+    if (this.#work.signal.aborted) return item.giveBack(stopped); // nothing is wrong with the item
     if (!this.backoff && item.backoff > 0) return item.nak({ reason }); // the queue's
-    return item.nak({ delay: (this.backoff ?? defaultBackoff)(item.deliveries), reason });
+    const failures = item.deliveries - item.interruptions - item.returns; // this one included
+    return item.nak({ delay: (this.backoff ?? defaultBackoff)(failures), reason });
   }
 
   /**

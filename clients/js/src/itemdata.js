@@ -47,6 +47,9 @@ export class ItemData {
     /** @type {Record<string, string[]>} */
     this.headers = Object.create(null);
     this.deliveries = 0;
+    this.failures = 0;
+    this.interruptions = 0;
+    this.returns = 0;
     /** @type {Date | undefined} */
     this.pushed = undefined;
     this.pending = 0;
@@ -111,6 +114,9 @@ export class ItemData {
     header("PQ-Priority", integer, (v) => (this.priority = v));
     header("PQ-Key", plain, (v) => (this.key = v));
     header("PQ-Deliveries", small, (v) => (this.deliveries = v));
+    header("PQ-Failures", small, (v) => (this.failures = v));
+    header("PQ-Interruptions", small, (v) => (this.interruptions = v));
+    header("PQ-Returns", small, (v) => (this.returns = v));
     header("Nats-Time-Stamp", time, (v) => (this.pushed = v));
     header("PQ-Num-Pending", small, (v) => (this.pending = v));
     header("PQ-Fence", integer, (v) => (this.fence = v));
@@ -145,12 +151,13 @@ export class ItemData {
     }
     if (m.headers.has("PQ-Origin") || m.headers.has("PQ-Dead-Reason")) {
       /** @type {import("../index.js").Death} */
-      const dead = { reason: "", origin: "", originId: "", at: undefined, deliveries: 0 };
+      const dead = { reason: "", origin: "", originId: "", at: undefined, deliveries: 0, interruptions: 0 };
       header("PQ-Dead-Reason", plain, (v) => (dead.reason = v));
       header("PQ-Origin", plain, (v) => (dead.origin = v));
       header("PQ-Origin-Id", plain, (v) => (dead.originId = v));
       header("PQ-Dead-At", time, (v) => (dead.at = v));
       header("PQ-Dead-Deliveries", small, (v) => (dead.deliveries = v));
+      header("PQ-Dead-Interruptions", small, (v) => (dead.interruptions = v));
       this.dead = dead;
     }
   }

@@ -55,15 +55,19 @@ function listed(queue, i) {
       key: i.key ?? "",
       state: i.state,
       deliveries: Number(i.deliveries),
+      failures: Number(i.failures ?? 0),
+      interruptions: Number(i.interruptions ?? 0),
+      returns: Number(i.returns ?? 0),
       pushed: new Date(i.pushed),
       held: i.held === true,
       due: time(i.due),
+      since: time(i.since),
       expires: time(i.expires),
       fence: exact(i.fence ?? 0),
       keyFence: exact(i.key_fence ?? 0),
       unique: i.unique ?? "",
       uniqueUntil: i.unique_until ?? "",
-      dead: i.dead && { reason: i.dead.reason, origin: i.dead.origin, originId: i.dead.origin_id, at: time(i.dead.at), deliveries: Number(i.dead.deliveries ?? 0) },
+      dead: i.dead && deathOf(i.dead, time(i.dead.at)),
       holder: i.holder ?? "",
       attempts: Number(i.attempts ?? 0),
       lastAttempts: attemptsOf(i.last_attempts ?? []),
@@ -76,3 +80,10 @@ function listed(queue, i) {
     throw unreadable("list", queue.name, bytes(JSON.stringify(i)), cause);
   }
 }
+
+/**
+ * @param {any} d
+ * @param {Date | undefined} at
+ * @returns {import("../index.js").Death}
+ */
+const deathOf = (d, at) => ({ reason: d.reason, origin: d.origin, originId: d.origin_id, at, deliveries: Number(d.deliveries ?? 0), interruptions: Number(d.interruptions ?? 0) });

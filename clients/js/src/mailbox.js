@@ -137,7 +137,7 @@ export class Mailbox {
     const ack = m.isItem ? this.acks.of(undefined, m) : "";
     if (!ack) return;
     try {
-      this.nc.publish(ack, "-NAK 0s"); // nobody worked on it: no backoff
+      this.nc.publish(ack, "+BACK"); // nobody has begun with it
     } catch {
       // the connection is closed
     }

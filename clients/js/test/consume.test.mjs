@@ -120,7 +120,7 @@ test("a signal drains, and grace ends the work", async () => {
   await consumer.drain({ grace: 10 });
   assert.deepEqual(errors, ["interrupted"]);
   const item = await q.pop({ lease: "1m" }); // given back at once
-  assert.equal(item.deliveries, 2);
+  assert.equal(item.fence, 2);
 });
 
 test("a consumer that cannot go on says why", async () => {

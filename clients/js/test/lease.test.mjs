@@ -52,7 +52,7 @@ test("give up", async () => {
   const item = await q.pop({ lease: "1m" });
   await item.term("no such customer" + " ".repeat(100_000) + "known");
   const dead = await client.queue(`${q.name}-dead`).pop();
-  assert.deepEqual(dead.dead, { reason: "no such customer", origin: q.name, originId: item.id, at: dead.dead.at, deliveries: 1 });
+  assert.deepEqual(dead.dead, { reason: "no such customer", origin: q.name, originId: item.id, at: dead.dead.at, deliveries: 1, interruptions: 0 });
   await q.push("y");
   await (await q.pop({ lease: "1m" })).term();
   assert.equal((await client.queue(`${q.name}-dead`).pop()).dead.reason, "terminated");

@@ -201,7 +201,7 @@ test("a dead letter is requeued once", async () => {
   await q.push("x", { priority: 3, key: "k", headers: { A: "1" } });
   await (await q.pop({ lease: "1m" })).term("it cannot be done");
   const letter = await dead.peek();
-  assert.deepEqual(letter.dead, { reason: "it cannot be done", origin: q.name, originId: letter.dead.originId, at: letter.dead.at, deliveries: 1 });
+  assert.deepEqual(letter.dead, { reason: "it cannot be done", origin: q.name, originId: letter.dead.originId, at: letter.dead.at, deliveries: 1, interruptions: 0 });
   assert.ok(Math.abs(Date.now() - letter.dead.at.getTime()) < 60_000);
   for await (const { dead: listed } of dead.list()) assert.deepEqual(listed, letter.dead);
   await q.configure({ max_length: 1, overflow: "evict" });

@@ -224,8 +224,8 @@ test("late answers are given back, and a lease that the caller has is not", asyn
   });
   const item = await c.queue("jobs").pop({ repeatable: true, lease: "1h" });
   assert.equal(item.id, "i");
-  await until("the other lease is given back", () => requests.some((r) => r.verb === "jobs.ack.c.other" && r.body === "-NAK 0s"));
-  assert.deepEqual(requests.filter((r) => r.body === "-NAK 0s").map((r) => r.verb), ["jobs.ack.c.other"]);
+  await until("the other lease is given back", () => requests.some((r) => r.verb === "jobs.ack.c.other" && r.body === "+BACK"));
+  assert.deepEqual(requests.filter((r) => r.body === "+BACK").map((r) => r.verb), ["jobs.ack.c.other"]);
   assert.ok(prefix);
 });
 
@@ -247,7 +247,7 @@ test("an item that two attempts answer is one item", async () => {
   const items = await c.queue("jobs").popMany(5, { repeatable: true, lease: "1h" });
   assert.deepEqual(items.map((i) => i.id), ["i"]);
   await c.connection.flush();
-  assert.deepEqual(requests.filter((r) => r.body === "-NAK 0s"), []);
+  assert.deepEqual(requests.filter((r) => r.body === "+BACK"), []);
 });
 
 test("a leased item whose pop has given up is given back", async () => {
@@ -257,7 +257,7 @@ test("a leased item whose pop has given up is given back", async () => {
     return undefined;
   });
   await fails(c.queue("jobs").pop({ lease: "1h", timeout: 100 }), UnknownResultError, 504);
-  await until("the item is given back", () => requests.some((r) => r.verb === "jobs.ack.c.t" && r.body === "-NAK 0s"));
+  await until("the item is given back", () => requests.some((r) => r.verb === "jobs.ack.c.t" && r.body === "+BACK"));
 });
 
 test("requests are repeated on a new connection at once, if they may be", async () => {

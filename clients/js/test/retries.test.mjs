@@ -3,7 +3,7 @@ import { test } from "node:test";
 import assert from "node:assert/strict";
 import { hostname } from "node:os";
 import { BadRequestError, ConflictError, EmptyError, GiveUp, LeaseLostError, RetryAfter } from "pqbridge";
-import { client, fails, lossy, queue } from "./world.mjs";
+import { answer, client, fails, fake, lossy, queue } from "./world.mjs";
 
 const hour = 3600_000;
 const self = `${hostname()}-${process.pid}`;
@@ -110,7 +110,7 @@ test("a consumer leaves the delay to a queue with a backoff, unless it has one o
   }
 });
 
-test("what a consumer did not work on is ready again at once", async () => {
+test("stop hands back: what it cut off is no failure, and what nobody has begun with no attempt", async () => {
   const q = queue();
   await q.configure({ backoff: ["1h"] });
   const { id } = await q.push("x");
@@ -122,7 +122,59 @@ test("what a consumer did not work on is ready again at once", async () => {
   }, { holder: "w1" });
   await works;
   await consumer.drain({ grace: 0 });
-  assert.equal((await q.get(id)).state, "ready");
+  const item = await q.get(id, { attempts: true });
+  assert.deepEqual([item.state, told(item)], ["ready", [[1, "back", "w1", "stopped"]]]);
+
+  const stop = new AbortController();
+  const pop = q.pop.bind(q);
+  q.pop = (options) => pop(options).finally(() => stop.abort()); // while the item arrives
+  await q.consume(() => assert.fail("the consumer has been stopped"), { signal: stop.signal }).closed;
+  q.pop = pop;
+  const again = await q.get(id, { attempts: true });
+  assert.deepEqual([again.state, again.attempts], ["ready", 1]);
+  assert.equal((await q.pop({ lease: "1m" })).fence, 3); // it was leased
+});
+
+test("what a handler says counts although the consumer stops", async () => {
+  for (const [thrown, state, outcome] of [[new RetryAfter("1h", new Error("busy")), "delayed", "nak"], [new GiveUp("it cannot be done"), undefined, "terminated"]]) {
+    const q = queue();
+    const { id } = await q.push("x");
+    let begun;
+    const works = new Promise((resolve) => (begun = resolve));
+    const consumer = q.consume((_, signal) => {
+      begun();
+      return new Promise((_, reject) => signal.addEventListener("abort", () => reject(thrown)));
+    });
+    await works;
+    await consumer.drain({ grace: 0 });
+    const where = state ? q : client.queue(`${q.name}-dead`);
+    const item = await where.get(state ? id : (await where.peek()).id, { attempts: true });
+    assert.deepEqual([item.state, item.lastAttempts[0].outcome], [state ?? "ready", outcome]);
+  }
+});
+
+test("an item says how its leases ended, and a delay grows with its failures alone", async () => {
+  const counts = { "PQ-Deliveries": "9", "PQ-Failures": "2", "PQ-Interruptions": "3", "PQ-Returns": "3" };
+  const { client: c, requests } = await fake((verb, _n, _m, p) => {
+    if (verb.includes(".ack.")) return answer({});
+    return answer({ ...counts, "PQ-Id": "i", "PQ-Ack": `${p}.jobs.ack.c.t`, "PQ-Origin": "calls", "PQ-Dead-Deliveries": "5", "PQ-Dead-Interruptions": "4" });
+  });
+  const q = c.queue("jobs");
+  const item = await q.pop({ lease: "1m" });
+  assert.deepEqual([item.deliveries, item.failures, item.interruptions, item.returns, item.dead.deliveries, item.dead.interruptions], [9, 2, 3, 3, 5, 4]);
+  const asked = [];
+  await q.consume(() => Promise.reject(new Error("no luck")), { limit: 1, backoff: (failures) => asked.push(failures) && 1000 }).closed;
+  assert.deepEqual(asked, [3]);
+  assert.match(requests.at(-1).body, /^-NAK \{"delay":1000000000,"reason":"no luck"\}$/);
+});
+
+test("a list says how leases ended, and since when they run", async () => {
+  const since = "2026-11-26T10:00:00Z";
+  const listed = { id: "i", priority: 0, state: "leased", deliveries: 6, failures: 1, interruptions: 2, returns: 2, pushed: since, since, size: 1, dead: { reason: "r", origin: "o", origin_id: "x", interruptions: 4 } };
+  const { client: c } = await fake(() => answer({}, JSON.stringify({ items: [listed, { ...listed, failures: undefined, interruptions: undefined, returns: undefined, since: undefined }] })));
+  const found = [];
+  for await (const i of c.queue("jobs").list({ state: "leased" })) found.push([i.failures, i.interruptions, i.returns, i.since?.toISOString(), i.dead.interruptions]);
+  assert.deepEqual(found, [[1, 2, 2, "2026-11-26T10:00:00.000Z", 4], [0, 0, 0, undefined, 4]]);
 });
 
 test("attempts say what handlers threw", async () => {
