@@ -138,7 +138,10 @@ export interface PeekOptions extends CallOptions {
   min?: Integer;
   /** Only items with priorities up to here. */
   max?: Integer;
-  /** How long to wait for an item; any time, in several requests. Without it there is no wait. */
+  /**
+   * How long to wait for an item; any time, in several requests. Without it there is no wait. Who stops
+   * waiting, by `signal` or `timeout`, takes no leased item along.
+   */
   wait?: Duration;
 }
 
@@ -182,7 +185,7 @@ export interface NakOptions extends CallOptions {
 }
 
 export interface NextOptions extends CallOptions {
-  /** How long to wait for the next item, up to 110 seconds. */
+  /** How long to wait for the next item, up to 110 seconds; 10 at most where pqd cannot know who still waits. */
   wait?: Duration;
   /** Of the next item; as long as that of this one if not given. */
   lease?: Duration;

@@ -151,7 +151,7 @@ func TestJavaScriptClient(t *testing.T) {
 			t.Parallel()
 			p := testenv.Daemon(t, append(withStreams(t, withRights), "PQ_LISTEN=", "NATS_USER=all", "NATS_PASSWORD=all")...)
 			cmd := pqd.Command(t, node.Path, "--test", "--test-reporter=tap", file)
-			cmd.Env = append(os.Environ(), "NATS_URL="+p.URL, "PQ_TEST_FEW=few", testenv.Slow())
+			cmd.Env = append(os.Environ(), "NATS_URL="+p.URL, "PQ_TEST_FEW=few", fmt.Sprint("PQ_TEST_ROUNDS=", nightly.Fewer(10_000)), testenv.Slow())
 			out, err := cmd.CombinedOutput()
 			counts := regexp.MustCompile(`(?m)^# (pass|fail|cancelled|skipped|todo) (\d+)$`).FindAllStringSubmatch(string(out), -1)
 			if len(counts) != 5 {

@@ -16,8 +16,11 @@ export class Answers {
   #here = [];
   #attempts = 0;
   #closed = false;
-  /** @type {(() => void)[]} */
+  /** Whether the last attempt has its whole answer. */
+  whole = false;
+  /** @type {((answered: boolean) => void)[]} */
   #stops = [];
+  #waits;
   /** Leases that the caller has got from a repeated request. */
   #leases = new Set();
   /** Whether the connection is a new one. */
@@ -30,19 +33,24 @@ export class Answers {
   /**
    * @param {import("./mailbox.js").Mailbox} mailbox
    * @param {import("./bell.js").Bell} bell rung when something has changed
+   * @param {boolean} waits whether the requests wait at the bridge
    */
-  constructor(mailbox, bell) {
+  constructor(mailbox, bell, waits) {
     this.mailbox = mailbox;
     this.bell = bell;
+    this.#waits = waits;
   }
 
   /**
-   * The reply subject of another attempt.
+   * The reply subject of another attempt. Nobody waits for the earlier ones any more.
    * @param {{op: string, queue: string, subject: string}} request
    */
   attempt(request) {
+    if (this.#waits) this.#stop();
     const attempt = ++this.#attempts;
-    const { reply, stop } = this.mailbox.receive({
+    this.whole = false;
+    /** @type {import("./mailbox.js").Addressee} */
+    const addressee = {
       subject: request.subject,
       deliver: (m) => this.#add(m, attempt),
       reconnect: () => {
@@ -57,7 +65,8 @@ export class Answers {
         this.denied ??= { cause, certain };
         this.bell.ring();
       },
-    });
+    };
+    const { reply, stop } = this.#waits ? this.mailbox.wait(addressee, request) : this.mailbox.receive(addressee);
     this.#stops.push(stop);
     return reply;
   }
@@ -97,14 +106,15 @@ export class Answers {
     this.#closed = true;
     for (const { message } of this.#here) this.#giveBack(message);
     this.#here = [];
-    const stop = () => {
-      for (const one of this.#stops) one();
-    };
-    if (this.#leases.size === 0) return stop();
+    if (this.#waits || this.#leases.size === 0) return this.#stop();
     /** @type {unknown} */
-    const timer = setTimeout(stop, lateFor);
+    const timer = setTimeout(() => this.#stop(), lateFor);
     // A program need not stay for that. In browsers a timer is a number.
     /** @type {{unref?: () => void}} */ (timer).unref?.();
+  }
+
+  #stop() {
+    for (const stop of this.#stops.splice(0)) stop(this.whole);
   }
 
   /** @param {import("./message.js").Message} m */

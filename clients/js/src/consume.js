@@ -93,8 +93,9 @@ export class Consumer {
     if (signal?.aborted) this.#taking.abort();
     signal?.addEventListener("abort", stop);
     /** Settles when all workers have ended. */
-    this.closed = Promise.all(Array.from({ length: workers }, () => this.#run())).then(() => {
+    this.closed = Promise.all(Array.from({ length: workers }, () => this.#run())).then(async () => {
       signal?.removeEventListener("abort", stop);
+      await queue.client.mailbox.quiet(); // the program may close the connection next
       if (this.#fatal) throw this.#fatal;
     });
     this.closed.catch(() => {}); // a program may look at it later

@@ -51,6 +51,8 @@ export class Mailbox {
   /** @type {import("@nats-io/nats-core").Subscription | undefined} */
   #subscription;
   #prefix;
+  /** The ends of requests that have waited. @type {Set<Promise<void>>} */
+  #ending = new Set();
   /** Requests that wait until they may be sent, in their order. @type {Set<Waiting>} */
   #waiting = new Set();
   /** Whether the server has let the mailbox receive answers on this connection. */
@@ -84,6 +86,54 @@ export class Mailbox {
     const token = randomToken();
     this.#open.set(token, addressee);
     return { reply: this.#prefix + token, stop: () => void this.#open.delete(token) };
+  }
+
+  /**
+   * The same for a request that waits, with a subscription of its own: while there is one the bridge
+   * takes it that somebody waits. stop says whether the answer is there. If it is not, one that is
+   * under way still goes to the addressee.
+   * @param {Addressee} addressee
+   * @param {{op: string, queue: string}} request
+   */
+  wait(addressee, request) {
+    const key = `w.${randomToken()}`;
+    const reply = this.#prefix + key;
+    /** @type {import("@nats-io/nats-core").MsgCallback<import("@nats-io/nats-core").Msg>} */
+    const callback = (err, m) => {
+      if (!err) addressee.deliver(Message.from(m));
+      else if (isDenial(err)) addressee.deny(err, true);
+      else addressee.fail(err);
+    };
+    const subscription = this.#subscribed(reply, callback, request);
+    this.#open.set(key, addressee);
+    const stop = (answered = false) => {
+      if (!this.#open.delete(key) || subscription.isClosed()) return;
+      if (answered) return subscription.unsubscribe();
+      const ending = subscription.drain().catch(() => {}); // no connection, no answer under way
+      this.#ending.add(ending);
+      void ending.then(() => this.#ending.delete(ending));
+    };
+    return { reply, stop };
+  }
+
+  /**
+   * @param {string} subject
+   * @param {import("@nats-io/nats-core").MsgCallback<import("@nats-io/nats-core").Msg>} callback
+   * @param {{op: string, queue: string}} request
+   */
+  #subscribed(subject, callback, request) {
+    try {
+      return this.nc.subscribe(subject, { callback });
+    } catch (cause) {
+      throw closed(request, cause);
+    }
+  }
+
+  /** Waits until requests that have been stopped get no answer any more, and these have gone back. */
+  async quiet() {
+    if (this.#ending.size === 0) return;
+    await Promise.all(this.#ending);
+    await this.nc.flush().catch(() => {}); // without a connection nothing arrives
   }
 
   /** Subscribes, and waits for the server's next word. */

@@ -99,20 +99,21 @@ class Taking {
     this.term = options.lease === undefined ? 0 : duration(options.lease, "lease", { most: longestLease });
     const popId = valueOf(options.popId, "popId", 1024);
     if (popId !== undefined && options.repeatable !== undefined) throw new TypeError("popId together with repeatable: expected one of them");
-    const id = popId ?? (flag(options.repeatable, "repeatable") ? randomToken() : undefined);
+    /** Whether the id of the pop, if it has one, is the client's own. */
+    this.made = flag(options.repeatable, "repeatable");
     this.fields = {
       lease: options.lease === undefined ? undefined : nanoseconds(this.term),
       min: options.min === undefined ? undefined : BigInt(priorityText(options.min, "min")),
       max: options.max === undefined ? undefined : BigInt(priorityText(options.max, "max")),
       holder: holderOf(options.holder),
       max_bytes: options.maxBytes === undefined ? undefined : count(options.maxBytes, "maxBytes"),
-      msg_id: id,
+      msg_id: popId ?? (this.made ? randomToken() : undefined),
     };
-    this.repeatable = op === "peek" || id !== undefined;
+    this.repeatable = op === "peek" || this.fields.msg_id !== undefined;
     // Nor does it harm to ask twice for a lease: what comes twice is given back.
     this.onceMore = this.repeatable || this.term > 0;
     this.deadline = this.client.deadline(options, this.wait);
-    this.answers = new Answers(this.client.mailbox, this.#bell);
+    this.answers = new Answers(this.client.mailbox, this.#bell, this.wait > 0);
   }
 
   /** Repeats the request until it gets items, or the time is up. */
@@ -126,7 +127,7 @@ class Taking {
 
   async #run() {
     const { patience: limits } = this.client;
-    const retry = new Retry();
+    const [retry, early] = [new Retry(), new Retry()];
     const started = now();
     /** @type {PQError | undefined} */
     let refusal;
@@ -142,6 +143,7 @@ class Taking {
       let items;
       /** @type {PQError} */
       let e;
+      const asked = now();
       try {
         items = await this.#attempt(expires, repeat, wait, refusal);
         if (items.length > 0) return items;
@@ -160,7 +162,11 @@ class Taking {
         this.#single = true; // an item fits into no bundle; nothing was done
         continue;
       }
-      if (e.code === code.timeout && left > longestWait) continue;
+      if (e.code === code.timeout && this.op !== "ackNext" && this.#left(started) > margin && !(repeat && !this.made)) {
+        if (repeat) [this.fields.msg_id, this.open] = [randomToken(), false]; // the old one finds nothing any more
+        early.allowed(0);
+        if (now() - asked > margin || (await early.wait(this.deadline))) continue;
+      }
       refusal = e;
       this.open ||= e.code === code.unknownResult && e.cause === undefined;
       if (!mayRepeat(e, this.repeatable) || !retry.allowed(limits.retryFor) || !(await retry.wait(this.deadline))) throw this.#doubt(e);
@@ -217,6 +223,7 @@ class Taking {
         const { m, late } = one;
         if (late && !m.isItem) continue;
         const e = refusalIn(m, this.op, this.queue);
+        answers.whole = !late && (e !== undefined || m.endsBatch || this.batch === 0);
         if (e || m.endsBatch) {
           if (items.length > 0 || !e) return items;
           throw new Refusal(e);
