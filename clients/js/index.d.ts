@@ -140,7 +140,13 @@ export interface PeekOptions extends CallOptions {
   max?: Integer;
   /**
    * How long to wait for an item; any time, in several requests. Without it there is no wait. Who stops
-   * waiting, by `signal` or `timeout`, takes no leased item along.
+   * waiting, by `signal` or `timeout`, takes no item along.
+   *
+   * For that a pop without a lease takes what is there, and then waits with a lease of 30 seconds, which the
+   * client acknowledges before it returns the item. A user that may pop and not acknowledge waits without
+   * a lease: then an item that the bridge hands out while the wait ends is lost. So is, in any case, one that
+   * is under way when the very first request is cut off. A change of the queue's own `lease` reaches waiting
+   * pops within ten minutes. A pop with a `popId` is one request, and waits without a lease.
    */
   wait?: Duration;
 }
@@ -886,7 +892,7 @@ export interface Queue {
    * {@link PQError.item} says which one an error is about.
    */
   pushMany(items: readonly NewItem[], options?: CallOptions): Promise<Pushed[]>;
-  /** Removes or leases the first item at an end. It fails with {@link EmptyError} if there is none. */
+  /** Removes or leases the first item at an end. It fails with {@link EmptyError} if there is none; see {@link PeekOptions.wait}. */
   pop(options?: PopOptions): Promise<Item>;
   /** The same for up to n items in one message; at least one, or an error. */
   popMany(n: number, options?: PopManyOptions): Promise<Item[]>;

@@ -77,6 +77,14 @@ export class Item extends ItemData {
     return item;
   }
 
+  /** Makes it what a pop for good gives: its lease has been acknowledged. */
+  withoutLease() {
+    this.#ack = "";
+    this.#settled = false;
+    this.deliveries--; // this one was its last
+    [this.fence, this.keyFence, this.backoff, this.leaseTerm, this.leaseExpires] = [0, 0, 0, 0, undefined];
+  }
+
   get leased() {
     return this.#ack !== "";
   }

@@ -12,7 +12,7 @@
 //
 // The last token of a reply subject is random: bridges answer to the inbox that a request names,
 // so a client that could guess another client's inbox could send it answers.
-import { ClosedConnectionError, createInbox } from "@nats-io/nats-core";
+import { ClosedConnectionError, createInbox, headers } from "@nats-io/nats-core";
 import { Bell } from "./bell.js";
 import { unbundled } from "./bundle.js";
 import { code, denial, errorOf, isDenial } from "./errors.js";
@@ -129,6 +129,30 @@ export class Mailbox {
     }
   }
 
+  /**
+   * Whether the server lets this user publish to an ack subject; undefined if that is not known. What
+   * it lets pass says nothing: bridges take it for the server's word that an answer was not received.
+   * @param {string} subject
+   * @param {import("./bell.js").Deadline} deadline
+   */
+  async permits(subject, deadline) {
+    const bell = new Bell();
+    /** @type {boolean | undefined} */
+    let permitted;
+    const ring = () => bell.ring();
+    const unreceived = headers(503, "No Responders");
+    const { stop } = this.receive({ subject, deliver: ring, reconnect: ring, fail: ring, deny: () => (permitted = false) });
+    try {
+      this.nc.publish(subject, "", { headers: unreceived });
+      void this.nc.flush().then(() => (permitted ??= true), () => {}).then(ring);
+      await bell.wait(deadline.left, deadline.signal);
+    } catch {
+      // the connection is closed
+    }
+    stop();
+    return permitted;
+  }
+
   /** Waits until requests that have been stopped get no answer any more, and these have gone back. */
   async quiet() {
     if (this.#ending.size === 0) return;
@@ -185,7 +209,11 @@ export class Mailbox {
    */
   giveBack(m) {
     const ack = m.isItem ? this.acks.of(undefined, m) : "";
-    if (!ack) return;
+    if (ack) this.back(ack);
+  }
+
+  /** @param {string} ack subject of a lease that ends unused */
+  back(ack) {
     try {
       this.nc.publish(ack, "+BACK"); // nobody has begun with it
     } catch {

@@ -4,6 +4,7 @@ import { Call } from "./call.js";
 import { consume } from "./consume.js";
 import { shown } from "./duration.js";
 import { unreadable } from "./errors.js";
+import { pop } from "./forgood.js";
 import { count, priorityText } from "./integer.js";
 import { Item } from "./item.js";
 import { exact, writeJSON } from "./json.js";
@@ -91,7 +92,8 @@ export class Queue {
    * @param {import("../index.js").PopManyOptions | undefined} options
    */
   #take(op, batch, options) {
-    return take(this, op, batch, options, (m) => Item.read(this, m, op));
+    const read = (/** @type {import("./message.js").Message} */ m) => Item.read(this, m, op);
+    return op === "pop" ? pop(this, batch, options, read) : take(this, op, batch, options, read);
   }
 
   /**

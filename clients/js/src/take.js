@@ -40,10 +40,21 @@ export const many = ["maxBytes"];
  * @returns {Promise<Item[]>}
  */
 export async function take(queue, op, batch, given, read) {
+  return taking(queue, op, batch, given, read).run();
+}
+
+/**
+ * @param {import("./queue.js").Queue} queue
+ * @param {"pop" | "peek"} op
+ * @param {number} batch
+ * @param {import("../index.js").PopManyOptions | undefined} given
+ * @param {Reader} read
+ */
+export function taking(queue, op, batch, given, read) {
   const names = [...(op === "pop" ? popOptions : peekOptions), ...(batch > 0 ? many : [])];
   const options = checked(given, batch > 0 ? `${op}Many` : op, names);
   const end = word(options.end, "end", ["min", "max"]) ?? "min";
-  return new Taking(queue, op, queue.subject(`${op}.${end}`), batch, options, read).run();
+  return new Taking(queue, op, queue.subject(`${op}.${end}`), batch, options, read);
 }
 
 /**
@@ -71,7 +82,7 @@ export async function next(queue, ack, term, given, read) {
 }
 
 /** A pop or a peek under way. */
-class Taking {
+export class Taking {
   sent = 0;
   /** Whether an attempt without an answer may still be under way. */
   open = false;
@@ -87,8 +98,9 @@ class Taking {
    * @param {number} batch
    * @param {import("../index.js").PopManyOptions} options
    * @param {Reader} read
+   * @param {import("./bell.js").Deadline} [deadline] of more than this one
    */
-  constructor(queue, op, subject, batch, options, read) {
+  constructor(queue, op, subject, batch, options, read, deadline) {
     this.client = queue.client;
     this.read = read;
     this.queue = queue.name;
@@ -112,7 +124,9 @@ class Taking {
     this.repeatable = op === "peek" || this.fields.msg_id !== undefined;
     // Nor does it harm to ask twice for a lease: what comes twice is given back.
     this.onceMore = this.repeatable || this.term > 0;
-    this.deadline = this.client.deadline(options, this.wait);
+    /** How long to wait for the answer to what cannot be asked again. */
+    this.silence = deadline ? this.client.patience.timeout : Infinity;
+    this.deadline = deadline ?? this.client.deadline(options, this.wait);
     this.answers = new Answers(this.client.mailbox, this.#bell, this.wait > 0);
   }
 
@@ -138,7 +152,7 @@ class Taking {
       // What ends this pop without an item has to end its earlier attempts, too. As long as it
       // goes on afterwards, another attempt may pop the item.
       const repeat = this.open && this.fields.msg_id !== undefined && left <= longestWait;
-      const wait = !this.repeatable && this.wait === 0 ? Infinity : expires + patience;
+      const wait = !this.repeatable && this.wait === 0 ? this.silence : expires + patience;
       /** @type {Item[] | undefined} */
       let items;
       /** @type {PQError} */

@@ -1,7 +1,7 @@
 // What becomes of items that arrive while a program stops waiting for them.
 import { test } from "node:test";
 import assert from "node:assert/strict";
-import { Client, EmptyError, PQError } from "pqbridge";
+import { Client, EmptyError, PQError, UnknownResultError } from "pqbridge";
 import { answer, client, connection, failure, fake, nc, patience, queue, until } from "./world.mjs";
 
 const rounds = Number(process.env.PQ_TEST_ROUNDS ?? 1000);
@@ -28,9 +28,9 @@ async function aMoment(random) {
 /** Whether somebody listens on a subject. */
 const heard = (subject) => nc.request(subject, "", { timeout: 200 }).then(() => true, (err) => !/responders/.test(err.message));
 
-/** Says of each request to pop from a queue that waits at the bridge. */
+/** Says of each request to pop from a queue, or to peek, that waits at the bridge. */
 function waits(q, then) {
-  return nc.subscribe(`pq.${q.name}.pop.min`, { callback: (_, m) => m.string().includes('"expires"') && then() });
+  return nc.subscribe(`pq.${q.name}.*.min`, { callback: (_, m) => m.string().includes('"expires"') && then() });
 }
 
 const ways = {
@@ -49,6 +49,9 @@ const ways = {
     assert.deepEqual(await q.ackMany(items), items.map(() => null));
     return items;
   },
+  "for good": async (q, options) => [await q.pop(options)],
+  "for good with an id": async (q, options) => [await q.pop({ ...options, repeatable: true })],
+  "many for good": (q, options) => q.popMany(3, options),
 };
 
 /** Ways to stop waiting. Each is given the pop, and returns its items. */
@@ -61,7 +64,7 @@ const ends = {
     stop.abort();
     return popped.items;
   },
-  timeout: (pop, random) => pop({ timeout: 1 + Math.floor(random() * 20) }).items,
+  timeout: (pop, random) => pop({ wait: 1 + Math.floor(random() * 20) }).items,
   async "first of two"(pop, random) {
     const stop = new AbortController();
     const popped = pop({ signal: stop.signal });
@@ -79,6 +82,7 @@ async function lane(name, take, end, number, n) {
   const random = randomNumbers(seed + number);
   let waiting = () => {};
   const observer = waits(q, () => waiting());
+  const ranOut = nc.subscribe(`pq.${q.name}.event.lease_lost`, { callback: () => assert.fail(`${name}: a lease ran out`) });
   await nc.flush();
   const got = new Set();
   const pushes = [];
@@ -104,6 +108,7 @@ async function lane(name, take, end, number, n) {
   observer.unsubscribe();
   await q.client.mailbox.quiet();
   await until(`${name}: no item is leased`, async () => (await q.info()).leased === 0);
+  ranOut.unsubscribe();
   const left = (await q.popMany(1000).catch(none)).concat(await q.popMany(1000).catch(none));
   for (const { id } of left) assert.ok(!got.has(id), `${name}: item ${id} is still there`);
   assert.equal(got.size + left.length, n, `${name}: the client has ${got.size} items, and the queue ${left.length}`);
@@ -121,6 +126,101 @@ test("a cancelled pop takes nothing: the client has the item, or the queue", asy
   const each = Math.min(Math.ceil(rounds / lanes.length), 1900);
   const got = await Promise.all(lanes.map(([name, take, end], number) => lane(name, take, end, number, each)));
   for (const [i, n] of got.entries()) assert.ok(n > 0, `${lanes[i][0]}: no pop got an item`);
+});
+
+test("what a pop for good has waited for is no other item than what was there", async () => {
+  const q = queue();
+  await q.configure({});
+  for (const [options, many] of [[{}, false], [{ repeatable: true }, false], [{ holder: "w1" }, true]]) {
+    const take = async (more) => (many ? (await q.popMany(5, { ...options, ...more }))[0] : q.pop({ ...options, ...more }));
+    await q.push("x", { priority: 7, key: "k", headers: { A: "1" } });
+    const there = await take({});
+    for (let time = 1; time <= 3; time++) {
+      const waited = take({ wait: patience });
+      await until("it waits", async () => (await q.info()).waiting === 1);
+      await q.push("x", { priority: 7, key: "k", headers: { A: "1" } });
+      const item = await waited;
+      assert.deepEqual({ ...item, id: "", pushed: 0 }, { ...there, id: "", pushed: 0 });
+      assert.deepEqual([item.leased, item.settled, item.ackSubject, item.deliveries], [false, false, "", 0]);
+      const { ready, leased } = await q.info();
+      assert.deepEqual([ready, leased], [0, 0]);
+    }
+  }
+  assert.deepEqual([...new Set((await client.history()).failed)], [0]); // what asks for a right is no request
+});
+
+test("a queue that leases by itself leases to a pop that waits, too, and the caller settles it", async () => {
+  const q = queue();
+  await q.configure({ lease: "1h" });
+  const fresh = new Client(await connection(), { timeout: patience }).queue(q.name); // which knows nothing of the queue
+  for (let time = 1; time <= 2; time++) {
+    const waited = fresh.pop({ wait: patience });
+    await until("it waits", async () => (await q.info()).waiting === 1);
+    await q.push("x");
+    const item = await waited;
+    assert.deepEqual([item.leased, (await q.info()).leased, item.leaseExpires - Date.now() > 30 * 60_000], [true, 1, true]);
+    await item.ack();
+  }
+  await q.configure({ lease: "0s" });
+  await q.push("x");
+  assert.equal((await fresh.pop({ wait: patience })).leased, false);
+});
+
+test("who may not acknowledge waits with a plain pop, and who may not peek, too", async () => {
+  for (const user of ["taker", "popper"]) {
+    const q = queue();
+    await q.configure({});
+    const own = await connection({ user, pass: user });
+    const few = new Client(own, { timeout: patience }).queue(q.name);
+    const seen = [];
+    const observer = nc.subscribe(`pq.${q.name}.>`, { callback: (_, m) => m.subject.includes(".info") || m.subject.includes(".push") || seen.push([m.subject.split(".")[2], m.string().includes("lease")]) });
+    for (const text of ["a", "b", "c"]) {
+      const waited = few.pop({ wait: patience });
+      await until("it waits", async () => (await q.info()).waiting === 1);
+      await q.push(text);
+      assert.equal((await waited).string(), text);
+    }
+    observer.unsubscribe();
+    assert.deepEqual(seen.filter(([verb, leases]) => verb === "ack" || leases), [], user);
+    assert.equal((await q.info()).leased, 0);
+  }
+});
+
+test("an item whose acknowledgement is refused because others have it is not handed out", async () => {
+  let pops = 0;
+  const { client: c, requests } = await fake((verb, _n, m, p) => {
+    if (verb.includes("peek")) return answer({ "PQ-Id": "i" });
+    if (verb.includes(".ack.")) return verb.endsWith("first") ? failure(410, "taken") : answer({});
+    const body = m.string() ? m.json() : {};
+    if (!body.expires) return pops++ === 1 ? answer({ "PQ-Id": "plain" }) : failure(404, "empty");
+    return answer({ "PQ-Id": body.lease ? "leased" : "wrong", "PQ-Fence": "1", "PQ-Deliveries": "1", "PQ-Ack": `${p}.jobs.ack.c.${requests.some((r) => r.verb.endsWith("first")) ? "second" : "first"}` });
+  });
+  const q = c.queue("jobs");
+  assert.equal((await q.pop({ wait: "1m" })).id, "plain"); // it was peeked at
+  assert.equal((await q.pop({ wait: "1m" })).id, "leased");
+  assert.deepEqual(requests.filter((r) => r.verb.includes(".ack.c.")).map((r) => r.verb.slice(-6)), [".first", "second"]);
+});
+
+test("who has left when the item arrives gives it back", async () => {
+  for (const many of [false, true]) {
+    const { client: c, requests } = await fake((verb, n, m, p) => {
+      if (n === 1) return [answer({ "PQ-Id": "plain" }), answer({ Status: "204" })];
+      if (verb.includes(".ack.")) return answer({});
+      return m.string().includes("lease") ? [answer({ "PQ-Id": "i", "PQ-Fence": "1", "PQ-Ack": `${p}.jobs.ack.c.t` }), answer({ Status: "204" })] : failure(404, "empty");
+    });
+    const q = c.queue("jobs");
+    const take = (options) => (many ? q.popMany(3, options) : q.pop(options));
+    await take({});
+    const stop = new AbortController();
+    const of = c.acks.of.bind(c.acks);
+    c.acks.of = (...given) => {
+      stop.abort(new Error("enough")); // while the item is read
+      return of(...given);
+    };
+    await assert.rejects(take({ wait: "1m", signal: stop.signal }), (err) => err instanceof UnknownResultError && err.cause?.message === "enough");
+    await until("it is back", () => requests.some((r) => r.verb === "jobs.ack.c.t"));
+    assert.deepEqual(requests.filter((r) => r.verb === "jobs.ack.c.t").map((r) => r.body), ["+BACK"]);
+  }
 });
 
 test("a pop that waits has a reply subject of its own, and listens there until it ends", async () => {

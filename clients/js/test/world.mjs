@@ -80,7 +80,7 @@ export async function fake(respond, options = {}) {
     callback: (_, m) => {
       const verb = m.subject.slice(prefix.length + 1);
       requests.push({ verb, reply: m.reply, headers: m.headers, body: m.string() });
-      const found = respond(verb, requests.length, m, prefix);
+      const found = m.reply ? respond(verb, requests.length, m, prefix) : undefined;
       for (const one of Array.isArray(found) ? found : found ? [found] : []) {
         bridge.publish(m.reply, one.body, { headers: one.headers, reply: one.reply });
       }
