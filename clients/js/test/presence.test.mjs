@@ -107,7 +107,7 @@ async function lane(name, take, end, number, n) {
   await Promise.all(pushes);
   observer.unsubscribe();
   await q.client.mailbox.quiet();
-  await until(`${name}: no item is leased`, async () => (await q.info()).leased === 0);
+  await until(`${name}: the client has ${got.size} of ${n} items, and the queue the others`, async () => (await q.info()).ready === n - got.size);
   ranOut.unsubscribe();
   const left = (await q.popMany(1000).catch(none)).concat(await q.popMany(1000).catch(none));
   for (const { id } of left) assert.ok(!got.has(id), `${name}: item ${id} is still there`);
@@ -287,5 +287,62 @@ test("a repeated wait that the bridge ends early goes on under another id, and o
     const bodies = requests.map((r) => JSON.parse(r.body));
     assert.deepEqual(bodies.map((b) => b.repeat === true), want);
     assert.equal(new Set(bodies.map((b) => b.msg_id)).size, options.popId ? 1 : 2);
+  }
+});
+
+/** Deploys a worker again and again: it begins with items, or does not come to that, and is stopped. */
+async function deploy(times, random) {
+  const q = queue();
+  await q.configure({ backoff: ["1h"], max_deliveries: 3 }); // what counts as a failure stays away
+  let begun = 0;
+  let late = Promise.resolve();
+  await q.pushMany([{ payload: "a" }, { payload: "b" }]);
+  for (let n = 0; n < times; n++) {
+    const own = await connection();
+    const worker = new Client(own, { timeout: patience }).queue(q.name).consume((_, signal) => {
+      begun++;
+      return new Promise((_, reject) => signal.addEventListener("abort", () => reject(new Error("interrupted"))));
+    }, { concurrency: 4 });
+    if (random() < 0.5) await until("all wait or work", async () => (await q.info()).waiting > 0 && begun > 0);
+    if (n === times >> 1) late = q.push("c").then(() => {}); // beside the end of a worker
+    await aMoment(random);
+    await worker.drain({ grace: Math.floor(random() * 2) });
+    await own.close();
+  }
+  await late;
+  await until("all three are ready", async () => (await q.info()).ready === 3);
+  let [items, attempts] = [0, 0];
+  for await (const item of q.list({ attempts: true })) {
+    items++;
+    attempts += item.attempts;
+    assert.deepEqual([item.failures, item.interruptions], [0, 0]);
+    for (const a of item.lastAttempts) assert.deepEqual([a.outcome, a.reason], ["back", "stopped"]);
+  }
+  assert.deepEqual([items, attempts], [3, begun]);
+  assert.ok(begun > 3, `${begun} handlers began`);
+}
+
+test("stop hands back: deploys are no failures, however many there are", async () => {
+  const [times, each] = [Math.ceil(rounds / 50), 25]; // how often one item may be handed back is bounded
+  const random = randomNumbers(seed);
+  for (let n = 0; n < times; n += each) await deploy(each, random);
+});
+
+test("stop hands back: a rate of one an hour is not used up by a worker that has stopped", async () => {
+  const random = randomNumbers(seed);
+  let back = 0;
+  for (let n = 0; n < Math.ceil(rounds / 50) || back < 3; n++) {
+    const q = queue();
+    await q.configure({ rate: "1/1h" });
+    let begun = 0;
+    const worker = q.consume(() => void begun++);
+    await until("it waits", async () => (await q.info()).waiting === 1);
+    const pushed = q.push("x");
+    await aMoment(random);
+    await worker.drain();
+    await pushed;
+    if (begun > 0) continue;
+    back++;
+    assert.equal((await q.pop({ lease: "1m", wait: "30m", timeout: patience })).string(), "x");
   }
 });
