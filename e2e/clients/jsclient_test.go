@@ -193,26 +193,24 @@ func TestJavaScriptClientTypes(t *testing.T) {
 	}
 }
 
-// jsPage runs the examples of the client's page as one program.
-const jsPage = `import { connect } from "@nats-io/transport-node";
-import { Client, EmptyError, GiveUp } from "pqbridge";
-const servers = process.argv[2];
-%s
-await nc.close();
-`
-
+// Each block of the client's page is a program of its own behind the one that connects, one after another on one pqd.
 func TestJavaScriptClientPage(t *testing.T) {
 	t.Parallel()
+	const printedAddress = "nats://127.0.0.1:4222"
 	node := nodejs.Need(t)
 	page, program := filepath.Join(jsClient, "README.md"), filepath.Join(packed(t, node), "page.mjs")
 	blocks := testenv.Blocks(t, page, "js")
-	var examples strings.Builder
-	for _, block := range blocks {
-		fmt.Fprintf(&examples, "%s\nconsole.log(%q);\n", block.Text, separator)
-	}
-	pqd.Write(t, program, fmt.Sprintf(jsPage, examples.String()))
 	p := testenv.Daemon(t, withStreams(t, "")...)
-	judgeExamples(t, blocks, pqd.Run(t, node.Path, program, p.URL), `.*console\.log\(.*\)+;`)
+	connects := strings.Replace(blocks[0].Text, printedAddress, p.URL, 1)
+	if connects == blocks[0].Text {
+		t.Fatalf("%s: expected a block that connects to %s", blocks[0].Where(0), printedAddress)
+	}
+	var output strings.Builder
+	for _, block := range blocks[1:] {
+		pqd.Write(t, program, connects+block.Text+"await nc.close();\n")
+		output.WriteString(pqd.Run(t, node.Path, program) + separator + "\n")
+	}
+	judgeExamples(t, blocks[1:], output.String(), `.*console\.log\(.*\)+;`)
 	p.Stop(t)
 }
 
