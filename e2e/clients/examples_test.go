@@ -3,6 +3,7 @@ package clients_test
 import (
 	"bufio"
 	"encoding/json"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,7 +26,7 @@ const examples = "../../examples"
 func TestGoWorker(t *testing.T) {
 	t.Parallel()
 	p := testenv.Daemon(t)
-	testWorker(t, p, p.Command(t, testenv.Build(t, "examples/worker"), "jobs"))
+	testWorker(t, p, p.Command(t, testenv.Build(t, "examples/worker"), "jobs"), os.Interrupt)
 }
 
 func TestNodeWorker(t *testing.T) {
@@ -38,11 +39,33 @@ func TestNodeWorker(t *testing.T) {
 	path := filepath.Join(node.Dir(t), "worker.mjs") // beside the packages
 	pqd.Write(t, path, string(script))
 	p := testenv.Daemon(t)
-	testWorker(t, p, p.Command(t, node.Path, path, "jobs"))
+	testWorker(t, p, p.Command(t, node.Path, path, "jobs"), os.Interrupt)
 }
 
-// testWorker lets a worker do two jobs and give up a third, and stops it.
-func testWorker(t *testing.T, p *testenv.Process, worker *exec.Cmd) {
+// The worker for a container says that it takes jobs, and stops on SIGTERM.
+func TestNodeContainer(t *testing.T) {
+	t.Parallel()
+	node := nodejs.Need(t)
+	path := filepath.Join(packed(t, node), "container.mjs")
+	pqd.Write(t, path, pqd.Read(t, filepath.Join(examples, "nodejs/container.mjs")))
+	p := testenv.Daemon(t)
+	worker, port := p.Command(t, node.Path, path), freePort(t)
+	worker.Env = append(worker.Environ(), "HEALTH_PORT="+port)
+	testWorker(t, p, worker, syscall.SIGTERM, func() {
+		for _, asked := range []string{"/healthz", "/readyz"} {
+			answer, err := http.Get("http://127.0.0.1:" + port + asked)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := answer.Body.Close(); err != nil || answer.StatusCode != http.StatusOK {
+				t.Errorf("%s answers %d: %v", asked, answer.StatusCode, err)
+			}
+		}
+	})
+}
+
+// testWorker lets a worker do two jobs and give up a third, looks at it while it waits for more, and stops it.
+func testWorker(t *testing.T, p *testenv.Process, worker *exec.Cmd, stop os.Signal, look ...func()) {
 	t.Helper()
 	nc := p.Connect(t)
 	deaths, err := nc.SubscribeSync("pq.jobs.event.dead")
@@ -61,7 +84,10 @@ func testWorker(t *testing.T, p *testenv.Process, worker *exec.Cmd) {
 	if _, err := deaths.NextMsg(testenv.Patience()); err != nil {
 		t.Errorf("nonsense was not given up: %v", err)
 	}
-	if err := worker.Process.Signal(os.Interrupt); err != nil {
+	for _, look := range look {
+		look()
+	}
+	if err := worker.Process.Signal(stop); err != nil {
 		t.Fatal(err)
 	}
 	for line := range lines {

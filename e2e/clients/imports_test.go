@@ -38,14 +38,7 @@ func startRedis(t *testing.T) string {
 	if err != nil {
 		t.Skip("NOT TESTED: IMPORTS FROM REDIS: there is no redis-server")
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	port := freePort(t)
 	cmd := exec.CommandContext(t.Context(), path, "--bind", "127.0.0.1", "--port", port, "--save", "", "--dir", t.TempDir())
 	output, err := cmd.StdoutPipe()
 	if err == nil {
@@ -66,6 +59,20 @@ func startRedis(t *testing.T) string {
 	}
 	t.Fatal("Redis did not start")
 	return ""
+}
+
+// freePort returns a port for a program that cannot choose one itself.
+func freePort(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return port
 }
 
 // imported is a queue into which a test imports.
