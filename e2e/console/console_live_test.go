@@ -100,6 +100,11 @@ func TestConsoleQueueGone(t *testing.T) {
 	b.Eval(`say("/v1/queues/grave", queue("grave", { ready: 5 }))`)
 	b.Until("its dead letters are counted", `[...document.querySelectorAll(".tabs a")].some((a) => a.innerText === "Dead letters 5")`)
 
+	// It says so wherever one has scrolled to.
+	b.Eval(`document.querySelector("main").style.minHeight = "5000px"; scrollTo(0, 3000); 0`)
+	b.Until("the state is still in sight", `(({ top, bottom }) => scrollY > 1000 && top >= 0 && bottom <= innerHeight)(document.getElementById("state").getBoundingClientRect())`)
+	b.Eval(`document.querySelector("main").style.minHeight = ""; scrollTo(0, 0); 0`)
+
 	// What is too large for a stream is shown, and not live.
 	b.Eval(`window.instead = async () => new Response(JSON.stringify({ items: [item({ id: "large" })] }))`)
 	b.Eval(`say("/v1/queues/a/items", null, 413)`)
