@@ -96,7 +96,7 @@ func TestConsoleAccessible(t *testing.T) {
 		{"delayed items", "q/jobs?tab=delayed", nil, "1 item on this page"},
 		{"dead letters", "q/jobs?tab=dead", nil, "1 item on this page"},
 		{"who holds what", "q/failing?tab=leased", nil, "bob"},
-		{"an item that failed", "q/failing/i/" + failing, nil, "given back"},
+		{"an item that failed", "q/failing/i/" + failing, nil, "failed"},
 		{"failures", "q/failing?tab=failures", nil, "no paper"},
 		{"schedules", "q/failing?tab=schedules", nil, "monthly"},
 		{"a schedule", "q/failing/s/monthly", nil, "It is paused"},

@@ -46,7 +46,7 @@ func TestConsoleFailureGroups(t *testing.T) {
 		t.Helper()
 		b.Until("the groups are "+want, fmt.Sprintf(`%s.map(([reason, items, , held]) => [reason, items, held].join(",")).join("|") === %q`, cellsOf, want))
 	}
-	groups("order # is unknown,3,2 holders|max_deliveries: status 404,2,ann|no such address,2,ann|max_deliveries: given back,1,ann|max_deliveries: status 500,1,ann")
+	groups("order # is unknown,3,2 holders|max_deliveries: status 404,2,ann|no such address,2,ann|max_deliveries: failed,1,ann|max_deliveries: status 500,1,ann")
 	b.Until("when the last one died", cellsOf+`.every((c) => Math.abs(Date.parse(c[2]) - Date.now()) < 3600000)`)
 	b.Take("failures")
 
@@ -61,7 +61,7 @@ func TestConsoleFailureGroups(t *testing.T) {
 
 	// Both actions are for one group alone, and what has died meanwhile stays.
 	b.Click("Failures")
-	groups("order # is unknown,3,2 holders|max_deliveries: status 404,2,ann|no such address,2,ann|max_deliveries: given back,1,ann|max_deliveries: status 500,1,ann")
+	groups("order # is unknown,3,2 holders|max_deliveries: status 404,2,ann|no such address,2,ann|max_deliveries: failed,1,ann|max_deliveries: status 500,1,ann")
 	press := func(row int, button string) {
 		t.Helper()
 		b.Eval(fmt.Sprintf(`[...document.querySelectorAll("tbody tr")[%d].querySelectorAll("button")].find((e) => e.innerText === %q).click()`, row, button+"…"))
@@ -69,16 +69,16 @@ func TestConsoleFailureGroups(t *testing.T) {
 	}
 	press(0, "Requeue")
 	b.Sees("Done: 3 dead letters requeued, 0 failed, 1 of other queues, 10 of 10 looked at.")
-	groups("max_deliveries: status 404,2,ann|no such address,2,ann|max_deliveries: given back,1,ann|max_deliveries: status 500,1,ann")
+	groups("max_deliveries: status 404,2,ann|no such address,2,ann|max_deliveries: failed,1,ann|max_deliveries: status 500,1,ann")
 	b.Shows(p, "/v1/queues/jobs", `"ready":3,`)
 	press(0, "Discard")
 	b.Sees("Done: 2 dead letters discarded, 0 failed, 1 of other queues, 7 of 7 looked at.")
-	groups("no such address,2,ann|max_deliveries: given back,1,ann|max_deliveries: status 500,1,ann")
+	groups("no such address,2,ann|max_deliveries: failed,1,ann|max_deliveries: status 500,1,ann")
 	b.Shows(p, "/v1/queues/jobs", `"ready":3,`)
 	b.Eval(`window.asked = []; { const send = window.fetch; window.fetch = (at, how) => { asked.push(how.method + " " + at); return send(at, how); } }`)
 	press(0, "Requeue")
 	b.Sees("Done: 2 dead letters requeued, 0 failed,")
-	groups("max_deliveries: given back,1,ann|max_deliveries: status 500,1,ann")
+	groups("max_deliveries: failed,1,ann|max_deliveries: status 500,1,ann")
 	if bulk := b.Eval(`asked.filter((a) => a.startsWith("POST")).join()`); bulk != `"POST /v1/queues/jobs-dead/bulk/requeue"` {
 		t.Errorf("a group with one reason is requeued by %s", bulk)
 	}
@@ -142,7 +142,7 @@ func TestConsoleAttempts(t *testing.T) {
 		t.Helper()
 		b.Until("the attempts are "+want, fmt.Sprintf(`%s.filter((c) => c.length === 6).map(([n, , , ...rest]) => [n, ...rest].join(",")).join("|") === %q`, cellsOf, want))
 	}
-	attempts("1,w7,given back,the printer ‹U+202E› is out of ink")
+	attempts("1,w7,failed,the printer ‹U+202E› is out of ink")
 
 	// A dead letter has them, too; the oldest is forgotten.
 	patch(t, p, "jobs/config", `{"backoff":""}`)
@@ -155,7 +155,7 @@ func TestConsoleAttempts(t *testing.T) {
 	b.Open(p.HTTP + "/#/q/jobs?tab=dead")
 	b.Sees("no paper, from jobs")
 	b.Eval(`document.querySelector("tbody a").click()`)
-	attempts("3,w9,given up,no paper|2,w9,given back,–")
+	attempts("3,w9,given up,no paper|2,w9,failed,–")
 	b.Sees("Earlier ones are forgotten.")
 	b.Until("an attempt has an end, and a duration", cellsOf+`.filter((c) => c.length === 6).every((c) => c[1].includes(" ago)") && /^\d+ (ms|s)$/.test(c[2]))`)
 	b.Take("item-attempts")

@@ -1,6 +1,6 @@
 // Why leases of an item ended without success, and why it is dead.
 
-const outcomes = { nak: "given back", expired: "its lease ran out", back: "handed back", revoked: "taken away", terminated: "given up" };
+const outcomes = { nak: "failed", back: "given back", expired: "its lease ran out", revoked: "taken away", terminated: "given up" };
 
 export const outcome = (attempt) => outcomes[attempt.outcome] ?? attempt.outcome;
 
