@@ -25,10 +25,15 @@ func TestConsoleKeys(t *testing.T) {
 	b.Sees("Changed key_limit.")
 	b.Open(p.HTTP + "/#/q/bills/i/" + second)
 	b.Sees("1 item is before it.")
-	pqd.Lease(t, nc, "bills", "1h")
+	first := pqd.Request(t, nc, "pq.bills.pop.min", "", "PQ-Lease", "1h", "PQ-Holder", "w7").Header.Get("PQ-Id")
 	b.Open(p.HTTP + "/#/q/bills")
 	b.Open(p.HTTP + "/#/q/bills/i/" + second)
 	b.Sees("waits until an item of its key ann is settled: 1 of them may be leased at a time")
+	blocks := func(view string) {
+		t.Helper()
+		b.Until(view+" leads to what it waits for", fmt.Sprintf(`[...document.querySelectorAll(".why a")].map((a) => a.hash).join() === "#/q/bills/i/%s,#/q/bills?tab=leased&holder=w7"`, first))
+	}
+	blocks("the item")
 	b.Until("the key is a fact", `document.querySelector(".facts").innerText.includes("ann")`)
 	b.Take("item-key")
 	b.Open(p.HTTP + "/#/q/bills?tab=config")
@@ -42,6 +47,11 @@ func TestConsoleKeys(t *testing.T) {
 	}
 	b.Open(p.HTTP + "/#/q/bills/i/" + second)
 	b.Sees("waits for another item of its key ann: the queue hands these out one after another")
+	blocks("the item")
+	b.Open(p.HTTP + "/#/q/bills/k/ann")
+	b.Sees("Its next item waits until the one before is settled")
+	blocks("the key")
+	b.Open(p.HTTP + "/#/q/bills/i/" + second)
 	patch(t, p, "bills/keys/ann", `{"paused":true}`)
 	b.Sees("its key ann is paused: no pop gets it until the key is resumed")
 	b.Open(p.HTTP + "/#/q/bills")

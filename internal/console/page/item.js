@@ -1,5 +1,6 @@
 // One item: what it holds, and why it waits.
 
+import { blockers } from "./blocked.js";
 import { ask, attempt, confirmOnce, fill, h, note, update } from "./dom.js";
 import { bytes, count, cut, fromNow, headersOf, hex, indent, payloadBytes, span, visible } from "./format.js";
 import { call, get, path } from "./gateway.js";
@@ -26,11 +27,12 @@ export function item(context, { queue, id }) {
   let shown = null; // the headers and the payload that are shown
   let state = null; // what the buttons are for
   let position = null;
+  const before = blockers(queue, () => draw());
 
   const draw = () => {
     if (!item) return;
     why.className = "why";
-    why.textContent = explain(item, info, position);
+    update(why, explain(item, info, position), before.links());
     update(facts, fact("State", item.state), fact("Priority", String(item.priority)), fact("Pushed", when(item.pushed)), fact("Deliveries", delivered(item)), item.key ? [h("dt", {}, "Key"), h("dd", {}, h("a", { class: "text", href: keyLink(item.dead?.origin ?? queue, item.key) }, visible(item.key)))] : null,
       item.state === "delayed" && item.due ? fact("Ready", when(item.due)) : null, item.lease_expires ? fact("Lease ends", when(item.lease_expires)) : null, item.expires ? fact("Expires", when(item.expires)) : null,
       item.holder ? [h("dt", {}, "Held by"), h("dd", {}, h("a", { class: "text", href: holderLink(queue, item.holder) }, visible(item.holder)))] : null,
@@ -53,6 +55,7 @@ export function item(context, { queue, id }) {
       const again = !item || item.state !== answer.state || item.priority !== answer.priority;
       item = answer;
       if (again && item.state === "ready" && !item.dead) locate();
+      before.look(item.state === "ready" ? item.waits_for : "", item.key);
     } else {
       item = state = null;
       why.className = "why bad";

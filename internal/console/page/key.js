@@ -1,6 +1,7 @@
 // One key of a queue: what it has, why that waits, and its settings.
 
-import { attempt, fill, h, setText } from "./dom.js";
+import { blockers } from "./blocked.js";
+import { attempt, fill, h, setText, update } from "./dom.js";
 import { form } from "./form.js";
 import { count, short, visible } from "./format.js";
 import { call, path } from "./gateway.js";
@@ -18,6 +19,7 @@ export function key(context, { queue, key: name, parameters }) {
   let info = null;
   let config = null;
   let listed = false;
+  const before = blockers(queue, () => info && config && update(why, explain(info, config), before.links()));
 
   const settings = form(context, {
     check(field, value) {
@@ -32,8 +34,10 @@ export function key(context, { queue, key: name, parameters }) {
   context.follow([at, path(["queues", queue])], (where, status, answer) => {
     if (where !== at) {
       config = status === 200 ? answer.config : null;
-    } else if (status === 200) info = answer;
-    else {
+    } else if (status === 200) {
+      info = answer;
+      before.look(info.waits_for, name);
+    } else {
       why.className = "why bad";
       why.textContent = answer.error.description;
       info = null;
@@ -41,7 +45,7 @@ export function key(context, { queue, key: name, parameters }) {
     }
     if (!info || !config) return;
     why.className = "why";
-    why.textContent = explain(info, config);
+    update(why, explain(info, config), before.links());
     showTiles(tiles, info);
     paused.hidden = !info.settings.paused;
     pause.hidden = false;
