@@ -67,6 +67,14 @@ func (py python) command(t *testing.T, args ...string) *exec.Cmd {
 // pyOptional has what some files of tests need beside nats-py.
 var pyOptional = map[string][]string{"test_celery": {"celery"}, "test_taskiq": {"taskiq"}}
 
+// pyRights has users who may do little, beside one who needs no login.
+const pyRights = `listen: "127.0.0.1:-1", no_auth_user: all, authorization { users: [
+  {user: all, password: all},
+  {user: few, password: few, permissions: {publish: ["pq.jobs.push"], subscribe: ["_INBOX.*.>"]}}
+  {user: worker, password: worker, permissions: {publish: ["pq.*.pop.*", "pq.*.push", "pq.*.ack.*.*"], subscribe: ["_INBOX.worker.>"]}}
+  {user: taker, password: taker, permissions: {publish: ["pq.*.pop.*"], subscribe: ["_INBOX.taker.>"]}}
+] }`
+
 // Each file of tests runs by itself, against a pqd of its own.
 func TestPythonClient(t *testing.T) {
 	t.Parallel()
@@ -80,7 +88,7 @@ func TestPythonClient(t *testing.T) {
 		t.Run(strings.TrimPrefix(module, "test_"), func(t *testing.T) {
 			t.Parallel()
 			py := needPython(t, pyOptional[module]...)
-			p := testenv.Daemon(t, append(withStreams(t, withRights), "PQ_LISTEN=", "NATS_USER=all", "NATS_PASSWORD=all")...)
+			p := testenv.Daemon(t, append(withStreams(t, pyRights), "PQ_LISTEN=", "NATS_USER=all", "NATS_PASSWORD=all")...)
 			cmd := py.command(t, "-X", "dev", "-m", "unittest", "-b", module)
 			cmd.Dir = filepath.Dir(file)
 			cmd.Env = append(cmd.Env, "NATS_URL="+p.URL, "CELERY_DIR="+t.TempDir(), testenv.Slow())

@@ -48,6 +48,7 @@ class Answers:
     def __init__(self, mailbox: Mailbox) -> None:
         self._mailbox = mailbox
         self._replies: list[str] = []
+        self._waits: list[str] = []  # those with a subscription of their own
         self._leases: set[tuple[str, str]] = set()  # that the caller has got from a repeated request
         self._got: list[Message] = []
         self.here: deque[tuple[Message, int]] = deque()
@@ -59,11 +60,29 @@ class Answers:
         """Why no answer will come."""
         self.denied: tuple[BaseException, bool] | None = None
 
-    def attempt(self, subject: str) -> str:
-        """The reply subject of another attempt."""
-        reply = self._mailbox.receive(_Attempt(self, subject, len(self._replies) + 1))
+    async def attempt(self, subject: str, waits: bool) -> str:
+        """The reply subject of another attempt. If the connection is a new one, those that waited on the former one
+        have ended."""
+        if self.lost:
+            await self._leave()
+            self.lost = False
+        attempt = _Attempt(self, subject, len(self._replies) + 1)
+        if waits:
+            reply = await self._mailbox.receive_waiting(attempt)
+            self._waits.append(reply)
+        else:
+            reply = self._mailbox.receive(attempt)
         self._replies.append(reply)
         return reply
+
+    async def answered(self) -> None:
+        """The latest attempt has its whole answer."""
+        if self._waits and self._waits[-1] == self._replies[-1]:
+            await self._mailbox.stop_waiting(self._waits.pop())
+
+    async def _leave(self) -> None:
+        while self._waits:
+            await self._mailbox.leave(self._waits.pop(), self._give_back)
 
     def next(self) -> tuple[Message, bool] | None:
         """The next message, and whether it answers an earlier attempt; None when there is none yet."""
@@ -82,9 +101,10 @@ class Answers:
         self._got.append(m)
         return True
 
-    def close(self, returned: bool) -> None:
+    async def close(self, returned: bool) -> None:
         """Gives back the items that the caller has not got, and those that arrive later; all of them if
         nothing was returned to the caller."""
+        await self._leave()
         if not returned:
             self._leases.clear()
             self.here.extend((message, 0) for message in self._got)

@@ -75,10 +75,6 @@ class Call:
 
     async def send(self, mailbox: Mailbox, patience: Patience, deadline: Deadline) -> Message:
         """Sends the request, repeats it if necessary, and returns its answer. Requests keep their order."""
-        try:
-            await mailbox.subscribe()
-        except nats.errors.Error as cause:
-            raise no_connection(self.request, cause) from cause
         reply = mailbox.receive(self)
         try:
             return await self._send(mailbox, reply, patience, deadline)
@@ -92,10 +88,9 @@ class Call:
         refusal: PQError | None = None
         patience = limits.attempt
         while True:
-            if not mailbox.connected:
-                await mailbox.up(deadline)
-                if mailbox.closed:
-                    self.fail(nats.errors.ConnectionClosedError())
+            await mailbox.up(self.request, deadline)
+            if mailbox.closed:
+                self.fail(nats.errors.ConnectionClosedError())
             if self._broken or deadline.over:
                 raise ended(self.request, self.sent, refusal, self._broken)
             await mailbox.publish(self.request, reply)

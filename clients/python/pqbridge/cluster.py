@@ -82,10 +82,9 @@ async def cluster(client: Client, timeout: Duration | None) -> Cluster:
     request = Request("cluster", "", client.grammar.system("cluster.status"), None, b"")
     asking = _Asking(request)
     found: list[Cluster] = []
-    await client.mailbox.subscribe()
+    await client.mailbox.up(request, deadline)
     reply = client.mailbox.receive(asking)
     try:
-        await client.mailbox.up(deadline)
         await client.mailbox.publish(request, reply)
         until = INFINITE
         while True:

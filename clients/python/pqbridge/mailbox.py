@@ -6,6 +6,13 @@ requests when the connection is a new one, and requests are sent only while ther
 tells such things to the functions that its connect was given, and to nobody who comes later. So
 the mailbox looks, while a request is open.
 
+Nothing is sent before the server has the subscription of this connection: a user who may not subscribe to
+the mailbox would pop an item and never get it. The server refuses a subscription without saying when it
+accepts one, but it answers in order, so a flush tells.
+
+A request that waits has a reply subject with a subscription of its own, which ends with the wait: a bridge
+asks the server whether anybody still listens before it gives an item to a pop that has waited.
+
 The last token of a reply subject is random: bridges answer to the inbox that a request names, so a
 client that could guess another client's inbox could send it answers.
 """
@@ -32,7 +39,11 @@ from .subjects import AckSubjects
 _LOOK_EVERY = 0.05
 _LOOK_FOR_CONNECTION_EVERY = 0.01
 
-_DENIED = re.compile(r'permissions violation for publish to "([^"]*)"', re.IGNORECASE)
+# nats-py has it in small letters.
+_DENIED = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"', re.IGNORECASE)
+
+# How long an unsubscribed wait may still bring what was on its way.
+_LAST_ANSWERS = 5.0
 
 # The first line of a header block, and the empty one behind it.
 _HEADERS_FRAME = len(b"NATS/1.0\r\n\r\n")
@@ -57,6 +68,7 @@ class Addressee(Protocol):
     """A request that waits for answers."""
 
     subject: str
+    """Where it was sent."""
 
     def deliver(self, m: Message) -> None: ...
 
@@ -88,6 +100,10 @@ def headers_size(headers: dict[str, str] | None) -> int:
     return _HEADERS_FRAME + sum(len(name) + len(value.encode()) + 4 for name, value in headers.items())
 
 
+class InboxRefused(Exception):
+    """The server does not let the user subscribe where answers arrive."""
+
+
 class Mailbox:
     def __init__(self, nc: Connection, inbox_prefix: str | None, acks: AckSubjects) -> None:
         self.nc = nc
@@ -96,12 +112,15 @@ class Mailbox:
         self._prefix = inbox + "."
         self._open: dict[str, Addressee] = {}
         self._late: dict[str, Callable[[Message], None]] = {}
-        self._subscribing = asyncio.Lock()
-        self._subscribed = False
+        self._waits: dict[str, Subscription] = {}  # by token
+        self._leaving: set[asyncio.Task[None]] = set()
         self._subscription: Subscription | None = None
+        self._ready = -1  # with how many reconnects the server was known to have the subscription
+        self._opening: asyncio.Task[None] | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._reconnects = 0
         self._last_error: BaseException | None = None
+        self._refused: BaseException | None = None  # the last refusal that the mailbox has heeded
 
     @property
     def connected(self) -> bool:
@@ -112,31 +131,105 @@ class Mailbox:
         """Whether there will be no connection any more."""
         return self.nc.is_closed or self.nc.is_draining
 
-    async def subscribe(self) -> None:
-        """Has to be called before receive. It does not wait for the server, so requests keep their order."""
-        if self._subscribed:
-            return
-        async with self._subscribing:
-            if not self._subscribed:
+    async def up(self, request: Request, deadline: Deadline) -> None:
+        """Waits until answers can arrive, or there will be no connection, or the deadline is over. It fails if
+        the user may not subscribe to them. Requests keep their order."""
+        while not self._is_ready and not self.closed and not deadline.over:
+            if not self.connected:
+                await asyncio.sleep(min(_LOOK_FOR_CONNECTION_EVERY, deadline.left))
+                continue
+            if self._opening is None or self._opening.done():
+                self._opening = asyncio.get_running_loop().create_task(self._open_up())
+            await asyncio.wait({self._opening}, timeout=deadline.left)
+            if self._opening.done():
+                refused = self._opening.exception()
+                if refused is not None:
+                    raise denial(request, refused)
+
+    @property
+    def _is_ready(self) -> bool:
+        return self.connected and self._ready == self.nc.stats["reconnects"]
+
+    async def _open_up(self) -> None:
+        """Subscribes on a new connection, and waits until the server has said whether it lets that be. A lost
+        connection ends it, too."""
+        reconnects = self.nc.stats["reconnects"]
+        try:
+            if self._subscription is None:  # otherwise nats-py has subscribed again
                 self._subscription = await self.nc.subscribe(self._prefix + "*", cb=self._deliver, pending_bytes_limit=0)
-                self._subscribed = True
+            await self._flush(reconnects)
+        except (nats.errors.Error, OSError):
+            return
+        if self._refusal() is not None:
+            await self._close_up()
+            raise self._refused_at("*")
+        self._ready = reconnects
+
+    async def _flush(self, reconnects: int) -> None:
+        """The answer to a ping is lost with the connection, and nats-py would go on to wait for it."""
+        if not self.connected:
+            raise nats.errors.ConnectionClosedError
+        flush = asyncio.get_running_loop().create_task(self.nc.flush())
+        try:
+            while not flush.done():
+                await asyncio.wait({flush}, timeout=_LOOK_EVERY)
+                if self.closed or reconnects != self.nc.stats["reconnects"]:
+                    raise nats.errors.ConnectionClosedError
+            flush.result()
+        finally:
+            flush.cancel()
+
+    def _refusal(self) -> str | None:
+        """Where the server does not let answers arrive, if it has said so since it was asked last."""
+        error = self.nc.last_error
+        denied = _DENIED.search(str(error)) if error is not None and error is not self._refused else None
+        if denied is None or denied[1].lower() != "subscription" or not denied[2].lower().startswith(self._prefix.lower()):
+            return None
+        self._refused = error
+        return denied[2][len(self._prefix) :]
+
+    def _refused_at(self, token: str) -> InboxRefused:
+        url = self.nc.connected_url
+        user = self.nc.options.get("user") or (url.username if url else None)
+        such = f'such as "_INBOX.{user}"' if isinstance(user, str) else "one that its permissions have"
+        refused = InboxRefused(
+            f"the NATS server does not permit this user to subscribe to {self._prefix}{token}, where answers arrive: expected another inbox_prefix, {such}"
+        )
+        refused.__cause__ = self._refused
+        return refused
+
+    async def _close_up(self) -> None:
+        """The server has no such subscription any more."""
+        self._ready = -1
+        subscription, self._subscription = self._subscription, None
+        if subscription is not None:
+            await _unsubscribe(subscription)
 
     async def end(self) -> None:
         """Gives back what has arrived for nobody. What arrives later the bridge takes back, because nobody listens."""
+        if self._opening is not None:
+            self._opening.cancel()
         if self._subscription is None or not self.connected:
             return
+        for token in list(self._waits):
+            self._open[token].fail(nats.errors.ConnectionClosedError())
+            await self.leave(self._prefix + token, self.give_back)
         try:
             await self._subscription.drain()  # type: ignore[no-untyped-call]
+            while self._leaving:
+                await asyncio.wait(self._leaving)
             await self.nc.flush()
         except (nats.errors.Error, OSError):
             pass  # the connection is lost, or slow; leases run out
 
     def receive(self, addressee: Addressee) -> str:
         """A new reply subject. Messages on it go to the addressee until stop is called."""
+        return self._expect(addressee, random_token())
+
+    def _expect(self, addressee: Addressee, token: str) -> str:
         if self._watcher is None or self._watcher.done():
             self._reconnects, self._last_error = self.nc.stats["reconnects"], self.nc.last_error
             self._watcher = asyncio.get_running_loop().create_task(self._watch())
-        token = random_token()
         self._open[token] = addressee
         return self._prefix + token
 
@@ -149,6 +242,47 @@ class Mailbox:
         self._open.pop(token, None)
         self._late[token] = deliver
         asyncio.get_running_loop().call_later(seconds, self._late.pop, token, None)
+
+    async def receive_waiting(self, addressee: Addressee) -> str:
+        """A reply subject with a subscription of its own, until stop_waiting or leave is called."""
+        token = f"w.{random_token()}"
+        self._waits[token] = await self.nc.subscribe(self._prefix + token, cb=self._deliver, pending_bytes_limit=0)
+        return self._expect(addressee, token)
+
+    async def stop_waiting(self, reply: str) -> None:
+        """The answer has arrived, and nothing more is to come."""
+        self.stop(reply)
+        subscription = self._waits.pop(reply[len(self._prefix) :], None)
+        if subscription is not None:
+            await _unsubscribe(subscription)
+
+    async def leave(self, reply: str, deliver: Callable[[Message], None]) -> None:
+        """Nobody waits any more, and the server knows before it gets whatever this connection sends next. What it had
+        sent already goes to a function."""
+        token = reply[len(self._prefix) :]
+        subscription = self._waits.pop(token, None)
+        if subscription is None:
+            return
+        self._open.pop(token, None)
+        self._late[token] = deliver
+        try:
+            if self.connected:
+                await self.nc._send_unsubscribe(subscription._id, 0)  # unsubscribe would drop what is on its way
+        finally:
+            task = asyncio.get_running_loop().create_task(self._left(token, subscription))
+            self._leaving.add(task)
+            task.add_done_callback(self._leaving.discard)
+
+    async def _left(self, token: str, subscription: Subscription) -> None:
+        try:
+            await asyncio.wait_for(self._flush(self.nc.stats["reconnects"]), _LAST_ANSWERS)
+            while subscription.pending_msgs:
+                await asyncio.sleep(0)  # while they are handed over
+        except (nats.errors.Error, OSError, asyncio.TimeoutError):
+            pass  # the answers are lost with their connection
+        finally:
+            await _unsubscribe(subscription)
+            self._late.pop(token, None)
 
     async def _deliver(self, m: Msg) -> None:
         token = m.subject[len(self._prefix) :]
@@ -180,7 +314,7 @@ class Mailbox:
                 return
             error = self.nc.last_error
             if error is not None and error is not self._last_error:
-                self._deny(error)
+                await self._deny(error)
             self._last_error = error
             reconnects = self.nc.stats["reconnects"]
             if reconnects != self._reconnects and self.connected:
@@ -188,18 +322,22 @@ class Mailbox:
                 for addressee in list(self._open.values()):
                     addressee.reconnect()
 
-    def _deny(self, cause: BaseException) -> None:
+    async def _deny(self, cause: BaseException) -> None:
         """The server says which subject a client may not publish to, and not which message that was."""
         denied = _DENIED.search(str(cause))
-        if denied:
-            found = [one for one in self._open.values() if one.subject == denied[1]]
+        if denied and denied[1].lower() == "publish":
+            found = [one for one in self._open.values() if one.subject.lower() == denied[2].lower()]
             for one in found:
                 one.deny(cause, len(found) == 1)
-
-    async def up(self, deadline: Deadline) -> None:
-        """Waits until there is a connection, or will be none, or the deadline is over."""
-        while not self.connected and not self.closed and not deadline.over:
-            await asyncio.sleep(min(_LOOK_FOR_CONNECTION_EVERY, deadline.left))
+        if not self._is_ready:
+            return  # the next request looks
+        token = self._refusal()
+        if token in self._waits:
+            self._open[token].deny(self._refused_at(token), False)
+        elif token is not None:  # the permissions have changed
+            await self._close_up()
+            for one in list(self._open.values()):
+                one.deny(self._refused_at("*"), False)
 
     async def publish(self, request: Request, reply: str) -> None:
         """Sends a request. A failure says that it was not sent."""
@@ -210,6 +348,13 @@ class Mailbox:
             await self.nc.publish(request.subject, request.body, reply, request.headers)
         except nats.errors.Error as cause:
             raise no_connection(request, cause) from cause
+
+
+async def _unsubscribe(subscription: Subscription) -> None:
+    try:
+        await subscription.unsubscribe()
+    except nats.errors.Error:
+        pass  # there is no connection
 
 
 _running: set[asyncio.Task[None]] = set()
@@ -231,7 +376,7 @@ def background(work: Any) -> None:
 
 def denial(request: Request, cause: BaseException) -> PQError:
     """The error of a request that the server does not let pass."""
-    text = f"the NATS server does not permit this user to publish to {request.subject}"
+    text = str(cause) if isinstance(cause, InboxRefused) else f"the NATS server does not permit this user to publish to {request.subject}"
     return error_of(request.op, request.queue, FORBIDDEN, text, cause=cause)
 
 

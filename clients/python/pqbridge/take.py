@@ -29,6 +29,12 @@ End = Literal["min", "max"]
 LONGEST_WAIT = 110.0
 LONGEST_LEASE = 12 * 3600.0
 
+# A wait that a bridge ends before its time begins anew, unless so little is left of it.
+_LEAST_WAIT = 0.02
+
+# One that was shorter than this says that the bridge has no room, and not that nothing came.
+_SHORT_WAIT = 1.0
+
 # Leaves time for the answer to arrive before the deadline. An item that arrives later is lost, or
 # leased in vain.
 _MARGIN = 0.1
@@ -109,6 +115,7 @@ class _Taking:
             "holder": None if s.holder is None else holder_of(s.holder),
         }
         self._fields = {name: value for name, value in fields.items() if value is not None}
+        self._own_id = s.repeatable
         self._repeatable = op == "peek" or id is not None
         # Nor does it harm to ask twice for a lease: what comes twice is given back.
         self._once_more = self._repeatable or self.term > 0
@@ -124,7 +131,6 @@ class _Taking:
         """Repeats the request until it gets items, or the time is up."""
         items: list[Item] = []
         try:
-            await self._client.mailbox.subscribe()
             items = await self._run()
             return items
         except nats.errors.Error as cause:
@@ -132,7 +138,7 @@ class _Taking:
         except PQError as err:
             raise err if self._op == "peek" else in_doubt(err, self.open)
         finally:
-            self._answers.close(returned=bool(items))
+            await self._answers.close(returned=bool(items))
 
     def _request(self, body: bytes) -> Request:
         return Request(self._op, self._queue.name, self._subject, None, body)
@@ -144,10 +150,9 @@ class _Taking:
         patience = limits.attempt
         refusal: PQError | None = None
         while True:
-            if not mailbox.connected:
-                await mailbox.up(deadline)
-                if mailbox.closed:
-                    answers.broken = answers.broken or nats.errors.ConnectionClosedError()
+            await mailbox.up(self._request(b""), deadline)
+            if mailbox.closed:
+                answers.broken = answers.broken or nats.errors.ConnectionClosedError()
             if answers.broken or deadline.over:
                 raise ended(self._request(b""), self._sent, refusal, answers.broken)
             left = self._left(started)
@@ -155,11 +160,14 @@ class _Taking:
             # What ends this pop without an item has to end its earlier attempts, too. As long as it
             # goes on afterwards, another attempt may pop the item.
             repeat = self.open and "msg_id" in self._fields and left <= LONGEST_WAIT
+            sent = monotonic()
             until = INFINITE if not self._repeatable and self._wait == 0 else monotonic() + expires + patience
             try:
                 items = await self._attempt(expires, repeat, until)
             except _Refusal as r:
                 e = r.why
+                if e.__cause__ is None:
+                    await answers.answered()
             else:
                 if items:
                     return items
@@ -175,12 +183,22 @@ class _Taking:
             if self._bundled and e.code == TOO_LARGE:
                 self._single = True  # an item fits into no bundle; nothing was done
                 continue
-            if e.code == TIMEOUT and left > LONGEST_WAIT:
+            if e.code == TIMEOUT and self._left(started) > _LEAST_WAIT and self._may_go_on(repeat):
+                if monotonic() - sent < min(_SHORT_WAIT, expires / 2):
+                    await retry.wait(deadline)
                 continue
             refusal = e
             self.open = self.open or (e.code == UNKNOWN_RESULT and e.__cause__ is None)
             if not may_repeat(e, self._repeatable) or not retry.allowed(limits.retry_for) or not await retry.wait(deadline):
                 raise e
+
+    def _may_go_on(self, marked: bool) -> bool:
+        """Whether another attempt may take an item. None with the id of a marked one does."""
+        if marked and not self._own_id:
+            return False
+        if marked:
+            self._fields["msg_id"], self.open = random_token(), False
+        return True
 
     def _left(self, started: float) -> float:
         """How much longer the pop may wait for an item."""
@@ -205,8 +223,8 @@ class _Taking:
         body = json.dumps(fields).encode() if fields else b""
         if self._op == "ack_next":
             body = b"+NXT " + body if body else b"+NXT"
-        answers.lost = False  # this attempt is sent on the new connection
-        await self._client.mailbox.publish(self._request(body), answers.attempt(self._subject))
+        reply = await answers.attempt(self._subject, waits=expires > 0)
+        await self._client.mailbox.publish(self._request(body), reply)
         self._sent += 1
         items: list[Item] = []
         over = False
@@ -216,6 +234,7 @@ class _Taking:
             over = monotonic() >= until or deadline.over or lost or answers.broken is not None or answers.denied is not None
             # Answers that have arrived count even if the time is up.
             if self._collect(items):
+                await answers.answered()
                 break
         return items
 
