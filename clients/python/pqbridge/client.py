@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
+import re
 from collections.abc import AsyncGenerator, Generator
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import nats
+import nats.errors
 from nats.aio.client import Client as Connection
 
 from .call import Call, Patience, ended
@@ -15,15 +18,19 @@ from .cluster import Cluster, cluster
 from .config import History, Replaced, SteppedDown, System
 from .deadline import Deadline
 from .duration import Duration, seconds, shown
-from .errors import unreadable
+from .errors import FORBIDDEN, UNAVAILABLE, error_of, unreadable
 from .events import Events
 from .inflight import InFlight
 from .item import Item
 from .mailbox import Mailbox, Request, headers_size
 from .message import Message
+from .options import NatsOptions, check_options
 from .queue import Queue
 from .subjects import AckSubjects, Grammar, check_queue
 from .values import count
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _PAGE = 200
 
@@ -171,10 +178,23 @@ class Client:
             raise unreadable(op, queue, m.data, cause) from cause
 
 
+async def _log(err: Exception) -> None:
+    """What becomes of what nats-py says of a connection, unless a program says otherwise."""
+    logging.getLogger("pqbridge").warning("NATS: %s", str(err) or type(err).__name__)
+
+
+def _addresses(servers: str | list[str]) -> str:
+    """Without passwords."""
+    return re.sub(r"(//|\b)[^@/, ]*@", r"\1", servers if isinstance(servers, str) else ", ".join(servers))
+
+
 class connect:
     """Connects to NATS: client = await connect(…), or async with connect(…) as client, which closes it. The
-    arguments are those of Client, and the others those of nats.connect. Unless max_reconnect_attempts says
-    otherwise, nats-py tries to connect again for ever."""
+    arguments are those of Client, and the others those of nats.connect.
+
+    connect_timeout: how long to try to connect for the first time; None: for ever. It fails with an
+    UnavailableError, or at once with a ForbiddenError if the server refuses the user. A connection that is lost
+    later nats-py tries to make again for ever, unless max_reconnect_attempts says otherwise."""
 
     def __init__(
         self,
@@ -186,10 +206,14 @@ class connect:
         retry_for: Duration = 0,
         ask_again_after: Duration = 2.0,
         max_in_flight: int = 4096,
-        **options: Any,
+        connect_timeout: Duration | None = 10.0,
+        **options: Unpack[NatsOptions],
     ) -> None:
+        given: dict[str, Any] = {**options}
+        check_options(given)
         self._servers = servers
-        self._options = {"max_reconnect_attempts": -1, **options}
+        self._options = {"max_reconnect_attempts": -1, "error_cb": _log, **given}
+        self._within = None if connect_timeout is None else seconds(connect_timeout, "connect_timeout")
         self._ours: dict[str, Any] = {
             "prefix": prefix,
             "bridge_prefix": bridge_prefix,
@@ -201,12 +225,46 @@ class connect:
         self._client: Client | None = None
 
     async def _connect(self) -> Client:
-        nc = await nats.connect(self._servers, **self._options)
+        nc = Connection()
         try:
+            await self._first(nc)
             return Client(nc, **self._ours)
         except BaseException:
             await nc.close()
             raise
+
+    async def _first(self, nc: Connection) -> None:
+        """The first connection. nats-py tells its troubles to a function, and goes on."""
+        why: list[BaseException] = []
+        refused = asyncio.Event()
+        told = self._options["error_cb"]
+
+        async def tell(err: Exception) -> None:
+            if nc.is_connected or connecting.done():
+                await told(err)
+                return
+            if refused.is_set():
+                return
+            why.append(err)
+            if "authorization violation" in str(err).lower():
+                refused.set()
+
+        connecting = asyncio.ensure_future(nc.connect(self._servers, **{**self._options, "error_cb": tell}))
+        refusing = asyncio.ensure_future(refused.wait())
+        try:
+            await asyncio.wait({connecting, refusing}, timeout=self._within, return_when=asyncio.FIRST_COMPLETED)
+            if connecting.done() and not refused.is_set():
+                connecting.result()
+                return
+        except (OSError, nats.errors.Error, asyncio.TimeoutError) as err:
+            why[:] = why or [err]
+        finally:
+            for task in (connecting, refusing):
+                task.cancel()
+            await asyncio.gather(connecting, refusing, return_exceptions=True)
+        cause = why[-1] if why else TimeoutError("no answer")
+        text = f"no connection to NATS at {_addresses(self._servers)}: {str(cause) or type(cause).__name__}"
+        raise error_of("connect", "", FORBIDDEN if refused.is_set() else UNAVAILABLE, text, cause=cause)
 
     def __await__(self) -> Generator[Any, None, Client]:
         return self._connect().__await__()

@@ -9,7 +9,6 @@ kombu knows the addresses as soon as this module is imported. transport_options:
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import os
 import queue
@@ -104,13 +103,10 @@ class Transport(virtual.Transport):
         return f"{'tls' if scheme == 'pqs' else 'nats'}://{host or '127.0.0.1'}:{port or 4222}"
 
     async def _connect(self, servers: list[str], prefix: str, given: dict[str, Any], timeout: float) -> Client:
-        async def attempt() -> Client:
-            return await connect(servers, prefix=prefix, **given)
-
         try:
-            return await asyncio.wait_for(attempt(), timeout)
-        except (asyncio.TimeoutError, OSError, nats.errors.Error) as err:
-            raise KombuConnectionError(f"no connection to NATS at {', '.join(servers)}: {err or 'no answer'}") from err
+            return await connect(servers, prefix=prefix, **{"connect_timeout": timeout, **given})
+        except PQError as err:
+            raise KombuConnectionError(err.text) from err
 
     def verify_connection(self, connection: object) -> bool:
         return self.pq is not None and not self.pq.mailbox.closed

@@ -22,6 +22,7 @@ from .consume import Consumer as _Consumer
 from .duration import Duration, shown
 from .events import Event
 from .item_data import ItemData
+from .options import ConnectOptions
 from .push import NewItem, Pushed
 from .supply import DEFAULT_LEASE, OnError, log_error
 from .take import End
@@ -82,6 +83,8 @@ def _iterating(method: Callable[Concatenate[Any, P], AsyncGenerator[R, None]]) -
 
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     _Data = ItemData
 else:
     _Data = object
@@ -380,7 +383,7 @@ class Client:
         self.close()
 
 
-def connect(servers: str | list[str] = "nats://127.0.0.1:4222", **options: Any) -> Client:
+def connect(servers: str | list[str] = "nats://127.0.0.1:4222", **options: Unpack[ConnectOptions]) -> Client:
     """Connects to NATS. The options are those of pqbridge.connect. with connect(…) as client closes it."""
 
     async def start() -> _client.Client:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from taskiq import AckableMessage, AsyncBroker, BrokerMessage
 
@@ -13,8 +13,12 @@ from .client import Client, connect
 from .duration import Duration, seconds
 from .intake import Intake
 from .item import Item
+from .options import ConnectOptions
 from .supply import DEFAULT_LEASE
 from .take import LONGEST_LEASE
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["Broker"]
 
@@ -26,12 +30,12 @@ class Broker(AsyncBroker):
     A worker leases a task and extends the lease until taskiq acknowledges it; lease: for how long a worker
     that has died keeps its tasks. Other arguments are those of pqbridge.connect."""
 
-    def __init__(self, servers: str | list[str] = "nats://127.0.0.1:4222", *, queue: str = "taskiq", lease: Duration = DEFAULT_LEASE, **options: Any) -> None:
+    def __init__(self, servers: str | list[str] = "nats://127.0.0.1:4222", *, queue: str = "taskiq", lease: Duration = DEFAULT_LEASE, **options: Unpack[ConnectOptions]) -> None:
         super().__init__()
         self._servers = servers
         self._name = queue
         self._lease = seconds(lease, "lease", most=LONGEST_LEASE)
-        self._options = options
+        self._options: ConnectOptions = options
         self._client: Client | None = None
         self._intakes: list[Intake] = []
 

@@ -329,7 +329,7 @@ class Kombu(unittest.TestCase):
         self.assertEqual(got, ["first", "second", "third"])
 
     def test_addresses(self) -> None:
-        for url, what in (("pq://127.0.0.1:1", "no connection to NATS"), (app.conf.broker_url + "/x", "expected none, and the prefix in")):
+        for url, what in (("pq://127.0.0.1:1", "no connection to NATS at nats://127.0.0.1:1: .*Connect call failed"), (app.conf.broker_url.replace("//", "//all:wrong@"), "Authorization Violation"), (app.conf.broker_url + "/x", "expected none, and the prefix in")):
             with self.assertRaisesRegex((OSError, ValueError, *self.connection.connection_errors), what):
                 Connection(url, connect_timeout=0.5).connect()
         other = Connection(app.conf.broker_url, transport_options={"prefix": "nobody", "nats": {"name": "x"}})

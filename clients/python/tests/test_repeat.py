@@ -362,6 +362,7 @@ class Proxy:
 
     def __init__(self) -> None:
         self.refuse = False
+        self.refused = 0
         self.url = ""
         self._open: set[asyncio.StreamWriter] = set()
 
@@ -375,6 +376,7 @@ class Proxy:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.refuse:
+            self.refused += 1
             writer.close()
             return
         host, port = URL.split("//")[1].split("@")[-1].split(":")

@@ -1,0 +1,67 @@
+"""The first connection."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import unittest
+
+import pqbridge
+from pqbridge import ForbiddenError, PQError, UnavailableError, sync
+from test_repeat import Proxy
+from world import PATIENCE, URL, TestCase, fresh
+
+
+def closed_port() -> str:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{s.getsockname()[1]}"
+
+
+def named(password: str) -> str:
+    return URL.replace("//", f"//all:{password}@")
+
+
+class First(TestCase):
+    async def failure(self, servers: str | list[str], kind: type[PQError], **options: object) -> str:
+        return str(await self.fails(pqbridge.connect(servers, **options)._connect(), kind))  # type: ignore[arg-type]
+
+    async def test_a_closed_port(self) -> None:
+        closed = closed_port()
+        for options in ({"connect_timeout": 0.3}, {"allow_reconnect": False, "connect_timeout": 0.1}, {"max_reconnect_attempts": 1, "reconnect_time_wait": 0.01}):
+            with self.subTest(options):
+                said = await self.failure(f"nats://ann:secret@{closed}", UnavailableError, **options)
+                self.assertRegex(said, f"^connect: no connection to NATS at nats://{closed}: .*(refused|Connect call failed).*503")
+        self.assertRegex(await self.failure([closed, closed_port()], UnavailableError, connect_timeout=0.1), f"at {closed}, 127.0.0.1:.*503")
+
+    async def test_a_wrong_password(self) -> None:
+        said = await self.failure(named("wrong"), ForbiddenError)  # at once, or the test does not end
+        self.assertRegex(said, f"at {URL}: .*Authorization Violation.*403")
+
+    async def test_a_silent_port(self) -> None:
+        silent = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+        self.addCleanup(silent.close)
+        await self.failure("nats://127.0.0.1:%d" % silent.sockets[0].getsockname()[1], UnavailableError, connect_timeout=0.2)
+
+    async def test_for_ever(self) -> None:
+        proxy = await Proxy.start(self)
+        proxy.refuse = True
+        connecting = asyncio.ensure_future(self.connect(proxy.url, connect_timeout=None))
+        await self.until("it has tried", lambda: proxy.refused > 1)
+        proxy.refuse = False
+        await (await connecting).queue(fresh()).push("x")
+
+    async def test_options(self) -> None:
+        for wrong, what in (({"timeoutt": 3}, "expected timeout"), ({"zzz": 1}, "one of its own"), ({"error_cb": print}, "asynchronous")):
+            with self.assertRaisesRegex(TypeError, what):
+                pqbridge.connect(URL, **wrong)
+        with self.assertRaises(ValueError):
+            pqbridge.connect(URL, connect_timeout=0)
+
+
+class Synchronous(unittest.TestCase):
+    def test_it_fails(self) -> None:
+        with self.assertRaisesRegex(UnavailableError, "no connection to NATS at"):
+            sync.connect(closed_port(), connect_timeout=0.1)
+        with self.assertRaises(ForbiddenError):
+            sync.connect(named("wrong"), timeout=PATIENCE)
