@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import os
+import signal
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
 R = TypeVar("R")
@@ -23,8 +26,14 @@ def loop() -> asyncio.AbstractEventLoop:
         return found
 
 
+# How long the background has to end what was interrupted.
+_LAST_WORK = 5.0
+
+
 def run(work: Coroutine[Any, Any, R]) -> R:
-    """Runs a coroutine in the background, and waits for it. An interruption here cancels it."""
+    """Runs a coroutine in the background, and waits for it. An interruption here cancels it, and comes when it has
+    ended. If it has a result all the same, which may be an item that is in no queue any more, the result is
+    returned, and Ctrl-C comes a moment later."""
     background = loop()
     try:
         inside = asyncio.get_running_loop() is background
@@ -33,9 +42,35 @@ def run(work: Coroutine[Any, Any, R]) -> R:
     if inside:
         work.close()
         raise RuntimeError("a synchronous call in the background loop would wait for itself: expected another thread")
-    future = asyncio.run_coroutine_threadsafe(work, background)
+    outcome: Future[R] = Future()
+    tasks: list[asyncio.Task[R]] = []
+
+    def start() -> None:
+        tasks.append(background.create_task(work))
+        tasks[0].add_done_callback(tell)
+
+    def tell(task: asyncio.Task[R]) -> None:
+        if task.cancelled():
+            outcome.set_exception(asyncio.CancelledError())
+        elif err := task.exception():
+            outcome.set_exception(err)
+        else:
+            outcome.set_result(task.result())
+
+    background.call_soon_threadsafe(start)
     try:
-        return future.result()
-    except BaseException:
-        future.cancel()
-        raise
+        wait({outcome})
+    except BaseException as interruption:
+        background.call_soon_threadsafe(lambda: tasks[0].cancel())
+        wait({outcome}, _LAST_WORK)
+        if not isinstance(interruption, KeyboardInterrupt) or not outcome.done() or outcome.exception():
+            raise
+        background.call_soon_threadsafe(background.call_later, 0.01, _interrupt)
+    return outcome.result()
+
+
+def _interrupt() -> None:
+    if hasattr(signal, "pthread_kill"):
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+    else:
+        _thread.interrupt_main()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import re
@@ -74,6 +75,8 @@ class Client:
         )
         self._in_flight = InFlight(count(max_in_flight, "max_in_flight"))
         self.mailbox = Mailbox(connection, inbox_prefix, self.acks)
+        self.no_steps: set[str] = set()
+        """Queues where a pop for good cannot be confirmed: the user may not acknowledge, or the bridge does not know of it."""
 
     def queue(self, name: str) -> Queue:
         """The queue with this name, which need not exist: the first push makes it."""
@@ -230,7 +233,8 @@ class connect:
             await self._first(nc)
             return Client(nc, **self._ours)
         except BaseException:
-            await nc.close()
+            with contextlib.suppress(Exception):  # it may be one that has never begun
+                await nc.close()
             raise
 
     async def _first(self, nc: Connection) -> None:

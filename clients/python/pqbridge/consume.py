@@ -53,6 +53,7 @@ class Consumer:
         for task in self._handling:
             task.cancel()
         await asyncio.wait(self._workers)
+        await self._supply.queue.client.mailbox.left()
         self._raise()
 
     async def wait(self) -> None:
@@ -98,7 +99,14 @@ class Consumer:
             item = pop.result()
             if item is None:
                 return
-            await self._serve(item)
+            await (self._return(item) if self._stopping else self._serve(item))
+
+    async def _return(self, item: Item) -> None:
+        """Gives back what has come too late to begin with it."""
+        try:
+            await item.give_back()
+        except PQError as err:
+            self._report(err, item)
 
     def _end(self, err: BaseException) -> None:
         self._fatal = self._fatal or err
@@ -133,7 +141,7 @@ class Consumer:
         # A late acknowledgement still takes effect if no other consumer has got the item.
         if item.settled or (err is not None and lost):
             return
-        settle, _ = outcome(item, err, self._delay)
+        settle, _ = outcome(item, err, self._delay, self._cutting)
         try:
             await settle()
         except (PQError, SettledError) as trouble:

@@ -34,8 +34,8 @@ _LAST_SETTLEMENTS = 5.0
 
 
 async def unworked(item: Item) -> None:
-    """Gives back what nobody worked on: no backoff delays it."""
-    await item.nak(0)
+    """Gives back what nobody has begun with: that counts as nothing."""
+    await item.give_back()
 
 
 def _lost(item: Item, err: LeaseLostError) -> None:
@@ -121,6 +121,7 @@ class Intake:
             await asyncio.wait(self._settling, timeout=deadline.left, return_when=asyncio.FIRST_COMPLETED)
         for task in list(self._settling):
             task.cancel()
+        await self._client.mailbox.left()
 
     def _restart(self) -> None:
         if self._taking is not None:

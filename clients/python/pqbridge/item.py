@@ -53,6 +53,8 @@ class Item(ItemData):
         super().__init__(queue.name, ack_subject)
         self._queue = queue
         self._block: Hold | None = None
+        self.confirms = False
+        """Whether it is leased only until it is acknowledged, and then popped for good."""
         self.keeper: asyncio.Task[None] | None = None
         """What keeps the lease of an item of Queue.items."""
 
@@ -62,6 +64,7 @@ class Item(ItemData):
         item = cls(queue, queue.client.acks.of(queue.name, m))
         item.lease_term = term
         item.data = m.data
+        item.confirms = "PQ-Confirm" in m.headers
         try:
             if not item.leased and (m.reply or "PQ-Ack" in m.headers):
                 raise ValueError(f"PQ-Ack is {shown(m.get('PQ-Ack'))}, the reply subject {shown(m.reply)}: expected one that settles a lease of queue {queue.name}")
@@ -70,6 +73,13 @@ class Item(ItemData):
         except ValueError as cause:
             raise unreadable(op, queue.name, m.data, cause) from cause
         return item
+
+    def belongs(self) -> None:
+        """It was acknowledged for the caller, who sees it as popped for good: without a lease."""
+        self._settled = self.confirms = False
+        self.ack_subject, self.lease_expires, self.backoff = "", None, 0.0
+        self.fence = self.key_fence = 0
+        self.deliveries -= 1
 
     async def ack(self, *, timeout: Duration | None = None) -> None:
         """The item is done. Afterwards it is gone for good."""

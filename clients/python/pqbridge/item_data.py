@@ -20,6 +20,7 @@ class Death:
     origin_id: str = ""
     at: datetime | None = None
     deliveries: int = 0
+    interruptions: int = 0
 
 
 @dataclass
@@ -57,6 +58,9 @@ _FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "PQ-Priority": ("priority", int),
     "PQ-Key": ("key", str),
     "PQ-Deliveries": ("deliveries", int),
+    "PQ-Failures": ("failures", int),
+    "PQ-Interruptions": ("interruptions", int),
+    "PQ-Returns": ("returns", int),
     "Nats-Time-Stamp": ("pushed", time_of),
     "PQ-Num-Pending": ("pending", int),
     "PQ-Fence": ("fence", int),
@@ -82,6 +86,7 @@ _DEATH: dict[str, tuple[str, Callable[[str], Any]]] = {
     "PQ-Origin-Id": ("origin_id", str),
     "PQ-Dead-At": ("at", time_of),
     "PQ-Dead-Deliveries": ("deliveries", int),
+    "PQ-Dead-Interruptions": ("interruptions", int),
 }
 
 
@@ -131,7 +136,13 @@ class ItemData:
         """As it was pushed. Of a header with several values nats-py shows the last, unless the item came
         in a bundle, as those of pop_many do."""
         self.deliveries = 0
-        """How often it was leased, this time included."""
+        """How often it was handed out, this time included: who finds more than 1 is perhaps not the first to begin with it."""
+        self.failures = 0
+        """How many of its leases ended by a nak."""
+        self.interruptions = 0
+        """How many ran out: their workers said nothing."""
+        self.returns = 0
+        """How many were given back, or revoked: they count towards nothing."""
         self.pushed: datetime | None = None
         self.pending = 0
         """Ready items behind it."""

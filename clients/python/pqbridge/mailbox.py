@@ -216,11 +216,15 @@ class Mailbox:
             await self.leave(self._prefix + token, self.give_back)
         try:
             await self._subscription.drain()  # type: ignore[no-untyped-call]
-            while self._leaving:
-                await asyncio.wait(self._leaving)
+            await self.left()
             await self.nc.flush()
         except (nats.errors.Error, OSError):
             pass  # the connection is lost, or slow; leases run out
+
+    async def left(self) -> None:
+        """Waits until what had been sent to waits that were left is handed back."""
+        while self._leaving:
+            await asyncio.wait(self._leaving)
 
     def receive(self, addressee: Addressee) -> str:
         """A new reply subject. Messages on it go to the addressee until stop is called."""
@@ -303,7 +307,7 @@ class Mailbox:
     def drop(self, ack: str) -> None:
         """Gives a lease back without waiting for an answer."""
         if ack and self.connected:
-            background(self.nc.publish(ack, b"-NAK 0s"))  # nobody worked on it: no backoff
+            background(self.nc.publish(ack, b"+BACK"))  # nobody has begun with it
 
     async def _watch(self) -> None:
         while self._open:

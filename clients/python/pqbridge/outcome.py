@@ -35,17 +35,21 @@ def default_backoff(deliveries: int) -> float:
     return backoff(deliveries, 1.0, 300.0)
 
 
-def outcome(item: Item, err: BaseException | None, delay: Callable[[int], Duration] | None = None) -> tuple[Callable[[], Awaitable[None]], bool]:
+# The attempt of what the end of its worker has cut short.
+STOPPED = "stopped"
+
+
+def outcome(item: Item, err: BaseException | None, delay: Callable[[int], Duration] | None = None, stopped: bool = False) -> tuple[Callable[[], Awaitable[None]], bool]:
     """How to settle an item, and whether that is all that the error was to say. delay: of the program; None:
-    as the queue says, default_backoff if it says nothing."""
+    as the queue says, default_backoff if it says nothing. stopped: the work was told to end."""
     if err is None:
         return item.ack, True
     if isinstance(err, GiveUp):
         return lambda: item.term(err.reason), True
     if isinstance(err, RetryAfter):
         return lambda: item.nak(err.delay, reason=_told(err.__cause__ or err)), True
-    if not isinstance(err, Exception) or isinstance(err, asyncio.CancelledError):
-        return lambda: item.nak(0), False  # the program ends, and the item did not fail
+    if stopped or not isinstance(err, Exception) or isinstance(err, asyncio.CancelledError):
+        return lambda: item.give_back(STOPPED), False  # the program ends, and the item did not fail
     if delay is None and item.backoff > 0:
         return lambda: item.nak(reason=_told(err)), False  # as the queue says
     return lambda: item.nak((delay or default_backoff)(item.deliveries), reason=_told(err)), False

@@ -21,6 +21,7 @@ from .item import Item
 from .links import Link, LinkChange, changed_link, link_of
 from .listing import KeyChange, KeyInfo, KeySettings, Listed
 from .mailbox import Request
+from .outcome import STOPPED
 from .push import NewItem, Pushed, push, push_many, pushed
 from .schedules import Schedule, ScheduleChange, changed, run_of, schedule_of, times_of
 from .settlements import ack_many
@@ -177,15 +178,15 @@ class Queue:
         supply = Supply(self, end, Selection(min=min, max=max, lease=lease, repeatable=repeatable, holder=holder), limit, stop_when_empty, on_error)
         while item := await supply.next():
             item.keeper = asyncio.get_running_loop().create_task(extend(item, lambda err: None))
-            delay: int | None = 0
+            over = True
             try:
                 yield item
-                delay = None  # the loop goes on, and has passed it over
+                over = False  # the loop goes on, and has passed it over
             finally:
                 item.keeper.cancel()
                 if not item.settled:
                     try:
-                        await item.nak(delay)
+                        await (item.give_back(STOPPED) if over else item.nak())
                     except PQError as err:
                         on_error(err, item)
 

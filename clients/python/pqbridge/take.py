@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,9 +11,10 @@ import nats.errors
 
 from .answers import Answers
 from .call import ended
+from .confirm import confirmed
 from .deadline import INFINITE, Deadline
 from .duration import Duration, nanoseconds, seconds
-from .errors import TIMEOUT, TOO_LARGE, UNKNOWN_RESULT, EmptyError, LeaseLostError, PQError, in_doubt, may_repeat, refusal_in, unreadable
+from .errors import NOT_FOUND, TIMEOUT, TOO_LARGE, UNKNOWN_RESULT, BadRequestError, EmptyError, LeaseLostError, PQError, in_doubt, may_repeat, refusal_in, unreadable
 from .item import Item
 from .mailbox import Request, denial, no_connection, random_token
 from .message import Message
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from .queue import Queue
 
 End = Literal["min", "max"]
+
+# For how long an item that was waited for is kept until it is acknowledged.
+CONFIRM = 30.0
 
 # What one request may wait; a longer wait takes several.
 LONGEST_WAIT = 110.0
@@ -62,7 +66,39 @@ async def take(queue: Queue, op: Literal["pop", "peek"], end: End, selection: Se
     """At least one item, or an error."""
     if end not in ("min", "max"):
         raise ValueError(f"end is {end!r}: expected 'min' or 'max'")
-    return await _Taking(queue, op, queue.subject(f"{op}.{end}"), selection).run()
+    subject = queue.subject(f"{op}.{end}")
+    taking = _Taking(queue, op, subject, selection)
+    if op == "pop" and selection.lease is None and selection.pop_id is None and taking.wait > 0 and queue.name not in queue.client.no_steps:
+        return await _take_in_steps(queue, subject, selection, taking.wait)
+    return await taking.run()
+
+
+async def _take_in_steps(queue: Queue, subject: str, s: Selection, wait: float) -> list[Item]:
+    """A pop for good that may wait. The bridge knows who has left when it takes an item, and not who leaves
+    before the answer arrives. So what was waited for is leased, and acknowledged before it is handed out."""
+    began = monotonic()
+    limit = None if s.timeout is None else min(seconds(s.timeout, "timeout"), queue.client.patience.timeout)
+    try:
+        return await _Taking(queue, "pop", subject, replace(s, wait=0, timeout=limit)).run()
+    except EmptyError as err:
+        if err.code != NOT_FOUND:
+            raise
+    while True:
+        left = max(wait - (monotonic() - began), 0.001)
+        until = None if s.timeout is None else max(seconds(s.timeout, "timeout") - (monotonic() - began), 0.001)
+        steps = queue.name not in queue.client.no_steps
+        taking = _Taking(queue, "pop", subject, replace(s, wait=left, timeout=until))
+        if steps:
+            taking.confirm()
+        try:
+            items = await confirmed(queue, await taking.run())
+        except BadRequestError as err:
+            if not steps or "confirm" not in err.text:
+                raise
+            queue.client.no_steps.add(queue.name)  # a bridge of an earlier version
+            continue
+        if items:
+            return items
 
 
 async def take_next(queue: Queue, ack: str, term: float, selection: Selection) -> Item | None:
@@ -99,7 +135,7 @@ class _Taking:
         self._op = op
         self._subject = subject
         self._batch = s.batch
-        self._wait = seconds(s.wait, "wait", zero=True)
+        self.wait = seconds(s.wait, "wait", zero=True)
         self.term = 0.0 if s.lease is None else seconds(s.lease, "lease", most=LONGEST_LEASE)
         if s.pop_id is not None and s.repeatable:
             raise ValueError("pop_id together with repeatable: expected one of them")
@@ -119,13 +155,18 @@ class _Taking:
         self._repeatable = op == "peek" or id is not None
         # Nor does it harm to ask twice for a lease: what comes twice is given back.
         self._once_more = self._repeatable or self.term > 0
-        self._deadline = self._client.deadline(s.timeout, self._wait)
+        self._deadline = self._client.deadline(s.timeout, self.wait)
         self._answers = Answers(self._client.mailbox)
         self._single = False  # each item comes in a message of its own
         self._bundled = False
         self._sent = 0
         self.open = False
         """Whether an attempt without an answer may still be under way."""
+
+    def confirm(self) -> None:
+        """Leases what would be popped for good, until it is acknowledged."""
+        self._fields["confirm"] = nanoseconds(CONFIRM)
+        self._once_more = True
 
     async def run(self) -> list[Item]:
         """Repeats the request until it gets items, or the time is up."""
@@ -161,7 +202,7 @@ class _Taking:
             # goes on afterwards, another attempt may pop the item.
             repeat = self.open and "msg_id" in self._fields and left <= LONGEST_WAIT
             sent = monotonic()
-            until = INFINITE if not self._repeatable and self._wait == 0 else monotonic() + expires + patience
+            until = INFINITE if not self._repeatable and self.wait == 0 else monotonic() + expires + patience
             try:
                 items = await self._attempt(expires, repeat, until)
             except _Refusal as r:
@@ -202,10 +243,10 @@ class _Taking:
 
     def _left(self, started: float) -> float:
         """How much longer the pop may wait for an item."""
-        if self._wait == 0:
+        if self.wait == 0:
             return 0.0
         until = self._deadline.left
-        return max(min(self._wait - (monotonic() - started), until - min(_MARGIN, until / 2)), 0.001)
+        return max(min(self.wait - (monotonic() - started), until - min(_MARGIN, until / 2)), 0.001)
 
     async def _attempt(self, expires: float, repeat: bool, until: float) -> list[Item]:
         """Asks once and collects the answers. It returns no items if no answer arrives, or if answers

@@ -32,6 +32,7 @@ class First(TestCase):
             with self.subTest(options):
                 said = await self.failure(f"nats://ann:secret@{closed}", UnavailableError, **options)
                 self.assertRegex(said, f"^connect: no connection to NATS at nats://{closed}: .*(refused|Connect call failed).*503")
+        self.assertIn("invalid hostname", await self.failure("", UnavailableError))
         self.assertRegex(await self.failure([closed, closed_port()], UnavailableError, connect_timeout=0.1), f"at {closed}, 127.0.0.1:.*503")
 
     async def test_a_wrong_password(self) -> None:

@@ -66,7 +66,7 @@ class Intakes(TestCase):
         await self.until("one is here", lambda: self.got)
         intake.settle(self.got[0].ack_subject, Item.ack)
         await intake.close()
-        await self.until("the other one is back", lambda: self.asked[-1][0] == "ack" and self.asked[-1][1] == b"-NAK")
+        await self.until("the other one is back", lambda: self.asked[-1][0] == "ack" and self.asked[-1][1] == b"+BACK")
         info = await q.info()
         self.assertEqual((info["ready"], info["leased"]), (1, 0))
 
@@ -97,7 +97,7 @@ class Intakes(TestCase):
         await self.until("the next one is here", lambda: len(self.got) == 3)
         await intake.close()
         self.assertEqual([item.text for item in self.got], ["a", "a", "b"])
-        self.assertEqual([word for verb, word in self.asked if verb == "ack"], [b"-NAK", b"+ACK", b"-NAK"])
+        self.assertEqual([word for verb, word in self.asked if verb == "ack"], [b"+BACK", b"+ACK", b"+BACK"])
 
     async def test_it_is_refused(self) -> None:
         refuses = {b"+NXT": failure(503), b"+ACK": Answer()}

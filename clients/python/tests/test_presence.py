@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
+import os
+import random
 import signal
 import sys
 import threading
+import time
 import unittest
 from collections.abc import Awaitable, Callable
+from concurrent import futures
 from typing import Any
+from unittest.mock import patch
 
-from pqbridge import Client, EmptyError, ForbiddenError, Queue, UnavailableError, UnknownResultError, sync
+from pqbridge import BadRequestError, EmptyError, ForbiddenError, NewItem, Queue, UnknownResultError, sync
 from test_repeat import Proxy
 from world import PATIENCE, URL, Answer, TestCase, failure, fresh, quiet
 
@@ -18,6 +25,7 @@ Wait = Callable[[Queue], Awaitable[Any]]
 
 WAITS: dict[str, Wait] = {
     "pop": lambda q: q.pop(wait=PATIENCE),
+    "repeatable": lambda q: q.pop(wait=PATIENCE, repeatable=True),
     "pop_many": lambda q: q.pop_many(10, wait=PATIENCE),
     "lease": lambda q: q.pop(wait=PATIENCE, lease="1h"),
     "peek": lambda q: q.peek(wait=PATIENCE),
@@ -81,6 +89,76 @@ async def by_asyncio_timeout(wait: Awaitable[Any], begun: Callable[[], Awaitable
         pass
 
 
+async def cut_task(wait: Awaitable[Any], began: asyncio.Event, after: float) -> None:
+    task = asyncio.ensure_future(wait)
+    await began.wait()
+    await asyncio.sleep(after)
+    task.cancel()
+    await asyncio.wait({task})
+
+
+async def cut_wait_for(wait: Awaitable[Any], began: asyncio.Event, after: float) -> None:
+    try:
+        task = asyncio.ensure_future(wait)
+        await began.wait()
+        await asyncio.wait_for(task, after)
+    except asyncio.TimeoutError:
+        pass
+
+
+async def cut_timeout(wait: Awaitable[Any], began: asyncio.Event, after: float) -> None:
+    if sys.version_info < (3, 11):
+        return await cut_task(wait, began, after)
+    try:
+        async with asyncio.timeout(None) as limit:
+
+            async def over() -> None:
+                await began.wait()
+                with contextlib.suppress(RuntimeError):  # the block has ended
+                    limit.reschedule(asyncio.get_running_loop().time() + after)
+
+            rescheduling = asyncio.ensure_future(over())
+            await wait
+    except TimeoutError:
+        pass
+    await rescheduling
+
+
+async def cut_first_of_two(wait: Awaitable[Any], began: asyncio.Event, after: float) -> None:
+    async def other() -> None:
+        await began.wait()
+        await asyncio.sleep(after)
+
+    both = {asyncio.ensure_future(wait), asyncio.ensure_future(other())}
+    _, pending = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+    for one in pending:
+        one.cancel()
+    if pending:
+        await asyncio.wait(pending)
+
+
+async def cut_task_group(wait: Awaitable[Any], began: asyncio.Event, after: float) -> None:
+    async def fails() -> None:
+        await began.wait()
+        await asyncio.sleep(after)
+        raise KeyError("enough")
+
+    async def waits() -> None:
+        await wait
+
+    if sys.version_info >= (3, 11):
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(waits())
+                group.create_task(fails())
+        except ExceptionGroup:
+            pass
+    else:
+        await cut_task(wait, began, after)
+
+
+CUTS = (cut_task, cut_wait_for, cut_timeout, cut_first_of_two, cut_task_group)
+
 LEAVES = (by_task, by_timeout, by_asyncio_timeout, by_first_of_two, by_task_group)
 
 
@@ -139,7 +217,7 @@ class Presence(TestCase):
     async def test_a_wait_that_ends_early_begins_anew(self) -> None:
         answers = [failure(408, "timeout"), failure(408, "timeout"), Answer({"PQ-Id": "i"}, "x")]
         f = await self.fake(lambda verb, n, m: answers[n - 1])
-        self.assertEqual((await f.client.queue("jobs").pop(wait=PATIENCE)).text, "x")
+        self.assertEqual((await f.client.queue("jobs").peek(wait=PATIENCE)).text, "x")
         self.assertEqual(len(f.requests), 3)
 
     async def test_no_inbox_right(self) -> None:
@@ -185,6 +263,122 @@ class Presence(TestCase):
         self.assertEqual([i.text for i in await q.pop_many(200)], [str(n) for n in range(200)])
 
 
+    async def test_who_may_not_acknowledge_waits_in_one_step(self) -> None:
+        """And gets what nobody could acknowledge when its lease is over."""
+        q = self.queue()
+        taker = await self.connect(user="taker", password="taker", inbox_prefix="_INBOX.taker")
+        with patch("pqbridge.take.CONFIRM", 0.2):
+            pop = asyncio.create_task(taker.queue(q.name).pop(wait=PATIENCE))
+            await self.until("it waits", lambda: taker.mailbox._waits)
+            await q.push("a")
+            self.assertEqual(((await pop).text, taker.no_steps), ("a", {q.name}))
+
+    async def test_a_bridge_without_steps(self) -> None:
+        def respond(verb: str, n: int, m: Any) -> Answer:
+            fields = json.loads(m.data or "{}")
+            if "confirm" in fields:
+                return failure(400, text='unknown field "confirm": expected some of …')
+            return Answer({"PQ-Id": "i"}, "x") if "expires" in fields else failure(404, "empty")
+
+        f = await self.fake(respond)
+        self.assertEqual((await f.client.queue("jobs").pop(wait=PATIENCE)).text, "x")
+        self.assertEqual([sorted(body) for body in f.bodies], [[], ["confirm", "expires"], ["expires"]])
+
+    async def test_what_was_waited_for_is_as_what_was_there(self) -> None:
+        for lease in ("", "1h"):
+            q = self.queue()
+            await q.configure({"lease": lease or "0s"})
+            await q.push("there", headers={"H": "1"}, key="k")
+            waits = asyncio.create_task(self.client.queue(q.name).pop_many(2, min=1, wait=PATIENCE))
+            await self.begun(q)
+            await q.push_many([NewItem("late", priority=n, headers={"H": "1"}, key="k") for n in (1, 2)])
+            found = [await q.pop(max=0), *await waits]
+            shown = [(i.leased, i.settled, i.deliveries, i.fence > 0, i.lease_expires is not None, i.backoff, i.headers, i.key) for i in found]
+            leased = bool(lease)
+            self.assertEqual(shown, [(leased, False, int(leased), leased, leased, 0, {"H": ["1"]}, "k")] * 3)
+            self.assertEqual((await q.info())["leased"], 3 * leased)
+
+    async def test_an_acknowledgement_that_fails(self) -> None:
+        """What cannot be acknowledged is not handed out."""
+        for answer, kind in ((failure(410, "expired"), EmptyError), (failure(400), BadRequestError), (None, UnknownResultError)):
+
+            def respond(verb: str, n: int, m: Any) -> Answer | None:
+                if ".ack." in verb:
+                    return answer
+                return Answer({"PQ-Id": "i", "PQ-Ack": f"{f.prefix}.jobs.ack.c.t", "PQ-Confirm": "2030-01-01T00:00:00Z"}) if b"confirm" in m.data and n < 3 else failure(404 if n == 1 else 408)
+
+            f = await self.fake(respond, timeout=0.3)
+            await self.fails(f.client.queue("jobs").pop(wait=0.05), kind)
+
+
+WAITS_CUT = int(os.environ.get("PQ_TEST_WAITS", "45"))
+
+
+class CancelMeetsPush(TestCase):
+    """Waits that are cancelled at random moments beside pushes: each item is at the client or in the queue."""
+
+    async def each_once(self, most: int, wait: Wait, leave: Callable[[Awaitable[Any], asyncio.Event, float], Awaitable[None]]) -> tuple[int, int]:
+        """leave: cancels what it waits for after some seconds."""
+        client, pusher = await self.connect(), await self.connect()
+        q = self.queue(client)
+        await q.configure({})
+        got: list[str] = []
+        pushed: list[str] = []
+
+        there: list[str] = []
+
+        async def drain() -> None:
+            with contextlib.suppress(EmptyError):
+                while True:
+                    there.extend(item.text for item in await q.pop_many(1000))
+
+        async def waits(finished: asyncio.Event) -> None:
+            try:
+                found = await wait(q)
+                got.extend(item.text for item in (found if isinstance(found, list) else [found]))
+            finally:
+                finished.set()
+
+        rounds = WAITS_CUT // (3 * len(CUTS)) + 1
+        for n in range(rounds):
+            texts = [f"{n}.{i}" for i in range(most)]
+            pushed += texts
+
+            async def push() -> None:
+                await self.until("it waits", lambda: client.mailbox._waits or finished.is_set())
+                await client.connection.flush()
+                began.set()
+                await pusher.queue(q.name).push_many(list(texts))
+
+            await drain()
+            began, finished = asyncio.Event(), asyncio.Event()
+            pushing = asyncio.ensure_future(push())
+            await leave(waits(finished), began, self.random.random() * 0.004)
+            await pushing
+
+        async def quiet() -> bool:
+            return (await q.info())["leased"] == 0
+
+        taken = len(got)
+        await self.until("nothing is leased", quiet)
+        await drain()
+        self.assertEqual(sorted(got + there), sorted(pushed), f"{leave.__name__}, {most} items, seed {self.seed}")
+        return taken, len(there)
+
+    def setUp(self) -> None:
+        self.seed = random.randrange(2**32)
+        self.random = random.Random(self.seed)
+
+    async def test_cancel_meets_push(self) -> None:
+        kinds: dict[str, tuple[int, Wait]] = {
+            "pop": (1, lambda q: q.pop(wait=PATIENCE)),
+            "repeatable": (1, lambda q: q.pop(wait=PATIENCE, repeatable=True)),
+            "pop_many": (3, lambda q: q.pop_many(3, wait=PATIENCE)),
+        }
+        totals = await asyncio.gather(*(self.each_once(most, wait, leave) for leave in CUTS for most, wait in kinds.values()))
+        taken, there = (sum(column) for column in zip(*totals))
+        print(f"{taken} items at the client, {there} in the queue", file=sys.__stderr__)
+        self.assertTrue(WAITS_CUT < 1000 or (taken and there))
 class Synchronous(unittest.TestCase):
     def test_cancelled_pop_takes_nothing(self) -> None:
         """Ctrl-C, and the program goes on."""
@@ -204,4 +398,57 @@ class Synchronous(unittest.TestCase):
             q.pop(wait=PATIENCE)
         helper.join()
         q.push("late")
-        self.assertEqual((q.info()["ready"], q.pop().text), (1, "late"))
+        self.assertEqual(q.pop(wait=PATIENCE, lease="1h").text, "late")
+
+    def test_cancel_meets_push(self) -> None:
+        """Ctrl-C at random moments, while it waits."""
+        client, pusher = (sync.connect(URL, timeout=PATIENCE, error_cb=quiet) for _ in range(2))
+        self.addCleanup(client.close)
+        self.addCleanup(pusher.close)
+        seed = random.randrange(2**32)
+        chance = random.Random(seed)
+        q = client.queue(fresh())
+        q.configure({})
+        got: list[str] = []
+
+        def interrupted(signum: int, frame: Any) -> None:
+            while frame is not None:  # elsewhere it would be this test that loses the item
+                if frame.f_code is futures.wait.__code__:
+                    raise KeyboardInterrupt
+                frame = frame.f_back
+
+        former = signal.signal(signal.SIGINT, interrupted)
+        self.addCleanup(signal.signal, signal.SIGINT, former)
+        rounds = WAITS_CUT // 20 + 1
+        for n in range(rounds):
+            done = threading.Event()
+
+            def press(n: int = n, done: threading.Event = done, after: float = chance.random() * 0.004) -> None:
+                while not client._real.mailbox._waits and not done.is_set():
+                    pass
+                pushing = threading.Thread(target=pusher.queue(q.name).push, args=[str(n)])
+                pushing.start()
+                late = time.monotonic() + after
+                while time.monotonic() < late:
+                    pass
+                while not done.is_set():
+                    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+                    done.wait(0.02)
+                pushing.join()
+
+            helper = threading.Thread(target=press)
+            helper.start()
+            try:
+                got.append(q.pop(wait=PATIENCE).text)
+            except KeyboardInterrupt:
+                pass
+            done.set()
+            helper.join()
+        late = time.monotonic() + PATIENCE
+        while q.info()["leased"]:
+            self.assertLess(time.monotonic(), late)
+        there: list[str] = []
+        with contextlib.suppress(EmptyError):
+            while True:
+                there += [item.text for item in q.pop_many(1000)]
+        self.assertEqual(sorted(got + there), sorted(map(str, range(rounds))), f"seed {seed}")

@@ -202,8 +202,8 @@ class Repetitions(TestCase):
             ("refused", [failure(503), failure(404, "empty")], lambda q: q.pop(repeatable=True), [False, False]),
             ("no answer, then refused", [None, failure(503), failure(404, "empty")], lambda q: q.pop(repeatable=True), [False, True, True]),
             ("peek", [None, failure(404, "empty")], lambda q: q.peek(), [False, False]),
-            ("wait that goes on", [failure(504), failure(408), failure(404, "empty")], lambda q: q.pop(repeatable=True, wait="10h"), [False] * 3),
-            ("wait", [failure(504), failure(408), failure(404, "empty")], lambda q: q.pop(repeatable=True, wait="1m"), [False, True, False]),
+            ("wait that goes on", [failure(504), failure(408), failure(404, "empty")], lambda q: q.pop(repeatable=True, wait="10h", lease="1m"), [False] * 3),
+            ("wait", [failure(504), failure(408), failure(404, "empty")], lambda q: q.pop(repeatable=True, wait="1m", lease="1m"), [False, True, False]),
             ("wait with an id", [failure(504), failure(408), failure(404, "empty")], lambda q: q.pop(pop_id="p", wait="1m"), [False, True]),
         ]
         for what, answers, act, want in cases:
@@ -254,7 +254,7 @@ class Repetitions(TestCase):
         self.assertEqual(item.id, "i")
 
         def given() -> list[str]:
-            return [verb for verb, m in f.requests if m.data == b"-NAK 0s"]
+            return [verb for verb, m in f.requests if m.data == b"+BACK"]
 
         await self.until("the other lease is given back", lambda: "jobs.ack.c.other" in given())
         self.assertEqual(given(), ["jobs.ack.c.other"])
@@ -274,7 +274,7 @@ class Repetitions(TestCase):
         await asyncio.sleep(0.02)
         pop.cancel()
         await asyncio.wait({pop})
-        await self.until("its item is given back", lambda: ("jobs.ack.c.one", b"-NAK 0s") in [(verb, m.data) for verb, m in f.requests])
+        await self.until("its item is given back", lambda: ("jobs.ack.c.one", b"+BACK") in [(verb, m.data) for verb, m in f.requests])
 
     async def test_a_new_connection(self) -> None:
         proxy = await Proxy.start(self)
