@@ -71,7 +71,7 @@ var pyOptional = map[string][]string{"test_celery": {"celery"}, "test_taskiq": {
 const pyRights = `listen: "127.0.0.1:-1", no_auth_user: all, authorization { users: [
   {user: all, password: all},
   {user: few, password: few, permissions: {publish: ["pq.jobs.push"], subscribe: ["_INBOX.*.>"]}}
-  {user: worker, password: worker, permissions: {publish: ["pq.*.pop.*", "pq.*.push", "pq.*.ack.*.*"], subscribe: ["_INBOX.worker.>"]}}
+  {user: worker, password: worker, permissions: {publish: ["pq.*.pop.*", "pq.*.push", "pq.*.push.*", "pq.*.ack.*.*", "kombu.pq.>"], subscribe: ["_INBOX.worker.>"]}}
   {user: taker, password: taker, permissions: {publish: ["pq.*.pop.*"], subscribe: ["_INBOX.taker.>"]}}
 ] }`
 

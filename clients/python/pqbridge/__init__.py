@@ -25,7 +25,7 @@ from .errors import (
     UnavailableError,
     UnknownResultError,
 )
-from .events import Event, Events
+from .events import Event, Events, EventType
 from .hold import Hold
 from .imported import Import
 from .item import Item
@@ -55,6 +55,7 @@ __all__ = [
     "Duration",
     "EmptyError",
     "Event",
+    "EventType",
     "Events",
     "ForbiddenError",
     "GiveUp",

@@ -6,6 +6,7 @@ import _thread
 import asyncio
 import os
 import signal
+import sys
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future, wait
@@ -17,10 +18,23 @@ _starting = threading.Lock()
 _loops: dict[int, asyncio.AbstractEventLoop] = {}  # by process: a child of a fork has no thread
 
 
+def _patched() -> str | None:
+    """What has made threads of this program into something else."""
+    gevent, eventlet = sys.modules.get("gevent.monkey"), sys.modules.get("eventlet.patcher")
+    if gevent is not None and gevent.is_module_patched("threading"):
+        return "gevent"
+    if eventlet is not None and eventlet.is_monkey_patched("thread"):
+        return "eventlet"
+    return None
+
+
 def loop() -> asyncio.AbstractEventLoop:
     with _starting:
         found = _loops.get(os.getpid())
         if found is None:
+            by = _patched()
+            if by is not None:
+                raise RuntimeError(f"{by} has patched the threads of this program, and the client needs one: expected a program without that, such as gunicorn's worker class gthread")
             found = _loops[os.getpid()] = asyncio.new_event_loop()
             threading.Thread(target=found.run_forever, name="pqbridge", daemon=True).start()
         return found
@@ -34,7 +48,11 @@ def run(work: Coroutine[Any, Any, R]) -> R:
     """Runs a coroutine in the background, and waits for it. An interruption here cancels it, and comes when it has
     ended. If it has a result all the same, which may be an item that is in no queue any more, the result is
     returned, and Ctrl-C comes a moment later."""
-    background = loop()
+    try:
+        background = loop()
+    except RuntimeError:
+        work.close()
+        raise
     try:
         inside = asyncio.get_running_loop() is background
     except RuntimeError:

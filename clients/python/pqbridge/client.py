@@ -9,7 +9,7 @@ import logging
 import re
 from collections.abc import AsyncGenerator, Generator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import nats.errors
 from nats.aio.client import Client as Connection
@@ -20,7 +20,7 @@ from .config import History, Replaced, SteppedDown, System
 from .deadline import Deadline
 from .duration import Duration, seconds, shown
 from .errors import FORBIDDEN, UNAVAILABLE, error_of, unreadable
-from .events import Events
+from .events import EVENT_TYPES, Events, EventType
 from .inflight import InFlight
 from .item import Item
 from .mailbox import Mailbox, Request, headers_size
@@ -28,7 +28,7 @@ from .message import Message
 from .options import NatsOptions, check_options
 from .queue import Queue
 from .subjects import AckSubjects, Grammar, check_queue
-from .values import count
+from .values import count, word
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -89,11 +89,12 @@ class Client:
             raise ValueError(f"subject {shown(ack_subject)}: expected one that settles a lease")
         return Item(self.queue(lease[0]), lease[1])
 
-    def events(self, queue: str | None = None, type: str = "*") -> Events:
-        """Events of a queue, or of all queues, of a type such as "dead", or of all types. Use them for
+    def events(self, queue: str | None = None, type: EventType | Literal["*"] = "*") -> Events:
+        """Events of a queue, or of all queues, of a type, or of all types. Use them for
         dashboards and alarms, not for work: who does not listen misses them."""
         if queue is not None:
             check_queue(queue)
+        word(type, "type", "*", *EVENT_TYPES)
         return Events(self, self.grammar.subject(queue or "*", f"event.{type}"))
 
     async def flush(self, *, timeout: Duration | None = None) -> None:
@@ -149,6 +150,8 @@ class Client:
         """Closes the connection. Close it yourself if it is not one of pqbridge.connect and others use it.
 
         Items that arrive for a pop that was cancelled go back to their queues at once."""
+        if not self.mailbox.ours:
+            return
         await self.mailbox.end()
         await self.connection.close()
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from nats.aio.subscription import Subscription
 
@@ -18,25 +18,59 @@ if TYPE_CHECKING:
 _TYPE = "io.pq.v1.event."
 
 
+EventType = Literal[
+    "dead",
+    "expired",
+    "lease_lost",
+    "revoked",
+    "evicted",
+    "schedule_missed",
+    "source_stopped",
+    "source_skipped",
+    "source_poisoned",
+    "link_stopped",
+    "error",
+]
+
+EVENT_TYPES: tuple[EventType, ...] = get_args(EventType)
+
+
 @dataclass(frozen=True)
 class Event:
     """Fields that an event does not have keep their defaults."""
 
     type: str
-    """dead, expired, lease_lost, evicted, error, …"""
+    """One of EventType, or of a later version."""
     time: datetime
     queue: str
     id: str = ""
     priority: int = 0
     deliveries: int = 0
     reason: str = ""
-    """Of dead: why."""
+    """Why an item died, a lease was revoked, times were missed, a source or a link has stopped."""
     dead_letter: str = ""
     """Of dead: the queue where the item went; "": it was dropped."""
     code: int = 0
     error: str = ""
     """Of error, with code: why pushes without a reply subject were not stored."""
     count: int = 0
+    """How many times, messages or pushes it stands for."""
+    holder: str = ""
+    """Of lease_lost and revoked: who had the lease, if that is known."""
+    not_before: datetime | None = None
+    """Of lease_lost and revoked: when the item is ready again, if it is delayed."""
+    name: str = ""
+    """Of the schedule, the source or the link."""
+    from_time: datetime | None = None
+    """Of schedule_missed: the first of the times."""
+    to_time: datetime | None = None
+    """And the last."""
+    at_least: bool = False
+    """There may have been more than count."""
+    text: str = ""
+    """Of source_stopped and link_stopped: more about the reason."""
+    more: dict[str, Any] = field(default_factory=dict)
+    """What later versions say beside."""
 
 
 class Events:
@@ -70,11 +104,16 @@ class Events:
                 return event
 
 
+_NAMES = {"from": "from_time", "to": "to_time"}
+_TIMES = frozenset({"time", "not_before", "from_time", "to_time"})
+
+
 def _event(body: bytes) -> Event | None:
     """The event in a message, None if it is none of this protocol."""
     try:
-        fields: dict[str, Any] = json.loads(body)
-        known = {name: value for name, value in fields.items() if name in Event.__dataclass_fields__}
-        return Event(**{**known, "type": fields["type"].removeprefix(_TYPE), "time": time_of(fields["time"]), "queue": fields["queue"]})
+        fields: dict[str, Any] = {_NAMES.get(name, name): value for name, value in json.loads(body).items()}
+        fields["type"] = fields["type"].removeprefix(_TYPE)
+        known: dict[str, Any] = {name: time_of(value) if name in _TIMES else value for name, value in fields.items() if name in Event.__dataclass_fields__ and name != "more"}
+        return Event(**known, more={name: value for name, value in fields.items() if name not in known})
     except (ValueError, TypeError, KeyError, AttributeError):
         return None

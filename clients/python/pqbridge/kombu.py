@@ -109,7 +109,7 @@ class Transport(virtual.Transport):
             raise KombuConnectionError(err.text) from err
 
     def verify_connection(self, connection: object) -> bool:
-        return self.pq is not None and not self.pq.mailbox.closed
+        return self.pq is not None and self.ours() and not self.pq.mailbox.closed
 
     @property
     def connected(self) -> bool:

@@ -62,7 +62,24 @@ def prepare() -> None:
     """A worker takes one task for each of its processes, unless a setting says otherwise: a task that waits in
     a worker waits for that worker, whatever is more urgent."""
     try:
-        from celery.app.defaults import DEFAULTS
+        from celery.signals import worker_init
     except ImportError:
         return
-    DEFAULTS["worker_prefetch_multiplier"] = 1
+    worker_init.connect(_one_each, weak=False)
+
+
+def _one_each(sender: Any, **kwargs: Any) -> None:
+    """Only of this transport: other brokers keep their default."""
+    conf = sender.app.conf
+    urls = conf.broker_read_url or ""
+    ours = str(urls[0] if isinstance(urls, (list, tuple)) else urls).startswith(("pq://", "pqs://"))
+    if ours and not conf.value_set_for("worker_prefetch_multiplier") and not _on_command_line("prefetch_multiplier"):
+        sender.prefetch_multiplier = 1
+
+
+def _on_command_line(option: str) -> bool:
+    """Celery hands over its own default as if it had been given."""
+    import click
+
+    context = click.get_current_context(silent=True)
+    return context is not None and context.get_parameter_source(option) is click.core.ParameterSource.COMMANDLINE

@@ -10,12 +10,13 @@ from queue import Empty
 from typing import Any
 
 from amqp.protocol import queue_declare_ok_t
+from kombu.exceptions import ConnectionError as KombuConnectionError
 from kombu.transport import base, virtual
 from kombu.utils.json import dumps
 
 from . import background, kombu_celery
 from .duration import TEN_YEARS
-from .errors import EmptyError, LeaseLostError, NotFoundError, PQError
+from .errors import EmptyError, ForbiddenError, LeaseLostError, NotFoundError, PQError
 from .item import Item
 from .intake import Intake, unworked
 from .kombu_message import Message, delivered, new_item
@@ -73,6 +74,8 @@ class Channel(virtual.Channel):
         try:
             background.run(self._queue(queue).info())
             return True
+        except ForbiddenError:
+            return True  # who may not look takes it for there
         except NotFoundError:
             return False
 
@@ -124,12 +127,12 @@ class Channel(virtual.Channel):
             return 0
 
     def _size(self, queue: str) -> int:
-        """Ready messages."""
+        """Ready messages, 0 if the user may not look."""
         if self._fanout.has(queue):
             return int(self._fanout.size(queue))
         try:
             return int(background.run(self._queue(queue).info())["ready"])
-        except NotFoundError:
+        except (ForbiddenError, NotFoundError):
             return 0
 
     def _queue(self, name: str) -> Queue:
@@ -139,6 +142,8 @@ class Channel(virtual.Channel):
     # Publishing.
 
     def basic_publish(self, message: Message, exchange: str, routing_key: str, **kwargs: Any) -> None:
+        if not self._ours():
+            raise KombuConnectionError("the connection to NATS was made in another process, before a fork")
         self._inplace_augment_message(message, exchange, routing_key)
         if not exchange:
             return self._put(routing_key, message)

@@ -20,6 +20,7 @@ client that could guess another client's inbox could send it answers.
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import secrets
 from collections.abc import Callable
@@ -115,6 +116,7 @@ class Mailbox:
         self._waits: dict[str, Subscription] = {}  # by token
         self._leaving: set[asyncio.Task[None]] = set()
         self._subscription: Subscription | None = None
+        self._process = os.getpid()
         self._ready = -1  # with how many reconnects the server was known to have the subscription
         self._opening: asyncio.Task[None] | None = None
         self._watcher: asyncio.Task[None] | None = None
@@ -131,9 +133,16 @@ class Mailbox:
         """Whether there will be no connection any more."""
         return self.nc.is_closed or self.nc.is_draining
 
+    @property
+    def ours(self) -> bool:
+        """Whether this process made the connection: a child of a fork has a copy, which must not speak."""
+        return self._process == os.getpid()
+
     async def up(self, request: Request, deadline: Deadline) -> None:
         """Waits until answers can arrive, or there will be no connection, or the deadline is over. It fails if
         the user may not subscribe to them. Requests keep their order."""
+        if not self.ours:
+            raise error_of(request.op, request.queue, UNAVAILABLE, "the client was made in another process, before a fork: expected one of this process", cause=RuntimeError())
         while not self._is_ready and not self.closed and not deadline.over:
             if not self.connected:
                 await asyncio.sleep(min(_LOOK_FOR_CONNECTION_EVERY, deadline.left))

@@ -13,7 +13,7 @@ from .bulk import BulkResult, BulkVerb, BulkWhere, bulk_fields, run_bulk
 from .call import Call
 from .config import Config, ConfigChange, History, Info
 from .consume import Consumer, Handler
-from .duration import Duration, duration_text, seconds
+from .duration import Duration, duration_text, seconds, shown
 from .errors import LeaseLostError, PQError, unreadable
 from .hold import extend
 from .imported import Import, import_item
@@ -247,6 +247,8 @@ class Queue:
 
     async def configure(self, change: ConfigChange, *, timeout: Duration | None = None) -> Config:
         """Changes the configuration, makes the queue if necessary, and returns the whole configuration."""
+        if not isinstance(change, Mapping):
+            raise TypeError(f"the change is {shown(change)}: expected a mapping such as {{'lease': '30s'}}")
         config: Config = await self._ask("config", "admin.config", dict(change), timeout)
         return config
 

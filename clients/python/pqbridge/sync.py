@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from . import client as _client
 from . import item as _item
@@ -20,12 +21,13 @@ from . import queue as _queue
 from .background import loop, run
 from .consume import Consumer as _Consumer
 from .duration import Duration, shown
-from .events import Event
+from .events import Event, EventType
 from .item_data import ItemData
 from .options import ConnectOptions
 from .push import NewItem, Pushed
 from .supply import DEFAULT_LEASE, OnError, log_error
 from .take import End
+from .values import count
 
 __all__ = ["Client", "Consumer", "Item", "Queue", "connect"]
 
@@ -163,6 +165,19 @@ class Item(_Data):
     def __exit__(self, kind: type[BaseException] | None, err: BaseException | None, trace: TracebackType | None) -> bool:
         self._kept.__exit__(None, None, None)
         return run(self._real.end(err))
+
+
+def _show(name: str) -> property:
+    """What pqbridge.Item has under this name."""
+    return property(lambda self: getattr(self._real, name))
+
+
+if not TYPE_CHECKING:
+    for _name in vars(ItemData("", "")):
+        if not _name.startswith("_"):
+            setattr(Item, _name, _show(_name))
+    for _name in ("leased", "settled", "text"):
+        setattr(Item, _name, _show(_name))
 
 
 class Consumer:
@@ -307,6 +322,9 @@ class Queue:
         becomes of the items. A lease is extended while the handler runs; item.lost is set when it is lost."""
         if not callable(handler):
             raise TypeError(f"the handler is {shown(handler)}: expected a function of an item")
+        if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None)):
+            raise TypeError(f"the handler is {shown(handler)}, which is asynchronous: expected a function that is not, or pqbridge.Queue.consume")
+        count(concurrency, "concurrency", 10_000)
         pool = ThreadPoolExecutor(concurrency, thread_name_prefix=f"pqbridge-{self.name}")
 
         async def work(real: _item.Item) -> None:
@@ -362,7 +380,7 @@ class Client:
     queues = _iterating(_client.Client.queues)
 
     @contextmanager
-    def events(self, queue: str | None = None, type: str = "*") -> Generator[Iterator[Event], None, None]:
+    def events(self, queue: str | None = None, type: EventType | Literal["*"] = "*") -> Generator[Iterator[Event], None, None]:
         """Events from the moment the block begins."""
         events = self._real.events(queue, type)
         run(events.__aenter__())

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import datetime
+import os
 import select
+import signal
+import types
 import unittest
 from typing import Any
+
+import celery
 
 from celery.exceptions import TaskRevokedError
 from kombu import Connection, Exchange, Queue
 
 from celery_world import PATIENCE, URL, Worker, until
-from pqbridge import EmptyError, sync
+from pqbridge import EmptyError, kombu_celery, sync
 from pqbridge.kombu_channel import queue_name
 from world import fresh
 
@@ -335,6 +340,41 @@ class Kombu(unittest.TestCase):
         other = Connection(app.conf.broker_url, transport_options={"prefix": "nobody", "nats": {"name": "x"}})
         self.addCleanup(other.release)
         self.assertEqual(other.connect().pq.grammar.subject("q", "push"), "nobody.q.push")
+
+    def test_a_child_of_a_fork_sends(self) -> None:
+        """On a connection of its own, and at once."""
+        name = fresh()
+        queue = self.connection.SimpleQueue(name)
+        queue.put("parent")
+        child = os.fork()
+        if child == 0:
+            signal.alarm(int(PATIENCE))
+            self.connection.ensure(self.connection, lambda: None, max_retries=3)
+            with self.connection.Producer() as producer:
+                producer.publish("child", routing_key=name, retry=True, retry_policy={"max_retries": 3})
+            os._exit(0)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        queue.put("again")
+        self.assertEqual(self.client.queue(name).info()["ready"], 3)
+
+    def test_who_may_not_look(self) -> None:
+        """A sender and a worker need no right to ask how long a queue is."""
+        name = fresh()
+        url = app.conf.broker_url.replace("//", "//worker:worker@")
+        with Connection(url, transport_options={"nats": {"inbox_prefix": "_INBOX.worker"}}) as connection:
+            connection.SimpleQueue(name).put("x")
+            self.assertEqual(connection.channel().queue_declare(name, passive=True).message_count, 0)
+            message = connection.SimpleQueue(name).get(timeout=PATIENCE)
+            message.ack()
+
+    def test_other_brokers_keep_their_defaults(self) -> None:
+        for url, own, expected in (("redis://", None, 4), (app.conf.broker_url, None, 1), (app.conf.broker_url, 7, 7)):
+            other = celery.Celery(fresh(), broker=url, set_as_current=False)
+            if own:
+                other.conf.worker_prefetch_multiplier = own
+            worker = types.SimpleNamespace(app=other, prefetch_multiplier=other.conf.worker_prefetch_multiplier)
+            kombu_celery._one_each(worker)
+            self.assertEqual(worker.prefetch_multiplier, expected)
 
     def test_names(self) -> None:
         self.assertEqual(queue_name("celery_1"), "celery_1")

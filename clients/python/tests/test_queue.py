@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
@@ -185,6 +186,24 @@ class Queues(TestCase):
             await item.term("no good")
             event = await anext(aiter(events))
         self.assertEqual((event.type, event.queue, event.id, event.reason, event.dead_letter), ("dead", q.name, item.id, "no good", q.name + "-dead"))
+
+    async def test_all_that_events_have(self) -> None:
+        q = self.queue()
+        async with self.client.events(q.name) as events:
+            await q.push("x")
+            item = await q.pop(lease="1m", holder="w1")
+            await q.revoke(item.id, delay="1h", reason="it hangs")
+            event = await anext(events)
+            self.assertEqual((event.type, event.holder, event.reason, event.more), ("revoked", "w1", "it hangs", {}))
+            self.assertTrue(event.not_before and event.not_before > event.time + timedelta(minutes=50))
+            missed = {"name": "daily", "from": "2026-01-01T00:00:00Z", "to": "2026-01-03T00:00:00Z", "count": 3, "at_least": True, "reason": "down", "new": 1}
+            about = {"type": "io.pq.v1.event.schedule_missed", "time": "2026-01-04T00:00:00Z", "queue": q.name}
+            await self.client.connection.publish(f"pq.{q.name}.event.schedule_missed", json.dumps({**about, **missed}).encode())
+            event = await anext(events)
+        self.assertEqual((event.name, event.count, event.at_least, event.reason, event.more), ("daily", 3, True, "down", {"new": 1}))
+        self.assertEqual([t and t.day for t in (event.from_time, event.to_time, event.time)], [1, 3, 4])
+        with self.assertRaisesRegex(ValueError, "^type is 'push': expected"):
+            self.client.events(type="push")  # type: ignore[arg-type]
 
     async def test_order_of_pushes_that_overlap(self) -> None:
         q = self.queue()

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 import threading
 import time
+import types
 import unittest
+from unittest.mock import patch
 
 import pqbridge
-from pqbridge import EmptyError, GiveUp, LeaseLostError, NotLeasedError, sync
+from pqbridge import EmptyError, GiveUp, LeaseLostError, NotLeasedError, UnavailableError, background, sync
 from world import PATIENCE, URL, fresh, quiet
 
 
@@ -121,6 +126,57 @@ class Synchronous(unittest.TestCase):
             q.push("a")
             q.pop(lease="1m").term("why")
             self.assertEqual(next(events).reason, "why")
+
+    def test_a_child_of_a_fork(self) -> None:
+        """It says at once that the client is not its own, and leaves the connection alone."""
+        q = self.client.queue(fresh())
+        q.push("a")
+        child = os.fork()
+        if child == 0:
+            signal.alarm(int(PATIENCE))  # it would wait for a thread that the fork has not taken along
+            try:
+                q.push("b")
+            except UnavailableError as err:
+                self.client.close()
+                with sync.connect(URL, timeout=PATIENCE) as own:
+                    own.queue(q.name).push("c")
+                os._exit(0 if "another process" in str(err) else 1)
+            os._exit(2)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        self.assertEqual([item.text for item in q.pop_many(9)], ["a", "c"])
+
+    def test_what_has_patched_threads(self) -> None:
+        for name, says in (("gevent.monkey", "is_module_patched"), ("eventlet.patcher", "is_monkey_patched")):
+            patcher = types.SimpleNamespace(**{says: lambda name: True})
+            with patch.dict(sys.modules, {name: patcher}), patch.dict(background._loops, clear=True):
+                with self.assertRaisesRegex(RuntimeError, f"^{name.split('.')[0]} has patched"):
+                    sync.connect(URL)
+
+    def test_handlers(self) -> None:
+        q = self.client.queue(fresh())
+
+        async def work(item: sync.Item) -> None:
+            raise AssertionError
+
+        class Works:
+            async def __call__(self, item: sync.Item) -> None:
+                raise AssertionError
+
+        for handler in (work, Works()):
+            with self.assertRaisesRegex(TypeError, "which is asynchronous"):
+                q.consume(handler)
+        with self.assertRaisesRegex(ValueError, "^concurrency is 0: expected"):
+            q.consume(print, concurrency=0)
+        with self.assertRaisesRegex(TypeError, "^the change is None: expected a mapping"):
+            q.configure(None)  # type: ignore[arg-type]
+
+    def test_an_item_shows_what_it_has(self) -> None:
+        q = self.client.queue(fresh())
+        q.push("a", priority=3, headers={"H": "1"})
+        item = q.pop()
+        for name, value in {"text": "a", "priority": 3, "headers": {"H": ["1"]}, "deliveries": 0, "queue": q.name, "failures": 0}.items():
+            self.assertIn(name, dir(sync.Item))
+            self.assertEqual(getattr(item, name), value)
 
     def test_a_consumer_that_has_stopped_keeps_nothing(self) -> None:
         q = self.client.queue(fresh())
