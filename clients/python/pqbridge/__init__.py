@@ -37,6 +37,7 @@ from .push import NewItem, Pushed
 from .queue import Queue
 from .schedules import Schedule, ScheduleChange, ScheduleCounts, ScheduleItem
 from .sources import Source, SourceChange, SourceCounts, SourceMap, SourceValue
+from .worker import Worker
 
 __all__ = [
     "Attempt",
@@ -97,6 +98,7 @@ __all__ = [
     "TooLargeError",
     "UnavailableError",
     "UnknownResultError",
+    "Worker",
     "connect",
     "default_backoff",
 ]

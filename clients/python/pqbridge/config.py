@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, overload
 
 
 class ConfigChange(TypedDict, total=False):
@@ -75,37 +75,58 @@ class Rates(TypedDict):
     settle: float
 
 
-class _Counts(TypedDict):
+class Info(dict[str, Any]):
+    """Counts, rates and configuration of a queue: a mapping with the protocol's names, and attributes of the same
+    names. What there is nothing to say of is missing in the mapping, and its attribute is 0, False or ""."""
+
     queue: str
     ready: int
     leased: int
     delayed: int
     waiting: int
+    """Pops that wait."""
     bytes: int
     oldest: float
     rates: Rates
     paused: bool
     config: Config
-
-
-class Info(_Counts, total=False):
-    """Counts, rates and configuration of a queue. Some are missing when there is nothing to say."""
-
-    held: int
+    held: int = 0
     """Leased items that links hold."""
-    oldest_of_all: float
-    oldest_at_least: bool
-    oldest_lease: float
-    lease_at_least: bool
-    fair_ready: bool
-    keys_set: int
-    keys_owing: int
+    oldest_of_all: float = 0.0
+    oldest_at_least: bool = False
+    oldest_lease: float = 0.0
+    lease_at_least: bool = False
+    fair_ready: bool = False
+    keys_set: int = 0
+    keys_owing: int = 0
     """Keys that have not all tokens of their rate."""
-    remembered: int
+    remembered: int = 0
     """Ids of pushes and pops, of dedup_limit."""
-    schedules: int
-    next_schedule: str
+    schedules: int = 0
+    next_schedule: str = ""
     """The first time that one of them has; missing of more than 64 schedules."""
+
+    def __init__(self, *fields: Any, **more: Any) -> None:
+        super().__init__(*fields, **more)
+        self.__dict__.update(self)
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __getitem__(self, name: Literal["queue", "next_schedule"], /) -> str: ...
+        @overload
+        def __getitem__(self, name: Literal["ready", "leased", "delayed", "waiting", "bytes", "held", "keys_set", "keys_owing", "remembered", "schedules"], /) -> int: ...
+        @overload
+        def __getitem__(self, name: Literal["oldest", "oldest_of_all", "oldest_lease"], /) -> float: ...
+        @overload
+        def __getitem__(self, name: Literal["paused", "oldest_at_least", "lease_at_least", "fair_ready"], /) -> bool: ...
+        @overload
+        def __getitem__(self, name: Literal["rates"], /) -> Rates: ...
+        @overload
+        def __getitem__(self, name: Literal["config"], /) -> Config: ...
+        @overload
+        def __getitem__(self, name: str, /) -> Any: ...
+        def __getitem__(self, name: str, /) -> Any: ...
 
 
 class _Steps(TypedDict):

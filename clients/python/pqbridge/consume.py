@@ -12,10 +12,22 @@ from .errors import LeaseLostError, PQError, SettledError
 from .hold import extend
 from .item import Item
 from .outcome import outcome
+from .signals import on_stop
 from .supply import Supply
 from .values import count
 
 Handler = Callable[[Item], Awaitable[object]]
+
+
+class Told:
+    """How often a program was told to stop."""
+
+    def __init__(self) -> None:
+        self.once = asyncio.Event()
+        self.twice = asyncio.Event()
+
+    def tell(self) -> None:
+        (self.twice if self.once.is_set() else self.once).set()
 
 
 class Consumer:
@@ -55,6 +67,33 @@ class Consumer:
         await asyncio.wait(self._workers)
         await self._supply.queue.client.mailbox.left()
         self._raise()
+
+    async def run(self, grace: Duration = 20.0) -> None:
+        """Waits until all workers have ended, as wait does, and stops them at SIGTERM or Ctrl-C: they take nothing
+        more, and what runs after the grace is cancelled and handed back. A second signal ends the grace. It returns
+        then, so that the program ends in order."""
+        loop = asyncio.get_running_loop()
+        told = Told()
+        with on_stop(lambda: loop.call_soon_threadsafe(told.tell)):
+            await self.until(told, grace)
+
+    async def until(self, told: Told, grace: Duration) -> None:
+        """Waits until all workers have ended, or the program was told to stop, once or twice."""
+        limit = seconds(grace, "grace", zero=True)
+        first, second = (asyncio.ensure_future(event.wait()) for event in (told.once, told.twice))
+        working = asyncio.ensure_future(self.wait())
+        try:
+            await asyncio.wait({working, first}, return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                self.drain()
+                await asyncio.wait({working, second}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                await self.stop(grace=0)
+            await working
+        finally:
+            for task in (first, second, working):
+                task.cancel()
+            await asyncio.gather(first, second, working, return_exceptions=True)
 
     async def wait(self) -> None:
         """Waits until all workers have ended. It fails if they cannot go on: an argument is wrong, the user

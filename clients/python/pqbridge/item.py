@@ -43,7 +43,8 @@ def _held(op: str, reason: str) -> bool:
 
 
 class Item(ItemData):
-    """Settle a leased item: with ack, nak, term, ack_next or hand_over. Until then extend or hold keep
+    """Settle a leased item: with ack; nak or release, if the work has failed; term or reject, if it is hopeless;
+    give_back, if nothing is wrong with it; ack_next or hand_over. Until then extend or hold keep
     the lease.
 
     As an asynchronous context manager an item keeps its lease while the block runs, and is settled by
@@ -114,6 +115,14 @@ class Item(ItemData):
         if not isinstance(reason, str):
             raise TypeError(f"the reason is {shown(reason)}: expected a text")
         await self._once(lambda: self._send("term", f"+TERM {_cut(reason)}".rstrip(), timeout))
+
+    async def release(self, delay: Duration | None = None, *, reason: str = "", timeout: Duration | None = None) -> None:
+        """The same as nak: the work on it has failed, and it is to be tried again."""
+        await self.nak(delay, reason=reason, timeout=timeout)
+
+    async def reject(self, reason: str = "", *, timeout: Duration | None = None) -> None:
+        """The same as term: it becomes a dead letter."""
+        await self.term(reason, timeout=timeout)
 
     async def extend(self, *, timeout: Duration | None = None) -> None:
         """Work in progress: the lease starts afresh, for as long as it was given."""

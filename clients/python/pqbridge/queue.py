@@ -14,7 +14,7 @@ from .call import Call
 from .config import Config, ConfigChange, History, Info
 from .consume import Consumer, Handler
 from .duration import Duration, duration_text, seconds, shown
-from .errors import LeaseLostError, PQError, unreadable
+from .errors import EmptyError, LeaseLostError, PQError, unreadable
 from .hold import extend
 from .imported import Import, import_item
 from .item import Item
@@ -29,9 +29,12 @@ from .sources import Source, SourceChange, changed_source, resumed, source_of
 from .subjects import check_id, check_name, check_queue, dead_letter
 from .supply import DEFAULT_LEASE, OnError, Supply, log_error
 from .take import End, Selection, take
-from .values import count, header_text, holder_of, key_of, priority_of, word
+from .values import NO_JSON, count, header_text, holder_of, key_of, payload_or_json, priority_of, word
+from .worker import ConsumeOptions, Worker
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from .client import Client
 
 # The operations that may be sent twice: they only read, or their repetition leads to the same state.
@@ -61,8 +64,9 @@ class Queue:
 
     async def push(
         self,
-        payload: Union[str, bytes, bytearray, memoryview],
+        payload: Union[str, bytes, bytearray, memoryview, None] = None,
         *,
+        json: Any = NO_JSON,
         priority: int | None = None,
         headers: Mapping[str, str | Sequence[str]] | None = None,
         key: str | None = None,
@@ -77,9 +81,10 @@ class Queue:
         ttl: Duration | None = None,
         timeout: Duration | None = None,
     ) -> Pushed:
-        """Adds an item, and returns when it is durable. NewItem says what the arguments mean."""
+        """Adds an item, and returns when it is durable. NewItem says what the arguments mean. json: a value instead
+        of a payload, written as JSON."""
         item = NewItem(
-            payload, priority, headers or {}, key, weight, unique, unique_until, on_conflict, msg_id, without_msg_id, delay, not_before, ttl
+            payload_or_json(payload, json), priority, headers or {}, key, weight, unique, unique_until, on_conflict, msg_id, without_msg_id, delay, not_before, ttl
         )
         return await push(self, item, timeout)
 
@@ -118,6 +123,23 @@ class Queue:
         items, in any program. After one that was repeated and found nothing, further ones find nothing either."""
         s = Selection(min=min, max=max, wait=wait, lease=lease, repeatable=repeatable, pop_id=pop_id, timeout=timeout, holder=holder)
         return (await take(self, "pop", end, s))[0]
+
+    async def pop_nowait(
+        self,
+        *,
+        end: End = "min",
+        lease: Duration | None = None,
+        min: int | None = None,
+        max: int | None = None,
+        holder: str | None = None,
+        repeatable: bool = False,
+        timeout: Duration | None = None,
+    ) -> Item | None:
+        """The first item at an end, None if there is none now."""
+        try:
+            return await self.pop(end=end, lease=lease, min=min, max=max, holder=holder, repeatable=repeatable, timeout=timeout)
+        except EmptyError:
+            return None
 
     async def pop_many(
         self,
@@ -226,6 +248,11 @@ class Queue:
         supply = Supply(self, end, Selection(min=min, max=max, lease=lease, repeatable=repeatable, holder=holder), limit, stop_when_empty, on_error)
         return Consumer(supply, handler, concurrency, backoff)
 
+    def worker(self, **options: Unpack[ConsumeOptions]) -> Callable[[Handler], Worker]:
+        """Makes a worker of a function: @jobs.worker(concurrency=4), and await its run. The arguments are those of
+        consume."""
+        return lambda handler: Worker(self, handler, options)
+
     async def ack_many(self, items: Sequence[Item], *, timeout: Duration | None = None) -> list[BaseException | None]:
         """Acknowledges items of this queue, up to 1000 in one message. For each the result has the error that
         its ack would raise, or None."""
@@ -233,8 +260,7 @@ class Queue:
 
     async def info(self, *, timeout: Duration | None = None) -> Info:
         """Counts, rates and configuration."""
-        info: Info = await self._ask("info", "info", None, timeout)
-        return info
+        return Info(await self._ask("info", "info", None, timeout))
 
     async def history(self, *, timeout: Duration | None = None) -> History:
         """What went through the answering bridge in the last hour, and how long the queue was."""

@@ -20,16 +20,19 @@ from . import item as _item
 from . import queue as _queue
 from .background import loop, run
 from .consume import Consumer as _Consumer
+from .consume import Told
 from .duration import Duration, shown
 from .events import Event, EventType
 from .item_data import ItemData
 from .options import ConnectOptions
 from .push import NewItem, Pushed
+from .signals import on_stop
 from .supply import DEFAULT_LEASE, OnError, log_error
 from .take import End
 from .values import count
+from .worker import ConsumeOptions
 
-__all__ = ["Client", "Consumer", "Item", "Queue", "connect"]
+__all__ = ["Client", "Consumer", "Item", "Queue", "Worker", "connect"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -46,6 +49,15 @@ def _taking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, _item.Item
     @functools.wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Item:
         return Item(run(method(self._real, *args, **kwargs)))
+
+    return call
+
+
+def _taking_none(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, _item.Item | None]]) -> Callable[Concatenate[Any, P], Item | None]:
+    @functools.wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Item | None:
+        item = run(method(self._real, *args, **kwargs))
+        return None if item is None else Item(item)
 
     return call
 
@@ -139,6 +151,8 @@ class Item(_Data):
     ack = _blocking(_item.Item.ack)
     nak = _blocking(_item.Item.nak)
     give_back = _blocking(_item.Item.give_back)
+    release = _blocking(_item.Item.release)
+    reject = _blocking(_item.Item.reject)
     term = _blocking(_item.Item.term)
     extend = _blocking(_item.Item.extend)
 
@@ -199,6 +213,17 @@ class Consumer:
         finally:
             self._pool.shutdown(wait=False)
 
+    def run(self, grace: Duration = 20.0) -> None:
+        """Waits until all workers have ended, as wait does, and stops them at SIGTERM or Ctrl-C: they take nothing
+        more, and after the grace the lost of what still runs is set. A second signal ends the grace. It returns
+        when all functions have."""
+        told = Told()
+        try:
+            with on_stop(lambda: loop().call_soon_threadsafe(told.tell)):
+                run(self._real.until(told, grace))
+        finally:
+            self._pool.shutdown(wait=False)
+
     def wait(self) -> None:
         """Waits until all workers have ended. It fails if they cannot go on. A program that is interrupted here
         stops them, without grace."""
@@ -235,6 +260,7 @@ class Queue:
     push = _blocking(_queue.Queue.push)
     push_many = _blocking(_queue.Queue.push_many)
     pop = _taking(_queue.Queue.pop)
+    pop_nowait = _taking_none(_queue.Queue.pop_nowait)
     pop_many = _taking_many(_queue.Queue.pop_many)
     peek = _taking(_queue.Queue.peek)
     peek_many = _taking_many(_queue.Queue.peek_many)
@@ -354,6 +380,34 @@ class Queue:
             )
 
         return Consumer(run(start()), pool)
+
+    def worker(self, **options: Unpack[ConsumeOptions]) -> Callable[[Callable[[Item], object]], Worker]:
+        """Makes a worker of a function: @jobs.worker(concurrency=4), and call its run. The arguments are those of
+        consume."""
+        return lambda handler: Worker(self, handler, options)
+
+
+class Worker:
+    """What Queue.worker makes of a function, which can still be called."""
+
+    def __init__(self, queue: Queue, handler: Callable[[Item], object], options: ConsumeOptions) -> None:
+        if not callable(handler):
+            raise TypeError(f"the handler is {shown(handler)}: expected a function of an item, as in @queue.worker(concurrency=4)")
+        functools.update_wrapper(self, handler)
+        self._queue = queue
+        self._handler = handler
+        self._options = options
+
+    def __call__(self, item: Item) -> object:
+        return self._handler(item)
+
+    def start(self) -> Consumer:
+        """Begins to consume."""
+        return self._queue.consume(self._handler, **self._options)
+
+    def run(self, grace: Duration = 20.0) -> None:
+        """Consumes until SIGTERM or Ctrl-C; see Consumer.run."""
+        self.start().run(grace)
 
 
 class Client:

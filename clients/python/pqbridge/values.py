@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from .duration import shown
 
@@ -73,6 +75,20 @@ def payload_of(payload: object) -> bytes:
     if isinstance(payload, (bytes, bytearray, memoryview)):
         return bytes(payload)
     raise TypeError(f"the payload is {shown(payload)}: expected bytes or a text")
+
+
+NO_JSON: Any = object()
+"""None is a value of JSON."""
+
+
+def payload_or_json(payload: object, value: Any) -> Any:
+    if value is NO_JSON:
+        if payload is None:
+            raise TypeError("the payload is missing: expected one, or json")
+        return payload
+    if payload is not None:
+        raise TypeError("a payload together with json: expected one of them")
+    return json.dumps(value)
 
 
 def headers_of(headers: Mapping[str, str | Sequence[str]]) -> list[tuple[str, str]]:

@@ -1,0 +1,55 @@
+"""Functions that work on the items of a queue."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from .consume import Consumer, Handler
+from .duration import Duration
+from .supply import OnError
+from .take import End
+
+if TYPE_CHECKING:
+    from .item import Item
+    from .queue import Queue
+
+
+class ConsumeOptions(TypedDict, total=False):
+    """The arguments of Queue.consume behind the handler."""
+
+    concurrency: int
+    end: End
+    lease: Duration
+    min: int | None
+    max: int | None
+    repeatable: bool
+    limit: int | None
+    stop_when_empty: bool
+    holder: str | None
+    backoff: Callable[[int], Duration] | None
+    on_error: OnError
+
+
+class Worker:
+    """What Queue.worker makes of a function, which can still be called."""
+
+    def __init__(self, queue: Queue, handler: Handler, options: ConsumeOptions) -> None:
+        if not callable(handler):
+            raise TypeError(f"the handler is {handler!r}: expected an asynchronous function of an item, as in @queue.worker(concurrency=4)")
+        functools.update_wrapper(self, handler)
+        self._queue = queue
+        self._handler = handler
+        self._options = options
+
+    async def __call__(self, item: Item) -> Any:
+        return await self._handler(item)
+
+    def start(self) -> Consumer:
+        """Begins to consume."""
+        return self._queue.consume(self._handler, **self._options)
+
+    async def run(self, grace: Duration = 20.0) -> None:
+        """Consumes until SIGTERM or Ctrl-C; see Consumer.run."""
+        await self.start().run(grace)
