@@ -310,7 +310,7 @@ func TestPythonClientPage(t *testing.T) {
 	blocks := testenv.Blocks(t, page, "python")
 	var examples strings.Builder
 	for _, block := range blocks {
-		fmt.Fprintf(&examples, "%s\nprint(%q, flush=True)\n", block.Text, separator)
+		fmt.Fprintf(&examples, "%s\nprint(%q, flush=True)\n", strings.ReplaceAll(block.Text, "connect()", "connect(servers)"), separator)
 	}
 	pqd.Write(t, program, fmt.Sprintf(pyPage, examples.String()))
 	p := testenv.Daemon(t, withStreams(t, "")...)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 import unittest
+import urllib.request
+from pathlib import Path
 
 from pqbridge import Item, sync
 from world import PATIENCE, URL, TestCase, fresh, quiet
@@ -165,3 +168,25 @@ class Synchronous(unittest.TestCase):
         item = q.get(id, attempts=True)
         self.assertEqual((item.state, [(a.outcome, a.reason) for a in item.last_attempts]), ("ready", [("back", "stopped")]))
         self.assertIsNone(q.pop_nowait(max=-1))
+
+    def test_the_example_for_containers(self) -> None:
+        client = sync.connect(URL, timeout=PATIENCE, error_cb=quiet)
+        self.addCleanup(client.close)
+        q = client.queue(fresh())
+        q.push_many(["a", ""])
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        example = Path(__file__).parents[1] / "examples" / "worker.py"
+        env = {**os.environ, "QUEUE": q.name, "HEALTH_PORT": port}
+        worker = subprocess.Popen([sys.executable, example], env=env, stderr=subprocess.PIPE, text=True)
+        assert worker.stderr is not None
+        self.addCleanup(worker.stderr.close)
+        self.assertEqual(client.queue(q.name + "-dead").pop(wait=PATIENCE).text, "")
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=PATIENCE) as answer:
+            self.assertEqual(answer.status, 200)
+        worker.terminate()
+        self.assertEqual(worker.wait(PATIENCE), 0)
+        said = worker.stderr.read()
+        self.assertIn("a: done, attempt 1", said)
+        self.assertTrue(said.endswith("stopped\n"), said)
