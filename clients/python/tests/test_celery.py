@@ -112,6 +112,17 @@ class Celery(unittest.TestCase):
         until("nothing is left", lambda: self.info(queue)["leased"] == 0)
         self.assertEqual((self.times(early), self.times(late), self.info(queue)["ready"]), (1, 2, 0))
 
+    def test_killed_child(self) -> None:
+        """A task whose process is killed each time is a failure each time, and dies."""
+        queue = self.alone()
+        self.client.queue(queue).configure({"max_deliveries": 2})
+        app.control.add_consumer(queue, destination=[self.worker.name])
+        self.addCleanup(app.control.cancel_consumer, queue, destination=[self.worker.name])
+        name = fresh()
+        tasks.killed.apply_async((name,), queue=queue)
+        dead = self.client.queue(queue + "-dead").pop(wait=PATIENCE)
+        self.assertEqual((self.times(name), dead.dead and dead.dead.reason), (2, "max_deliveries"))
+
     def test_a_worker_that_stops_gives_back(self) -> None:
         queue, name = self.alone(), fresh()
         worker = Worker("--prefetch-multiplier", "4", queues=queue, concurrency=1)
@@ -313,6 +324,34 @@ class Kombu(unittest.TestCase):
             self.connection.drain_events(timeout=PATIENCE)
         self.connection.release()
         self.assertEqual((len(got), self.client.queue(name).info()["ready"]), (1, 1))
+
+    def test_sixteen_closed_workers(self) -> None:
+        """A message that nobody began with lives, and one that is rejected 16 times dies."""
+        name = fresh()
+        self.connection.SimpleQueue(name).put("x")
+        url, options = app.conf.broker_url, {"lease": 60}
+        for n in range(17):
+            got: list[Any] = []
+            with Connection(url, transport_options=options) as connection:
+                with connection.Consumer([Queue(name)], on_message=got.append, prefetch_count=4) as consumer:
+                    connection.drain_events(timeout=PATIENCE)
+                    if n % 2:
+                        consumer.recover(requeue=True)
+        self.assertEqual(self.client.queue(name).info().ready, 1)
+        counts = self.client.queue(name).pop(lease=60)
+        self.assertEqual((counts.failures, counts.interruptions), (0, 0))
+        counts.give_back()
+        rejected: list[Any] = []
+
+        def reject(message: Any) -> None:
+            rejected.append(message)
+            message.reject(requeue=True)
+
+        with self.connection.Consumer([Queue(name)], on_message=reject):
+            while len(rejected) < 16:
+                self.connection.drain_events(timeout=PATIENCE)
+        dead = self.client.queue(name + "-dead").pop(wait=PATIENCE)
+        self.assertEqual(dead.dead and dead.dead.reason, "max_deliveries")
 
     def test_what_arrives_while_the_loop_looks(self) -> None:
         transport: Any = self.connection.connect()
