@@ -87,19 +87,33 @@ func TestPythonClient(t *testing.T) {
 		module := strings.TrimSuffix(filepath.Base(file), ".py")
 		t.Run(strings.TrimPrefix(module, "test_"), func(t *testing.T) {
 			t.Parallel()
-			py := needPython(t, pyOptional[module]...)
-			p := testenv.Daemon(t, append(withStreams(t, pyRights), "PQ_LISTEN=", "NATS_USER=all", "NATS_PASSWORD=all")...)
-			cmd := py.command(t, "-X", "dev", "-m", "unittest", "-b", module)
-			cmd.Dir = filepath.Dir(file)
-			cmd.Env = append(cmd.Env, "NATS_URL="+p.URL, "CELERY_DIR="+t.TempDir(), testenv.Slow())
-			out, err := cmd.CombinedOutput()
-			ran := regexp.MustCompile(`(?m)^Ran [1-9]\d* tests? in .*\n\nOK$`)
-			if err != nil || !ran.Match(out) {
-				t.Errorf("%v\n%s", err, out)
-			}
-			p.Stop(t)
+			runPythonTests(t, needPython(t, pyOptional[module]...), module)
 		})
 	}
+}
+
+// Each item is at the client or in the queue, however often waits are cancelled beside pushes; and 200 deploys count as
+// nothing.
+func TestPythonClientLeaves(t *testing.T) {
+	nightly.Only(t, "TestPythonClient has the same, some dozen times")
+	t.Parallel()
+	py := needPython(t)
+	py.env = append(py.env, "PQ_TEST_WAITS=10000", "PQ_TEST_DEPLOYS=200")
+	runPythonTests(t, py, "test_presence", "test_worker")
+}
+
+func runPythonTests(t *testing.T, py python, modules ...string) {
+	t.Helper()
+	p := testenv.Daemon(t, append(withStreams(t, pyRights), "PQ_LISTEN=", "NATS_USER=all", "NATS_PASSWORD=all")...)
+	cmd := py.command(t, append([]string{"-X", "dev", "-m", "unittest", "-b"}, modules...)...)
+	cmd.Dir = filepath.Join(py.source, "tests")
+	cmd.Env = append(cmd.Env, "NATS_URL="+p.URL, "CELERY_DIR="+t.TempDir(), testenv.Slow())
+	out, err := cmd.CombinedOutput()
+	ran := regexp.MustCompile(`(?m)^Ran [1-9]\d* tests? in .*\n\nOK$`)
+	if err != nil || !ran.Match(out) {
+		t.Errorf("%v\n%s", err, out)
+	}
+	p.Stop(t)
 }
 
 func TestPythonClientKills(t *testing.T) {

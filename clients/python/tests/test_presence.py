@@ -298,6 +298,58 @@ class Presence(TestCase):
             self.assertEqual(shown, [(leased, False, int(leased), leased, leased, 0, {"H": ["1"]}, "k")] * 3)
             self.assertEqual((await q.info())["leased"], 3 * leased)
 
+    async def test_a_cancellation_during_the_acknowledgement(self) -> None:
+        """The caller gets the item, and is cancelled where he waits next; a timeout whose block has ended is over."""
+        acknowledging, go = asyncio.Event(), asyncio.Event()
+
+        def respond(verb: str, n: int, m: Any) -> Answer | None:
+            if ".ack." in verb:
+                acknowledging.set()
+
+                async def answer() -> None:
+                    await go.wait()
+                    await f.bridge.publish(m.reply)
+
+                asyncio.ensure_future(answer())
+                return None
+            leased = {"PQ-Id": "i", "PQ-Deliveries": "1", "PQ-Ack": f"pq.jobs.ack.c.{'t' * 8}", "PQ-Confirm": "2030-01-01T00:00:00Z"}
+            return Answer(leased, "x") if b"confirm" in m.data else failure(404, "empty")
+
+        f = await self.fake(respond, ask_again_after=PATIENCE, bridge_prefix="pq")
+        got: list[str] = []
+        after: list[str] = []
+
+        async def program(limit: float | None = None) -> None:
+            if limit is None or sys.version_info < (3, 11):
+                got.append((await f.client.queue("jobs").pop(wait=PATIENCE)).text)
+            else:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(None) as timeout:
+                        timeouts.append(timeout)
+                        got.append((await f.client.queue("jobs").pop(wait=PATIENCE)).text)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            after.append("went on")
+
+        timeouts: list[Any] = []
+        task = asyncio.ensure_future(program())
+        await acknowledging.wait()
+        task.cancel()
+        await asyncio.sleep(0)
+        go.set()
+        await asyncio.wait({task})
+        self.assertEqual((got, after, task.cancelled()), (["x"], [], True))
+        acknowledging.clear()
+        go.clear()
+        task = asyncio.ensure_future(program(1))
+        await acknowledging.wait()
+        if timeouts:
+            timeouts[0].reschedule(0)
+        await asyncio.sleep(0.01)
+        go.set()
+        await task
+        self.assertEqual((got, after), (["x"] * 2, ["went on"]))
+
     async def test_an_acknowledgement_that_fails(self) -> None:
         """What cannot be acknowledged is not handed out."""
         for answer, kind in ((failure(410, "expired"), EmptyError), (failure(400), BadRequestError), (None, UnknownResultError)):
@@ -377,7 +429,6 @@ class CancelMeetsPush(TestCase):
         }
         totals = await asyncio.gather(*(self.each_once(most, wait, leave) for leave in CUTS for most, wait in kinds.values()))
         taken, there = (sum(column) for column in zip(*totals))
-        print(f"{taken} items at the client, {there} in the queue", file=sys.__stderr__)
         self.assertTrue(WAITS_CUT < 1000 or (taken and there))
 class Synchronous(unittest.TestCase):
     def test_cancelled_pop_takes_nothing(self) -> None:
