@@ -2,7 +2,8 @@
 
 pqbridge.sync has the same calls for synchronous programs."""
 
-from .bulk import BulkResult, BulkWhere
+from .bulk import BulkWhere
+from .bulk_result import BulkResult
 from .client import Client, connect
 from .cluster import Cluster, Member
 from .config import Config, ConfigChange, History, Info, Replaced, SteppedDown, System

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
+from .bulk_result import BulkResult
 from .call import Call
+from .core import Place
 from .duration import Duration, duration_text, seconds, time_text
 from .errors import PQError, unreadable
 from .mailbox import Request
 from .values import count, priority_of, word
-
-if TYPE_CHECKING:
-    from .queue import Queue
 
 BulkVerb = Literal["remove", "move", "revoke", "requeue"]
 
@@ -38,21 +36,6 @@ class BulkWhere(TypedDict, total=False):
     """Or at that time."""
     deliveries: int
     """At least."""
-
-
-@dataclass
-class BulkResult:
-    """What a bulk operation did."""
-
-    done: int = 0
-    """How many items were changed."""
-    looked: int = 0
-    at_least: bool = False
-    """A page had no answer and was repeated, so more items may have been changed than done says."""
-    full: bool = False
-    """The queue that the items go to has no room for the next one."""
-    next: str = ""
-    """Where a further run goes on; "": this one came to its end."""
 
 
 def bulk_fields(
@@ -80,7 +63,7 @@ def bulk_fields(
     return {name: value for name, value in fields.items() if value is not None}
 
 
-async def run_bulk(queue: Queue, verb: str, fields: dict[str, Any], page: int | None, after: str, timeout: Duration | None) -> BulkResult:
+async def run_bulk(queue: Place, verb: str, fields: dict[str, Any], page: int | None, after: str, timeout: Duration | None) -> BulkResult:
     limit = {} if page is None else {"limit": count(page, "page", 500)}
     result = BulkResult(next=after)
     try:
@@ -94,7 +77,7 @@ async def run_bulk(queue: Queue, verb: str, fields: dict[str, Any], page: int | 
     return result
 
 
-async def _page(queue: Queue, verb: str, fields: dict[str, Any], result: BulkResult, timeout: Duration | None) -> None:
+async def _page(queue: Place, verb: str, fields: dict[str, Any], result: BulkResult, timeout: Duration | None) -> None:
     """Does a page, and adds what it did to the result."""
     client = queue.client
     call = Call(Request(f"bulk_{verb}", queue.name, queue.subject(f"admin.{verb}"), None, json.dumps(fields).encode()), repeatable=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import re
 from collections.abc import AsyncGenerator, Generator
@@ -14,17 +13,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import nats.errors
 from nats.aio.client import Client as Connection
 
-from .call import Call, Patience, ended
+from .call import Patience
 from .cluster import Cluster, cluster
 from .config import History, Replaced, SteppedDown, System
-from .deadline import Deadline
+from .core import Core
 from .duration import Duration, seconds, shown
 from .errors import FORBIDDEN, UNAVAILABLE, error_of, unreadable
 from .events import EVENT_TYPES, Events, EventType
 from .inflight import InFlight
 from .item import Item
-from .mailbox import Mailbox, Request, headers_size
-from .message import Message
+from .mailbox import Mailbox
 from .options import NatsOptions, check_options
 from .queue import Queue
 from .subjects import AckSubjects, Grammar, check_queue
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
 _PAGE = 200
 
 
-class Client:
+class Client(Core):
     """Speaks to the bridges behind a NATS connection. One is enough for a connection.
 
     A bridge refuses a request, and does nothing, if it is busy, restarts, or its store cannot commit. The
@@ -75,8 +73,7 @@ class Client:
         )
         self._in_flight = InFlight(count(max_in_flight, "max_in_flight"))
         self.mailbox = Mailbox(connection, inbox_prefix, self.acks)
-        self.no_steps: set[str] = set()
-        """Queues where a pop for good cannot be confirmed: the user may not acknowledge, or the bridge does not know of it."""
+        self.no_steps = set()
 
     def queue(self, name: str) -> Queue:
         """The queue with this name, which need not exist: the first push makes it."""
@@ -154,34 +151,6 @@ class Client:
             return
         await self.mailbox.end()
         await self.connection.close()
-
-    def deadline(self, timeout: Duration | None, more: float = 0.0) -> Deadline:
-        """The deadline of an operation; more: seconds on top of the client's own timeout."""
-        return Deadline(self.patience.timeout + more if timeout is None else seconds(timeout, "timeout"))
-
-    async def in_flight(self, call: Call, size: int, timeout: Duration | None) -> Message:
-        """Sends a push when there is room for it."""
-        deadline = self.deadline(timeout)
-        size += headers_size(call.request.headers)
-        if not await self._in_flight.acquire(size, deadline):
-            raise ended(call.request, 0, None, None)
-        try:
-            return await call.send(self.mailbox, self.patience, deadline)
-        finally:
-            self._in_flight.release(size)
-
-    async def ask(self, op: str, queue: str, subject: str, fields: dict[str, Any] | None, repeatable: bool, timeout: Duration | None) -> Any:
-        """Sends a request that is answered by a JSON object."""
-        body = b"" if fields is None else json.dumps(fields).encode()
-        call = Call(Request(op, queue, subject, None, body), repeatable)
-        m = await call.send(self.mailbox, self.patience, self.deadline(timeout))
-        try:
-            answer = json.loads(m.data)
-            if not isinstance(answer, dict):
-                raise ValueError("expected a JSON object")
-            return answer
-        except ValueError as cause:
-            raise unreadable(op, queue, m.data, cause) from cause
 
 
 async def _log(err: Exception) -> None:

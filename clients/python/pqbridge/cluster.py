@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 from time import monotonic
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
 from .call import ended
+from .core import Core
 from .deadline import INFINITE, Bell
 from .duration import Duration
 from .errors import refusal_in, unreadable
 from .mailbox import Request, denial
 from .message import Message
-
-if TYPE_CHECKING:
-    from .client import Client
 
 # How long to wait for further answers behind each one.
 _MORE = 0.25
@@ -76,7 +74,7 @@ class _Asking:
         self.fail(denial(self.request, cause))
 
 
-async def cluster(client: Client, timeout: Duration | None) -> Cluster:
+async def cluster(client: Core, timeout: Duration | None) -> Cluster:
     """Asks all of them, and waits a moment for the answers of those that are named."""
     deadline = client.deadline(timeout)
     request = Request("cluster", "", client.grammar.system("cluster.status"), None, b"")

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from .ack_many import ack_many
+from .core import Place
 from .errors import FORBIDDEN, LeaseLostError, PQError, error_of
 from .item import Item
-from .settlements import ack_many
-
-if TYPE_CHECKING:
-    from .queue import Queue
 
 
-async def confirmed(queue: Queue, items: list[Item]) -> list[Item]:
+async def confirmed(queue: Place, items: list[Item]) -> list[Item]:
     """Those of the items that are the caller's now. What the queue itself leases stays leased."""
     if not items[0].confirms:
         return items
@@ -28,7 +25,7 @@ async def confirmed(queue: Queue, items: list[Item]) -> list[Item]:
     return mine
 
 
-async def _acknowledge(queue: Queue, items: list[Item]) -> list[Item]:
+async def _acknowledge(queue: Place, items: list[Item]) -> list[Item]:
     try:
         if len(items) == 1:
             await items[0].ack()

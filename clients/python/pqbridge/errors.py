@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
+from .bulk_result import BulkResult
 from .message import Message
-
-if TYPE_CHECKING:
-    from .bulk import BulkResult
 
 BAD_REQUEST = 400
 FORBIDDEN = 403

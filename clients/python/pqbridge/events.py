@@ -6,14 +6,12 @@ import json
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from nats.aio.subscription import Subscription
 
+from .core import Core
 from .duration import time_of
-
-if TYPE_CHECKING:
-    from .client import Client
 
 _TYPE = "io.pq.v1.event."
 
@@ -76,7 +74,7 @@ class Event:
 class Events:
     """Events from the moment the block begins: an asynchronous context manager, and an iterator in it."""
 
-    def __init__(self, client: Client, subject: str) -> None:
+    def __init__(self, client: Core, subject: str) -> None:
         self._client = client
         self._subject = subject
         self._subscription: Subscription | None = None

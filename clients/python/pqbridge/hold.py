@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import datetime, timezone
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from .duration import Duration
 from .errors import LeaseLostError, PQError, SettledError
 
-if TYPE_CHECKING:
-    from .item import Item
+
+class Leased(Protocol):
+    """What extend has to know of an item."""
+
+    queue: str
+    lease_term: float
+    lease_expires: datetime | None
+
+    @property
+    def settled(self) -> bool: ...
+
+    async def extend(self, *, timeout: Duration | None = None) -> None: ...
 
 
-async def extend(item: Item, lose: Callable[[LeaseLostError], None]) -> None:
+async def extend(item: Leased, lose: Callable[[LeaseLostError], None]) -> None:
     """Extends the item's lease until it is settled, or lost."""
-    from .item import extend_interval, not_extended
-
     every, lasts = extend_interval(item)
     end = monotonic() + lasts
     while True:
@@ -45,7 +55,7 @@ async def extend(item: Item, lose: Callable[[LeaseLostError], None]) -> None:
 class Hold:
     """Keeps a lease while a block runs, and cancels the block when the lease is lost."""
 
-    def __init__(self, item: Item) -> None:
+    def __init__(self, item: Leased) -> None:
         self._item = item
         self._lost: LeaseLostError | None = None
         self._extending: asyncio.Task[None] | None = None
@@ -81,3 +91,23 @@ class Hold:
         lost = await self.end(err)
         if lost is not None and (err is None or isinstance(err, asyncio.CancelledError)):
             raise lost
+
+
+def extend_interval(item: Leased) -> tuple[float, float]:
+    """How long to wait between two extensions of a lease, and how long after the last one it counts as
+    lost: a lost message or a restart of the bridge must not end it."""
+    parts = 3
+    if item.lease_term > 0:
+        return item.lease_term / parts, item.lease_term
+    # Only the bridge knows how long the lease is: the time that is left by the clock of this machine
+    # may be wrong.
+    seems = (item.lease_expires - datetime.now(timezone.utc)).total_seconds() if item.lease_expires else 0.0
+    every = min(max(seems / parts, 0.3), 5.0)
+    return every, max(seems, every * parts)
+
+
+def not_extended(item: Leased, cause: PQError) -> LeaseLostError:
+    """The error of a lease that could not be extended in time."""
+    e = LeaseLostError("extend", item.queue, 410, "the lease could not be extended in time", "expired")
+    e.__cause__ = cause
+    return e

@@ -6,9 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Union
+from typing import Any, Union
 
 from .call import Call
+from .core import Place
 from .duration import Duration, time_text
 from .errors import unreadable
 from .item_data import Death, ItemData
@@ -16,9 +17,6 @@ from .mailbox import HeaderList, Request
 from .push import Pushed, pushed
 from .subjects import check_id
 from .values import headers_of, key_of, payload_of, priority_of
-
-if TYPE_CHECKING:
-    from .queue import Queue
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,7 @@ class Import:
         return HeaderList(found + headers_of(self.headers)), payload_of(self.payload)
 
 
-async def import_item(queue: Queue, item: Import, timeout: Duration | None) -> Pushed:
+async def import_item(queue: Place, item: Import, timeout: Duration | None) -> Pushed:
     headers, payload = item.wire()
     call = Call(Request("import", queue.name, queue.subject("import"), headers, payload), repeatable=True)
     m = await queue.client.in_flight(call, len(payload), timeout)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from datetime import datetime, timezone
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from .call import Call
+from .core import Place
 from .duration import Duration, duration_text, nanoseconds, seconds, shown, time_of
 from .errors import LeaseLostError, NotLeasedError, PQError, SettledError, UNKNOWN_RESULT, may_repeat, unreadable
 from .hold import Hold
@@ -17,11 +17,9 @@ from .item_data import ItemData
 from .mailbox import Request
 from .message import Message
 from .outcome import outcome
-
-if TYPE_CHECKING:
-    from .push import NewItem, Pushed
-    from .queue import Queue
-    from .settlements import Settlements
+from .push import NewItem, Pushed, push
+from .settlements import Settlements
+from .taking import Selection, take_next
 
 T = TypeVar("T")
 
@@ -50,7 +48,7 @@ class Item(ItemData):
     As an asynchronous context manager an item keeps its lease while the block runs, and is settled by
     what the block does: see Queue.consume."""
 
-    def __init__(self, queue: Queue, ack_subject: str) -> None:
+    def __init__(self, queue: Place, ack_subject: str) -> None:
         super().__init__(queue.name, ack_subject)
         self._queue = queue
         self._block: Hold | None = None
@@ -60,7 +58,7 @@ class Item(ItemData):
         """What keeps the lease of an item of Queue.items."""
 
     @classmethod
-    def read(cls, queue: Queue, m: Message, op: str, term: float = 0.0) -> Item:
+    def read(cls, queue: Place, m: Message, op: str, term: float = 0.0) -> Item:
         """Reads an answer that is an item."""
         item = cls(queue, queue.client.acks.of(queue.name, m))
         item.lease_term = term
@@ -153,17 +151,13 @@ class Item(ItemData):
         """Acknowledges, and pops the next item in the same transaction; None if there is none. It is leased
         for as long as this one and by the same holder, and comes from the same end and band, unless the
         arguments say otherwise."""
-        from .take import Selection, take_next
-
         s = Selection(min=min, max=max, wait=wait, lease=lease, holder=holder, repeatable=True, timeout=timeout)
-        return await self._once(lambda: take_next(self._queue, self.ack_subject, self.lease_term, s))
+        return await self._once(lambda: take_next(self._queue, Item.read, self.ack_subject, self.lease_term, s))
 
-    async def hand_over(self, to: Queue, item: NewItem | str | bytes, *, timeout: Duration | None = None) -> Pushed:
+    async def hand_over(self, to: Place, item: NewItem | str | bytes, *, timeout: Duration | None = None) -> Pushed:
         """Pushes an item to a queue and acknowledges this one, in one transaction. The hand_over of this
         item's queue has to name the other queue. After UnknownResultError call it again with the same
         msg_id."""
-        from .push import push
-
         if not self.leased:
             raise NotLeasedError
         lease = self._queue.client.acks.written(self.ack_subject)
@@ -238,23 +232,3 @@ class Item(ItemData):
             if (open or call.open) and _held(op, err.reason):
                 return None
             raise
-
-
-def extend_interval(item: Item) -> tuple[float, float]:
-    """How long to wait between two extensions of a lease, and how long after the last one it counts as
-    lost: a lost message or a restart of the bridge must not end it."""
-    parts = 3
-    if item.lease_term > 0:
-        return item.lease_term / parts, item.lease_term
-    # Only the bridge knows how long the lease is: the time that is left by the clock of this machine
-    # may be wrong.
-    seems = (item.lease_expires - datetime.now(timezone.utc)).total_seconds() if item.lease_expires else 0.0
-    every = min(max(seems / parts, 0.3), 5.0)
-    return every, max(seems, every * parts)
-
-
-def not_extended(item: Item, cause: PQError) -> LeaseLostError:
-    """The error of a lease that could not be extended in time."""
-    e = LeaseLostError("extend", item.queue, 410, "the lease could not be extended in time", "expired")
-    e.__cause__ = cause
-    return e

@@ -31,7 +31,7 @@ from .errors import BusyError, PQError, UnavailableError, UnknownResultError
 from .kombu_channel import Channel
 from .kombu_fanout import Fanout
 from .supply import DEFAULT_LEASE
-from .take import LONGEST_LEASE
+from .taking import LONGEST_LEASE
 
 __all__ = ["Transport"]
 

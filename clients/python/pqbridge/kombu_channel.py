@@ -22,7 +22,8 @@ from .intake import Intake, unworked
 from .kombu_message import Message, delivered, new_item
 from .push import push
 from .queue import Queue
-from .take import Selection, take
+from .take import take
+from .taking import Selection
 
 _VALID = re.compile(r"[A-Za-z0-9-][A-Za-z0-9_-]{0,58}")
 _INVALID = re.compile(r"[^A-Za-z0-9-]+")

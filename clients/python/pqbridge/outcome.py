@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from .duration import Duration, seconds
 from .retry import backoff
-
-if TYPE_CHECKING:
-    from .item import Item
 
 
 class RetryAfter(Exception):
@@ -39,7 +36,19 @@ def default_backoff(deliveries: int) -> float:
 STOPPED = "stopped"
 
 
-def outcome(item: Item, err: BaseException | None, delay: Callable[[int], Duration] | None = None, stopped: bool = False) -> tuple[Callable[[], Awaitable[None]], bool]:
+class Settles(Protocol):
+    """What outcome has to know of an item."""
+
+    backoff: float
+    deliveries: int
+
+    async def ack(self, *, timeout: Duration | None = None) -> None: ...
+    async def nak(self, delay: Duration | None = None, *, reason: str = "", timeout: Duration | None = None) -> None: ...
+    async def give_back(self, reason: str = "", *, timeout: Duration | None = None) -> None: ...
+    async def term(self, reason: str = "", *, timeout: Duration | None = None) -> None: ...
+
+
+def outcome(item: Settles, err: BaseException | None, delay: Callable[[int], Duration] | None = None, stopped: bool = False) -> tuple[Callable[[], Awaitable[None]], bool]:
     """How to settle an item, and whether that is all that the error was to say. delay: of the program; None:
     as the queue says, default_backoff if it says nothing. stopped: the work was told to end."""
     if err is None:

@@ -6,17 +6,15 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, Union
+from typing import Any, Literal, Union
 
 from .bundle import MOST_ITEMS, bundle
 from .call import Call
+from .core import Place
 from .duration import Duration, duration_text, seconds, shown, time_text
 from .errors import UNKNOWN_RESULT, error_of, unreadable
 from .mailbox import HeaderList, Request, random_token
 from .values import count, header_text, headers_of, key_of, payload_of, priority_of, word
-
-if TYPE_CHECKING:
-    from .queue import Queue
 
 _MOST_WEIGHT = 1000
 _LONGEST_VALUE = 1024
@@ -126,7 +124,7 @@ def pushed(queue: str, found: Any, body: bytes, own: bool = False) -> Pushed:
         raise unreadable("push", queue, body, cause) from cause
 
 
-async def push(queue: Queue, given: NewItem | str | bytes, timeout: Duration | None, settle: str | None = None) -> Pushed:
+async def push(queue: Place, given: NewItem | str | bytes, timeout: Duration | None, settle: str | None = None) -> Pushed:
     """Pushes an item. settle: the ack subject of an item that the push acknowledges."""
     item = given if isinstance(given, NewItem) else NewItem(given)
     headers, payload = item.wire()
@@ -143,7 +141,7 @@ async def push(queue: Queue, given: NewItem | str | bytes, timeout: Duration | N
     return pushed(queue.name, _answer(queue.name, answer.data), answer.data, own)
 
 
-async def push_many(queue: Queue, given: Sequence[NewItem | str | bytes], timeout: Duration | None) -> list[Pushed]:
+async def push_many(queue: Place, given: Sequence[NewItem | str | bytes], timeout: Duration | None) -> list[Pushed]:
     """Pushes many items in one message."""
     if isinstance(given, (str, bytes)):
         raise TypeError(f"the items are {shown(given)}: expected a list of items")

@@ -9,10 +9,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Union
 
 from . import listing
-from .bulk import BulkResult, BulkVerb, BulkWhere, bulk_fields, run_bulk
+from .ack_many import ack_many
+from .bulk import BulkVerb, BulkWhere, bulk_fields, run_bulk
+from .bulk_result import BulkResult
 from .call import Call
 from .config import Config, ConfigChange, History, Info
 from .consume import Consumer, Handler
+from .core import Place
 from .duration import Duration, duration_text, seconds, shown
 from .errors import EmptyError, LeaseLostError, PQError, unreadable
 from .hold import extend
@@ -24,18 +27,16 @@ from .mailbox import Request
 from .outcome import STOPPED
 from .push import NewItem, Pushed, push, push_many, pushed
 from .schedules import Schedule, ScheduleChange, changed, run_of, schedule_of, times_of
-from .settlements import ack_many
 from .sources import Source, SourceChange, changed_source, resumed, source_of
-from .subjects import check_id, check_name, check_queue, dead_letter
+from .subjects import check_id, check_name, dead_letter
 from .supply import DEFAULT_LEASE, OnError, Supply, log_error
-from .take import End, Selection, take
+from .take import take
+from .taking import End, Selection
 from .values import NO_JSON, count, header_text, holder_of, key_of, payload_or_json, priority_of, word
 from .worker import ConsumeOptions, Worker
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-    from .client import Client
 
 # The operations that may be sent twice: they only read, or their repetition leads to the same state.
 # A second purge would remove items pushed meanwhile, and a second removal would find no item.
@@ -47,20 +48,8 @@ _NAMES_PAGE = 100
 _MOST = 1000
 
 
-class Queue:
+class Queue(Place):
     """It need not exist: the first push makes it."""
-
-    def __init__(self, client: Client, name: str) -> None:
-        check_queue(name)
-        self.client = client
-        self.name = name
-
-    def __repr__(self) -> str:
-        return f"<Queue {self.name}>"
-
-    def subject(self, verb: str) -> str:
-        """The subject of a verb, with what follows it."""
-        return self.client.grammar.subject(self.name, verb)
 
     async def push(
         self,
@@ -251,7 +240,7 @@ class Queue:
     def worker(self, **options: Unpack[ConsumeOptions]) -> Callable[[Handler], Worker]:
         """Makes a worker of a function: @jobs.worker(concurrency=4), and await its run. The arguments are those of
         consume."""
-        return lambda handler: Worker(self, handler, options)
+        return lambda handler: Worker(lambda: self.consume(handler, **options), handler)
 
     async def ack_many(self, items: Sequence[Item], *, timeout: Duration | None = None) -> list[BaseException | None]:
         """Acknowledges items of this queue, up to 1000 in one message. For each the result has the error that

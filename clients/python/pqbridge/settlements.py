@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from .bundle import MOST_ITEMS
 from .call import Call
-from .duration import Duration, shown
+from .core import Place
+from .duration import Duration
 from .errors import PQError, error_of, unreadable
-from .item import Item
 from .mailbox import Request
-
-if TYPE_CHECKING:
-    from .queue import Queue
 
 _REFUSED = re.compile(r"-ERR ([1-9]\d{2}) (\S+)(?: (.*))?")
 
@@ -29,22 +24,8 @@ class Result:
     open: bool = False
 
 
-async def ack_many(queue: Queue, items: Sequence[Item], timeout: Duration | None) -> list[BaseException | None]:
-    for i, item in enumerate(items):
-        if not isinstance(item, Item) or item.queue != queue.name:
-            raise ValueError(f"item {i} is {shown(item)}: expected one of queue {queue.name}")
-    together = Settlements(queue)
-    results = asyncio.gather(*(item.ack_with(together, timeout) for item in items), return_exceptions=True)
-    try:
-        await asyncio.sleep(0)  # now all have added theirs
-        await together.send(timeout)
-        return await results
-    finally:
-        results.cancel()
-
-
 class Settlements:
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: Place) -> None:
         self._queue = queue
         self._all: list[tuple[str, asyncio.Future[Result]]] = []
 

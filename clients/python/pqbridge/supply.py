@@ -8,17 +8,15 @@ import os
 import socket
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from .core import Place
 from .errors import BAD_REQUEST, FORBIDDEN, TIMEOUT, EmptyError, LeaseLostError, PQError
 from .item import Item
 from .outcome import GiveUp, RetryAfter
 from .retry import backoff
-from .take import End, Selection, take
+from .take import take
+from .taking import End, Selection
 from .values import count
-
-if TYPE_CHECKING:
-    from .queue import Queue
 
 OnError = Callable[[BaseException, "Item | None"], object]
 
@@ -53,7 +51,7 @@ def log_error(err: BaseException, item: Item | None) -> None:
 class Supply:
     """Items under leases, for one worker or several. limit: how many at most."""
 
-    def __init__(self, queue: Queue, end: End, selection: Selection, limit: int | None, stop_when_empty: bool, on_error: OnError) -> None:
+    def __init__(self, queue: Place, end: End, selection: Selection, limit: int | None, stop_when_empty: bool, on_error: OnError) -> None:
         self.queue = queue
         self.report = on_error
         self._end = end

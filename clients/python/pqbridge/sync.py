@@ -28,7 +28,7 @@ from .options import ConnectOptions
 from .push import NewItem, Pushed
 from .signals import on_stop
 from .supply import DEFAULT_LEASE, OnError, log_error
-from .take import End
+from .taking import End
 from .values import count
 from .worker import ConsumeOptions
 

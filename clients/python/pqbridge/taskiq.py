@@ -15,7 +15,7 @@ from .intake import Intake
 from .item import Item
 from .options import ConnectOptions
 from .supply import DEFAULT_LEASE
-from .take import LONGEST_LEASE
+from .taking import LONGEST_LEASE
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
 from .consume import Consumer, Handler
 from .duration import Duration
+from .item import Item
 from .supply import OnError
-from .take import End
-
-if TYPE_CHECKING:
-    from .item import Item
-    from .queue import Queue
+from .taking import End
 
 
 class ConsumeOptions(TypedDict, total=False):
@@ -35,20 +32,19 @@ class ConsumeOptions(TypedDict, total=False):
 class Worker:
     """What Queue.worker makes of a function, which can still be called."""
 
-    def __init__(self, queue: Queue, handler: Handler, options: ConsumeOptions) -> None:
+    def __init__(self, start: Callable[[], Consumer], handler: Handler) -> None:
         if not callable(handler):
             raise TypeError(f"the handler is {handler!r}: expected an asynchronous function of an item, as in @queue.worker(concurrency=4)")
         functools.update_wrapper(self, handler)
-        self._queue = queue
+        self._start = start
         self._handler = handler
-        self._options = options
 
     async def __call__(self, item: Item) -> Any:
         return await self._handler(item)
 
     def start(self) -> Consumer:
         """Begins to consume."""
-        return self._queue.consume(self._handler, **self._options)
+        return self._start()
 
     async def run(self, grace: Duration = 20.0) -> None:
         """Consumes until SIGTERM or Ctrl-C; see Consumer.run."""

@@ -1,0 +1,75 @@
+"""What everything that is asked of bridges stands on: the connection with its subjects and its patience, and the
+name of a queue on it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from nats.aio.client import Client as Connection
+
+from .call import Call, Patience, ended
+from .deadline import Deadline
+from .duration import Duration, seconds
+from .errors import unreadable
+from .inflight import InFlight
+from .mailbox import Mailbox, Request, headers_size
+from .message import Message
+from .subjects import AckSubjects, Grammar, check_queue
+
+
+class Core:
+    """Of a client."""
+
+    connection: Connection
+    grammar: Grammar
+    acks: AckSubjects
+    patience: Patience
+    mailbox: Mailbox
+    no_steps: set[str]
+    """Queues where a pop for good cannot be confirmed: the user may not acknowledge, or the bridge does not know of it."""
+    _in_flight: InFlight
+
+    def deadline(self, timeout: Duration | None, more: float = 0.0) -> Deadline:
+        """The deadline of an operation; more: seconds on top of the client's own timeout."""
+        return Deadline(self.patience.timeout + more if timeout is None else seconds(timeout, "timeout"))
+
+    async def in_flight(self, call: Call, size: int, timeout: Duration | None) -> Message:
+        """Sends a push when there is room for it."""
+        deadline = self.deadline(timeout)
+        size += headers_size(call.request.headers)
+        if not await self._in_flight.acquire(size, deadline):
+            raise ended(call.request, 0, None, None)
+        try:
+            return await call.send(self.mailbox, self.patience, deadline)
+        finally:
+            self._in_flight.release(size)
+
+    async def ask(self, op: str, queue: str, subject: str, fields: dict[str, Any] | None, repeatable: bool, timeout: Duration | None) -> Any:
+        """Sends a request that is answered by a JSON object."""
+        body = b"" if fields is None else json.dumps(fields).encode()
+        call = Call(Request(op, queue, subject, None, body), repeatable)
+        m = await call.send(self.mailbox, self.patience, self.deadline(timeout))
+        try:
+            answer = json.loads(m.data)
+            if not isinstance(answer, dict):
+                raise ValueError("expected a JSON object")
+            return answer
+        except ValueError as cause:
+            raise unreadable(op, queue, m.data, cause) from cause
+
+
+class Place:
+    """Of a queue."""
+
+    def __init__(self, client: Core, name: str) -> None:
+        check_queue(name)
+        self.client = client
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"<Queue {self.name}>"
+
+    def subject(self, verb: str) -> str:
+        """The subject of a verb, with what follows it."""
+        return self.client.grammar.subject(self.name, verb)
