@@ -36,6 +36,8 @@ class BulkWhere(TypedDict, total=False):
     """Or at that time."""
     deliveries: int
     """At least."""
+    interruptions: int
+    """At least."""
 
 
 def bulk_fields(

@@ -43,6 +43,9 @@ class Import:
     dead: Death | None = None
     attempts: Sequence[Mapping[str, Any]] = ()
     """As PQ-Attempts has them, the oldest first."""
+    failures: int = 0
+    interruptions: int = 0
+    returns: int = 0
 
     @classmethod
     def of(cls, item: ItemData) -> Import:
@@ -60,6 +63,9 @@ class Import:
             unique=item.unique or None,
             unique_until=item.unique_until or None,
             deliveries=item.deliveries,
+            failures=item.failures,
+            interruptions=item.interruptions,
+            returns=item.returns,
             fence=item.fence,
             dead=item.dead,
         )
@@ -74,7 +80,8 @@ class Import:
         dead = self.dead or Death()
         times = {"Nats-Time-Stamp": self.pushed, "PQ-Not-Before": self.not_before, "PQ-Expires": self.expires, "PQ-Dead-At": dead.at}
         found += [(name, time_text(time, name)) for name, time in times.items() if time is not None]
-        numbers = {"PQ-Deliveries": self.deliveries, "PQ-Fence": self.fence, "PQ-Key-Fence": self.key_fence, "PQ-Dead-Deliveries": dead.deliveries}
+        counts = {"PQ-Failures": self.failures, "PQ-Interruptions": self.interruptions, "PQ-Returns": self.returns, "PQ-Dead-Interruptions": dead.interruptions}
+        numbers = counts | {"PQ-Deliveries": self.deliveries, "PQ-Fence": self.fence, "PQ-Key-Fence": self.key_fence, "PQ-Dead-Deliveries": dead.deliveries}
         texts = {"PQ-Unique": self.unique, "PQ-Unique-Until": self.unique_until}
         texts |= {"PQ-Dead-Reason": dead.reason, "PQ-Origin": dead.origin, "PQ-Origin-Id": dead.origin_id}
         found += [(name, str(value)) for name, value in (numbers | texts).items() if value]

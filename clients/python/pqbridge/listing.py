@@ -36,6 +36,14 @@ class Listed:
     dead: Death | None = None
     holder: str = ""
     """Of a leased item: what its holder calls itself."""
+    failures: int = 0
+    """How many of its leases ended by a nak."""
+    interruptions: int = 0
+    """How many ran out."""
+    returns: int = 0
+    """How many were given back, or revoked."""
+    since: datetime | None = None
+    """Of a leased item: when its lease began."""
     attempts: int = 0
     """The number of the last lease that ended without success."""
     last_attempts: list[Attempt] = field(default_factory=list)
@@ -110,8 +118,12 @@ def listed(queue: str, i: Any) -> Listed:
             key_fence=int(i.get("key_fence", 0)),
             unique=i.get("unique", ""),
             unique_until=i.get("unique_until", ""),
-            dead=Death(dead.get("reason", ""), dead.get("origin", ""), dead.get("origin_id", ""), _time(dead.get("at")), dead.get("deliveries", 0)) if dead else None,
+            dead=Death(dead.get("reason", ""), dead.get("origin", ""), dead.get("origin_id", ""), _time(dead.get("at")), dead.get("deliveries", 0), dead.get("interruptions", 0)) if dead else None,
             holder=i.get("holder", ""),
+            failures=int(i.get("failures", 0)),
+            interruptions=int(i.get("interruptions", 0)),
+            returns=int(i.get("returns", 0)),
+            since=_time(i.get("since")),
             attempts=int(i.get("attempts", 0)),
             last_attempts=attempts_of(i.get("last_attempts", [])),
             headers=i.get("headers"),

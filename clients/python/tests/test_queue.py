@@ -7,8 +7,8 @@ import json
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
-from pqbridge import BadRequestError, BusyError, ConflictError, EmptyError, Import, LeaseLostError, NewItem, NotFoundError, Queue, TooLargeError, UnavailableError
-from world import TestCase, fresh
+from pqbridge import BadRequestError, BusyError, ConflictError, Death, EmptyError, Import, LeaseLostError, NewItem, NotFoundError, Queue, TooLargeError, UnavailableError
+from world import Answer, TestCase, fresh, pushed
 
 
 class Queues(TestCase):
@@ -156,6 +156,23 @@ class Queues(TestCase):
         await self.fails(q.requeue(listed.id), NotFoundError, 404, "unknown")
         await item.nak()
         await self.fails(self.client.attach(item.ack_subject).nak(), LeaseLostError, 410, "returned")
+
+    async def test_how_leases_ended(self) -> None:
+        counts = {"failures": 3, "interruptions": 2, "returns": 1}
+        died = Death("interruptions", "jobs", "j", None, 6, 2)
+        headers = {f"PQ-{name.capitalize()}": str(n) for name, n in counts.items()}
+        item = {"PQ-Id": "i", "PQ-Deliveries": "7", "PQ-Dead-Reason": "interruptions", "PQ-Origin": "jobs", "PQ-Origin-Id": "j", "PQ-Dead-Deliveries": "6", "PQ-Dead-Interruptions": "2", **headers}
+        row = {"id": "i", "priority": 0, "state": "leased", "deliveries": 7, "pushed": "2026-01-01T00:00:00Z", "since": "2026-01-02T00:00:00Z", "size": 1, **counts}
+        row["dead"] = {"reason": "interruptions", "origin": "jobs", "origin_id": "j", "deliveries": 6, "interruptions": 2}
+        f = await self.fake(lambda verb, n, m: pushed() if "import" in verb else Answer(item, "x") if ".get." in verb else Answer(body=json.dumps({"items": [row]})))
+        q = f.client.queue("dead")
+        found, [listed] = await q.get("i"), [i async for i in q.list(state="leased")]
+        for shown in (found, listed):
+            self.assertEqual(({name: getattr(shown, name) for name in counts}, shown.dead), (counts, died))
+        self.assertEqual(listed.since and listed.since.day, 2)
+        await q.import_item(Import.of(found))
+        sent = f.requests[-1][1].headers or {}
+        self.assertEqual({name: sent.get(name) for name in (*headers, "PQ-Dead-Interruptions")}, {**headers, "PQ-Dead-Interruptions": "2"})
 
     async def test_history(self) -> None:
         q = self.queue()
