@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 R = TypeVar("R")
 
-_starting = threading.Lock()
+_starting = threading.RLock()
 _loops: dict[int, asyncio.AbstractEventLoop] = {}  # by process: a child of a fork has no thread
 
 
@@ -29,6 +29,9 @@ def _patched() -> str | None:
 
 
 def loop() -> asyncio.AbstractEventLoop:
+    running = _loops.get(os.getpid())
+    if running is not None:
+        return running  # without the lock: a signal handler may come here while its thread has it
     with _starting:
         found = _loops.get(os.getpid())
         if found is None:
