@@ -58,7 +58,7 @@ TEST     = $(GO) test $(NIGHT)
 LIMIT    = 1h
 
 .DEFAULT_GOAL := help
-.PHONY: help run build generate test nightly test-everything test-race-again test-cluster test-topology test-fdb check check-deploy test-deploy stress lint lint-chart vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize simulate forge netfaults powercut diskfaults cluster foundationdb schedules sources links celery imports bulk soak console crowd overload tenants) mutate fuzz pictures freeze site release reproduce
+.PHONY: help run build generate test nightly test-everything test-race-again test-cluster test-topology test-fdb check check-deploy test-deploy stress lint lint-chart vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize simulate forge netfaults powercut diskfaults cluster foundationdb schedules sources links celery imports bulk deploys soak console crowd overload tenants) mutate fuzz pictures freeze site release reproduce
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -253,6 +253,11 @@ campaign/bulk: ## LETTERS (100000) dead letters requeued beside clients and KILL
 	$(GO) test -run '^TestBulkBesideKills$$' -count 1 -timeout 72h -v ./e2e/faults -pq.kills=$(KILLS) -pq.letters=$(LETTERS) -pq.workers=8 -pq.seed=$(SEED)
 	$(GO) test -run '^TestClusterBulk$$' -count 1 -timeout 72h -v ./e2e/cluster -pq.kills=$(KILLS) -pq.letters=$(LETTERS) -pq.seed=$(SEED)
 	$(if $(FDB),$(GO) test -tags fdb -run '^TestBulkOfSeveralBridges$$' -count 1 -timeout 72h -v ./e2e/stores -pq.kills=$(KILLS) -pq.letters=$(LETTERS) -pq.workers=8 -pq.seed=$(SEED))
+
+campaign/deploys: JOBS = 10000
+campaign/deploys: RESTARTS = 100
+campaign/deploys: ## JOBS (10000) jobs of ten workers of which RESTARTS (100) are restarted, in order, within a job, and by SIGKILL: what the jobs count
+	$(GO) test -run '^TestDeploys$$' -count 1 -timeout 72h -v ./e2e/clients -parallel 1 -pq.jobs=$(JOBS) -pq.restarts=$(RESTARTS)
 
 campaign/soak: ## clients at RATE (200) operations a second for DURATION (1h): memory, goroutines, descriptors and disk stay flat
 	$(GO) test -run '^TestSoak$$' -count 1 -timeout 72h -v ./e2e/faults -pq.soak=$(DURATION) -pq.rate=$(RATE)

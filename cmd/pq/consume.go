@@ -38,8 +38,9 @@ func consumeCommand(s *session.Session) *cobra.Command {
 		Annotations: map[string]string{programFollows: "yes"},
 		Short:       "run a program for each item",
 		Long: `Leases items as they come and runs a program for each. The payload is its standard
-input; PQ_QUEUE, PQ_ID, PQ_PRIORITY, PQ_DELIVERIES, PQ_FENCE, PQ_KEY and
-PQ_KEY_FENCE are set, and PQ_HEADER_<NAME> for each header. When the program
+input; PQ_QUEUE, PQ_ID, PQ_PRIORITY, PQ_DELIVERIES, PQ_FAILURES,
+PQ_INTERRUPTIONS, PQ_RETURNS, PQ_FENCE, PQ_KEY and PQ_KEY_FENCE are set, and
+PQ_HEADER_<NAME> for each header. When the program
 exits with 0 the item is acknowledged, otherwise it is delivered again later.
 While the program runs the lease is extended. Without a program the payloads are
 printed.
