@@ -47,9 +47,9 @@ type ConsumeOptions struct {
 	// Holder is what the leases show as their holder; "": <host>-<process id>.
 	Holder string
 
-	// Backoff returns the delay before the next delivery of a failed item, given its
-	// deliveries; nil: what the backoff of the queue says, [DefaultBackoff] if it has none.
-	Backoff func(deliveries int) time.Duration
+	// Backoff returns the delay before the next delivery of a failed item, given how often it has
+	// failed, this time included; nil: what the backoff of the queue says, [DefaultBackoff] if it has none.
+	Backoff func(failures int) time.Duration
 
 	// Grace is how long handlers may continue after the context has ended, before their
 	// own contexts end; 0: as long as they need.
@@ -60,11 +60,11 @@ type ConsumeOptions struct {
 	OnError func(item *Item, err error)
 }
 
-// DefaultBackoff returns a second after the first delivery, twice as long after each
+// DefaultBackoff returns a second after the first failure, twice as long after each
 // further one, and 5 minutes at most. Each is somewhat longer or shorter, so that items
 // that failed together are not tried again together.
-func DefaultBackoff(deliveries int) time.Duration {
-	return backoff(deliveries, time.Second, 5*time.Minute)
+func DefaultBackoff(failures int) time.Duration {
+	return backoff(failures, time.Second, 5*time.Minute)
 }
 
 // RetryAfter returns an error for a [Handler] to return: the item is delivered again
@@ -290,13 +290,14 @@ func (c *consumer) settle(item *Item, err error) error {
 
 // delay is how long a failed item stays away, nil if its queue decides that.
 func (c *consumer) delay(item *Item) *time.Duration {
+	failures := item.Deliveries - int(item.Interruptions+item.Returns)
 	switch {
 	case c.options.Backoff != nil:
-		return new(c.options.Backoff(item.Deliveries))
+		return new(c.options.Backoff(failures))
 	case item.Backoff > 0:
 		return nil
 	}
-	return new(DefaultBackoff(item.Deliveries))
+	return new(DefaultBackoff(failures))
 }
 
 // call calls the handler.

@@ -104,10 +104,19 @@ func TestConsumeSettles(t *testing.T) {
 			w := start(t)
 			failed := make(chan string, 10)
 			w.push(t, "x")
+			for range 3 { // which is no failure
+				item, err := w.queue.Pop(t.Context(), client.Min, client.Lease(time.Hour))
+				if err == nil {
+					err = item.GiveBack(t.Context(), "")
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
 			stop := w.consume(t, tc.handle, client.ConsumeOptions{
-				Backoff: func(deliveries int) time.Duration {
-					if deliveries != 1 {
-						t.Errorf("backoff after %d deliveries, expected 1", deliveries)
+				Backoff: func(failures int) time.Duration {
+					if failures != 1 {
+						t.Errorf("backoff after %d failures, expected 1", failures)
 					}
 					return time.Hour
 				},

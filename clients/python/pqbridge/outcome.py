@@ -26,10 +26,10 @@ class GiveUp(Exception):
         self.reason = reason
 
 
-def default_backoff(deliveries: int) -> float:
-    """The delay before the next delivery of a failed item, in seconds: one after the first delivery, twice
+def default_backoff(failures: int) -> float:
+    """The delay before the next delivery of a failed item, in seconds: one after the first failure, twice
     as long after each further one, 5 minutes at most. Each is somewhat longer or shorter."""
-    return backoff(deliveries, 1.0, 300.0)
+    return backoff(failures, 1.0, 300.0)
 
 
 # The attempt of what the end of its worker has cut short.
@@ -41,6 +41,8 @@ class Settles(Protocol):
 
     backoff: float
     deliveries: int
+    interruptions: int
+    returns: int
 
     async def ack(self, *, timeout: Duration | None = None) -> None: ...
     async def nak(self, delay: Duration | None = None, *, reason: str = "", timeout: Duration | None = None) -> None: ...
@@ -61,7 +63,8 @@ def outcome(item: Settles, err: BaseException | None, delay: Callable[[int], Dur
         return lambda: item.give_back(STOPPED), False  # the program ends, and the item did not fail
     if delay is None and item.backoff > 0:
         return lambda: item.nak(reason=_told(err)), False  # as the queue says
-    return lambda: item.nak((delay or default_backoff)(item.deliveries), reason=_told(err)), False
+    failures = item.deliveries - item.interruptions - item.returns  # this one included
+    return lambda: item.nak((delay or default_backoff)(failures), reason=_told(err)), False
 
 
 def _told(err: BaseException) -> str:

@@ -230,7 +230,7 @@ class Queue(Place):
 
         limit: end after this many items. stop_when_empty: end when there is no ready item, instead of waiting.
         holder: what the leases show as their holder; <host>-<process id> if it is not given.
-        backoff: the delay before the next delivery of a failed item, from the number of its deliveries; if it
+        backoff: the delay before the next delivery of a failed item, from how often it has failed; if it
         is not given, the backoff of the queue, and default_backoff if that has none.
         on_error: gets what handlers raise, and the errors of pops and settlements, with the item if there is
         one; they are logged if it is not given."""
