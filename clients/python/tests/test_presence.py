@@ -19,7 +19,7 @@ from unittest.mock import patch
 
 from pqbridge import BadRequestError, EmptyError, ForbiddenError, NewItem, Queue, UnknownResultError, sync
 from test_repeat import Proxy
-from world import PATIENCE, URL, Answer, TestCase, failure, fresh, quiet
+from world import PATIENCE, SLOW, URL, Answer, TestCase, failure, fresh, quiet
 
 Wait = Callable[[Queue], Awaitable[Any]]
 
@@ -359,7 +359,7 @@ class Presence(TestCase):
                     return answer
                 return Answer({"PQ-Id": "i", "PQ-Ack": f"{f.prefix}.jobs.ack.c.t", "PQ-Confirm": "2030-01-01T00:00:00Z"}) if b"confirm" in m.data and n < 3 else failure(404 if n == 1 else 408)
 
-            f = await self.fake(respond, timeout=0.3)
+            f = await self.fake(respond, timeout=PATIENCE if answer else 2 * SLOW)
             await self.fails(f.client.queue("jobs").pop(wait=0.05), kind)
 
 
