@@ -64,16 +64,25 @@ func (f *fed) connect() {
 
 func (f *fed) make(config jetstream.StreamConfig) {
 	f.Helper()
-	if _, err := f.js.CreateStream(f.Context(), config); err != nil {
-		f.Fatal(err)
-	}
+	testenv.AwaitAnswer(f.TB, "the stream is made", func(ctx context.Context) bool { // the files of one that was deleted may still be there
+		_, err := f.js.CreateStream(ctx, config)
+		return err == nil
+	})
 }
+
+// consumer is the name of that of the source, if it takes.
+func (f *fed) consumer() string { return "pq-" + f.env.Store.ID() + "-jobs-orders" }
 
 // publish publishes n messages with their numbers.
 func (f *fed) publish(n int, header ...string) {
 	f.Helper()
+	f.publishTo("orders.eu.new", n, header...)
+}
+
+func (f *fed) publishTo(subject string, n int, header ...string) {
+	f.Helper()
 	for range n {
-		m := &nats.Msg{Subject: "orders.eu.new", Data: []byte(strconv.Itoa(f.next)), Header: h(header...)}
+		m := &nats.Msg{Subject: subject, Data: []byte(strconv.Itoa(f.next)), Header: h(header...)}
 		if _, err := f.js.PublishMsg(f.Context(), m); err != nil {
 			f.Fatal(err)
 		}
@@ -510,7 +519,7 @@ func TestSourceTakesWhatAnotherOneWasGiven(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := stopped.PublishRequest("$JS.API.CONSUMER.MSG.NEXT.ORDERS.pq-"+f.env.Store.ID()+"-jobs-orders", inbox, []byte(`{"batch":1,"expires":3600000000000}`)); err != nil {
+	if err := stopped.PublishRequest("$JS.API.CONSUMER.MSG.NEXT.ORDERS."+f.consumer(), inbox, []byte(`{"batch":1,"expires":3600000000000}`)); err != nil {
 		t.Fatal(err)
 	}
 	if err := stopped.FlushTimeout(testenv.Patience()); err != nil {
@@ -532,7 +541,7 @@ func TestSourceStopsWithoutItsConsumer(t *testing.T) {
 	f.publish(5)
 	f.set(`{"remote":"hub","stream":"ORDERS","mode":"take"}`)
 	f.items(numbers(1, 5)...)
-	consumer := "pq-" + f.env.Store.ID() + "-jobs-orders"
+	consumer := f.consumer()
 	testenv.AwaitAnswer(t, "all are acknowledged", func(ctx context.Context) bool {
 		c, err := f.js.Consumer(ctx, "ORDERS", consumer)
 		return err == nil && c.CachedInfo().AckFloor.Stream == 5

@@ -103,21 +103,33 @@ func (p *SourcePosition) to(seq uint64) {
 	p.SourceMark, p.Exact = SourceMark{Seq: seq}, false
 }
 
-// accept takes the stream as it is.
-func (p *SourcePosition) accept() {
+// accept takes the stream as it is: what it has that was not pushed is fed. Of a stream that lost its end and grew again our sequences say nothing any
+// more. A source that copies goes on with what is younger than the last message that it read, and at the latest behind the end that the stream had then.
+// One that takes begins with the first message, as it acknowledges what is behind its position.
+func (p *SourcePosition) accept(mode SourceMode) {
 	switch p.Stop.Reason {
 	case StopReplaced:
-		p.to(0)
-		p.Created, p.Consumer, p.From = 0, 0, StartFirst
-	case StopBehind:
-		p.to(p.Stop.At.Seq)
-	case StopDiverged:
-		p.to(p.Seq)
+		p.again(0, StartFirst)
+	case StopBehind, StopDiverged:
+		switch end := min(p.Seq, p.Stop.At.Seq); {
+		case mode == SourceTakes:
+			p.again(0, StartFirst)
+		case p.Time != 0:
+			p.again(end, time.Unix(0, p.Time+1).UTC().Format(time.RFC3339Nano))
+		default:
+			p.to(end)
+		}
 	case StopConsumer:
-		p.Consumer = 0
+		p.Created, p.Consumer, p.From = 0, 0, StartFirst
 	case StopGiverBehind, StopTakerBehind, StopGiverReplaced:
 		p.Giver, p.From = "", fromGiver
 	}
+}
+
+// again has the source find its position as at the first contact, from a start, and not behind seq unless that is 0.
+func (p *SourcePosition) again(seq uint64, from string) {
+	p.to(seq)
+	p.Created, p.Consumer, p.From = 0, 0, from
 }
 
 func (p *SourcePosition) numbers() []*int64 {

@@ -58,6 +58,11 @@ const (
 	StartNew   = "new"
 )
 
+func (s SourceStart) equal(other SourceStart) bool {
+	same := s.Word == other.Word && s.Seq == other.Seq && (s.Time == nil) == (other.Time == nil)
+	return same && (s.Time == nil || s.Time.Equal(*other.Time))
+}
+
 // MarshalJSON implements json.Marshaler.
 func (s SourceStart) MarshalJSON() ([]byte, error) {
 	switch {
@@ -392,8 +397,9 @@ func (q Queue) SetSource(tx kv.Tx, name string, object []byte, allowed func(Sour
 		}
 		after.Position.Batch = rand.Text() // of no batch: the giver knows this source by it until it has given one
 	}
-	if before != nil && before.Position.Created == 0 {
-		after.Position.From = "" // its start may have changed
+	if before != nil && before.Position.Created == 0 && !after.Config.Start.equal(before.Config.Start) {
+		after.Position.to(0)
+		after.Position.From = ""
 	}
 	return after, sourcer{q}.write(tx, &after)
 }
@@ -439,7 +445,7 @@ func (q Queue) ResumeSource(tx kv.Tx, name string, from SourceResume) (Source, e
 		case from.Skip:
 			p.SourceMark, p.Exact, p.Poisoned = stop.At, true, p.Poisoned+1
 		case from.Accept:
-			p.accept()
+			p.accept(s.Config.Mode)
 		case stop.Reason != "":
 			return &SourceError{"it has stopped, " + string(stop.Reason) + ": expected from_seq, from_time, skip or accept"}
 		}

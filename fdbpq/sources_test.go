@@ -3,6 +3,7 @@ package fdbpq_test
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -268,34 +269,42 @@ func (f *fixture) resumeSource(queue, name string, from fdbpq.SourceResume) {
 	})
 }
 
-// How each stop ends when a person accepts the stream as it is.
+// Where a source goes on when a person accepts the stream as it is, by the reason of its stop. One that takes goes on with the first message
+// of the stream, whatever its position.
 func TestSourceAccepts(t *testing.T) {
 	eachSource(t, func(f *fixture) {
+		first := fdbpq.SourceStart{Word: fdbpq.StartFirst}
+		younger := time.Unix(0, 10).UTC() // than message 9
 		for _, c := range []struct {
-			reason  fdbpq.StopReason
-			seq     uint64
-			created bool
-			from    fdbpq.SourceStart
+			reason fdbpq.StopReason
+			mode   string
+			end    uint64 // of the stream when it was noticed
+			seq    uint64
+			from   fdbpq.SourceStart
 		}{
-			{fdbpq.StopReplaced, 0, false, fdbpq.SourceStart{Word: fdbpq.StartFirst}},
-			{fdbpq.StopBehind, 4, true, fdbpq.SourceStart{Word: fdbpq.StartNew}},
-			{fdbpq.StopDiverged, 9, true, fdbpq.SourceStart{Word: fdbpq.StartNew}},
-			{fdbpq.StopConsumer, 9, true, fdbpq.SourceStart{Word: fdbpq.StartNew}},
+			{fdbpq.StopReplaced, "copy", 4, 0, first},
+			{fdbpq.StopBehind, "copy", 4, 4, fdbpq.SourceStart{Time: &younger}},
+			{fdbpq.StopDiverged, "copy", 20, 9, fdbpq.SourceStart{Time: &younger}},
+			{fdbpq.StopReplaced, "take", 4, 0, first},
+			{fdbpq.StopBehind, "take", 4, 0, first},
+			{fdbpq.StopDiverged, "take", 20, 0, first},
+			{fdbpq.StopConsumer, "take", 20, 9, first},
 		} {
-			queue := string(c.reason)
-			s := f.source(queue, "orders", `{"remote":"hub","stream":"ORDERS","start":"new"}`)
+			queue := fmt.Sprint(c.reason, c.mode)
+			s := f.source(queue, "orders", `{"remote":"hub","stream":"ORDERS","mode":"`+c.mode+`"}`)
 			to := s.Position
 			to.Created, to.Consumer = 1, 1
 			f.moveSource(s, to)
 			f.feed(f.found(queue, "orders"), message(9))
 			s = f.found(queue, "orders")
 			to = s.Position
-			to.Stop = fdbpq.SourceStop{Reason: c.reason, At: fdbpq.SourceMark{Seq: 4}}
+			to.Stop = fdbpq.SourceStop{Reason: c.reason, At: fdbpq.SourceMark{Seq: c.end}}
 			f.moveSource(s, to)
 			f.resumeSource(queue, "orders", fdbpq.SourceResume{Accept: true})
+			f.source(queue, "orders", `{"batch":7}`) // which moves nothing
 			s = f.found(queue, "orders")
-			if p := s.Position; p.Seq != c.seq || p.Created != 0 != c.created || p.Stop.Reason != "" || s.StartsAt() != c.from {
-				t.Errorf("%s: accepted at %+v, from %+v", c.reason, p, s.StartsAt())
+			if p := s.Position; p.Seq != c.seq || p.Created != 0 || p.Consumer != 0 || p.Stop.Reason != "" || !reflect.DeepEqual(s.StartsAt(), c.from) {
+				t.Errorf("%s, %s: accepted at %+v, from %+v", c.mode, c.reason, p, s.StartsAt())
 			}
 		}
 	})

@@ -119,9 +119,13 @@ func (s *stream) consumer(ctx context.Context, name string) (info jetstream.Cons
 	return info, err
 }
 
-// reset has a consumer deliver again what is not acknowledged, in order, with numbers from 1.
-func (s *stream) reset(ctx context.Context, name string) (info jetstream.ConsumerInfo, err error) {
-	err = s.ask(ctx, "CONSUMER.RESET."+s.name+"."+name, nil, &info)
+// reset has a consumer deliver again what is not acknowledged, in order, with numbers from 1: from its floor on, or from a sequence if that is not 0.
+func (s *stream) reset(ctx context.Context, name string, from uint64) (info jetstream.ConsumerInfo, err error) {
+	var request any
+	if from > 0 {
+		request = map[string]uint64{"seq": from}
+	}
+	err = s.ask(ctx, "CONSUMER.RESET."+s.name+"."+name, request, &info)
 	return info, err
 }
 
@@ -165,9 +169,12 @@ func readDelivery(m *nats.Msg) (d delivery, err error) {
 
 // sameFilter reports whether a consumer leaves out what the source does.
 func sameFilter(c *jetstream.ConsumerConfig, filter []string) bool {
-	has := c.FilterSubjects
+	return slices.Equal(slices.Sorted(slices.Values(filterOf(c))), slices.Sorted(slices.Values(filter)))
+}
+
+func filterOf(c *jetstream.ConsumerConfig) []string {
 	if c.FilterSubject != "" {
-		has = []string{c.FilterSubject}
+		return []string{c.FilterSubject}
 	}
-	return slices.Equal(slices.Sorted(slices.Values(has)), slices.Sorted(slices.Values(filter)))
+	return c.FilterSubjects
 }

@@ -3,6 +3,7 @@ package sources
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,13 +20,13 @@ import (
 func (a *attempt) durable(ctx context.Context) (string, error) {
 	c := &a.source.Config
 	name := fmt.Sprintf("pq-%s-%s-%s", a.runners.Store.ID(), strings.ReplaceAll(a.id.queue, ".", "="), a.id.name) // no dots are allowed in it
+	info, err := a.stream.consumer(ctx, name)
 	config := jetstream.ConsumerConfig{
 		Name: name, Durable: name, Description: "source " + a.id.name + " of queue " + a.id.queue,
 		AckPolicy: jetstream.AckExplicitPolicy, DeliverPolicy: jetstream.DeliverAllPolicy, MaxDeliver: -1, MaxAckPending: c.Batch, AckWait: ackWait,
-		FilterSubjects: c.Filter,
+		FilterSubjects: c.Filter, Metadata: map[string]string{filterKey: filterText(c.Filter)},
 	}
 	known := a.source.Position.Consumer
-	info, err := a.stream.consumer(ctx, name)
 	switch {
 	case isMissing(err) && known != 0:
 		return name, a.suspect(ctx, fdbpq.SourceStop{Reason: fdbpq.StopConsumer, Text: "the consumer " + name + " was deleted"})
@@ -37,9 +38,14 @@ func (a *attempt) durable(ctx context.Context) (string, error) {
 		return name, err
 	case known != 0 && info.Created.UnixNano() != known:
 		return name, a.suspect(ctx, fdbpq.SourceStop{Reason: fdbpq.StopConsumer, Text: fmt.Sprintf("the consumer %s was deleted and made again at %s", name, info.Created.UTC().Format(time.RFC3339Nano))})
-	case info.Config.AckPolicy != jetstream.AckExplicitPolicy || info.Config.DeliverPolicy != jetstream.DeliverAllPolicy || info.Config.MaxDeliver != -1:
+	case isForeign(&info.Config), known != 0 && wasRefiltered(&info.Config):
 		return name, a.suspect(ctx, fdbpq.SourceStop{Reason: fdbpq.StopConsumer, Text: "the consumer " + name + " was made or changed by somebody else"})
-	case !sameFilter(&info.Config, c.Filter) || info.Config.MaxAckPending != c.Batch:
+	case wasRefiltered(&info.Config), !sameFilter(&info.Config, c.Filter), info.Config.MaxAckPending != c.Batch:
+		if known != 0 && !sameFilter(&info.Config, c.Filter) {
+			if err := a.refilter(ctx, name, info.Config.MaxAckPending); err != nil {
+				return name, err
+			}
+		}
 		if info, err = a.stream.create(ctx, config, "update"); err != nil {
 			return name, err
 		}
@@ -52,8 +58,79 @@ func (a *attempt) durable(ctx context.Context) (string, error) {
 			return name, err
 		}
 	}
-	_, err = a.stream.reset(ctx, name)
+	from := uint64(0)
+	if !a.source.Position.Exact && a.info.Config.Retention == jetstream.WorkQueuePolicy {
+		from = 1 // nothing was read since the position was found: what the stream has is to come, wherever the consumer's floor is
+	}
+	_, err = a.stream.reset(ctx, name, from)
 	return name, err
+}
+
+// filterKey is where a consumer has the filter that it was given, so that one who changed it by hand is noticed.
+const filterKey = "pq-filter"
+
+func filterText(filter []string) string {
+	return strings.Join(slices.Sorted(slices.Values(filter)), " ")
+}
+
+// isForeign reports whether somebody else has made a consumer.
+func isForeign(c *jetstream.ConsumerConfig) bool {
+	return c.AckPolicy != jetstream.AckExplicitPolicy || c.DeliverPolicy != jetstream.DeliverAllPolicy || c.MaxDeliver != -1
+}
+
+// wasRefiltered reports whether somebody else has given it a filter.
+func wasRefiltered(c *jetstream.ConsumerConfig) bool {
+	given, is := c.Metadata[filterKey] // earlier versions have not said it
+	return is && given != filterText(filterOf(c))
+}
+
+// refilter has nothing of the stream behind the position, before a consumer gets another filter: what the old one has let through up to there is pushed, and
+// is acknowledged here. What it left out was never read, wherever it lies. In an interest stream nothing of it is kept for this consumer.
+func (a *attempt) refilter(ctx context.Context, name string, batch int) error {
+	if a.source.Position.Exact {
+		if err := a.drain(ctx, name, batch); err != nil {
+			return err
+		}
+	}
+	if a.info.Config.Retention != jetstream.WorkQueuePolicy {
+		return nil
+	}
+	info, err := a.stream.info(ctx)
+	if err != nil {
+		return err
+	}
+	to := a.source.Position
+	to.Seq, to.Exact, to.Subject, to.Content = max(info.State.FirstSeq, 1)-1, false, 0, 0
+	return a.move(ctx, to)
+}
+
+// drain acknowledges what a consumer has up to the position.
+func (a *attempt) drain(ctx context.Context, name string, batch int) error {
+	if _, err := a.stream.reset(ctx, name, 0); err != nil {
+		return err
+	}
+	p, err := newPull(a.stream, name, max(batch, 1), 1)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	for {
+		info, err := a.stream.consumer(ctx, name)
+		if err != nil || info.NumPending == 0 && info.NumAckPending == 0 {
+			return err
+		}
+		var old []delivery
+		d, is, err := p.next(ctx, time.After(pullBeat), a.lost)
+		for ; is && err == nil && d.seq <= a.source.Position.Seq; d, is, err = p.more() {
+			old = append(old, d)
+		}
+		if err == nil {
+			err = a.acknowledge(ctx, old)
+		}
+		if err != nil || is { // there is nothing up to the position behind one that is not
+			return err
+		}
+	}
 }
 
 // acknowledge acknowledges messages that the store has. The last one waits for an answer.

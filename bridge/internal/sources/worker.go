@@ -187,6 +187,7 @@ func (w *worker) attempt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	a.filtered = true
 	// What was made a moment ago may be of another stream than that which was looked at before.
 	if err := a.verify(ctx); err != nil {
 		return err
@@ -204,7 +205,10 @@ type attempt struct {
 	source fdbpq.Source
 	items  *codec.Sourced
 	stream *stream
+	info   jetstream.StreamInfo // of the stream, at the last look
 	lost   chan nats.Status
+
+	filtered bool // the consumer has the filter of the source: before that, what is missing may have been read with another one
 }
 
 func (a *attempt) takes() bool { return a.source.Config.Mode == fdbpq.SourceTakes }
@@ -238,6 +242,7 @@ func (a *attempt) verify(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	a.info = info
 	a.ends(info.State.LastSeq)
 	limits := info.Config.Retention == jetstream.LimitsPolicy
 	switch {
@@ -257,10 +262,10 @@ func (a *attempt) verify(ctx context.Context) error {
 	if stop.Reason != "" {
 		return a.suspect(ctx, stop)
 	}
-	if a.doubt.reason != fdbpq.StopConsumer { // of which durable knows
+	if a.doubt.Reason != fdbpq.StopConsumer { // of which durable knows
 		a.doubt = doubt{}
 	}
-	if info.State.FirstSeq > at.Seq+1 && (!a.takes() || len(a.source.Config.Filter) == 0) {
+	if info.State.FirstSeq > at.Seq+1 && (!a.takes() || a.filtered && len(a.source.Config.Filter) == 0) {
 		skipped := int64(info.State.FirstSeq - at.Seq - 1)
 		to := at
 		to.Seq, to.Exact, to.Subject, to.Content, to.Skipped = info.State.FirstSeq-1, false, 0, 0, at.Skipped+skipped
@@ -272,32 +277,53 @@ func (a *attempt) verify(ctx context.Context) error {
 	return nil
 }
 
-// begin finds where the source begins, at its first contact with the stream.
+// begin finds where the source begins, at its first contact with the stream, and when a person has accepted that.
 func (a *attempt) begin(ctx context.Context, info *jetstream.StreamInfo) error {
 	to := a.source.Position
 	to.Created, to.From, to.Exact = info.Created.UnixNano(), "", false
-	start := a.source.StartsAt()
+	start, first, skipped := a.source.StartsAt(), max(info.State.FirstSeq, 1)-1, int64(0)
 	switch {
 	case start.Seq > 0:
 		to.Seq = start.Seq - 1
 	case start.Time != nil:
-		config := a.ephemeral()
-		config.DeliverPolicy, config.OptStartSeq, config.OptStartTime = jetstream.DeliverByStartTimePolicy, 0, start.Time
-		made, err := a.stream.create(ctx, config, "create")
+		seq, err := a.before(ctx, *start.Time)
 		if err != nil {
 			return err
 		}
-		a.stream.remove(config.Name)
-		to.Seq = made.Delivered.Stream
+		if to.Seq == 0 || seq < to.Seq {
+			to.Seq = seq
+		}
 	case start.Word == fdbpq.StartNew:
 		to.Seq = info.State.LastSeq
+	case to.Seq > 0 && info.Config.Retention == jetstream.InterestPolicy:
+		// The consumer was made again. What is here has the interest of others, and what was read is behind us.
+		to.Exact = a.source.Position.Exact
 	default:
-		to.Seq = max(info.State.FirstSeq, 1) - 1
+		if to.Seq > 0 && first > to.Seq && len(a.source.Config.Filter) == 0 {
+			skipped = int64(first - to.Seq)
+		}
+		to.Seq, to.Skipped = first, to.Skipped+skipped
 	}
 	if again, err := a.stream.info(ctx); err != nil || again.Created != info.Created {
 		return errors.Join(err, errors.New("the stream changes"))
 	}
-	return a.move(ctx, to)
+	if err := a.move(ctx, to); err != nil || skipped == 0 {
+		return err
+	}
+	a.tell(protocol.SourceEvent{Type: protocol.EventSourceSkipped, Count: skipped})
+	return nil
+}
+
+// before returns the sequence before the first message of a time.
+func (a *attempt) before(ctx context.Context, at time.Time) (uint64, error) {
+	config := a.ephemeral()
+	config.DeliverPolicy, config.OptStartSeq, config.OptStartTime, config.FilterSubjects = jetstream.DeliverByStartTimePolicy, 0, &at, nil
+	made, err := a.stream.create(ctx, config, "create")
+	if err != nil {
+		return 0, err
+	}
+	a.stream.remove(config.Name)
+	return made.Delivered.Stream, nil
 }
 
 // compare says why the stream is not the one that the source has read.
@@ -324,10 +350,10 @@ func (a *attempt) compare(ctx context.Context, info *jetstream.StreamInfo) (stop
 	return stop, err
 }
 
-// doubt is a stop that is not believed yet.
+// doubt is a stop that is not believed yet, as it was first seen: what came since is behind the end that the stream had then.
 type doubt struct {
-	reason fdbpq.StopReason
-	since  time.Time
+	fdbpq.SourceStop
+	since time.Time
 }
 
 // doubtError says what would be a stop if it stays so.
@@ -346,9 +372,10 @@ func (a *attempt) suspect(ctx context.Context, stop fdbpq.SourceStop) error {
 		a.doubt = doubt{}
 		return err
 	}
-	if a.doubt.reason != stop.Reason {
-		a.doubt = doubt{stop.Reason, time.Now()}
+	if a.doubt.Reason != stop.Reason {
+		a.doubt = doubt{stop, time.Now()}
 	}
+	stop = a.doubt.SourceStop
 	if held := time.Since(a.doubt.since); held < a.runners.Hold {
 		return &doubtError{stop, a.runners.Hold - held}
 	}

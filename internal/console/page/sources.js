@@ -34,7 +34,7 @@ function choose(s, resume) {
     confirmOnce(title, `${visible(s.reason)}. The source passes over that ${passed}.`, skip, () => resume('{"skip":true}'));
     return;
   }
-  const accept = s.link ? "The source goes on with the giver's number. What a restored giver had given since its backup comes again." : "The source takes the stream, and the consumer, as they are now.";
+  const accept = s.link ? "The source goes on with the giver's number. What a restored giver had given since its backup comes again." : "The source takes the stream, and the consumer, as they are now." + (s.mode === "take" ? " What was restored with them comes again." : "");
   if (s.link || s.mode === "take") {
     confirmOnce(title, `${visible(s.reason)}. ${accept}`, "Accept", () => resume('{"accept":true}'));
     return;

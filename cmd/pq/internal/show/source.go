@@ -28,11 +28,15 @@ func SourceWays(queue string, s *client.Source) []string {
 		return nil
 	}
 	stop, _, _ := strings.Cut(s.Reason, ":")
+	grown := "with what is younger than the last message that was read"
+	if s.Mode == protocol.SourceTakes {
+		grown = "from the first message that the stream has; what was restored with it comes again"
+	}
 	ways := []string{resume + " --accept   # " + map[string]string{
 		protocol.StopReplaced: "from the first message of the new stream",
-		protocol.StopBehind:   "behind the end that the stream had when this was noticed",
-		protocol.StopDiverged: fmt.Sprintf("behind message %d, whatever it is now", s.Seq),
-		protocol.StopConsumer: "with the consumer as it is",
+		protocol.StopBehind:   grown,
+		protocol.StopDiverged: grown,
+		protocol.StopConsumer: grown,
 
 		protocol.StopGiverBehind:   "with the batch that is out there; what it gave since its backup comes again",
 		protocol.StopTakerBehind:   "with the batch that is out there; what was taken since the backup is lost here",
