@@ -43,7 +43,7 @@ func feedingWith(t *testing.T, options bridge.Options, config jetstream.StreamCo
 	options.Remotes = func() map[string]bridge.Remote {
 		return map[string]bridge.Remote{"hub": {
 			Connect: func(o ...nats.Option) (*nats.Conn, error) { return nats.Connect(f.server.URL(), o...) },
-			Read:    map[string][]string{"ORDERS": {"jobs", "t.jobs"}},
+			Read:    map[string][]string{"ORDERS": {"jobs", "jobs-x", "t.jobs"}},
 		}}
 	}
 	f.client = serve(t, bridge.Hold(options, time.Millisecond))
@@ -71,7 +71,7 @@ func (f *fed) make(config jetstream.StreamConfig) {
 }
 
 // consumer is the name of that of the source, if it takes.
-func (f *fed) consumer() string { return "pq-" + f.env.Store.ID() + "-jobs-orders" }
+func (f *fed) consumer() string { return "pq-" + f.env.Store.ID() + "-jobs=orders" }
 
 // publish publishes n messages with their numbers.
 func (f *fed) publish(n int, header ...string) {

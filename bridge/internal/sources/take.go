@@ -19,10 +19,9 @@ import (
 // durable returns the name of the consumer, which it makes at the first contact and resets.
 func (a *attempt) durable(ctx context.Context) (string, error) {
 	c := &a.source.Config
-	name := fmt.Sprintf("pq-%s-%s-%s", a.runners.Store.ID(), strings.ReplaceAll(a.id.queue, ".", "="), a.id.name) // no dots are allowed in it
-	info, err := a.stream.consumer(ctx, name)
+	name, info, err := a.find(ctx)
 	config := jetstream.ConsumerConfig{
-		Name: name, Durable: name, Description: "source " + a.id.name + " of queue " + a.id.queue,
+		Name: name, Durable: name, Description: a.description(),
 		AckPolicy: jetstream.AckExplicitPolicy, DeliverPolicy: jetstream.DeliverAllPolicy, MaxDeliver: -1, MaxAckPending: c.Batch, AckWait: ackWait,
 		FilterSubjects: c.Filter, Metadata: map[string]string{filterKey: filterText(c.Filter)},
 	}
@@ -131,6 +130,37 @@ func (a *attempt) drain(ctx context.Context, name string, batch int) error {
 			return err
 		}
 	}
+}
+
+// Consumer is the name of the consumer of a source. None of its parts has an =, which stands for the dots, too; no two sources have the same.
+func Consumer(store, queue, source string) string {
+	return "pq-" + store + "-" + strings.ReplaceAll(queue, ".", "=") + "=" + source
+}
+
+// earlierConsumer is the name that it had before. Two sources may have had the same.
+func earlierConsumer(store, queue, source string) string {
+	return "pq-" + store + "-" + strings.ReplaceAll(queue, ".", "=") + "-" + source
+}
+
+func (a *attempt) description() string { return "source " + a.id.name + " of queue " + a.id.queue }
+
+// find returns the consumer of the source, and its name. One that has the earlier name is that of the source that it says it is of.
+func (a *attempt) find(ctx context.Context) (name string, info jetstream.ConsumerInfo, err error) {
+	store, known := a.runners.Store.ID(), a.source.Position.Consumer
+	name, earlier := Consumer(store, a.id.queue, a.id.name), earlierConsumer(store, a.id.queue, a.id.name)
+	if info, err = a.stream.consumer(ctx, name); !isMissing(err) {
+		return name, info, err
+	}
+	switch before, errBefore := a.stream.consumer(ctx, earlier); {
+	case isMissing(errBefore):
+	case errBefore != nil:
+		return name, info, errBefore
+	case before.Config.Description == a.description():
+		return earlier, before, nil
+	case before.Created.UnixNano() == known:
+		return name, info, a.suspect(ctx, fdbpq.SourceStop{Reason: fdbpq.StopConsumer, Text: fmt.Sprintf("the consumer %s is shared with another one, it is now that of %s", earlier, before.Config.Description)})
+	}
+	return name, info, err
 }
 
 // acknowledge acknowledges messages that the store has. The last one waits for an answer.
