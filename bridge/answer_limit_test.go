@@ -20,18 +20,7 @@ import (
 // serveWithin is serve on a server that lets messages of so many bytes pass.
 func serveWithin(t *testing.T, maxPayload int32, options bridge.Options) *client {
 	t.Helper()
-	env := &testenv.Bridged{
-		NATS:  testenv.NATS(t, func(o *server.Options) { o.MaxPayload = maxPayload }),
-		Store: testenv.Store(t),
-	}
-	var err error
-	env.Bridge, err = bridge.Start(t.Context(), env.NATS.Connect(t, bridge.ConnectOptions(nil)...), env.Store, options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &client{TB: t, Conn: env.NATS.Connect(t), env: env}
-	t.Cleanup(func() { c.drain(env.Bridge) })
-	return c
+	return serveWith(t, testenv.NATS(t, func(o *server.Options) { o.MaxPayload = maxPayload }), options)
 }
 
 // An item of the largest accepted size can be answered everywhere: with the longest names

@@ -77,6 +77,7 @@ func (a *adminLink) apply(tx kv.Tx, q fdbpq.Queue) (events []fdbpq.Event, err er
 // giving is what the taker of a link asks for, and gets.
 type giving struct {
 	ask   fdbpq.LinkAsk
+	most  int64 // bytes that the taker's server carries, 0: it has not said it
 	given fdbpq.Given
 	body  []byte
 }
@@ -95,7 +96,8 @@ func (t *popTransaction) give(tx kv.Tx, r *pop) (int, error) {
 	g, queue := r.gives, t.lane.queue.Name()
 	name := r.Subject.Link
 	g.ask.Items = t.selection([]*pop{r})
-	t.Limit.LinkRoom(&g.ask.Items)
+	payload := t.Limit.LinkPayload(g.most)
+	codec.LinkRoom(&g.ask.Items, payload)
 	given, err := t.queue.Give(tx, name, g.ask)
 	var refused *fdbpq.LinkError
 	switch {
@@ -139,19 +141,29 @@ func (t *popTransaction) give(tx kv.Tx, r *pop) (int, error) {
 	g.given, g.body = given, g.body[:0]
 	now := t.store.Time()
 	for i := range given.Items {
+		before := len(g.body)
 		g.body, t.lines = codec.AppendGiven(g.body, t.lines, &given.Items[i], given.Expires(i), now)
+		if codec.LinkFits(len(g.body), payload) {
+			continue
+		}
 		switch {
-		case t.Limit.LinkFits(len(g.body)):
-		case given.Repeated:
+		case given.Repeated && !g.ask.Parts:
 			r.Failure, r.final = errLinkRoom, true
+			return 1, nil
+		case given.Repeated && i > 0:
+			given.Items, g.body = given.Items[:i], g.body[:before]
+		case given.Repeated:
+			r.Failure, r.final = failure.Newf(413, "item %s of the batch that is out does not fit into an answer: the smaller max_payload of the two servers is %d: raise it", given.Items[i].ID, payload), true
 			return 1, nil
 		case i > 0:
 			t.cut = i
 			return 0, errCut
 		default:
-			return 0, failure.Newf(413, "item %s does not fit into an answer: the server's max_payload is %d; it was left in the queue", given.Items[i].ID, t.Limit.MaxPayload())
+			return 0, failure.Newf(413, "item %s does not fit into an answer: the smaller max_payload of the two servers is %d; it was left in the queue", given.Items[i].ID, payload)
 		}
+		break
 	}
+	g.given = given
 	r.found = given.Items
 	t.items += len(given.Items)
 	t.bytes += int64(len(g.body))

@@ -1,7 +1,10 @@
 package bridge_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"net"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -416,21 +419,122 @@ func TestLinkOfOnePrefix(t *testing.T) {
 	}
 }
 
-// A batch is out when somebody lowers the server's max_payload: it is refused until that is raised again, and comes then.
+// A batch is out when somebody lowers the server's max_payload: it comes in parts. An item that no answer carries waits until it is
+// raised again.
 func TestLinkOfALoweredMaxPayload(t *testing.T) {
 	t.Parallel()
 	j := joinSites(t)
-	texts := []string{strings.Repeat("x", 9<<10), strings.Repeat("y", 9<<10), strings.Repeat("z", 9<<10)}
+	texts := []string{strings.Repeat("x", 9<<10), strings.Repeat("y", 9<<10), strings.Repeat("z", 19<<10)}
 	j.push(texts...)
 	j.hub.ask("pq.jobs.admin.config", `{"max_length":1}`)
 	object[protocol.Source](j.hub, "pq.jobs.admin.source.edge", taking)
 	j.state("blocked", "full")
-	j.edge.env.NATS.Restart(t, func(o *server.Options) { o.MaxPayload = 20 << 10 })
-	j.state("failing", "raise the server's max_payload")
+	j.edge.env.NATS.Restart(t, func(o *server.Options) { o.MaxPayload = 18 << 10 })
+	j.pops(texts[0], texts[1])
+	j.state("failing", "max_payload of the two servers is 18432")
 	j.edge.env.NATS.Restart(t, func(o *server.Options) { o.MaxPayload = 1 << 20 })
-	j.pops(texts...)
+	j.pops(texts[2])
 	testenv.Await(t, "the edge has nothing any more", func() bool {
 		s := object[protocol.Source](j.hub, "pq.jobs.admin.source.edge", "")
 		return s.Counts.Delivered == 3 && s.Seq == 1
 	})
+}
+
+// The hub's server carries less than the edge's, and closes a leaf node that brings it more. The taker says how much that is: batches are
+// smaller, and one that is out comes in parts.
+func TestLinkThroughASmallerServer(t *testing.T) {
+	t.Parallel()
+	at := chosen(nil)
+	at.Prefix = "edge7"
+	edge := serveWith(t, testenv.NATS(t, func(o *server.Options) { o.LeafNode.Host, o.LeafNode.Port = "127.0.0.1", -1 }), at)
+	varz, err := edge.env.NATS.Server().Varz(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf := &url.URL{Scheme: "nats-leaf", Host: net.JoinHostPort(varz.LeafNode.Host, strconv.Itoa(varz.LeafNode.Port))}
+	var through atomic.Pointer[string] // the server that the remote leads to
+	direct := edge.env.NATS.URL()
+	through.Store(&direct)
+	options := chosen(nil)
+	options.Remotes = func() map[string]bridge.Remote {
+		url := *through.Load()
+		return map[string]bridge.Remote{"edge": {
+			Connect: func(o ...nats.Option) (*nats.Conn, error) { return nats.Connect(url, o...) }, Identity: url,
+			Take: map[string][]string{"edge7.orders": {"jobs"}},
+		}}
+	}
+	small := testenv.NATS(t, func(o *server.Options) {
+		o.MaxPayload = 16 << 10
+		o.LeafNode.Remotes = []*server.RemoteLeafOpts{{URLs: []*url.URL{leaf}}}
+	})
+	hub := serveWith(t, small, bridge.Hold(options, time.Millisecond))
+	j := &joined{edge: edge, hub: hub}
+	j.set()
+	var texts []string
+	for i := range 100 {
+		texts = append(texts, fmt.Sprintf("%03d%s", i, strings.Repeat("x", 1000)))
+	}
+	j.push(texts[:50]...)
+	hub.ask("pq.jobs.admin.config", `{"max_length":1}`)
+	object[protocol.Source](hub, "pq.jobs.admin.source.edge", `{"remote":"edge","queue":"edge7.orders","link":"hub","batch":1000}`)
+	j.state("blocked", "full")
+	if l := j.shown(); l.Held != 50 {
+		t.Errorf("the link is %+v", l)
+	}
+	object[protocol.Source](hub, "pq.jobs.admin.source.edge.pause", "")
+	url := small.URL()
+	through.Store(&url)
+	hub.ask("pq.jobs.admin.config", `{"max_length":1000}`)
+	object[protocol.Source](hub, "pq.jobs.admin.source.edge.resume", "")
+	j.push(texts[50:]...)
+	j.pops(texts...)
+	testenv.Await(t, "the edge has nothing any more", func() bool { return j.shown().Given == 100 })
+	if s := j.state("running", ""); s.Counts.Delivered != 100 || s.Seq < 5 {
+		t.Errorf("the source is %+v", s)
+	}
+	if n := edge.env.NATS.Server().NumLeafNodes(); n != 1 {
+		t.Errorf("%d leaf nodes are connected", n)
+	}
+}
+
+// A giver of an earlier version refuses fields that it does not know. It gives whole batches.
+func TestLinkOfAnEarlierGiver(t *testing.T) {
+	t.Parallel()
+	var earlier *testenv.Server
+	options := chosen(nil)
+	options.Remotes = func() map[string]bridge.Remote {
+		return map[string]bridge.Remote{"edge": {
+			Connect: func(o ...nats.Option) (*nats.Conn, error) { return nats.Connect(earlier.URL(), o...) },
+			Take:    map[string][]string{"edge7.orders": {"jobs"}},
+		}}
+	}
+	earlier = testenv.NATS(t)
+	nc := earlier.Connect(t)
+	if _, err := nc.Subscribe("edge7.orders.link.hub", func(m *nats.Msg) {
+		var ask map[string]any
+		if err := json.Unmarshal(m.Data, &ask); err != nil {
+			t.Error(err)
+		}
+		answer := &nats.Msg{Header: nats.Header{"PQ-Link-Giver": {"g"}}}
+		switch {
+		case ask["max_payload"] != nil:
+			answer.Header.Set("Nats-Service-Error-Code", "400")
+			answer.Header.Set("Nats-Service-Error", `the body has no field "max_payload"`)
+		case ask["done"] == 0.0:
+			answer.Header.Set("PQ-Link-Batch", "1 b "+ask["batch"].(string))
+			answer.Header.Set("PQ-Bundle", "1")
+			answer.Data = protocol.AppendFrame(nil, []byte("PQ-Id: 1-a\r\nPQ-Priority: 0\r\n"), []byte("a book"))
+		default:
+			answer.Header.Set("Status", "408")
+		}
+		if err := m.RespondMsg(answer); err != nil {
+			t.Error(err)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	j := &joined{hub: serve(t, bridge.Hold(options, time.Millisecond))}
+	object[protocol.Source](j.hub, "pq.jobs.admin.source.edge", taking)
+	j.pops("a book")
+	j.state("running", "")
 }

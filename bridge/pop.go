@@ -92,7 +92,7 @@ func (r *pop) Read(*codec.Wire) (f *failure.Failure) {
 	}
 	switch {
 	case r.gives != nil:
-		r.gives.ask, r.ask, f = codec.ReadTake(r.Msg, r.Subject.Verb.String())
+		r.gives.ask, r.ask, r.gives.most, f = codec.ReadTake(r.Msg, r.Subject.Verb.String())
 	case r.peeks:
 		r.ask, f = codec.ReadPeek(end, r.Msg)
 	default:

@@ -522,15 +522,24 @@ func (s *Source) open(tx kv.Tx, q Queue) (*queueTx, error) {
 	return qtx, nil
 }
 
-// OfBatch numbers the items of the batch of a link that is behind the position, and ends the batch with a message that is no item. It leaves out
+// BatchPart is what an answer has of the batch of a link: the items behind the first ones, of so many.
+type BatchPart struct {
+	ID           string
+	First, Total int
+}
+
+// OfBatch numbers items of the batch of a link that is behind the position, and ends the batch with a message that is no item. It leaves out
 // those that the source is done with.
-func (p *SourcePosition) OfBatch(id string, at time.Time, items []SourceMessage) []SourceMessage {
+func (p *SourcePosition) OfBatch(part BatchPart, at time.Time, items []SourceMessage) []SourceMessage {
 	done := 0
-	if p.Next == id {
-		done = min(int(p.Part), len(items))
+	if p.Next == part.ID {
+		done = max(0, min(int(p.Part)-part.First, len(items)))
 	}
 	for i := done; i < len(items); i++ {
-		items[i].SourceMark = SourceMark{Seq: p.Seq, Time: at.UnixNano(), Batch: p.Batch, Part: int64(i + 1), Next: id}
+		items[i].SourceMark = SourceMark{Seq: p.Seq, Time: at.UnixNano(), Batch: p.Batch, Part: int64(part.First + i + 1), Next: part.ID}
 	}
-	return append(items[done:], SourceMessage{SourceMark: SourceMark{Seq: p.Seq + 1, Time: at.UnixNano(), Batch: id}, None: true})
+	if part.First+len(items) < part.Total {
+		return items[done:]
+	}
+	return append(items[done:], SourceMessage{SourceMark: SourceMark{Seq: p.Seq + 1, Time: at.UnixNano(), Batch: part.ID}, None: true})
 }

@@ -362,7 +362,11 @@ type LinkAsk struct {
 	Batch  string // the id of that; of none a text that no other taker has
 	Accept bool   // it goes on with the number of this store, whatever it has
 
-	Items Selection // which ones a new batch may have
+	Parts bool   // it understands a part of a batch
+	Next  string // the id of the batch of which it has a part,
+	Part  int    // of so many items
+
+	Items Selection // which ones a new batch may have, or a part of the one that is out
 }
 
 // Given is the answer to a taker.
@@ -371,6 +375,7 @@ type Given struct {
 
 	Number        int64
 	Batch, Before string // ids of it, and of the batch before it
+	First, Total  int    // Items are those of the batch behind the first ones, of so many
 
 	Ended  int  // items of the batch before that were still here
 	Paused bool // why there is no batch: the link is paused, whatever the queue is
@@ -403,7 +408,7 @@ func (q Queue) Give(tx kv.Tx, name string, ask LinkAsk) (given Given, err error)
 	}
 	if again {
 		given.Number, given.Batch, given.Before = o.number, o.id, o.before
-		err = l.again(&o, &given.Popped)
+		err = l.again(&o, &ask, &given)
 		return given, err
 	}
 	ends := len(o.held) > 0
@@ -505,18 +510,30 @@ func (l links) hold(name string, c LinkConfig, o *out, ask *LinkAsk, given *Give
 		o.held[i] = given.Items[i].Lease.place
 		given.Items[i].Lease = nil
 	}
-	given.Number, given.Batch, given.Before = o.number, o.id, o.before
+	given.Number, given.Batch, given.Before, given.Total = o.number, o.id, o.before, len(given.Items)
 	return nil
 }
 
-// again reads the batch that is out.
-func (l links) again(o *out, popped *Popped) error {
+// again reads the batch that is out, or as much as the taker has room for of what it does not have.
+func (l links) again(o *out, ask *LinkAsk, given *Given) error {
+	popped := &given.Popped
 	popped.Repeated = true
 	items, err := l.items(o)
 	if err != nil {
 		return err
 	}
-	for _, held := range items {
+	given.Total = len(items)
+	if ask.Parts && ask.Next == o.id {
+		given.First = max(0, min(ask.Part, len(items)))
+	}
+	sel, bytes := ask.Items, 0
+	if err := sel.check(); err != nil {
+		return err
+	}
+	for i, held := range items[given.First:] {
+		if bytes += int(held.size); ask.Parts && i > 0 && (i >= sel.Limit || !sel.fits(i+1, bytes)) {
+			break
+		}
 		stored, err := contents{l.queueTx}.stored(l.tx, held, whole)
 		if err != nil {
 			return err

@@ -167,7 +167,7 @@ func (l *linked) takes(s fdbpq.Source, given fdbpq.Given) (fed fdbpq.Fed, err er
 	session := l.taker.Session()
 	defer session.Release()
 	err = session.Update(context.Background(), func(tx kv.Tx) (err error) {
-		fed, err = l.taker.Queue("jobs").Feed(tx, &s, s.Position.OfBatch(given.Batch, time.Unix(1, 0), items))
+		fed, err = l.taker.Queue("jobs").Feed(tx, &s, s.Position.OfBatch(fdbpq.BatchPart{ID: given.Batch, First: given.First, Total: given.Total}, time.Unix(1, 0), items))
 		return err
 	})
 	return fed, err
@@ -218,6 +218,67 @@ func TestLinkMovesItems(t *testing.T) {
 		}
 		if shown := l.shown(); shown.Batch != 3 || shown.Given != 8 || shown.Held != 0 {
 			l.Errorf("shown: %+v", shown)
+		}
+	})
+}
+
+// A batch that is out comes in parts to a taker that has room for less, each item once; who does not know parts gets it whole.
+func TestLinkGivesParts(t *testing.T) {
+	eachLink(t, func(l *linked) {
+		for i := range 5 {
+			l.giver.push("orders", fdbpq.NewItem{Payload: fmt.Append(nil, i, strings.Repeat("x", 1000))})
+		}
+		l.taker.source("jobs", "edge", `{"batch":5}`)
+		_, whole := l.asks()
+		if given := l.gives(whole); len(given.Items) != 5 || given.Total != 5 {
+			l.Fatalf("given: %+v", given)
+		}
+		narrow := func() (fdbpq.Source, fdbpq.Given) {
+			s, ask := l.asks()
+			ask.Parts, ask.Next, ask.Part = true, s.Position.Next, int(s.Position.Part)
+			ask.Items.Room = 2500
+			return s, l.gives(ask)
+		}
+		for i, want := range []int{2, 2, 1} {
+			s, given := narrow()
+			if given.First != 2*i || len(given.Items) != want || given.Total != 5 || given.Number != 1 {
+				l.Errorf("part %d: %d items from %d of %d", i, len(given.Items), given.First, given.Total)
+			}
+			if i == 1 {
+				if again := l.gives(whole); len(again.Items) != 5 || again.First != 0 {
+					l.Errorf("whole: %d items from %d", len(again.Items), again.First)
+				}
+			}
+			if _, err := l.takes(s, given); err != nil {
+				l.Fatal(err)
+			}
+			if _, err := l.takes(s, given); !errors.Is(err, fdbpq.ErrSourceMoved) {
+				l.Errorf("the part again: %v", err)
+			}
+		}
+		if n := l.moves(); n != 0 {
+			l.Errorf("%d batches more", n)
+		}
+		if got := len(l.taker.payloads("jobs")); got != 5 {
+			l.Errorf("%d items came", got)
+		}
+
+		// A purge ends what was not taken.
+		for range 5 {
+			l.giver.push("orders", fdbpq.NewItem{Payload: make([]byte, 1000)})
+		}
+		_, ask := l.asks()
+		l.gives(ask)
+		s, given := narrow()
+		if _, err := l.takes(s, given); err != nil {
+			l.Fatal(err)
+		}
+		l.giver.update(func(tx kv.Tx) error { _, err := l.giver.Queue("orders").Purge(tx); return err })
+		if s, given = narrow(); len(given.Items) != 0 || given.Total != 0 {
+			l.Errorf("after a purge: %+v", given)
+		}
+		if fed, err := l.takes(s, given); err != nil || fed.Position.Seq != 2 {
+			l.Errorf("after a purge: %+v, %v", fed, err)
 		}
 	})
 }
@@ -573,7 +634,7 @@ func TestLinkOfAGiverRestoredWithinABatch(t *testing.T) {
 		if given.Batch == s.Position.Next {
 			l.Error("two batches have one id")
 		}
-		if all := s.Position.OfBatch(given.Batch, time.Unix(1, 0), make([]fdbpq.SourceMessage, 2)); len(all) != 3 {
+		if all := s.Position.OfBatch(fdbpq.BatchPart{ID: given.Batch, Total: 2}, time.Unix(1, 0), make([]fdbpq.SourceMessage, 2)); len(all) != 3 {
 			l.Errorf("%d of another batch are the rest", len(all))
 		}
 	})

@@ -77,6 +77,7 @@ const (
 // Headers of what a link answers.
 const (
 	HeaderLinkBatch = "PQ-Link-Batch" // the number of the batch, its id, and that of the batch before it
+	HeaderLinkPart  = "PQ-Link-Part"  // of an answer with a part: the number of items before it, and that of all of the batch
 	HeaderLinkGiver = "PQ-Link-Giver" // the id of the store
 )
 

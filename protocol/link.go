@@ -59,6 +59,12 @@ type LinkTake struct {
 	Batch  string `json:"batch,omitempty"`  // the id of that
 	Max    int    `json:"max,omitempty"`    // items of the next one at most
 	Accept bool   `json:"accept,omitempty"` // go on with the giver's number, whatever the taker has
+
+	// A taker that says this understands answers with a part of a batch.
+	MaxPayload int64 `json:"max_payload,omitempty"` // bytes of an answer at most: the max_payload of its server
+
+	Next string `json:"next,omitempty"` // the id of the batch of which it has a part
+	Part int64  `json:"part,omitempty"` // that are so many items
 }
 
 // NoBatch stands for the id of no batch in HeaderLinkBatch.

@@ -22,7 +22,8 @@ const maxLinkBytes = 4 << 20
 const linkFrame = 256
 
 // ReadTake reads what a taker asks a link for, and the pop that it is for the queue.
-func ReadTake(m *nats.Msg, verb string) (ask fdbpq.LinkAsk, p PopRequest, f *failure.Failure) {
+// most bounds the bytes of an answer: what the taker's server carries, 0: it has not said it.
+func ReadTake(m *nats.Msg, verb string) (ask fdbpq.LinkAsk, p PopRequest, most int64, f *failure.Failure) {
 	p = PopRequest{Terms: Terms{End: fdbpq.Min, Band: fdbpq.AllPriorities, Lease: 1}, Limit: fdbpq.MaxBatch, Bundle: true, MaxBytes: maxLinkBytes}
 	for key, values := range m.Header {
 		switch {
@@ -33,13 +34,13 @@ func ReadTake(m *nats.Msg, verb string) (ask fdbpq.LinkAsk, p PopRequest, f *fai
 				p.Wait = min(p.Wait, protocol.MaxWait)
 			}
 			if f != nil {
-				return ask, p, f
+				return ask, p, most, f
 			}
 		case strings.HasPrefix(key, protocol.HeaderPrefix):
-			return ask, p, failure.Newf(400, "header %s is none of %s: expected %s", failure.Quote(key), verb, protocol.HeaderWait)
+			return ask, p, most, failure.Newf(400, "header %s is none of %s: expected %s", failure.Quote(key), verb, protocol.HeaderWait)
 		}
 	}
-	f = ReadObject("the body", m.Data, "accept, batch, done, max, taker", func(name string, value any) (known bool, f *failure.Failure) {
+	f = ReadObject("the body", m.Data, "accept, batch, done, max, max_payload, next, part, taker", func(name string, value any) (known bool, f *failure.Failure) {
 		switch name {
 		case "taker":
 			ask.Taker, f = ReadString(name, value)
@@ -51,19 +52,38 @@ func ReadTake(m *nats.Msg, verb string) (ask fdbpq.LinkAsk, p PopRequest, f *fai
 			p.Limit, f = ReadLimit(name, value)
 		case "accept":
 			ask.Accept, f = ReadBool(name, value)
+		case "max_payload":
+			most, f = ReadInteger(name, value, 1, math.MaxInt64)
+			ask.Parts = true
+		case "next":
+			ask.Next, f = ReadString(name, value)
+		case "part":
+			var n int64
+			n, f = ReadInteger(name, value, 0, fdbpq.MaxBatch)
+			ask.Part = int(n)
 		default:
 			return false, nil
 		}
 		return true, f
 	})
-	return ask, p, f
+	return ask, p, most, f
 }
 
-// LinkRoom bounds what a new batch of a link may have.
-func (l *Limit) LinkRoom(sel *fdbpq.Selection) { sel.Room = max(1, sel.Room-linkFrame) }
+// LinkPayload is how many bytes an answer of a link may have, if the taker's server carries so many; 0: it has not said it.
+func (l *Limit) LinkPayload(most int64) int {
+	if most == 0 {
+		return l.MaxPayload()
+	}
+	return int(min(most, int64(l.MaxPayload())))
+}
 
-// LinkFits reports whether an answer can carry a batch with a body of so many bytes.
-func (l *Limit) LinkFits(body int) bool { return body <= l.MaxPayload()-bundleFrame-linkFrame }
+// LinkRoom bounds what an answer of so many bytes may have of a batch.
+func LinkRoom(sel *fdbpq.Selection, payload int) {
+	sel.Room = max(1, payload-bundleFrame-linkFrame)
+}
+
+// LinkFits reports whether it can carry so many bytes of items.
+func LinkFits(body, payload int) bool { return body <= payload-bundleFrame-linkFrame }
 
 // LinkHeader is the header of an answer of a link.
 func LinkHeader(store string, given *fdbpq.Given) nats.Header {
@@ -71,12 +91,16 @@ func LinkHeader(store string, given *fdbpq.Given) nats.Header {
 	if before == "" {
 		before = protocol.NoBatch
 	}
-	return nats.Header{
+	header := nats.Header{
 		protocol.HeaderBundle:     {strconv.Itoa(len(given.Items))},
 		protocol.HeaderLinkBatch:  {fmt.Sprint(given.Number, " ", given.Batch, " ", before)},
 		protocol.HeaderLinkGiver:  {store},
 		protocol.HeaderNumPending: {strconv.FormatInt(given.Ready, 10)},
 	}
+	if len(given.Items) < given.Total {
+		header[protocol.HeaderLinkPart] = []string{fmt.Sprint(given.First, " ", given.Total)}
+	}
+	return header
 }
 
 // AppendGiven appends an item to the body of a batch. expires is when its TTL ends. lines is memory for its headers.
@@ -99,11 +123,12 @@ func AppendGiven(b, lines []byte, item *fdbpq.Item, expires int64, now time.Dura
 
 // LinkBatch is an answer of a link.
 type LinkBatch struct {
-	Number     uint64
-	ID, Before string
-	Giver      string // the id of its store
-	Pending    uint64 // items that are ready there
-	Items      []fdbpq.SourceMessage
+	Number uint64
+	Before string // the id of the batch before it
+	fdbpq.BatchPart
+	Giver   string // the id of its store
+	Pending uint64 // items that are ready there
+	Items   []fdbpq.SourceMessage
 }
 
 // ReadLinkBatch reads an answer of a link to a source of a queue.
@@ -121,6 +146,12 @@ func (w *Wire) ReadLinkBatch(queue, source string, m *nats.Msg) (b LinkBatch, er
 	}
 	if b.Before == protocol.NoBatch {
 		b.Before = ""
+	}
+	b.Total = n
+	if part := m.Header.Get(protocol.HeaderLinkPart); part != "" {
+		if _, err := fmt.Sscanf(part, "%d %d", &b.First, &b.Total); err != nil || b.First < 0 || b.Total > fdbpq.MaxBatch || b.First+n > b.Total {
+			return b, fmt.Errorf("an answer with %d items and %s: %.100q: expected a part of a batch", n, protocol.HeaderLinkPart, part)
+		}
 	}
 	rest, lines := m.Data, newFrameLines()
 	for range n {

@@ -28,6 +28,10 @@ func (a *attempt) fromLink(ctx context.Context, nc *nats.Conn) error {
 		if err != nil {
 			return err
 		}
+		if codeOf(answer) == fmt.Sprint(http.StatusBadRequest) && !a.plain {
+			a.plain = true // an earlier version, which does not know the fields about parts
+			continue
+		}
 		stop, nothing, err := readRefusal(answer)
 		if giver, known := answer.Header.Get(protocol.HeaderLinkGiver), a.source.Position.Giver; err == nil && giver != "" && known != "" && giver != known {
 			stop = fdbpq.SourceStop{Reason: fdbpq.StopGiverReplaced, Text: fmt.Sprintf("the store %s answers, and %s did before", giver, known)}
@@ -63,7 +67,11 @@ func (a *attempt) fromLink(ctx context.Context, nc *nats.Conn) error {
 // askLink asks for the batch behind the one that the store has.
 func (a *attempt) askLink(ctx context.Context, nc *nats.Conn) (*nats.Msg, error) {
 	at, c := &a.source.Position, &a.source.Config
-	body, err := json.Marshal(protocol.LinkTake{Taker: a.runners.Store.ID(), Done: at.Seq, Batch: at.Batch, Max: c.Batch, Accept: at.Accepts()})
+	ask := protocol.LinkTake{Taker: a.runners.Store.ID(), Done: at.Seq, Batch: at.Batch, Max: c.Batch, Accept: at.Accepts()}
+	if !a.plain {
+		ask.MaxPayload, ask.Next, ask.Part = nc.MaxPayload(), at.Next, at.Part
+	}
+	body, err := json.Marshal(ask)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +109,7 @@ func (a *attempt) askLink(ctx context.Context, nc *nats.Conn) (*nats.Msg, error)
 // readRefusal reads why a link gives nothing: there is nothing now, or the source has to stop.
 func readRefusal(m *nats.Msg) (stop fdbpq.SourceStop, nothing bool, err error) {
 	reason, text := m.Header.Get(protocol.HeaderReason), m.Header.Get(micro.ErrorHeader)
-	switch code := cmp.Or(m.Header.Get(micro.ErrorCodeHeader), m.Header.Get(protocol.HeaderStatus)); {
+	switch code := codeOf(m); {
 	case code == "":
 		return stop, false, nil
 	case reason == string(protocol.ReasonGiverBehind), reason == string(protocol.ReasonTakerBehind):
@@ -111,6 +119,11 @@ func readRefusal(m *nats.Msg) (stop fdbpq.SourceStop, nothing bool, err error) {
 	default:
 		return stop, false, fmt.Errorf("the link refuses: %s %s", code, text)
 	}
+}
+
+// codeOf is the code of a refusal, "": it is none.
+func codeOf(m *nats.Msg) string {
+	return cmp.Or(m.Header.Get(micro.ErrorCodeHeader), m.Header.Get(protocol.HeaderStatus))
 }
 
 // stopLink stops the source, unless it has moved meanwhile: then the answer was to a request of before.
@@ -148,5 +161,12 @@ func (a *attempt) takeBatch(ctx context.Context, b *codec.LinkBatch) error {
 		}
 	}
 	a.ends(b.Pending)
-	return a.feed(ctx, batch{messages: a.source.Position.OfBatch(b.ID, time.Now(), b.Items)})
+	if a.source.Position.Next == b.ID && int64(b.First) > a.source.Position.Part || a.source.Position.Next != b.ID && b.First > 0 {
+		return fmt.Errorf("the link gives items behind %d of batch %d, and this store has %d", b.First, b.Number, a.source.Position.Part)
+	}
+	messages := a.source.Position.OfBatch(b.BatchPart, time.Now(), b.Items)
+	if len(messages) == 0 {
+		return fmt.Errorf("the link gives nothing of batch %d that this store does not have", b.Number)
+	}
+	return a.feed(ctx, batch{messages: messages})
 }

@@ -207,6 +207,7 @@ type attempt struct {
 	stream *stream
 	info   jetstream.StreamInfo // of the stream, at the last look
 	lost   chan nats.Status
+	plain  bool // the giver of the link knows no parts of batches
 
 	filtered bool // the consumer has the filter of the source: before that, what is missing may have been read with another one
 }
