@@ -27,7 +27,8 @@ type fed struct {
 	server *testenv.Server
 	dir    string // of its streams
 	js     jetstream.JetStream
-	next   int // number of the next message
+	next   int       // number of the next message
+	asked  chan bool // somebody connects to the remote that says nothing
 }
 
 // feeding starts a bridge, and a server with a stream. Stops are believed at once.
@@ -38,12 +39,24 @@ func feeding(t *testing.T, config jetstream.StreamConfig, changes ...func(*serve
 
 func feedingWith(t *testing.T, options bridge.Options, config jetstream.StreamConfig, changes ...func(*server.Options)) *fed {
 	t.Helper()
-	f := &fed{dir: t.TempDir(), next: 1}
+	f := &fed{dir: t.TempDir(), next: 1, asked: make(chan bool, 1)}
+	silence := make(chan struct{})
+	t.Cleanup(func() { close(silence) })
 	f.server = testenv.NATS(t, append(changes, func(o *server.Options) { o.JetStream, o.StoreDir, o.JetStreamMaxStore = true, f.dir, 4<<30 })...)
 	options.Remotes = func() map[string]bridge.Remote {
 		return map[string]bridge.Remote{"hub": {
 			Connect: func(o ...nats.Option) (*nats.Conn, error) { return nats.Connect(f.server.URL(), o...) },
 			Read:    map[string][]string{"ORDERS": {"jobs", "jobs-x", "t.jobs"}},
+		}, "silent": {
+			Connect: func(...nats.Option) (*nats.Conn, error) {
+				select {
+				case f.asked <- true:
+				default:
+				}
+				<-silence
+				return nil, nats.ErrTimeout
+			},
+			Read: map[string][]string{"ORDERS": {"jobs"}},
 		}}
 	}
 	f.client = serve(t, bridge.Hold(options, time.Millisecond))
@@ -353,6 +366,32 @@ func TestSourceCountsWhatItMissed(t *testing.T) {
 	}
 	if e := string(f.client.next(skips).Data); !strings.Contains(e, `"count":3`) {
 		t.Errorf("event %s", e)
+	}
+}
+
+// Pitfall: the stream's limits drop messages while the queue is full. Each is an item, or is counted.
+func TestSourceCountsWhatLimitsDrop(t *testing.T) {
+	t.Parallel()
+	for mode, retention := range map[string]jetstream.RetentionPolicy{"copy": jetstream.LimitsPolicy, "take": jetstream.WorkQueuePolicy} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			f := feeding(t, jetstream.StreamConfig{Retention: retention, MaxMsgs: 10})
+			skips := f.hear("pq.jobs.event.source_skipped")
+			f.ask("pq.jobs.admin.config", `{"max_length":3}`)
+			f.set(`{"remote":"hub","stream":"ORDERS","batch":4,"mode":"` + mode + `"}`)
+			f.state("running", "")
+			f.publish(100)
+			f.state("blocked", "full")
+			f.ask("pq.jobs.admin.config", `{"max_length":1000}`)
+			s := f.at(100)
+			if s.Counts.Skipped < 50 || s.Counts.Delivered+s.Counts.Skipped != 100 {
+				t.Errorf("counts: %+v", s.Counts)
+			}
+			if n := len(f.popAll()); int64(n) != s.Counts.Delivered {
+				t.Errorf("%d items of %+v", n, s.Counts)
+			}
+			f.client.next(skips)
+		})
 	}
 }
 

@@ -184,6 +184,7 @@ func (p *SourcePosition) parse(b []byte) error {
 type SourceMessage struct {
 	SourceMark
 	Item    NewItem
+	Missed  int64 // messages between the one before and this one, which the stream has dropped
 	None    bool  // it is no item
 	Refused error // why it can be no item: it becomes a dead letter
 	Large   error // why it can be no dead letter either
@@ -196,6 +197,7 @@ type Fed struct {
 	Pushed   int
 	Known    int   // of messages that another item stands for, by its unique value
 	Poisoned int   // became dead letters
+	Skipped  int64 // messages that the stream had dropped
 	Blocked  error // why the message behind them was not pushed: the queue or the store is full
 	Events   []Event
 }
@@ -228,9 +230,14 @@ func (q Queue) Feed(tx kv.Tx, s *Source, messages []SourceMessage) (fed Fed, err
 		}
 		fed.Events = append(fed.Events, p.happened()...)
 		if !goesOn {
+			if fed.Position.Stop.Reason != "" && m.Missed > 0 { // whoever passes over the message passes over these, too
+				fed.Position.to(m.Seq - 1)
+				fed.skipped(m.Missed)
+			}
 			break
 		}
 		fed.Position.SourceMark, fed.Position.Exact = m.SourceMark, true
+		fed.skipped(m.Missed)
 		fed.Done++
 	}
 	at := &fed.Position
@@ -242,6 +249,11 @@ func (q Queue) Feed(tx kv.Tx, s *Source, messages []SourceMessage) (fed Fed, err
 	}
 	tx.Set(s.home().key(spacePosition, s.Name), at.pack())
 	return fed, p.done()
+}
+
+func (f *Fed) skipped(n int64) {
+	f.Skipped += n
+	f.Position.Skipped += n
 }
 
 // feed pushes one message, and reports whether the source is done with it.

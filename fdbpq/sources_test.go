@@ -229,6 +229,24 @@ func TestSourceBuriesPoison(t *testing.T) {
 	})
 }
 
+// What the stream has dropped is counted with the message behind it, and once if that is none for an item.
+func TestSourceCountsWhatIsMissing(t *testing.T) {
+	eachSource(t, func(f *fixture) {
+		s := f.source("jobs", "orders", ordersSource)
+		all := []fdbpq.SourceMessage{message(3), message(4), message(9)}
+		all[0].Missed, all[2].Missed = 2, 4
+		all[2].Item.Payload = make([]byte, fdbpq.MaxContent+1)
+		fed := f.feed(s, all...)
+		if p := fed.Position; fed.Done != 2 || fed.Skipped != 6 || p.Skipped != 6 || p.Seq != 8 || p.Stop.At.Seq != 9 {
+			t.Errorf("fed: %+v", fed)
+		}
+		f.resumeSource("jobs", "orders", fdbpq.SourceResume{Skip: true})
+		if p := f.found("jobs", "orders").Position; p.Seq != 9 || p.Skipped != 6 || p.Poisoned != 1 {
+			t.Errorf("position is %+v", p)
+		}
+	})
+}
+
 // What can be no dead letter stops the source, behind what was before it. A person passes over it.
 func TestSourceStopsAtWhatIsTooLarge(t *testing.T) {
 	eachSource(t, func(f *fixture) {

@@ -43,7 +43,7 @@ func (a *attempt) read(ctx context.Context, consumer string) error {
 			}
 			continue
 		}
-		batch, err := a.gather(p, first)
+		batch, err := a.gather(ctx, p, first)
 		if err != nil {
 			return err
 		}
@@ -72,8 +72,9 @@ type batch struct {
 }
 
 // gather returns a delivery and what is there behind it, as far as it fits into one transaction.
-func (a *attempt) gather(p *pull, d delivery) (b batch, err error) {
+func (a *attempt) gather(ctx context.Context, p *pull, d delivery) (b batch, err error) {
 	last := a.source.Position.Seq
+	gaps := gaps{attempt: a}
 	a.runners.Wire.Limit.Refresh()
 	for is := true; is; {
 		switch {
@@ -82,9 +83,13 @@ func (a *attempt) gather(p *pull, d delivery) (b batch, err error) {
 		case d.seq <= last:
 			return b, errDisorder
 		default:
+			m := a.items.Read(d.Msg, d.seq, d.at)
+			if m.Missed, err = gaps.missed(ctx, last, d.seq); err != nil {
+				return b, err
+			}
 			last = d.seq
 			b.new = append(b.new, d)
-			b.messages = append(b.messages, a.items.Read(d.Msg, d.seq, d.at))
+			b.messages = append(b.messages, m)
 			b.bytes += len(d.Data)
 		}
 		if len(b.new)+len(b.old) >= a.source.Config.Batch || b.bytes >= pullBytes {
@@ -98,6 +103,41 @@ func (a *attempt) gather(p *pull, d delivery) (b batch, err error) {
 	return b, nil
 }
 
+// gaps are the sequences between the messages of a batch that did not come.
+type gaps struct {
+	*attempt
+	asked bool // where the stream begins
+}
+
+// firstEvery is how often a source with a filter asks where the stream begins: there is hardly a batch without gaps.
+const firstEvery = time.Second
+
+// missed returns how many messages between two the stream has dropped before they were read. Without a filter those are all that came since the
+// attempt began, and before that those in front of the stream's first message; what was deleted in between may have been so before there
+// was a source. With a filter all in front of the first message may be, and of a work queue nothing is known.
+func (g *gaps) missed(ctx context.Context, last, seq uint64) (int64, error) {
+	filtered := len(g.source.Config.Filter) > 0
+	if seq == last+1 || filtered && g.takes() {
+		return 0, nil
+	}
+	if !g.asked && (filtered && time.Since(g.looked) >= firstEvery || !filtered && last < g.began) {
+		info, err := g.stream.info(ctx)
+		if err != nil {
+			return 0, err
+		}
+		g.info, g.looked, g.asked = info, time.Now(), true
+	}
+	before := min(seq, g.info.State.FirstSeq)
+	if !filtered {
+		before = min(before, g.began+1)
+	}
+	n := max(0, int64(before)-1-int64(last))
+	if since := max(last, g.began); !filtered && seq > since+1 {
+		n += int64(seq - 1 - since)
+	}
+	return n, nil
+}
+
 // feed pushes a batch. While the queue is full it waits.
 func (a *attempt) feed(ctx context.Context, b batch) error {
 	for pause := firstBlocked; len(b.messages) > 0; {
@@ -105,6 +145,7 @@ func (a *attempt) feed(ctx context.Context, b batch) error {
 		if err != nil {
 			return err
 		}
+		a.skipped(fed.Skipped)
 		if a.takes() {
 			if err := a.acknowledge(ctx, b.new[:fed.Done]); err != nil {
 				return err

@@ -211,7 +211,7 @@ func (r *Runners) restart(s *fdbpq.Source, before *worker, remote Remote) {
 	if before != nil {
 		before.stop()
 		w.last, w.problem, w.since = before.report()
-		w.told, w.spoke = before.told, before.spoke
+		w.told, w.untold, w.spoke = before.told, before.untold, before.spoke
 	}
 	r.workers[w.id] = w
 	w.start()

@@ -28,6 +28,7 @@ type worker struct {
 	done     chan struct{}
 	spoke    time.Time            // when the store last heard that it runs; of the goroutine that looks
 	told     map[string]time.Time // when events were last published, by their types
+	untold   int64                // messages that the stream has dropped, of which no event has told
 
 	mu      sync.Mutex
 	last    uint64 // of the stream; of a link, how many items are ready at the other side
@@ -183,6 +184,7 @@ func (w *worker) attempt(ctx context.Context) error {
 	if err := a.verify(ctx); err != nil {
 		return err
 	}
+	a.began = a.info.State.LastSeq
 	consumer, err := a.consumer(ctx)
 	if err != nil {
 		return err
@@ -206,6 +208,8 @@ type attempt struct {
 	items  *codec.Sourced
 	stream *stream
 	info   jetstream.StreamInfo // of the stream, at the last look
+	looked time.Time            // when that was
+	began  uint64               // where the stream ended when the attempt began
 	lost   chan nats.Status
 	plain  bool // the giver of the link knows no parts of batches
 
@@ -243,7 +247,7 @@ func (a *attempt) verify(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.info = info
+	a.info, a.looked = info, time.Now()
 	a.ends(info.State.LastSeq)
 	limits := info.Config.Retention == jetstream.LimitsPolicy
 	switch {
@@ -273,8 +277,9 @@ func (a *attempt) verify(ctx context.Context) error {
 		if err := a.move(ctx, to); err != nil {
 			return err
 		}
-		a.tell(protocol.SourceEvent{Type: protocol.EventSourceSkipped, Count: skipped})
+		a.skipped(skipped)
 	}
+	a.skipped(0)
 	return nil
 }
 
@@ -308,11 +313,11 @@ func (a *attempt) begin(ctx context.Context, info *jetstream.StreamInfo) error {
 	if again, err := a.stream.info(ctx); err != nil || again.Created != info.Created {
 		return errors.Join(err, errors.New("the stream changes"))
 	}
-	if err := a.move(ctx, to); err != nil || skipped == 0 {
-		return err
+	err := a.move(ctx, to)
+	if err == nil {
+		a.skipped(skipped)
 	}
-	a.tell(protocol.SourceEvent{Type: protocol.EventSourceSkipped, Count: skipped})
-	return nil
+	return err
 }
 
 // before returns the sequence before the first message of a time.
@@ -395,14 +400,22 @@ func (a *attempt) stopped(stop *fdbpq.SourceStop) {
 	a.tell(protocol.SourceEvent{Type: protocol.EventSourceStopped, Reason: string(stop.Reason), Text: stop.Text})
 }
 
-// tell publishes an event, of each type one a minute.
-func (w *worker) tell(e protocol.SourceEvent) {
+// skipped tells of messages that the stream has dropped, and of those that were not told yet.
+func (w *worker) skipped(n int64) {
+	if w.untold += n; w.untold > 0 && w.tell(protocol.SourceEvent{Type: protocol.EventSourceSkipped, Count: w.untold}) {
+		w.untold = 0
+	}
+}
+
+// tell publishes an event, of each type one a minute. It reports whether it has.
+func (w *worker) tell(e protocol.SourceEvent) bool {
 	if at, is := w.told[e.Type]; is && time.Since(at) < time.Minute {
-		return
+		return false
 	}
 	w.told[e.Type] = time.Now()
 	e.Queue, e.Source = w.id.queue, w.id.name
 	w.runners.Event(e)
+	return true
 }
 
 // ephemeral is the consumer of a source that copies. It keeps nothing, and goes by itself.
