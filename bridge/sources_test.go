@@ -395,6 +395,22 @@ func TestSourceCountsWhatLimitsDrop(t *testing.T) {
 	}
 }
 
+// Pitfall: a remote takes connections and says nothing. Whoever waits for it does not hold up the sources of others, nor the end of the bridge.
+func TestSourceOfASilentRemoteWaitsAlone(t *testing.T) {
+	t.Parallel()
+	f := feeding(t, jetstream.StreamConfig{})
+	ofFed[protocol.Source](f, "pq.jobs.admin.source.silent", `{"remote":"silent","stream":"ORDERS"}`)
+	<-f.asked
+	ofFed[protocol.Source](f, "pq.jobs.admin.source.silent", `{"batch":7}`)
+	f.set(copying)
+	f.publish(1)
+	f.items("1")
+	ofFed[protocol.Source](f, "pq.jobs.admin.source.silent.pause", "")
+	f.resume(`{"from_seq":1}`)
+	f.items("1")
+	ofFed[protocol.Source](f, "pq.jobs.admin.source.silent.resume", "")
+}
+
 // metrics are those of the source, by their names; of its state, by the state; and of events, by their types.
 func (f *fed) metrics() map[string]float64 {
 	f.Helper()

@@ -1,6 +1,7 @@
 package sources
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -46,20 +47,47 @@ func (r *Runners) Allowed(queue string, c *fdbpq.SourceConfig) *failure.Failure 
 	return nil
 }
 
-// connections are those with remotes. All sources of a remote share one.
+// connections are those with remotes. All sources of a remote share one. Nobody waits for a lock while one is made.
 type connections struct {
 	mu   sync.Mutex
 	open map[string]*connection
 }
 
 type connection struct {
-	mu       sync.Mutex
 	identity string
 	nc       *nats.Conn
+	dialing  *dialing // nil: nobody connects
 }
 
-func (c *connections) to(name string, r Remote) (*nats.Conn, error) {
+// dialing is an attempt to connect.
+type dialing struct {
+	identity string
+	done     chan struct{}
+	err      error
+}
+
+// to returns the connection with a remote. It waits for one until ctx ends.
+func (c *connections) to(ctx context.Context, name string, r Remote) (*nats.Conn, error) {
+	for {
+		nc, d := c.find(name, r)
+		if nc != nil {
+			return nc, nil
+		}
+		select {
+		case <-d.done:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if d.err != nil {
+			return nil, fmt.Errorf("connect to remote %q: %w", name, d.err)
+		}
+	}
+}
+
+// find returns the connection with a remote, or the attempt to make one.
+func (c *connections) find(name string, r Remote) (*nats.Conn, *dialing) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.open == nil {
 		c.open = make(map[string]*connection)
 	}
@@ -68,21 +96,30 @@ func (c *connections) to(name string, r Remote) (*nats.Conn, error) {
 		one = new(connection)
 		c.open[name] = one
 	}
-	c.mu.Unlock()
-	one.mu.Lock() // connecting takes its time, which sources of other remotes do not wait for
-	defer one.mu.Unlock()
 	if one.nc != nil && (one.identity != r.Identity || one.nc.IsClosed()) {
-		one.nc.Close()
+		go one.nc.Close()
 		one.nc = nil
 	}
-	if one.nc == nil {
-		nc, err := r.Connect(nats.Name("pqd sources"), nats.MaxReconnects(-1), nats.ReconnectBufSize(-1), nats.IgnoreAuthErrorAbort(), nats.RetryOnFailedConnect(false))
-		if err != nil {
-			return nil, fmt.Errorf("connect to remote %q: %w", name, err)
-		}
-		one.nc, one.identity = nc, r.Identity
+	if one.nc == nil && (one.dialing == nil || one.dialing.identity != r.Identity) {
+		one.dialing = &dialing{identity: r.Identity, done: make(chan struct{})}
+		go c.dial(name, one, one.dialing, r)
 	}
-	return one.nc, nil
+	return one.nc, one.dialing
+}
+
+// dial makes a connection, and keeps it if it is still wanted.
+func (c *connections) dial(name string, one *connection, d *dialing, r Remote) {
+	nc, err := r.Connect(nats.Name("pqd sources"), nats.MaxReconnects(-1), nats.ReconnectBufSize(-1), nats.IgnoreAuthErrorAbort(), nats.RetryOnFailedConnect(false))
+	c.mu.Lock()
+	wanted := c.open[name] == one && one.dialing == d
+	if wanted {
+		one.nc, one.identity, one.dialing = nc, d.identity, nil
+	}
+	c.mu.Unlock()
+	if d.err = err; err == nil && !wanted {
+		nc.Close()
+	}
+	close(d.done)
 }
 
 // keep closes the connections with remotes that no source needs any more.
@@ -94,10 +131,8 @@ func (c *connections) keep(needed map[string]bool) {
 			continue
 		}
 		delete(c.open, name)
-		one.mu.Lock()
 		if one.nc != nil {
-			one.nc.Close()
+			go one.nc.Close()
 		}
-		one.mu.Unlock()
 	}
 }

@@ -177,8 +177,10 @@ func (r *Runners) look(ctx context.Context) error {
 	}
 	r.free = free
 	for key, w := range r.workers {
-		if !wanted[key] {
-			w.stop()
+		if wanted[key] {
+			continue
+		}
+		if w.cancel(); w.ended() {
 			delete(r.workers, key)
 		}
 	}
@@ -205,11 +207,15 @@ func (r *Runners) say(ctx context.Context, s *fdbpq.Source, w *worker) (mine boo
 	return mine, err
 }
 
-// restart has a worker run a source from where it is.
+// restart has a worker run a source from where it is, at a later look if the one before has not ended yet: whoever waits for a remote that says nothing
+// does not hold up the sources of others.
 func (r *Runners) restart(s *fdbpq.Source, before *worker, remote Remote) {
+	if before != nil && !before.ended() {
+		before.cancel()
+		return
+	}
 	w := &worker{runners: r, id: idOf(s), remote: remote, identity: remote.Identity, revision: s.Position.Revision, spoke: time.Now(), last: s.Run.Last, told: make(map[string]time.Time)}
 	if before != nil {
-		before.stop()
 		w.last, w.problem, w.since = before.report()
 		w.told, w.untold, w.spoke = before.told, before.untold, before.spoke
 	}
@@ -221,8 +227,14 @@ func (r *Runners) restart(s *fdbpq.Source, before *worker, remote Remote) {
 func (r *Runners) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), txTime)
 	defer cancel()
+	for _, w := range r.workers {
+		w.cancel()
+	}
 	for key, w := range r.workers {
-		w.stop()
+		select {
+		case <-w.done:
+		case <-ctx.Done():
+		}
 		s := &fdbpq.Source{Queue: key.queue, Name: key.name, Born: key.born}
 		err := r.update(ctx, func(tx kv.Tx) error { return r.Store.Queue(key.queue).LeaveSource(tx, s, r.Bridge) })
 		if err != nil && err != fdbpq.ErrNoSource {

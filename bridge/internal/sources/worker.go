@@ -42,15 +42,11 @@ func (w *worker) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	w.cancel, w.done = cancel, make(chan struct{})
 	go func() {
+		defer w.runners.Kick() // somebody may wait for the end of this one
 		defer close(w.done)
 		defer cancel()
 		w.run(ctx)
 	}()
-}
-
-func (w *worker) stop() {
-	w.cancel()
-	<-w.done
 }
 
 func (w *worker) ended() bool {
@@ -167,7 +163,7 @@ func (w *worker) attempt(ctx context.Context) error {
 	if f != nil {
 		return f
 	}
-	nc, err := w.runners.connections.to(source.Config.Remote, w.remote)
+	nc, err := w.runners.connections.to(ctx, source.Config.Remote, w.remote)
 	if err != nil {
 		return err
 	}
