@@ -46,7 +46,8 @@ links. The role source is that of a user in PQ_REMOTES, with which pqd reads str
 for sources; it is followed by their names.
 
 The user gets an inbox prefix of its own, so that nobody else reads its answers.
-Its programs have to use it: pq --inbox-prefix, nats --inbox-prefix.
+Its programs have to use it: pq --inbox-prefix, nats --inbox-prefix, and for taker and
+source inbox_prefix in PQ_REMOTES.
 
 With --tenants queues have names such as ACME.jobs, and the user is the operator's;
 a tenant's own user has --prefix pq.ACME instead. --jwt prints what a user's JWT has in
@@ -85,11 +86,12 @@ its place, which an auth callout can put there.`,
 			if site != "" || tenants {
 				return session.Usagef("--site and --tenants are about the prefix, which the role source does not have")
 			}
-			p, err := sourcePermissions(domain, args[1:])
+			user = cmp.Or(user, sourceRole)
+			p, err := sourcePermissions(user, domain, args[1:])
 			if err != nil {
 				return session.Usagef("%w", err)
 			}
-			return writePermissions(s, cmp.Or(user, sourceRole), account, claims, p)
+			return writePermissions(s, user, account, claims, p)
 		},
 	}
 	c.Flags().StringVar(&user, "as", user, "the user's `name`; that of the role if not given")
@@ -143,8 +145,8 @@ func writePermissions(s *session.Session, user, account string, claims bool, p s
 		user, variable(user), patterns(p.Publish), patterns(p.Subscribe))
 }
 
-// sourcePermissions are what pqd needs where sources read streams, in either mode. Its inboxes there have no prefix of their own.
-func sourcePermissions(domain string, streams []string) (p subjects.Permissions, err error) {
+// sourcePermissions are what pqd needs where sources read streams, in either mode.
+func sourcePermissions(user, domain string, streams []string) (p subjects.Permissions, err error) {
 	if len(streams) == 0 {
 		return p, errors.New("expected the streams that sources read")
 	}
@@ -163,7 +165,7 @@ func sourcePermissions(domain string, streams []string) (p subjects.Permissions,
 		}
 		p.Publish = append(p.Publish, "$JS.ACK."+stream+".>")
 	}
-	p.Subscribe = []string{subjects.Inbox}
+	p.Subscribe = []string{"_INBOX." + user + ".>"}
 	return p, nil
 }
 

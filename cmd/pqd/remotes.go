@@ -53,6 +53,9 @@ func (r *remotes) read() error {
 			if err != nil {
 				return nil, err
 			}
+			if from.Inbox != "" {
+				options = append(options, nats.CustomInboxPrefix(from.Inbox))
+			}
 			if url == "" {
 				options = append(options, nats.InProcessServer(broker.NewPipeDialer(r.embedded.srv)))
 			}

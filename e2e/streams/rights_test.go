@@ -38,7 +38,7 @@ func TestSourceWithTheLeastRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	setting, _ := remotes(t, map[string]any{"hub": map[string]any{"url": hub.URL(), "user": "pqd", "password": "secret", "streams": map[string]any{
+	setting, _ := remotes(t, map[string]any{"hub": map[string]any{"url": hub.URL(), "user": "pqd", "password": "secret", "inbox_prefix": "_INBOX.source", "streams": map[string]any{
 		"COPIED": map[string]any{"read": []string{"jobs"}}, "TAKEN": map[string]any{"read": []string{"jobs"}},
 	}}})
 	p := testenv.Daemon(t, setting)

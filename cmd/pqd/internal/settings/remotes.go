@@ -22,6 +22,7 @@ type Remote struct {
 	CA       string                  `json:"ca"`
 	Cert     string                  `json:"cert"`
 	Key      string                  `json:"key"`
+	Inbox    string                  `json:"inbox_prefix"`
 	Domain   string                  `json:"domain"`
 	Streams  map[string]RemoteStream `json:"streams"`
 	Queues   map[string][]string     `json:"queues"` // which queues may take the items of a queue there
@@ -74,7 +75,7 @@ func (s *Settings) checkRemote(name string, r Remote) error {
 		}
 	}
 	switch {
-	case name == Self && (r.URL != "" || logins > 0 || r.CA != "" || r.Cert != "" || r.Key != ""):
+	case name == Self && (r.URL != "" || logins > 0 || r.CA != "" || r.Cert != "" || r.Key != "" || r.Inbox != ""):
 		return fmt.Errorf("it is pqd's own NATS server: expected only domain, streams and queues")
 	case name == Self:
 	case r.URL == "":
@@ -96,6 +97,11 @@ func (s *Settings) checkRemote(name string, r Remote) error {
 		}
 		if _, err := readPrivate(secret); err != nil {
 			return err
+		}
+	}
+	if r.Inbox != "" {
+		if err := new(inboxPrefix).Decode(r.Inbox); err != nil {
+			return fmt.Errorf("inbox_prefix is %q: %w", r.Inbox, err)
 		}
 	}
 	if strings.ContainsAny(r.Domain, " \t\r\n.*>") {
