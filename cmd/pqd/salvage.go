@@ -54,6 +54,9 @@ func salvage(ctx context.Context, s settings.Settings, to string, log *slog.Logg
 			return err
 		}
 	}
+	if x.incomplete || len(db.Damage()) > 0 {
+		return fmt.Errorf("the store is damaged: %s has what is readable, and may lack items; each file says so in its last line", to)
+	}
 	return nil
 }
 
@@ -65,6 +68,8 @@ type salvaging struct {
 	stdout io.Writer
 	page   int    // queues, and items of one, that are read at a time
 	lost   string // what damaged logs may have had; "": none is damaged
+
+	incomplete bool // the items of a queue, or some queues, may be missing
 }
 
 // lostLogs says what damaged logs may have had. That may concern each queue.
@@ -95,6 +100,7 @@ func (x *salvaging) all(ctx context.Context) error {
 			return err
 		}
 		if x.db.Skipped() > before {
+			x.incomplete = true
 			if _, err := fmt.Fprintln(x.stdout, "some queues cannot be read at all, not even their names"); err != nil {
 				return err
 			}
@@ -135,6 +141,7 @@ func (x *salvaging) queue(ctx context.Context, name string) (err error) {
 	if err := errors.Join(out.Flush(), file.Sync()); err != nil {
 		return err
 	}
+	x.incomplete = x.incomplete || w.export.Missing != ""
 	what := "as it was"
 	switch w.export.Missing {
 	case "":

@@ -202,7 +202,7 @@ func salvaged(t *testing.T, dir, file string) {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "salvaged")
 	code, stdout, stderr := testenv.Run(t, []string{"PQ_STORE=local:" + dir}, "salvage", to)
-	if code != 0 || !strings.Contains(stdout, "jobs: ") || !strings.Contains(stdout, file+" is damaged") {
+	if code != 1 || !strings.Contains(stdout, "jobs: ") || !strings.Contains(stdout, file+" is damaged") || !strings.Contains(stderr, "may lack items") {
 		t.Fatalf("pqd salvage: %d, %s%s", code, stdout, stderr)
 	}
 	log := strings.HasSuffix(file, ".log")
