@@ -70,6 +70,23 @@ func stoppings() (all []stopping) {
 			stopping{"a shorter stream", c.mode, "stream_behind", c.config, "", func(f *fed) ([]string, int) { return f.lost(false, 2) }},
 			stopping{"a stream that has grown again", c.mode, "stream_diverged", c.config, "", func(f *fed) ([]string, int) { return f.lost(true, 6) }},
 		)
+		all = append(all, stopping{"a stream that has grown again without our message", c.mode, "stream_diverged", c.config, "", func(f *fed) ([]string, int) {
+			f.older(func() {
+				f.publish(3)
+				f.at(8)
+				ofFed[protocol.Source](f, "pq.jobs.admin.source.orders.pause", "")
+			})
+			f.publish(6)
+			stream, err := f.js.Stream(f.Context(), "ORDERS")
+			if err == nil {
+				err = stream.DeleteMsg(f.Context(), 8)
+			}
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.resume("")
+			return append(numbers(9, 10), numbers(12, 14)...), 5
+		}})
 	}
 	return append(
 		all,

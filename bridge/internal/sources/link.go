@@ -40,7 +40,7 @@ func (a *attempt) fromLink(ctx context.Context, nc *nats.Conn) error {
 		case err != nil:
 			return err
 		case stop.Reason != "":
-			return a.stopLink(ctx, stop)
+			return a.halt(ctx, stop)
 		}
 		a.failing("")
 		if nothing {
@@ -126,8 +126,8 @@ func codeOf(m *nats.Msg) string {
 	return cmp.Or(m.Header.Get(micro.ErrorCodeHeader), m.Header.Get(protocol.HeaderStatus))
 }
 
-// stopLink stops the source, unless it has moved meanwhile: then the answer was to a request of before.
-func (a *attempt) stopLink(ctx context.Context, stop fdbpq.SourceStop) error {
+// halt stops the source, unless it has moved meanwhile: then what was read was asked for before that.
+func (a *attempt) halt(ctx context.Context, stop fdbpq.SourceStop) error {
 	to := a.source.Position
 	to.Stop = stop
 	if err := a.move(ctx, to); err != nil {
@@ -150,7 +150,7 @@ func (a *attempt) takeBatch(ctx context.Context, b *codec.LinkBatch) error {
 	case b.Number != at.Seq+1 || b.Before != at.Batch:
 		return fmt.Errorf("the link gives batch %d, and this store has %d", b.Number, at.Seq)
 	case at.Next != "" && at.Next != b.ID:
-		return a.stopLink(ctx, fdbpq.SourceStop{Reason: fdbpq.StopGiverBehind, Text: fmt.Sprintf("%d items of batch %d were taken, and the giver has another batch of that number", at.Part, b.Number)})
+		return a.halt(ctx, fdbpq.SourceStop{Reason: fdbpq.StopGiverBehind, Text: fmt.Sprintf("%d items of batch %d were taken, and the giver has another batch of that number", at.Part, b.Number)})
 	}
 	if to.Giver = b.Giver; to.Created == 0 {
 		to.Created = time.Now().UnixNano()

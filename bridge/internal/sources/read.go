@@ -3,6 +3,7 @@ package sources
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
@@ -79,6 +80,12 @@ func (a *attempt) gather(ctx context.Context, p *pull, d delivery) (b batch, err
 	for is := true; is; {
 		switch {
 		case d.seq <= a.source.Position.Seq && a.takes():
+			if at := a.source.Position.SourceMark; at.Time != 0 && d.at.UnixNano() > at.Time { // it was never read: to acknowledge it would destroy it
+				return b, a.halt(ctx, fdbpq.SourceStop{
+					Reason: fdbpq.StopDiverged, At: fdbpq.SourceMark{Seq: a.info.State.LastSeq},
+					Text: fmt.Sprintf("message %d is younger than message %d that was read, and was not read", d.seq, at.Seq),
+				})
+			}
 			b.old = append(b.old, d)
 		case d.seq <= last:
 			return b, errDisorder

@@ -345,9 +345,17 @@ func (a *attempt) compare(ctx context.Context, info *jetstream.StreamInfo) (stop
 		return stop, nil
 	}
 	mark, there, err := a.stream.mark(ctx, at.Seq)
-	if err == nil && there && mark != at.SourceMark {
+	switch {
+	case err != nil:
+	case there && mark != at.SourceMark:
 		stop.Reason = fdbpq.StopDiverged
 		stop.Text = fmt.Sprintf("message %d is another one than was read", at.Seq)
+	case !there && !a.takes(): // it was deleted: what is younger has to be behind it. A work queue has no room for a consumer that tells
+		var before uint64
+		if before, err = a.before(ctx, time.Unix(0, at.Time+1)); err == nil && before+1 < at.Seq {
+			stop.Reason = fdbpq.StopDiverged
+			stop.Text = fmt.Sprintf("message %d is younger than message %d that was read, which is not there", before+1, at.Seq)
+		}
 	}
 	return stop, err
 }
