@@ -168,5 +168,5 @@ func (a *attempt) takeBatch(ctx context.Context, b *codec.LinkBatch) error {
 	if len(messages) == 0 {
 		return fmt.Errorf("the link gives nothing of batch %d that this store does not have", b.Number)
 	}
-	return a.feed(ctx, batch{messages: messages})
+	return a.feed(ctx, batch{messages: messages, came: time.Now()})
 }

@@ -70,6 +70,17 @@ type batch struct {
 	new      []delivery // the same, as they came
 	old      []delivery // what the store has already
 	bytes    int
+	came     time.Time // when the items of a link came, with what was left of their TTL
+}
+
+// age takes the time that items of a link wait here from what is left of their TTL.
+func (b *batch) age(now time.Time) {
+	for i := range b.messages {
+		if ttl := &b.messages[i].Item.TTL; *ttl > 0 {
+			*ttl = max(*ttl-now.Sub(b.came), time.Millisecond)
+		}
+	}
+	b.came = now
 }
 
 // gather returns a delivery and what is there behind it, as far as it fits into one transaction.
@@ -177,6 +188,9 @@ func (a *attempt) feed(ctx context.Context, b batch) error {
 			return errDisconnected
 		case <-time.After(pause):
 			pause = min(2*pause, lastBlocked)
+		}
+		if !b.came.IsZero() {
+			b.age(time.Now())
 		}
 	}
 	if a.takes() {
