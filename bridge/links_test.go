@@ -326,6 +326,30 @@ func TestLinkStops(t *testing.T) {
 	j.pops("d")
 }
 
+// The largest item that the edge takes is one at the hub, too, if the servers have the same limits: it has no room for where it comes from.
+func TestLinkTakesTheLargestItem(t *testing.T) {
+	t.Parallel()
+	j := joinSites(t)
+	size := 1 << 20
+	for ; ; size -= 8 {
+		m := j.edge.ask("edge7.orders.push", strings.Repeat("x", size))
+		if m.Header.Get("Nats-Service-Error") == "" && !strings.Contains(string(m.Data), `"error"`) {
+			break
+		}
+		if size < 1<<19 {
+			t.Fatalf("no item is accepted: %.300s, %v", m.Data, m.Header)
+		}
+	}
+	j.push("small")
+	object[protocol.Source](j.hub, "pq.jobs.admin.source.edge", taking)
+	if m := j.hub.pop("pq.jobs.pop.min", "", "PQ-Wait", forever); len(m.Data) != size || m.Header.Get("PQ-Source") != "" {
+		t.Errorf("popped %d bytes of %d with %v", len(m.Data), size, m.Header)
+	}
+	if m := j.hub.pop("pq.jobs.pop.min", "", "PQ-Wait", forever); string(m.Data) != "small" || m.Header.Get("PQ-Source") != "edge" {
+		t.Errorf("popped %q with %v", m.Data, m.Header)
+	}
+}
+
 // A queue without room gets the rest of a batch when there is some.
 func TestLinkToAFullQueue(t *testing.T) {
 	t.Parallel()

@@ -187,10 +187,14 @@ func (w *Wire) readTaken(queue, source string, header nats.Header, payload []byt
 		}
 	}
 	refuse(t.foreign(header))
+	bytes, lines := len(read.Item.Headers), t.lines
 	refuse(t.own(protocol.HeaderSource, source))
 	refuse(t.own(protocol.HeaderSourceID, header.Get(protocol.HeaderID)))
-	if f := t.tooLarge(w); f != nil {
-		read.Large = f
+	if t.tooLarge(w) != nil { // the largest item of the giver comes without them, where the limits are the same
+		read.Item.Headers, t.lines = read.Item.Headers[:bytes], lines
+		if f := t.tooLarge(w); f != nil {
+			read.Large = f
+		}
 	}
 	return read
 }
