@@ -142,11 +142,10 @@ export interface PeekOptions extends CallOptions {
    * How long to wait for an item; any time, in several requests. Without it there is no wait. Who stops
    * waiting, by `signal` or `timeout`, takes no item along.
    *
-   * For that a pop without a lease takes what is there, and then waits with a lease of 30 seconds, which the
-   * client acknowledges before it returns the item. A user that may pop and not acknowledge waits without
-   * a lease: then an item that the bridge hands out while the wait ends is lost. So is, in any case, one that
-   * is under way when the very first request is cut off. A change of the queue's own `lease` reaches waiting
-   * pops within ten minutes. A pop with a `popId` is one request, and waits without a lease.
+   * For that a pop without a lease takes what is there, and then waits for a lease of 30 seconds, which the client
+   * acknowledges before it returns the item. A user that may pop and not acknowledge pops in one step, as with
+   * `popId`, and so does a client of an earlier bridge: then an item that the bridge hands out while the wait ends
+   * is lost. So is, in any case, one that is under way when the very first request is cut off.
    */
   wait?: Duration;
 }

@@ -135,8 +135,7 @@ const withRights = `listen: "127.0.0.1:-1", no_auth_user: all, authorization { u
 	{user: all, password: all},
 	{user: few, password: few, permissions: {publish: ["pq.jobs.push"], subscribe: ["_INBOX.*.>"]}},
 	{user: worker, password: worker, permissions: {publish: ["pq.*.push", "pq.*.pop.*", "pq.*.peek.*", "pq.*.ack.*.*", "pq._sys.cluster.status"], subscribe: ["_INBOX.worker.>"]}},
-	{user: taker, password: taker, permissions: {publish: ["pq.*.pop.*", "pq.*.peek.*"], subscribe: ["_INBOX.>"]}},
-	{user: popper, password: popper, permissions: {publish: ["pq.*.pop.*"], subscribe: ["_INBOX.>"]}}
+	{user: taker, password: taker, permissions: {publish: ["pq.*.pop.*"], subscribe: ["_INBOX.>"]}}
 ] }`
 
 // Each file of tests runs by itself, against a pqd of its own.

@@ -36,6 +36,7 @@ export class Item extends ItemData {
   #queue;
   #ack;
   #settled = false;
+  #confirms = false;
 
   /**
    * @param {import("./queue.js").Queue} queue
@@ -71,18 +72,25 @@ export class Item extends ItemData {
         throw new Error(`PQ-Ack is ${shown(m.get("PQ-Ack"))}, the reply subject ${shown(m.reply)}: expected one that settles a lease of queue ${queue.name}`);
       }
       item.fill(m);
+      item.#confirms = m.headers.has("PQ-Confirm");
     } catch (cause) {
       throw unreadable(op, queue.name, m.data, cause);
     }
     return item;
   }
 
-  /** Makes it what a pop for good gives: its lease has been acknowledged. */
-  withoutLease() {
+  /** Whether it is leased until it is acknowledged, and then popped for good. */
+  get confirms() {
+    return this.#confirms;
+  }
+
+  /** Makes what was acknowledged an item that was popped without a lease. */
+  popped() {
     this.#ack = "";
-    this.#settled = false;
+    this.#settled = this.#confirms = false;
     this.deliveries--; // this one was its last
-    [this.fence, this.keyFence, this.backoff, this.leaseTerm, this.leaseExpires] = [0, 0, 0, 0, undefined];
+    [this.fence, this.keyFence, this.backoff] = [0, 0, 0];
+    return this;
   }
 
   get leased() {

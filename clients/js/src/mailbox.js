@@ -12,7 +12,7 @@
 //
 // The last token of a reply subject is random: bridges answer to the inbox that a request names,
 // so a client that could guess another client's inbox could send it answers.
-import { ClosedConnectionError, createInbox, headers } from "@nats-io/nats-core";
+import { ClosedConnectionError, createInbox } from "@nats-io/nats-core";
 import { Bell } from "./bell.js";
 import { unbundled } from "./bundle.js";
 import { code, denial, errorOf, isDenial } from "./errors.js";
@@ -63,6 +63,8 @@ export class Mailbox {
   #refusal;
   /** @type {Error | undefined} why there will be no connection any more */
   #closed;
+  /** Whether pops for good can be confirmed on this connection, by queue. @type {Map<string, boolean>} */
+  confirms = new Map();
 
   /**
    * @param {import("@nats-io/nats-core").NatsConnection} nc
@@ -127,30 +129,6 @@ export class Mailbox {
     } catch (cause) {
       throw closed(request, cause);
     }
-  }
-
-  /**
-   * Whether the server lets this user publish to an ack subject; undefined if that is not known. What
-   * it lets pass says nothing: bridges take it for the server's word that an answer was not received.
-   * @param {string} subject
-   * @param {import("./bell.js").Deadline} deadline
-   */
-  async permits(subject, deadline) {
-    const bell = new Bell();
-    /** @type {boolean | undefined} */
-    let permitted;
-    const ring = () => bell.ring();
-    const unreceived = headers(503, "No Responders");
-    const { stop } = this.receive({ subject, deliver: ring, reconnect: ring, fail: ring, deny: () => (permitted = false) });
-    try {
-      this.nc.publish(subject, "", { headers: unreceived });
-      void this.nc.flush().then(() => (permitted ??= true), () => {}).then(ring);
-      await bell.wait(deadline.left, deadline.signal);
-    } catch {
-      // the connection is closed
-    }
-    stop();
-    return permitted;
   }
 
   /** Waits until requests that have been stopped get no answer any more, and these have gone back. */
@@ -239,6 +217,7 @@ export class Mailbox {
       if (status.type !== "reconnect") continue;
       this.connected = true;
       this.#admitted = false;
+      this.confirms.clear();
       for (const addressee of [...this.#open.values()]) addressee.reconnect();
       if (this.#subscription || this.#waiting.size > 0) void this.#ask();
     }

@@ -1,10 +1,10 @@
 // A queue with a name. index.d.ts says what its functions do.
 import { bulk } from "./bulk.js";
 import { Call } from "./call.js";
+import { pop } from "./confirm.js";
 import { consume } from "./consume.js";
 import { shown } from "./duration.js";
 import { unreadable } from "./errors.js";
-import { pop } from "./forgood.js";
 import { count, priorityText } from "./integer.js";
 import { Item } from "./item.js";
 import { exact, writeJSON } from "./json.js";

@@ -14,7 +14,7 @@ import { valueOf } from "./push.js";
 import { Retry } from "./retry.js";
 
 /** What one request may wait; a longer wait takes several. */
-const longestWait = 110_000;
+export const longestWait = 110_000;
 const longestLease = 12 * 3600e3;
 
 /** Leaves time for the answer to arrive before the deadline. An item that arrives later is lost, or leased in vain. */
@@ -115,6 +115,7 @@ export class Taking {
     this.made = flag(options.repeatable, "repeatable");
     this.fields = {
       lease: options.lease === undefined ? undefined : nanoseconds(this.term),
+      confirm: /** @type {number | undefined} */ (undefined),
       min: options.min === undefined ? undefined : BigInt(priorityText(options.min, "min")),
       max: options.max === undefined ? undefined : BigInt(priorityText(options.max, "max")),
       holder: holderOf(options.holder),
@@ -124,10 +125,19 @@ export class Taking {
     this.repeatable = op === "peek" || this.fields.msg_id !== undefined;
     // Nor does it harm to ask twice for a lease: what comes twice is given back.
     this.onceMore = this.repeatable || this.term > 0;
-    /** How long to wait for the answer to what cannot be asked again. */
-    this.silence = deadline ? this.client.patience.timeout : Infinity;
+    /** How long to wait for the answer to what cannot be asked again, and does not wait for an item. */
+    this.silence = Infinity;
     this.deadline = deadline ?? this.client.deadline(options, this.wait);
     this.answers = new Answers(this.client.mailbox, this.#bell, this.wait > 0);
+  }
+
+  /**
+   * Leases what would be popped for good, until it is acknowledged.
+   * @param {number} ms
+   */
+  confirm(ms) {
+    this.fields.confirm = nanoseconds(ms);
+    this.onceMore = true;
   }
 
   /** Repeats the request until it gets items, or the time is up. */
