@@ -64,6 +64,9 @@ func TestWaitedForAtAQueueWithALease(t *testing.T) {
 	if left := time.Until(item.LeaseExpires()); !item.Leased() || item.Deliveries != 1 || left < 50*time.Minute {
 		t.Errorf("%+v, leased for %s: expected the lease of the queue", item, left)
 	}
+	if _, term := item.ExtendInterval(time.Now()); term < 50*time.Minute {
+		t.Errorf("without an extension it counts as held for %s", term)
+	}
 	if info, err := w.queue.Info(t.Context()); err != nil || info.Leased != 1 {
 		t.Errorf("%+v, %v: expected one lease", info, err)
 	}

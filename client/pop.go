@@ -338,7 +338,7 @@ func (t *taking) attempt(ctx context.Context, wait time.Duration) ([]*Item, erro
 			if err != nil {
 				return items, unreadable(t.op, t.queue.name, m.Data, err)
 			}
-			item.term = t.request.Lease + t.request.Confirm
+			item.term = t.request.Lease
 			if !t.answers.got(m) {
 				continue
 			}
