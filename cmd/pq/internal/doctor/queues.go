@@ -123,7 +123,7 @@ func examineQueue(i *client.Info, remark func(k kind, format string, args ...any
 		remark(isFull, "%s is full (max_length %s): consume faster, or raise it with \"pq config\"", i.Queue, show.Thousands(most))
 	}
 	if most := i.Config.MaxBytes; most > 0 && i.Bytes+protocol.ItemBytes*(i.Ready+i.Leased+i.Delayed) >= most {
-		remark("%s is full (max_bytes %s): consume faster, or raise it with \"pq config\"", i.Queue, show.Thousands(most))
+		remark(isFull, "%s is full (max_bytes %s): consume faster, or raise it with \"pq config\"", i.Queue, show.Thousands(most))
 	}
 	if age := show.Seconds(i.Oldest); !i.Paused && i.Ready > 0 && age > unattended && i.Rates.Pop < 0.1 {
 		remark(unworked, "%s has %s, the next of them waiting for %s, and nobody takes them: start a worker", i.Queue, show.Many(i.Ready, "item"), show.Span(age))

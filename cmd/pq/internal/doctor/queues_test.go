@@ -26,6 +26,8 @@ func TestDoctorOnQueuesThatWait(t *testing.T) {
 		"no workers":      {client.Info{Ready: 2, Oldest: 4000, OldestOfAll: 4000}, "nobody takes them"},
 		"starvation":      {client.Info{Ready: 2, Oldest: 3, OldestOfAll: 7200}, "waited for 2h0m behind more urgent ones"},
 		"perhaps longer":  {client.Info{Ready: 2, Oldest: 3, OldestOfAll: 7200, OldestAtLeast: true}, "waited for 2h0m or more behind"},
+		"full, in items":  {client.Info{Ready: 5, Config: client.Config{MaxLength: 5}}, "jobs is full (max_length 5)"},
+		"full, in bytes":  {client.Info{Ready: 5, Bytes: 4096, Config: client.Config{MaxBytes: 4096}}, "jobs is full (max_bytes 4,096)"},
 		"paused":          {client.Info{Ready: 2, Paused: true, Oldest: 3, OldestOfAll: 7200}, "is paused"},
 		"slow, in order":  {client.Info{Ready: 2, Oldest: 7000, OldestOfAll: 7200, Rates: client.Rates{Pop: 1}}, ""},
 		"busy":            {client.Info{Ready: 2, Oldest: 3, OldestOfAll: 60}, ""},
