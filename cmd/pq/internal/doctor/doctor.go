@@ -93,6 +93,7 @@ func (d *doctor) examine() {
 	if !d.connection() {
 		return
 	}
+	d.eavesdroppers()
 	if !d.bridges() {
 		return
 	}
