@@ -540,9 +540,14 @@ type BatchPart struct {
 	First, Total int
 }
 
-// OfBatch numbers items of the batch of a link that is behind the position, and ends the batch with a message that is no item. It leaves out
+// OfBatch is [SourcePosition.OfPart] for a whole batch.
+func (p *SourcePosition) OfBatch(id string, at time.Time, items []SourceMessage) []SourceMessage {
+	return p.OfPart(BatchPart{ID: id, Total: len(items)}, at, items)
+}
+
+// OfPart numbers items of the batch of a link that is behind the position, and ends the batch with a message that is no item. It leaves out
 // those that the source is done with.
-func (p *SourcePosition) OfBatch(part BatchPart, at time.Time, items []SourceMessage) []SourceMessage {
+func (p *SourcePosition) OfPart(part BatchPart, at time.Time, items []SourceMessage) []SourceMessage {
 	done := 0
 	if p.Next == part.ID {
 		done = max(0, min(int(p.Part)-part.First, len(items)))

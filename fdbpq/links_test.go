@@ -167,7 +167,7 @@ func (l *linked) takes(s fdbpq.Source, given fdbpq.Given) (fed fdbpq.Fed, err er
 	session := l.taker.Session()
 	defer session.Release()
 	err = session.Update(context.Background(), func(tx kv.Tx) (err error) {
-		fed, err = l.taker.Queue("jobs").Feed(tx, &s, s.Position.OfBatch(fdbpq.BatchPart{ID: given.Batch, First: given.First, Total: given.Total}, time.Unix(1, 0), items))
+		fed, err = l.taker.Queue("jobs").Feed(tx, &s, s.Position.OfPart(fdbpq.BatchPart{ID: given.Batch, First: given.First, Total: given.Total}, time.Unix(1, 0), items))
 		return err
 	})
 	return fed, err
@@ -634,7 +634,7 @@ func TestLinkOfAGiverRestoredWithinABatch(t *testing.T) {
 		if given.Batch == s.Position.Next {
 			l.Error("two batches have one id")
 		}
-		if all := s.Position.OfBatch(fdbpq.BatchPart{ID: given.Batch, Total: 2}, time.Unix(1, 0), make([]fdbpq.SourceMessage, 2)); len(all) != 3 {
+		if all := s.Position.OfBatch(given.Batch, time.Unix(1, 0), make([]fdbpq.SourceMessage, 2)); len(all) != 3 {
 			l.Errorf("%d of another batch are the rest", len(all))
 		}
 	})

@@ -143,7 +143,7 @@ func takeOf(queue string, b batchView) operation {
 					Payload: []byte(item.payload), Headers: []byte(item.headers), Priority: item.priority, HasPriority: true, Key: item.key,
 				}})
 			}
-			fed, err := q.Feed(tx, &s, at.OfBatch(fdbpq.BatchPart{ID: b.ID, Total: len(messages)}, time.Unix(1, 0), messages))
+			fed, err := q.Feed(tx, &s, at.OfBatch(b.ID, time.Unix(1, 0), messages))
 			out := outcome{N: -1, Events: eventsOf(fed.Events)}
 			if fed.Blocked != nil {
 				out.N, out.Reason = fed.Position.Part, fdbpq.Reason(kindOf(fed.Blocked))

@@ -164,7 +164,7 @@ func (a *attempt) takeBatch(ctx context.Context, b *codec.LinkBatch) error {
 	if a.source.Position.Next == b.ID && int64(b.First) > a.source.Position.Part || a.source.Position.Next != b.ID && b.First > 0 {
 		return fmt.Errorf("the link gives items behind %d of batch %d, and this store has %d", b.First, b.Number, a.source.Position.Part)
 	}
-	messages := a.source.Position.OfBatch(b.BatchPart, time.Now(), b.Items)
+	messages := a.source.Position.OfPart(b.BatchPart, time.Now(), b.Items)
 	if len(messages) == 0 {
 		return fmt.Errorf("the link gives nothing of batch %d that this store does not have", b.Number)
 	}
