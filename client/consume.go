@@ -142,11 +142,19 @@ func (q *Queue) Consume(ctx context.Context, handle Handler, o ConsumeOptions) e
 		workers.Go(c.run)
 	}
 	workers.Wait()
+	q.client.endWaits(ctx)
 	var fatal *fatalError
 	if errors.As(context.Cause(ctx), &fatal) {
 		return fatal.err
 	}
 	return nil
+}
+
+// endWaits has what arrives too late for waits given back. It does not depend on ctx, which may have ended.
+func (c *Client) endWaits(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.patience.timeout)
+	defer cancel()
+	c.mailbox.awaitEnds(ctx)
 }
 
 // consumer is what the workers of a Consume share.

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // consume starts consuming. The returned function stops it and returns its error.
@@ -354,4 +355,47 @@ func TestConsumeLeavesLostItems(t *testing.T) {
 	if len(settlements) != 1 || settlements[0] != "+WPI" {
 		t.Errorf("published %q, expected one extension", settlements)
 	}
+}
+
+// A stop meets an item that is on its way to a worker. Consume ends when that has been given back, so the program may
+// close its connection.
+func TestConsumeEndsWithItsWaits(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	if _, err := w.queue.Configure(t.Context(), client.ConfigChange{}); err != nil {
+		t.Fatal(err)
+	}
+	proxy := testenv.NewProxy(t, w.NATS.URL())
+	nc, err := nats.Connect(proxy.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	c, err := client.New(nc, client.Timeout(testenv.Patience()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan error, 1)
+	go func() {
+		err := c.Queue("jobs").Consume(ctx, func(context.Context, *client.Item) error {
+			t.Error("a handler began")
+			return nil
+		}, client.ConsumeOptions{Lease: time.Hour})
+		nc.Close()
+		ended <- err
+	}()
+	w.await(t, "jobs", func(i *client.Info) bool { return i.Waiting == 1 })
+	release := proxy.HoldAnswers()
+	w.push(t, "x")
+	w.await(t, "jobs", func(i *client.Info) bool { return i.Leased == 1 })
+	subscriptions := w.NATS.Server().NumSubscriptions()
+	stop()
+	testenv.Await(t, "the server knows that nobody waits", func() bool { return w.NATS.Server().NumSubscriptions() < subscriptions })
+	release()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	w.await(t, "jobs", func(i *client.Info) bool { return i.Ready == 1 && i.Leased == 0 })
 }

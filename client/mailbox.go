@@ -37,9 +37,10 @@ type mailbox struct {
 
 	mu        sync.Mutex
 	watched   bool
-	open      map[string]addressee // by the last token
-	asking    *admission           // nil: nobody asks
-	refusal   error                // why nothing may be sent on the connection of this number
+	open      map[string]addressee                 // by the last token
+	ending    map[*nats.Subscription]chan struct{} // of waits for which an answer may be on its way
+	asking    *admission                           // nil: nobody asks
+	refusal   error                                // why nothing may be sent on the connection of this number
 	refusedOn uint64
 }
 
@@ -50,7 +51,7 @@ type addressee struct {
 }
 
 func newMailbox(nc *nats.Conn, acks ackSubjects) *mailbox {
-	return &mailbox{nc: nc, acks: acks, prefix: nc.NewInbox() + ".", open: make(map[string]addressee)}
+	return &mailbox{nc: nc, acks: acks, prefix: nc.NewInbox() + ".", open: make(map[string]addressee), ending: make(map[*nats.Subscription]chan struct{})}
 }
 
 // receive returns a new reply subject. Messages on it go to the addressee until the caller

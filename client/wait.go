@@ -1,7 +1,10 @@
 package client
 
 import (
+	"context"
 	"crypto/rand"
+	"maps"
+	"slices"
 
 	"github.com/nats-io/nats.go"
 )
@@ -33,9 +36,42 @@ func (b *mailbox) wait(a addressee) (reply string, end func(answered bool), err 
 // on its way still arrives, and is given back. Without a connection nothing is, and the next one
 // must not restore the subscription.
 func (b *mailbox) endWait(sub *nats.Subscription, answered bool) {
-	if _, up := b.connection(); up && !answered {
-		_ = sub.Drain() // it fails if the connection is closed, and nothing is left
+	if _, up := b.connection(); !up || answered {
+		_ = sub.Unsubscribe()
 		return
 	}
-	_ = sub.Unsubscribe()
+	ended := make(chan struct{})
+	b.mu.Lock()
+	b.ending[sub] = ended
+	b.mu.Unlock()
+	sub.SetClosedHandler(func(string) {
+		b.mu.Lock()
+		delete(b.ending, sub)
+		b.mu.Unlock()
+		close(ended)
+	})
+	if err := sub.Drain(); err != nil { // the connection is closed, and nothing is left
+		b.mu.Lock()
+		delete(b.ending, sub)
+		b.mu.Unlock()
+	}
+}
+
+// awaitEnds waits until nothing arrives any more for the waits that have ended, and until the server has what they gave back. A
+// program that ends before leaves its leases to run out.
+func (b *mailbox) awaitEnds(ctx context.Context) {
+	b.mu.Lock()
+	ending := slices.Collect(maps.Values(b.ending))
+	b.mu.Unlock()
+	if len(ending) == 0 {
+		return
+	}
+	for _, ended := range ending {
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			return
+		}
+	}
+	_ = b.nc.FlushWithContext(ctx) // if it fails, there is no connection on which something could be given back
 }
