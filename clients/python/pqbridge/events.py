@@ -67,6 +67,12 @@ class Event:
     """There may have been more than count."""
     text: str = ""
     """Of source_stopped and link_stopped: more about the reason."""
+    failures: int = 0
+    """Of an item: how many of its leases ended by nak, or its worker's failure."""
+    interruptions: int = 0
+    """How many ran out."""
+    returns: int = 0
+    """And how many were given back or revoked."""
     more: dict[str, Any] = field(default_factory=dict)
     """What later versions say beside."""
 

@@ -211,7 +211,7 @@ class Queues(TestCase):
             item = await q.pop(lease="1m", holder="w1")
             await q.revoke(item.id, delay="1h", reason="it hangs")
             event = await anext(events)
-            self.assertEqual((event.type, event.holder, event.reason, event.more), ("revoked", "w1", "it hangs", {}))
+            self.assertEqual((event.type, event.holder, event.reason, event.returns, event.more), ("revoked", "w1", "it hangs", 1, {}))
             self.assertTrue(event.not_before and event.not_before > event.time + timedelta(minutes=50))
             missed = {"name": "daily", "from": "2026-01-01T00:00:00Z", "to": "2026-01-03T00:00:00Z", "count": 3, "at_least": True, "reason": "down", "new": 1}
             about = {"type": "io.pq.v1.event.schedule_missed", "time": "2026-01-04T00:00:00Z", "queue": q.name}

@@ -70,7 +70,7 @@ class TestCase(unittest.IsolatedAsyncioTestCase):
         self.client = await self.connect()
 
     async def connect(self, url: str = URL, **options: Any) -> pqbridge.Client:
-        client = await pqbridge.connect(url, **{"timeout": PATIENCE, "reconnect_time_wait": 0.02, "error_cb": quiet, **options})
+        client = await pqbridge.connect(url, **{"timeout": PATIENCE, "connect_timeout": PATIENCE, "reconnect_time_wait": 0.02, "error_cb": quiet, **options})
         self.addAsyncCleanup(client.close)
         return client
 
