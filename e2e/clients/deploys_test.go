@@ -145,6 +145,9 @@ func (f *fleet) hire(n int, script string) {
 		places.Go(func() {
 			for !f.closed.Load() {
 				if err := f.work(p, script); err != nil {
+					if f.Context().Err() != nil {
+						return // the test has ended
+					}
 					f.Errorf("a worker did not start: %v", err)
 					return
 				}
