@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 _PAGE = 200
 
 
+# How long nats-py may take to give up a connection that has not begun: it may not notice that it should.
+_CANCELLED = 2.0
+
+
 class Client(Core):
     """Speaks to the bridges behind a NATS connection. One is enough for a connection.
 
@@ -206,7 +210,7 @@ class connect:
             return Client(nc, **self._ours)
         except BaseException:
             with contextlib.suppress(Exception):  # it may be one that has never begun
-                await nc.close()
+                await asyncio.wait_for(nc.close(), _CANCELLED)
             raise
 
     async def _first(self, nc: Connection) -> None:
@@ -237,7 +241,9 @@ class connect:
         finally:
             for task in (connecting, refusing):
                 task.cancel()
-            await asyncio.gather(connecting, refusing, return_exceptions=True)
+            ended, _ = await asyncio.wait({connecting, refusing}, timeout=_CANCELLED)
+            for task in ended:
+                task.cancelled() or task.exception()  # which is told below
         cause = why[-1] if why else TimeoutError("no answer")
         text = f"no connection to NATS at {_addresses(self._servers)}: {str(cause) or type(cause).__name__}"
         raise error_of("connect", "", FORBIDDEN if refused.is_set() else UNAVAILABLE, text, cause=cause)

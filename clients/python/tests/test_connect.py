@@ -50,7 +50,7 @@ class First(TestCase):
         connecting = asyncio.ensure_future(self.connect(proxy.url, connect_timeout=None))
         await self.until("it has tried", lambda: proxy.refused > 1)
         proxy.refuse = False
-        await (await connecting).queue(fresh()).push("x")
+        await (await asyncio.wait_for(connecting, PATIENCE)).queue(fresh()).push("x")
 
     async def test_options(self) -> None:
         for wrong, what in (({"timeoutt": 3}, "expected timeout"), ({"zzz": 1}, "one of its own"), ({"error_cb": print}, "asynchronous")):
