@@ -207,26 +207,7 @@ func TestSlowConsumerIsCut(t *testing.T) {
 	for range n {
 		c.push("pq.jobs.push", string(make([]byte, 64<<10)))
 	}
-	slow, err := net.Dial("tcp", strings.TrimPrefix(srv.URL(), "nats://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer slow.Close()
-	slow.(*net.TCPConn).SetReadBuffer(4096)
-	text := `CONNECT {"verbose":false,"headers":true,"no_responders":true}` + "\r\nSUB _INBOX.slow 1\r\n"
-	for range n {
-		const head = "NATS/1.0\r\nPQ-Lease: 3s\r\n\r\n"
-		text += fmt.Sprintf("HPUB pq.jobs.pop.min _INBOX.slow %d %d\r\n%s\r\n", len(head), len(head), head)
-	}
-	if _, err := io.WriteString(slow, text); err != nil {
-		t.Fatal(err)
-	}
-	for end := testenv.BeginWait(); srv.Server().NumSlowConsumersClients() == 0; {
-		c.info("jobs")
-		if end.Over() {
-			t.Fatal("the server does not cut off a client that does not read")
-		}
-	}
+	leaseUnread(t, srv, n, "3s", func() { c.info("jobs") })
 	interrupted := 0
 	for range n {
 		m := c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1h", "PQ-Wait", forever)

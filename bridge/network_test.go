@@ -184,6 +184,32 @@ func TestCutOffAsSlowConsumer(t *testing.T) {
 	}
 }
 
+// leaseUnread is a client that leases n jobs and does not read the answers, until the server cuts it off. Others do
+// something meanwhile, again and again.
+func leaseUnread(t *testing.T, srv *testenv.Server, n int, lease string, meanwhile func()) {
+	t.Helper()
+	slow, err := net.Dial("tcp", strings.TrimPrefix(srv.URL(), "nats://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slow.Close()
+	slow.(*net.TCPConn).SetReadBuffer(4096)
+	text := `CONNECT {"verbose":false,"headers":true,"no_responders":true}` + "\r\nSUB _INBOX.slow 1\r\n"
+	head := "NATS/1.0\r\nPQ-Lease: " + lease + "\r\n\r\n"
+	for range n {
+		text += fmt.Sprintf("HPUB pq.jobs.pop.min _INBOX.slow %d %d\r\n%s\r\n", len(head), len(head), head)
+	}
+	if _, err := io.WriteString(slow, text); err != nil {
+		t.Fatal(err)
+	}
+	for end := testenv.BeginWait(); srv.Server().NumSlowConsumersClients() == 0; {
+		meanwhile()
+		if end.Over() {
+			t.Fatal("the server does not cut off a client that does not read")
+		}
+	}
+}
+
 // A client that does not read its answers is cut off by the server. The bridge does not
 // wait for it, serves others, and its leased items return.
 func TestClientThatDoesNotRead(t *testing.T) {
@@ -194,27 +220,10 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	for i := range n {
 		c.push("pq.jobs.push", strconv.Itoa(i)+string(make([]byte, 64<<10)))
 	}
-	slow, err := net.Dial("tcp", strings.TrimPrefix(srv.URL(), "nats://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer slow.Close()
-	slow.(*net.TCPConn).SetReadBuffer(4096)
-	text := `CONNECT {"verbose":false,"headers":true,"no_responders":true}` + "\r\nSUB _INBOX.slow 1\r\n"
-	for range n {
-		const head = "NATS/1.0\r\nPQ-Lease: 2s\r\n\r\n"
-		text += fmt.Sprintf("HPUB pq.jobs.pop.min _INBOX.slow %d %d\r\n%s\r\n", len(head), len(head), head)
-	}
-	if _, err := io.WriteString(slow, text); err != nil {
-		t.Fatal(err)
-	}
-	for end := testenv.BeginWait(); srv.Server().NumSlowConsumersClients() == 0; {
+	leaseUnread(t, srv, n, "2s", func() {
 		c.push("pq.other.push", "x")
 		c.pop("pq.other.pop.min", "")
-		if end.Over() {
-			t.Fatal("the server does not cut off a client that does not read")
-		}
-	}
+	})
 	if nc.Stats().Reconnects != 0 {
 		t.Error("the bridge was cut off too")
 	}
