@@ -48,7 +48,7 @@ func (t *taking) runInSteps(ctx context.Context) ([]*Item, error) {
 		case !confirms:
 			return items, err
 		case errors.As(err, &e) && e.Code == protocol.CodeBadRequest:
-			t.queue.client.settles.noSteps(t.queue) // the bridge is an earlier one
+			t.queue.client.settles.set(t.queue, false) // the bridge is an earlier one, which knows no steps
 			continue
 		case err != nil:
 			return nil, nothingTaken(ctx, err)
@@ -77,7 +77,7 @@ func (t *taking) confirm(ctx context.Context, items []*Item) (popped []*Item, er
 	}
 	if ctx.Err() != nil {
 		for _, item := range items {
-			item.giveBackSilently()
+			item.queue.client.mailbox.back(item.ack)
 		}
 		return nil, nothingTaken(ctx, ended(t.op, t.queue.name, 1, nil, ctx.Err()))
 	}
@@ -90,7 +90,7 @@ func (t *taking) confirm(ctx context.Context, items []*Item) (popped []*Item, er
 		case errs == nil || errs[i] == nil:
 			popped = append(popped, item.popped())
 		case !errors.Is(errs[i], ErrLeaseLost):
-			item.giveBackSilently()
+			item.queue.client.mailbox.back(item.ack)
 			err = errs[i]
 		}
 	}
@@ -111,11 +111,6 @@ func (i *Item) popped() *Item {
 	i.Fence, i.KeyFence, i.Backoff = 0, 0, 0
 	i.Deliveries--
 	return i
-}
-
-// giveBackSilently gives back what nobody has begun with. If that fails, the lease runs out.
-func (i *Item) giveBackSilently() {
-	_ = i.queue.client.nc.Publish(i.ack, []byte(protocol.SettleBack))
 }
 
 // settleRights are the queues whose leases the user of the connection may settle.
@@ -144,9 +139,6 @@ func (r *settleRights) set(q *Queue, may bool) {
 	}
 	r.queues[q.name] = may
 }
-
-// noSteps remembers that pops for good cannot be confirmed.
-func (r *settleRights) noSteps(q *Queue) { r.set(q, false) }
 
 // askingToSettle is the token of subjects that settle no lease. Publishing there shows whether the user may settle.
 const askingToSettle = "may-settle"

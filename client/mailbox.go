@@ -118,10 +118,13 @@ func (b *mailbox) waiting() (all []func()) {
 	return all
 }
 
-// giveBack returns the item of a late answer to its queue, so that others need not wait for
-// its lease to run out. If that fails, the lease does run out.
+// giveBack returns the item of a late answer to its queue.
 func (b *mailbox) giveBack(m *nats.Msg) {
 	if ack := b.acks.leaseOf("", m); ack != "" && m.Header.Get(protocol.HeaderID) != "" {
-		_ = b.nc.Publish(ack, []byte(protocol.SettleBack))
+		b.back(ack)
 	}
 }
+
+// back gives back an item that nobody has begun with, so that others need not wait for its lease to run
+// out. If that fails, the lease does run out.
+func (b *mailbox) back(ack string) { _ = b.nc.Publish(ack, []byte(protocol.SettleBack)) }
