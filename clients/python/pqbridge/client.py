@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 _PAGE = 200
 
 
-# How long nats-py may take to give up a connection that has not begun: it may not notice that it should.
-_CANCELLED = 2.0
+# After what time a task that was cancelled and goes on is cancelled again.
+_CANCEL_AGAIN = 0.1
 
 
 class Client(Core):
@@ -162,6 +162,16 @@ async def _log(err: Exception) -> None:
     logging.getLogger("pqbridge").warning("NATS: %s", str(err) or type(err).__name__)
 
 
+async def _end(task: asyncio.Future[Any]) -> None:
+    """Cancels a task until it ends. Before Python 3.12 asyncio.wait_for may make a timeout of a cancellation, and
+    behind a timeout nats-py tries to connect again."""
+    while not task.done():
+        task.cancel()
+        await asyncio.wait({task}, timeout=_CANCEL_AGAIN)
+    if not task.cancelled():
+        task.exception()  # which is told already
+
+
 def _addresses(servers: str | list[str]) -> str:
     """Without passwords."""
     return re.sub(r"(//|\b)[^@/, ]*@", r"\1", servers if isinstance(servers, str) else ", ".join(servers))
@@ -210,7 +220,7 @@ class connect:
             return Client(nc, **self._ours)
         except BaseException:
             with contextlib.suppress(Exception):  # it may be one that has never begun
-                await asyncio.wait_for(nc.close(), _CANCELLED)
+                await nc.close()
             raise
 
     async def _first(self, nc: Connection) -> None:
@@ -239,11 +249,8 @@ class connect:
         except (OSError, nats.errors.Error, asyncio.TimeoutError) as err:
             why[:] = why or [err]
         finally:
-            for task in (connecting, refusing):
-                task.cancel()
-            ended, _ = await asyncio.wait({connecting, refusing}, timeout=_CANCELLED)
-            for task in ended:
-                task.cancelled() or task.exception()  # which is told below
+            await _end(connecting)
+            await _end(refusing)
         cause = why[-1] if why else TimeoutError("no answer")
         text = f"no connection to NATS at {_addresses(self._servers)}: {str(cause) or type(cause).__name__}"
         raise error_of("connect", "", FORBIDDEN if refused.is_set() else UNAVAILABLE, text, cause=cause)

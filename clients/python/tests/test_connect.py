@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import unittest
 
 import pqbridge
 from pqbridge import ForbiddenError, PQError, UnavailableError, sync
+from pqbridge.client import _end
 from test_repeat import Proxy
 from world import PATIENCE, URL, TestCase, fresh
 
@@ -51,6 +53,17 @@ class First(TestCase):
         await self.until("it has tried", lambda: proxy.refused > 1)
         proxy.refuse = False
         await (await asyncio.wait_for(connecting, PATIENCE)).queue(fresh()).push("x")
+
+    async def test_a_cancellation_that_is_lost(self) -> None:
+        async def stubborn() -> None:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+            await asyncio.Event().wait()
+
+        task = asyncio.ensure_future(stubborn())
+        await asyncio.sleep(0)
+        await asyncio.wait_for(_end(task), PATIENCE)
+        self.assertTrue(task.cancelled())
 
     async def test_options(self) -> None:
         for wrong, what in (({"timeoutt": 3}, "expected timeout"), ({"zzz": 1}, "one of its own"), ({"error_cb": print}, "asynchronous")):
