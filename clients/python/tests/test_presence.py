@@ -32,15 +32,22 @@ WAITS: dict[str, Wait] = {
 }
 
 
-async def by_task(wait: Awaitable[Any], begun: Callable[[], Awaitable[None]]) -> None:
+Begun = Callable[[], Awaitable[None]]
+
+
+async def cancelled(wait: Awaitable[Any], begun: Begun) -> asyncio.Future[Any]:
     task = asyncio.ensure_future(wait)
     await begun()
     task.cancel()
     await asyncio.wait({task})
-    assert task.cancelled()
+    return task
 
 
-async def by_timeout(wait: Awaitable[Any], begun: Callable[[], Awaitable[None]]) -> None:
+async def by_task(wait: Awaitable[Any], begun: Begun) -> None:
+    assert (await cancelled(wait, begun)).cancelled()
+
+
+async def by_timeout(wait: Awaitable[Any], begun: Begun) -> None:
     """Its time is over when the wait has begun, whatever the machine does."""
     over = asyncio.ensure_future(begun())
     task = asyncio.ensure_future(asyncio.wait_for(wait, PATIENCE))
@@ -49,15 +56,22 @@ async def by_timeout(wait: Awaitable[Any], begun: Callable[[], Awaitable[None]])
     await asyncio.wait({task})
 
 
-async def by_first_of_two(wait: Awaitable[Any], begun: Callable[[], Awaitable[None]]) -> None:
+async def first_of_two(wait: Awaitable[Any], begun: Begun) -> bool:
+    """Whether one of them had not ended."""
     both = {asyncio.ensure_future(wait), asyncio.ensure_future(begun())}
     _, pending = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
     for one in pending:
         one.cancel()
-    await asyncio.wait(pending)
+    if pending:
+        await asyncio.wait(pending)
+    return bool(pending)
 
 
-async def by_task_group(wait: Awaitable[Any], begun: Callable[[], Awaitable[None]]) -> None:
+async def by_first_of_two(wait: Awaitable[Any], begun: Begun) -> None:
+    assert await first_of_two(wait, begun)
+
+
+async def in_task_group(wait: Awaitable[Any], begun: Begun, before_3_11: Callable[[Awaitable[Any], Begun], Awaitable[Any]]) -> None:
     async def fails() -> None:
         await begun()
         raise KeyError("enough")
@@ -73,10 +87,14 @@ async def by_task_group(wait: Awaitable[Any], begun: Callable[[], Awaitable[None
         except ExceptionGroup:
             pass
     else:
-        await by_task(wait, begun)
+        await before_3_11(wait, begun)
 
 
-async def by_asyncio_timeout(wait: Awaitable[Any], begun: Callable[[], Awaitable[None]]) -> None:
+async def by_task_group(wait: Awaitable[Any], begun: Begun) -> None:
+    await in_task_group(wait, begun, by_task)
+
+
+async def by_asyncio_timeout(wait: Awaitable[Any], begun: Begun) -> None:
     if sys.version_info < (3, 11):
         return await by_task(wait, begun)
     try:
@@ -89,12 +107,16 @@ async def by_asyncio_timeout(wait: Awaitable[Any], begun: Callable[[], Awaitable
         pass
 
 
+def behind(began: asyncio.Event, after: float) -> Begun:
+    async def begun() -> None:
+        await began.wait()
+        await asyncio.sleep(after)
+
+    return begun
+
+
 async def cut_task(wait: Awaitable[Any], began: asyncio.Event, after: float) -> None:
-    task = asyncio.ensure_future(wait)
-    await began.wait()
-    await asyncio.sleep(after)
-    task.cancel()
-    await asyncio.wait({task})
+    await cancelled(wait, behind(began, after))
 
 
 async def cut_wait_for(wait: Awaitable[Any], began: asyncio.Event, after: float) -> None:
@@ -125,36 +147,11 @@ async def cut_timeout(wait: Awaitable[Any], began: asyncio.Event, after: float) 
 
 
 async def cut_first_of_two(wait: Awaitable[Any], began: asyncio.Event, after: float) -> None:
-    async def other() -> None:
-        await began.wait()
-        await asyncio.sleep(after)
-
-    both = {asyncio.ensure_future(wait), asyncio.ensure_future(other())}
-    _, pending = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-    for one in pending:
-        one.cancel()
-    if pending:
-        await asyncio.wait(pending)
+    await first_of_two(wait, behind(began, after))
 
 
 async def cut_task_group(wait: Awaitable[Any], began: asyncio.Event, after: float) -> None:
-    async def fails() -> None:
-        await began.wait()
-        await asyncio.sleep(after)
-        raise KeyError("enough")
-
-    async def waits() -> None:
-        await wait
-
-    if sys.version_info >= (3, 11):
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(waits())
-                group.create_task(fails())
-        except ExceptionGroup:
-            pass
-    else:
-        await cut_task(wait, began, after)
+    await in_task_group(wait, behind(began, after), cancelled)
 
 
 CUTS = (cut_task, cut_wait_for, cut_timeout, cut_first_of_two, cut_task_group)
