@@ -3,12 +3,12 @@ package main
 import (
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
+	"github.com/pqbridge/pqbridge/internal/roff"
 )
 
 // manPage is the help of all commands as a page for man(1), which packages have.
@@ -18,7 +18,7 @@ func manPage(root *cobra.Command) string {
 	var page strings.Builder
 	page.WriteString(".TH PQ 1\n.SH NAME\npq \\- durable priority queues over NATS\n.SH SYNOPSIS\n.B pq\n[flags] <command>\n")
 	section := func(macro, title, text string) {
-		fmt.Fprintf(&page, "%s %s\n.nf\n%s\n.fi\n", macro, roff(title), roff(strings.TrimSpace(text)))
+		fmt.Fprintf(&page, "%s %s\n.nf\n%s\n.fi\n", macro, roff.Text(title), roff.Text(strings.TrimSpace(text)))
 	}
 	_, text, _ := strings.Cut(root.Long, "\n")
 	section(".SH", "DESCRIPTION", text)
@@ -36,26 +36,4 @@ func manPage(root *cobra.Command) string {
 	section(".SH", "FLAGS OF ALL COMMANDS", flags)
 	page.WriteString(".SH SEE ALSO\n.BR pqd (8);\n\"pq help pages\" lists the pages of the documentation.\n")
 	return page.String()
-}
-
-// roff is a text that man shows as it stands.
-func roff(text string) string {
-	var escaped strings.Builder
-	begins := true
-	for _, r := range text {
-		switch {
-		case begins && (r == '.' || r == '\''):
-			fmt.Fprintf(&escaped, `\&%c`, r)
-		case r == '\\':
-			escaped.WriteString(`\e`)
-		case r == '-':
-			escaped.WriteString(`\-`)
-		case r >= utf8.RuneSelf:
-			fmt.Fprintf(&escaped, `\[u%04X]`, r)
-		default:
-			escaped.WriteRune(r)
-		}
-		begins = r == '\n'
-	}
-	return escaped.String()
 }

@@ -32,10 +32,3 @@ func TestManPage(t *testing.T) {
 		}
 	}
 }
-
-func TestRoff(t *testing.T) {
-	t.Parallel()
-	if got, want := roff(".a\n'b\n-c \\d\n e.f…"), "\\&.a\n\\&'b\n\\-c \\ed\n e.f\\[u2026]"; got != want {
-		t.Errorf("found %q, expected %q", got, want)
-	}
-}

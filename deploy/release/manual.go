@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/pqbridge/pqbridge/internal/roff"
 )
 
 // setting is a line of the table in the help of pqd.
@@ -13,12 +15,12 @@ var setting = regexp.MustCompile(`^([A-Z][A-Z_0-9]+)  +(?:(\S+)  +)?(\S.*)$`)
 func daemonManual(help []byte) []byte {
 	before, table, _ := strings.Cut(string(help), "\nVARIABLE ")
 	var page strings.Builder
-	fmt.Fprintf(&page, ".TH PQD 8\n.nh\n.ad l\n.SH NAME\npqd \\- priority queues for NATS clients\n.SH DESCRIPTION\n.nf\n%s\n.fi\n.SH ENVIRONMENT\n", escaped(strings.TrimSpace(before)))
+	fmt.Fprintf(&page, ".TH PQD 8\n.nh\n.ad l\n.SH NAME\npqd \\- priority queues for NATS clients\n.SH DESCRIPTION\n.nf\n%s\n.fi\n.SH ENVIRONMENT\n", roff.Text(strings.TrimSpace(before)))
 	for line := range strings.Lines(table) {
 		if match := setting.FindStringSubmatch(strings.TrimSuffix(line, "\n")); match != nil {
-			fmt.Fprintf(&page, ".TP\n.B %s\n%s", match[1], escaped(match[3]))
+			fmt.Fprintf(&page, ".TP\n.B %s\n%s", match[1], roff.Text(match[3]))
 			if match[2] != "" {
-				fmt.Fprintf(&page, " (default: %s)", escaped(match[2]))
+				fmt.Fprintf(&page, " (default: %s)", roff.Text(match[2]))
 			}
 			page.WriteByte('\n')
 		}
@@ -26,10 +28,4 @@ func daemonManual(help []byte) []byte {
 	page.WriteString(".SH FILES\n.TP\n.B /etc/pqd.env\nsettings of the service, one VARIABLE=value a line\n.TP\n.B /var/lib/pqd\nits store\n.TP\n.B " + documentsDir +
 		"\nthe documentation, and configurations, alerts and a dashboard to copy\n.SH SEE ALSO\n.BR pq (1);\n\"pq help operations\" and \"pq help runbook\" print these pages\n")
 	return []byte(page.String())
-}
-
-// escaped is a text that man shows as it stands.
-func escaped(text string) string {
-	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, "…", `\[u2026]`).Replace(text)
-	return regexp.MustCompile(`(?m)^([.'])`).ReplaceAllString(text, `\&$1`)
 }
