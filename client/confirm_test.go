@@ -137,7 +137,7 @@ type popBody struct {
 func script(t *testing.T, wait func(n int, p popBody) *nats.Msg, settle func(n int) *nats.Msg) (*scripted, *client.Client) {
 	t.Helper()
 	s := new(scripted)
-	return s, fake(t, func(m *nats.Msg, _ int) *nats.Msg {
+	c := fake(t, func(m *nats.Msg, _ int) *nats.Msg {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if strings.Contains(m.Subject, ".ack.may-settle.") {
@@ -159,6 +159,8 @@ func script(t *testing.T, wait func(n int, p popBody) *nats.Msg, settle func(n i
 		s.waits = append(s.waits, p)
 		return wait(len(s.waits), p)
 	})
+	c.AskAgainAfter(testenv.Patience()) // tests count the requests
+	return s, c
 }
 
 // toConfirm is the answer with an item to confirm.
