@@ -276,14 +276,16 @@ func (s *Server) followers(stream string) (current int) {
 	return current
 }
 
-// lookEvery is the pause between two polls of a condition without an event.
-const lookEvery = 10 * time.Millisecond
+// Between two polls of a condition without an event lies a pause, which grows: most often it holds at once, and on a
+// busy machine those who poll keep the processor from what they wait for.
+const firstPause, longestPause = time.Millisecond, 20 * time.Millisecond
 
 // Await polls for a condition without an event, such as a change inside a server.
 func Await(t testing.TB, what string, happened func() bool) {
 	t.Helper()
 	late := BeginWait()
-	look := time.NewTicker(lookEvery)
+	pause := firstPause
+	look := time.NewTicker(pause)
 	defer look.Stop()
 	for !happened() {
 		// Not before: a look may have taken long, and be the one that was waited for.
@@ -291,7 +293,24 @@ func Await(t testing.TB, what string, happened func() bool) {
 			patience.Fail(t, "after %s it was not true yet that %s", late, what)
 		}
 		<-look.C
+		pause = min(2*pause, longestPause)
+		look.Reset(pause)
 	}
+}
+
+// AwaitValue is Await for a value, which a failure shows.
+func AwaitValue[T comparable](t testing.TB, what string, want T, value func() T) {
+	t.Helper()
+	var got T
+	defer func() {
+		if got != want {
+			t.Logf("%s: %v, expected %v", what, got, want)
+		}
+	}()
+	Await(t, fmt.Sprintf("%s: %v", what, want), func() bool {
+		got = value()
+		return got == want
+	})
 }
 
 // AwaitAnswer is Await for a condition that a server has to be asked for. The context of each attempt ends
