@@ -176,11 +176,7 @@ func TestDrainWaitsForWhatHasArrived(t *testing.T) {
 	drained := make(chan error, 1)
 	go func() { drained <- b.Drain(ctx) }()
 	account := server.Server().GlobalAccount()
-	for late := testenv.BeginWait(); account.Interest("pq.jobs.push") > 0; {
-		if late.Over() {
-			t.Fatal("the bridge still subscribes to requests")
-		}
-	}
+	testenv.Await(t, "the bridge subscribes to no requests", func() bool { return account.Interest("pq.jobs.push") == 0 })
 	for range 10 {
 		if err := c.Flush(); err != nil {
 			t.Fatal(err)
@@ -220,11 +216,7 @@ func TestDrainLeavesNoSettlementUnanswered(t *testing.T) {
 	drained := make(chan error, 1)
 	go func() { drained <- c.env.Bridge.Drain(context.Background()) }()
 	subscribed := func() int { return c.env.NATS.Server().GlobalAccount().Interest("pq.jobs.ack.another.lease") }
-	for late := testenv.BeginWait(); subscribed() > 0; {
-		if late.Over() {
-			t.Fatal("the bridge still subscribes to settlements")
-		}
-	}
+	testenv.Await(t, "the bridge subscribes to no settlements", func() bool { return subscribed() == 0 })
 	if m := c.raw(acks[1], "+ACK"); m.Header.Get("Status") != "503" || m.Header.Get("Nats-Service-Error") != "" {
 		t.Errorf("%v, want no responders", m.Header)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/batch"
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
@@ -13,9 +14,19 @@ import (
 	"github.com/pqbridge/pqbridge/internal/patience"
 )
 
+// EndMaintenance ends the transactions that a bridge has of its own.
+func EndMaintenance(b *Bridge) { b.keeper.stop() }
+
 // InterestPatience sets how long a bridge waits for the server to say whether a
 // client still listens. It must be called before the first pop waits.
 func InterestPatience(b *Bridge, d time.Duration) { b.asker.SetPatience(d) }
+
+// OwnCollector returns the bridge's metrics without those of queues, for which it would ask the store.
+func OwnCollector(b *Bridge) prometheus.Collector {
+	c := b.Collector().(collector)
+	c.queues = prometheus.CollectorFunc(func(chan<- prometheus.Metric) {})
+	return c
+}
 
 // LookAtLengths does what a bridge does each minute.
 func LookAtLengths(b *Bridge, ctx context.Context) { b.historian.Look(ctx) }

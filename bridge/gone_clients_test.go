@@ -115,10 +115,10 @@ func (c *client) firstLease(from answers, body string) {
 }
 
 // gonePops is how many waits ended because nobody listened any more.
-func (c *client) gonePops() float64 { return c.metrics()["pq_requests_total{code=408,verb=pop}"] }
+func (c *client) gonePops() float64 { return c.own()["pq_requests_total{code=408,verb=pop}"] }
 
 // servedPops is how many pops got items.
-func (c *client) servedPops() float64 { return c.metrics()["pq_requests_total{code=200,verb=pop}"] }
+func (c *client) servedPops() float64 { return c.own()["pq_requests_total{code=200,verb=pop}"] }
 
 // A thousand leased waits of workers that have gone, in order or not, cost an item no lease. Workers of
 // other queues notice nothing.
@@ -629,6 +629,7 @@ func gateOf(t *testing.T, own bool) (c *client, db *withGate, push func(queue st
 		t.Fatal(err)
 	}
 	bridge.InterestPatience(env.Bridge, testenv.Most)
+	bridge.EndMaintenance(env.Bridge)
 	c = &client{TB: t, Conn: env.NATS.Connect(t), env: env}
 	t.Cleanup(func() { c.drain(env.Bridge) })
 	past, err := fdbpq.Open(t.Context(), base, fdbpq.Options{})
@@ -751,7 +752,7 @@ func TestGoneBeforeTheTransaction(t *testing.T) {
 	})
 }
 
-func (c *client) unseen() float64 { return c.metrics()["pq_waits_unseen{}"] }
+func (c *client) unseen() float64 { return c.own()["pq_waits_unseen{}"] }
 
 // Somebody listens to all inboxes of the workers. None of them is seen any more from the next sweep on: their waits are short, so that those of
 // workers that have gone end, and none is refused.

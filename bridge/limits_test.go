@@ -62,7 +62,7 @@ func TestRefusedRequestsAreNotInFlight(t *testing.T) {
 	}
 	c.info("jobs")
 	c.inFlight("work", 0)
-	if n := c.metrics()["pq_bytes_in_flight"]; n != 0 {
+	if n, exported := c.own()["pq_bytes_in_flight{}"]; !exported || n != 0 {
 		t.Errorf("%g bytes in flight", n)
 	}
 }
@@ -76,25 +76,16 @@ func TestUnsentLeaseIsReturned(t *testing.T) {
 	c.send("pq.jobs.pop.min", "", "PQ-Lease", "1h")
 	db.awaitBlocked(t)
 	c.env.NATS.Shutdown()
-	for deadline := testenv.BeginWait(); c.env.Bridge.Ready() == nil; {
-		if deadline.Over() {
-			t.Fatal("the bridge has not noticed that the server is away")
-		}
-	}
+	testenv.Await(t, "the bridge notices that the server is away", func() bool { return c.env.Bridge.Ready() != nil })
 	release()
 	c.inFlight("work", 0)
-	for deadline := testenv.BeginWait(); ; {
+	testenv.Await(t, "the item is ready", func() bool {
 		var found *fdbpq.Inspection
 		err := c.env.Store.View(context.WithoutCancel(t.Context()), func(r kv.Reader) (err error) {
 			found, err = c.env.Store.Queue("jobs").Inspect(r)
 			return err
 		})
-		if err == nil && found.Ready == 1 && found.Leased == 0 {
-			break
-		}
-		if deadline.Over() {
-			t.Fatalf("%+v, %v", found, err)
-		}
-	}
+		return err == nil && found.Ready == 1 && found.Leased == 0
+	})
 	c.env.NATS.Restart(t)
 }

@@ -112,11 +112,7 @@ func TestBacklogAtServer(t *testing.T) {
 	c := serve(t, bridge.Options{Backlog: backlog})
 	backlog <- struct{}{}
 	registry := c.registry()
-	for late := testenv.BeginWait(); metric(t, registry, "pq_load_shedding_pushes_total") == 0; {
-		if late.Over() {
-			t.Fatal("the bridge sheds no load")
-		}
-	}
+	testenv.Await(t, "the bridge sheds load", func() bool { return metric(t, registry, "pq_load_shedding_pushes_total") > 0 })
 	c.acknowledged(c.persistent("pq.jobs.push", "x"))
 }
 

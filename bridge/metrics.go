@@ -27,7 +27,7 @@ type collector struct {
 	owners   *peers.Owners
 	about    *about
 	tenants  *tenants.Tenants // nil: there are none
-	queues   survey.Collector
+	queues   prometheus.Collector
 }
 
 var (

@@ -48,15 +48,12 @@ func await(t testing.TB, came <-chan nats.Status, what string) {
 // persistent repeats a request while there are no responders.
 func (c *client) persistent(subject, body string) *nats.Msg {
 	c.Helper()
-	for end := testenv.BeginWait(); ; {
-		m := c.raw(subject, body)
-		if m.Header.Get("Status") != "503" {
-			return m
-		}
-		if end.Over() {
-			patience.Fail(c, "%s: no responders", subject)
-		}
-	}
+	var m *nats.Msg
+	testenv.Await(c, subject+" has responders", func() bool {
+		m = c.raw(subject, body)
+		return m.Header.Get("Status") != "503"
+	})
+	return m
 }
 
 // A bridge stays at a server that is about to stop if it knows no other one.

@@ -94,7 +94,7 @@ func contested(t *testing.T, n int) (c *client, owner *bridge.Bridge, others []*
 	for range n - 1 {
 		bridges = append(bridges, c.second())
 	}
-	for late := testenv.BeginWait(); ; {
+	testenv.Await(t, "the bridges agree on an owner", func() bool {
 		owner, others = nil, nil
 		names := make(map[string]bool)
 		for _, b := range bridges {
@@ -106,13 +106,11 @@ func contested(t *testing.T, n int) (c *client, owner *bridge.Bridge, others []*
 			}
 		}
 		if len(names) == 1 && owner != nil {
-			break
-		}
-		if late.Over() {
-			t.Fatal("the bridges do not agree on an owner")
+			return true
 		}
 		bridge.Contest(c.env.Bridge, "jobs")
-	}
+		return false
+	})
 	t.Cleanup(func() {
 		for _, b := range bridges {
 			if b != c.env.Bridge { // which ends by itself
@@ -196,13 +194,11 @@ func TestRequestsOfOtherBridges(t *testing.T) {
 	passed := func(what string, ask func()) {
 		t.Helper()
 		before := took()
-		for late := testenv.BeginWait(); took() == before; {
-			if late.Over() {
-				t.Fatalf("%s: no request is passed on", what)
-			}
+		testenv.Await(t, what+" is passed on", func() bool {
 			c.push("pq.jobs.push.5", "item")
 			ask()
-		}
+			return took() > before
+		})
 	}
 	passed("a pop", func() { c.pop("pq.jobs.pop.min", "") })
 	passed("a lease with headers", func() {
@@ -256,17 +252,10 @@ func TestOwnerThatIsGone(t *testing.T) {
 		peers.Store{Secret: u.env.Store.Secret(), Time: u.env.Store.Time}, slog.New(slog.DiscardHandler), peers.Handlers{})
 	defer gone.Stop()
 	queue := ""
-	until := func(what string, holds func(i int) bool) {
-		t.Helper()
-		late := testenv.BeginWait()
-		for i := 0; !holds(i); i++ {
-			if late.Over() {
-				t.Fatal("never: " + what)
-			}
-		}
-	}
-	until("the other bridge owns a queue", func(i int) bool {
+	i := 0
+	testenv.Await(t, "the other bridge owns a queue", func() bool {
 		gone.Announce()
+		i++
 		queue = fmt.Sprint("queue-", i%16)
 		bridge.Contest(u.env.Bridge, queue)
 		id, _ := bridge.Owner(u.env.Bridge, queue)
@@ -275,7 +264,7 @@ func TestOwnerThatIsGone(t *testing.T) {
 	unknown := func(what, subject, body string) *nats.Msg {
 		t.Helper()
 		var m *nats.Msg
-		until(what+" is unknown", func(int) bool {
+		testenv.Await(t, what+" is unknown", func() bool {
 			gone.Announce()
 			m = c.raw(subject, body)
 			return m.Header.Get("Nats-Service-Error-Code") == "504"
@@ -302,11 +291,10 @@ func TestOwnerDrains(t *testing.T) {
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)
-		for late := testenv.BeginWait(); ; {
-			if _, taken := bridge.Passed(owner); taken > before+20 || late.Over() {
-				break
-			}
-		}
+		testenv.Await(t, "the owner has popped for others", func() bool {
+			_, taken := bridge.Passed(owner)
+			return taken > before+20
+		})
 		c.drain(owner)
 	}()
 	c.popAll(clients, items)

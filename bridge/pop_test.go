@@ -119,12 +119,7 @@ func TestNothing(t *testing.T) {
 // leased.
 func (c *client) settled(queue string, leased int64) {
 	c.Helper()
-	deadline := testenv.BeginWait()
-	for c.info(queue).Leased != leased {
-		if deadline.Over() {
-			c.Fatalf("%d items are still leased, want %d", c.info(queue).Leased, leased)
-		}
-	}
+	testenv.AwaitValue(c, "leased items", leased, func() int64 { return c.info(queue).Leased })
 }
 
 // A pop or a peek without a reply subject pops nothing.

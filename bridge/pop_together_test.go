@@ -32,12 +32,10 @@ func (c *client) gathered(db *slow, held func() answers, requests ...func() answ
 	for _, send := range requests {
 		all = append(all, send())
 	}
-	m := c.metrics()
-	for deadline := testenv.BeginWait(); m["pq_requests_in_flight{kind=work}"]+m["pq_requests_in_flight{kind=settlement}"] != float64(1+len(requests)); m = c.metrics() {
-		if deadline.Over() {
-			c.Fatalf("in flight: %v", m)
-		}
-	}
+	testenv.AwaitValue(c, "requests in flight", float64(1+len(requests)), func() float64 {
+		m := c.own()
+		return m["pq_requests_in_flight{kind=work}"] + m["pq_requests_in_flight{kind=settlement}"]
+	})
 	return first, all, release
 }
 

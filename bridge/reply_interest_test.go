@@ -84,12 +84,8 @@ func testWaiterThatGaveUp(t *testing.T, option func(*testenv.Server) nats.Option
 		t.Errorf("the last client got %v", items)
 	}
 	c.waiting("jobs", 0)
-	ended := func() float64 { return c.metrics()["pq_requests_total{code=408,verb=pop}"] }
-	for late := testenv.BeginWait(); ended() != 203; {
-		if late.Over() {
-			t.Fatalf("%g waits ended without an item, want 203", ended())
-		}
-	}
+	ended := func() float64 { return c.own()["pq_requests_total{code=408,verb=pop}"] }
+	testenv.AwaitValue(t, "waits that ended without an item", 203, ended)
 }
 
 // With UseOldRequestStyle nats.go has an inbox for each request, so a time-out of the

@@ -101,7 +101,7 @@ func TestQueriesOfOneRead(t *testing.T) {
 		all = append(all, c.send("pq.jobs.list", ""))
 	}
 	c.inFlight("work", 4)
-	reads := func() float64 { return c.metrics()["pq_batch_requests{kind=read}"] }
+	reads := func() float64 { return c.own()["pq_batch_requests{kind=read}"] }
 	before := reads()
 	release()
 	for _, answer := range all {

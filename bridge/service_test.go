@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -121,11 +122,25 @@ func TestRefusesToSplitQueues(t *testing.T) {
 	c.push("pq.jobs.push", "x")
 }
 
-// metrics returns what the bridge's metrics say now, by name and labels but that of the
-// store.
+// metrics returns what all metrics say now, by name and labels but that of the store. It reads the store.
 func (c *client) metrics() map[string]float64 {
 	c.Helper()
-	families, err := c.registry().Gather()
+	return c.gather(c.env.Bridge.Collector())
+}
+
+// own returns what the metrics of the bridge itself say now.
+func (c *client) own() map[string]float64 {
+	c.Helper()
+	return c.gather(bridge.OwnCollector(c.env.Bridge))
+}
+
+func (c *client) gather(from prometheus.Collector) map[string]float64 {
+	c.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	if err := registry.Register(from); err != nil {
+		c.Fatal(err)
+	}
+	families, err := registry.Gather()
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -152,12 +167,11 @@ func TestMetrics(t *testing.T) {
 	c.push("pq.jobs.push", "x")
 	c.refused(c.ask("pq.jobs.push", "", "PQ-X", "1"), 400)
 	// An answer may arrive before it has been counted.
-	values := c.metrics()
-	for deadline := testenv.BeginWait(); values["pq_request_seconds{verb=push}"] < 2 || values["pq_requests_in_flight{kind=work}"] > 0; values = c.metrics() {
-		if deadline.Over() {
-			break
-		}
-	}
+	var values map[string]float64
+	testenv.Await(t, "both are counted", func() bool {
+		values = c.metrics()
+		return values["pq_request_seconds{verb=push}"] == 2 && values["pq_requests_in_flight{kind=work}"] == 0
+	})
 	for key, want := range map[string]float64{
 		"pq_requests_total{code=200,verb=push}":   1,
 		"pq_requests_total{code=400,verb=push}":   1,

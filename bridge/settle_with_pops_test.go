@@ -32,12 +32,7 @@ func (c *client) leases(n int) (acks []string) {
 func (c *client) inFlight(kind string, n float64) {
 	c.Helper()
 	key := "pq_requests_in_flight{kind=" + kind + "}"
-	deadline := testenv.BeginWait()
-	for got := -1.0; got != n; {
-		if got = c.metrics()[key]; deadline.Over() {
-			c.Fatalf("%g requests of kind %s are in flight, want %g", got, kind, n)
-		}
-	}
+	testenv.AwaitValue(c, kind+" requests in flight", n, func() float64 { return c.own()[key] })
 }
 
 // behind delays the commit of a pop and sends settlements and as many pops after it.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -48,11 +47,7 @@ func (c *client) sharing(db *slow, send func(queue string) answers, finish func(
 // awaitLine returns when so many queues wait for a transaction that they share.
 func (c *client) awaitLine(queues int) {
 	c.Helper()
-	for deadline := testenv.BeginWait(); bridge.InLine(c.env.Bridge) < queues; runtime.Gosched() {
-		if deadline.Over() {
-			c.Fatalf("%d queues are in line, expected %d", bridge.InLine(c.env.Bridge), queues)
-		}
-	}
+	testenv.Await(c, fmt.Sprint(queues, " queues are in line"), func() bool { return bridge.InLine(c.env.Bridge) >= queues })
 }
 
 // Requests to many queues share transactions, with what each of them asks for.

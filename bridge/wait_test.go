@@ -18,12 +18,7 @@ import (
 // waiting returns when n pops wait at a queue, which may not exist yet.
 func (c *client) waiting(queue string, n int) {
 	c.Helper()
-	deadline := testenv.BeginWait()
-	for c.waiters(queue) != n {
-		if deadline.Over() {
-			c.Fatalf("%d wait, want %d", c.waiters(queue), n)
-		}
-	}
+	testenv.AwaitValue(c, "waiting pops", n, func() int { return c.waiters(queue) })
 }
 
 func (c *client) waiters(queue string) int {
@@ -40,17 +35,11 @@ func (c *client) waiters(queue string) int {
 // total is how many pops wait at all queues.
 func (c *client) total() int {
 	c.Helper()
-	families, err := c.registry().Gather()
-	if err != nil {
-		c.Fatal(err)
+	n, exported := c.own()["pq_waiters{}"]
+	if !exported {
+		c.Fatal("no metric pq_waiters")
 	}
-	for _, f := range families {
-		if f.GetName() == "pq_waiters" {
-			return int(f.Metric[0].Gauge.GetValue())
-		}
-	}
-	c.Fatal("no metric pq_waiters")
-	return 0
+	return int(n)
 }
 
 // Waiting pops are served in the order in which they came, whatever makes an item
@@ -252,7 +241,7 @@ func TestPlacesOfClientsThatHaveGone(t *testing.T) {
 	gone.Close()
 	look := time.NewTicker(10 * time.Millisecond)
 	defer look.Stop()
-	ended := func() float64 { return c.metrics()["pq_requests_total{code=408,verb=pop}"] }
+	ended := func() float64 { return c.own()["pq_requests_total{code=408,verb=pop}"] }
 	for late := testenv.BeginWait(); ended() != 3; <-look.C {
 		if late.Over() {
 			t.Fatalf("%g waits are over, want 3", ended())
