@@ -50,7 +50,7 @@ WHOLE   = $(filter ./...,$(PACKAGES))
 LONGEST = ./e2e/clients ./e2e/cluster ./fdbpq ./e2e/... ./.ci/test
 RACED   = ./bridge ./fdbpq/kv/local ./client ./internal/gateway ./bridge/internal/...
 # Of those, tests of sizes, damage and random worlds: one goroutine does most of their work.
-SIZES   = ^Test(PowerLoss|Salvage|ConformanceAfterPowerLoss|GapsNeverHideRows|PowerLossWithoutSync|OpenOnFailingDisk|OverwritingKeepsTransactionsSmall|LargestPayload|SourceStopsAtAMessageThatIsTooLarge|Order|Longest|NestedBodies)$$
+SIZES   = ^Test(MetricsAreBounded|LinkTakesTheLargestItem|PowerLoss|Salvage|ConformanceAfterPowerLoss|GapsNeverHideRows|PowerLossWithoutSync|OpenOnFailingDisk|OverwritingKeepsTransactionsSmall|LargestPayload|SourceStopsAtAMessageThatIsTooLarge|Order|Longest|NestedBodies)$$
 
 # Everything, with the race detector, on FoundationDB too where it is.
 NIGHT    = -race -vet=off -parallel 4 -timeout 2h
