@@ -122,13 +122,17 @@ var own = map[subjects.Verb]func(l *longest) []message{
 		}
 		heavy, light := string(protocol.AppendFrame(nil, []byte(lines.String()), nil)), string(protocol.AppendFrame(nil, []byte(strings.Repeat("A:b\n", 240)), nil))
 		bundle := func(what, frame string, n int) {
-			all = append(all, message{what, "pq.jobs.push", strings.Repeat(frame, n), h("PQ-Bundle", strconv.Itoa(n))})
+			for each, header := range map[string]nats.Header{"": {}, " item by item": h("PQ-Each", "true")} {
+				header.Set("PQ-Bundle", strconv.Itoa(n))
+				all = append(all, message{what + each, "pq.jobs.push", strings.Repeat(frame, n), header})
+			}
 		}
 		bundle("bundle of 1000", string(protocol.AppendFrame(nil, nil, make([]byte, 1000))), 1000)
 		bundle("bundle of nothing", "0 0\n\n", 1000)
 		bundle("bundle with long headers", heavy, mostBytes/len(heavy))
 		bundle("bundle with short headers", light, min(1000, mostBytes/len(light)))
 		bundle("bundle with keys", string(protocol.AppendFrame(nil, []byte("PQ-Key: "+often(128, "k")+"\nPQ-Unique-Until: leased\nPQ-Unique: "+often(700, "u")+"\nPQ-On-Conflict: keep\n"), nil)), 1000)
+		bundle("bundle of wrong items", string(protocol.AppendFrame(nil, []byte("PQ-"+often(900, "a")+":b\n"), nil)), 1000)
 		return append(all, message{"all that an item may have", "pq.jobs.push.-9223372036854775808", often(mostBytes-70_000, "a"), h(
 			"PQ-Key", often(128, "k"), "PQ-Weight", "1000", "PQ-Delay", "87600h", "PQ-TTL", "87600h", "Nats-Msg-Id", often(1024, "i"), "PQ-Unique", often(1024, "u"), "PQ-On-Conflict", "keep", "PQ-Unique-Until", "leased",
 			"A", often(50_000, "a"))})

@@ -22,13 +22,22 @@ type push struct {
 	item   fdbpq.NewItem
 	sent   *codec.Bundle   // nil: it is no bundle
 	bundle []fdbpq.NewItem // its items, once the lane has read them
+
+	each   *eachPush // the bundle, if its items are pushed each on its own
+	within *eachPush // bundle that it is part of, nil if it has come in a message of its own
+	number int       // of it in that bundle
 }
 
 var pushPool pool[push]
 
 func makePush(subjects.Verb) work { return pushPool.get() }
 
-func (p *push) End() { pushPool.put(p) }
+func (p *push) End() {
+	if p.within != nil {
+		p.within.ended(p)
+	}
+	pushPool.put(p)
+}
 
 func (p *push) Read(wr *codec.Wire) (f *failure.Failure) {
 	if size, is := p.Msg.Header[protocol.HeaderBundle]; is {
@@ -47,6 +56,7 @@ type pushes struct {
 	batches *batch.Lane[*push, batch.Alone]
 	items   []fdbpq.NewItem
 	pushed  []fdbpq.Pushed // what the last transaction did
+	apart   []*push        // buffer of a batch with the items of bundles
 }
 
 // newPushLanes returns the lanes of pushes. On a store that this process does not have to
@@ -75,18 +85,25 @@ func (p *push) source() string {
 
 // Work serves a batch of pushes.
 func (l *pushes) Work(now batch.Batch[*push, batch.Alone]) {
-	batch.Run(slices.DeleteFunc(now.Requests, l.refuses), l)
+	batch.Run(l.spread(slices.DeleteFunc(now.Requests, l.refuses)), l)
+	clear(l.apart)
+	l.apart = l.apart[:0]
 }
 
 // refuses reads the items of a bundle, and refuses it if it cannot. A thousand items with headers
 // take a millisecond to read. Here they take it from their own queue; before the lanes, where
 // messages are read one after another, all queues would wait.
 func (l *pushes) refuses(p *push) bool {
-	if p.sent == nil || p.bundle != nil {
+	if p.sent == nil || p.bundle != nil || p.each != nil {
 		return false
 	}
 	var f *failure.Failure
-	if p.bundle, f = p.sent.Items(); f != nil {
+	if p.sent.Each {
+		p.each, f = l.openEach(p)
+	} else {
+		p.bundle, f = p.sent.Items()
+	}
+	if f != nil {
 		l.Refuse(&p.Request, f)
 	}
 	return f != nil
@@ -220,6 +237,9 @@ func (l *pushes) answer(r *push, p *fdbpq.Pushed) {
 	if p.Err != nil {
 		l.Refuse(&r.Request, failure.Explain(p.Err))
 		return
+	}
+	if r.within != nil {
+		r.within.results[r.number] = codec.ResultOf(p)
 	}
 	if r.Msg.Reply != "" {
 		l.out = codec.AppendPubAck(l.out[:0], r.Subject.Queue, p)

@@ -22,6 +22,7 @@ const (
 	HeaderOnConflict  = "PQ-On-Conflict"
 
 	HeaderBundle = "PQ-Bundle"
+	HeaderEach   = "PQ-Each" // of a bundle of pushes: each item is pushed or refused on its own
 	HeaderBatch  = "PQ-Batch"
 	HeaderWait   = "PQ-Wait"
 	HeaderLease  = "PQ-Lease"

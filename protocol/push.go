@@ -30,6 +30,7 @@ type PushResult struct {
 	ID        string `json:"id"`
 	Priority  int64  `json:"priority"`
 	Evicted   bool   `json:"evicted,omitempty"`
+	Error     *Error `json:"error,omitempty"` // instead of all others: where each item is pushed on its own, this one was refused
 }
 
 // ErrorResponse is an error in the form of JetStream's answers.
@@ -44,7 +45,7 @@ type Error struct {
 	ErrCode     int    `json:"err_code"`
 	Description string `json:"description"`
 	Item        *int   `json:"item,omitempty"`   // of a bundle: the item that the error is about, from 0
-	Reason      Reason `json:"reason,omitempty"` // over HTTP; NATS has it in a header
+	Reason      Reason `json:"reason,omitempty"` // over HTTP, and of an item; otherwise NATS has it in a header
 }
 
 // errCodeBase keeps our error codes apart from JetStream's, which are below 30000.

@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,7 +13,8 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// maxResult is the size of what an answer says about one item of a bundle.
+// maxResult is the size of what an answer says about one item of a bundle. That it was refused, without a text of its own, takes
+// no more.
 var maxResult = len(`{"seq":,"duplicate":true,"id":"","priority":,"evicted":true},`) + maxIDText + 2*maxNumberText
 
 // readBundleSize reads how many requests a message says that it has.
@@ -33,7 +35,8 @@ func readBundleSize(values []string) (int, *failure.Failure) {
 
 // Bundle is a bundle of pushes whose items are not read yet.
 type Bundle struct {
-	Len     int // items, as it says itself
+	Len     int  // items, as it says itself
+	Each    bool // is pushed or refused on its own; otherwise all are, or none
 	wire    *Wire
 	subject *subjects.Subject
 	id      string
@@ -47,24 +50,53 @@ func (w *Wire) OpenBundle(s *subjects.Subject, m *nats.Msg, size []string) (*Bun
 	if f != nil {
 		return nil, f
 	}
-	id, f := readBundleHeaders(s.Queue, m.Header)
-	if f != nil {
+	b := &Bundle{Len: n, wire: w, subject: s, frames: m.Data}
+	if f := b.readHeaders(m.Header); f != nil {
 		return nil, f
 	}
 	if most := w.Limit.MaxPayload() / maxResult; n > most {
 		return nil, failure.Newf(413, "%s is %d: the server's max_payload has room for the answer to %d", protocol.HeaderBundle, n, most)
 	}
-	return &Bundle{Len: n, wire: w, subject: s, id: id, frames: m.Data}, nil
+	return b, nil
 }
 
-// Items reads the items of the bundle.
+// Items reads the items of a bundle that is pushed as a whole. What is wrong with one of them is a failure of the bundle.
 func (b *Bundle) Items() ([]fdbpq.NewItem, *failure.Failure) {
+	items, f := b.read(func(i int, f *failure.Failure) *failure.Failure { return f.OfItem(i) })
+	if f != nil {
+		return nil, f
+	}
+	if err := fdbpq.CheckPushSize(b.subject.Queue, items); err != nil {
+		return nil, failure.Explain(err)
+	}
+	return items, nil
+}
+
+// Apart reads the items of a bundle of which each is pushed on its own. refused has why one is not, nil for the others. A
+// bundle whose frames cannot be told from each other fails as a whole.
+func (b *Bundle) Apart() (items []fdbpq.NewItem, refused []*failure.Failure, f *failure.Failure) {
+	refused = make([]*failure.Failure, b.Len)
+	items, f = b.read(func(i int, f *failure.Failure) *failure.Failure {
+		refused[i] = f
+		return nil
+	})
+	return items, refused, f
+}
+
+// read reads the items. wrong is called with what is wrong with one of them, and what it returns ends the reading.
+func (b *Bundle) read(wrong func(i int, f *failure.Failure) *failure.Failure) ([]fdbpq.NewItem, *failure.Failure) {
 	items, rest, lines := make([]fdbpq.NewItem, b.Len), b.frames, newFrameLines()
 	for i := range items {
-		var f *failure.Failure
+		headers, payload, left, err := protocol.NextFrame(rest)
+		if err != nil {
+			return nil, failure.BadRequest(err).OfItem(i)
+		}
 		item := &items[i]
-		if rest, f = b.wire.readFrame(b.subject, item, lines, rest); f != nil {
-			return nil, f.OfItem(i)
+		rest = left
+		if f := b.wire.readFrame(b.subject, item, lines, headers, payload); f != nil {
+			if f = wrong(i, f); f != nil {
+				return nil, f
+			}
 		}
 		if item.MsgID == "" && b.id != "" {
 			item.MsgID = b.id + idInBundle + strconv.Itoa(i)
@@ -72,9 +104,6 @@ func (b *Bundle) Items() ([]fdbpq.NewItem, *failure.Failure) {
 	}
 	if len(rest) > 0 {
 		return nil, failure.Newf(400, "%d bytes follow item %d: expected %d items, as %s says", len(rest), b.Len-1, b.Len, protocol.HeaderBundle)
-	}
-	if err := fdbpq.CheckPushSize(b.subject.Queue, items); err != nil {
-		return nil, failure.Explain(err)
 	}
 	return items, nil
 }
@@ -86,44 +115,47 @@ const idInBundle = "\n"
 // maxBundleID leaves room for the number of an item in its id.
 var maxBundleID = fdbpq.MaxMsgID - len(idInBundle) - len(strconv.Itoa(protocol.MaxBundle-1))
 
-// readBundleHeaders returns the bundle's id. Headers of items are in their frames.
-func readBundleHeaders(queue string, header nats.Header) (id string, f *failure.Failure) {
+// eachValue is the value that protocol.HeaderEach may have.
+const eachValue = "true"
+
+// readHeaders reads the headers of the bundle itself. Those of items are in their frames.
+func (b *Bundle) readHeaders(header nats.Header) (f *failure.Failure) {
 	for key, values := range header {
 		switch {
 		case key == protocol.HeaderBundle:
+		case key == protocol.HeaderEach:
+			if b.Each = slices.Equal(values, []string{eachValue}); !b.Each {
+				f = failure.Newf(400, "%s is %s: expected %s", key, failure.Quote(strings.Join(values, ", ")), eachValue)
+			}
 		case key == protocol.HeaderMsgID:
-			if id, f = readMsgID(values); f == nil && len(id) > maxBundleID {
-				f = failure.Newf(400, "%s of a bundle has %d bytes: allowed are %d", key, len(id), maxBundleID)
+			if b.id, f = readMsgID(values); f == nil && len(b.id) > maxBundleID {
+				f = failure.Newf(400, "%s of a bundle has %d bytes: allowed are %d", key, len(b.id), maxBundleID)
 			}
 		case strings.HasPrefix(key, protocol.HeaderPrefix):
 			f = failure.Newf(400, "header %s of a bundle: expected it among the headers of each item that it is for", failure.Quote(key))
 		default:
-			_, f = travelsWithItem(key, values, queue)
+			_, f = travelsWithItem(key, values, b.subject.Queue)
 		}
 		if f != nil {
-			return "", f
+			return f
 		}
 	}
-	return id, nil
+	return nil
 }
 
-// readFrame reads the next item of the rest of a bundle. lines is memory for its headers.
-func (w *Wire) readFrame(s *subjects.Subject, item *fdbpq.NewItem, lines *frameLines, rest []byte) ([]byte, *failure.Failure) {
-	headers, payload, rest, err := protocol.NextFrame(rest)
-	if err != nil {
-		return nil, failure.BadRequest(err)
-	}
+// readFrame reads an item of a bundle. lines is memory for its headers.
+func (w *Wire) readFrame(s *subjects.Subject, item *fdbpq.NewItem, lines *frameLines, headers, payload []byte) *failure.Failure {
 	*item = fdbpq.NewItem{Payload: payload, Priority: s.Priority, HasPriority: s.HasPriority}
 	if len(headers) > 0 {
 		if f := lines.read(headers); f != nil {
-			return nil, f
+			return f
 		}
 		h := itemHeaders{Wire: w, subject: s, item: item}
 		if f := h.readAll(lines.header); f != nil {
-			return nil, f
+			return f
 		}
 	}
-	return rest, w.Limit.Admit(payload, item.Headers, item.Key, item.Unique, 0, nil)
+	return w.Limit.Admit(payload, item.Headers, item.Key, item.Unique, 0, nil)
 }
 
 // frameLines are the header lines of one item of a bundle after another, in the same memory: a thousand items

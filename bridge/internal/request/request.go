@@ -42,6 +42,7 @@ type Request struct {
 	Bundled int
 
 	counted int64         // bytes that the gate counts; -1 when it does not count the request
+	part    int           // of a request of a bundle: its size
 	more    int64         // requests of a bundle that the gate counts, the first aside
 	since   time.Time     // start of the work on it; zero while it waits
 	spent   time.Duration // work on it before it waited
@@ -87,6 +88,7 @@ const (
 	AsService    Refusal = iota // as NATS services do: a status and a text in headers
 	AsPublish                   // as JetStream answers a publish: an error in the body
 	AsSettlement                // as a server answers without responders: AckSync recognises nothing else
+	InBundle                    // not at all: the answer to the bundle that has the request says it
 )
 
 // Prepare makes a message the request of a work that is new.
@@ -96,12 +98,35 @@ func (r *Request) Prepare(w Work, v *Verb, s subjects.Subject, m *nats.Msg) {
 	r.since = r.Arrived
 }
 
+// PrepareWithin makes a request of a bundle the request of a work that is new. The gate counts the bundle. size is
+// what the request has of the bundle's bytes, and headers are those of its own, for the trace.
+func (r *Request) PrepareWithin(bundle *Request, w Work, size int, headers nats.Header) {
+	r.Msg, r.Subject, r.Verb, r.Refusal, r.Work = noMessage, bundle.Subject, bundle.Verb, bundle.Refusal, w
+	if len(headers) > 0 {
+		r.Msg = &nats.Msg{Header: headers}
+	}
+	if bundle.Msg.Reply != "" {
+		r.Refusal = InBundle
+	}
+	r.Arrived, r.since, r.spent = bundle.Arrived, bundle.since, bundle.spent
+	r.part = size
+	r.PassGate()
+}
+
+// noMessage is the message of a request that came in a bundle.
+var noMessage = new(nats.Msg)
+
 // Count is how many requests the message has.
 func (r *Request) Count() int { return max(1, r.Bundled) }
 
 // Size is the message's size, with something for each request of a bundle, so that it says
 // how large the transaction becomes.
-func (r *Request) Size() int { return r.Msg.Size() + r.Bundled*bundledSize }
+func (r *Request) Size() int {
+	if r.part > 0 {
+		return r.part + bundledSize
+	}
+	return r.Msg.Size() + r.Bundled*bundledSize
+}
 
 // bundledSize is what a request of a bundle costs a transaction beside its bytes: keys.
 const bundledSize = 400

@@ -38,6 +38,12 @@ func (re *Responder) Done(r *Request, f *failure.Failure) {
 	r.Work.End()
 }
 
+// DoneWithin ends a bundle that was answered, each of whose requests was ended by itself.
+func (re *Responder) DoneWithin(bundle *Request) {
+	re.Gate.Leave(bundle)
+	bundle.Work.End()
+}
+
 // weigh returns how many items there are, and their bytes.
 func weigh(items []fdbpq.Item) (n, bytes int) {
 	for i := range items {

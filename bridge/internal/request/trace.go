@@ -121,5 +121,18 @@ func Kept(m *nats.Msg) *nats.Msg {
 	return small
 }
 
+// TraceOf is the trace context in headers that are kept with an item, nil if there is none.
+func TraceOf(headers []byte) (found nats.Header) {
+	for _, key := range traceContext.Fields() {
+		if value := itemCarrier(headers).Get(key); value != "" {
+			if found == nil {
+				found = make(nats.Header)
+			}
+			found[key] = []string{value}
+		}
+	}
+	return found
+}
+
 // maxTraceField is the length of a tracestate that must be passed on.
 const maxTraceField = 512

@@ -2,6 +2,7 @@ package request_test
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -100,6 +101,20 @@ func TestKept(t *testing.T) {
 		}
 		if fmt.Sprint(map[string][]string(kept.Header)) != fmt.Sprint(want) || len(kept.Data) > 0 || kept.Subject != "s" || kept.Reply != "r" {
 			t.Errorf("kept %+v", kept)
+		}
+	}
+}
+
+// The trace context of an item of a bundle is among the headers that it keeps.
+func TestTraceOf(t *testing.T) {
+	t.Parallel()
+	for lines, want := range map[string]nats.Header{
+		"":                   nil,
+		"X: traceparent\r\n": nil,
+		"X: y\r\nTraceparent: " + parent("1") + "\r\ntracestate: a=b\r\n": {"traceparent": {parent("1")}, "tracestate": {"a=b"}},
+	} {
+		if got := request.TraceOf([]byte(lines)); !reflect.DeepEqual(got, want) {
+			t.Errorf("%q: %v, expected %v", lines, got, want)
 		}
 	}
 }
