@@ -63,14 +63,20 @@ func IsAnonymous(user string) bool {
 	return err == nil && user == public
 }
 
-// addCluster makes the server that o configures one of PQ_CLUSTER.
-func addCluster(o *server.Options, s settings.Settings) error {
+// checkClusterFile refuses a configuration file that configures what PQ_CLUSTER does.
+func checkClusterFile(o *server.Options, s settings.Settings) error {
 	switch {
+	case len(s.Cluster) == 0:
 	case o.JetStream || o.Cluster.Port != 0 || o.Cluster.Name != "" || len(o.Routes) > 0:
 		return settings.Usagef("the file PQ_NATS_CONFIG=%q configures JetStream or a cluster, as PQ_CLUSTER does: expected one of them", s.NATSConfig)
 	case len(o.TrustedOperators) > 0 || o.Username != "" || o.Authorization != "" || o.AuthCallout != nil:
 		return settings.Usagef("the file PQ_NATS_CONFIG=%q: expected users in accounts or in authorization.users beside PQ_CLUSTER, which adds an account", s.NATSConfig)
 	}
+	return nil
+}
+
+// addCluster makes the server that o configures one of PQ_CLUSTER.
+func addCluster(o *server.Options, s settings.Settings) error {
 	self, err := s.Self()
 	if err != nil {
 		return err

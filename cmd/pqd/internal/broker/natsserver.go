@@ -54,6 +54,9 @@ func EmbeddedSettings(s settings.Settings) (EmbeddedServer, error) {
 	default:
 		e.Options.Host, e.Options.Port = s.Listen.Host, cmp.Or(s.Listen.Port, server.RANDOM_PORT)
 	}
+	if err := checkClusterFile(e.Options, s); err != nil {
+		return e, err
+	}
 	if err := addOwnLogin(e.Options, s); err != nil {
 		return e, err
 	}
