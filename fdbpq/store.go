@@ -235,6 +235,9 @@ func (s *Store) load(tx kv.Tx, fresh [48]byte) (storetime.Record, error) {
 	if err != nil {
 		return storetime.Record{}, fmt.Errorf("%w: the version row is damaged: %w", ErrFormat, err)
 	}
+	if version > FormatVersion {
+		return storetime.Record{}, fmt.Errorf("%w: a newer program wrote the store: it has version %d, and this program reads and writes %d. Open it with that version or a later one", ErrFormat, version, FormatVersion)
+	}
 	if version != FormatVersion {
 		return storetime.Record{}, fmt.Errorf("%w: the store has version %d, this program reads and writes %d", ErrFormat, version, FormatVersion)
 	}

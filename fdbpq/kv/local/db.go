@@ -25,6 +25,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -192,7 +194,14 @@ func Open(dir string, opts Options) (*DB, error) {
 // openFailure wraps an error of opening the store in dir.
 func openFailure(dir string, err error) error {
 	if isLocked(err) {
-		return fmt.Errorf("kv/local: the store in %s is in use by another process: %w", dir, err)
+		by := "another process"
+		if pid := holder(dir); pid != 0 {
+			by += " (pid " + strconv.Itoa(pid) + ")"
+		}
+		return &describedError{fmt.Sprintf("kv/local: the store in %s is in use by %s", dir, by), err}
+	}
+	if _, format, newer := strings.Cut(err.Error(), "written in unknown format major version "); newer {
+		return &describedError{fmt.Sprintf("kv/local: a newer program wrote the store in %s: its files have the format %s, and this program knows those up to %d. Open it with that version or a later one", dir, format, pebble.FormatNewest), err}
 	}
 	return fmt.Errorf("kv/local: opening the store in %s: %w", dir, err)
 }

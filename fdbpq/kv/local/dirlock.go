@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -40,6 +42,32 @@ func lockDirectory(disk vfs.FS, dir string, log *slog.Logger) (io.Closer, error)
 		return nil, fmt.Errorf("closing %s: %w", dir, err)
 	}
 	return io.NopCloser(nil), nil
+}
+
+// holder is the process that has the directory or the file in it locked, 0 where the system does not say.
+// Linux lists locks with its own numbers of disks, which those of some file systems differ from.
+func holder(dir string) (pid int) {
+	locks, err := os.ReadFile("/proc/locks")
+	if err != nil {
+		return 0
+	}
+	for _, locked := range []string{dir, filepath.Join(dir, "LOCK")} {
+		var stat syscall.Stat_t
+		if syscall.Stat(locked, &stat) != nil {
+			continue
+		}
+		dev := uint64(stat.Dev)
+		major, minor := dev>>8&0xfff|dev>>32&^0xfff, dev&0xff|dev>>12&^0xff
+		where := fmt.Sprintf("%02x:%02x:%d", major, minor, stat.Ino)
+		for line := range strings.Lines(string(locks)) {
+			// 1: FLOCK  ADVISORY  WRITE 4711 fe:01:131 0 EOF
+			if fields := strings.Fields(line); len(fields) > 5 && fields[5] == where {
+				pid, _ = strconv.Atoi(fields[4]) // -1 beyond this container
+				return max(pid, 0)
+			}
+		}
+	}
+	return 0
 }
 
 // makeDirectory makes dir and missing directories above it, durably: a name is on the

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -80,5 +81,23 @@ func TestStoreIsLocked(t *testing.T) {
 		if err := again.Close(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// Who finds a store locked learns which process has it.
+func TestLockedStoreNamesItsProcess(t *testing.T) {
+	t.Parallel()
+	if _, err := os.Stat("/proc/locks"); err != nil {
+		t.Skip("this system does not list locks")
+	}
+	dir := t.TempDir()
+	db, err := Open(dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	want := fmt.Sprintf("in use by another process (pid %d)", os.Getpid())
+	if _, err := Open(dir, Options{}); err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("opening a store twice: %v, expected %s at its end", err, want)
 	}
 }

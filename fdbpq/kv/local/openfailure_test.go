@@ -143,3 +143,27 @@ func writeFile(t *testing.T, disk vfs.FS, name, content string) {
 		t.Fatal(err)
 	}
 }
+
+// A store whose files have a format that this program does not know was written by a newer one.
+func TestStoreOfNewerProgram(t *testing.T) {
+	t.Parallel()
+	disk := vfs.NewMem()
+	if err := mustOpen(t, Options{FS: disk}).Close(); err != nil {
+		t.Fatal(err)
+	}
+	names, err := disk.List("db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, "marker.format-version.") {
+			if err := disk.Rename(disk.PathJoin("db", name), disk.PathJoin("db", "marker.format-version.999999.999")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	_, err = Open("db", Options{FS: disk})
+	if err == nil || !strings.Contains(err.Error(), "a newer program wrote the store") || !strings.Contains(err.Error(), "the format 999") {
+		t.Errorf("opening it: %v", err)
+	}
+}
