@@ -22,10 +22,8 @@ import (
 // and receives events of its own queues, and reaches no others.
 func TestSampleAccounts(t *testing.T) {
 	t.Parallel()
-	config, err := filepath.Abs("../../deploy/accounts.conf")
-	if err != nil {
-		t.Fatal(err)
-	}
+	config, sample := filepath.Join(t.TempDir(), "accounts.conf"), pqd.Read(t, "../../deploy/accounts.conf")
+	pqd.Write(t, config, sample)
 	// In its own account pqd has the same rights as where there is only one account.
 	user := regexp.MustCompile(`(?s)user: pqd, .*?\}\}`)
 	text := func(file string) string {
@@ -42,6 +40,17 @@ func TestSampleAccounts(t *testing.T) {
 	}
 	for name, nc := range accounts {
 		t.Run(name, func(t *testing.T) { usesQueue(t, nc, name) })
+	}
+	// Accounts are apart whatever their users may do in them.
+	free := regexp.MustCompile(`permissions: \{\s+publish: \{allow: \[.*\s+subscribe: .*\s+\}`)
+	if len(free.FindAllString(sample, -1)) != len(accounts) {
+		t.Fatalf("expected permissions of %d users in\n%s", len(accounts), sample)
+	}
+	pqd.Write(t, config, free.ReplaceAllString(sample, ""))
+	p.HangUp(t)
+	p.AwaitLog(t, "reloaded the configuration")
+	for name := range accounts {
+		accounts[name] = p.Connect(t, nats.UserInfo(name, name+"-secret"))
 	}
 	for subject, nc := range map[string]*nats.Conn{
 		"pq.shipping.info": accounts["sales"], "pq.sales.info": accounts["shipping"], "pq.sales-dead.pop.min": accounts["shipping"],

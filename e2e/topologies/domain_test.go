@@ -16,8 +16,8 @@ import (
 // items afterwards.
 func TestJetStreamDomains(t *testing.T) {
 	t.Parallel()
-	hubFile := file(t, "hub.conf", "0.0.0.0:7422", "127.0.0.1:-1", "leafnodes {", `jetstream { domain: hub, store_dir: "`+t.TempDir()+`", sync_interval: always }
-leafnodes {`, `{publish: {deny: "pq.>"}, subscribe: {deny: "pq.>"}}`, `{publish: {deny: ["pq.>", "PQ_CLUSTER.>"]}, subscribe: {deny: ["pq.>", "PQ_CLUSTER.>"]}}`)
+	hubFile := file(t, "hub.conf", trusting(t, "0.0.0.0:7422", "127.0.0.1:-1", "leafnodes {", `jetstream { domain: hub, store_dir: "`+t.TempDir()+`", sync_interval: always }
+leafnodes {`, `{publish: {deny: "pq.>"}, subscribe: {deny: "pq.>"}}`, `{publish: {deny: ["pq.>", "PQ_CLUSTER.>"]}, subscribe: {deny: ["pq.>", "PQ_CLUSTER.>"]}}`)...)
 	hub := natsServer(t, hubFile)
 	link := testenv.NewProxy(t, "nats://"+leafAddress(t, hub))
 	edge := natsServer(t, file(t, "domain.conf", throughHub, strings.TrimPrefix(link.URL(), "nats://"), "/var/lib/nats", t.TempDir()))

@@ -35,7 +35,7 @@ func TestGateways(t *testing.T) {
 			"east.example.com:7222", strings.TrimPrefix(toEast.URL(), "nats://"), "west.example.com:7222", strings.TrimPrefix(toWest.URL(), "nats://"),
 		}
 		if own == "west" {
-			pairs = append(pairs, "east-1", "west-1", "cluster { name: east", "cluster { name: west", "name: east, listen: 127", "name: west, listen: 127",
+			pairs = append(pairs, "east-1", "west-1", "name: east, listen: 127", "name: west, listen: 127",
 				"advertise: \""+strings.TrimPrefix(toEast.URL(), "nats://"), "advertise: \""+strings.TrimPrefix(toWest.URL(), "nats://"))
 		}
 		return file(t, "gateway.conf", pairs...)

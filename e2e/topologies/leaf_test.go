@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,10 +26,23 @@ type sites struct {
 // throughHub is the address of the hub in the file of the edge.
 const throughHub = "hub.example.com:7422"
 
+// trusting has the user of an edge do what the page says for edges and a hub that trust each other.
+func trusting(t *testing.T, pairs ...string) []string {
+	t.Helper()
+	const shared = `permissions: {publish: {deny: "pq.>"}, subscribe: {deny: "pq.>"}}`
+	if !strings.Contains(pqd.Read(t, page), "`"+shared+"`") {
+		t.Fatalf("%s does not say %s", page, shared)
+	}
+	return append([]string{`permissions: {
+    publish: ["hub.pq.jobs.push", "hub.pq.jobs.push.*", "edge7.pq.*.event.*", "_INBOX.>"]
+    subscribe: ["edge7.pq.>", "_INBOX.edge7.>"]
+  }`, shared}, pairs...)
+}
+
 // embeddedSites are sites without any server but those inside pqd.
 func embeddedSites(t *testing.T) sites {
 	var s sites
-	s.hub = with(t, file(t, "hub.conf", "0.0.0.0:7422", "127.0.0.1:-1"), "PQ_SITE=hub")
+	s.hub = with(t, file(t, "hub.conf", trusting(t, "0.0.0.0:7422", "127.0.0.1:-1")...), "PQ_SITE=hub")
 	s.link = testenv.NewProxy(t, "nats://"+listensFor(t, s.hub, "leafnode"))
 	s.edge = with(t, file(t, "edge.conf", throughHub, s.link.URL()[len("nats://"):], "  deny_imports: [\"pq.>\"], deny_exports: [\"pq.>\"] # pqd's own server adds this line by itself\n", ""), "PQ_SITE=edge7")
 	return s
@@ -37,7 +51,7 @@ func embeddedSites(t *testing.T) sites {
 // outsideSites are sites with servers of their own.
 func outsideSites(t *testing.T) sites {
 	var s sites
-	hub := natsServer(t, file(t, "hub.conf", "0.0.0.0:7422", "127.0.0.1:-1"))
+	hub := natsServer(t, file(t, "hub.conf", trusting(t, "0.0.0.0:7422", "127.0.0.1:-1")...))
 	s.link = testenv.NewProxy(t, "nats://"+leafAddress(t, hub))
 	edge := natsServer(t, file(t, "edge.conf", throughHub, s.link.URL()[len("nats://"):]))
 	s.hub, s.edge = beside(t, hub, "PQ_SITE=hub"), beside(t, edge, "PQ_SITE=edge7")
@@ -287,6 +301,71 @@ func TestEventsOfSites(t *testing.T) {
 	for len(heard) > 0 {
 		if m := <-heard; m.Subject != "edge7.pq.jobs.event.dead" {
 			t.Errorf("the hub hears %s", m.Subject)
+		}
+	}
+}
+
+// An edge whose user is that of the file serves the hub's workers, pushes to the queue that it may, and has its events heard. With
+// the same login a hostile server hears none of the others and changes nothing of theirs.
+func TestEdgeReachesItsOwnAlone(t *testing.T) {
+	t.Parallel()
+	hub := natsServer(t, file(t, "hub.conf", "0.0.0.0:7422", "127.0.0.1:-1"))
+	link := strings.TrimPrefix("nats://"+leafAddress(t, hub), "nats://")
+	server := natsServer(t, file(t, "edge.conf", throughHub, link))
+	atHub, atEdge := beside(t, hub, "PQ_SITE=hub"), beside(t, server, "PQ_SITE=edge7")
+	there := atHub.Connect(t, asPqd())
+	joined(t, there, "edge7.pq")
+	here := atEdge.Connect(t, asPqd(), nats.CustomInboxPrefix("_INBOX.edge7"))
+	pqd.PushMsg(t, here, "hub.pq.jobs.push", "from the edge")
+	if got := pqd.Drain(t, there, "jobs"); len(got) != 1 || got[0] != "from the edge" {
+		t.Errorf("the hub has %q", got)
+	}
+	worker := atHub.Connect(t, nats.UserInfo("worker", passwordOf("worker")), nats.CustomInboxPrefix("_INBOX.worker"))
+	events, err := there.SubscribeSync("edge7.pq.*.event.*")
+	if err == nil {
+		err = there.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	testenv.Await(t, "the event is heard", func() bool {
+		pqd.Push(t, here, "jobs", 1, "x")
+		item := pqd.Request(t, worker, "edge7.pq.jobs.pop.min", "", "PQ-Lease", "1m")
+		if m := pqd.Request(t, worker, item.Reply, "+TERM broken"); m.Header.Get("Status") != "" {
+			t.Fatalf("the worker settles: %v", m.Header)
+		}
+		_, err := events.NextMsg(onItsWay())
+		return err == nil
+	})
+
+	evil := natsServer(t, file(t, "edge.conf", throughHub, link, `deny_imports: ["pq.>"], deny_exports: ["pq.>"]`, "", "server_name: edge7", "server_name: evil"))
+	nc, err := nats.Connect(evil.ClientURL(), asPqd(), nats.CustomInboxPrefix("_INBOX.edge7"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	heard, err := nc.SubscribeSync(">")
+	if err != nil {
+		t.Fatal(err)
+	}
+	joinedBy(t, nc, "hub.pq.jobs.push") // what it may do is there, so all of the link is
+	for _, subject := range []string{"hub.pq._sys.info", "hub.pq.jobs.pop.min", "hub.pq.jobs.admin.purge", "hub.pq.other.push", "pq.jobs.push", "pq._sys.list", "$SRV.PING.pq"} {
+		if m, err := nc.Request(subject, nil, onItsWay()); err == nil {
+			t.Errorf("a hostile edge asks %s: %v %s", subject, m.Header, m.Data)
+		}
+	}
+	pqd.Push(t, there, "jobs", 1, "secret")
+	if got := pqd.Drain(t, there, "jobs"); !slices.Contains(got, "secret") {
+		t.Errorf("the hub has %q", got)
+	}
+	joinedBy(t, nc, "hub.pq.jobs.push") // behind what it might have heard
+	for n, _, _ := heard.Pending(); n > 0; n-- {
+		m, err := heard.NextMsg(testenv.Patience())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(m.Data), "secret") || strings.HasPrefix(m.Subject, "_INBOX.") && !strings.HasPrefix(m.Subject, "_INBOX.edge7.") {
+			t.Errorf("a hostile edge hears %s: %s", m.Subject, m.Data)
 		}
 	}
 }

@@ -13,14 +13,14 @@ import (
 
 // open are the changes of the page's files by which both sides of a leaf node let the prefix through.
 var (
-	openHub  = []string{"0.0.0.0:7422", "127.0.0.1:-1", `, permissions: {publish: {deny: "pq.>"}, subscribe: {deny: "pq.>"}}`, ""}
+	openHub  = []string{"0.0.0.0:7422", "127.0.0.1:-1", `permissions: {publish: {deny: "pq.>"}, subscribe: {deny: "pq.>"}}`, ""}
 	openEdge = []string{"  deny_imports: [\"pq.>\"], deny_exports: [\"pq.>\"] # pqd's own server adds this line by itself\n", ""}
 )
 
 // openServers are a hub and an edge that keep nothing at their side. The link is cut.
 func openServers(t *testing.T) (hub, edge *server.Server, link *testenv.Proxy) {
 	t.Helper()
-	hub = natsServer(t, file(t, "hub.conf", openHub...))
+	hub = natsServer(t, file(t, "hub.conf", trusting(t, openHub...)...))
 	link = testenv.NewProxy(t, "nats://"+leafAddress(t, hub))
 	link.Block(true)
 	edge = natsServer(t, file(t, "edge.conf", append([]string{throughHub, link.URL()[len("nats://"):]}, openEdge...)...))
@@ -75,7 +75,7 @@ func TestOpenLeafNode(t *testing.T) {
 // The hub can keep its prefix to itself at leaf nodes of edges that do not.
 func TestHubClosesLeafNode(t *testing.T) {
 	t.Parallel()
-	hub := natsServer(t, file(t, "hub.conf", "0.0.0.0:7422", "127.0.0.1:-1"))
+	hub := natsServer(t, file(t, "hub.conf", trusting(t, "0.0.0.0:7422", "127.0.0.1:-1")...))
 	edge := natsServer(t, file(t, "edge.conf", append([]string{throughHub, leafAddress(t, hub)}, openEdge...)...))
 	first, second := beside(t, hub, "PQ_SITE=hub"), beside(t, edge, "PQ_SITE=edge7")
 	here, there := second.Connect(t, asPqd()), first.Connect(t, asPqd())

@@ -19,9 +19,14 @@ const page = "../../docs/topologies.md"
 
 // passwords are those in the files of the page. pqd is a process, whose environment has them, too.
 var passwords = map[string]string{
-	"PQD_PASSWORD": "secret-of-pqd", "WORKER_PASSWORD": "secret-of-worker", "EDGE_PASSWORD": "secret",
+	"PQD_PASSWORD": "secret-of-pqd", "WORKER_PASSWORD": "secret-of-worker", "EDGE7_PASSWORD": "secret",
 	"ACME_PASSWORD": "secret-of-acme", "SALES_PASSWORD": "secret-of-sales", "AUTH_PASSWORD": "secret-of-auth",
+	"PRODUCER_PASSWORD": "secret-of-producer", "REQUEUER_PASSWORD": "secret-of-requeuer", "VIEWER_PASSWORD": "secret-of-viewer", "ADMIN_PASSWORD": "secret-of-admin",
+	"SHIPPING_PASSWORD": "secret-of-shipping", "ROUTE_PASSWORD": "secret-of-route", "GATEWAY_PASSWORD": "secret-of-gateway",
 }
+
+// passwordOf is the password of a user of a file.
+func passwordOf(user string) string { return passwords[strings.ToUpper(user)+"_PASSWORD"] }
 
 // file writes a configuration that the page shows, by the name in its first line. Pairs of texts say what is another here
 // than there: addresses, mostly. Each has to be in it.
@@ -58,13 +63,16 @@ func natsServer(t *testing.T, path string) *server.Server {
 	t.Helper()
 	text := pqd.Read(t, path)
 	for name, password := range passwords { // pqd's process has them in its environment
-		text = strings.ReplaceAll(text, "$"+name, strconv.Quote(password))
+		text = regexp.MustCompile(`\$`+name+`\b`).ReplaceAllLiteralString(text, strconv.Quote(password))
 	}
 	plain := filepath.Join(t.TempDir(), "plain.conf")
 	pqd.Write(t, plain, text)
 	o, err := server.ProcessConfigFile(plain)
 	if err != nil {
 		t.Fatalf("%s: %v", path, err)
+	}
+	if o.Host == "" && o.Port == 0 {
+		o.Host, o.Port = "127.0.0.1", server.RANDOM_PORT
 	}
 	o.NoSigs, o.NoLog, o.WriteDeadline = true, true, testenv.Patience()
 	srv, err := server.NewServer(o)

@@ -16,7 +16,7 @@ func TestTLSEverywhere(t *testing.T) {
 	t.Parallel()
 	cert, key := pqd.Certificate(t, t.TempDir())
 	files := []string{"/etc/nats/cert.pem", cert, "/etc/nats/key.pem", key, "/etc/nats/ca.pem", cert}
-	atHub := with(t, file(t, "tls.conf", append([]string{"0.0.0.0:7422", "127.0.0.1:-1"}, files...)...),
+	atHub := with(t, file(t, "tls.conf", trusting(t, append([]string{"0.0.0.0:7422", "127.0.0.1:-1"}, files...)...)...),
 		"PQ_SITE=hub", "PQ_HTTP_CERT="+cert, "PQ_HTTP_KEY="+key)
 	link := testenv.NewProxy(t, "nats://"+listensFor(t, atHub, "leafnode"))
 	atEdge := with(t, file(t, "edge.conf", throughHub, strings.TrimPrefix(link.URL(), "nats://"),
