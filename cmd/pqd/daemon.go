@@ -56,7 +56,7 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 		return err
 	}
 
-	hangups, forgetHangups := d.hangups()
+	reloads, forgetHangups := hangups()
 	defer forgetHangups()
 	var started parts
 	defer func() { err = errors.Join(err, started.stop()) }()
@@ -64,7 +64,7 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	err = d.untilStopped(ctx, hangups, r)
+	err = d.untilStopped(ctx, reloads, r)
 	return errors.Join(err, d.drain(ctx, r.service))
 }
 
@@ -129,15 +129,15 @@ func (d *daemon) startAll(ctx context.Context, login []nats.Option, started *par
 }
 
 // untilStopped waits for the end of ctx or the failure of a part. Meanwhile it reports
-// that pqd is ready, and reloads the embedded server's configuration on SIGHUP.
-func (d *daemon) untilStopped(ctx context.Context, hangups <-chan os.Signal, r running) error {
+// that pqd is ready, and reads files again on SIGHUP.
+func (d *daemon) untilStopped(ctx context.Context, reloads <-chan os.Signal, r running) error {
 	for ready := r.service.ready; ; {
 		select {
 		case <-ready:
 			ready = nil
 			d.log.Info("ready", "nats", d.advertised(r.link.Conn()), "http", r.web.url(), "store", d.settings.Store.String(),
 				"prefix", string(d.settings.Prefix), "version", version())
-		case <-hangups:
+		case <-reloads:
 			d.reload()
 		case <-ctx.Done():
 			return nil

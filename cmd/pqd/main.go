@@ -4,8 +4,7 @@
 //
 // It logs one line "ready" when it begins to answer. SIGTERM and SIGINT stop it in order:
 // it answers the requests that it has received. A second signal ends it at once. SIGHUP
-// makes the embedded NATS server read its configuration file again; without such a file it
-// stops pqd.
+// has it read the files of PQ_NATS_CONFIG, PQ_REMOTES and PQ_TENANTS again.
 //
 // The exit code is 0 after a stop, 2 when the settings are wrong, and 1 after any other
 // failure. A panic ends pqd by SIGABRT.

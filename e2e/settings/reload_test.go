@@ -84,26 +84,13 @@ func served(t *testing.T, at string) *x509.Certificate {
 	return shown
 }
 
-// Without a file, SIGHUP stops pqd as SIGTERM does: in order.
-func TestHangUpStops(t *testing.T) {
+// Without a file there is nothing to reload, and pqd goes on.
+func TestHangUpWithoutFiles(t *testing.T) {
 	t.Parallel()
-	srv := testenv.NATS(t) // which outlives pqd, and delivers what it answers last
-	p := testenv.Daemon(t, "NATS_URL="+srv.URL())
-	nc := srv.Connect(t)
-	waiting := nc.NewRespInbox()
-	sub, err := nc.SubscribeSync(waiting)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := nc.PublishMsg(&nats.Msg{Subject: "pq.jobs.pop.min", Reply: waiting, Header: nats.Header{"PQ-Wait": {"100s"}}}); err != nil {
-		t.Fatal(err)
-	}
-	pqd.Push(t, nc, "elsewhere", 1, "what is sent later is answered, so the pop has arrived")
+	p := testenv.Daemon(t)
+	nc := p.Connect(t)
 	p.HangUp(t)
-	if m, err := sub.NextMsg(testenv.Patience()); err != nil || m.Header.Get("Status") != "409" {
-		t.Errorf("the waiting pop got %v, %v", m, err)
-	}
-	if code := p.AwaitEnd(t); code != 0 {
-		t.Errorf("exit code %d", code)
-	}
+	p.AwaitLog(t, "nothing to reload")
+	pqd.Push(t, nc, "jobs", 1, "x")
+	p.Stop(t)
 }
