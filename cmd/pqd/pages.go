@@ -58,12 +58,12 @@ func (p *pages) newGateway() (*gateway.Gateway, error) {
 	if s.Mode() == settings.ConsoleOff {
 		return nil, nil
 	}
-	token, err := s.WebToken()
+	token, in, err := s.WebToken()
 	if err != nil {
 		return nil, err
 	}
 	return gateway.New(gateway.Options{
-		Prefix: string(s.Prefix), Tenants: s.Tenants != "", Changes: s.Mode() == settings.ConsoleAdmin, Logger: p.log, Token: token,
+		Prefix: string(s.Prefix), Tenants: s.Tenants != "", Changes: s.Mode() == settings.ConsoleAdmin, Logger: p.log, Token: token, TokenIn: in,
 		TenantOf: p.tenants.byToken,
 	})
 }

@@ -151,7 +151,7 @@ func TestConsolePageWithToken(t *testing.T) {
 	}
 	at.Path = "/"
 	b.Open(at.String())
-	b.Sees("The token in the file")
+	b.Sees("Expected the token: the line in the file PQ_CONSOLE_TOKEN.")
 	b.Take("token")
 	b.Enter("token", "wrong")
 	b.Click("Open")

@@ -41,8 +41,15 @@ func TestOwnLogin(t *testing.T) {
 				if token != "" {
 					header = []string{"Authorization", "Bearer " + token}
 				}
-				if code, body := pqd.Ask(t, "GET", page+"/v1/queues", "", header...); code != want {
+				code, body := pqd.Ask(t, "GET", page+"/v1/queues", "", header...)
+				if code != want {
 					t.Errorf("the HTTP interface with the token %q: %d %s, expected %d", token, code, body, want)
+				}
+				if says := strings.Contains(body, "the password in NATS_PASSWORD"); says != (want == http.StatusUnauthorized) {
+					t.Errorf("the HTTP interface with the token %q does not say what the token is: %s", token, body)
+				}
+				if wrong := strings.Contains(body, "this is not the token"); wrong != (token == "another one") {
+					t.Errorf("the HTTP interface with the token %q: %s", token, body)
 				}
 			}
 			if code, body := pqd.Ask(t, "GET", page+"/", ""); code != http.StatusOK || !strings.Contains(body, "<html") {

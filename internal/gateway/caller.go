@@ -68,8 +68,9 @@ func (g *Gateway) callerOf(r *http.Request) (*caller, *refusal) {
 		if subtle.ConstantTimeCompare(sum[:], g.token[:]) == 1 {
 			return g.operator, nil
 		}
+		return nil, refusef(http.StatusUnauthorized, "this is not the token: expected %s", g.tokenIn)
 	}
-	return nil, refusef(http.StatusUnauthorized, "expected the header Authorization: Bearer <token>, with the token in the file PQ_CONSOLE_TOKEN, or that of a tenant in PQ_TENANTS")
+	return nil, refusef(http.StatusUnauthorized, "expected the token: %s, as the header Authorization: Bearer <token>", g.tokenIn)
 }
 
 // refuses says why the caller has no such route, or nil.

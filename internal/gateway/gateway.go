@@ -11,6 +11,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -33,6 +34,7 @@ type Options struct {
 	Tenants bool   // they name tenants: queues have names such as acme.jobs
 	Changes bool   // serve requests that change something
 	Token   string // that callers show; "": none is asked for
+	TokenIn string // where that is, for those who ask without it; "": the line in the file PQ_CONSOLE_TOKEN
 
 	// TenantOf returns the tenant whose token has a hash, "" if there is none. nil: no tenant has one. It needs Token.
 	TenantOf func(hash [sha256.Size]byte) string
@@ -47,6 +49,7 @@ type Gateway struct {
 	tenantOf func(hash [sha256.Size]byte) string
 	changes  bool
 	token    *[sha256.Size]byte // the operator's, its hash; nil: none
+	tokenIn  string             // where tokens are
 	log      *slog.Logger
 	wire     atomic.Pointer[wire] // nil until there is a connection
 	answers  time.Duration        // answerLimit, but in tests of anything else
@@ -69,6 +72,10 @@ func New(o Options) (*Gateway, error) {
 	g := &Gateway{tenantOf: o.TenantOf, changes: o.Changes, log: o.Logger, room: newRoom(), outbox: newOutbox(maxUnread), answers: answerLimit}
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)
+	}
+	g.tokenIn = cmp.Or(o.TokenIn, "the line in the file PQ_CONSOLE_TOKEN")
+	if o.Tenants {
+		g.tokenIn += ", or that of a tenant in PQ_TENANTS"
 	}
 	if o.Token != "" {
 		g.token = new(sha256.Sum256([]byte(o.Token)))

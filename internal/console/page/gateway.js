@@ -2,9 +2,12 @@
 
 const tokenKey = "pqbridge-token";
 
+// tokenAsked is what pqd says of the token, as a sentence for people, who write no header.
+const tokenAsked = (text) => text ? `${text[0].toUpperCase()}${text.slice(1).split(", as the header")[0]}.` : "This is not the token.";
+
 export class Refused extends Error {
   constructor(status, error) {
-    super(status === 401 ? "This is not the token: expected the line in the file that PQ_CONSOLE_TOKEN names, or that of your tenant." : error?.description ?? `The answer is ${status}.`);
+    super(status === 401 ? tokenAsked(error?.description) : error?.description ?? `The answer is ${status}.`);
     this.status = status;
     this.reason = error?.reason;
   }

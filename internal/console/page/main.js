@@ -137,7 +137,7 @@ async function open(focus) {
     access ??= await enterAs();
   } catch (error) {
     if (ended.signal.aborted) return;
-    if (error.status === 401) return askToken();
+    if (error.status === 401) return askToken(error);
     fill(main, h("p", { class: "why bad", role: "alert" }, error.message));
     show("lost", "no connection");
     setTimeout(() => ended.signal.aborted || open(false), 2000);
@@ -163,7 +163,7 @@ async function open(focus) {
       }, (live, why) => {
         Object.assign(how, { live, why });
         showStreams(streams);
-        if (why?.status === 401) askToken();
+        if (why?.status === 401) askToken(why);
       });
       return () => {
         one.abort();
@@ -189,11 +189,11 @@ async function enterAs() {
   return may;
 }
 
-function askToken() {
+function askToken(refused) {
   show("lost", "no token");
   fill(main, h("p", { class: "empty" }, "This console asks for a token."));
   if (document.querySelector("dialog")) return;
-  ask("Token", [h("label", {}, h("span", {}, "The token in the file ", h("code", {}, "PQ_CONSOLE_TOKEN"), ", or that of your tenant"),
+  ask("Token", [h("label", {}, h("span", {}, refused.message),
     h("input", { name: "token", type: "password", autocomplete: "current-password" }))], "Open", async (fields) => {
     setToken(fields.token.value.trim());
     access = await enterAs();

@@ -62,16 +62,17 @@ func (s *Settings) tokenPassword() (variable, password string) {
 	return "", ""
 }
 
-// WebToken is what callers of the HTTP interface show; "": nothing.
-func (s *Settings) WebToken() (string, error) {
+// WebToken is what callers of the HTTP interface show, "" if nothing, and where it is.
+func (s *Settings) WebToken() (token, in string, err error) {
 	if s.Token != "" {
-		return secretIn("PQ_CONSOLE_TOKEN", s.Token)
+		token, err = secretIn("PQ_CONSOLE_TOKEN", s.Token)
+		return token, "the line in the file PQ_CONSOLE_TOKEN", err
 	}
 	variable, password := s.tokenPassword()
 	if password != "" && len(password) < MinSecret {
-		return "", Usagef("without PQ_CONSOLE_TOKEN, %s is the token of the HTTP interface: expected at least %d characters", variable, MinSecret)
+		return "", "", Usagef("without PQ_CONSOLE_TOKEN, %s is the token of the HTTP interface: expected at least %d characters", variable, MinSecret)
 	}
-	return password, nil
+	return password, "the password in " + variable, nil
 }
 
 // checkConsole finds settings of the console that are missing or contradict each other.

@@ -74,7 +74,7 @@ func (s *Settings) readTokens(t *Tenants) error {
 	if s.Mode() == ConsoleOff {
 		return fmt.Errorf("tenants have tokens, but the console is off: expected PQ_CONSOLE=read or PQ_CONSOLE=admin")
 	}
-	operator, err := s.WebToken()
+	operator, _, err := s.WebToken()
 	if err != nil {
 		return err
 	}
