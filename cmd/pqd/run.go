@@ -63,6 +63,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	process.WarnOfOpenSecrets(s, d.log)
 	s.Unprotected.Warn(d.log)
+	s.MinFree.Warn(d.log)
 	err = d.serve(ctx)
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return nil // asked to stop before it was ready

@@ -1,5 +1,7 @@
 package settings
 
+import "log/slog"
+
 // MinFree is how much of a disk stays free of new items: what is left is for settlements,
 // which make room, and for the files that the store writes anew meanwhile.
 type MinFree struct {
@@ -27,4 +29,15 @@ func (m MinFree) Of(size int64) int64 {
 		return m.Bytes
 	}
 	return min(mostMinFree, max(size/20, min(leastMinFree, size/4)))
+}
+
+// fewMinFree is less than one file of the store has: a smaller MinFree keeps nothing free, and is a number whose unit was
+// forgotten. 0 means it.
+const fewMinFree = 1 << 20
+
+// Warn says at each start that so little keeps no room.
+func (m MinFree) Warn(log *slog.Logger) {
+	if m.Set && m.Bytes > 0 && m.Bytes < fewMinFree {
+		log.Warn("PQ_MIN_FREE is less than 1M, which keeps no room for settlements on a full disk: expected a number with a unit, such as 512M, or 0 to keep none", "bytes", m.Bytes)
+	}
 }
