@@ -22,7 +22,7 @@ const helpProgram = `pq: durable priority queues over NATS
 Priorities are integers; low ones come first. Durations look like 30s, 1h30m or 7d.
 
 Exit codes: 0 done; 1 failed; 2 wrong usage; 3 nothing there; 4 no bridge could
-do it and nothing was done, so trying again may help.
+do it and nothing was done, so trying again may help; 5 done but for what is said.
 
 "pq doctor" finds out what is wrong. "pq help pages" lists the pages of the
 documentation, and "pq help runbook" prints one, without a network.`

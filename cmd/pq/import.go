@@ -59,7 +59,10 @@ the id, serves as message id. A queue remembers 1,000,000 of those unless config
 
 --from imports the jobs of another system, with their order, priorities, delays
 and attempts. It only reads there, and skips what the queue has, so it can be
-run again, until the queue is resumed. Stop the workers of the system first.`,
+run again, until the queue is resumed. Stop the workers of the system first. Jobs
+that do not fit, such as one that is larger than the NATS server takes, go to the
+file of --rejected, with the reason; the others come, and the exit code is 5. Name
+Redis in the same words each time: jobs of another address are other jobs.`,
 		Example: `  # from a file
   pq import jobs --file jobs.jsonl
 
@@ -116,6 +119,7 @@ type importRun struct {
 	before       *client.Config // of a queue that existed, once openQueue has looked
 	paused       bool           // by this import
 	pausedBefore bool           // before this import
+	keepPaused   bool           // the queue was paused where its jobs come from
 	keysSet      int64          // keys whose settings were set
 }
 
@@ -220,7 +224,7 @@ func (r *importRun) finish() error {
 			return err
 		}
 	}
-	if r.paused || r.pausedBefore && r.resume {
+	if r.paused && (r.resume || !r.keepPaused) || r.pausedBefore && r.resume {
 		return r.queue.Resume(r.session.Context)
 	}
 	return nil
@@ -272,6 +276,9 @@ func (r *importRun) summary(took time.Duration) error {
 		s.Say("set the settings of %s", show.Many(r.keysSet, "key"))
 	} else if t := r.sum.trailer; t != nil && len(t.Keys) > 0 && !r.asNew {
 		s.Say("did not set the settings of %s in the export: an import does so when it makes the queue", show.Many(int64(len(t.Keys)), "key"))
+	}
+	if r.paused && r.keepPaused && !r.resume {
+		s.Say(`the queue stays paused, as it is where its jobs come from: "pq resume %s" resumes it`, r.queue.Name())
 	}
 	if r.pausedBefore && !r.resume {
 		s.Say(`the queue stays paused, as it was before the import: "pq resume %s" resumes it`, r.queue.Name())

@@ -80,7 +80,7 @@ func (r *importRun) line(n int, text []byte) error {
 			i.Interruptions++ // its holder has not said how it ended
 		}
 	}
-	return r.pipe.place(i)
+	return r.pipe.place(i, "")
 }
 
 // pushLine pushes a line as a new item. sum is that of all lines up to this one: it tells the lines

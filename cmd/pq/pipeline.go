@@ -1,8 +1,11 @@
 package main
 
 import (
+	"errors"
+
 	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // pipeline pushes many items without waiting for each answer, and stops at the
@@ -10,15 +13,29 @@ import (
 type pipeline struct {
 	session  *session.Session
 	queue    *client.Queue
-	pending  []*client.Future // unanswered, in the order in which they were sent
+	pending  []sent           // unanswered, in the order in which they were sent
 	done     int64            // acknowledged, all of the first ones
+	came     bool             // some item may be in the queue, also one behind a failure
 	last     map[int64]uint64 // by priority, the last place in push order
 	disorder int64            // items that stand before their predecessor
 	doubles  int64            // items that were pushed before
 	placed   bool             // items have places, whatever their order
 	each     func(client.Pushed) error
+	misfit   func(placement, error) error // takes items that do not fit into the queue; nil: they are failures
 	progress func(done int64)
 	err      error
+}
+
+// sent is an item on its way.
+type sent struct {
+	*client.Future
+	item placement
+}
+
+// placement is an item that gets a place, with its name for people.
+type placement struct {
+	*client.Import
+	name string
 }
 
 // pipelineDepth is how many items may be unanswered. It stays well below what
@@ -36,16 +53,16 @@ func newPipeline(s *session.Session, q *client.Queue) *pipeline {
 // push sends an item. It returns the error of this or of an earlier item, and sends no more
 // items after an error.
 func (p *pipeline) push(payload []byte, options ...client.PushOption) error {
-	return p.send(func() (*client.Future, error) { return p.queue.PushAsync(p.session.Context, payload, options...) })
+	return p.send(placement{}, func() (*client.Future, error) { return p.queue.PushAsync(p.session.Context, payload, options...) })
 }
 
 // place is push for an item that has a place.
-func (p *pipeline) place(i *client.Import) error {
+func (p *pipeline) place(i *client.Import, name string) error {
 	p.placed = true
-	return p.send(func() (*client.Future, error) { return p.queue.ImportAsync(p.session.Context, i) })
+	return p.send(placement{i, name}, func() (*client.Future, error) { return p.queue.ImportAsync(p.session.Context, i) })
 }
 
-func (p *pipeline) send(item func() (*client.Future, error)) error {
+func (p *pipeline) send(i placement, item func() (*client.Future, error)) error {
 	if p.err != nil {
 		return p.err
 	}
@@ -56,10 +73,10 @@ func (p *pipeline) send(item func() (*client.Future, error)) error {
 	}
 	f, err := item()
 	if err != nil {
-		p.err = err
-		return err
+		p.fail(i, err)
+		return p.err
 	}
-	p.pending = append(p.pending, f)
+	p.pending = append(p.pending, sent{f, i})
 	return nil
 }
 
@@ -83,11 +100,11 @@ func (p *pipeline) await(n int) {
 	for _, f := range p.pending[:n] {
 		pushed, err := f.Result()
 		if err != nil {
-			if p.err == nil {
-				p.err = err
-			}
+			p.came = p.came || !errors.As(err, new(*client.Error)) || errors.Is(err, client.ErrUnknownResult)
+			p.fail(f.item, err)
 			continue
 		}
+		p.came = true
 		if p.err != nil {
 			continue // what comes after a failure is not counted
 		}
@@ -97,6 +114,23 @@ func (p *pipeline) await(n int) {
 	}
 	p.pending = append(p.pending[:0], p.pending[n:]...)
 	p.progress(p.done)
+}
+
+// fail notes the first failure. An item that does not fit is none where these are taken.
+func (p *pipeline) fail(i placement, err error) {
+	switch {
+	case p.err != nil:
+	case p.misfit != nil && doesNotFit(err):
+		p.err = p.misfit(i, err)
+	default:
+		p.err = err
+	}
+}
+
+// doesNotFit reports whether it is for the item alone that it was refused.
+func doesNotFit(err error) bool {
+	var refused *client.Error
+	return errors.As(err, &refused) && (refused.Code == protocol.CodeBadRequest || refused.Code == protocol.CodeTooLarge)
 }
 
 // note compares an item's place with that of its predecessor.

@@ -367,6 +367,54 @@ func TestImportFromStream(t *testing.T) {
 	p.Stop(t)
 }
 
+// A job that does not fit keeps no other out, wherever it stands: it goes into a file with the reason, and comes when that is mended.
+func TestImportWithMisfits(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	srv := testenv.NATS(t, func(o *server.Options) { o.JetStream, o.StoreDir = true, dir })
+	p := testenv.Daemon(t, "NATS_URL="+srv.URL())
+	js, err := jetstream.New(srv.Connect(t))
+	if err == nil {
+		_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders"}, Storage: jetstream.MemoryStorage})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []struct{ body, customer, urgency string }{
+		{"long", strings.Repeat("k", 200), "1"}, {"a", "ann", "1"}, {"strange", "bob", "high"}, {"b", "bob", "1"},
+	} {
+		message := nats.NewMsg("orders")
+		message.Data = []byte(m.body)
+		message.Header.Set("Cust", m.customer)
+		message.Header.Set("Urgency", m.urgency)
+		if _, err := js.PublishMsg(t.Context(), message); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := filepath.Join(dir, "rejected.jsonl")
+	i := importInto(t, p, "jobs", "--from", "jetstream:ORDERS", "--key", "header:Cust", "--priority", "header:Urgency", "--rejected", file)
+	for _, imported := range []string{"imported 2 items", "imported 0 items"} {
+		code, said := i.run()
+		if code != 5 || !strings.Contains(said, imported) || !strings.Contains(said, "rejected 2 jobs, which "+file+" has") {
+			t.Errorf("exit code %d, %q; expected 5 and %s", code, said, imported)
+		}
+		lines := strings.Split(strings.TrimSpace(pqd.Read(t, file)), "\n")
+		slices.Sort(lines)
+		if len(lines) != 2 || !strings.HasPrefix(lines[0], `{"job":"message 1 on orders","error":`) || !strings.Contains(lines[0], `"payload":"long"`) || !strings.Contains(lines[1], `expected an integer`) {
+			t.Errorf("the file has %q", lines)
+		}
+	}
+	if info, err := i.queue.Info(t.Context()); err != nil || info.Paused {
+		t.Errorf("the queue has %+v: %v", info, err)
+	}
+	pqd.Write(t, file, strings.ReplaceAll(pqd.Read(t, file), strings.Repeat("k", 200), "key"))
+	importInto(t, p, "jobs", "--file", file).done("imported 2 items")
+	found := i.everything()
+	slices.Sort(found)
+	i.expect(found, []string{"a", "b", "long", "strange"})
+	p.Stop(t)
+}
+
 // What pq import says of wrong arguments.
 func TestImportFromNowhere(t *testing.T) {
 	t.Parallel()

@@ -23,6 +23,7 @@ type bullMQ struct {
 	Options
 	queue  string
 	prefix string // of the queue's keys
+	place  string // of the keys, which another Redis, or another database, has, too
 }
 
 func openBullMQ(queue string, o Options) (Source, error) {
@@ -30,7 +31,7 @@ func openBullMQ(queue string, o Options) (Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &bullMQ{r, o, queue, cmp.Or(o.Prefix, "bull") + ":" + queue + ":"}, nil
+	return &bullMQ{r, o, queue, cmp.Or(o.Prefix, "bull") + ":" + queue + ":", placeOf(r)}, nil
 }
 
 // The states of a job, which are keys of the queue, in the order in which jobs are handed out.
@@ -52,6 +53,9 @@ func (b *bullMQ) Census(ctx context.Context) (c Census, err error) {
 	if b.Failed {
 		c.Jobs = count("failed", b.ZCard)
 		return c, err
+	}
+	if err == nil {
+		c.Paused, err = b.HExists(ctx, b.prefix+"meta", "paused").Result()
 	}
 	for _, state := range bullLists {
 		c.Jobs += count(state, b.LLen)
@@ -78,7 +82,7 @@ func (b *bullMQ) Census(ctx context.Context) (c Census, err error) {
 	return c, err
 }
 
-func (b *bullMQ) Each(ctx context.Context, job func(*client.Import) error) error {
+func (b *bullMQ) Each(ctx context.Context, job func(Job) error) error {
 	if b.Failed {
 		return b.set(ctx, "failed", job)
 	}
@@ -100,7 +104,7 @@ func (b *bullMQ) Each(ctx context.Context, job func(*client.Import) error) error
 	return nil
 }
 
-func (b *bullMQ) set(ctx context.Context, state string, job func(*client.Import) error) error {
+func (b *bullMQ) set(ctx context.Context, state string, job func(Job) error) error {
 	return byScore(ctx, b.Client, b.prefix+state, func(found []redis.Z) error {
 		ids, scores := make([]string, len(found)), make([]float64, len(found))
 		for i, z := range found {
@@ -112,7 +116,7 @@ func (b *bullMQ) set(ctx context.Context, state string, job func(*client.Import)
 
 // jobs reads some jobs of one state. One that has gone since, or a marker among the ids, has
 // no hash.
-func (b *bullMQ) jobs(ctx context.Context, state string, ids []string, scores []float64, job func(*client.Import) error) error {
+func (b *bullMQ) jobs(ctx context.Context, state string, ids []string, scores []float64, job func(Job) error) error {
 	hashes := make([]*redis.MapStringStringCmd, len(ids))
 	_, err := b.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, id := range ids {
@@ -128,27 +132,25 @@ func (b *bullMQ) jobs(ctx context.Context, state string, ids []string, scores []
 		if fields["name"] == "" && fields["data"] == "" {
 			continue
 		}
-		item, err := b.item(id, fields)
-		if err != nil {
-			return fmt.Errorf("job %q: %w", id, err)
-		}
+		item, wrong := b.item(id, fields)
 		switch state {
 		case "delayed":
 			// Behind the time there is a count of jobs that are due at it.
 			item.NotBefore = time.UnixMilli(int64(scores[i]) / 0x1000)
 		case "failed":
 			item.Dead = &client.Death{
-				Reason: fields["failedReason"], Origin: b.queue, OriginID: id, At: time.UnixMilli(int64(scores[i])), Deliveries: int64(item.Deliveries),
+				Reason: reason(fields["failedReason"], maxDeadReason), Origin: b.queue, OriginID: id, At: time.UnixMilli(int64(scores[i])), Deliveries: int64(item.Deliveries),
 			}
 		}
-		if err := job(item); err != nil {
+		if err := job(Job{item, fmt.Sprintf("job %q", id), wrong}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// item is a job as an item. Priority 0 is handed out before 1.
+// item is a job as an item. Priority 0 is handed out before 1. Ids begin again in each Redis, each database and under each
+// prefix, and when a queue is deleted, so its unique value has where it was, and when it was added.
 func (b *bullMQ) item(id string, fields map[string]string) (*client.Import, error) {
 	number := func(name string) (n int64, err error) {
 		if text := fields[name]; text != "" {
@@ -158,19 +160,22 @@ func (b *bullMQ) item(id string, fields map[string]string) (*client.Import, erro
 		}
 		return n, err
 	}
-	item := &client.Import{Payload: []byte(fields["data"]), Unique: "bullmq:" + b.queue + ":" + id, Header: nats.Header{}}
+	item := &client.Import{
+		Payload: []byte(fields["data"]), Header: nats.Header{},
+		Unique: fmt.Sprintf("bullmq:%s:%s%s:%s", b.place, b.prefix, id, fields["timestamp"]),
+	}
 	setText(item.Header, "BullMQ-Name", fields["name"])
 	setText(item.Header, "BullMQ-Id", id)
 	var err error
 	if item.Priority, err = number("priority"); err != nil {
-		return nil, err
+		return item, err
 	}
 	attempts, err := number("atm")
 	if err == nil && fields["atm"] == "" {
 		attempts, err = number("attemptsMade") // before version 5
 	}
 	if err != nil {
-		return nil, err
+		return item, err
 	}
 	item.Deliveries = int(attempts)
 	pushed, err := number("timestamp")
@@ -178,9 +183,9 @@ func (b *bullMQ) item(id string, fields map[string]string) (*client.Import, erro
 		item.Pushed = time.UnixMilli(pushed)
 	}
 	began, bad := number("processedOn")
-	if reason := fields["failedReason"]; reason != "" && attempts > 0 && began > 0 {
+	if text := fields["failedReason"]; text != "" && attempts > 0 && began > 0 {
 		at := time.UnixMilli(began)
-		item.Attempts = []client.Attempt{{N: attempts, Start: at, End: at, Outcome: protocol.OutcomeNack, Reason: reason}}
+		item.Attempts = []client.Attempt{{N: attempts, Start: at, End: at, Outcome: protocol.OutcomeNack, Reason: reason(text, protocol.MaxReason)}}
 	}
 	return item, errors.Join(err, bad)
 }

@@ -66,13 +66,10 @@ func (c *celery) Census(ctx context.Context) (found Census, err error) {
 	return found, err
 }
 
-func (c *celery) Each(ctx context.Context, job func(*client.Import) error) error {
+func (c *celery) Each(ctx context.Context, job func(Job) error) error {
 	give := func(m *celeryMessage) error {
-		item, err := m.item()
-		if err != nil {
-			return err
-		}
-		return job(item)
+		item, wrong := m.item()
+		return job(Job{item, "task " + cmp.Or(m.headers.ID, m.tag), wrong})
 	}
 	if c.Held {
 		held := make(map[string]*celeryMessage)
@@ -95,6 +92,8 @@ func (c *celery) Each(ctx context.Context, job func(*client.Import) error) error
 				m, err := parseCelery([]byte(text))
 				if err == nil {
 					err = give(m)
+				} else {
+					err = job(Job{&client.Import{Payload: []byte(text)}, "message", err})
 				}
 				if err != nil {
 					return err
@@ -196,32 +195,34 @@ func parseCelery(text []byte) (*celeryMessage, error) {
 // item is a message as an item. On Redis low priorities are urgent, and on pqd, for Celery, high
 // ones: the message gets the one by which its task stays where it is when it is sent again.
 func (m *celeryMessage) item() (*client.Import, error) {
+	item := &client.Import{Unique: cmp.Or(m.headers.ID, m.tag), UniqueUntil: client.UntilLeased}
+	var err error
+	if item.Payload, err = json.Marshal(m.fields); err != nil {
+		return item, err
+	}
 	var priority int64
 	if text := m.properties["priority"]; text != nil && string(text) != "null" {
 		if err := json.Unmarshal(text, &priority); err != nil {
-			return nil, fmt.Errorf("priority of the task %s is %s: expected a number", m.headers.ID, text)
+			return item, fmt.Errorf("priority of the task %s is %s: expected a number", m.headers.ID, text)
 		}
 	}
 	m.properties["priority"] = json.RawMessage(strconv.FormatInt(-priority, 10))
-	properties, err := json.Marshal(m.properties)
-	if err != nil {
-		return nil, err
+	if m.fields["properties"], err = json.Marshal(m.properties); err != nil {
+		return item, err
 	}
-	m.fields["properties"] = properties
-	payload, err := json.Marshal(m.fields)
-	if err != nil {
-		return nil, err
+	if item.Payload, err = json.Marshal(m.fields); err != nil {
+		return item, err
 	}
-	item := &client.Import{Payload: payload, Priority: priority, Unique: cmp.Or(m.headers.ID, m.tag), UniqueUntil: client.UntilLeased}
+	item.Priority = priority
 	if m.headers.ETA != nil {
 		if item.NotBefore, err = celeryTime(*m.headers.ETA); err != nil {
-			return nil, fmt.Errorf("eta of the task %s: %w", m.headers.ID, err)
+			return item, fmt.Errorf("eta of the task %s: %w", m.headers.ID, err)
 		}
 	}
 	if m.headers.Expires != nil && m.headers.IgnoreResult {
 		// Somebody who waits for the result learns from a worker that the task has expired.
 		if item.Expires, err = celeryTime(*m.headers.Expires); err != nil {
-			return nil, fmt.Errorf("expires of the task %s: %w", m.headers.ID, err)
+			return item, fmt.Errorf("expires of the task %s: %w", m.headers.ID, err)
 		}
 	}
 	return item, nil

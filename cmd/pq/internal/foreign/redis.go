@@ -2,6 +2,7 @@ package foreign
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -19,10 +20,16 @@ func (quiet) Printf(context.Context, string, ...any) {}
 func dialRedis(address string) (*redis.Client, error) {
 	redis.SetLogger(quiet{})
 	o, err := redis.ParseURL(address)
-	if err != nil {
-		return nil, fmt.Errorf("address of Redis %q: expected redis://<host>:<port>/<database>, or rediss: with TLS: %w", address, err)
+	if err != nil { // it may have a password, and so may the error
+		return nil, errors.New("address of Redis: expected redis://<user>:<password>@<host>:<port>/<database>, or rediss: with TLS; signs such as @ and / in a password as %40 and %2F")
 	}
 	return redis.NewClient(o), nil
+}
+
+// placeOf names the database that a client reads.
+func placeOf(r *redis.Client) string {
+	o := r.Options()
+	return fmt.Sprintf("%s/%d", o.Addr, o.DB)
 }
 
 // fromTheEnd reads a list from its last entry to its first one, as workers take them. What

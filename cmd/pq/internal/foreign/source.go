@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"unicode"
 
 	"github.com/nats-io/nats.go"
 
@@ -16,9 +17,16 @@ type Source interface {
 	Census(context.Context) (Census, error)
 
 	// Each reads the jobs, in their order, until job returns an error.
-	Each(ctx context.Context, job func(*client.Import) error) error
+	Each(ctx context.Context, job func(Job) error) error
 
 	Close() error
+}
+
+// Job is a job of another system, as an item.
+type Job struct {
+	*client.Import
+	Name  string // for people
+	Wrong error  // why it cannot be an item; then Import has what could be read
 }
 
 // Census is how many jobs a source has.
@@ -26,6 +34,8 @@ type Census struct {
 	Jobs int64    // that Each reads
 	Held int64    // of them or beside them, with workers
 	Left []string // what stays behind, for people
+
+	Paused bool // the queue hands out nothing there
 }
 
 // Options say what to read, and where.
@@ -58,4 +68,22 @@ func Open(name string, o Options, connect func() (*nats.Conn, error)) (Source, e
 		return nil, fmt.Errorf("priorities and keys are taken from the messages of streams alone")
 	}
 	return open()
+}
+
+// maxDeadReason is how long a reason of a dead letter may be.
+const maxDeadReason = 512
+
+// reason is a reason of an attempt or a dead letter as pqd keeps it, which shortens what settlements say and refuses to import
+// more: its first bytes, in UTF-8, with spaces for control characters.
+func reason(text string, most int) string {
+	text = strings.Map(func(c rune) rune {
+		if unicode.IsControl(c) {
+			return ' '
+		}
+		return c
+	}, strings.ToValidUTF8(text, "\uFFFD"))
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") // which may have cut a character
+	}
+	return strings.TrimSpace(text)
 }

@@ -66,7 +66,7 @@ func (s *stream) Census(ctx context.Context) (c Census, err error) {
 // ahead is how many messages are asked for at a time.
 const ahead = 128
 
-func (s *stream) Each(ctx context.Context, job func(*client.Import) error) error {
+func (s *stream) Each(ctx context.Context, job func(Job) error) error {
 	for seq, last := s.info.State.FirstSeq, s.info.State.LastSeq; seq <= last; seq += ahead {
 		found, err := s.get(ctx, seq, min(last, seq+ahead-1))
 		if err != nil {
@@ -79,11 +79,8 @@ func (s *stream) Each(ctx context.Context, job func(*client.Import) error) error
 				continue // acknowledged meanwhile; or no message for consumers
 			}
 			none = false
-			item, err := s.item(m)
-			if err == nil {
-				err = job(item)
-			}
-			if err != nil {
+			item, wrong := s.item(m)
+			if err := job(Job{item, fmt.Sprintf("message %d on %s", m.Sequence, m.Subject), wrong}); err != nil {
 				return err
 			}
 		}
@@ -132,7 +129,7 @@ func (s *stream) item(m *jetstream.RawStreamMsg) (*client.Import, error) {
 	if text, there := s.priority.of(m); there {
 		var err error
 		if item.Priority, err = strconv.ParseInt(text, 10, 64); err != nil {
-			return nil, fmt.Errorf("message %d on %s: priority %q: expected an integer", m.Sequence, m.Subject, text)
+			return item, fmt.Errorf("priority %q: expected an integer", text)
 		}
 	}
 	item.Key, _ = s.key.of(m)
@@ -141,7 +138,7 @@ func (s *stream) item(m *jetstream.RawStreamMsg) (*client.Import, error) {
 		if err != nil {
 			seconds, bad := strconv.ParseInt(ttl, 10, 32)
 			if bad != nil {
-				return nil, fmt.Errorf("message %d on %s: Nats-TTL %q: expected a duration", m.Sequence, m.Subject, ttl)
+				return item, fmt.Errorf("Nats-TTL %q: expected a duration", ttl)
 			}
 			lasts = time.Duration(seconds) * time.Second
 		}

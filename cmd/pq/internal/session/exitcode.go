@@ -18,6 +18,7 @@ const (
 	exitUsage       = 2
 	ExitNothing     = 3
 	ExitUnavailable = 4
+	ExitIncomplete  = 5
 	ExitInterrupted = 130 // as shells report Ctrl-C
 )
 
