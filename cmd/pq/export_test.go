@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -82,5 +83,26 @@ func TestImportMakesItsQueue(t *testing.T) {
 	}
 	if code, text := pq(t, env, "config", "new", "--json"); code != 0 || !strings.Contains(text, `"lease":"1m0s"`) {
 		t.Errorf("config: exit code %d: %s", code, text)
+	}
+}
+
+// An import whose first item is refused may have placed later ones, which were on their way: the queue stays paused, and running the
+// import again doubles nothing.
+func TestImportThatFailsAtItsBeginning(t *testing.T) {
+	t.Parallel()
+	w := newTerminal(t)
+	w.does(t, "push", "jobs", "there", "--unique", "u")
+	w.does(t, "push", "other", "refused", "--unique", "u", "--priority", "-1")
+	for i := range 20 {
+		w.does(t, "push", "other", fmt.Sprint(i))
+	}
+	file := filepath.Join(w.dir, "other.jsonl")
+	w.does(t, "export", "other", "-o", file)
+	code, text := pq(t, w.env, "import", "jobs", "--file", file)
+	if code == 0 || !strings.Contains(text, "The queue jobs is paused") {
+		t.Errorf("exit code %d: %s", code, text)
+	}
+	if said := w.does(t, "info", "jobs"); !strings.Contains(said, "aused") {
+		t.Errorf("the queue is live:\n%s", said)
 	}
 }

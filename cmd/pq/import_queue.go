@@ -80,11 +80,11 @@ func (r *importRun) kept() (names []string, err error) {
 	return names, nil
 }
 
-// stopped ends an import that failed. The queue stays paused if it has some of the
-// items.
+// stopped ends an import that failed. The queue stays paused if it may have some of the items, also where
+// the first one was refused: later ones were on their way.
 func (r *importRun) stopped(err error) error {
 	switch {
-	case r.paused && r.pipe.done == 0:
+	case r.paused && !r.pipe.came:
 		return errors.Join(err, r.queue.Resume(context.WithoutCancel(r.session.Context)))
 	case r.paused || r.pausedBefore:
 		r.session.Unfinished = fmt.Sprintf(`The queue %s is paused: run the import again with --resume, or resume it with "pq resume %s".`, r.queue.Name(), r.queue.Name())
