@@ -106,3 +106,14 @@ func TestImportThatFailsAtItsBeginning(t *testing.T) {
 		t.Errorf("the queue is live:\n%s", said)
 	}
 }
+
+// The address of Redis may have a password, so a variable sets it, too. A flag counts more.
+func TestImportTakesRedisFromItsVariable(t *testing.T) {
+	t.Parallel()
+	env := []string{"HOME=" + t.TempDir(), "REDIS_URL=no address"}
+	for args, says := range map[string]string{"": "expected redis://", "--redis redis://127.0.0.1:1": "connection refused"} {
+		if _, text := pq(t, env, append(strings.Fields("import jobs --from bullmq:emails"), strings.Fields(args)...)...); !strings.Contains(text, says) {
+			t.Errorf("%s: expected %q: %s", args, says, text)
+		}
+	}
+}

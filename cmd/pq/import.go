@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -83,6 +84,9 @@ Redis in the same words each time: jobs of another address are other jobs.`,
   echo '{"priority": 3, "payload": "hello"}' | pq import jobs`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if i.from != "" {
+				if !c.Flags().Changed("redis") {
+					i.Redis = cmp.Or(s.Env["REDIS_URL"], i.Redis)
+				}
 				return i.foreignRun(s, args[0])
 			}
 			for _, name := range foreignOnly {

@@ -29,7 +29,7 @@ var foreignOnly = []string{"redis", "redis-prefix", "rejected", "held", "failed"
 
 func (i *foreignFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&i.from, "from", i.from, "import the jobs of another `system`: bullmq:<queue>, celery:<queue> or jetstream:<stream>")
-	f.StringVar(&i.Redis, "redis", "redis://127.0.0.1:6379/0", "`address` of Redis, for BullMQ and Celery; rediss: with TLS")
+	f.StringVar(&i.Redis, "redis", "redis://127.0.0.1:6379/0", "`address` of Redis, for BullMQ and Celery, which REDIS_URL sets, too; rediss: with TLS")
 	f.StringVar(&i.Prefix, "redis-prefix", i.Prefix, "`prefix` of the keys in Redis, if it is not that of the system")
 	f.StringVar(&i.rejected, "rejected", i.rejected, "`file` for the jobs that do not fit into the queue (default <queue>-rejected.jsonl)")
 	f.BoolVar(&i.Held, "held", i.Held, "import jobs that workers hold, too; the workers must have ended")
