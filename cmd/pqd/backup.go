@@ -6,13 +6,15 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
-// backup asks the pqd that has the store open for a copy of it.
+// backup asks the pqd that has the store open for a copy of it. It copies one that no process has open itself.
 func backup(ctx context.Context, s settings.Settings, to string, stdout io.Writer) error {
 	dir, err := storeDir(s, "FoundationDB has a backup of its own, fdbbackup")
 	if err != nil {
@@ -25,12 +27,41 @@ func backup(ctx context.Context, s settings.Settings, to string, stdout io.Write
 	status, err := askRunning(ctx, s, "/backup", backupRequest{To: to}, &answer)
 	switch {
 	case errors.Is(err, errNotRunning):
-		return fmt.Errorf("no pqd has the store in %s open: while it is stopped, copy the directory; otherwise set PQ_STORE as it is for pqd", dir)
+		return copyStopped(dir, to, stdout)
 	case err != nil:
 		return err
 	case status != http.StatusOK:
 		return fmt.Errorf("no backup was made: %s", answer.Error)
 	}
 	_, err = fmt.Fprintf(stdout, "the store in %s is copied to %s: %d bytes, in %s\n", dir, answer.To, answer.Bytes, answer.Took.Round(time.Millisecond))
+	return err
+}
+
+// copyStopped copies a store that no process has open, also a damaged one.
+func copyStopped(dir, to string, stdout io.Writer) error {
+	if files, err := os.ReadDir(dir); err != nil || len(files) == 0 {
+		return errors.Join(fmt.Errorf("there is no store in %s: set PQ_STORE as it is for pqd", dir), err)
+	}
+	size, err := local.Copy(dir, to)
+	if err != nil {
+		return fmt.Errorf("no pqd answers in %s: %w", dir, err)
+	}
+	_, err = fmt.Fprintf(stdout, "the store in %s, which no pqd has open, is copied to %s: %d bytes\n", dir, to, size)
+	return err
+}
+
+// restore has a backup take the place of the store, which no process has open.
+func restore(s settings.Settings, from string, stdout io.Writer) error {
+	if !s.Store.Embedded() {
+		return settings.Usagef("PQ_STORE=%s: expected an embedded store, local:<directory>; of several pqd, docs/cluster.md has how one is restored, and FoundationDB has fdbrestore", s.Store)
+	}
+	dir := s.Store.Place
+	replaced, err := local.Restore(from, dir)
+	if err != nil {
+		return err
+	}
+	if _, err = fmt.Fprintf(stdout, "the store in %s is that of %s\n", dir, from); err == nil && replaced != "" {
+		_, err = fmt.Fprintf(stdout, "what was there is in %s: remove it when you need it no more\n", replaced)
+	}
 	return err
 }

@@ -4,14 +4,17 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
+	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
@@ -66,9 +69,90 @@ func TestBackups(t *testing.T) {
 	if err := c.stop(); err != nil {
 		t.Fatal(err)
 	}
-	refused(to+"2", "no pqd has the store in "+dir+" open")
+	refused(to+"2", "in use by another process")
 	leaveSocket(t, filepath.Join(dir, settings.SocketName))
-	refused(to+"2", "no pqd has the store in "+dir+" open")
+	refused(to+"2", "in use by another process")
+}
+
+// Without a pqd a backup is a copy of the store, check finds no fault with it, and changes none of its files; restore has it take the
+// place of what came later, which stays beside it.
+func TestBackupAndRestoreWithoutPqd(t *testing.T) {
+	t.Parallel()
+	work := t.TempDir()
+	at := func(name string) settings.Settings {
+		return settings.Settings{Store: settings.StoreName{Engine: "local", Place: filepath.Join(work, name)}}
+	}
+	change := func(name string) (id string) {
+		t.Helper()
+		db, err := local.Open(filepath.Join(work, name), local.Options{NoSync: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		store, err := fdbpq.Open(t.Context(), db, fdbpq.Options{Exclusive: true})
+		if err == nil {
+			id, err = store.ID(), db.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	checked := func(name string) (said string) {
+		t.Helper()
+		var out bytes.Buffer
+		if err := check(t.Context(), at(name), slog.New(slog.DiscardHandler), &out); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	was := change("first")
+	to := filepath.Join(work, "monday")
+	var said bytes.Buffer
+	if err := backup(t.Context(), at("first"), to, &said); err != nil || !strings.Contains(said.String(), "which no pqd has open, is copied to "+to) {
+		t.Fatalf("%s %v", &said, err)
+	}
+	before := files(t, to)
+	if said := checked("monday"); !strings.Contains(said, "no damage (id "+was+")") {
+		t.Error(said)
+	}
+	if after := files(t, to); !maps.Equal(before, after) {
+		t.Errorf("check has changed the files from\n%v\nto\n%v", before, after)
+	}
+
+	later := change("second")
+	said.Reset()
+	if err := restore(at("second"), to, &said); err != nil {
+		t.Fatal(err)
+	}
+	if said := checked("second"); !strings.Contains(said, was) {
+		t.Error(said)
+	}
+	_, kept, _ := strings.Cut(said.String(), "what was there is in ")
+	kept, _, _ = strings.Cut(kept, ":")
+	if said := checked("second/" + filepath.Base(kept)); !strings.Contains(said, later) {
+		t.Error(said)
+	}
+	if err := backup(t.Context(), at("nowhere"), to+"2", &said); err == nil || !strings.Contains(err.Error(), "there is no store in") {
+		t.Errorf("a backup of nothing: %v", err)
+	}
+}
+
+// files are the files of a directory, with what a change would change.
+func files(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make(map[string]string)
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[e.Name()] = fmt.Sprint(info.Size(), info.Mode(), info.ModTime().UnixNano())
+	}
+	return all
 }
 
 // leaveSocket leaves a socket behind, as a process does that is killed.

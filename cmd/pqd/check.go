@@ -10,6 +10,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
 // check looks for damage in a store that no process has open, such as a copy.
@@ -22,9 +23,9 @@ func check(ctx context.Context, s settings.Settings, log *slog.Logger, stdout io
 	if files, err := os.ReadDir(dir); err != nil || len(files) == 0 {
 		return errors.Join(fmt.Errorf("PQ_STORE=%s: expected the directory of a store", s.Store), err)
 	}
-	db, err := openDir(dir, s, log)
+	db, err := local.Open(dir, local.Options{ReadOnly: true, Log: log}) // another user may check than pqd's
 	if err != nil {
-		return err
+		return fmt.Errorf("PQ_STORE=%s: %w", s.Store, adviseDamage(err, s))
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	store, err := fdbpq.Open(ctx, db, fdbpq.Options{Exclusive: true})

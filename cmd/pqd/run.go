@@ -51,10 +51,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return recoverStore(ctx, s, *consent, stdout)
 	case len(args) == 1 && args[0] == "probe":
 		return probe(ctx, s)
+	case len(args) == 2 && args[0] == "restore":
+		return restore(s, args[1], stdout)
 	case len(args) == 2 && args[0] == "salvage":
 		return salvage(ctx, s, args[1], process.NewLog(s, stderr), stdout)
 	case len(args) > 0:
-		return settings.Usagef("found the arguments %q: expected none, backup <directory>, check, init, probe, recover, or salvage <directory>; settings are environment variables, see pqd --help", args)
+		return settings.Usagef("found the arguments %q: expected none, backup <directory>, check, init, probe, recover, restore <directory>, or salvage <directory>; settings are environment variables, see pqd --help", args)
 	}
 	d := &daemon{settings: s, log: process.NewLog(s, stderr), metrics: prometheus.NewRegistry()}
 	d.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), d.health.metric(), buildInfo())

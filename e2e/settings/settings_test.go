@@ -204,7 +204,7 @@ func TestHelpShowsEverySetting(t *testing.T) {
 // A flag behind a command is no directory to write to.
 func TestHelpBehindCommand(t *testing.T) {
 	t.Parallel()
-	for _, command := range []string{"backup", "check", "salvage"} {
+	for _, command := range []string{"backup", "check", "restore", "salvage"} {
 		code, stdout, stderr := testenv.Run(t, nil, command, "--help")
 		if code != 0 || !strings.Contains(stdout, "usage: pqd") {
 			t.Errorf("%s --help: exit code %d: %s%s", command, code, stdout, stderr)

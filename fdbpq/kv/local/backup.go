@@ -3,9 +3,16 @@ package local
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
@@ -58,4 +65,154 @@ func (db *DB) backup(dir string) error {
 		return err
 	}
 	return errors.Join(parent.Sync(), parent.Close())
+}
+
+// restoring is the directory in a store's where a restore puts the new files first. A store that has it is neither the old one
+// nor the new one.
+const restoring = "restoring"
+
+// Copy copies a store that no process has open into a directory, which must not exist, and returns how many bytes it has. The
+// store may be damaged, and the copy is as it is.
+func Copy(from, to string) (size int64, err error) {
+	lock, err := lockDirectory(vfs.Default, from, slog.Default())
+	if err != nil {
+		return 0, openFailure(from, err)
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	if _, err := os.Stat(to); err == nil {
+		return 0, fmt.Errorf("kv/local: copy to %s: %w", to, fs.ErrExist)
+	}
+	if size, err = copyStore(from, to+partial); err == nil {
+		err = os.Rename(to+partial, to)
+	}
+	if err == nil {
+		err = syncDirectory(vfs.Default, filepath.Dir(to))
+	}
+	if err != nil {
+		return 0, fmt.Errorf("kv/local: copy to %s: %w", to, errors.Join(err, os.RemoveAll(to+partial)))
+	}
+	return size, nil
+}
+
+// Restore has a copy of a store, such as a backup, take the place of the one in dir, which no process may have open. The files
+// that were there go to a directory in dir, whose path it returns; "": there were none. Directories in dir stay, and so does dir
+// itself, which may be a link or the root of a disk. Begun again, a restore that was interrupted ends; until then the store
+// does not open.
+func Restore(from, dir string) (replaced string, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("kv/local: restore of %s: %w", from, err)
+		}
+	}()
+	if found, err := filepath.Glob(filepath.Join(from, markerPrefix+"manifest.*")); err != nil || len(found) == 0 {
+		return "", errors.Join(fmt.Errorf("%s: expected the directory of a store, or of a backup", from), err)
+	}
+	for _, locked := range []string{dir, from} {
+		lock, err := lockDirectory(vfs.Default, locked, slog.Default())
+		if err != nil {
+			return "", openFailure(locked, err)
+		}
+		defer lock.Close()
+	}
+	place := filepath.Join(dir, restoring)
+	if err := os.RemoveAll(place); err != nil {
+		return "", err
+	}
+	if _, err := copyStore(from, place); err != nil {
+		return "", err
+	}
+	replaced = filepath.Join(dir, "replaced-"+time.Now().UTC().Format("20060102T150405.000000000"))
+	if err := os.Mkdir(replaced, 0o700); err != nil {
+		return "", err
+	}
+	moved, err := moveFiles(dir, replaced)
+	if err != nil {
+		return "", err
+	}
+	if moved == 0 {
+		if err := os.Remove(replaced); err != nil {
+			return "", err
+		}
+		replaced = ""
+	}
+	if _, err := moveFiles(place, dir); err != nil {
+		return "", err
+	}
+	return replaced, errors.Join(os.Remove(place), syncDirectory(vfs.Default, dir), ownAs(dir, replaced))
+}
+
+// storeFiles are the names of the files in a store's directory.
+func storeFiles(dir string) (names []string, err error) {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if e.Type().IsRegular() {
+			names = append(names, e.Name())
+		}
+	}
+	return names, err
+}
+
+// copyStore copies the files of a store to a directory, which it makes. They belong to whom the directory above belongs to: who
+// restores may be another user than pqd's.
+func copyStore(from, to string) (size int64, err error) {
+	names, err := storeFiles(from)
+	if err == nil {
+		err = os.Mkdir(to, 0o700)
+	}
+	for _, name := range names {
+		if err != nil {
+			break
+		}
+		var n int64
+		n, err = copyFile(filepath.Join(from, name), filepath.Join(to, name))
+		size += n
+	}
+	if err != nil {
+		return 0, err
+	}
+	return size, errors.Join(syncDirectory(vfs.Default, to), ownAs(filepath.Dir(to), to))
+}
+
+func copyFile(from, to string) (size int64, err error) {
+	in, err := os.Open(from)
+	if err != nil {
+		return 0, err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	if size, err = io.Copy(out, in); err == nil {
+		err = out.Sync()
+	}
+	return size, errors.Join(err, out.Close())
+}
+
+// moveFiles moves the files of a store to another directory, and returns how many there were.
+func moveFiles(from, to string) (n int, err error) {
+	names, err := storeFiles(from)
+	for _, name := range names {
+		if err == nil {
+			err = os.Rename(filepath.Join(from, name), filepath.Join(to, name))
+		}
+	}
+	if err == nil {
+		err = errors.Join(syncDirectory(vfs.Default, from), syncDirectory(vfs.Default, to))
+	}
+	return len(names), err
+}
+
+// ownAs gives a directory and its files to the owner of another one, where this user may do that.
+func ownAs(like, dir string) error {
+	info, err := os.Stat(like)
+	if err != nil || dir == "" || os.Geteuid() != 0 {
+		return err
+	}
+	owner := info.Sys().(*syscall.Stat_t)
+	names, err := storeFiles(dir)
+	for _, name := range append(names, "") {
+		err = errors.Join(err, os.Chown(filepath.Join(dir, name), int(owner.Uid), int(owner.Gid)))
+	}
+	return err
 }

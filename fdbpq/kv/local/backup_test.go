@@ -5,6 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -144,4 +148,102 @@ func (f *failingFS) Rename(from, to string) error {
 		return f.fail
 	}
 	return f.FS.Rename(from, to)
+}
+
+// A copy of a closed store takes the place of a later state, which stays in a directory beside it, with the other
+// directories. An open store is neither copied nor replaced, and one whose restore was interrupted does not open until it ends.
+func TestCopyAndRestore(t *testing.T) {
+	t.Parallel()
+	work := t.TempDir()
+	dir, link, to := filepath.Join(work, "private"), filepath.Join(work, "store"), filepath.Join(work, "copy")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	state := func(dir, expected, next string) {
+		t.Helper()
+		db, err := Open(dir, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if value := mustGet(t, db, "a"); expected != "" && value != expected {
+			t.Errorf("%s has %q, expected %q", dir, value, expected)
+		}
+		if next != "" {
+			mustUpdate(t, db, set("a", next))
+		}
+		if _, err := Copy(dir, to+"2"); err == nil || !strings.Contains(err.Error(), "in use") {
+			t.Errorf("copying an open store: %v", err)
+		}
+		if _, err := Restore(to, dir); err == nil || !strings.Contains(err.Error(), "in use") && !strings.Contains(err.Error(), "expected the directory of a store") {
+			t.Errorf("restoring an open store: %v", err)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	state(dir, "", "1")
+	if size, err := Copy(link, to); err != nil || size == 0 {
+		t.Fatalf("%d bytes, %v", size, err)
+	}
+	if _, err := Copy(link, to); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("copying to what is there: %v", err)
+	}
+	state(dir, "1", "2")
+	if err := os.Mkdir(filepath.Join(dir, "backups"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Restore(filepath.Join(dir, "backups"), link); err == nil || !strings.Contains(err.Error(), "expected the directory of a store") {
+		t.Errorf("restoring nothing: %v", err)
+	}
+	replaced, err := Restore(to, link)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state(dir, "1", "3")
+	state(replaced, "2", "")
+	if _, err := os.Stat(filepath.Join(dir, "backups")); err != nil {
+		t.Error(err)
+	}
+
+	if err := os.Mkdir(filepath.Join(dir, restoring), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir, Options{}); err == nil || !strings.Contains(err.Error(), "was interrupted: run it again") {
+		t.Errorf("opening it in between: %v", err)
+	}
+	if _, err := Restore(to, dir); err != nil {
+		t.Fatal(err)
+	}
+	state(dir, "1", "")
+}
+
+// A store that is opened read-only has everything that was committed, takes nothing, and keeps its files as they were.
+func TestReadOnly(t *testing.T) {
+	t.Parallel()
+	disk := vfs.NewMem()
+	db := mustOpen(t, Options{FS: disk})
+	mustUpdate(t, db, set("a", "1"))
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	names, err := disk.List("db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	db = mustOpen(t, Options{FS: disk, ReadOnly: true})
+	if value := mustGet(t, db, "a"); value != "1" {
+		t.Errorf("read %q", value)
+	}
+	if err := db.Update(t.Context(), set("a", "2")); !errors.Is(err, errReadOnly) {
+		t.Errorf("an update: %v", err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	after, err := disk.List("db")
+	slices.Sort(names)
+	slices.Sort(after)
+	if err != nil || !slices.Equal(names, after) {
+		t.Errorf("the files were %q and are %q, %v", names, after, err)
+	}
 }

@@ -25,6 +25,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -50,6 +51,10 @@ type Options struct {
 	// read.
 	Salvage bool
 
+	// ReadOnly opens a store that is there and changes none of its files, so it also opens one that this user
+	// may not write. Damage is an error, as it is without ReadOnly.
+	ReadOnly bool
+
 	// Log receives problems of background work; nil means slog.Default().
 	Log *slog.Logger
 
@@ -64,6 +69,8 @@ type Options struct {
 	// Now is the clock for the age of transactions; nil means time.Now.
 	Now func() time.Time
 }
+
+func (o *Options) readOnly() bool { return o.ReadOnly || o.Salvage }
 
 // DB is the engine. It implements kv.DB.
 type DB struct {
@@ -108,7 +115,7 @@ func Open(dir string, opts Options) (*DB, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	if opts.Salvage {
+	if opts.readOnly() {
 		opts.Now = func() time.Time { return time.Time{} } // the content never changes, and reading it may take long
 	}
 	db := &DB{
@@ -127,11 +134,18 @@ func Open(dir string, opts Options) (*DB, error) {
 	if err != nil {
 		return nil, openFailure(dir, err)
 	}
+	if _, err := opts.FS.Stat(opts.FS.PathJoin(dir, restoring)); err == nil {
+		return nil, errors.Join(fmt.Errorf("kv/local: a restore of the store in %s was interrupted: run it again", dir), db.dirLock.Close())
+	}
+	if _, locked := db.dirLock.(*os.File); locked && opts.readOnly() {
+		opts.FS = unlocked{opts.FS}
+		db.opts.FS = opts.FS
+	}
 
 	db.disk = newLogDisk(tableDisk{openingDisk{opts.FS, &db.opening}, &db.tables}, dir, opts.NoSync)
 	db.disk.failed = db.logFailed
 	db.marks = syncMarks{
-		off:        opts.NoSync || opts.Salvage,
+		off:        opts.NoSync || opts.readOnly(),
 		history:    &db.history,
 		disk:       db.disk,
 		life:       &db.life,
@@ -152,6 +166,7 @@ func Open(dir string, opts Options) (*DB, error) {
 		failed:  make(chan error, 1),
 		disk:    db.disk,
 		salvage: opts.Salvage,
+		reads:   opts.readOnly(),
 		damages: &db.damages,
 		reports: &db.reports,
 		log:     opts.Log,

@@ -44,6 +44,16 @@ func lockDirectory(disk vfs.FS, dir string, log *slog.Logger) (io.Closer, error)
 	return io.NopCloser(nil), nil
 }
 
+// unlocked is the file system of a store that is opened read-only. The directory is locked, and the file LOCK
+// would be another user's, or could not be made at all.
+type unlocked struct{ vfs.FS }
+
+// Unwrap implements vfs.FS.
+func (u unlocked) Unwrap() vfs.FS { return u.FS }
+
+// Lock implements vfs.FS.
+func (u unlocked) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
+
 // holder is the process that has the directory or the file in it locked, 0 where the system does not say.
 // Linux lists locks with its own numbers of disks, which those of some file systems differ from.
 func holder(dir string) (pid int) {

@@ -22,6 +22,7 @@ type opening struct {
 
 	disk    *logDisk
 	salvage bool
+	reads   bool // nothing may change
 	damages *damages
 	reports *reports
 	log     *slog.Logger

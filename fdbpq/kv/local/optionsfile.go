@@ -39,7 +39,7 @@ func (o *opening) checkOptionsFile(dir string, options *pebble.Options) error {
 	if problem == nil {
 		return nil
 	}
-	if o.salvage {
+	if o.reads {
 		o.hidden = newest
 		return nil
 	}

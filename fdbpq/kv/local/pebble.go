@@ -37,7 +37,7 @@ func (o *opening) openPebble(dir string) (*pebble.DB, error) {
 	for _, d := range found.lost {
 		_ = o.damages.note(d) // reported through Damage
 	}
-	if err == nil && !settled && !o.salvage {
+	if err == nil && !settled && !o.reads {
 		if err = store.Close(); err == nil {
 			store, merges, err = o.openOnce(dir)
 		}
@@ -45,14 +45,14 @@ func (o *opening) openPebble(dir string) (*pebble.DB, error) {
 	if err != nil {
 		return nil, o.damages.openError(found, err)
 	}
-	if !o.salvage {
+	if !o.reads {
 		merges.start()
 	}
 	return store, nil
 }
 
 func (o *opening) openOnce(dir string) (store *pebble.DB, merges *merging, err error) {
-	options := pebbleOptions(o.disk, o.salvage)
+	options := pebbleOptions(o.disk, o.reads)
 	o.reports.listen(options)
 	merges = newMerging()
 	options.Experimental.CompactionScheduler = merges
@@ -65,10 +65,10 @@ func (o *opening) openOnce(dir string) (store *pebble.DB, merges *merging, err e
 
 // pebbleOptions configures Pebble for queues on a small machine: rows are short-lived,
 // small, and looked up by key almost as often as they are scanned.
-func pebbleOptions(disk *logDisk, salvage bool) *pebble.Options {
+func pebbleOptions(disk *logDisk, readOnly bool) *pebble.Options {
 	o := &pebble.Options{
 		FS:                 disk,
-		ReadOnly:           salvage,
+		ReadOnly:           readOnly,
 		FormatMajorVersion: pebble.FormatNewest,
 
 		// A row that is set and cleared while it is in a memory table never reaches a

@@ -28,9 +28,9 @@ type Replica struct {
 }
 
 // OpenReplica opens the replica in dir and creates it if there is none. The options
-// NoSync and Salvage are for stores without a log.
+// NoSync, Salvage and ReadOnly are for stores without a log.
 func OpenReplica(dir string, opts Options) (*Replica, error) {
-	if opts.NoSync || opts.Salvage {
+	if opts.NoSync || opts.readOnly() {
 		return nil, errors.New("kv/local: a replica can neither do without syncs nor be opened read-only")
 	}
 	db, err := Open(dir, opts)

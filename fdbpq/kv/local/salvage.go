@@ -13,8 +13,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// errSalvage: a salvaged store is read-only.
-var errSalvage = errors.New("kv/local: the store is open for salvage, which is read-only")
+// errReadOnly: the store is open for reads alone.
+var errReadOnly = errors.New("kv/local: the store is open read-only")
 
 // Skipped returns how often reads of a salvaged store skipped damage.
 func (db *DB) Skipped() uint64 { return db.damages.skipped.Load() }
@@ -32,7 +32,7 @@ func (s *damages) skip(err error) error {
 // it can read again.
 func (t *tx) rangeAroundDamage(begin, end []byte, opts kv.RangeOptions) ([]kv.Pair, error) {
 	if opts.Reverse {
-		return nil, errSalvage
+		return nil, errReadOnly
 	}
 	var pairs []kv.Pair
 	size := 0

@@ -100,7 +100,7 @@ func TestSalvage(t *testing.T) {
 				}
 			}
 		}
-		if _, err := r.Range([]byte("item"), []byte("items"), kv.RangeOptions{Limit: 1, Reverse: true}); !errors.Is(err, errSalvage) {
+		if _, err := r.Range([]byte("item"), []byte("items"), kv.RangeOptions{Limit: 1, Reverse: true}); !errors.Is(err, errReadOnly) {
 			t.Errorf("a range from its end: %v", err)
 		}
 		return err
@@ -108,7 +108,7 @@ func TestSalvage(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if err := salvaged.Update(t.Context(), set("item", "new")); !errors.Is(err, errSalvage) {
+	if err := salvaged.Update(t.Context(), set("item", "new")); !errors.Is(err, errReadOnly) {
 		t.Errorf("a write: %v", err)
 	}
 	if err := salvaged.Close(); err != nil {

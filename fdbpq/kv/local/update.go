@@ -140,8 +140,8 @@ func (db *DB) updateOnce(ctx context.Context, term *Term, alone bool, fn func(kv
 		return tooOld, nil
 	}
 	w := &t.buf.writes
-	if db.opts.Salvage && err == nil && !w.empty() {
-		err = errSalvage
+	if db.opts.readOnly() && err == nil && !w.empty() {
+		err = errReadOnly
 	}
 	if err == nil {
 		err = w.refused
