@@ -314,7 +314,7 @@ func TestChartSettings(t *testing.T) {
 				mounted[volume.Name] = volume.Secret != nil
 			}
 			for name, value := range env {
-				if dir, is := strings.CutPrefix(filepath.Dir(value), "/etc/pqd/"); is && !mounted[dir] {
+				if dir, is := strings.CutPrefix(filepath.Dir(value), "/etc/pqd/"); is && !mounted[strings.ReplaceAll(dir, "/", "-")] {
 					t.Errorf("%s is %s: no Secret is there", name, value)
 				}
 			}
@@ -549,6 +549,10 @@ func TestChartRefuses(t *testing.T) {
 		"nats.passwordSecret.name=a,settings.NATS_PASSWORD=x":       "NATS_PASSWORD",
 		"nats.passwordSecret.name=a,settings.PQ_CONSOLE_PASSWORD=x": "PQ_CONSOLE_PASSWORD",
 		"nats.passwordSecret.name=a,settings.PQ_STORE=x":            "PQ_STORE",
+		"nats.passwordSecret.name=a,settings.PQ_MIN_FREE=nonsense":  "PQ_MIN_FREE",
+		"nats.passwordSecret.name=a,settings.PQ_SYNC=maybe":         "PQ_SYNC",
+		"nats.passwordSecret.name=a,env[0].name=PQ_STORE":           "env",
+		"nats.passwordSecret.name=a,fileSecrets[0]=A/b":             "fileSecrets",
 	} {
 		t.Run(set, func(t *testing.T) {
 			t.Parallel()

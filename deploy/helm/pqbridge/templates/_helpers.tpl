@@ -120,7 +120,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end }}
 
-{{/* Secrets as files: a list of {name, secret, items}. */}}
+{{/* Secrets as files: a list of {name, path if it is another, secret, items}. */}}
 {{- define "pqbridge.secrets" -}}
 {{- $v := .Values -}}
 {{- $all := list -}}
@@ -137,12 +137,15 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- if $v.http.tlsSecret -}}
 {{- $all = append $all (dict "name" "http" "secret" $v.http.tlsSecret "keys" (list "tls.crt" "tls.key")) -}}
 {{- end -}}
+{{- range $v.fileSecrets -}}
+{{- $all = append $all (dict "name" (printf "files-%s" . | replace "." "-" | trunc 63 | trimSuffix "-") "path" (printf "files/%s" .) "secret" . "keys" list) -}}
+{{- end -}}
 {{ toJson (dict "all" $all) }}
 {{- end }}
 
 {{- define "pqbridge.mounts" -}}
 {{- range (include "pqbridge.secrets" . | fromJson).all }}
-- { name: {{ .name }}, mountPath: /etc/pqd/{{ .name }}, readOnly: true }
+- { name: {{ .name }}, mountPath: /etc/pqd/{{ default .name .path }}, readOnly: true }
 {{- end }}
 {{- end }}
 
@@ -184,6 +187,7 @@ metadata:
     {{- with $v.podAnnotations }}{{ toYaml . | nindent 4 }}{{ end }}
 spec:
   automountServiceAccountToken: false
+  enableServiceLinks: false # no variables of other Services, such as PQ_…_PORT of one called pq-…
   serviceAccountName: {{ $v.serviceAccountName }}
   {{- with $v.priorityClassName }}
   priorityClassName: {{ . }}
