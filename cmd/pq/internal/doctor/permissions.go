@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -75,7 +76,7 @@ const absent = "FBYD_AGmMm9rGjYE-gA"
 
 // tryAll makes a queue and tries the usual requests on it.
 func (d *doctor) tryAll() {
-	q := d.client.Queue("doctor-" + nuid.Next())
+	q := d.client.Queue(fmt.Sprintf("%s%d-%s", ownQueue, time.Now().Unix(), nuid.Next()))
 	ctx := d.session.Context
 	may, err := d.try(func(ctx context.Context) error { return ignore(q.Configure(ctx, client.ConfigChange{})) })
 	if may && err != nil {
@@ -91,6 +92,7 @@ func (d *doctor) tryAll() {
 			d.note(warn, "permissions", "the queue %s could not be deleted: %v", q.Name(), err)
 		}
 	}()
+	d.removeLeftovers()
 	var pushed client.Pushed
 	var began, ended time.Time // of the push
 	var leased *client.Item
@@ -127,6 +129,32 @@ func (d *doctor) tryAll() {
 	}
 	if leased != nil {
 		d.clock(leased.Pushed, began, ended)
+	}
+}
+
+// ownQueue begins the names of queues that doctor makes. The time at which it does so follows.
+const ownQueue = "doctor-"
+
+// leftover is how old a queue of doctor's is that none uses any more.
+const leftover = time.Hour
+
+// removeLeftovers deletes the queues of earlier runs that were killed, or whose output nobody read to its end.
+func (d *doctor) removeLeftovers() {
+	page, err := d.client.QueuesPage(d.session.Context, client.QueuesOptions{Prefix: ownQueue})
+	if err != nil {
+		return // this user may not see all queues, or the check of all queues says why
+	}
+	for _, name := range page.Queues {
+		made, _, _ := strings.Cut(strings.TrimPrefix(name, ownQueue), "-")
+		seconds, err := strconv.ParseInt(made, 10, 64)
+		if err != nil || time.Since(time.Unix(seconds, 0)) < leftover {
+			continue
+		}
+		if err := d.client.Queue(name).Delete(d.session.Context); err != nil {
+			d.note(warn, "queues", "%s, which an earlier pq doctor left behind, could not be deleted: %v", name, err)
+			continue
+		}
+		d.note(fine, "queues", "deleted %s, which an earlier pq doctor left behind", name)
 	}
 }
 
