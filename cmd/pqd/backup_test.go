@@ -54,7 +54,7 @@ func TestBackups(t *testing.T) {
 	if err != nil || size == 0 || !strings.Contains(said, fmt.Sprintf("copied to %s: %d bytes,", to, size)) {
 		t.Errorf("said %q of %d bytes, %v", said, size, err)
 	}
-	refused(to, "no backup was made: ") // it is there
+	refused(to, "no backup was made: "+to+" exists")
 
 	c.busy.Lock()
 	refused(to+"2", "another backup is under way")

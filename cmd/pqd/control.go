@@ -104,6 +104,12 @@ func (c *control) backup(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		answer.Bytes, err = sizeOf(ask.To)
 	}
+	if errors.Is(err, fs.ErrExist) {
+		answer.Error = fmt.Sprintf("%s exists, or an unfinished backup %s.partial: expected a directory that does not exist", ask.To, ask.To)
+		c.log.Warn("backup refused", "to", ask.To, "error", answer.Error)
+		writeJSON(w, http.StatusConflict, answer)
+		return
+	}
 	if err != nil {
 		c.log.Error("backup failed", "to", ask.To, "error", err)
 		answer.Error = err.Error()
