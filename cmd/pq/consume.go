@@ -163,5 +163,5 @@ func (c *consuming) print(item *client.Item) error {
 	if c.session.Global.JSON {
 		return c.session.PrintJSON(show.Shown(item))
 	}
-	return c.session.Print(string(show.Line(item.Payload)))
+	return c.session.PrintPayload(item.Payload)
 }

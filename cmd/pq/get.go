@@ -41,7 +41,10 @@ code is 3.`,
 			case s.Global.JSON:
 				return s.PrintJSON(show.Shown(i))
 			}
-			return s.Print(show.Shown(i).Describe() + "\n" + string(show.Line(i.Payload)))
+			if err := s.Print(show.Shown(i).Describe() + "\n"); err != nil {
+				return err
+			}
+			return s.PrintPayload(i.Payload)
 		},
 	}
 	f := c.Flags()

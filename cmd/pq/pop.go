@@ -149,7 +149,7 @@ func (p *popping) show(s *session.Session, i *client.Item) error {
 			return err
 		}
 	}
-	if err := s.Print(string(show.Line(i.Payload))); err != nil {
+	if err := s.PrintPayload(i.Payload); err != nil {
 		return err
 	}
 	if i.Leased() && !p.verbose {

@@ -29,8 +29,8 @@ type pseudoTerminal struct {
 	ended  chan error
 }
 
-// inTerminal runs pq in a terminal of this size.
-func inTerminal(t *testing.T, p *testenv.Process, columns, lines int, env []string, args ...string) *pseudoTerminal {
+// openTerminal returns both ends of a terminal.
+func openTerminal(t *testing.T) (ours, theirs *os.File) {
 	t.Helper()
 	ours, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
@@ -50,10 +50,17 @@ func inTerminal(t *testing.T, p *testenv.Process, columns, lines int, env []stri
 	if rawErr := raw.Control(onMaster); rawErr != nil || err != nil {
 		t.Fatal(rawErr, err)
 	}
-	theirs, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	theirs, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return ours, theirs
+}
+
+// inTerminal runs pq in a terminal of this size.
+func inTerminal(t *testing.T, p *testenv.Process, columns, lines int, env []string, args ...string) *pseudoTerminal {
+	t.Helper()
+	ours, theirs := openTerminal(t)
 	term := &pseudoTerminal{t: t, keys: ours, screen: vt.New(columns, lines), ended: make(chan error, 1)}
 	term.setSize(columns, lines)
 	term.cmd = pqd.Command(t, testenv.Build(t, "cmd/pq"), args...)
@@ -259,4 +266,30 @@ func TestTopWithoutColors(t *testing.T) {
 		t.Fatal(err)
 	}
 	term.leaves(0)
+}
+
+// A payload does nothing to the terminal that shows it: no title, no cleared screen. A pipe has it byte for byte.
+func TestPayloadInATerminal(t *testing.T) {
+	t.Parallel()
+	p := testenv.Daemon(t)
+	nc := p.Connect(t)
+	payload := "\x1b]0;owned\x07\x1b[2Jtab\there\nand grün"
+	pqd.Push(t, nc, "jobs", 1, payload)
+	ours, theirs := openTerminal(t)
+	peek := p.Command(t, "env", "pq", "peek", "jobs")
+	peek.Stdout = theirs
+	if err := peek.Run(); err != nil {
+		t.Fatal(err)
+	}
+	theirs.Close()
+	shown, err := io.ReadAll(ours)
+	if err != nil && !errors.Is(err, syscall.EIO) { // how Linux says that nobody has the terminal any more
+		t.Fatal(err)
+	}
+	if want := `\x1b]0;owned\a\x1b[2Jtab`; !strings.HasPrefix(string(shown), want) || !strings.Contains(string(shown), "and grün") {
+		t.Errorf("the terminal gets %q, expected %q first", shown, want)
+	}
+	if out, err := p.Command(t, "env", "pq", "peek", "jobs").Output(); err != nil || string(out) != payload+"\n" {
+		t.Errorf("a pipe has %q, %v", out, err)
+	}
 }

@@ -13,6 +13,16 @@ func (s *Session) Print(text string) error {
 	return err
 }
 
+// PrintPayload writes a payload to standard output. What a producer sends moves no cursor and sets no title of a terminal; a
+// file or a pipe has it byte for byte.
+func (s *Session) PrintPayload(payload []byte) error {
+	text := string(show.Line(payload))
+	if interactive(s.Stdout) {
+		text = show.Harmless(text)
+	}
+	return s.Print(text)
+}
+
 // Printf writes a line to standard output.
 func (s *Session) Printf(format string, args ...any) error {
 	_, err := fmt.Fprintf(s.Stdout, format+"\n", args...)

@@ -178,6 +178,24 @@ func Line(payload []byte) []byte {
 	return append(payload[:len(payload):len(payload)], '\n')
 }
 
+// Harmless is a text so that it can do nothing to a terminal. Lines and tabs stay.
+func Harmless(text string) string {
+	var shown strings.Builder
+	for line := range strings.Lines(text) {
+		line, ended := strings.CutSuffix(line, "\n")
+		for i, cell := range strings.Split(line, "\t") {
+			if i > 0 {
+				shown.WriteByte('\t')
+			}
+			shown.WriteString(screen.Visible(cell))
+		}
+		if ended {
+			shown.WriteByte('\n')
+		}
+	}
+	return shown.String()
+}
+
 // Excerpt shows the beginning of a payload on one line.
 func Excerpt(payload []byte) string {
 	const most = 50
