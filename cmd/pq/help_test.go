@@ -2,7 +2,10 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -95,5 +98,79 @@ func checkExample(t *testing.T, name, line string) {
 	root.SetArgs(arranged(root, append(strings.Fields(name), testenv.Words(rest)...)))
 	if err := root.Execute(); err != nil {
 		t.Errorf("the example %s: %v", line, err)
+	}
+}
+
+// What pages say to type exists: each command of pq in their text has its flags, and one in a block that no test runs has its
+// arguments, too. In the text … and <queue> stand for something, and arguments may be missing.
+func TestPagesMatchTheCommands(t *testing.T) {
+	t.Parallel()
+	inText, inBlock := regexp.MustCompile("`pq( [^`]*)`"), regexp.MustCompile(`^(?:[A-Z_]+=\S+ )*pq( .*)$`)
+	found := 0
+	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../docs/*/*.md", "../../clients/*/*.md", "../../examples/*.md"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			page, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fence, number := "", 0
+			for line := range strings.Lines(string(page)) {
+				number++
+				line = strings.TrimSpace(line)
+				if language, is := strings.CutPrefix(line, "```"); is {
+					if fence != "" {
+						language = ""
+					}
+					fence = language
+					continue
+				}
+				where := fmt.Sprintf("%s:%d", file, number)
+				switch match := inBlock.FindStringSubmatch(line); {
+				case fence == "sh" && match != nil:
+					found++
+					checkTyped(t, where, match[1], true)
+				case fence == "":
+					for _, match := range inText.FindAllStringSubmatch(line, -1) {
+						if found++; !strings.HasPrefix(match[1], " help ") { // it has pages, too
+							checkTyped(t, where, match[1], false)
+						}
+					}
+				}
+			}
+		}
+	}
+	if found < 50 {
+		t.Errorf("the pages have %d commands of pq", found)
+	}
+}
+
+// checkTyped parses a command of a page.
+func checkTyped(t *testing.T, where, line string, whole bool) {
+	t.Helper()
+	line, _, _ = strings.Cut(line, " | ")
+	line, _, _ = strings.Cut(line, " #")
+	words := testenv.Words(strings.NewReplacer("…", " ", "<", "", ">", "").Replace(line))
+	s := session.New(t.Context(), nil, strings.NewReader(""), io.Discard, io.Discard)
+	root := rootCommand(s)
+	run := false
+	leaves(root, func(c *cobra.Command) {
+		c.RunE = func(*cobra.Command, []string) error {
+			run = true
+			return nil
+		}
+		if !whole {
+			c.Args = cobra.ArbitraryArgs
+		}
+	})
+	root.SetArgs(arranged(root, words))
+	unfinished := regexp.MustCompile(`expected a value|found no command behind`) // in the text a command may be named alone
+	if err := root.Execute(); err != nil && (whole || !unfinished.MatchString(err.Error())) {
+		t.Errorf("%s: pq%s: %v", where, line, err)
+	} else if whole && !run {
+		t.Errorf("%s: pq%s: there is no such command", where, line)
 	}
 }
