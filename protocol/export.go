@@ -11,6 +11,9 @@ import (
 // ExportMark begins the last line of an export: no item has such a field.
 const ExportMark = `{"export":`
 
+// MaxExportDefinitions bounds the JSON of an export's [Definitions]: one line has all of them.
+const MaxExportDefinitions = 32 << 20
+
 // ExportEnd is the last line of an export.
 type ExportEnd struct {
 	Export *ExportTrailer `json:"export"`
@@ -27,13 +30,24 @@ type ExportTrailer struct {
 	// Keys are the settings of keys, as an administrator has set them.
 	Keys map[string]KeySettings `json:"keys,omitempty"`
 
+	Definitions
+
 	// Missing says, for people, what the export may lack; "": nothing.
 	Missing string `json:"missing,omitempty"`
 }
 
+// Definitions are what an administrator has given a queue beside its configuration, each by a name.
+type Definitions struct {
+	Schedules []Schedule `json:"schedules,omitempty"`
+	Sources   []Source   `json:"sources,omitempty"`
+	Links     []Link     `json:"links,omitempty"`
+}
+
 // ExportWriter writes an export. Get one from [NewExportWriter].
 type ExportWriter struct {
-	Missing string // that of the last line
+	// Of the last line.
+	Definitions Definitions
+	Missing     string
 
 	to    io.Writer
 	lines *json.Encoder
@@ -64,6 +78,6 @@ func (w *ExportWriter) Items() int64 { return w.items }
 // End writes the last line. An unknown configuration is nil.
 func (w *ExportWriter) End(queue string, config *Config, keys map[string]KeySettings) error {
 	return json.NewEncoder(w.to).Encode(ExportEnd{&ExportTrailer{
-		Queue: queue, Items: w.items, SHA256: hex.EncodeToString(w.sum.Sum(nil)), Config: config, Keys: keys, Missing: w.Missing,
+		Queue: queue, Items: w.items, SHA256: hex.EncodeToString(w.sum.Sum(nil)), Config: config, Keys: keys, Definitions: w.Definitions, Missing: w.Missing,
 	}})
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -28,6 +29,7 @@ func TestExport(t *testing.T) {
 		}
 	}
 	config := protocol.Config{Ties: "newest"}
+	w.Definitions = protocol.Definitions{Schedules: []protocol.Schedule{{Name: "daily"}}, Sources: []protocol.Source{{Name: "orders"}}, Links: []protocol.Link{{Name: "hub"}}}
 	if err := w.End("jobs", &config, map[string]protocol.KeySettings{"ann": {Limit: new(int64(2))}}); err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +53,8 @@ func TestExport(t *testing.T) {
 		t.Fatalf("%s: %v", last, err)
 	}
 	if s := end.Export; s.Queue != "jobs" || s.Items != 3 || w.Items() != 3 || s.SHA256 != hex.EncodeToString(sum[:]) || *s.Config != config ||
-		len(s.Keys) != 1 || *s.Keys["ann"].Limit != 2 || s.Keys["ann"].Rate != nil {
+		len(s.Keys) != 1 || *s.Keys["ann"].Limit != 2 || s.Keys["ann"].Rate != nil ||
+		!reflect.DeepEqual(s.Definitions, w.Definitions) {
 		t.Errorf("%s: %+v", last, s)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/named"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -19,6 +20,9 @@ type exporting struct {
 	output string
 	force  bool
 	states []client.State
+
+	definitions protocol.Definitions // that were read,
+	left        []string             // and why others were not
 }
 
 func exportCommand(s *session.Session) *cobra.Command {
@@ -29,12 +33,14 @@ func exportCommand(s *session.Session) *cobra.Command {
 		Long: `Writes all items of a queue, one JSON object a line, in the order of their
 priorities and of their pushes, and removes none. "pq import" puts them where
 they stood, here or in another store. Payloads and headers that are not UTF-8 are
-written in base64. The last line has the number of items, a checksum and the queue's
-configuration; "jq 'select(.id)'" leaves it out.
+written in base64. The last line has the number of items, a checksum, the queue's
+configuration, and the schedules, sources and links that this user may read; "jq
+'select(.id)'" leaves it out.
 
-It is no snapshot: to get every item exactly once, pause the queue and wait until
-no item is leased. Leased items are written like the others, and are ready after
-an import. Settings of single keys are in the last line, too.`,
+It is no snapshot: to get every item exactly once, pause the queue, its schedules,
+sources and links, and wait until no item is leased. Leased items are written like
+the others, and are ready after an import. Settings of single keys are in the last
+line, too.`,
 		Example: `  # to a file
   pq pause jobs && pq export jobs -o jobs.jsonl
 
@@ -77,6 +83,10 @@ func (e *exporting) run(s *session.Session, args []string) (err error) {
 	if err != nil {
 		return err
 	}
+	// In front of the items: what a source pushes meanwhile comes twice, and is not lost.
+	if e.definitions, e.left, err = named.Read(q, s.Allowed); err != nil {
+		return err
+	}
 	n, err := e.save(s, q, total, &info.Config, keys)
 	if err != nil {
 		return err
@@ -85,10 +95,26 @@ func (e *exporting) run(s *session.Session, args []string) (err error) {
 	if len(keys) > 0 {
 		s.Say("exported the settings of %s", show.Many(int64(len(keys)), "key"))
 	}
+	e.sayDefinitions(s)
 	if after, err := q.Info(s.Context); err == nil && n > 0 && (after.Leased > 0 || n != total || changed(info, after)) {
 		s.Say("the queue was in use, so this need not be all of it: see \"pq help export\"")
 	}
 	return nil
+}
+
+func (e *exporting) sayDefinitions(s *session.Session) {
+	d := &e.definitions
+	if count := named.Count(len(d.Schedules), len(d.Sources), len(d.Links)); count != "" {
+		s.Say("exported %s", count)
+	}
+	for _, l := range d.Links {
+		if l.Held > 0 {
+			s.Say("the link %s holds %s, which the other store may have already", l.Name, show.Many(int64(l.Held), "item"))
+		}
+	}
+	for _, text := range e.left {
+		s.Say("%s", text)
+	}
 }
 
 // changed reports whether something was done with a queue between two looks at it. Rates only
@@ -140,6 +166,7 @@ func (e *exporting) write(s *session.Session, q *client.Queue, out io.Writer, to
 	defer p.End()
 	buffered := bufio.NewWriterSize(out, 1<<16)
 	export := protocol.NewExportWriter(buffered)
+	export.Definitions = e.definitions
 	lists := make([]iter.Seq2[client.Listed, error], len(e.states))
 	for i, state := range e.states {
 		lists[i] = q.List(s.Context, client.ListOptions{State: state, Bodies: true, Attempts: true, Page: exportPage})

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/named"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
 )
@@ -27,6 +28,7 @@ type importFlags struct {
 	ids    bool
 	strict bool
 	resume bool
+	runs   bool
 	foreignFlags
 }
 
@@ -47,13 +49,18 @@ the pause after an import. A queue that does not exist is made with the
 configuration it had, and its keys with the settings they had. These are in the
 last line, so a pipe sets them at the end.
 
+Schedules, sources and links of the export are made where the queue has none of
+their names. They are paused, so that two queues do not do the same: --run lets
+them run as they did. A source that copies goes on behind the last message that it
+was done with, one that takes and a link begin anew. It takes the rights to set them.
+
 The last line of the export proves that it is complete and unchanged. A file is
 checked before anything is imported. --verify=false accepts changed exports. What
 "pqd salvage" could not read is said at the end.
 
 Lines without "id", which you may write yourself, are pushed as new items:
 "payload" or "payload_base64", and optionally "priority" and "headers". With
---as-new all lines are, and the configuration stays behind. Run again within
+--as-new all lines are, and all that the last line has stays behind. Run again within
 2 minutes, it does not push them twice: what the file has had up to the line, or
 the id, serves as message id. A queue remembers 1,000,000 of those unless configured otherwise;
 --ids=false uses none.
@@ -105,6 +112,7 @@ Redis in the same words each time: jobs of another address are other jobs.`,
 	f.BoolVar(&i.verify, "verify", i.verify, "require a complete, unchanged export")
 	f.BoolVar(&i.ids, "ids", i.ids, "push with message ids, so that a repetition doubles nothing")
 	f.BoolVar(&i.resume, "resume", i.resume, "resume the queue in the end, even if it was paused before")
+	f.BoolVar(&i.runs, "run", i.runs, "let schedules, sources and links run as they did")
 	i.foreignFlags.add(f)
 	f.BoolVar(&i.strict, "strict", i.strict, "wait for each answer: slow, but keeps the order of pushes with several bridges")
 	return c
@@ -125,6 +133,7 @@ type importRun struct {
 	pausedBefore bool           // before this import
 	keepPaused   bool           // the queue was paused where its jobs come from
 	keysSet      int64          // keys whose settings were set
+	made         *named.Made    // of the definitions of the export, nil: it has none
 }
 
 func (i *importFlags) run(s *session.Session, args []string) error {
@@ -155,7 +164,11 @@ func (i *importFlags) run(s *session.Session, args []string) error {
 	if err := j.finish(); err != nil {
 		return err
 	}
-	return j.summary(time.Since(started))
+	refused := j.define()
+	if err := j.summary(time.Since(started)); err != nil {
+		return err
+	}
+	return refused
 }
 
 // open opens the input and returns its size, or 0 if that is unknown.
@@ -252,6 +265,9 @@ func (r *importRun) summary(took time.Duration) error {
 		if missing != "" {
 			done["missing"] = missing
 		}
+		if r.made != nil {
+			done["made"] = r.made
+		}
 		return s.PrintJSON(done)
 	}
 	s.Say("imported %s in %s", show.Many(pipe.done-pipe.doubles, "item"), show.Span(took))
@@ -283,6 +299,11 @@ func (r *importRun) summary(took time.Duration) error {
 	}
 	if r.paused && r.keepPaused && !r.resume {
 		s.Say(`the queue stays paused, as it is where its jobs come from: "pq resume %s" resumes it`, r.queue.Name())
+	}
+	if r.made != nil {
+		for _, line := range r.made.Lines(r.runs) {
+			s.Say("%s", line)
+		}
 	}
 	if r.pausedBefore && !r.resume {
 		s.Say(`the queue stays paused, as it was before the import: "pq resume %s" resumes it`, r.queue.Name())

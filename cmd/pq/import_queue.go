@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/named"
 )
 
 // openQueue makes the queue if it does not exist, and stops deliveries until all items are
@@ -54,6 +55,17 @@ func (r *importRun) configure(from *trailer) error {
 		r.keysSet++
 	}
 	return nil
+}
+
+// define makes the schedules, sources and links of the export, behind the items: those are there, whatever is refused here.
+func (r *importRun) define() error {
+	t := r.sum.trailer
+	if t == nil || r.asNew || r.placed == 0 && r.sum.items > 0 || len(t.Schedules)+len(t.Sources)+len(t.Links) == 0 {
+		return nil
+	}
+	made, err := named.Make(r.session.Context, r.queue, &t.Definitions, r.created, r.runs)
+	r.made = &made
+	return err
 }
 
 // kept are the fields in which the configuration of a queue that was there differs from the

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/named"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -95,7 +96,7 @@ func (l links) from(q *client.Queue, file string, run bool) error {
 		if json.Unmarshal(line, &read) != nil || read.Name == "" || read.To == "" {
 			return "", errLine
 		}
-		_, err = q.SetLink(l.Context, read.Name, client.LinkChange{To: &read.To, Paused: new(read.Paused || !run)})
+		_, err = q.SetLink(l.Context, read.Name, named.Link(&read, read.Paused || !run))
 		return read.Name, err
 	})
 }

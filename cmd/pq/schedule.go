@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/named"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -219,21 +220,9 @@ func (s schedules) from(q *client.Queue, file string, run bool) error {
 			s.Say("left out %s, which is done", read.Name)
 			return "", nil
 		}
-		change := client.ScheduleChange{
-			Spec: &read.Spec, Item: read.Item, Start: read.Start, End: read.End, Count: &read.Count, Jitter: &read.Jitter, Paused: new(read.Paused || !run),
-			Zone: given(read.Zone), Overlap: given(read.Overlap), CatchUp: given(read.CatchUp), Missed: given(read.Missed),
-		}
-		_, err = q.SetSchedule(s.Context, read.Name, change)
+		_, err = q.SetSchedule(s.Context, read.Name, named.Schedule(&read, read.Paused || !run))
 		return read.Name, err
 	})
-}
-
-// given is a field that a line has; one without it leaves the default.
-func given[T comparable](field T) *T {
-	if field == *new(T) {
-		return nil
-	}
-	return &field
 }
 
 func (s schedules) lsCommand() *cobra.Command {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/named"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
 )
@@ -147,16 +148,7 @@ func (s sources) from(q *client.Queue, file string, run bool) error {
 		if json.Unmarshal(line, &read) != nil || read.Name == "" {
 			return "", errLine
 		}
-		change := client.SourceChange{Remote: &read.Remote, Batch: &read.Batch, Paused: new(read.Paused || !run)}
-		if read.Link != "" {
-			change.Queue, change.Link = &read.Queue, &read.Link
-		} else {
-			change.Stream, change.Mode, change.Filter, change.Start, change.Map = &read.Stream, &read.Mode, append([]string{}, read.Filter...), read.Start, make(map[string]any)
-		}
-		for field, value := range read.Map {
-			change.Map[field] = value
-		}
-		_, err = q.SetSource(s.Context, read.Name, change)
+		_, err = q.SetSource(s.Context, read.Name, named.Source(&read, read.Paused || !run))
 		return read.Name, err
 	})
 }

@@ -2,6 +2,7 @@ package session
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -47,6 +48,26 @@ func (s *Session) DialWith(denied func(error)) (*nats.Conn, error) {
 		return nil, &connectError{server, err}
 	}
 	return nc, nil
+}
+
+// Allowed runs requests. denied is the server's word if it lets this user send none of them: that ends them, and not the session.
+func (s *Session) Allowed(ask func(context.Context) error) (denied, err error) {
+	ctx, cancel := context.WithCancelCause(s.Context)
+	defer cancel(nil)
+	others := s.NC.ErrorHandler()
+	defer s.NC.SetErrorHandler(others)
+	s.NC.SetErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
+		if errors.Is(err, nats.ErrPermissionViolation) && !client.AskedWhetherItMay(err) {
+			cancel(err)
+			return
+		}
+		others(nc, sub, err)
+	})
+	err = ask(ctx)
+	if cause := context.Cause(ctx); err != nil && s.Context.Err() == nil && cause != nil {
+		return cause, nil
+	}
+	return nil, err
 }
 
 // connectError is a NATS server that cannot be reached or refuses the login.
