@@ -1,11 +1,15 @@
 package bridge
 
 import (
+	"errors"
+	"fmt"
+
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/receiver"
 	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
@@ -33,6 +37,43 @@ func Config(c fdbpq.Config) protocol.Config { return codec.Config(c) }
 
 // KeySettings are the settings of a key, as they are answered.
 func KeySettings(k *fdbpq.KeySettings) protocol.KeySettings { return codec.KeySettings(k) }
+
+// Definitions are the schedules, sources and links of a queue, as an export has them. The error says which cannot be there; the others are.
+func Definitions(r kv.Reader, q fdbpq.Queue) (d protocol.Definitions, err error) {
+	schedules, err := q.Schedules(r, "", fdbpq.MaxSchedules)
+	if err != nil {
+		err = fmt.Errorf("schedules: %w", err)
+	}
+	size := 0
+	for i := range schedules {
+		one := codec.Schedule(&schedules[i], false)
+		if size += len(schedules[i].Item.Headers) + len(schedules[i].Item.Payload); size > protocol.MaxExportDefinitions/2 {
+			d.Schedules, err = nil, fmt.Errorf("the items of schedules have more than %d bytes", protocol.MaxExportDefinitions/2)
+			break
+		}
+		d.Schedules = append(d.Schedules, one)
+	}
+	sources, wrong := q.Sources(r, "", fdbpq.MaxSources)
+	if wrong != nil {
+		err = errors.Join(err, fmt.Errorf("sources: %w", wrong))
+	}
+	for i := range sources {
+		one, wrong := codec.Source(&sources[i])
+		if wrong != nil {
+			err = errors.Join(err, fmt.Errorf("source %s: %w", sources[i].Name, wrong))
+			continue
+		}
+		d.Sources = append(d.Sources, one)
+	}
+	links, wrong := q.Links(r, "", fdbpq.MaxLinks)
+	if wrong != nil {
+		err = errors.Join(err, fmt.Errorf("links: %w", wrong))
+	}
+	for i := range links {
+		d.Links = append(d.Links, codec.Link(&links[i]))
+	}
+	return d, err
+}
 
 // frontsOf are the subjects that a bridge subscribes to, under each of its prefixes.
 func frontsOf(w *codec.Wire) (fronts []receiver.Subjects) {

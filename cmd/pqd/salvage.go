@@ -134,6 +134,7 @@ func (x *salvaging) queue(ctx context.Context, name string) (err error) {
 		}
 	}
 	config, keys, err := w.config(ctx)
+	err = errors.Join(err, w.definitions(ctx))
 	w.export.Missing = w.missing(x.db.Skipped()-before, err)
 	if err := w.export.End(name, config, keys); err != nil {
 		return err
@@ -169,7 +170,7 @@ func (w *salvagedQueue) missing(stretches uint64, config error) string {
 		all = append(all, fmt.Sprintf("%d stretches and %d items could not be read; what had been taken may be there again", stretches, w.broken))
 	}
 	if config != nil {
-		all = append(all, fmt.Sprintf("its configuration, or settings of keys, could not be read: %v", config))
+		all = append(all, fmt.Sprintf("its configuration, settings of keys, or schedules, sources and links could not be read: %v", config))
 	}
 	if w.lost != "" {
 		all = append(all, w.lost)
@@ -205,6 +206,14 @@ func (w *salvagedQueue) config(ctx context.Context) (config *protocol.Config, ke
 		}
 	}
 	return config, keys, err
+}
+
+// definitions has the export end with the schedules, sources and links that can be read.
+func (w *salvagedQueue) definitions(ctx context.Context) error {
+	return w.db.View(ctx, func(r kv.Reader) (err error) {
+		w.export.Definitions, err = bridge.Definitions(r, w.queue)
+		return err
+	})
 }
 
 // items writes the items in one state. If a page cannot be read, it reads the items of that

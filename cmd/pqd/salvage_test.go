@@ -37,6 +37,10 @@ func TestSalvageLeavesNothingOut(t *testing.T) {
 	if k := end.Keys["Zoë"]; len(end.Keys) != 1 || k.Rate == nil || *k.Rate != "1/1m0s" || k.Limit != nil {
 		t.Errorf("the settings of keys of jobs are %+v, expected a rate of one", end.Keys)
 	}
+	if d := &end.Definitions; len(d.Schedules) != 1 || len(d.Sources) != 1 || len(d.Links) != 1 || d.Schedules[0].Name != "daily" || d.Schedules[0].Spec != "@daily" ||
+		*d.Schedules[0].Item.Payload != "report" || d.Sources[0].Stream != "ORDERS" || !d.Sources[0].Paused || d.Links[0].To != "elsewhere" {
+		t.Errorf("what jobs has by names is %+v", d)
+	}
 	text := func(s string) *string { return &s }
 	want := []protocol.Item{
 		{Priority: 1, State: protocol.StateReady, Payload: text("ready"), Size: 11, Headers: nats.Header{"A": {"b"}}, Expires: began.Add(2 * time.Hour)},
@@ -154,6 +158,18 @@ func fillStore(t *testing.T, dir string) {
 		},
 		func(tx kv.Tx) error {
 			_, err := store.Queue("jobs").SetKey(tx, "Zoë", []byte(`{"rate":"1/1m"}`))
+			return err
+		},
+		func(tx kv.Tx) error {
+			_, err := store.Queue("jobs").SetSchedule(tx, "daily", []byte(`{"spec":"@daily"}`), &fdbpq.ScheduleItem{Payload: []byte("report")})
+			return err
+		},
+		func(tx kv.Tx) error {
+			_, err := store.Queue("jobs").SetSource(tx, "orders", []byte(`{"remote":"hub","stream":"ORDERS","paused":true}`), func(fdbpq.SourceConfig) error { return nil })
+			return err
+		},
+		func(tx kv.Tx) error {
+			_, err := store.Queue("jobs").SetLink(tx, "hub", []byte(`{"to":"elsewhere"}`))
 			return err
 		},
 		func(tx kv.Tx) error {
