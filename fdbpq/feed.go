@@ -413,6 +413,33 @@ type SourceRun struct {
 // SourceTerm is how long a bridge runs a source that it has not said so again.
 const SourceTerm = 5 * time.Second
 
+// SourceTermAlone is that of a bridge that has the store for itself: nobody waits for its end, so it need not write.
+const SourceTermAlone = time.Hour
+
+// SourceClaim is what a bridge says of a source that it runs.
+type SourceClaim struct {
+	Source *Source
+	Run    SourceRun
+}
+
+// RunSources is [Queue.RunSource] for many, in one transaction. A source that is gone is not the bridge's.
+func (s *Store) RunSources(tx kv.Tx, claims []SourceClaim, alone bool) (mine []bool, err error) {
+	var rows [][]byte
+	for _, c := range claims {
+		h := c.Source.home()
+		rows = append(rows, queueRow(spaceState, h.queue), h.key(spaceSource, c.Source.Name), h.key(spaceSourceRunner, c.Source.Name))
+	}
+	tx.Prefetch(rows...)
+	mine = make([]bool, len(claims))
+	for i, c := range claims {
+		mine[i], err = s.Queue(c.Source.Queue).RunSource(tx, c.Source, c.Run, alone)
+		if err != nil && err != ErrNoSource {
+			return nil, err
+		}
+	}
+	return mine, nil
+}
+
 // RunSource says that a bridge runs a source for a while. It reports whether it may: no other one does, or alone says that no other one
 // can. Nothing depends on it but who fetches.
 func (q Queue) RunSource(tx kv.Tx, s *Source, run SourceRun, alone bool) (bool, error) {
@@ -439,6 +466,9 @@ func (q Queue) RunSource(tx kv.Tx, s *Source, run SourceRun, alone bool) (bool, 
 		}
 	}
 	run.Until = now + int64(SourceTerm)
+	if alone {
+		run.Until = now + int64(SourceTermAlone)
+	}
 	tx.Set(key, run.pack())
 	return true, nil
 }

@@ -369,6 +369,29 @@ func TestSourceHasOneRunner(t *testing.T) {
 		if alone = true; !run("c") {
 			t.Error("a bridge that has the store for itself waits for one that is gone")
 		}
+		f.clock.advance(fdbpq.SourceTermAlone / 2)
+		if s := f.found("jobs", "orders"); s.State == fdbpq.SourceNoRunner {
+			t.Error("the word of a bridge that has the store for itself holds no longer than that of another one")
+		}
+		// Many at once: what one does not get, and what is gone, keeps it from no other one.
+		f.update(func(tx kv.Tx) error { return f.Queue("jobs").LeaveSource(tx, &s, "c") })
+		all := []fdbpq.Source{f.source("jobs", "taken", ordersSource), s, f.source("jobs", "gone", ordersSource), f.source("mail", "orders", ordersSource)}
+		claims := make([]fdbpq.SourceClaim, len(all))
+		for i := range all {
+			claims[i] = fdbpq.SourceClaim{Source: &all[i], Run: fdbpq.SourceRun{Runner: "e"}}
+		}
+		f.update(func(tx kv.Tx) error {
+			_, err := f.Queue("jobs").RunSource(tx, &all[0], fdbpq.SourceRun{Runner: "d"}, false)
+			return errors.Join(err, f.Queue("jobs").DeleteSource(tx, "gone"))
+		})
+		var mine []bool
+		f.update(func(tx kv.Tx) (err error) {
+			mine, err = f.RunSources(tx, claims, false)
+			return err
+		})
+		if !slices.Equal(mine, []bool{false, true, false, true}) {
+			t.Errorf("of the sources one gets %v", mine)
+		}
 	})
 }
 

@@ -4,7 +4,8 @@
 // (fdbpq.Queue.Feed). So whatever is fetched twice, out of order, by two bridges or from a stream that lies is pushed once, or not at all. It
 // acknowledges a message to the stream only behind the commit, and stops a source only by a transaction that finds it as it was.
 //
-// One bridge runs a source at a time, by a row that it writes every two seconds. Nothing but work depends on that.
+// One bridge runs a source at a time, by a row that it writes every two seconds, in one transaction for all its sources; a bridge that has
+// the store for itself writes what has changed. Nothing but work depends on that.
 package sources
 
 import (
@@ -45,6 +46,9 @@ const Hold = 30 * time.Second
 const (
 	// lookEvery is how often a bridge looks which sources there are.
 	lookEvery = 500 * time.Millisecond
+
+	// lookEveryAlone is that of one that has the store for itself: whatever changes there kicks it.
+	lookEveryAlone = 2 * time.Second
 
 	// sayEvery is how often it says that it runs one.
 	sayEvery = 2 * time.Second
@@ -112,7 +116,11 @@ func (r *Runners) Kick() {
 }
 
 func (r *Runners) run(ctx context.Context) {
-	look := time.NewTicker(lookEvery)
+	every := lookEvery
+	if r.Alone {
+		every = lookEveryAlone
+	}
+	look := time.NewTicker(every)
 	defer look.Stop()
 	defer r.leave()
 	for {
@@ -143,15 +151,18 @@ func (r *Runners) look(ctx context.Context) error {
 	}
 	remotes := r.Remotes()
 	now := int64(r.Store.Time())
-	wanted, needed, free := make(map[id]bool), make(map[string]bool), make(map[id]bool)
+	var runs, says, leaves []*fdbpq.Source
+	free := make(map[id]bool)
 	for i := range all {
 		s := &all[i]
 		remote, known := remotes[s.Config.Remote]
 		if s.Config.Paused || s.Position.Stop.Reason != "" || !known || !remote.allows(s.Queue, &s.Config) {
+			if r.Alone && s.Run.Holds(now) { // by this bridge, or one that is gone
+				leaves = append(leaves, s)
+			}
 			continue
 		}
 		key := idOf(s)
-		w := r.workers[key]
 		if another := s.Run.Runner != r.Bridge && !r.Alone; another {
 			if s.Run.Holds(now) {
 				continue // it runs it
@@ -161,19 +172,24 @@ func (r *Runners) look(ctx context.Context) error {
 				continue
 			}
 		}
-		if w == nil || w.spoke.IsZero() || time.Since(w.spoke) >= sayEvery {
-			mine, err := r.say(ctx, s, w)
-			if err != nil {
-				return err
-			}
-			if !mine {
-				continue
-			}
+		if r.unsaid(s, now) {
+			says = append(says, s)
+		} else {
+			runs = append(runs, s)
 		}
+	}
+	mine, err := r.say(ctx, says, leaves)
+	if err != nil {
+		return err
+	}
+	wanted, needed := make(map[id]bool), make(map[string]bool)
+	for _, s := range append(runs, mine...) {
+		remote := remotes[s.Config.Remote]
+		w := r.workers[idOf(s)]
 		if w == nil || w.ended() || w.identity != remote.Identity || w.revision != s.Position.Revision {
 			r.restart(s, w, remote)
 		}
-		wanted[key], needed[s.Config.Remote] = true, true
+		wanted[idOf(s)], needed[s.Config.Remote] = true, true
 	}
 	r.free = free
 	for key, w := range r.workers {
@@ -188,23 +204,75 @@ func (r *Runners) look(ctx context.Context) error {
 	return nil
 }
 
-// say says that this bridge runs a source, and reports whether it does.
-func (r *Runners) say(ctx context.Context, s *fdbpq.Source, w *worker) (mine bool, err error) {
-	run := fdbpq.SourceRun{Runner: r.Bridge, Last: s.Run.Last}
-	if w != nil {
-		run.Last, run.Problem, run.Since = w.report()
+// unsaid reports whether the store has to hear that this bridge runs a source. Where no other bridge can be, it hears what has changed.
+func (r *Runners) unsaid(s *fdbpq.Source, now int64) bool {
+	w := r.workers[idOf(s)]
+	switch {
+	case w == nil || w.spoke.IsZero():
+		return true
+	case time.Since(w.spoke) < sayEvery:
+		return false
+	case !r.Alone, s.Run.Runner != r.Bridge, s.Run.Until-now < int64(fdbpq.SourceTermAlone/2):
+		return true
 	}
-	err = r.update(ctx, func(tx kv.Tx) (err error) {
-		mine, err = r.Store.Queue(s.Queue).RunSource(tx, s, run, r.Alone)
-		return err
+	last, problem, since := w.report()
+	return s.Run.Last != last || s.Run.Problem != problem || s.Run.Since != since
+}
+
+// saysAtOnce bounds the sources of one transaction.
+const saysAtOnce = 200
+
+// say says that this bridge runs sources, and returns those that it does. It runs none of those that it leaves.
+func (r *Runners) say(ctx context.Context, says, leaves []*fdbpq.Source) (mine []*fdbpq.Source, err error) {
+	for len(leaves) > 0 {
+		some := leaves[:min(len(leaves), saysAtOnce)]
+		leaves = leaves[len(some):]
+		if err := r.leaveAll(ctx, some); err != nil {
+			return nil, err
+		}
+	}
+	for len(says) > 0 {
+		some := says[:min(len(says), saysAtOnce)]
+		says = says[len(some):]
+		claims := make([]fdbpq.SourceClaim, len(some))
+		for i, s := range some {
+			run := fdbpq.SourceRun{Runner: r.Bridge, Last: s.Run.Last}
+			if w := r.workers[idOf(s)]; w != nil {
+				run.Last, run.Problem, run.Since = w.report()
+			}
+			claims[i] = fdbpq.SourceClaim{Source: s, Run: run}
+		}
+		var is []bool
+		err := r.update(ctx, func(tx kv.Tx) (err error) {
+			is, err = r.Store.RunSources(tx, claims, r.Alone)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		for i, s := range some {
+			if !is[i] {
+				continue
+			}
+			if w := r.workers[idOf(s)]; w != nil {
+				w.spoke = time.Now()
+			}
+			mine = append(mine, s)
+		}
+	}
+	return mine, nil
+}
+
+// leaveAll has nobody run sources, whoever did.
+func (r *Runners) leaveAll(ctx context.Context, all []*fdbpq.Source) error {
+	return r.update(ctx, func(tx kv.Tx) error {
+		for _, s := range all {
+			if err := r.Store.Queue(s.Queue).LeaveSource(tx, s, s.Run.Runner); err != nil && err != fdbpq.ErrNoSource {
+				return err
+			}
+		}
+		return nil
 	})
-	if err == fdbpq.ErrNoSource {
-		return false, nil
-	}
-	if w != nil && err == nil {
-		w.spoke = time.Now()
-	}
-	return mine, err
 }
 
 // restart has a worker run a source from where it is, at a later look if the one before has not ended yet: whoever waits for a remote that says nothing
@@ -230,16 +298,16 @@ func (r *Runners) leave() {
 	for _, w := range r.workers {
 		w.cancel()
 	}
+	var left []*fdbpq.Source
 	for key, w := range r.workers {
 		select {
 		case <-w.done:
 		case <-ctx.Done():
 		}
-		s := &fdbpq.Source{Queue: key.queue, Name: key.name, Born: key.born}
-		err := r.update(ctx, func(tx kv.Tx) error { return r.Store.Queue(key.queue).LeaveSource(tx, s, r.Bridge) })
-		if err != nil && err != fdbpq.ErrNoSource {
-			r.Log.Debug("leaving a source failed: another bridge runs it in some seconds", "queue", key.queue, "source", key.name, "error", err)
-		}
+		left = append(left, &fdbpq.Source{Queue: key.queue, Name: key.name, Born: key.born, Run: fdbpq.SourceRun{Runner: r.Bridge}})
+	}
+	if _, err := r.say(ctx, nil, left); err != nil {
+		r.Log.Debug("leaving the sources failed: another bridge runs them in some seconds", "error", err)
 	}
 	r.connections.keep(nil)
 }
