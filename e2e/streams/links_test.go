@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -112,7 +113,7 @@ func TestLinkOverADistance(t *testing.T) {
 		return far.URL()
 	}, embedded)
 	n := cmp.Or(*flagMessages, 1500)
-	l.push(n, func(i int) []byte { return append(strconv.AppendInt(nil, int64(i), 10), make([]byte, 1020)...) })
+	l.push(n, func(i int) []byte { return fmt.Appendf(nil, "%04d%s", i, strings.Repeat("x", 1020)) })
 	begun := time.Now()
 	l.begin("")
 	l.moved(n)
