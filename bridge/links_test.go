@@ -521,6 +521,39 @@ func TestLinkThroughASmallerServer(t *testing.T) {
 	}
 }
 
+// An item that is too large for the hub, and that a person passes over there, is a dead letter of the edge.
+func TestLinkLeavesAnItemThatIsTooLarge(t *testing.T) {
+	t.Parallel()
+	at := chosen(nil)
+	at.Prefix = "edge7"
+	j := &joined{edge: serve(t, at)}
+	options := chosen(nil)
+	options.Remotes = func() map[string]bridge.Remote {
+		return map[string]bridge.Remote{"edge": {
+			Connect: func(o ...nats.Option) (*nats.Conn, error) { return nats.Connect(j.edge.env.NATS.URL(), o...) },
+			Take:    map[string][]string{"edge7.orders": {"jobs"}},
+		}}
+	}
+	j.hub = serveWith(t, testenv.NATS(t, func(o *server.Options) { o.MaxPayload = 16 << 10 }), bridge.Hold(options, time.Millisecond))
+	j.set()
+	large := strings.Repeat("x", 100<<10)
+	j.push("a", large, "c")
+	object[protocol.Source](j.hub, "pq.jobs.admin.source.edge", taking)
+	j.state("stopped", "poisoned: item 2 of batch 1")
+	object[protocol.Source](j.hub, "pq.jobs.admin.source.edge.resume", `{"skip":true}`)
+	j.pops("a", "c")
+	if m := j.edge.pop("edge7.orders-dead.pop.min", "", "PQ-Wait", forever); string(m.Data) != large || !strings.HasPrefix(m.Header.Get("PQ-Dead-Reason"), "link hub: ") {
+		t.Errorf("the dead letter has %d bytes, and %v", len(m.Data), m.Header)
+	}
+	testenv.Await(t, "the edge has given the others", func() bool { return j.shown().Given == 2 && j.shown().Held == 0 })
+	if s := j.state("running", ""); s.Counts.Poisoned != 1 || s.Counts.Delivered != 2 {
+		t.Errorf("the source is %+v", s)
+	}
+	for _, left := range []string{`1`, `[0]`, `["a"]`, `[1.5]`, `[1001]`, `[[1]]`, `{}`, `null`, `[` + strings.Repeat("1,", 1000) + `1]`} {
+		j.edge.refused(j.edge.ask("edge7.orders.link.hub", fmt.Sprintf(`{"taker":%q,"done":0,"left":%s}`, j.hub.env.Store.ID(), left)), 400)
+	}
+}
+
 // A giver of an earlier version refuses fields that it does not know. It gives whole batches.
 func TestLinkOfAnEarlierGiver(t *testing.T) {
 	t.Parallel()

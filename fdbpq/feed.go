@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -42,6 +44,7 @@ type SourcePosition struct {
 	Consumer int64  // the same of the consumer of a source that takes
 	From     string // how Seq is found at the first contact: "": as the definition says, fromSeq, or a time. Of a link: fromGiver
 	Giver    string // of a link: the store id of the other side
+	Left     string // of the last batch of a link: numbers of items, from 1, that this store could not take
 
 	Delivered, Skipped, Poisoned int64
 
@@ -103,6 +106,35 @@ func (p *SourcePosition) to(seq uint64) {
 	p.SourceMark, p.Exact = SourceMark{Seq: seq}, false
 }
 
+// reach moves the position to a message.
+func (p *SourcePosition) reach(m SourceMark) {
+	if m.Next != "" && m.Next != p.Next { // of another batch: the giver has heard what was left of the one before
+		p.Left = ""
+	}
+	p.SourceMark, p.Exact = m, true
+}
+
+// skip passes over the poisoned message. The item of a link is left to the giver.
+func (p *SourcePosition) skip() {
+	p.reach(p.Stop.At)
+	if p.Poisoned++; p.Next != "" {
+		p.Left = strings.TrimSpace(fmt.Sprint(p.Left, " ", p.Part))
+	}
+}
+
+// LeavesOf returns what the giver of a link has to keep of the batch that the source has taken: numbers of items, from 1.
+func (p *SourcePosition) LeavesOf() (numbers []int64) {
+	if p.Next != "" { // it is still being taken
+		return nil
+	}
+	for _, word := range strings.Fields(p.Left) {
+		if n, err := strconv.ParseInt(word, 10, 64); err == nil {
+			numbers = append(numbers, n)
+		}
+	}
+	return numbers
+}
+
 // accept takes the stream as it is: what it has that was not pushed is fed. Of a stream that lost its end and grew again our sequences say nothing any
 // more. A source that copies goes on with what is younger than the last message that it read, and at the latest behind the end that the stream had then.
 // One that takes begins with the first message, as it acknowledges what is behind its position.
@@ -122,7 +154,7 @@ func (p *SourcePosition) accept(mode SourceMode) {
 	case StopConsumer:
 		p.Created, p.Consumer, p.From = 0, 0, StartFirst
 	case StopGiverBehind, StopTakerBehind, StopGiverReplaced:
-		p.Giver, p.From = "", fromGiver
+		p.Giver, p.From, p.Left = "", fromGiver, ""
 	}
 }
 
@@ -152,13 +184,17 @@ func (p *SourcePosition) pack() []byte {
 		b = tuple.AppendString(b, text)
 	}
 	at := &p.Stop.At
-	if p.Giver+p.Batch+p.Next+at.Batch+at.Next == "" {
+	if p.Giver+p.Batch+p.Next+at.Batch+at.Next+p.Left == "" {
 		return b
 	}
 	for _, text := range []string{p.Giver, p.Batch, p.Next, at.Batch, at.Next} {
 		b = tuple.AppendString(b, text)
 	}
-	return tuple.AppendInt(tuple.AppendInt(b, p.Part), at.Part)
+	b = tuple.AppendInt(tuple.AppendInt(b, p.Part), at.Part)
+	if p.Left == "" {
+		return b
+	}
+	return tuple.AppendString(b, p.Left)
 }
 
 func (p *SourcePosition) parse(b []byte) error {
@@ -176,6 +212,9 @@ func (p *SourcePosition) parse(b []byte) error {
 	if r.More() {
 		p.Giver, p.Batch, p.Next, p.Stop.At.Batch, p.Stop.At.Next = r.Text(), r.Text(), r.Text(), r.Text(), r.Text()
 		r.Ints(&p.Part, &p.Stop.At.Part)
+	}
+	if r.More() {
+		p.Left = r.Text()
 	}
 	return r.Err()
 }
@@ -236,7 +275,7 @@ func (q Queue) Feed(tx kv.Tx, s *Source, messages []SourceMessage) (fed Fed, err
 			}
 			break
 		}
-		fed.Position.SourceMark, fed.Position.Exact = m.SourceMark, true
+		fed.Position.reach(m.SourceMark)
 		fed.skipped(m.Missed)
 		fed.Done++
 	}

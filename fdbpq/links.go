@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -366,6 +367,8 @@ type LinkAsk struct {
 	Next  string // the id of the batch of which it has a part,
 	Part  int    // of so many items
 
+	Left []int64 // items of the batch Done that the taker could not take, by their numbers from 1
+
 	Items Selection // which ones a new batch may have, or a part of the one that is out
 }
 
@@ -378,6 +381,7 @@ type Given struct {
 	First, Total  int    // Items are those of the batch behind the first ones, of so many
 
 	Ended  int  // items of the batch before that were still here
+	Left   int  // of these became dead letters, or returned, as the taker could not take them
 	Paused bool // why there is no batch: the link is paused, whatever the queue is
 }
 
@@ -412,15 +416,17 @@ func (q Queue) Give(tx kv.Tx, name string, ask LinkAsk) (given Given, err error)
 		return given, err
 	}
 	ends := len(o.held) > 0
-	if given.Ended, err = l.end(&o); err != nil {
+	if err := l.end(name, &o, ask.Left, &given); err != nil {
 		return given, err
 	}
+	told := l.happened()
 	if err := l.hold(name, c, &o, &ask, &given); err != nil {
 		return given, err
 	}
 	if ends || given.Number > 0 {
 		tx.Set(l.row(spaceOut, name), o.pack())
 	}
+	given.Events = append(told, given.Events...)
 	return given, l.done()
 }
 
@@ -471,19 +477,33 @@ func (l links) items(o *out) (items []*located, err error) {
 	return items, nil
 }
 
-// end removes the items of the batch, which the taker has.
-func (l links) end(o *out) (int, error) {
+// end removes the items of the batch, which the taker has. Those that it could not take become dead letters, or return to their places where the
+// queue has no dead-letter queue.
+func (l links) end(name string, o *out, left []int64, given *Given) error {
 	items, err := l.items(o)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	for _, item := range items {
-		l.txSize += itemTxSize(l.name, &item.envelope, false) - int(item.size)
-		l.change(item, nil)
-	}
-	o.given += int64(len(items))
 	o.held = nil
-	return len(items), nil
+	given.Ended = len(items)
+	for i, item := range items {
+		if !slices.Contains(left, int64(i+1)) {
+			l.txSize += itemTxSize(l.name, &item.envelope, false) - int(item.size)
+			l.change(item, nil)
+			o.given++
+			continue
+		}
+		given.Left++
+		item.tries, item.over = item.tries-1, true
+		dead, err := deadLetters{l.queueTx}.take(item, fmt.Sprintf("link %s: the other store has no room for the item, neither as one nor as a dead letter", name))
+		if err == nil && !dead {
+			_, err = leases{l.queueTx}.reinstate(item, 0)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // hold makes the next batch.

@@ -1,6 +1,7 @@
 package fdbpq_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -123,7 +124,7 @@ func (l *linked) asks() (fdbpq.Source, fdbpq.LinkAsk) {
 	s := l.taker.found("jobs", "edge")
 	p := s.Position
 	return s, fdbpq.LinkAsk{
-		Taker: l.taker.ID(), Done: int64(p.Seq), Batch: p.Batch, Accept: p.Accepts(),
+		Taker: l.taker.ID(), Done: int64(p.Seq), Batch: p.Batch, Accept: p.Accepts(), Left: p.LeavesOf(),
 		Items: fdbpq.Selection{Limit: s.Config.Batch},
 	}
 }
@@ -162,7 +163,11 @@ func (l *linked) takes(s fdbpq.Source, given fdbpq.Given) (fed fdbpq.Fed, err er
 	}
 	var items []fdbpq.SourceMessage
 	for _, item := range given.Items {
-		items = append(items, fdbpq.SourceMessage{Item: fdbpq.NewItem{Payload: item.Payload, Priority: item.Priority, HasPriority: true, Key: item.Key}})
+		m := fdbpq.SourceMessage{Item: fdbpq.NewItem{Payload: item.Payload, Priority: item.Priority, HasPriority: true, Key: item.Key}}
+		if bytes.HasPrefix(item.Payload, []byte("large")) {
+			m.Large = errors.New("too large")
+		}
+		items = append(items, m)
 	}
 	session := l.taker.Session()
 	defer session.Release()
@@ -279,6 +284,56 @@ func TestLinkGivesParts(t *testing.T) {
 		}
 		if fed, err := l.takes(s, given); err != nil || fed.Position.Seq != 2 {
 			l.Errorf("after a purge: %+v, %v", fed, err)
+		}
+	})
+}
+
+// An item that the taker can keep neither as an item nor as a dead letter, and that a person passes over, stays with the giver: as a dead letter, or at
+// its place if it can be none. Whatever else the batch has moves, and no answer that is lost changes that.
+func TestLinkLeavesWhatFitsNowhere(t *testing.T) {
+	eachLink(t, func(l *linked) {
+		l.giver.pushed("orders", 0, "a", "large 1", "large 2", "b", "large 3", "large 4", "large 5", "c")
+		id := l.giver.pushed("elsewhere", 9, "alive")[0]
+		l.giver.imports("orders", fdbpq.Import{ID: id, Priority: 9, Payload: []byte("large and dead"), Dead: &fdbpq.DeadLetter{Reason: "too old", Origin: "elsewhere"}})
+		l.taker.source("jobs", "edge", `{"batch":4}`)
+		var dead []string
+		left, stops := 0, 0
+		for {
+			s, ask := l.asks()
+			if s.Position.Stop.Reason != "" {
+				if stops++; stops > 6 {
+					break // the one that cannot be a dead letter comes again
+				}
+				l.taker.update(func(tx kv.Tx) error {
+					_, err := l.taker.Queue("jobs").ResumeSource(tx, "edge", fdbpq.SourceResume{Skip: true})
+					return err
+				})
+				continue
+			}
+			given := l.gives(ask)
+			left += given.Left
+			for _, e := range given.Events {
+				if e.Type == fdbpq.EventDead {
+					dead = append(dead, e.Reason)
+				}
+			}
+			if again := l.gives(ask); again.Number != given.Number || again.Left != 0 {
+				l.Fatalf("when it is asked again, the giver has %+v, and had %+v", again, given)
+			}
+			if given.Number == 0 {
+				l.Fatalf("what cannot be a dead letter is gone: %+v", given)
+			}
+			if _, err := l.takes(s, given); err != nil {
+				l.Fatal(err)
+			}
+		}
+		l.taker.expectPayloads("jobs", "a", "b", "c")
+		l.giver.expectPayloads("orders-dead", "large 1", "large 2", "large 3", "large 4", "large 5")
+		if left != 6 || len(dead) != 5 || !strings.HasPrefix(dead[0], "link hub: ") {
+			l.Errorf("%d were left, and of dead letters %q tell", left, dead)
+		}
+		if n := l.giver.counts("orders").Length(); n != 1 || l.shown().Given != 3 || l.shown().Held != 1 {
+			l.Errorf("the giver has %d items, and %+v", n, l.shown())
 		}
 	})
 }

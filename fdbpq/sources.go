@@ -443,7 +443,7 @@ func (q Queue) ResumeSource(tx kv.Tx, name string, from SourceResume) (Source, e
 		case from.Skip && stop.Reason != StopPoisoned:
 			return &SourceError{"there is no poisoned message to skip"}
 		case from.Skip:
-			p.SourceMark, p.Exact, p.Poisoned = stop.At, true, p.Poisoned+1
+			p.skip()
 		case from.Accept:
 			p.accept(s.Config.Mode)
 		case stop.Reason != "":

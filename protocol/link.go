@@ -60,6 +60,8 @@ type LinkTake struct {
 	Max    int    `json:"max,omitempty"`    // items of the next one at most
 	Accept bool   `json:"accept,omitempty"` // go on with the giver's number, whatever the taker has
 
+	Left []int64 `json:"left,omitempty"` // items of the batch Done that the taker could not take, by their numbers from 1: the giver keeps them
+
 	// A taker that says this understands answers with a part of a batch.
 	MaxPayload int64 `json:"max_payload,omitempty"` // bytes of an answer at most: the max_payload of its server
 

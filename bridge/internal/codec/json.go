@@ -41,6 +41,9 @@ func ReadObject(what string, body []byte, fields string, set func(name string, v
 // members are those of an object within another one.
 type members struct{ of *json.Decoder }
 
+// elements are those of a list.
+type elements struct{ of *json.Decoder }
+
 // checkJSON refuses JSON that is not to be read in one way alone.
 func checkJSON(what string, text []byte) *failure.Failure {
 	if err := jsontext.Check(text); err != nil {
@@ -60,8 +63,11 @@ func readMembers(d *json.Decoder, what, fields string, set func(name string, val
 		if err != nil {
 			return brokenJSON(what, err)
 		}
-		if value == json.Delim('{') {
+		switch value {
+		case json.Delim('{'):
 			value = members{d}
+		case json.Delim('['):
+			value = elements{d}
 		}
 		known, f := set(name, value)
 		if !known {
@@ -97,6 +103,31 @@ func ReadInteger(what string, value any, least, most int64) (int64, *failure.Fai
 		return 0, failure.Newf(400, "%s is no number: expected an integer", what)
 	}
 	return ParseInteger(what, number.String(), least, most)
+}
+
+// readIntegers reads up to so many integers from a JSON list.
+func readIntegers(what string, value any, least, most int64, count int) (all []int64, f *failure.Failure) {
+	list, ok := value.(elements)
+	if !ok {
+		return nil, failure.Newf(400, "%s: expected a list of integers", what)
+	}
+	for list.of.More() {
+		value, err := list.of.Token()
+		if err != nil {
+			return nil, brokenJSON(what, err)
+		}
+		n, f := ReadInteger(what, value, least, most)
+		if f != nil {
+			return nil, f
+		}
+		if all = append(all, n); len(all) > count {
+			return nil, failure.Newf(400, "%s has more than %d integers", what, count)
+		}
+	}
+	if _, err := list.of.Token(); err != nil {
+		return nil, brokenJSON(what, err)
+	}
+	return all, nil
 }
 
 // ParseInteger reads an integer in its one form in decimal.

@@ -40,7 +40,7 @@ func ReadTake(m *nats.Msg, verb string) (ask fdbpq.LinkAsk, p PopRequest, most i
 			return ask, p, most, failure.Newf(400, "header %s is none of %s: expected %s", failure.Quote(key), verb, protocol.HeaderWait)
 		}
 	}
-	f = ReadObject("the body", m.Data, "accept, batch, done, max, max_payload, next, part, taker", func(name string, value any) (known bool, f *failure.Failure) {
+	f = ReadObject("the body", m.Data, "accept, batch, done, left, max, max_payload, next, part, taker", func(name string, value any) (known bool, f *failure.Failure) {
 		switch name {
 		case "taker":
 			ask.Taker, f = ReadString(name, value)
@@ -55,6 +55,8 @@ func ReadTake(m *nats.Msg, verb string) (ask fdbpq.LinkAsk, p PopRequest, most i
 		case "max_payload":
 			most, f = ReadInteger(name, value, 1, math.MaxInt64)
 			ask.Parts = true
+		case "left":
+			ask.Left, f = readIntegers(name, value, 1, fdbpq.MaxBatch, fdbpq.MaxBatch)
 		case "next":
 			ask.Next, f = ReadString(name, value)
 		case "part":

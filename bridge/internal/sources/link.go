@@ -67,7 +67,10 @@ func (a *attempt) fromLink(ctx context.Context, nc *nats.Conn) error {
 // askLink asks for the batch behind the one that the store has.
 func (a *attempt) askLink(ctx context.Context, nc *nats.Conn) (*nats.Msg, error) {
 	at, c := &a.source.Position, &a.source.Config
-	ask := protocol.LinkTake{Taker: a.runners.Store.ID(), Done: at.Seq, Batch: at.Batch, Max: c.Batch, Accept: at.Accepts()}
+	ask := protocol.LinkTake{Taker: a.runners.Store.ID(), Done: at.Seq, Batch: at.Batch, Max: c.Batch, Accept: at.Accepts(), Left: at.LeavesOf()}
+	if a.plain && len(ask.Left) > 0 {
+		return nil, fmt.Errorf("%s.link.%s: batch %d has items that were skipped, and the pqd there is of a version that would lose them: upgrade it", c.Queue, c.Link, at.Seq)
+	}
 	if !a.plain {
 		ask.MaxPayload, ask.Next, ask.Part = nc.MaxPayload(), at.Next, at.Part
 	}
