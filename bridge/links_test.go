@@ -558,6 +558,7 @@ func TestLinkLeavesAnItemThatIsTooLarge(t *testing.T) {
 func TestLinkOfAnEarlierGiver(t *testing.T) {
 	t.Parallel()
 	var earlier *testenv.Server
+	var done atomic.Bool // it was told that the hub has the batch
 	options := chosen(nil)
 	options.Remotes = func() map[string]bridge.Remote {
 		return map[string]bridge.Remote{"edge": {
@@ -579,9 +580,11 @@ func TestLinkOfAnEarlierGiver(t *testing.T) {
 			answer.Header.Set("Nats-Service-Error", `the body has no field "max_payload"`)
 		case ask["done"] == 0.0:
 			answer.Header.Set("PQ-Link-Batch", "1 b "+ask["batch"].(string))
-			answer.Header.Set("PQ-Bundle", "1")
+			answer.Header.Set("PQ-Bundle", "2")
 			answer.Data = protocol.AppendFrame(nil, []byte("PQ-Id: 1-a\r\nPQ-Priority: 0\r\n"), []byte("a book"))
+			answer.Data = protocol.AppendFrame(answer.Data, []byte("PQ-Id: 2-a\r\nPQ-Priority: 0\r\n"), make([]byte, 1<<20-700)) // too large for the hub
 		default:
+			done.Store(true)
 			answer.Header.Set("Status", "408")
 		}
 		if err := m.RespondMsg(answer); err != nil {
@@ -593,5 +596,11 @@ func TestLinkOfAnEarlierGiver(t *testing.T) {
 	j := &joined{hub: serve(t, bridge.Hold(options, time.Millisecond))}
 	object[protocol.Source](j.hub, "pq.jobs.admin.source.edge", taking)
 	j.pops("a book")
-	j.state("running", "")
+	// It would lose what it is to keep: it is not told that the hub has the batch.
+	j.state("stopped", "poisoned")
+	object[protocol.Source](j.hub, "pq.jobs.admin.source.edge.resume", `{"skip":true}`)
+	j.state("failing", "upgrade it")
+	if done.Load() {
+		t.Error("the giver was told that the hub has the batch")
+	}
 }
