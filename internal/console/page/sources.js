@@ -30,7 +30,7 @@ export function sources(context, queue, parameters) {
 function choose(s, resume) {
   const title = `Resume ${s.name}`;
   if (s.reason.startsWith("poisoned:")) {
-    const [passed, skip] = s.link ? ["item, which does not come", "Skip the item"] : ["message, which becomes no item", "Skip the message"];
+    const [passed, skip] = s.link ? ["item, which becomes a dead letter of the other side", "Skip the item"] : ["message, which becomes no item", "Skip the message"];
     confirmOnce(title, `${visible(s.reason)}. The source passes over that ${passed}.`, skip, () => resume('{"skip":true}'));
     return;
   }

@@ -43,7 +43,11 @@ func SourceWays(queue string, s *client.Source) []string {
 		protocol.StopGiverReplaced: "with the store that answers now",
 	}[stop]}
 	if stop == protocol.StopPoisoned {
-		ways[0] = resume + " --skip   # pass over this message"
+		passed := "pass over this message"
+		if s.Link != "" {
+			passed = "leave this item to the other side, as a dead letter"
+		}
+		ways[0] = resume + " --skip   # " + passed
 	}
 	if s.Mode == protocol.SourceCopies {
 		ways = append(ways, resume+" --from-seq <n>   # what was pushed already comes again")
