@@ -3,6 +3,7 @@ package fdbpq_test
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
@@ -42,6 +43,7 @@ type linkAsk struct {
 	batch  string
 	accept bool
 	limit  int
+	left   []int64
 }
 
 func (m *model) setLink(queue, name, to string, paused bool) outcome {
@@ -119,17 +121,33 @@ func (m *model) give(queue, name string, ask linkAsk, at moment, got outcome) ou
 		}
 		return out
 	}
-	for _, number := range l.out {
-		q.remove(number)
+	var ended outcome
+	for i, number := range l.out {
+		item := q.byNumber(number)
+		switch {
+		case !slices.Contains(ask.left, int64(i+1)):
+			q.remove(number)
+			l.given++
+			continue
+		case item.dead != (fdbpq.DeadLetter{}):
+			item.lease, item.ofLink = 0, false
+			m.reinstate(q, at, number, 0, &ended)
+		default:
+			item.lease, item.ofLink = 0, false
+			gone := *item
+			q.remove(number)
+			m.moveToDeadLetters(q, at, gone, "link "+name+": the other store has no room for the item, neither as one nor as a dead letter", &ended)
+		}
 	}
-	l.given += int64(len(l.out))
 	l.out, l.open = nil, false
 	q.setLink(name, l)
 	if l.paused || q.paused {
-		return outcome{Reason: fdbpq.ReasonPaused}
+		ended.Reason = fdbpq.ReasonPaused
+		return ended
 	}
 	sel := selection{end: fdbpq.Min, band: everyPriority, limit: ask.limit, maxBytes: fdbpq.MaxBatchBytes, holders: []string{"link:" + name}}
 	out := m.pop(queue, at, sel, time.Second, got)
+	out.Events = append(ended.Events, out.Events...)
 	if out.Leased = 0; len(out.Items) == 0 {
 		return out
 	}

@@ -68,7 +68,7 @@ func giveOf(queue, name string, ask linkAsk) operation {
 	return operation{
 		name: fmt.Sprintf("give %s/%s %+v", queue, name, ask),
 		run: func(p *process, tx kv.Tx) (outcome, error) {
-			given, err := p.queue(queue).Give(tx, name, fdbpq.LinkAsk{Taker: ask.taker, Done: ask.done, Batch: ask.batch, Accept: ask.accept, Items: fdbpq.Selection{Limit: ask.limit}})
+			given, err := p.queue(queue).Give(tx, name, fdbpq.LinkAsk{Taker: ask.taker, Done: ask.done, Batch: ask.batch, Accept: ask.accept, Left: ask.left, Items: fdbpq.Selection{Limit: ask.limit}})
 			out := poppedOf(given.Popped)
 			out.Leased = 0
 			if err != nil || given.Number == 0 {
@@ -183,6 +183,9 @@ func (w *world) linking(rng *rand.Rand) operation {
 		ask.done = max(0, ask.done+pick[int64](rng, -2, -1, 1, 2))
 	case 6:
 		ask.batch = pick(rng, "", "another")
+	}
+	if rng.IntN(4) == 0 {
+		ask.left = []int64{1 + rng.Int64N(3), 1 + rng.Int64N(3)}
 	}
 	return giveOf(queue, name, ask)
 }
