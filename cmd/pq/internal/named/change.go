@@ -31,8 +31,12 @@ func NextSchedule(read *client.Schedule, paused bool) client.ScheduleChange {
 	if read.Count > 0 {
 		change.Count = new(max(1, read.Count-read.Counts.Fired)) // one without a further firing is done
 	}
-	if change.Start == nil && strings.HasPrefix(read.Spec, "@every") && !read.Next.IsZero() {
-		change.Start = &read.Next
+	at := read.Next
+	if at.IsZero() { // it is paused
+		at = read.Last
+	}
+	if change.Start == nil && strings.HasPrefix(read.Spec, "@every") && !at.IsZero() {
+		change.Start = &at
 	}
 	return change
 }
