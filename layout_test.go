@@ -30,7 +30,7 @@ var imports = map[string][]string{
 	"fdbpq/kv/local":   {"fdbpq/kv"},
 	"fdbpq/kv/fdb":     {"fdbpq/kv"},
 	"fdbpq/kv/cluster": {"fdbpq/kv", "fdbpq/kv/local"},
-	"fdbpq":            {"fdbpq/internal/session", "fdbpq/internal/storetime", "fdbpq/kv", "internal/calendar", "internal/jsontext", "internal/tuple"},
+	"fdbpq":            {"fdbpq/internal/rota", "fdbpq/internal/session", "fdbpq/internal/storetime", "fdbpq/kv", "internal/calendar", "internal/jsontext", "internal/tuple"},
 	"bridge":           {"bridge/internal/batch", "bridge/internal/codec", "bridge/internal/failure", "bridge/internal/listening", "bridge/internal/peers", "bridge/internal/receiver", "bridge/internal/request", "bridge/internal/sources", "bridge/internal/survey", "bridge/internal/tenants", "bridge/internal/waiting", "fdbpq", "fdbpq/kv", "protocol", "subjects"},
 	"client":           {"protocol", "subjects"},
 	"docs":             {},
@@ -50,6 +50,7 @@ var imports = map[string][]string{
 	"bridge/internal/waiting":    {"fdbpq", "fdbpq/kv"},
 
 	"fdbpq/recipe":             {"fdbpq", "fdbpq/kv", "internal/tuple"},
+	"fdbpq/internal/rota":      {},
 	"fdbpq/internal/session":   {"fdbpq/kv", "internal/tuple"},
 	"fdbpq/internal/storetime": {"fdbpq/kv"},
 

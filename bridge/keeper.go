@@ -11,6 +11,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/subjects"
 )
 
 // keeper runs the store's maintenance and records whether the store commits.
@@ -50,6 +51,7 @@ func (k *keeper) start(store *fdbpq.Store, event func(fdbpq.Event), fired func(f
 			Alive: k.alive,
 			Fired: fired,
 			Room:  func(queue string, bytes int) (ended func(), full error) { return room(queue, 1, bytes) },
+			Owner: subjects.Tenant,
 		})
 	}()
 }

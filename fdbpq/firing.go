@@ -16,10 +16,10 @@ import (
 
 // The bounds of the transaction of one Fire.
 const (
-	fireFromLane = 16  // schedules of each lane
-	fireTimes    = 100 // times of one schedule
-	fireTotal    = 256
-	fireTxSize   = 1 << 20 // of all but the last item
+	fireTimes  = 100     // times of one schedule
+	fireTurn   = 25      // the same while other queues wait
+	fireTotal  = 256     // items, and schedules
+	fireTxSize = 1 << 20 // of all but the last item
 
 	// maxCaughtUp bounds how many times of one schedule fire late.
 	maxCaughtUp = 1000
@@ -53,14 +53,27 @@ type FiredQueue struct{ Fired, Missed, Overlapped, Bytes int64 }
 type Room func(queue string, bytes int) (ended func(), full error)
 
 // Fire pushes the items of schedules whose time has come, in one bounded transaction. Of several
-// processes one fires at a time. Without room queues always take items.
+// processes one fires at a time. Without room queues always take items. While more schedules are due than fit in, their queues
+// take turns.
 //
 // A nominal time fires once. The transaction that pushes for it depends on how far the schedule
 // was, and moves that on.
-func (s *Store) Fire(ctx context.Context, room Room) (Fired, error) {
+func (s *Store) Fire(ctx context.Context, room Room) (Fired, error) { return s.fire(ctx, room, nil) }
+
+// fire is Fire with queues that have owners, who take turns.
+func (s *Store) fire(ctx context.Context, room Room, owner func(queue string) string) (fired Fired, err error) {
 	if none, err := (schedules{s}).none(ctx); none || err != nil {
 		return Fired{}, err
 	}
+	late := &s.runner.late
+	late.Lock()
+	defer late.Unlock()
+	late.owner = owner
+	defer func() {
+		if err != nil {
+			late.forget()
+		}
+	}()
 	session := s.Session()
 	defer session.Release()
 	var f firing
@@ -78,9 +91,13 @@ func (s *Store) Fire(ctx context.Context, room Room) (Fired, error) {
 		asked = append(asked, ended)
 		return full
 	}
-	err := session.Update(ctx, func(tx kv.Tx) (err error) {
+	runs := 0
+	err = session.Update(ctx, func(tx kv.Tx) (err error) {
+		if runs++; runs > 1 {
+			late.forget() // what the transaction that failed has taken
+		}
 		return s.In(tx, func(w *Work) error {
-			f = firing{store: s, tx: tx, room: hasRoom, work: w}
+			f = firing{store: s, tx: tx, room: hasRoom, work: w, late: late}
 			return f.run()
 		})
 	})
@@ -120,6 +137,7 @@ type firing struct {
 	txSize int
 	total  int
 	work   *Work
+	late   *late
 	fired  Fired
 
 	replanned   bool // it has planned schedules again, after the zones have changed
@@ -129,50 +147,34 @@ type firing struct {
 func (f *firing) run() error {
 	ready, err := f.becomeRunner()
 	if err != nil || !ready {
+		f.late.forget()
 		return err
 	}
-	var prefixes [scheduleLanes][]byte
-	options := kv.RangeOptions{Limit: fireFromLane + 1 + f.store.damagedTimers.len()}
-	for lane := range prefixes {
-		prefixes[lane] = lanePrefix(int64(lane))
-		begin, end := tuple.Range(prefixes[lane])
-		f.tx.PrefetchRange(begin, end, options)
+	earliest, err := f.late.look(f.tx, f.now, &f.store.damagedTimers)
+	if err != nil {
+		return err
 	}
-	earliest := int64(math.MaxInt64)
-	for _, prefix := range prefixes {
-		begin, end := tuple.Range(prefix)
-		rows, err := f.tx.Snapshot().Range(begin, end, options)
+	for looked := 0; looked < fireTotal && f.total < fireTotal && f.txSize < fireTxSize; looked++ {
+		e, ok := f.late.turns.Next()
+		if !ok {
+			break
+		}
+		again, err := f.fire(e)
 		if err != nil {
+			if isDamage(err) {
+				err = &timerError{key: e.key, queue: e.home.queue, err: err}
+			}
 			return err
 		}
-		taken := 0
-		for _, pair := range rows {
-			if f.store.damagedTimers.has(pair.Key) {
-				continue
-			}
-			e, err := parseDue(pair.Key)
-			if err != nil {
-				return &timerError{key: pair.Key, err: err}
-			}
-			if e.due > f.now || taken == fireFromLane || f.total >= fireTotal || f.txSize >= fireTxSize {
-				earliest = min(earliest, e.due)
-				break
-			}
-			taken++
-			again, err := f.fire(e)
-			if err != nil {
-				if isDamage(err) {
-					err = &timerError{key: pair.Key, queue: e.home.queue, err: err}
-				}
-				return err
-			}
-			earliest = min(earliest, again)
+		if again <= f.now {
+			f.late.add(e.at(again))
 		}
+		earliest = min(earliest, again)
 	}
 	if earliest != math.MaxInt64 {
 		f.fired.Next = max(time.Duration(earliest-f.now), 1)
 	}
-	if f.replannedTo != nil {
+	if f.late.more() || f.replannedTo != nil {
 		f.fired.Next = 1
 	}
 	return nil
@@ -235,8 +237,12 @@ func (f *firing) catchUp(q Queue, p *plan, row *scheduleRow) error {
 	done := row.after
 	full := false
 	overlapped := int64(0)
+	most := fireTimes
+	if f.late.turns.Len() > 0 {
+		most = fireTurn
+	}
 	for n, t := range kept {
-		if n == fireTimes || n > 0 && (f.txSize >= fireTxSize || f.total >= fireTotal) || p.Count > 0 && row.fired >= p.Count {
+		if n == most || n > 0 && (f.txSize >= fireTxSize || f.total >= fireTotal) || p.Count > 0 && row.fired >= p.Count {
 			break
 		}
 		pushed, err := f.push(q, row, p.name, t)

@@ -26,6 +26,9 @@ type Maintenance struct {
 	Fired   func(Fired) // schedules were looked at
 
 	Room Room // nil: queues take items of schedules whenever they have room
+
+	// Owner says whose a queue is: owners take turns with what their schedules push. nil: all queues are of one.
+	Owner func(queue string) string
 }
 
 // Maintain writes heartbeats, sweeps due timers, fires schedules and clears garbage until ctx ends.

@@ -350,8 +350,7 @@ func (h scheduleHome) count(tx kv.Tx, before, after *scheduleRow) error {
 	return nil
 }
 
-// scheduleLanes is how many parts the index has. Each firing takes some of each part, so a
-// queue with many schedules at one time delays few others.
+// scheduleLanes is how many parts the index has.
 const scheduleLanes = 16
 
 func dueRow(due int64, h scheduleHome, name string) []byte {
@@ -373,6 +372,19 @@ type dueEntry struct {
 	due  int64
 	home scheduleHome
 	name string
+}
+
+// at returns the index row of the schedule for another time.
+func (e dueEntry) at(due int64) dueEntry {
+	e.due, e.key = due, dueRow(due, e.home, e.name)
+	return e
+}
+
+// behindQueue is the key behind all rows of the queue at that time.
+func (e dueEntry) behindQueue() []byte {
+	key := tuple.AppendInt(lanePrefix(laneOf(e.home.queue)), e.due)
+	_, end := tuple.Range(appendHome(key, e.home.queue, e.home.born))
+	return end
 }
 
 func parseDue(key []byte) (e dueEntry, err error) {

@@ -1,12 +1,16 @@
 package fdbpq
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/rota"
 	"github.com/pqbridge/pqbridge/fdbpq/internal/storetime"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/calendar"
@@ -43,6 +47,8 @@ type runner struct {
 	zoneData string        // the version of this program's zones
 
 	replanBehind []byte // key behind which schedules are to be planned again by these zones; nil: from the first on
+
+	late late
 }
 
 // schedules is what a store does about the schedules of its queues.
@@ -231,7 +237,7 @@ func (s schedules) run(ctx context.Context, m *Maintenance) {
 	for {
 		wait := storetime.Every
 		m.step(ctx, func(ctx context.Context) error {
-			fired, err := s.Fire(ctx, m.Room)
+			fired, err := s.fire(ctx, m.Room, m.Owner)
 			var damage *timerError
 			if errors.As(err, &damage) {
 				wait = 1
@@ -256,4 +262,142 @@ func (s schedules) run(ctx context.Context, m *Maintenance) {
 	}
 }
 
-func (r *runner) init() { r.zoneData = calendar.ZoneData }
+func (r *runner) init() {
+	r.zoneData = calendar.ZoneData
+	r.late.bounds = lateBounds{ofQueue: 4096, inAll: 65_536, read: 32_768, page: 1024}
+	r.late.forget()
+}
+
+// late are the due index rows that wait for their turn, as far as they were read: those of a burst are more than fit into one
+// transaction. Each transaction reads on from where the last one has stopped, and some rows again from the first on: another
+// process may have written one there, and of a queue with many rows most were passed over. When the last turn is over nothing is
+// kept.
+type late struct {
+	sync.Mutex
+	bounds lateBounds
+	turns  *rota.Rota[dueEntry]
+	owner  func(queue string) string // nil: all queues are of one
+
+	ahead, again [scheduleLanes][]byte // where to read on; nil: nothing was read
+	lane         int                   // the one that is read again
+	partly       bool                  // there may be due rows that were not read
+}
+
+// lateBounds are how many rows wait, and are read.
+type lateBounds struct {
+	ofQueue, inAll int
+	read           int // by one transaction, and a page of each lane in any case
+	page           int // at a time, and again
+}
+
+const lateFirst = 17 // rows of each lane that are read at first: of few schedules these are all
+
+// forget has all rows be read anew.
+func (l *late) forget() {
+	l.turns = rota.New[dueEntry](l.bounds.ofQueue, l.bounds.inAll)
+	l.ahead, l.again, l.partly = [scheduleLanes][]byte{}, [scheduleLanes][]byte{}, false
+}
+
+// more reports whether there may be something to do at once.
+func (l *late) more() bool { return l.turns.Len() > 0 || l.partly }
+
+// add has a row wait, and reports whether there is room for it.
+func (l *late) add(e dueEntry) bool {
+	owner := ""
+	if l.owner != nil {
+		owner = l.owner(e.home.queue)
+	}
+	return l.turns.Add(owner, e.home.queue, string(e.key), e)
+}
+
+// look reads rows that are due by now, and returns when the first of the others is.
+func (l *late) look(tx kv.Tx, now int64, damaged *damagedTimers) (earliest int64, err error) {
+	if l.turns.Len() == 0 {
+		l.forget()
+	}
+	anew := l.ahead[0] == nil
+	if anew {
+		for lane := range l.ahead {
+			begin, end := tuple.Range(lanePrefix(int64(lane)))
+			l.ahead[lane], l.again[lane] = begin, begin
+			tx.PrefetchRange(begin, end, kv.RangeOptions{Limit: lateFirst})
+		}
+	}
+	walk := lateWalk{late: l, r: tx.Snapshot(), now: now, damaged: damaged, left: l.bounds.read, earliest: math.MaxInt64}
+	for lane := range l.ahead {
+		_, end := tuple.Range(lanePrefix(int64(lane)))
+		walk.left = max(walk.left, l.bounds.page) // whatever others have
+		if l.ahead[lane], err = walk.rows(l.ahead[lane], end, lateFirst); err != nil {
+			return 0, err
+		}
+	}
+	l.partly = walk.partly || !anew
+	if !anew {
+		walk.left = l.bounds.page
+		err = l.lookAgain(&walk)
+	}
+	return walk.earliest, err
+}
+
+// lookAgain reads some rows again, lane after lane.
+func (l *late) lookAgain(walk *lateWalk) (err error) {
+	for range l.again {
+		begin, _ := tuple.Range(lanePrefix(int64(l.lane)))
+		if l.again[l.lane], err = walk.rows(l.again[l.lane], l.ahead[l.lane], l.bounds.page); err != nil || walk.left <= 0 {
+			return err
+		}
+		l.again[l.lane] = begin
+		l.lane = (l.lane + 1) % scheduleLanes
+	}
+	return nil
+}
+
+// lateWalk reads index rows.
+type lateWalk struct {
+	*late
+	r        kv.Reader
+	now      int64
+	damaged  *damagedTimers
+	left     int // rows that may be read
+	earliest int64
+	partly   bool // it has passed rows over, or had no rows left
+}
+
+// rows has the due rows of a range wait, and returns where to read on. The first read has so many rows.
+func (w *lateWalk) rows(begin, end []byte, first int) ([]byte, error) {
+	for limit := min(first, w.left); bytes.Compare(begin, end) < 0; limit = min(w.bounds.page, w.left) {
+		if limit <= 0 {
+			w.partly = true
+			break
+		}
+		rows, err := w.r.Range(begin, end, kv.RangeOptions{Limit: limit})
+		if err != nil {
+			return nil, err
+		}
+		w.left -= len(rows)
+		for _, pair := range rows {
+			if bytes.Compare(pair.Key, begin) < 0 {
+				continue // of a queue that was passed over
+			}
+			if w.damaged.has(pair.Key) {
+				begin = append(slices.Clip(pair.Key), 0)
+				continue
+			}
+			e, err := parseDue(pair.Key)
+			if err != nil {
+				return nil, &timerError{key: pair.Key, err: err}
+			}
+			if e.due > w.now {
+				w.earliest = min(w.earliest, e.due)
+				return begin, nil
+			}
+			if begin = append(slices.Clip(pair.Key), 0); !w.add(e) {
+				begin, w.partly = e.behindQueue(), true
+			}
+		}
+		if len(rows) < limit {
+			break
+		}
+	}
+	return begin, nil
+}
