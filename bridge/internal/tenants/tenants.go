@@ -110,7 +110,7 @@ const (
 	mostRest   = time.Second / 2
 	queueRest  = 500 * time.Microsecond // the bound for each of many queues
 
-	// idleAfter is when a tenant that asks for nothing is forgotten. Its rate has all its tokens by then.
+	// idleAfter is when a tenant that asks for nothing is forgotten, unless it owes requests: then, when it has its tokens again.
 	idleAfter = time.Minute
 )
 
@@ -138,8 +138,14 @@ func (t *Tenants) sweep(now time.Time) {
 	maps.DeleteFunc(t.known, func(_ string, one *Tenant) bool {
 		one.mu.Lock()
 		defer one.mu.Unlock()
-		return now.Sub(one.at) > idleAfter && one.Share.Idle()
+		return now.Sub(one.at) > idleAfter && one.idle()
 	})
+}
+
+// idle reports whether nothing of the tenant is under way, and it owes nothing. The lock is held.
+func (t *Tenant) idle() bool {
+	most := t.refill()
+	return t.tokens >= most && t.Share.Idle() && t.running == 0 && t.underWay == Usage{}
 }
 
 // refill adds what has come since the last time, takes what is owed, and returns the rate. The lock is held.

@@ -2,7 +2,9 @@ package tenants_test
 
 import (
 	"errors"
+	"maps"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -169,17 +171,37 @@ func TestMaking(t *testing.T) {
 	}
 }
 
-// Tenants that ask for nothing any more are forgotten.
+// Tenants that ask for nothing any more are forgotten, but not while they owe requests or something of theirs is under way.
 func TestIdleTenants(t *testing.T) {
 	t.Parallel()
 	w := begin()
+	w.quotas = tenants.Quotas{Requests: 10, Items: 10}
 	all := w.tenants()
-	all.Of("old")
-	w.now = w.now.Add(2 * time.Minute)
-	all.Of("new")
-	if _, there := all.Counts()["old"]; there || len(all.Counts()) != 1 {
-		t.Errorf("known are %v", all.Counts())
+	known := func(asks string, want ...string) {
+		t.Helper()
+		w.now = w.now.Add(2 * time.Minute)
+		all.Of(asks)
+		if got := slices.Sorted(maps.Keys(all.Counts())); !slices.Equal(got, want) {
+			t.Errorf("known are %v, expected %v", got, want)
+		}
 	}
+	all.Of("old")
+	all.Of("owes").Charge(10 * 200) // the requests of 200 seconds
+	all.Of("answered").Share.Owe(10*200, 0)
+	adds := all.Of("adds").Open()
+	if f := adds.Admit(10, 0); f != nil {
+		t.Fatal(f)
+	}
+	lists := all.Of("lists")
+	lists.Begin(5, func(*failure.Failure) {})
+	known("new", "adds", "answered", "lists", "new", "owes")
+	if f := admit(all.Of("adds"), 1, 0); f == nil {
+		t.Error("what is under way is forgotten")
+	}
+	adds.End()
+	lists.End(5)
+	w.now = w.now.Add(2 * time.Minute)
+	known("newer", "newer")
 }
 
 // What was admitted counts as long as its transaction is under way, however often the tenant is counted meanwhile: the store may not
