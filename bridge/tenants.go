@@ -30,8 +30,9 @@ func newTenants(o Options, store *fdbpq.Store) *tenants.Tenants {
 	})
 }
 
-// usagePage is how many queues one transaction counts.
-const usagePage = 100
+// usagePage is how many queues are counted in one state of the store: of items that move to a queue that was counted before,
+// another state would not have them.
+const usagePage = 1000
 
 // usage counts what the queues of a tenant have.
 func usage(store *fdbpq.Store, tenant string) (u tenants.Usage, err error) {

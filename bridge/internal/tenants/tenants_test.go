@@ -3,6 +3,7 @@ package tenants_test
 import (
 	"errors"
 	"maps"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"sync"
@@ -335,6 +336,68 @@ func TestAdmitTogether(t *testing.T) {
 		if n := stored.Load(); n != quota {
 			t.Errorf("the tenant with %d of %d items has %d", has, quota, n)
 		}
+	}
+}
+
+// Bundles of any size to many queues at once, with transactions that end late, fail or are slow, beside consumers and counts: at no
+// instant has the tenant more than its quota.
+func TestAdmitBundles(t *testing.T) {
+	t.Parallel()
+	const queues, quota = 60, 1000
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	var has [queues]atomic.Int64 // items
+	var total, most, tick atomic.Int64
+	all := tenants.New(tenants.Options{
+		Quotas: func(string) tenants.Quotas { return tenants.Quotas{Items: quota} },
+		Count: func(string) (u tenants.Usage, _ error) {
+			for i := range has { // one queue after the other, as they are meanwhile
+				u.Items += has[i].Load()
+				runtime.Gosched()
+			}
+			return u, nil
+		},
+		Now: func() time.Time { return time.UnixMilli(tick.Add(200)) }, // so it is counted again soon
+	})
+	add := func(queue int, n int64) {
+		if n > 0 { // it is in the total for as long as in the queue, at least
+			for now, top := total.Add(n), most.Load(); now > top && !most.CompareAndSwap(top, now); top = most.Load() {
+			}
+			has[queue].Add(n)
+			return
+		}
+		has[queue].Add(n)
+		total.Add(n)
+	}
+	var admitted atomic.Int64
+	var group sync.WaitGroup
+	for queue := range has {
+		random := rand.New(rand.NewPCG(seed, uint64(queue)))
+		group.Go(func() {
+			for range 40 {
+				to := all.OfQueue("t.jobs").Open()
+				n := 1 + random.Int64N([]int64{10, quota, 900}[random.IntN(3)])
+				f := to.Admit(int(n), 0)
+				for range random.IntN(5) {
+					runtime.Gosched()
+				}
+				if f == nil && random.IntN(4) > 0 { // others fail
+					admitted.Add(1)
+					add(queue, n)
+				}
+				for range random.IntN(5) {
+					runtime.Gosched()
+				}
+				to.End()
+				if random.IntN(2) == 0 {
+					add(queue, -has[queue].Load())
+				}
+			}
+		})
+	}
+	group.Wait()
+	if most.Load() > quota || admitted.Load() < 10 {
+		t.Errorf("of %d bundles the tenant had %d items at once, its quota is %d", admitted.Load(), most.Load(), quota)
 	}
 }
 
