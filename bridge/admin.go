@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"bytes"
+	"encoding/json"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
@@ -69,7 +70,7 @@ func (a *admin) count(tally *request.Tally) {
 }
 
 // configure changes the configuration of a queue, or shows it when the body is empty.
-type configure struct{ change }
+type configure struct{ definition }
 
 // read checks only the size of the body, and the names of queues in it. The core checks everything else.
 func (c *configure) Read(*codec.Wire) *failure.Failure {
@@ -81,6 +82,13 @@ func (c *configure) Read(*codec.Wire) *failure.Failure {
 
 func (c *configure) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 	if object := bytes.TrimSpace(c.Msg.Data); len(object) > 0 {
+		known, err := q.Inspect(tx.Snapshot())
+		if err != nil {
+			return nil, err
+		}
+		if known == nil && !c.fits(fdbpq.DefinitionBytes) {
+			return nil, nil
+		}
 		config, err := q.Configure(tx, object)
 		return nil, c.did(codec.Config(config), err)
 	}
@@ -95,7 +103,7 @@ func (c *configure) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 }
 
 // adminKey changes the settings of one key, or shows them when the body is empty.
-type adminKey struct{ change }
+type adminKey struct{ definition }
 
 func makeAdminKey(subjects.Verb) work { return new(adminKey) }
 
@@ -112,9 +120,22 @@ func (a *adminKey) Read(*codec.Wire) *failure.Failure {
 
 func (a *adminKey) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 	if object := bytes.TrimSpace(a.Msg.Data); len(object) > 0 {
+		before, err := q.KeySettings(tx, a.Subject.Key)
+		if err != nil {
+			return nil, err
+		}
+		if before == (fdbpq.KeySettings{}) && sets(object) && !a.fits(fdbpq.KeySettingsBytes) {
+			return nil, nil
+		}
 		settings, err := q.SetKey(tx, a.Subject.Key, object)
 		return nil, a.did(codec.KeySettings(&settings), err)
 	}
 	info, err := q.Key(tx.Snapshot(), a.Subject.Key)
 	return nil, a.did(codec.KeySettings(&info.Settings), err)
+}
+
+// sets reports whether the settings of a key set something, and do not only drop it. Of what is malformed the core says why.
+func sets(object []byte) bool {
+	var settings fdbpq.KeySettings
+	return json.Unmarshal(object, &settings) == nil && settings != fdbpq.KeySettings{}
 }

@@ -132,6 +132,23 @@ func (c *change) answer(re *request.Responder) { re.AnswerBody(&c.Request, c.bod
 func (c *change) endsLease() bool              { return false }
 func (c *change) count(*request.Tally)         {}
 
+// definition is a change of what lasts, such as the settings of a key.
+type definition struct {
+	change
+	room func(items, bytes int) error
+}
+
+func (d *definition) within(room func(items, bytes int) error) { d.room = room }
+
+// fits reports whether there is room for so many bytes more, and otherwise refuses the request.
+func (d *definition) fits(bytes int) bool {
+	d.Failure = nil
+	if err := d.room(0, bytes); err != nil {
+		d.Failure = failure.Explain(err)
+	}
+	return d.Failure == nil
+}
+
 // did sets the answer to a change. A missing queue is an answer, too; any other error
 // fails the transaction.
 func (c *change) did(answer any, err error) error {

@@ -17,7 +17,7 @@ import (
 
 // adminLink changes a link, or shows it when the body is empty.
 type adminLink struct {
-	change
+	definition
 	object []byte
 	force  bool
 }
@@ -59,6 +59,9 @@ func (a *adminLink) apply(tx kv.Tx, q fdbpq.Queue) (events []fdbpq.Event, err er
 		}
 	default:
 		if len(a.object) > 0 {
+			if _, err = q.Link(tx.Snapshot(), name); (err == fdbpq.ErrNoLink || err == fdbpq.ErrNoQueue) && !a.fits(len(a.object)) {
+				return nil, nil
+			}
 			link, err = q.SetLink(tx, name, a.object)
 		} else {
 			link, err = q.Link(tx.Snapshot(), name)

@@ -130,6 +130,9 @@ func (l *pushes) Try(requests []*push) (int, error) {
 	content := 0
 	for i := range l.items {
 		content += len(l.items[i].Headers) + len(l.items[i].Payload)
+		if l.items[i].MsgID != "" {
+			content += fdbpq.RememberedBytes
+		}
 	}
 	queue, to, full := l.receiving(len(l.items), content)
 	defer to.End()

@@ -73,16 +73,13 @@ func makeAdminSchedule(v subjects.Verb) work {
 
 // adminSchedule changes a schedule, or shows it when the body is empty.
 type adminSchedule struct {
-	change
+	definition
 	object  []byte
 	item    *fdbpq.ScheduleItem
 	fromNow bool
 	limit   *codec.Limit
-	room    func(items, bytes int) error
 	dropped int64 // times that the change had pass
 }
-
-func (a *adminSchedule) within(room func(items, bytes int) error) { a.room = room }
 
 // grows refuses a schedule that is new, or whose item becomes larger, where there is no room for that.
 func (a *adminSchedule) grows(tx kv.Tx, q fdbpq.Queue) error {
@@ -95,10 +92,11 @@ func (a *adminSchedule) grows(tx kv.Tx, q fdbpq.Queue) error {
 	if a.item != nil {
 		more = len(a.item.Headers) + len(a.item.Payload) - len(before.Item.Headers) - len(before.Item.Payload)
 	}
-	if isNew || more > 0 {
-		if err := a.room(0, more); err != nil {
-			a.Failure = failure.Explain(err)
-		}
+	if isNew {
+		more += fdbpq.DefinitionBytes
+	}
+	if more > 0 {
+		a.fits(more)
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ type Remote = feeds.Remote
 
 // adminSource changes a source, or shows it when the body is empty.
 type adminSource struct {
-	change
+	definition
 	runners *feeds.Runners
 	wire    *codec.Wire
 	object  []byte
@@ -59,6 +59,9 @@ func (a *adminSource) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 		}
 	default:
 		if len(a.object) > 0 {
+			if _, err = q.Source(tx.Snapshot(), name); (err == fdbpq.ErrNoSource || err == fdbpq.ErrNoQueue) && !a.fits(len(a.object)) {
+				return nil, nil
+			}
 			s, err = q.SetSource(tx, name, a.object, func(c fdbpq.SourceConfig) error { return a.allowed(q.Name(), name, c) })
 		} else {
 			s, err = q.Source(tx.Snapshot(), name)

@@ -101,3 +101,32 @@ func TestFullStoreRefusesSchedules(t *testing.T) {
 	full.Store(false)
 	c.acknowledged(c.ask(schedule+".run", ""))
 }
+
+// A full store takes no other definition that is new: settings of a key, the configuration of a queue that it makes, sources,
+// links. It changes those that it has, and deletes them.
+func TestFullStoreRefusesDefinitions(t *testing.T) {
+	t.Parallel()
+	var full atomic.Bool
+	c := serve(t, bridge.Options{Room: roomUnless(&full)})
+	c.ask("pq.jobs.admin.key.k", `{"limit":1}`)
+	full.Store(true)
+	for subject, body := range map[string]string{
+		"pq.jobs.admin.key.new":  `{"limit":1}`,
+		"pq.none.admin.key.k":    `{"limit":1}`,
+		"pq.none.admin.config":   `{"lease":"1m"}`,
+		"pq.jobs.admin.source.s": `{"stream":"S"}`,
+		"pq.jobs.admin.link.l":   `{}`,
+		"pq.none.admin.link.l":   `{}`,
+	} {
+		c.refused(c.ask(subject, body), 429, "store_full")
+	}
+	c.refused(c.ask("pq.none.info", ""), 404)
+	for _, ask := range [][2]string{
+		{"key.k", `{"limit":2}`}, {"key.none", `{"limit":null}`}, {"config", `{"lease":"1m"}`}, {"pause", ""}, {"purge", ""}, {"delete", ""},
+	} {
+		subject := "pq.jobs.admin." + ask[0]
+		if m := c.ask(subject, ask[1]); m.Header.Get("Nats-Service-Error-Code") != "" {
+			t.Errorf("%s is refused: %v", subject, m.Header)
+		}
+	}
+}

@@ -55,11 +55,11 @@ func usage(store *fdbpq.Store, tenant string) (u tenants.Usage, err error) {
 					break
 				}
 				last = name
-				c, err := store.Queue(name).Counts(r)
+				has, err := store.Queue(name).Size(r)
 				if err != nil {
 					return err
 				}
-				page.Queues, page.Items, page.Bytes = page.Queues+1, page.Items+c.Length(), page.Bytes+c.Bytes
+				page.Queues, page.Items, page.Bytes = page.Queues+1, page.Items+has.Items, page.Bytes+has.Bytes
 			}
 			scheduled, err := store.ScheduledBytes(r, after, last)
 			page.Bytes += scheduled

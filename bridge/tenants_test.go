@@ -99,7 +99,7 @@ func TestTenants(t *testing.T) {
 			t.Errorf("%s", m.Data)
 		}
 	}
-	if got := c.tenantInfo("acme"); got.Name != "acme" || got.Queues != 2 || got.Items != 2 || got.Bytes != 5 {
+	if got := c.tenantInfo("acme"); got.Name != "acme" || got.Queues != 2 || got.Items != 2 || got.Bytes != 5+256 { // with an id
 		t.Errorf("acme has %+v", got)
 	}
 	if m := c.ask("pq.acme._sys.info", `{"history":true}`); strings.Contains(string(m.Data), "history") {
@@ -375,7 +375,41 @@ func TestQuotasOfSchedules(t *testing.T) {
 	if s := object[protocol.Schedule](c, "pq.bytes.q.admin.schedule.s", `{"catch_up":"2h"}`); len(*s.Item.Payload) != 3000 {
 		t.Errorf("a change that was refused has changed %+v", s)
 	}
-	testenv.Await(t, "the bytes of schedules are counted", func() bool { return c.tenantInfo("bytes").Bytes == 3000 })
+	testenv.Await(t, "the bytes of schedules are counted", func() bool { return c.tenantInfo("bytes").Bytes == 3000+512 })
+}
+
+// What is no item counts, too: schedules without content, settings of keys, ids of pushes and of pops. What is deleted, and what
+// drops a setting, is never refused.
+func TestQuotaOfWhatIsNoItem(t *testing.T) {
+	t.Parallel()
+	c := withTenants(t, bridge.Quotas{Bytes: 2000})
+	const key = "pq.keys.q.admin.key.k"
+	for i := range 7 {
+		c.ask(fmt.Sprint(key, i), `{"limit":1}`)
+	}
+	c.refused(c.ask(key+"7", `{"limit":1}`), 429, "quota_bytes")
+	c.ask(key+"7", `{"limit":null}`)
+	c.ask(key+"6", `{"weight":2}`) // it has settings
+	testenv.Await(t, "the settings are counted", func() bool { return c.tenantInfo("keys").Bytes == 7*256 })
+	for i := range 7 {
+		c.ask(fmt.Sprint(key, i), `{"limit":null,"weight":null}`)
+	}
+	testenv.Await(t, "nothing is set", func() bool { return c.tenantInfo("keys").Bytes == 0 })
+
+	for i := range 3 {
+		c.ask(fmt.Sprint("pq.schedules.q.admin.schedule.s", i), `{"spec":"@yearly"}`)
+	}
+	c.refused(c.ask("pq.schedules.q.admin.schedule.s3", `{"spec":"@yearly"}`), 429, "quota_bytes")
+	c.ask("pq.schedules.q.admin.schedule.s0.delete", "")
+	c.eventuallyServed("pq.schedules.q.admin.schedule.s3", `{"spec":"@yearly"}`)
+
+	for i := range 7 {
+		c.push("pq.ids.q.push", "", "Nats-Msg-Id", fmt.Sprint(i))
+	}
+	c.refused(c.ask("pq.ids.q.push", "", "Nats-Msg-Id", "7"), 429, "quota_bytes")
+	c.pop("pq.ids.q.pop.min", "", "Nats-Msg-Id", "pop")
+	testenv.Await(t, "the ids are counted", func() bool { return c.tenantInfo("ids").Bytes == 8*256 })
+	c.refused(c.ask("pq.ids.q.push", "x"), 429, "quota_bytes")
 }
 
 // The item that a run pushes costs what a push of it would.

@@ -95,6 +95,29 @@ func countsOf(queue string, r kv.Reader, generation int64) (Counts, error) {
 	}, nil
 }
 
+// What is no item counts in a [Size] by its number: to know its bytes each change would write a counter more.
+const (
+	RememberedBytes  = 256 // of a message or pop id, whose two rows have it
+	KeySettingsBytes = 256
+	DefinitionBytes  = 512 // what a schedule has beside its item
+)
+
+// Size is what a queue has in the store, but for schedules.
+type Size struct {
+	Items int64 // whatever their state
+	Bytes int64 // of their headers and payloads, of remembered ids and of settings of keys
+}
+
+// Size returns the queue's size, in constant time. It is 0 when there is no such queue.
+func (q Queue) Size(r kv.Reader) (Size, error) {
+	qtx, err := q.view(r)
+	if err != nil || qtx == nil {
+		return Size{}, err
+	}
+	c, err := countsOf(q.name, r, qtx.state.generation)
+	return Size{Items: c.Length(), Bytes: c.Bytes + c.Remembered*RememberedBytes + qtx.state.keysSet*KeySettingsBytes}, err
+}
+
 // Counts returns the queue's counters, in constant time. They are 0 when there is
 // no such queue.
 func (q Queue) Counts(r kv.Reader) (Counts, error) {

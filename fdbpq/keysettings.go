@@ -125,6 +125,15 @@ func (t settings) of(r kv.Reader, key string) (k KeySettings, err error) {
 	return k, nil
 }
 
+// KeySettings returns what is set for a key: nothing where there is no such queue.
+func (q Queue) KeySettings(r kv.Reader, key string) (KeySettings, error) {
+	qtx, err := q.view(r)
+	if err != nil || qtx == nil {
+		return KeySettings{}, err
+	}
+	return settings{qtx}.of(r, key)
+}
+
 // SetKey changes the settings of a key that the JSON object names, and makes the queue
 // if need be. A setting of null is dropped.
 func (q Queue) SetKey(tx kv.Tx, key string, object []byte) (KeySettings, error) {

@@ -279,7 +279,7 @@ func (h scheduleHome) counts(r kv.Reader) (n scheduleCounts, err error) {
 	return parseScheduleCounts(value)
 }
 
-// ScheduledBytes returns how many bytes the items of schedules have, of the queues behind a name up to the last.
+// ScheduledBytes returns how many bytes schedules have, of the queues behind a name up to the last.
 func (s *Store) ScheduledBytes(r kv.Reader, after, last string) (n int64, err error) {
 	_, begin := tuple.Range(queueRow(spaceSchedules, after))
 	_, end := tuple.Range(queueRow(spaceSchedules, last))
@@ -307,7 +307,7 @@ func (s *Store) ScheduledBytes(r kv.Reader, after, last string) (n int64, err er
 			if err != nil {
 				return 0, err
 			}
-			n += counted.bytes
+			n += counted.bytes + counted.schedules*DefinitionBytes
 		}
 	}
 	return n, nil

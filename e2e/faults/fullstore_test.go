@@ -111,7 +111,7 @@ func TestNearlyFullDisk(t *testing.T) {
 		t.Errorf("HTTP answered a push %d %s", code, body)
 	}
 	doctor := pqd.Command(t, testenv.Build(t, "cmd/pq"), "--server", p.URL, "doctor")
-	if out, err := doctor.CombinedOutput(); err == nil || !regexp.MustCompile(`FAIL +requests +push: .*PQ_MIN_FREE.* \(429\)`).Match(out) || bytes.Count(out, []byte("FAIL")) != 1 {
+	if out, err := doctor.CombinedOutput(); err == nil || !regexp.MustCompile(`FAIL +store +a queue cannot be made: .*PQ_MIN_FREE.* \(429\)`).Match(out) || bytes.Count(out, []byte("FAIL")) != 1 {
 		t.Errorf("pq doctor: %v\n%s", err, out)
 	}
 	dead := pqd.Request(t, nc, "pq.jobs-dead.peek.min", "")
