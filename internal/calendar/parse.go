@@ -27,6 +27,13 @@ var (
 // parseCron reads six fields, or five without the seconds.
 func parseCron(spec string, zone *time.Location) (*cron, error) {
 	texts := strings.Fields(spec)
+	if len(texts) > 0 {
+		for _, word := range []string{"TZ=", "CRON_TZ="} {
+			if name, is := strings.CutPrefix(texts[0], word); is {
+				return nil, fmt.Errorf("spec %q begins with a zone: expected the fields alone, and the zone %.100q in zone", spec, name)
+			}
+		}
+	}
 	if len(texts) == 5 {
 		texts = append([]string{"0"}, texts...)
 	}
