@@ -15,14 +15,16 @@ import (
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
 )
 
-// whereHelp is part of the help of commands that change many items.
-const whereHelp = `
+// whereHelp is part of the help of commands that change many items, of those in a state unless --where says otherwise.
+func whereHelp(state string) string {
+	return `
 
 --where does it to all items that fit; given several times, all have to hold. It
-takes state (ready), min, max, key, header.<name>, reason and origin of dead
+takes state (` + state + `), min, max, key, header.<name>, reason and origin of dead
 letters, holder of leased items, deliveries and interruptions (at least),
 pushed_before and pushed_after (a time, or how long ago). Headers, reason and
 origin may end in *.`
+}
 
 // bulkFlags choose the items of a command that changes many.
 type bulkFlags struct {

@@ -16,7 +16,7 @@ func moveCommand(s *session.Session) *cobra.Command {
 		Use: "move <queue> [<id>] <priority>", Args: session.Arguments(2, 3),
 		Short: "give items another priority",
 		Long: `Gives an item another priority. Its id stays, and so does its place among the
-items of that priority. A leased item moves when its lease ends.` + whereHelp,
+items of that priority. A leased item moves when its lease ends.` + whereHelp("ready"),
 		Example: `  # to the front
   pq move jobs FBUBAX_Af0DSUlItAA -100
 
@@ -54,7 +54,7 @@ func rmCommand(s *session.Session) *cobra.Command {
 	c := &cobra.Command{
 		Use: "rm <queue> [<id>...]", Aliases: []string{"remove"}, Args: session.Arguments(1, session.AnyNumber),
 		Short: "remove items by their ids, or by a filter",
-		Long:  `Removes items in any state. The consumer of a leased item finds its lease lost.` + whereHelp,
+		Long:  `Removes items in any state. The consumer of a leased item finds its lease lost.` + whereHelp("ready"),
 		Example: `  # one item
   pq rm jobs FBUBAX_Af0DSUlItAA
 
@@ -116,7 +116,7 @@ func revokeCommand(s *session.Session) *cobra.Command {
 		Short: "take items away from their holders",
 		Long: `Ends the lease that an item has now. Its holder has lost the item for good, also if
 it finishes: it learns that when it extends the lease, or settles. The item is ready
-again at once, and this counts neither as a failure nor as an interruption.` + whereHelp,
+again at once, and this counts neither as a failure nor as an interruption.` + whereHelp("leased"),
 		Example: `  # its worker hangs
   pq revoke jobs FBUBAX_Af0DSUlItAA --reason 'the worker hangs'
 

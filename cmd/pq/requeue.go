@@ -23,7 +23,7 @@ come from, with their priority, key and headers. They are new items there: their
 deliveries count from 0, and they stand behind the others of their priority.
 
 Each goes in one transaction, so after an interruption run it again. Where the queue
-is full, what has no room stays a dead letter.` + whereHelp,
+is full, what has no room stays a dead letter.` + whereHelp("ready"),
 		Example: `  # one that "pq dead list" shows
   pq dead requeue jobs FBUBAX_Af0DSUlItAA
 
