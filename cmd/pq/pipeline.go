@@ -14,6 +14,8 @@ type pipeline struct {
 	session  *session.Session
 	queue    *client.Queue
 	pending  []sent           // unanswered, in the order in which they were sent
+	bytes    int              // of their payloads
+	room     int              // pipelineBytes, but in tests of it
 	done     int64            // acknowledged, all of the first ones
 	came     bool             // some item may be in the queue, also one behind a failure
 	last     map[int64]uint64 // by priority, the last place in push order
@@ -30,6 +32,7 @@ type pipeline struct {
 type sent struct {
 	*client.Future
 	item placement
+	size int
 }
 
 // placement is an item that gets a place, with its name for people.
@@ -43,9 +46,12 @@ type placement struct {
 // of order.
 const pipelineDepth = 2048
 
+// pipelineBytes is how many bytes of payloads may be unanswered: an item may have a megabyte.
+const pipelineBytes = 64 << 20
+
 func newPipeline(s *session.Session, q *client.Queue) *pipeline {
 	return &pipeline{
-		session: s, queue: q, last: make(map[int64]uint64),
+		session: s, queue: q, room: pipelineBytes, last: make(map[int64]uint64),
 		each: func(client.Pushed) error { return nil }, progress: func(int64) {},
 	}
 }
@@ -53,21 +59,21 @@ func newPipeline(s *session.Session, q *client.Queue) *pipeline {
 // push sends an item. It returns the error of this or of an earlier item, and sends no more
 // items after an error.
 func (p *pipeline) push(payload []byte, options ...client.PushOption) error {
-	return p.send(placement{}, func() (*client.Future, error) { return p.queue.PushAsync(p.session.Context, payload, options...) })
+	return p.send(placement{}, len(payload), func() (*client.Future, error) { return p.queue.PushAsync(p.session.Context, payload, options...) })
 }
 
 // place is push for an item that has a place.
 func (p *pipeline) place(i *client.Import, name string) error {
 	p.placed = true
-	return p.send(placement{i, name}, func() (*client.Future, error) { return p.queue.ImportAsync(p.session.Context, i) })
+	return p.send(placement{i, name}, len(i.Payload), func() (*client.Future, error) { return p.queue.ImportAsync(p.session.Context, i) })
 }
 
-func (p *pipeline) send(i placement, item func() (*client.Future, error)) error {
+func (p *pipeline) send(i placement, size int, item func() (*client.Future, error)) error {
 	if p.err != nil {
 		return p.err
 	}
-	if len(p.pending) >= pipelineDepth {
-		if p.await(len(p.pending) / 2); p.err != nil {
+	for len(p.pending) >= pipelineDepth || p.bytes+size > p.room && len(p.pending) > 0 {
+		if p.await((len(p.pending) + 1) / 2); p.err != nil {
 			return p.err
 		}
 	}
@@ -76,7 +82,8 @@ func (p *pipeline) send(i placement, item func() (*client.Future, error)) error 
 		p.fail(i, err)
 		return p.err
 	}
-	p.pending = append(p.pending, sent{f, i})
+	p.pending = append(p.pending, sent{f, i, size})
+	p.bytes += size
 	return nil
 }
 
@@ -98,6 +105,7 @@ func (p *pipeline) laterError() error {
 // await waits for the answers to the first n pending items.
 func (p *pipeline) await(n int) {
 	for _, f := range p.pending[:n] {
+		p.bytes -= f.size
 		pushed, err := f.Result()
 		if err != nil {
 			p.came = p.came || !errors.As(err, new(*client.Error)) || errors.Is(err, client.ErrUnknownResult)

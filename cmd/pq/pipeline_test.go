@@ -69,6 +69,25 @@ func TestPipelineIsBounded(t *testing.T) {
 	}
 }
 
+// Large payloads are fewer at a time; one that is larger than the room goes alone.
+func TestPipelineHasRoomForBytes(t *testing.T) {
+	t.Parallel()
+	s, q := answering(t, map[string]func(int) *nats.Msg{"push": pushAck})
+	p := newPipeline(s, q)
+	p.room = 1000
+	for i, size := range []int{100, 300, 300, 300, 1, 2000, 400, 400, 400} {
+		if err := p.push(make([]byte, size)); err != nil {
+			t.Fatal(err)
+		}
+		if p.bytes > max(p.room, size) || size > p.room && len(p.pending) > 1 {
+			t.Errorf("with item %d %d bytes of %d items are unanswered", i, p.bytes, len(p.pending))
+		}
+	}
+	if err := p.finish(); err != nil || p.done != 9 || p.bytes != 0 {
+		t.Errorf("%d done, %d bytes left, %v", p.done, p.bytes, err)
+	}
+}
+
 // What was pushed after a failure does not count, although it may be in the queue: done
 // says where to go on.
 func TestPipelineCountsUpToAFailure(t *testing.T) {

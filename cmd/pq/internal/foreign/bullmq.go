@@ -117,6 +117,16 @@ func (b *bullMQ) set(ctx context.Context, state string, job func(Job) error) err
 // jobs reads some jobs of one state. One that has gone since, or a marker among the ids, has
 // no hash.
 func (b *bullMQ) jobs(ctx context.Context, state string, ids []string, scores []float64, job func(Job) error) error {
+	for len(ids) > hashPage {
+		some := scores
+		if scores != nil {
+			some, scores = scores[:hashPage], scores[hashPage:]
+		}
+		if err := b.jobs(ctx, state, ids[:hashPage], some, job); err != nil {
+			return err
+		}
+		ids = ids[hashPage:]
+	}
 	hashes := make([]*redis.MapStringStringCmd, len(ids))
 	_, err := b.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, id := range ids {

@@ -12,6 +12,9 @@ import (
 // page is how many entries of Redis one request reads.
 const page = 500
 
+// hashPage is how many jobs one request reads, each of which may have a megabyte.
+const hashPage = 50
+
 // quiet is the log of the Redis client: what it would say is in the errors, too.
 type quiet struct{}
 
