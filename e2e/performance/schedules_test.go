@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -68,6 +70,46 @@ func TestManySchedules(t *testing.T) {
 	m.latenessSince("after SIGKILL", "often", 10, killed)
 	t.Logf("pqd was ready after %.2f s", ready.Sub(killed).Seconds())
 	m.Stop(t)
+}
+
+// How late the schedules of 48 queues are beside a burst of one queue, of their own tenant or of another one.
+func TestScheduleBurst(t *testing.T) {
+	nightly.Only(t, "it measures")
+	n := cmp.Or(*flagSchedules*2/5, 2000) // all at one instant
+	for name, of := range map[string]struct{ env, burst, others string }{
+		"one store":   {"PQ_TENANTS=", "burst", "other"},
+		"two tenants": {"PQ_TENANTS={}", "X.burst", "Y.other"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env := of.env
+			if file, is := strings.CutPrefix(env, "PQ_TENANTS={"); is {
+				path := filepath.Join(t.TempDir(), "tenants.json")
+				pqd.Write(t, path, "{"+file)
+				env = "PQ_TENANTS=" + path
+			}
+			m := &scheduled{T: t, Process: testenv.Daemon(t, env)}
+			for range 32 {
+				m.clients = append(m.clients, m.Connect(t))
+			}
+			m.make(48, func(i int) (string, string) {
+				return fmt.Sprint(of.others, "-", i), `{"spec":"@every 1s","overlap":"allow"}`
+			})
+			due := time.Now().Add(3*time.Second + time.Duration(n)*3*time.Millisecond).Truncate(time.Second).UTC()
+			m.make(n, func(int) (string, string) {
+				return of.burst + "-0", fmt.Sprintf(`{"spec":"@at %s"}`, due.Format(time.RFC3339))
+			})
+			if !time.Now().Before(due) {
+				t.Errorf("the schedules were made %s late", time.Since(due))
+			}
+			<-time.After(time.Until(due))
+			m.await(of.burst, 1, n)
+			took := time.Since(due)
+			late := m.latenessSince(fmt.Sprintf("beside %d of one queue, which take %s", n, took.Round(time.Millisecond)), of.others, 48, due)
+			if p99 := quantile(late, 0.99); p99 > max(250*time.Millisecond, took/4) {
+				t.Errorf("a burst of %s has others fire %s late", took, p99)
+			}
+		})
+	}
 }
 
 // scheduled is a pqd with schedules.
@@ -169,9 +211,8 @@ func (m *scheduled) lateness(what, name string, queues int) {
 }
 
 // latenessSince says how much later than their times schedules have pushed.
-func (m *scheduled) latenessSince(what, name string, queues int, since time.Time) {
+func (m *scheduled) latenessSince(what, name string, queues int, since time.Time) (late []time.Duration) {
 	m.Helper()
-	var late []time.Duration
 	for q := range queues {
 		for ask := `{"limit":1000}`; ; {
 			var page struct {
@@ -204,4 +245,5 @@ func (m *scheduled) latenessSince(what, name string, queues int, since time.Time
 	if len(late) == 0 {
 		m.Errorf("%s: nothing has fired", what)
 	}
+	return late
 }
