@@ -202,7 +202,7 @@ campaign/powercut: ## a pqd on a disk that remembers every write, started on wha
 
 campaign/diskfaults: OPS = 15000
 campaign/diskfaults: ## OPS (15000) operations on disks that fail, are full, read-only or hang; FLIPS (500) starts on a damaged store; Linux with FUSE
-	$(GO) test -run '^(TestDiskFaults|TestFilledDisk|TestBitFlips)$$' -count 1 -timeout 72h -v ./e2e/faults -pq.ops=$(OPS) -pq.flips=$(FLIPS) -pq.seed=$(SEED)
+	$(GO) test -run '^(TestDiskFaults|TestFilledDisk|TestReserve|TestBitFlips)$$' -count 1 -timeout 72h -v ./e2e/faults -pq.ops=$(OPS) -pq.flips=$(FLIPS) -pq.seed=$(SEED)
 
 campaign/cluster: OPS = 20000
 campaign/cluster: FLIPS = 50
@@ -225,7 +225,7 @@ campaign/schedules: ## schedules beside KILLS (200) ends of a pqd, of three pqd,
 	$(GO) test -run '^TestClusterSchedules$$' -count 1 -timeout 72h -v ./e2e/cluster -pq.kills=$(KILLS) -pq.seed=$(SEED)
 	$(if $(FDB),$(GO) test -tags fdb -run '^TestSchedulesOfSeveralBridges$$' -count 1 -timeout 72h -v ./e2e/stores -pq.kills=$(KILLS) -pq.seed=$(SEED))
 	$(GO) test -run '^TestDecade$$' -count 1 -timeout 72h -v ./internal/calendar -pq.specs=$(SPECS)
-	$(GO) test -run '^TestManySchedules$$' -count 1 -timeout 1h -v ./e2e/performance -pq.schedules=$(SCHEDULES)
+	$(GO) test -run '^(TestManySchedules|TestScheduleBurst)$$' -count 1 -timeout 1h -v ./e2e/performance -pq.schedules=$(SCHEDULES)
 
 campaign/sources: MESSAGES = 1000000
 campaign/sources: KILLS = 20

@@ -1,9 +1,13 @@
 package faults_test
 
 import (
+	"cmp"
 	"crypto/rand"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -160,4 +164,109 @@ func (s *smallDisk) foreign(megabytes int64) {
 		t.Fatal(err)
 	}
 	s.accepts()
+}
+
+// Whatever grows stops while a part of the reserve is left: pushes, schedules, settings of keys, ids of pushes and of pops, the
+// attempts of items that are given back. Settlements and purges go on, and bring the room back.
+func TestReserve(t *testing.T) {
+	t.Parallel()
+	if *pqd.Ops == 0 {
+		t.Skip("no -pq.ops: it needs a file system of its own")
+	}
+	const megabytes, reserve = 600, 200
+	d := disk.Mount(t, func() time.Duration { return 0 })
+	d.Forget()
+	d.Resize(megabytes << 20)
+	s := &smallDisk{disk: d, t: t, Process: testenv.Daemon(t, "PQ_STORE=local:"+filepath.Join(d.Dir, "store"), fmt.Sprintf("PQ_MIN_FREE=%dM", reserve))}
+	s.nc = s.Connect(t, nats.MaxReconnects(-1))
+	least := int64(megabytes << 20)
+	answers := func(what string, n int, ask func(i int) *nats.Msg) map[string]int {
+		t.Helper()
+		got := s.ask256(n, ask)
+		free := megabytes<<20 - d.Used()
+		least = min(least, free)
+		t.Logf("%s: %v, %d MiB are free", what, got, free>>20)
+		if free < reserve<<20/2 {
+			t.Errorf("%s left %d MiB of the reserve of %d", what, free>>20, reserve)
+		}
+		return got
+	}
+	request := func(subject, body string, headers ...string) *nats.Msg {
+		m := &nats.Msg{Subject: subject, Data: []byte(body), Header: nats.Header{}}
+		for i := 0; i < len(headers); i += 2 {
+			m.Header[headers[i]] = []string{headers[i+1]}
+		}
+		return m
+	}
+	n := min(*pqd.Ops, 3000)
+	long := strings.Repeat("x", 900)
+	leases := make([]string, 0, n)
+	answers("items", n, func(int) *nats.Msg { return request("pq.items.push", "x") })
+	pqd.Request(t, s.nc, "pq.empty.admin.config", `{"lease":"1m"}`)
+	pqd.Request(t, s.nc, "pq.items.admin.config", `{"max_deliveries":0}`)
+	for range n {
+		leases = append(leases, pqd.Request(t, s.nc, "pq.items.pop.min", "", "PQ-Lease", "1h").Reply)
+	}
+	s.fill()
+	for what, ask := range map[string]func(i int) *nats.Msg{
+		"pushes":          func(int) *nats.Msg { return request("pq.jobs.push", megabyte()[:100_000]) },
+		"pushes with ids": func(i int) *nats.Msg { return request("pq.ids.push", "", "Nats-Msg-Id", fmt.Sprint(long, i)) },
+		"schedules": func(i int) *nats.Msg {
+			return request(fmt.Sprint("pq.schedules.admin.schedule.s", i), `{"spec":"@yearly","item":{"payload":"`+long+`"}}`)
+		},
+		"settings of keys": func(i int) *nats.Msg { return request(fmt.Sprint("pq.keys.admin.key.k", i), `{"limit":1,"weight":2}`) },
+		"queues":           func(i int) *nats.Msg { return request(fmt.Sprint("pq.queue", i, ".admin.config"), `{"lease":"1m"}`) },
+	} {
+		if got := answers(what, 10*n, ask); got[string(storeFull)] != 10*n {
+			t.Errorf("%s were answered %v", what, got)
+		}
+	}
+	answers("pops with ids", 10*n, func(i int) *nats.Msg {
+		return request("pq.empty.pop.min", "", "Nats-Msg-Id", fmt.Sprint("of a pop ", i), "PQ-Repeat", "true")
+	})
+	for range 16 {
+		if got := answers("attempts", n, func(i int) *nats.Msg { return request(leases[i], `-NAK {"reason":"`+long+`"}`) }); got[""] != n {
+			t.Errorf("settlements were answered %v", got)
+		}
+		for i := range leases {
+			leases[i] = pqd.Request(t, s.nc, "pq.items.pop.min", "", "PQ-Lease", "1h").Reply
+		}
+	}
+	if got := answers("acknowledgements", n, func(i int) *nats.Msg { return request(leases[i], "+ACK") }); got[""] != n {
+		t.Errorf("settlements were answered %v", got)
+	}
+	s.ask("pq.jobs.admin.purge")
+	s.accepts()
+	t.Logf("at least %d MiB were free", least>>20)
+}
+
+// ask256 sends n requests, 256 at a time, and returns how often each reason was the answer.
+func (s *smallDisk) ask256(n int, ask func(i int) *nats.Msg) map[string]int {
+	s.t.Helper()
+	got := make(map[string]int)
+	var mu sync.Mutex
+	free := make(chan bool, 256)
+	inbox := s.nc.NewInbox()
+	sub, err := s.nc.Subscribe(inbox, func(m *nats.Msg) {
+		mu.Lock()
+		defer mu.Unlock()
+		got[cmp.Or(m.Header.Get("PQ-Reason"), m.Header.Get("Nats-Service-Error-Code"), m.Header.Get("Status"))]++
+		<-free
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer sub.Unsubscribe()
+	for i := range n {
+		free <- true
+		m := ask(i)
+		m.Reply = inbox
+		if err := s.nc.PublishMsg(m); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	testenv.Await(s.t, "all are answered", func() bool { return len(free) == 0 })
+	mu.Lock()
+	defer mu.Unlock()
+	return got
 }
