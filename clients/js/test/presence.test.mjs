@@ -178,6 +178,7 @@ test("who may not acknowledge waits in one step, and the server is asked once", 
   const few = new Client(own, { timeout: patience }).queue(q.name);
   const seen = [];
   const observer = nc.subscribe(`pq.${q.name}.>`, { callback: (_, m) => /\.(pop|ack)\./.test(m.subject) && seen.push([m.subject.split(".")[2], m.string().includes("confirm")]) });
+  await nc.flush();
   for (const text of ["a", "b", "c"]) {
     const waited = few.pop({ wait: patience });
     await until("it waits", async () => (await q.info()).waiting === 1);
