@@ -1,5 +1,5 @@
 // Extends a lease while its holder works.
-import { now, pause } from "./bell.js";
+import { Bell, now } from "./bell.js";
 import { code, errorOf, LeaseLostError, NotLeasedError, SettledError } from "./errors.js";
 
 /**
@@ -10,45 +10,64 @@ import { code, errorOf, LeaseLostError, NotLeasedError, SettledError } from "./e
 export function hold(item, outer) {
   if (!item.leased) throw new NotLeasedError();
   const work = new AbortController(); // what the work on the item sees
-  const extending = new AbortController();
+  const extending = new Extending(item, (why) => {
+    stop();
+    work.abort(why);
+  });
   const cut = () => {
     work.abort(outer?.reason);
-    extending.abort();
+    extending.stop();
   };
   if (outer?.aborted) cut();
   outer?.addEventListener("abort", cut);
   const stop = () => {
     outer?.removeEventListener("abort", cut);
-    extending.abort();
+    extending.stop();
   };
-  void extendUntil(item, extending.signal, (why) => {
-    stop();
-    work.abort(why);
-  });
+  void extending.run();
   return { signal: work.signal, stop };
 }
 
-/**
- * @param {import("./item.js").Item} item
- * @param {AbortSignal} stopped
- * @param {(why: Error) => void} lose
- */
-async function extendUntil(item, stopped, lose) {
-  const { every, lasts } = extendInterval(item);
-  for (let end = now() + lasts; ; ) {
-    await pause(every, stopped);
-    if (stopped.aborted || item.settled) return;
-    // An answer that comes after the end of the lease is of no use. But this program may itself
-    // have stood still until now, and then only the bridge knows.
-    const sent = now();
-    const left = end - sent;
-    try {
-      await item.extend({ timeout: left > 0 ? left : every, signal: stopped });
-      end = sent + lasts;
-    } catch (err) {
-      if (stopped.aborted || item.settled || err instanceof SettledError) return;
-      if (err instanceof LeaseLostError) return lose(err);
-      if (now() >= end) return lose(notExtended(item, err));
+class Extending {
+  #stopped = false;
+  #bell = new Bell();
+  /** @type {AbortController | undefined} of an extension under way */
+  #call;
+
+  /**
+   * @param {import("./item.js").Item} item
+   * @param {(why: Error) => void} lose
+   */
+  constructor(item, lose) {
+    this.item = item;
+    this.lose = lose;
+  }
+
+  stop() {
+    this.#stopped = true;
+    this.#bell.ring();
+    this.#call?.abort();
+  }
+
+  async run() {
+    const { item, lose } = this;
+    const { every, lasts } = extendInterval(item);
+    for (let end = now() + lasts; ; ) {
+      if (!this.#stopped) await this.#bell.wait(every);
+      if (this.#stopped || item.settled) return;
+      // An answer that comes after the end of the lease is of no use. But this program may itself
+      // have stood still until now, and then only the bridge knows.
+      const sent = now();
+      const left = end - sent;
+      this.#call = new AbortController();
+      try {
+        await item.extend({ timeout: left > 0 ? left : every, signal: this.#call.signal });
+        end = sent + lasts;
+      } catch (err) {
+        if (this.#stopped || item.settled || err instanceof SettledError) return;
+        if (err instanceof LeaseLostError) return lose(err);
+        if (now() >= end) return lose(notExtended(item, err));
+      }
     }
   }
 }
