@@ -283,5 +283,6 @@ test("no inbox right any more: a reconnect sends nothing", async (t) => {
   user = "all";
   await own.reconnect();
   await c.queue(q.name).push("x");
+  await nc.flush();
   assert.deepEqual(seen, ["info", "push"]);
 });
