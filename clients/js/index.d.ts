@@ -37,6 +37,12 @@ export interface ClientOptions {
   askAgainAfter?: Duration;
   /** How many pushes may wait for their answers; further pushes wait. 4096 if not given. */
   maxInFlight?: number;
+
+  /**
+   * How many calls go in one message at most, 1 to 1000; 1: each has its own. The default is 1000. Pushes, settlements and the pops of a
+   * consumer's workers that are under way at the same time go together. Each keeps its result, its error and its deadline.
+   */
+  maxBundle?: number;
   /**
    * Of reply subjects; that of the connection if not given. Where the NATS server does not permit the user to
    * subscribe there, requests are not sent, and fail with a {@link ForbiddenError} that says so.

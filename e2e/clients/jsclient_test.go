@@ -134,6 +134,9 @@ func TestJavaScriptClientImports(t *testing.T) {
 const withRights = `listen: "127.0.0.1:-1", no_auth_user: all, authorization { users: [
 	{user: all, password: all},
 	{user: few, password: few, permissions: {publish: ["pq.jobs.push"], subscribe: ["_INBOX.*.>"]}},
+	{user: five, password: five, permissions: {publish: ["pq.five.push.5"], subscribe: ["_INBOX.>"]}},
+	{user: star, password: star, permissions: {publish: ["pq.star.push.*"], subscribe: ["_INBOX.>"]}},
+	{user: single, password: single, permissions: {publish: {allow: ["pq.>"], deny: ["pq.*.ack.bundle.settle"]}, subscribe: ["_INBOX.>"]}},
 	{user: worker, password: worker, permissions: {publish: ["pq.*.push", "pq.*.pop.*", "pq.*.peek.*", "pq.*.ack.*.*", "pq._sys.cluster.status"], subscribe: ["_INBOX.worker.>"]}},
 	{user: taker, password: taker, permissions: {publish: ["pq.*.pop.*"], subscribe: ["_INBOX.>"]}}
 ] }`

@@ -49,6 +49,13 @@ export class Call {
   sent = 0;
   /** How many of these were answered. */
   answered = 0;
+  /** @type {PQError | undefined} the last one */
+  refusal;
+  retry = new Retry();
+  /** Rung when something has changed. */
+  bell = new Bell();
+  /** @type {(() => void) | undefined} called when its first attempt is answered, or given up */
+  landed;
 
   /**
    * @param {object} request
@@ -81,7 +88,7 @@ export class Call {
    * @returns {Promise<import("./message.js").Message>}
    */
   async send({ mailbox, patience: { attempt, retryFor } }, deadline) {
-    const bell = new Bell();
+    const { bell } = this;
     /** @type {import("./message.js").Message | undefined} */
     let answer;
     /** @type {Error | undefined} */
@@ -109,21 +116,18 @@ export class Call {
         bell.ring();
       },
     });
-    const retry = new Retry();
-    /** @type {PQError | undefined} */
-    let refusal;
     /** @param {unknown} err */
     const final = (err) => inDoubt(err, this.open);
     try {
       for (let patience = attempt; ; ) {
-        if (broken || deadline.over) throw final(ended(this, refusal, broken ?? deadline.cause));
+        if (broken || deadline.over) throw final(ended(this, this.refusal, broken ?? deadline.cause));
         let sent;
         try {
           sent = await mailbox.send(this, reply, deadline);
         } catch (err) {
-          throw final(notSentFor(this, refusal, err));
+          throw final(notSentFor(this, this.refusal, err));
         }
-        if (!sent) throw final(ended(this, refusal, deadline.cause));
+        if (!sent) throw final(ended(this, this.refusal, deadline.cause));
         this.sent++;
         lost = false;
         const until = this.repeatable ? now() + patience : Infinity;
@@ -132,20 +136,22 @@ export class Call {
         }
         if (!answer) {
           if (denied) throw final(denied);
-          if (broken || deadline.over) throw final(ended(this, refusal, broken ?? deadline.cause));
+          if (broken || deadline.over) throw final(ended(this, this.refusal, broken ?? deadline.cause));
           patience = longer(patience);
           continue;
         }
         const m = answer;
         answer = undefined;
+        this.landed?.();
         const e = refusalIn(m, this.op, this.queue);
         if (e?.code !== code.unknownResult) this.answered++;
         if (!e) return m;
-        refusal = e;
-        if (!mayRepeat(e, this.repeatable) || !retry.allowed(retryFor) || !(await retry.wait(deadline))) throw final(e);
+        this.refusal = e;
+        if (!mayRepeat(e, this.repeatable) || !this.retry.allowed(retryFor) || !(await this.retry.wait(deadline))) throw final(e);
       }
     } finally {
       stop();
+      this.landed?.();
     }
   }
 }

@@ -1,4 +1,5 @@
 import { Deadline } from "./bell.js";
+import { maxBundle } from "./bundle.js";
 import { ended, Call } from "./call.js";
 import { cluster } from "./cluster.js";
 import { duration, shown } from "./duration.js";
@@ -6,6 +7,7 @@ import { count } from "./integer.js";
 import { InFlight } from "./inflight.js";
 import { Item } from "./item.js";
 import { readJSON, writeJSON } from "./json.js";
+import { Lanes } from "./lane.js";
 import { Mailbox } from "./mailbox.js";
 import { bytes } from "./message.js";
 import { abortSignal, callOptions, checked } from "./options.js";
@@ -15,9 +17,13 @@ import { unreadable } from "./errors.js";
 
 const defaults = { prefix: "pq", timeout: 10_000, maxInFlight: 4096, attempt: 2000, page: 200 };
 
+const mostMixed = 10_000;
+
 /** The client of one NATS connection. index.d.ts says what its functions do. */
 export class Client {
   #inFlight;
+  /** The queues to which the program has pushed without a priority in the subject: it may, so its pushes of several priorities may go together. @type {Set<string>} */
+  mixed = new Set();
 
   /**
    * @param {import("@nats-io/nats-core").NatsConnection} nc
@@ -27,7 +33,7 @@ export class Client {
     if (typeof nc?.publish !== "function" || typeof nc.status !== "function") {
       throw new TypeError(`the connection is ${shown(nc)}: expected one of @nats-io/transport-node's connect, or of @nats-io/nats-core's wsconnect`);
     }
-    const options = checked(given, "Client", ["prefix", "bridgePrefix", "timeout", "retryFor", "askAgainAfter", "maxInFlight", "inboxPrefix"]);
+    const options = checked(given, "Client", ["prefix", "bridgePrefix", "timeout", "retryFor", "askAgainAfter", "maxInFlight", "maxBundle", "inboxPrefix"]);
     this.connection = nc;
     this.grammar = new Grammar(options.prefix ?? defaults.prefix);
     this.acks = new AckSubjects(this.grammar, options.bridgePrefix === undefined ? this.grammar : new Grammar(options.bridgePrefix));
@@ -37,6 +43,7 @@ export class Client {
       attempt: duration(options.askAgainAfter ?? defaults.attempt, "askAgainAfter"),
     };
     this.#inFlight = new InFlight(count(options.maxInFlight ?? defaults.maxInFlight, "maxInFlight"));
+    this.lanes = new Lanes(this, count(options.maxBundle ?? maxBundle, "maxBundle", maxBundle));
     // The connection knows its inbox prefix, and has no function that tells it.
     const inbox = options.inboxPrefix ?? /** @type {any} */ (nc).options?.inboxPrefix ?? "_INBOX";
     this.mailbox = new Mailbox(nc, inbox, this.acks);
@@ -112,19 +119,27 @@ export class Client {
     return new Deadline(timeout === undefined ? this.patience.timeout + more : duration(timeout, "timeout"), abortSignal(signal));
   }
 
+  /** @param {string} queue to which the program may push without a priority in the subject */
+  mixes(queue) {
+    if (this.mixed.size === mostMixed) this.mixed.clear();
+    this.mixed.add(queue);
+  }
+
   /**
    * Sends a push when there is room for it.
+   * @template T
    * @param {Call} call
    * @param {number} size
    * @param {import("../index.js").CallOptions} options
+   * @param {(deadline: Deadline) => Promise<T>} send
    */
-  async inFlight(call, size, options) {
+  async inFlight(call, size, options, send) {
     const deadline = this.deadline(options);
     if (!this.#inFlight.tryAcquire(size) && !(await this.#inFlight.acquire(size, deadline))) {
       throw ended(call, undefined, deadline.cause);
     }
     try {
-      return await call.send(this, deadline);
+      return await send(deadline);
     } finally {
       this.#inFlight.release(size);
     }

@@ -3,6 +3,7 @@ import { pause } from "./bell.js";
 import { duration, shown } from "./duration.js";
 import { code, EmptyError, LeaseLostError, PQError } from "./errors.js";
 import { holderOf, ownName } from "./holder.js";
+import { whenIdle } from "./idle.js";
 import { count } from "./integer.js";
 import { abortSignal, checked, flag, word } from "./options.js";
 import { backoff } from "./retry.js";
@@ -71,6 +72,9 @@ export class Consumer {
   /** @type {unknown} */
   #fatal;
   #left;
+  #asks;
+  /** The errors of pops that were reported, each of which several workers get. */
+  #reported = new WeakSet();
 
   /**
    * @param {import("./queue.js").Queue} queue
@@ -87,7 +91,8 @@ export class Consumer {
     this.stopWhenEmpty = flag(options.stopWhenEmpty, "stopWhenEmpty");
     const lease = duration(options.lease ?? defaultLease, "lease");
     const end = word(options.end, "end", ["min", "max"]);
-    this.pop = { lease, end, holder: holderOf(options.holder) ?? ownName, min: options.min, max: options.max, repeatable: flag(options.repeatable, "repeatable"), wait: this.stopWhenEmpty ? undefined : oneWait, signal: this.#taking.signal };
+    const pop = { lease, end, holder: holderOf(options.holder) ?? ownName, min: options.min, max: options.max, repeatable: flag(options.repeatable, "repeatable"), wait: this.stopWhenEmpty ? undefined : oneWait, signal: this.#taking.signal };
+    this.#asks = new Asks(queue, pop, workers);
     const signal = abortSignal(options.signal);
     const stop = () => this.#taking.abort();
     if (signal?.aborted) this.#taking.abort();
@@ -120,34 +125,53 @@ export class Consumer {
     return this.#taking.signal.aborted;
   }
 
-  /** A worker. */
+  /**
+   * A worker. It asks for the next item when it has settled one, and begins with that when both are answered.
+   */
   async #run() {
+    /** @type {Promise<void>} */
+    let settling = Promise.resolve();
+    let settled = true;
     for (let troubles = 0; !this.#stopping && this.#left > 0; ) {
       this.#left--;
+      const early = !settled;
       let item;
       try {
-        item = await this.queue.pop(this.pop);
+        item = await this.#asks.next();
       } catch (err) {
         this.#left++;
+        await settling;
         if (this.#stopping) return;
         if (this.#isFatal(err)) {
           this.#fatal ??= err;
           this.#taking.abort();
           return;
         }
-        if (this.stopWhenEmpty && err instanceof EmptyError) return;
+        if (this.stopWhenEmpty && err instanceof EmptyError) {
+          if (early) continue; // the item that it has settled may be back, or may have kept others waiting
+          return;
+        }
         // No item arrived; or the one of a lost answer went to another consumer.
         if (err instanceof LeaseLostError || (err instanceof PQError && err.code === code.timeout)) {
           troubles = 0; // the bridge answers
           continue;
         }
-        this.#report(err);
+        if (!this.#reported.has(/** @type {object} */ (err))) {
+          this.#reported.add(/** @type {object} */ (err));
+          this.#report(err);
+        }
         await pause(backoff(++troubles, firstTrouble, lastTrouble), this.#taking.signal);
         continue;
       }
-      troubles = 0;
-      await (this.#stopping ? this.#settle(item, () => item.giveBack()) : this.#serve(item));
+      const leased = item;
+      const held = leased.hold({ signal: this.#work.signal });
+      await settling;
+      [troubles, settled] = [0, false];
+      if (this.#stopping) held.stop();
+      const settle = this.#stopping ? () => leased.giveBack() : await this.#serve(leased, held);
+      settling = (settle ? this.#settle(leased, settle) : settling).then(() => void (settled = true));
     }
+    await settling;
   }
 
   /**
@@ -160,11 +184,13 @@ export class Consumer {
   }
 
   /**
-   * Calls the handler on an item and settles the item.
+   * Calls the handler on an item. It returns how to settle the item, undefined if nothing is left to settle.
    * @param {import("./item.js").Item} item
+   * @param {{signal: AbortSignal, stop: () => void}} held
    */
-  async #serve(item) {
-    const held = item.hold({ signal: this.#work.signal });
+  async #serve(item, held) {
+    const lost = () => held.signal.aborted && held.signal.reason instanceof LeaseLostError;
+    if (lost()) return void this.#report(held.signal.reason, item); // while the item before it was settled
     let failed = false;
     /** @type {unknown} */
     let err;
@@ -173,12 +199,10 @@ export class Consumer {
     } catch (thrown) {
       [failed, err] = [true, thrown];
     }
-    const lost = held.signal.aborted && held.signal.reason instanceof LeaseLostError;
     held.stop();
     if (failed) this.#report(err, item);
     // A late acknowledgement still takes effect if no other consumer has got the item.
-    if (item.settled || (failed && lost)) return;
-    await this.#settle(item, () => this.#end(item, failed, err));
+    return item.settled || (failed && lost()) ? undefined : () => this.#end(item, failed, err);
   }
 
   /**
@@ -221,6 +245,56 @@ export class Consumer {
     } catch (second) {
       this.#fatal ??= second; // a program that does not want to go on
       this.#taking.abort();
+    }
+  }
+}
+
+/** The workers of a consumer that have nothing to do ask for items together: for as many as they are. */
+class Asks {
+  /** @type {{resolve: (item: import("./item.js").Item) => void, reject: (err: unknown) => void}[]} */
+  #idle = [];
+  #leaving = false;
+
+  /**
+   * @param {import("./queue.js").Queue} queue
+   * @param {import("../index.js").PopOptions} pop
+   * @param {number} workers
+   */
+  constructor(queue, pop, workers) {
+    this.queue = queue;
+    this.pop = pop;
+    this.most = Math.min(workers, queue.client.lanes.max);
+  }
+
+  /** @returns {Promise<import("./item.js").Item>} */
+  async next() {
+    if (this.most === 1) return this.queue.pop(this.pop);
+    return new Promise((resolve, reject) => {
+      this.#idle.push({ resolve, reject });
+      this.#begin();
+    });
+  }
+
+  #begin() {
+    if (this.#leaving || this.#idle.length === 0) return;
+    this.#leaving = true;
+    whenIdle(() => {
+      this.#leaving = false;
+      void this.#ask(this.#idle.splice(0, this.most));
+      this.#begin();
+    });
+  }
+
+  /** @param {{resolve: (item: import("./item.js").Item) => void, reject: (err: unknown) => void}[]} workers */
+  async #ask(workers) {
+    try {
+      const items = workers.length === 1 ? [await this.queue.pop(this.pop)] : await this.queue.popMany(workers.length, this.pop);
+      if (items.length > 1) this.queue.client.lanes.wake();
+      for (const item of items) workers.shift()?.resolve(item);
+      this.#idle.unshift(...workers);
+      this.#begin();
+    } catch (err) {
+      for (const { reject } of workers) reject(err);
     }
   }
 }

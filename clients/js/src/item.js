@@ -1,5 +1,4 @@
 // What can be done with an item that a bridge has answered, and with its lease.
-import { Call } from "./call.js";
 import { duration, durationText, nanoseconds, shown } from "./duration.js";
 import { code, LeaseLostError, mayRepeat, NotLeasedError, SettledError, unreadable } from "./errors.js";
 import { hold } from "./hold.js";
@@ -8,6 +7,7 @@ import { writeJSON } from "./json.js";
 import { bytes } from "./message.js";
 import { abortSignal, callOptions, checked } from "./options.js";
 import { push } from "./push.js";
+import { Settlement, settlements } from "./settled.js";
 import { next } from "./take.js";
 
 /** How much of a reason is sent. */
@@ -213,9 +213,10 @@ export class Item extends ItemData {
    */
   async #send(op, body, options, open = false) {
     if (!this.leased) throw new NotLeasedError();
-    const call = new Call({ op, queue: this.queue, subject: this.#ack, body: bytes(body), repeatable: true });
+    const { client } = this.#queue;
+    const call = new Settlement(this.#queue, op, this.#ack, body);
     try {
-      return await call.send(this.#queue.client, this.#queue.client.deadline(options));
+      return await client.lanes.send(settlements, `settle ${this.queue}`, call, client.deadline(options));
     } catch (err) {
       if (err instanceof LeaseLostError && (open || call.open) && held(op, err.reason)) return undefined;
       throw err;

@@ -28,9 +28,21 @@ import { Message } from "./message.js";
  * @property {(cause: import("@nats-io/nats-core").PermissionViolationError, certain: boolean) => void} deny the server does not let it pass; certain: this one, and no other with its subject
  */
 
+const hex = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
+const tokenBytes = 16;
+/** Random bytes for some tokens: a call for each would take longer than all else that a push does. */
+const pool = new Uint8Array(256 * tokenBytes);
+let used = pool.length;
+
 /** 128 random bits as a token of a subject. */
 export function randomToken() {
-  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+  if (used === pool.length) {
+    crypto.getRandomValues(pool);
+    used = 0;
+  }
+  let token = "";
+  for (const end = used + tokenBytes; used < end; used++) token += hex[pool[used] ?? 0];
+  return token;
 }
 
 /**
@@ -226,6 +238,11 @@ export class Mailbox {
     this.#closed = Object.assign(new ClosedConnectionError(), { cause });
     for (const waiting of this.#waiting) this.#leave(waiting, this.#closed);
     this.#fail(this.#closed);
+  }
+
+  /** Whether a request can be sent now. */
+  get admitted() {
+    return this.#admitted;
   }
 
   /**

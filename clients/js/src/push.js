@@ -170,10 +170,13 @@ class Reading {
     } catch (cause) {
       throw unreadable("push", this.queue, body, cause);
     }
-    if (answer.error) {
-      throw errorOf({ op: "push", queue: this.queue, code: Number(answer.error.code) || code.unknownResult, text: String(answer.error.description), item: answer.error.item });
-    }
+    if (answer.error) throw this.refusal(answer.error);
     return answer;
+  }
+
+  /** @param {any} error */
+  refusal({ code: number, description, item, reason }) {
+    return errorOf({ op: "push", queue: this.queue, code: Number(number) || code.unknownResult, text: String(description), item, reason: typeof reason === "string" ? reason : "" });
   }
 
   /**
@@ -218,12 +221,71 @@ export async function push(client, queue, payload, given, settle) {
   const made = item.msgId === undefined && item.once; // a random id, so that a repetition is no second item
   const id = made ? randomToken() : item.msgId;
   if (id !== undefined) item.headers.push(["Nats-Msg-Id", id]);
-  const headers = item.headers.length > 0 ? inMessage(item.headers) : undefined;
-  const call = new Call({ op: "push", queue, subject, headers, body: item.payload, repeatable: id !== undefined });
-  const answer = await client.inFlight(call, item.payload.length + headersSize(headers), options);
+  const call = new PushCall(client, queue, subject, item, id !== undefined);
+  const answer = await client.inFlight(call, call.size, options, (deadline) => {
+    if (settle === undefined) return client.lanes.send(pushes, call.lane, call, deadline);
+    pushes.plain(call);
+    return call.send(client, deadline);
+  });
+  if (item.priority === undefined) client.mixes(queue);
   const read = new Reading(queue);
-  return read.pushed(read.answer(answer.data), answer.data, made && (call.sent > 1 || item.unique === undefined));
+  return read.pushed(answer.pushed ?? read.answer(answer.data), answer.data, made && (call.sent > 1 || item.unique === undefined));
 }
+
+/** Above this size a push goes alone. */
+const largest = 16 << 10;
+
+/** What is about the message, and not about the item. */
+const trace = "Nats-Trace-Dest";
+
+class PushCall extends Call {
+  /**
+   * @param {import("./client.js").Client} client
+   * @param {string} queue
+   * @param {string} subject
+   * @param {NewItem} item
+   * @param {boolean} repeatable
+   */
+  constructor(client, queue, subject, item, repeatable) {
+    super({ op: "push", queue, subject, body: item.payload, repeatable });
+    this.client = client;
+    this.item = item;
+    this.size = item.headers.reduce((size, [name, value]) => size + name.length + value.length + lineEnds, item.payload.length);
+  }
+
+  /** The lane that it goes in: those without an id are not repeated, so they are no part of a message that is. */
+  get lane() {
+    return `push ${this.queue} ${this.repeatable} ${this.client.mixed.has(this.queue) ? "" : (this.item.priority ?? "")}`;
+  }
+}
+
+const lineEnds = ": \r\n".length;
+
+/** @type {import("./lane.js").Kind} */
+const pushes = {
+  answer: 160,
+  size: (/** @type {PushCall} */ { size, item }) => (size > largest || item.headers.some(([name]) => name === trace) ? Infinity : size),
+  plain: (/** @type {PushCall} */ call) => {
+    if (call.item.headers.length > 0) call.headers ??= inMessage(call.item.headers);
+  },
+  bundle: (/** @type {[PushCall, ...PushCall[]]} */ calls) => {
+    const [{ client, queue, subject, repeatable }] = calls;
+    const same = calls.every((call) => call.subject === subject);
+    const items = calls.map(({ item: { headers, payload, priority } }) => ({ headers: same || priority === undefined ? headers : [.../** @type {[string, string][]} */ ([["PQ-Priority", priority]]), ...headers], payload }));
+    const headers = inMessage([["PQ-Bundle", String(items.length)], ["PQ-Each", "true"]]);
+    return new Call({ op: "push", queue, subject: same ? subject : client.grammar.subject(queue, "push"), headers, body: bundle(items), repeatable });
+  },
+  read: (m, { queue }, calls) => {
+    const read = new Reading(queue);
+    const { items } = read.answer(m.data);
+    if (!Array.isArray(items) || items.length !== calls.length) throw unreadable("push", queue, m.data);
+    return items.map((item) => (item?.error ? { error: read.refusal(item.error) } : { value: { pushed: item, data: m.data } }));
+  },
+  denied: ({ mixed }, { queue }) => {
+    mixed.delete(queue);
+    return true;
+  },
+};
 
 /**
  * Pushes many items in one message.
@@ -247,7 +309,7 @@ export async function pushMany(client, queue, all, given) {
   const headers = inMessage([["PQ-Bundle", String(items.length)], .../** @type {[string, string][]} */ (made ? [["Nats-Msg-Id", randomToken()]] : [])]);
   const body = bundle(items);
   const call = new Call({ op: "push", queue, subject, headers, body, repeatable });
-  const answer = await client.inFlight(call, body.length + headersSize(headers), options);
+  const answer = await client.inFlight(call, body.length + headersSize(headers), options, (deadline) => call.send(client, deadline));
   const read = new Reading(queue);
   const { items: results } = read.answer(answer.data);
   if (!Array.isArray(results) || results.length !== items.length) throw unreadable("push", queue, answer.data);

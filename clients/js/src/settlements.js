@@ -1,12 +1,9 @@
 // Settlements of many leases in one message.
-import { headers as natsHeaders } from "@nats-io/nats-core";
 import { maxBundle } from "./bundle.js";
-import { Call } from "./call.js";
 import { shown } from "./duration.js";
-import { errorOf, unreadable } from "./errors.js";
 import { Item } from "./item.js";
-import { bytes, text } from "./message.js";
 import { callOptions, checked } from "./options.js";
+import { linesOf, refusal, settling } from "./settled.js";
 
 /**
  * @param {import("./queue.js").Queue} queue
@@ -59,28 +56,12 @@ export class Settlements {
    */
   async #part(part, options) {
     const { client, name } = this.queue;
-    const headers = natsHeaders();
-    headers.set("PQ-Bundle", String(part.length));
-    const body = bytes(part.map(({ line }) => `${line}\n`).join(""));
-    const call = new Call({ op: "ack", queue: name, subject: this.queue.subject("ack.bundle.settle"), headers, body, repeatable: true });
+    const call = settling(this.queue, "ack", part.map(({ line }) => line));
     try {
       const m = await call.send(client, client.deadline(options));
-      const lines = text(m.data).replace(/\n$/, "").split("\n");
-      if (lines.length !== part.length) throw unreadable("ack", name, m.data);
-      lines.forEach((line, i) => part[i]?.resolve({ error: refusal(name, line), open: call.open }));
+      linesOf(m, call, part.length).forEach((line, i) => part[i]?.resolve({ error: refusal("ack", name, line), open: call.open }));
     } catch (err) {
       for (const one of part) one.reject(err);
     }
   }
-}
-
-/**
- * @param {string} queue
- * @param {string} line of the answer
- */
-function refusal(queue, line) {
-  if (line === "+OK" || line.startsWith("+OK ")) return undefined;
-  const found = /^-ERR ([1-9]\d{2}) (\S+)(?: (.*))?$/.exec(line);
-  if (!found) return unreadable("ack", queue, bytes(line));
-  return errorOf({ op: "ack", queue, code: Number(found[1]), reason: found[2] === "-" ? "" : found[2], text: found[3] ?? "" });
 }

@@ -1,0 +1,84 @@
+// Settlements that go in one message, and what its answer says of each.
+import { headers as natsHeaders } from "@nats-io/nats-core";
+import { Call } from "./call.js";
+import { errorOf, unreadable } from "./errors.js";
+import { bytes, Message, text } from "./message.js";
+
+/**
+ * The message of some settlements.
+ * @param {import("./queue.js").Queue} queue
+ * @param {string} op
+ * @param {string[]} lines
+ */
+export function settling(queue, op, lines) {
+  const headers = natsHeaders();
+  headers.set("PQ-Bundle", String(lines.length));
+  const body = bytes(lines.map((line) => `${line}\n`).join(""));
+  return new Call({ op, queue: queue.name, subject: queue.subject("ack.bundle.settle"), headers, body, repeatable: true });
+}
+
+/**
+ * The lines of the answer.
+ * @param {import("./message.js").Message} m
+ * @param {Call} bundle
+ * @param {number} n
+ */
+export function linesOf(m, { op, queue }, n) {
+  const lines = text(m.data).replace(/\n$/, "").split("\n");
+  if (lines.length !== n) throw unreadable(op, queue, m.data);
+  return lines;
+}
+
+/**
+ * @param {string} op
+ * @param {string} queue
+ * @param {string} line of the answer
+ */
+export function refusal(op, queue, line) {
+  if (line === "+OK" || line.startsWith("+OK ")) return undefined;
+  const found = /^-ERR ([1-9]\d{2}) (\S+)(?: (.*))?$/.exec(line);
+  if (!found) return unreadable(op, queue, bytes(line));
+  return errorOf({ op, queue, code: Number(found[1]), reason: found[2] === "-" ? "" : found[2], text: found[3] ?? "" });
+}
+
+/** One settlement. */
+export class Settlement extends Call {
+  /** @type {string | undefined} */
+  #line;
+
+  /**
+   * @param {import("./queue.js").Queue} queue
+   * @param {string} op
+   * @param {string} ack
+   * @param {string} word
+   */
+  constructor(queue, op, ack, word) {
+    super({ op, queue: queue.name, subject: ack, body: bytes(word), repeatable: true });
+    this.of = queue;
+    this.word = word;
+  }
+
+  /** What it is in a message with others. */
+  get line() {
+    return (this.#line ??= `${this.of.client.acks.written(this.subject)} ${this.word}`);
+  }
+}
+
+const nothing = new Uint8Array(0);
+
+/** @type {import("./lane.js").Kind} */
+export const settlements = {
+  answer: 40,
+  size: (/** @type {Settlement} */ { line }) => line.length + 1,
+  plain: () => {},
+  bundle: (/** @type {[Settlement, ...Settlement[]]} */ calls) => settling(calls[0].of, calls[0].op, calls.map(({ line }) => line)),
+  read: (m, bundle, calls) =>
+    linesOf(m, bundle, calls.length).map((line, i) => {
+      const { op, queue } = calls[i];
+      const error = refusal(op, queue, line);
+      if (error) return { error };
+      const until = line.slice("+OK ".length);
+      return { value: new Message(new Map(until ? [["PQ-Lease-Expires", [until]]] : []), nothing) };
+    }),
+  denied: () => false,
+};
