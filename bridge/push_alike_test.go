@@ -19,12 +19,12 @@ type pushedLines struct {
 	delayed, expires bool
 }
 
-// pushLines pushes an item with header lines as they stand, and shows it.
-func (w *wire) pushLines(lines string, bundled bool) (out pushedLines) {
+// pushLines pushes an item with header lines as they stand, and shows it. With headers of a bundle the item is in one.
+func (w *wire) pushLines(lines, bundle string) (out pushedLines) {
 	w.Helper()
 	block, body := "NATS/1.0\r\n"+lines+"\r\n", "x"
-	if bundled {
-		block, body = "NATS/1.0\r\nPQ-Bundle: 1\r\n\r\n", fmt.Sprintf("%d 1\n%sx\n", len(lines), lines)
+	if bundle != "" {
+		block, body = "NATS/1.0\r\n"+bundle+"\r\n", fmt.Sprintf("%d 1\n%sx\n", len(lines), lines)
 	}
 	var answer protocol.PushResponse
 	if m := w.ask("pq.jobs.push", block, body); json.Unmarshal(m.Data, &answer) != nil {
@@ -32,6 +32,9 @@ func (w *wire) pushLines(lines string, bundled bool) (out pushedLines) {
 	}
 	if answer.Error != nil {
 		return pushedLines{code: answer.Error.Code}
+	}
+	if len(answer.Items) > 0 && answer.Items[0].Error != nil {
+		return pushedLines{code: answer.Items[0].Error.Code}
 	}
 	var page protocol.Page
 	for _, state := range []string{"ready", "delayed"} {
@@ -61,9 +64,11 @@ func TestHeadersAreAlike(t *testing.T) {
 	w := c.wire()
 	same := func(lines string) pushedLines {
 		t.Helper()
-		one, many := w.pushLines(lines, false), w.pushLines(lines, true)
-		if !reflect.DeepEqual(one, many) {
-			t.Errorf("%q: a message gives %+v, a bundle %+v", lines, one, many)
+		one := w.pushLines(lines, "")
+		for _, bundle := range []string{"PQ-Bundle: 1\r\n", "PQ-Bundle: 1\r\nPQ-Each: true\r\n"} {
+			if many := w.pushLines(lines, bundle); !reflect.DeepEqual(one, many) {
+				t.Errorf("%q: a message gives %+v, with %q %+v", lines, one, bundle, many)
+			}
 		}
 		return one
 	}

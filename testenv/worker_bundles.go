@@ -2,6 +2,7 @@ package testenv
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -50,7 +51,7 @@ func unanswered(operations []history.Operation) []history.Operation {
 	return operations
 }
 
-// pushBundle pushes several items: all of them, or none. A bundle without ids is not repeated.
+// pushBundle pushes several items: all of them, or none, or each on its own. A bundle without ids is not repeated.
 func (w *Worker) pushBundle() {
 	name := w.name()
 	pushes := make([]history.Operation, w.bundleSize())
@@ -59,6 +60,11 @@ func (w *Worker) pushBundle() {
 	ids := w.Random.IntN(5) // 0: none; 1: those of items
 	if ids > 1 {
 		request.Header.Set("Nats-Msg-Id", name)
+	}
+	together, each := name, w.Random.IntN(2) == 0
+	if each {
+		together = ""
+		request.Header.Set("PQ-Each", "true")
 	}
 	for i := range pushes {
 		o := history.Operation{Kind: history.Push, Item: w.name(), Priority: w.Random.Int64N(urgencies), Key: w.anyKey(), Outcome: history.Done}
@@ -73,7 +79,7 @@ func (w *Worker) pushBundle() {
 		request.Data = fmt.Appendf(request.Data, "%d %d\n%s%s\n", len(lines), len(payload), lines, payload)
 		pushes[i] = o
 	}
-	w.recordBundle(name, func() []history.Operation {
+	w.recordBundle(together, func() []history.Operation {
 		var reply *nats.Msg
 		if ids == 0 {
 			var err error
@@ -89,11 +95,46 @@ func (w *Worker) pushBundle() {
 				pushes[i].Repeated = tries > 1
 			}
 		}
+		if each && bytes.Contains(reply.Data, []byte(`"items":`)) {
+			return w.pushedEach(pushes, reply)
+		}
 		if !w.accepted("push a bundle", reply) {
 			return nil
 		}
 		return pushes
 	})
+}
+
+// pushedEach are the pushes of a bundle whose items are pushed each on its own. Nobody knows whether one took place that is
+// to be tried again: an earlier attempt may have had it.
+func (w *Worker) pushedEach(pushes []history.Operation, reply *nats.Msg) []history.Operation {
+	var answer struct {
+		Items []struct {
+			Error *struct {
+				Code        int
+				Description string
+			}
+		}
+	}
+	if err := json.Unmarshal(reply.Data, &answer); err != nil || len(answer.Items) != len(pushes) {
+		w.Errorf("push %d items one by one: %s, %v", len(pushes), reply.Data, err)
+		return nil
+	}
+	for i := range answer.Items {
+		e := answer.Items[i].Error
+		if e == nil {
+			continue
+		}
+		unanswered(pushes[i : i+1])
+		switch e.Code {
+		case 506:
+			w.Damaged++
+		case 429, 503, 504:
+		default:
+			w.Errorf("push item %d of %d: refused: %+v", i, len(pushes), *e)
+		}
+	}
+	return pushes
 }
 
 // lookBundle pops or leases several items: those that are first at one moment.
