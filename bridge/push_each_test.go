@@ -258,6 +258,23 @@ func TestEachRunsOnce(t *testing.T) {
 	}
 }
 
+// Where pushes follow one another, the items of a bundle wait for those that are under way, and keep their order.
+func TestEachInTurn(t *testing.T) {
+	t.Parallel()
+	c, db := slowly(t, faulty(t), bridge.Options{})
+	c.ask("pq.jobs.admin.config", `{"strict":true}`)
+	release := c.underWay(db, c.NewInbox()+".1", "first")
+	inbox := c.NewInbox()
+	own := c.hear(inbox + ".*")
+	c.sendOn(answers{inbox: inbox + ".1"}, "pq.jobs.push", frame("second")+frame("wrong", "PQ-Priority", "x")+frame("third"), "PQ-Bundle", "3", "PQ-Each", "true")
+	c.unanswered(own)
+	release()
+	if results := c.eachOf(c.next(own), 3); results[0].Error != nil || results[1].Error == nil || results[2].Error != nil {
+		t.Errorf("results %+v", results)
+	}
+	c.inOrder("first", "second", "third")
+}
+
 // triedDB counts the attempts at transactions that change jobs.
 type triedDB struct {
 	kv.DB
