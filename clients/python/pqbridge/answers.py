@@ -27,11 +27,19 @@ class _Attempt:
         self._number = number
 
     def deliver(self, m: Message) -> None:
+        self._over()
         for one in unbundled(m):
             self._answers.here.append((one, self._number))
         self._answers.bell.ring()
 
+    def _over(self) -> bool:
+        """Whether it was pending until now."""
+        was = self in self._answers.pending
+        self._answers.pending.discard(self)
+        return was
+
     def reconnect(self) -> None:
+        self._answers.unheard |= self._over()
         self._answers.lost = True
         self._answers.bell.ring()
 
@@ -39,8 +47,15 @@ class _Attempt:
         self._answers.broken = cause
         self._answers.bell.ring()
 
-    def deny(self, cause: BaseException, certain: bool) -> None:
-        self._answers.denied = self._answers.denied or (cause, certain)
+    def refuse(self, cause: BaseException) -> bool:
+        if not self._over():
+            return False
+        if not self._answers.pending:  # otherwise another attempt may have passed
+            self.deny(cause)
+        return True
+
+    def deny(self, cause: BaseException) -> None:
+        self._answers.denied = self._answers.denied or cause
         self._answers.bell.ring()
 
 
@@ -58,7 +73,11 @@ class Answers:
         """Whether the connection is a new one."""
         self.broken: BaseException | None = None
         """Why no answer will come."""
-        self.denied: tuple[BaseException, bool] | None = None
+        self.denied: BaseException | None = None
+        self.pending: set[_Attempt] = set()
+        """Those of this connection that were neither answered nor refused."""
+        self.unheard = False
+        """Whether an answer may have been lost with a connection."""
 
     async def attempt(self, subject: str, waits: bool) -> str:
         """The reply subject of another attempt. If the connection is a new one, those that waited on the former one
@@ -73,7 +92,13 @@ class Answers:
         else:
             reply = self._mailbox.receive(attempt)
         self._replies.append(reply)
+        self.pending.add(attempt)
         return reply
+
+    def forget(self) -> None:
+        """What became of the attempts so far has no meaning any more."""
+        self.pending.clear()
+        self.unheard = False
 
     async def answered(self) -> None:
         """The latest attempt has its whole answer."""

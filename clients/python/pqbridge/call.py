@@ -41,7 +41,8 @@ class Call:
         self.subject = request.subject
         self.sent = 0
         """How often it was sent."""
-        self._answered = 0  # how many of these were answered
+        self._pending = 0  # attempts on this connection that were neither answered nor refused
+        self._unknown = 0  # attempts that nobody will answer any more
         self.request = request
         self._repeatable = repeatable  # doing it twice is like doing it once
         self._bell = Bell()
@@ -53,24 +54,33 @@ class Call:
     @property
     def open(self) -> bool:
         """Whether an attempt without an answer may still change something."""
-        return self.sent > self._answered and self.request.op not in _READS
+        return self._pending + self._unknown > 0 and self.request.op not in _READS
 
     def deliver(self, m: Message) -> None:
         if self._answer is None:  # one is enough; the first attempt's may come late
             self._answer = m
+            self._pending = max(0, self._pending - 1)
         self._bell.ring()
 
     def reconnect(self) -> None:
         self._lost = True
+        self._unknown, self._pending = self._unknown + self._pending, 0
         self._bell.ring()
 
     def fail(self, cause: BaseException) -> None:
         self._broken = cause
         self._bell.ring()
 
-    def deny(self, cause: BaseException, certain: bool) -> None:
+    def refuse(self, cause: BaseException) -> bool:
+        if self._pending == 0:
+            return False
+        self._pending -= 1
+        if self._pending == 0:  # otherwise another attempt may have passed
+            self.deny(cause)
+        return True
+
+    def deny(self, cause: BaseException) -> None:
         self._denied = self._denied or denial(self.request, cause)
-        self._answered += certain
         self._bell.ring()
 
     async def send(self, mailbox: Mailbox, patience: Patience, deadline: Deadline) -> Message:
@@ -93,7 +103,12 @@ class Call:
                 self.fail(nats.errors.ConnectionClosedError())
             if self._broken or deadline.over:
                 raise ended(self.request, self.sent, refusal, self._broken)
-            await mailbox.publish(self.request, reply)
+            self._pending += 1
+            try:
+                await mailbox.publish(self.request, reply)
+            except PQError:
+                self._pending -= 1
+                raise
             self.sent += 1
             self._lost = False
             until = monotonic() + patience if self._repeatable else INFINITE
@@ -108,10 +123,9 @@ class Call:
                 continue
             self._answer = None
             refusal = refusal_in(m, self.request.op, self.request.queue)
-            if refusal is None or refusal.code != UNKNOWN_RESULT:
-                self._answered += 1
             if refusal is None:
                 return m
+            self._unknown += refusal.code == UNKNOWN_RESULT
             if not may_repeat(refusal, self._repeatable) or not retry.allowed(limits.retry_for) or not await retry.wait(deadline):
                 raise refusal
 

@@ -70,7 +70,11 @@ class _Asking:
         self.broken = self.broken or cause
         self.bell.ring()
 
-    def deny(self, cause: BaseException, certain: bool) -> None:
+    def refuse(self, cause: BaseException) -> bool:
+        self.deny(cause)
+        return True
+
+    def deny(self, cause: BaseException) -> None:
         self.fail(denial(self.request, cause))
 
 

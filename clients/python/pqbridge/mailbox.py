@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import secrets
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
@@ -35,13 +34,11 @@ from .bundle import unbundled
 from .deadline import Deadline
 from .errors import FORBIDDEN, TOO_LARGE, UNAVAILABLE, PQError, error_of
 from .message import Message
+from .refusals import DENIED, listen
 from .subjects import AckSubjects
 
 _LOOK_EVERY = 0.05
 _LOOK_FOR_CONNECTION_EVERY = 0.01
-
-# nats-py has it in small letters.
-_DENIED = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"', re.IGNORECASE)
 
 # How long an unsubscribed wait may still bring what was on its way.
 _LAST_ANSWERS = 5.0
@@ -79,8 +76,12 @@ class Addressee(Protocol):
     def fail(self, cause: BaseException) -> None:
         """No answer will come."""
 
-    def deny(self, cause: BaseException, certain: bool) -> None:
-        """The server does not let it pass; certain: this one, and no other with its subject."""
+    def refuse(self, cause: BaseException) -> bool:
+        """The server did not let a message with its subject pass. It says whether that was one of its own: on this
+        connection, and neither answered nor refused yet."""
+
+    def deny(self, cause: BaseException) -> None:
+        """The server does not let its answers arrive."""
 
 
 class HeaderList(dict[str, str]):
@@ -121,7 +122,6 @@ class Mailbox:
         self._opening: asyncio.Task[None] | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._reconnects = 0
-        self._last_error: BaseException | None = None
         self._refused: BaseException | None = None  # the last refusal that the mailbox has heeded
 
     @property
@@ -163,6 +163,7 @@ class Mailbox:
         """Subscribes on a new connection, and waits until the server has said whether it lets that be. A lost
         connection ends it, too."""
         reconnects = self.nc.stats["reconnects"]
+        listen(self.nc, self)
         try:
             if self._subscription is None:  # otherwise nats-py has subscribed again
                 self._subscription = await self.nc.subscribe(self._prefix + "*", cb=self._deliver, pending_bytes_limit=0)
@@ -191,7 +192,7 @@ class Mailbox:
     def _refusal(self) -> str | None:
         """Where the server does not let answers arrive, if it has said so since it was asked last."""
         error = self.nc.last_error
-        denied = _DENIED.search(str(error)) if error is not None and error is not self._refused else None
+        denied = DENIED.search(str(error)) if error is not None and error is not self._refused else None
         if denied is None or denied[1].lower() != "subscription" or not denied[2].lower().startswith(self._prefix.lower()):
             return None
         self._refused = error
@@ -241,7 +242,7 @@ class Mailbox:
 
     def _expect(self, addressee: Addressee, token: str) -> str:
         if self._watcher is None or self._watcher.done():
-            self._reconnects, self._last_error = self.nc.stats["reconnects"], self.nc.last_error
+            self._reconnects = self.nc.stats["reconnects"]
             self._watcher = asyncio.get_running_loop().create_task(self._watch())
         self._open[token] = addressee
         return self._prefix + token
@@ -325,32 +326,35 @@ class Mailbox:
                 for addressee in list(self._open.values()):
                     addressee.fail(nats.errors.ConnectionClosedError())
                 return
-            error = self.nc.last_error
-            if error is not None and error is not self._last_error:
-                await self._deny(error)
-            self._last_error = error
-            reconnects = self.nc.stats["reconnects"]
-            if reconnects != self._reconnects and self.connected:
-                self._reconnects = reconnects
-                for addressee in list(self._open.values()):
-                    addressee.reconnect()
+            self._look()
 
-    async def _deny(self, cause: BaseException) -> None:
-        """The server says which subject a client may not publish to, and not which message that was."""
-        denied = _DENIED.search(str(cause))
+    def _look(self) -> None:
+        """Whether the connection is a new one."""
+        reconnects = self.nc.stats["reconnects"]
+        if reconnects != self._reconnects and self.connected:
+            self._reconnects = reconnects
+            for addressee in list(self._open.values()):
+                addressee.reconnect()
+
+    async def refused(self, cause: BaseException) -> None:
+        """The server says which subject a client may not publish to, and not which message that was. It says so for
+        each message, in their order."""
+        self._look()
+        denied = DENIED.search(str(cause))
         if denied and denied[1].lower() == "publish":
-            found = [one for one in self._open.values() if one.subject.lower() == denied[2].lower()]
-            for one in found:
-                one.deny(cause, len(found) == 1)
+            subject = denied[2].lower()
+            for one in self._open.values():
+                if one.subject.lower() == subject and one.refuse(cause):
+                    break
         if not self._is_ready:
             return  # the next request looks
         token = self._refusal()
         if token in self._waits:
-            self._open[token].deny(self._refused_at(token), False)
+            self._open[token].deny(self._refused_at(token))
         elif token is not None:  # the permissions have changed
             await self._close_up()
             for one in list(self._open.values()):
-                one.deny(self._refused_at("*"), False)
+                one.deny(self._refused_at("*"))
 
     async def publish(self, request: Request, reply: str) -> None:
         """Sends a request. A failure says that it was not sent."""

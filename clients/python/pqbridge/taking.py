@@ -121,6 +121,7 @@ class Taking(Generic[T]):
         self._single = False  # each item comes in a message of its own
         self._bundled = False
         self._sent = 0
+        self._unknown = False  # an answer said that an attempt may have been done
         self.open = False
         """Whether an attempt without an answer may still be under way."""
 
@@ -173,9 +174,10 @@ class Taking(Generic[T]):
             else:
                 if items:
                     return items
-                self.open = self.open or not (answers.denied and answers.denied[1])
                 if answers.denied:
-                    raise denial(self._request(b""), answers.denied[0])
+                    self.open = self._unknown or answers.unheard or bool(answers.pending)
+                    raise denial(self._request(b""), answers.denied)
+                self.open = True
                 if answers.broken or deadline.over:
                     raise ended(self._request(b""), self._sent, refusal, answers.broken)
                 if not self._repeatable and not (self._once_more and answers.lost):
@@ -190,7 +192,8 @@ class Taking(Generic[T]):
                     await retry.wait(deadline)
                 continue
             refusal = e
-            self.open = self.open or (e.code == UNKNOWN_RESULT and e.__cause__ is None)
+            self._unknown = self._unknown or (e.code == UNKNOWN_RESULT and e.__cause__ is None)
+            self.open = self.open or self._unknown
             if not may_repeat(e, self._repeatable) or not retry.allowed(limits.retry_for) or not await retry.wait(deadline):
                 raise e
 
@@ -199,7 +202,8 @@ class Taking(Generic[T]):
         if marked and not self._own_id:
             return False
         if marked:
-            self._fields["msg_id"], self.open = random_token(), False
+            self._fields["msg_id"], self.open, self._unknown = random_token(), False, False
+            self._answers.forget()
         return True
 
     def _left(self, started: float) -> float:

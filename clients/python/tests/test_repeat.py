@@ -333,6 +333,47 @@ class Repetitions(TestCase):
         await self.fails(few.queue("jobs").pop(), ForbiddenError, 403)
         await self.fails(few.queue("jobs").info(), ForbiddenError, 403)
 
+    async def test_a_refusal_that_comes_late(self) -> None:
+        """After attempts whose time was over: none of them was let through."""
+        proxy = await Proxy.start(self)
+        few = await self.connect(proxy.url, user="few", password="few", inbox_prefix=b"_INBOX.few", ask_again_after=0.02)
+        await few.queue("jobs").push("x")
+        q = few.queue("other")
+        cases: dict[str, Callable[[], Awaitable[Any]]] = {
+            "push": lambda: q.push("x"),
+            "pop.min": lambda: q.pop(repeatable=True),
+            "peek.min": lambda: q.peek(),
+        }
+        for verb, act in cases.items():
+            proxy.answers.clear()
+            both = [asyncio.ensure_future(act()) for _ in range(2)]
+            await self.until("both were sent twice", lambda: proxy.sent.count(f"PUB pq.other.{verb} ".encode()) >= 4)
+            proxy.answers.set()
+            for one in both:
+                await self.fails(one, ForbiddenError, 403)
+
+    async def test_refusals_that_come_together(self) -> None:
+        proxy = await Proxy.start(self)
+        few = await self.connect(proxy.url, user="few", password="few", inbox_prefix=b"_INBOX.few", ask_again_after=PATIENCE)
+        await few.queue("jobs").push("x")
+        proxy.answers.clear()
+        acts = [asyncio.ensure_future(few.queue(name).pop(lease="1m")) for name in ("a", "a", "b")]
+        await self.until("all were sent", lambda: proxy.sent.count(b".pop.min ") == 3)
+        proxy.answers.set()
+        for one in acts:
+            await self.fails(one, ForbiddenError, 403)
+
+    async def test_a_right_to_publish_that_is_lost(self) -> None:
+        proxy = await Proxy.start(self)
+        f = await self.fake(lambda verb, n, m: None)
+        c = await self.connect(proxy.url, user="all", password="all", prefix=f.prefix, inbox_prefix=b"_INBOX.few", ask_again_after=PATIENCE)
+        acts = [asyncio.ensure_future(act) for act in (c.queue("jobs").push("x"), c.queue("jobs").pop(repeatable=True))]
+        await self.until("both are there", lambda: len(f.requests) == 2)
+        c.connection.options.update(user="few", password="few")
+        proxy.cut()
+        for one in acts:
+            await self.fails(one, UnknownResultError, 504)  # nobody can say what became of the first attempt
+
     async def test_room(self) -> None:
         answers = asyncio.Event()
 
@@ -364,6 +405,10 @@ class Proxy:
         self.refuse = False
         self.refused = 0
         self.url = ""
+        self.sent = bytearray()
+        self.answers = asyncio.Event()
+        """Whether it passes on what the server says."""
+        self.answers.set()
         self._open: set[asyncio.StreamWriter] = set()
 
     @classmethod
@@ -382,11 +427,17 @@ class Proxy:
         host, port = URL.split("//")[1].split("@")[-1].split(":")
         there, back = await asyncio.open_connection(host, int(port))
         self._open |= {writer, back}
-        await asyncio.gather(self._pump(reader, back), self._pump(there, writer), return_exceptions=True)
+        await asyncio.gather(self._ask(reader, back), self._answer(there, writer), return_exceptions=True)
 
-    @staticmethod
-    async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):
+            self.sent += data
+            writer.write(data)
+        writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            await self.answers.wait()
             writer.write(data)
         writer.close()
 
