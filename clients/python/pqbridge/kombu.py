@@ -26,6 +26,7 @@ from kombu.utils.url import parse_url
 
 from . import background, kombu_celery
 from .client import Client, connect
+from .deadline import Deadline
 from .duration import seconds
 from .errors import BusyError, PQError, UnavailableError, UnknownResultError
 from .kombu_channel import Channel
@@ -60,7 +61,7 @@ class Transport(virtual.Transport):
         self.declared: set[str] = set()
         self.transient: set[str] = set()
         self._process = os.getpid()
-        self._arrived: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._arrived: queue.SimpleQueue[Callable[[], bool]] = queue.SimpleQueue()
         self._telling = False  # the program's loop knows, and has not looked yet
 
     def ours(self) -> bool:
@@ -127,8 +128,8 @@ class Transport(virtual.Transport):
 
     # What arrives.
 
-    def arrive(self, deliver: Callable[[], None]) -> None:
-        """The program's thread is to deliver something."""
+    def arrive(self, deliver: Callable[[], bool]) -> None:
+        """The program's thread is to deliver something. The function says whether anybody was there to get it."""
         self._arrived.put(deliver)
         if self._telling:
             return
@@ -139,14 +140,16 @@ class Transport(virtual.Transport):
             pass  # it is closed
 
     def drain_events(self, connection: object, timeout: float | None = None) -> None:
-        """Delivers one message, or all that have arrived if there is no time to wait."""
+        """Delivers one message. What comes for a consumer that has ended is none: who asks for one reply would take it
+        for that."""
         if self.pq is None or self.pq.mailbox.closed:
             raise KombuConnectionError("the connection to NATS is closed")
+        deadline = None if timeout is None else Deadline(timeout)
         try:
-            deliver = self._arrived.get(timeout=timeout) if timeout is None or timeout > 0 else self._arrived.get_nowait()
+            while not self._arrived.get(timeout=None if deadline is None else deadline.left)():
+                pass
         except queue.Empty:
             raise socket.timeout("nothing arrived in time") from None
-        deliver()
 
     def register_with_event_loop(self, connection: object, loop: Any) -> None:
         loop.add_reader(self._told.fileno(), self._on_told)

@@ -262,16 +262,19 @@ class Channel(virtual.Channel):
     def _arrive_over_nats(self, queue: str, message: Message) -> None:
         self.connection.arrive(lambda: self._deliver(queue, message))
 
-    def _deliver_item(self, queue: str, item: Item) -> None:
+    def _deliver_item(self, queue: str, item: Item) -> bool:
         """In the program's thread."""
         if self._intake.counts:
             background.loop().call_soon_threadsafe(self._intake.seen)
         try:
             message = delivered(item)
         except ValueError:
-            return self._settle(item.ack_subject, _not_kombu)
-        if not self._deliver(queue, message):
-            self._settle(item.ack_subject, unworked)
+            self._settle(item.ack_subject, _not_kombu)
+            return True
+        if self._deliver(queue, message):
+            return True
+        self._settle(item.ack_subject, unworked)
+        return False
 
     def _deliver(self, queue: str, message: Message) -> bool:
         for name, no_ack, callback in list(self._consuming.values()):
