@@ -72,6 +72,8 @@ const pyRights = `listen: "127.0.0.1:-1", no_auth_user: all, authorization { use
   {user: all, password: all},
   {user: few, password: few, permissions: {publish: ["pq.jobs.push"], subscribe: ["_INBOX.*.>"]}}
   {user: worker, password: worker, permissions: {publish: ["pq.*.pop.*", "pq.*.push", "pq.*.push.*", "pq.*.ack.*.*", "kombu.pq.>"], subscribe: ["_INBOX.worker.>"]}}
+  {user: apart, password: apart, permissions: {publish: {allow: [">"], deny: ["pq.*.ack.bundle.settle"]}}}
+  {user: star, password: star, permissions: {publish: ["pq.*.push.*"], subscribe: ["_INBOX.star.>"]}}
   {user: taker, password: taker, permissions: {publish: ["pq.*.pop.*"], subscribe: ["_INBOX.taker.>"]}}
 ] }`
 

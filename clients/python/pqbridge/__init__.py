@@ -34,7 +34,8 @@ from .item_data import Attempt, Death, ItemSource
 from .links import Link, LinkChange
 from .listing import KeyChange, KeyInfo, KeySettings, Listed
 from .outcome import GiveUp, RetryAfter, default_backoff
-from .push import NewItem, Pushed
+from .push import NewItem
+from .pushed import Pushed
 from .queue import Queue
 from .schedules import Schedule, ScheduleChange, ScheduleCounts, ScheduleItem
 from .sources import Source, SourceChange, SourceCounts, SourceMap, SourceValue

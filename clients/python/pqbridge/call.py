@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
 
 import nats.errors
 
 from .deadline import INFINITE, Bell, Deadline
-from .errors import UNKNOWN_RESULT, PQError, error_of, in_doubt, may_repeat, refusal_in
+from .errors import UNKNOWN_RESULT, PQError, alike, error_of, in_doubt, may_repeat, refusal_in
 from .mailbox import Mailbox, Request, denial, no_connection
 from .message import Message
 from .retry import Retry, longer
@@ -37,8 +38,12 @@ def ended(request: Request, sent: int, refusal: PQError | None, cause: BaseExcep
 
 
 class Call:
-    def __init__(self, request: Request, repeatable: bool) -> None:
+    def __init__(self, request: Request, repeatable: bool, refusal: PQError | None = None) -> None:
         self.subject = request.subject
+        self.refusal = refusal
+        """The last one. One that it is given was that of another message, and it waits before it is sent."""
+        self.left: Callable[[], None] | None = None
+        """Called when it has been sent first."""
         self.sent = 0
         """How often it was sent."""
         self._pending = 0  # attempts on this connection that were neither answered nor refused
@@ -55,6 +60,10 @@ class Call:
     def open(self) -> bool:
         """Whether an attempt without an answer may still change something."""
         return self._pending + self._unknown > 0 and self.request.op not in _READS
+
+    def given_up(self, request: Request) -> PQError:
+        """The error of a part of it that waits no longer."""
+        return in_doubt(ended(request, self.sent, self.refusal and alike(self.refusal, request.op), self._broken), self.open)
 
     def deliver(self, m: Message) -> None:
         if self._answer is None:  # one is enough; the first attempt's may come late
@@ -95,14 +104,15 @@ class Call:
 
     async def _send(self, mailbox: Mailbox, reply: str, limits: Patience, deadline: Deadline) -> Message:
         retry = Retry()
-        refusal: PQError | None = None
         patience = limits.attempt
+        if self.refusal and not (retry.allowed(limits.retry_for) and await retry.wait(deadline)):
+            raise self.refusal
         while True:
             await mailbox.up(self.request, deadline)
             if mailbox.closed:
                 self.fail(nats.errors.ConnectionClosedError())
             if self._broken or deadline.over:
-                raise ended(self.request, self.sent, refusal, self._broken)
+                raise ended(self.request, self.sent, self.refusal, self._broken)
             self._pending += 1
             try:
                 await mailbox.publish(self.request, reply)
@@ -110,6 +120,8 @@ class Call:
                 self._pending -= 1
                 raise
             self.sent += 1
+            if self.sent == 1 and self.left is not None:
+                self.left()
             self._lost = False
             until = monotonic() + patience if self._repeatable else INFINITE
             await self._wait(until, deadline)
@@ -118,13 +130,14 @@ class Call:
                 if self._denied:
                     raise self._denied
                 if self._broken or deadline.over:
-                    raise ended(self.request, self.sent, refusal, self._broken)
+                    raise ended(self.request, self.sent, self.refusal, self._broken)
                 patience = longer(patience)
                 continue
             self._answer = None
             refusal = refusal_in(m, self.request.op, self.request.queue)
             if refusal is None:
                 return m
+            self.refusal = refusal
             self._unknown += refusal.code == UNKNOWN_RESULT
             if not may_repeat(refusal, self._repeatable) or not retry.allowed(limits.retry_for) or not await retry.wait(deadline):
                 raise refusal

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import nats.errors
 from nats.aio.client import Client as Connection
 
+from .bundle import MOST_ITEMS
 from .call import Patience
 from .cluster import Cluster, cluster
 from .config import History, Replaced, SteppedDown, System
@@ -22,6 +23,7 @@ from .errors import FORBIDDEN, UNAVAILABLE, error_of, unreadable
 from .events import EVENT_TYPES, Events, EventType
 from .inflight import InFlight
 from .item import Item
+from .lane import Lanes
 from .mailbox import Mailbox
 from .options import NatsOptions, check_options
 from .queue import Queue
@@ -63,6 +65,8 @@ class Client(Core):
         retry_for: Duration = 0,
         ask_again_after: Duration = 2.0,
         max_in_flight: int = 4096,
+        max_bundle: int = MOST_ITEMS,
+        mix_priorities: bool = False,
         inbox_prefix: str | None = None,
     ) -> None:
         if not isinstance(connection, Connection):
@@ -77,6 +81,7 @@ class Client(Core):
         )
         self._in_flight = InFlight(count(max_in_flight, "max_in_flight"))
         self.mailbox = Mailbox(connection, inbox_prefix, self.acks)
+        self.lanes = Lanes(count(max_bundle, "max_bundle", MOST_ITEMS), mix_priorities, lambda: connection.max_payload, lambda: connection.stats["reconnects"])
         self.no_steps = set()
 
     def queue(self, name: str) -> Queue:
@@ -195,6 +200,8 @@ class connect:
         retry_for: Duration = 0,
         ask_again_after: Duration = 2.0,
         max_in_flight: int = 4096,
+        max_bundle: int = MOST_ITEMS,
+        mix_priorities: bool = False,
         connect_timeout: Duration | None = 10.0,
         **options: Unpack[NatsOptions],
     ) -> None:
@@ -210,6 +217,8 @@ class connect:
             "retry_for": retry_for,
             "ask_again_after": ask_again_after,
             "max_in_flight": max_in_flight,
+            "max_bundle": max_bundle,
+            "mix_priorities": mix_priorities,
         }
         self._client: Client | None = None
 

@@ -4,6 +4,7 @@ name of a queue on it."""
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from nats.aio.client import Client as Connection
@@ -13,8 +14,8 @@ from .deadline import Deadline
 from .duration import Duration, seconds
 from .errors import unreadable
 from .inflight import InFlight
-from .mailbox import Mailbox, Request, headers_size
-from .message import Message
+from .lane import Lanes
+from .mailbox import Mailbox, Request
 from .subjects import AckSubjects, Grammar, check_queue
 
 
@@ -28,22 +29,20 @@ class Core:
     mailbox: Mailbox
     no_steps: set[str]
     """Queues where a pop for good cannot be confirmed: the user may not acknowledge, or the bridge does not know of it."""
+    lanes: Lanes
     _in_flight: InFlight
 
     def deadline(self, timeout: Duration | None, more: float = 0.0) -> Deadline:
         """The deadline of an operation; more: seconds on top of the client's own timeout."""
         return Deadline(self.patience.timeout + more if timeout is None else seconds(timeout, "timeout"))
 
-    async def in_flight(self, call: Call, size: int, timeout: Duration | None) -> Message:
-        """Sends a push when there is room for it."""
-        deadline = self.deadline(timeout)
-        size += headers_size(call.request.headers)
+    async def make_room(self, request: Callable[[], Request], size: int, deadline: Deadline) -> None:
+        """Waits until there is room for a push of so many bytes. It has that until free_room."""
         if not await self._in_flight.acquire(size, deadline):
-            raise ended(call.request, 0, None, None)
-        try:
-            return await call.send(self.mailbox, self.patience, deadline)
-        finally:
-            self._in_flight.release(size)
+            raise ended(request(), 0, None, None)
+
+    def free_room(self, size: int) -> None:
+        self._in_flight.release(size)
 
     async def ask(self, op: str, queue: str, subject: str, fields: dict[str, Any] | None, repeatable: bool, timeout: Duration | None) -> Any:
         """Sends a request that is answered by a JSON object."""

@@ -45,15 +45,15 @@ def _wake(waiter: asyncio.Future[None]) -> None:
 class Deadline:
     """The end of an operation."""
 
-    __slots__ = ("_at",)
+    __slots__ = ("at",)
 
     def __init__(self, seconds: float) -> None:
-        self._at = monotonic() + seconds
+        self.at = monotonic() + seconds
 
     @property
     def left(self) -> float:
-        return max(0.0, self._at - monotonic())
+        return max(0.0, self.at - monotonic())
 
     @property
     def over(self) -> bool:
-        return monotonic() >= self._at
+        return monotonic() >= self.at

@@ -135,6 +135,11 @@ def error_of(op: str, queue: str, code: int, text: str, reason: str = "", item: 
     return e
 
 
+def alike(e: PQError, op: str) -> PQError:
+    """The same error for another caller."""
+    return error_of(op, e.queue, e.code, e.text, e.reason, cause=e.__cause__)
+
+
 def refusal_in(m: Message, op: str, queue: str) -> PQError | None:
     """The error in an answer, None if the answer is none."""
     if not m.headers:

@@ -13,8 +13,8 @@ from .core import Place
 from .duration import Duration, time_text
 from .errors import unreadable
 from .item_data import Death, ItemData
-from .mailbox import HeaderList, Request
-from .push import Pushed, pushed
+from .mailbox import HeaderList, Request, headers_size
+from .pushed import Pushed, pushed
 from .subjects import check_id
 from .values import headers_of, key_of, payload_of, priority_of
 
@@ -93,7 +93,14 @@ class Import:
 async def import_item(queue: Place, item: Import, timeout: Duration | None) -> Pushed:
     headers, payload = item.wire()
     call = Call(Request("import", queue.name, queue.subject("import"), headers, payload), repeatable=True)
-    m = await queue.client.in_flight(call, len(payload), timeout)
+    client = queue.client
+    deadline = client.deadline(timeout)
+    size = len(payload) + headers_size(headers)
+    await client.make_room(lambda: call.request, size, deadline)
+    try:
+        m = await call.send(client.mailbox, client.patience, deadline)
+    finally:
+        client.free_room(size)
     try:
         answer = json.loads(m.data)
     except ValueError as cause:

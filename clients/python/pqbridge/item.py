@@ -8,20 +8,23 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import TypeVar
 
-from .call import Call
 from .core import Place
 from .duration import Duration, duration_text, nanoseconds, seconds, shown, time_of
-from .errors import LeaseLostError, NotLeasedError, PQError, SettledError, UNKNOWN_RESULT, may_repeat, unreadable
+from .errors import LeaseLostError, NotLeasedError, PQError, SettledError, unreadable
 from .hold import Hold
 from .item_data import ItemData
-from .mailbox import Request
+from .lane import Landed
 from .message import Message
 from .outcome import outcome
-from .push import NewItem, Pushed, push
-from .settlements import Settlements
+from .push import NewItem, push
+from .pushed import Pushed
+from .settle_lane import Settling
 from .taking import Selection, take_next
 
 T = TypeVar("T")
+
+# Sends an acknowledgement in a message with others.
+AckTogether = Callable[[Settling], Awaitable[Landed]]
 
 # How much of a reason is sent.
 _LONGEST_REASON = 1024
@@ -126,8 +129,7 @@ class Item(ItemData):
         """Work in progress: the lease starts afresh, for as long as it was given."""
         if self._settled:
             raise SettledError
-        m = await self._send("extend", "+WPI", timeout)
-        until = m.get("PQ-Lease-Expires") if m else ""
+        until = await self._send("extend", "+WPI", timeout)
         if until:
             self.lease_expires = time_of(until)
 
@@ -191,16 +193,12 @@ class Item(ItemData):
                     raise
         return suppress and err is not None
 
-    async def ack_with(self, together: Settlements, timeout: Duration | None) -> None:
+    async def ack_with(self, together: AckTogether) -> None:
         """Acknowledges in a message with others."""
 
         async def settle() -> None:
-            result = await together.add(self._queue.client.acks.written(self.ack_subject) + " +ACK")
-            e = result.error
-            if e and may_repeat(e, True):
-                await self._send("ack", "+ACK", timeout, result.open or e.code == UNKNOWN_RESULT)
-            elif e and not (result.open and isinstance(e, LeaseLostError) and _held("ack", e.reason)):
-                raise e
+            one = Settling(self._queue, "ack", self.ack_subject, "+ACK")
+            self._settled_by(one, await together(one))
 
         await self._once(settle)
 
@@ -219,16 +217,18 @@ class Item(ItemData):
             self._settled = False  # the caller may try again
             raise
 
-    async def _send(self, op: str, body: str, timeout: Duration | None, open: bool = False) -> Message | None:
-        """Sends a settlement. It is None if an earlier attempt took effect. open: an attempt in another
-        message may have taken effect."""
+    async def _send(self, op: str, word: str, timeout: Duration | None) -> str:
+        """Sends a settlement, by itself or with others, and returns until when the lease lasts then."""
         if not self.leased:
             raise NotLeasedError
-        client = self._queue.client
-        call = Call(Request(op, self.queue, self.ack_subject, None, body.encode()), repeatable=True)
-        try:
-            return await call.send(client.mailbox, client.patience, client.deadline(timeout))
-        except LeaseLostError as err:
-            if (open or call.open) and _held(op, err.reason):
-                return None
-            raise
+        one = Settling(self._queue, op, self.ack_subject, word)
+        return self._settled_by(one, await one.go(self._queue.client.deadline(timeout)))
+
+    @staticmethod
+    def _settled_by(one: Settling, landed: Landed) -> str:
+        """An attempt whose answer was lost may have taken effect: then the lease is over, and that is no error."""
+        if landed.error is None:
+            return str(landed.answer)
+        if landed.open and isinstance(landed.error, LeaseLostError) and _held(one.op, landed.error.reason):
+            return ""
+        raise landed.error

@@ -62,6 +62,8 @@ class ConnectOptions(NatsOptions, total=False):
     retry_for: Duration
     ask_again_after: Duration
     max_in_flight: int
+    max_bundle: int
+    mix_priorities: bool
     connect_timeout: Duration | None
 
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, Union
+from typing import Literal, Union
 
 from .bundle import MOST_ITEMS, bundle
 from .call import Call
 from .core import Place
 from .duration import Duration, duration_text, seconds, shown, time_text
-from .errors import UNKNOWN_RESULT, error_of, unreadable
-from .mailbox import HeaderList, Request, random_token
+from .mailbox import Request, headers_size, random_token
+from .push_lane import Push
+from .pushed import Pushed, answer_of, items_of, pushed
 from .values import count, header_text, headers_of, key_of, payload_of, priority_of, word
 
 _MOST_WEIGHT = 1000
@@ -88,57 +88,28 @@ class NewItem:
         return found, payload_of(self.payload)
 
 
-@dataclass(frozen=True)
-class Pushed:
-    id: str
-    seq: int
-    """Its place in the order of pushes."""
-    priority: int
-    duplicate: bool = False
-    """The push added no item: id and seq are those of the item with its message id, or with its unique
-    value. After a lost answer the client cannot tell whether its first attempt has added the item, and
-    says False; msg_id is for programs that have to know."""
-    evicted: bool = False
-    """The queue was full, and this was its least urgent item."""
-
-
-def _answer(queue: str, body: bytes) -> Any:
-    try:
-        answer = json.loads(body)
-        error = answer.get("error")
-    except (ValueError, AttributeError) as cause:
-        raise unreadable("push", queue, body, cause) from cause
-    if error:
-        raise error_of("push", queue, int(error.get("code") or UNKNOWN_RESULT), str(error.get("description")), item=error.get("item"))
-    return answer
-
-
-def pushed(queue: str, found: Any, body: bytes, own: bool = False) -> Pushed:
-    """Reads what became of an item. own: it may repeat an attempt of this client."""
-    try:
-        if not found["id"]:
-            raise ValueError("it has no id")
-        duplicate = found.get("duplicate") is True and not own
-        return Pushed(str(found["id"]), int(found["seq"]), int(found["priority"]), duplicate, found.get("evicted") is True)
-    except (ValueError, TypeError, KeyError, AttributeError) as cause:
-        raise unreadable("push", queue, body, cause) from cause
-
-
 async def push(queue: Place, given: NewItem | str | bytes, timeout: Duration | None, settle: str | None = None) -> Pushed:
     """Pushes an item. settle: the ack subject of an item that the push acknowledges."""
     item = given if isinstance(given, NewItem) else NewItem(given)
     headers, payload = item.wire()
-    subject = queue.subject("push" if item.priority is None else f"push.{item.priority}")
     if settle is not None:
         headers.append(("PQ-Settle", settle))
     made = item.msg_id is None and not item.without_msg_id  # a random id, so that a repetition is no second item
     id = random_token() if made else item.msg_id
     if id is not None:
         headers.append(("Nats-Msg-Id", id))
-    call = Call(Request("push", queue.name, subject, HeaderList(headers) if headers else None, payload), repeatable=id is not None)
-    answer = await queue.client.in_flight(call, len(payload), timeout)
-    own = made and (call.sent > 1 or item.unique is None)
-    return pushed(queue.name, _answer(queue.name, answer.data), answer.data, own)
+    one = Push(queue, item.priority, headers, payload, id)
+    deadline = queue.client.deadline(timeout)
+    await queue.client.make_room(one.request, one.bytes, deadline)
+    try:
+        landed = await (one.go(deadline) if settle is None else one.by_itself(deadline))
+    finally:
+        queue.client.free_room(one.bytes)
+    if landed.error is not None:
+        raise landed.error
+    found, body = landed.answer
+    own = made and (landed.again or item.unique is None)
+    return pushed(queue.name, answer_of(queue.name, body) if found is None else found, body, own)
 
 
 async def push_many(queue: Place, given: Sequence[NewItem | str | bytes], timeout: Duration | None) -> list[Pushed]:
@@ -168,9 +139,14 @@ async def push_many(queue: Place, given: Sequence[NewItem | str | bytes], timeou
     about = {"PQ-Bundle": str(len(items)), **({"Nats-Msg-Id": random_token()} if made else {})}
     body = bundle(frames)
     call = Call(Request("push", queue.name, queue.subject("push"), about, body), repeatable)
-    m = await queue.client.in_flight(call, len(body), timeout)
-    answer = _answer(queue.name, m.data)
-    results = answer.get("items")
-    if not isinstance(results, list) or len(results) != len(items):
-        raise unreadable("push", queue.name, m.data, ValueError(f"expected {len(items)} items"))
+    client = queue.client
+    deadline = client.deadline(timeout)
+    size = len(body) + headers_size(about)
+    await client.make_room(lambda: call.request, size, deadline)
+    try:
+        m = await call.send(client.mailbox, client.patience, deadline)
+    finally:
+        client.free_room(size)
+    results = items_of(queue.name, m.data, len(items))
+    client.lanes.learn("push", queue.name, True)
     return [pushed(queue.name, one, m.data, made and call.sent > 1) for one in results]

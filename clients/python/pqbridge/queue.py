@@ -25,7 +25,8 @@ from .links import Link, LinkChange, changed_link, link_of
 from .listing import KeyChange, KeyInfo, KeySettings, Listed
 from .mailbox import Request
 from .outcome import STOPPED
-from .push import NewItem, Pushed, push, push_many, pushed
+from .push import NewItem, push, push_many
+from .pushed import Pushed, pushed
 from .schedules import Schedule, ScheduleChange, changed, run_of, schedule_of, times_of
 from .sources import Source, SourceChange, changed_source, resumed, source_of
 from .subjects import check_id, check_name, dead_letter

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypedDict, Union
 
 from .duration import Duration, duration_text, seconds, shown, time_of, time_text
 from .errors import unreadable
-from .push import Pushed, pushed
+from .pushed import Pushed, pushed
 from .values import count, headers_of, key_of, payload_of, priority_of, word
 
 

@@ -25,7 +25,8 @@ from .duration import Duration, shown
 from .events import Event, EventType
 from .item_data import ItemData
 from .options import ConnectOptions
-from .push import NewItem, Pushed
+from .push import NewItem
+from .pushed import Pushed
 from .signals import on_stop
 from .supply import DEFAULT_LEASE, OnError, log_error
 from .taking import End

@@ -1,0 +1,94 @@
+"""Settlements at the same time go in one message, to a subject that whoever may acknowledge may publish to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from .call import Call
+from .core import Place
+from .deadline import Deadline
+from .errors import BAD_REQUEST, FORBIDDEN, TOO_LARGE, UNKNOWN_RESULT, PQError, error_of, may_repeat, unreadable
+from .lane import Bundle, Joining, Landed
+from .mailbox import Request
+
+_REFUSED = re.compile(r"-ERR ([1-9]\d{2}) (\S+)(?: (.*))?")
+
+# What an answer has for each settlement.
+_ANSWER = 40
+
+
+class Settling(Joining):
+    """A settlement under way. ack: the subject that settles the lease."""
+
+    __slots__ = ("place", "op", "ack", "word")
+
+    def __init__(self, place: Place, op: str, ack: str, word: str) -> None:
+        self.place = place
+        self.op = op
+        self.ack = ack
+        self.word = word
+        super().__init__(len(ack) + len(word) + 32, "\n" in word or "\r" in word)
+
+    def request(self) -> Request:
+        return Request(self.op, self.place.name, self.ack, None, self.word.encode())
+
+    def line(self) -> str:
+        return f"{self.place.client.acks.written(self.ack)} {self.word}\n"
+
+    async def go(self, deadline: Deadline) -> Landed:
+        """The answer is the time until which the lease lasts, "" if it is over."""
+        lanes, name = self.place.client.lanes, self.place.name
+        self.apart = self.apart or lanes.right("ack", name) is False
+        landed = await lanes.go(("ack", name), ("ack", name), self, deadline, ship, _ANSWER)
+        return await self.by_itself(deadline, landed) if landed.apart else landed
+
+    async def by_itself(self, deadline: Deadline, before: Landed) -> Landed:
+        landed = await _sent_alone(self, Call(self.request(), True, before.error), deadline)
+        return Landed(landed.answer, landed.error, open=landed.open or before.open)
+
+
+async def _sent_alone(one: Settling, call: Call, deadline: Deadline) -> Landed:
+    client = one.place.client
+    try:
+        m = await call.send(client.mailbox, client.patience, deadline)
+    except PQError as err:
+        return Landed(error=err, open=call.open)
+    return Landed(m.get("PQ-Lease-Expires"))
+
+
+async def ship(together: Bundle[Settling]) -> Sequence[Landed]:
+    calls = together.calls
+    if len(calls) == 1:
+        return [await _sent_alone(calls[0], together.send(Call(calls[0].request(), True)), together.deadline)]
+    place = calls[0].place
+    client, name = place.client, place.name
+    body = "".join(one.line() for one in calls).encode()
+    request = Request("ack", name, place.subject("ack.bundle.settle"), {"PQ-Bundle": str(len(calls))}, body)
+    call = together.send(Call(request, True))
+    try:
+        m = await call.send(client.mailbox, client.patience, together.deadline)
+    except PQError as err:
+        if err.code == FORBIDDEN and err.__cause__ is not None:
+            client.lanes.learn("ack", name, False)
+        elif err.code == BAD_REQUEST:
+            client.lanes.older()
+        elif err.code != TOO_LARGE:
+            raise
+        return [Landed(apart=True, open=call.open)] * len(calls)
+    lines = m.data.decode("utf-8", "replace").removesuffix("\n").split("\n")
+    if len(lines) != len(calls):
+        raise unreadable("ack", name, m.data, ValueError(f"{len(lines)} results, expected {len(calls)}"))
+    return [_landed(one, line, call.open) for one, line in zip(calls, lines)]
+
+
+def _landed(one: Settling, line: str, open: bool) -> Landed:
+    if line == "+OK":
+        return Landed("", open=open)
+    if line.startswith("+OK "):
+        return Landed(line[4:], open=open)
+    found = _REFUSED.fullmatch(line)
+    if not found:
+        return Landed(error=unreadable(one.op, one.place.name, line.encode(), ValueError("expected +OK or -ERR")))
+    e = error_of(one.op, one.place.name, int(found[1]), found[3] or "", "" if found[2] == "-" else found[2])
+    return Landed(error=e, apart=may_repeat(e, True), open=open or e.code == UNKNOWN_RESULT)
