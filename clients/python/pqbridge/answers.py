@@ -7,7 +7,7 @@ from collections import deque
 
 from .bundle import unbundled
 from .deadline import Bell
-from .mailbox import Mailbox
+from .mailbox import Listening, Mailbox
 from .message import Message
 
 # For how long a lease that the caller has got is not given back, if an earlier attempt that has
@@ -60,8 +60,9 @@ class _Attempt:
 
 
 class Answers:
-    def __init__(self, mailbox: Mailbox) -> None:
+    def __init__(self, mailbox: Mailbox, listening: Listening | None = None) -> None:
         self._mailbox = mailbox
+        self._listening = listening
         self._replies: list[str] = []
         self._waits: list[str] = []  # those with a subscription of their own
         self._leases: set[tuple[str, str]] = set()  # that the caller has got from a repeated request
@@ -86,7 +87,9 @@ class Answers:
             await self._leave()
             self.lost = False
         attempt = _Attempt(self, subject, len(self._replies) + 1)
-        if waits:
+        if waits and self._listening is not None:
+            reply = await self._listening.receive(attempt)
+        elif waits:
             reply = await self._mailbox.receive_waiting(attempt)
             self._waits.append(reply)
         else:

@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
 from typing import Any
 
+from .asks import Asks
 from .duration import Duration, seconds
 from .errors import LeaseLostError, PQError, SettledError
-from .hold import extend
+from .hold import Keeper
 from .item import Item
 from .outcome import outcome
 from .signals import on_stop
@@ -44,27 +45,34 @@ class Consumer:
         self._stopping = False
         self._cutting = False
         self._fatal: BaseException | None = None
-        self._pops: set[asyncio.Task[Item | None]] = set()
+        self._asks = Asks(supply)
         self._handling: set[asyncio.Task[Any]] = set()
         loop = asyncio.get_running_loop()
         self._workers = [loop.create_task(self._run()) for _ in range(count(concurrency, "concurrency", 10_000))]
+        self._over = loop.create_task(self._until_over())
+
+    async def _until_over(self) -> None:
+        """Waits until all workers have ended, and nobody listens for them any more."""
+        await asyncio.wait(self._workers)
+        self._asks.stop()
+        await self._asks.left()
 
     def drain(self) -> None:
         """Takes no more items. It does not wait, so a handler may call it."""
         self._stopping = True
-        for pop in self._pops:
-            pop.cancel()
+        self._asks.stop()
 
     async def stop(self, grace: Duration | None = None) -> None:
         """Takes no more items, waits for the handlers and settles their items. After grace it cancels the
         handlers, and hands back what they have not settled."""
         limit = None if grace is None else seconds(grace, "grace", zero=True)
         self.drain()
+        await self._asks.left()
         await asyncio.wait(self._workers, timeout=limit)
         self._cutting = True
         for task in self._handling:
             task.cancel()
-        await asyncio.wait(self._workers)
+        await asyncio.wait({self._over})
         await self._supply.queue.client.mailbox.left()
         self._raise()
 
@@ -99,7 +107,7 @@ class Consumer:
         """Waits until all workers have ended. It fails if they cannot go on: an argument is wrong, the user
         may not pop, or the connection was closed."""
         try:
-            await asyncio.wait(self._workers)
+            await asyncio.wait({self._over})
         except asyncio.CancelledError:
             await asyncio.gather(self.stop(grace=0), return_exceptions=True)
             raise
@@ -119,26 +127,33 @@ class Consumer:
             raise self._fatal
 
     async def _run(self) -> None:
-        """A worker."""
-        while not self._stopping:
-            pop = asyncio.get_running_loop().create_task(self._supply.next())
-            self._pops.add(pop)
-            try:
-                await asyncio.wait({pop})
-            except asyncio.CancelledError:  # the loop ends
-                pop.cancel()
-                raise
-            finally:
-                self._pops.discard(pop)
-            if pop.cancelled():
-                return
-            err = pop.exception()
-            if err is not None:
-                return self._end(err)
-            item = pop.result()
-            if item is None:
-                return
-            await (self._return(item) if self._stopping else self._serve(item))
+        """A worker. The settlement of an item and the ask for the next one leave at the same time, and the next one begins
+        when both are answered."""
+        settling: asyncio.Task[None] | None = None
+        item: Item | None = None
+        try:
+            while not self._stopping:
+                item = await self._asks.next()
+                if settling is not None:
+                    await settling
+                    settling = None
+                    if item is None and not self._stopping:  # what was settled behind the ask may have made something ready
+                        item = await self._asks.next()
+                if item is None:
+                    return
+                if self._stopping:
+                    return await self._return(item)
+                taken, item = item, None
+                settle = await self._serve(taken)
+                if settle is not None:
+                    settling = asyncio.get_running_loop().create_task(self._settle(taken, settle))
+        except asyncio.CancelledError:
+            raise
+        except Exception as err:
+            self._end(err)
+        finally:
+            if settling is not None:
+                await settling
 
     async def _return(self, item: Item) -> None:
         """Gives back what has come too late to begin with it."""
@@ -151,8 +166,8 @@ class Consumer:
         self._fatal = self._fatal or err
         self.drain()
 
-    async def _serve(self, item: Item) -> None:
-        """Calls the handler on an item and settles the item."""
+    async def _serve(self, item: Item) -> Callable[[], Awaitable[None]] | None:
+        """Calls the handler on an item, and returns what settles the item, None if that is done."""
         loop = asyncio.get_running_loop()
         task = loop.create_task(_called(self._handler, item))
         lost: list[LeaseLostError] = []
@@ -161,26 +176,28 @@ class Consumer:
             lost.append(err)
             task.cancel()
 
-        extending = loop.create_task(extend(item, lose))
+        keeper = Keeper(item, lose)
         self._handling.add(task)
         if self._cutting:
             task.cancel()
         try:
-            await asyncio.wait({task})
+            await _ended(task)
         except asyncio.CancelledError:  # the loop ends: there is no time to wait for answers
             task.cancel()
             self._supply.queue.client.mailbox.drop(item.ack_subject)
             raise
         finally:
-            extending.cancel()
+            keeper.cancel()
             self._handling.discard(task)
         err = lost[0] if lost and task.cancelled() else asyncio.CancelledError() if task.cancelled() else task.exception()
         if isinstance(err, Exception):
             self._report(err, item)
         # A late acknowledgement still takes effect if no other consumer has got the item.
         if item.settled or (err is not None and lost):
-            return
-        settle, _ = outcome(item, err, self._delay, self._cutting)
+            return None
+        return outcome(item, err, self._delay, self._cutting)[0]
+
+    async def _settle(self, item: Item, settle: Callable[[], Awaitable[None]]) -> None:
         try:
             await settle()
         except (PQError, SettledError) as trouble:
@@ -193,6 +210,18 @@ class Consumer:
             self._supply.report(err, item)
         except Exception as second:  # a program that does not want to go on
             self._end(second)
+
+
+async def _ended(task: asyncio.Task[Any]) -> None:
+    """Waits for its end, and does not cancel it."""
+    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def tell(task: asyncio.Task[Any]) -> None:
+        if not over.done():
+            over.set_result(None)
+
+    task.add_done_callback(tell)
+    await over
 
 
 async def _called(handler: Handler, item: Item) -> object:

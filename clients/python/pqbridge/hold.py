@@ -26,12 +26,33 @@ class Leased(Protocol):
     async def extend(self, *, timeout: Duration | None = None) -> None: ...
 
 
-async def extend(item: Leased, lose: Callable[[LeaseLostError], None]) -> None:
-    """Extends the item's lease until it is settled, or lost."""
+class Keeper:
+    """Extends the lease of an item until it is cancelled, from the time on when that is needed: most items are done by
+    then."""
+
+    def __init__(self, item: Leased, lose: Callable[[LeaseLostError], None]) -> None:
+        every, _ = extend_interval(item)
+        loop = asyncio.get_running_loop()
+        self._task: asyncio.Task[None] | None = None
+
+        def begin() -> None:
+            self._task = loop.create_task(extend(item, lose, every))
+
+        self._timer = loop.call_later(every, begin)
+
+    def cancel(self) -> None:
+        self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+
+async def extend(item: Leased, lose: Callable[[LeaseLostError], None], held: float = 0.0) -> None:
+    """Extends the item's lease until it is settled, or lost. held: for how long it is held already."""
     every, lasts = extend_interval(item)
-    end = monotonic() + lasts
+    end = monotonic() + lasts - held
     while True:
-        await asyncio.sleep(every)
+        await asyncio.sleep(every - held)
+        held = 0.0
         if item.settled:
             return
         # An answer that comes after the end of the lease is of no use. But this program may itself

@@ -222,7 +222,8 @@ class Mailbox:
         if self._subscription is None or not self.connected:
             return
         for token in list(self._waits):
-            self._open[token].fail(nats.errors.ConnectionClosedError())
+            for one in self._waiting_at(token):
+                one.fail(nats.errors.ConnectionClosedError())
             await self.leave(self._prefix + token, self.give_back)
         try:
             await self._subscription.drain()  # type: ignore[no-untyped-call]
@@ -260,8 +261,17 @@ class Mailbox:
     async def receive_waiting(self, addressee: Addressee) -> str:
         """A reply subject with a subscription of its own, until stop_waiting or leave is called."""
         token = f"w.{random_token()}"
-        self._waits[token] = await self.nc.subscribe(self._prefix + token, cb=self._deliver, pending_bytes_limit=0)
+        await self.listen(token)
         return self._expect(addressee, token)
+
+    async def listen(self, token: str) -> None:
+        self._waits[token] = await self.nc.subscribe(self._prefix + token, cb=self._deliver, pending_bytes_limit=0)
+
+    def _waiting_at(self, token: str) -> list[Addressee]:
+        """Those whose answers come by a subscription of waits."""
+        if token.endswith(".*"):
+            return [one for at, one in self._open.items() if at.startswith(token[:-1])]
+        return [self._open[token]] if token in self._open else []
 
     async def stop_waiting(self, reply: str) -> None:
         """The answer has arrived, and nothing more is to come."""
@@ -349,8 +359,9 @@ class Mailbox:
         if not self._is_ready:
             return  # the next request looks
         token = self._refusal()
-        if token in self._waits:
-            self._open[token].deny(self._refused_at(token))
+        if token is not None and token in self._waits:
+            for one in self._waiting_at(token):
+                one.deny(self._refused_at(token))
         elif token is not None:  # the permissions have changed
             await self._close_up()
             for one in list(self._open.values()):
@@ -365,6 +376,34 @@ class Mailbox:
             await self.nc.publish(request.subject, request.body, reply, request.headers)
         except nats.errors.Error as cause:
             raise no_connection(request, cause) from cause
+
+
+class Listening:
+    """Where the waits of one consumer are answered: a subscription for all of them, from the first one until leave is
+    called. On a new connection it is another one: what waited on the former one has ended."""
+
+    def __init__(self, mailbox: Mailbox) -> None:
+        self._mailbox = mailbox
+        self._token: str | None = None
+        self._reconnects = 0
+        self._n = 0
+
+    async def receive(self, addressee: Addressee) -> str:
+        """A reply subject, until the mailbox's stop is called for it."""
+        mailbox = self._mailbox
+        reconnects = mailbox.nc.stats["reconnects"]
+        if self._token is not None and self._reconnects != reconnects:
+            await self.leave()
+        if self._token is None:
+            self._token, self._reconnects = f"w.{random_token()}", reconnects
+            await mailbox.listen(self._token + ".*")
+        self._n += 1
+        return mailbox._expect(addressee, f"{self._token}.{self._n}")
+
+    async def leave(self) -> None:
+        token, self._token = self._token, None
+        if token is not None:
+            await self._mailbox.leave(f"{self._mailbox._prefix}{token}.*", self._mailbox.give_back)
 
 
 async def _unsubscribe(subscription: Subscription) -> None:

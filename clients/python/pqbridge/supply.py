@@ -12,6 +12,7 @@ from dataclasses import replace
 from .core import Place
 from .errors import BAD_REQUEST, FORBIDDEN, TIMEOUT, EmptyError, LeaseLostError, PQError
 from .item import Item
+from .mailbox import Listening
 from .outcome import GiveUp, RetryAfter
 from .retry import backoff
 from .take import take
@@ -60,26 +61,42 @@ class Supply:
         self._stop_when_empty = stop_when_empty
         self._troubles = 0
 
+    @property
+    def most(self) -> int:
+        """How many items one pop may ask for."""
+        return self.queue.client.lanes.most
+
+    def reserve(self) -> bool:
+        """Whether there is to be another item, and makes it that of the caller."""
+        if self._left <= 0:
+            return False
+        self._left -= 1
+        return True
+
+    def release(self) -> None:
+        """The caller has got none."""
+        self._left += 1
+
     async def next(self) -> Item | None:
         """The next item, or None when there are to be no more. An error says that there will be none."""
-        if self._left <= 0:
+        if not self.reserve():
             return None
-        self._left -= 1
+        items = None
         try:
-            item = await self._take()
-        except BaseException:
-            self._left += 1
-            raise
-        if item is None:
-            self._left += 1
-        return item
+            items = await self.take(1)
+        finally:
+            if not items:
+                self.release()
+        return items[0] if items else None
 
-    async def _take(self) -> Item | None:
+    async def take(self, n: int, listening: Listening | None = None) -> list[Item] | None:
+        """Up to n items, at least one, or None when there are to be no more."""
+        selection = self._selection if n == 1 else replace(self._selection, batch=n)
         while True:
             try:
-                [item] = await take(self.queue, "pop", self._end, self._selection)
+                items = await take(self.queue, "pop", self._end, selection, listening)
                 self._troubles = 0
-                return item
+                return items
             except PQError as err:
                 if err.code in (BAD_REQUEST, FORBIDDEN) or self.queue.client.mailbox.closed:
                     raise

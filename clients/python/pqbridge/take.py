@@ -11,18 +11,19 @@ from .core import Place
 from .duration import seconds
 from .errors import NOT_FOUND, BadRequestError, EmptyError
 from .item import Item
+from .mailbox import Listening
 from .taking import End, Selection, Taking
 
 # For how long an item that was waited for is kept until it is acknowledged.
 CONFIRM = 30.0
 
 
-async def take(queue: Place, op: Literal["pop", "peek"], end: End, selection: Selection) -> list[Item]:
-    """At least one item, or an error."""
+async def take(queue: Place, op: Literal["pop", "peek"], end: End, selection: Selection, listening: Listening | None = None) -> list[Item]:
+    """At least one item, or an error. listening: where the answers to its waits come, if it is one of several."""
     if end not in ("min", "max"):
         raise ValueError(f"end is {end!r}: expected 'min' or 'max'")
     subject = queue.subject(f"{op}.{end}")
-    taking = Taking(queue, Item.read, op, subject, selection)
+    taking = Taking(queue, Item.read, op, subject, selection, listening)
     if op == "pop" and selection.lease is None and selection.pop_id is None and taking.wait > 0 and queue.name not in queue.client.no_steps:
         return await _take_in_steps(queue, subject, selection, taking.wait)
     return await taking.run()

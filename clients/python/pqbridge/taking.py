@@ -16,7 +16,7 @@ from .core import Place
 from .deadline import INFINITE
 from .duration import Duration, nanoseconds, seconds
 from .errors import TIMEOUT, TOO_LARGE, UNKNOWN_RESULT, EmptyError, LeaseLostError, PQError, in_doubt, may_repeat, refusal_in, unreadable
-from .mailbox import Request, denial, no_connection, random_token
+from .mailbox import Listening, Request, denial, no_connection, random_token
 from .message import Message
 from .retry import Retry, longer
 from .values import count, header_text, holder_of, priority_of
@@ -89,7 +89,7 @@ class _Refusal(Exception):
 class Taking(Generic[T]):
     """A pop or a peek under way."""
 
-    def __init__(self, queue: Place, read: Read[T], op: str, subject: str, s: Selection) -> None:
+    def __init__(self, queue: Place, read: Read[T], op: str, subject: str, s: Selection, listening: Listening | None = None) -> None:
         self._queue = queue
         self._read = read
         self._client = queue.client
@@ -117,7 +117,7 @@ class Taking(Generic[T]):
         # Nor does it harm to ask twice for a lease: what comes twice is given back.
         self._once_more = self._repeatable or self.term > 0
         self._deadline = self._client.deadline(s.timeout, self.wait)
-        self._answers = Answers(self._client.mailbox)
+        self._answers = Answers(self._client.mailbox, listening)
         self._single = False  # each item comes in a message of its own
         self._bundled = False
         self._sent = 0

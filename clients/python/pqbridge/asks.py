@@ -1,0 +1,111 @@
+"""What the idle workers of one consumer ask for: one pop for as many items as workers are idle, none for a busy one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from .item import Item
+from .mailbox import Listening
+from .supply import Supply
+
+_FEW = 2
+_MOST_UNDER_WAY = 16
+
+
+class Asks:
+    """As in a lane, fewer than two pops under way let a worker ask at once, and otherwise workers ask together, two passes
+    of the loop later."""
+
+    def __init__(self, supply: Supply) -> None:
+        self._supply = supply
+        self._listening = Listening(supply.queue.client.mailbox)
+        self._idle: deque[asyncio.Future[Item | None]] = deque()
+        self._pops: set[asyncio.Task[None]] = set()
+        self._leaving = False
+        self._leaves: asyncio.Task[None] | None = None
+
+    @property
+    def _stopped(self) -> bool:
+        return self._leaves is not None
+
+    async def next(self) -> Item | None:
+        """The next item, or None when there are to be no more. An error says that there will be none."""
+        if self._stopped or not self._supply.reserve():
+            return None
+        loop = asyncio.get_running_loop()
+        worker: asyncio.Future[Item | None] = loop.create_future()
+        if not self._idle and len(self._pops) < _FEW or self._supply.most == 1:
+            self._ask([worker])
+        else:
+            self._idle.append(worker)
+            self._begin()
+        item = None
+        try:
+            item = await worker
+        finally:
+            if item is None:
+                self._supply.release()
+        return item
+
+    def stop(self) -> None:
+        """Asks for nothing more, and has nobody listen to answers any more."""
+        if self._leaves is None:
+            self._leaves = asyncio.get_running_loop().create_task(self._listening.leave())
+        for pop in self._pops:
+            pop.cancel()
+        while self._idle:
+            _tell(self._idle.popleft(), None)
+
+    async def left(self) -> None:
+        """Waits until the server knows that nobody listens."""
+        if self._leaves is not None:
+            await asyncio.wait({self._leaves})
+
+    def _begin(self) -> None:
+        if not self._leaving and self._idle and len(self._pops) < _MOST_UNDER_WAY:
+            self._leaving = True
+            loop = asyncio.get_running_loop()
+            loop.call_soon(loop.call_soon, self._leave)
+
+    def _leave(self) -> None:
+        self._leaving = False
+        n = min(len(self._idle), self._supply.most)
+        workers = [worker for worker in (self._idle.popleft() for _ in range(n)) if not worker.done()]
+        if workers:
+            self._ask(workers)
+        self._begin()
+
+    def _ask(self, workers: list[asyncio.Future[Item | None]]) -> None:
+        pop = asyncio.get_running_loop().create_task(self._pop(workers))
+        self._pops.add(pop)
+        pop.add_done_callback(lambda pop: self._over(pop, workers))
+
+    def _over(self, pop: asyncio.Task[None], workers: list[asyncio.Future[Item | None]]) -> None:
+        self._pops.discard(pop)
+        if pop.cancelled():
+            for worker in workers:
+                _tell(worker, None)
+        if not self._stopped:
+            self._begin()
+
+    async def _pop(self, workers: list[asyncio.Future[Item | None]]) -> None:
+        try:
+            items = await self._supply.take(len(workers), self._listening)
+        except Exception as err:
+            for worker in workers:
+                if not worker.done():
+                    worker.set_exception(err)
+            return
+        for item in items or ():
+            _tell(workers.pop(0), item)
+        if items and not self._stopped:
+            self._idle.extendleft(reversed(workers))  # in front of those who came later
+            return
+        for worker in workers:
+            _tell(worker, None)
+
+
+def _tell(worker: asyncio.Future[Item | None], item: Item | None) -> None:
+    if not worker.done():
+        worker.set_result(item)
