@@ -29,24 +29,23 @@ class Asks:
     def _stopped(self) -> bool:
         return self._leaves is not None
 
-    async def next(self) -> Item | None:
+    def ask(self) -> asyncio.Future[Item | None]:
         """The next item, or None when there are to be no more. An error says that there will be none."""
+        worker: asyncio.Future[Item | None] = asyncio.get_running_loop().create_future()
         if self._stopped or not self._supply.reserve():
-            return None
-        loop = asyncio.get_running_loop()
-        worker: asyncio.Future[Item | None] = loop.create_future()
+            worker.set_result(None)
+            return worker
+        worker.add_done_callback(self._answered)
         if not self._idle and len(self._pops) < _FEW or self._supply.most == 1:
             self._ask([worker])
         else:
             self._idle.append(worker)
             self._begin()
-        item = None
-        try:
-            item = await worker
-        finally:
-            if item is None:
-                self._supply.release()
-        return item
+        return worker
+
+    def _answered(self, worker: asyncio.Future[Item | None]) -> None:
+        if worker.cancelled() or worker.exception() is not None or worker.result() is None:
+            self._supply.release()
 
     def stop(self) -> None:
         """Asks for nothing more, and has nobody listen to answers any more."""

@@ -129,31 +129,20 @@ class Consumer:
     async def _run(self) -> None:
         """A worker. The settlement of an item and the ask for the next one leave at the same time, and the next one begins
         when both are answered."""
-        settling: asyncio.Task[None] | None = None
-        item: Item | None = None
         try:
-            while not self._stopping:
-                item = await self._asks.next()
-                if settling is not None:
-                    await settling
-                    settling = None
-                    if item is None and not self._stopping:  # what was settled behind the ask may have made something ready
-                        item = await self._asks.next()
-                if item is None:
-                    return
+            item = await self._asks.ask()
+            while item is not None:
                 if self._stopping:
                     return await self._return(item)
-                taken, item = item, None
-                settle = await self._serve(taken)
+                settle = await self._serve(item)
+                asked = self._asks.ask()
                 if settle is not None:
-                    settling = asyncio.get_running_loop().create_task(self._settle(taken, settle))
-        except asyncio.CancelledError:
-            raise
+                    await self._settle(item, settle)
+                item = await asked
+                if item is None and not self._stopping:  # what was settled behind the ask may have made something ready
+                    item = await self._asks.ask()
         except Exception as err:
             self._end(err)
-        finally:
-            if settling is not None:
-                await settling
 
     async def _return(self, item: Item) -> None:
         """Gives back what has come too late to begin with it."""

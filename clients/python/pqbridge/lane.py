@@ -16,7 +16,7 @@ from time import monotonic
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from .call import Call, ended
-from .deadline import Deadline
+from .deadline import INFINITE, Deadline
 from .errors import PQError, alike
 from .mailbox import Request
 
@@ -97,6 +97,9 @@ class Lane(Generic[C]):
         self._apart = 0  # how many of these go by themselves, and wait for no answer
         self._leaving = False
         self._under_way = 0
+        self._joined: set[C] = set()  # those that have neither landed nor left
+        self._timer: asyncio.TimerHandle | None = None
+        self._due = INFINITE  # when it rings
 
     @property
     def busy(self) -> bool:
@@ -115,17 +118,35 @@ class Lane(Generic[C]):
         self._waiting.append(call)
         self._apart += call.apart
         self._begin()
-        timer = loop.call_later(deadline.left, _late, call.landed)
+        self._joined.add(call)
+        if deadline.at < self._due:
+            self._ring_at(deadline)
         try:
             found = await call.landed
         except asyncio.CancelledError:
             self._take_out(call)
             raise
         finally:
-            timer.cancel()
+            self._joined.discard(call)
         if found is None:
             raise self._take_out(call)
         return found
+
+    def _ring_at(self, deadline: Deadline) -> None:
+        """One timer is enough for all calls: few of them are still here when their time is up."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._due = deadline.at
+        self._timer = asyncio.get_running_loop().call_later(deadline.left, self._ring)
+
+    def _ring(self) -> None:
+        self._timer, self._due = None, INFINITE
+        for call in self._joined:
+            if call.deadline.over and not call.landed.done():
+                call.landed.set_result(None)
+        later = [call.deadline for call in self._joined if not call.landed.done()]
+        if later:
+            self._ring_at(min(later, key=_end))
 
     def _begin(self) -> None:
         if not self._leaving and self._waiting and (self._under_way < _MOST_UNDER_WAY or self._apart):
@@ -139,7 +160,7 @@ class Lane(Generic[C]):
         calls = self._cut()
         if not calls:  # all were cancelled
             return self._left()
-        bundle = Bundle(calls, max((call.deadline for call in calls), key=lambda deadline: deadline.at), self._left)
+        bundle = Bundle(calls, max((call.deadline for call in calls), key=_end), self._left)
         bundle.task = asyncio.current_task()
         for call in calls:
             call.bundle = bundle
@@ -194,6 +215,8 @@ class Lane(Generic[C]):
         self._begin()
         if not self.busy and not self._under_way:
             self._lanes.forget(self._key)
+            if self._timer is not None:
+                self._timer.cancel()
 
     def _take_out(self, call: C) -> PQError:
         """Nobody waits for a call any more. It returns the error of one whose time is up."""
@@ -210,9 +233,8 @@ class Lane(Generic[C]):
         return ended(call.request(), 0, None, None) if bundle.call is None else bundle.call.given_up(call.request())
 
 
-def _late(landed: asyncio.Future[Landed | None]) -> None:
-    if not landed.done():
-        landed.set_result(None)
+def _end(deadline: Deadline) -> float:
+    return deadline.at
 
 
 class Lanes:

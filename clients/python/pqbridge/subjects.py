@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .message import Message
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
+_TWO_TOKENS = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 _LONGEST_PREFIX = 128
 _LONGEST_QUEUE = 64
 _LONGEST_ID = 128
@@ -112,6 +113,10 @@ class AckSubjects:
         through another account. It is "" if neither is an ack subject of the queue. None allows any
         queue."""
         acks = m.headers.get("PQ-Ack", [])
+        if len(acks) == 1 and not m.reply and queue is not None and self._own.prefix == self._bridge.prefix:  # as usual
+            start = f"{self._own.prefix}.{queue}.ack."
+            if acks[0].startswith(start) and _TWO_TOKENS.fullmatch(acks[0], len(start)):
+                return acks[0]
         for subject in [m.reply, *acks] if len(acks) == 1 else [m.reply]:
             lease = self.read(subject)
             if lease and queue in (None, lease[0]):
