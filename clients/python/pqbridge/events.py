@@ -12,6 +12,7 @@ from nats.aio.subscription import Subscription
 
 from .core import Core
 from .duration import time_of
+from .flushing import flush
 
 _TYPE = "io.pq.v1.event."
 
@@ -88,7 +89,7 @@ class Events:
     async def __aenter__(self) -> Events:
         nc = self._client.connection
         self._subscription = await nc.subscribe(self._subject)
-        await nc.flush()
+        await flush(nc)
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, err: BaseException | None, trace: TracebackType | None) -> None:

@@ -13,6 +13,7 @@ from nats.aio.client import Client as Connection
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
+from .flushing import flush
 from .kombu_message import Message, read
 
 _PLAIN = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
@@ -57,13 +58,13 @@ class Fanout:
 
         token = "*" if every or match else _token(key)
         bound[exchange, key] = await self._nc.subscribe(f"{self._prefix}.{_token(exchange)}.{token}", cb=receive)
-        await self._nc.flush()
+        await flush(self._nc)
 
     async def publish(self, exchange: str, key: str, payload: bytes, wait: bool) -> None:
         """wait: until the server has it, so that the program may end."""
         await self._nc.publish(f"{self._prefix}.{_token(exchange)}.{_token(key)}", payload)
         if wait:
-            await self._nc.flush()
+            await flush(self._nc)
 
     def _receive(self, queue: str, message: Message) -> None:
         consumer = self._consumers.get(queue)

@@ -33,6 +33,7 @@ from nats.aio.subscription import Subscription
 from .bundle import unbundled
 from .deadline import Deadline
 from .errors import FORBIDDEN, TOO_LARGE, UNAVAILABLE, PQError, error_of
+from .flushing import flush
 from .message import Message
 from .refusals import DENIED, listen
 from .subjects import AckSubjects
@@ -42,6 +43,9 @@ _LOOK_FOR_CONNECTION_EVERY = 0.01
 
 # How long an unsubscribed wait may still bring what was on its way.
 _LAST_ANSWERS = 5.0
+
+# How long the end of a client waits until the server has its last words.
+_LAST_FLUSH = 10.0
 
 # The first line of a header block, and the empty one behind it.
 _HEADERS_FRAME = len(b"NATS/1.0\r\n\r\n")
@@ -150,7 +154,7 @@ class Mailbox:
             if self._opening is None or self._opening.done():
                 self._opening = asyncio.get_running_loop().create_task(self._open_up())
             await asyncio.wait({self._opening}, timeout=deadline.left)
-            if self._opening.done():
+            if self._opening.done() and not self._opening.cancelled():  # by the end of the client
                 refused = self._opening.exception()
                 if refused is not None:
                     raise denial(request, refused)
@@ -167,27 +171,13 @@ class Mailbox:
         try:
             if self._subscription is None:  # otherwise nats-py has subscribed again
                 self._subscription = await self.nc.subscribe(self._prefix + "*", cb=self._deliver, pending_bytes_limit=0)
-            await self._flush(reconnects)
+            await flush(self.nc)
         except (nats.errors.Error, OSError):
             return
         if self._refusal() is not None:
             await self._close_up()
             raise self._refused_at("*")
         self._ready = reconnects
-
-    async def _flush(self, reconnects: int) -> None:
-        """The answer to a ping is lost with the connection, and nats-py would go on to wait for it."""
-        if not self.connected:
-            raise nats.errors.ConnectionClosedError
-        flush = asyncio.get_running_loop().create_task(self.nc.flush())
-        try:
-            while not flush.done():
-                await asyncio.wait({flush}, timeout=_LOOK_EVERY)
-                if self.closed or reconnects != self.nc.stats["reconnects"]:
-                    raise nats.errors.ConnectionClosedError
-            flush.result()
-        finally:
-            flush.cancel()
 
     def _refusal(self) -> str | None:
         """Where the server does not let answers arrive, if it has said so since it was asked last."""
@@ -228,8 +218,8 @@ class Mailbox:
         try:
             await self._subscription.drain()  # type: ignore[no-untyped-call]
             await self.left()
-            await self.nc.flush()
-        except (nats.errors.Error, OSError):
+            await asyncio.wait_for(flush(self.nc), _LAST_FLUSH)
+        except (nats.errors.Error, OSError, asyncio.TimeoutError):
             pass  # the connection is lost, or slow; leases run out
 
     async def left(self) -> None:
@@ -299,7 +289,7 @@ class Mailbox:
 
     async def _left(self, token: str, subscription: Subscription) -> None:
         try:
-            await asyncio.wait_for(self._flush(self.nc.stats["reconnects"]), _LAST_ANSWERS)
+            await asyncio.wait_for(flush(self.nc), _LAST_ANSWERS)
             while subscription.pending_msgs:
                 await asyncio.sleep(0)  # while they are handed over
         except (nats.errors.Error, OSError, asyncio.TimeoutError):

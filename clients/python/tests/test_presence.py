@@ -194,6 +194,22 @@ class Presence(TestCase):
         await asyncio.wait({pop})
         await self.until("it is gone", lambda: set(c.connection._subs) == before)
 
+    async def test_a_wait_whose_last_answers_are_slow(self) -> None:
+        """The client hears what the server says later."""
+        proxy = await Proxy.start(self)
+        c = await self.connect(proxy.url, ask_again_after=PATIENCE)
+        q = c.queue(fresh())
+        await q.push("a")
+        pop = asyncio.create_task(q.pop(min=9, wait=PATIENCE))
+        await self.begun(q)
+        proxy.answers.clear()
+        with patch("pqbridge.mailbox._LAST_ANSWERS", 0.01):
+            pop.cancel()
+            await asyncio.wait({pop})
+            await c.mailbox.left()
+        proxy.answers.set()
+        self.assertEqual((await q.pop(timeout=10 * SLOW)).text, "a")
+
     async def test_a_wait_goes_on_under_another_subject(self) -> None:
         proxy = await Proxy.start(self)
         replies: list[str] = []

@@ -325,6 +325,17 @@ class Repetitions(TestCase):
         await self.fails(q.push("x"), UnavailableError, 503)
         await self.fails(q.pop(), UnavailableError, 503)
 
+    async def test_closed_while_it_opens(self) -> None:
+        for passes in range(12):
+            c = await self.connect()
+            push = asyncio.ensure_future(c.queue(fresh()).push("x"))
+            for _ in range(passes):
+                await asyncio.sleep(0)
+            await c.close()
+            await asyncio.wait({push})
+            self.assertFalse(push.cancelled())
+            self.assertIsInstance(push.exception(), (UnavailableError, UnknownResultError, type(None)))
+
     async def test_rights(self) -> None:
         few = await self.connect(user="few", password="few", inbox_prefix=b"_INBOX.few")
         await few.queue("jobs").push("x", key="few")
