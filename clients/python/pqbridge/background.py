@@ -9,8 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Coroutine
-from concurrent.futures import Future, wait
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 R = TypeVar("R")
 
@@ -63,31 +62,51 @@ def run(work: Coroutine[Any, Any, R]) -> R:
     if inside:
         work.close()
         raise RuntimeError("a synchronous call in the background loop would wait for itself: expected another thread")
-    outcome: Future[R] = Future()
+    outcome: _Outcome[R] = _Outcome()
     tasks: list[asyncio.Task[R]] = []
 
     def start() -> None:
         tasks.append(background.create_task(work))
-        tasks[0].add_done_callback(tell)
-
-    def tell(task: asyncio.Task[R]) -> None:
-        if task.cancelled():
-            outcome.set_exception(asyncio.CancelledError())
-        elif err := task.exception():
-            outcome.set_exception(err)
-        else:
-            outcome.set_result(task.result())
+        tasks[0].add_done_callback(outcome.tell)
 
     background.call_soon_threadsafe(start)
     try:
-        wait({outcome})
+        outcome.wait()
     except BaseException as interruption:
         background.call_soon_threadsafe(lambda: tasks[0].cancel())
-        wait({outcome}, _LAST_WORK)
-        if not isinstance(interruption, KeyboardInterrupt) or not outcome.done() or outcome.exception():
+        outcome.wait(_LAST_WORK)
+        if not isinstance(interruption, KeyboardInterrupt) or not outcome.succeeded:
             raise
         background.call_soon_threadsafe(background.call_later, 0.01, _interrupt)
     return outcome.result()
+
+
+class _Outcome(Generic[R]):
+    """Of a task of the background, for one thread that waits for it. A Future of concurrent.futures costs several times
+    as much."""
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[R] | None = None
+        self._open = threading.Lock()
+        self._open.acquire()
+
+    def tell(self, task: asyncio.Task[R]) -> None:
+        if not task.cancelled():
+            task.exception()  # told, even if nobody waits any more
+        self._task = task
+        self._open.release()
+
+    def wait(self, timeout: float = -1) -> None:
+        if self._task is None:  # an interruption may come behind the acquisition
+            self._open.acquire(timeout=timeout)
+
+    @property
+    def succeeded(self) -> bool:
+        return self._task is not None and not self._task.cancelled() and self._task.exception() is None
+
+    def result(self) -> R:
+        assert self._task is not None
+        return self._task.result()
 
 
 def _interrupt() -> None:

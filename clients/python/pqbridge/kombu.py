@@ -31,6 +31,7 @@ from .duration import seconds
 from .errors import BusyError, PQError, UnavailableError, UnknownResultError
 from .kombu_channel import Channel
 from .kombu_fanout import Fanout
+from .kombu_shared import share
 from .supply import DEFAULT_LEASE
 from .taking import LONGEST_LEASE
 
@@ -85,12 +86,15 @@ class Transport(virtual.Transport):
             if server not in servers:
                 servers.append(server)
         given = dict(options.get("nats") or {})
+        key = repr((servers, prefix, given, client.userid, client.password, client.ssl))
         if client.userid and "user" not in given:
             password = client.password() if callable(client.password) else client.password
             given.update({"user": client.userid, "password": password} if password else {"token": client.userid})
         if client.ssl:
             given.setdefault("tls", _context(client.ssl))
-        self.pq = background.run(self._connect(servers, prefix, given, float(client.connect_timeout or 5)))
+        timeout = float(client.connect_timeout or 5)
+        self._shared = share(key, lambda: background.run(self._connect(servers, prefix, given, timeout)))
+        self.pq = self._shared.client
         self._told, self._tell = socket.socketpair()
         self._told.setblocking(False)
         self._tell.setblocking(False)
@@ -122,7 +126,8 @@ class Transport(virtual.Transport):
             return
         _open.discard(self)
         super().close_connection(connection)
-        background.run(pq.close())  # a pop that still waits gets what the channels have given back, and returns it
+        if self._shared.leave():
+            background.run(pq.close())  # a pop that still waits gets what the channels have given back, and returns it
         self._told.close()
         self._tell.close()
 

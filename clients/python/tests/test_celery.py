@@ -359,6 +359,22 @@ class Kombu(unittest.TestCase):
         dead = self.client.queue(name + "-dead").pop(wait=PATIENCE)
         self.assertEqual(dead.dead and dead.dead.reason, "max_deliveries")
 
+    def test_connections_to_one_address_share_a_client(self) -> None:
+        """So that what threads send at the same time goes together. The last one closes it."""
+        name, other = fresh(), Connection(app.conf.broker_url, transport_options={"prefix": "pq"})
+        first: Any = Connection(app.conf.broker_url, transport_options={"prefix": "pq"})
+        client: Any = first.connect().pq
+        self.assertIs(other.connect().pq, client)
+        with Connection(app.conf.broker_url, transport_options={"prefix": "pq", "nats": {"name": "x"}}) as named:
+            self.assertIsNot(named.connect().pq, client)
+        first.release()
+        other.SimpleQueue(name).put("x")
+        self.assertEqual(self.client.queue(name).info()["ready"], 1)
+        other.release()
+        self.assertTrue(client.mailbox.closed)
+        self.assertIsNot(first.connect().pq, client)
+        first.release()
+
     def test_what_comes_for_nobody_is_no_event(self) -> None:
         transport: Any = self.connection.connect()
         for deliver in (False, True, False):

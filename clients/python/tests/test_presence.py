@@ -13,11 +13,10 @@ import threading
 import time
 import unittest
 from collections.abc import Awaitable, Callable
-from concurrent import futures
 from typing import Any
 from unittest.mock import patch
 
-from pqbridge import BadRequestError, EmptyError, ForbiddenError, NewItem, Queue, UnknownResultError, sync
+from pqbridge import BadRequestError, EmptyError, ForbiddenError, NewItem, Queue, UnknownResultError, background, sync
 from test_repeat import Proxy
 from world import PATIENCE, SLOW, URL, Answer, TestCase, failure, fresh, quiet
 
@@ -477,7 +476,7 @@ class Synchronous(unittest.TestCase):
 
         def interrupted(signum: int, frame: Any) -> None:
             while frame is not None:  # elsewhere it would be this test that loses the item
-                if frame.f_code is futures.wait.__code__:
+                if frame.f_code is background._Outcome.wait.__code__:
                     raise KeyboardInterrupt
                 frame = frame.f_back
 
