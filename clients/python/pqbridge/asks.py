@@ -14,14 +14,15 @@ _MOST_UNDER_WAY = 16
 
 
 class Asks:
-    """As in a lane, fewer than two pops under way let a worker ask at once, and otherwise workers ask together, two passes
-    of the loop later."""
+    """As in a lane, a worker asks at once while fewer than two pops are under way, each for one worker, and otherwise
+    workers ask together, two passes of the loop later."""
 
     def __init__(self, supply: Supply) -> None:
         self._supply = supply
         self._listening = Listening(supply.queue.client.mailbox)
         self._idle: deque[asyncio.Future[Item | None]] = deque()
         self._pops: set[asyncio.Task[None]] = set()
+        self._together = 0  # how many of these are for several workers
         self._leaving = False
         self._leaves: asyncio.Task[None] | None = None
 
@@ -36,7 +37,7 @@ class Asks:
             worker.set_result(None)
             return worker
         worker.add_done_callback(self._answered)
-        if not self._idle and len(self._pops) < _FEW or self._supply.most == 1:
+        if not self._idle and len(self._pops) < _FEW and not self._together or self._supply.most == 1:
             self._ask([worker])
         else:
             self._idle.append(worker)
@@ -78,10 +79,13 @@ class Asks:
     def _ask(self, workers: list[asyncio.Future[Item | None]]) -> None:
         pop = asyncio.get_running_loop().create_task(self._pop(workers))
         self._pops.add(pop)
-        pop.add_done_callback(lambda pop: self._over(pop, workers))
+        together = len(workers) > 1
+        self._together += together
+        pop.add_done_callback(lambda pop: self._over(pop, workers, together))
 
-    def _over(self, pop: asyncio.Task[None], workers: list[asyncio.Future[Item | None]]) -> None:
+    def _over(self, pop: asyncio.Task[None], workers: list[asyncio.Future[Item | None]], together: bool) -> None:
         self._pops.discard(pop)
+        self._together -= together
         if pop.cancelled():
             for worker in workers:
                 _tell(worker, None)

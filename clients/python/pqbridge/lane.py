@@ -1,9 +1,10 @@
 """Calls at the same time go together.
 
-A lane has the calls of one kind on one queue of one client. While fewer than two of its messages are under way, each
-call goes at once, in a message of its own. Otherwise a call joins those that wait, and they leave as soon as the tasks
-that can run have run: two passes of the loop later. None waits for an answer unless 16 messages are unanswered. Those
-whom one answer has woken call again together, so no timer is needed.
+A lane has the calls of one kind on one queue of one client. While fewer than two of its messages are under way, and
+each of them is of one call, a call goes at once, in a message of its own. Otherwise it joins those that wait, and they
+leave as soon as the tasks that can run have run: two passes of the loop later. None waits for an answer unless 16
+messages are unanswered. Those whom one answer has woken call again together, so no timer is needed. Beside a bundle none
+goes at once: its callers and the others would take turns with small messages, which cost more than they save.
 
 Calls leave in the order in which they came. One that is cancelled before it has left was not made."""
 
@@ -97,6 +98,7 @@ class Lane(Generic[C]):
         self._apart = 0  # how many of these go by themselves, and wait for no answer
         self._leaving = False
         self._under_way = 0
+        self._bundles = 0  # how many of these have several calls
         self._joined: set[C] = set()  # those that have neither landed nor left
         self._timer: asyncio.TimerHandle | None = None
         self._due = INFINITE  # when it rings
@@ -107,7 +109,7 @@ class Lane(Generic[C]):
         return self._leaving or bool(self._waiting)
 
     async def go(self, call: C, deadline: Deadline) -> Landed:
-        if not self.busy and (self._under_way < _FEW or call.apart):
+        if not self.busy and (self._under_way < _FEW and not self._bundles or call.apart):
             self._under_way += 1
             try:
                 return (await self._ship(Bundle([call], deadline)))[0]
@@ -165,6 +167,7 @@ class Lane(Generic[C]):
         for call in calls:
             call.bundle = bundle
         self._under_way += 1
+        self._bundles += len(calls) > 1
         found: Sequence[Landed] = ()
         wrong: Exception | None = None
         try:
@@ -176,6 +179,7 @@ class Lane(Generic[C]):
         finally:
             if bundle.call is None or not bundle.call.sent:
                 self._left()
+            self._bundles -= len(calls) > 1
             self._land()
             for n, call in enumerate(calls):
                 if call.landed.done():

@@ -130,6 +130,26 @@ class Pushes(Together):
         self.assertEqual([one.id for one in await asyncio.gather(*pushes)][16:], ["i0", "i1", "i2"])
         self.assertEqual(f.client.lanes._lanes, {})
 
+    async def test_calls_beside_a_bundle_go_together(self) -> None:
+        """The two that went alone are answered, and the bundle is not: nobody goes alone again."""
+        holding = Holding()
+
+        def respond(verb: str, n: int, m: Any) -> Answer | None:
+            if size(m) != 3:
+                return each(m)
+            holding.answer(f, m, each(m))
+            return None
+
+        f = await self.fake(respond, ask_again_after=PATIENCE)
+        q = f.client.queue("jobs")
+        pushes = [asyncio.ensure_future(q.push(str(n))) for n in range(5)]
+        await asyncio.gather(*pushes[:2])
+        await asyncio.gather(q.push("5"), q.push("6"))
+        await q.push("7")
+        self.assertEqual([size(m) for _, m in f.requests], [0, 0, 3, 2, 0])
+        holding.told.set()
+        await asyncio.gather(*pushes)
+
     async def test_a_lane_holds_up_no_other(self) -> None:
         f = await self.fake(lambda verb, n, m: None if verb == "full.push" else each(m), ask_again_after=PATIENCE)
         full = [asyncio.ensure_future(f.client.queue("full").push("x")) for _ in range(2)]
