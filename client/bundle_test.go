@@ -20,7 +20,7 @@ import (
 
 // through makes a client whose requests a function sees, and answers itself or passes on to
 // the bridge.
-func (w *world) through(t *testing.T, see func(*nats.Msg) *nats.Msg) *client.Client {
+func (w *world) through(t *testing.T, see func(*nats.Msg) *nats.Msg, opts ...client.Option) *client.Client {
 	t.Helper()
 	_, err := w.nc.Subscribe("through.>", func(m *nats.Msg) {
 		var err error
@@ -36,7 +36,7 @@ func (w *world) through(t *testing.T, see func(*nats.Msg) *nats.Msg) *client.Cli
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newClient(t, w.nc, client.Prefix("through"), client.BridgePrefix("pq"), client.Timeout(testenv.Most))
+	c := newClient(t, w.nc, append([]client.Option{client.Prefix("through"), client.BridgePrefix("pq"), client.Timeout(testenv.Most)}, opts...)...)
 	c.AskAgainAfter(testenv.Patience()) // tests count the requests
 	return c
 }

@@ -54,7 +54,8 @@ type Client struct {
 	patience patience
 	mailbox  *mailbox
 	inFlight *inFlight
-	settles  settleRights
+	settles  rights
+	pushes   *pushes
 }
 
 // patience has the time limits of requests.
@@ -85,6 +86,8 @@ type options struct {
 	bridge   string // its prefix; "": the same
 	patience patience
 	inFlight int
+	together int // calls in one message
+	mixes    bool
 }
 
 // Prefix sets the prefix of the bridge's subjects; [DefaultPrefix] if not given.
@@ -113,12 +116,23 @@ func OnRefusal(f func(error)) Option { return func(o *options) { o.patience.onRe
 // together.
 func MaxInFlight(n int) Option { return func(o *options) { o.inFlight = n } }
 
+// MaxBundle bounds how many calls go in one message: calls at the same time on one queue, from
+// several goroutines or by [Queue.PushAsync], go together. [MaxMany] if not given; 1: each goes alone. Each call keeps
+// its result, its error, its context and its place in the order.
+func MaxBundle(n int) Option { return func(o *options) { o.together = n } }
+
+// MixPriorities says that the user of the connection may publish pq.<queue>.push, on all queues that the program pushes
+// to. Otherwise pushes of several priorities go together only after the program has pushed
+// to the queue without [Priority], because not every user may.
+func MixPriorities() Option { return func(o *options) { o.mixes = true } }
+
 // New returns a client on a connection. The caller closes the connection.
 func New(nc *nats.Conn, opts ...Option) (*Client, error) {
 	o := options{
 		prefix:   DefaultPrefix,
 		patience: patience{timeout: DefaultTimeout, attempt: firstAttempt, margin: waitMargin, confirm: confirmWithin, extend: extensionsPerLease},
 		inFlight: DefaultInFlight,
+		together: MaxMany,
 	}
 	for _, opt := range opts {
 		opt(&o)
@@ -133,14 +147,20 @@ func New(nc *nats.Conn, opts ...Option) (*Client, error) {
 			return nil, err
 		}
 	}
-	return &Client{
+	c := &Client{
 		nc:       nc,
 		grammar:  grammar,
 		acks:     acks,
 		patience: o.patience,
 		mailbox:  newMailbox(nc, acks),
 		inFlight: newInFlight(max(1, o.inFlight)),
-	}, nil
+	}
+	c.settles.connection = func() uint64 {
+		n, _ := c.mailbox.connection()
+		return n
+	}
+	c.pushes = newPushes(c, min(max(1, o.together), MaxMany), o.mixes)
+	return c, nil
 }
 
 // Conn returns the client's connection.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -48,7 +47,7 @@ func (t *taking) runInSteps(ctx context.Context) ([]*Item, error) {
 		case !confirms:
 			return items, err
 		case errors.As(err, &e) && e.Code == protocol.CodeBadRequest:
-			t.queue.client.settles.set(t.queue, false) // the bridge is an earlier one, which knows no steps
+			t.queue.client.settles.set(t.queue.name, false) // the bridge is an earlier one, which knows no steps
 			continue
 		case err != nil:
 			return nil, nothingTaken(ctx, err)
@@ -113,33 +112,6 @@ func (i *Item) popped() *Item {
 	return i
 }
 
-// settleRights are the queues whose leases the user of the connection may settle.
-type settleRights struct {
-	mu     sync.Mutex
-	on     uint64          // the number of the connection
-	queues map[string]bool // of that connection
-}
-
-// of returns what is known of a queue.
-func (r *settleRights) of(q *Queue) (may, known bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if n, _ := q.client.mailbox.connection(); n != r.on {
-		return false, false
-	}
-	may, known = r.queues[q.name]
-	return may, known
-}
-
-func (r *settleRights) set(q *Queue, may bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if n, _ := q.client.mailbox.connection(); n != r.on || r.queues == nil {
-		r.on, r.queues = n, make(map[string]bool)
-	}
-	r.queues[q.name] = may
-}
-
 // askingToSettle is the token of subjects that settle no lease. Publishing there shows whether the user may settle.
 const askingToSettle = "may-settle"
 
@@ -148,7 +120,7 @@ const askingToSettle = "may-settle"
 // answers that it knows no such lease.
 func (q *Queue) maySettle(ctx context.Context) (bool, error) {
 	c := q.client
-	if may, known := c.settles.of(q); known {
+	if may, known := c.settles.of(q.name); known {
 		return may, nil
 	}
 	if err := c.admitted(ctx, "pop", q.name); err != nil {
@@ -168,7 +140,7 @@ func (q *Queue) maySettle(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	if refusal != nil {
-		c.settles.set(q, false)
+		c.settles.set(q.name, false)
 		return false, nil
 	}
 	m, err := await(ctx, answers, nil, c.patience.attempt)
@@ -178,7 +150,7 @@ func (q *Queue) maySettle(ctx context.Context) (bool, error) {
 	if e := answered(m, "pop", q.name); e != nil && errors.Is(e, nats.ErrNoResponders) {
 		return false, nil // nobody is there, or settlements do not leave the account
 	}
-	c.settles.set(q, true)
+	c.settles.set(q.name, true)
 	return true, nil
 }
 

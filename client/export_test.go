@@ -51,3 +51,13 @@ func (i *Item) WaitsToSettle() int {
 	defer i.joint.mu.Unlock()
 	return len(i.joint.waiting)
 }
+
+// Lanes is how many lanes a client has.
+func (c *Client) Lanes() int {
+	c.pushes.mu.Lock()
+	defer c.pushes.mu.Unlock()
+	return len(c.pushes.of)
+}
+
+// BundleAgain has the client forget that a bridge knows no bundles.
+func (c *Client) BundleAgain() { c.pushes.apartUntil.Store(nil) }

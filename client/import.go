@@ -90,5 +90,6 @@ func (q *Queue) ImportAsync(ctx context.Context, i *Import) (*Future, error) {
 			header.Set(key, text)
 		}
 	}
-	return q.client.send(ctx, "import", q.name, &nats.Msg{Subject: to, Data: i.Payload, Header: header}, givenID)
+	m := &nats.Msg{Subject: to, Data: i.Payload, Header: header}
+	return q.client.send(ctx, &pushCall{client: q.client, op: "import", queue: q.name, msg: m, id: givenID})
 }

@@ -141,22 +141,22 @@ func (q *Queue) Push(ctx context.Context, payload []byte, opts ...PushOption) (P
 // Items that one goroutine sends one after another keep their order within a priority,
 // unless a push is repeated.
 func (q *Queue) PushAsync(ctx context.Context, payload []byte, opts ...PushOption) (*Future, error) {
-	m, id, err := q.pushMsg(payload, opts)
+	p, err := q.newPush(payload, opts)
 	if err != nil {
 		return nil, err
 	}
-	return q.client.send(ctx, "push", q.name, m, id)
+	return q.client.send(ctx, p)
 }
 
 // PushAndForget publishes an item and asks for no answer, so the result is unknown. The
 // bridge counts pushes that it cannot store, and reports them by an error event of the
 // queue.
 func (q *Queue) PushAndForget(payload []byte, opts ...PushOption) error {
-	m, _, err := q.pushMsg(payload, append([]PushOption{WithoutMsgID()}, opts...))
+	p, err := q.newPush(payload, append([]PushOption{WithoutMsgID()}, opts...))
 	if err != nil {
 		return err
 	}
-	return q.client.publish("push", q.name, m)
+	return q.client.publish("push", q.name, p.msg)
 }
 
 // Flush waits until all pushes that were sent are answered, whatever the answers.
@@ -171,8 +171,8 @@ const (
 	madeID               // a unique one, made by the client
 )
 
-// pushMsg makes the message of a push.
-func (q *Queue) pushMsg(payload []byte, opts []PushOption) (*nats.Msg, msgID, error) {
+// newPush makes a push.
+func (q *Queue) newPush(payload []byte, opts []PushOption) (*pushCall, error) {
 	p := push{header: make(nats.Header), once: true}
 	for _, opt := range opts {
 		opt(&p)
@@ -183,17 +183,18 @@ func (q *Queue) pushMsg(payload []byte, opts []PushOption) (*nats.Msg, msgID, er
 	}
 	to, err := q.client.grammar.Build(subject)
 	if err != nil {
-		return nil, noID, err
+		return nil, err
 	}
-	m := &nats.Msg{Subject: to, Data: payload, Header: p.header}
+	id := noID
 	switch {
 	case p.header.Get(protocol.HeaderMsgID) != "":
-		return m, givenID, nil
+		id = givenID
 	case p.once:
 		p.header.Set(protocol.HeaderMsgID, nuid.Next())
-		return m, madeID, nil
+		id = madeID
 	}
-	return m, noID, nil
+	m := &nats.Msg{Subject: to, Data: payload, Header: p.header}
+	return &pushCall{client: q.client, op: "push", queue: q.name, msg: m, priority: p.priority, id: id}, nil
 }
 
 // readPushed reads the answer to a push.

@@ -3,8 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"sync"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -28,168 +26,94 @@ func (f *Future) Result() (Pushed, error) {
 	return f.pushed, f.err
 }
 
-// asyncPush is a push or an import that was sent and not answered yet.
-type asyncPush struct {
-	client *Client
-	future *Future
-	op     string
-	queue  string
-	msg    *nats.Msg
-	id     msgID
-	undo   []func() // called when it ends
+// pushCall is a push or an import whose caller has a future.
+type pushCall struct {
+	client    *Client
+	op, queue string
+	msg       *nats.Msg // with which it goes alone; it has no reply subject
+	priority  *int64    // that the subject has; nil: none
+	id        msgID
+	size      int
+	single    bool // it has a message of its own
 
-	mu      sync.Mutex
-	ended   bool
-	sent    int
-	answers int           // that said what became of an attempt
-	wait    time.Duration // for the answer, before it is sent again
-	timer   *time.Timer   // until it is sent again
-	refusal *Error        // the last one
-	retry   retry
+	future Future
+	cancel context.CancelFunc
+
+	place  caller
+	unhook func() bool // ends the watch of the context
 }
 
 // send sends an item, and repeats that if necessary.
-func (c *Client) send(ctx context.Context, op, queue string, m *nats.Msg, id msgID) (*Future, error) {
-	ctx, cancel := c.bounded(ctx)
-	size := m.Size()
-	if err := c.inFlight.acquire(ctx, size); err != nil {
-		cancel()
+func (c *Client) send(ctx context.Context, p *pushCall) (*Future, error) {
+	ctx, p.cancel = c.bounded(ctx)
+	p.size = p.msg.Size()
+	if err := c.inFlight.acquire(ctx, p.size); err != nil {
+		p.cancel()
 		return nil, err
 	}
-	p := &asyncPush{
-		client: c, future: &Future{done: make(chan struct{})}, op: op, queue: queue, msg: m, id: id,
-		wait: c.patience.attempt,
-	}
-	p.whenEnded(cancel)
-	p.whenEnded(func() { c.inFlight.release(size) })
-	reply, stop := c.mailbox.receive(addressee{deliver: p.answer, reconnect: p.reconnect})
-	p.whenEnded(stop)
-	m.Reply = reply
-	unwatch := context.AfterFunc(ctx, func() { p.end(Pushed{}, ctx.Err()) })
-	p.whenEnded(func() { unwatch() })
-	var err error
-	if _, up := c.mailbox.connection(); up {
-		err = c.admitted(ctx, op, queue)
-	}
-	if err == nil {
-		err = p.publish()
-	}
-	if err != nil && !p.resend(err) {
+	p.future.done = make(chan struct{})
+	p.place.mu.Lock() // the context may have ended
+	p.unhook = context.AfterFunc(ctx, func() { p.leaveOut(ctx.Err()) })
+	p.place.mu.Unlock()
+	if err := p.depart(ctx); err != nil {
 		p.end(Pushed{}, err)
 		return nil, err
 	}
-	return p.future, nil
+	return &p.future, nil
 }
 
-// whenEnded calls undo when the push ends.
-func (p *asyncPush) whenEnded(undo func()) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.undo = append(p.undo, undo)
-}
-
-// publish sends the message, and repeats that until an answer arrives.
-func (p *asyncPush) publish() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.ended {
-		return nil
-	}
-	if err := p.client.mailbox.mayAsk(); err != nil {
-		return p.client.notAdmitted(p.op, p.queue, err)
-	}
-	if err := p.client.publish(p.op, p.queue, p.msg); err != nil {
-		return err
-	}
-	p.sent++
-	if p.id != noID {
-		p.resendAfter(p.wait)
-		p.wait = longer(p.wait)
-	}
-	return nil
-}
-
-// resendAfter sends the message again after d, unless it is answered by then.
-func (p *asyncPush) resendAfter(d time.Duration) {
-	if p.timer != nil {
-		p.timer.Stop()
-	}
-	p.timer = time.AfterFunc(d, func() {
-		if err := p.publish(); err != nil && !p.resend(err) {
-			p.end(Pushed{}, err)
+// depart sends the push, or has it sent together with others.
+func (p *pushCall) depart(ctx context.Context) error {
+	c := p.client
+	if c.mailbox.mayAsk() != nil {
+		if _, up := c.mailbox.connection(); up {
+			var e *Error
+			if err := c.admitted(ctx, p.op, p.queue); err != nil && (!errors.As(err, &e) || !e.again(true)) {
+				return err
+			}
 		}
-	})
+	}
+	if p.op != "push" || c.pushes.most == 1 {
+		return c.ship([]*pushCall{p}, nil)
+	}
+	return c.pushes.depart(p)
 }
 
-// reconnect sends the message again: its answer may be lost with the connection, or there was none to send
-// it on.
-func (p *asyncPush) reconnect() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.ended && p.id != noID && (p.sent > 0 || p.timer != nil) {
-		p.resendAfter(0)
+// leaveOut ends the push because its caller waits no longer.
+func (p *pushCall) leaveOut(err error) {
+	if key, by := p.place.where(); by == nil {
+		p.client.pushes.takeOut(key, p)
 	}
+	p.end(Pushed{}, err)
 }
 
-// answer handles a bridge's answer.
-func (p *asyncPush) answer(m *nats.Msg) {
-	pushed, e := readPushed(m, p.op, p.queue)
-	if e == nil || e.Code != protocol.CodeUnknownResult {
-		p.mu.Lock()
-		p.answers++
-		p.mu.Unlock()
-	}
-	switch {
-	case e == nil:
-		pushed.Duplicate = pushed.Duplicate && !p.isOwnRepeat()
-		p.end(pushed, nil)
-	case !p.resend(e):
-		p.end(Pushed{}, e)
-	}
+// pushed ends the push with what has become of its item.
+func (p *pushCall) pushed(result Pushed) {
+	result.Duplicate = result.Duplicate && !p.repeatsItself()
+	p.end(result, nil)
 }
 
-// isOwnRepeat reports whether the push that this one repeats is, or may be, an earlier
+// repeatsItself reports whether the push that this one repeats is, or may be, an earlier
 // attempt of this one: its id is the client's own.
-func (p *asyncPush) isOwnRepeat() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.id == madeID && (p.sent > 1 || p.msg.Header.Get(protocol.HeaderUnique) == "")
-}
-
-// resend reports whether the message may be sent again, and schedules that.
-func (p *asyncPush) resend(err error) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.ended {
-		return true
+func (p *pushCall) repeatsItself() bool {
+	if p.id != madeID || p.msg.Header.Get(protocol.HeaderUnique) == "" {
+		return p.id == madeID
 	}
-	var e *Error
-	again := errors.As(err, &e) && e.again(p.id != noID) && p.retry.allowed(p.client.patience, e)
-	if again {
-		p.refusal = e
-		p.resendAfter(p.retry.delay())
-	}
-	return again
+	return p.place.attempts().sent > 1
 }
 
 // end settles the future; only the first call counts.
-func (p *asyncPush) end(pushed Pushed, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.ended {
+func (p *pushCall) end(pushed Pushed, err error) {
+	tried, first := p.place.end()
+	if !first {
 		return
 	}
-	p.ended = true
-	if p.timer != nil {
-		p.timer.Stop()
-	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		err = ended(p.op, p.queue, p.sent, p.refusal, err)
+		err = ended(p.op, p.queue, tried.sent, tried.refusal, err)
 	}
-	err = inDoubt(err, p.sent > p.answers)
-	p.future.pushed, p.future.err = pushed, err
-	for _, undo := range p.undo {
-		undo()
-	}
+	p.future.pushed, p.future.err = pushed, inDoubt(err, tried.open())
+	p.unhook()
+	p.cancel()
+	p.client.inFlight.release(p.size)
 	close(p.future.done)
 }

@@ -82,11 +82,7 @@ func bundle(r *call, items []NewItem) msgID {
 		if p.priority != nil {
 			headers = fmt.Appendf(headers, "%s: %d\n", protocol.HeaderPriority, *p.priority)
 		}
-		for key, values := range p.header {
-			for _, value := range values {
-				headers = fmt.Appendf(headers, "%s: %s\n", oneLine.Replace(key), oneLine.Replace(value))
-			}
-		}
+		headers = appendHeaders(headers, p.header)
 		r.body = protocol.AppendFrame(r.body, headers, items[i].Payload)
 	}
 	if id == madeID {

@@ -35,7 +35,7 @@ func answering(t *testing.T, answers map[string]func(n int) *nats.Msg) (*session
 	if err := bridge.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	c, err := client.New(s.Connect(t), client.Timeout(testenv.Patience()))
+	c, err := client.New(s.Connect(t), client.Timeout(testenv.Patience()), client.MaxBundle(1))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,291 @@
+package client
+
+import (
+	"encoding/json"
+	"errors"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// Pushes to a queue at the same time go together, each with an id of its own: neither a repetition of their
+// message nor a later message of its own adds anything twice. Those without an id go with their like, and
+// are not repeated.
+//
+// Pushes of several priorities go together on the subject that has none. Whether its user may publish there
+// the client does not try: the server would tell the program's error handler. Until
+// the program has done so itself, each priority has a lane of its own.
+
+// The bounds of a bundle of pushes.
+const (
+	maxBundledPush  = 16 << 10  // bytes of a push that goes with others
+	maxBundleBytes  = 256 << 10 // of all
+	maxBundleShare  = 4         // of the largest message of the server it has at most this part
+	pushResultBytes = 160       // of the answer, for each push
+)
+
+// headerTrace asks the server to report the way of a message, so it has to stay one.
+const headerTrace = "Nats-Trace-Dest"
+
+// apartFor is how long pushes go alone after a bridge that does not know bundles whose items are refused
+// one by one: others may be of an earlier version, too.
+const apartFor = time.Minute
+
+// pushes are the pushes of a client that may go together.
+type pushes struct {
+	*lanes[*pushCall]
+	client *Client
+	most   int    // in one message
+	rights rights // to push without a priority in the subject
+	may    bool   // all have it
+
+	apartUntil atomic.Pointer[time.Time]
+}
+
+func newPushes(c *Client, most int, may bool) *pushes {
+	p := &pushes{client: c, most: most, may: may, rights: rights{connection: c.mailbox.admitted.Load}}
+	p.lanes = newLanes(p.bounds, func(key laneKey, calls []*pushCall) {
+		_ = c.ship(calls, func() { p.land(key) }) // each call has its error
+	})
+	return p
+}
+
+func (p *pushes) bounds() (calls, bytes int) {
+	largest := int(p.client.nc.MaxPayload())
+	return max(1, min(p.most, largest/pushResultBytes)), min(maxBundleBytes, largest/maxBundleShare)
+}
+
+// depart sends a push, alone or with others.
+func (p *pushes) depart(c *pushCall) error {
+	_, traced := c.msg.Header[headerTrace]
+	until := p.apartUntil.Load()
+	c.single = traced || c.size > maxBundledPush || until != nil && time.Now().Before(*until)
+	own := laneKey{c.queue, c.msg.Subject}
+	key := own
+	if c.priority != nil && p.mixes(c.queue) {
+		key.subject = "" // which stands for that without a priority
+	}
+	if c.priority == nil {
+		own.subject, key.subject = "", ""
+	}
+	at, alone := p.join(own, key, c)
+	if alone {
+		return p.client.ship([]*pushCall{c}, func() { p.land(at) })
+	}
+	c.place.joined(at)
+	return nil
+}
+
+// mixes reports whether pushes of all priorities may have one subject.
+func (p *pushes) mixes(queue string) bool {
+	if p.may {
+		return true
+	}
+	may, _ := p.rights.of(queue)
+	return may
+}
+
+func (p *pushCall) bytes() int                { return p.size }
+func (p *pushCall) apart() bool               { return p.single }
+func (p *pushCall) goesWith(q *pushCall) bool { return (p.id == noID) == (q.id == noID) }
+
+// shipment is a message with pushes, under way.
+type shipment struct {
+	sending
+	calls []*pushCall
+	land  func()
+}
+
+// ship sends pushes in one message, and calls landed when it is not under way any more. If it cannot be sent,
+// the error is the first one's.
+func (c *Client) ship(calls []*pushCall, landed func()) error {
+	s := c.newShipment(calls, landed)
+	err := s.begin()
+	if err != nil {
+		s.finish(nil, err)
+	}
+	return err
+}
+
+func (c *Client) newShipment(calls []*pushCall, landed func()) *shipment {
+	s := &shipment{land: landed}
+	if landed == nil {
+		s.land = func() {}
+	}
+	s.client, s.op, s.queue, s.callers = c, calls[0].op, calls[0].queue, len(calls)
+	s.repeatable, s.done, s.unwanted, s.msg = calls[0].id != noID, s.conclude, s.land, &nats.Msg{}
+	s.receive()
+	for _, p := range calls {
+		if p.place.board(&s.sending) {
+			s.calls = append(s.calls, p)
+		}
+	}
+	s.load()
+	return s
+}
+
+// load writes the message.
+func (s *shipment) load() {
+	switch len(s.calls) {
+	case 0:
+	case 1:
+		of := s.calls[0].msg
+		s.msg.Subject, s.msg.Header, s.msg.Data = of.Subject, of.Header, of.Data
+	default:
+		s.divides = refusesOne
+		s.msg.Subject = s.subject()
+		s.msg.Header = nats.Header{protocol.HeaderBundle: {strconv.Itoa(len(s.calls))}, protocol.HeaderEach: {"true"}}
+		s.msg.Data = s.frames()
+	}
+}
+
+// subject is that of all pushes, or the one without a priority.
+func (s *shipment) subject() string {
+	first := s.calls[0].msg.Subject
+	for _, p := range s.calls {
+		if p.msg.Subject != first {
+			to, _ := s.client.grammar.Build(subjects.Subject{Queue: s.queue, Verb: subjects.Push}) // as that of each was built
+			return to
+		}
+	}
+	return first
+}
+
+func (s *shipment) frames() []byte {
+	size := 0
+	for _, p := range s.calls {
+		size += p.size
+	}
+	body := make([]byte, 0, size)
+	var headers []byte
+	for _, p := range s.calls {
+		headers = headers[:0]
+		if p.msg.Subject != s.msg.Subject && p.priority != nil {
+			headers = append(headers, protocol.HeaderPriority+": "...)
+			headers = append(strconv.AppendInt(headers, *p.priority, 10), '\n')
+		}
+		headers = appendHeaders(headers, p.msg.Header)
+		body = protocol.AppendFrame(body, headers, p.msg.Data)
+	}
+	return body
+}
+
+// appendHeaders appends the headers of an item in a bundle.
+func appendHeaders(b []byte, header nats.Header) []byte {
+	for key, values := range header {
+		for _, value := range values {
+			b = append(append(b, oneLine.Replace(key)...), ": "...)
+			b = append(append(b, oneLine.Replace(value)...), '\n')
+		}
+	}
+	return b
+}
+
+// refusesOne reports whether a bundle is refused for a reason that need not concern all of its
+// pushes. Nothing was done.
+func refusesOne(e *Error) bool {
+	switch e.Code {
+	case protocol.CodeBadRequest, protocol.CodeTooLarge:
+		return true
+	case protocol.CodeBusy:
+		return e.Reason != ReasonBusy && e.Reason != ReasonStoreFull && e.Reason != ""
+	}
+	return e.item != nil
+}
+
+// conclude gives each push its result.
+func (s *shipment) conclude(m *nats.Msg, err error) {
+	s.land()
+	if len(s.calls) == 1 {
+		s.concludeOne(m, err)
+		return
+	}
+	var e *Error
+	switch {
+	case errors.As(err, &e) && refusesOne(e):
+		if e.Code == protocol.CodeBadRequest && e.item == nil {
+			s.client.pushes.apartUntil.Store(new(time.Now().Add(apartFor)))
+		}
+		s.divide()
+	case err != nil:
+		s.fail(err)
+	default:
+		s.read(m)
+	}
+}
+
+func (s *shipment) concludeOne(m *nats.Msg, err error) {
+	p := s.calls[0]
+	if err != nil {
+		p.end(Pushed{}, err)
+		return
+	}
+	pushed, e := readPushed(m, s.op, s.queue)
+	if e != nil {
+		p.end(Pushed{}, e)
+		return
+	}
+	s.succeeded()
+	p.pushed(pushed)
+}
+
+// succeeded notes that the user may push without a priority in the subject.
+func (s *shipment) succeeded() {
+	to := s.client.pushes
+	if s.op == "push" && s.calls[0].priority == nil && !to.mixes(s.queue) {
+		to.rights.set(s.queue, true)
+	}
+}
+
+// divide sends each push in a message of its own.
+func (s *shipment) divide() {
+	for _, p := range s.calls {
+		p.place.unboard(false)
+		_ = s.client.ship([]*pushCall{p}, nil) // the push has its error
+	}
+}
+
+// fail ends all pushes with an error.
+func (s *shipment) fail(err error) {
+	for _, p := range s.calls {
+		one := err
+		var e *Error
+		if errors.As(err, &e) {
+			one = new(*e) // each caller may change its own
+		}
+		p.end(Pushed{}, one)
+	}
+}
+
+// read reads the answer to a bundle.
+func (s *shipment) read(m *nats.Msg) {
+	var a protocol.PushResponse
+	if err := json.Unmarshal(m.Data, &a); err != nil || len(a.Items) != len(s.calls) {
+		s.fail(unreadable(s.op, s.queue, m.Data, err))
+		return
+	}
+	s.succeeded()
+	for i, r := range a.Items {
+		if r.Error != nil {
+			s.refuse(s.calls[i], r.Error)
+			continue
+		}
+		s.calls[i].pushed(Pushed{ID: r.ID, Seq: uint64(r.Seq), Priority: r.Priority, Duplicate: r.Duplicate, Evicted: r.Evicted})
+	}
+}
+
+// refuse ends a push that was refused while others of its message were not, or repeats it if that may help.
+func (s *shipment) refuse(p *pushCall, why *protocol.Error) {
+	e := &Error{Op: s.op, Queue: s.queue, Code: why.Code, Reason: why.Reason, Description: why.Description}
+	p.place.unboard(e.Code == protocol.CodeUnknownResult)
+	one := s.client.newShipment([]*pushCall{p}, nil)
+	one.retry = s.retry
+	if !one.resend(e) {
+		one.finish(nil, e)
+	}
+}
