@@ -37,6 +37,9 @@ func (a ackSubjects) parse(subject string) (own, queue string, err error) {
 
 // written returns the subject as the bridge writes it, from one that parse has returned.
 func (a ackSubjects) written(own string) (string, error) {
+	if a.bridge == a.own {
+		return own, nil
+	}
 	s, err := a.own.Parse(own)
 	if err != nil {
 		return "", err

@@ -2,12 +2,10 @@ package client_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -112,50 +110,5 @@ func await(t *testing.T, so func() bool) {
 			t.Error("it did not happen")
 			return
 		}
-	}
-}
-
-// Workers of a Consume acknowledge together what ends together, and each item's
-// acknowledgement has its own result.
-func TestConsumeSettlesTogether(t *testing.T) {
-	t.Parallel()
-	const workers = 8
-	w := start(t)
-	var some atomic.Pointer[client.Item]
-	var bundled atomic.Int32
-	var first sync.Once
-	c := w.through(t, func(m *nats.Msg) *nats.Msg {
-		switch {
-		case !strings.Contains(m.Subject, ".ack."):
-		case asksForBundle(m):
-			bundled.Add(int32(bytes.Count(m.Data, []byte("\n"))))
-		default:
-			// The first one may go alone, and the others behind it together.
-			first.Do(func() {
-				await(t, func() bool { return bundled.Load() > 0 || some.Load().WaitsToSettle() == workers-1 })
-			})
-		}
-		return nil
-	})
-	for range workers {
-		w.push(t, "x")
-	}
-	var together sync.WaitGroup
-	together.Add(workers)
-	err := c.Queue("jobs").Consume(t.Context(), func(_ context.Context, item *client.Item) error {
-		some.Store(item)
-		together.Done()
-		together.Wait()
-		return nil
-	}, client.ConsumeOptions{Workers: workers, StopWhenEmpty: true, OnError: func(_ *client.Item, err error) { t.Error(err) }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	const want = int32(workers - 1)
-	if n := bundled.Load(); n < want {
-		t.Errorf("%d items were acknowledged together, expected at least %d", n, want)
-	}
-	if info, err := w.queue.Info(t.Context()); err != nil || info.Ready+info.Leased != 0 {
-		t.Errorf("%+v, %v", info, err)
 	}
 }

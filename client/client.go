@@ -56,6 +56,8 @@ type Client struct {
 	inFlight *inFlight
 	settles  rights
 	pushes   *pushes
+
+	settlements *settlements
 }
 
 // patience has the time limits of requests.
@@ -159,7 +161,8 @@ func New(nc *nats.Conn, opts ...Option) (*Client, error) {
 		n, _ := c.mailbox.connection()
 		return n
 	}
-	c.pushes = newPushes(c, min(max(1, o.together), MaxMany), o.mixes)
+	most := min(max(1, o.together), MaxMany)
+	c.pushes, c.settlements = newPushes(c, most, o.mixes), newSettlements(c, most)
 	return c, nil
 }
 

@@ -133,7 +133,7 @@ func (q *Queue) Consume(ctx context.Context, handle Handler, o ConsumeOptions) e
 			context.AfterFunc(work, func() { timer.Stop() })
 		})()
 	}
-	c := &consumer{queue: q, joint: jointly{client: q.client, queue: q.name}, handle: handle, options: o, ctx: ctx, work: work, stop: stop, left: int64(o.Limit)}
+	c := &consumer{queue: q, handle: handle, options: o, ctx: ctx, work: work, stop: stop, left: int64(o.Limit)}
 	if o.Limit <= 0 {
 		c.left = math.MaxInt64
 	}
@@ -165,8 +165,6 @@ type consumer struct {
 	ctx     context.Context // of taking items
 	work    context.Context // of handling them, which ends later
 	stop    context.CancelCauseFunc
-
-	joint jointly // settles the items of all workers
 
 	mu   sync.Mutex
 	left int64 // items that may still be taken
@@ -208,7 +206,6 @@ func (c *consumer) run() {
 		item, err := c.queue.Pop(c.ctx, c.options.End, pop...)
 		if err == nil {
 			troubles = 0
-			item.joint = &c.joint
 			c.begin(item)
 			continue
 		}

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -40,23 +41,34 @@ func (c *Client) AnswerInVain(read, unread, late *nats.Msg) {
 func (i *Item) BeginAfterTheEnd(handle Handler, onError func(*Item, error)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	c := &consumer{queue: i.queue, joint: jointly{client: i.queue.client, queue: i.Queue}, handle: handle, options: ConsumeOptions{OnError: onError}, ctx: ctx, work: ctx}
-	i.joint = &c.joint
+	c := &consumer{queue: i.queue, handle: handle, options: ConsumeOptions{OnError: onError}, ctx: ctx, work: ctx}
 	c.begin(i)
 }
 
-// WaitsToSettle is how many settlements wait to go together, of those that go with the item's.
-func (i *Item) WaitsToSettle() int {
-	i.joint.mu.Lock()
-	defer i.joint.mu.Unlock()
-	return len(i.joint.waiting)
+// Waiting is how many pushes and settlements of a queue have not left yet.
+func (q *Queue) Waiting() int {
+	return q.client.pushes.waits(q.name) + q.client.settlements.waits(q.name)
+}
+
+func (s *lanes[C]) waits(queue string) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, l := range s.of {
+		if key.queue == queue {
+			n += len(l.waiting)
+		}
+	}
+	return n
 }
 
 // Lanes is how many lanes a client has.
 func (c *Client) Lanes() int {
-	c.pushes.mu.Lock()
-	defer c.pushes.mu.Unlock()
-	return len(c.pushes.of)
+	count := func(mu *sync.Mutex, n func() int) int {
+		mu.Lock()
+		defer mu.Unlock()
+		return n()
+	}
+	return count(&c.pushes.mu, func() int { return len(c.pushes.of) }) + count(&c.settlements.mu, func() int { return len(c.settlements.of) })
 }
 
 // BundleAgain has the client forget that a bridge knows no bundles.

@@ -84,7 +84,6 @@ type Item struct {
 
 	ack   string // subject that settles the lease; "" without one
 	queue *Queue
-	joint *jointly      // settles it together with others; nil: it is settled alone
 	term  time.Duration // of the lease as it was asked for; 0 when the queue decided
 
 	confirms bool // it is leased until it is acknowledged, and then popped for good

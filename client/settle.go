@@ -60,11 +60,16 @@ func (i *Item) settle(ctx context.Context, op, body string) error {
 
 // settleAs sends the settlement, with others if there are any.
 func (i *Item) settleAs(ctx context.Context, op, body string) error {
-	if i.joint != nil {
-		return i.joint.settle(ctx, i, op, body)
-	}
-	_, err := i.send(ctx, op, body)
+	_, err := i.settlement(ctx, op, body)
 	return err
+}
+
+// settlement is settleAs for extensions, too, and returns when the lease ends then.
+func (i *Item) settlement(ctx context.Context, op, body string) (until string, err error) {
+	if i.ack == "" {
+		return "", ErrNotLeased
+	}
+	return i.queue.client.settlements.settle(ctx, i, op, body)
 }
 
 // once runs a function that ends the lease, unless the lease has ended.
@@ -99,16 +104,13 @@ func (i *Item) Extend(ctx context.Context) error {
 	if i.isSettled() {
 		return ErrSettled
 	}
-	m, err := i.send(ctx, "extend", protocol.SettleProgress)
-	if err != nil {
+	until, err := i.settlement(ctx, "extend", protocol.SettleProgress)
+	if err != nil || until == "" {
 		return err
 	}
-	if values := m.Header[protocol.HeaderLeaseExpires]; len(values) > 0 {
-		i.mu.Lock()
-		defer i.mu.Unlock()
-		return readHeader(protocol.HeaderLeaseExpires, values, &i.expires)
-	}
-	return nil
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return readHeader(protocol.HeaderLeaseExpires, []string{until}, &i.expires)
 }
 
 func (i *Item) isSettled() bool {
@@ -117,17 +119,9 @@ func (i *Item) isSettled() bool {
 	return i.settled
 }
 
-// send sends a settlement.
-func (i *Item) send(ctx context.Context, op, body string) (*nats.Msg, error) {
-	return i.sendAlone(ctx, op, body, 0)
-}
-
-// sendAlone sends a settlement in a message of its own, after some attempts that may have
+// send sends a settlement in a message of its own, after some attempts that may have
 // taken effect.
-func (i *Item) sendAlone(ctx context.Context, op, body string, before int) (*nats.Msg, error) {
-	if i.ack == "" {
-		return nil, ErrNotLeased
-	}
+func (i *Item) send(ctx context.Context, op, body string, before int) (*nats.Msg, error) {
 	r := &call{op: op, queue: i.Queue, subject: i.ack, body: []byte(body)}
 	m, err := i.queue.client.do(ctx, r)
 	var e *Error
