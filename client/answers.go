@@ -14,6 +14,7 @@ import (
 // blocks the mailbox.
 type answers struct {
 	mailbox *mailbox
+	room    *room         // in which it waits; nil: it has a reply subject of its own for that
 	more    chan struct{} // has a value when there may be messages
 	lost    chan struct{} // has a value when the connection is a new one
 
@@ -59,7 +60,11 @@ func (a *answers) attempt(waits bool) (reply string, err error) {
 		reconnect: func() { notify(a.lost) },
 	}
 	if waits {
-		reply, a.waits, err = a.mailbox.wait(to)
+		wait := a.mailbox.wait
+		if a.room != nil {
+			wait = a.room.wait
+		}
+		reply, a.waits, err = wait(to)
 		return reply, err
 	}
 	reply, stop := a.mailbox.receive(to)

@@ -137,11 +137,15 @@ func (q *Queue) Consume(ctx context.Context, handle Handler, o ConsumeOptions) e
 	if o.Limit <= 0 {
 		c.left = math.MaxInt64
 	}
+	waits := &room{mailbox: q.client.mailbox}
+	defer context.AfterFunc(ctx, waits.close)()
+	c.asks = newAsks(c, c.popOptions(waits))
 	var workers sync.WaitGroup
 	for range max(1, o.Workers) {
 		workers.Go(c.run)
 	}
 	workers.Wait()
+	waits.close()
 	q.client.endWaits(ctx)
 	var fatal *fatalError
 	if errors.As(context.Cause(ctx), &fatal) {
@@ -165,6 +169,7 @@ type consumer struct {
 	ctx     context.Context // of taking items
 	work    context.Context // of handling them, which ends later
 	stop    context.CancelCauseFunc
+	asks    *asks
 
 	mu   sync.Mutex
 	left int64 // items that may still be taken
@@ -193,40 +198,63 @@ type fatalError struct{ err error }
 
 func (e *fatalError) Error() string { return e.err.Error() }
 
-// run is a worker.
-func (c *consumer) run() {
-	pop := []PopOption{Lease(c.options.Lease)}
+// popOptions are those of all pops.
+func (c *consumer) popOptions(waits *room) []PopOption {
+	options := []PopOption{Lease(c.options.Lease), func(r *popRequest) { r.room = waits }}
 	if !c.options.StopWhenEmpty {
-		pop = append(pop, Wait(consumeWait))
+		options = append(options, Wait(consumeWait))
 	}
-	pop = append(pop, Holder(cmp.Or(c.options.Holder, defaultHolder)))
-	pop = append(pop, c.options.Pop...)
+	options = append(options, Holder(cmp.Or(c.options.Holder, defaultHolder)))
+	return append(options, c.options.Pop...)
+}
+
+// run is a worker. The settlement of an item and the request for the next one leave at the same time, and the next handler begins
+// when both are answered.
+func (c *consumer) run() {
 	troubles := 0
+	var settled <-chan struct{} = closed
 	for c.ctx.Err() == nil && c.claim() {
-		item, err := c.queue.Pop(c.ctx, c.options.End, pop...)
+		got := c.asks.ask(settled)
+		if got.early {
+			<-settled
+		}
+		err := got.err
 		if err == nil {
 			troubles = 0
-			c.begin(item)
+			settled = c.begin(got.item)
 			continue
 		}
 		c.unclaim()
 		switch {
 		case c.ctx.Err() != nil:
-			return
+			continue
 		case isFatal(err):
 			c.stop(&fatalError{err})
-			return
+			continue
 		case c.options.StopWhenEmpty && errors.Is(err, ErrEmpty):
+			if got.early {
+				continue // the settlement may have made an item ready
+			}
 			return
 		case isTimeout(err):
 			troubles = 0 // no item arrived, and the bridge answers
 			continue
 		}
 		troubles++
-		c.options.OnError(nil, err)
+		if !got.told {
+			c.options.OnError(nil, err)
+		}
 		_ = pause(c.ctx, backoff(troubles, firstTrouble, lastTrouble)) // the loop looks at c.ctx
 	}
+	<-settled
 }
+
+// closed is a channel of which nobody waits for anything.
+var closed = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
 
 // isFatal reports whether a retry would never succeed.
 func isFatal(err error) bool {
@@ -242,19 +270,20 @@ func isTimeout(err error) bool {
 	return errors.As(err, &e) && e.Code == protocol.CodeTimeout
 }
 
-// begin serves an item, unless Consume has ended since it was popped.
-func (c *consumer) begin(item *Item) {
+// begin serves an item, unless Consume has ended since it was popped. The channel is closed when the
+// item is settled.
+func (c *consumer) begin(item *Item) <-chan struct{} {
 	if c.ctx.Err() == nil {
-		c.serve(item)
-		return
+		return c.serve(item)
 	}
 	if err := item.GiveBack(context.WithoutCancel(c.ctx), ""); err != nil {
 		c.options.OnError(item, err)
 	}
+	return closed
 }
 
-// serve runs the handler on an item and settles the item.
-func (c *consumer) serve(item *Item) {
+// serve runs the handler on an item and begins to settle the item.
+func (c *consumer) serve(item *Item) (settled <-chan struct{}) {
 	ctx, release := item.Hold(c.work)
 	err := c.call(ctx, item)
 	lost := context.Cause(ctx)
@@ -262,35 +291,55 @@ func (c *consumer) serve(item *Item) {
 	if err != nil {
 		c.options.OnError(item, err)
 	}
-	if item.isSettled() {
-		return
-	}
 	// A late acknowledgement still takes effect if no other consumer has got the item.
-	if err != nil && errors.Is(lost, ErrLeaseLost) {
-		return
+	if item.isSettled() || err != nil && errors.Is(lost, ErrLeaseLost) {
+		return closed
 	}
-	if err := c.settle(item, err); err != nil {
-		c.options.OnError(item, err)
-	}
+	return c.settle(item, err)
 }
 
 // settle settles an item by its handler's result. It does not depend on ctx, which may have
 // ended.
-func (c *consumer) settle(item *Item, err error) error {
-	ctx := context.WithoutCancel(c.ctx)
+func (c *consumer) settle(item *Item, result error) (settled <-chan struct{}) {
+	done := make(chan struct{})
+	op, word, err := c.settlement(item, result)
+	if err != nil {
+		c.options.OnError(item, err)
+		return closed
+	}
+	item.settleLater(context.WithoutCancel(c.ctx), op, word, func(err error) {
+		if err == nil {
+			close(done)
+			return
+		}
+		go func() { // which may take its time
+			c.options.OnError(item, err)
+			close(done)
+		}()
+	})
+	return done
+}
+
+// settlement is how an item is settled by its handler's result.
+func (c *consumer) settlement(item *Item, err error) (op, word string, _ error) {
 	var retry *retryError
 	var giveUp *giveUpError
+	nack := NackOptions{}
 	switch {
 	case err == nil:
-		return item.Ack(ctx)
+		return "ack", protocol.SettleAck, nil
 	case errors.As(err, &giveUp):
-		return item.Terminate(ctx, giveUp.Error())
+		return "terminate", terminateWord(giveUp.Error()), nil
 	case errors.As(err, &retry):
-		return item.NackWith(ctx, NackOptions{Delay: &retry.after, Reason: err.Error()})
+		nack.Delay = &retry.after
 	case c.work.Err() != nil:
-		return item.GiveBack(ctx, "stopped") // by the end of Consume, and not because of the item
+		return "give back", backWord("stopped"), nil // by the end of Consume, and not because of the item
+	default:
+		nack.Delay = c.delay(item)
 	}
-	return item.NackWith(ctx, NackOptions{Delay: c.delay(item), Reason: err.Error()})
+	nack.Reason = err.Error()
+	word, failed := nackWord(nack)
+	return "nack", word, failed
 }
 
 // delay is how long a failed item stays away, nil if its queue decides that.

@@ -361,6 +361,12 @@ func TestConsumeLeavesLostItems(t *testing.T) {
 // close its connection.
 func TestConsumeEndsWithItsWaits(t *testing.T) {
 	t.Parallel()
+	for _, workers := range []int{1, 20} {
+		t.Run(fmt.Sprint(workers), func(t *testing.T) { endsWithItsWaits(t, workers) })
+	}
+}
+
+func endsWithItsWaits(t *testing.T, workers int) {
 	w := start(t)
 	if _, err := w.queue.Configure(t.Context(), client.ConfigChange{}); err != nil {
 		t.Fatal(err)
@@ -382,11 +388,11 @@ func TestConsumeEndsWithItsWaits(t *testing.T) {
 		err := c.Queue("jobs").Consume(ctx, func(context.Context, *client.Item) error {
 			t.Error("a handler began")
 			return nil
-		}, client.ConsumeOptions{Lease: time.Hour})
+		}, client.ConsumeOptions{Workers: workers, Lease: time.Hour})
 		nc.Close()
 		ended <- err
 	}()
-	w.await(t, "jobs", func(i *client.Info) bool { return i.Waiting == 1 })
+	w.await(t, "jobs", func(i *client.Info) bool { return i.Waiting > 0 })
 	release := proxy.HoldAnswers()
 	w.push(t, "x")
 	w.await(t, "jobs", func(i *client.Info) bool { return i.Leased == 1 })

@@ -177,6 +177,14 @@ func (s *lanes[C]) takeOut(key laneKey, c C) bool {
 	return true
 }
 
+// putBack has calls wait in front of all others again: their message has landed, and had nothing for them.
+func (s *lanes[C]) putBack(key laneKey, calls []C) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.of[key]
+	l.waiting = slices.Insert(l.waiting, 0, calls...)
+}
+
 // forget drops a lane that nothing depends on.
 func (s *lanes[C]) forget(key laneKey, l *lane[C]) {
 	if l.underWay == 0 && !l.busy() {

@@ -36,7 +36,8 @@ type PopOption func(*popRequest)
 // popRequest is what the options fill in.
 type popRequest struct {
 	protocol.PopRequest
-	ownID bool // it has an id, which is the client's own
+	ownID bool  // it has an id, which is the client's own
+	room  *room // in which it waits; nil: alone
 }
 
 // Wait makes a pop of an empty queue wait for an item, up to d and no longer than the
@@ -184,6 +185,7 @@ func (t *taking) run(ctx context.Context) ([]*Item, error) {
 	var refusal *Error
 	var retry, early retry
 	t.answers = newAnswers(t.queue.client.mailbox)
+	t.answers.room = t.request.room
 	defer t.answers.close()
 	for patience := t.queue.client.patience.attempt; ; {
 		if err := ctx.Err(); err != nil {

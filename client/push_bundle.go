@@ -63,8 +63,9 @@ func (p *pushes) bounds() (calls, bytes int) {
 // depart sends a push, alone or with others.
 func (p *pushes) depart(c *pushCall) error {
 	_, traced := c.msg.Header[headerTrace]
+	_, handsOver := c.msg.Header[protocol.HeaderSettle]
 	until := p.apartUntil.Load()
-	c.single = traced || c.size > maxBundledPush || until != nil && time.Now().Before(*until)
+	c.single = traced || handsOver || c.size > maxBundledPush || until != nil && time.Now().Before(*until)
 	own := laneKey{c.queue, c.msg.Subject}
 	key := own
 	if c.priority != nil && p.mixes(c.queue) {

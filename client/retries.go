@@ -54,19 +54,23 @@ func (i *Item) nack(ctx context.Context, o NackOptions) error {
 	if i.ack == "" {
 		return ErrNotLeased
 	}
+	body, err := nackWord(o)
+	if err != nil {
+		return err
+	}
+	return i.settleAs(ctx, "nack", body)
+}
+
+func nackWord(o NackOptions) (string, error) {
 	word := protocol.Nack{Reason: strings.ToValidUTF8(cut(o.Reason), "")}
 	if o.Delay != nil {
 		word.Delay = new(o.Delay.Nanoseconds())
 	}
-	body := protocol.SettleNack
-	if word != (protocol.Nack{}) {
-		text, err := json.Marshal(word)
-		if err != nil {
-			return err
-		}
-		body += " " + string(text)
+	if word == (protocol.Nack{}) {
+		return protocol.SettleNack, nil
 	}
-	return i.settleAs(ctx, "nack", body)
+	text, err := json.Marshal(word)
+	return protocol.SettleNack + " " + string(text), err
 }
 
 // cut returns the beginning of a reason that a settlement has room for.

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
@@ -44,14 +42,20 @@ func (i *Item) NackWithDelay(ctx context.Context, delay time.Duration) error {
 // place, and the lease counts neither as a failure nor as an interruption. With a reason, such as
 // "stopped", it is an attempt; "": nobody has begun with it. Up to 200 bytes of the reason are kept.
 func (i *Item) GiveBack(ctx context.Context, reason string) error {
-	return i.settle(ctx, "give back", strings.TrimSpace(protocol.SettleBack+" "+cut(reason)))
+	return i.settle(ctx, "give back", backWord(reason))
 }
 
 // Terminate sends the item to the dead-letter queue, because trying again would
 // not help. The reason is kept with it.
 func (i *Item) Terminate(ctx context.Context, reason string) error {
-	return i.settle(ctx, "terminate", protocol.SettleTerminate+" "+cut(reason))
+	return i.settle(ctx, "terminate", terminateWord(reason))
 }
+
+func backWord(reason string) string {
+	return strings.TrimSpace(protocol.SettleBack + " " + cut(reason))
+}
+
+func terminateWord(reason string) string { return protocol.SettleTerminate + " " + cut(reason) }
 
 // settle ends the lease, once.
 func (i *Item) settle(ctx context.Context, op, body string) error {
@@ -70,6 +74,23 @@ func (i *Item) settlement(ctx context.Context, op, body string) (until string, e
 		return "", ErrNotLeased
 	}
 	return i.queue.client.settlements.settle(ctx, i, op, body)
+}
+
+// settleLater is settle without the wait for the answer, which then is told by ended. That is called
+// once, and must not block.
+func (i *Item) settleLater(ctx context.Context, op, body string, ended func(error)) {
+	if !i.beginSettle() {
+		ended(ErrSettled)
+		return
+	}
+	s := i.queue.client.settlements
+	one := &settling{item: i, op: op, body: body}
+	late := time.AfterFunc(i.queue.client.patience.timeout, func() { s.abandon(one, context.DeadlineExceeded) })
+	one.ended = func(_ string, err error) {
+		late.Stop()
+		ended(i.endSettle(err))
+	}
+	s.depart(ctx, one)
 }
 
 // once runs a function that ends the lease, unless the lease has ended.
@@ -121,14 +142,14 @@ func (i *Item) isSettled() bool {
 
 // send sends a settlement in a message of its own, after some attempts that may have
 // taken effect.
-func (i *Item) send(ctx context.Context, op, body string, before int) (*nats.Msg, error) {
+func (i *Item) send(ctx context.Context, op, body string, before int) error {
 	r := &call{op: op, queue: i.Queue, subject: i.ack, body: []byte(body)}
-	m, err := i.queue.client.do(ctx, r)
+	_, err := i.queue.client.do(ctx, r)
 	var e *Error
 	if errors.As(err, &e) && e.Code == protocol.CodeLeaseLost && (before > 0 || r.open()) && held(op, e.Reason) {
-		return &nats.Msg{}, nil
+		return nil
 	}
-	return m, err
+	return err
 }
 
 // held reports whether the reason for which a repeated settlement was refused means that

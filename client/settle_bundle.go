@@ -29,7 +29,9 @@ type settlements struct {
 
 func newSettlements(c *Client, most int) *settlements {
 	s := &settlements{client: c, most: most, rights: rights{connection: c.mailbox.admitted.Load}}
-	s.lanes = newLanes(s.bounds, s.ship)
+	s.lanes = newLanes(s.bounds, func(key laneKey, calls []*settling) {
+		s.ship(key, calls, func() { s.land(key) })
+	})
 	return s
 }
 
@@ -50,14 +52,10 @@ func (s *settlements) together(queue string) bool {
 type settling struct {
 	item     *Item
 	op, body string
-	single   bool // it has a message of its own
+	single   bool                          // it has a message of its own
+	ended    func(until string, err error) // is called once; of an extension with the end of the lease
 
-	place  caller
-	done   chan struct{} // closed when the following are there
-	until  string        // of an extension: when the lease ends
-	err    error
-	again  bool // it has to go again, alone
-	before int  // attempts that may have taken effect
+	place caller
 }
 
 func (s *settling) bytes() int              { return len(s.item.ack) + len(s.body) + len(" \n") }
@@ -76,49 +74,82 @@ func (s *settling) appendLine(b []byte) ([]byte, error) {
 
 // settle settles a lease, with others if there are any. An extension returns when the lease ends.
 func (s *settlements) settle(ctx context.Context, item *Item, op, body string) (until string, err error) {
-	one := &settling{item: item, op: op, body: body, done: make(chan struct{})}
-	if s.most == 1 {
-		return one.alone(ctx)
-	}
-	one.single = one.bytes() > protocol.MaxBundledSettlement || !s.together(item.Queue)
-	key := laneKey{queue: item.Queue}
-	if _, alone := s.join(key, key, one); alone {
-		defer s.land(key)
-		return one.alone(ctx)
-	}
-	one.place.joined(key)
 	ctx, cancel := s.client.bounded(ctx)
 	defer cancel()
+	done := make(chan struct{})
+	one := &settling{item: item, op: op, body: body, ended: func(u string, e error) {
+		until, err = u, e
+		close(done)
+	}}
+	s.depart(ctx, one)
 	select {
-	case <-one.done:
+	case <-done:
 	case <-ctx.Done():
-		s.takeOut(key, one)
-		if tried, first := one.place.end(); first {
-			return "", inDoubt(ended(op, item.Queue, tried.sent, tried.refusal, ctx.Err()), tried.open())
+		s.abandon(one, ctx.Err())
+		<-done
+	}
+	return until, err
+}
+
+// depart sends a settlement, alone or with others.
+func (s *settlements) depart(ctx context.Context, one *settling) {
+	if s.client.mailbox.mayAsk() != nil {
+		var e *Error
+		if _, up := s.client.mailbox.connection(); up {
+			if err := s.client.admitted(ctx, one.op, one.item.Queue); err != nil && (!errors.As(err, &e) || !e.again(true)) {
+				one.fail(err)
+				return
+			}
 		}
-		<-one.done
 	}
-	return one.result(ctx)
+	if err := ctx.Err(); err != nil {
+		one.fail(err)
+		return
+	}
+	key := laneKey{queue: one.item.Queue}
+	if s.most == 1 {
+		s.ship(key, []*settling{one}, func() {})
+		return
+	}
+	one.single = one.bytes() > protocol.MaxBundledSettlement || !s.together(key.queue)
+	if _, alone := s.join(key, key, one); alone {
+		s.ship(key, []*settling{one}, func() { s.land(key) })
+	} else {
+		one.place.joined(key)
+	}
 }
 
-// result returns what has become of a settlement, after it has gone alone if it has to.
-func (s *settling) result(ctx context.Context) (until string, err error) {
-	if s.again {
-		return s.alone(ctx)
+// abandon ends a settlement whose caller waits no longer, unless it has ended.
+func (s *settlements) abandon(one *settling, why error) {
+	if key, by := one.place.where(); by == nil {
+		s.takeOut(key, one)
 	}
-	return s.until, s.err
+	one.fail(why)
 }
 
-// alone sends the settlement in a message of its own.
-func (s *settling) alone(ctx context.Context) (until string, err error) {
-	m, err := s.item.send(ctx, s.op, s.body, s.before)
-	if err != nil {
-		return "", err
+// end ends a settlement, unless it has ended.
+func (s *settling) end(result func(tried attempts) (until string, err error)) {
+	if tried, first := s.place.end(); first {
+		s.ended(result(tried))
 	}
-	if values := m.Header[protocol.HeaderLeaseExpires]; len(values) > 0 {
-		until = values[0]
-	}
-	return until, nil
+}
+
+// fail ends a settlement with an error.
+func (s *settling) fail(err error) {
+	s.end(func(tried attempts) (string, error) {
+		var e *Error
+		switch {
+		case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
+			err = ended(s.op, s.item.Queue, tried.sent, tried.refusal, err)
+		case !errors.As(err, &e):
+		case e.Code == protocol.CodeLeaseLost && tried.open() && held(s.op, e.Reason):
+			return "", nil
+		default:
+			e = new(*e) // each caller may change its own
+			e.Op, err = s.op, e
+		}
+		return "", inDoubt(err, tried.open())
+	})
 }
 
 // settleBundle is a message with settlements, under way.
@@ -128,19 +159,9 @@ type settleBundle struct {
 	land  func()
 }
 
-// ship sends settlements in one message.
-func (s *settlements) ship(key laneKey, calls []*settling) {
-	b := &settleBundle{land: func() { s.land(key) }}
-	b.client, b.op, b.queue, b.callers = s.client, "ack", key.queue, len(calls)
-	b.repeatable, b.done, b.unwanted = true, b.conclude, b.land
-	b.divides, b.silent = refusesOne, b.refused
-	b.msg = &nats.Msg{}
-	b.receive()
-	for _, one := range calls {
-		if one.place.board(&b.sending) {
-			b.calls = append(b.calls, one)
-		}
-	}
+// ship sends settlements in one message, and calls landed when it is not under way any more.
+func (s *settlements) ship(key laneKey, calls []*settling, landed func()) {
+	b := s.newBundle(key, calls, landed)
 	err := b.load()
 	if err == nil {
 		err = b.begin()
@@ -150,14 +171,27 @@ func (s *settlements) ship(key laneKey, calls []*settling) {
 	}
 }
 
+func (s *settlements) newBundle(key laneKey, calls []*settling, landed func()) *settleBundle {
+	b := &settleBundle{land: landed}
+	b.client, b.op, b.queue, b.callers = s.client, calls[0].op, key.queue, len(calls)
+	b.repeatable, b.done, b.unwanted, b.msg = true, b.conclude, landed, &nats.Msg{}
+	b.receive()
+	for _, one := range calls {
+		if one.place.board(&b.sending) {
+			b.calls = append(b.calls, one)
+		}
+	}
+	return b
+}
+
 // load writes the message.
 func (b *settleBundle) load() (err error) {
-	if len(b.calls) == 1 {
+	if len(b.calls) > 1 {
+		b.divides, b.silent = refusesOne, b.refused
+		b.msg.Subject, b.msg.Header, b.msg.Data, err = bundled(b.client, b.queue, b.calls)
+	} else if len(b.calls) == 1 {
 		b.msg.Subject, b.msg.Data = b.calls[0].item.ack, []byte(b.calls[0].body)
-		b.op, b.silent, b.divides = b.calls[0].op, nil, nil
-		return nil
 	}
-	b.msg.Subject, b.msg.Header, b.msg.Data, err = bundled(b.client, b.queue, b.calls)
 	return err
 }
 
@@ -180,80 +214,57 @@ func bundled(c *Client, queue string, calls []*settling) (subject string, header
 // refused reports whether the user may settle one lease and not several at once. Then the server's
 // permission error is all that comes, so a first bundle without an answer goes alone.
 func (b *settleBundle) refused() bool {
-	_, known := b.client.settlements.rights.of(b.queue)
+	may, _ := b.client.settlements.rights.of(b.queue)
 	if last := b.client.nc.LastError(); last != nil && errors.Is(last, nats.ErrPermissionViolation) && strings.Contains(last.Error(), b.msg.Subject) {
 		b.client.settlements.rights.set(b.queue, false)
 	}
-	return !known
+	return !may
 }
 
 // conclude gives each settlement its result.
 func (b *settleBundle) conclude(m *nats.Msg, err error) {
 	b.land()
-	if len(b.calls) == 1 {
-		b.concludeOne(m, err)
-		return
-	}
+	all := b.client.settlements
 	var e *Error
 	switch {
+	case len(b.calls) == 1:
+		b.concludeOne(m, err)
 	case err == errSilence || errors.As(err, &e) && refusesOne(e):
 		if e != nil && e.Code == protocol.CodeBadRequest {
-			b.client.settlements.apartUntil.Store(new(time.Now().Add(apartFor)))
+			all.apartUntil.Store(new(time.Now().Add(apartFor)))
 		}
 		for _, one := range b.calls {
-			one.end(func(tried attempts) { one.again, one.before = true, tried.sent-tried.answers })
+			one.place.unboard(false)
+			all.ship(laneKey{queue: b.queue}, []*settling{one}, func() {})
 		}
 	case err != nil:
 		b.fail(err)
 	default:
-		b.client.settlements.rights.set(b.queue, true)
+		all.rights.set(b.queue, true)
 		b.read(m)
 	}
 }
 
 func (b *settleBundle) concludeOne(m *nats.Msg, err error) {
-	one := b.calls[0]
-	one.end(func(tried attempts) {
-		var e *Error
-		switch {
-		case err == nil:
-			if values := m.Header[protocol.HeaderLeaseExpires]; len(values) > 0 {
-				one.until = values[0]
-			}
-		case errors.As(err, &e) && e.Code == protocol.CodeLeaseLost && tried.open() && held(one.op, e.Reason):
-		default:
-			one.err = inDoubt(err, tried.open())
-		}
-	})
-}
-
-// end ends a settlement with its result, unless its caller waits no longer.
-func (s *settling) end(set func(tried attempts)) {
-	if tried, first := s.place.end(); first {
-		set(tried)
-		close(s.done)
+	if err != nil {
+		b.calls[0].fail(err)
+		return
 	}
+	until := ""
+	if values := m.Header[protocol.HeaderLeaseExpires]; len(values) > 0 {
+		until = values[0]
+	}
+	b.calls[0].end(func(attempts) (string, error) { return until, nil })
 }
 
 // fail ends all settlements with an error.
 func (b *settleBundle) fail(err error) {
 	for _, one := range b.calls {
-		one.end(func(tried attempts) { one.err = inDoubt(named(err, one.op), tried.open()) })
+		one.fail(err)
 	}
 }
 
-// named returns the error of one of the calls that an error is about.
-func named(err error, op string) error {
-	var e *Error
-	if !errors.As(err, &e) {
-		return err
-	}
-	own := *e
-	own.Op = op
-	return &own
-}
-
-// read reads the answer to a bundle.
+// read reads the answer to a bundle. What may succeed later is sent again, alone.
 func (b *settleBundle) read(m *nats.Msg) {
 	results, err := results(b.queue, m, len(b.calls))
 	if err != nil {
@@ -261,12 +272,32 @@ func (b *settleBundle) read(m *nats.Msg) {
 		return
 	}
 	for i, one := range b.calls {
-		one.end(func(tried attempts) { one.read(results[i], tried.sent-tried.answers) })
+		until, e := one.read(results[i])
+		switch {
+		case e == nil:
+			one.end(func(attempts) (string, error) { return until, nil })
+		case e.again(true):
+			b.repeat(one, e)
+		default:
+			one.fail(e)
+		}
+	}
+}
+
+// repeat sends one of the settlements again, alone.
+func (b *settleBundle) repeat(one *settling, why *Error) {
+	one.place.unboard(why.Code == protocol.CodeUnknownResult)
+	again := b.client.settlements.newBundle(laneKey{queue: b.queue}, []*settling{one}, func() {})
+	again.retry = b.retry
+	if err := again.load(); err != nil {
+		again.finish(nil, err)
+	} else if !again.resend(why) {
+		again.finish(nil, why)
 	}
 }
 
 // results divides the answer to a bundle.
-func results(queue string, m *nats.Msg, n int) ([]string, error) {
+func results(queue string, m *nats.Msg, n int) ([]string, *Error) {
 	all := strings.Split(strings.TrimSuffix(string(m.Data), "\n"), "\n")
 	if len(all) != n {
 		return nil, unreadable("ack", queue, m.Data, nil)
@@ -274,12 +305,10 @@ func results(queue string, m *nats.Msg, n int) ([]string, error) {
 	return all, nil
 }
 
-// read reads the result of a settlement, after some attempts that may have taken effect.
-// What may succeed later is sent again, alone.
-func (s *settling) read(result string, before int) {
+// read reads the result of a settlement in the answer to a bundle.
+func (s *settling) read(result string) (until string, err *Error) {
 	if until, ok := strings.CutPrefix(result, protocol.ResultOK); ok && (until == "" || until[0] == ' ') {
-		s.until = strings.TrimPrefix(until, " ")
-		return
+		return strings.TrimPrefix(until, " "), nil
 	}
 	words := strings.SplitN(result, " ", 4)
 	code := 0
@@ -287,18 +316,7 @@ func (s *settling) read(result string, before int) {
 		code, _ = strconv.Atoi(words[1]) // 0 is no code either
 	}
 	if code == 0 {
-		s.err = unreadable(s.op, s.item.Queue, []byte(result), nil)
-		return
+		return "", unreadable(s.op, s.item.Queue, []byte(result), nil)
 	}
-	e := &Error{Op: s.op, Queue: s.item.Queue, Code: code, Reason: Reason(strings.TrimPrefix(words[2], "-")), Description: strings.Join(words[3:], "")}
-	switch {
-	case code == protocol.CodeLeaseLost && before > 0 && held(s.op, e.Reason):
-	case e.again(true):
-		s.again, s.before = true, before
-		if code == protocol.CodeUnknownResult {
-			s.before++
-		}
-	default:
-		s.err = e
-	}
+	return "", &Error{Op: s.op, Queue: s.item.Queue, Code: code, Reason: Reason(strings.TrimPrefix(words[2], "-")), Description: strings.Join(words[3:], "")}
 }

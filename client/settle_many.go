@@ -3,6 +3,9 @@ package client
 import (
 	"context"
 	"errors"
+	"slices"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/protocol"
 )
@@ -24,13 +27,13 @@ func (q *Queue) AckMany(ctx context.Context, items ...*Item) []error {
 		}
 	}
 	failed := len(all) < len(items)
-	for start := 0; start < len(all); start += MaxMany {
-		q.settleMany(ctx, all[start:min(len(all), start+MaxMany)])
+	results := make([]error, 0, len(all))
+	for some := range slices.Chunk(all, MaxMany) {
+		results = append(results, q.settleMany(ctx, some)...)
 	}
-	for k, s := range all {
-		_, err := s.result(ctx)
-		errs[of[k]] = items[of[k]].endSettle(err)
-		failed = failed || err != nil
+	for k, i := range of {
+		errs[i] = items[i].endSettle(results[k])
+		failed = failed || errs[i] != nil
 	}
 	if !failed {
 		return nil
@@ -38,39 +41,54 @@ func (q *Queue) AckMany(ctx context.Context, items ...*Item) []error {
 	return errs
 }
 
-// settleMany settles leases by one message, or has each of them go in a message of its own.
-func (q *Queue) settleMany(ctx context.Context, all []*settling) {
-	if len(all) == 1 {
-		all[0].again = true
-		return
-	}
-	r := &call{op: "ack", queue: q.name}
-	var err error
-	if r.subject, r.header, r.body, err = bundled(q.client, q.name, all); err == nil {
-		err = q.sendMany(ctx, r, all)
-	}
+// settleMany settles leases by one message, or each by a message of its own if they do not fit.
+func (q *Queue) settleMany(ctx context.Context, all []*settling) []error {
+	errs := make([]error, len(all))
+	m, before, err := q.sendMany(ctx, all)
 	var e *Error
-	tooLarge := errors.As(err, &e) && e.Code == protocol.CodeTooLarge
-	for _, s := range all {
-		if tooLarge {
-			s.again = true
-		} else if err != nil {
-			s.err = err
+	if errors.As(err, &e) && e.Code == protocol.CodeTooLarge || len(all) == 1 {
+		for i, s := range all {
+			errs[i] = s.item.send(ctx, s.op, s.body, 0)
+		}
+		return errs
+	}
+	var lines []string
+	if err == nil {
+		if lines, e = results(q.name, m, len(all)); e != nil {
+			err = e
 		}
 	}
+	for i, s := range all {
+		if errs[i] = err; err == nil {
+			errs[i] = s.finish(ctx, lines[i], before)
+		}
+	}
+	return errs
 }
 
-func (q *Queue) sendMany(ctx context.Context, r *call, all []*settling) error {
-	m, err := q.client.do(ctx, r)
-	if err != nil {
-		return err
+// sendMany settles leases by one message. before is how many attempts may have taken effect beside the answered one.
+func (q *Queue) sendMany(ctx context.Context, all []*settling) (m *nats.Msg, before int, err error) {
+	if len(all) == 1 {
+		return nil, 0, nil
 	}
-	results, err := results(q.name, m, len(all))
-	if err != nil {
-		return err
+	r := &call{op: "ack", queue: q.name}
+	if r.subject, r.header, r.body, err = bundled(q.client, q.name, all); err != nil {
+		return nil, 0, err
 	}
-	for i, s := range all {
-		s.read(results[i], r.sent-r.answered)
+	m, err = q.client.do(ctx, r)
+	return m, r.sent - r.answered, err
+}
+
+// finish returns the error of a settlement by its part of the answer. What may succeed later it sends again, alone.
+func (s *settling) finish(ctx context.Context, result string, before int) error {
+	_, e := s.read(result)
+	switch {
+	case e == nil, e.Code == protocol.CodeLeaseLost && before > 0 && held(s.op, e.Reason):
+		return nil
+	case !e.again(true):
+		return e
+	case e.Code == protocol.CodeUnknownResult:
+		before++
 	}
-	return nil
+	return s.item.send(ctx, s.op, s.body, before)
 }

@@ -5,6 +5,9 @@ import (
 	"crypto/rand"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
+	"sync"
 
 	"github.com/nats-io/nats.go"
 )
@@ -74,4 +77,58 @@ func (b *mailbox) awaitEnds(ctx context.Context) {
 		}
 	}
 	_ = b.nc.FlushWithContext(ctx) // if it fails, there is no connection on which something could be given back
+}
+
+// room is where the waits of a Consume have their reply subjects: under one subscription, which lasts as long as the
+// Consume. It is there or it is not, whatever its workers do.
+type room struct {
+	mailbox *mailbox
+
+	mu  sync.Mutex
+	on  uint64 // the number of the connection
+	sub *nats.Subscription
+	of  string // all subjects, in the mailbox, with the dot
+	n   int    // waits so far
+	end bool
+}
+
+// wait is like that of a mailbox. On a new connection the room has another subject.
+func (r *room) wait(a addressee) (reply string, end func(answered bool), err error) {
+	b := r.mailbox
+	if b.shallow.Load() {
+		return b.wait(a)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.end {
+		return "", nil, context.Canceled
+	}
+	if n, _ := b.connection(); r.sub == nil || n != r.on {
+		r.leave()
+		r.on, r.of = n, strings.TrimSuffix(waits, ".")+rand.Text()+"."
+		if r.sub, err = b.nc.Subscribe(b.prefix+r.of+"*", b.deliver); err != nil {
+			r.sub = nil
+			return "", nil, err
+		}
+	}
+	r.n++
+	token := r.of + strconv.Itoa(r.n)
+	leave := b.enter(token, a)
+	return b.prefix + token, func(bool) { leave() }, nil
+}
+
+// leave ends the subscription.
+func (r *room) leave() {
+	if r.sub != nil {
+		r.mailbox.endWait(r.sub, false)
+		r.sub = nil
+	}
+}
+
+// close ends all waits: nothing is taken for nobody.
+func (r *room) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.end = true
+	r.leave()
 }

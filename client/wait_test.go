@@ -70,7 +70,8 @@ func (w *waiting) gone(t *testing.T, reply string) {
 	})
 }
 
-var waitSubject = regexp.MustCompile(`^_INBOX\.[^.]+\.w\.[^.]+$`)
+// Those of a Consume share what is not their last token.
+var waitSubject = regexp.MustCompile(`^_INBOX\.[^.]+\.(w\.[^.]{26}|w[^.]{26}\.[0-9]+)$`)
 
 // The reply subject of a wait lasts as long as the wait, however that ends.
 func TestWaitsHaveSubjectsOfTheirOwn(t *testing.T) {

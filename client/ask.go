@@ -1,0 +1,102 @@
+package client
+
+// ask is a worker of a Consume that wants an item. Those that are idle at the same time ask together: one pop for as many items as
+// they are, so that none is leased for a worker that is busy.
+type ask struct {
+	settled <-chan struct{} // closed when the worker's item before is settled
+	done    chan asked      // gets one value
+}
+
+// asked is what a worker gets.
+type asked struct {
+	item  *Item
+	err   error
+	early bool // it was asked for before the item before was settled
+	told  bool // another worker of the same pop tells of the error
+}
+
+func (a *ask) bytes() int         { return 0 }
+func (a *ask) apart() bool        { return false }
+func (a *ask) goesWith(*ask) bool { return true }
+
+// early reports whether the worker's item before is not settled yet.
+func (a *ask) early() bool {
+	select {
+	case <-a.settled:
+		return false
+	default:
+		return true
+	}
+}
+
+// asks are those of a Consume.
+type asks struct {
+	*lanes[*ask]
+	consumer *consumer
+	single   bool // each worker asks alone
+	options  []PopOption
+}
+
+func newAsks(c *consumer, options []PopOption) *asks {
+	most := c.queue.client.settlements.most
+	var request popRequest
+	for _, opt := range options {
+		opt(&request)
+	}
+	a := &asks{consumer: c, options: options, single: most == 1 || request.MsgID != "" && !request.ownID}
+	a.lanes = newLanes(func() (int, int) { return most, 0 }, func(_ laneKey, all []*ask) { go a.pop(all) })
+	return a
+}
+
+// ask gets an item, or an error.
+func (a *asks) ask(settled <-chan struct{}) asked {
+	one := &ask{settled: settled, done: make(chan asked, 1)}
+	if a.single {
+		return a.alone(one)
+	}
+	if _, alone := a.join(laneKey{}, laneKey{}, one); alone {
+		defer a.land(laneKey{})
+		return a.alone(one)
+	}
+	select {
+	case got := <-one.done:
+		return got
+	case <-a.consumer.ctx.Done():
+		if a.takeOut(laneKey{}, one) {
+			return asked{err: a.consumer.ctx.Err()}
+		}
+		return <-one.done
+	}
+}
+
+func (a *asks) alone(one *ask) asked {
+	early := one.early()
+	item, err := a.consumer.queue.Pop(a.consumer.ctx, a.consumer.options.End, a.options...)
+	return asked{item: item, err: err, early: early}
+}
+
+// pop asks for as many items as there are asks. Those for which there is none ask again, before the others.
+func (a *asks) pop(all []*ask) {
+	c := a.consumer
+	early := make([]bool, len(all))
+	for i, one := range all {
+		early[i] = one.early()
+	}
+	batch := len(all)
+	if batch == 1 {
+		batch = 0
+	}
+	items, err := c.queue.take(c.ctx, "pop", c.options.End, batch, a.options)
+	if err == nil {
+		a.putBack(laneKey{}, all[len(items):])
+		all = all[:len(items)]
+	}
+	a.land(laneKey{})
+	for i, one := range all {
+		got := asked{err: err, early: early[i], told: i > 0}
+		if err == nil {
+			got.item = items[i]
+		}
+		one.done <- got
+	}
+}
