@@ -73,3 +73,8 @@ func (c *Client) Lanes() int {
 
 // BundleAgain has the client forget that a bridge knows no bundles.
 func (c *Client) BundleAgain() { c.pushes.apartUntil.Store(nil) }
+
+var (
+	ReadResults      = readResults
+	ReadPlainResults = readPlainResults
+)

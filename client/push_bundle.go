@@ -1,7 +1,6 @@
 package client
 
 import (
-	"encoding/json"
 	"errors"
 	"strconv"
 	"sync/atomic"
@@ -265,13 +264,13 @@ func (s *shipment) fail(err error) {
 
 // read reads the answer to a bundle.
 func (s *shipment) read(m *nats.Msg) {
-	var a protocol.PushResponse
-	if err := json.Unmarshal(m.Data, &a); err != nil || len(a.Items) != len(s.calls) {
+	results, err := readResults(m.Data)
+	if err != nil || len(results) != len(s.calls) {
 		s.fail(unreadable(s.op, s.queue, m.Data, err))
 		return
 	}
 	s.succeeded()
-	for i, r := range a.Items {
+	for i, r := range results {
 		if r.Error != nil {
 			s.refuse(s.calls[i], r.Error)
 			continue

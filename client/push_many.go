@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -44,12 +43,12 @@ func (q *Queue) PushMany(ctx context.Context, items ...NewItem) ([]Pushed, error
 	if err != nil {
 		return nil, err
 	}
-	var a protocol.PushResponse
-	if err := json.Unmarshal(m.Data, &a); err != nil || len(a.Items) != len(items) {
+	results, err := readResults(m.Data)
+	if err != nil || len(results) != len(items) {
 		return nil, unreadable("push", q.name, m.Data, err)
 	}
 	all := make([]Pushed, len(items))
-	for i, p := range a.Items {
+	for i, p := range results {
 		own := id == madeID && r.sent > 1 // it may repeat an attempt of ours
 		all[i] = Pushed{ID: p.ID, Seq: uint64(p.Seq), Priority: p.Priority, Duplicate: p.Duplicate && !own, Evicted: p.Evicted}
 	}
