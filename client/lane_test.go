@@ -514,6 +514,28 @@ func TestPrioritiesGoTogether(t *testing.T) {
 	}
 }
 
+// That the user may push without a priority turns out while pushes of one priority wait. Later ones do not overtake them.
+func TestPrioritiesGoTogetherInOrder(t *testing.T) {
+	t.Parallel()
+	d := openDesk(t)
+	c := d.client(t)
+	q := c.Queue("jobs")
+	five := client.Priority(5)
+	_, all := sixteen(t, d, q, five)
+	futures := []*client.Future{async(t, q, "a", five), async(t, q, "plain")}
+	m := d.next(t)
+	d.answer(t, m, adds(t, m, nil))
+	succeeds(t, futures[1])
+	futures[1] = async(t, q, "b", five)
+	d.quiet(t, c)
+	d.answer(t, all[0], adds(t, all[0], nil))
+	if m = d.next(t); m.Subject != "pq.jobs.push.5" || payloadsOf(t, m) != "a b" {
+		t.Errorf("%q went to %s", payloadsOf(t, m), m.Subject)
+	}
+	d.answer(t, m, adds(t, m, nil))
+	succeeds(t, futures...)
+}
+
 func TestMaxPayloadShrinksAtReconnect(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t)
