@@ -19,6 +19,13 @@
 // for that, a pop has one with [Repeatable] or [PopID], and reads need none. A context
 // without a deadline gets one of [Timeout].
 //
+// # Together
+//
+// Pushes at the same time go together, in one message for each queue, and so do settlements and
+// the workers of a [Queue.Consume] that want items. Nothing changes for their callers: each has its own result, error,
+// context and place in the order, and a call alone is sent as ever. A call whose context ends before it was sent
+// has had no effect. [MaxBundle] bounds the messages, or turns that off.
+//
 // # Errors
 //
 // A request that fails returns an [*Error] with a code, a reason and a text. Compare it by
@@ -118,9 +125,7 @@ func OnRefusal(f func(error)) Option { return func(o *options) { o.patience.onRe
 // together.
 func MaxInFlight(n int) Option { return func(o *options) { o.inFlight = n } }
 
-// MaxBundle bounds how many calls go in one message: calls at the same time on one queue, from
-// several goroutines or by [Queue.PushAsync], go together. [MaxMany] if not given; 1: each goes alone. Each call keeps
-// its result, its error, its context and its place in the order.
+// MaxBundle bounds how many calls go in one message. [MaxMany] if not given; 1: each goes alone.
 func MaxBundle(n int) Option { return func(o *options) { o.together = n } }
 
 // MixPriorities says that the user of the connection may publish pq.<queue>.push, on all queues that the program pushes

@@ -25,7 +25,8 @@ type Handler func(ctx context.Context, item *Item) error
 
 // ConsumeOptions configure [Queue.Consume]. The zero value suits many programs.
 type ConsumeOptions struct {
-	// Workers is how many handlers run at a time; 0: one.
+	// Workers is how many handlers run at a time; 0: one. While the item of a worker is settled it
+	// may have a lease of the next one already, which it begins with afterwards.
 	Workers int
 
 	// End is the end of the queue from which items are popped.
@@ -56,7 +57,7 @@ type ConsumeOptions struct {
 	Grace time.Duration
 
 	// OnError gets the errors that handlers return, and those of pops and settlements,
-	// with the item if there is one. Several goroutines may call it at the same time.
+	// with the item if there is one. A pop for several workers fails once. Several goroutines may call it at the same time.
 	OnError func(item *Item, err error)
 }
 

@@ -135,7 +135,7 @@ func (q *Queue) Push(ctx context.Context, payload []byte, opts ...PushOption) (P
 }
 
 // PushAsync is Push without the wait for the answer: it returns when the item
-// was sent. While [MaxInFlight] pushes are unanswered it waits, until ctx ends.
+// was sent, or is about to be sent with others. While [MaxInFlight] pushes are unanswered it waits, until ctx ends.
 // The payload must not change before the answer arrives.
 //
 // Items that one goroutine sends one after another keep their order within a priority,
