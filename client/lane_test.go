@@ -239,6 +239,50 @@ func TestCancelledUnderWayIsUnknownAndOneItem(t *testing.T) {
 	succeeds(t, c)
 }
 
+// A push of a bundle that could not be sent yet goes with it later, although its caller has left.
+func TestCancelledWhileItsBundleIsNotSentYet(t *testing.T) {
+	t.Parallel()
+	d := openDesk(t)
+	away := make(chan error, 100)
+	nc := d.Connect(t, nats.ReconnectWait(time.Millisecond), nats.MaxReconnects(-1))
+	c := newClient(t, nc, client.OnRefusal(func(err error) { away <- err }))
+	c.AskAgainAfter(time.Hour)
+	q := c.Queue("jobs")
+	push := func(payload string) (*client.Future, func()) {
+		ctx, cancel := context.WithCancel(t.Context())
+		f, err := q.PushAsync(ctx, []byte(payload))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f, cancel
+	}
+	_, cancelFirst := push("first")
+	d.next(t)
+	for range 15 {
+		push("x")
+		d.next(t)
+	}
+	stays, _ := push("stays")
+	leaves, cancel := push("leaves")
+	lost := nc.StatusChanged(nats.RECONNECTING)
+	d.Shutdown()
+	<-lost
+	cancelFirst() // so the others leave
+	<-away
+	cancel()
+	if _, err := leaves.Result(); !errors.Is(err, client.ErrUnknownResult) {
+		t.Errorf("%v, expected an unknown result", err)
+	}
+	d.Restart(t)
+	d.connect(t)
+	m := d.nextBundle(t)
+	if payloadsOf(t, m) != "stays leaves" {
+		t.Errorf("%q left", payloadsOf(t, m))
+	}
+	d.answer(t, m, adds(t, m, nil))
+	succeeds(t, stays)
+}
+
 func TestLastCallerLeavesNothingIsRepeated(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t)
