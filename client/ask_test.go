@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -121,6 +122,66 @@ func TestSharedFailureIsToldOnce(t *testing.T) {
 	stop()
 	if n := told.Load(); n < 1 || n > int64(len(pops)) {
 		t.Errorf("%d pops failed, and OnError was called %d times", len(pops), n)
+	}
+}
+
+// The lease of an item that waits for the settlement of the one before is extended.
+func TestNextItemIsHeldDuringSettlement(t *testing.T) {
+	t.Parallel()
+	d := openDesk(t)
+	handled := make(chan *nats.Msg, 10)
+	_, stop := d.consumes(t, func(_ context.Context, item *client.Item) error {
+		handled <- &nats.Msg{Data: []byte(item.ID)}
+		return nil
+	}, client.ConsumeOptions{Lease: 3 * time.Second})
+	d.answer(t, d.next(t), leasedItem("a", "1", "a"))
+	var settlement *nats.Msg
+	for held := false; !held || settlement == nil; {
+		switch m := d.next(t); {
+		case strings.HasSuffix(m.Subject, ".pop.min"):
+			d.answer(t, m, leasedItem("b", "1", "b"))
+		case string(m.Data) == protocol.SettleAck:
+			settlement = m
+		default:
+			if string(m.Data) != protocol.SettleProgress {
+				t.Fatalf("%s got %q, expected an extension", m.Subject, m.Data)
+			}
+			held = held || strings.HasSuffix(m.Subject, ".b")
+			d.answer(t, m, emptyAnswer())
+		}
+	}
+	if first := <-handled; string(first.Data) != "a" || len(handled) > 0 {
+		t.Errorf("%s was handled, and %d others", first.Data, len(handled))
+	}
+	d.answer(t, settlement, emptyAnswer())
+	if next := arrives(t, "the next item", handled); string(next.Data) != "b" {
+		t.Errorf("%s was handled next", next.Data)
+	}
+	for acknowledged := false; !acknowledged; {
+		if m := d.next(t); strings.Contains(m.Subject, ".ack.") {
+			acknowledged = string(m.Data) == protocol.SettleAck
+			d.answer(t, m, emptyAnswer())
+		}
+	}
+	stop()
+}
+
+// No handler begins with an item whose lease was lost meanwhile.
+func TestLeaseLostDuringSettlement(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.push(t, "x")
+	item, err := w.queue.Pop(t.Context(), client.Min, client.Lease(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told error
+	item.BeginWithoutLease(func(context.Context, *client.Item) error {
+		t.Error("the handler began")
+		return nil
+	}, func(_ *client.Item, err error) { told = err })
+	if !errors.Is(told, client.ErrLeaseLost) {
+		t.Errorf("OnError got %v", told)
 	}
 }
 

@@ -216,15 +216,13 @@ func (c *consumer) run() {
 	var settled <-chan struct{} = closed
 	for c.ctx.Err() == nil && c.claim() {
 		got := c.asks.ask(settled)
-		if got.early {
-			<-settled
-		}
 		err := got.err
 		if err == nil {
 			troubles = 0
-			settled = c.begin(got.item)
+			settled = c.begin(got.item, settled)
 			continue
 		}
+		<-settled
 		c.unclaim()
 		switch {
 		case c.ctx.Err() != nil:
@@ -271,23 +269,31 @@ func isTimeout(err error) bool {
 	return errors.As(err, &e) && e.Code == protocol.CodeTimeout
 }
 
-// begin serves an item, unless Consume has ended since it was popped. The channel is closed when the
-// item is settled.
-func (c *consumer) begin(item *Item) <-chan struct{} {
-	if c.ctx.Err() == nil {
-		return c.serve(item)
-	}
-	if err := item.GiveBack(context.WithoutCancel(c.ctx), ""); err != nil {
-		c.options.OnError(item, err)
-	}
-	return closed
+// begin serves an item when the one before is settled. Its lease is extended meanwhile.
+func (c *consumer) begin(item *Item, before <-chan struct{}) (settled <-chan struct{}) {
+	held, release := item.Hold(c.work)
+	<-before
+	return c.serve(held, item, release)
 }
 
-// serve runs the handler on an item and begins to settle the item.
-func (c *consumer) serve(item *Item) (settled <-chan struct{}) {
-	ctx, release := item.Hold(c.work)
-	err := c.call(ctx, item)
-	lost := context.Cause(ctx)
+// serve runs the handler on an item and begins to settle the item, unless Consume has ended since it was popped, or its lease has:
+// somebody else has the item then. The channel is closed when the item is settled.
+func (c *consumer) serve(held context.Context, item *Item, release func()) (settled <-chan struct{}) {
+	defer release()
+	switch lost := context.Cause(held); {
+	case c.ctx.Err() != nil:
+		release()
+		if err := item.GiveBack(context.WithoutCancel(c.ctx), ""); err != nil {
+			c.options.OnError(item, err)
+		}
+		return closed
+	case errors.Is(lost, ErrLeaseLost):
+		c.unclaim()
+		c.options.OnError(item, lost)
+		return closed
+	}
+	err := c.call(held, item)
+	lost := context.Cause(held)
 	release()
 	if err != nil {
 		c.options.OnError(item, err)

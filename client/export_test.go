@@ -42,7 +42,15 @@ func (i *Item) BeginAfterTheEnd(handle Handler, onError func(*Item, error)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	c := &consumer{queue: i.queue, handle: handle, options: ConsumeOptions{OnError: onError}, ctx: ctx, work: ctx}
-	c.begin(i)
+	c.begin(i, closed)
+}
+
+// BeginWithoutLease has a Consume begin with an item whose lease was lost while the one before was settled.
+func (i *Item) BeginWithoutLease(handle Handler, onError func(*Item, error)) {
+	lost, cancel := context.WithCancelCause(context.Background())
+	cancel(ErrLeaseLost)
+	c := &consumer{queue: i.queue, handle: handle, options: ConsumeOptions{OnError: onError}, ctx: context.Background(), work: lost}
+	c.serve(lost, i, func() {})
 }
 
 // Waiting is how many pushes and settlements of a queue have not left yet.
