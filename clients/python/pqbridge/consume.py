@@ -10,7 +10,7 @@ from typing import Any
 from .asks import Asks
 from .duration import Duration, seconds
 from .errors import LeaseLostError, PQError, SettledError
-from .hold import Keeper
+from .hold import Ahead, Keeper
 from .item import Item
 from .outcome import outcome
 from .signals import on_stop
@@ -136,9 +136,12 @@ class Consumer:
                     return await self._return(item)
                 settle = await self._serve(item)
                 asked = self._asks.ask()
-                if settle is not None:
-                    await self._settle(item, settle)
+                lost = None if settle is None else await self._settle(item, settle, asked)
                 item = await asked
+                if item is not None and lost is not None:  # somebody else has it
+                    self._supply.release()
+                    self._report(lost, item)
+                    item = None
                 if item is None and not self._stopping:  # what was settled behind the ask may have made something ready
                     item = await self._asks.ask()
         except Exception as err:
@@ -186,13 +189,20 @@ class Consumer:
             return None
         return outcome(item, err, self._delay, self._cutting)[0]
 
-    async def _settle(self, item: Item, settle: Callable[[], Awaitable[None]]) -> None:
+    async def _settle(
+        self, item: Item, settle: Callable[[], Awaitable[None]], asked: asyncio.Future[Item | None]
+    ) -> LeaseLostError | None:
+        """Settles an item, and keeps the next one meanwhile. It returns why its lease is lost all the same."""
+        ahead = Ahead(asked)
         try:
             await settle()
         except (PQError, SettledError) as trouble:
             self._report(trouble, item)
         except Exception as wrong:  # of the program's own delay
             self._end(wrong)
+        finally:
+            ahead.cancel()
+        return ahead.lost
 
     def _report(self, err: BaseException, item: Item) -> None:
         try:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import datetime, timezone
 from time import monotonic
 from types import TracebackType
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from .duration import Duration
 from .errors import LeaseLostError, PQError, SettledError
@@ -24,6 +24,9 @@ class Leased(Protocol):
     def settled(self) -> bool: ...
 
     async def extend(self, *, timeout: Duration | None = None) -> None: ...
+
+
+T = TypeVar("T", bound="Leased | None")
 
 
 class Keeper:
@@ -44,6 +47,28 @@ class Keeper:
         self._timer.cancel()
         if self._task is not None:
             self._task.cancel()
+
+
+class Ahead:
+    """Keeps the item that a future gives, until it is cancelled: it may come before the work on it can begin."""
+
+    def __init__(self, asked: asyncio.Future[T]) -> None:
+        self.lost: LeaseLostError | None = None
+        self._asked = asked
+        self._keeper: Keeper | None = None
+        asked.add_done_callback(self._came)
+
+    def _came(self, asked: asyncio.Future[T]) -> None:
+        if not asked.cancelled() and asked.exception() is None and (item := asked.result()) is not None:
+            self._keeper = Keeper(item, self._lose)
+
+    def _lose(self, err: LeaseLostError) -> None:
+        self.lost = err
+
+    def cancel(self) -> None:
+        self._asked.remove_done_callback(self._came)
+        if self._keeper is not None:
+            self._keeper.cancel()
 
 
 async def extend(item: Leased, lose: Callable[[LeaseLostError], None], held: float = 0.0) -> None:

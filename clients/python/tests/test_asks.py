@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import Any
 
-from pqbridge import Item, NewItem
+from pqbridge import Item, LeaseLostError, NewItem
 from test_together import Holding, size
 from world import PATIENCE, Answer, TestCase, failure, fresh
 
@@ -54,6 +54,44 @@ class Consuming(TestCase):
         acks.told.set()
         await self.until("all have begun again", lambda: len(begun) == 16)
         await consumer.stop()
+
+    async def test_the_next_item_is_held_during_a_settlement(self) -> None:
+        """If its lease is lost all the same, nobody begins with it."""
+        for lost in (False, True):
+            with self.subTest(lost=lost):
+                acks, given, held = Holding(), iter("abc"), asyncio.Event()
+
+                def respond(verb: str, n: int, m: Any) -> Answer | None:
+                    if "ack" not in verb:
+                        one = next(given, None)
+                        return None if one is None else Answer({"PQ-Id": one, "PQ-Ack": f"{f.prefix}.jobs.ack.c.{one}"})
+                    if m.data == b"+WPI" and m.subject.endswith(".b"):
+                        held.set()
+                        return failure(410, "taken") if lost else Answer()
+                    if m.data == b"+WPI":
+                        return Answer()
+                    acks.answer(f, m, Answer())
+                    return None
+
+                f = await self.fake(respond, ask_again_after=PATIENCE)
+                begun: list[str] = []
+                errors: list[tuple[str, type[BaseException]]] = []
+
+                async def work(item: Item) -> None:
+                    begun.append(item.id)
+
+                def report(err: BaseException, item: Item | None) -> None:
+                    errors.append((item.id if item else "", type(err)))
+
+                consumer = f.client.queue("jobs").consume(work, lease=3, on_error=report)
+                await held.wait()
+                for connection in (f.bridge, f.client.connection) * 3:
+                    await connection.flush()
+                self.assertEqual(begun, ["a"])
+                acks.told.set()
+                await self.until("it goes on", lambda: len(begun) == (2 if lost else 3))
+                self.assertEqual((begun, errors), (["a", "c"], [("b", LeaseLostError)]) if lost else (["a", "b", "c"], []))
+                await consumer.stop()
 
     async def test_an_ask_that_gets_fewer_items(self) -> None:
         """The other workers ask again."""
