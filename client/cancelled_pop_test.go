@@ -101,7 +101,7 @@ func TestCancelledPopTakesNothing(t *testing.T) {
 			stopped(err)
 		},
 		"timeout": func(pop func(context.Context, *client.Queue) ([]*client.Item, error), q *client.Queue) {
-			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), testenv.Times(time.Second))
 			defer cancel()
 			_, err := pop(ctx, q)
 			if !errors.Is(err, client.ErrEmpty) {
