@@ -100,7 +100,7 @@ func TestPythonClientLeaves(t *testing.T) {
 	nightly.Only(t, "TestPythonClient has the same, some dozen times")
 	t.Parallel()
 	py := needPython(t)
-	py.env = append(py.env, "PQ_TEST_WAITS=10000", "PQ_TEST_DEPLOYS=200")
+	py.env = append(py.env, "PQ_TEST_WAITS=4000", "PQ_TEST_DEPLOYS=200")
 	runPythonTests(t, py, "test_presence", "test_worker")
 }
 

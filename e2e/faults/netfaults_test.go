@@ -97,6 +97,15 @@ func TestSilentNetwork(t *testing.T) {
 	nc := server.Connect(t)
 	pqd.Push(t, nc, "jobs", 1, "before")
 	proxy.Silence()
+	// The pings of pqd need a minute, as long as a test waits for what happens at once.
+	for lost := 0; ; lost++ {
+		if _, err := nc.Request("pq.jobs.info", nil, testenv.Times(time.Second)); err == nil {
+			break
+		}
+		if lost == 150 {
+			t.Fatal("pqd has not connected again")
+		}
+	}
 	p.AwaitLog(t, "reconnected to NATS")
 	// Until the server knows, it gives about half of the requests to the old
 	// connection, which answers none.
