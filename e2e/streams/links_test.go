@@ -121,7 +121,7 @@ func TestLinkOverADistance(t *testing.T) {
 	l.ends(n)
 	rate := float64(n) / took.Seconds()
 	t.Logf("%d items of 1 KiB in %s: %.0f a second", n, took.Round(time.Millisecond), rate)
-	if *flagMessages > 0 && rate < least {
+	if *flagMessages >= 50_000 && rate < least { // of fewer the first batches are most
 		t.Errorf("%.0f items a second, expected %d", rate, least)
 	}
 	trips := (n + 999) / 1000 // a batch has up to 1,000 items
