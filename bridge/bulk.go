@@ -19,11 +19,12 @@ import (
 type bulk struct {
 	change
 	page fdbpq.Bulk
+	mark codec.BulkMark
 	done fdbpq.BulkDone
 }
 
 func (b *bulk) Read(*codec.Wire) (f *failure.Failure) {
-	b.page, f = codec.ReadBulk(b.Msg, &b.Subject)
+	b.page, b.mark, f = codec.ReadBulk(b.Msg, &b.Subject)
 	return f
 }
 
@@ -38,7 +39,7 @@ func (b *bulk) apply(tx kv.Tx, q fdbpq.Queue) (_ []fdbpq.Event, err error) {
 	}
 	answer := protocol.BulkAnswer{Done: b.done.Done, Looked: b.done.Looked}
 	if b.done.Next != nil {
-		answer.Next = codec.BulkCursor(&b.Subject, b.done.Next)
+		answer.Next = b.mark.Cursor(b.done.Next)
 	}
 	if b.done.Stopped != nil {
 		answer.Stopped = protocol.StoppedFull

@@ -162,15 +162,31 @@ func TestBulkPages(t *testing.T) {
 		t.Errorf("a run: %d in %d pages", done, pages)
 	}
 	c.has("jobs", "ready", "later:0")
-	// A cursor is of its operation on its queue. What where says is the client's part.
+	// A cursor is of its operation on its queue, and of what where says in whatever words.
 	c.push("pq.others.push", "kept")
-	next := c.bulk("pq.jobs.admin.remove", `{"all":true,"limit":0}`).Next
-	for _, subject := range []string{"pq.others.admin.remove", "pq.jobs.admin.move"} {
-		if text := c.refused(c.ask(subject, `{"all":true,`+map[bool]string{true: `"priority":1,`}[strings.HasSuffix(subject, ".move")]+`"after":"`+next+`"}`), 400).Header.Get("Nats-Service-Error"); !strings.Contains(text, "of the same operation on this queue") {
-			t.Errorf("%s: %s", subject, text)
+	c.push("pq.jobs.push", "two headers", "A", "1", "B", "2")
+	const jobs, remove = "jobs", "remove"
+	for _, other := range []struct{ queue, verb, begun, then string }{
+		{"others", remove, `"all":true`, `"all":true`},
+		{jobs, "move", `"all":true`, `"all":true,"priority":1`},
+		{jobs, remove, `"all":true`, `"where":{"min":1}`},
+		{jobs, remove, `"where":{"min":1}`, `"all":true`},
+		{jobs, remove, `"where":{"min":1}`, `"where":{"max":1}`},
+		{jobs, remove, `"where":{"min":1}`, `"where":{"min":2}`},
+		{jobs, remove, `"where":{"state":"delayed"}`, `"all":true`},
+		{jobs, remove, `"where":{"header":{"A":"1"}}`, `"where":{"header":{"A":"2"}}`},
+		{jobs, remove, `"where":{"header":{"key":"1"}}`, `"where":{"key":"1"}`},
+	} {
+		next := c.bulk("pq.jobs.admin.remove", "{"+other.begun+`,"limit":0}`).Next
+		text := c.refused(c.ask("pq."+other.queue+".admin."+other.verb, `{"after":"`+next+`",`+other.then+"}"), 400).Header.Get("Nats-Service-Error")
+		if !strings.Contains(text, "of the same operation on this queue with the same where") {
+			t.Errorf("from %s to %s: %s", other.begun, other.then, text)
 		}
 	}
-	c.bulk("pq.jobs.admin.remove", `{"where":{"min":1},"after":"`+next+`"}`)
+	next := c.bulk("pq.jobs.admin.remove", `{"where":{"state":"ready","min":0,"header":{"A":"1","B":"2"}},"limit":0}`).Next
+	if done := c.bulk("pq.jobs.admin.remove", `{"after":"`+next+`","where":{"header":{"B":"2","A":"1"},"min":0}}`).Done; done != 1 {
+		t.Errorf("removed %d with the fields in another order", done)
+	}
 	c.has("others", "ready", "kept:0")
 	for _, end := range []string{"purge", "delete"} {
 		c.push("pq.jobs.push", "x")

@@ -3,6 +3,7 @@ package codec
 import (
 	"bytes"
 	"encoding/base64"
+	"fmt"
 	"hash/fnv"
 	"math"
 	"slices"
@@ -19,7 +20,8 @@ import (
 // bulkReader reads the body of a bulk operation.
 type bulkReader struct {
 	bulk       fdbpq.Bulk
-	mark       string // of its cursors
+	filter     uint32 // sum of the fields of where, in whatever order they came
+	after      *string
 	fields     string // that the verb has
 	all, any   bool
 	given      bool // where was
@@ -43,18 +45,26 @@ var bulkVerbs = map[subjects.Verb]struct {
 	subjects.AdminRequeue: {fdbpq.BulkRequeue, ", to, any, spread"},
 }
 
-// ReadBulk reads a page of a bulk operation.
-func ReadBulk(m *nats.Msg, s *subjects.Subject) (fdbpq.Bulk, *failure.Failure) {
+// ReadBulk reads a page of a bulk operation, and the mark of its cursors.
+func ReadBulk(m *nats.Msg, s *subjects.Subject) (fdbpq.Bulk, BulkMark, *failure.Failure) {
 	name := s.Verb.String()
 	if f := NoOwnHeaders(m.Header, name); f != nil {
-		return fdbpq.Bulk{}, f
+		return fdbpq.Bulk{}, "", f
 	}
 	kind := bulkVerbs[s.Verb]
-	r := bulkReader{mark: cursorMark(s), fields: bulkFields + kind.own, bulk: fdbpq.Bulk{Verb: kind.verb, Limit: fdbpq.MaxBulk}}
+	r := bulkReader{fields: bulkFields + kind.own, bulk: fdbpq.Bulk{Verb: kind.verb, Limit: fdbpq.MaxBulk}}
 	if f := ReadObject("the body of "+name, m.Data, r.fields, r.field); f != nil {
-		return fdbpq.Bulk{}, f
+		return fdbpq.Bulk{}, "", f
 	}
-	return r.bulk, r.check(s)
+	if f := r.check(s); f != nil {
+		return fdbpq.Bulk{}, "", f
+	}
+	mark := r.mark(s)
+	if r.after == nil {
+		return r.bulk, mark, nil
+	}
+	f := mark.read(*r.after, &r.bulk)
+	return r.bulk, mark, f
 }
 
 // check refuses what does not go together, and fills in what is left out.
@@ -113,9 +123,8 @@ func (r *bulkReader) field(name string, value any) (known bool, f *failure.Failu
 		b.Limit = int(min(n, fdbpq.MaxBulk))
 	case "after":
 		var text string
-		if text, f = ReadString(name, value); f == nil {
-			b.After, f = r.cursor(text)
-		}
+		text, f = ReadString(name, value)
+		r.after = &text
 	case "priority":
 		r.prioritize = true
 		b.Priority, f = ReadInteger(name, value, math.MinInt64, math.MaxInt64)
@@ -138,29 +147,45 @@ func (r *bulkReader) field(name string, value any) (known bool, f *failure.Failu
 	return true, f
 }
 
-// cursorMark begins the cursors of an operation on a queue: those of another one would lead anywhere.
-func cursorMark(s *subjects.Subject) string {
+// BulkMark begins the cursors of an operation on a queue: those of another one, or of another
+// filter, would pass over what is in front of them.
+type BulkMark string
+
+// mark is known when all of the body is read.
+func (r *bulkReader) mark(s *subjects.Subject) BulkMark {
 	hash := fnv.New32a()
-	hash.Write([]byte(s.Queue + "." + s.Verb.String()))
-	return base64.RawURLEncoding.EncodeToString(hash.Sum(nil))
+	fmt.Fprintf(hash, "%s.%s %s %x", s.Queue, s.Verb, r.bulk.Where.State, r.filter)
+	return BulkMark(base64.RawURLEncoding.EncodeToString(hash.Sum(nil)))
 }
 
-// BulkCursor is a cursor as it is answered.
-func BulkCursor(s *subjects.Subject, c *fdbpq.BulkCursor) string { return cursorMark(s) + c.String() }
+// filtered takes a field of where into the mark.
+func (r *bulkReader) filtered(name string, value any) {
+	hash := fnv.New32a()
+	fmt.Fprintf(hash, "%q %v", name, value)
+	r.filter += hash.Sum32()
+}
 
-func (r *bulkReader) cursor(text string) (*fdbpq.BulkCursor, *failure.Failure) {
-	rest, own := strings.CutPrefix(text, r.mark)
+// Cursor is a cursor as it is answered.
+func (m BulkMark) Cursor(c *fdbpq.BulkCursor) string { return string(m) + c.String() }
+
+// read has a page go on at a cursor.
+func (m BulkMark) read(text string, page *fdbpq.Bulk) *failure.Failure {
+	rest, own := strings.CutPrefix(text, string(m))
 	cursor, err := fdbpq.ParseBulkCursor(rest)
 	if err != nil || !own {
-		return nil, failure.Newf(400, "after is %s: expected the cursor that the page before has answered, of the same operation on this queue", failure.Quote(text))
+		return failure.Newf(400, "after is %s: expected the cursor that the page before has answered, of the same operation on this queue with the same where", failure.Quote(text))
 	}
-	return cursor, nil
+	page.After = cursor
+	return nil
 }
 
 func (r *bulkReader) whereField(name string, value any) (known bool, f *failure.Failure) {
 	w := &r.bulk.Where
 	r.where = true
 	what := "where: " + name
+	if name != "state" && name != "header" { // the state has a default, and headers are fields of their own
+		r.filtered(name, value)
+	}
 	switch name {
 	case "state":
 		w.State, f = ReadState(what, value)
@@ -174,6 +199,7 @@ func (r *bulkReader) whereField(name string, value any) (known bool, f *failure.
 		want := make(headerFilter)
 		f = readMembersOf(what, value, "the headers", func(header string, value any) (bool, *failure.Failure) {
 			text, f := readText(what+": "+failure.Quote(header), value)
+			r.filtered("header "+header, value)
 			if f == nil {
 				want[header] = headerText{len(want), text}
 			}

@@ -21,7 +21,7 @@ test("all items that fit are changed, page after page", async () => {
   const stopped = await dead.bulk("requeue", { where: { reason: "timeout*" }, to: q.name, spread: "1s" });
   assert.deepEqual([stopped.done, stopped.full, stopped.next !== ""], [2, true, true]);
   await q.configure({ max_length: 0 });
-  assert.equal((await dead.bulk("requeue", { all: true, after: stopped.next })).done, 1);
+  assert.equal((await dead.bulk("requeue", { where: { reason: "timeout*" }, after: stopped.next })).done, 1);
   assert.equal((await dead.bulk("remove", { all: true })).done, 0);
   const err = await fails(q.bulk("remove", { where: {} }), BadRequestError, 400);
   assert.equal(err.bulk.done, 0);

@@ -27,7 +27,7 @@ class Bulk(TestCase):
         stopped = await dead.bulk("requeue", {"reason": "timeout*", "min": 0}, to=q.name, spread="1s")
         self.assertEqual((stopped.done, stopped.full, bool(stopped.next)), (2, True, True))
         await q.configure({"max_length": 0})
-        self.assertEqual((await dead.bulk("requeue", all=True, after=stopped.next)).done, 1)
+        self.assertEqual((await dead.bulk("requeue", {"reason": "timeout*", "min": 0}, after=stopped.next)).done, 1)
         self.assertEqual((await dead.bulk("remove", all=True)).done, 0)
         err = await self.fails(q.bulk("remove", {}), BadRequestError, 400)
         self.assertEqual(err.bulk.done, 0)
