@@ -210,7 +210,7 @@ func (d *daemon) startService(ctx context.Context, l *link.Link, log *storeLog, 
 		if err := m.start(ctx); err != nil {
 			return s, err
 		}
-		d.health.stored(m.damaged)
+		d.health.copies(m.damaged)
 		s.drain, s.failed = m.stop, m.failed
 		started.add("close the socket for backups", startControl(d.settings.Socket(), m.db, m.db, d.log).stop)
 		d.metrics.MustRegister(memberMetrics{m.db}, diskMetrics{string(d.settings.Data)})

@@ -16,7 +16,8 @@ var (
 type health struct {
 	bridge   atomic.Pointer[func() error]  // the bridge's own answer, once there is a bridge
 	console  atomic.Pointer[func() error]  // whether the console has a connection, if there is a console
-	damage   atomic.Pointer[func() error]  // whether the store is damaged, once there is a store
+	copied   atomic.Pointer[func() error]  // whether this node's copy is damaged, if pqd has one
+	damage   atomic.Pointer[func() error]  // whether the store is damaged, if it has files of its own
 	role     atomic.Pointer[func() string] // what pqd is among those that keep a store together
 	stopping atomic.Bool
 }
@@ -30,18 +31,22 @@ func (h *health) member(ready func() error, role func() string) {
 	h.serving(ready)
 }
 
-// stored sets the function that reports damage of the store.
+// stored sets the function that reports damage of the store, which nobody else can serve.
 func (h *health) stored(damage func() error) { h.damage.Store(&damage) }
+
+// copies sets the function that reports damage of this node's copy: other nodes have good ones.
+func (h *health) copies(damage func() error) { h.copied.Store(&damage) }
 
 // stop is called when pqd begins to stop, before anything is taken down.
 func (h *health) stop() { h.stopping.Store(true) }
 
-// ready returns why pqd must get no requests, or nil.
+// ready returns why pqd must get no requests, or nil. It is nil for a damaged store: requests that
+// need nothing of the damaged file are served, and no other pqd could serve the rest.
 func (h *health) ready() error {
 	if err := h.works(); err != nil {
 		return err
 	}
-	for _, part := range []*atomic.Pointer[func() error]{&h.console, &h.damage} {
+	for _, part := range []*atomic.Pointer[func() error]{&h.console, &h.copied} {
 		if why := part.Load(); why != nil {
 			if err := (*why)(); err != nil {
 				return err
@@ -51,7 +56,7 @@ func (h *health) ready() error {
 	return nil
 }
 
-// works is like ready, and ignores the console, and damage of the store.
+// works is like ready, and ignores the console, and damage of a copy.
 func (h *health) works() error {
 	if h.stopping.Load() {
 		return errStopping
@@ -64,8 +69,7 @@ func (h *health) works() error {
 }
 
 // live returns why pqd cannot work, or nil. It is nil, unlike ready, while pqd waits for
-// NATS at its start or for other nodes, and when the store is damaged: a restart would not
-// help.
+// NATS at its start or for other nodes, and when a copy is damaged: a restart would not help.
 func (h *health) live() error {
 	err := h.works()
 	if err == errStarting || errors.As(err, new(waitingError)) {
@@ -80,6 +84,17 @@ func (h *health) page() map[string]string {
 		return map[string]string{"role": (*role)()}
 	}
 	return map[string]string{}
+}
+
+// readyPage returns the fields that /readyz adds: those of page, and damage of the store.
+func (h *health) readyPage() map[string]string {
+	page := h.page()
+	if damage := h.damage.Load(); damage != nil {
+		if err := (*damage)(); err != nil {
+			page["damage"] = err.Error()
+		}
+	}
+	return page
 }
 
 // metric is pq_ready: 1 if /readyz answers 200.

@@ -22,7 +22,8 @@ func TestHealth(t *testing.T) {
 		{"serving", func() { h.serving(func() error { return bridge }) }, nil, nil},
 		{"without NATS", func() { bridge = away }, away, away},
 		{"serving again", func() { bridge = nil }, nil, nil},
-		{"damaged", func() { h.stored(func() error { return damaged }) }, nil, damaged},
+		{"a damaged store", func() { h.stored(func() error { return damaged }) }, nil, nil},
+		{"a damaged copy", func() { h.copies(func() error { return damaged }) }, nil, damaged},
 		{"damaged and without NATS", func() { bridge = away }, away, away},
 		{"stopping", h.stop, errStopping, errStopping},
 	} {
@@ -33,6 +34,12 @@ func TestHealth(t *testing.T) {
 		if ready := h.ready(); ready != step.ready {
 			t.Errorf("%s: ready says %v, expected %v", step.name, ready, step.ready)
 		}
+	}
+	if page := h.readyPage()["damage"]; page != damaged.Error() {
+		t.Errorf("/readyz says %q of the damage", page)
+	}
+	if page, told := h.page()["damage"]; told {
+		t.Errorf("/healthz says %q of the damage, which takes time to describe", page)
 	}
 }
 

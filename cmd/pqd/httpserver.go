@@ -23,16 +23,16 @@ const httpStopLimit = time.Second
 // routes are the pages that pqd serves. Health checks work under any host name.
 func routes(h *health, metrics http.Handler, names settings.HostNames) *http.ServeMux {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", answer(h, h.live))
-	mux.HandleFunc("GET /readyz", answer(h, h.ready))
+	mux.HandleFunc("GET /healthz", answer(h.live, h.page))
+	mux.HandleFunc("GET /readyz", answer(h.ready, h.readyPage))
 	mux.Handle("GET /metrics", names.Guard(metrics))
 	return mux
 }
 
 // answer turns a state into 200 or 503, with the reason in words.
-func answer(h *health, state func() error) http.HandlerFunc {
+func answer(state func() error, fields func() map[string]string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
-		code, page := http.StatusOK, h.page()
+		code, page := http.StatusOK, fields()
 		page["status"] = "ok"
 		if err := state(); err != nil {
 			code, page["status"], page["error"] = http.StatusServiceUnavailable, "unavailable", err.Error()
