@@ -76,8 +76,15 @@ func (c *webCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.pair.Load(), nil
 }
 
+// webCiphers are the suites of TLS 1.2 that encrypt and authenticate at once. Those of TLS 1.3 all do.
+var webCiphers = []uint16{
+	tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+	tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+	tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+}
+
 // config is how PQ_HTTP speaks TLS. Each request has a connection, as without TLS: the
 // limits of an address count connections, and HTTP/2 would put many requests into one.
 func (c *webCertificate) config() *tls.Config {
-	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, GetCertificate: c.get}
+	return &tls.Config{MinVersion: tls.VersionTLS12, CipherSuites: webCiphers, NextProtos: []string{"http/1.1"}, GetCertificate: c.get}
 }
