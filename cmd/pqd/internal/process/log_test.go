@@ -60,3 +60,27 @@ func TestLogRemembersFewMessages(t *testing.T) {
 		t.Errorf("%d messages are remembered, expected %d at most", n, maxMessages)
 	}
 }
+
+// talkative is an error that says more than its text when it is asked for all, as those of Pebble.
+type talkative struct{}
+
+func (talkative) Error() string { return "no space left" }
+
+func (e talkative) Format(s fmt.State, _ rune) {
+	fmt.Fprint(s, e.Error())
+	if s.Flag('+') {
+		fmt.Fprint(s, "\ngoroutine 1 [running]:")
+	}
+}
+
+// A log has what an error says, and no stack.
+func TestLogOfError(t *testing.T) {
+	t.Parallel()
+	for _, format := range []settings.Settings{{Log: "text"}, {Log: "json"}} {
+		var log bytes.Buffer
+		NewLog(format, &log).Error("flush failed", "err", talkative{}, "because", fmt.Errorf("disk: %w", talkative{}), slog.Group("of", "err", talkative{}))
+		if out := log.String(); strings.Contains(out, "goroutine") || strings.Count(out, "no space left") != 3 {
+			t.Errorf("%s: %s", format.Log, out)
+		}
+	}
+}
