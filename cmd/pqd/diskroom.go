@@ -25,12 +25,13 @@ func fullDisk(m settings.MinFree, dir string) func() error {
 		if err != nil || free >= m.Of(size) {
 			return nil // a disk that is gone is for /readyz
 		}
-		return tooLittle(free, m.Of(size))
+		return tooLittle(free, m.Of(size), "")
 	}
 }
 
-func tooLittle(free, least int64) error {
-	return fmt.Errorf("%d MiB are free on the disk of the store, and %d MiB are to stay free (PQ_MIN_FREE)", max(free, 0)>>20, least>>20)
+// tooLittle says how much is free, and less what that is than df says.
+func tooLittle(free, least int64, less string) error {
+	return fmt.Errorf("%d MiB are free on the disk of the store%s, and %d MiB are to stay free (PQ_MIN_FREE)", max(free, 0)>>20, less, least>>20)
 }
 
 // diskMetrics are the numbers of the disk that the store, or this pqd's copy, is on.

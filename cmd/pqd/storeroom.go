@@ -18,7 +18,7 @@ import (
 // counted since the last one. While it takes none it has the store free the space of what is
 // drained and purged: without pushes nothing else does so soon.
 type storeRoom struct {
-	look    func() (free, least int64) // bytes of the disk, and how many of them are to stay free
+	look    func() (free, least int64) // bytes of the disk, less what memory has still to write, and how many of them are to stay free
 	reclaim func()
 	log     *slog.Logger
 	left    atomic.Int64 // what the last look saw, less what was counted since
@@ -103,7 +103,7 @@ func (r *storeRoom) update() {
 	}
 	switch {
 	case free < least:
-		why := tooLittle(free, least)
+		why := tooLittle(free, least, ", less what memory has still to write there")
 		r.full.Store(&why)
 		if was == nil {
 			r.log.Warn("the disk of the store is nearly full: new items are refused, and everything else goes on", "why", why)

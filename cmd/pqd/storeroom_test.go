@@ -18,7 +18,7 @@ import (
 func TestStoreRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const least, full = 160, "MiB are free"
+		const least, full = 160, "MiB are free on the disk of the store, less what memory has still to write there, and"
 		var free, looks, reclaimed atomic.Int64
 		free.Store(1000)
 		var log bytes.Buffer
