@@ -52,7 +52,7 @@ failure.`,
   pq consume jobs --workers 4 ./work.sh
 
   # stop when the queue is empty
-  pq consume jobs --stop-when-empty ./work.sh --fast
+  pq consume jobs --stop-when-empty -- ./work.sh --fast
 
   # a shell line
   pq consume mails -- sh -c 'mail -s "$PQ_HEADER_SUBJECT" me@example.com'
@@ -118,12 +118,27 @@ func (c *consuming) run(s *session.Session, args []string) error {
 		}
 	})
 	s.NC.SetReconnectHandler(func(nc *nats.Conn) { c.logf("connected to %s", nc.ConnectedUrlRedacted()) })
+	sayPaused(s, client.Queue(args[0]))
 	err = client.Queue(args[0]).Consume(s.Context, c.handle, c.options)
 	s.Say("%s handled, %s", show.Many(c.handled.Load(), "item"), show.Many(c.failed.Load(), "failure"))
 	if err == nil {
 		err = session.Interrupted(s.Context, s.Context.Err()) // by something else than Ctrl-C
 	}
 	return err
+}
+
+// pausedWait bounds how long a consumer waits to hear that its queue is paused.
+const pausedWait = time.Second
+
+// sayPaused tells why nothing will come: a pop that waits is silent about that. What else there is to
+// say of the queue its pops say.
+func sayPaused(s *session.Session, q *client.Queue) {
+	ctx, stop := context.WithTimeout(s.Context, pausedWait)
+	defer stop()
+	var nothing *client.Error
+	if _, err := q.Peek(ctx, client.Min); errors.As(err, &nothing) && nothing.Reason == client.ReasonPaused {
+		s.Say("queue %s is paused: nothing comes before it is resumed", q.Name())
+	}
 }
 
 func (c *consuming) onError(item *client.Item, err error) {

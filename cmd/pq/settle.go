@@ -84,7 +84,7 @@ func extendCommand(s *session.Session) *cobra.Command {
 		if err := i.Extend(s.Context); err != nil {
 			return err
 		}
-		return s.Answer(map[string]time.Time{"lease_expires": i.LeaseExpires()}, "the lease ends %s", show.Until(i.LeaseExpires()))
+		return s.Answer(map[string]time.Time{"lease_expires": i.LeaseExpires()}, "the lease ends in %s", show.Span(time.Until(i.LeaseExpires()).Round(time.Second)))
 	})
 }
 
