@@ -553,6 +553,11 @@ func TestChartRefuses(t *testing.T) {
 		"nats.passwordSecret.name=a,settings.PQ_SYNC=maybe":         "PQ_SYNC",
 		"nats.passwordSecret.name=a,env[0].name=PQ_STORE":           "env",
 		"nats.passwordSecret.name=a,fileSecrets[0]=A/b":             "fileSecrets",
+		"nats.passwordSecret.name=a,resources.limits.memory=512Mi":  "goMemLimit is 1000MiB, and resources.limits.memory 512Mi",
+		"nats.passwordSecret.name=a,resources.limits.memory=1G":     "goMemLimit is 1000MiB",
+		"nats.passwordSecret.name=a,goMemLimit=2GiB":                "goMemLimit is 2GiB, and resources.limits.memory 1536Mi",
+		"mode=cluster,nats.passwordSecret.name=a,cluster.sharedSecret.name=a,cluster.tls.secretName=a,cluster.maxBytes=100G,storage.size=30Gi": "cluster.maxBytes is 100G, and storage.size 30Gi",
+		"mode=cluster,nats.passwordSecret.name=a,cluster.sharedSecret.name=a,cluster.tls.secretName=a,cluster.maxBytes=30G,storage.size=30G":   "cluster.maxBytes is 30G, and storage.size 30G",
 	} {
 		t.Run(set, func(t *testing.T) {
 			t.Parallel()

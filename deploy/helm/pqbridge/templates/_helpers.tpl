@@ -48,6 +48,17 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{ if .Values.http.tlsSecret }}https{{ else }}http{{ end }}
 {{- end }}
 
+{{/* The bytes of an amount: 512Mi and 1.5G of Kubernetes, 1000MiB of Go; with binary those of pqd, whose 8G are 8Gi. */}}
+{{- define "pqbridge.bytes" -}}
+{{- $text := toString .of -}}
+{{- $number := regexFind "^[0-9.]+(e[+]?[0-9]+)?" $text -}}
+{{- $unit := trimPrefix $number $text | trimSuffix "B" -}}
+{{- $base := ternary 1024.0 1000.0 (or .binary (hasSuffix "i" $unit)) -}}
+{{- $bytes := float64 $number -}}
+{{- range until (int (get (dict "k" 1 "m" 2 "g" 3 "t" 4 "p" 5 "e" 6) (trimSuffix "i" $unit | lower))) }}{{ $bytes = mulf $bytes $base }}{{ end -}}
+{{ $bytes }}
+{{- end }}
+
 {{/* What no pqd would start with: said before anything is installed. */}}
 {{- define "pqbridge.check" -}}
 {{- $v := .Values -}}
@@ -61,6 +72,14 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- if and (eq $v.mode "foundationdb") (not $v.foundationdb.configMap.name) (not $v.foundationdb.secret.name) }}{{ fail "mode foundationdb needs foundationdb.configMap.name, or foundationdb.secret.name" }}{{ end -}}
 {{- if and (not $v.nats.passwordSecret.name) (not $v.nats.credentialsSecret.name) }}{{ fail "pqd needs a login: nats.passwordSecret.name, or nats.credentialsSecret.name. kubectl create secret generic pqd-login --from-literal=password=\"$(openssl rand -hex 32)\"" }}{{ end -}}
 {{- if and (not $v.nats.url) (not $v.nats.configSecret.name) (not $v.nats.passwordSecret.name) }}{{ fail "the server inside needs nats.passwordSecret.name, or nats.configSecret.name" }}{{ end -}}
+{{- $log := include "pqbridge.bytes" (dict "of" $v.cluster.maxBytes "binary" true) | float64 -}}
+{{- $volume := include "pqbridge.bytes" (dict "of" $v.storage.size "binary" false) | float64 -}}
+{{- if and (eq $v.mode "cluster") (ge $log $volume) }}{{ fail (printf "cluster.maxBytes is %s, and storage.size %s: expected less, since a node's copy of the store is on the volume beside the log" $v.cluster.maxBytes $v.storage.size) }}{{ end -}}
+{{- with (($v.resources).limits).memory -}}
+{{- $heap := include "pqbridge.bytes" (dict "of" $v.goMemLimit "binary" true) | float64 -}}
+{{- $memory := include "pqbridge.bytes" (dict "of" . "binary" false) | float64 -}}
+{{- if ge $heap $memory }}{{ fail (printf "goMemLimit is %s, and resources.limits.memory %v: expected about two thirds of the limit, since Go does not count the store's caches" $v.goMemLimit .) }}{{ end -}}
+{{- end -}}
 {{- end }}
 
 {{/* The environment of pqd. */}}
