@@ -165,7 +165,11 @@ func (e *exporting) write(s *session.Session, q *client.Queue, out io.Writer, to
 	p := s.Progress("exporting", total, show.Thousands)
 	defer p.End()
 	buffered := bufio.NewWriterSize(out, 1<<16)
-	export := protocol.NewExportWriter(buffered)
+	var lines io.Writer = buffered
+	if e.output == "" {
+		lines = s.OfJSON(lines)
+	}
+	export := protocol.NewExportWriter(lines)
 	export.Definitions = e.definitions
 	lists := make([]iter.Seq2[client.Listed, error], len(e.states))
 	for i, state := range e.states {

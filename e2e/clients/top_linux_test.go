@@ -268,17 +268,13 @@ func TestTopWithoutColors(t *testing.T) {
 	term.leaves(0)
 }
 
-// A payload does nothing to the terminal that shows it: no title, no cleared screen. A pipe has it byte for byte.
-func TestPayloadInATerminal(t *testing.T) {
-	t.Parallel()
-	p := testenv.Daemon(t)
-	nc := p.Connect(t)
-	payload := "\x1b]0;owned\x07\x1b[2Jtab\there\nand grün"
-	pqd.Push(t, nc, "jobs", 1, payload)
+// inTheTerminal returns what a command of pq writes to a terminal that it does not fill.
+func inTheTerminal(t *testing.T, p *testenv.Process, args ...string) string {
+	t.Helper()
 	ours, theirs := openTerminal(t)
-	peek := p.Command(t, "env", "pq", "peek", "jobs")
-	peek.Stdout = theirs
-	if err := peek.Run(); err != nil {
+	cmd := p.Command(t, "env", append([]string{"pq"}, args...)...)
+	cmd.Stdout = theirs
+	if err := cmd.Run(); err != nil {
 		t.Fatal(err)
 	}
 	theirs.Close()
@@ -286,10 +282,29 @@ func TestPayloadInATerminal(t *testing.T) {
 	if err != nil && !errors.Is(err, syscall.EIO) { // how Linux says that nobody has the terminal any more
 		t.Fatal(err)
 	}
-	if want := `\x1b]0;owned\a\x1b[2Jtab`; !strings.HasPrefix(string(shown), want) || !strings.Contains(string(shown), "and grün") {
+	return string(shown)
+}
+
+// A payload does nothing to the terminal that shows it: no title, no cleared screen. A pipe has it byte for byte.
+func TestPayloadInATerminal(t *testing.T) {
+	t.Parallel()
+	p := testenv.Daemon(t)
+	nc := p.Connect(t)
+	payload := "\x1b]0;owned\x07\x1b[2Jtab\there\nand grün \u009b2J"
+	pqd.Push(t, nc, "jobs", 1, payload)
+	shown := inTheTerminal(t, p, "peek", "jobs")
+	if want := `\x1b]0;owned\a\x1b[2Jtab`; !strings.HasPrefix(shown, want) || !strings.Contains(shown, "and grün") {
 		t.Errorf("the terminal gets %q, expected %q first", shown, want)
 	}
 	if out, err := p.Command(t, "env", "pq", "peek", "jobs").Output(); err != nil || string(out) != payload+"\n" {
 		t.Errorf("a pipe has %q, %v", out, err)
+	}
+	for _, args := range [][]string{{"list", "jobs", "--bodies", "--json"}, {"export", "jobs"}} {
+		if shown := inTheTerminal(t, p, args...); !strings.Contains(shown, `and grün \u009b2J`) {
+			t.Errorf("pq %s: the terminal gets %q", args[0], shown)
+		}
+		if out, err := p.Command(t, "env", append([]string{"pq"}, args...)...).Output(); err != nil || !strings.Contains(string(out), "and grün \u009b2J") {
+			t.Errorf("pq %s: a pipe has %q, %v", args[0], out, err)
+		}
 	}
 }

@@ -37,7 +37,15 @@ func (s *Session) Say(format string, args ...any) {
 }
 
 // PrintJSON writes an object as one line.
-func (s *Session) PrintJSON(v any) error { return show.WriteJSON(s.Stdout, v) }
+func (s *Session) PrintJSON(v any) error { return show.WriteJSON(s.OfJSON(s.Stdout), v) }
+
+// OfJSON is a writer of lines of JSON. If they end at a terminal they do nothing to it.
+func (s *Session) OfJSON(w io.Writer) io.Writer {
+	if interactive(s.Stdout) {
+		return show.HarmlessJSON{To: w}
+	}
+	return w
+}
 
 // Answer writes an object with --json, and the text without.
 func (s *Session) Answer(v any, format string, args ...any) error {

@@ -1,7 +1,6 @@
 package show
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
@@ -10,12 +9,6 @@ import (
 
 	"github.com/pqbridge/pqbridge/internal/screen"
 )
-
-func WriteJSON(w io.Writer, v any) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(v)
-}
 
 // Table writes rows in columns; the first of them is the head.
 func Table(w io.Writer, rows [][]string) error {
