@@ -365,6 +365,7 @@ var sleepers = map[string]string{
 	"e2e/performance/load_fdb_test.go":           "a load lasts for a time",
 	"e2e/performance/open_loop_test.go":          "a load has a rate",
 	"e2e/performance/schedules_test.go":          "schedules have real times",
+	"e2e/performance/tenant_beside_test.go":      "a load lasts for a time",
 	"e2e/topologies/leaf_test.go":                "a link is cut some time after a request has left",
 	"fdbpq/contention_test.go":                   "a load has a rate",
 	"fdbpq/punctual_test.go":                     "schedules have real times",
