@@ -258,7 +258,7 @@ class Pushes(Together):
         q = c.queue(fresh())
         await q.push("x")
         proxy.answers.clear()
-        pushes = [asyncio.ensure_future(q.push(str(n), timeout=0.01 if n == 4 else None)) for n in range(5)]
+        pushes = [asyncio.ensure_future(q.push(str(n), timeout=0.5 * SLOW if n == 4 else None)) for n in range(5)]
         await self.until("they have left", lambda: b"PQ-Each" in proxy.sent)
         pushes[3].cancel()
         err = await self.fails(pushes[4], UnknownResultError, 504)
