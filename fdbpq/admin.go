@@ -48,7 +48,7 @@ func (q Queue) setPaused(tx kv.Tx, paused bool) error {
 }
 
 // Purge removes all items, leased and delayed ones included, and returns their
-// number. It takes constant time: the queue continues in a new generation of its
+// number by a snapshot: with that of the moment pushes and pops would conflict. It takes constant time: the queue continues in a new generation of its
 // key space, and Maintain clears the old one. Message ids stay remembered.
 func (q Queue) Purge(tx kv.Tx) (int64, error) {
 	return q.supersede(tx, func(*queueState) {})
