@@ -54,6 +54,22 @@ func (b *mailbox) mayAsk() error {
 	return errAway
 }
 
+// refusedForGood returns why no request may be sent on the connection that is there, if trying again does not help. Without a
+// connection it does not wait for one.
+func (c *Client) refusedForGood(ctx context.Context, op, queue string) error {
+	if c.mailbox.mayAsk() == nil {
+		return nil
+	}
+	if _, up := c.mailbox.connection(); !up {
+		return nil
+	}
+	err := c.admitted(ctx, op, queue)
+	if e := (*Error)(nil); errors.As(err, &e) && e.again(true) {
+		return nil
+	}
+	return err
+}
+
 // admit waits until requests may be sent on the connection.
 func (b *mailbox) admit(ctx context.Context) error {
 	for b.mayAsk() != nil {

@@ -65,13 +65,8 @@ func (c *Client) send(ctx context.Context, p *pushCall) (*Future, error) {
 // depart sends the push, or has it sent together with others.
 func (p *pushCall) depart(ctx context.Context) error {
 	c := p.client
-	if c.mailbox.mayAsk() != nil {
-		if _, up := c.mailbox.connection(); up {
-			var e *Error
-			if err := c.admitted(ctx, p.op, p.queue); err != nil && (!errors.As(err, &e) || !e.again(true)) {
-				return err
-			}
-		}
+	if err := c.refusedForGood(ctx, p.op, p.queue); err != nil {
+		return err
 	}
 	if p.op != "push" || c.pushes.most == 1 {
 		return c.ship([]*pushCall{p}, nil)

@@ -93,16 +93,11 @@ func (s *settlements) settle(ctx context.Context, item *Item, op, body string) (
 
 // depart sends a settlement, alone or with others.
 func (s *settlements) depart(ctx context.Context, one *settling) {
-	if s.client.mailbox.mayAsk() != nil {
-		var e *Error
-		if _, up := s.client.mailbox.connection(); up {
-			if err := s.client.admitted(ctx, one.op, one.item.Queue); err != nil && (!errors.As(err, &e) || !e.again(true)) {
-				one.fail(err)
-				return
-			}
-		}
+	err := s.client.refusedForGood(ctx, one.op, one.item.Queue)
+	if err == nil {
+		err = ctx.Err()
 	}
-	if err := ctx.Err(); err != nil {
+	if err != nil {
 		one.fail(err)
 		return
 	}
