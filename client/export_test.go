@@ -80,7 +80,7 @@ func (c *Client) Lanes() int {
 }
 
 // BundleAgain has the client forget that a bridge knows no bundles.
-func (c *Client) BundleAgain() { c.pushes.apartUntil.Store(nil) }
+func (c *Client) BundleAgain() { c.pushes.alone.until.Store(nil) }
 
 var (
 	ReadResults      = readResults

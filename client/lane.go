@@ -4,6 +4,8 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 )
 
 // A lane has the calls of one kind on one queue of one client. While few of them are under way each goes at
@@ -49,6 +51,19 @@ type lane[C laneCall[C]] struct {
 	apart    int  // how many of these have messages of their own, which wait for no answer
 	leaving  bool // a goroutine is about to send them
 	underWay int  // messages
+}
+
+// apartFor is how long calls go alone after a bridge that does not know their bundles: others may be of an earlier version, too.
+const apartFor = time.Minute
+
+// apart says until when calls go alone.
+type apart struct{ until atomic.Pointer[time.Time] }
+
+func (a *apart) begin() { a.until.Store(new(time.Now().Add(apartFor))) }
+
+func (a *apart) lasts() bool {
+	until := a.until.Load()
+	return until != nil && time.Now().Before(*until)
 }
 
 func newLanes[C laneCall[C]](bounds func() (calls, bytes int), send func(laneKey, []C)) *lanes[C] {

@@ -3,8 +3,6 @@ package client
 import (
 	"errors"
 	"strconv"
-	"sync/atomic"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -31,10 +29,6 @@ const (
 // headerTrace asks the server to report the way of a message, so it has to stay one.
 const headerTrace = "Nats-Trace-Dest"
 
-// apartFor is how long pushes go alone after a bridge that does not know bundles whose items are refused
-// one by one: others may be of an earlier version, too.
-const apartFor = time.Minute
-
 // pushes are the pushes of a client that may go together.
 type pushes struct {
 	*lanes[*pushCall]
@@ -43,7 +37,7 @@ type pushes struct {
 	rights rights // to push without a priority in the subject
 	may    bool   // all have it
 
-	apartUntil atomic.Pointer[time.Time]
+	alone apart // after a bridge that does not know bundles whose items are refused one by one
 }
 
 func newPushes(c *Client, most int, may bool) *pushes {
@@ -63,8 +57,7 @@ func (p *pushes) bounds() (calls, bytes int) {
 func (p *pushes) depart(c *pushCall) error {
 	_, traced := c.msg.Header[headerTrace]
 	_, handsOver := c.msg.Header[protocol.HeaderSettle]
-	until := p.apartUntil.Load()
-	c.single = traced || handsOver || c.size > maxBundledPush || until != nil && time.Now().Before(*until)
+	c.single = traced || handsOver || c.size > maxBundledPush || p.alone.lasts()
 	own := laneKey{c.queue, c.msg.Subject}
 	key := own
 	if c.priority != nil && p.mixes(c.queue) {
@@ -209,7 +202,7 @@ func (s *shipment) conclude(m *nats.Msg, err error) {
 	switch {
 	case errors.As(err, &e) && refusesOne(e):
 		if e.Code == protocol.CodeBadRequest && e.item == nil {
-			s.client.pushes.apartUntil.Store(new(time.Now().Add(apartFor)))
+			s.client.pushes.alone.begin()
 		}
 		s.divide()
 	case err != nil:

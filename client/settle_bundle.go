@@ -5,8 +5,6 @@ import (
 	"errors"
 	"strconv"
 	"strings"
-	"sync/atomic"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -24,7 +22,7 @@ type settlements struct {
 	most   int    // in one message
 	rights rights // to settle several leases at once
 
-	apartUntil atomic.Pointer[time.Time]
+	alone apart // after a bridge that does not know bundles of settlements
 }
 
 func newSettlements(c *Client, most int) *settlements {
@@ -41,7 +39,7 @@ func (s *settlements) bounds() (calls, bytes int) {
 
 // together reports whether settlements of a queue may go together.
 func (s *settlements) together(queue string) bool {
-	if until := s.apartUntil.Load(); until != nil && time.Now().Before(*until) {
+	if s.alone.lasts() {
 		return false
 	}
 	may, known := s.rights.of(queue)
@@ -226,7 +224,7 @@ func (b *settleBundle) conclude(m *nats.Msg, err error) {
 		b.concludeOne(m, err)
 	case err == errSilence || errors.As(err, &e) && refusesOne(e):
 		if e != nil && e.Code == protocol.CodeBadRequest {
-			all.apartUntil.Store(new(time.Now().Add(apartFor)))
+			all.alone.begin()
 		}
 		for _, one := range b.calls {
 			one.place.unboard(false)
