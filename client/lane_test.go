@@ -75,7 +75,13 @@ func sixteen(t *testing.T, d *desk, q *client.Queue, opts ...client.PushOption) 
 // async pushes and does not wait for the answer.
 func async(t *testing.T, q *client.Queue, payload string, opts ...client.PushOption) *client.Future {
 	t.Helper()
-	f, err := q.PushAsync(t.Context(), []byte(payload), opts...)
+	return asyncWithin(t, t.Context(), q, payload, opts...)
+}
+
+// asyncWithin is async with a context of the caller's.
+func asyncWithin(t *testing.T, ctx context.Context, q *client.Queue, payload string, opts ...client.PushOption) *client.Future {
+	t.Helper()
+	f, err := q.PushAsync(ctx, []byte(payload), opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,10 +198,7 @@ func TestCancelledBeforeItLeavesAddsNothing(t *testing.T) {
 	q := d.client(t).Queue("jobs")
 	_, all := sixteen(t, d, q)
 	ctx, cancel := context.WithCancel(t.Context())
-	b, err := q.PushAsync(ctx, []byte("b"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := asyncWithin(t, ctx, q, "b")
 	c := async(t, q, "c")
 	cancel()
 	if _, err := b.Result(); !errors.Is(err, context.Canceled) || errors.Is(err, client.ErrUnknownResult) {
@@ -217,10 +220,7 @@ func TestCancelledUnderWayIsUnknownAndOneItem(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var b, c *client.Future
 	m := together(t, d, q, func() {
-		var err error
-		if b, err = q.PushAsync(ctx, []byte("b")); err != nil {
-			t.Fatal(err)
-		}
+		b = asyncWithin(t, ctx, q, "b")
 		c = async(t, q, "c")
 	})
 	cancel()
@@ -250,11 +250,7 @@ func TestCancelledWhileItsBundleIsNotSentYet(t *testing.T) {
 	q := c.Queue("jobs")
 	push := func(payload string) (*client.Future, func()) {
 		ctx, cancel := context.WithCancel(t.Context())
-		f, err := q.PushAsync(ctx, []byte(payload))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return f, cancel
+		return asyncWithin(t, ctx, q, payload), cancel
 	}
 	_, cancelFirst := push("first")
 	d.next(t)
@@ -292,11 +288,7 @@ func TestLastCallerLeavesNothingIsRepeated(t *testing.T) {
 	var futures []*client.Future
 	m := together(t, d, q, func() {
 		for range 2 {
-			f, err := q.PushAsync(ctx, []byte("b"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			futures = append(futures, f)
+			futures = append(futures, asyncWithin(t, ctx, q, "b"))
 		}
 	})
 	later := async(t, q, "later")
@@ -399,11 +391,7 @@ func TestWithoutMsgIDNeverRepeatedNorMixed(t *testing.T) {
 			with = append(with, async(t, q, payload))
 		}
 		for _, payload := range []string{"c", "d"} {
-			f, err := q.PushAsync(ctx, []byte(payload), client.WithoutMsgID())
-			if err != nil {
-				t.Fatal(err)
-			}
-			without = append(without, f)
+			without = append(without, asyncWithin(t, ctx, q, payload, client.WithoutMsgID()))
 		}
 	})
 	if payloadsOf(t, first) != "a b" || slices.Contains(ids(t, first), "") {
