@@ -12,6 +12,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -178,7 +179,10 @@ func (r *Runners) look(ctx context.Context) error {
 			runs = append(runs, s)
 		}
 	}
-	mine, err := r.say(ctx, says, leaves)
+	if err := r.leaveAll(ctx, leaves); err != nil {
+		return err
+	}
+	mine, err := r.say(ctx, says)
 	if err != nil {
 		return err
 	}
@@ -222,18 +226,9 @@ func (r *Runners) unsaid(s *fdbpq.Source, now int64) bool {
 // saysAtOnce bounds the sources of one transaction.
 const saysAtOnce = 200
 
-// say says that this bridge runs sources, and returns those that it does. It runs none of those that it leaves.
-func (r *Runners) say(ctx context.Context, says, leaves []*fdbpq.Source) (mine []*fdbpq.Source, err error) {
-	for len(leaves) > 0 {
-		some := leaves[:min(len(leaves), saysAtOnce)]
-		leaves = leaves[len(some):]
-		if err := r.leaveAll(ctx, some); err != nil {
-			return nil, err
-		}
-	}
-	for len(says) > 0 {
-		some := says[:min(len(says), saysAtOnce)]
-		says = says[len(some):]
+// say says that this bridge runs sources, and returns those that it does.
+func (r *Runners) say(ctx context.Context, says []*fdbpq.Source) (mine []*fdbpq.Source, err error) {
+	for some := range slices.Chunk(says, saysAtOnce) {
 		claims := make([]fdbpq.SourceClaim, len(some))
 		for i, s := range some {
 			run := fdbpq.SourceRun{Runner: r.Bridge, Last: s.Run.Last}
@@ -265,14 +260,20 @@ func (r *Runners) say(ctx context.Context, says, leaves []*fdbpq.Source) (mine [
 
 // leaveAll has nobody run sources, whoever did.
 func (r *Runners) leaveAll(ctx context.Context, all []*fdbpq.Source) error {
-	return r.update(ctx, func(tx kv.Tx) error {
-		for _, s := range all {
-			if err := r.Store.Queue(s.Queue).LeaveSource(tx, s, s.Run.Runner); err != nil && err != fdbpq.ErrNoSource {
-				return err
+	for some := range slices.Chunk(all, saysAtOnce) {
+		err := r.update(ctx, func(tx kv.Tx) error {
+			for _, s := range some {
+				if err := r.Store.Queue(s.Queue).LeaveSource(tx, s, s.Run.Runner); err != nil && err != fdbpq.ErrNoSource {
+					return err
+				}
 			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // restart has a worker run a source from where it is, at a later look if the one before has not ended yet: whoever waits for a remote that says nothing
@@ -306,7 +307,7 @@ func (r *Runners) leave() {
 		}
 		left = append(left, &fdbpq.Source{Queue: key.queue, Name: key.name, Born: key.born, Run: fdbpq.SourceRun{Runner: r.Bridge}})
 	}
-	if _, err := r.say(ctx, nil, left); err != nil {
+	if err := r.leaveAll(ctx, left); err != nil {
 		r.Log.Debug("leaving the sources failed: another bridge runs them in some seconds", "error", err)
 	}
 	r.connections.keep(nil)
