@@ -9,6 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/pqbridge/pqbridge/internal/reason"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
@@ -202,18 +203,7 @@ func checkAttempts(all []Attempt) error {
 
 // ReasonText is what is remembered of a reason: its first bytes, in UTF-8, with spaces for control
 // characters.
-func ReasonText(s string) string {
-	s = strings.Map(func(c rune) rune {
-		if unicode.IsControl(c) {
-			return ' '
-		}
-		return c
-	}, strings.ToValidUTF8(s, "\uFFFD"))
-	if len(s) > MaxAttemptReason {
-		s = strings.ToValidUTF8(s[:MaxAttemptReason], "") // which may have cut a character
-	}
-	return s
-}
+func ReasonText(s string) string { return reason.Text(s, MaxAttemptReason) }
 
 // attemptLog has items remember how their leases end.
 type attemptLog struct{ *queueTx }

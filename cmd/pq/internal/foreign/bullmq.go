@@ -149,7 +149,7 @@ func (b *bullMQ) jobs(ctx context.Context, state string, ids []string, scores []
 			item.NotBefore = time.UnixMilli(int64(scores[i]) / 0x1000)
 		case "failed":
 			item.Dead = &client.Death{
-				Reason: reason(fields["failedReason"], maxDeadReason), Origin: b.queue, OriginID: id, At: time.UnixMilli(int64(scores[i])), Deliveries: int64(item.Deliveries),
+				Reason: shorten(fields["failedReason"], maxDeadReason), Origin: b.queue, OriginID: id, At: time.UnixMilli(int64(scores[i])), Deliveries: int64(item.Deliveries),
 			}
 		}
 		if err := job(Job{item, fmt.Sprintf("job %q", id), wrong}); err != nil {
@@ -195,7 +195,7 @@ func (b *bullMQ) item(id string, fields map[string]string) (*client.Import, erro
 	began, bad := number("processedOn")
 	if text := fields["failedReason"]; text != "" && attempts > 0 && began > 0 {
 		at := time.UnixMilli(began)
-		item.Attempts = []client.Attempt{{N: attempts, Start: at, End: at, Outcome: protocol.OutcomeNack, Reason: reason(text, protocol.MaxReason)}}
+		item.Attempts = []client.Attempt{{N: attempts, Start: at, End: at, Outcome: protocol.OutcomeNack, Reason: shorten(text, protocol.MaxReason)}}
 	}
 	return item, errors.Join(err, bad)
 }

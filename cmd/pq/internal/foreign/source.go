@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"unicode"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/internal/reason"
 )
 
 // Source has the jobs of another system.
@@ -73,17 +73,5 @@ func Open(name string, o Options, connect func() (*nats.Conn, error)) (Source, e
 // maxDeadReason is how long a reason of a dead letter may be.
 const maxDeadReason = 512
 
-// reason is a reason of an attempt or a dead letter as pqd keeps it, which shortens what settlements say and refuses to import
-// more: its first bytes, in UTF-8, with spaces for control characters.
-func reason(text string, most int) string {
-	text = strings.Map(func(c rune) rune {
-		if unicode.IsControl(c) {
-			return ' '
-		}
-		return c
-	}, strings.ToValidUTF8(text, "\uFFFD"))
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") // which may have cut a character
-	}
-	return strings.TrimSpace(text)
-}
+// shorten is a reason as pqd keeps it.
+func shorten(text string, most int) string { return strings.TrimSpace(reason.Text(text, most)) }
