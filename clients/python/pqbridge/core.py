@@ -16,6 +16,7 @@ from .errors import unreadable
 from .inflight import InFlight
 from .lane import Lanes
 from .mailbox import Mailbox, Request
+from .message import Message
 from .subjects import AckSubjects, Grammar, check_queue
 
 
@@ -43,6 +44,15 @@ class Core:
 
     def free_room(self, size: int) -> None:
         self._in_flight.release(size)
+
+    async def send(self, call: Call, size: int, timeout: Duration | None) -> Message:
+        """Sends a request of so many bytes when there is room for it, and returns its answer."""
+        deadline = self.deadline(timeout)
+        await self.make_room(lambda: call.request, size, deadline)
+        try:
+            return await call.send(self.mailbox, self.patience, deadline)
+        finally:
+            self.free_room(size)
 
     async def ask(self, op: str, queue: str, subject: str, fields: dict[str, Any] | None, repeatable: bool, timeout: Duration | None) -> Any:
         """Sends a request that is answered by a JSON object."""

@@ -93,14 +93,7 @@ class Import:
 async def import_item(queue: Place, item: Import, timeout: Duration | None) -> Pushed:
     headers, payload = item.wire()
     call = Call(Request("import", queue.name, queue.subject("import"), headers, payload), repeatable=True)
-    client = queue.client
-    deadline = client.deadline(timeout)
-    size = len(payload) + headers_size(headers)
-    await client.make_room(lambda: call.request, size, deadline)
-    try:
-        m = await call.send(client.mailbox, client.patience, deadline)
-    finally:
-        client.free_room(size)
+    m = await queue.client.send(call, len(payload) + headers_size(headers), timeout)
     try:
         answer = json.loads(m.data)
     except ValueError as cause:

@@ -139,14 +139,7 @@ async def push_many(queue: Place, given: Sequence[NewItem | str | bytes], timeou
     about = {"PQ-Bundle": str(len(items)), **({"Nats-Msg-Id": random_token()} if made else {})}
     body = bundle(frames)
     call = Call(Request("push", queue.name, queue.subject("push"), about, body), repeatable)
-    client = queue.client
-    deadline = client.deadline(timeout)
-    size = len(body) + headers_size(about)
-    await client.make_room(lambda: call.request, size, deadline)
-    try:
-        m = await call.send(client.mailbox, client.patience, deadline)
-    finally:
-        client.free_room(size)
+    m = await queue.client.send(call, len(body) + headers_size(about), timeout)
     results = items_of(queue.name, m.data, len(items))
-    client.lanes.learn("push", queue.name, True)
+    queue.client.lanes.learn("push", queue.name, True)
     return [pushed(queue.name, one, m.data, made and call.sent > 1) for one in results]
