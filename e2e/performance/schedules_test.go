@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -42,14 +41,7 @@ func TestManySchedules(t *testing.T) {
 	m.beside("alone", rest/4, nil)
 
 	// A tenth at one instant.
-	due := time.Now().Add(2*time.Second + time.Duration(n/10)*2*time.Millisecond).Truncate(time.Second).UTC()
-	m.make(n/10, func(i int) (string, string) {
-		return fmt.Sprintf("due-%d", i%20), fmt.Sprintf(`{"spec":"@at %s"}`, due.Format(time.RFC3339))
-	})
-	if !time.Now().Before(due) {
-		t.Errorf("the schedules were made %s late", time.Since(due))
-	}
-	<-time.After(time.Until(due))
+	m.burst(n/10, 2*time.Second+time.Duration(n/10)*2*time.Millisecond, func(i int) string { return fmt.Sprintf("due-%d", i%20) })
 	m.beside("beside them", 0, func() { m.await("due", 20, n/10) })
 	m.lateness(fmt.Sprintf("%d at one instant", n/10), "due", 20)
 
@@ -76,32 +68,24 @@ func TestManySchedules(t *testing.T) {
 func TestScheduleBurst(t *testing.T) {
 	nightly.Only(t, "it measures")
 	n := cmp.Or(*flagSchedules*2/5, 2000) // all at one instant
-	for name, of := range map[string]struct{ env, burst, others string }{
-		"one store":   {"PQ_TENANTS=", "burst", "other"},
-		"two tenants": {"PQ_TENANTS={}", "X.burst", "Y.other"},
+	for name, of := range map[string]struct{ tenants, burst, others string }{
+		"one store":   {"", "burst", "other"},
+		"two tenants": {"{}", "X.burst", "Y.other"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			env := of.env
-			if file, is := strings.CutPrefix(env, "PQ_TENANTS={"); is {
-				path := filepath.Join(t.TempDir(), "tenants.json")
-				pqd.Write(t, path, "{"+file)
-				env = "PQ_TENANTS=" + path
+			path := ""
+			if of.tenants != "" {
+				path = filepath.Join(t.TempDir(), "tenants.json")
+				pqd.Write(t, path, of.tenants)
 			}
-			m := &scheduled{T: t, Process: testenv.Daemon(t, env)}
+			m := &scheduled{T: t, Process: testenv.Daemon(t, "PQ_TENANTS="+path)}
 			for range 32 {
 				m.clients = append(m.clients, m.Connect(t))
 			}
 			m.make(48, func(i int) (string, string) {
 				return fmt.Sprint(of.others, "-", i), `{"spec":"@every 1s","overlap":"allow"}`
 			})
-			due := time.Now().Add(3*time.Second + time.Duration(n)*3*time.Millisecond).Truncate(time.Second).UTC()
-			m.make(n, func(int) (string, string) {
-				return of.burst + "-0", fmt.Sprintf(`{"spec":"@at %s"}`, due.Format(time.RFC3339))
-			})
-			if !time.Now().Before(due) {
-				t.Errorf("the schedules were made %s late", time.Since(due))
-			}
-			<-time.After(time.Until(due))
+			due := m.burst(n, 3*time.Second+time.Duration(n)*3*time.Millisecond, func(int) string { return of.burst + "-0" })
 			m.await(of.burst, 1, n)
 			took := time.Since(due)
 			late := m.latenessSince(fmt.Sprintf("beside %d of one queue, which take %s", n, took.Round(time.Millisecond)), of.others, 48, due)
@@ -118,6 +102,20 @@ type scheduled struct {
 	*testenv.Process
 	clients []*nats.Conn
 	made    int
+}
+
+// burst makes schedules of one instant, which is so far ahead at most, and returns it when it has come.
+func (m *scheduled) burst(n int, ahead time.Duration, queue func(i int) string) (due time.Time) {
+	m.Helper()
+	due = time.Now().Add(ahead).Truncate(time.Second).UTC()
+	m.make(n, func(i int) (string, string) {
+		return queue(i), fmt.Sprintf(`{"spec":"@at %s"}`, due.Format(time.RFC3339))
+	})
+	if !time.Now().Before(due) {
+		m.Errorf("the schedules were made %s late", time.Since(due))
+	}
+	<-time.After(time.Until(due))
+	return due
 }
 
 // make makes schedules, by all clients.
