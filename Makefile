@@ -58,7 +58,7 @@ TEST     = $(GO) test $(NIGHT)
 LIMIT    = 1h
 
 .DEFAULT_GOAL := help
-.PHONY: help run build generate test nightly test-everything test-race-again test-cluster test-topology test-fdb check check-deploy test-deploy stress lint lint-chart vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize simulate forge netfaults powercut diskfaults cluster foundationdb schedules sources links celery imports bulk deploys soak console crowd overload tenants) mutate fuzz pictures freeze site release reproduce
+.PHONY: help run build generate test nightly test-everything test-race-again test-cluster test-topology test-fdb check check-deploy test-deploy stress lint lint-chart seams vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize simulate forge netfaults powercut diskfaults cluster foundationdb schedules sources links celery imports bulk deploys soak console crowd overload tenants) mutate fuzz pictures freeze site release reproduce
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -158,6 +158,9 @@ lint-chart: ## the Helm chart: helm lint, and what it renders against the schema
 		$(KUBE) helm template pqd deploy/helm/pqbridge -f $$values >$$tmp/$$(basename $$values) 2>$$tmp/log || { cat $$tmp/log; exit 1; }; \
 	done; \
 	$(KUBE) kubeconform -strict -summary -schema-location "$$tmp/{{.Group}}_{{.ResourceAPIVersion}}_{{.ResourceKind}}.json" $$tmp/*.yaml
+
+seams: ## how much the files of the largest packages need each other
+	$(GO) test -count 1 -run '^TestSeams$$' -v .
 
 vulncheck: ## known vulnerabilities in what the code calls; says so where their database cannot be reached
 	@found=$$($(GO) run $(VULNCHECK) $(PACKAGES) 2>&1) && echo 'no known vulnerabilities' || \

@@ -1,5 +1,5 @@
 // Package pqbridge_test holds the repository to its own rules: who may import
-// what, how much a folder and a type may have, what lies at the top. They are tests so that
+// what, how much files need each other and a type may have, what lies at the top. They are tests so that
 // breaking one is noticed the same day, and changing one is a decision.
 package pqbridge_test
 
@@ -8,6 +8,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -15,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/pqbridge/pqbridge/internal/seams"
 )
 
 const module = "github.com/pqbridge/pqbridge"
@@ -73,6 +76,7 @@ var imports = map[string][]string{
 	"internal/reason":      {},
 	"internal/roff":        {},
 	"internal/screen":      {},
+	"internal/seams":       {},
 	"internal/tuple":       {},
 	"internal/vt":          {},
 
@@ -142,9 +146,20 @@ var outside = []struct {
 	{"testing", []string{"testenv", "internal/disk", "internal/expense", "internal/nightly", "internal/fdbtest", "internal/kvtest", "internal/clustertest", "e2e/internal/cases", "e2e/internal/chromium", "e2e/internal/nodejs", "e2e/internal/pqd"}, "production code is not test code"},
 }
 
-// maxFiles is how many Go files a folder may have, its tests and what is generated aside: so few that a reader finds one
-// by its name.
-const maxFiles = 45
+// seam bounds how much the files of a package need each other: pairs of files that use each other, and uses of a later
+// file in the best order of them. A change may lower both, and the bounds with them. How many files there are, and how many
+// lines they have, is bounded nowhere.
+type seam struct{ mutual, upward int }
+
+// seamsOf has the packages with the most files.
+var seamsOf = map[string]seam{
+	"bridge":         {41, 43},
+	"client":         {16, 19},
+	"cmd/pq":         {6, 6},
+	"cmd/pqd":        {10, 11},
+	"fdbpq":          {99, 111},
+	"fdbpq/kv/local": {28, 30},
+}
 
 // maxUnexported is how many unexported methods a type may have: what all of them share is what none of
 // them can be understood without.
@@ -303,14 +318,35 @@ func within(path, parent string) bool {
 	return path == parent || strings.HasPrefix(path, parent+"/")
 }
 
-func TestFoldersAreSmall(t *testing.T) {
-	files := make(map[string]int)
-	for _, s := range sources(t) {
-		if !s.test && !strings.HasSuffix(s.path, "_gen.go") {
-			files[s.dir]++
+// Who changes a file of a package has to know the files that it needs, and those that need it. make seams shows the counts.
+func TestSeams(t *testing.T) {
+	dirs := slices.Sorted(maps.Keys(seamsOf))
+	patterns := make([]string, len(dirs))
+	for i, dir := range dirs {
+		patterns[i] = "./" + dir
+	}
+	all, err := seams.Count(patterns...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Log("\n" + seams.Table(all))
+	seen := 0
+	for _, p := range all {
+		most, known := seamsOf[strings.TrimPrefix(p.Path, module+"/")]
+		if !known {
+			continue
+		}
+		seen++
+		if len(p.Mutual) > most.mutual {
+			t.Errorf("%s has %d pairs of files that use each other: expected at most %d of %v", p.Path, len(p.Mutual), most.mutual, p.Mutual)
+		}
+		if len(p.Upward) > most.upward {
+			t.Errorf("%s has %d uses upwards: expected at most %d of %v", p.Path, len(p.Upward), most.upward, p.Upward)
 		}
 	}
-	bounded(t, "Go files", files, maxFiles)
+	if seen != len(seamsOf) {
+		t.Errorf("%d of %d packages were counted", seen, len(seamsOf))
+	}
 }
 
 func TestTypesAreSmall(t *testing.T) {
