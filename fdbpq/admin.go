@@ -47,9 +47,9 @@ func (q Queue) setPaused(tx kv.Tx, paused bool) error {
 	return qtx.writeState(&changed)
 }
 
-// Purge removes all items, leased and delayed ones included, and returns their
-// number by a snapshot: with that of the moment pushes and pops would conflict. It takes constant time: the queue continues in a new generation of its
-// key space, and Maintain clears the old one. Message ids stay remembered.
+// Purge removes all items, leased and delayed ones included, and returns their number. Where the queue is not strict that is the number of the moment
+// before: the purge would lose to each push and pop that commits while it runs. It takes constant time: the queue continues in a new
+// generation of its key space, and Maintain clears the old one. Message ids stay remembered.
 func (q Queue) Purge(tx kv.Tx) (int64, error) {
 	return q.supersede(tx, func(*queueState) {})
 }
@@ -86,7 +86,7 @@ func (q Queue) supersede(tx kv.Tx, alter func(*queueState)) (int64, error) {
 		return 0, err
 	}
 	s := qtx.state
-	n, err := countsOf(q.name, tx.Snapshot(), s.generation)
+	n, err := countsOf(q.name, qtx.front(s), s.generation)
 	if err != nil {
 		return 0, err
 	}

@@ -174,6 +174,70 @@ func TestPurgeIsBounded(t *testing.T) {
 	})
 }
 
+// The number that a purge of a strict queue answers is that of the items which it removes, whatever is pushed and taken
+// while it runs. Any other purge counts what was there when it began, and no push or pop has it run again.
+func TestPurgeCountsWhatItRemoves(t *testing.T) {
+	t.Parallel()
+	cases := []struct {
+		name string
+		does func(f *fixture, queue string, lease fdbpq.Lease, delayed fdbpq.ID)
+		left int64 // of three items that were there
+	}{
+		{"push", func(f *fixture, queue string, _ fdbpq.Lease, _ fdbpq.ID) {
+			f.push(queue, fdbpq.NewItem{}, fdbpq.NewItem{})
+		}, 5},
+		{"push with a delay", func(f *fixture, queue string, _ fdbpq.Lease, _ fdbpq.ID) {
+			f.push(queue, fdbpq.NewItem{Delay: time.Hour})
+		}, 4},
+		{"pop", func(f *fixture, queue string, _ fdbpq.Lease, _ fdbpq.ID) { f.pop(queue, fdbpq.Min, 1) }, 2},
+		{"lease", func(f *fixture, queue string, _ fdbpq.Lease, _ fdbpq.ID) { f.leaseOne(queue, time.Hour) }, 3},
+		{"acknowledgement", func(f *fixture, _ string, lease fdbpq.Lease, _ fdbpq.ID) {
+			if err := f.ack(lease); err != nil {
+				f.Error(err)
+			}
+		}, 2},
+		{"removal", func(f *fixture, queue string, _ fdbpq.Lease, delayed fdbpq.ID) { f.remove(queue, delayed) }, 2},
+		{"death", func(f *fixture, _ string, lease fdbpq.Lease, _ fdbpq.ID) {
+			if err := f.terminate(lease); err != nil {
+				f.Error(err)
+			}
+		}, 2},
+	}
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		options := f.clock.options(0)
+		options.Strict = true
+		for name, f := range map[string]*fixture{"not strict": f, "strict queue": f, "strict store": f.opened(options)} {
+			for _, c := range cases {
+				queue := name + " " + c.name
+				f.configure(queue, fmt.Sprintf(`{"strict":%v}`, name == "strict queue"))
+				f.push(queue, fdbpq.NewItem{}, fdbpq.NewItem{})
+				delayed := f.push(queue, fdbpq.NewItem{Delay: time.Hour})[0].ID
+				lease := *f.leaseOne(queue, time.Hour).Lease
+				want, wantRuns := c.left, 2
+				if name == "not strict" {
+					want, wantRuns = 3, 1
+				}
+				var purged int64
+				runs := 0
+				f.update(func(tx kv.Tx) (err error) {
+					purged, err = f.Queue(queue).Purge(tx)
+					if runs++; runs == 1 {
+						f.beside(func() { c.does(f, queue, lease, delayed) })
+					}
+					return err
+				})
+				if purged != want || runs != wantRuns {
+					t.Errorf("%s: purged %d in %d runs, expected %d in %d", queue, purged, runs, want, wantRuns)
+				}
+				if left := f.counts(queue).Length(); left != 0 {
+					t.Errorf("%s: %d items are left", queue, left)
+				}
+			}
+		}
+	})
+}
+
 // After a purge in the middle of a transaction, later changes apply to the new
 // generation.
 func TestPurgeAmongChanges(t *testing.T) {

@@ -83,7 +83,8 @@ func pauseOf(queue string, paused bool) operation {
 
 func purgeOf(queue string, queueToo bool) operation {
 	return operation{
-		name: fmt.Sprintf("purge %s, delete %v", queue, queueToo),
+		name:   fmt.Sprintf("purge %s, delete %v", queue, queueToo),
+		purges: queue,
 		run: func(p *process, tx kv.Tx) (outcome, error) {
 			q := p.queue(queue)
 			purge := q.Purge

@@ -28,6 +28,7 @@ type operation struct {
 	parts   []operation // of a joint one
 	pops    string      // the queue that a pop by itself pops
 	lists   string      // the queue that a list lists
+	purges  string      // the queue that a purge empties
 
 	// Of a bulk operation: the same about those items only that it finds in a model.
 	amongThese func(before *model, at moment) operation

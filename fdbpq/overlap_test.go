@@ -380,8 +380,11 @@ func (m *model) compare(done *meeting, want outcome) (leases []heldLease, diff s
 	got := done.got
 	leases = m.learn(&want, got)
 	// What counters say is not a promise of what overlaps: the number of items
-	// in a queue, and whether what it lacks is leased or delayed.
-	want.Ready, got.Ready, want.N, got.N = 0, 0, 0, 0
+	// in a queue, and whether what it lacks is leased or delayed. A purge of a strict queue says how many items it removes.
+	want.Ready, got.Ready = 0, 0
+	if q := m.queue(done.o.purges); q == nil || !q.config.Strict {
+		want.N, got.N = 0, 0
+	}
 	if counted[want.Reason] && counted[got.Reason] {
 		want.Reason, got.Reason = "", ""
 	}

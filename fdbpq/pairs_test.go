@@ -227,7 +227,7 @@ func meetsEach(t *testing.T, open func() kv.DB, a func(*world) operation, everyS
 		if rng.IntN(20) >= fewer(t, 10) && *flagOps == 0 {
 			continue
 		}
-		all := len(situations) * len(keyings)
+		all := 2 * len(situations) * len(keyings)
 		first, tried := rng.IntN(all), 1
 		switch {
 		case *flagOps > 0:
@@ -249,13 +249,14 @@ func meetsEach(t *testing.T, open func() kv.DB, a func(*world) operation, everyS
 // meetOn makes an item, brings it into a situation, and lets two operations
 // overlap.
 func (w *world) meetOn(n int, a, b func(*world) operation) error {
-	situation, keying := situations[n%len(situations)], keyings[n/len(situations)]
+	situation, keying := situations[n%len(situations)], keyings[n/len(situations)%len(keyings)]
+	strict := n >= len(situations)*len(keyings)
 	p := w.processes[0]
-	w.trace = []string{"the item is " + situation.name + " and " + keying.name}
+	w.trace = []string{fmt.Sprintf("the item is %s and %s; strict: %v", situation.name, keying.name, strict)}
 	for _, o := range []operation{
-		configureOf("a", map[string]any{"max_deliveries": 2, "dead_letter_expired": false, "hand_over": "a,b", "key_limit": keying.limit, "key_order": keying.order, "fair": keying.fair, "key_rate": keying.rate}, func(c *fdbpq.Config) {
+		configureOf("a", map[string]any{"max_deliveries": 2, "dead_letter_expired": false, "hand_over": "a,b", "key_limit": keying.limit, "key_order": keying.order, "fair": keying.fair, "key_rate": keying.rate, "strict": strict}, func(c *fdbpq.Config) {
 			c.MaxDeliveries, c.DeadLetterExpired, c.HandOver = 2, false, "a,b"
-			c.KeyLimit, c.KeyOrder, c.Fair, c.KeyRate = keying.limit, keying.order, keying.fair, keying.rate
+			c.KeyLimit, c.KeyOrder, c.Fair, c.KeyRate, c.Strict = keying.limit, keying.order, keying.fair, keying.rate, strict
 		}, true),
 		purgeOf("a", false), pauseOf("a", false), inspectOf("a"), dropOf("paused"), dropOf("limit"),
 	} {

@@ -94,8 +94,8 @@ func (c *collector) front() kv.Reader {
 	return c.Work.front(c.state)
 }
 
-// front is the reader of what stands in front of the items that a pop takes: by snapshot, so
-// that no pop fails on a push, or, where the queue is strict, so that the pop depends on it.
+// front is the reader of what stands in front of the items that a pop takes, and of how many a purge removes: by snapshot, so
+// that neither fails on a push, or, where the queue is strict, so that it depends on it.
 func (w *Work) front(s *queueState) kv.Reader {
 	if w.store.strict || s.config.Strict {
 		return w.tx
