@@ -98,7 +98,7 @@ func (l *lane) receiving(items, bytes int) (queue fdbpq.Queue, to *tenants.Admis
 	if t := l.tenants.OfQueue(queue.Name()); t != nil {
 		to = t.Open()
 		making, refused := to.Making()
-		if refused != nil && !l.there() {
+		if refused != nil && !l.counted() {
 			return queue.Full(refused).Making(func() error { return refused }), to, refused
 		}
 		queue = queue.Making(making)
@@ -109,15 +109,15 @@ func (l *lane) receiving(items, bytes int) (queue fdbpq.Queue, to *tenants.Admis
 	return queue, to, full
 }
 
-// there reports whether the queue exists, or may. A transaction that fails because it may not be made fails for the
+// counted reports whether the tenant has no queue more with this one, or may not have. A transaction that fails because it may not be made fails for the
 // queues that share it, too: so a tenant that has too many is refused before.
-func (l *lane) there() bool {
-	var found *fdbpq.Inspection
+func (l *lane) counted() bool {
+	var counted bool
 	err := l.view(func(r kv.Reader) (err error) {
-		found, err = l.queue.Inspect(r)
+		counted, err = l.queue.Counted(r)
 		return err
 	})
-	return found != nil || err != nil
+	return counted || err != nil
 }
 
 // storeFull refuses new items for which the store has no room.

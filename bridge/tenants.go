@@ -39,11 +39,13 @@ func usage(store *fdbpq.Store, tenant string) (u tenants.Usage, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), txTimeoutDown)
 	defer cancel()
 	scope := tenant + "."
+	there := make(map[string]bool)
 	for after, more := scope, true; more; {
 		var page tenants.Usage
+		var found []string
 		last := after
 		err := store.View(ctx, func(r kv.Reader) error {
-			page, last = tenants.Usage{}, after
+			page, found, last = tenants.Usage{}, nil, after
 			names, err := store.Queues(r, after, usagePage)
 			if err != nil {
 				return err
@@ -59,7 +61,8 @@ func usage(store *fdbpq.Store, tenant string) (u tenants.Usage, err error) {
 				if err != nil {
 					return err
 				}
-				page.Queues, page.Items, page.Bytes = page.Queues+1, page.Items+has.Items, page.Bytes+has.Bytes
+				found = append(found, name)
+				page.Items, page.Bytes = page.Items+has.Items, page.Bytes+has.Bytes
 			}
 			scheduled, err := store.ScheduledBytes(r, after, last)
 			page.Bytes += scheduled
@@ -68,7 +71,13 @@ func usage(store *fdbpq.Store, tenant string) (u tenants.Usage, err error) {
 		if err != nil {
 			return u, err
 		}
-		u.Queues, u.Items, u.Bytes = u.Queues+page.Queues, u.Items+page.Items, u.Bytes+page.Bytes
+		for _, name := range found {
+			there[name] = true
+			if with := fdbpq.CountsWith(name); len(with) > len(name) || !there[with] { // a dead-letter queue comes behind its queue
+				u.Queues++
+			}
+		}
+		u.Items, u.Bytes = u.Items+page.Items, u.Bytes+page.Bytes
 		after = last
 	}
 	return u, nil

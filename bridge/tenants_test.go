@@ -193,7 +193,21 @@ func TestQuotas(t *testing.T) {
 		c.refused(c.ask("pq.queues."+verb, body), 429, "quota_queues")
 	}
 	c.push("pq.queues.a.push", "x")
+	c.accepted(c.raw(c.pop("pq.queues.a.pop.min", "", "PQ-Lease", "1h").Reply, "+TERM")) // a queue counts with its dead-letter queue
+	c.push("pq.queues.b-dead.push", "x")
+	if m := c.pop("pq.queues.a-dead.pop.min", ""); string(m.Data) != "x" {
+		t.Errorf("the dead letter is %q", m.Data)
+	}
+	if m := c.raw(c.pop("pq.queues.b-dead.pop.min", "", "PQ-Lease", "1h").Reply, "+TERM"); m.Header.Get("Nats-Service-Error-Code") != "403" || !strings.Contains(m.Header.Get("Nats-Service-Error"), `"b-dead-dead"`) {
+		t.Errorf("the dead letter of a dead-letter queue: %v", m.Header)
+	}
+	c.refused(c.ask("pq.queues.b-dead-dead.push", "x"), 429, "quota_queues")
+	testenv.Await(c, "the tenant sees two queues", func() bool { return c.tenantInfo("queues").Queues == 2 })
 	c.ask("pq.queues.b.admin.delete", "")
+	c.refused(c.ask("pq.queues.c.push", "x"), 429, "quota_queues")
+	c.push("pq.queues.b.push", "x")
+	c.ask("pq.queues.b.admin.delete", "")
+	c.ask("pq.queues.b-dead.admin.delete", "")
 	c.eventuallyServed("pq.queues.c.push", "x")
 
 	c.push("pq.items.a.push", "x")

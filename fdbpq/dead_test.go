@@ -298,3 +298,98 @@ func TestReasonIsText(t *testing.T) {
 		}
 	})
 }
+
+// A tenant's queue and its default dead-letter queue count as one: nothing asks whether the second one of them may be made. What
+// would begin another pair is asked about, or not made.
+func TestQueuesCountInPairs(t *testing.T) {
+	t.Parallel()
+	refusal := errors.New("too many queues")
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		for _, c := range []struct {
+			there []string
+			made  string
+			asks  bool
+		}{
+			{nil, "T.a", true},
+			{nil, "T.b-dead", true},
+			{[]string{"T.c"}, "T.c-dead", false},
+			{[]string{"T.d-dead"}, "T.d", false},
+			{[]string{"T.e", "T.e-dead"}, "T.e-dead-dead", true},
+			{[]string{"T.f-dead-dead"}, "T.f-dead", true},
+			{[]string{"T.f-dead-dead"}, "T.f-dead-dead-dead", true},
+			{[]string{"U.g", "T.gg"}, "T.g-dead", true},
+		} {
+			for _, name := range c.there {
+				f.push(name, fdbpq.NewItem{})
+			}
+			var counted bool
+			f.view(func(r kv.Reader) (err error) {
+				counted, err = f.Queue(c.made).Counted(r)
+				return err
+			})
+			err := f.db.Update(t.Context(), func(tx kv.Tx) error {
+				_, err := f.Queue(c.made).Making(func() error { return refusal }).Push(tx, fdbpq.NewItem{})
+				return err
+			})
+			if errors.Is(err, refusal) != c.asks || !c.asks && err != nil || counted == c.asks {
+				t.Errorf("beside %q: %s is made with %v, and counted before: %v", c.there, c.made, err, counted)
+			}
+		}
+	})
+}
+
+// In a tenant's dead-letter queue items that are no dead letters stay, unless it has one of its own: that would be a queue more, which
+// nobody has asked for.
+func TestDeadLettersBeginNoPair(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		f.dies("T.a")
+		f.dies("a-dead") // of no tenant
+		f.has("usually", map[string]int64{"T.a-dead": 1, "a-dead-dead": 1})
+		configured := func(object string) error {
+			return f.fails(func(tx kv.Tx) error {
+				_, err := f.Queue("T.a-dead").Configure(tx, []byte(object))
+				return err
+			})
+		}
+		for _, object := range []string{`{"dead_letter":"a-dead-dead"}`, `{"dead_letter_expired":true}`} {
+			if err := configured(object); err == nil || !strings.Contains(err.Error(), `make the queue "a-dead-dead"`) {
+				t.Errorf("%s: %v", object, err)
+			}
+		}
+		f.configure("T.a-dead", `{"max_deliveries":1}`)
+		f.push("T.a-dead", fdbpq.NewItem{Priority: -1, HasPriority: true})
+		lease := *f.leaseOne("T.a-dead", time.Hour).Lease
+		if err := f.terminate(lease); !errors.Is(err, fdbpq.ErrNoDeadLetterQueue) {
+			t.Errorf("+TERM: %v", err)
+		}
+		if err := f.nack(lease, 0); err != nil {
+			t.Error(err)
+		}
+		f.has("after the last delivery", map[string]int64{"T.a-dead": 2, "a-dead-dead": 1})
+
+		f.configure("T.a-dead-dead", `{}`)
+		if err := f.terminate(*f.leaseOne("T.a-dead", time.Hour).Lease); err != nil {
+			t.Error(err)
+		}
+		f.has("beside one that is there", map[string]int64{"T.a-dead": 1, "T.a-dead-dead": 1, "a-dead-dead": 1})
+		f.configure("T.a-dead", `{"dead_letter":"a-dead-dead","dead_letter_expired":true}`)
+
+		letter := f.everything("T.a-dead-dead")[0].ID
+		f.delete("T.a")
+		f.delete("T.a-dead")
+		refusal := errors.New("too many queues")
+		requeue := func(tx kv.Tx) error {
+			_, err := f.Queue("T.a-dead-dead").Making(func() error { return refusal }).Requeue(tx, letter, "")
+			return err
+		}
+		if err := f.fails(requeue); !errors.Is(err, refusal) {
+			t.Errorf("a requeue that makes the queue: %v", err)
+		}
+		f.push("T.a", fdbpq.NewItem{})
+		f.update(requeue)
+		f.has("after a requeue", map[string]int64{"T.a": 1, "T.a-dead": 1, "a-dead-dead": 1})
+	})
+}

@@ -70,8 +70,8 @@ func (d deadLetters) open() (*pusher, error) {
 			name = beside(d.name, chosen)
 		}
 	}
-	if name == "" {
-		return nil, nil
+	if made, err := d.makes(name); err != nil || !made {
+		return nil, err
 	}
 	dlq, err := d.pusher(name)
 	if errors.Is(err, ErrNoQueue) {
@@ -81,6 +81,38 @@ func (d deadLetters) open() (*pusher, error) {
 		return nil, fmt.Errorf("dead-letter queue %q: %w", name, err)
 	}
 	return dlq, nil
+}
+
+// makes reports whether dead letters go to their default queue, and make it if need be; "" is none. A tenant's queues
+// count in pairs, see [CountsWith]: what would begin another pair is made by its own requests alone.
+func (d deadLetters) makes(name string) (bool, error) {
+	if name == "" || tenantOf(d.name) == "" || CountsWith(name) != "" {
+		return name != "", nil
+	}
+	dlq, err := d.queue(name)
+	return err == nil && dlq.there(), err
+}
+
+// CountsWith returns the queue with which a queue counts as one of its tenant's, "" if there is none: its default dead-letter
+// queue, or the one whose dead letters it has. So dead letters never make a queue too many.
+func CountsWith(queue string) string {
+	home, dead := strings.CutSuffix(queue, DeadLetterSuffix)
+	switch {
+	case !dead:
+		return queue + DeadLetterSuffix
+	case strings.HasSuffix(home, DeadLetterSuffix):
+		return ""
+	}
+	return home
+}
+
+// Counted reports whether the queue is none more of its tenant's: it exists, or the one does with which it counts.
+func (q Queue) Counted(r kv.Reader) (bool, error) {
+	s, err := q.readState(r)
+	if with := CountsWith(q.name); err == nil && s == nil && with != "" {
+		s, err = q.store.Queue(with).readState(r)
+	}
+	return s != nil, err
 }
 
 // taken reports whether the configuration of another queue of the tenant accepts dead letters of this one.
@@ -100,11 +132,11 @@ func defaultDeadLetters(queue string) string {
 
 // errNoDeadLetters says what to do where there is no dead-letter queue.
 func errNoDeadLetters(queue string) error {
-	if name := defaultDeadLetters(queue); name != "" {
+	name := ownName(queue) + DeadLetterSuffix
+	if defaultDeadLetters(queue) != "" {
 		return fmt.Errorf("%w: make the queue %q", ErrNoDeadLetterQueue, name)
 	}
-	return fmt.Errorf("%w: %s%s would have %d bytes, allowed are %d: choose another queue with dead_letter",
-		ErrNoDeadLetterQueue, queue, DeadLetterSuffix, len(ownName(queue))+len(DeadLetterSuffix), MaxDeadLetterName)
+	return fmt.Errorf("%w: %s would have %d bytes, allowed are %d: choose another queue with dead_letter", ErrNoDeadLetterQueue, name, len(name), MaxDeadLetterName)
 }
 
 // prepareDeadLetters refuses a dead-letter queue to which dead letters may not go.
@@ -113,11 +145,19 @@ func prepareDeadLetters(qtx *queueTx, next *queueState) error {
 	if c.DeadLetter != "" && c.DeadLetter != qtx.state.config.DeadLetter {
 		return deadLetters{qtx}.mayGoTo(c.DeadLetter)
 	}
-	if c.DeadLetterExpired && c.DeadLetter == "" && defaultDeadLetters(qtx.name) == "" {
-		return configError("dead_letter_expired needs a dead_letter: %s%s would have %d bytes, allowed are %d",
-			qtx.name, DeadLetterSuffix, len(ownName(qtx.name))+len(DeadLetterSuffix), MaxDeadLetterName)
+	if c.DeadLetterExpired && c.DeadLetter == "" {
+		return deadLetters{qtx}.needed("dead_letter_expired")
 	}
 	return nil
+}
+
+// needed refuses a field of the configuration that needs the default dead-letter queue, if there is none.
+func (d deadLetters) needed(field string) error {
+	made, err := d.makes(defaultDeadLetters(d.name))
+	if err == nil && !made {
+		err = configError("%s: %w", field, errNoDeadLetters(d.name))
+	}
+	return err
 }
 
 // mayGoTo returns an error when the named queue may not be the dead-letter queue of this
@@ -127,7 +167,7 @@ func (d deadLetters) mayGoTo(name string) error {
 		return configError("dead_letter is %q: a queue cannot be its own dead-letter queue", name)
 	}
 	if name == ownName(d.name)+DeadLetterSuffix {
-		return nil
+		return d.needed("dead_letter")
 	}
 	takes, err := d.taken(name)
 	if err == nil && !takes {
@@ -283,6 +323,11 @@ func (d deadLetters) requeuer(to string, full error) (p *pusher, refused, err er
 	if refused, err = d.goBack(to); refused != nil || err != nil {
 		return nil, refused, err
 	}
+	home, err := d.queue(to)
+	if err != nil {
+		return nil, nil, err
+	}
+	home.making = d.making
 	p, err = d.pusher(to)
 	if errors.Is(err, ErrNoQueue) {
 		return nil, err, nil

@@ -269,10 +269,8 @@ func (qtx *queueTx) orNew() error {
 	if qtx.state.exists {
 		return nil
 	}
-	if qtx.making != nil {
-		if err := qtx.making(); err != nil {
-			return err
-		}
+	if err := qtx.mayBeMade(); err != nil {
+		return err
 	}
 	begin := &queueState{exists: true, config: defaultConfig()}
 	if begin.generation = qtx.state.generation; begin.generation == 0 { // otherwise Delete has incremented it
@@ -284,6 +282,19 @@ func (qtx *queueTx) orNew() error {
 	}
 	qtx.state, qtx.missing = begin, true
 	return nil
+}
+
+// mayBeMade returns why the queue is not made, nil if it is.
+func (qtx *queueTx) mayBeMade() error {
+	if qtx.making == nil {
+		return nil
+	}
+	if with := CountsWith(qtx.name); with != "" {
+		if other, err := qtx.queue(with); err != nil || other.there() {
+			return err
+		}
+	}
+	return qtx.making()
 }
 
 // create makes a queue that is missing, in a state.

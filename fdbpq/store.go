@@ -273,7 +273,7 @@ func ownName(queue string) string { return queue[strings.LastIndexByte(queue, '.
 func beside(queue, own string) string { return queue[:len(queue)-len(ownName(queue))] + own }
 
 // Making returns a handle that makes the queue only if may returns nil; otherwise requests that would
-// make it fail with that error. Dead letters make their queue all the same.
+// make it fail with that error. Nothing is asked where the queue counts with one that exists, see [CountsWith].
 func (q Queue) Making(may func() error) Queue {
 	q.making = may
 	return q

@@ -21,7 +21,7 @@ import (
 
 // Quotas bound what a tenant has and does. 0: no bound.
 type Quotas struct {
-	Queues int64 // those of dead letters count, too
+	Queues int64 // each with its dead-letter queue, see fdbpq.CountsWith
 	Items  int64 // in all its queues, whatever their state
 	Bytes  int64 // of their payloads and headers
 
