@@ -24,7 +24,7 @@ const module = "github.com/pqbridge/pqbridge"
 
 // imports says what each package may import of this module, its tests aside:
 // cmd → bridge → fdbpq → kv, and never back. Engines know keys, never items;
-// the subject grammar and the protocol know nobody; a client knows these two alone. A package
+// the subject grammar and the protocol know nobody; a client knows these two, and what all clients share. A package
 // that is missing here has no place yet: think about it, then add it.
 var imports = map[string][]string{
 	"subjects":         {},
@@ -35,7 +35,7 @@ var imports = map[string][]string{
 	"fdbpq/kv/cluster": {"fdbpq/kv", "fdbpq/kv/local"},
 	"fdbpq":            {"fdbpq/internal/rota", "fdbpq/internal/session", "fdbpq/internal/storetime", "fdbpq/kv", "internal/calendar", "internal/jsontext", "internal/reason", "internal/tuple"},
 	"bridge":           {"bridge/internal/batch", "bridge/internal/codec", "bridge/internal/failure", "bridge/internal/listening", "bridge/internal/peers", "bridge/internal/receiver", "bridge/internal/request", "bridge/internal/sources", "bridge/internal/survey", "bridge/internal/tenants", "bridge/internal/waiting", "fdbpq", "fdbpq/kv", "protocol", "subjects"},
-	"client":           {"protocol", "subjects"},
+	"client":           {"internal/lanes", "protocol", "subjects"},
 	"docs":             {},
 	"testenv":          {"bridge", "fdbpq", "fdbpq/kv", "fdbpq/kv/local", "fdbpq/kv/fdb", "internal/fdbtest", "internal/history", "internal/interest", "internal/patience", "subjects"},
 
@@ -70,6 +70,7 @@ var imports = map[string][]string{
 	"internal/interest":    {},
 	"internal/jetstream":   {"fdbpq/kv/cluster"},
 	"internal/jsontext":    {},
+	"internal/lanes":       {}, // calls at the same time, of whatever client
 	"internal/kvtest":      {"fdbpq/kv", "internal/patience"},
 	"internal/nightly":     {},
 	"internal/patience":    {},

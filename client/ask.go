@@ -1,5 +1,7 @@
 package client
 
+import "github.com/pqbridge/pqbridge/internal/lanes"
+
 // ask is a worker of a Consume that wants an item. Those that are idle at the same time ask together: one pop for as many items as
 // they are, so that none is leased for a worker that is busy.
 type ask struct {
@@ -15,9 +17,9 @@ type asked struct {
 	told  bool // another worker of the same pop tells of the error
 }
 
-func (a *ask) bytes() int         { return 0 }
-func (a *ask) apart() bool        { return false }
-func (a *ask) goesWith(*ask) bool { return true }
+func (a *ask) Bytes() int         { return 0 }
+func (a *ask) Apart() bool        { return false }
+func (a *ask) GoesWith(*ask) bool { return true }
 
 // early reports whether the worker's item before is not settled yet.
 func (a *ask) early() bool {
@@ -31,7 +33,7 @@ func (a *ask) early() bool {
 
 // asks are those of a Consume.
 type asks struct {
-	*lanes[*ask]
+	*lanes.Lanes[*ask]
 	consumer *consumer
 	single   bool // each worker asks alone
 	options  []PopOption
@@ -44,7 +46,7 @@ func newAsks(c *consumer, options []PopOption) *asks {
 		opt(&request)
 	}
 	a := &asks{consumer: c, options: options, single: most == 1 || request.MsgID != "" && !request.ownID}
-	a.lanes = newLanes(func() (int, int) { return most, 0 }, func(_ laneKey, all []*ask) { go a.pop(all) })
+	a.Lanes = lanes.New(func() (int, int) { return most, 0 }, func(_ lanes.Key, all []*ask) { go a.pop(all) })
 	return a
 }
 
@@ -54,15 +56,15 @@ func (a *asks) ask(settled <-chan struct{}) asked {
 	if a.single {
 		return a.alone(one)
 	}
-	if _, alone := a.join(laneKey{}, laneKey{}, one); alone {
-		defer a.land(laneKey{})
+	if _, alone := a.Join(lanes.Key{}, lanes.Key{}, one); alone {
+		defer a.Land(lanes.Key{})
 		return a.alone(one)
 	}
 	select {
 	case got := <-one.done:
 		return got
 	case <-a.consumer.ctx.Done():
-		if a.takeOut(laneKey{}, one) {
+		if a.TakeOut(lanes.Key{}, one) {
 			return asked{err: a.consumer.ctx.Err()}
 		}
 		return <-one.done
@@ -88,10 +90,10 @@ func (a *asks) pop(all []*ask) {
 	}
 	items, err := c.queue.take(c.ctx, "pop", c.options.End, batch, a.options)
 	if err == nil {
-		a.putBack(laneKey{}, all[len(items):])
+		a.PutBack(lanes.Key{}, all[len(items):])
 		all = all[:len(items)]
 	}
-	a.land(laneKey{})
+	a.Land(lanes.Key{})
 	for i, one := range all {
 		got := asked{err: err, early: early[i], told: i > 0}
 		if err == nil {

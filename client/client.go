@@ -46,6 +46,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/internal/lanes"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
@@ -61,7 +62,7 @@ type Client struct {
 	patience patience
 	mailbox  *mailbox
 	inFlight *inFlight
-	settles  rights
+	settles  *lanes.Rights
 	pushes   *pushes
 
 	settlements *settlements
@@ -162,10 +163,10 @@ func New(nc *nats.Conn, opts ...Option) (*Client, error) {
 		mailbox:  newMailbox(nc, acks),
 		inFlight: newInFlight(max(1, o.inFlight)),
 	}
-	c.settles.connection = func() uint64 {
+	c.settles = lanes.NewRights(func() uint64 {
 		n, _ := c.mailbox.connection()
 		return n
-	}
+	})
 	most := min(max(1, o.together), MaxMany)
 	c.pushes, c.settlements = newPushes(c, most, o.mixes), newSettlements(c, most)
 	return c, nil

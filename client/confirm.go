@@ -47,7 +47,7 @@ func (t *taking) runInSteps(ctx context.Context) ([]*Item, error) {
 		case !confirms:
 			return items, err
 		case errors.As(err, &e) && e.Code == protocol.CodeBadRequest:
-			t.queue.client.settles.set(t.queue.name, false) // the bridge is an earlier one, which knows no steps
+			t.queue.client.settles.Set(t.queue.name, false) // the bridge is an earlier one, which knows no steps
 			continue
 		case err != nil:
 			return nil, nothingTaken(ctx, err)
@@ -120,7 +120,7 @@ const askingToSettle = "may-settle"
 // answers that it knows no such lease.
 func (q *Queue) maySettle(ctx context.Context) (bool, error) {
 	c := q.client
-	if may, known := c.settles.of(q.name); known {
+	if may, known := c.settles.Of(q.name); known {
 		return may, nil
 	}
 	if err := c.admitted(ctx, "pop", q.name); err != nil {
@@ -140,7 +140,7 @@ func (q *Queue) maySettle(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	if refusal != nil {
-		c.settles.set(q.name, false)
+		c.settles.Set(q.name, false)
 		return false, nil
 	}
 	m, err := await(ctx, answers, nil, c.patience.attempt)
@@ -150,7 +150,7 @@ func (q *Queue) maySettle(ctx context.Context) (bool, error) {
 	if e := answered(m, "pop", q.name); e != nil && errors.Is(e, nats.ErrNoResponders) {
 		return false, nil // nobody is there, or settlements do not leave the account
 	}
-	c.settles.set(q.name, true)
+	c.settles.Set(q.name, true)
 	return true, nil
 }
 

@@ -2,10 +2,11 @@ package client
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/internal/lanes"
 )
 
 // AskAgainAfter makes the client repeat unanswered requests after d.
@@ -55,32 +56,14 @@ func (i *Item) BeginWithoutLease(handle Handler, onError func(*Item, error)) {
 
 // Waiting is how many pushes and settlements of a queue have not left yet.
 func (q *Queue) Waiting() int {
-	return q.client.pushes.waits(q.name) + q.client.settlements.waits(q.name)
-}
-
-func (s *lanes[C]) waits(queue string) (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for key, l := range s.of {
-		if key.queue == queue {
-			n += len(l.waiting)
-		}
-	}
-	return n
+	return q.client.pushes.Waiting(q.name) + q.client.settlements.Waiting(q.name)
 }
 
 // Lanes is how many lanes a client has.
-func (c *Client) Lanes() int {
-	count := func(mu *sync.Mutex, n func() int) int {
-		mu.Lock()
-		defer mu.Unlock()
-		return n()
-	}
-	return count(&c.pushes.mu, func() int { return len(c.pushes.of) }) + count(&c.settlements.mu, func() int { return len(c.settlements.of) })
-}
+func (c *Client) Lanes() int { return c.pushes.Len() + c.settlements.Len() }
 
 // BundleAgain has the client forget that a bridge knows no bundles.
-func (c *Client) BundleAgain() { c.pushes.alone.until.Store(nil) }
+func (c *Client) BundleAgain() { c.pushes.alone = lanes.Apart{} }
 
 var (
 	ReadResults      = readResults

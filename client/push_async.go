@@ -77,7 +77,7 @@ func (p *pushCall) depart(ctx context.Context) error {
 // leaveOut ends the push because its caller waits no longer.
 func (p *pushCall) leaveOut(err error) {
 	if key, by := p.place.where(); by == nil {
-		p.client.pushes.takeOut(key, p)
+		p.client.pushes.TakeOut(key, p)
 	}
 	p.end(Pushed{}, err)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/internal/lanes"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -18,57 +19,52 @@ import (
 // the client does not try: the server would tell the program's error handler. Until
 // the program has done so itself, each priority has a lane of its own.
 
-// The bounds of a bundle of pushes.
-const (
-	maxBundledPush  = 16 << 10  // bytes of a push that goes with others
-	maxBundleBytes  = 256 << 10 // of all
-	maxBundleShare  = 4         // of the largest message of the server it has at most this part
-	pushResultBytes = 160       // of the answer, for each push
-)
+// pushResultBytes is how much room the answer to a bundle needs for each push.
+const pushResultBytes = 160
 
 // headerTrace asks the server to report the way of a message, so it has to stay one.
 const headerTrace = "Nats-Trace-Dest"
 
 // pushes are the pushes of a client that may go together.
 type pushes struct {
-	*lanes[*pushCall]
+	*lanes.Lanes[*pushCall]
 	client *Client
-	most   int    // in one message
-	rights rights // to push without a priority in the subject
-	may    bool   // all have it
+	most   int           // in one message
+	rights *lanes.Rights // to push without a priority in the subject
+	may    bool          // all have it
 
-	alone apart // after a bridge that does not know bundles whose items are refused one by one
+	alone lanes.Apart // after a bridge that does not know bundles whose items are refused one by one
 }
 
 func newPushes(c *Client, most int, may bool) *pushes {
-	p := &pushes{client: c, most: most, may: may, rights: rights{connection: c.mailbox.admitted.Load}}
-	p.lanes = newLanes(p.bounds, func(key laneKey, calls []*pushCall) {
-		_ = c.ship(calls, func() { p.land(key) }) // each call has its error
+	p := &pushes{client: c, most: most, may: may, rights: lanes.NewRights(c.mailbox.admitted.Load)}
+	p.Lanes = lanes.New(p.bounds, func(key lanes.Key, calls []*pushCall) {
+		_ = c.ship(calls, func() { p.Land(key) }) // each call has its error
 	})
 	return p
 }
 
 func (p *pushes) bounds() (calls, bytes int) {
-	largest := int(p.client.nc.MaxPayload())
-	return max(1, min(p.most, largest/pushResultBytes)), min(maxBundleBytes, largest/maxBundleShare)
+	largest := p.client.nc.MaxPayload()
+	return max(1, min(p.most, int(largest)/pushResultBytes)), lanes.Bytes(largest)
 }
 
 // depart sends a push, alone or with others.
 func (p *pushes) depart(c *pushCall) error {
 	_, traced := c.msg.Header[headerTrace]
 	_, handsOver := c.msg.Header[protocol.HeaderSettle]
-	c.single = traced || handsOver || c.size > maxBundledPush || p.alone.lasts()
-	own := laneKey{c.queue, c.msg.Subject}
+	c.single = traced || handsOver || c.size > lanes.MaxTogether || p.alone.Lasts()
+	own := lanes.Key{Queue: c.queue, Subject: c.msg.Subject}
 	key := own
 	if c.priority != nil && p.mixes(c.queue) {
-		key.subject = "" // which stands for that without a priority
+		key.Subject = "" // which stands for that without a priority
 	}
 	if c.priority == nil {
-		own.subject, key.subject = "", ""
+		own.Subject, key.Subject = "", ""
 	}
-	at, alone := p.join(own, key, c)
+	at, alone := p.Join(own, key, c)
 	if alone {
-		return p.client.ship([]*pushCall{c}, func() { p.land(at) })
+		return p.client.ship([]*pushCall{c}, func() { p.Land(at) })
 	}
 	c.place.joined(at)
 	return nil
@@ -79,13 +75,13 @@ func (p *pushes) mixes(queue string) bool {
 	if p.may {
 		return true
 	}
-	may, _ := p.rights.of(queue)
+	may, _ := p.rights.Of(queue)
 	return may
 }
 
-func (p *pushCall) bytes() int                { return p.size }
-func (p *pushCall) apart() bool               { return p.single }
-func (p *pushCall) goesWith(q *pushCall) bool { return (p.id == noID) == (q.id == noID) }
+func (p *pushCall) Bytes() int                { return p.size }
+func (p *pushCall) Apart() bool               { return p.single }
+func (p *pushCall) GoesWith(q *pushCall) bool { return (p.id == noID) == (q.id == noID) }
 
 // shipment is a message with pushes, under way.
 type shipment struct {
@@ -162,21 +158,10 @@ func (s *shipment) frames() []byte {
 			headers = append(headers, protocol.HeaderPriority+": "...)
 			headers = append(strconv.AppendInt(headers, *p.priority, 10), '\n')
 		}
-		headers = appendHeaders(headers, p.msg.Header)
+		headers = protocol.AppendHeaders(headers, p.msg.Header)
 		body = protocol.AppendFrame(body, headers, p.msg.Data)
 	}
 	return body
-}
-
-// appendHeaders appends the headers of an item in a bundle.
-func appendHeaders(b []byte, header nats.Header) []byte {
-	for key, values := range header {
-		for _, value := range values {
-			b = append(append(b, oneLine.Replace(key)...), ": "...)
-			b = append(append(b, oneLine.Replace(value)...), '\n')
-		}
-	}
-	return b
 }
 
 // refusesOne reports whether a bundle is refused for a reason that need not concern all of its
@@ -202,7 +187,7 @@ func (s *shipment) conclude(m *nats.Msg, err error) {
 	switch {
 	case errors.As(err, &e) && refusesOne(e):
 		if e.Code == protocol.CodeBadRequest && e.item == nil {
-			s.client.pushes.alone.begin()
+			s.client.pushes.alone.Begin()
 		}
 		s.divide()
 	case err != nil:
@@ -231,7 +216,7 @@ func (s *shipment) concludeOne(m *nats.Msg, err error) {
 func (s *shipment) succeeded() {
 	to := s.client.pushes
 	if s.op == "push" && s.calls[0].priority == nil && !to.mixes(s.queue) {
-		to.rights.set(s.queue, true)
+		to.rights.Set(s.queue, true)
 	}
 }
 

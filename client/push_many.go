@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
@@ -58,9 +57,6 @@ func (q *Queue) PushMany(ctx context.Context, items ...NewItem) ([]Pushed, error
 // MaxMany is how many items or settlements one message has at most.
 const MaxMany = protocol.MaxBundle
 
-// oneLine keeps a header in its line, as nats.go does.
-var oneLine = strings.NewReplacer("\r", " ", "\n", " ")
-
 // bundle writes the items into the body of a push, and gives it an id if it needs one.
 func bundle(r *call, items []NewItem) msgID {
 	var headers []byte
@@ -81,7 +77,7 @@ func bundle(r *call, items []NewItem) msgID {
 		if p.priority != nil {
 			headers = fmt.Appendf(headers, "%s: %d\n", protocol.HeaderPriority, *p.priority)
 		}
-		headers = appendHeaders(headers, p.header)
+		headers = protocol.AppendHeaders(headers, p.header)
 		r.body = protocol.AppendFrame(r.body, headers, items[i].Payload)
 	}
 	if id == madeID {

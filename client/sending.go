@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/internal/lanes"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
@@ -205,13 +206,13 @@ func (s *sending) attempts() attempts {
 type caller struct {
 	mu    sync.Mutex
 	ended bool
-	key   laneKey  // of the lane that it has joined
-	by    *sending // that it is a part of; nil: it has not left
-	tried attempts // in requests before that one
+	key   lanes.Key // of the lane that it has joined
+	by    *sending  // that it is a part of; nil: it has not left
+	tried attempts  // in requests before that one
 }
 
 // joined notes in which lane the call waits.
-func (c *caller) joined(key laneKey) {
+func (c *caller) joined(key lanes.Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.key = key
@@ -254,7 +255,7 @@ func (c *caller) attempts() attempts {
 }
 
 // where returns the lane that the call has joined, and the request that it is a part of.
-func (c *caller) where() (laneKey, *sending) {
+func (c *caller) where() (lanes.Key, *sending) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.key, c.by

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/internal/lanes"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -17,32 +18,32 @@ import (
 
 // settlements are those of a client that may go together.
 type settlements struct {
-	*lanes[*settling]
+	*lanes.Lanes[*settling]
 	client *Client
-	most   int    // in one message
-	rights rights // to settle several leases at once
+	most   int           // in one message
+	rights *lanes.Rights // to settle several leases at once
 
-	alone apart // after a bridge that does not know bundles of settlements
+	alone lanes.Apart // after a bridge that does not know bundles of settlements
 }
 
 func newSettlements(c *Client, most int) *settlements {
-	s := &settlements{client: c, most: most, rights: rights{connection: c.mailbox.admitted.Load}}
-	s.lanes = newLanes(s.bounds, func(key laneKey, calls []*settling) {
-		s.ship(key, calls, func() { s.land(key) })
+	s := &settlements{client: c, most: most, rights: lanes.NewRights(c.mailbox.admitted.Load)}
+	s.Lanes = lanes.New(s.bounds, func(key lanes.Key, calls []*settling) {
+		s.ship(key, calls, func() { s.Land(key) })
 	})
 	return s
 }
 
 func (s *settlements) bounds() (calls, bytes int) {
-	return s.most, min(maxBundleBytes, int(s.client.nc.MaxPayload())/maxBundleShare)
+	return s.most, lanes.Bytes(s.client.nc.MaxPayload())
 }
 
 // together reports whether settlements of a queue may go together.
 func (s *settlements) together(queue string) bool {
-	if s.alone.lasts() {
+	if s.alone.Lasts() {
 		return false
 	}
-	may, known := s.rights.of(queue)
+	may, known := s.rights.Of(queue)
 	return may || !known
 }
 
@@ -56,9 +57,9 @@ type settling struct {
 	place caller
 }
 
-func (s *settling) bytes() int              { return len(s.item.ack) + len(s.body) + len(" \n") }
-func (s *settling) apart() bool             { return s.single }
-func (s *settling) goesWith(*settling) bool { return true }
+func (s *settling) Bytes() int              { return len(s.item.ack) + len(s.body) + len(" \n") }
+func (s *settling) Apart() bool             { return s.single }
+func (s *settling) GoesWith(*settling) bool { return true }
 
 // appendLine appends the settlement to a bundle.
 func (s *settling) appendLine(b []byte) ([]byte, error) {
@@ -67,7 +68,7 @@ func (s *settling) appendLine(b []byte) ([]byte, error) {
 		return b, err
 	}
 	b = append(append(b, subject...), ' ')
-	return append(append(b, oneLine.Replace(s.body)...), '\n'), nil
+	return append(append(b, protocol.OneLine(s.body)...), '\n'), nil
 }
 
 // settle settles a lease, with others if there are any. An extension returns when the lease ends.
@@ -99,14 +100,14 @@ func (s *settlements) depart(ctx context.Context, one *settling) {
 		one.fail(err)
 		return
 	}
-	key := laneKey{queue: one.item.Queue}
+	key := lanes.Key{Queue: one.item.Queue}
 	if s.most == 1 {
 		s.ship(key, []*settling{one}, func() {})
 		return
 	}
-	one.single = one.bytes() > protocol.MaxBundledSettlement || !s.together(key.queue)
-	if _, alone := s.join(key, key, one); alone {
-		s.ship(key, []*settling{one}, func() { s.land(key) })
+	one.single = one.Bytes() > protocol.MaxBundledSettlement || !s.together(key.Queue)
+	if _, alone := s.Join(key, key, one); alone {
+		s.ship(key, []*settling{one}, func() { s.Land(key) })
 	} else {
 		one.place.joined(key)
 	}
@@ -115,7 +116,7 @@ func (s *settlements) depart(ctx context.Context, one *settling) {
 // abandon ends a settlement whose caller waits no longer, unless it has ended.
 func (s *settlements) abandon(one *settling, why error) {
 	if key, by := one.place.where(); by == nil {
-		s.takeOut(key, one)
+		s.TakeOut(key, one)
 	}
 	one.fail(why)
 }
@@ -153,7 +154,7 @@ type settleBundle struct {
 }
 
 // ship sends settlements in one message, and calls landed when it is not under way any more.
-func (s *settlements) ship(key laneKey, calls []*settling, landed func()) {
+func (s *settlements) ship(key lanes.Key, calls []*settling, landed func()) {
 	b := s.newBundle(key, calls, landed)
 	err := b.load()
 	if err == nil {
@@ -164,9 +165,9 @@ func (s *settlements) ship(key laneKey, calls []*settling, landed func()) {
 	}
 }
 
-func (s *settlements) newBundle(key laneKey, calls []*settling, landed func()) *settleBundle {
+func (s *settlements) newBundle(key lanes.Key, calls []*settling, landed func()) *settleBundle {
 	b := &settleBundle{land: landed}
-	b.client, b.op, b.queue, b.callers = s.client, calls[0].op, key.queue, len(calls)
+	b.client, b.op, b.queue, b.callers = s.client, calls[0].op, key.Queue, len(calls)
 	b.repeatable, b.done, b.unwanted, b.msg = true, b.conclude, landed, &nats.Msg{}
 	b.receive()
 	for _, one := range calls {
@@ -193,7 +194,7 @@ func bundled(c *Client, queue string, calls []*settling) (subject string, header
 	subject, err = c.grammar.Build(subjects.Subject{Queue: queue, Verb: subjects.Ack, Conn: "bundle", Token: "settle"})
 	size := 0
 	for _, one := range calls {
-		size += one.bytes()
+		size += one.Bytes()
 	}
 	body = make([]byte, 0, size)
 	for _, one := range calls {
@@ -207,9 +208,9 @@ func bundled(c *Client, queue string, calls []*settling) (subject string, header
 // refused reports whether the user may settle one lease and not several at once. Then the server's
 // permission error is all that comes, so a first bundle without an answer goes alone.
 func (b *settleBundle) refused() bool {
-	may, _ := b.client.settlements.rights.of(b.queue)
+	may, _ := b.client.settlements.rights.Of(b.queue)
 	if last := b.client.nc.LastError(); last != nil && errors.Is(last, nats.ErrPermissionViolation) && strings.Contains(last.Error(), b.msg.Subject) {
-		b.client.settlements.rights.set(b.queue, false)
+		b.client.settlements.rights.Set(b.queue, false)
 	}
 	return !may
 }
@@ -224,16 +225,16 @@ func (b *settleBundle) conclude(m *nats.Msg, err error) {
 		b.concludeOne(m, err)
 	case err == errSilence || errors.As(err, &e) && refusesOne(e):
 		if e != nil && e.Code == protocol.CodeBadRequest {
-			all.alone.begin()
+			all.alone.Begin()
 		}
 		for _, one := range b.calls {
 			one.place.unboard(false)
-			all.ship(laneKey{queue: b.queue}, []*settling{one}, func() {})
+			all.ship(lanes.Key{Queue: b.queue}, []*settling{one}, func() {})
 		}
 	case err != nil:
 		b.fail(err)
 	default:
-		all.rights.set(b.queue, true)
+		all.rights.Set(b.queue, true)
 		b.read(m)
 	}
 }
@@ -280,7 +281,7 @@ func (b *settleBundle) read(m *nats.Msg) {
 // repeat sends one of the settlements again, alone.
 func (b *settleBundle) repeat(one *settling, why *Error) {
 	one.place.unboard(why.Code == protocol.CodeUnknownResult)
-	again := b.client.settlements.newBundle(laneKey{queue: b.queue}, []*settling{one}, func() {})
+	again := b.client.settlements.newBundle(lanes.Key{Queue: b.queue}, []*settling{one}, func() {})
 	again.retry = b.retry
 	if err := again.load(); err != nil {
 		again.finish(nil, err)
@@ -300,16 +301,12 @@ func results(queue string, m *nats.Msg, n int) ([]string, *Error) {
 
 // read reads the result of a settlement in the answer to a bundle.
 func (s *settling) read(result string) (until string, err *Error) {
-	if until, ok := strings.CutPrefix(result, protocol.ResultOK); ok && (until == "" || until[0] == ' ') {
-		return strings.TrimPrefix(until, " "), nil
-	}
-	words := strings.SplitN(result, " ", 4)
-	code := 0
-	if len(words) >= 3 && words[0] == protocol.ResultError {
-		code, _ = strconv.Atoi(words[1]) // 0 is no code either
-	}
-	if code == 0 {
+	until, why, ok := protocol.ReadResult(result)
+	switch {
+	case !ok:
 		return "", unreadable(s.op, s.item.Queue, []byte(result), nil)
+	case why != nil:
+		return "", &Error{Op: s.op, Queue: s.item.Queue, Code: why.Code, Reason: why.Reason, Description: why.Description}
 	}
-	return "", &Error{Op: s.op, Queue: s.item.Queue, Code: code, Reason: Reason(strings.TrimPrefix(words[2], "-")), Description: strings.Join(words[3:], "")}
+	return until, nil
 }

@@ -23,6 +23,22 @@ func AppendFrame(b, headers, payload []byte) []byte {
 	return append(b, '\n')
 }
 
+// AppendHeaders appends headers of an item in a bundle, each kept in its line.
+func AppendHeaders(b []byte, header map[string][]string) []byte {
+	for name, values := range header {
+		for _, value := range values {
+			b = append(append(b, OneLine(name)...), ": "...)
+			b = append(append(b, OneLine(value)...), '\n')
+		}
+	}
+	return b
+}
+
+// OneLine returns a text with a space for each line break, as clients of NATS send headers.
+func OneLine(text string) string { return lineBreaks.Replace(text) }
+
+var lineBreaks = strings.NewReplacer("\r", " ", "\n", " ")
+
 // frameLine is what the first line of a frame should be.
 const frameLine = "a line with the bytes of its headers and those of its payload, such as 0 13"
 

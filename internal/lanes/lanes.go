@@ -1,13 +1,5 @@
-package client
-
-import (
-	"runtime"
-	"slices"
-	"sync"
-	"sync/atomic"
-	"time"
-)
-
+// Package lanes has calls at the same time go together.
+//
 // A lane has the calls of one kind on one queue of one client. While few of them are under way each goes at
 // once, in a message of its own, as if there were no lane. Otherwise a call joins those that wait, and
 // they leave together as soon as the goroutines that can run have run. None of them waits for an
@@ -15,6 +7,13 @@ import (
 // one answer has woken call again together: bundles keep themselves together, without a timer.
 //
 // Calls leave in the order in which they came, whoever made them.
+package lanes
+
+import (
+	"runtime"
+	"slices"
+	"sync"
+)
 
 const (
 	fewUnderWay = 2  // with fewer messages under way a call goes at once
@@ -22,58 +21,44 @@ const (
 	passes      = 3  // of the scheduler, before waiting calls leave
 )
 
-// laneCall is a call that may go in one message with others.
-type laneCall[C any] interface {
+// Call is a call that may go in one message with others.
+type Call[C any] interface {
 	comparable
-	bytes() int            // that it adds to a message
-	apart() bool           // it has a message of its own
-	goesWith(other C) bool // in one message, as far as the kinds of calls are concerned
+	Bytes() int            // that it adds to a message
+	Apart() bool           // it has a message of its own
+	GoesWith(other C) bool // in one message, as far as the kinds of calls are concerned
 }
 
-// laneKey says which calls may be of one lane.
-type laneKey struct{ queue, subject string }
+// Key says which calls may be of one lane.
+type Key struct{ Queue, Subject string }
 
-// lanes are all lanes of a client for calls of one kind. A lane without calls is forgotten.
-type lanes[C laneCall[C]] struct {
-	// bounds returns how many calls one message may have, and how many bytes of them.
+// Lanes are all lanes of a client for calls of one kind. A lane without calls is forgotten. Get them from [New].
+type Lanes[C Call[C]] struct {
 	bounds func() (calls, bytes int)
-
-	// send sends calls, in one message, and does not wait for the answer. When it is there, or nobody
-	// wants to know it any more, land has to be called.
-	send func(key laneKey, calls []C)
+	send   func(Key, []C)
 
 	mu sync.Mutex
-	of map[laneKey]*lane[C]
+	of map[Key]*lane[C]
 }
 
-type lane[C laneCall[C]] struct {
+type lane[C Call[C]] struct {
 	waiting  []C
 	apart    int  // how many of these have messages of their own, which wait for no answer
 	leaving  bool // a goroutine is about to send them
 	underWay int  // messages
 }
 
-// apartFor is how long calls go alone after a bridge that does not know their bundles: others may be of an earlier version, too.
-const apartFor = time.Minute
-
-// apart says until when calls go alone.
-type apart struct{ until atomic.Pointer[time.Time] }
-
-func (a *apart) begin() { a.until.Store(new(time.Now().Add(apartFor))) }
-
-func (a *apart) lasts() bool {
-	until := a.until.Load()
-	return until != nil && time.Now().Before(*until)
+// New returns lanes. bounds returns how many calls one message may have, and how many bytes of them. send sends
+// calls, in one message, and does not wait for the answer. When that is there, or nobody wants to know it
+// any more, the caller calls [Lanes.Land].
+func New[C Call[C]](bounds func() (calls, bytes int), send func(Key, []C)) *Lanes[C] {
+	return &Lanes[C]{bounds: bounds, send: send, of: make(map[Key]*lane[C])}
 }
 
-func newLanes[C laneCall[C]](bounds func() (calls, bytes int), send func(laneKey, []C)) *lanes[C] {
-	return &lanes[C]{bounds: bounds, send: send, of: make(map[laneKey]*lane[C])}
-}
-
-// join brings a call to the lane of own if calls wait there, so that none overtakes another one, and
+// Join brings a call to the lane of own if calls wait there, so that none overtakes another one, and
 // otherwise to the lane of key. It reports whether the caller has to send it, at once and in a message of its
-// own, and to call land for that.
-func (s *lanes[C]) join(own, key laneKey, c C) (at laneKey, alone bool) {
+// own, and to call Land for that.
+func (s *Lanes[C]) Join(own, key Key, c C) (at Key, alone bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l := s.of[own]; l != nil && l.busy() {
@@ -84,12 +69,12 @@ func (s *lanes[C]) join(own, key laneKey, c C) (at laneKey, alone bool) {
 		l = &lane[C]{}
 		s.of[key] = l
 	}
-	if !l.busy() && (l.underWay < fewUnderWay || c.apart()) {
+	if !l.busy() && (l.underWay < fewUnderWay || c.Apart()) {
 		l.underWay++
 		return key, true
 	}
 	l.waiting = append(l.waiting, c)
-	if c.apart() {
+	if c.Apart() {
 		l.apart++
 	}
 	s.leave(key, l)
@@ -105,7 +90,7 @@ func (l *lane[C]) mayLeave() bool {
 }
 
 // leave has the calls of a lane sent, if they may go and are not about to.
-func (s *lanes[C]) leave(key laneKey, l *lane[C]) {
+func (s *Lanes[C]) leave(key Key, l *lane[C]) {
 	if !l.leaving && l.mayLeave() {
 		l.leaving = true
 		go s.run(key, l)
@@ -113,7 +98,7 @@ func (s *lanes[C]) leave(key laneKey, l *lane[C]) {
 }
 
 // run sends what waits in a lane.
-func (s *lanes[C]) run(key laneKey, l *lane[C]) {
+func (s *Lanes[C]) run(key Key, l *lane[C]) {
 	for {
 		for range passes {
 			runtime.Gosched()
@@ -129,15 +114,15 @@ func (s *lanes[C]) run(key laneKey, l *lane[C]) {
 }
 
 // cut takes the first calls that wait, as many as one message may have.
-func (s *lanes[C]) cut(l *lane[C]) []C {
+func (s *Lanes[C]) cut(l *lane[C]) []C {
 	most, room := s.bounds()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := 0
 	for ; n < min(len(l.waiting), most); n++ {
 		c, first := l.waiting[n], l.waiting[0]
-		room -= c.bytes()
-		if n > 0 && (room < 0 || first.apart() || c.apart() || !c.goesWith(first)) {
+		room -= c.Bytes()
+		if n > 0 && (room < 0 || first.Apart() || c.Apart() || !c.GoesWith(first)) {
 			break
 		}
 	}
@@ -145,7 +130,7 @@ func (s *lanes[C]) cut(l *lane[C]) []C {
 		return nil // all were cancelled
 	}
 	calls := slices.Clone(l.waiting[:n])
-	if calls[0].apart() {
+	if calls[0].Apart() {
 		l.apart--
 	}
 	l.waiting = slices.Delete(l.waiting, 0, n)
@@ -154,7 +139,7 @@ func (s *lanes[C]) cut(l *lane[C]) []C {
 }
 
 // rests reports whether nothing may leave a lane.
-func (s *lanes[C]) rests(key laneKey, l *lane[C]) bool {
+func (s *Lanes[C]) rests(key Key, l *lane[C]) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l.leaving = l.mayLeave()
@@ -162,8 +147,8 @@ func (s *lanes[C]) rests(key laneKey, l *lane[C]) bool {
 	return !l.leaving
 }
 
-// land says that a message is not under way any more.
-func (s *lanes[C]) land(key laneKey) {
+// Land says that a message is not under way any more.
+func (s *Lanes[C]) Land(key Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.of[key]
@@ -172,8 +157,8 @@ func (s *lanes[C]) land(key laneKey) {
 	s.forget(key, l)
 }
 
-// takeOut takes a call out of those that wait, and reports false if it is under way, or answered.
-func (s *lanes[C]) takeOut(key laneKey, c C) bool {
+// TakeOut takes a call out of those that wait, and reports false if it is under way, or answered.
+func (s *Lanes[C]) TakeOut(key Key, c C) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.of[key]
@@ -185,15 +170,15 @@ func (s *lanes[C]) takeOut(key laneKey, c C) bool {
 		return false
 	}
 	l.waiting = slices.Delete(l.waiting, i, i+1)
-	if c.apart() {
+	if c.Apart() {
 		l.apart--
 	}
 	s.forget(key, l)
 	return true
 }
 
-// putBack has calls wait in front of all others again: their message has landed, and had nothing for them.
-func (s *lanes[C]) putBack(key laneKey, calls []C) {
+// PutBack has calls wait in front of all others again: their message has landed, and had nothing for them.
+func (s *Lanes[C]) PutBack(key Key, calls []C) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.of[key]
@@ -201,8 +186,27 @@ func (s *lanes[C]) putBack(key laneKey, calls []C) {
 }
 
 // forget drops a lane that nothing depends on.
-func (s *lanes[C]) forget(key laneKey, l *lane[C]) {
+func (s *Lanes[C]) forget(key Key, l *lane[C]) {
 	if l.underWay == 0 && !l.busy() {
 		delete(s.of, key)
 	}
+}
+
+// Len is how many lanes there are.
+func (s *Lanes[C]) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.of)
+}
+
+// Waiting is how many calls of a queue have not left yet.
+func (s *Lanes[C]) Waiting(queue string) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, l := range s.of {
+		if key.Queue == queue {
+			n += len(l.waiting)
+		}
+	}
+	return n
 }
