@@ -64,7 +64,7 @@ var imports = map[string][]string{
 	"internal/disk":        {},
 	"internal/fault":       {"fdbpq/kv"},
 	"internal/fdbtest":     {"internal/patience"},
-	"internal/gateway":     {"internal/jsontext", "protocol", "subjects"}, // a client among others: it has nothing of the bridge and no store
+	"internal/gateway":     {"internal/jsontext", "internal/lanes", "protocol", "subjects"}, // a client among others, which answers its callers in the words of the bridge and repeats nothing: it has nothing of the bridge and no store
 	"internal/generate":    {"protocol"},
 	"internal/history":     {},
 	"internal/interest":    {},

@@ -115,7 +115,7 @@ var forbidden = regexp.MustCompile(`(?i)permissions violation.*"([^"]+)"`)
 
 // Connect begins to serve, on this connection instead of one before. The connection stays the caller's.
 func (g *Gateway) Connect(nc *nats.Conn) {
-	g.wire.Store(&wire{nc: nc, inbox: nc.NewInbox(), pending: &g.pending, lost: make(chan struct{})})
+	g.wire.Store(newWire(nc, &g.pending))
 }
 
 // Disconnect ends the requests under way, whose connection was closed, and refuses others until [Gateway.Connect].

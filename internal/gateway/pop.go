@@ -189,7 +189,7 @@ func settle(in *input) (*answer, *refusal) {
 	case strings.HasPrefix(string(in.body), "+NXT"):
 		return nil, refusef(protocol.CodeBadRequest, "+NXT is not served over HTTP: expected +ACK, and a pop")
 	}
-	reply, why := in.ask(&nats.Msg{Subject: subject, Data: in.body})
+	reply, why := in.settleTogether(&nats.Msg{Subject: subject, Data: in.body})
 	if why != nil {
 		return nil, why
 	}

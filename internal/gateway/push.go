@@ -59,7 +59,11 @@ func push(in *input) (*answer, *refusal) {
 		return nil, why
 	}
 	addTrace(m.Header, in.header)
-	return in.relay(m)
+	reply, why := in.pushTogether(m)
+	if why != nil {
+		return nil, why
+	}
+	return &answer{body: reply.Data}, nil
 }
 
 // addTrace has the trace of a request go on in a message.

@@ -20,6 +20,14 @@ type wire struct {
 	inbox   string // before the last token: bridges count all requests as those of one client
 	pending *pending
 	lost    chan struct{} // closed when the connection is
+
+	pushes, settlements *together
+}
+
+func newWire(nc *nats.Conn, of *pending) *wire {
+	w := &wire{nc: nc, inbox: nc.NewInbox(), pending: of, lost: make(chan struct{})}
+	w.pushes, w.settlements = newTogether(w, pushes), newTogether(w, settlements)
+	return w
 }
 
 // call is a request under way. It has a reply subject and a subscription of its own, so that
@@ -38,7 +46,7 @@ type call struct {
 // send sends a request that has up to a number of answers.
 func (w *wire) send(m *nats.Msg, most int, changes bool) (*call, *refusal) {
 	if w == nil {
-		return nil, refusef(protocol.CodeUnavailable, "pqd is starting, or about to make another connection to NATS, nothing was done: try again")
+		return nil, starting()
 	}
 	c := &call{
 		wire: w, subject: m.Subject, reply: w.inbox + "." + rand.Text(), changes: changes,
@@ -60,6 +68,10 @@ func (w *wire) send(m *nats.Msg, most int, changes bool) (*call, *refusal) {
 	return c, nil
 }
 
+func starting() *refusal {
+	return refusef(protocol.CodeUnavailable, "pqd is starting, or about to make another connection to NATS, nothing was done: try again")
+}
+
 func unavailable(err error) *refusal {
 	return refusef(protocol.CodeUnavailable, "NATS is away, nothing was done: try again (%s)", err)
 }
@@ -79,10 +91,15 @@ func (c *call) next(ctx context.Context) (*nats.Msg, *refusal) {
 	case <-c.lost:
 	case <-ctx.Done():
 	}
-	if c.changes {
-		return nil, refusef(protocol.CodeUnknownResult, "no answer: it was done, or it was not")
+	return nil, silent(c.changes)
+}
+
+// silent is why a request without an answer fails. done says that it may have been done.
+func silent(done bool) *refusal {
+	if done {
+		return refusef(protocol.CodeUnknownResult, "no answer: it was done, or it was not")
 	}
-	return nil, refusef(protocol.CodeUnavailable, "no answer in time: try again")
+	return refusef(protocol.CodeUnavailable, "no answer in time: try again")
 }
 
 // end ends the call.
