@@ -16,53 +16,49 @@ type ackSubjects struct {
 	bridge subjects.Grammar // as the bridge writes them
 }
 
-// parse returns the subject on which to settle a lease, from the one that the bridge
-// has written, or from one that parse has returned.
-func (a ackSubjects) parse(subject string) (own, queue string, err error) {
-	s, err := a.own.Parse(subject)
-	own = subject
-	if err != nil && a.bridge != a.own {
-		if s, err = a.bridge.Parse(subject); err == nil {
-			own, err = a.own.Build(s)
-		}
-	}
-	if err != nil {
-		return "", "", err
-	}
-	if s.Verb != subjects.Ack {
-		return "", "", fmt.Errorf("subject %q: expected one that settles a lease", subject)
-	}
-	return own, s.Queue, nil
+// ackSubject is the subject that settles a lease. The zero value settles none.
+type ackSubject struct {
+	own     string
+	written string // as the bridge writes it, which is how a bundle and a push name a lease
 }
 
-// written returns the subject as the bridge writes it, from one that parse has returned.
-func (a ackSubjects) written(own string) (string, error) {
-	if a.bridge == a.own {
-		return own, nil
+// parse returns the subject on which to settle a lease, from either form of it.
+func (a ackSubjects) parse(subject string) (ack ackSubject, queue string, err error) {
+	ack = ackSubject{subject, subject}
+	s, err := a.own.Parse(subject)
+	switch {
+	case a.bridge == a.own:
+	case err == nil:
+		ack.written, err = a.bridge.Build(s)
+	default:
+		if s, err = a.bridge.Parse(subject); err == nil {
+			ack.own, err = a.own.Build(s)
+		}
 	}
-	s, err := a.own.Parse(own)
+	if err == nil && s.Verb != subjects.Ack {
+		err = fmt.Errorf("subject %q: expected one that settles a lease", subject)
+	}
 	if err != nil {
-		return "", err
+		return ackSubject{}, "", err
 	}
-	return a.bridge.Build(s)
+	return ack, s.Queue, nil
 }
 
 // leaseOf returns the subject that settles an item's lease: the reply subject, or PQ-Ack if
-// the item has come through another account. It is "" if neither is an ack subject of the
+// the item has come through another account. It settles none if neither is an ack subject of the
 // queue. An empty queue allows any.
-func (a ackSubjects) leaseOf(queue string, m *nats.Msg) string {
-	settles := func(subject string) string {
-		own, of, err := a.parse(subject)
-		if err != nil || queue != "" && of != queue {
-			return ""
-		}
-		return own
-	}
-	if own := settles(m.Reply); own != "" {
-		return own
-	}
+func (a ackSubjects) leaseOf(queue string, m *nats.Msg) ackSubject {
+	from := [2]string{m.Reply}
 	if values := m.Header[protocol.HeaderAck]; len(values) == 1 {
-		return settles(values[0])
+		from[1] = values[0]
 	}
-	return ""
+	for _, subject := range from {
+		if subject == "" {
+			continue
+		}
+		if ack, of, err := a.parse(subject); err == nil && (queue == "" || of == queue) {
+			return ack
+		}
+	}
+	return ackSubject{}
 }

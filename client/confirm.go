@@ -76,7 +76,7 @@ func (t *taking) confirm(ctx context.Context, items []*Item) (popped []*Item, er
 	}
 	if ctx.Err() != nil {
 		for _, item := range items {
-			item.queue.client.mailbox.back(item.ack)
+			item.queue.client.mailbox.back(item.ack.own)
 		}
 		return nil, nothingTaken(ctx, ended(t.op, t.queue.name, 1, nil, ctx.Err()))
 	}
@@ -89,7 +89,7 @@ func (t *taking) confirm(ctx context.Context, items []*Item) (popped []*Item, er
 		case errs == nil || errs[i] == nil:
 			popped = append(popped, item.popped())
 		case !errors.Is(errs[i], ErrLeaseLost):
-			item.queue.client.mailbox.back(item.ack)
+			item.queue.client.mailbox.back(item.ack.own)
 			err = errs[i]
 		}
 	}
@@ -106,7 +106,7 @@ func (t *taking) confirm(ctx context.Context, items []*Item) (popped []*Item, er
 func (i *Item) popped() *Item {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.ack, i.term, i.settled, i.confirms = "", 0, false, false
+	i.ack, i.term, i.settled, i.confirms = ackSubject{}, 0, false, false
 	i.Fence, i.KeyFence, i.Backoff = 0, 0, 0
 	i.Deliveries--
 	return i

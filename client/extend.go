@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -15,13 +16,46 @@ import (
 //	defer stop()
 func (i *Item) Hold(ctx context.Context) (held context.Context, stop context.CancelFunc) {
 	held, cancel := context.WithCancelCause(ctx)
-	stop = func() { cancel(context.Canceled) }
-	if i.ack == "" {
+	if !i.Leased() {
 		cancel(ErrNotLeased)
-		return held, stop
+		return held, func() {}
 	}
-	go i.extendUntil(held, cancel)
-	return held, stop
+	now := time.Now()
+	h := &hold{item: i, ctx: held, cancel: cancel}
+	h.every, h.term = i.extendInterval(now)
+	h.lost = now.Add(h.term)
+	h.wait()
+	return held, h.stop
+}
+
+// hold is a lease that is extended. Between two extensions it is a timer, so what a handler is done with at once costs little.
+type hold struct {
+	item        *Item
+	ctx         context.Context
+	cancel      context.CancelCauseFunc
+	every, term time.Duration
+	lost        time.Time // unless it is extended before
+
+	mu    sync.Mutex
+	timer *time.Timer
+}
+
+// wait has the lease extended later.
+func (h *hold) wait() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ctx.Err() == nil {
+		h.timer = time.AfterFunc(h.every, h.extend)
+	}
+}
+
+func (h *hold) stop() {
+	h.cancel(context.Canceled)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.timer != nil {
+		h.timer.Stop()
+	}
 }
 
 // extensionsPerLease is how often a lease is extended within its length: a lost message or
@@ -35,37 +69,29 @@ const (
 	maxExtendInterval = 5 * time.Second
 )
 
-// extendUntil extends the lease until ctx ends, and cancels ctx when the lease is
-// lost.
-func (i *Item) extendUntil(ctx context.Context, cancel context.CancelCauseFunc) {
-	every, term := i.extendInterval(time.Now())
-	timer := time.NewTimer(every)
-	defer timer.Stop()
-	for lost := time.Now().Add(term); ; {
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			return
-		}
-		// An answer that comes after the end of the lease is of no use.
-		sent := time.Now()
-		attempt, done := context.WithDeadline(ctx, lost)
-		err := i.Extend(attempt)
-		done()
-		switch {
-		case err == nil:
-			lost = sent.Add(term)
-		case errors.Is(err, ErrSettled), i.isSettled(), ctx.Err() != nil:
-			return
-		case errors.Is(err, ErrLeaseLost):
-			cancel(err)
-			return
-		case !time.Now().Before(lost):
-			cancel(fmt.Errorf("%w: it could not be extended in time: %w", ErrLeaseLost, err))
-			return
-		}
-		timer.Reset(every)
+// extend extends the lease, and cancels the context when it is lost.
+func (h *hold) extend() {
+	if h.ctx.Err() != nil {
+		return
 	}
+	// An answer that comes after the end of the lease is of no use.
+	sent := time.Now()
+	attempt, done := context.WithDeadline(h.ctx, h.lost)
+	err := h.item.Extend(attempt)
+	done()
+	switch {
+	case err == nil:
+		h.lost = sent.Add(h.term)
+	case errors.Is(err, ErrSettled), h.item.isSettled(), h.ctx.Err() != nil:
+		return
+	case errors.Is(err, ErrLeaseLost):
+		h.cancel(err)
+		return
+	case !time.Now().Before(h.lost):
+		h.cancel(fmt.Errorf("%w: it could not be extended in time: %w", ErrLeaseLost, err))
+		return
+	}
+	h.wait()
 }
 
 // extendInterval returns how long to wait between two extensions, and how long

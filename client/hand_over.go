@@ -14,14 +14,10 @@ import (
 // After [ErrUnknownResult] call it again with the same [MsgID]. Without one, a second
 // call fails with [ErrLeaseLost] if the first took effect, and pushes nothing.
 func (i *Item) HandOver(ctx context.Context, to *Queue, payload []byte, opts ...PushOption) (pushed Pushed, err error) {
-	if i.ack == "" {
+	if !i.Leased() {
 		return Pushed{}, ErrNotLeased
 	}
-	lease, err := i.queue.client.acks.written(i.ack)
-	if err != nil {
-		return Pushed{}, err
-	}
-	settle := func(p *push) { p.header.Set(protocol.HeaderSettle, lease) }
+	settle := func(p *push) { p.header.Set(protocol.HeaderSettle, i.ack.written) }
 	err = i.once(func() (err error) {
 		pushed, err = to.Push(ctx, payload, append(opts[:len(opts):len(opts)], settle)...)
 		return err

@@ -82,7 +82,7 @@ type Item struct {
 	// Dead is set for items of a dead-letter queue.
 	Dead *Death
 
-	ack   string // subject that settles the lease; "" without one
+	ack   ackSubject // settles the lease; none without one
 	queue *Queue
 	term  time.Duration // of the lease as it was asked for; 0 when the queue decided
 
@@ -110,7 +110,7 @@ const (
 )
 
 // Leased reports whether the item has a lease.
-func (i *Item) Leased() bool { return i.ack != "" }
+func (i *Item) Leased() bool { return i.ack.own != "" }
 
 // LeaseExpires returns when the lease runs out, by the bridge's clock. An extension
 // changes it.
@@ -123,7 +123,7 @@ func (i *Item) LeaseExpires() time.Time {
 // readItem reads an answer that is an item.
 func readItem(q *Queue, m *nats.Msg) (*Item, error) {
 	i := &Item{Queue: q.name, Payload: m.Data, Header: make(nats.Header), ack: q.client.acks.leaseOf(q.name, m), queue: q}
-	if i.ack == "" && (m.Reply != "" || m.Header[protocol.HeaderAck] != nil) {
+	if !i.Leased() && (m.Reply != "" || m.Header[protocol.HeaderAck] != nil) {
 		return nil, fmt.Errorf("%s is %q, the reply subject %q: expected one that settles a lease of queue %s",
 			protocol.HeaderAck, strings.Join(m.Header[protocol.HeaderAck], ", "), m.Reply, q.name)
 	}

@@ -120,8 +120,8 @@ func (b *mailbox) waiting() (all []func()) {
 
 // giveBack returns the item of a late answer to its queue.
 func (b *mailbox) giveBack(m *nats.Msg) {
-	if ack := b.acks.leaseOf("", m); ack != "" && m.Header.Get(protocol.HeaderID) != "" {
-		b.back(ack)
+	if ack := b.acks.leaseOf("", m); ack.own != "" && m.Header.Get(protocol.HeaderID) != "" {
+		b.back(ack.own)
 	}
 }
 

@@ -51,7 +51,7 @@ func (i *Item) NackWith(ctx context.Context, o NackOptions) error {
 }
 
 func (i *Item) nack(ctx context.Context, o NackOptions) error {
-	if i.ack == "" {
+	if !i.Leased() {
 		return ErrNotLeased
 	}
 	body, err := nackWord(o)

@@ -11,7 +11,7 @@ import (
 
 // AckSubject is the subject that settles the lease, "" without a lease: another program
 // can settle with [Client.Attach], and any NATS client with a message to this subject.
-func (i *Item) AckSubject() string { return i.ack }
+func (i *Item) AckSubject() string { return i.ack.own }
 
 // Attach returns an item that can only be settled, from the [Item.AckSubject] of its
 // lease.
@@ -70,7 +70,7 @@ func (i *Item) settleAs(ctx context.Context, op, body string) error {
 
 // settlement is settleAs for extensions, too, and returns when the lease ends then.
 func (i *Item) settlement(ctx context.Context, op, body string) (until string, err error) {
-	if i.ack == "" {
+	if !i.Leased() {
 		return "", ErrNotLeased
 	}
 	return i.queue.client.settlements.settle(ctx, i, op, body)
@@ -138,18 +138,6 @@ func (i *Item) isSettled() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.settled
-}
-
-// send sends a settlement in a message of its own, after some attempts that may have
-// taken effect.
-func (i *Item) send(ctx context.Context, op, body string, before int) error {
-	r := &call{op: op, queue: i.Queue, subject: i.ack, body: []byte(body)}
-	_, err := i.queue.client.do(ctx, r)
-	var e *Error
-	if errors.As(err, &e) && e.Code == protocol.CodeLeaseLost && (before > 0 || r.open()) && held(op, e.Reason) {
-		return nil
-	}
-	return err
 }
 
 // held reports whether the reason for which a repeated settlement was refused means that

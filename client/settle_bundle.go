@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/nats-io/nats.go"
 
@@ -57,19 +58,9 @@ type settling struct {
 	place caller
 }
 
-func (s *settling) Bytes() int              { return len(s.item.ack) + len(s.body) + len(" \n") }
+func (s *settling) Bytes() int              { return len(s.item.ack.written) + len(s.body) + len(" \n") }
 func (s *settling) Apart() bool             { return s.single }
 func (s *settling) GoesWith(*settling) bool { return true }
-
-// appendLine appends the settlement to a bundle.
-func (s *settling) appendLine(b []byte) ([]byte, error) {
-	subject, err := s.item.queue.client.acks.written(s.item.ack)
-	if err != nil {
-		return b, err
-	}
-	b = append(append(b, subject...), ' ')
-	return append(append(b, protocol.OneLine(s.body)...), '\n'), nil
-}
 
 // settle settles a lease, with others if there are any. An extension returns when the lease ends.
 func (s *settlements) settle(ctx context.Context, item *Item, op, body string) (until string, err error) {
@@ -90,13 +81,45 @@ func (s *settlements) settle(ctx context.Context, item *Item, op, body string) (
 	return until, err
 }
 
+// settleMany settles leases of a queue by one message, whatever else waits, and returns when all have ended.
+func (s *settlements) settleMany(ctx context.Context, queue string, all []*settling) {
+	ctx, cancel := s.client.bounded(ctx)
+	defer cancel()
+	var left sync.WaitGroup
+	for _, one := range all {
+		left.Add(1)
+		ended := one.ended
+		one.ended = func(until string, err error) {
+			ended(until, err)
+			left.Done()
+		}
+	}
+	if err := s.mayDepart(ctx, all[0].op, queue); err != nil {
+		for _, one := range all {
+			one.fail(err)
+		}
+		return
+	}
+	s.ship(lanes.Key{Queue: queue}, all, func() {})
+	defer context.AfterFunc(ctx, func() {
+		for _, one := range all {
+			s.abandon(one, ctx.Err())
+		}
+	})()
+	left.Wait()
+}
+
+// mayDepart returns why nothing may be sent, if trying again does not help.
+func (s *settlements) mayDepart(ctx context.Context, op, queue string) error {
+	if err := s.client.refusedForGood(ctx, op, queue); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
 // depart sends a settlement, alone or with others.
 func (s *settlements) depart(ctx context.Context, one *settling) {
-	err := s.client.refusedForGood(ctx, one.op, one.item.Queue)
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err != nil {
+	if err := s.mayDepart(ctx, one.op, one.item.Queue); err != nil {
 		one.fail(err)
 		return
 	}
@@ -182,27 +205,21 @@ func (s *settlements) newBundle(key lanes.Key, calls []*settling, landed func())
 func (b *settleBundle) load() (err error) {
 	if len(b.calls) > 1 {
 		b.divides, b.silent = refusesOne, b.refused
-		b.msg.Subject, b.msg.Header, b.msg.Data, err = bundled(b.client, b.queue, b.calls)
+		b.msg.Subject, err = b.client.grammar.Build(subjects.Subject{Queue: b.queue, Verb: subjects.Ack, Conn: "bundle", Token: "settle"})
+		b.msg.Header = nats.Header{protocol.HeaderBundle: {strconv.Itoa(len(b.calls))}}
+		size := 0
+		for _, one := range b.calls {
+			size += one.Bytes()
+		}
+		b.msg.Data = make([]byte, 0, size)
+		for _, one := range b.calls {
+			b.msg.Data = append(append(b.msg.Data, one.item.ack.written...), ' ')
+			b.msg.Data = append(append(b.msg.Data, protocol.OneLine(one.body)...), '\n')
+		}
 	} else if len(b.calls) == 1 {
-		b.msg.Subject, b.msg.Data = b.calls[0].item.ack, []byte(b.calls[0].body)
+		b.msg.Subject, b.msg.Data = b.calls[0].item.ack.own, []byte(b.calls[0].body)
 	}
 	return err
-}
-
-// bundled is the message that settles leases.
-func bundled(c *Client, queue string, calls []*settling) (subject string, header nats.Header, body []byte, err error) {
-	subject, err = c.grammar.Build(subjects.Subject{Queue: queue, Verb: subjects.Ack, Conn: "bundle", Token: "settle"})
-	size := 0
-	for _, one := range calls {
-		size += one.Bytes()
-	}
-	body = make([]byte, 0, size)
-	for _, one := range calls {
-		if err == nil {
-			body, err = one.appendLine(body)
-		}
-	}
-	return subject, nats.Header{protocol.HeaderBundle: {strconv.Itoa(len(calls))}}, body, err
 }
 
 // refused reports whether the user may settle one lease and not several at once. Then the server's

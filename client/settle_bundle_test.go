@@ -121,6 +121,37 @@ func TestCancelledSettlement(t *testing.T) {
 }
 
 // A bundle whose answer is lost is repeated as it is. That the first attempt has settled the leases is success.
+// AckMany sends one message, and returns for each item what is known when its context ends.
+func TestCancelledAckMany(t *testing.T) {
+	t.Parallel()
+	d := openDesk(t)
+	c := d.client(t)
+	var items []*client.Item
+	for _, token := range []string{"a", "b"} {
+		item, err := c.Attach("pq.jobs.ack.c." + token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		items = append(items, item)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan []error, 1)
+	go func() { ended <- c.Queue("jobs").AckMany(ctx, items...) }()
+	if m := d.next(t); !slices.Equal(lines(m), []string{"pq.jobs.ack.c.a +ACK", "pq.jobs.ack.c.b +ACK"}) {
+		t.Errorf("settled %q", m.Data)
+	}
+	cancel()
+	for _, err := range <-ended {
+		fails(t, err, client.ErrUnknownResult, 504, "")
+	}
+	for _, err := range c.Queue("jobs").AckMany(ctx, items...) { // which may be tried again
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("with a context that has ended: %v", err)
+		}
+	}
+	d.quiet(t, c)
+}
+
 func TestSettlementsWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t)
