@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -102,12 +103,22 @@ func TestDrainUnderLoad(t *testing.T) {
 	}
 }
 
-// A drain answers the requests in flight.
+// A drain answers the requests in flight, each once. A bundle has an answer for each of what it has, or one for all.
 func TestDrainAnswersAll(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
-	const n = 2000
-	sub := c.listen()
+	const n, bundles, size = 2000, 100, 20
+	number := strconv.Itoa(size)
+	var leases []string // of a bundle each
+	for range bundles {
+		c.pushBundle("pq.work.push", slices.Repeat([]string{frame("x")}, size))
+		var lines []string
+		for _, item := range c.popBundle("pq.work.pop.min", "", "PQ-Bundle", number, "PQ-Lease", "1h") {
+			lines = append(lines, item.Header.Get("PQ-Ack"))
+		}
+		leases = append(leases, strings.Join(lines, "\n"))
+	}
+	sub, pushes, settlements := c.listen(), c.listen(), c.listen()
 	for i := range n {
 		m := &nats.Msg{Subject: "pq.jobs.push", Reply: sub.inbox}
 		if i%2 == 1 {
@@ -117,6 +128,17 @@ func TestDrainAnswersAll(t *testing.T) {
 		if err := c.PublishMsg(m); err != nil {
 			t.Fatal(err)
 		}
+		if i%(n/bundles) != 0 {
+			continue
+		}
+		for _, m := range []*nats.Msg{
+			{Subject: "pq.more.push", Reply: pushes.inbox, Data: []byte(strings.Repeat(frame("x"), size)), Header: h("PQ-Bundle", number, "PQ-Each", "true")},
+			{Subject: "pq.work.ack.bundle.settle", Reply: settlements.inbox, Data: []byte(leases[i/(n/bundles)]), Header: h("PQ-Bundle", number)},
+		} {
+			if err := c.PublishMsg(m); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 	if err := c.Flush(); err != nil {
 		t.Fatal(err)
@@ -125,8 +147,38 @@ func TestDrainAnswersAll(t *testing.T) {
 	for range n {
 		c.next(sub)
 	}
+	added, acknowledged := 0, 0
+	for range bundles {
+		if m := c.next(pushes); m.Header == nil {
+			for _, r := range c.eachOf(m, size) {
+				if r.Error == nil {
+					added++
+				}
+			}
+		} else {
+			c.refused(m, 503)
+		}
+		if m := c.next(settlements); m.Header.Get("PQ-Bundle") == number {
+			acknowledged += strings.Count(string(m.Data)+"\n", "+OK\n")
+		} else {
+			c.refused(m, 503)
+		}
+	}
 	if _, err := c.Request("pq.jobs.push", nil, testenv.Patience()); !errors.Is(err, nats.ErrNoResponders) {
 		t.Errorf("after the end: %v", err)
+	}
+	for what, answers := range map[string]answers{"request": sub, "bundle of pushes": pushes, "bundle of settlements": settlements} {
+		if len(answers.came) > 0 {
+			t.Errorf("a %s was answered twice", what)
+		}
+	}
+	next, err := bridge.Start(t.Context(), c.env.NATS.Connect(t, bridge.ConnectOptions(nil)...), c.env.Store, bridge.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.drain(next)
+	if more, work := c.info("more"), c.info("work"); more.Ready != int64(added) || work.Leased != int64(bundles*size-acknowledged) {
+		t.Errorf("%d items were added and %d acknowledged, and there are %+v, %+v", added, acknowledged, more, work)
 	}
 }
 

@@ -192,6 +192,51 @@ func TestBadItemHurtsOnlyItsCaller(t *testing.T) {
 	}
 }
 
+// What has to stay a message of its own goes alone and waits for no answer, and does not overtake those before it.
+func TestWhatGoesAlone(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		payload string
+		option  client.PushOption
+	}{
+		"traced":      {"x", client.Header(nats.Header{"Nats-Trace-Dest": {"traces"}})},
+		"hands over":  {"x", client.Header(nats.Header{"PQ-Settle": {"pq.jobs.ack.c.t"}})},
+		"a large one": {strings.Repeat("x", 16<<10), client.Key("k")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := openDesk(t)
+			q := d.client(t).Queue("jobs")
+			futures, all := sixteen(t, d, q)
+			for _, payload := range []string{"a", "b"} {
+				futures = append(futures, async(t, q, payload))
+			}
+			futures = append(futures, async(t, q, tc.payload, tc.option))
+			for _, payload := range []string{"c", "d"} {
+				futures = append(futures, async(t, q, payload))
+			}
+			before, alone := d.next(t), d.next(t)
+			if payloadsOf(t, before) != "a b" || alone.Header.Get("PQ-Bundle") != "" || string(alone.Data) != tc.payload {
+				t.Errorf("%q went, then %.20q with %v", payloadsOf(t, before), alone.Data, alone.Header)
+			}
+			if len(alone.Header) != 2 { // its own, and an id
+				t.Errorf("the headers of what goes alone are %v", alone.Header)
+			}
+			for _, m := range all[:3] {
+				d.answer(t, m, adds(t, m, nil))
+			}
+			behind := d.next(t)
+			if payloadsOf(t, behind) != "c d" {
+				t.Errorf("%q went behind it", payloadsOf(t, behind))
+			}
+			for _, m := range append(all[3:], before, alone, behind) {
+				d.answer(t, m, adds(t, m, nil))
+			}
+			succeeds(t, futures...)
+		})
+	}
+}
+
 func TestCancelledBeforeItLeavesAddsNothing(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t)

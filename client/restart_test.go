@@ -3,8 +3,11 @@ package client_test
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync/atomic"
 	"testing"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/client"
@@ -12,10 +15,10 @@ import (
 )
 
 // While bridges are replaced one after the other, no request fails, and no item is lost
-// or handled twice.
+// or handled twice, although the calls of many callers are in the messages that are under way then.
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
-	const n, restarts = 300, 3
+	const n, restarts, callers = 3000, 3, 64
 	server, store := testenv.NATS(t), testenv.Store(t)
 	launch := func() (stop func()) {
 		ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience())
@@ -33,6 +36,20 @@ func TestRollingRestart(t *testing.T) {
 		}
 	}
 	q := newClient(t, server.Connect(t)).Queue("jobs")
+	var bundles [2]atomic.Int32 // of pushes, of settlements
+	spy := server.Connect(t)
+	for i, subject := range []string{"pq.jobs.push.>", "pq.jobs.ack.bundle.settle"} {
+		if _, err := spy.Subscribe(subject, func(m *nats.Msg) {
+			if m.Header.Get("PQ-Bundle") != "" {
+				bundles[i].Add(1)
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := spy.Flush(); err != nil {
+		t.Fatal(err)
+	}
 	stop := launch()
 	defer func() { stop() }()
 
@@ -42,42 +59,53 @@ func TestRollingRestart(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		ended <- q.Consume(ctx, func(_ context.Context, item *client.Item) error {
-			handled[item.Priority].Add(1)
+			i, err := strconv.Atoi(string(item.Payload))
+			if err != nil {
+				return err
+			}
+			handled[i].Add(1)
 			left <- struct{}{}
 			return nil
 		}, client.ConsumeOptions{
-			Workers: 4,
+			Workers: callers,
 			OnError: func(_ *client.Item, err error) { t.Errorf("consume: %v", err) },
 		})
 	}()
-	pushed := make(chan error, 1)
-	go func() {
-		for i := range n {
-			if _, err := q.Push(ctx, nil, client.Priority(int64(i))); err != nil {
-				pushed <- fmt.Errorf("push %d: %w", i, err)
-				return
+	pushed := make(chan error, callers)
+	for c := range callers {
+		go func() {
+			for i := c; i < n; i += callers {
+				if _, err := q.Push(ctx, []byte(strconv.Itoa(i)), client.Priority(1)); err != nil {
+					pushed <- fmt.Errorf("push %d: %w", i, err)
+					return
+				}
 			}
-		}
-		pushed <- nil
-	}()
+			pushed <- nil
+		}()
+	}
 	for i := range n {
 		if i%(n/(restarts+1)) == n/(restarts+1)-1 {
 			old := stop
 			stop = launch()
 			old()
 		}
-		select {
-		case <-left:
-		case err := <-pushed:
-			if err != nil {
-				t.Fatal(err)
+		for item := false; !item; {
+			select {
+			case <-left:
+				item = true
+			case err := <-pushed:
+				if err != nil {
+					t.Fatal(err)
+				}
 			}
-			<-left
 		}
 	}
 	cancel()
 	if err := <-ended; err != nil {
 		t.Errorf("consume ended with %v", err)
+	}
+	if bundles[0].Load() == 0 || bundles[1].Load() == 0 {
+		t.Errorf("%d messages had several pushes, %d several settlements", bundles[0].Load(), bundles[1].Load())
 	}
 	for i := range handled {
 		if times := handled[i].Load(); times != 1 {
