@@ -58,7 +58,7 @@ TEST     = $(GO) test $(NIGHT)
 LIMIT    = 1h
 
 .DEFAULT_GOAL := help
-.PHONY: help run build generate test nightly test-everything test-race-again test-cluster test-topology test-fdb check check-deploy test-deploy stress lint lint-chart seams vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize simulate forge netfaults powercut diskfaults cluster foundationdb schedules sources links celery imports bulk deploys soak console crowd overload tenants) mutate fuzz pictures freeze site release reproduce
+.PHONY: help run build generate test nightly test-everything test-race-again test-cluster test-topology test-fdb check check-deploy test-deploy stress lint lint-chart seams vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize callers simulate forge netfaults powercut diskfaults cluster foundationdb schedules sources links celery imports bulk deploys soak console crowd overload tenants) mutate fuzz pictures freeze site release reproduce
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -186,6 +186,10 @@ campaign/model: ## OPS (1000000) random operations under faults against the mode
 
 campaign/linearize: ## OPS (1000000) operations of clients on a pqd that is killed, stopped and paused, judged by the clients' histories
 	$(GO) test -run '^TestLinearize$$' -count 1 -timeout 72h -v ./e2e/faults -pq.ops=$(OPS) -pq.seed=$(SEED)
+
+campaign/callers: KILLS = 20
+campaign/callers: ## OPS (1000000) pushes of 64 callers through one client, whose pqd and NATS server are killed KILLS (20) times
+	$(GO) test -run '^TestCallersBesideKills$$' -count 1 -timeout 72h -v ./e2e/faults -pq.ops=$(OPS) -pq.kills=$(KILLS) -pq.seed=$(SEED)
 
 campaign/simulate: ## bridges, a faulty store and clients in virtual time, SEEDS (1000) times from SEED (0: any)
 	$(GO) test -run '^TestSimulate$$' -count 1 -timeout 72h -v ./bridge/internal/simulation -pq.seeds=$(SEEDS) -pq.seed=$(SEED)
