@@ -118,6 +118,9 @@ func (j *job) run() (measures []measure, err error) {
 	if sys == nil {
 		return nil, fmt.Errorf("unknown system %q", j.System)
 	}
+	if sys.library != nil {
+		return j.runLibrary(sys.library)
+	}
 	l := load{}
 	defer func() { err = errors.Join(err, l.close()) }()
 	for range j.Clients {

@@ -4,6 +4,7 @@
 //	go run .          a short comparison
 //	go run . -full    the one that docs/performance.md shows
 //	go run . -queues  pqd alone, on one queue and on many
+//	go run . -library  one program with many workers, each system with its own client library
 //	go run . -neighbours  a queue of pqd beside clients of another one
 //	go run . -chaos   pqd and River, a queue on PostgreSQL, under faults
 //
@@ -67,6 +68,7 @@ type options struct {
 	nodes  bool
 	queues bool
 	beside bool
+	shared bool
 	chaos  bool
 	only   *regexp.Regexp
 	dir    string
@@ -84,6 +86,7 @@ func (o *options) parse(args []string) error {
 	flags.BoolVar(&o.nodes, "replicated", false, "compare three pqd with one, and with JetStream of three replicas")
 	flags.BoolVar(&o.queues, "queues", false, "measure pqd alone, on 1 to 10,000 queues")
 	flags.BoolVar(&o.beside, "neighbours", false, "measure a queue of pqd before and during the loads of a client with another queue; -phase is the length of each")
+	flags.BoolVar(&o.shared, "library", false, "compare one program with 1 to 64 workers, each system with its own client library")
 	flags.BoolVar(&o.chaos, "chaos", false, "run pqd, and River on PostgreSQL, through the faults of a public comparison; -phase is the length of a phase there, 0: 1m")
 	flags.StringVar(&o.dir, "dir", "/var/tmp", "where data is kept meanwhile; has to be on a disk")
 	flags.StringVar(&o.page, "page", "", "file: write the tables into this page, such as ../docs/performance.md")
@@ -155,6 +158,9 @@ func compare(ctx context.Context, o options) (err error) {
 	}
 	if o.chaos {
 		return r.measureFaults(ctx, o)
+	}
+	if o.shared {
+		return r.measureLibraries(ctx, o)
 	}
 	var chosen []*system
 	for _, s := range systems {

@@ -19,6 +19,7 @@ type system struct {
 	start    func(context.Context, *site, *server) error
 	prepare  func(addr string) error // makes the queue, if it is not made by the first push
 	connect  func(addr string) (client, error)
+	library  func(addr string, workers int) (library, error) // in the table of one program
 }
 
 func (s *system) can(verb string) bool { return slices.Contains(s.verbs, verb) }
@@ -178,7 +179,7 @@ var systems = []*system{
 }
 
 func systemNamed(name string) *system {
-	for _, s := range systems {
+	for _, s := range slices.Concat(systems, libraries) {
 		if s.name == name {
 			return s
 		}
