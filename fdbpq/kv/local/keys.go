@@ -76,8 +76,8 @@ func (s *keySet) add(hash uint64, key []byte) (int32, bool) {
 		s.grow()
 	}
 	i := int32(len(s.entries))
-	s.entries = append(s.entries, keyEntry{hash: hash, off: uint32(len(s.arena)), len: uint32(len(key))})
-	s.arena = append(s.arena, key...)
+	s.entries = extend(s.entries, keyEntry{hash: hash, off: uint32(len(s.arena)), len: uint32(len(key))})
+	s.arena = extend(s.arena, key...)
 	s.place(hash, i)
 	return i, true
 }
@@ -115,6 +115,15 @@ const (
 	maxKept     = 1 << 20 // bytes
 	maxKeptKeys = 1 << 11
 )
+
+// extend is append for arenas, which double when they are full: append adds a quarter to a large slice, and so
+// allocates, and copies, five times what it holds in the end.
+func extend[E any](arena []E, more ...E) []E {
+	if len(arena)+len(more) > cap(arena) {
+		arena = slices.Grow(arena, max(len(more), cap(arena)))
+	}
+	return append(arena, more...)
+}
 
 // keyRange is the keys from begin up to, but without, end.
 type keyRange struct {

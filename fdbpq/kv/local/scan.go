@@ -338,10 +338,10 @@ func (s *scan) emitOwn(e *write, key []byte, base uint64) (full bool) {
 
 func (s *scan) emit(key, value []byte) (full bool) {
 	o := s.out
-	o.data = append(o.data, key...)
+	o.data = extend(o.data, key...)
 	keyEnd := len(o.data)
-	o.data = append(o.data, value...)
-	o.pairs = append(o.pairs, pairEnds{keyEnd, len(o.data)})
+	o.data = extend(o.data, value...)
+	o.pairs = extend(o.pairs, pairEnds{keyEnd, len(o.data)})
 	return len(o.pairs) >= s.opts.Limit || s.opts.MaxBytes > 0 && len(o.data) >= s.opts.MaxBytes
 }
 

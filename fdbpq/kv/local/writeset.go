@@ -92,7 +92,7 @@ func (w *writeSet) put(e *write, value []byte) {
 	if e.kind != kindSet || len(value) > int(e.len) {
 		w.compact()
 		e.off = uint32(len(w.values))
-		w.values = append(w.values, value...)
+		w.values = extend(w.values, value...)
 	} else {
 		copy(w.values[e.off:], value)
 	}
@@ -190,7 +190,7 @@ func (w *writeSet) chain(e *write, op atomic64) {
 		e.first = int32(len(w.atomics))
 	}
 	e.last = int32(len(w.atomics))
-	w.atomics = append(w.atomics, op)
+	w.atomics = extend(w.atomics, op)
 }
 
 // evaluate applies the operations of e to the store's value.
@@ -207,7 +207,7 @@ func (w *writeSet) value(e *write) []byte { return w.values[e.off : e.off+e.len]
 func (w *writeSet) entry(key []byte) (*write, bool) {
 	i, isNew := w.keys.add(hashKey(key), key)
 	if isNew {
-		w.entries = append(w.entries, write{})
+		w.entries = extend(w.entries, write{})
 	}
 	return &w.entries[i], isNew
 }

@@ -24,3 +24,17 @@ func TestOverwritingKeepsTransactionsSmall(t *testing.T) {
 		t.Errorf("the value has %d bytes", got)
 	}
 }
+
+// A transaction copies its values as often as their memory doubles.
+func TestArenasDouble(t *testing.T) {
+	value := make([]byte, 1000)
+	n := testing.AllocsPerRun(10, func() {
+		var arena []byte
+		for range 1000 {
+			arena = extend(arena, value...)
+		}
+	})
+	if n > 11 {
+		t.Errorf("a thousand values of 1 KB took %v allocations, expected up to 11", n)
+	}
+}
