@@ -316,7 +316,7 @@ func (ls *lanes) startSettlement(s *settlement) {
 
 // inOrder starts a settlement after the earlier ones of its lease.
 func (ls *lanes) inOrder(w work, place *orderPlace) {
-	if s := &w.Head().Subject; ls.order.add(place, leaseKey{s.Queue, s.Token}, w) {
+	if ls.order.add(place, w) {
 		ls.start(w)
 	}
 }

@@ -16,10 +16,14 @@ type leaseOrder struct {
 // leaseKey names a lease as its ack subject does.
 type leaseKey struct{ queue, token string }
 
+func leaseOf(w work) leaseKey {
+	s := &w.Head().Subject
+	return leaseKey{s.Queue, s.Token}
+}
+
 // orderPlace is a settlement's place among the settlements of its lease.
 type orderPlace struct {
 	of   work
-	key  leaseKey
 	in   *leaseOrder // nil: it has no place
 	next *orderPlace // starts when this one ends
 }
@@ -30,10 +34,11 @@ func (o *leaseOrder) init(start func(work)) {
 
 // add gives a settlement the place behind the others of its lease, and reports whether
 // there are none: then it may start.
-func (o *leaseOrder) add(p *orderPlace, key leaseKey, of work) bool {
+func (o *leaseOrder) add(p *orderPlace, of work) bool {
+	key := leaseOf(of)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	p.of, p.key, p.in = of, key, o
+	p.of, p.in = of, o
 	before := o.last[key]
 	o.last[key] = p
 	if before != nil {
@@ -52,7 +57,7 @@ func (p *orderPlace) leave() {
 	o.mu.Lock()
 	next := p.next
 	if next == nil {
-		delete(o.last, p.key)
+		delete(o.last, leaseOf(p.of))
 	}
 	*p = orderPlace{}
 	o.mu.Unlock()

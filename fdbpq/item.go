@@ -145,30 +145,35 @@ func (qtx *queueTx) locate(r kv.Reader, id ID) (*located, error) {
 
 // parseItemRow parses the value of an item's row in the given space.
 func parseItemRow(space string, b []byte, p place) (*located, error) {
-	l := &located{place: p, returnPriority: p.priority}
-	var err error
+	l := new(located)
+	return l, l.parseRow(space, b, p)
+}
+
+// parseRow makes l the item of a row in the given space.
+func (l *located) parseRow(space string, b []byte, p place) (err error) {
+	*l = located{place: p, returnPriority: p.priority}
 	switch space {
 	case spaceReady, spaceKeyed:
 		l.state = StateReady
 	case spaceDelayed:
 		l.state = StateDelayed
 		if l.due, b, err = tuple.ConsumeInt(b); err != nil {
-			return nil, fmt.Errorf("damaged delayed item: %w", err)
+			return fmt.Errorf("damaged delayed item: %w", err)
 		}
 	case spaceLeased:
 		r := tuple.Read(b)
 		l.state, l.due, l.returnPriority = StateLeased, r.Int(), r.Int()
 		if b, err = r.Rest(), r.Err(); err != nil {
-			return nil, fmt.Errorf("damaged lease: %w", err)
+			return fmt.Errorf("damaged lease: %w", err)
 		}
 	default:
-		return l, nil
+		return nil
 	}
 	l.envelope, err = parseEnvelope(b, p)
 	if err == nil && l.foreign && space == spaceKeyed {
 		err = errors.New("damaged item: no other program writes items with keys")
 	}
-	return l, err
+	return err
 }
 
 // appendRow appends what parseItemRow parses.

@@ -102,8 +102,8 @@ func (q Queue) Extend(tx kv.Tx, lease Lease, d time.Duration) (Settled, error) {
 	return settled, err
 }
 
-// item finds the item of a lease, nearly always in its leased row.
-func (ls leases) item(lease Lease) (*located, error) {
+// item finds the item of a lease, nearly always in its leased row, which it parses into l.
+func (ls leases) item(lease Lease, l *located) (*located, error) {
 	row, err := ls.tx.Get(ls.key(spaceLeased, lease.place))
 	if err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func (ls leases) item(lease Lease) (*located, error) {
 	if row == nil {
 		return ls.locate(ls.tx, lease.ID())
 	}
-	return parseItemRow(spaceLeased, row, lease.place)
+	return l, l.parseRow(spaceLeased, row, lease.place)
 }
 
 // due returns an item to its queue when its lease has run out.

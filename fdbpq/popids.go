@@ -142,7 +142,7 @@ func (ps popIDs) repeatLeased(token []byte, now int64) (*Item, error) {
 	if lease.generation != ps.state.generation {
 		return nil, nil
 	}
-	l, err := leases{ps.queueTx}.item(lease)
+	l, err := leases{ps.queueTx}.item(lease, new(located))
 	if err != nil || l == nil || l.state != StateLeased || l.fence != lease.Fence || l.due <= now {
 		return nil, err
 	}

@@ -128,7 +128,10 @@ func (q Queue) settle(tx kv.Tx, lease Lease, when validity, fn func(*queueTx, *l
 	if qtx == nil || lease.generation != qtx.state.generation {
 		return Settled{}, &LostError{LostGone}
 	}
-	l, err := leases{qtx}.item(lease)
+	if qtx.settled == nil {
+		qtx.settled = new(located)
+	}
+	l, err := leases{qtx}.item(lease, qtx.settled)
 	if err != nil {
 		return Settled{}, err
 	}
@@ -285,7 +288,7 @@ func (p *pusher) openHandOver(lease *Lease) (h *handOver, refused, err error) {
 	if !from.there() || from.state.generation != lease.generation {
 		return nil, &LostError{LostGone}, nil
 	}
-	item, err := leases{from}.item(*lease)
+	item, err := leases{from}.item(*lease, new(located))
 	switch {
 	case err != nil:
 		return nil, nil, err

@@ -46,6 +46,7 @@ type queueTx struct {
 	txSize  int          // of the items that the present operation has processed
 	making  func() error // see Queue.Making, of the present operation
 	issued  issued
+	settled *located // memory for the item of one settlement after another
 
 	home           []byte // see appendHome
 	homeGeneration int64
