@@ -102,14 +102,12 @@ func constants(t testing.TB, file, prefix string) (texts []string) {
 	return texts
 }
 
-// lines are the settlements of a bundle, each of a lease of its own.
-func (l *longest) lines(n int, words string) message {
-	l.Helper()
-	var body strings.Builder
-	for range n {
-		fmt.Fprintf(&body, "%s %s\n", l.lease(), words)
-	}
-	return message{subject: "pq.jobs.ack.bundle.settle", body: body.String(), header: h("PQ-Bundle", strconv.Itoa(n))}
+// aLease stands in a body for the ack subject of an item that is leased, another one each time that the message is sent.
+const aLease = "<lease>"
+
+// lines are the settlements of a bundle.
+func lines(what string, n int, line string) message {
+	return message{"bundle of " + what, "pq.jobs.ack.bundle.settle", strings.Repeat(line, n), h("PQ-Bundle", strconv.Itoa(n))}
 }
 
 // own are the largest messages that each verb takes. One that is missing here fails the test: what it takes has to be
@@ -173,16 +171,14 @@ var own = map[subjects.Verb]func(l *longest) []message{
 			"+ACK": "+ACK", "+WPI": "+WPI", "nothing": "", "+TERM": "+TERM " + often(800, "r"), "-NAK": `-NAK {"delay":1000,"reason":"` + often(700, "r") + `"}`,
 			"deep -NAK": `-NAK ` + often(800, `{"a":`), "flat -NAK": `-NAK {"a":1` + counted(800, `,"a%d":1`) + "}",
 		} {
-			m := l.lines(1000, words)
-			m.what = "bundle of " + what
-			all = append(all, m)
+			all = append(all, lines(what, 1000, aLease+" "+words+"\n"))
 		}
 		for what, line := range map[string]string{"short lines": "a\n", "long lines": often(1000, "a") + "\n", "foreign leases": "pq.other.ack.a.b +ACK\n", "bad tokens": "pq.jobs.ack.a." + often(900, "A") + " +ACK\n"} {
-			all = append(all, message{"bundle of " + what, "pq.jobs.ack.bundle.settle", strings.Repeat(line, 1000), h("PQ-Bundle", "1000")})
+			all = append(all, lines(what, 1000, line))
 		}
-		long := l.lines(100, "+ACK")
-		long.what, long.body = "bundle with one long line", strings.TrimSuffix(long.body, "\n")+often(180_000, "a")
-		return append(all, long, message{"bundle of too long lines", "pq.jobs.ack.bundle.settle", strings.Repeat(often(10_000, "a")+"\n", 100), h("PQ-Bundle", "100")})
+		long := lines("one long line and others", 100, aLease+" +ACK\n")
+		long.body = strings.TrimSuffix(long.body, "\n") + often(180_000, "a")
+		return append(all, long, lines("too long lines", 100, often(10_000, "a")+"\n"))
 	},
 	subjects.Info: nil,
 	subjects.List: func(l *longest) []message {

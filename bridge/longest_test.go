@@ -13,6 +13,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/internal/expense"
 	"github.com/pqbridge/pqbridge/internal/nightly"
+	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 	"github.com/pqbridge/pqbridge/testenv"
 )
@@ -47,13 +48,31 @@ func (l *longest) begin(m *nats.Msg) {
 	}
 }
 
-// end returns how many bytes a message has together with its answer.
+// end returns how many bytes a message counts for together with its answer.
 func (l *longest) end(m *nats.Msg) int {
 	l.Helper()
 	for {
 		if answer := l.next(l.to); answer.Subject == m.Reply { // others are of a batch
-			return m.Size() + answer.Size()
+			bundled, err := strconv.Atoi(m.Header.Get(protocol.HeaderBundle))
+			if err != nil || bundled > protocol.MaxBundle {
+				bundled = 0
+			}
+			return m.Size() + answer.Size() + bundled*expense.Bundled
 		}
+	}
+}
+
+// filled has leases where the body of a message says that there are some.
+func (l *longest) filled(body string) []byte {
+	l.Helper()
+	var filled []byte
+	for {
+		before, behind, found := strings.Cut(body, aLease)
+		filled = append(filled, before...)
+		if !found {
+			return filled
+		}
+		filled, body = append(filled, l.lease()...), behind
 	}
 }
 
@@ -109,7 +128,7 @@ func (l *longest) each(send func(v subjects.Verb, m *message, msg func() *nats.M
 				if v == subjects.Ack && (subject == "" || subject == all[v]) {
 					subject = l.lease()
 				}
-				return &nats.Msg{Subject: subject, Data: []byte(m.body), Header: m.header}
+				return &nats.Msg{Subject: subject, Data: l.filled(m.body), Header: m.header}
 			})
 		}
 		l.lives(v.String())

@@ -19,6 +19,10 @@ const (
 	// more is what any message may cost besides.
 	more = 1 << 20
 
+	// Bundled is how many bytes each request of a bundle counts for beside its own: on its way, in bridge and store, it is
+	// a request like one that comes alone, and so takes up to a KiB however short it is.
+	Bundled = 64
+
 	// processor is how long a message may keep a processor busy on a machine that runs the tests alone.
 	processor = 50 * time.Millisecond
 
