@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"encoding/json"
 	"time"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/batch"
@@ -154,7 +153,7 @@ func (d *definition) fits(bytes int) bool {
 func (c *change) did(answer any, err error) error {
 	c.Failure = nil
 	if err == nil {
-		c.body, err = json.Marshal(answer)
+		c.body, err = protocol.Marshal(answer)
 	}
 	return unlessUnknown(&c.Request, err)
 }

@@ -226,7 +226,7 @@ func readStrings(r *request.Request, fields map[string]*string) *failure.Failure
 }
 
 func (e *ClusterEndpoint) answer(r *request.Request, answer any) {
-	body, err := json.Marshal(answer)
+	body, err := protocol.Marshal(answer)
 	if err == nil {
 		err = e.nc.Publish(r.Msg.Reply, body)
 	}
@@ -247,7 +247,7 @@ func (o ClusterOptions) AnnounceActive(nc *nats.Conn, e protocol.ActiveEvent) er
 		return err
 	}
 	e.Type, e.Time = protocol.EventTypePrefix+protocol.EventActive, time.Now().UTC()
-	body, err := json.Marshal(e)
+	body, err := protocol.Marshal(e)
 	for _, g := range grammar.Each() {
 		if err == nil {
 			err = nc.Publish(g.SystemEvent(protocol.EventActive), body)

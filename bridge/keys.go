@@ -1,8 +1,6 @@
 package bridge
 
 import (
-	"encoding/json"
-
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
@@ -58,7 +56,7 @@ func (k *keys) find(v *view) error {
 	space := int(v.Conn.MaxPayload()) - pageReserve - fdbpq.MaxKey*maxEscape
 	for i := range found {
 		info := keyInfo(&found[i])
-		text, err := json.Marshal(info)
+		text, err := protocol.Marshal(info)
 		if err != nil {
 			return err
 		}
@@ -74,7 +72,7 @@ func (k *keys) find(v *view) error {
 	return k.answerJSON(page)
 }
 
-// maxEscape is how much longer JSON makes a byte of a text: \u003c.
+// maxEscape is how much longer JSON makes a byte of a text: \u0001.
 const maxEscape = 6
 
 // keyInfo is what is known of a key, as it is answered.

@@ -1,8 +1,6 @@
 package bridge
 
 import (
-	"encoding/json"
-
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
@@ -98,7 +96,7 @@ func (l *list) find(v *view) error {
 				return err
 			}
 		}
-		text, err := json.Marshal(item)
+		text, err := protocol.Marshal(item)
 		if err != nil {
 			return err
 		}
@@ -138,7 +136,7 @@ func fitting(l *protocol.Listed, text []byte, space int) ([]byte, error) {
 		}
 		leaveOut()
 		var err error
-		if text, err = json.Marshal(l); err != nil {
+		if text, err = protocol.Marshal(l); err != nil {
 			return nil, err
 		}
 	}

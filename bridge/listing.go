@@ -1,8 +1,6 @@
 package bridge
 
 import (
-	"encoding/json"
-
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
@@ -99,7 +97,7 @@ func (l *listing[T, P]) find(v *view) error {
 		if err != nil {
 			return err
 		}
-		text, err := json.Marshal(shown)
+		text, err := protocol.Marshal(shown)
 		if err != nil {
 			return err
 		}

@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"encoding/json"
 	"time"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/batch"
@@ -108,6 +107,6 @@ func (l *jsonQuery) size() int64       { return int64(len(l.body)) }
 func (l *jsonQuery) answer(lane *lane) { lane.AnswerBody(&l.Request, l.body) }
 
 func (l *jsonQuery) answerJSON(body any) (err error) {
-	l.body, err = json.Marshal(body)
+	l.body, err = protocol.Marshal(body)
 	return err
 }

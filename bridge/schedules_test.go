@@ -174,7 +174,7 @@ func TestScheduleItemHeaders(t *testing.T) {
 func TestScheduleAnswerWithoutRoom(t *testing.T) {
 	t.Parallel()
 	c := serveWithin(t, 50_000, bridge.Options{})
-	made := object[protocol.Schedule](c, "pq.jobs.admin.schedule.s", `{"spec":"@yearly","item":{"payload":"`+strings.Repeat("<", 20_000)+`"}}`)
+	made := object[protocol.Schedule](c, "pq.jobs.admin.schedule.s", `{"spec":"@yearly","item":{"payload":"`+strings.Repeat("\u2028", 15_000)+`"}}`)
 	paused := object[protocol.Schedule](c, "pq.jobs.admin.schedule.s.pause", "")
 	if made.Name != "s" || made.Item != nil || made.Next.IsZero() || !paused.Paused || paused.Item != nil {
 		t.Errorf("made %+v, paused %+v", made, paused)

@@ -77,7 +77,11 @@ func (w *ExportWriter) Items() int64 { return w.items }
 
 // End writes the last line. An unknown configuration is nil.
 func (w *ExportWriter) End(queue string, config *Config, keys map[string]KeySettings) error {
-	return json.NewEncoder(w.to).Encode(ExportEnd{&ExportTrailer{
+	line, err := Marshal(ExportEnd{&ExportTrailer{
 		Queue: queue, Items: w.items, SHA256: hex.EncodeToString(w.sum.Sum(nil)), Config: config, Keys: keys, Definitions: w.Definitions, Missing: w.Missing,
 	}})
+	if err == nil {
+		_, err = w.to.Write(append(line, '\n'))
+	}
+	return err
 }

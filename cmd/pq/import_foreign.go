@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -143,15 +142,10 @@ func (r *rejects) add(i placement, why error) (err error) {
 	}
 	line.SetHeaders(i.Header)
 	line.SetPayload(i.Payload)
-	text, err := json.Marshal(line)
-	if err != nil {
-		return err
-	}
 	if r.jobs++; r.jobs == 1 {
 		r.first = line.Job + ": " + line.Error
 	}
-	_, err = r.out.Write(append(text, '\n'))
-	return err
+	return show.WriteJSON(r.out, line)
 }
 
 // end gives the file its name.

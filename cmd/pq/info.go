@@ -59,7 +59,7 @@ func described(s *session.Session, v any, text func() string) (string, error) {
 		return text(), nil
 	}
 	var b strings.Builder
-	err := show.WriteJSON(&b, v)
+	err := show.WriteJSON(s.OfJSON(&b), v)
 	return b.String(), err
 }
 

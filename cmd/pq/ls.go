@@ -81,7 +81,7 @@ func queueTable(s *session.Session, all []*figures.Queue) (string, error) {
 			if f.Dead != figures.None {
 				q.Dead = &f.Dead
 			}
-			if err := show.WriteJSON(&b, q); err != nil {
+			if err := show.WriteJSON(s.OfJSON(&b), q); err != nil {
 				return "", err
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"golang.org/x/sys/unix"
 
 	"github.com/pqbridge/pqbridge/client"
@@ -285,8 +286,8 @@ func inTheTerminal(t *testing.T, p *testenv.Process, args ...string) string {
 	return string(shown)
 }
 
-// A payload does nothing to the terminal that shows it: no title, no cleared screen. A pipe has it byte for byte.
-func TestPayloadInATerminal(t *testing.T) {
+// What others wrote does nothing to the terminal that shows it: no title, no cleared screen. A pipe has it byte for byte.
+func TestHostileTextInATerminal(t *testing.T) {
 	t.Parallel()
 	p := testenv.Daemon(t)
 	nc := p.Connect(t)
@@ -305,6 +306,20 @@ func TestPayloadInATerminal(t *testing.T) {
 		}
 		if out, err := p.Command(t, "env", append([]string{"pq"}, args...)...).Output(); err != nil || !strings.Contains(string(out), "and grün \u009b2J") {
 			t.Errorf("pq %s: a pipe has %q, %v", args[0], out, err)
+		}
+	}
+	// Somebody who answers in the place of a bridge is a stranger, too.
+	for subject, answer := range map[string]string{
+		"fake._sys.list": `{"queues":["jobs"]}`, "fake.jobs.info": `{"queue":"jobs","ready":1,"config":{"ties":"\u202e\u009b2J"}}`,
+	} {
+		if _, err := nc.Subscribe(subject, func(m *nats.Msg) { _ = m.Respond([]byte(answer)) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, command := range [][]string{{"ls"}, {"info", "jobs"}} {
+		args := append(command, "--prefix", "fake", "--json")
+		if shown := inTheTerminal(t, p, args...); !strings.Contains(shown, `"\u202e\u009b2J"`) {
+			t.Errorf("pq %s: the terminal gets %q", args[0], shown)
 		}
 	}
 }

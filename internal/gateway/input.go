@@ -3,7 +3,6 @@ package gateway
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"net/http"
 	"net/url"
 	"slices"
@@ -132,7 +131,7 @@ func (in *input) passJSON(s subjects.Subject, body any) (*answer, *refusal) {
 }
 
 func marshal(body any) ([]byte, *refusal) {
-	text, err := json.Marshal(body)
+	text, err := protocol.Marshal(body)
 	if err != nil {
 		return nil, refusef(protocol.CodeInternal, "%s", err)
 	}

@@ -77,7 +77,7 @@ func refused(m *nats.Msg) *refusal {
 }
 
 func (f *refusal) answer() *answer {
-	body, err := json.Marshal(protocol.ErrorResponse{Type: protocol.ErrorResponseType, Error: f.Error})
+	body, err := protocol.Marshal(protocol.ErrorResponse{Type: protocol.ErrorResponseType, Error: f.Error})
 	if err != nil {
 		body = nil // strings and numbers have a form in JSON
 	}

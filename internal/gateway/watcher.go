@@ -69,7 +69,7 @@ func (w *watcher) next() []byte {
 
 // eventOf returns a server-sent event.
 func eventOf(path string, a *answer) []byte {
-	text, err := json.Marshal(struct {
+	text, err := protocol.Marshal(struct {
 		Path   string          `json:"path"`
 		Status int             `json:"status"`
 		Body   json.RawMessage `json:"body"`

@@ -1,7 +1,6 @@
 package codec
 
 import (
-	"encoding/json"
 	"slices"
 	"strconv"
 
@@ -119,6 +118,6 @@ func appendRefused(b []byte, f *failure.Failure, texts bool) []byte {
 	}
 	refused := protocol.NewErrorResponse("", f.Code, text).Error
 	refused.Reason = f.Reason
-	body, _ := json.Marshal(refused) // numbers and strings always marshal
+	body, _ := protocol.Marshal(refused) // numbers and strings always marshal
 	return append(append(b, `"error":`...), body...)
 }

@@ -124,11 +124,8 @@ func AttemptsText(of fdbpq.Attempts) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var text bytes.Buffer
-	e := json.NewEncoder(&text)
-	e.SetEscapeHTML(false)
-	err = e.Encode(shown)
-	return string(bytes.TrimSpace(text.Bytes())), err
+	text, err := protocol.Marshal(shown)
+	return string(text), err
 }
 
 // readAttempts reads the header of an import: the attempts, or the number of the last one, which

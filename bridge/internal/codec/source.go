@@ -251,14 +251,14 @@ func Source(s *fdbpq.Source) (protocol.Source, error) {
 		return shown, nil
 	}
 	var err error
-	if shown.Start, err = json.Marshal(s.Config.Start); err != nil {
+	if shown.Start, err = protocol.Marshal(s.Config.Start); err != nil {
 		return shown, err
 	}
 	for field, value := range s.Config.Map {
 		if shown.Map == nil {
 			shown.Map = make(map[string]json.RawMessage)
 		}
-		if shown.Map[field], err = json.Marshal(value); err != nil {
+		if shown.Map[field], err = protocol.Marshal(value); err != nil {
 			return shown, err
 		}
 	}

@@ -1,7 +1,6 @@
 package request
 
 import (
-	"encoding/json"
 	"log/slog"
 	"maps"
 	"sync"
@@ -128,7 +127,7 @@ func (a *Announcer) publish(queue, kind string, event any) {
 }
 
 func (a *Announcer) send(queue, kind, subject string, event any) {
-	body, err := json.Marshal(event)
+	body, err := protocol.Marshal(event)
 	if err == nil {
 		err = a.nc.Publish(subject, body)
 	}

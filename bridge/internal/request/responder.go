@@ -1,7 +1,6 @@
 package request
 
 import (
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"strconv"
@@ -116,7 +115,7 @@ func (form Refusal) Answer(f *failure.Failure) *nats.Msg {
 func errorBody(responseType string, f *failure.Failure) []byte {
 	response := protocol.NewErrorResponse(responseType, f.Code, f.Text)
 	response.Error.Item = f.Item
-	body, err := json.Marshal(response)
+	body, err := protocol.Marshal(response)
 	if err != nil {
 		return nil // numbers and strings always marshal
 	}

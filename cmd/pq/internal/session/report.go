@@ -3,7 +3,6 @@ package session
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -12,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
 )
 
 // Report prints the error and returns the exit code.
@@ -113,9 +113,5 @@ func (s *Session) warnJSON(err error, code int) {
 	if errors.As(err, &e) {
 		shown.Error, shown.Code, shown.Reason = e.Description, e.Code, e.Reason
 	}
-	text, err := json.Marshal(shown)
-	if err != nil {
-		text = []byte(err.Error())
-	}
-	fmt.Fprintf(s.Stderr, "%s\n", text)
+	_ = show.WriteJSON(show.HarmlessJSON{To: s.Stderr}, shown) // as all that goes to standard error
 }
