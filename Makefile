@@ -251,7 +251,7 @@ campaign/celery: ## OPS (100000) tasks through Celery on pqd and on Redis, ackno
 
 campaign/imports: OPS = 100000
 campaign/imports: KILLS = 10
-campaign/imports: ## OPS (100000) jobs of BullMQ, Celery and JetStream, whose import is killed KILLS (10) times
+campaign/imports: ## OPS (100000) jobs of BullMQ, Celery and JetStream, once with 1 % that do not fit, whose import is killed KILLS (10) times
 	$(GO) test -run '^TestImportFrom' -count 1 -timeout 72h -v ./e2e/clients -pq.ops=$(OPS) -pq.kills=$(KILLS)
 
 campaign/bulk: KILLS = 10

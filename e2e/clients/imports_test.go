@@ -3,6 +3,7 @@ package clients_test
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -412,6 +413,69 @@ func TestImportWithMisfits(t *testing.T) {
 	found := i.everything()
 	slices.Sort(found)
 	i.expect(found, []string{"a", "b", "long", "strange"})
+	p.Stop(t)
+}
+
+// Jobs that do not fit keep no other out of an import that is killed again and again: each of the others is there once, and
+// the file of the import that came to its end has all that do not fit.
+func TestImportFromStreamWithMisfits(t *testing.T) {
+	nightly.Only(t, "TestImportWithMisfits and TestImportFromStream have its parts")
+	t.Parallel()
+	dir := t.TempDir()
+	srv := testenv.NATS(t, func(o *server.Options) { o.JetStream, o.StoreDir = true, dir })
+	p, n := testenv.Daemon(t, "NATS_URL="+srv.URL()), foreignJobs()
+	js, err := jetstream.New(srv.Connect(t))
+	if err == nil {
+		_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders"}, Storage: jetstream.MemoryStorage})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var expected, misfits []string
+	for k := range n {
+		m := nats.NewMsg("orders")
+		m.Data = fmt.Appendf(nil, "order %d", k)
+		// The first one and the last one are among those that do not fit, each for one of two reasons.
+		switch {
+		case k%200 == 0:
+			m.Header.Set("Cust", strings.Repeat("k", 200))
+		case k%200 == 99 || k == n-1:
+			m.Header.Set("Urgency", "high")
+		}
+		if len(m.Header) == 0 {
+			m.Header.Set("Cust", fmt.Sprint("c", k%7))
+			expected = append(expected, string(m.Data))
+		} else {
+			misfits = append(misfits, string(m.Data))
+		}
+		if _, err := js.PublishMsgAsync(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-js.PublishAsyncComplete()
+	file := filepath.Join(dir, "rejected.jsonl")
+	i := importInto(t, p, "jobs", "--from", "jetstream:ORDERS", "--key", "header:Cust", "--priority", "header:Urgency", "--rejected", file)
+	i.killedOften(len(expected))
+	if info, err := i.queue.Info(t.Context()); err != nil || !info.Paused {
+		t.Errorf("before the end the queue has %+v: %v", info, err)
+	}
+	code, said := i.run("--resume")
+	if code != 5 || !strings.Contains(said, " jobs, which "+file+" has") || !strings.Contains(said, "that the queue had already") {
+		t.Errorf("exit code %d, %q; expected 5 and where those are that do not fit", code, said)
+	}
+	var found []string
+	for line := range strings.Lines(pqd.Read(t, file)) {
+		var rejected struct{ Error, Payload string }
+		if err := json.Unmarshal([]byte(line), &rejected); err != nil || rejected.Error == "" {
+			t.Fatalf("%q: %v", line, err)
+		}
+		found = append(found, rejected.Payload)
+	}
+	slices.Sort(found)
+	slices.Sort(misfits)
+	i.expect(found, misfits)
+	i.expect(i.everything(), expected)
+	t.Logf("%d jobs, of which %d do not fit", n, len(misfits))
 	p.Stop(t)
 }
 
