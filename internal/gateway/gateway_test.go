@@ -56,7 +56,7 @@ func TestItems(t *testing.T) {
 		t.Errorf("peeked at %+v and %+v", first, last)
 	}
 	var both struct{ Items []shownItem }
-	if s.ok(&both, "GET", "/v1/queues/jobs/peek?batch=10&band=6..", ""); len(both.Items) != 1 || both.Items[0].ID != last.ID {
+	if s.ok(&both, "GET", "/v1/queues/jobs/peek?batch=5000&band=6..", ""); len(both.Items) != 1 || both.Items[0].ID != last.ID {
 		t.Errorf("a batch of a band: %+v", both)
 	}
 
@@ -113,7 +113,7 @@ func TestOverviewAges(t *testing.T) {
 	jobs := func() row {
 		t.Helper()
 		var page struct{ Queues []row }
-		s.ok(&page, "GET", "/v1/overview?prefix=jobs", "")
+		s.ok(&page, "GET", "/v1/overview?prefix=jobs&limit=5000", "")
 		if len(page.Queues) != 1 {
 			t.Fatalf("%+v", page)
 		}
@@ -255,7 +255,7 @@ func TestQueues(t *testing.T) {
 		t.Errorf("%+v", page)
 	}
 	page = protocol.QueuesPage{}
-	if s.ok(&page, "GET", "/v1/queues?prefix=b&after=b1", ""); !slices.Equal(page.Queues, []string{"b2"}) || page.Next != "" {
+	if s.ok(&page, "GET", "/v1/queues?prefix=b&after=b1&limit=5000", ""); !slices.Equal(page.Queues, []string{"b2"}) || page.Next != "" {
 		t.Errorf("%+v", page)
 	}
 	var config protocol.Config
@@ -407,8 +407,6 @@ func TestMalformed(t *testing.T) {
 		{404, "DELETE", "/v1/queues/jobs/sources/a", "", "", nil},
 		{405, "PUT", "/v1/queues/jobs/schedules/a", "", "expected GET or PATCH or DELETE", nil},
 		{404, "POST", "/v1/queues/jobs/schedules/a/stop", "", "no such path", nil},
-		{400, "GET", "/v1/queues?limit=1001", "", "1 to 1000", nil},
-		{400, "GET", "/v1/overview?limit=101", "", "1 to 100", nil},
 		{400, "POST", "/v1/queues/jobs/items/x/move", "", "priority", nil},
 		{400, "PATCH", "/v1/queues/jobs/config", "", "a JSON object", nil},
 		{400, "PATCH", "/v1/queues/jobs/config", `{"lease":1}`, "lease", nil},

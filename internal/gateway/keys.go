@@ -6,18 +6,11 @@ import (
 )
 
 func keys(in *input) (*answer, *refusal) {
-	ask := protocol.KeysRequest{After: in.get("after")}
-	limit, why := in.integer("limit")
+	limit, why := in.limit(protocol.MaxKeysPage)
 	if why != nil {
 		return nil, why
 	}
-	if limit != nil {
-		if *limit < 1 {
-			return nil, refusef(protocol.CodeBadRequest, "limit is %d: expected 1 or more", *limit)
-		}
-		ask.Limit = int(min(*limit, protocol.MaxKeysPage))
-	}
-	return in.passJSON(subjects.Subject{Verb: subjects.Keys}, ask)
+	return in.passJSON(subjects.Subject{Verb: subjects.Keys}, protocol.KeysRequest{After: in.get("after"), Limit: limit})
 }
 
 func key(in *input) (*answer, *refusal) {

@@ -78,8 +78,8 @@ func (in *input) take(which int) (*answer, *refusal) {
 		if why != nil {
 			return nil, why
 		}
-		if *n < 1 || *n > maxBatch {
-			return nil, refusef(protocol.CodeBadRequest, "batch is %d: expected 1 to %d", *n, maxBatch)
+		if *n < 1 {
+			return nil, refusef(protocol.CodeBadRequest, "batch is %d: expected 1 or more", *n)
 		}
 		most = maxBatch + 1
 		if m.Data, why = marshal(protocol.PopRequest{MaxBytes: maxBatchBytes}); why != nil {

@@ -54,17 +54,11 @@ const (
 
 // names returns a page of the names of queues.
 func (in *input) names(most int64) (page protocol.QueuesPage, why *refusal) {
-	limit, why := in.integer("limit")
+	limit, why := in.limit(most)
 	if why != nil {
 		return page, why
 	}
-	if limit == nil {
-		limit = new(int64(defaultRows))
-	}
-	if *limit < 1 || *limit > most {
-		return page, refusef(protocol.CodeBadRequest, "limit is %d: expected 1 to %d", *limit, most)
-	}
-	a, why := in.passJSON(subjects.Subject{Verb: subjects.SysList}, protocol.QueuesRequest{Limit: int(*limit), After: new(in.get("after")), Prefix: in.get("prefix")})
+	a, why := in.passJSON(subjects.Subject{Verb: subjects.SysList}, protocol.QueuesRequest{Limit: cmp.Or(limit, defaultRows), After: new(in.get("after")), Prefix: in.get("prefix")})
 	if why != nil {
 		return page, why
 	}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -119,11 +120,11 @@ func (in *input) cost() int {
 	if in.route.name != "overview" {
 		return 1
 	}
-	limit, why := in.integer("limit")
-	if why != nil || limit == nil {
-		limit = new(int64(defaultRows))
+	limit, why := in.limit(maxRows)
+	if why != nil {
+		return 1 // the answer is the refusal
 	}
-	return int(max(1, min(*limit, maxRows)/2)) // a row has two, and many are read together
+	return max(1, cmp.Or(limit, defaultRows)/2) // a row has two, and many are read together
 }
 
 // look returns what answers the requests that a caller watches.
