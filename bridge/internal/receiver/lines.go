@@ -37,9 +37,11 @@ const (
 	lineBytes = shedAtBytes / 4
 
 	// turnMost is how many messages of a line come before those of the next one, roundMost how
-	// many come before it is looked who has come meanwhile.
-	turnMost  = 16
-	roundMost = 64
+	// many come before it is looked who has come meanwhile. The message that reaches so many bytes is the last one, too.
+	turnMost   = 16
+	roundMost  = 64
+	turnBytes  = 64 << 10
+	roundBytes = 256 << 10
 
 	// linesKept is how many lines of tenants are kept while they are empty.
 	linesKept = 1024
@@ -156,9 +158,11 @@ func (l *lines) take(used []*nats.Msg) (taken []*nats.Msg) {
 		return taken
 	}
 	taken = used[:0]
-	for len(taken) < roundMost && len(l.ready) > 0 {
+	for bytes := 0; len(taken) < roundMost && bytes < roundBytes && len(l.ready) > 0; {
 		of := l.ready[0]
+		had := of.bytes
 		taken = of.take(taken)
+		bytes += had - of.bytes
 		last := len(l.ready) - 1
 		copy(l.ready, l.ready[1:])
 		if l.ready[last] = of; len(of.messages) == 0 {
@@ -172,12 +176,15 @@ func (l *lines) take(used []*nats.Msg) (taken []*nats.Msg) {
 
 // take moves the messages of one turn.
 func (of *line) take(to []*nats.Msg) []*nats.Msg {
-	turn := of.messages[:min(len(of.messages), turnMost)]
-	for _, m := range turn {
-		if m.Sub != nil { // a mark has none
-			of.bytes -= m.Size()
+	n, bytes := 0, 0
+	for n < len(of.messages) && n < turnMost && bytes < turnBytes {
+		if m := of.messages[n]; m.Sub != nil { // a mark has none
+			bytes += m.Size()
 		}
+		n++
 	}
+	turn := of.messages[:n]
+	of.bytes -= bytes
 	to = append(to, turn...)
 	clear(turn)
 	of.messages = of.messages[len(turn):]

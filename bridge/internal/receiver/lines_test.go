@@ -210,6 +210,29 @@ func TestTurns(t *testing.T) {
 	}
 }
 
+// Who sends large messages has short turns, and the others are looked for soon.
+func TestTurnsOfLargeMessages(t *testing.T) {
+	t.Parallel()
+	a := arrivals{tenant: tenantOf}
+	for i := range 12 {
+		a.add(message(fmt.Sprint("a", i), turnBytes*2/3))
+	}
+	a.add(message("b0", 4*turnBytes))
+	for i := range 2 {
+		a.add(message(fmt.Sprint("c", i), 0))
+	}
+	first := a.next(nil)
+	a.add(message("d0", 0))
+	var got []string
+	for _, m := range first {
+		got = append(got, m.Subject)
+	}
+	got = append(append(got, "then"), a.subjectsOf()...)
+	if want := strings.Fields("a0 a1 b0 then c0 c1 a2 a3 d0 a4 a5 a6 a7 a8 a9 a10 a11"); !slices.Equal(got, want) {
+		t.Errorf("the turns are %v, expected %v", got, want)
+	}
+}
+
 // A mark is passed when the messages before it are handled, in all lines, and those behind it are not.
 func TestMarkInLines(t *testing.T) {
 	t.Parallel()
