@@ -113,7 +113,8 @@ func (d *dispatcher) handle(m *nats.Msg, owners *peers.Owners) {
 		f = d.Gate.Enter(r)
 	}
 	if f != nil && tenant != nil {
-		if tenant.Floods(m.Size()) {
+		size := m.Size()
+		if tenant.Floods(size) {
 			d.flood(tenant.Name())
 		}
 		r.Keep()
@@ -122,7 +123,7 @@ func (d *dispatcher) handle(m *nats.Msg, owners *peers.Owners) {
 			d.Refuse(r, f)
 			return
 		}
-		d.refuseLater(r, tenant, f)
+		d.refuseLater(r, size, tenant, f)
 		return
 	}
 	if f == nil && !r.Verb.Silent && m.Reply == "" {
@@ -144,7 +145,7 @@ func (d *dispatcher) handle(m *nats.Msg, owners *peers.Owners) {
 	if n := expected(w); n > 1 && tenant != nil {
 		tenant.Begin(n, func(f *failure.Failure) {
 			if f != nil {
-				d.refuseLater(r, tenant, f)
+				d.refuseLater(r, 0, tenant, f)
 				return
 			}
 			r.OnLeave = func() { tenant.End(n) }
@@ -201,9 +202,9 @@ func (d *dispatcher) tenant(subject string) string {
 	return name
 }
 
-// refuseLater refuses a request after a pause.
-func (d *dispatcher) refuseLater(r *request.Request, t *tenants.Tenant, f *failure.Failure) {
-	time.AfterFunc(t.Pause(), func() { d.later.do(0, func() { d.Refuse(r, f) }) })
+// refuseLater refuses a request of some bytes after a pause.
+func (d *dispatcher) refuseLater(r *request.Request, bytes int, t *tenants.Tenant, f *failure.Failure) {
+	time.AfterFunc(t.Pause(bytes), func() { d.later.do(0, func() { d.Refuse(r, f) }) })
 }
 
 // contends reports whether requests of a kind conflict with the pops of other bridges: pops

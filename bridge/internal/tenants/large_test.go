@@ -76,19 +76,29 @@ func TestLargeWithoutRate(t *testing.T) {
 	b.expect(1, 2, 3)
 }
 
-// A refused request waits about until there may be another one, between a tenth of a second and one second.
+// A refused request waits about until there may be another one, between a tenth of a second and one second; a large one for up to three.
 func TestPause(t *testing.T) {
 	t.Parallel()
 	w := begin()
 	w.quotas.Requests = 100
 	one := w.tenants().Of("t")
-	for debt, want := range map[int]time.Duration{0: 100 * time.Millisecond, 49: 500 * time.Millisecond, 1000: time.Second} {
+	for _, c := range []struct {
+		debt, bytes int
+		want        time.Duration
+	}{
+		{0, 0, 100 * time.Millisecond},
+		{49, 0, 500 * time.Millisecond},
+		{1000, 0, time.Second},
+		{1000, 16 << 10, time.Second},
+		{1000, 16<<10 + 1, 3 * time.Second},
+		{9, 40 * 4 << 10, 500 * time.Millisecond},
+	} {
 		w.now = w.now.Add(time.Hour)
 		one.Ask(false)
-		one.Charge(99 + debt)
+		one.Charge(99 + c.debt)
 		for range 100 {
-			if got := one.Pause(); got < want*3/4 || got > want*5/4 {
-				t.Fatalf("with a debt of %d it waits for %s, expected about %s", debt, got, want)
+			if got := one.Pause(c.bytes); got < c.want*3/4 || got > c.want*5/4 {
+				t.Fatalf("with a debt of %d one of %d bytes waits for %s, expected about %s", c.debt, c.bytes, got, c.want)
 			}
 		}
 	}

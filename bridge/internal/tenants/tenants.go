@@ -182,22 +182,30 @@ func (t *Tenant) Ask(settles bool) *failure.Failure {
 	return nil
 }
 
-// How long a request beyond the rate waits for the answer.
+// How long a request beyond the rate waits for the answer, at most mostPauseLarge if it has more than largeMessage bytes. Clients wait 5 s by habit.
 const (
-	leastPause = 100 * time.Millisecond
-	mostPause  = time.Second
+	leastPause     = 100 * time.Millisecond
+	mostPause      = time.Second
+	mostPauseLarge = 3 * time.Second
+	largeMessage   = 16 << 10
 )
 
-// Pause is how long a request beyond the rate waits for the answer: about until the tenant may have one, within bounds. So who asks again
-// when the answer comes has less to refuse. Requests that came together are not answered together.
-func (t *Tenant) Pause() time.Duration {
+// Pause is how long a request of some bytes beyond the rate waits for the answer: about until the tenant may have one, within bounds. So who asks again
+// when the answer comes has less to refuse. Large messages keep the server busy, which reads them whatever becomes of them: of these less
+// may come. Requests that came together are not answered together.
+func (t *Tenant) Pause(bytes int) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	most := t.refill()
-	if most == 0 {
+	rate := t.refill()
+	if rate == 0 {
 		return leastPause
 	}
-	pause := min(max((1-t.tokens)/most, leastPause.Seconds()), mostPause.Seconds())
+	most := mostPause
+	if bytes > largeMessage {
+		most = mostPauseLarge
+	}
+	owed := 1 - t.tokens + float64(bytes/request.OwedBytes)
+	pause := min(max(owed/rate, leastPause.Seconds()), most.Seconds())
 	return time.Duration(pause * (0.75 + rand.Float64()/2) * float64(time.Second))
 }
 
