@@ -31,13 +31,25 @@ const (
 	quotaItems, quotaBytes, quotaQueues = 5000, 300_000, 100
 )
 
+// What a push of the others waits for, one after the other: each step is measured by a request that goes so far, and takes what those
+// before it take, too.
+const (
+	stepServer = iota // the server and back: pqd has no part
+	stepBridge        // pqd reads the message, and refuses it
+	stepRead          // a lane reads the store
+	stepCommit        // a lane commits
+	steps
+)
+
+var stepNames = [steps]string{"server", "bridge", "read", "commit"}
+
 // neighbour is one of the others. It pushes, leases and acknowledges, and knows what became of each of its items.
 type neighbour struct {
 	nc    *nats.Conn
 	name  string
 	mu    sync.Mutex
 	begun int
-	trips latencies      // to its server and back, of which pqd has no part
+	steps [steps]latencies
 	state map[string]int // how often each item was acknowledged; 0: pushed alone
 }
 
@@ -61,14 +73,8 @@ func (n *neighbour) cycle() (took latencies, err error) {
 		}
 		return m, err
 	}
-	trip, err := n.nc.RTT()
+	took, err = n.walk(body)
 	if err != nil {
-		return nil, err
-	}
-	n.mu.Lock()
-	n.trips = append(n.trips, trip)
-	n.mu.Unlock()
-	if _, err := timed("jobs.push", body); err != nil {
 		return took, err
 	}
 	n.mu.Lock()
@@ -85,6 +91,33 @@ func (n *neighbour) cycle() (took latencies, err error) {
 	defer n.mu.Unlock()
 	n.state[string(item.Data)]++
 	return took, nil
+}
+
+// walk pushes an item, after requests that go a part of its way.
+func (n *neighbour) walk(body string) (push latencies, err error) {
+	var took [steps]time.Duration
+	for step, request := range [steps]func() (*nats.Msg, error){
+		stepServer: func() (*nats.Msg, error) { _, err := n.nc.RTT(); return nil, err },
+		stepBridge: func() (*nats.Msg, error) { return n.ask("jobs.nonsense", "") },
+		stepRead:   func() (*nats.Msg, error) { return n.ask("jobs.peek.min", "") },
+		stepCommit: func() (*nats.Msg, error) { return n.ask("jobs.push", body) },
+	} {
+		began := time.Now()
+		m, err := request()
+		took[step] = time.Since(began)
+		if err == nil && step == stepCommit && code(m) != "" {
+			err = fmt.Errorf("push of %s: %v %s", n.name, m.Header, m.Data)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for step, d := range took {
+		n.steps[step] = append(n.steps[step], d)
+	}
+	return latencies{took[stepCommit]}, nil
 }
 
 // others have their cycles, 200 in a second, for a while.
@@ -116,16 +149,31 @@ func others(t *testing.T, all []*neighbour, stop <-chan struct{}) (took latencie
 
 // part is how long the others' requests took in one part of the campaign.
 type part struct {
-	what        string
-	took, trips latencies
+	what  string
+	took  latencies
+	steps [steps]latencies
 }
 
 func (p *part) add(all []*neighbour, took latencies) {
 	p.took = append(p.took, took...)
 	for _, n := range all {
-		p.trips = append(p.trips, n.trips...)
-		n.trips = nil
+		for step, d := range n.steps {
+			p.steps[step] = append(p.steps[step], d...)
+		}
+		n.steps = [steps]latencies{}
 	}
+}
+
+// log shows how long the others' requests took, and where.
+func (p *part) log(t *testing.T) {
+	slices.Sort(p.took)
+	var where []string
+	for step, d := range p.steps {
+		slices.Sort(d)
+		where = append(where, fmt.Sprintf("%s %s, %s", stepNames[step], d.at(500), d.at(990)))
+	}
+	t.Logf("the hostile tenant sends %s: p50 %s, p99 %s, p99.9 %s of the others; p50 and p99 of the way of a push: %s",
+		p.what, p.took.at(500), p.took.at(990), p.took.at(999), strings.Join(where, "; "))
 }
 
 // check empties the queue. Each item was acknowledged once, or is there.
@@ -292,11 +340,7 @@ func TestHostileTenantBesideTwenty(t *testing.T) {
 		}
 	}
 	for i := range parts {
-		one := &parts[i]
-		slices.Sort(one.took)
-		slices.Sort(one.trips)
-		t.Logf("the hostile tenant sends %s: p50 %s, p99 %s, p99.9 %s of the others, p99 of the way to the server and back %s",
-			one.what, one.took.at(500), one.took.at(990), one.took.at(999), one.trips.at(990))
+		parts[i].log(t)
 	}
 	// Large pushes alone keep the server and the clients busy, which share the machine: that part is shown only.
 	if from, to := parts[0].took.at(990), parts[1].took.at(990); *besideFor > 0 && to > 2*from {
