@@ -53,6 +53,9 @@ func TestBulkFilters(t *testing.T) {
 	c.push("pq.jobs.push.4", "d", "Season", "autumnal", "PQ-Key", "other")
 	c.push("pq.jobs.push.5", "e", "Season", "autumn", "PQ-Delay", "1h")
 	c.push("pq.jobs.push.0", strings.Repeat("f", 100_000), "Tree", "elm", "Big", strings.Repeat("x", 10_000))
+	c.push("pq.jobs.push.-1", "g", "season", "spring")
+	failed := c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1h")
+	c.accepted(c.raw(failed.Reply, `-NAK {"reason":"timeout"}`))
 	for _, step := range []struct {
 		where string
 		want  int
@@ -71,12 +74,15 @@ func TestBulkFilters(t *testing.T) {
 		{`{"min":2,"max":3}`, 2},
 		{`{"key":"k"}`, 1},
 		{`{"key":"k","state":"delayed"}`, 0},
-		{`{"pushed_after":"` + between + `"}`, 4},
+		{`{"pushed_after":"` + between + `"}`, 5},
 		{`{"pushed_before":"` + between + `"}`, 1},
 		{`{"pushed_before":"1970-01-01T00:00:00Z"}`, 0},
 		{`{"pushed_after":"9999-01-01T00:00:00Z"}`, 0},
-		{`{"deliveries":1}`, 0},
+		{`{"deliveries":1}`, 1},
 		{`{"reason":"*"}`, 0},
+		{`{"cause":"*"}`, 1},
+		{`{"cause":"time*"}`, 1},
+		{`{"cause":"time"}`, 0},
 		{`{"origin":"*"}`, 0},
 	} {
 		got := c.bulk("pq.jobs.admin.remove", `{"where":`+step.where+`,"dry_run":true}`)

@@ -126,6 +126,7 @@ func fitting(l *protocol.Listed, text []byte, space int) ([]byte, error) {
 	for _, leaveOut := range []func(){
 		func() { l.Body, l.Preview = nil, nil },
 		func() { l.LastAttempts = nil },
+		func() { l.Cause = "" },
 		func() { l.Headers = nil },
 		func() { l.Dead = nil },
 		func() { l.Unique, l.UniqueUntil = "", "" },
@@ -159,6 +160,7 @@ func listed(store *fdbpq.Store, held *fdbpq.StoredItem, page *fdbpq.Listing) *pr
 		KeyFence:   held.KeyFence,
 		Holder:     held.Holder,
 		Attempts:   held.Attempts.Last(),
+		Cause:      held.Cause,
 	}
 	if protocol.ValidUTF8(headers) { // JSON would change others
 		item.Headers = headers

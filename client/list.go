@@ -31,6 +31,7 @@ type Listed struct {
 	Dead     *Death    `json:"dead,omitempty"`
 	Holder   string    `json:"holder,omitempty"`   // of a leased item: what its holder calls itself
 	Attempts int64     `json:"attempts,omitempty"` // number of the last one
+	Cause    string    `json:"cause,omitempty"`    // what the item failed of last; "": of nothing that anybody said
 	Size     int64     `json:"size"`               // of payload and headers
 
 	// LastAttempts are those that the item remembers, the oldest first, with
@@ -111,7 +112,7 @@ func listed(i *protocol.Listed) Listed {
 		ID: i.ID, Priority: i.Priority, Key: i.Key, State: i.State, Deliveries: int(i.Deliveries), Endings: i.Endings, Pushed: i.Pushed,
 		Held: i.Held, Due: i.Due, Since: i.Since, Expires: i.Expires, Fence: uint64(i.Fence), KeyFence: uint64(i.KeyFence), Dead: i.Dead, Size: i.Size,
 		Header: i.Headers, Body: i.Body, Preview: i.Preview, Unique: i.Unique, UniqueUntil: i.UniqueUntil,
-		Holder: i.Holder, Attempts: i.Attempts, LastAttempts: i.LastAttempts,
+		Holder: i.Holder, Attempts: i.Attempts, Cause: i.Cause, LastAttempts: i.LastAttempts,
 	}
 }
 

@@ -86,6 +86,15 @@ func (a Attempts) Last() int64 {
 	return n
 }
 
+// reason is that of the last attempt, "" when none was given.
+func (a Attempts) reason() string {
+	if a == "" {
+		return ""
+	}
+	last, _, _ := consumeAttempt([]byte(a))
+	return last.Reason
+}
+
 // All returns the attempts, the oldest first.
 func (a Attempts) All() ([]Attempt, error) {
 	var all []Attempt

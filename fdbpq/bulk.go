@@ -54,6 +54,7 @@ type Where struct {
 	Band          *Band // of their priorities
 	Key, Holder   string
 	Reason        *Text // of their death
+	Cause         *Text // of their last attempt, or their death
 	Origin        *Text // the queue in which they died
 	PushedBefore  time.Time
 	PushedAfter   time.Time // or at that time
@@ -70,6 +71,9 @@ type Text struct {
 
 // Fits reports whether a text is that.
 func (t Text) Fits(s string) bool { return s == t.Text || t.Prefix && strings.HasPrefix(s, t.Text) }
+
+// fitsSome reports whether there is a text, and it is that.
+func (t Text) fitsSome(s string) bool { return s != "" && t.Fits(s) }
 
 // BulkDone is what a page of a bulk operation did.
 type BulkDone struct {
@@ -313,6 +317,7 @@ func (p *bulkPage) fits(l *located) (bool, error) {
 		return false, nil
 	case w.Key != "" && l.key != w.Key, w.Holder != "" && l.holder != w.Holder, l.deliveries() < w.Deliveries, l.interruptions < w.Interruptions,
 		w.Reason != nil && !(l.isDead() && w.Reason.Fits(l.dead.Reason)),
+		w.Cause != nil && !w.Cause.fitsSome(l.dead.cause(l.attempts)),
 		w.Origin != nil && !(l.isDead() && w.Origin.Fits(l.dead.Origin)),
 		!w.PushedBefore.IsZero() && !time.Unix(0, l.pushed).Before(w.PushedBefore),
 		time.Unix(0, l.pushed).Before(w.PushedAfter):

@@ -37,6 +37,15 @@ type DeadLetter struct {
 // is a property of items: other items of a dead-letter queue are like any.
 func (e *envelope) isDead() bool { return e.dead != (DeadLetter{}) }
 
+// cause is what an item failed of: the reason of its last attempt. A dead letter that did not die
+// of an attempt has that of its death, and so has one whose last attempt gave none.
+func (d DeadLetter) cause(attempts Attempts) string {
+	if d.Reason != "" && d.Reason != DeadMaxDeliveries && d.Reason != DeadInterruptions {
+		return d.Reason
+	}
+	return cmp.Or(attempts.reason(), d.Reason)
+}
+
 // shownDead is how the item died, nil if it is no dead letter.
 func (e *envelope) shownDead() *DeadLetter {
 	if !e.isDead() {

@@ -31,6 +31,7 @@ type StoredItem struct {
 
 	Holder   string // of a leased item: what its holder calls itself; "": nothing
 	Attempts Attempts
+	Cause    string // what it failed of last; "": nothing, or nobody said
 
 	Unique            string // no other item of the queue has this value; "": it has none, or none any more
 	UniqueUntilLeased bool   // the first lease ends that
@@ -77,7 +78,7 @@ func (c contents) stored(r kv.Reader, l *located, payload int64) (*StoredItem, e
 	if err != nil {
 		return nil, err
 	}
-	stored := &StoredItem{Item: item, State: l.state, Due: l.due, Held: l.held(), Expires: l.expires, Fence: l.fence, KeyFence: l.keyFence, Holder: l.holder, Attempts: l.attempts}
+	stored := &StoredItem{Item: item, State: l.state, Due: l.due, Held: l.held(), Expires: l.expires, Fence: l.fence, KeyFence: l.keyFence, Holder: l.holder, Attempts: l.attempts, Cause: l.dead.cause(l.attempts)}
 	if stored.Held {
 		stored.Due = 0
 	} else if l.state == StateLeased {

@@ -33,6 +33,16 @@ func TestModelKnowsTheRules(t *testing.T) {
 			return setKeyOf("a", "k", "rate", r, func(k *fdbpq.KeySettings) { k.Rate = &r })
 		}
 	}
+	oneDelivery := configure("a", map[string]any{"max_deliveries": 1}, func(c *fdbpq.Config) { c.MaxDeliveries = 1 })
+	failed := func(reason string) func(*world) operation {
+		return func(w *world) operation { return settleOf(w.lease0(), settleNackPlain, 0, reason) }
+	}
+	takeDead := func(*world) operation { return popOf("a-dead", justOne(fdbpq.Min, ""), time.Hour) }
+	byCause := func(cause string) func(*world) operation {
+		return func(*world) operation {
+			return bulkOf("a-dead", bulking{verb: fdbpq.BulkRemove, page: 500, state: fdbpq.StateReady, cause: cause})
+		}
+	}
 	one, two := fdbpq.Rate{N: 1, Period: fdbpq.Duration(time.Hour)}, fdbpq.Rate{N: 2, Period: fdbpq.Duration(time.Second)}
 	three := selection{end: fdbpq.Min, band: everyPriority, limit: 3, maxBytes: fdbpq.MaxBatchBytes}
 	for name, steps := range map[string][]func(*world) operation{
@@ -65,6 +75,25 @@ func TestModelKnowsTheRules(t *testing.T) {
 			configure("a", map[string]any{"dead_letter_expired": true}, func(c *fdbpq.Config) { c.DeadLetterExpired = true }),
 			push(pushItem{payload: "x", delay: time.Second, ttl: 3 * time.Second}), push(pushItem{payload: "y", ttl: 2 * time.Second}),
 			after(time.Minute), sweepIt,
+		},
+		"what failed too often has the cause that its last attempt gave": {
+			oneDelivery, push(pushItem{payload: "x"}), take(justOne(fdbpq.Min, ""), time.Hour), failed("no paper"), byCause("no*"),
+		},
+		"what failed too often without a word has the cause of its death": {
+			oneDelivery, push(pushItem{payload: "x"}), take(justOne(fdbpq.Min, ""), time.Hour), failed(""), byCause("max_deliveries"),
+		},
+		"what was given up has the cause of its death, whatever attempts come later": {
+			push(pushItem{payload: "x"}), take(justOne(fdbpq.Min, ""), time.Hour), terminate, takeDead, failed("no paper"), byCause("no paper"), byCause("over"),
+		},
+		"what was interrupted too often has the cause that a later attempt gives": {
+			configure("a", map[string]any{"max_interruptions": 1}, func(c *fdbpq.Config) { c.MaxInterruptions = "1" }),
+			push(pushItem{payload: "x"}), take(justOne(fdbpq.Min, ""), time.Second), after(time.Minute), sweepIt, takeDead, failed("no paper"), byCause("interruptions"), byCause("no paper"),
+		},
+		"what nobody gave a cause has none that fits": {
+			push(pushItem{payload: "x"}),
+			func(*world) operation {
+				return bulkOf("a", bulking{verb: fdbpq.BulkRemove, page: 500, state: fdbpq.StateReady, cause: "*"})
+			},
 		},
 		"an answer shows an item that died in its transaction twice": {
 			push(pushItem{payload: "x"}), take(justOne(fdbpq.Min, ""), time.Hour),

@@ -151,6 +151,7 @@ type itemView struct {
 	Holder     string
 	Held       bool
 	Attempts   []modelAttempt
+	Cause      string
 	Backoff    time.Duration // of a leased item, if it is given back now
 
 	number       int    // the model's
@@ -401,7 +402,7 @@ func (i *modelItem) stored() itemView {
 	if !strings.HasPrefix(i.unique, "\x00") { // a schedule's own
 		v.Unique, v.UntilLease = i.unique, i.untilLeased && i.unique != ""
 	}
-	v.Holder, v.Held, v.Attempts = i.holder, i.ofLink, i.attempts.all()
+	v.Holder, v.Held, v.Attempts, v.Cause = i.holder, i.ofLink, i.attempts.all(), i.cause()
 	if i.state != fdbpq.StateReady && !i.ofLink {
 		v.Due = i.due
 	}

@@ -26,6 +26,7 @@ type bulking struct {
 	band           *fdbpq.Band
 	key, holder    string
 	reason, origin string // which may end in *
+	cause          string // likewise
 	before, after  int64  // of the push, by a wall clock; 0: any
 	deliveries     int64
 	interruptions  int64
@@ -43,7 +44,7 @@ func textOf(s string) *fdbpq.Text {
 func bulkOf(queue string, b bulking) operation {
 	ask := fdbpq.Bulk{
 		Verb: b.verb, DryRun: b.dry, Limit: b.page, Priority: b.priority, Revoke: b.revoke, To: b.to,
-		Where: fdbpq.Where{State: b.state, Band: b.band, Key: b.key, Holder: b.holder, Reason: textOf(b.reason), Origin: textOf(b.origin), Deliveries: b.deliveries, Interruptions: b.interruptions},
+		Where: fdbpq.Where{State: b.state, Band: b.band, Key: b.key, Holder: b.holder, Reason: textOf(b.reason), Origin: textOf(b.origin), Cause: textOf(b.cause), Deliveries: b.deliveries, Interruptions: b.interruptions},
 	}
 	if b.before != 0 {
 		ask.Where.PushedBefore = time.Unix(0, b.before)
@@ -114,9 +115,27 @@ func (b *bulking) fits(item *modelItem, at moment) bool {
 	}
 	return (b.band == nil || item.priority >= b.band.Low && item.priority <= b.band.High) &&
 		(b.key == "" || item.key == b.key) && (b.holder == "" || item.holder == b.holder) &&
-		text(b.reason, item.dead.Reason) && text(b.origin, item.dead.Origin) &&
+		text(b.reason, item.dead.Reason) && text(b.origin, item.dead.Origin) && b.causedBy(item.cause()) &&
 		(b.before == 0 || item.pushed < b.before) && (b.after == 0 || item.pushed >= b.after) &&
 		item.deliveries() >= b.deliveries && item.interruptions >= b.interruptions && strings.Contains(item.headers, b.header)
+}
+
+// causedBy reports whether the operation is about what failed of this.
+func (b *bulking) causedBy(cause string) bool {
+	begin, prefix := strings.CutSuffix(b.cause, "*")
+	return b.cause == "" || cause != "" && (cause == begin || prefix && strings.HasPrefix(cause, begin))
+}
+
+// cause is what the item failed of. Deaths of failures and interruptions were those of an attempt.
+func (i *modelItem) cause() string {
+	all := i.attempts.all()
+	switch i.dead.Reason {
+	case "", "max_deliveries", "interruptions":
+		if len(all) > 0 && all[len(all)-1].Reason != "" {
+			return all[len(all)-1].Reason
+		}
+	}
+	return i.dead.Reason
 }
 
 // lastPriority is the one that the item has, or returns to.
@@ -203,7 +222,9 @@ func (w *world) bulking(rng *rand.Rand) operation {
 		queue, b.to = pick(rng, "a-dead", "a-dead", "b-dead", "grave", queue), pick(rng, "a", "a", "b", "elsewhere")
 	}
 	for range rng.IntN(3) {
-		switch rng.IntN(10) {
+		switch rng.IntN(11) {
+		case 10:
+			b.cause = pick(rng, "max_deliveries", "interruptions", "poison", "p*", "try*", "they*", "*")
 		case 9:
 			b.interruptions = pick[int64](rng, 1, 2)
 		case 0:

@@ -161,7 +161,7 @@ func viewOf(item *fdbpq.Item) itemView {
 func storedViewOf(stored *fdbpq.StoredItem) itemView {
 	v := viewOf(&stored.Item)
 	v.State, v.Due, v.Since, v.Fence, v.KeyFence, v.Until = stored.State, stored.Due, stored.Since, stored.Fence, stored.KeyFence, stored.Expires
-	v.Holder, v.Held, v.Attempts = stored.Holder, stored.Held, attemptsOf(stored.Attempts)
+	v.Holder, v.Held, v.Attempts, v.Cause = stored.Holder, stored.Held, attemptsOf(stored.Attempts), stored.Cause
 	v.Unique, v.UntilLease, v.KeyAhead = stored.Unique, stored.UniqueUntilLeased, stored.KeyAhead
 	return v
 }

@@ -17,8 +17,8 @@ type BulkRequest struct {
 	Spread   Duration  `json:"spread,omitzero"`    // of a requeue
 }
 
-// BulkWhere says which items a bulk operation is about: all that is given has to fit. Header, Reason
-// and Origin may end in "*".
+// BulkWhere says which items a bulk operation is about: all that is given has to fit. Header, Reason,
+// Cause and Origin may end in "*".
 type BulkWhere struct {
 	State        State             `json:"state,omitempty"` // "": ready, and leased for a revoke
 	Min          *int64            `json:"min,omitempty"`   // least priority
@@ -26,6 +26,7 @@ type BulkWhere struct {
 	Key          string            `json:"key,omitempty"`
 	Header       map[string]string `json:"header,omitempty"`
 	Reason       string            `json:"reason,omitempty"` // of the death
+	Cause        string            `json:"cause,omitempty"`  // what they failed of last
 	Origin       string            `json:"origin,omitempty"` // queue in which they died
 	Holder       string            `json:"holder,omitempty"` // of leased items
 	PushedBefore time.Time         `json:"pushed_before,omitzero"`

@@ -76,6 +76,7 @@ type Item struct {
 	Dead         *Death              `json:"dead,omitempty"`
 	Holder       string              `json:"holder,omitempty"`        // of a leased item: what its holder calls itself
 	Attempts     int64               `json:"attempts,omitempty"`      // number of the last one
+	Cause        string              `json:"cause,omitempty"`         // of lists: what the item failed of last
 	LastAttempts []Attempt           `json:"last_attempts,omitempty"` // if they were asked for
 	Backoff      string              `json:"backoff,omitempty"`       // of a lease: how long the item stays away if it is given back now
 	Schedule     string              `json:"schedule,omitempty"`      // that has pushed the item

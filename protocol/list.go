@@ -44,6 +44,7 @@ type Listed struct {
 	Dead     *Death    `json:"dead,omitempty"`
 	Holder   string    `json:"holder,omitempty"`   // of a leased item: what its holder calls itself
 	Attempts int64     `json:"attempts,omitempty"` // number of the last one
+	Cause    string    `json:"cause,omitempty"`    // what the item failed of last, if it did and fits
 	Size     int64     `json:"size"`               // of payload and headers
 
 	Unique      string `json:"unique,omitempty"`

@@ -368,6 +368,8 @@ export interface Listed {
   dead: Death | undefined;
   /** Of a leased item: what its holder calls itself. */
   holder: string;
+  /** What it failed of last, `""` if nobody said: the reason of its last attempt, or of its death. */
+  cause: string;
   /** The number of the last lease that ended without success. */
   attempts: number;
   /** With the option `attempts`. */
@@ -423,7 +425,7 @@ export interface RevokeOptions extends CallOptions {
 /** What a bulk operation does to the items that fit. */
 export type BulkVerb = "remove" | "move" | "revoke" | "requeue";
 
-/** Which items: all that is given has to fit. The values of `header`, `reason` and `origin` may end in `*`. */
+/** Which items: all that is given has to fit. The values of `header`, `reason`, `cause` and `origin` may end in `*`. */
 export interface BulkWhere {
   /** `"ready"` if not given, `"leased"` of a revoke. */
   state?: "ready" | "leased" | "delayed";
@@ -433,6 +435,8 @@ export interface BulkWhere {
   header?: Record<string, string>;
   /** Of the death. */
   reason?: string;
+  /** What they failed of last: the reason of the last attempt, or of the death. */
+  cause?: string;
   /** The queue in which they died. */
   origin?: string;
   holder?: string;

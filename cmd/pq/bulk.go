@@ -20,10 +20,10 @@ func whereHelp(state string) string {
 	return `
 
 --where does it to all items that fit; given several times, all have to hold. It
-takes state (` + state + `), min, max, key, header.<name>, reason and origin of dead
-letters, holder of leased items, deliveries and interruptions (at least),
-pushed_before and pushed_after (a time, or how long ago). Headers, reason and
-origin may end in *.`
+takes state (` + state + `), min, max, key, header.<name>, cause (what failed last),
+reason and origin of dead letters, holder of leased items, deliveries and
+interruptions (at least), pushed_before and pushed_after (a time, or how long ago).
+Headers, cause, reason and origin may end in *.`
 }
 
 // bulkFlags choose the items of a command that changes many.
@@ -52,7 +52,7 @@ func (b *bulkFlags) check(ids int) error {
 }
 
 // whereFields are those of a filter, as --where has them.
-var whereFields = []string{"state", "min", "max", "key", "header.<name>", "reason", "origin", "holder", "deliveries", "interruptions", "pushed_before", "pushed_after"}
+var whereFields = []string{"state", "min", "max", "key", "header.<name>", "reason", "cause", "origin", "holder", "deliveries", "interruptions", "pushed_before", "pushed_after"}
 
 // filter reads --where. Fields are those of the request, so the bridge checks most of them.
 func (b *bulkFlags) filter(now time.Time) (w client.BulkWhere, err error) {

@@ -180,6 +180,7 @@ func (e *exporting) write(s *session.Session, q *client.Queue, out io.Writer, to
 			return export.Items(), err
 		}
 		i := show.Listed(&l)
+		i.Cause = ""                                                                     // which follows from what it has
 		if l.Body == nil || l.Header == nil || l.Attempts > 0 && l.LastAttempts == nil { // too large for a list
 			whole, err := q.Get(s.Context, l.ID, client.WithAttempts())
 			if errors.Is(err, client.ErrNotFound) {

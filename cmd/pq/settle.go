@@ -45,6 +45,7 @@ printed. Fails when the lease is lost: the item goes to another consumer then.`,
 }
 
 func nackCommand(s *session.Session) *cobra.Command {
+	var o client.NackOptions
 	var delay time.Duration
 	c := &cobra.Command{
 		Use:   "nack",
@@ -52,10 +53,17 @@ func nackCommand(s *session.Session) *cobra.Command {
 		Long: `Gives items back that were popped with --lease, to the place they had. After too
 many failures (16 unless configured otherwise) they go to the dead-letter queue.`,
 		Example: `  # to be delivered again in a minute
-  pq nack --delay 1m pq.jobs.ack.…`,
+  pq nack --delay 1m pq.jobs.ack.…
+
+  # with the reason, by which "pq dead groups" counts what has died
+  pq nack --reason 'the printer is out of ink' pq.jobs.ack.…`,
 	}
+	c.Flags().StringVarP(&o.Reason, "reason", "r", o.Reason, "`text` to be kept with the attempt")
 	session.DurationVar(c.Flags(), &delay, "delay", "d", "`duration` before they are ready again")
-	return settleLeases(s, c, func(i *client.Item) error { return i.NackWithDelay(s.Context, delay) })
+	return settleLeases(s, c, func(i *client.Item) error {
+		o.Delay = &delay
+		return i.NackWith(s.Context, o)
+	})
 }
 
 func backCommand(s *session.Session) *cobra.Command {

@@ -31,7 +31,7 @@ type bulkReader struct {
 
 const (
 	bulkFields  = "where, all, dry_run, limit, after"
-	whereFields = "state, min, max, key, header, reason, origin, holder, pushed_before, pushed_after, deliveries, interruptions"
+	whereFields = "state, min, max, key, header, reason, cause, origin, holder, pushed_before, pushed_after, deliveries, interruptions"
 )
 
 // bulkVerbs are what bulk operations do, and the fields that they have besides bulkFields.
@@ -211,6 +211,8 @@ func (r *bulkReader) whereField(name string, value any) (known bool, f *failure.
 		w.Headers = want.fits
 	case "reason":
 		w.Reason, f = readText(what, value)
+	case "cause":
+		w.Cause, f = readText(what, value)
 	case "origin":
 		w.Origin, f = readText(what, value)
 	case "holder":

@@ -9,7 +9,7 @@ import { callOptions, checked, flag, word } from "./options.js";
 import { timeOf } from "./push.js";
 
 const names = ["where", "all", "dryRun", "page", "priority", "delay", "reason", "to", "spread", "after"];
-const filters = ["state", "min", "max", "key", "header", "reason", "origin", "holder", "pushedBefore", "pushedAfter", "deliveries", "interruptions"];
+const filters = ["state", "min", "max", "key", "header", "reason", "cause", "origin", "holder", "pushedBefore", "pushedAfter", "deliveries", "interruptions"];
 
 /**
  * @param {import("./queue.js").Queue} queue

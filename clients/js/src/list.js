@@ -69,6 +69,7 @@ function listed(queue, i) {
       uniqueUntil: i.unique_until ?? "",
       dead: i.dead && deathOf(i.dead, time(i.dead.at)),
       holder: i.holder ?? "",
+      cause: i.cause ?? "",
       attempts: Number(i.attempts ?? 0),
       lastAttempts: attemptsOf(i.last_attempts ?? []),
       size: Number(i.size),

@@ -17,11 +17,12 @@ test("all items that fit are changed, page after page", async () => {
   await q.popMany(3, { lease: "1h", holder: "bob" });
   assert.equal((await q.bulk("revoke", { where: { holder: "bob" }, delay: 0, reason: "bob is ill" })).done, 3);
   for (const item of await q.popMany(3, { lease: "1h" })) await item.term("timeout of it");
+  for await (const { cause } of dead.list()) assert.equal(cause, "timeout of it");
   await q.configure({ max_length: 6 });
-  const stopped = await dead.bulk("requeue", { where: { reason: "timeout*" }, to: q.name, spread: "1s" });
+  const stopped = await dead.bulk("requeue", { where: { cause: "timeout*" }, to: q.name, spread: "1s" });
   assert.deepEqual([stopped.done, stopped.full, stopped.next !== ""], [2, true, true]);
   await q.configure({ max_length: 0 });
-  assert.equal((await dead.bulk("requeue", { where: { reason: "timeout*" }, after: stopped.next })).done, 1);
+  assert.equal((await dead.bulk("requeue", { where: { cause: "timeout*" }, after: stopped.next })).done, 1);
   assert.equal((await dead.bulk("remove", { all: true })).done, 0);
   const err = await fails(q.bulk("remove", { where: {} }), BadRequestError, 400);
   assert.equal(err.bulk.done, 0);

@@ -53,7 +53,7 @@ export async function program(nc: NatsConnection): Promise<void> {
   await jobs.peek({ lease: 1000 });
   // @ts-expect-error a key has no order of its own
   await jobs.setKey("ann", { order: true });
-  const { done, next: rest }: declared.BulkResult = await client.queue("jobs-dead").bulk("requeue", { where: { reason: "timeout*", pushedBefore: new Date() }, to: "jobs", spread: "10m" });
+  const { done, next: rest }: declared.BulkResult = await client.queue("jobs-dead").bulk("requeue", { where: { reason: "timeout*", cause: "timeout*", pushedBefore: new Date() }, to: "jobs", spread: "10m" });
   if (done > 0) await jobs.bulk("remove", { all: true, after: rest, dryRun: true });
 
   // @ts-expect-error a filter that does not exist

@@ -18,7 +18,7 @@ BulkVerb = Literal["remove", "move", "revoke", "requeue"]
 
 
 class BulkWhere(TypedDict, total=False):
-    """Which items: all that is given has to fit. The values of header, reason and origin may end in *."""
+    """Which items: all that is given has to fit. The values of header, reason, cause and origin may end in *."""
 
     state: Literal["ready", "leased", "delayed"]
     """"ready" if it is not given, "leased" of a revoke."""
@@ -28,6 +28,8 @@ class BulkWhere(TypedDict, total=False):
     header: dict[str, str]
     reason: str
     """Of the death."""
+    cause: str
+    """What they failed of last: the reason of the last attempt."""
     origin: str
     """The queue in which they died."""
     holder: str

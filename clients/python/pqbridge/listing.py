@@ -44,6 +44,8 @@ class Listed:
     """How many were given back, or revoked."""
     since: datetime | None = None
     """Of a leased item: when its lease began."""
+    cause: str = ""
+    """What it failed of last: the reason of the last attempt, or of its death."""
     attempts: int = 0
     """The number of the last lease that ended without success."""
     last_attempts: list[Attempt] = field(default_factory=list)
@@ -124,6 +126,7 @@ def listed(queue: str, i: Any) -> Listed:
             interruptions=int(i.get("interruptions", 0)),
             returns=int(i.get("returns", 0)),
             since=_time(i.get("since")),
+            cause=i.get("cause", ""),
             attempts=int(i.get("attempts", 0)),
             last_attempts=attempts_of(i.get("last_attempts", [])),
             headers=i.get("headers"),

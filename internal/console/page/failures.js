@@ -1,4 +1,4 @@
-// The dead letters of a queue, grouped by why they died: step by step, as they were when
+// The dead letters of a queue, grouped by what they failed of: step by step, as they were when
 // somebody looked.
 
 import { ask, attempt, confirmOnce, h, keep, setText, update } from "./dom.js";
@@ -16,7 +16,7 @@ const most = 100; // groups that are shown
 export function failures(context, { holder, queue }) {
   const body = h("tbody");
   const table = h("table", { hidden: true }, h("caption", { class: "unseen" }, `Failures of ${queue}`),
-    h("thead", {}, h("tr", {}, ["Reason", "Items", "Last died", "Last held by", context.admin ? "Actions" : null].filter(Boolean).map((c) => h("th", { scope: "col", class: c === "Items" ? "number" : null }, c)))), body);
+    h("thead", {}, h("tr", {}, ["Cause", "Items", "Last died", "Last held by", context.admin ? "Actions" : null].filter(Boolean).map((c) => h("th", { scope: "col", class: c === "Items" ? "number" : null }, c)))), body);
   const empty = h("p", { class: "empty" }, "Loading…");
   const pages = h("div", { class: "pages" });
   const now = h("span");
@@ -57,8 +57,8 @@ export function failures(context, { holder, queue }) {
         act("Discard", true, "Nothing brings them back.", "Discarding", "discarded", (at) => call("DELETE", at)))) : null);
   }
 
-  // operation is the bulk operation for a group, if all of it died of the same text, and nothing else did.
-  const operation = (verb, name) => (/#|\*$|^max_deliveries/.test(name) ? undefined : { verb, where: JSON.stringify({ origin: queue, reason: name }) });
+  // operation is the bulk operation for a group, if all of it failed of the same text, and nothing else did.
+  const operation = (verb, name) => (/#|\*$/.test(name) ? undefined : { verb, where: JSON.stringify({ origin: queue, cause: name }) });
 
   function updateRow(row, g) {
     const [items, died, held] = row.querySelectorAll("td[data-label]");

@@ -12,16 +12,17 @@ export function delivered(item) {
 
 const told = (attempt) => attempt && (attempt.reason || outcome(attempt));
 
-// why says it in a line: of a dead letter why it died, otherwise what came of its last lease.
-// It is empty where nothing did. It needs the attempts of the item.
+// why says it in a line: the cause of an item of a list, otherwise why it died, or what came of its
+// last lease. It is empty where nothing did. It needs the attempts of the item.
 export function why(item) {
+  if (item.cause) return item.cause;
   const last = told(item.last_attempts?.at(-1));
   if (!item.dead) return last ?? "";
   return item.dead.reason === "max_deliveries" && last ? `max_deliveries: ${last}` : item.dead.reason;
 }
 
 // Ids and long numbers are not what failures have in common. Short ones, such as that of an
-// HTTP status, may be.
+// HTTP status, may be. pq dead groups makes the same groups.
 const particular = /[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\b(?=[a-f]*\d)[0-9a-f]{8,}\b|\d{4,}/gi;
 
 // alike leaves out of a reason what is particular to one item.

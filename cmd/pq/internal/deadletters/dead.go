@@ -54,11 +54,11 @@ func eachIn(s *session.Session, dead *client.Queue, origin string, o client.List
 }
 
 // Died says how long ago an item died.
-func Died(d *client.Death, now time.Time) string {
-	if d.At.IsZero() {
+func Died(at, now time.Time) string {
+	if at.IsZero() {
 		return "-"
 	}
-	return show.Span(max(0, now.Sub(d.At)).Round(time.Second)) + " ago"
+	return show.Span(max(0, now.Sub(at)).Round(time.Second)) + " ago"
 }
 
 // Requeue brings dead letters back to a queue.

@@ -42,7 +42,7 @@ func Shown(from *client.Item) *Item {
 // Listed makes JSON of an item of a list.
 func Listed(from *client.Listed) *Item {
 	i := &Item{protocol.Item{
-		ID: from.ID, Priority: from.Priority, Key: from.Key, State: from.State, Deliveries: int64(from.Deliveries), Endings: from.Endings,
+		ID: from.ID, Priority: from.Priority, Key: from.Key, State: from.State, Deliveries: int64(from.Deliveries), Endings: from.Endings, Cause: from.Cause,
 		Pushed: from.Pushed, Due: from.Due, Since: from.Since, Expires: from.Expires, Size: from.Size,
 		Fence: from.Fence, KeyFence: from.KeyFence, Dead: from.Dead, Unique: from.Unique, UniqueUntil: from.UniqueUntil,
 		Holder: from.Holder, Attempts: from.Attempts, LastAttempts: from.LastAttempts,

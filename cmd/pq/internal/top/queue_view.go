@@ -96,7 +96,7 @@ func itemColumns(tab client.State) []figures.GridColumn {
 	switch tab {
 	case dead:
 		columns[2].Title = "DIED"
-		return append(columns, figures.GridColumn{Title: "DELIVERIES", Number: true, Rank: 3}, figures.GridColumn{Title: "FROM", Rank: 4}, figures.GridColumn{Title: "REASON", Wide: true})
+		return append(columns, figures.GridColumn{Title: "DELIVERIES", Number: true, Rank: 3}, figures.GridColumn{Title: "FROM", Rank: 4}, figures.GridColumn{Title: "CAUSE", Wide: true})
 	case client.Ready:
 		return append(columns, figures.GridColumn{Title: "DELIVERIES", Number: true, Rank: 3}, figures.GridColumn{Title: "KEY", Wide: true})
 	}
@@ -126,12 +126,12 @@ func (m *topModel) itemCells(i *client.Listed) []screen.Span {
 	texts := []string{i.ID, fmt.Sprint(i.Priority), age, show.Size(i.Size)}
 	switch m.detail.tab {
 	case dead:
-		deliveries, from, reason := "-", "-", "-"
+		deliveries, from, cause := "-", "-", "-"
 		texts[2] = "-"
 		if d := i.Dead; d != nil {
-			texts[2], deliveries, from, reason = deadletters.Died(d, m.now), fmt.Sprint(d.Deliveries), d.Origin, d.Reason
+			texts[2], deliveries, from, cause = deadletters.Died(d.At, m.now), fmt.Sprint(d.Deliveries), d.Origin, cmp.Or(i.Cause, d.Reason)
 		}
-		texts = append(texts, deliveries, from, reason)
+		texts = append(texts, deliveries, from, cause)
 	case client.Ready:
 		texts = append(texts, fmt.Sprint(i.Deliveries), i.Key)
 	case client.Leased:
