@@ -32,7 +32,7 @@ func (a *about) system() protocol.System {
 	limits := &a.options.Limits
 	system := protocol.System{
 		Version: a.options.Version, Store: a.options.StoreName, StoreID: a.storeID,
-		Prefix: a.options.Prefix, Site: a.options.Site, Uptime: time.Since(a.started).Seconds(), Damage: a.options.Damage(),
+		Prefix: a.options.Prefix, Site: a.options.Site, Uptime: time.Since(a.started).Seconds(), Damage: a.options.Damage(), Disk: a.options.Disk(),
 		Limits: protocol.Limits{
 			Requests: limits.Requests, Bytes: limits.Bytes, Waiters: limits.Waiters,
 			Batch: fdbpq.MaxBatch, BatchBytes: fdbpq.MaxBatchBytes, Bundle: protocol.MaxBundle,

@@ -81,6 +81,9 @@ type Options struct {
 
 	// Damage describes the damage known in the store's files. nil: none is ever known.
 	Damage func() []string
+
+	// Disk is the room on the disk of the store, nil where nobody knows. nil: nobody does.
+	Disk func() *protocol.Disk
 }
 
 // DefaultPrefix begins all subjects when Options.Prefix is empty.
@@ -116,6 +119,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Damage == nil {
 		o.Damage = func() []string { return nil }
+	}
+	if o.Disk == nil {
+		o.Disk = func() *protocol.Disk { return nil }
 	}
 	if o.pace == (batch.Patience{}) {
 		o.pace = batch.Patience{First: txTimeout, Then: txTimeoutDown}

@@ -159,7 +159,7 @@ func (s *system) find(v *view) error {
 	if tenant := s.Subject.Tenant; tenant != "" {
 		// What concerns the other tenants, or the machine, is no tenant's business.
 		answer.Prefix += "." + tenant
-		answer.Store, answer.StoreID, answer.Damage, answer.Cluster = "", "", nil, nil
+		answer.Store, answer.StoreID, answer.Damage, answer.Disk, answer.Cluster = "", "", nil, nil, nil
 		answer.Tenant = shownTenant(tenant, v.tenants.Of(tenant))
 		return s.answerJSON(answer)
 	}

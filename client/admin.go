@@ -143,6 +143,9 @@ type System = protocol.System
 // Limits are the limits of a bridge.
 type Limits = protocol.Limits
 
+// Disk is the room on the disk of a store, in bytes.
+type Disk = protocol.Disk
+
 // System returns what one of the bridges reports about itself.
 func (c *Client) System(ctx context.Context) (*System, error) {
 	subject, err := c.grammar.Build(subjects.Subject{Verb: subjects.SysInfo})

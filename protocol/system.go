@@ -37,6 +37,9 @@ type System struct {
 	// Damage describes the store's damaged files, and the queues that they may concern.
 	Damage []string `json:"damage,omitempty"`
 
+	// Disk is the room where the store is, or this bridge's copy of it, if the bridge knows.
+	Disk *Disk `json:"disk,omitempty"`
+
 	// Cluster are the pqd that keep the store together, if several do.
 	Cluster *Cluster `json:"cluster,omitempty"`
 
@@ -45,6 +48,13 @@ type System struct {
 
 	// History of all queues is there if it was asked for.
 	History *History `json:"history,omitempty"`
+}
+
+// Disk is the room on the disk of a store, in bytes.
+type Disk struct {
+	Free    int64 `json:"free"` // that pqd may still write
+	Size    int64 `json:"size"`
+	MinFree int64 `json:"min_free"` // with less than that the store takes no new items; 0: it always does
 }
 
 // Tenant is what a tenant has, and its quotas.

@@ -840,6 +840,8 @@ export interface System {
   limits: Record<string, number | string>;
   uptime: number;
   damage?: string[];
+  /** Bytes, where the store is; with less than `min_free` it takes no new items. */
+  disk?: { free: number; size: number; min_free: number };
   cluster?: unknown;
 }
 

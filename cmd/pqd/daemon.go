@@ -242,6 +242,7 @@ func (d *daemon) bridgeOptions(tracer trace.Tracer) bridge.Options {
 		StoreName: d.settings.Store.String(),
 		Exclusive: d.settings.Store.Embedded(),
 		Damage:    d.damage.describe,
+		Disk:      storeDisk(d.settings),
 		Room:      d.room,
 		Logger:    d.log,
 		Tracer:    tracer,

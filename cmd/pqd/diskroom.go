@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // diskRoom is the room on the disk of a directory: what pqd may still write, and all.
@@ -26,6 +27,24 @@ func fullDisk(m settings.MinFree, dir string) func() error {
 			return nil // a disk that is gone is for /readyz
 		}
 		return tooLittle(free, m.Of(size), "")
+	}
+}
+
+// storeDisk tells of the disk that the store, or this pqd's copy, is on. nil: neither is on one of this machine.
+func storeDisk(s settings.Settings) func() *protocol.Disk {
+	dir := s.Store.Place
+	switch {
+	case s.Shared():
+		dir = string(s.Data)
+	case !s.Store.Embedded():
+		return nil
+	}
+	return func() *protocol.Disk {
+		free, size, err := diskRoom(dir)
+		if err != nil {
+			return nil // it is gone, which /readyz reports
+		}
+		return &protocol.Disk{Free: free, Size: size, MinFree: s.MinFree.Of(size)}
 	}
 }
 

@@ -111,7 +111,7 @@ func TestNearlyFullDisk(t *testing.T) {
 		t.Errorf("HTTP answered a push %d %s", code, body)
 	}
 	doctor := pqd.Command(t, testenv.Build(t, "cmd/pq"), "--server", p.URL, "doctor")
-	if out, err := doctor.CombinedOutput(); err == nil || !regexp.MustCompile(`FAIL +store +a queue cannot be made: .*PQ_MIN_FREE.* \(429\)`).Match(out) || bytes.Count(out, []byte("FAIL")) != 1 {
+	if out, err := doctor.CombinedOutput(); err == nil || !regexp.MustCompile(`FAIL +disk +\d.* of .* are free .*PQ_MIN_FREE(?s:.*)FAIL +store +a queue cannot be made: .*PQ_MIN_FREE.* \(429\)`).Match(out) || bytes.Count(out, []byte("FAIL")) != 2 {
 		t.Errorf("pq doctor: %v\n%s", err, out)
 	}
 	dead := pqd.Request(t, nc, "pq.jobs-dead.peek.min", "")
@@ -127,6 +127,20 @@ func TestNearlyFullDisk(t *testing.T) {
 	p.Change("PQ_MIN_FREE=0")
 	p.Start(t)
 	refuses("a push to a store with room", "", "pq.jobs.push", "new")
+
+	// A doctor whose output nobody reads any more deletes its queue nevertheless.
+	unread, output, err := os.Pipe()
+	if err != nil || unread.Close() != nil {
+		t.Fatal(err)
+	}
+	doctor = pqd.Command(t, testenv.Build(t, "cmd/pq"), "--server", p.URL, "doctor")
+	doctor.Stdout = output
+	if err := doctor.Run(); doctor.ProcessState.ExitCode() != 1 {
+		t.Errorf("a doctor that nobody reads: %v", err)
+	}
+	if code, body := pqd.Ask(t, "GET", p.HTTP+"/v1/queues?prefix=doctor-", ""); code != 200 || strings.Contains(body, "doctor-") {
+		t.Errorf("it leaves %d %s", code, body)
+	}
 }
 
 // A store that takes no new items frees the space of a queue that is purged, though nothing is

@@ -163,10 +163,19 @@ class _System(TypedDict):
     uptime: float
 
 
+class Disk(TypedDict):
+    """The room where the store is, in bytes. With less than min_free it takes no new items."""
+
+    free: int
+    size: int
+    min_free: int
+
+
 class System(_System, total=False):
     """What one of the bridges reports about itself."""
 
     damage: list[str]
+    disk: Disk
     cluster: Any
 
 

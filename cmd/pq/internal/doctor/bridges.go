@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -65,6 +66,7 @@ func (d *doctor) bridges() bool {
 	for _, damage := range system.Damage {
 		d.note(bad, "damage", "%s: see \"The store is damaged\" in docs/runbook.md, which pq help runbook prints", damage)
 	}
+	d.disk(system.Disk)
 	if system.Cluster != nil {
 		d.cluster(system.Cluster)
 	}
@@ -83,6 +85,25 @@ func (d *doctor) bridges() bool {
 	d.sites(far)
 	d.sameNames(found)
 	return true
+}
+
+// littleFree is the part of a disk below which doctor warns.
+const littleFree = 0.15
+
+// disk tells how much room the store has.
+func (d *doctor) disk(disk *client.Disk) {
+	if disk == nil {
+		return // nobody knows
+	}
+	text := fmt.Sprintf("%s of %s are free where the store is", show.LimitSize(disk.Free), show.LimitSize(disk.Size))
+	switch {
+	case disk.Free < disk.MinFree:
+		d.note(bad, "disk", "%s, and %s are to stay free (PQ_MIN_FREE), so pushes are refused: make room", text, show.LimitSize(disk.MinFree))
+	case float64(disk.Free) < littleFree*float64(disk.Size):
+		d.note(warn, "disk", "%s: make room before it is full", text)
+	default:
+		d.note(fine, "disk", "%s", text)
+	}
 }
 
 // versions compares the versions of pq and the bridges.

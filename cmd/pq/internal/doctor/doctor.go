@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -37,11 +39,12 @@ Exits with 1 when something does not work, and with 0 after warnings.`,
 			if len(args) > 0 {
 				d.queue = args[0]
 			}
+			signal.Ignore(syscall.SIGPIPE) // nobody may read to the end, and what was made has to go nevertheless
 			d.examine()
 			if s.NC != nil {
 				s.NC.Close()
 			}
-			if d.failed {
+			if d.failed || errors.Is(d.err, syscall.EPIPE) { // who does not read needs no words about it
 				return session.ExitError(session.ExitFailed)
 			}
 			return d.err

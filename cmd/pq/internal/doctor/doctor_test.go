@@ -62,6 +62,28 @@ func TestDoctorComparesClocks(t *testing.T) {
 	}
 }
 
+// The room on the disk of the store is told, and whether the store takes new items with it.
+func TestDoctorTellsTheRoom(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		disk *client.Disk
+		want string
+	}{
+		{nil, ""},
+		{&client.Disk{Free: 300 << 30, Size: 1 << 40, MinFree: 1 << 30}, "ok    disk         300 GiB of 1 TiB are free where the store is\n"},
+		{&client.Disk{Free: 100 << 30, Size: 1 << 40, MinFree: 100 << 30}, "warn  disk         100 GiB of 1 TiB are free"},
+		{&client.Disk{Free: 0, Size: 96 << 20}, "warn  disk         0 B of 96 MiB are free"},
+		{&client.Disk{Free: 11 << 20, Size: 96 << 20, MinFree: 12 << 20}, "FAIL  disk         11 MiB of 96 MiB are free where the store is, and 12 MiB are to stay free (PQ_MIN_FREE), so pushes are refused"},
+	} {
+		var out strings.Builder
+		d := &doctor{session: &session.Session{Stdout: &out}}
+		d.disk(tc.disk)
+		if failed := strings.HasPrefix(tc.want, "FAIL"); d.err != nil || d.failed != failed || !strings.HasPrefix(out.String(), tc.want) || tc.want == "" && out.Len() > 0 {
+			t.Errorf("%+v: %q, %v, expected %q", tc.disk, out.String(), d.err, tc.want)
+		}
+	}
+}
+
 // A refusal says nothing about rights, so doctor reports it with the server's text. That what it
 // asks for is not there is no refusal.
 func TestDoctorReportsRefusals(t *testing.T) {
