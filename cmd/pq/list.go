@@ -62,6 +62,9 @@ If there are none the exit code is 3.`,
 
 func printList(s *session.Session, q *client.Queue, o client.ListOptions, most int) error {
 	rows := [][]string{{"ID", "PRIORITY", "AGE", "SIZE", "DELIVERIES"}}
+	if o.State == client.Leased {
+		rows[0] = append(rows[0], "SINCE")
+	}
 	if o.State != client.Ready {
 		rows[0] = append(rows[0], map[client.State]string{client.Leased: "LEASE ENDS", client.Delayed: "DUE"}[o.State])
 	}
@@ -117,6 +120,13 @@ func printList(s *session.Session, q *client.Queue, o client.ListOptions, most i
 func listRow(i *client.Listed, o client.ListOptions) []string {
 	row := []string{
 		i.ID, fmt.Sprint(i.Priority), show.Span(time.Since(i.Pushed).Round(time.Second)), show.Size(i.Size), show.Deliveries(int64(i.Deliveries), i.Endings),
+	}
+	if o.State == client.Leased {
+		since := "-" // a link holds it, or a pqd that is gone did not say
+		if !i.Since.IsZero() {
+			since = show.Until(i.Since)
+		}
+		row = append(row, since)
 	}
 	switch {
 	case i.Held:

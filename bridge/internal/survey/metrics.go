@@ -40,7 +40,7 @@ var (
 	descKeysAtLeast   = queueDesc("keys_at_least", "Whether more keys have ready items than were counted: 1 or 0.")
 	descKeysWaiting   = queueDesc("keys_waiting", "Keys counted whose next item has to wait, by what for.", "waits_for")
 	descPaused        = queueDesc("paused", "Whether the queue is paused: 1 or 0.")
-	descLimit         = queueDesc("limit", "Limits that are set; rates in deliveries a second.", "limit")
+	descLimit         = queueDesc("limit", "Limits that are set; rates in deliveries a second, the lease in seconds.", "limit")
 	descRemembered    = queueDesc("remembered_ids", "Ids of pushes and pops that are remembered.")
 	descTakesDead     = queueDesc("takes_dead_letters", "1: the queue takes the dead letters of others.")
 	descNotServed     = queueDesc("not_served_total", "Requests that were not served, by the reason in the answer.", "reason")
@@ -198,7 +198,7 @@ func (c Collector) gauges(to chan<- prometheus.Metric, name string, q *queue) {
 	}
 	for limit, n := range map[string]float64{
 		"max_length": float64(q.Config.MaxLength), "max_bytes": float64(q.MaxBytes), "dedup_limit": float64(q.Config.DedupLimit), "key_limit": float64(q.Config.KeyLimit),
-		"max_deliveries": float64(q.Config.MaxDeliveries), "rate": q.Config.Rate.PerSecond(), "key_rate": q.Config.KeyRate.PerSecond(),
+		"max_deliveries": float64(q.Config.MaxDeliveries), "rate": q.Config.Rate.PerSecond(), "key_rate": q.Config.KeyRate.PerSecond(), "lease": time.Duration(q.Config.Lease).Seconds(),
 	} {
 		if n > 0 {
 			gauge(descLimit, n, limit)

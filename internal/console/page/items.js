@@ -1,7 +1,7 @@
 // Pages of items, and the search for a header.
 
 import { attempt, h, keep, setText, update } from "./dom.js";
-import { beginning, bytes, count, cut, fromNow, headersOf, some, visible } from "./format.js";
+import { beginning, bytes, count, cut, fromNow, headersOf, some, span, visible } from "./format.js";
 import { get, path } from "./gateway.js";
 import { go, holderLink, itemLink, keyLink, link } from "./links.js";
 import { requeueAll } from "./requeue.js";
@@ -103,6 +103,7 @@ const priority = { label: "Priority", class: "number", show: cell((i) => String(
 const owner = { label: "Key", class: "key", show: (to, i, holder) => update(to, i.key ? h("a", { class: "text", href: keyLink(i.dead?.origin ?? holder, i.key) }, visible(i.key)) : h("span", { class: "nothing" }, "–")) };
 const pushed = { label: "Pushed", class: "time", show: restless((i) => fromNow(i.pushed)) };
 const held = { label: "Held by", class: "holder", show: (to, i, holder) => update(to, i.holder ? h("a", { class: "text", href: holderLink(holder, i.holder) }, visible(i.holder)) : h("span", { class: "nothing" }, "–")) };
+const heldFor = { label: "Held for", class: "time", show: restless((i) => (i.since ? span((Date.now() - Date.parse(i.since)) / 1000) : "–")) };
 const died = { label: "Died", class: "time", show: restless((i) => (i.dead?.at ? fromNow(i.dead.at) : "–")) };
 const deliveries = { label: "Deliveries", class: "number", show: cell(delivered) };
 const before = { ...deliveries, show: cell((i) => (i.dead?.deliveries == null ? "–" : String(i.dead.deliveries))) };
@@ -112,7 +113,7 @@ const size = { label: "Size", class: "number", show: cell((i) => bytes(i.size)) 
 // columns are those between the id of an item and what it holds.
 const columns = {
   ready: [priority, owner, pushed, deliveries, until, size],
-  leased: [priority, owner, held, deliveries, until, size],
+  leased: [priority, owner, held, heldFor, deliveries, until, size],
   delayed: [priority, owner, pushed, deliveries, until, size],
   dead: [priority, owner, died, before, pushed, size],
 };
