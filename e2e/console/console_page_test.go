@@ -130,9 +130,9 @@ func TestConsolePage(t *testing.T) {
 	// pqd restarts, and the page goes on by itself.
 	stop()
 	p.Stop(t)
-	b.Until("the stream is lost", `document.getElementById("state").innerText !== "live"`)
+	b.Until("the stream is lost, and what is shown looks old", `document.getElementById("state").innerText !== "live" && getComputedStyle(document.querySelector("main > section")).opacity < 1`)
 	p.Start(t)
-	b.Until("the stream lives", `document.getElementById("state").innerText === "live"`)
+	b.Until("the stream lives", `document.getElementById("state").innerText === "live" && getComputedStyle(document.querySelector("main > section")).opacity === "1"`)
 	b.Defects()
 	p.Stop(t)
 }

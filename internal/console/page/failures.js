@@ -2,7 +2,7 @@
 // somebody looked.
 
 import { ask, attempt, confirmOnce, h, keep, setText, update } from "./dom.js";
-import { count, cut, some, visible } from "./format.js";
+import { count, cut, fromNow, some, visible } from "./format.js";
 import { call, get, path } from "./gateway.js";
 import { errand } from "./errand.js";
 import { link } from "./links.js";
@@ -11,6 +11,7 @@ import { alike, why } from "./why.js";
 const stepOf = 5000; // dead letters of a step
 const readOf = 1000; // dead letters of a request
 const most = 100; // groups that are shown
+const ageEvery = 10000; // milliseconds between looks at how long ago they died
 
 // failures shows the groups of those dead letters of queue that holder has.
 export function failures(context, { holder, queue }) {
@@ -63,7 +64,8 @@ export function failures(context, { holder, queue }) {
   function updateRow(row, g) {
     const [items, died, held] = row.querySelectorAll("td[data-label]");
     setText(items, count(g.items));
-    setText(died, g.last ? new Date(g.last).toLocaleString() : "–");
+    died.textContent = g.last ? fromNow(g.last) : "–";
+    died.title = g.last ? new Date(g.last).toLocaleString() : "";
     setText(held, g.holders.size === 0 ? "–" : g.holders.size === 1 ? visible([...g.holders][0]) : some(g.holders.size, "holder"));
     for (const button of row.querySelectorAll("button")) button.disabled = busy;
   }
@@ -112,6 +114,8 @@ export function failures(context, { holder, queue }) {
     now.textContent = status === 200 ? `${count(answer.ready)} are there now.` : "";
     return "the groups are not live";
   });
+  const clock = setInterval(draw, ageEvery);
+  context.signal.addEventListener("abort", () => clearInterval(clock));
   look();
   return h("div", {}, h("p", { class: "dim" }, "Ids and numbers of four and more digits are #: they do not make a group."), element, h("div", { class: "panel" }, table, empty), pages);
 }

@@ -52,6 +52,7 @@ function lost(_, { why }) {
 function show(live, text) {
   state.className = `state ${live ?? ""}`;
   state.textContent = text;
+  main.classList.toggle("old", live === "lost"); // what it shows
 }
 
 // showStreams says how the streams of a view are: lost, alive with something to say, or live.
