@@ -63,6 +63,13 @@ func (a *admin) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 	return nil, a.did(answer, err)
 }
 
+func (a *admin) Act() (done bool, details []any) {
+	if a.Subject.Verb == subjects.AdminPurge {
+		details = []any{"removed", a.removed}
+	}
+	return true, details
+}
+
 func (a *admin) count(tally *request.Tally) {
 	if a.Failure == nil {
 		tally[request.Removed] += a.removed
@@ -102,6 +109,8 @@ func (c *configure) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 	return nil, c.did(codec.Config(i.Config), nil)
 }
 
+func (c *configure) Act() (done bool, details []any) { return c.changedBy(c.Msg.Data) }
+
 // adminKey changes the settings of one key, or shows them when the body is empty.
 type adminKey struct{ definition }
 
@@ -133,6 +142,8 @@ func (a *adminKey) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 	info, err := q.Key(tx.Snapshot(), a.Subject.Key)
 	return nil, a.did(codec.KeySettings(&info.Settings), err)
 }
+
+func (a *adminKey) Act() (done bool, details []any) { return a.changedBy(a.Msg.Data) }
 
 // sets reports whether the settings of a key set something, and do not only drop it. Of what is malformed the core says why.
 func sets(object []byte) bool {

@@ -28,6 +28,11 @@ func (b *bulk) Read(*codec.Wire) (f *failure.Failure) {
 	return f
 }
 
+// Act is that of the first page: the others follow by its cursor.
+func (b *bulk) Act() (done bool, details []any) {
+	return !b.page.DryRun && b.page.After == nil, []any{"items", fdbpq.ReasonText(string(b.Msg.Data))}
+}
+
 // apply does the page as far as it goes.
 func (b *bulk) apply(tx kv.Tx, q fdbpq.Queue) (_ []fdbpq.Event, err error) {
 	if b.done, err = q.Bulk(tx, b.page); err != nil {

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"bytes"
 	"time"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/batch"
@@ -138,6 +139,14 @@ type definition struct {
 }
 
 func (d *definition) within(room func(items, bytes int) error) { d.room = room }
+
+// changedBy is the act of a request that changes something unless its body is empty.
+func (d *definition) changedBy(body []byte) (done bool, details []any) {
+	if body = bytes.TrimSpace(body); len(body) == 0 {
+		return false, nil
+	}
+	return true, []any{"change", fdbpq.ReasonText(string(body))}
+}
 
 // fits reports whether there is room for so many bytes more, and otherwise refuses the request.
 func (d *definition) fits(bytes int) bool {

@@ -77,6 +77,13 @@ func (a *adminLink) apply(tx kv.Tx, q fdbpq.Queue) (events []fdbpq.Event, err er
 	return nil, a.did(codec.Link(&link), nil)
 }
 
+func (a *adminLink) Act() (done bool, details []any) {
+	if a.Subject.Verb == subjects.AdminLink || a.Subject.Verb == subjects.AdminLinkDelete && len(a.object) > 0 {
+		return a.changedBy(a.object)
+	}
+	return true, nil
+}
+
 // giving is what the taker of a link asks for, and gets.
 type giving struct {
 	ask   fdbpq.LinkAsk

@@ -163,6 +163,11 @@ func (a *adminSchedule) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 	return nil, err
 }
 
+// Act leaves out the change: it may have the payload of the item.
+func (a *adminSchedule) Act() (done bool, details []any) {
+	return a.Subject.Verb != subjects.AdminSchedule || len(a.object) > 0, nil
+}
+
 func (a *adminSchedule) count(t *request.Tally) { t[request.ScheduleMissed] += a.dropped }
 
 // runSchedule pushes the item of a schedule now.
@@ -173,6 +178,8 @@ type runSchedule struct {
 	size   int // of the item
 	pushed fdbpq.Pushed
 }
+
+func (r *runSchedule) Act() (done bool, details []any) { return true, nil }
 
 func (r *runSchedule) within(room func(items, bytes int) error) { r.room = room }
 

@@ -89,6 +89,13 @@ func (a *adminSource) allowed(queue, name string, c fdbpq.SourceConfig) error {
 	return nil
 }
 
+func (a *adminSource) Act() (done bool, details []any) {
+	if a.Subject.Verb == subjects.AdminSource || a.Subject.Verb == subjects.AdminSourceResume && len(a.object) > 0 {
+		return a.changedBy(a.object)
+	}
+	return true, nil
+}
+
 func (a *adminSource) answer(re *request.Responder) {
 	a.change.answer(re)
 	a.runners.Kick()

@@ -226,7 +226,7 @@ func (d deadLetters) bury(dlq *pusher, l *located, reason string) error {
 	if err := dlq.lay(&buried, dlq.assign(&buried, l.returnPriority), l.headers, l.payload); err != nil {
 		return err
 	}
-	d.emit(Event{Type: EventDead, ID: id, Priority: l.returnPriority, Deliveries: l.deliveries(), Endings: l.ended(), Reason: reason, DeadLetter: dlq.name})
+	d.emit(Event{Type: EventDead, ID: id, Priority: l.returnPriority, Deliveries: l.deliveries(), Endings: l.ended(), Reason: reason, Cause: buried.dead.cause(l.attempts), DeadLetter: dlq.name})
 	return nil
 }
 
@@ -261,7 +261,7 @@ func (q Queue) Terminate(tx kv.Tx, lease Lease, reason string) (Settled, error) 
 			attemptLog{qtx}.record(l, &ending{outcome: OutcomeTerminated, reason: said, at: min(now, l.due)})
 		}
 		if l.isDead() {
-			qtx.emit(Event{Type: EventDead, ID: l.id(l.place), Priority: l.returnPriority, Deliveries: l.deliveries(), Endings: l.ended(), Reason: reason})
+			qtx.emit(Event{Type: EventDead, ID: l.id(l.place), Priority: l.returnPriority, Deliveries: l.deliveries(), Endings: l.ended(), Reason: reason, Cause: reason})
 			qtx.change(l, nil)
 			return nil
 		}

@@ -314,6 +314,7 @@ type Event struct {
 	Deliveries int64
 	Endings           // of EventDead, EventLeaseLost and EventRevoked: with the lease that has ended
 	Reason     string // of EventDead and EventRevoked: why
+	Cause      string // of EventDead: what the item failed of last
 	DeadLetter string // of EventDead: queue that the item went to; "" when it was dropped
 	Holder     string // of EventLeaseLost and EventRevoked: what the holder of the lease called itself
 	NotBefore  int64  // of these: store time from which on the item is ready; 0: it is, or it has left the queue

@@ -32,6 +32,9 @@ const (
 
 	HeaderConfirm = "PQ-Confirm"  // of a pop: instead of a lease; of its item: until when
 	HeaderMsgID   = "Nats-Msg-Id" // as JetStream has it
+
+	// HeaderForwarded is of administrative requests that came by HTTP: the address of the client, for the log alone.
+	HeaderForwarded = "X-Forwarded-For"
 )
 
 // Headers of items, as they are answered and imported.

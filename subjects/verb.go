@@ -127,6 +127,9 @@ var verbNames = [...]string{
 // queueVerbs is the list in the error for an unknown verb.
 var queueVerbs = strings.Join(append(slices.Clone(verbNames[Push:AdminSchedule+1]), verbNames[AdminSource], verbNames[AdminLink], verbNames[Event]), ", ")
 
+// Administers reports whether requests with the verb are an administrator's.
+func (v Verb) Administers() bool { return strings.HasPrefix(v.String(), "admin.") }
+
 // String returns the verb's tokens in a subject, such as "pop.min".
 func (v Verb) String() string {
 	if v < Push || int(v) >= len(verbNames) {

@@ -68,7 +68,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	s.MinFree.Warn(d.log)
 	err = d.serve(ctx)
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		return nil // asked to stop before it was ready
+		err = nil // asked to stop before it was ready
+	}
+	if err == nil {
+		d.log.Info("stopped")
 	}
 	return err
 }

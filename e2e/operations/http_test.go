@@ -17,7 +17,7 @@ import (
 
 func TestHTTP(t *testing.T) {
 	t.Parallel()
-	p := testenv.Daemon(t)
+	p := testenv.Daemon(t, "PQ_CONSOLE=admin")
 	nc := p.Connect(t)
 	pqd.Push(t, nc, "jobs", 1, "x")
 
@@ -38,6 +38,19 @@ func TestHTTP(t *testing.T) {
 		if !regexp.MustCompile(`(?m)^` + line + `$`).MatchString(metrics) {
 			t.Errorf("/metrics: no line like %s", line)
 		}
+	}
+
+	// The log tells who has changed something, and at last that pqd has stopped.
+	if code, body := pqd.Ask(t, "POST", p.HTTP+"/v1/queues/jobs/pause", ""); code != http.StatusOK {
+		t.Fatalf("a pause: %d %s", code, body)
+	}
+	p.AwaitLog(t, `"administrative act: admin.pause"`)
+	if line := regexp.MustCompile(`"level":"INFO","msg":"administrative act: admin.pause","queue":"jobs","inbox":"_INBOX\.[^".]+","address":"127\.0\.0\.1"`); !line.MatchString(p.Log()) {
+		t.Errorf("the log has no line like %s:\n%s", line, p.Log())
+	}
+	p.Stop(t)
+	if log := p.Log(); !strings.HasSuffix(strings.TrimSpace(log), `"level":"INFO","msg":"stopped"}`) {
+		t.Errorf("the log ends otherwise:\n%s", log)
 	}
 }
 

@@ -149,7 +149,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refusef(protocol.CodeForbidden, "this gateway only shows: expected PQ_CONSOLE=admin for requests that change something").write(w)
 		return
 	}
-	in := &input{gateway: g, caller: who, route: route, values: values, header: r.Header, from: sourceOf(r.RemoteAddr).of(who)}
+	in := &input{gateway: g, caller: who, route: route, values: values, header: r.Header, from: sourceOf(r.RemoteAddr).of(who), address: addressOf(r)}
 	if in.query, why = readQuery(route, r); why != nil {
 		why.write(w)
 		return

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/nats-io/nats.go"
 )
 
 // example is a path of a route.
@@ -202,3 +204,42 @@ type patientWriter struct{ *httptest.ResponseRecorder }
 
 func (w *patientWriter) SetReadDeadline(time.Time) error  { return nil }
 func (w *patientWriter) SetWriteDeadline(time.Time) error { return nil }
+
+// An administrative request has the address of its client, behind those that proxies tell, and no other request has.
+func TestForwardedAddress(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	nc := s.env.NATS.Connect(t)
+	asked := make(chan *nats.Msg, 100)
+	if _, err := nc.ChanSubscribe("pq.>", asked); err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("9", 1000)
+	for _, tc := range []struct {
+		method, path, body, told, want string
+	}{
+		{"POST", "/v1/queues/jobs/push", "x", "10.0.0.7", ""},
+		{"GET", "/v1/queues/jobs", "", "", ""},
+		{"POST", "/v1/queues/jobs/pause", "", "", "127.0.0.1"},
+		{"POST", "/v1/queues/jobs/bulk/remove", `{"all":true}`, "10.0.0.7, 10.0.0.8", "10.0.0.7, 10.0.0.8, 127.0.0.1"},
+		{"PATCH", "/v1/queues/jobs/config", `{"lease":"1m"}`, long, long[:120] + ", 127.0.0.1"},
+	} {
+		var header []string
+		if tc.told != "" {
+			header = []string{"X-Forwarded-For", tc.told}
+		}
+		if r := s.send(tc.method, tc.path, tc.body, header...); r.code != 200 {
+			t.Fatalf("%s %s: %d %s", tc.method, tc.path, r.code, r.body)
+		}
+		m := <-asked
+		for strings.Contains(m.Subject, ".event.") {
+			m = <-asked
+		}
+		if got := m.Header.Get("X-Forwarded-For"); got != tc.want {
+			t.Errorf("%s %s: %s has the address %q, expected %q", tc.method, tc.path, m.Subject, got, tc.want)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"context"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -22,6 +23,7 @@ type input struct {
 	caller  *caller
 	ctx     context.Context
 	from    source
+	address string // of the client, for the log of the bridge
 	route   *route
 	values  map[string]string // of the path
 	query   url.Values
@@ -94,8 +96,28 @@ func (in *input) messageTo(s subjects.Subject, body []byte) (*nats.Msg, *refusal
 	if err != nil {
 		return nil, badRequest(err)
 	}
-	return &nats.Msg{Subject: subject, Header: make(nats.Header), Data: body}, nil
+	m := &nats.Msg{Subject: subject, Header: make(nats.Header), Data: body}
+	if s.Verb.Administers() {
+		m.Header.Set(protocol.HeaderForwarded, in.address)
+	}
+	return m, nil
 }
+
+// addressOf is whose request it is, as proxies before pqd tell it, and at last who has sent it to pqd.
+func addressOf(r *http.Request) string {
+	last, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		last = r.RemoteAddr // of something else than TCP
+	}
+	told := strings.Join(r.Header.Values(protocol.HeaderForwarded), ", ")
+	if told == "" {
+		return last
+	}
+	return told[:min(len(told), mostForwarded)] + ", " + last
+}
+
+// mostForwarded bounds what a proxy tells.
+const mostForwarded = 120 // bytes
 
 // ask sends a request of the protocol and returns its answer.
 func (in *input) ask(m *nats.Msg) (*nats.Msg, *refusal) {

@@ -27,13 +27,14 @@ type Announcer struct {
 	closed       bool
 	counts       map[fdbpq.EventType]int64
 	toldOfLinks  map[[2]string]time.Time // when, by queue and name
+	toldOfDead   map[string]time.Time    // when the log last told of a dead letter, by queue
 }
 
 // NewAnnouncer returns an announcer of nothing yet.
 func NewAnnouncer(nc *nats.Conn, grammar subjects.Grammar, log *slog.Logger, stats *Statistics, display func(storeTime int64) time.Time) *Announcer {
 	return &Announcer{
 		nc: nc, grammar: grammar, log: log, stats: stats, display: display,
-		recentLosses: make(map[string]*losses), counts: make(map[fdbpq.EventType]int64), toldOfLinks: make(map[[2]string]time.Time),
+		recentLosses: make(map[string]*losses), counts: make(map[fdbpq.EventType]int64), toldOfLinks: make(map[[2]string]time.Time), toldOfDead: make(map[string]time.Time),
 	}
 }
 
@@ -56,6 +57,9 @@ func (a *Announcer) Item(e fdbpq.Event) {
 		})
 		return
 	}
+	if e.Type == fdbpq.EventDead {
+		a.died(&e)
+	}
 	var tally Tally
 	tally[eventCounters[e.Type]]++
 	a.stats.Queues.Count(e.Queue, &tally)
@@ -69,6 +73,35 @@ func (a *Announcer) Item(e fdbpq.Event) {
 	}
 	a.publish(e.Queue, string(e.Type), event)
 }
+
+// died has the log tell of the first dead letter that a queue has within an hour.
+func (a *Announcer) died(e *fdbpq.Event) {
+	now := time.Now()
+	over := func(_ string, at time.Time) bool { return now.Sub(at) >= deadEvery }
+	a.mu.Lock()
+	at, told := a.toldOfDead[e.Queue]
+	if told = told && !over(e.Queue, at); !told {
+		if len(a.toldOfDead) >= maxToldOfDead {
+			maps.DeleteFunc(a.toldOfDead, over)
+		}
+		if told = len(a.toldOfDead) >= maxToldOfDead; !told {
+			a.toldOfDead[e.Queue] = now
+		}
+	}
+	a.mu.Unlock()
+	if !told {
+		a.log.Warn("an item died, the first one of its queue within an hour", "queue", e.Queue, "id", e.ID.String(), "deliveries", e.Deliveries,
+			"reason", fdbpq.ReasonText(e.Reason), "cause", fdbpq.ReasonText(e.Cause), "dead_letter", e.DeadLetter)
+	}
+}
+
+const (
+	// deadEvery is how long the log tells of no other dead letter of a queue.
+	deadEvery = time.Hour
+
+	// maxToldOfDead bounds the queues of which that is known. The log tells of no others.
+	maxToldOfDead = 4096
+)
 
 // Clock announces that this process has set the clock of schedules.
 func (a *Announcer) Clock(by time.Duration) {
@@ -103,6 +136,7 @@ func (a *Announcer) Link(queue, name string, why *failure.Failure) {
 	if told {
 		return
 	}
+	a.log.Warn("a link gives nothing: a person has to look", "queue", queue, "link", name, "reason", why.Reason, "text", why.Text)
 	a.publish(queue, protocol.EventLinkStopped, protocol.LinkEvent{
 		Type: protocol.EventTypePrefix + protocol.EventLinkStopped, Time: now.UTC(), Queue: subjects.Own(queue), Link: name, Reason: string(why.Reason), Text: why.Text,
 	})

@@ -56,6 +56,9 @@ type Work interface {
 	// Items are the items in the answer, for the trace.
 	Items() []fdbpq.Item
 
+	// Act reports whether an administrator has changed something by it, and says what, for the log.
+	Act() (done bool, details []any)
+
 	// End releases the request, which was answered.
 	End()
 }
@@ -65,6 +68,9 @@ func (r *Request) Head() *Request { return r }
 
 // Items are none.
 func (r *Request) Items() []fdbpq.Item { return nil }
+
+// Act is none.
+func (r *Request) Act() (done bool, details []any) { return false, nil }
 
 // End does nothing.
 func (r *Request) End() {}

@@ -28,6 +28,11 @@ type Responder struct {
 // Done ends a request that was answered; f is nil when it was served.
 func (re *Responder) Done(r *Request, f *failure.Failure) {
 	r.Failure = f
+	if f == nil {
+		if done, details := r.Work.Act(); done {
+			re.act(r, details)
+		}
+	}
 	re.Stats.Count(r, f)
 	r.Share.Owe(weigh(r.Work.Items()))
 	if re.Tracer != nil {

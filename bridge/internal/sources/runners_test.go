@@ -1,11 +1,13 @@
 package sources
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -162,5 +164,30 @@ func TestBridgeAloneLeavesItsSources(t *testing.T) {
 	}
 	if n := r.looks(sayEvery); n != 0 {
 		t.Errorf("a later look takes %d transactions", n)
+	}
+}
+
+// The log tells when a source fails and when it goes on, and not of each attempt.
+func TestLogOfSources(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	w := &worker{runners: &Runners{Options: Options{Log: slog.New(slog.NewTextHandler(&out, nil))}}, id: id{queue: "jobs", name: "orders"}}
+	for _, step := range []struct{ problem, want string }{
+		{"", ""},
+		{"no such stream", `level=WARN msg="a source fails, and is tried again" queue=jobs source=orders error="no such stream"`},
+		{"no such stream", ""},
+		{"another reason", ""},
+		{"", `level=INFO msg="a source goes on" queue=jobs source=orders`},
+		{"", ""},
+		{"no such stream", "level=WARN"},
+	} {
+		out.Reset()
+		w.failing(step.problem)
+		if found := out.String(); (found != "") != (step.want != "") || !strings.Contains(found, step.want) {
+			t.Errorf("with the problem %q: %q, expected %q", step.problem, found, step.want)
+		}
+		if _, problem, _ := w.report(); problem != step.problem {
+			t.Errorf("the problem is %q, expected %q", problem, step.problem)
+		}
 	}
 }

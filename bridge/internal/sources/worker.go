@@ -81,15 +81,23 @@ func (w *worker) ends(last uint64) {
 
 // failing notes why the stream cannot be read, "": it can.
 func (w *worker) failing(text string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	if len(text) > maxProblem {
 		text = text[:maxProblem]
 	}
-	if (text == "") != (w.problem == "") {
+	w.mu.Lock()
+	changed := (text == "") != (w.problem == "")
+	if changed {
 		w.since = time.Now().UnixNano()
 	}
 	w.problem = text
+	w.mu.Unlock()
+	switch {
+	case !changed:
+	case text == "":
+		w.runners.Log.Info("a source goes on", "queue", w.id.queue, "source", w.id.name)
+	default:
+		w.runners.Log.Warn("a source fails, and is tried again", "queue", w.id.queue, "source", w.id.name, "error", text)
+	}
 }
 
 const maxProblem = 300

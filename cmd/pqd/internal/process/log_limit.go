@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A warning or an error is logged at most logMost times in logEvery. Clients can cause some
-// of them, and could fill a disk with them.
+// A message is logged at most logMost times in logEvery. Clients can cause some of them, and
+// could fill a disk with them.
 const (
 	logMost  = 10
 	logEvery = time.Minute
@@ -17,8 +17,8 @@ const (
 // maxMessages bounds the messages that are remembered.
 const maxMessages = 1000
 
-// limitedLog leaves out repeated warnings and errors. The next one that is logged has
-// their number. The limit holds for all packages together. A package may log its own
+// limitedLog leaves out repeated messages, but for those that debug. The next one that is
+// logged has their number. The limit holds for all packages together. A package may log its own
 // problems less often, as kv/local does.
 type limitedLog struct {
 	slog.Handler
@@ -44,7 +44,7 @@ func newLimitedLog(to slog.Handler) *limitedLog {
 
 // Handle implements slog.Handler.
 func (l *limitedLog) Handle(ctx context.Context, r slog.Record) error {
-	if r.Level >= slog.LevelWarn {
+	if r.Level >= slog.LevelInfo {
 		left, passes := l.repeats.count(r.Message, r.Time)
 		if !passes {
 			return nil

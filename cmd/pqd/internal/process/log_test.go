@@ -13,20 +13,21 @@ import (
 )
 
 // A repeated message is logged a few times a minute, whichever logger it comes from, and
-// the messages left out are counted. Other messages and those at level info are not
+// the messages left out are counted. Other messages and those at level debug are not
 // limited.
 func TestLogIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		log := NewLog(settings.Settings{Log: "text"}, &out)
+		log := NewLog(settings.Settings{Log: "text", LogLevel: -4}, &out)
 		count := func(text string) int { return strings.Count(out.String(), text) }
 		for i := range 5 * logMost {
 			log.With("n", i).Warn("again")
 			log.WithGroup("g").Error("and again", "n", i)
 			log.Info("news")
+			log.Debug("detail")
 		}
 		log.Error("once")
-		for text, want := range map[string]int{`msg=again `: logMost, `msg="and again" `: logMost, "msg=news": 5 * logMost, "msg=once": 1, "left_out": 0} {
+		for text, want := range map[string]int{`msg=again `: logMost, `msg="and again" `: logMost, "msg=news": logMost, "msg=detail": 5 * logMost, "msg=once": 1, "left_out": 0} {
 			if n := count(text); n != want {
 				t.Errorf("%q was logged %d times, expected %d", text, n, want)
 			}
