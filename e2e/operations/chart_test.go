@@ -65,6 +65,10 @@ type object struct {
 		Ingress   []struct {
 			Ports []struct{ Port string }
 		}
+		Egress []struct {
+			To    []any
+			Ports []struct{ Port string }
+		}
 	}
 }
 
@@ -147,10 +151,14 @@ func helm(t *testing.T, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// rendered are the objects of an example, by their kinds and names.
-func rendered(t *testing.T, example string) map[string]object {
+// rendered are the objects of an example, by their kinds and names, with further values.
+func rendered(t *testing.T, example string, set ...string) map[string]object {
 	t.Helper()
-	text, err := helm(t, "template", "pqd", chart, "--namespace", "queues", "-f", filepath.Join(examples, example))
+	args := []string{"template", "pqd", chart, "--namespace", "queues", "-f", filepath.Join(examples, example)}
+	for _, value := range set {
+		args = append(args, "--set", value)
+	}
+	text, err := helm(t, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -536,14 +544,16 @@ func TestChartRefuses(t *testing.T) {
 	t.Parallel()
 	for set, says := range map[string]string{
 		"mode=single": "pqd needs a login",
-		"mode=single,nats.credentialsSecret.name=a":                           "the server inside needs nats.passwordSecret.name",
-		"mode=single,nats.passwordSecret.name=a,replicas=2":                   "a store belongs to one process",
-		"mode=cluster,nats.passwordSecret.name=a":                             "cluster.sharedSecret.name",
-		"mode=cluster,nats.passwordSecret.name=a,cluster.sharedSecret.name=a": "cluster.tls.certManager.issuer.name",
-		"mode=cluster,nats.passwordSecret.name=a,replicas=4":                  "odd number",
-		"mode=cluster,nats.passwordSecret.name=a,nats.url=nats://nats":        "leave nats.url empty",
-		"mode=foundationdb,nats.passwordSecret.name=a":                        "needs nats.url",
-		"mode=foundationdb,nats.passwordSecret.name=a,nats.url=nats://nats":   "foundationdb.configMap.name",
+		"mode=single,nats.credentialsSecret.name=a":                                                                               "the server inside needs nats.passwordSecret.name",
+		"mode=single,nats.passwordSecret.name=a,replicas=2":                                                                       "a store belongs to one process",
+		"mode=cluster,nats.passwordSecret.name=a":                                                                                 "cluster.sharedSecret.name",
+		"mode=cluster,nats.passwordSecret.name=a,cluster.sharedSecret.name=a":                                                     "cluster.tls.certManager.issuer.name",
+		"mode=cluster,nats.passwordSecret.name=a,replicas=4":                                                                      "odd number",
+		"mode=cluster,nats.passwordSecret.name=a,nats.url=nats://nats":                                                            "leave nats.url empty",
+		"mode=foundationdb,nats.passwordSecret.name=a":                                                                            "needs nats.url",
+		"mode=foundationdb,nats.passwordSecret.name=a,nats.url=nats://nats":                                                       "foundationdb.configMap.name",
+		"mode=foundationdb,nats.passwordSecret.name=a,nats.url=nats://nats,foundationdb.secret.name=a,networkPolicy.enabled=true": "networkPolicy.egress is empty",
+		"nats.passwordSecret.name=a,settings.PQ_REMOTES=/etc/pqd/files/a/b,networkPolicy.enabled=true":                            "networkPolicy.egress is empty",
 		"mode=several":                                              "mode",
 		"nats.passwordSecret.name=a,replica=3":                      "replica",
 		"nats.passwordSecret.name=a,settings.NATS_PASSWORD=x":       "NATS_PASSWORD",
@@ -563,6 +573,42 @@ func TestChartRefuses(t *testing.T) {
 			t.Parallel()
 			if _, err := helm(t, "template", "pqd", chart, "--set", set); err == nil || !strings.Contains(err.Error(), says) {
 				t.Errorf("helm says %v, expected %q", err, says)
+			}
+		})
+	}
+}
+
+// A pod reaches names, the other nodes, its NATS servers and what the values add, and nothing else.
+func TestChartEgress(t *testing.T) {
+	nightly.Only(t, "it renders the chart")
+	t.Parallel()
+	const names = "53 5353 53 5353"
+	for _, c := range []struct {
+		example string
+		set     []string
+		ports   []string // of each rule; with those whom it names
+	}{
+		{ofSingle, []string{"networkPolicy.enabled=true"}, []string{names}},
+		{ofSingle, []string{"networkPolicy.enabled=true", `nats.url=nats://a:4223\, tls://b:4443/\,wss://c\,d`}, []string{names, "4223 4443 443 4222"}},
+		{ofBridges, []string{"networkPolicy.enabled=true", "networkPolicy.egress[0].ports[0].port=4500"}, []string{names, "4222", "4500"}},
+		{ofAll, nil, []string{names, "6222 to 1", "4222 to 1", "4318 to 1"}},
+	} {
+		t.Run(fmt.Sprint(c.example, c.set), func(t *testing.T) {
+			t.Parallel()
+			var found []string
+			for _, rule := range rendered(t, c.example, c.set...)["NetworkPolicy pqd"].Spec.Egress {
+				var ports []string
+				for _, port := range rule.Ports {
+					ports = append(ports, port.Port)
+				}
+				if text := strings.Join(ports, " "); len(rule.To) > 0 {
+					found = append(found, fmt.Sprintf("%s to %d", text, len(rule.To)))
+				} else {
+					found = append(found, text)
+				}
+			}
+			if !slices.Equal(found, c.ports) {
+				t.Errorf("rules for %q, expected %q", found, c.ports)
 			}
 		})
 	}

@@ -59,6 +59,15 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{ $bytes }}
 {{- end }}
 
+{{/* The ports of the NATS servers at a URL, or at several. */}}
+{{- define "pqbridge.natsPorts" -}}
+{{- range $i, $url := splitList "," . -}}
+{{- $url = trim $url -}}
+{{- $scheme := ternary (first (splitList "://" $url)) "nats" (contains "://" $url) -}}
+{{ if $i }} {{ end }}{{ regexFind ":[0-9]+/?$" $url | trimAll ":/" | default (get (dict "ws" "80" "wss" "443") $scheme) | default "4222" }}
+{{- end -}}
+{{- end }}
+
 {{/* What no pqd would start with: said before anything is installed. */}}
 {{- define "pqbridge.check" -}}
 {{- $v := .Values -}}
@@ -72,6 +81,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- if and (eq $v.mode "foundationdb") (not $v.foundationdb.configMap.name) (not $v.foundationdb.secret.name) }}{{ fail "mode foundationdb needs foundationdb.configMap.name, or foundationdb.secret.name" }}{{ end -}}
 {{- if and (not $v.nats.passwordSecret.name) (not $v.nats.credentialsSecret.name) }}{{ fail "pqd needs a login: nats.passwordSecret.name, or nats.credentialsSecret.name. kubectl create secret generic pqd-login --from-literal=password=\"$(openssl rand -hex 32)\"" }}{{ end -}}
 {{- if and (not $v.nats.url) (not $v.nats.configSecret.name) (not $v.nats.passwordSecret.name) }}{{ fail "the server inside needs nats.passwordSecret.name, or nats.configSecret.name" }}{{ end -}}
+{{- if and $v.networkPolicy.enabled (not $v.networkPolicy.egress) (or (eq $v.mode "foundationdb") (hasKey $v.settings "PQ_REMOTES")) }}{{ fail "networkPolicy.egress is empty: expected a rule that lets pqd reach FoundationDB, and the remotes of PQ_REMOTES" }}{{ end -}}
 {{- $log := include "pqbridge.bytes" (dict "of" $v.cluster.maxBytes "binary" true) | float64 -}}
 {{- $volume := include "pqbridge.bytes" (dict "of" $v.storage.size "binary" false) | float64 -}}
 {{- if and (eq $v.mode "cluster") (ge $log $volume) }}{{ fail (printf "cluster.maxBytes is %s, and storage.size %s: expected less, since a node's copy of the store is on the volume beside the log" $v.cluster.maxBytes $v.storage.size) }}{{ end -}}
