@@ -166,7 +166,7 @@ func (t *together) conclude(key lanes.Key, all []*boarder, m, reply *nats.Msg, w
 		}
 	case why.Code == protocol.CodeForbidden && m.Subject == key.Queue:
 		t.rights.Set(key.Queue, false)
-	case why.Code == protocol.CodeBadRequest:
+	case why.Code == protocol.CodeBadRequest && why.Item == nil:
 		t.alone.Begin()
 	}
 	for i, b := range all {

@@ -329,6 +329,7 @@ func TestBundleIsRefused(t *testing.T) {
 		text  string
 	}{
 		"by an earlier bridge":  {with: failed("400", "header PQ-Each", ""), again: true, later: true},
+		"for one of it":         {with: &nats.Msg{Header: failed("400", "item 1: no", "").Header, Data: []byte(`{"error":{"code":400,"item":1}}`)}, again: true},
 		"too large":             {with: failed("413", "too large", ""), again: true},
 		"beyond a quota":        {with: failed("429", "2 requests", "busy"), again: true},
 		"the store is full":     {with: failed("429", "the store is full", "store_full"), code: 429, text: "the store is full"},
