@@ -204,7 +204,7 @@ func (d *dispatcher) tenant(subject string) string {
 
 // refuseLater refuses a request of some bytes after a pause.
 func (d *dispatcher) refuseLater(r *request.Request, bytes int, t *tenants.Tenant, f *failure.Failure) {
-	time.AfterFunc(t.Pause(bytes), func() { d.later.do(0, func() { d.Refuse(r, f) }) })
+	time.AfterFunc(t.Pause(bytes), func() { d.later.do(func() { d.Refuse(r, f) }) })
 }
 
 // contends reports whether requests of a kind conflict with the pops of other bridges: pops

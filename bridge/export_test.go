@@ -160,6 +160,7 @@ func Rated(o Options, now func() time.Time) Options {
 }
 
 // NewRefusals returns refusals, none of which waits. The flush is called behind as many as are sent at once.
-func NewRefusals(flush func()) (do func(room int, refuse func())) {
-	return (&refusals{flush: flush}).do
+func NewRefusals(flush func()) (do func(refuse func()), after func(pause time.Duration, room int, refuse func())) {
+	q := &refusals{flush: flush}
+	return q.do, q.after
 }

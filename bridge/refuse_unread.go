@@ -42,7 +42,7 @@ func (d *dispatcher) refuseFlood(tenant, subject, reply string) {
 		return
 	}
 	answer := floodAnswers[v.Refusal]
-	d.later.do(floodsRoom, func() {
+	d.later.after(floodPause, floodsRoom, func() {
 		d.Publish(&nats.Msg{Subject: reply, Header: answer.Header, Data: answer.Data})
 	})
 }
@@ -59,8 +59,14 @@ func (d *dispatcher) refused(v *verb, subject, reply string, f *failure.Failure)
 	return false
 }
 
-// floodsRoom is how many refusals may wait when one comes that is refused unread.
-const floodsRoom = 4096
+const (
+	// floodPause is how long a refusal of what was not read waits: who asks again when it comes would otherwise send all the more for it, and
+	// the server reads that.
+	floodPause = 2 * time.Second
+
+	// floodsRoom is how many refusals may wait when one comes that is refused unread.
+	floodsRoom = 16_384
+)
 
 // refusals are answers that a tenant gets late, or too many at once. One goroutine sends them, and few at a time, so that they
 // hold up no other answers: all go through one connection. nil: there are no tenants.
@@ -69,6 +75,7 @@ type refusals struct {
 
 	mu      sync.Mutex
 	waiting []func()
+	paused  int // that will be among those
 	sending bool
 }
 
@@ -80,13 +87,26 @@ const (
 	flushRefusals = time.Second
 )
 
-// do sends a refusal behind those that wait. When there are room of them it does nothing; 0: there is always room.
-func (q *refusals) do(room int, refuse func()) {
+// after sends a refusal after a pause, unless room of them wait.
+func (q *refusals) after(pause time.Duration, room int, refuse func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if room > 0 && len(q.waiting) >= room {
+	if q.paused+len(q.waiting) >= room {
 		return
 	}
+	q.paused++
+	time.AfterFunc(pause, func() {
+		q.mu.Lock()
+		q.paused--
+		q.mu.Unlock()
+		q.do(refuse)
+	})
+}
+
+// do sends a refusal behind those that wait.
+func (q *refusals) do(refuse func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	q.waiting = append(q.waiting, refuse)
 	if !q.sending {
 		q.sending = true

@@ -2,7 +2,10 @@ package bridge_test
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
@@ -64,8 +67,14 @@ func TestFloodOfTenant(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for subject, status := range map[string]string{"info": "429", "nonsense": "429", "ack.a.b": "503", "push": "", "push.high": ""} {
-		m := c.refused(c.raw("pq.flood.jobs."+subject, strings.Repeat("x", 1<<19)), 429, "busy")
+	statuses := map[string]string{"info": "429", "nonsense": "429", "ack.a.b": "503", "push": "", "push.high": ""}
+	refused := make(map[string]answers) // they come after a while
+	for subject := range statuses {
+		refused[subject] = c.send("pq.flood.jobs."+subject, strings.Repeat("x", 1<<19))
+	}
+	long := c.send("pq.flood.jobs.push", "", "A", strings.Repeat("x", 66_000))
+	for subject, status := range statuses {
+		m := c.refused(c.next(refused[subject]), 429, "busy")
 		if got := m.Header.Get("Status"); got != status {
 			t.Errorf("%s: status %q, expected %q", subject, got, status)
 		}
@@ -73,7 +82,7 @@ func TestFloodOfTenant(t *testing.T) {
 			t.Errorf("%s: %s", subject, m.Data)
 		}
 	}
-	c.refused(c.raw("pq.flood.jobs.push", "", "A", strings.Repeat("x", 66_000)), 429, "busy")
+	c.refused(c.next(long), 429, "busy")
 	events := c.hear("pq.flood.jobs.event.error")
 	if err := c.Publish("pq.flood.jobs.push.high", nil); err != nil {
 		t.Fatal(err)
@@ -146,36 +155,58 @@ func unread(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	return found
 }
 
-// Refusals are sent in their order, a few before the server has got those before. Those without room are left out.
+// Refusals are sent in their order, a few before the server has got those before.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
-	const room, atOnce = 4096, 32
+	const many, atOnce = 4096, 32
 	flushed, done := 0, make(chan struct{})
-	do := bridge.NewRefusals(func() { flushed++ })
+	do, _ := bridge.NewRefusals(func() { flushed++ })
 	entered, open := make(chan struct{}), make(chan struct{})
-	do(room, func() {
+	do(func() {
 		close(entered)
 		<-open
 	})
 	<-entered
 	var sent []int
-	for i := range room + 10 {
-		do(room, func() { sent = append(sent, i) })
+	for i := range many {
+		do(func() { sent = append(sent, i) })
 	}
-	do(0, func() { sent = append(sent, -1) })
-	do(0, func() { close(done) })
+	do(func() { close(done) })
 	close(open)
 	select {
 	case <-done:
 	case <-testenv.Late():
 		t.Fatal("not all are sent")
 	}
-	for i, n := range sent[:len(sent)-1] {
+	for i, n := range sent {
 		if i != n {
 			t.Fatalf("number %d is sent as number %d", n, i)
 		}
 	}
-	if len(sent) != room+1 || sent[room] != -1 || flushed != room/atOnce {
-		t.Errorf("%d are sent, the last of them %d, and %d times the server had them", len(sent), sent[len(sent)-1], flushed)
+	if len(sent) != many || flushed != many/atOnce {
+		t.Errorf("%d are sent, and %d times the server had them", len(sent), flushed)
 	}
+}
+
+// A refusal of what was not read is sent after a pause. Those without room are left out.
+func TestRefusalsAfterAPause(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const pause, room = 2 * time.Second, 100
+		_, after := bridge.NewRefusals(func() {})
+		var sent atomic.Int64
+		for round := range 2 {
+			sent.Store(0)
+			for range room + 10 {
+				after(pause, room, func() { sent.Add(1) })
+			}
+			<-time.After(pause - 1)
+			early := sent.Load()
+			<-time.After(1)
+			synctest.Wait()
+			if got := sent.Load(); early != 0 || got != room {
+				t.Errorf("round %d: %d are sent before the pause is over, and %d in all", round, early, got)
+			}
+		}
+	})
 }
