@@ -38,8 +38,8 @@ ONE_ENGINE = ./bridge
 # The race detector sleeps a second at the end of each program by default, which its finds do not need.
 export GORACE := atexit_sleep_ms=50 $(GORACE)
 
-# The gate: all packages without the race detector, and with it those that have goroutines of their own. The core
-# has none, and takes eight times as long with it. -short leaves to make nightly what internal/nightly says. The packages
+# The gate: with the race detector those packages that have goroutines of their own, and all others without it. The core
+# has none, and takes eight times as long with it. make nightly has the former without it, too. -short leaves to make nightly what internal/nightly says. The packages
 # that take longest begin: the others run beside them. .ci/test has a limit for each test; that of a package is
 # for what comes between them. go vet is in lint.
 GATE    = $(GO) run ./.ci/test
@@ -49,7 +49,10 @@ RACE    = -race $(SHORT) -p 2 -parallel 4 -skip '$(SIZES)'
 WHOLE   = $(filter ./...,$(PACKAGES))
 LONGEST = ./e2e/clients ./e2e/cluster ./fdbpq ./e2e/... ./.ci/test
 RACED   = ./bridge ./fdbpq/kv/local ./client ./internal/gateway ./bridge/internal/...
-# Of those, tests of sizes, damage and random worlds: one goroutine does most of their work.
+LIST    = $(GO) list -f '.{{slice .ImportPath (len .Module.Path)}}'
+OTHERS  = $(LONGEST) $(filter-out $(shell $(LIST) $(RACED)),$(shell $(LIST) ./...))
+# Of those, tests of sizes, damage and random worlds run without it: one goroutine does most of their work.
+SIZED   = ./bridge ./fdbpq/kv/local ./internal/gateway
 SIZES   = ^Test(MetricsAreBounded|LinkTakesTheLargestItem|PowerLoss|Salvage|ConformanceAfterPowerLoss|GapsNeverHideRows|PowerLossWithoutSync|OpenOnFailingDisk|OverwritingKeepsTransactionsSmall|LargestPayload|SourceStopsAtAMessageThatIsTooLarge|Order|Longest|NestedBodies)$$
 
 # Everything, with the race detector, on FoundationDB too where it is.
@@ -58,7 +61,7 @@ TEST     = $(GO) test $(NIGHT)
 LIMIT    = 1h
 
 .DEFAULT_GOAL := help
-.PHONY: help run build generate test nightly test-everything test-race-again test-cluster test-topology test-fdb check check-deploy test-deploy stress lint lint-chart seams vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize callers simulate forge netfaults powercut diskfaults cluster foundationdb schedules sources links celery imports bulk deploys soak console crowd overload tenants) mutate fuzz pictures freeze site release reproduce
+.PHONY: help run build generate test nightly test-everything test-plain test-race-again test-cluster test-topology test-fdb check check-deploy test-deploy stress lint lint-chart seams vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize callers simulate forge netfaults powercut diskfaults cluster foundationdb schedules sources links celery imports bulk deploys soak console crowd overload tenants) mutate fuzz pictures freeze site release reproduce
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -75,7 +78,7 @@ generate: ## write what follows from package protocol: schemas, and what else ha
 	$(GO) generate ./protocol
 
 test: ## what each change passes, in minutes: all tests but those of make nightly
-	$(GATE) -- $(PLAIN) $(if $(WHOLE),$(LONGEST)) $(PACKAGES) $(if $(WHOLE),-- $(RACE) $(RACED))
+	$(GATE) -- $(PLAIN) $(if $(WHOLE),$(OTHERS) -- $(SHORT) -p 3 -parallel 8 -run '$(SIZES)' $(SIZED) -- $(RACE) $(RACED),$(PACKAGES))
 	@$(NOT_TESTED)
 
 # What the machine lacks for some tests.
@@ -91,6 +94,10 @@ test-everything:
 	$(GATE) -limit 1h -flaky bin/test/flaky -programs './cmd/pq ./cmd/pqd ./examples/worker$(if $(FDB), ./examples/outbox)' -- -programs $(NIGHT) -tags '$(FDB)' $(PACKAGES) $(if $(FDB),-- $(NIGHT) -tags fdb $(ONE_ENGINE))
 	$(if $(FDB),,@echo '*** NOT TESTED ON FOUNDATIONDB: fdbserver, fdbcli or foundationdb/fdb_c.h is missing; make test-fdb insists ***')
 	@$(NOT_TESTED)
+
+# What the gate has with the race detector alone.
+test-plain:
+	$(GATE) -limit 1h -flaky bin/test/flaky -- -vet=off -parallel 8 -timeout 1h $(RACED)
 
 # What has goroutines of its own, on one processor and on more than there are.
 test-race-again:
