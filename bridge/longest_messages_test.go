@@ -65,6 +65,14 @@ func worstBodies(size int) map[string]string {
 	}
 }
 
+// worstBodies are the same for each verb.
+func (l *longest) worstBodies(size int) map[string]string {
+	if l.bodies[size] == nil {
+		l.bodies[size] = worstBodies(size)
+	}
+	return l.bodies[size]
+}
+
 // blocks are the largest headers of a message.
 func blocks() map[string]nats.Header {
 	all := map[string]nats.Header{"one header": {"A": {often(protocol.MaxHeaderBytes-64, "a")}}, "the same header": {}, "many headers": {}, "many of ours": {}, "one of ours": {}}
@@ -159,7 +167,7 @@ var own = map[subjects.Verb]func(l *longest) []message{
 	subjects.PeekMax: nil,
 	subjects.Ack: func(l *longest) (all []message) {
 		for _, word := range append(constants(l, "settlement.go", "Settle"), "", "+TRM") {
-			for what, body := range worstBodies(8<<10 - 8) {
+			for what, body := range l.worstBodies(8<<10 - 8) {
 				all = append(all, message{word + " with " + what, "", word + " " + body, nil})
 			}
 			for what, body := range map[string]string{"deep": often(mostBytes, `{"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa":`), "much": often(mostBytes, "a")} {
@@ -312,17 +320,17 @@ func (l *longest) messages(v subjects.Verb, subject string) []message {
 	if of := own[v]; of != nil {
 		all = of(l)
 	}
-	for what, body := range worstBodies(mostBytes) {
+	for what, body := range l.worstBodies(mostBytes) {
 		if testing.Short() && own[v] == nil && what != "long path" && what != "many fields" {
 			continue // they are refused for their size, as elsewhere
 		}
 		all = append(all, message{what, subject, body, nil})
 	}
-	for what, body := range worstBodies(protocol.MaxRequestBody) {
+	for what, body := range l.worstBodies(protocol.MaxRequestBody) {
 		all = append(all, message{"8 KiB of " + what, subject, body, nil})
 	}
 	if v == subjects.AdminConfig || v == subjects.AdminKey || v == subjects.AdminSource || v == subjects.AdminLink || v == subjects.AdminSchedule || v == subjects.Schedule {
-		for what, body := range worstBodies(protocol.MaxDefinition) {
+		for what, body := range l.worstBodies(protocol.MaxDefinition) {
 			all = append(all, message{"64 KiB of " + what, subject, body, nil})
 		}
 	}

@@ -29,11 +29,12 @@ type longest struct {
 	inbox     string
 	sent      int
 	leases    []string
+	bodies    map[int]map[string]string // the worst, by their size
 }
 
 func newLongest(t *testing.T) *longest {
 	c := serve(t)
-	l := &longest{client: c, neighbour: c.another(), inbox: c.NewInbox()}
+	l := &longest{client: c, neighbour: c.another(), inbox: c.NewInbox(), bodies: make(map[int]map[string]string)}
 	l.to = c.hearUpTo(1<<12, l.inbox+".*")
 	return l
 }
