@@ -149,12 +149,16 @@ func others(t *testing.T, all []*neighbour, stop <-chan struct{}) (took latencie
 
 // part is how long the others' requests took in one part of the campaign.
 type part struct {
-	what  string
-	took  latencies
-	steps [steps]latencies
+	what   string
+	took   latencies
+	rounds latencies // the p99 of each
+	steps  [steps]latencies
 }
 
 func (p *part) add(all []*neighbour, took latencies) {
+	if len(took) > 0 {
+		p.rounds = append(p.rounds, took.at(990))
+	}
 	p.took = append(p.took, took...)
 	for _, n := range all {
 		for step, d := range n.steps {
@@ -342,10 +346,15 @@ func TestHostileTenantBesideTwenty(t *testing.T) {
 	for i := range parts {
 		parts[i].log(t)
 	}
-	// Large pushes alone keep the server and the clients busy, which share the machine: that part is shown only.
-	if from, to := parts[0].took.at(990), parts[1].took.at(990); *besideFor > 0 && to > 2*from {
+	for i := range parts {
+		slices.Sort(parts[i].rounds)
+	}
+	// In the middle round: other programs may have the machine in one of them. Large pushes alone keep the server and the clients
+	// busy, which share the machine: that part is shown only.
+	if from, to := parts[0].rounds.at(500), parts[1].rounds.at(500); *besideFor > 0 && to > 2*from {
 		t.Errorf("the p99 of the others rises from %s to %s", from, to)
 	}
+	t.Logf("the p99 of the others in the middle round: %s, %s, %s", parts[0].rounds.at(500), parts[1].rounds.at(500), parts[2].rounds.at(500))
 
 	t.Log("a flood")
 	flooded := during(step/2, attack(everyVerb, besideDeluge))
