@@ -5,6 +5,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/bridge/internal/survey"
+	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -39,7 +40,7 @@ func (i *info) find(v *view) error {
 		i.Failure = failure.NoQueue(name)
 		return nil
 	}
-	held := int64(0)
+	var held fdbpq.Held
 	if q.Leased > 0 {
 		if held, err = v.queue.Held(v.reader); err != nil {
 			return err
@@ -54,7 +55,7 @@ func (i *info) find(v *view) error {
 		history = v.about.history(v.Stats.QueueHistory(name))
 	}
 	return i.answerJSON(protocol.Info{
-		Queue: subjects.Own(name), Ready: q.Ready, Leased: q.Leased, Held: held, Delayed: q.Delayed, Bytes: q.Bytes,
+		Queue: subjects.Own(name), Ready: q.Ready, Leased: q.Leased, Held: held.Items, Delayed: q.Delayed, Bytes: q.Bytes,
 		Waiting: v.waits.at(name), Rates: v.Stats.Rates(name),
 		Oldest: q.NextAge(), OldestOfAll: q.ReadyAge(), OldestAtLeast: q.OldestReady.AtLeast,
 		OldestLease: q.LeaseAge(), LeaseAtLeast: q.OldestLease.AtLeast,

@@ -282,7 +282,7 @@ func (p *bulkPage) look(at *entry) error {
 			return nil
 		}
 		if p.Verb == BulkRequeue {
-			if over := p.to.excess().plus(p.at.would).plus(amountOf(l.size)); over.tooMuch() {
+			if over := p.to.excess(p.to.counted.with(&p.to.tally)).plus(p.at.would).plus(amountOf(l.size)); over.tooMuch() {
 				p.Looked++
 				p.ended, p.Stopped = true, p.to.tooFull(over)
 				return nil

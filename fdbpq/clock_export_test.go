@@ -20,4 +20,4 @@ type Heartbeat struct{ store *Store }
 
 func NewHeartbeat(s *Store) *Heartbeat { return &Heartbeat{s} }
 
-func (p *Heartbeat) Beat(ctx context.Context) error { return p.store.beat(ctx) }
+func (p *Heartbeat) Beat(ctx context.Context) error { return p.store.Beat(ctx) }

@@ -142,6 +142,8 @@ type Inspection struct {
 	KeysOwing int64 // keys that have not all tokens of their rate, as far as they are remembered
 
 	Next *Item // what pop.min would return; nil for nothing
+
+	queue *queueTx // see Explain
 }
 
 // Inspect returns the state of the queue, nil when there is no such queue.
@@ -151,7 +153,7 @@ func (q Queue) Inspect(r kv.Reader) (*Inspection, error) {
 		return nil, err
 	}
 	s := qtx.state
-	i := &Inspection{Config: s.config, MaxBytes: q.store.maxBytes(&s.config), Paused: s.paused, Keyed: s.keyed, FairReady: s.fairBuilt, KeysSet: s.keysSet}
+	i := &Inspection{Config: s.config, MaxBytes: q.store.maxBytes(&s.config), Paused: s.paused, Keyed: s.keyed, FairReady: s.fairBuilt, KeysSet: s.keysSet, queue: qtx}
 	if i.Counts, err = countsOf(q.name, r, s.generation); err != nil {
 		return nil, err
 	}
@@ -280,6 +282,13 @@ func (h heads) level(priority int64) []byte {
 type OldestLease struct {
 	Age     time.Duration // 0: none is known
 	AtLeast bool          // not all leases were looked at: another one may be older
+
+	// Of the lease, if Age is not 0.
+	Item       ID
+	Holder     string // what its holder calls itself; "": nothing
+	Since, Due int64  // store times
+
+	ofKeys map[string]*located // the oldest leased item of each key, where keys are limited; see Explain
 }
 
 // leaseBytes bounds the rows of leased items that are read for the oldest lease: they may
@@ -307,8 +316,14 @@ func (q Queue) OldestLease(r kv.Reader, most int) (oldest OldestLease, err error
 		if err != nil {
 			return oldest, err
 		}
-		if l.since != 0 { // an earlier version leased the others
-			oldest.Age = max(oldest.Age, time.Duration(now-l.since))
+		if l.key != "" && s.keyLimited() {
+			if oldest.ofKeys == nil {
+				oldest.ofKeys = make(map[string]*located)
+			}
+			oldest.ofKeys[l.key] = longer(oldest.ofKeys[l.key], l)
+		}
+		if age := time.Duration(now - l.since); l.since != 0 && !l.held() && age > oldest.Age { // an earlier version leased the others
+			oldest.Age, oldest.Item, oldest.Holder, oldest.Since, oldest.Due = age, l.id(l.place), l.holder, l.since, l.due
 		}
 	}
 	oldest.AtLeast, err = heads{leased}.any()

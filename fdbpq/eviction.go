@@ -57,32 +57,38 @@ func (a amount) where(grows amount) amount {
 	return a
 }
 
-// excess is what the queue has beyond its limits, negative where there is room. It counts
-// what this transaction has done.
-func (p *pusher) excess() amount {
+// excess is what a queue with so much has beyond its limits, negative where there is room.
+func (qtx *queueTx) excess(n Counts) amount {
 	over := amount{math.MinInt64 / 2, math.MinInt64 / 2}
-	items := p.counted.Length() + p.tally.ready + p.tally.leased + p.tally.delayed
-	if most := p.state.config.MaxLength; most > 0 {
-		over.items = items - most
+	if most := qtx.state.config.MaxLength; most > 0 {
+		over.items = n.Length() - most
 	}
-	if most := p.store.maxBytes(&p.state.config); most > 0 {
-		over.bytes = p.counted.Bytes + p.tally.bytes + items*ItemBytes - most
+	if most := qtx.store.maxBytes(&qtx.state.config); most > 0 {
+		over.bytes = n.Bytes + n.Length()*ItemBytes - most
 	}
 	return over
 }
 
 // tooFull is the reason to refuse an item with which the queue has too much, if it has.
-func (p *pusher) tooFull(over amount) error {
-	most := p.store.maxBytes(&p.state.config)
+func (qtx *queueTx) tooFull(over amount) error {
+	most := qtx.store.maxBytes(&qtx.state.config)
 	switch {
 	case !over.tooMuch():
 		return nil
 	case over.items > 0:
-		return fmt.Errorf("%w: its max_length is %d", ErrFull, p.state.config.MaxLength)
-	case most != p.state.config.MaxBytes:
+		return fmt.Errorf("%w: its max_length is %d", ErrFull, qtx.state.config.MaxLength)
+	case most != qtx.state.config.MaxBytes:
 		return fmt.Errorf("%w: no queue here may have more than %d bytes, of which each item takes %d besides its own", ErrFull, most, ItemBytes)
 	}
 	return fmt.Errorf("%w: its max_bytes is %d, of which each item takes %d besides its own", ErrFull, most, ItemBytes)
+}
+
+// refuses is why a queue with so much takes no item, however small; nil: it may take one.
+func (qtx *queueTx) refuses(n Counts) error {
+	if qtx.state.config.Overflow == OverflowEvict {
+		return nil
+	}
+	return qtx.tooFull(qtx.excess(n).plus(amountOf(0)))
 }
 
 // makeRoom chooses the items that are evicted for a new one, perhaps that one itself, or
@@ -90,7 +96,7 @@ func (p *pusher) tooFull(over amount) error {
 // one that is handed over is not to be lost.
 func (p *pusher) makeRoom(size, priority int64, delayed bool, h *handOver) (refused, err error) {
 	p.victims, p.dropsItself = nil, false
-	before, grows := p.excess(), amountOf(size)
+	before, grows := p.excess(p.counted.with(&p.tally)), amountOf(size)
 	if h != nil && h.from == p.queueTx {
 		leaves := amountOf(h.item.size)
 		before, grows = before.minus(leaves), grows.minus(leaves)

@@ -303,25 +303,52 @@ func (q Queue) Links(r kv.Reader, after string, limit int) ([]Link, error) {
 	return q.store.linksBetween(r, begin, end, limit)
 }
 
-// Held returns how many items the links of the queue hold.
-func (q Queue) Held(r kv.Reader) (n int64, err error) {
+// Held is what the links of a queue hold.
+type Held struct {
+	Items int64
+	Link  string    // that holds the most; "": none holds anything
+	Since time.Time // by the wall clock: when its batch was made
+	most  int
+}
+
+// Held returns what the links of the queue hold.
+func (q Queue) Held(r kv.Reader) (h Held, err error) {
 	s, err := q.readState(r)
-	if err != nil || s == nil || s.born == 0 {
-		return 0, err
+	if err != nil || s == nil {
+		return h, err
 	}
-	begin, end := tuple.Range(generationPrefix(spaceOut, q.name, s.born))
+	err = q.outs(r, s, func(name string, o *out) {
+		n := o.holds(s)
+		if h.Items += int64(n); n > h.most {
+			h.Link, h.Since, h.most = name, time.Unix(0, o.since), n
+		}
+	})
+	return h, err
+}
+
+// outs calls a function with the last batch of each link of the queue.
+func (q Queue) outs(r kv.Reader, s *queueState, each func(link string, o *out)) error {
+	if s.born == 0 {
+		return nil
+	}
+	prefix := generationPrefix(spaceOut, q.name, s.born)
+	begin, end := tuple.Range(prefix)
 	rows, err := r.Range(begin, end, kv.RangeOptions{Limit: MaxLinks})
 	if err != nil {
-		return 0, err
+		return err
 	}
 	for _, pair := range rows {
+		name, _, err := tuple.ConsumeString(pair.Key[len(prefix):])
 		var o out
-		if err := o.parse(pair.Value); err != nil {
-			return 0, fmt.Errorf("damaged link: %w", err)
+		if err == nil {
+			err = o.parse(pair.Value)
 		}
-		n += int64(o.holds(s))
+		if err != nil {
+			return fmt.Errorf("damaged link: %w", err)
+		}
+		each(name, &o)
 	}
-	return n, nil
+	return nil
 }
 
 // AllLinks returns the links of all queues.

@@ -110,9 +110,9 @@ func (l *linked) shown() (found fdbpq.Link) {
 func (l *linked) holds(want int64) {
 	l.Helper()
 	l.giver.view(func(r kv.Reader) error {
-		n, err := l.giver.Queue("orders").Held(r)
-		if n != want {
-			l.Errorf("%d items are held, expected %d", n, want)
+		held, err := l.giver.Queue("orders").Held(r)
+		if held.Items != want {
+			l.Errorf("%d items are held, expected %d", held.Items, want)
 		}
 		return err
 	})

@@ -58,7 +58,7 @@ func (s *Store) Maintain(ctx context.Context, m Maintenance) {
 	defer beat.Stop()
 	for beats := true; ; {
 		if beats {
-			if m.step(ctx, s.beat) {
+			if m.step(ctx, s.Beat) {
 				m.Alive()
 			}
 			m.step(ctx, cleanup.step)
@@ -91,8 +91,9 @@ func (s *Store) Maintain(ctx context.Context, m Maintenance) {
 	}
 }
 
-// beat writes this process's estimate of store time, and that the process is alive.
-func (s *Store) beat(ctx context.Context) error {
+// Beat writes this process's estimate of store time, and that the process is alive, so that others know of it before
+// it serves. Maintain does so from then on.
+func (s *Store) Beat(ctx context.Context) error {
 	err := s.db.Update(ctx, func(tx kv.Tx) error {
 		now, err := s.clock.At(tx.Snapshot())
 		if err != nil {

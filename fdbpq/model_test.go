@@ -124,6 +124,7 @@ type outcome struct {
 
 	Schedules []scheduleView
 	Batches   []batchView // of links
+	Explained explainView
 }
 
 type itemView struct {

@@ -169,6 +169,29 @@ func (s *Store) ID() string { return s.id }
 // MaxQueueBytes is the bound of every queue, 0 for none.
 func (s *Store) MaxQueueBytes() int64 { return s.maxQueueBytes }
 
+// Process is the name of this process among those that have the store open.
+func (s *Store) Process() string { return hex.EncodeToString(s.process[:]) }
+
+// othersBeat is for how long a heartbeat, which comes every second, says that a process has the store open.
+const othersBeat = 5 * time.Second
+
+// Others returns the names of the other processes that have the store open, and whether these are all. One that did not commit
+// for some seconds is none of them.
+func (s *Store) Others(r kv.Reader) (names []string, all bool, err error) {
+	if s.exclusive {
+		return nil, true, nil
+	}
+	now, err := s.clock.At(r)
+	if err != nil {
+		return nil, false, err
+	}
+	others, all, err := s.sessions.Others(r, now-int64(othersBeat))
+	for _, name := range others {
+		names = append(names, hex.EncodeToString(name))
+	}
+	return names, all, err
+}
+
 // Secret is the store's key for authenticating lease tokens, the same in every
 // process that opens the store.
 func (s *Store) Secret() []byte { return s.secret }

@@ -128,7 +128,7 @@ func (p *pusher) resolve(item *NewItem, priority int64, living *located, handOve
 		return Pushed{Err: fmt.Errorf("%w: %q", ErrAnotherKey, living.key)}, nil
 	case item.OnConflict == ConflictReplace && p.full != nil && item.size() > living.size:
 		return Pushed{Err: p.full}, nil
-	case item.OnConflict == ConflictReplace && item.size() > living.size && p.excess().bytes+item.size()-living.size > 0:
+	case item.OnConflict == ConflictReplace && item.size() > living.size && p.excess(p.counted.with(&p.tally)).bytes+item.size()-living.size > 0:
 		return Pushed{Err: p.tooFull(amount{bytes: 1})}, nil
 	case item.OnConflict == ConflictReplace:
 		if err := checkContent(item.Headers, item.Payload); err != nil {

@@ -48,6 +48,37 @@ type Session struct {
 	rowExists bool // the row was written; Retire may have cleared it
 }
 
+// maxOthers bounds the processes of which Others tells.
+const maxOthers = 256
+
+// Others returns the names of the other processes that have written a heartbeat since a time, and whether these are all.
+func (p *Pool) Others(r kv.Reader, since int64) (names [][]byte, all bool, err error) {
+	begin, end := tuple.Range(p.space)
+	for range maxOthers {
+		rows, err := r.Range(begin, end, kv.RangeOptions{Limit: 1})
+		if err != nil || len(rows) == 0 {
+			return names, err == nil, err
+		}
+		name, slot, err := tuple.ConsumeBytes(rows[0].Key[len(p.space):])
+		if err != nil {
+			return nil, false, fmt.Errorf("damaged session row: %w", err)
+		}
+		owner := rows[0].Key[:len(rows[0].Key)-len(slot)]
+		begin = tuple.PrefixEnd(owner)
+		if len(slot) > 0 || bytes.Equal(owner, p.row) {
+			continue // it has not written a heartbeat, or is this one
+		}
+		at, _, err := tuple.ConsumeInt(rows[0].Value)
+		if err != nil {
+			return nil, false, fmt.Errorf("damaged heartbeat: %w", err)
+		}
+		if at >= since {
+			names = append(names, name)
+		}
+	}
+	return names, false, nil
+}
+
 // Session returns a session for exclusive use until it is released.
 func (p *Pool) Session() *Session {
 	p.mu.Lock()

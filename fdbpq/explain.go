@@ -1,0 +1,336 @@
+package fdbpq
+
+import (
+	"slices"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// Why does nothing move? Rows say what keeps items from being handed out: a pause, a rate, a key, a lease,
+// a delay, a link. They do not say who asks for items, and what room the store has.
+
+// Reasons that no pop has.
+const (
+	ReasonFlows Reason = "flows" // nothing keeps items from being handed out
+	ReasonHeld  Reason = "held"  // links hold all that are leased
+	ReasonBand  Reason = "band"  // the ready items are outside the bands that pops ask for
+)
+
+// Explanation is what keeps the items of a queue, or one of them, from being handed out.
+type Explanation struct {
+	Cause    Reason
+	WaitsFor WaitsFor  // of ReasonBlocked: what the first ready item waits for
+	Key      string    // whose item that is
+	Item     *ID       // whose lease or delay is meant, or that comes first; nil: none is known
+	Holder   string    // of that lease: what its holder calls itself
+	Since    time.Time // by this process's wall clock: when that lease, or the batch of the link, began
+	Until    time.Time // when the lease or the delay ends, or a rate allows a delivery
+	AtLeast  bool      // not all leases or delays were looked at: one may be older, or end sooner
+	Link     string    // of ReasonHeld: that holds the item, or most of them
+	Refuses  error     // why the queue takes no item, however small; nil: it may take one
+}
+
+// The bounds of what an explanation reads.
+const (
+	explainKeys   = 16 // ready items among which it looks for a key that waits
+	explainLeases = 8  // leases of that key
+	explainItems  = 32 // delayed ones, or leased ones among which it looks for the holder of the key
+	explainBytes  = 64 << 10
+)
+
+// Explain says why no item of the queue is handed out, whatever its priority. It belongs to the transaction of Inspect, and
+// takes what was read there beside it. Nobody who asks may be the cause of ReasonFlows.
+func (i *Inspection) Explain(oldest OldestLease, held Held) (e Explanation, err error) {
+	x := explains{i.queue}
+	switch {
+	case i.Paused:
+		e.Cause = ReasonPaused
+	case i.Next != nil:
+		e, err = x.rate()
+	case i.Ready > 0 && x.state.takesTurns():
+		e, err = x.blocked(oldest.ofKeys)
+	}
+	switch {
+	case err != nil || e.Cause != "": // otherwise what is ready has outlived its TTL
+	case i.Leased > 0:
+		e = i.Leases(oldest, held)
+	case i.Delayed > 0:
+		e, err = x.delayed(i.Delayed)
+	default:
+		e.Cause = ReasonEmpty
+	}
+	e.Refuses = x.refuses(i.Counts)
+	return e, err
+}
+
+// ExplainItem says why an item that Get has returned in this transaction is not handed out.
+func (q Queue) ExplainItem(r kv.Reader, item *StoredItem) (e Explanation, err error) {
+	qtx, err := q.view(r)
+	if err != nil || qtx == nil {
+		return e, err
+	}
+	x := explains{qtx}
+	own := item.ID
+	switch {
+	case item.Held:
+		e = Explanation{Cause: ReasonHeld, Item: &own}
+		err = q.outs(r, qtx.state, func(link string, o *out) {
+			if o.holds(qtx.state) > 0 && slices.ContainsFunc(o.held, func(p place) bool { return p.tail == own.place.tail }) {
+				e.Link, e.Since = link, time.Unix(0, o.since)
+			}
+		})
+		return e, err
+	case item.State == StateLeased:
+		return x.lease(own, item.Holder, item.Since, item.Due), nil
+	case item.State == StateDelayed:
+		return Explanation{Cause: ReasonDelayed, Item: &own, Until: x.store.Display(item.Due)}, nil
+	case item.WaitsFor == "" || item.WaitsFor == WaitsForRate:
+		return x.rate()
+	case x.state.paused:
+		return Explanation{Cause: ReasonPaused}, nil
+	}
+	waits, err := keyInfos{qtx}.keyWaitsFor(item.Key)
+	if err != nil {
+		return e, err
+	}
+	if waits == item.WaitsFor {
+		return x.key(item.Key, waits, item.Priority, nil)
+	}
+	// Its key waits for nothing, or for a token: so does the item that goes before it.
+	e = Explanation{Cause: ReasonBlocked, WaitsFor: item.WaitsFor, Key: item.Key}
+	first, ok, err := keyIndex{qtx}.first(r, item.Key)
+	if err != nil || !ok {
+		return e, err
+	}
+	row, err := r.Get(x.queueTx.key(spaceKeyed, first))
+	if err != nil || row == nil {
+		return e, err
+	}
+	l, err := parseItemRow(spaceKeyed, row, first)
+	if err == nil {
+		before := l.id(first)
+		e.Item = &before
+	}
+	return e, err
+}
+
+// Offers reports whether a pop from one of these bands finds an item, whatever the rate of the queue allows.
+func (q Queue) Offers(r kv.Reader, bands []Band) (bool, error) {
+	qtx, err := q.view(r)
+	if err != nil || qtx == nil {
+		return false, err
+	}
+	for i := range bands {
+		found := collector{queueTx: qtx, sel: Selection{End: Min, Band: &bands[i], Limit: 1, MaxBytes: 1}}
+		if err := found.run(); err != nil || len(found.items) > 0 {
+			return len(found.items) > 0, err
+		}
+	}
+	return false, nil
+}
+
+// explains is what a queue says about items that are not handed out.
+type explains struct{ *queueTx }
+
+// rate says whether the rate of the queue allows no delivery now.
+func (x explains) rate() (e Explanation, err error) {
+	e.Cause = ReasonFlows
+	rate := x.state.config.Rate
+	if rate == (Rate{}) {
+		return e, nil
+	}
+	b, err := rates{x.queueTx}.read(x.snapshot, bucketRow(x.name), rate)
+	if err != nil {
+		return e, err
+	}
+	now, err := x.now()
+	if err == nil && b.tokens(now) == 0 {
+		e.Cause, e.Until = ReasonRate, x.store.Display(b.next())
+	}
+	return e, err
+}
+
+// blocked says what the first ready item waits for, where none is handed out. It says nothing where all of them have outlived
+// their TTL.
+func (x explains) blocked(holders map[string]*located) (e Explanation, err error) {
+	now, err := x.now()
+	if err != nil {
+		return e, err
+	}
+	first, err := scanOf(x.name, x.snapshot, x.state, spaceKeyed, Min, AllPriorities, "").next(explainKeys, explainBytes)
+	if err != nil {
+		return e, err
+	}
+	seen := make(map[string]bool)
+	for _, at := range first {
+		l, err := parseItemRow(spaceKeyed, at.value, at.place)
+		if err != nil {
+			return e, err
+		}
+		if seen[l.key] || l.expires != 0 && l.expires <= now {
+			continue
+		}
+		seen[l.key] = true
+		waits, err := keyInfos{x.queueTx}.keyWaitsFor(l.key)
+		if err != nil {
+			return e, err
+		}
+		if waits != "" {
+			return x.key(l.key, waits, l.place.priority, holders[l.key])
+		}
+	}
+	if len(seen) > 0 || len(first) == explainKeys {
+		e.Cause = ReasonBlocked // which of many keys waits was not found
+	}
+	return e, nil
+}
+
+// key says who keeps a key from getting an item. priority is that of one of its items: others often have the same one. l is
+// the item that has held the key for longest, nil: that is not known.
+func (x explains) key(key string, waits WaitsFor, priority int64, l *located) (e Explanation, err error) {
+	e = Explanation{Cause: ReasonBlocked, WaitsFor: waits, Key: key}
+	switch waits {
+	case WaitsForKeyOrder, WaitsForKeyLimit:
+		if l == nil {
+			l, err = x.holder(key, priority)
+		}
+		if err != nil || l == nil {
+			return e, err
+		}
+		id := l.id(l.place)
+		e.Item, e.Holder = &id, l.holder
+		if !l.held() {
+			e.Until = x.store.Display(l.due)
+		}
+		if l.state == StateLeased && !l.held() {
+			e.Since = x.began(l.since)
+		}
+	case WaitsForKeyRate:
+		of, err := settings{x.queueTx}.of(x.snapshot, key)
+		if err != nil {
+			return e, err
+		}
+		b, err := rates{x.queueTx}.read(x.snapshot, keyBucketRow(x.name, key), of.rate(&x.state.config))
+		if err != nil {
+			return e, err
+		}
+		now, err := x.now()
+		if err == nil && b.tokens(now) == 0 { // otherwise there is no room for what it would owe
+			e.Until = x.store.Display(b.next())
+		}
+		return e, err
+	}
+	return e, nil
+}
+
+// holder finds the item that holds a key for longest, among a few of them; nil: they lie elsewhere.
+func (x explains) holder(key string, priority int64) (*located, error) {
+	begin, end := keyLimits{x.queueTx}.rows(key)
+	held, err := x.snapshot.Range(begin, end, kv.RangeOptions{Limit: explainLeases})
+	if err != nil {
+		return nil, err
+	}
+	prefix := len(keyIndex{x.queueTx}.row(spaceKeyHeld, key))
+	spaces := [...]string{spaceLeased, spaceDelayed} // in order, an item keeps its key while it waits between two leases
+	var places []place
+	var rows [][]byte
+	for _, row := range held {
+		p := place{priority, string(row.Key[prefix:])}
+		places = append(places, p)
+		for _, space := range spaces {
+			rows = append(rows, p.append(x.prefix(space)))
+		}
+	}
+	values, err := x.snapshot.GetAll(rows)
+	if err != nil {
+		return nil, err
+	}
+	var first *located
+	for i, value := range values {
+		if value == nil {
+			continue
+		}
+		l, err := parseItemRow(spaces[i%len(spaces)], value, places[i/len(spaces)])
+		if err != nil {
+			return nil, err
+		}
+		first = longer(first, l)
+	}
+	if first != nil {
+		return first, nil
+	}
+	leased, err := scanOf(x.name, x.snapshot, x.state, spaceLeased, Min, AllPriorities, "").next(explainItems, explainBytes)
+	for _, at := range leased {
+		l, err := parseItemRow(spaceLeased, at.value, at.place)
+		if err != nil {
+			return nil, err
+		}
+		if l.key == key {
+			first = longer(first, l)
+		}
+	}
+	return first, err
+}
+
+// longer is that of two holders of a key which has it for longer.
+func longer(a, b *located) *located {
+	switch {
+	case a == nil, b.state == StateLeased && a.state != StateLeased:
+		return b
+	case a.state == StateLeased && b.state == StateLeased && b.since < a.since:
+		return b
+	}
+	return a
+}
+
+// Leases says who has the items that are leased. It says nothing where none is.
+func (i *Inspection) Leases(oldest OldestLease, held Held) Explanation {
+	x := explains{i.queue}
+	if i.Leased == 0 {
+		return Explanation{}
+	}
+	if held.Items >= i.Leased {
+		return Explanation{Cause: ReasonHeld, Link: held.Link, Since: held.Since}
+	}
+	if oldest.Age == 0 {
+		return Explanation{Cause: ReasonLeased, AtLeast: true}
+	}
+	e := x.lease(oldest.Item, oldest.Holder, oldest.Since, oldest.Due)
+	e.AtLeast = oldest.AtLeast
+	return e
+}
+
+func (x explains) lease(item ID, holder string, since, due int64) Explanation {
+	return Explanation{Cause: ReasonLeased, Item: &item, Holder: holder, Since: x.began(since), Until: x.store.Display(due)}
+}
+
+// began is when a lease began by the wall clock, the zero time if an earlier version did not say.
+func (x explains) began(since int64) time.Time {
+	if since <= 0 {
+		return time.Time{}
+	}
+	return x.store.Display(since)
+}
+
+// delayed says which of the first delayed items becomes ready first.
+func (x explains) delayed(n int64) (e Explanation, err error) {
+	e.Cause = ReasonDelayed
+	items, err := scanOf(x.name, x.snapshot, x.state, spaceDelayed, Min, AllPriorities, "").next(explainItems, explainBytes)
+	due := int64(0)
+	for _, at := range items {
+		l, err := parseItemRow(spaceDelayed, at.value, at.place)
+		if err != nil {
+			return e, err
+		}
+		if e.Item == nil || l.due < due {
+			id := l.id(l.place)
+			e.Item, due = &id, l.due
+		}
+	}
+	if e.Item != nil {
+		e.Until = x.store.Display(due)
+	}
+	e.AtLeast = int64(len(items)) < n
+	return e, err
+}

@@ -1,0 +1,250 @@
+package fdbpq_test
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+)
+
+// explain is what keeps the items of a queue from being handed out.
+func (m *model) explain(queue string, at moment, got outcome) outcome {
+	q := m.queue(queue)
+	if q == nil {
+		return outcome{}
+	}
+	said := got.Explained
+	right := q.reasons(at, said)
+	for i := range right {
+		right[i].Full = q.takesNone()
+	}
+	return outcome{OK: true, Explained: chosen(right, said)}
+}
+
+// chosen is what was said, if it is one of what may be said, and otherwise the first of that. Who looks at a few of many rows has
+// a choice.
+func chosen(right []explainView, said explainView) explainView {
+	for _, one := range right {
+		for _, times := range [][2]*int64{{&one.Since, &said.Since}, {&one.Until, &said.Until}} {
+			if off := time.Duration(*times[0] - *times[1]); off.Abs() < time.Millisecond {
+				*times[0] = *times[1]
+			}
+		}
+		if one.Item == "" && said.Item != "" {
+			one.Item = said.Item // of which nobody has seen the id
+		}
+		if one == said {
+			return said
+		}
+	}
+	return right[0]
+}
+
+// takesNone reports whether a queue refuses an item without a byte.
+func (q *modelQueue) takesNone() bool {
+	n := q.counts()
+	full := q.config.MaxLength > 0 && n.Length() >= q.config.MaxLength || q.config.MaxBytes > 0 && n.Bytes+(n.Length()+1)*512 > q.config.MaxBytes
+	return full && q.config.Overflow == fdbpq.OverflowRefuse
+}
+
+func (q *modelQueue) reasons(at moment, said explainView) []explainView {
+	if q.paused {
+		return []explainView{{Cause: fdbpq.ReasonPaused}}
+	}
+	turns := q.turns(selection{end: fdbpq.Min, band: everyPriority}, at.now, outcome{})
+	turns.peeks = true
+	for item := turns.next(); item != nil; item = turns.next() {
+		if !item.expired(at.now) {
+			return []explainView{q.rateReached(at)}
+		}
+		turns.pass(item)
+	}
+	for _, item := range q.in(fdbpq.StateReady) {
+		if !item.expired(at.now) {
+			return q.keyReasons(at, item.key)
+		}
+	}
+	leased, delayed := q.in(fdbpq.StateLeased), q.in(fdbpq.StateDelayed)
+	switch {
+	case len(leased) > 0:
+		return q.leaseReasons(at, leased, said)
+	case len(delayed) > 0:
+		return delayReasons(at, delayed)
+	}
+	return []explainView{{Cause: fdbpq.ReasonEmpty}}
+}
+
+func (q *modelQueue) rateReached(at moment) explainView {
+	if q.tokens(at.now) > 0 {
+		return explainView{Cause: fdbpq.ReasonFlows}
+	}
+	b := q.bucket.seen(q.config.Rate, 0, at.now)
+	return explainView{Cause: fdbpq.ReasonRate, Until: at.display(at.now + int64(b.wait()))}
+}
+
+// keyReasons says why no item of a key is handed out: its pause, its holders, its rate.
+func (q *modelQueue) keyReasons(at moment, key string) []explainView {
+	v := explainView{Cause: fdbpq.ReasonBlocked, Key: key}
+	if paused := q.settings[key].Paused; paused != nil && *paused {
+		v.WaitsFor = fdbpq.WaitsForPause
+		return []explainView{v}
+	}
+	var holders []*modelItem
+	for i := range q.items {
+		item := &q.items[i]
+		if item.key == key && (item.state == fdbpq.StateLeased || item.state == fdbpq.StateDelayed && item.held) {
+			holders = append(holders, item)
+		}
+	}
+	limit := q.limitOf(key)
+	if limit == 0 || int64(len(holders)) < limit {
+		v.WaitsFor = fdbpq.WaitsForKeyRate
+		b := q.keyBucket(key, at.now)
+		v.Until = at.display(at.now + int64(b.wait()))
+		return []explainView{v}
+	}
+	if v.WaitsFor = fdbpq.WaitsForKeyLimit; q.config.KeyOrder {
+		v.WaitsFor = fdbpq.WaitsForKeyOrder
+	}
+	var right []explainView
+	leased := false
+	for _, item := range holders {
+		one := v
+		one.Item, one.Holder = item.id, item.holder
+		if !item.ofLink {
+			one.Until = at.display(item.due)
+		}
+		if item.state == fdbpq.StateLeased && !item.ofLink {
+			one.Since, leased = at.display(item.since), true
+		}
+		if item.state == fdbpq.StateDelayed {
+			one.Holder = ""
+		}
+		right = append(right, one)
+	}
+	if !leased || len(q.in(fdbpq.StateLeased)) > 2 { // they may lie beyond what is looked at
+		right = append(right, v)
+	}
+	return right
+}
+
+// leaseReasons says who has all the items.
+func (q *modelQueue) leaseReasons(at moment, leased []*modelItem, said explainView) []explainView {
+	leased = slices.DeleteFunc(leased, func(item *modelItem) bool { return item.ofLink })
+	if len(leased) == 0 {
+		var right []explainView
+		most := 0
+		for name, l := range q.links {
+			if len(l.out) >= most {
+				if len(l.out) > most {
+					right, most = nil, len(l.out)
+				}
+				right = append(right, explainView{Cause: fdbpq.ReasonHeld, Link: name, Since: said.Since})
+			}
+		}
+		return right
+	}
+	slices.SortFunc(leased, func(a, b *modelItem) int { return cmp.Compare(a.since, b.since) })
+	all := len(q.in(fdbpq.StateLeased)) <= looksAtLeases && !said.AtLeast
+	var right []explainView
+	for _, item := range leased {
+		if all && item.since != leased[0].since {
+			break
+		}
+		right = append(right, explainView{
+			Cause: fdbpq.ReasonLeased, Item: item.id, Holder: item.holder, Since: at.display(item.since), Until: at.display(item.due), AtLeast: !all,
+		})
+	}
+	if leased[0].since == at.now || !all {
+		right = append(right, explainView{Cause: fdbpq.ReasonLeased, AtLeast: true}) // none is older than the moment
+	}
+	return right
+}
+
+// delayReasons says which item becomes ready first, of the first ones that lie in 64 KiB.
+func delayReasons(at moment, delayed []*modelItem) []explainView {
+	var bytes int64
+	for _, item := range delayed {
+		bytes += item.size() + 1024
+	}
+	slices.SortFunc(delayed, func(a, b *modelItem) int { return cmp.Compare(a.due, b.due) })
+	var right []explainView
+	for _, item := range delayed {
+		one := explainView{Cause: fdbpq.ReasonDelayed, Item: item.id, Until: at.display(item.due)}
+		if item.due == delayed[0].due {
+			right = append(right, one)
+		}
+		if len(delayed) > 32 || bytes > 64<<10 {
+			one.AtLeast = true
+			right = append(right, one)
+		}
+	}
+	return right
+}
+
+// explainItem is what keeps an item from being handed out.
+func (m *model) explainItem(queue, id string, at moment, got outcome) outcome {
+	q := m.queue(queue)
+	if q == nil {
+		return outcome{}
+	}
+	item := q.byID(id)
+	if item == nil {
+		return outcome{}
+	}
+	return outcome{OK: true, Explained: chosen(q.itemReasons(at, item, got.Explained), got.Explained)}
+}
+
+func (q *modelQueue) itemReasons(at moment, item *modelItem, said explainView) []explainView {
+	switch {
+	case item.ofLink:
+		v := explainView{Cause: fdbpq.ReasonHeld, Item: item.id, Since: said.Since}
+		for name, l := range q.links {
+			if slices.Contains(l.out, item.number) {
+				v.Link = name
+			}
+		}
+		return []explainView{v}
+	case item.state == fdbpq.StateLeased:
+		return []explainView{{Cause: fdbpq.ReasonLeased, Item: item.id, Holder: item.holder, Since: at.display(item.since), Until: at.display(item.due)}}
+	case item.state == fdbpq.StateDelayed:
+		return []explainView{{Cause: fdbpq.ReasonDelayed, Item: item.id, Until: at.display(item.due)}}
+	case q.paused:
+		return []explainView{{Cause: fdbpq.ReasonPaused}}
+	}
+	if item.key == "" || !q.blocks() {
+		return []explainView{q.rateReached(at)}
+	}
+	turns := q.turns(selection{end: fdbpq.Min, band: everyPriority}, at.now, outcome{})
+	var first *modelItem // of its key, in the order in which they are handed out
+	for _, other := range q.in(fdbpq.StateReady) {
+		if other.key == item.key && q.keyAhead(other) == 0 {
+			first = other
+		}
+	}
+	paused := q.settings[item.key].Paused
+	switch {
+	case paused != nil && *paused:
+		return q.keyReasons(at, item.key)
+	case first.number == item.number && turns.may(item):
+		return []explainView{q.rateReached(at)}
+	case first.number == item.number, !turns.may(first) && (!q.config.KeyOrder || q.full(item.key)):
+		return q.keyReasons(at, item.key)
+	case q.config.KeyOrder:
+		return []explainView{{Cause: fdbpq.ReasonBlocked, WaitsFor: fdbpq.WaitsForKeyOrder, Key: item.key, Item: first.id}}
+	}
+	return []explainView{q.rateReached(at)}
+}
+
+// full reports whether as many items of a key are leased as may be.
+func (q *modelQueue) full(key string) bool {
+	n := int64(0)
+	for i := range q.items {
+		if item := &q.items[i]; item.key == key && (item.state == fdbpq.StateLeased || item.state == fdbpq.StateDelayed && item.held) {
+			n++
+		}
+	}
+	limit := q.limitOf(key)
+	return limit > 0 && n >= limit
+}
