@@ -48,6 +48,7 @@ type Bridge struct {
 	waits     waits
 	asker     *listening.Asker
 	peers     *peers.Peers
+	survey    *peers.Survey // nil: no other bridge opens the store
 	sources   *feeds.Runners
 	surveyor  *survey.Surveyor
 	service   *service
@@ -126,7 +127,14 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	if !o.Exclusive {
 		requests.owners = b.peers.Owners
 	}
-	base := lane{Responder: b.responder, Wire: wr, store: store, keeper: b.keeper, limits: o.Limits, patience: o.patience, pace: o.pace, slow: o.slow, room: hasRoom, tenants: b.tenants, since: o.since}
+	asks := request.NewAsks(o.now)
+	explainer := newExplainer(store, &b.waits, asks, o.Room)
+	if !o.Exclusive {
+		explainer.peers = peers.NewSurvey(nc, self, store.Process(), peers.Store{Secret: store.Secret(), Time: store.Time}, o.Logger, explainer.tell)
+		b.survey = explainer.peers
+	}
+	requests.asks = asks
+	base := lane{Responder: b.responder, Wire: wr, store: store, keeper: b.keeper, limits: o.Limits, patience: o.patience, pace: o.pace, slow: o.slow, room: hasRoom, tenants: b.tenants, since: o.since, asks: asks, explainer: explainer}
 	b.lanes.init(base, o.Exclusive, &b.waits, b.peers.Owners, about)
 	b.service = &service{
 		nc: nc, log: o.Logger, about: about, self: self,
@@ -139,14 +147,20 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	if b.peers.Remote != nil {
 		b.peers.Remote.Begin(ctx)
 	}
+	if !o.Exclusive { // other bridges ask this one from its first pop on
+		if err := store.Beat(ctx); err != nil {
+			o.Logger.Debug("saying that this process has the store open failed", "error", err)
+		}
+	}
 	err = b.receiver.Start()
 	if err == nil && !o.Exclusive {
-		if err = b.peers.Owners.Start(); err != nil {
+		if err = errors.Join(b.survey.Start(), b.peers.Owners.Start()); err != nil {
 			b.receiver.Close()
 		}
 	}
 	if err != nil {
 		b.peers.Owners.Stop()
+		b.survey.Stop()
 		b.service.stop()
 		b.lanes.stop()
 		return nil, err
@@ -226,6 +240,7 @@ func (b *Bridge) end(ctx context.Context) error {
 	b.receiver.Close()
 	b.lanes.stop()
 	b.peers.Owners.Stop()
+	b.survey.Stop()
 	b.asker.Stop()
 	b.historian.Stop()
 	b.keeper.stop()

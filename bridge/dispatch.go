@@ -13,6 +13,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	feeds "github.com/pqbridge/pqbridge/bridge/internal/sources"
 	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
+	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
@@ -30,6 +31,7 @@ type dispatcher struct {
 	flood func(tenant string)
 
 	sources *feeds.Runners
+	asks    *request.Asks
 	owners  *peers.Owners    // nil: this bridge owns all queues
 	cluster *ClusterEndpoint // nil: the store belongs to this process, or to all that open it
 }
@@ -95,6 +97,9 @@ func (d *dispatcher) handle(m *nats.Msg, owners *peers.Owners) {
 		unfit, w = failure.BadRequest(err), d.malformed(m)
 	} else {
 		if unfit == nil && owners != nil && contends(s.Verb) && owners.Pass(s.Queue, m) {
+			if s.Verb != subjects.Ack {
+				d.asks.Note(s.Queue, fdbpq.AllPriorities, peers.Passing) // until the other bridge has read for which
+			}
 			return
 		}
 		w = newWork(verbOf(s.Verb), s, m)

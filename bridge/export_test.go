@@ -56,6 +56,15 @@ func Paced(o Options) Options {
 	return o
 }
 
+// Timed are options with a clock of tests.
+func Timed(now func() time.Time, o Options) Options {
+	o.now = now
+	return o
+}
+
+// Deaf has a bridge answer no other one's question.
+func Deaf(b *Bridge) { b.survey.Stop() }
+
 // Since are options that say how long ago requests arrived.
 func Since(since func(time.Time) time.Duration) Options { return Options{since: since} }
 

@@ -1,6 +1,8 @@
 package bridge
 
 import (
+	"time"
+
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
@@ -18,16 +20,24 @@ type get struct {
 	ready    int64  // items in its queue
 	asked    bool   // for the attempts of the item, and not only their number
 	attempts string // of the item, if they were asked for
+
+	explains  bool // why it is not handed out
+	explained explained
 }
 
 func makeGet(subjects.Verb) work { return new(get) }
 
 func (g *get) Read(*codec.Wire) (f *failure.Failure) {
-	f = codec.ReadOptions(g.Msg, g.Subject.Verb.String(), "attempts", func(name string, value any) (known bool, f *failure.Failure) {
-		if known = name == "attempts"; known {
+	f = codec.ReadOptions(g.Msg, g.Subject.Verb.String(), "attempts, explain", func(name string, value any) (known bool, f *failure.Failure) {
+		switch name {
+		case "attempts":
 			g.asked, f = codec.ReadBool(name, value)
+		case "explain":
+			g.explains, f = codec.ReadBool(name, value)
+		default:
+			return false, nil
 		}
-		return known, f
+		return true, f
 	})
 	if f == nil {
 		g.id, f = codec.ReadID(g.Subject.ID)
@@ -48,6 +58,11 @@ func (g *get) find(v *view) (err error) {
 			return err
 		}
 	}
+	if g.explains {
+		if g.explained, err = v.explainer.itemOf(v.reader, v.queue, g.item); err != nil {
+			return err
+		}
+	}
 	counts, err := v.queue.Counts(v.reader)
 	g.ready = counts.Ready
 	g.Failure = v.Limit.Unshowable(g.Subject.Queue, &g.item.Item, g.item.Unique)
@@ -61,12 +76,29 @@ func (g *get) size() int64 {
 	return g.item.Size
 }
 
+// answer first asks other bridges, if they may know more. Others of the queue do not wait for that.
 func (g *get) answer(l *lane) {
-	item, w := g.item, &l.header
+	if !g.explains || !g.explained.open() {
+		g.send(l, &l.header)
+		return
+	}
+	own := *l // whose queue may be another one by then
+	go func() {
+		own.explainer.complete(&g.explained)
+		g.send(&own, new(codec.HeaderWriter))
+	}()
+}
+
+func (g *get) send(l *lane, w *codec.HeaderWriter) {
+	item := g.item
 	w.Reset()
 	w.Stored(item, l.store.Display)
 	w.Behind(g.ready)
-	w.Retries(item, g.attempts, l.Limit.Left(w, item.Size))
+	room := l.Limit.Left(w, item.Size)
+	w.Retries(item, g.attempts, &room)
+	if g.explains {
+		w.Explain(g.explained.Answer(time.Now()), room)
+	}
 	m := nats.Msg{Subject: g.Msg.Reply, Header: w.Finish(), Data: item.Payload}
 	codec.AddHeaders(m.Header, item.Headers)
 	l.Done(&g.Request, l.Responder.Answer(&g.Request, &m))

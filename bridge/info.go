@@ -1,6 +1,8 @@
 package bridge
 
 import (
+	"time"
+
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
@@ -13,7 +15,9 @@ import (
 // info shows a queue.
 type info struct {
 	jsonQuery
-	history bool
+	history   bool
+	shown     protocol.Info
+	explained explained
 }
 
 func makeInfo(subjects.Verb) work { return new(info) }
@@ -54,12 +58,34 @@ func (i *info) find(v *view) error {
 	if i.history {
 		history = v.about.history(v.Stats.QueueHistory(name))
 	}
-	return i.answerJSON(protocol.Info{
+	if i.explained, err = v.explainer.queueOf(v.reader, v.queue, q, held); err != nil {
+		return err
+	}
+	i.shown = protocol.Info{
 		Queue: subjects.Own(name), Ready: q.Ready, Leased: q.Leased, Held: held.Items, Delayed: q.Delayed, Bytes: q.Bytes,
 		Waiting: v.waits.at(name), Rates: v.Stats.Rates(name),
 		Oldest: q.NextAge(), OldestOfAll: q.ReadyAge(), OldestAtLeast: q.OldestReady.AtLeast,
 		OldestLease: q.LeaseAge(), LeaseAtLeast: q.OldestLease.AtLeast,
-		Paused: q.Paused, Config: codec.Config(q.Config), FairReady: q.FairReady, KeysSet: q.KeysSet, History: history,
+		Paused: q.Paused, Explain: i.explained.Answer(time.Now()), Config: codec.Config(q.Config), FairReady: q.FairReady, KeysSet: q.KeysSet, History: history,
 		KeysOwing: q.KeysOwing, Remembered: q.Remembered, Schedules: schedules.Count, NextSchedule: schedules.Next,
-	})
+	}
+	return i.answerJSON(i.shown)
+}
+
+// answer first asks other bridges, if they may know more. Others of the queue do not wait for that.
+func (i *info) answer(l *lane) {
+	if !i.explained.open() {
+		i.jsonQuery.answer(l)
+		return
+	}
+	re, x := l.Responder, l.explainer
+	go func() {
+		x.complete(&i.explained)
+		i.shown.Explain = i.explained.Answer(time.Now())
+		if err := i.answerJSON(i.shown); err != nil {
+			re.Refuse(&i.Request, failure.Explain(err))
+			return
+		}
+		re.AnswerBody(&i.Request, i.body)
+	}()
 }

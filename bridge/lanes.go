@@ -33,20 +33,22 @@ const txTimeoutDown = time.Second
 type lane struct {
 	*request.Responder
 	*codec.Wire
-	store    *fdbpq.Store
-	keeper   *keeper
-	limits   Limits
-	patience batch.Patience
-	pace     batch.Patience                                      // how long a transaction may take
-	slow     time.Duration                                       // see slowBatch; 0: that
-	room     func(to *tenants.Admission, items, bytes int) error // why a transaction adds no new items
-	tenants  *tenants.Tenants                                    // nil: there are none
-	line     time.Duration                                       // batch.Limits.Wait
-	since    func(time.Time) time.Duration                       // time.Since, but in tests
-	giveBack func(fdbpq.Lease)                                   // returns an item that did not reach its consumer
-	sent     *listening.Sent
-	setBusy  func(bool) // a transaction is under way
-	shared   *batch.Shared[kv.Tx]
+	store     *fdbpq.Store
+	keeper    *keeper
+	limits    Limits
+	patience  batch.Patience
+	pace      batch.Patience                                      // how long a transaction may take
+	slow      time.Duration                                       // see slowBatch; 0: that
+	room      func(to *tenants.Admission, items, bytes int) error // why a transaction adds no new items
+	tenants   *tenants.Tenants                                    // nil: there are none
+	line      time.Duration                                       // batch.Limits.Wait
+	since     func(time.Time) time.Duration                       // time.Since, but in tests
+	giveBack  func(fdbpq.Lease)                                   // returns an item that did not reach its consumer
+	sent      *listening.Sent
+	asks      *request.Asks
+	explainer *explainer
+	setBusy   func(bool) // a transaction is under way
+	shared    *batch.Shared[kv.Tx]
 
 	queue fdbpq.Queue
 

@@ -8,6 +8,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/bridge/internal/waiting"
 	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // newPopLanes returns the lanes of pops.
@@ -93,6 +94,7 @@ func (t *popTransaction) finishWaiting() {
 // not serve.
 func (t *popTransaction) finish() (unserved []*pop) {
 	t.Stats.Moved(t.lane.queue.Name(), request.FlowOut, t.items)
+	t.noteAsks()
 	t.answerSettled()
 	t.finishWaiting()
 	waited := len(t.waiting.Pops)
@@ -110,6 +112,19 @@ func (t *popTransaction) finish() (unserved []*pop) {
 		t.waits.line.Retry(t.lane.queue.Name(), t.retry)
 	}
 	return t.todo[max(t.served, waited):]
+}
+
+// noteAsks notes for which bands of a queue that is there somebody has asked.
+func (t *popTransaction) noteAsks() {
+	last := (*pop)(nil) // most pops of a transaction ask for the same
+	for _, r := range t.todo[:t.served] {
+		unknown := r.Failure != nil && r.Failure.Reason == protocol.ReasonUnknown
+		if r.peeks || unknown || last != nil && last.ask.Band == r.ask.Band {
+			continue
+		}
+		t.lane.asks.Note(t.lane.queue.Name(), r.ask.Band, request.AsksLast)
+		last = r
+	}
 }
 
 // leases are those that the transaction settles.

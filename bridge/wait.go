@@ -78,7 +78,7 @@ func (w *waits) add(r *pop) {
 		wait = min(wait, w.unseen)
 	}
 	r.place = waiting.NewPop(waiting.Wait{
-		Queue: r.Subject.Queue, Band: r.ask.Band, Reply: r.Msg.Reply, Ends: waitEnds(r.Arrived, wait, r.ask.Repeats), Unseen: !seen,
+		Queue: r.Subject.Queue, Band: r.ask.Band, Reply: r.Msg.Reply, Ends: waitEnds(r.Arrived, wait, r.ask.Repeats), Unseen: !seen, Looks: r.peeks,
 	}, r)
 	if err := w.line.Add(r.place); err != nil {
 		w.end(r, err)

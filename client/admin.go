@@ -11,6 +11,20 @@ import (
 // Info is the state of a queue, its rates and its configuration.
 type Info = protocol.Info
 
+// Explain says why no item of a queue, or why an item, is handed out.
+type Explain = protocol.Explain
+
+// Cause is the word for it.
+type Cause = protocol.Cause
+
+// Causes. The others are a [Reason] of the same word.
+const (
+	CauseFlows     = protocol.CauseFlows     // nothing keeps items from being handed out
+	CauseBand      = protocol.CauseBand      // those who ask for items ask for other priorities
+	CauseNoWorkers = protocol.CauseNoWorkers // items are ready, and nobody asks for them
+	CauseUnknown   = protocol.CauseUnknown   // items are ready, and not all bridges have said whether somebody asks there
+)
+
 // Rates are items a second through the answering bridge, averaged over about a minute.
 type Rates = protocol.Rates
 

@@ -45,6 +45,9 @@ type Item struct {
 	// handed out, as docs/protocol/keys.md lists it.
 	WaitsFor string
 
+	// Explain is set by [Queue.Get] with [WithExplanation]: why the item is not handed out.
+	Explain *Explain
+
 	// Held is set by [Queue.Get] only: a link holds the item, which is leased without an end.
 	Held bool
 
@@ -175,6 +178,8 @@ func (i *Item) readOur(key string, values []string) error {
 		return readHeader(key, values, &i.Key)
 	case protocol.HeaderWaitsFor:
 		return readHeader(key, values, &i.WaitsFor)
+	case protocol.HeaderExplain:
+		return i.readExplanation(values)
 	case protocol.HeaderHeld:
 		i.Held = true
 	case protocol.HeaderKeyAhead:

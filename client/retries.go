@@ -121,6 +121,19 @@ type GetOption func(*protocol.GetRequest)
 // WithAttempts has Get return the attempts of the item, and not only the number of the last one.
 func WithAttempts() GetOption { return func(r *protocol.GetRequest) { r.Attempts = true } }
 
+// WithExplanation has Get say why the item is not handed out.
+func WithExplanation() GetOption { return func(r *protocol.GetRequest) { r.Explain = true } }
+
+// readExplanation reads the header of an item.
+func (i *Item) readExplanation(values []string) error {
+	i.Explain = new(Explain)
+	err := json.Unmarshal([]byte(strings.Join(values, "")), i.Explain)
+	if err != nil {
+		err = fmt.Errorf("header %s: %w", protocol.HeaderExplain, err)
+	}
+	return err
+}
+
 // readAttempts reads the header of an item: a number, or the attempts.
 func (i *Item) readAttempts(values []string) error {
 	if len(values) != 1 || !strings.HasPrefix(values[0], "[") {

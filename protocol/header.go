@@ -51,6 +51,7 @@ const (
 	HeaderState        = "PQ-State"
 	HeaderWaitsFor     = "PQ-Waits-For"
 	HeaderKeyAhead     = "PQ-Key-Ahead"
+	HeaderExplain      = "PQ-Explain"      // an Explain as JSON
 	HeaderHeld         = "PQ-Held"         // leased without an end, by a link
 	HeaderTimeStamp    = "Nats-Time-Stamp" // as JetStream has it
 	HeaderDeadReason   = "PQ-Dead-Reason"

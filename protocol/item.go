@@ -49,14 +49,15 @@ type Changed struct {
 // Item is an item as programs write and read it, one JSON object a line. An
 // export consists of such lines and an [ExportEnd].
 type Item struct {
-	Queue      string `json:"queue,omitempty"`
-	ID         string `json:"id,omitempty"`
-	Priority   int64  `json:"priority"`
-	Key        string `json:"key,omitempty"`
-	State      State  `json:"state,omitempty"`
-	WaitsFor   string `json:"waits_for,omitempty"`
-	KeyAhead   int64  `json:"key_ahead,omitempty"` // ready items of its key that go before it
-	Deliveries int64  `json:"deliveries,omitempty"`
+	Queue      string   `json:"queue,omitempty"`
+	ID         string   `json:"id,omitempty"`
+	Priority   int64    `json:"priority"`
+	Key        string   `json:"key,omitempty"`
+	State      State    `json:"state,omitempty"`
+	WaitsFor   string   `json:"waits_for,omitempty"`
+	KeyAhead   int64    `json:"key_ahead,omitempty"` // ready items of its key that go before it
+	Explain    *Explain `json:"explain,omitempty"`   // if it was asked for
+	Deliveries int64    `json:"deliveries,omitempty"`
 	Endings
 	Pushed       time.Time           `json:"pushed,omitzero"`
 	Due          time.Time           `json:"due,omitzero"`   // when the lease ends, or the delay

@@ -22,6 +22,7 @@ type Info struct {
 	LeaseAtLeast  bool    `json:"lease_at_least,omitempty"`  // there are more leases than were looked at, so one may be older
 	Rates         Rates   `json:"rates"`
 	Paused        bool    `json:"paused"`
+	Explain       Explain `json:"explain"`
 	Config        Config  `json:"config"`
 	FairReady     bool    `json:"fair_ready,omitempty"` // all keys stand in the order of Config.Fair, and pops go by it
 	KeysSet       int64   `json:"keys_set,omitempty"`   // keys that have settings of their own

@@ -83,4 +83,5 @@ const (
 // GetRequest is what the body of a get may say.
 type GetRequest struct {
 	Attempts bool `json:"attempts,omitempty"` // PQ-Attempts has all of them, and not only a number
+	Explain  bool `json:"explain,omitempty"`  // with PQ-Explain
 }

@@ -291,6 +291,8 @@ export interface Item {
   readonly waitsFor: string;
   /** Set by `get` only: how many ready items of its key are handed out before it, up to 10,000. */
   readonly keyAhead: number;
+  /** Set by `get` with `explain` only: why the item is not handed out. */
+  readonly explain?: Explain;
   /** Set by `get` only. */
   readonly unique: string;
   /** Set by `get` only. */
@@ -408,6 +410,8 @@ export interface ListOptions extends CallOptions {
 export interface GetOptions extends CallOptions {
   /** With `lastAttempts`. */
   attempts?: boolean;
+  /** With `explain`. */
+  explain?: boolean;
 }
 
 export interface RevokeOptions extends CallOptions {
@@ -783,8 +787,37 @@ export interface Config {
   strict: boolean;
 }
 
+/** Why no item of a queue, or why an item, is handed out. */
+export interface Explain {
+  cause: "flows" | "empty" | "paused" | "rate" | "blocked" | "band" | "leased" | "held" | "delayed" | "no_workers" | "unknown" | "full" | "store_full" | "quota_items" | "quota_bytes";
+  /** One sentence. */
+  text: string;
+  /** What to do, if there is anything. */
+  next?: string;
+  /** Why the queue takes no push now. */
+  refuses?: "full" | "store_full" | "quota_items" | "quota_bytes";
+  /** The key that the first ready item waits for, and what of it. */
+  key?: string;
+  waits_for?: "pause" | "key_order" | "key_limit" | "key_rate";
+  /** The id of the item whose lease or delay is meant. */
+  item?: string;
+  holder?: string;
+  /** When that lease began, and when it ends, the delay ends, or a rate allows a delivery. */
+  since?: string;
+  until?: string;
+  /** Not all leases or delays were looked at. */
+  at_least?: boolean;
+  /** That holds the items. */
+  link?: string;
+  /** Pops that wait at the bridges that have answered, and for which bands. */
+  waiting?: number;
+  bands?: string[];
+}
+
 export interface Info {
   queue: string;
+  /** Missing of a bridge of an earlier version. */
+  explain?: Explain;
   ready: number;
   leased: number;
   /** Leased items that links hold. */

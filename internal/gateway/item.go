@@ -71,6 +71,9 @@ func (i *item) readHeader(name, value string) (err error) {
 		i.State = protocol.State(value)
 	case protocol.HeaderHeld:
 		i.Held = value == "true"
+	case protocol.HeaderExplain:
+		i.Explain = new(protocol.Explain)
+		err = json.Unmarshal([]byte(value), i.Explain)
 	case protocol.HeaderNotBefore:
 		i.Due, err = time.Parse(time.RFC3339Nano, value)
 	case protocol.HeaderExpires:

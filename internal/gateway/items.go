@@ -36,12 +36,18 @@ func list(in *input) (*answer, *refusal) {
 
 func get(in *input) (*answer, *refusal) {
 	var body []byte
-	attempts, why := in.flag("attempts")
-	if attempts {
-		body, why = marshal(protocol.GetRequest{Attempts: true})
+	var ask protocol.GetRequest
+	for name, to := range map[string]*bool{"attempts": &ask.Attempts, "explain": &ask.Explain} {
+		var why *refusal
+		if *to, why = in.flag(name); why != nil {
+			return nil, why
+		}
 	}
-	if why != nil {
-		return nil, why
+	if ask != (protocol.GetRequest{}) {
+		var why *refusal
+		if body, why = marshal(ask); why != nil {
+			return nil, why
+		}
 	}
 	m, why := in.message(subjects.Subject{Verb: subjects.Get, ID: in.values["id"]}, body)
 	if why != nil {

@@ -70,7 +70,7 @@ func init() {
 		{name: "peek", method: "GET", path: "/v1/queues/{queue}/peek", query: peekParameters, serve: peek},
 		{name: "settle", method: "POST", path: "/v1/queues/{queue}/settle", query: []string{"ack"}, body: bodyText, changes: true, serve: settle},
 		{name: "list", method: "GET", path: "/v1/queues/{queue}/items", query: []string{"state", "after", "min", "max", "key", "holder", "limit", "bodies", "preview", "attempts"}, serve: list},
-		{name: "get", method: "GET", path: "/v1/queues/{queue}/items/{id}", query: []string{"attempts"}, serve: get},
+		{name: "get", method: "GET", path: "/v1/queues/{queue}/items/{id}", query: []string{"attempts", "explain"}, serve: get},
 		{name: "remove", method: "DELETE", path: "/v1/queues/{queue}/items/{id}", changes: true, serve: remove},
 		{name: "move", method: "POST", path: "/v1/queues/{queue}/items/{id}/move", query: []string{"priority"}, changes: true, serve: move},
 		{name: "requeue", method: "POST", path: "/v1/queues/{queue}/items/{id}/requeue", query: []string{"to"}, changes: true, serve: requeue},

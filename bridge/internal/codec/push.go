@@ -77,7 +77,7 @@ func (h *itemHeaders) end() *failure.Failure {
 func (h *itemHeaders) readOurs(key string, values []string) *failure.Failure {
 	switch key {
 	case protocol.HeaderID, protocol.HeaderDeliveries, protocol.HeaderFailures, protocol.HeaderInterruptions, protocol.HeaderReturns, protocol.HeaderDeadInterruptions, protocol.HeaderFence, protocol.HeaderKeyFence, protocol.HeaderAck, protocol.HeaderBackoff, protocol.HeaderHolder, protocol.HeaderAttempts, protocol.HeaderLeaseExpires, protocol.HeaderConfirm, protocol.HeaderNumPending,
-		protocol.HeaderState, protocol.HeaderWaitsFor, protocol.HeaderKeyAhead, protocol.HeaderHeld, protocol.HeaderReason, protocol.HeaderDeadReason, protocol.HeaderDeadAt, protocol.HeaderDeadNumber, protocol.HeaderOrigin, protocol.HeaderOriginID, protocol.HeaderExpires, protocol.HeaderSchedule, protocol.HeaderScheduledAt,
+		protocol.HeaderState, protocol.HeaderWaitsFor, protocol.HeaderKeyAhead, protocol.HeaderExplain, protocol.HeaderHeld, protocol.HeaderReason, protocol.HeaderDeadReason, protocol.HeaderDeadAt, protocol.HeaderDeadNumber, protocol.HeaderOrigin, protocol.HeaderOriginID, protocol.HeaderExpires, protocol.HeaderSchedule, protocol.HeaderScheduledAt,
 		protocol.HeaderSource, protocol.HeaderSourceSubject, protocol.HeaderSourceSeq, protocol.HeaderSourceTime, protocol.HeaderSourceMsgID, protocol.HeaderSourceID:
 		return nil // an answer's: items are forwarded as they are
 	case protocol.HeaderPriority, protocol.HeaderDelay, protocol.HeaderNotBefore, protocol.HeaderTTL, protocol.HeaderSettle,

@@ -191,13 +191,21 @@ func (w *HeaderWriter) some(key string, n int64, room *int) {
 
 // Retries writes who has an item in the store, and its attempts, as text or otherwise as the number
 // of the last one, as far as there is room.
-func (w *HeaderWriter) Retries(item *fdbpq.StoredItem, text string, room int) {
-	w.Endings(&item.Item, &room)
+func (w *HeaderWriter) Retries(item *fdbpq.StoredItem, text string, room *int) {
+	w.Endings(&item.Item, room)
 	if item.Holder != "" {
-		w.optional(protocol.HeaderHolder, item.Holder, &room)
+		w.optional(protocol.HeaderHolder, item.Holder, room)
 	}
-	if n := item.Attempts.Last(); n > 0 && (text == "" || !w.optional(protocol.HeaderAttempts, text, &room)) {
-		w.optional(protocol.HeaderAttempts, strconv.FormatInt(n, 10), &room)
+	if n := item.Attempts.Last(); n > 0 && (text == "" || !w.optional(protocol.HeaderAttempts, text, room)) {
+		w.optional(protocol.HeaderAttempts, strconv.FormatInt(n, 10), room)
+	}
+}
+
+// Explain writes why an item is not handed out, unless that does not fit into the room that is left.
+func (w *HeaderWriter) Explain(e protocol.Explain, room int) {
+	text, err := json.Marshal(e)
+	if err == nil { // it has no value that JSON does not know
+		w.optional(protocol.HeaderExplain, string(text), &room)
 	}
 }
 

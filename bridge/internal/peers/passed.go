@@ -24,15 +24,23 @@ type passed struct {
 }
 
 // passSealer encrypts messages with requests.
-type passSealer struct{ secret []byte }
+type passSealer struct{ box }
 
-func newPassSealer(secret []byte) passSealer { return passSealer{secret: secret} }
+func newPassSealer(secret []byte) passSealer {
+	return passSealer{box{secret: secret, what: "requests"}}
+}
+
+// box encrypts what a bridge says to others on its store.
+type box struct {
+	secret []byte
+	what   string // it is: no message is one of another kind
+}
 
 // aead returns the cipher of what a bridge sends. Each bridge has a key of its own: it uses
 // each store time once, as the nonce.
-func (s passSealer) aead(from string) cipher.AEAD {
-	mac := hmac.New(sha256.New, s.secret)
-	mac.Write([]byte(form + " requests of " + from))
+func (b box) aead(from string) cipher.AEAD {
+	mac := hmac.New(sha256.New, b.secret)
+	mac.Write([]byte(form + " " + b.what + " of " + from))
 	block, err := aes.NewCipher(mac.Sum(nil))
 	if err != nil {
 		panic(err) // a SHA-256 has the length of a key
@@ -72,26 +80,21 @@ func (s passSealer) seal(to string, p passed) []byte {
 			}
 		}
 	}
-	out := binary.BigEndian.AppendUint64(nil, uint64(p.at))
-	out = append(append(out, byte(len(p.from))), p.from...)
-	aead := s.aead(p.from)
+	return s.close(to, p.from, p.at, plain)
+}
+
+// close returns a message to somebody as it is sent.
+func (b box) close(to, from string, at time.Duration, plain []byte) []byte {
+	out := binary.BigEndian.AppendUint64(nil, uint64(at))
+	out = append(append(out, byte(len(from))), from...)
+	aead := b.aead(from)
 	return aead.Seal(out, nonceOf(aead, out), plain, []byte(to))
 }
 
 // open reads a message that a bridge on this store has sent to the one with the id.
 func (s passSealer) open(to string, sent []byte) (p passed, ok bool) {
-	if len(sent) <= timeBytes {
-		return p, false
-	}
-	length := int(sent[timeBytes])
-	if length == 0 || length > maxID || len(sent) < timeBytes+1+length {
-		return p, false
-	}
-	p.at = time.Duration(binary.BigEndian.Uint64(sent))
-	p.from = string(sent[timeBytes+1:][:length])
-	aead := s.aead(p.from)
-	plain, err := aead.Open(nil, nonceOf(aead, sent), sent[timeBytes+1+length:], []byte(to))
-	if err != nil {
+	var plain []byte
+	if p.from, p.at, plain, ok = s.read(to, sent); !ok {
 		return p, false
 	}
 	in := texts{rest: plain}
@@ -107,6 +110,22 @@ func (s passSealer) open(to string, sent []byte) (p passed, ok bool) {
 		p.requests = append(p.requests, m)
 	}
 	return p, !in.broken
+}
+
+// read reads what close has made for somebody.
+func (b box) read(to string, sent []byte) (from string, at time.Duration, plain []byte, ok bool) {
+	if len(sent) <= timeBytes {
+		return "", 0, nil, false
+	}
+	length := int(sent[timeBytes])
+	if length == 0 || length > maxID || len(sent) < timeBytes+1+length {
+		return "", 0, nil, false
+	}
+	at = time.Duration(binary.BigEndian.Uint64(sent))
+	from = string(sent[timeBytes+1:][:length])
+	aead := b.aead(from)
+	plain, err := aead.Open(nil, nonceOf(aead, sent), sent[timeBytes+1+length:], []byte(to))
+	return from, at, plain, err == nil
 }
 
 func appendText(to []byte, text string) []byte {

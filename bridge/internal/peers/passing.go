@@ -70,6 +70,9 @@ const (
 	// was taken by then, or never is.
 	passedAge     = 3 * time.Second
 	takenPatience = 4 * time.Second
+
+	// Passing is for how long a request that was passed on may be on its way.
+	Passing = takenPatience
 )
 
 func (p *passing) init(nc *nats.Conn, self Identity, store Store, answers sealer, log *slog.Logger, handle Handlers, clear func(string)) {

@@ -347,6 +347,23 @@ func (a *Admission) take(more Usage, beyond func(Usage) protocol.Reason) *failur
 	return nil
 }
 
+// Full says why the tenant may have no item more, as far as it was counted. It reads nothing.
+func (t *Tenant) Full() *failure.Failure {
+	if t == nil {
+		return nil
+	}
+	q := t.Quotas()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch has := t.estimate(); {
+	case q.Items > 0 && has.Items >= q.Items:
+		return failures[protocol.ReasonQuotaItems]
+	case q.Bytes > 0 && has.Bytes >= q.Bytes:
+		return failures[protocol.ReasonQuotaBytes]
+	}
+	return nil
+}
+
 // Making returns what says whether the tenant may have the queue of the transaction, and counts it; nil if it always may. It
 // reads the store at most before it returns; refused is what it would say now.
 func (a *Admission) Making() (making func() error, refused error) {

@@ -50,6 +50,7 @@ type Wait struct {
 	Reply  string    // where its answer goes
 	Ends   time.Time // when it is answered that nothing arrived
 	Unseen bool      // nobody can tell whether its client listens
+	Looks  bool      // it is a peek, which takes nothing
 }
 
 // Pop is a pop that waits, or is to wait. Get one from [NewPop].
@@ -289,4 +290,21 @@ func (p *Pops[T]) WaitingAt(queue string) int {
 		return q.size
 	}
 	return 0
+}
+
+// TakingAt is how many pops wait at a queue that take what they get, and for which bands.
+func (p *Pops[T]) TakingAt(queue string) (n int, bands []fdbpq.Band) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	q := p.queues[queue]
+	if q == nil {
+		return 0, nil
+	}
+	for band, in := range q.lines {
+		if in.taking > 0 {
+			n += in.taking
+			bands = append(bands, band)
+		}
+	}
+	return n, bands
 }

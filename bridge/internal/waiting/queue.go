@@ -30,8 +30,9 @@ type queue[T any] struct {
 // line is the pops that wait for something in the same band, in the order in
 // which they came: if there is nothing for the first, there is nothing for any.
 type line[T any] struct {
-	band fdbpq.Band
-	pops list[T]
+	band   fdbpq.Band
+	pops   list[T]
+	taking int // of the pops; the others are peeks
 }
 
 func newQueue[T any](name string) *queue[T] {
@@ -62,6 +63,9 @@ func (q *queue[T]) add(pop *Pop[T]) {
 	q.size++
 	pop.queue, pop.line, pop.client, pop.number = q, in, of, q.last
 	in.pops.add(pop, &pop.inLine)
+	if !pop.wait.Looks {
+		in.taking++
+	}
 	of.pops.add(pop, &pop.ofClient)
 	q.busiest.fix(of)
 }
@@ -69,6 +73,9 @@ func (q *queue[T]) add(pop *Pop[T]) {
 func (q *queue[T]) drop(pop *Pop[T]) {
 	in, of := pop.line, pop.client
 	in.pops.drop(&pop.inLine)
+	if !pop.wait.Looks {
+		in.taking--
+	}
 	if in.pops.size == 0 {
 		delete(q.lines, in.band)
 	}

@@ -68,6 +68,8 @@ export class ItemData {
     this.expires = undefined;
     this.waitsFor = "";
     this.keyAhead = 0;
+    /** @type {import("../index.js").Explain | undefined} */
+    this.explain = undefined;
     this.unique = "";
     this.uniqueUntil = "";
     /** @type {import("../index.js").Death | undefined} */
@@ -128,6 +130,7 @@ export class ItemData {
     header("PQ-Expires", time, (v) => (this.expires = v));
     header("PQ-Waits-For", plain, (v) => (this.waitsFor = v));
     header("PQ-Key-Ahead", small, (v) => (this.keyAhead = v));
+    header("PQ-Explain", (v) => JSON.parse(v), (v) => (this.explain = v));
     header("PQ-Unique", plain, (v) => (this.unique = v));
     header("PQ-Unique-Until", plain, (v) => (this.uniqueUntil = v));
     header("PQ-Backoff", milliseconds, (v) => (this.backoff = v));

@@ -146,8 +146,9 @@ export class Queue {
    */
   async get(id, given) {
     checkID(id);
-    const { attempts, ...options } = checked(given, "get", ["attempts", ...callOptions]);
-    const body = flag(attempts, "attempts") ? bytes(writeJSON({ attempts })) : undefined;
+    const { attempts, explain, ...options } = checked(given, "get", ["attempts", "explain", ...callOptions]);
+    const asked = { ...(flag(attempts, "attempts") && { attempts }), ...(flag(explain, "explain") && { explain }) };
+    const body = Object.keys(asked).length > 0 ? bytes(writeJSON(asked)) : undefined;
     const call = new Call({ op: "get", queue: this.name, subject: this.subject(`get.${id}`), body, repeatable: true });
     const m = await call.send(this.client, this.client.deadline(options));
     if (!m.isItem) throw unreadable("get", this.name, m.data);

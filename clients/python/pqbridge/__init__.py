@@ -6,7 +6,7 @@ from .bulk import BulkWhere
 from .bulk_result import BulkResult
 from .client import Client, connect
 from .cluster import Cluster, Member
-from .config import Config, ConfigChange, Disk, History, Info, Replaced, SteppedDown, System
+from .config import Config, ConfigChange, Disk, Explain, History, Info, Replaced, SteppedDown, System
 from .consume import Consumer
 from .duration import Duration
 from .errors import (
@@ -61,6 +61,7 @@ __all__ = [
     "Event",
     "EventType",
     "Events",
+    "Explain",
     "ForbiddenError",
     "GiveUp",
     "History",

@@ -75,6 +75,35 @@ class Rates(TypedDict):
     settle: float
 
 
+class _Cause(TypedDict):
+    cause: str
+    """"flows", "empty", "paused", "rate", "blocked", "band", "leased", "held", "delayed", "no_workers", "unknown",
+    "full", "store_full", "quota_items" or "quota_bytes"."""
+    text: str
+    """One sentence."""
+
+
+class Explain(_Cause, total=False):
+    """Why no item of a queue, or why an item, is handed out: a mapping with the protocol's names. What there is nothing
+    to say of is missing."""
+
+    next: str
+    """What to do."""
+    refuses: str
+    """Why the queue takes no push now: "full", "store_full", "quota_items" or "quota_bytes"."""
+    key: str
+    waits_for: str
+    item: str
+    """Id of the item whose lease or delay is meant."""
+    holder: str
+    since: str
+    until: str
+    at_least: bool
+    link: str
+    waiting: int
+    bands: list[str]
+
+
 class Info(dict[str, Any]):
     """Counts, rates and configuration of a queue: a mapping with the protocol's names, and attributes of the same
     names. What there is nothing to say of is missing in the mapping, and its attribute is 0, False or ""."""
@@ -90,6 +119,8 @@ class Info(dict[str, Any]):
     rates: Rates
     paused: bool
     config: Config
+    explain: Explain | None = None
+    """Why no item is handed out; None: the bridge is of an earlier version."""
     held: int = 0
     """Leased items that links hold."""
     oldest_of_all: float = 0.0
@@ -124,6 +155,8 @@ class Info(dict[str, Any]):
         def __getitem__(self, name: Literal["rates"], /) -> Rates: ...
         @overload
         def __getitem__(self, name: Literal["config"], /) -> Config: ...
+        @overload
+        def __getitem__(self, name: Literal["explain"], /) -> Explain: ...
         @overload
         def __getitem__(self, name: str, /) -> Any: ...
         def __getitem__(self, name: str, /) -> Any: ...

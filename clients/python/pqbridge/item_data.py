@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from .config import Explain
 from .duration import seconds, time_of
 
 
@@ -72,6 +73,7 @@ _FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "PQ-Expires": ("expires", time_of),
     "PQ-Waits-For": ("waits_for", str),
     "PQ-Key-Ahead": ("key_ahead", int),
+    "PQ-Explain": ("explain", json.loads),
     "PQ-Unique": ("unique", str),
     "PQ-Unique-Until": ("unique_until", str),
     "PQ-Backoff": ("backoff", _backoff),
@@ -176,6 +178,8 @@ class ItemData:
         """What keeps the item from being handed out."""
         self.key_ahead = 0
         """How many ready items of its key are handed out before it, up to 10,000."""
+        self.explain: Explain | None = None
+        """Why the item is not handed out; of get with explain."""
         self.unique = ""
         self.unique_until = ""
         self.holder = ""

@@ -268,10 +268,11 @@ class Queue(Place):
         config: Config = await self._ask("config", "admin.config", dict(change), timeout)
         return config
 
-    async def get(self, id: str, *, attempts: bool = False, timeout: Duration | None = None) -> Item:
-        """An item by its id, whatever its state. attempts: with last_attempts."""
+    async def get(self, id: str, *, attempts: bool = False, explain: bool = False, timeout: Duration | None = None) -> Item:
+        """An item by its id, whatever its state. attempts: with last_attempts. explain: with explain."""
         check_id(id)
-        body = json.dumps({"attempts": True}).encode() if attempts else b""
+        asked = {name: True for name, value in (("attempts", attempts), ("explain", explain)) if value}
+        body = json.dumps(asked).encode() if asked else b""
         call = Call(Request("get", self.name, self.subject(f"get.{id}"), None, body), repeatable=True)
         m = await call.send(self.client.mailbox, self.client.patience, self.client.deadline(timeout))
         if not m.is_item:

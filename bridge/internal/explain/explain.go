@@ -1,0 +1,272 @@
+// Package explain says in words why nothing of a queue moves, or why an item is not handed out.
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/protocol"
+)
+
+// Causes that no row tells.
+const (
+	NoWorkers = fdbpq.Reason(protocol.CauseNoWorkers)
+	Unknown   = fdbpq.Reason(protocol.CauseUnknown)
+)
+
+// Facts are what is known of a cause.
+type Facts struct {
+	fdbpq.Explanation
+	Item                   bool             // it is about an item, not a queue
+	Ready, Leased, Delayed int64            // items of the queue
+	Rate                   fdbpq.Rate       // of the queue
+	Full                   *failure.Failure // why the queue takes no item; nil: it does
+	Waiting                int              // pops that wait
+	Bands                  []fdbpq.Band     // for which they wait, or were asked for lately
+	Silent                 int              // other processes on the store that have not said whether somebody asks there
+}
+
+// Answer is the explanation as a client gets it.
+func (f *Facts) Answer(now time.Time) protocol.Explain {
+	e := protocol.Explain{
+		Cause: protocol.Cause(f.Cause), Key: f.Key, WaitsFor: string(f.WaitsFor), Holder: f.Holder, Link: f.Link,
+		Since: utc(f.Since), Until: utc(f.Until), AtLeast: f.AtLeast, Waiting: f.Waiting,
+	}
+	if f.Explanation.Item != nil {
+		e.Item = f.Explanation.Item.String()
+	}
+	e.Bands = f.bands()
+	e.Text, e.Next = f.say(now)
+	if f.Full == nil {
+		return e
+	}
+	e.Refuses = f.Full.Reason
+	if !e.Cause.Wrong() && (f.Ready == 0 || e.Cause == protocol.CauseFlows) {
+		e.Cause, e.Text, e.Next = protocol.Cause(f.Full.Reason), "No push is taken: "+f.Full.Text+".", refused[f.Full.Reason]
+	} else {
+		e.Text = strings.TrimSuffix(e.Text, ".") + "; and no push is taken: " + f.Full.Text + "."
+	}
+	return e
+}
+
+// refused are the next steps where pushes are refused.
+var refused = map[protocol.Reason]string{
+	protocol.ReasonFull:       "Have its items worked off, or raise the limit.",
+	protocol.ReasonStoreFull:  "Make room on the disk.",
+	protocol.ReasonQuotaItems: "Have items worked off, or ask for a larger quota.",
+	protocol.ReasonQuotaBytes: "Have items worked off, or ask for a larger quota.",
+}
+
+func utc(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return t.UTC()
+}
+
+// say returns the sentence and the next step.
+func (f *Facts) say(now time.Time) (text, next string) {
+	switch f.Cause {
+	case fdbpq.ReasonFlows:
+		return f.item("It is handed out when those in front of it are gone.", "Items are handed out."), ""
+	case fdbpq.ReasonEmpty:
+		return "There are no items.", ""
+	case fdbpq.ReasonPaused:
+		return "The queue is paused, so no item is handed out.", "Resume the queue."
+	case fdbpq.ReasonRate:
+		return fmt.Sprintf("The rate of the queue, %s, is reached: it allows the next item %s.", f.Rate, in(f.Until, now)), "Wait, or raise the rate."
+	case fdbpq.ReasonBlocked:
+		return f.blocked(now)
+	case fdbpq.ReasonBand:
+		return fmt.Sprintf("%s, and nobody asks for %s: pops ask for %s.", f.ready(), f.theirPriorities(), strings.Join(f.bands(), ", ")),
+			"Start a worker that asks for other bands."
+	case fdbpq.ReasonLeased:
+		return f.leased(now)
+	case fdbpq.ReasonHeld:
+		return f.held(now), "Look at the store that takes from the link, and at its connection."
+	case fdbpq.ReasonDelayed:
+		return f.delayed(now), ""
+	case NoWorkers:
+		return f.ready() + ", and nobody asks for " + f.them() + ".", "Start a worker."
+	}
+	return fmt.Sprintf("%s, and nobody asks this bridge for %s; %s on the store did not say in time who asks there.",
+		f.ready(), f.them(), f.silent()), "Ask again."
+}
+
+func (f *Facts) item(item, queue string) string {
+	if f.Item {
+		return item
+	}
+	return queue
+}
+
+func (f *Facts) one() bool { return f.Item || f.Ready == 1 }
+
+func (f *Facts) them() string {
+	if f.one() {
+		return "it"
+	}
+	return "them"
+}
+
+func (f *Facts) theirPriorities() string {
+	if f.one() {
+		return "its priority"
+	}
+	return "their priorities"
+}
+
+func (f *Facts) ready() string {
+	if f.Item {
+		return "The item is ready"
+	}
+	return are(f.Ready, "item") + " ready"
+}
+
+func (f *Facts) silent() string {
+	switch f.Silent {
+	case 0:
+		return "others"
+	case 1:
+		return "another process"
+	}
+	return fmt.Sprintf("%d other processes", f.Silent)
+}
+
+// blocked says what the first ready item, or this one, waits for.
+func (f *Facts) blocked(now time.Time) (text, next string) {
+	whose := fmt.Sprintf("%s its key %q", f.item("The item waits for", "All ready items wait for their keys, the first one for"), f.Key)
+	id := ""
+	if f.Explanation.Item != nil {
+		id = f.Explanation.Item.String()
+	}
+	switch {
+	case f.Key == "":
+		return "All ready items wait for their keys.", "Look at the keys of the queue."
+	case f.WaitsFor == fdbpq.WaitsForPause:
+		return whose + ", which is paused.", "End the pause of the key."
+	case f.WaitsFor == fdbpq.WaitsForKeyRate && f.Until.IsZero():
+		return whose + ": as many keys as may be are remembered with a rate.", "Wait."
+	case f.WaitsFor == fdbpq.WaitsForKeyRate:
+		return fmt.Sprintf("%s, whose rate allows the next item %s.", whose, in(f.Until, now)), "Wait, or raise the rate of the key."
+	case id == "":
+		return whose + ", of which as many items are leased as may be.", "Look at the leases of the queue."
+	case f.Until.IsZero() && f.Holder != "":
+		return fmt.Sprintf("%s: a link holds item %s.", whose, id), "Look at the links of the queue."
+	case f.Until.IsZero():
+		return fmt.Sprintf("%s: item %s comes first.", whose, id), "Look why that item waits."
+	case f.Since.IsZero() && f.Holder == "":
+		return fmt.Sprintf("%s: item %s comes again %s, and goes before it.", whose, id, in(f.Until, now)), "Wait, or remove that item."
+	}
+	return fmt.Sprintf("%s: %s has item %s%s, and the lease ends %s if nobody extends it.", whose, f.holder(), id, since(f.Since, now), in(f.Until, now)),
+		"If the holder hangs, revoke the lease."
+}
+
+// leased says who has the items.
+func (f *Facts) leased(now time.Time) (text, next string) {
+	const hangs = "If a holder hangs, revoke its lease."
+	lease := fmt.Sprintf("%s%s, and the lease ends %s if nobody extends it", f.holder(), since(f.Since, now), in(f.Until, now))
+	if f.Item && f.Ready == 0 {
+		return "The lease of the item is that of " + lease + ".", hangs
+	}
+	first := "No item is ready: "
+	if f.Ready > 0 {
+		first, next = f.ready()+", and those who have others do not ask for more: ", "Start more workers. "
+	}
+	text = first + are(f.Leased, "item") + " leased"
+	if f.Explanation.Item != nil {
+		oldest := "the oldest lease"
+		if f.AtLeast {
+			oldest = "the oldest lease that was found"
+		}
+		text += fmt.Sprintf(", %s is that of %s", oldest, lease)
+	}
+	return text + ".", next + hangs
+}
+
+func (f *Facts) holder() string {
+	if f.Holder == "" {
+		return "a worker without a name"
+	}
+	return f.Holder
+}
+
+func (f *Facts) held(now time.Time) string {
+	if f.Item {
+		return fmt.Sprintf("The link %s holds the item%s: the store that takes it has not said that it has it.", f.Link, since(f.Since, now))
+	}
+	first := ""
+	if f.Ready > 0 {
+		first = f.ready() + ", and nobody asks for " + f.them() + ": "
+	}
+	return fmt.Sprintf("%sthe link %s holds items%s, and the store that takes them has not said that it has them.", first, f.Link, since(f.Since, now))
+}
+
+func (f *Facts) delayed(now time.Time) string {
+	switch {
+	case f.Item:
+		return "The item is delayed: it becomes ready " + in(f.Until, now) + "."
+	case f.AtLeast:
+		return fmt.Sprintf("%s delayed: the first becomes ready %s at the latest.", are(f.Delayed, "item"), in(f.Until, now))
+	}
+	return fmt.Sprintf("%s delayed: the first becomes ready %s.", are(f.Delayed, "item"), in(f.Until, now))
+}
+
+// are is how many there are, as a sentence begins.
+func are(n int64, what string) string {
+	if n == 1 {
+		return "1 " + what + " is"
+	}
+	return fmt.Sprintf("%d %ss are", n, what)
+}
+
+// in is when something is.
+func in(then, now time.Time) string {
+	if d := then.Sub(now).Round(time.Second); d > 0 {
+		return "in " + d.String()
+	}
+	return "now"
+}
+
+// since is for how long something has been.
+func since(then, now time.Time) string {
+	if then.IsZero() {
+		return ""
+	}
+	return " for " + max(0, now.Sub(then)).Round(time.Second).String()
+}
+
+// maxBands bounds the bands that an answer names.
+const maxBands = 16
+
+// bands are the first ones that pops ask for, in their order.
+func (f *Facts) bands() (texts []string) {
+	if f.Cause != fdbpq.ReasonBand {
+		return nil
+	}
+	all := slices.SortedFunc(slices.Values(f.Bands), func(a, b fdbpq.Band) int {
+		return cmp.Or(cmp.Compare(a.Low, b.Low), cmp.Compare(a.High, b.High))
+	})
+	for _, band := range all[:min(len(all), maxBands)] {
+		texts = append(texts, bandText(band))
+	}
+	return texts
+}
+
+// bandText is a band as PQ-Band has it.
+func bandText(b fdbpq.Band) string {
+	low, high := "", ""
+	if b.Low != fdbpq.AllPriorities.Low {
+		low = strconv.FormatInt(b.Low, 10)
+	}
+	if b.High != fdbpq.AllPriorities.High {
+		high = strconv.FormatInt(b.High, 10)
+	}
+	return low + ".." + high
+}

@@ -1,0 +1,145 @@
+package peers
+
+import (
+	"context"
+	"encoding/binary"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Survey asks the other bridges on a store, and answers them, whatever subjects they serve: each of them may know what no row
+// says, such as who waits for an item.
+//
+// Whoever may publish to inboxes can send questions and answers, so both are encrypted with the store's secret, and carry the store
+// time at which they were sent, which differs from message to message. An answer goes where the question says who asks,
+// and not to a reply subject, which anybody could choose.
+type Survey struct {
+	nc      *nats.Conn
+	id      string // of this bridge
+	process string // its name in the store
+	subject string // of questions; that of answers is followed by who has asked
+	box     box
+	now     func() time.Duration
+	log     *slog.Logger
+	answer  func(question []byte) []byte
+	heard   memory // of questions; used by one goroutine
+
+	mu   sync.Mutex
+	last time.Duration // of the last message
+	open map[time.Duration]*asked
+	subs []*nats.Subscription
+}
+
+// asked is a question that waits for its answers.
+type asked struct {
+	of      map[string]bool // processes that have not answered
+	answers [][]byte
+	all     chan struct{} // closed when they have
+}
+
+// toAll is in the place of the bridge to whom a message is: a question is to all of them.
+const toAll = "*"
+
+// NewSurvey returns the survey of a bridge, whose process has a name in the store. It neither asks nor answers before Start.
+func NewSurvey(nc *nats.Conn, self Identity, process string, store Store, log *slog.Logger, answer func(question []byte) []byte) *Survey {
+	return &Survey{
+		nc: nc, id: self.ID, process: process, subject: Inbox(self.StoreID) + ".survey", box: box{secret: store.Secret, what: "surveys"},
+		now: store.Time, log: log, answer: answer, heard: memory{last: make(map[string]time.Duration)}, open: make(map[time.Duration]*asked),
+	}
+}
+
+// Start listens to the other bridges.
+func (s *Survey) Start() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for subject, handle := range map[string]nats.MsgHandler{s.subject: s.questioned, s.subject + "." + s.id: s.answered} {
+		sub, err := s.nc.Subscribe(subject, handle)
+		if err != nil {
+			return err
+		}
+		s.subs = append(s.subs, sub)
+	}
+	return nil
+}
+
+// Stop ends listening. That of nil does nothing.
+func (s *Survey) Stop() {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, sub := range s.subs {
+		if err := sub.Unsubscribe(); err != nil {
+			s.log.Debug("unsubscribing failed", "subject", sub.Subject, "error", err)
+		}
+	}
+	s.subs = nil
+}
+
+// Ask asks processes on the store until all of them have answered, or ctx ends. It returns what they say, and how many said nothing.
+func (s *Survey) Ask(ctx context.Context, question []byte, of []string) (answers [][]byte, silent int) {
+	a := &asked{of: make(map[string]bool), all: make(chan struct{})}
+	for _, process := range of {
+		a.of[process] = true
+	}
+	at := s.say(s.subject, toAll, question, a)
+	select {
+	case <-a.all:
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, at)
+	return a.answers, len(a.of)
+}
+
+// say sends a message, and returns the time of it, at which answers to a question are awaited. Messages leave in the order of their
+// times: others take an earlier one for a copy.
+func (s *Survey) say(subject, to string, plain []byte, question *asked) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = max(s.last+1, s.now())
+	if question != nil {
+		s.open[s.last] = question
+	}
+	if err := s.nc.Publish(subject, s.box.close(to, s.id, s.last, plain)); err != nil {
+		s.log.Debug("telling other bridges failed", "subject", subject, "error", err)
+	}
+	return s.last
+}
+
+// questioned answers the question of another bridge, once. This one's own is none.
+func (s *Survey) questioned(m *nats.Msg) {
+	from, at, question, ok := s.box.read(toAll, m.Data)
+	if !ok || from == s.id || !s.heard.hears(from, at, s.now()) {
+		return
+	}
+	plain := binary.BigEndian.AppendUint64(nil, uint64(at))
+	plain = append(appendText(plain, s.process), s.answer(question)...)
+	s.say(s.subject+"."+from, from, plain, nil)
+}
+
+// answered takes the answer of another bridge. Of a process only the first one counts.
+func (s *Survey) answered(m *nats.Msg) {
+	_, _, plain, ok := s.box.read(s.id, m.Data)
+	if !ok || len(plain) < timeBytes {
+		return
+	}
+	at := time.Duration(binary.BigEndian.Uint64(plain))
+	in := texts{rest: plain[timeBytes:]}
+	process := in.next()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.open[at]
+	if in.broken || a == nil || !a.of[process] {
+		return
+	}
+	delete(a.of, process)
+	if a.answers = append(a.answers, in.rest); len(a.of) == 0 {
+		close(a.all)
+	}
+}

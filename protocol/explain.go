@@ -1,0 +1,66 @@
+package protocol
+
+import "time"
+
+// Explain says why no item of a queue, or why an item, is handed out: a word, a sentence and a
+// next step for people, and what is known of the cause. Fields that say nothing about it are missing.
+type Explain struct {
+	Cause Cause  `json:"cause"`
+	Text  string `json:"text"`           // one sentence
+	Next  string `json:"next,omitempty"` // what to do, "" where there is nothing to do
+
+	// Refuses is why the queue takes no push now: ReasonFull, ReasonStoreFull, ReasonQuotaItems,
+	// ReasonQuotaBytes. It may hold beside any cause, and is the cause where items are not kept by another one.
+	Refuses Reason `json:"refuses,omitempty"`
+
+	Key      string    `json:"key,omitempty"`       // that the first ready item waits for
+	WaitsFor string    `json:"waits_for,omitempty"` // what of it: pause, key_order, key_limit, key_rate
+	Item     string    `json:"item,omitempty"`      // id of the item whose lease or delay is meant
+	Holder   string    `json:"holder,omitempty"`    // what the holder of that lease calls itself
+	Since    time.Time `json:"since,omitzero"`      // when that lease began
+	Until    time.Time `json:"until,omitzero"`      // when it ends, the delay ends, or a rate allows a delivery
+	AtLeast  bool      `json:"at_least,omitempty"`  // not all leases or delays were looked at: one may be older, or end sooner
+	Link     string    `json:"link,omitempty"`      // that holds the items
+
+	Waiting int      `json:"waiting,omitempty"` // pops that wait, at all bridges that have answered
+	Bands   []string `json:"bands,omitempty"`   // of priorities, that they wait for
+}
+
+// Cause is what keeps items from being handed out. It is a Reason where a pop answers that.
+type Cause string
+
+// Causes.
+const (
+	CauseFlows     Cause = "flows" // nothing does
+	CauseEmpty     Cause = Cause(ReasonEmpty)
+	CausePaused    Cause = Cause(ReasonPaused)
+	CauseRate      Cause = Cause(ReasonRate)
+	CauseBlocked   Cause = Cause(ReasonBlocked)
+	CauseBand      Cause = "band"              // those who ask for items ask for other priorities
+	CauseLeased    Cause = Cause(ReasonLeased) // no item is ready, or those who have leases do not ask for more
+	CauseHeld      Cause = Cause(ReasonHeld)
+	CauseDelayed   Cause = Cause(ReasonDelayed)
+	CauseNoWorkers Cause = "no_workers" // items are ready, and nobody asks for them
+	CauseUnknown   Cause = "unknown"    // items are ready, and not all bridges have said whether somebody asks there
+
+	CauseFull       Cause = Cause(ReasonFull)
+	CauseStoreFull  Cause = Cause(ReasonStoreFull)
+	CauseQuotaItems Cause = Cause(ReasonQuotaItems)
+	CauseQuotaBytes Cause = Cause(ReasonQuotaBytes)
+)
+
+// Causes are all of them.
+var Causes = []Cause{
+	CauseFlows, CauseEmpty, CausePaused, CauseRate, CauseBlocked, CauseBand, CauseLeased, CauseHeld, CauseDelayed, CauseNoWorkers, CauseUnknown,
+	CauseFull, CauseStoreFull, CauseQuotaItems, CauseQuotaBytes,
+}
+
+// Wrong reports whether a cause is one that somebody may have to end. Items that are delayed, or
+// leased by workers that have all there is, move by themselves; of what is unknown nothing can be said.
+func (c Cause) Wrong() bool {
+	switch c {
+	case "", CauseFlows, CauseEmpty, CauseDelayed, CauseLeased, CauseUnknown:
+		return false
+	}
+	return true
+}
