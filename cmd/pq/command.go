@@ -54,7 +54,7 @@ func rootCommand(s *session.Session) *cobra.Command {
 			listCommand(s), getCommand(s), moveCommand(s), rmCommand(s), revokeCommand(s),
 		}},
 		{"Queues", []*cobra.Command{
-			lsCommand(s), infoCommand(s), configCommand(s), pauseCommand(s), resumeCommand(s),
+			lsCommand(s), infoCommand(s), explainCommand(s), configCommand(s), pauseCommand(s), resumeCommand(s),
 			purgeCommand(s), deleteCommand(s), deadCommand(s), keysCommand(s), keyCommand(s), scheduleCommand(s), sourceCommand(s), linkCommand(s), exportCommand(s), importCommand(s),
 		}},
 		{"Operation", []*cobra.Command{

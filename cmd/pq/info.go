@@ -11,6 +11,7 @@ import (
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/figures"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 func infoCommand(s *session.Session) *cobra.Command {
@@ -65,7 +66,10 @@ func described(s *session.Session, v any, text func() string) (string, error) {
 
 func describeQueue(i *client.Info) string {
 	var f show.Facts
-	f.Add("Queue", "%s", strings.TrimSpace(i.Queue+" "+figures.Paused(i)))
+	f.Add("Queue", "%s", strings.TrimSpace(i.Queue+" "+figures.State(i)))
+	if e := &i.Explain; e.Cause != "" && e.Cause != protocol.CauseFlows && e.Cause != protocol.CauseEmpty {
+		f.Add("Why", "%s", strings.TrimSpace(e.Text+" "+nextStep(i.Queue, e)))
+	}
 	f.Add("Ready", "%s", show.Thousands(i.Ready))
 	f.Add("Leased", "%s", show.Thousands(i.Leased))
 	if i.Held > 0 {

@@ -22,12 +22,12 @@ func OldestOf(n int64, age float64, atLeast bool) string {
 	return text
 }
 
-// Oldest writes the age of the next item.
+// Oldest writes the age of the next item, or, where none is handed out, of the oldest one that is ready.
 func Oldest(i *client.Info) string {
 	if i.Ready == 0 {
 		return "-"
 	}
-	return show.Span(show.Seconds(i.Oldest).Round(time.Second))
+	return show.Span(show.Seconds(cmp.Or(i.Oldest, i.OldestOfAll)).Round(time.Second))
 }
 
 // Queue are what is known about a queue.

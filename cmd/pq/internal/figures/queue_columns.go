@@ -2,6 +2,7 @@ package figures
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
@@ -27,7 +28,7 @@ var queueColumns = []queueColumn{
 	{GridColumn{Key: "push", Title: "PUSH/S", Number: true, Rank: 4}, func(f *Queue) string { return show.Rate(f.Rates.Push) }},
 	{GridColumn{Key: "pop", Title: "POP/S", Number: true, Rank: 4}, func(f *Queue) string { return show.Rate(f.Rates.Pop) }},
 	{GridColumn{Key: "settle", Title: "SETTLE/S", Number: true, Rank: 6}, func(f *Queue) string { return show.Rate(f.Rates.Settle) }},
-	{GridColumn{Key: "state", Rank: 1}, func(f *Queue) string { return Paused(f.Info) }},
+	{GridColumn{Key: "state", Rank: 1}, func(f *Queue) string { return State(f.Info) }},
 }
 
 // QueueColumnsBut are all columns but some.
@@ -61,8 +62,12 @@ func (f *Queue) Oldest() string {
 	return age
 }
 
-func Paused(i *client.Info) string {
-	if i.Paused {
+// State is the word for what keeps a queue's items, "" where that is nothing that somebody has to end. Earlier bridges know a pause alone.
+func State(i *client.Info) string {
+	switch {
+	case i.Explain.Cause.Wrong():
+		return strings.ReplaceAll(string(i.Explain.Cause), "_", " ")
+	case i.Paused:
 		return "paused"
 	}
 	return ""

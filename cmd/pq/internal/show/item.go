@@ -26,6 +26,7 @@ func Shown(from *client.Item) *Item {
 		Schedule: from.Schedule, ScheduledAt: from.ScheduledAt, Source: from.Source,
 	}}
 	if from.State != "" {
+		i.Explain = from.Explain
 		i.Due, i.WaitsFor, i.KeyAhead = from.Due, from.WaitsFor, int64(from.KeyAhead)
 	} else {
 		i.LeaseExpires = from.LeaseExpires()

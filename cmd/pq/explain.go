@@ -1,0 +1,104 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
+	"github.com/pqbridge/pqbridge/protocol"
+)
+
+func explainCommand(s *session.Session) *cobra.Command {
+	return &cobra.Command{
+		Use: "explain <queue> [<id>]", Args: session.Arguments(1, 2),
+		Short: "say why nothing of a queue moves, or why an item waits",
+		Long: `Says why no item of a queue is handed out, or why one item is not: a word for the
+cause, a sentence, and what to do. "pq help admin.md" explains the words. Items that
+flow have the word flows.
+
+While no pqd is active in a cluster it says so, and fails with exit code 4.`,
+		Example: `  # orders stand still
+  pq explain orders
+
+  # one of them
+  pq explain orders FBUBAX_Af0DSUlItAA
+
+  # for a script
+  pq explain orders --json | jq -r .cause`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			c, err := s.Connect()
+			if err != nil {
+				return err
+			}
+			e, err := explained(s, c.Queue(args[0]), args[1:])
+			switch {
+			case err != nil:
+				return unlessTakeover(s, c, err)
+			case e == nil || e.Cause == "":
+				return errors.New("the bridge is of an earlier version, which does not say why: see pq info and pq peek")
+			case s.Global.JSON:
+				return s.PrintJSON(e)
+			}
+			text := fmt.Sprintf("%s: %s\n", e.Cause, e.Text)
+			if next := nextStep(args[0], e); next != "" {
+				text += "next: " + next + "\n"
+			}
+			return s.Print(text)
+		},
+	}
+}
+
+// explained asks about a queue, or about the item of an id.
+func explained(s *session.Session, q *client.Queue, id []string) (*client.Explain, error) {
+	if len(id) == 0 {
+		info, err := q.Info(s.Context)
+		if err != nil {
+			return nil, err
+		}
+		return &info.Explain, nil
+	}
+	item, err := q.Get(s.Context, id[0], client.WithExplanation())
+	if err != nil {
+		return nil, err
+	}
+	return item.Explain, nil
+}
+
+// unlessTakeover says of a queue that nobody serves that no pqd of its cluster is active, if that is why.
+func unlessTakeover(s *session.Session, c *client.Client, err error) error {
+	if !errors.Is(err, client.ErrUnavailable) {
+		return err
+	}
+	cluster, unknown := c.Cluster(s.Context)
+	if unknown != nil || len(cluster.Members) == 0 || cluster.Members[0].Role == client.RoleActive {
+		return err
+	}
+	text := "takeover: no pqd is active"
+	if silence := show.Silence(cluster); silence != "" {
+		text += ": " + silence
+	}
+	return fmt.Errorf("%w; %s", err, text)
+}
+
+// nextStep is the next step, with the command that does it, if one does.
+func nextStep(queue string, e *client.Explain) string {
+	command := ""
+	switch {
+	case e.Cause == protocol.CausePaused:
+		command = "pq resume " + queue
+	case e.Cause == protocol.CauseBlocked && e.WaitsFor == "pause":
+		command = fmt.Sprintf("pq key resume %s %q", queue, e.Key)
+	case e.Cause == protocol.CauseHeld:
+		command = "pq link ls " + queue
+	case e.Item != "" && !e.Since.IsZero():
+		command = fmt.Sprintf("pq revoke %s %s", queue, e.Item)
+	}
+	if command == "" || e.Next == "" {
+		return e.Next
+	}
+	return e.Next + " " + command
+}
