@@ -197,7 +197,9 @@ func (x *explainer) complete(e *explained) {
 		e.asking.add(there)
 	}
 	found := false
-	err := x.store.View(ctx, func(r kv.Reader) (err error) {
+	reading, done := context.WithTimeout(context.Background(), txTimeoutDown) // the other time is over when one is silent
+	defer done()
+	err := x.store.View(reading, func(r kv.Reader) (err error) {
 		found, err = e.someone(r)
 		return err
 	})
