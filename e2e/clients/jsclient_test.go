@@ -141,7 +141,7 @@ const withRights = `listen: "127.0.0.1:-1", no_auth_user: all, authorization { u
 	{user: taker, password: taker, permissions: {publish: ["pq.*.pop.*"], subscribe: ["_INBOX.>"]}}
 ] }`
 
-// Each file of tests runs by itself, against a pqd of its own.
+// Each file of tests runs by itself, all of them against one pqd: their queues have names of their own.
 func TestJavaScriptClient(t *testing.T) {
 	t.Parallel()
 	node := nodejs.Need(t)
@@ -150,10 +150,10 @@ func TestJavaScriptClient(t *testing.T) {
 	if len(files) == 0 {
 		t.Fatal("there are no tests")
 	}
+	p := stopped(t, testenv.Daemon(t, append(withStreams(t, withRights), "PQ_LISTEN=", "NATS_USER=all", "NATS_PASSWORD=all")...))
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".test.mjs"), func(t *testing.T) {
 			t.Parallel()
-			p := testenv.Daemon(t, append(withStreams(t, withRights), "PQ_LISTEN=", "NATS_USER=all", "NATS_PASSWORD=all")...)
 			cmd := pqd.Command(t, node.Path, "--test", "--test-reporter=tap", file)
 			cmd.Env = append(os.Environ(), "NATS_URL="+p.URL, "PQ_TEST_FEW=few", fmt.Sprint("PQ_TEST_ROUNDS=", nightly.Fewer(10_000)), testenv.Slow())
 			out, err := cmd.CombinedOutput()
@@ -169,7 +169,6 @@ func TestJavaScriptClient(t *testing.T) {
 			if err != nil || t.Failed() {
 				t.Errorf("%v\n%s", err, out)
 			}
-			p.Stop(t)
 		})
 	}
 }

@@ -129,7 +129,7 @@ func withStreams(t *testing.T, more string) []string {
 	dir := t.TempDir()
 	config, remotes := filepath.Join(dir, "nats.conf"), filepath.Join(dir, "remotes.json")
 	pqd.Write(t, config, fmt.Sprintf("jetstream { store_dir: %q }\n%s", dir, more))
-	pqd.Write(t, remotes, `{"self": {"streams": {"ORDERS": {"read": ["jobs"]}}, "queues": {"edge7.orders": ["jobs"]}}}`)
+	pqd.Write(t, remotes, `{"self": {"streams": {"ORDERS": {"read": ["jobs", "copies"]}}, "queues": {"edge7.orders": ["jobs", "linked"]}}}`)
 	if err := os.Chmod(remotes, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,7 @@ test("what a link holds is shown as held, and returns by force", async () => {
 
 // The remote is not there, so it stays as it was made.
 test("a source names a queue and its link", async () => {
-  const q = client.queue("jobs");
+  const q = client.queue("linked");
   const edge = { remote: "self", queue: "edge7.orders", link: "hub" };
   const made = await q.setSource("edge", { ...edge, batch: 7, paused: true });
   assert.deepEqual([made.stream, made.queue, made.link, made.mode, made.start, made.filter, made.map, made.batch], ["", "edge7.orders", "hub", "", undefined, [], {}, 7]);

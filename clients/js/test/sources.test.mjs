@@ -5,7 +5,7 @@ import { headers } from "@nats-io/nats-core";
 import { BadRequestError, ForbiddenError, NotFoundError, UnknownResultError } from "pqbridge";
 import { answer, client, fails, fake, lossy, nc, patience, until } from "./world.mjs";
 
-const q = client.queue("jobs"); // which may read ORDERS
+const q = client.queue("copies"); // which may read ORDERS
 const orders = { remote: "self", stream: "ORDERS" };
 
 const stream = { name: "ORDERS", subjects: ["orders.>"] };
@@ -82,9 +82,9 @@ test("a source feeds its queue, and items say from where", async () => {
 test("a resume with a choice is not repeated", async () => {
   await q.setSource("s", { ...orders, start: "new", paused: true });
   const { client: c } = await lossy({ timeout: 500 });
-  await fails(c.queue("jobs").resumeSource("s", { accept: true }), UnknownResultError, 504);
+  await fails(c.queue(q.name).resumeSource("s", { accept: true }), UnknownResultError, 504);
   const { client: d } = await lossy();
-  assert.equal((await d.queue("jobs").resumeSource("s")).paused, false);
+  assert.equal((await d.queue(q.name).resumeSource("s")).paused, false);
   await q.deleteSource("s");
 });
 

@@ -64,7 +64,7 @@ class Links(TestCase):
         self.assertEqual((await q.pop()).text, "b")
 
     async def test_source(self) -> None:
-        q = self.client.queue("jobs")  # the one that may take them
+        q = self.client.queue("linked")  # the one that may take them
         edge: SourceChange = {"remote": "self", "queue": "edge7.orders", "link": "hub"}
         made = await q.set_source("edge", {**edge, "batch": 7, "paused": True})
         self.assertEqual((made.stream, made.queue, made.link, made.mode, made.start, made.batch), ("", "edge7.orders", "hub", "", None, 7))

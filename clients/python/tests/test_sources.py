@@ -11,7 +11,7 @@ from pqbridge import BadRequestError, ForbiddenError, NotFoundError, SourceChang
 from world import PATIENCE, URL, Answer, TestCase, quiet
 
 ORDERS: SourceChange = {"remote": "self", "stream": "ORDERS"}
-QUEUE = "jobs"  # which may read it
+QUEUE = "copies"  # which may read it
 AT = datetime(2099, 1, 31, 9, 0, 0, 500_000, tzinfo=timezone.utc)
 
 
