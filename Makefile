@@ -275,7 +275,7 @@ campaign/deploys: RESTARTS = 100
 campaign/deploys: ## JOBS (10000) jobs of ten workers of which RESTARTS (100) are restarted, in order, within a job, and by SIGKILL: what the jobs count
 	$(GO) test -run '^TestDeploys$$' -count 1 -timeout 72h -v ./e2e/clients -parallel 1 -pq.jobs=$(JOBS) -pq.restarts=$(RESTARTS)
 
-campaign/soak: ## clients at RATE (200) operations a second for DURATION (1h): memory, goroutines, descriptors and disk stay flat
+campaign/soak: ## clients at RATE (200) operations a second for DURATION (1h), three minutes after they began: memory, goroutines, descriptors and disk stay flat
 	$(GO) test -run '^TestSoak$$' -count 1 -timeout 72h -v ./e2e/faults -pq.soak=$(DURATION) -pq.rate=$(RATE)
 
 campaign/console: QUEUES = 100000

@@ -34,6 +34,7 @@ type Worker struct {
 	testing.TB
 	ID       int
 	Queue    string
+	Life     int // of the queue, if earlier ones had its name: repeated pops outlive it
 	Dial     func(...nats.Option) (*nats.Conn, error)
 	Random   *rand.Rand
 	Recorder *history.Recorder
@@ -141,7 +142,7 @@ func (w *Worker) Finish() {
 
 func (w *Worker) name() string {
 	w.requests++
-	return fmt.Sprintf("%s-%d-%d", w.Queue, w.ID, w.requests)
+	return fmt.Sprintf("%s-%d-%d-%d", w.Queue, w.Life, w.ID, w.requests)
 }
 
 func (w *Worker) push() {

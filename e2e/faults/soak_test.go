@@ -97,6 +97,7 @@ type soak struct {
 	began   time.Time
 	samples map[string][]sample
 	done    int // operations
+	epochs  int
 }
 
 // Memory, goroutines, descriptors and disk space do not grow while clients come, work,
@@ -109,7 +110,7 @@ func TestSoak(t *testing.T) {
 	c := pqd.NewCampaign(t)
 	s := &soak{T: t, Campaign: c, nc: c.Process.Connect(t), samples: make(map[string][]sample)}
 	s.fill()
-	for until := time.Now().Add(min(warmUp, *flagSoak/4)); time.Now().Before(until); {
+	for until := time.Now().Add(warmUp); time.Now().Before(until); {
 		s.epoch()
 	}
 	warm := s.done
@@ -143,9 +144,10 @@ func (s *soak) fill() {
 // clients is judged.
 func (s *soak) epoch() {
 	h := s.Begin(s, "soak", 1, soakWorkers)
+	s.epochs++
 	var clients sync.WaitGroup
 	for _, w := range h.Workers {
-		w.Vanishes = true
+		w.Vanishes, w.Life = true, s.epochs
 		clients.Go(func() {
 			pace := time.NewTicker(soakWorkers * time.Second / time.Duration(*flagRate))
 			defer pace.Stop()
