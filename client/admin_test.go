@@ -66,7 +66,8 @@ func TestQueueLife(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &client.Info{Queue: "jobs", Ready: 1, Delayed: 1, Bytes: info.Bytes, Remembered: 2, Paused: true, Config: info.Config}
+	want := &client.Info{Queue: "jobs", Ready: 1, Delayed: 1, Bytes: info.Bytes, Remembered: 2, Paused: true, Config: info.Config,
+		Explain: client.Explain{Cause: client.Cause(client.ReasonPaused), Text: "The queue is paused, so no item is handed out.", Next: "Resume the queue."}}
 	if diff := cmp.Diff(want, info, cmpopts.IgnoreFields(client.Info{}, "Oldest", "OldestOfAll", "OldestLease", "Rates")); diff != "" {
 		t.Errorf("info: -want +got\n%s", diff)
 	}

@@ -47,6 +47,7 @@ func TestImport(t *testing.T) {
 				if p, err := f.Result(); err != nil || p.ID != l.ID || p.Duplicate != duplicate {
 					t.Errorf("imported %+v, %v; expected duplicate %v", p, err, duplicate)
 				}
+				l.Cause = "why" // no attempt gives a reason
 				l.Dead = &client.Death{Reason: "why", At: time.Unix(1_700_000_000, 5).UTC(), Deliveries: 3}
 				for have, err := range to.queue.List(t.Context(), client.ListOptions{State: state, Bodies: true, Attempts: true}) {
 					if diff := cmp.Diff(l, have, cmpopts.EquateApproxTime(time.Minute)); diff != "" || err != nil {
