@@ -62,7 +62,7 @@ func (d *dispatcher) refused(v *verb, subject, reply string, f *failure.Failure)
 const (
 	// floodPause is how long a refusal of what was not read waits: who asks again when it comes would otherwise send all the more for it, and
 	// the server reads that.
-	floodPause = 2 * time.Second
+	floodPause = time.Second
 
 	// floodsRoom is how many refusals may wait when one comes that is refused unread.
 	floodsRoom = 16_384

@@ -76,7 +76,7 @@ func TestLargeWithoutRate(t *testing.T) {
 	b.expect(1, 2, 3)
 }
 
-// A refused request waits about until there may be another one, between a tenth of a second and one second; a large one for up to three.
+// A refused request waits about until there may be another one, between a tenth of a second and one second; a large one for up to one and a half.
 func TestPause(t *testing.T) {
 	t.Parallel()
 	w := begin()
@@ -90,7 +90,7 @@ func TestPause(t *testing.T) {
 		{49, 0, 500 * time.Millisecond},
 		{1000, 0, time.Second},
 		{1000, 16 << 10, time.Second},
-		{1000, 16<<10 + 1, 3 * time.Second},
+		{1000, 16<<10 + 1, 1500 * time.Millisecond},
 		{9, 40 * 4 << 10, 500 * time.Millisecond},
 	} {
 		w.now = w.now.Add(time.Hour)

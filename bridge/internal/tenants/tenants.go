@@ -182,11 +182,12 @@ func (t *Tenant) Ask(settles bool) *failure.Failure {
 	return nil
 }
 
-// How long a request beyond the rate waits for the answer, at most mostPauseLarge if it has more than largeMessage bytes. Clients wait 5 s by habit.
+// How long a request beyond the rate waits for the answer, at most mostPauseLarge if it has more than largeMessage bytes. With a quarter more that
+// is less than the 2 s that clients wait by habit.
 const (
 	leastPause     = 100 * time.Millisecond
 	mostPause      = time.Second
-	mostPauseLarge = 3 * time.Second
+	mostPauseLarge = 1500 * time.Millisecond
 	largeMessage   = 16 << 10
 )
 
