@@ -138,6 +138,7 @@ func TestExportedQueueIsWhole(t *testing.T) {
 	for _, known := range []string{
 		`info (oldest|oldest_of_all|oldest_lease|rates \w+)`, // times
 		`info (leased|ready|paused|next_schedule|remembered)`,
+		`info explain \w+`, // of the pause
 		`keys ann waits_for`,
 		`list \S+ (state|due|since|interruptions)`, // what was leased
 		`schedule (daily|often) (paused|next|due)`,
