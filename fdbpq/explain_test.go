@@ -24,7 +24,7 @@ var explained = []string{
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		seed, enough := randomSeed(t), fewer(t, 1000)
+		seed, enough := randomSeed(t), fewer(t, fewer(t, 1000)) // it is the longest test of the core
 		seen := make(map[string]int)
 		note := func(of string, v explainView) {
 			cause := of + string(v.Cause)
