@@ -200,6 +200,9 @@ func TestExplainAsksOtherBridges(t *testing.T) {
 	other.pop("other.jobs.pop.min", `{"max":5,"lease":60000000000}`)
 	c.push("pq.jobs.push.5", "y")
 	said(protocol.CauseFlows) // for somebody has asked lately, elsewhere
+	if got := object[protocol.Info](c, "pq.jobs.info", `{"local":true}`).Explain; got.Cause != protocol.CauseUnknown {
+		t.Errorf("a bridge alone says %+v, expected that it does not know", got)
+	}
 	c.push("pq.mails.push", "x")
 	bridge.Deaf(second)
 	if got := c.explain("mails"); got.Cause != protocol.CauseUnknown {

@@ -5,7 +5,6 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
-	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/bridge/internal/survey"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -16,21 +15,24 @@ import (
 type info struct {
 	jsonQuery
 	history   bool
+	local     bool // other bridges are not asked
 	shown     protocol.Info
 	explained explained
 }
 
 func makeInfo(subjects.Verb) work { return new(info) }
 
-func (i *info) Read(*codec.Wire) *failure.Failure { return readHistory(&i.Request, &i.history) }
-
-// readHistory reads whether info is to have a history.
-func readHistory(r *request.Request, history *bool) *failure.Failure {
-	return codec.ReadOptions(r.Msg, r.Subject.Verb.String(), "history", func(name string, value any) (known bool, f *failure.Failure) {
-		if known = name == "history"; known {
-			*history, f = codec.ReadBool(name, value)
+func (i *info) Read(*codec.Wire) *failure.Failure {
+	return codec.ReadOptions(i.Msg, i.Subject.Verb.String(), "history, local", func(name string, value any) (known bool, f *failure.Failure) {
+		switch name {
+		case "history":
+			i.history, f = codec.ReadBool(name, value)
+		case "local":
+			i.local, f = codec.ReadBool(name, value)
+		default:
+			return false, nil
 		}
-		return known, f
+		return true, f
 	})
 }
 
@@ -74,7 +76,7 @@ func (i *info) find(v *view) error {
 
 // answer first asks other bridges, if they may know more. Others of the queue do not wait for that.
 func (i *info) answer(l *lane) {
-	if !i.explained.open() {
+	if i.local || !i.explained.open() {
 		i.jsonQuery.answer(l)
 		return
 	}

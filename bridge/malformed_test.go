@@ -234,7 +234,8 @@ var malformed = []struct {
 	// Everything else.
 	{"pq.jobs.info", "x", nil, "expected a JSON object"},
 	{"pq.jobs.info", `{"history":1}`, nil, "history: expected true or false"},
-	{"pq.jobs.info", `{"past":true}`, nil, "has no field \"past\": expected some of history"},
+	{"pq.jobs.info", `{"past":true}`, nil, "has no field \"past\": expected some of history, local"},
+	{"pq.jobs.info", `{"local":1}`, nil, "local: expected true or false"},
 	{"pq.jobs.info", "", []string{"PQ-X", "1"}, "none of info"},
 	{"pq.jobs.get.zzz", "", nil, "not an item id"},
 	{"pq.jobs.get.FQEVARUB", "x", nil, "a JSON object"},

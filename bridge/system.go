@@ -151,7 +151,14 @@ type system struct {
 	history bool
 }
 
-func (s *system) Read(*codec.Wire) *failure.Failure { return readHistory(&s.Request, &s.history) }
+func (s *system) Read(*codec.Wire) *failure.Failure {
+	return codec.ReadOptions(s.Msg, s.Subject.Verb.String(), "history", func(name string, value any) (known bool, f *failure.Failure) {
+		if known = name == "history"; known {
+			s.history, f = codec.ReadBool(name, value)
+		}
+		return known, f
+	})
+}
 
 func (s *system) find(v *view) error {
 	answer := v.about.system()

@@ -28,7 +28,7 @@ var Ops = []Op{
 	{Name: "bulk revoke", Subject: "<queue>.admin.revoke", Body: BulkRequest{}, Answer: BulkAnswer{}, Again: Repeats, Right: Admin, HTTP: "POST /v1/queues/{queue}/bulk/revoke", Doc: "Takes the leases of a page of the items that match a filter away."},
 	{Name: "bulk requeue", Subject: "<queue>.admin.requeue", Body: BulkRequest{}, Answer: BulkAnswer{}, Again: Repeats, Right: Admin | Requeuer, HTTP: "POST /v1/queues/{queue}/bulk/requeue", Doc: "Pushes a page of the dead letters that match a filter to the queue that they come from."},
 
-	{Name: "info", Subject: "<queue>.info", Answer: Info{}, Again: Reads, Right: readers | Requeuer, HTTP: "GET /v1/queues/{queue}", Doc: "Shows the state of a queue, its rates and its configuration."},
+	{Name: "info", Subject: "<queue>.info", Body: InfoRequest{}, Answer: Info{}, Again: Reads, Right: readers | Requeuer, HTTP: "GET /v1/queues/{queue}", Doc: "Shows the state of a queue, its rates and its configuration."},
 	{Name: "history", Subject: "<queue>.info", Body: HistoryRequest{}, Answer: Info{}, Again: Reads, Right: readers | Requeuer, HTTP: "GET /v1/queues/{queue}/history", Doc: "Shows what went through one bridge in the last hour, and how long the queue was."},
 	{Name: "config", Subject: "<queue>.admin.config", Answer: Config{}, Again: Reads, Right: Admin, HTTP: "GET /v1/queues/{queue}/config", Doc: "Shows the configuration of a queue."},
 	{Name: "configure", Subject: "<queue>.admin.config", Body: Change{Config{}}, Answer: Config{}, Again: Repeats, Right: Admin, HTTP: "PATCH /v1/queues/{queue}/config", Errors: []Reason{ReasonQuotaQueues}, Doc: "Changes fields of the configuration, and makes the queue if necessary."},

@@ -36,6 +36,11 @@ type Info struct {
 	History *History `json:"history,omitempty"`
 }
 
+// InfoRequest is what the body of a request for info may say.
+type InfoRequest struct {
+	Local bool `json:"local,omitempty"` // the bridge explains what it knows, and asks no other one
+}
+
 // HistoryRequest is the body of a request for info that is to have a [History].
 type HistoryRequest struct {
 	History bool `json:"history,omitempty"`

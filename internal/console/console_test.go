@@ -1,12 +1,16 @@
 package console
 
 import (
+	"fmt"
 	"io/fs"
 	"net/http/httptest"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // The page and all its files are served, with a policy that allows no other script.
@@ -79,6 +83,30 @@ func TestModulesArePreloaded(t *testing.T) {
 		t.Errorf("index.html names %d modules: expected %d", named, there)
 	}
 }
+
+// The page marks the causes that are wrong, and no others.
+func TestMarkedCauses(t *testing.T) {
+	t.Parallel()
+	module, err := fs.ReadFile(files, "page/cause.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := regexp.MustCompile(`const fine = new Set\(\[(.*)\]\)`).FindSubmatch(module)
+	if list == nil {
+		t.Fatal("cause.js has no list of causes that are not wrong")
+	}
+	var fine []string
+	for _, cause := range protocol.Causes {
+		if !cause.Wrong() {
+			fine = append(fine, fmt.Sprintf("%q", cause))
+		}
+	}
+	if want := strings.Join(fine, ", "); !slices.Equal(sortedList(string(list[1])), sortedList(want)) {
+		t.Errorf("cause.js does not mark %s: expected %s", list[1], want)
+	}
+}
+
+func sortedList(text string) []string { return slices.Sorted(slices.Values(strings.Split(text, ", "))) }
 
 // forbidden turns text into markup or code, or needs something from elsewhere.
 var forbidden = regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|srcdoc|\beval\(|new Function|setTimeout\("|<script>|\son\w+="|style="|//[a-z0-9.-]+\.[a-z]{2,}/`)

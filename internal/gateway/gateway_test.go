@@ -98,8 +98,8 @@ func TestItems(t *testing.T) {
 }
 
 // The overview has the age of the next item, and that of the oldest one behind more urgent
-// ones, as far as it is known.
-func TestOverviewAges(t *testing.T) {
+// ones, as far as it is known, and a word for what keeps items and pushes.
+func TestOverview(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	var pushed protocol.PushResponse
@@ -122,6 +122,9 @@ func TestOverviewAges(t *testing.T) {
 	if q := jobs(); q.Oldest < 3600 || q.OfAll < 3600 || q.AtLeast {
 		t.Errorf("%+v, expected an hour as both ages", q)
 	}
+	if q := jobs(); q.Cause != protocol.CauseNoWorkers || q.Refuses != "" {
+		t.Errorf("%+v, expected that nobody asks", q)
+	}
 	s.ok(nil, "POST", "/v1/queues/jobs/push?priority=1", "urgent")
 	if q := jobs(); q.Oldest > 600 || q.OfAll < 3600 || q.AtLeast {
 		t.Errorf("%+v, expected the urgent item as the next one, and an hour as the oldest age", q)
@@ -132,6 +135,11 @@ func TestOverviewAges(t *testing.T) {
 	}
 	if q := jobs(); q.OfAll <= 0 || q.OfAll > 600 || !q.AtLeast {
 		t.Errorf("%+v, expected a lower bound: the oldest item is behind more priorities than are looked at", q)
+	}
+	s.ok(nil, "PATCH", "/v1/queues/jobs/config", `{"max_length":2}`)
+	s.ok(nil, "POST", "/v1/queues/jobs/pause", "")
+	if q := jobs(); q.Cause != protocol.CausePaused || q.Refuses != protocol.ReasonFull {
+		t.Errorf("%+v, expected that it is paused, and full", q)
 	}
 }
 

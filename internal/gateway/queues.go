@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -70,21 +72,23 @@ func (in *input) names(most int64) (page protocol.QueuesPage, why *refusal) {
 
 // row is a queue of the overview.
 type row struct {
-	Queue     string         `json:"queue"`
-	Ready     int64          `json:"ready"`
-	Leased    int64          `json:"leased"`
-	Delayed   int64          `json:"delayed"`
-	Waiting   int            `json:"waiting"`
-	Bytes     int64          `json:"bytes"`
-	Oldest    float64        `json:"oldest"`
-	OfAll     float64        `json:"oldest_of_all"`             // whatever its priority
-	AtLeast   bool           `json:"oldest_at_least,omitempty"` // that is a lower bound
-	Rates     protocol.Rates `json:"rates"`
-	Paused    bool           `json:"paused"`
-	MaxLength int64          `json:"max_length"`
-	MaxBytes  int64          `json:"max_bytes"`
-	Dead      *int64         `json:"dead,omitempty"` // items of its dead-letter queue, if there is one
-	Error     string         `json:"error,omitempty"`
+	Queue     string          `json:"queue"`
+	Ready     int64           `json:"ready"`
+	Leased    int64           `json:"leased"`
+	Delayed   int64           `json:"delayed"`
+	Waiting   int             `json:"waiting"`
+	Bytes     int64           `json:"bytes"`
+	Oldest    float64         `json:"oldest"`
+	OfAll     float64         `json:"oldest_of_all"`             // whatever its priority
+	AtLeast   bool            `json:"oldest_at_least,omitempty"` // that is a lower bound
+	Rates     protocol.Rates  `json:"rates"`
+	Paused    bool            `json:"paused"`
+	Cause     protocol.Cause  `json:"cause,omitempty"`   // as this bridge alone knows it
+	Refuses   protocol.Reason `json:"refuses,omitempty"` // why it takes no push
+	MaxLength int64           `json:"max_length"`
+	MaxBytes  int64           `json:"max_bytes"`
+	Dead      *int64          `json:"dead,omitempty"` // items of its dead-letter queue, if there is one
+	Error     string          `json:"error,omitempty"`
 }
 
 // overview shows a page of queues with their numbers.
@@ -127,7 +131,8 @@ func (in *input) row(name string) *row {
 	}
 	r := &row{
 		Queue: name, Ready: q.Ready, Leased: q.Leased, Delayed: q.Delayed, Waiting: q.Waiting, Bytes: q.Bytes,
-		Oldest: q.Oldest, OfAll: q.OldestOfAll, AtLeast: q.OldestAtLeast, Rates: q.Rates, Paused: q.Paused, MaxLength: q.Config.MaxLength, MaxBytes: q.Config.MaxBytes,
+		Oldest: q.Oldest, OfAll: q.OldestOfAll, AtLeast: q.OldestAtLeast, Rates: q.Rates, Paused: q.Paused,
+		Cause: q.Explain.Cause, Refuses: q.Explain.Refuses, MaxLength: q.Config.MaxLength, MaxBytes: q.Config.MaxBytes,
 	}
 	if q.Config.DeadLetter == "" && strings.HasSuffix(name, subjects.DeadLetter("")) {
 		return r // a dead letter that dies is dropped
@@ -139,20 +144,27 @@ func (in *input) row(name string) *row {
 	return r
 }
 
-// infoOf asks for the numbers of a queue.
+// infoOf asks for the numbers of a queue as one bridge knows them: a page of queues must not have it ask others about each.
 func (in *input) infoOf(queue string) (i protocol.Info, why *refusal) {
-	m, why := in.messageTo(subjects.Subject{Queue: queue, Verb: subjects.Info}, nil)
+	a, why := in.askInfo(queue, []byte(`{"local":true}`))
+	if why != nil && why.Code == protocol.CodeBadRequest {
+		a, why = in.askInfo(queue, nil) // of an earlier version
+	}
 	if why != nil {
 		return i, why
 	}
-	reply, why := in.ask(m)
-	if why != nil {
-		return i, why
-	}
-	if err := json.Unmarshal(reply.Data, &i); err != nil {
+	if err := json.Unmarshal(a.Data, &i); err != nil {
 		return i, refusef(protocol.CodeInternal, "an answer that cannot be read: %s", err)
 	}
 	return i, nil
+}
+
+func (in *input) askInfo(queue string, body []byte) (*nats.Msg, *refusal) {
+	m, why := in.messageTo(subjects.Subject{Queue: queue, Verb: subjects.Info}, body)
+	if why != nil {
+		return nil, why
+	}
+	return in.ask(m)
 }
 
 func info(in *input) (*answer, *refusal) { return in.pass(subjects.Subject{Verb: subjects.Info}, nil) }

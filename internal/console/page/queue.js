@@ -1,6 +1,7 @@
 // One queue: its numbers, its items by state, its dead letters, its keys, its configuration.
 
-import { ask, attempt, confirmTyped, fill, h, setText } from "./dom.js";
+import { badges, showCause } from "./cause.js";
+import { ask, attempt, confirmTyped, fill, h, setText, update } from "./dom.js";
 import { bytes, count, rate, span } from "./format.js";
 import { call, path } from "./gateway.js";
 import { configuration } from "./config.js";
@@ -21,7 +22,8 @@ export function queue(context, { queue: name, parameters }) {
   const problem = h("p", { class: "error", role: "alert" });
   const tiles = h("dl", { class: "tiles" });
   const past = charts(lines);
-  const paused = h("span", { class: "badge warn", hidden: true }, "paused");
+  const wrong = h("span", { class: "badges" });
+  const why = h("p", { class: "why text", hidden: true });
   const pause = h("button", { onclick: () => attempt(() => call("POST", `${at}/${isPaused ? "resume" : "pause"}`), isPaused ? "Deliveries go on." : "Deliveries stop.") }, "Pause");
   const content = h("div");
   const dead = h("span", { class: "badge bad", hidden: true });
@@ -45,11 +47,12 @@ export function queue(context, { queue: name, parameters }) {
         setText(dead, count(n));
         return;
       }
-      tiles.classList.toggle("old", status !== 200);
+      for (const element of [tiles, why]) element.classList.toggle("old", status !== 200);
       if (status === 404) {
         there(false);
         past.hide();
-        paused.hidden = true;
+        update(wrong);
+        why.hidden = true;
         problem.textContent = `There is no queue ${name}: it was deleted, or nothing was pushed to it yet.`;
         return "no such queue";
       }
@@ -60,7 +63,9 @@ export function queue(context, { queue: name, parameters }) {
       problem.textContent = "";
       there(true);
       showTiles(tiles, answer);
-      paused.hidden = !(isPaused = answer.paused);
+      isPaused = answer.paused;
+      update(wrong, badges(name, { paused: isPaused, ...answer.explain }));
+      showCause(why, name, answer.explain);
       pause.textContent = isPaused ? "Resume" : "Pause";
       if (!shown) fill(content, (shown = view(answer.config)).element ?? shown);
       shown.show?.(answer.config);
@@ -86,9 +91,9 @@ export function queue(context, { queue: name, parameters }) {
   }
 
   return h("section", {},
-    h("div", { class: "head" }, h("h1", {}, name), paused, context.admin ? h("div", { class: "actions" },
+    h("div", { class: "head" }, h("h1", {}, name), wrong, context.admin ? h("div", { class: "actions" },
       h("button", { class: "main", onclick: () => ask(`Push to ${name}`, pushForm.fields(), "Push", (fields) => pushForm.submit(name, fields)) }, "Push an item"), existing) : h("span", { class: "badge" }, "read only")),
-    problem, tiles, past.element, nav, content);
+    problem, why, tiles, past.element, nav, content);
 }
 
 const lines = [
