@@ -49,7 +49,7 @@ var imports = map[string][]string{
 	"bridge/internal/request":    {"bridge/internal/failure", "fdbpq", "protocol", "subjects"},
 	"bridge/internal/simulation": {},
 	"bridge/internal/sources":    {"bridge/internal/codec", "bridge/internal/failure", "fdbpq", "fdbpq/kv", "protocol", "subjects"},
-	"bridge/internal/survey":     {"bridge/internal/failure", "bridge/internal/request", "fdbpq", "fdbpq/kv"},
+	"bridge/internal/survey":     {"bridge/internal/failure", "bridge/internal/request", "fdbpq", "fdbpq/kv", "protocol"},
 	"bridge/internal/tenants":    {"bridge/internal/failure", "bridge/internal/request", "protocol", "subjects"},
 	"bridge/internal/waiting":    {"fdbpq", "fdbpq/kv"},
 

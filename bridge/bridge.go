@@ -93,7 +93,9 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	b.waits.init(b.responder, listening.NewSight(b.asker), o.unseen, o.Limits.Waiters,
 		func(queue string) { b.lanes.pop.Kick(queue) },
 		func(p *pop) { b.lanes.pop.Submit(p.Subject.Queue, p) })
-	b.surveyor = survey.New(store, b.waits.at, stats.Queues)
+	asks := request.NewAsks(o.now)
+	explainer := newExplainer(store, &b.waits, asks, o.Room)
+	b.surveyor = survey.New(store, b.waits.at, explainer.cause, stats.Queues)
 	b.historian = survey.NewHistorian(stats, b.surveyor, o.Logger)
 	requests := &dispatcher{Responder: b.responder, Wire: wr, replies: replies, lanes: &b.lanes, tenants: b.tenants, cluster: o.Cluster}
 	receives := receiver.Options{
@@ -127,8 +129,6 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	if !o.Exclusive {
 		requests.owners = b.peers.Owners
 	}
-	asks := request.NewAsks(o.now)
-	explainer := newExplainer(store, &b.waits, asks, o.Room)
 	if !o.Exclusive {
 		explainer.peers = peers.NewSurvey(nc, self, store.Process(), peers.Store{Secret: store.Secret(), Time: store.Time}, o.Logger, explainer.tell)
 		b.survey = explainer.peers

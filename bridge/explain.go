@@ -13,6 +13,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/survey"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // explainer says why nothing moves. The rows of a queue tell what keeps its items; who asks for them, and what room the store
@@ -83,15 +84,21 @@ type explained struct {
 }
 
 // queueOf explains a queue, as far as this bridge knows.
-func (x *explainer) queueOf(r kv.Reader, q fdbpq.Queue, found *survey.Found, held fdbpq.Held) (e explained, err error) {
+func (x *explainer) queueOf(r kv.Reader, q fdbpq.Queue, found *survey.Found) (e explained, err error) {
 	e.queue = q
 	e.of(&found.Inspection)
-	if e.Explanation, err = found.Explain(found.OldestLease, held); err != nil {
+	if e.Explanation, err = found.Explain(found.OldestLease, found.Held); err != nil {
 		return e, err
 	}
-	e.leases = found.Leases(found.OldestLease, held)
+	e.leases = found.Leases(found.OldestLease, found.Held)
 	x.refuses(&e)
 	return e, x.asked(r, &e)
+}
+
+// cause is the word for it.
+func (x *explainer) cause(r kv.Reader, q fdbpq.Queue, found *survey.Found) (protocol.Cause, error) {
+	e, err := x.queueOf(r, q, found)
+	return e.Word(), err
 }
 
 // itemOf explains an item, as far as this bridge knows.
@@ -104,12 +111,8 @@ func (x *explainer) itemOf(r kv.Reader, q fdbpq.Queue, item *fdbpq.StoredItem) (
 	if err != nil || found == nil {
 		return e, err
 	}
-	held, err := q.Held(r)
-	if err != nil {
-		return e, err
-	}
 	e.of(&found.Inspection)
-	e.leases = found.Leases(found.OldestLease, held)
+	e.leases = found.Leases(found.OldestLease, found.Held)
 	return e, x.asked(r, &e)
 }
 

@@ -6,7 +6,6 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/survey"
-	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -46,12 +45,6 @@ func (i *info) find(v *view) error {
 		i.Failure = failure.NoQueue(name)
 		return nil
 	}
-	var held fdbpq.Held
-	if q.Leased > 0 {
-		if held, err = v.queue.Held(v.reader); err != nil {
-			return err
-		}
-	}
 	schedules, err := v.queue.ScheduleSummary(v.reader)
 	if err != nil {
 		return err
@@ -60,11 +53,11 @@ func (i *info) find(v *view) error {
 	if i.history {
 		history = v.about.history(v.Stats.QueueHistory(name))
 	}
-	if i.explained, err = v.explainer.queueOf(v.reader, v.queue, q, held); err != nil {
+	if i.explained, err = v.explainer.queueOf(v.reader, v.queue, q); err != nil {
 		return err
 	}
 	i.shown = protocol.Info{
-		Queue: subjects.Own(name), Ready: q.Ready, Leased: q.Leased, Held: held.Items, Delayed: q.Delayed, Bytes: q.Bytes,
+		Queue: subjects.Own(name), Ready: q.Ready, Leased: q.Leased, Held: q.Held.Items, Delayed: q.Delayed, Bytes: q.Bytes,
 		Waiting: v.waits.at(name), Rates: v.Stats.Rates(name),
 		Oldest: q.NextAge(), OldestOfAll: q.ReadyAge(), OldestAtLeast: q.OldestReady.AtLeast,
 		OldestLease: q.LeaseAge(), LeaseAtLeast: q.OldestLease.AtLeast,

@@ -94,8 +94,18 @@ func TestScrapesReadLittle(t *testing.T) {
 	for priority := range 500 {
 		c.push(fmt.Sprintf("pq.q00003.push.%d", priority), "x")
 	}
-	if deep := scrape(); deep > few+4*64 {
+	deep := scrape()
+	if deep > few+4*64 {
 		t.Errorf("a scrape reads %d rows, and %d with 500 priorities in a queue", few, deep)
+	}
+	c.ask("pq.q00004.admin.config", `{"key_order":true,"lease":"1h"}`)
+	for n := range 100 { // each key has an item that is leased, and one that waits for it
+		c.push("pq.q00004.push", "x", "PQ-Key", fmt.Sprint("k", n))
+		c.pop("pq.q00004.pop.min", "")
+		c.push("pq.q00004.push", "x", "PQ-Key", fmt.Sprint("k", n))
+	}
+	if blocked := scrape(); blocked > deep+7*64 {
+		t.Errorf("a scrape reads %d rows, and %d with a queue of which all keys wait", deep, blocked)
 	}
 }
 

@@ -283,7 +283,7 @@ func TestGaugesOfQueues(t *testing.T) {
 	const none = -1 // there is no such series
 	m.ask("pq.jobs.push", "four", "Nats-Msg-Id", "1", "X", "1")
 	shows(map[string]float64{
-		"items ready": 1, "items leased": 0, "items delayed": 0, "bytes": 10, "waiting": 0, "paused": 0, "remembered_ids": 1,
+		"items ready": 1, "items leased": 0, "items delayed": 0, "bytes": 10, "waiting": 0, "paused": 0, "remembered_ids": 1, "cause no_workers": 1,
 		"limit max_length": none, "limit max_bytes": none, "limit key_limit": none, "limit dedup_limit": 1e6, "limit max_deliveries": 16, "limit rate": none, "limit key_rate": none, "limit lease": none, "takes_dead_letters": none,
 		"oldest_of_all_at_least": 0, "pushed_total": 1, "popped_total": 0, "dead_total": 0,
 	})
@@ -291,12 +291,12 @@ func TestGaugesOfQueues(t *testing.T) {
 	m.ask("pq.jobs.admin.pause", "")
 	m.ask("pq.jobs.push", "more", "PQ-Delay", "1h")
 	shows(map[string]float64{
-		"items ready": 1, "items delayed": 1, "paused": 1, "limit max_length": 100, "limit max_bytes": 100000, "limit dedup_limit": 7, "limit key_limit": 2, "limit max_deliveries": 3,
+		"items ready": 1, "items delayed": 1, "paused": 1, "cause paused": 1, "cause no_workers": none, "limit max_length": 100, "limit max_bytes": 100000, "limit dedup_limit": 7, "limit key_limit": 2, "limit max_deliveries": 3,
 		"limit rate": 2, "limit key_rate": .1, "limit lease": 3600, "takes_dead_letters": 1,
 	})
 	m.ask("pq.jobs.admin.resume", "")
 	m.lease("jobs", "1h")
-	shows(map[string]float64{"items ready": 0, "items leased": 1, "paused": 0, "oldest_seconds": 0, "oldest_of_all_seconds": 0, "oldest_lease_at_least": 0})
+	shows(map[string]float64{"items ready": 0, "items leased": 1, "paused": 0, "cause leased": 1, "oldest_seconds": 0, "oldest_of_all_seconds": 0, "oldest_lease_at_least": 0})
 	testenv.Await(t, "the lease grows older", func() bool { return m.queues()["jobs oldest_lease_seconds"] > 0.2 })
 	waiting, err := m.nc.SubscribeSync(m.nc.NewInbox())
 	if err != nil {

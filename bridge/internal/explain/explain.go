@@ -32,10 +32,19 @@ type Facts struct {
 	Silent                 int              // other processes on the store that have not said whether somebody asks there
 }
 
+// Word is the cause: where pushes are refused that is it, unless items are kept by another one.
+func (f *Facts) Word() protocol.Cause {
+	cause := protocol.Cause(f.Cause)
+	if f.Full != nil && !cause.Wrong() && (f.Ready == 0 || cause == protocol.CauseFlows) {
+		return protocol.Cause(f.Full.Reason)
+	}
+	return cause
+}
+
 // Answer is the explanation as a client gets it.
 func (f *Facts) Answer(now time.Time) protocol.Explain {
 	e := protocol.Explain{
-		Cause: protocol.Cause(f.Cause), Key: f.Key, WaitsFor: string(f.WaitsFor), Holder: f.Holder, Link: f.Link,
+		Cause: f.Word(), Key: f.Key, WaitsFor: string(f.WaitsFor), Holder: f.Holder, Link: f.Link,
 		Since: utc(f.Since), Until: utc(f.Until), AtLeast: f.AtLeast, Waiting: f.Waiting,
 	}
 	if f.Explanation.Item != nil {
@@ -47,8 +56,8 @@ func (f *Facts) Answer(now time.Time) protocol.Explain {
 		return e
 	}
 	e.Refuses = f.Full.Reason
-	if !e.Cause.Wrong() && (f.Ready == 0 || e.Cause == protocol.CauseFlows) {
-		e.Cause, e.Text, e.Next = protocol.Cause(f.Full.Reason), "No push is taken: "+f.Full.Text+".", refused[f.Full.Reason]
+	if e.Cause == protocol.Cause(f.Full.Reason) {
+		e.Text, e.Next = "No push is taken: "+f.Full.Text+".", refused[f.Full.Reason]
 	} else {
 		e.Text = strings.TrimSuffix(e.Text, ".") + "; and no push is taken: " + f.Full.Text + "."
 	}

@@ -40,6 +40,7 @@ var (
 	descKeysAtLeast   = queueDesc("keys_at_least", "Whether more keys have ready items than were counted: 1 or 0.")
 	descKeysWaiting   = queueDesc("keys_waiting", "Keys counted whose next item has to wait, by what for.", "waits_for")
 	descPaused        = queueDesc("paused", "Whether the queue is paused: 1 or 0.")
+	descCause         = queueDesc("cause", "1, with the cause for which nothing moves, as far as this bridge knows.", "cause")
 	descLimit         = queueDesc("limit", "Limits that are set; rates in deliveries a second, the lease in seconds.", "limit")
 	descRemembered    = queueDesc("remembered_ids", "Ids of pushes and pops that are remembered.")
 	descTakesDead     = queueDesc("takes_dead_letters", "1: the queue takes the dead letters of others.")
@@ -121,7 +122,7 @@ var descCounters = [request.Counters]*prometheus.Desc{
 // Describe implements [prometheus.Collector].
 func (c Collector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		descItems, descQueueBytes, descWaiting, descOldest, descOldestOfAll, descOldestAtLeast, descOldestLease, descLeaseAtLeast, descKeys, descKeysAtLeast, descKeysWaiting, descPaused, descLimit, descRemembered, descTakesDead,
+		descItems, descQueueBytes, descWaiting, descOldest, descOldestOfAll, descOldestAtLeast, descOldestLease, descLeaseAtLeast, descKeys, descKeysAtLeast, descKeysWaiting, descPaused, descCause, descLimit, descRemembered, descTakesDead,
 		descNotServed, descPlaces, descMaxPlaces, descSourceState,
 	} {
 		to <- d
@@ -192,6 +193,7 @@ func (c Collector) gauges(to chan<- prometheus.Metric, name string, q *queue) {
 		}
 	}
 	gauge(descPaused, oneIf(q.Paused))
+	gauge(descCause, 1, string(q.cause))
 	gauge(descRemembered, float64(q.Remembered))
 	if takesDeadLetters(name, &q.Config) {
 		gauge(descTakesDead, 1)

@@ -16,6 +16,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // Surveyor reads what metrics and STATS say about queues. Metrics are of those that have a
@@ -23,6 +24,7 @@ import (
 type Surveyor struct {
 	store   *fdbpq.Store
 	waiting func(queue string) int
+	cause   Cause
 	places  *request.PerQueue
 
 	mu     sync.Mutex // a survey is under way, or its result is read
@@ -33,16 +35,20 @@ type Surveyor struct {
 	until  time.Time // the latest one is used until then
 }
 
+// Cause says why nothing of a queue moves, as far as that is known without asking others.
+type Cause func(r kv.Reader, q fdbpq.Queue, found *Found) (protocol.Cause, error)
+
 // New returns a surveyor of the queues that have a place. waiting is how many pops wait at a
 // queue.
-func New(store *fdbpq.Store, waiting func(queue string) int, places *request.PerQueue) *Surveyor {
-	return &Surveyor{store: store, waiting: waiting, places: places}
+func New(store *fdbpq.Store, waiting func(queue string) int, cause Cause, places *request.PerQueue) *Surveyor {
+	return &Surveyor{store: store, waiting: waiting, cause: cause, places: places}
 }
 
 // queue is what the store, and the bridge, say about a queue.
 type queue struct {
 	Found
 	waiting int
+	cause   protocol.Cause // "" where the look was not for it
 }
 
 // Found is what the store says about a queue.
@@ -50,6 +56,7 @@ type Found struct {
 	fdbpq.Inspection
 	OldestReady fdbpq.Oldest
 	OldestLease fdbpq.OldestLease
+	Held        fdbpq.Held // by links
 	KeyCounts   fdbpq.KeyCounts
 	now         time.Time // when it was read
 }
@@ -65,7 +72,9 @@ func Read(r kv.Reader, q fdbpq.Queue, most Looks) (*Found, error) {
 		f.OldestReady, err = q.OldestReady(r, most.Priorities)
 	}
 	if i.Leased > 0 && most.Leases > 0 && err == nil {
-		f.OldestLease, err = q.OldestLease(r, most.Leases)
+		if f.OldestLease, err = q.OldestLease(r, most.Leases); err == nil {
+			f.Held, err = q.Held(r)
+		}
 	}
 	if i.Keyed && most.Keys > 0 && err == nil {
 		f.KeyCounts, err = q.CountKeys(r, most.Keys)
@@ -96,8 +105,11 @@ func (f *Found) age(then time.Time) float64 {
 }
 
 // Looks is at how much of a queue a look is: at nothing of what is 0. Priorities are looked at
-// for the oldest item, and leases for the oldest one.
-type Looks struct{ Priorities, Leases, Keys int }
+// for the oldest item, and leases for the oldest one, and for those that links hold.
+type Looks struct {
+	Priorities, Leases, Keys int
+	Cause                    bool // of a survey: why nothing moves
+}
 
 // Deep is at how much of one queue a look is that nobody shares.
 var Deep = Looks{Priorities: 64, Leases: 256}
@@ -121,7 +133,7 @@ const (
 // looksEach is at how much of each queue a survey of so many looks.
 func looksEach(queues int) Looks {
 	priorities := min(Deep.Priorities, max(4, surveyLooks/max(1, queues)))
-	return Looks{Priorities: priorities, Leases: min(Deep.Leases, max(4, surveyLeases/max(1, queues))), Keys: priorities}
+	return Looks{Priorities: priorities, Leases: min(Deep.Leases, max(4, surveyLeases/max(1, queues))), Keys: priorities, Cause: true}
 }
 
 // survey returns the queues that have a place, all sources, and all links. With an error it also returns those that
@@ -225,9 +237,14 @@ func (s *Surveyor) readPart(ctx context.Context, names []string, most Looks, fou
 
 func (s *Surveyor) readTogether(ctx context.Context, names []string, most Looks, found func(string, *queue)) error {
 	surveys := make([]*Found, len(names))
+	causes := make([]protocol.Cause, len(names))
 	err := s.store.View(ctx, func(r kv.Reader) (err error) {
 		for i, name := range names {
-			if surveys[i], err = Read(r, s.store.Queue(name), most); err != nil {
+			q := s.store.Queue(name)
+			if surveys[i], err = Read(r, q, most); err == nil && surveys[i] != nil && most.Cause {
+				causes[i], err = s.cause(r, q, surveys[i])
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -241,7 +258,7 @@ func (s *Surveyor) readTogether(ctx context.Context, names []string, most Looks,
 			s.places.Gone(names[i])
 			continue
 		}
-		found(names[i], &queue{*one, s.waiting(names[i])})
+		found(names[i], &queue{*one, s.waiting(names[i]), causes[i]})
 	}
 	return nil
 }
