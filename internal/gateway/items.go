@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"github.com/nats-io/nats.go"
+
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -35,7 +37,6 @@ func list(in *input) (*answer, *refusal) {
 }
 
 func get(in *input) (*answer, *refusal) {
-	var body []byte
 	var ask protocol.GetRequest
 	for name, to := range map[string]*bool{"attempts": &ask.Attempts, "explain": &ask.Explain} {
 		var why *refusal
@@ -43,6 +44,23 @@ func get(in *input) (*answer, *refusal) {
 			return nil, why
 		}
 	}
+	reply, why := in.askGet(ask)
+	if why != nil && why.Code == protocol.CodeBadRequest && ask.Explain {
+		ask.Explain = false
+		reply, why = in.askGet(ask) // of an earlier version
+	}
+	if why != nil {
+		return nil, why
+	}
+	i, why := readItem(in.values["queue"], reply)
+	if why != nil {
+		return nil, why
+	}
+	return answerJSON(i)
+}
+
+func (in *input) askGet(ask protocol.GetRequest) (*nats.Msg, *refusal) {
+	var body []byte
 	if ask != (protocol.GetRequest{}) {
 		var why *refusal
 		if body, why = marshal(ask); why != nil {
@@ -53,15 +71,7 @@ func get(in *input) (*answer, *refusal) {
 	if why != nil {
 		return nil, why
 	}
-	reply, why := in.ask(m)
-	if why != nil {
-		return nil, why
-	}
-	i, why := readItem(in.values["queue"], reply)
-	if why != nil {
-		return nil, why
-	}
-	return answerJSON(i)
+	return in.ask(m)
 }
 
 func remove(in *input) (*answer, *refusal) {

@@ -15,7 +15,7 @@ const mostValue = 4 << 10; // characters of a header
 
 export function item(context, { queue, id }) {
   const base = path(["queues", queue, "items", id]);
-  const at = `${base}?attempts=true`;
+  const at = `${base}?attempts=true&explain=true`;
   const why = h("p", { class: "why", role: "status" }, "Loading…");
   const facts = h("dl", { class: "facts panel" });
   const attempts = h("div");
@@ -81,6 +81,8 @@ export function item(context, { queue, id }) {
     why, facts, attempts, h("h2", {}, "Headers"), headers, payload);
 }
 
+const unasked = new Set(["no_workers", "band", "unknown"]); // causes for which a ready item stays that waits for nothing else
+
 const when = (time) => `${new Date(time).toLocaleString()} (${fromNow(time)})`;
 const fact = (name, value) => [h("dt", {}, name), h("dd", {}, h("span", { class: "text" }, visible(value)))];
 
@@ -101,7 +103,9 @@ function explain(item, info, position) {
   if (item.dead) return `It is a dead letter of ${item.dead.origin}: ${visible(cut(reasonOf(item), 200))}. It stays until somebody requeues or removes it${info && info.rates.pop >= 0.005 ? ", or pops it: this queue is popped" : ""}.`;
   if (info?.paused || item.waits_for === "pause") return "It is ready, and the queue is paused: no pop gets it until the queue is resumed.";
   const place = position > 1 ? ` ${count(position - 1)} ${position === 2 ? "item is" : "items are"} before it.` : position === 1 ? " It is the next one." : position === -1 ? " More than 1,000 items are before it." : "";
-  const pops = info && info.rates.pop < 0.005 && info.waiting === 0 ? " Nobody pops this queue now." : "";
+  const { cause, text, next } = item.explain ?? {};
+  if (unasked.has(cause)) return `${visible(text)}${place} ${next}`;
+  const pops = !cause && info && info.rates.pop < 0.005 && info.waiting === 0 ? " Nobody pops this queue now." : "";
   return `It is ready.${place}${pops}`;
 }
 
