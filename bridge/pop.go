@@ -105,7 +105,7 @@ func (r *pop) Read(*codec.Wire) (f *failure.Failure) {
 func (p *pop) seen(limit *codec.Limit, queue string, taken *fdbpq.Popped) {
 	items := taken.Items
 	if len(items) == 0 {
-		p.Failure = failure.Nothing(queue, taken.Reason)
+		p.Failure = failure.NothingIn(queue, p.ask.Band, taken)
 	}
 	for i := range items {
 		if f := limit.Unanswerable(queue, &items[i]); f != nil {

@@ -107,6 +107,12 @@ func TestNothing(t *testing.T) {
 	c.ask("pq.jobs.admin.purge", "")
 	nothing("empty")
 	c.push("pq.jobs.push", "x")
+	for _, verb := range []string{"pop.max", "peek.min"} {
+		m := c.refused(c.ask("pq.jobs."+verb, `{"min":5,"max":7}`), 404, "band")
+		if want := "queue jobs: none is ready in the band 5..7, 1 outside it"; m.Header.Get("Nats-Service-Error") != want {
+			t.Errorf("%s of an empty band: %q, expected %q", verb, m.Header.Get("Nats-Service-Error"), want)
+		}
+	}
 	c.ask("pq.jobs.admin.pause", "")
 	nothing("paused")
 	c.ask("pq.jobs.admin.resume", "")

@@ -365,7 +365,7 @@ func (t *popTransaction) pop(tx kv.Tx, todo []*pop) (int, error) {
 		return 0, nil // it removed expired items, and more are left
 	}
 	if len(items) == 0 {
-		first.Failure, first.final = failure.Nothing(t.lane.queue.Name(), taken.Reason), taken.Final
+		first.Failure, first.final = failure.NothingIn(t.lane.queue.Name(), first.ask.Band, &taken), taken.Final
 		switch {
 		case first.waited:
 			first.Failure = errWaited

@@ -69,6 +69,7 @@ const (
 	ReasonPaused  = protocol.ReasonPaused
 	ReasonRate    = protocol.ReasonRate    // the rate of the queue allows no delivery now
 	ReasonBlocked = protocol.ReasonBlocked // the ready items wait for their keys
+	ReasonBand    = protocol.ReasonBand    // items are ready, and all of them outside the band
 	ReasonUnknown = protocol.ReasonUnknown // no such queue, or no such item
 )
 

@@ -43,6 +43,8 @@ func TestPopBatch(t *testing.T) {
 	for _, payload := range []string{"a", "b", "c", "d", "e"} {
 		w.push(t, payload, client.Priority(int64(payload[0])))
 	}
+	_, err := w.queue.PopBatch(t.Context(), client.Min, 3, client.Band('f', math.MaxInt64))
+	fails(t, err, client.ErrEmpty, 404, client.ReasonBand)
 	for _, tc := range []struct {
 		end  client.End
 		n    int
@@ -59,7 +61,7 @@ func TestPopBatch(t *testing.T) {
 			t.Errorf("pop %d from %s: %s, %v, expected %s", tc.n, tc.end, payloads(items), err, tc.want)
 		}
 	}
-	_, err := w.queue.PopBatch(t.Context(), client.Min, 3)
+	_, err = w.queue.PopBatch(t.Context(), client.Min, 3)
 	fails(t, err, client.ErrEmpty, 404, client.ReasonEmpty)
 	if _, err := w.queue.PopBatch(t.Context(), client.Min, 0); err == nil || errors.Is(err, client.ErrEmpty) {
 		t.Error("a batch of 0: expected an error")

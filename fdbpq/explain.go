@@ -14,7 +14,6 @@ import (
 const (
 	ReasonFlows Reason = "flows" // nothing keeps items from being handed out
 	ReasonHeld  Reason = "held"  // links hold all that are leased
-	ReasonBand  Reason = "band"  // the ready items are outside the bands that pops ask for
 )
 
 // Explanation is what keeps the items of a queue, or one of them, from being handed out.

@@ -383,7 +383,7 @@ func (q Queue) Peek(r kv.Reader, sel Selection) (Popped, error) {
 		return Popped{}, err
 	}
 	if found.sel.Limit == 0 {
-		return popped, pops{qtx}.completeLater(&popped, retry)
+		return popped, pops{qtx}.completeLater(&popped, *sel.Band, retry)
 	}
 	if err := found.run(); err != nil {
 		return Popped{}, err
@@ -403,5 +403,5 @@ func (q Queue) Peek(r kv.Reader, sel Selection) (Popped, error) {
 			return Popped{}, err
 		}
 	}
-	return popped, pops{qtx}.complete(&popped)
+	return popped, pops{qtx}.complete(&popped, *sel.Band)
 }

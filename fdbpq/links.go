@@ -590,7 +590,7 @@ func (l links) again(o *out, ask *LinkAsk, given *Given) error {
 	if len(items) == 0 {
 		return nil
 	}
-	return pops{l.queueTx}.complete(popped)
+	return pops{l.queueTx}.complete(popped, *sel.Band)
 }
 
 const linkVersion = 1

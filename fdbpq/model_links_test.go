@@ -117,7 +117,7 @@ func (m *model) give(queue, name string, ask linkAsk, at moment, got outcome) ou
 			out.Items = append(out.Items, q.byNumber(number).view())
 		}
 		if len(out.Items) > 0 {
-			q.complete(&out, at.now)
+			q.complete(&out, everyPriority, at.now)
 		}
 		return out
 	}

@@ -78,8 +78,8 @@ func (q *modelQueue) choose(sel selection, now int64, got outcome) (hit, passed 
 	return hit, passed, false
 }
 
-// complete adds what the counters say to a pop or a peek.
-func (q *modelQueue) complete(out *outcome, now int64) {
+// complete adds what the counters say to a pop or a peek from a band.
+func (q *modelQueue) complete(out *outcome, band fdbpq.Band, now int64) {
 	n := q.counts()
 	switch {
 	case len(out.Items) > 0:
@@ -88,6 +88,8 @@ func (q *modelQueue) complete(out *outcome, now int64) {
 		out.Reason = fdbpq.ReasonRate
 	case n.Ready > 0 && q.blocks():
 		out.Reason = fdbpq.ReasonBlocked
+	case n.Ready > 0 && len(q.order(selection{band: band})) == 0:
+		out.Reason, out.Ready = fdbpq.ReasonBand, n.Ready
 	case n.Leased > 0 && n.Ready == 0:
 		out.Reason = fdbpq.ReasonLeased
 	case n.Delayed > 0 && n.Ready == 0:
@@ -124,7 +126,7 @@ func (m *model) peek(queue string, at moment, sel selection, got outcome) outcom
 		turns.take(item)
 		out.Items = append(out.Items, item.view())
 	}
-	q.complete(&out, at.now)
+	q.complete(&out, sel.band, at.now)
 	return out
 }
 
@@ -172,7 +174,7 @@ func (m *model) pop(queue string, at moment, sel selection, lease time.Duration,
 		if final {
 			q.pops[sel.popID] = nothing
 		}
-		q.complete(&out, at.now)
+		q.complete(&out, sel.band, at.now)
 		q.retry(&out, at.now, outcome{})
 		return out
 	}
@@ -223,7 +225,7 @@ func (m *model) pop(queue string, at moment, sel selection, lease time.Duration,
 		q.pops[sel.popID] = nothing
 		out.Final = true
 	}
-	q.complete(&out, at.now)
+	q.complete(&out, sel.band, at.now)
 	if len(out.Items) == 0 && !out.More {
 		q.retry(&out, at.now, got)
 	}
@@ -255,7 +257,7 @@ func (m *model) repeatPop(q *modelQueue, at moment, sel selection, lease time.Du
 		case q.paused:
 			out.Reason = fdbpq.ReasonPaused
 		case q.exists:
-			q.complete(&out, at.now)
+			q.complete(&out, sel.band, at.now)
 		}
 		return out
 	}
@@ -271,6 +273,6 @@ func (m *model) repeatPop(q *modelQueue, at moment, sel selection, lease time.Du
 	if len(out.Items) == 0 {
 		return outcome{Err: "lost: gone"}
 	}
-	q.complete(&out, at.now)
+	q.complete(&out, sel.band, at.now)
 	return out
 }

@@ -222,7 +222,7 @@ func (q *modelQueue) retry(out *outcome, now int64, got outcome) {
 		b := q.bucket.seen(q.config.Rate, 0, now)
 		out.Retry = b.wait()
 		return
-	case fdbpq.ReasonBlocked, fdbpq.ReasonLeased, fdbpq.ReasonDelayed, fdbpq.ReasonEmpty:
+	case fdbpq.ReasonBlocked, fdbpq.ReasonLeased, fdbpq.ReasonDelayed, fdbpq.ReasonBand, fdbpq.ReasonEmpty:
 		if q.blocks() {
 			wait = q.firstToken(now)
 		}

@@ -320,7 +320,7 @@ func (w *world) hold(p *process, meetings []meeting) error {
 }
 
 // counted are the reasons that counters give.
-var counted = map[fdbpq.Reason]bool{fdbpq.ReasonLeased: true, fdbpq.ReasonDelayed: true, fdbpq.ReasonEmpty: true}
+var counted = map[fdbpq.Reason]bool{fdbpq.ReasonLeased: true, fdbpq.ReasonDelayed: true, fdbpq.ReasonBand: true, fdbpq.ReasonEmpty: true}
 
 // serial does two operations to a copy of the model one after the other and
 // compares what they answer and what is there then.

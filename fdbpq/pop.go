@@ -14,11 +14,11 @@ type Popped struct {
 	// Leased is for how long the items were leased, 0 if they were popped for good.
 	Leased time.Duration
 
-	// Ready is the queue's counter of ready items after a pop that found some.
+	// Ready is the queue's counter of ready items after a pop that found some, or of ReasonBand.
 	Ready int64
 
 	// Reason says why there are no items. It compares the queue's counters of all
-	// priorities as they were when the transaction began.
+	// priorities as they were when the transaction began; ReasonBand looks into the band.
 	Reason Reason
 
 	// Repeated: an earlier pop with this id has popped the items.
@@ -145,7 +145,7 @@ func (p pops) pop(sel *Selection, lease time.Duration, ahead *readAhead) (Popped
 		if err != nil {
 			return Popped{}, err
 		}
-		return popped, p.completeLater(&popped, retry)
+		return popped, p.completeLater(&popped, *sel.Band, retry)
 	}
 	if err := head.run(); err != nil {
 		return Popped{}, err
@@ -209,7 +209,7 @@ func (p pops) pop(sel *Selection, lease time.Duration, ahead *readAhead) (Popped
 		return Popped{}, err
 	}
 	popped.Events = p.happened()
-	return popped, p.complete(&popped)
+	return popped, p.complete(&popped, *sel.Band)
 }
 
 func deref(t *Popped) Popped {
@@ -265,13 +265,14 @@ const (
 	ReasonPaused  Reason = "paused"
 	ReasonRate    Reason = "rate"    // the queue's rate allows no delivery now
 	ReasonBlocked Reason = "blocked" // ready items wait for others of their key, or for its rate, or it is paused
+	ReasonBand    Reason = "band"    // items are ready, and all of them outside the band
 	ReasonLeased  Reason = "leased"  // there are only leased items, and perhaps delayed ones
 	ReasonDelayed Reason = "delayed" // there are only delayed items
 	ReasonEmpty   Reason = "empty"   // none of these
 )
 
-// complete sets Ready or Reason from the queue's counters.
-func (p pops) complete(popped *Popped) error {
+// complete sets Ready or Reason, of a pop or a peek from a band, from the queue's counters.
+func (p pops) complete(popped *Popped, band Band) error {
 	r, s := p.snapshot, p.state
 	if len(popped.Items) > 0 {
 		ready, err := r.Get(counterKey(p.name, s.generation, counterReady))
@@ -280,18 +281,10 @@ func (p pops) complete(popped *Popped) error {
 	}
 	n, err := countsOf(p.name, r, s.generation)
 	n = n.with(&p.tally)
-	if err == nil && n.Ready > 0 {
-		empty, err := rates{p.queueTx}.spent(bucketRow(p.name), s.config.Rate)
-		if err != nil || empty {
-			popped.Reason = ReasonRate
-			return err
-		}
-	}
 	switch {
-	case n.Ready > 0 && s.takesTurns():
-		popped.Reason = ReasonBlocked
-	case n.Ready > 0: // outside the band, or past their TTL
-		popped.Reason = ReasonEmpty
+	case err != nil:
+	case n.Ready > 0:
+		return p.someReady(popped, n.Ready, band)
 	case n.Leased > 0:
 		popped.Reason = ReasonLeased
 	case n.Delayed > 0:
@@ -302,9 +295,31 @@ func (p pops) complete(popped *Popped) error {
 	return err
 }
 
+// someReady says why a pop or a peek from a band gets none of the queue's n ready items.
+func (p pops) someReady(popped *Popped, n int64, band Band) error {
+	spent, err := rates{p.queueTx}.spent(bucketRow(p.name), p.state.config.Rate)
+	if err != nil || spent {
+		popped.Reason = ReasonRate
+		return err
+	}
+	if p.state.takesTurns() {
+		popped.Reason = ReasonBlocked
+		return nil
+	}
+	popped.Reason = ReasonEmpty // they are past their TTL
+	if band == AllPriorities {
+		return nil
+	}
+	inside, err := readyItems(p.name, p.snapshot, p.state, Min, band, p.state.config.Ties)(1, 1)
+	if err == nil && len(inside) == 0 {
+		popped.Reason, popped.Ready = ReasonBand, n
+	}
+	return err
+}
+
 // completeLater is complete for a pop that a rate allows no item before a time.
-func (p pops) completeLater(popped *Popped, retry time.Duration) error {
-	err := p.complete(popped)
+func (p pops) completeLater(popped *Popped, band Band, retry time.Duration) error {
+	err := p.complete(popped, band)
 	if popped.Reason == ReasonRate {
 		popped.Retry = retry
 	}

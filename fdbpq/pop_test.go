@@ -54,38 +54,59 @@ func TestReasons(t *testing.T) {
 	})
 }
 
-// The reason is that of the queue, whatever the band: where an item is ready outside of it, what is
-// leased and delayed is no reason.
+// Where items are ready outside of the band and none is in it, that is the reason, whatever is leased or delayed. Otherwise it
+// is that of the queue.
 func TestReasonsOfABand(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		f := openFixture(t, open)
 		sel := fdbpq.Selection{Band: &fdbpq.Band{Low: 3, High: 7}, Limit: 1}
-		expect := func(want fdbpq.Reason) {
+		peeks := func(queue string, want fdbpq.Reason, outside int64) {
 			t.Helper()
 			f.view(func(r kv.Reader) error {
-				found, err := f.Queue("q").Peek(r, sel)
-				if found.Reason != want {
-					t.Errorf("a peek says %q, expected %q", found.Reason, want)
-				}
-				return err
-			})
-			f.update(func(tx kv.Tx) error {
-				popped, err := f.Queue("q").Pop(tx, sel)
-				if popped.Reason != want {
-					t.Errorf("a pop says %q, expected %q", popped.Reason, want)
+				found, err := f.Queue(queue).Peek(r, sel)
+				if found.Reason != want || found.Ready != outside {
+					t.Errorf("a peek says %q, %d ready; expected %q, %d", found.Reason, found.Ready, want, outside)
 				}
 				return err
 			})
 		}
+		pops := func(queue string, want fdbpq.Reason, outside int64) {
+			t.Helper()
+			f.update(func(tx kv.Tx) error {
+				popped, err := f.Queue(queue).Lease(tx, sel, time.Hour)
+				if popped.Reason != want || popped.Ready != outside {
+					t.Errorf("a pop says %q, %d ready; expected %q, %d", popped.Reason, popped.Ready, want, outside)
+				}
+				return err
+			})
+		}
+		expect := func(queue string, want fdbpq.Reason, outside int64) {
+			t.Helper()
+			peeks(queue, want, outside)
+			pops(queue, want, outside)
+		}
 		f.push("q", fdbpq.NewItem{Delay: time.Hour})
 		f.pushed("q", 1, "ready")
-		expect(fdbpq.ReasonEmpty)
+		expect("q", fdbpq.ReasonBand, 1)
 		f.pushed("q", 0, "leased")
 		f.leaseOne("q", time.Hour)
-		expect(fdbpq.ReasonEmpty)
-		f.pop("q", fdbpq.Min, 1)
-		expect(fdbpq.ReasonLeased)
+		f.pushed("q", 8, "beyond the other end")
+		expect("q", fdbpq.ReasonBand, 2)
+		f.push("q", fdbpq.NewItem{Priority: 5, HasPriority: true, TTL: time.Second})
+		f.pass(time.Second)
+		peeks("q", fdbpq.ReasonEmpty, 0) // it is in the band, and past its TTL
+		pops("q", fdbpq.ReasonBand, 2)   // it has removed that
+		f.pop("q", fdbpq.Min, 2)
+		expect("q", fdbpq.ReasonLeased, 0)
+
+		f.push("keys", fdbpq.NewItem{Key: "k", Priority: 1, HasPriority: true})
+		expect("keys", fdbpq.ReasonBand, 1)
+
+		f.configure("rate", `{"rate":"1/1h"}`)
+		f.pushed("rate", 1, "one", "two")
+		f.pop("rate", fdbpq.Min, 1)
+		expect("rate", fdbpq.ReasonRate, 0)
 	})
 }
 

@@ -90,7 +90,7 @@ func (ps popIDs) repeat(sel *Selection, lease time.Duration) (*Popped, error) {
 	popped := &Popped{Leased: m.lease, Repeated: true}
 	if m.nothing() {
 		popped.Final = true
-		return popped, ps.explainNothing(popped)
+		return popped, ps.explainNothing(popped, m.band)
 	}
 	for n := range m.items {
 		item, err := ps.repeatTaken(sel.PopID, n)
@@ -111,7 +111,7 @@ func (ps popIDs) repeat(sel *Selection, lease time.Duration) (*Popped, error) {
 	if len(popped.Items) == 0 {
 		return nil, &LostError{LostGone}
 	}
-	return popped, pops{ps.queueTx}.complete(popped)
+	return popped, pops{ps.queueTx}.complete(popped, m.band)
 }
 
 func (ps popIDs) repeatTaken(popID string, n int64) (Item, error) {
@@ -306,14 +306,14 @@ func (ps popIDs) popNothing(sel *Selection, lease time.Duration, reason Reason) 
 }
 
 // explainNothing sets the reason of a pop that is remembered to have popped nothing.
-func (ps popIDs) explainNothing(popped *Popped) error {
+func (ps popIDs) explainNothing(popped *Popped, band Band) error {
 	switch {
 	case !ps.there():
 		popped.Reason = ReasonUnknown
 	case ps.state.paused:
 		popped.Reason = ReasonPaused
 	default:
-		return pops{ps.queueTx}.complete(popped)
+		return pops{ps.queueTx}.complete(popped, band)
 	}
 	return nil
 }

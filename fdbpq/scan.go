@@ -2,6 +2,7 @@ package fdbpq
 
 import (
 	"math"
+	"strconv"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
@@ -22,6 +23,18 @@ type Band struct {
 
 // AllPriorities is the band of all priorities.
 var AllPriorities = Band{Low: math.MinInt64, High: math.MaxInt64}
+
+// String is the band as pops name it: low..high, without an end that bounds nothing.
+func (b Band) String() string {
+	low, high := "", ""
+	if b.Low != AllPriorities.Low {
+		low = strconv.FormatInt(b.Low, 10)
+	}
+	if b.High != AllPriorities.High {
+		high = strconv.FormatInt(b.High, 10)
+	}
+	return low + ".." + high
+}
 
 // in returns the band's range of keys in the space with this prefix. Items of other
 // programs whose priorities are no integers of 64 bits are outside every band.

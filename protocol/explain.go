@@ -36,7 +36,7 @@ const (
 	CausePaused    Cause = Cause(ReasonPaused)
 	CauseRate      Cause = Cause(ReasonRate)
 	CauseBlocked   Cause = Cause(ReasonBlocked)
-	CauseBand      Cause = "band"              // those who ask for items ask for other priorities
+	CauseBand      Cause = Cause(ReasonBand)   // those who ask for items ask for other priorities
 	CauseLeased    Cause = Cause(ReasonLeased) // no item is ready, or those who have leases do not ask for more
 	CauseHeld      Cause = Cause(ReasonHeld)
 	CauseDelayed   Cause = Cause(ReasonDelayed)

@@ -79,7 +79,7 @@ const settles = "POST /v1/queues/{queue}/settle"
 // Reasons that several operations share. Their capacity is their length, so that append copies them.
 var (
 	refusesPush  = []Reason{ReasonFull, ReasonRemembered, ReasonLeased, ReasonAnotherKey, ReasonHeld, ReasonQuotaQueues, ReasonQuotaItems, ReasonQuotaBytes, ReasonStoreFull, ReasonGone, ReasonTaken, ReasonReturned, ReasonExpired}
-	nothingThere = []Reason{ReasonEmpty, ReasonLeased, ReasonDelayed, ReasonPaused, ReasonRate, ReasonBlocked}
+	nothingThere = []Reason{ReasonEmpty, ReasonLeased, ReasonDelayed, ReasonPaused, ReasonRate, ReasonBlocked, ReasonBand}
 	losesLease   = []Reason{ReasonGone, ReasonTaken, ReasonReturned, ReasonExpired}
 	holds        = []Reason{ReasonHeld}
 )

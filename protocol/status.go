@@ -94,6 +94,7 @@ const (
 	ReasonPaused  Reason = "paused"
 	ReasonRate    Reason = "rate"    // the rate of the queue allows no delivery now
 	ReasonBlocked Reason = "blocked" // the ready items wait for their keys
+	ReasonBand    Reason = "band"    // items are ready, and all of them outside the band
 	ReasonUnknown Reason = "unknown" // no such queue, or no such item
 )
 

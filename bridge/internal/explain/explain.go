@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -263,19 +262,7 @@ func (f *Facts) bands() (texts []string) {
 		return cmp.Or(cmp.Compare(a.Low, b.Low), cmp.Compare(a.High, b.High))
 	})
 	for _, band := range all[:min(len(all), maxBands)] {
-		texts = append(texts, bandText(band))
+		texts = append(texts, band.String())
 	}
 	return texts
-}
-
-// bandText is a band as PQ-Band has it.
-func bandText(b fdbpq.Band) string {
-	low, high := "", ""
-	if b.Low != fdbpq.AllPriorities.Low {
-		low = strconv.FormatInt(b.Low, 10)
-	}
-	if b.High != fdbpq.AllPriorities.High {
-		high = strconv.FormatInt(b.High, 10)
-	}
-	return low + ".." + high
 }

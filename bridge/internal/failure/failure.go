@@ -79,6 +79,15 @@ func Nothing(queue string, reason fdbpq.Reason) *Failure {
 	return f
 }
 
+// NothingIn says why a pop or a peek from a band found no item.
+func NothingIn(queue string, band fdbpq.Band, found *fdbpq.Popped) *Failure {
+	f := Nothing(queue, found.Reason)
+	if found.Reason == fdbpq.ReasonBand {
+		f.Text = fmt.Sprintf("queue %s: none is ready in the band %s, %d outside it", subjects.Own(queue), band, found.Ready)
+	}
+	return f
+}
+
 // NoQueue says that there is no such queue.
 func NoQueue(queue string) *Failure {
 	f := Nothing(queue, fdbpq.ReasonUnknown)

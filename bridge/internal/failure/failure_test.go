@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"syscall"
 	"testing"
@@ -94,6 +95,14 @@ func TestReasons(t *testing.T) {
 	} {
 		if f := failure.Nothing("jobs", reason); f.Code != 404 || f.Reason != protocol.Reason(reason) || !strings.Contains(f.Text, "jobs") || !strings.Contains(f.Text, want) {
 			t.Errorf("%s: %+v, expected %q", reason, f, want)
+		}
+	}
+	found := &fdbpq.Popped{Reason: fdbpq.ReasonBand, Ready: 40}
+	for band, want := range map[fdbpq.Band]string{
+		{Low: math.MinInt64, High: 10}: "..10, 40 outside it", {Low: -3, High: math.MaxInt64}: "-3.., 40 outside it", {Low: 1, High: 5}: "1..5, 40 outside it",
+	} {
+		if f := failure.NothingIn("jobs", band, found); f.Code != 404 || f.Reason != protocol.ReasonBand || f.Text != "queue jobs: none is ready in the band "+want {
+			t.Errorf("%+v, expected %q", f, want)
 		}
 	}
 	if f := failure.NoItem("jobs", "x"); f.Code != 404 || f.Reason != protocol.ReasonUnknown || f.Text != "queue jobs has no item x" {

@@ -10,6 +10,7 @@ test("every code and reason has a class, whatever was asked", async () => {
     [403, "", pq.ForbiddenError],
     [404, "unknown", pq.NotFoundError, pq.EmptyError],
     [404, "empty", pq.NotFoundError, pq.EmptyError],
+    [404, "band", pq.NotFoundError, pq.EmptyError],
     [408, "", pq.EmptyError],
     [409, "", pq.BusyError],
     [409, "occupied", pq.ConflictError],
