@@ -9,7 +9,6 @@ import (
 	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
-	"github.com/pqbridge/pqbridge/protocol"
 )
 
 func explainCommand(s *session.Session) *cobra.Command {
@@ -44,7 +43,7 @@ While no pqd is active in a cluster it says so, and fails with exit code 4.`,
 				return s.PrintJSON(e)
 			}
 			text := fmt.Sprintf("%s: %s\n", e.Cause, e.Text)
-			if next := nextStep(args[0], e); next != "" {
+			if next := show.NextStep(args[0], e); next != "" {
 				text += "next: " + next + "\n"
 			}
 			return s.Print(text)
@@ -82,23 +81,4 @@ func unlessTakeover(s *session.Session, c *client.Client, err error) error {
 		text += ": " + silence
 	}
 	return fmt.Errorf("%w; %s", err, text)
-}
-
-// nextStep is the next step, with the command that does it, if one does.
-func nextStep(queue string, e *client.Explain) string {
-	command := ""
-	switch {
-	case e.Cause == protocol.CausePaused:
-		command = "pq resume " + queue
-	case e.Cause == protocol.CauseBlocked && e.WaitsFor == "pause":
-		command = fmt.Sprintf("pq key resume %s %q", queue, e.Key)
-	case e.Cause == protocol.CauseHeld:
-		command = "pq link ls " + queue
-	case e.Item != "" && !e.Since.IsZero():
-		command = fmt.Sprintf("pq revoke %s %s", queue, e.Item)
-	}
-	if command == "" || e.Next == "" {
-		return e.Next
-	}
-	return e.Next + " " + command
 }

@@ -24,18 +24,19 @@ func Command(s *session.Session, version string) *cobra.Command {
 		Short: "find out what is wrong",
 		Long: `Checks the connection to the NATS server, the bridges, their versions and stores,
 the permissions of this user, the speed of the store, the clocks, the queues and
-their sources and links, and says what to do about each finding. It makes a queue to
-try requests on, and deletes it again. With a queue given it reads that one and
-changes nothing.
+their sources and links, and says what to do about each finding: for a queue of which
+nothing moves, what pq explain says. It makes a queue to try requests on, and deletes
+it again. With a queue given it reads that one and changes nothing.
 
-Exits with 1 when something does not work, and with 0 after warnings.`,
+Exits with 1 when something does not work, such as a queue that takes no push, and
+with 0 after warnings.`,
 		Example: `  # as another user
   pq doctor --creds worker.creds
 
   # as a user who may see one queue only
   pq doctor jobs`,
 		RunE: func(_ *cobra.Command, args []string) error {
-			d := &doctor{session: s, version: version, sourceSpan: sourceSpan}
+			d := &doctor{session: s, version: version, sourceSpan: sourceSpan, mostQueues: mostQueues}
 			if len(args) > 0 {
 				d.queue = args[0]
 			}
@@ -63,6 +64,7 @@ type doctor struct {
 	seen    error // the last permission error
 
 	sourceSpan time.Duration
+	mostQueues int // that are looked at
 }
 
 // verdict is the result of a check.

@@ -13,12 +13,15 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
+// mostQueues is how many queues are looked at: each may take 0.2 s at a bridge that waits for another one.
+const mostQueues = 10_000
+
 // queues looks for queues that need attention. It asks for them a page at a time: there may be
 // more than are read in the time for one answer.
 func (d *doctor) queues() {
 	found, feeds, gives := new(remarks), &sources{doctor: d}, &links{doctor: d}
 	seen, after := 0, ""
-	for page := 0; page == 0 || after != ""; page++ {
+	for page := 0; page == 0 || after != "" && seen < d.mostQueues; page++ {
 		var infos []*client.Info
 		permitted, err := d.try(func(ctx context.Context) (err error) {
 			infos, after, err = d.queuesBehind(ctx, after)
@@ -44,8 +47,15 @@ func (d *doctor) queues() {
 		gives.examine(infos, found.add)
 	}
 	feeds.again(found.add)
-	if found.note(d); len(found.kinds) == 0 {
-		d.note(fine, "queues", "%s, nothing to remark", show.Many(int64(seen), "queue"))
+	found.note(d)
+	looked := show.Many(int64(seen), "queue")
+	switch {
+	case after != "":
+		d.note(warn, "queues", "there are more than the %s that were looked at: \"pq doctor <queue>\" looks at one", looked)
+	case len(found.kinds) == 0:
+		d.note(fine, "queues", "%s, nothing to remark", looked)
+	case d.queue == "":
+		d.note(fine, "queues", "%s looked at", looked)
 	}
 }
 
@@ -67,13 +77,23 @@ func (d *doctor) queuesBehind(ctx context.Context, after string) (infos []*clien
 type kind string
 
 const (
+	takesNone  kind = "take no push"
 	holdsDead  kind = "hold dead letters"
-	isPaused   kind = "are paused"
-	isFull     kind = "are full"
-	unworked   kind = "have items that nobody takes"
+	waitsLong  kind = "have items that wait for long"
 	starves    kind = "have items that wait behind more urgent ones"
 	mostOfKind      = 10 // remarks of a kind that are printed
 )
+
+// stands is the kind of queues whose items this keeps.
+func stands(c protocol.Cause) kind { return kind("stand (" + figures.Word(c) + ")") }
+
+// verdict is how bad it is: a push that is refused may be lost.
+func (k kind) verdict() verdict {
+	if k == takesNone {
+		return bad
+	}
+	return warn
+}
 
 // remarks are those about all queues.
 type remarks struct {
@@ -99,10 +119,10 @@ func (r *remarks) add(k kind, format string, args ...any) {
 func (r *remarks) note(d *doctor) {
 	for _, k := range r.kinds {
 		for _, text := range r.texts[k] {
-			d.note(warn, "queues", "%s", text)
+			d.note(k.verdict(), "queues", "%s", text)
 		}
 		if n := r.more[k]; n > 0 {
-			d.note(warn, "queues", "and %s more queues %s: \"pq ls\" shows all", show.Thousands(n), k)
+			d.note(k.verdict(), "queues", "and %s more queues %s: \"pq ls\" shows all", show.Thousands(n), k)
 		}
 	}
 }
@@ -111,23 +131,25 @@ func (r *remarks) note(d *doctor) {
 const unattended = time.Hour
 
 func examineQueue(i *client.Info, remark func(k kind, format string, args ...any)) {
-	if origin, is := strings.CutSuffix(i.Queue, "-dead"); is && i.Ready > 0 {
+	e := &i.Explain
+	origin, dead := strings.CutSuffix(i.Queue, "-dead")
+	says := func(k kind) {
+		remark(k, "%s (%s): %s", i.Queue, figures.Word(e.Cause), strings.TrimSpace(e.Text+" "+show.NextStep(i.Queue, e)))
+	}
+	refused := e.Refuses != "" && e.Refuses != protocol.ReasonStoreFull // of the store others say it, and once
+	if refused {
+		says(takesNone)
+	}
+	switch age, oldest := show.Seconds(i.Oldest), show.Seconds(i.OldestOfAll); {
+	case dead && i.Ready > 0: // nobody has to ask for them
 		remark(holdsDead, `%s holds %s: "pq dead list %s" says why, "pq dead requeue %s --all" tries them again`,
 			i.Queue, show.Many(i.Ready, "dead letter"), origin, origin)
-		return
-	}
-	if i.Paused {
-		remark(isPaused, `%s is paused: "pq resume %s" ends that`, i.Queue, i.Queue)
-	}
-	if most := i.Config.MaxLength; most > 0 && i.Ready+i.Leased+i.Delayed >= most {
-		remark(isFull, "%s is full (max_length %s): consume faster, or raise it with \"pq config\"", i.Queue, show.Thousands(most))
-	}
-	if most := i.Config.MaxBytes; most > 0 && i.Bytes+protocol.ItemBytes*(i.Ready+i.Leased+i.Delayed) >= most {
-		remark(isFull, "%s is full (max_bytes %s): consume faster, or raise it with \"pq config\"", i.Queue, show.Thousands(most))
-	}
-	if age := show.Seconds(i.Oldest); !i.Paused && i.Ready > 0 && age > unattended && i.Rates.Pop < 0.1 {
-		remark(unworked, "%s has %s, the next of them waiting for %s, and nobody takes them: start a worker", i.Queue, show.Many(i.Ready, "item"), show.Span(age))
-	} else if age := show.Seconds(i.OldestOfAll); !i.Paused && age > unattended && show.Seconds(i.Oldest) < age/2 {
+	case refused:
+	case e.Cause.Wrong() && e.Cause != protocol.CauseStoreFull:
+		says(stands(e.Cause))
+	case i.Ready > 0 && age > unattended && i.Rates.Pop < 0.1:
+		remark(waitsLong, "%s has %s, the next of them waiting for %s, and few are taken: start more workers", i.Queue, show.Many(i.Ready, "item"), show.Span(age))
+	case oldest > unattended && age < oldest/2:
 		remark(starves, "%s has an item that has waited for %s behind more urgent ones: make deadlines its priorities, or start more workers", i.Queue, figures.OldestOf(i.Ready, i.OldestOfAll, i.OldestAtLeast))
 	}
 }

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -16,28 +17,61 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// doctor tells a queue whose less urgent items starve from one without workers.
+// doctor says of each queue of which nothing moves what explain says, and how bad that is; and it tells a queue whose less urgent
+// items starve from one with too few workers.
 func TestDoctorOnQueuesThatWait(t *testing.T) {
 	t.Parallel()
+	because := func(cause protocol.Cause, more ...protocol.Explain) (e client.Explain) {
+		if len(more) > 0 {
+			e = more[0]
+		}
+		e.Cause, e.Text, e.Next = cause, "Why.", "Do that."
+		return e
+	}
+	full := because(protocol.CauseFull, protocol.Explain{Refuses: protocol.ReasonFull})
 	for name, tc := range map[string]struct {
 		info client.Info
 		says string
+		kind kind // of the verdict
 	}{
-		"no workers":      {client.Info{Ready: 2, Oldest: 4000, OldestOfAll: 4000}, "nobody takes them"},
-		"starvation":      {client.Info{Ready: 2, Oldest: 3, OldestOfAll: 7200}, "waited for 2h0m behind more urgent ones"},
-		"perhaps longer":  {client.Info{Ready: 2, Oldest: 3, OldestOfAll: 7200, OldestAtLeast: true}, "waited for 2h0m or more behind"},
-		"full, in items":  {client.Info{Ready: 5, Config: client.Config{MaxLength: 5}}, "jobs is full (max_length 5)"},
-		"full, in bytes":  {client.Info{Ready: 5, Bytes: 4096, Config: client.Config{MaxBytes: 4096}}, "jobs is full (max_bytes 4,096)"},
-		"paused":          {client.Info{Ready: 2, Paused: true, Oldest: 3, OldestOfAll: 7200}, "is paused"},
-		"slow, in order":  {client.Info{Ready: 2, Oldest: 7000, OldestOfAll: 7200, Rates: client.Rates{Pop: 1}}, ""},
-		"busy":            {client.Info{Ready: 2, Oldest: 3, OldestOfAll: 60}, ""},
-		"nothing is here": {client.Info{}, ""},
+		"paused":        {client.Info{Ready: 2, Explain: because(protocol.CausePaused), Oldest: 3, OldestOfAll: 7200}, "jobs (paused): Why. Do that. pq resume jobs", "stand (paused)"},
+		"no workers":    {client.Info{Ready: 2, Explain: because(protocol.CauseNoWorkers), Oldest: 4000, OldestOfAll: 4000}, "jobs (no workers): Why. Do that.", "stand (no workers)"},
+		"a hung holder": {client.Info{Ready: 2, Explain: because(protocol.CauseBlocked, protocol.Explain{Item: "X", Since: time.Unix(1, 0)})}, "jobs (blocked): Why. Do that. pq revoke jobs X", "stand (blocked)"},
+		"rate":          {client.Info{Ready: 2, Explain: because(protocol.CauseRate)}, "jobs (rate): Why. Do that.", "stand (rate)"},
+		"band":          {client.Info{Ready: 2, Explain: because(protocol.CauseBand)}, "jobs (band): Why. Do that.", "stand (band)"},
+		"held":          {client.Info{Leased: 2, Explain: because(protocol.CauseHeld)}, "jobs (held): Why. Do that. pq link ls jobs", "stand (held)"},
+		"of later":      {client.Info{Ready: 2, Explain: because("on_fire")}, "jobs (on fire): Why. Do that.", "stand (on fire)"},
+
+		"full":                      {client.Info{Ready: 5, Explain: full}, "jobs (full): Why. Do that.", takesNone},
+		"full and paused":           {client.Info{Ready: 5, Explain: because(protocol.CausePaused, full)}, "jobs (paused): Why. Do that. pq resume jobs", takesNone},
+		"dead letters":              {client.Info{Queue: "jobs-dead", Ready: 1, Explain: because(protocol.CauseNoWorkers)}, "jobs-dead holds 1 dead letter:", holdsDead},
+		"no room for dead letters":  {client.Info{Queue: "jobs-dead", Explain: full}, "jobs-dead (full): Why.", takesNone},
+		"too few workers":           {client.Info{Ready: 2, Explain: because(protocol.CauseFlows), Oldest: 4000, OldestOfAll: 4000}, "2 items, the next of them waiting for 1h6m", waitsLong},
+		"workers that have enough":  {client.Info{Ready: 2, Leased: 1, Explain: because(protocol.CauseLeased), Oldest: 4000, OldestOfAll: 4000}, "2 items, the next of them waiting for 1h6m", waitsLong},
+		"starvation":                {client.Info{Ready: 2, Explain: because(protocol.CauseFlows), Oldest: 3, OldestOfAll: 7200}, "waited for 2h0m behind more urgent ones", starves},
+		"perhaps longer":            {client.Info{Ready: 2, Explain: because(protocol.CauseFlows), Oldest: 3, OldestOfAll: 7200, OldestAtLeast: true}, "waited for 2h0m or more behind", starves},
+		"no room in the store":      {client.Info{Explain: because(protocol.CauseStoreFull, protocol.Explain{Refuses: protocol.ReasonStoreFull})}, "", ""},
+		"nor workers":               {client.Info{Ready: 1, Explain: because(protocol.CauseNoWorkers, protocol.Explain{Refuses: protocol.ReasonStoreFull})}, "jobs (no workers): Why.", "stand (no workers)"},
+		"slow, in order":            {client.Info{Ready: 2, Explain: because(protocol.CauseFlows), Oldest: 7000, OldestOfAll: 7200, Rates: client.Rates{Pop: 1}}, "", ""},
+		"busy":                      {client.Info{Ready: 2, Explain: because(protocol.CauseFlows), Oldest: 3, OldestOfAll: 60}, "", ""},
+		"not all bridges have said": {client.Info{Ready: 2, Explain: because(protocol.CauseUnknown)}, "", ""},
+		"all leased":                {client.Info{Leased: 2, Explain: because(protocol.CauseLeased)}, "", ""},
+		"all delayed":               {client.Info{Delayed: 2, Explain: because(protocol.CauseDelayed)}, "", ""},
+		"nothing is here":           {client.Info{Explain: because(protocol.CauseEmpty)}, "", ""},
 	} {
-		tc.info.Queue = "jobs"
-		var remarks []string
-		examineQueue(&tc.info, func(_ kind, format string, args ...any) { remarks = append(remarks, fmt.Sprintf(format, args...)) })
-		if said := strings.Join(remarks, "\n"); !strings.Contains(said, tc.says) || len(remarks) > 1 || (tc.says == "") != (said == "") {
-			t.Errorf("%s: %q, expected something about %q", name, said, tc.says)
+		tc.info.Queue = cmp.Or(tc.info.Queue, "jobs")
+		var found remarks
+		examineQueue(&tc.info, found.add)
+		if tc.says == "" && len(found.kinds) == 0 {
+			continue
+		}
+		if len(found.kinds) != 1 || found.kinds[0] != tc.kind || len(found.texts[tc.kind]) != 1 || !strings.Contains(found.texts[tc.kind][0], tc.says) {
+			t.Errorf("%s: %q, expected one that they %q: %q", name, found.texts, tc.kind, tc.says)
+		}
+	}
+	for k, want := range map[kind]verdict{takesNone: bad, stands(protocol.CausePaused): warn, holdsDead: warn, waitsLong: warn, starves: warn} {
+		if got := k.verdict(); got != want {
+			t.Errorf("queues that %s: %s, expected %s", k, got, want)
 		}
 	}
 }
@@ -50,9 +84,9 @@ func TestDoctorOnManyQueues(t *testing.T) {
 	nc := testenv.NATS(t).Connect(t)
 	_, err := nc.Subscribe("pq.*.info", func(m *nats.Msg) {
 		queue := strings.Split(m.Subject, ".")[1]
-		info := client.Info{Queue: queue, Paused: queue != "q-3-7"}
+		info := client.Info{Queue: queue, Explain: client.Explain{Cause: protocol.CausePaused, Text: "The queue is paused."}}
 		if queue == "q-3-7" {
-			info.Ready, info.Config.MaxLength = 5, 5
+			info.Explain = client.Explain{Cause: protocol.CauseFull, Text: "No push is taken.", Refuses: protocol.ReasonFull}
 		}
 		answer, _ := json.Marshal(info)
 		_ = m.Respond(answer)
@@ -87,14 +121,22 @@ func TestDoctorOnManyQueues(t *testing.T) {
 	var out strings.Builder
 	s := session.New(t.Context(), nil, strings.NewReader(""), &out, &out)
 	s.NC, s.Global.Prefix, s.Global.Timeout = nc, "pq", timeout
-	d := &doctor{session: s}
+	d := &doctor{session: s, mostQueues: pages * queues}
 	if d.client, err = s.Connect(); err != nil {
 		t.Fatal(err)
 	}
 	d.queues()
 	text := out.String()
-	if d.failed || d.err != nil || strings.Count(text, "\n") != mostOfKind+2 || strings.Count(text, "is paused") != mostOfKind ||
-		!strings.Contains(text, "q-3-7 is full") || !strings.Contains(text, "and 229 more queues are paused") {
+	if !d.failed || d.err != nil || strings.Count(text, "\n") != mostOfKind+3 || strings.Count(text, "is paused") != mostOfKind ||
+		!strings.Contains(text, "FAIL  queues       q-3-7 (full): No push is taken.") || !strings.Contains(text, "warn  queues       and 229 more queues stand (paused)") ||
+		!strings.Contains(text, "ok    queues       240 queues looked at") {
+		t.Errorf("%v, %v:\n%s", d.failed, d.err, text)
+	}
+	out.Reset()
+	d.failed, d.mostQueues = false, queues+1
+	d.queues()
+	text = out.String()
+	if d.failed || !strings.Contains(text, "and 70 more queues stand (paused)") || !strings.Contains(text, "warn  queues       there are more than the 80 queues that were looked at") {
 		t.Errorf("%v, %v:\n%s", d.failed, d.err, text)
 	}
 }

@@ -62,11 +62,14 @@ func (f *Queue) Oldest() string {
 	return age
 }
 
+// Word is a cause for people.
+func Word(c client.Cause) string { return strings.ReplaceAll(string(c), "_", " ") }
+
 // State is the word for what keeps a queue's items, "" where that is nothing that somebody has to end. Earlier bridges know a pause alone.
 func State(i *client.Info) string {
 	switch {
 	case i.Explain.Cause.Wrong():
-		return strings.ReplaceAll(string(i.Explain.Cause), "_", " ")
+		return Word(i.Explain.Cause)
 	case i.Paused:
 		return "paused"
 	}
