@@ -73,12 +73,13 @@ func unlessTakeover(s *session.Session, c *client.Client, err error) error {
 		return err
 	}
 	cluster, unknown := c.Cluster(s.Context)
-	if unknown != nil || len(cluster.Members) == 0 || cluster.Members[0].Role == client.RoleActive {
+	var refused *client.Error
+	if unknown != nil || len(cluster.Members) == 0 || cluster.Members[0].Role == client.RoleActive || !errors.As(err, &refused) {
 		return err
 	}
 	text := "takeover: no pqd is active"
 	if silence := show.Silence(cluster); silence != "" {
 		text += ": " + silence
 	}
-	return fmt.Errorf("%w; %s", err, text)
+	return &client.Error{Op: refused.Op, Queue: refused.Queue, Code: refused.Code, Description: text} // its cause would have a hint that is wrong here
 }
