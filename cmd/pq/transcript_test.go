@@ -7,10 +7,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -29,6 +31,9 @@ func TestTranscripts(t *testing.T) {
 				o.Remotes = orders(t, "b", "high")
 			}
 			w := newTerminal(t, o)
+			if filepath.Base(file) == "explain.txt" {
+				w.hang(t, "calls", "worker-3")
+			}
 			transcript := testenv.InProcess("pq", func(args []string, stdin string) (string, string, int) {
 				ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience())
 				defer cancel()
@@ -74,4 +79,27 @@ func (w *terminal) does(t *testing.T, args ...string) string {
 		t.Fatalf("pq %s: exit code %d: %s", args, code, text)
 	}
 	return text
+}
+
+// hang makes a queue of whose keys each has an item at a worker that hangs, and another one that waits for it.
+func (w *terminal) hang(t *testing.T, queue, holder string) {
+	t.Helper()
+	c, err := client.New(w.nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := c.Queue(queue)
+	if _, err := q.Configure(t.Context(), client.ConfigChange{KeyOrder: new(true)}); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"acme", "ajax"} {
+		for range 2 {
+			if _, err := q.Push(t.Context(), nil, client.Key(key)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := q.Pop(t.Context(), client.Min, client.Lease(time.Hour), client.Holder(holder)); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
