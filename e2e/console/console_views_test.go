@@ -146,7 +146,7 @@ func TestConsoleSorting(t *testing.T) {
 	}
 	first := func(name, foot string) {
 		b.Helper()
-		b.Until(name+" is first", fmt.Sprintf(`document.querySelector("tbody th")?.innerText.trim() === %q && document.querySelector(".sums").innerText.replace(/\s+/g, " ").trim().startsWith(%q)`, name, foot))
+		b.Until(name+" is first", fmt.Sprintf(`document.querySelector("tbody th a")?.innerText.trim() === %q && document.querySelector(".sums").innerText.replace(/\s+/g, " ").trim().startsWith(%q)`, name, foot))
 	}
 	b.Open(p.HTTP + "/")
 	first("queue-00", "50 of 60 queues 53")

@@ -24,7 +24,7 @@ test("priorities have 64 bits", async () => {
   assert.deepEqual(popped, [low, 0, 0, 2 ** 53 - 1, 2n ** 53n + 1n, high]);
   await q.push("x", { priority: high });
   assert.equal((await q.peek({ min: high, max: high })).priority, high);
-  await fails(q.pop({ max: high - 1n }), EmptyError, 404, "empty");
+  await fails(q.pop({ max: high - 1n }), EmptyError, 404, "band");
   for await (const { priority } of q.list({ min: high })) assert.equal(priority, high);
   assert.equal((await q.configure({ priority: low })).priority, low);
   assert.equal((await q.info()).config.priority, low);
@@ -92,7 +92,7 @@ test("pops from both ends, bands and peeks", async () => {
   assert.deepEqual((await q.peekMany(10, { end: "max" })).map((i) => i.string()), ["item 9", "item 5", "item -1"]);
   const first = await q.pop();
   assert.deepEqual([first.string(), first.priority, first.pending, first.leased, first.ackSubject, first.deliveries], ["item -1", -1, 2, false, "", 0]);
-  await fails(q.pop({ min: 6, max: 8 }), EmptyError, 404, "empty");
+  await fails(q.pop({ min: 6, max: 8 }), EmptyError, 404, "band");
   assert.equal((await q.pop({ end: "max" })).string(), "item 9");
   assert.equal((await q.pop({ max: 5 })).string(), "item 5");
   await fails(q.peek(), EmptyError, 404, "empty");

@@ -22,7 +22,7 @@ class Queues(TestCase):
         self.assertEqual((await q.pop()).priority, -(2**63))
         self.assertEqual((await q.pop(end="max")).priority, 2**63 - 1)
         self.assertEqual((await q.pop(min=0, max=6)).text, "news")
-        await self.fails(q.pop(min=7), EmptyError, 404, "band")
+        await self.fails(q.pop(min=10), EmptyError, 404, "band")
         self.assertEqual([i.text for i in await q.peek_many(10)], ["fire", "desk"])
         self.assertEqual([i.text for i in await q.pop_many(10, end="max")], ["desk", "fire"])
         await self.fails(q.pop(), EmptyError, 404, "empty")
