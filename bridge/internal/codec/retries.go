@@ -203,7 +203,7 @@ func (w *HeaderWriter) Retries(item *fdbpq.StoredItem, text string, room *int) {
 
 // Explain writes why an item is not handed out, unless that does not fit into the room that is left.
 func (w *HeaderWriter) Explain(e protocol.Explain, room int) {
-	text, err := json.Marshal(e)
+	text, err := protocol.Marshal(e)
 	if err == nil { // it has no value that JSON does not know
 		w.optional(protocol.HeaderExplain, string(text), &room)
 	}
