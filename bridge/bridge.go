@@ -128,8 +128,6 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	})
 	if !o.Exclusive {
 		requests.owners = b.peers.Owners
-	}
-	if !o.Exclusive {
 		explainer.peers = peers.NewSurvey(nc, self, store.Process(), peers.Store{Secret: store.Secret(), Time: store.Time}, o.Logger, explainer.tell)
 		b.survey = explainer.peers
 	}

@@ -28,17 +28,7 @@ type get struct {
 func makeGet(subjects.Verb) work { return new(get) }
 
 func (g *get) Read(*codec.Wire) (f *failure.Failure) {
-	f = codec.ReadOptions(g.Msg, g.Subject.Verb.String(), "attempts, explain", func(name string, value any) (known bool, f *failure.Failure) {
-		switch name {
-		case "attempts":
-			g.asked, f = codec.ReadBool(name, value)
-		case "explain":
-			g.explains, f = codec.ReadBool(name, value)
-		default:
-			return false, nil
-		}
-		return true, f
-	})
+	f = codec.ReadFlags(g.Msg, g.Subject.Verb.String(), map[string]*bool{"attempts": &g.asked, "explain": &g.explains})
 	if f == nil {
 		g.id, f = codec.ReadID(g.Subject.ID)
 	}

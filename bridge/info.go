@@ -22,17 +22,7 @@ type info struct {
 func makeInfo(subjects.Verb) work { return new(info) }
 
 func (i *info) Read(*codec.Wire) *failure.Failure {
-	return codec.ReadOptions(i.Msg, i.Subject.Verb.String(), "history, local", func(name string, value any) (known bool, f *failure.Failure) {
-		switch name {
-		case "history":
-			i.history, f = codec.ReadBool(name, value)
-		case "local":
-			i.local, f = codec.ReadBool(name, value)
-		default:
-			return false, nil
-		}
-		return true, f
-	})
+	return codec.ReadFlags(i.Msg, i.Subject.Verb.String(), map[string]*bool{"history": &i.history, "local": &i.local})
 }
 
 func (i *info) find(v *view) error {

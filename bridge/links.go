@@ -33,12 +33,7 @@ func (a *adminLink) Read(*codec.Wire) *failure.Failure {
 	case subjects.AdminLink:
 		return codec.CheckDefinition(a.Msg.Data)
 	case subjects.AdminLinkDelete:
-		return codec.ReadOptions(a.Msg, verb, "force", func(name string, value any) (known bool, f *failure.Failure) {
-			if known = name == "force"; known {
-				a.force, f = codec.ReadBool(name, value)
-			}
-			return known, f
-		})
+		return codec.ReadFlags(a.Msg, verb, map[string]*bool{"force": &a.force})
 	}
 	return codec.NoOptions(a.Msg, verb)
 }

@@ -152,12 +152,7 @@ type system struct {
 }
 
 func (s *system) Read(*codec.Wire) *failure.Failure {
-	return codec.ReadOptions(s.Msg, s.Subject.Verb.String(), "history", func(name string, value any) (known bool, f *failure.Failure) {
-		if known = name == "history"; known {
-			s.history, f = codec.ReadBool(name, value)
-		}
-		return known, f
-	})
+	return codec.ReadFlags(s.Msg, s.Subject.Verb.String(), map[string]*bool{"history": &s.history})
 }
 
 func (s *system) find(v *view) error {

@@ -2,7 +2,9 @@ package codec
 
 import (
 	"bytes"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -47,6 +49,19 @@ func ReadOptions(m *nats.Msg, verb, fields string, field func(name string, value
 		return nil
 	}
 	return ReadObject("the body", m.Data, fields, field)
+}
+
+// ReadFlags reads the options in the body of a request that are true or false.
+func ReadFlags(m *nats.Msg, verb string, flags map[string]*bool) *failure.Failure {
+	fields := strings.Join(slices.Sorted(maps.Keys(flags)), ", ")
+	return ReadOptions(m, verb, fields, func(name string, value any) (known bool, f *failure.Failure) {
+		flag := flags[name]
+		if flag == nil {
+			return false, nil
+		}
+		*flag, f = ReadBool(name, value)
+		return true, f
+	})
 }
 
 // ReadLimit reads the length of a page.
