@@ -123,7 +123,7 @@ func (q *modelQueue) keyReasons(at moment, key string) []explainView {
 		}
 		right = append(right, one)
 	}
-	if !leased || len(q.in(fdbpq.StateLeased)) > 2 { // they may lie beyond what is looked at
+	if !leased || manyToLookAt(q.in(fdbpq.StateLeased)) {
 		right = append(right, v)
 	}
 	return right
@@ -162,12 +162,18 @@ func (q *modelQueue) leaseReasons(at moment, leased []*modelItem, said explainVi
 	return right
 }
 
-// delayReasons says which item becomes ready first, of the first ones that lie in 64 KiB.
-func delayReasons(at moment, delayed []*modelItem) []explainView {
+// manyToLookAt reports whether an explanation may leave out some of these items: it reads at most 32 of them, and
+// 64 KiB of rows, in which a zero byte takes two.
+func manyToLookAt(items []*modelItem) bool {
 	var bytes int64
-	for _, item := range delayed {
-		bytes += item.size() + 1024
+	for _, item := range items {
+		bytes += 2*item.size() + 1024
 	}
+	return len(items) > 32 || bytes > 64<<10
+}
+
+// delayReasons says which of the first items becomes ready first.
+func delayReasons(at moment, delayed []*modelItem) []explainView {
 	slices.SortFunc(delayed, func(a, b *modelItem) int { return cmp.Compare(a.due, b.due) })
 	var right []explainView
 	for _, item := range delayed {
@@ -175,7 +181,7 @@ func delayReasons(at moment, delayed []*modelItem) []explainView {
 		if item.due == delayed[0].due {
 			right = append(right, one)
 		}
-		if len(delayed) > 32 || bytes > 64<<10 {
+		if manyToLookAt(delayed) {
 			one.AtLeast = true
 			right = append(right, one)
 		}
