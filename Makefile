@@ -328,10 +328,11 @@ release: test-deploy vulncheck ## programs for all PLATFORMS, packages, images, 
 	rm -rf dist
 	$(GO) run ./deploy/release -version '$(VERSION)' -date '$(DATE)' -platforms '$(PLATFORMS)' -o dist
 
-freeze: ## write what later releases are held to, for a VERSION that has no tag yet
+freeze: ## write what later releases are held to, for a VERSION that has no tag yet; PART=store, answers or api writes that part alone
 	@case '$(VERSION)' in 0.0.0-*) echo 'name it: make freeze VERSION=0.1.0'; exit 1;; esac
+	@case '$(PART)' in ''|store|answers|api) ;; *) echo 'no part $(PART): expected store, answers or api'; exit 1;; esac
 	@if git rev-parse -q --verify 'refs/tags/v$(VERSION)' >/dev/null; then echo 'v$(VERSION) is tagged: what it promised stays as it is'; exit 1; fi
-	$(GO) test ./e2e/compatibility -run '^TestFreeze$$' -count 1 -pq.freeze '$(VERSION)'
+	$(GO) test ./e2e/compatibility -run '^TestFreeze$$/^$(or $(PART),.*)$$' -count 1 -pq.freeze '$(VERSION)'
 
 reproduce: ## build the release of HEAD twice, in different places and from nothing, and compare
 	@set -e; tmp=$$(mktemp -d); trap 'rm -rf $$tmp' EXIT; git archive -o $$tmp/source.tar HEAD; \

@@ -14,8 +14,8 @@ import (
 const (
 	releasesDir   = "../testdata/releases"
 	storeFile     = "store.tar.gz" // the directory of an embedded store that it has written
-	exchangesFile = "store.json"   // what it answered to requests about that store
-	apiFile       = "api.txt"      // what its packages export
+	exchangesFile = "store.json"   // requests about that store, and its answers
+	apiDir        = "api"          // what its packages export, a file a package
 	casesFile     = "cases.json"   // what any client of NATS can do with it
 )
 
@@ -31,23 +31,28 @@ func releases(t *testing.T) []string {
 	return dirs
 }
 
-// TestFreeze writes the files of a release: make freeze runs it. Whoever changes a release that is
-// tagged breaks what these files are for.
+// TestFreeze writes the files of a release, in three parts: make freeze runs all of them, or one. A part that is not
+// written still holds the program to what it was. Whoever changes a release that is tagged breaks what these files are for.
 func TestFreeze(t *testing.T) {
 	if *freeze == "" {
 		t.Skip("make freeze VERSION=<version> writes what later releases are held to")
 	}
 	dir := filepath.Join(releasesDir, *freeze)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	writeStore(t, dir)
-	write(t, filepath.Join(dir, apiFile), apiText(exportedNames(t)))
-	write(t, filepath.Join(dir, casesFile), pqd.Read(t, "../testdata/clients/cases.json"))
+	// A new store has new ids, so its requests and answers are new as well.
+	t.Run("store", func(t *testing.T) { writeStore(t, dir) })
+	// The store and the requests stay: this program answers them.
+	t.Run("answers", func(t *testing.T) {
+		writeAnswers(t, dir, readRecording(t, dir))
+		write(t, filepath.Join(dir, casesFile), pqd.Read(t, "../testdata/clients/cases.json"))
+	})
+	t.Run("api", func(t *testing.T) { writeAPI(t, dir) })
 }
 
 func write(t *testing.T, file, text string) {
 	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}

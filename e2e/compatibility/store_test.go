@@ -29,6 +29,14 @@ type recording struct {
 	Ready     map[string][]string // payloads that are ready in a queue for as long as nobody pops them
 }
 
+func readRecording(t *testing.T, dir string) (r recording) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(pqd.Read(t, filepath.Join(dir, exchangesFile))), &r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
 // A store that a release has written has no damage, and this program answers all requests about it as
 // that release did, at the time at which it was written: leases are settled, repeated pushes and pops
 // recognized, limits, turns, rates and schedules go on.
@@ -37,10 +45,7 @@ func TestStoresOfReleases(t *testing.T) {
 	for _, dir := range releases(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			t.Parallel()
-			var r recording
-			if err := json.Unmarshal([]byte(pqd.Read(t, filepath.Join(dir, exchangesFile))), &r); err != nil {
-				t.Fatal(err)
-			}
+			r := readRecording(t, dir)
 			store := unpack(t, filepath.Join(dir, storeFile))
 			if code, _, stderr := testenv.Run(t, []string{"PQ_STORE=local:" + store}, "check"); code != 0 {
 				t.Fatalf("pqd check: exit code %d, %s", code, stderr)
@@ -60,10 +65,7 @@ func TestStoresOfReleasesAreServed(t *testing.T) {
 	for _, dir := range releases(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			t.Parallel()
-			var r recording
-			if err := json.Unmarshal([]byte(pqd.Read(t, filepath.Join(dir, exchangesFile))), &r); err != nil {
-				t.Fatal(err)
-			}
+			r := readRecording(t, dir)
 			p := testenv.Daemon(t, "PQ_STORE=local:"+unpack(t, filepath.Join(dir, storeFile)))
 			nc := p.Connect(t)
 			for queue, payloads := range r.Ready {

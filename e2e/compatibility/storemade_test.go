@@ -35,7 +35,7 @@ type maker struct {
 	queues []string
 }
 
-// writeStore writes the store of this program, and what it answers about it.
+// writeStore writes a store of this program, with requests about it and the answers.
 func writeStore(t *testing.T, dir string) {
 	t.Helper()
 	hub := testenv.NATS(t, func(o *server.Options) { o.JetStream, o.StoreDir = true, t.TempDir() })
@@ -55,16 +55,33 @@ func writeStore(t *testing.T, dir string) {
 	purge(t, p.Dir)
 	expectAllRows(t, p.Dir)
 
-	r := recording{Made: laterThanTerms().UTC(), Exchanges: append(m.looks(), m.later...)}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	pack(t, p.Dir, filepath.Join(dir, storeFile))
+	writeAnswers(t, dir, recording{
+		Made: laterThanTerms().UTC(), Exchanges: append(m.looks(), m.later...),
+		Ready: map[string][]string{"plain": {"lowest", "zero", "moved", "highest"}, "fair": {"a", "b", "none"}},
+	})
+}
+
+// writeAnswers writes how this program answers the requests about the store.
+func writeAnswers(t *testing.T, dir string, r recording) {
+	t.Helper()
 	first := answers(t, unpack(t, filepath.Join(dir, storeFile)), r)
 	second := answers(t, unpack(t, filepath.Join(dir, storeFile)), r)
 	for i := range r.Exchanges {
 		headers, _ := common(anyMap(first[i].Headers), anyMap(second[i].Headers)).(map[string]any)
 		delete(headers, "Nats-Service-Error") // a text for people, which may change
-		r.Exchanges[i].Answer = answer{Headers: headers, Body: common(first[i].Body, second[i].Body)}
+		body := common(first[i].Body, second[i].Body)
+		if object, is := body.(map[string]any); is {
+			if explained, is := object["explain"].(map[string]any); is {
+				delete(explained, "text") // for people, too
+				delete(explained, "next")
+			}
+		}
+		r.Exchanges[i].Answer = answer{Headers: headers, Body: body}
 	}
-	r.Ready = map[string][]string{"plain": {"lowest", "zero", "moved", "highest"}, "fair": {"a", "b", "none"}}
 	write(t, filepath.Join(dir, exchangesFile), marshal(t, r))
 }
 
