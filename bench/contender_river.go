@@ -64,7 +64,8 @@ func connectRiver(ctx context.Context, addr string) (jobs, error) {
 	river.AddWorker(workers, &riverWorker{done: q.done})
 	q.client, err = river.NewClient(riverpgxv5.New(pool), &river.Config{
 		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: replicaWorkers}}, Workers: workers,
-		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)), JobTimeout: -1, FetchCooldown: riverPoll, FetchPollInterval: riverPoll, RescueStuckJobsAfter: riverRescue,
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)), JobTimeout: -1,
+		FetchCooldown: riverPoll, FetchPollInterval: riverPoll, RescueStuckJobsAfter: riverRescue,
 	})
 	return q, err
 }

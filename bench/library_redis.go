@@ -12,7 +12,8 @@ import (
 // Redis keeps the queue as in the other tables.
 
 // leaseEach leases and acknowledges with each of the workers, until ctx ends or there are no items.
-func leaseEach(ctx context.Context, workers int, handled func(), lease func(context.Context) (string, error), acknowledge func(context.Context, string) error) error {
+func leaseEach(ctx context.Context, workers int, handled func(),
+	lease func(context.Context) (string, error), acknowledge func(context.Context, string) error) error {
 	return together(ctx, workers, func(ctx context.Context) error {
 		for ctx.Err() == nil {
 			item, err := lease(context.WithoutCancel(ctx))

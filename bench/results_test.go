@@ -89,7 +89,8 @@ func TestAmongEchoes(t *testing.T) {
 	p := plan{phase: 2 * time.Second}
 	echo := step{Verb: verbEcho, Limit: time.Second}
 	warm, push, pop := step{Verb: verbPush, Warm: true}, step{Verb: verbPush}, step{Verb: verbPop}
-	if got, want := p.amongEchoes([]step{warm, push, pop}), []step{{Verb: verbEcho, Limit: 400 * time.Millisecond, Warm: true}, warm, echo, push, echo, pop, echo}; !slices.Equal(got, want) {
+	if got, want := p.amongEchoes([]step{warm, push, pop}),
+		[]step{{Verb: verbEcho, Limit: 400 * time.Millisecond, Warm: true}, warm, echo, push, echo, pop, echo}; !slices.Equal(got, want) {
 		t.Errorf("found %v, expected %v", got, want)
 	}
 }

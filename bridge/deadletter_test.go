@@ -24,7 +24,8 @@ func TestNoDeadLettersOfLongNames(t *testing.T) {
 	for _, test := range []struct {
 		length int // of the name, which ends in -dead
 		dies   bool
-	}{{fdbpq.MaxDeadLetterName - len(fdbpq.DeadLetterSuffix), true}, {fdbpq.MaxDeadLetterName - len(fdbpq.DeadLetterSuffix) + 1, false}, {fdbpq.MaxDeadLetterName, false}} {
+	}{{fdbpq.MaxDeadLetterName - len(fdbpq.DeadLetterSuffix), true},
+		{fdbpq.MaxDeadLetterName - len(fdbpq.DeadLetterSuffix) + 1, false}, {fdbpq.MaxDeadLetterName, false}} {
 		queue := strings.Repeat("q", test.length-len(fdbpq.DeadLetterSuffix)) + fdbpq.DeadLetterSuffix
 		c.push("pq."+queue+".push", "keep me")
 		leased := c.pop("pq."+queue+".pop.min", "", "PQ-Lease", "1h")

@@ -57,7 +57,8 @@ func TestEndingsAreShown(t *testing.T) {
 	c.ended(c.pop("pq.jobs.get."+id, ""), "4", "1", "1", "1")
 	before := time.Now()
 	listed := object[protocol.Page](c, "pq.jobs.list", `{"state":"leased"}`).Items[0]
-	if listed.Endings != (protocol.Endings{Failures: 1, Interruptions: 1, Returns: 1}) || listed.Since.IsZero() || listed.Since.After(before) || listed.Due.Sub(listed.Since) != time.Hour {
+	if listed.Endings != (protocol.Endings{Failures: 1, Interruptions: 1, Returns: 1}) ||
+		listed.Since.IsZero() || listed.Since.After(before) || listed.Due.Sub(listed.Since) != time.Hour {
 		t.Errorf("listed: %+v", listed)
 	}
 	c.accepted(c.raw(bundled.Header.Get("PQ-Ack"), "-NAK"))

@@ -31,7 +31,8 @@ const logEvery = time.Minute
 func newKeeper(log *slog.Logger) *keeper { return &keeper{log: log} }
 
 // start runs the store's maintenance until stop. It publishes the events of items.
-func (k *keeper) start(store *fdbpq.Store, event func(fdbpq.Event), fired func(fdbpq.Fired), room func(queue string, items, bytes int) (ended func(), full error)) {
+func (k *keeper) start(store *fdbpq.Store, event func(fdbpq.Event), fired func(fdbpq.Fired),
+	room func(queue string, items, bytes int) (ended func(), full error)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	k.cancel, k.done = cancel, make(chan struct{})
 	go func() {

@@ -413,7 +413,8 @@ func TestLinkOfOnePrefix(t *testing.T) {
 	start := func(srv *testenv.Server, remotes func() map[string]bridge.Remote) *client {
 		env := &testenv.Bridged{NATS: srv, Store: testenv.Store(t)}
 		var err error
-		env.Bridge, err = bridge.Start(t.Context(), srv.Connect(t, bridge.ConnectOptions(nil)...), env.Store, bridge.Hold(bridge.Options{Exclusive: true, Remotes: remotes}, time.Millisecond))
+		env.Bridge, err = bridge.Start(t.Context(), srv.Connect(t, bridge.ConnectOptions(nil)...),
+			env.Store, bridge.Hold(bridge.Options{Exclusive: true, Remotes: remotes}, time.Millisecond))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -311,7 +311,8 @@ func filters(subject, also string) func(l *longest) []message {
 }
 
 // readsHeaders are the verbs that have headers of their own.
-var readsHeaders = map[subjects.Verb]bool{subjects.Push: true, subjects.Import: true, subjects.PopMin: true, subjects.PeekMin: true, subjects.Ack: true, subjects.Link: true, subjects.AdminScheduleRun: true}
+var readsHeaders = map[subjects.Verb]bool{subjects.Push: true, subjects.Import: true, subjects.PopMin: true,
+	subjects.PeekMin: true, subjects.Ack: true, subjects.Link: true, subjects.AdminScheduleRun: true}
 
 // messages are those of a verb: its own, and each body, header block and subject that no verb expects.
 func (l *longest) messages(v subjects.Verb, subject string) []message {
@@ -329,7 +330,8 @@ func (l *longest) messages(v subjects.Verb, subject string) []message {
 	for what, body := range l.worstBodies(protocol.MaxRequestBody) {
 		all = append(all, message{"8 KiB of " + what, subject, body, nil})
 	}
-	if v == subjects.AdminConfig || v == subjects.AdminKey || v == subjects.AdminSource || v == subjects.AdminLink || v == subjects.AdminSchedule || v == subjects.Schedule {
+	if v == subjects.AdminConfig || v == subjects.AdminKey || v == subjects.AdminSource ||
+		v == subjects.AdminLink || v == subjects.AdminSchedule || v == subjects.Schedule {
 		for what, body := range l.worstBodies(protocol.MaxDefinition) {
 			all = append(all, message{"64 KiB of " + what, subject, body, nil})
 		}

@@ -53,7 +53,8 @@ var (
 )
 
 func (c collector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descRequests, descInFlight, descBytes, descWaiters, descUnseen, descLost, descShedding, descPushShedding, descPassed, descEvents, descEnded, descClock, descBridge} {
+	for _, d := range []*prometheus.Desc{descRequests, descInFlight, descBytes, descWaiters, descUnseen,
+		descLost, descShedding, descPushShedding, descPassed, descEvents, descEnded, descClock, descBridge} {
 		to <- d
 	}
 	if c.tenants != nil {

@@ -235,7 +235,8 @@ func fired(re *request.Responder, all *tenants.Tenants) func(fdbpq.Fired) {
 		for queue, n := range f.Queues {
 			charge(all, queue, int(n.Fired+n.Overlapped), int(n.Bytes))
 			re.Stats.Moved(queue, request.FlowIn, int(n.Fired))
-			re.Stats.Queues.Count(queue, &request.Tally{request.Pushed: n.Fired, request.ScheduleFired: n.Fired, request.ScheduleMissed: n.Missed, request.ScheduleOverlapped: n.Overlapped})
+			re.Stats.Queues.Count(queue, &request.Tally{request.Pushed: n.Fired, request.ScheduleFired: n.Fired,
+				request.ScheduleMissed: n.Missed, request.ScheduleOverlapped: n.Overlapped})
 		}
 		re.Stats.Fired(f.Lateness, f.Offset)
 		if f.Clock != 0 {

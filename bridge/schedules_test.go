@@ -78,7 +78,8 @@ func TestScheduleVerbs(t *testing.T) {
 
 	first := object[protocol.SchedulesPage](c, "pq.jobs.schedules", `{"limit":3}`)
 	second := object[protocol.SchedulesPage](c, "pq.jobs.schedules", fmt.Sprintf(`{"limit":3,"after":%q}`, first.Next))
-	if len(first.Schedules) != 3 || first.Next != "s2" || len(second.Schedules) != 2 || second.Next != "" || second.Schedules[1].Name != "s4" || second.Schedules[1].Item != nil {
+	if len(first.Schedules) != 3 || first.Next != "s2" || len(second.Schedules) != 2 ||
+		second.Next != "" || second.Schedules[1].Name != "s4" || second.Schedules[1].Item != nil {
 		t.Errorf("pages %+v, %+v", first, second)
 	}
 

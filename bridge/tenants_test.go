@@ -30,7 +30,8 @@ func withRate(t *testing.T) (*client, *rate) {
 	t.Helper()
 	r, began := &rate{}, time.Now()
 	now := func() time.Time { return began.Add(time.Duration(r.passed.Load())) }
-	return serve(t, bridge.Rated(bridge.Options{Exclusive: true, Tenants: func(string) bridge.Quotas { return bridge.Quotas{Requests: r.requests.Load()} }}, now)), r
+	return serve(t, bridge.Rated(bridge.Options{Exclusive: true,
+		Tenants: func(string) bridge.Quotas { return bridge.Quotas{Requests: r.requests.Load()} }}, now)), r
 }
 
 // becomes sets the rate, and has each tenant not asked for anything for long.
@@ -244,7 +245,8 @@ func TestQuotasOutliveBridges(t *testing.T) {
 	if err := c.env.Bridge.Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	next, err := bridge.Start(t.Context(), c.env.NATS.Connect(t), c.env.Store, bridge.Options{Exclusive: true, Tenants: func(string) bridge.Quotas { return bridge.Quotas{Items: 2} }})
+	next, err := bridge.Start(t.Context(), c.env.NATS.Connect(t), c.env.Store,
+		bridge.Options{Exclusive: true, Tenants: func(string) bridge.Quotas { return bridge.Quotas{Items: 2} }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,7 +59,8 @@ var verbs = numbered([]*verb{
 	{Verb: request.Verb{Name: "import", Pattern: "*.import"}, subjects: []subjects.Verb{subjects.Import}, make: makeImport},
 	{Verb: request.Verb{Name: "pop", Pattern: "*.pop.*", Traced: true}, subjects: []subjects.Verb{subjects.PopMin, subjects.PopMax}, make: makePop},
 	{Verb: request.Verb{Name: "peek", Pattern: "*.peek.*"}, subjects: []subjects.Verb{subjects.PeekMin, subjects.PeekMax}, make: makePeek},
-	{Verb: request.Verb{Name: "ack", Pattern: "*.ack.>", Refusal: request.AsSettlement, Silent: true, Settles: true}, subjects: []subjects.Verb{subjects.Ack}, make: makeSettlement},
+	{Verb: request.Verb{Name: "ack", Pattern: "*.ack.>", Refusal: request.AsSettlement, Silent: true, Settles: true},
+		subjects: []subjects.Verb{subjects.Ack}, make: makeSettlement},
 	{Verb: request.Verb{Name: "info", Pattern: "*.info"}, subjects: []subjects.Verb{subjects.Info}, make: makeInfo},
 	{Verb: request.Verb{Name: "list", Pattern: "*.list"}, subjects: []subjects.Verb{subjects.List}, make: makeList},
 	{Verb: request.Verb{Name: "get", Pattern: "*.get.*"}, subjects: []subjects.Verb{subjects.Get}, make: makeGet},
@@ -84,7 +85,8 @@ var verbs = numbered([]*verb{
 	{Verb: request.Verb{Name: "admin-key", Pattern: "*.admin.key.*", Silent: true}, subjects: []subjects.Verb{subjects.AdminKey}, make: makeAdminKey},
 	{
 		Verb: request.Verb{Name: "admin-schedule", Pattern: "*.admin.schedule.>", Silent: true}, make: makeAdminSchedule,
-		subjects: []subjects.Verb{subjects.AdminSchedule, subjects.AdminSchedulePause, subjects.AdminScheduleResume, subjects.AdminScheduleDelete, subjects.AdminScheduleRun},
+		subjects: []subjects.Verb{subjects.AdminSchedule, subjects.AdminSchedulePause,
+			subjects.AdminScheduleResume, subjects.AdminScheduleDelete, subjects.AdminScheduleRun},
 	},
 	{
 		Verb: request.Verb{Name: "admin-source", Pattern: "*.admin.source.>", Silent: true}, make: makeAdminSource,
@@ -95,7 +97,8 @@ var verbs = numbered([]*verb{
 		subjects: []subjects.Verb{subjects.AdminLink, subjects.AdminLinkPause, subjects.AdminLinkResume, subjects.AdminLinkDelete},
 	},
 	{Verb: request.Verb{Name: "sys", Pattern: "_sys.*"}, subjects: []subjects.Verb{subjects.SysList, subjects.SysInfo}, make: makeSys},
-	{Verb: request.Verb{Name: "cluster", Pattern: "_sys.cluster.*"}, subjects: []subjects.Verb{subjects.SysClusterStatus, subjects.SysClusterStepDown, subjects.SysClusterReplace}, make: makeAlone},
+	{Verb: request.Verb{Name: "cluster", Pattern: "_sys.cluster.*"},
+		subjects: []subjects.Verb{subjects.SysClusterStatus, subjects.SysClusterStepDown, subjects.SysClusterReplace}, make: makeAlone},
 	{Verb: request.Verb{Name: "none"}, make: makeNone}, // no request of the protocol
 })
 

@@ -54,7 +54,8 @@ func TestBulk(t *testing.T) {
 	}
 	pages = nil
 	full := bulk(t, dead, requeue)
-	if full.Done != 4 || !full.Full || full.Next == "" || !reflect.DeepEqual(pages, []client.BulkResult{{Done: 2, Looked: 2}, {Done: 4, Looked: 4}, {Done: 4, Looked: 5, Full: true}}) {
+	if full.Done != 4 || !full.Full || full.Next == "" ||
+		!reflect.DeepEqual(pages, []client.BulkResult{{Done: 2, Looked: 2}, {Done: 4, Looked: 4}, {Done: 4, Looked: 5, Full: true}}) {
 		t.Errorf("a queue that is full: %+v, by pages %+v", full, pages)
 	}
 	if got := bulk(t, w.queue, client.Bulk{Verb: client.BulkMove, All: true, Priority: 9}); got.Done != 4 {
@@ -82,7 +83,8 @@ func TestBulk(t *testing.T) {
 	if _, err := w.queue.Bulk(t.Context(), client.Bulk{Verb: client.BulkRemove}); !errors.As(err, &e) || e.Code != 400 {
 		t.Errorf("without where: %v", err)
 	}
-	if result, err := dead.Bulk(t.Context(), client.Bulk{Verb: client.BulkRequeue, All: true, To: "victim"}); !errors.As(err, &e) || e.Code != 403 || result != (client.BulkResult{}) {
+	if result, err := dead.Bulk(t.Context(), client.Bulk{Verb: client.BulkRequeue, All: true, To: "victim"}); !errors.As(err, &e) ||
+		e.Code != 403 || result != (client.BulkResult{}) {
 		t.Errorf("to another queue: %+v, %v", result, err)
 	}
 }

@@ -74,7 +74,8 @@ func (c *Client) do(ctx context.Context, r *call) (*nats.Msg, error) {
 
 // attempt sends a call once. It returns nil and no error if no answer arrives in time, or
 // if the answer is lost with the connection.
-func (c *Client) attempt(ctx context.Context, r *call, reply string, answers <-chan *nats.Msg, lost <-chan struct{}, patience time.Duration) (*nats.Msg, error) {
+func (c *Client) attempt(ctx context.Context, r *call, reply string,
+	answers <-chan *nats.Msg, lost <-chan struct{}, patience time.Duration) (*nats.Msg, error) {
 	if err := c.admitted(ctx, r.op, r.queue); err != nil {
 		return nil, err
 	}

@@ -57,7 +57,8 @@ func (q *Queue) ImportAsync(ctx context.Context, i *Import) (*Future, error) {
 		}
 	}
 	numbers := map[string]int64{
-		protocol.HeaderDeliveries: int64(i.Deliveries), protocol.HeaderFailures: i.Failures, protocol.HeaderInterruptions: i.Interruptions, protocol.HeaderReturns: i.Returns,
+		protocol.HeaderDeliveries: int64(i.Deliveries), protocol.HeaderFailures: i.Failures,
+		protocol.HeaderInterruptions: i.Interruptions, protocol.HeaderReturns: i.Returns,
 	}
 	if i.Fence > 0 {
 		header.Set(protocol.HeaderFence, strconv.FormatUint(i.Fence, 10))

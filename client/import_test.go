@@ -39,7 +39,8 @@ func TestImport(t *testing.T) {
 				}
 				f, err := to.queue.ImportAsync(t.Context(), &client.Import{
 					ID: l.ID, Priority: l.Priority, Payload: l.Body, Header: l.Header, Pushed: l.Pushed, NotBefore: l.Due,
-					Expires: l.Expires, Deliveries: l.Deliveries, Fence: l.Fence, Attempts: l.LastAttempts, Dead: &client.Death{Reason: "why", At: time.Unix(1_700_000_000, 5).UTC(), Deliveries: 3},
+					Expires: l.Expires, Deliveries: l.Deliveries, Fence: l.Fence, Attempts: l.LastAttempts,
+					Dead: &client.Death{Reason: "why", At: time.Unix(1_700_000_000, 5).UTC(), Deliveries: 3},
 				})
 				if err != nil {
 					t.Fatal(err)

@@ -207,15 +207,18 @@ func (i *Item) readOur(key string, values []string) error {
 		i.Due = i.expires
 	case protocol.HeaderConfirm:
 		i.confirms = true
-	case protocol.HeaderDeadReason, protocol.HeaderDeadAt, protocol.HeaderDeadNumber, protocol.HeaderDeadInterruptions, protocol.HeaderOrigin, protocol.HeaderOriginID:
+	case protocol.HeaderDeadReason, protocol.HeaderDeadAt, protocol.HeaderDeadNumber,
+		protocol.HeaderDeadInterruptions, protocol.HeaderOrigin, protocol.HeaderOriginID:
 		if i.Dead == nil {
 			i.Dead = &Death{}
 		}
 		return readHeader(key, values, map[string]any{
-			protocol.HeaderDeadReason: &i.Dead.Reason, protocol.HeaderDeadAt: &i.Dead.At, protocol.HeaderDeadNumber: &i.Dead.Deliveries, protocol.HeaderDeadInterruptions: &i.Dead.Interruptions,
+			protocol.HeaderDeadReason: &i.Dead.Reason, protocol.HeaderDeadAt: &i.Dead.At,
+			protocol.HeaderDeadNumber: &i.Dead.Deliveries, protocol.HeaderDeadInterruptions: &i.Dead.Interruptions,
 			protocol.HeaderOrigin: &i.Dead.Origin, protocol.HeaderOriginID: &i.Dead.OriginID,
 		}[key])
-	case protocol.HeaderSource, protocol.HeaderSourceSubject, protocol.HeaderSourceSeq, protocol.HeaderSourceTime, protocol.HeaderSourceMsgID, protocol.HeaderSourceID:
+	case protocol.HeaderSource, protocol.HeaderSourceSubject, protocol.HeaderSourceSeq,
+		protocol.HeaderSourceTime, protocol.HeaderSourceMsgID, protocol.HeaderSourceID:
 		var text string
 		err := readHeader(key, values, &text)
 		if err == nil {

@@ -99,7 +99,8 @@ func (q *Queue) List(ctx context.Context, o ListOptions) iter.Seq2[Listed, error
 }
 
 func (q *Queue) page(ctx context.Context, o ListOptions) (answer protocol.Page, err error) {
-	body, err := json.Marshal(protocol.ListRequest{State: o.State, Key: o.Key, Holder: o.Holder, Attempts: o.Attempts, After: o.After, Bodies: o.Bodies, Preview: o.Preview, Limit: cmp.Or(o.Page, listPage)})
+	body, err := json.Marshal(protocol.ListRequest{State: o.State, Key: o.Key, Holder: o.Holder,
+		Attempts: o.Attempts, After: o.After, Bodies: o.Bodies, Preview: o.Preview, Limit: cmp.Or(o.Page, listPage)})
 	if err != nil {
 		return answer, err
 	}

@@ -16,7 +16,8 @@ func TestSchedules(t *testing.T) {
 	payload, zone := "report", "Europe/Berlin"
 	at := time.Date(2099, 1, 31, 9, 0, 0, 0, time.UTC)
 	for _, name := range []string{"a", "b"} {
-		s, err := w.queue.SetSchedule(ctx, name, client.ScheduleChange{Spec: new("0 12 1 1 *"), Zone: &zone, Start: &at, Item: &client.ScheduleItem{Payload: &payload, Headers: map[string][]string{"A": {"b"}}}})
+		s, err := w.queue.SetSchedule(ctx, name, client.ScheduleChange{Spec: new("0 12 1 1 *"), Zone: &zone,
+			Start: &at, Item: &client.ScheduleItem{Payload: &payload, Headers: map[string][]string{"A": {"b"}}}})
 		if err != nil || s.Name != name || s.Next.Format(time.RFC3339) != "2100-01-01T11:00:00Z" {
 			t.Fatalf("made %+v, %v", s, err)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/testenv"
 )
 
 func TestSettlements(t *testing.T) {
@@ -49,7 +50,8 @@ func TestSettlements(t *testing.T) {
 	}
 	item := w.client.Queue("jobs-dead")
 	dead, err := item.Pop(t.Context(), client.Min)
-	if err != nil || dead.Dead == nil || *dead.Dead != (client.Death{Reason: "odd", Origin: "jobs", OriginID: dead.Dead.OriginID, At: dead.Dead.At, Deliveries: 1}) || dead.Dead.At.IsZero() {
+	if err != nil || dead.Dead == nil || *dead.Dead != (client.Death{Reason: "odd", Origin: "jobs",
+		OriginID: dead.Dead.OriginID, At: dead.Dead.At, Deliveries: 1}) || dead.Dead.At.IsZero() {
 		t.Errorf("dead: %+v, %v", dead, err)
 	}
 }
@@ -144,12 +146,9 @@ func TestHold(t *testing.T) {
 	first := item.LeaseExpires()
 	held, stop := item.Hold(t.Context())
 	defer stop()
-	for item.LeaseExpires().Equal(first) {
-		select {
-		case <-held.Done():
-			t.Fatal(context.Cause(held))
-		case <-time.After(time.Millisecond):
-		}
+	testenv.Await(t, "the lease is extended", func() bool { return held.Err() != nil || !item.LeaseExpires().Equal(first) })
+	if held.Err() != nil {
+		t.Fatal(context.Cause(held))
 	}
 	if err := item.Ack(t.Context()); err != nil {
 		t.Errorf("ack during Hold: %v", err)

@@ -55,7 +55,8 @@ func TestTenants(t *testing.T) {
 		}
 		g.Split(text)
 	}
-	for _, s := range []Subject{{Queue: "jobs", Verb: Push}, {Queue: "a.b.jobs", Verb: Push}, {Queue: "_a.jobs", Verb: Push}, {Queue: "a.jobs", Tenant: "a", Verb: Push}, {Tenant: "a.b", Verb: SysList}, {Tenant: "a", Verb: SysClusterStatus}} {
+	for _, s := range []Subject{{Queue: "jobs", Verb: Push}, {Queue: "a.b.jobs", Verb: Push}, {Queue: "_a.jobs", Verb: Push},
+		{Queue: "a.jobs", Tenant: "a", Verb: Push}, {Tenant: "a.b", Verb: SysList}, {Tenant: "a", Verb: SysClusterStatus}} {
 		if text, err := g.Build(s); err == nil {
 			t.Errorf("%+v is %s", s, text)
 		}

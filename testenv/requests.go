@@ -19,7 +19,8 @@ func Requests(t testing.TB, g subjects.Grammar, queue string) map[subjects.Verb]
 			s.ID, s.Priority, s.HasPriority = "x", 5, true
 		case subjects.Key, subjects.AdminKey:
 			s.Key = "k"
-		case subjects.Schedule, subjects.AdminSchedule, subjects.AdminSchedulePause, subjects.AdminScheduleResume, subjects.AdminScheduleDelete, subjects.AdminScheduleRun:
+		case subjects.Schedule, subjects.AdminSchedule, subjects.AdminSchedulePause,
+			subjects.AdminScheduleResume, subjects.AdminScheduleDelete, subjects.AdminScheduleRun:
 			s.Schedule = "s"
 		case subjects.AdminSource, subjects.AdminSourcePause, subjects.AdminSourceResume, subjects.AdminSourceDelete:
 			s.Source = "s"

@@ -227,7 +227,8 @@ func (w *Worker) settleBundle() {
 			kept = append(kept, h)
 			continue
 		}
-		o := history.Operation{Kind: []history.Kind{history.Ack, history.Ack, history.Nak, history.Extend}[w.Random.IntN(4)], Item: h.item, Key: h.key, Priority: h.priority, Fence: h.fence}
+		o := history.Operation{Kind: []history.Kind{history.Ack, history.Ack, history.Nak, history.Extend}[w.Random.IntN(4)],
+			Item: h.item, Key: h.key, Priority: h.priority, Fence: h.fence}
 		if o.Kind == history.Extend {
 			o.Lease, kept = h.lease, append(kept, h)
 		}

@@ -55,10 +55,12 @@ func rootCommand(s *session.Session) *cobra.Command {
 		}},
 		{"Queues", []*cobra.Command{
 			lsCommand(s), infoCommand(s), explainCommand(s), configCommand(s), pauseCommand(s), resumeCommand(s),
-			purgeCommand(s), deleteCommand(s), deadCommand(s), keysCommand(s), keyCommand(s), scheduleCommand(s), sourceCommand(s), linkCommand(s), exportCommand(s), importCommand(s),
+			purgeCommand(s), deleteCommand(s), deadCommand(s), keysCommand(s), keyCommand(s),
+			scheduleCommand(s), sourceCommand(s), linkCommand(s), exportCommand(s), importCommand(s),
 		}},
 		{"Operation", []*cobra.Command{
-			top.Command(s), eventsCommand(s), benchCommand(s), doctor.Command(s, version()), clusterCommand(s), permissionsCommand(s), completionCommand(s), versionCommand(s),
+			top.Command(s), eventsCommand(s), benchCommand(s), doctor.Command(s, version()),
+			clusterCommand(s), permissionsCommand(s), completionCommand(s), versionCommand(s),
 		}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title + ":"})

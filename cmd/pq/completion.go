@@ -48,7 +48,8 @@ queues. The one for bash needs the package bash-completion.`,
 }
 
 // completing is a function that cobra asks for completions.
-func completing(s *session.Session, complete func(*session.Session, *cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)) cobra.CompletionFunc {
+func completing(s *session.Session,
+	complete func(*session.Session, *cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		return complete(s, c, args, word)
 	}

@@ -117,7 +117,8 @@ func listDead(s *session.Session, holders []*client.Queue, origin string, most i
 			item.Cause = l.Cause
 			return n != most, s.PrintJSON(item)
 		}
-		row := []string{l.ID, fmt.Sprint(l.Priority), deadletters.Died(l.Dead.At, time.Now()), fmt.Sprint(l.Dead.Deliveries), show.Size(l.Size), cmp.Or(l.Cause, l.Dead.Reason)}
+		row := []string{l.ID, fmt.Sprint(l.Priority), deadletters.Died(l.Dead.At, time.Now()),
+			fmt.Sprint(l.Dead.Deliveries), show.Size(l.Size), cmp.Or(l.Cause, l.Dead.Reason)}
 		if shows.attempts {
 			row = append(row, show.LastAttempt(l))
 		}

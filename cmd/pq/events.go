@@ -19,7 +19,8 @@ import (
 )
 
 // eventTypes are the types of events that are for people.
-var eventTypes = []string{"dead", "expired", "lease_lost", "revoked", "evicted", "schedule_missed", protocol.EventSourceStopped, protocol.EventSourceSkipped, protocol.EventSourcePoisoned, protocol.EventLinkStopped, protocol.EventError, protocol.EventActive, protocol.EventClock}
+var eventTypes = []string{"dead", "expired", "lease_lost", "revoked", "evicted", "schedule_missed", protocol.EventSourceStopped,
+	protocol.EventSourceSkipped, protocol.EventSourcePoisoned, protocol.EventLinkStopped, protocol.EventError, protocol.EventActive, protocol.EventClock}
 
 // eventsAhead is how many events may wait to be printed. Further ones are lost.
 const eventsAhead = 8192

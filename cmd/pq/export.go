@@ -161,7 +161,8 @@ func (e *exporting) save(s *session.Session, q *client.Queue, total int64, confi
 // exportPage is how many items are asked for at a time.
 const exportPage = 1000
 
-func (e *exporting) write(s *session.Session, q *client.Queue, out io.Writer, total int64, config *client.Config, keys map[string]client.KeySettings) (n int64, err error) {
+func (e *exporting) write(s *session.Session, q *client.Queue, out io.Writer, total int64,
+	config *client.Config, keys map[string]client.KeySettings) (n int64, err error) {
 	p := s.Progress("exporting", total, show.Thousands)
 	defer p.End()
 	buffered := bufio.NewWriterSize(out, 1<<16)

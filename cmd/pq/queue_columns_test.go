@@ -15,7 +15,8 @@ import (
 func TestTablesOfQueues(t *testing.T) {
 	t.Parallel()
 	infos := []*client.Info{
-		{Queue: "jobs", Ready: 1200, Leased: 3, Delayed: 4, Bytes: 2048, Waiting: 5, Oldest: 1, OldestOfAll: 7200, OldestAtLeast: true, Paused: true, Rates: client.Rates{Push: 1, Pop: 2, Settle: 3}},
+		{Queue: "jobs", Ready: 1200, Leased: 3, Delayed: 4, Bytes: 2048, Waiting: 5, Oldest: 1,
+			OldestOfAll: 7200, OldestAtLeast: true, Paused: true, Rates: client.Rates{Push: 1, Pop: 2, Settle: 3}},
 		{Queue: "jobs-dead", Ready: 7, Oldest: 60, OldestOfAll: 60},
 		{Queue: "mail", Leased: 1, Oldest: 0},
 	}

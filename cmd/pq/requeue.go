@@ -56,7 +56,8 @@ is full, what has no room stays a dead letter.` + whereHelp("ready"),
 			}
 			r := &deadletters.Requeue{Session: s, To: c.Queue(queue)}
 			if all {
-				err = deadletters.Each(s, holders, queue, client.ListOptions{}, func(dead *client.Queue, i *client.Listed) (bool, error) { return true, r.Item(dead, i.ID) })
+				err = deadletters.Each(s, holders, queue, client.ListOptions{},
+					func(dead *client.Queue, i *client.Listed) (bool, error) { return true, r.Item(dead, i.ID) })
 			}
 			for _, id := range ids {
 				if err = r.Find(holders, id); err != nil {

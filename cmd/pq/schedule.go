@@ -249,7 +249,8 @@ it prints all that "pq schedule set --from" needs.`,
 				if err != nil {
 					return err
 				}
-				rows = append(rows, []string{nextOf(&one), fmt.Sprint(one.Counts.Fired), fmt.Sprint(one.Counts.Missed), fmt.Sprint(one.Counts.Overlapped), one.Spec, one.Zone, one.Name})
+				rows = append(rows, []string{nextOf(&one), fmt.Sprint(one.Counts.Fired),
+					fmt.Sprint(one.Counts.Missed), fmt.Sprint(one.Counts.Overlapped), one.Spec, one.Zone, one.Name})
 			}
 			if len(rows) == 1 {
 				s.Say("no schedules")

@@ -175,7 +175,8 @@ With --json it prints all that "pq source set --from" needs.`,
 				if err != nil {
 					return err
 				}
-				rows = append(rows, slices.Concat([]string{one.State}, numbers(one.Seq, one.Lag, one.Counts.Delivered, one.Counts.Skipped, one.Counts.Poisoned), []string{one.Remote + "/" + cmp.Or(one.Stream, one.Queue+"/"+one.Link), one.Name}))
+				rows = append(rows, slices.Concat([]string{one.State}, numbers(one.Seq, one.Lag, one.Counts.Delivered, one.Counts.Skipped, one.Counts.Poisoned),
+					[]string{one.Remote + "/" + cmp.Or(one.Stream, one.Queue+"/"+one.Link), one.Name}))
 			}
 			if len(rows) == 1 {
 				s.Say("no sources")

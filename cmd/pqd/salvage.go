@@ -258,7 +258,8 @@ func (w *salvagedQueue) page(ctx context.Context, listing fdbpq.Listing) (page f
 // item writes an item as a line.
 func (w *salvagedQueue) item(held *fdbpq.StoredItem) error {
 	line := protocol.Item{
-		ID: held.ID.String(), Priority: held.Priority, Key: held.Key, State: protocol.State(held.State), Deliveries: held.Deliveries, Endings: protocol.Endings(held.Endings),
+		ID: held.ID.String(), Priority: held.Priority, Key: held.Key, State: protocol.State(held.State),
+		Deliveries: held.Deliveries, Endings: protocol.Endings(held.Endings),
 		Pushed: held.Pushed.UTC(), Size: held.Size, Fence: uint64(held.Fence), KeyFence: uint64(held.KeyFence),
 	}
 	line.SetHeaders(bridge.Headers(&held.Item))

@@ -252,7 +252,8 @@ func readExport(t *testing.T, name string) (items []protocol.Item, end *protocol
 // takes.
 func sameItems(t *testing.T, queue string, want, got []protocol.Item) {
 	t.Helper()
-	if diff := cmp.Diff(want, got, cmpopts.EquateApproxTime(30*time.Minute), cmpopts.IgnoreFields(protocol.Item{}, "ID"), cmpopts.IgnoreFields(protocol.Death{}, "OriginID")); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.EquateApproxTime(30*time.Minute),
+		cmpopts.IgnoreFields(protocol.Item{}, "ID"), cmpopts.IgnoreFields(protocol.Death{}, "OriginID")); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", queue, diff)
 	}
 	for _, item := range got {

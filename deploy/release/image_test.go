@@ -128,7 +128,8 @@ func TestImage(t *testing.T) {
 		Layers   []string
 		RepoTags []string
 	}
-	if err := json.Unmarshal(parts["manifest.json"], &list); err != nil || len(list) != 1 || parts[list[0].Config] == nil || parts[list[0].Layers[0]] == nil || !slices.Equal(list[0].RepoTags, []string{"pqbridge:1.2.3", "pqbridge:latest"}) {
+	if err := json.Unmarshal(parts["manifest.json"], &list); err != nil || len(list) != 1 || parts[list[0].Config] == nil ||
+		parts[list[0].Layers[0]] == nil || !slices.Equal(list[0].RepoTags, []string{"pqbridge:1.2.3", "pqbridge:latest"}) {
 		t.Errorf("docker's list is %s, %v", parts["manifest.json"], err)
 	}
 }

@@ -134,7 +134,8 @@ func (m *maker) ask(subject, body string, headers ...string) {
 func (m *maker) looks() []exchange {
 	all := []exchange{{Subject: "pq._sys.list"}}
 	for _, queue := range m.queues {
-		all = append(all, exchange{Subject: "pq." + queue + ".info"}, exchange{Subject: "pq." + queue + ".keys"}, exchange{Subject: "pq." + queue + ".schedules"}, exchange{Subject: "pq." + queue + ".sources"}, exchange{Subject: "pq." + queue + ".links"})
+		all = append(all, exchange{Subject: "pq." + queue + ".info"}, exchange{Subject: "pq." + queue + ".keys"},
+			exchange{Subject: "pq." + queue + ".schedules"}, exchange{Subject: "pq." + queue + ".sources"}, exchange{Subject: "pq." + queue + ".links"})
 		for _, state := range []string{"ready", "delayed", "leased"} {
 			all = append(all, exchange{Subject: "pq." + queue + ".list", Body: `{"state":"` + state + `","bodies":true,"attempts":true}`})
 		}

@@ -221,7 +221,8 @@ func TestConsoleSteps(t *testing.T) {
 	}
 	var many []client.NewItem
 	for i := range 1100 {
-		many = append(many, client.NewItem{Payload: []byte(strings.Repeat("x", 1+i/1099*100_000)), Options: []client.PushOption{client.Header(nats.Header{"Number": {fmt.Sprint(i)}})}})
+		many = append(many, client.NewItem{Payload: []byte(strings.Repeat("x", 1+i/1099*100_000)),
+			Options: []client.PushOption{client.Header(nats.Header{"Number": {fmt.Sprint(i)}})}})
 	}
 	var last string
 	for len(many) > 0 {

@@ -33,7 +33,8 @@ func TestConsolePaths(t *testing.T) {
 		}
 		defer answer.Body.Close()
 		var told struct{ Error struct{ Code int } }
-		if err := json.NewDecoder(answer.Body).Decode(&told); err != nil || answer.StatusCode != want || told.Error.Code != want || answer.Request.URL.Path != request.URL.Path {
+		if err := json.NewDecoder(answer.Body).Decode(&told); err != nil || answer.StatusCode != want ||
+			told.Error.Code != want || answer.Request.URL.Path != request.URL.Path {
 			t.Errorf("%s %s as %q: %d, %+v, %v, expected %d in JSON, and no redirect", method, path, host, answer.StatusCode, told, err, want)
 		}
 	}

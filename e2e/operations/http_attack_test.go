@@ -54,9 +54,10 @@ func TestSlowHTTPClients(t *testing.T) {
 		}
 	}
 	dial(t, p, "127.0.0.1", 600, "GET /readyz HTTP/1.1\r\nHost: %s\r\n")
-	other := http.Client{Timeout: testenv.Patience(), Transport: &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-		return (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP("127.0.0.2")}}).DialContext(ctx, network, address)
-	}}}
+	other := http.Client{Timeout: testenv.Patience(), Transport: &http.Transport{
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			return (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP("127.0.0.2")}}).DialContext(ctx, network, address)
+		}}}
 	for _, path := range []string{"/readyz", "/v1/queues/jobs"} {
 		answer, err := other.Get(p.HTTP + path)
 		switch {

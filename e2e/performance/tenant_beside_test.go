@@ -447,7 +447,8 @@ func (l *ledger) compare(t *testing.T, s stored) (more int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t.Logf("items %d of %d, by the ledger %d and %d apart; bytes %d of %d (items %d, %d ids, %d keys, %d schedules); queues %d of %d, with dead letters %d; unknown %d, unanswered %d",
-		s.items, quotaItems, l.items, s.apart, s.bytes, quotaBytes, s.itemBytes, s.remembered, s.keys, s.scheduled, s.queues, quotaQueues, s.names, l.unknown, l.unserved)
+		s.items, quotaItems, l.items, s.apart, s.bytes, quotaBytes, s.itemBytes, s.remembered,
+		s.keys, s.scheduled, s.queues, quotaQueues, s.names, l.unknown, l.unserved)
 	if s.items > quotaItems || s.bytes > quotaBytes || s.queues > quotaQueues {
 		t.Errorf("a quota is exceeded")
 	}

@@ -100,9 +100,10 @@ func newAsker(t *testing.T, url, user string) asker {
 	t.Helper()
 	a := asker{T: t, denied: make(chan string, 16)}
 	var err error
-	a.Conn, err = nats.Connect(url, nats.UserInfo(user, user), nats.CustomInboxPrefix("_INBOX."+user), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-		a.denied <- err.Error()
-	}))
+	a.Conn, err = nats.Connect(url, nats.UserInfo(user, user), nats.CustomInboxPrefix("_INBOX."+user),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			a.denied <- err.Error()
+		}))
 	if err != nil {
 		t.Fatalf("%s: %v", user, err)
 	}
@@ -143,7 +144,8 @@ func (a asker) may(subject string) bool {
 // Users of an auth callout, with the permissions that pq prints, do what their roles are for and nothing else.
 func TestAuthCallout(t *testing.T) {
 	t.Parallel()
-	reads := []subjects.Verb{subjects.Info, subjects.List, subjects.Get, subjects.PeekMin, subjects.PeekMax, subjects.Keys, subjects.Key, subjects.Schedules, subjects.Schedule, subjects.Sources, subjects.Links}
+	reads := []subjects.Verb{subjects.Info, subjects.List, subjects.Get, subjects.PeekMin, subjects.PeekMax,
+		subjects.Keys, subjects.Key, subjects.Schedules, subjects.Schedule, subjects.Sources, subjects.Links}
 	changes := []subjects.Verb{subjects.Remove, subjects.Move, subjects.Requeue, subjects.Revoke}
 	for v := subjects.AdminConfig; v < subjects.Event; v++ {
 		changes = append(changes, v)

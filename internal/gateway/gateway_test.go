@@ -220,7 +220,8 @@ func TestItemsByID(t *testing.T) {
 			Dead  *int64
 		}
 	}
-	if s.ok(&rows, "GET", "/v1/overview", ""); len(rows.Queues) != 2 || rows.Queues[0].Dead == nil || *rows.Queues[0].Dead != 1 || rows.Queues[0].Ready != 3 || rows.Queues[1].Dead != nil {
+	if s.ok(&rows, "GET", "/v1/overview", ""); len(rows.Queues) != 2 || rows.Queues[0].Dead == nil ||
+		*rows.Queues[0].Dead != 1 || rows.Queues[0].Ready != 3 || rows.Queues[1].Dead != nil {
 		t.Errorf("%+v", rows)
 	}
 	at := "/v1/queues/jobs-dead/items/" + dead.ID + "/requeue"
@@ -270,7 +271,8 @@ func TestHoldersAndAttempts(t *testing.T) {
 	found = shownItem{}
 	s.ok(&found, "GET", "/v1/queues/jobs-dead/items/"+page.Items[0].ID+"?attempts=true", "")
 	for what, attempts := range map[string][]protocol.Attempt{"by its id": found.LastAttempts, "in a list": page.Items[0].LastAttempts} {
-		if len(attempts) != 2 || attempts[0].Holder != "ann" || attempts[0].Outcome != protocol.OutcomeNack || attempts[0].Reason != "the printer is out of ink" || attempts[0].Start.IsZero() || attempts[0].End.Before(attempts[0].Start) ||
+		if len(attempts) != 2 || attempts[0].Holder != "ann" || attempts[0].Outcome != protocol.OutcomeNack ||
+			attempts[0].Reason != "the printer is out of ink" || attempts[0].Start.IsZero() || attempts[0].End.Before(attempts[0].Start) ||
 			attempts[1].N != 2 || attempts[1].Outcome != protocol.OutcomeTerminated || attempts[1].Reason != "no paper" {
 			t.Errorf("the attempts of a dead letter %s: %+v", what, attempts)
 		}
@@ -527,7 +529,8 @@ func TestNATSUserWithoutRights(t *testing.T) {
 			Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.viewer.>"}},
 		}},
 	))
-	b, err := bridge.Start(t.Context(), nats1.Connect(t, append(bridge.ConnectOptions(nil), nats.UserInfo("pqd", "p"))...), store, bridge.Options{Exclusive: testenv.Engines()[0].Exclusive})
+	b, err := bridge.Start(t.Context(), nats1.Connect(t, append(bridge.ConnectOptions(nil), nats.UserInfo("pqd", "p"))...),
+		store, bridge.Options{Exclusive: testenv.Engines()[0].Exclusive})
 	if err != nil {
 		t.Fatal(err)
 	}

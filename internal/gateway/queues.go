@@ -60,7 +60,8 @@ func (in *input) names(most int64) (page protocol.QueuesPage, why *refusal) {
 	if why != nil {
 		return page, why
 	}
-	a, why := in.passJSON(subjects.Subject{Verb: subjects.SysList}, protocol.QueuesRequest{Limit: cmp.Or(limit, defaultRows), After: new(in.get("after")), Prefix: in.get("prefix")})
+	a, why := in.passJSON(subjects.Subject{Verb: subjects.SysList},
+		protocol.QueuesRequest{Limit: cmp.Or(limit, defaultRows), After: new(in.get("after")), Prefix: in.get("prefix")})
 	if why != nil {
 		return page, why
 	}

@@ -105,7 +105,8 @@ const ReadLimit = 10 * time.Second
 const firstPart = 4 << 10
 
 // mostOf is how large bodies may be, as the bridge has it. It says what is wrong with the rest.
-var mostOf = map[bodyKind]int64{bodyItem: protocol.MaxPayload, bodyText: protocol.MaxRequestBody, bodyDefinition: protocol.MaxDefinition, bodySchedule: protocol.MaxScheduleBody}
+var mostOf = map[bodyKind]int64{bodyItem: protocol.MaxPayload, bodyText: protocol.MaxRequestBody,
+	bodyDefinition: protocol.MaxDefinition, bodySchedule: protocol.MaxScheduleBody}
 
 // readBody reads the body of a request, which counts as under way until release is called.
 // The request has no place yet, and the body gets room as it arrives: a client that sends

@@ -45,7 +45,8 @@ func TestSources(t *testing.T) {
 		t.Helper()
 		var item shownItem
 		s.ok(&item, "POST", "/v1/queues/jobs/pop?wait=1m", "")
-		if of := item.Source; *item.Payload != want || of == nil || of.Name != "orders" || of.Subject != "orders.eu" || of.Seq != seq || of.MsgID != want || time.Since(of.Time) > testenv.Patience() || len(item.Headers) != 0 {
+		if of := item.Source; *item.Payload != want || of == nil || of.Name != "orders" || of.Subject != "orders.eu" ||
+			of.Seq != seq || of.MsgID != want || time.Since(of.Time) > testenv.Patience() || len(item.Headers) != 0 {
 			t.Errorf("popped %+v of %+v, expected message %d, %s", item, of, seq, want)
 		}
 	}

@@ -229,7 +229,8 @@ func openOffice(t *testing.T, allowed ...string) *office {
 	if allowed == nil {
 		permissions = nil
 	}
-	o := &office{nats: testenv.NATS(t, users(&server.User{Username: "bridge", Password: "p"}, &server.User{Username: "console", Password: "p", Permissions: permissions})), requests: make(chan *nats.Msg, 10_000)}
+	o := &office{nats: testenv.NATS(t, users(&server.User{Username: "bridge", Password: "p"},
+		&server.User{Username: "console", Password: "p", Permissions: permissions})), requests: make(chan *nats.Msg, 10_000)}
 	nc := o.nats.Connect(t, nats.UserInfo("bridge", "p"))
 	if _, err := nc.ChanSubscribe("pq.>", o.requests); err != nil {
 		t.Fatal(err)

@@ -138,11 +138,13 @@ func readImportHeader(i *fdbpq.Import, key, value string) (f *failure.Failure) {
 			return f
 		}
 		i.Headers, f = appendHeader(i.Headers, key, []string{value})
-	case protocol.HeaderSource, protocol.HeaderSourceSubject, protocol.HeaderSourceSeq, protocol.HeaderSourceTime, protocol.HeaderSourceMsgID, protocol.HeaderSourceID:
+	case protocol.HeaderSource, protocol.HeaderSourceSubject, protocol.HeaderSourceSeq,
+		protocol.HeaderSourceTime, protocol.HeaderSourceMsgID, protocol.HeaderSourceID:
 		i.Headers, f = appendHeader(i.Headers, key, []string{value})
 	case protocol.HeaderAttempts:
 		i.Attempts, f = readAttempts(value)
-	case protocol.HeaderBackoff, protocol.HeaderHolder, protocol.HeaderNumPending, protocol.HeaderState, protocol.HeaderWaitsFor, protocol.HeaderKeyAhead, protocol.HeaderExplain, protocol.HeaderHeld, protocol.HeaderAck, protocol.HeaderLeaseExpires, protocol.HeaderConfirm:
+	case protocol.HeaderBackoff, protocol.HeaderHolder, protocol.HeaderNumPending, protocol.HeaderState, protocol.HeaderWaitsFor,
+		protocol.HeaderKeyAhead, protocol.HeaderExplain, protocol.HeaderHeld, protocol.HeaderAck, protocol.HeaderLeaseExpires, protocol.HeaderConfirm:
 		// These headers describe the answer and the lease, not the item.
 	default:
 		f = failure.Newf(400, "header %s is none of an import: expected %s, or what else comes with an item", failure.Quote(key), protocol.HeaderID)

@@ -218,10 +218,12 @@ func (o *popOptions) readHeaders(header nats.Header) *failure.Failure {
 
 func (o *popOptions) readHeader(key string, values []string) *failure.Failure {
 	switch key {
-	case protocol.HeaderBatch, protocol.HeaderBundle, protocol.HeaderWait, protocol.HeaderLease, protocol.HeaderConfirm, protocol.HeaderBand, protocol.HeaderHolder, protocol.HeaderRepeat, protocol.HeaderMsgID:
+	case protocol.HeaderBatch, protocol.HeaderBundle, protocol.HeaderWait, protocol.HeaderLease,
+		protocol.HeaderConfirm, protocol.HeaderBand, protocol.HeaderHolder, protocol.HeaderRepeat, protocol.HeaderMsgID:
 	default:
 		return failure.Newf(400, "header %s is none of a pop: expected %s, %s, %s, %s, %s, %s, %s, %s or %s",
-			failure.Quote(key), protocol.HeaderBatch, protocol.HeaderBundle, protocol.HeaderWait, protocol.HeaderLease, protocol.HeaderConfirm, protocol.HeaderBand, protocol.HeaderHolder, protocol.HeaderRepeat, protocol.HeaderMsgID)
+			failure.Quote(key), protocol.HeaderBatch, protocol.HeaderBundle, protocol.HeaderWait, protocol.HeaderLease,
+			protocol.HeaderConfirm, protocol.HeaderBand, protocol.HeaderHolder, protocol.HeaderRepeat, protocol.HeaderMsgID)
 	}
 	value, f := single(key, values)
 	if f != nil {

@@ -76,15 +76,20 @@ func (h *itemHeaders) end() *failure.Failure {
 
 func (h *itemHeaders) readOurs(key string, values []string) *failure.Failure {
 	switch key {
-	case protocol.HeaderID, protocol.HeaderDeliveries, protocol.HeaderFailures, protocol.HeaderInterruptions, protocol.HeaderReturns, protocol.HeaderDeadInterruptions, protocol.HeaderFence, protocol.HeaderKeyFence, protocol.HeaderAck, protocol.HeaderBackoff, protocol.HeaderHolder, protocol.HeaderAttempts, protocol.HeaderLeaseExpires, protocol.HeaderConfirm, protocol.HeaderNumPending,
-		protocol.HeaderState, protocol.HeaderWaitsFor, protocol.HeaderKeyAhead, protocol.HeaderExplain, protocol.HeaderHeld, protocol.HeaderReason, protocol.HeaderDeadReason, protocol.HeaderDeadAt, protocol.HeaderDeadNumber, protocol.HeaderOrigin, protocol.HeaderOriginID, protocol.HeaderExpires, protocol.HeaderSchedule, protocol.HeaderScheduledAt,
+	case protocol.HeaderID, protocol.HeaderDeliveries, protocol.HeaderFailures, protocol.HeaderInterruptions, protocol.HeaderReturns,
+		protocol.HeaderDeadInterruptions, protocol.HeaderFence, protocol.HeaderKeyFence, protocol.HeaderAck, protocol.HeaderBackoff,
+		protocol.HeaderHolder, protocol.HeaderAttempts, protocol.HeaderLeaseExpires, protocol.HeaderConfirm, protocol.HeaderNumPending,
+		protocol.HeaderState, protocol.HeaderWaitsFor, protocol.HeaderKeyAhead, protocol.HeaderExplain, protocol.HeaderHeld, protocol.HeaderReason,
+		protocol.HeaderDeadReason, protocol.HeaderDeadAt, protocol.HeaderDeadNumber, protocol.HeaderOrigin,
+		protocol.HeaderOriginID, protocol.HeaderExpires, protocol.HeaderSchedule, protocol.HeaderScheduledAt,
 		protocol.HeaderSource, protocol.HeaderSourceSubject, protocol.HeaderSourceSeq, protocol.HeaderSourceTime, protocol.HeaderSourceMsgID, protocol.HeaderSourceID:
 		return nil // an answer's: items are forwarded as they are
 	case protocol.HeaderPriority, protocol.HeaderDelay, protocol.HeaderNotBefore, protocol.HeaderTTL, protocol.HeaderSettle,
 		protocol.HeaderKey, protocol.HeaderWeight, protocol.HeaderUnique, protocol.HeaderUniqueUntil, protocol.HeaderOnConflict:
 	default:
 		return failure.Newf(400, "header %s is none of a push: expected %s, %s, %s, %s, %s, %s, %s, %s, %s or %s",
-			failure.Quote(key), protocol.HeaderPriority, protocol.HeaderKey, protocol.HeaderWeight, protocol.HeaderDelay, protocol.HeaderNotBefore, protocol.HeaderTTL, protocol.HeaderSettle,
+			failure.Quote(key), protocol.HeaderPriority, protocol.HeaderKey, protocol.HeaderWeight,
+			protocol.HeaderDelay, protocol.HeaderNotBefore, protocol.HeaderTTL, protocol.HeaderSettle,
 			protocol.HeaderUnique, protocol.HeaderUniqueUntil, protocol.HeaderOnConflict)
 	}
 	value, f := single(key, values)

@@ -226,7 +226,8 @@ func readTrue(what string, value any) (bool, *failure.Failure) {
 func Source(s *fdbpq.Source) (protocol.Source, error) {
 	p := &s.Position
 	shown := protocol.Source{
-		Name: s.Name, Remote: s.Config.Remote, Stream: s.Config.Stream, Queue: s.Config.Queue, Link: s.Config.Link, Mode: string(s.Config.Mode), Filter: s.Config.Filter,
+		Name: s.Name, Remote: s.Config.Remote, Stream: s.Config.Stream, Queue: s.Config.Queue,
+		Link: s.Config.Link, Mode: string(s.Config.Mode), Filter: s.Config.Filter,
 		Batch: s.Config.Batch, Paused: s.Config.Paused, State: string(s.State), Seq: p.Seq, Last: s.Run.Last, Lag: s.Lag(), Runner: s.Run.Runner,
 		Counts: protocol.SourceCounts{Delivered: p.Delivered, Skipped: p.Skipped, Poisoned: p.Poisoned},
 	}

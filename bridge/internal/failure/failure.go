@@ -180,7 +180,9 @@ func Explain(err error) *Failure {
 		return &Failure{Code: 409, Text: err.Error(), Description: protocol.DescriptionLeaseRequired, Reason: protocol.ReasonLeaseRequired}
 	case errors.Is(err, fdbpq.ErrOnlyMin):
 		return &Failure{Code: 409, Text: err.Error(), Description: protocol.DescriptionOnlyMin, Reason: protocol.ReasonOnlyMin}
-	case errors.Is(err, fdbpq.ErrPopIDReused), errors.Is(err, fdbpq.ErrTime), errors.Is(err, fdbpq.ErrKey), errors.Is(err, fdbpq.ErrNoKey), errors.Is(err, fdbpq.ErrWeight), errors.Is(err, fdbpq.ErrUnique), errors.Is(err, fdbpq.ErrMsgID), errors.Is(err, fdbpq.ErrPlace), errors.Is(err, fdbpq.ErrAttempts), errors.Is(err, fdbpq.ErrNoFence):
+	case errors.Is(err, fdbpq.ErrPopIDReused), errors.Is(err, fdbpq.ErrTime), errors.Is(err, fdbpq.ErrKey), errors.Is(err, fdbpq.ErrNoKey),
+		errors.Is(err, fdbpq.ErrWeight), errors.Is(err, fdbpq.ErrUnique), errors.Is(err, fdbpq.ErrMsgID),
+		errors.Is(err, fdbpq.ErrPlace), errors.Is(err, fdbpq.ErrAttempts), errors.Is(err, fdbpq.ErrNoFence):
 		return BadRequest(err)
 	case errors.Is(err, fdbpq.ErrNoQueue):
 		return &Failure{Code: 403, Text: "no such queue, and pushes do not make one here: admin.config does"}

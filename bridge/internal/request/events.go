@@ -34,7 +34,8 @@ type Announcer struct {
 func NewAnnouncer(nc *nats.Conn, grammar subjects.Grammar, log *slog.Logger, stats *Statistics, display func(storeTime int64) time.Time) *Announcer {
 	return &Announcer{
 		nc: nc, grammar: grammar, log: log, stats: stats, display: display,
-		recentLosses: make(map[string]*losses), counts: make(map[fdbpq.EventType]int64), toldOfLinks: make(map[[2]string]time.Time), toldOfDead: make(map[string]time.Time),
+		recentLosses: make(map[string]*losses), counts: make(map[fdbpq.EventType]int64),
+		toldOfLinks: make(map[[2]string]time.Time), toldOfDead: make(map[string]time.Time),
 	}
 }
 
@@ -138,7 +139,8 @@ func (a *Announcer) Link(queue, name string, why *failure.Failure) {
 	}
 	a.log.Warn("a link gives nothing: a person has to look", "queue", queue, "link", name, "reason", why.Reason, "text", why.Text)
 	a.publish(queue, protocol.EventLinkStopped, protocol.LinkEvent{
-		Type: protocol.EventTypePrefix + protocol.EventLinkStopped, Time: now.UTC(), Queue: subjects.Own(queue), Link: name, Reason: string(why.Reason), Text: why.Text,
+		Type: protocol.EventTypePrefix + protocol.EventLinkStopped, Time: now.UTC(),
+		Queue: subjects.Own(queue), Link: name, Reason: string(why.Reason), Text: why.Text,
 	})
 }
 

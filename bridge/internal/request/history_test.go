@@ -41,7 +41,8 @@ func TestQueueHistory(t *testing.T) {
 		s.SetLengths([]string{"jobs"}, map[string]request.Lengths{"jobs": {Ready: 3, Delayed: 4}})
 		<-time.After(2 * time.Minute)
 		h := s.QueueHistory("jobs")
-		if !slices.Equal(h.Push, only(map[int]int64{3: 5, 2: 7})) || !slices.Equal(h.Pop, only(map[int]int64{3: 2})) || !slices.Equal(h.Settle, only(map[int]int64{2: 1})) {
+		if !slices.Equal(h.Push, only(map[int]int64{3: 5, 2: 7})) ||
+			!slices.Equal(h.Pop, only(map[int]int64{3: 2})) || !slices.Equal(h.Settle, only(map[int]int64{2: 1})) {
 			t.Errorf("moved %v, %v and %v", h.Push, h.Pop, h.Settle)
 		}
 		if want := time.Date(2000, 1, 1, 0, 3, 0, 0, time.UTC); h.Step != 60 || !h.End.Equal(want) {

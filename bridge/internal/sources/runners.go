@@ -283,7 +283,8 @@ func (r *Runners) restart(s *fdbpq.Source, before *worker, remote Remote) {
 		before.cancel()
 		return
 	}
-	w := &worker{runners: r, id: idOf(s), remote: remote, identity: remote.Identity, revision: s.Position.Revision, spoke: time.Now(), last: s.Run.Last, told: make(map[string]time.Time)}
+	w := &worker{runners: r, id: idOf(s), remote: remote, identity: remote.Identity,
+		revision: s.Position.Revision, spoke: time.Now(), last: s.Run.Last, told: make(map[string]time.Time)}
 	if before != nil {
 		w.last, w.problem, w.since = before.report()
 		w.told, w.untold, w.spoke = before.told, before.untold, before.spoke

@@ -122,7 +122,8 @@ var descCounters = [request.Counters]*prometheus.Desc{
 // Describe implements [prometheus.Collector].
 func (c Collector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		descItems, descQueueBytes, descWaiting, descOldest, descOldestOfAll, descOldestAtLeast, descOldestLease, descLeaseAtLeast, descKeys, descKeysAtLeast, descKeysWaiting, descPaused, descCause, descLimit, descRemembered, descTakesDead,
+		descItems, descQueueBytes, descWaiting, descOldest, descOldestOfAll, descOldestAtLeast, descOldestLease, descLeaseAtLeast,
+		descKeys, descKeysAtLeast, descKeysWaiting, descPaused, descCause, descLimit, descRemembered, descTakesDead,
 		descNotServed, descPlaces, descMaxPlaces, descSourceState,
 	} {
 		to <- d

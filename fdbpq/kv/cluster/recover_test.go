@@ -215,7 +215,8 @@ func TestRecoverWithoutMember(t *testing.T) {
 		if _, err := second.up().Recover(context.Background(), cluster.Consent{Without: []string{"x"}}); err == nil || !strings.Contains(err.Error(), "expected one of a, b, c") {
 			t.Errorf("recovering without an unknown member: %v", err)
 		}
-		if _, err := second.up().Recover(context.Background(), cluster.Consent{Without: []string{furthest.name, first.name}}); err == nil || !strings.Contains(err.Error(), first.name+" answers") {
+		if _, err := second.up().Recover(context.Background(), cluster.Consent{Without: []string{furthest.name, first.name}}); err == nil ||
+			!strings.Contains(err.Error(), first.name+" answers") {
 			t.Errorf("recovering without a member that answers: %v", err)
 		}
 		r := w.recovered(second, cluster.Consent{Without: []string{furthest.name}})

@@ -55,7 +55,8 @@ func (s survey) mayRecover() error {
 // differs reports whether two copies of a generation end with different entries of the
 // same number.
 func (p Position) differs(o Position) bool {
-	return p.Known && o.Known && p.Entry > 0 && p.Generation == o.Generation && p.Entry == o.Entry && p.heartbeat.Hash != o.heartbeat.Hash && p.heartbeat.Hash != "" && o.heartbeat.Hash != ""
+	return p.Known && o.Known && p.Entry > 0 && p.Generation == o.Generation && p.Entry == o.Entry &&
+		p.heartbeat.Hash != o.heartbeat.Hash && p.heartbeat.Hash != "" && o.heartbeat.Hash != ""
 }
 
 // choose picks the copy from which the store goes on.

@@ -123,7 +123,8 @@ func (d *DB) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := Status{
-		Role: s.role, Generation: s.head.Generation, Epoch: s.head.Epoch, Entry: s.head.Entry, Synced: s.synced, Log: s.log, Reached: s.reachedLocked(), Reason: s.reason,
+		Role: s.role, Generation: s.head.Generation, Epoch: s.head.Epoch, Entry: s.head.Entry,
+		Synced: s.synced, Log: s.log, Reached: s.reachedLocked(), Reason: s.reason,
 		CaughtUp:  own.Lives && (len(own.Witnesses) > 0 || len(d.options.Members) < 2) || d.options.LogReplica == nil,
 		Takeovers: s.counts.takeovers, Appends: s.counts.appends,
 	}

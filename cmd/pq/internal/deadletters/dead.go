@@ -35,7 +35,8 @@ func Each(s *session.Session, holders []*client.Queue, origin string, o client.L
 	return nil
 }
 
-func eachIn(s *session.Session, dead *client.Queue, origin string, o client.ListOptions, fn func(*client.Queue, *client.Listed) (bool, error)) (more bool, err error) {
+func eachIn(s *session.Session, dead *client.Queue, origin string, o client.ListOptions,
+	fn func(*client.Queue, *client.Listed) (bool, error)) (more bool, err error) {
 	for l, err := range dead.List(s.Context, o) {
 		if errors.Is(err, client.ErrNotFound) {
 			return true, nil // nothing has died yet

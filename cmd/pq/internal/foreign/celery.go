@@ -121,7 +121,8 @@ func (c *celery) held(ctx context.Context, each func(tag string, m *celeryMessag
 		for i := 0; i+1 < len(fields); i += 2 {
 			var parts []json.RawMessage
 			var way [2]string
-			if err := json.Unmarshal([]byte(fields[i+1]), &parts); err != nil || len(parts) != 3 || json.Unmarshal(parts[1], &way[0]) != nil || json.Unmarshal(parts[2], &way[1]) != nil {
+			if err := json.Unmarshal([]byte(fields[i+1]), &parts); err != nil || len(parts) != 3 ||
+				json.Unmarshal(parts[1], &way[0]) != nil || json.Unmarshal(parts[2], &way[1]) != nil {
 				return fmt.Errorf("the hash unacked has %.100q: expected a message, an exchange and a routing key", fields[i+1])
 			}
 			leads, known := of[way]

@@ -48,7 +48,8 @@ func Source(read *client.Source, paused bool) client.SourceChange {
 		change.Queue, change.Link = &read.Queue, &read.Link
 		return change
 	}
-	change.Stream, change.Mode, change.Filter, change.Start, change.Map = &read.Stream, &read.Mode, append([]string{}, read.Filter...), read.Start, make(map[string]any)
+	change.Stream, change.Mode, change.Filter = &read.Stream, &read.Mode, append([]string{}, read.Filter...)
+	change.Start, change.Map = read.Start, make(map[string]any)
 	for field, value := range read.Map {
 		change.Map[field] = value
 	}

@@ -60,7 +60,8 @@ func doors(o *server.Options) []door {
 	users := asksForLogin(o)
 	all := []door{
 		forUsers("", clients, true, false, users, o, o.NoAuthUser),
-		forUsers("websocket", o.Websocket.Host, o.Websocket.Port != 0, o.Websocket.Username != "" || o.Websocket.Token != "", users, o, cmp.Or(o.Websocket.NoAuthUser, o.NoAuthUser)),
+		forUsers("websocket", o.Websocket.Host, o.Websocket.Port != 0, o.Websocket.Username != "" || o.Websocket.Token != "",
+			users, o, cmp.Or(o.Websocket.NoAuthUser, o.NoAuthUser)),
 		forUsers("leafnodes", o.LeafNode.Host, o.LeafNode.Port != 0, o.LeafNode.Username != "" || len(o.LeafNode.Users) > 0 || o.LeafNode.Nkey != "", users, o, o.NoAuthUser),
 		forUsers("mqtt", o.MQTT.Host, o.MQTT.Port != 0, o.MQTT.Username != "" || o.MQTT.Token != "", users, o, cmp.Or(o.MQTT.NoAuthUser, o.NoAuthUser)),
 	}
