@@ -1,6 +1,6 @@
 // Package pqbridge_test holds the repository to its own rules: who may import
-// what, how much files need each other and a type may have, what lies at the top. They are tests so that
-// breaking one is noticed the same day, and changing one is a decision.
+// what, how much files need each other, how large types, functions and lines are, how tests wait, what lies at the top.
+// They are tests so that breaking one is noticed the same day, and changing one is a decision.
 package pqbridge_test
 
 import (
@@ -163,10 +163,6 @@ var seamsOf = map[string]seam{
 	"fdbpq/kv/local": {28, 30},
 }
 
-// maxUnexported is how many unexported methods a type may have: what all of them share is what none of
-// them can be understood without.
-const maxUnexported = 40
-
 // maxBridgeMethods bounds what the bridge as a whole can do. Its parts know each other
 // by narrow constructors, and none of them knows the bridge.
 const maxBridgeMethods = 8
@@ -176,7 +172,7 @@ var topLevel = []string{
 	".ci", ".dockerignore", ".github", ".gitignore",
 	"CHANGELOG.md", "CONTRIBUTING.md", "Dockerfile", "LICENSE", "Makefile", "README.md", "SECURITY.md",
 	"bench", "bridge", "client", "clients", "cmd", "deploy", "docker-compose.yml", "docs", "e2e", "examples", "fdbpq",
-	"go.mod", "go.sum", "internal", "layout_test.go", "protocol", "subjects", "testenv",
+	"go.mod", "go.sum", "internal", "layout_sizes_test.go", "layout_test.go", "layout_waits_test.go", "protocol", "subjects", "testenv",
 }
 
 // source is one Go file of the repository.
@@ -184,6 +180,8 @@ type source struct {
 	path string // from the root
 	dir  string
 	test bool
+	text string
+	fset *token.FileSet
 	file *ast.File
 }
 
@@ -204,13 +202,14 @@ func sources(t *testing.T) []source {
 		if err != nil {
 			return err
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), name, text, parser.SkipObjectResolution)
+		fset := token.NewFileSet()
+		file, err := parser.ParseFile(fset, name, text, parser.SkipObjectResolution)
 		if err != nil {
 			return err
 		}
 		all = append(all, source{
 			path: name, dir: path.Dir(name), test: strings.HasSuffix(name, "_test.go"),
-			file: file,
+			text: string(text), fset: fset, file: file,
 		})
 		return nil
 	})
@@ -234,6 +233,11 @@ func (s source) imports(t *testing.T) []string {
 		paths = append(paths, name)
 	}
 	return paths
+}
+
+// ofTests says whether only tests use a file.
+func (s source) ofTests() bool {
+	return s.test || s.dir == "testenv" || within(s.dir, "e2e") || slices.Contains([]string{"internal/clustertest", "internal/disk", "internal/fdbtest", "internal/kvtest"}, s.dir)
 }
 
 func TestImportsPointOneWay(t *testing.T) {
@@ -348,159 +352,6 @@ func TestSeams(t *testing.T) {
 	}
 	if seen != len(seamsOf) {
 		t.Errorf("%d of %d packages were counted", seen, len(seamsOf))
-	}
-}
-
-func TestTypesAreSmall(t *testing.T) {
-	methods := make(map[string]int)
-	for _, s := range sources(t) {
-		if s.test {
-			continue
-		}
-		for _, declared := range s.file.Decls {
-			if f, is := declared.(*ast.FuncDecl); is && f.Recv != nil && !f.Name.IsExported() {
-				methods[s.dir+"."+receiver(f)]++
-			}
-		}
-	}
-	bounded(t, "unexported methods", methods, maxUnexported)
-}
-
-// receiver is the type that a method belongs to.
-func receiver(method *ast.FuncDecl) (name string) {
-	ast.Inspect(method.Recv.List[0].Type, func(node ast.Node) bool {
-		if id, is := node.(*ast.Ident); is && name == "" {
-			name = id.Name
-		}
-		return name == ""
-	})
-	return name
-}
-
-// bounded checks that nothing has more than most.
-func bounded(t *testing.T, what string, counts map[string]int, most int) {
-	t.Helper()
-	for name, count := range counts {
-		if count > most {
-			t.Errorf("%s has %d %s: expected at most %d", name, count, what, most)
-		}
-	}
-}
-
-// sleepers are the files of tests that sleep, and why there is nothing to wait for.
-var sleepers = map[string]string{
-	"client/lossy_test.go":                       "a context ends some time after an answer was lost",
-	"e2e/cluster/cluster_fulldisk_linux_test.go": "a disk is mended at any moment",
-	"e2e/cluster/cluster_network_test.go":        "the network changes at any moment",
-	"e2e/console/console_load_test.go":           "a load lasts for a time",
-	"e2e/console/dashboard_picture_test.go":      "a picture needs a past",
-	"e2e/faults/bitflips_test.go":                "pqd looks a second after the last commit",
-	"e2e/faults/bulk_test.go":                    "pqd ends at any moment",
-	"e2e/internal/chromium/tab.go":               "pages tell no test what they have drawn",
-	"e2e/internal/pqd/bulk.go":                   "faults come at any moment",
-	"e2e/internal/pqd/campaign.go":               "faults come at any moment",
-	"e2e/internal/pqd/schedules.go":              "faults come at any moment",
-	"e2e/performance/crowd_linux_test.go":        "a load lasts for a time, and the processors are pqd's",
-	"e2e/performance/load_fdb_test.go":           "a load lasts for a time",
-	"e2e/performance/open_loop_test.go":          "a load has a rate",
-	"e2e/performance/schedules_test.go":          "schedules have real times",
-	"e2e/performance/tenant_beside_test.go":      "a load lasts for a time",
-	"e2e/topologies/leaf_test.go":                "a link is cut some time after a request has left",
-	"fdbpq/contention_test.go":                   "a load has a rate",
-	"fdbpq/punctual_test.go":                     "schedules have real times",
-	"internal/fdbtest/cluster.go":                "nothing tells when the status changes",
-	"testenv/worker.go":                          "a request that is refused comes again later",
-	"testenv/worker_bundles.go":                  "a request that is refused comes again later",
-}
-
-// A test that sleeps is slow when the machine is fast and wrong when it is
-// slow. Wait for a signal, inject a clock, or use testing/synctest.
-func TestTestsDoNotSleep(t *testing.T) {
-	sleep := make(map[string]bool)
-	for _, s := range sources(t) {
-		// The worlds of fdbpq/kv/cluster have a clock of their own.
-		if !s.ofTests() || s.dir == "fdbpq/kv/cluster" || slices.Contains(s.imports(t), "testing/synctest") {
-			continue
-		}
-		waits := make(map[ast.Stmt]bool) // for this or something else
-		ast.Inspect(s.file, func(node ast.Node) bool {
-			switch n := node.(type) {
-			case *ast.CommClause:
-				waits[n.Comm] = true
-			case *ast.SelectorExpr:
-				sleep[s.path] = sleep[s.path] || calls(n, "time", "Sleep")
-			case *ast.ExprStmt:
-				if received, is := n.X.(*ast.UnaryExpr); is && !waits[n] {
-					call, is := received.X.(*ast.CallExpr)
-					sleep[s.path] = sleep[s.path] || is && calls(call.Fun, "time", "After")
-				}
-			}
-			return true
-		})
-	}
-	for file := range sleep {
-		if sleep[file] && sleepers[file] == "" {
-			t.Errorf("%s sleeps: wait for what happens, or say in sleepers why there is nothing to wait for", file)
-		}
-	}
-	for file := range sleepers {
-		if !sleep[file] {
-			t.Errorf("%s is listed as one that sleeps, and does not", file)
-		}
-	}
-}
-
-// ofTests says whether only tests use a file.
-func (s source) ofTests() bool {
-	return s.test || s.dir == "testenv" || within(s.dir, "e2e") || slices.Contains([]string{"internal/clustertest", "internal/disk", "internal/fdbtest", "internal/kvtest"}, s.dir)
-}
-
-// calls says whether an expression names one of these functions of a package.
-func calls(e ast.Expr, pkg string, functions ...string) bool {
-	selector, is := e.(*ast.SelectorExpr)
-	if !is {
-		return false
-	}
-	name, is := selector.X.(*ast.Ident)
-	return is && name.Name == pkg && slices.Contains(functions, selector.Sel.Name)
-}
-
-// patient says whether a part of a file asks how long to wait.
-func patient(in ast.Node) (asks bool) {
-	ast.Inspect(in, func(node ast.Node) bool {
-		if call, is := node.(*ast.CallExpr); is {
-			asks = asks || calls(call.Fun, "testenv", "Patience", "Late", "BeginWait") || calls(call.Fun, "patience", "Long", "Late", "Begin")
-		}
-		return !asks
-	})
-	return asks
-}
-
-// A wait in vain ends within minutes, and says where: its bound is never a multiple, an attempt that
-// is repeated has a bound of its own, and so have the programs that a test starts.
-func TestWaitsHaveBounds(t *testing.T) {
-	for _, s := range sources(t) {
-		if !s.ofTests() {
-			continue
-		}
-		ast.Inspect(s.file, func(node ast.Node) bool {
-			switch n := node.(type) {
-			case *ast.BinaryExpr:
-				_, left := n.X.(*ast.BasicLit)
-				_, right := n.Y.(*ast.BasicLit)
-				if n.Op == token.MUL && (left && patient(n.Y) || right && patient(n.X)) {
-					t.Errorf("%s multiplies how long tests wait: expected Most, or a wait for each part", s.path)
-				}
-			case *ast.CallExpr:
-				if calls(n.Fun, "testenv", "Await", "AwaitAnswer") && patient(n.Args[len(n.Args)-1]) {
-					t.Errorf("%s waits within an Await: expected Attempt for what is repeated", s.path)
-				}
-				if calls(n.Fun, "exec", "Command") && within(s.dir, "e2e") && s.dir != "e2e/internal/chromium" { // which ends its browser itself
-					t.Errorf("%s starts a program without a bound: expected pqd.Command", s.path)
-				}
-			}
-			return true
-		})
 	}
 }
 

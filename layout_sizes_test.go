@@ -1,0 +1,157 @@
+package pqbridge_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/scanner"
+	"go/token"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// How large things may be that a reader has to have in mind at once. Files, folders and pages may be as large as they are.
+const (
+	maxUnexported = 30  // methods of a type: they share what it has, so none of them is understood alone
+	maxFunction   = 80  // lines of a function
+	maxLine       = 160 // characters of a line, what strings say aside
+)
+
+// largeTypes, longFunctions and longLines are larger, and may not grow. Make them smaller, and take them out: nothing new
+// comes in.
+var (
+	largeTypes = map[string]int{
+		"bridge.popTransaction":        34,
+		"cmd/pq/internal/top.topModel": 38,
+		"fdbpq/kv/cluster.DB":          33,
+		"fdbpq/kv/cluster.status":      35,
+	}
+	longFunctions = map[string]int{
+		"bridge.Start":                           110,
+		"bridge.dispatcher.handle":               103,
+		"bridge/internal/codec.readImportHeader": 90,
+		"cmd/pq.importCommand":                   85,
+		"fdbpq.pops.pop":                         83,
+		"fdbpq/kv/local.Open":                    103,
+		"subjects.Grammar.Parse":                 133,
+	}
+	longLines = map[string]int{ // by folder
+		"bridge":           3,
+		"fdbpq":            22,
+		"fdbpq/kv/cluster": 5,
+		"protocol":         7,
+		"subjects":         2,
+	}
+)
+
+func TestTypesAreSmall(t *testing.T) {
+	methods := make(map[string]int)
+	for _, s := range sources(t) {
+		for _, f := range s.functions() {
+			if !s.test && f.Recv != nil && !f.Name.IsExported() {
+				methods[s.dir+"."+receiver(f)]++
+			}
+		}
+	}
+	bounded(t, "unexported methods", methods, maxUnexported, largeTypes)
+}
+
+// Tests may be long: they are stories and tables.
+func TestFunctionsAreShort(t *testing.T) {
+	lines := make(map[string]int)
+	for _, s := range sources(t) {
+		for _, f := range s.functions() {
+			name := f.Name.Name
+			if f.Recv != nil {
+				name = receiver(f) + "." + name
+			}
+			if n := s.line(f.End()) - s.line(f.Pos()) + 1; !s.ofTests() {
+				name = s.dir + "." + name
+				lines[name] = max(lines[name], n) // several build tags may each have one
+			}
+		}
+	}
+	bounded(t, "lines", lines, maxFunction, longFunctions)
+}
+
+func TestLinesAreShort(t *testing.T) {
+	counts, where := make(map[string]int), make(map[string][]string)
+	for _, s := range sources(t) {
+		if strings.HasSuffix(s.path, "_gen.go") {
+			continue
+		}
+		inStrings := s.strings()
+		for at, line := range s.lines() {
+			if utf8.RuneCountInString(line)-inStrings[at+1] > maxLine {
+				counts[s.dir]++
+				where[s.dir] = append(where[s.dir], fmt.Sprintf("%s:%d", s.path, at+1))
+			}
+		}
+	}
+	for dir, count := range counts {
+		if count > longLines[dir] {
+			t.Errorf("%s has %d lines of more than %d characters: expected %d of %v", dir, count, maxLine, longLines[dir], where[dir])
+		}
+	}
+}
+
+// bounded checks that nothing has more than most, or than it is known to have.
+func bounded(t *testing.T, what string, counts map[string]int, most int, known map[string]int) {
+	t.Helper()
+	for name, count := range counts {
+		if count > max(most, known[name]) {
+			t.Errorf("%s has %d %s: expected at most %d", name, count, what, max(most, known[name]))
+		}
+	}
+	for name := range known {
+		if counts[name] <= most {
+			t.Errorf("%s has %d %s: expected no exception for it", name, counts[name], what)
+		}
+	}
+}
+
+func (s source) functions() (all []*ast.FuncDecl) {
+	for _, declared := range s.file.Decls {
+		if f, is := declared.(*ast.FuncDecl); is {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+func (s source) line(at token.Pos) int { return s.fset.Position(at).Line }
+
+func (s source) lines() []string { return strings.Split(s.text, "\n") }
+
+// strings counts the characters of strings in each line.
+func (s source) strings() map[int]int {
+	counts := make(map[int]int)
+	var tokens scanner.Scanner
+	file := token.NewFileSet().AddFile(s.path, -1, len(s.text))
+	tokens.Init(file, []byte(s.text), nil, 0)
+	for {
+		pos, kind, text := tokens.Scan()
+		if kind == token.EOF {
+			return counts
+		}
+		if kind != token.STRING {
+			continue
+		}
+		at := file.Line(pos)
+		for part := range strings.SplitSeq(text, "\n") {
+			counts[at] += utf8.RuneCountInString(part)
+			at++
+		}
+	}
+}
+
+// receiver is the type that a method belongs to.
+func receiver(method *ast.FuncDecl) (name string) {
+	ast.Inspect(method.Recv.List[0].Type, func(node ast.Node) bool {
+		if id, is := node.(*ast.Ident); is && name == "" {
+			name = id.Name
+		}
+		return name == ""
+	})
+	return name
+}
