@@ -32,9 +32,6 @@ NATS = $(shell command -v e2e/testdata/clients/bin/nats || command -v nats)
 NODE = $(shell command -v node >/dev/null && test -d e2e/testdata/js/node_modules && echo node)
 BROWSER = $(shell command -v chromium || command -v chromium-headless-shell || command -v google-chrome)
 
-# Packages whose tests run on one engine at a time.
-ONE_ENGINE = ./bridge
-
 # The race detector sleeps a second at the end of each program by default, which its finds do not need.
 export GORACE := atexit_sleep_ms=50 $(GORACE)
 
@@ -55,13 +52,12 @@ OTHERS  = $(LONGEST) $(filter-out $(shell $(LIST) $(RACED)),$(shell $(LIST) ./..
 SIZED   = ./bridge ./fdbpq/kv/local ./internal/gateway
 SIZES   = ^Test(MetricsAreBounded|LinkTakesTheLargestItem|PowerLoss|Salvage|ConformanceAfterPowerLoss|GapsNeverHideRows|PowerLossWithoutSync|OpenOnFailingDisk|OverwritingKeepsTransactionsSmall|LargestPayload|SourceStopsAtAMessageThatIsTooLarge|Order|Longest|NestedBodies)$$
 
-# Everything, with the race detector, on FoundationDB too where it is.
+# Everything, with the race detector.
 NIGHT    = -race -vet=off -parallel 4 -timeout 2h
-TEST     = $(GO) test $(NIGHT)
 LIMIT    = 1h
 
 .DEFAULT_GOAL := help
-.PHONY: help run build generate test nightly test-everything test-plain test-race-again test-cluster test-topology test-fdb check check-deploy test-deploy stress lint lint-chart seams vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize callers simulate forge netfaults powercut diskfaults cluster foundationdb schedules sources links celery imports bulk deploys soak console crowd overload tenants) mutate fuzz pictures freeze site release reproduce
+.PHONY: help run build generate test nightly test-everything test-plain test-race-again test-cluster test-topology test-foundationdb test-foundationdb-whole check check-foundationdb check-deploy test-deploy stress lint lint-chart seams vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize callers simulate forge netfaults powercut diskfaults cluster foundationdb schedules sources links celery imports bulk deploys soak console crowd overload tenants) mutate fuzz pictures freeze site release reproduce
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -91,8 +87,7 @@ nightly: ## what takes long, at low priority, in 90 minutes at most: all tests w
 	@SEED='$(SEED)' FDB='$(FDB)' .ci/nightly
 
 test-everything:
-	$(GATE) -limit 1h -flaky bin/test/flaky -programs './cmd/pq ./cmd/pqd ./examples/worker$(if $(FDB), ./examples/outbox)' -- -programs $(NIGHT) -tags '$(FDB)' $(PACKAGES) $(if $(FDB),-- $(NIGHT) -tags fdb $(ONE_ENGINE))
-	$(if $(FDB),,@echo '*** NOT TESTED ON FOUNDATIONDB: fdbserver, fdbcli or foundationdb/fdb_c.h is missing; make test-fdb insists ***')
+	$(GATE) -limit 1h -flaky bin/test/flaky -- -programs $(NIGHT) $(PACKAGES)
 	@$(NOT_TESTED)
 
 # What the gate has with the race detector alone.
@@ -103,7 +98,7 @@ test-plain:
 test-race-again:
 	$(GATE) -limit 1h -flaky bin/test/flaky -- $(NIGHT) -short -count 1 -cpu 1,8 $(RACED)
 
-test-cluster: ## the tests of the queues on the replicated engine, too
+test-cluster: ## the tests of the queues on the replicated engine
 	PQ_TEST_ENGINE=cluster $(GO) test -timeout $(LIMIT) ./fdbpq
 
 # A driver for each language whose tools are there.
@@ -124,11 +119,25 @@ test-clients: ## one table of cases through the official clients of Go, JavaScri
 test-topology: ## leaf nodes, gateways, JetStream domains, accounts, WebSocket and TLS, each with cuts
 	$(GO) test ./e2e/topologies -count 1 -timeout $(LIMIT)
 
-test-fdb: ## all tests on FoundationDB, and a failure where it is missing
-	PQ_REQUIRE_FDB=1 $(TEST) -tags fdb $(PACKAGES)
-	PQ_REQUIRE_FDB=1 PQ_TEST_ENGINE=fdb $(TEST) -tags fdb $(ONE_ENGINE)
+# Apart from the gate: without race, and one package after another, because each starts a cluster. Its last line says how
+# much was tested. What a busy machine left no time for is a failure at night alone, when all of these tests run, with the race detector.
+# The version of fdbserver is in a variable, so that go test takes no result of another one from its cache.
+FDB_SUITE = PQ_TEST_ENGINE=fdb PQ_REQUIRE_FDB="$$(fdbserver --version)" $(GATE) -suite FOUNDATIONDB -programs './cmd/pq ./cmd/pqd ./examples/worker ./examples/outbox'
+FDB_TESTS = ./fdbpq/kv/fdb ./fdbpq ./bridge ./e2e/stores
+FDB_WHOLE = $(FDB_TESTS) ./e2e/streams ./internal/fdbtest ./internal/tuple ./testenv ./cmd/pq ./internal/gateway
+NO_FDB    = fdbserver, fdbcli or foundationdb/fdb_c.h is missing
+test-foundationdb: ## tests on FoundationDB, in 15 minutes at most; a failure where it is missing
+	$(if $(FDB),,@echo '$(NO_FDB)'; exit 1)
+	$(FDB_SUITE) -most 15m -- -programs $(SHORT) -tags fdb -p 1 -parallel 2 $(FDB_TESTS)
 
-check: lint test check-deploy ## what must pass before a change lands: lint, test, and test-deploy where what it tests has changed
+test-foundationdb-whole:
+	$(if $(FDB),,@echo '$(NO_FDB)'; exit 1)
+	$(FDB_SUITE) -limit 1h -flaky bin/test/flaky -most 1h -whole -- -programs $(NIGHT) -tags fdb -p 1 $(FDB_WHOLE)
+
+check-foundationdb:
+	@$(if $(FDB),$(MAKE) --no-print-directory test-foundationdb,echo '*** NOT TESTED ON FOUNDATIONDB: $(NO_FDB) ***')
+
+check: lint test check-foundationdb check-deploy ## what must pass before a change lands: lint, test, test-foundationdb where FoundationDB is, and test-deploy where what it tests has changed
 
 # The commit at which the chart, the alerts and the dashboard have last passed. The chart's tools take twenty minutes of
 # processor time to build from nothing.

@@ -19,21 +19,28 @@ import (
 	"github.com/pqbridge/pqbridge/internal/nightly"
 )
 
-// engines are those that a test runs on. The function that place returns opens
-// one and the same store, which is empty at first.
-var engines = []engine{{"local", placeLocal}}
+// engines are those of this build, the embedded one first.
+var engines = []engine{{"local", placeLocal}, {"cluster", placeCluster}}
 
-// The replicated engine takes minutes of processor time under the race detector, so its
-// own tests run always, and these when they are asked to.
-func init() {
-	if os.Getenv("PQ_TEST_ENGINE") == "cluster" {
-		engines = append(engines, engine{"cluster", placeCluster})
-	}
-}
-
+// engine is one kind of store. The function that place returns opens one and the same store, which is empty at first.
 type engine struct {
 	name  string
 	place func(testing.TB) func() (kv.DB, error)
+}
+
+// tested are the engines that a test runs on: the one that a variable names, or else all but the replicated one, which
+// takes minutes of processor time under the race detector, and has tests of its own.
+func tested(t *testing.T) (chosen []engine) {
+	name := os.Getenv("PQ_TEST_ENGINE")
+	for _, e := range engines {
+		if e.name == name || name == "" && e.name != "cluster" {
+			chosen = append(chosen, e)
+		}
+	}
+	if len(chosen) == 0 {
+		t.Fatalf("PQ_TEST_ENGINE=%s: this build has no such engine", name)
+	}
+	return chosen
 }
 
 // placeLocal does without syncs, and its transactions do not grow old on a busy
@@ -85,7 +92,7 @@ func fewer(t testing.TB, n int) int {
 // eachEngine runs a test on every engine. A test that opens the store again closes it
 // before.
 func eachEngine(t *testing.T, test func(t *testing.T, open func() kv.DB)) {
-	for _, engine := range engines {
+	for _, engine := range tested(t) {
 		t.Run(engine.name, func(t *testing.T) {
 			place := engine.place(t)
 			test(t, func() kv.DB {

@@ -14,6 +14,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/fdb"
 	"github.com/pqbridge/pqbridge/internal/fdbtest"
+	"github.com/pqbridge/pqbridge/internal/nightly"
 )
 
 // ledger records the answers that users of a store got.
@@ -28,6 +29,7 @@ type ledger struct {
 // the sessions of two bridges push and pop: every acknowledged item is popped once, no
 // other item is popped, and sessions resolve every unknown result by themselves.
 func TestKilledProcesses(t *testing.T) {
+	nightly.Only(t, "it kills processes of a cluster; TestSessionResolvesUnknownResults has what follows")
 	// On a busy machine a cluster may need longer than usual to recover, and a caller
 	// that gives up then does not know the result.
 	fdbpq.SetResolveTimeout(t, 2*time.Minute)

@@ -28,7 +28,7 @@ const edgeSource = `{"remote":"edge","queue":"edge7.orders","link":"hub","batch"
 
 func eachLink(t *testing.T, test func(l *linked)) {
 	t.Parallel()
-	for _, engine := range engines {
+	for _, engine := range tested(t) {
 		t.Run(engine.name, func(t *testing.T) {
 			side := func() *fixture {
 				place := engine.place(t)

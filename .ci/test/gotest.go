@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -11,8 +12,11 @@ import (
 	"time"
 )
 
-// goTest runs one go test, and returns how much processor time it and all below it took.
-func goTest(args, env []string, limit time.Duration, r *recorder) (time.Duration, error) {
+// goTest runs one go test, until ctx ends, and returns how much processor time it and all below it took.
+func goTest(ctx context.Context, args, env []string, limit time.Duration, r *recorder) (time.Duration, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
 	cmd := exec.Command("go", append([]string{"test", "-json"}, args...)...)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stderr = r.out
@@ -25,6 +29,10 @@ func goTest(args, env []string, limit time.Duration, r *recorder) (time.Duration
 	}
 	ended := make(chan struct{})
 	go watch(cmd.Process.Pid, limit, r, ended)
+	defer context.AfterFunc(ctx, func() {
+		end(cmd.Process.Pid)
+		out.Close() // what go test leaves may hold it
+	})()
 	reader := bufio.NewReaderSize(out, 1<<20)
 	for {
 		line, err := reader.ReadBytes('\n')

@@ -10,9 +10,13 @@
 // promise, such as a lost item: those are red however rare they are. So are more than three flaky tests.
 //
 // A test that runs for longer than -limit gets SIGQUIT: it prints its goroutines, and those of its pqd.
+//
+// A run with a -suite ends with one line about it: how many tests of how many packages there were or, when
+// -most is over, which packages were not tested. Those are a failure with -whole alone. A test that failed always is.
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"io"
@@ -31,6 +35,10 @@ func main() {
 	folder := flag.String("folder", "bin/test", "where the programs under test and the logs of failed tests go")
 	programs := flag.String("programs", "./cmd/pq ./cmd/pqd ./examples/worker", "the programs that tests start")
 	flakyFile := flag.String("flaky", ".ci/flaky", "list of the tests that were flaky")
+	var of suite
+	flag.StringVar(&of.name, "suite", "", "what the last line of the output is about")
+	flag.DurationVar(&of.most, "most", 0, "how long a suite may run; 0: for as long as it takes")
+	flag.BoolVar(&of.whole, "whole", false, "a package of the suite that was not tested is a failure")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: test [flags] -- arguments of go test [-- of another one]...")
 		flag.PrintDefaults()
@@ -41,8 +49,14 @@ func main() {
 		flag.Usage()
 		os.Exit(2)
 	}
-	os.Exit(run(groups, settings{
-		out: os.Stdout, limit: *limit, folder: *folder, flaky: *flakyFile,
+	ctx := context.Background()
+	if of.most > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, of.most)
+		defer stop()
+	}
+	os.Exit(run(ctx, groups, settings{
+		out: os.Stdout, limit: *limit, folder: *folder, flaky: *flakyFile, suite: of,
 		programs: strings.Fields(*programs), beside: []string{"clients", "e2e/testdata"},
 	}))
 }
@@ -54,6 +68,7 @@ type settings struct {
 	flaky    string
 	programs []string // that tests start
 	beside   []string // folders with what tests run in other programs
+	suite    suite
 }
 
 // split parts arguments at each --. flag.Parse has taken the first one.
@@ -71,16 +86,16 @@ func split(args []string) (groups [][]string) {
 	return groups
 }
 
-// run runs the groups and returns the exit code.
-func run(groups [][]string, s settings) int {
+// run runs the groups, until ctx ends, and returns the exit code.
+func run(ctx context.Context, groups [][]string, s settings) int {
 	s.out = &sharedWriter{to: s.out}
 	showFlaky(s.out, s.flaky)
 	began := time.Now()
 	sum := &summary{out: s.out, skipped: make(map[string]int)}
 	var again []failure
 	for _, args := range groups {
-		failed, err := first(args, s, sum)
-		if err != nil {
+		failed, err := first(ctx, args, s, sum)
+		if err != nil && ctx.Err() == nil {
 			fmt.Fprintln(s.out, "test:", err)
 			return 1
 		}
@@ -90,11 +105,13 @@ func run(groups [][]string, s settings) int {
 	for _, f := range again {
 		switch {
 		case f.serious != "":
+		case ctx.Err() != nil:
+			f.serious = "no time was left for a second run"
 		case len(flaky) > maxFlaky:
 			f.serious = fmt.Sprintf("more than %d others were flaky", maxFlaky)
 		default:
 			fmt.Fprintf(s.out, "=== AGAIN %s %s\n", f.pkg, f.name)
-			passed, err := second(f, s)
+			passed, err := second(ctx, f, s)
 			if err != nil {
 				fmt.Fprintln(s.out, "test:", err)
 			}
@@ -116,21 +133,33 @@ func run(groups [][]string, s settings) int {
 	if err := noteFlaky(s.flaky, flaky, time.Now()); err != nil {
 		fmt.Fprintln(s.out, "test:", err)
 	}
-	return sum.show(flaky, time.Since(began))
+	code := sum.show(flaky, time.Since(began))
+	if s.suite.name == "" {
+		return code
+	}
+	left, err := s.suite.show(s.out, groups, sum, len(flaky))
+	switch {
+	case err != nil:
+		fmt.Fprintln(s.out, "test:", err)
+		return 1
+	case left > 0 && s.suite.whole:
+		return 1
+	}
+	return code
 }
 
 // first is the first run of a group.
-func first(args []string, s settings, sum *summary) ([]failure, error) {
+func first(ctx context.Context, args []string, s settings, sum *summary) ([]failure, error) {
 	var env []string
 	if args[0] == "-programs" {
 		var err error
-		if env, err = prepare(args[1:], s); err != nil {
+		if env, err = prepare(ctx, args[1:], s); err != nil {
 			return nil, err
 		}
 		args = args[1:]
 	}
 	r := newRecorder(s.out, s.folder)
-	cpu, err := goTest(args, env, s.limit, r)
+	cpu, err := goTest(ctx, args, env, s.limit, r)
 	sum.add(r, cpu)
 	for i := range r.failures {
 		r.failures[i].args, r.failures[i].env = args, env
@@ -142,9 +171,9 @@ func first(args []string, s settings, sum *summary) ([]failure, error) {
 }
 
 // second runs a failed test again, alone.
-func second(f failure, s settings) (passed bool, err error) {
+func second(ctx context.Context, f failure, s settings) (passed bool, err error) {
 	r := newRecorder(s.out, s.folder)
-	_, err = goTest(alone(f), f.env, s.limit, r)
+	_, err = goTest(ctx, alone(f), f.env, s.limit, r)
 	if err != nil && len(r.failures) > 0 {
 		err = nil
 	}

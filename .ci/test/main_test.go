@@ -76,7 +76,7 @@ func scratch(t *testing.T, name, text string, s settings, more ...string) (code 
 	t.Chdir(dir)
 	var b bytes.Buffer
 	s.out, s.folder, s.flaky = &b, filepath.Join(dir, "logs"), filepath.Join(dir, "flaky")
-	code = run([][]string{slices.Concat([]string{"-vet=off", "-run", name}, more, []string{"."})}, s)
+	code = run(t.Context(), [][]string{slices.Concat([]string{"-vet=off", "-run", name}, more, []string{"."})}, s)
 	noted, err := os.ReadFile(s.flaky)
 	if err != nil && !os.IsNotExist(err) {
 		t.Fatal(err)

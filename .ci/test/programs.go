@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -19,7 +20,7 @@ var installed = []string{"node_modules", ".venv", "target", "bin", "__pycache__"
 
 // prepare builds the programs under test once for all packages, in the way of the tests, and returns the variable that
 // names them. Its value has a checksum: so go test does not take a result from its cache that is one of other programs.
-func prepare(args []string, s settings) ([]string, error) {
+func prepare(ctx context.Context, args []string, s settings) ([]string, error) {
 	flags, kind := []string{"build", "-buildvcs=false"}, "plain"
 	for i, a := range args {
 		switch {
@@ -33,7 +34,7 @@ func prepare(args []string, s settings) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := build(flags, dir, s); err != nil {
+	if err := build(ctx, flags, dir, s); err != nil {
 		return nil, fmt.Errorf("building the programs under test: %w", err)
 	}
 	sum, err := checksum(append([]string{dir}, s.beside...))
@@ -44,9 +45,9 @@ func prepare(args []string, s settings) ([]string, error) {
 }
 
 // build has the programs in a folder. One that is as it was keeps its time, by which go test knows it, too.
-func build(flags []string, dir string, s settings) error {
+func build(ctx context.Context, flags []string, dir string, s settings) error {
 	made := dir + ".new"
-	cmd := exec.Command("go", append(append(flags, "-o", made+string(filepath.Separator)), s.programs...)...)
+	cmd := exec.CommandContext(ctx, "go", append(append(flags, "-o", made+string(filepath.Separator)), s.programs...)...)
 	cmd.Stdout, cmd.Stderr = s.out, s.out
 	if err := cmd.Run(); err != nil {
 		return err

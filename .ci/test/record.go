@@ -64,6 +64,7 @@ type recorder struct {
 	slow     []timed
 	skipped  map[string]int // by why
 	passed   int
+	done     []string // packages that were tested to the end
 }
 
 type timed struct {
@@ -200,6 +201,10 @@ func reason(output string) string {
 }
 
 func (r *recorder) takePackage(p *packageRun, e event) {
+	switch e.Action {
+	case "pass", "fail", "skip":
+		r.done = append(r.done, e.Package)
+	}
 	switch e.Action {
 	case "output":
 		switch {

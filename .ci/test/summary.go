@@ -19,12 +19,14 @@ type summary struct {
 	slow    []timed
 	skipped map[string]int
 	passed  int
+	done    []string // packages that were tested to the end
 	cpu     time.Duration
 }
 
 func (s *summary) add(r *recorder, cpu time.Duration) {
 	s.slow = append(s.slow, r.slow...)
 	s.passed += r.passed
+	s.done = append(s.done, r.done...)
 	s.cpu += cpu
 	for why, n := range r.skipped {
 		s.skipped[why] += n

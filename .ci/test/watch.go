@@ -44,6 +44,32 @@ func watch(goTest int, limit time.Duration, r *recorder, ended <-chan struct{}) 
 	}
 }
 
+// end ends a go test and all below it, at once. What has left its process group, as a cluster of servers has, cleans
+// up when the program of tests is no more.
+func end(goTest int) {
+	group, err := syscall.Getpgid(goTest)
+	if err != nil {
+		return // it has ended
+	}
+	parents := patience.Parents()
+	_ = syscall.Kill(goTest, syscall.SIGKILL) // first, so that it does not take this for a failure
+	for pid := range parents {
+		if of, err := syscall.Getpgid(pid); err == nil && of == group && isBelow(pid, goTest, parents) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}
+
+// isBelow reports whether a process was started by another one, or by one that was.
+func isBelow(pid, other int, parents map[int]int) bool {
+	for over := parents[pid]; over > 1; over = parents[over] {
+		if over == other {
+			return true
+		}
+	}
+	return false
+}
+
 // programsOf are the processes below a go test that run the tests of a package. There are none to
 // be found where the system has no /proc: there -timeout ends them.
 func programsOf(goTest int, pkg string) (found []int) {
@@ -53,13 +79,11 @@ func programsOf(goTest int, pkg string) (found []int) {
 	}
 	parents := patience.Parents()
 	for pid := range parents {
-		for over := parents[pid]; over > 1; over = parents[over] {
-			if over == goTest {
-				if dir, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid)); err == nil && dir == dirs[pkg] && isTest(pid) {
-					found = append(found, pid)
-				}
-				break
-			}
+		if !isBelow(pid, goTest, parents) {
+			continue
+		}
+		if dir, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid)); err == nil && dir == dirs[pkg] && isTest(pid) {
+			found = append(found, pid)
 		}
 	}
 	slices.Sort(found)

@@ -10,12 +10,14 @@ import (
 
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
 	"github.com/pqbridge/pqbridge/internal/fdbtest"
+	"github.com/pqbridge/pqbridge/internal/nightly"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // A bulk operation brings each dead letter back once, beside the bridges of others on the store,
 // however often its own is killed.
 func TestBulkOfSeveralBridges(t *testing.T) {
+	nightly.Only(t, "fdbpq has bulk operations beside all else, and TestSeveralBridges kills a bridge")
 	store := fdbtest.Shared(t).Setting()
 	own, other := testenv.Daemon(t, store), testenv.Daemon(t, store)
 	dial := func(d *testenv.Process) func() *nats.Conn {

@@ -12,6 +12,7 @@ import (
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/fdb"
 	"github.com/pqbridge/pqbridge/internal/fdbtest"
+	"github.com/pqbridge/pqbridge/internal/nightly"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -19,6 +20,7 @@ import (
 // Those granted right after the start have their full length. Two bridges start while the
 // cluster is still away.
 func TestGrantsAfterFullOutage(t *testing.T) {
+	nightly.Only(t, "it kills a cluster; TestGrantsAfterDowntime has an hour without pqd")
 	cluster := fdbtest.New(t, 1)
 	server := testenv.NATS(t)
 	before := twoBridges(t, cluster, server)
@@ -72,6 +74,7 @@ func TestGrantsAfterFullOutage(t *testing.T) {
 // While the cluster is away only the clocks of running bridges move store time: items
 // delayed before or after the outage are not early, also when a bridge starts meanwhile.
 func TestTimeDuringOutage(t *testing.T) {
+	nightly.Only(t, "it kills a cluster; fdbpq has the time of stores that are away")
 	for _, during := range []string{"all run on", "one starts meanwhile", "all start meanwhile"} {
 		t.Run(during, func(t *testing.T) {
 			t.Parallel()

@@ -22,6 +22,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
 	"github.com/pqbridge/pqbridge/internal/fdbtest"
+	"github.com/pqbridge/pqbridge/internal/nightly"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 	"github.com/pqbridge/pqbridge/testenv"
 )
@@ -40,6 +41,7 @@ var (
 // The commits' order comes from the cluster: the version from which on the row of an item is
 // missing. Two pops of the queue have no version in common, because each depends on the other.
 func TestFairOverBridges(t *testing.T) {
+	nightly.Only(t, "it is about contention; TestSeveralBridges has two bridges on one store")
 	t.Parallel()
 	const bridges = 4
 	cluster := fdbtest.Shared(t)

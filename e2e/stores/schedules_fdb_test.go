@@ -10,12 +10,14 @@ import (
 
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
 	"github.com/pqbridge/pqbridge/internal/fdbtest"
+	"github.com/pqbridge/pqbridge/internal/nightly"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // Each time of a schedule fires once, whichever of three bridges fires, and however often each is
 // killed.
 func TestSchedulesOfSeveralBridges(t *testing.T) {
+	nightly.Only(t, "fdbpq has schedules through crashes, and TestSeveralBridges kills a bridge")
 	store := fdbtest.Shared(t).Setting()
 	var daemons []*testenv.Process
 	var ncs []*nats.Conn

@@ -15,6 +15,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/fdb"
 	"github.com/pqbridge/pqbridge/internal/fdbtest"
+	"github.com/pqbridge/pqbridge/internal/nightly"
 )
 
 // result waits for the end of a call that must end soon, whatever happened to
@@ -33,6 +34,7 @@ func result(t *testing.T, what string, c <-chan error) error {
 // TestPaused: while the cluster does not answer, calls end with their contexts
 // and say what is certain; those whose contexts last go on when it is back.
 func TestPaused(t *testing.T) {
+	nightly.Only(t, "it pauses a cluster; TestJudge has what each failure of the client library says")
 	cluster := fdbtest.New(t, 1)
 	db := open(t, cluster, "p/")
 	update(t, db, func(tx kv.Tx) error { tx.Set([]byte("k"), []byte("before")); return nil })
@@ -115,6 +117,7 @@ func awaitGoroutines(t *testing.T, limit int) {
 // TestPausedCommit: a commit that was sent is waited for a little longer than
 // its context lasts; then its result is unknown, and that is the truth.
 func TestPausedCommit(t *testing.T) {
+	nightly.Only(t, "it pauses a cluster; TestJudge has what each failure of the client library says")
 	cluster := fdbtest.New(t, 1)
 	db := open(t, cluster, "p/")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -246,6 +249,7 @@ func (y *tally) check(t *testing.T) {
 // load: what was acknowledged is there, what was not to be is not, nothing took
 // effect twice, and writing goes on.
 func TestKilled(t *testing.T) {
+	nightly.Only(t, "it kills processes of a cluster; TestNothingUnknownIsRerun has what follows")
 	cluster := fdbtest.New(t, 3)
 	y := newTally(open(t, cluster, "p/"))
 	ctx, stop := context.WithCancel(t.Context())
