@@ -19,7 +19,8 @@ func explainCommand(s *session.Session) *cobra.Command {
 cause, a sentence, and what to do. "pq help admin.md" explains the words. Items that
 flow have the word flows.
 
-While no pqd is active in a cluster it says so, and fails with exit code 4.`,
+While no pqd is active in a cluster, or most are away, it says so, and fails with
+exit code 4.`,
 		Example: `  # orders stand still
   pq explain orders
 
@@ -36,13 +37,13 @@ While no pqd is active in a cluster it says so, and fails with exit code 4.`,
 			e, err := explained(s, c.Queue(args[0]), args[1:])
 			switch {
 			case err != nil:
-				return unlessTakeover(s, c, err)
+				return ofCluster(s, c, err)
 			case e == nil || e.Cause == "":
 				return errors.New("the bridge is of an earlier version, which does not say why: see pq info and pq peek")
 			case s.Global.JSON:
 				return s.PrintJSON(e)
 			}
-			text := fmt.Sprintf("%s: %s\n", e.Cause, e.Text)
+			text := fmt.Sprintf("%s: %s\n", e.Cause, show.Harmless(e.Text))
 			if next := show.NextStep(args[0], e); next != "" {
 				text += "next: " + next + "\n"
 			}
@@ -67,17 +68,23 @@ func explained(s *session.Session, q *client.Queue, id []string) (*client.Explai
 	return item.Explain, nil
 }
 
-// unlessTakeover says of a queue that nobody serves that no pqd of its cluster is active, if that is why.
-func unlessTakeover(s *session.Session, c *client.Client, err error) error {
+// ofCluster says of a queue that nobody serves that no pqd of its cluster is active, or that most of them are away, if that is why.
+func ofCluster(s *session.Session, c *client.Client, err error) error {
 	if !errors.Is(err, client.ErrUnavailable) {
 		return err
 	}
 	cluster, unknown := c.Cluster(s.Context)
 	var refused *client.Error
-	if unknown != nil || len(cluster.Members) == 0 || cluster.Members[0].Role == client.RoleActive || !errors.As(err, &refused) {
+	if unknown != nil || len(cluster.Members) == 0 || !errors.As(err, &refused) {
 		return err
 	}
 	text := "takeover: no pqd is active"
+	if cluster.Members[0].Role == client.RoleActive {
+		if !show.MostAreSilent(cluster) {
+			return err
+		}
+		text = "no quorum"
+	}
 	if silence := show.Silence(cluster); silence != "" {
 		text += ": " + silence
 	}

@@ -28,8 +28,13 @@ func TestExplainTakeover(t *testing.T) {
 			[]client.Member{{Node: "a", Role: follows}, {Node: "b", Role: silent, Heard: 90}, {Node: "c", Role: silent, Heard: 3600}},
 			": takeover: no pqd is active: b was last heard 1m30s ago, c was last heard 1h0m ago; heard: 1 of 3, and with PQ_CLUSTER 2 have to be there (503)\n",
 		},
-		"active": {[]client.Member{{Node: "a", Role: client.RoleActive}}, nobody},
-		"none":   {nil, nobody},
+		"few": {
+			[]client.Member{{Node: "a", Role: client.RoleActive}, {Node: "b", Role: silent, Heard: 90}, {Node: "c", Role: silent, Heard: 3600}},
+			": no quorum: b was last heard 1m30s ago, c was last heard 1h0m ago; heard: 1 of 3, and with PQ_CLUSTER 2 have to be there (503)\n",
+		},
+		"one-away": {[]client.Member{{Node: "a", Role: client.RoleActive}, {Node: "b", Role: follows}, {Node: "c", Role: silent, Heard: 90}}, nobody},
+		"active":   {[]client.Member{{Node: "a", Role: client.RoleActive}}, nobody},
+		"none":     {nil, nobody},
 	} {
 		if tc.members != nil {
 			status, err := json.Marshal(client.Cluster{Node: "a", Members: tc.members})

@@ -24,11 +24,15 @@ func (d *doctor) cluster(c *client.Cluster) {
 	var wrong []string
 	var versions []string
 	active, epoch := "", uint64(0)
+	most := show.MostAreSilent(c)
+	if most {
+		wrong = append(wrong, show.Silence(c))
+	}
 	for _, m := range c.Members {
 		switch {
 		case m.Role == protocol.RoleStopped:
 			d.note(bad, "cluster", "%s has stopped: %s", m.Node, m.Reason)
-		case m.Role == protocol.RoleSilent:
+		case m.Role == protocol.RoleSilent && !most:
 			wrong = append(wrong, fmt.Sprintf("%s was last heard %s ago: is it running?", m.Node, show.Span(show.Seconds(m.Heard))))
 		case m.Lag > laggingMember:
 			wrong = append(wrong, fmt.Sprintf("%s lacks %s entries: is its disk slow, or does it catch up?", m.Node, show.Thousands(int64(m.Lag))))

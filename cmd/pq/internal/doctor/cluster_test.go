@@ -20,6 +20,11 @@ func TestDoctorOfClusters(t *testing.T) {
 	}{
 		{"healthy", func(*client.Cluster) {}, "ok    cluster      a is active in epoch 7, 2 followers, the log is 50 % full", false},
 		{"silent", func(c *client.Cluster) { c.Members[2].Role, c.Members[2].Heard = protocol.RoleSilent, 90 }, "warn  cluster      c was last heard 1m30s ago", false},
+		{"most are silent", func(c *client.Cluster) {
+			for i := range c.Members[1:] {
+				c.Members[1+i].Role, c.Members[1+i].Heard = protocol.RoleSilent, 90
+			}
+		}, "warn  cluster      b was last heard 1m30s ago, c was last heard 1m30s ago; heard: 1 of 3, and with PQ_CLUSTER 2 have to be there", false},
 		{"lagging", func(c *client.Cluster) { c.Members[1].Lag = 10_001 }, "warn  cluster      b lacks 10,001 entries", false},
 		{"a little behind", func(c *client.Cluster) { c.Members[1].Lag = 10_000 }, "ok  ", false},
 		{"stopped", func(c *client.Cluster) { c.Members[1].Role, c.Members[1].Reason = protocol.RoleStopped, "damaged" }, "FAIL  cluster      b has stopped: damaged", true},

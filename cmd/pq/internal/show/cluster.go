@@ -7,6 +7,17 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
+// MostAreSilent reports whether fewer pqd are heard than PQ_CLUSTER needs.
+func MostAreSilent(c *protocol.Cluster) bool {
+	silent := 0
+	for _, m := range c.Members {
+		if m.Role == protocol.RoleSilent {
+			silent++
+		}
+	}
+	return 2*silent >= len(c.Members) && silent > 0
+}
+
 // Silence says which pqd were not heard for long, and how many have to be there; "" if all
 // that are known were heard.
 func Silence(c *protocol.Cluster) string {
