@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -77,6 +78,8 @@ type explained struct {
 	explain.Facts
 	queue  fdbpq.Queue
 	band   *fdbpq.Band       // of the item that is explained; nil: of a queue
+	dead   bool              // it is about dead letters
+	letter *fdbpq.ID         // or about one
 	leases fdbpq.Explanation // who has the items that are leased
 	asking asking            // who asks, as far as bridges have said
 	others []string          // that have the store open, and were not asked
@@ -85,7 +88,7 @@ type explained struct {
 
 // queueOf explains a queue, as far as this bridge knows.
 func (x *explainer) queueOf(r kv.Reader, q fdbpq.Queue, found *survey.Found) (e explained, err error) {
-	e.queue = q
+	e.queue, e.dead = q, survey.TakesDeadLetters(q.Name(), &found.Config)
 	e.of(&found.Inspection)
 	if e.Explanation, err = found.Explain(found.OldestLease, found.Held); err != nil {
 		return e, err
@@ -104,6 +107,11 @@ func (x *explainer) cause(r kv.Reader, q fdbpq.Queue, found *survey.Found) (prot
 // itemOf explains an item, as far as this bridge knows.
 func (x *explainer) itemOf(r kv.Reader, q fdbpq.Queue, item *fdbpq.StoredItem) (e explained, err error) {
 	e.queue, e.band, e.Item = q, &fdbpq.Band{Low: item.Priority, High: item.Priority}, true
+	if d := item.Dead; d != nil {
+		own := item.ID
+		e.dead, e.letter = true, &own
+		e.Origin, e.Died = d.Origin, cmp.Or(item.Cause, d.Reason)
+	}
 	if e.Explanation, err = q.ExplainItem(r, item); err != nil || e.Cause != fdbpq.ReasonFlows {
 		return e, err
 	}
@@ -132,6 +140,7 @@ func (x *explainer) refuses(e *explained) {
 }
 
 // asked looks for somebody here who asks for items that nothing else keeps, and, if there is nobody, for others to be asked.
+// Whoever asks elsewhere, dead letters wait for somebody who looks at them.
 func (x *explainer) asked(r kv.Reader, e *explained) error {
 	if e.Cause != fdbpq.ReasonFlows {
 		return nil
@@ -139,6 +148,10 @@ func (x *explainer) asked(r kv.Reader, e *explained) error {
 	e.asking = x.here(e.queue.Name())
 	if there, err := e.someone(r); err != nil || there {
 		return err
+	}
+	if e.dead {
+		e.Explanation = fdbpq.Explanation{Cause: explain.DeadLetters, Item: e.letter, Refuses: e.Refuses}
+		return nil
 	}
 	if x.peers != nil {
 		others, all, err := x.store.Others(r)

@@ -122,7 +122,15 @@ func TestExplain(t *testing.T) {
 		},
 		{
 			name: "full, and nobody asks", config: `{"max_length":1}`, do: func(q string) { push(q) },
-			want: protocol.Explain{Cause: protocol.CauseNoWorkers, Refuses: protocol.ReasonFull, Text: "and no push is taken: queue is full: its max_length is 1"}, item: protocol.CauseNoWorkers,
+			want: protocol.Explain{Cause: protocol.CauseNoWorkers, Refuses: protocol.ReasonFull, Text: "and no push is taken: queue is full: its max_length is 1", Next: "Start a worker. Have its items worked off, or raise the limit."}, item: protocol.CauseNoWorkers,
+		},
+		{
+			name: "a queue for dead letters", config: `{"dead_letters_from":"*"}`, do: func(q string) { push(q) },
+			want: protocol.Explain{Cause: protocol.CauseDeadLetters, Text: "1 item is ready, in a queue for dead letters: they stay", Next: "Look why they died."}, item: protocol.CauseNoWorkers,
+		},
+		{
+			name: "somebody takes dead letters", config: `{"dead_letters_from":"*"}`, do: func(q string) { push(q); c.pop("pq."+q+".pop.min", ""); push(q) },
+			want: protocol.Explain{Cause: protocol.CauseFlows}, item: protocol.CauseFlows,
 		},
 		{
 			name: "a full store", do: func(q string) { c.ask("pq."+q+".admin.config", `{"lease":"1m"}`); noRoom.Store(true) },
@@ -149,6 +157,26 @@ func TestExplain(t *testing.T) {
 		if got := c.explainItem(queue, last); got.Cause != tc.item || got.Text == "" {
 			t.Errorf("%s: the item: %+v, expected %s", tc.name, got, tc.item)
 		}
+	}
+}
+
+// A dead letter says where it comes from, and what it died of. It waits for nobody in particular, so no worker is missing.
+func TestExplainDeadLetter(t *testing.T) {
+	t.Parallel()
+	c := serve(t, bridge.Options{})
+	c.ask("pq.jobs.admin.config", `{"max_deliveries":1}`)
+	c.push("pq.jobs.push", "x")
+	c.ask(c.pop("pq.jobs.pop.min", `{"lease":60000000000}`).Header.Get("PQ-Ack"), `-NAK {"reason":"no such address"}`)
+	id := c.ask("pq.jobs-dead.peek.min", "").Header.Get("PQ-Id")
+	if got := c.explainItem("jobs-dead", id); got.Cause != protocol.CauseDeadLetters || got.Text != "The item is a dead letter of jobs, which died of: no such address. It stays until somebody requeues or removes it." || got.Item != id {
+		t.Errorf("a dead letter: %+v", got)
+	}
+	if got := c.explain("jobs-dead"); got.Cause != protocol.CauseDeadLetters || !strings.HasPrefix(got.Text, "1 item is ready, in a queue for dead letters") {
+		t.Errorf("its queue: %+v", got)
+	}
+	c.ask("pq.jobs-dead.admin.pause", "")
+	if got := c.explain("jobs-dead"); got.Cause != protocol.CausePaused {
+		t.Errorf("its queue is paused: %+v", got)
 	}
 }
 
@@ -207,5 +235,9 @@ func TestExplainAsksOtherBridges(t *testing.T) {
 	bridge.Deaf(second)
 	if got := c.explain("mails"); got.Cause != protocol.CauseUnknown {
 		t.Errorf("a bridge does not answer: %+v", got)
+	}
+	c.push("pq.mails-dead.push", "x")
+	if got := c.explain("mails-dead"); got.Cause != protocol.CauseDeadLetters {
+		t.Errorf("dead letters need no other bridge: %+v", got)
 	}
 }

@@ -43,6 +43,8 @@ const (
 	CauseNoWorkers Cause = "no_workers" // items are ready, and nobody asks for them
 	CauseUnknown   Cause = "unknown"    // items are ready, and not all bridges have said whether somebody asks there
 
+	CauseDeadLetters Cause = "dead_letters" // items are ready where dead letters lie, and nobody asks for them
+
 	CauseFull       Cause = Cause(ReasonFull)
 	CauseStoreFull  Cause = Cause(ReasonStoreFull)
 	CauseQuotaItems Cause = Cause(ReasonQuotaItems)
@@ -51,15 +53,16 @@ const (
 
 // Causes are all of them.
 var Causes = []Cause{
-	CauseFlows, CauseEmpty, CausePaused, CauseRate, CauseBlocked, CauseBand, CauseLeased, CauseHeld, CauseDelayed, CauseNoWorkers, CauseUnknown,
+	CauseFlows, CauseEmpty, CausePaused, CauseRate, CauseBlocked, CauseBand, CauseLeased, CauseHeld, CauseDelayed, CauseNoWorkers, CauseUnknown, CauseDeadLetters,
 	CauseFull, CauseStoreFull, CauseQuotaItems, CauseQuotaBytes,
 }
 
 // Wrong reports whether a cause is one that somebody may have to end. Items that are delayed, or
-// leased by workers that have all there is, move by themselves; of what is unknown nothing can be said.
+// leased by workers that have all there is, move by themselves; dead letters wait for nobody in
+// particular; of what is unknown nothing can be said.
 func (c Cause) Wrong() bool {
 	switch c {
-	case "", CauseFlows, CauseEmpty, CauseDelayed, CauseLeased, CauseUnknown:
+	case "", CauseFlows, CauseEmpty, CauseDelayed, CauseLeased, CauseUnknown, CauseDeadLetters:
 		return false
 	}
 	return true

@@ -789,7 +789,7 @@ export interface Config {
 
 /** Why no item of a queue, or why an item, is handed out. */
 export interface Explain {
-  cause: "flows" | "empty" | "paused" | "rate" | "blocked" | "band" | "leased" | "held" | "delayed" | "no_workers" | "unknown" | "full" | "store_full" | "quota_items" | "quota_bytes";
+  cause: "flows" | "empty" | "paused" | "rate" | "blocked" | "band" | "leased" | "held" | "delayed" | "no_workers" | "unknown" | "dead_letters" | "full" | "store_full" | "quota_items" | "quota_bytes";
   /** One sentence. */
   text: string;
   /** What to do, if there is anything. */

@@ -68,7 +68,7 @@ func describeQueue(i *client.Info) string {
 	var f show.Facts
 	f.Add("Queue", "%s", strings.TrimSpace(i.Queue+" "+figures.State(i)))
 	if e := &i.Explain; e.Cause != "" && e.Cause != protocol.CauseFlows && e.Cause != protocol.CauseEmpty {
-		f.Add("Why", "%s", strings.TrimSpace(e.Text+" "+show.NextStep(i.Queue, e)))
+		f.Add("Why", "%s", show.Why(i.Queue, e))
 	}
 	f.Add("Ready", "%s", show.Thousands(i.Ready))
 	f.Add("Leased", "%s", show.Thousands(i.Leased))

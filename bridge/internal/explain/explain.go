@@ -15,8 +15,9 @@ import (
 
 // Causes that no row tells.
 const (
-	NoWorkers = fdbpq.Reason(protocol.CauseNoWorkers)
-	Unknown   = fdbpq.Reason(protocol.CauseUnknown)
+	NoWorkers   = fdbpq.Reason(protocol.CauseNoWorkers)
+	Unknown     = fdbpq.Reason(protocol.CauseUnknown)
+	DeadLetters = fdbpq.Reason(protocol.CauseDeadLetters)
 )
 
 // Facts are what is known of a cause.
@@ -25,6 +26,7 @@ type Facts struct {
 	Item                   bool             // it is about an item, not a queue
 	Ready, Leased, Delayed int64            // items of the queue
 	Rate                   fdbpq.Rate       // of the queue
+	Origin, Died           string           // of an item that is a dead letter: its queue, and what it died of
 	Full                   *failure.Failure // why the queue takes no item; nil: it does
 	Waiting                int              // pops that wait
 	Bands                  []fdbpq.Band     // for which they wait, or were asked for lately
@@ -57,9 +59,10 @@ func (f *Facts) Answer(now time.Time) protocol.Explain {
 	e.Refuses = f.Full.Reason
 	if e.Cause == protocol.Cause(f.Full.Reason) {
 		e.Text, e.Next = "No push is taken: "+f.Full.Text+".", refused[f.Full.Reason]
-	} else {
-		e.Text = strings.TrimSuffix(e.Text, ".") + "; and no push is taken: " + f.Full.Text + "."
+		return e
 	}
+	e.Text = strings.TrimSuffix(e.Text, ".") + "; and no push is taken: " + f.Full.Text + "."
+	e.Next = strings.TrimSpace(e.Next + " " + refused[f.Full.Reason])
 	return e
 }
 
@@ -100,6 +103,8 @@ func (f *Facts) say(now time.Time) (text, next string) {
 		return f.held(now), "Look at the store that takes from the link, and at its connection."
 	case fdbpq.ReasonDelayed:
 		return f.delayed(now), ""
+	case DeadLetters:
+		return f.deadLetters()
 	case NoWorkers:
 		return f.ready() + ", and nobody asks for " + f.them() + ".", "Start a worker."
 	}
@@ -196,6 +201,21 @@ func (f *Facts) leased(now time.Time) (text, next string) {
 		text += fmt.Sprintf(", %s is that of %s", oldest, lease)
 	}
 	return text + ".", next + hangs
+}
+
+// deadLetters says what is to be done about them: a worker would be wrong.
+func (f *Facts) deadLetters() (text, next string) {
+	if f.Item {
+		text = "The item is a dead letter"
+		if f.Origin != "" {
+			text += " of " + f.Origin
+		}
+		if f.Died != "" {
+			text += ", which died of: " + f.Died
+		}
+		return text + ". It stays until somebody requeues or removes it.", "Requeue or remove it."
+	}
+	return f.ready() + ", in a queue for dead letters: they stay until somebody requeues or removes them.", "Look why they died."
 }
 
 func (f *Facts) holder() string {

@@ -196,7 +196,7 @@ func (c Collector) gauges(to chan<- prometheus.Metric, name string, q *queue) {
 	gauge(descPaused, oneIf(q.Paused))
 	gauge(descCause, 1, string(q.cause))
 	gauge(descRemembered, float64(q.Remembered))
-	if takesDeadLetters(name, &q.Config) {
+	if TakesDeadLetters(name, &q.Config) {
 		gauge(descTakesDead, 1)
 	}
 	for limit, n := range map[string]float64{
@@ -221,7 +221,8 @@ func (c Collector) counters(to chan<- prometheus.Metric, name string, q *request
 	}
 }
 
-func takesDeadLetters(name string, config *fdbpq.Config) bool {
+// TakesDeadLetters reports whether dead letters of other queues come to this one.
+func TakesDeadLetters(name string, config *fdbpq.Config) bool {
 	return strings.HasSuffix(name, fdbpq.DeadLetterSuffix) || config.DeadLettersFrom != ""
 }
 

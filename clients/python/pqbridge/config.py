@@ -78,7 +78,7 @@ class Rates(TypedDict):
 class _Cause(TypedDict):
     cause: str
     """"flows", "empty", "paused", "rate", "blocked", "band", "leased", "held", "delayed", "no_workers", "unknown",
-    "full", "store_full", "quota_items" or "quota_bytes"."""
+    "dead_letters", "full", "store_full", "quota_items" or "quota_bytes"."""
     text: str
     """One sentence."""
 

@@ -80,6 +80,7 @@ const (
 	takesNone  kind = "take no push"
 	holdsDead  kind = "hold dead letters"
 	waitsLong  kind = "have items that wait for long"
+	leasesLong kind = "have leases that last for long"
 	starves    kind = "have items that wait behind more urgent ones"
 	mostOfKind      = 10 // remarks of a kind that are printed
 )
@@ -127,14 +128,27 @@ func (r *remarks) note(d *doctor) {
 	}
 }
 
-// unattended is the age of an unpopped item from which doctor warns.
-const unattended = time.Hour
+const (
+	// unattended is the age of an unpopped item from which doctor warns.
+	unattended = time.Hour
+
+	// A lease lasts for long, whatever the queue's, or beside that: as for the alert PqLeaseHeld.
+	longLease  = 12 * time.Hour
+	hangs      = 10 * time.Minute
+	manyLeases = 10
+)
+
+// leasedLong reports whether the oldest lease of a queue has lasted for long.
+func leasedLong(i *client.Info) bool {
+	held, lease := show.Seconds(i.OldestLease), time.Duration(i.Config.Lease)
+	return held > longLease || lease > 0 && held > hangs && held > manyLeases*lease
+}
 
 func examineQueue(i *client.Info, remark func(k kind, format string, args ...any)) {
 	e := &i.Explain
 	origin, dead := strings.CutSuffix(i.Queue, "-dead")
 	says := func(k kind) {
-		remark(k, "%s (%s): %s", i.Queue, figures.Word(e.Cause), strings.TrimSpace(e.Text+" "+show.NextStep(i.Queue, e)))
+		remark(k, "%s (%s): %s", i.Queue, figures.Word(e.Cause), show.Why(i.Queue, e))
 	}
 	refused := e.Refuses != "" && e.Refuses != protocol.ReasonStoreFull // of the store others say it, and once
 	if refused {
@@ -147,6 +161,15 @@ func examineQueue(i *client.Info, remark func(k kind, format string, args ...any
 	case refused:
 	case e.Cause.Wrong() && e.Cause != protocol.CauseStoreFull:
 		says(stands(e.Cause))
+	case e.Cause == protocol.CauseDeadLetters:
+		says(holdsDead)
+	case leasedLong(i) && e.Cause == protocol.CauseLeased:
+		says(leasesLong)
+	case leasedLong(i):
+		remark(leasesLong, `%s has an item that has been leased for %s: "pq list %s --state leased" shows who holds it, "pq revoke" takes it away`,
+			i.Queue, show.Span(show.Seconds(i.OldestLease)), i.Queue)
+	case i.Ready > 0 && age > unattended && e.Cause == protocol.CauseLeased:
+		says(waitsLong)
 	case i.Ready > 0 && age > unattended && i.Rates.Pop < 0.1:
 		remark(waitsLong, "%s has %s, the next of them waiting for %s, and few are taken: start more workers", i.Queue, show.Many(i.Ready, "item"), show.Span(age))
 	case oldest > unattended && age < oldest/2:

@@ -28,6 +28,8 @@ func TestDoctorOnQueuesThatWait(t *testing.T) {
 		e.Cause, e.Text, e.Next = cause, "Why.", "Do that."
 		return e
 	}
+	lease := protocol.Explain{Item: "X", Since: time.Unix(1, 0)}
+	leases := func(d time.Duration) client.Config { return client.Config{Lease: client.Duration(d)} }
 	full := because(protocol.CauseFull, protocol.Explain{Refuses: protocol.ReasonFull})
 	for name, tc := range map[string]struct {
 		info client.Info
@@ -44,10 +46,17 @@ func TestDoctorOnQueuesThatWait(t *testing.T) {
 
 		"full":                      {client.Info{Ready: 5, Explain: full}, "jobs (full): Why. Do that.", takesNone},
 		"full and paused":           {client.Info{Ready: 5, Explain: because(protocol.CausePaused, full)}, "jobs (paused): Why. Do that. pq resume jobs", takesNone},
-		"dead letters":              {client.Info{Queue: "jobs-dead", Ready: 1, Explain: because(protocol.CauseNoWorkers)}, "jobs-dead holds 1 dead letter:", holdsDead},
+		"dead letters":              {client.Info{Queue: "jobs-dead", Ready: 1, Explain: because(protocol.CauseDeadLetters)}, "jobs-dead holds 1 dead letter:", holdsDead},
 		"no room for dead letters":  {client.Info{Queue: "jobs-dead", Explain: full}, "jobs-dead (full): Why.", takesNone},
 		"too few workers":           {client.Info{Ready: 2, Explain: because(protocol.CauseFlows), Oldest: 4000, OldestOfAll: 4000}, "2 items, the next of them waiting for 1h6m", waitsLong},
-		"workers that have enough":  {client.Info{Ready: 2, Leased: 1, Explain: because(protocol.CauseLeased), Oldest: 4000, OldestOfAll: 4000}, "2 items, the next of them waiting for 1h6m", waitsLong},
+		"workers that have enough":  {client.Info{Ready: 2, Leased: 1, Explain: because(protocol.CauseLeased, lease), Oldest: 4000, OldestOfAll: 4000}, "jobs (leased): Why. Do that. pq revoke jobs X", waitsLong},
+		"a lease of 11 leases":      {client.Info{Leased: 1, Explain: because(protocol.CauseLeased, lease), OldestLease: 660, Config: leases(time.Minute)}, "jobs (leased): Why. Do that. pq revoke jobs X", leasesLong},
+		"beside others that flow":   {client.Info{Leased: 2, Explain: because(protocol.CauseFlows), OldestLease: 660, Config: leases(time.Minute)}, "leased for 11m0s: \"pq list jobs --state leased\"", leasesLong},
+		"a lease of 9 leases":       {client.Info{Leased: 1, Explain: because(protocol.CauseLeased, lease), OldestLease: 3240, Config: leases(6 * time.Minute)}, "", ""},
+		"a lease of 9 minutes":      {client.Info{Leased: 1, Explain: because(protocol.CauseLeased, lease), OldestLease: 540, Config: leases(time.Second)}, "", ""},
+		"leases of their own":       {client.Info{Leased: 1, Explain: because(protocol.CauseLeased, lease), OldestLease: 7200}, "", ""},
+		"a lease of a day":          {client.Info{Leased: 1, Explain: because(protocol.CauseLeased, lease), OldestLease: 86400}, "jobs (leased): Why.", leasesLong},
+		"dead letters of many":      {client.Info{Queue: "grave", Ready: 1, Explain: because(protocol.CauseDeadLetters)}, "grave (dead letters): Why.", holdsDead},
 		"starvation":                {client.Info{Ready: 2, Explain: because(protocol.CauseFlows), Oldest: 3, OldestOfAll: 7200}, "waited for 2h0m behind more urgent ones", starves},
 		"perhaps longer":            {client.Info{Ready: 2, Explain: because(protocol.CauseFlows), Oldest: 3, OldestOfAll: 7200, OldestAtLeast: true}, "waited for 2h0m or more behind", starves},
 		"no room in the store":      {client.Info{Explain: because(protocol.CauseStoreFull, protocol.Explain{Refuses: protocol.ReasonStoreFull})}, "", ""},
@@ -69,7 +78,7 @@ func TestDoctorOnQueuesThatWait(t *testing.T) {
 			t.Errorf("%s: %q, expected one that they %q: %q", name, found.texts, tc.kind, tc.says)
 		}
 	}
-	for k, want := range map[kind]verdict{takesNone: bad, stands(protocol.CausePaused): warn, holdsDead: warn, waitsLong: warn, starves: warn} {
+	for k, want := range map[kind]verdict{takesNone: bad, stands(protocol.CausePaused): warn, holdsDead: warn, waitsLong: warn, leasesLong: warn, starves: warn} {
 		if got := k.verdict(); got != want {
 			t.Errorf("queues that %s: %s, expected %s", k, got, want)
 		}

@@ -65,13 +65,19 @@ func (f *Queue) Oldest() string {
 // Word is a cause for people.
 func Word(c client.Cause) string { return strings.ReplaceAll(string(c), "_", " ") }
 
-// State is the word for what keeps a queue's items, "" where that is nothing that somebody has to end. Earlier bridges know a pause alone.
+// State are the words for what keeps a queue's items, and its pushes; "" where that is nothing that somebody has to end. Earlier
+// bridges know a pause alone.
 func State(i *client.Info) string {
+	e := &i.Explain
+	var words []string
 	switch {
-	case i.Explain.Cause.Wrong():
-		return Word(i.Explain.Cause)
+	case e.Cause.Wrong():
+		words = append(words, Word(e.Cause))
 	case i.Paused:
-		return "paused"
+		words = append(words, "paused")
 	}
-	return ""
+	if refuses := client.Cause(e.Refuses); refuses != "" && refuses != e.Cause {
+		words = append(words, Word(refuses))
+	}
+	return strings.Join(words, ", ")
 }

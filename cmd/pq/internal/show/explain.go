@@ -2,9 +2,16 @@ package show
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/pqbridge/pqbridge/protocol"
 )
+
+// Why is what keeps the items of a queue, and what to do about it. Keys, holders and what items died of are texts of others, so
+// it does nothing to a terminal.
+func Why(queue string, e *protocol.Explain) string {
+	return strings.TrimSpace(Harmless(e.Text) + " " + NextStep(queue, e))
+}
 
 // NextStep is what to do about a queue, or about an item of it, with the command that does it, if one does; "" where there is
 // nothing to do.
@@ -14,14 +21,25 @@ func NextStep(queue string, e *protocol.Explain) string {
 	case e.Cause == protocol.CausePaused:
 		command = "pq resume " + queue
 	case e.Cause == protocol.CauseBlocked && e.WaitsFor == "pause":
-		command = fmt.Sprintf("pq key resume %s %q", queue, e.Key)
+		command = fmt.Sprintf("pq key resume %s %s", queue, quoted(e.Key))
 	case e.Cause == protocol.CauseHeld:
 		command = "pq link ls " + queue
+	case e.Cause == protocol.CauseDeadLetters:
+		origin, found := strings.CutSuffix(queue, "-dead")
+		switch {
+		case found && e.Item != "":
+			command = fmt.Sprintf("pq dead requeue %s %s", origin, e.Item)
+		case found:
+			command = "pq dead groups " + origin
+		}
 	case e.Item != "" && !e.Since.IsZero():
 		command = fmt.Sprintf("pq revoke %s %s", queue, e.Item)
 	}
 	if command == "" || e.Next == "" {
 		return e.Next
 	}
-	return e.Next + " " + command
+	return Harmless(e.Next + " " + command)
 }
+
+// quoted is a text as a shell takes it: producers choose keys.
+func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
