@@ -135,6 +135,9 @@ func TestSuiteOutOfTime(t *testing.T) {
 			if last := lines[len(lines)-1]; code != c.code || last != c.last {
 				t.Errorf("exit code %d and %q, expected %d and %q", code, last, c.code, c.last)
 			}
+			if why := "(no time was left for a second run; "; name == "failed" && !strings.Contains(strings.Join(lines, "\n"), why) {
+				t.Errorf("it does not say %q", why)
+			}
 			if err := <-read; err != nil {
 				t.Error(err)
 			}
