@@ -61,22 +61,6 @@ func (c *Config) mostInterruptions() int64 { return c.MaxInterruptions.or(c.MaxD
 // limitsKeys reports whether the items of a key may have to wait for each other.
 func (c *Config) limitsKeys() bool { return c.KeyLimit > 0 || c.KeyOrder }
 
-// listed reports whether a list of queues, separated by commas, names a queue. "*" names
-// all.
-func listed(names, queue string) bool {
-	return names == "*" || slices.Contains(strings.Split(names, ","), queue)
-}
-
-// areNames reports whether a text is a list of queues, or "*", or empty.
-func areNames(text string) bool { return text == "" || !slices.Contains(strings.Split(text, ","), "") }
-
-// DeadLetterSuffix ends the name of a queue's default dead-letter queue.
-const DeadLetterSuffix = "-dead"
-
-// MaxDeadLetterName bounds the bytes of that name. An item that went to a queue with a
-// longer one could not be reached.
-const MaxDeadLetterName = 69
-
 // Merge returns the configuration with the fields of the JSON object replaced.
 // Unknown fields and values out of bounds are errors that say what is allowed.
 func (c Config) Merge(object []byte) (Config, error) {

@@ -76,7 +76,7 @@ func (d deadLetters) open() (*pusher, error) {
 			return nil, err
 		}
 		if takes {
-			name = beside(d.name, chosen)
+			name = sameTenant(d.name, chosen)
 		}
 	}
 	if made, err := d.makes(name); err != nil || !made {
@@ -102,19 +102,6 @@ func (d deadLetters) makes(name string) (bool, error) {
 	return err == nil && dlq.there(), err
 }
 
-// CountsWith returns the queue with which a queue counts as one of its tenant's, "" if there is none: its default dead-letter
-// queue, or the one whose dead letters it has. So dead letters never make a queue too many.
-func CountsWith(queue string) string {
-	home, dead := strings.CutSuffix(queue, DeadLetterSuffix)
-	switch {
-	case !dead:
-		return queue + DeadLetterSuffix
-	case strings.HasSuffix(home, DeadLetterSuffix):
-		return ""
-	}
-	return home
-}
-
 // Counted reports whether the queue is none more of its tenant's: it exists, or the one does with which it counts.
 func (q Queue) Counted(r kv.Reader) (bool, error) {
 	s, err := q.readState(r)
@@ -126,17 +113,8 @@ func (q Queue) Counted(r kv.Reader) (bool, error) {
 
 // taken reports whether the configuration of another queue of the tenant accepts dead letters of this one.
 func (d deadLetters) taken(by string) (bool, error) {
-	other, err := d.queue(beside(d.name, by))
+	other, err := d.queue(sameTenant(d.name, by))
 	return err == nil && other.there() && listed(other.state.config.DeadLettersFrom, ownName(d.name)), err
-}
-
-// defaultDeadLetters is the name of the queue's default dead-letter queue, "" if it would
-// be too long to be asked for.
-func defaultDeadLetters(queue string) string {
-	if len(ownName(queue))+len(DeadLetterSuffix) > MaxDeadLetterName {
-		return ""
-	}
-	return queue + DeadLetterSuffix
 }
 
 // errNoDeadLetters says what to do where there is no dead-letter queue.
@@ -298,7 +276,7 @@ func (q Queue) Requeue(tx kv.Tx, id ID, to string) (Requeued, error) {
 	if to == "" {
 		to = item.dead.Origin
 	}
-	result := Requeued{Found: true, To: beside(q.name, to)}
+	result := Requeued{Found: true, To: sameTenant(q.name, to)}
 	if result.Err = item.comesFrom(to); result.Err != nil {
 		return result, nil
 	}
@@ -328,7 +306,7 @@ func (l *located) comesFrom(to string) error {
 // requeuer is what pushes dead letters of the queue to the one that they come from; refused says
 // why that does not take them from here.
 func (d deadLetters) requeuer(to string, full error) (p *pusher, refused, err error) {
-	to = beside(d.name, to)
+	to = sameTenant(d.name, to)
 	if refused, err = d.goBack(to); refused != nil || err != nil {
 		return nil, refused, err
 	}

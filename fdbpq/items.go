@@ -111,19 +111,6 @@ func (q Queue) Move(tx kv.Tx, id ID, priority int64) (bool, error) {
 	return true, qtx.done()
 }
 
-// beginWithItem starts a transaction on the queue and locates an item in it. ErrHeld: it cannot be changed.
-func (q Queue) beginWithItem(tx kv.Tx, id ID) (*queueTx, *located, error) {
-	qtx, err := q.begin(tx)
-	if err != nil || qtx == nil {
-		return nil, nil, err
-	}
-	l, err := qtx.locate(tx, id)
-	if err == nil && l != nil && l.held() {
-		err = ErrHeld
-	}
-	return qtx, l, err
-}
-
 // Item is an item that a pop or a peek returns.
 type Item struct {
 	ID         ID

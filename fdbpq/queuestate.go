@@ -238,32 +238,6 @@ func (c *queueStates) guess(queue string) *queueState {
 	return cmp.Or(c.last(queue), unknownState)
 }
 
-// readState returns the queue's state, nil when there is no such queue.
-func (q Queue) readState(r kv.Reader) (*queueState, error) {
-	if w := q.work; w != nil && r == kv.Reader(w.tx) {
-		qtx, err := w.queue(q.name)
-		if err != nil || !qtx.there() {
-			return nil, err
-		}
-		return qtx.state, nil
-	}
-	s, err := q.store.readStateRow(r, q.name)
-	if err != nil || s == nil || !s.exists {
-		return nil, err
-	}
-	return s, nil
-}
-
-// readStateRow returns a queue's state row, that of a deleted queue included. The result is
-// shared: copy it before changing it.
-func (s *Store) readStateRow(r kv.Reader, queue string) (*queueState, error) {
-	raw, err := r.Get(queueRow(spaceState, queue))
-	if err != nil || raw == nil {
-		return nil, err
-	}
-	return s.queueStates.parse(queue, raw)
-}
-
 // orNew has a queue that does not exist be a new one, which its first item makes.
 func (qtx *queueTx) orNew() error {
 	if qtx.state.exists {

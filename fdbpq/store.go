@@ -1,59 +1,11 @@
-// Package fdbpq keeps durable, double-ended priority queues in a transactional
-// key-value store. It extends FoundationDB's priority-queue recipe. It knows no
-// network: its functions run inside a transaction of the caller, so a program can
-// push or settle together with changes of its own data.
-//
-// # Order
-//
-// Items are ordered by priority, low first, then by push order, then by a
-// random part that tells concurrent pushes apart. Min is the first item in that
-// order, Max the last. An item keeps its place for life: a delay, a lease that
-// ends, and a move to another priority and back do not change it.
-//
-// # States
-//
-//	push, delayed                    push
-//	      │                           │
-//	      ▼        due                ▼        Pop
-//	   delayed ───────────────────► ready ───────────────► gone
-//	      ▲                         │   ▲                    ▲
-//	      │ Nack with a delay       │   │ Nack, Return,      │
-//	      │                   Lease │   │ lease ran out      │ Ack
-//	      │                         ▼   │                    │
-//	      └─────────────────────── leased ───────────────────┘
-//	                                  │
-//	                                  │ Terminate, or back after the
-//	                                  ▼ last delivery allowed
-//	                          dead-letter queue
-//
-// A ready or delayed item past its TTL is dropped or goes to the dead-letter
-// queue. Remove removes an item in any state.
-//
-// # Guarantees
-//
-//   - No item is delivered to two consumers at once. One transaction pops an item,
-//     and an item has at most one valid lease, whatever processes, clocks and the
-//     store do.
-//   - A lost lease settles nothing. The fence grows with each lease of an item, so
-//     that a worker can guard its own writes, too.
-//   - An item that is ready when a pop begins is not passed over for a less urgent
-//     one.
-//   - Pushes conflict with nothing. Pops conflict only with each other.
-//   - Due times are store time, which every process moves forward by its own
-//     monotonic clock. A wrong wall clock neither ends leases early nor extends them.
-//   - A transaction run by [Session.Update] takes effect exactly once, even when the
-//     store cannot tell whether a commit succeeded. The caller of a transaction of
-//     its own has to see to that itself.
 package fdbpq
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/internal/session"
@@ -271,114 +223,12 @@ func (s *Store) load(tx kv.Tx, fresh [48]byte) (storetime.Record, error) {
 	return storetime.Record{StoreTime: int64(kv.DecodeInteger(now)), Wall: int64(kv.DecodeInteger(wall))}, nil
 }
 
-// Queue is one queue of a store. Its methods work inside a transaction of the caller
-// and take effect when it commits.
-type Queue struct {
-	store *Store
-	name  string
-	work  *Work // which several operations share; nil: each has its own
-	full  error // why no new items are added; nil: they are
-
-	making func() error // why the queue is not made now; nil: it is
-}
-
-// A queue may belong to a tenant: its name is then that of the tenant, a dot, and its own. What names
-// another queue, in a configuration or in a dead letter, has that queue's own name, and means
-// one of the same tenant.
-
-// tenantOf returns the tenant of a queue, "" if it has none.
-func tenantOf(queue string) string { return queue[:max(0, strings.LastIndexByte(queue, '.'))] }
-
-// ownName returns the name of a queue without its tenant.
-func ownName(queue string) string { return queue[strings.LastIndexByte(queue, '.')+1:] }
-
-// beside returns the name of the queue that the tenant of a queue calls own.
-func beside(queue, own string) string { return queue[:len(queue)-len(ownName(queue))] + own }
-
-// Making returns a handle that makes the queue only if may returns nil; otherwise requests that would
-// make it fail with that error. Nothing is asked where the queue counts with one that exists, see [CountsWith].
-func (q Queue) Making(may func() error) Queue {
-	q.making = may
-	return q
-}
-
-// Full returns a handle with which pushes and imports add no new items: they are refused for
-// the reason. One that is repeated still finds its item, and one whose content takes the
-// place of no less, of an item that it hands over or replaces, is accepted.
-func (q Queue) Full(reason error) Queue {
-	q.full = reason
-	return q
-}
-
-// Queue returns a handle for the queue with this name, which need not exist.
-func (s *Store) Queue(name string) Queue {
-	return Queue{store: s, name: name}
-}
-
-// Name returns the queue's name.
-func (q Queue) Name() string { return q.name }
-
-// QueuesBetween returns the names of existing queues that may have rows from the
-// first key to the last.
-func (s *Store) QueuesBetween(r kv.Reader, first, last []byte) ([]string, error) {
-	var between []string
-	for after := ""; ; {
-		names, err := s.Queues(r, after, queuesPerRead)
-		if err != nil || len(names) == 0 {
-			return between, err
-		}
-		for _, name := range names {
-			for _, kind := range rowKinds {
-				begin, end := allRows(kind.space, name)
-				if kind.lasts != ofStore && bytes.Compare(begin, last) <= 0 && bytes.Compare(first, end) < 0 {
-					between = append(between, name)
-					break
-				}
-			}
-		}
-		after = names[len(names)-1]
+// readStateRow returns a queue's state row, that of a deleted queue included. The result is
+// shared: copy it before changing it.
+func (s *Store) readStateRow(r kv.Reader, queue string) (*queueState, error) {
+	raw, err := r.Get(queueRow(spaceState, queue))
+	if err != nil || raw == nil {
+		return nil, err
 	}
-}
-
-// Queues returns up to limit names of existing queues in their order, starting after
-// the given name.
-func (s *Store) Queues(r kv.Reader, after string, limit int) ([]string, error) {
-	prefix := tuple.AppendString(nil, spaceState)
-	begin, end := tuple.Range(prefix)
-	if after != "" {
-		begin = append(queueRow(spaceState, after), 0)
-	}
-	var names []string
-	for most, more := min(limit, queuesPerRead), true; more && len(names) < limit; {
-		page, err := r.Range(begin, end, kv.RangeOptions{Limit: most})
-		if err != nil {
-			return nil, err
-		}
-		for _, pair := range page {
-			name, _, err := tuple.ConsumeString(pair.Key[len(prefix):])
-			if err != nil {
-				return nil, fmt.Errorf("damaged queue name: %w", err)
-			}
-			state, _, err := parseStateHead(pair.Value)
-			if err != nil {
-				return nil, fmt.Errorf("queue %q: %w", name, err)
-			}
-			if state.exists() && len(names) < limit {
-				names = append(names, name)
-			}
-		}
-		if more = len(page) == most; more {
-			begin = append(page[len(page)-1].Key, 0)
-		}
-	}
-	return names, nil
-}
-
-// queuesPerRead has room for the longest page that a bridge shows, and the name behind it.
-const queuesPerRead = MaxBatch + 1
-
-// Arrivals returns a watch that fires when an item of the queue becomes ready.
-// Created in the transaction that found no item, it misses none.
-func (q Queue) Arrivals(tx kv.Tx) *kv.Watch {
-	return tx.Watch(queueRow(spaceArrivals, q.name))
+	return s.queueStates.parse(queue, raw)
 }

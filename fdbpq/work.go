@@ -72,15 +72,6 @@ func (s *Store) In(tx kv.Tx, fn func(*Work) error) error {
 	return w.flush()
 }
 
-// Queue returns a handle for a queue within the Work.
-func (w *Work) Queue(name string) Queue { return w.store.Queue(name).Within(w) }
-
-// Within returns the same handle within a Work.
-func (q Queue) Within(w *Work) Queue {
-	q.work = w
-	return q
-}
-
 // Freed reports whether items of a queue have become ready, or free to go, since it was asked
 // before: a pop of the Work that found nothing may find something now.
 func (w *Work) Freed(queue string) (bool, error) {
@@ -183,43 +174,6 @@ func (w *Work) now() (int64, error) {
 		w.storeTime = now
 	}
 	return w.storeTime, nil
-}
-
-// open begins an operation on the queue, which need not exist.
-func (q Queue) open(tx kv.Tx) (*queueTx, error) {
-	w := q.work
-	if w == nil {
-		w = q.store.work(tx)
-	}
-	w.events = nil
-	qtx, err := w.queue(q.name)
-	if err == nil {
-		qtx.txSize, qtx.making = 0, q.making
-	}
-	return qtx, err
-}
-
-// begin begins an operation on the queue. It returns nil when there is no such queue.
-func (q Queue) begin(tx kv.Tx) (*queueTx, error) {
-	qtx, err := q.open(tx)
-	if err != nil || !qtx.there() {
-		return nil, err
-	}
-	return qtx, nil
-}
-
-// view begins an operation that only reads. It returns nil when there is no such queue.
-func (q Queue) view(r kv.Reader) (*queueTx, error) {
-	if q.work != nil {
-		if err := q.work.flush(); err != nil {
-			return nil, err
-		}
-	}
-	s, err := q.readState(r)
-	if err != nil || s == nil {
-		return nil, err
-	}
-	return q.store.workOn(r).with(q.name, s), nil
 }
 
 // arrive notes that pops may find an item that they did not find before.

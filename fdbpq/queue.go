@@ -1,0 +1,118 @@
+package fdbpq
+
+import "github.com/pqbridge/pqbridge/fdbpq/kv"
+
+// Queue is one queue of a store. Its methods work inside a transaction of the caller
+// and take effect when it commits.
+type Queue struct {
+	store *Store
+	name  string
+	work  *Work // which several operations share; nil: each has its own
+	full  error // why no new items are added; nil: they are
+
+	making func() error // why the queue is not made now; nil: it is
+}
+
+// Queue returns a handle for the queue with this name, which need not exist.
+func (s *Store) Queue(name string) Queue {
+	return Queue{store: s, name: name}
+}
+
+// Name returns the queue's name.
+func (q Queue) Name() string { return q.name }
+
+// Making returns a handle that makes the queue only if may returns nil; otherwise requests that would
+// make it fail with that error. Nothing is asked where the queue counts with one that exists, see [CountsWith].
+func (q Queue) Making(may func() error) Queue {
+	q.making = may
+	return q
+}
+
+// Full returns a handle with which pushes and imports add no new items: they are refused for
+// the reason. A repeated push still finds its item. A push that replaces or hands over an item
+// at least as large is accepted.
+func (q Queue) Full(reason error) Queue {
+	q.full = reason
+	return q
+}
+
+// Arrivals returns a watch that fires when an item of the queue becomes ready.
+// Created in the transaction that found no item, it misses none.
+func (q Queue) Arrivals(tx kv.Tx) *kv.Watch {
+	return tx.Watch(queueRow(spaceArrivals, q.name))
+}
+
+// Queue returns a handle for a queue within the Work.
+func (w *Work) Queue(name string) Queue { return w.store.Queue(name).Within(w) }
+
+// Within returns the same handle within a Work.
+func (q Queue) Within(w *Work) Queue {
+	q.work = w
+	return q
+}
+
+// open begins an operation on the queue, which need not exist.
+func (q Queue) open(tx kv.Tx) (*queueTx, error) {
+	w := q.work
+	if w == nil {
+		w = q.store.work(tx)
+	}
+	w.events = nil
+	qtx, err := w.queue(q.name)
+	if err == nil {
+		qtx.txSize, qtx.making = 0, q.making
+	}
+	return qtx, err
+}
+
+// begin begins an operation on the queue. It returns nil when there is no such queue.
+func (q Queue) begin(tx kv.Tx) (*queueTx, error) {
+	qtx, err := q.open(tx)
+	if err != nil || !qtx.there() {
+		return nil, err
+	}
+	return qtx, nil
+}
+
+// view begins an operation that only reads. It returns nil when there is no such queue.
+func (q Queue) view(r kv.Reader) (*queueTx, error) {
+	if q.work != nil {
+		if err := q.work.flush(); err != nil {
+			return nil, err
+		}
+	}
+	s, err := q.readState(r)
+	if err != nil || s == nil {
+		return nil, err
+	}
+	return q.store.workOn(r).with(q.name, s), nil
+}
+
+// readState returns the queue's state, nil when there is no such queue.
+func (q Queue) readState(r kv.Reader) (*queueState, error) {
+	if w := q.work; w != nil && r == kv.Reader(w.tx) {
+		qtx, err := w.queue(q.name)
+		if err != nil || !qtx.there() {
+			return nil, err
+		}
+		return qtx.state, nil
+	}
+	s, err := q.store.readStateRow(r, q.name)
+	if err != nil || s == nil || !s.exists {
+		return nil, err
+	}
+	return s, nil
+}
+
+// beginWithItem starts a transaction on the queue and locates an item in it. ErrHeld: it cannot be changed.
+func (q Queue) beginWithItem(tx kv.Tx, id ID) (*queueTx, *located, error) {
+	qtx, err := q.begin(tx)
+	if err != nil || qtx == nil {
+		return nil, nil, err
+	}
+	l, err := qtx.locate(tx, id)
+	if err == nil && l != nil && l.held() {
+		err = ErrHeld
+	}
+	return qtx, l, err
+}
