@@ -230,7 +230,7 @@ func (x explains) holder(key string, priority int64) (*located, error) {
 	if err != nil {
 		return nil, err
 	}
-	prefix := len(keyIndex{x.queueTx}.row(spaceKeyHeld, key))
+	prefix := len(x.rowsOfKey(spaceKeyHeld, key))
 	spaces := [...]string{spaceLeased, spaceDelayed} // in order, an item keeps its key while it waits between two leases
 	var places []place
 	var rows [][]byte

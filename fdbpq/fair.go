@@ -89,7 +89,7 @@ func (f fair) row(p fairPlace) []byte {
 	return tuple.AppendBytes(tuple.AppendInt(f.classPrefix(spaceFairKey, p.class), p.tag), []byte(p.key))
 }
 
-func (f fair) weightRow(key string) []byte { return keyIndex{f.queueTx}.row(spaceWeight, key) }
+func (f fair) weightRow(key string) []byte { return f.rowsOfKey(spaceWeight, key) }
 
 // fairPlace is where a key stands.
 type fairPlace struct {

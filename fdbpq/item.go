@@ -5,8 +5,10 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
+	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
@@ -238,129 +240,28 @@ func (qtx *queueTx) rowsAt(p place) [][]byte {
 	return append(keys, p.append(qtx.prefix(spaceForward)))
 }
 
-// change writes what becomes of an item, and nothing else writes its rows. before is the
-// item as the store has it, after as it is from now on; nil: it is not there.
+// readySpace is the space of the item when it is ready.
+func (e *envelope) readySpace() string {
+	if e.key != "" {
+		return spaceKeyed
+	}
+	return spaceReady
+}
+
+// begun reports whether the item was leased before, so that key_order hands it out
+// before the others of its key.
+func (e *envelope) begun() bool { return e.key != "" && e.fence > 0 }
+
+// held reports whether a link holds the item.
+func (l *located) held() bool { return l.state == StateLeased && l.due == int64(noEnd) }
+
+// A link gives the items of a queue to a queue of another store, the taker, in batches. One batch is out at a time. Its items
+// are held until the taker asks for the next one, and by that says that it has committed them. Both sides keep the number and
+// the random id of the last batch in the transaction that moves the items. So a batch whose answer was lost is answered again, and
+// each store notices when the other one has lost its end.
 //
-// What an item has in the spaces of its queue is a function of that record, so change
-// writes the difference. An item keeps its tail and its key for life.
-func (qtx *queueTx) change(before, after *located) {
-	if before == nil {
-		before = &nowhere
-	}
-	if after == nil {
-		after = &nowhere
-	} else {
-		after.foreign = false // we write its row
-	}
-	qtx.rowChanged(before, after)
-	qtx.timersChanged(before, after)
-	qtx.forwardChanged(before, after)
-	contents{qtx}.changed(before, after)
-	unique{qtx}.changed(before, after)
-	if before.key != "" || after.key != "" {
-		keyIndex{qtx}.changed(before, after)
-		keyLimits{qtx}.changed(before, after)
-	}
-	qtx.tally.item(before, -1)
-	qtx.tally.item(after, 1)
-	if after.state == StateReady {
-		qtx.arrive()
-	}
-}
+// A held item is leased without an end: no timer ends it, and nobody but the link. It neither began nor ends at a time, so what
+// asks for old leases, or for leases that have run out, does not find it.
 
-func (qtx *queueTx) move(l *located, priority int64) {
-	if priority == l.returnPriority {
-		return
-	}
-	moved := *l
-	if l.state == StateLeased {
-		moved.returnPriority = priority
-	} else {
-		moved.at(priority)
-	}
-	qtx.change(l, &moved)
-}
-
-// nowhere is the record of an item that is not there: it has no rows.
-var nowhere located
-
-// rowChanged writes the row of an item. Two transactions that take the same ready item
-// conflict. Items in other states are read by whoever changes them.
-func (qtx *queueTx) rowChanged(before, after *located) {
-	if before.state != "" {
-		key := qtx.key(before.space(), before.place)
-		if before.state == StateReady {
-			qtx.tx.Conflict(key)
-		}
-		if before.state != after.state || before.place != after.place {
-			qtx.tx.Clear(key)
-		}
-	}
-	if after.state != "" {
-		qtx.set(after.space(), after.place, after.appendRow(qtx.valueBuffer[:0]))
-	}
-}
-
-// timersChanged sets the timers of an item: of a lease or a delay, and of its TTL.
-func (qtx *queueTx) timersChanged(before, after *located) {
-	qtx.timerChanged(before, after, before.end(), after.end())
-	was, is := before.expiry(), after.expiry()
-	qtx.timerChanged(before, after, was, is)
-	if was.due != 0 {
-		qtx.tally.expiring--
-	}
-	if is.due != 0 {
-		qtx.tally.expiring++
-	}
-}
-
-// itemTimer is a timer of an item, which is at the item's place.
-type itemTimer struct {
-	due  int64
-	kind string // "": none
-}
-
-func (qtx *queueTx) timerChanged(before, after *located, was, is itemTimer) {
-	if was == is && before.place == after.place {
-		return
-	}
-	if was.kind != "" {
-		timers{qtx}.stop(was.due, was.kind, before.place)
-	}
-	if is.kind != "" {
-		timers{qtx}.start(is.due, is.kind, after.place)
-	}
-}
-
-// end is the timer of the item's state.
-func (l *located) end() itemTimer {
-	switch l.state {
-	case StateDelayed:
-		return itemTimer{l.due, timerDelay}
-	case StateLeased:
-		if l.held() {
-			return itemTimer{}
-		}
-		return itemTimer{l.due, timerLease}
-	}
-	return itemTimer{}
-}
-
-// expiry is the timer of the item's TTL. Leased items have none.
-func (l *located) expiry() itemTimer {
-	if l.expires == 0 || l.state == StateLeased {
-		return itemTimer{}
-	}
-	return itemTimer{l.expires, timerExpiry}
-}
-
-// forwardChanged keeps the row that leads from the place in the item's id to its place.
-func (qtx *queueTx) forwardChanged(before, after *located) {
-	was, is := before.place.priority != before.idPriority, after.place.priority != after.idPriority
-	switch {
-	case is && !(was && before.place.priority == after.place.priority):
-		qtx.set(spaceForward, after.id(after.place).place, tuple.AppendInt(qtx.valueBuffer[:0], after.place.priority))
-	case was && !is:
-		qtx.tx.Clear(qtx.key(spaceForward, before.id(before.place).place))
-	}
-}
+// noEnd is the lease of a held item.
+const noEnd = time.Duration(math.MaxInt64)

@@ -243,7 +243,7 @@ func (ls lists) items(r kv.Reader, space, key string, of *Band, behind *place) n
 	in := func(space string) *scan { return scanOf(ls.name, r, ls.state, space, Min, band, "").behind(behind) }
 	switch {
 	case key != "" && space == spaceReady:
-		return keyIndex{ls.queueTx}.itemsAt(scanIn(r, keyIndex{ls.queueTx}.row(spaceKeyReady, key), Min, band, "").behind(behind))
+		return keyIndex{ls.queueTx}.itemsAt(scanIn(r, ls.rowsOfKey(spaceKeyReady, key), Min, band, "").behind(behind))
 	case space == spaceReady && ls.state.keyed:
 		return merged(func(a, b place) bool { return a.compare(b) < 0 }, in(spaceReady).next, in(spaceKeyed).next)
 	}

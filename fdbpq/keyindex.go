@@ -55,58 +55,11 @@ func CheckKey(key string) error {
 	return nil
 }
 
-// readySpace is the space of the item when it is ready.
-func (e *envelope) readySpace() string {
-	if e.key != "" {
-		return spaceKeyed
-	}
-	return spaceReady
-}
-
-// begun reports whether the item was leased before, so that key_order hands it out
-// before the others of its key.
-func (e *envelope) begun() bool { return e.key != "" && e.fence > 0 }
-
 // keyIndex is what a queue does about the rows with which pops find keys.
 type keyIndex struct{ *queueTx }
 
-// row returns the prefix of the rows of a key in a space, with capacity for a place.
-func (x keyIndex) row(space, key string) []byte {
-	b := make([]byte, 0, len(space)+len(x.name)+len(key)+64)
-	return tuple.AppendBytes(x.appendPrefix(b, space), []byte(key))
-}
-
 func (x keyIndex) placeRow(space, key string, p place) []byte {
-	return p.append(x.row(space, key))
-}
-
-// keyChanges are the keys whose items a transaction has changed, in the order in which
-// it did.
-type keyChanges struct {
-	all   []*keyChange
-	byKey map[string]*keyChange
-}
-
-type keyChange struct {
-	key     string
-	added   []place // of items that became ready
-	removed []place // of items that are not ready any more
-	letGo   int     // leases that ended, less those that began
-	full    bool    // nobody needs to look at it before it may have more
-	placed  bool    // its row in the fair order is written
-}
-
-func (c *keyChanges) of(key string) *keyChange {
-	change := c.byKey[key]
-	if change == nil {
-		if c.byKey == nil {
-			c.byKey = make(map[string]*keyChange)
-		}
-		change = &keyChange{key: key}
-		c.byKey[key] = change
-		c.all = append(c.all, change)
-	}
-	return change
+	return p.append(x.rowsOfKey(space, key))
 }
 
 // first returns the place of the ready item that is handed out first of those of a
@@ -128,7 +81,7 @@ func (x keyIndex) prefetch(key string) {
 		spaces = spaces[1:]
 	}
 	for _, space := range spaces {
-		begin, end := rowsBehind(x.row(space, key), nil)
+		begin, end := rowsBehind(x.rowsOfKey(space, key), nil)
 		x.tx.PrefetchRange(begin, end, kv.RangeOptions{Limit: 1})
 	}
 }
@@ -136,7 +89,7 @@ func (x keyIndex) prefetch(key string) {
 // firstIn returns the first place of a key in a space, behind a place or from the
 // beginning.
 func (x keyIndex) firstIn(r kv.Reader, space, key string, behind *place) (first place, ok bool, err error) {
-	prefix := x.row(space, key)
+	prefix := x.rowsOfKey(space, key)
 	begin, end := rowsBehind(prefix, behind)
 	rows, err := r.Range(begin, end, kv.RangeOptions{Limit: 1})
 	if err != nil || len(rows) == 0 {
@@ -303,7 +256,7 @@ func (x keyIndex) findNext(behind string) (last string, done bool, err error) {
 	space := generationPrefix(spaceKeyReady, x.name, x.state.generation)
 	begin, end := tuple.Range(space)
 	if behind != "" {
-		begin = tuple.PrefixEnd(x.row(spaceKeyReady, behind))
+		begin = tuple.PrefixEnd(x.rowsOfKey(spaceKeyReady, behind))
 	}
 	for range keysAtOnce {
 		rows, err := x.snapshot.Range(begin, end, kv.RangeOptions{Limit: 1})
@@ -323,7 +276,7 @@ func (x keyIndex) findNext(behind string) (last string, done bool, err error) {
 			x.find(first, behind)
 			x.arrive()
 		}
-		begin = tuple.PrefixEnd(x.row(spaceKeyReady, behind))
+		begin = tuple.PrefixEnd(x.rowsOfKey(spaceKeyReady, behind))
 	}
 	return behind, false, nil
 }

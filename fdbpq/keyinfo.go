@@ -164,20 +164,20 @@ func (x keyInfos) ahead(l *located) (int, error) {
 	if x.state.config.KeyOrder && l.begun() {
 		space = spaceKeyBegun
 	}
-	begin, _ := tuple.Range(keyIndex{x.queueTx}.row(space, l.key))
+	begin, _ := tuple.Range(x.rowsOfKey(space, l.key))
 	before, err := x.snapshot.Range(begin, keyIndex{x.queueTx}.placeRow(space, l.key, l.place), kv.RangeOptions{Limit: MaxKeyCount})
 	if err != nil || len(before) == MaxKeyCount || !x.state.config.KeyOrder || space == spaceKeyBegun {
 		return len(before), err
 	}
 	begin = append(keyIndex{x.queueTx}.placeRow(spaceKeyBegun, l.key, l.place), 0)
-	_, end := tuple.Range(keyIndex{x.queueTx}.row(spaceKeyBegun, l.key))
+	_, end := tuple.Range(x.rowsOfKey(spaceKeyBegun, l.key))
 	begun, err := x.snapshot.Range(begin, end, kv.RangeOptions{Limit: MaxKeyCount - len(before)})
 	return len(before) + len(begun), err
 }
 
 func (x keyInfos) of(key string, most int) (KeyInfo, error) {
 	info := KeyInfo{Key: key}
-	begin, end := tuple.Range(keyIndex{x.queueTx}.row(spaceKeyReady, key))
+	begin, end := tuple.Range(x.rowsOfKey(spaceKeyReady, key))
 	ready, err := x.snapshot.Range(begin, end, kv.RangeOptions{Limit: most + 1})
 	if err != nil {
 		return KeyInfo{}, err

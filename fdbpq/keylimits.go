@@ -66,7 +66,7 @@ func (x keyLimits) held(r kv.Reader, key string, most int) (int, error) {
 
 // rows is the range of the rows of a key's leases.
 func (x keyLimits) rows(key string) (begin, end []byte) {
-	return tuple.Range(keyIndex{x.queueTx}.row(spaceKeyHeld, key))
+	return tuple.Range(x.rowsOfKey(spaceKeyHeld, key))
 }
 
 // changed keeps the row of an item that counts as leased.
@@ -85,7 +85,7 @@ func (x keyLimits) changed(before, after *located) {
 }
 
 func (x keyLimits) row(l *located) []byte {
-	return append(keyIndex{x.queueTx}.row(spaceKeyHeld, l.key), l.place.tail...)
+	return append(x.rowsOfKey(spaceKeyHeld, l.key), l.place.tail...)
 }
 
 // holds reports whether an item counts as leased from now on. In order, one that is

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -14,20 +13,6 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
-
-// A link gives the items of a queue to a queue of another store, the taker, in batches. One batch is out at a time. Its items
-// are held until the taker asks for the next one, and by that says that it has committed them. Both sides keep the number and
-// the random id of the last batch in the transaction that moves the items. So a batch whose answer was lost is answered again, and
-// each store notices when the other one has lost its end.
-//
-// A held item is leased without an end: no timer ends it, and nobody but the link. It neither began nor ends at a time, so what
-// asks for old leases, or for leases that have run out, does not find it.
-
-// forever is the lease of a held item.
-const forever = time.Duration(math.MaxInt64)
-
-// held reports whether a link holds the item.
-func (l *located) held() bool { return l.state == StateLeased && l.due == int64(forever) }
 
 // LinkConfig is what an administrator sets of a link.
 type LinkConfig struct {
@@ -60,8 +45,6 @@ var (
 	ErrNoLink = errors.New("no such link")
 	// ErrLinks: there are as many links as there may be.
 	ErrLinks = errors.New("too many links")
-	// ErrHeld: a link holds the item, or items.
-	ErrHeld = errors.New("a link holds it")
 )
 
 // LinkError says what is wrong with a link, or with what its taker asks for.
@@ -544,7 +527,7 @@ func (l links) hold(name string, c LinkConfig, o *out, ask *LinkAsk, given *Give
 	if err := sel.check(); err != nil {
 		return err
 	}
-	if given.Popped, err = (pops{l.queueTx}).pop(&sel, forever, nil); err != nil || len(given.Items) == 0 {
+	if given.Popped, err = (pops{l.queueTx}).pop(&sel, noEnd, nil); err != nil || len(given.Items) == 0 {
 		return err
 	}
 	o.before = o.id

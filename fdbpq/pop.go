@@ -170,8 +170,8 @@ func (p pops) pop(sel *Selection, lease time.Duration, ahead *readAhead) (Popped
 			}
 			before := *l
 			l.state, l.due, l.since = StateLeased, now+int64(lease), now
-			if lease == forever {
-				l.due, l.since = int64(forever), int64(forever)
+			if lease == noEnd {
+				l.due, l.since = int64(noEnd), int64(noEnd)
 			}
 			l.tries++
 			l.fence, l.minFence = max(l.fence+1, l.minFence), 0

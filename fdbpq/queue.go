@@ -1,6 +1,10 @@
 package fdbpq
 
-import "github.com/pqbridge/pqbridge/fdbpq/kv"
+import (
+	"errors"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
 
 // Queue is one queue of a store. Its methods work inside a transaction of the caller
 // and take effect when it commits.
@@ -116,3 +120,6 @@ func (q Queue) beginWithItem(tx kv.Tx, id ID) (*queueTx, *located, error) {
 	}
 	return qtx, l, err
 }
+
+// ErrHeld: a link holds the item, or items.
+var ErrHeld = errors.New("a link holds it")

@@ -160,11 +160,6 @@ func (q Queue) settle(tx kv.Tx, lease Lease, when validity, fn func(*queueTx, *l
 	return Settled{Holder: holder, Events: qtx.happened()}, qtx.done()
 }
 
-// MaxReturns bounds how many leases of an item end without counting against it: those that are handed
-// back or revoked, and those that nobody received. Each further one that is handed back, or that nobody
-// received, is an interruption, since a consumer may do that for ever, and can forge reports.
-const MaxReturns = 1000
-
 // Return reports that one answer with this lease did not reach its consumer. The item
 // goes back to the queue, and was not delivered. If repeated pops have answered the same
 // lease, another answer may have arrived, so only the last report has an effect.

@@ -142,7 +142,7 @@ func (l *looks) prefetchItem(key string, at place) {
 	if !l.remove || l.keys[key] != nil && l.keys[key].leases == 0 {
 		return
 	}
-	begin, end := rowsBehind(keyIndex{l.queueTx}.row(spaceKeyReady, key), &at)
+	begin, end := rowsBehind(l.rowsOfKey(spaceKeyReady, key), &at)
 	l.tx.PrefetchRange(begin, end, kv.RangeOptions{Limit: 1})
 	l.tx.Prefetch(l.queueTx.key(spaceKeyed, at))
 }

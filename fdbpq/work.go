@@ -1,8 +1,6 @@
 package fdbpq
 
 import (
-	"time"
-
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -60,33 +58,6 @@ type issued struct {
 	promisedFence int64 // highest minFence assigned by an import; 0: not read yet
 }
 
-// In runs fn, whose operations on queues of the Work belong together, and then writes what
-// they have changed together. No other handle of these queues is used in the transaction
-// before In returns. An error fails the transaction.
-func (s *Store) In(tx kv.Tx, fn func(*Work) error) error {
-	w := s.work(tx)
-	w.joint = true
-	if err := fn(w); err != nil {
-		return err
-	}
-	return w.flush()
-}
-
-// Freed reports whether items of a queue have become ready, or free to go, since it was asked
-// before: a pop of the Work that found nothing may find something now.
-func (w *Work) Freed(queue string) (bool, error) {
-	qtx, err := w.queue(queue)
-	if err == nil {
-		err = keyIndex{qtx}.flush()
-	}
-	if err != nil {
-		return false, err
-	}
-	freed := qtx.freed
-	qtx.freed = false
-	return freed, nil
-}
-
 func (s *Store) work(tx kv.Tx) *Work {
 	w := s.workOn(tx.Snapshot())
 	w.tx = tx
@@ -140,23 +111,6 @@ func (w *Work) knows(name string) bool {
 	return false
 }
 
-// done ends an operation.
-func (w *Work) done() error {
-	if w.joint {
-		return nil
-	}
-	return w.flush()
-}
-
-func (w *Work) flush() error {
-	for _, qtx := range w.queues {
-		if err := qtx.flush(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // happened returns the events of the present operation.
 func (w *Work) happened() []Event {
 	events := w.events
@@ -202,6 +156,12 @@ func (qtx *queueTx) key(space string, p place) []byte {
 	return qtx.keyBuffer
 }
 
+// rowsOfKey returns the prefix of the rows of an item key in a space, with capacity for a place.
+func (qtx *queueTx) rowsOfKey(space, key string) []byte {
+	b := make([]byte, 0, len(space)+len(qtx.name)+len(key)+64)
+	return tuple.AppendBytes(qtx.appendPrefix(b, space), []byte(key))
+}
+
 // timerKey returns the key of the timer of the item at p.
 func (qtx *queueTx) timerKey(due int64, kind string, p place) []byte {
 	qtx.keyBuffer = appendTimerKey(qtx.keyBuffer[:0], due, kind, qtx.name, qtx.state.generation, p)
@@ -235,62 +195,6 @@ func (qtx *queueTx) set(space string, p place, value []byte) {
 	qtx.tx.Set(qtx.key(space, p), value)
 	qtx.valueBuffer = value
 }
-
-// flush writes what operations have changed together: it has pops find the keys that
-// changed, and adds to the counters.
-func (qtx *queueTx) flush() error {
-	if err := (keyIndex{qtx}).flush(); err != nil {
-		return err
-	}
-	for counter, delta := range qtx.tally.fields() {
-		if *delta != 0 {
-			qtx.tx.Add(counterKey(qtx.name, qtx.state.generation, counter), *delta)
-		}
-	}
-	if qtx.arrived {
-		qtx.tx.Add(queueRow(spaceArrivals, qtx.name), 1)
-	}
-	qtx.tally, qtx.arrived = tally{}, false
-	if qtx.issued.counts {
-		qtx.tx.Max(queueRow(spaceHigh, qtx.name), uint64(qtx.issued.count))
-		qtx.issued.counts = false
-	}
-	return nil
-}
-
-// Event is a change of an item that no consumer asked for. It takes effect when the
-// transaction that reports it commits.
-type Event struct {
-	Type       EventType
-	Queue      string
-	ID         ID
-	Priority   int64
-	Deliveries int64
-	Endings           // of EventDead, EventLeaseLost and EventRevoked: with the lease that has ended
-	Reason     string // of EventDead and EventRevoked: why
-	Cause      string // of EventDead: what the item failed of last
-	DeadLetter string // of EventDead: queue that the item went to; "" when it was dropped
-	Holder     string // of EventLeaseLost and EventRevoked: what the holder of the lease called itself
-	NotBefore  int64  // of these: store time from which on the item is ready; 0: it is, or it has left the queue
-
-	// Of EventScheduleMissed:
-	Schedule string    // its name
-	From, To time.Time // the first and the last time
-	Count    int64     // how many times
-	AtLeast  bool      // there may be more
-}
-
-// EventType says what happened.
-type EventType string
-
-const (
-	EventDead           EventType = "dead"            // the item became a dead letter, or was dropped as one
-	EventExpired        EventType = "expired"         // the item outlived its TTL
-	EventLeaseLost      EventType = "lease_lost"      // a lease ran out
-	EventRevoked        EventType = "revoked"         // a lease was taken away
-	EventEvicted        EventType = "evicted"         // the queue was full and this was its least urgent item
-	EventScheduleMissed EventType = "schedule_missed" // times of a schedule passed without an item; Reason is down, full or overlap
-)
 
 // emit reports an event of the present operation.
 func (qtx *queueTx) emit(e Event) {

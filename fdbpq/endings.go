@@ -1,0 +1,76 @@
+package fdbpq
+
+import "time"
+
+// Outcome is how a lease ended.
+type Outcome string
+
+const (
+	OutcomeNack       Outcome = "nak"        // its holder failed
+	OutcomeExpired    Outcome = "expired"    // it ran out
+	OutcomeBack       Outcome = "back"       // its holder gave the item back, with nothing wrong with it
+	OutcomeRevoked    Outcome = "revoked"    // it was taken away
+	OutcomeTerminated Outcome = "terminated" // its holder gave the item up
+
+	outcomeUnreceived Outcome = "" // nobody received the item: no attempt
+)
+
+var outcomes = []Outcome{OutcomeNack, OutcomeExpired, OutcomeBack, OutcomeRevoked, OutcomeTerminated}
+
+// Endings say how earlier leases of an item ended. It dies of failures and of interruptions.
+type Endings struct {
+	Failures      int64 // its holder said so, by Nack
+	Interruptions int64 // it ran out
+	Returns       int64 // it was given back with nothing wrong with the item, or taken away
+}
+
+// endings are what an item keeps of that, besides its tries.
+type endings struct {
+	interruptions, returns int64
+	unreceived             int64 // nobody received it: no delivery
+}
+
+// deliveries is how often the item was handed out with a lease.
+func (e *envelope) deliveries() int64 { return e.tries + e.interruptions + e.returns }
+
+// ended says how the leases of the item ended.
+func (l *located) ended() Endings {
+	failures := l.tries
+	if l.state == StateLeased && !l.over {
+		failures--
+	}
+	return Endings{failures, l.interruptions, l.returns}
+}
+
+// MaxReturns bounds how many leases of an item end without counting against it: those that are handed
+// back or revoked, and those that nobody received. Each further one that is handed back, or that nobody
+// received, is an interruption, since a consumer may do that for ever, and can forge reports.
+const MaxReturns = 1000
+
+// count counts a lease that ends, and reports whether that was an interruption.
+func (l *located) count(how Outcome) (interrupted bool) {
+	l.over = true
+	if how == OutcomeNack {
+		return false
+	}
+	l.tries--
+	switch {
+	case how == OutcomeExpired, how != OutcomeRevoked && l.returns+l.unreceived >= MaxReturns:
+		l.interruptions++
+		return true
+	case how == outcomeUnreceived:
+		l.unreceived++
+	default:
+		l.returns++
+	}
+	return false
+}
+
+// ending is how a lease ends without success.
+type ending struct {
+	outcome Outcome
+	reason  string
+	delay   *time.Duration // that was named; nil: none was
+	unused  bool           // nobody has begun with the item
+	at      int64          // store time, which end sets
+}

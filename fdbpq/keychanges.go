@@ -1,0 +1,30 @@
+package fdbpq
+
+// keyChanges are the keys whose items a transaction has changed, in the order in which
+// it did.
+type keyChanges struct {
+	all   []*keyChange
+	byKey map[string]*keyChange
+}
+
+type keyChange struct {
+	key     string
+	added   []place // of items that became ready
+	removed []place // of items that are not ready any more
+	letGo   int     // leases that ended, less those that began
+	full    bool    // nobody needs to look at it before it may have more
+	placed  bool    // its row in the fair order is written
+}
+
+func (c *keyChanges) of(key string) *keyChange {
+	change := c.byKey[key]
+	if change == nil {
+		if c.byKey == nil {
+			c.byKey = make(map[string]*keyChange)
+		}
+		change = &keyChange{key: key}
+		c.byKey[key] = change
+		c.all = append(c.all, change)
+	}
+	return change
+}
