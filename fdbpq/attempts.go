@@ -53,26 +53,6 @@ func CheckHolder(name string) error {
 	return nil
 }
 
-func (s *Selection) checkHolders() error {
-	for _, name := range s.Holders {
-		if name == "" {
-			continue
-		}
-		if err := CheckHolder(name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// holder is that of the n-th item.
-func (s *Selection) holder(n int) string {
-	if len(s.Holders) == 0 {
-		return ""
-	}
-	return s.Holders[min(n, len(s.Holders)-1)]
-}
-
 // Attempts are the last attempts of an item as its row has them: the last one first, so that
 // old ones are cut off.
 type Attempts string
@@ -237,3 +217,6 @@ func (log attemptLog) record(l *located, e *ending) {
 	}
 	l.attempts = packAttempts(append(before, a), most)
 }
+
+// maxCount leaves room for pushes behind what was imported.
+const maxCount = 1 << 62

@@ -170,30 +170,3 @@ func itemTxSize(queue string, e *envelope, copied bool) int {
 }
 
 var zero = []byte{0}
-
-// CheckPushSize returns an error that wraps kv.ErrTooLarge if one transaction may have no
-// room for a push of all the items. One item always has room.
-func CheckPushSize(queue string, items []NewItem) error {
-	size := 0
-	for i := range items {
-		size += items[i].txSize(queue)
-	}
-	if len(items) > 1 && size > txSizeBudget {
-		return fmt.Errorf("%w: %d items may take %d bytes of a transaction, with their keys: allowed are %d, so push fewer of them at a time",
-			kv.ErrTooLarge, len(items), size, txSizeBudget)
-	}
-	return nil
-}
-
-// txSize bounds what the push of an item adds to a transaction, keys of ids and of unique
-// values included.
-func (item *NewItem) txSize(queue string) int {
-	content := len(item.Payload) + len(item.Headers)
-	keys := itemKeys
-	if content <= maxInline {
-		content += bytes.Count(item.Payload, zero) + bytes.Count(item.Headers, zero) // zero bytes are escaped
-	} else {
-		keys += 3 * (content/chunkSize + 1)
-	}
-	return content + keys*(len(queue)+keySize) + itemKeys*len(item.MsgID) + itemKeys*len(item.Unique)
-}

@@ -1,7 +1,6 @@
 package fdbpq
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,57 +9,9 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// Why an item became a dead letter, unless Terminate gave another reason.
-const (
-	DeadMaxDeliveries = "max_deliveries"
-	DeadInterruptions = "interruptions"
-	DeadExpired       = "expired"
-	DeadTerminated    = "terminated"
-)
-
 // ErrNoDeadLetterQueue: the queue has no dead-letter queue, and the store's options
 // forbid to make one, or its name would be too long.
 var ErrNoDeadLetterQueue = errors.New("no dead-letter queue")
-
-// DeadLetter says which queue a dead letter came from, by its own name, why and when.
-type DeadLetter struct {
-	Reason, Origin, OriginID string
-
-	At         time.Time // by the wall clock of the process that buried it; zero: not known
-	Deliveries int64     // that it had in its queue
-
-	Interruptions int64 // that it had there
-}
-
-// isDead reports whether the item is a dead letter. Its deliveries are not limited,
-// and Terminate drops it: dead letters do not move on to a further queue. Being dead
-// is a property of items: other items of a dead-letter queue are like any.
-func (e *envelope) isDead() bool { return e.dead != (DeadLetter{}) }
-
-// cause is what an item failed of: the reason of its last attempt. A dead letter that did not die
-// of an attempt has that of its death, and so has one whose last attempt gave none.
-func (d DeadLetter) cause(attempts Attempts) string {
-	if d.Reason != "" && d.Reason != DeadMaxDeliveries && d.Reason != DeadInterruptions {
-		return d.Reason
-	}
-	return cmp.Or(attempts.reason(), d.Reason)
-}
-
-// shownDead is how the item died, nil if it is no dead letter.
-func (e *envelope) shownDead() *DeadLetter {
-	if !e.isDead() {
-		return nil
-	}
-	return &e.dead
-}
-
-// died is how an imported item died, the zero DeadLetter if it did not.
-func (item *Import) died() (d DeadLetter) {
-	if item.Dead != nil {
-		d = *item.Dead
-	}
-	return d
-}
 
 // deadLetters is what a queue does about its dead letters.
 type deadLetters struct{ *queueTx }
@@ -222,134 +173,4 @@ func (dlq *pusher) lay(buried *located, seq int64, headers, payload []byte) erro
 	dlq.issue(seq)
 	dlq.change(nil, buried)
 	return nil
-}
-
-// Terminate moves the item to the dead-letter queue with the first kilobyte of the
-// reason. Like Ack it works after the lease has run out, until the item is popped.
-// ErrNoDeadLetterQueue has no effect.
-func (q Queue) Terminate(tx kv.Tx, lease Lease, reason string) (Settled, error) {
-	said := strings.ToValidUTF8(reason[:min(len(reason), maxReason)], "")
-	reason = cmp.Or(said, DeadTerminated)
-	return q.settle(tx, lease, untilTakenAgain, func(qtx *queueTx, l *located) error {
-		if l.state == StateLeased {
-			now, err := qtx.now()
-			if err != nil {
-				return err
-			}
-			attemptLog{qtx}.record(l, &ending{outcome: OutcomeTerminated, reason: said, at: min(now, l.due)})
-		}
-		if l.isDead() {
-			qtx.emit(Event{Type: EventDead, ID: l.id(l.place), Priority: l.returnPriority, Deliveries: l.deliveries(), Endings: l.ended(), Reason: reason, Cause: reason})
-			qtx.change(l, nil)
-			return nil
-		}
-		taken, err := deadLetters{qtx}.take(l, reason)
-		if err == nil && !taken {
-			err = errNoDeadLetters(qtx.name)
-		}
-		return err
-	})
-}
-
-const maxReason = 1 << 10
-
-// ErrRequeue: the item does not go back to a queue from this one.
-var ErrRequeue = errors.New("requeue refused")
-
-// Requeued is the result of a Requeue.
-type Requeued struct {
-	Pushed        // with Err the dead letter stays where it is
-	Found  bool   // the queue has the item
-	To     string // the queue that it was pushed to
-}
-
-// Requeue takes a dead letter out of the queue and pushes it to the one that it comes from,
-// which to names unless it is "".
-//
-// An item goes back only where dead letters come from to this queue now: a right to items of
-// one queue gives none to push to another.
-func (q Queue) Requeue(tx kv.Tx, id ID, to string) (Requeued, error) {
-	from, item, err := q.beginWithItem(tx, id)
-	if err != nil || item == nil {
-		return Requeued{}, err
-	}
-	if to == "" {
-		to = item.dead.Origin
-	}
-	result := Requeued{Found: true, To: sameTenant(q.name, to)}
-	if result.Err = item.comesFrom(to); result.Err != nil {
-		return result, nil
-	}
-	p, refused, err := deadLetters{from}.requeuer(to, q.full)
-	if refused != nil || err != nil {
-		result.Err = refused
-		return result, err
-	}
-	if result.Pushed, err = (deadLetters{from}).requeue(p, item, 0); err != nil || result.Err != nil {
-		return result, err
-	}
-	result.Events = from.happened()
-	return result, from.done()
-}
-
-// comesFrom returns why an item is no dead letter of a queue, nil if it is one.
-func (l *located) comesFrom(to string) error {
-	switch {
-	case !l.isDead():
-		return fmt.Errorf("%w: the item is no dead letter", ErrRequeue)
-	case l.dead.Origin != to || to == "":
-		return fmt.Errorf("%w: the item is a dead letter of queue %q, not of %q", ErrRequeue, l.dead.Origin, to)
-	}
-	return nil
-}
-
-// requeuer is what pushes dead letters of the queue to the one that they come from; refused says
-// why that does not take them from here.
-func (d deadLetters) requeuer(to string, full error) (p *pusher, refused, err error) {
-	to = sameTenant(d.name, to)
-	if refused, err = d.goBack(to); refused != nil || err != nil {
-		return nil, refused, err
-	}
-	home, err := d.queue(to)
-	if err != nil {
-		return nil, nil, err
-	}
-	home.making = d.making
-	p, err = d.pusher(to)
-	if errors.Is(err, ErrNoQueue) {
-		return nil, err, nil
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	p.full = full
-	return p, nil, p.readCounts(nil)
-}
-
-// goBack returns why a queue does not get its dead letters back from this one, nil if it does.
-func (d deadLetters) goBack(to string) (refused, err error) {
-	switch {
-	case to == d.name:
-		return fmt.Errorf("%w: the item is in queue %q already", ErrRequeue, ownName(to)), nil
-	case d.name == to+DeadLetterSuffix:
-		return nil, nil
-	}
-	home, err := d.queue(to)
-	if err != nil || home.there() && home.state.config.DeadLetter == ownName(d.name) {
-		return nil, err
-	}
-	return fmt.Errorf("%w: the dead letters of queue %q do not go to %q now: its dead_letter has to name that", ErrRequeue, ownName(to), ownName(d.name)), nil
-}
-
-// requeue takes an item out of the queue and pushes it to another one.
-func (d deadLetters) requeue(p *pusher, item *located, delay time.Duration) (Pushed, error) {
-	if err := (contents{d.queueTx}).load(&item.envelope, item.place); err != nil {
-		return Pushed{}, err
-	}
-	again := NewItem{Payload: item.payload, Headers: item.headers, Delay: delay}
-	pushed, err := p.add(&again, item.elsewhere(), item.returnPriority, &handOver{from: d.queueTx, item: item})
-	if err == nil && pushed.Err == nil {
-		p.evict(nil) // none of them is the item itself: that was refused
-	}
-	return pushed, err
 }

@@ -42,9 +42,11 @@ type amount struct{ items, bytes int64 }
 
 func amountOf(size int64) amount { return amount{1, size + ItemBytes} }
 
-func (a amount) plus(b amount) amount  { return amount{a.items + b.items, a.bytes + b.bytes} }
+func (a amount) plus(b amount) amount { return amount{a.items + b.items, a.bytes + b.bytes} }
+
 func (a amount) minus(b amount) amount { return amount{a.items - b.items, a.bytes - b.bytes} }
-func (a amount) tooMuch() bool         { return a.items > 0 || a.bytes > 0 }
+
+func (a amount) tooMuch() bool { return a.items > 0 || a.bytes > 0 }
 
 // where is what is too much of that which grows.
 func (a amount) where(grows amount) amount {
@@ -134,15 +136,6 @@ func (p *pusher) makeRoom(size, priority int64, delayed bool, h *handOver) (refu
 		return h.keptFrom(p.tooFull(left)), nil
 	}
 	return p.tooFull(left.minus(freed).where(grows.minus(freed))), nil
-}
-
-// keptFrom is the reason to refuse an item that would be evicted at once, if it is handed
-// over.
-func (h *handOver) keptFrom(reason error) error {
-	if h == nil {
-		return nil
-	}
-	return reason
 }
 
 // leastUrgent scans the ready items from the one that is evicted first: the newest of the

@@ -53,8 +53,6 @@ var (
 )
 
 const (
-	// maxCount leaves room for pushes behind what was imported.
-	maxCount = 1 << 62
 
 	// maxEndings leaves room for their sum.
 	maxEndings = maxCount / 4
@@ -365,4 +363,21 @@ func (p *pusher) importTimes(item *Import, e *envelope) (due int64, err error) {
 		due = now + int64(item.NotBefore.Sub(wall))
 	}
 	return due, nil
+}
+
+// unclaimed returns ErrOccupied if a living item has a unique value.
+func (p *pusher) unclaimed(value string) error {
+	living, err := p.claimant(value, nil)
+	if err == nil && living != nil {
+		err = fmt.Errorf("%w: %s has the unique value %q", ErrOccupied, living.id(living.place), value)
+	}
+	return err
+}
+
+// died is how an imported item died, the zero DeadLetter if it did not.
+func (item *Import) died() (d DeadLetter) {
+	if item.Dead != nil {
+		d = *item.Dead
+	}
+	return d
 }

@@ -93,16 +93,6 @@ func checkWeight(weight int64) error {
 	return nil
 }
 
-func (item *NewItem) checkWeight() error {
-	switch {
-	case item.Weight == 0:
-		return nil
-	case item.Key == "":
-		return fmt.Errorf("%w: a weight is of a key, and the item has none", ErrWeight)
-	}
-	return checkWeight(item.Weight)
-}
-
 func settingsRow(queue, key string) []byte {
 	return tuple.AppendBytes(queueRow(spaceSettings, queue), []byte(key))
 }

@@ -2,7 +2,6 @@ package fdbpq
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -54,16 +53,6 @@ func ParseLease(queue string, token []byte) (Lease, error) {
 	return l, nil
 }
 
-// Lease pops items like Pop, but only for the time d: an item that is not settled
-// within it returns to its place. That is an interruption of its work, so that
-// max_interruptions ends the life of an item that crashes its workers.
-func (q Queue) Lease(tx kv.Tx, sel Selection, d time.Duration) (Popped, error) {
-	if d <= 0 || d > MaxLease {
-		return Popped{}, fmt.Errorf("lease of %s: allowed are more than 0s, up to %s", d, MaxLease)
-	}
-	return q.pop(tx, sel, d)
-}
-
 // leases is what a queue does about its leases.
 type leases struct{ *queueTx }
 
@@ -74,32 +63,11 @@ func (ls leases) of(l *located) *Lease {
 		Fence:      l.fence,
 		Expires:    ls.store.Display(l.due),
 		KeyFence:   l.keyFence,
-		Backoff:    retries{ls.queueTx}.backoff(l, l.tries),
+		Backoff:    ls.backoff(l, l.tries),
 		generation: ls.state.generation,
 		place:      l.place,
 		idPriority: l.idPriority,
 	}
-}
-
-// Extend makes the lease last for d from now.
-func (q Queue) Extend(tx kv.Tx, lease Lease, d time.Duration) (Settled, error) {
-	if d <= 0 || d > MaxLease {
-		return Settled{}, fmt.Errorf("lease of %s: allowed are more than 0s, up to %s", d, MaxLease)
-	}
-	var extended *Lease
-	settled, err := q.settle(tx, lease, whileItLasts, func(qtx *queueTx, l *located) error {
-		now, err := qtx.now()
-		if err != nil {
-			return err
-		}
-		longer := *l
-		longer.due = now + int64(d)
-		qtx.change(l, &longer)
-		extended = leases{qtx}.of(&longer)
-		return nil
-	})
-	settled.Lease = extended
-	return settled, err
 }
 
 // item finds the item of a lease, nearly always in its leased row, which it parses into l.
@@ -114,47 +82,44 @@ func (ls leases) item(lease Lease, l *located) (*located, error) {
 	return l, l.parseRow(spaceLeased, row, lease.place)
 }
 
-// due returns an item to its queue when its lease has run out.
-func (ls leases) due(t timer) error {
-	row, err := ls.tx.Get(ls.key(spaceLeased, t.place))
-	if err != nil || row == nil {
-		return err
-	}
-	l, err := parseItemRow(spaceLeased, row, t.place)
-	if err != nil || l.due != t.due {
-		return err
-	}
-	ls.txSize += itemTxSize(ls.name, &l.envelope, false)
-	return retries{ls.queueTx}.runOut(l)
+// LostError: the lease is no longer valid, and the settlement had no effect.
+type LostError struct {
+	Reason Lost
 }
 
-// putBack returns an item to its queue when its lease has ended, or moves it to the dead-letter queue.
-// It returns the item as it is then, nil if it has left the queue.
-func (ls leases) putBack(l *located, f fate) (*located, error) {
-	if f.dead != "" {
-		if taken, err := (deadLetters{ls.queueTx}).take(l, f.dead); taken || err != nil {
-			return nil, err
-		}
-	}
-	return ls.reinstate(l, f.due)
+func (e *LostError) Error() string { return "lease lost: " + string(e.Reason) }
+
+// Lost is the reason why a lease is lost.
+type Lost string
+
+const (
+	LostGone  Lost = "gone"  // the item was acknowledged or terminated, popped for good, removed or purged
+	LostTaken Lost = "taken" // the item has a later lease
+
+	// After these Ack and Terminate still work until the item is popped.
+	LostReturned Lost = "returned" // the item was given back
+	LostExpired  Lost = "expired"  // it ran out
+)
+
+// PrefetchLeases says which leases the transaction is about to settle, so that an
+// engine over a network reads their rows at the same time.
+func (q Queue) PrefetchLeases(tx kv.Tx, leases ...Lease) {
+	tx.Prefetch(queueRow(spaceState, q.name), row(spaceTime))
+	tx.Prefetch(leasedRows(q.name, leases)...)
 }
 
-// reinstate makes an item ready again, or delays it until a time that is not past.
-func (ls leases) reinstate(l *located, due int64) (*located, error) {
-	if due > 0 || l.expires != 0 {
-		now, err := ls.now()
-		if err != nil {
-			return nil, err
-		}
-		if l.expires != 0 && l.expires <= now {
-			return nil, times{ls.queueTx}.expire(l)
-		}
-		if due <= now {
-			due = 0
-		}
+func leasedRows(queue string, leases []Lease) [][]byte {
+	rows := make([][]byte, len(leases))
+	for i := range leases {
+		rows[i] = leases[i].place.append(generationPrefix(spaceLeased, queue, leases[i].generation))
 	}
-	back := *l
-	back.extraAnswers, back.since, back.holder = 0, min(l.since, 0), ""
-	ls.change(l, back.at(l.returnPriority).from(due))
-	return &back, nil
+	return rows
+}
+
+// backoff is how long an item stays away after the n-th end of its kind.
+func (ls leases) backoff(l *located, n int64) time.Duration {
+	if ls.state.backoff == nil {
+		return 0
+	}
+	return ls.state.backoff.after(l.id(l.place), n)
 }

@@ -2,6 +2,7 @@ package fdbpq
 
 import (
 	"cmp"
+	"fmt"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -324,4 +325,14 @@ func (p pops) completeLater(popped *Popped, band Band, retry time.Duration) erro
 		popped.Retry = retry
 	}
 	return err
+}
+
+// Lease pops items like Pop, but only for the time d: an item that is not settled
+// within it returns to its place. That is an interruption of its work, so that
+// max_interruptions ends the life of an item that crashes its workers.
+func (q Queue) Lease(tx kv.Tx, sel Selection, d time.Duration) (Popped, error) {
+	if d <= 0 || d > MaxLease {
+		return Popped{}, fmt.Errorf("lease of %s: allowed are more than 0s, up to %s", d, MaxLease)
+	}
+	return q.pop(tx, sel, d)
 }

@@ -244,9 +244,9 @@ func (r retries) end(l *located, e ending) (f fate, err error) {
 	case e.delay != nil:
 		away = *e.delay
 	case e.outcome == OutcomeNack:
-		away = r.backoff(l, l.tries)
+		away = leases{r.queueTx}.backoff(l, l.tries)
 	case e.outcome == OutcomeExpired:
-		away = r.backoff(l, l.interruptions)
+		away = leases{r.queueTx}.backoff(l, l.interruptions)
 	}
 	if away > 0 {
 		f.due = e.at + int64(away)
@@ -291,14 +291,6 @@ func (r retries) takeBack(kind EventType, l *located, e ending) (*located, error
 	return back, err
 }
 
-// backoff is how long an item stays away after the n-th end of its kind.
-func (r retries) backoff(l *located, n int64) time.Duration {
-	if r.state.backoff == nil {
-		return 0
-	}
-	return r.state.backoff.after(l.id(l.place), n)
-}
-
 // checkRetry refuses a delay that is out of bounds.
 func checkRetry(delay *time.Duration) error {
 	if delay != nil && (*delay < 0 || *delay > MaxDelay) {
@@ -318,3 +310,48 @@ func prepareBackoff(_ *queueTx, next *queueState) (err error) {
 
 // nameHere are the names of settings that JetStream calls otherwise.
 var nameHere = map[string]string{"ack_wait": "lease", "max_deliver": "max_deliveries"}
+
+// putBack returns an item to its queue when its lease has ended, or moves it to the dead-letter queue.
+// It returns the item as it is then, nil if it has left the queue.
+func (ls leases) putBack(l *located, f fate) (*located, error) {
+	if f.dead != "" {
+		if taken, err := (deadLetters{ls.queueTx}).take(l, f.dead); taken || err != nil {
+			return nil, err
+		}
+	}
+	return ls.reinstate(l, f.due)
+}
+
+// reinstate makes an item ready again, or delays it until a time that is not past.
+func (ls leases) reinstate(l *located, due int64) (*located, error) {
+	if due > 0 || l.expires != 0 {
+		now, err := ls.now()
+		if err != nil {
+			return nil, err
+		}
+		if l.expires != 0 && l.expires <= now {
+			return nil, times{ls.queueTx}.expire(l)
+		}
+		if due <= now {
+			due = 0
+		}
+	}
+	back := *l
+	back.extraAnswers, back.since, back.holder = 0, min(l.since, 0), ""
+	ls.change(l, back.at(l.returnPriority).from(due))
+	return &back, nil
+}
+
+// due returns an item to its queue when its lease has run out.
+func (ls leases) due(t timer) error {
+	row, err := ls.tx.Get(ls.key(spaceLeased, t.place))
+	if err != nil || row == nil {
+		return err
+	}
+	l, err := parseItemRow(spaceLeased, row, t.place)
+	if err != nil || l.due != t.due {
+		return err
+	}
+	ls.txSize += itemTxSize(ls.name, &l.envelope, false)
+	return retries{ls.queueTx}.runOut(l)
+}

@@ -205,3 +205,23 @@ const (
 	MaxBatch      = 1000
 	MaxBatchBytes = 8 << 20
 )
+
+func (s *Selection) checkHolders() error {
+	for _, name := range s.Holders {
+		if name == "" {
+			continue
+		}
+		if err := CheckHolder(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// holder is that of the n-th item.
+func (s *Selection) holder(n int) string {
+	if len(s.Holders) == 0 {
+		return ""
+	}
+	return s.Holders[min(n, len(s.Holders)-1)]
+}

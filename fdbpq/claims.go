@@ -1,0 +1,82 @@
+package fdbpq
+
+import "fmt"
+
+// claimant returns the living item with a unique value, nil when there is none. An item
+// past its TTL ends here if nothing has ended it yet. The commit depends on the answer, so
+// two pushes cannot both be the first. An item that is handed over leaves its value.
+func (p *pusher) claimant(value string, h *handOver) (*located, error) {
+	row, err := p.tx.Get(unique{p.queueTx}.row(value))
+	if err != nil || row == nil {
+		return nil, err
+	}
+	home, err := parsePlace(row)
+	if err != nil {
+		return nil, fmt.Errorf("damaged row of a unique value: %w", err)
+	}
+	item, err := p.locate(p.tx, ID{home})
+	if err != nil || item == nil || item.unique != value || h.hands(item, p.queueTx) {
+		return nil, err
+	}
+	if item.expires == 0 {
+		return item, nil
+	}
+	now, err := p.now()
+	if err != nil || item.expires > now || item.state == StateLeased && item.due > now {
+		return item, err
+	}
+	if item.state == StateLeased {
+		return nil, retries{p.queueTx}.runOut(item)
+	}
+	return nil, times{p.queueTx}.expire(item)
+}
+
+// resolve is a push whose unique value a living item has.
+func (p *pusher) resolve(item *NewItem, priority int64, living *located, handOver *handOver) (Pushed, error) {
+	if item.MsgID != "" {
+		if err := (ids{p.queueTx}).room(p.counted.Remembered); err != nil {
+			return Pushed{Err: err}, nil
+		}
+	}
+	seq, err := living.place.count()
+	if err != nil {
+		return Pushed{}, err
+	}
+	pushed := Pushed{ID: living.id(living.place), Seq: seq, Priority: living.returnPriority, Duplicate: true}
+	switch {
+	case item.OnConflict == ConflictReplace && living.state == StateLeased:
+		return Pushed{Err: ErrLeased}, nil
+	case item.OnConflict == ConflictReplace && item.Key != living.key:
+		return Pushed{Err: fmt.Errorf("%w: %q", ErrAnotherKey, living.key)}, nil
+	case item.OnConflict == ConflictReplace && p.full != nil && item.size() > living.size:
+		return Pushed{Err: p.full}, nil
+	case item.OnConflict == ConflictReplace && item.size() > living.size && p.excess(p.counted.with(&p.tally)).bytes+item.size()-living.size > 0:
+		return Pushed{Err: p.tooFull(amount{bytes: 1})}, nil
+	case item.OnConflict == ConflictReplace:
+		if err := checkContent(item.Headers, item.Payload); err != nil {
+			return Pushed{Err: err}, nil
+		}
+		if err := p.replaceContent(living, item); err != nil {
+			return Pushed{}, err
+		}
+	case item.OnConflict == ConflictRaise && priority < living.returnPriority:
+		p.move(living, priority)
+		pushed.Priority = priority
+	}
+	handOver.acknowledge()
+	if item.MsgID != "" {
+		err = ids{p.queueTx}.remember(item.MsgID, pushed.ID)
+	}
+	return pushed, err
+}
+
+// replaceContent gives an item that is not leased the content of a push.
+func (p *pusher) replaceContent(living *located, item *NewItem) error {
+	fresh := *living
+	fresh.chunks = 0
+	if err := (contents{p.queueTx}).write(&fresh.envelope, fresh.place, item.Headers, item.Payload); err != nil {
+		return err
+	}
+	p.change(living, &fresh)
+	return nil
+}

@@ -1,0 +1,76 @@
+package fdbpq
+
+import (
+	"errors"
+	"fmt"
+)
+
+// A push can acknowledge a leased item in its own transaction, so an item of one queue
+// becomes an item of another one exactly once, wherever its consumer crashes.
+// It conflicts with what else settles or pops the leased item, and with nothing in its own
+// queue. All reasons to refuse it are checked before the first write: no part of a transaction
+// can be undone while other pushes of its batch hold. The queue of the lease has to agree, or
+// a right to push to one queue would become a right to acknowledge items of another one.
+
+// ErrHandOver: the queue of the lease does not let pushes to this queue acknowledge its
+// items.
+var ErrHandOver = errors.New("hand-over refused")
+
+// ErrTenants is an ErrHandOver that no configuration allows.
+var ErrTenants = fmt.Errorf("%w: the leased item is another tenant's, and stays there", ErrHandOver)
+
+// handOver is a leased item that a push is to acknowledge.
+type handOver struct {
+	from *queueTx
+	item *located
+}
+
+// openHandOver finds the item of a lease, and changes nothing. It returns why the push is
+// refused: *LostError, or ErrHandOver. Without a lease it returns nil.
+func (qtx *queueTx) openHandOver(lease *Lease) (h *handOver, refused, err error) {
+	if lease == nil {
+		return nil, nil, nil
+	}
+	from, err := qtx.queue(lease.Queue)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !from.there() || from.state.generation != lease.generation {
+		return nil, &LostError{LostGone}, nil
+	}
+	item, err := leases{from}.item(*lease, new(located))
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case item == nil:
+		return nil, &LostError{LostGone}, nil
+	case item.fence != lease.Fence:
+		return nil, &LostError{LostTaken}, nil
+	case tenantOf(from.name) != tenantOf(qtx.name):
+		return nil, ErrTenants, nil
+	case !listed(from.state.config.HandOver, ownName(qtx.name)):
+		return nil, fmt.Errorf("%w: the hand_over of queue %q has to name %q", ErrHandOver, ownName(from.name), ownName(qtx.name)), nil
+	}
+	return &handOver{from: from, item: item}, nil, nil
+}
+
+// acknowledge deletes the item, as Ack does. There may be none.
+func (h *handOver) acknowledge() {
+	if h != nil {
+		h.from.change(h.item, nil)
+	}
+}
+
+// hands reports whether an item of the queue that is pushed to is the one handed over.
+func (h *handOver) hands(item *located, by *queueTx) bool {
+	return h != nil && h.from == by && h.item.place == item.place
+}
+
+// keptFrom is the reason to refuse an item that would be evicted at once, if it is handed
+// over.
+func (h *handOver) keptFrom(reason error) error {
+	if h == nil {
+		return nil
+	}
+	return reason
+}

@@ -1,0 +1,131 @@
+package fdbpq
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// NewItem is an item to be pushed.
+type NewItem struct {
+	Payload []byte
+	Headers []byte // opaque to this package
+
+	Priority    int64
+	HasPriority bool // otherwise the queue's default
+
+	Delay     time.Duration // until the item is ready
+	NotBefore time.Time     // the same as a time of day, by this process's wall clock; zero: none
+	TTL       time.Duration // until the item expires, unless it is popped; 0: the queue's default
+	MsgID     string        // pushes with the same id within the queue's dedup window add one item
+	Key       string        // whose item it is; "": nobody's
+	Weight    int64         // of its key where keys take turns, from this push on; 0: as it is
+
+	// HandOver is a lease that the push acknowledges in its transaction, nil for none.
+	// The push is refused if the lease is lost (*LostError), or if the configuration of
+	// the lease's queue does not name this queue (ErrHandOver).
+	HandOver *Lease
+
+	// Unique is a value that one item of the queue has at a time, from its push until it
+	// is gone or dead, "" for none. OnConflict says what a push does when another item has
+	// it. With UniqueUntilLeased the item's first lease ends the claim to it.
+	Unique            string
+	OnConflict        OnConflict
+	UniqueUntilLeased bool
+
+	reserved bool // its unique value may be one that no push may have
+}
+
+// size is what the item counts in the queue's bytes.
+func (item *NewItem) size() int64 { return int64(len(item.Headers) + len(item.Payload)) }
+
+// A unique value has one row, which names the item by its id. A push depends on that row and on
+// the rows of the item. The transaction that ends the item clears the row blindly, so pops and
+// settlements read nothing more. The item repeats its value: a row whose item does not have the
+// value counts as none.
+
+// OnConflict says what a push does when another item of the queue has its unique value.
+// It never adds a second one.
+type OnConflict string
+
+const (
+	ConflictKeep    OnConflict = "keep"    // nothing; the default
+	ConflictReplace OnConflict = "replace" // the item gets the payload and the headers of the push
+	ConflictRaise   OnConflict = "raise"   // the item gets the more urgent priority of the two
+)
+
+// reservedUnique begins the unique values that no push may have: the store gives them itself.
+const reservedUnique = "\x00"
+
+// MaxUnique bounds the bytes of a unique value: it is part of a key.
+const MaxUnique = 1024
+
+var (
+	// ErrUnique: the unique value, or what to do about conflicts, is not as it should be.
+	ErrUnique = errors.New("unique value")
+
+	// ErrLeased: the item that a push is to replace is leased.
+	ErrLeased = errors.New("the item is leased")
+
+	// ErrAnotherKey: the item that a push is to replace has another key.
+	ErrAnotherKey = errors.New("the item has another key")
+)
+
+// checkUnique returns an error when the options of a push about its unique value are not
+// as they should be.
+func (item *NewItem) checkUnique() error {
+	switch {
+	case len(item.Unique) > MaxUnique:
+		return fmt.Errorf("%w of %d bytes: allowed are %d", ErrUnique, len(item.Unique), MaxUnique)
+	case strings.HasPrefix(item.Unique, reservedUnique) && !item.reserved:
+		return fmt.Errorf("%w %q begins with a zero byte: such values are those of schedules", ErrUnique, item.Unique)
+	case item.Unique == "" && (item.OnConflict != "" || item.UniqueUntilLeased):
+		return fmt.Errorf("%w is missing: expected one together with what is done about it", ErrUnique)
+	}
+	switch item.OnConflict {
+	case "", ConflictKeep, ConflictReplace, ConflictRaise:
+		return nil
+	}
+	return fmt.Errorf("%w: on a conflict %q: expected %q, %q or %q", ErrUnique, item.OnConflict, ConflictKeep, ConflictReplace, ConflictRaise)
+}
+
+func (item *NewItem) checkWeight() error {
+	switch {
+	case item.Weight == 0:
+		return nil
+	case item.Key == "":
+		return fmt.Errorf("%w: a weight is of a key, and the item has none", ErrWeight)
+	}
+	return checkWeight(item.Weight)
+}
+
+// CheckPushSize returns an error that wraps kv.ErrTooLarge if one transaction may have no
+// room for a push of all the items. One item always has room.
+func CheckPushSize(queue string, items []NewItem) error {
+	size := 0
+	for i := range items {
+		size += items[i].txSize(queue)
+	}
+	if len(items) > 1 && size > txSizeBudget {
+		return fmt.Errorf("%w: %d items may take %d bytes of a transaction, with their keys: allowed are %d, so push fewer of them at a time",
+			kv.ErrTooLarge, len(items), size, txSizeBudget)
+	}
+	return nil
+}
+
+// txSize bounds what the push of an item adds to a transaction, keys of ids and of unique
+// values included.
+func (item *NewItem) txSize(queue string) int {
+	content := len(item.Payload) + len(item.Headers)
+	keys := itemKeys
+	if content <= maxInline {
+		content += bytes.Count(item.Payload, zero) + bytes.Count(item.Headers, zero) // zero bytes are escaped
+	} else {
+		keys += 3 * (content/chunkSize + 1)
+	}
+	return content + keys*(len(queue)+keySize) + itemKeys*len(item.MsgID) + itemKeys*len(item.Unique)
+}

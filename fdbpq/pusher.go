@@ -1,0 +1,135 @@
+package fdbpq
+
+import (
+	"slices"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// Pushed is the result of the push of one item.
+type Pushed struct {
+	ID        ID
+	Seq       int64 // number in push order
+	Priority  int64
+	Duplicate bool  // no item was added: ID and Seq are those of the item with this message id or unique value
+	Evicted   bool  // the queue was full, and this item was its least urgent one
+	Err       error // this item was refused, without effect on the others
+
+	Events []Event // of items that this push evicted from a full queue, perhaps this one, or found past their TTL
+}
+
+// pusher assigns places within one transaction.
+type pusher struct {
+	*queueTx
+	full        error   // why no new items are added
+	pushed      int64   // wall clock of this transaction
+	counted     Counts  // of the queue, without what the Work has not written yet; read when a limit depends on it
+	added       located // the last item that was added
+	victims     []located
+	dropsItself bool // the item that is about to be added is a victim, too
+	itself      int  // its number among them
+}
+
+// pusher is what adds items to a queue of the Work.
+func (w *Work) pusher(queue string) (*pusher, error) {
+	qtx, err := w.queue(queue)
+	if err != nil {
+		return nil, err
+	}
+	if !qtx.there() && w.store.refuseUnknown {
+		return nil, ErrNoQueue
+	}
+	if err := qtx.orNew(); err != nil {
+		return nil, err
+	}
+	if _, err := qtx.highest(); err != nil {
+		return nil, err
+	}
+	return &pusher{queueTx: qtx, pushed: w.store.clock.Wall().UnixNano()}, nil
+}
+
+// openForPush begins to add items to the queue. ErrNoQueue: there is no such queue,
+// and the store's options forbid to make it.
+func (q Queue) openForPush(tx kv.Tx) (*pusher, error) {
+	qtx, err := q.open(tx)
+	if err != nil {
+		return nil, err
+	}
+	p, err := qtx.pusher(q.name)
+	if err != nil {
+		return nil, err
+	}
+	p.full = q.full
+	return p, nil
+}
+
+// prepare makes the queue with its first item, and has it keep items with keys, or with
+// unique values, from the first one on.
+func (p *pusher) prepare(e *envelope) error {
+	first := e.key != "" && !p.state.keyed || e.unique != "" && !p.state.unique
+	if first {
+		changed := *p.state
+		changed.keyed, changed.unique = changed.keyed || e.key != "", changed.unique || e.unique != ""
+		p.state = &changed
+	}
+	if p.missing {
+		return p.create(p.state)
+	}
+	if first {
+		return p.writeState(p.state)
+	}
+	return nil
+}
+
+// readCounts reads the counters if a limit depends on them. It reads by snapshot, so
+// concurrent transactions may exceed a limit.
+func (p *pusher) readCounts(items []NewItem) (err error) {
+	withID := slices.ContainsFunc(items, func(item NewItem) bool { return item.MsgID != "" })
+	if p.store.limited(&p.state.config) || withID {
+		p.counted, err = countsOf(p.name, p.snapshot, p.state.generation)
+	}
+	return err
+}
+
+// assign gives a new item, which is ready, the place behind all of its priority, and returns
+// its number in push order.
+func (p *pusher) assign(l *located, priority int64) (seq int64) {
+	seq = p.issued.count + 1
+	l.idPriority = priority
+	l.place.tail = newTail(seq)
+	l.at(priority).from(0)
+	return seq
+}
+
+// delay returns the item's delay; NotBefore is by this process's wall clock.
+func (p *pusher) delay(item *NewItem) time.Duration {
+	if !item.NotBefore.IsZero() {
+		return item.NotBefore.Sub(p.store.clock.Wall())
+	}
+	return item.Delay
+}
+
+// timesOf sets the end of the item's TTL and returns the end of its delay, 0 for
+// none.
+func (p *pusher) timesOf(item *NewItem, e *envelope) (due int64, err error) {
+	ttl := item.TTL
+	if ttl == 0 {
+		ttl = time.Duration(p.state.config.TTL)
+	}
+	delay := p.delay(item)
+	if ttl <= 0 && delay <= 0 {
+		return 0, nil
+	}
+	now, err := p.now()
+	if err != nil {
+		return 0, err
+	}
+	if ttl > 0 {
+		e.expires = now + int64(ttl)
+	}
+	if delay > 0 {
+		due = now + int64(delay)
+	}
+	return due, nil
+}

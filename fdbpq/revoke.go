@@ -1,0 +1,83 @@
+package fdbpq
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// ErrNotLeased: the item has no lease that could be taken away.
+var ErrNotLeased = errors.New("the item is not leased")
+
+// Revocation says which lease of an item ends, and what becomes of the item.
+type Revocation struct {
+	Fence  int64          // of the lease; 0: whichever it is
+	Delay  *time.Duration // until the item is ready again; nil: it is at once
+	Reason string         // for the record of the attempt
+}
+
+// Revoked is the result of a Revoke.
+type Revoked struct {
+	Found      bool  // the queue has the item
+	Err        error // the lease was not taken away: ErrNotLeased, ErrNoFence, or *LostError for one that has ended
+	Priority   int64
+	Deliveries int64
+	State      State // of the item; "": it has left the queue
+	Dead       bool  // as a dead letter
+	Events     []Event
+}
+
+// Revoke takes a lease away. The item's fence grows, so the holder's settlements return LostTaken
+// from then on. The lease counts as a delivery, and neither as a failure nor as an interruption.
+func (q Queue) Revoke(tx kv.Tx, id ID, r Revocation) (Revoked, error) {
+	if err := checkRetry(r.Delay); err != nil {
+		return Revoked{}, err
+	}
+	qtx, l, err := q.beginWithItem(tx, id)
+	if err != nil || l == nil {
+		return Revoked{}, err
+	}
+	revoked := Revoked{Found: true, Priority: l.returnPriority, Deliveries: l.deliveries()}
+	if revoked.Err = l.revocable(r.Fence); revoked.Err != nil {
+		return revoked, nil
+	}
+	back, err := leases{qtx}.revoke(l, r)
+	if err != nil {
+		return Revoked{}, err
+	}
+	if back != nil {
+		revoked.State = back.state
+	}
+	revoked.Events = qtx.happened()
+	revoked.Dead = back == nil && revoked.Events[len(revoked.Events)-1].Type == EventDead
+	return revoked, qtx.done()
+}
+
+// revoke ends the lease of an item, and returns the item as it is then, nil if it has left the
+// queue.
+func (ls leases) revoke(l *located, r Revocation) (*located, error) {
+	l.fence++
+	return retries{ls.queueTx}.takeBack(EventRevoked, l, ending{outcome: OutcomeRevoked, reason: r.Reason, delay: r.Delay})
+}
+
+// ErrNoFence: no lease of the item has had the fence.
+var ErrNoFence = errors.New("no lease of the item has had this fence")
+
+// revocable returns why the lease with a fence, or any, cannot be taken away.
+func (l *located) revocable(fence int64) error {
+	switch {
+	case fence > l.fence:
+		return fmt.Errorf("%w: it is %d, and the last one is %d", ErrNoFence, fence, l.fence)
+	case fence != 0 && fence != l.fence:
+		return &LostError{LostTaken}
+	case l.state == StateLeased:
+		return nil
+	case fence == 0, l.since == takenAway:
+		return ErrNotLeased
+	case l.since == givenBack:
+		return &LostError{LostReturned}
+	}
+	return &LostError{LostExpired}
+}
