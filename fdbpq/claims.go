@@ -28,7 +28,7 @@ func (p *pusher) claimant(value string, h *handOver) (*located, error) {
 	if item.state == StateLeased {
 		return nil, retries{p.queueTx}.runOut(item)
 	}
-	return nil, times{p.queueTx}.expire(item)
+	return nil, expiries{p.queueTx}.expire(item)
 }
 
 // resolve is a push whose unique value a living item has.

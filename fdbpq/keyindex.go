@@ -426,3 +426,15 @@ func (r *foundRow) ofKey() (of queueKey, done bool, err error) {
 	}
 	return queueKey{r.queue, string(key)}, done || err != nil, err
 }
+
+// lookAgain has pops look at a key, which may be free to go. The reader is the transaction
+// itself, unless pops that clear the key's row conflict otherwise.
+func (x keyIndex) lookAgain(r kv.Reader, key string) error {
+	first, ok, err := x.first(r, key)
+	if err != nil || !ok {
+		return err
+	}
+	x.find(first, key)
+	x.arrive()
+	return nil
+}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
@@ -124,58 +123,6 @@ func (q Queue) KeySettings(r kv.Reader, key string) (KeySettings, error) {
 	return settings{qtx}.of(r, key)
 }
 
-// SetKey changes the settings of a key that the JSON object names, and makes the queue
-// if need be. A setting of null is dropped.
-func (q Queue) SetKey(tx kv.Tx, key string, object []byte) (KeySettings, error) {
-	if key == "" {
-		return KeySettings{}, ErrNoKey
-	}
-	if err := CheckKey(key); err != nil {
-		return KeySettings{}, err
-	}
-	qtx, err := q.administer(tx)
-	if err == nil {
-		err = qtx.orCreate()
-	}
-	if err != nil {
-		return KeySettings{}, err
-	}
-	s := qtx.state
-	before, err := settings{qtx}.of(tx, key)
-	if err != nil {
-		return KeySettings{}, err
-	}
-	after, err := before.merge(object)
-	if err != nil || reflect.DeepEqual(before, after) {
-		return after, err
-	}
-	changed := *s
-	changed.keysSet += counted(after) - counted(before)
-	changed.keysLimited += limits(after) - limits(before)
-	if changed.keysSet > s.keysSet && s.keysSet >= q.store.maxKeysSet {
-		return KeySettings{}, configError("%d keys of the queue have settings of their own: no more may. null drops a setting", s.keysSet)
-	}
-	if after == (KeySettings{}) {
-		tx.Clear(settingsRow(q.name, key))
-	} else {
-		row, err := json.Marshal(after)
-		if err != nil {
-			return KeySettings{}, fmt.Errorf("settings of a key: %w", err)
-		}
-		tx.Set(settingsRow(q.name, key), row)
-	}
-	if err := qtx.writeState(&changed); err != nil {
-		return KeySettings{}, err
-	}
-	if err := (rates{qtx}).changeKey(key, before.rate(&s.config), after.rate(&s.config)); err != nil {
-		return KeySettings{}, err
-	}
-	if err := (keyIndex{qtx}).lookAgain(tx, key); err != nil {
-		return KeySettings{}, err
-	}
-	return after, qtx.done()
-}
-
 // counted and limits count a key's settings as 0 or 1 for the queue's state.
 func counted(k KeySettings) int64 {
 	if k == (KeySettings{}) {
@@ -189,18 +136,6 @@ func limits(k KeySettings) int64 {
 		return 1
 	}
 	return 0
-}
-
-// lookAgain has pops look at a key, which may be free to go. The reader is the transaction
-// itself, unless pops that clear the key's row conflict otherwise.
-func (x keyIndex) lookAgain(r kv.Reader, key string) error {
-	first, ok, err := x.first(r, key)
-	if err != nil || !ok {
-		return err
-	}
-	x.find(first, key)
-	x.arrive()
-	return nil
 }
 
 // foundSettings checks the settings of a key.

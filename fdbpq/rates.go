@@ -336,6 +336,25 @@ func (rs rates) noRoomFor(key string) (bool, error) {
 	return rs.noRoom(&bucket{stored: row != nil})
 }
 
+// foundTokens checks the tokens of a queue.
+func foundTokens(w *walk, r *foundRow) error {
+	_, err := parseBucket(r.Value)
+	return cmp.Or(r.living(), err)
+}
+
+// foundTokensOf checks the tokens of a key.
+func foundTokensOf(w *walk, r *foundRow) error {
+	_, done, err := r.ofKey()
+	if err = cmp.Or(r.living(), err); done || err != nil {
+		return err
+	}
+	b, err := parseBucket(r.Value)
+	if b.counted {
+		w.of(lineage{queue: r.queue}).tally.owing++
+	}
+	return err
+}
+
 // due clears buckets that are full.
 func (rs rates) due() error {
 	now, err := rs.now()
@@ -369,23 +388,4 @@ func (rs rates) due() error {
 		now = math.MaxInt64 - 1 // no key owes anything: none waits
 	}
 	return keyIndex{rs.queueTx}.endWaits(now)
-}
-
-// foundTokens checks the tokens of a queue.
-func foundTokens(w *walk, r *foundRow) error {
-	_, err := parseBucket(r.Value)
-	return cmp.Or(r.living(), err)
-}
-
-// foundTokensOf checks the tokens of a key.
-func foundTokensOf(w *walk, r *foundRow) error {
-	_, done, err := r.ofKey()
-	if err = cmp.Or(r.living(), err); done || err != nil {
-		return err
-	}
-	b, err := parseBucket(r.Value)
-	if b.counted {
-		w.of(lineage{queue: r.queue}).tally.owing++
-	}
-	return err
 }

@@ -330,7 +330,7 @@ func (ls leases) reinstate(l *located, due int64) (*located, error) {
 			return nil, err
 		}
 		if l.expires != 0 && l.expires <= now {
-			return nil, times{ls.queueTx}.expire(l)
+			return nil, expiries{ls.queueTx}.expire(l)
 		}
 		if due <= now {
 			due = 0
@@ -343,8 +343,8 @@ func (ls leases) reinstate(l *located, due int64) (*located, error) {
 }
 
 // due returns an item to its queue when its lease has run out.
-func (ls leases) due(t timer) error {
-	row, err := ls.tx.Get(ls.key(spaceLeased, t.place))
+func (r retries) due(t timer) error {
+	row, err := r.tx.Get(r.key(spaceLeased, t.place))
 	if err != nil || row == nil {
 		return err
 	}
@@ -352,6 +352,6 @@ func (ls leases) due(t timer) error {
 	if err != nil || l.due != t.due {
 		return err
 	}
-	ls.txSize += itemTxSize(ls.name, &l.envelope, false)
-	return retries{ls.queueTx}.runOut(l)
+	r.txSize += itemTxSize(r.name, &l.envelope, false)
+	return r.runOut(l)
 }

@@ -29,11 +29,11 @@ func TestTablesAreComplete(t *testing.T) {
 		}
 	}
 	for name, kind := range timers {
-		if timerKinds[kind].due == nil {
-			t.Errorf("%s: expected it in timerKinds", name)
+		if _, known := timerKinds[kind]; !known || timerWorks[kind].due == nil {
+			t.Errorf("%s: expected it in timerKinds and timerWorks", name)
 		}
 	}
-	if len(listed)+len(ofStore) != len(spaces) || len(timerKinds) != len(timers) {
+	if len(listed)+len(ofStore) != len(spaces) || len(timerKinds) != len(timers) || len(timerWorks) != len(timers) {
 		t.Errorf("%d spaces and %d kinds of timers have names, %d and %d are listed", len(spaces), len(timers), len(listed)+len(ofStore), len(timerKinds))
 	}
 }

@@ -183,7 +183,7 @@ func (c *collector) skip(l located) (done bool, err error) {
 		return true, nil
 	}
 	c.expired++
-	return false, times{c.queueTx}.expire(&l)
+	return false, expiries{c.queueTx}.expire(&l)
 }
 
 // carry reports whether one more item fits into the transaction.

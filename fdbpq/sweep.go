@@ -1,11 +1,9 @@
 package fdbpq
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -115,7 +113,7 @@ func (w *sweep) prefetch(timers []kv.Pair) {
 		if err != nil || t.due > w.now {
 			return // run reports the error
 		}
-		if ahead := timerKinds[t.kind].ahead; ahead != nil {
+		if ahead := timerWorks[t.kind].ahead; ahead != nil {
 			w.tx.Prefetch(ahead(t))
 		}
 	}
@@ -127,7 +125,7 @@ func (w *sweep) runTimer(t timer) error {
 	if err != nil {
 		return err
 	}
-	err = timers{qtx}.due(t)
+	err = runDue(qtx, t)
 	w.txSize, qtx.txSize = w.txSize+qtx.txSize, 0
 	return err
 }
@@ -145,77 +143,4 @@ func (w *sweep) becomeSweeper() (until int64, err error) {
 	}
 	w.store.take(w.tx, spaceSweeper, w.now+int64(sweeperTerm))
 	return 0, nil
-}
-
-// term returns until when a task of the store is that of one process, and whether it is this one.
-// In a store that only this process has open, another one's term is over.
-func (s *Store) term(tx kv.Tx, space string) (own bool, until int64, err error) {
-	value, err := tx.Get(row(space))
-	if err != nil || value == nil {
-		return false, 0, err
-	}
-	r := tuple.Read(value)
-	own, until = bytes.Equal(r.Bytes(), s.process[:]), r.Int()
-	if r.Err() != nil {
-		return false, 0, fmt.Errorf("damaged row of a term: %w", r.Err())
-	}
-	if !own && s.exclusive {
-		return false, 0, nil
-	}
-	return own, until, nil
-}
-
-// take makes a task that of this process until a time.
-func (s *Store) take(tx kv.Tx, space string, until int64) {
-	tx.Set(row(space), tuple.AppendInt(tuple.AppendBytes(nil, s.process[:]), until))
-}
-
-// timerError is a timer's error that retries would not mend.
-type timerError struct {
-	key   []byte
-	queue string
-	err   error
-}
-
-func (e *timerError) Error() string { return fmt.Sprintf("timer of queue %q: %v", e.queue, e.err) }
-
-func (e *timerError) Unwrap() error { return e.err }
-
-// isDamage reports whether an error is about the store's content, and not about its
-// availability.
-func isDamage(err error) bool {
-	return !errors.Is(err, kv.ErrUnavailable) && !errors.Is(err, kv.ErrUnknown) && !errors.Is(err, kv.ErrClosed)
-}
-
-// damagedTimers are timers that this process ignores.
-type damagedTimers struct {
-	mu   sync.Mutex
-	keys map[string]bool
-}
-
-// maxDamagedTimers bounds their number. A store with more damage needs an operator
-// first.
-const maxDamagedTimers = 1000
-
-func (d *damagedTimers) add(key []byte) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.keys == nil {
-		d.keys = make(map[string]bool)
-	}
-	if len(d.keys) < maxDamagedTimers {
-		d.keys[string(key)] = true
-	}
-}
-
-func (d *damagedTimers) has(key []byte) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.keys[string(key)]
-}
-
-func (d *damagedTimers) len() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.keys)
 }

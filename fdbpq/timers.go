@@ -3,8 +3,6 @@ package fdbpq
 import (
 	"cmp"
 	"fmt"
-	"math"
-	"sync/atomic"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -28,28 +26,22 @@ const (
 
 // timerKinds has all kinds of timers.
 var timerKinds = map[string]timerKind{
-	timerLease:   {ofItem: true, ahead: itemAhead(spaceLeased), due: func(qtx *queueTx, t timer) error { return leases{qtx}.due(t) }},
-	timerDelay:   {ofItem: true, ahead: itemAhead(spaceDelayed), due: func(qtx *queueTx, t timer) error { return times{qtx}.delayDue(t) }},
-	timerExpiry:  {ofItem: true, due: func(qtx *queueTx, t timer) error { return times{qtx}.ttlDue(t) }},
-	timerMsgID:   {ahead: func(t timer) []byte { return msgIDRow(t.queue, t.id) }, due: func(qtx *queueTx, t timer) error { return ids{qtx}.due(t) }},
-	timerPopID:   {due: func(qtx *queueTx, t timer) error { return popIDs{qtx}.due(t) }},
-	timerRequest: {due: func(qtx *queueTx, t timer) error { return timers{qtx}.requestDue(t) }},
-	timerKeys:    {ofQueue: true, due: func(qtx *queueTx, t timer) error { return keyIndex{qtx}.due(t) }},
-	timerFair:    {ofQueue: true, due: func(qtx *queueTx, t timer) error { return fair{qtx}.due(t) }},
-	timerTokens:  {ofQueue: true, due: func(qtx *queueTx, _ timer) error { return rates{qtx}.due() }},
-	timerFences:  {ofQueue: true, due: func(qtx *queueTx, _ timer) error { return fences{qtx}.due() }},
+	timerLease:   {ofItem: true},
+	timerDelay:   {ofItem: true},
+	timerExpiry:  {ofItem: true},
+	timerMsgID:   {},
+	timerPopID:   {},
+	timerRequest: {},
+	timerKeys:    {ofQueue: true},
+	timerFair:    {ofQueue: true},
+	timerTokens:  {ofQueue: true},
+	timerFences:  {ofQueue: true},
 }
 
-// timerKind says what is done about a kind of timers.
+// timerKind says how timers of a kind look, and why they are there.
 type timerKind struct {
-	ofItem  bool                        // of one item, at whose place it is. Others have an id
-	ofQueue bool                        // it goes on with a work on many rows: no row asks for it
-	ahead   func(timer) []byte          // a row that its work reads; nil: none is known before
-	due     func(*queueTx, timer) error // its work. One of a generation that is over has none
-}
-
-func itemAhead(space string) func(timer) []byte {
-	return func(t timer) []byte { return t.place.append(generationPrefix(space, t.queue, t.generation)) }
+	ofItem  bool // of one item, at whose place it is. Others have an id
+	ofQueue bool // it goes on with a work on many rows: no row asks for it
 }
 
 // appendTimerKey appends the key of an item's timer.
@@ -99,18 +91,6 @@ func parseTimer(key []byte) (timer, error) {
 // timers is what a queue does about its timers.
 type timers struct{ *queueTx }
 
-// due does the work of a timer of the queue.
-func (ts timers) due(t timer) error {
-	kind, known := timerKinds[t.kind]
-	switch {
-	case !known:
-		return fmt.Errorf("unknown kind %q", t.kind)
-	case kind.ofItem && t.generation != ts.state.generation:
-		return nil // of a purged generation
-	}
-	return kind.due(ts.queueTx, t)
-}
-
 func (ts timers) start(due int64, kind string, p place) {
 	ts.store.alarm.expect(due)
 	ts.tx.Set(ts.timerKey(due, kind, p), nil)
@@ -118,41 +98,6 @@ func (ts timers) start(due int64, kind string, p place) {
 
 func (ts timers) stop(due int64, kind string, p place) {
 	ts.tx.Clear(ts.timerKey(due, kind, p))
-}
-
-// alarm wakes this process's sweeper when the earliest known timer falls due. It
-// rings early when a transaction sets an earlier timer. It may ring in vain, since
-// that transaction may not commit.
-type alarm struct {
-	next atomic.Int64 // store time of the earliest timer; 0: no sweeper runs
-	ring chan struct{}
-}
-
-func (a *alarm) init() { a.ring = make(chan struct{}, 1) }
-
-// reset forgets the earliest timer; the sweeper is about to read the timers.
-func (a *alarm) reset() { a.next.Store(math.MaxInt64) }
-
-// expect records a timer that a transaction sets.
-func (a *alarm) expect(due int64) {
-	for {
-		next := a.next.Load()
-		if due >= next {
-			return
-		}
-		if a.next.CompareAndSwap(next, due) {
-			break
-		}
-	}
-	select {
-	case a.ring <- struct{}{}:
-	default:
-	}
-}
-
-// until returns the time from now to the earliest timer, which may be over.
-func (a *alarm) until(now int64) time.Duration {
-	return time.Duration(a.next.Load() - now)
 }
 
 // Rows that keys have outside generations are cleared when they say nothing any more: full
@@ -170,14 +115,6 @@ func forgetEvery(kind string) int64 {
 		return int64(10 * time.Second) // nearly all go at once
 	}
 	return int64(time.Minute)
-}
-
-// requestDue clears the rows of a request whose owner died. Package recipe writes them.
-func (ts timers) requestDue(t timer) error {
-	for _, space := range []string{spaceRequest, spaceResult} {
-		ts.tx.Clear(append(queueRow(space, ts.name), t.id...))
-	}
-	return nil
 }
 
 // forgetLater plans that rows of keys are looked at. All of a queue's transactions within
@@ -250,52 +187,4 @@ func (ts timers) forget(space, kind string, gone func(key string, value []byte) 
 		return false, nil
 	}
 	return true, ts.forgetLater(kind)
-}
-
-// times is what a queue does about the delays and TTLs of items.
-type times struct{ *queueTx }
-
-// expire drops an item past its TTL, or moves it to the dead-letter queue.
-func (ti times) expire(l *located) error {
-	if ti.state.config.DeadLetterExpired {
-		if taken, err := (deadLetters{ti.queueTx}).take(l, DeadExpired); taken || err != nil {
-			return err
-		}
-	}
-	ti.emit(Event{Type: EventExpired, ID: l.id(l.place), Priority: l.returnPriority, Deliveries: l.deliveries()})
-	ti.change(l, nil)
-	return nil
-}
-
-// ttlDue ends an item when its TTL is over, unless it is leased.
-func (ti times) ttlDue(t timer) error {
-	l, err := ti.locate(ti.tx, ID{t.place})
-	if err != nil || l == nil || l.state == StateLeased || l.expires != t.due {
-		return err
-	}
-	ti.txSize += itemTxSize(ti.name, &l.envelope, false)
-	return ti.expire(l)
-}
-
-// delayDue makes an item ready when its delay is over.
-func (ti times) delayDue(t timer) error {
-	row, err := ti.tx.Get(ti.key(spaceDelayed, t.place))
-	if err != nil || row == nil {
-		return err
-	}
-	l, err := parseItemRow(spaceDelayed, row, t.place)
-	if err != nil || l.due != t.due {
-		return err
-	}
-	now, err := ti.now()
-	if err != nil {
-		return err
-	}
-	ti.txSize += itemTxSize(ti.name, &l.envelope, false)
-	if l.expires != 0 && l.expires <= now {
-		return ti.expire(l)
-	}
-	ready := *l
-	ti.change(l, ready.from(0))
-	return nil
 }

@@ -11,14 +11,6 @@ import (
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
-// maxLooks bounds how many keys that give no item one pop looks at, and maxPeekLooks how
-// many one peek does. A pop clears their rows, so that another one goes on; a peek finds
-// nothing.
-const (
-	maxLooks     = 256
-	maxPeekLooks = 1024
-)
-
 // looks is what one pop knows of the keys that it has looked at.
 type looks struct {
 	*collector
@@ -238,11 +230,6 @@ func (l *looks) spend() error {
 	return nil
 }
 
-// keyWaitsRow is the row of a key that has a token from a time on.
-func keyWaitsRow(queue string, due int64, key string) []byte {
-	return tuple.AppendBytes(tuple.AppendInt(queueRow(spaceKeyWaits, queue), due), []byte(key))
-}
-
 // refilled looks at the keys that have got a token since they last waited for one.
 func (l *looks) refilled() ([]*turn, error) {
 	if !l.state.keysMayWait() {
@@ -274,58 +261,6 @@ func (l *looks) refilled() ([]*turn, error) {
 	}
 	l.more = l.remove && more // others may come first
 	return ready, nil
-}
-
-// endWaits has pops look at keys that have a token at a time, where no pop has cleared their
-// rows since. After a purge these are keys without items, and a key that was given a token
-// back has one before its row says so.
-func (x keyIndex) endWaits(at int64) error {
-	keys, more, err := x.waitsDue(at, true)
-	if err != nil {
-		return err
-	}
-	for _, key := range keys {
-		if err := x.lookAgain(x.snapshot, key); err != nil {
-			return err
-		}
-	}
-	if more {
-		return timers{x.queueTx}.atOnce(timerTokens, "")
-	}
-	return nil
-}
-
-// waitsDue returns a bounded number of keys that wait for a token until a time at most,
-// and whether there may be more. If they are to be looked at, it clears their rows.
-func (x keyIndex) waitsDue(at int64, remove bool) (keys []string, more bool, err error) {
-	prefix := queueRow(spaceKeyWaits, x.name)
-	begin, _ := tuple.Range(prefix)
-	rows, err := x.snapshot.Range(begin, keyWaitsRow(x.name, at+1, ""), kv.RangeOptions{Limit: maxLooks})
-	if err != nil {
-		return nil, false, err
-	}
-	for _, row := range rows {
-		key, err := waitingKey(row.Key[len(prefix):])
-		if err != nil {
-			return nil, false, err
-		}
-		keys = append(keys, key)
-		if remove {
-			x.tx.Conflict(row.Key) // a process whose time is behind may write it again
-			x.tx.Clear(row.Key)
-		}
-	}
-	return keys, len(rows) == maxLooks, nil
-}
-
-func waitingKey(rest []byte) (string, error) {
-	r := tuple.Read(rest)
-	r.Int() // when it has a token
-	key := string(r.Bytes())
-	if r.Err() != nil {
-		return "", fmt.Errorf("damaged row of a key that waits: %w", r.Err())
-	}
-	return key, nil
 }
 
 // nextToken is the time until a key that waits for a token has one, 0 if none waits. Keys
