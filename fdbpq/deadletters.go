@@ -77,18 +77,6 @@ func errNoDeadLetters(queue string) error {
 	return fmt.Errorf("%w: %s would have %d bytes, allowed are %d: choose another queue with dead_letter", ErrNoDeadLetterQueue, name, len(name), MaxDeadLetterName)
 }
 
-// prepareDeadLetters refuses a dead-letter queue to which dead letters may not go.
-func prepareDeadLetters(qtx *queueTx, next *queueState) error {
-	c := &next.config
-	if c.DeadLetter != "" && c.DeadLetter != qtx.state.config.DeadLetter {
-		return deadLetters{qtx}.mayGoTo(c.DeadLetter)
-	}
-	if c.DeadLetterExpired && c.DeadLetter == "" {
-		return deadLetters{qtx}.needed("dead_letter_expired")
-	}
-	return nil
-}
-
 // needed refuses a field of the configuration that needs the default dead-letter queue, if there is none.
 func (d deadLetters) needed(field string) error {
 	made, err := d.makes(defaultDeadLetters(d.name))

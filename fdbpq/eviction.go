@@ -25,15 +25,6 @@ func (s *Store) maxBytes(c *Config) int64 {
 	return min(c.MaxBytes, s.maxQueueBytes)
 }
 
-// prepareMaxBytes refuses a bound beyond that of the store.
-func prepareMaxBytes(qtx *queueTx, next *queueState) error {
-	own, most := next.config.MaxBytes, qtx.store.maxQueueBytes
-	if most > 0 && own > most && own != qtx.state.config.MaxBytes {
-		return configError("max_bytes is %d: no queue here may have more than %d, as the operator of pqd has set", own, most)
-	}
-	return nil
-}
-
 // limited reports whether a push depends on how much is in the queue.
 func (s *Store) limited(c *Config) bool { return c.MaxLength > 0 || s.maxBytes(c) > 0 }
 

@@ -160,8 +160,8 @@ func (x keyIndex) flushKey(change *keyChange) error {
 		return nil
 	}
 	// Without a dependency on the item that is left, two transactions could each leave
-	// the one that the other takes, and one that gives the key room could miss the one
-	// whose row a pop clears for want of it.
+	// the item that the other one takes, and an ACK that frees the key could miss an item
+	// whose index row a pop is clearing.
 	r := x.snapshot
 	if len(change.removed) > 0 || change.letGo > 0 {
 		r = x.tx
@@ -221,15 +221,6 @@ func (x keyIndex) find(first place, key string) {
 // keysAtOnce bounds how many keys one transaction looks at after a change of key_limit
 // or key_order. Timers look at the others.
 const keysAtOnce = 64
-
-// keysChanged has pops look at all keys if another configuration may let them go.
-func keysChanged(qtx *queueTx, before *Config) error {
-	c := &qtx.state.config
-	if !qtx.state.keyed || c.KeyLimit == before.KeyLimit && c.KeyOrder == before.KeyOrder && c.KeyRate == before.KeyRate {
-		return nil
-	}
-	return keyIndex{qtx}.rebuildAll()
-}
 
 // rebuildAll has pops look at all keys with ready items: another limit may let them go, and
 // another order has another first item. A timer looks at all of them once more: until this

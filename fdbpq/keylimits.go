@@ -126,7 +126,7 @@ func foundKeyHeld(w *walk, r *foundRow) error {
 // keyFenceUnit is the time in which the fences of keys grow by one.
 const keyFenceUnit = int64(time.Microsecond)
 
-// fences is what a queue does about the fences of keys.
+// fences reads and writes the last fence of each key.
 type fences struct{ *queueTx }
 
 // keyFenceRow is the row of a key's last fence. It belongs to no generation, and outlives
@@ -145,7 +145,7 @@ func (f fences) next(key string) (int64, error) {
 	return max(int64(kv.DecodeInteger(last))+1, now/keyFenceUnit), err
 }
 
-// keep keeps the last fence of a key.
+// keep stores the last fence of a key, so that its next lease gets a higher one.
 func (f fences) keep(key string, fence int64) error {
 	f.tx.Set(keyFenceRow(f.name, key), kv.EncodeInteger(uint64(fence)))
 	return timers{f.queueTx}.forgetLater(timerFences)

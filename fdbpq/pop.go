@@ -127,8 +127,8 @@ func (q Queue) pop(tx kv.Tx, sel Selection, lease time.Duration) (Popped, error)
 // pops is what a queue does about pops.
 type pops struct{ *queueTx }
 
-// pop pops what no pop has popped before. Pops find keys by rows that say how it stands
-// with them, so these are written before, and those that the pop has changed after it.
+// pop selects new items. It first writes the pending changes of the key index, which the
+// selection reads, and last those that the pop made itself.
 func (p pops) pop(sel *Selection, lease time.Duration, ahead *readAhead) (Popped, error) {
 	if err := (keyIndex{p.queueTx}).flush(); err != nil {
 		return Popped{}, err

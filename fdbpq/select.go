@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
@@ -224,4 +225,38 @@ func (s *Selection) holder(n int) string {
 		return ""
 	}
 	return s.Holders[min(n, len(s.Holders)-1)]
+}
+
+// bound bounds a selection by the queue's tokens. It returns when there is one again, if
+// there is none.
+func (c *collector) bound() (retry time.Duration, err error) {
+	rate := c.state.config.Rate
+	if rate == (Rate{}) {
+		return 0, nil
+	}
+	if c.bucket, err = (rates{c.queueTx}).read(c.reader(), bucketRow(c.name), rate); err != nil {
+		return 0, err
+	}
+	now, err := c.now()
+	if err != nil {
+		return 0, err
+	}
+	if c.sel.Limit = int(min(int64(c.sel.Limit), c.bucket.tokens(now))); c.sel.Limit == 0 {
+		retry = time.Duration(max(c.bucket.next()-now, 1))
+	}
+	return retry, nil
+}
+
+// spendTokens takes the queue's tokens for the selected items.
+func (c *collector) spendTokens() error {
+	if c.state.config.Rate == (Rate{}) || len(c.items) == 0 {
+		return nil
+	}
+	now, err := c.now()
+	if err != nil {
+		return err
+	}
+	c.bucket.take(len(c.items), now)
+	c.tx.Set(bucketRow(c.name), c.bucket.pack())
+	return nil
 }

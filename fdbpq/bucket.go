@@ -1,0 +1,83 @@
+package fdbpq
+
+import (
+	"fmt"
+
+	"github.com/pqbridge/pqbridge/internal/tuple"
+)
+
+// bucket holds the tokens of a rate: as many as the rate's number at first, and a new one
+// each interval. A delivery takes one. A bucket that is full needs no row.
+type bucket struct {
+	rate  Rate
+	full  int64 // store time at which it is full again
+	taken int64 // store time of the last delivery that took a token
+	used  bool  // this transaction has changed it
+
+	stored  bool // it has a row
+	counted bool // the row is a key's, and counted among those of the queue. Earlier versions counted none
+}
+
+// refilled returns the bucket as it is now, under a rate that may hold since a time: then
+// it kept the tokens for which it had room.
+func (b bucket) refilled(rate Rate, since, now int64) bucket {
+	if rate != b.rate && b.rate != (Rate{}) {
+		since = max(since, b.taken)
+		missing := max(0, rate.N-b.tokens(since))
+		b = bucket{full: since + missing*rate.interval(), stored: b.stored, counted: b.counted}
+	}
+	b.rate, b.full = rate, max(b.full, now)
+	return b
+}
+
+// tokens is how many deliveries it allows.
+func (b *bucket) tokens(now int64) int64 {
+	missing := (max(0, b.full-now) + b.rate.interval() - 1) / b.rate.interval()
+	return max(0, b.rate.N-missing)
+}
+
+// next is the store time at which an empty bucket has a token.
+func (b *bucket) next() int64 { return b.full - (b.rate.N-1)*b.rate.interval() }
+
+func (b *bucket) take(n int, now int64) {
+	b.full += int64(n) * b.rate.interval()
+	b.taken, b.used = now, true
+}
+
+// giveBack puts back the token of a delivery that reached nobody. After another delivery
+// it is lost: that one might have found the bucket full without this one.
+func (b *bucket) giveBack(taken int64) bool {
+	if b.taken != taken || b.rate == (Rate{}) {
+		return false
+	}
+	b.full -= b.rate.interval()
+	return true
+}
+
+func (b *bucket) pack() []byte {
+	v := tuple.AppendInt(nil, b.rate.N)
+	for _, field := range [...]int64{int64(b.rate.Period), b.full, b.taken} {
+		v = tuple.AppendInt(v, field)
+	}
+	if b.counted {
+		v = tuple.AppendInt(v, 1)
+	}
+	return v
+}
+
+func parseBucket(v []byte) (b bucket, err error) {
+	if v == nil {
+		return bucket{}, nil
+	}
+	r := tuple.Read(v)
+	b.rate.N = r.Int()
+	period := r.Int()
+	if r.Ints(&b.full, &b.taken); r.Err() != nil {
+		return bucket{}, fmt.Errorf("damaged tokens: %w", r.Err())
+	}
+	b.rate.Period, b.stored, b.counted = Duration(period), true, r.More()
+	if b.rate.N < 1 || b.rate.N > MaxRate || period < int64(MinRatePeriod) || period > int64(MaxRatePeriod) {
+		return bucket{}, fmt.Errorf("damaged tokens: rate %s", b.rate)
+	}
+	return b, nil
+}

@@ -1,0 +1,155 @@
+package fdbpq
+
+import "github.com/pqbridge/pqbridge/fdbpq/kv"
+
+// Config returns the queue's configuration, or the defaults when there is no such
+// queue.
+func (q Queue) Config(r kv.Reader) (Config, error) {
+	s, err := q.readState(r)
+	if err != nil || s == nil {
+		return defaultConfig(), err
+	}
+	return s.config, nil
+}
+
+// Configure changes the fields of the queue's configuration that the JSON
+// object names, and makes the queue if need be.
+func (q Queue) Configure(tx kv.Tx, object []byte) (Config, error) {
+	qtx, err := q.administer(tx)
+	if err == nil {
+		err = qtx.orNew()
+	}
+	if err != nil {
+		return Config{}, err
+	}
+	s := qtx.state
+	changed := *s
+	if changed.config, err = s.config.Merge(object); err != nil {
+		return Config{}, err
+	}
+	for _, part := range configParts {
+		if part.prepare == nil {
+			continue
+		}
+		if err := part.prepare(qtx, &changed); err != nil {
+			return Config{}, err
+		}
+	}
+	if qtx.missing {
+		if err := qtx.create(&changed); err != nil {
+			return Config{}, err
+		}
+		return changed.config, deadLetters{qtx}.create()
+	}
+	if err := qtx.writeState(&changed); err != nil {
+		return Config{}, err
+	}
+	for _, part := range configParts {
+		if part.changed == nil {
+			continue
+		}
+		if err := part.changed(qtx, &s.config); err != nil {
+			return Config{}, err
+		}
+	}
+	return changed.config, qtx.done()
+}
+
+// configParts are what features do when a queue gets another configuration.
+var configParts = [...]struct {
+	// prepare refuses the configuration of the next state, or changes the rest of that.
+	prepare func(qtx *queueTx, next *queueState) error
+
+	// changed has pops look again at what the configuration may let go. A queue that is made
+	// has nothing to look at.
+	changed func(qtx *queueTx, before *Config) error
+}{
+	{prepare: prepareBackoff},
+	{prepare: prepareMaxBytes},
+	{prepare: prepareDeadLetters},
+	{prepare: prepareKeyRate, changed: rateChanged},
+	{changed: keysChanged},
+	{prepare: prepareFair, changed: fairChanged},
+}
+
+// prepareBackoff reads the backoff of the configuration.
+func prepareBackoff(_ *queueTx, next *queueState) (err error) {
+	next.backoff, err = next.config.Backoff.parse()
+	if next.backoff != nil && next.born == 0 {
+		next.born = next.generation
+	}
+	return err
+}
+
+// prepareMaxBytes refuses a bound beyond that of the store.
+func prepareMaxBytes(qtx *queueTx, next *queueState) error {
+	own, most := next.config.MaxBytes, qtx.store.maxQueueBytes
+	if most > 0 && own > most && own != qtx.state.config.MaxBytes {
+		return configError("max_bytes is %d: no queue here may have more than %d, as the operator of pqd has set", own, most)
+	}
+	return nil
+}
+
+// prepareDeadLetters refuses a dead-letter queue to which dead letters may not go.
+func prepareDeadLetters(qtx *queueTx, next *queueState) error {
+	c := &next.config
+	if c.DeadLetter != "" && c.DeadLetter != qtx.state.config.DeadLetter {
+		return deadLetters{qtx}.mayGoTo(c.DeadLetter)
+	}
+	if c.DeadLetterExpired && c.DeadLetter == "" {
+		return deadLetters{qtx}.needed("dead_letter_expired")
+	}
+	return nil
+}
+
+// prepareKeyRate notes since when keys have another rate.
+func prepareKeyRate(qtx *queueTx, next *queueState) (err error) {
+	if next.config.KeyRate != qtx.state.config.KeyRate {
+		next.keyRateSince, err = qtx.now()
+	}
+	return err
+}
+
+// rateChanged has the queue's tokens come at another rate.
+func rateChanged(qtx *queueTx, before *Config) error {
+	rate := qtx.state.config.Rate
+	if rate == before.Rate {
+		return nil
+	}
+	qtx.arrive()
+	was, now, err := rates{qtx}.changeRow(bucketRow(qtx.name), before.Rate, rate)
+	switch {
+	case now != nil:
+		qtx.tx.Set(bucketRow(qtx.name), now.pack())
+	case was != nil:
+		qtx.tx.Clear(bucketRow(qtx.name))
+	}
+	return err
+}
+
+// keysChanged has pops look at all keys if another configuration may let them go.
+func keysChanged(qtx *queueTx, before *Config) error {
+	c := &qtx.state.config
+	if !qtx.state.keyed || c.KeyLimit == before.KeyLimit && c.KeyOrder == before.KeyOrder && c.KeyRate == before.KeyRate {
+		return nil
+	}
+	return keyIndex{qtx}.rebuildAll()
+}
+
+// prepareFair begins another order.
+func prepareFair(qtx *queueTx, next *queueState) error {
+	if next.config.Fair != qtx.state.config.Fair {
+		fair{qtx}.leave()
+		next.fairOrder++
+		next.fairBuilt = next.config.Fair != "" && !next.keyed
+	}
+	return nil
+}
+
+// fairChanged has all keys get a row in another order.
+func fairChanged(qtx *queueTx, before *Config) error {
+	if c := &qtx.state.config; c.Fair == before.Fair || c.Fair == "" || qtx.state.fairBuilt {
+		return nil
+	}
+	return fair{qtx}.buildLater("")
+}

@@ -1,0 +1,89 @@
+package fdbpq
+
+import (
+	"fmt"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/internal/tuple"
+)
+
+// Where keys take turns, each key with ready items has a row in the order of the classes
+// (spaceFairKey), and in a class in the order of tags. The tag is that of its next item:
+// the one of the item before and a cost, the less the more the key weighs. The virtual time
+// of the class is the highest tag that was served, and a key that comes stands a cost behind
+// it: self-clocked fair queueing. So a key gains nothing by its absence, and each item moves
+// time on: keys that are new all the time keep nobody waiting for good.
+//
+// The items without a key are a key of weight 1. It needs no row in the order, because pops
+// read its first item anyway, and has its tag in a row of its own (spaceUnnamed).
+//
+// The rows keep the rules of those in the order of the queue (spaceKeyHead), but that a
+// row may stand in a class before the one of the key's first item. Pushes and settlements
+// do not know tags, so they write rows with tag 0, and pops put them where they belong.
+//
+// Rows belong to a numbered order, so that another configuration begins with an empty one.
+// Pops go in the order of the queue until all keys have a row in the fair one.
+
+// fair is what a queue does about the order in which keys take turns.
+type fair struct{ *queueTx }
+
+// prefixOf returns the prefix of rows of the present fair order in a space.
+func (f fair) prefixOf(space string) []byte {
+	return tuple.AppendInt(generationPrefix(space, f.name, f.state.generation), f.state.fairOrder)
+}
+
+func (f fair) classPrefix(space string, class int64) []byte {
+	return tuple.AppendInt(f.prefixOf(space), class)
+}
+
+func (f fair) row(p fairPlace) []byte {
+	return tuple.AppendBytes(tuple.AppendInt(f.classPrefix(spaceFairKey, p.class), p.tag), []byte(p.key))
+}
+
+func (f fair) weightRow(key string) []byte { return f.rowsOfKey(spaceWeight, key) }
+
+// fairPlace is where a key stands.
+type fairPlace struct {
+	class, tag int64
+	key        string
+}
+
+func (f fair) parseRow(key []byte) (p fairPlace, err error) {
+	r := tuple.Read(key[len(f.prefixOf(spaceFairKey)):])
+	p = fairPlace{class: r.Int(), tag: r.Int(), key: string(r.Bytes())}
+	if r.Err() != nil {
+		return p, fmt.Errorf("damaged row of a key in turn: %w", r.Err())
+	}
+	return p, nil
+}
+
+// place has pops look at a key whose first item is there.
+func (f fair) place(first place, key string) {
+	if f.state.config.Fair == "" {
+		return
+	}
+	row := f.row(fairPlace{class: f.state.config.Fair.class(first.priority), key: key})
+	f.tx.Set(row, nil)
+}
+
+// tagUnit is what an item costs a key of weight 1.
+const tagUnit = 1 << 20
+
+// weightOf is the share of a key.
+func (f fair) weightOf(r kv.Reader, key string, k *KeySettings) (int64, error) {
+	if k.Weight != nil {
+		return *k.Weight, nil
+	}
+	row, err := r.Get(f.weightRow(key))
+	if err != nil || row == nil {
+		return 1, err
+	}
+	weight, _, err := tuple.ConsumeInt(row)
+	if err == nil {
+		err = checkWeight(weight)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("damaged weight of key %q: %w", key, err)
+	}
+	return weight, nil
+}

@@ -1,0 +1,45 @@
+package fdbpq
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/pqbridge/pqbridge/internal/tuple"
+)
+
+// leave clears the rows of an order. Those of a long one are many, but a range.
+func (f fair) leave() {
+	if f.state.config.Fair == "" {
+		return
+	}
+	for _, space := range []string{spaceFairKey, spaceUnnamed, spaceClass} {
+		f.tx.ClearRange(tuple.Range(f.prefixOf(space)))
+	}
+	f.tx.ClearRange(tuple.Range(generationPrefix(spaceWeight, f.name, f.state.generation)))
+}
+
+// buildLater sets a timer that goes on behind a key. The transaction that begins an order
+// builds nothing: another one may add keys before it commits, without rows in the order.
+func (f fair) buildLater(behind string) error {
+	return timers{f.queueTx}.atOnce(timerFair, fmt.Sprintf("%d:%s", f.state.fairOrder, behind))
+}
+
+// due gives the next keys their rows. After the last one pops go by the order.
+func (f fair) due(t timer) error {
+	s := f.state
+	order, behind, _ := strings.Cut(t.id, ":")
+	if !f.there() || s.config.Fair == "" || s.fairBuilt || order != strconv.FormatInt(s.fairOrder, 10) {
+		return nil
+	}
+	last, done, err := keyIndex{f.queueTx}.findNext(behind)
+	if err != nil {
+		return err
+	}
+	if !done {
+		return f.buildLater(last)
+	}
+	built := *s
+	built.fairBuilt = true
+	return f.writeState(&built)
+}
