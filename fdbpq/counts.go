@@ -1,7 +1,6 @@
 package fdbpq
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -272,26 +271,4 @@ func (q Queue) OldestLease(r kv.Reader, most int) (oldest OldestLease, err error
 	}
 	oldest.AtLeast, err = heads{leased}.any()
 	return oldest, err
-}
-
-// counters are those of a lineage as the store has them.
-func (w *walk) counters(line lineage) *tally {
-	if w.stored[line] == nil {
-		w.stored[line] = &tally{}
-	}
-	return w.stored[line]
-}
-
-// foundCounter checks a counter.
-func foundCounter(w *walk, r *foundRow) error {
-	counter, _, err := tuple.ConsumeInt(r.rest)
-	if err != nil {
-		return err
-	}
-	fields := w.counters(r.lineage).fields()
-	if counter < 0 || counter >= int64(len(fields)) {
-		return fmt.Errorf("unknown counter %d", counter)
-	}
-	*fields[counter] = int64(kv.DecodeInteger(r.Value))
-	return nil
 }

@@ -140,18 +140,3 @@ func idDue[R remembered](qtx *queueTx, row []byte, t timer, parse func([]byte) (
 	r.forget(qtx, t.id)
 	return nil
 }
-
-// foundMsgID checks a message id.
-func foundMsgID(w *walk, r *foundRow) error {
-	id, _, err := tuple.ConsumeString(r.rest)
-	if err != nil {
-		return err
-	}
-	m, err := parseRememberedPush(r.Value)
-	if err != nil {
-		return err
-	}
-	w.of(r.lineage).tally.remembered++
-	w.expect(idTimerKey(m.due, timerMsgID, r.queue, id), nil)
-	return nil
-}

@@ -251,11 +251,12 @@ func FuzzCheck(f *testing.F) {
 			if kind.lasts == ofStore {
 				prefix = row(kind.space)
 			}
-			if kind.check == nil {
+			check := rowChecks[kind.space]
+			if check == nil {
 				continue
 			}
 			pair := kv.Pair{Key: append(prefix, r.key...), Value: r.value}
-			if err := w.row(&kind, pair); err != nil {
+			if err := w.row(kind, check, pair); err != nil {
 				w.problem("row %q: %v", pair.Key, err)
 			}
 		}

@@ -101,16 +101,6 @@ func (l *located) mayHoldKey() bool {
 	return l.state == StateLeased || l.state == StateDelayed && l.begun()
 }
 
-// foundKeyHeld checks the row of an item that counts as leased.
-func foundKeyHeld(w *walk, r *foundRow) error {
-	key, _, err := tuple.ConsumeBytes(r.rest)
-	if err != nil {
-		return err
-	}
-	w.keyOf(r.lineage, string(key)).held++
-	return foundRowOfItem(w, r)
-}
-
 // The fence of a lease tells a late holder of an item from a later holder of the same
 // item. Where one item of a key is leased at a time, a late holder may also meet a holder
 // of another item of the key. So these leases have a second fence, which grows over all
@@ -190,33 +180,4 @@ func (f fences) due() error {
 		return int64(kv.DecodeInteger(value)) < passed, nil
 	})
 	return err
-}
-
-// foundKeyFence checks the last fence of a key. It may outlive its queue.
-func foundKeyFence(w *walk, r *foundRow) error {
-	of, done, err := r.ofKey()
-	if done {
-		return err
-	}
-	w.known.last[of] = int64(kv.DecodeInteger(r.Value))
-	if len(r.Value) != 8 {
-		err = fmt.Errorf("a fence of %d bytes", len(r.Value))
-	}
-	return err
-}
-
-// balanceFences reports fences that a key may get again, and ones that nobody forgets.
-func (w *walk) balanceFences() {
-	known := &w.known
-	for of, fence := range known.fences {
-		if fence > known.last[of] && fence >= known.passed {
-			w.problem("queue %q: the key %q had the fence %d, and could get it again: the last one is %d, time has passed %d",
-				of.queue, of.key, fence, known.last[of], known.passed)
-		}
-	}
-	for of := range known.last {
-		if !known.working[queueTimer{of.queue, timerFences}] {
-			w.problem("queue %q: nobody forgets the fence of the key %q", of.queue, of.key)
-		}
-	}
 }

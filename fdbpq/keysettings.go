@@ -1,7 +1,6 @@
 package fdbpq
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -136,30 +135,4 @@ func limits(k KeySettings) int64 {
 		return 1
 	}
 	return 0
-}
-
-// foundSettings checks the settings of a key.
-func foundSettings(w *walk, r *foundRow) error {
-	of, done, err := r.ofKey()
-	if err = cmp.Or(r.living(), err); done || err != nil {
-		return err
-	}
-	var k KeySettings
-	err = json.Unmarshal(r.Value, &k)
-	w.known.settings[of] = k
-	return err
-}
-
-// balanceSettings reports settings that are not counted.
-func (w *walk) balanceSettings() {
-	set, limited := make(map[string]int64), make(map[string]int64)
-	for of, k := range w.known.settings {
-		set[of.queue] += counted(k)
-		limited[of.queue] += limits(k)
-	}
-	for name, s := range w.queues {
-		if s != nil && (s.keysSet != set[name] || s.keysLimited != limited[name]) {
-			w.problem("queue %q: %d keys have settings and %d a limit, counted %d and %d", name, s.keysSet, s.keysLimited, set[name], limited[name])
-		}
-	}
 }

@@ -627,52 +627,5 @@ func (o *out) parse(b []byte) error {
 	return r.Err()
 }
 
-// foundLink checks what a link is.
-func foundLink(_ *walk, r *foundRow) error {
-	err := r.ofBorn()
-	if err == nil {
-		_, err = parseLink(r.Value)
-	}
-	return err
-}
-
 // linkHolder is what a link calls itself as the holder of its items.
 func linkHolder(name string) string { return "link:" + name }
-
-// holding is an item that somebody holds.
-type holding struct {
-	queue, holder string
-	at            place
-}
-
-// foundOut checks that what a link says it holds is what it holds.
-func foundOut(w *walk, r *foundRow) error {
-	if err := r.ofBorn(); err != nil {
-		return err
-	}
-	var o out
-	if err := o.parse(r.Value); err != nil {
-		return err
-	}
-	k := tuple.Read(r.rest)
-	k.Int()
-	name := k.Text()
-	for _, p := range o.held[:o.holds(r.state)] {
-		item := holding{r.queue, linkHolder(name), p}
-		if _, is := w.held[item]; !is {
-			w.problem("queue %q: the link %q does not hold the item at %v of its batch", r.queue, name, p)
-			continue
-		}
-		w.held[item] = true
-	}
-	return nil
-}
-
-// balanceHeld reports items that nobody will end.
-func (w *walk) balanceHeld() {
-	for item, known := range w.held {
-		if !known {
-			w.problem("queue %q: the item at %v is held by %q, which does not know it", item.queue, item.at, item.holder)
-		}
-	}
-}

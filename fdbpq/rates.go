@@ -1,7 +1,6 @@
 package fdbpq
 
 import (
-	"cmp"
 	"math"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -136,25 +135,6 @@ func (rs rates) noRoomFor(key string) (bool, error) {
 		return false, err
 	}
 	return rs.noRoom(&bucket{stored: row != nil})
-}
-
-// foundTokens checks the tokens of a queue.
-func foundTokens(w *walk, r *foundRow) error {
-	_, err := parseBucket(r.Value)
-	return cmp.Or(r.living(), err)
-}
-
-// foundTokensOf checks the tokens of a key.
-func foundTokensOf(w *walk, r *foundRow) error {
-	_, done, err := r.ofKey()
-	if err = cmp.Or(r.living(), err); done || err != nil {
-		return err
-	}
-	b, err := parseBucket(r.Value)
-	if b.counted {
-		w.of(lineage{queue: r.queue}).tally.owing++
-	}
-	return err
 }
 
 // due clears buckets that are full.

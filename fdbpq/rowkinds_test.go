@@ -22,6 +22,17 @@ func TestTablesAreComplete(t *testing.T) {
 		}
 		listed = append(listed, kind.space)
 	}
+	for space := range rowChecks {
+		if !slices.Contains(listed, space) {
+			t.Errorf("the check of the space %q has no rows: expected the space in rowKinds", space)
+		}
+	}
+	unchecked := []string{spaceFence, spaceArrivals, spaceGarbage}
+	for _, space := range listed {
+		if (rowChecks[space] == nil) != slices.Contains(unchecked, space) {
+			t.Errorf("rows of the space %q: expected a check, or the space among those where any row is right", space)
+		}
+	}
 	spaces, timers := constants(t, "keys.go", "space"), constants(t, "timers.go", "timer")
 	for name, space := range spaces {
 		if slices.Contains(listed, space) == slices.Contains(ofStore, space) {

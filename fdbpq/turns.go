@@ -1,7 +1,6 @@
 package fdbpq
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -390,11 +389,4 @@ func (t *turns) take(next *turn) (done bool, err error) {
 		t.moved = append(t.moved, next)
 	}
 	return done, err
-}
-
-// foundKeyWaits checks the row of a key that waits for a token.
-func foundKeyWaits(w *walk, r *foundRow) error {
-	key, err := waitingKey(r.rest)
-	w.known.waits[queueKey{r.queue, key}] = true
-	return cmp.Or(r.living(), err)
 }

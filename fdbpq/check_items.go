@@ -1,0 +1,62 @@
+package fdbpq
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/pqbridge/pqbridge/internal/tuple"
+)
+
+// foundItem expects the rows that change writes for the item.
+func foundItem(w *walk, r *foundRow) error {
+	p, err := parsePlace(r.rest)
+	if err != nil && r.space == spaceReady {
+		return nil // another program's item, whose priority has a type that we do not use
+	}
+	if err != nil {
+		return err
+	}
+	l, err := parseItemRow(r.space, r.Value, p)
+	if err != nil || l.foreign {
+		return err
+	}
+	if count, err := p.count(); err != nil {
+		return err
+	} else if count > w.high[r.queue] {
+		w.problem("queue %q: item %s has count %d, the highest assigned is %d", r.queue, l.id(p), count, w.high[r.queue])
+	}
+	if l.chunks > 0 {
+		w.chunks[r.queue+"\x00"+p.tail] += l.size
+	}
+	qtx := w.of(r.lineage)
+	qtx.change(nil, l)
+	rows := w.written.rows
+	w.written.rows, qtx.keys = rows[:0], keyChanges{}
+	if !bytes.Equal(rows[0].Key, r.Key) {
+		return fmt.Errorf("item with key %q is in the space %q", l.key, r.space)
+	}
+	for _, row := range rows[1:] {
+		w.expect(row.Key, row.Value)
+	}
+	if l.held() {
+		w.held[holding{r.queue, l.holder, p}] = false
+	}
+	return w.itemOfKey(qtx, l)
+}
+
+func foundChunk(w *walk, r *foundRow) error {
+	count, random, err := tuple.ConsumeInt(r.rest)
+	if err != nil {
+		return err
+	}
+	_, number, err := tuple.ConsumeBytes(random)
+	if err != nil {
+		return err
+	}
+	key := r.queue + "\x00" + string(r.rest[:len(r.rest)-len(number)])
+	if _, ok := w.chunks[key]; !ok {
+		return fmt.Errorf("chunk of no item (count %d)", count)
+	}
+	w.chunks[key] -= int64(len(r.Value))
+	return nil
+}

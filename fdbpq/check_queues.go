@@ -1,0 +1,69 @@
+package fdbpq
+
+import (
+	"fmt"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/internal/tuple"
+)
+
+func foundState(w *walk, r *foundRow) (err error) {
+	w.queues[r.queue], err = parseState(r.Value)
+	return err
+}
+
+func foundHighest(w *walk, r *foundRow) error {
+	w.high[r.queue] = int64(kv.DecodeInteger(r.Value))
+	return nil
+}
+
+// foundRequest checks a row of a request of the recipe, or of its result.
+func foundRequest(w *walk, r *foundRow) error {
+	due, _, err := tuple.ConsumeInt(r.Value)
+	w.expect(idTimerKey(due, timerRequest, r.queue, string(r.rest)), nil)
+	return err
+}
+
+func foundTimer(w *walk, r *foundRow) error {
+	t, err := parseTimer(r.Key)
+	if err != nil {
+		return err
+	}
+	if _, expected := w.rows[string(r.Key)]; expected {
+		delete(w.rows, string(r.Key))
+		return nil
+	}
+	s, kind := w.queues[t.queue], timerKinds[t.kind]
+	switch {
+	case kind.ofQueue:
+		w.known.working[queueTimer{t.queue, t.kind}] = true
+		return nil // it does no harm that it looks at rows
+	case kind.ofItem && s != nil && (t.generation < s.generation || !s.exists):
+		return nil // of a past generation
+	case !kind.ofItem && t.kind != timerRequest && (s == nil || s.generation > 1):
+		return nil // of an id that Delete has forgotten
+	}
+	return fmt.Errorf("timer of kind %q without an item or an id", t.kind)
+}
+
+// counters are those of a lineage as the store has them.
+func (w *walk) counters(line lineage) *tally {
+	if w.stored[line] == nil {
+		w.stored[line] = &tally{}
+	}
+	return w.stored[line]
+}
+
+// foundCounter checks a counter.
+func foundCounter(w *walk, r *foundRow) error {
+	counter, _, err := tuple.ConsumeInt(r.rest)
+	if err != nil {
+		return err
+	}
+	fields := w.counters(r.lineage).fields()
+	if counter < 0 || counter >= int64(len(fields)) {
+		return fmt.Errorf("unknown counter %d", counter)
+	}
+	*fields[counter] = int64(kv.DecodeInteger(r.Value))
+	return nil
+}
