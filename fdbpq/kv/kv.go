@@ -1,30 +1,26 @@
-// Package kv is the interface between the queue core and the store of its rows: an
-// ordered map of byte strings with serializable, optimistic transactions. It is the
-// part of FoundationDB's contract that the core uses. An engine that passes kvtest can
-// store queues.
+// Package kv is the interface between the queue core and the store of its rows: an ordered map of byte strings with
+// serializable, optimistic transactions. It is the part of FoundationDB's contract that the core uses. An engine
+// that passes kvtest can store queues.
 //
 // # Transactions
 //
-// A transaction is a closure. It may run several times before it commits once,
-// so it must have no effect outside the transaction that a rerun would repeat;
-// it must not block on anything but the transaction: an engine may have others wait for
-// a closure that runs again.
+// A transaction is a closure. It may run several times before it commits once. So it must have no effect outside
+// the transaction that a second run would repeat, and it must wait for nothing but the transaction: while a closure
+// runs again, an engine may make other transactions wait for it.
 //
-// Committed transactions are serializable in the order they commit, phantoms
-// included: what a transaction read outside [Tx.Snapshot] cannot have changed
-// when it commits, otherwise it runs again. All reads of one run see one
+// Committed transactions are serializable in the order they commit, phantoms included: a transaction runs again if
+// anything that it read outside [Tx.Snapshot] has changed before its commit. All reads of one run see one
 // consistent state of the store, overlaid with the transaction's own writes.
 //
 // # Durability
 //
-// When Update or View returns, with or without an error of the closure's own,
-// everything the closure read and wrote is durable: no answer depends on state
-// that a crash could lose.
+// When Update or View returns, with or without an error of the closure's own, everything the closure read and wrote
+// is durable: no answer depends on state that a crash could lose.
 //
 // # Ownership
 //
-// Keys and values passed to a transaction belong to the caller again when the call
-// returns; slices that a transaction returns belong to the caller.
+// Keys and values passed to a transaction belong to the caller again when the call returns; slices that a
+// transaction returns belong to the caller.
 package kv
 
 import (
@@ -33,8 +29,8 @@ import (
 	"time"
 )
 
-// The limits of a transaction. They are FoundationDB's and every engine
-// enforces them, so that no code passes on one engine and fails on another.
+// Limits of a transaction. They are FoundationDB's, and every engine enforces them: code that passes on one engine
+// must not fail on another.
 const (
 	MaxKeySize   = 10_000          // bytes of a key
 	MaxValueSize = 100_000         // bytes of a value
@@ -51,9 +47,8 @@ var (
 	// Certainly nothing was committed, and nothing will be.
 	ErrUnavailable = errors.New("kv: store unavailable")
 
-	// ErrDamaged: what the transaction needs cannot be read, because files of
-	// the store are damaged. Certainly nothing was committed, and trying again
-	// does not help.
+	// ErrDamaged: the transaction needs data that cannot be read, because files of the store are damaged. Certainly
+	// nothing was committed, and trying again does not help.
 	ErrDamaged = errors.New("kv: store damaged")
 
 	// ErrTooLarge: a key, a value or the whole transaction exceeds a limit.
@@ -106,10 +101,9 @@ type Reader interface {
 	// have none. Engines over a network read them at the same time.
 	GetAll(keys [][]byte) ([][]byte, error)
 
-	// Range returns the pairs with begin <= key < end in the order of their
-	// keys, or in the opposite order. The read depends on the part of the
-	// range that was looked at: up to the last pair returned when a bound cut
-	// it short, otherwise all of it.
+	// Range returns the pairs with begin <= key < end in the order of their keys, or in the opposite order. The
+	// commit depends on the part of the range that was read: up to the last pair returned if a bound cut the read
+	// short, otherwise all of it.
 	Range(begin, end []byte, opts RangeOptions) ([]Pair, error)
 }
 
@@ -123,11 +117,10 @@ type Tx interface {
 	// time. It is a hint: the reads follow, and nothing depends on it.
 	Prefetch(keys ...[]byte)
 
-	// PrefetchRange is the same for a range that is about to be read with these options.
+	// PrefetchRange does the same for a range that is about to be read with these options.
 	PrefetchRange(begin, end []byte, opts RangeOptions)
 
-	// Snapshot returns a reader of the same state, own writes included, whose
-	// reads the commit does not depend on.
+	// Snapshot returns a reader of the same state, own writes included. The commit does not depend on its reads.
 	Snapshot() Reader
 
 	// Conflict makes the commit depend on key as a read of it would.
@@ -145,10 +138,9 @@ type Tx interface {
 	// lower or absent. It does not conflict with other Maxes.
 	Max(key []byte, value uint64)
 
-	// Watch waits for a change of key's value after this transaction. It
-	// becomes active at the commit; when the transaction does not commit, or
-	// its closure is rerun, the watch ends at once. The commit does not depend
-	// on the key; it may when the transaction gives that another value.
+	// Watch waits for a change of key's value after this transaction. It becomes active at the commit. If the
+	// transaction does not commit, or its closure runs again, the watch ends at once. The commit does not depend on
+	// the key, but it may if the transaction itself gives the key another value.
 	Watch(key []byte) *Watch
 }
 
@@ -163,10 +155,9 @@ func NewWatch(done <-chan struct{}, cancel func()) *Watch {
 	return &Watch{done: done, cancel: cancel}
 }
 
-// Done is closed when the key's value has changed, and also when the engine
-// can no longer tell (lost connection, too many watches, Close, Cancel): look
-// at the key again. A change back to the old value may go unnoticed.
+// Done is closed when the key's value has changed, and also when the engine can no longer tell (lost connection,
+// too many watches, Close, Cancel): read the key again. A change back to the old value may go unnoticed.
 func (w *Watch) Done() <-chan struct{} { return w.done }
 
-// Cancel ends the watch and frees what it holds. It may be called repeatedly.
+// Cancel ends the watch and frees its resources. It may be called repeatedly.
 func (w *Watch) Cancel() { w.cancel() }

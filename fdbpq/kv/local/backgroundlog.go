@@ -10,9 +10,8 @@ import (
 // logEvery is the shortest interval between messages of the same kind.
 const logEvery = time.Minute
 
-// backgroundLog logs problems of background work. It logs a repeated problem at most
-// once in logEvery. A kind of problem may have several texts, and programs other than
-// pqd use the engine, so the limit of pqd's log does not replace it.
+// backgroundLog logs problems of background work, a repeated problem at most once in logEvery. The limit of pqd's
+// log does not replace it: one kind of problem may have several texts, and other programs use the engine, too.
 type backgroundLog struct {
 	log  *slog.Logger
 	now  func() time.Time
@@ -22,7 +21,7 @@ type backgroundLog struct {
 
 type lastLogged struct {
 	at     time.Time
-	missed int // since then
+	missed int // messages left out since then
 }
 
 func newBackgroundLog(log *slog.Logger, now func() time.Time) *backgroundLog {

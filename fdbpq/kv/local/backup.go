@@ -67,12 +67,12 @@ func (db *DB) backup(dir string) error {
 	return errors.Join(parent.Sync(), parent.Close())
 }
 
-// restoring is the directory in a store's where a restore puts the new files first. A store that has it is neither the old one
-// nor the new one.
+// restoring is the directory inside the store's where a restore puts the new files first. While it is there, the
+// store is neither the old one nor the new one.
 const restoring = "restoring"
 
-// Copy copies a store that no process has open into a directory, which must not exist, and returns how many bytes it has. The
-// store may be damaged, and the copy is as it is.
+// Copy copies a store that no process has open into a directory, which must not exist, and returns the number of
+// bytes. A damaged store is copied with its damage.
 func Copy(from, to string) (size int64, err error) {
 	lock, err := lockDirectory(vfs.Default, from, slog.Default())
 	if err != nil {
@@ -94,10 +94,10 @@ func Copy(from, to string) (size int64, err error) {
 	return size, nil
 }
 
-// Restore has a copy of a store, such as a backup, take the place of the one in dir, which no process may have open. The files
-// that were there go to a directory in dir, whose path it returns; "": there were none. Directories in dir stay, and so does dir
-// itself, which may be a link or the root of a disk. Begun again, a restore that was interrupted ends; until then the store
-// does not open.
+// Restore puts a copy of a store, such as a backup, in the place of the store in dir, which no process may have
+// open. The old files go to a directory in dir, whose path Restore returns; "": there were none. Directories in dir
+// stay, and so does dir itself, which may be a link or the root of a disk. A restore that was interrupted can be
+// begun again and then ends; until then the store does not open.
 func Restore(from, dir string) (replaced string, err error) {
 	defer func() {
 		if err != nil {
@@ -152,8 +152,8 @@ func storeFiles(dir string) (names []string, err error) {
 	return names, err
 }
 
-// copyStore copies the files of a store to a directory, which it makes. They belong to whom the directory above belongs to: who
-// restores may be another user than pqd's.
+// copyStore copies the files of a store to a directory, which it makes. The files get the owner of the directory
+// above, because another user than pqd's may restore.
 func copyStore(from, to string) (size int64, err error) {
 	names, err := storeFiles(from)
 	if err == nil {
@@ -203,7 +203,7 @@ func moveFiles(from, to string) (n int, err error) {
 	return len(names), err
 }
 
-// ownAs gives a directory and its files to the owner of another one, where this user may do that.
+// ownAs gives a directory and its files the owner of another directory, if this user may do that.
 func ownAs(like, dir string) error {
 	info, err := os.Stat(like)
 	if err != nil || dir == "" || os.Geteuid() != 0 {

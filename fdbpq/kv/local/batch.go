@@ -10,17 +10,16 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// Batch is transactions of a term that commit together, in an order in which each of
-// them would commit alone. It may have none, when it was made for reads. Its caller
-// decides it once: by Commit, Refuse or Lose.
+// Batch is a group of transactions of a term that commit together, in an order in which each of them would commit
+// alone. A batch for reads alone may have none. Its caller decides it once: by Commit, Refuse or Lose.
 type Batch struct {
 	term    *Term
 	all     []*proposal
-	losers  []*proposal // that conflict with those: they run again afterwards
+	losers  []*proposal // conflict with the batch: they run again afterwards
 	reads   []chan error
 	store   *pebble.Batch
 	changes []byte
-	open    bool // it took transactions, and is not decided
+	open    bool // it has transactions, and is not decided
 }
 
 // Next returns the next batch as soon as a transaction or a read waits for one, or an
@@ -44,7 +43,7 @@ func (t *Term) Next(ctx context.Context, limit int) (*Batch, error) {
 	}
 }
 
-// gather makes a batch of what waits.
+// gather makes a batch of the transactions and reads that wait.
 func (t *Term) gather(limit int) (*Batch, error) {
 	db := t.db
 	b := &Batch{term: t}
@@ -88,10 +87,10 @@ func (t *Term) gather(limit int) (*Batch, error) {
 func (b *Batch) add(p *proposal) {
 	db, w := b.term.db, &p.t.buf.writes
 	if from := p.t.pinned; from != nil {
-		// No commit follows before this batch does, and its maker does not give up.
+		// No other commit can come first: this batch is the next one, and its maker does not give up.
 		if loss, _ := from.firstConflict(context.Background(), &p.t.buf.reads, db.newest.Load()); loss != nil {
 			db.stats.conflicts.Add(1)
-			p.finish(verdict{rerun: true}) // what it lost against has been applied
+			p.finish(verdict{rerun: true}) // the commit that it lost against has been applied
 			return
 		}
 		for _, o := range b.all {
@@ -117,7 +116,7 @@ func (b *Batch) add(p *proposal) {
 		return
 	}
 	if err := b.store.Apply(p.batch, nil); err != nil {
-		// Some of it may be in the batch.
+		// A part of the transaction may be in the batch.
 		panic(fmt.Sprintf("kv/local: a batch in memory cannot be copied: %v", err))
 	}
 	b.changes = w.encode(b.changes)
@@ -152,8 +151,7 @@ func (b *Batch) value(hash uint64, key []byte) (value uint64, known bool) {
 	return 0, false
 }
 
-// Changes are what the batch does, for Apply on other replicas. They belong to the
-// batch.
+// Changes are the effects of the batch, for Apply on other replicas. They belong to the batch.
 func (b *Batch) Changes() []byte { return b.changes }
 
 // Transactions is how many transactions commit with the batch.
@@ -200,7 +198,7 @@ func (b *Batch) fail(transactions, reads error) {
 	b.drop(transactions)
 }
 
-// drop answers the transactions and releases what the batch holds.
+// drop answers the transactions and frees the batch.
 func (b *Batch) drop(err error) {
 	for _, p := range b.all {
 		p.finish(verdict{err: err})

@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// Changes are what commits do to the keys of a store, in order: a sequence of an
-// operation's number and its byte strings, each behind its length as a uvarint.
+// Changes are the effects of commits on the keys of a store, in order: for each operation its number and its byte
+// strings, each string behind its length as a uvarint.
 const (
 	changeSet        = 1 // key, value
 	changeClear      = 2 // key

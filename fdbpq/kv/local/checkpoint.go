@@ -223,7 +223,7 @@ func Adopt(dir string, opts Options) error {
 	parent := disk.PathDir(dir)
 	for _, step := range []func() error{
 		func() error { return disk.RemoveAll(dir) },
-		func() error { return syncDirectory(disk, parent) }, // nothing of it comes back under the new name
+		func() error { return syncDirectory(disk, parent) }, // no file of the old replica comes back under the new name
 		func() error { return disk.Rename(incoming, dir) },
 		func() error { return syncDirectory(disk, parent) },
 		func() error { return disk.Remove(disk.PathJoin(dir, completeName)) },

@@ -89,10 +89,10 @@ func (c *commit) changes(r keyRange, upTo uint64) keyRange {
 	return keyRange{x.first, x.last}
 }
 
-// firstConflict returns the first commit after c, up to last, that changed what r depends
-// on, or nil. An error says that ctx has ended before.
+// firstConflict returns the first commit after c, up to last, that changed something that r depends on, or nil. The
+// error says that ctx has ended first.
 func (c *commit) firstConflict(ctx context.Context, r *readSet, last *commit) (loss *commit, err error) {
-	const heed = 256 // commits, after which it looks at ctx again
+	const heed = 256 // commits between two looks at ctx
 	r.order()
 	for n, seen := c, 0; n != last; seen++ {
 		if seen%heed == 0 && ctx.Err() != nil {
@@ -105,9 +105,8 @@ func (c *commit) firstConflict(ctx context.Context, r *readSet, last *commit) (l
 	return nil, nil
 }
 
-// conflicts reports whether the commit changed what r depends on; r is in order. A commit
-// and a transaction may each have one key or thousands, so it looks for the fewer ones among
-// the others.
+// conflicts reports whether the commit changed something that r depends on; r is in order. Commit and transaction
+// may each have one key or thousands, so it searches for the smaller set in the larger one.
 func (c *commit) conflicts(r *readSet) bool {
 	if r.empty() {
 		return false

@@ -21,7 +21,7 @@ import (
 // wraps kv.ErrDamaged.
 type Damage struct {
 	File string // its name
-	What string // is wrong with it
+	What string // the fault
 
 	// Begin and End are the first and the last key of the file, if they are known.
 	// The damage may concern any key between them.

@@ -46,13 +46,12 @@ type Options struct {
 	// ones.
 	NoSync bool
 
-	// Salvage opens a damaged store read-only. Reads skip what cannot be read; Damage
-	// and Skipped report it. A cleared row reappears if the record of the clear cannot be
-	// read.
+	// Salvage opens a damaged store read-only. Reads skip damaged parts; Damage and Skipped report them. A cleared
+	// row reappears if the record of the clear cannot be read.
 	Salvage bool
 
-	// ReadOnly opens a store that is there and changes none of its files, so it also opens one that this user
-	// may not write. Damage is an error, as it is without ReadOnly.
+	// ReadOnly opens an existing store and changes none of its files, so it also opens a store that this user may
+	// not write. Damage is an error, as without ReadOnly.
 	ReadOnly bool
 
 	// Log receives problems of background work; nil means slog.Default().
@@ -172,8 +171,8 @@ func Open(dir string, opts Options) (*DB, error) {
 		log:     opts.Log,
 	}
 
-	// Pebble flushes what it finds in the log, so commits that an earlier process had
-	// not synced are durable when Open returns.
+	// Pebble flushes the commits that it finds in the log, so commits that an earlier process had not synced are
+	// durable when Open returns.
 	if db.store, err = db.opening.openPebble(dir); err != nil {
 		if !db.opening.abandoned {
 			err = errors.Join(err, db.dirLock.Close())

@@ -54,8 +54,8 @@ func (u unlocked) Unwrap() vfs.FS { return u.FS }
 // Lock implements vfs.FS.
 func (u unlocked) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
 
-// holder is the process that has the directory or the file in it locked, 0 where the system does not say.
-// Linux lists locks with its own numbers of disks, which those of some file systems differ from.
+// holder is the process that has locked the directory or the file in it; 0 if the system does not say. Linux lists
+// locks with its own numbers of disks, which differ from the numbers of some file systems.
 func holder(dir string) (pid int) {
 	locks, err := os.ReadFile("/proc/locks")
 	if err != nil {

@@ -70,8 +70,8 @@ func (c *gapCache) forward(pos, end []byte) (jump, limit []byte, asOf uint64) {
 	}
 }
 
-// backward is forward for a scan from pos, exclusive, down to begin: it continues below
-// jump, down to limit, inclusive.
+// backward does the same for a scan from pos, exclusive, down to begin: the scan continues below jump, down to
+// limit, inclusive.
 func (c *gapCache) backward(pos, begin []byte) (jump, limit []byte, asOf uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,7 +109,7 @@ func (c *gapCache) record(r keyRange, at *commit) {
 	c.evict()
 }
 
-// insert adds g, merged with adjacent and overlapping gaps.
+// insert adds g, merged with the gaps that touch or overlap it.
 func (c *gapCache) insert(g gap) {
 	if bytes.Compare(g.begin, g.end) >= 0 {
 		return

@@ -10,7 +10,7 @@ import (
 type logCheck struct {
 	logs      map[uint64]scanResult // by number
 	synced    map[uint64]int64      // bytes of each log that are known to have been synced
-	manifests map[uint64]int64      // the same of each manifest
+	manifests map[uint64]int64      // bytes of each manifest that are known to have been synced
 	missing   *Damage               // the newest log, if it is not there
 	salvage   bool                  // damaged logs are read as far as possible
 	lost      []*Damage             // damage of such logs
@@ -57,8 +57,7 @@ func (d *logDisk) checkLogs() (*logCheck, error) {
 	}
 	if note.log > 0 {
 		s.noted(note)
-		// Pebble removes a log when its rows are in tables. A newer manifest or a newer
-		// log proves that.
+		// Pebble removes a log when its rows are in tables: a newer manifest, or a newer log, proves that they are.
 		if newestManifest <= note.manifest && !s.anyFrom(note.log) {
 			name := d.PathJoin(d.dir, fmt.Sprintf("%06d%s", note.log, logSuffix))
 			s.missing = &Damage{File: name, What: fmt.Sprintf("is missing, and %d bytes were synced", note.logSynced)}
@@ -91,7 +90,7 @@ func unsound(name string, found scanResult, synced int64) *Damage {
 	return &Damage{File: name, What: fmt.Sprintf("cannot be read beyond byte %d, and %d bytes were synced", found.sound, synced)}
 }
 
-// logDamage returns the damage of a log, nil if all that was synced can be read.
+// logDamage returns the damage of a log, nil if all synced bytes can be read.
 func (s *logCheck) logDamage(name string, number uint64) *Damage {
 	if found := s.logs[number]; found.sound < s.synced[number] {
 		return unsound(name, found, s.synced[number])

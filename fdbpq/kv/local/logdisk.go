@@ -11,24 +11,22 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// logDisk is the file system of a store. It records how far the newest log and manifest are
-// synced, and changes how logs are written and read.
+// logDisk is the file system of a store. It records how far the newest log and manifest are synced, and changes how
+// logs are written and read.
 //
-// It writes logs over zeros, or over an old log. A sync within a file takes about two
-// thirds of the time of a sync after the file has grown, since the file system need not
-// write a new size and new blocks.
+// It writes logs over zeros, or over an old log. A sync within a file takes about two thirds of the time of a sync
+// after the file has grown, since the file system need not write a new size and new blocks.
 //
-// Readers of a log that is being written, such as backups, read only as far as it was
-// written when they opened it. Otherwise they could read remains of an old log and then new
-// content over and behind them. The store would take that for a hole in its synced content.
+// Readers of a log that is being written, such as backups, read only the part that was written when they opened it.
+// Otherwise they could read remains of an old log and then new content over and behind them. The store would take
+// such remains for a hole in its synced content.
 //
-// If lazy is set, syncs of a log that is being written do nothing: Pebble then only
-// hands its buffers to the operating system. A log is synced when it is closed, before
-// the next one begins. So a crash of the machine loses only the end of the last log.
+// If lazy is set, syncs of a log that is being written do nothing: Pebble then only hands its buffers to the
+// operating system. A log is synced when it is closed, before the next one begins. So a crash of the machine loses
+// only the end of the last log.
 //
-// It reports a log that cannot be written, synced or closed before Pebble learns of it.
-// Pebble panics when it begins a new log then, while its own mutex is unlocked, and nothing
-// can recover from that.
+// It reports a log that cannot be written, synced or closed before Pebble learns of it. When Pebble then begins a
+// new log, it panics while its own mutex is unlocked, and nothing can recover from that.
 type logDisk struct {
 	vfs.FS
 	dir      string
@@ -98,7 +96,7 @@ func (d *logDisk) Create(name string, category vfs.DiskWriteCategory) (vfs.File,
 		d.manifest.Store(manifest)
 		return manifest, nil
 	case strings.HasPrefix(d.PathBase(name), markerPrefix):
-		// The marker before it is removed next.
+		// Pebble removes the earlier marker next.
 		if err := d.keepName(f); err != nil {
 			return nil, err
 		}

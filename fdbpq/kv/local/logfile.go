@@ -18,8 +18,8 @@ type logFile struct {
 	failed func(error) // called before an error is returned
 }
 
-// logAhead is the number of zeros that are added to a log at a time. More of them make
-// the next sync slower; fewer make such syncs more frequent.
+// logAhead is the number of zeros that are added to a log at a time. A larger number makes the next sync slower, a
+// smaller one makes such syncs more frequent.
 const logAhead = 256 << 10
 
 var zeros [logAhead]byte

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// mutex is a mutual exclusion lock whose waiters can give up. Pebble blocks all commits
-// while flushes fall behind, and a transaction must not wait longer than its context.
+// mutex is a mutual exclusion lock whose waiters can give up. Pebble blocks all commits while flushes fall behind,
+// and a transaction must not wait longer than its context.
 //
-// Whoever comes first after an unlock gets the lock, which costs the least: a waiter has to
-// wake up first. One that has waited for starvedAfter is passed the lock, in the order of
-// the waiters, so that all wait for a bounded number of others, and not for luck.
+// After an unlock the first goroutine to come gets the lock. That is the cheapest order, since a waiter has to wake
+// up first. But a waiter that has waited for starvedAfter is passed the lock, in the order of the waiters. So a
+// waiter waits for a bounded number of others, and needs no luck.
 type mutex struct {
 	mu      sync.Mutex
 	held    bool
@@ -53,7 +53,7 @@ func (m *mutex) lock(ctx context.Context) error {
 	}
 }
 
-// take ends the wait of one who gets the lock, or who gives up.
+// take ends the wait of a goroutine that gets the lock, or gives up.
 func (m *mutex) take(w *waiter, givesUp bool) (ended bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -10,10 +10,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// opening opens the store. It lets an open fail where Pebble would end the process. Pebble
-// writes tables in the background while it opens a store. When it cannot note them in its
-// manifest, or sync a directory, it panics or calls a function that must not return. Nothing
-// has been answered by then, so nothing can be lost.
+// opening opens the store. It lets an open fail where Pebble would end the process: Pebble writes tables in the
+// background while it opens a store, and when it cannot record them in its manifest, or sync a directory, it panics
+// or calls a function that must not return. No transaction has been answered by then, so nothing is lost.
 type opening struct {
 	underWay  atomic.Bool
 	failed    chan error
@@ -47,7 +46,7 @@ func (o *opening) open(dir string, options *pebble.Options) (*pebble.DB, error) 
 	}
 }
 
-// halt fails a running open and then does not return. Without one it does nothing.
+// halt makes a running open fail and does not return. If no open runs, it does nothing.
 func (o *opening) halt(err error) {
 	if !o.underWay.Load() {
 		return
@@ -108,7 +107,7 @@ func fatalError(format string, args []any) error {
 	return &describedError{text, nil}
 }
 
-// describedError is an error with the text of another one that wraps it.
+// describedError is an error with the text of an error that wraps it.
 type describedError struct {
 	text  string
 	cause error

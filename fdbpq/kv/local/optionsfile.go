@@ -50,7 +50,7 @@ func (o *opening) checkOptionsFile(dir string, options *pebble.Options) error {
 	return nil
 }
 
-// readOptionsFile returns why Pebble would refuse the file.
+// readOptionsFile returns the reason for which Pebble would refuse the file.
 func (o *opening) readOptionsFile(dir, path string, options *pebble.Options) error {
 	f, err := o.disk.Open(path)
 	if err != nil {

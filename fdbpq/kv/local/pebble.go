@@ -76,9 +76,9 @@ func pebbleOptions(disk *logDisk, readOnly bool) *pebble.Options {
 		MemTableSize:                memTableSize,
 		MemTableStopWritesThreshold: 4,
 
-		// Pebble charges memory tables to its block cache: one that is written to and
-		// one that is flushed or kept for reuse. The rest is for blocks; without it every
-		// seek reads a file's index from the disk.
+		// Pebble charges two memory tables to its block cache: the one that is written to, and the one that is
+		// flushed or kept for reuse. The rest is for blocks; without it every seek reads a file's index from the
+		// disk.
 		CacheSize: 2*memTableSize + 64<<20,
 
 		L0CompactionThreshold: 2,
@@ -89,16 +89,15 @@ func pebbleOptions(disk *logDisk, readOnly bool) *pebble.Options {
 	for i := range o.Levels {
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 
-		// With large index blocks a file has one index and not an index of indexes, so
-		// that the head of a long queue is found as fast as that of a short one.
+		// With large index blocks a file has one index instead of an index of indexes, so the head of a long queue
+		// is found as fast as the head of a short one.
 		o.Levels[i].BlockSize = 16 << 10
 		o.Levels[i].IndexBlockSize = 256 << 10
 	}
 	return o
 }
 
-// reports passes what Pebble reports on to the parts of the store. It implements
-// pebble.Logger.
+// reports passes Pebble's reports on to the parts of the store. It implements pebble.Logger.
 type reports struct {
 	tables     *tableHealth
 	damages    *damages

@@ -19,7 +19,7 @@ func (r *readSet) addKey(hash uint64, key []byte) { r.keys.add(hash, key) }
 
 func (r *readSet) empty() bool { return r.keys.len()+len(r.ranges) == 0 }
 
-// order prepares a set to which nothing is added any more for comparisons with commits.
+// order prepares a complete set for comparisons with commits.
 func (r *readSet) order() {
 	if r.ordered || r.empty() {
 		return

@@ -5,18 +5,17 @@ import (
 	"sync"
 )
 
-// reclaim frees the space of cleared rows. A row is on the disk until the record that clears
-// it is in a table, too, and merged with it. Such records are small: a memory table has room
-// for those of all the rows of a store, and is not flushed before it is full.
+// reclaim frees the space of cleared rows. A row takes space on the disk until the record that clears it is in a
+// table, too, and merged with it. Such records are small: the records for all rows of a store fit into one memory
+// table, which Pebble flushes only when it is full.
 type reclaim struct {
 	mu      sync.Mutex
 	flushed <-chan struct{} // closed when the last flush has ended; nil: none was begun
-	version uint64          // of the last commit before it
+	version uint64          // of the last commit before that flush
 }
 
-// Reclaim has the store flush what was committed since the last call, for merges to free the
-// space of rows that were cleared. It does nothing while an earlier flush is under way, or
-// tables cannot be written.
+// Reclaim flushes the commits since the last call, so that merges can free the space of cleared rows. It does
+// nothing while an earlier flush is under way, or tables cannot be written.
 func (db *DB) Reclaim() {
 	if !db.life.enter() {
 		return

@@ -11,17 +11,16 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// Replica is a store whose commits are decided elsewhere, by a log that several
-// processes share. It changes in two ways: Apply commits what the log has, and during a
-// [Term] the transactions of this process gather to batches, each of which commits when
-// its caller says that the log has it.
+// Replica is a store whose commits are decided elsewhere, by a log that several processes share. It changes in two
+// ways: Apply commits entries of the log, and during a [Term] the transactions of this process form batches, each
+// of which commits when its caller says that the log has it.
 //
-// A commit of a replica is durable in the log. So it does not wait for this disk: a
-// crash loses the most recent commits, each as a whole and with all later ones. With
-// each commit goes a position, from which the caller knows what the log has beyond it.
+// A commit of a replica is durable in the log. So it does not wait for this disk: a crash loses the most recent
+// commits, each as a whole and with all later ones. Each commit has a position, from which the caller knows which
+// entries of the log are missing.
 //
-// One goroutine at a time calls Apply, and Next of a term until the batch that it
-// returned is decided. The other methods may be called at any time.
+// One goroutine at a time calls Apply, and Next of a term until the batch that it returned is decided. The other
+// methods may be called at any time.
 type Replica struct {
 	db  *DB
 	dir string
@@ -44,8 +43,8 @@ func OpenReplica(dir string, opts Options) (*Replica, error) {
 	return r, nil
 }
 
-// The position is a range key of Pebble's, because no scan sees that and no range of
-// cleared keys covers it. Its bounds lie where encodeKey puts no key.
+// The position is a range key of Pebble's: no scan sees range keys, and no range of cleared keys covers them. Its
+// bounds lie where encodeKey puts no key.
 var positionBegin, positionEnd = []byte{0, 1}, []byte{0, 2}
 
 // Position returns the position of the last commit, nil when there was none.
@@ -110,9 +109,8 @@ func (pipe *pipeline) lockReplica() error {
 	return pipe.lock.lock(context.Background())
 }
 
-// applyShared makes the commits of proposals readable at once, with the position. The
-// order of the steps is that of apply. The caller holds the commit lock. An error leaves
-// the store unusable.
+// applyShared makes the commits of proposals readable at once, with the position. The steps have the same order as
+// in apply. The caller holds the commit lock. An error leaves the store unusable.
 func (pipe *pipeline) applyShared(all []*proposal, batch *pebble.Batch, position []byte) (err error) {
 	defer func() {
 		// Pebble panics when it cannot write its log.
@@ -169,7 +167,7 @@ func (r *Replica) Sync() error {
 	return nil
 }
 
-// View runs fn on the last committed state, which may be older than what the log has.
+// View runs fn on the last committed state, which may be older than the log.
 func (r *Replica) View(ctx context.Context, fn func(kv.Reader) error) error {
 	return r.db.View(ctx, fn)
 }

@@ -5,11 +5,10 @@ import (
 	"sync"
 )
 
-// rowCache caches rows that many transactions read, such as the state of a queue: a
-// lookup in the store takes a large part of the time of a small transaction. Each row
-// has one slot, which it shares with other rows. A commit that sets a cached row leaves
-// its new value there, for many are written as often as they are read, such as the highest
-// count of a queue.
+// rowCache caches rows that many transactions read, such as the state of a queue: a lookup in the store takes a
+// large part of the time of a small transaction. Each row has one slot, which it shares with other rows. A commit
+// that sets a cached row puts its new value there, because many rows, such as the highest count of a queue, are
+// written as often as they are read.
 type rowCache struct {
 	mu    sync.Mutex
 	slots [rowSlots]rowSlot

@@ -63,7 +63,7 @@ func (t *tx) eachPair(begin, end []byte, use func(key, value []byte) (more bool)
 	for valid := iter.SeekGE(begin); valid; valid = iter.Next() {
 		value, err := iter.ValueAndErr()
 		if err != nil {
-			_ = iter.Close() // it is the same error
+			_ = iter.Close() // the reads have reported its error
 			return t.db.damages.readError(err)
 		}
 		if !use(iter.Key(), value) {
@@ -76,9 +76,8 @@ func (t *tx) eachPair(begin, end []byte, use func(key, value []byte) (more bool)
 	return nil
 }
 
-// readableAfter returns a key after begin from which the range can be read again; nil if
-// there is none. It tries keys with long common prefixes with begin first, since damage
-// usually concerns one block.
+// readableAfter returns a key after begin from which the range can be read again; nil if there is none. It first
+// tries keys that share a long prefix with begin, since damage usually concerns one block.
 func (t *tx) readableAfter(begin, end []byte) []byte {
 	readable := func(key []byte) bool {
 		return t.eachPair(key, end, func([]byte, []byte) bool { return false }) == nil
@@ -149,8 +148,7 @@ func newLogWriter[Number ~uint64](construct func(io.Writer, Number, record.LogWr
 	})
 }
 
-// readableLog returns a copy of a log with all records that can be read, those after
-// damage included.
+// readableLog returns a copy of a log with all readable records, those after damage included.
 func (d *logDisk) readableLog(name string, number uint64) (vfs.File, error) {
 	memory := vfs.NewMem()
 	f, err := memory.Create("rest", vfs.WriteCategoryUnspecified)
@@ -162,7 +160,7 @@ func (d *logDisk) readableLog(name string, number uint64) (vfs.File, error) {
 	var writing error
 	open, end := false, int64(0)
 	_, err = d.scanFile(name, true, number, func(c chunk) {
-		next := c.at-end < chunkHeadNew // no more than padding is between the two
+		next := c.at-end < chunkHeadNew // only padding lies between the two
 		if open = c.first || open && next; !open {
 			return
 		}

@@ -35,14 +35,13 @@ type scratch struct {
 
 type pairEnds struct{ key, value int } // offsets in data
 
-// stretch is the part of the store in which the scan has found no key since the last
-// one.
+// stretch is the part of the store that the scan has passed since it found the last key.
 type stretch struct {
 	edge    []byte // where it begins
 	afterIt bool   // edge is a key that was found
 	steps   int    // over tombstones
 	jumps   int    // over gaps
-	stops   int    // among tombstones, each to look for a gap
+	stops   int    // to look for a gap among tombstones
 }
 
 // scan returns the pairs of a range, and whether a bound of opts cut it short.
@@ -96,9 +95,8 @@ func (s *scan) run() (cut bool, err error) {
 	return cut, err
 }
 
-// maxLag bounds the commits after the state that a scan reads. With more of them its gaps
-// are not recorded, since record compares them with each of these commits while other
-// commits wait.
+// maxLag bounds the commits after the state that a scan reads. If there are more, the gaps of the scan are not
+// recorded, since record compares them with each of these commits while other commits wait.
 const maxLag = 1000
 
 func (s *scan) read() (cut bool, err error) {

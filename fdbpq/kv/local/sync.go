@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// maxUnsynced is more commits than Pebble accepts before it waits for the disk.
+// maxUnsynced is larger than the number of commits that Pebble accepts before it waits for the disk.
 const maxUnsynced = 4096
 
 // syncCommits waits until commits are on the disk, one after the other.
@@ -15,8 +15,8 @@ func (pipe *pipeline) syncCommits() {
 	for c := range pipe.toSync {
 		pipe.syncing.Store(c)
 		if err := c.batch.SyncWait(); err != nil {
-			// Later transactions may have read what will never be on the disk. No
-			// transaction may succeed any more.
+			// Later transactions may have read data that will never be on the disk. So no transaction may succeed
+			// any more.
 			pipe.failure.set(fmt.Errorf("syncing the store's log failed: %w", err))
 		}
 		pipe.marks.committed(c.version)

@@ -9,25 +9,23 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// The marks in a log say nothing about its end when they are gone with it: a log
-// that was cut short looks like one that was never longer. So a file beside the
-// logs has the newest mark too. It is written at the end and, while the store is
-// in use, every second. Its two slots are written in turn, each in a sector of its
-// own: a write that is cut off leaves the other slot.
+// If the end of a log is lost, its sync marks are lost with it: a log that was cut short looks like a log that was
+// never longer. So a file beside the logs has the newest mark too. It is written at the end and, while the store is
+// in use, every second. Its two slots are written in turn, each in a sector of its own: a write that is cut off
+// leaves the other slot.
 const (
 	syncNoteName = "SYNCED"
 	noteSlot     = 512
 	noteHead     = 4 + 8 // checksum, number of the write
 )
 
-// syncNote is that file. It is opened by the first write.
+// syncNote is the file with the newest sync mark. The first write opens it.
 type syncNote struct {
 	mu     sync.Mutex
 	file   vfs.File
 	number uint64 // of the last write
 }
 
-// write writes down a mark.
 func (n *syncNote) write(disk vfs.FS, dir string, m syncMark) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -75,8 +73,8 @@ func (n *syncNote) close() error {
 	return n.file.Close()
 }
 
-// note writes down how far log and manifest are synced. A store without the
-// note is as good, but for damage of its log's end.
+// note writes down how far log and manifest are synced. A store without the note works as well, but does not notice
+// that the end of its log is lost.
 func (m *syncMarks) note() {
 	if m.off {
 		return
@@ -86,7 +84,7 @@ func (m *syncMarks) note() {
 	}
 }
 
-// noted adds what the note says to the check.
+// noted adds to the check how far each log is known to be synced by the note.
 func (s *logCheck) noted(m syncMark) {
 	s.synced[m.log] = max(s.synced[m.log], int64(m.logSynced))
 	s.manifests[m.manifest] = max(s.manifests[m.manifest], int64(m.manifestSynced))

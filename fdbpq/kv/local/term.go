@@ -11,14 +11,13 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// Term is a time in which this process alone decides which commits of a replica come
-// next. It implements kv.DB. Transactions that are ready wait until Next takes them
-// into a batch. Reads are answered when a batch commits that Next returned after them:
-// only then is it certain that no other process had gone on meanwhile.
+// Term is a time in which this process alone decides which commits of a replica come next. It implements kv.DB.
+// Transactions that are ready wait until Next takes them into a batch. A read is answered when a batch commits that
+// Next returned after the read: only then is it certain that no other process has taken over meanwhile.
 type Term struct {
 	db   *DB
 	life lifetime
-	wake chan struct{} // holds a token when something may wait
+	wake chan struct{} // holds a token when a transaction or a read may wait
 	turn *mutex        // of the transaction that runs alone
 
 	mu      sync.Mutex
@@ -26,8 +25,8 @@ type Term struct {
 	reads   []chan error
 	ended   error         // set when the term is over
 	held    bool          // a transaction runs alone: no batch takes others before it
-	batches int           // with transactions, that are not decided
-	decided chan struct{} // closed when there are none; nil: nobody waits for that
+	batches int           // that have transactions and are not decided
+	decided chan struct{} // closed when all batches are decided; nil
 }
 
 var _ kv.DB = (*Term)(nil)
@@ -36,11 +35,11 @@ var _ kv.DB = (*Term)(nil)
 type proposal struct {
 	t     *tx
 	c     *commit
-	batch *pebble.Batch // its writes, but for those that depend on stored values
-	done  chan verdict  // holds the one that the transaction gets
+	batch *pebble.Batch // its writes, except those that depend on stored values
+	done  chan verdict  // gets the verdict of the transaction
 }
 
-// verdict is what becomes of a proposal.
+// verdict is the result of a proposal.
 type verdict struct {
 	rerun bool // the closure has to run again
 	err   error
@@ -92,8 +91,8 @@ func (t *Term) leave() {
 	t.life.leave()
 }
 
-// Close implements kv.DB: it waits for transactions under way, which need somebody who
-// takes batches. The replica stays open.
+// Close implements kv.DB: it waits for transactions under way, for which the caller has to go on taking batches.
+// The replica stays open.
 func (t *Term) Close() error {
 	if !t.life.close() {
 		return kv.ErrClosed
@@ -134,9 +133,9 @@ func (p *proposal) finish(v verdict) {
 	p.done <- v
 }
 
-// hold has no batch take other transactions until release, or until the caller's is the first
-// of those that wait. It returns when all earlier batches are decided. What the caller reads
-// then is what its transaction commits upon, so it loses no conflict, however long it runs.
+// hold keeps other transactions out of batches until release, or until the caller's transaction is the first that
+// waits. It returns when all earlier batches are decided. The caller's transaction then reads the state upon which
+// it commits, so it loses no conflict, however long it runs.
 func (t *Term) hold(ctx context.Context) error {
 	if err := t.turn.lock(ctx); err != nil {
 		return err
@@ -163,7 +162,7 @@ func (t *Term) hold(ctx context.Context) error {
 	}
 }
 
-// release lets batches take all that waits.
+// release lets batches take all waiting transactions again.
 func (t *Term) release() {
 	t.mu.Lock()
 	t.held = false
@@ -182,7 +181,7 @@ func (t *Term) decide() {
 	}
 }
 
-// wait has a proposal wait for a batch: in front of the others if it runs alone.
+// wait puts a proposal into the line for a batch: in front of the others if it runs alone.
 func (t *Term) wait(p *proposal, turn *commitTurn) (ended error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -246,7 +245,7 @@ func (t *Term) commit(ctx context.Context, tx *tx, turn *commitTurn) (ending, er
 	}
 }
 
-// ending is how the run of a transaction with the verdict ended.
+// ending says how the run of a transaction with the verdict ended.
 func (v verdict) ending() ending {
 	if v.rerun {
 		return lost
@@ -300,7 +299,7 @@ func (t *Term) watch(tx *tx) {
 	watches := tx.watches
 	t.db.watches.activate(tx, nil)
 	if t.err() != nil {
-		// End may have looked before they were there.
+		// End may have ended the watches of the term before these were there.
 		for _, w := range watches {
 			t.db.watches.end(w)
 		}

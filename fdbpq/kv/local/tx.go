@@ -18,9 +18,9 @@ type tx struct {
 	buf      *buffers // nil when the run is over
 	snapshot snapshotReader
 
-	// The transaction reads Pebble's snapshot. That contains all commits up to pinned,
-	// none after upper, and possibly some of the few in between. So conflicts are
-	// searched after pinned, and durability is awaited up to upper.
+	// The transaction reads Pebble's snapshot. The snapshot contains all commits up to pinned, none after upper,
+	// and possibly some of the few in between. So conflicts are searched after pinned, and durability is awaited up
+	// to upper.
 	pinned, upper *commit
 	snap          *pebble.Snapshot
 	iter          *pebble.Iterator
@@ -307,8 +307,7 @@ func (t *tx) Watch(key []byte) *kv.Watch {
 
 var errTooOld = fmt.Errorf("%w: transaction is older than %v", kv.ErrUnavailable, kv.MaxTxAge)
 
-// checkAge fails when the transaction has read for longer than FoundationDB would
-// let it.
+// checkAge fails if the transaction has read for longer than FoundationDB would allow.
 func (t *tx) checkAge() error {
 	if t.snap != nil && t.db.opts.Now().Sub(t.began) > kv.MaxTxAge {
 		t.tooOld = true

@@ -19,9 +19,9 @@ func (db *DB) Update(ctx context.Context, fn func(kv.Tx) error) error {
 	return db.update(ctx, nil, fn)
 }
 
-// update is Update in a term, or without one. A transaction that has lost a conflict runs again
-// under the commit lock, so that it loses once, whatever others write and however fast. In a
-// term only one runs alone in the time of a batch, so that is for those that lose twice.
+// update is Update in a term, or without one. A transaction that has lost a conflict runs again under the commit
+// lock, so that it loses only once, whatever others write and however fast. In a term only one transaction runs
+// alone in the time of a batch, so a transaction has to lose twice first.
 func (db *DB) update(ctx context.Context, term *Term, fn func(kv.Tx) error) error {
 	for losses := 0; ; {
 		if err := ctx.Err(); err != nil {
@@ -49,18 +49,18 @@ type ending int
 
 const (
 	finished ending = iota // with the result of the transaction
-	lost                   // another commit changed what it depends on: it has to run again
+	lost                   // another commit changed something that it depends on: it has to run again
 	tooOld                 // it took too long: it has to run again
 )
 
-// commitTurn is the commit lock, or the turn of a term, as far as one run of a closure has it.
+// commitTurn is one run's hold on the commit lock, or on the turn of a term.
 type commitTurn struct {
 	commits *pipeline
 	term    *Term // nil: the lock
 	held    bool
 }
 
-// take takes the lock, unless the run has it. A nil error means that it does.
+// take takes the lock, unless the run has it already. After a nil error the run has it.
 func (c *commitTurn) take(ctx context.Context) (err error) {
 	switch {
 	case c.held:
@@ -192,9 +192,8 @@ func (db *DB) updateOnce(ctx context.Context, term *Term, alone bool, fn func(kv
 	return finished, nil
 }
 
-// awaitReads returns err once all that the transaction read is durable, so that
-// conclusions from it hold after a crash, too. In a term it also makes certain that the
-// state was the newest one.
+// awaitReads returns err once all data that the transaction read is durable, so that conclusions from it hold after
+// a crash, too. In a term it also makes certain that the state was the newest one.
 func (t *tx) awaitReads(ctx context.Context, err error) error {
 	t.release()
 	switch {
@@ -252,14 +251,13 @@ func (t *tx) narrow() error {
 	return nil
 }
 
-// unlockedRounds bounds how often a commit looks for conflicts without the lock. Each round
-// compares it with what was committed during the one before. If others commit as fast as it
-// compares, it goes on with the lock.
+// unlockedRounds bounds how often a commit looks for conflicts without the lock. Each round compares it with the
+// commits that came during the round before. If others commit as fast as it compares, it goes on with the lock.
 const unlockedRounds = 3
 
-// prepare checks for conflicts and returns the commit to be applied next, whose turn it is
-// then. It returns nil after a conflict: the transaction has to run again. stale says that
-// another commit set keys in ranges that were narrowed.
+// prepare checks for conflicts and returns the commit to be applied next; the caller then has the turn. After a
+// conflict it returns nil: the transaction has to run again. stale says that another commit set keys in ranges that
+// were narrowed.
 func (db *DB) prepare(ctx context.Context, t *tx, turn *commitTurn) (next *commit, stale bool, err error) {
 	w := &t.buf.writes
 	w.sort()
@@ -307,8 +305,8 @@ func (db *DB) prepare(ctx context.Context, t *tx, turn *commitTurn) (next *commi
 	return c, false, nil
 }
 
-// changed looks at the commits after one, up to another one: whether they changed what the
-// transaction depends on, or ranges that it clears key by key.
+// changed reports whether a commit after one, up to another one, changed something that the transaction depends on,
+// or ranges that it clears key by key.
 func (t *tx) changed(ctx context.Context, after, last *commit) (reads, narrowed bool, err error) {
 	loss, err := after.firstConflict(ctx, &t.buf.reads, last)
 	if err != nil || loss != nil {

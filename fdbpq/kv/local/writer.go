@@ -51,9 +51,8 @@ func (wr *writer) closeBatch(batch *pebble.Batch) {
 	}
 }
 
-// resolveAtomics adds the results of the atomic operations to the batch. It runs
-// under the commit lock, so it reads the newest values. What the batch of a term b has
-// already is newer than the store; b is nil without a term.
+// resolveAtomics adds the results of the atomic operations to the batch. It runs under the commit lock, so it reads
+// the newest values. Values in the batch of a term, b, are newer than the store; b is nil without a term.
 func (wr *writer) resolveAtomics(w *writeSet, batch *pebble.Batch, b *Batch) error {
 	if len(w.cleared) > 0 {
 		wr.counters.reset()
@@ -72,7 +71,7 @@ func (wr *writer) resolveAtomics(w *writeSet, batch *pebble.Batch, b *Batch) err
 		if !known {
 			stored, err := valueIn(wr.store, key)
 			if err != nil {
-				wr.counters.reset() // some have values that will not be committed
+				wr.counters.reset() // some of its values will not be committed
 				return wr.damages.readError(err)
 			}
 			value = kv.DecodeInteger(stored)

@@ -65,9 +65,9 @@ func (w *writeSet) refuse(format string, args ...any) {
 	}
 }
 
-// accepts checks the size of a key and reports whether to perform the write. Writes beyond
-// a limit are performed, so that the closure sees its own writes until the commit fails,
-// except in a transaction far beyond all limits.
+// accepts checks the size of a key and reports whether to perform the write. Writes beyond a limit are performed,
+// so that the closure sees its own writes until the commit fails. Only in a transaction far beyond all limits they
+// are not.
 func (w *writeSet) accepts(key []byte) bool {
 	if len(key) > kv.MaxKeySize {
 		w.refuse("key has %d bytes, at most %d are allowed", len(key), kv.MaxKeySize)
@@ -290,8 +290,8 @@ func (w *writeSet) clearEncoded(key []byte) {
 	}
 }
 
-// narrowRange removes a cleared range whose keys are cleared one by one. That is the same
-// as long as no other commit sets a key in it.
+// narrowRange removes a cleared range whose keys are cleared one by one. The effect is the same as long as no other
+// commit sets a key in the range.
 func (w *writeSet) narrowRange(r keyRange) {
 	w.cleared = slices.DeleteFunc(w.cleared, func(o keyRange) bool { return bytes.Equal(o.begin, r.begin) })
 	w.narrow.addRange(r.begin, r.end)
