@@ -75,15 +75,13 @@ func (c candidate) campaign(ctx context.Context) (*Term, error) {
 	return &Term{DB: term, local: term, epoch: c.tail.head.Epoch, written: written, over: make(chan struct{})}, nil
 }
 
-// overtaken returns why this member must not become active by what the log says of itself:
-// there is a newer generation of it, or it ends before the copy. A server that lags may say
-// so for a moment.
+// overtaken returns the reason for which the log itself keeps this member from becoming active: the log has a newer
+// generation, or ends before the copy. A server that lags may say so for a moment.
 //
-// A recovery ends the log before it begins a newer generation, so a candidate could append
-// nothing. Only if the old log is made as it was, from a backup for example, a candidate has
-// to look for a newer one. That may take seconds: the server that knows all logs may be the one
-// that has just died. A recovery begins steadyFor after an active member was heard last, or
-// later.
+// A recovery ends the log before it begins a newer generation, so a candidate could append nothing. Only if the old
+// log was restored, from a backup for example, a candidate has to look for a newer generation. That may take
+// seconds: the server that knows all logs may be the one that has just died. A recovery begins steadyFor after an
+// active member was heard last, or later.
 func (c candidate) overtaken(ctx context.Context) (string, error) {
 	h := c.tail.head
 	if !c.status.servedWithin(steadyFor / 2) {
@@ -117,7 +115,7 @@ func (c candidate) overtaken(ctx context.Context) (string, error) {
 	}
 }
 
-// shortfall is a log that ends before an entry that somebody has.
+// shortfall is a log that ends before an entry that some member has.
 type shortfall struct {
 	end   uint64
 	since time.Time
@@ -127,8 +125,8 @@ type shortfall struct {
 // steadyLooks is how often a candidate has to see a loss, within steadyFor or longer.
 const steadyLooks = 3
 
-// verdict says what it means that the log ends before an entry that somebody has. A server
-// that lags, or led the log until now, says so for some seconds. Only a loss that lasts is one.
+// verdict judges a log that ends before an entry that some member has. A server that lags, or led the log until
+// now, shows such a log for some seconds. Only a loss that lasts is a loss.
 func (t *tail) verdict(end uint64) string {
 	s := &t.short
 	if s.looks == 0 || s.end != end {
@@ -141,8 +139,8 @@ func (t *tail) verdict(end uint64) string {
 	return "it has lost entries that were acknowledged: " + advice
 }
 
-// poll asks all members where they are and returns what they said, or what they said
-// last if they do not answer. It does not wait for those that were silent before.
+// poll asks all members for their positions and returns the answers; for a member that does not answer, what it
+// said last. It does not wait for members that were silent before.
 func (c candidate) poll(ctx context.Context, began time.Time) []peer {
 	ctx, cancel := context.WithTimeout(ctx, answerFor)
 	defer cancel()
@@ -165,8 +163,8 @@ func (c candidate) poll(ctx context.Context, began time.Time) []peer {
 	}
 }
 
-// objection returns why this member must not become active, or nothing: a member has
-// more than the log, or something else. What it had when it was heard last counts, too.
+// objection returns the reason for which a member objects to a takeover, or nothing: the member has more entries
+// than the log, or other ones. A silent member objects with the position that it was heard to have last.
 func (c candidate) objection(known []peer, began time.Time) string {
 	h := c.tail.head
 	store := hex.EncodeToString(h.Store[:])
@@ -174,7 +172,7 @@ func (c candidate) objection(known []peer, began time.Time) string {
 		switch {
 		case p.Entry == 0:
 		case p.Store != store && !p.heard.After(began):
-			// It was none of this cluster, and is gone.
+			// It belonged to another store, and is gone.
 		case p.Store != store:
 			return fmt.Sprintf("member %s has a copy of the store %s, this member one of %s", p.Member, p.Store, store)
 		case p.Generation < h.Generation:

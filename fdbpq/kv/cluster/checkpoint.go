@@ -13,8 +13,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
-// Members fetch checkpoints from each other when the log no longer has what they lack. A
-// request asks for the list of a checkpoint's files, or for a part of one.
+// Members fetch checkpoints from each other when the log no longer has the entries that they lack. A request asks
+// for the list of a checkpoint's files, or for a part of a file.
 type request struct {
 	Checkpoint string `json:"checkpoint,omitempty"`
 	File       string `json:"file,omitempty"`
@@ -22,12 +22,12 @@ type request struct {
 	Size       int    `json:"size,omitempty"`
 }
 
-// manifest answers a request without a file. A part of a file answers the others: its
-// bytes behind their checksum.
+// manifest answers a request for the list of files. A request for a part of a file is answered by the bytes behind
+// their checksum.
 type manifest struct {
 	Checkpoint string                 `json:"checkpoint"` // "": ask again soon
 	Generation uint64                 `json:"generation"` // of the log
-	Entry      uint64                 `json:"entry"`      // of it; the checkpoint has at least this
+	Entry      uint64                 `json:"entry"`      // of the log; the checkpoint has at least this entry
 	Files      []local.CheckpointFile `json:"files"`
 }
 
@@ -44,7 +44,7 @@ type archive struct {
 	asked  time.Time
 }
 
-// checkpoints are how a member gives a copy to others, and gets one.
+// checkpoints give a member's copy to others, and fetch one for it.
 type checkpoints struct{ *DB }
 
 // answer answers a request of another member; nil means that it cannot.
@@ -140,9 +140,9 @@ func (cs checkpoints) drop() {
 	}
 }
 
-// fetch puts a checkpoint of another member in the place of the copy: one of a
-// generation of the log, which begins with from if that is known. When it fails, what has
-// arrived stays, and the next call goes on with it.
+// fetch puts a checkpoint of another member in the place of the copy. The checkpoint is of a given generation of
+// the log, which begins with from if that is known. After a failure the files that have arrived stay, and the next
+// call goes on with them.
 func (cs checkpoints) fetch(ctx context.Context, generation uint64, from base) error {
 	cs.status.set(Follower, "the log no longer has what this copy lacks: fetching a checkpoint from another member")
 	in, err := local.Receive(cs.dir, cs.options.Replica)
@@ -165,7 +165,7 @@ func (cs checkpoints) fetch(ctx context.Context, generation uint64, from base) e
 	return failures
 }
 
-// source is where a checkpoint comes from.
+// source is the member and the checkpoint to fetch from.
 type source struct {
 	Member     string
 	Checkpoint string
@@ -197,8 +197,7 @@ func (cs checkpoints) fetchFrom(ctx context.Context, in *local.Incoming, member 
 	if m.Generation != 0 && m.Generation != generation || m.Entry+1 < cs.status.logFirst() { // 0: from a version that knows one generation
 		return errBehind
 	}
-	// What is here may be of the member that was asked before: files of two checkpoints have the
-	// same names.
+	// The files here may come from the member that was asked before: files of two checkpoints have the same names.
 	label, err := in.Label()
 	if err != nil {
 		return err
@@ -263,8 +262,8 @@ func (cs checkpoints) ask(ctx context.Context, member string, r request) (reply 
 	return reply, err
 }
 
-// adopt opens the copy that was fetched. The old one stays beside it if it may have what
-// the new generation lacks: then it is the only place that has that.
+// adopt opens the copy that was fetched. If the old copy may have entries that the new generation lacks, it stays
+// beside the new one: no other place has them.
 func (cs checkpoints) adopt(in *local.Incoming, generation uint64, from base) error {
 	if err := cs.copy().Close(); err != nil {
 		return err
@@ -285,7 +284,7 @@ func (cs checkpoints) adopt(in *local.Incoming, generation uint64, from base) er
 		err = cs.open()
 	}
 	if err != nil {
-		// Nothing can be done without a copy.
+		// The member cannot go on without a copy.
 		return fmt.Errorf("%w: %w", errStop, err)
 	}
 	return nil

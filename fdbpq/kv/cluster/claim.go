@@ -14,37 +14,36 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
-// A disk may go back: its machine is reverted, a volume is restored, or it is empty. What the
-// member says looks right, and its part of the log votes, but both have forgotten what they
-// acknowledged. So each member says with its heartbeats how far its disk is, and the disks of
-// the others remember it: claims are synced before they are announced, own ones and those of
-// the others.
+// A disk may go back to an old state: its machine is reverted, a volume is restored, or it is empty. Then the
+// member's positions look right, and its part of the log votes, but both have forgotten entries that they
+// acknowledged. So each member says with its heartbeats how far its disk is, and the disks of the others remember
+// these claims. A member syncs claims, its own and those of others, before it announces them.
 //
-// A claim that is smaller than the remembered one, or has another id, proves that the disk has
-// gone back, until a new life begins. A candidate needs a majority of members that run, that no
-// claim contradicts, and that began their life themselves or have a witness that runs. The
-// count tells apart states of a store in which nothing is written. Witnesses are for the state
-// in which another member was away already: nobody who is left knows what followed. Nothing
-// tells apart what happens within about ten seconds of the moment in which a member goes away.
+// A claim that is smaller than the remembered claim, or has another id, proves that the disk has gone back, until a
+// new life begins. A candidate needs a majority of running members that no claim contradicts, and that began their
+// life themselves or have a witness that runs. Claims have a count, because states of a store in which nothing is
+// written differ in nothing else. Witnesses are for a state from a time in which another member was away already:
+// none of the members that are left knows which entries followed. Nothing detects an old state from within about
+// ten seconds of the moment in which a member goes away.
 
-// claim is what a disk says of itself. A life begins when the member has caught up with an
-// active one after a start: its disk has everything then, whatever it had before.
+// claim is a disk's announcement of its state. A life begins when the member has caught up with an active member
+// after a start: its disk then has all entries, whatever state it had before.
 type claim struct {
 	Life  uint64 `json:"life"`  // number of the life; 0: the disk had none
 	ID    string `json:"id"`    // of the life, random
 	Count uint64 `json:"count"` // of claims within the life
 	Entry uint64 `json:"entry"` // in the copy, for people
 
-	// Lives says that this process began the life. Otherwise it was an earlier one, and the
-	// disk may have gone back since.
+	// Lives says that this process began the life. Otherwise an earlier process did, and the disk may have gone
+	// back since.
 	Lives bool `json:"lives,omitempty"`
 
-	// Witnesses are the members on whose disks the life was when the disk had company last.
-	// Entries may follow that the others do not know.
+	// Witnesses are the members whose disks had this life's claim when another member was last heard. Entries may
+	// follow that the others do not know.
 	Witnesses []string `json:"witnesses,omitempty"`
 }
 
-// contradicts reports whether a disk that made the claim c cannot say now.
+// contradicts reports whether a disk that made the claim c cannot make the claim now.
 func (c claim) contradicts(now claim) bool {
 	switch {
 	case now.Lives && now.ID != c.ID:
@@ -63,7 +62,7 @@ const (
 	witnessFor = 3 * time.Second
 )
 
-// claims are those that a member's disk has.
+// claims are the claims on a member's disk.
 type claims struct {
 	mu     sync.Mutex
 	Own    claim            `json:"own"`
@@ -72,7 +71,7 @@ type claims struct {
 	target head // of an active member after the start; Entry 0: none was heard
 }
 
-// disk returns what the disk has. The maps and lists are not changed any more.
+// disk returns the claims on the disk. Nobody changes the maps and lists any more.
 func (c *claims) disk() (own claim, others map[string]claim) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,7 +81,7 @@ func (c *claims) disk() (own claim, others map[string]claim) {
 // claimKeeper keeps the claims of the members on the disk of one.
 type claimKeeper struct{ *DB }
 
-// load reads what an earlier process left.
+// load reads the claims that an earlier process left.
 func (k claimKeeper) load() error {
 	content, err := local.ReadNote(k.dir, claimSuffix, k.options.Replica)
 	if err != nil {
@@ -90,7 +89,7 @@ func (k claimKeeper) load() error {
 	}
 	c := &k.claims
 	if content == nil {
-		if k.status.entry() > 0 { // of a version that made no claims
+		if k.status.entry() > 0 { // the copy is of a version that made no claims
 			c.Own.Witnesses = k.options.Members
 		}
 		return nil
@@ -118,7 +117,7 @@ func (k claimKeeper) keep(ctx context.Context) {
 	}
 }
 
-// next returns what the disk should have, and whether others wait for it.
+// next returns the claims that the disk should have, and whether other members wait for them.
 func (k claimKeeper) next() (own claim, others map[string]claim, urgent bool) {
 	own, before := k.claims.disk()
 	others = maps.Clone(before)
@@ -162,15 +161,15 @@ func (k claimKeeper) next() (own claim, others map[string]claim, urgent bool) {
 	slices.Sort(witnesses)
 	urgent = urgent || !slices.Equal(witnesses, own.Witnesses)
 	own.Witnesses = witnesses
-	if own.Lives { // otherwise it says what the disk had, whatever it has meanwhile
+	if own.Lives { // otherwise the claim stays as an earlier process left it
 		own.Entry = k.status.entry()
 		own.Count++
 	}
 	return own, others, urgent
 }
 
-// hasPart reports whether the disk of a member may have a part of the log. One that has taken the
-// place of another one is not among the Members of those that have not started since.
+// hasPart reports whether the disk of a member may have a part of the log. A member that replaced another is
+// missing from the lists of members that have not restarted since.
 func (k claimKeeper) hasPart(p peer) bool {
 	return slices.Contains(k.options.Members, p.Member) || p.Claim != nil && p.Claim.Lives
 }
@@ -190,8 +189,8 @@ func (k claimKeeper) write(own claim, others map[string]claim) error {
 	return nil
 }
 
-// caughtUp reports whether this member's disk has all that was acknowledged before its start:
-// it is active, or has what an active member had that was heard since.
+// caughtUp reports whether this member's disk has all entries that were acknowledged before its start: it is
+// active, or has reached the position of an active member that was heard since.
 func (k claimKeeper) caughtUp() bool {
 	target := k.claims.aim()
 	at := k.status.position()
@@ -210,7 +209,7 @@ func (c *claims) aim() head {
 	return c.target
 }
 
-// heard takes what another member says of disks.
+// heard takes the claims in another member's heartbeat.
 func (k claimKeeper) heard(h heartbeat, alive bool) {
 	c := &k.claims
 	c.mu.Lock()

@@ -16,7 +16,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
-// Options are what a member needs to know.
+// Options configure a member.
 type Options struct {
 	// Name is the member's own, the same after each start.
 	Name string
@@ -25,7 +25,7 @@ type Options struct {
 	// store as soon as all of them say that they have none.
 	Members []string
 
-	// Version is that of the program; the other members show it.
+	// Version is the version of the program; the other members show it.
 	Version string
 
 	// Init lets this member make the log of a new store, if there is no log and it
@@ -36,15 +36,15 @@ type Options struct {
 	// once a second. nil: the disk always has room.
 	DiskFull func() error
 
-	// LogReplica is for a log of which each of Members has a part on its disk. It says why this
-	// disk lacks entries of a generation of the log up to this one, or nil. A majority of the
-	// members has to be sound then. nil: the disks of members have only copies.
+	// LogReplica is for a log of which each of Members has a part on its disk. It says why this disk lacks entries
+	// of a generation of the log up to the given entry, or nil. A takeover then needs a majority of members with
+	// sound disks. nil: the disks of members have only copies.
 	LogReplica func(generation, entry uint64) error
 
-	// Apart is called in a term, at its beginning and every few seconds, while nothing is being
-	// appended and the disks of all Members have the log. It may have one of the others lead the
-	// log, so that no machine is the active member's and the leader's: if it died, the others
-	// could take over only behind an election. nil: nothing is.
+	// Apart is called in a term, at its beginning and every few seconds, while no append is under way and the disks
+	// of all Members have the log. It may make another member lead the log, so that the active member and the
+	// leader are on different machines: if one machine had both and died, the others could take over only after an
+	// election. nil: nothing is called.
 	Apart func(ctx context.Context, others []string)
 
 	// Replica are the options of the copy.
@@ -204,22 +204,20 @@ func (d *DB) Term(ctx context.Context) (*Term, error) {
 // Current returns the term of this member while it is active, and otherwise nil.
 func (d *DB) Current() *Term { return d.status.current() }
 
-// Fill is how much of the room of the log is taken, from 0 to 1, as far as this member
-// knows; 0 where there is no limit.
+// Fill is the part of the log's room that is taken, from 0 to 1, as far as this member knows; 0 if there is no
+// limit.
 func (d *DB) Fill() float64 { return d.status.fill() }
 
-// Peek runs fn on the copy as it is. That may lag behind the log, whatever the role of
-// this member is.
+// Peek runs fn on the present copy, which may lag behind the log, whatever the role of this member.
 func (d *DB) Peek(ctx context.Context, fn func(kv.Reader) error) error {
 	return d.copy().View(ctx, fn)
 }
 
-// Backup copies the copy of this member, while it is in use, into dir, which must not exist. A
-// member opens it as a copy: it goes on where the log does, or, when that is gone, in a new
-// generation.
+// Backup copies the copy of this member, while it is in use, into dir, which must not exist. A member opens the
+// backup as a copy: it goes on with the log or, if the log is gone, in a new generation.
 func (d *DB) Backup(dir string) error { return d.copy().Backup(dir) }
 
-// Damage is what was found to be damaged in the files of the copy since it was opened.
+// Damage is the damage found in the files of the copy since it was opened.
 func (d *DB) Damage() []local.Damage { return d.copy().Damage() }
 
 // release is a request to step down.
@@ -234,9 +232,9 @@ var ErrNotActive = errors.New("kv/cluster: this member is not active")
 // ErrNoSuccessor: no other member can take over.
 var ErrNoSuccessor = errors.New("kv/cluster: no other member can take over")
 
-// Successor returns the follower that takes over when this member releases the store to
-// it: the named one, or the one whose copy is furthest if name is empty. ErrNoSuccessor
-// means that it was not heard within silentFor, or cannot become active.
+// Successor returns the follower that takes over when this member releases the store: the named one or, if name is
+// empty, the one whose copy is furthest. ErrNoSuccessor means that the follower was not heard within silentFor, or
+// cannot become active.
 func (d *DB) Successor(name string) (string, error) {
 	furthest := ""
 	var most uint64
@@ -258,8 +256,8 @@ func (d *DB) Successor(name string) (string, error) {
 	return furthest, nil
 }
 
-// Keepers are the other members that run and whose disks have the log: a log led by the server
-// of another one may have lost what was acknowledged.
+// Keepers are the other members that run and whose disks have the log. If the server of any other member led the
+// log, acknowledged entries could be missing.
 func (d *DB) Keepers() (names []string) {
 	all, _ := d.peers.heard()
 	for _, p := range all {
@@ -286,8 +284,8 @@ func (d *DB) Release(ctx context.Context, successor string) error {
 	}
 }
 
-// releaseFor is how long Close tries to write to the log that this member steps down. If it
-// does not, the others wait as for a member that died.
+// releaseFor is how long Close tries to write a release to the log. Without it the others wait as for a member that
+// died.
 const releaseFor = 2 * time.Second
 
 // Close steps down, ends the member and releases the copy. It waits for transactions

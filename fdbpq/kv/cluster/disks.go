@@ -10,12 +10,12 @@ import (
 const (
 	disksEvery = time.Second // between looks at the disk of a member
 
-	// reclaimEvery lies between calls for the copy to free the space of cleared rows. While the
-	// disk is full, nothing else fills its memory tables soon.
+	// reclaimEvery is the time between calls that make the copy free the space of cleared rows. While the disk is
+	// full, no writes fill its memory tables soon.
 	reclaimEvery = 3 * time.Second
 )
 
-// disks are those of the members, which may have no room.
+// disks watches the free space of the members' disks.
 type disks struct{ *DB }
 
 // watch looks whether the disks of the members have room, until ctx ends.
@@ -53,8 +53,8 @@ func (ds disks) look() (full bool) {
 	return own != nil
 }
 
-// full says whose disks are full, if the others are no majority of the members, each of
-// which has a part of the log. Members that are silent cannot take it either.
+// full names the members with full disks, if the others are no majority of the members, each of which has a part of
+// the log. A silent member counts as full: its disk cannot take entries either.
 func (ds disks) full() error {
 	var full []string
 	room := 1
@@ -74,11 +74,11 @@ func (ds disks) full() error {
 	return fmt.Errorf("no majority of the nodes has a disk with room: those of %s are nearly full", strings.Join(full, ", "))
 }
 
-// DiskFull says why the store should take no new items because of disks, or nil: that of this
-// member is nearly full, or those of so many others that the log may soon take nothing.
+// DiskFull says why the store should take no new items because of disks, or nil: this member's disk is nearly full,
+// or so many other disks are that the log may soon take nothing.
 func (d *DB) DiskFull() error { return d.status.disks() }
 
-// noteDisks notes how disks are, and returns what was noted before.
+// noteDisks notes the state of the disks, and returns the former reason.
 func (s *status) noteDisks(own bool, why error) (before error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

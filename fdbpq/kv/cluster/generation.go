@@ -9,20 +9,19 @@ import (
 	"time"
 )
 
-// A log that has lost entries is ended, and a new generation of it begins with the copy
-// of one member. Entries are numbered from 1 again, epochs go on.
+// A log that has lost entries is ended, and a new generation of the log begins with the copy of one member. Its
+// entries are numbered from 1 again; epochs go on.
 
-// firstGeneration is that of the log that a store begins with.
+// firstGeneration is the generation of a new store's log.
 const firstGeneration = 1
 
-// advice is what an operator does about a log that has lost entries.
+// advice tells an operator what to do about a log that has lost entries.
 const advice = `if this does not pass by itself, run "pqd recover" beside this pqd: it says what is lost before it does anything`
 
 // errEnded: no entry follows in this generation of the log.
 var errEnded = errors.New("this generation of the log has ended")
 
-// base is the payload of the record that begins a generation: where the copy is from
-// which it goes on.
+// base is the payload of the record that begins a generation: the position of the copy with which it begins.
 type base struct {
 	Member     string `json:"member"` // that has the copy
 	Generation uint64 `json:"generation"`
@@ -35,8 +34,8 @@ func (b base) is(h head) bool {
 	return h.Generation == b.Generation && h.Entry == b.Entry && hex.EncodeToString(h.Hash[:]) == b.Hash
 }
 
-// begin returns the head behind the first record of a generation that goes on from h, and
-// errBehind when it goes on from another copy.
+// begin returns the head behind the first record of a generation that goes on from h, and errBehind if the
+// generation goes on from another copy.
 func (h head) begin(entry []byte, generation uint64) (head, base, error) {
 	r, err := decodeRecord(entry)
 	var b base
@@ -75,8 +74,8 @@ func (d *DB) newest(ctx context.Context) (generation uint64, err error) {
 	return generation, err
 }
 
-// renew goes over to the newest generation of the log. It returns false if the copy follows
-// that one already.
+// renew goes over to the newest generation of the log. It returns false if the copy follows that generation
+// already.
 func (d *DB) renew(ctx context.Context) (newer bool, err error) {
 	generation, err := d.newest(ctx)
 	if err != nil || generation <= max(d.tail.head.Generation, firstGeneration) {
@@ -94,7 +93,7 @@ func (d *DB) renew(ctx context.Context) (newer bool, err error) {
 	case state.Ended:
 		return true, fmt.Errorf("%w, and no newer one has begun: %s", errEnded, advice)
 	}
-	at := d.status.position() // parts of a transaction without its end count for nothing
+	at := d.status.position() // parts of a transaction whose end is missing do not count
 	entry, err := readEntry(ctx, log, 1)
 	var b base
 	switch {
@@ -120,8 +119,8 @@ func (d *DB) renew(ctx context.Context) (newer bool, err error) {
 	return true, nil
 }
 
-// awaitMend waits until this member, which has stopped, has gone over to a newer generation of
-// the log, or has read an entry as it should be that was wrong before.
+// awaitMend waits until this member, which has stopped, has gone over to a newer generation of the log, or has read
+// a good version of the entry at which it stopped.
 func (d *DB) awaitMend(ctx context.Context, stopped error) error {
 	for told := ""; ; {
 		if err := pause(ctx, renewEvery); err != nil {
@@ -143,5 +142,5 @@ func (d *DB) awaitMend(ctx context.Context, stopped error) error {
 	}
 }
 
-// renewEvery lies between looks for a newer generation.
+// renewEvery is the time between looks for a newer generation.
 const renewEvery = time.Second

@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// head is an entry of the log, as the end of the chain up to it: all that is needed to
-// check the next one, or to write it. The zero value is the head of an empty log.
+// head is the last entry of a chain: it has all that is needed to check the next entry, or to write it. The zero
+// value is the head of an empty log.
 type head struct {
 	Identity   string // of the log, as LogState has it
 	Entry      uint64 // its number in the log
@@ -66,8 +66,7 @@ func decodeHead(b []byte) (h head, err error) {
 
 func hashOf(entry []byte) hash { return sha256.Sum256(entry) }
 
-// next is the record that process writes behind h in the epoch of h, or as the first one
-// of the next epoch.
+// next is the record that process writes behind h: in the epoch of h, or as the first record of the next epoch.
 func (h head) next(process id, kind kind, payload []byte) record {
 	r := record{
 		store: h.Store, generation: h.Generation, epoch: h.Epoch, number: h.Number + 1,
@@ -79,7 +78,7 @@ func (h head) next(process id, kind kind, payload []byte) record {
 	return r
 }
 
-// errDiffers: the entry is that of another log than the copy is of.
+// errDiffers: the entry belongs to another log than the copy.
 var errDiffers = errors.New("copy and log differ")
 
 // after returns the head behind an entry that follows h, and an error when the entry

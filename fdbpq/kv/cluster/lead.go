@@ -10,8 +10,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
-// maxRecord is how many bytes of changes gather in one record, unless one transaction
-// has more.
+// maxRecord is how many bytes of changes one record has at most, unless one transaction has more.
 const maxRecord = 10_000_000
 
 // apartEvery is how often the active member looks whether the log's leader is on its machine.
@@ -43,7 +42,7 @@ func (d *DB) lead(ctx context.Context, term *Term) (err error) {
 	var looked time.Time
 	for {
 		if d.options.Apart != nil && time.Since(looked) >= apartEvery {
-			// The one that is asked may refuse, and then any other one may come to lead.
+			// The member that is asked to lead may refuse, and then any other member may come to lead.
 			if others := d.Keepers(); len(others) == len(d.options.Members)-1 {
 				d.options.Apart(ctx, others)
 			}
@@ -73,7 +72,7 @@ func (d *DB) write(ctx context.Context, batch *local.Batch) error {
 		entry := head.next(d.process, kind, payload).encode()
 		switch err := put(ctx, d.log(), head.Entry, entry, head.Identity); {
 		case errors.Is(err, ErrFull):
-			// Parts that are there count for nothing: the next record begins anew.
+			// Parts of the record that are in the log do not count: the next record begins anew.
 			d.tail.head = head
 			batch.Refuse(err)
 			return nil

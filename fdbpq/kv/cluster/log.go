@@ -6,9 +6,8 @@ import (
 )
 
 var (
-	// ErrMoved: the last entry is not the one that the append named. This call has
-	// appended nothing, and never will. It does not say what the last entry is: the
-	// refusal may rest on an entry that never commits.
+	// ErrMoved: the last entry is not the entry that the append named. This call has appended nothing, and never
+	// will. It does not say which entry is the last: the refusal may rest on an entry that never commits.
 	ErrMoved = errors.New("cluster: the log has moved on")
 
 	// ErrFull: the log has no room for the entry. This call has appended nothing, and
@@ -47,12 +46,12 @@ type Log interface {
 	// committed, but it may miss the newest.
 	Read(ctx context.Context, first uint64, most int) ([][]byte, error)
 
-	// Confirm returns an entry as the server has it that leads the log, or ErrNoEntry. Read
-	// may ask one whose disk has damaged it.
+	// Confirm returns an entry as the leader of the log has it, or ErrNoEntry. Read may ask a server whose disk has
+	// damaged the entry.
 	Confirm(ctx context.Context, number uint64) ([]byte, error)
 
-	// Complete gives the log the replicas that it lacked when it was made, because their
-	// servers were away. It fails until they are there.
+	// Complete adds the replicas that the log lacked when it was made, because their servers were away. It fails
+	// until they are there.
 	Complete(ctx context.Context) error
 
 	// Purge removes the entries below number first. The last entry always stays.
@@ -73,19 +72,19 @@ type Log interface {
 	MaxEntry() int
 }
 
-// LogState is what a log says of itself.
+// LogState describes a log.
 type LogState struct {
 	// Identity tells this log from one that was made later under the same name. It
 	// never changes.
 	Identity string
 
-	Ended       bool   // by End: nothing else matters then
+	Ended       bool   // by End: the other fields do not matter then
 	First, Last uint64 // numbers of its entries; Last is First-1 when it is empty
-	Bytes       uint64 // that it takes, or that others take of its room
+	Bytes       uint64 // that it takes, with those that others take of its room
 	MaxBytes    uint64 // that it may take; 0: no limit
 }
 
-// is reports whether the log is as it was: what others take of its room does not count.
+// is reports whether the log is unchanged; the room that others take does not count.
 func (s LogState) is(before LogState) bool {
 	s.Bytes = before.Bytes
 	return s == before

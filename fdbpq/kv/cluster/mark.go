@@ -7,9 +7,9 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
-// mark is the furthest entry that any member of a store was heard to have. It never goes
-// back within a generation: a member that has lost it proves as well that it was there. It
-// is on the disk, so a start of all members does not forget it.
+// mark is the furthest entry that any member of a store was heard to have. It never goes back within a generation,
+// even if that member has lost the entry: the entry did exist. It is on the disk, so it outlives a start of all
+// members.
 type mark struct {
 	Store      string `json:"store"`
 	Generation uint64 `json:"generation"`
@@ -39,7 +39,7 @@ func (d *DB) loadMark() error {
 	return nil
 }
 
-// saveMark writes the mark unless the copy on this disk proves as much.
+// saveMark writes the mark, unless the copy on this disk is as far.
 func (d *DB) saveMark() {
 	own := d.status.heartbeat()
 	m := d.peers.mark(own.Store)

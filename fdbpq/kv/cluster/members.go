@@ -5,9 +5,9 @@ import "context"
 // Members carries messages between the members of a cluster. A message may get lost,
 // come late, twice, or in another order: nothing but liveness depends on it.
 type Members interface {
-	// Listen says who gets messages: hear those that others broadcast, answer the
-	// requests to the member of this name. The functions may be called from any
-	// goroutine, and must return soon. stop ends it, and waits for calls under way.
+	// Listen registers the receiver of messages: hear gets those that others broadcast, answer the requests to the
+	// member of this name. The functions may be called from any goroutine, and must return soon. stop ends it, and
+	// waits for calls under way.
 	Listen(name string, hear func(message []byte), answer func(request []byte) (reply []byte)) (stop func(), err error)
 
 	// Broadcast sends a message to all other members, and does not wait until it is

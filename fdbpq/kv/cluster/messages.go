@@ -8,20 +8,19 @@ import (
 )
 
 const (
-	// beatEvery is how often a member says that it is alive; changes it announces within
-	// announceEvery.
+	// beatEvery is the time between heartbeats; a change is announced within announceEvery.
 	beatEvery     = 300 * time.Millisecond
 	announceEvery = 5 * time.Millisecond
 
-	// pendingFor is how long an append of the active member may take until its
-	// heartbeats count for nothing: it is alive, and cannot reach the log.
+	// pendingFor is how long an append of the active member may take. After that its heartbeats show no life: it
+	// runs, but cannot reach the log.
 	pendingFor = 3 * time.Second
 
 	// livingFor is how long a member counts as living after it was heard.
 	livingFor = 10 * time.Second
 )
 
-// announce has a heartbeat sent soon, because something has changed.
+// announce makes a heartbeat leave soon, because the state has changed.
 func (d *DB) announce() {
 	select {
 	case d.hint <- struct{}{}:
@@ -47,7 +46,7 @@ func (d *DB) sendHeartbeats(ctx context.Context) {
 	}
 }
 
-// broadcast sends how this member is, and what kind says besides: Poll or Gone.
+// broadcast sends the state of this member, with Poll or Gone if kind says so.
 func (d *DB) broadcast(kind heartbeat) {
 	h := d.status.heartbeat()
 	h.Process = d.process.String()

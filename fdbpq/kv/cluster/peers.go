@@ -16,22 +16,22 @@ type heartbeat struct {
 	Generation uint64 `json:"generation"`
 	Role       Role   `json:"role"`
 	Epoch      uint64 `json:"epoch"`
-	Entry      uint64 `json:"entry"`  // the last one that its copy has
+	Entry      uint64 `json:"entry"`  // the last entry of its copy
 	Hash       string `json:"hash"`   // of that entry
-	Read       uint64 `json:"read"`   // the last one that it has read: a transaction may have no end yet
+	Read       uint64 `json:"read"`   // the last entry that it has read: the end of a transaction may be missing
 	Synced     uint64 `json:"synced"` // the last entry that its copy has after a crash
 
-	// Pending is how long the active one has waited for an append.
+	// Pending is how long the active member has waited for an append.
 	Pending time.Duration `json:"pending,omitempty"`
 
 	// Objection says why no member may become active, as far as this one knows.
 	Objection string `json:"objection,omitempty"`
 
-	// Misread says that it cannot read the next entry. Its copy is a part of the log, so
-	// another member may become active if that can read the entry.
+	// Misread says that the member cannot read the next entry. Its copy is a part of the log, so another member
+	// that can read the entry may become active.
 	Misread bool `json:"misread,omitempty"`
 
-	// Final says that the copy gets nothing more in its generation of the log.
+	// Final says that the copy takes no more entries in its generation of the log.
 	Final bool `json:"final,omitempty"`
 
 	// DiskFull says that the member's disk is nearly full.
@@ -40,15 +40,14 @@ type heartbeat struct {
 	// Mark is the furthest entry that the member knows of.
 	Mark *mark `json:"mark,omitempty"`
 
-	// Claim is what the member's disk says of itself, and Knows what it remembers of the others'.
+	// Claim is the claim of the member's own disk, and Knows has the claims that it remembers of other disks.
 	Claim *claim           `json:"claim,omitempty"`
 	Knows map[string]claim `json:"knows,omitempty"`
 
-	// Silence is how long ago the member has read the last transaction, if it read that
-	// when it was new.
+	// Silence is how long ago the member has read the last transaction, if it read the transaction when it was new.
 	Silence *time.Duration `json:"silence,omitempty"`
 
-	// Version is that of the program, for operators.
+	// Version is the version of the program, for operators.
 	Version string `json:"version,omitempty"`
 
 	// Poll asks all others for a heartbeat.
@@ -57,7 +56,7 @@ type heartbeat struct {
 	// Gone is the member's last message: it ends.
 	Gone bool `json:"gone,omitempty"`
 
-	// Process tells members apart that have one name by mistake.
+	// Process tells members with the same name, a mistake, apart.
 	Process string `json:"process,omitempty"`
 
 	// Format is the newest record that the member reads.
@@ -73,8 +72,8 @@ type peer struct {
 // runs reports whether the member was heard within d, and has not ended.
 func (p peer) runs(d time.Duration) bool { return !p.Gone && time.Since(p.heard) < d }
 
-// hasLog reports whether the disk of the member has the log. One that has taken the place of
-// another one is not among the members of those that have not started since.
+// hasLog reports whether the disk of the member has the log. A member that replaced another is missing from the
+// lists of members that have not restarted since.
 func (p peer) hasLog(members []string) bool {
 	if p.Claim == nil { // the disks of members have only copies
 		return slices.Contains(members, p.Member)
@@ -82,8 +81,8 @@ func (p peer) hasLog(members []string) bool {
 	return p.Claim.Lives
 }
 
-// peers are the other members. They are remembered when they are silent: a member that
-// had more than the log has now is proof that the log has lost something.
+// peers are the other members, silent ones included: a member that had more entries than the log has now proves
+// that the log has lost some.
 type peers struct {
 	self  string
 	mu    sync.Mutex
@@ -96,7 +95,7 @@ func newPeers(self string) *peers {
 	return &peers{self: self, all: make(map[string]peer), marks: make(map[string]mark), news: make(chan struct{})}
 }
 
-// hear notes a heartbeat of another member. One with the name of this member counts for nothing.
+// hear notes a heartbeat of another member. A heartbeat with this member's own name is ignored.
 func (p *peers) hear(message []byte) (h heartbeat, ok bool) {
 	if json.Unmarshal(message, &h) != nil || h.Member == "" || h.Member == p.self {
 		return h, false
@@ -133,7 +132,7 @@ func (p *peers) mark(store string) mark {
 	return p.marks[store]
 }
 
-// heard returns all other members, and what is closed when one is heard again.
+// heard returns all other members, and a channel that is closed at the next heartbeat.
 func (p *peers) heard() (all []peer, news <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,7 +142,7 @@ func (p *peers) heard() (all []peer, news <-chan struct{}) {
 	return all, p.news
 }
 
-// furthest is the last entry that another member has of the log with this head.
+// furthest is the last entry that another member has of the log to which the head belongs.
 func (p *peers) furthest(of head) (entry uint64) {
 	store := hex.EncodeToString(of.Store[:])
 	p.mu.Lock()
@@ -156,8 +155,7 @@ func (p *peers) furthest(of head) (entry uint64) {
 	return entry
 }
 
-// generation is the newest one that a member of a store follows. store is empty where any
-// counts.
+// generation is the newest generation that a member of a store follows; an empty store means any store.
 func (p *peers) generation(store string) (newest uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,31 +9,28 @@ import (
 	"time"
 )
 
-// How an append ends that is not in the log.
+// Results of an append whose entry is not in the log.
 var (
-	// errForeign: another entry has its place. It certainly is not in the log and never
-	// will be.
+	// errForeign: another entry has its place. The entry certainly is not in the log and never will be.
 	errForeign = errors.New("another member has written to the log")
 
-	// errFate: the result stays unknown.
+	// errFate: it cannot be known any more whether the entry is in the log.
 	errFate = errors.New("it is not known whether the log has it")
 )
 
-// One attempt of an append may take attemptFor; behind it the next one waits between
-// none and retryPause.
+// One attempt of an append may take attemptFor. Before the next attempt put waits for up to retryPause.
 const (
 	attemptFor = 5 * time.Second
 	retryPause = 200 * time.Millisecond
 )
 
-// put appends an entry behind the entry after, and returns once its fate is certain: nil
-// when it is in the log, ErrFull, ErrNoLog or errForeign when it never will be, errFate when
-// that can no longer be found out. It repeats the append byte by byte until then, because
-// nothing but an entry under the number is proof: a refusal may rest on an entry that
-// never commits, and "no such entry" is what a server says that lags.
+// put appends an entry behind entry number after, and returns once its result is certain: nil if it is in the log;
+// ErrFull, ErrNoLog or errForeign if it never will be; errFate if that can no longer be found out. Until then it
+// repeats the append byte by byte, because only an entry under the number is proof: a refusal may rest on an entry
+// that never commits, and a server that lags says "no such entry".
 func put(ctx context.Context, log Log, after uint64, entry []byte, identity string) error {
 	sent := false       // an earlier attempt may still land
-	var short time.Time // since when the log has ended before the entry before
+	var short time.Time // since when the log ends before entry number after
 	for {
 		err := attempt(ctx, func(ctx context.Context) error { return log.Append(ctx, after, entry) })
 		switch {

@@ -13,7 +13,7 @@ import (
 // record is an entry of the log. Each one has the hash of the entry before it, so the
 // log is a chain, and a copy of it is either a part of the chain or not.
 type record struct {
-	store      id     // which store this is the log of
+	store      id     // the store to which the log belongs
 	generation uint64 // of the log: it rises when an operator begins a new one
 	epoch      uint64 // of the active member; it rises with each takeover
 	number     uint64 // within the epoch; 0 is the record that begins it
@@ -37,7 +37,7 @@ const (
 	kindEpoch    kind = 2 // a member becomes active; payload: its name
 	kindChanges  kind = 3 // transactions; payload: part, changes
 	kindFragment kind = 4 // changes that go on in the next record; payload: part, changes
-	kindRelease  kind = 5 // the active one steps down; payload: the member that follows it
+	kindRelease  kind = 5 // the active member steps down; payload
 )
 
 // recordFormat is the version of the records that this program writes, and the newest
@@ -124,8 +124,8 @@ type assembly struct {
 	changes []byte
 }
 
-// add adds the payload of a record. A part that does not continue what is there means
-// that the writer gave that up.
+// add adds the payload of a record. A part that does not continue the parts so far means that the writer has given
+// those up.
 func (a *assembly) add(payload []byte) error {
 	part, n := binary.Uvarint(payload)
 	switch {

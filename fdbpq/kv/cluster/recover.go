@@ -11,21 +11,20 @@ import (
 	"time"
 )
 
-// Recovery is a new generation of the log that goes on from the copy of one member, as it
-// would begin or has begun.
+// Recovery describes a new generation of the log, planned or begun, that goes on from the copy of one member.
 type Recovery struct {
 	Generation uint64
 	Source     Position // whose copy it is
 	Members    []Position
-	Log        string   // how the log is that is given up
-	Lost       []string // what is known to exist, or may exist, and is not in the copy
+	Log        string   // the state of the log that is given up
+	Lost       []string // entries that exist, or may exist, and are not in the copy
 }
 
-// Position is where a member is.
+// Position is the position of a member in the log.
 type Position struct {
 	Name    string
-	Answers bool // it was asked and has answered; otherwise the rest is what it said last
-	Known   bool // something is known of it
+	Answers bool // it has answered; otherwise the other fields are from its last message
+	Known   bool // it was heard at least once
 	Role    Role
 	Reason  string
 
@@ -36,7 +35,7 @@ type Position struct {
 
 // Consent is what an operator decides about a recovery.
 type Consent struct {
-	Source  string   // the member whose copy goes on; "": the one that is furthest
+	Source  string   // the member with whose copy the store goes on; "": the furthest copy
 	Without []string // members that do not answer, and whose copies are given up
 }
 
@@ -46,7 +45,7 @@ const (
 	settleFor = 30 * time.Second // how long members have to stop following a log that has ended
 )
 
-// survey is how members and log are at one time.
+// survey is the state of members and log at one time.
 type survey struct {
 	members []Position
 	newest  uint64 // generation that has a log
@@ -57,7 +56,7 @@ type survey struct {
 	from    base   // its payload
 	used    bool   // no record can begin the newest generation, which is newer: it has ended, or its first entry was purged
 	mark    mark   // the furthest entry that a member was heard to have
-	doubts  string // why what was acknowledged may be on a disk that is away
+	doubts  string // why acknowledged entries may be on a disk that is away
 }
 
 // PlanRecovery returns the recovery that Recover would make now. An error says why none is
@@ -70,9 +69,9 @@ func (d *DB) PlanRecovery(ctx context.Context, c Consent) (Recovery, error) {
 	return s.plan(c)
 }
 
-// Recover ends the log, and begins a new generation with the copy that the plan names. All
-// members go over to it. It can be repeated when it was interrupted. Of two at the same
-// time one begins the generation, and the other one returns an error.
+// Recover ends the log, and begins a new generation with the copy that the plan names. All members go over to it.
+// An interrupted call can be repeated. If two run at the same time, one begins the generation, and the other
+// returns an error.
 func (d *DB) Recover(ctx context.Context, c Consent) (Recovery, error) {
 	s, err := recoveries{d}.survey(ctx)
 	if err != nil {
@@ -117,11 +116,11 @@ func (d *DB) Recover(ctx context.Context, c Consent) (Recovery, error) {
 	return r, recoveries{d}.beginGeneration(ctx, r)
 }
 
-// recoveries are how a member begins a new generation of the log.
+// recoveries begin new generations of the log.
 type recoveries struct{ *DB }
 
-// settled waits until the copies of all members that answered get nothing more. The
-// answers say what an active member has acknowledged up to the end of its log.
+// settled waits until the copies of all members that answered take no more entries. Their answers then show all
+// entries that an active member has acknowledged up to the end of its log.
 func (rs recoveries) settled(ctx context.Context, before survey) (survey, error) {
 	for began := time.Now(); ; {
 		now, err := rs.survey(ctx)
@@ -195,7 +194,7 @@ func insist(ctx context.Context, call func(context.Context) error) (err error) {
 	}
 }
 
-// survey asks all members where they are, and looks at the log that the furthest follows.
+// survey asks all members for their positions, and reads the state of the log that the furthest member follows.
 func (rs recoveries) survey(ctx context.Context) (s survey, err error) {
 	began := time.Now()
 	rs.broadcast(heartbeat{Poll: true})
@@ -243,7 +242,7 @@ func (rs recoveries) survey(ctx context.Context) (s survey, err error) {
 	return s, rs.lookAt(ctx, &s)
 }
 
-// lookAt reads what a survey needs of the log.
+// lookAt reads the state of the log for a survey.
 func (rs recoveries) lookAt(ctx context.Context, s *survey) error {
 	err := attempt(ctx, func(ctx context.Context) (err error) {
 		s.log, err = rs.logs.Generation(s.at).State(ctx)
@@ -286,7 +285,7 @@ func (rs recoveries) answers(ctx context.Context, began time.Time) error {
 	defer cancel()
 	for {
 		all, news := rs.peers.heard()
-		missing := len(all) < len(rs.options.Members)-1 || len(rs.options.Members) == 0 // others may be there
+		missing := len(all) < len(rs.options.Members)-1 || len(rs.options.Members) == 0 // there may be further members
 		for _, p := range all {
 			missing = missing || !p.heard.After(began)
 		}

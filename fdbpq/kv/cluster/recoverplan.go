@@ -15,7 +15,7 @@ func (s survey) plan(c Consent) (Recovery, error) {
 	return s.choose(c)
 }
 
-// mayRecover says why there is nothing to recover, or why it has to wait.
+// mayRecover says why no recovery is needed, or why it has to wait.
 func (s survey) mayRecover() error {
 	for _, p := range s.members {
 		if p.Answers && p.Role == Active && p.heartbeat.Pending < pendingFor {
@@ -63,8 +63,8 @@ func (p Position) differs(o Position) bool {
 func (s survey) choose(c Consent) (Recovery, error) {
 	r := Recovery{Generation: s.at + 1, Members: s.members, Log: s.describeLog()}
 	if s.newest > s.at {
-		// It has no record: a recovery was interrupted. Or no copy that answers can go on
-		// with it: its record may be gone, because it was purged or a recovery has ended it.
+		// The newest generation is taken: a recovery was interrupted before it had a first record, or no copy that
+		// answers can go on with that record, because it was purged or another recovery has ended it.
 		if r.Generation = s.newest; s.begun.kind == kindGenesis || s.used {
 			r.Generation++
 		}
@@ -121,7 +121,7 @@ func (s survey) choose(c Consent) (Recovery, error) {
 	return r, nil
 }
 
-// beyond says what a member has, or may have, that the source lacks.
+// beyond names the entries that a member has, or may have, and the source lacks.
 func (p Position) beyond(source Position) string {
 	switch {
 	case !p.Known:

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// silentFor is how long a member hears nothing of an active one until it becomes a
-	// candidate; after a failure it waits longer, up to silentAtMost.
+	// silentFor is how long a member waits for a sign of life of an active member before it becomes a candidate;
+	// after a failure it waits longer, up to silentAtMost.
 	silentFor    = 1500 * time.Millisecond
 	silentAtMost = 12 * time.Second
 
@@ -19,14 +19,14 @@ const (
 	pollEvery = 300 * time.Millisecond
 )
 
-// campaigns is when this member may try to become active.
+// campaigns decides when this member may try to become active.
 type campaigns struct {
-	patience time.Duration // how long no active member must have been heard
+	patience time.Duration // how long it has to wait for a sign of life
 	failures int
 	next     time.Time // not before
 }
 
-// reset is for when another member was heard.
+// reset is called when another member was heard.
 func (c *campaigns) reset() { *c = campaigns{patience: jitter(silentFor)} }
 
 func (c *campaigns) failed() {
@@ -71,9 +71,8 @@ func (d *DB) run(ctx context.Context) {
 // jitter returns between d and 1.5 d, so that members do not all try at the same time.
 func jitter(d time.Duration) time.Duration { return d + mathrand.N(d/2) }
 
-// follow follows the log until something is to be done about the active member: it
-// returns a term when this member is active, errLost when its candidacy failed, and other
-// errors when the log cannot be followed.
+// follow follows the log until this member has to act: it returns a term when this member is active, errLost when
+// its candidacy failed, and other errors when the log cannot be followed.
 func (d *DB) follow(ctx context.Context, c *campaigns) (*Term, error) {
 	entries, err := d.advance(ctx)
 	if d.outdated(err) {
@@ -128,8 +127,8 @@ func (d *DB) follow(ctx context.Context, c *campaigns) (*Term, error) {
 	return nil, nil
 }
 
-// mayCampaign reports whether this member need not wait for a sign of life: it is the only
-// one, or has made the log, or the active one has stepped down for it.
+// mayCampaign reports whether this member need not wait for a sign of life: it is the only member, or has made the
+// log, or the active member has stepped down in its favour.
 func (d *DB) mayCampaign() bool {
 	if len(d.options.Members) == 1 {
 		return true
@@ -139,8 +138,8 @@ func (d *DB) mayCampaign() bool {
 	return h.Entry == 1 && mine || h.Released && !mine && d.tail.successor == d.options.Name
 }
 
-// found makes the log of a new store, if this member may: a member without a copy must
-// not make an empty store in the place of one that others have.
+// found makes the log of a new store, if this member may. A member without a copy must not make an empty store in
+// the place of a store that others have.
 func (d *DB) found(ctx context.Context) error {
 	if d.tail.head.Entry > 0 {
 		d.status.set(Follower, "the log is gone, and this member has a copy of it: "+advice)

@@ -11,7 +11,7 @@ type Role string
 
 const (
 	Follower  Role = "follower"  // it follows the log
-	Candidate Role = "candidate" // it heard nothing of an active member, and tries to become that
+	Candidate Role = "candidate" // it heard no active member, and tries to become active
 	Active    Role = "active"    // it runs transactions
 	Stopped   Role = "stopped"   // its copy and the log do not belong together
 )
@@ -20,13 +20,13 @@ const (
 type Status struct {
 	Role       Role
 	Generation uint64 // of the log that the copy follows
-	Epoch      uint64 // of the log, as far as it is known here
+	Epoch      uint64 // of the log, as far as this member knows
 	Entry      uint64 // the last one in the copy
 	Synced     uint64 // the last one that is on this disk
 	Log        LogState
 	Reached    time.Time // when the log, or an active member that reaches it, was heard last
-	CaughtUp   bool      // this member's disk has all that was acknowledged before its start, and another one knows it
-	Reason     string    // why no member may become active, or why this one waits
+	CaughtUp   bool      // this member's disk has all entries acknowledged before its start, and another member knows it
+	Reason     string    // why no member may become active, or why this member waits
 	Takeovers  uint64    // how often this member became active
 	Appends    uint64    // records that this member has written
 	Members    []MemberStatus
@@ -47,8 +47,8 @@ type MemberStatus struct {
 	Runs    bool   // it was heard within livingFor, and has not ended
 }
 
-// Newest is the last entry of its generation of the log that this member knows of: in its
-// copy, in the log, or in the copy of another member.
+// Newest is the last entry of its generation of the log that this member knows: in its copy, in the log, or in the
+// copy of another member.
 func (s Status) Newest() uint64 {
 	newest := max(s.Entry, s.Log.Last)
 	for _, m := range s.Members {
@@ -62,12 +62,12 @@ func (s Status) Newest() uint64 {
 // Lag is how many entries a copy lacks.
 func (s Status) Lag(entry uint64) uint64 { return s.Newest() - min(entry, s.Newest()) }
 
-// status is what the goroutines of a member share.
+// status is the state that the goroutines of a member share.
 type status struct {
 	mu     sync.Mutex
 	role   Role
 	head   head   // of the copy
-	read   uint64 // entry of the log; behind head are parts of a transaction without its end
+	read   uint64 // entry of the log; between head and it lie parts of a transaction whose end is missing
 	synced uint64
 	log    LogState
 	full   struct { // disks
@@ -76,9 +76,9 @@ type status struct {
 	}
 	reason    string
 	misread   bool      // this member has stopped at an entry, and its copy is a part of the log
-	final     bool      // the copy gets nothing more in its generation of the log
+	final     bool      // the copy takes no more entries in its generation of the log
 	pending   time.Time // when the append under way began; zero: none is
-	written   time.Time // when the last transaction was read, if it was new then; zero: it was not
+	written   time.Time // when the last transaction was read, if the transaction was new; zero
 	sign      time.Time // when the active member was heard last, or this one began to listen
 	served    time.Time // when this generation was seen to have an active member; zero: it was not
 	counts    struct{ takeovers, appends uint64 }
@@ -115,7 +115,7 @@ func (s *status) logLast() uint64 {
 	return s.log.Last
 }
 
-// Status returns how things are now.
+// Status returns the present status.
 func (d *DB) Status() Status {
 	all, _ := d.peers.heard()
 	own, _ := d.claims.disk()
@@ -137,14 +137,13 @@ func (d *DB) Status() Status {
 	return now
 }
 
-// Changed returns a channel that is closed when the role of this member, or its reason,
-// is another one.
+// Changed returns a channel that is closed when the role of this member, or its reason, changes.
 func (d *DB) Changed() <-chan struct{} {
 	_, changed := d.status.peek()
 	return changed
 }
 
-// set changes the status; the role and the reason only here.
+// set changes the status. No other method changes the role and the reason.
 func (s *status) set(role Role, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -221,8 +220,8 @@ func (s *status) closed() bool {
 	return s.ended
 }
 
-// moved notes how far the copy is. wrote says that the entry changed something, fresh that
-// it was read when it was new.
+// moved notes the position of the copy. wrote says that the entry changed rows, fresh that it was read when it was
+// new.
 func (s *status) moved(h head, wrote, fresh bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -246,8 +245,8 @@ func (s *status) readTo(entry uint64) {
 	s.read = entry
 }
 
-// lastRead is the last entry of the log that this member has read or written. Parts of a
-// transaction without its end may follow the copy.
+// lastRead is the last entry of the log that this member has read or written. It may lie behind the copy's, if the
+// end of a transaction is missing.
 func (s *status) lastRead() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -261,7 +260,7 @@ func (s *status) lastWrite() time.Time {
 	return s.written
 }
 
-// entry is the last one in the copy.
+// entry is the last entry of the copy.
 func (s *status) entry() uint64 { return s.position().Entry }
 
 func (s *status) position() head {
@@ -270,15 +269,15 @@ func (s *status) position() head {
 	return s.head
 }
 
-// observe notes what the log said of itself.
+// observe notes the state of the log.
 func (s *status) observe(state LogState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.log = state
 }
 
-// reachedLocked is a time at which this member had contact with the log. What the log says
-// of itself is none: a server that is cut off goes on describing it.
+// reachedLocked is a time at which this member had contact with the log. A state of the log is no contact: a server
+// that is cut off goes on describing its log.
 func (s *status) reachedLocked() time.Time {
 	switch {
 	case s.role == Active && !s.pending.IsZero():
@@ -298,7 +297,7 @@ func (s *status) grown(entry uint64, bytes int) {
 	s.log.Bytes += uint64(bytes)
 }
 
-// fill is how much of the room of the log is taken, from 0 to 1; 0 where there is no limit.
+// fill is the part of the log's room that is taken, from 0 to 1; 0 if there is no limit.
 func (s *status) fill() float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -317,8 +316,8 @@ func (s *status) flushed(generation, entry uint64) {
 	}
 }
 
-// stop notes that this member serves nothing. Its copy gets nothing more, unless it is about
-// an entry that may be read as what it should be.
+// stop notes that this member serves nothing. Its copy takes no more entries, unless the cause is an entry that it
+// misread and can read again.
 func (s *status) stop(why error) {
 	s.set(Stopped, why.Error())
 	s.mu.Lock()
@@ -328,14 +327,14 @@ func (s *status) stop(why error) {
 	s.final = s.final || !entry
 }
 
-// settle notes that the copy gets nothing more in its generation of the log.
+// settle notes that the copy takes no more entries in its generation of the log.
 func (s *status) settle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.final = true
 }
 
-// stand begins a candidacy. Why the one before failed counts until this one has a result.
+// stand begins a candidacy. The reason why the last one failed stays until this one has a result.
 func (s *status) stand() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,15 +11,15 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// tail is the end of the log as this member has read it.
+// tail is the end of the log as far as this member has read it.
 type tail struct {
 	head      head
 	assembly  assembly
 	caughtUp  time.Time // when the log had nothing new last
-	compared  time.Time // when the copy was compared with what the log says of itself
+	compared  time.Time // when the copy was compared with the state of the log
 	outdated  bool      // there is a newer generation of the log
 	successor string    // the member that the last record names, if that releases the epoch
-	short     shortfall // as a candidate saw it last
+	short     shortfall // seen by the last candidacy
 	misses    int       // how often in a row the log did not show an entry that another member has
 }
 
@@ -31,25 +31,24 @@ func (t *tail) store() string {
 	return hex.EncodeToString(t.head.Store[:])
 }
 
-// freshFor is how recently a member must have been at the end of the log for the next
-// entry to count as new.
+// freshFor is how recently a member must have been at the end of the log for the next entry to count as new.
 const freshFor = 2 * time.Second
 
 // errStop: the copy and the log do not belong together, or this version cannot read the
 // log. The member serves nothing until an operator has looked.
 var errStop = errors.New("this member must not go on")
 
-// errEntry: the same, because of an entry that does not continue the copy. It may be read as
-// what it should be later: the server that has it may be damaged, or this program too old.
+// errEntry: like errStop, because of an entry that does not continue the copy. The entry may be read correctly
+// later: the server that has it may be damaged, or this program too old.
 var errEntry = fmt.Errorf("%w", errStop)
 
-// errBehind: the log begins behind what this copy has.
+// errBehind: the log no longer has the entries that this copy lacks.
 var errBehind = errors.New("the log no longer has what this copy lacks")
 
 const readAtOnce = 64 // entries
 
-// missPause is how long a member waits after the first time that the log does not show an
-// entry that another member has: a server that lags has it soon.
+// missPause is how long a member waits after the first time that the log does not show an entry that another member
+// has: a server that lags will soon have it.
 const missPause = 2 * time.Millisecond
 
 // untilPoll is how long to wait before the log is read again without a hint.
@@ -62,8 +61,7 @@ func (d *DB) untilPoll() time.Duration {
 	return min(missPause<<min(d.tail.misses-1, 10), pollEvery)
 }
 
-// advance reads the log to its end and commits what it has to the copy. It returns how
-// many entries there were.
+// advance reads the log to its end and commits the entries to the copy. It returns how many there were.
 func (d *DB) advance(ctx context.Context) (entries int, err error) {
 	for {
 		var found [][]byte
@@ -94,8 +92,8 @@ func (d *DB) advance(ctx context.Context) (entries int, err error) {
 	}
 }
 
-// acceptConfirmed accepts an entry as the leader of the log has it, if that differs from what
-// another server said, which was refused.
+// acceptConfirmed accepts an entry as the leader of the log has it, if it differs from the refused entry of another
+// server.
 func (d *DB) acceptConfirmed(ctx context.Context, wrong []byte, refused error) error {
 	var right []byte
 	err := attempt(ctx, func(ctx context.Context) (err error) {
@@ -104,7 +102,7 @@ func (d *DB) acceptConfirmed(ctx context.Context, wrong []byte, refused error) e
 	})
 	switch {
 	case err != nil:
-		return err // it is not known yet who is right
+		return err // it is not known yet which server is right
 	case bytes.Equal(right, wrong):
 		return refused
 	}
@@ -112,15 +110,15 @@ func (d *DB) acceptConfirmed(ctx context.Context, wrong []byte, refused error) e
 	return d.accept(right)
 }
 
-// rewind forgets the parts of a transaction without its end: the log may have lost them, and
-// what it has in their place is to be read.
+// rewind forgets the parts of a transaction whose end is missing: the log may have lost them, and other entries may
+// have their place.
 func (d *DB) rewind() {
 	d.tail.head, d.tail.assembly = d.status.position(), assembly{}
 	d.status.readTo(d.tail.head.Entry)
 }
 
-// compare compares the copy with what the log says of itself, when it has nothing new.
-// That the log ends before the copy proves nothing here: a server that lags says so, too.
+// compare compares the copy with the state of the log when the log has no new entries. A log that ends before the
+// copy proves nothing here: a server that lags shows such a log, too.
 func (d *DB) compare(ctx context.Context) error {
 	var state LogState
 	err := attempt(ctx, func(ctx context.Context) (err error) {
@@ -162,7 +160,7 @@ func (d *DB) accept(entry []byte) error {
 			return fmt.Errorf("%w: entry %d of the log: %w", errEntry, next.Entry, err)
 		}
 		if r.kind == kindFragment {
-			// The copy's position stays: what has no end is read again after a start.
+			// The copy's position stays: after a start the parts of an unfinished transaction are read again.
 			t.head = next
 			d.status.readTo(next.Entry)
 			return nil
@@ -179,8 +177,8 @@ func (d *DB) accept(entry []byte) error {
 		return fmt.Errorf("%w: entry %d of the log: %w", errEntry, next.Entry, err)
 	}
 	if r.kind == kindGenesis {
-		// A copy that is empty after a crash would be no objection to an empty store in the
-		// place of one whose log was lost.
+		// If the copy were empty after a crash, it would not object to an empty store in the place of a store whose
+		// log was lost.
 		if err := d.copy().Sync(); err != nil {
 			return err
 		}

@@ -7,9 +7,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
-// Term is a time in which this member is active. It is a kv.DB: its transactions fail
-// with ErrUnavailable once the term is over, and belong to no later term. What a program
-// keeps in memory about the store must end with it too.
+// Term is a time in which this member is active. It is a kv.DB: its transactions fail with ErrUnavailable once the
+// term is over, and belong to no later term. A program has to forget its memory of the store when the term ends.
 type Term struct {
 	kv.DB
 	local   *local.Term

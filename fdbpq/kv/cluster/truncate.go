@@ -14,16 +14,16 @@ const (
 	truncateEvery = 2 * time.Second
 	completeEvery = 10 * time.Second
 
-	// keepBytes of the log stay although all living members have them on their disks:
-	// a member that was away for a while goes on from there.
+	// keepBytes of the log stay although all living members have them on their disks, so that a member that was
+	// away for a while can go on from there.
 	keepBytes = 64 << 20
 )
 
-// upkeep is what a member does about the length of the log, and what it has on its disk.
+// upkeep keeps the log short and the copy on the disk.
 type upkeep struct{ *DB }
 
-// syncReplica makes the copy durable from time to time, until ctx ends. The log may
-// forget what the disks of members have.
+// syncReplica makes the copy durable from time to time, until ctx ends. The log may drop entries that the disks of
+// members have.
 func (u upkeep) syncReplica(ctx context.Context) {
 	for pause(ctx, syncEvery) == nil {
 		checkpoints{u.DB}.drop()
@@ -40,8 +40,7 @@ func (u upkeep) syncReplica(ctx context.Context) {
 	}
 }
 
-// truncate removes from the log what it need not keep, while this member is active and
-// until ctx ends.
+// truncate removes entries that the log need not keep, while this member is active and until ctx ends.
 func (u upkeep) truncate(ctx context.Context) {
 	var completed time.Time
 	for pause(ctx, truncateEvery) == nil {
@@ -74,7 +73,7 @@ func (u upkeep) truncate(ctx context.Context) {
 	}
 }
 
-// purge removes from the log what it need not keep.
+// purge removes entries that the log need not keep.
 func (u upkeep) purge(ctx context.Context, state LogState) {
 	first := u.expendable(state)
 	if first <= state.First {
@@ -96,9 +95,8 @@ func (u upkeep) makeRoom(ctx context.Context) {
 	u.purge(ctx, state)
 }
 
-// probe has the active member append to a log that seems to have lost entries, or to have some
-// of another member: the append finds out. Without it a member that has nothing to write would
-// go on being active.
+// probe makes the active member append to a log that seems to have lost entries, or to have entries of another
+// member: the append finds out. Without it a member that has nothing to write would stay active.
 func (u upkeep) probe(ctx context.Context) {
 	term := u.status.current()
 	if term == nil {
@@ -106,15 +104,14 @@ func (u upkeep) probe(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, truncateEvery)
 	defer cancel()
-	_ = term.View(ctx, func(r kv.Reader) error { // what the append says counts
+	_ = term.View(ctx, func(r kv.Reader) error { // only the result of the append counts
 		_, err := r.Get([]byte{0})
 		return err
 	})
 }
 
-// expendable returns the first entry that the log has to keep: entries before it are on
-// the disks of all living members, or of two when the log is half full. Without two of
-// them it keeps everything.
+// expendable returns the first entry that the log has to keep. Earlier entries are on the disks of all living
+// members, or of two when the log is half full. Without two such members the log keeps everything.
 func (u upkeep) expendable(state LogState) uint64 {
 	keep := uint64(keepBytes)
 	if state.MaxBytes > 0 {

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// distrust returns why this member must not become active although a majority may have the log:
-// disks went back, or may have, and what was acknowledged may be on the disk of a member that is
-// away. A member counts if nobody who runs remembers that its disk had more, and if it has caught
-// up since its start, or somebody who runs has witnessed all that its disk had.
+// distrust returns the reason for which this member must not become active although a majority may have the log:
+// disks went back to an old state, or may have, so acknowledged entries may be on the disk of a member that is
+// away. A member counts if no running member remembers that its disk had more, and if it has caught up since its
+// start, or a running member has witnessed all entries of its disk.
 func (d *DB) distrust() string {
 	if h := d.tail.head; h.Entry == 1 && h.Process == d.process {
 		return "" // nothing was acknowledged in this generation
@@ -22,8 +22,8 @@ func (d *DB) distrust() string {
 	return fmt.Sprintf(`%s, or run "pqd recover --without %s" to go on without what it has`, why, missing)
 }
 
-// doubts says why the members that run do not suffice, and which ones are away that may have
-// what they lack.
+// doubts says why the running members do not suffice, and names the absent members that may have the missing
+// entries.
 func (d *DB) doubts() (why, missing string) {
 	if d.options.LogReplica == nil || len(d.options.Members) < 2 {
 		return "", ""
@@ -69,11 +69,11 @@ func (d *DB) doubts() (why, missing string) {
 	return fmt.Sprintf(`%s: what was acknowledged may be on %s alone: start that`, strings.Join(doubts, "; "), missing), missing
 }
 
-// doubted says why a member that runs may lack what its disk once had, or nothing. back says
-// that its disk certainly went back.
+// doubted says why a running member may lack entries that its disk once had, or nothing. back says that its disk
+// certainly went back.
 func doubted(name string, now *claim, knows map[string]map[string]claim) (doubt string, back bool) {
 	if now == nil {
-		return "", false // a version that makes no claims
+		return "", false // it runs a version that makes no claims
 	}
 	witnessed := false
 	for _, other := range slices.Sorted(maps.Keys(knows)) {
