@@ -14,7 +14,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
-// backup asks the pqd that has the store open for a copy of it. It copies one that no process has open itself.
+// backup asks the pqd that has the store open for a copy of it. If no process has the store open, backup copies it
+// itself.
 func backup(ctx context.Context, s settings.Settings, to string, stdout io.Writer) error {
 	dir, err := storeDir(s, "FoundationDB has a backup of its own, fdbbackup")
 	if err != nil {
@@ -50,7 +51,7 @@ func copyStopped(dir, to string, stdout io.Writer) error {
 	return err
 }
 
-// restore has a backup take the place of the store, which no process has open.
+// restore puts a backup in the place of the store, which no process may have open.
 func restore(s settings.Settings, from string, stdout io.Writer) error {
 	if !s.Store.Embedded() {
 		return settings.Usagef("PQ_STORE=%s: expected an embedded store, local:<directory>; of several pqd, docs/cluster.md has how one is restored, and FoundationDB has fdbrestore", s.Store)

@@ -47,7 +47,7 @@ type backupAnswer struct {
 // an embedded one. A failure is logged and ends nothing: only backups and recoveries need
 // the socket.
 func startControl(path string, store backuper, member *cluster.DB, log *slog.Logger) *control {
-	// Left behind by a process that was killed: the store's lock is ours.
+	// A process that was killed has left the socket behind: the store's lock is ours.
 	err := os.Remove(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil

@@ -20,18 +20,18 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
-// daemon starts the parts of pqd, and has what they have in common.
+// daemon starts the parts of pqd, and has the things that they share.
 type daemon struct {
 	settings settings.Settings
 	log      *slog.Logger
 	metrics  *prometheus.Registry
 	health   health
 	damage   damage
-	store    *fdbpq.Store // of a pqd that shares it with no other
+	store    *fdbpq.Store // nil in a pqd that keeps a store together with others
 	embedded *natsServer  // nil when NATS_URL is set
 	remotes  *remotes
 	tenants  *tenants
-	room     func(bytes int) error // why the store takes no new items; nil: nothing is in the way
+	room     func(bytes int) error // says why the store takes no new items; nil: it always takes them
 }
 
 // serve starts the parts of pqd, each on top of the one before, and serves until ctx ends
@@ -149,8 +149,7 @@ func (d *daemon) untilStopped(ctx context.Context, reloads <-chan os.Signal, r r
 	}
 }
 
-// startStore opens the store of a pqd that shares it with no other, or on FoundationDB,
-// and the queues in it.
+// startStore opens the store, and the queues in it: an embedded store, or one on FoundationDB.
 func (d *daemon) startStore(ctx context.Context, started *parts) error {
 	db, numbers, err := openStore(ctx, d.settings, d.log)
 	if err != nil {
@@ -181,7 +180,7 @@ func (d *daemon) startStore(ctx context.Context, started *parts) error {
 func (d *daemon) connectNATS(ctx context.Context, login []nats.Option, started *parts) (*link.Link, error) {
 	options := slices.Concat(bridge.ConnectOptions(d.log), login, d.embedded.inProcess(), []nats.Option{
 		nats.Name("pqd"),
-		nats.RetryOnFailedConnect(false), // connect does that, and tells what will pass from what will not
+		nats.RetryOnFailedConnect(false), // connect does that, and knows which errors pass
 	})
 	l := &link.Link{Name: "pqd's connection", Log: d.log, Dial: func(ctx context.Context, more ...nats.Option) (*nats.Conn, error) {
 		return connect(ctx, d.settings.NATS.URL, slices.Concat(options, more), d.log)
@@ -193,12 +192,12 @@ func (d *daemon) connectNATS(ctx context.Context, login []nats.Option, started *
 	return l, nil
 }
 
-// service is what answers requests: a bridge, or the bridges of a member, one a term.
+// service answers requests: it has a bridge, or the bridges of a member, one a term.
 type service struct {
 	ready <-chan struct{} // closed when pqd is ready for the first time
 	drain func(context.Context) error
 
-	failed <-chan error // why it cannot go on; nil: it always can
+	failed <-chan error // an error after which it cannot go on; nil: there is none
 }
 
 // startService starts to answer requests.
@@ -233,7 +232,7 @@ func (d *daemon) startService(ctx context.Context, l *link.Link, log *storeLog, 
 	return s, nil
 }
 
-// bridgeOptions are those of each bridge of this process.
+// bridgeOptions are the options of each bridge of this process.
 func (d *daemon) bridgeOptions(tracer trace.Tracer) bridge.Options {
 	options := bridge.Options{
 		Prefix:    string(d.settings.Prefix),

@@ -17,14 +17,14 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
-// damage reports the damage of an embedded store to health checks, metrics and clients. The
-// zero value never reports any: other stores have no such files.
+// damage reports the damage of an embedded store to health checks, metrics and clients. The zero value reports
+// none, for stores without such files.
 type damage struct {
 	db    *local.DB
 	store *fdbpq.Store
 
 	mu    sync.Mutex
-	files int // that texts are about
+	files int // that texts describe
 	texts []string
 }
 
@@ -51,7 +51,7 @@ func (d *damage) describe() []string {
 // maxNames bounds how many queues are named.
 const maxNames = 10
 
-// concerned names the queues that the file may hold rows of.
+// concerned names the queues of which the file may have rows.
 func (d *damage) concerned(file *local.Damage) string {
 	if len(file.Begin) == 0 {
 		return "any queue"
@@ -84,8 +84,8 @@ func (d *damage) err() error {
 	return nil
 }
 
-// adviseDamage adds what to do to an error about a damaged store, or about a node's copy of
-// one: other nodes have all that is in a copy.
+// adviseDamage adds a remedy to an error about a damaged store, or about a node's damaged copy, for which other
+// nodes have a good one.
 func adviseDamage(err error, s settings.Settings) error {
 	switch {
 	case !errors.Is(err, kv.ErrDamaged):

@@ -10,7 +10,7 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// diskRoom is the room on the disk of a directory: what pqd may still write, and all.
+// diskRoom returns how many bytes pqd may still write to the disk of a directory, and the size of the disk.
 func diskRoom(dir string) (free, size int64, err error) {
 	var disk syscall.Statfs_t
 	if err := syscall.Statfs(dir, &disk); err != nil {
@@ -24,13 +24,13 @@ func fullDisk(m settings.MinFree, dir string) func() error {
 	return func() error {
 		free, size, err := diskRoom(dir)
 		if err != nil || free >= m.Of(size) {
-			return nil // a disk that is gone is for /readyz
+			return nil // /readyz reports a disk that is gone
 		}
 		return tooLittle(free, m.Of(size), "")
 	}
 }
 
-// storeDisk tells of the disk that the store, or this pqd's copy, is on. nil: neither is on one of this machine.
+// storeDisk describes the disk of the store, or of this pqd's copy. nil: neither is on a disk of this machine.
 func storeDisk(s settings.Settings) func() *protocol.Disk {
 	dir := s.Store.Place
 	switch {
@@ -48,12 +48,12 @@ func storeDisk(s settings.Settings) func() *protocol.Disk {
 	}
 }
 
-// tooLittle says how much is free, and less what that is than df says.
+// tooLittle says how much is free; less names the part that df counts as free.
 func tooLittle(free, least int64, less string) error {
 	return fmt.Errorf("%d MiB are free on the disk of the store%s, and %d MiB are to stay free (PQ_MIN_FREE)", max(free, 0)>>20, less, least>>20)
 }
 
-// diskMetrics are the numbers of the disk that the store, or this pqd's copy, is on.
+// diskMetrics are the numbers of the disk of the store, or of this pqd's copy.
 type diskMetrics struct {
 	dir string
 }

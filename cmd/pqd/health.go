@@ -18,7 +18,7 @@ type health struct {
 	console  atomic.Pointer[func() error]  // whether the console has a connection, if there is a console
 	copied   atomic.Pointer[func() error]  // whether this node's copy is damaged, if pqd has one
 	damage   atomic.Pointer[func() error]  // whether the store is damaged, if it has files of its own
-	role     atomic.Pointer[func() string] // what pqd is among those that keep a store together
+	role     atomic.Pointer[func() string] // the role of pqd in its cluster
 	stopping atomic.Bool
 }
 
@@ -31,17 +31,17 @@ func (h *health) member(ready func() error, role func() string) {
 	h.serving(ready)
 }
 
-// stored sets the function that reports damage of the store, which nobody else can serve.
+// stored sets the function that reports damage of the store. No other pqd has a good copy.
 func (h *health) stored(damage func() error) { h.damage.Store(&damage) }
 
-// copies sets the function that reports damage of this node's copy: other nodes have good ones.
+// copies sets the function that reports damage of this node's copy. Other nodes have good copies.
 func (h *health) copies(damage func() error) { h.copied.Store(&damage) }
 
-// stop is called when pqd begins to stop, before anything is taken down.
+// stop is called when pqd begins to stop, before any part ends.
 func (h *health) stop() { h.stopping.Store(true) }
 
-// ready returns why pqd must get no requests, or nil. It is nil for a damaged store: requests that
-// need nothing of the damaged file are served, and no other pqd could serve the rest.
+// ready returns the reason for which pqd must get no requests, or nil. It is nil for a damaged store: pqd serves
+// the requests that need no damaged file, and no other pqd could serve the rest.
 func (h *health) ready() error {
 	if err := h.works(); err != nil {
 		return err
@@ -56,7 +56,7 @@ func (h *health) ready() error {
 	return nil
 }
 
-// works is like ready, and ignores the console, and damage of a copy.
+// works is like ready, but ignores the console, and damage of a copy.
 func (h *health) works() error {
 	if h.stopping.Load() {
 		return errStopping
@@ -68,8 +68,8 @@ func (h *health) works() error {
 	return (*bridge)()
 }
 
-// live returns why pqd cannot work, or nil. It is nil, unlike ready, while pqd waits for
-// NATS at its start or for other nodes, and when a copy is damaged: a restart would not help.
+// live returns the reason for which pqd cannot work, or nil. Unlike ready it is nil while pqd waits for NATS at its
+// start or for other nodes, and when a copy is damaged, because a restart would not help.
 func (h *health) live() error {
 	err := h.works()
 	if err == errStarting || errors.As(err, new(waitingError)) {

@@ -79,7 +79,7 @@ func startHTTP(where settings.Address, cert *webCertificate, handler http.Handle
 			IdleTimeout:       2 * time.Minute,
 			MaxHeaderBytes:    1 << 16,
 
-			DisableGeneralOptionsHandler: true, // it would answer OPTIONS * whatever host it names, and without a token
+			DisableGeneralOptionsHandler: true, // it would answer OPTIONS * for any host, and without a token
 			ErrorLog:                     stdlog.New(httpProblems{log}, "", 0),
 		},
 	}
@@ -93,8 +93,8 @@ func startHTTP(where settings.Address, cert *webCertificate, handler http.Handle
 
 func (w *webServer) url() string { return settings.Scheme(w.encrypted) + w.listener.Addr().String() }
 
-// httpProblems logs what the server of net/http has to say. Its texts have addresses of
-// clients, so as messages none would be the repetition of another.
+// httpProblems logs the problems of the server of net/http as attributes. As messages they would never repeat,
+// since they have addresses of clients, and the limit for repeated messages would not hold.
 type httpProblems struct{ log *slog.Logger }
 
 // Write implements io.Writer.

@@ -14,8 +14,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 )
 
-// keptBridge is the bridge of a pqd that shares its store with no other, or on FoundationDB. When the link makes another
-// connection, another bridge begins on that.
+// keptBridge is the bridge of a pqd with an embedded store, or on FoundationDB. When the link makes another
+// connection, another bridge begins on it.
 type keptBridge struct {
 	store   *fdbpq.Store
 	options bridge.Options
@@ -28,7 +28,7 @@ type keptBridge struct {
 	keeping sync.WaitGroup
 }
 
-// start starts the first bridge. ctx bounds that alone: it serves until it is drained.
+// start starts the first bridge. ctx bounds only the start: the bridge serves until it is drained.
 func (k *keptBridge) start(ctx context.Context) error {
 	k.link.Begin, k.link.End = k.begin, k.end
 	if err := k.link.Use(ctx); err != nil {
@@ -50,8 +50,8 @@ func (k *keptBridge) begin(ctx context.Context, nc *nats.Conn) error {
 	return nil
 }
 
-// lostLimit bounds the end of a bridge whose connection is closed: nobody gets its answers, and what it has given
-// without an answer returns to its queue.
+// lostLimit bounds the end of a bridge whose connection is closed: its answers reach no client, and items that it
+// gave without an answer return to their queues.
 const lostLimit = 5 * time.Second
 
 func (k *keptBridge) end() {

@@ -1,13 +1,12 @@
-// Command pqd is the daemon. It answers requests for priority queues on NATS subjects and
-// keeps the queues in a store. Without settings it runs a NATS server on 127.0.0.1:4222
-// and keeps its data in ./pq-data.
+// Command pqd is the daemon. It answers requests for priority queues on NATS subjects and keeps the queues in a
+// store. Without settings it runs a NATS server on 127.0.0.1:4222 and keeps its data in ./pq-data.
 //
-// It logs one line "ready" when it begins to answer. SIGTERM and SIGINT stop it in order:
-// it answers the requests that it has received. A second signal ends it at once. SIGHUP
-// has it read the files of PQ_NATS_CONFIG, PQ_REMOTES and PQ_TENANTS again.
+// It logs one line "ready" when it begins to answer. At SIGTERM and SIGINT it stops in order: it answers the
+// requests that it has received. A second signal ends it at once. At SIGHUP it reads the files of PQ_NATS_CONFIG,
+// PQ_REMOTES and PQ_TENANTS again.
 //
-// The exit code is 0 after a stop, 2 when the settings are wrong, and 1 after any other
-// failure. A panic ends pqd by SIGABRT.
+// The exit code is 0 after a stop, 2 when the settings are wrong, and 1 after any other failure. A panic ends pqd
+// by SIGABRT.
 package main
 
 import (

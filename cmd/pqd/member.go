@@ -39,16 +39,16 @@ type member struct {
 	db     *cluster.DB
 	bridge atomic.Pointer[bridge.Bridge]
 	asked  chan *handover // to step down
-	failed chan error     // why this process has to end
-	fled   bool           // has handed over because of damage; of the goroutine run alone
+	failed chan error     // an error after which this process has to end
+	fled   bool           // has handed over because of damage; only the goroutine run uses it
 
 	front  atomic.Pointer[front]
 	cancel context.CancelFunc
-	drain  context.Context // set before cancel: how long requests may take then
+	drain  context.Context // bounds requests under way at a stop; set before cancel
 	done   sync.WaitGroup
 }
 
-// front is a connection, and what answers on it whether or not this member serves.
+// front is a connection with the responder that answers on it whether or not this member serves.
 type front struct {
 	*bridge.ClusterEndpoint
 	nc    *nats.Conn
@@ -103,7 +103,7 @@ func (m *member) run(ctx context.Context) {
 			return // ctx has ended
 		}
 		if m.link.Away() != nil {
-			m.release(ctx) // nobody reaches this member: it is another one's turn
+			m.release(ctx) // no client reaches this member, so another one has to serve
 			m.link.Await(ctx)
 			continue
 		}
@@ -114,11 +114,11 @@ func (m *member) run(ctx context.Context) {
 	}
 }
 
-// reached is when a leader of the log answered last.
+// reached is the time at which a leader of the log answered last.
 func (m *member) reached() time.Time { return m.db.Status().Reached }
 
-// leave leaves the NATS server for another one. Clients have to be at a server that
-// reaches the log, too: otherwise this pqd would be active where they are not.
+// leave moves to another NATS server. Clients have to be at a server that reaches the log, too: otherwise this pqd
+// would be active at a server that clients do not use.
 func (m *member) leave(silence time.Duration, log *nats.Conn) {
 	m.log.Warn("the log is out of reach: connecting to another NATS server, if there is one", "server", log.ConnectedUrlRedacted(), "for", silence.Round(time.Second))
 	for _, nc := range []*nats.Conn{log, m.link.Conn()} {
@@ -128,7 +128,7 @@ func (m *member) leave(silence time.Duration, log *nats.Conn) {
 	}
 }
 
-// releaseLimit bounds the wait for the log to take a word.
+// releaseLimit bounds the wait for the log to take the release.
 const releaseLimit = 2 * time.Second
 
 func (m *member) release(ctx context.Context) {
@@ -139,8 +139,8 @@ func (m *member) release(ctx context.Context) {
 	}
 }
 
-// serve has a bridge as long as the term lasts, or ctx. What the bridge and the store
-// keep in memory belongs to the term and ends with it.
+// serve runs a bridge until the term or ctx ends. The memory of the bridge and of the store belongs to the term and
+// ends with it.
 func (m *member) serve(ctx context.Context, term *cluster.Term) error {
 	starting, cancel := untilOver(ctx, term)
 	defer cancel()
@@ -160,7 +160,7 @@ func (m *member) serve(ctx context.Context, term *cluster.Term) error {
 	}
 	select {
 	case <-term.Over():
-		err = nil // it is another one's turn
+		err = nil // another member has taken over
 	case <-ctx.Done():
 		err = nil
 	default:
@@ -234,8 +234,8 @@ func (m *member) attend(ctx context.Context, term *cluster.Term, b *bridge.Bridg
 	}
 }
 
-// stop answers what is under way, and hands over to another pqd, also the leadership of the
-// log if the embedded server has it.
+// stop answers the requests under way, and hands over to another pqd, with the leadership of the log if the
+// embedded server has it.
 func (m *member) stop(drain context.Context) error {
 	m.drain = drain
 	m.cancel()
@@ -246,7 +246,7 @@ func (m *member) stop(drain context.Context) error {
 	return err
 }
 
-// ready says why this pqd does not do what it should, or nil. A follower should follow.
+// ready says why this pqd cannot do its part, or nil. The part of a follower is to follow.
 func (m *member) ready() error {
 	status := m.db.Status()
 	var missing error
@@ -292,8 +292,8 @@ func (m *member) ready() error {
 // and less than it reads in a second.
 const readyLag = 1000
 
-// behind says that a follower lacks too much to be counted on, or nil. If other nodes ended, it
-// might be the one that has to go on.
+// behind says that a follower lacks too many entries, or nil. If other nodes ended, it might be the node that has
+// to go on.
 func behind(s cluster.Status) error {
 	if lag := s.Lag(s.Entry); lag > readyLag {
 		return fmt.Errorf("store: this node's copy lacks %d entries of the log, and follows", lag)
@@ -304,14 +304,14 @@ func behind(s cluster.Status) error {
 	return nil
 }
 
-// waitingError is a reason not to be ready that another start of pqd does not mend.
+// waitingError is a reason not to be ready that a restart of pqd does not remove.
 type waitingError struct{ error }
 
-// role is what this pqd is among the others.
+// role is the role of this pqd in the cluster.
 func (m *member) role() string { return string(m.db.Status().Role) }
 
-// awaitReady returns true when the member is ready for the first time, and false when ctx
-// ends. It says what it waits for.
+// awaitReady returns true when the member is ready for the first time, and false when ctx ends. It logs the reason
+// for the wait.
 func (m *member) awaitReady(ctx context.Context, log *slog.Logger) bool {
 	pause := time.NewTicker(readyEvery)
 	defer pause.Stop()
@@ -333,7 +333,7 @@ func (m *member) awaitReady(ctx context.Context, log *slog.Logger) bool {
 	}
 }
 
-// readyEvery lies between looks whether the member is ready.
+// readyEvery is the time between looks whether the member is ready.
 const readyEvery = 50 * time.Millisecond
 
 // initStore makes the store of PQ_STORE=jetstream:<name> that does not exist yet. The

@@ -11,7 +11,7 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// cluster is what this pqd knows of all that keep the store together.
+// cluster is this pqd's view of all nodes of the store.
 func (m *member) cluster() protocol.Cluster {
 	s := m.db.Status()
 	epoch := s.Epoch
@@ -24,7 +24,7 @@ func (m *member) cluster() protocol.Cluster {
 	}}
 	for _, o := range s.Members {
 		role := protocol.Role(o.Role)
-		if !o.Runs || role == protocol.RoleActive && o.Epoch < epoch { // another one has followed it
+		if !o.Runs || role == protocol.RoleActive && o.Epoch < epoch { // a later one is active now
 			role = protocol.RoleSilent
 		}
 		all = append(all, protocol.Member{
@@ -73,9 +73,8 @@ func (m *member) stepDown(ctx context.Context, to string) (done protocol.Stepped
 // takeoverLimit bounds the wait for a successor to serve.
 const takeoverLimit = 2 * time.Second
 
-// handOver answers what is under way, releases the term, and returns when the successor
-// serves: the bridge stays subscribed until then, so that no request is lost on its way. If ctx
-// has ended, this process is about to end.
+// handOver answers the requests under way, releases the term, and returns when the successor serves: until then the
+// bridge stays subscribed, so that no request is lost on its way. If ctx has ended, this process is about to end.
 func (m *member) handOver(ctx, drain context.Context, term *cluster.Term, b *bridge.Bridge, asked *handover) {
 	log := m.log
 	serves, forget, err := m.front.Load().Successor(term.Epoch())
@@ -116,8 +115,8 @@ func (m *member) handOver(ctx, drain context.Context, term *cluster.Term, b *bri
 	}
 }
 
-// moveLog has another server lead the log, if the embedded one does, while no append is
-// under way: an append to a leader that steps down gets no answer.
+// moveLog moves the leadership of the log to another server, if the embedded one leads, while no append is under
+// way: an append to a leader that steps down gets no answer.
 func (m *member) moveLog(ctx context.Context) {
 	r := m.storeLog.replica()
 	if r.Server == nil {
@@ -130,7 +129,7 @@ func (m *member) moveLog(ctx context.Context) {
 	}
 }
 
-// successor is the member that takes over, or why there is none.
+// successor returns the member that takes over, or the reason why there is none.
 func (m *member) successor(to string) (string, error) {
 	found, err := m.db.Successor(to)
 	switch {
@@ -149,8 +148,8 @@ func (m *member) successor(to string) (string, error) {
 	return "", &bridge.Refusal{Malformed: true, Text: fmt.Sprintf("node %.80q is not known: expected one that the status names", to)}
 }
 
-// refusePushesAt is how full the log may be until pushes are refused. The rest is for
-// settlements and pops, which make room.
+// refusePushesAt is the part of the log's room beyond which pushes are refused. The rest is for settlements and
+// pops, which make room.
 const refusePushesAt = 0.9
 
 // room says why new items are refused, or nil.

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// damageEvery lies between looks whether the copy of the active pqd is damaged.
+// damageEvery is the time between looks whether the copy of the active pqd is damaged.
 const damageEvery = time.Second
 
 // damaged describes damage in the files of the copy. It is nil if none is known: files are
@@ -25,8 +25,8 @@ func (m *member) damaged() error {
 	return fmt.Errorf("files of this node's copy are damaged: %s: %s", strings.Join(files, ", "), m.settings.AnotherCopy())
 }
 
-// watchReplica ends this process when its NATS server does not replicate the log any more. A
-// start mends that, if the disk has room again.
+// watchReplica ends this process when its NATS server stops replicating the log. A new start mends that, if the
+// disk has room again.
 func (m *member) watchReplica(ctx context.Context) {
 	look := time.NewTicker(damageEvery)
 	defer look.Stop()
@@ -47,8 +47,8 @@ func (m *member) watchReplica(ctx context.Context) {
 	}
 }
 
-// handOverDamaged returns the hand-over to a pqd whose copy can be read, or nil. It does so
-// once: if the other copies are damaged too, moving between them helps nobody.
+// handOverDamaged returns a hand-over to a pqd whose copy can be read, or nil. It hands over once: if the other
+// copies are damaged too, moving between them does not help.
 func (m *member) handOverDamaged() *handover {
 	damage := m.damaged()
 	if damage == nil || m.fled {

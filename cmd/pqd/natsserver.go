@@ -24,7 +24,7 @@ type natsServer struct {
 	options  broker.EmbeddedServer // that it starts with
 	srv      *server.Server        // nil before the start
 	pipe     *broker.PipeDialer    // of the bridge
-	interest interest.Func         // nil: the server cannot tell who listens
+	interest interest.Func         // nil: the server cannot tell whether a subject has a subscriber
 	secret   *broker.OtherSecret   // of a node of PQ_CLUSTER
 	groups   broker.DamagedGroups  // of such a node
 	lameDuck chan struct{}         // closed when the server has announced that it stops
@@ -42,7 +42,7 @@ func newNATSServer(s settings.Settings, log *slog.Logger) (*natsServer, error) {
 	return n, err
 }
 
-// read reads how to run the server. What a node's log says goes to secret and groups.
+// read reads the server's settings. Lines of a node's log go to secret and groups.
 func (n *natsServer) read() (broker.EmbeddedServer, error) {
 	e, err := broker.EmbeddedSettings(n.settings)
 	if n.secret != nil {
@@ -66,9 +66,8 @@ func (n *natsServer) start(ctx context.Context, started *parts) (err error) {
 	return err
 }
 
-// reload makes the server read its configuration file again: users, permissions,
-// certificates, limits. A wrong file changes nothing, and neither does one with a change
-// that a running server cannot make.
+// reload makes the server read its configuration file again: users, permissions, certificates, limits. A wrong file
+// changes nothing, and neither does a file with a change that a running server cannot make.
 func (n *natsServer) reload() {
 	file := string(n.settings.NATSConfig)
 	changed, err := n.read()
@@ -93,13 +92,13 @@ func (n *natsServer) inProcess() []nats.Option {
 		nats.ReconnectWait(broker.PipeReconnectWait),
 		nats.ReconnectJitter(0, 0),
 		nats.ReconnectHandler(func(*nats.Conn) { n.log.Info("reconnected to NATS", "server", "embedded") }),
-		// A server may say it again, and to another connection.
+		// The server may announce it again, and to another connection.
 		nats.LameDuckModeHandler(func(*nats.Conn) { n.announce.Do(func() { close(n.lameDuck) }) }),
 	}
 }
 
-// watchClients closes clients of the server that do not read, and none of pqd's own connections. Those to the log, and of
-// the console, may not be there.
+// watchClients closes clients of the server that do not read, but none of pqd's own connections. The connections to
+// the log and of the console may be missing.
 func (n *natsServer) watchClients(ctx context.Context, metrics *prometheus.Registry, started *parts, bridge *link.Link, log *storeLog, console *link.Link) {
 	own := []func() (uint64, error){func() (uint64, error) { return bridge.Conn().GetClientID() }}
 	if log.nc != nil {
@@ -123,7 +122,7 @@ func (n *natsServer) backlog() <-chan struct{} {
 	return n.pipe.Backlog
 }
 
-// listens says who listens at subjects. It is nil without a server.
+// listens reports whether a subject has a subscriber. It is nil without a server.
 func (n *natsServer) listens() interest.Func {
 	if n == nil {
 		return nil

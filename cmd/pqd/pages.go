@@ -19,7 +19,7 @@ import (
 	"github.com/pqbridge/pqbridge/internal/gateway"
 )
 
-// pages are what pqd serves over HTTP: states, metrics, the console, the HTTP interface.
+// pages are the pages that pqd serves over HTTP: states, metrics, the console, the HTTP interface.
 type pages struct {
 	settings settings.Settings
 	log      *slog.Logger
@@ -68,8 +68,8 @@ func (p *pages) newGateway() (*gateway.Gateway, error) {
 	})
 }
 
-// connect makes the connection of the console and the HTTP interface; it is nil if they are off. It
-// is one of their own, so that the rights of its user are all they have.
+// connect makes the connection of the console and the HTTP interface; it is nil if they are off. They have a
+// connection of their own, so that they have only the rights of its user.
 func (p *pages) connect(ctx context.Context, embedded *natsServer, started *parts) (*link.Link, error) {
 	if p.gateway == nil {
 		return nil, nil

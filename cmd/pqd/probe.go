@@ -27,8 +27,8 @@ func probe(ctx context.Context, s settings.Settings) error {
 		return err
 	}
 	client := http.Client{Transport: &http.Transport{
-		// The certificate has names for others, and the probe sends nothing and trusts nobody:
-		// whoever has this address on this machine has taken the place of pqd.
+		// The certificate has names for other machines. The probe sends nothing and trusts nobody: a process that
+		// has this address on this machine has taken the place of pqd anyway.
 		TLSClientConfig:   &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true},
 		DisableKeepAlives: true,
 	}}

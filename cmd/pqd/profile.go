@@ -14,8 +14,7 @@ const (
 	mutexSample = 10
 )
 
-// serveProfiles adds the pages that go tool pprof reads. It leaves out the one that shows
-// the command line.
+// serveProfiles adds the pages that go tool pprof reads, except the page that shows the command line.
 func serveProfiles(mux *http.ServeMux, guard func(http.HandlerFunc) http.Handler) {
 	runtime.SetBlockProfileRate(int(blockRate))
 	runtime.SetMutexProfileFraction(mutexSample)

@@ -5,11 +5,10 @@ import (
 	"time"
 )
 
-// A NATS server that is cut off from the others goes on serving its connections, and
-// nothing tells pqd so. But no leader of the log answers there. reach notices that, and
-// has pqd connect to another server.
+// A NATS server that is cut off from the others goes on serving its connections, and nothing tells pqd so. But no
+// leader of the log answers there. reach notices that, and makes pqd connect to another server.
 type reach struct {
-	// reached is when a leader of the log answered last.
+	// reached is the time at which a leader of the log answered last.
 	reached func() time.Time
 
 	// leave leaves the server for another one.
@@ -17,12 +16,12 @@ type reach struct {
 }
 
 const (
-	// unreachedFor is longer than NATS takes to elect a leader as a rule. When that does
-	// not help, the next attempt waits twice as long, up to unreachedAtMost.
+	// unreachedFor is longer than NATS usually takes to elect a leader. If a new connection does not help, the next
+	// attempt waits twice as long, up to unreachedAtMost.
 	unreachedFor    = 15 * time.Second
 	unreachedAtMost = 2 * time.Minute
 
-	// reachEvery lies between looks.
+	// reachEvery is the time between looks.
 	reachEvery = time.Second
 )
 

@@ -18,12 +18,12 @@ import (
 
 // recoverRequest asks the pqd of this machine to begin a new generation of the log.
 type recoverRequest struct {
-	Yes     bool   `json:"yes"`     // without it pqd only says what it would do
-	From    string `json:"from"`    // the node whose copy goes on
+	Yes     bool   `json:"yes"`     // without it pqd only describes the recovery
+	From    string `json:"from"`    // the node with whose copy the store goes on
 	Without string `json:"without"` // nodes that do not answer, separated by commas
 }
 
-// recoverAnswer is what pqd has done, or would do, or why not.
+// recoverAnswer is the recovery that pqd has made, or would make, or the reason against it.
 type recoverAnswer struct {
 	Plan  cluster.Recovery `json:"plan"`
 	Done  bool             `json:"done"`
@@ -39,12 +39,10 @@ func recoverFlags(flags *flag.FlagSet) *recoverRequest {
 	return r
 }
 
-// recoverLimit is above what a recovery takes: the loss has to last, and NATS servers may
-// be electing a leader.
+// recoverLimit is longer than a recovery takes: the loss has to last, and NATS servers may be electing a leader.
 const recoverLimit = 3 * time.Minute
 
-// recover answers pqd recover. It goes on when the one who asked has gone: a recovery that
-// was begun is better finished.
+// recover answers pqd recover. It goes on when the caller has gone: a recovery that was begun is better finished.
 func (c *control) recover(w http.ResponseWriter, r *http.Request) {
 	var ask recoverRequest
 	if err := json.NewDecoder(r.Body).Decode(&ask); err != nil {
@@ -76,8 +74,7 @@ func (c *control) recover(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, status, answer)
 }
 
-// recoverStore has the pqd on this machine begin a new generation of the log, and prints
-// what that loses.
+// recoverStore asks the pqd on this machine to begin a new generation of the log, and prints the losses.
 func recoverStore(ctx context.Context, s settings.Settings, ask recoverRequest, stdout io.Writer) error {
 	if !s.Shared() {
 		return settings.Usagef("PQ_STORE=%s has no log that several pqd share: expected PQ_CLUSTER or PQ_STORE=jetstream:<name>", s.Store)

@@ -15,7 +15,7 @@ import (
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 )
 
-// remotes are where sources find streams.
+// remotes are the NATS servers where sources find streams.
 type remotes struct {
 	settings settings.Settings
 	log      *slog.Logger
@@ -67,7 +67,7 @@ func (r *remotes) read() error {
 	return nil
 }
 
-// known are those that were read last.
+// known are the remotes as they were read last.
 func (r *remotes) known() map[string]bridge.Remote { return *r.latest.Load() }
 
 // reload reads them again. A wrong file changes nothing.

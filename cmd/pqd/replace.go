@@ -17,12 +17,10 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// The NATS servers of the nodes remember each other by their names, and the log has its
-// replicas on some of them. A server with a new name is one more of them, without a
-// replica, until it takes the place of another one.
+// The NATS servers of the nodes remember each other by their names, and the log has its replicas on some of them. A
+// server with a new name counts as an additional server, without a replica, until it takes the place of another.
 
-// metaLeader returns the nodes that replicate which streams there are, as the leader
-// among them sees them.
+// metaLeader returns the nodes that replicate the list of streams, as their leader sees them.
 func metaLeader(ctx context.Context, srv *server.Server) (*server.MetaClusterInfo, error) {
 	var answer struct {
 		Data struct {
@@ -36,9 +34,8 @@ func metaLeader(ctx context.Context, srv *server.Server) (*server.MetaClusterInf
 	return answer.Data.Meta, err
 }
 
-// replace has a node take the place of one that is lost for good: where the servers
-// agree on streams, and as a replica of the log. It returns when the log has a replica
-// there, which may have to catch up yet.
+// replace puts a node in the place of a node that is lost for good: where the servers agree on streams, and as a
+// replica of the log. It returns when the log has a replica there, which may still have to catch up.
 func (m *member) replace(ctx context.Context, old, by string) (done protocol.Replaced, err error) {
 	if m.embedded == nil {
 		return done, &bridge.Refusal{Malformed: true, Text: "the log is in NATS servers outside: replace one of them with their own tools, such as nats server cluster peer-remove"}
@@ -69,7 +66,7 @@ func (m *member) replace(ctx context.Context, old, by string) (done protocol.Rep
 	}
 }
 
-// replaceable refuses to replace a node that runs, or by one that does not.
+// replaceable refuses to replace a node that runs, and to replace a node by one that does not run.
 func (m *member) replaceable(old, by string) error {
 	runs := map[string]bool{m.name: true}
 	for _, o := range m.db.Status().Members {
@@ -86,7 +83,7 @@ func (m *member) replaceable(old, by string) error {
 	return nil
 }
 
-// removePeer removes a server for good. It is done if the server is none of them.
+// removePeer removes a server for good. If the server is no peer, there is nothing to do.
 func removePeer(ctx context.Context, srv *server.Server, meta *server.MetaClusterInfo, name string) error {
 	peer := peerOf(name)
 	if !slices.ContainsFunc(meta.Replicas, func(p *server.PeerInfo) bool { return p.Peer == peer }) {
@@ -102,8 +99,8 @@ func removePeer(ctx context.Context, srv *server.Server, meta *server.MetaCluste
 	return nil
 }
 
-// peerOf is what the servers call one of them among themselves. A leader that has started since
-// it heard a server last knows nothing else of that one.
+// peerOf is the name by which the servers know a server among themselves. A leader that has started since it heard
+// the server last knows only this name.
 func peerOf(name string) string {
 	const digits, size = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", 8
 	id := sha256.Sum256([]byte(name))

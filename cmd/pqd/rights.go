@@ -29,7 +29,7 @@ type userInfo struct {
 	}
 }
 
-// rights are those of pqd's user at the NATS server.
+// rights checks the rights of pqd's user at the NATS server.
 type rights struct {
 	settings settings.Settings
 	log      *slog.Logger
@@ -45,9 +45,9 @@ func (r *rights) warnOfOpenServer() {
 	r.log.Warn("the NATS server asks for no login: everybody who reaches it may do everything to all queues. Give it users, or name the risk with PQ_UNPROTECTED=nats", "server", r.nc.ConnectedUrlRedacted())
 }
 
-// warn warns when pqd's user has permissions that pqd does not need: a defect
-// of pqd could then do more harm. It does not warn about a server without users, one whose
-// only user is that of all clients, or one that does not answer.
+// warn warns when pqd's user has permissions that pqd does not need: a defect of pqd could then do more harm. It
+// does not warn about a server without users, about a server whose only user serves all clients, or about a server
+// that does not answer.
 func (r *rights) warn(ctx context.Context) {
 	grammar, err := r.settings.Grammar()
 	if err != nil || r.settings.OwnLogin() {

@@ -66,13 +66,13 @@ type salvaging struct {
 	store  *fdbpq.Store
 	to     string
 	stdout io.Writer
-	page   int    // queues, and items of one, that are read at a time
-	lost   string // what damaged logs may have had; "": none is damaged
+	page   int    // how many queues, and how many items of a queue, are read at a time
+	lost   string // the contents that damaged logs may have had
 
 	incomplete bool // the items of a queue, or some queues, may be missing
 }
 
-// lostLogs says what damaged logs may have had. That may concern each queue.
+// lostLogs describes the contents that damaged logs may have had. They may concern any queue.
 func lostLogs(damage []local.Damage) string {
 	var logs []string
 	for _, d := range damage {
@@ -163,7 +163,7 @@ type salvagedQueue struct {
 	broken int64 // items of which parts are missing
 }
 
-// missing says what is not there, or may not be, "" if everything is.
+// missing names the parts that are missing, or may be; "" if nothing is.
 func (w *salvagedQueue) missing(stretches uint64, config error) string {
 	var all []string
 	if stretches > 0 || w.broken > 0 {
@@ -208,7 +208,7 @@ func (w *salvagedQueue) config(ctx context.Context) (config *protocol.Config, ke
 	return config, keys, err
 }
 
-// definitions has the export end with the schedules, sources and links that can be read.
+// definitions ends the export with the schedules, sources and links that can be read.
 func (w *salvagedQueue) definitions(ctx context.Context) error {
 	return w.db.View(ctx, func(r kv.Reader) (err error) {
 		w.export.Definitions, err = bridge.Definitions(r, w.queue)

@@ -7,8 +7,7 @@ import (
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/broker"
 )
 
-// outside says why this node is none of the cluster, or returns nil: others refuse it, and
-// it hears none.
+// outside says why this node does not belong to the cluster, or returns nil: others refuse it, and it hears none.
 func (m *member) outside() error {
 	for _, o := range m.db.Status().Members {
 		if o.Runs {
@@ -18,11 +17,11 @@ func (m *member) outside() error {
 	return m.embedded.secret.Refusing()
 }
 
-// outsideEvery lies between looks at clients of a node that is none of the cluster.
+// outsideEvery is the time between looks at clients of a node that does not belong to the cluster.
 const outsideEvery = 100 * time.Millisecond
 
-// sendAway closes the connections of clients while this node is none of the cluster, so
-// that they go to another one.
+// sendAway closes the connections of clients while this node does not belong to the cluster, so that they go to
+// another one.
 func (m *member) sendAway(ctx context.Context) {
 	look := time.NewTicker(outsideEvery)
 	defer look.Stop()

@@ -12,7 +12,7 @@ import (
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/broker"
 )
 
-// startMended starts the server, and mends what keeps a node's from starting.
+// startMended starts the server, and mends damage that keeps a node's server from starting.
 func (n *natsServer) startMended(ctx context.Context) (*server.Server, error) {
 	srv, err := n.options.Start(n.log)
 	if err == nil || n.groups.First() != broker.MetaGroup {
@@ -35,9 +35,8 @@ const (
 	spareEvery = time.Second
 )
 
-// mendMeta sets the group aside without which the server does not start, as soon as the
-// others can spare it. Until then it asks them by a server that stores nothing and takes
-// no clients.
+// mendMeta sets aside the group without which the server does not start, as soon as the other nodes can spare it.
+// Until then it asks them through a server that stores nothing and takes no clients.
 func (n *natsServer) mendMeta(ctx context.Context, why error) error {
 	asking, err := n.read()
 	if err != nil {
@@ -86,8 +85,8 @@ func (n *natsServer) metaSpared(ctx context.Context, srv *server.Server) bool {
 	return broker.Spared(&n.settings, meta.Leader, all)
 }
 
-// mendStream notes that the others can spare the damaged group of a stream, and reports
-// whether they can. It is set aside when the server has stopped.
+// mendStream notes that the others can spare the damaged group of a stream, and reports whether they can. The group
+// is set aside when the server has stopped.
 func (m *member) mendStream(ctx context.Context) bool {
 	group := m.embedded.groups.First()
 	if group == "" || group == broker.MetaGroup {

@@ -12,7 +12,7 @@ import (
 // shutdownLimit is below the time after which service managers kill a process.
 const shutdownLimit = 10 * time.Second
 
-// What shutdownLimit is spent on. The rest is for closing the store.
+// Parts of shutdownLimit. The rest is for closing the store.
 const (
 	tellLimit  = 2 * time.Second // for the embedded NATS server to announce its stop; it may first give leaderships away for a second
 	drainLimit = 7 * time.Second // for answers to reach the NATS server

@@ -7,11 +7,11 @@ import (
 	"syscall"
 )
 
-// Operators send SIGHUP when they have changed a file, and units of systemd do so at every
-// reload. It never stops pqd: who sends it expects pqd to go on.
+// Operators send SIGHUP when they have changed a file, and units of systemd send it at every reload. It never stops
+// pqd: the sender expects pqd to go on.
 
-// untilSignal returns a context that ends with the first signal to stop. A second one
-// ends the process at once, as if pqd handled none.
+// untilSignal returns a context that ends with the first signal to stop. The second signal ends the process at
+// once, as if pqd handled none.
 func untilSignal() context.Context {
 	ctx, release := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, release)

@@ -38,8 +38,8 @@ func openStore(ctx context.Context, s settings.Settings, log *slog.Logger) (kv.D
 	panic("unreachable: storeName knows the engines") // Decode lets nothing else through
 }
 
-// openEmbedded opens the store in a directory, which is not a node's copy: what was
-// written there would be missing in the log, which the other nodes follow.
+// openEmbedded opens the store in a directory. It refuses a node's copy: rows written there would be missing in the
+// log, which the other nodes follow.
 func openEmbedded(dir string, s settings.Settings, log *slog.Logger) (*local.DB, error) {
 	db, err := openDir(dir, s, log)
 	if err != nil {
@@ -56,8 +56,8 @@ func openEmbedded(dir string, s settings.Settings, log *slog.Logger) (*local.DB,
 	return db, nil
 }
 
-// unlessMade has an error be one of the settings where the directory that they name cannot be made, or not be used. A disk
-// that is full or fails is none.
+// unlessMade turns an error into one of the settings if the directory that they name cannot be made, or not be
+// used. A disk that is full or fails is no error of the settings.
 func unlessMade(dir string, err error) error {
 	info, _ := os.Stat(dir)
 	missing := (info == nil || !info.IsDir()) && !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EIO)

@@ -35,8 +35,7 @@ func openFDB(ctx context.Context, name settings.StoreName, log *slog.Logger) (kv
 	return db, fdbMetrics{db}, nil
 }
 
-// fdbMetrics are the client's numbers for Prometheus; those of the cluster are
-// the cluster's own business.
+// fdbMetrics are the client's numbers for Prometheus; the cluster reports its own.
 type fdbMetrics struct {
 	db *fdb.DB
 }

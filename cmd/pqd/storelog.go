@@ -21,7 +21,7 @@ import (
 	"github.com/pqbridge/pqbridge/internal/jetstream"
 )
 
-// storeLog is the log of a store that several pqd keep, as this pqd reaches it.
+// storeLog is this pqd's access to the log of a store that several pqd keep.
 type storeLog struct {
 	settings settings.Settings
 	log      *slog.Logger
@@ -29,7 +29,8 @@ type storeLog struct {
 	nc       *nats.Conn // nil before connect
 }
 
-// apartLimit bounds for how long the active node appends nothing so that another server leads the log.
+// apartLimit bounds how long the active node appends nothing so that another server can become the leader of the
+// log.
 const apartLimit = 500 * time.Millisecond
 
 const (
@@ -37,13 +38,13 @@ const (
 	logPing          = 5 * time.Second
 )
 
-// connect connects to where the log is: with a user of its own, because whoever may write
-// to the log owns all queues. Otherwise login has the options.
+// connect connects to the log with a user of its own, because a user that may write to the log owns all queues.
+// Without such a user login has the options.
 func (l *storeLog) connect(ctx context.Context, login []nats.Option) (err error) {
 	options := []nats.Option{
 		nats.Name("pqd log"), nats.RetryOnFailedConnect(false),
 		nats.MaxReconnects(-1), nats.ReconnectWait(logReconnectWait), nats.PingInterval(logPing), nats.MaxPingsOutstanding(2),
-		nats.ReconnectBufSize(-1), // nothing is sent late
+		nats.ReconnectBufSize(-1), // a message is sent at once or not at all
 		nats.Timeout(broker.LogConnectLimit),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			l.log.Warn("error of the connection to the log", "error", err)
@@ -130,7 +131,7 @@ func (l *storeLog) openCopy(name string, init bool) (*cluster.DB, error) {
 	return db, nil
 }
 
-// replica is the embedded server's part of the log. It has no server where pqd has none.
+// replica is the embedded server's part of the log. Without an embedded server it has none.
 func (l *storeLog) replica() broker.LogReplica {
 	r := broker.LogReplica{Log: l.nc}
 	if l.embedded != nil {
@@ -162,12 +163,11 @@ func (l *storeLog) streamSeen(ctx context.Context, nc *nats.Conn, name string) (
 	return s.CachedInfo(), nil
 }
 
-// openLogLimit bounds the wait for each answer to somebody who may have none.
+// openLogLimit bounds the wait for each answer to a login that may get none.
 const openLogLimit = 2 * time.Second
 
-// check refuses a log in a NATS cluster outside that clients without a login can read
-// or purge. Those with the rights of pqd's own login are trusted; it says who they are.
-// Before there is a log, it has nothing to try.
+// check refuses a log in a NATS cluster outside that clients without a login can read or purge. Clients with the
+// rights of pqd's own login are trusted; check logs who they are. Before there is a log, it can try nothing.
 func (l *storeLog) check(ctx context.Context) error {
 	s := l.settings
 	if s.Unprotected.Accepts(settings.DoorLog) {
@@ -214,7 +214,7 @@ func (l *storeLog) find(ctx context.Context) (*streams.StreamInfo, error) {
 	return info, nil
 }
 
-// mayUse says what a client with this login can do to a stream, or nothing.
+// mayUse names an operation that a client with this login can do to a stream, or nothing.
 func (l *storeLog) mayUse(ctx context.Context, own *streams.StreamInfo, servers string, login settings.NATS) (may string, err error) {
 	options, err := loginOptions(login)
 	if err != nil {

@@ -12,39 +12,37 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
-// storeRoom says whether the embedded store takes new items. Below PQ_MIN_FREE it takes none,
-// so that settlements, which make room, have the space that they need first. A push does not
-// look at the disk: it counts its bytes, and has the next look come early when many were
-// counted since the last one. While it takes none it has the store free the space of what is
-// drained and purged: without pushes nothing else does so soon.
+// storeRoom says whether the embedded store takes new items. Below PQ_MIN_FREE it takes none, so that settlements,
+// which make room, have space first. A push does not look at the disk: it counts its bytes, and brings the next
+// look forward when many bytes were counted since the last one. While the store takes no items, storeRoom makes it
+// free the space of drained and purged items: without pushes nothing else would do so soon.
 type storeRoom struct {
-	look    func() (free, least int64) // bytes of the disk, less what memory has still to write, and how many of them are to stay free
+	look    func() (free, least int64) // bytes of the disk, less those that memory has still to write, and how many of them have to stay free
 	reclaim func()
 	log     *slog.Logger
-	left    atomic.Int64 // what the last look saw, less what was counted since
+	left    atomic.Int64 // free bytes at the last look, less the bytes counted since
 	soon    atomic.Int64 // with less left the next look comes at once
 	full    atomic.Pointer[error]
 	due     chan struct{}
 
 	reclaimed time.Time // when reclaim was called last
-	wasFull   bool      // at a look since then: what was drained meanwhile is to be freed, too
+	wasFull   bool      // at a look since then: items drained meanwhile have to be freed, too
 }
 
 const (
 	roomEvery = time.Second           // between looks at the disk
 	roomPause = 10 * time.Millisecond // between looks that come early
 
-	// reclaimEvery lies between calls of reclaim: each makes the store merge tables.
+	// reclaimEvery is the time between calls of reclaim: each makes the store merge tables.
 	reclaimEvery = 3 * time.Second
 
-	// moreRoom is the part of what stays free that has to be free beyond it until a store
-	// takes new items again. Otherwise it would change its mind with each file that comes
-	// and goes.
+	// moreRoom is the part of PQ_MIN_FREE that has to be free beyond it before the store takes new items again.
+	// Otherwise it would change its mind with each file that comes and goes.
 	moreRoom = 16
 )
 
-// watchRoom has new items be refused while the disk of the embedded store is nearly full. It
-// returns what says so, nil if nothing is to stay free.
+// watchRoom makes the store refuse new items while its disk is nearly full. It returns the function that says so,
+// nil if no room has to stay free.
 func watchRoom(ctx context.Context, s settings.Settings, db *local.DB, log *slog.Logger, started *parts) (admit func(bytes int) error) {
 	least := s.MinFree
 	if least.Set && least.Bytes == 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// metricsPage serves the metrics of all, and where tenants have tokens to each tenant its own.
+// metricsPage serves the metrics of all queues. If tenants have tokens, each of them gets its own metrics.
 func (p *pages) metricsPage() http.Handler {
 	own := &tenantMetrics{all: p.metrics, now: time.Now}
 	return p.perCaller(promhttp.HandlerFor(p.metrics, promhttp.HandlerOpts{}), func(tenant string) http.Handler {
@@ -45,13 +45,13 @@ func (p *pages) perCaller(all http.Handler, own func(tenant string) http.Handler
 	})
 }
 
-// gatherEvery is for how long tenants see the same metrics. Collecting them is work for all queues, however
-// many tenants ask.
+// gatherEvery is how long tenants see the same metrics. Collecting them is work for all queues, however many
+// tenants ask.
 const gatherEvery = time.Second
 
 var errMetrics = errors.New("collecting the metrics failed: the operator's page says why")
 
-// tenantMetrics are the metrics that are about one tenant: those of its queues, and of itself.
+// tenantMetrics are the metrics of one tenant: those of its queues, and those about the tenant.
 type tenantMetrics struct {
 	all prometheus.Gatherer
 	now func() time.Time
@@ -76,7 +76,7 @@ func (m *tenantMetrics) of(tenant string) ([]*dto.MetricFamily, error) {
 	return m.owned[tenant], m.err
 }
 
-// byTenant sorts metrics by the tenants that they are about. What is about none of them alone is left out.
+// byTenant sorts metrics by tenant. It leaves out metrics that are not about one tenant alone.
 func byTenant(families []*dto.MetricFamily) map[string][]*dto.MetricFamily {
 	owned := make(map[string][]*dto.MetricFamily)
 	for _, family := range families {
@@ -98,8 +98,8 @@ func byTenant(families []*dto.MetricFamily) map[string][]*dto.MetricFamily {
 	return owned
 }
 
-// ownLabels returns the tenant that labels name, "" for none, and the labels as it sees them: with its own name of the
-// queue, and without the store.
+// ownLabels returns the tenant that labels name, "" for none, and the labels as the tenant sees them: with its own
+// name of the queue, and without the store.
 func ownLabels(labels []*dto.LabelPair) (tenant string, own []*dto.LabelPair) {
 	own = slices.Clone(labels)
 	for i, label := range labels {

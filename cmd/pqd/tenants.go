@@ -32,7 +32,7 @@ func (t *tenants) read() error {
 	return nil
 }
 
-// quotas are those of a tenant, as they were read last.
+// quotas are the quotas of a tenant, as they were read last.
 func (t *tenants) quotas(tenant string) bridge.Quotas {
 	return bridge.Quotas(t.latest.Load().Of(tenant))
 }

@@ -39,7 +39,7 @@ func startTracing(ctx context.Context, log *slog.Logger) (tracer trace.Tracer, s
 	if err != nil {
 		return nil, none, fmt.Errorf("OTEL_EXPORTER_OTLP_ENDPOINT: %w", err)
 	}
-	// The later ones win, so a name from the environment does.
+	// Later attributes win, so a name from the environment replaces pqd's.
 	about, err := resource.New(ctx,
 		resource.WithAttributes(attribute.String("service.name", "pqd"), attribute.String("service.version", version())),
 		resource.WithTelemetrySDK(), resource.WithFromEnv())

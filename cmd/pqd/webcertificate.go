@@ -13,9 +13,8 @@ import (
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 )
 
-// webCertificate is the certificate of PQ_HTTP. When its files change, the next connections
-// get the new one. Files that do not belong together, as while somebody replaces them,
-// change nothing.
+// webCertificate is the certificate of PQ_HTTP. When its files change, the next connections get the new
+// certificate. Files that do not belong together, such as during a replacement, change nothing.
 type webCertificate struct {
 	cert, key settings.ExistingFile
 	log       *slog.Logger
@@ -26,7 +25,7 @@ type webCertificate struct {
 	looked time.Time
 }
 
-// certificateEvery lies between looks at the files.
+// certificateEvery is the time between looks at the files.
 const certificateEvery = time.Second
 
 // newWebCertificate returns nil if PQ_HTTP has none.
@@ -76,15 +75,15 @@ func (c *webCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.pair.Load(), nil
 }
 
-// webCiphers are the suites of TLS 1.2 that encrypt and authenticate at once. Those of TLS 1.3 all do.
+// webCiphers are the suites of TLS 1.2 that encrypt and authenticate at once. All suites of TLS 1.3 do.
 var webCiphers = []uint16{
 	tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
 	tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
 	tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
 }
 
-// config is how PQ_HTTP speaks TLS. Each request has a connection, as without TLS: the
-// limits of an address count connections, and HTTP/2 would put many requests into one.
+// config is the TLS configuration of PQ_HTTP. Each request has a connection, as without TLS: the limits of an
+// address count connections, and HTTP/2 would put many requests into one.
 func (c *webCertificate) config() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, CipherSuites: webCiphers, NextProtos: []string{"http/1.1"}, GetCertificate: c.get}
 }

@@ -18,7 +18,7 @@ func EnterLameDuck(ctx context.Context, srv *server.Server, announced <-chan str
 	}
 }
 
-// readPause lies between looks at what clients have read.
+// readPause is the time between looks at the bytes that clients have not read.
 const readPause = 10 * time.Millisecond
 
 // AwaitRead waits until the server's buffers for clients are empty. When ctx ends first, it
@@ -38,8 +38,7 @@ func AwaitRead(ctx context.Context, srv *server.Server) (behind int, err error) 
 	}
 }
 
-// unread counts the connections with something in the server's buffers, those to
-// other servers included.
+// unread counts the connections whose buffers in the server are not empty, those to other servers included.
 func unread(srv *server.Server) (n int, err error) {
 	clients, err := srv.Connz(&server.ConnzOptions{Limit: math.MaxInt32})
 	if err != nil {

@@ -7,9 +7,9 @@ import (
 )
 
 // keepAtSite keeps the requests under the prefix, and their events, at this side of each leaf node that the server
-// makes: there may be a pqd at the other side, too, and each serves its own clients. Otherwise a
-// server prefers a pqd on its own side, and while that one is stopped its requests go to the
-// other one, with another store.
+// makes: there may be a pqd at the other side, too, and each pqd serves its own clients. Without that a server
+// prefers the pqd on its own side, but while that pqd is stopped, its requests go to the pqd at the other side,
+// which has another store.
 func keepAtSite(o *server.Options, prefix string) {
 	all := prefix + ".>"
 	for _, remote := range o.LeafNode.Remotes {

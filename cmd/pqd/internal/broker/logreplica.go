@@ -14,15 +14,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// LogReplica is the embedded server of a node of PQ_CLUSTER, as one of those that
-// replicate the log.
+// LogReplica is the embedded server of a node of PQ_CLUSTER in its role as a replica of the log.
 type LogReplica struct {
 	Server *server.Server
 	Log    *nats.Conn
 }
 
-// Ready says what the server lacks to replicate the log, or nil. While it lacks something,
-// the loss of another node stops the log.
+// Ready says what the server lacks to replicate the log, or nil. Until it replicates the log, the loss of another
+// node stops the log.
 func (r LogReplica) Ready() error {
 	if h := r.Server.Healthz(&server.HealthzOptions{Account: logAccount}); h.Error != "" {
 		return fmt.Errorf("the NATS server of this node: %s", h.Error)
@@ -30,8 +29,8 @@ func (r LogReplica) Ready() error {
 	return nil
 }
 
-// Failed says why the server replicates the log no more until pqd starts again, or nil. A server
-// whose disk is full, or cannot be written, gives up JetStream, or a stream, for good.
+// Failed says why the server will not replicate the log until pqd starts again, or nil. A server whose disk is
+// full, or cannot be written, gives up JetStream, or a stream, for good.
 func (r LogReplica) Failed() error {
 	if !r.Server.JetStreamEnabled() {
 		return errors.New("the NATS server of this node has ended JetStream")
@@ -42,12 +41,11 @@ func (r LogReplica) Failed() error {
 	return nil
 }
 
-// leaderEvery lies between looks whether the log has a new leader.
+// leaderEvery is the time between looks whether the log has a new leader.
 const leaderEvery = 5 * time.Millisecond
 
-// MoveLeader has one of these servers lead the log, if this one does, and returns when it leads.
-// A server that ends before that takes the leadership with it, and the others elect a
-// leader only after seconds.
+// MoveLeader makes one of these servers lead the log, if this server does, and returns when the new leader leads.
+// If a server ends while it leads, the others elect a leader only after seconds.
 func (r LogReplica) MoveLeader(ctx context.Context, to []string) error {
 	streams, err := r.led()
 	if err != nil {
@@ -72,7 +70,7 @@ func (r LogReplica) MoveLeader(ctx context.Context, to []string) error {
 	return nil
 }
 
-// led are the streams of the log of which no other server is the leader.
+// led are the streams of the log that no other server leads.
 func (r LogReplica) led() (found []server.StreamDetail, err error) {
 	all, err := r.Server.Jsz(&server.JSzOptions{Account: logAccount, Streams: true})
 	if err != nil {
@@ -88,9 +86,9 @@ func (r LogReplica) led() (found []server.StreamDetail, err error) {
 	return found, nil
 }
 
-// furthest is the one of these servers that has most of a stream; "" if none has been heard
-// recently. A replica that is new is Current, too, before it has an entry, and a stream with
-// such a leader stands still: the caller knows which servers have the log.
+// furthest is the server, of these, that has most of a stream; "" if none was heard recently. A new replica is
+// Current even before it has an entry, and a stream with such a leader stands still: so the caller has to know
+// which servers have the log.
 func furthest(replicas []*server.PeerInfo, of []string) (name string) {
 	var least uint64
 	for _, p := range replicas {

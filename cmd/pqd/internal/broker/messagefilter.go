@@ -10,24 +10,22 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// messageFilter reads the embedded server's messages to the bridge. It replaces a
-// message whose headers exceed the bridge's limits by one without body and headers, with
-// a status that makes the bridge refuse it. nats.go would parse all headers before the
-// bridge could refuse them, on the goroutine that reads for the whole bridge. A hundred
-// messages with 100,000 headers each kept that goroutine busy until the server closed
-// the connection. Counting lines is a hundred times as fast.
+// messageFilter reads the embedded server's messages to the bridge. It replaces a message whose headers exceed the
+// bridge's limits by a message without body and headers, with a status that makes the bridge refuse it. nats.go
+// would parse all headers before the bridge could refuse them, on the goroutine that reads for the whole bridge. A
+// hundred messages with 100,000 headers each kept that goroutine busy until the server closed the connection.
+// Counting lines is a hundred times as fast.
 //
-// It replaces large messages too while the server holds too much for the bridge.
-// Otherwise the server would close the bridge's connection when clients push more than
-// the bridge can read. Skipping bytes is many times as fast as handing them to nats.go,
-// which copies each message.
+// While the server holds too much for the bridge, the filter replaces large messages, too. Otherwise the server
+// would close the bridge's connection when clients push more than the bridge can read. Skipping bytes is many times
+// as fast as handing them to nats.go, which copies each message.
 //
-// And it leaves out the messages of a tenant that sends more than the bridge handles: the
-// bridge refuses them by their subjects.
+// It leaves out messages of a tenant that sends more than the bridge handles: the bridge refuses them by their
+// subjects.
 type messageFilter struct {
 	from   io.Reader
 	behind backlogCheck // nil: the server never holds too much
-	floods floodCheck   // nil: nobody sends more than the bridge handles
+	floods floodCheck   // nil: no tenant sends more than the bridge handles
 	info   []byte       // the server's last INFO
 	passed int          // bytes of messages since the last call of behind
 	sheds  bool         // the result of that call
@@ -40,8 +38,8 @@ type messageFilter struct {
 	err  error  // that ended reading
 }
 
-// backlogCheck reports whether the server holds too much for the connection that it
-// described in that INFO, beside a message of that size which is being read.
+// backlogCheck reports whether the server holds too much for the connection that the INFO describes, beside the
+// message of that size which is being read.
 type backlogCheck func(info []byte, size int) bool
 
 // floodCheck refuses messages of tenants that send more than the bridge handles.
@@ -98,8 +96,8 @@ func (f *messageFilter) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// fill reads more bytes behind the held ones. It first moves those to the front of base
-// if little room is left. pass is empty then, so no other slice has the bytes that move.
+// fill reads more bytes behind the held bytes. If little room is left, it first moves the held bytes to the front
+// of base. pass is empty then, so no other slice has the bytes that move.
 func (f *messageFilter) fill() {
 	if len(f.in) == 0 {
 		f.in = f.base[:0]
@@ -116,8 +114,8 @@ func (f *messageFilter) fill() {
 	f.in, f.err = f.in[:len(f.in)+n], err
 }
 
-// next decides whether the next message is passed on or replaced. It reports false if
-// it needs more bytes for that. It passes on everything that it does not know.
+// next decides whether the next message is passed on or replaced. It reports false if it needs more bytes to
+// decide. It passes on everything that it does not know.
 func (f *messageFilter) next() bool {
 	end := bytes.IndexByte(f.in, '\n') + 1
 	if end == 0 {
@@ -166,8 +164,8 @@ func (f *messageFilter) next() bool {
 	return true
 }
 
-// refuse has the bridge refuse a message if it has too many of the tenant; to is its control line
-// without the sizes.
+// refuse makes the bridge refuse a message if its tenant sends too many; to is the message's control line without
+// the sizes.
 func (f *messageFilter) refuse(to []byte) bool {
 	fields := strings.Fields(string(to)) // MSG, subject, id of the subscription, reply subject
 	switch len(fields) {

@@ -27,8 +27,8 @@ const logAccount = "PQ_CLUSTER"
 // clusterName is what the NATS servers of PQ_CLUSTER call their cluster.
 const clusterName = "pqd"
 
-// identities are the users that pqd adds to its embedded server. Each process makes new
-// ones, and only that process can log in as the user of the log.
+// identities are the users that pqd adds to its embedded server. Each process makes new ones, so only this process
+// can log in as the user of the log.
 type identities struct {
 	Log       nkeys.KeyPair // of the account of the log
 	system    nkeys.KeyPair // of the system account
@@ -53,7 +53,7 @@ func LoginAs(user nkeys.KeyPair) (nats.Option, error) {
 	return nats.Nkey(public, user.Sign), nil
 }
 
-// IsAnonymous reports whether user is the one of clients without a login.
+// IsAnonymous reports whether the user stands for clients without a login.
 func IsAnonymous(user string) bool {
 	who, err := NewIdentities()
 	if err != nil {
@@ -63,7 +63,7 @@ func IsAnonymous(user string) bool {
 	return err == nil && user == public
 }
 
-// checkClusterFile refuses a configuration file that configures what PQ_CLUSTER does.
+// checkClusterFile refuses a configuration file that sets options which PQ_CLUSTER sets.
 func checkClusterFile(o *server.Options, s settings.Settings) error {
 	switch {
 	case len(s.Cluster) == 0:
@@ -108,8 +108,8 @@ func addCluster(o *server.Options, s settings.Settings) error {
 	o.JetStream, o.SyncAlways = true, true
 	o.StoreDir = filepath.Join(string(s.Data), "nats")
 	o.JetStreamMaxMemory = 1 << 20 // all streams are in files
-	// Otherwise the server derives a limit from the room that the disk has when it starts. If
-	// that is less than the log may take, it refuses to have the log.
+	// Otherwise the server derives a limit from the disk's free room at its start. If the limit is less than the
+	// log may take, the server refuses the log.
 	o.JetStreamMaxStore = math.MaxInt64 / 2
 	o.DisableJetStreamBanner = true
 	if err := addLogAccount(o); err != nil {
@@ -165,7 +165,7 @@ func addLogAccount(o *server.Options) error {
 	return nil
 }
 
-// addSystemUser adds the user by which pqd asks about the nodes, and has one replaced.
+// addSystemUser adds the user with which pqd asks about the nodes, and replaces one.
 func addSystemUser(o *server.Options) error {
 	who, err := NewIdentities()
 	if err != nil {

@@ -19,14 +19,14 @@ import (
 // configuration asks for it, may have data to recover.
 const natsStartLimit = 30 * time.Second
 
-// natsReadLimit is how long the server may read its files before pqd says so. It cannot be
-// stopped meanwhile, and damaged files may keep it reading for ever.
+// natsReadLimit is how long the server may read its files before pqd logs it. The server cannot be stopped
+// meanwhile, and damaged files may keep it reading for ever.
 const natsReadLimit = 10 * time.Second
 
 // lameDuckLimit is longer than any stop of pqd, so that pqd ends lame duck mode.
 const lameDuckLimit = time.Hour
 
-// EmbeddedServer is how to run a NATS server inside this process.
+// EmbeddedServer are the settings of a NATS server inside this process.
 type EmbeddedServer struct {
 	Options *server.Options
 	where   string // the setting with its address
@@ -35,8 +35,8 @@ type EmbeddedServer struct {
 	Groups  *DamagedGroups
 }
 
-// EmbeddedSettings merges the settings with the configuration file. If the file has a host
-// or a port, nats-server's default holds for the other one, not PQ_LISTEN.
+// EmbeddedSettings merges the settings with the configuration file. If the file has only a host or only a port,
+// nats-server's default holds for the other, not PQ_LISTEN.
 func EmbeddedSettings(s settings.Settings) (EmbeddedServer, error) {
 	e := EmbeddedServer{Options: &server.Options{}, where: "PQ_LISTEN", login: s.OwnLogin()}
 	if s.NATSConfig != "" {
@@ -137,11 +137,11 @@ type natsLog struct {
 func (l natsLog) Fatalf(format string, args ...any) {
 	select {
 	case l.fatal <- fmt.Sprintf(format, args...):
-	default: // the first reason is the one that counts
+	default: // only the first reason counts
 	}
 }
 
-// ofClient is how lines about a connection of a client begin.
+// ofClient matches the beginning of lines about a connection of a client.
 var ofClient = regexp.MustCompile(`^(\S+ - (?:cid|wid|mid\w*|lid\w*):\d+) - `)
 
 // Errorf logs mistakes of clients as warnings: they are no errors of pqd, and no reason to
@@ -149,12 +149,11 @@ var ofClient = regexp.MustCompile(`^(\S+ - (?:cid|wid|mid\w*|lid\w*):\d+) - `)
 func (l natsLog) Errorf(format string, args ...any) { l.say(slog.LevelError, format, args) }
 func (l natsLog) Warnf(format string, args ...any)  { l.say(slog.LevelWarn, format, args) }
 
-// toRoute is how lines about a node that is away begin. The server logs them every second.
-// The store logs what the absence means.
+// toRoute is the beginning of lines about a node that is away. The server logs them every second; the store logs
+// the consequence of the absence.
 const toRoute = "Error trying to connect to route (attempt "
 
-// plainPasswords is how the server objects to a file with passwords. One from a variable is
-// in no file.
+// plainPasswords is the server's warning about a file with passwords. A password from a variable is in no file.
 const plainPasswords = "Plaintext passwords detected"
 
 func (l natsLog) say(level slog.Level, format string, args []any) {

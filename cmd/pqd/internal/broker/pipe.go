@@ -65,9 +65,8 @@ func (d *PipeDialer) InProcessConn() (net.Conn, error) {
 	return d.last, nil
 }
 
-// Parts of max_pending. The rest of it is for what clients send while the bridge gets no
-// processor. And the server counts a batch of messages as pending until the bridge has
-// read all of it.
+// Parts of max_pending. The rest is for messages that clients send while the bridge gets no processor. And the
+// server counts a batch of messages as pending until the bridge has read all of it.
 const (
 	// Beyond pendingPart the bridge refuses large messages unread.
 	pendingPart = 16
@@ -114,7 +113,7 @@ const (
 	// longer.
 	pipeRoom = 256 << 10
 
-	// PipeReconnectWait lies between two attempts to connect to the embedded server.
+	// PipeReconnectWait is the time between two attempts to connect to the embedded server.
 	PipeReconnectWait = 10 * time.Millisecond
 
 	// pipeLinger bounds how long a closed pipe still sends the held bytes.
@@ -165,7 +164,7 @@ func (p *pipe) Close() error {
 
 // passOn sends written bytes to the server until either side closes the pipe.
 func (p *pipe) passOn() {
-	defer func() { _ = p.Conn.Close() }() // a net.Pipe, which has nothing to say to that
+	defer func() { _ = p.Conn.Close() }() // closing a net.Pipe does not fail
 	for {
 		b := p.next()
 		if b == nil {

@@ -12,22 +12,22 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// OtherSecret notes nodes that have another PQ_CLUSTER_SECRET than this one. Their servers
-// refuse each other several times a second, in words that name no secret.
+// OtherSecret notes nodes that have another PQ_CLUSTER_SECRET than this node. The servers of such nodes refuse each
+// other several times a second, and their log lines name no secret.
 type OtherSecret struct {
 	Log *slog.Logger
 
 	mu   sync.Mutex
-	node string    // that refused this one last
+	node string    // the last one that refused this node
 	at   time.Time // when
 
-	strange struct { // refused servers of which none refused this one
+	strange struct { // servers that this node refused, and that did not refuse it
 		since, last time.Time
 	}
 }
 
-// The lines of the server about a refusal: of this node by another one, and the other way
-// round. The second has no name of a node, but the port of a connection.
+// Lines of the server about a refusal: of this node by another, and of another by this node. The second line has no
+// name of a node, but the port of a connection.
 var (
 	refusedBy = regexp.MustCompile(`^(\S+) - rid:\d+ - Route Error '(?i:authorization violation)'`)
 	refusedIt = regexp.MustCompile(`^(\S+) - rid:\d+ - authentication error`)
@@ -38,11 +38,12 @@ const (
 	// refusalFor is how long a refusal counts: the servers try again every second.
 	refusalFor = 5 * time.Second
 
-	// strangeFor is how long a server is refused until it is none that refuses this one, too.
+	// strangeFor is how long a server has to be refused, without refusing this node, to count as one with another
+	// secret.
 	strangeFor = 3 * time.Second
 )
 
-// reads notes what a line says, and reports whether it is about such a refusal.
+// reads notes a line of the server's log, and reports whether it is about such a refusal.
 func (o *OtherSecret) reads(line string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -71,7 +72,7 @@ func (o *OtherSecret) reads(line string) bool {
 	return true
 }
 
-// Refusing says which node has refused this one just now, or returns nil.
+// Refusing names the node that has refused this node just now, or returns nil.
 func (o *OtherSecret) Refusing() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -16,28 +16,26 @@ import (
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 )
 
-// The NATS servers of the nodes replicate which streams there are, and each stream, in
-// groups with a directory each. A server that finds a damaged snapshot in one does not
-// begin to replicate, and never will.
+// The NATS servers of the nodes replicate the list of streams, and each stream, in groups with a directory each. A
+// server that finds a damaged snapshot in a directory does not begin to replicate, and never will.
 //
-// Such a directory is set aside, which is safe on one condition: at some moment after
-// this server has ceased to take part, every other node has all that its leader has
-// committed. What is committed later is committed without this server. So nothing
-// committed is in this directory alone, and a majority that includes this server, empty,
-// includes another one that has everything. The group's term and vote stay: it votes
-// once in a term.
+// Such a directory is set aside. That is safe on one condition: at some moment after this server has ceased to take
+// part, every other node has all entries that its leader has committed. Entries that are committed later are
+// committed without this server. So no committed entry is only in this directory, and every majority that includes
+// this server, empty, includes another node that has everything. The group's term and vote stay: it votes once in a
+// term.
 
-// MetaGroup is the group that replicates which streams there are.
+// MetaGroup is the group that replicates the list of streams.
 const MetaGroup = "_meta_"
 
 // DamagedGroups are the groups of this server that it cannot read.
 type DamagedGroups struct {
 	mu    sync.Mutex
 	found []string // by their names
-	spare string   // the one that the others can spare; "": none
+	spare string   // the group that the other nodes can spare; "": none
 }
 
-// snapshotCorrupt is what the server logs about such a group.
+// snapshotCorrupt matches the server's log line about such a group.
 var snapshotCorrupt = regexp.MustCompile(`^RAFT \[\S+ - (\S+)\] Snapshot corrupt`)
 
 // reads takes the name of a damaged group from a line of the server's log.
@@ -61,7 +59,7 @@ func (g *DamagedGroups) First() string {
 	return g.found[0]
 }
 
-// Forget is for groups that are mended.
+// Forget is called when the groups are mended.
 func (g *DamagedGroups) Forget() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -75,7 +73,7 @@ func (g *DamagedGroups) CanSpare(group string) {
 	g.spare = group
 }
 
-// SetAside sets aside what the others can spare, after the server has stopped.
+// SetAside sets aside the group that the others can spare, after the server has stopped.
 func (g *DamagedGroups) SetAside(s settings.Settings, o *server.Options, log *slog.Logger) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -94,7 +92,7 @@ func (g *DamagedGroups) Err() error {
 	return fmt.Errorf("files of the NATS server of this node are damaged (the snapshot of %s): they are set aside when each other node has all that is committed, so start the others", group)
 }
 
-// groupsOf is where the groups of a node's server are.
+// groupsOf is the directory of the groups of a node's server.
 func groupsOf(o *server.Options) string {
 	name := o.SystemAccount
 	if name == "" {
@@ -103,7 +101,7 @@ func groupsOf(o *server.Options) string {
 	return filepath.Join(o.StoreDir, server.JetStreamStoreDir, name, "_js_")
 }
 
-// keptOfGroup are the files of a group that stay: its term and vote, and who belongs to it.
+// keptOfGroup are the files of a group that stay: its term and vote, and its members.
 var keptOfGroup = []string{"tav.idx", "peers.idx"}
 
 // SetAside moves the directory of a group away. The server must not run.
@@ -147,14 +145,14 @@ func writeSynced(path string, content []byte) (err error) {
 	return f.Sync()
 }
 
-// Replica is what the leader of a group knows of another server in it.
+// Replica is another server of a group, as the leader knows it.
 type Replica struct {
 	Name string
-	All  bool // it has what is committed
+	All  bool // it has all committed entries
 }
 
-// Spared reports whether a group does not need what this node has of it: another one
-// leads it, and each other one has all.
+// Spared reports whether a group can do without this node's part: another node leads it, and all others have
+// everything.
 func Spared(s *settings.Settings, leader string, replicas []Replica) bool {
 	self, err := s.Self()
 	if err != nil || leader == "" || leader == self.Name() {

@@ -35,7 +35,7 @@ const (
 	// unreadPart: unreadMost is lowered to this part of GOMEMLIMIT.
 	unreadPart = 4
 
-	// lookEvery lies between looks at the connections.
+	// lookEvery is the time between looks at the connections.
 	lookEvery = 100 * time.Millisecond
 
 	// lookPart bounds the cost of looks: the pause between two is lookPart times as long as
@@ -49,9 +49,9 @@ const (
 	// stuckLooks is after how many looks without progress a connection may be closed.
 	stuckLooks = 3
 
-	// blindLooks replaces stuckLooks where pqd cannot see what the client has received: by
-	// websocket, for leaf nodes, and on other systems than Linux. There progress shows
-	// only when the server counts it, after up to 64 MiB.
+	// blindLooks replaces stuckLooks where pqd cannot see how much the client has received: by websocket, for leaf
+	// nodes, and on other systems than Linux. There progress shows only when the server counts it, after up to 64
+	// MiB.
 	blindLooks = 20
 )
 
@@ -62,12 +62,9 @@ func UnreadBudget(memoryLimit int64) int64 { return min(unreadMost, memoryLimit/
 // connection.
 func bridgePending(memoryLimit int64) int64 { return bridgePart * UnreadBudget(memoryLimit) }
 
-// slowClients closes connections whose clients do not read while the embedded server holds
-// more than a budget for all its clients. The server itself only has a limit for each
-// connection.
-//
-// It never closes pqd's own connections. It closes no connection that has received
-// something in the last looks and has at most unreadEach to receive.
+// slowClients closes connections whose clients do not read while the embedded server holds more than a budget for
+// all its clients. The server itself has only a limit for each connection. slowClients never closes pqd's own
+// connections, nor a connection that has received bytes in the last looks and has at most unreadEach to receive.
 type slowClients struct {
 	server *server.Server
 	own    []func() (uint64, error) // pqd's own connections
@@ -88,7 +85,7 @@ func NewSlowClients(srv *server.Server, own []func() (uint64, error), budget int
 	}
 }
 
-// backlog is what the server holds for a connection.
+// backlog is the state of a connection's buffer in the server.
 type backlog struct {
 	id           uint64
 	client       netip.AddrPort // the zero value if no socket of the server leads there
@@ -150,7 +147,7 @@ func (s *slowClients) Watch(ctx context.Context) {
 		case <-pause.C:
 		}
 		start := time.Now()
-		if heapInUse() <= s.budget { // what clients have not read is part of it
+		if heapInUse() <= s.budget { // bytes that clients have not read are part of the heap
 			s.seen = nil
 		} else if err := s.look(&closing); err != nil {
 			s.log.Warn("looking for clients that do not read failed", "error", err)
@@ -214,7 +211,7 @@ func (s *slowClients) look(closing *sync.WaitGroup) error {
 	return nil
 }
 
-// port is where clients connect.
+// port is the port for clients.
 func (s *slowClients) port() uint16 {
 	if address, is := s.server.Addr().(*net.TCPAddr); is {
 		return uint16(address.Port)

@@ -10,10 +10,10 @@ import (
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 )
 
-// Whoever reaches an open door may do everything behind it. So pqd opens one to other
-// machines only if it asks for a login, or if PQ_UNPROTECTED names it.
+// Anybody who reaches an open door may do everything behind it. So pqd opens a door to other machines only if it
+// asks for a login, or if PQ_UNPROTECTED names it.
 
-// addOwnLogin has the server that o configures ask for that login.
+// addOwnLogin makes the server ask all clients for this login.
 func addOwnLogin(o *server.Options, s settings.Settings) error {
 	if !s.OwnLogin() {
 		return nil
@@ -27,15 +27,14 @@ func addOwnLogin(o *server.Options, s settings.Settings) error {
 
 // door is a port of the server.
 type door struct {
-	what string // its block of the file; "": that of clients
+	what string // its block of the file; "": the port for clients
 	host string
 	open bool   // the server listens there
-	asks bool   // and lets nobody in whom its configuration does not name
-	cure string // what to write into the file; "": a login for clients
+	asks bool   // it lets in only users whom its configuration names
+	cure string // the line to write into the file
 }
 
-// checkDoors refuses an embedded server that asks nobody for a login where other machines
-// reach it.
+// checkDoors refuses an embedded server that other machines reach without a login.
 func checkDoors(s *settings.Settings, o *server.Options, where string) error {
 	if s.Unprotected.Accepts(settings.DoorNATS) {
 		return nil
@@ -53,8 +52,8 @@ func checkDoors(s *settings.Settings, o *server.Options, where string) error {
 	return nil
 }
 
-// doors are all ports that a configuration can open. To routes and gateways the server shows the
-// subjects of all accounts, whatever it asks clients for.
+// doors are all ports that a configuration can open. To routes and gateways the server shows the subjects of all
+// accounts, whatever login it asks of clients.
 func doors(o *server.Options) []door {
 	clients := cmp.Or(o.Host, server.DEFAULT_HOST)
 	users := asksForLogin(o)
@@ -84,8 +83,8 @@ func doors(o *server.Options) []door {
 	)
 }
 
-// forUsers is a door for those who log in as users of the file, or as the door's own. Whoever does not is
-// noAuthUser, and that is no login unless this user has permissions.
+// forUsers is a door for users of the file, or for the door's own user. Others get in as noAuthUser, which counts
+// as no login unless that user has permissions.
 func forUsers(what, host string, open, own, users bool, o *server.Options, noAuthUser string) door {
 	d := door{what: what, host: host, open: open, asks: own || users}
 	if users && !own && noAuthUser != "" && !isLimited(o, noAuthUser) {
@@ -94,8 +93,8 @@ func forUsers(what, host string, open, own, users bool, o *server.Options, noAut
 	return d
 }
 
-// showsCertificate reports whether the other side needs a certificate of an authority that the
-// file names. Without ca_file any that a public one has made would do.
+// showsCertificate reports whether the other side needs a certificate of an authority that the file names. Without
+// ca_file a certificate of any public authority would do.
 func showsCertificate(t *tls.Config) bool {
 	return t != nil && t.ClientAuth == tls.RequireAndVerifyClientCert && t.ClientCAs != nil
 }
@@ -106,8 +105,7 @@ func isLimited(o *server.Options, user string) bool {
 		slices.ContainsFunc(o.Nkeys, func(u *server.NkeyUser) bool { return u.Nkey == user && u.Permissions != nil })
 }
 
-// asksForLogin reports whether the server lets nobody in whom its configuration does not
-// name, no_auth_user aside.
+// asksForLogin reports whether the server lets in only users whom its configuration names, no_auth_user aside.
 func asksForLogin(o *server.Options) bool {
 	return len(o.Users)+len(o.Nkeys) > 0 || o.Username != "" || o.Authorization != "" ||
 		len(o.TrustedOperators) > 0 || o.AuthCallout != nil || o.CustomClientAuthentication != nil || o.TLSVerify

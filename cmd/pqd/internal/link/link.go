@@ -1,8 +1,8 @@
 // Package link keeps a connection to NATS for as long as pqd runs.
 //
-// nats.go makes a connection that is lost again by itself. But one that the server has ended for an error, such as a line
-// longer than its max_control_line, is closed for good. Then a [Link] makes another one, and what uses the connection
-// starts anew on that.
+// nats.go itself restores a connection that was lost. But a connection that the server has ended for an error, such
+// as a line longer than its max_control_line, is closed for good. Then a [Link] makes another connection, and the
+// users of the connection start anew on it.
 package link
 
 import (
@@ -15,23 +15,25 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Link is a connection, and another one when the server has ended it. Its exported fields are set before it is used.
+// Link is a connection that is replaced when the server has ended it. Its exported fields are set before it is
+// used.
 type Link struct {
 	Name string // of the connection, for the log
 	Log  *slog.Logger
 	Dial func(ctx context.Context, more ...nats.Option) (*nats.Conn, error)
 
-	Begin func(ctx context.Context, nc *nats.Conn) error // starts what uses a connection
-	End   func()                                         // ends it, when the connection is closed
+	Begin func(ctx context.Context, nc *nats.Conn) error // starts the user of a connection
+	End   func()                                         // ends the user when the connection is closed
 
 	mu    sync.Mutex
 	nc    *nats.Conn
-	over  chan struct{} // closed when the connection is
-	since time.Time     // it is there since then
-	up    chan struct{} // closed while something uses it
+	over  chan struct{} // closed when the connection is closed
+	since time.Time     // when the connection was made
+	up    chan struct{} // closed while the connection has a user
 }
 
-// Pauses before another connection is made. They double, so that a client that makes the server end connections gets few.
+// Pauses before another connection is made. They double, so that a client that makes the server end connections
+// causes few.
 const (
 	firstRest = time.Second
 	lastRest  = 30 * time.Second
@@ -62,7 +64,7 @@ func (l *Link) Conn() *nats.Conn {
 	return l.nc
 }
 
-// Use starts what uses the connection.
+// Use starts the user of the connection.
 func (l *Link) Use(ctx context.Context) error {
 	if err := l.Begin(ctx, l.Conn()); err != nil {
 		return err
@@ -73,7 +75,7 @@ func (l *Link) Use(ctx context.Context) error {
 	return nil
 }
 
-// Away says why nothing uses a connection, or nil.
+// Away says why no connection is in use, or nil.
 func (l *Link) Away() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -85,14 +87,14 @@ func (l *Link) Away() error {
 	return fmt.Errorf("the NATS server ended %s for an error: another one is about to be made", l.Name)
 }
 
-// Ended is closed when the connection is.
+// Ended is closed when the connection is closed.
 func (l *Link) Ended() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.over
 }
 
-// Await waits until something uses a connection, or ctx ends.
+// Await waits until a connection is in use, or ctx ends.
 func (l *Link) Await(ctx context.Context) {
 	l.mu.Lock()
 	up := l.up
@@ -139,7 +141,7 @@ func (l *Link) Keep(ctx context.Context) {
 	}
 }
 
-// lost ends what used the connection, and returns how long that lived.
+// lost ends the user of the connection, and returns how long it lived.
 func (l *Link) lost() time.Duration {
 	l.mu.Lock()
 	l.up = make(chan struct{})
@@ -153,7 +155,7 @@ func (l *Link) lost() time.Duration {
 // Close closes the connection.
 func (l *Link) Close() error {
 	nc := l.Conn()
-	nc.SetDisconnectErrHandler(nil) // this one is no news
+	nc.SetDisconnectErrHandler(nil) // this disconnect is no news
 	nc.Close()
 	return nil
 }

@@ -6,10 +6,10 @@ import (
 )
 
 const (
-	// ballastMost is what a heap without a limit gets.
+	// ballastMost is the ballast of a heap without a limit.
 	ballastMost = 64 << 20
 
-	// ballastLeast is the smallest one that makes a difference.
+	// ballastLeast is the smallest ballast that makes a difference.
 	ballastLeast = 32 << 20
 
 	// ballastPart: the ballast is at most this part of GOMEMLIMIT, which includes it.

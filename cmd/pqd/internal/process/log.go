@@ -15,8 +15,8 @@ func NewLog(s settings.Settings, w io.Writer) *slog.Logger {
 	return slog.New(newLimitedLog(slog.NewTextHandler(w, options)))
 }
 
-// errorText has an error be what it says. As text slog would write all that it knows, which for one
-// of the embedded store is the stack of each place that it came through.
+// errorText logs an error as its text. By default slog would write all details of the error, which for an error of
+// the embedded store is the stack of each place that it passed.
 func errorText(_ []string, a slog.Attr) slog.Attr {
 	if err, is := a.Value.Any().(error); is {
 		a.Value = slog.StringValue(err.Error())

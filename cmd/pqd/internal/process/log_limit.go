@@ -17,9 +17,9 @@ const (
 // maxMessages bounds the messages that are remembered.
 const maxMessages = 1000
 
-// limitedLog leaves out repeated messages, but for those that debug. The next one that is
-// logged has their number. The limit holds for all packages together. A package may log its own
-// problems less often, as kv/local does.
+// limitedLog leaves out repeated messages, except for debugging. The next message that is logged has the number of
+// those left out. The limit holds for all packages together. A package may log its own problems less often, as
+// kv/local does.
 type limitedLog struct {
 	slog.Handler
 	repeats *repeats // shared by all loggers that come from one

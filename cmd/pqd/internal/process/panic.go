@@ -19,7 +19,7 @@ func AbortOnPanic() {
 	go func() {
 		<-quit
 		const withStacks = 2
-		_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, withStacks) // it ends all the same
+		_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, withStacks) // pqd ends whether or not this succeeds
 		os.Exit(1)
 	}()
 }

@@ -41,7 +41,7 @@ func KeepPrivate(dir string, log *slog.Logger) {
 			pathErr = os.Chmod(path, info.Mode()&^NotOthers)
 			changed++
 		}
-		if !errors.Is(pathErr, fs.ErrNotExist) { // otherwise the store has deleted it meanwhile
+		if !errors.Is(pathErr, fs.ErrNotExist) { // the store may have deleted the file meanwhile
 			err = errors.Join(err, pathErr)
 		}
 	}

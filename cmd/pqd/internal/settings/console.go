@@ -7,7 +7,7 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// consoleMode is what the console and the HTTP interface serve.
+// consoleMode says which requests the console and the HTTP interface serve.
 type consoleMode string
 
 const (
@@ -35,7 +35,7 @@ func (p *inboxPrefix) Decode(value string) error {
 	return nil
 }
 
-// Mode is what PQ_CONSOLE says, or what is safe if it says nothing.
+// Mode is the mode of PQ_CONSOLE, or a safe one if it is not set.
 func (s *Settings) Mode() consoleMode {
 	open := s.HTTP.IsLoopback() && s.NATS.URL == "" && s.NATSConfig == ""
 	switch {
@@ -47,9 +47,8 @@ func (s *Settings) Mode() consoleMode {
 	return ConsoleOff
 }
 
-// tokenPassword is the password that serves as the token of the HTTP interface, and the
-// variable that has it. Callers have the rights of its user, so whoever knows it may do as
-// much over NATS.
+// tokenPassword is the password that serves as the token of the HTTP interface, and the variable that has it.
+// Callers get the rights of its user: anybody who knows the password has these rights over NATS anyway.
 func (s *Settings) tokenPassword() (variable, password string) {
 	switch {
 	case s.Token != "", s.HTTP.IsLoopback() && !s.OwnLogin():
@@ -62,7 +61,7 @@ func (s *Settings) tokenPassword() (variable, password string) {
 	return "", ""
 }
 
-// WebToken is what callers of the HTTP interface show, "" if nothing, and where it is.
+// WebToken is the token that callers of the HTTP interface show, "" if none, and the setting that has it.
 func (s *Settings) WebToken() (token, in string, err error) {
 	if s.Token != "" {
 		token, err = secretIn("PQ_CONSOLE_TOKEN", s.Token)

@@ -1,3 +1,3 @@
-// Package settings is what pqd reads from its environment. Each setting has a type that says what was
+// Package settings reads pqd's settings from its environment. Each setting has a type whose errors say what was
 // expected. Load also finds settings that contradict each other, before anything starts.
 package settings

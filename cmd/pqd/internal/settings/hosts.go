@@ -9,15 +9,14 @@ import (
 	"strings"
 )
 
-// A web page can make the browser call pqd under the page's own name, once that name
-// resolves to an address of pqd, and read the answer (DNS rebinding). The Host header still
-// has that name. So pqd's pages answer only under an address, under the machine's own name,
-// or under a name that the operator has allowed.
+// A web page can make the browser call pqd under the page's own name, once that name resolves to an address of pqd,
+// and read the answer (DNS rebinding). The Host header still has that name. So pqd's pages answer only under an
+// address, under the machine's own name, or under a name that the operator has allowed.
 //
-// A name without a dot may be that of a page, too: whoever gives out the search domain of a
-// network, an access point for one, resolves all of them. So over loopback, where pqd asks for
-// no token, no such name counts but localhost. Beyond it, the names of containers and services
-// have no dot, and pqd serves queues with a token alone.
+// A name without a dot may belong to a page, too: the machine that gives out the search domain of a network, such
+// as an access point, resolves all such names. So over loopback, where pqd asks for no token, no name without a dot
+// counts except localhost. Beyond loopback containers and services have names without a dot, and pqd serves queues
+// only with a token.
 
 // HostNames are names by which pqd may be called; * is any.
 type HostNames []string
@@ -35,7 +34,7 @@ func (allowed HostNames) Guard(h http.Handler) http.Handler {
 	})
 }
 
-// Allow goes by the host that the client has called: no proxy's word for another one counts.
+// Allow goes by the host that the client has called; what a proxy says about the host does not count.
 func (allowed HostNames) Allow(r *http.Request) bool {
 	host := r.Host
 	if name, _, err := net.SplitHostPort(host); err == nil {

@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// node is a pqd of PQ_CLUSTER: where the other ones reach its NATS server.
+// node is a pqd of PQ_CLUSTER: the address at which the other nodes reach its NATS server.
 type node struct {
 	Host  string
 	Port  int
@@ -26,7 +26,7 @@ const routePort = 6222
 
 func (n node) Address() string { return net.JoinHostPort(n.Host, strconv.Itoa(n.Port)) }
 
-// Name is what the node is called among the others.
+// Name is the node's name in the cluster.
 func (n node) Name() string {
 	if n.label != "" {
 		return n.label
@@ -113,9 +113,8 @@ func (n *nodeName) Decode(value string) error {
 // directory is a path.
 type directory string
 
-// Self is the node of PQ_CLUSTER that this pqd is: the one that PQ_NODE names by its name,
-// its address, its host, or the first part of its host name; or the only one that is an
-// address of this machine.
+// Self is this pqd's node of PQ_CLUSTER: the node that PQ_NODE names by its name, its address, its host, or the
+// first part of its host name; otherwise the only node with an address of this machine.
 func (s *Settings) Self() (node, error) {
 	var found []node
 	for _, n := range s.Cluster {
@@ -226,7 +225,7 @@ func (s *Settings) checkCluster() error {
 // MinSecret is how long the secret of a cluster must be.
 const MinSecret = 16
 
-// checkNodes checks what belongs to PQ_CLUSTER alone.
+// checkNodes checks the settings of PQ_CLUSTER alone.
 func (s *Settings) checkNodes() error {
 	if _, err := s.Self(); err != nil {
 		return err
@@ -264,7 +263,7 @@ func secretIn(variable string, file ExistingFile) (string, error) {
 	return string(text), nil
 }
 
-// RouteTLS is how the nodes know each other, or nil where they are on one machine.
+// RouteTLS is the TLS configuration by which the nodes know each other, or nil if they are on one machine.
 func (s *Settings) RouteTLS() (*tls.Config, error) {
 	if s.RouteCert == "" {
 		return nil, nil
@@ -287,7 +286,7 @@ func (s *Settings) RouteTLS() (*tls.Config, error) {
 	}, nil
 }
 
-// AnotherCopy is what to do about a node's copy that is damaged.
+// AnotherCopy is the advice about a node's damaged copy.
 func (s *Settings) AnotherCopy() string {
 	return fmt.Sprintf("with pqd stopped move %s away, and start pqd: it fetches a copy from another node. If no other node has one, pqd salvage <directory> writes out the readable items", s.CopyDir())
 }

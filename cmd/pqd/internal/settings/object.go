@@ -12,8 +12,8 @@ import (
 	"github.com/pqbridge/pqbridge/internal/jsontext"
 )
 
-// readObject reads an object in JSON that has no other fields than a value, none of them twice, and
-// no null: who writes one means something that would not be done.
+// readObject reads an object in JSON whose fields are all fields of the value, none of them twice, and none null. A
+// file with any other field asks for something that pqd would not do.
 func readObject(text []byte, into any) error {
 	if err := jsontext.Check(text); err != nil {
 		return err
@@ -42,7 +42,8 @@ func readObject(text []byte, into any) error {
 	return nil
 }
 
-// checkNames refuses fields in another case, which encoding/json takes for those of a type, also beside them.
+// checkNames refuses fields in another case, which encoding/json accepts as fields of a type, even beside the right
+// ones.
 func checkNames(text []byte, t reflect.Type) error {
 	if t.Kind() != reflect.Struct && t.Kind() != reflect.Map {
 		return nil

@@ -1,6 +1,6 @@
 package settings
 
-// Own is the URL by which this machine reaches what listens there.
+// Own is the URL of this address for callers on this machine.
 func (a Address) Own(encrypted bool) (string, error) {
 	if a.Port == 0 {
 		return "", Usagef("PQ_HTTP=%s takes any port that is free: expected a port", a)

@@ -11,7 +11,7 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// Remote is where sources find streams, and links of other stores, as PQ_REMOTES has it.
+// Remote is a NATS server where sources find streams, and links of other stores, as PQ_REMOTES has it.
 type Remote struct {
 	URL      string                  `json:"url"`
 	Creds    string                  `json:"creds"`
@@ -136,7 +136,7 @@ func isRemoteName(name string) bool {
 	return name != "" && len(name) <= 255 && !strings.ContainsAny(name, " \t\r\n.*>/\\\x00")
 }
 
-// checkURL checks the servers of a remote. Each says whether it is encrypted: credentials go there.
+// checkURL checks the servers of a remote. Each has to say whether it is encrypted, because credentials go there.
 func checkURL(list string) error {
 	if _, err := ParseServers(list); err != nil {
 		return err
@@ -149,7 +149,7 @@ func checkURL(list string) error {
 	return nil
 }
 
-// checkMay checks the queues that may have what is at a remote.
+// checkMay checks the queues that may use a stream or a link of a remote.
 func (s *Settings) checkMay(grammar subjects.Grammar, kind, what string, may []string) error {
 	if len(may) == 0 {
 		return fmt.Errorf("%s %q: nobody may read it; expected names of queues, or no such %s", kind, what, kind)

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// ParseServers reads a list of server addresses as the NATS library does. The
-// error repeats nothing of an address: it may have a password in it.
+// ParseServers reads a list of server addresses as the NATS library does. The error repeats no part of an address,
+// which may contain a password.
 func ParseServers(list string) ([]*url.URL, error) {
 	var servers []*url.URL
 	for i, server := range strings.Split(list, ",") {
@@ -33,8 +33,8 @@ func ParseServers(list string) ([]*url.URL, error) {
 	return servers, nil
 }
 
-// isServer reports whether u is a server's address. A password with an unescaped comma,
-// slash or question mark splits an address into parts that are none.
+// isServer reports whether u is a server's address. A password with an unescaped comma, slash or question mark
+// splits an address into parts that are no addresses.
 func isServer(u *url.URL) bool {
 	if !slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme) {
 		return false

@@ -15,7 +15,7 @@ import (
 // The types of settings. Their Decode methods say what was expected; the
 // caller that reports the error adds the variable and its value.
 
-// prefix is what the subjects begin with.
+// prefix is the beginning of the subjects.
 type prefix string
 
 func (p *prefix) Decode(value string) error {
@@ -26,7 +26,7 @@ func (p *prefix) Decode(value string) error {
 	return nil
 }
 
-// siteName is checked with the prefix that it stands in front of.
+// siteName is checked together with the prefix behind it.
 type siteName string
 
 func (n *HostNames) Decode(value string) error {
@@ -54,7 +54,7 @@ func (r *replySubjects) Decode(value string) error {
 	return nil
 }
 
-// Address is where to listen; port 0 takes any that is free.
+// Address is an address to listen at; port 0 takes any that is free.
 type Address struct {
 	Host string
 	Port int
@@ -146,7 +146,7 @@ func (c *queueCount) Decode(value string) error {
 	return nil
 }
 
-// Option is the bridge's: there 0 is its default, and a negative number none.
+// Option is the bridge's option: there 0 means the default, and a negative number none.
 func (c queueCount) Option() int {
 	if c == 0 {
 		return -1
@@ -157,7 +157,7 @@ func (c queueCount) Option() int {
 // IsLoopback reports whether no other machine can reach the address.
 func (a Address) IsLoopback() bool { return node{Host: a.Host}.isLoopback() }
 
-// Scheme is what the URLs of PQ_HTTP begin with.
+// Scheme is the scheme of the URLs of PQ_HTTP.
 func Scheme(encrypted bool) string {
 	if encrypted {
 		return "https://"

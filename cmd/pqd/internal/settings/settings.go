@@ -13,8 +13,8 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// Settings are what pqd reads from its environment. The tags are the one table
-// of names, defaults and meanings: reading, checking and --help all use it.
+// Settings are pqd's settings, from its environment. The tags are the one table of names, defaults and meanings:
+// reading, checking and --help all use it.
 type Settings struct {
 	Store       StoreName       `envconfig:"PQ_STORE" default:"local:./pq-data" desc:"where the queues are kept: local:<directory>, jetstream:<name>?sync=always, or fdb:<cluster file>[?prefix=<name>]"`
 	Cluster     nodes           `envconfig:"PQ_CLUSTER" desc:"addresses of all nodes of a replicated store, an odd number, separated by commas. <name>=<address> gives a node a name that stays when its address changes"`
@@ -165,7 +165,7 @@ func (s *Settings) check() error {
 	return nil
 }
 
-// Grammar is that of the subjects that pqd serves.
+// Grammar is the grammar of the subjects that pqd serves.
 func (s *Settings) Grammar() (subjects.Grammar, error) {
 	g, err := subjects.New(string(s.Prefix))
 	if s.Tenants != "" {
@@ -198,8 +198,7 @@ func variables() []string {
 	return names
 }
 
-// Unknown returns variables that begin like settings and are none, such as a
-// mistyped name.
+// Unknown returns variables whose names begin like those of settings but name none, such as a mistyped name.
 func Unknown(environment []string) []string {
 	known := variables()
 	var names []string

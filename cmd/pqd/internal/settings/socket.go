@@ -7,10 +7,10 @@ import "path/filepath"
 // permission, and no network port.
 const SocketName = "pqd.sock"
 
-// CopyDir is where the copy of a store is. Copies of several stores may lie side by side.
+// CopyDir is the directory of a store's copy. Copies of several stores may lie side by side.
 func (s *Settings) CopyDir() string { return filepath.Join(string(s.Data), "copy-"+s.Store.Place) }
 
-// Socket is where pqd answers pqd backup and pqd recover. That of a copy lies beside it,
+// Socket is the socket at which pqd answers pqd backup and pqd recover. The socket of a copy lies beside the copy,
 // because another copy may take its place.
 func (s *Settings) Socket() string {
 	if s.Shared() {

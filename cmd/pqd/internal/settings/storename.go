@@ -17,10 +17,10 @@ type StoreName struct {
 	Stream                streamOptions // of jetstream
 }
 
-// Embedded reports whether the store is one of files, which belongs to this process alone.
+// Embedded reports whether the store consists of files that belong to this process alone.
 func (n *StoreName) Embedded() bool { return n.Engine == "local" }
 
-// streamOptions are what follows jetstream:<name>.
+// streamOptions are the options behind jetstream:<name>.
 type streamOptions struct {
 	Replicas int    // 0: three
 	sync     string // always or os, as the servers are configured; "": not declared

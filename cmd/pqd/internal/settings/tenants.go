@@ -9,7 +9,7 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// Quotas are those of a tenant, as PQ_TENANTS has them.
+// Quotas are the quotas of a tenant, as PQ_TENANTS has them.
 type Quotas struct {
 	Queues   int64 `json:"queues"`
 	Items    int64 `json:"items"`
@@ -18,8 +18,7 @@ type Quotas struct {
 	Waiting  int64 `json:"waiting"`
 }
 
-// usualQuotas hold where PQ_TENANTS does not say otherwise. Without them one tenant could take what all others
-// need of every bridge.
+// usualQuotas hold unless PQ_TENANTS says otherwise. Without them one tenant could use up every bridge.
 var usualQuotas = Quotas{Queues: 1000, Waiting: 1000}
 
 // Tenants are the quotas of all tenants, and the tokens that their users show over HTTP.
@@ -42,7 +41,7 @@ func (t *Tenants) Of(tenant string) Quotas {
 // HaveTokens reports whether users of any tenant may use HTTP.
 func (t *Tenants) HaveTokens() bool { return len(t.hashes) > 0 }
 
-// ByToken returns the tenant whose token has a hash, "" if none has. There may be no tenants.
+// ByToken returns the tenant whose token has this hash, "" if there is none. t may be nil.
 func (t *Tenants) ByToken(hash [sha256.Size]byte) string {
 	if t == nil {
 		return ""
@@ -69,7 +68,8 @@ func (s *Settings) ReadTenants() (*Tenants, error) {
 	return t, nil
 }
 
-// readTokens reads the tokens of tenants. Without a token of the operator everybody would be the operator.
+// readTokens reads the tokens of tenants. It refuses them without a token of the operator: every caller without a
+// token would count as the operator.
 func (s *Settings) readTokens(t *Tenants) error {
 	if s.Mode() == ConsoleOff {
 		return fmt.Errorf("tenants have tokens, but the console is off: expected PQ_CONSOLE=read or PQ_CONSOLE=admin")
@@ -127,7 +127,7 @@ func parseTenants(text []byte) (*Tenants, error) {
 	return t, nil
 }
 
-// change takes over what an object has, if there is one, into what the quotas are a part of.
+// change takes over the fields of an object, if there is one, into a value of which the quotas are a part.
 func (q *Quotas) change(object []byte, whole any) error {
 	if object == nil {
 		return nil

@@ -30,7 +30,7 @@ func (d *doors) Decode(value string) error {
 // Accepts reports whether the operator has named an open door.
 func (d doors) Accepts(door string) bool { return slices.Contains(d, door) }
 
-// Warn says at each start what is open.
+// Warn logs the open doors at each start.
 func (d doors) Warn(log *slog.Logger) {
 	for _, door := range d {
 		log.Warn("PQ_UNPROTECTED: "+map[string]string{
