@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Horizon is how far Next and Last look for a time. A date that exists at all comes within
-// it: 29 February may be missing for eight years.
+// Horizon is how far Next and Last look for a time. Every date that can occur at all occurs within it: 29 February
+// may be missing for eight years.
 const Horizon = (8*366 + 2) * 24 * time.Hour
 
 // MaxSpec bounds the bytes of a spec.
@@ -31,7 +31,7 @@ var (
 	latest   = time.Date(2199, 12, 31, 23, 59, 59, 0, time.UTC)
 )
 
-// Rule is what a calendar is made of.
+// Rule describes a calendar.
 type Rule struct {
 	Spec string // @at, @every, a name such as @daily, or five or six fields
 	Zone string // IANA name, of fields and names only; "": UTC
@@ -137,10 +137,9 @@ func checkTime(what string, t time.Time) error {
 	return nil
 }
 
-// Next returns the first time after an instant. There is none if ok is false: none at all, or
-// none within Horizon.
+// Next returns the first time after an instant. ok is false if there is none, or none within Horizon.
 func (c *Calendar) Next(after time.Time) (next time.Time, ok bool) {
-	// The first instant that counts, and the last one.
+	// The first and the last instant that count.
 	from := max(after.UnixNano()+1, c.start)
 	to := min(c.end, from+int64(Horizon))
 	if from > to {

@@ -15,11 +15,11 @@ type cron struct {
 	seconds, minutes, hours uint64
 	days, months, weekdays  uint64
 	anyDay, anyWeekday      bool // all values: the other field of days decides alone
-	wild                    bool // times are those instants whose local time matches
+	wild                    bool // a time is every instant whose local time matches
 }
 
-// plainShift is the longest shift of local time that is a matter of clocks. A longer one is
-// one of the calendar: it skips or repeats whole days, and nothing is made up for them.
+// plainShift is the longest shift of clocks. A longer shift of local time is one of the calendar: it skips or
+// repeats whole days, and schedules do not make up for them.
 const plainShift = 3 * 60 * 60
 
 const day = 24 * 60 * 60
@@ -28,7 +28,7 @@ const day = 24 * 60 * 60
 type span struct {
 	begin, end int64 // Unix seconds, the end excluded
 	offset     int64
-	shift      int64 // by how much local time jumps at the begin; 0: nothing that counts
+	shift      int64 // by how much local time jumps at the begin; 0: no jump, or one that does not count
 }
 
 func (c *cron) span(at int64) span {
@@ -40,8 +40,8 @@ func (c *cron) span(at int64) span {
 		s.end = end.Unix()
 	}
 	if s.end <= at {
-		// Beyond the changes that the data lists, package time ends spans with the year of UTC, and
-		// takes it to have 365 days. No rule changes clocks on the last day.
+		// Behind the last change that the data lists, package time ends spans with the year of UTC, and assumes
+		// that it has 365 days. No rule changes clocks on the last day of a year.
 		s.end = time.Date(t.UTC().Year()+1, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
 	}
 	if !begin.IsZero() {
@@ -54,8 +54,8 @@ func (c *cron) span(at int64) span {
 	return s
 }
 
-// first is the first local time of a span that may fire. Local times that a fixed spec has
-// seen before the clocks were put back do not fire again.
+// first is the first local time of a span that may fire. After the clocks were put back, local times that a fixed
+// spec has seen already do not fire again.
 func (c *cron) first(s span) int64 {
 	if !c.wild && s.shift < 0 {
 		return s.begin + s.offset - s.shift
@@ -63,8 +63,8 @@ func (c *cron) first(s span) int64 {
 	return s.begin + s.offset
 }
 
-// skipped reports whether the clocks were put forward over a local time that matches, when
-// the span began. What a fixed spec has there fires at once.
+// skipped reports whether the clocks, when the span began, were put forward over a local time that matches. A fixed
+// spec fires such a time at once.
 func (c *cron) skipped(s span) bool {
 	if c.wild || s.shift <= 0 {
 		return false
@@ -133,8 +133,8 @@ func (c *cron) lastLocal(from, to int64) (int64, bool) {
 	return 0, false
 }
 
-// matchesDay reports whether a day, counted from 1970 on, is one of the spec. Where days of
-// the month and of the week are both restricted, either will do.
+// matchesDay reports whether the spec has a day, counted from 1970 on. If days of the month and days of the week
+// are both restricted, either is enough.
 func (c *cron) matchesDay(d int64) bool {
 	t := time.Unix(d*day, 0).UTC()
 	_, month, dayOfMonth := t.Date()

@@ -64,7 +64,7 @@ func parseCron(spec string, zone *time.Location) (*cron, error) {
 // isWild reports whether a field begins with all values. ? is another word for *.
 func isWild(field string) bool { return field[0] == '*' || field[0] == '?' }
 
-// parse returns the values of a list, and whether one of its members is all values.
+// parse returns the values of a list, and whether one of its members stands for all values.
 func (f field) parse(list string) (values uint64, all bool, err error) {
 	for member := range strings.SplitSeq(list, ",") {
 		low, high, step, err := f.member(member)

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// archive is the tz database, one file a zone, as the distribution of Go has it in lib/time.
-// Package time would prefer the zones of the machine, and those of $ZONEINFO, to the ones that
-// it can embed: two bridges could then disagree about a time, and neither could say by which data.
+// archive is the tz database, one file a zone, as the distribution of Go has it in lib/time. Package time would
+// prefer the zones of the machine, and those of $ZONEINFO, to embedded ones: two bridges could then disagree about
+// a time, and neither could name the version of its data.
 //
 //go:embed zoneinfo.zip
 var archive string

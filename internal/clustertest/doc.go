@@ -1,4 +1,4 @@
-// Package clustertest tests what the replicated engine rests on, and stands in for it
-// in tests of the engine: RunLog and RunMembers test a log and the messages of members
-// against their contracts, Log and Network keep both in memory.
+// Package clustertest tests the log and the messages on which the replicated engine rests, and replaces them in
+// tests of the engine: RunLog and RunMembers test a log and the messages of members against their contracts, Log
+// and Network keep both in memory.
 package clustertest

@@ -15,8 +15,8 @@ import (
 
 // LogHarness gives the suite access to a log.
 type LogHarness struct {
-	// Place returns a function that opens one and the same log each time, which does
-	// not exist at first. Each test has a place of its own.
+	// Place returns a function that opens the same log each time, which does not exist at first. Each test has a
+	// place of its own.
 	Place func(t testing.TB) func() cluster.Log
 
 	// Remove deletes the log that open opens, as an operator may.
@@ -59,8 +59,8 @@ type logFixture struct {
 	remove func(cluster.Log)
 }
 
-// A log may be out of reach for a moment: its servers elect a leader, or are busy. What
-// it says then is none of the errors of package cluster, and the suite asks again.
+// A log may be out of reach for a moment: its servers elect a leader, or are busy. Then it returns none of the
+// errors of package cluster, and the suite asks again.
 
 // certain reports whether the outcome of a call is one that the contract knows.
 func certain(err error) bool {
@@ -212,8 +212,8 @@ func testRefusesOtherPositions(f *logFixture) {
 			f.Errorf("Append(%d): %v, expected ErrMoved", after, err)
 		}
 	}
-	// Nothing stands where these were to stand, so a log may not know whether the server
-	// that refuses is the only one that was asked.
+	// The places of these entries are empty, so a log may not know whether the server that refuses is the only one
+	// that was asked.
 	for _, after := range []uint64{3, 1000} {
 		if err := f.log.Append(f.ctx, after, []byte("x")); err == nil {
 			f.Errorf("Append(%d) succeeded behind the end of the log", after)

@@ -9,8 +9,8 @@ import (
 	"github.com/pqbridge/pqbridge/internal/patience"
 )
 
-// RunMembers tests messages of members against the contract of cluster.Members. open
-// returns the end of another member of one cluster each time.
+// RunMembers tests messages of members against the contract of cluster.Members. Each call of open returns another
+// member of the same cluster.
 func RunMembers(t *testing.T, open func(t testing.TB) cluster.Members) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience.Most)
 	defer cancel()

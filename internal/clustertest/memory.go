@@ -17,7 +17,7 @@ type Log struct {
 	// them.
 	MaxBytes, Entry int
 
-	// Identity is what State says; "": one that no other log has.
+	// Identity is the identity that State returns; "": an identity of its own.
 	Identity string
 
 	generation uint64
@@ -99,8 +99,8 @@ func (l *Log) Remove() {
 // Number is the generation of the log.
 func (l *Log) Number() uint64 { return l.generation }
 
-// Cut removes the last n entries, or all if there are fewer, as a log does that breaks its
-// promise. It returns how many.
+// Cut removes the last n entries, or all if there are fewer, like a log that breaks its promise. It returns how
+// many.
 func (l *Log) Cut(n int) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -112,7 +112,7 @@ func (l *Log) Cut(n int) int {
 	return n
 }
 
-// Backup remembers the log as it is, and returns what puts it back.
+// Backup remembers the present log, and returns a function that restores it.
 func (l *Log) Backup() (restore func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,7 +145,7 @@ func (l *Log) Create(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// begin locks the log unless a call must not do anything.
+// begin locks the log, unless the call must do nothing.
 func (l *Log) begin(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -42,7 +42,7 @@ func (n *Network) Listen(name string, hear func([]byte), answer func([]byte) []b
 	}, nil
 }
 
-// listeners returns the members of a name, or all; the caller ends a call of each.
+// listeners returns the members with a name, or all members. The caller ends a call of each.
 func (n *Network) listeners(name string) []*listener {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -1,8 +1,8 @@
-// Package console has the pages of pqd's console, as files for browsers. They speak to the
-// HTTP interface alone, and need nothing from elsewhere.
+// Package console has the pages of pqd's console, as files for browsers. They use the HTTP interface alone, and no
+// other site.
 //
-// The pages come with a policy by which browsers run no script but theirs, and turn no text
-// into markup: what a queue holds cannot become part of the page.
+// The pages come with a policy under which browsers run no other scripts, and turn no text into markup: the content
+// of a queue cannot become part of the page.
 package console
 
 import (
@@ -14,7 +14,7 @@ import (
 //go:embed page
 var files embed.FS
 
-// policy has no inline script or style, no other site, and no page around this one.
+// policy allows no inline script or style, no other site, and no page around this one.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 

@@ -42,7 +42,7 @@ func (f *file) attributes(out *fuse.Attr) {
 // syncing is a file that was opened so that each write is a sync, too.
 type syncing struct{}
 
-// handle is that of a file opened with these flags.
+// handle is the handle of a file opened with these flags.
 func handle(flags uint32) fs.FileHandle {
 	if flags&syscall.O_DSYNC != 0 { // a part of O_SYNC
 		return syncing{}
@@ -50,8 +50,7 @@ func handle(flags uint32) fs.FileHandle {
 	return nil
 }
 
-// Open implements fs.NodeOpener. Nothing stays in the kernel's memory, so that
-// each read and write of the process is one here.
+// Open implements fs.NodeOpener. The kernel caches nothing, so each read and write of the process arrives here.
 func (f *file) Open(_ context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {
 	return handle(flags), fuse.FOPEN_DIRECT_IO, fs.OK
 }
@@ -145,8 +144,8 @@ func (f *file) Setattr(_ context.Context, _ fs.FileHandle, in *fuse.SetAttrIn, o
 	return fs.OK
 }
 
-// Lose has the disk lose a random part of what was not synced, as it may when a
-// write or a sync has failed. No process may use it meanwhile.
+// Lose makes the disk lose a random part of the data that was not synced, as it may after a failed write or sync.
+// No process may use it meanwhile.
 func (d *Disk) Lose(random *rand.Rand) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

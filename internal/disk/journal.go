@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Kind is what a process did.
+// Kind is a kind of step of a process.
 type Kind string
 
 const (
@@ -19,7 +19,7 @@ const (
 	Truncate Kind = "truncate"
 	Sync     Kind = "sync"           // of a file
 	SyncDir  Kind = "sync directory" // of the names in it
-	Read     Kind = "read"           // changes nothing, and is not remembered
+	Read     Kind = "read"           // changes nothing, and is not recorded
 )
 
 // Event is a step that changed something, or made a change safe.
@@ -29,8 +29,8 @@ type Event struct {
 	To   string        // of Rename
 	At   time.Duration // by the clock of the disk, before it took effect
 
-	node   int  // that Path meant
-	in, to name // of a change of names: where the name was, and where Rename puts it
+	node   int  // of Path at that time
+	in, to name // of a change of names: the place of the name, and the place to which Rename moves it
 	offset int64
 	data   []byte
 	size   int64
@@ -40,21 +40,20 @@ type Event struct {
 // nil.
 type Tree map[string][]byte
 
-// Order is what a file system promises of changes of names.
+// Order is a file system's promise about changes of names.
 type Order int
 
 const (
-	// Strict is all that POSIX promises: a change is safe when the directory was synced, for
-	// a move both directories. Any part of the other changes may be there.
+	// Strict is the whole promise of POSIX: a change is safe when the directory was synced, for a move both
+	// directories. Any part of the other changes may be on the disk.
 	Strict Order = iota
 
-	// Journaled is what ext4, XFS and Btrfs promise: changes become safe in their order, and
-	// the sync of any file or directory makes all changes before it safe.
+	// Journaled is the promise of ext4, XFS and Btrfs: changes become safe in their order, and the sync of any file
+	// or directory makes all earlier changes safe.
 	Journaled
 )
 
-// Replay goes through the events again, and knows after each of them what is safe
-// and what is not.
+// Replay goes through the events again, and knows after each of them which changes are safe.
 type Replay struct {
 	events []Event
 	order  Order
@@ -64,7 +63,7 @@ type Replay struct {
 	files  map[int]*contents
 }
 
-// contents is what a file holds.
+// contents is the content of a file.
 type contents struct {
 	safe  []byte
 	loose []Event // writes and truncations since, in their order
@@ -75,7 +74,7 @@ func NewReplay(events []Event, order Order) *Replay {
 	return &Replay{events: events, order: order, safe: make(names), dirs: map[int]bool{root: true}, files: make(map[int]*contents)}
 }
 
-// Next does the next event. It is false when there is none.
+// Next applies the next event. It returns false when there is none.
 func (r *Replay) Next() (Event, bool) {
 	if len(r.events) == 0 {
 		return Event{}, false
@@ -109,7 +108,7 @@ func (r *Replay) Next() (Event, bool) {
 	return e, true
 }
 
-// settle makes those changes of names safe that is chooses.
+// settle makes those changes of names safe for which is returns true.
 func (r *Replay) settle(is func(*change) bool) {
 	before := len(r.loose)
 	kept := r.loose[:0]
@@ -137,7 +136,7 @@ func (r *Replay) forget() {
 	maps.DeleteFunc(r.files, func(file int, _ *contents) bool { return !named[file] })
 }
 
-// file is the contents of a file, which may have no name but be in use.
+// file is the contents of a file. The file may be in use without a name.
 func (r *Replay) file(number int) *contents {
 	f := r.files[number]
 	if f == nil {
@@ -147,11 +146,11 @@ func (r *Replay) file(number int) *contents {
 	return f
 }
 
-// sector is what a disk writes whole.
+// sector is the unit that a disk writes whole.
 const sector = 512
 
-// applied returns the bytes with those sectors of a write that kept chooses; nil
-// chooses all. It may change the bytes.
+// applied returns the bytes with the sectors of a write that kept chooses; nil chooses all. It may change the
+// bytes.
 func (e Event) applied(bytes []byte, kept func() bool) []byte {
 	if e.Kind == Truncate {
 		if kept == nil || kept() {
@@ -182,10 +181,10 @@ func resized(bytes []byte, size int64) []byte {
 	return append(bytes, make([]byte, size-int64(len(bytes)))...)
 }
 
-// Safe is what the disk holds at least: what was synced.
+// Safe is the least that the disk holds: all synced data.
 func (r *Replay) Safe() Tree { return r.cut(nil, nil) }
 
-// Torn is all that was written, up to a random sector of the last write.
+// Torn is all written data, up to a random sector of the last write.
 func (r *Replay) Torn(random *rand.Rand, last Event) Tree {
 	sectors := 0
 	if last.Kind == Write {
@@ -200,7 +199,7 @@ func (r *Replay) Torn(random *rand.Rand, last Event) Tree {
 	})
 }
 
-// Part is what was synced, and a random part of what was not.
+// Part is all synced data, and a random part of the rest.
 func (r *Replay) Part(random *rand.Rand) Tree {
 	share := random.Float64()
 	kept := func() bool { return random.Float64() < share }
@@ -216,8 +215,8 @@ func (r *Replay) Part(random *rand.Rand) Tree {
 	return r.cut(named, func(Event) func() bool { return kept })
 }
 
-// cut is what the disk holds when the power fails: changes of names, and of each write the
-// sectors that written chooses for it.
+// cut is the content of the disk when the power fails: these changes of names, and of each write the sectors that
+// written chooses for it.
 func (r *Replay) cut(named []change, written func(Event) (kept func() bool)) Tree {
 	all := maps.Clone(r.safe)
 	for _, c := range named {

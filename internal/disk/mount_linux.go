@@ -28,16 +28,15 @@ type Disk struct {
 	forgets  bool
 }
 
-// Fault decides what becomes of a step of the process, before it takes effect:
-// zero lets it happen. It may take its time.
+// Fault decides the result of a step of the process before the step takes effect: zero lets it happen. Fault may
+// take its time.
 type Fault func(kind Kind, path string) syscall.Errno
 
-// Mount mounts an empty disk whose events bear the time of this clock. It is
-// taken away when the test ends.
+// Mount mounts an empty disk whose events have times of this clock. It is unmounted when the test ends.
 func Mount(t testing.TB, clock func() time.Duration) *Disk {
 	t.Helper()
 	d := &Disk{Dir: t.TempDir(), clock: clock, content: make(map[int]*file), capacity: 1 << 40}
-	timeout := time.Duration(0) // the kernel remembers nothing
+	timeout := time.Duration(0) // the kernel caches nothing
 	server, err := fs.Mount(d.Dir, &folder{disk: d, number: root}, &fs.Options{
 		MountOptions: fuse.MountOptions{
 			DirectMount: true, MaxWrite: 1 << 20, DisableXAttrs: true, DisableSplice: true, FsName: "pqbridge-test",
@@ -57,21 +56,21 @@ func Mount(t testing.TB, clock func() time.Duration) *Disk {
 	return d
 }
 
-// Events are those so far.
+// Events are the events so far.
 func (d *Disk) Events() []Event {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.events)
 }
 
-// Forget has the disk record no more events: their bytes are kept in memory for good.
+// Forget stops the record of events: their bytes would stay in memory for good.
 func (d *Disk) Forget() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.events, d.forgets = nil, true
 }
 
-// Fail has what comes meet this fault; nil ends that.
+// Fail makes all further steps meet this fault; nil ends that.
 func (d *Disk) Fail(fault Fault) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -116,7 +115,7 @@ func (d *Disk) Failed() int {
 	return d.failed
 }
 
-// next is the number of a file or a directory that is made. The caller holds the lock.
+// next is the number of a new file or directory. The caller holds the lock.
 func (d *Disk) next() int {
 	d.nodes++
 	return d.nodes

@@ -2,10 +2,10 @@ package disk
 
 import "path"
 
-// root is the directory that all paths begin at.
+// root is the directory at which all paths begin.
 const root = 0
 
-// name is what a directory calls a file or another directory.
+// name is a name in a directory.
 type name struct {
 	dir  int
 	base string
@@ -14,7 +14,7 @@ type name struct {
 // names are files and directories by their names.
 type names map[name]int
 
-// apply does a change, where that still makes sense.
+// apply applies a change, if it is still possible.
 func (n names) apply(e Event) {
 	switch e.Kind {
 	case Create, MakeDir:
@@ -29,7 +29,7 @@ func (n names) apply(e Event) {
 	}
 }
 
-// paths are those from the root, with what they lead to.
+// paths are the paths from the root, with the numbers of their files and directories.
 func (n names) paths() map[string]int {
 	in := make(map[int][]name)
 	for at := range n {

@@ -43,8 +43,8 @@ func (c *call) run(base kv.Tx) error {
 	return nil
 }
 
-// at is called at a point of a run. Late commits do not go on within a run after the first:
-// the engine may have them wait for it.
+// at is called at a point of a run. Late commits do not go on within a second or later run: the engine may make
+// them wait for it.
 func (c *call) at(point Point) {
 	c.db.at(c.ctx, point)
 	if c.runs == 1 {

@@ -7,10 +7,9 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// lateCommit is a transaction whose caller has got ErrUnknown, and whose commit follows
-// later. It waits at the end of its closure. When it continues, the engine checks and
-// commits it like any other, unless it is too old. Its closure never runs again. One that
-// has run before commits at once: others may wait for it.
+// lateCommit is a transaction whose caller has got ErrUnknown, and whose commit follows later. It waits at the end
+// of its closure. When it continues, the engine checks and commits it like any other, unless it is too old. Its
+// closure never runs again. If the closure has run before, the commit follows at once: others may wait for it.
 type lateCommit struct {
 	parked chan struct{} // closed when the closure has run
 	commit chan bool     // whether to commit

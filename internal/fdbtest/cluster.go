@@ -36,7 +36,7 @@ type Cluster struct {
 	leash *leash
 }
 
-// shared is the cluster of all tests of the process that do not hurt it.
+// shared is the cluster of all tests of the process that do it no harm.
 var shared struct {
 	sync.Mutex
 	cluster *Cluster
@@ -68,21 +68,20 @@ var prefixes atomic.Uint64
 // Prefix returns an unused key prefix.
 func Prefix() []byte { return fmt.Appendf(nil, "test-%08d/", prefixes.Add(1)) }
 
-// Setting is that of a pqd for a new store on the cluster, which others may have, too.
+// Setting is the setting of a pqd for a new store on the cluster, which may have other stores, too.
 func (c *Cluster) Setting() string {
 	return fmt.Sprintf("PQ_STORE=fdb:%s?prefix=%s", c.File, Prefix())
 }
 
-// New returns a cluster for this test alone, which may do to it whatever it
-// likes. From three processes on every row and every log entry has two copies
-// (redundancy mode double), so that the cluster outlives the loss of any one.
-// The arguments are for all servers.
+// New returns a cluster for this test alone, which may harm it. From three processes on every row and every log
+// entry has two copies (redundancy mode double), so that the cluster outlives the loss of any one. The arguments
+// are for all servers.
 func New(t testing.TB, processes int, args ...string) *Cluster {
 	t.Helper()
 	return own(t, config{processes: processes, args: args})
 }
 
-// NewTLS is New for a cluster that speaks nothing but TLS.
+// NewTLS is New for a cluster that speaks only TLS.
 func NewTLS(t testing.TB, processes int) *Cluster {
 	t.Helper()
 	return own(t, config{processes: processes, tls: true})
@@ -148,7 +147,7 @@ func find(t testing.TB) tools {
 	return tools{}
 }
 
-// config is what clusters differ in.
+// config is the configuration of a cluster.
 type config struct {
 	processes int
 	tls       bool

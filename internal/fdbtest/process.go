@@ -101,9 +101,8 @@ func freeAddresses(n int) ([]string, error) {
 	return addresses, nil
 }
 
-// leash is a process that notices the end of this one, which closes a pipe
-// however it comes about. Then it removes the cluster's directory and kills its
-// own process group, which the cluster's processes belong to.
+// leash is a process that notices the end of this one, however it ends, because that closes a pipe. Then it removes
+// the cluster's directory and kills its own process group, to which the cluster's processes belong.
 type leash struct {
 	cmd  *exec.Cmd
 	pipe io.Closer
@@ -129,7 +128,7 @@ func (l *leash) attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pgid: l.cmd.Process.Pid}
 }
 
-// let ends the leash, and with it what is left of the group.
+// let ends the leash, and with it the rest of the group.
 func (l *leash) let() {
 	_ = l.pipe.Close()
 	var exit *exec.ExitError

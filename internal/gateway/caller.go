@@ -11,9 +11,10 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// caller is who asks: the operator's users together, or those of one tenant. A tenant's requests are those that its
-// clients send over NATS: every subject begins with its name, whatever a path says. What one caller watches
-// is looked at apart from the others', so that slow answers to it hold up nobody else.
+// caller is the sender of a request: the operator's users together, or the users of one tenant. A tenant's requests
+// become requests of a tenant's NATS client: every subject begins with the tenant's name, whatever a path says. The
+// paths that one caller watches are read apart from the paths of others, so that slow answers to one caller delay
+// no other.
 type caller struct {
 	tenant  string // "": the operator
 	grammar subjects.Grammar
@@ -26,7 +27,7 @@ func (g *Gateway) newCaller(tenant string, grammar subjects.Grammar) *caller {
 	return c
 }
 
-// tenants are the callers that are tenants and have asked for something. The operator knows them all by name.
+// tenants are the callers that are tenants and have sent a request. The operator names any queue of theirs.
 type tenants struct {
 	mu    sync.Mutex
 	known map[string]*caller
@@ -51,7 +52,7 @@ func (g *Gateway) tenant(name string) (*caller, *refusal) {
 	return c, nil
 }
 
-// callerOf returns who sends a request, or says why they may not ask at all.
+// callerOf returns the sender of a request, or says why it may not ask at all.
 func (g *Gateway) callerOf(r *http.Request) (*caller, *refusal) {
 	if !fromOwnSite(r) {
 		return nil, refusef(protocol.CodeForbidden, "the request comes from a page of another site, or a proxy before pqd did not pass the header Host on")
@@ -61,7 +62,8 @@ func (g *Gateway) callerOf(r *http.Request) (*caller, *refusal) {
 	}
 	if shown, is := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); is {
 		sum := sha256.Sum256([]byte(shown))
-		// A tenant may have what was the operator's: the file has another one, which a restart reads.
+		// A tenant may have the operator's former token: the operator's file has another one, which a restart
+		// reads.
 		if tenant := g.tenantOf(sum); tenant != "" {
 			return g.tenant(tenant)
 		}
@@ -73,7 +75,7 @@ func (g *Gateway) callerOf(r *http.Request) (*caller, *refusal) {
 	return nil, refusef(http.StatusUnauthorized, "expected the token: %s, as the header Authorization: Bearer <token>", g.tokenIn)
 }
 
-// refuses says why the caller has no such route, or nil.
+// refuses says why the caller may not use a route, or nil.
 func (c *caller) refuses(r *route) *refusal {
 	if c.tenant == "" || !r.operator {
 		return nil
@@ -81,8 +83,8 @@ func (c *caller) refuses(r *route) *refusal {
 	return refusef(protocol.CodeForbidden, "%s is about all tenants: expected the operator's token", r.path)
 }
 
-// Caller returns the tenant that sends a request to another page, "" for the operator. It answers a request that
-// it would refuse, and reports whether there is anything left to answer.
+// Caller returns the tenant that sends a request to another page, "" for the operator. If it refuses the request,
+// it answers it and returns false.
 func (g *Gateway) Caller(w http.ResponseWriter, r *http.Request) (tenant string, may bool) {
 	c, why := g.callerOf(r)
 	if why != nil {

@@ -31,10 +31,10 @@ import (
 // Options configure a gateway.
 type Options struct {
 	Prefix  string // of the subjects
-	Tenants bool   // they name tenants: queues have names such as acme.jobs
+	Tenants bool   // subjects name tenants: queues have names such as acme.jobs
 	Changes bool   // serve requests that change something
-	Token   string // that callers show; "": none is asked for
-	TokenIn string // where that is, for those who ask without it; "": the line in the file PQ_CONSOLE_TOKEN
+	Token   string // that callers show; "": they need none
+	TokenIn string // where callers without a token find it
 
 	// TenantOf returns the tenant whose token has a hash, "" if there is none. nil: no tenant has one. It needs Token.
 	TenantOf func(hash [sha256.Size]byte) string
@@ -52,7 +52,7 @@ type Gateway struct {
 	tokenIn  string             // where tokens are
 	log      *slog.Logger
 	wire     atomic.Pointer[wire] // nil until there is a connection
-	answers  time.Duration        // answerLimit, but in tests of anything else
+	answers  time.Duration        // answerLimit, except in tests
 	pending  pending
 	room     room
 	outbox   *outbox
@@ -88,7 +88,7 @@ func New(o Options) (*Gateway, error) {
 	return g, nil
 }
 
-// ConnectOptions are the options of the connection that the gateway is to have.
+// ConnectOptions are the options of the gateway's connection.
 func (g *Gateway) ConnectOptions() []nats.Option {
 	return []nats.Option{
 		nats.Name("pqd console"),
@@ -110,10 +110,10 @@ func (g *Gateway) ConnectOptions() []nats.Option {
 
 const reconnectWait = 250 * time.Millisecond
 
-// forbidden is how a NATS server tells a client that it lacks a right.
+// forbidden matches a NATS server's error about a missing right.
 var forbidden = regexp.MustCompile(`(?i)permissions violation.*"([^"]+)"`)
 
-// Connect begins to serve, on this connection instead of one before. The connection stays the caller's.
+// Connect begins to serve, on this connection instead of an earlier one. The connection stays the caller's.
 func (g *Gateway) Connect(nc *nats.Conn) {
 	g.wire.Store(newWire(nc, &g.pending))
 }
@@ -125,7 +125,7 @@ func (g *Gateway) Disconnect() {
 	}
 }
 
-// Stop ends the requests under way and the streams, and refuses others.
+// Stop ends the requests under way and the streams, and refuses further ones.
 func (g *Gateway) Stop() { g.stop() }
 
 // ServeHTTP implements http.Handler.
@@ -161,8 +161,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.serve(w, r, in)
 }
 
-// answerHeaders are those of all answers. An answer is data that others wrote: no browser
-// shows it as a page, keeps it, or hands it to another site.
+// answerHeaders are the headers of all answers. An answer is data that others wrote: no browser shows it as a page,
+// keeps it, or hands it to another site.
 var answerHeaders = map[string]string{
 	"Content-Type":                 "application/json",
 	"X-Content-Type-Options":       "nosniff",
@@ -212,7 +212,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, in *input) {
 		return
 	}
 	defer g.outbox.begin(in.from, int64(len(a.body)), func() { _ = control.SetWriteDeadline(time.Now()) })() // fails on a closed one
-	// Afterwards a client may close its connection because it has the answer.
+	// After the answer a client may close its connection, so this comes first.
 	err := r.Context().Err()
 	if err == nil {
 		err = a.write(w)

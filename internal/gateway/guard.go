@@ -5,9 +5,9 @@ import (
 	"net/url"
 )
 
-// fromOwnSite reports whether a browser sent the request for a page of this server, or no
-// browser sent it. Browsers say which; pages cannot change what they say. A page of another
-// site could otherwise have the browser send requests that change something.
+// fromOwnSite reports whether a browser sent the request for a page of this server, or no browser sent it. Browsers
+// say which, and pages cannot change that. A page of another site could otherwise make the browser send requests
+// that change something.
 func fromOwnSite(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "none", "same-origin":

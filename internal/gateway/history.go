@@ -7,7 +7,7 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// A history is a part of info, so whoever may not have the one has not the other.
+// A history is a part of info, so a caller without the right to info has none to the history.
 
 func queueHistory(in *input) (*answer, *refusal) { return historyOf(in, subjects.Info) }
 func history(in *input) (*answer, *refusal)      { return historyOf(in, subjects.SysInfo) }

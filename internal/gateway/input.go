@@ -17,7 +17,7 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// input is a request as its route reads it.
+// input is a request, read for its route.
 type input struct {
 	gateway *Gateway
 	caller  *caller
@@ -31,8 +31,8 @@ type input struct {
 	body    []byte
 }
 
-// readQuery reads the parameters, and refuses those that the route does not have: what
-// would be ignored is probably a mistake.
+// readQuery reads the parameters, and refuses those that the route does not have: a parameter that would be ignored
+// is probably a mistake.
 func readQuery(route *route, r *http.Request) (url.Values, *refusal) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -56,7 +56,7 @@ func readQuery(route *route, r *http.Request) (url.Values, *refusal) {
 	return query, nil
 }
 
-// Parameters that are special.
+// Parameters with a meaning of their own.
 var (
 	repeatable = map[string]bool{"header": true, "path": true}
 	mayBeEmpty = map[string]bool{"after": true}
@@ -64,7 +64,7 @@ var (
 
 func (in *input) get(name string) string { return in.query.Get(name) }
 
-// wait is for how long the request may wait for an item.
+// wait is how long the request may wait for an item.
 func (in *input) wait() time.Duration {
 	if in.get("wait") == "" {
 		return 0
@@ -76,13 +76,12 @@ func (in *input) wait() time.Duration {
 	return min(wait, protocol.MaxWait)
 }
 
-// answerLimit is for how long a request that does not wait may take. A bridge answers
-// within about four seconds.
+// answerLimit is how long a request that does not wait may take. A bridge answers within about four seconds.
 const answerLimit = 10 * time.Second
 
 func (in *input) patience() time.Duration { return in.gateway.answers + max(0, in.wait()) }
 
-// message returns a request of the protocol. The queue is that of the path, if it has one.
+// message returns a request of the protocol, about the queue in the path if it has one.
 func (in *input) message(s subjects.Subject, body []byte) (*nats.Msg, *refusal) {
 	s.Queue = in.values["queue"]
 	if s.Verb > subjects.Event {
@@ -103,7 +102,8 @@ func (in *input) messageTo(s subjects.Subject, body []byte) (*nats.Msg, *refusal
 	return m, nil
 }
 
-// addressOf is whose request it is, as proxies before pqd tell it, and at last who has sent it to pqd.
+// addressOf is the list of addresses from which the request came, as proxies in front of pqd name them; the last is
+// the one that sent it to pqd.
 func addressOf(r *http.Request) string {
 	last, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -116,7 +116,7 @@ func addressOf(r *http.Request) string {
 	return told[:min(len(told), mostForwarded)] + ", " + last
 }
 
-// mostForwarded bounds what a proxy tells.
+// mostForwarded bounds the addresses that a proxy names.
 const mostForwarded = 120 // bytes
 
 // ask sends a request of the protocol and returns its answer.
@@ -125,7 +125,7 @@ func (in *input) ask(m *nats.Msg) (*nats.Msg, *refusal) {
 	return reply, in.named(why)
 }
 
-// pass sends a request whose answer is JSON, and answers with that.
+// pass sends a request, and answers with the JSON of its answer.
 func (in *input) pass(s subjects.Subject, body []byte) (*answer, *refusal) {
 	m, why := in.message(s, body)
 	if why != nil {
@@ -143,7 +143,7 @@ func (in *input) relay(m *nats.Msg) (*answer, *refusal) {
 	return &answer{body: reply.Data}, nil
 }
 
-// passJSON sends a request whose body and answer are JSON, and answers with that.
+// passJSON sends a request with a body in JSON, and answers with the JSON of its answer.
 func (in *input) passJSON(s subjects.Subject, body any) (*answer, *refusal) {
 	text, why := marshal(body)
 	if why != nil {
@@ -209,7 +209,7 @@ func (in *input) integer(name string) (*int64, *refusal) {
 	return &n, nil
 }
 
-// limit is how many a page has, at most as many as there may be; 0 without the parameter.
+// limit is how many entries a page has, at most most; 0 without the parameter.
 func (in *input) limit(most int64) (int, *refusal) {
 	limit, why := in.integer("limit")
 	switch {

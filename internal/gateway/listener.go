@@ -5,12 +5,11 @@ import (
 	"sync"
 )
 
-// maxConns are enough for all that a gateway has under way, and for health checks.
+// maxConns are enough for all requests and streams that a gateway may have, and for health checks.
 const maxConns = 1024
 
-// Limit returns a listener that closes connections beyond its limit at once, half of which
-// are for one address: nobody takes all descriptors of the process, or keeps the others out
-// alone.
+// Limit returns a listener that at once closes connections beyond its limit, half of which are for one address: so
+// no address takes all descriptors of the process, or keeps the others out.
 func Limit(l net.Listener) net.Listener { return limit(l, maxConns) }
 
 func limit(l net.Listener, most int64) net.Listener {

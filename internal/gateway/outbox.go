@@ -5,14 +5,12 @@ import (
 	"sync"
 )
 
-// maxUnread bounds the answers that clients have asked for and not read yet, in bytes. Half of
-// it is for one address.
+// maxUnread bounds the bytes of answers that clients have not read yet. Half of it is for one address.
 const maxUnread = 64 << 20
 
-// outbox are the answers on their way. A request gives its place back before its answer is
-// written, so clients that read slowly keep no places. Beyond its bound the outbox cuts off the
-// connection that has been at its answer for longest: such a client loses the answer, and others
-// go on.
+// outbox has the answers on their way. A request gives its place back before its answer is written, so clients that
+// read slowly keep no places. Beyond its bound the outbox cuts off the connection that has taken longest to read
+// its answer: such a client loses the answer, and others go on.
 type outbox struct {
 	most int64
 
@@ -50,8 +48,7 @@ func (o *outbox) begin(to source, size int64, cut func()) (leave func()) {
 	}
 }
 
-// cutOldest ends the answer to an address that is on its way for longest. It reports whether
-// there was one.
+// cutOldest ends the oldest answer on its way to an address, and reports whether there was one.
 func (o *outbox) cutOldest(to source) bool {
 	i := slices.IndexFunc(o.all, func(s *sending) bool { return s.to == to })
 	if i < 0 {
@@ -63,7 +60,7 @@ func (o *outbox) cutOldest(to source) bool {
 	return true
 }
 
-// largest is the address that has most on its way.
+// largest is the address with the most bytes on their way.
 func (o *outbox) largest() (largest source) {
 	for who, size := range o.of {
 		if size > o.of[largest] {

@@ -9,8 +9,7 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// takeHeaders are the parameters of peeks and pops that are headers of the protocol. The
-// first two are of both.
+// takeHeaders are the parameters of peeks and pops that are headers of the protocol. Peeks have the first two.
 var takeHeaders = []struct{ parameter, header string }{
 	{"batch", protocol.HeaderBatch},
 	{"band", protocol.HeaderBand},
@@ -27,11 +26,11 @@ var (
 )
 
 const (
-	// defaultLease is that of a pop that asks for none. An answer by HTTP may not arrive,
-	// and an item that was popped without a lease would be lost with it.
+	// defaultLease is the lease of a pop that asks for none. An answer by HTTP may not arrive, and without a lease
+	// its item would be lost with it.
 	defaultLease = "1m"
 
-	// leaseOfQueue asks for what the queue has configured, which may be no lease.
+	// leaseOfQueue asks for the lease that the queue has configured, which may be none.
 	leaseOfQueue = "queue"
 
 	// maxBatchBytes bounds an answer.
@@ -115,8 +114,8 @@ type taking struct {
 	keeps    bool // a repetition gets the items, so they stay leased
 }
 
-// collect waits for the items. When the end of a batch does not arrive, the items that did
-// are the answer: they may be leased. Those that arrive later go back to the queue.
+// collect waits for the items. If the end of a batch does not arrive, the answer has the items that did: they may
+// be leased. Items that arrive later go back to the queue.
 func (t *taking) collect(in *input, batch bool) *refusal {
 	for {
 		m, why := t.next(in.ctx)

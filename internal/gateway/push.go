@@ -66,7 +66,7 @@ func push(in *input) (*answer, *refusal) {
 	return &answer{body: reply.Data}, nil
 }
 
-// addTrace has the trace of a request go on in a message.
+// addTrace continues the trace of a request in a message.
 func addTrace(to nats.Header, from http.Header) {
 	for _, name := range traceHeaders {
 		if value := from.Get(name); value != "" && to[name] == nil {
@@ -98,8 +98,7 @@ func addItemHeaders(to nats.Header, lines []string) *refusal {
 
 var pushInstead = "parameters in the URL: " + strings.Join(pushParameters, ", ")
 
-// checkHeaderName refuses a header that an item cannot have, or for which there is something
-// else.
+// checkHeaderName refuses a header that an item cannot have, or that has a parameter instead.
 func checkHeaderName(name, instead string) *refusal {
 	switch {
 	case !isHeaderName(name):

@@ -12,8 +12,8 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// pushes go together each on its own. Those of several priorities do so on the subject that has none once the gateway's NATS
-// user has pushed there: not every one may.
+// pushes are sent together, each on its own in the bundle. Pushes with several priorities go to the subject without
+// a priority, once a push of the gateway's NATS user to that subject has succeeded: the user may lack the right.
 var pushes = kind{load: loadPushes, unload: unloadPushes}
 
 // pushTogether sends a push, with others if there are any.
@@ -37,7 +37,7 @@ func (in *input) pushTogether(m *nats.Msg) (*nats.Msg, *refusal) {
 	return reply, in.named(why)
 }
 
-// loadPushes writes a bundle. Pushes with one subject keep it, so the bundle needs the right that its items need.
+// loadPushes writes a bundle. Pushes with one subject keep it, so the bundle needs the same right as its items.
 func loadPushes(to string, all []*boarder) *nats.Msg {
 	subject, size := all[0].msg.Subject, 0
 	for _, b := range all {

@@ -41,7 +41,7 @@ func pushMany(in *input) (*answer, *refusal) {
 	return in.relay(m)
 }
 
-// readObjects reads the items of a body, up to as many as one request may have. It returns how many they are.
+// readObjects reads the items of a body, up to the bound of a request, and returns their number.
 func readObjects(body []byte, read func(object string) *refusal) (n int, why *refusal) {
 	ofItem := func(why *refusal) *refusal {
 		item := n
@@ -97,11 +97,11 @@ func someItems(n int) (int, *refusal) {
 	return n, nil
 }
 
-// itemReader reads an item. It stops at the first that is wrong: the rest may be long.
+// itemReader reads an item. It stops at the first mistake: the rest may be long.
 type itemReader struct {
 	lines         []byte
 	payload       []byte
-	text, encoded bool // the payload was given so
+	text, encoded bool // how the payload was given
 	wrong         *refusal
 }
 

@@ -27,7 +27,7 @@ func queues(in *input) (*answer, *refusal) {
 	return answerJSON(page)
 }
 
-// total counts all queues. That reads all their names, which a page does not.
+// total counts all queues. It reads all their names, which a page does not.
 func (in *input) total() (*answer, *refusal) {
 	if in.query.Has("after") || in.query.Has("prefix") || in.query.Has("limit") {
 		return nil, refusef(protocol.CodeBadRequest, "found total with after, prefix or limit: expected it alone")
@@ -49,8 +49,7 @@ const (
 
 	defaultRows = 50
 
-	// rowReaders is how many queues are asked for at the same time. The bridge reads them
-	// together.
+	// rowReaders is how many queues the gateway asks for at the same time. The bridge reads them together.
 	rowReaders = 16
 )
 
@@ -81,11 +80,11 @@ type row struct {
 	Bytes     int64           `json:"bytes"`
 	Oldest    float64         `json:"oldest"`
 	OfAll     float64         `json:"oldest_of_all"`             // whatever its priority
-	AtLeast   bool            `json:"oldest_at_least,omitempty"` // that is a lower bound
+	AtLeast   bool            `json:"oldest_at_least,omitempty"` // it is a lower bound
 	Rates     protocol.Rates  `json:"rates"`
 	Paused    bool            `json:"paused"`
 	Cause     protocol.Cause  `json:"cause,omitempty"`   // as this bridge alone knows it
-	Refuses   protocol.Reason `json:"refuses,omitempty"` // why it takes no push
+	Refuses   protocol.Reason `json:"refuses,omitempty"` // why the queue takes no push
 	MaxLength int64           `json:"max_length"`
 	MaxBytes  int64           `json:"max_bytes"`
 	Dead      *int64          `json:"dead,omitempty"` // items of its dead-letter queue, if there is one
@@ -145,7 +144,8 @@ func (in *input) row(name string) *row {
 	return r
 }
 
-// infoOf asks for the numbers of a queue as one bridge knows them: a page of queues must not have it ask others about each.
+// infoOf asks for the numbers of a queue as one bridge knows them: for a page of queues the bridge must not ask
+// others about each.
 func (in *input) infoOf(queue string) (i protocol.Info, why *refusal) {
 	a, why := in.askInfo(queue, []byte(`{"local":true}`))
 	if why != nil && why.Code == protocol.CodeBadRequest {

@@ -18,7 +18,7 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// refusal is an error as the protocol has them. Its code is the status of the answer.
+// refusal is an error of the protocol. Its code is the status of the answer.
 type refusal struct {
 	protocol.Error
 	allow      string // the methods that a path has instead
@@ -37,8 +37,8 @@ func badRequest(err error) *refusal {
 	return refusef(protocol.CodeBadRequest, "%s", err)
 }
 
-// inParameters replaces the names of headers by those of parameters. Of two names that begin
-// alike the longer one stands first.
+// inParameters replaces the names of headers by the names of parameters. Of two names with the same beginning the
+// longer one comes first.
 var inParameters = func() *strings.Replacer {
 	names := map[string]string{protocol.HeaderPriority: "priority", protocol.HeaderAck: "ack", protocol.HeaderBundle: "the number of items"}
 	for _, h := range slices.Concat(pushHeaders, takeHeaders) {
@@ -51,7 +51,7 @@ var inParameters = func() *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }()
 
-// named has a refusal name what the caller wrote: parameters, and headers only of a schedule's item.
+// named rewrites a refusal with the caller's names: parameters, and headers only for a schedule's item.
 func (in *input) named(why *refusal) *refusal {
 	if why != nil && in.route.body != bodySchedule {
 		why.Description = inParameters.Replace(why.Description)
@@ -84,7 +84,7 @@ func (f *refusal) answer() *answer {
 	return &answer{code: f.Code, body: body}
 }
 
-// Refuse answers a request that does not reach a gateway, as a gateway would.
+// Refuse answers a request that does not reach a gateway in the form of a gateway's refusal.
 func Refuse(w http.ResponseWriter, code int, text string) {
 	setAnswerHeaders(w)
 	refusef(code, "%s", text).write(w)
@@ -99,7 +99,7 @@ func (f *refusal) write(w http.ResponseWriter) {
 	_ = f.answer().write(w) // the client went away
 }
 
-// answer is what a request gets.
+// answer is the answer to a request.
 type answer struct {
 	code   int // 0: 200
 	body   []byte

@@ -10,9 +10,9 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// What the gateway holds at a time, half of it for one address. More is refused at once,
-// because clients would give up before its turn comes. Requests that wait for an item do not
-// take the places of others.
+// Bounds of the requests that the gateway holds at a time, half of them for one address. It refuses more at once,
+// because clients would give up before their turn comes. Requests that wait for an item do not take the places of
+// others.
 const (
 	maxRequests = 128
 	maxWaiting  = 512
@@ -20,7 +20,7 @@ const (
 	maxBytes    = 64 << 20 // of bodies
 )
 
-// room counts what is under way.
+// room counts the requests under way.
 type room struct{ requests, waiting, streams, bytes *places }
 
 func newRoom() room {
@@ -38,8 +38,7 @@ func (o *room) enter(in *input) (leave func(), why *refusal) {
 	return o.requests.enter(in.from)
 }
 
-// places are what callers share. One address gets half of them at most, so that nobody keeps
-// the others out alone.
+// places are shared by all callers. One address gets half of them at most, so that it cannot keep the others out.
 type places struct {
 	what string
 	all  int64
@@ -84,7 +83,6 @@ func (p *places) leave(who source, n int64) {
 	}
 }
 
-// taken is how many places are taken.
 func (p *places) taken() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -101,16 +99,16 @@ func busy(format string, args ...any) *refusal {
 // ReadLimit is how long a request may take to arrive. The server sets it.
 const ReadLimit = 10 * time.Second
 
-// firstPart is how much room a body gets before any of it is there.
+// firstPart is how much room a body gets before its first byte arrives.
 const firstPart = 4 << 10
 
-// mostOf is how large bodies may be, as the bridge has it. It says what is wrong with the rest.
+// mostOf is the largest body of each kind, as the bridge has it. The bridge refuses all other mistakes.
 var mostOf = map[bodyKind]int64{bodyItem: protocol.MaxPayload, bodyText: protocol.MaxRequestBody,
 	bodyDefinition: protocol.MaxDefinition, bodySchedule: protocol.MaxScheduleBody}
 
-// readBody reads the body of a request, which counts as under way until release is called.
-// The request has no place yet, and the body gets room as it arrives: a client that sends
-// slowly, or announces much and sends nothing, holds up nobody.
+// readBody reads the body of a request, which counts as under way until release is called. The request has no place
+// yet, and the body gets room as it arrives: a client that sends slowly, or announces much and sends nothing,
+// delays no other.
 func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request, in *input) (body []byte, release func(), why *refusal) {
 	most := mostOf[in.route.body]
 	if wire := g.wire.Load(); wire != nil {
@@ -127,7 +125,7 @@ func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request, in *input) (b
 	from := http.MaxBytesReader(w, r.Body, most)
 	for {
 		if len(body) == cap(body) {
-			more := min(max(firstPart, held), most+1-held) // a byte more than there may be, to see the end
+			more := min(max(firstPart, held), most+1-held) // a byte more than allowed, to see the end
 			if why := g.room.bytes.take(in.from, more); why != nil {
 				release()
 				return nil, nil, why

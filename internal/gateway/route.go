@@ -17,23 +17,23 @@ type route struct {
 	path    string   // {…} stands for a segment
 	query   []string // parameters
 	body    bodyKind
-	changes bool // something: such requests need a right
+	changes bool // the request changes something, and needs a right
 
-	operator bool // it is about more than the queues of one tenant
+	operator bool // the request is about more than the queues of one tenant
 
 	serve  func(*input) (*answer, *refusal)
 	stream func(*Gateway, http.ResponseWriter, *http.Request, *input) // instead of serve
 }
 
-// bodyKind is what the body of a request is.
+// bodyKind is the kind of a request's body.
 type bodyKind int
 
 const (
 	bodyNone       bodyKind = iota
 	bodyText                // a word, a filter
 	bodyItem                // the payload of an item, or items
-	bodyDefinition          // fields of what is configured
-	bodySchedule            // fields of a schedule, of which one is an item
+	bodyDefinition          // fields of a configuration or definition
+	bodySchedule            // fields of a schedule, one of which is an item
 )
 
 // routes are all routes. TestOpenAPI compares them with openapi.yaml.
@@ -102,7 +102,7 @@ func init() {
 	}
 }
 
-// parameters says which ones a route has.
+// parameters lists the parameters of a route.
 func (r *route) parameters() string {
 	if len(r.query) == 0 {
 		return "none"

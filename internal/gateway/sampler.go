@@ -7,16 +7,15 @@ import (
 	"time"
 )
 
-// sampler looks at what the open pages show, on behalf of all of them: at each path twice a
-// second, however many pages watch it. Pages get what has changed. Without pages it does
-// nothing.
+// sampler reads the paths that open pages show, on behalf of all pages: each path twice a second, however many
+// pages watch it. Pages get the changes. Without pages it does nothing.
 //
-// It looks pass by pass, in each at few paths of a stream. So streams with many paths, or with
-// slow ones, do not keep others waiting.
+// It reads pass by pass, in each pass a few paths of every stream. So streams with many paths, or with slow ones,
+// do not keep others waiting.
 type sampler struct {
 	ctx  context.Context // ends it
 	look func(ctx context.Context, path string) *answer
-	wake chan struct{} // there are paths that are due
+	wake chan struct{} // holds a token when a path is due
 
 	mu      sync.Mutex
 	samples map[string]*sample
@@ -27,13 +26,13 @@ type sampler struct {
 type sample struct {
 	watchers map[*watcher]bool
 	cost     int
-	last     []byte // the event for what was seen last; nil: nothing that a watcher has room for
+	last     []byte // the last event; nil: no watcher has room for it
 	due      time.Time
 }
 
 const (
-	// sampleEvery is how often all paths are looked at that were not seen for half of it:
-	// a page shows a change within a second.
+	// sampleEvery is the time between two looks at a path, unless the path was read within half of it: a page shows
+	// a change within a second.
 	sampleEvery = 500 * time.Millisecond
 
 	perPass = 4 // paths of a stream
@@ -41,10 +40,10 @@ const (
 	sampleReaders = 8
 	sampleLimit   = 5 * time.Second
 
-	// rest is how long nobody looks at a path whose answer no watcher has room for.
+	// rest is how long the sampler leaves out a path whose answer no watcher has room for.
 	rest = 10 * time.Second
 
-	maxWatched = 2000 // different paths, by what they cost; half of them for one address
+	maxWatched = 2000 // different paths, weighted by cost
 )
 
 func newSampler(ctx context.Context, look func(context.Context, string) *answer) *sampler {
@@ -96,7 +95,7 @@ func (s *sampler) watch(paths map[string]int, from source) (*watcher, *refusal) 
 	return w, nil
 }
 
-// isOf reports whether a watcher from an address watches it.
+// isOf reports whether a watcher from an address watches the path.
 func (one *sample) isOf(from source) bool {
 	for w := range one.watchers {
 		if w.from == from {
@@ -117,7 +116,7 @@ func (s *sampler) remove(w *watcher) {
 	}
 }
 
-// run looks pass by pass, as long as anything is watched.
+// run makes passes as long as any path is watched.
 func (s *sampler) run() {
 	every := time.NewTicker(sampleEvery)
 	defer every.Stop()
@@ -136,7 +135,7 @@ func (s *sampler) run() {
 	}
 }
 
-// idle reports whether nothing is watched. Then the next watcher starts the sampler again.
+// idle reports whether no path is watched. The next watcher then starts the sampler again.
 func (s *sampler) idle() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,7 +143,7 @@ func (s *sampler) idle() bool {
 	return !s.runs
 }
 
-// pass looks at paths that are due, a few of each stream. It reports whether there are more.
+// pass reads a few due paths of each stream, and reports whether more are due.
 func (s *sampler) pass() (more bool) {
 	now := time.Now()
 	s.mu.Lock()
@@ -184,7 +183,7 @@ func (s *sampler) pass() (more bool) {
 	return more && s.ctx.Err() == nil
 }
 
-// saw tells the watchers of a path what was seen, if it is new.
+// saw sends the answer to the watchers of a path, if it is new.
 func (s *sampler) saw(path string, a *answer) {
 	event, size := []byte(nil), len(a.body)
 	if size <= maxStreamBytes {

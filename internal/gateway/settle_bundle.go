@@ -12,7 +12,7 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// settlements go together whoever has popped the items. Those of one lease keep their order.
+// settlements are sent together, whoever has popped the items. The settlements of one lease keep their order.
 var settlements = kind{load: loadSettlements, unload: unloadSettlements}
 
 // settleTogether sends a settlement, with others if there are any.

@@ -2,15 +2,15 @@ package gateway
 
 import "net/netip"
 
-// source is whom a request or a connection counts for: the tenant whose token it shows, and otherwise its
-// client's address, or the network of an IPv6 address, because one machine has as many of these as it likes. Behind a
-// proxy it is the proxy: what a request says of its origin may be wrong.
+// source is the party for which a request or a connection counts: the tenant whose token it shows; otherwise the
+// client's address, or the network of an IPv6 address, because one machine can use all addresses of its network.
+// Behind a proxy it is the proxy's address: a request may lie about its origin.
 type source struct {
 	netip.Prefix
 	tenant string
 }
 
-// of returns the source of a caller who asks from there.
+// of returns the source of a caller at an address.
 func (s source) of(who *caller) source {
 	if who.tenant != "" {
 		return source{tenant: who.tenant}
@@ -18,7 +18,7 @@ func (s source) of(who *caller) source {
 	return s
 }
 
-// name is what messages call it.
+// name is the name of the source in error texts.
 func (s source) name() string {
 	if s.tenant != "" {
 		return "tenant " + s.tenant
@@ -38,7 +38,7 @@ func sourceOf(remote string) source {
 	}
 	network, err := addr.Prefix(bits)
 	if err != nil {
-		return source{} // addresses have so many bits
+		return source{} // the prefix length fits an address
 	}
 	return source{Prefix: network}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// access says what the caller may do here.
+// access shows the rights of the caller.
 func access(in *input) (*answer, *refusal) {
 	may := "read"
 	if in.gateway.changes {
@@ -27,7 +27,7 @@ func system(in *input) (*answer, *refusal) {
 	return in.pass(subjects.Subject{Verb: subjects.SysInfo}, nil)
 }
 
-// bridges lists the bridges that serve the prefix, as service discovery knows them.
+// bridges lists the bridges of the prefix, as service discovery knows them.
 func bridges(in *input) (*answer, *refusal) {
 	answers, why := in.gateway.wire.Load().all(in.ctx, &nats.Msg{Subject: "$SRV.PING.pq"})
 	if why != nil {
@@ -50,7 +50,7 @@ func bridges(in *input) (*answer, *refusal) {
 	return answerJSON(map[string]any{"bridges": found})
 }
 
-// cluster returns what each pqd of a replicated store says of all.
+// cluster returns the view that each pqd of a replicated store has of all nodes.
 func cluster(in *input) (*answer, *refusal) {
 	m, why := in.message(subjects.Subject{Verb: subjects.SysClusterStatus}, nil)
 	if why != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// Pushes to one queue at the same time go together in one message, and so do settlements. Each caller has the answer that a
-// message of its own would have got: nothing is repeated, and where a bundle as a whole is refused and
-// nothing was done, each goes alone.
+// Pushes to one queue at the same time go together in one message, and so do settlements. Each caller gets the same
+// answer as for a message of its own: nothing is repeated, and if a bundle as a whole is refused and nothing was
+// done, each request goes alone.
 
 // maxAnswer is how much room the answer to a bundle needs for each request, with the text of an error.
 const maxAnswer = 1 << 10
@@ -21,7 +21,7 @@ const maxAnswer = 1 << 10
 // boarder is a request that may go in one message with others.
 type boarder struct {
 	ctx      context.Context
-	msg      *nats.Msg // with which it goes alone
+	msg      *nats.Msg // the message for the request alone
 	priority string    // that its subject has; "": none
 	size     int
 	single   bool          // it has a message of its own
@@ -32,28 +32,28 @@ type boarder struct {
 type landing struct {
 	reply *nats.Msg
 	why   *refusal
-	again bool // nothing was done, and it goes alone
+	again bool // nothing was done, and the request goes alone
 }
 
 func (b *boarder) Bytes() int             { return b.size }
 func (b *boarder) Apart() bool            { return b.single }
 func (b *boarder) GoesWith(*boarder) bool { return true }
 
-// together are requests of one kind that may go in one message with others of the same queue.
+// together sends requests of one kind in one message with others of the same queue.
 type together struct {
 	*lanes.Lanes[*boarder]
 	wire   *wire
 	of     kind
-	rights *lanes.Rights // to send to the subject that all may have
+	rights *lanes.Rights // to send to the common subject
 	alone  lanes.Apart   // after a bridge that does not know such bundles
 }
 
-// kind is how requests of one kind go together.
+// kind says how requests of one kind go together.
 type kind struct {
-	// load writes a message with all requests. to is the subject that all may have, the queue of their lane.
+	// load writes a message with all requests. to is their common subject, the queue of their lane.
 	load func(to string, all []*boarder) *nats.Msg
 
-	// unload returns the answers to them, nil if it cannot read them.
+	// unload returns the answers to the requests, nil if it cannot read them.
 	unload func(answer *nats.Msg, n int) []*landing
 }
 
@@ -86,7 +86,7 @@ func (t *together) ask(own, key lanes.Key, b *boarder) (*nats.Msg, *refusal) {
 		return nil, silent(false)
 	}
 	select {
-	case l := <-b.landed: // an answer that is there counts even if the time is up
+	case l := <-b.landed: // an answer that has arrived counts even if the time is up
 		return t.arrive(key, b, l)
 	default:
 		return nil, silent(true)
@@ -129,7 +129,7 @@ func (t *together) send(key lanes.Key, all []*boarder) {
 	}()
 }
 
-// nextOf is next for requests that share a message: it waits as long as one of them.
+// nextOf is next for requests that share a message: it waits until the last of them gives up.
 func (c *call) nextOf(all []*boarder) (*nats.Msg, *refusal) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

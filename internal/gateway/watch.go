@@ -46,7 +46,7 @@ func watch(g *Gateway, w http.ResponseWriter, r *http.Request, in *input) {
 	}
 }
 
-// beat lies between signs of life, by which the gateway notices that a page has gone.
+// beat is the time between signs of life, by which the gateway notices that a page has gone.
 const beat = 15 * time.Second
 
 func (g *Gateway) streamTo(w http.ResponseWriter, r *http.Request, to *caller, from *watcher) error {
@@ -106,7 +106,7 @@ func (g *Gateway) watchable(who *caller, path string) (*input, *refusal) {
 		return nil, why
 	}
 	if len(in.query) == 0 && strings.Contains(path, "?") {
-		// Else one request would have as many paths as a client likes.
+		// Otherwise one request could be watched under any number of paths.
 		return nil, refusef(protocol.CodeBadRequest, "path %q: expected one without ?", path)
 	}
 	if route.stream != nil || in.wait() > 0 || in.query.Has("total") {
@@ -115,7 +115,7 @@ func (g *Gateway) watchable(who *caller, path string) (*input, *refusal) {
 	return in, nil
 }
 
-// cost is how many reads an answer takes, in those of a list.
+// cost is how many reads an answer takes, relative to a list.
 func (in *input) cost() int {
 	if in.route.name != "overview" {
 		return 1
@@ -127,7 +127,7 @@ func (in *input) cost() int {
 	return max(1, cmp.Or(limit, defaultRows)/2) // a row has two, and many are read together
 }
 
-// look returns what answers the requests that a caller watches.
+// look returns the function that answers the requests that a caller watches.
 func (g *Gateway) look(who *caller) func(ctx context.Context, path string) *answer {
 	return func(ctx context.Context, path string) *answer {
 		in, why := g.watchable(who, path)

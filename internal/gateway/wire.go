@@ -30,9 +30,9 @@ func newWire(nc *nats.Conn, of *pending) *wire {
 	return w
 }
 
-// call is a request under way. It has a reply subject and a subscription of its own, so that
-// the NATS server knows when nobody waits for the answer any more: the bridge asks it before
-// it gives a waiting pop an item.
+// call is a request under way. It has a reply subject and a subscription of its own, so the NATS server knows when
+// nobody waits for the answer any more. The bridge asks the server about that before it gives a waiting pop an
+// item.
 type call struct {
 	*wire
 	subject string
@@ -40,10 +40,10 @@ type call struct {
 	sub     *nats.Subscription
 	answers chan *nats.Msg
 	denied  chan error
-	changes bool // it may have been done if there is no answer
+	changes bool // without an answer it may have been done
 }
 
-// send sends a request that has up to a number of answers.
+// send sends a request that gets up to most answers.
 func (w *wire) send(m *nats.Msg, most int, changes bool) (*call, *refusal) {
 	if w == nil {
 		return nil, starting()
@@ -76,7 +76,7 @@ func unavailable(err error) *refusal {
 	return refusef(protocol.CodeUnavailable, "NATS is away, nothing was done: try again (%s)", err)
 }
 
-// next returns the next answer, also when it is an error.
+// next returns the next answer, even if it is an error.
 func (c *call) next(ctx context.Context) (*nats.Msg, *refusal) {
 	select {
 	case m := <-c.answers:
@@ -94,7 +94,7 @@ func (c *call) next(ctx context.Context) (*nats.Msg, *refusal) {
 	return nil, silent(c.changes)
 }
 
-// silent is why a request without an answer fails. done says that it may have been done.
+// silent is the error of a request without an answer. done says that the request may have been done.
 func silent(done bool) *refusal {
 	if done {
 		return refusef(protocol.CodeUnknownResult, "no answer: it was done, or it was not")
@@ -108,8 +108,7 @@ func (c *call) end() {
 	c.pending.remove(c)
 }
 
-// abandon ends the call before its last answer. Answers that are on their way go to late,
-// which is called from another goroutine.
+// abandon ends the call before its last answer. Further answers go to late, which is called from another goroutine.
 func (c *call) abandon(late func(*nats.Msg)) {
 	c.pending.remove(c)
 	if c.sub.Drain() != nil { // fails when the connection is closed
@@ -145,8 +144,7 @@ func (w *wire) ask(ctx context.Context, m *nats.Msg, changes bool) (*nats.Msg, *
 	return answer, nil
 }
 
-// all sends a request that any number of bridges answer, and returns their answers. Silence
-// ends them.
+// all sends a request that any number of bridges answer, and returns their answers. Silence ends the wait.
 func (w *wire) all(ctx context.Context, m *nats.Msg) (answers []*nats.Msg, why *refusal) {
 	c, why := w.send(m, mostBridges, false)
 	if why != nil {
@@ -178,7 +176,7 @@ const (
 	silence     = 250 * time.Millisecond
 )
 
-// pending are the calls under way. A NATS server tells a lack of rights by the subject alone.
+// pending are the calls under way. A NATS server reports a missing right by the subject alone.
 type pending struct {
 	mu    sync.Mutex
 	calls map[*call]bool

@@ -64,7 +64,7 @@ type asyncapi struct {
 
 func ref(kind, name string) object { return object{{"$ref", "#/components/" + kind + "/" + name}} }
 
-// operation is a request with its answer. One whose subject has a part that may be missing is two.
+// operation is a request with its answer. A subject with an optional part makes two operations.
 func (a *asyncapi) operation(o *protocol.Op) (all object) {
 	forms := o.Subjects()
 	if strings.HasSuffix(o.Subject, "<end>") {
@@ -110,7 +110,7 @@ func (a *asyncapi) event(e *protocol.EventKind) member {
 
 var parameter = regexp.MustCompile(`<(\w+)>`)
 
-// parameters are what stands in a subject.
+// parameters are the variable tokens of subjects.
 var parameters = map[string]object{
 	"queue":      {{"description", "the name of a queue"}},
 	"priority":   {{"description", "an integer in decimal; low ones are urgent"}},
@@ -166,7 +166,7 @@ func (a *asyncapi) message(body any) string {
 	return name
 }
 
-// schemas are those of all types.
+// schemas are the schemas of all types.
 func (a *asyncapi) schemas() (all object, err error) {
 	same := func(name string) string { return name }
 	for _, t := range a.types.all() {

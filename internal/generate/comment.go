@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// comments are those of a package's types and of their fields.
-type comments map[string]comment // by the name of the type, or by that, a dot, and the name of the field
+// comments are the comments of a package's types and of their fields.
+type comments map[string]comment // by the name of the type, or of the type, a dot, and the field
 
 type comment struct {
-	text   string // in front of it, or behind a field that has none there
-	behind string // behind it
+	text   string // in front of the type or field, or behind a field without a comment in front
+	behind string // behind the field
 }
 
 func readComments(folder string) (comments, error) {
@@ -69,7 +69,7 @@ var (
 	pageLink = regexp.MustCompile(`\[([^]]+)\]\([^)]*\)`)
 )
 
-// paragraphs are those of a text, each in one line.
+// paragraphs are the paragraphs of a text, each in one line.
 func paragraphs(text string) (all []string) {
 	for p := range strings.SplitSeq(text, "\n\n") {
 		if p = strings.Join(strings.Fields(p), " "); p != "" {
@@ -87,7 +87,7 @@ func first(text string) string {
 	return ""
 }
 
-// plain is a text without what pages and comments mark in it.
+// plain is a text without the marks of pages and comments.
 func plain(text string) string {
 	text = pageLink.ReplaceAllString(text, "$1")
 	return strings.ReplaceAll(goLink.ReplaceAllString(text, "$1"), "`", "")

@@ -11,7 +11,7 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// field is one of a configuration, with what its comment and its marks say.
+// field is a field of a configuration, with the content of its comment and its marks.
 type field struct {
 	name, goName string
 	kind         reflect.Type

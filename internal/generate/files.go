@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// generate returns each file that is made, or has a region that is, by its path from the root.
+// generate returns each generated file, and each file with a generated region, by its path from the root.
 func generate(root string) (map[string][]byte, error) {
 	said, err := readComments(filepath.Join(root, "protocol"))
 	if err != nil {
@@ -52,7 +52,7 @@ func generate(root string) (map[string][]byte, error) {
 	return files, nil
 }
 
-// replaceRegion replaces what stands between the lines with "generated: config" and "/generated".
+// replaceRegion replaces the text between the lines with "generated: config" and "/generated".
 func replaceRegion(text, by string) (string, error) {
 	before, rest, begins := strings.Cut(text, "generated: config")
 	inside, _, ends := strings.Cut(rest, "/generated")

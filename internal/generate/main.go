@@ -1,5 +1,6 @@
-// Command generate writes what follows from package protocol: schemas, and what else has the fields of a configuration. It reads types by
-// reflection and comments from the source, and imports no other package of ours, so it runs while those do not compile.
+// Command generate writes the files that follow from package protocol: schemas, and the fields of a configuration
+// wherever they stand. It reads types by reflection and comments from the source, and imports no other package of
+// ours, so it runs while those do not compile.
 package main
 
 import (
@@ -23,7 +24,7 @@ func main() {
 	}
 }
 
-// run writes the files that differ from what they should be, removes those of types that are gone, and says so.
+// run writes the files that have changed, removes those of types that are gone, and prints which.
 func run(root string, said io.Writer) error {
 	files, err := generate(root)
 	if err != nil {

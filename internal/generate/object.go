@@ -58,10 +58,10 @@ func (o *object) read(text []byte) error {
 	return nil
 }
 
-// width is the most that a value takes in a line.
+// width is the longest value that stays in one line.
 const width = 140
 
-// indented is JSON as a file: a value that fits has one line, so that a field has one.
+// indented is JSON as a file: a value that fits is in one line, so that each field has a line.
 func indented(value any) ([]byte, error) {
 	var compact bytes.Buffer
 	e := json.NewEncoder(&compact)

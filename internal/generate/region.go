@@ -33,8 +33,8 @@ func pageRegion(fields []field) string {
 	return b.String()
 }
 
-// openAPIRegion is the schema of a configuration in openapi.yaml. It has no defaults, because it is that of a change, too: what is missing
-// there stays as it is.
+// openAPIRegion is the schema of a configuration in openapi.yaml. It has no defaults, because the schema also
+// describes a change, in which a missing field stays as it is.
 func openAPIRegion(fields []field) string {
 	var b strings.Builder
 	b.WriteString("    Config:\n      type: object\n      properties:\n")

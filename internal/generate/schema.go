@@ -20,10 +20,10 @@ const (
 	titlePrefix  = "io.pq.v1."
 )
 
-// nullable are the fields of requests where null drops what is set, by the type.
+// nullable are, by type, the fields of requests in which null drops a setting.
 var nullable = map[string][]string{"KeyChange": {"limit", "rate", "weight", "paused"}, "ScheduleChange": {"start", "end"}}
 
-// known are the types whose JSON is not what reflection finds.
+// known has the types whose JSON reflection does not find.
 func known() map[reflect.Type]*jsonschema.Schema {
 	return map[reflect.Type]*jsonschema.Schema{
 		reflect.TypeFor[protocol.Duration](): {Type: "string", Examples: []any{"30s", "1h30m"}},
@@ -40,7 +40,7 @@ func known() map[reflect.Type]*jsonschema.Schema {
 	}
 }
 
-// files are the schemas, each with all that it refers to.
+// files are the schemas, each with all definitions to which it refers.
 func (ts *types) files() (map[string][]byte, error) {
 	files := make(map[string][]byte)
 	add := func(name, description string, s *jsonschema.Schema, of reflect.Type) error {
@@ -79,7 +79,7 @@ func describedChange(t reflect.Type) string {
 	return fmt.Sprintf("The fields of a %s to change; what is missing stays as it is.", snake(t.Name()))
 }
 
-// definitions are the schemas of what a type refers to.
+// definitions are the schemas of the types to which a type refers.
 func (ts *types) definitions(t reflect.Type) (map[string]*jsonschema.Schema, error) {
 	within := make(map[reflect.Type]bool)
 	ts.reach(t, within)
@@ -126,12 +126,12 @@ func (ts *types) schema(t reflect.Type, prefix string, name func(string) string)
 		}
 	}
 	if ts.told[t] {
-		s.AdditionalProperties = nil // a later version may say more
+		s.AdditionalProperties = nil // a later version may add fields
 	}
 	return s, nil
 }
 
-// change describes the change of a type: no field has to be there, and no other may be.
+// change describes the change of a type: no field is required, and no other field is allowed.
 func (ts *types) change(t reflect.Type, prefix string, name func(string) string) (*jsonschema.Schema, error) {
 	s, err := ts.schema(t, prefix, name)
 	if err != nil {
@@ -161,7 +161,7 @@ func (ts *types) describe(p *jsonschema.Schema, t reflect.Type, f reflect.Struct
 	}
 }
 
-// bound adds what a field's marks say.
+// bound adds the bounds of a field's marks.
 func (f *field) bound(p *jsonschema.Schema) {
 	p.Description = strings.TrimSuffix(plain(f.doc), ".")
 	p.Default = json.RawMessage(f.jsonDefault())
@@ -212,7 +212,7 @@ func withoutNull(s *jsonschema.Schema, t reflect.Type) {
 	}
 }
 
-// document is a schema as a file: its name comes first, what it refers to last.
+// document is a schema as a file: its name comes first, the definitions last.
 func document(title, description string, s *jsonschema.Schema, defs map[string]*jsonschema.Schema) ([]byte, error) {
 	all := object{{"$schema", draft}, {"title", title}, {"description", description}}
 	text, err := json.Marshal(s)

@@ -24,7 +24,7 @@ func formatted(name, source string) ([]byte, error) {
 	return text, nil
 }
 
-// changeSource has the change of a configuration, and what help and completion know of its fields.
+// changeSource has the change of a configuration, and the names and texts of its fields for help and completion.
 func changeSource(fields []field) string {
 	var b strings.Builder
 	b.WriteString("package protocol\n\n// ConfigChange has the fields of a [Config] to change; nil fields stay as they are.\ntype ConfigChange struct {\n")
@@ -54,10 +54,10 @@ func quoted(text string) string {
 	return strconv.Quote(text)
 }
 
-// exported is a word as a name in Go begins, or a further word of one.
+// exported is a word as it begins an exported name in Go, or continues one.
 func exported(word string) string { return strings.ToUpper(word[:1]) + word[1:] }
 
-// copySource has a configuration of the store as it is answered.
+// copySource copies a configuration of the store into an answer.
 func copySource(fields []field) string {
 	var b strings.Builder
 	b.WriteString("package codec\n\nimport (\n\"github.com/pqbridge/pqbridge/fdbpq\"\n\"github.com/pqbridge/pqbridge/protocol\"\n)\n\n")
@@ -76,7 +76,7 @@ func copySource(fields []field) string {
 	return b.String()
 }
 
-// explainedSource has what the console says of the fields.
+// explainedSource has the console's texts about the fields.
 func explainedSource(fields []field) string {
 	var b strings.Builder
 	b.WriteString("// The fields of a configuration: their names, labels, what they do, and the words that they may be.\nexport const explained = [\n")

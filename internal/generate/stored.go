@@ -15,7 +15,7 @@ func storedSource(fields []field) string {
 			b.WriteString("\n")
 		}
 		tag := f.name
-		if f.core == "Most" { // rows of queues without one are as earlier programs wrote them
+		if f.core == "Most" { // queues without a configuration have the rows that earlier programs wrote
 			tag += ",omitzero"
 		}
 		fmt.Fprintf(&b, "// %s\n%s %s `json:%q`\n", plain(f.doc), f.goName, f.storedType(), tag)
@@ -55,7 +55,7 @@ func (f *field) storedDefault() string {
 	return "Default" + f.goName
 }
 
-// writeWords writes the types of fields that are one of some words.
+// writeWords writes the types of fields whose values are words.
 func writeWords(b *strings.Builder, fields []field) {
 	for _, f := range fields {
 		if f.words == nil {
@@ -92,7 +92,7 @@ func writeConstants(b *strings.Builder, fields []field) {
 	b.WriteString(")\n\n")
 }
 
-// writeCheck writes what refuses values beyond the field's bounds.
+// writeCheck writes the check that refuses values beyond the field's bounds.
 func (f *field) writeCheck(b *strings.Builder) {
 	refuse := func(condition, format string, args ...string) {
 		fmt.Fprintf(b, "if %s {\nreturn configError(%s, %s)\n}\n", condition, quoted(f.name+format), strings.Join(args, ", "))

@@ -13,7 +13,7 @@ import (
 // beside are types that programs read besides the answers and events of the tables.
 var beside = []any{protocol.ErrorResponse{}, protocol.Item{}, protocol.ExportEnd{}, protocol.Queues{}}
 
-// types are those that become schemas.
+// types are the types that become schemas.
 type types struct {
 	said    comments
 	config  []field
@@ -43,7 +43,7 @@ func newTypes(said comments, config []field) *types {
 	return ts
 }
 
-// reach adds a type of ours with all that it has.
+// reach adds a type of ours with all types that it contains.
 func (ts *types) reach(t reflect.Type, to map[reflect.Type]bool) {
 	if t == nil {
 		return

@@ -5,9 +5,8 @@ import (
 	"slices"
 )
 
-// infer returns the operations with what is known of pushes without an answer, and their
-// items: they took place before one of their items was seen. The pushes of a bundle took
-// place together.
+// infer returns the operations and the items of pushes without an answer that certainly took place: they took place
+// before one of their items was seen. The pushes of a bundle took place together.
 func infer(operations []Operation) (all []Operation, inferred map[string]bool) {
 	open := make(map[string][]int) // pushes that took place together
 	of := make(map[string]string)  // by item
@@ -49,8 +48,7 @@ func (j *judge) judgeBundles() {
 	}
 }
 
-// siblings returns the items that were pushed in the bundle of what look got, stand before
-// it, and were ready all the while.
+// siblings returns the items of the same bundle as look's item that stand before it and were ready all the while.
 func (j *judge) siblings(look *Operation) (before []*item) {
 	got := j.items[look.Item]
 	if look.Outcome != Done || got.push == nil || got.push.Bundle == "" || j.terms.KeyOrder && got.mayHaveBegun() < look.Call {
@@ -70,8 +68,7 @@ func (j *judge) siblings(look *Operation) (before []*item) {
 	return before
 }
 
-// moments are the operations by what happens at one moment: those of a bundle, unless some
-// of them have no answer.
+// moments groups the operations that happen at one moment: those of a bundle, unless some of them have no answer.
 func moments(operations []Operation) (all [][]Operation) {
 	at, mixed := make(map[string]int), make(map[string]bool)
 	first := make(map[string]Outcome)
@@ -92,8 +89,8 @@ func moments(operations []Operation) (all [][]Operation) {
 	return all
 }
 
-// at returns the queues that operations of one moment, with the answers they had, may leave
-// behind. Without an answer all of them took effect, or none.
+// at returns the queues that operations of one moment, with their answers, may leave behind. Without answers all of
+// them took effect, or none.
 func (q queue) at(moment []Operation, known map[pair]bool, terms *Operation) []queue {
 	states := []queue{q}
 	for _, o := range moment {
@@ -104,7 +101,7 @@ func (q queue) at(moment []Operation, known map[pair]bool, terms *Operation) []q
 			}
 			after := state.after(o, terms)
 			if o.Outcome == Unknown && len(moment) > 1 && len(after) > 0 {
-				after = after[len(after)-1:] // in which it took effect
+				after = after[len(after)-1:] // the queue in which they took effect
 			}
 			next = append(next, after...)
 		}

@@ -2,7 +2,6 @@ package history
 
 import "slices"
 
-// judgeItems looks at each item by itself.
 func (j *judge) judgeItems() {
 	var missing, torn []*Operation
 	for _, it := range j.items {

@@ -71,11 +71,11 @@ func (j *judge) slack(lease time.Duration) time.Duration {
 	return measured
 }
 
-// settling is how long after the end of a lease whose answer was lost its item
-// may still be out: a sweep waits for acknowledgements after a start.
+// settling is how long after the end of a lease whose answer was lost the item may still be out: after a start a
+// sweep waits for acknowledgements.
 const settling = 30 * time.Second
 
-// settledBy is settling behind the end of a lease, outages not counted: nobody sweeps in one.
+// settledBy is the end of settling behind the end of a lease. Outages do not count: nobody sweeps during one.
 func (j *judge) settledBy(end time.Duration) time.Duration {
 	settled := end + settling
 	for _, o := range j.outages {
@@ -86,13 +86,12 @@ func (j *judge) settledBy(end time.Duration) time.Duration {
 	return settled
 }
 
-// outages returns the times of more than some seconds in which requests were under way and
-// nobody got an answer.
+// outages returns the times of more than some seconds in which requests were under way and none was answered.
 func outages(operations []Operation) (all []span) {
 	const least = 5 * time.Second
 	answered := slices.DeleteFunc(slices.Clone(operations), func(o Operation) bool { return o.Return == Never })
 	slices.SortFunc(answered, func(a, b Operation) int { return cmp.Compare(b.Return, a.Return) })
-	called := Never // the first of what had no answer yet
+	called := Never // of the first request without an answer
 	for i, o := range answered {
 		called = min(called, o.Call)
 		out := span{called, o.Return}
@@ -107,7 +106,7 @@ func outages(operations []Operation) (all []span) {
 	return all
 }
 
-// item is what became of one item.
+// item is the history of one item.
 type item struct {
 	push        *Operation
 	deliveries  []*Operation // in the order of their fences, the plain pop last
@@ -115,8 +114,8 @@ type item struct {
 	peeks       []*Operation
 }
 
-// Judge reports what no order of the operations explains. The history is
-// complete: when it was recorded, all items had been popped in the end.
+// Judge reports contradictions that no order of the operations explains. The history has to be complete: at its end
+// all items had been popped.
 func Judge(operations []Operation, bridges Bridges) []Finding {
 	j := newJudge(operations, bridges)
 	j.judgeItems()
@@ -136,7 +135,7 @@ type judge struct {
 	outages  []span
 	items    map[string]*item
 	bundles  map[string][]*item // that were pushed together
-	inferred map[string]bool    // items whose push took place, although nobody said so
+	inferred map[string]bool    // items whose push took place although it had no answer
 	pops     []*Operation       // whose answers leave it open: each may have popped one item
 	doubts   []span             // when leases without an answer may hide an item, both ends included
 	looks    []*Operation       // pops, leases and peeks with an answer
@@ -218,8 +217,7 @@ func (j *judge) find(rule Rule, operations ...*Operation) {
 	j.findings = append(j.findings, f)
 }
 
-// Excerpt is the part of a history that a finding is about: all operations on
-// its items.
+// Excerpt is the part of a history about which a finding is: all operations on its items.
 func (f Finding) Excerpt(operations []Operation) []Operation {
 	concerned := make(map[string]bool)
 	for _, o := range f.Operations {

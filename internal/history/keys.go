@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// key is what became of the items of one key.
+// key is the history of the items of one key.
 type key struct {
 	items []*item
 	alive spans // of its items: from the call of the push until one is certainly over
 
-	// held is when its places may be taken: those of leases, and under key_order those of
-	// items that have been leased and are not over.
+	// held are the times in which its places may be taken: by leases, and under key_order by items that have been
+	// leased and are not over.
 	held  spans
 	holds []hold
 }
@@ -42,7 +42,7 @@ func (s spans) overlap(o span) int {
 	return begun - over
 }
 
-// sortKeys sorts the items of a queue that promises something about keys.
+// sortKeys sorts the items of a queue that makes promises about keys.
 func (j *judge) sortKeys() {
 	j.keys = make(map[string]*key)
 	if j.terms.limit() == 0 {
@@ -68,9 +68,8 @@ func (j *judge) sortKeys() {
 	}
 }
 
-// gap is when a lease whose answer was lost may have had an item. Where items have keys, each
-// item is leased until it is acknowledged, and its fences grow by one. So a missing fence
-// tells which item it was.
+// gap is the time in which a lease whose answer was lost may have had an item. In a queue with keys each item is
+// leased until it is acknowledged, and its fences grow by one. So a missing fence identifies the item.
 type gap struct {
 	span
 	before *Operation // the lease behind it
@@ -88,7 +87,7 @@ func (it *item) gaps() (gaps []gap) {
 	return gaps
 }
 
-// surelyOver is from when on the item is gone.
+// surelyOver is the moment from which the item is certainly gone.
 func (it *item) surelyOver() time.Duration {
 	end := Never
 	for _, delivery := range it.deliveries {
@@ -104,7 +103,7 @@ func (it *item) surelyOver() time.Duration {
 	return end
 }
 
-// mayBeOver is from when on the item may be gone.
+// mayBeOver is the moment from which the item may be gone.
 func (it *item) mayBeOver() time.Duration {
 	end := Never
 	for _, delivery := range it.deliveries {
@@ -120,7 +119,7 @@ func (it *item) mayBeOver() time.Duration {
 	return end
 }
 
-// mayHold is when the item may take a place of its key.
+// mayHold are the times in which the item may take a place of its key.
 func (j *judge) mayHold(it *item) (holds []hold) {
 	if begun := it.mayHaveBegun(); j.terms.KeyOrder && begun != Never {
 		return []hold{{span{begun, it.surelyOver()}, it}}
@@ -138,7 +137,7 @@ func (j *judge) mayHold(it *item) (holds []hold) {
 	return holds
 }
 
-// mayHaveBegun is from when on the item may have been leased.
+// mayHaveBegun is the moment from which the item may have been leased.
 func (it *item) mayHaveBegun() time.Duration {
 	first := Never
 	for i, delivery := range it.deliveries {
@@ -150,7 +149,7 @@ func (it *item) mayHaveBegun() time.Duration {
 	return first
 }
 
-// leaseMayEnd is until when a lease may last, if nothing else is known of its item.
+// leaseMayEnd is the latest end of a lease, if nothing else is known of its item.
 func (j *judge) leaseMayEnd(it *item, lease *Operation) time.Duration {
 	end := j.settledBy(lease.Return + lease.Lease)
 	for _, s := range it.settlements {
@@ -167,7 +166,6 @@ func (j *judge) leaseMayEnd(it *item, lease *Operation) time.Duration {
 	return end
 }
 
-// judgeKeys looks at each key by itself.
 func (j *judge) judgeKeys() {
 	if j.terms.Kind != Configure {
 		return
@@ -342,8 +340,8 @@ func (j *judge) mayBeBlocked(look *Operation) bool {
 	return false
 }
 
-// waiting returns an item of this level that was ready all the while, stands before what
-// look got, or any where it got nothing, and did not have to wait for its key.
+// waiting returns an item of this level that was ready all the while, did not have to wait for its key, and stands
+// before look's item; if look got none, any such item.
 func (j *judge) waiting(look *Operation, at rank, l *level) *item {
 	got, k := j.items[look.Item], j.keys[at.key]
 	over := l.before(look, at.priority, got)
@@ -377,8 +375,7 @@ func (k *key) holder(meanwhile span) *item {
 	return nil
 }
 
-// returned returns the item if it was given back before, was ready all the while, and stands
-// before what look got.
+// returned returns the item if it was given back before, was ready all the while, and stands before look's item.
 func (j *judge) returned(look *Operation, at rank, it, got *item) *item {
 	if it.push.Priority != at.priority || it == got {
 		return nil

@@ -2,8 +2,8 @@ package history
 
 import "time"
 
-// leaseSpan is when a lease certainly lasts: from its answer until its holder begins
-// to settle it, or until the end that was promised.
+// leaseSpan is the time in which a lease certainly lasts: from its answer until its holder begins to settle it, or
+// until the promised end.
 func (j *judge) leaseSpan(it *item, lease *Operation) span {
 	hold := span{lease.Return, lease.Call + lease.Lease - j.slack(lease.Lease)}
 	for _, s := range it.settlements {
@@ -40,10 +40,10 @@ func (j *judge) judgeLeases(it *item) {
 	}
 }
 
-// judgeSettlements: a settlement under a lease that lasts is not refused, and one under
-// a lease that another has followed settles nothing.
+// judgeSettlements: a settlement under a lease in force is not refused, and a settlement under a lease that another
+// lease has followed settles nothing.
 func (j *judge) judgeSettlements(it *item, lease *Operation) {
-	var settled time.Duration = Never // from when on the holder may have given it up
+	var settled time.Duration = Never // the moment from which the holder may have given it up
 	for _, s := range it.settlements {
 		if s.Fence == lease.Fence && s.Kind != Extend {
 			settled = min(settled, s.Call)

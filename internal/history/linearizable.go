@@ -101,9 +101,9 @@ func describeState(state any) string {
 // pair is two items of one priority, in the order in which they were pushed.
 type pair struct{ first, second string }
 
-// places finds out which of two items was pushed first, from pops that took one
-// while the other certainly was ready. Without it the search would try all orders
-// of pushes that overlap, and see at the end of the history that one was wrong.
+// places finds out which of two items was pushed first, from pops that took one while the other was certainly
+// ready. Without it the search would try all orders of overlapping pushes, and notice a wrong order only at the end
+// of the history.
 func (j *judge) places() map[pair]bool {
 	known, byPriority := make(map[pair]bool), make(map[int64][]ready)
 	for _, it := range j.items {
@@ -130,8 +130,8 @@ func (j *judge) places() map[pair]bool {
 	return known
 }
 
-// comparable reports whether look would have got the other item, or one of its key in front
-// of it, had that been pushed first.
+// comparable reports whether look would have got the other item, or an item of its key in front of it, if the other
+// item had been pushed first.
 func (j *judge) comparable(look *Operation, other *item) bool {
 	switch key := other.push.Key; {
 	case key == "" || j.terms.limit() == 0:
@@ -147,8 +147,7 @@ func (q queue) anyBehind(item string, known map[pair]bool) bool {
 	return slices.ContainsFunc(q, func(e entry) bool { return known[pair{item, e.name}] })
 }
 
-// after returns the queues that the operation, with the answer it had, may leave
-// behind: none where no queue answers so.
+// after returns the queues that the operation, with its answer, may leave behind: none if no queue answers so.
 func (q queue) after(o Operation, terms *Operation) []queue {
 	at := slices.IndexFunc(q, func(e entry) bool { return e.name == o.Item })
 	switch o.Kind {
@@ -237,7 +236,7 @@ func (q queue) free(e entry, terms *Operation) bool {
 		switch {
 		case other.key != e.key || other.name == e.name:
 		case terms.KeyOrder && other.fence > 0 && e.fence == 0:
-			return false // the one that was leased before comes first
+			return false // the item that was leased before comes first
 		case other.leased:
 			leased++
 		}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Kind is what a client asked for.
+// Kind is the kind of a request.
 type Kind string
 
 const (
@@ -18,11 +18,11 @@ const (
 	Nak    Kind = "nak"
 	Extend Kind = "extend" // +WPI
 
-	// Configure comes before all others, with what the queue promises about keys.
+	// Configure comes before all others, with the queue's promises about keys.
 	Configure Kind = "configure"
 )
 
-// End is where a pop or a peek looks.
+// End is the end of the queue at which a pop or a peek looks.
 type End string
 
 const (
@@ -30,7 +30,7 @@ const (
 	Max End = "max"
 )
 
-// Outcome is what the answer said.
+// Outcome is the result that the answer gave.
 type Outcome string
 
 const (
@@ -57,21 +57,20 @@ type Operation struct {
 	Return   time.Duration `json:"return"`
 	Outcome  Outcome       `json:"outcome"`
 
-	Key      string `json:"key,omitempty"`       // of what was pushed or found
+	Key      string `json:"key,omitempty"`       // of the item that was pushed or found
 	KeyFence int64  `json:"key_fence,omitempty"` // of a lease
 	KeyLimit int64  `json:"key_limit,omitempty"` // of Configure: leases of one key at a time; 0: any number
 	KeyOrder bool   `json:"key_order,omitempty"` // of Configure: the items of a key one after another
 
-	// Reason is why nothing was found: of a 404 to a pop or peek that was sent once.
+	// Reason is the reason of a 404 to a pop or peek that was sent once.
 	Reason string `json:"reason,omitempty"`
 
 	// A repeated settlement may have found that its first attempt took effect. A repeated
 	// pop that found nothing is final.
 	Repeated bool `json:"repeated,omitempty"`
 
-	// Bundle is what the operations of a bundle have in common: all pushes of one, or none,
-	// take place, and its pops get the items that are first at one moment. They are recorded
-	// in their order.
+	// Bundle is the common name of the operations of a bundle. All its pushes take place, or none, and its pops get
+	// the items that are first at one moment. They are recorded in their order.
 	Bundle string `json:"bundle,omitempty"`
 }
 

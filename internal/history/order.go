@@ -13,9 +13,8 @@ type ready struct {
 	item *item
 }
 
-// readiness returns the times in which an item certainly was ready: from its
-// acknowledgement, and from each time it was given back, to the call of what
-// took it next.
+// readiness returns the times in which an item certainly was ready: from its acknowledgement, and from each return,
+// to the call that took it next.
 func (j *judge) readiness(it *item) []ready {
 	if it.push == nil || it.push.Outcome != Done {
 		return nil
@@ -49,21 +48,21 @@ func (j *judge) nextPop(it *item, fence int64) time.Duration {
 	return next
 }
 
-// rank is what the items of a level have in common.
+// rank is the key and the priority of a level.
 type rank struct {
 	key      string
 	priority int64
 }
 
-// level is the items of one key and priority. Both trees hold, for each item, the end of
-// the time in which it has been ready since before the moment that is looked at.
+// level is the items of one key and priority. Both trees hold, for each item, the end of the time in which it has
+// been ready since before the moment in question.
 type level struct {
 	byReturn, byCall []time.Duration // of the pushes, sorted
 	returned, called tree
 }
 
-// judgeOrder goes through the history by time and looks, for each pop, for an
-// item that stands before what it got and was ready all the while.
+// judgeOrder goes through the history by time and looks, for each pop, for an item that stands before the pop's
+// item and was ready all the while.
 func (j *judge) judgeOrder() {
 	levels := make(map[rank]*level)
 	var times []ready
@@ -130,8 +129,8 @@ func (j *judge) doubtful(look *Operation) bool {
 	return j.terms.Kind != Configure && slices.ContainsFunc(j.doubts, func(d span) bool { return d.from <= look.Return && look.Call <= d.to })
 }
 
-// before returns an item of this level that was ready all the while and stands
-// before what look got, or any where it got nothing.
+// before returns an item of this level that was ready all the while and stands before look's item; if look got
+// none, any such item.
 func (l *level) before(look *Operation, priority int64, got *item) *item {
 	all := len(l.byReturn)
 	var best ready

@@ -9,19 +9,18 @@ import (
 // Other streams of the account share its limit with the log.
 const (
 	accountEvery    = 2 * time.Second // between looks at an account with a limit
-	accountSeldom   = time.Minute     // at one without
+	accountSeldom   = time.Minute     // at an account without a limit
 	accountAnswerIn = time.Second
 )
 
-// accountRoom is what an account said last.
+// accountRoom is the last answer of an account about its room.
 type accountRoom struct {
-	until   time.Time // it counts
+	until   time.Time // the answer counts
 	limited bool
 	left    uint64 // bytes that the stream still gets, if limited
 }
 
-// accountRoom returns how many bytes the account still takes of the stream, if it has a limit that
-// can be seen.
+// accountRoom returns how many bytes of the stream the account still takes, if it has a visible limit.
 func (l *Log) accountRoom(ctx context.Context) (left uint64, limited bool) {
 	seen := l.account.Load()
 	if seen == nil || time.Now().After(seen.until) {
@@ -38,8 +37,7 @@ func (l *Log) lookAtAccount(ctx context.Context) *accountRoom {
 	if err != nil {
 		return &accountRoom{until: time.Now().Add(accountSeldom)}
 	}
-	// The account counts what all replicas take. Its limit does so too, but that of a tier is one
-	// of a replica.
+	// The account counts the bytes of all replicas, and so does its limit. The limit of a tier counts one replica.
 	replicas := int64(l.options.replicas())
 	used, limit := info.Store, info.Limits.MaxStore
 	if tier, has := info.Tiers[fmt.Sprintf("R%d", replicas)]; has {

@@ -12,8 +12,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
 )
 
-// endAt is the first entry of a stream that has ended. It has none, and no append names
-// the entry before endAt: a log does not get that long.
+// endAt is the first entry of a stream that has ended. The stream is empty, and no append names the entry before
+// endAt: a log does not get that long.
 const endAt = 1 << 50
 
 // endedBytes is the size of a stream that has ended: it reserves no room.
@@ -45,9 +45,8 @@ func (l *Log) Newest(ctx context.Context) (newest uint64, err error) {
 	return newest, nil
 }
 
-// End implements cluster.Log. The purge is an operation of the stream's own log, so each
-// append comes before or after it. It moves the number of the last entry to where no append
-// expects it.
+// End implements cluster.Log. The purge is an operation of the stream's own log, so each append comes before or
+// after it. It moves the number of the last entry to a place that no append names.
 func (l *Log) End(ctx context.Context) error {
 	if err := l.checkServer(); err != nil {
 		return err
@@ -78,7 +77,7 @@ func (l *Log) End(ctx context.Context) error {
 	if info.Config.MaxBytes == endedBytes {
 		return nil
 	}
-	// The room that it reserved is for the next generation.
+	// Its reserved room is for the next generation.
 	small := info.Config
 	small.MaxBytes, small.Description = endedBytes, "the log of the pqd store "+l.options.Name+" until it lost entries. It has ended; keep it, so that no pqd takes up an old one"
 	if _, err := l.js.UpdateStream(ctx, small); err != nil {

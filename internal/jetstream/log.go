@@ -66,16 +66,15 @@ func (p *place) log(generation uint64) *Log {
 }
 
 const (
-	// headerRoom is what the headers of an append and of a read take at most.
+	// headerRoom is the room for the headers of an append or a read.
 	headerRoom = 2 << 10
 
-	// answerLimit is how long a server has for its first chance to answer. A server that
-	// has gone leaves no answer, and the next attempt finds another one.
+	// answerLimit is how long a server has to answer the first attempt. A server that has gone leaves no answer,
+	// and the next attempt finds another one.
 	answerLimit = 250 * time.Millisecond
 )
 
-// patiently repeats a call until it gets an answer or ctx ends, and gives it twice the
-// time each time.
+// patiently repeats a call until it gets an answer or ctx ends, and doubles the time for each attempt.
 func patiently(ctx context.Context, call func(context.Context) error) error {
 	for limit := answerLimit; ; limit *= 2 {
 		limited, cancel := context.WithTimeout(ctx, limit)
@@ -102,7 +101,7 @@ func (l *Log) Append(ctx context.Context, after uint64, entry []byte) error {
 	m.Data = entry
 	m.Header[jetstream.ExpectedStreamHeader] = []string{l.stream}
 	m.Header[jetstream.ExpectedLastSeqHeader] = []string{strconv.FormatUint(after, 10)}
-	// Whatever becomes of an attempt without an answer, one that is refused finds out.
+	// If an attempt without an answer takes effect, a later attempt is refused and finds out.
 	return patiently(ctx, func(ctx context.Context) error {
 		reply, err := l.request(ctx, m)
 		if err != nil {
@@ -177,8 +176,8 @@ func lastOf(refusal *jetstream.APIError) (last uint64, known bool) {
 	return last, err == nil
 }
 
-// refused finds out what a refusal means. Another leader of the stream may have
-// accepted the entry, so only what stands in its place is a proof.
+// refused finds out the meaning of a refusal. Another leader of the stream may have accepted the entry, so only the
+// entry in its place is a proof.
 func (l *Log) refused(ctx context.Context, after uint64, entry []byte, refusal *jetstream.APIError) error {
 	err := fmt.Errorf("append to stream %s behind entry %d: %w", l.stream, after, refusal)
 	switch refusal.ErrorCode {
@@ -186,10 +185,10 @@ func (l *Log) refused(ctx context.Context, after uint64, entry []byte, refusal *
 		return fmt.Errorf("%w: %w", cluster.ErrNoLog, err)
 	case errWrongLast:
 		if last, known := lastOf(refusal); known && (last <= after || last >= endAt-1) {
-			return err // from a server that lags, or of a log that has ended: nothing can be found in the entry's place
+			return err // from a server that lags, or of a log that has ended: the entry's place cannot be read
 		}
 	case errNotStored:
-		// Where there is one replica there is one leader.
+		// With one replica there is only one leader.
 		if l.options.replicas() == 1 && strings.Contains(refusal.Description, "maximum bytes") {
 			return fmt.Errorf("%w: %w", cluster.ErrFull, err)
 		}

@@ -18,8 +18,8 @@ type Members struct {
 
 var _ cluster.Members = (*Members)(nil)
 
-// NewMembers returns the end of a member of the cluster that keeps a store. The
-// connection belongs to the caller.
+// NewMembers returns a member's access to the messages of the cluster that keeps a store. The connection belongs to
+// the caller.
 func NewMembers(nc *nats.Conn, store string) (*Members, error) {
 	if err := CheckName(store); err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
 )
 
-// mostBytes bounds what a server sends at a time.
+// mostBytes bounds the bytes that a server sends at a time.
 const mostBytes = 8 << 20
 
 // The statuses of a server's answer.
@@ -72,8 +72,8 @@ func (l *Log) readOne(ctx context.Context, first uint64, _ int) ([][]byte, error
 	return [][]byte{entry}, nil
 }
 
-// reads gets the answers to reads of several entries. All reads share a subscription,
-// because every server of a cluster hears of each one that begins or ends.
+// reads gets the answers to reads of several entries. All reads share a subscription, because every server of a
+// cluster hears of each subscription that begins or ends.
 type reads struct {
 	mu    sync.Mutex // held during a read
 	inbox string     // begins the subjects of the answers
@@ -81,7 +81,7 @@ type reads struct {
 	count uint64
 }
 
-// readsRoom is more than a server sends at a time.
+// readsRoom is more than the messages that a server sends at a time.
 const readsRoom = 1 << 12
 
 // ask sends a request, and returns the subject of its answers.
@@ -98,7 +98,7 @@ func (r *reads) ask(nc *nats.Conn, to string, request []byte) (answers string, e
 	return answers, nc.PublishRequest(to, answers, request)
 }
 
-// next returns the next answer to a request. Those to earlier requests count for nothing.
+// next returns the next answer to a request. It skips answers to earlier requests.
 func (r *reads) next(ctx context.Context, answers string) (*nats.Msg, error) {
 	for {
 		select {

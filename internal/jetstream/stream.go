@@ -37,11 +37,10 @@ var ErrStream = errors.New("the stream cannot be used as a log")
 // ErrVersion means that a server is too old.
 var ErrVersion = errors.New("the NATS server is too old")
 
-// names are what a store can be called: its name is a part of the stream's and of
-// subjects.
+// names are the names that a store may have, since its name is a part of the stream's and of subjects.
 var names = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// CheckName says what a store can be called.
+// CheckName returns an error, with the rule, unless a store may have the name.
 func CheckName(name string) error {
 	if !names.MatchString(name) {
 		return errors.New("expected a name of 1 to 64 letters, digits, - and _")
@@ -68,7 +67,7 @@ func (o Options) subject(generation string) string { return root(o.Name, generat
 
 func (o Options) replicas() int { return cmp.Or(o.Replicas, DefaultReplicas) }
 
-// config is how the stream is made.
+// config is the configuration of a new stream.
 func (l *Log) config(size int64) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:        l.stream,
@@ -85,11 +84,11 @@ func (l *Log) config(size int64) jetstream.StreamConfig {
 	}
 }
 
-// duplicates is the shortest window that a server takes: no entry has a message id.
+// duplicates is the shortest window that a server accepts: no entry has a message id.
 const duplicates = 100 * time.Millisecond
 
-// checkStream says why a stream cannot be the log, or nil. Whoever looks after a server
-// may change a stream's size, replicas, placement and description, and nothing else.
+// checkStream says why a stream cannot be the log, or nil. An operator of the server may change a stream's size,
+// replicas, placement and description, and nothing else.
 func (l *Log) checkStream(c *jetstream.StreamConfig) error {
 	var wrong []string
 	expect := func(ok bool, what string, found any) {
@@ -148,7 +147,8 @@ func (l *Log) create(ctx context.Context, size int64) error {
 	s, err := l.js.CreateStream(ctx, config)
 	var refusal *jetstream.APIError
 	if errors.As(err, &refusal) && refusal.ErrorCode == errNoPeers && config.Replicas > 1 {
-		// A recovery cannot wait for a server that is lost. A majority keeps what a majority keeps.
+		// A recovery cannot wait for a server that is lost. A majority of the replicas keeps what it has
+		// acknowledged.
 		config.Metadata = map[string]string{incomplete: strconv.Itoa(config.Replicas)}
 		config.Replicas = config.Replicas/2 + 1
 		s, err = l.js.CreateStream(ctx, config)
@@ -239,7 +239,7 @@ func (l *Log) Purge(ctx context.Context, first uint64) error {
 	if err != nil {
 		return err
 	}
-	// The server that knows of more entries keeps more of them.
+	// The server keeps more entries if it knows of more.
 	state := s.CachedInfo().State
 	first = min(first, state.LastSeq)
 	if first <= max(state.FirstSeq, 1) {

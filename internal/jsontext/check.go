@@ -1,6 +1,6 @@
-// Package jsontext refuses JSON whose meaning encoding/json would change without a word: a field
-// that occurs twice in one object, of which the last would count, and strings that are no Unicode,
-// in which it would put U+FFFD in place of what it cannot read.
+// Package jsontext refuses JSON whose meaning encoding/json would change silently: a field that occurs twice in one
+// object, of which only the last would count, and strings that are not Unicode, in which it would replace
+// unreadable parts by U+FFFD.
 package jsontext
 
 import (
@@ -14,12 +14,11 @@ import (
 	"unicode/utf8"
 )
 
-// Depth is how deep objects and arrays may be nested. Nothing that anybody is asked for is half as deep.
+// Depth is how deep objects and arrays may be nested. No request of the protocol needs half as much.
 const Depth = 16
 
-// Check returns an error that names the field at which a JSON text does not mean one thing, and one
-// for a text that is nested too deep. It says nothing about another text that is no JSON: whoever
-// reads it does.
+// Check returns an error that names the field at which a JSON text is ambiguous, and an error for a text that is
+// nested too deep. It accepts a text that is not JSON: its reader will refuse it.
 func Check(text []byte) error {
 	if deep(text) {
 		return fmt.Errorf("objects and arrays are nested deeper than %d: expected no more", Depth)
@@ -31,7 +30,7 @@ func Check(text []byte) error {
 	return c.value()
 }
 
-// deep reports whether a text is nested too deep. It reads up to where it is.
+// deep reports whether a text is nested too deep. It stops reading there.
 func deep(text []byte) bool {
 	depth, quoted := 0, false
 	for i := 0; i < len(text); i++ {
@@ -53,8 +52,8 @@ func deep(text []byte) bool {
 	return false
 }
 
-// fieldError is what is wrong with a field. Its path is made on the way up: on the way down nobody
-// needs one, and those of all levels together may be much longer than the text.
+// fieldError is a mistake in a field. Its path is made on the way up: on the way down no path is needed, and the
+// paths of all levels together may be much longer than the text.
 type fieldError struct {
 	path string // "": that of the text as a whole
 	err  error
@@ -70,7 +69,7 @@ func (e *fieldError) Error() string {
 // shown is how many characters of a path an error shows.
 const shown = 80
 
-// within makes an error about a value one about a field of an object.
+// within turns an error about a value into one about a field of an object.
 func within(name string, err error) error {
 	if e, is := err.(*fieldError); is {
 		name = name[:min(len(name), shown*utf8.UTFMax)]
@@ -82,12 +81,12 @@ func within(name string, err error) error {
 	return err
 }
 
-// checker goes through valid JSON. What it makes of a text is bounded by the text, however many
-// objects and names that has.
+// checker goes through valid JSON. Its memory is bounded by the length of the text, however many objects and names
+// it has.
 type checker struct {
 	text  string
 	at    int
-	names []string // of the fields so far, of the object that is read and of those around it
+	names []string // of the fields read so far, in the present object and in the objects around it
 }
 
 // next returns the byte at which the next token begins.
@@ -222,7 +221,7 @@ func escaped(raw string) (unit rune, is bool) {
 	return rune(n), err == nil
 }
 
-// unquote returns what a string says, with U+FFFD for half of a surrogate pair.
+// unquote returns the text of a string, with U+FFFD for half of a surrogate pair.
 func unquote(raw string) string {
 	raw = raw[1 : len(raw)-1]
 	escape := strings.IndexByte(raw, '\\')
@@ -248,5 +247,5 @@ func unquote(raw string) string {
 	return string(append(text, raw...))
 }
 
-// escapes are the letters behind a backslash that stand for something else.
+// escapes are the letters behind a backslash that stand for another character.
 var escapes = strings.NewReplacer("b", "\b", "f", "\f", "n", "\n", "r", "\r", "t", "\t")

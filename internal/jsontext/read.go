@@ -1,7 +1,7 @@
 package jsontext
 
-// What follows reads valid JSON a piece at a time, so that a reader may stop at the first that it does not
-// expect, and pieces are no copies. It looks at nothing that [Check] does.
+// These functions read valid JSON a piece at a time, so that a reader may stop at the first unexpected piece, and
+// pieces are no copies. They do not repeat the checks of [Check].
 
 // Fields calls a function with the name and the value of each field of an object, until the function reports
 // false. It returns false when the text is no object.
@@ -40,7 +40,7 @@ func (c *checker) fields(each func(name, value string) (more bool)) (is bool) {
 	return true
 }
 
-// Values is Fields for an array.
+// Values does the same for the values of an array.
 func Values(text string, each func(value string) (more bool)) (is bool) {
 	c := checker{text: text}
 	if c.next() != '[' {
@@ -56,7 +56,7 @@ func Values(text string, each func(value string) (more bool)) (is bool) {
 	return true
 }
 
-// Text returns what a string says, false when the value is none.
+// Text returns the text of a string, false when the value is no string.
 func Text(value string) (text string, is bool) {
 	if value == "" || value[0] != '"' {
 		return "", false

@@ -9,7 +9,7 @@ import (
 	"reflect"
 )
 
-// Broken words an error of a json.Decoder that has begun to read an object.
+// Broken rewrites an error of a json.Decoder that has begun to read an object.
 func Broken(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errors.New("the JSON object does not end")
@@ -17,8 +17,8 @@ func Broken(err error) error {
 	return fmt.Errorf("it is no JSON: %w", err)
 }
 
-// Wrong words an error of encoding/json about a value of the wrong type without the names that Go
-// has for types. Other errors it returns as they are.
+// Wrong rewrites an error of encoding/json about a value of the wrong type, without Go's names of types. It returns
+// other errors unchanged.
 func Wrong(err error) error {
 	var wrong *json.UnmarshalTypeError
 	switch {
@@ -30,7 +30,7 @@ func Wrong(err error) error {
 	return fmt.Errorf("%s: found a JSON %s in place of %s", wrong.Field, wrong.Value, Kind(wrong.Type))
 }
 
-// Kind says what JSON has for a type.
+// Kind names the JSON type for a Go type.
 func Kind(t reflect.Type) string {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()

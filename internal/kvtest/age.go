@@ -20,7 +20,7 @@ const (
 	longEnough = kv.MaxTxAge - time.Second
 )
 
-// testOldTransaction: what was read too long ago cannot be committed on.
+// testOldTransaction: a transaction cannot commit on data that it read too long ago.
 func testOldTransaction(f *fixture) {
 	f.start(set("a", "1"))
 	runs := 0
@@ -40,8 +40,7 @@ func testOldTransaction(f *fixture) {
 	f.expectRows("a", "1", "b", fmt.Sprint(runs))
 }
 
-// testOldTransactionReads: a read that comes too late fails, the closure passes
-// that error on, and is run again.
+// testOldTransactionReads: a read that comes too late fails; the closure passes the error on, and runs again.
 func testOldTransactionReads(f *fixture) {
 	f.start(set("a", "1"))
 	reads := map[string]func(r kv.Reader) error{

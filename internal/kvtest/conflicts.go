@@ -19,8 +19,8 @@ var conflictCases = []testCase{
 	{name: "ConflictAnswers", run: testConflictAnswers},
 }
 
-// read is a way to read, and what it looked at. The rows are b, d and f, eight
-// bytes each; c, e and g are missing.
+// read is a way to read, with the keys that it looks at. The rows are b, d and f, eight bytes each; c, e and g are
+// missing.
 type read struct {
 	name  string
 	do    func(tx kv.Tx) error
@@ -177,8 +177,7 @@ func reads() []read {
 		{"Get after Max", after([]op{raise("c", 1)}, get("c")), "c", "b d e f g"},
 		{"GetAll after Add", after([]op{add("d", 1)}, on(getAll("cd"))), "c d", "b e f g"},
 		{"Range after Add", after([]op{add("c", 1), add("d", 1)}, on(scan("b", "h", two, "b c"))), "b c", "d e f g"},
-		// Own rows fill the bound, own clears hide rows: what was looked at is
-		// what lies between.
+		// Own rows fill the bound, own clears hide rows: the read depends on the part that lies between.
 		{"Limit reached by own rows", after([]op{set("bb", ""), set("ff", "")}, on(scan("b", "h", two, "b bb"))), "b", "c d e f g"},
 		{"Limit reached by own rows in reverse", after([]op{set("ff", ""), set("dd", "")}, on(scan("b", "h", twoReverse, "ff f"))), "f g", "b c d e"},
 		{"Limit reached by own rows alone", after([]op{set("bb", ""), set("bd", "")}, on(scan("ba", "h", two, "bb bd"))), "ba bc", "b bdd c d e f g"},
@@ -241,8 +240,7 @@ func testReadsConflict(f *fixture) {
 	}
 }
 
-// testConflictBeforeRead: like a read, Conflict settles which state the
-// transaction is about, even if nothing has been read before.
+// testConflictBeforeRead: like a read, Conflict fixes the state of the transaction, even before any read.
 func testConflictBeforeRead(f *fixture) {
 	for _, change := range changes("d") {
 		f.start(conflictRows...)

@@ -172,24 +172,22 @@ const (
 	crashTokens   = 400
 )
 
-// crashWorkload is what runs when the power fails.
+// crashWorkload runs when the power fails.
 //
-// A chain of transactions counts itself in one row; its number i notes itself
-// under log/i and clears token i. So all that the chain ever did follows from
-// how far it got. Counters count blindly: each of their commits writes its number to several
-// rows. Others look at all this, in every way that gives an answer.
+// A chain of transactions counts itself in one row; its number i notes itself under log/i and clears token i. So
+// all effects of the chain follow from its length. Counters count blindly: each of their commits writes its number
+// to several rows. Others look at all this, in every way that gives an answer.
 type crashWorkload struct {
 	f         *crashFixture
 	seed      uint64
 	lossAfter int         // commits until the power fails
 	lost      atomic.Bool // whether the power has failed
 
-	// The power fails either right after an answer to somebody who saw what its
-	// writer still waits for, or in the midst of a transaction, when others wait
-	// for a sync.
+	// The power fails either right after an answer to a reader that saw a commit for which its writer still waits,
+	// or in the midst of a transaction, when others wait for a sync.
 	amidst bool
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	commits  int
 	answered crashAnswers
 	attempts map[string]chainAttempt // by the note it leaves in the log
@@ -232,7 +230,7 @@ func counterKeys(counter int) []string {
 	return []string{fmt.Sprintf("a/%d", counter), fmt.Sprintf("m/%d", counter), fmt.Sprintf("z/%d", counter)}
 }
 
-// run works until the power fails and returns what is left.
+// run works until the power fails and returns the machine that is left.
 func (w *crashWorkload) run() Machine {
 	w.f.Helper()
 	var (
@@ -265,9 +263,8 @@ func (w *crashWorkload) run() Machine {
 	return w.machine
 }
 
-// answer takes note of an answer, and may be where the power fails. What others
-// are answered while it fails may rest on what is lost, so nobody takes note of
-// anything until it is over, or afterwards.
+// answer notes an answer, and may cut the power. Answers given while the power fails may rest on lost data, so none
+// is noted until the power failure is over, or afterwards.
 func (w *crashWorkload) answer(seen crashAnswers, looked bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -395,7 +392,7 @@ func lookAt(r kv.Reader, what int) (seen crashAnswers, err error) {
 	case 0:
 		seen.chain, err = readInteger(r.Get([]byte("count")))
 	case 1:
-		// The first token that is left tells by the absence of others.
+		// The first remaining token tells that the earlier ones are gone.
 		var pairs []kv.Pair
 		pairs, err = r.Range([]byte("token/"), []byte("token0"), kv.RangeOptions{Limit: 1})
 		if err == nil && len(pairs) > 0 {
@@ -422,7 +419,7 @@ func lookAt(r kv.Reader, what int) (seen crashAnswers, err error) {
 	return seen, err
 }
 
-// check compares what is left with what was answered, and with itself.
+// check compares the rows that are left with the answers, and with each other.
 func (w *crashWorkload) check(r kv.Reader) error {
 	var counters [crashCounters]uint64
 	want := model{}

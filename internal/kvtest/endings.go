@@ -24,8 +24,8 @@ var endingCases = []testCase{
 	{name: "CloseWaits", run: testCloseWaits},
 }
 
-// testOwnError: an error of the closure is returned as it is, whatever it looks
-// like, and ends the transaction without effect and without a rerun.
+// testOwnError: an error of the closure is returned unchanged, whatever it looks like, and ends the transaction
+// without effect and without another run.
 func testOwnError(f *fixture) {
 	f.start(set("a", "1"), setInteger("n", 1))
 	own := []error{
@@ -67,8 +67,8 @@ func testOwnError(f *fixture) {
 	}
 }
 
-// testOwnErrorAfterConflict: what a closure says although its reads are out of
-// date by now is an answer about the state it read.
+// testOwnErrorAfterConflict: the error of a closure whose reads are out of date is an answer about the state that
+// it read.
 func testOwnErrorAfterConflict(f *fixture) {
 	f.start(set("a", "old"))
 	own := errors.New("own")
@@ -199,8 +199,7 @@ func testClose(f *fixture) {
 	}
 }
 
-// testCloseWaits: transactions under way end as if nothing were the matter
-// before Close returns.
+// testCloseWaits: before Close returns, transactions under way end as usual.
 func testCloseWaits(f *fixture) {
 	f.start(set("a", "1"))
 	entered, closing := make(chan struct{}, 100), make(chan struct{})

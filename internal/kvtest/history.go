@@ -21,8 +21,7 @@ var historyCases = []testCase{
 	{name: "Bank", run: testBank},
 }
 
-// clock orders calls in real time: what ended at a lower reading than another
-// began at came before it.
+// clock orders calls in real time: a call that ended at a lower reading than another began came before it.
 type clock struct{ atomic.Int64 }
 
 func (c *clock) tick() int64 { return c.Add(1) }
@@ -100,9 +99,8 @@ type recordedTx struct {
 	seen       []observation
 }
 
-// testReplay has all transactions count themselves in one row, so their order
-// is known; then it runs them again on the model, where every read must return
-// what it returned before.
+// testReplay makes all transactions count themselves in one row, so their order is known. Then it runs them again
+// on the model, where every read must return the same as before.
 func testReplay(f *fixture) {
 	const transactions = 300
 	var (
@@ -176,8 +174,7 @@ func testReplay(f *fixture) {
 // replay checks a history and returns the state it leads to.
 func (f *fixture) replay(history []recordedTx) model {
 	f.Helper()
-	// Those that only read the state after n transactions come before the one
-	// that changes it.
+	// Transactions that only read the state after n transactions come before the transaction that changes it.
 	slices.SortFunc(history, func(a, b recordedTx) int {
 		switch {
 		case a.base != b.base:
@@ -220,7 +217,7 @@ func (f *fixture) replay(history []recordedTx) model {
 	return state
 }
 
-// What the accounts of testBank hold together never changes.
+// The sum of the accounts of testBank never changes.
 const (
 	bankAccounts = 8
 	bankTotal    = 100

@@ -69,7 +69,7 @@ func seedOf(t testing.TB, seed uint64) uint64 {
 type testCase struct {
 	name         string
 	run          func(*fixture)
-	countsRuns   bool // it fails on engines that rerun without need
+	countsRuns   bool // it fails on engines that run closures again without need
 	needsAdvance bool
 }
 
@@ -143,7 +143,7 @@ func (f *fixture) start(writes ...op) {
 	f.do(append([]op{clearRange("", everything)}, writes...)...)
 }
 
-// expect fails the test unless the store holds exactly what m does.
+// expect fails the test unless the store holds exactly the rows of m.
 func (f *fixture) expect(m model) {
 	f.Helper()
 	f.view(func(r kv.Reader) error { return m.compareAll(r) })
@@ -155,8 +155,8 @@ func (f *fixture) expectRows(keysAndValues ...string) {
 	f.expect(newModel(keysAndValues...))
 }
 
-// aside runs a transaction to its end on another goroutine. Closures call it to
-// let something happen while they run.
+// aside runs a transaction to its end on another goroutine. Closures call it to make something happen while they
+// run.
 func (f *fixture) aside(fn func(tx kv.Tx) error) error {
 	result := make(chan error, 1)
 	go func() { result <- f.db.Update(f.ctx, fn) }()

@@ -31,8 +31,8 @@ func testLargestKeyAndValue(f *fixture) {
 	f.expect(want)
 }
 
-// testLargestTransaction stays below the limit by what engines may count for a
-// write beyond its key and value.
+// testLargestTransaction stays below the limit by the bytes that engines may count for a write beyond its key and
+// value.
 func testLargestTransaction(f *fixture) {
 	want := model{}
 	var writes []op

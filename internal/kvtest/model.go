@@ -9,7 +9,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// model is the plainest store that can be: what engines are compared with.
+// model is the simplest possible store, with which engines are compared.
 type model map[string]string
 
 func newModel(keysAndValues ...string) model {
@@ -145,7 +145,7 @@ func (m model) compareAll(r kv.Reader) error {
 	return nil
 }
 
-// A model is a reader, so that it can be asked what a store was asked.
+// A model is a reader, so the same reads run on it and on a store.
 
 func (m model) Get(key []byte) ([]byte, error) {
 	if value, present := m[string(key)]; present {

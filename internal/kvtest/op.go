@@ -23,8 +23,7 @@ const (
 	opKinds // how many there are
 )
 
-// op is a write, as a value that can be applied to a transaction and to the
-// model alike.
+// op is a write that can be applied to a transaction and to the model alike.
 type op struct {
 	kind  opKind
 	key   string

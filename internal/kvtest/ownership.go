@@ -47,8 +47,8 @@ func testReusedBuffers(f *fixture) {
 	f.expect(want)
 }
 
-// testReusedReadBuffers ruins the keys of reads, which must not make the
-// transaction forget what it depends on, nor the watch what it waits for.
+// testReusedReadBuffers overwrites the keys of reads. That must not change what the transaction depends on, nor the
+// key for which a watch waits.
 func testReusedReadBuffers(f *fixture) {
 	reads := map[string]func(tx kv.Tx, key []byte) error{
 		"Get": func(tx kv.Tx, key []byte) error { _, err := tx.Get(key); return err },
@@ -135,15 +135,15 @@ func testReturnedSlices(f *fixture) {
 	}
 }
 
-// ruinSlices writes into the slices of several reads and returns pairs that stay
-// untouched. want is what the reader has; row a is one.
+// ruinSlices writes into the slices of several reads and returns pairs that stay untouched. The reader has the rows
+// of want; row a is one.
 func ruinSlices(r kv.Reader, want model) ([]kv.Pair, error) {
 	opts := kv.RangeOptions{Limit: 10}
 	pairs, err := r.Range([]byte("a"), []byte("z"), opts)
 	if err != nil {
 		return nil, err
 	}
-	// To append to one slice must not write into another.
+	// Appending to one slice must not write into another.
 	for i := range pairs {
 		_ = append(pairs[i].Key, "####"...)
 		_ = append(pairs[i].Value, "####"...)

@@ -102,7 +102,7 @@ func (s step) run(tx kv.Tx, m model) error {
 	return m.compareRange(r, s.begin, s.end, s.opts)
 }
 
-// prefetch says what the step reads, in buffers that it overwrites afterwards.
+// prefetch announces the reads of the step, in buffers that it overwrites afterwards.
 func (s step) prefetch(tx kv.Tx) {
 	if len(s.keys) > 0 {
 		for _, key := range s.keys {
@@ -118,8 +118,7 @@ func (s step) prefetch(tx kv.Tx) {
 	scribble(end)
 }
 
-// randomScript returns the steps of a transaction. Some of its reads are said before, with
-// anything in between.
+// randomScript returns the steps of a transaction. It announces some reads earlier, with other steps in between.
 func randomScript(rng *rand.Rand) []step {
 	script := randomSteps(rng)
 	for i := len(script) - 1; i >= 0; i-- {

@@ -269,8 +269,8 @@ func compareEverything(m model, r kv.Reader, keys []string) error {
 	return nil
 }
 
-// testIntegers has Add and Max meet rows that are no eight bytes long: they
-// count as DecodeInteger reads them, and are eight bytes long afterwards.
+// testIntegers applies Add and Max to rows that are not eight bytes long: they count as DecodeInteger reads them,
+// and are eight bytes long afterwards.
 func testIntegers(f *fixture) {
 	rows := []string{"", "\x05", "\xff\xff\xff", integer(300), "\x01\x00\x00\x00\x00\x00\x00\x00\x07", "\xff\xff\xff\xff\xff\xff\xff\xff\xff"}
 	writes := []op{add("k", 1), add("k", -1), raise("k", 0), raise("k", 6), raise("k", 1<<30), raise("k", math.MaxUint64)}

@@ -57,7 +57,7 @@ func testSerializable(f *fixture) {
 			err = f.db.View(f.ctx, read)
 		} else {
 			err = f.db.Update(f.ctx, func(tx kv.Tx) error {
-				// One row before the reads, to have them meet own writes.
+				// One row before the reads, so that the reads meet own writes.
 				value := []byte(strconv.Itoa(i))
 				tx.Set([]byte(plan.rows[0]), value)
 				if err := read(tx); err != nil {
@@ -155,8 +155,7 @@ func newInsertPlan(seed uint64, i int, before []insertPlan) insertPlan {
 	return plan
 }
 
-// do looks and records whose rows were there. Of the transaction's own rows the
-// first one is written by now.
+// do makes the reads and records which rows were there. Of the transaction's own rows the first is written by now.
 func (l look) do(r kv.Reader, writers map[string]int, own []string, e *insertEvent) error {
 	seen := sighting{writers: writers, own: own, event: e, there: map[string]bool{}}
 	switch len(l.keys) {
@@ -248,7 +247,7 @@ func (s *sighting) record(row string, value []byte) error {
 	return nil
 }
 
-// arrows returns for each event those that must come after it.
+// arrows returns, for each event, the events that must come after it.
 func arrows(events []insertEvent) [][]int {
 	next := make([][]int, len(events))
 	for i, e := range events {

@@ -67,7 +67,7 @@ func testWatchFires(f *fixture) {
 	}
 }
 
-// testWatchPending: what does not touch the key does not end the watch.
+// testWatchPending: changes of other keys do not end the watch.
 func testWatchPending(f *fixture) {
 	f.start(setInteger("k", 5), set("row", "x"))
 	w, _ := f.watch("k")
@@ -138,8 +138,8 @@ func testWatchDuringTransaction(f *fixture) {
 	}
 }
 
-// testWatchDoesNotConflict: a transaction that writes and watches a key is not
-// lost to those that change the key, and its watch tells of them.
+// testWatchDoesNotConflict: a transaction that writes and watches a key does not lose against transactions that
+// change the key, and its watch reports them.
 func testWatchDoesNotConflict(f *fixture) {
 	for _, change := range []op{set("k", "new"), add("k", 1), clearKey("k")} {
 		f.once(fmt.Sprintf("Watch(k) and a write, %s meanwhile", change), func() int {
@@ -218,8 +218,7 @@ func testWatchWithoutCommit(f *fixture) {
 	}
 }
 
-// testWatchRerun: the watch of a run that does not count ends, that of the run
-// that commits stays.
+// testWatchRerun: the watch of a discarded run ends, the watch of the run that commits stays.
 func testWatchRerun(f *fixture) {
 	f.start()
 	var watches []*kv.Watch

@@ -58,8 +58,8 @@ func testWideRangeConflicts(f *fixture) {
 	}
 }
 
-// testWideRangeAndOldReads: a transaction that reads an older state has the rows,
-// whatever the engine has cached of the newer state.
+// testWideRangeAndOldReads: a transaction that reads an older state finds the rows, whatever the engine has cached
+// of the newer state.
 func testWideRangeAndOldReads(f *fixture) {
 	f.fillWide()
 	ran := false

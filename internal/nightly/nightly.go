@@ -1,13 +1,13 @@
-// Package nightly says what tests leave to the run at night. The gate, which each change passes, runs
-// them with -short; make nightly, and go test alone, run all that there is.
+// Package nightly marks the tests that are left to the run at night. The gate, which each change passes, runs with
+// -short; make nightly, and go test alone, run everything.
 package nightly
 
 import "testing"
 
-// share is which part of a random test the gate runs.
+// share is the part of a random test that the gate runs.
 const share = 5
 
-// Only skips a test in the gate. The reason says what the gate has of the same instead.
+// Only skips a test in the gate. The reason names the test of the gate that covers the same.
 func Only(t testing.TB, reason string) {
 	t.Helper()
 	if testing.Short() {

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clock is the time since some time or other. It is no time.Now: that one stands still, or jumps, in a
-// test with a clock of its own.
+// clock is the time since some moment. It is not time.Now, which stands still, or jumps, in a test with a clock of
+// its own.
 func clock() time.Duration {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {

@@ -4,5 +4,5 @@ package patience
 
 import "time"
 
-// clock is not known, and neither is what it is for: how busy the machine is.
+// clock is unknown here, and so is the load of the machine, for which it is used.
 func clock() time.Duration { return 0 }

@@ -3,25 +3,25 @@ package patience
 import "time"
 
 const (
-	// usual is how many programs a processor has to run while the tests run and nothing else
-	// does: those of several packages run at a time, and each starts programs.
+	// usual is how many runnable programs a processor has while only the tests run: the tests of several packages
+	// run at a time, and each starts programs.
 	usual = 4
 
 	// most bounds the factor: a test that hangs should end, and say where, before it is killed.
 	most = 4
 
-	// window is how far apart two looks are: shorter ones are all chance.
+	// window is the least time between two looks: a shorter time shows only chance.
 	window = 2 * time.Second
 
-	// stale is how far apart they are when they say nothing about now.
+	// stale is the time between two looks after which they say nothing about the present.
 	stale = 30 * time.Second
 
-	// hardly is the part of a window in which programs have to run to say how long others kept
-	// them waiting. One that looks whether something has happened runs for less.
+	// hardly is the part of a window in which programs have to run to show how long others kept them waiting. A
+	// program that only polls runs for less.
 	hardly = 1. / 20
 )
 
-// sample is what the system says at a moment.
+// sample is a look at the system.
 type sample struct {
 	at       time.Duration // since some time or other
 	threads  map[int]times // of this program and those that it has started, by their ids
@@ -30,11 +30,11 @@ type sample struct {
 	runnable int           // threads of any program that run or wait for a processor
 }
 
-// times are those of a thread.
+// times are the times of a thread.
 type times struct{ ran, waited time.Duration }
 
-// factor compares what programs have done between two looks with what they do on a machine that
-// runs the tests alone. The first look may be none.
+// factor compares the progress of programs between two looks with their progress on a machine that runs the tests
+// alone. The first look may be empty.
 func factor(before, now sample, processors int) float64 {
 	slower := float64(now.runnable) / float64(processors)
 	if passed := now.at - before.at; before.threads != nil && passed >= window && passed < stale {
@@ -48,7 +48,7 @@ func factor(before, now sample, processors int) float64 {
 	return min(max(slower/usual, 1), most)
 }
 
-// since is what all threads together did. One that has ended is left out.
+// since is the sum of all threads' times. Threads that have ended are left out.
 func (s sample) since(before sample) (sum times) {
 	for id, now := range s.threads {
 		then := before.threads[id]

@@ -1,8 +1,8 @@
-// Package patience says how long tests wait for what must happen.
+// Package patience says how long tests wait for an event that must happen.
 //
-// It takes milliseconds as a rule. The bound is for what never happens, so it is long, and longer
-// on a machine that has much else to do: a test that fails only there has found nothing. How busy
-// the machine is changes while tests run, so each wait asks anew.
+// The event usually takes milliseconds. The bound is for events that never happen, so it is long, and longer on a
+// busy machine: a test that fails only there has found nothing. The load changes while tests run, so each wait asks
+// anew.
 package patience
 
 import (
@@ -25,15 +25,14 @@ const (
 	Compile = 15 * time.Minute
 )
 
-// Long is how long a test waits for what must happen if the wait begins now.
+// Long is how long a test waits for an event that must happen, if the wait begins now.
 func Long() time.Duration { return Times(long).Round(time.Second) }
 
-// Attempt is how long one attempt of a request takes that is repeated. A server that is not ready yet
-// leaves a request without an answer, so that an attempt which had all of Long would be the only one.
+// Attempt is how long one attempt of a repeated request takes. A server that is not ready yet leaves a request
+// without an answer: an attempt of the length of Long would be the only one.
 func Attempt() time.Duration { return Times(2 * time.Second) }
 
-// Times is how long something may take that takes so long at most on a machine that runs the
-// tests alone.
+// Times is how long something may take now that takes d at most on a machine that runs the tests alone.
 func Times(d time.Duration) time.Duration { return time.Duration(Factor() * float64(d)) }
 
 // Factor is how much longer things take now than on a machine that runs the tests alone: 1 to 4.
@@ -41,8 +40,8 @@ func Factor() float64 { return machine.factor(look, runtime.NumCPU()) }
 
 var machine gauge
 
-// gauge remembers what it has seen of the machine, because a look costs a millisecond, and because
-// what programs have done is known only between two looks.
+// gauge remembers its looks at the machine, because a look costs a millisecond, and because the progress of
+// programs is known only between two looks.
 type gauge struct {
 	mu     sync.Mutex
 	before sample // with which the next one is compared
@@ -64,7 +63,7 @@ func (g *gauge) factor(look func() (sample, bool), processors int) float64 {
 	return g.last
 }
 
-// Wait is a wait for what must happen. It is over when it has lasted as long as Long on a machine that
+// Wait is a wait for an event that must happen. It is over when it has lasted as long as Long on a machine that
 // runs the tests alone: while things take longer, its time passes more slowly.
 type Wait struct {
 	began, asked time.Time
@@ -77,10 +76,10 @@ func Begin() *Wait {
 	return &Wait{began: now, asked: now}
 }
 
-// askEvery is how often a wait asks how slow the machine is: some look without a pause.
+// askEvery is how often a wait asks how slow the machine is, since some waits poll without a pause.
 const askEvery = 100 * time.Millisecond
 
-// Over reports whether what has not happened by now is not going to happen.
+// Over reports whether the wait has lasted so long that the event will not happen.
 func (w *Wait) Over() bool {
 	now := time.Now()
 	if passed := now.Sub(w.asked); passed >= askEvery {
@@ -93,8 +92,8 @@ func (w *Wait) Over() bool {
 // String says how long the wait has lasted.
 func (w *Wait) String() string { return time.Since(w.began).Round(time.Second).String() }
 
-// Late returns a channel that has a value when a wait that begins now is over. No wait is over before long has passed,
-// so nothing is asked until then: a test may make a thousand of them.
+// Late returns a channel that gets a value when a wait that begins now is over. No wait is over before long has
+// passed, so it asks nothing until then: a test may make a thousand waits.
 func Late() <-chan time.Time {
 	w, late := Begin(), make(chan time.Time, 1)
 	var ask func()
@@ -109,7 +108,7 @@ func Late() <-chan time.Time {
 	return late
 }
 
-// test is what Fail needs of a testing.TB.
+// test is the part of testing.TB that Fail needs.
 type test interface {
 	Helper()
 	Logf(format string, args ...any)
@@ -118,8 +117,8 @@ type test interface {
 
 var shown sync.Once
 
-// Fail ends a test that has waited in vain. The first one of a program shows what all goroutines
-// do: one of them may be why.
+// Fail ends a test that has waited in vain. The first one of a program shows the stacks of all goroutines: one of
+// them may be the cause.
 func Fail(t test, format string, args ...any) {
 	t.Helper()
 	shown.Do(func() { t.Logf("all goroutines:\n%s", goroutines()) })

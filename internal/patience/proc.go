@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// look reads what the system says now, if it says anything.
+// look reads the present numbers of the system, if it has any.
 func look() (s sample, ok bool) {
 	load, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
@@ -33,7 +33,7 @@ func look() (s sample, ok bool) {
 	return s, true
 }
 
-// Parents says which process each process was started by.
+// Parents returns the parent of each process.
 func Parents() map[int]int {
 	all := make(map[int]int)
 	files, _ := filepath.Glob("/proc/[0-9]*/stat")
@@ -55,7 +55,7 @@ func Parents() map[int]int {
 	return all
 }
 
-// family is a process with those that it has started, and that they have started.
+// family is a process with all its descendants.
 func family(of int, parents map[int]int) []int {
 	all := []int{of}
 	for i := 0; i < len(all); i++ {
@@ -90,11 +90,11 @@ func runnable(loadavg string) (n int) {
 	return n
 }
 
-// stolen reads how much of the processor time others had for whom this machine is a virtual one.
+// stolen reads how much processor time other virtual machines on the same host took.
 func stolen(stat string) (stolen, total float64) {
 	line, _, _ := strings.Cut(stat, "\n")
 	for i, field := range strings.Fields(line) {
-		if i < 1 || i > 8 { // what guests had is in what users had
+		if i < 1 || i > 8 { // the time of guests is a part of the time of users
 			continue
 		}
 		n, err := strconv.ParseFloat(field, 64)

@@ -1,5 +1,5 @@
-// Package reason has how much of a text is kept as the reason of an attempt or of a dead letter: pqd shortens what settlements
-// say, and refuses to import more.
+// Package reason shortens texts to the part that is kept as the reason of an attempt or of a dead letter: pqd
+// shortens the reasons of settlements, and refuses to import longer ones.
 package reason
 
 import (

@@ -1,4 +1,4 @@
-// Package roff writes for man.
+// Package roff writes manual pages.
 package roff
 
 import (

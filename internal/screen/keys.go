@@ -55,8 +55,8 @@ const escapeWait = 50 * time.Millisecond
 // take the keyboard away.
 const pasteWait = 5 * time.Second
 
-// Keys calls press with each key that is read until ctx ends, or with the error that ends
-// the reading. Pasted text is no key: nobody answers a question by it.
+// Keys calls press with each key that is read until ctx ends, and returns the error that ends the reading. Pasted
+// text is no key: a paste must not answer a question.
 func Keys(ctx context.Context, r io.Reader, press func(Key)) error {
 	chunks, failed := make(chan []byte), make(chan error, 1)
 	go func() {
@@ -132,7 +132,7 @@ func overlap(b []byte, mark string) int {
 	return n
 }
 
-// waits is how long to wait for what follows, or 0 if nothing has to.
+// waits is how long to wait for the rest of a key, or 0 if no key is incomplete.
 func (k *keyboard) waits() time.Duration {
 	switch {
 	case k.pasting:
@@ -143,7 +143,7 @@ func (k *keyboard) waits() time.Duration {
 	return 0
 }
 
-// settle ends the wait: an ESC that nothing follows is a key.
+// settle ends the wait: an ESC without a continuation is a key.
 func (k *keyboard) settle(press func(Key)) {
 	escape := !k.pasting && len(k.pending) > 0 && k.pending[0] == 0x1b
 	k.pasting, k.pending = false, nil
@@ -152,11 +152,10 @@ func (k *keyboard) settle(press func(Key)) {
 	}
 }
 
-// maxSequence bounds what a key sends.
+// maxSequence bounds the bytes of a key.
 const maxSequence = 32
 
-// next is the first key of these bytes, and how many they are: 0 if more have to come. A
-// key that nobody knows is "".
+// next is the first key of these bytes, and its length: 0 if bytes are missing. An unknown key is "".
 func next(b []byte) (Key, int) {
 	switch c := b[0]; {
 	case c == 0x1b && len(b) == 1:

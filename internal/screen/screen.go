@@ -1,7 +1,7 @@
 // Package screen draws lines on a terminal, and reads its keys.
 //
-// Whatever the lines hold, only visible characters reach the terminal, and no line is longer
-// than the screen is wide.
+// Only visible characters reach the terminal, whatever the lines contain, and no line is longer than the screen is
+// wide.
 package screen
 
 import (
@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// Style is how text looks; styles add up.
+// Style is the look of text; styles add up.
 type Style uint8
 
 // The styles.
@@ -47,14 +47,14 @@ type Screen struct {
 	out            io.Writer
 	color          bool
 	columns, lines int
-	drawn          []string // what each line shows; nil: nobody knows
+	drawn          []string // the content of each line; nil: unknown
 }
 
 // New returns a screen that writes to a terminal, with colors or without.
 func New(out io.Writer, color bool) *Screen { return &Screen{out: out, color: color} }
 
-// What a terminal is told before and after: another screen than that of the shell, no
-// cursor, no line that goes on in the next one, pasted text between marks.
+// Sequences at the beginning and at the end: another screen than the shell's, no cursor, no wrapping of lines,
+// pasted text between marks.
 const (
 	enter = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[?2004h"
 	leave = "\x1b[0m\x1b[?2004l\x1b[?7h\x1b[?25h\x1b[?1049l"
@@ -66,7 +66,7 @@ func (s *Screen) Open() error { return s.write(enter) }
 // Close gives the screen back as it was.
 func (s *Screen) Close() error { return s.write(leave) }
 
-// Resize sets the size. What the terminal shows is drawn anew.
+// Resize sets the size. The next Draw draws everything anew.
 func (s *Screen) Resize(columns, lines int) {
 	s.columns, s.lines, s.drawn = columns, lines, nil
 }
@@ -94,7 +94,7 @@ func (s *Screen) Draw(lines []Line) error {
 	return s.write(b.String())
 }
 
-// encode makes what the terminal gets of a line.
+// encode turns a line into bytes for the terminal.
 func (s *Screen) encode(line Line) string {
 	var b strings.Builder
 	column := 0

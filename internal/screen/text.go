@@ -39,7 +39,7 @@ func Visible(text string) string {
 	return string(shown)
 }
 
-// fillers are letters by their class and empty by their shape, and parts of syllables that
+// fillers are characters that Unicode counts as letters but that have no shape, and parts of syllables that
 // terminals put into the cell of the letter before.
 var fillers = &unicode.RangeTable{R16: []unicode.Range16{
 	{Lo: 0x115f, Hi: 0x11ff, Stride: 1}, {Lo: 0x3164, Hi: 0x3164, Stride: 1},
@@ -105,7 +105,7 @@ func Pad(text string, columns int, right bool) string {
 	return text + space
 }
 
-// Wrap divides a text that Visible has returned into lines of so many columns.
+// Wrap divides a text that Visible has returned into lines of this many columns.
 func Wrap(text string, columns int) (lines []string) {
 	from, left := 0, columns
 	for i, r := range text {

@@ -31,10 +31,10 @@ type Package struct {
 	Mutual   [][]string // pairs of files that use each other
 	Upward   [][]string // uses of a later file by an earlier one, in the best order found
 	Circle   int        // files of the largest set in which each uses all others, if only by way of others
-	Order    []string   // that order: each file after those that it uses
+	Order    []string   // the best order: each file after the files that it uses, as far as possible
 }
 
-// listed is what go list says of a package.
+// listed is the output of go list for a package.
 type listed struct {
 	ImportPath, Dir, Export string
 	GoFiles                 []string
@@ -128,7 +128,7 @@ func count(l listed, exports map[string]string) (p Package, err error) {
 // declared reports whether an object is declared at the top of a file.
 func declared(object types.Object, scope *types.Scope) bool {
 	switch o := object.(type) {
-	case *types.Func: // of methods of interfaces, the type is meant
+	case *types.Func: // a method of an interface counts as its type
 		return o.Signature().Recv() == nil || !types.IsInterface(o.Signature().Recv().Type())
 	case *types.TypeName, *types.Var, *types.Const:
 		return o.Parent() == scope
@@ -211,8 +211,8 @@ func (u uses) circle(files []string) (largest int) {
 	return largest
 }
 
-// order looks for the order with the fewest uses upwards: it begins with what is used most and uses least, and moves single
-// files while that helps. The same files have the same order each time.
+// order looks for the order with the fewest uses upwards. It begins with the files that are used most and use
+// least, and moves single files while that helps. The result depends on the files alone.
 func (u uses) order(files []string) []string {
 	weight := func(file string) (n int) {
 		n = len(u[file])
@@ -233,7 +233,8 @@ func (u uses) order(files []string) []string {
 			for _, step := range []int{-1, 1} {
 				sum := 0
 				for to := at + step; to >= 0 && to < len(order); to += step {
-					// Passing the other one, file's use of it is upwards where it was not, and the other way round.
+					// When file passes the other file, its use of that file turns upwards or downwards, and so does
+					// the use of file by it.
 					passes := order[to]
 					if u[file][passes] {
 						sum += step

@@ -9,8 +9,8 @@ import (
 	"math/big"
 )
 
-// The Consume functions read the first element of b, which must have the type
-// they name, and return it with what follows it.
+// The Consume functions read the first element of b, which must have the type in their name, and return it with the
+// rest of b.
 
 // ConsumeNil reads a nil that is not inside a nested tuple.
 func ConsumeNil(b []byte) (rest []byte, err error) {

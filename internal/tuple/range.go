@@ -13,8 +13,8 @@ func appended(prefix []byte, c byte) []byte {
 	return append(append(b, prefix...), c)
 }
 
-// PrefixEnd returns the first key after all keys that start with prefix, or
-// nil when there is none because prefix is nothing but 0xff bytes.
+// PrefixEnd returns the first key after all keys that start with prefix, or nil if there is none because prefix has
+// only 0xff bytes.
 func PrefixEnd(prefix []byte) []byte {
 	for i := len(prefix) - 1; i >= 0; i-- {
 		if prefix[i] != 0xff {

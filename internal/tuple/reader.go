@@ -7,7 +7,7 @@ type Reader struct {
 	err  error
 }
 
-// Read returns a reader of b. What it reads refers to b.
+// Read returns a reader of b. The values that it reads refer to b.
 func Read(b []byte) Reader { return Reader{rest: b} }
 
 // Int reads an integer.
@@ -44,7 +44,7 @@ func (r *Reader) Text() (v string) {
 // More reports whether there are elements left.
 func (r *Reader) More() bool { return r.err == nil && len(r.rest) > 0 }
 
-// Rest is what was not read.
+// Rest is the part that was not read.
 func (r *Reader) Rest() []byte { return r.rest }
 
 // Err is the first error, nil if there was none.

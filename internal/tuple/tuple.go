@@ -22,7 +22,7 @@ var errDepth = fmt.Errorf("tuple: expected tuples nested at most %d deep", maxDe
 // Pack encodes t.
 func (t Tuple) Pack() ([]byte, error) { return t.Append(nil) }
 
-// Append appends what [Tuple.Pack] returns to b.
+// Append appends the encoding of t to b.
 func (t Tuple) Append(b []byte) ([]byte, error) { return t.append(b, 0) }
 
 func (t Tuple) append(b []byte, depth int) ([]byte, error) {
@@ -75,9 +75,8 @@ func (t Tuple) append(b []byte, depth int) ([]byte, error) {
 	return b, nil
 }
 
-// Unpack decodes what [Tuple.Pack] encoded. An integer comes back as an int64
-// if it fits one, otherwise as a uint64 if it fits that, otherwise as a
-// *big.Int; everything else with its type. The tuple shares no memory with b.
+// Unpack decodes an encoded tuple. An integer comes back as an int64 if it fits one, otherwise as a uint64 if it
+// fits that, otherwise as a *big.Int; everything else with its type. The tuple shares no memory with b.
 func Unpack(b []byte) (Tuple, error) {
 	t := Tuple{}
 	for len(b) > 0 {

@@ -1,8 +1,7 @@
-// Package vt is a terminal for tests: it keeps what a program has drawn.
+// Package vt is a terminal for tests: it keeps everything that a program has drawn.
 //
-// It is strict. It knows the sequences that a program of this module may send; any other
-// control character or sequence is an error. So a text that somebody else wrote and that
-// reaches the terminal as it is does not stay hidden.
+// It is strict. It knows the sequences that a program of this module may send; any other control character or
+// sequence is an error. So a test notices when somebody else's text reaches the terminal unescaped.
 package vt
 
 import (
@@ -47,7 +46,7 @@ func New(columns, lines int) *Screen {
 	return s
 }
 
-// NewWide returns one on which the wide characters of East Asia take two columns.
+// NewWide returns a screen on which the wide characters of East Asia take two columns.
 func NewWide(columns, lines int) *Screen {
 	s := New(columns, lines)
 	s.Wide = func(r rune) bool {
@@ -57,7 +56,7 @@ func NewWide(columns, lines int) *Screen {
 	return s
 }
 
-// Resize changes the size. What was shown is gone, as if the terminal had moved it about.
+// Resize changes the size. The old content is gone, as if the terminal had moved it about.
 func (s *Screen) Resize(columns, lines int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,7 +74,7 @@ func (s *Screen) resize(columns, lines int) {
 	s.line, s.column = 0, 0
 }
 
-// Write takes what a program writes. It fails at what a program must not write.
+// Write takes the output of a program. It fails at anything that a program must not write.
 func (s *Screen) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,7 +92,7 @@ func (s *Screen) Write(p []byte) (int, error) {
 	return len(p), s.err
 }
 
-// Err is the first thing that the program wrote and must not write.
+// Err is the first error of Write.
 func (s *Screen) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
