@@ -75,8 +75,7 @@ func (g Grammar) OfTenant(name string) (Grammar, error) {
 // HasTenants reports whether the subjects name tenants.
 func (g Grammar) HasTenants() bool { return g.tenants }
 
-// Each returns the grammars of the single prefixes: that of the prefix itself, and behind it that
-// of the site.
+// Each returns the grammars of the single prefixes: first of the prefix itself, then of the site.
 func (g Grammar) Each() []Grammar {
 	all := []Grammar{{prefix: g.prefix, tenants: g.tenants}}
 	if g.site != "" {
@@ -93,7 +92,7 @@ func (g Grammar) Of(s Subject) Grammar {
 	return Grammar{prefix: g.prefix, tenants: g.tenants}
 }
 
-// Rest returns what follows the prefix in a subject, all of it if it has none.
+// Rest returns the part of a subject behind the prefix, all of it if it has another prefix.
 func (g Grammar) Rest(subject string) string {
 	rest, _, _ := g.cut(subject)
 	return rest
@@ -138,7 +137,7 @@ func (g Grammar) Events(queue string) string {
 // SystemEvent is the subject of an event that concerns no queue.
 func (g Grammar) SystemEvent(kind string) string { return g.prefix + sysToken + ".event." + kind }
 
-// IsSystemEvent tells the subject of such an event, of any kind.
+// IsSystemEvent reports whether a subject is that of an event, of any kind, that concerns no queue.
 func (g Grammar) IsSystemEvent(subject string) bool {
 	_, _, under := g.cut(subject)
 	return under && strings.Contains(subject, "."+sysToken+".event.")
@@ -149,7 +148,7 @@ func (g Grammar) Pushes() []string {
 	return []string{g.prefix + g.every() + ".push", g.prefix + g.every() + ".push.>"}
 }
 
-// Split returns the name of the queue in a subject, and what follows it, valid or not.
+// Split returns the name of the queue in a subject, and the part behind it, valid or not.
 func (g Grammar) Split(subject string) (queue, rest string) {
 	all := g.Rest(subject)
 	name, rest, _ := strings.Cut(all, ".")

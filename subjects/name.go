@@ -8,21 +8,21 @@ import (
 	"unicode"
 )
 
-// MaxQueue bounds the bytes of a queue's name, MaxID those of an item's id.
+// MaxQueue bounds the bytes of a queue's name, MaxID the bytes of an item's id.
 const (
 	MaxQueue = 64
 	MaxID    = 128
 )
 
-// A NATS server ends the connection of whoever sends it a longer protocol line than its max_control_line, 4,096
-// bytes by default. The line of an answer has the reply subject that the client chose and the subject that settles the
-// item, so both have bounds.
+// A NATS server ends a connection that sends it a longer protocol line than its max_control_line, 4,096 bytes by
+// default. The line of an answer has the reply subject that the client chose and the subject that settles the item,
+// so both have bounds.
 const (
 	MaxReply = 1024 // of a reply subject
 	MaxToken = 512  // of a token of a subject that settles; those that bridges make have some 200 bytes
 )
 
-// ErrTooLong is wrapped by the errors about what is longer than these.
+// ErrTooLong is wrapped by errors about reply subjects and tokens beyond these bounds.
 var ErrTooLong = errors.New("too long")
 
 // deadSuffix ends the names of default dead-letter queues. It may follow a name of full
@@ -56,13 +56,13 @@ func CheckTenant(name string) error {
 // Tenant returns the tenant in the name of a queue, "" if it has none.
 func Tenant(queue string) string { return queue[:max(0, strings.LastIndexByte(queue, '.'))] }
 
-// Own returns the name of a queue without its tenant: what the tenant calls it.
+// Own returns the name of a queue without its tenant, as the tenant uses it.
 func Own(queue string) string { return queue[strings.LastIndexByte(queue, '.')+1:] }
 
-// Beside returns the name of the queue that the tenant of a queue calls own.
+// Beside returns the name of the queue with the own name own that belongs to the same tenant as a queue.
 func Beside(queue, own string) string { return queue[:len(queue)-len(Own(queue))] + own }
 
-// CheckName is CheckQueue for the names of queues as the grammar has them: with their tenant, where it has tenants.
+// CheckName is CheckQueue for names with their tenant, if the grammar has tenants.
 func (g Grammar) CheckName(queue string) error {
 	if g.tenants {
 		tenant, own, both := strings.Cut(queue, ".")
@@ -106,7 +106,7 @@ func checkToken(what, token string) error {
 	return nil
 }
 
-// isName reports whether s is one token of the characters that names are made of.
+// isName reports whether s is one token of the characters that names may have.
 func isName(s string) bool {
 	for i := range len(s) {
 		c := s[i]

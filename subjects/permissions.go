@@ -98,14 +98,14 @@ func (g Grammar) Requeuer(queue string) (Permissions, error) {
 // reads are the forms of the requests that show a queue and its items.
 var reads = []string{"info", "list", "get.*", "peek.*", "keys", "key.*", "schedules", "schedule.*", "sources", "links"}
 
-// Viewer returns the permissions to read a queue and its items; with *, also the list of
-// queues, of bridges, and of the pqd that keep the store together.
+// Viewer returns the permissions to read a queue and its items; with *, also the list of queues, the bridges, and
+// the nodes of a replicated store.
 func (g Grammar) Viewer(queue string) (Permissions, error) {
 	return g.viewer(queue, reads...)
 }
 
-// Admin returns the permissions to read and change a queue and its items, except for
-// pushes and pops, but for those of schedules; with *, also to have the active one of several pqd step down, and a lost one replaced.
+// Admin returns the permissions to read and change a queue and its items, but not to push or pop them except
+// through schedules; with *, also to make the active node step down, and to replace a lost one.
 func (g Grammar) Admin(queue string) (Permissions, error) {
 	p, err := g.viewer(queue, append(slices.Clone(reads), "remove.*", "move.*.*", "requeue.*", "revoke.*", "admin.*", "admin.key.*", "admin.schedule.>", "admin.source.>", "admin.link.>")...)
 	if err == nil && queue == every {
@@ -179,10 +179,10 @@ func (p Permissions) Beyond(needed Permissions) Permissions {
 // UserInfo is the subject on which a server tells a user its permissions.
 const UserInfo = "$SYS.REQ.USER.INFO"
 
-// Bridge returns the permissions of the bridge itself. It may publish to all inboxes,
-// since allow_responses admits one message a request, which is too few for batches. At the
-// start it discovers other bridges, because two with one prefix must not have different
-// stores, and reads its own permissions, to warn if they exceed these.
+// Bridge returns the permissions of the bridge itself. It may publish to all inboxes, since allow_responses admits
+// one message a request, which is too few for batches. At the start it discovers other bridges, because two with
+// one prefix must not have different stores. It also reads its own permissions, and warns if it has more than
+// these.
 func (g Grammar) Bridge() Permissions {
 	var p Permissions
 	for _, of := range g.Each() {

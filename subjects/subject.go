@@ -11,10 +11,10 @@ import (
 // Subject is a parsed subject. Fields that its verb does not have are zero.
 type Subject struct {
 	Queue       string // for all verbs but those of the system; with its tenant, if the grammar has tenants
-	Tenant      string // that asks, for the verbs of the system; "": none
+	Tenant      string // the asking tenant, for the verbs of the system
 	Verb        Verb
 	Priority    int64  // for Move, and for Push where the subject has one
-	HasPriority bool   // tells priority 0 from none
+	HasPriority bool   // distinguishes priority 0 from none
 	ID          string // for Get, Remove, Move, Requeue and Revoke
 	Key         string // for Key and AdminKey, as items have it
 	Schedule    string // its name, for the verbs of one schedule
@@ -22,7 +22,7 @@ type Subject struct {
 	Link        string // its name, for the verbs of one link
 	Event       string // the type of an Event
 	Conn, Token string // for Ack: the connection that granted the lease, and its token
-	AtSite      bool   // it begins with the name of the site
+	AtSite      bool   // the subject begins with the name of the site
 }
 
 // Parse parses a subject. The fields share its memory, but for a key with escaped bytes.
@@ -285,8 +285,7 @@ const (
 	nameRunes     = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 )
 
-// tokens iterates over the tokens of a subject. A token may be empty
-// in a subject that a server would not deliver.
+// tokens iterates over the tokens of a subject. In a subject that a server would not deliver, a token may be empty.
 type tokens struct {
 	rest  string
 	left  bool // rest is at least one token

@@ -18,13 +18,13 @@ import (
 
 const module = "github.com/pqbridge/pqbridge/"
 
-// binaries is where the programs under test are built. Main makes it.
+// binaries is the directory of the programs under test. Main makes it.
 var binaries string
 
-// given is where they are already, if whoever runs the tests has built them for all packages.
+// given is a directory with the programs, if the caller of the tests has built them for all packages.
 var given string
 
-// buildLimit bounds how long a program is built, on a machine that builds others and has built nothing yet.
+// buildLimit bounds the build of a program on a machine that builds others, too, with an empty cache.
 const buildLimit = 15 * time.Minute
 
 // Main runs the tests of a package that uses [Daemon] or [Run]. Its TestMain
@@ -39,7 +39,8 @@ func Main(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	binaries = dir
-	// A checksum stands behind the folder. go test takes a result from its cache only where the variable is as it was.
+	// The variable has a checksum behind the folder: go test takes a result from its cache only if the variable has
+	// not changed.
 	given, _, _ = strings.Cut(os.Getenv("PQ_TEST_PROGRAMS"), string(os.PathListSeparator))
 	if given == "" {
 		if err := lookAtSources(); err != nil {
@@ -50,8 +51,8 @@ func Main(m *testing.M) int {
 	return m.Run()
 }
 
-// lookAtSources looks at each file that programs under test are made of, or that others run. go test notes which files
-// a test looks at, and takes no result from its cache when one has changed.
+// lookAtSources looks at each file that programs under test are built from, or that others run. go test notes which
+// files a test looks at, and takes no result from its cache if one has changed.
 func lookAtSources() error {
 	root, err := os.Getwd()
 	for ; err == nil; root = filepath.Dir(root) {
@@ -80,14 +81,14 @@ func lookAtSources() error {
 			_, err = os.Stat(path)
 		}
 		if errors.Is(err, fs.ErrNotExist) {
-			err = nil // another test has removed what it had made
+			err = nil // another test has removed a file of its own
 		}
 		return err
 	})
 }
 
-// programs are those that tests of this process have asked for, by their directories. Each is built once:
-// a program that runs cannot be written.
+// programs are the programs that tests of this process have asked for, by their directories. Each is built once: a
+// program that runs cannot be written.
 var programs sync.Map
 
 // built is the path of a program of this repository.
@@ -106,8 +107,8 @@ func Build(t testing.TB, dir string) string {
 	return path
 }
 
-// build builds a program, with the race detector when the tests have it. go run keeps linked programs in
-// its cache, unlike go build, so one package alone links what the tests of several need.
+// build builds a program, with the race detector if the tests have it. go run keeps linked programs in its cache,
+// unlike go build, so only one package links a program that the tests of several need.
 func build(dir string) (string, error) {
 	if binaries == "" {
 		return "", errors.New("this package's TestMain does not call testenv.Main")

@@ -103,7 +103,7 @@ func (c *Cluster) Kill(t testing.TB, i int) {
 	s := c.Servers[i]
 	address := s.Server().Addr().String()
 	s.Shutdown()
-	// Until Start nobody else gets the port: servers that look for each other use up many.
+	// Until Start no other server gets the port: servers that look for each other use up many.
 	c.held[i], _ = net.Listen("tcp", address) // without it, Start may fail
 	t.Cleanup(func() { c.release(i) })
 }
@@ -136,7 +136,7 @@ func (c *Cluster) Join(i int) {
 	c.connect()
 }
 
-// Hold keeps what one server sends to another one on its way until release.
+// Hold keeps the bytes from one server to another on their way until release.
 func (c *Cluster) Hold(from, to int) (release func()) {
 	var held []*stream
 	for _, r := range c.routes {
@@ -206,9 +206,8 @@ func (c *Cluster) StreamLeader(t testing.TB, stream string) (leader int) {
 	return leader
 }
 
-// meshed reports whether each pair of servers that are not cut off is connected. A server
-// that is one hop away from all can hide that two others are not: then none of them is
-// elected when the first one goes.
+// meshed reports whether each pair of servers that are not cut off is connected. A server with a connection to all
+// others can hide that two of them are not connected: then none of these is elected when the first one goes.
 func (c *Cluster) meshed() bool {
 	for i, s := range c.Servers {
 		if c.down[i] || c.apart[i] {
@@ -232,11 +231,10 @@ func (c *Cluster) meshed() bool {
 	return true
 }
 
-// AwaitCurrent waits until the servers that run are connected with each other, one of
-// them leads a stream of the global account, and that one knows that the others have all
-// of it. What the others say of themselves does not count: a former leader takes itself
-// for current until it hears of the new one, and a server that drops entries that were
-// never committed, one every few seconds, does so in between.
+// AwaitCurrent waits until the running servers are connected with each other, one of them leads a stream of the
+// global account, and the leader knows that the others have all of it. What the others say of themselves does not
+// count: a former leader takes itself for current until it hears of the new one. So does a server that drops
+// entries that were never committed, one every few seconds, in between.
 func (c *Cluster) AwaitCurrent(t testing.TB, stream string) {
 	t.Helper()
 	Await(t, "all servers have all of the stream "+stream, func() bool {
@@ -276,8 +274,8 @@ func (s *Server) followers(stream string) (current int) {
 	return current
 }
 
-// Between two polls of a condition without an event lies a pause, which grows: most often it holds at once, and on a
-// busy machine those who poll keep the processor from what they wait for.
+// The pause between two polls of a condition without an event grows: usually the condition holds at once, and on a
+// busy machine polling keeps the processor from the awaited work.
 const firstPause, longestPause = time.Millisecond, 20 * time.Millisecond
 
 // Await polls for a condition without an event, such as a change inside a server.
@@ -288,7 +286,7 @@ func Await(t testing.TB, what string, happened func() bool) {
 	look := time.NewTicker(pause)
 	defer look.Stop()
 	for !happened() {
-		// Not before: a look may have taken long, and be the one that was waited for.
+		// Not before the look: it may have taken long, and be the one that succeeds.
 		if late.Over() {
 			patience.Fail(t, "after %s it was not true yet that %s", late, what)
 		}
@@ -313,8 +311,8 @@ func AwaitValue[T comparable](t testing.TB, what string, want T, value func() T)
 	})
 }
 
-// AwaitAnswer is Await for a condition that a server has to be asked for. The context of each attempt ends
-// early enough for the next one: a server that is not ready yet may leave a request without an answer.
+// AwaitAnswer is Await for a condition that needs a request to a server. The context of each attempt ends early
+// enough for the next one: a server that is not ready yet may leave a request without an answer.
 func AwaitAnswer(t testing.TB, what string, says func(ctx context.Context) bool) {
 	t.Helper()
 	Await(t, what, func() bool {

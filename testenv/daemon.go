@@ -63,9 +63,9 @@ func newProcess(t testing.TB) *Process {
 	return p
 }
 
-// Start starts a process that was stopped again: the same store, and the same
-// addresses, so that clients find it. It tries again while another program has one of
-// them: the system gives ports that are free to outgoing connections.
+// Start starts a process again that was stopped, with the same store and the same addresses, so that clients find
+// it. It tries again while another program has one of the addresses: the system gives free ports to outgoing
+// connections.
 func (p *Process) Start(t testing.TB) {
 	t.Helper()
 	late := BeginWait()
@@ -161,7 +161,7 @@ func (p *Process) logs(t testing.TB, what string, match func(line string) bool) 
 	t.Helper()
 	late := Late()
 	for next := p.log.start(); ; {
-		// In this order: the last line is there before the process has ended.
+		// This order matters: the last line arrives before the process has ended.
 		ended := isClosed(p.exited)
 		lines, more := p.log.from(next)
 		if slices.ContainsFunc(lines, match) {

@@ -37,8 +37,7 @@ func (j *journal) add(line string) {
 	}
 }
 
-// from returns the lines from a number on, and what is closed when there are
-// more.
+// from returns the lines from a number on, and a channel that is closed when there are more.
 func (j *journal) from(next int) ([]string, <-chan struct{}) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -20,18 +20,17 @@ const Most = patience.Most
 // Compile is how long a compiler may take.
 const Compile = patience.Compile
 
-// Patience is how long a test waits for what must happen if the wait begins now.
+// Patience is how long a test waits for an event that must happen, if the wait begins now.
 func Patience() time.Duration { return patience.Long() }
 
-// Late returns a channel that has a value when a wait that begins now is over. The machine may
-// become busy meanwhile, and then it lasts longer than Patience was at its begin.
+// Late returns a channel that gets a value when a wait that begins now is over. If the machine becomes busy
+// meanwhile, that takes longer than Patience was at the beginning.
 func Late() <-chan time.Time { return patience.Late() }
 
-// BeginWait begins a wait that looks by itself whether it is over.
+// BeginWait begins a wait for a test that polls.
 func BeginWait() *patience.Wait { return patience.Begin() }
 
-// Times is how long something may take here that takes so long at most on a machine that runs
-// the tests alone.
+// Times is how long something may take here that takes d at most on a machine that runs the tests alone.
 func Times(d time.Duration) time.Duration { return patience.Times(d) }
 
 // Attempt is how long a test waits for the answer to a request that it repeats.
@@ -44,7 +43,7 @@ func Slow() string { return fmt.Sprintf("PQ_TEST_SLOW=%.2f", patience.Factor()) 
 // Server is a NATS server inside the test process.
 type Server struct {
 	options *server.Options
-	running atomic.Pointer[server.Server] // another one after a restart, also for those who connect meanwhile
+	running atomic.Pointer[server.Server] // replaced by a restart, also for clients that connect meanwhile
 
 	interest atomic.Pointer[interest.Func] // of running; nil: with gateways
 }
@@ -72,8 +71,8 @@ func Websocket(options *server.Options) {
 	options.Websocket = server.WebsocketOpts{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoTLS: true}
 }
 
-// AccountLimit gives the server JetStream with files in a directory, and its clients an account
-// that may have so many bytes of them, such as 8M.
+// AccountLimit gives the server JetStream with files in a directory, and its clients an account whose files may
+// have this many bytes, such as 8M.
 func AccountLimit(t testing.TB, limit string) func(*server.Options) {
 	t.Helper()
 	// An account gets JetStream from a configuration only.
@@ -111,16 +110,16 @@ func (s *Server) start(t testing.TB) {
 	s.options.Port = srv.Addr().(*net.TCPAddr).Port
 }
 
-// URL is where clients connect.
+// URL is the address for clients.
 func (s *Server) URL() string { return s.Server().ClientURL() }
 
-// WebsocketURL is where clients connect that use a websocket.
+// WebsocketURL is the address for clients that use a websocket.
 func (s *Server) WebsocketURL() string { return s.Server().WebsocketURL() }
 
 // Server is the server itself, for looking at its connections and accounts.
 func (s *Server) Server() *server.Server { return s.running.Load() }
 
-// Interest says who listens there, as pqd's own server does; also behind a restart.
+// Interest reports whether subjects have subscribers, as pqd's own server does; also after a restart.
 func (s *Server) Interest(client uint64, subjects []string) (gone []string, known bool) {
 	if of := s.interest.Load(); of != nil {
 		return (*of)(client, subjects)

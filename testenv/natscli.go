@@ -15,9 +15,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// The nats command, as far as documentation and examples use it: what it would
-// send is sent, and what it would print is printed. The lines that it logs begin
-// with a time and go to standard error.
+// The part of the nats command that documentation and examples use: it sends and prints the same. The lines that it
+// logs begin with a time and go to standard error.
 
 // natsCommand is the command as a program. It returns the exit code.
 func natsCommand(args []string, stdout, stderr io.Writer) int {
@@ -55,7 +54,7 @@ func natsCommand(args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// message reads what `nats req` and `nats pub` have in common.
+// message reads the arguments that `nats req` and `nats pub` share.
 func message(flags *flag.FlagSet, args []string) (*nats.Msg, error) {
 	m := &nats.Msg{Header: make(nats.Header)}
 	flags.SetOutput(io.Discard)
@@ -162,5 +161,5 @@ func natsPublish(nc *nats.Conn, args []string) ([]string, error) {
 	return append(lines, stored), nil
 }
 
-// body is how the nats command prints the body of a message.
+// body is the body of a message as the nats command prints it.
 func body(m *nats.Msg) string { return cmp.Or(string(m.Data), "nil body") }

@@ -76,7 +76,7 @@ func (n *Nodes) StartIn(t testing.TB, dirs []string) {
 	}
 }
 
-// Move has a node that does not run keep its data in this directory from its next start on.
+// Move changes the directory of a node that does not run, from its next start on.
 func (p *Process) Move(dir string) {
 	p.Dir = filepath.Join(dir, "copy-pq")
 	p.Change("PQ_DATA=" + dir)
@@ -85,9 +85,8 @@ func (p *Process) Move(dir string) {
 // Change gives a process that does not run other settings from its next start on.
 func (p *Process) Change(env ...string) { p.env = append(p.env, env...) }
 
-// Successor is another machine for a node that has ended: it begins with nothing but the
-// node's settings and an address of its own, which is in those settings instead of the
-// lost one. It is one of the nodes from then on.
+// Successor is another machine for a node that has ended: it begins with only the node's settings and an address of
+// its own, which replaces the lost one in those settings. It is one of the nodes from then on.
 func (n *Nodes) Successor(t testing.TB, lost *Process) *Process {
 	t.Helper()
 	address := freeHosts(t, 1)[0]
@@ -112,7 +111,7 @@ func (n *Nodes) Successor(t testing.TB, lost *Process) *Process {
 	return p
 }
 
-// Data is where a node keeps everything.
+// Data is the directory in which a node keeps everything.
 func (p *Process) Data() string { return filepath.Dir(p.Dir) }
 
 // Setting is the value of a variable of the process.
@@ -131,7 +130,7 @@ func (p *Process) host() string { return p.Setting("PQ_NODE") }
 // Node is the name that a node has by its address.
 func (p *Process) Node() string { return strings.ReplaceAll(p.host(), ".", "-") }
 
-// URL is where clients connect that can use any node.
+// URL has the addresses of all nodes, for clients that can use any of them.
 func (n *Nodes) URL() string {
 	var urls []string
 	for _, p := range n.All {
@@ -174,7 +173,7 @@ func (p *Process) Page(t testing.TB, path string) string {
 	return string(body)
 }
 
-// role is what the node says it is, or nothing if it is not ready.
+// role is the role that the node reports, "" if it is not ready.
 func (p *Process) role() string {
 	response, err := (&http.Client{Timeout: Attempt()}).Get(p.HTTP + "/readyz")
 	if err != nil {

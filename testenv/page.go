@@ -18,8 +18,8 @@ type Block struct {
 // Where returns the position of a line of the block, counted from 0.
 func (b *Block) Where(line int) string { return fmt.Sprintf("%s:%d", b.File, b.Line+line) }
 
-// Blocks returns the blocks of a Markdown file that are fenced as a language,
-// in their order. There has to be one.
+// Blocks returns the blocks of a Markdown file that are fenced as a language, in their order. There has to be at
+// least one.
 func Blocks(t testing.TB, file, language string) []Block {
 	t.Helper()
 	page, err := os.ReadFile(file)

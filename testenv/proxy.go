@@ -25,7 +25,7 @@ type Proxy struct {
 	blocked bool    // connections end as soon as they begin
 	links   []*link // in the order of their beginning
 	way     time.Duration
-	mute    int // troubles in which new connections are accepted and nothing else
+	mute    int // troubles during which new connections are accepted and get no bytes
 }
 
 // NewProxy starts a proxy in front of the NATS server at this URL. It is taken
@@ -62,7 +62,7 @@ func newProxy(t testing.TB, target string) *Proxy {
 	return p
 }
 
-// URL is where clients connect.
+// URL is the address for clients.
 func (p *Proxy) URL() string { return "nats://" + p.listener.Addr().String() }
 
 // Calm ends all troubles for good, and waits for their end.
@@ -71,7 +71,8 @@ func (p *Proxy) Calm() {
 	p.timers.Wait()
 }
 
-// Distance has bytes of new connections take a while in each direction, as far as they may be under way at a time.
+// Distance delays bytes of new connections by way in each direction, up to the number of bytes that may be under
+// way.
 func (p *Proxy) Distance(way time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,15 +117,15 @@ func (p *Proxy) Silence() {
 	}
 }
 
-// LoseAnswers loses what the server sends on the present connections. Cut them: TCP cannot go on
-// behind what was lost.
+// LoseAnswers loses the server's bytes on the present connections. Cut these connections afterwards: TCP cannot go
+// on behind lost bytes.
 func (p *Proxy) LoseAnswers() {
 	for _, l := range p.all() {
 		l.down.lose()
 	}
 }
 
-// HoldAnswers keeps what the server sends on the present connections on its way until release.
+// HoldAnswers keeps the server's bytes on the present connections on their way until release.
 func (p *Proxy) HoldAnswers() (release func()) {
 	links := p.all()
 	for _, l := range links {
@@ -223,7 +224,7 @@ func (p *Proxy) Trouble(random *rand.Rand) string {
 	case "delay":
 		direction.hold()
 		after(l.ended, direction.release)
-	case "one direction lost": // TCP cannot go on behind what was lost
+	case "one direction lost": // TCP cannot go on behind lost bytes
 		direction.lose()
 		after(l.ended, func() { l.cut(reset) })
 	case "half-open":
@@ -245,7 +246,7 @@ func (p *Proxy) Trouble(random *rand.Rand) string {
 	return what
 }
 
-// link is a connection of a client, and the one to the server that belongs to it.
+// link is a connection of a client, with the proxy's connection to the server for it.
 type link struct {
 	client, server net.Conn // server is nil if there is none
 	up, down       stream
@@ -327,8 +328,7 @@ func newStream() stream {
 
 var errCut = errors.New("cut within a message")
 
-// admit waits until bytes may pass, and returns those that do. After an error none pass any
-// more.
+// admit waits until bytes may pass, and returns the part that passes. After an error no more bytes pass.
 func (s *stream) admit(bytes []byte, ended <-chan struct{}) ([]byte, error) {
 	s.mu.Lock()
 	flow := s.flow
@@ -392,7 +392,7 @@ func (s *stream) cutAfter(bytes int) {
 	s.left = bytes
 }
 
-// road takes bytes to the end of a way some time after they were written.
+// road delivers bytes a fixed time after they were written.
 type road struct {
 	link    *link
 	under   chan parcel

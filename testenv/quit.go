@@ -27,7 +27,7 @@ var alive struct {
 	processes map[*Process]run
 }
 
-// begins notes that a process runs; finished, that its test needs it no more.
+// begins notes that a process runs; finished notes that its test needs it no more.
 func (p *Process) begins() {
 	alive.Lock()
 	defer alive.Unlock()
@@ -43,8 +43,8 @@ func (p *Process) finished() {
 	delete(alive.processes, p)
 }
 
-// showOnQuit has the program answer SIGQUIT with what each pqd logged, which ends with its goroutines, and with its own.
-// Whoever runs the tests sends it to one that does not end.
+// showOnQuit makes the program answer SIGQUIT with the log of each pqd, which ends with its goroutines, and with
+// its own goroutines. The runner of the tests sends it to a program that does not end.
 func showOnQuit() {
 	quit := make(chan os.Signal, 1)
 	signal.Notify(quit, syscall.SIGQUIT)
@@ -63,7 +63,7 @@ func showOnQuit() {
 	}()
 }
 
-// quit has a process end with its goroutines in its log: what a test has waited for in vain may be there.
+// quit ends a process with its goroutines in its log: they may show why a test has waited in vain.
 func (r run) quit() {
 	_ = r.cmd.Process.Signal(syscall.SIGQUIT) // it may have ended already
 	_ = r.cmd.Process.Signal(syscall.SIGCONT) // a test may have paused it

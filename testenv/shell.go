@@ -19,9 +19,8 @@ import (
 	"time"
 )
 
-// shell is a bash that runs one command after another, so that later ones see
-// the variables of earlier ones. pq and pqd are really built and run; nats and curl are
-// what this package makes of them.
+// shell is a bash that runs one command after another, so that later ones see the variables of earlier ones. pq and
+// pqd are built and run; nats and curl are stand-ins of this package.
 type shell struct {
 	cmd    *exec.Cmd
 	input  io.WriteCloser
@@ -47,8 +46,7 @@ var tools = sync.OnceValues(func() (string, error) {
 		os.Symlink(self, filepath.Join(dir, "nats")), os.Symlink(self, filepath.Join(dir, "curl")))
 })
 
-// asTool runs the test's own program as one of the tools, if it was called by
-// the name of one.
+// asTool runs the test's own program as a tool, if it was called by the name of one.
 func asTool(args []string) {
 	switch filepath.Base(args[0]) {
 	case "nats":
@@ -58,9 +56,9 @@ func asTool(args []string) {
 	}
 }
 
-// Command prepares a program, with the commands pq, pqd, nats and curl at hand, that
-// finds this process by NATS_URL. It is killed when it has not ended in time,
-// or when the test ends. What it prints comes before the end of the test: a test may be given it to log.
+// Command prepares a program that has the commands pq, pqd, nats and curl, and finds this process by NATS_URL. It
+// is killed when it has not ended in time, or when the test ends. Its output is complete before the end of the
+// test, which may log it.
 func (p *Process) Command(t testing.TB, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	dir, err := tools()
@@ -123,7 +121,7 @@ func (s *shell) close() error {
 	return errors.Join(s.input.Close(), s.cmd.Wait())
 }
 
-// interrupt is how a terminal shows Ctrl-C, in the output of a command that it ends.
+// interrupt is Ctrl-C as a terminal shows it, in the output of a command that it ends.
 const interrupt = "^C"
 
 // untilInterrupted runs a command, waits until it has printed the lines before ^C, in any

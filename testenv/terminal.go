@@ -13,8 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Step is a command of a terminal session in a page of documentation, and what
-// it prints there.
+// Step is a command of a terminal session in a page of documentation, with its output there.
 type Step struct {
 	Where   string // file:line of the command
 	Command string
@@ -22,9 +21,8 @@ type Step struct {
 	Output  string
 }
 
-// Steps returns the commands of the blocks fenced as console: the lines that
-// begin with "$ ", and go on with those that begin with "> ". What follows a
-// command up to the next one is its output.
+// Steps returns the commands of the blocks fenced as console: the lines that begin with "$ ", continued by lines
+// that begin with "> ". The lines up to the next command are its output.
 func Steps(t testing.TB, file string) []Step {
 	t.Helper()
 	var steps []Step
@@ -80,7 +78,7 @@ func (p *Process) Terminal(t testing.TB) *Terminal {
 	return &Terminal{process: p, nc: p.Connect(t), printed: make(map[string]string), curl: curl}
 }
 
-// UseCurl has commands run the real curl.
+// UseCurl makes commands run the real curl.
 func (term *Terminal) UseCurl(path string) {
 	term.curl = func(args []string) (string, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), Most)
@@ -90,7 +88,7 @@ func (term *Terminal) UseCurl(path string) {
 	}
 }
 
-// Run runs a command, compares what it prints with what the page shows, and returns it.
+// Run runs a command, compares its output with the page, and returns it.
 func (term *Terminal) Run(t testing.TB, step Step) (printed string) {
 	t.Helper()
 	if term.program != nil {
@@ -204,14 +202,13 @@ var (
 	rtt    = regexp.MustCompile(`(?m)Received with rtt \S+$`)
 )
 
-// Where pqd listens by default, and so in documentation.
+// The addresses at which pqd listens by default, and so in documentation.
 const (
 	documentedNATS = "nats://127.0.0.1:4222"
 	documentedHTTP = "http://127.0.0.1:8622"
 )
 
-// compare compares what a command printed with what the page shows, but for times,
-// empty lines and the width of columns.
+// compare compares the output of a command with the page, except for times, empty lines and the width of columns.
 func compare(t testing.TB, step Step, printed string) {
 	t.Helper()
 	unify := func(s string) string {

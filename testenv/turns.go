@@ -1,9 +1,8 @@
 package testenv
 
-// Unfairness is the worst difference of what two keys got in any stretch of served, which has
-// the key of each item in the order of the deliveries, divided by their weights. It leaves out
-// what a batch adds, and is a multiple of what is allowed, 2/w1 + 2/w2. All keys have items
-// that may be delivered throughout.
+// Unfairness is the worst difference, in any stretch of served, between two keys' deliveries divided by their
+// weights. served has the key of each delivered item in order. The result leaves out the effect of a batch, and is
+// a multiple of the allowed difference, 2/w1 + 2/w2. All keys have items that may be delivered throughout.
 func Unfairness(served []string, weights map[string]int64, batch int) (worst float64) {
 	adds := 0.0
 	if batch > 1 {
@@ -30,8 +29,7 @@ func Unfairness(served []string, weights map[string]int64, batch int) (worst flo
 	return worst
 }
 
-// WorstShare is by which part the share of a key is off, of those that should get 100 items
-// or more.
+// WorstShare is the largest relative error of a key's share, among keys that should get 100 items or more.
 func WorstShare(served []string, weights map[string]int64) (off float64) {
 	total := int64(0)
 	got := make(map[string]float64)

@@ -23,7 +23,7 @@ func Judge(t testing.TB, operations []history.Operation, bridges history.Bridges
 	t.Errorf("%d findings: %s", len(findings), keep(t, operations, findings[0].Excerpt(operations)))
 }
 
-// Search is Judge for a history that is short enough to look for an order.
+// Search is Judge for a history that is short enough to search for an order.
 func Search(t testing.TB, operations []history.Operation) {
 	t.Helper()
 	holds, err := history.Linearizable(operations, Most)

@@ -8,12 +8,11 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Virtual is a NATS server without sockets, for tests in virtual time: the clock of a
-// synctest bubble stands still while one of its goroutines waits for a socket.
+// Virtual is a NATS server without sockets, for tests in virtual time: the clock of a synctest bubble stands still
+// while one of its goroutines waits for a socket.
 //
-// In a bubble, connections must neither flush nor reconnect nor send requests with a
-// time-out: nats.go uses the timers for that again on other connections, and a timer of a
-// bubble must not leave it.
+// In a bubble, connections must neither flush nor reconnect nor send requests with a time-out: nats.go would use
+// their timers again on other connections, and a timer of a bubble must not leave it.
 type Virtual struct{ server *server.Server }
 
 // VirtualNATS starts such a server. In a bubble it is part of the bubble.

@@ -16,7 +16,7 @@ import (
 	"github.com/pqbridge/pqbridge/internal/history"
 )
 
-// holding is a lease that a worker has.
+// holding is a lease of a worker.
 type holding struct {
 	ack      string // subject
 	item     string
@@ -26,10 +26,9 @@ type holding struct {
 	lease    time.Duration
 }
 
-// Worker is a client that does random operations on one queue, one after the other,
-// and records them. It repeats a request without an answer under the same id, so the
-// operation happens exactly once. Some pops, and bundles of pushes, have no id and are not
-// repeated. One request in four is a bundle, where there are such.
+// Worker is a client that does random operations on one queue, one after the other, and records them. It repeats a
+// request without an answer under the same id, so the operation happens exactly once. Some pops, and bundles of
+// pushes, have no id and are not repeated. One request in four is a bundle, if the verb has bundles.
 type Worker struct {
 	testing.TB
 	ID       int
@@ -46,7 +45,7 @@ type Worker struct {
 	Padding  int           // bytes behind the name of an item
 	Patience time.Duration // for an answer other than a request to retry; 0: the package's
 	Damaged  int           // requests that were refused because the store is damaged
-	Retries  bool          // repeats those: another node may have a copy without damage
+	Retries  bool          // repeats such requests: another node
 	Keys     int           // of items; 0: they have none. With keys every pop is a lease
 
 	nc       *nats.Conn
@@ -189,7 +188,7 @@ func (w *Worker) record(o history.Operation, do func(*history.Operation) bool) {
 	}
 }
 
-// looking is a request that pops, leases or peeks, and whether it is sent only once.
+// looking returns a request that pops, leases or peeks, and whether it is sent only once.
 func (w *Worker) looking(kind history.Kind, lease time.Duration) (request *nats.Msg, o history.Operation, once bool) {
 	o = history.Operation{Kind: kind, End: []history.End{history.Min, history.Max}[w.Random.IntN(2)], Lease: lease}
 	if w.Keys > 0 {
@@ -203,7 +202,7 @@ func (w *Worker) looking(kind history.Kind, lease time.Duration) (request *nats.
 	if w.Random.IntN(4) == 0 {
 		request.Header.Set("PQ-Wait", "200ms")
 	}
-	// Where items have keys, missing fences tell what became of leases without an answer.
+	// In a queue with keys, missing fences show which leases had no answer.
 	unnamed := kind == history.Pop || lease == fleeting && w.Keys > 0
 	once = kind == history.Peek || unnamed && w.Random.IntN(2) == 0
 	if lease > 0 {
@@ -327,7 +326,7 @@ func noResponders(reply *nats.Msg) bool {
 	return reply.Header.Get("Status") == "503" && reply.Header.Get("Nats-Service-Error-Code") == ""
 }
 
-// patience is for an answer other than a request to retry.
+// patience bounds the wait for an answer other than a request to retry.
 func (w *Worker) patience() time.Duration { return cmp.Or(w.Patience, Patience()) }
 
 // repeat sends a request until it is answered, and returns how often.

@@ -22,13 +22,13 @@ const maxBundle = 6
 // all items of a bundle fit into one message.
 const maxBundled = 512 << 10
 
-// bundles decides whether the next request is one for several items.
+// bundles decides whether the next request is for several items.
 func (w *Worker) bundles() bool { return w.Random.IntN(4) == 0 && maxBundle*w.Padding < maxBundled }
 
 func (w *Worker) bundleSize() int { return 2 + w.Random.IntN(maxBundle-1) }
 
-// recordBundle records what the requests of a bundle did, which begin and end together. What
-// takes place at one moment has the name of the bundle.
+// recordBundle records the operations of a bundle's requests, which begin and end together. Operations that take
+// place at one moment have the name of the bundle.
 func (w *Worker) recordBundle(name string, do func() []history.Operation) {
 	call := w.Recorder.Now()
 	operations := do()
@@ -43,7 +43,7 @@ func (w *Worker) recordBundle(name string, do func() []history.Operation) {
 	w.Recorder.Add(operations...)
 }
 
-// unanswered are operations of which nobody knows whether they took place.
+// unanswered are operations with an unknown result.
 func unanswered(operations []history.Operation) []history.Operation {
 	for i := range operations {
 		operations[i].Outcome, operations[i].Return = history.Unknown, history.Never
@@ -105,8 +105,8 @@ func (w *Worker) pushBundle() {
 	})
 }
 
-// pushedEach are the pushes of a bundle whose items are pushed each on its own. Nobody knows whether one took place that is
-// to be tried again: an earlier attempt may have had it.
+// pushedEach are the pushes of a bundle whose items are pushed each on its own. A push that has to be tried again
+// has an unknown result: an earlier attempt may have taken effect.
 func (w *Worker) pushedEach(pushes []history.Operation, reply *nats.Msg) []history.Operation {
 	var answer struct {
 		Items []struct {
@@ -137,7 +137,7 @@ func (w *Worker) pushedEach(pushes []history.Operation, reply *nats.Msg) []histo
 	return pushes
 }
 
-// lookBundle pops or leases several items: those that are first at one moment.
+// lookBundle pops or leases several items, the first ones at one moment.
 func (w *Worker) lookBundle(kind history.Kind, lease time.Duration) {
 	request, o, once := w.looking(kind, lease)
 	n := w.bundleSize()

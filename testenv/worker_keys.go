@@ -15,7 +15,7 @@ import (
 // next acknowledges an item and leases the next one.
 const next = "+NXT"
 
-// Promise configures the worker's queue, and records what that promises about keys.
+// Promise configures the worker's queue, and records the promises about keys that follow.
 func (w *Worker) Promise(limit int64, order bool) {
 	w.Helper()
 	body, err := json.Marshal(map[string]any{"key_limit": limit, "key_order": order, "max_deliveries": 0})
@@ -97,7 +97,7 @@ func (w *Worker) exchange(at int, lease time.Duration) {
 	})
 }
 
-// explain notes why a request that was sent once has found nothing.
+// explain notes the reason why a request that was sent once has found nothing.
 func (w *Worker) explain(o *history.Operation, reply *nats.Msg) {
 	if !o.Repeated && reply != nil && reply.Header.Get("Status") == "404" {
 		o.Reason = reply.Header.Get("PQ-Reason")
