@@ -19,7 +19,7 @@ type ackSubjects struct {
 // ackSubject is the subject that settles a lease. The zero value settles none.
 type ackSubject struct {
 	own     string
-	written string // as the bridge writes it, which is how a bundle and a push name a lease
+	written string // as the bridge writes it, and as a bundle or a push names a lease
 }
 
 // parse returns the subject on which to settle a lease, from either form of it.

@@ -11,18 +11,18 @@ import (
 // Info is the state of a queue, its rates and its configuration.
 type Info = protocol.Info
 
-// Explain says why no item of a queue, or why an item, is handed out.
+// Explain says why no item of a queue is handed out, or why one item is not.
 type Explain = protocol.Explain
 
-// Cause is the word for it.
+// Cause is the main reason of an [Explain], in one word.
 type Cause = protocol.Cause
 
 // Causes. The others are a [Reason] of the same word.
 const (
 	CauseFlows     = protocol.CauseFlows     // nothing keeps items from being handed out
-	CauseBand      = protocol.CauseBand      // those who ask for items ask for other priorities
-	CauseNoWorkers = protocol.CauseNoWorkers // items are ready, and nobody asks for them
-	CauseUnknown   = protocol.CauseUnknown   // items are ready, and not all bridges have said whether somebody asks there
+	CauseBand      = protocol.CauseBand      // all clients ask for other priorities
+	CauseNoWorkers = protocol.CauseNoWorkers // items are ready, and no client asks for them
+	CauseUnknown   = protocol.CauseUnknown   // items are ready, and some bridges have not said whether clients ask there
 )
 
 // Rates are items a second through the answering bridge, averaged over about a minute.
@@ -34,10 +34,10 @@ func (q *Queue) Info(ctx context.Context) (*Info, error) {
 	return info, q.ask(ctx, "info", subjects.Subject{Verb: subjects.Info}, nil, info)
 }
 
-// History is what went through one bridge in the last hour, minute by minute.
+// History has the numbers of one bridge in the last hour, minute by minute.
 type History = protocol.History
 
-// History returns what went through the answering bridge, and how long the queue was.
+// History returns how many items of the queue went through the answering bridge, and how long the queue was.
 func (q *Queue) History(ctx context.Context) (*History, error) {
 	var info Info
 	err := q.ask(ctx, "history", subjects.Subject{Verb: subjects.Info}, withHistory, &info)
@@ -74,7 +74,7 @@ func (q *Queue) Get(ctx context.Context, id string, opts ...GetOption) (*Item, e
 	return item, nil
 }
 
-// Remove removes an item, whatever its state. A lease of it is lost.
+// Remove removes an item, whatever its state. Its lease, if any, is lost.
 func (q *Queue) Remove(ctx context.Context, id string) error {
 	return q.ask(ctx, "remove", subjects.Subject{Verb: subjects.Remove, ID: id}, nil, nil)
 }
@@ -86,10 +86,9 @@ func (q *Queue) Move(ctx context.Context, id string, priority int64) error {
 	return q.ask(ctx, "move", s, nil, nil)
 }
 
-// Requeue takes a dead letter out of the queue and pushes it to the queue that it comes from,
-// in one transaction: whatever fails, one of the two items is there and not both. With a
-// to that is not "" the item has to come from that queue. [ErrFull]: there is no room for it,
-// and it stays a dead letter.
+// Requeue takes a dead letter out of the queue and pushes it to the queue that it comes from, in one transaction:
+// whatever fails, exactly one of the two items exists. If to is not "", the item has to come from that queue.
+// [ErrFull]: there is no room for it, and it stays a dead letter.
 func (q *Queue) Requeue(ctx context.Context, id, to string) (*Pushed, error) {
 	var body []byte
 	if to != "" {
@@ -151,7 +150,7 @@ func (c *Client) ask(ctx context.Context, r *call, answer any) error {
 	return nil
 }
 
-// System is what a bridge reports about itself.
+// System describes a bridge.
 type System = protocol.System
 
 // Limits are the limits of a bridge.
@@ -160,7 +159,7 @@ type Limits = protocol.Limits
 // Disk is the room on the disk of a store, in bytes.
 type Disk = protocol.Disk
 
-// System returns what one of the bridges reports about itself.
+// System returns the description of one of the bridges.
 func (c *Client) System(ctx context.Context) (*System, error) {
 	subject, err := c.grammar.Build(subjects.Subject{Verb: subjects.SysInfo})
 	if err != nil {
@@ -170,8 +169,7 @@ func (c *Client) System(ctx context.Context) (*System, error) {
 	return system, c.ask(ctx, &call{op: "system", subject: subject}, system)
 }
 
-// History returns what went through the answering bridge, all queues together, and what went
-// wrong.
+// History returns how many items of all queues went through the answering bridge, and how many failures there were.
 func (c *Client) History(ctx context.Context) (*History, error) {
 	subject, err := c.grammar.Build(subjects.Subject{Verb: subjects.SysInfo})
 	if err != nil {

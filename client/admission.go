@@ -15,17 +15,17 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// Before the first request of a connection the mailbox finds out whether the server lets it
-// receive answers: otherwise a pop takes an item for nobody. The server answers a subscription
-// only to refuse it, and before it answers a later ping. After a reconnect it may say otherwise.
+// Before the first request of a connection the mailbox finds out whether the server lets it receive answers:
+// otherwise a pop would take an item that reaches no client. The server does not confirm a subscription, but it
+// refuses one before it answers a later ping. After a reconnect the result may differ.
 
-// admission is the question whether the mailbox may receive, under way.
+// admission is a question to the server, under way, whether the mailbox may receive.
 type admission struct {
 	done chan struct{} // closed when err is there
 	err  error
 }
 
-// errAway says that no connection is there to ask.
+// errAway: there is no connection on which to ask.
 var errAway = errors.New("the NATS server is away")
 
 // connection returns the number of the connection, from 1, false while there is none.
@@ -37,7 +37,7 @@ func (b *mailbox) connection() (n uint64, up bool) {
 	return b.nc.Stats().Reconnects + 1, true
 }
 
-// mayAsk returns nil if requests may be sent on the connection, and otherwise, without waiting, why not.
+// mayAsk returns nil if requests may be sent on the connection, and otherwise the reason. It does not wait.
 func (b *mailbox) mayAsk() error {
 	n, up := b.connection()
 	switch {
@@ -54,8 +54,8 @@ func (b *mailbox) mayAsk() error {
 	return errAway
 }
 
-// refusedForGood returns why no request may be sent on the connection that is there, if trying again does not help. Without a
-// connection it does not wait for one.
+// refusedForGood returns the reason for which no request may be sent on the present connection, if trying again
+// does not help. Without a connection it does not wait for one.
 func (c *Client) refusedForGood(ctx context.Context, op, queue string) error {
 	if c.mailbox.mayAsk() == nil {
 		return nil
@@ -89,7 +89,7 @@ func (b *mailbox) admit(ctx context.Context) error {
 	return nil
 }
 
-// beginAdmission asks the server, unless it is being asked.
+// beginAdmission asks the server, unless a question is under way.
 func (b *mailbox) beginAdmission() *admission {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -129,7 +129,7 @@ func (b *mailbox) ask() error {
 	}
 }
 
-// subscribe subscribes the mailbox unless it is, and returns why the server refuses that.
+// subscribe subscribes the mailbox, unless it is subscribed, and returns the server's reason if it refuses.
 func (b *mailbox) subscribe() (refusal, err error) {
 	subject, deeper, again := b.prefix+"*", b.prefix+waits+rand.Text(), false
 	b.shallow.Store(false)
@@ -159,7 +159,7 @@ func (b *mailbox) subscribe() (refusal, err error) {
 	return refusal, err
 }
 
-// probe subscribes for a moment. The server says the same about one inbox as about another.
+// probe subscribes for a moment. The server treats all inboxes alike.
 func (b *mailbox) probe(subject string) (string, error) {
 	sub, err := b.nc.Subscribe(subject, func(*nats.Msg) {})
 	if err != nil {
@@ -168,12 +168,11 @@ func (b *mailbox) probe(subject string) (string, error) {
 	return subject, sub.Unsubscribe()
 }
 
-// refusals is how often a question is asked if another permission error hides the answer.
+// refusals is how often the client asks again if another permission error hides the answer.
 const refusals = 5
 
-// refused returns the server's permission error about what try does, nil if there is none but the known
-// one. try returns the subject that such an error names. It is called again if another error has come
-// in between, since the connection remembers the last one alone.
+// refused returns the server's permission error about the subject of try, nil if there is none but the known one.
+// try is called again if another error has come in between, since the connection remembers only the last one.
 func (b *mailbox) refused(ctx context.Context, known error, try func() (subject string, err error)) (refusal, err error) {
 	for range refusals {
 		before := b.nc.LastError()
@@ -215,7 +214,7 @@ func (b *mailbox) flush(ctx context.Context) error {
 	}
 }
 
-// inboxRefused is why nothing is sent: no answer could arrive.
+// inboxRefused is the error of requests that are not sent because no answer could arrive.
 type inboxRefused struct {
 	cause  error
 	likely string // the inbox prefix of the user
@@ -226,7 +225,7 @@ func (e *inboxRefused) Error() string {
 		violation.Replace(e.cause.Error()), e.likely, e.likely)
 }
 
-// violation drops what nats.go puts in front of what the server says.
+// violation drops the text that nats.go puts in front of the server's.
 var violation = strings.NewReplacer("nats: permissions violation: ", "")
 
 // likelyInbox is the inbox prefix that docs and deploy/nats.conf give the user of a connection.
@@ -245,7 +244,7 @@ func (c *Client) admitted(ctx context.Context, op, queue string) error {
 	return c.notAdmitted(op, queue, c.mailbox.admit(ctx))
 }
 
-// notAdmitted is the error of a request that was not sent because of why.
+// notAdmitted is the error of a request that was not sent, for the reason why.
 func (c *Client) notAdmitted(op, queue string, why error) error {
 	var refused *inboxRefused
 	switch {

@@ -9,12 +9,11 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// answers collects the messages that answer a pop or a peek, whichever of its attempts
-// they answer: a repeated pop gives the same items under the same leases. Adding one never
-// blocks the mailbox.
+// answers collects the messages that answer any attempt of a pop or a peek: a repeated pop gives the same items
+// under the same leases. Adding a message never blocks the mailbox.
 type answers struct {
 	mailbox *mailbox
-	room    *room         // in which it waits; nil: it has a reply subject of its own for that
+	room    *room         // of its reply subject while it waits; nil: it has one of its own
 	more    chan struct{} // has a value when there may be messages
 	lost    chan struct{} // has a value when the connection is a new one
 
@@ -33,22 +32,22 @@ type answer struct {
 	attempt int
 }
 
-// leaseName tells leases apart. Two answers with one lease may have different subjects.
+// leaseName identifies a lease: two answers with the same lease may have different subjects.
 type leaseName struct{ id, fence string }
 
 func leaseOf(m *nats.Msg) leaseName {
 	return leaseName{m.Header.Get(protocol.HeaderID), m.Header.Get(protocol.HeaderFence)}
 }
 
-// lateFor is for how long a lease that the caller has got is not given back, if an earlier
-// attempt that has it, too, is answered late.
+// lateFor is how long the client remembers leases that the caller has got: a late answer to an earlier attempt with
+// the same lease is not given back.
 const lateFor = 10 * time.Minute
 
 func newAnswers(b *mailbox) *answers {
 	return &answers{mailbox: b, more: make(chan struct{}, 1), lost: make(chan struct{}, 1)}
 }
 
-// attempt returns the reply subject of another attempt. It ends the wait of the one before.
+// attempt returns the reply subject of another attempt. It ends the wait of the attempt before.
 func (a *answers) attempt(waits bool) (reply string, err error) {
 	a.endWait(false)
 	a.mu.Lock()
@@ -111,8 +110,7 @@ func (a *answers) next() (m *nats.Msg, late bool) {
 	return first.Msg, first.attempt < a.attempts
 }
 
-// got reports that the caller gets the item of a message, false if it has the item
-// already.
+// got notes that the caller gets the item of a message, and returns false if the caller has the item already.
 func (a *answers) got(m *nats.Msg) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -130,8 +128,7 @@ func (a *answers) got(m *nats.Msg) bool {
 	return true
 }
 
-// close gives back the items that the caller has not got, and has the mailbox give back
-// those that arrive later.
+// close gives back the items that the caller has not got, and makes the mailbox give back items that arrive later.
 func (a *answers) close() {
 	a.endWait(false)
 	a.mu.Lock()

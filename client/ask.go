@@ -2,26 +2,26 @@ package client
 
 import "github.com/pqbridge/pqbridge/internal/lanes"
 
-// ask is a worker of a Consume that wants an item. Those that are idle at the same time ask together: one pop for as many items as
-// they are, so that none is leased for a worker that is busy.
+// ask is the wish of a worker of a Consume for an item. Workers that are idle at the same time ask together: one
+// pop asks for as many items as there are idle workers, so no item is leased for a busy worker.
 type ask struct {
-	settled <-chan struct{} // closed when the worker's item before is settled
+	settled <-chan struct{} // closed when the worker's previous item is settled
 	done    chan asked      // gets one value
 }
 
-// asked is what a worker gets.
+// asked is the result of an ask.
 type asked struct {
 	item  *Item
 	err   error
-	early bool // it was asked for before the item before was settled
-	told  bool // another worker of the same pop tells of the error
+	early bool // the worker asked before its previous item was settled
+	told  bool // another worker of the same pop reports the error
 }
 
 func (a *ask) Bytes() int         { return 0 }
 func (a *ask) Apart() bool        { return false }
 func (a *ask) GoesWith(*ask) bool { return true }
 
-// early reports whether the worker's item before is not settled yet.
+// early reports whether the worker's previous item is not settled yet.
 func (a *ask) early() bool {
 	select {
 	case <-a.settled:
@@ -31,7 +31,7 @@ func (a *ask) early() bool {
 	}
 }
 
-// asks are those of a Consume.
+// asks are the asks of a Consume.
 type asks struct {
 	*lanes.Lanes[*ask]
 	consumer *consumer
@@ -77,7 +77,7 @@ func (a *asks) alone(one *ask) asked {
 	return asked{item: item, err: err, early: early}
 }
 
-// pop asks for as many items as there are asks. Those for which there is none ask again, before the others.
+// pop asks for as many items as there are asks. Asks that get none go first next time.
 func (a *asks) pop(all []*ask) {
 	c := a.consumer
 	early := make([]bool, len(all))

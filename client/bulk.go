@@ -9,7 +9,7 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// BulkVerb is what a bulk operation does to the items that fit.
+// BulkVerb is the operation on the items that fit.
 type BulkVerb string
 
 // The verbs of bulk operations.
@@ -24,7 +24,7 @@ var bulkSubjects = map[BulkVerb]subjects.Verb{
 	BulkRemove: subjects.AdminRemove, BulkMove: subjects.AdminMove, BulkRevoke: subjects.AdminRevoke, BulkRequeue: subjects.AdminRequeue,
 }
 
-// BulkWhere says which items a bulk operation is about: all that is given has to fit.
+// BulkWhere selects the items of a bulk operation: all given fields have to fit.
 type BulkWhere = protocol.BulkWhere
 
 // Bulk is a bulk operation.
@@ -41,17 +41,17 @@ type Bulk struct {
 	To       string         // of BulkRequeue: the queue that the items go to; "": the name of this one without -dead
 	Spread   time.Duration  // of BulkRequeue: the time over which the items become ready
 
-	// After goes on where another run ended: it is the Next of its result.
+	// After continues another run: it is the Next of its result.
 	After string
 
-	// Progress, if it is there, is called after each page with what was done so far.
+	// Progress, if set, is called after each page with the result so far.
 	Progress func(BulkResult)
 }
 
-// BulkResult is what a bulk operation did.
+// BulkResult is the result of a bulk operation.
 type BulkResult struct {
 	Done   int64 // items that were changed
-	Looked int64 // at so many
+	Looked int64 // items that were looked at
 
 	// AtLeast: a page had no answer and was repeated, so more items may have been changed than
 	// Done says.
@@ -60,14 +60,14 @@ type BulkResult struct {
 	// Full: the queue that the items go to has no room for the next one.
 	Full bool
 
-	// Next is where a further run goes on, after an error or in a queue that was full; "": this one
-	// came to its end.
+	// Next is where a further run continues, after an error or when the receiving queue is full; "": this run came
+	// to its end.
 	Next string
 }
 
-// Bulk does something to all items that fit, page after page. Each page is one transaction, and
-// one without an answer is repeated: it does nothing twice. The operation passes over what came
-// after it began. With an error the result says how far it came.
+// Bulk changes all items that fit, page after page. Each page is one transaction. A page without an answer is
+// repeated, and does nothing twice. The operation passes over items that came after it began. With an error the
+// result says how far it came.
 func (q *Queue) Bulk(ctx context.Context, b Bulk) (result BulkResult, err error) {
 	request := protocol.BulkRequest{
 		All: b.All, DryRun: b.DryRun, After: b.After, Delay: (*protocol.Duration)(b.Delay), Reason: b.Reason, To: b.To, Spread: protocol.Duration(b.Spread),
@@ -104,7 +104,7 @@ func (q *Queue) Bulk(ctx context.Context, b Bulk) (result BulkResult, err error)
 	}
 }
 
-// bulkPage does a page, and adds what it did to the result.
+// bulkPage runs a page, and adds its numbers to the result.
 func (q *Queue) bulkPage(ctx context.Context, b *Bulk, request *protocol.BulkRequest, result *BulkResult) error {
 	body, err := json.Marshal(request)
 	if err != nil {

@@ -25,9 +25,9 @@ func unbundled(m *nats.Msg) []*nats.Msg {
 			}
 		}
 		if err != nil {
-			return append(all, &nats.Msg{Data: rest}) // which is no answer to a pop
+			return append(all, &nats.Msg{Data: rest}) // the rest is no valid answer to a pop
 		}
-		item.Data, rest = bytes.Clone(payload), after // one item must not keep all of them in memory
+		item.Data, rest = bytes.Clone(payload), after // one item must not keep the whole bundle in memory
 		all = append(all, item)
 	}
 	return append(all, &nats.Msg{Header: nats.Header{protocol.HeaderStatus: {protocol.StatusEndOfBatch}}})

@@ -17,15 +17,15 @@ type call struct {
 	subject    string
 	header     nats.Header // nil: none
 	body       []byte
-	repeatable bool // doing it twice is like doing it once, whatever [protocol.Ops] says of others: it has an id
+	repeatable bool // it may be sent twice, whatever [protocol.Ops] says of the operation, because it has an id
 	sent       int  // how often it was sent
-	answered   int  // how many of these were answered
+	answered   int  // how many attempts were answered
 }
 
 // open reports whether an attempt without an answer may still change something.
 func (r *call) open() bool { return r.sent > r.answered && again(r.op) != protocol.Reads }
 
-// again says what an operation does that is done twice, by its name.
+// again says whether the operation of a name may be done twice.
 func again(op string) protocol.Again {
 	o, _ := protocol.OpNamed(op)
 	return o.Again
@@ -42,7 +42,7 @@ func (c *Client) do(ctx context.Context, r *call) (*nats.Msg, error) {
 		deliver: func(m *nats.Msg) {
 			select {
 			case answers <- m:
-			default: // one answer is enough; the first attempt's may come late
+			default: // one answer is enough; that of the first attempt may come late
 			}
 		},
 		reconnect: func() { notify(lost) },
@@ -141,8 +141,8 @@ func await(ctx context.Context, answers <-chan *nats.Msg, lost <-chan struct{}, 
 	}
 }
 
-// ended is the error of a request whose context has ended. It has the last refusal if there
-// is one, because that says more than the end of the context.
+// ended is the error of a request whose context has ended. It has the last refusal if there is one, because a
+// refusal says more than the end of the context.
 func ended(op, queue string, sent int, refusal *Error, cause error) error {
 	switch {
 	case refusal != nil:

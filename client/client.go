@@ -8,34 +8,32 @@
 //	item, err := jobs.Pop(ctx, client.Min, client.Lease(time.Minute))
 //	err = item.Ack(ctx)
 //
-// Low priorities are urgent: [Min] is the end of the queue with the lowest
-// number, [Max] the other one.
+// Low priorities are urgent: [Min] is the end of the queue with the lowest number, [Max] the other end.
 //
 // # Retries
 //
-// A bridge refuses a request, and does nothing, if it is busy, restarts, or its store
-// cannot commit. The client repeats such a request until the context ends. It repeats an
-// unanswered request only if doing it twice is like doing it once: every push has an id
-// for that, a pop has one with [Repeatable] or [PopID], and reads need none. A context
-// without a deadline gets one of [Timeout].
+// A bridge refuses a request, and does nothing, if it is busy, restarts, or its store cannot commit. The client
+// repeats such a request until the context ends. It repeats an unanswered request only if doing it twice has the
+// same effect as doing it once: every push has an id for that, a pop has one with [Repeatable] or [PopID], and
+// reads need none. A context without a deadline gets one of [Timeout].
 //
 // # Together
 //
-// Pushes at the same time go together, in one message for each queue, and so do settlements and
-// the workers of a [Queue.Consume] that want items. Nothing changes for their callers: each has its own result, error,
-// context and place in the order, and a call alone is sent as ever. A call whose context ends before it was sent
-// has had no effect. [MaxBundle] bounds the messages, or turns that off.
+// Pushes at the same time go together, in one message for each queue, and so do settlements and the requests of a
+// [Queue.Consume] for items. Nothing changes for their callers: each has its own result, error, context and place
+// in the order, and a single call is sent at once. A call whose context ends before it was sent has no effect.
+// [MaxBundle] bounds the messages, or turns bundling off.
 //
 // # Errors
 //
-// A request that fails returns an [*Error] with a code, a reason and a text. Compare it by
-// errors.Is with the variables named Err…; every program meets [ErrEmpty]. A failed
-// request has had no effect, except perhaps after [ErrUnknownResult].
+// A request that fails returns an [*Error] with a code, a reason and a text. Compare it by errors.Is with the
+// variables named Err…; every program meets [ErrEmpty]. A failed request has had no effect, except perhaps after
+// [ErrUnknownResult].
 //
-// Nothing is sent on a connection whose user may not receive answers there, because an item
-// would be popped for nobody: requests fail with code 403 until the connection has the
-// user's inbox prefix (nats.CustomInboxPrefix). The first request of a connection waits for
-// the server to say so, further ones do not.
+// The client sends nothing on a connection whose user may not receive answers there, because a popped item would
+// reach nobody: requests fail with code 403 until the connection has the user's inbox prefix
+// (nats.CustomInboxPrefix). The first request of a connection waits for the server's word about that, further ones
+// do not.
 //
 // Several goroutines may use a client, a queue or an item at the same time.
 package client
@@ -74,10 +72,10 @@ type patience struct {
 	refused time.Duration // how long a refused request is repeated; 0: until the context ends
 	attempt time.Duration // how long to wait for an answer before asking again, at first
 	margin  time.Duration // for the answer to a waiting pop to arrive before the context ends
-	confirm time.Duration // how long what is popped for good stays leased until it is acknowledged
+	confirm time.Duration // how long an item that is popped for good stays leased until it is acknowledged
 	extend  int           // how often a lease is extended within its length
 
-	onRefusal func(error) // nil: nobody wants to know
+	onRefusal func(error) // nil: not called
 }
 
 // The defaults of a client's options.
@@ -117,21 +115,20 @@ func Timeout(d time.Duration) Option { return func(o *options) { o.patience.time
 // restarts. An interactive program may prefer an early error.
 func RetryFor(d time.Duration) Option { return func(o *options) { o.patience.refused = d } }
 
-// OnRefusal has f called with the first refusal of each request that is then repeated, so that
-// a program can say what it waits for. f must not call the client.
+// OnRefusal makes the client call f with the first refusal of each request that it then repeats, so that a program
+// can say what it waits for. f must not call the client.
 func OnRefusal(f func(error)) Option { return func(o *options) { o.patience.onRefusal = f } }
 
-// MaxInFlight bounds the pushes that wait for their answers; further pushes wait.
-// [DefaultInFlight] if not given. Bridges refuse more than 16,384 of all their clients
-// together.
+// MaxInFlight bounds the pushes that wait for their answers; further pushes wait. [DefaultInFlight] if not given. A
+// bridge refuses more than 16,384 of all its clients together.
 func MaxInFlight(n int) Option { return func(o *options) { o.inFlight = n } }
 
 // MaxBundle bounds how many calls go in one message. [MaxMany] if not given; 1: each goes alone.
 func MaxBundle(n int) Option { return func(o *options) { o.together = n } }
 
-// MixPriorities says that the user of the connection may publish pq.<queue>.push, on all queues that the program pushes
-// to. Otherwise pushes of several priorities go together only after the program has pushed
-// to the queue without [Priority], because not every user may.
+// MixPriorities says that the user of the connection may publish pq.<queue>.push, on all queues to which the
+// program pushes. Otherwise pushes of several priorities go together only after the program has pushed to the queue
+// without [Priority], because a user may lack that right.
 func MixPriorities() Option { return func(o *options) { o.mixes = true } }
 
 // New returns a client on a connection. The caller closes the connection.
@@ -194,7 +191,7 @@ func (q *Queue) subject(s subjects.Subject) (string, error) {
 	return q.client.grammar.Build(s)
 }
 
-// bounded gives a context that has no deadline one.
+// bounded gives a context without a deadline one.
 func (c *Client) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, has := ctx.Deadline(); has {
 		return ctx, func() {}

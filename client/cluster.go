@@ -14,30 +14,29 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// Cluster are the pqd that keep a store together.
+// Cluster describes the pqd that keep a store together.
 type Cluster = protocol.Cluster
 
 // Member is one pqd of a cluster.
 type Member = protocol.Member
 
-// Role is what a pqd does in a cluster.
+// Role is the role of a pqd in a cluster.
 type Role = protocol.Role
 
 // RoleActive is the role of the pqd that serves the store.
 const RoleActive = protocol.RoleActive
 
-// SteppedDown says which pqd has handed over to which.
+// SteppedDown names the pqd that has handed over, and its successor.
 type SteppedDown = protocol.SteppedDown
 
-// Replaced says which node has taken the place of which.
+// Replaced names a node that was replaced, and the node in its place.
 type Replaced = protocol.Replaced
 
-// moreMembers is how long Cluster waits for further answers behind each one.
+// moreMembers is how long Cluster waits for a further answer after each one.
 const moreMembers = 250 * time.Millisecond
 
-// Cluster asks the pqd that keep the store together how they are, and waits a moment for
-// the answers of all. What each says of itself counts more than what others have heard of
-// it. The first member is the active one if there is one.
+// Cluster asks all pqd of the store for their state, and waits a moment for all answers. A member's own answer
+// counts more than what others have heard of it. The first member is the active one if there is one.
 func (c *Client) Cluster(ctx context.Context) (*Cluster, error) {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
@@ -104,7 +103,7 @@ func complete(all []Cluster) bool {
 	return true
 }
 
-// merged is what all answers say together.
+// merged combines all answers.
 func merged(all []Cluster) *Cluster {
 	whole := all[0]
 	whole.Members = nil
@@ -143,8 +142,8 @@ func rank(m Member) int {
 	return 1
 }
 
-// StepDown has the active pqd of a cluster hand over to another one: to the one of this
-// name, or to any that follows if node is empty. Requests in flight are answered before.
+// StepDown makes the active pqd of a cluster hand over to the node of this name, or to any follower if node is
+// empty. It answers the requests in flight first.
 func (c *Client) StepDown(ctx context.Context, node string) (*SteppedDown, error) {
 	subject, err := c.grammar.Build(subjects.Subject{Verb: subjects.SysClusterStepDown})
 	if err != nil {
@@ -158,8 +157,8 @@ func (c *Client) StepDown(ctx context.Context, node string) (*SteppedDown, error
 	return done, c.ask(ctx, &call{op: "step down", subject: subject, body: body}, done)
 }
 
-// Replace gives a node that runs the place of one that is lost for good. It returns when
-// the log has a replica on the new one, which may still catch up then.
+// Replace puts a running node in the place of a node that is lost for good. It returns when the log has a replica
+// on the new node, which may still catch up then.
 func (c *Client) Replace(ctx context.Context, lost, by string) (*Replaced, error) {
 	subject, err := c.grammar.Build(subjects.Subject{Verb: subjects.SysClusterReplace})
 	if err != nil {

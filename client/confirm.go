@@ -13,14 +13,14 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// A pop for good loses its item if its client leaves between the bridge's question whether it is there and
-// the answer. So one that waits looks first, which takes what is there as any pop does, and then waits for a
-// lease, which it acknowledges before the caller gets the item.
+// A pop for good loses its item if its client leaves between the bridge's question whether the client is there and
+// the answer. So a pop for good that waits goes in two steps: first it takes an item that is there, as any pop
+// does; then it waits for a lease, which it acknowledges before the caller gets the item.
 
-// confirmWithin is how long such a lease lasts: for as long as an item is away whose client dies in that moment.
+// confirmWithin is the length of such a lease: if the client dies in that moment, the item is away for so long.
 const confirmWithin = 30 * time.Second
 
-// runInSteps is run for a pop for good that waits.
+// runInSteps does the work of run for a pop for good that waits.
 func (t *taking) runInSteps(ctx context.Context) ([]*Item, error) {
 	look := *t
 	look.wait, look.request.Expires = 0, 0
@@ -58,8 +58,8 @@ func (t *taking) runInSteps(ctx context.Context) ([]*Item, error) {
 	}
 }
 
-// nothingTaken is the error of a wait that has taken nothing, whatever came of it: without an answer nobody
-// acknowledges the lease.
+// nothingTaken is the error of a wait that has certainly taken nothing: a lease whose answer was lost is never
+// acknowledged.
 func nothingTaken(ctx context.Context, err error) error {
 	var e *Error
 	if ctx.Err() == nil || !errors.As(err, &e) || e.Code != protocol.CodeUnknownResult {
@@ -68,8 +68,8 @@ func nothingTaken(ctx context.Context, err error) error {
 	return &Error{Op: e.Op, Queue: e.Queue, Code: protocol.CodeTimeout, cause: ctx.Err(), Description: "nothing arrived before the end of the context"}
 }
 
-// confirm acknowledges items that are popped for good by that, and returns those that the caller has. It has
-// none and no error if all of them were lost to others. Items that the queue itself leases stay so.
+// confirm acknowledges items, which pops them for good, and returns those that the caller has. It returns none and
+// no error if all of them were lost to others. Items that the queue itself leases stay leased.
 func (t *taking) confirm(ctx context.Context, items []*Item) (popped []*Item, err error) {
 	if !items[0].confirms {
 		return items, nil
@@ -80,7 +80,7 @@ func (t *taking) confirm(ctx context.Context, items []*Item) (popped []*Item, er
 		}
 		return nil, nothingTaken(ctx, ended(t.op, t.queue.name, 1, nil, ctx.Err()))
 	}
-	// Once it is asked for, only the answer tells whose the items are.
+	// Once the acknowledgement is sent, only its answer tells who has the items.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.queue.client.patience.timeout)
 	defer cancel()
 	errs := t.queue.AckMany(ctx, items...)
@@ -102,7 +102,7 @@ func (t *taking) confirm(ctx context.Context, items []*Item) (popped []*Item, er
 	return popped, err
 }
 
-// popped makes an item that was acknowledged one that was popped without a lease.
+// popped turns an acknowledged item into one that was popped without a lease.
 func (i *Item) popped() *Item {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -116,8 +116,8 @@ func (i *Item) popped() *Item {
 const askingToSettle = "may-settle"
 
 // maySettle reports whether the user of the connection may settle leases of the queue. It asks once for each
-// connection: the server refuses what is published without the right, and otherwise a bridge
-// answers that it knows no such lease.
+// connection: the server refuses a publication without the right; otherwise a bridge answers that it knows no such
+// lease.
 func (q *Queue) maySettle(ctx context.Context) (bool, error) {
 	c := q.client
 	if may, known := c.settles.Of(q.name); known {
@@ -148,7 +148,7 @@ func (q *Queue) maySettle(ctx context.Context) (bool, error) {
 		return true, err
 	}
 	if e := answered(m, "pop", q.name); e != nil && errors.Is(e, nats.ErrNoResponders) {
-		return false, nil // nobody is there, or settlements do not leave the account
+		return false, nil // no bridge is there, or settlements do not leave the account
 	}
 	c.settles.Set(q.name, true)
 	return true, nil

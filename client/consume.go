@@ -61,9 +61,8 @@ type ConsumeOptions struct {
 	OnError func(item *Item, err error)
 }
 
-// DefaultBackoff returns a second after the first failure, twice as long after each
-// further one, and 5 minutes at most. Each is somewhat longer or shorter, so that items
-// that failed together are not tried again together.
+// DefaultBackoff returns a second after the first failure, twice as long after each further one, and 5 minutes at
+// most. Each delay is somewhat longer or shorter, so that items that failed together are not tried again together.
 func DefaultBackoff(failures int) time.Duration {
 	return backoff(failures, time.Second, 5*time.Minute)
 }
@@ -100,20 +99,20 @@ func (e *PanicError) Error() string { return fmt.Sprintf("handler panicked: %v\n
 const (
 	defaultLease = 30 * time.Second
 
-	// consumeWait is how long one request waits for an item. A bridge that dies
-	// meanwhile is noticed after that.
+	// consumeWait is how long one request waits for an item. It also bounds the time until the client notices that
+	// a bridge has died.
 	consumeWait = 30 * time.Second
 
-	// When nothing can be got, how long until it is tried again.
+	// Pauses after a pop that fails.
 	firstTrouble = 100 * time.Millisecond
 	lastTrouble  = 10 * time.Second
 )
 
-// Consume leases items and runs the handler on each until ctx ends, or until the options
-// end it. Then it pops no more, gives back what no handler has begun with, waits for the handlers, settles
-// their items, and returns nil. An item whose handler fails because [ConsumeOptions.Grace] is over
-// is given back, too, and that counts as no failure. It returns an error if it cannot continue: the queue's name or an option is wrong,
-// or the connection was closed.
+// Consume leases items and runs the handler on each until ctx ends, or until the options end it. Then it pops no
+// more, gives back items that no handler has begun with, waits for the handlers, settles their items, and returns
+// nil. If a handler fails because [ConsumeOptions.Grace] is over, its item is given back, too, and that counts as
+// no failure. Consume returns an error if it cannot continue: the queue's name or an option is wrong, or the
+// connection was closed.
 func (q *Queue) Consume(ctx context.Context, handle Handler, o ConsumeOptions) error {
 	if o.Lease == 0 {
 		o.Lease = defaultLease
@@ -155,14 +154,14 @@ func (q *Queue) Consume(ctx context.Context, handle Handler, o ConsumeOptions) e
 	return nil
 }
 
-// endWaits has what arrives too late for waits given back. It does not depend on ctx, which may have ended.
+// endWaits gives back items that arrive too late for waits. It does not depend on ctx, which may have ended.
 func (c *Client) endWaits(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.patience.timeout)
 	defer cancel()
 	c.mailbox.awaitEnds(ctx)
 }
 
-// consumer is what the workers of a Consume share.
+// consumer is the state that the workers of a Consume share.
 type consumer struct {
 	queue   *Queue
 	handle  Handler
@@ -199,7 +198,7 @@ type fatalError struct{ err error }
 
 func (e *fatalError) Error() string { return e.err.Error() }
 
-// popOptions are those of all pops.
+// popOptions are the options of all pops.
 func (c *consumer) popOptions(waits *room) []PopOption {
 	options := []PopOption{Lease(c.options.Lease), func(r *popRequest) { r.room = waits }}
 	if !c.options.StopWhenEmpty {
@@ -209,8 +208,8 @@ func (c *consumer) popOptions(waits *room) []PopOption {
 	return append(options, c.options.Pop...)
 }
 
-// run is a worker. The settlement of an item and the request for the next one leave at the same time, and the next handler begins
-// when both are answered.
+// run is the loop of a worker. The settlement of an item and the request for the next one leave at the same time,
+// and the next handler begins when both are answered.
 func (c *consumer) run() {
 	troubles := 0
 	var settled <-chan struct{} = closed
@@ -248,7 +247,7 @@ func (c *consumer) run() {
 	<-settled
 }
 
-// closed is a channel of which nobody waits for anything.
+// closed is a closed channel, for a worker that waits for nothing.
 var closed = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)
@@ -269,15 +268,16 @@ func isTimeout(err error) bool {
 	return errors.As(err, &e) && e.Code == protocol.CodeTimeout
 }
 
-// begin serves an item when the one before is settled. Its lease is extended meanwhile.
+// begin serves an item when the previous item is settled. It extends the lease meanwhile.
 func (c *consumer) begin(item *Item, before <-chan struct{}) (settled <-chan struct{}) {
 	held, release := item.Hold(c.work)
 	<-before
 	return c.serve(held, item, release)
 }
 
-// serve runs the handler on an item and begins to settle the item, unless Consume has ended since it was popped, or its lease has:
-// somebody else has the item then. The channel is closed when the item is settled.
+// serve runs the handler on an item and begins to settle the item. It does not run the handler if Consume has ended
+// since the pop, or if the lease has: then another client has the item. The channel is closed when the item is
+// settled.
 func (c *consumer) serve(held context.Context, item *Item, release func()) (settled <-chan struct{}) {
 	defer release()
 	switch lost := context.Cause(held); {
@@ -327,7 +327,7 @@ func (c *consumer) settle(item *Item, result error) (settled <-chan struct{}) {
 	return done
 }
 
-// settlement is how an item is settled by its handler's result.
+// settlement is the settlement for the result of a handler.
 func (c *consumer) settlement(item *Item, err error) (op, word string, _ error) {
 	var retry *retryError
 	var giveUp *giveUpError

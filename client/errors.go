@@ -28,7 +28,7 @@ var (
 	// ErrTooLarge: the item is larger than the NATS server's max_payload allows.
 	ErrTooLarge = errors.New("too large")
 
-	// ErrOccupied: another item has the place, or the unique value, of an imported one.
+	// ErrOccupied: another item has the place, or the unique value, of the imported item.
 	ErrOccupied = errors.New("occupied")
 
 	// ErrLeased: the item that a push was to replace is leased.
@@ -50,15 +50,15 @@ var (
 
 // Errors of the client itself.
 var (
-	// ErrNotLeased: the item was popped without a lease, so there is nothing to
-	// settle; or it has no lease that could be revoked.
+	// ErrNotLeased: the item was popped without a lease, so there is nothing to settle; or it has no lease to
+	// revoke.
 	ErrNotLeased = errors.New("item is not leased")
 
 	// ErrSettled: the item was settled already by the same handle.
 	ErrSettled = errors.New("item was settled already")
 )
 
-// Reason is why there is nothing to pop, why a lease is lost, or which limit is reached.
+// Reason is a detail of an error: why there is nothing to pop, why a lease is lost, or which limit is reached.
 type Reason = protocol.Reason
 
 // Why there is nothing to pop, or no such item or queue.
@@ -100,8 +100,8 @@ const (
 
 // Error is the error of a request: a bridge's answer, or the reason why there was none.
 type Error struct {
-	Op          string // what was asked for: push, pop, …
-	Queue       string // on which queue, if on one
+	Op          string // the operation: push, pop, …
+	Queue       string // the queue, if the request was about one
 	Code        int
 	Reason      Reason // of codes 404, 409, 410 and 429
 	Description string
@@ -166,9 +166,8 @@ func (e *Error) isConflict() bool {
 // of the context.
 func (e *Error) Unwrap() error { return e.cause }
 
-// inDoubt is the error of a request that is given up. If an earlier attempt is open, a
-// refusal to do it now does not say that it will not be done: another bridge may have
-// that attempt.
+// inDoubt is the error of a request that is given up. If an earlier attempt is open, the refusal of the last
+// attempt does not mean that nothing will be done: another bridge may have the earlier one.
 func inDoubt(err error, open bool) error {
 	var e *Error
 	if !open || !errors.As(err, &e) || e.isConflict() {
@@ -184,7 +183,7 @@ func inDoubt(err error, open bool) error {
 	return err
 }
 
-// itemOf returns which item of a bundle an error is about, nil if it is about all.
+// itemOf returns the item of a bundle that an error is about, nil if it is about all.
 func itemOf(m *nats.Msg) *int {
 	var a protocol.ErrorResponse
 	if len(m.Data) == 0 || json.Unmarshal(m.Data, &a) != nil {
@@ -193,7 +192,7 @@ func itemOf(m *nats.Msg) *int {
 	return a.Error.Item
 }
 
-// answered returns the error in an answer, or nil if the answer is none.
+// answered returns the error in an answer, or nil if the answer is no error.
 func answered(m *nats.Msg, op, queue string) *Error {
 	if len(m.Header) == 0 {
 		return nil

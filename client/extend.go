@@ -28,19 +28,20 @@ func (i *Item) Hold(ctx context.Context) (held context.Context, stop context.Can
 	return held, h.stop
 }
 
-// hold is a lease that is extended. Between two extensions it is a timer, so what a handler is done with at once costs little.
+// hold is a lease that is extended. Between two extensions it is only a timer, so a handler that ends at once costs
+// little.
 type hold struct {
 	item        *Item
 	ctx         context.Context
 	cancel      context.CancelCauseFunc
 	every, term time.Duration
-	lost        time.Time // unless it is extended before
+	lost        time.Time // the time at which the lease is lost unless it is extended before
 
 	mu    sync.Mutex
 	timer *time.Timer
 }
 
-// wait has the lease extended later.
+// wait sets the timer of the next extension.
 func (h *hold) wait() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -62,8 +63,8 @@ func (h *hold) stop() {
 // a restart of the bridge must not end it.
 const extensionsPerLease = 3
 
-// The interval between two extensions when only the bridge knows how long the
-// lease is: the time that is left by this machine's clock may be wrong.
+// Bounds of the interval between two extensions if only the bridge knows the length of the lease: by this machine's
+// clock the time that is left may be wrong.
 const (
 	minExtendInterval = 300 * time.Millisecond
 	maxExtendInterval = 5 * time.Second

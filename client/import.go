@@ -12,25 +12,25 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// Import is an item to be put back at its place, in a queue of this or of another store,
-// with its id and its history.
+// Import is an item to be put back at its place, in its former queue or in a queue of another store, with its id
+// and its history.
 type Import struct {
-	ID         string // "": of an item with a Unique value, which gets the place behind all of its priority
-	Priority   int64  // another than the id's when it was moved
+	ID         string // may be "" for an item with a Unique value, which then gets the place behind all of its priority
+	Priority   int64  // differs from the id's if the item was moved
 	Key        string
 	Payload    []byte
 	Header     nats.Header
 	Pushed     time.Time
 	NotBefore  time.Time // zero: ready
 	Expires    time.Time // zero: never
-	Deliveries int       // failures are all that are neither Interruptions nor Returns
+	Deliveries int       // those that are neither Interruptions nor Returns were failures
 	Endings
 	Fence    uint64
-	KeyFence uint64 // later leases of the key get higher ones
+	KeyFence uint64 // later leases of the key get higher fences
 	Dead     *Death
 	Attempts []Attempt // the oldest first
 
-	Unique      string // [ErrOccupied] if another item has this value; without an ID that one is a duplicate
+	Unique      string // [ErrOccupied] if another item has this value; without an ID the result is a duplicate then
 	UniqueUntil string // [UntilLeased], or ""
 }
 

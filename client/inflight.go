@@ -5,8 +5,7 @@ import (
 	"sync"
 )
 
-// maxInFlightBytes bounds the pushes in flight together with their number:
-// bridges accept 64 MiB from all their clients.
+// maxInFlightBytes bounds the bytes of the pushes in flight: bridges accept 64 MiB from all their clients.
 const maxInFlightBytes = 16 << 20
 
 // inFlight bounds the pushes that were sent and not answered yet.
@@ -16,7 +15,7 @@ type inFlight struct {
 	mu    sync.Mutex
 	n     int
 	bytes int
-	fewer chan struct{} // closed when there are fewer; nil while no caller waits for that
+	fewer chan struct{} // closed when a push leaves; nil while no caller waits
 }
 
 func newInFlight(most int) *inFlight { return &inFlight{most: most} }

@@ -28,21 +28,21 @@ type Item struct {
 
 	Endings // of its earlier leases
 
-	// Fence grows with every lease of the item. A system that the work writes to can
-	// refuse a fence lower than one that it has seen.
+	// Fence grows with every lease of the item. The system to which the worker writes can refuse a fence lower than
+	// the highest one that it has seen.
 	Fence uint64
 
-	// KeyFence grows with every lease of all items of the key. Only items of keys have it of
-	// which one item at a time is leased, as under key_order; 0: it has none.
+	// KeyFence grows with every lease of all items of the key, if one item of the key at a time is leased, as under
+	// key_order; otherwise, and without a key, it is 0.
 	KeyFence uint64
 
-	// State is set by [Queue.Get] only, and Due with it: when the lease of a
-	// leased item ends, or when a delayed one is ready.
+	// State is set by [Queue.Get] only, and so is Due: when the lease of a leased item ends, or when a delayed item
+	// is ready.
 	State State
 	Due   time.Time
 
-	// WaitsFor is set by [Queue.Get] only: what keeps a ready or delayed item from being
-	// handed out, as docs/protocol/keys.md lists it.
+	// WaitsFor is set by [Queue.Get] only: the reason for which a ready or delayed item is not handed out, as
+	// docs/protocol/keys.md lists it.
 	WaitsFor string
 
 	// Explain is set by [Queue.Get] with [WithExplanation]: why the item is not handed out.
@@ -60,13 +60,12 @@ type Item struct {
 	Unique      string
 	UniqueUntil string
 
-	// Holder is set by [Queue.Get] only: what the holder of the item's lease calls itself, ""
-	// if that is not known.
+	// Holder is set by [Queue.Get] only: the name that the holder of the lease has given itself, "" if it is not
+	// known.
 	Holder string
 
-	// Attempts is set by [Queue.Get] only: the number of the last lease of the item that ended
-	// without success. LastAttempts are those that it remembers, [WithAttempts], the oldest
-	// first.
+	// Attempts is set by [Queue.Get] only: the number of the last lease that ended without success. LastAttempts
+	// are the attempts that the item remembers, [WithAttempts], the oldest first.
 	Attempts     int64
 	LastAttempts []Attempt
 
@@ -74,12 +73,11 @@ type Item struct {
 	// no backoff.
 	Backoff time.Duration
 
-	// Schedule is the schedule that has pushed the item, and ScheduledAt the time for which it
-	// did; "": none has.
+	// Schedule is the schedule that has pushed the item, "" if none has, and ScheduledAt the time for which it did.
 	Schedule    string
 	ScheduledAt time.Time
 
-	// Source is the message of which a source has made the item, nil: none has.
+	// Source is the message from which a source has made the item; nil: none has.
 	Source *ItemSource
 
 	// Dead is set for items of a dead-letter queue.
@@ -89,7 +87,7 @@ type Item struct {
 	queue *Queue
 	term  time.Duration // of the lease as it was asked for; 0 when the queue decided
 
-	confirms bool // it is leased until it is acknowledged, and then popped for good
+	confirms bool // the item is leased until it is acknowledged, and then popped for good
 
 	mu      sync.Mutex
 	expires time.Time
@@ -99,7 +97,7 @@ type Item struct {
 // Endings say how earlier leases of an item ended.
 type Endings = protocol.Endings
 
-// Death is why and when an item came to a dead-letter queue, and from which queue.
+// Death says why and when an item came to a dead-letter queue, and from which queue.
 type Death = protocol.Death
 
 // State is the state of an item.
@@ -143,8 +141,8 @@ func readItem(q *Queue, m *nats.Msg) (*Item, error) {
 	return i, nil
 }
 
-// needed are the headers that say which item it is and what its lease is. One of the others that
-// cannot be read is as one that is not there: it must not cost its caller the item.
+// needed are the headers that identify the item and its lease. If any other header cannot be read, it counts as
+// missing: it must not cost the caller the item.
 var needed = map[string]bool{
 	protocol.HeaderID: true, protocol.HeaderPriority: true, protocol.HeaderDeliveries: true,
 	protocol.HeaderFence: true, protocol.HeaderKeyFence: true, protocol.HeaderLeaseExpires: true,
@@ -254,7 +252,7 @@ func readHeader(key string, values []string, to any) (err error) {
 	return nil
 }
 
-// readAs sets a value that can be read, and leaves it otherwise.
+// readAs sets a value from a text if the text can be read.
 func readAs[T any](to *T, text string, read func(string) (T, error)) error {
 	value, err := read(text)
 	if err == nil {

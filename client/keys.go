@@ -9,19 +9,19 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// KeyInfo is what is known of a key.
+// KeyInfo is the state of a key.
 type KeyInfo = protocol.KeyInfo
 
-// KeySettings are what an administrator has set for a key. What is nil goes by the queue's
-// configuration, or by the pushes.
+// KeySettings are the settings of a key that an administrator has made. For a nil setting the queue's configuration
+// holds, or the pushes'.
 type KeySettings = protocol.KeySettings
 
-// KeyChange has the settings of a key to change. What is nil stays as it is; Drop names
-// settings that go by the queue again.
+// KeyChange has the settings of a key to change. Nil settings stay as they are; Drop names settings to drop, for
+// which the queue's hold again.
 type KeyChange = protocol.KeyChange
 
-// Keys returns the keys behind one that have ready or leased items, or settings, in the
-// order of their bytes; "" is in front of all. An error ends the sequence.
+// Keys returns the keys behind after that have ready or leased items, or settings, in the order of their bytes; ""
+// begins with the first. An error ends the sequence.
 func (q *Queue) Keys(ctx context.Context, after string) iter.Seq2[KeyInfo, error] {
 	return func(yield func(KeyInfo, error) bool) {
 		for {
@@ -46,7 +46,7 @@ func (q *Queue) Keys(ctx context.Context, after string) iter.Seq2[KeyInfo, error
 	}
 }
 
-// Key returns what is known of a key. One that nobody has used has no items.
+// Key returns the state of a key. A key that nobody has used has no items.
 func (q *Queue) Key(ctx context.Context, key string) (info KeyInfo, err error) {
 	err = q.ask(ctx, "key", subjects.Subject{Verb: subjects.Key, Key: key}, nil, &info)
 	return info, err

@@ -12,10 +12,10 @@ import (
 // Link gives the items of its queue to another store.
 type Link = protocol.Link
 
-// LinkChange has the fields of a link to change. What is nil stays as it is.
+// LinkChange has the fields of a link to change. Nil fields stay as they are.
 type LinkChange = protocol.LinkChange
 
-// SetLink changes a link, and makes it and the queue if necessary. It returns the whole.
+// SetLink changes a link, and makes it and the queue if necessary. It returns the whole link.
 func (q *Queue) SetLink(ctx context.Context, name string, change LinkChange) (l Link, err error) {
 	body, err := json.Marshal(change)
 	if err != nil {
@@ -25,13 +25,13 @@ func (q *Queue) SetLink(ctx context.Context, name string, change LinkChange) (l 
 	return l, err
 }
 
-// Link returns a link. It takes the right to change it, unlike Links.
+// Link returns a link. Unlike Links it needs the right to change the link.
 func (q *Queue) Link(ctx context.Context, name string) (l Link, err error) {
 	err = q.ask(ctx, "link", subjects.Subject{Verb: subjects.AdminLink, Link: name}, nil, &l)
 	return l, err
 }
 
-// Links returns the links behind a name; "" is in front of all. An error ends the sequence.
+// Links returns the links behind a name; "" begins with the first. An error ends the sequence.
 func (q *Queue) Links(ctx context.Context, after string) iter.Seq2[Link, error] {
 	return func(yield func(Link, error) bool) {
 		for {
@@ -56,7 +56,7 @@ func (q *Queue) Links(ctx context.Context, after string) iter.Seq2[Link, error] 
 	}
 }
 
-// PauseLink has a link give no further batch.
+// PauseLink stops a link: it gives no further batch.
 func (q *Queue) PauseLink(ctx context.Context, name string) (l Link, err error) {
 	err = q.ask(ctx, "pause link", subjects.Subject{Verb: subjects.AdminLinkPause, Link: name}, nil, &l)
 	return l, err
@@ -68,8 +68,8 @@ func (q *Queue) ResumeLink(ctx context.Context, name string) (l Link, err error)
 	return l, err
 }
 
-// DeleteLink removes a link. One that holds items is removed by force alone: they return to their places, although the
-// other store may have them already. It returns how many did.
+// DeleteLink removes a link. A link that holds items is removed only by force: the items return to their places,
+// although the other store may have them already. It returns how many returned.
 func (q *Queue) DeleteLink(ctx context.Context, name string, force bool) (returned int, err error) {
 	var body []byte
 	if force {

@@ -29,13 +29,13 @@ type Listed struct {
 	Fence    uint64    `json:"fence,omitempty"`
 	KeyFence uint64    `json:"key_fence,omitempty"`
 	Dead     *Death    `json:"dead,omitempty"`
-	Holder   string    `json:"holder,omitempty"`   // of a leased item: what its holder calls itself
+	Holder   string    `json:"holder,omitempty"`   // of a leased item: the name that its holder has given itself
 	Attempts int64     `json:"attempts,omitempty"` // number of the last one
-	Cause    string    `json:"cause,omitempty"`    // what the item failed of last; "": of nothing that anybody said
+	Cause    string    `json:"cause,omitempty"`    // why the item failed last; "": no client has said
 	Size     int64     `json:"size"`               // of payload and headers
 
-	// LastAttempts are those that the item remembers, the oldest first, with
-	// [ListOptions.Attempts]. They are nil if the item does not fit into an answer with them.
+	// LastAttempts are the attempts that the item remembers, the oldest first, with [ListOptions.Attempts]. They
+	// are nil if the item does not fit into an answer with them.
 	LastAttempts []Attempt `json:"last_attempts,omitempty"`
 
 	// Unique is a value that no other item of the queue has. UniqueUntil is [UntilLeased]
@@ -43,17 +43,16 @@ type Listed struct {
 	Unique      string `json:"unique,omitempty"`
 	UniqueUntil string `json:"unique_until,omitempty"`
 
-	// Header and Dead are nil if the item does not fit into an answer with them, and
-	// Header if a value is not UTF-8; [Queue.Get] has them. An item without headers has an
-	// empty Header.
+	// Header and Dead are nil if the item does not fit into an answer with them; Header also if a value is not
+	// UTF-8. [Queue.Get] has them. An item without headers has an empty Header.
 	Header nats.Header `json:"headers"`
 
 	// Body is the payload, with [ListOptions.Bodies]. It is nil if the item alone is too
 	// large for an answer; [Queue.Get] has it.
 	Body []byte `json:"body,omitempty"`
 
-	// Preview is the beginning of the payload, with [ListOptions.Preview]. It is nil if that is
-	// one of many large payloads of a page.
+	// Preview is the beginning of the payload, with [ListOptions.Preview]. It is nil if the payload is one of many
+	// large ones of a page.
 	Preview []byte `json:"preview,omitempty"`
 }
 
@@ -74,9 +73,8 @@ type ListOptions struct {
 // listPage is how many items one request lists by default.
 const listPage = 200
 
-// List returns the items in one state, in the order of pops from [Min], and changes
-// nothing. It is no snapshot: it may show changes that happen meanwhile, or not. An error
-// ends the sequence.
+// List returns the items in one state, in the order of pops from [Min]. It is no snapshot: it may or may not show
+// changes that happen meanwhile. An error ends the sequence.
 func (q *Queue) List(ctx context.Context, o ListOptions) iter.Seq2[Listed, error] {
 	return func(yield func(Listed, error) bool) {
 		for {

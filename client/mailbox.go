@@ -12,26 +12,24 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// mailbox receives the answers to all requests of a client. nats.go's own
-// requests do not suffice: they treat every answer with status 503 as the server's
-// and hide its headers, end with the first message of a batch, and drop late
+// mailbox receives the answers to all requests of a client. nats.go's own requests do not suffice: they treat every
+// answer with status 503 as the server's and hide its headers, end with the first message of a batch, and drop late
 // answers, leased items included.
 //
-// An answer that is under way when the connection breaks never arrives. So the mailbox
-// tells all open requests when the connection is a new one.
+// An answer that is under way when the connection breaks never arrives. So the mailbox tells all open requests when
+// there is a new connection.
 //
-// The last token of a reply subject is random: bridges answer to the inbox that a
-// request names, so a client that could guess another client's inbox could send it
-// answers.
+// The last token of a reply subject is random: bridges answer to the inbox that a request names, so a client that
+// could guess another client's inbox could send it answers.
 type mailbox struct {
 	nc     *nats.Conn
 	acks   ackSubjects
 	prefix string // of the reply subjects, with the dot
 
-	admitted atomic.Uint64 // the number of the connection on which the server lets it receive
-	shallow  atomic.Bool   // it lets it receive on subjects of one more token alone
+	admitted atomic.Uint64 // the number of the connection on which the server lets the mailbox receive
+	shallow  atomic.Bool   // the server lets it receive only on subjects of one more token
 
-	// Of the one that asks the server.
+	// Used only by the goroutine that asks the server.
 	sub   *nats.Subscription
 	known error // its last refusal
 
@@ -39,7 +37,7 @@ type mailbox struct {
 	watched   bool
 	open      map[string]addressee                 // by the last token
 	ending    map[*nats.Subscription]chan struct{} // of waits for which an answer may be on its way
-	asking    *admission                           // nil: nobody asks
+	asking    *admission                           // nil: no question is under way
 	refusal   error                                // why nothing may be sent on the connection of this number
 	refusedOn uint64
 }
@@ -47,15 +45,15 @@ type mailbox struct {
 // addressee is a request that waits for answers. Its functions must not block.
 type addressee struct {
 	deliver   func(*nats.Msg)
-	reconnect func() // an answer to what was sent before may be lost; may be nil
+	reconnect func() // called when answers to earlier attempts may be lost; may be nil
 }
 
 func newMailbox(nc *nats.Conn, acks ackSubjects) *mailbox {
 	return &mailbox{nc: nc, acks: acks, prefix: nc.NewInbox() + ".", open: make(map[string]addressee), ending: make(map[*nats.Subscription]chan struct{})}
 }
 
-// receive returns a new reply subject. Messages on it go to the addressee until the caller
-// calls stop. They may be asked for when the mailbox is admitted.
+// receive returns a new reply subject. Messages on it go to the addressee until the caller calls stop. Requests may
+// name it once the mailbox is admitted.
 func (b *mailbox) receive(a addressee) (reply string, stop func()) {
 	token := rand.Text()
 	return b.prefix + token, b.enter(token, a)
@@ -99,7 +97,7 @@ func (b *mailbox) watch(statuses chan nats.Status) {
 			b.nc.RemoveStatusListener(statuses) // closes the channel
 			continue
 		}
-		_ = b.admit(context.Background()) // if it fails, so do those that ask again
+		_ = b.admit(context.Background()) // if it fails, further questions fail, too
 		for _, reconnect := range b.waiting() {
 			reconnect()
 		}
@@ -125,6 +123,6 @@ func (b *mailbox) giveBack(m *nats.Msg) {
 	}
 }
 
-// back gives back an item that nobody has begun with, so that others need not wait for its lease to run
-// out. If that fails, the lease does run out.
+// back gives back an item with which nobody has begun, so that others need not wait for the end of its lease. If
+// that fails, the lease does run out.
 func (b *mailbox) back(ack string) { _ = b.nc.Publish(ack, []byte(protocol.SettleBack)) }

@@ -33,20 +33,20 @@ func (e End) String() string {
 // PopOption is an option of a pop or a peek.
 type PopOption func(*popRequest)
 
-// popRequest is what the options fill in.
+// popRequest is the request that the options fill in.
 type popRequest struct {
 	protocol.PopRequest
 	ownID bool  // it has an id, which is the client's own
-	room  *room // in which it waits; nil: alone
+	room  *room // of its reply subject while it waits; nil: it has one of its own
 }
 
-// Wait makes a pop of an empty queue wait for an item, up to d and no longer than the
-// context. Without it, the pop fails with [ErrEmpty] at once.
+// Wait makes a pop of an empty queue wait for an item, up to d and no longer than the context. Without it, the pop
+// fails with [ErrEmpty] at once.
 //
-// A pop that ends while it waits has taken nothing. One without a lease leases the item that it has
-// waited for, and acknowledges it before it returns it. A user who may pop and not settle pops it
-// in one step, as with [PopID], and so does a client of an earlier bridge; then an item that arrives
-// just as the context ends may be lost.
+// A pop that ends while it waits has taken nothing. A pop without a lease leases the item for which it has waited,
+// and acknowledges it before it returns it. A user who may pop and not settle pops the item in one step, as with
+// [PopID], and so does a client of an earlier bridge; then an item that arrives just as the context ends may be
+// lost.
 func Wait(d time.Duration) PopOption { return func(r *popRequest) { r.Expires = d } }
 
 // Lease leases the popped items for d: they return unless they are settled in time.
@@ -63,10 +63,9 @@ func Band(low, high int64) PopOption {
 // MaxBytes bounds the payloads of a batch; one item always fits.
 func MaxBytes(n int) PopOption { return func(r *popRequest) { r.MaxBytes = n } }
 
-// PopID gives the pop an id: within the queue's dedup_window, repeated pops with this id
-// return the same items, in any program. Peeks have none. After a pop that was repeated
-// and found nothing, further pops with the id find nothing either: an earlier attempt
-// may still be under way, and must not pop an item for nobody.
+// PopID gives the pop an id: within the queue's dedup_window, repeated pops with this id return the same items, in
+// any program. Peeks have none. After a repeated pop that found nothing, further pops with the id find nothing
+// either: an earlier attempt may still be under way, and must not pop an item that reaches nobody.
 func PopID(id string) PopOption { return func(r *popRequest) { r.MsgID, r.ownID = id, false } }
 
 // Repeatable gives the pop a random id, so that the client can repeat it when its answer
@@ -82,8 +81,8 @@ func (q *Queue) Pop(ctx context.Context, end End, opts ...PopOption) (*Item, err
 	return single(q.take(ctx, "pop", end, 0, opts))
 }
 
-// PopBatch is Pop for up to n items, in order. It returns at least one item, or an error.
-// The items come in one message, so there are no more than fit into one of the NATS server.
+// PopBatch is Pop for up to n items, in order. It returns at least one item, or an error. The items come in one
+// message of the NATS server, which bounds their number.
 func (q *Queue) PopBatch(ctx context.Context, end End, n int, opts ...PopOption) ([]*Item, error) {
 	return q.takeBatch(ctx, "pop", end, n, opts)
 }
@@ -168,7 +167,7 @@ type taking struct {
 	cut        bool // the last attempt ended with the connection
 	started    time.Time
 	wait       time.Duration // asked for by the caller
-	looks      time.Duration // how long to wait for the answer when it does not wait for an item; 0: until the context ends
+	looks      time.Duration // how long to wait for the answer if the pop does not wait for an item; 0
 	single     bool          // each item in a message of its own
 	bundled    bool          // the last attempt asked for a bundle
 	sent       int
@@ -193,8 +192,8 @@ func (t *taking) run(ctx context.Context) ([]*Item, error) {
 		}
 		left := t.left(ctx)
 		t.request.Expires = min(left, protocol.MaxWait)
-		// What ends this pop without an item has to end its earlier attempts, too. As
-		// long as it goes on afterwards, another attempt may pop the item.
+		// An answer that ends this pop without an item has to end its earlier attempts, too. As long as the pop
+		// goes on, another attempt may pop the item.
 		t.request.Repeat = t.open && t.op == "pop" && left <= protocol.MaxWait
 		wait := addTime(t.request.Expires, patience)
 		if !t.repeatable && t.wait == 0 {
@@ -208,7 +207,7 @@ func (t *taking) run(ctx context.Context) ([]*Item, error) {
 		case len(items) > 0:
 			return items, nil
 		case err == nil && t.cut && !t.repeatable:
-			continue // nobody has what it leased, so it returns
+			continue // no client has the leased item, so it returns
 		case err == nil && !t.repeatable:
 			return nil, ended(t.op, t.queue.name, t.sent, nil, context.DeadlineExceeded)
 		case err == nil:
@@ -219,7 +218,7 @@ func (t *taking) run(ctx context.Context) ([]*Item, error) {
 			t.open = t.open || t.sent > before
 			return nil, t.doubt(ended(t.op, t.queue.name, t.sent, refusal, err))
 		case t.bundled && e.Code == protocol.CodeTooLarge:
-			t.single = true // an item fits into no bundle; nothing was done
+			t.single = true // the item does not fit into a bundle; nothing was done
 			continue
 		case e.Code == protocol.CodeTimeout && t.goesOn(ctx):
 			if time.Since(asked) < maxRetryDelay {
@@ -245,8 +244,8 @@ func (t *taking) doubt(err error) error {
 	return inDoubt(err, t.open)
 }
 
-// goesOn reports whether the pop asks again after the answer that nothing has arrived: bridges let some
-// clients wait for shorter than they ask for.
+// goesOn reports whether the pop asks again after the answer that nothing has arrived: bridges let some clients
+// wait for less time than they ask for.
 func (t *taking) goesOn(ctx context.Context) bool {
 	if t.left(ctx) <= min(t.wait/5, 2*waitMargin) {
 		return false
@@ -270,11 +269,10 @@ func (t *taking) left(ctx context.Context) time.Duration {
 	return max(left, time.Millisecond)
 }
 
-// attempt asks once and collects the answers. It returns no items and no error if no answer
-// arrives, or if answers may be lost with the connection and the pop can be repeated, or
-// waits for a lease: the bridge may have noticed that nobody listened. Items
-// also come from earlier attempts; what else these answer has no meaning any more. So a full
-// batch does not wait for its end, which may be that of an earlier attempt.
+// attempt asks once and collects the answers. It returns no items and no error in three cases: no answer arrives;
+// answers may be lost with the connection and the pop can be repeated; or the pop waits for a lease, and the bridge
+// may have noticed that nobody listened. Items also come as answers to earlier attempts; all else in such answers
+// is out of date. So a full batch does not wait for an end mark, which may belong to an earlier attempt.
 func (t *taking) attempt(ctx context.Context, wait time.Duration) ([]*Item, error) {
 	request := t.request
 	if t.bundled = request.Batch > 0 && !t.single; t.bundled {
@@ -353,7 +351,7 @@ func (t *taking) attempt(ctx context.Context, wait time.Duration) ([]*Item, erro
 	return items, err
 }
 
-// body is the request as it is sent; the plainest one is empty.
+// body is the request as it is sent; a request without options is empty.
 func (r popRequest) body() ([]byte, error) {
 	if r.PopRequest == (protocol.PopRequest{}) {
 		return nil, nil

@@ -23,9 +23,9 @@ type Pushed struct {
 	Seq      uint64 // its place in push order
 	Priority int64
 
-	// Duplicate: the push added no item. ID and Seq are of the item with its message id, or
-	// with its [Unique] value. After a lost answer the client cannot tell whether its first
-	// attempt has added the item, and says false; [MsgID] is for programs that have to know.
+	// Duplicate: the push added no item. ID and Seq belong to the item with its message id, or with its [Unique]
+	// value. After a lost answer the client cannot tell whether its first attempt has added the item, and says
+	// false; [MsgID] is for programs that have to know.
 	Duplicate bool
 
 	// Evicted: the queue was full, and this was its least urgent item.
@@ -39,7 +39,7 @@ type PushOption func(*push)
 type push struct {
 	priority *int64
 	header   nats.Header
-	once     bool // with an id: the caller's, or a random one
+	once     bool // it has an id: the caller's, or a random one
 }
 
 // Priority sets the item's priority; low numbers are first at [Min]. Without it the item
@@ -68,27 +68,26 @@ func MsgID(id string) PushOption {
 	return func(p *push) { p.header.Set(protocol.HeaderMsgID, id) }
 }
 
-// Key says whose item it is: a customer's, a tenant's, a document's. The queue's configuration
-// says what follows: how many items of one key are leased at a time, in which order and at
-// which rate they go, and whether keys take turns.
+// Key says whose item it is: a customer's, a tenant's, a document's. The queue's configuration decides how many
+// items of one key are leased at a time, in which order and at which rate they go, and whether keys take turns.
 func Key(key string) PushOption {
 	return func(p *push) { p.header.Set(protocol.HeaderKey, key) }
 }
 
-// Weight sets the share of the item's [Key] where keys take turns, 1 to 1000, until the key
-// has no items any more. One that an administrator has set wins.
+// Weight sets the share of the item's [Key] where keys take turns, 1 to 1000, until the key has no items any more.
+// A weight that an administrator has set wins.
 func Weight(weight int) PushOption {
 	return func(p *push) { p.header.Set(protocol.HeaderWeight, strconv.Itoa(weight)) }
 }
 
-// Unique gives the item a value that no other item of the queue has until this one is gone
-// or dead. If another one has it, the push adds nothing; see [OnConflict].
+// Unique gives the item a value that no other item of the queue has until this one is gone or dead. If another item
+// has the value, the push adds nothing; see [OnConflict].
 func Unique(value string) PushOption {
 	return func(p *push) { p.header.Set(protocol.HeaderUnique, value) }
 }
 
-// UniqueUntilLeased ends what [Unique] says with the first lease of the item, so that news
-// which its consumer has not seen is not dropped.
+// UniqueUntilLeased makes the item give up its [Unique] value at its first lease: a later push then adds an item,
+// so its news is not dropped.
 func UniqueUntilLeased() PushOption {
 	return func(p *push) { p.header.Set(protocol.HeaderUniqueUntil, UntilLeased) }
 }
@@ -101,8 +100,8 @@ type Conflict string
 
 const (
 	Keep    Conflict = "keep"    // nothing
-	Replace Conflict = "replace" // give that item the payload and the headers; [ErrLeased] if it is leased
-	Raise   Conflict = "raise"   // give that item the more urgent priority of the two
+	Replace Conflict = "replace" // give the other item the payload and the headers
+	Raise   Conflict = "raise"   // give the other item the more urgent
 )
 
 // OnConflict sets what the push does if another item has its [Unique] value; [Keep] if it
@@ -116,10 +115,9 @@ func Header(header nats.Header) PushOption {
 	return func(p *push) { maps.Copy(p.header, header) }
 }
 
-// WithoutMsgID pushes without an id. That is for pushing more than some 8,000
-// items a second to one queue, because the ids that it remembers are limited
-// (1,000,000 in 2 minutes by default). Without an id a push that stays
-// unanswered fails with [ErrUnknownResult] instead of being sent again.
+// WithoutMsgID pushes without an id. It is for pushing more than some 8,000 items a second to one queue, because a
+// queue remembers a limited number of ids (1,000,000 in 2 minutes by default). An unanswered push without an id
+// fails with [ErrUnknownResult] instead of being sent again.
 func WithoutMsgID() PushOption { return func(p *push) { p.once = false } }
 
 // Push adds an item to the queue and returns when it is durable.
@@ -134,12 +132,11 @@ func (q *Queue) Push(ctx context.Context, payload []byte, opts ...PushOption) (P
 	return f.Result()
 }
 
-// PushAsync is Push without the wait for the answer: it returns when the item
-// was sent, or is about to be sent with others. While [MaxInFlight] pushes are unanswered it waits, until ctx ends.
-// The payload must not change before the answer arrives.
+// PushAsync pushes like Push, but does not wait for the answer: it returns when the item was sent, or is about to
+// be sent with others. While [MaxInFlight] pushes are unanswered it waits, until ctx ends. The payload must not
+// change before the answer arrives.
 //
-// Items that one goroutine sends one after another keep their order within a priority,
-// unless a push is repeated.
+// Items that one goroutine sends one after another keep their order within a priority, unless a push is repeated.
 func (q *Queue) PushAsync(ctx context.Context, payload []byte, opts ...PushOption) (*Future, error) {
 	p, err := q.newPush(payload, opts)
 	if err != nil {
@@ -166,7 +163,7 @@ func (c *Client) Flush(ctx context.Context) error { return c.inFlight.flush(ctx)
 type msgID int
 
 const (
-	noID    msgID = iota // none, so it must not be sent again
+	noID    msgID = iota // none, so the push must not be sent again
 	givenID              // the caller's
 	madeID               // a unique one, made by the client
 )
@@ -212,8 +209,8 @@ func readPushed(m *nats.Msg, op, queue string) (Pushed, *Error) {
 	return Pushed{ID: a.ID, Seq: uint64(a.Seq), Priority: a.Priority, Duplicate: a.Duplicate, Evicted: a.Evicted}, nil
 }
 
-// unreadable is the error of an answer that this protocol does not have: another
-// program listens on the subject, or the responder speaks another version.
+// unreadable is the error of an answer that is not of this protocol: another program listens on the subject, or the
+// responder speaks another version.
 func unreadable(op, queue string, body []byte, cause error) *Error {
 	const most = 60
 	text := strings.ToValidUTF8(string(body[:min(len(body), most)]), "?")

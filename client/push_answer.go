@@ -8,8 +8,8 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// readResults reads what became of the items of a bundle. The words in which bridges say that all were added it reads
-// by itself: to encoding/json they are an eighth of a client's work for a push.
+// readResults reads the results of the items of a bundle. If all items were added, it reads the answer without
+// encoding/json, which would be an eighth of a client's work for a push.
 func readResults(body []byte) ([]protocol.PushResult, error) {
 	if results, ok := readPlainResults(body); ok {
 		return results, nil
@@ -19,7 +19,7 @@ func readResults(body []byte) ([]protocol.PushResult, error) {
 	return a.Items, err
 }
 
-// readPlainResults reports false if the answer has other words than those that it knows.
+// readPlainResults reads an answer in which all items were added, and reports false for any other.
 func readPlainResults(body []byte) (results []protocol.PushResult, ok bool) {
 	_, rest, ok := bytes.Cut(body, []byte(`,"items":[`))
 	results = make([]protocol.PushResult, 0, len(rest)/minResult)
@@ -49,7 +49,7 @@ func readPlainResults(body []byte) (results []protocol.PushResult, ok bool) {
 // minResult is the length of the shortest result.
 const minResult = len(`{"seq":1,"id":"","priority":0},`)
 
-// words are read from their beginning, as long as they are the expected ones.
+// words reads a text that has to consist of the expected words.
 type words struct {
 	rest []byte
 	ok   bool

@@ -19,8 +19,7 @@ type Future struct {
 // Done returns a channel that is closed when the answer has arrived.
 func (f *Future) Done() <-chan struct{} { return f.done }
 
-// Result waits for the answer and returns it. It waits no longer than the context of the
-// push lasts.
+// Result waits for the answer and returns it, until the context of the push ends.
 func (f *Future) Result() (Pushed, error) {
 	<-f.done
 	return f.pushed, f.err
@@ -30,8 +29,8 @@ func (f *Future) Result() (Pushed, error) {
 type pushCall struct {
 	client    *Client
 	op, queue string
-	msg       *nats.Msg // with which it goes alone; it has no reply subject
-	priority  *int64    // that the subject has; nil: none
+	msg       *nats.Msg // the message for the push alone; it has no reply subject
+	priority  *int64    // in the subject; nil: none
 	id        msgID
 	size      int
 	single    bool // it has a message of its own
@@ -43,7 +42,7 @@ type pushCall struct {
 	unhook func() bool // ends the watch of the context
 }
 
-// send sends an item, and repeats that if necessary.
+// send sends an item, and repeats it if necessary.
 func (c *Client) send(ctx context.Context, p *pushCall) (*Future, error) {
 	ctx, p.cancel = c.bounded(ctx)
 	p.size = p.msg.Size()
@@ -62,7 +61,7 @@ func (c *Client) send(ctx context.Context, p *pushCall) (*Future, error) {
 	return &p.future, nil
 }
 
-// depart sends the push, or has it sent together with others.
+// depart sends the push, or adds it to a message with others.
 func (p *pushCall) depart(ctx context.Context) error {
 	c := p.client
 	if err := c.refusedForGood(ctx, p.op, p.queue); err != nil {
@@ -82,14 +81,13 @@ func (p *pushCall) leaveOut(err error) {
 	p.end(Pushed{}, err)
 }
 
-// pushed ends the push with what has become of its item.
+// pushed ends the push with the result of its item.
 func (p *pushCall) pushed(result Pushed) {
 	result.Duplicate = result.Duplicate && !p.repeatsItself()
 	p.end(result, nil)
 }
 
-// repeatsItself reports whether the push that this one repeats is, or may be, an earlier
-// attempt of this one: its id is the client's own.
+// repeatsItself reports whether a duplicate may be an earlier attempt of the same push: its id is the client's own.
 func (p *pushCall) repeatsItself() bool {
 	if p.id != madeID || p.msg.Header.Get(protocol.HeaderUnique) == "" {
 		return p.id == madeID

@@ -11,18 +11,18 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// Pushes to a queue at the same time go together, each with an id of its own: neither a repetition of their
-// message nor a later message of its own adds anything twice. Those without an id go with their like, and
-// are not repeated.
+// Pushes to a queue at the same time go together, each with an id of its own: neither a repetition of their message
+// nor a later message of a single push adds anything twice. Pushes without an id go with their like, and are not
+// repeated.
 //
-// Pushes of several priorities go together on the subject that has none. Whether its user may publish there
-// the client does not try: the server would tell the program's error handler. Until
-// the program has done so itself, each priority has a lane of its own.
+// Pushes of several priorities go together on the subject without a priority. The client does not try whether its
+// user may publish there: the server would report that to the program's error handler. Until the program itself has
+// published there, each priority has a lane of its own.
 
-// pushResultBytes is how much room the answer to a bundle needs for each push.
+// pushResultBytes is the room in an answer for the result of a push.
 const pushResultBytes = 160
 
-// headerTrace asks the server to report the way of a message, so it has to stay one.
+// headerTrace asks the server to report the way of a message, so such a push needs a message of its own.
 const headerTrace = "Nats-Trace-Dest"
 
 // pushes are the pushes of a client that may go together.
@@ -31,7 +31,7 @@ type pushes struct {
 	client *Client
 	most   int           // in one message
 	rights *lanes.Rights // to push without a priority in the subject
-	may    bool          // all have it
+	may    bool          // the program says that its user has it for all queues
 
 	alone lanes.Apart // after a bridge that does not know bundles whose items are refused one by one
 }
@@ -57,7 +57,7 @@ func (p *pushes) depart(c *pushCall) error {
 	own := lanes.Key{Queue: c.queue, Subject: c.msg.Subject}
 	key := own
 	if c.priority != nil && p.mixes(c.queue) {
-		key.Subject = "" // which stands for that without a priority
+		key.Subject = "" // for the subject without a priority
 	}
 	if c.priority == nil {
 		own.Subject, key.Subject = "", ""
@@ -90,8 +90,8 @@ type shipment struct {
 	land  func()
 }
 
-// ship sends pushes in one message, and calls landed when it is not under way any more. If it cannot be sent,
-// the error is the first one's.
+// ship sends pushes in one message, and calls landed when the message is not under way any more. If it cannot be
+// sent, the error is that of the first push.
 func (c *Client) ship(calls []*pushCall, landed func()) error {
 	s := c.newShipment(calls, landed)
 	err := s.begin()
@@ -133,7 +133,7 @@ func (s *shipment) load() {
 	}
 }
 
-// subject is that of all pushes, or the one without a priority.
+// subject is the common subject of all pushes, or the subject without a priority.
 func (s *shipment) subject() string {
 	first := s.calls[0].msg.Subject
 	for _, p := range s.calls {
@@ -164,8 +164,8 @@ func (s *shipment) frames() []byte {
 	return body
 }
 
-// refusesOne reports whether a bundle is refused for a reason that need not concern all of its
-// pushes. Nothing was done.
+// refusesOne reports whether a bundle is refused for a reason that may concern only some of its pushes. Nothing was
+// done.
 func refusesOne(e *Error) bool {
 	switch e.Code {
 	case protocol.CodeBadRequest, protocol.CodeTooLarge:

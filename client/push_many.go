@@ -18,16 +18,15 @@ type NewItem struct {
 	Options []PushOption
 }
 
-// PushMany adds up to [MaxMany] items to the queue in one message, in their order, and
-// returns when all of them are durable, with a result for each. With an error none was
-// added, except after [ErrUnknownResult]. [Error.Item] says which item an error is about.
+// PushMany adds up to [MaxMany] items to the queue in one message, in their order, and returns when all of them are
+// durable, with a result for each. With an error no item was added, except after [ErrUnknownResult]. [Error.Item]
+// says which item an error is about.
 //
-// Like [Queue.Push] it is repeated until it is answered, and its items are added once.
-// [MsgID] gives an item an id of its own. With [WithoutMsgID] among the options of an item the
-// others have no ids either, unless they have their own.
+// Like [Queue.Push] it is repeated until it is answered, and its items are added once. [MsgID] gives an item an id
+// of its own. If one item has the option [WithoutMsgID], the others have no ids either, unless they have their own.
 //
-// All items and their headers have to fit into one message of the NATS server. A bridge
-// that knows no bundles refuses the push with code 400.
+// All items and their headers have to fit into one message of the NATS server. A bridge that knows no bundles
+// refuses the push with code 400.
 func (q *Queue) PushMany(ctx context.Context, items ...NewItem) ([]Pushed, error) {
 	if len(items) == 0 {
 		return nil, nil
@@ -48,7 +47,7 @@ func (q *Queue) PushMany(ctx context.Context, items ...NewItem) ([]Pushed, error
 	}
 	all := make([]Pushed, len(items))
 	for i, p := range results {
-		own := id == madeID && r.sent > 1 // it may repeat an attempt of ours
+		own := id == madeID && r.sent > 1 // the duplicate may be our own earlier attempt
 		all[i] = Pushed{ID: p.ID, Seq: uint64(p.Seq), Priority: p.Priority, Duplicate: p.Duplicate && !own, Evicted: p.Evicted}
 	}
 	return all, nil

@@ -19,11 +19,11 @@ type Backoff = protocol.Backoff
 // Attempt is a lease of an item that ended without success.
 type Attempt = protocol.Attempt
 
-// Holder says who leases the items: 1 to 128 bytes of UTF-8 without control characters. It
-// tells one worker from another, and proves nothing. Peeks have none.
+// Holder names the holder of the leases: 1 to 128 bytes of UTF-8 without control characters. It distinguishes
+// workers, and proves nothing. Peeks have none.
 func Holder(name string) PopOption { return func(r *popRequest) { r.Holder = name } }
 
-// defaultHolder is what a consumer calls itself.
+// defaultHolder is the holder of a consumer that names none.
 var defaultHolder = func() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -33,10 +33,9 @@ var defaultHolder = func() string {
 	return fmt.Sprintf("%s-%d", strings.ToValidUTF8(host[:min(len(host), most)], ""), os.Getpid())
 }()
 
-// NackOptions say how an item is given back.
+// NackOptions configure [Item.NackWith].
 type NackOptions struct {
-	// Delay is the time until the item is ready again; nil: what the backoff of the queue
-	// says, nothing if it has none.
+	// Delay is the time until the item is ready again; nil: the delay of the queue's backoff, none without one.
 	Delay *time.Duration
 
 	// Reason says why, for the record of the attempt. Up to 1 KiB of it are sent.
@@ -73,15 +72,15 @@ func nackWord(o NackOptions) (string, error) {
 	return protocol.SettleNack + " " + string(text), err
 }
 
-// cut returns the beginning of a reason that a settlement has room for.
+// cut returns the part of a reason for which a settlement has room.
 func cut(reason string) string {
 	return reason[:min(len(reason), protocol.MaxNackReason)]
 }
 
-// RevokeOptions say which lease of an item ends, and what becomes of the item.
+// RevokeOptions configure [Queue.Revoke].
 type RevokeOptions struct {
-	// Fence is that of the lease, as [Queue.Get] shows it. 0: whichever it is. A request
-	// without it is not repeated, because it might hit the next holder.
+	// Fence is the fence of the lease, as [Queue.Get] shows it. 0: of any lease. A request without a fence is not
+	// repeated, because it might hit the next holder.
 	Fence uint64
 
 	// Delay is the time until the item is ready again; nil: as the queue's backoff says.
@@ -110,7 +109,7 @@ func (q *Queue) Revoke(ctx context.Context, id string, o RevokeOptions) error {
 	r := &call{op: "revoke", queue: q.name, subject: subject, body: body, repeatable: o.Fence > 0}
 	_, err = q.client.do(ctx, r)
 	if errors.Is(err, ErrLeaseLost) && r.open() {
-		return nil // an attempt without an answer may have ended it, and it has ended
+		return nil // the lease has ended, perhaps by an earlier attempt without an answer
 	}
 	return err
 }
@@ -118,10 +117,10 @@ func (q *Queue) Revoke(ctx context.Context, id string, o RevokeOptions) error {
 // GetOption is an option of [Queue.Get].
 type GetOption func(*protocol.GetRequest)
 
-// WithAttempts has Get return the attempts of the item, and not only the number of the last one.
+// WithAttempts makes Get return the attempts of the item, and not only the number of the last one.
 func WithAttempts() GetOption { return func(r *protocol.GetRequest) { r.Attempts = true } }
 
-// WithExplanation has Get say why the item is not handed out.
+// WithExplanation makes Get say why the item is not handed out.
 func WithExplanation() GetOption { return func(r *protocol.GetRequest) { r.Explain = true } }
 
 // readExplanation reads the header of an item.

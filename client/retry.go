@@ -53,9 +53,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// backoff is how long to wait after the nth failure: about twice as long as after
-// the one before, and random, so that requests that failed together are not
-// repeated together.
+// backoff is the pause after the nth failure: about twice as long as the pause before, and random, so that requests
+// that failed together are not repeated together.
 func backoff(n int, first, last time.Duration) time.Duration {
 	d := first
 	for ; n > 1 && d < last; n-- {
@@ -65,8 +64,8 @@ func backoff(n int, first, last time.Duration) time.Duration {
 	return d/2 + rand.N(d)
 }
 
-// again reports whether the request may be sent again after this answer: nothing
-// was done, or doing it twice is like doing it once.
+// again reports whether the request may be sent again after this answer: nothing was done, or doing it twice has
+// the same effect as doing it once.
 func (e *Error) again(repeatable bool) bool {
 	switch e.Code {
 	case protocol.CodeBusy, protocol.CodeUnavailable:

@@ -15,14 +15,14 @@ import (
 // Schedule pushes its item to its queue at each time of a calendar.
 type Schedule = protocol.Schedule
 
-// ScheduleItem is what a schedule pushes.
+// ScheduleItem is the item that a schedule pushes.
 type ScheduleItem = protocol.ScheduleItem
 
-// ScheduleChange has the fields of a schedule to change. What is nil stays as it is; Drop names
-// bounds that go, start or end.
+// ScheduleChange has the fields of a schedule to change. Nil fields stay as they are; Drop names bounds to drop,
+// start or end.
 type ScheduleChange = protocol.ScheduleChange
 
-// SetSchedule changes a schedule, and makes it and the queue if necessary. It returns the whole.
+// SetSchedule changes a schedule, and makes it and the queue if necessary. It returns the whole schedule.
 func (q *Queue) SetSchedule(ctx context.Context, name string, change ScheduleChange) (s Schedule, err error) {
 	body, err := json.Marshal(change)
 	if err != nil {
@@ -50,8 +50,8 @@ func (q *Queue) ScheduleTimes(ctx context.Context, name string, change ScheduleC
 	return answer.Times, err
 }
 
-// Schedules returns the schedules behind a name, without what they push; "" is in front of all.
-// An error ends the sequence.
+// Schedules returns the schedules behind a name, without their items; "" begins with the first. An error ends the
+// sequence.
 func (q *Queue) Schedules(ctx context.Context, after string) iter.Seq2[Schedule, error] {
 	return func(yield func(Schedule, error) bool) {
 		for {
@@ -82,8 +82,8 @@ func (q *Queue) PauseSchedule(ctx context.Context, name string) (s Schedule, err
 	return s, err
 }
 
-// ResumeSchedule ends a pause. With fromNow the schedule begins anew, also with times that have
-// fired, as a clock that was ahead may have had it do.
+// ResumeSchedule ends a pause. With fromNow the schedule begins anew, and fires times again that have fired, as
+// they may have under a clock that was ahead.
 func (q *Queue) ResumeSchedule(ctx context.Context, name string, fromNow bool) (s Schedule, err error) {
 	var body []byte
 	if fromNow {
@@ -95,7 +95,7 @@ func (q *Queue) ResumeSchedule(ctx context.Context, name string, fromNow bool) (
 	return s, err
 }
 
-// DeleteSchedule removes a schedule. What it has pushed stays.
+// DeleteSchedule removes a schedule. The items that it has pushed stay.
 func (q *Queue) DeleteSchedule(ctx context.Context, name string) error {
 	return q.ask(ctx, "delete schedule", subjects.Subject{Verb: subjects.AdminScheduleDelete, Schedule: name}, nil, nil)
 }

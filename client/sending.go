@@ -15,32 +15,31 @@ import (
 // attempts are the attempts of a request.
 type attempts struct {
 	sent    int
-	answers int    // that said what became of one of them
+	answers int    // that gave the result of an attempt
 	refusal *Error // the last one
 }
 
 // open reports whether an attempt without an answer may have taken effect.
 func (a attempts) open() bool { return a.sent > a.answers }
 
-// and returns these attempts with those that followed them.
+// and returns the sum of these attempts and those that followed them.
 func (a attempts) and(more attempts) attempts {
 	return attempts{a.sent + more.sent, a.answers + more.answers, cmp.Or(more.refusal, a.refusal)}
 }
 
-// sending is a request that is sent, and repeated if necessary, without a goroutine that waits for its
-// answer.
+// sending is a request that is sent, and repeated if necessary. No goroutine waits for its answer.
 type sending struct {
 	client     *Client
 	op, queue  string
 	msg        *nats.Msg
-	repeatable bool                         // doing it twice is like doing it once
-	divides    func(*Error) bool            // it is not repeated as it is after such a refusal; nil: after none
-	done       func(m *nats.Msg, err error) // is called once, unless nobody waits for that any more
-	unwanted   func()                       // is called once instead
-	silent     func() bool                  // it ends with errSilence instead of being repeated without an answer; nil: it does not
+	repeatable bool                         // doing it twice has the same effect as doing it once
+	divides    func(*Error) bool            // reports whether the request must be divided after a refusal instead of being repeated
+	done       func(m *nats.Msg, err error) // is called once, unless no caller waits any more
+	unwanted   func()                       // is called once if no caller waits any more
+	silent     func() bool                  // reports whether the request ends with errSilence instead of being repeated without an answer; nil: it is repeated
 
 	mu      sync.Mutex
-	callers int // who wait for the answer
+	callers int // that wait for the answer
 	over    bool
 	stop    func() // receiving answers
 	tried   attempts
@@ -49,13 +48,13 @@ type sending struct {
 	retry   retry
 }
 
-// receive has answers come to the request, which is to be sent then.
+// receive registers the request for answers, before it is sent.
 func (s *sending) receive() {
 	s.wait = s.client.patience.attempt
 	s.msg.Reply, s.stop = s.client.mailbox.receive(addressee{deliver: s.answer, reconnect: s.reconnect})
 }
 
-// begin sends the request. It returns an error if that has failed and is not tried again.
+// begin sends the request. It returns an error if sending has failed and is not tried again.
 func (s *sending) begin() error {
 	if err := s.publish(); err != nil && !s.resend(err) {
 		return err
@@ -92,7 +91,7 @@ func (s *sending) after(d time.Duration, f func()) {
 	s.timer = time.AfterFunc(d, f)
 }
 
-// errSilence says that nothing answers a request of this form.
+// errSilence: no bridge answers requests of this form.
 var errSilence = errors.New("no answer")
 
 // repeat sends the message again, since no answer has come.
@@ -111,8 +110,8 @@ func (s *sending) resume() {
 	}
 }
 
-// reconnect sends the message again: its answer may be lost with the connection, or there was none to send
-// it on.
+// reconnect sends the message again: its answer may be lost with the old connection, or there was no connection on
+// which to send it.
 func (s *sending) reconnect() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,7 +136,7 @@ func (s *sending) answer(m *nats.Msg) {
 	}
 }
 
-// resend reports whether the message may be sent again, and schedules that.
+// resend reports whether the message may be sent again, and schedules it.
 func (s *sending) resend(err error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,7 +164,7 @@ func (s *sending) finish(m *nats.Msg, err error) {
 	}
 }
 
-// end reports whether the request has ended by that. The caller holds the lock.
+// end ends the request, and reports false if it had ended already. The caller holds the lock.
 func (s *sending) end() bool {
 	if s.over {
 		return false
@@ -177,14 +176,14 @@ func (s *sending) end() bool {
 	return true
 }
 
-// leave says that a caller waits no longer. The last one ends the request. It returns the attempts of which the
-// caller was a part.
+// leave takes a caller out that waits no longer. The last one ends the request. It returns the attempts of which
+// the caller was a part.
 func (s *sending) leave() attempts {
 	s.mu.Lock()
 	s.callers--
 	tried := s.tried
 	if s.callers > 0 && !s.over {
-		tried.sent = max(1, tried.sent) // if it was not sent yet, it will be
+		tried.sent = max(1, tried.sent) // if it was not sent yet, it is about to be
 	}
 	last := s.callers == 0 && s.end()
 	s.mu.Unlock()
@@ -202,12 +201,12 @@ func (s *sending) attempts() attempts {
 	return s.tried
 }
 
-// caller is the part of one call in a request, and of its lane before.
+// caller is the part of one call in a lane, and then in a request.
 type caller struct {
 	mu    sync.Mutex
 	ended bool
 	key   lanes.Key // of the lane that it has joined
-	by    *sending  // that it is a part of; nil: it has not left
+	by    *sending  // of which it is a part; nil: it has not left the lane
 	tried attempts  // in requests before that one
 }
 
@@ -218,7 +217,7 @@ func (c *caller) joined(key lanes.Key) {
 	c.key = key
 }
 
-// board makes the call a part of a request, and reports false if nobody waits for it any more.
+// board makes the call a part of a request, and reports false if its caller waits no longer.
 func (c *caller) board(s *sending) bool {
 	c.mu.Lock()
 	ended := c.ended
@@ -232,8 +231,8 @@ func (c *caller) board(s *sending) bool {
 	return !ended
 }
 
-// unboard takes the call out of a request that has ended, for another one. unsure says that the answer does not tell
-// what became of the last attempt.
+// unboard takes the call out of a request that has ended, for another request. unsure says that the answer does not
+// tell the result of the last attempt.
 func (c *caller) unboard(unsure bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -254,14 +253,14 @@ func (c *caller) attempts() attempts {
 	return c.tried.and(c.by.attempts())
 }
 
-// where returns the lane that the call has joined, and the request that it is a part of.
+// where returns the lane that the call has joined, and the request of which it is a part.
 func (c *caller) where() (lanes.Key, *sending) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.key, c.by
 }
 
-// end reports whether the call has ended by that, and returns all of its attempts.
+// end ends the call, reports false if it had ended already, and returns all its attempts.
 func (c *caller) end() (tried attempts, first bool) {
 	c.mu.Lock()
 	first = !c.ended

@@ -38,9 +38,9 @@ func (i *Item) NackWithDelay(ctx context.Context, delay time.Duration) error {
 	return i.NackWith(ctx, NackOptions{Delay: &delay})
 }
 
-// GiveBack gives the item back with nothing wrong with it: it is ready again at once at its former
-// place, and the lease counts neither as a failure nor as an interruption. With a reason, such as
-// "stopped", it is an attempt; "": nobody has begun with it. Up to 200 bytes of the reason are kept.
+// GiveBack gives the item back with nothing wrong with it: it is ready again at once at its former place, and the
+// lease counts neither as a failure nor as an interruption. With a reason, such as "stopped", it is an attempt;
+// with "" it counts as if nobody had begun with the item. Up to 200 bytes of the reason are kept.
 func (i *Item) GiveBack(ctx context.Context, reason string) error {
 	return i.settle(ctx, "give back", backWord(reason))
 }
@@ -68,7 +68,7 @@ func (i *Item) settleAs(ctx context.Context, op, body string) error {
 	return err
 }
 
-// settlement is settleAs for extensions, too, and returns when the lease ends then.
+// settlement sends a settlement or an extension, and returns the new end of an extended lease.
 func (i *Item) settlement(ctx context.Context, op, body string) (until string, err error) {
 	if !i.Leased() {
 		return "", ErrNotLeased
@@ -76,8 +76,8 @@ func (i *Item) settlement(ctx context.Context, op, body string) (until string, e
 	return i.queue.client.settlements.settle(ctx, i, op, body)
 }
 
-// settleLater is settle without the wait for the answer, which then is told by ended. That is called
-// once, and must not block.
+// settleLater is settle without the wait for the answer. It calls ended once, with the result; ended must not
+// block.
 func (i *Item) settleLater(ctx context.Context, op, body string, ended func(error)) {
 	if !i.beginSettle() {
 		ended(ErrSettled)
@@ -110,7 +110,7 @@ func (i *Item) beginSettle() bool {
 	return !settled
 }
 
-// endSettle returns the result of what was to end the lease.
+// endSettle returns the result of an attempt to end the lease.
 func (i *Item) endSettle(err error) error {
 	if err != nil && !errors.Is(err, ErrLeaseLost) {
 		i.mu.Lock()
@@ -140,8 +140,8 @@ func (i *Item) isSettled() bool {
 	return i.settled
 }
 
-// held reports whether the reason for which a repeated settlement was refused means that
-// an earlier attempt took effect and its answer was lost.
+// held reports whether the reason for refusing a repeated settlement means that an earlier attempt took effect and
+// its answer was lost.
 func held(op string, reason Reason) bool {
 	switch op {
 	case "ack", "terminate":

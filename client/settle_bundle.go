@@ -14,10 +14,10 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// Settlements of a queue at the same time go together, whoever has popped the items, and extensions with
-// them. Those of one lease keep their order.
+// Settlements of a queue at the same time go together, whoever has popped the items, and extensions with them. The
+// settlements of one lease keep their order.
 
-// settlements are those of a client that may go together.
+// settlements are the settlements of a client that may go together.
 type settlements struct {
 	*lanes.Lanes[*settling]
 	client *Client
@@ -81,7 +81,8 @@ func (s *settlements) settle(ctx context.Context, item *Item, op, body string) (
 	return until, err
 }
 
-// settleMany settles leases of a queue by one message, whatever else waits, and returns when all have ended.
+// settleMany settles leases of a queue by one message, apart from other settlements that wait, and returns when all
+// have ended.
 func (s *settlements) settleMany(ctx context.Context, queue string, all []*settling) {
 	ctx, cancel := s.client.bounded(ctx)
 	defer cancel()
@@ -109,7 +110,7 @@ func (s *settlements) settleMany(ctx context.Context, queue string, all []*settl
 	left.Wait()
 }
 
-// mayDepart returns why nothing may be sent, if trying again does not help.
+// mayDepart returns the reason for which nothing may be sent, if trying again does not help.
 func (s *settlements) mayDepart(ctx context.Context, op, queue string) error {
 	if err := s.client.refusedForGood(ctx, op, queue); err != nil {
 		return err
@@ -222,8 +223,8 @@ func (b *settleBundle) load() (err error) {
 	return err
 }
 
-// refused reports whether the user may settle one lease and not several at once. Then the server's
-// permission error is all that comes, so a first bundle without an answer goes alone.
+// refused reports whether the user may settle one lease, but not several at once. The client then sees nothing but
+// the server's permission error, so a first bundle without an answer is sent again one by one.
 func (b *settleBundle) refused() bool {
 	may, _ := b.client.settlements.rights.Of(b.queue)
 	if last := b.client.nc.LastError(); last != nil && errors.Is(last, nats.ErrPermissionViolation) && strings.Contains(last.Error(), b.msg.Subject) {
@@ -275,7 +276,7 @@ func (b *settleBundle) fail(err error) {
 	}
 }
 
-// read reads the answer to a bundle. What may succeed later is sent again, alone.
+// read reads the answer to a bundle. Settlements that may succeed later are sent again, alone.
 func (b *settleBundle) read(m *nats.Msg) {
 	results, err := results(b.queue, m, len(b.calls))
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 // Source feeds its queue from a JetStream stream, or from a queue of another store by a [Link] of that.
 type Source = protocol.Source
 
-// SourceChange has the fields of a source to change. What is nil stays as it is.
+// SourceChange has the fields of a source to change. Nil fields stay as they are.
 type SourceChange = protocol.SourceChange
 
 // SourceValue is the value of a header of a message, or of a token of its subject.
@@ -21,10 +21,10 @@ type SourceValue = protocol.SourceValue
 // SourceResume says with which message a source goes on. At most one field is set.
 type SourceResume = protocol.SourceResume
 
-// ItemSource is the message of which a source has made an item.
+// ItemSource is the message from which a source has made an item.
 type ItemSource = protocol.ItemSource
 
-// SetSource changes a source, and makes it and the queue if necessary. It returns the whole.
+// SetSource changes a source, and makes it and the queue if necessary. It returns the whole source.
 func (q *Queue) SetSource(ctx context.Context, name string, change SourceChange) (s Source, err error) {
 	body, err := json.Marshal(change)
 	if err != nil {
@@ -34,13 +34,13 @@ func (q *Queue) SetSource(ctx context.Context, name string, change SourceChange)
 	return s, err
 }
 
-// Source returns a source. It takes the right to change it, unlike Sources.
+// Source returns a source. Unlike Sources it needs the right to change the source.
 func (q *Queue) Source(ctx context.Context, name string) (s Source, err error) {
 	err = q.ask(ctx, "source", subjects.Subject{Verb: subjects.AdminSource, Source: name}, nil, &s)
 	return s, err
 }
 
-// Sources returns the sources behind a name; "" is in front of all. An error ends the sequence.
+// Sources returns the sources behind a name; "" begins with the first. An error ends the sequence.
 func (q *Queue) Sources(ctx context.Context, after string) iter.Seq2[Source, error] {
 	return func(yield func(Source, error) bool) {
 		for {
@@ -71,7 +71,7 @@ func (q *Queue) PauseSource(ctx context.Context, name string) (s Source, err err
 	return s, err
 }
 
-// ResumeSource ends a pause. A source that has stopped needs to hear how it goes on.
+// ResumeSource ends a pause. For a source that has stopped, from says how it goes on.
 func (q *Queue) ResumeSource(ctx context.Context, name string, from SourceResume) (s Source, err error) {
 	var body []byte
 	if from != (SourceResume{}) {
@@ -83,7 +83,8 @@ func (q *Queue) ResumeSource(ctx context.Context, name string, from SourceResume
 	return s, err
 }
 
-// DeleteSource removes a source. What it has pushed stays, and so does the consumer of one that takes.
+// DeleteSource removes a source. The items that it has pushed stay, and so does the consumer of a source that
+// takes.
 func (q *Queue) DeleteSource(ctx context.Context, name string) error {
 	return q.ask(ctx, "delete source", subjects.Subject{Verb: subjects.AdminSourceDelete, Source: name}, nil, nil)
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// waits is the token of the mailbox under which its waits have their reply subjects.
+// waits is the token of the mailbox under which waiting requests have their reply subjects.
 const waits = "w."
 
-// wait is receive for a request that waits. Its reply subject has a subscription of its own, which
-// ends with the wait: so the server can tell the bridge that nobody waits any more, and
-// nothing is taken for nobody. It must not be called by a function of an addressee.
+// wait is receive for a request that waits. Its reply subject has a subscription of its own, which ends with the
+// wait: so the server can tell the bridge that nobody waits any more, and no item is taken for it. A function of an
+// addressee must not call wait.
 func (b *mailbox) wait(a addressee) (reply string, end func(answered bool), err error) {
 	if b.shallow.Load() {
 		reply, stop := b.receive(a)
@@ -35,9 +35,9 @@ func (b *mailbox) wait(a addressee) (reply string, end func(answered bool), err 
 	}, nil
 }
 
-// endWait ends the subscription of a wait. One that is not answered may be at this moment: what is
-// on its way still arrives, and is given back. Without a connection nothing is, and the next one
-// must not restore the subscription.
+// endWait ends the subscription of a wait. An answer may be on its way to an unanswered wait: it still arrives, and
+// its item is given back. Without a connection nothing can arrive, and the next connection must not restore the
+// subscription.
 func (b *mailbox) endWait(sub *nats.Subscription, answered bool) {
 	if _, up := b.connection(); !up || answered {
 		_ = sub.Unsubscribe()
@@ -60,8 +60,8 @@ func (b *mailbox) endWait(sub *nats.Subscription, answered bool) {
 	}
 }
 
-// awaitEnds waits until nothing arrives any more for the waits that have ended, and until the server has what they gave back. A
-// program that ends before leaves its leases to run out.
+// awaitEnds waits until no answer can arrive any more for the waits that have ended, and until the server has the
+// items that they gave back. If a program ends earlier, its leases run out.
 func (b *mailbox) awaitEnds(ctx context.Context) {
 	b.mu.Lock()
 	ending := slices.Collect(maps.Values(b.ending))
@@ -79,8 +79,8 @@ func (b *mailbox) awaitEnds(ctx context.Context) {
 	_ = b.nc.FlushWithContext(ctx) // if it fails, there is no connection on which something could be given back
 }
 
-// room is where the waits of a Consume have their reply subjects: under one subscription, which lasts as long as the
-// Consume. It is there or it is not, whatever its workers do.
+// room has the reply subjects of the waits of a Consume under one subscription, which lasts as long as the Consume.
+// So the bridge sees one client that is there or not, whatever its workers do.
 type room struct {
 	mailbox *mailbox
 
@@ -92,7 +92,7 @@ type room struct {
 	end bool
 }
 
-// wait is like that of a mailbox. On a new connection the room has another subject.
+// wait is like the mailbox's. On a new connection the room has another subject.
 func (r *room) wait(a addressee) (reply string, end func(answered bool), err error) {
 	b := r.mailbox
 	if b.shallow.Load() {
@@ -125,7 +125,7 @@ func (r *room) leave() {
 	}
 }
 
-// close ends all waits: nothing is taken for nobody.
+// close ends all waits, so no item is taken for them.
 func (r *room) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
