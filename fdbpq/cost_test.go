@@ -103,7 +103,7 @@ var costs = []struct {
 	{name: "`-NAK` with a key", item: fdbpq.NewItem{Key: "k"}, config: `{"key_limit":1000}`, do: "nak"},
 }
 
-// What docs/scaling.md says an operation costs is what it costs. Bytes depend a little on
+// What docs/scaling.md says an operation costs is what it costs, on every engine. Bytes depend a little on
 // random parts of ids.
 func TestCosts(t *testing.T) {
 	t.Parallel()
@@ -122,25 +122,29 @@ func TestCosts(t *testing.T) {
 		}
 		told[cells[0]] = numbers
 	}
-	for _, op := range costs {
-		one, hundred := costOf(t, op.do, op.config, op.item, 1), costOf(t, op.do, op.config, op.item, 100)
-		counted := []int{one.reads, one.writes, one.bytes, hundred.reads, hundred.writes, hundred.bytes}
-		numbers := told[op.name]
-		same := len(numbers) == len(counted)
-		for i := 0; same && i < len(counted); i++ {
-			bytes := i%3 == 2
-			same = numbers[i] == counted[i] || bytes && math.Abs(float64(numbers[i]-counted[i])) <= 0.1*float64(counted[i])
-		}
-		if !same {
-			t.Errorf("%s: docs/scaling.md says %v, counted %v", op.name, numbers, counted)
-		}
+	for _, engine := range tested(t) {
+		t.Run(engine.name, func(t *testing.T) {
+			for _, op := range costs {
+				one, hundred := costOf(t, engine, op.do, op.config, op.item, 1), costOf(t, engine, op.do, op.config, op.item, 100)
+				counted := []int{one.reads, one.writes, one.bytes, hundred.reads, hundred.writes, hundred.bytes}
+				numbers := told[op.name]
+				same := len(numbers) == len(counted)
+				for i := 0; same && i < len(counted); i++ {
+					bytes := i%3 == 2
+					same = numbers[i] == counted[i] || bytes && math.Abs(float64(numbers[i]-counted[i])) <= 0.1*float64(counted[i])
+				}
+				if !same {
+					t.Errorf("%s: docs/scaling.md says %v, counted %v", op.name, numbers, counted)
+				}
+			}
+		})
 	}
 }
 
 // costOf is the cost of a transaction that does something with n items.
-func costOf(t *testing.T, do, config string, item fdbpq.NewItem, n int) cost {
+func costOf(t *testing.T, engine engine, do, config string, item fdbpq.NewItem, n int) cost {
 	t.Helper()
-	base, err := placeLocal(t)()
+	base, err := engine.place(t)()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ type Campaign struct {
 	Faults  map[string]int
 	Attempt time.Duration // for one answer; 0: a second
 
-	promises []promise // of the queues, in turn; without any, items have no keys
+	Promises []promise // of the queues, in turn; without any, items have no keys
 	Queues   int       // that were begun
 }
 
@@ -46,7 +46,7 @@ var AllPromises = []promise{{}, {keys: 9, limit: 2}, {keys: 6, order: true}, {ke
 
 // NewCampaign is one in which pqd is killed, stopped and paused.
 func NewCampaign(t *testing.T) *Campaign {
-	c := &Campaign{Process: testenv.Daemon(t), Random: Seeded(t), Faults: make(map[string]int), promises: AllPromises}
+	c := &Campaign{Process: testenv.Daemon(t), Random: Seeded(t), Faults: make(map[string]int), Promises: AllPromises}
 	c.URL, c.Fault = c.Process.URL, c.end
 	return c
 }
@@ -80,8 +80,8 @@ func (c *Campaign) Begin(t testing.TB, name string, queues, workers int) *histor
 		recorder := history.NewRecorder()
 		h.Recorders = append(h.Recorders, recorder)
 		var p promise
-		if len(c.promises) > 0 {
-			p = c.promises[c.Queues%len(c.promises)]
+		if len(c.Promises) > 0 {
+			p = c.Promises[c.Queues%len(c.Promises)]
 			c.Queues++
 		}
 		for id := range workers {
@@ -143,9 +143,14 @@ func (c *Campaign) end(t testing.TB) string {
 		return "SIGTERM"
 	}
 	c.Process.Pause(t)
-	<-time.After(time.Duration(c.Random.IntN(2000)) * time.Millisecond)
+	c.Moment()
 	c.Process.Resume(t)
 	return "SIGSTOP"
+}
+
+// Moment returns within two seconds.
+func (c *Campaign) Moment() {
+	<-time.After(time.Duration(c.Random.IntN(2000)) * time.Millisecond)
 }
 
 // End empties the queues, and returns the history of each.
