@@ -36,7 +36,7 @@ func TestConsoleLinks(t *testing.T) {
 	b.Until("one lease ends, the other does not", `[...document.querySelectorAll("[data-label=Until]")].map((e) => e.innerText).join("|") === "in 2 h|held"`)
 	b.Until("that one can be chosen alone", `document.querySelectorAll("tbody input").length === 1`)
 	b.Open(p.HTTP + "/#/q/orders/i/" + page.Items[0].ID)
-	b.Sees("link:hub holds it until the store that takes the items has it.")
+	b.Sees("The link hub holds the item")
 	b.Until("nothing can be done with it", `document.querySelectorAll(".head .actions button").length === 0`)
 	b.Open(p.HTTP + "/#/q/orders/i/" + id)
 	b.Until("a lease can be taken away", `document.querySelectorAll(".head .actions button").length > 0`)

@@ -114,8 +114,9 @@ func TestConsoleQueueGone(t *testing.T) {
 	// A dead letter waits for nobody.
 	told(b, p.HTTP+"/#/q/a-dead/i/here")
 	b.Eval(`window.instead = async () => new Response(JSON.stringify({ items: [{ id: "here" }] })); say("/v1/queues/a-dead", queue("a-dead"))`)
-	b.Eval(`say("/v1/queues/a-dead/items/here", item({ dead: { reason: "no such address", origin: "a", origin_id: "there" } }))`)
-	b.Sees("It is a dead letter of a: no such address. It stays until somebody requeues or removes it.")
+	b.Eval(`say("/v1/queues/a-dead/items/here", item({ explain: { cause: "dead_letters", text: "It stays.", item: "here" }, dead: { reason: "no such address", origin: "a", origin_id: "there" } }))`)
+	b.Sees("It stays.")
+	b.Until("nothing is wrong, and it has no place", `!document.querySelector(".why:not([hidden])").classList.contains("warn") && !document.querySelector(".facts").innerText.includes("Place")`)
 
 	// The table of queues says of how many it is.
 	b.Eval(`window.instead = async () => new Response(JSON.stringify({ total: 5000 }))`)

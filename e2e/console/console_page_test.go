@@ -90,7 +90,7 @@ func TestConsolePage(t *testing.T) {
 
 	// A dead letter, and back.
 	leased := pqd.Lease(t, nc, "jobs", "1h")
-	b.Sees("A consumer works on it")
+	b.Sees("The lease of the item is that of")
 	pqd.Request(t, nc, leased.Reply, "+TERM it is hostile")
 	b.Sees("is not in this queue any more")
 	b.Open(p.HTTP + "/#/q/jobs?tab=dead")

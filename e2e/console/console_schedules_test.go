@@ -148,7 +148,8 @@ func TestConsoleTakeAway(t *testing.T) {
 	b.Take("take-away")
 	b.Press("Take away")
 	b.Sees("It is delayed now.")
-	b.Sees("It came back (w7 is stuck)")
+	b.Sees("The item is delayed: it becomes ready in")
+	b.Sees("w7 is stuck")
 	if _, err := nc.Request(first.Reply, []byte("+ACK"), testenv.Patience()); err == nil {
 		t.Error("the lease of an item that was taken away holds")
 	}

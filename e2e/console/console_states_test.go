@@ -58,8 +58,9 @@ func TestConsoleFailures(t *testing.T) {
 	b.Eval(`say("/v1/overview", { queues: [queue("a")] })`)
 	gone("the store is away")
 	gone("a file is damaged")
-	b.Eval(`say("/v1/overview", { queues: [queue("a", { cause: "no_workers" }), queue("a-dead", { cause: "no_workers" }), queue("b", { paused: true, cause: "paused", refuses: "full" }), queue("c", { cause: "flows" }), queue("d", { cause: "unknown" })] })`)
-	b.Until("what is wrong is marked", `[...document.querySelectorAll("tbody th")].map((c) => c.innerText.trim().replace(/\s+/g, " ")).join("|") === "a no workers|a-dead|b paused full|c|d"`)
+	b.Eval(`say("/v1/overview", { queues: [queue("a", { cause: "no_workers" }), queue("a-dead", { cause: "dead_letters" }), queue("a-other", { cause: "blocked", oldest: 0, oldest_of_all: 90 }), queue("b", { paused: true, cause: "paused", refuses: "full" }), queue("c", { cause: "flows" }), queue("d", { cause: "unknown" })] })`)
+	b.Until("what is wrong is marked", `[...document.querySelectorAll("tbody th")].map((c) => c.innerText.trim().replace(/\s+/g, " ")).join("|") === "a no workers|a-dead|a-other blocked|b paused full|c|d"`)
+	b.Until("the age of the oldest where none is handed out", `[...document.querySelectorAll("tbody tr")].find((r) => r.innerText.startsWith("a-other")).querySelector("[data-label='Next is']").innerText === "90 s old"`)
 
 	told(b, p.HTTP+"/#/health")
 	title("Health", "Health")
@@ -112,21 +113,27 @@ func TestConsoleItemStates(t *testing.T) {
 		b.Eval(`say("/v1/queues/a/items/here", item(` + more + `))`)
 		b.Sees(text)
 	}
-	b.Eval(`say("/v1/queues/a", queue("a"))`)
-	says(`{}`, "It is ready. Nobody pops this queue now.")
-	b.Eval(`say("/v1/queues/a", queue("a", { rates: { push: 0, pop: 1 } }))`)
-	b.Until("somebody pops", `document.querySelector(".why").innerText === "It is ready."`)
+	// What is said of it are the words of the bridge, and of nobody else.
+	sentence := func(want, links string) {
+		t.Helper()
+		b.Until("the sentence is "+want, fmt.Sprintf(`[...document.querySelectorAll(".why")].filter((e) => e.checkVisibility()).map((e) => e.innerText).join("|") === %q`, want))
+		b.Until("its links", fmt.Sprintf(`[...document.querySelectorAll(".why a")].filter((a) => a.checkVisibility()).map((a) => a.hash).join() === %q`, links))
+	}
+	says(`{}`, "ready")
+	sentence("", "")
+	for _, state := range []string{"ready", "delayed", "leased"} {
+		says(`{ state: "`+state+`", waits_for: "key_order", key: "ann", explain: { cause: "blocked", text: "W7 has it.", next: "Revoke.", key: "ann", item: "there", holder: "w7" } }`, "W7 has it.")
+		sentence("W7 has it. Revoke. Its key The item The holder", "#/q/a/k/ann,#/q/a/i/there,#/q/a?tab=leased&holder=w7")
+	}
+	says(`{ state: "leased", explain: { cause: "leased", text: "W7 has this one.", item: "here", holder: "w7" } }`, "W7 has this one.")
+	sentence("W7 has this one. The holder", "#/q/a?tab=leased&holder=w7")
+	b.Until("that is nothing wrong", `!document.querySelector(".why:not([hidden])").classList.contains("warn")`)
 	b.Eval(`window.instead = async () => new Response(JSON.stringify({ items: [{ id: "x" }, { id: "y" }, { id: "here" }] }))`)
 	says(`{ priority: 6 }`, "2 items are before it.")
 	b.Eval(`window.instead = async () => new Response(JSON.stringify({ items: [{ id: "here" }] }))`)
 	says(`{ priority: 1 }`, "It is the next one.")
-	says(`{ priority: 1, explain: { cause: "band", text: "Nobody asks for its priority: pops ask for ..4.", next: "Start a worker." } }`, "pops ask for ..4. It is the next one. Start a worker.")
-	b.Eval(`say("/v1/queues/a", queue("a"))`)
-	says(`{ priority: 1, explain: { cause: "flows", text: "It is handed out when those in front of it are gone." } }`, "It is ready. It is the next one.")
-	b.Until("the bridges know who asks", `!document.querySelector(".why").innerText.includes("Nobody")`)
-	says(`{ waits_for: "key_rate", key: "ann" }`, "waits until the rate of its key ann allows the next delivery")
-	says(`{ waits_for: "rate" }`, "waits until the queue's rate allows the next delivery")
-	says(`{ waits_for: "pause" }`, "the queue is paused")
+	says(`{ priority: 1, explain: { cause: "flows", text: "It is handed out when those in front of it are gone." } }`, "It is handed out when")
+	sentence("It is handed out when those in front of it are gone.", "")
 
 	b.Click("Hex")
 	says(`{ priority: 2, fence: 12, key_fence: 34, unique: "one of", expires: "2100-01-01T00:00:00Z", key: "ann", dead: { reason: "why", origin: "from here", origin_id: "there" } }`, "Requeue to from here")

@@ -2,13 +2,16 @@
 
 import { bytes, count, rate, span } from "./format.js";
 
+// nextAge is the age of the next item, or, where none is handed out, of the oldest one that is ready.
+export const nextAge = (q) => q.oldest || q.oldest_of_all || 0;
+
 // restless numbers change all the time; sum is whether a sum of them says anything.
 export const columns = [
   { key: "ready", label: "Ready", value: (q) => q.ready, show: (q) => count(q.ready), sum: true },
   { key: "leased", label: "Leased", value: (q) => q.leased, show: (q) => count(q.leased), sum: true },
   { key: "delayed", label: "Delayed", value: (q) => q.delayed, show: (q) => count(q.delayed), sum: true },
   { key: "dead", label: "Dead", value: (q) => q.dead ?? 0, show: (q) => (q.dead == null ? "–" : count(q.dead)), sum: true },
-  { key: "oldest", label: "Next is", value: (q) => q.oldest, show: (q) => (q.oldest ? `${span(q.oldest)} old` : "–"), restless: true },
+  { key: "oldest", label: "Next is", value: nextAge, show: (q) => (nextAge(q) ? `${span(nextAge(q))} old` : "–"), restless: true },
   { key: "in", label: "In/s", value: (q) => q.rates.push, show: (q) => rate(q.rates.push), restless: true, sum: true },
   { key: "out", label: "Out/s", value: (q) => q.rates.pop, show: (q) => rate(q.rates.pop), restless: true, sum: true },
   { key: "waiting", label: "Waiting pops", value: (q) => q.waiting, show: (q) => count(q.waiting), sum: true },

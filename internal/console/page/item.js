@@ -1,12 +1,12 @@
 // One item: what it holds, and why it waits.
 
-import { blockers } from "./blocked.js";
+import { showCause } from "./cause.js";
 import { ask, attempt, confirmOnce, fill, h, note, update } from "./dom.js";
 import { bytes, count, cut, fromNow, headersOf, hex, indent, payloadBytes, span, visible } from "./format.js";
 import { call, get, path } from "./gateway.js";
 import { holderLink, keyLink, link } from "./links.js";
 import { revoke, takeAway } from "./revoke.js";
-import { delivered, outcome, why as reasonOf } from "./why.js";
+import { delivered, outcome } from "./why.js";
 
 const most = 64 << 10; // bytes of a payload that are shown at once
 const mostJSON = 1 << 20; // of one that is shown indented
@@ -16,24 +16,23 @@ const mostValue = 4 << 10; // characters of a header
 export function item(context, { queue, id }) {
   const base = path(["queues", queue, "items", id]);
   const at = `${base}?attempts=true&explain=true`;
-  const why = h("p", { class: "why", role: "status" }, "Loading…");
+  const problem = h("p", { class: "why bad", role: "alert", hidden: true });
+  const why = h("p", { class: "why text", hidden: true });
   const facts = h("dl", { class: "facts panel" });
   const attempts = h("div");
   const headers = h("div");
   const payload = h("div");
   const actions = h("div", { class: "actions" });
   let item = null;
-  let info = null;
   let shown = null; // the headers and the payload that are shown
   let state = null; // what the buttons are for
   let position = null;
-  const before = blockers(queue, () => draw());
 
   const draw = () => {
     if (!item) return;
-    why.className = "why";
-    update(why, explain(item, info, position), before.links());
-    update(facts, fact("State", item.state), fact("Priority", String(item.priority)), fact("Pushed", when(item.pushed)), fact("Deliveries", delivered(item)), item.key ? [h("dt", {}, "Key"), h("dd", {}, h("a", { class: "text", href: keyLink(item.dead?.origin ?? queue, item.key) }, visible(item.key)))] : null,
+    problem.hidden = true;
+    showCause(why, queue, item.explain, item.id);
+    update(facts, fact("State", item.state), position && item.state === "ready" && !item.dead ? fact("Place at first", before(position)) : null, fact("Priority", String(item.priority)), fact("Pushed", when(item.pushed)), fact("Deliveries", delivered(item)), item.key ? [h("dt", {}, "Key"), h("dd", {}, h("a", { class: "text", href: keyLink(item.dead?.origin ?? queue, item.key) }, visible(item.key)))] : null,
       item.state === "delayed" && item.due ? fact("Ready", when(item.due)) : null, item.lease_expires ? fact("Lease ends", when(item.lease_expires)) : null, item.expires ? fact("Expires", when(item.expires)) : null,
       item.holder ? [h("dt", {}, "Held by"), h("dd", {}, h("a", { class: "text", href: holderLink(queue, item.holder) }, visible(item.holder)))] : null,
       item.fence ? fact("Fence", String(item.fence)) : null, item.key_fence ? fact("Key fence", String(item.key_fence)) : null, item.unique ? fact("Unique value", item.unique) : null,
@@ -49,17 +48,16 @@ export function item(context, { queue, id }) {
     showPayload(payload, payloadBytes(item));
   };
 
-  context.follow([at, path(["queues", queue])], (where, status, answer) => {
-    if (where !== at) info = status === 200 ? answer : null;
-    else if (status === 200) {
+  context.follow([at], (_, status, answer) => {
+    if (status === 200) {
       const again = !item || item.state !== answer.state || item.priority !== answer.priority;
       item = answer;
       if (again && item.state === "ready" && !item.dead) locate();
-      before.look(item.state === "ready" ? item.waits_for : "", item.key);
     } else {
       item = state = null;
-      why.className = "why bad";
-      why.textContent = status === 404 ? "The item is not in this queue any more: it was popped, acknowledged, removed, or has died or expired." : answer.error.description;
+      why.hidden = true;
+      problem.hidden = false;
+      problem.textContent = status === 404 ? "The item is not in this queue any more: it was popped, acknowledged, removed, or has died or expired." : answer.error.description;
       fill(actions);
       return status === 404 ? "the item is gone" : "the item is not shown";
     }
@@ -78,35 +76,17 @@ export function item(context, { queue, id }) {
 
   return h("section", {},
     h("div", { class: "head" }, h("h1", { class: "mono" }, id), h("span", {}, "in ", h("a", { href: link(queue) }, queue)), actions),
-    why, facts, attempts, h("h2", {}, "Headers"), headers, payload);
+    problem, why, facts, attempts, h("h2", {}, "Headers"), headers, payload);
 }
-
-const unasked = new Set(["no_workers", "band", "unknown"]); // causes for which a ready item stays that waits for nothing else
 
 const when = (time) => `${new Date(time).toLocaleString()} (${fromNow(time)})`;
 const fact = (name, value) => [h("dt", {}, name), h("dd", {}, h("span", { class: "text" }, visible(value)))];
 
-function explain(item, info, position) {
-  switch (item.state) {
-    case "delayed": return item.attempts ? `It came back (${visible(cut(reasonOf(item), 200))}) and waits until it is delivered again, ${fromNow(item.due)}.` : `It waits until its delay is over, ${fromNow(item.due)}.`;
-    case "leased": if (item.held) return `${visible(item.holder)} holds it until the store that takes the items has it. Nothing else can be done with it meanwhile.`;
-      return `${item.holder ? visible(item.holder) : "A consumer"} works on it. Unless that settles or extends its lease, the item returns ${fromNow(item.lease_expires ?? item.due)}.`;
-  }
-  const key = `key ${visible(cut(item.key ?? "", 128))}`;
-  switch (item.waits_for) {
-    case "key_order": return `It is ready and waits for another item of its ${key}: the queue hands these out one after another.`;
-    case "key_limit": return `It is ready and waits until an item of its ${key} is settled: ${info?.config.key_limit ? `${count(info.config.key_limit)} of them may be` : "as many as may be are"} leased at a time.`;
-    case "key_rate": return `It is ready and waits until the rate of its ${key} allows the next delivery.`;
-    case "rate": return "It is ready and waits until the queue's rate allows the next delivery.";
-  }
-  if (item.waits_for === "pause" && item.key && info && !info.paused) return `It is ready, and its ${key} is paused: no pop gets it until the key is resumed.`;
-  if (item.dead) return `It is a dead letter of ${item.dead.origin}: ${visible(cut(reasonOf(item), 200))}. It stays until somebody requeues or removes it${info && info.rates.pop >= 0.005 ? ", or pops it: this queue is popped" : ""}.`;
-  if (info?.paused || item.waits_for === "pause") return "It is ready, and the queue is paused: no pop gets it until the queue is resumed.";
-  const place = position > 1 ? ` ${count(position - 1)} ${position === 2 ? "item is" : "items are"} before it.` : position === 1 ? " It is the next one." : position === -1 ? " More than 1,000 items are before it." : "";
-  const { cause, text, next } = item.explain ?? {};
-  if (unasked.has(cause)) return `${visible(text)}${place} ${next}`;
-  const pops = !cause && info && info.rates.pop < 0.005 && info.waiting === 0 ? " Nobody pops this queue now." : "";
-  return `It is ready.${place}${pops}`;
+// before says how many items are in front of one that is ready, if that is known.
+function before(position) {
+  if (position < 0) return "More than 1,000 items are before it.";
+  if (position === 1) return "It is the next one.";
+  return `${count(position - 1)} ${position === 2 ? "item is" : "items are"} before it.`;
 }
 
 // showAttempts tells how each lease without success ended, the last one first.

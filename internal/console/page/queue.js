@@ -64,7 +64,7 @@ export function queue(context, { queue: name, parameters }) {
       there(true);
       showTiles(tiles, answer);
       isPaused = answer.paused;
-      update(wrong, badges(name, { paused: isPaused, ...answer.explain }));
+      update(wrong, badges({ paused: isPaused, ...answer.explain }));
       showCause(why, name, answer.explain);
       pause.textContent = isPaused ? "Resume" : "Pause";
       if (!shown) fill(content, (shown = view(answer.config)).element ?? shown);

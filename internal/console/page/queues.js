@@ -97,7 +97,7 @@ function makeRow(q) {
 }
 
 function updateRow(row, q) {
-  update(row.querySelector(".badges"), badges(q.queue, q));
+  update(row.querySelector(".badges"), badges(q));
   row.querySelector(".error").textContent = q.error ?? "";
   columns.forEach((c, i) => {
     const cell = row.children[i + 1];
