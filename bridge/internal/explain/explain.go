@@ -213,7 +213,7 @@ func (f *Facts) deadLetters() (text, next string) {
 		if f.Died != "" {
 			text += ", which died of: " + f.Died
 		}
-		return text + ". It stays until somebody requeues or removes it.", "Requeue or remove it."
+		return text + ".", "Requeue or remove it."
 	}
 	return f.ready() + ", in a queue for dead letters: they stay until somebody requeues or removes them.", "Look why they died."
 }
@@ -229,11 +229,11 @@ func (f *Facts) held(now time.Time) string {
 	if f.Item {
 		return fmt.Sprintf("The link %s holds the item%s: the store that takes it has not said that it has it.", f.Link, since(f.Since, now))
 	}
-	first := ""
+	first := "The"
 	if f.Ready > 0 {
-		first = f.ready() + ", and nobody asks for " + f.them() + ": "
+		first = f.ready() + ", and nobody asks for " + f.them() + ": the"
 	}
-	return fmt.Sprintf("%sthe link %s holds items%s, and the store that takes them has not said that it has them.", first, f.Link, since(f.Since, now))
+	return fmt.Sprintf("%s link %s holds items%s, and the store that takes them has not said that it has them.", first, f.Link, since(f.Since, now))
 }
 
 func (f *Facts) delayed(now time.Time) string {
