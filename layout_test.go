@@ -159,7 +159,7 @@ var seamsOf = map[string]seam{
 	"client":         {17, 20},
 	"cmd/pq":         {6, 6},
 	"cmd/pqd":        {10, 11},
-	"fdbpq":          {25, 41},
+	"fdbpq":          {9, 19},
 	"fdbpq/kv/local": {28, 30},
 }
 

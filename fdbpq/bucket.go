@@ -81,3 +81,7 @@ func parseBucket(v []byte) (b bucket, err error) {
 	}
 	return b, nil
 }
+
+// MaxKeysOwing bounds how many keys of a queue may have a row of tokens, because they owe
+// some: 24 hours at most. With so many, a key that owes none waits until another one is done.
+const MaxKeysOwing = 1_000_000

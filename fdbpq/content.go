@@ -8,20 +8,6 @@ import (
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
-const (
-	// MaxContent bounds the bytes of headers and payload of one item, so that they
-	// fit into one transaction together with the item's other rows.
-	MaxContent = 8<<20 + 64<<10
-
-	// maxInline bounds the content kept in the item's own row, below
-	// kv.MaxValueSize even when every byte is escaped. Larger content has rows of
-	// its own, which leasing the item and ending the lease do not touch.
-	maxInline = 32 << 10
-
-	chunkSize = 90_000
-	maxChunks = (MaxContent + chunkSize - 1) / chunkSize
-)
-
 // store writes an item's content: into the envelope when it is small,
 // otherwise into rows that begin with prefix and the item's tail.
 func (e *envelope) store(tx kv.Tx, prefix []byte, p place, headers, payload []byte) error {

@@ -23,11 +23,6 @@ type DeadLetter struct {
 	Interruptions int64 // that it had there
 }
 
-// isDead reports whether the item is a dead letter. Its deliveries are not limited,
-// and Terminate drops it: dead letters do not move on to a further queue. Being dead
-// is a property of items: other items of a dead-letter queue are like any.
-func (e *envelope) isDead() bool { return e.dead != (DeadLetter{}) }
-
 // cause is what an item failed of: the reason of its last attempt. A dead letter that did not die
 // of an attempt has that of its death, and so has one whose last attempt gave none.
 func (d DeadLetter) cause(attempts Attempts) string {
@@ -35,12 +30,4 @@ func (d DeadLetter) cause(attempts Attempts) string {
 		return d.Reason
 	}
 	return cmp.Or(attempts.reason(), d.Reason)
-}
-
-// shownDead is how the item died, nil if it is no dead letter.
-func (e *envelope) shownDead() *DeadLetter {
-	if !e.isDead() {
-		return nil
-	}
-	return &e.dead
 }

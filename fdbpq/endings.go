@@ -24,12 +24,6 @@ type Endings struct {
 	Returns       int64 // it was given back with nothing wrong with the item, or taken away
 }
 
-// endings are what an item keeps of that, besides its tries.
-type endings struct {
-	interruptions, returns int64
-	unreceived             int64 // nobody received it: no delivery
-}
-
 // deliveries is how often the item was handed out with a lease.
 func (e *envelope) deliveries() int64 { return e.tries + e.interruptions + e.returns }
 

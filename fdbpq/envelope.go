@@ -197,3 +197,36 @@ func foreignEnvelope(b []byte, p place) envelope {
 	e.size = int64(len(e.payload))
 	return e
 }
+
+// endings are what an item keeps of that, besides its tries.
+type endings struct {
+	interruptions, returns int64
+	unreceived             int64 // nobody received it: no delivery
+}
+
+const (
+	// MaxContent bounds the bytes of headers and payload of one item, so that they
+	// fit into one transaction together with the item's other rows.
+	MaxContent = 8<<20 + 64<<10
+
+	// maxInline bounds the content kept in the item's own row, below
+	// kv.MaxValueSize even when every byte is escaped. Larger content has rows of
+	// its own, which leasing the item and ending the lease do not touch.
+	maxInline = 32 << 10
+
+	chunkSize = 90_000
+	maxChunks = (MaxContent + chunkSize - 1) / chunkSize
+)
+
+// isDead reports whether the item is a dead letter. Its deliveries are not limited,
+// and Terminate drops it: dead letters do not move on to a further queue. Being dead
+// is a property of items: other items of a dead-letter queue are like any.
+func (e *envelope) isDead() bool { return e.dead != (DeadLetter{}) }
+
+// shownDead is how the item died, nil if it is no dead letter.
+func (e *envelope) shownDead() *DeadLetter {
+	if !e.isDead() {
+		return nil
+	}
+	return &e.dead
+}

@@ -272,17 +272,6 @@ func (x explains) holder(key string, priority int64) (*located, error) {
 	return first, err
 }
 
-// longer is that of two holders of a key which has it for longer.
-func longer(a, b *located) *located {
-	switch {
-	case a == nil, b.state == StateLeased && a.state != StateLeased:
-		return b
-	case a.state == StateLeased && b.state == StateLeased && b.since < a.since:
-		return b
-	}
-	return a
-}
-
 // Leases says who has the items that are leased. It says nothing where none is.
 func (i *Inspection) Leases(oldest OldestLease, held Held) Explanation {
 	x := explains{i.queue}

@@ -2,7 +2,6 @@ package fdbpq
 
 import (
 	"cmp"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"math"
@@ -10,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
@@ -58,50 +56,6 @@ func (p place) count() (int64, error) {
 	return count, err
 }
 
-// ID identifies an item as long as it exists. It is the place at which the item was
-// pushed.
-type ID struct {
-	place place
-}
-
-// Priority is the priority with which the item was pushed.
-func (id ID) Priority() int64 { return id.place.priority }
-
-// ErrID: the id is malformed.
-var ErrID = errors.New("not an item id: expected one as a push or a pop answered it")
-
-// String returns the id in letters, digits, '-' and '_'.
-func (id ID) String() string {
-	var key [64]byte
-	return base64.RawURLEncoding.EncodeToString(id.place.append(key[:0]))
-}
-
-// AppendText appends what String returns.
-func (id ID) AppendText(b []byte) ([]byte, error) {
-	var key [64]byte
-	return base64.RawURLEncoding.AppendEncode(b, id.place.append(key[:0])), nil
-}
-
-// ParseID reads what [ID.String] wrote.
-func ParseID(s string) (ID, error) {
-	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
-	if err != nil || strings.ContainsAny(s, "\r\n") { // the decoder skips these
-		return ID{}, ErrID
-	}
-	p, err := parsePlace(b)
-	if err != nil {
-		return ID{}, ErrID
-	}
-	_, rest, err := tuple.ConsumeInt([]byte(p.tail))
-	if err != nil {
-		return ID{}, ErrID
-	}
-	if _, rest, err = tuple.ConsumeBytes(rest); err != nil || len(rest) > 0 {
-		return ID{}, ErrID
-	}
-	return ID{place: p}, nil
-}
-
 // State is the state of an item.
 type State string
 
@@ -119,30 +73,6 @@ type located struct {
 	returnPriority int64 // priority that a leased item returns to; of others, the one that they have
 	over           bool  // of a leased item: its lease has ended, and is counted
 	envelope
-}
-
-// locate finds an item by its id in any state, nil when there is none. The
-// transaction depends on the rows that exist and on those that do not.
-func (qtx *queueTx) locate(r kv.Reader, id ID) (*located, error) {
-	at := id.place
-	rows, err := r.GetAll(qtx.rowsAt(at))
-	if err != nil {
-		return nil, err
-	}
-	if forward := rows[len(rows)-1]; forward != nil {
-		if at.priority, _, err = tuple.ConsumeInt(forward); err != nil {
-			return nil, fmt.Errorf("damaged forwarding row: %w", err)
-		}
-		if rows, err = r.GetAll(qtx.rowsAt(at)); err != nil {
-			return nil, err
-		}
-	}
-	for i, space := range qtx.state.itemSpaces() {
-		if rows[i] != nil {
-			return parseItemRow(space, rows[i], at)
-		}
-	}
-	return nil, nil
 }
 
 // parseItemRow parses the value of an item's row in the given space.
@@ -229,16 +159,6 @@ func (s *queueState) itemSpaces() []string {
 }
 
 var itemSpaces = []string{spaceReady, spaceDelayed, spaceLeased, spaceKeyed}
-
-// rowsAt are the keys of a place in all spaces of items, and of its forwarding row.
-func (qtx *queueTx) rowsAt(p place) [][]byte {
-	spaces := qtx.state.itemSpaces()
-	keys := make([][]byte, 0, len(spaces)+1)
-	for _, space := range spaces {
-		keys = append(keys, p.append(qtx.prefix(space)))
-	}
-	return append(keys, p.append(qtx.prefix(spaceForward)))
-}
 
 // readySpace is the space of the item when it is ready.
 func (e *envelope) readySpace() string {

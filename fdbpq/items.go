@@ -3,39 +3,9 @@ package fdbpq
 import (
 	"bytes"
 	"errors"
-	"math"
-	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
-
-// StoredItem is an item of a queue, in whatever state.
-type StoredItem struct {
-	Item
-	State   State
-	Due     int64 // store time at which a lease or a delay ends; 0 when ready, or held
-	Since   int64 // of a leased item: store time when its lease began; 0: not known, or held
-	Held    bool  // leased without an end, by a link
-	Expires int64 // store time at which its TTL ends; 0: never
-	Fence   int64 // number of leases, returned ones included
-
-	KeyFence int64 // of the last lease, 0 if it had none
-
-	// WaitsFor says why Get's item is not handed out, "" if its turn comes when those in
-	// front of it are gone, or if it is leased.
-	WaitsFor WaitsFor
-
-	// KeyAhead is how many ready items of the key are handed out before Get's item, which is
-	// ready, up to MaxKeyCount.
-	KeyAhead int
-
-	Holder   string // of a leased item: what its holder calls itself; "": nothing
-	Attempts Attempts
-	Cause    string // what it failed of last; "": nothing, or nobody said
-
-	Unique            string // no other item of the queue has this value; "": it has none, or none any more
-	UniqueUntilLeased bool   // the first lease ends that
-}
 
 // Get returns an item by its id, whatever its state; nil when there is none.
 func (q Queue) Get(r kv.Reader, id ID) (*StoredItem, error) {
@@ -56,36 +26,6 @@ func (q Queue) Get(r kv.Reader, id ID) (*StoredItem, error) {
 	}
 	stored.KeyAhead, err = keyInfos{qtx}.ahead(l)
 	return stored, err
-}
-
-// whole is more than the bytes of any payload.
-const whole = math.MaxInt32
-
-// stored returns an item with the first bytes of its payload.
-func (c contents) stored(r kv.Reader, l *located, payload int64) (*StoredItem, error) {
-	f := *l
-	prefix := c.prefix(spaceChunk)
-	var err error
-	if payload < l.size-l.headerSize {
-		err = loadBeginning(r, prefix, &f.envelope, f.place, payload)
-	} else {
-		err = loadContent(r, prefix, &f.envelope, f.place)
-	}
-	if err != nil {
-		return nil, err
-	}
-	item, err := f.item()
-	if err != nil {
-		return nil, err
-	}
-	stored := &StoredItem{Item: item, State: l.state, Due: l.due, Held: l.held(), Expires: l.expires, Fence: l.fence, KeyFence: l.keyFence, Holder: l.holder, Attempts: l.attempts, Cause: l.dead.cause(l.attempts)}
-	if stored.Held {
-		stored.Due = 0
-	} else if l.state == StateLeased {
-		stored.Since = l.since
-	}
-	stored.Unique, stored.UniqueUntilLeased = l.claim()
-	return stored, nil
 }
 
 // Remove removes an item, whatever its state, and reports whether there was one, and the
@@ -109,46 +49,6 @@ func (q Queue) Move(tx kv.Tx, id ID, priority int64) (bool, error) {
 	}
 	qtx.move(l, priority)
 	return true, qtx.done()
-}
-
-// Item is an item that a pop or a peek returns.
-type Item struct {
-	ID         ID
-	Seq        int64 // number in push order
-	Priority   int64
-	Key        string // "": none
-	Payload    []byte
-	Headers    []byte
-	Size       int64 // bytes of headers and payload
-	Pushed     time.Time
-	Deliveries int64 // how often it was handed out with a lease, this time included
-	Endings
-	Dead  *DeadLetter
-	Lease *Lease // nil when the item was popped for good
-
-	expires int64 // see StoredItem
-}
-
-func (f *located) item() (Item, error) {
-	seq, err := f.place.count()
-	if err != nil {
-		return Item{}, err
-	}
-	item := Item{
-		ID:         f.envelope.id(f.place),
-		Seq:        seq,
-		Priority:   f.place.priority,
-		Key:        f.envelope.key,
-		Payload:    f.envelope.payload,
-		Headers:    f.envelope.headers,
-		Size:       f.envelope.size,
-		Pushed:     time.Unix(0, f.envelope.pushed),
-		Deliveries: f.deliveries(),
-		Endings:    f.ended(),
-		Dead:       f.shownDead(),
-		expires:    f.envelope.expires,
-	}
-	return item, nil
 }
 
 // Listing selects a page of a queue's items.
@@ -345,50 +245,4 @@ func (ls lists) page(space string, next nextEntries, listing Listing) (Page, err
 		page.More = len(rest) > 0
 	}
 	return page, nil
-}
-
-// Peek returns the items that Pop would return for the selection, and removes none.
-func (q Queue) Peek(r kv.Reader, sel Selection) (Popped, error) {
-	if err := sel.check(); err != nil {
-		return Popped{}, err
-	}
-	qtx, err := q.view(r)
-	if err != nil || qtx == nil {
-		return Popped{Reason: ReasonUnknown}, err
-	}
-	s := qtx.state
-	if err := s.refusesEnd(&sel); err != nil {
-		return Popped{}, err
-	}
-	if s.paused {
-		return Popped{Reason: ReasonPaused}, nil
-	}
-	found := collector{queueTx: qtx, sel: sel}
-	var popped Popped
-	retry, err := found.bound()
-	if err != nil {
-		return Popped{}, err
-	}
-	if found.sel.Limit == 0 {
-		return popped, pops{qtx}.completeLater(&popped, *sel.Band, retry)
-	}
-	if err := found.run(); err != nil {
-		return Popped{}, err
-	}
-	for _, f := range found.items {
-		if err := (contents{found.queueTx}).load(&f.envelope, f.place); err != nil {
-			return Popped{}, err
-		}
-		item, err := f.item()
-		if err != nil {
-			return Popped{}, err
-		}
-		popped.Items = append(popped.Items, item)
-	}
-	if len(popped.Items) == 0 && s.takesTurns() {
-		if popped.Retry, err = found.nextToken(); err != nil {
-			return Popped{}, err
-		}
-	}
-	return popped, pops{qtx}.complete(&popped, *sel.Band)
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
@@ -236,76 +235,4 @@ var unknownState = &queueState{generation: 1, exists: true, config: defaultConfi
 // guess is what the queue's state is likely to be, for prefetches.
 func (c *queueStates) guess(queue string) *queueState {
 	return cmp.Or(c.last(queue), unknownState)
-}
-
-// orNew has a queue that does not exist be a new one, which its first item makes.
-func (qtx *queueTx) orNew() error {
-	if qtx.state.exists {
-		return nil
-	}
-	if err := qtx.mayBeMade(); err != nil {
-		return err
-	}
-	begin := &queueState{exists: true, config: defaultConfig()}
-	if begin.generation = qtx.state.generation; begin.generation == 0 { // otherwise Delete has incremented it
-		gone, err := qtx.tx.Get(row(spaceGone))
-		if err != nil {
-			return err
-		}
-		begin.generation = int64(kv.DecodeInteger(gone)) + 1
-	}
-	qtx.state, qtx.missing = begin, true
-	return nil
-}
-
-// mayBeMade returns why the queue is not made, nil if it is.
-func (qtx *queueTx) mayBeMade() error {
-	if qtx.making == nil {
-		return nil
-	}
-	if with := CountsWith(qtx.name); with != "" {
-		if other, err := qtx.queue(with); err != nil || other.there() {
-			return err
-		}
-	}
-	return qtx.making()
-}
-
-// create makes a queue that is missing, in a state.
-func (qtx *queueTx) create(s *queueState) error {
-	qtx.missing = false
-	if s.generation > 1 {
-		// Watches of an earlier queue of this name see a value that they have not seen.
-		qtx.tx.Add(queueRow(spaceArrivals, qtx.name), s.generation<<32)
-	}
-	return qtx.writeState(s)
-}
-
-// orCreate makes the queue if need be.
-func (qtx *queueTx) orCreate() error {
-	if err := qtx.orNew(); err != nil || !qtx.missing {
-		return err
-	}
-	return qtx.create(qtx.state)
-}
-
-func (qtx *queueTx) writeState(s *queueState) error {
-	raw, err := s.pack()
-	if err != nil {
-		return err
-	}
-	qtx.tx.Set(queueRow(spaceState, qtx.name), raw)
-	qtx.state = s
-	return nil
-}
-
-// beBorn has the queue's state keep the generation at which it was made. Rows that outlive a
-// purge, and end with a delete, have it in their keys.
-func (qtx *queueTx) beBorn() error {
-	if qtx.state.born != 0 {
-		return nil
-	}
-	changed := *qtx.state
-	changed.born = changed.generation
-	return qtx.writeState(&changed)
 }

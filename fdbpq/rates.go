@@ -90,10 +90,6 @@ func keyBucketRow(queue, key string) []byte {
 	return tuple.AppendBytes(queueRow(spaceTokensOf, queue), []byte(key))
 }
 
-// MaxKeysOwing bounds how many keys of a queue may have a row of tokens, because they owe
-// some: 24 hours at most. With so many, a key that owes none waits until another one is done.
-const MaxKeysOwing = 1_000_000
-
 // keep writes the tokens of a key.
 func (rs rates) keep(key string, b *bucket) error {
 	if !b.counted {

@@ -201,3 +201,12 @@ func (qtx *queueTx) emit(e Event) {
 	e.Queue = qtx.name
 	qtx.events = append(qtx.events, e)
 }
+
+// front is the reader of what stands in front of the items that a pop takes, and of how many a purge removes: by snapshot, so
+// that neither fails on a push, or, where the queue is strict, so that it depends on it.
+func (w *Work) front(s *queueState) kv.Reader {
+	if w.store.strict || s.config.Strict {
+		return w.tx
+	}
+	return w.snapshot
+}

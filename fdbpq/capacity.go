@@ -1,0 +1,81 @@
+package fdbpq
+
+import (
+	"fmt"
+	"math"
+)
+
+// A queue has a bound of items, max_length, and one of bytes, max_bytes. A push that exceeds
+// one is refused, or evicts: then the least urgent ready items go, as far as eight will do.
+// A push whose item the queue would grow by nevertheless is refused.
+
+// ItemBytes is what each item counts of max_bytes besides its payload and headers: about what
+// its rows take.
+const ItemBytes = 512
+
+// maxBytes is the bound that holds for a queue, 0 for none.
+func (s *Store) maxBytes(c *Config) int64 {
+	if c.MaxBytes == 0 || s.maxQueueBytes == 0 {
+		return max(c.MaxBytes, s.maxQueueBytes)
+	}
+	return min(c.MaxBytes, s.maxQueueBytes)
+}
+
+// limited reports whether a push depends on how much is in the queue.
+func (s *Store) limited(c *Config) bool { return c.MaxLength > 0 || s.maxBytes(c) > 0 }
+
+// amount counts items and bytes.
+type amount struct{ items, bytes int64 }
+
+func amountOf(size int64) amount { return amount{1, size + ItemBytes} }
+
+func (a amount) plus(b amount) amount { return amount{a.items + b.items, a.bytes + b.bytes} }
+
+func (a amount) minus(b amount) amount { return amount{a.items - b.items, a.bytes - b.bytes} }
+
+func (a amount) tooMuch() bool { return a.items > 0 || a.bytes > 0 }
+
+// where keeps the excess of what grows.
+func (a amount) where(grows amount) amount {
+	if grows.items <= 0 {
+		a.items = 0
+	}
+	if grows.bytes <= 0 {
+		a.bytes = 0
+	}
+	return a
+}
+
+// excess is what a queue with so much has beyond its limits, negative where there is room.
+func (qtx *queueTx) excess(n Counts) amount {
+	over := amount{math.MinInt64 / 2, math.MinInt64 / 2}
+	if most := qtx.state.config.MaxLength; most > 0 {
+		over.items = n.Length() - most
+	}
+	if most := qtx.store.maxBytes(&qtx.state.config); most > 0 {
+		over.bytes = n.Bytes + n.Length()*ItemBytes - most
+	}
+	return over
+}
+
+// tooFull is the reason to refuse an item with which the queue has too much, if it has.
+func (qtx *queueTx) tooFull(over amount) error {
+	most := qtx.store.maxBytes(&qtx.state.config)
+	switch {
+	case !over.tooMuch():
+		return nil
+	case over.items > 0:
+		return fmt.Errorf("%w: its max_length is %d", ErrFull, qtx.state.config.MaxLength)
+	case most != qtx.state.config.MaxBytes:
+		return fmt.Errorf("%w: no queue here may have more than %d bytes, of which each item takes %d besides its own", ErrFull, most, ItemBytes)
+	}
+	return fmt.Errorf("%w: its max_bytes is %d, of which each item takes %d besides its own", ErrFull, most, ItemBytes)
+}
+
+// refuses is why a queue with so much takes no item, however small; nil: it may take one.
+func (qtx *queueTx) refuses(n Counts) error {
+	if qtx.state.config.Overflow == OverflowEvict {
+		return nil
+	}
+	return qtx.tooFull(qtx.excess(n).plus(amountOf(0)))
+}

@@ -1,0 +1,96 @@
+package fdbpq
+
+import "time"
+
+// Item is an item that a pop or a peek returns.
+type Item struct {
+	ID         ID
+	Seq        int64 // number in push order
+	Priority   int64
+	Key        string // "": none
+	Payload    []byte
+	Headers    []byte
+	Size       int64 // bytes of headers and payload
+	Pushed     time.Time
+	Deliveries int64 // how often it was handed out with a lease, this time included
+	Endings
+	Dead  *DeadLetter
+	Lease *Lease // nil when the item was popped for good
+
+	expires int64 // see StoredItem
+}
+
+func (f *located) item() (Item, error) {
+	seq, err := f.place.count()
+	if err != nil {
+		return Item{}, err
+	}
+	item := Item{
+		ID:         f.envelope.id(f.place),
+		Seq:        seq,
+		Priority:   f.place.priority,
+		Key:        f.envelope.key,
+		Payload:    f.envelope.payload,
+		Headers:    f.envelope.headers,
+		Size:       f.envelope.size,
+		Pushed:     time.Unix(0, f.envelope.pushed),
+		Deliveries: f.deliveries(),
+		Endings:    f.ended(),
+		Dead:       f.shownDead(),
+		expires:    f.envelope.expires,
+	}
+	return item, nil
+}
+
+// Popped is the result of a pop or a peek.
+type Popped struct {
+	Items []Item
+
+	// Leased is for how long the items were leased, 0 if they were popped for good.
+	Leased time.Duration
+
+	// Ready is the queue's counter of ready items after a pop that found some, or of ReasonBand.
+	Ready int64
+
+	// Reason says why there are no items. It compares the queue's counters of all
+	// priorities as they were when the transaction began; ReasonBand looks into the band.
+	Reason Reason
+
+	// Repeated: an earlier pop with this id has popped the items.
+	Repeated bool
+
+	// Retry is the time until a pop may find an item although none arrives meanwhile,
+	// because a rate allows it then. 0: it cannot.
+	Retry time.Duration
+
+	// Final: the pop's id is remembered to have popped nothing, so it never will.
+	Final bool
+
+	// Events report items past their TTL that the pop removed.
+	Events []Event
+
+	// More: the transaction removed as many items past their TTL as it may, and found
+	// no others so far. Commit and pop again.
+	More bool
+}
+
+// Reason says why a pop or a peek found no items.
+type Reason string
+
+const (
+	ReasonUnknown Reason = "unknown" // no such queue
+	ReasonPaused  Reason = "paused"
+	ReasonRate    Reason = "rate"    // the queue's rate allows no delivery now
+	ReasonBlocked Reason = "blocked" // ready items wait for others of their key, or for its rate, or it is paused
+	ReasonBand    Reason = "band"    // items are ready, and all of them outside the band
+	ReasonLeased  Reason = "leased"  // there are only leased items, and perhaps delayed ones
+	ReasonDelayed Reason = "delayed" // there are only delayed items
+	ReasonEmpty   Reason = "empty"   // none of these
+)
+
+func deref(t *Popped) Popped {
+	if t == nil {
+		return Popped{}
+	}
+	return *t
+}

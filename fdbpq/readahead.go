@@ -1,0 +1,39 @@
+package fdbpq
+
+// readAhead is the head of a queue, read before the queue's state is known, so that
+// an engine over a network serves it at the same time as prefetched rows.
+type readAhead struct {
+	guess   *queueState // assumed state
+	rest    nextEntries
+	entries []entry // the first ones
+	given   bool
+}
+
+// startReadAhead reads the head of the queue if the queue's state can be guessed and
+// the transaction has not read it yet.
+func (w *Work) startReadAhead(queue string, sel *Selection) (*readAhead, error) {
+	if w.knows(queue) {
+		return nil, nil
+	}
+	guess := w.store.queueStates.last(queue)
+	if guess == nil || sel.PopID != "" || !guess.likelyRead(sel) {
+		return nil, nil
+	}
+	next := readyItems(queue, w.front(guess), guess, sel.End, *sel.Band, guess.config.Ties)
+	entries, err := next(sel.Limit, sel.MaxBytes)
+	return &readAhead{guess: guess, rest: next, entries: entries}, err
+}
+
+// likelyRead reports whether a pop is likely to read the head of the queue's ready items.
+func (s *queueState) likelyRead(sel *Selection) bool {
+	return !(sel.PopID != "" && sel.Repeated) && s.exists && !s.paused && !s.takesTurns() && s.config.Rate == (Rate{}) && !(sel.End == Max && s.config.Ties == TiesOldest)
+}
+
+// next returns the entries that were read ahead, and then those that follow.
+func (a *readAhead) next(limit, maxBytes int) ([]entry, error) {
+	if a.given {
+		return a.rest(limit, maxBytes)
+	}
+	a.given = true
+	return a.entries, nil
+}

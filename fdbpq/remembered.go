@@ -1,0 +1,65 @@
+package fdbpq
+
+import (
+	"errors"
+	"fmt"
+)
+
+// remembered is the row of a message or pop id that a queue remembers for its dedup
+// window.
+type remembered interface {
+	forgetAt() int64
+	forget(qtx *queueTx, id string)
+}
+
+// recall reads the row of an id, the zero R when the queue does not remember it. The
+// transaction depends on the answer.
+func recall[R remembered](qtx *queueTx, row []byte, id string, parse func([]byte) (R, error)) (none R, err error) {
+	value, err := qtx.tx.Get(row)
+	if err != nil || value == nil {
+		return none, err
+	}
+	r, err := parse(value)
+	if err != nil {
+		return none, err
+	}
+	now, err := qtx.now()
+	if err != nil {
+		return none, err
+	}
+	if r.forgetAt() <= now {
+		r.forget(qtx, id) // the sweep is late
+		return none, nil
+	}
+	return r, nil
+}
+
+// idDue forgets an id whose timer is due, unless it was remembered anew since.
+func idDue[R remembered](qtx *queueTx, row []byte, t timer, parse func([]byte) (R, error)) error {
+	value, err := qtx.tx.Get(row)
+	if err != nil || value == nil {
+		return err
+	}
+	r, err := parse(value)
+	if err != nil || r.forgetAt() != t.due {
+		return err
+	}
+	r.forget(qtx, t.id)
+	return nil
+}
+
+// ids is what a queue does about message ids.
+type ids struct{ *queueTx }
+
+// room returns an error when the queue may not remember another id beside
+// those stored before this transaction, and its own.
+func (i ids) room(stored int64) error {
+	if limit := i.state.config.DedupLimit; stored+i.tally.remembered >= limit {
+		return fmt.Errorf("%w: the queue's dedup_limit is %d", ErrRemembered, limit)
+	}
+	return nil
+}
+
+// ErrRemembered: the queue remembers dedup_limit message and pop ids, and refuses
+// new ones until some are forgotten.
+var ErrRemembered = errors.New("too many message ids remembered")
