@@ -31,10 +31,10 @@ type Package struct {
 	Mutual   [][]string // pairs of files that use each other
 	Upward   [][]string // uses of a later file by an earlier one, in the best order found
 	Circle   int        // files of the largest set in which each uses all others, if only by way of others
-	Order    []string   // the best order: each file after the files that it uses, as far as possible
+	Order    []string   // that order: each file after those that it uses
 }
 
-// listed is the output of go list for a package.
+// listed is what go list says of a package.
 type listed struct {
 	ImportPath, Dir, Export string
 	GoFiles                 []string
@@ -119,7 +119,9 @@ func count(l listed, exports map[string]string) (p Package, err error) {
 		}
 	}
 	p.Mutual = uses.mutual()
-	p.Circle = uses.circle(l.GoFiles)
+	for _, circle := range uses.circles(l.GoFiles) {
+		p.Circle = max(p.Circle, len(circle))
+	}
 	p.Order = uses.order(l.GoFiles)
 	p.Upward = uses.upward(p.Order)
 	return p, nil
@@ -128,7 +130,7 @@ func count(l listed, exports map[string]string) (p Package, err error) {
 // declared reports whether an object is declared at the top of a file.
 func declared(object types.Object, scope *types.Scope) bool {
 	switch o := object.(type) {
-	case *types.Func: // a method of an interface counts as its type
+	case *types.Func: // of methods of interfaces, the type is meant
 		return o.Signature().Recv() == nil || !types.IsInterface(o.Signature().Recv().Type())
 	case *types.TypeName, *types.Var, *types.Const:
 		return o.Parent() == scope
@@ -181,8 +183,8 @@ func (u uses) mutual() (pairs [][]string) {
 	return pairs
 }
 
-// circle is the size of the largest strongly connected set.
-func (u uses) circle(files []string) (largest int) {
+// circles are the strongly connected sets of the files, each behind those that it uses.
+func (u uses) circles(files []string) (circles [][]string) {
 	reach := make(map[string]map[string]bool)
 	for _, file := range files {
 		seen := map[string]bool{}
@@ -197,26 +199,46 @@ func (u uses) circle(files []string) (largest int) {
 				}
 			}
 		}
+		seen[file] = true
 		reach[file] = seen
 	}
-	for _, file := range files {
-		n := 1
-		for _, other := range files {
-			if other != file && reach[file][other] && reach[other][file] {
-				n++
+	// A file reaches more than each file that it uses, but for those of its circle.
+	sorted := slices.Sorted(slices.Values(files))
+	slices.SortStableFunc(sorted, func(a, b string) int { return cmp.Compare(len(reach[a]), len(reach[b])) })
+	placed := make(map[string]bool)
+	for _, file := range sorted {
+		if placed[file] {
+			continue
+		}
+		var circle []string
+		for _, other := range sorted {
+			if reach[file][other] && reach[other][file] {
+				circle, placed[other] = append(circle, other), true
 			}
 		}
-		largest = max(largest, n)
+		circles = append(circles, circle)
 	}
-	return largest
+	return circles
 }
 
-// order looks for the order with the fewest uses upwards. It begins with the files that are used most and use
-// least, and moves single files while that helps. The result depends on the files alone.
-func (u uses) order(files []string) []string {
+// order looks for the order with the fewest uses upwards. Files that use each other, if only by way of others, are a
+// circle, and no use between circles has to point upwards: each circle follows those that it uses. The same files have
+// the same order each time.
+func (u uses) order(files []string) (order []string) {
+	for _, circle := range u.circles(files) {
+		order = append(order, u.within(circle)...)
+	}
+	return order
+}
+
+// within looks for the order of a circle: it begins with what is used most and uses least, and moves single files
+// while that helps.
+func (u uses) within(files []string) []string {
 	weight := func(file string) (n int) {
-		n = len(u[file])
 		for _, other := range files {
+			if u[file][other] {
+				n++
+			}
 			if u[other][file] {
 				n--
 			}
@@ -233,8 +255,7 @@ func (u uses) order(files []string) []string {
 			for _, step := range []int{-1, 1} {
 				sum := 0
 				for to := at + step; to >= 0 && to < len(order); to += step {
-					// When file passes the other file, its use of that file turns upwards or downwards, and so does
-					// the use of file by it.
+					// Passing the other one, file's use of it is upwards where it was not, and the other way round.
 					passes := order[to]
 					if u[file][passes] {
 						sum += step

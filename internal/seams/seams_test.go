@@ -48,6 +48,7 @@ func TestOrder(t *testing.T) {
 		{"a>b b>c c>a", 1},
 		{"a>b b>a c>d d>c a>d b>d a>c", 2},
 		{"e>a e>b e>c e>d a>e", 1},
+		{"a>b b>a c>a c>d d>e e>d", 2},
 	} {
 		u := make(uses)
 		for pair := range strings.FieldsSeq(c.uses) {
