@@ -14,8 +14,8 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// HeaderWriter writes the headers of an answer with few allocations: the
-// values are parts of one string, and everything else is used again.
+// HeaderWriter writes the headers of an answer with few allocations: the values are parts of one string, and all
+// other memory is used again.
 type HeaderWriter struct {
 	fields nats.Header
 	token  []byte
@@ -61,8 +61,8 @@ func (w *HeaderWriter) Item(item *fdbpq.Item) {
 	}
 }
 
-// headerLine is a text as a header shows it: as it is, unless it is not UTF-8 or has control
-// characters. A program without a bridge may have given such a reason; then it is escaped.
+// headerLine is a text for a header. A text that is not UTF-8 or has control characters, as a reason from a program
+// without a bridge may, is escaped.
 func headerLine(s string) string {
 	if utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl) {
 		return s
@@ -76,15 +76,16 @@ func (w *HeaderWriter) string(key, value string) {
 	w.end(key)
 }
 
-// known writes what an item may lack: requests refuse empty headers, so an answer can be sent as one.
+// known writes a header unless its value is empty: requests refuse empty headers, and an answer may be sent again
+// as a request.
 func (w *HeaderWriter) known(key, value string) {
 	if value != "" {
 		w.string(key, value)
 	}
 }
 
-// Lease writes the headers of a leased item, with the terms of its pop. The subject that settles
-// it begins as that of the pop did. What is confirmed says until when in a header of its own.
+// Lease writes the headers of a leased item, with the terms of its pop. The subject that settles it begins like the
+// subject of the pop. A pop in two steps has the end of the lease in a header of its own.
 func (w *HeaderWriter) Lease(wire *Wire, pop subjects.Subject, t Terms, confirms bool, lease *fdbpq.Lease) {
 	w.token = wire.Sealer.Append(w.token[:0], lease, t)
 	w.text = wire.Grammar.Of(pop).AppendAck(w.text, pop.Queue, wire.Sealer.Conn, w.token)
@@ -100,11 +101,10 @@ func (w *HeaderWriter) Lease(wire *Wire, pop subjects.Subject, t Terms, confirms
 	}
 }
 
-// Behind writes how many items there are behind the answer's.
+// Behind writes how many items are left behind the answered ones.
 func (w *HeaderWriter) Behind(n int64) { w.number(protocol.HeaderNumPending, max(0, n)) }
 
-// Stored writes the headers of an item in the store. display turns a store time into one of
-// clocks on the wall.
+// Stored writes the headers of an item in the store. display turns a store time into wall time.
 func (w *HeaderWriter) Stored(item *fdbpq.StoredItem, display func(int64) time.Time) {
 	w.Item(&item.Item)
 	w.string(protocol.HeaderState, string(item.State))
@@ -149,7 +149,7 @@ func (w *HeaderWriter) time(key string, t time.Time) {
 	w.end(key)
 }
 
-// Finish returns the headers. They are used again by the next answer, but for their values.
+// Finish returns the headers. The next answer uses their memory again, except the values.
 func (w *HeaderWriter) Finish() nats.Header {
 	text := string(w.text)
 	at := 0

@@ -12,7 +12,7 @@ import (
 // TooManyHeaders stands in place of a header block with too many headers.
 const TooManyHeaders = "NATS/1.0 413\r\n\r\n"
 
-// TooManyBytes is the header block of a message whose bytes nobody has read.
+// TooManyBytes is the header block of a message that was refused unread.
 const TooManyBytes = "NATS/1.0 429\r\n\r\n"
 
 var (
@@ -26,12 +26,11 @@ const (
 	lineFrame  = len(": \r\n")
 )
 
-// CheckBlock refuses a message whose headers nats.go has not read completely. nats.go
-// delivers a message with an unreadable header block without headers, and ignores lines
-// without a name and everything behind the empty line. A request without its headers is
-// another request. Only the size of the block is left to check: the headers have to
-// account for it, but for a space that each line may lack behind its colon. A carriage return that
-// is missing counts as such a space, and lines that lack theirs can hide as many bytes too many.
+// CheckBlock refuses a message whose headers nats.go has not read completely. nats.go delivers a message with an
+// unreadable header block without headers, and ignores lines without a name and everything behind the empty line. A
+// request without its headers is another request. Only the size of the block is left to check: the headers have to
+// account for it, except for a space that each line may lack behind its colon. A missing carriage return counts as
+// such a space, and lines without that space can hide as many extra bytes.
 func CheckBlock(m *nats.Msg) *failure.Failure {
 	size := m.Size() - len(m.Subject) - len(m.Reply) - len(m.Data)
 	switch {
@@ -80,8 +79,8 @@ const blockForm = "Name: value"
 
 var errBlock = failure.Newf(400, "the header block cannot be read: expected NATS/1.0, then lines such as %s, then an empty line", blockForm)
 
-// checkHeaderValue refuses what would end a header for those who read it: each client has to get
-// the value that was sent.
+// checkHeaderValue refuses characters that would end a header for some readers: each client has to get the value
+// that was sent.
 func checkHeaderValue(name, value string) *failure.Failure {
 	if strings.ContainsAny(value, "\r\n\x00") {
 		return failure.Newf(400, "header %s is %s: expected one line without zero bytes", failure.Quote(name), failure.Quote(value))

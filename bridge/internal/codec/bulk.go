@@ -34,7 +34,7 @@ const (
 	whereFields = "state, min, max, key, header, reason, cause, origin, holder, pushed_before, pushed_after, deliveries, interruptions"
 )
 
-// bulkVerbs are what bulk operations do, and the fields that they have besides bulkFields.
+// bulkVerbs are the bulk operations, with the fields that they have besides bulkFields.
 var bulkVerbs = map[subjects.Verb]struct {
 	verb fdbpq.BulkVerb
 	own  string
@@ -67,7 +67,7 @@ func ReadBulk(m *nats.Msg, s *subjects.Subject) (fdbpq.Bulk, BulkMark, *failure.
 	return r.bulk, mark, f
 }
 
-// check refuses what does not go together, and fills in what is left out.
+// check refuses fields that contradict each other, and fills in defaults.
 func (r *bulkReader) check(s *subjects.Subject) *failure.Failure {
 	b, w := &r.bulk, &r.bulk.Where
 	switch {
@@ -147,8 +147,8 @@ func (r *bulkReader) field(name string, value any) (known bool, f *failure.Failu
 	return true, f
 }
 
-// BulkMark begins the cursors of an operation on a queue: those of another one, or of another
-// filter, would pass over what is in front of them.
+// BulkMark begins the cursors of an operation on a queue. A cursor of another operation, or of another filter,
+// would pass over the items in front of it.
 type BulkMark string
 
 // mark is known when all of the body is read.
@@ -168,7 +168,7 @@ func (r *bulkReader) filtered(name string, value any) {
 // Cursor is a cursor as it is answered.
 func (m BulkMark) Cursor(c *fdbpq.BulkCursor) string { return string(m) + c.String() }
 
-// read has a page go on at a cursor.
+// read makes a page continue at a cursor.
 func (m BulkMark) read(text string, page *fdbpq.Bulk) *failure.Failure {
 	rest, own := strings.CutPrefix(text, string(m))
 	cursor, err := fdbpq.ParseBulkCursor(rest)
@@ -240,7 +240,7 @@ func readSome(what string, value any) (string, *failure.Failure) {
 	return s, f
 }
 
-// readText reads a text, or with * at the end its beginning.
+// readText reads a text, or, with * at the end, the beginning of texts.
 func readText(what string, value any) (*fdbpq.Text, *failure.Failure) {
 	s, f := readSome(what, value)
 	text, prefix := strings.CutSuffix(s, "*")

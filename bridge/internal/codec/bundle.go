@@ -13,11 +13,11 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// maxResult is the size of what an answer says about one item of a bundle. That it was refused, without a text of its own, takes
-// no more.
+// maxResult is the size of an item's result in the answer to a bundle. A refusal without a text of its own takes no
+// more.
 var maxResult = len(`{"seq":,"duplicate":true,"id":"","priority":,"evicted":true},`) + maxIDText + 2*maxNumberText
 
-// readBundleSize reads how many requests a message says that it has.
+// readBundleSize reads the number of requests that a message announces.
 func readBundleSize(values []string) (int, *failure.Failure) {
 	value, f := single(protocol.HeaderBundle, values)
 	if f != nil {
@@ -43,8 +43,8 @@ type Bundle struct {
 	frames  []byte
 }
 
-// OpenBundle reads the few headers that a bundle has itself. size is the one that says how many
-// items it has. Items takes as long as they are many, so it is a step of its own.
+// OpenBundle reads the few headers of the bundle itself. size is the header with the number of items. Items may
+// take long, so it is a step of its own.
 func (w *Wire) OpenBundle(s *subjects.Subject, m *nats.Msg, size []string) (*Bundle, *failure.Failure) {
 	n, f := readBundleSize(size)
 	if f != nil {
@@ -60,7 +60,7 @@ func (w *Wire) OpenBundle(s *subjects.Subject, m *nats.Msg, size []string) (*Bun
 	return b, nil
 }
 
-// Items reads the items of a bundle that is pushed as a whole. What is wrong with one of them is a failure of the bundle.
+// Items reads the items of a bundle that is pushed as a whole. A mistake in one of them is a failure of the bundle.
 func (b *Bundle) Items() ([]fdbpq.NewItem, *failure.Failure) {
 	items, f := b.read(func(i int, f *failure.Failure) *failure.Failure { return f.OfItem(i) })
 	if f != nil {
@@ -72,8 +72,8 @@ func (b *Bundle) Items() ([]fdbpq.NewItem, *failure.Failure) {
 	return items, nil
 }
 
-// Apart reads the items of a bundle of which each is pushed on its own. refused has why one is not, nil for the others. A
-// bundle whose frames cannot be told from each other fails as a whole.
+// Apart reads the items of a bundle whose items are pushed one by one. refused has the reason against each refused
+// item, nil for the others. A bundle whose frames cannot be told apart fails as a whole.
 func (b *Bundle) Apart() (items []fdbpq.NewItem, refused []*failure.Failure, f *failure.Failure) {
 	refused = make([]*failure.Failure, b.Len)
 	items, f = b.read(func(i int, f *failure.Failure) *failure.Failure {
@@ -83,7 +83,7 @@ func (b *Bundle) Apart() (items []fdbpq.NewItem, refused []*failure.Failure, f *
 	return items, refused, f
 }
 
-// read reads the items. wrong is called with what is wrong with one of them, and what it returns ends the reading.
+// read reads the items. It calls wrong with a mistake in one of them, and ends if wrong returns a failure.
 func (b *Bundle) read(wrong func(i int, f *failure.Failure) *failure.Failure) ([]fdbpq.NewItem, *failure.Failure) {
 	items, rest, lines := make([]fdbpq.NewItem, b.Len), b.frames, newFrameLines()
 	for i := range items {

@@ -1,17 +1,15 @@
-// Package codec reads what clients ask, and writes what they are answered: bytes in, values out,
-// and back.
+// Package codec reads the requests of clients, and writes the answers: bytes in, values out, and back.
 //
-// What it guarantees: each request is read completely, or refused with a failure that says what
-// was expected; nothing that a client sends is ignored, or makes a value out of bounds. A token is
-// accepted only as the store's bridges made it. The fuzz targets hold it to that.
+// What it guarantees: each request is read completely, or refused with a failure that says what was expected;
+// nothing that a client sends is ignored, or makes a value out of bounds. A token is accepted only as the store's
+// bridges made it. The fuzz targets hold it to that.
 //
 // The package knows neither queues nor lanes, and waits for nothing.
 package codec
 
 import "github.com/pqbridge/pqbridge/subjects"
 
-// Wire is how the messages of a bridge look: their subjects, the tokens of leases, and the
-// size of the answers.
+// Wire knows the form of a bridge's messages: their subjects, the tokens of leases, and the size of the answers.
 type Wire struct {
 	Grammar subjects.Grammar
 	Sealer  Sealer
@@ -30,7 +28,7 @@ func New(prefix string, secret []byte, maxPayload func() int64) (*Wire, error) {
 	return w, nil
 }
 
-// WithTenants has the subjects name tenants.
+// WithTenants makes subjects name tenants.
 func (w *Wire) WithTenants() {
 	w.Grammar = w.Grammar.WithTenants()
 	w.Limit.prefix += subjects.MaxQueue + len(".")

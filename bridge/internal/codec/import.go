@@ -13,8 +13,8 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// ReadImport reads an item that is put back to its place. Without a time of its own it was pushed
-// when the request arrived.
+// ReadImport reads an item that is put back to its place. If it has no time of its push, it was pushed when the
+// request arrived.
 func (w *Wire) ReadImport(queue string, m *nats.Msg, arrived time.Time) (item fdbpq.Import, f *failure.Failure) {
 	i := &item
 	i.Payload = m.Data

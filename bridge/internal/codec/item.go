@@ -27,8 +27,8 @@ func checkHeaderName(name string) *failure.Failure {
 
 const notInNames = `"()/,:;<=>?@[\]{}`
 
-// appendHeader appends a header to the block that is kept with an item: lines
-// "key: value" that end in CR LF, as they stand in a message. What it accepts, each answer can carry.
+// appendHeader appends a header to the block that is kept with an item: lines "key: value" that end in CR LF, as in
+// a message. Every answer can carry the headers that it accepts.
 func appendHeader(b []byte, key string, values []string) ([]byte, *failure.Failure) {
 	if f := checkHeaderName(key); f != nil {
 		return nil, f
@@ -48,8 +48,8 @@ func appendHeader(b []byte, key string, values []string) ([]byte, *failure.Failu
 	return b, nil
 }
 
-// uncarried says why no message can carry the headers of an item. Only a program without a bridge
-// pushes such an item.
+// uncarried says why no message can carry the headers of an item. Such an item was pushed by a program without a
+// bridge.
 func uncarried(item *fdbpq.Item) *failure.Failure {
 	for block := item.Headers; len(block) > 0; {
 		line, rest, _ := bytes.Cut(block, []byte("\r\n"))
@@ -69,7 +69,7 @@ func Headers(item *fdbpq.Item) nats.Header {
 	return headers
 }
 
-// Death is what lists and exports say about a dead letter, nil of another item.
+// Death describes a dead letter for lists and exports; nil for another item.
 func Death(letter *fdbpq.DeadLetter) *protocol.Death {
 	if letter == nil {
 		return nil

@@ -14,9 +14,10 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// ReadObject reads a JSON object of up to [protocol.MaxRequestBody] and hands each member to set, which reports whether it knows the
-// field, and what is wrong with the value; an object within it is one for readMembersOf. Names
-// are compared exactly and must not repeat: a member that would be ignored is probably a mistake.
+// ReadObject reads a JSON object of up to [protocol.MaxRequestBody] and hands each member to set, which reports
+// whether it knows the field, and what is wrong with the value. A value that is an object itself is for
+// readMembersOf. Names are compared exactly and must not repeat: a member that would be ignored is probably a
+// mistake.
 func ReadObject(what string, body []byte, fields string, set func(name string, value any) (known bool, f *failure.Failure)) *failure.Failure {
 	if f := checkSize(what, len(body), protocol.MaxRequestBody); f != nil {
 		return f
@@ -38,13 +39,13 @@ func ReadObject(what string, body []byte, fields string, set func(name string, v
 	return nil
 }
 
-// members are those of an object within another one.
+// members are the members of an object within another one.
 type members struct{ of *json.Decoder }
 
-// elements are those of a list.
+// elements are the elements of a list.
 type elements struct{ of *json.Decoder }
 
-// checkJSON refuses JSON that is not to be read in one way alone.
+// checkJSON refuses JSON that is ambiguous.
 func checkJSON(what string, text []byte) *failure.Failure {
 	if err := jsontext.Check(text); err != nil {
 		return failure.Newf(400, "%s: %s", what, err)
@@ -105,7 +106,7 @@ func ReadInteger(what string, value any, least, most int64) (int64, *failure.Fai
 	return ParseInteger(what, number.String(), least, most)
 }
 
-// readIntegers reads up to so many integers from a JSON list.
+// readIntegers reads up to count integers from a JSON list.
 func readIntegers(what string, value any, least, most int64, count int) (all []int64, f *failure.Failure) {
 	list, ok := value.(elements)
 	if !ok {
@@ -142,7 +143,8 @@ func ParseInteger(what, s string, least, most int64) (int64, *failure.Failure) {
 	return n, nil
 }
 
-// span says which integers are allowed in place of n. A bound that nobody means is named only to who is beyond it.
+// span says which integers are allowed in place of n. It names a bound that is usually irrelevant only if n is
+// beyond it.
 func span(n, least, most int64) string {
 	if least >= 0 && most >= maxNumber && n < maxNumber {
 		return fmt.Sprintf("%d or more", least)

@@ -41,13 +41,13 @@ var answerFrame = blockFrame +
 	lineOf(protocol.HeaderID, 0) + lineOf(protocol.HeaderPriority, maxNumberText) + lineOf(protocol.HeaderDeliveries, maxNumberText) +
 	lineOf(protocol.HeaderTimeStamp, maxTimeText) + lineOf(protocol.HeaderNumPending, maxNumberText)
 
-// texts are the lengths of those values.
+// texts are the lengths of the values that depend on the item.
 type texts struct {
 	queue, id, key           int
 	reason, origin, originID int // of a dead letter
 }
 
-// answerSize bounds what the answer adds to an item.
+// answerSize bounds the bytes that the answer adds to an item.
 func (t texts) answerSize(prefix int) int {
 	// A token has the place that the id names, and numbers.
 	token := t.id + maxTokenText
@@ -62,7 +62,7 @@ func (t texts) answerSize(prefix int) int {
 	return n
 }
 
-// textsOf are those of an item of a queue.
+// textsOf are the lengths for an item of a queue.
 func textsOf(queue string, item *fdbpq.Item) texts {
 	var text [2 * maxIDText]byte
 	t := texts{queue: len(queue), id: len(appendID(text[:0], item.ID)), key: len(item.Key)}
@@ -104,7 +104,7 @@ func (l *Limit) reserve(id, key int, dead *fdbpq.DeadLetter) int {
 	return max(replyReserve, t.answerSize(l.prefix))
 }
 
-// uniqueSize is what the unique value of an item adds to an answer that shows it.
+// uniqueSize is how many bytes the unique value of an item adds to an answer that shows it.
 func uniqueSize(value string) int {
 	if value == "" {
 		return 0
@@ -118,12 +118,12 @@ func (l *Limit) BundleRoom() int { return max(1, l.MaxPayload()-bundleFrame) }
 // bundleFrame is the size of the header block of a bundle.
 var bundleFrame = blockFrame + lineOf(protocol.HeaderBundle, maxNumberText)
 
-// ItemFrame bounds what a bundle adds to an item of a queue that a push has made.
+// ItemFrame bounds the bytes that a bundle adds to an item that a push has made.
 func (l *Limit) ItemFrame(queue string) int {
 	return l.frame(texts{queue: len(queue), id: maxIDText})
 }
 
-// frame bounds what a bundle adds to an item.
+// frame bounds the bytes that a bundle adds to an item.
 func (l *Limit) frame(t texts) int {
 	return t.answerSize(l.prefix) - blockFrame + len("  \n") + 2*len("8388608")
 }
@@ -161,7 +161,7 @@ func (l *Limit) Unanswerable(queue string, item *fdbpq.Item) *failure.Failure {
 	return l.Unshowable(queue, item, "")
 }
 
-// Unshowable is the same for an answer that shows the item's unique value.
+// Unshowable does the same for an answer that shows the item's unique value.
 func (l *Limit) Unshowable(queue string, item *fdbpq.Item, unique string) *failure.Failure {
 	if f := uncarried(item); f != nil {
 		return f

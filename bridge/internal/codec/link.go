@@ -21,8 +21,8 @@ const maxLinkBytes = 4 << 20
 // linkFrame bounds the headers of an answer of a link.
 const linkFrame = 256
 
-// ReadTake reads what a taker asks a link for, and the pop that it is for the queue.
-// most bounds the bytes of an answer: what the taker's server carries, 0: it has not said it.
+// ReadTake reads a taker's request to a link, and the pop that it means for the queue. most bounds the bytes of an
+// answer by the payload that the taker's server carries; 0: the taker has not said it.
 func ReadTake(m *nats.Msg, verb string) (ask fdbpq.LinkAsk, p PopRequest, most int64, f *failure.Failure) {
 	p = PopRequest{Terms: Terms{End: fdbpq.Min, Band: fdbpq.AllPriorities, Lease: 1}, Limit: fdbpq.MaxBatch, Bundle: true, MaxBytes: maxLinkBytes}
 	for key, values := range m.Header {
@@ -71,7 +71,8 @@ func ReadTake(m *nats.Msg, verb string) (ask fdbpq.LinkAsk, p PopRequest, most i
 	return ask, p, most, f
 }
 
-// LinkPayload is how many bytes an answer of a link may have, if the taker's server carries so many; 0: it has not said it.
+// LinkPayload is how many bytes an answer of a link may have if the taker's server carries most; 0: the taker has
+// not said it.
 func (l *Limit) LinkPayload(most int64) int {
 	if most == 0 {
 		return l.MaxPayload()
@@ -79,12 +80,12 @@ func (l *Limit) LinkPayload(most int64) int {
 	return int(min(most, int64(l.MaxPayload())))
 }
 
-// LinkRoom bounds what an answer of so many bytes may have of a batch.
+// LinkRoom bounds the items of a batch in an answer of this many bytes.
 func LinkRoom(sel *fdbpq.Selection, payload int) {
 	sel.Room = max(1, payload-bundleFrame-linkFrame)
 }
 
-// LinkFits reports whether it can carry so many bytes of items.
+// LinkFits reports whether an answer can carry this many bytes of items.
 func LinkFits(body, payload int) bool { return body <= payload-bundleFrame-linkFrame }
 
 // LinkHeader is the header of an answer of a link.
@@ -173,7 +174,7 @@ func (w *Wire) ReadLinkBatch(queue, source string, m *nats.Msg) (b LinkBatch, er
 	return b, nil
 }
 
-// readTaken makes an item of one that a link has given.
+// readTaken makes an item from one that a link has given.
 func (w *Wire) readTaken(queue, source string, header nats.Header, payload []byte) (read fdbpq.SourceMessage) {
 	read.Item.Payload = payload
 	h := itemHeaders{Wire: w, subject: &subjects.Subject{Queue: queue, Verb: subjects.Push}, item: &read.Item}
@@ -192,7 +193,7 @@ func (w *Wire) readTaken(queue, source string, header nats.Header, payload []byt
 	bytes, lines := len(read.Item.Headers), t.lines
 	refuse(t.own(protocol.HeaderSource, source))
 	refuse(t.own(protocol.HeaderSourceID, header.Get(protocol.HeaderID)))
-	if t.tooLarge(w) != nil { // the largest item of the giver comes without them, where the limits are the same
+	if t.tooLarge(w) != nil { // the largest item of a giver with the same limits comes without these headers
 		read.Item.Headers, t.lines = read.Item.Headers[:bytes], lines
 		if f := t.tooLarge(w); f != nil {
 			read.Large = f
@@ -201,7 +202,7 @@ func (w *Wire) readTaken(queue, source string, header nats.Header, payload []byt
 	return read
 }
 
-// Link is a link as it is answered.
+// Link is a link in the form of an answer.
 func Link(l *fdbpq.Link) protocol.Link {
 	shown := protocol.Link{Name: l.Name, To: l.Config.To, Paused: l.Config.Paused, State: protocol.LinkRunning, Batch: l.Batch, Held: l.Held, Given: l.Given}
 	switch {

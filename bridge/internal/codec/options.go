@@ -83,7 +83,7 @@ func ReadState(name string, value any) (fdbpq.State, *failure.Failure) {
 	return "", f
 }
 
-// ReadBand reads the least priority, or the greatest, of a band, nil for that of all so far.
+// ReadBand reads the least or the greatest priority of a band. A nil band stands for all priorities so far.
 func ReadBand(band *fdbpq.Band, name string, least bool, value any) (*fdbpq.Band, *failure.Failure) {
 	n, f := ReadInteger(name, value, math.MinInt64, math.MaxInt64)
 	if band == nil {

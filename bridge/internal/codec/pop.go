@@ -14,14 +14,14 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// Terms are what a pop like another one has in common with it.
+// Terms are the options that a repeated or following pop takes over from the first.
 type Terms struct {
 	End   fdbpq.End
 	Band  fdbpq.Band
-	Lease time.Duration // 0: what the queue is configured to
+	Lease time.Duration // 0: the queue's default
 }
 
-// PopRequest is what a pop or a peek asks for.
+// PopRequest is a request for a pop or a peek.
 type PopRequest struct {
 	Terms
 	Limit    int  // items at most
@@ -29,13 +29,13 @@ type PopRequest struct {
 	Bundle   bool // asked for as a bundle: a batch in one message
 	MaxBytes int  // 0: no bound of the request's own
 	Wait     time.Duration
-	Confirm  time.Duration // lease what would be popped for good, until it is acknowledged; 0: do not
-	Holder   string        // what the holder of the leases calls itself
-	ID       string        // to repeat the pop by
+	Confirm  time.Duration // lease items that would be popped for good, until they are acknowledged; 0: do not
+	Holder   string        // the name of the holder of the leases
+	ID       string        // by which the pop can be repeated
 	Repeats  bool          // it is a repetition, and final if it finds nothing
 }
 
-// Selection is what the core is asked for. A pop that may still wait is not final.
+// Selection is the request to the core. A pop that may still wait is not final.
 func (p *PopRequest) Selection(limit *Limit, queue string) fdbpq.Selection {
 	sel := fdbpq.Selection{
 		End: p.End, Band: &p.Band, Limit: p.Limit, MaxBytes: p.MaxBytes,
@@ -66,7 +66,7 @@ func ReadPeek(end fdbpq.End, m *nats.Msg) (PopRequest, *failure.Failure) {
 	return readPop(Terms{End: end, Band: fdbpq.AllPriorities}, "the body", m.Data, m.Header, popOptions{peek: true})
 }
 
-// readPop reads what a body, which the errors call what, and headers ask for.
+// readPop reads the options in a body, which errors call what, and in headers.
 func readPop(t Terms, what string, body []byte, header nats.Header, o popOptions) (p PopRequest, f *failure.Failure) {
 	p = PopRequest{Terms: t, Limit: 1}
 	if len(body) == 0 && len(header) == 0 {
@@ -79,7 +79,7 @@ func readPop(t Terms, what string, body []byte, header nats.Header, o popOptions
 	return p, f
 }
 
-// popOptions are the options in the body and the headers. One that is missing is nil.
+// popOptions are the options in the body and the headers. A missing option is nil.
 type popOptions struct {
 	peek          bool
 	batch, bundle *int64
@@ -310,7 +310,7 @@ func (o *popOptions) readBand(s string) *failure.Failure {
 	return nil
 }
 
-// band returns the priorities that were asked for, of those in base.
+// band returns the requested priorities within base.
 func (o *popOptions) band(base fdbpq.Band) fdbpq.Band {
 	if o.min != nil || o.max != nil {
 		base = fdbpq.AllPriorities

@@ -19,7 +19,7 @@ func AppendPubAck(b []byte, queue string, p *fdbpq.Pushed) []byte {
 	return append(b, '}')
 }
 
-// appendPushed appends what became of one item.
+// appendPushed appends the result of one item.
 func appendPushed(b []byte, p *fdbpq.Pushed) []byte {
 	b = append(b, `"seq":`...)
 	b = strconv.AppendInt(b, p.Seq, 10)
@@ -67,7 +67,7 @@ func appendBundleHead(b []byte, queue string, seq int64, duplicate bool) []byte 
 	return append(b, `,"items":[`...)
 }
 
-// PushResult is what became of an item of a bundle that was pushed item by item.
+// PushResult is the result of an item of a bundle that was pushed item by item.
 type PushResult struct {
 	Failure *failure.Failure // why it was refused; nil: it was not
 	Pushed  fdbpq.Pushed     // without its events
@@ -78,8 +78,8 @@ func ResultOf(p *fdbpq.Pushed) PushResult {
 	return PushResult{Pushed: fdbpq.Pushed{ID: p.ID, Seq: p.Seq, Priority: p.Priority, Duplicate: p.Duplicate, Evicted: p.Evicted}}
 }
 
-// AppendPushResults appends the answer to a bundle that was pushed item by item. Where it would be too large with the texts of
-// failures, they give way to those of their statuses.
+// AppendPushResults appends the answer to a bundle that was pushed item by item. If it would be too large with the
+// texts of failures, it has the shorter texts of their statuses.
 func (l *Limit) AppendPushResults(to []byte, queue string, results []PushResult) []byte {
 	if all := appendPushResults(to, queue, results, true); len(all)-len(to) <= l.MaxPayload() {
 		return all
@@ -110,7 +110,7 @@ func appendPushResults(b []byte, queue string, results []PushResult, texts bool)
 	return append(b, ']', '}')
 }
 
-// appendRefused appends why one item was refused.
+// appendRefused appends the reason against one item.
 func appendRefused(b []byte, f *failure.Failure, texts bool) []byte {
 	text := f.Describe()
 	if texts {

@@ -13,13 +13,13 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// itemHeaders are the headers of an item that is pushed, while they are read.
+// itemHeaders reads the headers of a pushed item.
 type itemHeaders struct {
 	*Wire
 	subject *subjects.Subject
 	item    *fdbpq.NewItem
-	delayed bool // there was one that says after which time it is ready
-	dated   bool // there was one that says when
+	delayed bool // a header says after which time the item is ready
+	dated   bool // a header says when
 }
 
 // ReadPush reads the item of a push.
@@ -60,7 +60,7 @@ func (h *itemHeaders) read(key string, values []string) (f *failure.Failure) {
 	return f
 }
 
-// end refuses headers that do not go together.
+// end refuses headers that contradict each other.
 func (h *itemHeaders) end() *failure.Failure {
 	if h.delayed && h.dated {
 		return failure.Newf(400, "%s together with %s: expected one of them", protocol.HeaderDelay, protocol.HeaderNotBefore)

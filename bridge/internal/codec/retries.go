@@ -16,7 +16,7 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// readHolder reads what a holder calls itself.
+// readHolder reads the name of a holder.
 func readHolder(key, value string) (string, *failure.Failure) {
 	if fdbpq.CheckHolder(value) != nil {
 		return "", failure.Newf(400, "%s is %s: expected 1 to %d bytes of UTF-8 without control characters", key, failure.Quote(value), fdbpq.MaxHolder)
@@ -24,7 +24,7 @@ func readHolder(key, value string) (string, *failure.Failure) {
 	return value, nil
 }
 
-// ReadHolder reads what a holder calls itself, in a JSON object.
+// ReadHolder reads the name of a holder in a JSON object.
 func ReadHolder(name string, value any) (string, *failure.Failure) {
 	s, f := ReadString(name, value)
 	if f != nil {
@@ -33,14 +33,14 @@ func ReadHolder(name string, value any) (string, *failure.Failure) {
 	return readHolder(name, s)
 }
 
-// TakeOver has a +NXT lease for the holder of the lease that it settles, unless it names one.
+// TakeOver gives the lease of a +NXT to the holder of the settled lease, unless the +NXT names one.
 func (p *PopRequest) TakeOver(holder string) {
 	if p.Holder == "" {
 		p.Holder = holder
 	}
 }
 
-// readNack reads what may follow -NAK.
+// readNack reads the options behind -NAK.
 func (s *Settlement) readNack(rest []byte) *failure.Failure {
 	if len(rest) == 0 {
 		return nil
@@ -68,7 +68,7 @@ func (s *Settlement) readNack(rest []byte) *failure.Failure {
 	})
 }
 
-// readReason reads why a lease ends.
+// readReason reads the reason for the end of a lease.
 func readReason(name string, value any) (string, *failure.Failure) {
 	reason, f := ReadString(name, value)
 	if f == nil && len(reason) > protocol.MaxNackReason {
@@ -77,7 +77,7 @@ func readReason(name string, value any) (string, *failure.Failure) {
 	return reason, f
 }
 
-// ReadRevoke reads which lease a revoke ends.
+// ReadRevoke reads the options of a revoke.
 func ReadRevoke(m *nats.Msg, verb string) (r fdbpq.Revocation, f *failure.Failure) {
 	if f = NoOwnHeaders(m.Header, verb); f != nil {
 		return r, f
@@ -128,8 +128,8 @@ func AttemptsText(of fdbpq.Attempts) (string, error) {
 	return string(text), err
 }
 
-// readAttempts reads the header of an import: the attempts, or the number of the last one, which
-// says nothing about them.
+// readAttempts reads the header of an import: the attempts, or only the number of the last one, which tells nothing
+// else about them.
 func readAttempts(value string) ([]fdbpq.Attempt, *failure.Failure) {
 	if _, err := strconv.ParseInt(value, 10, 64); err == nil {
 		return nil, nil
@@ -159,10 +159,10 @@ func readAttempts(value string) ([]fdbpq.Attempt, *failure.Failure) {
 	return all, nil
 }
 
-// Headers that only inform are left out where the answer has no room for them: a worker's words
-// must not make its item undeliverable.
+// Headers that only inform are left out if the answer has no room for them: a worker's words must not make its item
+// undeliverable.
 
-// Backoff writes how long a leased item stays away if it is given back now, if there is room.
+// Backoff writes how long a leased item stays away if it is given back now, if there is room for the header.
 func (w *HeaderWriter) Backoff(lease *fdbpq.Lease, room *int) {
 	if lease != nil && lease.Backoff > 0 {
 		w.optional(protocol.HeaderBackoff, lease.Backoff.String(), room)
@@ -189,8 +189,8 @@ func (w *HeaderWriter) some(key string, n int64, room *int) {
 	*room -= lineOf(key, len(w.text)-before)
 }
 
-// Retries writes who has an item in the store, and its attempts, as text or otherwise as the number
-// of the last one, as far as there is room.
+// Retries writes the holder of an item in the store, and its attempts, as text or as the number of the last one, as
+// far as there is room.
 func (w *HeaderWriter) Retries(item *fdbpq.StoredItem, text string, room *int) {
 	w.Endings(&item.Item, room)
 	if item.Holder != "" {
@@ -201,7 +201,7 @@ func (w *HeaderWriter) Retries(item *fdbpq.StoredItem, text string, room *int) {
 	}
 }
 
-// Explain writes why an item is not handed out, unless that does not fit into the room that is left.
+// Explain writes why an item is not handed out, if there is room for the header.
 func (w *HeaderWriter) Explain(e protocol.Explain, room int) {
 	text, err := protocol.Marshal(e)
 	if err == nil { // it has no value that JSON does not know
@@ -228,7 +228,7 @@ func (l *Limit) Left(w *HeaderWriter, item int64) int {
 	return left
 }
 
-// BundleLeft is the same for a bundle beside its items.
+// BundleLeft does the same for a bundle beside its items.
 func (l *Limit) BundleLeft(queue string, items []fdbpq.Item) int {
 	left := l.BundleRoom()
 	for i := range items {

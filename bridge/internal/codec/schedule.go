@@ -17,8 +17,8 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// ReadScheduleItem reads the item in the body of a schedule, nil if it says nothing about it. The
-// core reads the rest, without the item: it is most of a body.
+// ReadScheduleItem reads the item in the body of a schedule, nil if the body has none. The core reads the rest of
+// the body, without the item, which is its largest part.
 func (w *Wire) ReadScheduleItem(queue string, object []byte) (item *fdbpq.ScheduleItem, rest []byte, f *failure.Failure) {
 	if f := checkSchedule(object); f != nil {
 		return nil, nil, f
@@ -65,7 +65,7 @@ func ReadRun(m *nats.Msg, verb string) (msgID string, f *failure.Failure) {
 	return msgID, f
 }
 
-// scheduleLines bounds the lines that each item of a schedule has of it.
+// scheduleLines bounds the header lines that a schedule adds to its items.
 const scheduleLines = len(protocol.HeaderSchedule) + len(protocol.HeaderScheduledAt) + 2*lineFrame + fdbpq.MaxScheduleName + len(time.RFC3339Nano)
 
 func readItemField(item *fdbpq.ScheduleItem, queue, name string, value json.RawMessage) (f *failure.Failure) {
@@ -153,7 +153,7 @@ func ofItem(f *failure.Failure) *failure.Failure {
 	return failure.Newf(f.Code, "item: %s", f.Text)
 }
 
-// Schedule is a schedule as it is answered; listed ones are without what they push.
+// Schedule is a schedule in the form of an answer; listed ones are without their items.
 func Schedule(s *fdbpq.Schedule, listed bool) protocol.Schedule {
 	shown := protocol.Schedule{
 		Name: s.Name, Spec: s.Config.Spec, Zone: s.Config.Zone, Start: s.Config.Start, End: s.Config.End, Count: s.Config.Count,

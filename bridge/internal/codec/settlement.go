@@ -13,7 +13,7 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// SettleKind is what a settlement does.
+// SettleKind is a kind of settlement.
 type SettleKind uint8
 
 const (
@@ -26,11 +26,11 @@ const (
 	SettleReturn // no client received the item
 )
 
-// Settlement is what a message on an ack subject says.
+// Settlement is a message on an ack subject.
 type Settlement struct {
 	Kind   SettleKind
 	Lease  fdbpq.Lease
-	Leased time.Duration  // what the pop asked for that the lease is from
+	Leased time.Duration  // the length for which the pop of the lease asked
 	Delay  *time.Duration // of a nack, nil if it names none
 	Reason string         // of a nack, a term, or a back
 	Next   *PopRequest    // of a +NXT
@@ -68,7 +68,7 @@ func (w *Wire) comesWithItem(on *subjects.Subject, header nats.Header) bool {
 	return err == nil && item.Verb == on.Verb && item.Queue == on.Queue && item.Token == on.Token
 }
 
-// open reads which lease a settlement is about, and the terms of the pop that gave it.
+// open reads the lease of a settlement, and the terms of the pop that gave it.
 func (w *Wire) open(s *Settlement, on *subjects.Subject) (t Terms, f *failure.Failure) {
 	s.Lease, t, f = w.Sealer.Open(on.Queue, on.Token)
 	s.Leased = t.Lease
@@ -77,7 +77,7 @@ func (w *Wire) open(s *Settlement, on *subjects.Subject) (t Terms, f *failure.Fa
 
 const settleForms = `"", +ACK, +OK, -NAK, -NAK {"delay":<ns>,"reason":"..."}, -NAK 5s, +BACK [reason], +WPI, +TERM [reason] or +NXT [pop request]`
 
-// readWord reads what a settlement does. It returns what follows +NXT.
+// readWord reads the kind of a settlement, and returns the text behind +NXT.
 func (s *Settlement) readWord(body []byte) (rest []byte, f *failure.Failure) {
 	if f := checkSize("a settlement", len(body), protocol.MaxRequestBody); f != nil {
 		return nil, f
@@ -118,6 +118,6 @@ func errFollowed(rest []byte) *failure.Failure {
 	return failure.Newf(400, "a settlement is followed by %s: expected nothing", failure.Quote(string(rest)))
 }
 
-// reasonText is what is kept of the reason of +BACK, and of +TERM for the dead letter. Headers carry it as it is: they keep no
-// spaces at its ends.
+// reasonText is the kept part of the reason of +BACK, and of +TERM for the dead letter. Headers carry it unchanged,
+// so it has no spaces at its ends.
 func reasonText(b []byte) string { return strings.TrimSpace(fdbpq.ReasonText(string(b))) }

@@ -22,7 +22,7 @@ const maxSettled = len("+OK \n") + maxTimeText
 type BundledSettlement struct {
 	Settlement
 	On      subjects.Subject // its ack subject; of a line that names none, only the queue
-	Failure *failure.Failure // what is wrong with its line
+	Failure *failure.Failure // the mistake in its line
 }
 
 // Settlements is a bundle of settlements whose lines are not read yet.
@@ -33,8 +33,8 @@ type Settlements struct {
 	lines string
 }
 
-// OpenSettlements reads how many settlements a bundle has. size is the header that says it.
-// Read takes as long as they are many, so it is a step of its own.
+// OpenSettlements reads how many settlements a bundle has, from the header size. Read may take long, so it is a
+// step of its own.
 func (w *Wire) OpenSettlements(queue string, m *nats.Msg, size []string) (*Settlements, *failure.Failure) {
 	n, f := readBundleSize(size)
 	if f != nil {
@@ -58,8 +58,8 @@ func (w *Wire) OpenSettlements(queue string, m *nats.Msg, size []string) (*Settl
 	return &Settlements{Len: n, wire: w, queue: queue, lines: string(text)}, nil
 }
 
-// Read reads the settlements one after another, each in the place of the one before. A line that is wrong is a
-// failure of that settlement alone.
+// Read reads the settlements one after another, each into the same memory. A mistake in a line is a failure of that
+// settlement alone.
 func (s *Settlements) Read() iter.Seq[*BundledSettlement] {
 	return func(yield func(*BundledSettlement) bool) {
 		one := new(BundledSettlement)
@@ -72,8 +72,8 @@ func (s *Settlements) Read() iter.Seq[*BundledSettlement] {
 	}
 }
 
-// readLine reads the settlement of one lease in a bundle: its ack subject, and what a
-// message on that subject would say.
+// readLine reads the settlement of one lease in a bundle: its ack subject, and the body of a message on that
+// subject.
 func (w *Wire) readLine(s *BundledSettlement, line string) (f *failure.Failure) {
 	subject, words, more := strings.Cut(strings.TrimSuffix(line, "\r"), " ")
 	lease, err := w.Grammar.Parse(subject)
@@ -97,14 +97,14 @@ func (w *Wire) readLine(s *BundledSettlement, line string) (f *failure.Failure) 
 	return f
 }
 
-// Result is what became of one settlement of a bundle.
+// Result is the result of one settlement of a bundle.
 type Result struct {
 	Failure *failure.Failure
 	Expires time.Time // when the lease ends now, if it was extended
 }
 
-// AppendResults appends a line for each settlement, without the texts of failures where the
-// answer would have no room for them.
+// AppendResults appends a line for each settlement, without the texts of failures if the answer has no room for
+// them.
 func (l *Limit) AppendResults(to []byte, results []Result) []byte {
 	if all := appendResults(to, results, true); len(all)-len(to) <= l.BundleRoom() {
 		return all

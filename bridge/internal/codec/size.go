@@ -7,10 +7,9 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// Requests are read one after another, those of all clients: one that is too large is refused before
-// anybody reads it.
+// Requests of all clients are read one after another: a request that is too large is refused before it is read.
 
-// checkSize refuses what has more bytes than it may have.
+// checkSize refuses a part of a request with too many bytes.
 func checkSize(what string, size, most int) *failure.Failure {
 	if size > most {
 		return failure.Newf(413, "%s has %d bytes: allowed are %d", what, size, most)
@@ -18,13 +17,13 @@ func checkSize(what string, size, most int) *failure.Failure {
 	return nil
 }
 
-// CheckDefinition refuses a body of a request that defines something, and is too large.
+// CheckDefinition refuses the body of a definition if it is too large.
 func CheckDefinition(body []byte) *failure.Failure {
 	return checkSize("the body", len(body), protocol.MaxDefinition)
 }
 
-// checkSchedule refuses a body with a schedule that is too large: with its payload, or beside it. Its payload
-// is its longest text.
+// checkSchedule refuses the body of a schedule if it is too large, with its payload or without. Its payload is its
+// longest text.
 func checkSchedule(body []byte) *failure.Failure {
 	if f := checkSize("the schedule", len(body), protocol.MaxScheduleBody); f != nil {
 		return f
@@ -32,7 +31,7 @@ func checkSchedule(body []byte) *failure.Failure {
 	return checkSize("the schedule beside its payload", len(body)-longest(body), protocol.MaxDefinition)
 }
 
-// longest is how many bytes the longest string of a JSON text has as it stands there.
+// longest is the length of the longest string of a JSON text, as it is written.
 func longest(text []byte) (most int) {
 	for {
 		begin := bytes.IndexByte(text, '"')

@@ -17,7 +17,7 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// Sourced makes items of the messages of a source.
+// Sourced makes items from the messages of a source.
 type Sourced struct {
 	wire    *Wire
 	subject subjects.Subject
@@ -27,17 +27,17 @@ type Sourced struct {
 
 // sourced is a value of the items.
 type sourced struct {
-	header string // as a push has it
+	header string // as in a push
 	of     fdbpq.SourceValue
 }
 
-// mapped are the headers that say what a source maps.
+// mapped are the headers of a push for the fields of a source's map.
 var mapped = map[string]string{
 	"priority": protocol.HeaderPriority, "key": protocol.HeaderKey, "weight": protocol.HeaderWeight, "delay": protocol.HeaderDelay,
 	"not_before": protocol.HeaderNotBefore, "ttl": protocol.HeaderTTL, "unique": protocol.HeaderUnique, "on_conflict": protocol.HeaderOnConflict,
 }
 
-// Sourced returns what makes the items of a source of a queue. A value that is in the definition itself has to be one
+// Sourced returns a maker of items for a source of a queue. Constant values in the definition have to be values
 // that a push may have.
 func (w *Wire) Sourced(queue, name string, values map[string]fdbpq.SourceValue) (*Sourced, *failure.Failure) {
 	s := &Sourced{wire: w, subject: subjects.Subject{Queue: queue, Verb: subjects.Push}, name: name}
@@ -62,20 +62,20 @@ func (w *Wire) Sourced(queue, name string, values map[string]fdbpq.SourceValue) 
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// SourceMark is what a source keeps of a message.
+// SourceMark is the mark of a message that a source keeps.
 func SourceMark(seq uint64, at time.Time, subject string, payload []byte) fdbpq.SourceMark {
 	hash := fnv.New64a()
 	hash.Write([]byte(subject))
 	return fdbpq.SourceMark{Seq: seq, Time: at.UnixNano(), Subject: hash.Sum64(), Content: crc32.Checksum(payload, castagnoli)}
 }
 
-// Headers of messages that are the server's own business.
+// Headers by which the server acts on a message.
 const (
 	headerServerSchedule = "Nats-Schedule"
 	headerMarker         = "Nats-Marker-Reason"
 )
 
-// Read makes an item of a message. The publisher decides nothing about it but what the source maps.
+// Read makes an item from a message. The publisher decides only the properties that the source maps.
 func (s *Sourced) Read(m *nats.Msg, seq uint64, at time.Time) fdbpq.SourceMessage {
 	read := fdbpq.SourceMessage{SourceMark: SourceMark(seq, at, m.Subject, m.Data)}
 	if m.Header[headerServerSchedule] != nil || m.Header[headerMarker] != nil {
@@ -127,14 +127,14 @@ func (s *Sourced) Read(m *nats.Msg, seq uint64, at time.Time) fdbpq.SourceMessag
 	return read
 }
 
-// taken is an item that a source makes of what others have made.
+// taken is an item that a source makes from another system's message.
 type taken struct {
 	*fdbpq.NewItem
 	lines int
 }
 
-// foreign gives the item headers that travel with it. It leaves out those that would say anything to a server or to us, and returns why it
-// left out another one.
+// foreign gives the item the headers that travel with it. It leaves out headers on which a server or a bridge would
+// act, and returns why it left out any other.
 func (t *taken) foreign(header nats.Header) (refused *failure.Failure) {
 	for key, values := range header {
 		if strings.HasPrefix(key, "Nats-") || strings.HasPrefix(key, protocol.HeaderPrefix) || key == protocol.HeaderStatus {
@@ -150,7 +150,7 @@ func (t *taken) foreign(header nats.Header) (refused *failure.Failure) {
 	return refused
 }
 
-// own gives the item a header that says where it comes from, unless it is empty.
+// own gives the item a header about its origin, unless the value is empty.
 func (t *taken) own(key, value string) *failure.Failure {
 	if value == "" {
 		return nil
@@ -162,7 +162,7 @@ func (t *taken) own(key, value string) *failure.Failure {
 	return f
 }
 
-// tooLarge says why the item cannot even be a dead letter, nil: it can.
+// tooLarge says why the item is too large even for a dead letter, or nil.
 func (t *taken) tooLarge(w *Wire) *failure.Failure {
 	if f := w.Limit.Admit(t.Payload, t.Headers, t.Key, t.Unique, 0, nil); f != nil {
 		return f
@@ -184,7 +184,7 @@ func token(subject string, n int) (token string) {
 	return token
 }
 
-// ReadSourceResume reads how a source is to go on.
+// ReadSourceResume reads where a source goes on.
 func ReadSourceResume(m *nats.Msg, verb string) (from fdbpq.SourceResume, f *failure.Failure) {
 	fields := 0
 	f = ReadOptions(m, verb, "from_seq, from_time, skip, accept", func(name string, value any) (known bool, f *failure.Failure) {
@@ -214,7 +214,7 @@ func ReadSourceResume(m *nats.Msg, verb string) (from fdbpq.SourceResume, f *fai
 	return from, f
 }
 
-// readTrue reads a field that nobody needs to set to false.
+// readTrue reads a field that may only be true.
 func readTrue(what string, value any) (bool, *failure.Failure) {
 	if value != true {
 		return false, failure.Newf(400, "%s: expected true", what)
@@ -222,7 +222,7 @@ func readTrue(what string, value any) (bool, *failure.Failure) {
 	return true, nil
 }
 
-// Source is a source as it is answered.
+// Source is a source in the form of an answer.
 func Source(s *fdbpq.Source) (protocol.Source, error) {
 	p := &s.Position
 	shown := protocol.Source{

@@ -73,7 +73,7 @@ func (s *Sealer) seal(b []byte, queue string, body []byte) []byte {
 	return append(b, mac.Sum(sum[:0])[:macSize]...)
 }
 
-// ErrToken refuses what is no token of the store.
+// ErrToken refuses a token that no bridge of the store has made.
 var ErrToken = &failure.Failure{Code: 400, Text: "the subject is no lease: expected it as the item's reply subject or PQ-Ack said, on the same store; PQ-Bundle settles many"}
 
 // Open reads a token for a queue: the lease, and the terms of the pop that gave it.

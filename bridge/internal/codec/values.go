@@ -68,7 +68,7 @@ func ReadDuration(what, s string, least, most time.Duration) (time.Duration, *fa
 	return d, checkDuration(what, d, least, most)
 }
 
-// readDelay reads the text of a duration that items may be delayed by.
+// readDelay reads the text of a delay of items.
 func readDelay(what string, value any) (time.Duration, *failure.Failure) {
 	text, f := ReadString(what, value)
 	if f != nil {
@@ -90,7 +90,7 @@ func checkDuration(what string, d, least, most time.Duration) *failure.Failure {
 	return failure.Newf(400, "%s is %s: expected 0s to %s", what, d, most)
 }
 
-// ParseTime reads a time. The first of all would be no time at all.
+// ParseTime reads a time. It refuses the zero time, which would count as none.
 func ParseTime(what, text string) (time.Time, *failure.Failure) {
 	at, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
@@ -110,7 +110,7 @@ func readTime(what string, value any) (time.Time, *failure.Failure) {
 	return ParseTime(what, s)
 }
 
-// CheckQueueName refuses what is no name of a queue.
+// CheckQueueName refuses an invalid name of a queue.
 func CheckQueueName(name string) *failure.Failure {
 	if err := subjects.CheckQueue(name); err != nil {
 		return failure.BadRequest(err)

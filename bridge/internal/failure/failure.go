@@ -1,5 +1,5 @@
-// Package failure says why a request was not served: the status that clients know, and
-// a text that says what is wrong and what was expected.
+// Package failure describes why a request was not served: a status that clients know, and a text that says what is
+// wrong and what was expected.
 package failure
 
 import (
@@ -14,13 +14,13 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// Failure is why a request was not served, as the answer says it.
+// Failure is the reason for which a request was not served, in the form of an answer.
 type Failure struct {
 	Code        int
 	Text        string // what is wrong, and what is allowed
 	Description string // instead of the code's usual one
 	Reason      protocol.Reason
-	Item        *int   // of a bundle, that the failure is about; nil: of none
+	Item        *int   // the item of a bundle that the failure is about; nil: none
 	Giver       string // the id of the store whose link refuses
 }
 
@@ -32,15 +32,14 @@ func Newf(code int, format string, args ...any) *Failure {
 	return &Failure{Code: code, Text: plain(fmt.Sprintf(format, args...))}
 }
 
-// OfItem returns the failure of a bundle's item: it is that of the bundle, and says which
-// item it is about.
+// OfItem returns a failure of a bundle about one of its items.
 func (f *Failure) OfItem(i int) *Failure {
 	of := *f
 	of.Text, of.Item = fmt.Sprintf("item %d: %s", i, f.Text), &i
 	return &of
 }
 
-// BadRequest is for errors whose text says what is wrong and what is allowed.
+// BadRequest is the failure of an error whose text says what is wrong and what is allowed.
 func BadRequest(err error) *Failure {
 	if errors.Is(err, subjects.ErrTooLong) {
 		return Newf(403, "%s", err)
@@ -48,7 +47,7 @@ func BadRequest(err error) *Failure {
 	return Newf(400, "%s", err)
 }
 
-// Describe is the text that clients know a status by.
+// Describe is the short text that clients know for a status.
 func (f *Failure) Describe() string {
 	if f.Description != "" {
 		return f.Description
@@ -210,8 +209,8 @@ func Explain(err error) *Failure {
 	return &Failure{Code: 500, Text: err.Error()}
 }
 
-// IsOutage reports whether an error is an outage of the store, which concerns all
-// requests, and not a failure of one request.
+// IsOutage reports whether an error is an outage of the store, which concerns all requests, and no failure of one
+// request.
 func IsOutage(err error) bool {
 	return errors.Is(err, kv.ErrUnavailable) || errors.Is(err, kv.ErrUnknown) || errors.Is(err, kv.ErrClosed) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)

@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// Quote makes what a client sent fit for an error text: quoted, in ASCII, and
-// not kilobytes of it.
+// Quote makes a client's text fit for an error text: quoted, in ASCII, and shortened.
 func Quote(s string) string {
 	if len(s) > mostQuoted {
 		return strconv.QuoteToASCII(s[:mostQuoted]) + "..."
@@ -14,7 +13,7 @@ func Quote(s string) string {
 	return strconv.QuoteToASCII(s)
 }
 
-// JSON is Quote for a JSON value, which has quotation marks of its own where it is a text.
+// JSON does the same for a JSON value, which has quotation marks of its own if it is a string.
 func JSON(value []byte) string {
 	if len(value) > mostQuoted {
 		return strings.ToValidUTF8(string(value[:mostQuoted]), "") + "..."
@@ -39,5 +38,5 @@ func HeaderText(s string) string {
 	return strings.Map(clean, plain(s))
 }
 
-// plain writes what durations have beyond ASCII as they may be sent, too.
+// plain replaces the characters of durations that are not ASCII.
 func plain(s string) string { return strings.ReplaceAll(s, "\u00b5s", "us") }

@@ -1,10 +1,9 @@
-// Package listening finds out whether anybody listens for an answer.
+// Package listening finds out whether a client still listens for an answer.
 //
-// A pop that waits may outlive its client by two minutes. While it waits, and before it takes
-// an item, the server is asked: see [Asker]. When an answer with a lease is sent and no client receives
-// it, the server says so on the ack subject ([Unreceived]),
-// and the lease is given back. The ack subject of a bundle has no room for all its leases, so
-// [Sent] remembers them for a moment.
+// A pop that waits may outlive its client by two minutes. While it waits, and before it takes an item, the bridge
+// asks the server: see [Asker]. When an answer with a lease is sent and no client receives it, the server reports
+// that on the ack subject ([Unreceived]), and the lease is given back. The ack subject of a bundle has no room for
+// all its leases, so [Sent] remembers them for a moment.
 //
 // The package knows neither requests nor the store.
 package listening
@@ -25,25 +24,24 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// Interest returns those of some subjects without a subscriber, where the NATS server runs in this process. client is the
-// server's number of the connection that would publish there. It reports false if it cannot tell.
+// Interest returns the subjects, of these, without a subscriber, if the NATS server runs in this process. client is
+// the server's number of the connection that would publish there. It reports false if it cannot tell.
 type Interest func(client uint64, subjects []string) (gone []string, known bool)
 
 // Asker asks the server whether clients listen.
 //
-// Where the server runs in this process, [Interest] answers at once. Otherwise the question is a
-// message to the reply subject that the server traces and does not
-// deliver. Its own reply subject is one of the bridge. When the message finds no
-// subscriber, the server says so there before it answers the flush that follows.
-// Then a second question asks for the trace: it names clients behind a server that
-// cannot trace, although the message is not delivered to them.
+// If the server runs in this process, [Interest] answers at once. Otherwise the question is a message to the reply
+// subject that the server traces and does not deliver. The message's own reply subject belongs to the bridge. If
+// the message finds no subscriber, the server reports that there before it answers the flush that follows. Then a
+// second question asks for the trace: a client behind a server that cannot trace appears in it, although the
+// message is not delivered to the client.
 //
-// A server older than version 2.11 would deliver the question, so it is not asked. A
-// client without an answer about it counts as listening.
+// A server older than version 2.11 would deliver the question, so it is not asked. A client without an answer about
+// it counts as listening.
 type Asker struct {
 	nc       *nats.Conn
 	log      *slog.Logger
-	interest Interest // nil: the server is not asked so
+	interest Interest // nil: questions are messages
 	inbox    string
 	patience time.Duration
 	brief    time.Duration
@@ -53,22 +51,22 @@ type Asker struct {
 	answers chan *nats.Msg     // of the server
 	refused map[string]bool    // by question under way: it found no subscriber
 	sent    uint64             // messages with questions
-	flushed uint64             // of them, the server has answered
+	flushed uint64             // how many of them the server has answered
 	stopped bool
 }
 
 const (
-	// Patience bounds the wait for the server when nobody waits for the answer.
+	// Patience bounds the wait for the server if no client waits meanwhile.
 	Patience = 2 * time.Second
 
-	// Brief is the same for what is about to be served. The server answers sooner, or the clients count as listening.
+	// Brief bounds it for clients that are about to be served: without an answer by then they count as listening.
 	Brief = 100 * time.Millisecond
 
 	// buffer is how many answers of the server may wait to be read.
 	buffer = 1 << 14
 )
 
-// Headers that have a server trace a message instead of delivering it.
+// Headers that make a server trace a message instead of delivering it.
 const (
 	headerTraceDest = "Nats-Trace-Dest"
 	headerTraceOnly = "Nats-Trace-Only"
@@ -99,8 +97,8 @@ type Question struct {
 	err       error // why there is no answer
 }
 
-// Ask asks about the listeners at reply subjects. It does not wait. The answers to several questions take no longer than that
-// to the last of them.
+// Ask asks about the listeners at reply subjects. It does not wait. The answers to several questions arrive with
+// the answer to the last of them.
 func (a *Asker) Ask(replies []string) *Question {
 	q := &Question{asker: a}
 	for _, reply := range replies {
@@ -119,7 +117,7 @@ func (a *Asker) Ask(replies []string) *Question {
 	case !a.nc.IsConnected():
 		q.err = nats.ErrDisconnected
 	case !traces(a.nc.ConnectedServerVersion()):
-		q.replies = nil // and nobody waits for an answer
+		q.replies = nil // so nobody waits for an answer
 	default:
 		q.err = q.send()
 	}
@@ -158,7 +156,7 @@ func (q *Question) wait(patience time.Duration) (gone []string, answered bool) {
 	return q.gone, q.err == nil
 }
 
-// Close forgets a question to which nobody needs an answer. The question may be nil.
+// Close forgets a question whose answer is not needed. The question may be nil.
 func (q *Question) Close() {
 	if q != nil && len(q.questions) > 0 {
 		q.asker.close(q.questions)
@@ -207,8 +205,8 @@ func (a *Asker) wait(q *Question, late time.Time) {
 	}
 }
 
-// flush waits until the server has answered so many questions. A question that was sent before the flush for another one
-// needs none of its own.
+// flush waits until the server has answered this many questions. A flush for another question that was sent after
+// this one serves both.
 func (a *Asker) flush(sent uint64, late time.Time) error {
 	a.mu.Lock()
 	flushed, upTo := a.flushed, a.sent
@@ -266,7 +264,7 @@ func (a *Asker) close(questions []string) {
 	}
 }
 
-// read reads the server's answers so far, those to questions of other lanes too.
+// read reads the server's answers so far, also to questions of other lanes.
 func (a *Asker) read() {
 	for {
 		select {
@@ -309,7 +307,7 @@ func (a *Asker) untraced(replies []string, late time.Time) (gone []string, err e
 		if err != nil {
 			return gone, err
 		}
-		// The first message there is the server's: nobody knew the subject before.
+		// The first message there is the server's: nobody else knew the subject before.
 		if reply, is := open[m.Subject]; is && leadsNowhere(m.Data) {
 			gone = append(gone, reply)
 		}
@@ -351,8 +349,8 @@ func (a *Asker) Stop() {
 	a.sub = nil
 }
 
-// Unreceived reports whether a message on a subject for replies comes from the server, because
-// no client received what was to be answered there. A client that asks for an answer is no server.
+// Unreceived reports whether a message on a reply subject comes from the server, because no client received the
+// answer there. A message that asks for an answer comes from a client.
 func Unreceived(m *nats.Msg) bool {
 	return m.Reply == "" && len(m.Header) > 0 && protocol.NoResponders(m.Header.Get(protocol.HeaderStatus), m.Data)
 }

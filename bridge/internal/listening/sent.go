@@ -7,9 +7,9 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 )
 
-// Sent is the leases of the bundles that were sent last, by the last token of
-// their reply subjects. The server names that subject when no client has received a bundle,
-// and it has no room for all leases. The leases of a bundle that is forgotten by then run out.
+// Sent remembers the leases of the bundles that were sent last, by the last token of their reply subjects. When no
+// client has received a bundle, the server names that subject, which has no room for all leases. If the bundle is
+// forgotten by then, its leases run out.
 type Sent struct {
 	mu     sync.Mutex
 	leases map[string][]*fdbpq.Lease // without bundles that were taken
@@ -17,15 +17,15 @@ type Sent struct {
 	count  int                       // of all leases in the line
 }
 
-// sentBundle is the place of a bundle in the line. It stays, and counts, until newer bundles
-// need the room, also when the bundle was taken: so the line is as bounded as its leases.
+// sentBundle is the place of a bundle in the line. It stays, and counts, until newer bundles need the room, even if
+// the bundle was taken: so the line is bounded like its leases.
 type sentBundle struct {
 	token  string
 	leases int
 }
 
-// maxLeases is how many leases are remembered: those of more time than a server takes
-// to say that nobody was there.
+// maxLeases is how many leases are remembered: those of a longer time than a server takes to report that no client
+// was there.
 const maxLeases = 1 << 15
 
 // Add remembers the leases of a bundle, at least one, and returns a token that no client can
@@ -46,8 +46,8 @@ func (s *Sent) Add(leases []*fdbpq.Lease) (token string) {
 	return token
 }
 
-// Take returns the leases of a bundle of a queue once. A token is none on the subject of another
-// queue: who may settle that one has no right to this one.
+// Take returns the leases of a bundle of a queue once. A token is not valid on the subject of another queue: a
+// client that may settle there has no right to this queue.
 func (s *Sent) Take(queue, token string) []*fdbpq.Lease {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,23 +7,23 @@ import (
 	"sync"
 )
 
-// Sight knows which clients are seen: the server can tell whether they listen. It cannot where it maps the reply subject, before version 2.11, and where
-// somebody else listens to all inboxes of a kind. That one is found by a question about inboxes
-// that nobody has.
+// Sight knows which clients are seen: for them the server can tell whether they listen. It cannot if it maps the
+// reply subject, before version 2.11, and if another client listens to all inboxes of a kind. Such a client is
+// found by a question about inboxes that nobody has.
 type Sight struct {
 	*Asker
 
 	mu    sync.Mutex
-	heard map[kind]bool // where somebody listens to all
+	heard map[kind]bool // kinds with a listener to all inboxes
 }
 
-// kind is inboxes that differ only in what is random.
+// kind is a kind of inboxes, which differ only in random tokens.
 type kind struct {
 	prefix string
 	tokens int // behind it
 }
 
-// NewSight returns what an asker sees.
+// NewSight returns the sight of an asker.
 func NewSight(a *Asker) *Sight { return &Sight{Asker: a} }
 
 // Sees reports whether the server can tell whether a client listens at a reply subject.
@@ -36,8 +36,9 @@ func (s *Sight) Sees(reply string) bool {
 	return len(s.heard) == 0 || !s.heard[kindOf(reply)]
 }
 
-// Sweep returns the reply subjects without a listener. It also finds out whose clients are seen: of reply subjects like these, and of those where
-// somebody else listened. It reports whether there is a kind that was seen before and is not any more.
+// Sweep returns the reply subjects without a listener. It also finds out which clients are seen: for the kinds of
+// these reply subjects, and for kinds where another client listened. hidden says that a kind was seen before and is
+// not any more.
 func (s *Sight) Sweep(replies []string) (gone []string, hidden bool) {
 	kinds := s.kinds(replies)
 	ask := slices.Clone(replies)
@@ -45,7 +46,7 @@ func (s *Sight) Sweep(replies []string) (gone []string, hidden bool) {
 		ask = append(ask, k.inbox())
 	}
 	nobody, answered := s.Ask(ask).wait(s.patience)
-	there := make(map[string]bool, len(kinds)) // inboxes at which somebody listens to all
+	there := make(map[string]bool, len(kinds)) // kinds with a listener to all inboxes
 	for _, inbox := range ask[len(replies):] {
 		there[inbox] = true
 	}
@@ -62,7 +63,7 @@ func (s *Sight) Sweep(replies []string) (gone []string, hidden bool) {
 	return gone, hidden
 }
 
-// kinds are those of reply subjects, and those that are not seen.
+// kinds are the kinds of reply subjects, and those that are not seen.
 func (s *Sight) kinds(replies []string) (all []kind) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +81,7 @@ func (s *Sight) kinds(replies []string) (all []kind) {
 	return all
 }
 
-// found notes at which kinds of inboxes somebody listens to all.
+// found notes the kinds of inboxes with a listener to all.
 func (s *Sight) found(kinds []kind, there func(i int) bool) (hidden bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,8 +99,8 @@ func (s *Sight) found(kinds []kind, there func(i int) bool) (hidden bool) {
 // nuid is the length of the token that client libraries choose for a connection, or for a request.
 const nuid = 22
 
-// kindOf divides a reply subject before its first token of a library's choice. Without one the last two are taken for that: of the connection,
-// and of the request.
+// kindOf divides a reply subject before the first token that a library has chosen at random. If it finds none, it
+// takes the last two tokens for those of the connection and of the request.
 func kindOf(reply string) kind {
 	tokens := strings.Split(reply, ".")
 	n := max(1, len(tokens)-2)
@@ -109,7 +110,7 @@ func kindOf(reply string) kind {
 	return kind{strings.Join(tokens[:n], "."), len(tokens) - n}
 }
 
-// inbox returns one of the kind that nobody has.
+// inbox returns an inbox of the kind that nobody has.
 func (k kind) inbox() string {
 	inbox := k.prefix
 	for range k.tokens {

@@ -7,14 +7,14 @@ import (
 	"github.com/nats-io/nats.go/micro"
 )
 
-// Identity is what a bridge reports about itself.
+// Identity is a bridge's description of itself for other bridges.
 type Identity struct {
 	ID      string    // of the bridge, from its start to its end
 	Prefix  string    // of the subjects that it serves
 	StoreID string    // a copy of a store has the id of its original
 	Started time.Time // zero for a bridge whose store can be shared
 	Site    string    // its name stands in front of another prefix that the bridge serves; "": none
-	AtSite  bool      // Prefix is that one
+	AtSite  bool      // Prefix is the one of the site
 	Server  Server
 }
 
@@ -25,7 +25,7 @@ type Server struct {
 	Cluster string `json:"cluster,omitempty"`
 }
 
-// serverOf is the server that a connection has now.
+// serverOf is the present server of a connection.
 func serverOf(nc *nats.Conn) Server {
 	return Server{ID: nc.ConnectedServerId(), Name: nc.ConnectedServerName(), Cluster: nc.ConnectedClusterName()}
 }
@@ -36,7 +36,7 @@ func (s Server) beside(o Server) bool {
 	return s.ID == o.ID || s.Cluster != "" && s.Cluster == o.Cluster
 }
 
-// known reports whether the bridge has said what server it has: earlier versions do not.
+// known reports whether the bridge has named its server; earlier versions do not.
 func (s Server) known() bool { return s.ID != "" }
 
 // Metadata of the NATS service that a bridge is.
@@ -64,7 +64,7 @@ func (i Identity) Metadata() map[string]string {
 	return meta
 }
 
-// identitiesOf reads what service discovery shows of a bridge: an identity for each prefix.
+// identitiesOf reads a bridge's description in service discovery: an identity for each prefix.
 func identitiesOf(s micro.ServiceIdentity) []Identity {
 	meta := s.Metadata
 	i := Identity{
@@ -77,7 +77,7 @@ func identitiesOf(s micro.ServiceIdentity) []Identity {
 	return []Identity{i, i.Remote()}
 }
 
-// On returns the identity with the NATS server that a connection has now.
+// On returns the identity with the present NATS server of a connection.
 func (i Identity) On(nc *nats.Conn) Identity {
 	i.Server = serverOf(nc)
 	return i
@@ -89,8 +89,7 @@ func (i Identity) Remote() Identity {
 	return i
 }
 
-// startedOf reads a time. One that cannot be read is none: such a bridge is never
-// the one that goes on standby.
+// startedOf reads a time. A time that cannot be read counts as none, so such a bridge never goes on standby.
 func startedOf(text string) time.Time {
 	started, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Leave tells the others that this bridge takes no more of their requests, and returns when
-// those that were on their way are being served. The others say when they have none under way:
-// what the server has no receiver for would be lost, because nobody can prove that it says so.
+// Leave tells the other bridges that this one takes no more of their requests, and returns when the requests that
+// were on their way are being served. The others report when they have none under way. This bridge cannot
+// unsubscribe earlier: requests without a receiver would be lost, since the server's word about them can be forged.
 func (o *Owners) Leave(ctx context.Context) error {
 	if o.ends != nil {
 		o.ends()
@@ -42,8 +42,8 @@ func (o *Owners) Leave(ctx context.Context) error {
 	}
 }
 
-// awaitOthers says that this bridge leaves, until the others have said that they have nothing
-// under way to it, or are silent.
+// awaitOthers announces that this bridge leaves, until the others have reported that they have nothing under way to
+// it, or are silent.
 func (o *Owners) awaitOthers(ctx context.Context) {
 	late, again := time.NewTimer(takenPatience), time.NewTicker(announceEvery)
 	defer late.Stop()
@@ -63,7 +63,7 @@ func (o *Owners) awaitOthers(ctx context.Context) {
 	}
 }
 
-// awaits reports whether a bridge that is there may have requests under way to this one.
+// awaits reports whether another bridge may have requests under way to this one.
 func (o *Owners) awaits() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -76,8 +76,8 @@ func (o *Owners) awaits() bool {
 	return false
 }
 
-// Settle returns when other bridges have taken all requests that this one has passed on, or
-// nobody knows whether they have.
+// Settle returns when other bridges have taken all requests that this one has passed on, or it is unknown whether
+// they have.
 func (o *Owners) Settle(ctx context.Context) error {
 	again := time.NewTicker(announceEvery)
 	defer again.Stop()

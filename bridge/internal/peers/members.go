@@ -7,14 +7,13 @@ import (
 )
 
 const (
-	// announceEvery is how often a bridge says that it is there, memberTime how long the others
-	// believe it. Together they are less than two seconds, after which another bridge pops
-	// what a bridge popped that has died.
+	// announceEvery is how often a bridge announces itself, memberTime how long the others believe it. Together
+	// they are less than two seconds, after which another bridge pops the queues of a bridge that has died.
 	announceEvery = 500 * time.Millisecond
 	memberTime    = 1500 * time.Millisecond
 )
 
-// members are the bridges on a store that are there, the bridge itself aside.
+// members are the other bridges on a store that are there.
 type members struct {
 	heard map[string]time.Duration // store time of this bridge, by id
 }
@@ -46,9 +45,8 @@ func (m *members) has(id string) bool {
 // remove notes that a bridge has gone.
 func (m *members) remove(id string) { delete(m.heard, id) }
 
-// owner returns the bridge that is to pop a queue. Bridges that hear the same members agree on it.
-// Each bridge has as many queues as another, and when one comes or goes, no other queues
-// move than its own.
+// owner returns the bridge that pops a queue for all. Bridges that hear the same members agree on it. Queues are
+// spread evenly, and when a bridge comes or goes, only its own queues move.
 func (m *members) owner(queue, self string, now time.Duration) string {
 	m.dropSilent(now)
 	best, most := self, rank(queue, self)

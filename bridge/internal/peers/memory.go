@@ -3,16 +3,16 @@ package peers
 import "time"
 
 const (
-	// wordAge is how far the time of a word may be from this bridge's. Processes
-	// on one store agree on its time to a second.
+	// wordAge is how far the time of a word may be from this bridge's. Processes on one store agree on its time to
+	// within a second.
 	wordAge = 10 * time.Second
 
-	// maxHeard bounds the bridges that are remembered: those on one store are few.
+	// maxHeard bounds the bridges that are remembered: a store has few.
 	maxHeard = 256
 )
 
-// memory distinguishes new words from copies. It forgets words older than wordAge, which
-// are refused for their age.
+// memory distinguishes new words from copies. It forgets words older than wordAge, which are refused because of
+// their age.
 type memory struct {
 	last map[string]time.Duration // by bridge: the time of the last word heard
 }

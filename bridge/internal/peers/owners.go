@@ -14,18 +14,17 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// Owners have one bridge pop a queue that several bridges pop.
+// Owners make one bridge pop a queue that several bridges pop.
 //
-// All pops take the items at one end of the queue. If transactions of two bridges run at the
-// same time, one commits and the other fails by a conflict. So after a conflict all bridges
-// pass the pops and settlements of the queue on to its owner, which serves them and answers
-// their clients. Each bridge says twice a second that it is there, and those that are there have the
-// same queues each.
+// All pops take the items at one end of the queue. If transactions of two bridges run at the same time, one commits
+// and the other fails by a conflict. So after a conflict all bridges pass the pops and settlements of the queue on
+// to its owner, which serves them and answers their clients. Each bridge announces itself twice a second, and the
+// queues are spread evenly over the bridges that are there.
 //
-// Correctness does not depend on that. Where bridges disagree about an owner, both pop, and
-// conflicts decide. A bridge never serves a request itself that it has sent to an owner: it
-// repeats the message until the owner says that it has taken the requests, which it does
-// once. When the owner says nothing, the clients hear that the result is unknown.
+// Correctness does not depend on owners. If bridges disagree about an owner, both pop, and conflicts decide. A
+// bridge never itself serves a request that it has sent to an owner: it repeats the message until the owner reports
+// that it has taken the requests, which it does once. If the owner stays silent, the clients hear that the result
+// is unknown.
 type Owners struct {
 	nc      *nats.Conn
 	id      string
@@ -41,11 +40,11 @@ type Owners struct {
 	heard    memory
 	subs     []*nats.Subscription
 	inbox    *nats.Subscription // to requests of other bridges; nil: it takes none
-	awaited  map[string]bool    // bridges that may have requests under way to this one, which leaves
-	cleared  chan struct{}      // gets a value when one of them says that it has none
+	awaited  map[string]bool    // while this bridge leaves: bridges that may have requests under way to it
+	cleared  chan struct{}      // gets a value when one of them has reported that it has none
 
 	saying sync.Mutex    // words leave in the order of their times
-	said   time.Duration // when the last one was
+	said   time.Duration // time of the last word
 
 	ends  context.CancelFunc
 	ended chan struct{}
@@ -53,17 +52,17 @@ type Owners struct {
 
 // contest is a queue that several bridges have tried to pop at the same time.
 type contest struct {
-	until time.Duration // over then, if nobody pops
+	until time.Duration // the contest is over then, unless somebody pops
 	said  time.Duration // when this bridge told the others
 }
 
 const (
-	// contestTime is how long a queue has an owner after the last pop. Without one, it takes
-	// a conflict or two to find out again that bridges contest it.
+	// contestTime is how long a queue has an owner after the last pop. After that, it takes a conflict or two to
+	// find out again that bridges contest it.
 	contestTime = 10 * time.Second
 
-	// contestAgain is how long a bridge that loses to others waits until it tells them
-	// again: some may have come since.
+	// contestAgain is how long a bridge that loses conflicts waits until it tells the others again: further bridges
+	// may have come since.
 	contestAgain = time.Second
 
 	// maxContests bounds the queues with owners.
@@ -101,8 +100,8 @@ type Handlers struct {
 // It is an inbox, because bridges have the permissions for inboxes.
 func Inbox(storeID string) string { return nats.InboxPrefix + storeID }
 
-// between is the prefix of the subjects between this bridge and those that serve the same
-// subjects on the same store. Others could not read the requests.
+// between is the prefix of the subjects between this bridge and those that serve the same subjects on the same
+// store. Other bridges could not read the requests.
 func (i Identity) between() string {
 	if i.Site != "" {
 		return Inbox(i.StoreID) + "." + i.Site + "." + i.Prefix
@@ -110,7 +109,7 @@ func (i Identity) between() string {
 	return Inbox(i.StoreID) + "." + i.Prefix
 }
 
-// Start listens to other bridges, and tells them that this one is there until Leave.
+// Start listens to other bridges, and announces this one until Leave.
 func (o *Owners) Start() error {
 	if err := o.Listen(); err != nil {
 		return err
@@ -133,7 +132,7 @@ func (o *Owners) Start() error {
 	return nil
 }
 
-// Listen is Start without telling the others: no requests come.
+// Listen does the same without announcing this bridge, so no requests come.
 func (o *Owners) Listen() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -155,13 +154,13 @@ func (o *Owners) Listen() error {
 	return nil
 }
 
-// Announce tells the others that this bridge is there.
+// Announce announces this bridge to the others.
 func (o *Owners) Announce() {
 	o.tend()
 	o.say(wordsOfAll, wordHere)
 }
 
-// tend looks after what was passed on. What waits for a bridge that is silent is served here.
+// tend looks after the requests that were passed on. Requests that wait for a silent bridge are served here.
 func (o *Owners) tend() {
 	o.passing.tend()
 	o.mu.Lock()
@@ -188,7 +187,7 @@ func (o *Owners) Lost(queue string) {
 	}
 }
 
-// contest begins a contest, or has it last. o.mu is held.
+// contest begins a contest, or prolongs it. o.mu is held.
 func (o *Owners) contest(queue string, now time.Duration) *contest {
 	c := o.contests[queue]
 	if c == nil {
@@ -211,7 +210,7 @@ func (o *Owners) contest(queue string, now time.Duration) *contest {
 // bridge is to serve the request.
 func (o *Owners) Pass(queue string, m *nats.Msg) bool {
 	o.mu.Lock()
-	defer o.mu.Unlock() // nothing is added for a bridge that others know to leave
+	defer o.mu.Unlock() // no request is added for a bridge that is known to leave
 	owner, own := o.owner(queue)
 	return owner != "" && !own && o.passing.add(owner, m)
 }
@@ -245,7 +244,7 @@ func (o *Owners) owner(queue string) (id string, own bool) {
 	return id, id == o.id
 }
 
-// hear handles a word of a bridge. This one's own change nothing.
+// hear handles a word of a bridge. This bridge's own words change nothing.
 func (o *Owners) hear(m *nats.Msg) {
 	queue := strings.TrimPrefix(m.Subject, o.words)
 	w, ok := o.sealer.open(queue, m.Data)
@@ -257,7 +256,7 @@ func (o *Owners) hear(m *nats.Msg) {
 	}
 }
 
-// heed notes what a word says. It returns false if the word is a copy.
+// heed acts on a word. It returns false if the word is a copy.
 func (o *Owners) heed(queue string, w word) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -281,7 +280,7 @@ func (o *Owners) heed(queue string, w word) bool {
 	return true
 }
 
-// signal has a channel with room for one value get one.
+// signal puts a value into a channel that has room for one.
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -289,8 +288,8 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// answered handles the answer of a bridge. That of the server says that a bridge has gone, or
-// is forged: so it decides who gets the next requests, and nothing about those that were sent.
+// answered handles the answer of a bridge. An answer of the server says that the bridge has gone, or is forged: it
+// only decides where the next requests go, and nothing about requests that were sent.
 func (o *Owners) answered(m *nats.Msg) {
 	if protocol.NoResponders(m.Header.Get(protocol.HeaderStatus), m.Data) {
 		id := strings.TrimPrefix(m.Subject, o.passing.answersTo(o.id))

@@ -13,10 +13,10 @@ import (
 
 // passed is a message with requests that a bridge passes on to another one.
 //
-// It is encrypted with the store's secret, for one bridge. Every client with permission to
-// publish to inboxes could forge one, and a client that may listen there would read
-// the leases that requests settle. It carries the store time at which it was sent, which
-// differs from message to message, so the other bridge recognises a copy.
+// It is encrypted for one bridge, with the store's secret. Otherwise every client with permission to publish to
+// inboxes could forge such a message, and a client that may listen there could read the leases that requests
+// settle. It carries the store time at which it was sent, which differs from message to message, so the other
+// bridge recognises a copy.
 type passed struct {
 	from     string
 	at       time.Duration // store time
@@ -30,14 +30,14 @@ func newPassSealer(secret []byte) passSealer {
 	return passSealer{box{secret: secret, what: "requests"}}
 }
 
-// box encrypts what a bridge says to others on its store.
+// box encrypts the messages of bridges to others on the store.
 type box struct {
 	secret []byte
-	what   string // it is: no message is one of another kind
+	what   string // the kind of message: none can pass for another kind
 }
 
-// aead returns the cipher of what a bridge sends. Each bridge has a key of its own: it uses
-// each store time once, as the nonce.
+// aead returns the cipher for the messages of a bridge. Each bridge has a key of its own: it uses each store time
+// once, as the nonce.
 func (b box) aead(from string) cipher.AEAD {
 	mac := hmac.New(sha256.New, b.secret)
 	mac.Write([]byte(form + " " + b.what + " of " + from))
@@ -83,7 +83,7 @@ func (s passSealer) seal(to string, p passed) []byte {
 	return s.close(to, p.from, p.at, plain)
 }
 
-// close returns a message to somebody as it is sent.
+// close returns a message to a bridge, or to all, as it is sent.
 func (b box) close(to, from string, at time.Duration, plain []byte) []byte {
 	out := binary.BigEndian.AppendUint64(nil, uint64(at))
 	out = append(append(out, byte(len(from))), from...)
@@ -112,7 +112,7 @@ func (s passSealer) open(to string, sent []byte) (p passed, ok bool) {
 	return p, !in.broken
 }
 
-// read reads what close has made for somebody.
+// read reads a message that close has made.
 func (b box) read(to string, sent []byte) (from string, at time.Duration, plain []byte, ok bool) {
 	if len(sent) <= timeBytes {
 		return "", 0, nil, false

@@ -11,13 +11,12 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// passing passes requests on to other bridges. A bridge that gets a message with requests
-// answers at once that it has taken them, and serves them. Requests that arrive until then
-// are the next message, so a busy bridge gets few large messages.
+// passing passes requests on to other bridges. A bridge that gets a message with requests answers at once that it
+// has taken them, and serves them. Requests that arrive until then form the next message, so a busy bridge gets few
+// large messages.
 //
-// What was sent is never served here, whatever anybody says: the other bridge may have it. A
-// message without an answer is repeated, as it was, and taken once. It is given up when it
-// is too old to be taken.
+// Requests that were sent are never served here, whatever anybody says: the other bridge may have them. A message
+// without an answer is repeated unchanged, and is taken once. It is given up when it is too old to be taken.
 type passing struct {
 	nc      *nats.Conn
 	id      string
@@ -32,26 +31,26 @@ type passing struct {
 	passed, taken atomic.Int64
 
 	mu    sync.Mutex
-	to    map[string]*target      // by bridge: those with something under way
+	to    map[string]*target      // by bridge, while something is under way to it
 	open  map[time.Duration]*sent // not answered yet, by their times
 	last  time.Duration           // of the last message
-	count int                     // of the requests that wait, or were sent and not answered
+	count int                     // of the requests that wait or have no answer yet
 	empty chan struct{}           // gets a value when there are none
 
 	heard memory // of messages with requests; used by one goroutine
 }
 
-// target is a bridge that requests are passed on to. A message is on its way, or its answer.
+// target is a bridge to which requests are passed on.
 type target struct {
 	waiting []*nats.Msg
-	bytes   int  // of the requests that wait, or were sent and not answered
+	bytes   int  // of the requests that wait or have no answer yet
 	left    bool // the bridge waits to hear that nothing is under way
 }
 
 // sent is a message with requests.
 type sent struct {
 	to       string
-	at       time.Duration // which names it: times differ
+	at       time.Duration // which identifies the message: times differ
 	requests []*nats.Msg
 	data     []byte
 }
@@ -61,17 +60,17 @@ const (
 	maxPassed    = 16 << 10
 	messageBytes = 64 << 10
 
-	// maxOpen bounds the bytes that wait for a bridge, or for its answer. A bridge that is
-	// behind with reading gets no more.
+	// maxOpen bounds the bytes that wait for a bridge, or for its answer. A bridge that reads too slowly gets no
+	// more.
 	maxOpen = 1 << 20
 
-	// passedAge is how old a message may be that a bridge takes, takenPatience how long an
-	// answer is waited for. Processes agree on store time to a second, so what is given up
-	// was taken by then, or never is.
+	// passedAge is the greatest age of a message that a bridge takes, takenPatience the longest wait for an answer.
+	// Processes agree on store time to within a second, so a message that is given up was taken by then, or never
+	// will be.
 	passedAge     = 3 * time.Second
 	takenPatience = 4 * time.Second
 
-	// Passing is for how long a request that was passed on may be on its way.
+	// Passing is how long a request that was passed on may be on its way.
 	Passing = takenPatience
 )
 
@@ -86,8 +85,8 @@ func (p *passing) init(nc *nats.Conn, self Identity, store Store, answers sealer
 // inbox is the subject on which a bridge gets requests of others.
 func (p *passing) inbox(id string) string { return p.between + ".to." + id }
 
-// answersTo is the prefix of the subjects on which a bridge hears what became of its own. The
-// id of the bridge that it asked follows.
+// answersTo is the prefix of the subjects on which a bridge hears the results of its own messages. The id of the
+// asked bridge follows.
 func (p *passing) answersTo(id string) string { return p.between + "." + answerTo(id) + "." }
 
 // add passes a request on, unless it is too large or the other bridge is behind.
@@ -199,7 +198,7 @@ func (p *passing) forget(t *target, requests []*nats.Msg) {
 	}
 }
 
-// tend repeats the messages without an answer, and gives up those that nobody takes any more.
+// tend repeats messages without an answer, and gives up those that are too old to be taken.
 func (p *passing) tend() {
 	p.mu.Lock()
 	now := p.now()
@@ -233,7 +232,7 @@ func (p *passing) targets() []string {
 	return slices.Collect(maps.Keys(p.to))
 }
 
-// takeBack serves the requests here that wait for a bridge. Those that were sent stay with it.
+// takeBack serves here the requests that wait for a bridge. Requests that were sent stay with the bridge.
 func (p *passing) takeBack(from string) {
 	p.mu.Lock()
 	t := p.to[from]
@@ -252,8 +251,8 @@ func (p *passing) takeBack(from string) {
 	p.forget(t, waiting)
 }
 
-// left takes back what waits for a bridge that leaves. It reports whether nothing is under
-// way to it; otherwise that is said later.
+// left takes back the requests that wait for a bridge that leaves. It reports whether nothing is under way to the
+// bridge; otherwise the bridge is told later.
 func (p *passing) left(id string) bool {
 	p.takeBack(id)
 	p.mu.Lock()
@@ -272,8 +271,8 @@ func (p *passing) settled() bool {
 	return p.count == 0
 }
 
-// take serves the requests in a message, unless it is a copy or too old. Another message of the
-// same time is a repetition, and was taken: it gets the same answer.
+// take serves the requests in a message, unless it is a copy or too old. A second message with the same time is a
+// repetition, and gets the same answer.
 func (p *passing) take(m *nats.Msg) {
 	came, ok := p.sealer.open(p.id, m.Data)
 	if !ok {

@@ -1,18 +1,16 @@
 // Package peers is the communication of bridges with each other over NATS.
 //
-// Bridges that share a store have one of them pop a queue that several of them are asked
-// to pop ([Owners]). Bridges that use one prefix with different stores must not serve side by
-// side. They find each other ([Rivals]): a bridge does not start beside a rival, and
-// when two rivals meet later, one of them goes on standby ([Standby]). A rival is who can reach the
-// clients of this bridge under its prefix. A bridge behind a leaf node that keeps the prefix to
-// itself is none.
+// Bridges that share a store let one of them pop a queue that several of them are asked to pop ([Owners]). Bridges
+// that use one prefix with different stores must not serve side by side. They find each other ([Rivals]): a bridge
+// does not start beside a rival, and when two rivals meet later, one of them goes on standby ([Standby]). A rival
+// is a bridge that can reach the clients of this bridge under its prefix. A bridge behind a leaf node that keeps
+// the prefix to itself is no rival.
 //
-// A bridge of a site with a name also serves the prefix that other sites use. It has
-// rivals of its own there: another site with the same name. That one never keeps a bridge from
-// serving its own site.
+// A bridge of a site with a name also serves the prefix that other sites use. There it may have other rivals:
+// another site with the same name. Such a rival never keeps a bridge from serving its own site.
 //
-// The queues are correct whatever messages arrive or get lost. Owners only save work. A
-// rival that is not found costs the order that one store would keep, but no item.
+// The queues are correct whatever messages arrive or get lost. Owners only save work. A rival that is not found
+// costs the order that one store would keep, but no item.
 package peers
 
 import (
@@ -40,7 +38,7 @@ func (p *Peers) Start() {
 	}
 }
 
-// Stop ends the search for rivals. What is on standby stays there.
+// Stop ends the search for rivals. A front on standby stays there.
 func (p *Peers) Stop() {
 	p.Standby.Stop()
 	if p.Remote != nil {
@@ -48,7 +46,7 @@ func (p *Peers) Stop() {
 	}
 }
 
-// Prove has the bridge prove itself, if a question of service discovery asks for that.
+// Prove makes the bridge prove itself, if a question of service discovery asks for that.
 func (p *Peers) Prove(question *nats.Msg) {
 	p.Rivals.Prove(question)
 	if p.remote != nil {
@@ -65,10 +63,10 @@ type Options struct {
 	Remote    Service // of the prefix that other sites use
 	Logger    *slog.Logger
 
-	Requests Handlers // of those that are passed on
+	Requests Handlers // for requests that are passed on
 }
 
-// Store is what all bridges on one store have in common.
+// Store has the data that all bridges on one store share.
 type Store struct {
 	Secret []byte               // known only to them
 	Time   func() time.Duration // grows, and differs by some seconds at most

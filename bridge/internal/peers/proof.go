@@ -48,10 +48,9 @@ const (
 
 func newNonce() string { return rand.Text() }
 
-// proofSubject is where one bridge proves itself to another: one may publish it,
-// and the other may listen to it, with the least permissions that a bridge needs.
-// It is empty when there is no such subject, because the prefix of the bridge that
-// asks lies deeper within the other one's than its events reach.
+// proofSubject is the subject on which one bridge proves itself to another: the one may publish it, and the other
+// may listen to it, with the least permissions that a bridge needs. It is empty if there is no such subject,
+// because the prefix of the asking bridge lies deeper within the other's than its events reach.
 func proofSubject(asker, prover string) string {
 	if within(prover, asker) {
 		return prover + sysEvent
@@ -92,7 +91,7 @@ func (r *Rivals) Prove(m *nats.Msg) {
 	}
 }
 
-// proven reads a proof. It replaces what the hint said of the bridge.
+// proven reads a proof. It replaces the hint about the bridge.
 func (r *Rivals) proven(m *nats.Msg, nonce string) (Identity, bool) {
 	var p proof
 	if json.Unmarshal(m.Data, &p) != nil || p.Nonce != nonce || proofSubject(r.self.Prefix, p.Prefix) != m.Subject {
@@ -118,7 +117,7 @@ func (i Identity) provable() bool {
 	return err == nil && subjects.CheckQueue(i.ID) == nil
 }
 
-// open reports whether the proof of a hint may come yet.
+// open reports whether the proof of a hint may still come.
 func (h hint) open() bool { return !h.proven && !h.gone }
 
 func open(hints []hint) bool { return slices.ContainsFunc(hints, hint.open) }

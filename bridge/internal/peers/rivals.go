@@ -21,16 +21,15 @@ const (
 	firstAnswer = 2 * time.Second
 	nextAnswer  = 250 * time.Millisecond
 
-	// longestRound bounds each of the two rounds of a search, however much is
-	// answered, and maxHints the answers that are looked into.
+	// longestRound bounds each of the two rounds of a search, however many answers come, and maxHints the answers
+	// that are followed up.
 	longestRound = 5 * time.Second
 	maxHints     = 64
 )
 
-// Rivals finds the bridges that must not serve beside this one. Bridges under
-// one prefix share the requests, so with two stores each would get a part of
-// every queue; of two prefixes that lie within each other, both get the requests
-// of the longer one.
+// Rivals finds the bridges that must not serve beside this one. Bridges under one prefix share the requests, so
+// with two stores each would get a part of every queue. If one prefix lies within the other, both bridges get the
+// requests of the longer one.
 type Rivals struct {
 	nc        *nats.Conn
 	self      Identity
@@ -66,7 +65,7 @@ type sighting struct {
 	alone  bool       // the server reports that there are no other bridges
 }
 
-// find asks all bridges who they are, and those that would be rivals for a proof.
+// find asks all bridges for their identities, and possible rivals for a proof.
 func (r *Rivals) find(ctx context.Context) (found sighting, err error) {
 	s := search{rivals: r, server: serverOf(r.nc), inbox: r.nc.NewInbox() + "." + rand.Text(), came: make(chan *nats.Msg, searchRoom), nonce: newNonce()}
 	defer s.end()

@@ -38,7 +38,7 @@ func (s *search) run(ctx context.Context) error {
 	return s.challenge(ctx)
 }
 
-// ask asks all bridges who they are.
+// ask asks all bridges for their identities.
 func (s *search) ask(ctx context.Context) error {
 	question, err := micro.ControlSubject(micro.InfoVerb, ServiceName, "")
 	if err != nil {
@@ -56,8 +56,8 @@ func (s *search) ask(ctx context.Context) error {
 		if m == nil {
 			return err
 		}
-		// The server says so at once or not at all. Behind an answer, which shows the inbox to
-		// whoever listens to inboxes, it is forged.
+		// The server reports that at once or not at all. Behind an answer, which shows the inbox to anybody who
+		// listens to inboxes, such a report is forged.
 		if unheard(m) && patience == firstAnswer {
 			s.alone = true
 			return nil
@@ -82,7 +82,7 @@ func (s *search) read(m *nats.Msg) {
 		if far {
 			s.far++
 		}
-		if !far || s.far <= maxHints { // many sites leave room for those that are here
+		if !far || s.far <= maxHints { // many bridges at other sites leave room for bridges here
 			s.hints = append(s.hints, hint{Identity: o, far: far})
 		}
 	}
@@ -118,8 +118,8 @@ func (s *search) challenge(ctx context.Context) error {
 	return nil
 }
 
-// question sends the challenge to all that have not answered it. Behind a gateway the first one can
-// come before the news that this bridge listens for a proof: they have connections of their own.
+// question sends the challenge to all that have not answered it. Behind a gateway the first challenge can arrive
+// before the news that this bridge listens for a proof, since they use different connections.
 func (s *search) question(body []byte) error {
 	prefix := s.rivals.self.Prefix
 	for _, h := range s.hints {
@@ -131,9 +131,8 @@ func (s *search) question(body []byte) error {
 			return err
 		}
 		if proofSubject(prefix, h.Prefix) == "" {
-			// This bridge may not subscribe where that one may publish. But that one
-			// receives the requests of this one, and answers messages that it does not
-			// know.
+			// This bridge may not subscribe where the other may publish. But the other bridge receives the requests
+			// of this one, and answers messages that it does not know.
 			question = prefix + sysEvent
 		}
 		if err := s.rivals.nc.PublishRequest(question, h.answers, body); err != nil {
@@ -160,7 +159,7 @@ func (s *search) hear(ctx context.Context, patience time.Duration) error {
 	return nil
 }
 
-// answered records the answer to a challenge. It is a proof only if no event can be one.
+// answered records the answer to a challenge. It counts as a proof only if no event can be one.
 func (s *search) answered(m *nats.Msg) {
 	i := slices.IndexFunc(s.hints, func(h hint) bool { return h.answers == m.Subject })
 	if i < 0 {

@@ -9,10 +9,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Two rivals may meet although neither would have started beside the other: when
-// separated servers connect again, or one of the bridges connects to another server. Then
-// the one that started later goes on standby: it leaves the requests to the other one,
-// reports that, and serves again when the other one has gone.
+// Two rivals may meet although neither would have started beside the other: when separated servers connect again,
+// or one of the bridges connects to another server. Then the bridge that started later goes on standby: it leaves
+// the requests to the other, reports that, and serves again when the other has gone.
 
 // The pauses between searches for rivals: short after a reconnect, when others may
 // reconnect too, and longer from search to search.
@@ -21,9 +20,8 @@ const (
 	lastLook  = 30 * time.Second
 )
 
-// This many searches in a row have to miss the rival before a bridge serves again,
-// because the rival may be slow to answer. One is enough when the server says that there
-// are no other bridges.
+// missingLooks is how many searches in a row have to miss the rival before a bridge serves again, because the rival
+// may be slow to answer. One is enough if the server reports that there are no other bridges.
 const missingLooks = 2
 
 // Service is the service that goes on standby.
@@ -112,8 +110,7 @@ func (s *Standby) set(reason error) {
 	s.reason = reason
 }
 
-// look searches once, and starts or ends standby accordingly. After a failure nothing
-// changes until the next search.
+// look searches once, and starts or ends standby accordingly. After an error nothing changes until the next search.
 func (s *Standby) look(ctx context.Context) {
 	if !s.rivals.nc.IsConnected() {
 		return

@@ -10,17 +10,17 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Survey asks the other bridges on a store, and answers them, whatever subjects they serve: each of them may know what no row
-// says, such as who waits for an item.
+// Survey asks the other bridges on a store, and answers them, whatever subjects they serve. Each of them may know
+// things that no row has, such as which clients wait for an item.
 //
-// Whoever may publish to inboxes can send questions and answers, so both are encrypted with the store's secret, and carry the store
-// time at which they were sent, which differs from message to message. An answer goes where the question says who asks,
-// and not to a reply subject, which anybody could choose.
+// Any client that may publish to inboxes can send questions and answers, so both are encrypted with the store's
+// secret, and carry the store time at which they were sent, which differs from message to message. An answer goes
+// to the subject of the asking bridge, and not to a reply subject, which anybody could choose.
 type Survey struct {
 	nc      *nats.Conn
 	id      string // of this bridge
 	process string // its name in the store
-	subject string // of questions; that of answers is followed by who has asked
+	subject string // of questions; answers have the id of the asking bridge behind it
 	box     box
 	now     func() time.Duration
 	log     *slog.Logger
@@ -40,7 +40,7 @@ type asked struct {
 	all     chan struct{} // closed when they have
 }
 
-// toAll is in the place of the bridge to whom a message is: a question is to all of them.
+// toAll stands for the receiver of a question, which is for all bridges.
 const toAll = "*"
 
 // NewSurvey returns the survey of a bridge, whose process has a name in the store. It neither asks nor answers before Start.
@@ -65,7 +65,7 @@ func (s *Survey) Start() error {
 	return nil
 }
 
-// Stop ends listening. That of nil does nothing.
+// Stop ends listening. On nil it does nothing.
 func (s *Survey) Stop() {
 	if s == nil {
 		return
@@ -80,7 +80,8 @@ func (s *Survey) Stop() {
 	s.subs = nil
 }
 
-// Ask asks processes on the store until all of them have answered, or ctx ends. It returns what they say, and how many said nothing.
+// Ask asks processes on the store until all of them have answered, or ctx ends. It returns their answers, and how
+// many are missing.
 func (s *Survey) Ask(ctx context.Context, question []byte, of []string) (answers [][]byte, silent int) {
 	a := &asked{of: make(map[string]bool), all: make(chan struct{})}
 	for _, process := range of {
@@ -97,8 +98,8 @@ func (s *Survey) Ask(ctx context.Context, question []byte, of []string) (answers
 	return a.answers, len(a.of)
 }
 
-// say sends a message, and returns the time of it, at which answers to a question are awaited. Messages leave in the order of their
-// times: others take an earlier one for a copy.
+// say sends a message, and returns its time, by which the answers to a question are known. Messages leave in the
+// order of their times: others take an earlier time for a copy.
 func (s *Survey) say(subject, to string, plain []byte, question *asked) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +113,7 @@ func (s *Survey) say(subject, to string, plain []byte, question *asked) time.Dur
 	return s.last
 }
 
-// questioned answers the question of another bridge, once. This one's own is none.
+// questioned answers the question of another bridge, once. It ignores this bridge's own.
 func (s *Survey) questioned(m *nats.Msg) {
 	from, at, question, ok := s.box.read(toAll, m.Data)
 	if !ok || from == s.id || !s.heard.hears(from, at, s.now()) {
@@ -123,7 +124,7 @@ func (s *Survey) questioned(m *nats.Msg) {
 	s.say(s.subject+"."+from, from, plain, nil)
 }
 
-// answered takes the answer of another bridge. Of a process only the first one counts.
+// answered takes the answer of another bridge. Only the first answer of a process counts.
 func (s *Survey) answered(m *nats.Msg) {
 	_, _, plain, ok := s.box.read(s.id, m.Data)
 	if !ok || len(plain) < timeBytes {

@@ -24,12 +24,12 @@ const (
 	wordHere    = '+' // the bridge is there
 	wordGone    = '-' // the bridge ends
 	wordContest = '!' // the bridge has lost a conflict at the queue
-	wordClear   = '0' // nothing is under way to the bridge that stands in the queue's place
+	wordClear   = '0' // nothing is under way to the bridge named in place of the queue
 	wordTaken   = '=' // the bridge has taken the requests in a message of this time; see [answerTo]
 )
 
-// form names the form of all that bridges say to each other. It is part of their keys, so
-// bridges with different forms do not hear each other: each serves what it gets itself.
+// form names the form of all messages between bridges. It is part of their keys, so bridges with different forms do
+// not hear each other, and each serves its own requests.
 const form = "2"
 
 // answerTo stands in the place of a queue in an answer to a bridge. No word has such a
@@ -73,7 +73,7 @@ func (s sealer) seal(queue string, w word) []byte {
 	return append(s.mac(queue, body), body...)
 }
 
-// open reads a word that a bridge on this store has said about the queue.
+// open reads a word about the queue by a bridge on this store.
 func (s sealer) open(queue string, sent []byte) (w word, ok bool) {
 	if len(sent) <= wordMac+wordBody || len(sent) > wordMac+wordBody+maxID {
 		return w, false

@@ -11,14 +11,13 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// arrivals are the messages that the server has sent and the bridge has not handled
-// yet, in the order in which they arrived. All subscriptions share them. nats.go would
-// call back for each subscription from a goroutine of its own, and the server sends a
-// settlement to any subscription that matches: a settlement could overtake an earlier
-// one.
+// arrivals are the messages that the server has sent and the bridge has not handled yet, in the order in which they
+// arrived. All subscriptions share them. With callbacks of nats.go each subscription would have a goroutine of its
+// own, and since the server sends a settlement to any subscription that matches, a settlement could overtake an
+// earlier one.
 //
-// nats.go drops a message when the channel is full. So one goroutine only moves
-// messages from the channel to lines, and another one handles them.
+// nats.go drops a message when the channel is full. So one goroutine only moves messages from the channel to lines,
+// and another one handles them.
 type arrivals struct {
 	handle func(*nats.Msg)
 	log    *slog.Logger
@@ -40,10 +39,10 @@ type arrivals struct {
 	dropping bool
 }
 
-// mark is what to do when all messages before it are handled.
+// mark is a function to call when all messages before it are handled.
 type mark struct {
 	do    func()
-	lines int // that have not come to it yet
+	lines int // that have not reached it yet
 }
 
 // pendingBytes bounds the messages that have arrived and were not handled yet. A
@@ -139,7 +138,7 @@ func (a *arrivals) collect() {
 	}
 }
 
-// add adds a message to its line. It reports false if the message is to be refused unread.
+// add adds a message to its line. It reports false if the message has to be refused unread.
 func (a *arrivals) add(m *nats.Msg) bool {
 	if m.Sub == nil { // a mark has none
 		a.marks[m].lines = a.lines.mark(m)
@@ -170,7 +169,7 @@ func (a *arrivals) add(m *nats.Msg) bool {
 	return true
 }
 
-// flood has a tenant flood the bridge.
+// flood marks a tenant as flooding the bridge.
 func (a *arrivals) flood(tenant string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -194,7 +193,7 @@ func (a *arrivals) warn(tenant string) {
 	a.log.Warn("a tenant floods this bridge with messages: for moments all of them are refused unread, settlements too; pq_tenant_unread_total counts them", "tenant", tenant)
 }
 
-// tell says whether anybody floods the bridge.
+// tell tells the connection whether a tenant floods the bridge.
 func (a *arrivals) tell() {
 	if a.floods == nil {
 		return
@@ -209,7 +208,7 @@ func (a *arrivals) tell() {
 	}
 }
 
-// refuseFlood refuses a message that did not have to arrive, if its tenant floods.
+// refuseFlood refuses a message, before it arrives, if its tenant floods.
 func (a *arrivals) refuseFlood(subject, reply string) bool {
 	tenant := a.tenant(subject)
 	a.mu.Lock()
@@ -242,7 +241,7 @@ func (a *arrivals) run() {
 	a.floods.tell(nil)
 }
 
-// next returns messages, and uses the memory of those before for later ones.
+// next returns messages, and uses the memory of the earlier ones for later ones.
 func (a *arrivals) next(used []*nats.Msg) []*nats.Msg {
 	if cap(used) > arrivalsKept {
 		used = nil

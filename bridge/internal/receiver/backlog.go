@@ -2,14 +2,12 @@ package receiver
 
 import "github.com/nats-io/nats.go"
 
-// A NATS server closes a connection when it holds too much for it, and all requests that
-// it holds are lost. On a busy machine, clients can send more than the bridge can even
-// read past. So the receiver unsubscribes before: the server refuses requests (503, no
-// responders), and pushes without a reply subject are lost, of which only the fact is
-// counted.
+// A NATS server closes a connection when it holds too much for it, and all requests that it holds are lost. On a
+// busy machine, clients can send faster than the bridge can even skip. So the receiver unsubscribes before that:
+// the server then refuses requests (503, no responders). Pushes without a reply subject are lost; the bridge only
+// counts that it happened.
 
-// watchBacklog sheds all load each time that the server holds too much, until the
-// receiver drains.
+// watchBacklog sheds all load whenever the server holds too much, until the receiver drains.
 func (r *Receiver) watchBacklog() {
 	for {
 		select {
@@ -35,8 +33,7 @@ func (r *Receiver) shedPushes() {
 	}
 }
 
-// renewAll ends all subscriptions until what the server holds has been handled, and makes
-// them anew.
+// renewAll ends all subscriptions until the messages that the server holds have been handled, and makes them anew.
 func (r *Receiver) renewAll() {
 	s, log := &r.shedding, r.options.Logger
 	var subs []*nats.Subscription // in the order of Pause

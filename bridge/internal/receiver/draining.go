@@ -6,12 +6,10 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// nats.go takes a subscription that drains along when it connects again, and forgets it on
-// the new connection without a word to the server. The server would go on to send requests
-// to a subscription that nobody reads. Only one more connection ends it then.
+// When nats.go reconnects while a subscription drains, it subscribes it again, and forgets it without a word to the
+// server. The server would go on to send requests to a subscription that nobody reads, until the next reconnect.
 
-// draining are the subscriptions that drain, with the number of the connection on which
-// each one began to.
+// draining are the subscriptions that drain, with the number of the connection on which each began to drain.
 type draining struct {
 	mu    sync.Mutex
 	since map[*nats.Subscription]uint64
@@ -20,9 +18,8 @@ type draining struct {
 // connection numbers the connections of the receiver.
 func (r *Receiver) connection() uint64 { return r.nc.Stats().Reconnects }
 
-// drain begins to end a subscription, which may have ended: the server hears of it, and
-// what the server has sent still arrives. The caller forgets the subscription when that
-// is handled.
+// drain begins to end a subscription, which may have ended already: the server hears of it, and messages that the
+// server has sent still arrive. The caller forgets the subscription when they are handled.
 func (r *Receiver) drain(sub *nats.Subscription) error {
 	if sub.Type() == nats.ChanSubscription && !r.nc.IsConnected() {
 		r.unsubscribeFrom(sub) // the line keeps its messages

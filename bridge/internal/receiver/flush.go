@@ -8,9 +8,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// flushPatience bounds the wait for a server that does not answer. When half of the
-// time until the deadline is longer, the wait takes that: the server's machine may be
-// busy, and the rest of the shutdown needs the other half.
+// flushPatience bounds the wait for a server that does not answer. If half of the time until the deadline is
+// longer, the wait takes that half: the server's machine may be busy, and the rest of the shutdown needs the other
+// half.
 const flushPatience = 2 * time.Second
 
 // Flush waits until the server has received all messages. Without a connection it

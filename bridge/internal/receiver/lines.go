@@ -7,13 +7,13 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// lines are the messages that wait to be handled. Each tenant has a line, in the order of
-// arrival, and the lines take turns: who sends much delays nobody else. Messages of no
-// tenant have a common line. Where there are no tenants, it is the only one.
+// lines are the messages that wait to be handled. Each tenant has a line, in the order of arrival, and the lines
+// take turns: a tenant that sends much delays no other. Messages without a tenant share a line; without tenants it
+// is the only one.
 //
-// A tenant whose line is full floods the bridge. Its messages are refused unread until its
-// line is empty, and for some times as long as that took: otherwise the bridge would do
-// nothing but handle them. One that floods in another way is refused for longer.
+// A tenant whose line is full floods the bridge. Its messages are refused unread until its line is empty, and then
+// for a multiple of the time that this took: otherwise the bridge would do nothing but handle them. A tenant that
+// floods in another way is refused for longer.
 type lines struct {
 	common   line
 	by       map[string]*line // of tenants: those with messages, those that flood, and some others
@@ -26,18 +26,18 @@ type line struct {
 	messages []*nats.Msg // and marks
 	bytes    int
 	full     time.Time     // since when the tenant floods; zero: it does not
-	least    time.Duration // how long it does behind that, at least
-	until    time.Time     // how long it does; zero: until the line is empty, at least
+	least    time.Duration // how long the flood lasts after the line is empty, at least
+	until    time.Time     // the end of the flood; zero: the line is not empty yet
 }
 
 const (
-	// A line has room for this many messages, and bytes: parts of what makes the receiver
-	// shed load for all.
+	// A line has room for this many messages, and bytes: parts of the bounds beyond which the receiver sheds load
+	// for all.
 	lineMost  = shedAt / 8
 	lineBytes = shedAtBytes / 4
 
-	// turnMost is how many messages of a line come before those of the next one, roundMost how
-	// many come before it is looked who has come meanwhile. The message that reaches so many bytes is the last one, too.
+	// turnMost is how many messages of a line come before those of the next line, roundMost how many are taken
+	// before the lines are looked at again. The message that reaches the bound of bytes is the last one, too.
 	turnMost   = 16
 	roundMost  = 64
 	turnBytes  = 64 << 10
@@ -52,8 +52,8 @@ const (
 	restMost  = time.Second
 )
 
-// add adds a message of a tenant ("": of none) to its line. It reports whether that has room:
-// otherwise the message is to be refused; and whether a flood begins with it.
+// add adds a message of a tenant ("": without one) to its line. room is false if the line is full and the message
+// has to be refused; begins says that a flood begins with it.
 func (l *lines) add(m *nats.Msg, tenant string, size int) (room, begins bool) {
 	of := &l.common
 	if tenant != "" {
@@ -84,7 +84,7 @@ func (l *lines) open(tenant string) *line {
 	return of
 }
 
-// flood has a tenant flood the bridge, and reports whether it did not before.
+// flood marks a tenant as flooding, and reports whether it did not flood before.
 func (l *lines) flood(tenant string) (begins bool) {
 	of := l.open(tenant)
 	begins = l.begin(of, restMost)
@@ -94,7 +94,7 @@ func (l *lines) flood(tenant string) (begins bool) {
 	return begins
 }
 
-// begin has a flood begin, unless it is under way. It ends so long behind the line, at least.
+// begin begins a flood, unless it is under way. The flood lasts at least this long after the line is empty.
 func (l *lines) begin(of *line, least time.Duration) bool {
 	if of.floods() {
 		return false
@@ -121,7 +121,7 @@ func (l *lines) refuses(tenant string) bool {
 	return of != nil && of.floods()
 }
 
-// forgive ends the rest of those that have rested.
+// forgive ends the floods whose time is over.
 func (l *lines) forgive() {
 	if len(l.flooding) == 0 {
 		return
@@ -149,8 +149,7 @@ func (l *lines) mark(m *nats.Msg) int {
 	return len(l.ready)
 }
 
-// take takes messages, of each line in turn. It uses memory that the caller does not need
-// any more.
+// take takes messages from each line in turn. It uses memory that the caller does not need any more.
 func (l *lines) take(used []*nats.Msg) (taken []*nats.Msg) {
 	if l.by == nil { // there are no tenants
 		taken, l.ready = l.common.messages, l.ready[:0]
@@ -202,7 +201,7 @@ func (l *lines) emptied(of *line) {
 	}
 }
 
-// forget forgets an empty line of many.
+// forget forgets an empty line if there are many.
 func (l *lines) forget(of *line) {
 	if len(of.messages) == 0 && len(l.by) > linesKept {
 		delete(l.by, of.tenant)

@@ -9,23 +9,20 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Refusing a request has a cost, too. Requests that arrive faster than the bridge
-// can refuse them pile up in the client library, which drops them in the end
-// without an answer. The bridge sheds load before that: it unsubscribes from
-// requests until the ones that have arrived are answered. Meanwhile the server
-// refuses requests (503, no responders) or delivers them to other bridges.
+// Refusing a request has a cost, too. Requests that arrive faster than the bridge can refuse them pile up in the
+// client library, which drops them in the end without an answer. The bridge sheds load before that: it unsubscribes
+// from requests until it has answered those that have arrived. Meanwhile the server refuses requests (503, no
+// responders) or delivers them to other bridges.
 //
-// Pushes keep a subscription of their own, which refuses each one in the cheapest
-// way: the server reports nothing about a push without a reply subject, so the
-// push would be lost without a trace. When that subscription falls behind as well,
-// it ends until the load is shed. Requests with a reply subject are still answered
-// by the server; pushes without one are lost, and only the fact is counted.
+// Pushes keep a subscription of their own, on which the bridge refuses each push in the cheapest way: the server
+// reports nothing about a push without a reply subject, so without that subscription such a push would be lost
+// without a trace. If that subscription falls behind as well, it ends until the load is shed. The server then still
+// answers requests with a reply subject; pushes without one are lost, and the bridge only counts that it happened.
 
 const (
-	// shedAt and shedAtBytes are how many requests, and bytes of requests, may wait
-	// for the callback: some tenths of a second's worth. What arrives until the
-	// server has unsubscribed the bridge comes on top, and can be several times as
-	// much.
+	// shedAt and shedAtBytes are how many requests, and bytes of requests, may wait for the callback: the work of
+	// some tenths of a second. Messages that arrive until the server has unsubscribed the bridge come on top, and
+	// can be several times as many.
 	shedAt      = 32_768
 	shedAtBytes = 16 << 20
 
@@ -66,8 +63,8 @@ func (s *shedding) checkDue() bool { return s.received.Add(1)%shedCheck == 0 }
 
 func overloaded(messages, bytes int) bool { return messages > shedAt || bytes > shedAtBytes }
 
-// shed sheds load by a function that unsubscribes and subscribes again, unless the bridge
-// is on standby, or drains. The caller has marked it as under way.
+// shed sheds load by calling renew, which unsubscribes and subscribes again, unless the bridge is on standby, or
+// drains. The caller has marked it as under way.
 func (r *Receiver) shed(why string, renew func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,8 +76,8 @@ func (r *Receiver) shed(why string, renew func()) {
 	renew()
 }
 
-// renewRequests unsubscribes from requests until all that have arrived are handled. It
-// subscribes again only then, so requests keep their order.
+// renewRequests unsubscribes from requests until all that have arrived are handled. Only then it subscribes again,
+// so requests keep their order.
 func (r *Receiver) renewRequests() {
 	s, log := &r.shedding, r.options.Logger
 	pushes, err := r.subscribeToRefuse()
@@ -123,7 +120,7 @@ func (r *Receiver) requests() (subs []*nats.Subscription) {
 	return subs
 }
 
-// logShedding logs that load is shed, once a while.
+// logShedding logs, once in a while, that load is shed.
 func (r *Receiver) logShedding(text string) {
 	if now := time.Now(); now.Sub(r.shedding.logged) > shedLog {
 		r.shedding.logged = now
@@ -131,8 +128,8 @@ func (r *Receiver) logShedding(text string) {
 	}
 }
 
-// awaitServer returns when the server has sent all that it will for subscriptions that
-// drain, or the connection is lost, or the bridge drains.
+// awaitServer returns when the server has sent its last message for subscriptions that drain, or the connection is
+// lost, or the bridge drains.
 func (r *Receiver) awaitServer() {
 	for r.nc.IsConnected() && r.serving.Err() == nil && errors.Is(r.nc.Flush(), nats.ErrTimeout) {
 	}
@@ -159,7 +156,7 @@ func (r *Receiver) subscribeToRefuse() (subs []*nats.Subscription, err error) {
 	return subs, nil
 }
 
-// endRefusing ends the subscriptions to pushes after the ones that have arrived.
+// endRefusing ends the subscriptions to pushes after the pushes that have arrived.
 func (r *Receiver) endRefusing(subs []*nats.Subscription) {
 	for _, sub := range subs {
 		r.drainRefused(sub)
@@ -183,10 +180,10 @@ func behind(sub *nats.Subscription) bool {
 	return err == nil && overloaded(n, bytes)
 }
 
-// refuse has a push refused, and ends its subscription when too many wait there.
+// refuse refuses a push, and ends its subscription if too many wait there.
 func (r *Receiver) refuse(m *nats.Msg) {
 	if r.shedding.checkDue() && behind(m.Sub) && m.Sub.IsValid() && !m.Sub.IsDraining() {
-		if r.shedding.pushCount.Add(1) == 1 { // later ones are in the metric alone
+		if r.shedding.pushCount.Add(1) == 1 { // only the metric counts later ones
 			r.options.Logger.Warn("shedding load: pushes arrive faster than the bridge can refuse them; for moments those without a reply subject are lost uncounted")
 		}
 		r.drainRefused(m.Sub)

@@ -1,14 +1,13 @@
-// Package receiver owns the NATS subscriptions of a bridge, from the first one to the
-// last: it subscribes, sheds load, goes on standby and drains. A bridge has one front, or one
-// more for other sites; each has subjects of its own, and its own standby.
+// Package receiver owns the NATS subscriptions of a bridge, from the first one to the last: it subscribes, sheds
+// load, goes on standby and drains. A bridge has one front, and one more for other sites if its site has a name;
+// each has subjects of its own, and its own standby.
 //
-// What it guarantees: requests and settlements, of each tenant if there are some, are handled
-// one after the other, in the order in which the connection received them, whatever the subscription. Every message
-// that arrived before a subscription ended is handled before a new one begins, so the
-// order lasts. The subscription to settlements outlives the one to requests. When
-// requests arrive faster than the handler returns, the receiver unsubscribes from them
-// for a while; loadshedding.go says how. Tenants take turns, and one that sends too much is
-// refused before; lines.go says how.
+// What it guarantees: requests and settlements (with tenants: of each tenant) are handled one after the other, in
+// the order in which the connection received them, whatever the subscription. Every message that arrived before a
+// subscription ended is handled before a new one begins, so the order lasts. The subscription to settlements
+// outlives the one to requests. If requests arrive faster than the handler returns, the receiver unsubscribes from
+// them for a while; see loadshedding.go. Tenants take turns, and a tenant that sends too much is refused before
+// that; see lines.go.
 //
 // The package knows neither queues nor the store, and reads no message.
 package receiver
@@ -23,11 +22,11 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Subjects are what a receiver subscribes to for a front.
+// Subjects are the subjects of a front.
 type Subjects struct {
 	Requests    string
-	Settlements string   // requests that are received for longer when the bridge drains
-	Signals     string   // settlements that the server's messages about undeliverable items come on
+	Settlements string   // requests that the bridge receives for longer when it drains
+	Signals     string   // subjects of settlements on which the server reports undeliverable items
 	Pushes      []string // requests that are refused while the receiver sheds load
 }
 
@@ -40,12 +39,12 @@ type Handlers struct {
 	// well, which Request handles.
 	Signal func(*nats.Msg)
 
-	// Refuse refuses a push that was not read, while the receiver sheds load. It is
-	// called side by side with the others.
+	// Refuse refuses a push that was not read, while the receiver sheds load. It may run at the same time as the
+	// other handlers.
 	Refuse func(*nats.Msg)
 
-	// Flood refuses a message that was not read, while its tenant floods the receiver. It is
-	// called side by side with the others, and must not wait for them.
+	// Flood refuses a message that was not read, while its tenant floods the receiver. It may run at the same time
+	// as the other handlers, and must not wait for them.
 	Flood func(tenant, subject, reply string)
 }
 
@@ -56,15 +55,15 @@ type Options struct {
 	Handlers Handlers
 	Logger   *slog.Logger
 
-	// Tenant names whose message one with this subject is, "" if it is nobody's. nil: there
-	// are no tenants, and Handlers.Flood is never called.
+	// Tenant returns the tenant of a message with this subject, "" if it has none. nil: there are no tenants, and
+	// Handlers.Flood is never called.
 	Tenant func(subject string) string
 
-	// Floods is told which messages the connection may refuse instead of the receiver.
+	// Floods learns which messages the connection may refuse instead of the receiver.
 	Floods *Floods
 
-	// Backlog gets values while the server holds too much for the connection. The receiver
-	// then ends all subscriptions until what is held has been handled.
+	// Backlog gets a value while the server holds too much for the connection. The receiver then ends all
+	// subscriptions until the held messages have been handled.
 	Backlog <-chan struct{}
 }
 
@@ -79,8 +78,7 @@ type Receiver struct {
 	serving    context.Context // until the receiver drains
 	endServing context.CancelFunc
 
-	// mu guards the subscriptions. It is held while the bridge is not subscribed to
-	// requests, but for standby.
+	// mu guards the subscriptions. It is held whenever the bridge is not subscribed to requests, except on standby.
 	mu     sync.Mutex
 	fronts []*front
 }
@@ -94,9 +92,8 @@ type front struct {
 	signals     *nats.Subscription // the server's messages that an item had no receiver
 }
 
-// all are the subscriptions, in the order in which they end. The one to signals ends before
-// the one to settlements, which it matches: while it lasts, the server does not answer a
-// settlement that there are no responders.
+// all are the subscriptions, in the order in which they end. The one to signals ends before the one to settlements,
+// whose messages it matches: while it lasts, the server would not report that a settlement has no responders.
 func (f *front) all() []**nats.Subscription {
 	return []**nats.Subscription{&f.requests, &f.signals, &f.settlements}
 }
@@ -120,7 +117,7 @@ func (r *Receiver) Start() error {
 	err := r.subscribe()
 	r.mu.Unlock()
 	if err == nil {
-		// The server has said by now what it does not permit.
+		// The server has refused by now what it does not permit.
 		if last := r.nc.LastError(); errors.Is(last, nats.ErrPermissionViolation) {
 			err = fmt.Errorf("subscribe: %w", last)
 		}
@@ -180,8 +177,8 @@ func subscribing(subject string, err error) error {
 	return nil
 }
 
-// Pause unsubscribes from a front. Messages that have arrived are still handled before it
-// returns. Before Start it has the front begin on standby.
+// Pause unsubscribes from a front. It returns when the messages that have arrived are handled. Before Start it
+// makes the front begin on standby.
 func (r *Receiver) Pause(ctx context.Context, front int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -208,8 +205,8 @@ func (r *Receiver) Resume(front int) error {
 	return err
 }
 
-// Flood has the messages of a tenant refused unread for a while, as when it has sent more than
-// is handled.
+// Flood makes the receiver refuse messages of a tenant unread for a while, as when it has sent more than can be
+// handled.
 func (r *Receiver) Flood(tenant string) { r.arrivals.flood(tenant) }
 
 // Await returns when all messages that the server has sent so far are handled.
@@ -246,7 +243,7 @@ func (r *Receiver) DrainSettlements(ctx context.Context) (err error) {
 	return err
 }
 
-// Close ends the receiver at once, but for the messages that have arrived.
+// Close ends the receiver at once; messages that have arrived are still handled.
 func (r *Receiver) Close() {
 	r.endServing()
 	r.mu.Lock()
@@ -302,8 +299,8 @@ func (r *Receiver) end(ctx context.Context, of **nats.Subscription) error {
 	return nil
 }
 
-// arrived returns when all has arrived that the server sends on this connection, which
-// may be lost meanwhile.
+// arrived returns when all messages that the server has sent on this connection have arrived. The connection may be
+// lost meanwhile.
 func (r *Receiver) arrived(ctx context.Context) error {
 	err := Flush(ctx, r.nc)
 	if errors.Is(err, nats.ErrConnectionClosed) && !r.nc.IsClosed() {

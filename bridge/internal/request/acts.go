@@ -8,8 +8,8 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// act has the log tell what an administrator has done, with what NATS tells of the sender. Each verb is a message of its own: of
-// one that clients repeat without end the log leaves out most, and of no other.
+// act logs an administrator's change, with the data that NATS has about the sender. Each verb is a message of its
+// own, so the log leaves out repetitions only of a verb that clients repeat without end.
 func (re *Responder) act(r *Request, details []any) {
 	args := []any{"queue", r.Subject.Queue}
 	for _, of := range []struct{ name, value string }{{"key", r.Subject.Key}, {"schedule", r.Subject.Schedule}, {"source", r.Subject.Source}, {"link", r.Subject.Link}} {
@@ -21,14 +21,15 @@ func (re *Responder) act(r *Request, details []any) {
 	re.Log.Info("administrative act: "+r.Subject.Verb.String(), args...)
 }
 
-// sender is what NATS, and the gateway of HTTP, tell of who has sent a request. Clients can say the same: it is no proof.
+// sender is the data of NATS, and of the HTTP gateway, about the sender of a request. Clients can send the same: it
+// proves nothing.
 func sender(r *Request) (args []any) {
 	add := func(name, value string) {
 		if value != "" {
 			args = append(args, name, fdbpq.ReasonText(value))
 		}
 	}
-	add("inbox", r.Msg.Reply[:max(0, strings.LastIndexByte(r.Msg.Reply, '.'))]) // without what is of this request alone
+	add("inbox", r.Msg.Reply[:max(0, strings.LastIndexByte(r.Msg.Reply, '.'))]) // without the part for this request alone
 	var client struct {
 		Account string `json:"acc"`
 		User    string `json:"user"`
@@ -45,5 +46,6 @@ func sender(r *Request) (args []any) {
 	return args
 }
 
-// requestInfo is the header in which a NATS server tells of a client of another account, if the import shares that.
+// requestInfo is the header in which a NATS server describes a client of another account, if the import shares
+// that.
 const requestInfo = "Nats-Request-Info"

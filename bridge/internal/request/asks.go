@@ -8,7 +8,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 )
 
-// Asks remembers for which bands items of a queue were asked for lately: workers need not wait to be there.
+// Asks remembers for which bands of a queue clients asked lately: a worker counts even if it does not wait at the
+// moment.
 type Asks struct {
 	now func() time.Time
 
@@ -19,13 +20,13 @@ type Asks struct {
 
 type ask struct {
 	band  fdbpq.Band
-	until time.Time // it counts
+	until time.Time // the ask counts
 }
 
-// AsksLast is for how long who has asked counts as one who asks.
+// AsksLast is how long an ask counts.
 const AsksLast = time.Minute
 
-// The bounds of what is remembered: queues, and bands of each.
+// Bounds: queues, and bands of each.
 const (
 	maxAsked      = maxQueues
 	maxAskedBands = 8
@@ -34,7 +35,7 @@ const (
 // NewAsks remembers nothing yet.
 func NewAsks(now func() time.Time) *Asks { return &Asks{now: now, queues: make(map[string][]ask)} }
 
-// Note notes that somebody asks for items, which counts for some time.
+// Note notes that a client asks for items, which counts for some time.
 func (a *Asks) Note(queue string, band fdbpq.Band, lasts time.Duration) {
 	now := a.now()
 	until := now.Add(lasts)
@@ -63,7 +64,7 @@ func (a *Asks) Note(queue string, band fdbpq.Band, lasts time.Duration) {
 	asks[oldest] = ask{band, until}
 }
 
-// makeRoom forgets queues that nobody asks any more, once a second at most, or some other one.
+// makeRoom forgets queues that no client asks any more, once a second at most, or else any queue.
 func (a *Asks) makeRoom(now time.Time) {
 	if now.Sub(a.swept) > time.Second {
 		a.swept = now
@@ -87,7 +88,7 @@ func lately(asks []ask, now time.Time) (bands []fdbpq.Band) {
 	return bands
 }
 
-// Lately returns for which bands somebody has asked whose ask still counts.
+// Lately returns the bands for which asks still count.
 func (a *Asks) Lately(queue string) []fdbpq.Band {
 	now := a.now()
 	a.mu.Lock()

@@ -9,7 +9,7 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// Counter counts one thing that happens to the items of a queue.
+// Counter is a kind of event of a queue's items that is counted.
 type Counter uint8
 
 // What is counted.
@@ -58,10 +58,10 @@ var eventCounters = map[fdbpq.EventType]Counter{
 	fdbpq.EventDead: Dead, fdbpq.EventExpired: Expired, fdbpq.EventLeaseLost: LeasesLost, fdbpq.EventRevoked: Revoked, fdbpq.EventEvicted: Evicted,
 }
 
-// Tally is what has happened to the items of a queue.
+// Tally counts the events of a queue's items.
 type Tally [Counters]int64
 
-// QueueCounts are the counts of a queue since it has a place, or of all queues without one.
+// QueueCounts are the counts of a queue since it has a place, or of all queues without a place.
 type QueueCounts struct {
 	Tally
 	NotServed map[protocol.Reason]int64 // requests, by the reason in their answers
@@ -77,9 +77,8 @@ func (c *QueueCounts) count(tally *Tally) {
 	c.used, c.fresh = true, true
 }
 
-// PerQueue counts what happens to the items of queues. A bounded number of queues have
-// a place, and counts of their own: those that were counted first. A queue keeps its
-// place until it is gone. The other queues are counted together.
+// PerQueue counts the events of queues' items. A bounded number of queues have a place, and counts of their own:
+// those that were counted first. A queue keeps its place until it is gone. The other queues are counted together.
 type PerQueue struct {
 	mu     sync.Mutex
 	most   int
@@ -93,7 +92,7 @@ func newPerQueue(most int) *PerQueue {
 	return &PerQueue{most: most, places: make(map[string]*QueueCounts)}
 }
 
-// Count adds what has happened to a queue.
+// Count adds events to a queue.
 func (p *PerQueue) Count(queue string, tally *Tally) {
 	if *tally == (Tally{}) {
 		return
@@ -106,15 +105,15 @@ func (p *PerQueue) Count(queue string, tally *Tally) {
 	}
 }
 
-// all is what has happened to the items of all queues.
+// all are the events of all queues.
 func (p *PerQueue) all() Tally {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.total
 }
 
-// notServed counts requests that a queue did not serve. They neither give it a place nor
-// keep that for it: any name can be asked for.
+// notServed counts requests that a queue did not serve. They neither give a queue a place nor keep it there, since
+// any name can be asked for.
 func (p *PerQueue) notServed(queue string, reason protocol.Reason, n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,8 +127,8 @@ func (p *PerQueue) notServed(queue string, reason protocol.Reason, n int64) {
 	c.NotServed[reason] += n
 }
 
-// of returns the counts of a queue. A queue without a place gets one, if need be that of
-// a queue that was never counted.
+// of returns the counts of a queue. A queue without a place gets one, if need be the place of a queue that was
+// never counted.
 func (p *PerQueue) of(queue string) *QueueCounts {
 	if c := p.places[queue]; c != nil {
 		return c
@@ -187,8 +186,8 @@ func (p *PerQueue) Fill(queues []string) {
 	slices.Sort(p.unused) // so that the last by name goes first
 }
 
-// Gone takes the place of a queue that does not exist, unless it was counted since
-// Look: then it may have been made again.
+// Gone takes the place from a queue that does not exist, unless it was counted since Look: then it may have been
+// made again.
 func (p *PerQueue) Gone(queue string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

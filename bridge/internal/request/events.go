@@ -27,7 +27,7 @@ type Announcer struct {
 	closed       bool
 	counts       map[fdbpq.EventType]int64
 	toldOfLinks  map[[2]string]time.Time // when, by queue and name
-	toldOfDead   map[string]time.Time    // when the log last told of a dead letter, by queue
+	toldOfDead   map[string]time.Time    // when the log last reported a dead letter, by queue
 }
 
 // NewAnnouncer returns an announcer of nothing yet.
@@ -39,14 +39,14 @@ func NewAnnouncer(nc *nats.Conn, grammar subjects.Grammar, log *slog.Logger, sta
 	}
 }
 
-// Items announces what has happened to items.
+// Items announces events of items.
 func (a *Announcer) Items(events []fdbpq.Event) {
 	for _, e := range events {
 		a.Item(e)
 	}
 }
 
-// Item announces what has happened to an item.
+// Item announces an event of an item.
 func (a *Announcer) Item(e fdbpq.Event) {
 	a.mu.Lock()
 	a.counts[e.Type]++
@@ -75,7 +75,7 @@ func (a *Announcer) Item(e fdbpq.Event) {
 	a.publish(e.Queue, string(e.Type), event)
 }
 
-// died has the log tell of the first dead letter that a queue has within an hour.
+// died logs the first dead letter that a queue has within an hour.
 func (a *Announcer) died(e *fdbpq.Event) {
 	now := time.Now()
 	over := func(_ string, at time.Time) bool { return now.Sub(at) >= deadEvery }
@@ -97,10 +97,11 @@ func (a *Announcer) died(e *fdbpq.Event) {
 }
 
 const (
-	// deadEvery is how long the log tells of no other dead letter of a queue.
+	// deadEvery is how long the log reports no further dead letter of a queue.
 	deadEvery = time.Hour
 
-	// maxToldOfDead bounds the queues of which that is known. The log tells of no others.
+	// maxToldOfDead bounds the queues that are remembered for that. The log reports no dead letters of further
+	// queues.
 	maxToldOfDead = 4096
 )
 
@@ -112,7 +113,7 @@ func (a *Announcer) Clock(by time.Duration) {
 	}
 }
 
-// Source announces what has happened to a source.
+// Source announces an event of a source.
 func (a *Announcer) Source(e protocol.SourceEvent) {
 	kind := e.Type
 	a.mu.Lock()

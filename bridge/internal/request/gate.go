@@ -22,24 +22,25 @@ type Gate struct {
 	draining    atomic.Bool
 }
 
-// Share is what one of those who share a gate has in flight, and how much that may be. 0: anything.
+// Share counts the requests and bytes that one user of a gate, a tenant, has in flight, and has its bounds. 0: no
+// bound.
 type Share struct {
 	Requests, Bytes int64
 
 	n, size, owed atomic.Int64
 }
 
-// OwedBytes are the bytes of a message that cost as much as a request.
+// OwedBytes is how many bytes of a message cost as much as a request.
 const OwedBytes = 4 << 10
 
-// Owe counts what an answer has cost beyond one request: more items than one, and bytes.
+// Owe counts the cost of an answer beyond one request: further items, and bytes.
 func (s *Share) Owe(items, bytes int) {
 	if s != nil {
 		s.owed.Add(int64(max(0, items-1) + bytes/OwedBytes))
 	}
 }
 
-// Owed returns what was owed since the last time.
+// Owed returns the requests owed since the last call.
 func (s *Share) Owed() int64 { return s.owed.Swap(0) }
 
 // Idle reports whether it has nothing in flight.
@@ -53,7 +54,7 @@ func (s *Share) add(n, size int64) (over bool) {
 	return s.Requests > 0 && n > s.Requests || s.Bytes > 0 && size > s.Bytes
 }
 
-// shareFull refuses what is beyond a share.
+// shareFull refuses a request beyond a share.
 var shareFull = busy("too many requests or bytes in flight: a tenant has %d%% of what this bridge takes", SharePercent)
 
 // SharePercent is the part of the places of a gate that a tenant may have.
@@ -67,7 +68,7 @@ type Flight struct {
 	moved atomic.Pointer[failure.Failure]
 }
 
-// NewGate returns a gate for so many requests in flight, and bytes of them.
+// NewGate returns a gate with these limits of requests in flight, and of their bytes.
 func NewGate(requests int, bytes int64) *Gate {
 	g := &Gate{requests: requests, mostBytes: bytes}
 	g.fullBytes = busy("too many bytes in flight: this bridge takes %d", bytes)

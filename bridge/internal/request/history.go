@@ -12,8 +12,8 @@ const (
 	historySteps = 60 // besides the one under way
 )
 
-// What a step counts besides the flows: of a queue its lengths when the step ended, each
-// plus one, because 0 is unknown; of all queues together what went wrong.
+// A step counts more than the flows: for a queue its lengths at the end of the step, each plus one, because 0 means
+// unknown; for all queues together failures.
 const (
 	ofReady = int(flowKinds) + iota // of a queue
 	ofLeased
@@ -33,8 +33,7 @@ type ring struct {
 
 func stepOf(t time.Time) int64 { return t.Unix() / int64(historyStep/time.Second) }
 
-// at returns the numbers of a step, and forgets those of steps that are too old by then; nil
-// if the step itself is.
+// at returns the numbers of a step, and forgets steps that are too old by then; nil if the step itself is.
 func (r *ring) at(step int64) *[series]uint32 {
 	if step > r.step {
 		for s := max(r.step+1, step-historySteps); s <= step; s++ {
@@ -48,14 +47,14 @@ func (r *ring) at(step int64) *[series]uint32 {
 	return &r.points[step%(historySteps+1)]
 }
 
-// count adds to a number, which stays what it is at its end.
+// count adds to a number, which stops at its greatest value.
 func (r *ring) count(step int64, what int, n int64) {
 	if p := r.at(step); p != nil {
 		p[what] = uint32(min(int64(p[what])+n, math.MaxUint32))
 	}
 }
 
-// set has a number be n, or what it is at its end.
+// set sets a number to n, or to its greatest value.
 func (r *ring) set(step int64, what int, n int64) {
 	if p := r.at(step); p != nil {
 		p[what] = uint32(min(n, math.MaxUint32))
@@ -86,7 +85,7 @@ func (r *ring) lengths(now time.Time, what int) []*int64 {
 // Lengths are how many items a queue has in each state.
 type Lengths struct{ Ready, Leased, Delayed int64 }
 
-// history returns what all histories have: the flows.
+// history returns the part that all histories have: the flows.
 func (r *ring) history(now time.Time) *protocol.History {
 	return &protocol.History{
 		Step: historyStep.Seconds(), End: time.Unix(stepOf(now)*int64(historyStep/time.Second), 0).UTC(),
@@ -94,7 +93,7 @@ func (r *ring) history(now time.Time) *protocol.History {
 	}
 }
 
-// QueueHistory is what went through this bridge in the last hour, and how long the queue was.
+// QueueHistory has the flows of a queue through this bridge in the last hour, and its lengths.
 func (s *Statistics) QueueHistory(queue string) *protocol.History {
 	now := time.Now()
 	s.mu.Lock()
@@ -108,7 +107,7 @@ func (s *Statistics) QueueHistory(queue string) *protocol.History {
 	return h
 }
 
-// History is what went through this bridge in the last hour, all queues together.
+// History has the flows of all queues through this bridge in the last hour.
 func (s *Statistics) History() *protocol.History {
 	now := time.Now()
 	s.mu.Lock()
@@ -123,8 +122,8 @@ func UntilStep() time.Duration {
 	return historyStep - time.Duration(time.Now().UnixNano()%int64(historyStep))
 }
 
-// EndStep notes what went wrong in the step that has just ended, forgets the queues that were
-// idle for longer than histories are, and returns the others: their lengths are worth a look.
+// EndStep notes the failures of the step that has just ended, forgets the queues that were idle for longer than
+// histories last, and returns the others, whose lengths are worth a look.
 func (s *Statistics) EndStep() (active []string) {
 	failed := int64(0)
 	for i := range s.Verbs {
@@ -149,8 +148,8 @@ func (s *Statistics) EndStep() (active []string) {
 	return active
 }
 
-// SetLengths notes how long queues were when the last step ended. What is not among them, of
-// those that were looked at, exists no more.
+// SetLengths notes the lengths of queues at the end of the last step. A queue that was looked at and not found does
+// not exist any more.
 func (s *Statistics) SetLengths(looked []string, found map[string]Lengths) {
 	now := time.Now()
 	s.mu.Lock()
@@ -180,7 +179,8 @@ func (q *flows) last() (t time.Time) {
 	return t
 }
 
-// forget forgets a queue. Its time does not depend on how many there are: everybody's items wait for it to be counted.
+// forget forgets a queue. Its time does not depend on the number of queues, because items of all queues wait to be
+// counted meanwhile.
 func (s *Statistics) forget(queue string) {
 	s.recent.Remove(s.queues[queue].place)
 	delete(s.queues, queue)

@@ -1,10 +1,9 @@
-// Package request is a request on its way through a bridge, whatever it asks for. The
-// [Gate] admits it, or refuses it when too many are in flight; the [Responder] answers
-// it and ends it: it is counted, traced, and not in flight any more.
+// Package request is a request on its way through a bridge, whatever its verb. The [Gate] admits it, or refuses it
+// if too many are in flight; the [Responder] answers it and ends it: it is counted, traced, and not in flight any
+// more.
 //
-// What it guarantees: a request leaves the gate once; a push without a reply subject
-// that was not stored is counted and announced; answers have the form that clients
-// recognise for the verb.
+// What it guarantees: a request leaves the gate once; a push without a reply subject that was not stored is counted
+// and announced; answers have the form that clients recognise for the verb.
 //
 // The package knows neither the store nor lanes.
 package request
@@ -19,7 +18,7 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// Request is what all requests have in common.
+// Request is the part that all requests have.
 type Request struct {
 	Msg     *nats.Msg
 	Subject subjects.Subject
@@ -32,10 +31,10 @@ type Request struct {
 	// the commit.
 	Failure *failure.Failure
 
-	// Share is that of the tenant who asks, nil: of nobody.
+	// Share is the share of the asking tenant; nil: no tenant asks.
 	Share *Share
 
-	// OnLeave, if it is there, is called when the request leaves the gate.
+	// OnLeave, if set, is called when the request leaves the gate.
 	OnLeave func()
 
 	// Bundled is how many requests the message has, if it is a bundle; otherwise it is 0.
@@ -50,13 +49,13 @@ type Request struct {
 
 // Work is a request of one verb.
 type Work interface {
-	// Head returns what it has in common with other requests.
+	// Head returns the part that all requests have.
 	Head() *Request
 
 	// Items are the items in the answer, for the trace.
 	Items() []fdbpq.Item
 
-	// Act reports whether an administrator has changed something by it, and says what, for the log.
+	// Act reports whether an administrator has changed something by it, with the details for the log.
 	Act() (done bool, details []any)
 
 	// End releases the request, which was answered.
@@ -94,18 +93,18 @@ const (
 	AsService    Refusal = iota // as NATS services do: a status and a text in headers
 	AsPublish                   // as JetStream answers a publish: an error in the body
 	AsSettlement                // as a server answers without responders: AckSync recognises nothing else
-	InBundle                    // not at all: the answer to the bundle that has the request says it
+	InBundle                    // none: the answer to its bundle has the failure
 )
 
-// Prepare makes a message the request of a work that is new.
+// Prepare makes a message the request of a new work.
 func (r *Request) Prepare(w Work, v *Verb, s subjects.Subject, m *nats.Msg) {
 	r.Msg, r.Subject, r.Verb, r.Refusal, r.Work = m, s, v, v.Refusal, w
 	r.Arrived, r.counted = time.Now(), int64(m.Size())
 	r.since = r.Arrived
 }
 
-// PrepareWithin makes a request of a bundle the request of a work that is new. The gate counts the bundle. size is
-// what the request has of the bundle's bytes, and headers are those of its own, for the trace.
+// PrepareWithin makes a request of a bundle the request of a new work. The gate counts the bundle. size is the
+// request's part of the bundle's bytes, and headers are its own headers, for the trace.
 func (r *Request) PrepareWithin(bundle *Request, w Work, size int, headers nats.Header) {
 	r.Msg, r.Subject, r.Verb, r.Refusal, r.Work = noMessage, bundle.Subject, bundle.Verb, bundle.Refusal, w
 	if len(headers) > 0 {
@@ -125,8 +124,8 @@ var noMessage = new(nats.Msg)
 // Count is how many requests the message has.
 func (r *Request) Count() int { return max(1, r.Bundled) }
 
-// Size is the message's size, with something for each request of a bundle, so that it says
-// how large the transaction becomes.
+// Size is the message's size, plus an amount for each request of a bundle, so that it shows how large the
+// transaction becomes.
 func (r *Request) Size() int {
 	if r.part > 0 {
 		return r.part + bundledSize
@@ -134,14 +133,14 @@ func (r *Request) Size() int {
 	return r.Msg.Size() + r.Bundled*bundledSize
 }
 
-// bundledSize is what a request of a bundle costs a transaction beside its bytes: keys.
+// bundledSize is the cost of a request of a bundle in a transaction beside its bytes: keys.
 const bundledSize = 400
 
 // PassGate makes a request that is refused anyway bypass the gate, which does not count
 // it.
 func (r *Request) PassGate() { r.counted = -1 }
 
-// Keep drops what is needed of a message only to serve it, before the gate counts it.
+// Keep drops the parts of a message that are needed only to serve it, before the gate counts it.
 func (r *Request) Keep() {
 	r.Msg = Kept(r.Msg)
 	r.counted = int64(r.Msg.Size())
@@ -153,7 +152,7 @@ func (r *Request) BeginWait() { r.spent, r.since = r.Took(), time.Time{} }
 // BeginAttempt begins an attempt to serve a request that waits.
 func (r *Request) BeginAttempt(now time.Time) { r.since = now }
 
-// AbandonAttempt has the request wait on. The attempt does not count as work on it.
+// AbandonAttempt makes the request wait on. The attempt does not count as work on it.
 func (r *Request) AbandonAttempt() { r.since = time.Time{} }
 
 // Took is how long the bridge has worked on the request, without the time in which it

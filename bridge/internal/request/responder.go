@@ -42,13 +42,13 @@ func (re *Responder) Done(r *Request, f *failure.Failure) {
 	r.Work.End()
 }
 
-// DoneWithin ends a bundle that was answered, each of whose requests was ended by itself.
+// DoneWithin ends a bundle that was answered and whose requests have ended one by one.
 func (re *Responder) DoneWithin(bundle *Request) {
 	re.Gate.Leave(bundle)
 	bundle.Work.End()
 }
 
-// weigh returns how many items there are, and their bytes.
+// weigh returns the number of items, and their bytes.
 func weigh(items []fdbpq.Item) (n, bytes int) {
 	for i := range items {
 		bytes += int(items[i].Size)
@@ -142,8 +142,8 @@ func (re *Responder) sent(err error, subject string) {
 	}
 }
 
-// Answer sends an answer to a request, or one of several. Where that cannot be sent the client gets
-// an error in its place, which is returned; the request has failed.
+// Answer sends an answer to a request, or one of several. If it cannot be sent, the client gets an error in its
+// place, which Answer returns: the request has failed.
 func (re *Responder) Answer(r *Request, m *nats.Msg) *failure.Failure {
 	err := re.Conn.PublishMsg(m)
 	if err == nil {

@@ -29,7 +29,7 @@ type Statistics struct {
 	queues map[string]*flows
 	recent *list.List    // their names, those that were active last at its end
 	all    ring          // of all queues together
-	noted  [series]int64 // what its steps have counted of what went wrong
+	noted  [series]int64 // the failures that its steps have counted
 }
 
 // VerbStats counts the requests of a verb.
@@ -74,7 +74,7 @@ func (v *VerbStats) LastCode() int { return int(v.lastCode.Load()) }
 // Lost is how many pushes without a reply subject were not stored.
 func (s *Statistics) Lost() int64 { return s.lost.Load() }
 
-// Fired notes how late schedules fired, and how far their clock is from this machine's.
+// Fired notes how late schedules fired, and the difference of their clock from this machine's.
 func (s *Statistics) Fired(lateness []time.Duration, offset time.Duration) {
 	for _, late := range lateness {
 		s.late.WithLabelValues().Observe(late.Seconds())
@@ -82,7 +82,7 @@ func (s *Statistics) Fired(lateness []time.Duration, offset time.Duration) {
 	s.clock.Store(int64(offset))
 }
 
-// ScheduleClock is how far the clock of schedules is from this machine's.
+// ScheduleClock is the difference of the clock of schedules from this machine's.
 func (s *Statistics) ScheduleClock() time.Duration { return time.Duration(s.clock.Load()) }
 
 // Histograms are for the metrics.
@@ -104,8 +104,7 @@ const (
 
 var kindNames = [...]string{"push", "import", "pop", "change", "read"}
 
-// NewStatistics counts the work on verbs with these names, and what happens to up to so
-// many queues by themselves.
+// NewStatistics counts the work on verbs with these names, and the events of up to queues single queues.
 func NewStatistics(verbs []string, queues int) *Statistics {
 	s := &Statistics{Queues: newPerQueue(queues), queues: make(map[string]*flows), recent: list.New()}
 	s.latency = prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -175,7 +174,7 @@ const (
 	flowKinds
 )
 
-// flows are the rates of a queue, and those of the last hour.
+// flows are the rates of a queue, and its flows in the last hour.
 type flows struct {
 	rates [flowKinds]rate
 	ring  ring
@@ -224,7 +223,7 @@ func (s *Statistics) Moved(queue string, f Flow, n int) {
 	s.all.count(step, int(f), int64(n))
 }
 
-// Rates are those of the last minute or so that went through this bridge.
+// Rates are the rates through this bridge in the last minute or so.
 func (s *Statistics) Rates(queue string) protocol.Rates {
 	now := time.Now()
 	s.mu.Lock()

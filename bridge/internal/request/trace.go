@@ -61,7 +61,7 @@ func traced(t trace.Tracer, r *Request, f *failure.Failure) {
 	}
 }
 
-// linksTo are links to the traces that items were pushed in.
+// linksTo are links to the traces in which items were pushed.
 func linksTo(items []fdbpq.Item) (links []trace.Link) {
 	for i := range items {
 		ctx := traceContext.Extract(context.Background(), itemCarrier(items[i].Headers))

@@ -73,7 +73,7 @@ func (s *stream) ask(ctx context.Context, subject string, body, answer any) erro
 	return nil
 }
 
-// isMissing reports whether the API has said that there is no such stream, consumer or message.
+// isMissing reports whether the API has answered that there is no such stream, consumer or message.
 func isMissing(err error) bool {
 	var failed *jetstream.APIError
 	return errors.As(err, &failed) && failed.Code == 404
@@ -84,8 +84,8 @@ func (s *stream) info(ctx context.Context) (info jetstream.StreamInfo, err error
 	return info, err
 }
 
-// mark is what a source would keep of a message of the stream; there: the stream has it. A leader without a quorum does not answer this for long, unlike
-// other questions.
+// mark is the mark that a source would keep of a message of the stream; there says that the stream has the message.
+// Unlike other questions, a leader without a quorum answers this one only for a short time.
 func (s *stream) mark(ctx context.Context, seq uint64) (mark fdbpq.SourceMark, there bool, err error) {
 	var answer struct {
 		Message struct {
@@ -119,7 +119,8 @@ func (s *stream) consumer(ctx context.Context, name string) (info jetstream.Cons
 	return info, err
 }
 
-// reset has a consumer deliver again what is not acknowledged, in order, with numbers from 1: from its floor on, or from a sequence if that is not 0.
+// reset makes a consumer deliver unacknowledged messages again, in order, with numbers from 1: from its floor on,
+// or from a sequence if that is not 0.
 func (s *stream) reset(ctx context.Context, name string, from uint64) (info jetstream.ConsumerInfo, err error) {
 	var request any
 	if from > 0 {
@@ -167,7 +168,7 @@ func readDelivery(m *nats.Msg) (d delivery, err error) {
 	return d, errors.Join(errs[:]...)
 }
 
-// sameFilter reports whether a consumer leaves out what the source does.
+// sameFilter reports whether a consumer has the filter of the source.
 func sameFilter(c *jetstream.ConsumerConfig, filter []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(filterOf(c))), slices.Sorted(slices.Values(filter)))
 }

@@ -20,8 +20,9 @@ import (
 // linkWait is how long a request to a link waits for items there.
 const linkWait = 5 * time.Second
 
-// fromLink takes items from a link, a batch at a time, until something fails. A request says which batch the store has: so
-// an answer that was lost, or committed, or not, comes again or does not by what the store has then.
+// fromLink takes items from a link, a batch at a time, until something fails. A request names the last batch that
+// the store has. So whether an answer was lost or committed, the next one has exactly the items that the store
+// lacks.
 func (a *attempt) fromLink(ctx context.Context, nc *nats.Conn) error {
 	for {
 		answer, err := a.askLink(ctx, nc)
@@ -64,7 +65,7 @@ func (a *attempt) fromLink(ctx context.Context, nc *nats.Conn) error {
 	}
 }
 
-// askLink asks for the batch behind the one that the store has.
+// askLink asks for the batch that follows the store's last one.
 func (a *attempt) askLink(ctx context.Context, nc *nats.Conn) (*nats.Msg, error) {
 	at, c := &a.source.Position, &a.source.Config
 	ask := protocol.LinkTake{Taker: a.runners.Store.ID(), Done: at.Seq, Batch: at.Batch, Max: c.Batch, Accept: at.Accepts(), Left: at.LeavesOf()}
@@ -109,7 +110,7 @@ func (a *attempt) askLink(ctx context.Context, nc *nats.Conn) (*nats.Msg, error)
 	return answer, nil
 }
 
-// readRefusal reads why a link gives nothing: there is nothing now, or the source has to stop.
+// readRefusal reads a link's refusal: there is nothing now, or the source has to stop.
 func readRefusal(m *nats.Msg) (stop fdbpq.SourceStop, nothing bool, err error) {
 	reason, text := m.Header.Get(protocol.HeaderReason), m.Header.Get(micro.ErrorHeader)
 	switch code := codeOf(m); {
@@ -124,12 +125,12 @@ func readRefusal(m *nats.Msg) (stop fdbpq.SourceStop, nothing bool, err error) {
 	}
 }
 
-// codeOf is the code of a refusal, "": it is none.
+// codeOf is the code of a refusal, "" for another message.
 func codeOf(m *nats.Msg) string {
 	return cmp.Or(m.Header.Get(micro.ErrorCodeHeader), m.Header.Get(protocol.HeaderStatus))
 }
 
-// halt stops the source, unless it has moved meanwhile: then what was read was asked for before that.
+// halt stops the source, unless it has moved meanwhile: then the answer was about an earlier position.
 func (a *attempt) halt(ctx context.Context, stop fdbpq.SourceStop) error {
 	to := a.source.Position
 	to.Stop = stop

@@ -11,7 +11,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// pull fetches messages from a consumer into an inbox of its own, which no other one uses: what was asked before ends with it.
+// pull fetches messages from a consumer into an inbox of its own. When the pull ends, its requests end with the
+// inbox.
 type pull struct {
 	nc       *nats.Conn
 	sub      *nats.Subscription
@@ -20,14 +21,14 @@ type pull struct {
 	inbox    string
 	batch    int // messages of a request
 	requests int // that may be under way
-	pending  int // messages that were asked for, and did not come yet
+	pending  int // messages requested and not delivered yet
 	came     bool
 	large    bool // a message has more bytes than a request may ask for: the next one asks for it alone
 	number   uint64
 	missing  bool // the last heartbeat counted deliveries that did not come here
 }
 
-// The bounds of one request, and what ends it.
+// Bounds of one request.
 const (
 	pullBytes   = 4 << 20
 	pullExpires = 30 * time.Second
@@ -54,7 +55,7 @@ func newPull(s *stream, consumer string, batch, requests int) (*pull, error) {
 
 func (p *pull) close() { _ = p.sub.Unsubscribe() }
 
-// ask keeps as many messages on their way as there may be.
+// ask keeps as many messages requested as allowed.
 func (p *pull) ask() error {
 	for p.pending <= (p.requests-1)*p.batch {
 		request := map[string]any{"batch": p.batch, "expires": pullExpires, "idle_heartbeat": pullBeat, "max_bytes": pullBytes}
@@ -83,7 +84,7 @@ func (p *pull) ask() error {
 	return nil
 }
 
-// read reads what has come. It is no delivery if it is about a request.
+// read reads a message. is is false if it is not a delivery but about a request.
 func (p *pull) read(m *nats.Msg) (d delivery, is bool, err error) {
 	status := m.Header.Get("Status")
 	if status == "" || m.Reply != "" { // a delivery has a subject for its acknowledgement, whatever headers its publisher chose
@@ -101,8 +102,8 @@ func (p *pull) read(m *nats.Msg) (d delivery, is bool, err error) {
 	left, _ := strconv.Atoi(m.Header.Get("Nats-Pending-Messages")) // none: all have come
 	switch status {
 	case "100":
-		// A bridge that ran the source before may have asked for messages, and be stopped: they are its own until they are
-		// acknowledged, and what it does not acknowledge is no gap here. One heartbeat may have come before a delivery.
+		// A bridge that ran the source before may have requested messages and be suspended: these are its own until
+		// they are acknowledged, and they are no gap here. One heartbeat may have come before a delivery.
 		count, _ := strconv.ParseUint(m.Header.Get("Nats-Last-Consumer"), 10, 64)
 		before := p.missing
 		if p.missing = count > p.number; p.missing && before {
@@ -152,7 +153,7 @@ func (p *pull) next(ctx context.Context, until <-chan time.Time, lost <-chan nat
 	}
 }
 
-// more returns a delivery that is there already.
+// more returns a delivery that has arrived already.
 func (p *pull) more() (d delivery, is bool, err error) {
 	for {
 		select {

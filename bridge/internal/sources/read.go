@@ -17,7 +17,7 @@ const (
 	lastBlocked  = 30 * time.Second
 )
 
-// errDisorder: what comes is not what was asked for.
+// errDisorder: the messages are not those that were requested.
 var errDisorder = errors.New("messages came out of order")
 
 // read reads from a consumer, and pushes, until something fails.
@@ -64,16 +64,16 @@ func (a *attempt) read(ctx context.Context, consumer string) error {
 	}
 }
 
-// batch is what one transaction is to push.
+// batch is the work of one transaction.
 type batch struct {
 	messages []fdbpq.SourceMessage
-	new      []delivery // the same, as they came
-	old      []delivery // what the store has already
+	new      []delivery // the same messages, as delivered
+	old      []delivery // messages that the store has already
 	bytes    int
-	came     time.Time // when the items of a link came, with what was left of their TTL
+	came     time.Time // when the items of a link arrived; their TTLs are relative to it
 }
 
-// age takes the time that items of a link wait here from what is left of their TTL.
+// age subtracts the time that items of a link have waited here from their TTLs.
 func (b *batch) age(now time.Time) {
 	for i := range b.messages {
 		if ttl := &b.messages[i].Item.TTL; *ttl > 0 {
@@ -83,7 +83,7 @@ func (b *batch) age(now time.Time) {
 	b.came = now
 }
 
-// gather returns a delivery and what is there behind it, as far as it fits into one transaction.
+// gather returns a delivery and those that have arrived behind it, as far as they fit into one transaction.
 func (a *attempt) gather(ctx context.Context, p *pull, d delivery) (b batch, err error) {
 	last := a.source.Position.Seq
 	gaps := gaps{attempt: a}
@@ -121,7 +121,7 @@ func (a *attempt) gather(ctx context.Context, p *pull, d delivery) (b batch, err
 	return b, nil
 }
 
-// gaps are the sequences between the messages of a batch that did not come.
+// gaps counts the sequences between the messages of a batch that were not delivered.
 type gaps struct {
 	*attempt
 	asked bool // where the stream begins
@@ -130,9 +130,10 @@ type gaps struct {
 // firstEvery is how often a source with a filter asks where the stream begins: there is hardly a batch without gaps.
 const firstEvery = time.Second
 
-// missed returns how many messages between two the stream has dropped before they were read. Without a filter those are all that came since the
-// attempt began, and before that those in front of the stream's first message; what was deleted in between may have been so before there
-// was a source. With a filter all in front of the first message may be, and of a work queue nothing is known.
+// missed returns how many messages between two the stream has dropped before they were read. Without a filter these
+// are all sequences in between that came since the attempt began, and of older ones those in front of the stream's
+// first message: a message deleted in the middle may have been deleted before there was a source. With a filter,
+// all sequences in front of the first message may be such messages. For a work queue nothing is known.
 func (g *gaps) missed(ctx context.Context, last, seq uint64) (int64, error) {
 	filtered := len(g.source.Config.Filter) > 0
 	if seq == last+1 || filtered && g.takes() {
@@ -224,7 +225,7 @@ func (a *attempt) push(ctx context.Context, messages []fdbpq.SourceMessage) (fed
 	return fed, nil
 }
 
-// bytesOf is how many bytes of headers and payload some messages have as items.
+// bytesOf is how many bytes of headers and payload the items of some messages have.
 func bytesOf(messages []fdbpq.SourceMessage) (n int) {
 	for i := range messages {
 		n += len(messages[i].Item.Headers) + len(messages[i].Item.Payload)

@@ -12,12 +12,12 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 )
 
-// Remote is where a bridge finds streams.
+// Remote is a NATS server where a bridge finds streams.
 type Remote struct {
-	// Connect makes a connection. Its options go behind those of the remote.
+	// Connect makes a connection. These options come behind those of the remote.
 	Connect func(options ...nats.Option) (*nats.Conn, error)
 
-	Identity string              // another one when Connect leads elsewhere
+	Identity string              // changes when Connect leads elsewhere
 	Domain   string              // of JetStream
 	Read     map[string][]string // the queues that may read a stream; * is any
 	Take     map[string][]string // the queues that may take the items of a queue there, by its prefix and name
@@ -47,7 +47,8 @@ func (r *Runners) Allowed(queue string, c *fdbpq.SourceConfig) *failure.Failure 
 	return nil
 }
 
-// connections are those with remotes. All sources of a remote share one. Nobody waits for a lock while one is made.
+// connections are the connections with remotes. All sources of a remote share one. Nobody waits for a lock while a
+// connection is made.
 type connections struct {
 	mu   sync.Mutex
 	open map[string]*connection
@@ -107,7 +108,7 @@ func (c *connections) find(name string, r Remote) (*nats.Conn, *dialing) {
 	return one.nc, one.dialing
 }
 
-// dial makes a connection, and keeps it if it is still wanted.
+// dial makes a connection, and keeps it if it is still needed.
 func (c *connections) dial(name string, one *connection, d *dialing, r Remote) {
 	nc, err := r.Connect(nats.Name("pqd sources"), nats.MaxReconnects(-1), nats.ReconnectBufSize(-1), nats.IgnoreAuthErrorAbort(), nats.RetryOnFailedConnect(false))
 	c.mu.Lock()

@@ -1,11 +1,13 @@
-// Package sources runs the sources of a store: it fetches messages from streams, and items from links of other stores, and pushes them.
+// Package sources runs the sources of a store: it fetches messages from streams, and items from links of other
+// stores, and pushes them.
 //
-// What it guarantees: it adds nothing to the queue but in a transaction that finds the source where the fetch began, and moves it on
-// (fdbpq.Queue.Feed). So whatever is fetched twice, out of order, by two bridges or from a stream that lies is pushed once, or not at all. It
-// acknowledges a message to the stream only behind the commit, and stops a source only by a transaction that finds it as it was.
+// What it guarantees: it adds items to the queue only in a transaction that finds the source at the position at
+// which the fetch began, and moves it on (fdbpq.Queue.Feed). So a message that is fetched twice, out of order, by
+// two bridges or from a stream that lies is pushed once, or not at all. The package acknowledges a message to the
+// stream only after the commit, and stops a source only by a transaction that finds it unchanged.
 //
-// One bridge runs a source at a time, by a row that it writes every two seconds, in one transaction for all its sources; a bridge that has
-// the store for itself writes what has changed. Nothing but work depends on that.
+// One bridge runs a source at a time, by a row that it writes every two seconds, in one transaction for all its
+// sources; a bridge that is alone on the store writes only changes. Only work depends on that, not correctness.
 package sources
 
 import (
@@ -22,36 +24,36 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// Options are what sources of a bridge need.
+// Options configure the sources of a bridge.
 type Options struct {
 	Store   *fdbpq.Store
 	Wire    *codec.Wire
 	Remotes func() map[string]Remote
 	Bridge  string        // its id
 	Alone   bool          // no other bridge is on the store
-	Hold    time.Duration // how long a stop has to be true before it is believed; 0: Hold
+	Hold    time.Duration // how long the reason for a stop has to last; 0: Hold
 	Log     *slog.Logger
 
-	// Room says why a queue takes no new items, nil: it does. ended is called behind the transaction.
+	// Room says why a queue takes no new items, or nil. ended is called after the transaction.
 	Room func(queue string, items, bytes int) (ended func(), full error)
 
-	Fed    func(queue string, bytes int, fed *fdbpq.Fed) // bytes are those of the messages that are done
+	Fed    func(queue string, bytes int, fed *fdbpq.Fed) // bytes are those of the messages that are handled
 	Event  func(protocol.SourceEvent)
 	Failed func(error) // a transaction has failed
 }
 
-// Hold is how long a stop has to be true before it is believed. A leader of a stream that was cut off from the others goes on to
-// answer for 20 s.
+// Hold is how long the reason for a stop has to last. A leader of a stream that was cut off from the others goes on
+// answering for 20 s.
 const Hold = 30 * time.Second
 
 const (
-	// lookEvery is how often a bridge looks which sources there are.
+	// lookEvery is the time between looks at the list of sources.
 	lookEvery = 500 * time.Millisecond
 
-	// lookEveryAlone is that of one that has the store for itself: whatever changes there kicks it.
+	// lookEveryAlone is that time for a bridge that is alone on the store: every change there kicks it.
 	lookEveryAlone = 2 * time.Second
 
-	// sayEvery is how often it says that it runs one.
+	// sayEvery is how often a bridge writes that it runs a source.
 	sayEvery = 2 * time.Second
 
 	// txTime is how long a transaction may take.
@@ -68,10 +70,10 @@ type Runners struct {
 	stopped     sync.Once
 
 	workers map[id]*worker // of the goroutine that looks
-	free    map[id]bool    // nobody has run them at the last look
+	free    map[id]bool    // no bridge ran them at the last look
 }
 
-// id names a source as long as it lives.
+// id identifies a source during its life.
 type id struct {
 	queue, name string
 	born        int64
@@ -97,7 +99,7 @@ func (r *Runners) Start() {
 	}()
 }
 
-// Stop ends what they do, and has other bridges run the sources at once.
+// Stop ends all runs, and lets other bridges run the sources at once.
 func (r *Runners) Stop() {
 	r.stopped.Do(func() {
 		if r.cancel == nil {
@@ -108,7 +110,7 @@ func (r *Runners) Stop() {
 	})
 }
 
-// Kick has them look at the sources now.
+// Kick makes the runners look at the sources now.
 func (r *Runners) Kick() {
 	select {
 	case r.kick <- struct{}{}:
@@ -138,7 +140,7 @@ func (r *Runners) run(ctx context.Context) {
 	}
 }
 
-// look starts the sources that this bridge is to run, and ends the others.
+// look starts the sources that this bridge should run, and ends the others.
 func (r *Runners) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, txTime)
 	defer cancel()
@@ -166,9 +168,9 @@ func (r *Runners) look(ctx context.Context) error {
 		key := idOf(s)
 		if another := s.Run.Runner != r.Bridge && !r.Alone; another {
 			if s.Run.Holds(now) {
-				continue // it runs it
+				continue // the worker runs it
 			}
-			// Bridges that look at the same time share what is free.
+			// Bridges that look at the same time share the free sources.
 			if free[key] = true; !r.free[key] && rand.N(2) == 0 {
 				continue
 			}
@@ -208,7 +210,8 @@ func (r *Runners) look(ctx context.Context) error {
 	return nil
 }
 
-// unsaid reports whether the store has to hear that this bridge runs a source. Where no other bridge can be, it hears what has changed.
+// unsaid reports whether the bridge has to write that it runs a source. A bridge that is alone on the store writes
+// only changes.
 func (r *Runners) unsaid(s *fdbpq.Source, now int64) bool {
 	w := r.workers[idOf(s)]
 	switch {
@@ -223,10 +226,10 @@ func (r *Runners) unsaid(s *fdbpq.Source, now int64) bool {
 	return s.Run.Last != last || s.Run.Problem != problem || s.Run.Since != since
 }
 
-// saysAtOnce bounds the sources of one transaction.
+// saysAtOnce bounds the sources of one such transaction.
 const saysAtOnce = 200
 
-// say says that this bridge runs sources, and returns those that it does.
+// say writes that this bridge runs sources, and returns those that it does run.
 func (r *Runners) say(ctx context.Context, says []*fdbpq.Source) (mine []*fdbpq.Source, err error) {
 	for some := range slices.Chunk(says, saysAtOnce) {
 		claims := make([]fdbpq.SourceClaim, len(some))
@@ -258,7 +261,7 @@ func (r *Runners) say(ctx context.Context, says []*fdbpq.Source) (mine []*fdbpq.
 	return mine, nil
 }
 
-// leaveAll has nobody run sources, whoever did.
+// leaveAll writes that no bridge runs these sources.
 func (r *Runners) leaveAll(ctx context.Context, all []*fdbpq.Source) error {
 	for some := range slices.Chunk(all, saysAtOnce) {
 		err := r.update(ctx, func(tx kv.Tx) error {
@@ -276,8 +279,8 @@ func (r *Runners) leaveAll(ctx context.Context, all []*fdbpq.Source) error {
 	return nil
 }
 
-// restart has a worker run a source from where it is, at a later look if the one before has not ended yet: whoever waits for a remote that says nothing
-// does not hold up the sources of others.
+// restart starts a worker for a source. If the former worker has not ended yet, a later look does it, so a worker
+// that waits for a silent remote does not delay the sources of others.
 func (r *Runners) restart(s *fdbpq.Source, before *worker, remote Remote) {
 	if before != nil && !before.ended() {
 		before.cancel()
@@ -293,7 +296,7 @@ func (r *Runners) restart(s *fdbpq.Source, before *worker, remote Remote) {
 	w.start()
 }
 
-// leave ends all workers, and gives up what they run.
+// leave ends all workers, and gives up their sources.
 func (r *Runners) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), txTime)
 	defer cancel()

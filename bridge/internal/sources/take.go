@@ -12,9 +12,10 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 )
 
-// A source that takes has a durable consumer, and acknowledges each message behind the commit. The server's floor may be lost, or
-// ahead of what the filter lets through; only the position counts. So what comes again is acknowledged and dropped, and anything that is not
-// in order ends the attempt. The next one resets the consumer, which delivers what was not acknowledged in order, with numbers from 1.
+// A source in mode take has a durable consumer, and acknowledges each message after the commit. The server's floor
+// may be lost, or ahead of the messages that pass the filter; only the position counts. So a message that comes
+// again is acknowledged and dropped, and any message out of order ends the attempt. The next attempt resets the
+// consumer, which delivers the unacknowledged messages in order, with numbers from 1.
 
 // durable returns the name of the consumer, which it makes at the first contact and resets.
 func (a *attempt) durable(ctx context.Context) (string, error) {
@@ -59,13 +60,14 @@ func (a *attempt) durable(ctx context.Context) (string, error) {
 	}
 	from := uint64(0)
 	if !a.source.Position.Exact && a.info.Config.Retention == jetstream.WorkQueuePolicy {
-		from = 1 // nothing was read since the position was found: what the stream has is to come, wherever the consumer's floor is
+		from = 1 // nothing was read since the position was found, so all messages of the stream have to come, wherever the consumer's floor is
 	}
 	_, err = a.stream.reset(ctx, name, from)
 	return name, err
 }
 
-// filterKey is where a consumer has the filter that it was given, so that one who changed it by hand is noticed.
+// filterKey is the metadata in which a consumer has the filter that it was given, so that a change by hand is
+// noticed.
 const filterKey = "pq-filter"
 
 func filterText(filter []string) string {
@@ -77,14 +79,15 @@ func isForeign(c *jetstream.ConsumerConfig) bool {
 	return c.AckPolicy != jetstream.AckExplicitPolicy || c.DeliverPolicy != jetstream.DeliverAllPolicy || c.MaxDeliver != -1
 }
 
-// wasRefiltered reports whether somebody else has given it a filter.
+// wasRefiltered reports whether somebody else has changed the filter.
 func wasRefiltered(c *jetstream.ConsumerConfig) bool {
 	given, is := c.Metadata[filterKey] // earlier versions have not said it
 	return is && given != filterText(filterOf(c))
 }
 
-// refilter has nothing of the stream behind the position, before a consumer gets another filter: what the old one has let through up to there is pushed, and
-// is acknowledged here. What it left out was never read, wherever it lies. In an interest stream nothing of it is kept for this consumer.
+// refilter acknowledges the messages up to the position, before a consumer gets another filter: those that passed
+// the old filter are pushed. Messages that the old filter left out were never read, wherever they lie; an interest
+// stream does not keep them for this consumer.
 func (a *attempt) refilter(ctx context.Context, name string, batch int) error {
 	if a.source.Position.Exact {
 		if err := a.drain(ctx, name, batch); err != nil {
@@ -103,7 +106,7 @@ func (a *attempt) refilter(ctx context.Context, name string, batch int) error {
 	return a.move(ctx, to)
 }
 
-// drain acknowledges what a consumer has up to the position.
+// drain acknowledges the consumer's messages up to the position.
 func (a *attempt) drain(ctx context.Context, name string, batch int) error {
 	if _, err := a.stream.reset(ctx, name, 0); err != nil {
 		return err
@@ -132,19 +135,21 @@ func (a *attempt) drain(ctx context.Context, name string, batch int) error {
 	}
 }
 
-// Consumer is the name of the consumer of a source. None of its parts has an =, which stands for the dots, too; no two sources have the same.
+// Consumer is the name of the consumer of a source. No part of it contains =, which separates them and replaces
+// dots, so no two sources have the same name.
 func Consumer(store, queue, source string) string {
 	return "pq-" + store + "-" + strings.ReplaceAll(queue, ".", "=") + "=" + source
 }
 
-// earlierConsumer is the name that it had before. Two sources may have had the same.
+// earlierConsumer is the name that earlier versions used. Two sources may have had the same.
 func earlierConsumer(store, queue, source string) string {
 	return "pq-" + store + "-" + strings.ReplaceAll(queue, ".", "=") + "-" + source
 }
 
 func (a *attempt) description() string { return "source " + a.id.name + " of queue " + a.id.queue }
 
-// find returns the consumer of the source, and its name. One that has the earlier name is that of the source that it says it is of.
+// find returns the consumer of the source, and its name. A consumer with the earlier name belongs to the source
+// that its metadata name.
 func (a *attempt) find(ctx context.Context) (name string, info jetstream.ConsumerInfo, err error) {
 	store, known := a.runners.Store.ID(), a.source.Position.Consumer
 	name, earlier := Consumer(store, a.id.queue, a.id.name), earlierConsumer(store, a.id.queue, a.id.name)

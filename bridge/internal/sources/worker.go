@@ -26,9 +26,9 @@ type worker struct {
 	revision int64  // of the source
 	cancel   context.CancelFunc
 	done     chan struct{}
-	spoke    time.Time            // when the store last heard that it runs; of the goroutine that looks
+	spoke    time.Time            // when the bridge last wrote that it runs the source; used by the goroutine that looks
 	told     map[string]time.Time // when events were last published, by their types
-	untold   int64                // messages that the stream has dropped, of which no event has told
+	untold   int64                // dropped messages of the stream that no event has reported yet
 
 	mu      sync.Mutex
 	last    uint64 // of the stream; of a link, how many items are ready at the other side
@@ -42,7 +42,7 @@ func (w *worker) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	w.cancel, w.done = cancel, make(chan struct{})
 	go func() {
-		defer w.runners.Kick() // somebody may wait for the end of this one
+		defer w.runners.Kick() // a restart may wait for the end of this worker
 		defer close(w.done)
 		defer cancel()
 		w.run(ctx)
@@ -58,7 +58,8 @@ func (w *worker) ended() bool {
 	}
 }
 
-// report is what the store hears of the source: the last sequence of the stream, and why it cannot be read, since when.
+// report is the part of the source's row that the worker writes: the last sequence of the stream, and why it cannot
+// be read, since when.
 func (w *worker) report() (last uint64, problem string, since int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -72,14 +73,14 @@ func (w *worker) saw(seq uint64) {
 	w.last = max(w.last, seq)
 }
 
-// ends notes where the stream ends: before what was seen, if it is another one by now.
+// ends notes the end of the stream. It may lie before a message that was seen, if the stream is another one by now.
 func (w *worker) ends(last uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.last = last
 }
 
-// failing notes why the stream cannot be read, "": it can.
+// failing notes why the stream cannot be read, "" if it can.
 func (w *worker) failing(text string) {
 	if len(text) > maxProblem {
 		text = text[:maxProblem]
@@ -107,20 +108,20 @@ const (
 	firstPause = 250 * time.Millisecond
 	lastPause  = 30 * time.Second
 
-	// verifyEvery is how often a running source looks whether the stream is still the one that it was.
+	// verifyEvery is how often a running source checks that the stream is still the same.
 	verifyEvery = time.Minute
 
 	// consumerStays is how long the server keeps the consumer of a source that copies, when nobody fetches.
 	consumerStays = 5 * time.Minute
 
-	// ackWait is how long the server waits for an acknowledgement: longer than what is fetched may wait.
+	// ackWait is how long the server waits for an acknowledgement: longer than a fetched message may wait.
 	ackWait = 30 * time.Minute
 )
 
-// errDone: there is nothing to run, until the definition changes.
+// errDone: the source does not run until its definition changes.
 var errDone = errors.New("the source does not run")
 
-// run reads the stream until ctx ends, or the source does not run any more.
+// run reads the stream until ctx ends, or the source stops running.
 func (w *worker) run(ctx context.Context) {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		began := time.Now()
@@ -129,7 +130,7 @@ func (w *worker) run(ctx context.Context) {
 		case ctx.Err() != nil || err == errDone:
 			return
 		case errors.Is(err, fdbpq.ErrSourceMoved):
-			continue // by an administrator, or another bridge
+			continue // moved by an administrator, or another bridge
 		case time.Since(began) > lastPause:
 			pause = firstPause
 		}
@@ -161,7 +162,7 @@ func (w *worker) load(ctx context.Context) (s fdbpq.Source, err error) {
 	return s, err
 }
 
-// attempt reads the stream from where the source is, until something fails.
+// attempt reads the stream from the source's position, until something fails.
 func (w *worker) attempt(ctx context.Context) error {
 	source, err := w.load(ctx)
 	if err != nil {
@@ -194,7 +195,7 @@ func (w *worker) attempt(ctx context.Context) error {
 		return err
 	}
 	a.filtered = true
-	// What was made a moment ago may be of another stream than that which was looked at before.
+	// The consumer that was just made may belong to another stream than the one that was looked at before.
 	if err := a.verify(ctx); err != nil {
 		return err
 	}
@@ -205,24 +206,24 @@ func (w *worker) attempt(ctx context.Context) error {
 	return a.read(ctx, consumer)
 }
 
-// attempt is the source as one attempt reads it.
+// attempt is one attempt to read a source, with its state.
 type attempt struct {
 	*worker
 	source fdbpq.Source
 	items  *codec.Sourced
 	stream *stream
 	info   jetstream.StreamInfo // of the stream, at the last look
-	looked time.Time            // when that was
-	began  uint64               // where the stream ended when the attempt began
+	looked time.Time            // time of that look
+	began  uint64               // the end of the stream when the attempt began
 	lost   chan nats.Status
 	plain  bool // the giver of the link knows no parts of batches
 
-	filtered bool // the consumer has the filter of the source: before that, what is missing may have been read with another one
+	filtered bool // the consumer has the filter of the source; before that, missing messages may have been read with another filter
 }
 
 func (a *attempt) takes() bool { return a.source.Config.Mode == fdbpq.SourceTakes }
 
-// move changes how far the source is, in the store and here.
+// move changes the source's position, in the store and here.
 func (a *attempt) move(ctx context.Context, to fdbpq.SourcePosition) error {
 	ctx, cancel := context.WithTimeout(ctx, txTime)
 	defer cancel()
@@ -245,7 +246,7 @@ func (a *attempt) failed(err error) error {
 	return err
 }
 
-// verify compares the stream with what the source knows of it.
+// verify compares the stream with the source's marks of it.
 func (a *attempt) verify(ctx context.Context) error {
 	info, err := a.stream.info(ctx)
 	if err != nil {
@@ -271,7 +272,7 @@ func (a *attempt) verify(ctx context.Context) error {
 	if stop.Reason != "" {
 		return a.suspect(ctx, stop)
 	}
-	if a.doubt.Reason != fdbpq.StopConsumer { // of which durable knows
+	if a.doubt.Reason != fdbpq.StopConsumer { // which durable checks
 		a.doubt = doubt{}
 	}
 	if info.State.FirstSeq > at.Seq+1 && (!a.takes() || a.filtered && len(a.source.Config.Filter) == 0) {
@@ -287,7 +288,8 @@ func (a *attempt) verify(ctx context.Context) error {
 	return nil
 }
 
-// begin finds where the source begins, at its first contact with the stream, and when a person has accepted that.
+// begin finds the position at which the source begins: at its first contact with the stream, and when a person has
+// accepted the stream as it is.
 func (a *attempt) begin(ctx context.Context, info *jetstream.StreamInfo) error {
 	to := a.source.Position
 	to.Created, to.From, to.Exact = info.Created.UnixNano(), "", false
@@ -306,7 +308,8 @@ func (a *attempt) begin(ctx context.Context, info *jetstream.StreamInfo) error {
 	case start.Word == fdbpq.StartNew:
 		to.Seq = info.State.LastSeq
 	case to.Seq > 0 && info.Config.Retention == jetstream.InterestPolicy:
-		// The consumer was made again. What is here has the interest of others, and what was read is behind us.
+		// The consumer was made again. The messages that are here were kept for other consumers, and those that
+		// were read lie behind the position.
 		to.Exact = a.source.Position.Exact
 	default:
 		if to.Seq > 0 && first > to.Seq && len(a.source.Config.Filter) == 0 {
@@ -336,7 +339,7 @@ func (a *attempt) before(ctx context.Context, at time.Time) (uint64, error) {
 	return made.Delivered.Stream, nil
 }
 
-// compare says why the stream is not the one that the source has read.
+// compare says why the stream is not the one that the source has read, if it is not.
 func (a *attempt) compare(ctx context.Context, info *jetstream.StreamInfo) (stop fdbpq.SourceStop, err error) {
 	at := &a.source.Position
 	stop.At.Seq = info.State.LastSeq
@@ -368,13 +371,14 @@ func (a *attempt) compare(ctx context.Context, info *jetstream.StreamInfo) (stop
 	return stop, err
 }
 
-// doubt is a stop that is not believed yet, as it was first seen: what came since is behind the end that the stream had then.
+// doubt is a stop whose reason has not lasted long enough yet, as it was first seen, with the end that the stream
+// had then.
 type doubt struct {
 	fdbpq.SourceStop
 	since time.Time
 }
 
-// doubtError says what would be a stop if it stays so.
+// doubtError is the error of a doubt: it becomes a stop if it lasts.
 type doubtError struct {
 	stop fdbpq.SourceStop
 	more time.Duration
@@ -384,7 +388,7 @@ func (e *doubtError) Error() string {
 	return fmt.Sprintf("%s: %s; the source stops if that is so for %s more", e.stop.Reason, e.stop.Text, e.more.Round(time.Second))
 }
 
-// suspect stops the source when the same was seen for so long that no leader without a quorum could say it.
+// suspect stops the source if the same reason has lasted longer than a leader without a quorum could report it.
 func (a *attempt) suspect(ctx context.Context, stop fdbpq.SourceStop) error {
 	if _, _, err := a.stream.mark(ctx, a.source.Position.Seq); err != nil {
 		a.doubt = doubt{}
@@ -412,14 +416,14 @@ func (a *attempt) stopped(stop *fdbpq.SourceStop) {
 	a.tell(protocol.SourceEvent{Type: protocol.EventSourceStopped, Reason: string(stop.Reason), Text: stop.Text})
 }
 
-// skipped tells of messages that the stream has dropped, and of those that were not told yet.
+// skipped reports messages that the stream has dropped, together with those that were not reported yet.
 func (w *worker) skipped(n int64) {
 	if w.untold += n; w.untold > 0 && w.tell(protocol.SourceEvent{Type: protocol.EventSourceSkipped, Count: w.untold}) {
 		w.untold = 0
 	}
 }
 
-// tell publishes an event, of each type one a minute. It reports whether it has.
+// tell publishes an event, each type at most once a minute. It reports whether it did.
 func (w *worker) tell(e protocol.SourceEvent) bool {
 	if at, is := w.told[e.Type]; is && time.Since(at) < time.Minute {
 		return false
@@ -430,7 +434,7 @@ func (w *worker) tell(e protocol.SourceEvent) bool {
 	return true
 }
 
-// ephemeral is the consumer of a source that copies. It keeps nothing, and goes by itself.
+// ephemeral is the consumer of a source in mode copy. It keeps nothing, and the server removes it by itself.
 func (a *attempt) ephemeral() jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{
 		Name: "pq-" + nats.NewInbox()[len("_INBOX."):], Description: "source " + a.id.name + " of queue " + a.id.queue,
@@ -439,7 +443,7 @@ func (a *attempt) ephemeral() jetstream.ConsumerConfig {
 	}
 }
 
-// consumer makes or finds the consumer that the source reads, and returns its name.
+// consumer makes or finds the consumer of the source, and returns its name.
 func (a *attempt) consumer(ctx context.Context) (string, error) {
 	if a.takes() {
 		return a.durable(ctx)

@@ -8,8 +8,8 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 )
 
-// Historian looks once a minute how long the queues are that were active in the last hour. It
-// reads one after the other: a minute has time for all of them, and requests have none to wait.
+// Historian reads once a minute the lengths of the queues that were active in the last hour. It reads them one
+// after the other: a minute is enough for all of them, and requests are not delayed.
 type Historian struct {
 	stats  *request.Statistics
 	queues *Surveyor
@@ -18,7 +18,7 @@ type Historian struct {
 	done   chan struct{}
 }
 
-// NewHistorian returns one that does not look yet.
+// NewHistorian returns a historian that does not look yet.
 func NewHistorian(stats *request.Statistics, queues *Surveyor, log *slog.Logger) *Historian {
 	return &Historian{stats: stats, queues: queues, log: log}
 }
@@ -45,7 +45,7 @@ func (h *Historian) Start() {
 	}()
 }
 
-// Stop ends the looks, and returns when none is under way.
+// Stop ends the looks, and waits for the one under way.
 func (h *Historian) Stop() {
 	if h.cancel != nil {
 		h.cancel()
@@ -53,7 +53,7 @@ func (h *Historian) Stop() {
 	}
 }
 
-// Look does what a historian does each minute.
+// Look makes the look of one minute.
 func (h *Historian) Look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, historyLimit)
 	defer cancel()
@@ -64,7 +64,7 @@ func (h *Historian) Look(ctx context.Context) {
 	})
 	if err != nil {
 		h.log.Debug("reading the lengths of queues failed", "error", err)
-		active = nil // who was not found may be there
+		active = nil // queues that were not found may exist
 		for name := range found {
 			active = append(active, name)
 		}

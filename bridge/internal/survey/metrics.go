@@ -12,15 +12,14 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 )
 
-// Collector has the metrics of queues: counts of this bridge, and what the store says
-// when they are collected.
+// Collector has the metrics of queues: counts of this bridge, and numbers that it reads from the store.
 type Collector struct {
 	*Surveyor
 	StoreID string // the label of all metrics
 	Log     *slog.Logger
 }
 
-// otherQueues is the label of all queues without a place together. No queue is called so.
+// otherQueues is the label of all queues without a place together. No queue has this name.
 const otherQueues = "_other"
 
 func queueDesc(name, help string, labels ...string) *prometheus.Desc {
@@ -96,10 +95,10 @@ var linkMetrics = []struct {
 	{linkDesc("given_total", "Items that the other store has confirmed."), prometheus.CounterValue, func(l *fdbpq.Link) float64 { return float64(l.Given) }},
 }
 
-// keyWaits are what keys wait for.
+// keyWaits are the reasons for which keys wait.
 var keyWaits = []fdbpq.WaitsFor{fdbpq.WaitsForKeyLimit, fdbpq.WaitsForKeyOrder, fdbpq.WaitsForKeyRate, fdbpq.WaitsForPause}
 
-// descCounters are the metrics of what happens to items.
+// descCounters are the metrics of events of items.
 var descCounters = [request.Counters]*prometheus.Desc{
 	request.Pushed:       queueDesc("pushed_total", "Items that pushes added."),
 	request.Duplicates:   queueDesc("duplicates_total", "Items that pushes did not add, because they were there."),

@@ -12,9 +12,9 @@ type Stats struct {
 	Waiting int     `json:"waiting"`
 }
 
-// Stats reads the first queues, up to a limit. With an error it also returns the queues that
-// it has read. It looks for no oldest item: whoever asks for STATS again and again would have
-// the store look at thousands of priorities each time.
+// Stats reads the first queues, up to a limit. With an error it also returns the queues that it has read. It looks
+// for no oldest item: otherwise repeated requests for STATS would make the store look at thousands of priorities
+// each time.
 func (s *Surveyor) Stats(ctx context.Context, most int) (map[string]Stats, error) {
 	names, err := s.firstNames(ctx, most)
 	if err != nil {

@@ -1,8 +1,7 @@
-// Package survey reads what metrics, STATS and histories say about queues.
+// Package survey reads the numbers of queues for metrics, STATS and histories.
 //
-// What it guarantees: a survey reads a bounded number of rows, however many queues and items
-// there are; a queue that cannot be read takes its own numbers from the others' and no more; and
-// whoever asks all the time does not have the store work all the time.
+// What it guarantees: a survey reads a bounded number of rows, however many queues and items there are; a queue
+// that cannot be read costs only its own numbers; and repeated requests do not keep the store busy all the time.
 package survey
 
 import (
@@ -19,8 +18,8 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// Surveyor reads what metrics and STATS say about queues. Metrics are of those that have a
-// place in the statistics, so however many there are, a survey has bounds.
+// Surveyor reads the numbers of queues for metrics and STATS. Metrics are about the queues with a place in the
+// statistics, so a survey is bounded however many queues there are.
 type Surveyor struct {
 	store   *fdbpq.Store
 	waiting func(queue string) int
@@ -35,23 +34,22 @@ type Surveyor struct {
 	until  time.Time // the latest one is used until then
 }
 
-// Cause says why nothing of a queue moves, as far as that is known without asking others.
+// Cause returns the cause for which nothing of a queue moves, as far as this bridge alone knows.
 type Cause func(r kv.Reader, q fdbpq.Queue, found *Found) (protocol.Cause, error)
 
-// New returns a surveyor of the queues that have a place. waiting is how many pops wait at a
-// queue.
+// New returns a surveyor of the queues with a place. waiting is the number of pops that wait at a queue.
 func New(store *fdbpq.Store, waiting func(queue string) int, cause Cause, places *request.PerQueue) *Surveyor {
 	return &Surveyor{store: store, waiting: waiting, cause: cause, places: places}
 }
 
-// queue is what the store, and the bridge, say about a queue.
+// queue has the numbers of a queue, from the store and from the bridge.
 type queue struct {
 	Found
 	waiting int
 	cause   protocol.Cause // "" where the look was not for it
 }
 
-// Found is what the store says about a queue.
+// Found has the numbers of a queue from the store.
 type Found struct {
 	fdbpq.Inspection
 	OldestReady fdbpq.Oldest
@@ -96,7 +94,7 @@ func (f *Found) ReadyAge() float64 { return f.age(f.OldestReady.Pushed) }
 // LeaseAge is the age in seconds of the oldest lease that was found, 0 when there is none.
 func (f *Found) LeaseAge() float64 { return max(0, f.OldestLease.Age.Seconds()) }
 
-// age is how many seconds before the look something was, 0 for the zero time.
+// age is how many seconds before the look a time was, 0 for the zero time.
 func (f *Found) age(then time.Time) float64 {
 	if then.IsZero() {
 		return 0
@@ -104,40 +102,39 @@ func (f *Found) age(then time.Time) float64 {
 	return max(0, f.now.Sub(then).Seconds())
 }
 
-// Looks is at how much of a queue a look is: at nothing of what is 0. Priorities are looked at
-// for the oldest item, and leases for the oldest one, and for those that links hold.
+// Looks bounds the reads of a look at a queue; 0: none of that kind. Priorities are read for the oldest item,
+// leases for the oldest lease and for those of links.
 type Looks struct {
 	Priorities, Leases, Keys int
 	Cause                    bool // of a survey: why nothing moves
 }
 
-// Deep is at how much of one queue a look is that nobody shares.
+// Deep are the bounds of a look at a single queue.
 var Deep = Looks{Priorities: 64, Leases: 256}
 
 const (
 	// surveyTimeout bounds the time that a scrape waits for the store.
 	surveyTimeout = 2 * time.Second
 
-	// surveyIdle is for how many times as long as a survey took no other one is made.
-	// Otherwise those who scrape all the time would have the store work all the time.
+	// surveyIdle is how many times as long as a survey took no further survey is made. Otherwise frequent scrapes
+	// would keep the store busy all the time.
 	surveyIdle = 10
 
-	// surveyLooks bounds the priorities that a survey looks at, in all queues together, and
-	// the keys that it counts.
+	// surveyLooks bounds the priorities that a survey reads in all queues together, and the keys that it counts.
 	surveyLooks = 1 << 14
 
 	// surveyLeases bounds the leases likewise.
 	surveyLeases = 1 << 15
 )
 
-// looksEach is at how much of each queue a survey of so many looks.
+// looksEach are the bounds for each queue in a survey of this many.
 func looksEach(queues int) Looks {
 	priorities := min(Deep.Priorities, max(4, surveyLooks/max(1, queues)))
 	return Looks{Priorities: priorities, Leases: min(Deep.Leases, max(4, surveyLeases/max(1, queues))), Keys: priorities, Cause: true}
 }
 
-// survey returns the queues that have a place, all sources, and all links. With an error it also returns those that
-// it has read.
+// survey returns the queues with a place, all sources, and all links. With an error it also returns those that it
+// has read.
 func (s *Surveyor) survey(ctx context.Context) (map[string]queue, []fdbpq.Source, []fdbpq.Link, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,7 +152,7 @@ func (s *Surveyor) survey(ctx context.Context) (map[string]queue, []fdbpq.Source
 	return s.latest, s.feeds, s.links, s.err
 }
 
-// readMoves returns what brings items from elsewhere, and gives them there.
+// readMoves returns the sources and links of the store.
 func (s *Surveyor) readMoves(ctx context.Context) (feeds []fdbpq.Source, links []fdbpq.Link, err error) {
 	err = s.store.View(ctx, func(r kv.Reader) (err error) {
 		if feeds, err = s.store.AllSources(r); err == nil {
@@ -214,8 +211,8 @@ func (s *Surveyor) firstNames(ctx context.Context, most int) (names []string, er
 	return names, err
 }
 
-// surveyedTogether is how many queues one transaction reads: what was read before an
-// error counts, and many transactions cost more than one.
+// surveyedTogether is how many queues one transaction reads: queues read before an error count, and many
+// transactions cost more than one.
 const surveyedTogether = 16
 
 func (s *Surveyor) readPart(ctx context.Context, names []string, most Looks, found func(string, *queue)) error {

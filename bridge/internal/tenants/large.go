@@ -2,16 +2,17 @@ package tenants
 
 import "github.com/pqbridge/pqbridge/bridge/internal/failure"
 
-// large is a request that may cost more than one, which is known only when it is done. Until then what it may
-// cost is reserved: of many that come at once, a tenant has as many under way as its rate has requests
-// for, and one at least.
+// large is a request that may cost more than one, and whose cost is known only when it is done. Until then its
+// largest cost is reserved. Of many large requests that come at once, as many are under way as the rate has
+// requests for, and at least one.
 type large struct {
 	n     int
 	start func(*failure.Failure)
 }
 
-// Begin starts a request that may cost n, now or when those before it are done, or says why the tenant may not have
-// it any more. It has to be ended, unless it was refused. What it has cost is owed to the tenant's share before.
+// Begin starts a request that may cost n, now or when the large requests before it are done, or says why the tenant
+// has no requests left. The caller has to End it, unless it was refused. The request's real cost has to be owed to
+// the tenant's share before End.
 func (t *Tenant) Begin(n int, start func(*failure.Failure)) {
 	t.mu.Lock()
 	t.line = append(t.line, large{n, start})
@@ -30,7 +31,7 @@ func (t *Tenant) End(n int) {
 	ready.start()
 }
 
-// starting are requests that leave the line, and why they are refused.
+// starting are requests that leave the line, with the reason if they are refused.
 type starting []struct {
 	large
 	refused *failure.Failure
@@ -42,7 +43,7 @@ func (s starting) start() {
 	}
 }
 
-// next takes what may start from the line. The lock is held.
+// next takes the requests that may start from the line. The lock is held.
 func (t *Tenant) next() (ready starting) {
 	most := t.refill()
 	for len(t.line) > 0 {

@@ -1,10 +1,10 @@
-// Package tenants knows what each tenant of a bridge has and does, and what it may. Tenants share a
-// bridge and a store, and none is to notice what another one does.
+// Package tenants counts the requests, queues, items and bytes of each tenant of a bridge, and enforces its quotas.
+// Tenants share a bridge and a store, and none should notice the others.
 //
-// What it guarantees: a request beyond the rate of its tenant is refused before anything reads it; what a
-// tenant has is counted in the store, so neither a crash nor another bridge makes it forgotten; what was
-// admitted counts, too, until a count began behind its transaction. So a bridge alone exceeds no quota. Several may,
-// by what the others admit between two counts. Counting takes a bounded part of the time of the store.
+// What it guarantees: a request beyond the rate of its tenant is refused before anything reads it. Queues, items
+// and bytes are counted in the store, so neither a crash nor another bridge makes them forgotten. Admitted items
+// count, too, until a count began after their transaction. So a single bridge exceeds no quota; several may, by
+// what the others admit between two counts. Counting takes a bounded part of the time of the store.
 package tenants
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// Quotas bound what a tenant has and does. 0: no bound.
+// Quotas are the bounds of a tenant. 0: no bound.
 type Quotas struct {
 	Queues int64 // each with its dead-letter queue, see fdbpq.CountsWith
 	Items  int64 // in all its queues, whatever their state
@@ -29,7 +29,7 @@ type Quotas struct {
 	Requests, Waiting int64
 }
 
-// Usage is what a tenant has in the store.
+// Usage is how much a tenant has in the store.
 type Usage struct{ Queues, Items, Bytes int64 }
 
 func (u Usage) plus(v Usage) Usage {
@@ -42,19 +42,19 @@ func (u Usage) minus(v Usage) Usage {
 
 // Options configure Tenants.
 type Options struct {
-	// Quotas are those of a tenant now.
+	// Quotas returns the present quotas of a tenant.
 	Quotas func(tenant string) Quotas
 
-	// Count reads what a tenant has.
+	// Count reads the usage of a tenant.
 	Count func(tenant string) (Usage, error)
 
-	// ShareRequests and ShareBytes are what a tenant may have in flight.
+	// ShareRequests and ShareBytes bound a tenant's requests in flight.
 	ShareRequests, ShareBytes int64
 
 	Now func() time.Time
 }
 
-// Tenants are the tenants that have asked for something lately.
+// Tenants are the tenants with requests lately.
 type Tenants struct {
 	options Options
 
@@ -63,12 +63,12 @@ type Tenants struct {
 	swept time.Time
 }
 
-// New returns Tenants of whom none has asked for anything yet.
+// New returns Tenants without any.
 func New(o Options) *Tenants {
 	return &Tenants{options: o, known: make(map[string]*Tenant)}
 }
 
-// Tenant is what is known of one.
+// Tenant is the state of one tenant.
 type Tenant struct {
 	Share request.Share
 	name  string
@@ -77,40 +77,41 @@ type Tenant struct {
 	counting sync.Mutex // held while its items are counted
 
 	mu       sync.Mutex
-	tokens   float64   // of its rate; below 0 after what was larger than they were
-	at       time.Time // when they were so many
-	line     []large   // that wait
-	running  int       // of the large ones
-	reserved float64   // tokens that these may take
+	tokens   float64   // of its rate; below 0 after a request that was larger than the rest
+	at       time.Time // time of that number of tokens
+	line     []large   // large requests that wait
+	running  int       // large requests under way
+	reserved float64   // tokens that large requests under way may take
 	counted  Usage
-	when     time.Time // the last count began; zero: they were not counted yet
+	when     time.Time // when the last count began; zero: there was none
 	took     time.Duration
-	rests    time.Time // until then they are not counted again
+	rests    time.Time // no count begins before
 	underWay Usage     // admitted, in transactions that have not ended
-	ended    Usage     // in those that have ended since the last count began
-	before   Usage     // in those that had ended when it began, as long as it runs
+	ended    Usage     // admitted in transactions that have ended since the last count began
+	before   Usage     // while a count runs: admitted in transactions that had ended when it began
 	requests int64
 	refused  map[protocol.Reason]int64
 	unread   int64 // messages refused before anything read them
 	excess   excess
 }
 
-// excess is what a tenant has sent beyond its rate, of a second.
+// excess is how much a tenant has sent beyond its rate within a second.
 type excess struct {
 	since           time.Time
 	requests, bytes int64
 }
 
-// A tenant is counted again after countEvery, or as soon as it seems to have too much. Between two counts are countRest
-// times as long as one takes by itself: what a busy store adds must not keep the tenant from what has left its queues. So one slow
-// count says little, and a rest has a bound.
+// A tenant is counted again after countEvery, or as soon as it seems to exceed a quota. The rest between two counts
+// is countRest times as long as a count takes: a busy store must not keep a tenant from using the room of items
+// that have left its queues. So one slow count says little, and a rest has a bound.
 const (
 	countEvery = time.Second
 	countRest  = 100
 	mostRest   = time.Second / 2
 	queueRest  = 500 * time.Microsecond // the bound for each of many queues
 
-	// idleAfter is when a tenant that asks for nothing is forgotten, unless it owes requests: then, when it has its tokens again.
+	// idleAfter is how long after its last request a tenant is forgotten, unless it owes requests: then when it has
+	// its tokens again.
 	idleAfter = time.Minute
 )
 
@@ -129,7 +130,7 @@ func (t *Tenants) Of(name string) *Tenant {
 	return one
 }
 
-// sweep forgets idle tenants: names are many where clients choose them.
+// sweep forgets idle tenants: if clients choose the names, there are many.
 func (t *Tenants) sweep(now time.Time) {
 	if now.Sub(t.swept) < idleAfter {
 		return
@@ -142,29 +143,29 @@ func (t *Tenants) sweep(now time.Time) {
 	})
 }
 
-// idle reports whether nothing of the tenant is under way, and it owes nothing. The lock is held.
+// idle reports whether the tenant has nothing under way, and owes nothing. The lock is held.
 func (t *Tenant) idle() bool {
 	most := t.refill()
 	return t.tokens >= most && t.Share.Idle() && t.running == 0 && t.underWay == Usage{}
 }
 
-// refill adds what has come since the last time, takes what is owed, and returns the rate. The lock is held.
+// refill adds the tokens since the last time, subtracts the owed ones, and returns the rate. The lock is held.
 func (t *Tenant) refill() (most float64) {
 	most = float64(t.Quotas().Requests)
 	now := t.of.options.Now()
 	if most > 0 {
 		t.tokens = min(most, t.tokens+most*now.Sub(t.at).Seconds())
 	} else {
-		t.tokens = 0 // a quota that comes later is not about what was
+		t.tokens = 0 // a later quota does not charge earlier requests
 	}
 	t.at = now
 	t.tokens -= float64(t.Share.Owed())
 	return most
 }
 
-// Ask takes a request from the tenant's rate, or says why it may not have it. Whoever has a token may take
-// more than there are, and then waits for as long as that takes. Settlements are refused later
-// than others: without them items come again, which costs more.
+// Ask takes a request from the tenant's rate, or says why it may not have it. A tenant with a token may take more
+// than it has, and then waits until they are back. Settlements are refused later than others: without them items
+// come again, which costs more.
 func (t *Tenant) Ask(settles bool) *failure.Failure {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -182,8 +183,8 @@ func (t *Tenant) Ask(settles bool) *failure.Failure {
 	return nil
 }
 
-// How long a request beyond the rate waits for the answer, at most mostPauseLarge if it has more than largeMessage bytes. With a quarter more that
-// is less than the 2 s that clients wait by habit.
+// Bounds of the time until a request beyond the rate is answered, mostPauseLarge for one of more than largeMessage
+// bytes. With a quarter more they are less than the 2 s that clients usually wait.
 const (
 	leastPause     = 100 * time.Millisecond
 	mostPause      = time.Second
@@ -191,9 +192,10 @@ const (
 	largeMessage   = 16 << 10
 )
 
-// Pause is how long a request of some bytes beyond the rate waits for the answer: about until the tenant may have one, within bounds. So who asks again
-// when the answer comes has less to refuse. Large messages keep the server busy, which reads them whatever becomes of them: of these less
-// may come. Requests that came together are not answered together.
+// Pause is how long a request of some bytes beyond the rate waits for its answer: about until the tenant has a
+// token again, within bounds. So a client that repeats when the answer comes has less to be refused. A large
+// message keeps the server busy even if it is refused, so it waits longer. Requests that came together are not
+// answered together.
 func (t *Tenant) Pause(bytes int) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -210,7 +212,7 @@ func (t *Tenant) Pause(bytes int) time.Duration {
 	return time.Duration(pause * (0.75 + rand.Float64()/2) * float64(time.Second))
 }
 
-// Charge takes n more requests, which the tenant has had already.
+// Charge takes n more requests, which were served already.
 func (t *Tenant) Charge(n int) {
 	if t == nil || n == 0 {
 		return
@@ -223,7 +225,7 @@ func (t *Tenant) Charge(n int) {
 // Name is the tenant's.
 func (t *Tenant) Name() string { return t.name }
 
-// Quotas are those of the tenant now.
+// Quotas are the present quotas of the tenant.
 func (t *Tenant) Quotas() Quotas { return t.of.options.Quotas(t.name) }
 
 const reasonRate = protocol.ReasonQuotaRequests
@@ -250,8 +252,8 @@ func (t *Tenant) Refused(reason protocol.Reason) *failure.Failure {
 	return failures[reason]
 }
 
-// Floods counts a message beyond the rate, and reports whether those of a second are more than the rate, and more than the
-// tenant may have in flight.
+// Floods counts a message beyond the rate, and reports whether such messages of a second are more than the rate,
+// and more than the tenant may have in flight.
 func (t *Tenant) Floods(bytes int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -271,8 +273,8 @@ func (t *Tenant) Unread() {
 	t.unread++
 }
 
-// Left says why the tenant may not have what nobody asks for, such as the items of its schedules: its rate has no request left. What it
-// gets is charged later.
+// Left says why the tenant may not have items that no request brings, such as those of its schedules: its rate has
+// no request left. The items are charged later.
 func (t *Tenant) Left() *failure.Failure {
 	if t == nil {
 		return nil
@@ -286,14 +288,14 @@ func (t *Tenant) Left() *failure.Failure {
 	return nil
 }
 
-// Admission is what a tenant may add in one transaction. It counts until that has ended, and then until the tenant is counted again. That of
-// no tenant is nil, and bounds nothing.
+// Admission is the room that a tenant has taken for one transaction. It counts until the transaction has ended, and
+// then until the tenant is counted again. Without a tenant it is nil, and bounds nothing.
 type Admission struct {
 	of  *Tenant
 	has Usage
 }
 
-// Open returns the admission of a transaction, which has to be ended behind it.
+// Open returns the admission of a transaction. It has to be ended after the transaction.
 func (t *Tenant) Open() *Admission {
 	if t == nil {
 		return nil
@@ -301,7 +303,7 @@ func (t *Tenant) Open() *Admission {
 	return &Admission{of: t}
 }
 
-// End says that the transaction has ended, whatever became of it.
+// End says that the transaction has ended, whatever its result.
 func (a *Admission) End() {
 	if a == nil {
 		return
@@ -335,7 +337,8 @@ func (a *Admission) Admit(items, bytes int) *failure.Failure {
 	return a.take(more, beyond)
 }
 
-// take adds to the admission what is not beyond a quota. Many may ask at once, so nothing is between the look and the note.
+// take adds to the admission, unless a quota would be exceeded. Many may ask at once, so it checks and notes under
+// one lock.
 func (a *Admission) take(more Usage, beyond func(Usage) protocol.Reason) *failure.Failure {
 	t := a.of
 	t.mu.Lock()
@@ -348,7 +351,7 @@ func (a *Admission) take(more Usage, beyond func(Usage) protocol.Reason) *failur
 	return nil
 }
 
-// Full says why the tenant may have no item more, as far as it was counted. It reads nothing.
+// Full says why the tenant may have no further item, by the last count. It reads nothing.
 func (t *Tenant) Full() *failure.Failure {
 	if t == nil {
 		return nil
@@ -365,8 +368,9 @@ func (t *Tenant) Full() *failure.Failure {
 	return nil
 }
 
-// Making returns what says whether the tenant may have the queue of the transaction, and counts it; nil if it always may. It
-// reads the store at most before it returns; refused is what it would say now.
+// Making returns a function that says whether the tenant may have the queue of the transaction, and counts the
+// queue; nil if it always may. Only Making itself reads the store, not the function; refused is what the function
+// would return now.
 func (a *Admission) Making() (making func() error, refused error) {
 	if a == nil {
 		return nil, nil
@@ -400,8 +404,8 @@ func (t *Tenant) estimate() Usage {
 	return t.counted.plus(t.underWay).plus(t.ended).plus(t.before)
 }
 
-// beyond returns what the tenant has too much of. It counts again when the last count is old, and sooner where
-// the tenant seems to have too much: what it had may be gone.
+// beyond returns the quota that the tenant exceeds. It counts again if the last count is old, and sooner if the
+// tenant seems to exceed a quota: its items may be gone.
 func (t *Tenant) beyond(of func(Usage) protocol.Reason) protocol.Reason {
 	look := func() (reason protocol.Reason, due bool) {
 		t.mu.Lock()
@@ -418,7 +422,8 @@ func (t *Tenant) beyond(of func(Usage) protocol.Reason) protocol.Reason {
 	return reason
 }
 
-// count reads what the tenant has, unless somebody does. Who asks before the first count waits for it. After an error the last count holds.
+// count reads the usage of the tenant, unless another goroutine does. Before the first count has ended, others wait
+// for it. After an error the last count holds.
 func (t *Tenant) count() {
 	known := func() bool {
 		t.mu.Lock()
@@ -455,7 +460,7 @@ func (t *Tenant) count() {
 	t.rests = now.Add(min(countRest*took, max(mostRest, time.Duration(found.Queues)*queueRest)))
 }
 
-// Look returns what the tenant has, and may.
+// Look returns the usage and the quotas of the tenant.
 func (t *Tenant) Look() (Usage, Quotas) {
 	t.beyond(func(Usage) protocol.Reason { return "" })
 	t.mu.Lock()
@@ -463,7 +468,7 @@ func (t *Tenant) Look() (Usage, Quotas) {
 	return t.counted, t.Quotas()
 }
 
-// Counts are what one tenant has asked for.
+// Counts are the numbers of one tenant for metrics.
 type Counts struct {
 	Usage
 	Counted  bool // what it has
@@ -472,7 +477,7 @@ type Counts struct {
 	Refused  map[protocol.Reason]int64
 }
 
-// Counts returns those of the tenants that have asked for something lately.
+// Counts returns the numbers of the tenants with requests lately.
 func (t *Tenants) Counts() map[string]Counts {
 	t.mu.Lock()
 	known := maps.Clone(t.known)

@@ -7,7 +7,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 )
 
-// admit reports whether a pop may wait, and whose place it gets if none is free.
+// admit says whether a pop may wait, and which pop has to give up its place if none is free.
 func (p *Pops[T]) admit(w *Wait) (evicted *Pop[T], err error) {
 	if p.closed != nil {
 		return nil, p.closed
@@ -40,10 +40,9 @@ func (q *queue[T]) bands() int {
 	return n
 }
 
-// spare returns the pop that has to make room for a new one: of the queue where
-// most wait, or, if the new pop's queue has its share, of the client that has most there.
-// The new one must leave its queue, or its client, with no more than the other
-// keeps: otherwise two would take the place from each other for ever.
+// spare returns the pop that has to make room for a new one: a pop of the queue with the most waiting pops; or, if
+// the new pop's queue has its share, of the client with the most pops there. After the exchange the new pop's
+// queue, or client, must not have more than the other: otherwise two would take the place from each other for ever.
 func (p *Pops[T]) spare(w *Wait) *Pop[T] {
 	longest, q, size := p.longest.first(), p.queues[w.Queue], 0
 	if q != nil {

@@ -7,11 +7,11 @@ var (
 	ErrOver = errors.New("nothing arrived within the time given")
 	ErrGone = errors.New("the client stopped listening for its answer")
 
-	// ErrQuota: as many pops of the tenant wait as may.
+	// ErrQuota: the tenant has as many waiting pops as it may.
 	ErrQuota = errors.New("too many pops of the tenant wait")
 )
 
-// FullError says which limit does not let a pop wait, or wait on.
+// FullError names the limit because of which a pop may not wait, or wait on.
 type FullError struct{ text string }
 
 func (e *FullError) Error() string { return e.text }

@@ -2,15 +2,15 @@ package waiting
 
 import "time"
 
-// A client may end without unsubscribing, and its pop would keep its place for up to
-// two minutes. So a sweep asks at intervals which clients still listen: at shorter
-// ones when places are scarce, and for a bounded number of pops at a time.
+// A client may end without unsubscribing, and its pop would keep its place for up to two minutes. So a sweep asks
+// at intervals which clients still listen: more often when places are scarce, and about a bounded number of pops at
+// a time.
 const (
 	askEvery     = 15 * time.Second // for each pop
 	askSoon      = time.Second      // instead, while three quarters of the places are taken
 	sweepEvery   = time.Second
 	sweepAtMost  = 1000 // pops
-	shortOfEvery = 4    // of so many places one is free or less
+	shortOfEvery = 4    // places are scarce if at most one in this many is free
 )
 
 // sweep has all pops, in the order of the last question about their clients.
@@ -99,7 +99,7 @@ func (p *Pops[T]) forget(asked []*Pop[T], gone []string) (tell []*Pop[T]) {
 	return tell
 }
 
-// Unsee ends the waits of all pops whose clients are not seen any more at this time at the latest.
+// Unsee bounds the waits of all pops whose clients are not seen any more: they end at this time at the latest.
 func (p *Pops[T]) Unsee(unseen func(reply string) bool, ends time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -2,8 +2,8 @@ package waiting
 
 import std "container/heap"
 
-// heap has things in an order, with the first one at index 0. Each keeps its index, so
-// that it can be moved and removed.
+// heap has elements in an order, with the first one at index 0. Each element keeps its index, so that it can be
+// moved and removed.
 type heap[E any] struct {
 	before func(a, b E) bool
 	index  func(E) *int
@@ -16,7 +16,7 @@ func (h *heap[E]) push(e E)   { std.Push((*ordered[E])(h), e) }
 func (h *heap[E]) fix(e E)    { std.Fix((*ordered[E])(h), *h.index(e)) }
 func (h *heap[E]) remove(e E) { std.Remove((*ordered[E])(h), *h.index(e)) }
 
-// ordered is a heap as the standard library wants it.
+// ordered is a heap in the form that the standard library needs.
 type ordered[E any] heap[E]
 
 func (o *ordered[E]) Len() int           { return len(o.all) }

@@ -24,16 +24,16 @@ type Options[T any] struct {
 	// Places is how many pops wait at most.
 	Places int
 
-	// Bands bounds the different bands that pops wait for at a queue: an arrival
-	// costs one look for each band. The band of all priorities does not count.
+	// Bands bounds the different bands for which pops wait at a queue: an arrival costs one look for each band. The
+	// band of all priorities does not count.
 	Bands int
 
-	// Tenant returns whose a queue is, and how many pops may wait at all of its queues; 0: any number. nil: all are
-	// nobody's.
+	// Tenant returns the tenant of a queue, and how many pops may wait at all of its queues; 0: any number. nil:
+	// there are no tenants.
 	Tenant func(queue string) (name string, most int)
 
-	// End ends the wait of a pop that no attempt has. Why is ErrOver, ErrGone, a
-	// *FullError, or the argument of Close.
+	// End ends the wait of a pop that is in no attempt. Why is ErrOver, ErrGone, a *FullError, or the argument of
+	// Close.
 	End func(pop T, why error)
 
 	// Serve attempts to serve a queue's pops: items may have arrived for them.
@@ -43,13 +43,13 @@ type Options[T any] struct {
 	Gone func(replies []string) []string
 }
 
-// Wait is what a pop waits for, and for how long.
+// Wait says what a pop waits for, and for how long.
 type Wait struct {
 	Queue  string
 	Band   fdbpq.Band
-	Reply  string    // where its answer goes
-	Ends   time.Time // when it is answered that nothing arrived
-	Unseen bool      // nobody can tell whether its client listens
+	Reply  string    // the subject of its answer
+	Ends   time.Time // when it gets the answer that nothing arrived
+	Unseen bool      // the server cannot tell whether its client listens
 	Looks  bool      // it is a peek, which takes nothing
 }
 
@@ -218,7 +218,7 @@ func (p *Pops[T]) over() (tell []*Pop[T]) {
 	return tell
 }
 
-// Watch has the queue's pops served when the watch ends.
+// Watch makes the pops of a queue be served when the watch ends.
 func (p *Pops[T]) Watch(name string, watch *kv.Watch) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -292,7 +292,7 @@ func (p *Pops[T]) WaitingAt(queue string) int {
 	return 0
 }
 
-// TakingAt is how many pops wait at a queue that take what they get, and for which bands.
+// TakingAt is how many pops wait at a queue to take items, and for which bands.
 func (p *Pops[T]) TakingAt(queue string) (n int, bands []fdbpq.Band) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

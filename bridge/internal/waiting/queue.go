@@ -9,8 +9,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// queue is what waits at a queue: each pop stands in the line of its band, and
-// among those of its client.
+// queue has the pops that wait at a queue: each pop stands in the line of its band, and among those of its client.
 type queue[T any] struct {
 	name    string
 	tenant  string
@@ -27,8 +26,8 @@ type queue[T any] struct {
 	retryAt time.Time   // when it ends; zero: it does not run
 }
 
-// line is the pops that wait for something in the same band, in the order in
-// which they came: if there is nothing for the first, there is nothing for any.
+// line is the pops that wait for items of the same band, in the order in which they came: if there is nothing for
+// the first, there is nothing for any.
 type line[T any] struct {
 	band   fdbpq.Band
 	pops   list[T]
@@ -110,7 +109,7 @@ func (q *queue[T]) arrived() (pause time.Duration) {
 // attemptMost bounds how many of a line one transaction tries to serve.
 const attemptMost = 128
 
-// Attempt is what one transaction tries to serve.
+// Attempt is the set of pops that one transaction tries to serve.
 type Attempt[T any] struct {
 	Pops    []T          // in the order in which they came
 	Beyond  []fdbpq.Band // more pops wait for these
@@ -150,7 +149,7 @@ func (p *Pops[T]) Attempt(name string) Attempt[T] {
 	return a
 }
 
-// Keep lets a pop wait on that could not be served, or says why it may not.
+// Keep lets a pop that could not be served wait on, or says why it may not.
 func (p *Pops[T]) Keep(pop *Pop[T]) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

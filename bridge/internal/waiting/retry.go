@@ -2,15 +2,14 @@ package waiting
 
 import "time"
 
-// A rate may let items go at a known time, although nothing arrives then. So a queue has
-// one timer for all its pops: the first one that may find something tells the others'
-// time.
+// A rate may allow a delivery at a known time, although nothing arrives then. So a queue has one timer for all its
+// pops: the first pop that may find something sets it.
 
-// soonest bounds how often a timer has a queue looked at. Tokens of a fast rate gather
-// meanwhile, for several pops.
+// soonest bounds how often a timer makes the bridge look at a queue. Tokens of a fast rate gather meanwhile, for
+// several pops.
 const soonest = 5 * time.Millisecond
 
-// Retry has the queue's pops served after a time, unless that happens before.
+// Retry makes the pops of a queue be served after a time, unless they are served before.
 func (p *Pops[T]) Retry(name string, after time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
