@@ -8,12 +8,12 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// about is what a bridge reports about itself.
+// about is a bridge's description of itself.
 type about struct {
 	options Options
 	storeID string
 	started time.Time
-	id      string // as discovery has it
+	id      string // as in discovery
 
 	maxQueueBytes int64
 }
@@ -27,7 +27,7 @@ func (a *about) identity() peers.Identity {
 	return self
 }
 
-// system answers for _sys.info, but for the size of a payload, which may change.
+// system is the answer of _sys.info, except the size of a payload, which may change.
 func (a *about) system() protocol.System {
 	limits := &a.options.Limits
 	system := protocol.System{
@@ -47,7 +47,7 @@ func (a *about) system() protocol.System {
 	return system
 }
 
-// history says whose it is.
+// history adds the bridge to a history.
 func (a *about) history(h *protocol.History) *protocol.History {
 	h.Bridge = a.id
 	return h

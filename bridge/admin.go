@@ -111,12 +111,12 @@ func (c *configure) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 
 func (c *configure) Act() (done bool, details []any) { return c.changedBy(c.Msg.Data) }
 
-// adminKey changes the settings of one key, or shows them when the body is empty.
+// adminKey changes the settings of one key, or shows them if the body is empty.
 type adminKey struct{ definition }
 
 func makeAdminKey(subjects.Verb) work { return new(adminKey) }
 
-// read checks the key, and the size of the body. The core checks what that says.
+// read checks the key, and the size of the body. The core checks its content.
 func (a *adminKey) Read(*codec.Wire) *failure.Failure {
 	if f := codec.NoOwnHeaders(a.Msg.Header, a.Subject.Verb.String()); f != nil {
 		return f
@@ -145,7 +145,8 @@ func (a *adminKey) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 
 func (a *adminKey) Act() (done bool, details []any) { return a.changedBy(a.Msg.Data) }
 
-// sets reports whether the settings of a key set something, and do not only drop it. Of what is malformed the core says why.
+// sets reports whether a change of a key's settings sets something, and does not only drop settings. The core
+// refuses a malformed one.
 func sets(object []byte) bool {
 	var settings fdbpq.KeySettings
 	return json.Unmarshal(object, &settings) == nil && settings != fdbpq.KeySettings{}

@@ -11,7 +11,7 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// answerPop answers a pop or a peek with what it found.
+// answerPop answers a pop or a peek with its items.
 func (l *lane) answerPop(r *pop) {
 	if f := r.Failure; f != nil {
 		if r.gives != nil {
@@ -89,8 +89,8 @@ func (l *lane) writeHeaders(r *pop, item *fdbpq.Item, behind int64) {
 	w.Behind(behind)
 }
 
-// answerBundle sends what a pop or a peek has found in one message, or an error. Leased items that
-// cannot be sent are given back.
+// answerBundle sends the items of a pop or a peek in one message, or an error. Leased items that cannot be sent are
+// given back.
 func (l *lane) answerBundle(r *pop) *failure.Failure {
 	l.out = l.out[:0]
 	var leases []*fdbpq.Lease

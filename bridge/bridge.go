@@ -1,16 +1,14 @@
-// Package bridge is the NATS service in front of the queue core. It receives
-// requests on the subjects of docs/protocol.md, runs them in batches, one
-// transaction each, and answers them.
+// Package bridge is the NATS service in front of the queue core. It receives requests on the subjects of
+// docs/protocol.md, runs them in batches, one transaction each, and answers them.
 //
-// What it guarantees: every request with a reply subject is answered once,
-// overload and shutdown included, but for some of a tenant that floods it. A push is acknowledged when it is durable. The
-// pushes that one connection sends to one queue take effect in the order in which
-// they arrive, and so do its pops. Nothing that the bridge holds (requests, bytes,
-// waiting pops) grows without a limit.
+// What it guarantees: every request with a reply subject is answered once, overload and shutdown included, except
+// some requests of a tenant that floods the bridge. A push is acknowledged when it is durable. The pushes that one
+// connection sends to one queue take effect in the order in which they arrive, and so do its pops. Everything that
+// the bridge holds (requests, bytes, waiting pops) is bounded.
 //
-// The table in verb.go lists the verbs. A message that parses becomes the [work] of
-// its verb. The work reads the message; lanes.go chooses its lane; the lane runs it
-// with others in one transaction; the responder answers the request and ends it.
+// The table in verb.go lists the verbs. A message that parses becomes the [work] of its verb. The work reads the
+// message; lanes.go chooses its lane; the lane runs it with others in one transaction; the responder answers the
+// request and ends it.
 package bridge
 
 import (
@@ -53,7 +51,7 @@ type Bridge struct {
 	surveyor  *survey.Surveyor
 	service   *service
 	receiver  *receiver.Receiver
-	ending    *failure.Failure // of the waits, when the bridge drains
+	ending    *failure.Failure // the answer to waiting pops when the bridge drains
 	drained   drained
 }
 
@@ -194,10 +192,10 @@ func (b *Bridge) Drain(ctx context.Context) error {
 	return b.drained.err
 }
 
-// Leave ends what the bridge does with its store, which another bridge is about to serve: it
-// answers the requests in flight, and refuses those that come (503). It stays subscribed
-// until Drain. A NATS server loses the requests that are on their way to it when the last
-// subscription ends. If there is another bridge by then, the server sends them there.
+// Leave ends the bridge's use of its store, which another bridge is about to serve: it answers the requests in
+// flight, and refuses new ones (503). It stays subscribed until Drain: a NATS server loses the requests that are on
+// their way to a bridge when its last subscription ends, unless there is another bridge by then to which it can
+// send them.
 func (b *Bridge) Leave(ctx context.Context) error {
 	b.peers.Stop()
 	b.responder.Gate.Close()
@@ -213,13 +211,13 @@ func (b *Bridge) Leave(ctx context.Context) error {
 	return errors.Join(err, receiver.Flush(ctx, b.nc))
 }
 
-// What ends the waits of pops when the bridge drains.
+// Answers to waiting pops when the bridge drains.
 var (
 	errShutdown = &failure.Failure{Code: 409, Text: "the bridge is shutting down: ask again", Description: protocol.DescriptionShutdown}
 	errMoved    = &failure.Failure{Code: 503, Text: "another pqd takes over the store, nothing was done: ask again"}
 )
 
-// drained is how the bridge ended.
+// drained is the result of Drain.
 type drained struct {
 	once sync.Once
 	err  error

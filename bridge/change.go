@@ -32,7 +32,7 @@ type changer interface {
 	count(*request.Tally)
 }
 
-// grower is a change that may add to what the queue has. Only its transaction knows how much.
+// grower is a change that may add to the content of the queue. Only its transaction knows how much.
 type grower interface {
 	changer
 
@@ -81,7 +81,7 @@ func (l *changes[C]) Try(requests []C) (at int, err error) {
 					}
 					l.happened = append(l.happened, more...)
 				}
-				at = len(requests) // what they write together, and the commit, may fail
+				at = len(requests) // their writes together, and the commit, may fail
 				return nil
 			})
 		},
@@ -132,7 +132,7 @@ func (c *change) answer(re *request.Responder) { re.AnswerBody(&c.Request, c.bod
 func (c *change) endsLease() bool              { return false }
 func (c *change) count(*request.Tally)         {}
 
-// definition is a change of what lasts, such as the settings of a key.
+// definition is a change of something lasting, such as the settings of a key.
 type definition struct {
 	change
 	room func(items, bytes int) error
@@ -140,7 +140,7 @@ type definition struct {
 
 func (d *definition) within(room func(items, bytes int) error) { d.room = room }
 
-// changedBy is the act of a request that changes something unless its body is empty.
+// changedBy is the act of a request that changes a definition unless its body is empty.
 func (d *definition) changedBy(body []byte) (done bool, details []any) {
 	if body = bytes.TrimSpace(body); len(body) == 0 {
 		return false, nil
@@ -148,7 +148,7 @@ func (d *definition) changedBy(body []byte) (done bool, details []any) {
 	return true, []any{"change", fdbpq.ReasonText(string(body))}
 }
 
-// fits reports whether there is room for so many bytes more, and otherwise refuses the request.
+// fits reports whether there is room for this many bytes, and otherwise refuses the request.
 func (d *definition) fits(bytes int) bool {
 	d.Failure = nil
 	if err := d.room(0, bytes); err != nil {

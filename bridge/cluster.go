@@ -49,9 +49,8 @@ type ClusterOptions struct {
 	// Status describes the cluster, beginning with this process. It must not block.
 	Status func() protocol.Cluster
 
-	// StepDown hands the store over from this process to the named one, or to any if to
-	// is empty, and returns when the other one may take over. After an error other than a
-	// *Refusal it is not known whether that happens.
+	// StepDown hands the store over from this process to the named one, or to any if to is empty, and returns when
+	// the other process may take over. After an error other than a *Refusal it is not known whether it takes over.
 	StepDown func(ctx context.Context, to string) (protocol.SteppedDown, error)
 
 	// Replace gives a node the place of one that is lost. Errors are like those of StepDown.
@@ -114,10 +113,10 @@ func (e *ClusterEndpoint) Stop() {
 	e.under.Wait()
 }
 
-// clusterVerb is how refusals of these requests look.
+// clusterVerb is the form of refusals of these requests.
 var clusterVerb = request.Verb{Name: "cluster"}
 
-// request is what a message asks for; ok is false when it has no answer.
+// request reads the request of a message; ok is false if it gets no answer.
 func (e *ClusterEndpoint) request(s subjects.Subject, m *nats.Msg) (r *request.Request, ok bool) {
 	if m.Reply == "" {
 		return nil, false
@@ -143,8 +142,7 @@ func (e *ClusterEndpoint) status(m *nats.Msg) {
 	e.answer(r, e.options.Status())
 }
 
-// change begins what a request asks for: to step down, or to replace a node. It does not
-// block.
+// change begins a hand-over, or the replacement of a node. It does not block.
 func (e *ClusterEndpoint) change(s subjects.Subject, m *nats.Msg) {
 	r, ok := e.request(s, m)
 	if !ok {
@@ -176,7 +174,7 @@ func (e *ClusterEndpoint) change(s subjects.Subject, m *nats.Msg) {
 	})
 }
 
-// Refusal is why a process does not step down, or replaces no node. Nothing was done.
+// Refusal is the reason for which a process does not step down, or replaces no node. Nothing was done.
 type Refusal struct {
 	Malformed bool // the request makes no sense, so a retry does not help
 	Text      string
@@ -199,14 +197,14 @@ func explainChange(verb subjects.Verb, err error) *failure.Failure {
 	return failure.Newf(504, "whether another pqd takes over is not known yet: %s", err)
 }
 
-// readStepDown reads which member is to take over.
+// readStepDown reads the name of the successor.
 func (e *ClusterEndpoint) readStepDown(r *request.Request) (do func(context.Context) (any, error), f *failure.Failure) {
 	to := ""
 	f = readStrings(r, map[string]*string{"node": &to})
 	return func(ctx context.Context) (any, error) { return e.options.StepDown(ctx, to) }, f
 }
 
-// readReplace reads which node takes the place of which.
+// readReplace reads the names of the lost node and of the node in its place.
 func (e *ClusterEndpoint) readReplace(r *request.Request) (do func(context.Context) (any, error), f *failure.Failure) {
 	old, by := "", ""
 	f = readStrings(r, map[string]*string{"old": &old, "new": &by})
@@ -240,7 +238,7 @@ func AnnounceActive(nc *nats.Conn, prefix string, e protocol.ActiveEvent) error 
 	return ClusterOptions{Prefix: prefix}.AnnounceActive(nc, e)
 }
 
-// AnnounceActive does so at each prefix.
+// AnnounceActive publishes the event under each prefix.
 func (o ClusterOptions) AnnounceActive(nc *nats.Conn, e protocol.ActiveEvent) error {
 	grammar, err := o.grammar()
 	if err != nil {
@@ -264,9 +262,9 @@ func (o ClusterOptions) grammar() (subjects.Grammar, error) {
 	return grammar, err
 }
 
-// Successor returns a channel that is closed when a process says that it serves in a later
-// epoch. Its subscriptions are known to the NATS server of this process by then: the
-// word of it comes behind them. forget ends the wait.
+// Successor returns a channel that is closed when a process announces that it serves in a later epoch. The NATS
+// server of this process knows the subscriptions of that process by then, because the announcement comes behind
+// them. forget ends the wait.
 func (e *ClusterEndpoint) Successor(epoch uint64) (serves <-chan struct{}, forget func(), err error) {
 	came := make(chan struct{})
 	said := sync.OnceFunc(func() { close(came) })

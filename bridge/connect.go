@@ -27,7 +27,7 @@ func ConnectOptions(log *slog.Logger) []nats.Option {
 	}
 	return []nats.Option{
 		nats.Name("pqbridge"),
-		nats.NoEcho(), // events are published under the prefix that requests arrive on
+		nats.NoEcho(), // events have the prefix of requests
 		nats.RetryOnFailedConnect(true),
 		nats.MaxReconnects(-1),
 		nats.ReconnectWait(reconnectWait),

@@ -17,8 +17,7 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// dispatcher makes requests of the messages that the receiver hands on, and hands them
-// to the lanes.
+// dispatcher turns messages of the receiver into requests, and hands them to the lanes.
 type dispatcher struct {
 	*request.Responder
 	*codec.Wire
@@ -27,7 +26,7 @@ type dispatcher struct {
 	tenants *tenants.Tenants // nil: there are none
 	later   *refusals        // nil likewise
 
-	// flood has messages of a tenant refused unread for a while.
+	// flood makes the receiver refuse messages of a tenant unread for a while.
 	flood func(tenant string)
 
 	sources *feeds.Runners
@@ -43,11 +42,11 @@ func (d *dispatcher) receive(m *nats.Msg) { d.handle(m, d.owners) }
 // serve handles a request that another bridge has passed on, or that no other bridge got.
 func (d *dispatcher) serve(m *nats.Msg) { d.handle(m, nil) }
 
-// unknown answers a request that was passed on, when the other bridge says nothing about it.
+// unknown answers a request that was passed on if the other bridge stays silent about it.
 func (d *dispatcher) unknown(m *nats.Msg) {
 	s, err := d.Grammar.Parse(m.Subject)
 	if err != nil {
-		return // which would not have been passed on
+		return // such a request is never passed on
 	}
 	r := newWork(verbOf(s.Verb), s, m).Head()
 	r.PassGate()
@@ -79,7 +78,7 @@ func (d *dispatcher) handle(m *nats.Msg, owners *peers.Owners) {
 			}
 		case subjects.SysClusterStepDown, subjects.SysClusterReplace:
 			if d.cluster != nil && !d.Gate.Closed() {
-				// It is not in flight here: this bridge drains before a hand-over is answered.
+				// The request is not in flight here: this bridge drains before it answers a hand-over.
 				d.cluster.change(s, m)
 				return
 			}
@@ -98,7 +97,7 @@ func (d *dispatcher) handle(m *nats.Msg, owners *peers.Owners) {
 	} else {
 		if unfit == nil && owners != nil && contends(s.Verb) && owners.Pass(s.Queue, m) {
 			if s.Verb != subjects.Ack {
-				d.asks.Note(s.Queue, fdbpq.AllPriorities, peers.Passing) // until the other bridge has read for which
+				d.asks.Note(s.Queue, fdbpq.AllPriorities, peers.Passing) // until the other bridge knows the band
 			}
 			return
 		}
@@ -180,7 +179,8 @@ func expected(w work) int {
 // listedPart is how many entries of a page may cost a request: they have 1 KiB each, then.
 const listedPart = 4
 
-// admit takes a request from the rate of the tenant who asks, whatever it asks for, or says why it is refused. There may be no tenants.
+// admit takes a request from the rate of the asking tenant, or says why it is refused. Without tenants it admits
+// everything.
 func (d *dispatcher) admit(r *request.Request) (*tenants.Tenant, *failure.Failure) {
 	if d.tenants == nil {
 		return nil, nil
@@ -198,7 +198,7 @@ func (d *dispatcher) admit(r *request.Request) (*tenants.Tenant, *failure.Failur
 	return t, f
 }
 
-// tenant returns who asks, "" if no tenant does.
+// tenant returns the asking tenant, "" for the operator.
 func (d *dispatcher) tenant(subject string) string {
 	name, _, _ := strings.Cut(d.Grammar.Rest(subject), ".")
 	if subjects.CheckTenant(name) != nil {
@@ -230,8 +230,7 @@ func (d *dispatcher) malformed(m *nats.Msg) work {
 	return w
 }
 
-// meant guesses the verb of a malformed subject: the answer to a failed push has a
-// form of its own.
+// meant guesses the verb of a malformed subject, since the answer to a failed push has a form of its own.
 func (d *dispatcher) meant(subject string) *verb {
 	_, rest := d.Grammar.Split(subject)
 	word, _, _ := strings.Cut(rest, ".")

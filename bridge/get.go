@@ -66,7 +66,7 @@ func (g *get) size() int64 {
 	return g.item.Size
 }
 
-// answer first asks other bridges, if they may know more. Others of the queue do not wait for that.
+// answer first asks other bridges, if they may know more. Other requests of the queue do not wait for that.
 func (g *get) answer(l *lane) {
 	if !g.explains || !g.explained.open() {
 		g.send(l, &l.header)

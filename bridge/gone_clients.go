@@ -55,9 +55,10 @@ func set(names []string) map[string]bool {
 	return is
 }
 
-// mustAsk reports whether the transaction asks about the client of a pop that it has found items for: if that waited and
-// nobody has asked before, or if the items would be lost with the client. They are popped for good then; a pop
-// with an id can be repeated, and a link holds its items. Where asking costs nothing, a pop that did not wait is no exception.
+// mustAsk reports whether the transaction asks about the client of a pop for which it has items. It does if the pop
+// has waited and nobody has asked before, or if the items would be lost with the client: if it pops them for good,
+// has no id to repeat the pop, and is no link, which holds its items. If asking costs nothing, it also asks about a
+// pop that has not waited.
 func (t *popTransaction) mustAsk(r *pop) bool {
 	if t.silent || r.sure || r.peeks || r.gives != nil || len(r.found) == 0 {
 		return false
@@ -81,7 +82,7 @@ func (t *popTransaction) ask() {
 	}
 }
 
-// check has the transaction begin again without items for clients that have gone.
+// check makes the transaction begin again without items for clients that have gone.
 func (t *popTransaction) check() error {
 	if t.question == nil {
 		return nil
@@ -97,15 +98,14 @@ func (t *popTransaction) check() error {
 	return batch.ErrAgain
 }
 
-// unasked forgets a question to which the transaction needs no answer.
+// unasked forgets a question whose answer the transaction does not need.
 func (t *popTransaction) unasked() {
 	t.question.Close()
 	t.question = nil
 }
 
-// signal handles the messages on the ack subjects of the items that this bridge
-// delivered. It ignores settlements, which receive handles. Only here arrives the
-// server's message that no client received an item.
+// signal handles the messages on the ack subjects of the items that this bridge delivered. It ignores settlements,
+// which receive handles. The server's message that no client received an item arrives only here.
 func (d *dispatcher) signal(m *nats.Msg) {
 	if !listening.Unreceived(m) {
 		return

@@ -32,7 +32,7 @@ func (r *importing) Read(wr *codec.Wire) (f *failure.Failure) {
 // imports is the work of a lane of imports.
 type imports struct {
 	*lane
-	imported []fdbpq.Imported // what the last transaction did
+	imported []fdbpq.Imported // results of the last transaction
 }
 
 // Work serves a batch of imports.

@@ -57,7 +57,7 @@ func (i *info) find(v *view) error {
 	return i.answerJSON(i.shown)
 }
 
-// answer first asks other bridges, if they may know more. Others of the queue do not wait for that.
+// answer first asks other bridges, if they may know more. Other requests of the queue do not wait for that.
 func (i *info) answer(l *lane) {
 	if i.local || !i.explained.open() {
 		i.jsonQuery.answer(l)

@@ -25,7 +25,7 @@ type keeper struct {
 	logged  time.Time
 }
 
-// logEvery keeps a store that stays away from flooding the log.
+// logEvery keeps a long outage of the store from flooding the log.
 const logEvery = time.Minute
 
 func newKeeper(log *slog.Logger) *keeper { return &keeper{log: log} }
@@ -64,8 +64,8 @@ func (k *keeper) stop() {
 	}
 }
 
-// failed notes that a step of maintenance failed. It counts until the store commits
-// again, which maintenance tries every second.
+// failed notes that a step of maintenance failed. The failure counts until the store commits again, which
+// maintenance tries every second.
 func (k *keeper) failed(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -94,8 +94,8 @@ func (k *keeper) ready() error {
 	return nil
 }
 
-// noticeRead is notice for reads. A read that ran out of time may have been a large one;
-// maintenance notices an outage soon enough.
+// noticeRead does what notice does, for reads. A read that ran out of time may have been a large one; maintenance
+// notices an outage soon enough.
 func (k *keeper) noticeRead(err error) {
 	if errors.Is(err, context.DeadlineExceeded) {
 		k.log.Debug("read took too long", "error", err)

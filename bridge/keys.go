@@ -72,10 +72,10 @@ func (k *keys) find(v *view) error {
 	return k.answerJSON(page)
 }
 
-// maxEscape is how much longer JSON makes a byte of a text: \u0001.
+// maxEscape is the largest factor by which JSON lengthens a byte of a text: \u0001.
 const maxEscape = 6
 
-// keyInfo is what is known of a key, as it is answered.
+// keyInfo is the state of a key, as it is answered.
 func keyInfo(k *fdbpq.KeyInfo) protocol.KeyInfo {
 	info := protocol.KeyInfo{
 		Key: k.Key, Ready: k.Ready, More: k.More, Leased: k.Leased, Limit: k.Limit, Rate: k.Rate.String(), Weight: k.Weight,

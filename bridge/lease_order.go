@@ -2,10 +2,9 @@ package bridge
 
 import "sync"
 
-// leaseOrder runs the settlements of a lease in the order in which they were read.
-// They may belong to different lanes, which are independent of each other. So only
-// the first settlement of a lease goes to its lane at once; each other one starts when
-// the one before it has ended.
+// leaseOrder runs the settlements of a lease in the order in which they were read. They may go to different lanes,
+// which are independent of each other. So only the first settlement of a lease goes to its lane at once; each
+// further one starts when the one before it has ended.
 type leaseOrder struct {
 	start func(work) // hands one to its lane
 

@@ -2,7 +2,7 @@ package bridge
 
 import "github.com/pqbridge/pqbridge/fdbpq"
 
-// Limits bound what a bridge holds at a time. Zero means the default.
+// Limits bound the requests, bytes and waiting pops of a bridge. Zero means the default.
 type Limits struct {
 	// Requests in flight. A client that sends 10,000 pushes in a row fits. With
 	// more, answers would arrive after the time-outs of clients. Settlements free

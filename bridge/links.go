@@ -79,7 +79,7 @@ func (a *adminLink) Act() (done bool, details []any) {
 	return true, nil
 }
 
-// giving is what the taker of a link asks for, and gets.
+// giving is a taker's request to a link, and its result.
 type giving struct {
 	ask   fdbpq.LinkAsk
 	most  int64 // bytes that the taker's server carries, 0: it has not said it
@@ -96,7 +96,7 @@ func makeLink(subjects.Verb) work {
 // errLinkRoom refuses a batch that was made when the server's max_payload was larger.
 var errLinkRoom = &failure.Failure{Code: 413, Text: "the batch that is out does not fit into an answer any more: raise the server's max_payload to what it was"}
 
-// give gives a taker its next batch. What does not fit into an answer is not held.
+// give gives a taker its next batch. Items that do not fit into the answer are not held.
 func (t *popTransaction) give(tx kv.Tx, r *pop) (int, error) {
 	g, queue := r.gives, t.lane.queue.Name()
 	name := r.Subject.Link
@@ -178,12 +178,12 @@ func (t *popTransaction) give(tx kv.Tx, r *pop) (int, error) {
 	return 1, nil
 }
 
-// answerLink sends a batch. One that cannot be sent is asked for again.
+// answerLink sends a batch. If it cannot be sent, the taker asks for it again.
 func (l *lane) answerLink(r *pop) *failure.Failure {
 	return l.Responder.Answer(&r.Request, &nats.Msg{Subject: r.Msg.Reply, Header: codec.LinkHeader(l.store.ID(), &r.gives.given), Data: r.gives.body})
 }
 
-// linkStopped tells that a link gives nothing until a person has looked.
+// linkStopped reports that a link gives nothing until a person has looked.
 func linkStopped(re *request.Responder, r *pop) {
 	if f := r.Failure; f.Reason == protocol.ReasonGiverBehind || f.Reason == protocol.ReasonTakerBehind || f.Code == 413 {
 		re.Events.Link(r.Subject.Queue, r.Subject.Link, f)

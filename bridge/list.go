@@ -120,8 +120,8 @@ func (l *list) find(v *view) error {
 	return nil
 }
 
-// fitting leaves out what makes the first item of a page too large for an answer:
-// get has it. In JSON a header may be six times as long as in a message.
+// fitting leaves out the parts that make the first item of a page too large for an answer; get shows them. In JSON
+// a header may be six times as long as in a message.
 func fitting(l *protocol.Listed, text []byte, space int) ([]byte, error) {
 	for _, leaveOut := range []func(){
 		func() { l.Body, l.Preview = nil, nil },

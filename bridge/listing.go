@@ -9,7 +9,7 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// listable is a kind of what queues have by name: how pages of it are found and shown.
+// listable is a kind of named definitions of a queue: how pages of them are found and shown.
 type listable[T, P any] struct {
 	most  int                // on a page
 	check func(string) error // of a name

@@ -13,27 +13,27 @@ import (
 // Options configure a bridge. The zero value suits most programs.
 type Options struct {
 	Prefix    string // of all subjects; "": pq
-	Site      string // the name of this site: the bridge also serves what begins with it, in front of Prefix; "": none
+	Site      string // the name of this site: the bridge also serves subjects that begin with it, in front of Prefix; "": none
 	Version   string // of the program, for discovery; a semantic version
-	StoreName string // what _sys.info calls the store
+	StoreName string // the name of the store in _sys.info
 	Exclusive bool   // only this process can open the store: go on standby beside a bridge with another store, settle in the transactions of pops
 	Logger    *slog.Logger
 
-	// ReplySubjects are patterns of reply subjects that are answered besides
-	// _INBOX.> and _R_.>. A client chooses the reply subject of its request, and may
-	// have chosen the content of the answer, too.
+	// ReplySubjects are further patterns of reply subjects that the bridge answers, besides _INBOX.> and _R_.>. A
+	// client chooses the reply subject of its request, and may have chosen the content of the answer, too.
 	ReplySubjects []string
 
-	// Backlog gets values while the server holds too much for the connection. The bridge
-	// then unsubscribes until it has read what is held. nil: it is not told.
+	// Backlog gets a value while the server holds too much for the connection. The bridge then unsubscribes until
+	// it has read all held messages. nil: it never does.
 	Backlog <-chan struct{}
 
-	// Interest returns those of some subjects without a subscriber, if the NATS server runs in this process. client is the server's
-	// number of the bridge's connection. It reports false if it cannot tell. nil: the bridge asks the server by messages.
+	// Interest returns the subjects, of these, without a subscriber, if the NATS server runs in this process.
+	// client is the server's number of the bridge's connection. It reports false if it cannot tell. nil: the bridge
+	// asks the server by messages.
 	Interest func(client uint64, subjects []string) (gone []string, known bool)
 
-	// Floods says to the connection which messages of tenants the bridge would refuse
-	// unread. nil: the bridge refuses them alone.
+	// Floods tells the connection which messages of tenants the bridge would refuse unread. nil: only the bridge
+	// refuses them.
 	Floods *Floods
 
 	Tracer trace.Tracer // nil: no spans
@@ -47,7 +47,7 @@ type Options struct {
 	// txTimeoutDown.
 	pace batch.Patience
 
-	// slow is how long a queue may take in a transaction that queues share. Zero: slowBatch.
+	// slow is how long a queue may take in a shared transaction. Zero: slowBatch.
 	slow time.Duration
 
 	// Cluster answers for the processes that keep the store together, of which this one
@@ -59,14 +59,14 @@ type Options struct {
 	// changes go on. nil: it always takes them.
 	Room func(bytes int) error
 
-	// Tenants has the subjects name tenants, and says what each may have. The result may be another one from time to
-	// time. nil: there are no tenants.
+	// Tenants makes subjects name tenants, and returns the quotas of each. The result may change. nil: there are no
+	// tenants.
 	Tenants func(tenant string) Quotas
 
-	// Remotes are where sources find streams, by name. The result may be another one from time to time. nil: there are none.
+	// Remotes are the NATS servers where sources find streams, by name. The result may change. nil: there are none.
 	Remotes func() map[string]Remote
 
-	// hold is how long a stop of a source has to be true before it is believed. 0: feeds.Hold.
+	// hold is how long the reason for a stop of a source has to last. 0: feeds.Hold.
 	hold time.Duration
 
 	// unseen is the longest wait of a pop whose client the bridge cannot see. 0: protocol.MaxWaitUnseen.
@@ -82,7 +82,7 @@ type Options struct {
 	// Damage describes the damage known in the store's files. nil: none is ever known.
 	Damage func() []string
 
-	// Disk is the room on the disk of the store, nil where nobody knows. nil: nobody does.
+	// Disk describes the disk of the store; its result is nil if that is unknown. nil: it always is.
 	Disk func() *protocol.Disk
 }
 

@@ -55,7 +55,7 @@ type acknowledgement struct {
 	done  bool       // in an earlier transaction
 }
 
-// nextPop makes a settlement the pop that a +NXT is.
+// nextPop returns the pop of a +NXT.
 func nextPop(s *settlement) *pop {
 	p := popPool.get()
 	p.Request, p.ask, p.acks = s.Request, *s.Next, &acknowledgement{lease: s.Lease}
@@ -64,7 +64,7 @@ func nextPop(s *settlement) *pop {
 	return p
 }
 
-// leaveOrder has the next settlement start of the lease that a +NXT has acknowledged.
+// leaveOrder starts the next settlement of the lease that a +NXT has acknowledged.
 func (p *pop) leaveOrder() {
 	if p.acks != nil {
 		p.acks.order.leave()
@@ -101,7 +101,7 @@ func (r *pop) Read(*codec.Wire) (f *failure.Failure) {
 	return f
 }
 
-// seen keeps what a peek has found, up to the first item that cannot be sent.
+// seen keeps the items of a peek, up to the first that cannot be sent.
 func (p *pop) seen(limit *codec.Limit, queue string, taken *fdbpq.Popped) {
 	items := taken.Items
 	if len(items) == 0 {

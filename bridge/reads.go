@@ -28,7 +28,7 @@ type query interface {
 type view struct {
 	*reads
 	reader kv.Reader
-	names  map[string][]string // of queues, by what they begin with; as far as they were asked for
+	names  map[string][]string // of queues, by their beginning, as far as they were asked for
 }
 
 // reads is the work of a lane of queries.
@@ -38,25 +38,24 @@ type reads struct {
 	about *about
 }
 
-// queryWait is how long a query may wait for its turn. No new one gets a place in the
-// line behind one that has waited for half of it.
+// queryWait is how long a query may wait for its turn. When the first in line has waited for half of it, no further
+// query may join the line.
 const queryWait = txTimeout
 
-// readSlice is the time after which no further query joins those on one state of the
-// store: answers are sent when all have been read, and a store may keep a state for
-// seconds only.
+// readSlice is the time after which no further query joins a batch on one state of the store: answers are sent when
+// all have been read, and a store may keep a state for seconds only.
 const readSlice = 100 * time.Millisecond
 
-// errSlowQueries refuses a query that others of its queue would keep waiting. Slow
-// queries, one after another, would otherwise make the line longer than clients wait.
+// errSlowQueries refuses a query that other queries of its queue would keep waiting. Otherwise slow queries, one
+// after another, would make the line longer than clients wait.
 var errSlowQueries = &failure.Failure{Code: 429, Reason: protocol.ReasonBusy,
 	Text: "the queries of this queue take too long together: ask again later, or for less"}
 
 // Work serves a batch of queries.
 func (l *reads) Work(now batch.Batch[query, batch.Alone]) { batch.Run(now.Requests, l) }
 
-// Try serves queries on one state of the store, until their answers reach the limit
-// of a batch, or have taken a while. It refuses those that have waited for too long.
+// Try serves queries on one state of the store, until their answers reach the limit of a batch, or have taken a
+// while. It refuses queries that have waited for too long.
 func (l *reads) Try(requests []query) (done int, err error) {
 	started := time.Now()
 	err = l.view(func(reader kv.Reader) error {

@@ -163,7 +163,7 @@ func (a *adminSchedule) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 	return nil, err
 }
 
-// Act leaves out the change: it may have the payload of the item.
+// Act leaves out the change, which may have the payload of the item.
 func (a *adminSchedule) Act() (done bool, details []any) {
 	return a.Subject.Verb != subjects.AdminSchedule || len(a.object) > 0, nil
 }
@@ -229,7 +229,7 @@ func (r *runSchedule) answer(re *request.Responder) {
 	r.change.answer(re)
 }
 
-// fired counts what schedules have done, and what that costs, and tells when their clock was set.
+// fired counts the firings of schedules and their cost, and announces when their clock was set.
 func fired(re *request.Responder, all *tenants.Tenants) func(fdbpq.Fired) {
 	return func(f fdbpq.Fired) {
 		for queue, n := range f.Queues {

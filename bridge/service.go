@@ -117,15 +117,15 @@ func (s *service) unsubscribe(sub *nats.Subscription) {
 	}
 }
 
-// identity is how service discovery knows the bridge.
+// identity is the bridge's identity in service discovery.
 func (s *service) identity() micro.ServiceIdentity {
 	return micro.ServiceIdentity{
 		Name: peers.ServiceName, ID: s.self.ID, Version: s.about.options.Version, Metadata: s.self.On(s.nc).Metadata(),
 	}
 }
 
-// ping says since when the bridge runs, as STATS do. The metadata say so only of bridges that
-// may have to give way to others.
+// ping says since when the bridge runs, as STATS do. The metadata say so only for bridges that may have to give way
+// to others.
 type ping struct {
 	micro.Ping
 	Started time.Time `json:"started"`

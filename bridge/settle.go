@@ -47,8 +47,8 @@ func (s *settlement) Read(wr *codec.Wire) (f *failure.Failure) {
 	return f
 }
 
-// apply settles the lease within a transaction. A lost lease is an answer, and so
-// is that there is no queue for dead letters; any other error ends the transaction.
+// apply settles the lease within a transaction. A lost lease is an answer, and so is a missing dead-letter queue;
+// any other error ends the transaction.
 func (s *settlement) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 	s.Failure, s.renewed = nil, nil
 	var done fdbpq.Settled

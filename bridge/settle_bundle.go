@@ -69,7 +69,7 @@ func (b *settlements) begin(ls *lanes) {
 	b.done()
 }
 
-// ended keeps what became of a settlement.
+// ended keeps the result of a settlement.
 func (b *settlements) ended(s *settlement) {
 	r := &b.results[s.number]
 	r.Failure = s.Failure
@@ -79,7 +79,7 @@ func (b *settlements) ended(s *settlement) {
 	b.done()
 }
 
-// done answers the bundle when nothing of it is left.
+// done answers the bundle when all its settlements have ended.
 func (b *settlements) done() {
 	if b.left.Add(-1) > 0 {
 		return
@@ -93,10 +93,10 @@ func (b *settlements) done() {
 	m.End()
 }
 
-// bundleReader reads bundles of settlements, those of a queue one after another. A thousand
-// leases take a millisecond to read. Here they take it from their own queue; in front, where
-// messages are read one after another, all queues would wait. What arrives at the queue
-// meanwhile is started behind them, so that the settlements of a lease keep their order.
+// bundleReader reads bundles of settlements, the bundles of a queue one after another. A thousand leases take a
+// millisecond to read. Here they take it from their own queue; in front of the lanes, where messages are read one
+// after another, all queues would wait. Settlements that arrive at the queue meanwhile start behind the bundle, so
+// the settlements of a lease keep their order.
 type bundleReader struct {
 	start func(*settlement) // one settlement, or a bundle
 
@@ -116,7 +116,7 @@ func (r *bundleReader) submit(s *settlement) {
 	}
 }
 
-// waits reports whether others start the settlement. A bundle does not hold up its caller.
+// waits reports whether the settlement starts later, behind a bundle. A bundle does not block its caller.
 func (r *bundleReader) waits(s *settlement) bool {
 	queue := s.Subject.Queue
 	r.mu.Lock()

@@ -14,7 +14,7 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// Remote is where a bridge finds streams for sources.
+// Remote is a NATS server where a bridge finds streams for sources.
 type Remote = feeds.Remote
 
 // adminSource changes a source, or shows it when the body is empty.
@@ -78,7 +78,7 @@ func (a *adminSource) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 	return nil, a.did(shown, err)
 }
 
-// allowed refuses what the operator has not allowed to the queue, and values that no push may have.
+// allowed refuses a stream that the operator has not allowed to the queue, and values that a push may not have.
 func (a *adminSource) allowed(queue, name string, c fdbpq.SourceConfig) error {
 	if f := a.runners.Allowed(queue, &c); f != nil {
 		return f
@@ -101,7 +101,7 @@ func (a *adminSource) answer(re *request.Responder) {
 	a.runners.Kick()
 }
 
-// fed counts what sources have done, and what that costs.
+// fed counts the messages of sources, and their cost.
 func fed(re *request.Responder, all *tenants.Tenants) func(queue string, bytes int, f *fdbpq.Fed) {
 	return func(queue string, bytes int, f *fdbpq.Fed) {
 		charge(all, queue, f.Done, bytes)

@@ -17,8 +17,8 @@ func makeSys(v subjects.Verb) work {
 	return new(system)
 }
 
-// queues lists the names of the queues: counted from an offset, with their total, or behind
-// a name, which reads no more than the page.
+// queues lists the names of the queues: a part of all of them, with an offset and their total; or a page behind a
+// name, which reads only the page.
 type queues struct {
 	jsonQuery
 	offset *int64
@@ -75,7 +75,7 @@ func (q *queues) find(v *view) error {
 	return q.answerJSON(protocol.Queues{Total: len(names), Offset: offset, Limit: q.limit, Queues: names[first:last]})
 }
 
-// scope begins the names of the queues that the request is about: those of the tenant that asks, or all.
+// scope is the beginning of the names of all queues that the request is about: those of the asking tenant, or all.
 func (q *queues) scope() string {
 	if q.Subject.Tenant == "" {
 		return ""
@@ -159,7 +159,7 @@ func (s *system) find(v *view) error {
 	answer := v.about.system()
 	answer.Limits.Payload = v.Limit.Payload()
 	if tenant := s.Subject.Tenant; tenant != "" {
-		// What concerns the other tenants, or the machine, is no tenant's business.
+		// A tenant does not see the data of other tenants, or of the machine.
 		answer.Prefix += "." + tenant
 		answer.Store, answer.StoreID, answer.Damage, answer.Disk, answer.Cluster = "", "", nil, nil, nil
 		answer.Tenant = shownTenant(tenant, v.tenants.Of(tenant))

@@ -30,11 +30,11 @@ func newTenants(o Options, store *fdbpq.Store) *tenants.Tenants {
 	})
 }
 
-// usagePage is how many queues are counted in one state of the store: of items that move to a queue that was counted before,
-// another state would not have them.
+// usagePage is how many queues are counted in one state of the store. An item that moves meanwhile to a queue that
+// was counted in another state would be missed.
 const usagePage = 1000
 
-// usage counts what the queues of a tenant have.
+// usage counts the queues, items and bytes of a tenant.
 func usage(store *fdbpq.Store, tenant string) (u tenants.Usage, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), txTimeoutDown)
 	defer cancel()
@@ -83,7 +83,7 @@ func usage(store *fdbpq.Store, tenant string) (u tenants.Usage, err error) {
 	return u, nil
 }
 
-// shownTenant is what a tenant sees of itself.
+// shownTenant is a tenant's view of itself.
 func shownTenant(name string, of *tenants.Tenant) *protocol.Tenant {
 	has, may := of.Look()
 	return &protocol.Tenant{
@@ -92,8 +92,8 @@ func shownTenant(name string, of *tenants.Tenant) *protocol.Tenant {
 	}
 }
 
-// room returns what says whether a transaction may add new items of some bytes. It ends with the admission, which is of the
-// tenant of the queue.
+// room returns a function that says whether a transaction may add new items of some bytes. It ends with the
+// admission of the queue's tenant.
 func room(store func(bytes int) error) func(to *tenants.Admission, items, bytes int) error {
 	return func(to *tenants.Admission, items, bytes int) error {
 		if err := store(bytes + items*itemRows); err != nil {
@@ -106,8 +106,9 @@ func room(store func(bytes int) error) func(to *tenants.Admission, items, bytes 
 	}
 }
 
-// unasked returns what says whether a queue takes new items that no request brings: those of schedules and sources. They cost requests
-// of the tenant, too, and wait until it has some. ended is to be called behind the transaction.
+// unasked returns a function that says whether a queue takes new items that no request brings: items of schedules
+// and sources. They cost requests of the tenant, too, and wait until it has some. ended is to be called after the
+// transaction.
 func unasked(room func(to *tenants.Admission, items, bytes int) error, all *tenants.Tenants) func(queue string, items, bytes int) (ended func(), full error) {
 	return func(queue string, items, bytes int) (func(), error) {
 		t := all.OfQueue(queue)

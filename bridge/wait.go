@@ -18,7 +18,7 @@ type waits struct {
 	*request.Responder
 	tenants  *tenants.Tenants // nil: there are none
 	sight    *listening.Sight
-	unseen   time.Duration // a client that is not seen waits for so long at most
+	unseen   time.Duration // the longest wait of a client that the bridge does not see
 	line     *waiting.Pops[*pop]
 	lookOnce func(*pop) // serves a pop that does not wait
 }
@@ -36,7 +36,7 @@ func (w *waits) init(re *request.Responder, sight *listening.Sight, unseen time.
 	})
 }
 
-// tenant returns whose a queue is, and how many of its pops may wait.
+// tenant returns the tenant of a queue, and how many of its pops may wait.
 func (w *waits) tenant(queue string) (name string, most int) {
 	if t := w.tenants.OfQueue(queue); t != nil {
 		return subjects.Tenant(queue), int(t.Quotas().Waiting)
@@ -113,8 +113,8 @@ func (w *waits) end(r *pop, why error) {
 	w.Refuse(&r.Request, whyEnded(why))
 }
 
-// lookOnceMore has a repeated pop find nothing in a transaction of its own, at the end of
-// its wait, so that this is final. It returns false when the bridge is shutting down.
+// lookOnceMore runs a transaction at the end of a repeated pop's wait, so that finding nothing is final. It returns
+// false if the bridge is shutting down.
 func (w *waits) lookOnceMore(r *pop) bool {
 	if !w.Gate.Return(&r.Request) {
 		return false
@@ -139,17 +139,18 @@ func whyEnded(why error) *failure.Failure {
 	return failure.Explain(why)
 }
 
-// askFirst is how many waiting pops the bridge asks about before a transaction serves them. Most often one item has arrived. If
-// there is one for more of them, the transaction asks about those.
+// askFirst is how many waiting pops the bridge asks about before a transaction serves them. Usually one item has
+// arrived. If there are items for more pops, the transaction asks about those.
 const askFirst = 8
 
-// awayPause lies between looks whether the connection is back.
+// awayPause is the time between looks whether the connection is back.
 const awayPause = 100 * time.Millisecond
 
-// attempt returns the waiting pops that the next transaction tries to serve, without those of which it finds out that
-// their clients have gone. arrived says that there may be an item for them. It reports false when the server did not say in time who has gone.
+// attempt returns the waiting pops that the next transaction tries to serve, without those whose clients it finds
+// to have gone. arrived says that there may be an item for them. answered is false if the server did not say in
+// time which clients have gone.
 //
-// While there is no connection nobody can be served, and nobody knows who will be back.
+// Without a connection no pop can be served, and it is unknown which clients will be back.
 func (w *waits) attempt(queue string, arrived bool) (a waiting.Attempt[*pop], answered bool) {
 	if w.sight.Away() {
 		if w.line.WaitingAt(queue) > 0 {

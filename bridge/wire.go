@@ -29,16 +29,17 @@ type Floods = receiver.Floods
 // Headers are the headers of an item that a bridge has pushed.
 func Headers(item *fdbpq.Item) nats.Header { return codec.Headers(item) }
 
-// Death is what lists and exports say about a dead letter, nil of another item.
+// Death describes a dead letter for lists and exports; nil for another item.
 func Death(letter *fdbpq.DeadLetter) *protocol.Death { return codec.Death(letter) }
 
-// Config is a configuration as it is answered.
+// Config is a configuration in the form of an answer.
 func Config(c fdbpq.Config) protocol.Config { return codec.Config(c) }
 
 // KeySettings are the settings of a key, as they are answered.
 func KeySettings(k *fdbpq.KeySettings) protocol.KeySettings { return codec.KeySettings(k) }
 
-// Definitions are the schedules, sources and links of a queue, as an export has them. The error says which cannot be there; the others are.
+// Definitions are the schedules, sources and links of a queue, as an export has them. The error names those that
+// cannot be read; the others are there.
 func Definitions(r kv.Reader, q fdbpq.Queue) (d protocol.Definitions, err error) {
 	schedules, err := q.Schedules(r, "", fdbpq.MaxSchedules)
 	if err != nil {
