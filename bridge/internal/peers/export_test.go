@@ -63,3 +63,13 @@ func (o *Owners) Word(queue string, kind byte, sent []byte) []byte {
 	at := time.Duration(binary.BigEndian.Uint64(sent))
 	return o.sealer.seal(queue, word{kind: kind, at: at, id: o.id})
 }
+
+// Open is how many questions wait for their answers.
+func (s *Survey) Open() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.open)
+}
+
+// Heard is how many bridges are remembered that have asked. Nothing may be on its way.
+func (s *Survey) Heard() int { return len(s.heard.last) }
