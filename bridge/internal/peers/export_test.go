@@ -71,5 +71,12 @@ func (s *Survey) Open() int {
 	return len(s.open)
 }
 
+// Quiet is how many processes nobody waits for.
+func (s *Survey) Quiet() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.quiet)
+}
+
 // Heard is how many bridges are remembered that have asked. Nothing may be on its way.
 func (s *Survey) Heard() int { return len(s.heard.last) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -27,17 +28,23 @@ type Survey struct {
 	answer  func(question []byte) []byte
 	heard   memory // of questions; used by one goroutine
 
-	mu   sync.Mutex
-	last time.Duration // of the last message
-	open map[time.Duration]*asked
-	subs []*nats.Subscription
+	mu    sync.Mutex
+	last  time.Duration // of the last message
+	open  map[time.Duration]*asked
+	quiet map[string]time.Duration // processes that were silent, and until when nobody waits for them
+	subs  []*nats.Subscription
 }
+
+// quietFor is for how long nobody waits for a process that has been silent, so that many questions one after another do not
+// all wait for it. An answer ends that.
+const quietFor = 5 * time.Second
 
 // asked is a question that waits for its answers.
 type asked struct {
-	of      map[string]bool // processes that have not answered
+	of      map[string]bool // processes that have not answered, and whether they are waited for
+	awaited int             // how many are
 	answers [][]byte
-	all     chan struct{} // closed when they have
+	all     chan struct{} // closed when those that are waited for have
 }
 
 // toAll stands for the receiver of a question, which is for all bridges.
@@ -47,7 +54,7 @@ const toAll = "*"
 func NewSurvey(nc *nats.Conn, self Identity, process string, store Store, log *slog.Logger, answer func(question []byte) []byte) *Survey {
 	return &Survey{
 		nc: nc, id: self.ID, process: process, subject: Inbox(self.StoreID) + ".survey", box: box{secret: store.Secret, what: "surveys"},
-		now: store.Time, log: log, answer: answer, heard: memory{last: make(map[string]time.Duration)}, open: make(map[time.Duration]*asked),
+		now: store.Time, log: log, answer: answer, heard: memory{last: make(map[string]time.Duration)}, open: make(map[time.Duration]*asked), quiet: make(map[string]time.Duration),
 	}
 }
 
@@ -80,13 +87,10 @@ func (s *Survey) Stop() {
 	s.subs = nil
 }
 
-// Ask asks processes on the store until all of them have answered, or ctx ends. It returns their answers, and how
-// many are missing.
+// Ask asks processes on the store until all of them have answered, except those that were silent a short while ago,
+// or ctx ends. It returns their answers, and how many are missing.
 func (s *Survey) Ask(ctx context.Context, question []byte, of []string) (answers [][]byte, silent int) {
-	a := &asked{of: make(map[string]bool), all: make(chan struct{})}
-	for _, process := range of {
-		a.of[process] = true
-	}
+	a := s.about(of)
 	at := s.say(s.subject, toAll, question, a)
 	select {
 	case <-a.all:
@@ -95,7 +99,35 @@ func (s *Survey) Ask(ctx context.Context, question []byte, of []string) (answers
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, at)
+	until := s.now() + quietFor
+	for process, awaited := range a.of {
+		if awaited {
+			s.quiet[process] = until
+		}
+	}
 	return a.answers, len(a.of)
+}
+
+// about is a question to processes, of whom those that are quiet are not waited for.
+func (s *Survey) about(of []string) *asked {
+	a := &asked{of: make(map[string]bool), all: make(chan struct{})}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	maps.DeleteFunc(s.quiet, func(_ string, until time.Duration) bool { return until <= now })
+	for _, process := range of {
+		_, quiet := s.quiet[process]
+		a.of[process] = !quiet
+	}
+	for _, awaited := range a.of {
+		if awaited {
+			a.awaited++
+		}
+	}
+	if a.awaited == 0 {
+		close(a.all)
+	}
+	return a
 }
 
 // say sends a message, and returns its time, by which the answers to a question are known. Messages leave in the
@@ -135,12 +167,24 @@ func (s *Survey) answered(m *nats.Msg) {
 	process := in.next()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if in.broken {
+		return
+	}
+	delete(s.quiet, process)
 	a := s.open[at]
-	if in.broken || a == nil || !a.of[process] {
+	if a == nil {
+		return
+	}
+	awaited, asked := a.of[process]
+	if !asked {
 		return
 	}
 	delete(a.of, process)
-	if a.answers = append(a.answers, in.rest); len(a.of) == 0 {
+	a.answers = append(a.answers, in.rest)
+	if !awaited {
+		return
+	}
+	if a.awaited--; a.awaited == 0 {
 		close(a.all)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/peers"
+	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // asker is a bridge that asks others, and answers them.
@@ -219,12 +220,65 @@ func TestSurveyAnswerOfAnother(t *testing.T) {
 	<-first.ended
 	answer := w.message(surveys + ".a")
 	b.Stop()
-	other := w.asker("c", "r", "secret") // has said nothing yet
+	other := w.asker("c", "r", "secret")                // has said nothing yet
 	second := other.asks(t.Context(), "jobs", "p", "r") // its first question, as that of a
 	w.settle(a, other)
 	w.send(surveys+".c", answer.Data)
 	w.settle(a, other)
 	if answers, silent := second.said(); answers != "" || silent != 2 {
 		t.Errorf("answers %q, and %d silent: expected none of those to another bridge, or of its own", answers, silent)
+	}
+}
+
+// Nobody waits again for a process that was silent, until it answers, or some seconds later. It counts as silent meanwhile.
+func TestSurveyOfSilentProcesses(t *testing.T) {
+	t.Parallel()
+	w := newOwners(t)
+	a, b := w.asker("a", "o", "secret"), w.asker("b", "p", "secret")
+	ends := func(q *question, want string, silent int) {
+		t.Helper()
+		select {
+		case <-q.ended:
+		case <-testenv.Late():
+			t.Fatal("a question waits for a process that was silent")
+		}
+		if answers, n := q.said(); answers != want || n != silent {
+			t.Errorf("answers %q, and %d silent: expected %q, and %d", answers, n, want, silent)
+		}
+	}
+	waits := func(what string, of ...string) {
+		t.Helper()
+		w.settle(a, b)
+		for len(w.said) > 0 {
+			<-w.said
+		}
+		q := a.asks(t.Context(), what, of...)
+		w.message(surveys) // it is asked
+		w.settle(a, b)
+		select {
+		case <-q.ended:
+			t.Errorf("a question does not wait for one of %v", of)
+		default:
+		}
+		q.said()
+	}
+	waits("1", "away", "p")
+	ends(a.asks(t.Context(), "2", "away", "p"), "p on 2", 1)
+	ends(a.asks(t.Context(), "3", "away"), "", 1)
+	waits("4", "away", "away too")
+	if n := a.Quiet(); n != 2 {
+		t.Errorf("nobody waits for %d processes, expected 2", n)
+	}
+	c := w.asker("c", "away", "secret")
+	ends(a.asks(t.Context(), "5", "p"), "p on 5", 0) // which it hears, too
+	w.settle(a, b, c)
+	c.Stop()
+	waits("6", "away")
+	w.clock.Add(int64(4 * time.Second))
+	ends(a.asks(t.Context(), "7", "away"), "", 1)
+	w.clock.Add(int64(time.Second))
+	waits("8", "away")
+	if n := a.Quiet(); n != 1 {
+		t.Errorf("nobody waits for %d processes, expected the last one", n)
 	}
 }
