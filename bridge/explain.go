@@ -56,6 +56,26 @@ func (a *asking) add(b asking) {
 	}
 }
 
+// maxTold bounds the bands of which a bridge tells: of pops that wait, and of those of a while ago.
+const maxTold = 2 * protocol.MaxBands
+
+// readAsking reads what another bridge has told. What one of another version may have meant otherwise is not ok: nothing would
+// read as nobody.
+func readAsking(answer []byte) (_ asking, ok bool) {
+	var told struct {
+		Waiting *int         `json:"waiting"`
+		Bands   []fdbpq.Band `json:"bands"`
+	}
+	if json.Unmarshal(answer, &told) != nil || told.Waiting == nil || len(told.Bands) > maxTold {
+		return asking{}, false
+	}
+	n := *told.Waiting
+	if n < 0 || n > 0 && len(told.Bands) == 0 {
+		return asking{}, false
+	}
+	return asking{n, told.Bands}, true
+}
+
 // here is who asks at this bridge.
 func (x *explainer) here(queue string) (a asking) {
 	n, bands := x.waits.line.TakingAt(queue)
@@ -205,10 +225,9 @@ func (x *explainer) complete(e *explained) {
 	}
 	answers, silent := x.peers.Ask(ctx, []byte(e.queue.Name()), e.others)
 	for _, answer := range answers {
-		var there asking
-		if json.Unmarshal(answer, &there) != nil {
-			silent++ // another version
-			continue
+		there, ok := readAsking(answer)
+		if !ok {
+			silent++
 		}
 		e.asking.add(there)
 	}
