@@ -10,6 +10,8 @@ import (
 	"math"
 	"strings"
 	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/internal/jsonfields"
 )
 
 // A queue with a backoff keeps an item away for a while when its lease ends by a failure or an
@@ -108,12 +110,12 @@ func parseSteps(text []byte) (*backoff, error) {
 var backoffFields = []string{"delay", "factor", "max", "jitter"}
 
 func parseGrowth(text []byte) (*backoff, error) {
-	if err := checkObject(text, backoffFields, false); err != nil {
-		return nil, bareError(err)
+	if err := jsonfields.Check(text, backoffFields, false); err != nil {
+		return nil, unnamed(err)
 	}
 	var object backoffObject
-	if err := decode(text, &object); err != nil {
-		return nil, bareError(err)
+	if err := jsonfields.Decode(text, &object); err != nil {
+		return nil, unnamed(err)
 	}
 	if object.Delay == nil {
 		return nil, errors.New(`delay is missing: expected it in an object such as {"delay":"1s"}`)
@@ -146,13 +148,8 @@ func parseGrowth(text []byte) (*backoff, error) {
 	return parsed, nil
 }
 
-// bareError is the text of an error of a part of a configuration, which the whole names.
-func bareError(err error) error {
-	if wrong, is := err.(*ConfigError); is {
-		return fmt.Errorf("%s", wrong.Text)
-	}
-	return err
-}
+// unnamed is an error about a field of the setting as text: the field of the configuration names the whole.
+func unnamed(err error) error { return errors.New(err.Error()) }
 
 func checkBackoffDelay(what string, d Duration) error {
 	if time.Duration(d) < minBackoff || time.Duration(d) > MaxDelay {

@@ -7,7 +7,7 @@ import (
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
-// What a process keeps in memory about queues and damage is bounded.
+// What a process keeps in memory about queues is bounded.
 func TestMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	state, err := (&queueState{generation: 1, exists: true, config: defaultConfig()}).pack()
@@ -25,13 +25,6 @@ func TestMemoryIsBounded(t *testing.T) {
 		if states.last(fmt.Sprint(i)) == nil {
 			t.Fatalf("the state of queue %d is not kept, the last one that was read", i)
 		}
-	}
-	var damaged damagedTimers
-	for i := range 2 * maxDamagedTimers {
-		damaged.add(fmt.Append(nil, i))
-	}
-	if n := damaged.len(); n != maxDamagedTimers {
-		t.Errorf("%d damaged timers are kept, expected %d", n, maxDamagedTimers)
 	}
 }
 

@@ -1,9 +1,6 @@
 package fdbpq
 
-import (
-	"reflect"
-	"strings"
-)
+import "github.com/pqbridge/pqbridge/fdbpq/internal/jsonfields"
 
 // mostInterruptions is after how many an item is dead; 0: never.
 func (c *Config) mostInterruptions() int64 { return c.MaxInterruptions.or(c.MaxDeliveries) }
@@ -11,26 +8,22 @@ func (c *Config) mostInterruptions() int64 { return c.MaxInterruptions.or(c.MaxD
 // limitsKeys reports whether the items of a key may have to wait for each other.
 func (c *Config) limitsKeys() bool { return c.KeyLimit > 0 || c.KeyOrder }
 
+// A delay and a TTL have the same bound, or this does not compile.
+var _ = [1]struct{}{}[MaxDelay-MaxTTL]
+
 // Merge returns the configuration with the fields of the JSON object replaced.
 // Unknown fields and values out of bounds are errors that say what is allowed.
 func (c Config) Merge(object []byte) (Config, error) {
-	if err := checkObject(object, configFields, false); err != nil {
-		return Config{}, err
+	if err := jsonfields.Check(object, configFields, false); err != nil {
+		return Config{}, &ConfigError{err.Error()}
 	}
-	if err := decode(object, &c); err != nil {
-		return Config{}, err
+	if err := jsonfields.Decode(object, &c); err != nil {
+		return Config{}, &ConfigError{err.Error()}
 	}
 	return c, c.check()
 }
 
-// configFields are the names of the fields in JSON.
-var configFields = func() (names []string) {
-	for field := range reflect.TypeFor[Config]().Fields() {
-		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		names = append(names, name)
-	}
-	return names
-}()
+var configFields = jsonfields.Names[Config]()
 
 func (c *Config) check() error {
 	if err := c.checkBounds(); err != nil {

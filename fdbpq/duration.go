@@ -23,5 +23,5 @@ func (d *Duration) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// MaxDelay bounds delays as a TTL is bounded: it keeps due times far from overflow.
-const MaxDelay = MaxTTL
+// MaxDelay bounds delays, as MaxTTL bounds TTLs: it keeps due times far from overflow.
+const MaxDelay = 87600 * time.Hour

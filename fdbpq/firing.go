@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/damage"
+	"github.com/pqbridge/pqbridge/fdbpq/internal/jsonfields"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/calendar"
 	"github.com/pqbridge/pqbridge/internal/tuple"
@@ -102,10 +104,7 @@ func (s *Store) fire(ctx context.Context, room Room, owner func(queue string) st
 		})
 	})
 	if err != nil {
-		var damage *timerError
-		if errors.As(err, &damage) {
-			s.damagedTimers.add(damage.key)
-		}
+		s.damaged.Note(err)
 		return Fired{}, fmt.Errorf("fire schedules: %w", err)
 	}
 	if f.fired.Clock != 0 {
@@ -150,7 +149,7 @@ func (f *firing) run() error {
 		f.late.forget()
 		return err
 	}
-	earliest, err := f.late.look(f.tx, f.now, &f.store.damagedTimers)
+	earliest, err := f.late.look(f.tx, f.now, &f.store.damaged)
 	if err != nil {
 		return err
 	}
@@ -161,10 +160,7 @@ func (f *firing) run() error {
 		}
 		again, err := f.fire(e)
 		if err != nil {
-			if isDamage(err) {
-				err = &timerError{key: e.key, queue: e.home.queue, err: err}
-			}
-			return err
+			return damage.Of(e.key, e.home.queue, err)
 		}
 		if again <= f.now {
 			f.late.add(e.at(again))
@@ -410,18 +406,18 @@ func (p *plan) left(fired int64) int {
 // noTime says why a schedule has no further time.
 func (p *plan) noTime(row *scheduleRow) error {
 	if p.left(row.fired) == 0 {
-		return configError("count is %d, and it has fired %d times: expected a higher count, or 0", p.Count, row.fired)
+		return jsonfields.Errorf("count is %d, and it has fired %d times: expected a higher count, or 0", p.Count, row.fired)
 	}
 	bounds := p.ScheduleConfig
 	bounds.End = nil
 	if p.End != nil && p.hasTime(bounds, row) {
-		return configError("end is %s: the spec has no time up to then", p.End.UTC().Format(time.RFC3339))
+		return jsonfields.Errorf("end is %s: the spec has no time up to then", p.End.UTC().Format(time.RFC3339))
 	}
 	bounds.Start, bounds.End = nil, p.End
 	if p.Start != nil && p.hasTime(bounds, row) {
-		return configError("start is %s: the spec has no time from then on", p.Start.UTC().Format(time.RFC3339))
+		return jsonfields.Errorf("start is %s: the spec has no time from then on", p.Start.UTC().Format(time.RFC3339))
 	}
-	return configError("spec %q has no time within eight years from now", p.Spec)
+	return jsonfields.Errorf("spec %q has no time within eight years from now", p.Spec)
 }
 
 // hasTime reports whether the schedule would have a further time with another definition.

@@ -1,8 +1,6 @@
 package fdbpq
 
-import (
-	"github.com/pqbridge/pqbridge/internal/tuple"
-)
+import "github.com/pqbridge/pqbridge/internal/tuple"
 
 // The key of every row is a tuple whose first element names the row's kind. This
 // table is the whole data model; the files that write a row say why it exists.

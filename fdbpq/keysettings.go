@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/jsonfields"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -51,12 +52,12 @@ func (k *KeySettings) rate(c *Config) Rate {
 
 // merge returns the settings with those of the JSON object replaced. null drops one.
 func (k KeySettings) merge(object []byte) (KeySettings, error) {
-	if err := checkObject(object, keySettingNames, true); err != nil {
-		return KeySettings{}, err
+	if err := jsonfields.Check(object, keySettingNames, true); err != nil {
+		return KeySettings{}, &ConfigError{err.Error()}
 	}
 	k = k.clone() // or the values that it points to would be replaced
-	if err := decode(object, &k); err != nil {
-		return KeySettings{}, err
+	if err := jsonfields.Decode(object, &k); err != nil {
+		return KeySettings{}, &ConfigError{err.Error()}
 	}
 	if k.Limit != nil && (*k.Limit < 0 || *k.Limit > MaxKeyLimit) {
 		return KeySettings{}, configError("limit is %d: allowed are 0, for no limit, to %d", *k.Limit, MaxKeyLimit)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/jsonfields"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -73,13 +74,13 @@ func linkError(format string, args ...any) error {
 
 // Merge returns the definition with the fields of the JSON object replaced.
 func (c LinkConfig) Merge(object []byte) (LinkConfig, error) {
-	err := checkObject(object, linkFields, false)
+	err := jsonfields.Check(object, linkFields, false)
 	if err == nil {
-		err = decode(object, &c)
+		err = jsonfields.Decode(object, &c)
 	}
 	switch {
 	case err != nil:
-		return c, linkError("%s", strings.TrimPrefix(err.Error(), "configuration: "))
+		return c, linkError("%s", err.Error())
 	case c.To == "":
 		return c, linkError("to is missing: expected the id of the store that takes the items")
 	case !isLinkWord(c.To):

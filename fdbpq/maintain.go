@@ -148,8 +148,7 @@ func (s *Store) sweepOnce(ctx context.Context, report func(Event), problem func(
 	if swept.goesOn {
 		swept.Next = max(1, s.clock.Elapsed()-began)
 	}
-	var damage *timerError
-	if errors.As(err, &damage) && s.damagedTimers.has(damage.key) {
+	if s.damaged.Noted(err) {
 		problem(err)
 		return 1, nil
 	}

@@ -3,13 +3,13 @@ package fdbpq
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/damage"
 	"github.com/pqbridge/pqbridge/fdbpq/internal/rota"
 	"github.com/pqbridge/pqbridge/fdbpq/internal/storetime"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -238,8 +238,7 @@ func (s schedules) run(ctx context.Context, m *Maintenance) {
 		wait := storetime.Every
 		m.step(ctx, func(ctx context.Context) error {
 			fired, err := s.fire(ctx, m.Room, m.Owner)
-			var damage *timerError
-			if errors.As(err, &damage) {
+			if s.damaged.Noted(err) {
 				wait = 1
 			}
 			if err == nil && fired.Next > 0 {
@@ -311,7 +310,7 @@ func (l *late) add(e dueEntry) bool {
 }
 
 // look reads rows that are due by now, and returns when the first of the others is.
-func (l *late) look(tx kv.Tx, now int64, damaged *damagedTimers) (earliest int64, err error) {
+func (l *late) look(tx kv.Tx, now int64, damaged *damage.Rows) (earliest int64, err error) {
 	if l.turns.Len() == 0 {
 		l.forget()
 	}
@@ -357,7 +356,7 @@ type lateWalk struct {
 	*late
 	r        kv.Reader
 	now      int64
-	damaged  *damagedTimers
+	damaged  *damage.Rows
 	left     int // rows that may be read
 	earliest int64
 	partly   bool // it has passed rows over, or had no rows left
@@ -379,13 +378,13 @@ func (w *lateWalk) rows(begin, end []byte, first int) ([]byte, error) {
 			if bytes.Compare(pair.Key, begin) < 0 {
 				continue // of a queue that was passed over
 			}
-			if w.damaged.has(pair.Key) {
+			if w.damaged.Has(pair.Key) {
 				begin = append(slices.Clip(pair.Key), 0)
 				continue
 			}
 			e, err := parseDue(pair.Key)
 			if err != nil {
-				return nil, &timerError{key: pair.Key, err: err}
+				return nil, damage.Of(pair.Key, "", err)
 			}
 			if e.due > w.now {
 				w.earliest = min(w.earliest, e.due)

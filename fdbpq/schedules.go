@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/jsonfields"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -114,7 +115,7 @@ func defaultSchedule() ScheduleConfig {
 // merge returns the definition with the fields of the JSON object replaced, but for the item.
 // null drops a bound.
 func (c ScheduleConfig) merge(object []byte) (ScheduleConfig, error) {
-	if err := checkObject(object, scheduleFields, true); err != nil {
+	if err := jsonfields.Check(object, scheduleFields, true); err != nil {
 		return c, scheduleError(err)
 	}
 	var fields map[string]json.RawMessage
@@ -123,7 +124,7 @@ func (c ScheduleConfig) merge(object []byte) (ScheduleConfig, error) {
 	}
 	for name, value := range fields {
 		if string(value) == "null" && name != "start" && name != "end" {
-			return c, scheduleError(configError("%s is null: leave it out to keep it as it is", name))
+			return c, scheduleError(jsonfields.Null(name))
 		}
 	}
 	// A value behind a pointer would be decoded in its place, where the schedule as it was has it, too.
@@ -132,7 +133,7 @@ func (c ScheduleConfig) merge(object []byte) (ScheduleConfig, error) {
 			*bound = nil
 		}
 	}
-	if err := decode(object, &c); err != nil {
+	if err := jsonfields.Decode(object, &c); err != nil {
 		return c, scheduleError(err)
 	}
 	return c, scheduleError(c.check())
@@ -148,25 +149,25 @@ func scheduleError(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &ScheduleError{strings.TrimPrefix(err.Error(), "configuration: ")}
+	return &ScheduleError{err.Error()}
 }
 
 func (c *ScheduleConfig) check() error {
 	switch {
 	case c.Count < 0:
-		return configError("count is %d: it cannot be negative", c.Count)
+		return jsonfields.Errorf("count is %d: it cannot be negative", c.Count)
 	case !slices.Contains([]Overlap{OverlapSkip, OverlapOne, OverlapReplace, OverlapAllow}, c.Overlap):
-		return configError("overlap is %q: expected skip, one, replace or allow", c.Overlap)
+		return jsonfields.Errorf("overlap is %q: expected skip, one, replace or allow", c.Overlap)
 	case c.Missed != MissedOne && c.Missed != MissedAll:
-		return configError("missed is %q: expected one or all", c.Missed)
+		return jsonfields.Errorf("missed is %q: expected one or all", c.Missed)
 	case c.CatchUp < Duration(MinCatchUp) || c.CatchUp > Duration(MaxCatchUp):
-		return configError("catch_up is %s: allowed are %s to %s", c.CatchUp, MinCatchUp, MaxCatchUp)
+		return jsonfields.Errorf("catch_up is %s: allowed are %s to %s", c.CatchUp, MinCatchUp, MaxCatchUp)
 	case c.Jitter < 0 || c.Jitter > Duration(MaxScheduleJitter):
-		return configError("jitter is %s: allowed are 0s to %s", c.Jitter, MaxScheduleJitter)
+		return jsonfields.Errorf("jitter is %s: allowed are 0s to %s", c.Jitter, MaxScheduleJitter)
 	}
 	for i, bound := range []*time.Time{c.Start, c.End} {
 		if bound != nil && bound.IsZero() { // which is no bound to a calendar
-			return configError("%s is in the year 1: allowed are the years 1970 to 2199", []string{"start", "end"}[i])
+			return jsonfields.Errorf("%s is in the year 1: allowed are the years 1970 to 2199", []string{"start", "end"}[i])
 		}
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/jsonfields"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -76,7 +77,7 @@ func (s SourceStart) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (s *SourceStart) UnmarshalJSON(b []byte) error {
-	expected := configError(`start is %s: expected "first", "new", {"seq":<n>} with n from 1, or {"time":"<RFC 3339>"}`, b)
+	expected := jsonfields.Errorf(`start is %s: expected "first", "new", {"seq":<n>} with n from 1, or {"time":"<RFC 3339>"}`, b)
 	*s = SourceStart{}
 	if json.Unmarshal(b, &s.Word) == nil {
 		if s.Word != StartFirst && s.Word != StartNew {
@@ -84,7 +85,7 @@ func (s *SourceStart) UnmarshalJSON(b []byte) error {
 		}
 		return nil
 	}
-	if checkObject(b, []string{"seq", "time"}, false) != nil {
+	if jsonfields.Check(b, []string{"seq", "time"}, false) != nil {
 		return expected
 	}
 	var object struct {
@@ -126,8 +127,8 @@ func (v *SourceValue) UnmarshalJSON(b []byte) error {
 		v.Constant = text
 		return nil
 	}
-	expected := configError(`map has %s: expected a text, a number, {"header":"<name>"} or {"token":<n>}, with a "default" if there is to be one`, b)
-	if checkObject(b, []string{"header", "token", "default"}, false) != nil {
+	expected := jsonfields.Errorf(`map has %s: expected a text, a number, {"header":"<name>"} or {"token":<n>}, with a "default" if there is to be one`, b)
+	if jsonfields.Check(b, []string{"header", "token", "default"}, false) != nil {
 		return expected
 	}
 	var object struct {
@@ -202,12 +203,12 @@ func sourceError(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &SourceError{strings.TrimPrefix(err.Error(), "configuration: ")}
+	return &SourceError{err.Error()}
 }
 
 // Merge returns the definition with the fields of the JSON object replaced.
 func (c SourceConfig) Merge(object []byte) (SourceConfig, error) {
-	if err := checkObject(object, sourceFields, false); err != nil {
+	if err := jsonfields.Check(object, sourceFields, false); err != nil {
 		return c, sourceError(err)
 	}
 	var fields map[string]json.RawMessage
@@ -226,7 +227,7 @@ func (c SourceConfig) Merge(object []byte) (SourceConfig, error) {
 	if fields["link"] != nil && !c.OfLink() {
 		c.Batch = MaxSourceBatch // each batch costs a round trip
 	}
-	if err := decode(object, &c); err != nil {
+	if err := jsonfields.Decode(object, &c); err != nil {
 		return c, sourceError(err)
 	}
 	return c, sourceError(c.check())
@@ -240,7 +241,7 @@ func checkMapped(object []byte) error {
 	}
 	for _, field := range slices.Sorted(maps.Keys(fields)) {
 		if !slices.Contains(SourceFields, field) {
-			return configError("map has %.100q: expected some of %s", field, strings.Join(SourceFields, ", "))
+			return jsonfields.Errorf("map has %.100q: expected some of %s", field, strings.Join(SourceFields, ", "))
 		}
 	}
 	return nil
@@ -257,28 +258,28 @@ func (c *SourceConfig) check() error {
 	for _, text := range names {
 		switch {
 		case text.value == "":
-			return configError("%s is missing: expected the remote and the stream that the source reads", text.field)
+			return jsonfields.Errorf("%s is missing: expected the remote and the stream that the source reads", text.field)
 		case len(text.value) > maxSourceText || strings.ContainsAny(text.value, " \t\r\n.*>/\\\x00"):
-			return configError("%s is %.100q: expected a name without spaces, dots, slashes, * and >", text.field, text.value)
+			return jsonfields.Errorf("%s is %.100q: expected a name without spaces, dots, slashes, * and >", text.field, text.value)
 		}
 	}
 	switch {
 	case c.Mode != SourceCopies && c.Mode != SourceTakes:
-		return configError("mode is %q: expected copy or take", c.Mode)
+		return jsonfields.Errorf("mode is %q: expected copy or take", c.Mode)
 	case c.Mode == SourceTakes && c.Start.Word != StartFirst:
-		return configError("start with the mode take: expected first, as the server has what nobody has acknowledged")
+		return jsonfields.Errorf("start with the mode take: expected first, as the server has what nobody has acknowledged")
 	case c.Batch < 1 || c.Batch > MaxSourceBatch:
-		return configError("batch is %d: allowed are 1 to %d", c.Batch, MaxSourceBatch)
+		return jsonfields.Errorf("batch is %d: allowed are 1 to %d", c.Batch, MaxSourceBatch)
 	case len(c.Filter) > MaxSourceFilters:
-		return configError("filter has %d subjects: allowed are %d", len(c.Filter), MaxSourceFilters)
+		return jsonfields.Errorf("filter has %d subjects: allowed are %d", len(c.Filter), MaxSourceFilters)
 	}
 	for i, subject := range c.Filter {
 		if subject == "" || len(subject) > maxSourceText || strings.ContainsAny(subject, " \t\r\n\x00") || slices.Contains(strings.Split(subject, "."), "") {
-			return configError("filter has %.100q: expected subjects", subject)
+			return jsonfields.Errorf("filter has %.100q: expected subjects", subject)
 		}
 		for _, other := range c.Filter[:i] {
 			if subjectsOverlap(other, subject) {
-				return configError("filter has %.100q and %.100q: expected subjects that do not overlap", other, subject)
+				return jsonfields.Errorf("filter has %.100q and %.100q: expected subjects that do not overlap", other, subject)
 			}
 		}
 	}
@@ -287,7 +288,7 @@ func (c *SourceConfig) check() error {
 		size += len(field) + len(value.Constant) + len(value.Header) + len(value.Default)
 	}
 	if size > maxSourceMap {
-		return configError("map has %d bytes: allowed are %d", size, maxSourceMap)
+		return jsonfields.Errorf("map has %d bytes: allowed are %d", size, maxSourceMap)
 	}
 	return nil
 }
@@ -311,12 +312,12 @@ func (c *SourceConfig) checkLink() error {
 	tokens := strings.Split(c.Queue, ".")
 	switch {
 	case c.Stream != "" || c.Mode != SourceCopies || c.Start.Word != StartFirst || len(c.Filter)+len(c.Map) > 0:
-		return configError("a source of a link has remote, queue, link, batch and paused: it takes the items as they are")
+		return jsonfields.Errorf("a source of a link has remote, queue, link, batch and paused: it takes the items as they are")
 	case len(tokens) < 2 || slices.Contains(tokens, "") || len(c.Queue) > maxSourceText || strings.ContainsAny(c.Queue, " \t\r\n*>/\\\x00"):
-		return configError("queue is %.100q: expected the prefix of the other side and its queue, such as edge7.orders", c.Queue)
+		return jsonfields.Errorf("queue is %.100q: expected the prefix of the other side and its queue, such as edge7.orders", c.Queue)
 	}
 	if text := wrongName(c.Link); text != "" {
-		return configError("link: %s", text)
+		return jsonfields.Errorf("link: %s", text)
 	}
 	return nil
 }

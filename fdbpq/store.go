@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/damage"
 	"github.com/pqbridge/pqbridge/fdbpq/internal/session"
 	"github.com/pqbridge/pqbridge/fdbpq/internal/storetime"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -75,7 +76,7 @@ type Store struct {
 	sessions      *session.Pool
 	queueStates   queueStates
 	alarm         alarm
-	damagedTimers damagedTimers
+	damaged       damage.Rows // which this process leaves out
 	runner        runner
 }
 

@@ -2,10 +2,10 @@ package fdbpq
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/damage"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -43,10 +43,7 @@ func (s *Store) Sweep(ctx context.Context) (Swept, error) {
 		return err
 	})
 	if err != nil {
-		var damage *timerError
-		if errors.As(err, &damage) {
-			s.damagedTimers.add(damage.key)
-		}
+		s.damaged.Note(err)
 		return Swept{}, fmt.Errorf("sweep: %w", err)
 	}
 	return swept, nil
@@ -65,19 +62,19 @@ func (w *sweep) run() (Swept, error) {
 		return Swept{}, err
 	}
 	begin, end := tuple.Range(row(spaceTimer))
-	timers, err := w.tx.Snapshot().Range(begin, end, kv.RangeOptions{Limit: sweepTimers + 1 + w.store.damagedTimers.len()})
+	timers, err := w.tx.Snapshot().Range(begin, end, kv.RangeOptions{Limit: sweepTimers + 1 + w.store.damaged.Len()})
 	if err != nil || len(timers) == 0 {
 		return Swept{}, err
 	}
 	w.prefetch(timers)
 	var swept Swept
 	for _, pair := range timers {
-		if w.store.damagedTimers.has(pair.Key) {
+		if w.store.damaged.Has(pair.Key) {
 			continue
 		}
 		t, err := parseTimer(pair.Key)
 		if err != nil {
-			return Swept{}, &timerError{key: pair.Key, err: err}
+			return Swept{}, damage.Of(pair.Key, "", err)
 		}
 		if t.due > w.now || swept.Timers == sweepTimers || w.txSize >= sweepTxSize {
 			swept.Next = max(time.Duration(t.due-w.now), 1)
@@ -95,10 +92,7 @@ func (w *sweep) run() (Swept, error) {
 		w.tx.Conflict(pair.Key)
 		w.tx.Clear(pair.Key)
 		if err := w.runTimer(t); err != nil {
-			if isDamage(err) {
-				err = &timerError{key: pair.Key, queue: t.queue, err: err}
-			}
-			return Swept{}, err
+			return Swept{}, damage.Of(pair.Key, t.queue, err)
 		}
 		swept.Timers++
 	}
