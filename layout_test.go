@@ -161,7 +161,7 @@ var seamsOf = map[string]seam{
 	"client":         {17, 20},
 	"cmd/pq":         {6, 6},
 	"cmd/pqd":        {10, 11},
-	"fdbpq":          {8, 16},
+	"fdbpq":          {8, 13},
 	"fdbpq/kv/local": {28, 30},
 }
 

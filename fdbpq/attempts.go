@@ -114,39 +114,6 @@ func consumeAttempt(b []byte) (a Attempt, rest []byte, err error) {
 	return a, r.Rest(), nil
 }
 
-// past is what an item remembers of its leases: who holds it, and how the last ones ended.
-type past struct {
-	holder   string // of a leased item: what its holder calls itself; "": nothing
-	attempts Attempts
-}
-
-// append packs what there is, and if something follows it, all.
-func (p *past) append(b []byte, followed bool) []byte {
-	if *p == (past{}) && !followed {
-		return b
-	}
-	if b = tuple.AppendString(b, p.holder); p.attempts != "" || followed {
-		b = tuple.AppendBytes(b, []byte(p.attempts))
-	}
-	return b
-}
-
-// consume reads what append packed.
-func (p *past) consume(r *tuple.Reader) {
-	if r.More() {
-		p.holder = r.Text()
-	}
-	if r.More() {
-		p.attempts = Attempts(r.Bytes())
-	}
-}
-
-// kept is what goes with the item to another queue.
-func (p *past) kept() past { return past{attempts: p.attempts} }
-
-// txSize is what the past adds to a transaction: zero bytes of attempts are escaped.
-func (p *past) txSize() int { return len(p.holder) + 2*len(p.attempts) }
-
 // size is what the attempt counts of maxAttemptsSize.
 func (a *Attempt) size() int { return attemptSize + len(a.Holder) + len(a.Reason) }
 
@@ -204,18 +171,19 @@ func (log attemptLog) record(l *located, e *ending) {
 		l.attempts = ""
 		return
 	}
+	before := Attempts(l.attempts)
 	a := Attempt{
-		N: max(l.attempts.Last()+1, l.deliveries()), End: log.store.Display(e.at),
+		N: max(before.Last()+1, l.deliveries()), End: log.store.Display(e.at),
 		Holder: l.holder, Outcome: e.outcome, Reason: ReasonText(e.reason),
 	}
 	if l.since > 0 {
 		a.Start = log.store.Display(l.since)
 	}
-	before, err := l.attempts.All()
+	all, err := before.All()
 	if err != nil {
-		before = nil // what can be read no more is no reason to keep the item from its queue
+		all = nil // what can be read no more is no reason to keep the item from its queue
 	}
-	l.attempts = packAttempts(append(before, a), most)
+	l.attempts = string(packAttempts(append(all, a), most))
 }
 
 // maxCount leaves room for pushes behind what was imported.

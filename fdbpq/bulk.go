@@ -313,11 +313,11 @@ func (p *bulkPage) fits(l *located) (bool, error) {
 		return false, nil
 	case p.Verb == BulkMove && l.returnPriority == p.Priority:
 		return false, nil
-	case p.Verb == BulkRequeue && l.comesFrom(p.To) != nil:
+	case p.Verb == BulkRequeue && comesFrom(l, p.To) != nil:
 		return false, nil
 	case w.Key != "" && l.key != w.Key, w.Holder != "" && l.holder != w.Holder, l.deliveries() < w.Deliveries, l.interruptions < w.Interruptions,
 		w.Reason != nil && !(l.isDead() && w.Reason.Fits(l.dead.Reason)),
-		w.Cause != nil && !w.Cause.fitsSome(l.dead.cause(l.attempts)),
+		w.Cause != nil && !w.Cause.fitsSome(DeadLetter(l.dead).cause(Attempts(l.attempts))),
 		w.Origin != nil && !(l.isDead() && w.Origin.Fits(l.dead.Origin)),
 		!w.PushedBefore.IsZero() && !time.Unix(0, l.pushed).Before(w.PushedBefore),
 		time.Unix(0, l.pushed).Before(w.PushedAfter):
@@ -353,7 +353,7 @@ func (p *bulkPage) do(l *located) error {
 		_, err := leases{p.queueTx}.revoke(l, p.Revoke)
 		return err
 	case BulkRequeue:
-		pushed, err := deadLetters{p.queueTx}.requeue(p.to, l, time.Duration(chance(l.id(l.place), 0)*float64(p.Spread)))
+		pushed, err := deadLetters{p.queueTx}.requeue(p.to, l, time.Duration(chance(idOf(l), 0)*float64(p.Spread)))
 		if err == nil {
 			err = pushed.Err // the item had room before
 		}

@@ -78,12 +78,6 @@ func (qtx *queueTx) timersChanged(before, after *located) {
 	}
 }
 
-// itemTimer is a timer of an item, which is at the item's place.
-type itemTimer struct {
-	due  int64
-	kind string // "": none
-}
-
 func (qtx *queueTx) timerChanged(before, after *located, was, is itemTimer) {
 	if was == is && before.place == after.place {
 		return
@@ -96,35 +90,13 @@ func (qtx *queueTx) timerChanged(before, after *located, was, is itemTimer) {
 	}
 }
 
-// end is the timer of the item's state.
-func (l *located) end() itemTimer {
-	switch l.state {
-	case StateDelayed:
-		return itemTimer{l.due, timerDelay}
-	case StateLeased:
-		if l.held() {
-			return itemTimer{}
-		}
-		return itemTimer{l.due, timerLease}
-	}
-	return itemTimer{}
-}
-
-// expiry is the timer of the item's TTL. Leased items have none.
-func (l *located) expiry() itemTimer {
-	if l.expires == 0 || l.state == StateLeased {
-		return itemTimer{}
-	}
-	return itemTimer{l.expires, timerExpiry}
-}
-
 // forwardChanged keeps the row that leads from the place in the item's id to its place.
 func (qtx *queueTx) forwardChanged(before, after *located) {
 	was, is := before.place.priority != before.idPriority, after.place.priority != after.idPriority
 	switch {
 	case is && !(was && before.place.priority == after.place.priority):
-		qtx.set(spaceForward, after.id(after.place).place, tuple.AppendInt(qtx.valueBuffer[:0], after.place.priority))
+		qtx.set(spaceForward, after.home(), tuple.AppendInt(qtx.valueBuffer[:0], after.place.priority))
 	case was && !is:
-		qtx.tx.Clear(qtx.key(spaceForward, before.id(before.place).place))
+		qtx.tx.Clear(qtx.key(spaceForward, before.home()))
 	}
 }

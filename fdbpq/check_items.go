@@ -23,7 +23,7 @@ func foundItem(w *walk, r *foundRow) error {
 	if count, err := p.count(); err != nil {
 		return err
 	} else if count > w.high[r.queue] {
-		w.problem("queue %q: item %s has count %d, the highest assigned is %d", r.queue, l.id(p), count, w.high[r.queue])
+		w.problem("queue %q: item %s has count %d, the highest assigned is %d", r.queue, idOf(l), count, w.high[r.queue])
 	}
 	if l.chunks > 0 {
 		w.chunks[r.queue+"\x00"+p.tail] += l.size

@@ -42,7 +42,7 @@ func (p *pusher) resolve(item *NewItem, priority int64, living *located, handOve
 	if err != nil {
 		return Pushed{}, err
 	}
-	pushed := Pushed{ID: living.id(living.place), Seq: seq, Priority: living.returnPriority, Duplicate: true}
+	pushed := Pushed{ID: idOf(living), Seq: seq, Priority: living.returnPriority, Duplicate: true}
 	switch {
 	case item.OnConflict == ConflictReplace && living.state == StateLeased:
 		return Pushed{Err: ErrLeased}, nil

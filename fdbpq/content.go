@@ -5,12 +5,11 @@ import (
 	"fmt"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
-// store writes an item's content: into the envelope when it is small,
+// storeContent writes an item's content: into the envelope when it is small,
 // otherwise into rows that begin with prefix and the item's tail.
-func (e *envelope) store(tx kv.Tx, prefix []byte, p place, headers, payload []byte) error {
+func storeContent(tx kv.Tx, prefix []byte, e *envelope, p place, headers, payload []byte) error {
 	if err := checkContent(headers, payload); err != nil {
 		return err
 	}
@@ -44,9 +43,9 @@ type contents struct{ *queueTx }
 // write writes the content of an item: what the envelope does not keep has rows of its own.
 func (c contents) write(e *envelope, p place, headers, payload []byte) error {
 	if int64(len(headers)+len(payload)) <= maxInline {
-		return e.store(c.tx, nil, p, headers, payload)
+		return storeContent(c.tx, nil, e, p, headers, payload)
 	}
-	return e.store(c.tx, c.prefix(spaceChunk), p, headers, payload)
+	return storeContent(c.tx, c.prefix(spaceChunk), e, p, headers, payload)
 }
 
 // changed clears the rows that write made for an item that does not have them any more.
@@ -114,12 +113,6 @@ func readChunks(r kv.Reader, prefix []byte, p place, n int64) ([]byte, error) {
 		return nil, err
 	}
 	return bytes.Join(parts, nil), nil
-}
-
-func appendChunkKey(prefix []byte, p place, n int64) []byte {
-	b := make([]byte, 0, len(prefix)+len(p.tail)+4)
-	b = append(append(b, prefix...), p.tail...)
-	return tuple.AppendInt(b, n)
 }
 
 // A transaction has at most kv.MaxTxSize bytes. Operations on many items add up what

@@ -31,3 +31,11 @@ func (d DeadLetter) cause(attempts Attempts) string {
 	}
 	return cmp.Or(attempts.reason(), d.Reason)
 }
+
+// shownDead is how the item died, nil if it is no dead letter.
+func shownDead(e *envelope) *DeadLetter {
+	if !e.isDead() {
+		return nil
+	}
+	return (*DeadLetter)(&e.dead)
+}

@@ -130,7 +130,7 @@ func (d deadLetters) take(l *located, reason string) (taken bool, err error) {
 
 // bury moves an item to a dead-letter queue, where it gets a new place and id.
 func (d deadLetters) bury(dlq *pusher, l *located, reason string) error {
-	id := l.id(l.place)
+	id := idOf(l)
 	if err := (contents{d.queueTx}).load(&l.envelope, l.place); err != nil {
 		return err
 	}
@@ -139,11 +139,11 @@ func (d deadLetters) bury(dlq *pusher, l *located, reason string) error {
 	}
 	d.change(l, nil)
 	buried := located{envelope: l.elsewhere()}
-	buried.dead = DeadLetter{Reason: reason, Origin: ownName(d.name), OriginID: id.String(), At: time.Unix(0, dlq.pushed), Deliveries: l.deliveries(), Interruptions: l.interruptions}
+	buried.dead = death{Reason: reason, Origin: ownName(d.name), OriginID: id.String(), At: time.Unix(0, dlq.pushed), Deliveries: l.deliveries(), Interruptions: l.interruptions}
 	if err := dlq.lay(&buried, dlq.assign(&buried, l.returnPriority), l.headers, l.payload); err != nil {
 		return err
 	}
-	d.emit(Event{Type: EventDead, ID: id, Priority: l.returnPriority, Deliveries: l.deliveries(), Endings: l.ended(), Reason: reason, Cause: buried.dead.cause(l.attempts), DeadLetter: dlq.name})
+	d.emit(Event{Type: EventDead, ID: id, Priority: l.returnPriority, Deliveries: l.deliveries(), Endings: endingsOf(l), Reason: reason, Cause: DeadLetter(buried.dead).cause(Attempts(l.attempts)), DeadLetter: dlq.name})
 	return nil
 }
 

@@ -27,8 +27,8 @@ type Endings struct {
 // deliveries is how often the item was handed out with a lease.
 func (e *envelope) deliveries() int64 { return e.tries + e.interruptions + e.returns }
 
-// ended says how the leases of the item ended.
-func (l *located) ended() Endings {
+// endingsOf says how the leases of the item ended.
+func endingsOf(l *located) Endings {
 	failures := l.tries
 	if l.state == StateLeased && !l.over {
 		failures--
@@ -41,8 +41,8 @@ func (l *located) ended() Endings {
 // received, is an interruption, since a consumer may do that for ever, and can forge reports.
 const MaxReturns = 1000
 
-// count counts a lease that ends, and reports whether that was an interruption.
-func (l *located) count(how Outcome) (interrupted bool) {
+// countEnding counts a lease that ends, and reports whether that was an interruption.
+func countEnding(l *located, how Outcome) (interrupted bool) {
 	l.over = true
 	if how == OutcomeNack {
 		return false

@@ -7,6 +7,39 @@ import (
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
+// past is what an item remembers of its leases: who holds it, and how the last ones ended.
+type past struct {
+	holder   string // of a leased item: what its holder calls itself; "": nothing
+	attempts string // see Attempts of package fdbpq
+}
+
+// append packs what there is, and if something follows it, all.
+func (p *past) append(b []byte, followed bool) []byte {
+	if *p == (past{}) && !followed {
+		return b
+	}
+	if b = tuple.AppendString(b, p.holder); p.attempts != "" || followed {
+		b = tuple.AppendBytes(b, []byte(p.attempts))
+	}
+	return b
+}
+
+// consume reads what append packed.
+func (p *past) consume(r *tuple.Reader) {
+	if r.More() {
+		p.holder = r.Text()
+	}
+	if r.More() {
+		p.attempts = string(r.Bytes())
+	}
+}
+
+// kept is what goes with the item to another queue.
+func (p *past) kept() past { return past{attempts: p.attempts} }
+
+// txSize is what the past adds to a transaction: zero bytes of attempts are escaped.
+func (p *past) txSize() int { return len(p.holder) + 2*len(p.attempts) }
+
 // envelopeVersion is the second element of the value of every item that this
 // package wrote.
 const envelopeVersion = 1
@@ -26,7 +59,7 @@ type envelope struct {
 	tries        int64 // leases that ended as failures, and that of a leased item
 	fence        int64 // number of leases, returned ones included
 	idPriority   int64 // priority in the item's id
-	dead         DeadLetter
+	dead         death
 	minFence     int64  // of an imported item: lower bound of the next fence
 	extraAnswers int64  // of a leased item: answers with this lease beyond the first
 	unique       string // no other item of the queue has this value; "": it has none, or none any more
@@ -37,6 +70,15 @@ type envelope struct {
 	past
 	endings
 	foreign bool // pushed by another program, which updated no counters
+}
+
+// death says how an item became a dead letter. See DeadLetter of package fdbpq, which has the same fields.
+type death struct {
+	Reason, Origin, OriginID string
+
+	At            time.Time
+	Deliveries    int64
+	Interruptions int64
 }
 
 // givenBack says that the last lease of an item did not run out: its holder gave the item back,
@@ -70,7 +112,7 @@ func (e *envelope) append(b []byte) []byte {
 	key := e.key != "" || since
 	unique := e.unique != "" || key
 	rare := unique || e.minFence != 0 || e.extraAnswers != 0
-	if rare || e.dead != (DeadLetter{}) {
+	if rare || e.dead != (death{}) {
 		b = tuple.AppendString(b, e.dead.Reason)
 		b = tuple.AppendString(b, e.dead.Origin)
 		b = tuple.AppendString(b, e.dead.OriginID)
@@ -166,10 +208,8 @@ func parseEnvelope(b []byte, p place) (envelope, error) {
 	return e, nil
 }
 
-// id returns the id of the item with this envelope at p.
-func (e *envelope) id(p place) ID {
-	return ID{place{priority: e.idPriority, tail: p.tail}}
-}
+// homeOf returns the place in the id of the item with this envelope at p.
+func (e *envelope) homeOf(p place) place { return place{priority: e.idPriority, tail: p.tail} }
 
 // elsewhere is what the item keeps in another queue, besides its content.
 func (e *envelope) elsewhere() envelope {
@@ -221,12 +261,4 @@ const (
 // isDead reports whether the item is a dead letter. Its deliveries are not limited,
 // and Terminate drops it: dead letters do not move on to a further queue. Being dead
 // is a property of items: other items of a dead-letter queue are like any.
-func (e *envelope) isDead() bool { return e.dead != (DeadLetter{}) }
-
-// shownDead is how the item died, nil if it is no dead letter.
-func (e *envelope) shownDead() *DeadLetter {
-	if !e.isDead() {
-		return nil
-	}
-	return &e.dead
-}
+func (e *envelope) isDead() bool { return e.dead != (death{}) }

@@ -79,7 +79,7 @@ func (p *pusher) evict(results []Pushed) {
 	}
 	for i := range p.victims {
 		gone := &p.victims[i]
-		id := gone.id(gone.place)
+		id := idOf(gone)
 		p.change(gone, nil)
 		p.emit(Event{Type: EventEvicted, ID: id, Priority: gone.place.priority, Deliveries: gone.deliveries()})
 		for i := range results {

@@ -10,7 +10,7 @@ func (ex expiries) expire(l *located) error {
 			return err
 		}
 	}
-	ex.emit(Event{Type: EventExpired, ID: l.id(l.place), Priority: l.returnPriority, Deliveries: l.deliveries()})
+	ex.emit(Event{Type: EventExpired, ID: idOf(l), Priority: l.returnPriority, Deliveries: l.deliveries()})
 	ex.change(l, nil)
 	return nil
 }

@@ -108,7 +108,7 @@ func (q Queue) ExplainItem(r kv.Reader, item *StoredItem) (e Explanation, err er
 	}
 	l, err := parseItemRow(spaceKeyed, row, first)
 	if err == nil {
-		before := l.id(first)
+		before := ID{l.homeOf(first)}
 		e.Item = &before
 	}
 	return e, err
@@ -197,7 +197,7 @@ func (x explains) key(key string, waits WaitsFor, priority int64, l *located) (e
 		if err != nil || l == nil {
 			return e, err
 		}
-		id := l.id(l.place)
+		id := idOf(l)
 		e.Item, e.Holder = &id, l.holder
 		if !l.held() {
 			e.Until = x.store.Display(l.due)
@@ -312,7 +312,7 @@ func (x explains) delayed(n int64) (e Explanation, err error) {
 			return e, err
 		}
 		if e.Item == nil || l.due < due {
-			id := l.id(l.place)
+			id := idOf(l)
 			e.Item, due = &id, l.due
 		}
 	}

@@ -357,9 +357,9 @@ func (d deadLetters) buryMessage(m *SourceMessage, reason error) (bool, error) {
 		priority = m.Item.Priority
 	}
 	seq := dlq.assign(&buried, priority)
-	id := buried.id(buried.place)
+	id := idOf(&buried)
 	text := fmt.Sprint("source: ", reason)
-	buried.dead = DeadLetter{Reason: text[:min(len(text), maxReason)], Origin: ownName(d.name), OriginID: id.String(), At: time.Unix(0, dlq.pushed)}
+	buried.dead = death{Reason: text[:min(len(text), maxReason)], Origin: ownName(d.name), OriginID: id.String(), At: time.Unix(0, dlq.pushed)}
 	return true, dlq.lay(&buried, seq, m.Item.Headers, m.Item.Payload)
 }
 

@@ -20,12 +20,12 @@ var somePlace = place{priority: -5, tail: string(tuple.AppendBytes(tuple.AppendI
 // Every item is read as it was written. A row that is read as an item is written as it
 // was, except for elements of a later version.
 func FuzzEnvelope(f *testing.F) {
-	dead := DeadLetter{Reason: "why", Origin: "jobs", OriginID: "id"}
+	dead := death{Reason: "why", Origin: "jobs", OriginID: "id"}
 	for _, e := range []envelope{
 		{}, {payload: []byte("a\x00b"), size: 3}, {size: 200_000, chunks: 3, headerSize: 5, fence: 2, idPriority: math.MinInt64},
 		{headers: []byte("a: b\r\n"), headerSize: 6, size: 6, pushed: 5, expires: 6, tries: 7, dead: dead},
-		{size: 3, key: "k", keyFence: 9, dead: DeadLetter{Reason: "why", Origin: "jobs", OriginID: "id", At: time.Unix(5, 6), Deliveries: 16}},
-		{tries: 2, endings: endings{interruptions: 3, unreceived: 999}}, {size: 3, past: past{attempts: "\x15\x01"}, dead: DeadLetter{Reason: "interruptions", Interruptions: 16}},
+		{size: 3, key: "k", keyFence: 9, dead: death{Reason: "why", Origin: "jobs", OriginID: "id", At: time.Unix(5, 6), Deliveries: 16}},
+		{tries: 2, endings: endings{interruptions: 3, unreceived: 999}}, {size: 3, past: past{attempts: "\x15\x01"}, dead: death{Reason: "interruptions", Interruptions: 16}},
 		{headerSize: -1}, {headerSize: 2, size: 1}, {size: MaxContent + 1}, {chunks: -1}, {chunks: maxChunks + 1},
 	} {
 		f.Add(e.append(nil))

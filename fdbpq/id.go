@@ -14,6 +14,9 @@ type ID struct {
 	place place
 }
 
+// idOf is the id of an item.
+func idOf(l *located) ID { return ID{l.home()} }
+
 // Priority is the priority with which the item was pushed.
 func (id ID) Priority() int64 { return id.place.priority }
 

@@ -211,7 +211,7 @@ func (p *pusher) put(item *Import, at place, seq int64) (Imported, error) {
 		pushed: p.pushed, idPriority: item.ID.place.priority, dead: item.died(),
 		tries: item.tries(), fence: max(item.Fence, item.tries()+item.Interruptions+item.Returns),
 		unique: item.Unique, untilLeased: item.UniqueUntilLeased, key: item.Key, keyFence: item.KeyFence,
-		past:    past{attempts: packAttempts(item.Attempts, p.state.config.Attempts)},
+		past:    past{attempts: string(packAttempts(item.Attempts, p.state.config.Attempts))},
 		endings: endings{interruptions: item.Interruptions, returns: item.Returns},
 	}
 	if !item.Pushed.IsZero() {
@@ -369,15 +369,15 @@ func (p *pusher) importTimes(item *Import, e *envelope) (due int64, err error) {
 func (p *pusher) unclaimed(value string) error {
 	living, err := p.claimant(value, nil)
 	if err == nil && living != nil {
-		err = fmt.Errorf("%w: %s has the unique value %q", ErrOccupied, living.id(living.place), value)
+		err = fmt.Errorf("%w: %s has the unique value %q", ErrOccupied, idOf(living), value)
 	}
 	return err
 }
 
-// died is how an imported item died, the zero DeadLetter if it did not.
-func (item *Import) died() (d DeadLetter) {
+// died is how an imported item died, the zero death if it did not.
+func (item *Import) died() (d death) {
 	if item.Dead != nil {
-		d = *item.Dead
+		d = death(*item.Dead)
 	}
 	return d
 }

@@ -42,7 +42,7 @@ func (q Queue) Inspect(r kv.Reader) (*Inspection, error) {
 		return nil, err
 	}
 	for _, f := range found.items {
-		item, err := f.item()
+		item, err := itemOf(&f)
 		if err != nil {
 			return nil, err
 		}

@@ -1,60 +1,13 @@
 package fdbpq
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
-	"strings"
 	"time"
 
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
-
-// place is an item's position in its queue: the recipe's key. The tail, an encoded
-// count and a random part, never changes; Move changes the priority.
-type place struct {
-	priority int64
-	tail     string
-}
-
-// newTail encodes a count and 64 fresh random bits. Two processes that push at the
-// same time may assign the same count; the random bits tell their keys apart and
-// order them.
-func newTail(count int64) string {
-	var b [32]byte
-	var random [8]byte
-	r := rand.Uint64()
-	for i := range random {
-		random[i] = byte(r >> (8 * i))
-	}
-	return string(tuple.AppendBytes(tuple.AppendInt(b[:0], count), random[:]))
-}
-
-func (p place) append(b []byte) []byte {
-	return append(tuple.AppendInt(b, p.priority), p.tail...)
-}
-
-// parsePlace reads a place from the part of a key behind its prefix.
-func parsePlace(b []byte) (place, error) {
-	priority, tail, err := tuple.ConsumeInt(b)
-	if err != nil {
-		return place{}, err
-	}
-	return place{priority: priority, tail: string(tail)}, nil
-}
-
-// compare is the order of places, which is that of their keys.
-func (p place) compare(q place) int {
-	return cmp.Or(cmp.Compare(p.priority, q.priority), strings.Compare(p.tail, q.tail))
-}
-
-// count returns the number in push order.
-func (p place) count() (int64, error) {
-	count, _, err := tuple.ConsumeInt([]byte(p.tail))
-	return count, err
-}
 
 // State is the state of an item.
 type State string
@@ -135,6 +88,9 @@ func readyItem(p place, e envelope) located {
 	return located{place: p, state: StateReady, returnPriority: p.priority, envelope: e}
 }
 
+// home is the place in the item's id.
+func (l *located) home() place { return l.homeOf(l.place) }
+
 // at moves the item to a priority.
 func (l *located) at(priority int64) *located {
 	l.place.priority, l.returnPriority = priority, priority
@@ -150,15 +106,11 @@ func (l *located) from(due int64) *located {
 	return l
 }
 
-// itemSpaces are the spaces that may have an item of the queue.
-func (s *queueState) itemSpaces() []string {
-	if s.keyed {
-		return itemSpaces
-	}
-	return itemSpaces[:3:3]
-}
-
-var itemSpaces = []string{spaceReady, spaceDelayed, spaceLeased, spaceKeyed}
+// itemSpaces are the spaces that may have an item, and unkeyedSpaces those of an item without a key.
+var (
+	itemSpaces    = []string{spaceReady, spaceDelayed, spaceLeased, spaceKeyed}
+	unkeyedSpaces = itemSpaces[:3:3]
+)
 
 // readySpace is the space of the item when it is ready.
 func (e *envelope) readySpace() string {
@@ -185,3 +137,9 @@ func (l *located) held() bool { return l.state == StateLeased && l.due == int64(
 
 // noEnd is the lease of a held item.
 const noEnd = time.Duration(math.MaxInt64)
+
+// mayHoldKey reports whether the item may count as leased: whether a delayed one does, the
+// configuration decided when its lease ended.
+func (l *located) mayHoldKey() bool {
+	return l.state == StateLeased || l.state == StateDelayed && l.begun()
+}

@@ -212,7 +212,7 @@ func (ls lists) page(space string, next nextEntries, listing Listing) (Page, err
 			break
 		}
 		if listing.Holder != "" && l.holder != listing.Holder {
-			page.Last = l.id(l.place)
+			page.Last = idOf(l)
 			continue
 		}
 		size += l.headerSize

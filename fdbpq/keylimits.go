@@ -93,9 +93,3 @@ func (x keyLimits) row(l *located) []byte {
 func (x keyLimits) holds(l *located) bool {
 	return l.state == StateLeased || l.state == StateDelayed && l.begun() && x.state.config.KeyOrder
 }
-
-// mayHoldKey reports whether the item may count as leased: whether a delayed one does, the
-// configuration decided when its lease ended.
-func (l *located) mayHoldKey() bool {
-	return l.state == StateLeased || l.state == StateDelayed && l.begun()
-}

@@ -121,5 +121,5 @@ func (ls leases) backoff(l *located, n int64) time.Duration {
 	if ls.state.backoff == nil {
 		return 0
 	}
-	return ls.state.backoff.after(l.id(l.place), n)
+	return ls.state.backoff.after(idOf(l), n)
 }

@@ -153,7 +153,7 @@ func (q Queue) OldestLease(r kv.Reader, most int) (oldest OldestLease, err error
 			oldest.ofKeys[l.key] = longer(oldest.ofKeys[l.key], l)
 		}
 		if age := time.Duration(now - l.since); l.since != 0 && !l.held() && age > oldest.Age { // an earlier version leased the others
-			oldest.Age, oldest.Item, oldest.Holder, oldest.Since, oldest.Due = age, l.id(l.place), l.holder, l.since, l.due
+			oldest.Age, oldest.Item, oldest.Holder, oldest.Since, oldest.Due = age, idOf(l), l.holder, l.since, l.due
 		}
 	}
 	oldest.AtLeast, err = heads{leased}.any()

@@ -34,7 +34,7 @@ func (q Queue) Peek(r kv.Reader, sel Selection) (Popped, error) {
 		if err := (contents{found.queueTx}).load(&f.envelope, f.place); err != nil {
 			return Popped{}, err
 		}
-		item, err := f.item()
+		item, err := itemOf(&f)
 		if err != nil {
 			return Popped{}, err
 		}

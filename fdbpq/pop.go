@@ -142,11 +142,11 @@ func (p pops) pop(sel *Selection, lease time.Duration, ahead *readAhead) (Popped
 			l.tries++
 			l.fence, l.minFence = max(l.fence+1, l.minFence), 0
 			l.holder = sel.holder(i)
-			l.endClaim()
+			endClaim(&l.envelope)
 			p.change(&before, l)
 			own = leases{p.queueTx}.of(l)
 		}
-		item, err := l.item()
+		item, err := itemOf(l)
 		if err != nil {
 			return Popped{}, err
 		}

@@ -131,7 +131,7 @@ func (ps popIDs) repeatTaken(popID string, n int64) (Item, error) {
 	if err := loadContent(ps.tx, key, &f.envelope, place{}); err != nil {
 		return Item{}, err
 	}
-	return f.item()
+	return itemOf(&f)
 }
 
 func (ps popIDs) repeatLeased(token []byte, now int64) (*Item, error) {
@@ -181,7 +181,7 @@ func (ps popIDs) remember(sel *Selection, lease time.Duration, popped *Popped, l
 		f := &loaded[i]
 		key := popItemRow(ps.name, sel.PopID, m.items)
 		kept := f.answered()
-		if err := kept.store(ps.tx, key, place{}, f.headers, f.payload); err != nil {
+		if err := storeContent(ps.tx, key, &kept, place{}, f.headers, f.payload); err != nil {
 			return err
 		}
 		ps.tx.Set(key, joinPlace(f.place, &kept))
@@ -213,20 +213,6 @@ func (m *rememberedPop) forget(qtx *queueTx, popID string) {
 		qtx.tx.ClearRange(tuple.Range(begin))
 	}
 	qtx.tally.remembered--
-}
-
-// joinPlace and splitPlace convert an item and its place to and from one value.
-func joinPlace(p place, e *envelope) []byte {
-	return e.append(tuple.AppendBytes(nil, p.append(nil)))
-}
-
-func splitPlace(b []byte) (place, []byte, error) {
-	at, rest, err := tuple.ConsumeBytes(b)
-	if err != nil {
-		return place{}, nil, err
-	}
-	p, err := parsePlace(at)
-	return p, rest, err
 }
 
 func (ps popIDs) due(t timer) error {

@@ -20,13 +20,14 @@ type Item struct {
 	expires int64 // see StoredItem
 }
 
-func (f *located) item() (Item, error) {
+// itemOf is an item as a pop or a peek returns it, without its lease.
+func itemOf(f *located) (Item, error) {
 	seq, err := f.place.count()
 	if err != nil {
 		return Item{}, err
 	}
 	item := Item{
-		ID:         f.envelope.id(f.place),
+		ID:         idOf(f),
 		Seq:        seq,
 		Priority:   f.place.priority,
 		Key:        f.envelope.key,
@@ -35,8 +36,8 @@ func (f *located) item() (Item, error) {
 		Size:       f.envelope.size,
 		Pushed:     time.Unix(0, f.envelope.pushed),
 		Deliveries: f.deliveries(),
-		Endings:    f.ended(),
-		Dead:       f.shownDead(),
+		Endings:    endingsOf(f),
+		Dead:       shownDead(&f.envelope),
 		expires:    f.envelope.expires,
 	}
 	return item, nil

@@ -32,7 +32,7 @@ func (q Queue) Requeue(tx kv.Tx, id ID, to string) (Requeued, error) {
 		to = item.dead.Origin
 	}
 	result := Requeued{Found: true, To: sameTenant(q.name, to)}
-	if result.Err = item.comesFrom(to); result.Err != nil {
+	if result.Err = comesFrom(item, to); result.Err != nil {
 		return result, nil
 	}
 	p, refused, err := deadLetters{from}.requeuer(to, q.full)
@@ -48,7 +48,7 @@ func (q Queue) Requeue(tx kv.Tx, id ID, to string) (Requeued, error) {
 }
 
 // comesFrom returns why an item is no dead letter of a queue, nil if it is one.
-func (l *located) comesFrom(to string) error {
+func comesFrom(l *located, to string) error {
 	switch {
 	case !l.isDead():
 		return fmt.Errorf("%w: the item is no dead letter", ErrRequeue)

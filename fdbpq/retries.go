@@ -24,7 +24,7 @@ func (r retries) end(l *located, e ending) (f fate, err error) {
 	if !e.unused {
 		attemptLog{r.queueTx}.record(l, &e)
 	}
-	interrupted := l.count(e.outcome)
+	interrupted := countEnding(l, e.outcome)
 	if e.unused && !interrupted {
 		if err := (rates{r.queueTx}).giveBack(l); err != nil {
 			return fate{}, err
@@ -86,7 +86,7 @@ func (r retries) takeBack(kind EventType, l *located, e ending) (*located, error
 	}
 	n := len(r.events)
 	r.emit(Event{
-		Type: kind, ID: l.id(l.place), Priority: l.place.priority, Deliveries: l.deliveries(), Endings: l.ended(), Reason: e.reason, Holder: l.holder,
+		Type: kind, ID: idOf(l), Priority: l.place.priority, Deliveries: l.deliveries(), Endings: endingsOf(l), Reason: e.reason, Holder: l.holder,
 	})
 	back, err := leases{r.queueTx}.putBack(l, f)
 	if back != nil {

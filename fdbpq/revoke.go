@@ -40,7 +40,7 @@ func (q Queue) Revoke(tx kv.Tx, id ID, r Revocation) (Revoked, error) {
 		return Revoked{}, err
 	}
 	revoked := Revoked{Found: true, Priority: l.returnPriority, Deliveries: l.deliveries()}
-	if revoked.Err = l.revocable(r.Fence); revoked.Err != nil {
+	if revoked.Err = revocable(l, r.Fence); revoked.Err != nil {
 		return revoked, nil
 	}
 	back, err := leases{qtx}.revoke(l, r)
@@ -66,7 +66,7 @@ func (ls leases) revoke(l *located, r Revocation) (*located, error) {
 var ErrNoFence = errors.New("no lease of the item has had this fence")
 
 // revocable returns why the lease with a fence, or any, cannot be taken away.
-func (l *located) revocable(fence int64) error {
+func revocable(l *located, fence int64) error {
 	switch {
 	case fence > l.fence:
 		return fmt.Errorf("%w: it is %d, and the last one is %d", ErrNoFence, fence, l.fence)

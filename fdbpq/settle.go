@@ -158,7 +158,7 @@ func (q Queue) Terminate(tx kv.Tx, lease Lease, reason string) (Settled, error) 
 			attemptLog{qtx}.record(l, &ending{outcome: OutcomeTerminated, reason: said, at: min(now, l.due)})
 		}
 		if l.isDead() {
-			qtx.emit(Event{Type: EventDead, ID: l.id(l.place), Priority: l.returnPriority, Deliveries: l.deliveries(), Endings: l.ended(), Reason: reason, Cause: reason})
+			qtx.emit(Event{Type: EventDead, ID: idOf(l), Priority: l.returnPriority, Deliveries: l.deliveries(), Endings: endingsOf(l), Reason: reason, Cause: reason})
 			qtx.change(l, nil)
 			return nil
 		}

@@ -50,16 +50,16 @@ func (c contents) stored(r kv.Reader, l *located, payload int64) (*StoredItem, e
 	if err != nil {
 		return nil, err
 	}
-	item, err := f.item()
+	item, err := itemOf(&f)
 	if err != nil {
 		return nil, err
 	}
-	stored := &StoredItem{Item: item, State: l.state, Due: l.due, Held: l.held(), Expires: l.expires, Fence: l.fence, KeyFence: l.keyFence, Holder: l.holder, Attempts: l.attempts, Cause: l.dead.cause(l.attempts)}
+	stored := &StoredItem{Item: item, State: l.state, Due: l.due, Held: l.held(), Expires: l.expires, Fence: l.fence, KeyFence: l.keyFence, Holder: l.holder, Attempts: Attempts(l.attempts), Cause: DeadLetter(l.dead).cause(Attempts(l.attempts))}
 	if stored.Held {
 		stored.Due = 0
 	} else if l.state == StateLeased {
 		stored.Since = l.since
 	}
-	stored.Unique, stored.UniqueUntilLeased = l.claim()
+	stored.Unique, stored.UniqueUntilLeased = claimOf(&l.envelope)
 	return stored, nil
 }

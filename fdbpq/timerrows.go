@@ -85,3 +85,31 @@ func parseTimer(key []byte) (timer, error) {
 	}
 	return t, nil
 }
+
+// itemTimer is a timer of an item, which is at the item's place.
+type itemTimer struct {
+	due  int64
+	kind string // "": none
+}
+
+// end is the timer of the item's state.
+func (l *located) end() itemTimer {
+	switch l.state {
+	case StateDelayed:
+		return itemTimer{l.due, timerDelay}
+	case StateLeased:
+		if l.held() {
+			return itemTimer{}
+		}
+		return itemTimer{l.due, timerLease}
+	}
+	return itemTimer{}
+}
+
+// expiry is the timer of the item's TTL. Leased items have none.
+func (l *located) expiry() itemTimer {
+	if l.expires == 0 || l.state == StateLeased {
+		return itemTimer{}
+	}
+	return itemTimer{l.expires, timerExpiry}
+}

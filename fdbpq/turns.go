@@ -336,11 +336,11 @@ func (t *turns) step() (done bool, err error) {
 	}
 	slices.SortFunc(t.moved, func(a, b *turn) int { return a.at.compare(b.at) })
 	switch {
-	case len(t.moved) > 0 && t.moved[0].at.before(plain) && t.moved[0].at.before(head):
+	case len(t.moved) > 0 && before(t.moved[0].at, plain) && before(t.moved[0].at, head):
 		next := t.moved[0]
 		t.moved = t.moved[1:]
 		return t.take(next)
-	case head != nil && head.place.before(plain):
+	case head != nil && before(head.place, plain):
 		return t.look(t.heads.take())
 	case plain != nil:
 		return t.add(t.plain.take())
@@ -349,7 +349,7 @@ func (t *turns) step() (done bool, err error) {
 }
 
 // before reports whether a place is not behind an entry, or there is none.
-func (p place) before(e *entry) bool { return e == nil || p.compare(e.place) <= 0 }
+func before(p place, e *entry) bool { return e == nil || p.compare(e.place) <= 0 }
 
 // look looks at the key of a row.
 func (t *turns) look(head entry) (done bool, err error) {

@@ -18,7 +18,7 @@ func (u unique) changed(before, after *located) {
 		u.tx.Clear(u.row(before.unique))
 	}
 	if after.unique != "" {
-		u.tx.Set(u.row(after.unique), after.id(after.place).place.append(nil))
+		u.tx.Set(u.row(after.unique), after.home().append(nil))
 	}
 }
 
@@ -32,14 +32,14 @@ func uniqueRow(queue string, generation int64, value string) []byte {
 }
 
 // endClaim ends the claim of an item to its value when it is leased, if that is agreed.
-func (e *envelope) endClaim() {
+func endClaim(e *envelope) {
 	if e.untilLeased {
 		e.unique, e.untilLeased = "", false
 	}
 }
 
-// claim is what the claim of an item looks like. One to a reserved value is nobody's business.
-func (e *envelope) claim() (value string, untilLeased bool) {
+// claimOf is what the claim of an item looks like. One to a reserved value is nobody's business.
+func claimOf(e *envelope) (value string, untilLeased bool) {
 	if strings.HasPrefix(e.unique, reservedUnique) {
 		return "", false
 	}
