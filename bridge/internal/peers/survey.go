@@ -54,7 +54,8 @@ const toAll = "*"
 func NewSurvey(nc *nats.Conn, self Identity, process string, store Store, log *slog.Logger, answer func(question []byte) []byte) *Survey {
 	return &Survey{
 		nc: nc, id: self.ID, process: process, subject: Inbox(self.StoreID) + ".survey", box: box{secret: store.Secret, what: "surveys"},
-		now: store.Time, log: log, answer: answer, heard: memory{last: make(map[string]time.Duration)}, open: make(map[time.Duration]*asked), quiet: make(map[string]time.Duration),
+		now: store.Time, log: log, answer: answer, heard: memory{last: make(map[string]time.Duration)},
+		open: make(map[time.Duration]*asked), quiet: make(map[string]time.Duration),
 	}
 }
 

@@ -31,7 +31,8 @@ func (w *owners) asker(id, process, secret string) *asker {
 	w.Helper()
 	a := &asker{nc: w.server.Connect(w)}
 	store := peers.Store{Secret: []byte(secret), Time: func() time.Duration { return time.Duration(w.clock.Load()) }}
-	a.Survey = peers.NewSurvey(a.nc, peers.Identity{ID: id, Prefix: "pq", StoreID: storeID}, process, store, slog.New(slog.DiscardHandler), func(question []byte) []byte {
+	self := peers.Identity{ID: id, Prefix: "pq", StoreID: storeID}
+	a.Survey = peers.NewSurvey(a.nc, self, process, store, slog.New(slog.DiscardHandler), func(question []byte) []byte {
 		a.asked.Add(1)
 		return append([]byte(process+" on "), question...)
 	})
