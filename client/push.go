@@ -100,8 +100,8 @@ type Conflict string
 
 const (
 	Keep    Conflict = "keep"    // nothing
-	Replace Conflict = "replace" // give the other item the payload and the headers
-	Raise   Conflict = "raise"   // give the other item the more urgent
+	Replace Conflict = "replace" // give the other item the payload and the headers; [ErrLeased] if it is leased
+	Raise   Conflict = "raise"   // give the other item the more urgent priority of the two
 )
 
 // OnConflict sets what the push does if another item has its [Unique] value; [Keep] if it

@@ -33,7 +33,7 @@ type sending struct {
 	op, queue  string
 	msg        *nats.Msg
 	repeatable bool                         // doing it twice has the same effect as doing it once
-	divides    func(*Error) bool            // reports whether the request must be divided after a refusal instead of being repeated
+	divides    func(*Error) bool            // reports whether the request must be divided after a refusal instead of being repeated; nil: never
 	done       func(m *nats.Msg, err error) // is called once, unless no caller waits any more
 	unwanted   func()                       // is called once if no caller waits any more
 	silent     func() bool                  // reports whether the request ends with errSilence instead of being repeated without an answer; nil: it is repeated

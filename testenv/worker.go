@@ -45,7 +45,7 @@ type Worker struct {
 	Padding  int           // bytes behind the name of an item
 	Patience time.Duration // for an answer other than a request to retry; 0: the package's
 	Damaged  int           // requests that were refused because the store is damaged
-	Retries  bool          // repeats such requests: another node
+	Retries  bool          // repeats such requests: another node may have a copy without damage
 	Keys     int           // of items; 0: they have none. With keys every pop is a lease
 
 	nc       *nats.Conn

@@ -67,7 +67,7 @@ type salvaging struct {
 	to     string
 	stdout io.Writer
 	page   int    // how many queues, and how many items of a queue, are read at a time
-	lost   string // the contents that damaged logs may have had
+	lost   string // the contents that damaged logs may have had; "": none is damaged
 
 	incomplete bool // the items of a queue, or some queues, may be missing
 }

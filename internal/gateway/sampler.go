@@ -43,7 +43,7 @@ const (
 	// rest is how long the sampler leaves out a path whose answer no watcher has room for.
 	rest = 10 * time.Second
 
-	maxWatched = 2000 // different paths, weighted by cost
+	maxWatched = 2000 // different paths, weighted by cost; half of them for one address
 )
 
 func newSampler(ctx context.Context, look func(context.Context, string) *answer) *sampler {

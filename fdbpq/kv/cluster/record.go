@@ -37,7 +37,7 @@ const (
 	kindEpoch    kind = 2 // a member becomes active; payload: its name
 	kindChanges  kind = 3 // transactions; payload: part, changes
 	kindFragment kind = 4 // changes that go on in the next record; payload: part, changes
-	kindRelease  kind = 5 // the active member steps down; payload
+	kindRelease  kind = 5 // the active member steps down; payload: the member that follows it
 )
 
 // recordFormat is the version of the records that this program writes, and the newest

@@ -78,7 +78,7 @@ type status struct {
 	misread   bool      // this member has stopped at an entry, and its copy is a part of the log
 	final     bool      // the copy takes no more entries in its generation of the log
 	pending   time.Time // when the append under way began; zero: none is
-	written   time.Time // when the last transaction was read, if the transaction was new; zero
+	written   time.Time // when the last transaction was read, if the transaction was new; zero: it was not
 	sign      time.Time // when the active member was heard last, or this one began to listen
 	served    time.Time // when this generation was seen to have an active member; zero: it was not
 	counts    struct{ takeovers, appends uint64 }

@@ -26,7 +26,7 @@ type Term struct {
 	ended   error         // set when the term is over
 	held    bool          // a transaction runs alone: no batch takes others before it
 	batches int           // that have transactions and are not decided
-	decided chan struct{} // closed when all batches are decided; nil
+	decided chan struct{} // closed when all batches are decided; nil: nobody waits for that
 }
 
 var _ kv.DB = (*Term)(nil)

@@ -31,7 +31,7 @@ type door struct {
 	host string
 	open bool   // the server listens there
 	asks bool   // it lets in only users whom its configuration names
-	cure string // the line to write into the file
+	cure string // the line to write into the file; "": a login for clients
 }
 
 // checkDoors refuses an embedded server that other machines reach without a login.
