@@ -24,7 +24,7 @@ const confirmWithin = 30 * time.Second
 func (t *taking) runInSteps(ctx context.Context) ([]*Item, error) {
 	look := *t
 	look.wait, look.request.Expires = 0, 0
-	look.looks = addTime(min(t.left(ctx), protocol.MaxWait), t.queue.client.patience.attempt)
+	look.answerWait = addTime(min(t.left(ctx), protocol.MaxWait), t.queue.client.patience.attempt)
 	items, err := look.run(ctx)
 	var e *Error
 	if !errors.As(err, &e) || e.Code != protocol.CodeNotFound {

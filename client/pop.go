@@ -164,10 +164,10 @@ type taking struct {
 	subject    string
 	request    popRequest
 	repeatable bool
-	cut        bool // the last attempt ended with the connection
+	connLost   bool // the last attempt ended with the connection
 	started    time.Time
 	wait       time.Duration // asked for by the caller
-	looks      time.Duration // how long to wait for the answer if the pop does not wait for an item; 0
+	answerWait time.Duration // how long to wait for the answer if the pop does not wait for an item; 0: until the context ends
 	single     bool          // each item in a message of its own
 	bundled    bool          // the last attempt asked for a bundle
 	sent       int
@@ -197,7 +197,7 @@ func (t *taking) run(ctx context.Context) ([]*Item, error) {
 		t.request.Repeat = t.open && t.op == "pop" && left <= protocol.MaxWait
 		wait := addTime(t.request.Expires, patience)
 		if !t.repeatable && t.wait == 0 {
-			wait = cmp.Or(t.looks, forever)
+			wait = cmp.Or(t.answerWait, forever)
 		}
 		before, asked := t.sent, time.Now()
 		items, err := t.attempt(ctx, wait)
@@ -206,7 +206,7 @@ func (t *taking) run(ctx context.Context) ([]*Item, error) {
 		switch {
 		case len(items) > 0:
 			return items, nil
-		case err == nil && t.cut && !t.repeatable:
+		case err == nil && t.connLost && !t.repeatable:
 			continue // no client has the leased item, so it returns
 		case err == nil && !t.repeatable:
 			return nil, ended(t.op, t.queue.name, t.sent, nil, context.DeadlineExceeded)
@@ -294,7 +294,7 @@ func (t *taking) attempt(ctx context.Context, wait time.Duration) ([]*Item, erro
 	if !t.repeatable && (t.wait == 0 || t.request.Lease+t.request.Confirm == 0) {
 		lost = nil
 	}
-	t.cut = false
+	t.connLost = false
 	reply, err := t.answers.attempt(t.request.Expires > 0)
 	if err != nil {
 		return nil, err
@@ -313,8 +313,8 @@ func (t *taking) attempt(ctx context.Context, wait time.Duration) ([]*Item, erro
 		case <-timer.C:
 			over = true
 		case <-lost:
-			t.cut = len(items) == 0 // the rest of a batch may be on its way
-			over = t.cut
+			t.connLost = len(items) == 0 // the rest of a batch may be on its way
+			over = t.connLost
 		case <-ctx.Done():
 			over, err = true, ctx.Err()
 		}

@@ -61,7 +61,7 @@ func (i *Item) nack(ctx context.Context, o NackOptions) error {
 }
 
 func nackWord(o NackOptions) (string, error) {
-	word := protocol.Nack{Reason: strings.ToValidUTF8(cut(o.Reason), "")}
+	word := protocol.Nack{Reason: strings.ToValidUTF8(fitReason(o.Reason), "")}
 	if o.Delay != nil {
 		word.Delay = new(o.Delay.Nanoseconds())
 	}
@@ -72,8 +72,8 @@ func nackWord(o NackOptions) (string, error) {
 	return protocol.SettleNack + " " + string(text), err
 }
 
-// cut returns the part of a reason for which a settlement has room.
-func cut(reason string) string {
+// fitReason returns the part of a reason for which a settlement has room.
+func fitReason(reason string) string {
 	return reason[:min(len(reason), protocol.MaxNackReason)]
 }
 

@@ -52,10 +52,10 @@ func (i *Item) Terminate(ctx context.Context, reason string) error {
 }
 
 func backWord(reason string) string {
-	return strings.TrimSpace(protocol.SettleBack + " " + cut(reason))
+	return strings.TrimSpace(protocol.SettleBack + " " + fitReason(reason))
 }
 
-func terminateWord(reason string) string { return protocol.SettleTerminate + " " + cut(reason) }
+func terminateWord(reason string) string { return protocol.SettleTerminate + " " + fitReason(reason) }
 
 // settle ends the lease, once.
 func (i *Item) settle(ctx context.Context, op, body string) error {
@@ -140,9 +140,9 @@ func (i *Item) isSettled() bool {
 	return i.settled
 }
 
-// held reports whether the reason for refusing a repeated settlement means that an earlier attempt took effect and
+// tookEffect reports whether the reason for refusing a repeated settlement means that an earlier attempt took effect and
 // its answer was lost.
-func held(op string, reason Reason) bool {
+func tookEffect(op string, reason Reason) bool {
 	switch op {
 	case "ack", "terminate":
 		return reason == ReasonGone

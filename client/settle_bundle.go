@@ -160,7 +160,7 @@ func (s *settling) fail(err error) {
 		case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
 			err = ended(s.op, s.item.Queue, tried.sent, tried.refusal, err)
 		case !errors.As(err, &e):
-		case e.Code == protocol.CodeLeaseLost && tried.open() && held(s.op, e.Reason):
+		case e.Code == protocol.CodeLeaseLost && tried.open() && tookEffect(s.op, e.Reason):
 			return "", nil
 		default:
 			e = new(*e) // each caller may change its own

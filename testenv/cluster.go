@@ -24,11 +24,11 @@ const unused = "127.0.0.1:1"
 // Cluster is three NATS servers with JetStream inside the test process. Each route
 // leads through a proxy, so that a test can cut servers off. JetStream syncs each write.
 type Cluster struct {
-	Servers []*Server
-	routes  []route
-	down    [clusterSize]bool
-	held    [clusterSize]net.Listener // the port of a server that is down
-	apart   [clusterSize]bool
+	Servers  []*Server
+	routes   []route
+	down     [clusterSize]bool
+	held     [clusterSize]net.Listener // the port of a server that is down
+	isolated [clusterSize]bool
 }
 
 // route is the way from one server to another one.
@@ -126,13 +126,13 @@ func (c *Cluster) Start(t testing.TB, i int) {
 
 // Isolate cuts a server off the others. Its clients do not notice.
 func (c *Cluster) Isolate(i int) {
-	c.apart[i] = true
+	c.isolated[i] = true
 	c.connect()
 }
 
 // Join ends what Isolate began.
 func (c *Cluster) Join(i int) {
-	c.apart[i] = false
+	c.isolated[i] = false
 	c.connect()
 }
 
@@ -162,7 +162,7 @@ func (c *Cluster) Hold(from, to int) (release func()) {
 // connect connects all servers that are not cut off with each other.
 func (c *Cluster) connect() {
 	for _, r := range c.routes {
-		r.proxy.Block(c.down[r.from] || c.down[r.to] || c.apart[r.from] || c.apart[r.to])
+		r.proxy.Block(c.down[r.from] || c.down[r.to] || c.isolated[r.from] || c.isolated[r.to])
 	}
 }
 
@@ -176,7 +176,7 @@ func (c *Cluster) AwaitLeader(t testing.TB) {
 		}
 		leaders := 0
 		for i, s := range c.Servers {
-			if c.down[i] || c.apart[i] {
+			if c.down[i] || c.isolated[i] {
 				continue
 			}
 			if !s.Server().JetStreamIsCurrent() {
@@ -196,7 +196,7 @@ func (c *Cluster) StreamLeader(t testing.TB, stream string) (leader int) {
 	t.Helper()
 	Await(t, "the stream "+stream+" has a leader", func() bool {
 		for i, s := range c.Servers {
-			if !c.down[i] && !c.apart[i] && s.Server().JetStreamIsStreamLeader(server.DEFAULT_GLOBAL_ACCOUNT, stream) {
+			if !c.down[i] && !c.isolated[i] && s.Server().JetStreamIsStreamLeader(server.DEFAULT_GLOBAL_ACCOUNT, stream) {
 				leader = i
 				return true
 			}
@@ -210,7 +210,7 @@ func (c *Cluster) StreamLeader(t testing.TB, stream string) (leader int) {
 // others can hide that two of them are not connected: then none of these is elected when the first one goes.
 func (c *Cluster) meshed() bool {
 	for i, s := range c.Servers {
-		if c.down[i] || c.apart[i] {
+		if c.down[i] || c.isolated[i] {
 			continue
 		}
 		routes, err := s.Server().Routez(nil)
@@ -223,7 +223,7 @@ func (c *Cluster) meshed() bool {
 		}
 		for j, o := range c.Servers {
 			// Elections have a route of their own.
-			if j != i && !c.down[j] && !c.apart[j] && count[o.options.ServerName] < 1+server.DEFAULT_ROUTE_POOL_SIZE {
+			if j != i && !c.down[j] && !c.isolated[j] && count[o.options.ServerName] < 1+server.DEFAULT_ROUTE_POOL_SIZE {
 				return false
 			}
 		}

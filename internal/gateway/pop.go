@@ -89,7 +89,7 @@ func (in *input) take(which int) (*answer, *refusal) {
 	if why != nil {
 		return nil, why
 	}
-	taken := &taking{call: c, queue: in.values["queue"], keeps: in.query.Has("msg_id")}
+	taken := &taking{call: c, queue: in.values["queue"], repeatable: in.query.Has("msg_id")}
 	if why := taken.collect(in, batch); why != nil {
 		taken.giveBack()
 		return nil, why
@@ -109,9 +109,9 @@ const maxBatch = 1000
 // taking are the items of a pop or a peek under way.
 type taking struct {
 	*call
-	queue    string
-	messages []*nats.Msg
-	keeps    bool // a repetition gets the items, so they stay leased
+	queue      string
+	messages   []*nats.Msg
+	repeatable bool // a repetition gets the items, so they stay leased
 }
 
 // collect waits for the items. If the end of a batch does not arrive, the answer has the items that did: they may
@@ -169,7 +169,7 @@ func (t *taking) giveBack() {
 }
 
 func (t *taking) giveBackOne(m *nats.Msg) {
-	if ack := m.Header.Get(protocol.HeaderAck); ack != "" && !t.keeps {
+	if ack := m.Header.Get(protocol.HeaderAck); ack != "" && !t.repeatable {
 		_ = t.nc.Publish(ack, []byte(protocol.SettleBack)) // or the lease runs out
 	}
 }

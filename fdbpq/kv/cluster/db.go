@@ -68,15 +68,15 @@ type DB struct {
 	claims  claims
 	status  status
 	tail    tail // of the goroutine run alone
-	noted   mark // on the disk; of the goroutine syncReplica alone
+	saved   mark // on the disk; of the goroutine syncReplica alone
 
 	warnOfTwin sync.Once
 
-	stop   context.CancelFunc
-	done   sync.WaitGroup
-	wake   chan struct{} // holds a token when the log may have grown
-	hint   chan struct{} // holds a token when the others should hear of a change
-	deafen func()        // ends messages to this member
+	stop        context.CancelFunc
+	done        sync.WaitGroup
+	wake        chan struct{} // holds a token when the log may have grown
+	hint        chan struct{} // holds a token when the others should hear of a change
+	unsubscribe func()        // ends messages to this member
 }
 
 // Open opens the member whose copy is in dir, and starts it. It makes the copy if there
@@ -166,7 +166,7 @@ func (d *DB) log() Log { return *d.current.Load() }
 
 // start starts what runs in the background.
 func (d *DB) start() (err error) {
-	d.deafen, err = d.members.Listen(d.options.Name, d.hear, checkpoints{d}.answer)
+	d.unsubscribe, err = d.members.Listen(d.options.Name, d.hear, checkpoints{d}.answer)
 	if err != nil {
 		return err
 	}
@@ -261,7 +261,7 @@ func (d *DB) Successor(name string) (string, error) {
 func (d *DB) Keepers() (names []string) {
 	all, _ := d.peers.heard()
 	for _, p := range all {
-		if p.Member != d.options.Name && p.runs(silentFor) && p.hasLog(d.options.Members) {
+		if p.Member != d.options.Name && p.runs(silentFor) && p.diskHasLog(d.options.Members) {
 			names = append(names, p.Member)
 		}
 	}
@@ -319,7 +319,7 @@ func (d *DB) Abandon() error {
 
 func (d *DB) end() error {
 	d.stop()
-	d.deafen()
+	d.unsubscribe()
 	d.done.Wait()
 	return d.copy().Close()
 }

@@ -80,7 +80,7 @@ func (d *DB) write(ctx context.Context, batch *local.Batch) error {
 			batch.Refuse(err)
 			return err
 		case err != nil:
-			batch.Lose(err)
+			batch.MarkUnknown(err)
 			return err
 		}
 		d.status.grown(head.Entry+1, len(entry))

@@ -35,7 +35,7 @@ func (d *DB) loadMark() error {
 		return fmt.Errorf("%s%s: expected what this program wrote; without the file an entry may be forgotten that only a lost member had: %w", d.dir, markSuffix, err)
 	}
 	d.peers.note(m)
-	d.noted = m
+	d.saved = m
 	return nil
 }
 
@@ -43,7 +43,7 @@ func (d *DB) loadMark() error {
 func (d *DB) saveMark() {
 	own := d.status.heartbeat()
 	m := d.peers.mark(own.Store)
-	if m == d.noted || !m.follows(mark{Generation: own.Generation, Entry: own.Synced}) {
+	if m == d.saved || !m.follows(mark{Generation: own.Generation, Entry: own.Synced}) {
 		return
 	}
 	content, err := json.Marshal(m)
@@ -54,5 +54,5 @@ func (d *DB) saveMark() {
 		d.slog.Error("kv/cluster: writing the others' furthest entry failed", "err", err)
 		return
 	}
-	d.noted = m
+	d.saved = m
 }

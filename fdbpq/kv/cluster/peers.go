@@ -72,9 +72,9 @@ type peer struct {
 // runs reports whether the member was heard within d, and has not ended.
 func (p peer) runs(d time.Duration) bool { return !p.Gone && time.Since(p.heard) < d }
 
-// hasLog reports whether the disk of the member has the log. A member that replaced another is missing from the
+// diskHasLog reports whether the disk of the member has the log. A member that replaced another is missing from the
 // lists of members that have not restarted since.
-func (p peer) hasLog(members []string) bool {
+func (p peer) diskHasLog(members []string) bool {
 	if p.Claim == nil { // the disks of members have only copies
 		return slices.Contains(members, p.Member)
 	}

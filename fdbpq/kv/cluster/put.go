@@ -14,8 +14,8 @@ var (
 	// errForeign: another entry has its place. The entry certainly is not in the log and never will be.
 	errForeign = errors.New("another member has written to the log")
 
-	// errFate: it cannot be known any more whether the entry is in the log.
-	errFate = errors.New("it is not known whether the log has it")
+	// errUnknownResult: it cannot be known any more whether the entry is in the log.
+	errUnknownResult = errors.New("it is not known whether the log has it")
 )
 
 // One attempt of an append may take attemptFor. Before the next attempt put waits for up to retryPause.
@@ -25,7 +25,7 @@ const (
 )
 
 // put appends an entry behind entry number after, and returns once its result is certain: nil if it is in the log;
-// ErrFull, ErrNoLog or errForeign if it never will be; errFate if that can no longer be found out. Until then it
+// ErrFull, ErrNoLog or errForeign if it never will be; errUnknownResult if that can no longer be found out. Until then it
 // repeats the append byte by byte, because only an entry under the number is proof: a refusal may rest on an entry
 // that never commits, and a server that lags says "no such entry".
 func put(ctx context.Context, log Log, after uint64, entry []byte, identity string) error {
@@ -47,7 +47,7 @@ func put(ctx context.Context, log Log, after uint64, entry []byte, identity stri
 			return nil
 		case err == nil:
 			if _, damaged := decodeRecord(found); errors.Is(damaged, errDamagedRecord) {
-				return fmt.Errorf("%w: entry %d of the log: %w", errFate, after+1, damaged)
+				return fmt.Errorf("%w: entry %d of the log: %w", errUnknownResult, after+1, damaged)
 			}
 			return errForeign
 		}
@@ -58,23 +58,23 @@ func put(ctx context.Context, log Log, after uint64, entry []byte, identity stri
 		})
 		switch {
 		case ctx.Err() != nil:
-			return fmt.Errorf("%w: %w", errFate, ctx.Err())
+			return fmt.Errorf("%w: %w", errUnknownResult, ctx.Err())
 		case err == nil && state.Ended:
-			return fmt.Errorf("%w: %w", errFate, errEnded)
+			return fmt.Errorf("%w: %w", errUnknownResult, errEnded)
 		case err == nil && state.Identity != identity:
-			return fmt.Errorf("%w: the log was deleted and made again", errFate)
+			return fmt.Errorf("%w: the log was deleted and made again", errUnknownResult)
 		case err == nil && state.First > after+1:
-			return fmt.Errorf("%w: its place was purged", errFate)
+			return fmt.Errorf("%w: its place was purged", errUnknownResult)
 		}
 		if err != nil || state.Last >= after {
 			short = time.Time{}
 		} else if short.IsZero() {
 			short = time.Now()
 		} else if time.Since(short) > steadyFor {
-			return fmt.Errorf("%w: the log ends at entry %d, and had entry %d", errFate, state.Last, after)
+			return fmt.Errorf("%w: the log ends at entry %d, and had entry %d", errUnknownResult, state.Last, after)
 		}
 		if pause(ctx, rand.N(retryPause)) != nil {
-			return fmt.Errorf("%w: %w", errFate, ctx.Err())
+			return fmt.Errorf("%w: %w", errUnknownResult, ctx.Err())
 		}
 	}
 }

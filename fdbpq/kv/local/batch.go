@@ -11,7 +11,7 @@ import (
 )
 
 // Batch is a group of transactions of a term that commit together, in an order in which each of them would commit
-// alone. A batch for reads alone may have none. Its caller decides it once: by Commit, Refuse or Lose.
+// alone. A batch for reads alone may have none. Its caller decides it once: by Commit, Refuse or MarkUnknown.
 type Batch struct {
 	term    *Term
 	all     []*proposal
@@ -166,7 +166,7 @@ func (b *Batch) Commit(position []byte) error {
 	err := db.commits.applyShared(b.all, b.store, position)
 	db.commits.lock.unlock()
 	if err != nil {
-		b.Lose(err)
+		b.MarkUnknown(err)
 		return err
 	}
 	for _, r := range b.reads {
@@ -183,9 +183,9 @@ func (b *Batch) Refuse(err error) {
 	b.fail(unavailable(err), err)
 }
 
-// Lose ends a batch that may or may not be in the log: transactions fail with ErrUnknown and
+// MarkUnknown ends a batch that may or may not be in the log: transactions fail with ErrUnknown and
 // the reason err, reads with ErrUnavailable.
-func (b *Batch) Lose(err error) {
+func (b *Batch) MarkUnknown(err error) {
 	b.fail(fmt.Errorf("%w: %w", kv.ErrUnknown, err), err)
 }
 

@@ -56,7 +56,7 @@ func (d *logDisk) checkLogs() (*logCheck, error) {
 		return nil, err
 	}
 	if note.log > 0 {
-		s.noted(note)
+		s.addNote(note)
 		// Pebble removes a log when its rows are in tables: a newer manifest, or a newer log, proves that they are.
 		if newestManifest <= note.manifest && !s.anyFrom(note.log) {
 			name := d.PathJoin(d.dir, fmt.Sprintf("%06d%s", note.log, logSuffix))

@@ -184,7 +184,7 @@ func TestUndecidedBatches(t *testing.T) {
 		case kv.ErrUnavailable:
 			b.Refuse(reason)
 		default:
-			b.Lose(reason)
+			b.MarkUnknown(reason)
 		}
 		if err := <-done; !errors.Is(err, want) || want != nil && !errors.Is(err, reason) {
 			t.Errorf("batch %d: the transaction returned %v, expected %v", i, err, want)

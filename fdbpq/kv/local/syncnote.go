@@ -84,8 +84,8 @@ func (m *syncMarks) note() {
 	}
 }
 
-// noted adds to the check how far each log is known to be synced by the note.
-func (s *logCheck) noted(m syncMark) {
+// addNote records in the check how far, by the note, each log was synced.
+func (s *logCheck) addNote(m syncMark) {
 	s.synced[m.log] = max(s.synced[m.log], int64(m.logSynced))
 	s.manifests[m.manifest] = max(s.manifests[m.manifest], int64(m.manifestSynced))
 }
