@@ -34,19 +34,18 @@ func AppendHeaders(b []byte, header map[string][]string) []byte {
 	return b
 }
 
-// OneLine returns a text with a space for each line break, as clients of NATS send headers.
+// OneLine returns a text with a space in place of each line break: clients of NATS send headers that way.
 func OneLine(text string) string { return lineBreaks.Replace(text) }
 
 var lineBreaks = strings.NewReplacer("\r", " ", "\n", " ")
 
-// frameLine is what the first line of a frame should be.
+// frameLine describes the first line of a frame, for errors.
 const frameLine = "a line with the bytes of its headers and those of its payload, such as 0 13"
 
 // maxFrameLine is the longest first line that is read.
 const maxFrameLine = 32
 
-// NextFrame reads the first item of the rest of a bundle. The line feed behind the last
-// one may be missing.
+// NextFrame reads the first item of what is left of a bundle. The line feed behind the last item may be missing.
 func NextFrame(b []byte) (headers, payload, rest []byte, err error) {
 	end := bytes.IndexByte(b[:min(len(b), maxFrameLine)], '\n')
 	if end < 0 {
@@ -77,8 +76,8 @@ func NextFrame(b []byte) (headers, payload, rest []byte, err error) {
 	return headers, payload, rest, nil
 }
 
-// NextHeader reads the first of the header lines of an item. A carriage return before its
-// line feed is not part of the value.
+// NextHeader reads the first header line of an item. A carriage return before the line feed is not part of the
+// value.
 func NextHeader(headers []byte) (name, value string, rest []byte, err error) {
 	line, rest, ends := bytes.Cut(headers, []byte{'\n'})
 	key, text, is := bytes.Cut(bytes.TrimSuffix(line, []byte{'\r'}), []byte{':'})
@@ -95,8 +94,8 @@ func NextHeader(headers []byte) (name, value string, rest []byte, err error) {
 
 func isSpace(c byte) bool { return c == ' ' || c == '\t' }
 
-// HeaderValue returns the value of a header without the spaces at its end, and an error when
-// the header is not one line with a name. Messages and bundles have the same headers.
+// HeaderValue returns the value of a header without the spaces at its end, and an error if the header is not one
+// line with a name. The headers of messages and of items in bundles follow the same rules.
 func HeaderValue(name, text string) (string, error) {
 	if strings.ContainsFunc(name, func(c rune) bool { return c <= ' ' || c == 0x7f }) {
 		return "", fmt.Errorf("header name %s: expected no spaces and no control characters; a header is one line, Name: value", quoteStart([]byte(name)))

@@ -2,11 +2,11 @@ package protocol
 
 import "time"
 
-// Cluster is what one of the pqd that keep a store together knows of all of them.
+// Cluster is what one of the pqd that keep a store together knows about all of them.
 type Cluster struct {
-	Node    string     `json:"node"` // that answers
+	Node    string     `json:"node"` // the name of the pqd that answers
 	Store   string     `json:"store"`
-	Members []Member   `json:"members"` // the one that answers comes first
+	Members []Member   `json:"members"` // all pqd; the one that answers comes first
 	Log     ClusterLog `json:"log"`
 }
 
@@ -16,10 +16,10 @@ type Member struct {
 	Role    Role    `json:"role"`
 	Version string  `json:"version,omitempty"`
 	Epoch   uint64  `json:"epoch"`
-	Entry   uint64  `json:"entry"`  // the last one of the log that its copy has
-	Synced  uint64  `json:"synced"` // the last one that its copy has on disk
+	Entry   uint64  `json:"entry"`  // the last entry of the log that its copy has
+	Synced  uint64  `json:"synced"` // the last entry that its copy has on disk
 	Lag     uint64  `json:"lag"`    // entries that its copy lacks
-	Heard   float64 `json:"heard"`  // seconds ago
+	Heard   float64 `json:"heard"`  // seconds since it was heard last
 	Reason  string  `json:"reason,omitempty"`
 }
 
@@ -37,7 +37,7 @@ const (
 
 // ClusterLog is the log of a cluster.
 type ClusterLog struct {
-	First    uint64 `json:"first"` // entry
+	First    uint64 `json:"first"` // the first entry of the log
 	Last     uint64 `json:"last"`
 	Bytes    uint64 `json:"bytes"`
 	MaxBytes uint64 `json:"max_bytes"`
@@ -45,24 +45,24 @@ type ClusterLog struct {
 
 // StepDown is the body of a request to the active pqd to hand over.
 type StepDown struct {
-	Node string `json:"node,omitempty"` // that takes over; "": the one whose copy lacks the least
+	Node string `json:"node,omitempty"` // the node that takes over; "": the one whose copy lacks the least
 }
 
-// SteppedDown answers it.
+// SteppedDown is the answer to a StepDown.
 type SteppedDown struct {
-	Node      string `json:"node"`      // that was active
+	Node      string `json:"node"`      // the node that was active
 	Successor string `json:"successor"` // that takes over
-	Epoch     uint64 `json:"epoch"`     // that has ended
+	Epoch     uint64 `json:"epoch"`     // the epoch that has ended
 }
 
 // Replace is the body of a request to give a node the place of another one, by their
 // names.
 type Replace struct {
-	Old string `json:"old"` // that is lost for good
-	New string `json:"new"` // that runs
+	Old string `json:"old"` // the node that is lost for good
+	New string `json:"new"` // the node that gets its place, and runs
 }
 
-// Replaced answers it.
+// Replaced is the answer to a Replace.
 type Replaced struct {
 	Old      string   `json:"old"`
 	New      string   `json:"new"`

@@ -5,7 +5,7 @@ import "time"
 // EventTypePrefix begins the type of an event in its body.
 const EventTypePrefix = "io.pq.v1.event."
 
-// EventError is the type of an [ErrorEvent]. Those of items are the store's.
+// EventError is the type of an [ErrorEvent]. The types of an ItemEvent are in the store, package fdbpq.
 const EventError = "error"
 
 // ItemEvent is published when something happened to an item.
@@ -16,11 +16,11 @@ type ItemEvent struct {
 	ID         string    `json:"id"`
 	Priority   int64     `json:"priority"`
 	Deliveries int64     `json:"deliveries"`
-	Endings              // with the lease that has ended
+	Endings              // how the leases of the item ended, the last one included
 	Reason     string    `json:"reason,omitempty"`
 	DeadLetter string    `json:"dead_letter,omitempty"`
 	Holder     string    `json:"holder,omitempty"`    // of a lease that its holder has lost
-	NotBefore  time.Time `json:"not_before,omitzero"` // its item is ready from then on
+	NotBefore  time.Time `json:"not_before,omitzero"` // when the item is ready again
 }
 
 // ScheduleEvent is published when times of a schedule passed without an item.
@@ -29,18 +29,18 @@ type ScheduleEvent struct {
 	Time     time.Time `json:"time"`
 	Queue    string    `json:"queue"`
 	Schedule string    `json:"name"`
-	From     time.Time `json:"from"` // the first and the last of these times
+	From     time.Time `json:"from"` // the first of these times, and the last
 	To       time.Time `json:"to"`
 	Count    int64     `json:"count"`
-	AtLeast  bool      `json:"at_least,omitempty"` // there may be more
-	Reason   string    `json:"reason"`             // down, full or overlap
+	AtLeast  bool      `json:"at_least,omitempty"` // there may be more than Count says
+	Reason   string    `json:"reason"`             // why they passed: down, full or overlap
 }
 
 // ClockEvent is published by a pqd that has set the clock of schedules to its own.
 type ClockEvent struct {
 	Type string    `json:"type"`
 	Time time.Time `json:"time"`
-	By   string    `json:"by"` // how far, such as "24h0m0s", or "-1h0m0s" backward
+	By   string    `json:"by"` // by how much time, such as "24h0m0s", or "-1h0m0s" backward
 }
 
 // SourceEvent is published when something happened to a source.
@@ -49,8 +49,8 @@ type SourceEvent struct {
 	Time   time.Time `json:"time"`
 	Queue  string    `json:"queue"`
 	Source string    `json:"name"`
-	Count  int64     `json:"count,omitempty"`  // of messages that were skipped, or are poison
-	Reason string    `json:"reason,omitempty"` // of a stop
+	Count  int64     `json:"count,omitempty"`  // how many messages were skipped, or are poison
+	Reason string    `json:"reason,omitempty"` // why the source stopped
 	Text   string    `json:"text,omitempty"`
 }
 
@@ -67,7 +67,7 @@ type LinkEvent struct {
 	Time   time.Time `json:"time"`
 	Queue  string    `json:"queue"`
 	Link   string    `json:"name"`
-	Reason string    `json:"reason"` // giver_behind or taker_behind
+	Reason string    `json:"reason"` // why it stopped: giver_behind or taker_behind
 	Text   string    `json:"text"`
 }
 
@@ -83,6 +83,6 @@ type ErrorEvent struct {
 	Time  time.Time `json:"time"`
 	Queue string    `json:"queue"`
 	Code  int       `json:"code"`
-	Error string    `json:"error"` // the last one
-	Count int       `json:"count"` // since the event before
+	Error string    `json:"error"` // the error of the last of these pushes
+	Count int       `json:"count"` // how many pushes there were since the event before
 }

@@ -2,9 +2,9 @@ package protocol
 
 // EventKind is a kind of event that bridges publish.
 type EventKind struct {
-	Type  string // behind [EventTypePrefix]
+	Type  string // the type, without [EventTypePrefix] in front
 	Queue bool   // it is about a queue
-	Body  any    // as a value of its type
+	Body  any    // a value of the type of the body
 	Doc   string // a sentence
 }
 
@@ -25,7 +25,7 @@ var Events = []EventKind{
 	{EventClock, false, ClockEvent{}, "A pqd has set the clock of schedules to its own."},
 }
 
-// Subject is that of the event, behind the prefix.
+// Subject returns the subject of the event, without the prefix in front.
 func (e *EventKind) Subject() string {
 	if e.Queue {
 		return "<queue>.event." + e.Type

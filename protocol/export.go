@@ -8,7 +8,7 @@ import (
 	"io"
 )
 
-// ExportMark begins the last line of an export: no item has such a field.
+// ExportMark begins the last line of an export, and no other line: no item has a field of this name.
 const ExportMark = `{"export":`
 
 // MaxExportDefinitions bounds the JSON of an export's [Definitions]: one line has all of them.
@@ -19,8 +19,8 @@ type ExportEnd struct {
 	Export *ExportTrailer `json:"export"`
 }
 
-// ExportTrailer proves that an export is as it was written, and says whether that is all of
-// the queue.
+// ExportTrailer has what proves that the lines of an export are as they were written, and says whether they are all
+// of the queue.
 type ExportTrailer struct {
 	Queue  string  `json:"queue"`
 	Items  int64   `json:"items"`
@@ -45,7 +45,7 @@ type Definitions struct {
 
 // ExportWriter writes an export. Get one from [NewExportWriter].
 type ExportWriter struct {
-	// Of the last line.
+	// Definitions stand in the last line.
 	Definitions Definitions
 	Missing     string
 
@@ -75,7 +75,7 @@ func (w *ExportWriter) Write(i *Item) error {
 // Items returns how many items were added.
 func (w *ExportWriter) Items() int64 { return w.items }
 
-// End writes the last line. An unknown configuration is nil.
+// End writes the last line. config is nil if the configuration is not known.
 func (w *ExportWriter) End(queue string, config *Config, keys map[string]KeySettings) error {
 	line, err := Marshal(ExportEnd{&ExportTrailer{
 		Queue: queue, Items: w.items, SHA256: hex.EncodeToString(w.sum.Sum(nil)), Config: config, Keys: keys, Definitions: w.Definitions, Missing: w.Missing,

@@ -30,14 +30,15 @@ const (
 	HeaderHolder = "PQ-Holder" // also of a leased item that is shown
 	HeaderRepeat = "PQ-Repeat"
 
-	HeaderConfirm = "PQ-Confirm"  // of a pop: instead of a lease; of its item: until when
+	HeaderConfirm = "PQ-Confirm"  // of a pop: in place of a lease, for how long the item is kept until it is acknowledged; of its item: until when
 	HeaderMsgID   = "Nats-Msg-Id" // as JetStream has it
 
-	// HeaderForwarded is of administrative requests that came by HTTP: the address of the client, for the log alone.
+	// HeaderForwarded has the address of the client, in administrative requests that came by HTTP. Only the log
+	// shows it.
 	HeaderForwarded = "X-Forwarded-For"
 )
 
-// Headers of items, as they are answered and imported.
+// Headers of items, in answers and in imports.
 const (
 	HeaderID           = "PQ-Id"
 	HeaderDeliveries   = "PQ-Deliveries"
@@ -51,8 +52,8 @@ const (
 	HeaderState        = "PQ-State"
 	HeaderWaitsFor     = "PQ-Waits-For"
 	HeaderKeyAhead     = "PQ-Key-Ahead"
-	HeaderExplain      = "PQ-Explain"      // an Explain as JSON
-	HeaderHeld         = "PQ-Held"         // leased without an end, by a link
+	HeaderExplain      = "PQ-Explain"      // an [Explain] as JSON
+	HeaderHeld         = "PQ-Held"         // a link holds the item: a lease without an end
 	HeaderTimeStamp    = "Nats-Time-Stamp" // as JetStream has it
 	HeaderDeadReason   = "PQ-Dead-Reason"
 	HeaderDeadAt       = "PQ-Dead-At"
@@ -61,14 +62,14 @@ const (
 	HeaderOriginID     = "PQ-Origin-Id"
 	HeaderExpires      = "PQ-Expires"
 	HeaderSchedule     = "PQ-Schedule"     // the schedule that has pushed the item
-	HeaderScheduledAt  = "PQ-Scheduled-At" // the time for which it did
+	HeaderScheduledAt  = "PQ-Scheduled-At" // the time for which the schedule pushed it
 
 	HeaderSource        = "PQ-Source"         // the source that has pushed the item
-	HeaderSourceSubject = "PQ-Source-Subject" // of its message
-	HeaderSourceSeq     = "PQ-Source-Seq"     // the number of that in the stream
-	HeaderSourceTime    = "PQ-Source-Time"    // when the stream got it
-	HeaderSourceMsgID   = "PQ-Source-Msg-Id"  // its Nats-Msg-Id
-	HeaderSourceID      = "PQ-Source-Id"      // of a link: the id that the item had
+	HeaderSourceSubject = "PQ-Source-Subject" // the subject of the message
+	HeaderSourceSeq     = "PQ-Source-Seq"     // the number of the message in the stream
+	HeaderSourceTime    = "PQ-Source-Time"    // when the stream got the message
+	HeaderSourceMsgID   = "PQ-Source-Msg-Id"  // the Nats-Msg-Id of the message
+	HeaderSourceID      = "PQ-Source-Id"      // from a link: the id that the item had at its giver
 )
 
 // Headers of items that say how their leases ended, each missing if it is 0.
@@ -79,15 +80,15 @@ const (
 	HeaderDeadInterruptions = "PQ-Dead-Interruptions"
 )
 
-// Headers of what a link answers.
+// Headers of the answers of a link.
 const (
-	HeaderLinkBatch = "PQ-Link-Batch" // the number of the batch, its id, and that of the batch before it
-	HeaderLinkPart  = "PQ-Link-Part"  // of an answer with a part: the number of items before it, and that of all of the batch
-	HeaderLinkGiver = "PQ-Link-Giver" // the id of the store
+	HeaderLinkBatch = "PQ-Link-Batch" // the number of the batch, its id, and the id of the batch before it
+	HeaderLinkPart  = "PQ-Link-Part"  // of an answer with a part of a batch: the number of items before the part, and the number of all items of the batch
+	HeaderLinkGiver = "PQ-Link-Giver" // the id of the giver's store
 )
 
-// Headers of answers that are no items. The error's text and code are in
-// Nats-Service-Error and Nats-Service-Error-Code, as NATS services have them.
+// Headers of answers that are no items. Answers of errors also have the error's text and code, as all NATS services
+// do, in Nats-Service-Error and Nats-Service-Error-Code.
 const (
 	HeaderStatus      = "Status"
 	HeaderDescription = "Description"

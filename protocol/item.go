@@ -17,15 +17,15 @@ const (
 	StateDelayed State = "delayed"
 )
 
-// Death is why and when an item came to a dead-letter queue, and from which queue.
+// Death says why and when an item became a dead letter, and in which queue.
 type Death struct {
 	Reason     string    `json:"reason"`
-	Origin     string    `json:"origin"`               // queue
-	OriginID   string    `json:"origin_id"`            // id that it had there
+	Origin     string    `json:"origin"`               // the queue in which it died
+	OriginID   string    `json:"origin_id"`            // the id that it had in that queue
 	At         time.Time `json:"at,omitzero"`          // when it died; zero: an earlier version did not say
-	Deliveries int64     `json:"deliveries,omitempty"` // how often it had been delivered there
+	Deliveries int64     `json:"deliveries,omitempty"` // how often it had been delivered in that queue
 
-	Interruptions int64 `json:"interruptions,omitempty"` // how many it had there
+	Interruptions int64 `json:"interruptions,omitempty"` // how many interruptions it had in that queue
 }
 
 // Endings say how earlier leases of an item ended.
@@ -56,7 +56,7 @@ type Item struct {
 	State      State    `json:"state,omitempty"`
 	WaitsFor   string   `json:"waits_for,omitempty"`
 	KeyAhead   int64    `json:"key_ahead,omitempty"` // ready items of its key that go before it
-	Explain    *Explain `json:"explain,omitempty"`   // if it was asked for
+	Explain    *Explain `json:"explain,omitempty"`   // why it waits, if that was asked for
 	Deliveries int64    `json:"deliveries,omitempty"`
 	Endings
 	Pushed       time.Time           `json:"pushed,omitzero"`
@@ -64,10 +64,10 @@ type Item struct {
 	Since        time.Time           `json:"since,omitzero"` // of lists: when the lease began
 	Expires      time.Time           `json:"expires,omitzero"`
 	Size         int64               `json:"size,omitempty"`
-	Headers      map[string][]string `json:"headers,omitempty"`        // whose values are UTF-8
-	RawHeaders   map[string][][]byte `json:"headers_base64,omitempty"` // the others
-	Payload      *string             `json:"payload,omitempty"`        // when it is UTF-8
-	Base64       []byte              `json:"payload_base64,omitempty"` // when it is not
+	Headers      map[string][]string `json:"headers,omitempty"`        // headers whose values are UTF-8
+	RawHeaders   map[string][][]byte `json:"headers_base64,omitempty"` // headers with other values
+	Payload      *string             `json:"payload,omitempty"`        // the payload, if it is UTF-8
+	Base64       []byte              `json:"payload_base64,omitempty"` // the payload, if it is not UTF-8
 	Ack          string              `json:"ack,omitempty"`
 	LeaseExpires time.Time           `json:"lease_expires,omitzero"`
 	Fence        uint64              `json:"fence,omitempty"`
@@ -76,16 +76,16 @@ type Item struct {
 	UniqueUntil  string              `json:"unique_until,omitempty"`
 	Dead         *Death              `json:"dead,omitempty"`
 	Holder       string              `json:"holder,omitempty"`        // of a leased item: what its holder calls itself
-	Attempts     int64               `json:"attempts,omitempty"`      // number of the last one
-	Cause        string              `json:"cause,omitempty"`         // of lists: what the item failed of last
-	LastAttempts []Attempt           `json:"last_attempts,omitempty"` // if they were asked for
+	Attempts     int64               `json:"attempts,omitempty"`      // the number of the last attempt
+	Cause        string              `json:"cause,omitempty"`         // of lists: why its last lease failed
+	LastAttempts []Attempt           `json:"last_attempts,omitempty"` // the last attempts, if they were asked for
 	Backoff      string              `json:"backoff,omitempty"`       // of a lease: how long the item stays away if it is given back now
-	Schedule     string              `json:"schedule,omitempty"`      // that has pushed the item
-	ScheduledAt  time.Time           `json:"scheduled_at,omitzero"`   // for this time
-	Source       *ItemSource         `json:"source,omitempty"`        // of which message a source has made it
+	Schedule     string              `json:"schedule,omitempty"`      // the schedule that has pushed the item
+	ScheduledAt  time.Time           `json:"scheduled_at,omitzero"`   // the time for which it did
+	Source       *ItemSource         `json:"source,omitempty"`        // the message of which a source has made the item
 }
 
-// SetPayload sets Payload or Base64, whichever fits.
+// SetPayload sets Payload if JSON can carry the payload, and Base64 otherwise.
 func (i *Item) SetPayload(payload []byte) {
 	if utf8.Valid(payload) {
 		i.Payload = new(string(payload))
@@ -94,7 +94,7 @@ func (i *Item) SetPayload(payload []byte) {
 	}
 }
 
-// SetHeaders sets Headers and RawHeaders.
+// SetHeaders sets Headers to the headers that JSON can carry, and RawHeaders to the others.
 func (i *Item) SetHeaders(headers map[string][]string) {
 	i.Headers, i.RawHeaders = headers, nil
 	if ValidUTF8(headers) {
@@ -112,7 +112,7 @@ func (i *Item) SetHeaders(headers map[string][]string) {
 	}
 }
 
-// AllHeaders returns what SetHeaders was given.
+// AllHeaders returns all headers, those of Headers and those of RawHeaders.
 func (i *Item) AllHeaders() map[string][]string {
 	if len(i.RawHeaders) == 0 {
 		return i.Headers
@@ -129,7 +129,7 @@ func (i *Item) AllHeaders() map[string][]string {
 	return all
 }
 
-// ValidUTF8 reports whether JSON can carry the values of headers: they are UTF-8.
+// ValidUTF8 reports whether the values of headers are UTF-8, so that JSON can carry them.
 func ValidUTF8(headers map[string][]string) bool {
 	for _, values := range headers {
 		if slices.ContainsFunc(values, isRaw) {

@@ -4,38 +4,38 @@ import "encoding/json"
 
 // KeysRequest is the body of a request for a page of keys.
 type KeysRequest struct {
-	After string `json:"after,omitempty"` // begin behind this key, which need not be there
+	After string `json:"after,omitempty"` // the page begins behind this key, which need not exist
 	Limit int    `json:"limit,omitempty"`
 }
 
-// KeysPage answers it.
+// KeysPage is the answer to a KeysRequest.
 type KeysPage struct {
 	Keys []KeyInfo `json:"keys"`
-	Next string    `json:"next,omitempty"` // After of the next page; "" when this is the last one
+	Next string    `json:"next,omitempty"` // After of the next page; "": this is the last page
 }
 
 // KeyInfo is what is known of a key.
 type KeyInfo struct {
 	Key    string `json:"key"`
 	Ready  int    `json:"ready"`
-	More   bool   `json:"more,omitempty"` // more items are ready than Ready, which was counted up to a bound
+	More   bool   `json:"more,omitempty"` // more items are ready than Ready says, which was counted up to a bound
 	Leased int    `json:"leased"`
 	Limit  int64  `json:"limit"`            // how many may be leased at a time; 0: no limit
 	Rate   string `json:"rate"`             // of deliveries; "": no bound
 	Tokens *int64 `json:"tokens,omitempty"` // how many deliveries the rate allows now
-	Weight int64  `json:"weight"`           // its share where keys take turns
+	Weight int64  `json:"weight"`           // the share of the key where keys take turns
 
 	// WaitsFor says why its next item is not handed out, "" if nothing keeps it.
 	WaitsFor string `json:"waits_for,omitempty"`
 
-	// Retry is when its rate allows a delivery again.
+	// Retry is the time until the rate of the key allows a delivery again.
 	Retry Duration `json:"retry,omitzero"`
 
 	Settings KeySettings `json:"settings"`
 }
 
-// KeySettings are what an administrator has set for a key. What is nil goes by the queue's
-// configuration, or by the pushes.
+// KeySettings are the settings of a key that an administrator has made. A nil field follows the queue's
+// configuration, or the pushes.
 type KeySettings struct {
 	Limit  *int64  `json:"limit,omitempty"`
 	Rate   *string `json:"rate,omitempty"`
@@ -43,10 +43,10 @@ type KeySettings struct {
 	Paused *bool   `json:"paused,omitempty"`
 }
 
-// KeyChange has the settings of a key to change. What is nil stays as it is.
+// KeyChange has the settings of a key to change. Nil fields stay as they are.
 type KeyChange struct {
 	KeySettings
-	Drop []string `json:"-"` // names of settings that go by the queue again: limit, rate, weight, paused
+	Drop []string `json:"-"` // names of the settings to remove, so that the queue decides again: limit, rate, weight, paused
 }
 
 // MarshalJSON implements json.Marshaler: a setting that is dropped is null.

@@ -18,35 +18,32 @@ const (
 	// do not count as a band.
 	MaxBands = 512
 
-	// MaxRequestBody bounds the bodies of requests that neither push nor define anything:
-	// queries, filters, settlements, pops. They are read one after another, before
-	// anything else is known of the request. The longest id and the longest reason fit,
-	// even if JSON escapes all of their bytes.
+	// MaxRequestBody bounds the bodies of requests that neither push nor define anything: queries, filters,
+	// settlements, pops. The bridge reads these bodies one after another, before it knows anything else about the
+	// request. The longest id and the longest reason fit, even if JSON escapes all of their bytes.
 	MaxRequestBody = 8 << 10
 
-	// MaxPopBody is that of a pop, MaxBulkBody that of a bulk operation.
+	// MaxPopBody bounds the body of a pop, MaxBulkBody the body of a bulk operation.
 	MaxPopBody  = MaxRequestBody
 	MaxBulkBody = MaxRequestBody
 
 	// MaxBulk bounds the changes of a page of a bulk operation.
 	MaxBulk = 500
 
-	// MaxBundledSettlement is how many bytes a bundle of settlements may have for each of
-	// them, taken together. A settlement of it alone may have up to MaxRequestBody.
+	// MaxBundledSettlement is how many bytes a bundle of settlements may have for each of its settlements, all
+	// together. A single settlement in it may have up to MaxRequestBody.
 	MaxBundledSettlement = 2 << 10
 
-	// MaxDefinition bounds what a configuration, the settings of a key, a source or a link
-	// is, and a schedule beside its payload. The largest of them fits, even if JSON escapes
-	// all of its bytes.
+	// MaxDefinition bounds the JSON of a configuration, of the settings of a key, of a source and of a link, and of
+	// a schedule without its payload. The largest of them fits, even if JSON escapes all of its bytes.
 	MaxDefinition = 64 << 10
 
-	// MaxSchedulePayload bounds what a schedule pushes, MaxScheduleBody a schedule with a
-	// payload of which JSON escapes all bytes.
+	// MaxSchedulePayload bounds the payload of a schedule. MaxScheduleBody bounds the JSON of a schedule: it fits
+	// even if JSON escapes all bytes of the payload.
 	MaxSchedulePayload = 64 << 10
 	MaxScheduleBody    = MaxDefinition + 6*MaxSchedulePayload
 
-	// MaxReason bounds the reason of +TERM, which travels in a header of the dead
-	// item.
+	// MaxReason bounds the reason of a +TERM, because it travels in a header of the dead letter.
 	MaxReason = 200
 
 	// MaxNackReason bounds the reason of -NAK and of a revoke.
@@ -64,16 +61,16 @@ const (
 	// MaxPreview bounds the beginnings of payloads in a list.
 	MaxPreview = 1024
 
-	// MaxKeysPage bounds a page of keys, each of which is counted.
+	// MaxKeysPage bounds the keys of a page, because the items of each key are counted.
 	MaxKeysPage = 100
 )
 
-// Bounds of a header block. Headers are read one by one before anything else
-// can be done with a message, and an item brings them along wherever it goes.
+// Bounds of a header block. Headers are bounded because they are read one by one before anything else can be done with
+// a message, and because an item keeps its headers wherever it goes.
 const (
 	MaxHeaderLines = 1000
 	MaxHeaderBytes = 64 << 10
 )
 
-// ItemBytes is what each item counts of a queue's max_bytes besides its payload and headers.
+// ItemBytes is how many bytes an item counts towards its queue's max_bytes besides its payload and headers.
 const ItemBytes = 512

@@ -5,13 +5,13 @@ import "time"
 // Link gives the items of a queue to another store.
 type Link struct {
 	Name   string `json:"name"`
-	To     string `json:"to"` // the id of that store
+	To     string `json:"to"` // the id of the store that takes
 	Paused bool   `json:"paused"`
 
 	State string    `json:"state"`
-	Batch int64     `json:"batch"`          // number of the last batch; 0: there was none
-	Held  int       `json:"held"`           // items of it that the other store has not confirmed
-	Since time.Time `json:"since,omitzero"` // when that batch was made
+	Batch int64     `json:"batch"`          // number of the last batch; 0: there was no batch
+	Held  int       `json:"held"`           // items of this batch that the other store has not confirmed
+	Since time.Time `json:"since,omitzero"` // when this batch was made
 	Given int64     `json:"given"`          // items that the other store has confirmed
 }
 
@@ -22,7 +22,7 @@ const (
 	LinkPaused   = "paused"
 )
 
-// LinkChange has the fields of a link to change. What is nil stays as it is.
+// LinkChange has the fields of a link to change. Nil fields stay as they are.
 type LinkChange struct {
 	To     *string `json:"to,omitempty"`
 	Paused *bool   `json:"paused,omitempty"`
@@ -30,43 +30,43 @@ type LinkChange struct {
 
 // LinksRequest is the body of a request for a page of links.
 type LinksRequest struct {
-	After string `json:"after,omitempty"` // a name; "" begins with the first link
+	After string `json:"after,omitempty"` // the page begins behind this name; "": with the first link
 	Limit int    `json:"limit,omitempty"`
 }
 
 // LinksPage is the answer to a LinksRequest.
 type LinksPage struct {
 	Links []Link `json:"links"`
-	Next  string `json:"next,omitempty"` // After of the next page; "" when this is the last one
+	Next  string `json:"next,omitempty"` // After of the next page; "": this is the last page
 }
 
 // LinkDelete is the body of the request that deletes a link.
 type LinkDelete struct {
-	Force bool `json:"force,omitempty"` // what it holds returns to its places, although the other store may have it
+	Force bool `json:"force,omitempty"` // the items that it holds return to their places, although the other store may have them
 }
 
-// LinkDeleted is the answer to that.
+// LinkDeleted is the answer to a LinkDelete.
 type LinkDeleted struct {
 	Queue    string `json:"queue"`
 	Name     string `json:"name"`
-	Returned int    `json:"returned"` // items
+	Returned int    `json:"returned"` // how many items have returned to their places
 }
 
 // LinkTake is the body of a taker's request.
 type LinkTake struct {
-	Taker  string `json:"taker"`            // the id of its store
-	Done   uint64 `json:"done"`             // the last batch that it has
-	Batch  string `json:"batch,omitempty"`  // the id of that
-	Max    int    `json:"max,omitempty"`    // items of the next one at most
-	Accept bool   `json:"accept,omitempty"` // go on with the giver's number, whatever the taker has
+	Taker  string `json:"taker"`            // the id of the taker's store
+	Done   uint64 `json:"done"`             // the number of the last batch that it has
+	Batch  string `json:"batch,omitempty"`  // the id of that batch
+	Max    int    `json:"max,omitempty"`    // the most items of the next batch
+	Accept bool   `json:"accept,omitempty"` // go on with the giver's number of the batch, whatever the taker has
 
 	Left []int64 `json:"left,omitempty"` // items of the batch Done that the taker could not take, by their numbers from 1: the giver keeps them
 
-	// A taker that says this understands answers with a part of a batch.
-	MaxPayload int64 `json:"max_payload,omitempty"` // bytes of an answer at most: the max_payload of its server
+	// A taker that sets MaxPayload understands answers with a part of a batch.
+	MaxPayload int64 `json:"max_payload,omitempty"` // the most bytes of an answer: the max_payload of its server
 
 	Next string `json:"next,omitempty"` // the id of the batch of which it has a part
-	Part int64  `json:"part,omitempty"` // that are so many items
+	Part int64  `json:"part,omitempty"` // so many items of that batch
 }
 
 // NoBatch stands for the id of no batch in HeaderLinkBatch.

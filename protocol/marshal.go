@@ -5,7 +5,8 @@ import (
 	"encoding/json"
 )
 
-// Marshal is json.Marshal, but leaves <, > and & as they are: people read what it makes, and it stands in no page of HTML.
+// Marshal is json.Marshal, but leaves <, > and & as they are: people read the JSON, and it never stands in a page
+// of HTML.
 func Marshal(v any) ([]byte, error) {
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)

@@ -2,20 +2,21 @@ package protocol
 
 import "strings"
 
-// Op is an operation: what a client may ask for. [Ops] has all of them.
+// Op is an operation that a client may ask for. [Ops] has all operations.
 type Op struct {
-	Name    string   // in words, as errors and the methods of clients have it
-	Subject string   // behind the prefix: <…> is a token that the request chooses, what is in […] may be missing
-	Body    any      // of the request, as a value of its type; nil: it is empty
-	Answer  any      // the body of the answer, likewise
-	Again   Again    // what it does when it is done twice
+	Name    string   // in words, as errors and the methods of clients name it
+	Subject string   // without the prefix in front: <…> is a token that the request chooses, a part in […] may be missing
+	Body    any      // the body of the request, as a value of its type; nil: it is empty
+	Answer  any      // the body of the answer, as a value of its type; nil: it is empty
+	Again   Again    // what it does when a client repeats it
 	Right   Roles    // who may ask for it
 	HTTP    string   // method and path over HTTP; "": there is none
-	Errors  []Reason // besides those that any request may have: see [Op.Reasons]
+	Errors  []Reason // the reasons of its errors, besides those that any request may have: see [Op.Reasons]
 	Doc     string   // a sentence
 }
 
-// Again says what becomes of an operation that is done twice, as when a client repeats it because its answer was lost.
+// Again says what an operation does when it is done twice, as when a client repeats it because the first answer was
+// lost.
 type Again uint8
 
 const (
@@ -24,10 +25,11 @@ const (
 	Reads                // it changes nothing
 )
 
-// Roles are those that a server's configuration gives permissions to: a set.
+// Roles is a set of the roles to which a server's configuration gives permissions.
 type Roles uint8
 
-// The roles, as package subjects has them. What belongs to no queue is for those who have a role at all queues.
+// The roles, as package subjects has them. Operations that are about no queue are for those who have a role at all
+// queues.
 const (
 	Producer Roles = 1 << iota
 	Importer
@@ -37,26 +39,27 @@ const (
 	Viewer
 	Admin
 
-	// readers may do what shows a queue.
+	// readers may do the operations that show a queue.
 	readers = Viewer | Admin
 )
 
-// The bodies that are no JSON.
+// The bodies that are not JSON.
 type (
-	// Payload is what an item carries, or several items in a bundle. Headers say the rest.
+	// Payload is the payload of an item, or several items in a bundle. Headers have the rest.
 	Payload []byte
 
 	// Word is a settlement, such as [SettleAck].
 	Word string
 )
 
-// Change stands for those fields of a type that a request changes.
+// Change stands for some fields of a type: those that a request changes.
 type Change struct{ Of any }
 
-// OfQueue says whether an operation is about one queue.
+// OfQueue reports whether an operation is about one queue.
 func (o *Op) OfQueue() bool { return strings.HasPrefix(o.Subject, "<queue>.") }
 
-// Subjects are the forms of the operation's subject: with and without what may be missing, for both ends of the queue.
+// Subjects returns all forms of the operation's subject: with and without the parts that may be missing, for both
+// ends of the queue.
 func (o *Op) Subjects() []string {
 	before, optional, is := strings.Cut(o.Subject, "[")
 	switch {
@@ -69,7 +72,7 @@ func (o *Op) Subjects() []string {
 	return []string{o.Subject}
 }
 
-// Reasons are the reasons that an error of the operation may have.
+// Reasons returns the reasons that an error of the operation may have.
 func (o *Op) Reasons() []Reason {
 	all := []Reason{ReasonBusy, ReasonQuotaRequests}
 	if o.OfQueue() {
@@ -78,7 +81,7 @@ func (o *Op) Reasons() []Reason {
 	return append(all, o.Errors...)
 }
 
-// OpNamed returns the operation with a name, false: there is none.
+// OpNamed returns the operation with a name. is reports whether there is one.
 func OpNamed(name string) (o Op, is bool) {
 	at, is := opsByName[name]
 	if !is {

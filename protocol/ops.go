@@ -1,6 +1,7 @@
 package protocol
 
-// Ops are all operations. Tests hold against them the subjects and their permissions, the clients, and the routes over HTTP.
+// Ops are all operations. Tests compare this table with the subjects and their permissions, the clients, and the
+// routes over HTTP.
 var Ops = []Op{
 	{Name: "push", Subject: "<queue>.push[.<priority>]", Body: Payload{}, Answer: PushResponse{}, Again: Once, Right: Producer, HTTP: "POST /v1/queues/{queue}/push", Errors: refusesPush, Doc: "Adds an item."},
 	{Name: "push many", Subject: "<queue>.push[.<priority>]", Body: Payload{}, Answer: PushResponse{}, Again: Once, Right: Producer, HTTP: "POST /v1/queues/{queue}/push-many", Errors: refusesPush, Doc: "Adds many items in one transaction: all of them, or none."},

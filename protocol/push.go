@@ -11,26 +11,26 @@ const (
 type PushResponse struct {
 	Type      string `json:"type"`
 	Stream    string `json:"stream"` // the queue
-	Seq       int64  `json:"seq"`    // place in push order
+	Seq       int64  `json:"seq"`    // the number of the push in its queue
 	Duplicate bool   `json:"duplicate,omitempty"`
 	ID        string `json:"id"`
 	Priority  int64  `json:"priority"`
 	Evicted   bool   `json:"evicted,omitempty"` // the queue was full, and this was its least urgent item
 	Error     *Error `json:"error,omitempty"`
 
-	// Items are the results of a bundle, in its order. Seq is that of the last one then,
-	// Duplicate says that none was added, and ID and Priority are not there.
+	// Items are the results of a bundle, in its order. In the answer to a bundle Seq is the Seq of the last item,
+	// Duplicate says that no item was added, and ID and Priority are missing.
 	Items []PushResult `json:"items,omitempty"`
 }
 
-// PushResult is what became of one item of a bundle.
+// PushResult is the result of one item of a bundle.
 type PushResult struct {
 	Seq       int64  `json:"seq"`
 	Duplicate bool   `json:"duplicate,omitempty"`
 	ID        string `json:"id"`
 	Priority  int64  `json:"priority"`
 	Evicted   bool   `json:"evicted,omitempty"`
-	Error     *Error `json:"error,omitempty"` // instead of all others: where each item is pushed on its own, this one was refused
+	Error     *Error `json:"error,omitempty"` // in place of all other fields, if the item was refused and each item is pushed on its own
 }
 
 // ErrorResponse is an error in the form of JetStream's answers.
@@ -44,8 +44,8 @@ type Error struct {
 	Code        int    `json:"code"`
 	ErrCode     int    `json:"err_code"`
 	Description string `json:"description"`
-	Item        *int   `json:"item,omitempty"`   // of a bundle: the item that the error is about, from 0
-	Reason      Reason `json:"reason,omitempty"` // over HTTP, and of an item; otherwise NATS has it in a header
+	Item        *int   `json:"item,omitempty"`   // of a bundle: the number of the item that the error is about, from 0
+	Reason      Reason `json:"reason,omitempty"` // the reason, over HTTP and of an item of a bundle; otherwise a header has it
 }
 
 // errCodeBase keeps our error codes apart from JetStream's, which are below 30000.

@@ -11,7 +11,7 @@ type Info struct {
 	Queue         string  `json:"queue"`
 	Ready         int64   `json:"ready"`
 	Leased        int64   `json:"leased"`
-	Held          int64   `json:"held,omitempty"` // leased ones that links hold
+	Held          int64   `json:"held,omitempty"` // leased items that links hold
 	Delayed       int64   `json:"delayed"`
 	Waiting       int     `json:"waiting"` // pops that wait, at the answering bridge
 	Bytes         int64   `json:"bytes"`
@@ -30,9 +30,9 @@ type Info struct {
 	Remembered    int64   `json:"remembered,omitempty"` // ids of pushes and pops, of Config.DedupLimit
 
 	Schedules    int64     `json:"schedules,omitempty"`
-	NextSchedule time.Time `json:"next_schedule,omitzero"` // the first time that one of them has; zero: none, or there are too many to look at
+	NextSchedule time.Time `json:"next_schedule,omitzero"` // the next time that a schedule has; zero: there is none, or there are too many schedules to look at
 
-	// History is there if it was asked for.
+	// History is there if the request asked for it.
 	History *History `json:"history,omitempty"`
 }
 
@@ -41,28 +41,28 @@ type InfoRequest struct {
 	Local bool `json:"local,omitempty"` // the bridge explains what it knows, and asks no other one
 }
 
-// HistoryRequest is the body of a request for info that is to have a [History].
+// HistoryRequest is the body of a request for info that asks for a [History], too.
 type HistoryRequest struct {
 	History bool `json:"history,omitempty"`
 }
 
-// History is what went through one bridge in steps of equal length, the oldest first. A queue
-// has lengths, all queues together have what went wrong.
+// History is what went through one bridge in steps of equal length, the oldest first. The history of a queue has
+// its lengths, the history of all queues together has failures.
 type History struct {
 	Bridge string    `json:"bridge"` // its id, as discovery has it
 	Step   float64   `json:"step"`   // seconds
-	End    time.Time `json:"end"`    // of the last step
+	End    time.Time `json:"end"`    // when the last step ended
 
 	Push   []int64 `json:"push"` // items that were pushed in each step
 	Pop    []int64 `json:"pop"`
 	Settle []int64 `json:"settle"`
 
-	Ready   []*int64 `json:"ready,omitempty"` // items when each step ended; null: nobody looked
+	Ready   []*int64 `json:"ready,omitempty"` // how many items there were when each step ended; null: nobody looked
 	Leased  []*int64 `json:"leased,omitempty"`
 	Delayed []*int64 `json:"delayed,omitempty"`
 
 	Failed     []int64 `json:"failed,omitempty"` // requests with an error other than 404 and 408
-	Dead       []int64 `json:"dead,omitempty"`   // items that became dead letters, or were dropped as such
+	Dead       []int64 `json:"dead,omitempty"`   // items that became dead letters, or were dropped instead
 	LeasesLost []int64 `json:"leases_lost,omitempty"`
 }
 
@@ -73,12 +73,12 @@ type Rates struct {
 	Settle float64 `json:"settle"`
 }
 
-// Purged answers a purge.
+// Purged is the answer to a purge.
 type Purged struct {
 	Purged int64 `json:"purged"` // items that were removed
 }
 
-// Named answers a change of a queue that has no other result.
+// Named is the answer to a change of a queue that has no other result.
 type Named struct {
 	Queue string `json:"queue"`
 }

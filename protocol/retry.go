@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Backoff is the setting of a queue for how long items stay away that come back from a lease, as
-// JSON: "" for none, an object such as {"delay":"1s"}, or a list such as ["1s","10s"].
+// Backoff says for how long items of a queue stay away when they come back from a lease, as JSON: "" for not at
+// all, an object such as {"delay":"1s"}, or a list such as ["1s","10s"].
 type Backoff string
 
 // MarshalJSON implements json.Marshaler.
@@ -18,7 +18,7 @@ func (b Backoff) MarshalJSON() ([]byte, error) {
 	return []byte(b), nil
 }
 
-// UnmarshalJSON implements json.Unmarshaler. The bridge checks what is in the object, or the list.
+// UnmarshalJSON implements json.Unmarshaler. It does not look into the object or the list: the bridge does.
 func (b *Backoff) UnmarshalJSON(text []byte) error {
 	switch {
 	case string(text) == `""`:
@@ -36,7 +36,7 @@ type Outcome string
 
 // Outcomes of attempts.
 const (
-	OutcomeNack       Outcome = "nak"        // its holder failed
+	OutcomeNack       Outcome = "nak"        // its holder said that the work failed
 	OutcomeExpired    Outcome = "expired"    // it ran out
 	OutcomeBack       Outcome = "back"       // its holder gave the item back, with nothing wrong with it
 	OutcomeRevoked    Outcome = "revoked"    // it was taken away
@@ -61,12 +61,12 @@ type Nack struct {
 
 // RevokeRequest is what the body of a revoke may say.
 type RevokeRequest struct {
-	Fence  int64     `json:"fence,omitempty"` // of the lease; 0: whichever it is
+	Fence  int64     `json:"fence,omitempty"` // the fence of the lease; 0: of any lease
 	Delay  *Duration `json:"delay,omitempty"` // nil: none
 	Reason string    `json:"reason,omitempty"`
 }
 
-// Revoked answers a revoke.
+// Revoked is the answer to a revoke.
 type Revoked struct {
 	ID         string `json:"id"`
 	Priority   int64  `json:"priority"`
@@ -74,7 +74,7 @@ type Revoked struct {
 	Deliveries int64  `json:"deliveries"`
 }
 
-// What became of an item that has left its queue when its lease was revoked.
+// States of an item that has left its queue when its lease was revoked.
 const (
 	StateDead State = "dead"
 	StateGone State = "gone"

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// ScheduleItem is what a schedule pushes.
+// ScheduleItem is the item that a schedule pushes.
 type ScheduleItem struct {
 	Headers  map[string][]string `json:"headers,omitempty"`
-	Payload  *string             `json:"payload,omitempty"`        // when it is UTF-8
-	Base64   []byte              `json:"payload_base64,omitempty"` // when it is not
+	Payload  *string             `json:"payload,omitempty"`        // the payload, if it is UTF-8
+	Base64   []byte              `json:"payload_base64,omitempty"` // the payload, if it is not UTF-8
 	Priority *int64              `json:"priority,omitempty"`       // nil: the queue's default
 	Key      string              `json:"key,omitempty"`
 	Weight   int64               `json:"weight,omitempty"`
 	TTL      Duration            `json:"ttl,omitzero"`
 }
 
-// Schedule is a schedule as it stands.
+// Schedule is a schedule as the store has it.
 type Schedule struct {
 	Name    string        `json:"name"`
 	Spec    string        `json:"spec"`
@@ -31,13 +31,13 @@ type Schedule struct {
 	Jitter  Duration      `json:"jitter"`
 	Paused  bool          `json:"paused"`
 
-	Next   time.Time     `json:"next,omitzero"` // zero: there is none, or it is paused
+	Next   time.Time     `json:"next,omitzero"` // the next time; zero: there is none, or the schedule is paused
 	Due    time.Time     `json:"due,omitzero"`  // when it fires for Next
 	Last   time.Time     `json:"last,omitzero"` // the last time that fired
 	Done   bool          `json:"done,omitempty"`
-	Full   bool          `json:"full,omitempty"` // the queue took no item
+	Full   bool          `json:"full,omitempty"` // the time has come, and the queue is full
 	Counts ScheduleCount `json:"counts"`
-	Times  []time.Time   `json:"times,omitempty"` // the next ones; missing in lists
+	Times  []time.Time   `json:"times,omitempty"` // the next times; missing in lists
 }
 
 // ScheduleCount says how many times of a schedule fired, and how many passed without an item.
@@ -47,11 +47,11 @@ type ScheduleCount struct {
 	Overlapped int64 `json:"overlapped"`
 }
 
-// ScheduleChange has the fields of a schedule to change. What is nil stays as it is.
+// ScheduleChange has the fields of a schedule to change. Nil fields stay as they are.
 type ScheduleChange struct {
 	Spec    *string       `json:"spec,omitempty"`
 	Zone    *string       `json:"zone,omitempty"`
-	Item    *ScheduleItem `json:"item,omitempty"` // replaced as a whole
+	Item    *ScheduleItem `json:"item,omitempty"` // the new item; it replaces the old one as a whole
 	Start   *time.Time    `json:"start,omitempty"`
 	End     *time.Time    `json:"end,omitempty"`
 	Count   *int64        `json:"count,omitempty"`
@@ -60,7 +60,7 @@ type ScheduleChange struct {
 	Missed  *string       `json:"missed,omitempty"`
 	Jitter  *Duration     `json:"jitter,omitempty"`
 	Paused  *bool         `json:"paused,omitempty"`
-	Drop    []string      `json:"-"` // names of bounds that go: start, end
+	Drop    []string      `json:"-"` // names of the bounds to remove: start, end
 }
 
 // MarshalJSON implements json.Marshaler: a bound that is dropped is null.
@@ -82,27 +82,27 @@ func (c ScheduleChange) MarshalJSON() ([]byte, error) {
 
 // SchedulesRequest is the body of a request for a page of schedules.
 type SchedulesRequest struct {
-	After string `json:"after,omitempty"` // begin behind this name
+	After string `json:"after,omitempty"` // the page begins behind this name
 	Limit int    `json:"limit,omitempty"`
 }
 
-// SchedulesPage answers it.
+// SchedulesPage is the answer to a SchedulesRequest.
 type SchedulesPage struct {
 	Schedules []Schedule `json:"schedules"`
-	Next      string     `json:"next,omitempty"` // After of the next page; "" when this is the last one
+	Next      string     `json:"next,omitempty"` // After of the next page; "": this is the last page
 }
 
-// ScheduleTimes answers a preview.
+// ScheduleTimes is the answer to a preview.
 type ScheduleTimes struct {
 	Times []time.Time `json:"times"`
 }
 
 // ScheduleResume is what the body of a resume may say.
 type ScheduleResume struct {
-	From string `json:"from,omitempty"` // now: begin anew, also with times that have fired
+	From string `json:"from,omitempty"` // "now": the schedule begins anew, and may fire again for times that have fired
 }
 
-// ScheduleNamed answers a request about a schedule that is gone.
+// ScheduleNamed is the answer to a request after which the schedule is gone.
 type ScheduleNamed struct {
 	Queue string `json:"queue"`
 	Name  string `json:"name"`
@@ -112,7 +112,7 @@ const (
 	// MaxSchedulesPage bounds a page of schedules.
 	MaxSchedulesPage = 100
 
-	// ScheduleTimesShown is how many next times a schedule shows.
+	// ScheduleTimesShown is how many of its next times a schedule shows.
 	ScheduleTimesShown = 10
 
 	// ResumeFromNow is the value of ScheduleResume.From.

@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// Settlements: the first word of a message on an ack subject. They are
-// JetStream's but for +BACK, and for +OK, which older clients send for +ACK. An empty
-// message is an acknowledgement, too.
+// Settlements: the first word of a message on an ack subject. They are the words of JetStream, except for +BACK,
+// and for +OK, which older clients send in place of +ACK. An empty message is an acknowledgement, too.
 const (
 	SettleAck       = "+ACK"
 	SettleOK        = "+OK"
@@ -17,18 +16,18 @@ const (
 	SettleTerminate = "+TERM"
 	SettleNext      = "+NXT"
 
-	// SettleUnworked is what earlier clients send for SettleBack. It counts as a failure.
+	// SettleUnworked is what earlier clients send in place of SettleBack. It counts as a failure.
 	SettleUnworked = SettleNack + " 0s"
 )
 
 // Results of settlements in a bundle: the first words of their lines.
 const (
-	ResultOK    = "+OK"  // and, behind it, when an extended lease ends
-	ResultError = "-ERR" // and, behind it, the code, the reason or -, and a text
+	ResultOK    = "+OK"  // followed by the end of an extended lease
+	ResultError = "-ERR" // followed by the code, the reason or -, and a text
 )
 
-// ReadResult reads the line of a settlement in the answer to a bundle: when an extended lease ends, or why the settlement took no
-// effect. ok is false if the line is neither.
+// ReadResult reads one line of the answer to a bundle of settlements: when an extended lease ends, or why the
+// settlement took no effect. ok is false if the line says neither.
 func ReadResult(line string) (until string, refused *Error, ok bool) {
 	if until, ok := strings.CutPrefix(line, ResultOK); ok && (until == "" || until[0] == ' ') {
 		return strings.TrimPrefix(until, " "), nil, true

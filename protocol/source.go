@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// Source feeds a queue from a stream, or from a queue of another store by a [Link] of that.
+// Source feeds a queue from a stream, or from a queue of another store that has a [Link].
 type Source struct {
 	Name   string                     `json:"name"`
 	Remote string                     `json:"remote"`
 	Stream string                     `json:"stream,omitempty"`
-	Queue  string                     `json:"queue,omitempty"` // with the prefix of its pqd
+	Queue  string                     `json:"queue,omitempty"` // the queue of the other store, with the prefix of its pqd
 	Link   string                     `json:"link,omitempty"`
 	Mode   string                     `json:"mode,omitempty"`
 	Filter []string                   `json:"filter,omitempty"`
@@ -21,12 +21,12 @@ type Source struct {
 	Paused bool                       `json:"paused"`
 
 	State  string    `json:"state"`
-	Reason string    `json:"reason,omitempty"` // why it is so
+	Reason string    `json:"reason,omitempty"` // why it is in this state
 	Since  time.Time `json:"since,omitzero"`
-	Seq    uint64    `json:"seq"`           // the last message that it is done with, or the last batch of a link
-	Time   time.Time `json:"time,omitzero"` // of that
-	Last   uint64    `json:"last"`          // of the stream, as the runner saw it
-	Lag    uint64    `json:"lag"`           // messages from Seq to Last, or items that are ready at the link
+	Seq    uint64    `json:"seq"`           // the last message that the source is done with, or the last batch of a link
+	Time   time.Time `json:"time,omitzero"` // when that message was stored
+	Last   uint64    `json:"last"`          // the last message of the stream, as the runner saw it
+	Lag    uint64    `json:"lag"`           // messages between Seq and Last, or items that are ready at the link
 	Runner string    `json:"runner,omitempty"`
 
 	Counts SourceCounts `json:"counts"`
@@ -41,7 +41,7 @@ const (
 // The states of a source.
 const (
 	SourceRunning  = "running"
-	SourceStarting = "starting" // nobody has spoken with the stream yet
+	SourceStarting = "starting" // no bridge has spoken with the stream yet
 	SourcePaused   = "paused"
 	SourceBlocked  = "blocked"   // the queue or the store is full
 	SourceFailing  = "failing"   // the stream cannot be read
@@ -49,7 +49,7 @@ const (
 	SourceStopped  = "stopped"   // a person has to look
 )
 
-// Why a source has stopped: what its Reason begins with, in front of a colon.
+// Why a source has stopped. Its Reason begins with one of these words and a colon.
 const (
 	StopReplaced = "stream_replaced"
 	StopBehind   = "stream_behind"
@@ -69,7 +69,7 @@ type SourceCounts struct {
 	Poisoned  int64 `json:"poisoned"`
 }
 
-// SourceChange has the fields of a source to change. What is nil stays as it is.
+// SourceChange has the fields of a source to change. Nil fields stay as they are.
 type SourceChange struct {
 	Remote *string         `json:"remote,omitempty"`
 	Stream *string         `json:"stream,omitempty"`
@@ -83,10 +83,10 @@ type SourceChange struct {
 	Paused *bool           `json:"paused,omitempty"`
 }
 
-// SourceValue is the value of a header of the message, or of a token of its subject.
+// SourceValue takes a value from a header of the message, or from a token of its subject.
 type SourceValue struct {
 	Header  string `json:"header,omitempty"`
-	Token   int    `json:"token,omitempty"` // from 1
+	Token   int    `json:"token,omitempty"` // the number of the token, from 1
 	Default string `json:"default,omitempty"`
 }
 
@@ -100,17 +100,17 @@ type SourceResume struct {
 
 // SourcesRequest is the body of a request for a page of sources.
 type SourcesRequest struct {
-	After string `json:"after,omitempty"` // begin behind this name
+	After string `json:"after,omitempty"` // the page begins behind this name
 	Limit int    `json:"limit,omitempty"`
 }
 
-// SourcesPage answers it.
+// SourcesPage is the answer to a SourcesRequest.
 type SourcesPage struct {
 	Sources []Source `json:"sources"`
-	Next    string   `json:"next,omitempty"` // After of the next page; "" when this is the last one
+	Next    string   `json:"next,omitempty"` // After of the next page; "": this is the last page
 }
 
-// SourceNamed answers a request about a source that is gone.
+// SourceNamed is the answer to a request after which the source is gone.
 type SourceNamed struct {
 	Queue string `json:"queue"`
 	Name  string `json:"name"`
@@ -121,15 +121,16 @@ const MaxSourcesPage = 100
 
 // ItemSource is the message of which a source has made an item, or the item that it has taken from a link.
 type ItemSource struct {
-	Name    string    `json:"name"` // of the source
+	Name    string    `json:"name"` // the name of the source
 	Subject string    `json:"subject,omitempty"`
-	Seq     uint64    `json:"seq,omitempty"` // in the stream
+	Seq     uint64    `json:"seq,omitempty"` // the number of the message in the stream
 	Time    time.Time `json:"time,omitzero"`
 	MsgID   string    `json:"msg_id,omitempty"`
-	ID      string    `json:"id,omitempty"` // that the item had
+	ID      string    `json:"id,omitempty"` // the id that the item had at the giver of the link
 }
 
-// ReadItemSource reads a header of an item into what is known of its message, nil: nothing. It returns that if the header is not about it.
+// ReadItemSource reads one header of an item and adds it to what is known about the item's message, nil: nothing.
+// It returns of unchanged if the header is not about the message.
 func ReadItemSource(of *ItemSource, header, value string) (_ *ItemSource, err error) {
 	var read ItemSource
 	if of != nil {

@@ -25,12 +25,12 @@ var ErrorCodes = [...]int{
 
 // The two statuses that are compared as text.
 const (
-	StatusEndOfBatch   = "204" // of the message behind the last one of a batch
-	StatusNoResponders = "503" // of a server's answer to a message without a receiver
+	StatusEndOfBatch   = "204" // status of the message behind the last item of a batch
+	StatusNoResponders = "503" // status of a server's answer to a message without a receiver
 )
 
-// NoResponders reports whether an answer with this status and body is a server's message
-// that the request had no responders.
+// NoResponders reports whether a message with this status and body is the server's, which says that nobody received
+// the request.
 func NoResponders(status string, body []byte) bool {
 	return status == StatusNoResponders && len(body) == 0
 }
@@ -52,7 +52,7 @@ const (
 	DescriptionBehind = "Behind"
 )
 
-// Description returns the text of a code, which is JetStream's if JetStream has the code.
+// Description returns the text of a code: the text that JetStream has for it, if JetStream has the code.
 func Description(code int) string {
 	switch code {
 	case CodeEndOfBatch:
@@ -83,7 +83,7 @@ func Description(code int) string {
 	return "Internal Error"
 }
 
-// Reason is the cause behind a code, in the header PQ-Reason.
+// Reason says more than a code: it stands in the header PQ-Reason.
 type Reason string
 
 // Reasons of 404: why there is nothing to pop, or no such item or queue.
@@ -103,7 +103,7 @@ const (
 	ReasonGone     Reason = "gone"     // the item was acknowledged, given up or removed
 	ReasonTaken    Reason = "taken"    // another consumer has it
 	ReasonReturned Reason = "returned" // the item was given back
-	ReasonExpired  Reason = "expired"  // it ran out
+	ReasonExpired  Reason = "expired"  // the lease ran out
 )
 
 // Reasons of 429: which limit is reached.
@@ -117,19 +117,19 @@ const (
 	ReasonQuotaRequests Reason = "quota_requests" // requests a second of a tenant
 	ReasonQuotaQueues   Reason = "quota_queues"   // queues of a tenant
 	ReasonQuotaItems    Reason = "quota_items"    // items of a tenant
-	ReasonQuotaBytes    Reason = "quota_bytes"    // their bytes
+	ReasonQuotaBytes    Reason = "quota_bytes"    // bytes of items of a tenant
 	ReasonQuotaWaiting  Reason = "quota_waiting"  // waiting pops of a tenant
 	ReasonStoreFull     Reason = "store_full"     // bytes in the store's log, or on a disk that it is on
 )
 
 // Reasons of 409.
 const (
-	ReasonOccupied      Reason = "occupied"       // another item has the place of the imported one
-	ReasonLeaseRequired Reason = "lease_required" // leases of keys are counted
-	ReasonOnlyMin       Reason = "only_min"       // pops know the next item of each key alone
+	ReasonOccupied      Reason = "occupied"       // another item has the place of the imported item
+	ReasonLeaseRequired Reason = "lease_required" // the queue counts leases of keys, so a pop has to lease
+	ReasonOnlyMin       Reason = "only_min"       // the queue knows only the next item of each key, so only pop.min works
 	ReasonNotLeased     Reason = "not_leased"     // there is no lease to revoke
 	ReasonAnotherKey    Reason = "another_key"    // the item to be replaced has another key
 	ReasonHeld          Reason = "held"           // a link holds the item, or items
 	ReasonGiverBehind   Reason = "giver_behind"   // the store of a link has lost its end
-	ReasonTakerBehind   Reason = "taker_behind"   // the store that takes from a link has
+	ReasonTakerBehind   Reason = "taker_behind"   // the store that takes from a link has lost its end
 )
