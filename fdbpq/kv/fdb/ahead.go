@@ -11,19 +11,18 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// ahead are the reads of a transaction that were begun before their values were asked for.
-// Each call to the library is a way to its network thread and back, so a value that has
-// come is not asked for again. What the transaction writes itself makes it forget the
-// reads of these rows, or, for sums, adds to them.
+// ahead has the reads of a transaction that began before the transaction asked for their values. Each call to the
+// library is a way to its network thread and back, so a value that has come is not asked for again. When the
+// transaction writes a row, ahead forgets the reads of that row, or, for a sum, adds to what was read.
 type ahead struct {
 	rows   map[string]*aheadRow
 	ranges aheadRanges
 }
 
-// aheadRow is a row under way.
+// aheadRow is a row whose read has begun.
 type aheadRow struct {
 	future apple.FutureByteSlice
-	added  int64 // by the transaction since
+	added  int64 // the sum of what the transaction has added since
 	sum    bool  // it has added something
 }
 
@@ -61,7 +60,7 @@ func (a *ahead) add(key []byte, operand uint64) {
 	a.ranges.forget(key, key)
 }
 
-// cleared forgets what is in a range.
+// cleared forgets the reads of rows and ranges that a cleared range touches.
 func (a *ahead) cleared(begin, end []byte) {
 	for key := range a.rows {
 		if key >= string(begin) && key < string(end) {
@@ -107,10 +106,10 @@ func (t *tx) PrefetchRange(begin, end []byte, opts kv.RangeOptions) {
 	t.ahead.ranges.add(&aheadRange{begin: bytes.Clone(t.unprefixed(bounds.Begin)), end: bytes.Clone(t.unprefixed(bounds.End)), opts: opts, result: result})
 }
 
-// unprefixed is the key of the store for one of the library's.
+// unprefixed returns the store's key for a key of the library.
 func (t *tx) unprefixed(key apple.KeyConvertible) []byte { return key.FDBKey()[len(t.run.db.prefix):] }
 
-// known returns a value that was prefetched. The commit depends on it as on a read.
+// known returns a value that was prefetched, and makes the commit depend on it as a read does.
 func (t *tx) known(key []byte, snapshot bool) (value []byte, known bool, err error) {
 	value, known, err = t.ahead.row(key)
 	if err == nil && known && !snapshot {

@@ -12,18 +12,18 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// aheadRange is a range under way.
+// aheadRange is a range whose read has begun.
 type aheadRange struct {
 	begin, end []byte
 	opts       kv.RangeOptions
 	result     apple.RangeResult
 
-	gone  bool   // it was read, or is not true any more
-	reach []byte // the furthest end of this range and of those in front of it
+	gone  bool   // it was taken, or a write has changed it
+	reach []byte // the furthest end of this range and of all ranges in front of it
 }
 
-// aheadRanges are the ranges under way. A batch may have some for each of its requests, and
-// each read and write of the transaction asks for those that it touches.
+// aheadRanges are the ranges whose reads have begun. A batch may have some ranges for each of its requests, and
+// each read and write of the transaction looks for the ranges that it touches.
 type aheadRanges struct {
 	all     []*aheadRange // by their begin, once they are ordered
 	ordered bool
@@ -33,7 +33,7 @@ func (a *aheadRanges) add(r *aheadRange) {
 	a.all, a.ordered = append(a.all, r), false
 }
 
-// order puts the ranges in their order.
+// order sorts the ranges by their begin.
 func (a *aheadRanges) order() {
 	a.ordered = true
 	a.all = slices.DeleteFunc(a.all, func(r *aheadRange) bool { return r.gone })
@@ -47,8 +47,8 @@ func (a *aheadRanges) order() {
 	}
 }
 
-// near returns ranges, among them all that have keys from first to last. Where ranges lie
-// apart, there are no others.
+// near returns the ranges that have keys from first to last, and maybe others. If no ranges overlap, there are no
+// others.
 func (a *aheadRanges) near(first, last []byte) []*aheadRange {
 	if len(a.all) == 0 {
 		return nil
@@ -61,7 +61,8 @@ func (a *aheadRanges) near(first, last []byte) []*aheadRange {
 	return a.all[from:max(from, to)]
 }
 
-// take returns the result of the same read, which is given once.
+// take returns the result of a read of the same range with the same options, if one has begun. Each result is given
+// once.
 func (a *aheadRanges) take(begin, end []byte, opts kv.RangeOptions) (apple.RangeResult, bool) {
 	for _, r := range a.near(begin, begin) {
 		if !r.gone && r.opts == opts && bytes.Equal(r.begin, begin) && bytes.Equal(r.end, end) {
@@ -72,7 +73,7 @@ func (a *aheadRanges) take(begin, end []byte, opts kv.RangeOptions) (apple.Range
 	return apple.RangeResult{}, false
 }
 
-// forget forgets the ranges that have to do with the keys from first to last.
+// forget forgets the ranges that have keys from first to last.
 func (a *aheadRanges) forget(first, last []byte) {
 	for _, r := range a.near(first, last) {
 		r.gone = r.gone || bytes.Compare(r.end, first) > 0

@@ -14,9 +14,9 @@ import (
 // needs a few hundred bytes here and in a storage server, which has a limit of its own.
 const maxWatches = 100_000
 
-// connections has the process's connections by the path of their cluster file. Stores in
-// one cluster share a connection, and the client library runs one network thread for all.
-// The lock also guards the bindings' table of databases, which has none.
+// connections has the process's connections by the path of their cluster file. Stores in one cluster share a
+// connection, and the client library runs one network thread for all. The lock also guards the bindings' table of
+// databases, which has no lock of its own.
 var connections = struct {
 	sync.Mutex
 	open map[string]*connection

@@ -46,10 +46,10 @@ const (
 	unknown                 // may have been committed, or may yet be
 )
 
-// judge returns the meaning of an error code. A failed commit counts as not committed only
-// for codes of which the library promises that. So transaction_timed_out (1031),
-// transaction_cancelled (1025), operation_cancelled (1101) and others are unknown, like
-// commit_unknown_result (1021) and cluster_version_changed (1039).
+// judge returns the meaning of an error code. After a failed commit, a transaction counts as not committed only if
+// the library promises that for the code. So transaction_timed_out (1031), transaction_cancelled (1025),
+// operation_cancelled (1101) and others are unknown, like commit_unknown_result (1021) and cluster_version_changed
+// (1039).
 func judge(code int, at stage) verdict {
 	switch {
 	case code == codeTransactionTooLarge || code == codeKeyTooLarge || code == codeValueTooLarge:

@@ -100,8 +100,7 @@ func TestPaused(t *testing.T) {
 	awaitGoroutines(t, goroutines)
 }
 
-// awaitGoroutines fails the test unless there are soon no more goroutines than
-// that.
+// awaitGoroutines fails the test unless there are soon no more than limit goroutines.
 func awaitGoroutines(t *testing.T, limit int) {
 	t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
@@ -114,8 +113,8 @@ func awaitGoroutines(t *testing.T, limit int) {
 	}
 }
 
-// TestPausedCommit: a commit that was sent is waited for a little longer than
-// its context lasts; then its result is unknown, and that is the truth.
+// TestPausedCommit: when its context ends, a call waits a little longer for a commit that was sent; then it reports
+// that the result is unknown, and that is the truth.
 func TestPausedCommit(t *testing.T) {
 	nightly.Only(t, "it pauses a cluster; TestJudge has what each failure of the client library says")
 	cluster := fdbtest.New(t, 1)
@@ -159,7 +158,7 @@ type tally struct {
 	news    chan struct{} // a value for each row that was acknowledged
 	mu      sync.Mutex
 	done    map[uint64]bool // rows that were acknowledged
-	unknown map[uint64]bool // rows nobody knows of
+	unknown map[uint64]bool // rows of which nobody knows whether they were written
 	failed  map[uint64]bool // rows that certainly were not written
 }
 
@@ -196,7 +195,7 @@ func (y *tally) write(ctx context.Context) error {
 	return nil
 }
 
-// check compares the store with the book.
+// check compares the store with the tally.
 func (y *tally) check(t *testing.T) {
 	t.Helper()
 	there, count := map[string]bool{}, uint64(0)
@@ -258,7 +257,7 @@ func TestKilled(t *testing.T) {
 	for range 16 {
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				// Outlasts a recovery, or not, by chance.
+				// By chance its time is longer than a recovery, or not.
 				one, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 				if err := y.write(one); err != nil {
 					t.Error(err)

@@ -36,7 +36,7 @@ func update(t testing.TB, db kv.DB, fn func(tx kv.Tx) error) {
 	}
 }
 
-// rows returns all rows of a store as text, by both directions.
+// rows returns all rows of a store as text, read in both directions.
 func rows(t testing.TB, db kv.DB) string {
 	t.Helper()
 	var forward, backward []string

@@ -20,7 +20,7 @@ import (
 // versions behave.
 const apiVersion = 730
 
-// maxPrefix leaves room for keys in FoundationDB's limit.
+// maxPrefix leaves room for the store's keys within FoundationDB's limit.
 const maxPrefix = 1000
 
 // openTimeout is how long Open waits for the cluster by default. FoundationDB answers in
@@ -29,9 +29,8 @@ const openTimeout = 5 * time.Second
 
 // Options of a store.
 type Options struct {
-	// Prefix is what all keys of the store begin with in the cluster. Stores
-	// whose prefixes differ, and where neither begins with the other, share a
-	// cluster without seeing each other. Empty: the store owns the cluster.
+	// Prefix is the beginning of all keys of the store in the cluster. Stores share a cluster without seeing each
+	// other if neither of their prefixes begins with the other. Empty: the store owns the cluster.
 	Prefix []byte
 
 	// OpenTimeout is how long Open waits for the cluster to answer; 0: 5 s.

@@ -190,7 +190,7 @@ func (r *run) unavailable(last error) error {
 	switch {
 	case ended == nil:
 		return unavailable(last)
-	case code(last) == codeTransactionCancelled: // by the end of the context
+	case code(last) == codeTransactionCancelled: // the end of the context has cancelled it
 		return unavailable(ended)
 	}
 	return fmt.Errorf("%w: %w, after: %w", kv.ErrUnavailable, ended, last)

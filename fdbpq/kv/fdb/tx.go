@@ -83,7 +83,7 @@ func (t *tx) commit() error {
 	}
 	t.run.db.commits.Add(1)
 	if aside != nil {
-		_ = aside.commit() // otherwise its watches end
+		_ = aside.commit() // if it fails, its watches end
 	}
 	return nil
 }
@@ -107,8 +107,8 @@ func (t *tx) prefixed(buffer *[]byte, key []byte) apple.Key {
 	return *buffer
 }
 
-// bounds returns a range behind the prefix, and false when it is empty. Without
-// a prefix it ends where FoundationDB's own keys begin.
+// bounds returns a range with the prefix in front of its keys, and false if the range is empty. Without a prefix it
+// ends where FoundationDB's own keys begin.
 func (t *tx) bounds(begin, end []byte) (apple.KeyRange, bool) {
 	if len(t.run.db.prefix) == 0 && len(end) > 0 && end[0] == 0xff {
 		end = []byte{0xff}
@@ -183,7 +183,7 @@ func (t *tx) getAll(keys [][]byte, snapshot bool) ([][]byte, error) {
 	futures := make([]apple.FutureByteSlice, len(keys)) // nil: the value is known
 	for i, key := range keys {
 		if t.ahead.rows[string(key)] != nil {
-			continue // it may have to be waited for
+			continue // its read may have to be waited for
 		}
 		future, err := t.beginGet(key, snapshot)
 		if err != nil {
@@ -274,7 +274,7 @@ func (t *tx) fetch(bounds apple.KeyRange, opts kv.RangeOptions) (rows []apple.Ke
 	return rows, false, nil
 }
 
-// rangeOptions are the library's for a range.
+// rangeOptions returns the library's options for the read of a range.
 func rangeOptions(opts kv.RangeOptions) apple.RangeOptions {
 	options := apple.RangeOptions{
 		Limit:   min(opts.Limit, math.MaxInt32), // the library's limits have 32 bits
@@ -282,7 +282,7 @@ func rangeOptions(opts kv.RangeOptions) apple.RangeOptions {
 		Mode:    apple.StreamingModeExact,
 	}
 	if opts.MaxBytes > 0 {
-		// As much as a storage server returns at once.
+		// The library reads as much as a storage server returns at once.
 		options.Mode = apple.StreamingModeSerial
 	}
 	return options
@@ -311,8 +311,8 @@ func (t *tx) Conflict(key []byte) {
 	}
 }
 
-// begin fixes the state that the transaction reads. Without a read before, the library
-// would fix it at the commit and miss changes until then.
+// begin fixes the state that the transaction reads. Without it, a transaction that has read nothing would fix its
+// state at the commit, and miss changes until then.
 func (t *tx) begin() error {
 	if t.begun {
 		return nil
@@ -322,7 +322,7 @@ func (t *tx) begin() error {
 	return err
 }
 
-// version is the version of the state that the transaction reads.
+// version returns the version of the state that the transaction reads.
 func (t *tx) version() (int64, error) {
 	r := t.run
 	r.mu.Lock()

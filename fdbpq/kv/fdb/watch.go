@@ -13,8 +13,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// watch is a watch that has not ended. From the commit on a goroutine waits for
-// each, since the bindings offer nothing else; that is a few kilobytes and no time.
+// watch is a watch that has not ended. From the commit on each watch has a goroutine that waits for it, because the
+// bindings offer no other way. A goroutine costs a few kilobytes and no time.
 type watch struct {
 	db   *DB
 	key  []byte
@@ -119,9 +119,9 @@ func (t *tx) watch(w *watch) error {
 	return nil
 }
 
-// watchAside has another transaction watch the keys, which reads the same state.
-// With the library's own watches the commit would depend on their keys. Of a key
-// to which this transaction gives another value it depends all the same.
+// watchAside watches the keys by another transaction, which reads the same state. Watches of this transaction
+// itself would make its commit depend on the keys. The commit still depends on a key to which this transaction
+// gives another value.
 func (t *tx) watchAside() (aside *run, err error) {
 	version, err := t.version()
 	if err != nil {
