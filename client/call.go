@@ -42,7 +42,7 @@ func (c *Client) do(ctx context.Context, r *call) (*nats.Msg, error) {
 		deliver: func(m *nats.Msg) {
 			select {
 			case answers <- m:
-			default: // one answer is enough; that of the first attempt may come late
+			default: // one answer is enough; the answer to the first attempt may come late
 			}
 		},
 		reconnect: func() { notify(lost) },

@@ -45,7 +45,7 @@ type ConsumeOptions struct {
 	// StopWhenEmpty ends Consume when the queue has no ready item, instead of waiting.
 	StopWhenEmpty bool
 
-	// Holder is what the leases show as their holder; "": <host>-<process id>.
+	// Holder is the text that the leases show as their holder; "": <host>-<process id>.
 	Holder string
 
 	// Backoff returns the delay before the next delivery of a failed item, given how often it has
@@ -56,7 +56,7 @@ type ConsumeOptions struct {
 	// own contexts end; 0: as long as they need.
 	Grace time.Duration
 
-	// OnError gets the errors that handlers return, and those of pops and settlements,
+	// OnError gets the errors that handlers return, and the errors of pops and settlements,
 	// with the item if there is one. A pop for several workers fails once. Several goroutines may call it at the same time.
 	OnError func(item *Item, err error)
 }

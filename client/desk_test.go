@@ -122,7 +122,7 @@ func frames(t *testing.T, m *nats.Msg) (all []frame) {
 	return all
 }
 
-// payloadsOf are those of the items of a message.
+// payloadsOf returns the payloads of the items of a message.
 func payloadsOf(t *testing.T, m *nats.Msg) string {
 	t.Helper()
 	var all []string

@@ -95,7 +95,7 @@ func UniqueUntilLeased() PushOption {
 // UntilLeased is the value of an item's UniqueUntil.
 const UntilLeased = protocol.UntilLeased
 
-// Conflict is what a push does if another item has its [Unique] value.
+// Conflict says what a push does if another item has its [Unique] value.
 type Conflict string
 
 const (

@@ -91,7 +91,7 @@ type shipment struct {
 }
 
 // ship sends pushes in one message, and calls landed when the message is not under way any more. If it cannot be
-// sent, the error is that of the first push.
+// sent, the error is the error of the first push.
 func (c *Client) ship(calls []*pushCall, landed func()) error {
 	s := c.newShipment(calls, landed)
 	err := s.begin()
@@ -138,7 +138,7 @@ func (s *shipment) subject() string {
 	first := s.calls[0].msg.Subject
 	for _, p := range s.calls {
 		if p.msg.Subject != first {
-			to, _ := s.client.grammar.Build(subjects.Subject{Queue: s.queue, Verb: subjects.Push}) // as that of each was built
+			to, _ := s.client.grammar.Build(subjects.Subject{Queue: s.queue, Verb: subjects.Push}) // as the subject of each push was built
 			return to
 		}
 	}

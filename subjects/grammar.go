@@ -57,7 +57,7 @@ func (g Grammar) AtSite(name string) (Grammar, error) {
 }
 
 // WithTenants returns the grammar of subjects that name a tenant behind the prefix. The name of
-// a queue is then that of its tenant, a dot, and its own: acme.jobs. The subjects of the system have no tenant, and ask
+// a queue is then the name of its tenant, a dot, and its own name: acme.jobs. The subjects of the system have no tenant, and ask
 // about all, or have one, and ask about its queues.
 func (g Grammar) WithTenants() Grammar {
 	g.tenants = true
@@ -137,7 +137,7 @@ func (g Grammar) Events(queue string) string {
 // SystemEvent is the subject of an event that concerns no queue.
 func (g Grammar) SystemEvent(kind string) string { return g.prefix + sysToken + ".event." + kind }
 
-// IsSystemEvent reports whether a subject is that of an event, of any kind, that concerns no queue.
+// IsSystemEvent reports whether a subject is the subject of an event, of any kind, that concerns no queue.
 func (g Grammar) IsSystemEvent(subject string) bool {
 	_, _, under := g.cut(subject)
 	return under && strings.Contains(subject, "."+sysToken+".event.")

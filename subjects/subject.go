@@ -10,7 +10,7 @@ import (
 
 // Subject is a parsed subject. Fields that its verb does not have are zero.
 type Subject struct {
-	Queue       string // for all verbs but those of the system; with its tenant, if the grammar has tenants
+	Queue       string // for all verbs except the verbs of the system; with its tenant, if the grammar has tenants
 	Tenant      string // the asking tenant, for the verbs of the system; "": none
 	Verb        Verb
 	Priority    int64  // for Move, and for Push where the subject has one

@@ -7,7 +7,7 @@ import (
 	. "github.com/pqbridge/pqbridge/subjects"
 )
 
-// A grammar with tenants knows every subject behind the name of one, and those of the system without, too.
+// A grammar with tenants knows every subject behind the name of a tenant, and the subjects of the system also without a tenant.
 func TestTenants(t *testing.T) {
 	site, err := grammar(t, "pq").AtSite("hub")
 	if err != nil {

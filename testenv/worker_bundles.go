@@ -57,7 +57,7 @@ func (w *Worker) pushBundle() {
 	pushes := make([]history.Operation, w.bundleSize())
 	request := nats.NewMsg("pq." + w.Queue + ".push")
 	request.Header.Set("PQ-Bundle", strconv.Itoa(len(pushes)))
-	ids := w.Random.IntN(5) // 0: none; 1: those of items
+	ids := w.Random.IntN(5) // 0: none; 1: ids of items
 	if ids > 1 {
 		request.Header.Set("Nats-Msg-Id", name)
 	}

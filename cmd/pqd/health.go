@@ -86,7 +86,7 @@ func (h *health) page() map[string]string {
 	return map[string]string{}
 }
 
-// readyPage returns the fields that /readyz adds: those of page, and damage of the store.
+// readyPage returns the fields that /readyz adds: the fields of page, and the damage of the store.
 func (h *health) readyPage() map[string]string {
 	page := h.page()
 	if damage := h.damage.Load(); damage != nil {

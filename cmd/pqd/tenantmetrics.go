@@ -51,7 +51,7 @@ const gatherEvery = time.Second
 
 var errMetrics = errors.New("collecting the metrics failed: the operator's page says why")
 
-// tenantMetrics are the metrics of one tenant: those of its queues, and those about the tenant.
+// tenantMetrics are the metrics of one tenant: metrics of its queues, and metrics of the tenant itself.
 type tenantMetrics struct {
 	all prometheus.Gatherer
 	now func() time.Time

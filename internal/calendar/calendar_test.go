@@ -216,8 +216,8 @@ func zoneFile(t *testing.T, name string) []byte {
 	return data
 }
 
-// TestZoneDataIsOfItsVersion compares the archive with that of the toolchain, where that has
-// the same version.
+// TestZoneDataIsOfItsVersion compares the archive with the archive of the toolchain, if that is
+// of the same version.
 func TestZoneDataIsOfItsVersion(t *testing.T) {
 	root, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {

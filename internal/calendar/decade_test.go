@@ -127,7 +127,7 @@ func drawFrequent(r *rand.Rand, d *decade, least, most int) (s oracleSpec, want 
 	}
 }
 
-// TestDecade compares all times of two years with those of an enumeration, or as a campaign of the
+// TestDecade compares all times of two years with the times of an enumeration, or as a campaign of the
 // years 2020 to 2030, in each zone: with all changes of clocks in them.
 func TestDecade(t *testing.T) {
 	each := (*specsOf + len(theZones) - 1) / len(theZones)

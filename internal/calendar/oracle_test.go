@@ -274,7 +274,7 @@ func oracleSource(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-// TestEachMinute compares the times with those of an enumeration, around changes of the clocks of
+// TestEachMinute compares the times with the times of an enumeration, around changes of the clocks of
 // these zones.
 func TestEachMinute(t *testing.T) {
 	for _, zone := range theZones {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// TestPython compares times with those of a program in another language, which reads the same
+// TestPython compares times with the times of a program in another language, which reads the same
 // zones with other code. It enumerates local times, not instants.
 func TestPython(t *testing.T) {
 	python, err := exec.LookPath("python3")

@@ -11,7 +11,7 @@ import (
 )
 
 // archive is the tz database, one file a zone, as the distribution of Go has it in lib/time. Package time would
-// prefer the zones of the machine, and those of $ZONEINFO, to embedded ones: two bridges could then disagree about
+// prefer the zones of the machine and of $ZONEINFO to embedded zones: two bridges could then disagree about
 // a time, and neither could name the version of its data.
 //
 //go:embed zoneinfo.zip

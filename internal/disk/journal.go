@@ -36,7 +36,7 @@ type Event struct {
 	size   int64
 }
 
-// Tree is what is on a disk: files by their paths, and directories, which are
+// Tree is the content of a disk: files by their paths, and directories, which are
 // nil.
 type Tree map[string][]byte
 

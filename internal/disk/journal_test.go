@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Names are safe by the sync of their directory, bytes by that of their file,
+// Names are safe by the sync of their directory, bytes by the sync of their file,
 // and of what is not safe any part may be there.
 func TestReplay(t *testing.T) {
 	t.Parallel()

@@ -16,7 +16,7 @@ const (
 	// one program, each have a copy or two of it.
 	times = 16
 
-	// more is what any message may allocate besides.
+	// more is how much any message may allocate besides.
 	more = 1 << 20
 
 	// Bundled is how many bytes each request of a bundle counts for beside its own: in bridge and store it is a

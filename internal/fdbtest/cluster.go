@@ -274,7 +274,7 @@ func (c *Cluster) await(programs tools, isFine func(status) bool) error {
 	}
 }
 
-// logs is what the processes printed, for the report of a start that failed.
+// logs returns what the processes printed, for the report of a start that failed.
 func (c *Cluster) logs() string {
 	var text strings.Builder
 	for i, p := range c.Processes {

@@ -131,7 +131,7 @@ func (s *site) isRefusal(r reply, code int, text, what string) protocol.Error {
 	return told.Error
 }
 
-// numbers are those of a queue.
+// numbers are the numbers of a queue in the overview.
 type numbers struct{ Ready, Leased, Delayed, Waiting int64 }
 
 func (s *site) numbers(queue string) (n numbers) {

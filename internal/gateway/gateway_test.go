@@ -97,7 +97,7 @@ func TestItems(t *testing.T) {
 	}
 }
 
-// The overview has the age of the next item, and that of the oldest one behind more urgent
+// The overview has the age of the next item, and the age of the oldest item behind more urgent
 // ones, as far as it is known, and a word for what keeps items and pushes.
 func TestOverview(t *testing.T) {
 	t.Parallel()

@@ -70,7 +70,7 @@ var filter = `{"where":{"reason":"` + strings.Repeat("r", 8000) + `"}}`
 // asked is a request.
 type asked struct{ what, path, query, body string }
 
-// requests are those of a route: the longest paths, queries and bodies that it may get.
+// requests are the largest requests of a route: the longest paths, queries and bodies that it may get.
 func (r *route) requests(t testing.TB) (all []asked) {
 	t.Helper()
 	named := func(value string) string {
@@ -106,7 +106,7 @@ func (r *route) requests(t testing.TB) (all []asked) {
 	return all
 }
 
-// Whatever a request has, it costs what its bytes cost and those of the message that it becomes, and others are served.
+// Whatever a request has, it costs no more than its bytes and the bytes of the message that it becomes, and others are served.
 func TestLongest(t *testing.T) {
 	s := open(t)
 	client := http.Client{Timeout: testenv.Most}

@@ -18,7 +18,7 @@ import (
 )
 
 // Beyond the share of an address the answers that it has been reading for longest are cut off,
-// and beyond the bound of all those of the address with most.
+// and beyond the bound of all addresses the answers of the address that has most.
 func TestOutbox(t *testing.T) {
 	t.Parallel()
 	o := newOutbox(100)

@@ -161,7 +161,7 @@ func TestSampler(t *testing.T) {
 	})
 }
 
-// Pages together watch a bounded number of paths, and those of one address half of that.
+// Pages together watch a bounded number of paths, and the pages of one address half as many.
 func TestTooManyPaths(t *testing.T) {
 	t.Parallel()
 	l := &looks{count: make(map[string]int), body: make(map[string]string)}
@@ -193,7 +193,7 @@ func TestTooManyPaths(t *testing.T) {
 	watch(3, once("d"), "")
 }
 
-// heldBytes are those of all events that a sampler and its watchers keep.
+// heldBytes returns the bytes of all events that a sampler and its watchers keep.
 func (s *sampler) heldBytes() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

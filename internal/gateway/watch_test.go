@@ -11,7 +11,7 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// event is what a stream tells.
+// event is one event of a stream.
 type event struct {
 	Path   string
 	Status int

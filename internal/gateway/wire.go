@@ -17,7 +17,7 @@ import (
 // wire sends requests of the protocol.
 type wire struct {
 	nc      *nats.Conn
-	inbox   string // before the last token: bridges count all requests as those of one client
+	inbox   string // before the last token: to bridges all requests come from one client
 	pending *pending
 	lost    chan struct{} // closed when the connection is
 

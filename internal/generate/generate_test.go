@@ -14,7 +14,7 @@ import (
 
 const root = "../.."
 
-// Each file is what would be written, and there is no schema of a type that is gone.
+// Each file has the content that would be written, and there is no schema of a type that is gone.
 func TestGenerated(t *testing.T) {
 	t.Parallel()
 	files, err := generate(root)
@@ -148,7 +148,7 @@ func TestRegions(t *testing.T) {
 	}
 }
 
-// byHand are the files that have the fields of a configuration and are not generated: those of the other clients.
+// byHand are the files that have the fields of a configuration and are not generated: files of the other clients.
 var byHand = []struct{ file, begins, ends string }{
 	{"clients/js/index.d.ts", "export interface Config {\n", "\n}\n"},
 	{"clients/python/pqbridge/config.py", "class ConfigChange(TypedDict, total=False):\n", "\n\n\n"},

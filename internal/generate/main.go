@@ -24,7 +24,7 @@ func main() {
 	}
 }
 
-// run writes the files that have changed, removes those of types that are gone, and prints which.
+// run writes the files that have changed, removes the files of types that are gone, and prints which.
 func run(root string, said io.Writer) error {
 	files, err := generate(root)
 	if err != nil {

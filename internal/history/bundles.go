@@ -68,7 +68,7 @@ func (j *judge) siblings(look *Operation) (before []*item) {
 	return before
 }
 
-// moments groups the operations that happen at one moment: those of a bundle, unless some of them have no answer.
+// moments groups the operations that happen at one moment: the operations of a bundle, unless some of them have no answer.
 func moments(operations []Operation) (all [][]Operation) {
 	at, mixed := make(map[string]int), make(map[string]bool)
 	first := make(map[string]Outcome)

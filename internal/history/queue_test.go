@@ -47,7 +47,7 @@ var expected = map[flaw]Rule{
 	invents: Invented, showsGone: Shown, newestFirst: PassedOver, oldestLast: PassedOver,
 }
 
-// expectedOfKeys are those of a queue with keys.
+// expectedOfKeys are the expected results of a queue with keys.
 var expectedOfKeys = map[flaw]Rule{
 	exceeds: OverLimit, anyOfKey: OutOfOrder, lastOfKey: PassedOver, holdsKeys: NotEmpty, forgetsKeys: NotEmpty,
 	fenceStands: KeyFence, fenceShrinks: KeyFence, fenceMissing: NoKeyFence, wrongKey: WrongKey,
@@ -210,7 +210,7 @@ func (s *simulation) expire() {
 	}
 }
 
-// order is that of pop.min.
+// order is the order of pop.min.
 func (s *simulation) order(a, b stored) int {
 	if a.priority != b.priority {
 		return int(a.priority - b.priority)

@@ -13,7 +13,7 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// asked is what the server of a connection says about subjects. gone is all of them that it would deliver to nobody.
+// asked is what the server of a connection says about subjects. gone are all subjects whose messages it would deliver to nobody.
 func asked(t *testing.T, s *testenv.Server, nc *nats.Conn, subjects ...string) (gone []string, known bool) {
 	t.Helper()
 	of, err := interest.Of(s.Server())

@@ -266,7 +266,7 @@ func TestCompetingWriters(t *testing.T) {
 				case errors.Is(err, cluster.ErrMoved):
 					claims[w][after+1] = append(claims[w][after+1], claim{entry: entry, lost: true})
 				}
-				// What is there is what to append behind.
+				// The last entry that is there is the one to append behind.
 				for {
 					found, err := l.Read(ctx, after+1, 100)
 					if err != nil {

@@ -81,7 +81,7 @@ func (m *Members) Ask(ctx context.Context, member string, request []byte) ([]byt
 // MaxMessage implements cluster.Members.
 func (m *Members) MaxMessage() int { return int(m.nc.MaxPayload()) - headerRoom }
 
-// calls are those of functions that must not be called any more after end.
+// calls runs functions that must not run any more after end.
 type calls struct {
 	mu    sync.Mutex
 	ended bool

@@ -62,7 +62,7 @@ func root(store string, generation string) string { return "PQ_CLUSTER." + store
 // have to hear each other, so it stays the same.
 func Root(store string) string { return root(store, "1") }
 
-// subject is what the stream of a generation listens to; * stands for all.
+// subject is the subject that the stream of a generation stores; * stands for all generations.
 func (o Options) subject(generation string) string { return root(o.Name, generation) + ".log" }
 
 func (o Options) replicas() int { return cmp.Or(o.Replicas, DefaultReplicas) }

@@ -55,7 +55,7 @@ func deep(text []byte) bool {
 // fieldError is a mistake in a field. Its path is made on the way up: on the way down no path is needed, and the
 // paths of all levels together may be much longer than the text.
 type fieldError struct {
-	path string // "": that of the text as a whole
+	path string // where in the text; "": the text as a whole
 	err  error
 }
 

@@ -243,7 +243,7 @@ func (tx *referenceTx) read() error {
 
 func (tx *referenceTx) is(f flaw) bool { return tx.db.flaw == f }
 
-// state is what reads see.
+// state is the rows that reads see.
 func (tx *referenceTx) state() []referenceRow {
 	if !tx.is(readsLatest) || len(tx.ops) > 0 {
 		return tx.rows

@@ -221,7 +221,7 @@ func (l look) scan(r kv.Reader, seen *sighting) error {
 	return nil
 }
 
-// sighting is what one look has seen.
+// sighting has the rows that one look has seen.
 type sighting struct {
 	writers map[string]int // of all rows
 	own     []string       // rows of the transaction that looks

@@ -125,7 +125,7 @@ func TestLooksAreFew(t *testing.T) {
 	}
 }
 
-// All bounds are in proportion, and below those of what has to last longer.
+// All bounds are in proportion, and below the bounds of everything that has to last longer.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	for of, got := range map[time.Duration]time.Duration{long: Long(), 2 * time.Second: Attempt(), time.Millisecond: Times(time.Millisecond)} {

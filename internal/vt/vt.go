@@ -22,7 +22,7 @@ type Cell struct {
 	Style string // the numbers of the style, such as "1;31"
 }
 
-// Screen is what a terminal shows. Several goroutines may use it.
+// Screen is the picture that a terminal shows. Several goroutines may use it.
 type Screen struct {
 	// Wide reports the characters that take two columns.
 	Wide func(r rune) bool

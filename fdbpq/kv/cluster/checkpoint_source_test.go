@@ -73,7 +73,7 @@ func TestCheckpointIsOfOneMember(t *testing.T) {
 	}
 }
 
-// content is that of a file of the checkpoint on its way, or nothing.
+// content returns the content of a file of the checkpoint on its way, or nothing.
 func content(t *testing.T, disk *vfs.MemFS, name string) string {
 	t.Helper()
 	f, err := disk.Open("/copy.incoming/" + name)

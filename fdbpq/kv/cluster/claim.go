@@ -17,7 +17,7 @@ import (
 // A disk may go back to an old state: its machine is reverted, a volume is restored, or it is empty. Then the
 // member's positions look right, and its part of the log votes, but both have forgotten entries that they
 // acknowledged. So each member says with its heartbeats how far its disk is, and the disks of the others remember
-// these claims. A member syncs claims, its own and those of others, before it announces them.
+// these claims. A member syncs claims, its own and the claims of others, before it announces them.
 //
 // A claim that is smaller than the remembered claim, or has another id, proves that the disk has gone back, until a
 // new life begins. A candidate needs a majority of running members that no claim contradicts, and that began their

@@ -17,7 +17,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
 )
 
-// The store takes no new items while the disk of the active member is nearly full, or those of so
+// The store takes no new items while the disk of the active member is nearly full, or the disks of so
 // many others that no majority has room.
 func TestFullDisks(t *testing.T) {
 	t.Parallel()

@@ -24,7 +24,7 @@ var (
 
 // Log is a replicated sequence of entries, numbered from 1 without gaps. A store has one
 // log in each generation; a new generation begins when the log has lost entries. Methods
-// may be called from any number of goroutines. Errors other than those of this package
+// may be called from any number of goroutines. Errors other than the errors of this package
 // mean that the log could not be reached, or did not answer in time.
 type Log interface {
 	// Create makes the log, empty, unless it exists.

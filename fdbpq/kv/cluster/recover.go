@@ -33,7 +33,7 @@ type Position struct {
 	heartbeat heartbeat
 }
 
-// Consent is what an operator decides about a recovery.
+// Consent has the decisions of an operator about a recovery.
 type Consent struct {
 	Source  string   // the member with whose copy the store goes on; "": the furthest copy
 	Without []string // members that do not answer, and whose copies are given up

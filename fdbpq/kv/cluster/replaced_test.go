@@ -33,7 +33,7 @@ func (f *fleet) with(members []string, lost, by *node) (all []string) {
 	return all
 }
 
-// A node takes the place of a lost one. Its disk remembers like that of the lost one, before the
+// A node takes the place of a lost one. Its disk remembers like the disk of the lost node, before the
 // others know of it by their settings and after that.
 func TestReplacedNodeIsWitness(t *testing.T) {
 	t.Parallel()

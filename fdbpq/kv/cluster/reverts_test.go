@@ -24,7 +24,7 @@ type fleet struct {
 	acked map[string]string
 }
 
-// part is what the disk of a node has of the log.
+// part is the part of the log that is on the disk of a node.
 type part struct {
 	restore func()
 	last    uint64

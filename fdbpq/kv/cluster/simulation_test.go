@@ -179,7 +179,7 @@ func (c client) work(ctx context.Context) {
 	}
 }
 
-// counted is what one operation of a client saw.
+// counted is one operation of a client, and what it saw.
 type counted struct {
 	began, ended time.Time
 	member       string // that ran it

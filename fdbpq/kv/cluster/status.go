@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Role is what a member does.
+// Role says what a member does.
 type Role string
 
 const (

@@ -244,7 +244,7 @@ func flip(t *testing.T, disk vfs.FS, name string, at int64, bits byte) {
 	replace(t, disk, name, bytes)
 }
 
-// mustRead is what a file holds.
+// mustRead returns the content of a file.
 func mustRead(t *testing.T, disk vfs.FS, name string) []byte {
 	t.Helper()
 	f, err := disk.Open(name)

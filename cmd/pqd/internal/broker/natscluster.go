@@ -24,7 +24,7 @@ import (
 // or append to it controls all queues.
 const logAccount = "PQ_CLUSTER"
 
-// clusterName is what the NATS servers of PQ_CLUSTER call their cluster.
+// clusterName is the name that the NATS servers of PQ_CLUSTER give their cluster.
 const clusterName = "pqd"
 
 // identities are the users that pqd adds to its embedded server. Each process makes new ones, so only this process

@@ -62,7 +62,7 @@ func TestLogRemembersFewMessages(t *testing.T) {
 	}
 }
 
-// talkative is an error that says more than its text when it is asked for all, as those of Pebble.
+// talkative is an error that says more than its text when it is formatted with all details, as errors of Pebble do.
 type talkative struct{}
 
 func (talkative) Error() string { return "no space left" }

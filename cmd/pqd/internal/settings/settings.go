@@ -180,7 +180,7 @@ func (s *Settings) Grammar() (subjects.Grammar, error) {
 // IsSet reports whether a variable was set.
 func (s *Settings) IsSet(name string) bool { return s.set[name] }
 
-// among returns those of names that are set.
+// among returns the given names that are set.
 func (s *Settings) among(names ...string) []string {
 	return slices.DeleteFunc(names, func(name string) bool { return !s.set[name] })
 }
@@ -198,7 +198,7 @@ func variables() []string {
 	return names
 }
 
-// Unknown returns variables whose names begin like those of settings but name none, such as a mistyped name.
+// Unknown returns variables whose names begin like settings but are none, such as a mistyped name.
 func Unknown(environment []string) []string {
 	known := variables()
 	var names []string

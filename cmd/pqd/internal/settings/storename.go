@@ -100,7 +100,7 @@ func (n *StoreName) decodeJetStream(place string) error {
 	return nil
 }
 
-// units are those of sizes, as nats-server reads them.
+// units are the units of sizes, as nats-server reads them.
 const units = "KMGT"
 
 // minLog is the smallest log: a few of the largest transactions.
