@@ -13,7 +13,7 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// mostQueues is how many queues are looked at: each may take 0.2 s at a bridge that waits for another one.
+// mostQueues is how many queues are looked at.
 const mostQueues = 10_000
 
 // queues looks for queues that need attention. It asks for them a page at a time: there may be
