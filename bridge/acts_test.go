@@ -57,7 +57,7 @@ func TestLogOfAdministrativeActs(t *testing.T) {
 	} {
 		c.raw(step.subject, step.body, step.header...)
 		if step.want == "" {
-			continue // a line would come before that of the next step
+			continue // a line would come before the line of the next step
 		}
 		before, after, _ := strings.Cut(diary.await(t, "administrative act: "), " inbox=_INBOX")
 		if said := before + after; said != "INFO administrative act: admin."+step.want {

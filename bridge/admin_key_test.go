@@ -187,7 +187,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// A page has up to 100 keys, also of those that JSON makes long.
+// A page has up to 100 keys, also where JSON makes their names long.
 func TestLongKeys(t *testing.T) {
 	t.Parallel()
 	c := serve(t)

@@ -28,7 +28,7 @@ func (b *bulk) Read(*codec.Wire) (f *failure.Failure) {
 	return f
 }
 
-// Act is that of the first page: the others follow by its cursor.
+// Act describes the request for the first page: the other pages follow by its cursor.
 func (b *bulk) Act() (done bool, details []any) {
 	return !b.page.DryRun && b.page.After == nil, []any{"items", fdbpq.ReasonText(string(b.Msg.Data))}
 }

@@ -21,7 +21,7 @@ func (c *client) bulk(subject, body string) (answer protocol.BulkAnswer) {
 	return answer
 }
 
-// bodies are those of the items of a queue in a state, with their priorities.
+// bodies returns the payloads of the items of a queue in a state, with their priorities.
 func (c *client) bodies(queue, state string) (shown []string) {
 	c.Helper()
 	var page protocol.Page
@@ -206,7 +206,7 @@ func TestBulkPages(t *testing.T) {
 	c.has("jobs", "ready", "after the delete:0")
 }
 
-// Dead letters go back by reason, those of the queue alone.
+// Dead letters go back by reason, and only dead letters of the queue do.
 func TestBulkRequeue(t *testing.T) {
 	t.Parallel()
 	c := serve(t)

@@ -226,7 +226,7 @@ func object[T any](c *client, subject, body string) T {
 	return v
 }
 
-// info is what info says about a queue.
+// info asks for the info of a queue.
 type info struct {
 	Queue                                  string
 	Ready, Leased, Delayed, Waiting, Bytes int64

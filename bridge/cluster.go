@@ -53,7 +53,7 @@ type ClusterOptions struct {
 	// the other process may take over. After an error other than a *Refusal it is not known whether it takes over.
 	StepDown func(ctx context.Context, to string) (protocol.SteppedDown, error)
 
-	// Replace gives a node the place of one that is lost. Errors are like those of StepDown.
+	// Replace gives a node the place of a lost node. It returns the same errors as StepDown.
 	Replace func(ctx context.Context, old, by string) (protocol.Replaced, error)
 }
 

@@ -141,7 +141,7 @@ func TestDiskFull(t *testing.T) {
 	c.refused(c.raw("pq.jobs.pop.min", ""), 404)
 }
 
-// While the disk hangs, every request is answered: those that were being written when the
+// While the disk hangs, every request is answered: requests that were being written when the
 // disk continues, all others, reads included, with a refusal. The bridge is not ready.
 func TestDiskHangs(t *testing.T) {
 	t.Parallel()

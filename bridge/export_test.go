@@ -21,7 +21,7 @@ func EndMaintenance(b *Bridge) { b.keeper.stop() }
 // client still listens. It must be called before the first pop waits.
 func InterestPatience(b *Bridge, d time.Duration) { b.asker.SetPatience(d) }
 
-// OwnCollector returns the bridge's metrics without those of queues, for which it would ask the store.
+// OwnCollector returns the bridge's metrics without the metrics of queues, for which it would ask the store.
 func OwnCollector(b *Bridge) prometheus.Collector {
 	c := b.Collector().(collector)
 	c.queues = prometheus.CollectorFunc(func(chan<- prometheus.Metric) {})

@@ -19,7 +19,7 @@ func (c *client) shares(pops int) map[string]int {
 }
 
 // Keys take turns by weight, whatever each of them has waiting. Pushes and administrators
-// set weights, and those of an administrator win.
+// set weights, and the weights of an administrator win.
 func TestFairShares(t *testing.T) {
 	t.Parallel()
 	c := serve(t)

@@ -72,7 +72,7 @@ func (f *impostor) answer(m *nats.Msg) {
 	f.say(m.Reply, "", nil, nil)
 }
 
-// any is one of the last messages.
+// any returns one of the last messages.
 func (f *impostor) any() *nats.Msg {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -103,7 +103,7 @@ func (f *impostor) flood(ctx context.Context) {
 	}
 }
 
-// popped is what clients got.
+// popped are the items that clients got.
 type popped struct {
 	mu     sync.Mutex
 	items  map[string]int // how often each item came

@@ -755,7 +755,7 @@ func TestGoneBeforeTheTransaction(t *testing.T) {
 
 func (c *client) unseen() float64 { return c.own()["pq_waits_unseen{}"] }
 
-// Somebody listens to all inboxes of the workers. None of them is seen any more from the next sweep on: their waits are short, so that those of
+// Somebody listens to all inboxes of the workers. None of them is seen any more from the next sweep on: their waits are short, so that the waits of
 // workers that have gone end, and none is refused.
 func TestEavesdropper(t *testing.T) {
 	eachOwn(t, func(t *testing.T, own bool) {

@@ -78,7 +78,7 @@ func TestHistoryOfLengths(t *testing.T) {
 	}
 }
 
-// BenchmarkHistory is what a bridge does each minute for 1,000 queues that are busy.
+// BenchmarkHistory measures what a bridge does each minute for 1,000 busy queues.
 func BenchmarkHistory(b *testing.B) {
 	env := testenv.Bridge(b, chosen(nil))
 	c := &client{TB: b, Conn: env.NATS.Connect(b), env: env}

@@ -13,7 +13,7 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// page is what list answers.
+// page is the answer of list.
 type page struct {
 	Items []struct {
 		ID         string

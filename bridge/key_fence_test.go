@@ -26,7 +26,7 @@ func (c *client) keyFence(m *nats.Msg) int64 {
 }
 
 // The fence of a key grows from lease to lease, whichever item they are of, and every answer
-// about a lease has the one of that lease.
+// about a lease has the fence of that lease.
 func TestKeyFence(t *testing.T) {
 	t.Parallel()
 	c := serve(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// mostBytes is what a message has room for beside its headers.
+// mostBytes is how many bytes a message has room for beside its headers.
 const mostBytes = 1<<20 - 2<<10
 
 // message is one that a client sends.
@@ -314,7 +314,7 @@ func filters(subject, also string) func(l *longest) []message {
 var readsHeaders = map[subjects.Verb]bool{subjects.Push: true, subjects.Import: true, subjects.PopMin: true,
 	subjects.PeekMin: true, subjects.Ack: true, subjects.Link: true, subjects.AdminScheduleRun: true}
 
-// messages are those of a verb: its own, and each body, header block and subject that no verb expects.
+// messages are the messages to try with a verb: its own, and each body, header block and subject that no verb expects.
 func (l *longest) messages(v subjects.Verb, subject string) []message {
 	l.Helper()
 	var all []message

@@ -182,7 +182,7 @@ func TestOneBridgePopsAQueue(t *testing.T) {
 }
 
 // Requests that another bridge serves are answered as if this one had served them: pops with
-// headers and options, waiting ones, those of +NXT, and refused ones.
+// headers and options, pops that wait, pops of +NXT, and refused pops.
 func TestRequestsOfOtherBridges(t *testing.T) {
 	t.Parallel()
 	c, owner, others := contested(t, 2)

@@ -194,7 +194,7 @@ func TestBridgeWithFirstAttemptWakesUp(t *testing.T) {
 				slow.wakes(t)
 				i := c.info("jobs")
 				if !marked {
-					// This is what the mark is for. Leased items return.
+					// The mark is for this case. Leased items return.
 					if i.Ready != 0 && !strings.Contains(tc.name, "lease") {
 						t.Error("the first attempt does not take the item, so the test proves nothing")
 					}
@@ -350,7 +350,7 @@ func TestRepetitionThatIsNotFinal(t *testing.T) {
 }
 
 // A request that asks for no batch has one answer, whatever the pop with its id was. The leases of the
-// other items are those of the first answer.
+// the other items are the items of the first answer.
 func TestRepetitionWithoutBatch(t *testing.T) {
 	t.Parallel()
 	for _, lease := range [][]string{nil, {"PQ-Lease", "1h"}} {

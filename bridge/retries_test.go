@@ -20,7 +20,7 @@ func (c *client) shown(id, body string) *nats.Msg {
 	return c.pop("pq.jobs.get."+id, body)
 }
 
-// attempts are those that get shows of an item.
+// attempts returns the attempts that get shows of an item.
 func (c *client) attempts(id string) (all []protocol.Attempt) {
 	c.Helper()
 	text := c.shown(id, `{"attempts":true}`).Header.Get("PQ-Attempts")

@@ -11,7 +11,7 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// A wall clock that stays an hour ahead becomes that of schedules, and an event says so.
+// A wall clock that stays an hour ahead becomes the clock of schedules, and an event says so.
 func TestScheduleClockIsSet(t *testing.T) {
 	t.Parallel()
 	var passed, ahead atomic.Int64

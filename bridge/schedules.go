@@ -183,7 +183,7 @@ func (r *runSchedule) Act() (done bool, details []any) { return true, nil }
 
 func (r *runSchedule) within(room func(items, bytes int) error) { r.room = room }
 
-// expects is what a push of the largest item costs.
+// expects is how much a push of the largest item costs.
 func (r *runSchedule) expects() int { return 1 + fdbpq.MaxScheduleItem/request.OwedBytes }
 
 func (r *runSchedule) Read(*codec.Wire) (f *failure.Failure) {

@@ -122,7 +122,7 @@ func TestRefusesToSplitQueues(t *testing.T) {
 	c.push("pq.jobs.push", "x")
 }
 
-// metrics returns what all metrics say now, by name and labels but that of the store. It reads the store.
+// metrics returns what all metrics say now, by name and labels except the label of the store. It reads the store.
 func (c *client) metrics() map[string]float64 {
 	c.Helper()
 	return c.gather(c.env.Bridge.Collector())

@@ -109,7 +109,7 @@ func (r *bundleReader) init(start func(*settlement)) {
 	r.start, r.behind = start, make(map[string][]*settlement)
 }
 
-// submit starts a settlement, or a bundle, behind those of its queue that came before.
+// submit starts a settlement, or a bundle, behind the settlements of its queue that came before.
 func (r *bundleReader) submit(s *settlement) {
 	if s.bundle == nil && r.queues.Load() == 0 || !r.waits(s) {
 		r.start(s)

@@ -53,7 +53,7 @@ func (c *client) behind(db *slow, acks []string, settlement string) (settled, po
 	return settled, popped, release
 }
 
-// transactions counts the transactions of pops and those of settlements alone.
+// transactions counts the transactions with pops, and the transactions with settlements alone.
 func (c *client) transactions() (pops, changes float64) {
 	c.Helper()
 	m := c.metrics()

@@ -83,7 +83,7 @@ func (f *fed) make(config jetstream.StreamConfig) {
 	})
 }
 
-// consumer is the name of that of the source, if it takes.
+// consumer is the name of the source's consumer, if the source takes.
 func (f *fed) consumer() string { return "pq-" + f.env.Store.ID() + "-jobs=orders" }
 
 // publish publishes n messages with their numbers.
@@ -164,7 +164,7 @@ func numbers(from, to int) (all []string) {
 	return all
 }
 
-// Messages become items in their order, those that were there and those that come, with their headers and none of the publisher's
+// Messages become items in their order, messages that were there and messages that come, with their headers and none of the publisher's
 // words about the item.
 func TestSourceCopies(t *testing.T) {
 	t.Parallel()
@@ -411,7 +411,7 @@ func TestSourceOfASilentRemoteWaitsAlone(t *testing.T) {
 	ofFed[protocol.Source](f, "pq.jobs.admin.source.silent.resume", "")
 }
 
-// metrics are those of the source, by their names; of its state, by the state; and of events, by their types.
+// metrics returns the metrics of the source, by their names; the metric of its state, by the state; and of events, by their types.
 func (f *fed) metrics() map[string]float64 {
 	f.Helper()
 	families, err := f.registry().Gather()

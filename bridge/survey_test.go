@@ -43,7 +43,7 @@ func (r countedReader) Range(begin, end []byte, opts kv.RangeOptions) ([]kv.Pair
 	return pairs, err
 }
 
-// A scrape reads as much with many queues as with those that have places, and looks at a
+// A scrape reads as much with many queues as with only the queues that have places, and looks at a
 // bounded number of priorities.
 func TestScrapesReadLittle(t *testing.T) {
 	t.Parallel()

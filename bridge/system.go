@@ -75,7 +75,7 @@ func (q *queues) find(v *view) error {
 	return q.answerJSON(protocol.Queues{Total: len(names), Offset: offset, Limit: q.limit, Queues: names[first:last]})
 }
 
-// scope is the beginning of the names of all queues that the request is about: those of the asking tenant, or all.
+// scope is the beginning of the names of all queues that the request is about: the queues of the asking tenant, or all queues.
 func (q *queues) scope() string {
 	if q.Subject.Tenant == "" {
 		return ""

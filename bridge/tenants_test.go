@@ -40,7 +40,7 @@ func (r *rate) becomes(requests int64) {
 	r.passed.Add(int64(time.Hour))
 }
 
-// tenantInfo is what a tenant sees of itself.
+// tenantInfo is the part of _sys.info that a tenant sees about itself.
 func (c *client) tenantInfo(tenant string) *protocol.Tenant {
 	c.Helper()
 	var system protocol.System
@@ -139,7 +139,7 @@ func TestTenantsAreApart(t *testing.T) {
 		c.refused(c.ask("pq.a.jobs.requeue."+id, fmt.Sprintf(`{"to":%q}`, name)), 400)
 		c.refused(c.ask("pq.a.jobs-dead.admin.requeue", fmt.Sprintf(`{"all":true,"to":%q}`, name)), 400)
 	}
-	c.refused(c.ask("pq.a.more.admin.config", `{"dead_letter":"jobs"}`), 400) // b's accepts those of all, a's does not
+	c.refused(c.ask("pq.a.more.admin.config", `{"dead_letter":"jobs"}`), 400) // b's jobs accepts the dead letters of all queues, a's does not
 	// An import says which queue a dead letter comes from, by the tenant's own name for it.
 	c.refused(c.ask("pq.a.jobs-dead.import", "dead", "PQ-Id", id, "PQ-Dead-Reason", "x", "PQ-Origin", "b.jobs", "PQ-Origin-Id", "1"), 400)
 	letter := fdbpq.Import{Priority: 3, Pushed: time.Now(), Unique: "letter", Dead: &fdbpq.DeadLetter{Reason: "x", Origin: "b.jobs", OriginID: "1"}}
@@ -277,7 +277,7 @@ func TestQuotaOfWaitingPops(t *testing.T) {
 	}
 }
 
-// Requests beyond the rate are refused; those of others are served.
+// Requests beyond the rate are refused; the requests of other tenants are served.
 func TestQuotaOfRequests(t *testing.T) {
 	t.Parallel()
 	c, rate := withRate(t)
@@ -297,7 +297,7 @@ func TestQuotaOfRequests(t *testing.T) {
 	if m := c.ask("pq.t.b.push", strings.Repeat("0 1\nx\n", 100), "PQ-Bundle", "100"); m.Header.Get("Nats-Service-Error") != "" {
 		t.Errorf("a bundle while there are requests: %v", m.Header)
 	}
-	rate.passed.Add(int64(19 * time.Second)) // it has taken those of twenty
+	rate.passed.Add(int64(19 * time.Second)) // it has taken the tokens of twenty
 	c.refused(c.ask("pq.t.b.info", ""), 429, "quota_requests")
 	rate.passed.Add(int64(2 * time.Second))
 	if m := c.ask("pq.t.b.info", ""); m.Header.Get("PQ-Reason") != "" {
@@ -439,7 +439,7 @@ func TestQuotaOfRuns(t *testing.T) {
 	if m := c.ask("pq.t.q.admin.schedule.s.run", ""); m.Header.Get("PQ-Reason") != "" {
 		t.Errorf("a run while there are requests: %v", m.Header)
 	}
-	rate.passed.Add(int64(2 * time.Second)) // it has cost those of three
+	rate.passed.Add(int64(2 * time.Second)) // it has cost the tokens of three
 	c.refused(c.ask("pq.t.q.info", ""), 429, "quota_requests")
 }
 

@@ -309,7 +309,7 @@ func TestWaitersAreSmall(t *testing.T) {
 	c.refused(c.raw("pq.jobs.peek.min", long), 413)
 }
 
-// heap is what is in use after a collection.
+// heap returns the bytes in use after a collection.
 func heap() int64 {
 	runtime.GC()
 	runtime.GC()

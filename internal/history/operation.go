@@ -51,7 +51,7 @@ type Operation struct {
 	Item     string        `json:"item,omitempty"` // pushed, delivered or settled; each item is pushed once
 	Priority int64         `json:"priority"`       // of the item
 	Fence    int64         `json:"fence,omitempty"`
-	Lease    time.Duration `json:"lease,omitempty"` // asked for; of Extend: as long as the lease was; 0 when it is known to be over
+	Lease    time.Duration `json:"lease,omitempty"` // asked for; of Extend: how long the lease is from then on; 0 when it is known to be over
 	Ack      string        `json:"ack,omitempty"`   // the subject that settles a lease
 	Call     time.Duration `json:"call"`            // since the history began
 	Return   time.Duration `json:"return"`

@@ -118,7 +118,7 @@ var maxBundleID = fdbpq.MaxMsgID - len(idInBundle) - len(strconv.Itoa(protocol.M
 // eachValue is the value that protocol.HeaderEach may have.
 const eachValue = "true"
 
-// readHeaders reads the headers of the bundle itself. Those of items are in their frames.
+// readHeaders reads the headers of the bundle itself. The headers of items are in their frames.
 func (b *Bundle) readHeaders(header nats.Header) (f *failure.Failure) {
 	for key, values := range header {
 		switch {

@@ -115,7 +115,7 @@ func FuzzSettlement(f *testing.F) {
 	})
 }
 
-// A genuine token with unexpected content, such as that of another version, gives a pop
+// A genuine token with unexpected content, such as the token of another version, gives a pop
 // within bounds or is refused.
 func FuzzToken(f *testing.F) {
 	var s Sealer

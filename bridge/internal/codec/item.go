@@ -81,7 +81,7 @@ func Death(letter *fdbpq.DeadLetter) *protocol.Death {
 	return &d
 }
 
-// AddHeaders adds the headers of an item to those of its answer.
+// AddHeaders adds the headers of an item to the headers of its answer.
 func AddHeaders(to nats.Header, block []byte) {
 	rest := string(block)
 	for rest != "" {

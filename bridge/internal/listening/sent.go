@@ -24,7 +24,7 @@ type sentBundle struct {
 	leases int
 }
 
-// maxLeases is how many leases are remembered: those of a longer time than a server takes to report that no client
+// maxLeases is how many leases are remembered: the leases of a longer time than a server takes to report that no client
 // was there.
 const maxLeases = 1 << 15
 

@@ -63,7 +63,7 @@ func (s *Sight) Sweep(replies []string) (gone []string, hidden bool) {
 	return gone, hidden
 }
 
-// kinds are the kinds of reply subjects, and those that are not seen.
+// kinds returns the kinds of the reply subjects, and the kinds that had a listener to all.
 func (s *Sight) kinds(replies []string) (all []kind) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +100,7 @@ func (s *Sight) found(kinds []kind, there func(i int) bool) (hidden bool) {
 const nuid = 22
 
 // kindOf divides a reply subject before the first token that a library has chosen at random. If it finds none, it
-// takes the last two tokens for those of the connection and of the request.
+// takes the last two tokens for the tokens of the connection and of the request.
 func kindOf(reply string) kind {
 	tokens := strings.Split(reply, ".")
 	n := max(1, len(tokens)-2)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Inboxes of one kind are those of all connections with one prefix.
+// The inboxes of all connections with one prefix are one kind.
 func TestKinds(t *testing.T) {
 	t.Parallel()
 	const a, b = "mZHK3ftDlc1XnSaNVxxDOh", "AbCdEfGhIjKlMnOpQrStUv" // as libraries choose them

@@ -14,7 +14,7 @@ type Identity struct {
 	StoreID string    // a copy of a store has the id of its original
 	Started time.Time // zero for a bridge whose store can be shared
 	Site    string    // its name stands in front of another prefix that the bridge serves; "": none
-	AtSite  bool      // Prefix is the one of the site
+	AtSite  bool      // Prefix is the prefix of the site
 	Server  Server
 }
 

@@ -122,7 +122,7 @@ func TestLeavingServesWhatWaits(t *testing.T) {
 	w.settled(others...)
 }
 
-// unspied ends the client's subscription, which the server would take for that of a bridge.
+// unspied ends the client's subscription, which the server would take for the subscription of a bridge.
 func (w *owners) unspied() {
 	w.Helper()
 	if err := w.spying.Unsubscribe(); err != nil {

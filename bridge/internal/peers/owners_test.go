@@ -30,7 +30,7 @@ type owners struct {
 	bridges []*bridge
 }
 
-// bridge is one of them, with the requests that it is to serve.
+// bridge is one of the bridges, with the requests that it is to serve.
 type bridge struct {
 	*peers.Owners
 	id     string

@@ -278,7 +278,7 @@ func TestRepeatedRequests(t *testing.T) {
 	w.idle(asker, deaf)
 }
 
-// No answer but that of the bridge that was asked, to this message, changes anything: requests
+// No answer except the answer of the bridge that was asked, to this message, changes anything: requests
 // that were sent are not served where they came from, whatever a client says.
 func TestForgedAnswers(t *testing.T) {
 	t.Parallel()

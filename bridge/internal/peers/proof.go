@@ -62,7 +62,7 @@ func proofSubject(asker, prover string) string {
 	return asker + ".event." + eventBridge // an event of the queue that has the token's name
 }
 
-// sysEvent follows a bridge's own prefix, or that of the bridge that asks.
+// sysEvent follows a bridge's own prefix, or the prefix of the bridge that asks.
 const sysEvent = "._sys.event." + eventBridge
 
 // Prove answers a question for this bridge that carries a challenge.
@@ -105,7 +105,7 @@ func (r *Rivals) proven(m *nats.Msg, nonce string) (Identity, bool) {
 type hint struct {
 	Identity
 	answers string // subject of the answers to its challenge
-	far     bool   // its server is neither that of this bridge nor of its cluster
+	far     bool   // its server is neither the server of this bridge nor in its cluster
 	proven  bool
 	gone    bool // no bridge receives the questions to it
 }

@@ -59,7 +59,7 @@ func (r *Rivals) Refuse(ctx context.Context) error {
 	return err
 }
 
-// sighting is what a search has found.
+// sighting has the rivals that a search has found, or that it has found none.
 type sighting struct {
 	rivals []Identity // that have proven themselves
 	alone  bool       // the server reports that there are no other bridges

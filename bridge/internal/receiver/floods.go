@@ -2,7 +2,7 @@ package receiver
 
 import "sync/atomic"
 
-// Floods tells a connection which messages the receiver would refuse unread: those of tenants that flood it. The
+// Floods tells a connection which messages the receiver would refuse unread: the messages of tenants that flood it. The
 // connection then need not read them. The zero value is ready for use, and nil knows of no flood.
 type Floods struct {
 	refuse atomic.Pointer[func(subject, reply string) bool] // nil: no tenant floods

@@ -16,7 +16,7 @@ import (
 // floods in another way is refused for longer.
 type lines struct {
 	common   line
-	by       map[string]*line // of tenants: those with messages, those that flood, and some others
+	by       map[string]*line // of tenants: all tenants with messages, all that flood, and some others
 	ready    []*line          // with messages, in the order of their turns
 	flooding []*line
 }
@@ -36,7 +36,7 @@ const (
 	lineMost  = shedAt / 8
 	lineBytes = shedAtBytes / 4
 
-	// turnMost is how many messages of a line come before those of the next line, roundMost how many are taken
+	// turnMost is how many messages of a line come before the messages of the next line, roundMost how many are taken
 	// before the lines are looked at again. The message that reaches the bound of bytes is the last one, too.
 	turnMost   = 16
 	roundMost  = 64

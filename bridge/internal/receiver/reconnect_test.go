@@ -217,7 +217,7 @@ func (s *station) busy() (end func()) {
 }
 
 // subscriptions returns when the server has so many subscriptions for a subject, after the
-// receiver has said all it has to. Those of earlier connections end a moment later.
+// receiver has said all it has to. The subscriptions of earlier connections end a moment later.
 func (s *station) subscriptions(subject string, want int) {
 	s.t.Helper()
 	s.until("the receiver is connected", s.nc.IsConnected)

@@ -24,7 +24,7 @@ func placed(p *request.PerQueue) string {
 	return strings.Join(append(text, fmt.Sprintf("_other:%d", rest.Tally[request.Pushed])), " ")
 }
 
-// The queues that are counted first have places, and keep them. Others get those of
+// The queues that are counted first have places, and keep them. Others get the places of
 // queues that were never counted, and then none.
 func TestPlacesOfQueues(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 )
 
-// only are numbers of the last hour that are 0 but for those of some minutes ago.
+// only are numbers of the last hour that are 0 except for some minutes ago.
 func only(ago map[int]int64) []int64 {
 	all := make([]int64, 60)
 	for minutes, n := range ago {

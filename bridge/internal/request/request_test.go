@@ -148,7 +148,7 @@ func TestGateDrain(t *testing.T) {
 	})
 }
 
-// The time of a request is that of the work on it: not the wait, and not the attempts
+// The time of a request is the time of the work on it: not the wait, and not the attempts
 // that found nothing.
 func TestTook(t *testing.T) {
 	t.Parallel()
@@ -236,7 +236,7 @@ func TestHistograms(t *testing.T) {
 	})
 }
 
-// The rates of a bounded number of queues are remembered: those that were active last.
+// The rates of a bounded number of queues are remembered: the queues that were active last.
 func TestRatesOfManyQueues(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -131,7 +131,7 @@ func NewStatistics(verbs []string, queues int) *Statistics {
 	return s
 }
 
-// Count counts a request that was answered, or those of a bundle.
+// Count counts a request that was answered, or the requests of a bundle.
 func (s *Statistics) Count(r *Request, f *failure.Failure) {
 	v := &s.Verbs[r.Verb.Index]
 	took := r.Took()
@@ -189,7 +189,7 @@ type rate struct {
 
 const (
 	rateWindow = time.Minute
-	maxQueues  = 4096 // whose rates are remembered: those that were active last
+	maxQueues  = 4096 // whose rates are remembered: the queues that were active last
 )
 
 func (r *rate) now(now time.Time) float64 {

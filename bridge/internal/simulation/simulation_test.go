@@ -65,7 +65,7 @@ func (s *simulation) dial(options ...nats.Option) (*nats.Conn, error) {
 	return nats.Connect("", append(options, nats.InProcessServer(s))...)
 }
 
-// chances are those of a faulty store, or of one without faults if calm.
+// chances returns the chances of faults of a faulty store, or of a store without faults if calm.
 func (s *simulation) chances() fault.Chances {
 	if s.random.IntN(3) == 0 {
 		return nil

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// No two sources have one consumer, whatever their names and those of their queues and tenants are.
+// No two sources have one consumer, whatever the names of the sources, of their queues and of their tenants are.
 func TestConsumersAreDistinct(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()

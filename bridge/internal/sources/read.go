@@ -17,7 +17,7 @@ const (
 	lastBlocked  = 30 * time.Second
 )
 
-// errDisorder: the messages are not those that were requested.
+// errDisorder: the messages are not the messages that were requested.
 var errDisorder = errors.New("messages came out of order")
 
 // read reads from a consumer, and pushes, until something fails.
@@ -83,7 +83,7 @@ func (b *batch) age(now time.Time) {
 	b.came = now
 }
 
-// gather returns a delivery and those that have arrived behind it, as far as they fit into one transaction.
+// gather returns a delivery and the deliveries that have arrived behind it, as far as they fit into one transaction.
 func (a *attempt) gather(ctx context.Context, p *pull, d delivery) (b batch, err error) {
 	last := a.source.Position.Seq
 	gaps := gaps{attempt: a}

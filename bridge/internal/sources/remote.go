@@ -14,7 +14,7 @@ import (
 
 // Remote is a NATS server where a bridge finds streams.
 type Remote struct {
-	// Connect makes a connection. These options come behind those of the remote.
+	// Connect makes a connection. These options come behind the options of the remote.
 	Connect func(options ...nats.Option) (*nats.Conn, error)
 
 	Identity string              // changes when Connect leads elsewhere

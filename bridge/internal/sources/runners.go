@@ -37,7 +37,7 @@ type Options struct {
 	// Room says why a queue takes no new items, or nil. ended is called after the transaction.
 	Room func(queue string, items, bytes int) (ended func(), full error)
 
-	Fed    func(queue string, bytes int, fed *fdbpq.Fed) // bytes are those of the messages that are handled
+	Fed    func(queue string, bytes int, fed *fdbpq.Fed) // bytes is the size of the messages that are handled
 	Event  func(protocol.SourceEvent)
 	Failed func(error) // a transaction has failed
 }
@@ -229,7 +229,7 @@ func (r *Runners) unsaid(s *fdbpq.Source, now int64) bool {
 // saysAtOnce bounds the sources of one such transaction.
 const saysAtOnce = 200
 
-// say writes that this bridge runs sources, and returns those that it does run.
+// say writes that this bridge runs sources, and returns the sources that it does run.
 func (r *Runners) say(ctx context.Context, says []*fdbpq.Source) (mine []*fdbpq.Source, err error) {
 	for some := range slices.Chunk(says, saysAtOnce) {
 		claims := make([]fdbpq.SourceClaim, len(some))

@@ -416,7 +416,7 @@ func (a *attempt) stopped(stop *fdbpq.SourceStop) {
 	a.tell(protocol.SourceEvent{Type: protocol.EventSourceStopped, Reason: string(stop.Reason), Text: stop.Text})
 }
 
-// skipped reports messages that the stream has dropped, together with those that were not reported yet.
+// skipped reports messages that the stream has dropped, together with dropped messages that were not reported yet.
 func (w *worker) skipped(n int64) {
 	if w.untold += n; w.untold > 0 && w.tell(protocol.SourceEvent{Type: protocol.EventSourceSkipped, Count: w.untold}) {
 		w.untold = 0

@@ -103,7 +103,7 @@ func (f *Found) age(then time.Time) float64 {
 }
 
 // Looks bounds the reads of a look at a queue; 0: none of that kind. Priorities are read for the oldest item,
-// leases for the oldest lease and for those of links.
+// leases for the oldest lease and for the leases of links.
 type Looks struct {
 	Priorities, Leases, Keys int
 	Cause                    bool // of a survey: why nothing moves
@@ -180,7 +180,7 @@ func (s *Surveyor) read(ctx context.Context) (map[string]queue, error) {
 // queues one by one would take seconds.
 const surveyReaders = 16
 
-// readAll reads queues. With an error it also returns those that it has read.
+// readAll reads queues. With an error it also returns the queues that it has read.
 func (s *Surveyor) readAll(ctx context.Context, names []string, most Looks) (map[string]queue, error) {
 	slices.Sort(names) // rows that lie together are read together
 	surveys := make(map[string]queue, len(names))

@@ -273,7 +273,7 @@ func (t *Tenant) Unread() {
 	t.unread++
 }
 
-// Left says why the tenant may not have items that no request brings, such as those of its schedules: its rate has
+// Left says why the tenant may not have items that no request brings, such as items of its schedules: its rate has
 // no request left. The items are charged later.
 func (t *Tenant) Left() *failure.Failure {
 	if t == nil {

@@ -31,7 +31,7 @@ func (p *Pops[T]) admit(w *Wait) (evicted *Pop[T], err error) {
 	return evicted, nil
 }
 
-// bands is the number of bands that pops wait for, without the one of all priorities.
+// bands is the number of bands that pops wait for, without the band of all priorities.
 func (q *queue[T]) bands() int {
 	n := len(q.lines)
 	if q.lines[fdbpq.AllPriorities] != nil {

@@ -66,7 +66,7 @@ type Pop[T any] struct {
 	ended     error     // why it does not wait any more, although it is attempted
 
 	inLine, ofClient, inSweep element[T]
-	ending                    int // its index among those that end
+	ending                    int // its index among the pops that end
 }
 
 // NewPop returns a pop that does not wait yet. The caller knows it as the value that

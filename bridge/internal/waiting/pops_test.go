@@ -30,7 +30,7 @@ type line struct {
 	seen seen
 }
 
-// seen is what a line reported.
+// seen has the reports of a line.
 type seen struct {
 	ended  map[string]error
 	order  []string   // in which they ended
@@ -269,7 +269,7 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// Close ends all waits, also those of pops that are being served.
+// Close ends all waits, also the waits of pops that are being served.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLine(t, 10)

@@ -9,7 +9,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// queue has the pops that wait at a queue: each pop stands in the line of its band, and among those of its client.
+// queue has the pops that wait at a queue: each pop stands in the line of its band, and among the pops of its client.
 type queue[T any] struct {
 	name    string
 	tenant  string
