@@ -262,7 +262,7 @@ func (m *meetings) meet(t *testing.T) {
 }
 
 // empty takes what is left in a queue, and what comes back to it: a pop that looks for an item, and is cut off, may
-// lose one that is there.
+// lose an item that is there.
 func (m *meetings) empty(t *testing.T, queue string) {
 	testenv.Await(t, queue+" is empty", func() bool {
 		for {

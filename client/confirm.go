@@ -68,7 +68,7 @@ func nothingTaken(ctx context.Context, err error) error {
 	return &Error{Op: e.Op, Queue: e.Queue, Code: protocol.CodeTimeout, cause: ctx.Err(), Description: "nothing arrived before the end of the context"}
 }
 
-// confirm acknowledges items, which pops them for good, and returns those that the caller has. It returns none and
+// confirm acknowledges items, which pops them for good, and returns the items that the caller has. It returns none and
 // no error if all of them were lost to others. Items that the queue itself leases stay leased.
 func (t *taking) confirm(ctx context.Context, items []*Item) (popped []*Item, err error) {
 	if !items[0].confirms {
@@ -102,7 +102,7 @@ func (t *taking) confirm(ctx context.Context, items []*Item) (popped []*Item, er
 	return popped, err
 }
 
-// popped turns an acknowledged item into one that was popped without a lease.
+// popped turns an acknowledged item into an item that was popped without a lease.
 func (i *Item) popped() *Item {
 	i.mu.Lock()
 	defer i.mu.Unlock()

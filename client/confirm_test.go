@@ -34,7 +34,7 @@ func (w *world) waitThenPush(t *testing.T, c *client.Client, queue string, opts 
 	return item
 }
 
-// An item that was waited for looks as one that was there.
+// An item for which a pop waited looks like an item that was there.
 func TestWaitedForGood(t *testing.T) {
 	t.Parallel()
 	w := start(t)

@@ -42,7 +42,7 @@ func (d *desk) connect(t *testing.T) {
 	}
 }
 
-// client is one that repeats nothing by itself during the test.
+// client is a client that repeats nothing by itself during the test.
 func (d *desk) client(t *testing.T, opts ...client.Option) *client.Client {
 	t.Helper()
 	c := newClient(t, d.Connect(t), opts...)

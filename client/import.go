@@ -23,7 +23,7 @@ type Import struct {
 	Pushed     time.Time
 	NotBefore  time.Time // zero: ready
 	Expires    time.Time // zero: never
-	Deliveries int       // those that are neither Interruptions nor Returns were failures
+	Deliveries int       // deliveries that are neither Interruptions nor Returns were failures
 	Endings
 	Fence    uint64
 	KeyFence uint64 // later leases of the key get higher fences

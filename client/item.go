@@ -29,7 +29,7 @@ type Item struct {
 	Endings // of its earlier leases
 
 	// Fence grows with every lease of the item. The system to which the worker writes can refuse a fence lower than
-	// the highest one that it has seen.
+	// the highest fence that it has seen.
 	Fence uint64
 
 	// KeyFence grows with every lease of all items of the key, if one item of the key at a time is leased, as under

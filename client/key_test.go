@@ -9,7 +9,7 @@ import (
 )
 
 // The key of an item goes with its push and comes with the item, and the client tells a
-// pop that the configuration refuses from one that finds nothing.
+// pop that the configuration refuses from a pop that finds nothing.
 func TestKey(t *testing.T) {
 	t.Parallel()
 	w := start(t)

@@ -123,8 +123,8 @@ func TestItemArrivesAsContextEnds(t *testing.T) {
 	}
 }
 
-// Leased items that answer a request in vain are given back: those that it has not
-// looked at when it ends, and those that come later.
+// Leased items that answer a request in vain are given back: items that it has not
+// looked at when it ends, and items that come later.
 func TestAnswersInVain(t *testing.T) {
 	t.Parallel()
 	returned := make(chan string, 10)

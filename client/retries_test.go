@@ -73,7 +73,7 @@ func TestNackUnderABackoff(t *testing.T) {
 	}
 }
 
-// Revoke ends a lease, and only the one that is meant.
+// Revoke ends a lease, and only the lease that is meant.
 func TestRevoke(t *testing.T) {
 	t.Parallel()
 	w := start(t)

@@ -22,7 +22,7 @@ type attempts struct {
 // open reports whether an attempt without an answer may have taken effect.
 func (a attempts) open() bool { return a.sent > a.answers }
 
-// and returns the sum of these attempts and those that followed them.
+// and returns the sum of these attempts and the attempts that followed them.
 func (a attempts) and(more attempts) attempts {
 	return attempts{a.sent + more.sent, a.answers + more.answers, cmp.Or(more.refusal, a.refusal)}
 }

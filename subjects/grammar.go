@@ -17,7 +17,7 @@ const MaxPrefix = 128
 // sysToken replaces the queue's name in subjects that concern no queue.
 const sysToken = "_sys"
 
-// Grammar knows the subjects under one prefix. With a site it also knows those that other
+// Grammar knows the subjects under one prefix. With a site it also knows the subjects that other
 // sites use, which begin with the name of the site. With tenants the name of the tenant
 // stands behind the prefix. Get one from [New].
 type Grammar struct {

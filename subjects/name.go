@@ -19,7 +19,7 @@ const (
 // so both have bounds.
 const (
 	MaxReply = 1024 // of a reply subject
-	MaxToken = 512  // of a token of a subject that settles; those that bridges make have some 200 bytes
+	MaxToken = 512  // of a token of a subject that settles; tokens that bridges make have some 200 bytes
 )
 
 // ErrTooLong is wrapped by errors about reply subjects and tokens beyond these bounds.

@@ -286,7 +286,7 @@ func Await(t testing.TB, what string, happened func() bool) {
 	look := time.NewTicker(pause)
 	defer look.Stop()
 	for !happened() {
-		// Not before the look: it may have taken long, and be the one that succeeds.
+		// Not before the look: it may have taken long, and be the look that succeeds.
 		if late.Over() {
 			patience.Fail(t, "after %s it was not true yet that %s", late, what)
 		}

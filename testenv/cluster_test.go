@@ -16,7 +16,7 @@ import (
 // Elections take NATS servers up to half a minute, so cuts are for a campaign.
 var flagFaults = flag.Bool("pq.faults", false, "cut a server off the cluster")
 
-// A stream of three replicas survives the loss of each server, also one that is
+// A stream of three replicas survives the loss of each server, also of a server that is
 // only cut off, and a server that comes back has what it missed.
 func TestCluster(t *testing.T) {
 	t.Parallel()

@@ -139,7 +139,7 @@ func (n *Nodes) URL() string {
 	return strings.Join(urls, ",")
 }
 
-// Active waits until a node other than those in but serves, and returns it.
+// Active waits until a node serves that is not in but, and returns it.
 func (n *Nodes) Active(t testing.TB, but ...*Process) (active *Process) {
 	t.Helper()
 	Await(t, "a node is active", func() bool {

@@ -16,7 +16,7 @@ import (
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
-// openFDB connects to a cluster, and waits for one that does not answer.
+// openFDB connects to a cluster, and waits for it while it does not answer.
 func openFDB(ctx context.Context, name settings.StoreName, log *slog.Logger) (kv.DB, prometheus.Collector, error) {
 	var options fdb.Options
 	if name.Prefix != "" {

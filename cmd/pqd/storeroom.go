@@ -17,7 +17,7 @@ import (
 // look forward when many bytes were counted since the last one. While the store takes no items, storeRoom makes it
 // free the space of drained and purged items: without pushes nothing else would do so soon.
 type storeRoom struct {
-	look    func() (free, least int64) // bytes of the disk, less those that memory has still to write, and how many of them have to stay free
+	look    func() (free, least int64) // free bytes of the disk, less what memory has still to write; bytes that have to stay free
 	reclaim func()
 	log     *slog.Logger
 	left    atomic.Int64 // free bytes at the last look, less the bytes counted since

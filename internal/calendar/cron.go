@@ -28,7 +28,7 @@ const day = 24 * 60 * 60
 type span struct {
 	begin, end int64 // Unix seconds, the end excluded
 	offset     int64
-	shift      int64 // by how much local time jumps at the begin; 0: no jump, or one that does not count
+	shift      int64 // by how much local time jumps at the begin; 0: no jump, or a jump that does not count
 }
 
 func (c *cron) span(at int64) span {

@@ -62,7 +62,7 @@ type logFixture struct {
 // A log may be out of reach for a moment: its servers elect a leader, or are busy. Then it returns none of the
 // errors of package cluster, and the suite asks again.
 
-// certain reports whether the outcome of a call is one that the contract knows.
+// certain reports whether the outcome of a call is an outcome that the contract knows.
 func certain(err error) bool {
 	if err == nil {
 		return true

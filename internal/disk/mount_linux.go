@@ -20,7 +20,7 @@ type Disk struct {
 	mu       sync.Mutex
 	events   []Event
 	nodes    int           // files and directories made so far
-	content  map[int]*file // those that have a name
+	content  map[int]*file // files that have a name
 	used     int64
 	capacity int64
 	fault    Fault

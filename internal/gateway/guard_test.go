@@ -205,7 +205,7 @@ type patientWriter struct{ *httptest.ResponseRecorder }
 func (w *patientWriter) SetReadDeadline(time.Time) error  { return nil }
 func (w *patientWriter) SetWriteDeadline(time.Time) error { return nil }
 
-// An administrative request has the address of its client, behind those that proxies tell, and no other request has.
+// An administrative request has the address of its client, behind the addresses that proxies tell, and no other request has.
 func TestForwardedAddress(t *testing.T) {
 	t.Parallel()
 	s := open(t)

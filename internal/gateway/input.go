@@ -31,7 +31,7 @@ type input struct {
 	body    []byte
 }
 
-// readQuery reads the parameters, and refuses those that the route does not have: a parameter that would be ignored
+// readQuery reads the parameters, and refuses parameters that the route does not have: a parameter that would be ignored
 // is probably a mistake.
 func readQuery(route *route, r *http.Request) (url.Values, *refusal) {
 	query, err := url.ParseQuery(r.URL.RawQuery)

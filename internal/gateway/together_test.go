@@ -99,7 +99,7 @@ func (s *site) bundled(network *testenv.Proxy, of func(*wire) *together, queue s
 	return answers, w.nc.Stats().OutMsgs - out - most
 }
 
-// Each push has the answer that it would have had alone, word for word, whatever becomes of those that it goes with.
+// Each push has the answer that it would have had alone, word for word, whatever becomes of the pushes that it goes with.
 func TestPushesTogetherAsAlone(t *testing.T) {
 	t.Parallel()
 	const config = `{"max_length":26,"dedup_limit":3}`
@@ -385,7 +385,7 @@ func TestBundleIsRefused(t *testing.T) {
 	}
 }
 
-// A client that leaves before its push has left has pushed nothing. One that leaves later does not know, and those that its push goes with get
+// A client that leaves before its push has left has pushed nothing. A client that leaves later does not know, and the pushes that its push goes with get
 // their answers.
 func TestClientLeavesABundle(t *testing.T) {
 	t.Parallel()
@@ -441,7 +441,7 @@ func TestAllClientsLeaveABundle(t *testing.T) {
 	}
 }
 
-// When the connection is lost, a push under way was done or was not, and one that has not left was not.
+// When the connection is lost, a push under way was done or was not, and a push that has not left was not done.
 func TestConnectionIsLostUnderABundle(t *testing.T) {
 	t.Parallel()
 	o := openOffice(t)

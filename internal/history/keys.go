@@ -276,7 +276,7 @@ func (j *judge) judgeKeyOrder(k *key) {
 	}
 	slices.SortFunc(begun, func(a, b engaged) int { return cmp.Compare(a.from, b.from) })
 	slices.SortFunc(leases, func(a, b *Operation) int { return cmp.Compare(a.Call, b.Call) })
-	var longest, second engaged // of those that have begun, to the latest ends
+	var longest, second engaged // of the leases that have begun, to the latest ends
 	for _, lease := range leases {
 		for len(begun) > 0 && begun[0].from < lease.Call {
 			switch {

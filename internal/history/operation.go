@@ -36,7 +36,7 @@ type Outcome string
 const (
 	Done    Outcome = "done"
 	Nothing Outcome = "nothing" // a pop or peek found no item, a settlement no lease
-	Unknown Outcome = "unknown" // no answer, or one that leaves open what happened
+	Unknown Outcome = "unknown" // no answer, or an answer that leaves open what happened
 )
 
 // Never is the return of an operation without an answer.

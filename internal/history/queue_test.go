@@ -97,7 +97,7 @@ type client struct {
 	grants []grant
 }
 
-// short is a lease that may run out, long one that does not.
+// short is a lease that may run out, long a lease that does not.
 const (
 	short = 40 * time.Second
 	long  = time.Hour

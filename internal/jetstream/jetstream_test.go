@@ -99,7 +99,7 @@ func TestMembers(t *testing.T) {
 	})
 }
 
-// A stream that could lose or change entries is refused, and so is one that was changed
+// A stream that could lose or change entries is refused, and so is a stream that was changed
 // while it is in use. What an operator may change is accepted.
 func TestStreamConfiguration(t *testing.T) {
 	t.Parallel()
@@ -241,7 +241,7 @@ func TestCompetingWriters(t *testing.T) {
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	for w := range writers {
-		// Each writer stays with a server. If all were at the one that is cut off, nothing
+		// Each writer stays with a server. If all were at the server that is cut off, nothing
 		// would go on.
 		l := open(t, connect(t, c.Servers[w].URL()), o)
 		claims[w] = make(map[uint64][]claim)

@@ -89,7 +89,7 @@ func cases() []testCase {
 }
 
 // fixture is a test with an open store. Its methods fail the test, so only the
-// test's own goroutine may call those that return no error.
+// test's own goroutine may call methods that return no error.
 type fixture struct {
 	testing.TB
 	ctx     context.Context

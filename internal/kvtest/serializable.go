@@ -110,7 +110,7 @@ type look struct {
 // insertEvent is a transaction of testSerializable after it ran.
 type insertEvent struct {
 	begin, end  int64
-	saw, missed []int // writers of rows that were there, and of those that were not
+	saw, missed []int // writers of rows that were there, and of rows that were not
 }
 
 const insertGroups = 4

@@ -24,7 +24,7 @@ const (
 // sample is a look at the system.
 type sample struct {
 	at       time.Duration // since some time or other
-	threads  map[int]times // of this program and those that it has started, by their ids
+	threads  map[int]times // of this program and of programs that it has started, by their ids
 	stolen   float64       // processor time that other virtual machines had
 	total    float64       // processor time that there was, in the same unit
 	runnable int           // threads of any program that run or wait for a processor

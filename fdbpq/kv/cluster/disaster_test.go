@@ -137,7 +137,7 @@ func (d *disaster) harm() string {
 		_ = d.log.End(context.Background())
 		return "the log was ended"
 	}
-	// The others go on without what nobody but a silent member has. One that hears nobody, and
+	// The others go on without what nobody but a silent member has. A node that hears nobody, and
 	// reaches the log, goes on without what it has not read.
 	o := loss{cut: true}
 	for _, n := range d.nodes {
@@ -342,7 +342,7 @@ func (d *disaster) decide(refusal string) {
 	}
 }
 
-// generation is the newest one that has a log.
+// generation returns the newest generation that has a log.
 func (w *world) generation() uint64 {
 	newest, err := w.log.Newest(context.Background())
 	if err != nil {

@@ -57,7 +57,7 @@ type Log interface {
 	// Purge removes the entries below number first. The last entry always stays.
 	Purge(ctx context.Context, first uint64) error
 
-	// End ends the log for good; if there is none, it makes one that has ended. Once it
+	// End ends the log for good; if there is none, it makes a log that has ended. Once it
 	// has returned nil, no append to this generation succeeds, whichever entry it names
 	// and whenever it was sent. The entries are gone.
 	End(ctx context.Context) error
@@ -74,13 +74,13 @@ type Log interface {
 
 // LogState describes a log.
 type LogState struct {
-	// Identity tells this log from one that was made later under the same name. It
+	// Identity tells this log from a log that was made later under the same name. It
 	// never changes.
 	Identity string
 
 	Ended       bool   // by End: the other fields do not matter then
 	First, Last uint64 // numbers of its entries; Last is First-1 when it is empty
-	Bytes       uint64 // that it takes, with those that others take of its room
+	Bytes       uint64 // that it takes, with the bytes that others take of its room
 	MaxBytes    uint64 // that it may take; 0: no limit
 }
 

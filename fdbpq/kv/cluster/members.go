@@ -5,7 +5,7 @@ import "context"
 // Members carries messages between the members of a cluster. A message may get lost,
 // come late, twice, or in another order: nothing but liveness depends on it.
 type Members interface {
-	// Listen registers the receiver of messages: hear gets those that others broadcast, answer the requests to the
+	// Listen registers the receiver of messages: hear gets messages that others broadcast, answer the requests to the
 	// member of this name. The functions may be called from any goroutine, and must return soon. stop ends it, and
 	// waits for calls under way.
 	Listen(name string, hear func(message []byte), answer func(request []byte) (reply []byte)) (stop func(), err error)

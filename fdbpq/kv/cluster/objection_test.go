@@ -8,7 +8,7 @@ import (
 )
 
 // A member that has more than the log, something else, or a reason of its own objects to a
-// takeover. One that has less, or belonged to something that is gone, does not.
+// takeover. A member that has less, or belonged to a log that is gone, does not.
 func TestObjections(t *testing.T) {
 	t.Parallel()
 	d := &DB{}

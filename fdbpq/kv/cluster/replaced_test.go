@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// replace gives a new node the place of one that is down, on the side of the log. The others are
+// replace gives a new node the place of a node that is down, on the side of the log. The others are
 // told by their options, which count from their next start on.
 func (f *fleet) replace(lost *node, name string) (by *node) {
 	f.Helper()

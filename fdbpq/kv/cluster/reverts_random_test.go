@@ -90,7 +90,7 @@ func TestRevertsAtRandom(t *testing.T) {
 	}
 }
 
-// leads is the active node, if there is one that reaches the log.
+// leads returns the active node that reaches the log, if there is one.
 func (f *fleet) leads() *node {
 	if len(f.running()) < 2 {
 		return nil

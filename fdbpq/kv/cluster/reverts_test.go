@@ -16,7 +16,7 @@ import (
 )
 
 // fleet is a world whose nodes have the log on their disks: two of three are needed to append,
-// and those that form a majority anew go on with the longest part that they have.
+// and the nodes that form a majority anew go on with the longest part that they have.
 type fleet struct {
 	*world
 	rng   *rand.Rand

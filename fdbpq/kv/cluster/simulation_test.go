@@ -322,7 +322,7 @@ func (h *history) check(w *world) {
 		if op.err != nil {
 			continue
 		}
-		// Operations in the order of their ends: none of those that ended before this one
+		// Operations in the order of their ends: none of the operations that ended before this one
 		// began has seen more.
 		for _, before := range h.all[:i] {
 			if before.err != nil || before.ended.After(op.began) || before.ended.Equal(op.began) || w.losses.excuses(before) {

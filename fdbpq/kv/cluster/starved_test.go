@@ -8,7 +8,7 @@ import (
 )
 
 // The active member dies, and for seconds the servers of the others do not show what it has
-// written: they are starved, or one that led the log before answers. Nobody says that something
+// written: they are starved, or a server that led the log before answers. Nobody says that something
 // was lost, and one of them goes on when they do.
 func TestSlowLogHasLostNothing(t *testing.T) {
 	for _, objector := range []string{"one has read it", "it was only heard of"} {

@@ -22,7 +22,7 @@ type Status struct {
 	Generation uint64 // of the log that the copy follows
 	Epoch      uint64 // of the log, as far as this member knows
 	Entry      uint64 // the last one in the copy
-	Synced     uint64 // the last one that is on this disk
+	Synced     uint64 // the last entry that is on this disk
 	Log        LogState
 	Reached    time.Time // when the log, or an active member that reaches it, was heard last
 	CaughtUp   bool      // this member's disk has all entries acknowledged before its start, and another member knows it

@@ -84,7 +84,7 @@ func (l *stubLog) Create(context.Context) error {
 
 func (m stubMembers) Ask(context.Context, string, []byte) ([]byte, error) { return m.reply, nil }
 
-// A member that has a copy does not make an empty log in the place of one that is gone.
+// A member that has a copy does not make an empty log in the place of a log that is gone.
 func TestFoundWithACopy(t *testing.T) {
 	t.Parallel()
 	for _, has := range []bool{false, true} {

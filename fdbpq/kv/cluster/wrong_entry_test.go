@@ -27,7 +27,7 @@ func TestDamagedServer(t *testing.T) {
 }
 
 // The leader of the log has a wrong entry. A member that has not read it stops, vetoes no
-// takeover of one that has, and follows as soon as the entry is as it should be.
+// takeover of a member that has it, and follows as soon as the entry is as it should be.
 func TestWrongEntryVetoesNothing(t *testing.T) {
 	run(t, 3, func(w *world) {
 		first, term := w.active()

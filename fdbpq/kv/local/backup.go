@@ -22,7 +22,7 @@ const partial = ".partial"
 
 // Backup copies the store, while it is in use, into dir, which must not exist. The
 // copy is a store like any other. It has every transaction that committed before
-// the call, synced or not, and a prefix of those that commit during it. dir exists
+// the call, synced or not, and a prefix of the transactions that commit during it. dir exists
 // only once the copy is complete, and when Backup returns without an error, the copy
 // is on the disk.
 //

@@ -18,7 +18,7 @@ import (
 )
 
 // A batch does what its transactions would do one after the other, on the replica that
-// made it and on those that apply its changes. What one transaction makes of a key is
+// made it and on the replicas that apply its changes. What one transaction makes of a key is
 // what the next one adds to, and a range is cleared with the keys that others have set in
 // it meanwhile.
 func TestTransactionsOfABatch(t *testing.T) {

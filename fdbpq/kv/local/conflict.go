@@ -30,7 +30,7 @@ func (c *commit) wrote(hash uint64, key []byte) bool {
 	return c.wroteKey(hash, key) || c.ranges.contains(key)
 }
 
-// wroteKey reports whether key is one that the commit set or cleared.
+// wroteKey reports whether the commit set or cleared key.
 func (c *commit) wroteKey(hash uint64, key []byte) bool {
 	if len(c.fingerprints) > 0 {
 		mask := uint64(len(c.fingerprints) - 1)

@@ -63,7 +63,7 @@ func TestDamagedLog(t *testing.T) {
 	}
 }
 
-// A log that was cut short has lost the marks of its end as well; one that is gone
+// A log that was cut short has lost the marks of its end as well; a log that is gone
 // has no marks at all.
 func TestLogCutShort(t *testing.T) {
 	t.Parallel()

@@ -45,7 +45,7 @@ func TestStoreIsLockedWithoutItsFile(t *testing.T) {
 	}
 }
 
-// A directory that may not be opened is not one that is in use.
+// A directory that may not be opened is not reported as in use.
 func TestStoreThatMayNotBeOpened(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")

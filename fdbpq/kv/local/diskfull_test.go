@@ -147,7 +147,7 @@ level=ERROR msg="kv/local: it is broken" "not logged"=2
 	}
 }
 
-// A compaction that fails is logged, and that they work again; one that was cancelled is no
+// A compaction that fails is logged, and that they work again; a compaction that was cancelled is no
 // trouble. Commits go on meanwhile.
 func TestCompactionsThatFail(t *testing.T) {
 	t.Parallel()

@@ -44,7 +44,7 @@ func TestMutexExcludes(t *testing.T) {
 	}
 }
 
-// One that has waited for long is passed the lock: those that come after it wait for it.
+// A goroutine that has waited for long is passed the lock: goroutines that come after it wait for it.
 func TestMutexIsPassedOn(t *testing.T) {
 	t.Parallel()
 	m := newMutex()

@@ -133,7 +133,7 @@ func TestAnswersWaitForLinkedCommits(t *testing.T) {
 	db.newest.Store(applied)
 }
 
-// What a transaction reads contains all commits up to the one that it pins, and none
+// What a transaction reads contains all commits up to the commit that it pins, and none
 // after the one whose sync it awaits, whenever it begins while others commit.
 func TestStateToReadLiesBetweenItsCommits(t *testing.T) {
 	t.Parallel()

@@ -89,7 +89,7 @@ func waiting(t *testing.T, term *Term, transactions, reads int) {
 }
 
 // What a batch has cannot be read before it commits, and a read that began before the
-// batch was made is answered with it; one that began later is not.
+// batch was made is answered with it; a read that began later is not.
 func TestReadsWaitForALaterBatch(t *testing.T) {
 	t.Parallel()
 	_, term := startTerm(t)
@@ -118,7 +118,7 @@ func TestReadsWaitForALaterBatch(t *testing.T) {
 	}
 }
 
-// A transaction that conflicts with another one of its batch, or with one that was under
+// A transaction that conflicts with another transaction of its batch, or with a transaction that was under
 // way, runs again and counts right.
 func TestConflictsWithinABatch(t *testing.T) {
 	t.Parallel()
@@ -234,7 +234,7 @@ func TestGivingUp(t *testing.T) {
 	}
 }
 
-// The end of a term answers what waits, and ends watches, also those that a transaction
+// The end of a term answers what waits, and ends watches, also watches that a transaction
 // sets at this moment.
 func TestEndOfATerm(t *testing.T) {
 	t.Parallel()

@@ -75,7 +75,7 @@ func TestPopsStayFlat(t *testing.T) {
 				})
 			}
 			most, popped := popAll(t, db, c.begin, c.end, c.opts)
-			// A row that was popped is two entries, one that is found is one or
+			// A row that was popped is two entries, a row that is found is one or
 			// two, and it takes some steps until a scan looks for gaps.
 			if limit := 2*defaultGapLimits.lookAfter + 6*c.opts.Limit; most > limit || popped != c.want {
 				t.Errorf("%d rows popped, %d steps at most, want %d and no more than %d", popped, most, c.want, limit)

@@ -80,7 +80,7 @@ func TestAnswersWaitForTheDisk(t *testing.T) {
 			close(release)
 			continue
 		}
-		// Those that read nothing need not wait, and do not.
+		// Transactions that read nothing need not wait, and do not.
 		if err := db.View(ctx, func(kv.Reader) error { return nil }); err != nil {
 			t.Error(err)
 		}

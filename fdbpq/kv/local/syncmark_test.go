@@ -128,7 +128,7 @@ func TestNoMarksWithoutSync(t *testing.T) {
 	}
 }
 
-// Marks may be written in another order than they were made: the one that says most counts.
+// Marks may be written in another order than they were made: the mark that says most counts.
 func TestMarksInAnyOrder(t *testing.T) {
 	t.Parallel()
 	disk := vfs.NewCrashableMem()

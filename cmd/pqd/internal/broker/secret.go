@@ -18,7 +18,7 @@ type OtherSecret struct {
 	Log *slog.Logger
 
 	mu   sync.Mutex
-	node string    // the last one that refused this node
+	node string    // the last node that refused this node
 	at   time.Time // when
 
 	strange struct { // servers that this node refused, and that did not refuse it

@@ -156,7 +156,7 @@ func (s *slowClients) Watch(ctx context.Context) {
 	}
 }
 
-// look looks at all connections and closes those in excess.
+// look looks at all connections and closes the connections in excess.
 func (s *slowClients) look(closing *sync.WaitGroup) error {
 	own := make(map[uint64]bool)
 	for _, ask := range s.own {

@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// The pauses before another connection double up to half a minute, and begin anew after one that lived.
+// The pauses before another connection double up to half a minute, and begin anew after a connection that lived.
 func TestLinkPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

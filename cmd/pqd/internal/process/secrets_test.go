@@ -11,7 +11,7 @@ import (
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 )
 
-// Each file with a secret is looked at. One that its group alone can read is meant
+// Each file with a secret is looked at. A file that its group alone can read is meant
 // that way.
 func TestWhichSecretsAreOpen(t *testing.T) {
 	t.Parallel()
