@@ -71,6 +71,11 @@ func TestConsoleFailures(t *testing.T) {
 	b.Until("since when each runs, if it says so", `[...document.querySelectorAll("[data-label=Started]")].map((c) => c.innerText).join("|") === new Date("2020-01-02T03:04:05Z").toLocaleString() + "|–"`)
 	b.Eval(`say("/v1/system", { store: "local", store_id: "s", version: "1", uptime: 1, prefix: "pq", limits: { payload: 1, requests: 1, waiters: 1 }, damage: Array.from({ length: 60 }, (_, i) => "file " + i) })`)
 	b.Until("the damage, and that there is more", `[...document.querySelectorAll(".bad li")].map((l) => l.innerText).slice(48).join() === "file 48,file 49,and 10 more"`)
+	disk := `say("/v1/system", { store: "local", store_id: "s", version: "1", uptime: 1, prefix: "pq", limits: { payload: 1, requests: 1, waiters: 1 }, disk: { free: %d, min_free: 2048, size: 4096 } })`
+	b.Eval(fmt.Sprintf(disk, 1024))
+	b.Sees(": pushes are refused, because 2")
+	b.Eval(fmt.Sprintf(disk, 2048))
+	gone("pushes are refused")
 	node := `{ node: "b", lag: %d, epoch: 7, version: "1", role: "follower", heard: %d }`
 	b.Eval(fmt.Sprintf(`say("/v1/cluster", { nodes: [{ members: [`+node+`] }, { members: [`+node+`] }, { members: [`+node+`] }] })`, 100, 9, 200, 1, 300, 5))
 	b.Until("the latest report counts", `document.querySelector("[data-label='Behind by']")?.innerText === "200 entries"`)

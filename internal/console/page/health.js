@@ -21,7 +21,7 @@ export function health(context) {
       update(bridges, table("Bridges", ["Id", "Version", "Started", "Store"], answer.bridges.map((b) => [b.id, b.version, b.started ? new Date(b.started).toLocaleString() : "–", b.metadata.store_id])));
       return;
     }
-    update(store, fact("Store", answer.store), fact("Its id", answer.store_id), answer.disk ? fact("Free on its disk", `${bytes(answer.disk.free)} of ${bytes(answer.disk.size)}`) : null, fact("Version", answer.version), fact("Up for", span(answer.uptime)), fact("Prefix", answer.prefix),
+    update(store, fact("Store", answer.store), fact("Its id", answer.store_id), answer.disk ? fact("Free on its disk", `${bytes(answer.disk.free)} of ${bytes(answer.disk.size)}${answer.disk.free < answer.disk.min_free ? `: pushes are refused, because ${bytes(answer.disk.min_free)} are to stay free` : ""}`) : null, fact("Version", answer.version), fact("Up for", span(answer.uptime)), fact("Prefix", answer.prefix),
       fact("Largest item", bytes(answer.limits.payload)), fact("Requests at a time", count(answer.limits.requests)), fact("Waiting pops", `up to ${count(answer.limits.waiters)}`));
     update(damage, answer.damage?.length ? h("div", { class: "why bad", role: "alert" }, h("strong", {}, "Files of the store are damaged."), h("ul", {}, answer.damage.slice(0, 50).map((d) => h("li", { class: "text" }, visible(cut(d, 500)))), answer.damage.length > 50 ? h("li", {}, `and ${count(answer.damage.length - 50)} more`) : null)) : null);
   });
