@@ -23,6 +23,8 @@ const (
 	CauseBand      = protocol.CauseBand      // all clients ask for other priorities
 	CauseNoWorkers = protocol.CauseNoWorkers // items are ready, and no client asks for them
 	CauseUnknown   = protocol.CauseUnknown   // items are ready, and some bridges have not said whether clients ask there
+
+	CauseDeadLetters = protocol.CauseDeadLetters // dead letters are ready, and no client asks for them
 )
 
 // Rates are items a second through the answering bridge, averaged over about a minute.
