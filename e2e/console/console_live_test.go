@@ -142,7 +142,7 @@ func TestConsoleCharts(t *testing.T) {
 	told(b, p.HTTP+"/#/")
 	b.Eval(history)
 	b.Eval(`say("/v1/overview", { queues: [queue("a")] })`)
-	b.Until("there is no chart", `document.querySelectorAll("figure").length === 0`)
+	labels("Items a minute in the last hour. in: unknown. out: unknown. settled: unknown.", "Failures a minute in the last hour. refused: unknown. died: unknown. leases lost: unknown.")
 	b.Eval(`say("/v1/history", past("one", 1000, { failed: Array(60).fill(0).with(50, 7), dead: Array(60).fill(2), leases_lost: Array(60).fill(0) }))`)
 	labels("Items a minute in the last hour. in: 1 last, at most 1, 1 min ago. out: 0 last, at most 0. settled: 0 last, at most 0.",
 		"Failures a minute in the last hour. refused: 0 last, at most 7, 10 min ago. died: 2 last, at most 2, 1 min ago. leases lost: 0 last, at most 0.")
@@ -153,9 +153,13 @@ func TestConsoleCharts(t *testing.T) {
 
 	told(b, p.HTTP+"/#/q/a")
 	b.Eval(history)
-	b.Eval(`say("/v1/queues/a", queue("a")); say("/v1/queues/a/history", past("one", 1000, { ready: Array(60).fill(null).with(58, 5).with(59, 1234), leased: Array(60).fill(null), delayed: Array(60).fill(0) }))`)
+	b.Eval(`say("/v1/queues/a", queue("a"))`)
+	b.Until("the charts have their place before anything is known", `document.querySelectorAll(".charts figure").length === 2 && document.querySelector(".charts").innerText.includes("unknown") && document.querySelector(".tabs").checkVisibility()`)
+	b.Eval(`window.top0 = document.querySelector(".tabs").getBoundingClientRect().top; 0`)
+	b.Eval(`say("/v1/queues/a/history", past("one", 1000, { ready: Array(60).fill(null).with(58, 5).with(59, 1234), leased: Array(60).fill(null), delayed: Array(60).fill(0) }))`)
 	labels("Items a minute in the last hour. in: 1 last, at most 1, 1 min ago. out: 0 last, at most 0. settled: 0 last, at most 0.",
 		"Length in the last hour. ready: 1,234 last, at most 1,234, 1 min ago. leased: unknown. delayed: 0 last, at most 0.")
+	b.Until("nothing below has moved", `document.querySelector(".tabs").getBoundingClientRect().top === top0`)
 	if d := b.Eval(`document.querySelectorAll("figure")[1].querySelector("path.line-0").getAttribute("d")`); strings.Count(d, "M") != 1 || strings.Count(d, "L") != 1 {
 		t.Errorf("two known minutes are drawn as %s", d)
 	}

@@ -28,16 +28,20 @@ function merged() {
   };
 }
 
-// charts shows histories. Each chart has a title and lines, which have a name and a label.
+const unknown = Array(60).fill(null);
+
+// charts shows histories. Each chart has a title and lines, which have a name and a label. It has its place before a history
+// is known: what is below does not move under a click, or after a return.
 export function charts(all) {
-  const element = h("div", { class: "charts", hidden: true });
+  const element = h("div", { class: "charts" });
   const merge = merged();
+  const draw = (past) => update(element, all.map(({ title, lines }) => figure(title, lines.map((l) => ({ ...l, values: past[l.name] ?? unknown })), past)));
+  draw({ end: Date.now(), step: 60 });
   return {
     element,
     show(answer) {
-      const past = merge(answer);
+      draw(merge(answer));
       element.hidden = false;
-      update(element, all.map(({ title, lines }) => figure(title, lines.map((l) => ({ ...l, values: past[l.name] })), past)));
     },
     hide: () => { element.hidden = true; },
   };
@@ -64,7 +68,7 @@ function figure(title, lines, { end, step }) {
       lines.map((l, i) => svg("path", { class: `line-${i}`, d: path(l.values, most) })),
       Array.from({ length: n }, (_, i) => svg("rect", { x: i * width / n, y: 0, width: width / n, height },
         svg("title", {}, `${time(i, n)}: ${lines.map((l) => `${l.label} ${l.values[i] == null ? "unknown" : count(l.values[i])}`).join(", ")}`)))),
-    h("p", { class: "scale", "aria-hidden": "true" }, h("span", {}, "60 min ago"), h("span", {}, `at most ${count(most)}`), h("span", {}, time(n, n))));
+    h("p", { class: "scale", "aria-hidden": "true" }, h("span", {}, "60 min ago"), h("span", {}, lines.some((l) => l.values.some((n) => n != null)) ? `at most ${count(most)}` : "unknown"), h("span", {}, time(n, n))));
 }
 
 // path is a line with a gap where a number is unknown.
