@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -42,7 +43,7 @@ func (q Queue) setPaused(tx kv.Tx, paused bool) error {
 	changed := *qtx.state
 	changed.paused = paused
 	if !paused {
-		tx.Add(queueRow(spaceArrivals, q.name), 1) // wakes waiting pops
+		tx.Add(layout.QueueRow(layout.SpaceArrivals, q.name), 1) // wakes waiting pops
 	}
 	return qtx.writeState(&changed)
 }
@@ -68,13 +69,13 @@ func (q Queue) Delete(tx kv.Tx) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	for _, kind := range rowKinds {
-		if kind.lasts == untilDelete {
-			tx.ClearRange(allRows(kind.space, q.name))
+	for _, kind := range layout.RowKinds {
+		if kind.Lasts == layout.UntilDelete {
+			tx.ClearRange(layout.AllRows(kind.Space, q.name))
 		}
 	}
-	for counter := counterRemembered; counter < counters; counter++ { // the others belong to generations
-		tx.Clear(counterKey(q.name, 0, counter))
+	for counter := layout.CounterRemembered; counter < layout.Counters; counter++ { // the others belong to generations
+		tx.Clear(layout.CounterKey(q.name, 0, counter))
 	}
 	pops.keep(tx, q.name)
 	return n, nil
@@ -93,7 +94,7 @@ func (q Queue) supersede(tx kv.Tx, alter func(*queueState)) (int64, error) {
 	next := *s
 	next.generation++
 	alter(&next)
-	tx.Set(tuple.AppendInt(queueRow(spaceGarbage, q.name), s.generation), nil)
+	tx.Set(tuple.AppendInt(layout.QueueRow(layout.SpaceGarbage, q.name), s.generation), nil)
 	qtx.issued = issued{}
 	return n.Length(), qtx.writeState(&next)
 }
@@ -118,7 +119,7 @@ func (s *Store) CollectGarbage(ctx context.Context) (more bool, err error) {
 }
 
 func (w *sweep) collect() (more bool, err error) {
-	prefix := row(spaceGarbage)
+	prefix := layout.Row(layout.SpaceGarbage)
 	begin, end := tuple.Range(prefix)
 	heaps, err := w.tx.Range(begin, end, kv.RangeOptions{Limit: 1})
 	if err != nil || len(heaps) == 0 {
@@ -157,10 +158,10 @@ func (w *sweep) clearDeleted(queue string, cleared int64) error {
 	if err != nil || s == nil || s.exists || s.generation != cleared+1 {
 		return err
 	}
-	for _, space := range []string{spaceState, spaceHigh, spaceArrivals} {
-		w.tx.Clear(queueRow(space, queue))
+	for _, space := range []string{layout.SpaceState, layout.SpaceHigh, layout.SpaceArrivals} {
+		w.tx.Clear(layout.QueueRow(space, queue))
 	}
-	w.tx.Max(row(spaceGone), uint64(s.generation))
+	w.tx.Max(layout.Row(layout.SpaceGone), uint64(s.generation))
 	return nil
 }
 
@@ -175,8 +176,8 @@ func (g garbage) clear() (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	for _, space := range []string{spaceLeased, spaceDelayed, spaceReady, spaceKeyed} {
-		if (space == spaceReady || space == spaceKeyed) && n.Expiring == 0 {
+	for _, space := range []string{layout.SpaceLeased, layout.SpaceDelayed, layout.SpaceReady, layout.SpaceKeyed} {
+		if (space == layout.SpaceReady || space == layout.SpaceKeyed) && n.Expiring == 0 {
 			break
 		}
 		prefix := g.prefix(space)
@@ -192,9 +193,9 @@ func (g garbage) clear() (done bool, err error) {
 			return false, g.flush()
 		}
 	}
-	for _, kind := range rowKinds {
-		if kind.lasts == ofGeneration {
-			begin := g.prefix(kind.space) // a row of its own in some spaces, which tuple.Range leaves out
+	for _, kind := range layout.RowKinds {
+		if kind.Lasts == layout.OfGeneration {
+			begin := g.prefix(kind.Space) // a row of its own in some spaces, which tuple.Range leaves out
 			_, end := tuple.Range(begin)
 			g.tx.ClearRange(begin, end)
 		}
@@ -206,11 +207,11 @@ func (g garbage) clear() (done bool, err error) {
 // parsed are cleared when they fall due.
 func (g garbage) clearItem(space string, pair kv.Pair, prefix int) {
 	g.tx.Clear(pair.Key)
-	p, err := parsePlace(pair.Key[prefix:])
+	p, err := layout.ParsePlace(pair.Key[prefix:])
 	if err != nil {
 		return
 	}
-	l, err := parseItemRow(space, pair.Value, p)
+	l, err := layout.ParseItem(space, pair.Value, p)
 	if err != nil {
 		return
 	}

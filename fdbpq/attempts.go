@@ -9,6 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/internal/reason"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -165,25 +166,25 @@ func ReasonText(s string) string { return reason.Text(s, MaxAttemptReason) }
 type attemptLog struct{ *queueTx }
 
 // record has an item remember the lease that ends.
-func (log attemptLog) record(l *located, e *ending) {
+func (log attemptLog) record(l *layout.Item, e *ending) {
 	most := log.state.config.Attempts
 	if most == 0 {
-		l.attempts = ""
+		l.Attempts = ""
 		return
 	}
-	before := Attempts(l.attempts)
+	before := Attempts(l.Attempts)
 	a := Attempt{
-		N: max(before.Last()+1, l.deliveries()), End: log.store.Display(e.at),
-		Holder: l.holder, Outcome: e.outcome, Reason: ReasonText(e.reason),
+		N: max(before.Last()+1, l.Deliveries()), End: log.store.Display(e.at),
+		Holder: l.Holder, Outcome: e.outcome, Reason: ReasonText(e.reason),
 	}
-	if l.since > 0 {
-		a.Start = log.store.Display(l.since)
+	if l.Since > 0 {
+		a.Start = log.store.Display(l.Since)
 	}
 	all, err := before.All()
 	if err != nil {
 		all = nil // what can be read no more is no reason to keep the item from its queue
 	}
-	l.attempts = string(packAttempts(append(all, a), most))
+	l.Attempts = string(packAttempts(append(all, a), most))
 }
 
 // maxCount leaves room for pushes behind what was imported.

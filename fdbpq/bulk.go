@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -107,10 +108,10 @@ var (
 // BulkCursor is how far a bulk operation is.
 type BulkCursor struct {
 	generation int64
-	high       int64  // highest count when it began
-	begun      int64  // store time then
-	would      amount // that a dry run would have pushed so far
-	behind     *place // of the last item that it looked at; nil: none
+	high       int64         // highest count when it began
+	begun      int64         // store time then
+	would      amount        // that a dry run would have pushed so far
+	behind     *layout.Place // of the last item that it looked at; nil: none
 }
 
 // String returns the cursor in letters, digits, '-' and '_'.
@@ -120,7 +121,7 @@ func (c *BulkCursor) String() string {
 		b = tuple.AppendInt(b, n)
 	}
 	if c.behind != nil {
-		b = c.behind.append(b)
+		b = c.behind.Append(b)
 	}
 	return base64.RawURLEncoding.EncodeToString(b)
 }
@@ -268,7 +269,7 @@ func (p *bulkPage) stop(err error) error {
 
 // look looks at one item, and changes it if it fits and the page has room for it.
 func (p *bulkPage) look(at *entry) error {
-	l, err := parseItemRow(p.Where.space(), at.value, at.place)
+	l, err := layout.ParseItem(p.Where.space(), at.value, at.place)
 	if err != nil {
 		return err
 	}
@@ -277,12 +278,12 @@ func (p *bulkPage) look(at *entry) error {
 		return err
 	}
 	if fits {
-		size := itemTxSize(p.name, &l.envelope, p.Verb == BulkRequeue || p.Verb == BulkRevoke)
+		size := itemTxSize(p.name, &l.Envelope, p.Verb == BulkRequeue || p.Verb == BulkRevoke)
 		if p.ended = p.Done == p.Limit || p.Done > 0 && p.size+size > maxBulkSize; p.ended {
 			return nil
 		}
 		if p.Verb == BulkRequeue {
-			if over := p.to.excess(p.to.counted.with(&p.to.tally)).plus(p.at.would).plus(amountOf(l.size)); over.tooMuch() {
+			if over := p.to.excess(p.to.counted.with(&p.to.tally)).plus(p.at.would).plus(amountOf(l.Size)); over.tooMuch() {
 				p.Looked++
 				p.ended, p.Stopped = true, p.to.tooFull(over)
 				return nil
@@ -296,54 +297,54 @@ func (p *bulkPage) look(at *entry) error {
 	}
 	p.Looked++
 	p.bytes += len(at.value)
-	p.at.behind = &l.place
+	p.at.behind = &l.Place
 	return nil
 }
 
 // fits reports whether the operation is about an item.
-func (p *bulkPage) fits(l *located) (bool, error) {
+func (p *bulkPage) fits(l *layout.Item) (bool, error) {
 	w := &p.Where
-	count, err := l.place.count()
+	count, err := l.Place.Count()
 	switch {
 	case err != nil:
 		return false, err
-	case count > p.at.high && !l.foreign, l.state == StateLeased && l.since > p.at.begun:
+	case count > p.at.high && !l.Foreign, l.State == StateLeased && l.Since > p.at.begun:
 		return false, nil // later
-	case l.held(): // whatever a client's cursor says of the time at which the run began
+	case l.Held(): // whatever a client's cursor says of the time at which the run began
 		return false, nil
-	case p.Verb == BulkMove && l.returnPriority == p.Priority:
+	case p.Verb == BulkMove && l.ReturnPriority == p.Priority:
 		return false, nil
 	case p.Verb == BulkRequeue && comesFrom(l, p.To) != nil:
 		return false, nil
-	case w.Key != "" && l.key != w.Key, w.Holder != "" && l.holder != w.Holder, l.deliveries() < w.Deliveries, l.interruptions < w.Interruptions,
-		w.Reason != nil && !(l.isDead() && w.Reason.Fits(l.dead.Reason)),
-		w.Cause != nil && !w.Cause.fitsSome(DeadLetter(l.dead).cause(Attempts(l.attempts))),
-		w.Origin != nil && !(l.isDead() && w.Origin.Fits(l.dead.Origin)),
-		!w.PushedBefore.IsZero() && !time.Unix(0, l.pushed).Before(w.PushedBefore),
-		time.Unix(0, l.pushed).Before(w.PushedAfter):
+	case w.Key != "" && l.Key != w.Key, w.Holder != "" && l.Holder != w.Holder, l.Deliveries() < w.Deliveries, l.Interruptions < w.Interruptions,
+		w.Reason != nil && !(l.IsDead() && w.Reason.Fits(l.Dead.Reason)),
+		w.Cause != nil && !w.Cause.fitsSome(DeadLetter(l.Dead).cause(Attempts(l.Attempts))),
+		w.Origin != nil && !(l.IsDead() && w.Origin.Fits(l.Dead.Origin)),
+		!w.PushedBefore.IsZero() && !time.Unix(0, l.PushedAt).Before(w.PushedBefore),
+		time.Unix(0, l.PushedAt).Before(w.PushedAfter):
 		return false, nil
 	case w.Headers == nil:
 		return true, nil
 	}
-	beginning := l.envelope
-	if l.chunks > 0 && l.headerSize > 0 {
-		p.bytes += int(min((l.headerSize+chunkSize-1)/chunkSize*chunkSize, l.size))
+	beginning := l.Envelope
+	if l.Chunks > 0 && l.HeaderSize > 0 {
+		p.bytes += int(min((l.HeaderSize+layout.ChunkSize-1)/layout.ChunkSize*layout.ChunkSize, l.Size))
 	}
-	if err := loadBeginning(p.snapshot, p.prefix(spaceChunk), &beginning, l.place, 0); err != nil {
+	if err := loadBeginning(p.snapshot, p.prefix(layout.SpaceChunk), &beginning, l.Place, 0); err != nil {
 		return false, err
 	}
-	return w.Headers(beginning.headers), nil
+	return w.Headers(beginning.Headers), nil
 }
 
 // do changes an item, on which the commit depends from here on.
-func (p *bulkPage) do(l *located) error {
+func (p *bulkPage) do(l *layout.Item) error {
 	if p.DryRun {
 		if p.Verb == BulkRequeue {
-			p.at.would = p.at.would.plus(amountOf(l.size))
+			p.at.would = p.at.would.plus(amountOf(l.Size))
 		}
 		return nil
 	}
-	p.tx.Conflict(p.key(l.space(), l.place))
+	p.tx.Conflict(p.key(l.Space(), l.Place))
 	switch p.Verb {
 	case BulkRemove:
 		p.change(l, nil)
@@ -366,11 +367,11 @@ func (p *bulkPage) do(l *located) error {
 func (w *Where) space() string {
 	switch w.State {
 	case StateReady:
-		return spaceReady
+		return layout.SpaceReady
 	case StateDelayed:
-		return spaceDelayed
+		return layout.SpaceDelayed
 	case StateLeased:
-		return spaceLeased
+		return layout.SpaceLeased
 	}
 	return ""
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
@@ -28,15 +29,15 @@ import (
 func (s *Store) Check(ctx context.Context) ([]string, error) {
 	w := newWalk(s)
 	err := s.db.View(ctx, func(r kv.Reader) error {
-		written, err := r.Get(row(spaceTime))
+		written, err := r.Get(layout.Row(layout.SpaceTime))
 		w.known.passed = int64(kv.DecodeInteger(written)) / keyFenceUnit
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("check: %w", err)
 	}
-	for _, kind := range rowKinds {
-		check := rowChecks[kind.space]
+	for _, kind := range layout.RowKinds {
+		check := rowChecks[kind.Space]
 		if check == nil {
 			continue
 		}
@@ -56,7 +57,7 @@ func (w *walk) balance() {
 		}
 	}
 	for line, n := range w.stored {
-		if w.found[line] == nil && *n != (tally{}) {
+		if w.found[line] == nil && *n != (layout.Tally{}) {
 			w.problem("queue %q, generation %d: counters are %+v, there are no rows", line.queue, line.generation, *n)
 		}
 	}
@@ -84,43 +85,43 @@ func (w *walk) balance() {
 
 // rowChecks has the check of each row of a space. Any row is right in a space that has none.
 var rowChecks = map[string]rowCheck{
-	spaceState:        foundState,
-	spaceHigh:         foundHighest,
-	spaceReady:        foundItem,
-	spaceKeyed:        foundItem,
-	spaceDelayed:      foundItem,
-	spaceLeased:       foundItem,
-	spaceKeyReady:     foundRowOfItem,
-	spaceKeyBegun:     foundRowOfItem,
-	spaceKeyHeld:      foundKeyHeld,
-	spaceKeyHead:      foundKeyHead,
-	spaceKeyWaits:     foundKeyWaits,
-	spaceTokensOf:     foundTokensOf,
-	spaceKeyFence:     foundKeyFence,
-	spaceSettings:     foundSettings,
-	spaceTokens:       foundTokens,
-	spaceFairKey:      foundFairKey,
-	spaceUnnamed:      foundFairTag,
-	spaceClass:        foundFairTag,
-	spaceWeight:       foundWeight,
-	spaceMsgID:        foundMsgID,
-	spacePopID:        foundPopID,
-	spacePopItem:      foundPopItem,
-	spaceRepeated:     foundRepeatedPop,
-	spaceRequest:      foundRequest,
-	spaceResult:       foundRequest,
-	spaceForward:      foundRowOfItem,
-	spaceUnique:       foundRowOfItem,
-	spaceChunk:        foundChunk,
-	spaceTimer:        foundTimer,
-	spaceCounter:      foundCounter,
-	spaceSchedule:     foundSchedule,
-	spaceProgress:     foundScheduleProgress,
-	spaceSchedules:    foundScheduleCounts,
-	spaceDue:          foundScheduleDue,
-	spaceSource:       foundSource,
-	spacePosition:     foundPosition,
-	spaceSourceRunner: foundSourceRunner,
-	spaceLink:         foundLink,
-	spaceOut:          foundOut,
+	layout.SpaceState:        foundState,
+	layout.SpaceHigh:         foundHighest,
+	layout.SpaceReady:        foundItem,
+	layout.SpaceKeyed:        foundItem,
+	layout.SpaceDelayed:      foundItem,
+	layout.SpaceLeased:       foundItem,
+	layout.SpaceKeyReady:     foundRowOfItem,
+	layout.SpaceKeyBegun:     foundRowOfItem,
+	layout.SpaceKeyHeld:      foundKeyHeld,
+	layout.SpaceKeyHead:      foundKeyHead,
+	layout.SpaceKeyWaits:     foundKeyWaits,
+	layout.SpaceTokensOf:     foundTokensOf,
+	layout.SpaceKeyFence:     foundKeyFence,
+	layout.SpaceSettings:     foundSettings,
+	layout.SpaceTokens:       foundTokens,
+	layout.SpaceFairKey:      foundFairKey,
+	layout.SpaceUnnamed:      foundFairTag,
+	layout.SpaceClass:        foundFairTag,
+	layout.SpaceWeight:       foundWeight,
+	layout.SpaceMsgID:        foundMsgID,
+	layout.SpacePopID:        foundPopID,
+	layout.SpacePopItem:      foundPopItem,
+	layout.SpaceRepeated:     foundRepeatedPop,
+	layout.SpaceRequest:      foundRequest,
+	layout.SpaceResult:       foundRequest,
+	layout.SpaceForward:      foundRowOfItem,
+	layout.SpaceUnique:       foundRowOfItem,
+	layout.SpaceChunk:        foundChunk,
+	layout.SpaceTimer:        foundTimer,
+	layout.SpaceCounter:      foundCounter,
+	layout.SpaceSchedule:     foundSchedule,
+	layout.SpaceProgress:     foundScheduleProgress,
+	layout.SpaceSchedules:    foundScheduleCounts,
+	layout.SpaceDue:          foundScheduleDue,
+	layout.SpaceSource:       foundSource,
+	layout.SpacePosition:     foundPosition,
+	layout.SpaceSourceRunner: foundSourceRunner,
+	layout.SpaceLink:         foundLink,
+	layout.SpaceOut:          foundOut,
 }

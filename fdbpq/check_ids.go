@@ -3,6 +3,7 @@ package fdbpq
 import (
 	"fmt"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
@@ -16,8 +17,8 @@ func foundMsgID(w *walk, r *foundRow) error {
 	if err != nil {
 		return err
 	}
-	w.of(r.lineage).tally.remembered++
-	w.expect(idTimerKey(m.due, timerMsgID, r.queue, id), nil)
+	w.of(r.lineage).tally.Remembered++
+	w.expect(layout.IDTimerKey(m.due, layout.TimerMsgID, r.queue, id), nil)
 	return nil
 }
 
@@ -31,9 +32,9 @@ func foundPopID(w *walk, r *foundRow) error {
 	if err != nil {
 		return err
 	}
-	w.of(r.lineage).tally.remembered++
-	w.expect(idTimerKey(m.due, timerPopID, r.queue, id), nil)
-	w.popItems[string(tuple.AppendString(queueRow(spacePopItem, r.queue), id))] += m.items
+	w.of(r.lineage).tally.Remembered++
+	w.expect(layout.IDTimerKey(m.due, layout.TimerPopID, r.queue, id), nil)
+	w.popItems[string(tuple.AppendString(layout.QueueRow(layout.SpacePopItem, r.queue), id))] += m.items
 	if m.nothing() {
 		w.expect(repeatedRow(r.queue, id), nil)
 	}
@@ -70,13 +71,13 @@ func foundPopItem(w *walk, r *foundRow) error {
 		return nil
 	}
 	w.popItems[pop]--
-	p, value, err := splitPlace(r.Value)
+	p, value, err := layout.SplitPlace(r.Value)
 	if err != nil {
 		return err
 	}
-	e, err := parseEnvelope(value, p)
-	if e.chunks > 0 {
-		w.chunks[string(r.Key)] += e.size
+	e, err := layout.ParseEnvelope(value, p)
+	if e.Chunks > 0 {
+		w.chunks[string(r.Key)] += e.Size
 	}
 	return err
 }

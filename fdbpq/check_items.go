@@ -4,42 +4,43 @@ import (
 	"bytes"
 	"fmt"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
 // foundItem expects the rows that change writes for the item.
 func foundItem(w *walk, r *foundRow) error {
-	p, err := parsePlace(r.rest)
-	if err != nil && r.space == spaceReady {
+	p, err := layout.ParsePlace(r.rest)
+	if err != nil && r.space == layout.SpaceReady {
 		return nil // another program's item, whose priority has a type that we do not use
 	}
 	if err != nil {
 		return err
 	}
-	l, err := parseItemRow(r.space, r.Value, p)
-	if err != nil || l.foreign {
+	l, err := layout.ParseItem(r.space, r.Value, p)
+	if err != nil || l.Foreign {
 		return err
 	}
-	if count, err := p.count(); err != nil {
+	if count, err := p.Count(); err != nil {
 		return err
 	} else if count > w.high[r.queue] {
 		w.problem("queue %q: item %s has count %d, the highest assigned is %d", r.queue, idOf(l), count, w.high[r.queue])
 	}
-	if l.chunks > 0 {
-		w.chunks[r.queue+"\x00"+p.tail] += l.size
+	if l.Chunks > 0 {
+		w.chunks[r.queue+"\x00"+p.Suffix] += l.Size
 	}
 	qtx := w.of(r.lineage)
 	qtx.change(nil, l)
 	rows := w.written.rows
 	w.written.rows, qtx.keys = rows[:0], keyChanges{}
 	if !bytes.Equal(rows[0].Key, r.Key) {
-		return fmt.Errorf("item with key %q is in the space %q", l.key, r.space)
+		return fmt.Errorf("item with key %q is in the space %q", l.Key, r.space)
 	}
 	for _, row := range rows[1:] {
 		w.expect(row.Key, row.Value)
 	}
-	if l.held() {
-		w.held[holding{r.queue, l.holder, p}] = false
+	if l.Held() {
+		w.held[holding{r.queue, l.Holder, p}] = false
 	}
 	return w.itemOfKey(qtx, l)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -17,35 +18,35 @@ func (w *walk) keyOf(line lineage, key string) *keyFound {
 	return w.keys[k]
 }
 
-func earliest(first *place, p place) *place {
-	if first == nil || p.compare(*first) < 0 {
+func earliest(first *layout.Place, p layout.Place) *layout.Place {
+	if first == nil || p.Compare(*first) < 0 {
 		return &p
 	}
 	return first
 }
 
 // itemOfKey notes what the key of an item has for it.
-func (w *walk) itemOfKey(qtx *queueTx, l *located) error {
-	if l.key == "" {
+func (w *walk) itemOfKey(qtx *queueTx, l *layout.Item) error {
+	if l.Key == "" {
 		return nil
 	}
-	w.known.fences[queueKey{qtx.name, l.key}] = max(w.known.fences[queueKey{qtx.name, l.key}], l.keyFence)
+	w.known.fences[queueKey{qtx.name, l.Key}] = max(w.known.fences[queueKey{qtx.name, l.Key}], l.KeyFence)
 	switch {
-	case l.state == StateReady:
-		found := w.keyOf(lineage{qtx.name, qtx.state.generation}, l.key)
-		found.first = earliest(found.first, l.place)
-		if l.begun() {
-			found.begun = earliest(found.begun, l.place)
+	case l.State == StateReady:
+		found := w.keyOf(lineage{qtx.name, qtx.state.generation}, l.Key)
+		found.first = earliest(found.first, l.Place)
+		if l.Begun() {
+			found.begun = earliest(found.begun, l.Place)
 		}
-	case l.state == StateDelayed && l.mayHoldKey():
+	case l.State == StateDelayed && l.MayHoldKey():
 		w.rows[string(keyLimits{qtx}.row(l))] = expectedRow{optional: true}
 	}
-	return CheckKey(l.key)
+	return CheckKey(l.Key)
 }
 
 // foundKeyHead notes a row with which pops find a key. It may lead to nothing.
 func foundKeyHead(w *walk, r *foundRow) error {
-	p, err := parsePlace(r.rest)
+	p, err := layout.ParsePlace(r.rest)
 	if err == nil {
 		err = CheckKey(string(r.Value))
 	}
@@ -67,13 +68,13 @@ func (w *walk) balanceKeys() {
 			continue
 		}
 		last := found.first
-		if found.begun != nil && found.begun.compare(*last) > 0 {
+		if found.begun != nil && found.begun.Compare(*last) > 0 {
 			last = found.begun
 		}
-		if found.head == nil || found.head.compare(*last) > 0 {
+		if found.head == nil || found.head.Compare(*last) > 0 {
 			w.problem("queue %q: pops do not find the key %q", of.queue, of.key)
 		}
-		if s := w.queues[of.queue]; s.fairBuilt && (found.fair == nil || *found.fair > s.config.Fair.class(last.priority)) {
+		if s := w.queues[of.queue]; s.fairBuilt && (found.fair == nil || *found.fair > s.config.Fair.class(last.Priority)) {
 			w.problem("queue %q: the key %q has no turn", of.queue, of.key)
 		}
 	}
@@ -84,7 +85,7 @@ func (w *walk) balanceKeys() {
 func (w *walk) mayBeHidden(of keyOf, found *keyFound) bool {
 	settings := w.known.settings[queueKey{of.queue, of.key}]
 	limit := int(settings.limit(&w.queues[of.queue].config))
-	return settings.paused() || limit > 0 && found.held >= limit || w.known.waits[queueKey{of.queue, of.key}] || w.known.working[queueTimer{of.queue, timerKeys}]
+	return settings.paused() || limit > 0 && found.held >= limit || w.known.waits[queueKey{of.queue, of.key}] || w.known.working[queueTimer{of.queue, layout.TimerKeys}]
 }
 
 // ofKey returns the key whose row it is. The row without a key has the one behind which a timer
@@ -133,7 +134,7 @@ func (w *walk) balanceFences() {
 		}
 	}
 	for of := range known.last {
-		if !known.working[queueTimer{of.queue, timerFences}] {
+		if !known.working[queueTimer{of.queue, layout.TimerFences}] {
 			w.problem("queue %q: nobody forgets the fence of the key %q", of.queue, of.key)
 		}
 	}
@@ -186,7 +187,7 @@ func foundTokensOf(w *walk, r *foundRow) error {
 	}
 	b, err := parseBucket(r.Value)
 	if b.counted {
-		w.of(lineage{queue: r.queue}).tally.owing++
+		w.of(lineage{queue: r.queue}).tally.Owing++
 	}
 	return err
 }

@@ -3,6 +3,7 @@ package fdbpq
 import (
 	"fmt"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -20,12 +21,12 @@ func foundHighest(w *walk, r *foundRow) error {
 // foundRequest checks a row of a request of the recipe, or of its result.
 func foundRequest(w *walk, r *foundRow) error {
 	due, _, err := tuple.ConsumeInt(r.Value)
-	w.expect(idTimerKey(due, timerRequest, r.queue, string(r.rest)), nil)
+	w.expect(layout.IDTimerKey(due, layout.TimerRequest, r.queue, string(r.rest)), nil)
 	return err
 }
 
 func foundTimer(w *walk, r *foundRow) error {
-	t, err := parseTimer(r.Key)
+	t, err := layout.ParseTimer(r.Key)
 	if err != nil {
 		return err
 	}
@@ -33,23 +34,23 @@ func foundTimer(w *walk, r *foundRow) error {
 		delete(w.rows, string(r.Key))
 		return nil
 	}
-	s, kind := w.queues[t.queue], timerKinds[t.kind]
+	s, kind := w.queues[t.Queue], layout.TimerKinds[t.Kind]
 	switch {
-	case kind.ofQueue:
-		w.known.working[queueTimer{t.queue, t.kind}] = true
+	case kind.OfQueue:
+		w.known.working[queueTimer{t.Queue, t.Kind}] = true
 		return nil // it does no harm that it looks at rows
-	case kind.ofItem && s != nil && (t.generation < s.generation || !s.exists):
+	case kind.OfItem && s != nil && (t.Generation < s.generation || !s.exists):
 		return nil // of a past generation
-	case !kind.ofItem && t.kind != timerRequest && (s == nil || s.generation > 1):
+	case !kind.OfItem && t.Kind != layout.TimerRequest && (s == nil || s.generation > 1):
 		return nil // of an id that Delete has forgotten
 	}
-	return fmt.Errorf("timer of kind %q without an item or an id", t.kind)
+	return fmt.Errorf("timer of kind %q without an item or an id", t.Kind)
 }
 
 // counters are those of a lineage as the store has them.
-func (w *walk) counters(line lineage) *tally {
+func (w *walk) counters(line lineage) *layout.Tally {
 	if w.stored[line] == nil {
-		w.stored[line] = &tally{}
+		w.stored[line] = &layout.Tally{}
 	}
 	return w.stored[line]
 }
@@ -60,7 +61,7 @@ func foundCounter(w *walk, r *foundRow) error {
 	if err != nil {
 		return err
 	}
-	fields := w.counters(r.lineage).fields()
+	fields := w.counters(r.lineage).Fields()
 	if counter < 0 || counter >= int64(len(fields)) {
 		return fmt.Errorf("unknown counter %d", counter)
 	}

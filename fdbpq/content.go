@@ -4,27 +4,28 @@ import (
 	"bytes"
 	"fmt"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
 // storeContent writes an item's content: into the envelope when it is small,
-// otherwise into rows that begin with prefix and the item's tail.
-func storeContent(tx kv.Tx, prefix []byte, e *envelope, p place, headers, payload []byte) error {
+// otherwise into rows that begin with prefix and the item's suffix.
+func storeContent(tx kv.Tx, prefix []byte, e *layout.Envelope, p layout.Place, headers, payload []byte) error {
 	if err := checkContent(headers, payload); err != nil {
 		return err
 	}
-	e.size = int64(len(headers) + len(payload))
-	e.headerSize = int64(len(headers))
-	if e.size <= maxInline {
-		e.headers, e.payload = headers, payload
+	e.Size = int64(len(headers) + len(payload))
+	e.HeaderSize = int64(len(headers))
+	if e.Size <= layout.MaxInline {
+		e.Headers, e.Payload = headers, payload
 		return nil
 	}
-	content := append(append(make([]byte, 0, e.size), headers...), payload...)
+	content := append(append(make([]byte, 0, e.Size), headers...), payload...)
 	for len(content) > 0 {
-		n := min(chunkSize, len(content))
-		tx.Set(appendChunkKey(prefix, p, e.chunks), content[:n])
+		n := min(layout.ChunkSize, len(content))
+		tx.Set(layout.AppendChunkKey(prefix, p, e.Chunks), content[:n])
 		content = content[n:]
-		e.chunks++
+		e.Chunks++
 	}
 	return nil
 }
@@ -41,72 +42,72 @@ func checkContent(headers, payload []byte) error {
 type contents struct{ *queueTx }
 
 // write writes the content of an item: what the envelope does not keep has rows of its own.
-func (c contents) write(e *envelope, p place, headers, payload []byte) error {
-	if int64(len(headers)+len(payload)) <= maxInline {
+func (c contents) write(e *layout.Envelope, p layout.Place, headers, payload []byte) error {
+	if int64(len(headers)+len(payload)) <= layout.MaxInline {
 		return storeContent(c.tx, nil, e, p, headers, payload)
 	}
-	return storeContent(c.tx, c.prefix(spaceChunk), e, p, headers, payload)
+	return storeContent(c.tx, c.prefix(layout.SpaceChunk), e, p, headers, payload)
 }
 
 // changed clears the rows that write made for an item that does not have them any more.
-func (c contents) changed(before, after *located) {
-	for n := after.chunks; n < before.chunks; n++ {
-		c.tx.Clear(appendChunkKey(c.prefix(spaceChunk), before.place, n))
+func (c contents) changed(before, after *layout.Item) {
+	for n := after.Chunks; n < before.Chunks; n++ {
+		c.tx.Clear(layout.AppendChunkKey(c.prefix(layout.SpaceChunk), before.Place, n))
 	}
 }
 
 // load reads content that write put into rows of its own.
-func (c contents) load(e *envelope, p place) error {
-	if e.chunks == 0 {
+func (c contents) load(e *layout.Envelope, p layout.Place) error {
+	if e.Chunks == 0 {
 		return nil
 	}
-	return loadContent(c.snapshot, c.prefix(spaceChunk), e, p)
+	return loadContent(c.snapshot, c.prefix(layout.SpaceChunk), e, p)
 }
 
 // loadContent reads content that is kept in chunks into the envelope.
-func loadContent(r kv.Reader, prefix []byte, e *envelope, p place) error {
-	if e.chunks == 0 {
+func loadContent(r kv.Reader, prefix []byte, e *layout.Envelope, p layout.Place) error {
+	if e.Chunks == 0 {
 		return nil
 	}
-	content, err := readChunks(r, prefix, p, e.chunks)
+	content, err := readChunks(r, prefix, p, e.Chunks)
 	if err != nil {
 		return err
 	}
-	if int64(len(content)) != e.size || e.headerSize > e.size {
-		return fmt.Errorf("damaged item: its %d chunks have %d bytes instead of %d", e.chunks, len(content), e.size)
+	if int64(len(content)) != e.Size || e.HeaderSize > e.Size {
+		return fmt.Errorf("damaged item: its %d chunks have %d bytes instead of %d", e.Chunks, len(content), e.Size)
 	}
-	e.headers, e.payload = content[:e.headerSize:e.headerSize], content[e.headerSize:]
+	e.Headers, e.Payload = content[:e.HeaderSize:e.HeaderSize], content[e.HeaderSize:]
 	return nil
 }
 
 // loadBeginning is loadContent with no more than the first bytes of the payload.
-func loadBeginning(r kv.Reader, prefix []byte, e *envelope, p place, most int64) error {
-	if e.payload = e.payload[:min(most, int64(len(e.payload)))]; most == 0 {
-		e.payload = nil
+func loadBeginning(r kv.Reader, prefix []byte, e *layout.Envelope, p layout.Place, most int64) error {
+	if e.Payload = e.Payload[:min(most, int64(len(e.Payload)))]; most == 0 {
+		e.Payload = nil
 	}
-	need := min(e.headerSize+most, e.size)
-	if e.chunks == 0 || need == 0 {
+	need := min(e.HeaderSize+most, e.Size)
+	if e.Chunks == 0 || need == 0 {
 		return nil
 	}
-	content, err := readChunks(r, prefix, p, min(e.chunks, (need+chunkSize-1)/chunkSize))
+	content, err := readChunks(r, prefix, p, min(e.Chunks, (need+layout.ChunkSize-1)/layout.ChunkSize))
 	if err != nil {
 		return err
 	}
-	if int64(len(content)) < need || e.headerSize > need {
+	if int64(len(content)) < need || e.HeaderSize > need {
 		return fmt.Errorf("damaged item: there are %d bytes of its first %d bytes", len(content), need)
 	}
-	e.headers, e.payload = content[:e.headerSize:e.headerSize], content[e.headerSize:need]
+	e.Headers, e.Payload = content[:e.HeaderSize:e.HeaderSize], content[e.HeaderSize:need]
 	if most == 0 {
-		e.payload = nil
+		e.Payload = nil
 	}
 	return nil
 }
 
 // readChunks returns the content of the first n chunks.
-func readChunks(r kv.Reader, prefix []byte, p place, n int64) ([]byte, error) {
+func readChunks(r kv.Reader, prefix []byte, p layout.Place, n int64) ([]byte, error) {
 	keys := make([][]byte, n)
 	for i := range keys {
-		keys[i] = appendChunkKey(prefix, p, int64(i))
+		keys[i] = layout.AppendChunkKey(prefix, p, int64(i))
 	}
 	parts, err := r.GetAll(keys)
 	if err != nil {
@@ -130,22 +131,22 @@ const (
 
 // itemTxSize is what an operation on an item adds to a transaction. Content in chunks
 // counts only when the item is copied; its keys always count, since it may be dropped.
-func itemTxSize(queue string, e *envelope, copied bool) int {
+func itemTxSize(queue string, e *layout.Envelope, copied bool) int {
 	keys := itemKeys
-	content := int(e.size)
+	content := int(e.Size)
 	switch {
-	case e.chunks == 0:
-		content += bytes.Count(e.payload, zero) + bytes.Count(e.headers, zero) // zero bytes are escaped
+	case e.Chunks == 0:
+		content += bytes.Count(e.Payload, zero) + bytes.Count(e.Headers, zero) // zero bytes are escaped
 	case copied:
-		keys += 6 * int(e.chunks)
+		keys += 6 * int(e.Chunks)
 	default:
-		keys += 3 * int(e.chunks)
+		keys += 3 * int(e.Chunks)
 		content = 0
 	}
-	if e.key != "" {
-		content += keyRows * (len(queue) + keySize + len(e.key))
+	if e.Key != "" {
+		content += keyRows * (len(queue) + keySize + len(e.Key))
 	}
-	return content + keys*(len(queue)+keySize) + e.past.txSize()
+	return content + keys*(len(queue)+keySize) + e.Past.TxSize()
 }
 
 var zero = []byte{0}

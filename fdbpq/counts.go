@@ -1,6 +1,9 @@
 package fdbpq
 
-import "github.com/pqbridge/pqbridge/fdbpq/kv"
+import (
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
 
 // Counts is the content of a queue in numbers.
 type Counts struct {
@@ -14,22 +17,22 @@ type Counts struct {
 func (c Counts) Length() int64 { return c.Ready + c.Leased + c.Delayed }
 
 // with returns the counts with what a Work has not written yet.
-func (c Counts) with(t *tally) Counts {
-	c.Ready, c.Leased, c.Delayed = c.Ready+t.ready, c.Leased+t.leased, c.Delayed+t.delayed
-	c.Bytes, c.Expiring, c.Remembered = c.Bytes+t.bytes, c.Expiring+t.expiring, c.Remembered+t.remembered
+func (c Counts) with(t *layout.Tally) Counts {
+	c.Ready, c.Leased, c.Delayed = c.Ready+t.Ready, c.Leased+t.Leased, c.Delayed+t.Delayed
+	c.Bytes, c.Expiring, c.Remembered = c.Bytes+t.Bytes, c.Expiring+t.Expiring, c.Remembered+t.Remembered
 	return c
 }
 
 // countsOf reads the counters of a generation, each as it stands in r.
 func countsOf(queue string, r kv.Reader, generation int64) (Counts, error) {
-	values, err := r.GetAll(counterKeys(queue, generation))
+	values, err := r.GetAll(layout.CounterKeys(queue, generation))
 	if err != nil {
 		return Counts{}, err
 	}
 	n := func(counter int) int64 { return int64(kv.DecodeInteger(values[counter])) }
 	return Counts{
-		Ready: n(counterReady), Leased: n(counterLeased), Delayed: n(counterDelayed),
-		Bytes: n(counterBytes), Expiring: n(counterExpiring), Remembered: n(counterRemembered),
+		Ready: n(layout.CounterReady), Leased: n(layout.CounterLeased), Delayed: n(layout.CounterDelayed),
+		Bytes: n(layout.CounterBytes), Expiring: n(layout.CounterExpiring), Remembered: n(layout.CounterRemembered),
 	}, nil
 }
 

@@ -3,6 +3,8 @@ package fdbpq
 import (
 	"cmp"
 	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 )
 
 // Why an item became a dead letter, unless Terminate gave another reason.
@@ -33,9 +35,9 @@ func (d DeadLetter) cause(attempts Attempts) string {
 }
 
 // shownDead is how the item died, nil if it is no dead letter.
-func shownDead(e *envelope) *DeadLetter {
-	if !e.isDead() {
+func shownDead(e *layout.Envelope) *DeadLetter {
+	if !e.IsDead() {
 		return nil
 	}
-	return (*DeadLetter)(&e.dead)
+	return (*DeadLetter)(&e.Dead)
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
@@ -117,8 +118,8 @@ func (d deadLetters) create() error {
 
 // take moves an item to the queue's dead-letter queue, and reports whether it did. Dead letters
 // stay, and so do the items of a queue that has none.
-func (d deadLetters) take(l *located, reason string) (taken bool, err error) {
-	if l.isDead() {
+func (d deadLetters) take(l *layout.Item, reason string) (taken bool, err error) {
+	if l.IsDead() {
 		return false, nil
 	}
 	dlq, err := d.open()
@@ -129,33 +130,33 @@ func (d deadLetters) take(l *located, reason string) (taken bool, err error) {
 }
 
 // bury moves an item to a dead-letter queue, where it gets a new place and id.
-func (d deadLetters) bury(dlq *pusher, l *located, reason string) error {
+func (d deadLetters) bury(dlq *pusher, l *layout.Item, reason string) error {
 	id := idOf(l)
-	if err := (contents{d.queueTx}).load(&l.envelope, l.place); err != nil {
+	if err := (contents{d.queueTx}).load(&l.Envelope, l.Place); err != nil {
 		return err
 	}
-	if l.chunks > 0 {
-		d.txSize += itemTxSize(d.name, &l.envelope, true)
+	if l.Chunks > 0 {
+		d.txSize += itemTxSize(d.name, &l.Envelope, true)
 	}
 	d.change(l, nil)
-	buried := located{envelope: l.elsewhere()}
-	buried.dead = death{Reason: reason, Origin: ownName(d.name), OriginID: id.String(), At: time.Unix(0, dlq.pushed), Deliveries: l.deliveries(), Interruptions: l.interruptions}
-	if err := dlq.lay(&buried, dlq.assign(&buried, l.returnPriority), l.headers, l.payload); err != nil {
+	buried := layout.Item{Envelope: l.Elsewhere()}
+	buried.Dead = layout.Death{Reason: reason, Origin: ownName(d.name), OriginID: id.String(), At: time.Unix(0, dlq.pushed), Deliveries: l.Deliveries(), Interruptions: l.Interruptions}
+	if err := dlq.lay(&buried, dlq.assign(&buried, l.ReturnPriority), l.Headers, l.Payload); err != nil {
 		return err
 	}
-	d.emit(Event{Type: EventDead, ID: id, Priority: l.returnPriority, Deliveries: l.deliveries(), Endings: endingsOf(l), Reason: reason, Cause: DeadLetter(buried.dead).cause(Attempts(l.attempts)), DeadLetter: dlq.name})
+	d.emit(Event{Type: EventDead, ID: id, Priority: l.ReturnPriority, Deliveries: l.Deliveries(), Endings: endingsOf(l), Reason: reason, Cause: DeadLetter(buried.Dead).cause(Attempts(l.Attempts)), DeadLetter: dlq.name})
 	return nil
 }
 
 // lay adds a dead letter, which has its place, to a dead-letter queue.
-func (dlq *pusher) lay(buried *located, seq int64, headers, payload []byte) error {
-	if err := (contents{dlq.queueTx}).write(&buried.envelope, buried.place, headers, payload); err != nil {
+func (dlq *pusher) lay(buried *layout.Item, seq int64, headers, payload []byte) error {
+	if err := (contents{dlq.queueTx}).write(&buried.Envelope, buried.Place, headers, payload); err != nil {
 		return err
 	}
-	if _, err := dlq.timesOf(&NewItem{}, &buried.envelope); err != nil {
+	if _, err := dlq.timesOf(&NewItem{}, &buried.Envelope); err != nil {
 		return err
 	}
-	if err := dlq.prepare(&buried.envelope); err != nil {
+	if err := dlq.prepare(&buried.Envelope); err != nil {
 		return err
 	}
 	dlq.issue(seq)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
@@ -28,11 +29,11 @@ type rememberedPush struct {
 }
 
 func msgIDRow(queue, msgID string) []byte {
-	return tuple.AppendString(queueRow(spaceMsgID, queue), msgID)
+	return tuple.AppendString(layout.QueueRow(layout.SpaceMsgID, queue), msgID)
 }
 
 func (m *rememberedPush) pack() []byte {
-	return m.id.place.append(tuple.AppendInt(nil, m.due))
+	return m.id.place.Append(tuple.AppendInt(nil, m.due))
 }
 
 func parseRememberedPush(b []byte) (*rememberedPush, error) {
@@ -40,7 +41,7 @@ func parseRememberedPush(b []byte) (*rememberedPush, error) {
 	if err != nil {
 		return nil, fmt.Errorf("damaged message id: %w", err)
 	}
-	p, err := parsePlace(rest)
+	p, err := layout.ParsePlace(rest)
 	if err != nil {
 		return nil, fmt.Errorf("damaged message id: %w", err)
 	}
@@ -62,9 +63,9 @@ func (i ids) remember(msgID string, id ID) error {
 	}
 	m := rememberedPush{due: now + int64(i.state.config.DedupWindow), id: id}
 	i.tx.Set(msgIDRow(i.name, msgID), m.pack())
-	i.tx.Set(idTimerKey(m.due, timerMsgID, i.name, msgID), nil)
+	i.tx.Set(layout.IDTimerKey(m.due, layout.TimerMsgID, i.name, msgID), nil)
 	i.store.alarm.expect(m.due)
-	i.tally.remembered++
+	i.tally.Remembered++
 	return nil
 }
 
@@ -72,10 +73,10 @@ func (m *rememberedPush) forgetAt() int64 { return m.due }
 
 func (m *rememberedPush) forget(qtx *queueTx, msgID string) {
 	qtx.tx.Clear(msgIDRow(qtx.name, msgID))
-	qtx.tx.Clear(idTimerKey(m.due, timerMsgID, qtx.name, msgID))
-	qtx.tally.remembered--
+	qtx.tx.Clear(layout.IDTimerKey(m.due, layout.TimerMsgID, qtx.name, msgID))
+	qtx.tally.Remembered--
 }
 
-func (i ids) due(t timer) error {
-	return idDue(i.queueTx, msgIDRow(i.name, t.id), t, parseRememberedPush)
+func (i ids) due(t layout.Timer) error {
+	return idDue(i.queueTx, msgIDRow(i.name, t.ID), t, parseRememberedPush)
 }

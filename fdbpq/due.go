@@ -1,47 +1,53 @@
 package fdbpq
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
+)
 
 // timerWorks has the work of each kind of timers.
 var timerWorks = map[string]timerWork{
-	timerLease:   {ahead: itemAhead(spaceLeased), due: func(qtx *queueTx, t timer) error { return retries{qtx}.due(t) }},
-	timerDelay:   {ahead: itemAhead(spaceDelayed), due: func(qtx *queueTx, t timer) error { return delays{qtx}.due(t) }},
-	timerExpiry:  {due: func(qtx *queueTx, t timer) error { return expiries{qtx}.due(t) }},
-	timerMsgID:   {ahead: func(t timer) []byte { return msgIDRow(t.queue, t.id) }, due: func(qtx *queueTx, t timer) error { return ids{qtx}.due(t) }},
-	timerPopID:   {due: func(qtx *queueTx, t timer) error { return popIDs{qtx}.due(t) }},
-	timerRequest: {due: requestDue},
-	timerKeys:    {due: func(qtx *queueTx, t timer) error { return keyIndex{qtx}.due(t) }},
-	timerFair:    {due: func(qtx *queueTx, t timer) error { return fair{qtx}.due(t) }},
-	timerTokens:  {due: func(qtx *queueTx, _ timer) error { return rates{qtx}.due() }},
-	timerFences:  {due: func(qtx *queueTx, _ timer) error { return fences{qtx}.due() }},
+	layout.TimerLease:   {ahead: itemAhead(layout.SpaceLeased), due: func(qtx *queueTx, t layout.Timer) error { return retries{qtx}.due(t) }},
+	layout.TimerDelay:   {ahead: itemAhead(layout.SpaceDelayed), due: func(qtx *queueTx, t layout.Timer) error { return delays{qtx}.due(t) }},
+	layout.TimerExpiry:  {due: func(qtx *queueTx, t layout.Timer) error { return expiries{qtx}.due(t) }},
+	layout.TimerMsgID:   {ahead: func(t layout.Timer) []byte { return msgIDRow(t.Queue, t.ID) }, due: func(qtx *queueTx, t layout.Timer) error { return ids{qtx}.due(t) }},
+	layout.TimerPopID:   {due: func(qtx *queueTx, t layout.Timer) error { return popIDs{qtx}.due(t) }},
+	layout.TimerRequest: {due: requestDue},
+	layout.TimerKeys:    {due: func(qtx *queueTx, t layout.Timer) error { return keyIndex{qtx}.due(t) }},
+	layout.TimerFair:    {due: func(qtx *queueTx, t layout.Timer) error { return fair{qtx}.due(t) }},
+	layout.TimerTokens:  {due: func(qtx *queueTx, _ layout.Timer) error { return rates{qtx}.due() }},
+	layout.TimerFences:  {due: func(qtx *queueTx, _ layout.Timer) error { return fences{qtx}.due() }},
 }
 
 // timerWork is the work of timers that fall due.
 type timerWork struct {
-	ahead func(timer) []byte          // a row that the work reads; nil: none is known before
-	due   func(*queueTx, timer) error // a timer of a generation that is over has no work
+	ahead func(layout.Timer) []byte          // a row that the work reads; nil: none is known before
+	due   func(*queueTx, layout.Timer) error // a timer of a generation that is over has no work
 }
 
-func itemAhead(space string) func(timer) []byte {
-	return func(t timer) []byte { return t.place.append(generationPrefix(space, t.queue, t.generation)) }
+func itemAhead(space string) func(layout.Timer) []byte {
+	return func(t layout.Timer) []byte {
+		return t.Place.Append(layout.GenerationPrefix(space, t.Queue, t.Generation))
+	}
 }
 
 // runDue does the work of a timer of the queue.
-func runDue(qtx *queueTx, t timer) error {
-	work, known := timerWorks[t.kind]
+func runDue(qtx *queueTx, t layout.Timer) error {
+	work, known := timerWorks[t.Kind]
 	switch {
 	case !known:
-		return fmt.Errorf("unknown kind %q", t.kind)
-	case timerKinds[t.kind].ofItem && t.generation != qtx.state.generation:
+		return fmt.Errorf("unknown kind %q", t.Kind)
+	case layout.TimerKinds[t.Kind].OfItem && t.Generation != qtx.state.generation:
 		return nil // of a purged generation
 	}
 	return work.due(qtx, t)
 }
 
 // requestDue clears the rows of a request whose owner died. Package recipe writes them.
-func requestDue(qtx *queueTx, t timer) error {
-	for _, space := range []string{spaceRequest, spaceResult} {
-		qtx.tx.Clear(append(queueRow(space, qtx.name), t.id...))
+func requestDue(qtx *queueTx, t layout.Timer) error {
+	for _, space := range []string{layout.SpaceRequest, layout.SpaceResult} {
+		qtx.tx.Clear(append(layout.QueueRow(space, qtx.name), t.ID...))
 	}
 	return nil
 }

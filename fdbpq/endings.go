@@ -1,6 +1,10 @@
 package fdbpq
 
-import "time"
+import (
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
+)
 
 // Outcome is how a lease ended.
 type Outcome string
@@ -24,16 +28,13 @@ type Endings struct {
 	Returns       int64 // it was given back with nothing wrong with the item, or taken away
 }
 
-// deliveries is how often the item was handed out with a lease.
-func (e *envelope) deliveries() int64 { return e.tries + e.interruptions + e.returns }
-
 // endingsOf says how the leases of the item ended.
-func endingsOf(l *located) Endings {
-	failures := l.tries
-	if l.state == StateLeased && !l.over {
+func endingsOf(l *layout.Item) Endings {
+	failures := l.Tries
+	if l.State == StateLeased && !l.Over {
 		failures--
 	}
-	return Endings{failures, l.interruptions, l.returns}
+	return Endings{failures, l.Interruptions, l.Returns}
 }
 
 // MaxReturns bounds how many leases of an item end without counting against it: those that are handed
@@ -42,20 +43,20 @@ func endingsOf(l *located) Endings {
 const MaxReturns = 1000
 
 // countEnding counts a lease that ends, and reports whether that was an interruption.
-func countEnding(l *located, how Outcome) (interrupted bool) {
-	l.over = true
+func countEnding(l *layout.Item, how Outcome) (interrupted bool) {
+	l.Over = true
 	if how == OutcomeNack {
 		return false
 	}
-	l.tries--
+	l.Tries--
 	switch {
-	case how == OutcomeExpired, how != OutcomeRevoked && l.returns+l.unreceived >= MaxReturns:
-		l.interruptions++
+	case how == OutcomeExpired, how != OutcomeRevoked && l.Returns+l.Unreceived >= MaxReturns:
+		l.Interruptions++
 		return true
 	case how == outcomeUnreceived:
-		l.unreceived++
+		l.Unreceived++
 	default:
-		l.returns++
+		l.Returns++
 	}
 	return false
 }

@@ -1,5 +1,7 @@
 package fdbpq
 
+import "github.com/pqbridge/pqbridge/fdbpq/internal/layout"
+
 // maxEvicted bounds the evictions of one push. It exceeds one so that a queue shrinks
 // whose limit was lowered, and is small so that the transaction stays small.
 const maxEvicted = 8
@@ -11,7 +13,7 @@ func (p *pusher) makeRoom(size, priority int64, delayed bool, h *handOver) (refu
 	p.victims, p.dropsItself = nil, false
 	before, grows := p.excess(p.counted.with(&p.tally)), amountOf(size)
 	if h != nil && h.from == p.queueTx {
-		leaves := amountOf(h.item.size)
+		leaves := amountOf(h.item.Size)
 		before, grows = before.minus(leaves), grows.minus(leaves)
 	}
 	left := before.plus(amountOf(size))
@@ -26,17 +28,17 @@ func (p *pusher) makeRoom(size, priority int64, delayed bool, h *handOver) (refu
 	next, more, err := p.nextVictim(least, h)
 	for n := 0; n < maxEvicted && left.minus(freed).tooMuch() && err == nil; n++ {
 		switch itself := !delayed && !p.dropsItself; {
-		case itself && (!more || next.place.priority <= priority): // it is behind the older ones of its priority
+		case itself && (!more || next.Place.Priority <= priority): // it is behind the older ones of its priority
 			if p.dropsItself = true; !before.tooMuch() {
-				p.victims, p.itself = []located{{}}, 0 // it is enough
+				p.victims, p.itself = []layout.Item{{}}, 0 // it is enough
 				return h.keptFrom(p.tooFull(left)), nil
 			}
 			p.itself = len(p.victims)
-			p.victims = append(p.victims, located{})
+			p.victims = append(p.victims, layout.Item{})
 			freed = freed.plus(amountOf(size))
 		case more:
 			p.victims = append(p.victims, next)
-			freed = freed.plus(amountOf(next.size))
+			freed = freed.plus(amountOf(next.Size))
 			next, more, err = p.nextVictim(least, h)
 		}
 	}
@@ -57,18 +59,18 @@ func (p *pusher) leastUrgent() nextEntries {
 
 // nextVictim is the next item of those that may go. One that is handed over late may be ready
 // again, and goes anyway.
-func (p *pusher) nextVictim(least nextEntries, h *handOver) (v located, more bool, err error) {
+func (p *pusher) nextVictim(least nextEntries, h *handOver) (v layout.Item, more bool, err error) {
 	for {
 		entries, err := least(1, 0)
 		if err != nil || len(entries) == 0 {
-			return located{}, false, err
+			return layout.Item{}, false, err
 		}
 		at := entries[0].place
-		if h != nil && h.from == p.queueTx && at == h.item.place {
+		if h != nil && h.from == p.queueTx && at == h.item.Place {
 			continue
 		}
-		e, err := parseEnvelope(entries[0].value, at)
-		return readyItem(at, e), true, err
+		e, err := layout.ParseEnvelope(entries[0].value, at)
+		return layout.ReadyItem(at, e), true, err
 	}
 }
 
@@ -81,7 +83,7 @@ func (p *pusher) evict(results []Pushed) {
 		gone := &p.victims[i]
 		id := idOf(gone)
 		p.change(gone, nil)
-		p.emit(Event{Type: EventEvicted, ID: id, Priority: gone.place.priority, Deliveries: gone.deliveries()})
+		p.emit(Event{Type: EventEvicted, ID: id, Priority: gone.Place.Priority, Deliveries: gone.Deliveries()})
 		for i := range results {
 			if results[i].ID == id && results[i].Err == nil && !results[i].Duplicate {
 				results[i].Evicted = true

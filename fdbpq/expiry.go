@@ -1,26 +1,28 @@
 package fdbpq
 
+import "github.com/pqbridge/pqbridge/fdbpq/internal/layout"
+
 // expiries ends items whose TTL is over.
 type expiries struct{ *queueTx }
 
 // expire drops an item past its TTL, or moves it to the dead-letter queue.
-func (ex expiries) expire(l *located) error {
+func (ex expiries) expire(l *layout.Item) error {
 	if ex.state.config.DeadLetterExpired {
 		if taken, err := (deadLetters{ex.queueTx}).take(l, DeadExpired); taken || err != nil {
 			return err
 		}
 	}
-	ex.emit(Event{Type: EventExpired, ID: idOf(l), Priority: l.returnPriority, Deliveries: l.deliveries()})
+	ex.emit(Event{Type: EventExpired, ID: idOf(l), Priority: l.ReturnPriority, Deliveries: l.Deliveries()})
 	ex.change(l, nil)
 	return nil
 }
 
 // due ends an item when its TTL is over, unless it is leased.
-func (ex expiries) due(t timer) error {
-	l, err := ex.locate(ex.tx, ID{t.place})
-	if err != nil || l == nil || l.state == StateLeased || l.expires != t.due {
+func (ex expiries) due(t layout.Timer) error {
+	l, err := ex.locate(ex.tx, ID{t.Place})
+	if err != nil || l == nil || l.State == StateLeased || l.Expires != t.Due {
 		return err
 	}
-	ex.txSize += itemTxSize(ex.name, &l.envelope, false)
+	ex.txSize += itemTxSize(ex.name, &l.Envelope, false)
 	return ex.expire(l)
 }

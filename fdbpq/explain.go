@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
@@ -75,7 +76,7 @@ func (q Queue) ExplainItem(r kv.Reader, item *StoredItem) (e Explanation, err er
 	case item.Held:
 		e = Explanation{Cause: ReasonHeld, Item: &own}
 		err = q.outs(r, qtx.state, func(link string, o *out) {
-			if o.holds(qtx.state) > 0 && slices.ContainsFunc(o.held, func(p place) bool { return p.tail == own.place.tail }) {
+			if o.holds(qtx.state) > 0 && slices.ContainsFunc(o.held, func(p layout.Place) bool { return p.Suffix == own.place.Suffix }) {
 				e.Link, e.Since = link, time.Unix(0, o.since)
 			}
 		})
@@ -102,13 +103,13 @@ func (q Queue) ExplainItem(r kv.Reader, item *StoredItem) (e Explanation, err er
 	if err != nil || !ok {
 		return e, err
 	}
-	row, err := r.Get(x.queueTx.key(spaceKeyed, first))
+	row, err := r.Get(x.queueTx.key(layout.SpaceKeyed, first))
 	if err != nil || row == nil {
 		return e, err
 	}
-	l, err := parseItemRow(spaceKeyed, row, first)
+	l, err := layout.ParseItem(layout.SpaceKeyed, row, first)
 	if err == nil {
-		before := ID{l.homeOf(first)}
+		before := ID{l.HomeOf(first)}
 		e.Item = &before
 	}
 	return e, err
@@ -152,31 +153,31 @@ func (x explains) rate() (e Explanation, err error) {
 
 // blocked says what the first ready item waits for, where none is handed out. It says nothing where all of them have outlived
 // their TTL.
-func (x explains) blocked(holders map[string]*located) (e Explanation, err error) {
+func (x explains) blocked(holders map[string]*layout.Item) (e Explanation, err error) {
 	now, err := x.now()
 	if err != nil {
 		return e, err
 	}
-	first, err := scanOf(x.name, x.snapshot, x.state, spaceKeyed, Min, AllPriorities, "").next(explainKeys, explainBytes)
+	first, err := scanOf(x.name, x.snapshot, x.state, layout.SpaceKeyed, Min, AllPriorities, "").next(explainKeys, explainBytes)
 	if err != nil {
 		return e, err
 	}
 	seen := make(map[string]bool)
 	for _, at := range first {
-		l, err := parseItemRow(spaceKeyed, at.value, at.place)
+		l, err := layout.ParseItem(layout.SpaceKeyed, at.value, at.place)
 		if err != nil {
 			return e, err
 		}
-		if seen[l.key] || l.expires != 0 && l.expires <= now {
+		if seen[l.Key] || l.Expires != 0 && l.Expires <= now {
 			continue
 		}
-		seen[l.key] = true
-		waits, err := keyInfos{x.queueTx}.keyWaitsFor(l.key)
+		seen[l.Key] = true
+		waits, err := keyInfos{x.queueTx}.keyWaitsFor(l.Key)
 		if err != nil {
 			return e, err
 		}
 		if waits != "" {
-			return x.key(l.key, waits, l.place.priority, holders[l.key])
+			return x.key(l.Key, waits, l.Place.Priority, holders[l.Key])
 		}
 	}
 	if len(seen) > 0 || len(first) == explainKeys {
@@ -187,7 +188,7 @@ func (x explains) blocked(holders map[string]*located) (e Explanation, err error
 
 // key says who keeps a key from getting an item. priority is that of one of its items: others often have the same one. l is
 // the item that has held the key for longest, nil: that is not known.
-func (x explains) key(key string, waits WaitsFor, priority int64, l *located) (e Explanation, err error) {
+func (x explains) key(key string, waits WaitsFor, priority int64, l *layout.Item) (e Explanation, err error) {
 	e = Explanation{Cause: ReasonBlocked, WaitsFor: waits, Key: key}
 	switch waits {
 	case WaitsForKeyOrder, WaitsForKeyLimit:
@@ -198,12 +199,12 @@ func (x explains) key(key string, waits WaitsFor, priority int64, l *located) (e
 			return e, err
 		}
 		id := idOf(l)
-		e.Item, e.Holder = &id, l.holder
-		if !l.held() {
-			e.Until = x.store.Display(l.due)
+		e.Item, e.Holder = &id, l.Holder
+		if !l.Held() {
+			e.Until = x.store.Display(l.Due)
 		}
-		if l.state == StateLeased && !l.held() {
-			e.Since = x.began(l.since)
+		if l.State == StateLeased && !l.Held() {
+			e.Since = x.began(l.Since)
 		}
 	case WaitsForKeyRate:
 		of, err := settings{x.queueTx}.of(x.snapshot, key)
@@ -224,33 +225,33 @@ func (x explains) key(key string, waits WaitsFor, priority int64, l *located) (e
 }
 
 // holder finds the item that holds a key for longest, among a few of them; nil: they lie elsewhere.
-func (x explains) holder(key string, priority int64) (*located, error) {
+func (x explains) holder(key string, priority int64) (*layout.Item, error) {
 	begin, end := keyLimits{x.queueTx}.rows(key)
 	held, err := x.snapshot.Range(begin, end, kv.RangeOptions{Limit: explainLeases})
 	if err != nil {
 		return nil, err
 	}
-	prefix := len(x.rowsOfKey(spaceKeyHeld, key))
-	spaces := [...]string{spaceLeased, spaceDelayed} // in order, an item keeps its key while it waits between two leases
-	var places []place
+	prefix := len(x.rowsOfKey(layout.SpaceKeyHeld, key))
+	spaces := [...]string{layout.SpaceLeased, layout.SpaceDelayed} // in order, an item keeps its key while it waits between two leases
+	var places []layout.Place
 	var rows [][]byte
 	for _, row := range held {
-		p := place{priority, string(row.Key[prefix:])}
+		p := layout.Place{Priority: priority, Suffix: string(row.Key[prefix:])}
 		places = append(places, p)
 		for _, space := range spaces {
-			rows = append(rows, p.append(x.prefix(space)))
+			rows = append(rows, p.Append(x.prefix(space)))
 		}
 	}
 	values, err := x.snapshot.GetAll(rows)
 	if err != nil {
 		return nil, err
 	}
-	var first *located
+	var first *layout.Item
 	for i, value := range values {
 		if value == nil {
 			continue
 		}
-		l, err := parseItemRow(spaces[i%len(spaces)], value, places[i/len(spaces)])
+		l, err := layout.ParseItem(spaces[i%len(spaces)], value, places[i/len(spaces)])
 		if err != nil {
 			return nil, err
 		}
@@ -259,13 +260,13 @@ func (x explains) holder(key string, priority int64) (*located, error) {
 	if first != nil {
 		return first, nil
 	}
-	leased, err := scanOf(x.name, x.snapshot, x.state, spaceLeased, Min, AllPriorities, "").next(explainItems, explainBytes)
+	leased, err := scanOf(x.name, x.snapshot, x.state, layout.SpaceLeased, Min, AllPriorities, "").next(explainItems, explainBytes)
 	for _, at := range leased {
-		l, err := parseItemRow(spaceLeased, at.value, at.place)
+		l, err := layout.ParseItem(layout.SpaceLeased, at.value, at.place)
 		if err != nil {
 			return nil, err
 		}
-		if l.key == key {
+		if l.Key == key {
 			first = longer(first, l)
 		}
 	}
@@ -304,16 +305,16 @@ func (x explains) began(since int64) time.Time {
 // delayed says which of the first delayed items becomes ready first.
 func (x explains) delayed(n int64) (e Explanation, err error) {
 	e.Cause = ReasonDelayed
-	items, err := scanOf(x.name, x.snapshot, x.state, spaceDelayed, Min, AllPriorities, "").next(explainItems, explainBytes)
+	items, err := scanOf(x.name, x.snapshot, x.state, layout.SpaceDelayed, Min, AllPriorities, "").next(explainItems, explainBytes)
 	due := int64(0)
 	for _, at := range items {
-		l, err := parseItemRow(spaceDelayed, at.value, at.place)
+		l, err := layout.ParseItem(layout.SpaceDelayed, at.value, at.place)
 		if err != nil {
 			return e, err
 		}
-		if e.Item == nil || l.due < due {
+		if e.Item == nil || l.Due < due {
 			id := idOf(l)
-			e.Item, due = &id, l.due
+			e.Item, due = &id, l.Due
 		}
 	}
 	if e.Item != nil {

@@ -3,6 +3,7 @@ package fdbpq
 import (
 	"fmt"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -29,7 +30,7 @@ type fair struct{ *queueTx }
 
 // prefixOf returns the prefix of rows of the present fair order in a space.
 func (f fair) prefixOf(space string) []byte {
-	return tuple.AppendInt(generationPrefix(space, f.name, f.state.generation), f.state.fairOrder)
+	return tuple.AppendInt(layout.GenerationPrefix(space, f.name, f.state.generation), f.state.fairOrder)
 }
 
 func (f fair) classPrefix(space string, class int64) []byte {
@@ -37,10 +38,10 @@ func (f fair) classPrefix(space string, class int64) []byte {
 }
 
 func (f fair) row(p fairPlace) []byte {
-	return tuple.AppendBytes(tuple.AppendInt(f.classPrefix(spaceFairKey, p.class), p.tag), []byte(p.key))
+	return tuple.AppendBytes(tuple.AppendInt(f.classPrefix(layout.SpaceFairKey, p.class), p.tag), []byte(p.key))
 }
 
-func (f fair) weightRow(key string) []byte { return f.rowsOfKey(spaceWeight, key) }
+func (f fair) weightRow(key string) []byte { return f.rowsOfKey(layout.SpaceWeight, key) }
 
 // fairPlace is where a key stands.
 type fairPlace struct {
@@ -49,7 +50,7 @@ type fairPlace struct {
 }
 
 func (f fair) parseRow(key []byte) (p fairPlace, err error) {
-	r := tuple.Read(key[len(f.prefixOf(spaceFairKey)):])
+	r := tuple.Read(key[len(f.prefixOf(layout.SpaceFairKey)):])
 	p = fairPlace{class: r.Int(), tag: r.Int(), key: string(r.Bytes())}
 	if r.Err() != nil {
 		return p, fmt.Errorf("damaged row of a key in turn: %w", r.Err())
@@ -58,11 +59,11 @@ func (f fair) parseRow(key []byte) (p fairPlace, err error) {
 }
 
 // place has pops look at a key whose first item is there.
-func (f fair) place(first place, key string) {
+func (f fair) place(first layout.Place, key string) {
 	if f.state.config.Fair == "" {
 		return
 	}
-	row := f.row(fairPlace{class: f.state.config.Fair.class(first.priority), key: key})
+	row := f.row(fairPlace{class: f.state.config.Fair.class(first.Priority), key: key})
 	f.tx.Set(row, nil)
 }
 

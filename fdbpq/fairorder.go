@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
@@ -13,22 +14,22 @@ func (f fair) leave() {
 	if f.state.config.Fair == "" {
 		return
 	}
-	for _, space := range []string{spaceFairKey, spaceUnnamed, spaceClass} {
+	for _, space := range []string{layout.SpaceFairKey, layout.SpaceUnnamed, layout.SpaceClass} {
 		f.tx.ClearRange(tuple.Range(f.prefixOf(space)))
 	}
-	f.tx.ClearRange(tuple.Range(generationPrefix(spaceWeight, f.name, f.state.generation)))
+	f.tx.ClearRange(tuple.Range(layout.GenerationPrefix(layout.SpaceWeight, f.name, f.state.generation)))
 }
 
 // buildLater sets a timer that goes on behind a key. The transaction that begins an order
 // builds nothing: another one may add keys before it commits, without rows in the order.
 func (f fair) buildLater(behind string) error {
-	return timers{f.queueTx}.atOnce(timerFair, fmt.Sprintf("%d:%s", f.state.fairOrder, behind))
+	return timers{f.queueTx}.atOnce(layout.TimerFair, fmt.Sprintf("%d:%s", f.state.fairOrder, behind))
 }
 
 // due gives the next keys their rows. After the last one pops go by the order.
-func (f fair) due(t timer) error {
+func (f fair) due(t layout.Timer) error {
 	s := f.state
-	order, behind, _ := strings.Cut(t.id, ":")
+	order, behind, _ := strings.Cut(t.ID, ":")
 	if !f.there() || s.config.Fair == "" || s.fairBuilt || order != strconv.FormatInt(s.fairOrder, 10) {
 		return nil
 	}

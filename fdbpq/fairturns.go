@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -45,7 +46,7 @@ func (c *collector) takeFairTurns() error {
 		looks:   looks{collector: c, keys: make(map[string]*turn)},
 		classes: make(map[int64]*classTime), left: make(map[fairPlace]bool),
 	}
-	t.plain.next = scanOf(c.name, c.front(), c.state, spaceReady, Min, AllPriorities, "").next
+	t.plain.next = scanOf(c.name, c.front(), c.state, layout.SpaceReady, Min, AllPriorities, "").next
 	rows := fair{c.queueTx}.rows(c.front())
 	t.rows.next = func(limit, maxBytes int) ([]fairPlace, error) {
 		places, err := rows(limit, maxBytes)
@@ -140,7 +141,7 @@ func (t *fairTurns) unread(class int64) (bool, error) {
 	if slices.ContainsFunc(t.rows.entries, func(p fairPlace) bool { return p.class == class }) {
 		return true, nil
 	}
-	begin, end := tuple.Range(fair{t.queueTx}.classPrefix(spaceFairKey, class))
+	begin, end := tuple.Range(fair{t.queueTx}.classPrefix(layout.SpaceFairKey, class))
 	if t.last != nil && t.last.class >= class {
 		begin = append(fair{t.queueTx}.row(*t.last), 0)
 	}
@@ -179,7 +180,7 @@ func (t *fairTurns) moveTo(next *turn, at fairPlace) error {
 		return err
 	}
 	f := &flow{turn: next, place: at, cost: tagUnit / weight}
-	if class := t.state.config.Fair.class(next.at.priority); at.tag == 0 || at.class != class {
+	if class := t.state.config.Fair.class(next.at.Priority); at.tag == 0 || at.class != class {
 		if f.place, err = t.comes(next.key, class, f.cost); err != nil {
 			return err
 		}
@@ -201,7 +202,7 @@ func (t *fairTurns) comes(key string, class, cost int64) (fairPlace, error) {
 
 // placeOfUnnamed is the place of the next item without a key.
 func (t *fairTurns) placeOfUnnamed(item *entry) (fairPlace, error) {
-	class := t.state.config.Fair.class(item.place.priority)
+	class := t.state.config.Fair.class(item.place.Priority)
 	c, err := t.class(class)
 	if err != nil {
 		return fairPlace{}, err
@@ -217,7 +218,7 @@ func (t *fairTurns) class(class int64) (*classTime, error) {
 	if c := t.classes[class]; c != nil {
 		return c, nil
 	}
-	values, err := t.reader().GetAll([][]byte{fair{t.queueTx}.classPrefix(spaceClass, class), fair{t.queueTx}.classPrefix(spaceUnnamed, class)})
+	values, err := t.reader().GetAll([][]byte{fair{t.queueTx}.classPrefix(layout.SpaceClass, class), fair{t.queueTx}.classPrefix(layout.SpaceUnnamed, class)})
 	if err != nil {
 		return nil, err
 	}
@@ -247,7 +248,7 @@ func (t *fairTurns) take(f *flow) (done bool, err error) {
 	if !f.ready {
 		return done, nil
 	}
-	class := t.state.config.Fair.class(f.at.priority)
+	class := t.state.config.Fair.class(f.at.Priority)
 	switch {
 	case class != f.place.class:
 		f.place, err = t.comes(f.key, class, f.cost)
@@ -268,7 +269,7 @@ func (t *fairTurns) takePlain(item entry, at fairPlace) (done bool, err error) {
 	c.virtual = max(c.virtual, at.tag)
 	c.unnamed = c.virtual + tagUnit
 	next, err := t.plain.first(1, 0)
-	if err == nil && (next == nil || t.state.config.Fair.class(next.place.priority) != at.class) {
+	if err == nil && (next == nil || t.state.config.Fair.class(next.place.Priority) != at.class) {
 		c.unnamed = 0
 	}
 	return done, err
@@ -312,7 +313,7 @@ func (t *fairTurns) writeClass(class int64, c *classTime) error {
 			c.virtual = 0
 		}
 	}
-	for i, row := range [][]byte{fair{t.queueTx}.classPrefix(spaceClass, class), fair{t.queueTx}.classPrefix(spaceUnnamed, class)} {
+	for i, row := range [][]byte{fair{t.queueTx}.classPrefix(layout.SpaceClass, class), fair{t.queueTx}.classPrefix(layout.SpaceUnnamed, class)} {
 		switch now := [2]int64{c.virtual, c.unnamed}[i]; {
 		case now == c.before[i]:
 		case now == 0:
@@ -329,7 +330,7 @@ const rowsAtOnce = 8
 
 // rows reads the rows of the fair order.
 func (f fair) rows(r kv.Reader) func(limit, maxBytes int) ([]fairPlace, error) {
-	begin, end := tuple.Range(f.prefixOf(spaceFairKey))
+	begin, end := tuple.Range(f.prefixOf(layout.SpaceFairKey))
 	return func(limit, maxBytes int) ([]fairPlace, error) {
 		pairs, err := r.Range(begin, end, kv.RangeOptions{Limit: limit, MaxBytes: maxBytes})
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -247,7 +248,7 @@ type Fed struct {
 // A message that no push would take becomes a dead letter. Where none can be made of it, the source stops there. When the queue is
 // full, what fits is pushed.
 func (q Queue) Feed(tx kv.Tx, s *Source, messages []SourceMessage) (fed Fed, err error) {
-	tx.Prefetch(queueRow(spaceState, q.name), queueRow(spaceHigh, q.name), s.home().key(spacePosition, s.Name))
+	tx.Prefetch(layout.QueueRow(layout.SpaceState, q.name), layout.QueueRow(layout.SpaceHigh, q.name), s.home().key(layout.SpacePosition, s.Name))
 	qtx, err := s.open(tx, q)
 	if err != nil {
 		return fed, err
@@ -286,7 +287,7 @@ func (q Queue) Feed(tx kv.Tx, s *Source, messages []SourceMessage) (fed Fed, err
 	case fed.Blocked == nil:
 		at.Blocked = 0
 	}
-	tx.Set(s.home().key(spacePosition, s.Name), at.pack())
+	tx.Set(s.home().key(layout.SpacePosition, s.Name), at.pack())
 	return fed, p.done()
 }
 
@@ -351,7 +352,7 @@ func (d deadLetters) buryMessage(m *SourceMessage, reason error) (bool, error) {
 	if err != nil || dlq == nil {
 		return false, err
 	}
-	buried := located{envelope: envelope{pushed: dlq.pushed}}
+	buried := layout.Item{Envelope: layout.Envelope{PushedAt: dlq.pushed}}
 	priority := d.state.config.Priority
 	if m.Item.HasPriority {
 		priority = m.Item.Priority
@@ -359,7 +360,7 @@ func (d deadLetters) buryMessage(m *SourceMessage, reason error) (bool, error) {
 	seq := dlq.assign(&buried, priority)
 	id := idOf(&buried)
 	text := fmt.Sprint("source: ", reason)
-	buried.dead = death{Reason: text[:min(len(text), maxReason)], Origin: ownName(d.name), OriginID: id.String(), At: time.Unix(0, dlq.pushed)}
+	buried.Dead = layout.Death{Reason: text[:min(len(text), maxReason)], Origin: ownName(d.name), OriginID: id.String(), At: time.Unix(0, dlq.pushed)}
 	return true, dlq.lay(&buried, seq, m.Item.Headers, m.Item.Payload)
 }
 
@@ -372,7 +373,7 @@ func (q Queue) MoveSource(tx kv.Tx, s *Source, to SourcePosition) error {
 	if to.Stop.Reason != "" && to.Stop.Since == 0 {
 		to.Stop.Since = q.store.clock.Wall().UnixNano()
 	}
-	tx.Set(s.home().key(spacePosition, s.Name), to.pack())
+	tx.Set(s.home().key(layout.SpacePosition, s.Name), to.pack())
 	return nil
 }
 
@@ -466,7 +467,7 @@ func (s *Store) RunSources(tx kv.Tx, claims []SourceClaim, alone bool) (mine []b
 	var rows [][]byte
 	for _, c := range claims {
 		h := c.Source.home()
-		rows = append(rows, queueRow(spaceState, h.queue), h.key(spaceSource, c.Source.Name), h.key(spaceSourceRunner, c.Source.Name))
+		rows = append(rows, layout.QueueRow(layout.SpaceState, h.queue), h.key(layout.SpaceSource, c.Source.Name), h.key(layout.SpaceSourceRunner, c.Source.Name))
 	}
 	tx.Prefetch(rows...)
 	mine = make([]bool, len(claims))
@@ -490,7 +491,7 @@ func (q Queue) RunSource(tx kv.Tx, s *Source, run SourceRun, alone bool) (bool, 
 	if err != nil {
 		return false, err
 	}
-	key := s.home().key(spaceSourceRunner, s.Name)
+	key := s.home().key(layout.SpaceSourceRunner, s.Name)
 	was, err := tx.Get(key)
 	if err != nil {
 		return false, err
@@ -517,7 +518,7 @@ func (q Queue) LeaveSource(tx kv.Tx, s *Source, runner string) error {
 	if _, err := s.openAny(tx, q); err != nil {
 		return err
 	}
-	key := s.home().key(spaceSourceRunner, s.Name)
+	key := s.home().key(layout.SpaceSourceRunner, s.Name)
 	was, err := tx.Get(key)
 	if err != nil || was == nil {
 		return err
@@ -570,7 +571,7 @@ func (s *Source) openAny(tx kv.Tx, q Queue) (*queueTx, error) {
 	if !qtx.there() || qtx.state.born != s.Born {
 		return nil, ErrNoSource
 	}
-	definition, err := tx.Get(s.home().key(spaceSource, s.Name))
+	definition, err := tx.Get(s.home().key(layout.SpaceSource, s.Name))
 	if err == nil && definition == nil {
 		err = ErrNoSource
 	}
@@ -586,7 +587,7 @@ func (s *Source) open(tx kv.Tx, q Queue) (*queueTx, error) {
 	if !qtx.there() || qtx.state.born != s.Born {
 		return nil, ErrNoSource
 	}
-	value, err := tx.Get(s.home().key(spacePosition, s.Name))
+	value, err := tx.Get(s.home().key(layout.SpacePosition, s.Name))
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq/internal/damage"
 	"github.com/pqbridge/pqbridge/fdbpq/internal/jsonfields"
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/calendar"
 	"github.com/pqbridge/pqbridge/internal/tuple"
@@ -118,7 +119,7 @@ func (s *Store) fire(ctx context.Context, room Room, owner func(queue string) st
 
 // none reports whether the store has no schedule that waits for a time.
 func (s schedules) none(ctx context.Context) (none bool, err error) {
-	begin, end := tuple.Range(row(spaceDue))
+	begin, end := tuple.Range(layout.Row(layout.SpaceDue))
 	err = s.db.View(ctx, func(r kv.Reader) error {
 		rows, err := r.Range(begin, end, kv.RangeOptions{Limit: 1})
 		none = len(rows) == 0

@@ -1,6 +1,9 @@
 package fdbpq
 
-import "github.com/pqbridge/pqbridge/fdbpq/kv"
+import (
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
 
 // In runs fn, whose operations on queues of the Work belong together, and then writes what
 // they have changed together. No other handle of these queues is used in the transaction
@@ -37,17 +40,17 @@ func (qtx *queueTx) flush() error {
 	if err := (keyIndex{qtx}).flush(); err != nil {
 		return err
 	}
-	for counter, delta := range qtx.tally.fields() {
+	for counter, delta := range qtx.tally.Fields() {
 		if *delta != 0 {
-			qtx.tx.Add(counterKey(qtx.name, qtx.state.generation, counter), *delta)
+			qtx.tx.Add(layout.CounterKey(qtx.name, qtx.state.generation, counter), *delta)
 		}
 	}
 	if qtx.arrived {
-		qtx.tx.Add(queueRow(spaceArrivals, qtx.name), 1)
+		qtx.tx.Add(layout.QueueRow(layout.SpaceArrivals, qtx.name), 1)
 	}
-	qtx.tally, qtx.arrived = tally{}, false
+	qtx.tally, qtx.arrived = layout.Tally{}, false
 	if qtx.issued.counts {
-		qtx.tx.Max(queueRow(spaceHigh, qtx.name), uint64(qtx.issued.count))
+		qtx.tx.Max(layout.QueueRow(layout.SpaceHigh, qtx.name), uint64(qtx.issued.count))
 		qtx.issued.counts = false
 	}
 	return nil

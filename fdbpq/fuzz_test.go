@@ -6,8 +6,8 @@ import (
 	"math"
 	"slices"
 	"testing"
-	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -15,71 +15,39 @@ import (
 // Rows of a store may be damaged, or written by another program: reading returns the
 // content or an error, and never ends the process.
 
-var somePlace = place{priority: -5, tail: string(tuple.AppendBytes(tuple.AppendInt(nil, 7), []byte("12345678")))}
-
-// Every item is read as it was written. A row that is read as an item is written as it
-// was, except for elements of a later version.
-func FuzzEnvelope(f *testing.F) {
-	dead := death{Reason: "why", Origin: "jobs", OriginID: "id"}
-	for _, e := range []envelope{
-		{}, {payload: []byte("a\x00b"), size: 3}, {size: 200_000, chunks: 3, headerSize: 5, fence: 2, idPriority: math.MinInt64},
-		{headers: []byte("a: b\r\n"), headerSize: 6, size: 6, pushed: 5, expires: 6, tries: 7, dead: dead},
-		{size: 3, key: "k", keyFence: 9, dead: death{Reason: "why", Origin: "jobs", OriginID: "id", At: time.Unix(5, 6), Deliveries: 16}},
-		{tries: 2, endings: endings{interruptions: 3, unreceived: 999}}, {size: 3, past: past{attempts: "\x15\x01"}, dead: death{Reason: "interruptions", Interruptions: 16}},
-		{headerSize: -1}, {headerSize: 2, size: 1}, {size: MaxContent + 1}, {chunks: -1}, {chunks: maxChunks + 1},
-	} {
-		f.Add(e.append(nil))
-	}
-	f.Add(tuple.AppendString(nil, "another program's"))
-	f.Add([]byte("bare"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		e, err := parseEnvelope(b, somePlace)
-		switch {
-		case err != nil:
-			return
-		case e.foreign:
-			if e.size != int64(len(e.payload)) || len(e.payload) > len(b) || e.idPriority != somePlace.priority || e.chunks != 0 {
-				t.Errorf("%x is read as another program's %+v", b, e)
-			}
-			return
-		case e.chunks < 0 || e.chunks > maxChunks || e.headerSize < 0 || e.headerSize > e.size || e.size > MaxContent:
-			t.Errorf("%x is read as %+v", b, e)
-		}
-		if again := e.append(nil); e.chunks == 0 && !bytes.HasPrefix(b, again) {
-			t.Errorf("%x is read as %+v, which is written as %x", b, e, again)
-		}
-	})
-}
+var somePlace = layout.Place{Priority: -5, Suffix: string(tuple.AppendBytes(tuple.AppendInt(nil, 7), []byte("12345678")))}
 
 // Whatever stands in the row of an item, in any of the spaces, its content can
 // be asked for.
 func FuzzContent(f *testing.F) {
-	e := envelope{size: 200_000, chunks: 3, headerSize: 5}
-	for _, space := range itemSpaces {
-		b := e.append(nil)
-		if space != spaceReady {
-			b = e.append(tuple.AppendInt(tuple.AppendInt(nil, 5), 5))
+	e := layout.Envelope{Size: 200_000, Chunks: 3, HeaderSize: 5}
+	for _, space := range layout.ItemSpaces {
+		b := e.Append(nil)
+		if space != layout.SpaceReady {
+			b = e.Append(tuple.AppendInt(tuple.AppendInt(nil, 5), 5))
 		}
 		f.Add(space, b, []byte("chunk"), false)
 		f.Add(space, b, bytes.Repeat([]byte("chunk"), 40_000), true)
 	}
-	f.Add(spaceReady, (&envelope{chunks: math.MaxInt64}).append(nil), []byte(nil), false)
-	f.Add(spaceReady, (&envelope{chunks: -1}).append(nil), []byte(nil), true)
-	f.Add(spaceReady, (&envelope{size: 200_000, chunks: 3, headerSize: 50}).append(nil), []byte("chunk"), true)
+	f.Add(layout.SpaceReady, (&layout.Envelope{Chunks: math.MaxInt64}).Append(nil), []byte(nil), false)
+	f.Add(layout.SpaceReady, (&layout.Envelope{Chunks: -1}).Append(nil), []byte(nil), true)
+	f.Add(layout.SpaceReady, (&layout.Envelope{Size: 200_000, Chunks: 3, HeaderSize: 50}).Append(nil), []byte("chunk"), true)
 	f.Fuzz(func(t *testing.T, space string, b, content []byte, headers bool) {
-		l, err := parseItemRow(space, b, somePlace)
-		if err != nil || l.state == "" {
+		l, err := layout.ParseItem(space, b, somePlace)
+		if err != nil || l.State == "" {
 			return
 		}
 		load := loadContent
 		if headers {
-			load = func(r kv.Reader, prefix []byte, e *envelope, p place) error { return loadBeginning(r, prefix, e, p, 7) }
+			load = func(r kv.Reader, prefix []byte, e *layout.Envelope, p layout.Place) error {
+				return loadBeginning(r, prefix, e, p, 7)
+			}
 		}
-		if err := load(chunks{content}, nil, &l.envelope, somePlace); err != nil {
+		if err := load(chunks{content}, nil, &l.Envelope, somePlace); err != nil {
 			return
 		}
-		if whole := int64(len(l.headers) + len(l.payload)); !headers && l.chunks > 0 && whole != l.size {
-			t.Errorf("%x: %d bytes of %d", b, whole, l.size)
+		if whole := int64(len(l.Headers) + len(l.Payload)); !headers && l.Chunks > 0 && whole != l.Size {
+			t.Errorf("%x: %d bytes of %d", b, whole, l.Size)
 		}
 	})
 }
@@ -98,7 +66,7 @@ func (c chunks) Range([]byte, []byte, kv.RangeOptions) ([]kv.Pair, error) { retu
 // FuzzID: one spelling an id, and it comes back.
 func FuzzID(f *testing.F) {
 	f.Add(ID{somePlace}.String())
-	f.Add(ID{place{priority: math.MaxInt64, tail: newTail(math.MaxInt64)}}.String())
+	f.Add(ID{layout.Place{Priority: math.MaxInt64, Suffix: layout.NewSuffix(math.MaxInt64)}}.String())
 	f.Add("")
 	f.Add("FQEVAgE")
 	f.Add(ID{somePlace}.String()[:4] + "\n" + ID{somePlace}.String()[4:])
@@ -113,7 +81,7 @@ func FuzzID(f *testing.F) {
 		if id.String() != s {
 			t.Errorf("%q is read as %s", s, id)
 		}
-		if _, err := id.place.count(); err != nil {
+		if _, err := id.place.Count(); err != nil {
 			t.Errorf("%q: %v", s, err)
 		}
 	})
@@ -134,29 +102,6 @@ func FuzzLease(f *testing.F) {
 	})
 }
 
-// FuzzTimer: what falls due is found again by its key.
-func FuzzTimer(f *testing.F) {
-	begin := len(row(spaceTimer))
-	f.Add(appendTimerKey(nil, 5, timerLease, "jobs", 2, somePlace)[begin:])
-	f.Add(idTimerKey(-5, timerPopID, "jobs", "id")[begin:])
-	f.Add([]byte(nil))
-	f.Fuzz(func(t *testing.T, key []byte) {
-		key = append(row(spaceTimer), key...)
-		p, err := parseTimer(key)
-		if err != nil {
-			return
-		}
-		again := appendTimerKey(nil, p.due, p.kind, p.queue, p.generation, p.place)
-		switch p.kind {
-		case timerMsgID, timerPopID, timerRequest:
-			again = idTimerKey(p.due, p.kind, p.queue, p.id)
-		}
-		if !bytes.HasPrefix(key, again) {
-			t.Errorf("%x is read as %+v, whose key is %x", key, p, again)
-		}
-	})
-}
-
 // FuzzRows reads every other kind of row.
 func FuzzRows(f *testing.F) {
 	s, err := (&queueState{generation: 3, exists: true, paused: true, config: defaultConfig()}).pack()
@@ -166,7 +111,6 @@ func FuzzRows(f *testing.F) {
 	f.Add(s)
 	f.Add((&rememberedPush{due: 5, id: ID{somePlace}}).pack())
 	f.Add((&rememberedPop{due: 5, end: Max, band: Band{-1, 1}, lease: 5, items: 3, leases: [][]byte{[]byte("a"), nil}}).pack())
-	f.Add(joinPlace(somePlace, &envelope{payload: []byte("a")}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		same := func(kind string, written []byte, err error) {
 			if err == nil && !bytes.HasPrefix(b, written) {
@@ -186,9 +130,6 @@ func FuzzRows(f *testing.F) {
 		}
 		if m, err := parseRememberedPop(b); err == nil {
 			same("pop", m.pack(), nil)
-		}
-		if p, value, err := splitPlace(b); err == nil {
-			same("kept item", append(tuple.AppendBytes(nil, p.append(nil)), value...), nil)
 		}
 	})
 }
@@ -231,14 +172,14 @@ func FuzzConfig(f *testing.F) {
 // FuzzCheck: rows that are damaged are problems to [Store.Check], not its end.
 func FuzzCheck(f *testing.F) {
 	kindOf := func(space string) uint8 {
-		return uint8(slices.IndexFunc(rowKinds[:], func(kind rowKind) bool { return kind.space == space }))
+		return uint8(slices.IndexFunc(layout.RowKinds[:], func(kind layout.RowKind) bool { return kind.Space == space }))
 	}
-	e := envelope{size: 200_000, chunks: 3, headerSize: 5}
-	at := somePlace.append(tuple.AppendInt(nil, 1))
-	f.Add(kindOf(spaceReady), at, e.append(nil), kindOf(spaceChunk), append(tuple.AppendInt([]byte(nil), 1), appendChunkKey(nil, somePlace, 0)...), []byte("x"))
-	f.Add(kindOf(spaceLeased), at, (&located{state: StateLeased, due: 5, envelope: e}).appendRow(nil), kindOf(spaceForward), at, tuple.AppendInt(nil, 5))
-	f.Add(kindOf(spacePopID), tuple.AppendString(nil, "id"), (&rememberedPop{items: 1}).pack(), kindOf(spacePopItem), tuple.AppendInt(tuple.AppendString(nil, "id"), 0), joinPlace(somePlace, &e))
-	f.Add(kindOf(spaceCounter), tuple.AppendString(tuple.AppendInt(nil, 1), "r"), []byte{1}, kindOf(spaceTimer), appendTimerKey(nil, 5, timerLease, "jobs", 1, somePlace)[len(row(spaceTimer)):], []byte(nil))
+	e := layout.Envelope{Size: 200_000, Chunks: 3, HeaderSize: 5}
+	at := somePlace.Append(tuple.AppendInt(nil, 1))
+	f.Add(kindOf(layout.SpaceReady), at, e.Append(nil), kindOf(layout.SpaceChunk), append(tuple.AppendInt([]byte(nil), 1), layout.AppendChunkKey(nil, somePlace, 0)...), []byte("x"))
+	f.Add(kindOf(layout.SpaceLeased), at, (&layout.Item{State: StateLeased, Due: 5, Envelope: e}).AppendRow(nil), kindOf(layout.SpaceForward), at, tuple.AppendInt(nil, 5))
+	f.Add(kindOf(layout.SpacePopID), tuple.AppendString(nil, "id"), (&rememberedPop{items: 1}).pack(), kindOf(layout.SpacePopItem), tuple.AppendInt(tuple.AppendString(nil, "id"), 0), layout.JoinPlace(somePlace, &e))
+	f.Add(kindOf(layout.SpaceCounter), tuple.AppendString(tuple.AppendInt(nil, 1), "r"), []byte{1}, kindOf(layout.SpaceTimer), layout.AppendTimerKey(nil, 5, layout.TimerLease, "jobs", 1, somePlace)[len(layout.Row(layout.SpaceTimer)):], []byte(nil))
 	f.Fuzz(func(t *testing.T, firstSpace uint8, firstKey, firstValue []byte, secondSpace uint8, secondKey, secondValue []byte) {
 		w := newWalk(&Store{})
 		w.queues["jobs"] = &queueState{generation: 1, exists: true}
@@ -246,12 +187,12 @@ func FuzzCheck(f *testing.F) {
 			space      uint8
 			key, value []byte
 		}{{firstSpace, firstKey, firstValue}, {secondSpace, secondKey, secondValue}} {
-			kind := rowKinds[int(r.space)%len(rowKinds)]
-			prefix := queueRow(kind.space, "jobs")
-			if kind.lasts == ofStore {
-				prefix = row(kind.space)
+			kind := layout.RowKinds[int(r.space)%len(layout.RowKinds)]
+			prefix := layout.QueueRow(kind.Space, "jobs")
+			if kind.Lasts == layout.OfStore {
+				prefix = layout.Row(kind.Space)
 			}
-			check := rowChecks[kind.space]
+			check := rowChecks[kind.Space]
 			if check == nil {
 				continue
 			}

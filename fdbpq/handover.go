@@ -3,6 +3,8 @@ package fdbpq
 import (
 	"errors"
 	"fmt"
+
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 )
 
 // A push can acknowledge a leased item in its own transaction, so an item of one queue
@@ -22,7 +24,7 @@ var ErrTenants = fmt.Errorf("%w: the leased item is another tenant's, and stays 
 // handOver is a leased item that a push is to acknowledge.
 type handOver struct {
 	from *queueTx
-	item *located
+	item *layout.Item
 }
 
 // openHandOver finds the item of a lease, and changes nothing. It returns why the push is
@@ -38,13 +40,13 @@ func (qtx *queueTx) openHandOver(lease *Lease) (h *handOver, refused, err error)
 	if !from.there() || from.state.generation != lease.generation {
 		return nil, &LostError{LostGone}, nil
 	}
-	item, err := leases{from}.item(*lease, new(located))
+	item, err := leases{from}.item(*lease, new(layout.Item))
 	switch {
 	case err != nil:
 		return nil, nil, err
 	case item == nil:
 		return nil, &LostError{LostGone}, nil
-	case item.fence != lease.Fence:
+	case item.Fence != lease.Fence:
 		return nil, &LostError{LostTaken}, nil
 	case tenantOf(from.name) != tenantOf(qtx.name):
 		return nil, ErrTenants, nil
@@ -62,8 +64,8 @@ func (h *handOver) acknowledge() {
 }
 
 // hands reports whether an item of the queue that is pushed to is the one handed over.
-func (h *handOver) hands(item *located, by *queueTx) bool {
-	return h != nil && h.from == by && h.item.place == item.place
+func (h *handOver) hands(item *layout.Item, by *queueTx) bool {
+	return h != nil && h.from == by && h.item.Place == item.Place
 }
 
 // keptFrom is the reason to refuse an item that would be evicted at once, if it is handed

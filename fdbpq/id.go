@@ -5,20 +5,21 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
 // ID identifies an item as long as it exists. It is the place at which the item was
 // pushed.
 type ID struct {
-	place place
+	place layout.Place
 }
 
 // idOf is the id of an item.
-func idOf(l *located) ID { return ID{l.home()} }
+func idOf(l *layout.Item) ID { return ID{l.Home()} }
 
 // Priority is the priority with which the item was pushed.
-func (id ID) Priority() int64 { return id.place.priority }
+func (id ID) Priority() int64 { return id.place.Priority }
 
 // ErrID: the id is malformed.
 var ErrID = errors.New("not an item id: expected one as a push or a pop answered it")
@@ -26,13 +27,13 @@ var ErrID = errors.New("not an item id: expected one as a push or a pop answered
 // String returns the id in letters, digits, '-' and '_'.
 func (id ID) String() string {
 	var key [64]byte
-	return base64.RawURLEncoding.EncodeToString(id.place.append(key[:0]))
+	return base64.RawURLEncoding.EncodeToString(id.place.Append(key[:0]))
 }
 
 // AppendText appends what String returns.
 func (id ID) AppendText(b []byte) ([]byte, error) {
 	var key [64]byte
-	return base64.RawURLEncoding.AppendEncode(b, id.place.append(key[:0])), nil
+	return base64.RawURLEncoding.AppendEncode(b, id.place.Append(key[:0])), nil
 }
 
 // ParseID reads what [ID.String] wrote.
@@ -41,11 +42,11 @@ func ParseID(s string) (ID, error) {
 	if err != nil || strings.ContainsAny(s, "\r\n") { // the decoder skips these
 		return ID{}, ErrID
 	}
-	p, err := parsePlace(b)
+	p, err := layout.ParsePlace(b)
 	if err != nil {
 		return ID{}, ErrID
 	}
-	_, rest, err := tuple.ConsumeInt([]byte(p.tail))
+	_, rest, err := tuple.ConsumeInt([]byte(p.Suffix))
 	if err != nil {
 		return ID{}, ErrID
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
@@ -68,7 +69,7 @@ const (
 // Ids are trusted. Ids that a store made never collide; forged ones with the same
 // count and random part do.
 func (q Queue) Import(tx kv.Tx, items ...Import) ([]Imported, error) {
-	tx.Prefetch(queueRow(spaceState, q.name), queueRow(spaceHigh, q.name))
+	tx.Prefetch(layout.QueueRow(layout.SpaceState, q.name), layout.QueueRow(layout.SpaceHigh, q.name))
 	p, err := q.openForPush(tx)
 	if err != nil {
 		return nil, err
@@ -97,10 +98,10 @@ func (q Queue) Import(tx kv.Tx, items ...Import) ([]Imported, error) {
 		results[i].Events = p.happened()
 		// These places may be occupied from here on: read their rows.
 		delete(free, home)
-		delete(free, place{priority: item.Priority, tail: home.tail})
+		delete(free, layout.Place{Priority: item.Priority, Suffix: home.Suffix})
 	}
 	if p.issued.promisedFence != 0 {
-		tx.Set(p.prefix(spaceFence), kv.EncodeInteger(uint64(p.issued.promisedFence)))
+		tx.Set(p.prefix(layout.SpaceFence), kv.EncodeInteger(uint64(p.issued.promisedFence)))
 		p.issued.promisedFence = 0 // an item that the transaction leases and removes may come back in it
 	}
 	return results, p.done()
@@ -112,16 +113,16 @@ func (q Queue) Import(tx kv.Tx, items ...Import) ([]Imported, error) {
 // place, and each is read by itself. The commit need not depend on what was read: only
 // another import could take one of the places, and imports of one queue conflict in the
 // row of the highest fence.
-func (p *pusher) freePlaces(items []Import) (map[place]bool, error) {
-	free := make(map[place]bool, len(items))
+func (p *pusher) freePlaces(items []Import) (map[layout.Place]bool, error) {
+	free := make(map[layout.Place]bool, len(items))
 	items = slices.DeleteFunc(slices.Clone(items), func(i Import) bool { return i.ID == ID{} })
 	if len(items) < 2 {
 		return free, nil
 	}
-	for _, space := range append(p.state.itemSpaces(), spaceForward) {
+	for _, space := range append(p.state.itemSpaces(), layout.SpaceForward) {
 		var first, last []byte
 		for i := range items {
-			key := items[i].ID.place.append(p.prefix(space))
+			key := items[i].ID.place.Append(p.prefix(space))
 			if first == nil || bytes.Compare(key, first) < 0 {
 				first = key
 			}
@@ -156,7 +157,7 @@ func (p *pusher) importItem(item *Import, free bool) (Imported, error) {
 	if err != nil {
 		return Imported{Err: err}, nil
 	}
-	at := place{priority: item.Priority, tail: item.ID.place.tail}
+	at := layout.Place{Priority: item.Priority, Suffix: item.ID.place.Suffix}
 	there, err := p.existing(item, at, free)
 	if err == nil && there == nil && item.Unique != "" {
 		err = p.unclaimed(item.Unique)
@@ -180,7 +181,7 @@ func (p *pusher) importNew(item *Import) (Imported, error) {
 		return Imported{Err: fmt.Errorf("%w is missing: expected one, or an id", ErrUnique)}, nil
 	}
 	seq := p.issued.count + 1
-	item.ID = ID{place{priority: item.Priority, tail: newTail(seq)}}
+	item.ID = ID{layout.Place{Priority: item.Priority, Suffix: layout.NewSuffix(seq)}}
 	if _, err := p.checkImport(item); err != nil {
 		return Imported{Err: err}, nil
 	}
@@ -198,31 +199,31 @@ func (p *pusher) importNew(item *Import) (Imported, error) {
 	if err != nil {
 		return Imported{}, err
 	}
-	seq, err = there.place.count()
+	seq, err = there.Place.Count()
 	return Imported{ID: stored.ID, Seq: seq, Found: stored}, err
 }
 
 // put puts an item at a place that is free.
-func (p *pusher) put(item *Import, at place, seq int64) (Imported, error) {
+func (p *pusher) put(item *Import, at layout.Place, seq int64) (Imported, error) {
 	if p.full != nil {
 		return Imported{Err: p.full}, nil
 	}
-	e := envelope{
-		pushed: p.pushed, idPriority: item.ID.place.priority, dead: item.died(),
-		tries: item.tries(), fence: max(item.Fence, item.tries()+item.Interruptions+item.Returns),
-		unique: item.Unique, untilLeased: item.UniqueUntilLeased, key: item.Key, keyFence: item.KeyFence,
-		past:    past{attempts: string(packAttempts(item.Attempts, p.state.config.Attempts))},
-		endings: endings{interruptions: item.Interruptions, returns: item.Returns},
+	e := layout.Envelope{
+		PushedAt: p.pushed, IDPriority: item.ID.place.Priority, Dead: item.died(),
+		Tries: item.tries(), Fence: max(item.Fence, item.tries()+item.Interruptions+item.Returns),
+		Unique: item.Unique, UntilLeased: item.UniqueUntilLeased, Key: item.Key, KeyFence: item.KeyFence,
+		Past:    layout.Past{Attempts: string(packAttempts(item.Attempts, p.state.config.Attempts))},
+		Endings: layout.Endings{Interruptions: item.Interruptions, Returns: item.Returns},
 	}
 	if !item.Pushed.IsZero() {
-		e.pushed = item.Pushed.UnixNano()
+		e.PushedAt = item.Pushed.UnixNano()
 	}
 	if err := (contents{p.queueTx}).write(&e, at, item.Headers, item.Payload); err != nil {
 		return Imported{Err: err}, nil
 	}
 	err := p.prepare(&e)
 	if err == nil {
-		e.minFence, err = p.nextMinFence(e.fence)
+		e.MinFence, err = p.nextMinFence(e.Fence)
 	}
 	if err != nil {
 		return Imported{}, err
@@ -237,8 +238,8 @@ func (p *pusher) put(item *Import, at place, seq int64) (Imported, error) {
 		return Imported{}, err
 	}
 	p.issue(seq)
-	l := readyItem(at, e)
-	p.change(nil, l.from(due))
+	l := layout.ReadyItem(at, e)
+	p.change(nil, l.From(due))
 	return Imported{ID: item.ID, Seq: seq}, nil
 }
 
@@ -250,8 +251,8 @@ func (item *Import) tries() int64 {
 // checkImport returns an error when the item may not be imported, and otherwise its
 // number in push order.
 func (p *pusher) checkImport(item *Import) (seq int64, err error) {
-	seq, err = item.ID.place.count()
-	if err != nil || seq < 0 || seq > maxCount || len(item.ID.place.tail) > maxTail {
+	seq, err = item.ID.place.Count()
+	if err != nil || seq < 0 || seq > maxCount || len(item.ID.place.Suffix) > maxTail {
 		return 0, fmt.Errorf("%w: the id %s", ErrPlace, item.ID)
 	}
 	dead := item.died()
@@ -293,7 +294,7 @@ const maxLeases = 1 << 20
 // imports.
 func (p *pusher) nextMinFence(fence int64) (int64, error) {
 	if p.issued.promisedFence == 0 {
-		last, err := p.tx.Get(p.prefix(spaceFence))
+		last, err := p.tx.Get(p.prefix(layout.SpaceFence))
 		if err != nil {
 			return 0, err
 		}
@@ -309,14 +310,14 @@ func (p *pusher) nextMinFence(fence int64) (int64, error) {
 
 // existing returns the item with this id, nil when there is none, and ErrOccupied
 // when another item has its place or the rows of its payload.
-func (p *pusher) existing(item *Import, at place, free bool) (*located, error) {
+func (p *pusher) existing(item *Import, at layout.Place, free bool) (*layout.Item, error) {
 	if !free {
 		there, err := p.locate(p.tx, item.ID)
 		if err != nil {
 			return nil, err
 		}
 		if there != nil {
-			if there.idPriority != item.ID.place.priority {
+			if there.IDPriority != item.ID.place.Priority {
 				return nil, ErrOccupied
 			}
 			return there, nil
@@ -327,8 +328,8 @@ func (p *pusher) existing(item *Import, at place, free bool) (*located, error) {
 		keys = p.rowsAt(at)
 		keys = keys[:len(keys)-1]
 	}
-	if len(item.Headers)+len(item.Payload) > maxInline {
-		keys = append(keys, appendChunkKey(p.prefix(spaceChunk), at, 0))
+	if len(item.Headers)+len(item.Payload) > layout.MaxInline {
+		keys = append(keys, layout.AppendChunkKey(p.prefix(layout.SpaceChunk), at, 0))
 	}
 	if len(keys) == 0 {
 		return nil, nil
@@ -347,7 +348,7 @@ func (p *pusher) existing(item *Import, at place, free bool) (*located, error) {
 
 // importTimes sets the end of the item's TTL and returns the end of its delay, 0 for
 // none.
-func (p *pusher) importTimes(item *Import, e *envelope) (due int64, err error) {
+func (p *pusher) importTimes(item *Import, e *layout.Envelope) (due int64, err error) {
 	if item.NotBefore.IsZero() && item.Expires.IsZero() {
 		return 0, nil
 	}
@@ -357,7 +358,7 @@ func (p *pusher) importTimes(item *Import, e *envelope) (due int64, err error) {
 	}
 	wall := p.store.clock.Wall()
 	if !item.Expires.IsZero() {
-		e.expires = now + int64(max(0, item.Expires.Sub(wall)))
+		e.Expires = now + int64(max(0, item.Expires.Sub(wall)))
 	}
 	if !item.NotBefore.IsZero() && item.NotBefore.After(wall) {
 		due = now + int64(item.NotBefore.Sub(wall))
@@ -375,9 +376,9 @@ func (p *pusher) unclaimed(value string) error {
 }
 
 // died is how an imported item died, the zero death if it did not.
-func (item *Import) died() (d death) {
+func (item *Import) died() (d layout.Death) {
 	if item.Dead != nil {
-		d = death(*item.Dead)
+		d = layout.Death(*item.Dead)
 	}
 	return d
 }

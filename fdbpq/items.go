@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
@@ -36,7 +37,7 @@ func (q Queue) Remove(tx kv.Tx, id ID) (priority int64, found bool, err error) {
 		return 0, false, err
 	}
 	qtx.change(l, nil)
-	return l.returnPriority, true, qtx.done()
+	return l.ReturnPriority, true, qtx.done()
 }
 
 // Move changes the priority of an item and reports whether there was one. The item
@@ -92,7 +93,7 @@ func (q Queue) List(r kv.Reader, listing Listing) (Page, error) {
 	if listing.Limit < 1 || listing.Limit > MaxBatch {
 		return Page{}, errLimit
 	}
-	space, ok := map[State]string{"": spaceReady, StateReady: spaceReady, StateLeased: spaceLeased, StateDelayed: spaceDelayed}[listing.State]
+	space, ok := map[State]string{"": layout.SpaceReady, StateReady: layout.SpaceReady, StateLeased: layout.SpaceLeased, StateDelayed: layout.SpaceDelayed}[listing.State]
 	if !ok {
 		return Page{}, errState
 	}
@@ -100,11 +101,11 @@ func (q Queue) List(r kv.Reader, listing Listing) (Page, error) {
 		if err := CheckKey(listing.Key); err != nil {
 			return Page{}, err
 		}
-		if space != spaceReady {
+		if space != layout.SpaceReady {
 			return Page{}, ErrListKey
 		}
 	}
-	if listing.Holder != "" && space != spaceLeased {
+	if listing.Holder != "" && space != layout.SpaceLeased {
 		return Page{}, ErrListHolder
 	}
 	qtx, err := q.view(r)
@@ -114,7 +115,7 @@ func (q Queue) List(r kv.Reader, listing Listing) (Page, error) {
 	if qtx == nil {
 		return Page{}, ErrNoQueue
 	}
-	var behind *place
+	var behind *layout.Place
 	if listing.After != nil {
 		at := listing.After.place
 		l, err := qtx.locate(r, *listing.After)
@@ -122,7 +123,7 @@ func (q Queue) List(r kv.Reader, listing Listing) (Page, error) {
 			return Page{}, err
 		}
 		if l != nil {
-			at = l.place
+			at = l.Place
 		}
 		behind = &at
 	}
@@ -135,17 +136,17 @@ type lists struct{ *queueTx }
 
 // items returns the items of one state in their order, from a place on if there is one: those of
 // all priorities, and of all keys, unless they are given. Only ready items are found by their key.
-func (ls lists) items(r kv.Reader, space, key string, of *Band, behind *place) nextEntries {
+func (ls lists) items(r kv.Reader, space, key string, of *Band, behind *layout.Place) nextEntries {
 	band := AllPriorities
 	if of != nil {
 		band = *of
 	}
 	in := func(space string) *scan { return scanOf(ls.name, r, ls.state, space, Min, band, "").behind(behind) }
 	switch {
-	case key != "" && space == spaceReady:
-		return keyIndex{ls.queueTx}.itemsAt(scanIn(r, ls.rowsOfKey(spaceKeyReady, key), Min, band, "").behind(behind))
-	case space == spaceReady && ls.state.keyed:
-		return merged(func(a, b place) bool { return a.compare(b) < 0 }, in(spaceReady).next, in(spaceKeyed).next)
+	case key != "" && space == layout.SpaceReady:
+		return keyIndex{ls.queueTx}.itemsAt(scanIn(r, ls.rowsOfKey(layout.SpaceKeyReady, key), Min, band, "").behind(behind))
+	case space == layout.SpaceReady && ls.state.keyed:
+		return merged(func(a, b layout.Place) bool { return a.Compare(b) < 0 }, in(layout.SpaceReady).next, in(layout.SpaceKeyed).next)
 	}
 	return in(space).next
 }
@@ -159,7 +160,7 @@ func (x keyIndex) itemsAt(places *scan) nextEntries {
 		}
 		keys := make([][]byte, len(entries))
 		for i, e := range entries {
-			keys[i] = bytes.Clone(x.key(spaceKeyed, e.place))
+			keys[i] = bytes.Clone(x.key(layout.SpaceKeyed, e.place))
 		}
 		rows, err := x.snapshot.GetAll(keys)
 		if err != nil {
@@ -176,11 +177,11 @@ func (x keyIndex) itemsAt(places *scan) nextEntries {
 }
 
 // behind goes on behind a place, if there is one.
-func (rest *scan) behind(behind *place) *scan {
+func (rest *scan) behind(behind *layout.Place) *scan {
 	if behind == nil {
 		return rest
 	}
-	if from := append(behind.append(bytes.Clone(rest.begin[:rest.prefix])), 0); bytes.Compare(from, rest.begin) > 0 {
+	if from := append(behind.Append(bytes.Clone(rest.begin[:rest.prefix])), 0); bytes.Compare(from, rest.begin) > 0 {
 		rest.begin = from
 	}
 	if bytes.Compare(rest.begin, rest.end) > 0 {
@@ -203,7 +204,7 @@ func (ls lists) page(space string, next nextEntries, listing Listing) (Page, err
 	var page Page
 	size, apart := int64(0), 0
 	for i, entry := range entries {
-		l, err := parseItemRow(space, entry.value, entry.place)
+		l, err := layout.ParseItem(space, entry.value, entry.place)
 		if err != nil {
 			return Page{}, err
 		}
@@ -211,17 +212,17 @@ func (ls lists) page(space string, next nextEntries, listing Listing) (Page, err
 			page.More = true
 			break
 		}
-		if listing.Holder != "" && l.holder != listing.Holder {
+		if listing.Holder != "" && l.Holder != listing.Holder {
 			page.Last = idOf(l)
 			continue
 		}
-		size += l.headerSize
+		size += l.HeaderSize
 		payload := listing.Preview
 		switch {
 		case listing.Bodies:
 			payload = whole
-			size += l.size - l.headerSize
-		case payload > 0 && l.chunks > 0:
+			size += l.Size - l.HeaderSize
+		case payload > 0 && l.Chunks > 0:
 			if apart++; apart > previewsApart {
 				payload = 0
 			}

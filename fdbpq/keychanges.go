@@ -1,5 +1,7 @@
 package fdbpq
 
+import "github.com/pqbridge/pqbridge/fdbpq/internal/layout"
+
 // keyChanges are the keys whose items a transaction has changed, in the order in which
 // it did.
 type keyChanges struct {
@@ -9,11 +11,11 @@ type keyChanges struct {
 
 type keyChange struct {
 	key     string
-	added   []place // of items that became ready
-	removed []place // of items that are not ready any more
-	letGo   int     // leases that ended, less those that began
-	full    bool    // nobody needs to look at it before it may have more
-	placed  bool    // its row in the fair order is written
+	added   []layout.Place // of items that became ready
+	removed []layout.Place // of items that are not ready any more
+	letGo   int            // leases that ended, less those that began
+	full    bool           // nobody needs to look at it before it may have more
+	placed  bool           // its row in the fair order is written
 }
 
 func (c *keyChanges) of(key string) *keyChange {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -29,7 +30,7 @@ type fences struct{ *queueTx }
 // keyFenceRow is the row of a key's last fence. It belongs to no generation, and outlives
 // the queue.
 func keyFenceRow(queue, key string) []byte {
-	return tuple.AppendBytes(queueRow(spaceKeyFence, queue), []byte(key))
+	return tuple.AppendBytes(layout.QueueRow(layout.SpaceKeyFence, queue), []byte(key))
 }
 
 // next is the fence of the next lease of a key.
@@ -45,17 +46,17 @@ func (f fences) next(key string) (int64, error) {
 // keep stores the last fence of a key, so that its next lease gets a higher one.
 func (f fences) keep(key string, fence int64) error {
 	f.tx.Set(keyFenceRow(f.name, key), kv.EncodeInteger(uint64(fence)))
-	return timers{f.queueTx}.forgetLater(timerFences)
+	return timers{f.queueTx}.forgetLater(layout.TimerFences)
 }
 
 // due forgets fences that store time has passed.
 func (f fences) due() error {
-	written, err := f.snapshot.Get(row(spaceTime)) // not the estimate, which may be ahead
+	written, err := f.snapshot.Get(layout.Row(layout.SpaceTime)) // not the estimate, which may be ahead
 	if err != nil {
 		return err
 	}
 	passed := int64(kv.DecodeInteger(written)) / keyFenceUnit
-	_, err = timers{f.queueTx}.forget(spaceKeyFence, timerFences, func(key string, value []byte) (bool, error) {
+	_, err = timers{f.queueTx}.forget(layout.SpaceKeyFence, layout.TimerFences, func(key string, value []byte) (bool, error) {
 		if len(value) != 8 {
 			return false, fmt.Errorf("damaged fence of key %q: %d bytes", key, len(value))
 		}

@@ -9,6 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -58,25 +59,25 @@ func CheckKey(key string) error {
 // keyIndex is what a queue does about the rows with which pops find keys.
 type keyIndex struct{ *queueTx }
 
-func (x keyIndex) placeRow(space, key string, p place) []byte {
-	return p.append(x.rowsOfKey(space, key))
+func (x keyIndex) placeRow(space, key string, p layout.Place) []byte {
+	return p.Append(x.rowsOfKey(space, key))
 }
 
 // first returns the place of the ready item that is handed out first of those of a
 // key.
-func (x keyIndex) first(r kv.Reader, key string) (first place, ok bool, err error) {
+func (x keyIndex) first(r kv.Reader, key string) (first layout.Place, ok bool, err error) {
 	if x.state.config.KeyOrder {
-		first, ok, err = x.firstIn(r, spaceKeyBegun, key, nil)
+		first, ok, err = x.firstIn(r, layout.SpaceKeyBegun, key, nil)
 	}
 	if !ok && err == nil {
-		first, ok, err = x.firstIn(r, spaceKeyReady, key, nil)
+		first, ok, err = x.firstIn(r, layout.SpaceKeyReady, key, nil)
 	}
 	return first, ok, err
 }
 
 // prefetch says that first is about to be asked for.
 func (x keyIndex) prefetch(key string) {
-	spaces := []string{spaceKeyBegun, spaceKeyReady}
+	spaces := []string{layout.SpaceKeyBegun, layout.SpaceKeyReady}
 	if !x.state.config.KeyOrder {
 		spaces = spaces[1:]
 	}
@@ -88,30 +89,30 @@ func (x keyIndex) prefetch(key string) {
 
 // firstIn returns the first place of a key in a space, behind a place or from the
 // beginning.
-func (x keyIndex) firstIn(r kv.Reader, space, key string, behind *place) (first place, ok bool, err error) {
+func (x keyIndex) firstIn(r kv.Reader, space, key string, behind *layout.Place) (first layout.Place, ok bool, err error) {
 	prefix := x.rowsOfKey(space, key)
 	begin, end := rowsBehind(prefix, behind)
 	rows, err := r.Range(begin, end, kv.RangeOptions{Limit: 1})
 	if err != nil || len(rows) == 0 {
-		return place{}, false, err
+		return layout.Place{}, false, err
 	}
-	first, err = parsePlace(rows[0].Key[len(prefix):])
+	first, err = layout.ParsePlace(rows[0].Key[len(prefix):])
 	return first, err == nil, err
 }
 
 // rowsBehind is the range of the rows of a key with a prefix, all or those behind a place.
-func rowsBehind(prefix []byte, behind *place) (begin, end []byte) {
+func rowsBehind(prefix []byte, behind *layout.Place) (begin, end []byte) {
 	begin, end = tuple.Range(prefix)
 	if behind != nil {
-		begin = append(behind.append(bytes.Clone(prefix)), 0)
+		begin = append(behind.Append(bytes.Clone(prefix)), 0)
 	}
 	return begin, end
 }
 
 // changed keeps the rows of a key whose item changes.
-func (x keyIndex) changed(before, after *located) {
-	was, is := before.state == StateReady, after.state == StateReady
-	if !was || !is || before.place != after.place || before.begun() != after.begun() {
+func (x keyIndex) changed(before, after *layout.Item) {
+	was, is := before.State == StateReady, after.State == StateReady
+	if !was || !is || before.Place != after.Place || before.Begun() != after.Begun() {
 		if was {
 			x.notReady(before)
 		}
@@ -121,22 +122,22 @@ func (x keyIndex) changed(before, after *located) {
 	}
 }
 
-func (x keyIndex) ready(l *located) {
-	x.tx.Set(x.placeRow(spaceKeyReady, l.key, l.place), nil)
-	if l.begun() {
-		x.tx.Set(x.placeRow(spaceKeyBegun, l.key, l.place), nil)
+func (x keyIndex) ready(l *layout.Item) {
+	x.tx.Set(x.placeRow(layout.SpaceKeyReady, l.Key, l.Place), nil)
+	if l.Begun() {
+		x.tx.Set(x.placeRow(layout.SpaceKeyBegun, l.Key, l.Place), nil)
 	}
-	change := x.keys.of(l.key)
-	change.added = append(change.added, l.place)
+	change := x.keys.of(l.Key)
+	change.added = append(change.added, l.Place)
 }
 
-func (x keyIndex) notReady(l *located) {
-	x.tx.Clear(x.placeRow(spaceKeyReady, l.key, l.place))
-	if l.begun() {
-		x.tx.Clear(x.placeRow(spaceKeyBegun, l.key, l.place))
+func (x keyIndex) notReady(l *layout.Item) {
+	x.tx.Clear(x.placeRow(layout.SpaceKeyReady, l.Key, l.Place))
+	if l.Begun() {
+		x.tx.Clear(x.placeRow(layout.SpaceKeyBegun, l.Key, l.Place))
 	}
-	change := x.keys.of(l.key)
-	change.removed = append(change.removed, l.place)
+	change := x.keys.of(l.Key)
+	change.removed = append(change.removed, l.Place)
 }
 
 // flush writes the rows with which pops find the keys that the transaction changed.
@@ -172,7 +173,7 @@ func (x keyIndex) flushKey(change *keyChange) error {
 	}
 	for _, p := range change.removed {
 		if !ok || p != first {
-			x.tx.Clear(x.key(spaceKeyHead, p))
+			x.tx.Clear(x.key(layout.SpaceKeyHead, p))
 		}
 	}
 	switch {
@@ -181,11 +182,11 @@ func (x keyIndex) flushKey(change *keyChange) error {
 	case !ok:
 		return nil
 	case len(change.removed) == 0 && change.letGo <= 0 && !slices.Contains(change.added, first):
-		x.tx.Conflict(x.placeRow(spaceKeyReady, change.key, first))
+		x.tx.Conflict(x.placeRow(layout.SpaceKeyReady, change.key, first))
 		return nil
 	}
 	if !change.full {
-		x.tx.Set(x.key(spaceKeyHead, first), []byte(change.key))
+		x.tx.Set(x.key(layout.SpaceKeyHead, first), []byte(change.key))
 		if !change.placed {
 			fair{x.queueTx}.place(first, change.key)
 		}
@@ -213,8 +214,8 @@ func (x keyIndex) gone(change *keyChange) error {
 }
 
 // find has pops look at a key.
-func (x keyIndex) find(first place, key string) {
-	x.tx.Set(x.key(spaceKeyHead, first), []byte(key))
+func (x keyIndex) find(first layout.Place, key string) {
+	x.tx.Set(x.key(layout.SpaceKeyHead, first), []byte(key))
 	fair{x.queueTx}.place(first, key)
 }
 
@@ -229,7 +230,7 @@ func (x keyIndex) rebuildAll() error {
 	if _, _, err := x.findNext(""); err != nil {
 		return err
 	}
-	return timers{x.queueTx}.atOnce(timerKeys, "")
+	return timers{x.queueTx}.atOnce(layout.TimerKeys, "")
 }
 
 // rebuild has pops look at the keys with ready items behind one, by a timer if they are many.
@@ -238,16 +239,16 @@ func (x keyIndex) rebuild(behind string) error {
 	if err != nil || done {
 		return err
 	}
-	return timers{x.queueTx}.atOnce(timerKeys, last)
+	return timers{x.queueTx}.atOnce(layout.TimerKeys, last)
 }
 
 // findNext has pops look at the next keys with ready items behind one, and returns the last
 // of them, or that there are no others.
 func (x keyIndex) findNext(behind string) (last string, done bool, err error) {
-	space := generationPrefix(spaceKeyReady, x.name, x.state.generation)
+	space := layout.GenerationPrefix(layout.SpaceKeyReady, x.name, x.state.generation)
 	begin, end := tuple.Range(space)
 	if behind != "" {
-		begin = tuple.PrefixEnd(x.rowsOfKey(spaceKeyReady, behind))
+		begin = tuple.PrefixEnd(x.rowsOfKey(layout.SpaceKeyReady, behind))
 	}
 	for range keysAtOnce {
 		rows, err := x.snapshot.Range(begin, end, kv.RangeOptions{Limit: 1})
@@ -267,17 +268,17 @@ func (x keyIndex) findNext(behind string) (last string, done bool, err error) {
 			x.find(first, behind)
 			x.arrive()
 		}
-		begin = tuple.PrefixEnd(x.rowsOfKey(spaceKeyReady, behind))
+		begin = tuple.PrefixEnd(x.rowsOfKey(layout.SpaceKeyReady, behind))
 	}
 	return behind, false, nil
 }
 
 // due looks at further keys. After a purge these are others, which does no harm.
-func (x keyIndex) due(t timer) error {
+func (x keyIndex) due(t layout.Timer) error {
 	if !x.there() {
 		return nil
 	}
-	return x.rebuild(t.id)
+	return x.rebuild(t.ID)
 }
 
 // lookAgain has pops look at a key, which may be free to go. The reader is the transaction

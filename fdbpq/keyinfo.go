@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -95,7 +96,7 @@ func (q Queue) CountKeys(r kv.Reader, most int) (KeyCounts, error) {
 	if err != nil || qtx == nil || !qtx.state.keyed {
 		return counts, err
 	}
-	space := qtx.prefix(spaceKeyReady)
+	space := qtx.prefix(layout.SpaceKeyReady)
 	begin, end := tuple.Range(space)
 	for ; ; counts.Keys++ {
 		rows, err := r.Range(begin, end, kv.RangeOptions{Limit: 1})
@@ -129,9 +130,9 @@ type keyInfos struct{ *queueTx }
 func (x keyInfos) behind(after string) (first string, err error) {
 	generation := x.state.generation
 	for _, prefix := range [][]byte{
-		generationPrefix(spaceKeyReady, x.name, generation),
-		generationPrefix(spaceKeyHeld, x.name, generation),
-		queueRow(spaceSettings, x.name),
+		layout.GenerationPrefix(layout.SpaceKeyReady, x.name, generation),
+		layout.GenerationPrefix(layout.SpaceKeyHeld, x.name, generation),
+		layout.QueueRow(layout.SpaceSettings, x.name),
 	} {
 		begin, end := tuple.Range(prefix)
 		if after != "" {
@@ -156,28 +157,28 @@ func (x keyInfos) behind(after string) (first string, err error) {
 }
 
 // ahead counts the ready items of its key that are handed out before an item.
-func (x keyInfos) ahead(l *located) (int, error) {
-	if l.state != StateReady || l.key == "" {
+func (x keyInfos) ahead(l *layout.Item) (int, error) {
+	if l.State != StateReady || l.Key == "" {
 		return 0, nil
 	}
-	space := spaceKeyReady
-	if x.state.config.KeyOrder && l.begun() {
-		space = spaceKeyBegun
+	space := layout.SpaceKeyReady
+	if x.state.config.KeyOrder && l.Begun() {
+		space = layout.SpaceKeyBegun
 	}
-	begin, _ := tuple.Range(x.rowsOfKey(space, l.key))
-	before, err := x.snapshot.Range(begin, keyIndex{x.queueTx}.placeRow(space, l.key, l.place), kv.RangeOptions{Limit: MaxKeyCount})
-	if err != nil || len(before) == MaxKeyCount || !x.state.config.KeyOrder || space == spaceKeyBegun {
+	begin, _ := tuple.Range(x.rowsOfKey(space, l.Key))
+	before, err := x.snapshot.Range(begin, keyIndex{x.queueTx}.placeRow(space, l.Key, l.Place), kv.RangeOptions{Limit: MaxKeyCount})
+	if err != nil || len(before) == MaxKeyCount || !x.state.config.KeyOrder || space == layout.SpaceKeyBegun {
 		return len(before), err
 	}
-	begin = append(keyIndex{x.queueTx}.placeRow(spaceKeyBegun, l.key, l.place), 0)
-	_, end := tuple.Range(x.rowsOfKey(spaceKeyBegun, l.key))
+	begin = append(keyIndex{x.queueTx}.placeRow(layout.SpaceKeyBegun, l.Key, l.Place), 0)
+	_, end := tuple.Range(x.rowsOfKey(layout.SpaceKeyBegun, l.Key))
 	begun, err := x.snapshot.Range(begin, end, kv.RangeOptions{Limit: MaxKeyCount - len(before)})
 	return len(before) + len(begun), err
 }
 
 func (x keyInfos) of(key string, most int) (KeyInfo, error) {
 	info := KeyInfo{Key: key}
-	begin, end := tuple.Range(x.rowsOfKey(spaceKeyReady, key))
+	begin, end := tuple.Range(x.rowsOfKey(layout.SpaceKeyReady, key))
 	ready, err := x.snapshot.Range(begin, end, kv.RangeOptions{Limit: most + 1})
 	if err != nil {
 		return KeyInfo{}, err
@@ -231,16 +232,16 @@ const (
 )
 
 // waitsFor says what keeps an item from being handed out.
-func (x keyInfos) waitsFor(l *located) (WaitsFor, error) {
+func (x keyInfos) waitsFor(l *layout.Item) (WaitsFor, error) {
 	switch {
-	case l.state == StateDelayed:
+	case l.State == StateDelayed:
 		return WaitsForDelay, nil
-	case l.state == StateLeased:
+	case l.State == StateLeased:
 		return "", nil
 	case x.state.paused:
 		return WaitsForPause, nil
 	}
-	if l.key != "" {
+	if l.Key != "" {
 		if waits, err := x.itemWaitsFor(l); err != nil || waits != "" {
 			return waits, err
 		}
@@ -254,13 +255,13 @@ func (x keyInfos) waitsFor(l *located) (WaitsFor, error) {
 
 // itemWaitsFor says what keeps an item with a key from being handed out when it is the next
 // one of its queue.
-func (x keyInfos) itemWaitsFor(l *located) (WaitsFor, error) {
-	waits, err := x.keyWaitsFor(l.key)
+func (x keyInfos) itemWaitsFor(l *layout.Item) (WaitsFor, error) {
+	waits, err := x.keyWaitsFor(l.Key)
 	if err != nil || waits == WaitsForPause || !x.state.config.KeyOrder {
 		return waits, err
 	}
-	first, _, err := keyIndex{x.queueTx}.first(x.snapshot, l.key)
-	if err == nil && first != l.place {
+	first, _, err := keyIndex{x.queueTx}.first(x.snapshot, l.Key)
+	if err == nil && first != l.Place {
 		return WaitsForKeyOrder, nil
 	}
 	return waits, err

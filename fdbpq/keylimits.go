@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -65,31 +66,31 @@ func (x keyLimits) held(r kv.Reader, key string, most int) (int, error) {
 
 // rows is the range of the rows of a key's leases.
 func (x keyLimits) rows(key string) (begin, end []byte) {
-	return tuple.Range(x.rowsOfKey(spaceKeyHeld, key))
+	return tuple.Range(x.rowsOfKey(layout.SpaceKeyHeld, key))
 }
 
 // changed keeps the row of an item that counts as leased.
-func (x keyLimits) changed(before, after *located) {
-	if before.state == StateDelayed && after.state == StateDelayed {
+func (x keyLimits) changed(before, after *layout.Item) {
+	if before.State == StateDelayed && after.State == StateDelayed {
 		return // it holds its key if it did, whatever the configuration is by now
 	}
-	switch was, is := before.mayHoldKey(), x.holds(after); {
+	switch was, is := before.MayHoldKey(), x.holds(after); {
 	case was && !is:
 		x.tx.Clear(x.row(before))
-		x.keys.of(before.key).letGo++
+		x.keys.of(before.Key).letGo++
 	case is && !was:
 		x.tx.Set(x.row(after), nil)
-		x.keys.of(after.key).letGo--
+		x.keys.of(after.Key).letGo--
 	}
 }
 
-func (x keyLimits) row(l *located) []byte {
-	return append(x.rowsOfKey(spaceKeyHeld, l.key), l.place.tail...)
+func (x keyLimits) row(l *layout.Item) []byte {
+	return append(x.rowsOfKey(layout.SpaceKeyHeld, l.Key), l.Place.Suffix...)
 }
 
 // holds reports whether an item counts as leased from now on. In order, one that is
 // delayed after a lease keeps the others of its key waiting: it is not done. What a push
 // delays keeps nobody waiting.
-func (x keyLimits) holds(l *located) bool {
-	return l.state == StateLeased || l.state == StateDelayed && l.begun() && x.state.config.KeyOrder
+func (x keyLimits) holds(l *layout.Item) bool {
+	return l.State == StateLeased || l.State == StateDelayed && l.Begun() && x.state.config.KeyOrder
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/pqbridge/pqbridge/fdbpq/internal/jsonfields"
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -93,7 +94,7 @@ func checkWeight(weight int64) error {
 }
 
 func settingsRow(queue, key string) []byte {
-	return tuple.AppendBytes(queueRow(spaceSettings, queue), []byte(key))
+	return tuple.AppendBytes(layout.QueueRow(layout.SpaceSettings, queue), []byte(key))
 }
 
 // settings is what a queue does about the settings of keys.

@@ -3,13 +3,14 @@ package fdbpq
 import (
 	"fmt"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
 // keyWaitsRow is the row of a key that has a token from a time on.
 func keyWaitsRow(queue string, due int64, key string) []byte {
-	return tuple.AppendBytes(tuple.AppendInt(queueRow(spaceKeyWaits, queue), due), []byte(key))
+	return tuple.AppendBytes(tuple.AppendInt(layout.QueueRow(layout.SpaceKeyWaits, queue), due), []byte(key))
 }
 
 // endWaits has pops look at keys that have a token at a time, where no pop has cleared their
@@ -26,7 +27,7 @@ func (x keyIndex) endWaits(at int64) error {
 		}
 	}
 	if more {
-		return timers{x.queueTx}.atOnce(timerTokens, "")
+		return timers{x.queueTx}.atOnce(layout.TimerTokens, "")
 	}
 	return nil
 }
@@ -34,7 +35,7 @@ func (x keyIndex) endWaits(at int64) error {
 // waitsDue returns a bounded number of keys that wait for a token until a time at most,
 // and whether there may be more. If they are to be looked at, it clears their rows.
 func (x keyIndex) waitsDue(at int64, remove bool) (keys []string, more bool, err error) {
-	prefix := queueRow(spaceKeyWaits, x.name)
+	prefix := layout.QueueRow(layout.SpaceKeyWaits, x.name)
 	begin, _ := tuple.Range(prefix)
 	rows, err := x.snapshot.Range(begin, keyWaitsRow(x.name, at+1, ""), kv.RangeOptions{Limit: maxLooks})
 	if err != nil {

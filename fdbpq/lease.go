@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -23,12 +24,12 @@ type Lease struct {
 	Backoff time.Duration
 
 	generation int64
-	place      place // of the leased item
-	idPriority int64 // priority in the item's id
+	place      layout.Place // of the leased item
+	idPriority int64        // priority in the item's id
 }
 
 // ID is the id of the leased item.
-func (l *Lease) ID() ID { return ID{place{priority: l.idPriority, tail: l.place.tail}} }
+func (l *Lease) ID() ID { return ID{layout.Place{Priority: l.idPriority, Suffix: l.place.Suffix}} }
 
 // Token encodes the lease for ParseLease, without the queue's name. It is not
 // authenticated: a forged token can settle.
@@ -37,7 +38,7 @@ func (l *Lease) Token() []byte {
 	b = tuple.AppendInt(b, l.generation)
 	b = tuple.AppendInt(b, l.Fence)
 	b = tuple.AppendInt(b, l.idPriority)
-	return l.place.append(b)
+	return l.place.Append(b)
 }
 
 var errToken = errors.New("not a lease token: expected one as a pop answered it")
@@ -47,7 +48,7 @@ func ParseLease(queue string, token []byte) (Lease, error) {
 	r := tuple.Read(token)
 	l := Lease{Queue: queue, generation: r.Int(), Fence: r.Int(), idPriority: r.Int()}
 	var err error
-	if l.place, err = parsePlace(r.Rest()); err != nil || r.Err() != nil {
+	if l.place, err = layout.ParsePlace(r.Rest()); err != nil || r.Err() != nil {
 		return Lease{}, errToken
 	}
 	return l, nil
@@ -57,29 +58,29 @@ func ParseLease(queue string, token []byte) (Lease, error) {
 type leases struct{ *queueTx }
 
 // of is the lease of an item.
-func (ls leases) of(l *located) *Lease {
+func (ls leases) of(l *layout.Item) *Lease {
 	return &Lease{
 		Queue:      ls.name,
-		Fence:      l.fence,
-		Expires:    ls.store.Display(l.due),
-		KeyFence:   l.keyFence,
-		Backoff:    ls.backoff(l, l.tries),
+		Fence:      l.Fence,
+		Expires:    ls.store.Display(l.Due),
+		KeyFence:   l.KeyFence,
+		Backoff:    ls.backoff(l, l.Tries),
 		generation: ls.state.generation,
-		place:      l.place,
-		idPriority: l.idPriority,
+		place:      l.Place,
+		idPriority: l.IDPriority,
 	}
 }
 
 // item finds the item of a lease, nearly always in its leased row, which it parses into l.
-func (ls leases) item(lease Lease, l *located) (*located, error) {
-	row, err := ls.tx.Get(ls.key(spaceLeased, lease.place))
+func (ls leases) item(lease Lease, l *layout.Item) (*layout.Item, error) {
+	row, err := ls.tx.Get(ls.key(layout.SpaceLeased, lease.place))
 	if err != nil {
 		return nil, err
 	}
 	if row == nil {
 		return ls.locate(ls.tx, lease.ID())
 	}
-	return l, l.parseRow(spaceLeased, row, lease.place)
+	return l, l.Parse(layout.SpaceLeased, row, lease.place)
 }
 
 // LostError: the lease is no longer valid, and the settlement had no effect.
@@ -104,20 +105,20 @@ const (
 // PrefetchLeases says which leases the transaction is about to settle, so that an
 // engine over a network reads their rows at the same time.
 func (q Queue) PrefetchLeases(tx kv.Tx, leases ...Lease) {
-	tx.Prefetch(queueRow(spaceState, q.name), row(spaceTime))
+	tx.Prefetch(layout.QueueRow(layout.SpaceState, q.name), layout.Row(layout.SpaceTime))
 	tx.Prefetch(leasedRows(q.name, leases)...)
 }
 
 func leasedRows(queue string, leases []Lease) [][]byte {
 	rows := make([][]byte, len(leases))
 	for i := range leases {
-		rows[i] = leases[i].place.append(generationPrefix(spaceLeased, queue, leases[i].generation))
+		rows[i] = leases[i].place.Append(layout.GenerationPrefix(layout.SpaceLeased, queue, leases[i].generation))
 	}
 	return rows
 }
 
 // backoff is how long an item stays away after the n-th end of its kind.
-func (ls leases) backoff(l *located, n int64) time.Duration {
+func (ls leases) backoff(l *layout.Item, n int64) time.Duration {
 	if ls.state.backoff == nil {
 		return 0
 	}

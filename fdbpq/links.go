@@ -11,9 +11,18 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/internal/jsonfields"
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
+
+// A link gives the items of a queue to a queue of another store, the taker, in batches. One batch is out at a time. Its items
+// are held until the taker asks for the next one, and by that says that it has committed them. Both sides keep the number and
+// the random id of the last batch in the transaction that moves the items. So a batch whose answer was lost is answered again, and
+// each store notices when the other one has lost its end.
+//
+// A held item is leased without an end: no timer ends it, and nobody but the link. It neither began nor ends at a time, so what
+// asks for old leases, or for leases that have run out, does not find it.
 
 // LinkConfig is what an administrator sets of a link.
 type LinkConfig struct {
@@ -112,7 +121,7 @@ type out struct {
 	since      int64  // wall clock at which it was made
 	given      int64  // items that the taker has
 	generation int64  // of those that are held
-	held       []place
+	held       []layout.Place
 }
 
 // holds is how many items are held: a purge of the queue has ended those of an earlier generation.
@@ -124,12 +133,12 @@ func (o *out) holds(s *queueState) int {
 }
 
 func (l links) row(space, name string) []byte {
-	return tuple.AppendString(generationPrefix(space, l.name, l.born), name)
+	return tuple.AppendString(layout.GenerationPrefix(space, l.name, l.born), name)
 }
 
 // read returns a link. ErrNoLink: there is none.
 func (l links) read(r kv.Reader, name string) (c LinkConfig, o out, err error) {
-	rows, err := r.GetAll([][]byte{l.row(spaceLink, name), l.row(spaceOut, name)})
+	rows, err := r.GetAll([][]byte{l.row(layout.SpaceLink, name), l.row(layout.SpaceOut, name)})
 	if err != nil {
 		return c, o, err
 	}
@@ -179,7 +188,7 @@ func (q Queue) SetLink(tx kv.Tx, name string, object []byte) (Link, error) {
 		return Link{}, err
 	}
 	if err == ErrNoLink {
-		if err := roomForOne(tx, spaceLink, q.name, generationPrefix(spaceLink, q.name, l.born), MaxLinks, MaxStoreLinks, ErrLinks); err != nil {
+		if err := roomForOne(tx, layout.SpaceLink, q.name, layout.GenerationPrefix(layout.SpaceLink, q.name, l.born), MaxLinks, MaxStoreLinks, ErrLinks); err != nil {
 			return Link{}, err
 		}
 	}
@@ -201,9 +210,9 @@ func (l links) write(name string, before, c LinkConfig, o *out) (Link, error) {
 		return Link{}, fmt.Errorf("link: %w", err)
 	}
 	if before.Paused && !c.Paused {
-		l.tx.Add(queueRow(spaceArrivals, l.name), 1) // wakes a taker that waits
+		l.tx.Add(layout.QueueRow(layout.SpaceArrivals, l.name), 1) // wakes a taker that waits
 	}
-	l.tx.Set(l.row(spaceLink, name), tuple.AppendBytes(tuple.AppendInt(nil, linkVersion), text))
+	l.tx.Set(l.row(layout.SpaceLink, name), tuple.AppendBytes(tuple.AppendInt(nil, linkVersion), text))
 	return l.show(name, c, o), nil
 }
 
@@ -242,12 +251,12 @@ func (q Queue) DeleteLink(tx kv.Tx, name string, force bool) (returned int, even
 		return 0, nil, fmt.Errorf("%w: link %q holds %d items, which the other store may have already; force puts them back", ErrHeld, name, len(items))
 	}
 	for _, item := range items {
-		item.tries, item.over = item.tries-1, true
+		item.Tries, item.Over = item.Tries-1, true
 		if _, err := (leases{l.queueTx}).reinstate(item, 0); err != nil {
 			return 0, nil, err
 		}
 	}
-	for _, space := range []string{spaceLink, spaceOut} {
+	for _, space := range []string{layout.SpaceLink, layout.SpaceOut} {
 		tx.Clear(l.row(space, name))
 	}
 	return len(items), l.happened(), l.done()
@@ -279,7 +288,7 @@ func (q Queue) Links(r kv.Reader, after string, limit int) ([]Link, error) {
 	if s == nil {
 		return nil, ErrNoQueue
 	}
-	prefix := generationPrefix(spaceLink, q.name, s.born)
+	prefix := layout.GenerationPrefix(layout.SpaceLink, q.name, s.born)
 	begin, end := tuple.Range(prefix)
 	if after != "" {
 		begin = append(tuple.AppendString(prefix, after), 0)
@@ -315,7 +324,7 @@ func (q Queue) outs(r kv.Reader, s *queueState, each func(link string, o *out)) 
 	if s.born == 0 {
 		return nil
 	}
-	prefix := generationPrefix(spaceOut, q.name, s.born)
+	prefix := layout.GenerationPrefix(layout.SpaceOut, q.name, s.born)
 	begin, end := tuple.Range(prefix)
 	rows, err := r.Range(begin, end, kv.RangeOptions{Limit: MaxLinks})
 	if err != nil {
@@ -337,7 +346,7 @@ func (q Queue) outs(r kv.Reader, s *queueState, each func(link string, o *out)) 
 
 // AllLinks returns the links of all queues.
 func (s *Store) AllLinks(r kv.Reader) ([]Link, error) {
-	begin, end := tuple.Range(row(spaceLink))
+	begin, end := tuple.Range(layout.Row(layout.SpaceLink))
 	return s.linksBetween(r, begin, end, MaxStoreLinks)
 }
 
@@ -348,7 +357,7 @@ func (s *Store) linksBetween(r kv.Reader, begin, end []byte, limit int) ([]Link,
 	}
 	var found []Link
 	for _, pair := range rows {
-		k := tuple.Read(pair.Key[len(row(spaceLink)):])
+		k := tuple.Read(pair.Key[len(layout.Row(layout.SpaceLink)):])
 		queue := k.Text()
 		k.Int()
 		name := k.Text()
@@ -435,7 +444,7 @@ func (q Queue) Give(tx kv.Tx, name string, ask LinkAsk) (given Given, err error)
 		return given, err
 	}
 	if ends || given.Number > 0 {
-		tx.Set(l.row(spaceOut, name), o.pack())
+		tx.Set(l.row(layout.SpaceOut, name), o.pack())
 	}
 	given.Events = append(told, given.Events...)
 	return given, l.done()
@@ -463,13 +472,13 @@ func (o *out) compare(c LinkConfig, ask *LinkAsk) (again bool, err error) {
 }
 
 // items are those that are held, as far as the queue has them: a purge has ended them.
-func (l links) items(o *out) (items []*located, err error) {
+func (l links) items(o *out) (items []*layout.Item, err error) {
 	if o.holds(l.state) == 0 {
 		return nil, nil
 	}
 	keys := make([][]byte, len(o.held))
 	for i, p := range o.held {
-		keys[i] = p.append(l.prefix(spaceLeased))
+		keys[i] = p.Append(l.prefix(layout.SpaceLeased))
 	}
 	rows, err := l.tx.GetAll(keys)
 	if err != nil {
@@ -479,7 +488,7 @@ func (l links) items(o *out) (items []*located, err error) {
 		if row == nil {
 			return nil, fmt.Errorf("damaged link: the item at %v is not held", o.held[i])
 		}
-		item, err := parseItemRow(spaceLeased, row, o.held[i])
+		item, err := layout.ParseItem(layout.SpaceLeased, row, o.held[i])
 		if err != nil {
 			return nil, err
 		}
@@ -499,13 +508,13 @@ func (l links) end(name string, o *out, left []int64, given *Given) error {
 	given.Ended = len(items)
 	for i, item := range items {
 		if !slices.Contains(left, int64(i+1)) {
-			l.txSize += itemTxSize(l.name, &item.envelope, false) - int(item.size)
+			l.txSize += itemTxSize(l.name, &item.Envelope, false) - int(item.Size)
 			l.change(item, nil)
 			o.given++
 			continue
 		}
 		given.Left++
-		item.tries, item.over = item.tries-1, true
+		item.Tries, item.Over = item.Tries-1, true
 		dead, err := deadLetters{l.queueTx}.take(item, fmt.Sprintf("link %s: the other store has no room for the item, neither as one nor as a dead letter", name))
 		if err == nil && !dead {
 			_, err = leases{l.queueTx}.reinstate(item, 0)
@@ -528,7 +537,7 @@ func (l links) hold(name string, c LinkConfig, o *out, ask *LinkAsk, given *Give
 	if err := sel.check(); err != nil {
 		return err
 	}
-	if given.Popped, err = (pops{l.queueTx}).pop(&sel, noEnd, nil); err != nil || len(given.Items) == 0 {
+	if given.Popped, err = (pops{l.queueTx}).pop(&sel, layout.NoEnd, nil); err != nil || len(given.Items) == 0 {
 		return err
 	}
 	o.before = o.id
@@ -536,7 +545,7 @@ func (l links) hold(name string, c LinkConfig, o *out, ask *LinkAsk, given *Give
 		o.before = ask.Batch
 	}
 	o.number, o.id = o.number+1, rand.Text()
-	o.since, o.generation, o.held = l.store.clock.Wall().UnixNano(), l.state.generation, make([]place, len(given.Items))
+	o.since, o.generation, o.held = l.store.clock.Wall().UnixNano(), l.state.generation, make([]layout.Place, len(given.Items))
 	for i := range given.Items {
 		o.held[i] = given.Items[i].Lease.place
 		given.Items[i].Lease = nil
@@ -562,7 +571,7 @@ func (l links) again(o *out, ask *LinkAsk, given *Given) error {
 		return err
 	}
 	for i, held := range items[given.First:] {
-		if bytes += int(held.size); ask.Parts && i > 0 && (i >= sel.Limit || !sel.fits(i+1, bytes)) {
+		if bytes += int(held.Size); ask.Parts && i > 0 && (i >= sel.Limit || !sel.fits(i+1, bytes)) {
 			break
 		}
 		stored, err := contents{l.queueTx}.stored(l.tx, held, whole)
@@ -602,7 +611,7 @@ func (o *out) pack() []byte {
 	}
 	b = tuple.AppendString(tuple.AppendString(b, o.id), o.before)
 	for _, p := range o.held {
-		b = tuple.AppendBytes(b, p.append(nil))
+		b = tuple.AppendBytes(b, p.Append(nil))
 	}
 	return b
 }
@@ -619,7 +628,7 @@ func (o *out) parse(b []byte) error {
 		return fmt.Errorf("a batch of %d items", n)
 	}
 	for range n {
-		p, err := parsePlace(r.Bytes())
+		p, err := layout.ParsePlace(r.Bytes())
 		if err := cmp.Or(r.Err(), err); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
@@ -122,10 +123,10 @@ func CheckPushSize(queue string, items []NewItem) error {
 func (item *NewItem) txSize(queue string) int {
 	content := len(item.Payload) + len(item.Headers)
 	keys := itemKeys
-	if content <= maxInline {
+	if content <= layout.MaxInline {
 		content += bytes.Count(item.Payload, zero) + bytes.Count(item.Headers, zero) // zero bytes are escaped
 	} else {
-		keys += 3 * (content/chunkSize + 1)
+		keys += 3 * (content/layout.ChunkSize + 1)
 	}
 	return content + keys*(len(queue)+keySize) + itemKeys*len(item.MsgID) + itemKeys*len(item.Unique)
 }

@@ -1,6 +1,9 @@
 package fdbpq
 
-import "github.com/pqbridge/pqbridge/fdbpq/kv"
+import (
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
 
 // orNew has a queue that does not exist be a new one, which its first item makes.
 func (qtx *queueTx) orNew() error {
@@ -12,7 +15,7 @@ func (qtx *queueTx) orNew() error {
 	}
 	begin := &queueState{exists: true, config: defaultConfig()}
 	if begin.generation = qtx.state.generation; begin.generation == 0 { // otherwise Delete has incremented it
-		gone, err := qtx.tx.Get(row(spaceGone))
+		gone, err := qtx.tx.Get(layout.Row(layout.SpaceGone))
 		if err != nil {
 			return err
 		}
@@ -40,7 +43,7 @@ func (qtx *queueTx) create(s *queueState) error {
 	qtx.missing = false
 	if s.generation > 1 {
 		// Watches of an earlier queue of this name see a value that they have not seen.
-		qtx.tx.Add(queueRow(spaceArrivals, qtx.name), s.generation<<32)
+		qtx.tx.Add(layout.QueueRow(layout.SpaceArrivals, qtx.name), s.generation<<32)
 	}
 	return qtx.writeState(s)
 }
@@ -58,7 +61,7 @@ func (qtx *queueTx) writeState(s *queueState) error {
 	if err != nil {
 		return err
 	}
-	qtx.tx.Set(queueRow(spaceState, qtx.name), raw)
+	qtx.tx.Set(layout.QueueRow(layout.SpaceState, qtx.name), raw)
 	qtx.state = s
 	return nil
 }

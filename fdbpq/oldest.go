@@ -3,6 +3,7 @@ package fdbpq
 import (
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -22,11 +23,11 @@ func (q Queue) OldestReady(r kv.Reader, most int) (Oldest, error) {
 	if err != nil || s == nil {
 		return Oldest{}, err
 	}
-	oldest, err := oldestIn(q.name, r, s, spaceReady, most)
+	oldest, err := oldestIn(q.name, r, s, layout.SpaceReady, most)
 	if err != nil || !s.keyed {
 		return oldest, err
 	}
-	keyed, err := oldestIn(q.name, r, s, spaceKeyed, most)
+	keyed, err := oldestIn(q.name, r, s, layout.SpaceKeyed, most)
 	if !keyed.Pushed.IsZero() && (oldest.Pushed.IsZero() || keyed.Pushed.Before(oldest.Pushed)) {
 		oldest.Pushed = keyed.Pushed
 	}
@@ -51,12 +52,12 @@ func oldestIn(queue string, r kv.Reader, s *queueState, space string, most int) 
 		if err != nil || head == nil {
 			return oldest, err
 		}
-		e, err := parseEnvelope(head.value, head.place)
+		e, err := layout.ParseEnvelope(head.value, head.place)
 		if err != nil {
 			return oldest, err
 		}
-		pushed := time.Unix(0, e.pushed)
-		if !e.foreign && (oldest.Pushed.IsZero() || pushed.Before(oldest.Pushed)) { // others have no time
+		pushed := time.Unix(0, e.PushedAt)
+		if !e.Foreign && (oldest.Pushed.IsZero() || pushed.Before(oldest.Pushed)) { // others have no time
 			oldest.Pushed = pushed
 		}
 	}
@@ -76,7 +77,7 @@ func (h heads) any() (bool, error) {
 func (h heads) first() (*entry, error) {
 	head, err := h.one(h.begin, h.end)
 	if head != nil {
-		h.begin = append(h.level(head.place.priority), 0xff)
+		h.begin = append(h.level(head.place.Priority), 0xff)
 	}
 	return head, err
 }
@@ -88,7 +89,7 @@ func (h heads) last() (*entry, error) {
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
-	level := h.level(found[0].place.priority)
+	level := h.level(found[0].place.Priority)
 	head, err := h.one(level, h.end)
 	h.end = level
 	return head, err
@@ -118,7 +119,7 @@ type OldestLease struct {
 	Holder     string // what its holder calls itself; "": nothing
 	Since, Due int64  // store times
 
-	ofKeys map[string]*located // the oldest leased item of each key, where keys are limited; see Explain
+	ofKeys map[string]*layout.Item // the oldest leased item of each key, where keys are limited; see Explain
 }
 
 // leaseBytes bounds the rows of leased items that are read for the oldest lease: they may
@@ -136,24 +137,24 @@ func (q Queue) OldestLease(r kv.Reader, most int) (oldest OldestLease, err error
 	if err != nil {
 		return oldest, err
 	}
-	leased := scanOf(q.name, r, s, spaceLeased, Min, AllPriorities, "")
+	leased := scanOf(q.name, r, s, layout.SpaceLeased, Min, AllPriorities, "")
 	entries, err := leased.next(most, leaseBytes)
 	if err != nil {
 		return oldest, err
 	}
 	for _, entry := range entries {
-		l, err := parseItemRow(spaceLeased, entry.value, entry.place)
+		l, err := layout.ParseItem(layout.SpaceLeased, entry.value, entry.place)
 		if err != nil {
 			return oldest, err
 		}
-		if l.key != "" && s.keyLimited() {
+		if l.Key != "" && s.keyLimited() {
 			if oldest.ofKeys == nil {
-				oldest.ofKeys = make(map[string]*located)
+				oldest.ofKeys = make(map[string]*layout.Item)
 			}
-			oldest.ofKeys[l.key] = longer(oldest.ofKeys[l.key], l)
+			oldest.ofKeys[l.Key] = longer(oldest.ofKeys[l.Key], l)
 		}
-		if age := time.Duration(now - l.since); l.since != 0 && !l.held() && age > oldest.Age { // an earlier version leased the others
-			oldest.Age, oldest.Item, oldest.Holder, oldest.Since, oldest.Due = age, idOf(l), l.holder, l.since, l.due
+		if age := time.Duration(now - l.Since); l.Since != 0 && !l.Held() && age > oldest.Age { // an earlier version leased the others
+			oldest.Age, oldest.Item, oldest.Holder, oldest.Since, oldest.Due = age, idOf(l), l.Holder, l.Since, l.Due
 		}
 	}
 	oldest.AtLeast, err = heads{leased}.any()
@@ -161,11 +162,11 @@ func (q Queue) OldestLease(r kv.Reader, most int) (oldest OldestLease, err error
 }
 
 // longer is that of two holders of a key which has it for longer.
-func longer(a, b *located) *located {
+func longer(a, b *layout.Item) *layout.Item {
 	switch {
-	case a == nil, b.state == StateLeased && a.state != StateLeased:
+	case a == nil, b.State == StateLeased && a.State != StateLeased:
 		return b
-	case a.state == StateLeased && b.state == StateLeased && b.since < a.since:
+	case a.State == StateLeased && b.State == StateLeased && b.Since < a.Since:
 		return b
 	}
 	return a

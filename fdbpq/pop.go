@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
@@ -21,9 +22,9 @@ func (q Queue) Pop(tx kv.Tx, sel Selection) (Popped, error) {
 
 // prefetchRows says which rows the transaction is about to read.
 func (q Queue) prefetchRows(tx kv.Tx, lease time.Duration) {
-	tx.Prefetch(queueRow(spaceState, q.name), counterKey(q.name, q.store.queueStates.guess(q.name).generation, counterReady))
+	tx.Prefetch(layout.QueueRow(layout.SpaceState, q.name), layout.CounterKey(q.name, q.store.queueStates.guess(q.name).generation, layout.CounterReady))
 	if lease > 0 {
-		tx.Prefetch(row(spaceTime))
+		tx.Prefetch(layout.Row(layout.SpaceTime))
 	}
 }
 
@@ -37,13 +38,13 @@ func (q Queue) PrefetchPop(tx kv.Tx, sel Selection, lease time.Duration) {
 	q.prefetchRows(tx, lease)
 	guess := q.store.queueStates.guess(q.name)
 	if sel.PopID != "" {
-		tx.Prefetch(popIDRow(q.name, sel.PopID), row(spaceTime))
-		tx.Prefetch(counterKeys(q.name, guess.generation)...)
+		tx.Prefetch(popIDRow(q.name, sel.PopID), layout.Row(layout.SpaceTime))
+		tx.Prefetch(layout.CounterKeys(q.name, guess.generation)...)
 	}
 	if !guess.likelyRead(&sel) {
 		return
 	}
-	spaces := []string{spaceReady, spaceKeyed}
+	spaces := []string{layout.SpaceReady, layout.SpaceKeyed}
 	if !guess.keyed {
 		spaces = spaces[:1]
 	}
@@ -123,7 +124,7 @@ func (p pops) pop(sel *Selection, lease time.Duration, ahead *readAhead) (Popped
 	popped := Popped{More: head.more, Items: make([]Item, len(head.items)), Leased: lease}
 	for i := range head.items {
 		l := &head.items[i]
-		if err := (contents{p.queueTx}).load(&l.envelope, l.place); err != nil {
+		if err := (contents{p.queueTx}).load(&l.Envelope, l.Place); err != nil {
 			return Popped{}, err
 		}
 		var own *Lease
@@ -135,14 +136,14 @@ func (p pops) pop(sel *Selection, lease time.Duration, ahead *readAhead) (Popped
 				return Popped{}, err
 			}
 			before := *l
-			l.state, l.due, l.since = StateLeased, now+int64(lease), now
-			if lease == noEnd {
-				l.due, l.since = int64(noEnd), int64(noEnd)
+			l.State, l.Due, l.Since = StateLeased, now+int64(lease), now
+			if lease == layout.NoEnd {
+				l.Due, l.Since = int64(layout.NoEnd), int64(layout.NoEnd)
 			}
-			l.tries++
-			l.fence, l.minFence = max(l.fence+1, l.minFence), 0
-			l.holder = sel.holder(i)
-			endClaim(&l.envelope)
+			l.Tries++
+			l.Fence, l.MinFence = max(l.Fence+1, l.MinFence), 0
+			l.Holder = sel.holder(i)
+			endClaim(&l.Envelope)
 			p.change(&before, l)
 			own = leases{p.queueTx}.of(l)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -27,12 +28,12 @@ type rememberedPop struct {
 }
 
 func popIDRow(queue, popID string) []byte {
-	return tuple.AppendString(queueRow(spacePopID, queue), popID)
+	return tuple.AppendString(layout.QueueRow(layout.SpacePopID, queue), popID)
 }
 
 // popItemRow is the key of a remembered pop's n-th item; its chunks follow it.
 func popItemRow(queue, popID string, n int64) []byte {
-	return tuple.AppendInt(tuple.AppendString(queueRow(spacePopItem, queue), popID), n)
+	return tuple.AppendInt(tuple.AppendString(layout.QueueRow(layout.SpacePopItem, queue), popID), n)
 }
 
 func (m *rememberedPop) pack() []byte {
@@ -120,15 +121,15 @@ func (ps popIDs) repeatTaken(popID string, n int64) (Item, error) {
 	if err != nil {
 		return Item{}, err
 	}
-	p, value, err := splitPlace(row)
+	p, value, err := layout.SplitPlace(row)
 	if err != nil {
 		return Item{}, fmt.Errorf("damaged pop: %w", err)
 	}
-	f := located{place: p}
-	if f.envelope, err = parseEnvelope(value, p); err != nil {
+	f := layout.Item{Place: p}
+	if f.Envelope, err = layout.ParseEnvelope(value, p); err != nil {
 		return Item{}, err
 	}
-	if err := loadContent(ps.tx, key, &f.envelope, place{}); err != nil {
+	if err := loadContent(ps.tx, key, &f.Envelope, layout.Place{}); err != nil {
 		return Item{}, err
 	}
 	return itemOf(&f)
@@ -142,12 +143,12 @@ func (ps popIDs) repeatLeased(token []byte, now int64) (*Item, error) {
 	if lease.generation != ps.state.generation {
 		return nil, nil
 	}
-	l, err := leases{ps.queueTx}.item(lease, new(located))
-	if err != nil || l == nil || l.state != StateLeased || l.fence != lease.Fence || l.due <= now {
+	l, err := leases{ps.queueTx}.item(lease, new(layout.Item))
+	if err != nil || l == nil || l.State != StateLeased || l.Fence != lease.Fence || l.Due <= now {
 		return nil, err
 	}
 	again := *l
-	again.extraAnswers++
+	again.ExtraAnswers++
 	ps.change(l, &again)
 	stored, err := contents{ps.queueTx}.stored(ps.tx, l, whole)
 	if err != nil {
@@ -167,7 +168,7 @@ func (ps popIDs) room() error {
 }
 
 // remember keeps the answer of a pop. loaded are its items with their content.
-func (ps popIDs) remember(sel *Selection, lease time.Duration, popped *Popped, loaded []located) error {
+func (ps popIDs) remember(sel *Selection, lease time.Duration, popped *Popped, loaded []layout.Item) error {
 	now, err := ps.now()
 	if err != nil {
 		return err
@@ -180,25 +181,25 @@ func (ps popIDs) remember(sel *Selection, lease time.Duration, popped *Popped, l
 		}
 		f := &loaded[i]
 		key := popItemRow(ps.name, sel.PopID, m.items)
-		kept := f.answered()
-		if err := storeContent(ps.tx, key, &kept, place{}, f.headers, f.payload); err != nil {
+		kept := f.Answered()
+		if err := storeContent(ps.tx, key, &kept, layout.Place{}, f.Headers, f.Payload); err != nil {
 			return err
 		}
-		ps.tx.Set(key, joinPlace(f.place, &kept))
+		ps.tx.Set(key, layout.JoinPlace(f.Place, &kept))
 		m.items++
 	}
 	m.store(ps.queueTx, sel.PopID)
 	if sel.Repeated {
 		ps.tx.Set(repeatedRow(ps.name, sel.PopID), nil)
 	}
-	ps.tally.remembered++
+	ps.tally.Remembered++
 	return nil
 }
 
 // store writes the row and its timer.
 func (m *rememberedPop) store(qtx *queueTx, popID string) {
 	qtx.tx.Set(popIDRow(qtx.name, popID), m.pack())
-	qtx.tx.Set(idTimerKey(m.due, timerPopID, qtx.name, popID), nil)
+	qtx.tx.Set(layout.IDTimerKey(m.due, layout.TimerPopID, qtx.name, popID), nil)
 	qtx.store.alarm.expect(m.due)
 }
 
@@ -207,18 +208,18 @@ func (m *rememberedPop) forgetAt() int64 { return m.due }
 func (m *rememberedPop) forget(qtx *queueTx, popID string) {
 	qtx.tx.Clear(popIDRow(qtx.name, popID))
 	qtx.tx.Clear(repeatedRow(qtx.name, popID))
-	qtx.tx.Clear(idTimerKey(m.due, timerPopID, qtx.name, popID))
+	qtx.tx.Clear(layout.IDTimerKey(m.due, layout.TimerPopID, qtx.name, popID))
 	if m.items > 0 {
-		begin := tuple.AppendString(queueRow(spacePopItem, qtx.name), popID)
+		begin := tuple.AppendString(layout.QueueRow(layout.SpacePopItem, qtx.name), popID)
 		qtx.tx.ClearRange(tuple.Range(begin))
 	}
-	qtx.tally.remembered--
+	qtx.tally.Remembered--
 }
 
-func (ps popIDs) due(t timer) error {
-	before := ps.tally.remembered
-	err := idDue(ps.queueTx, popIDRow(ps.name, t.id), t, parseRememberedPop)
-	if err == nil && ps.tally.remembered < before && !ps.there() {
+func (ps popIDs) due(t layout.Timer) error {
+	before := ps.tally.Remembered
+	err := idDue(ps.queueTx, popIDRow(ps.name, t.ID), t, parseRememberedPop)
+	if err == nil && ps.tally.Remembered < before && !ps.there() {
 		err = ps.forgetUnknown()
 	}
 	return err
@@ -237,7 +238,7 @@ const minNothing = 3 * time.Minute
 // repeatedRow is the key of the row that a pop id has if the pop was repeated. It leads
 // a delete to the ids that outlive the queue.
 func repeatedRow(queue, popID string) []byte {
-	return tuple.AppendString(queueRow(spaceRepeated, queue), popID)
+	return tuple.AppendString(layout.QueueRow(layout.SpaceRepeated, queue), popID)
 }
 
 // PopNothing is the pop of sel if the caller cannot give it an item, whatever the queue
@@ -314,7 +315,7 @@ func (ps popIDs) rememberNothing(sel *Selection, lease time.Duration) error {
 	m.due = now + int64(m.window(ps.queueTx))
 	m.store(ps.queueTx, sel.PopID)
 	ps.tx.Set(repeatedRow(ps.name, sel.PopID), nil)
-	ps.tally.remembered++
+	ps.tally.Remembered++
 	return nil
 }
 
@@ -331,7 +332,7 @@ func (m *rememberedPop) window(qtx *queueTx) time.Duration {
 func (ps popIDs) rememberAfresh(popID string, m *rememberedPop, now int64) {
 	ps.tx.Set(repeatedRow(ps.name, popID), nil)
 	if due := now + int64(m.window(ps.queueTx)); due > m.due {
-		ps.tx.Clear(idTimerKey(m.due, timerPopID, ps.name, popID))
+		ps.tx.Clear(layout.IDTimerKey(m.due, layout.TimerPopID, ps.name, popID))
 		m.due = due
 		m.store(ps.queueTx, popID)
 	}
@@ -348,7 +349,7 @@ type outliving []kv.Pair
 // outlivingPops reads them before a queue is deleted with all of its ids. The timers of the
 // others find nothing when they fall due.
 func outlivingPops(tx kv.Tx, queue string) (outliving, error) {
-	begin, end := tuple.Range(queueRow(spaceRepeated, queue))
+	begin, end := tuple.Range(layout.QueueRow(layout.SpaceRepeated, queue))
 	repeated, err := tx.Range(begin, end, kv.RangeOptions{Limit: maxOutliving})
 	if err != nil {
 		return nil, err
@@ -386,19 +387,19 @@ func (pops outliving) keep(tx kv.Tx, queue string) {
 		tx.Set(row.Key, row.Value)
 	}
 	if len(pops) > 0 {
-		tx.Add(counterKey(queue, 0, counterRemembered), int64(len(pops)/2))
+		tx.Add(layout.CounterKey(queue, 0, layout.CounterRemembered), int64(len(pops)/2))
 	}
 }
 
 // forgetUnknown clears the counter of a queue that does not exist, when its last id was
 // forgotten.
 func (ps popIDs) forgetUnknown() error {
-	begin, end := tuple.Range(queueRow(spaceRepeated, ps.name))
+	begin, end := tuple.Range(layout.QueueRow(layout.SpaceRepeated, ps.name))
 	left, err := ps.tx.Range(begin, end, kv.RangeOptions{Limit: 1})
 	if err != nil || len(left) > 0 {
 		return err
 	}
-	ps.tx.Clear(counterKey(ps.name, 0, counterRemembered))
-	ps.tally.remembered = 0
+	ps.tx.Clear(layout.CounterKey(ps.name, 0, layout.CounterRemembered))
+	ps.tally.Remembered = 0
 	return nil
 }

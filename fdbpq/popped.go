@@ -1,6 +1,10 @@
 package fdbpq
 
-import "time"
+import (
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
+)
 
 // Item is an item that a pop or a peek returns.
 type Item struct {
@@ -21,24 +25,24 @@ type Item struct {
 }
 
 // itemOf is an item as a pop or a peek returns it, without its lease.
-func itemOf(f *located) (Item, error) {
-	seq, err := f.place.count()
+func itemOf(f *layout.Item) (Item, error) {
+	seq, err := f.Place.Count()
 	if err != nil {
 		return Item{}, err
 	}
 	item := Item{
 		ID:         idOf(f),
 		Seq:        seq,
-		Priority:   f.place.priority,
-		Key:        f.envelope.key,
-		Payload:    f.envelope.payload,
-		Headers:    f.envelope.headers,
-		Size:       f.envelope.size,
-		Pushed:     time.Unix(0, f.envelope.pushed),
-		Deliveries: f.deliveries(),
+		Priority:   f.Place.Priority,
+		Key:        f.Envelope.Key,
+		Payload:    f.Envelope.Payload,
+		Headers:    f.Envelope.Headers,
+		Size:       f.Envelope.Size,
+		Pushed:     time.Unix(0, f.Envelope.PushedAt),
+		Deliveries: f.Deliveries(),
 		Endings:    endingsOf(f),
-		Dead:       shownDead(&f.envelope),
-		expires:    f.envelope.expires,
+		Dead:       shownDead(&f.Envelope),
+		expires:    f.Envelope.Expires,
 	}
 	return item, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -39,7 +40,7 @@ func (q Queue) Push(tx kv.Tx, items ...NewItem) ([]Pushed, error) {
 // PrefetchPush says which items the transaction is about to push, so that an engine over a
 // network reads what the push depends on at the same time.
 func (q Queue) PrefetchPush(tx kv.Tx, items ...NewItem) {
-	tx.Prefetch(queueRow(spaceState, q.name), queueRow(spaceHigh, q.name))
+	tx.Prefetch(layout.QueueRow(layout.SpaceState, q.name), layout.QueueRow(layout.SpaceHigh, q.name))
 	guess := q.store.queueStates.guess(q.name)
 	counts, time := q.store.limited(&guess.config), guess.config.TTL > 0
 	for i := range items {
@@ -59,10 +60,10 @@ func (q Queue) PrefetchPush(tx kv.Tx, items ...NewItem) {
 		}
 	}
 	if counts {
-		tx.Prefetch(counterKeys(q.name, guess.generation)...)
+		tx.Prefetch(layout.CounterKeys(q.name, guess.generation)...)
 	}
 	if time {
-		tx.Prefetch(row(spaceTime))
+		tx.Prefetch(layout.Row(layout.SpaceTime))
 	}
 }
 
@@ -96,36 +97,36 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 			return p.resolve(item, priority, living, handOver)
 		}
 	}
-	return p.add(item, envelope{unique: item.Unique, untilLeased: item.UniqueUntilLeased, key: item.Key}, priority, handOver)
+	return p.add(item, layout.Envelope{Unique: item.Unique, UntilLeased: item.UniqueUntilLeased, Key: item.Key}, priority, handOver)
 }
 
 // add adds an item to the queue unless its limits forbid that, in place of one that is handed
 // over if there is one. e is what the item has besides its content and its times.
-func (p *pusher) add(item *NewItem, e envelope, priority int64, handOver *handOver) (Pushed, error) {
+func (p *pusher) add(item *NewItem, e layout.Envelope, priority int64, handOver *handOver) (Pushed, error) {
 	if refused, err := p.checkLimits(item, priority, handOver); refused != nil || err != nil {
 		return Pushed{Err: refused}, err
 	}
-	l := located{envelope: e}
-	l.pushed = p.pushed
+	l := layout.Item{Envelope: e}
+	l.PushedAt = p.pushed
 	seq := p.assign(&l, priority)
-	if err := (contents{p.queueTx}).write(&l.envelope, l.place, item.Headers, item.Payload); err != nil {
+	if err := (contents{p.queueTx}).write(&l.Envelope, l.Place, item.Headers, item.Payload); err != nil {
 		return Pushed{Err: err}, nil
 	}
-	if err := p.prepare(&l.envelope); err != nil {
+	if err := p.prepare(&l.Envelope); err != nil {
 		return Pushed{}, err
 	}
 	handOver.acknowledge()
 	p.issue(seq)
-	due, err := p.timesOf(item, &l.envelope)
+	due, err := p.timesOf(item, &l.Envelope)
 	if err != nil {
 		return Pushed{}, err
 	}
 	if item.Weight != 0 && p.state.config.Fair != "" && due == 0 { // a pop forgets it with the last ready item
 		p.tx.Set(fair{p.queueTx}.weightRow(item.Key), tuple.AppendInt(nil, item.Weight))
 	}
-	p.change(nil, l.from(due))
+	p.change(nil, l.From(due))
 	p.added = l
-	pushed := Pushed{ID: ID{l.place}, Seq: seq, Priority: priority}
+	pushed := Pushed{ID: ID{l.Place}, Seq: seq, Priority: priority}
 	if item.MsgID != "" {
 		err = ids{p.queueTx}.remember(item.MsgID, pushed.ID)
 	}
@@ -143,13 +144,13 @@ func (p *pusher) pushAgain(item *NewItem, first *rememberedPush) (Pushed, error)
 		return Pushed{Err: refused}, nil
 	}
 	handOver.acknowledge()
-	seq, err := first.id.place.count()
-	return Pushed{ID: first.id, Seq: seq, Priority: first.id.place.priority, Duplicate: true}, err
+	seq, err := first.id.place.Count()
+	return Pushed{ID: first.id, Seq: seq, Priority: first.id.place.Priority, Duplicate: true}, err
 }
 
 // checkLimits returns why the item may not be pushed, nil if it may.
 func (p *pusher) checkLimits(item *NewItem, priority int64, handOver *handOver) (refused, err error) {
-	if p.full != nil && (handOver == nil || item.size() > handOver.item.size) {
+	if p.full != nil && (handOver == nil || item.size() > handOver.item.Size) {
 		return p.full, nil
 	}
 	delay := p.delay(item)

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
@@ -22,11 +23,11 @@ type Pushed struct {
 // pusher assigns places within one transaction.
 type pusher struct {
 	*queueTx
-	full        error   // why no new items are added
-	pushed      int64   // wall clock of this transaction
-	counted     Counts  // of the queue, without what the Work has not written yet; read when a limit depends on it
-	added       located // the last item that was added
-	victims     []located
+	full        error       // why no new items are added
+	pushed      int64       // wall clock of this transaction
+	counted     Counts      // of the queue, without what the Work has not written yet; read when a limit depends on it
+	added       layout.Item // the last item that was added
+	victims     []layout.Item
 	dropsItself bool // the item that is about to be added is a victim, too
 	itself      int  // its number among them
 }
@@ -66,11 +67,11 @@ func (q Queue) openForPush(tx kv.Tx) (*pusher, error) {
 
 // prepare makes the queue with its first item, and has it keep items with keys, or with
 // unique values, from the first one on.
-func (p *pusher) prepare(e *envelope) error {
-	first := e.key != "" && !p.state.keyed || e.unique != "" && !p.state.unique
+func (p *pusher) prepare(e *layout.Envelope) error {
+	first := e.Key != "" && !p.state.keyed || e.Unique != "" && !p.state.unique
 	if first {
 		changed := *p.state
-		changed.keyed, changed.unique = changed.keyed || e.key != "", changed.unique || e.unique != ""
+		changed.keyed, changed.unique = changed.keyed || e.Key != "", changed.unique || e.Unique != ""
 		p.state = &changed
 	}
 	if p.missing {
@@ -94,11 +95,11 @@ func (p *pusher) readCounts(items []NewItem) (err error) {
 
 // assign gives a new item, which is ready, the place behind all of its priority, and returns
 // its number in push order.
-func (p *pusher) assign(l *located, priority int64) (seq int64) {
+func (p *pusher) assign(l *layout.Item, priority int64) (seq int64) {
 	seq = p.issued.count + 1
-	l.idPriority = priority
-	l.place.tail = newTail(seq)
-	l.at(priority).from(0)
+	l.IDPriority = priority
+	l.Place.Suffix = layout.NewSuffix(seq)
+	l.At(priority).From(0)
 	return seq
 }
 
@@ -112,7 +113,7 @@ func (p *pusher) delay(item *NewItem) time.Duration {
 
 // timesOf sets the end of the item's TTL and returns the end of its delay, 0 for
 // none.
-func (p *pusher) timesOf(item *NewItem, e *envelope) (due int64, err error) {
+func (p *pusher) timesOf(item *NewItem, e *layout.Envelope) (due int64, err error) {
 	ttl := item.TTL
 	if ttl == 0 {
 		ttl = time.Duration(p.state.config.TTL)
@@ -126,7 +127,7 @@ func (p *pusher) timesOf(item *NewItem, e *envelope) (due int64, err error) {
 		return 0, err
 	}
 	if ttl > 0 {
-		e.expires = now + int64(ttl)
+		e.Expires = now + int64(ttl)
 	}
 	if delay > 0 {
 		due = now + int64(delay)

@@ -3,6 +3,7 @@ package fdbpq
 import (
 	"errors"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
@@ -43,7 +44,7 @@ func (q Queue) Full(reason error) Queue {
 // Arrivals returns a watch that fires when an item of the queue becomes ready.
 // Created in the transaction that found no item, it misses none.
 func (q Queue) Arrivals(tx kv.Tx) *kv.Watch {
-	return tx.Watch(queueRow(spaceArrivals, q.name))
+	return tx.Watch(layout.QueueRow(layout.SpaceArrivals, q.name))
 }
 
 // Queue returns a handle for a queue within the Work.
@@ -109,13 +110,13 @@ func (q Queue) readState(r kv.Reader) (*queueState, error) {
 }
 
 // beginWithItem starts a transaction on the queue and locates an item in it. ErrHeld: it cannot be changed.
-func (q Queue) beginWithItem(tx kv.Tx, id ID) (*queueTx, *located, error) {
+func (q Queue) beginWithItem(tx kv.Tx, id ID) (*queueTx, *layout.Item, error) {
 	qtx, err := q.begin(tx)
 	if err != nil || qtx == nil {
 		return nil, nil, err
 	}
 	l, err := qtx.locate(tx, id)
-	if err == nil && l != nil && l.held() {
+	if err == nil && l != nil && l.Held() {
 		err = ErrHeld
 	}
 	return qtx, l, err

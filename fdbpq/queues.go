@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -11,10 +12,10 @@ import (
 // Queues returns up to limit names of existing queues in their order, starting after
 // the given name.
 func (s *Store) Queues(r kv.Reader, after string, limit int) ([]string, error) {
-	prefix := tuple.AppendString(nil, spaceState)
+	prefix := tuple.AppendString(nil, layout.SpaceState)
 	begin, end := tuple.Range(prefix)
 	if after != "" {
-		begin = append(queueRow(spaceState, after), 0)
+		begin = append(layout.QueueRow(layout.SpaceState, after), 0)
 	}
 	var names []string
 	for most, more := min(limit, queuesPerRead), true; more && len(names) < limit; {
@@ -55,9 +56,9 @@ func (s *Store) QueuesBetween(r kv.Reader, first, last []byte) ([]string, error)
 			return between, err
 		}
 		for _, name := range names {
-			for _, kind := range rowKinds {
-				begin, end := allRows(kind.space, name)
-				if kind.lasts != ofStore && bytes.Compare(begin, last) <= 0 && bytes.Compare(first, end) < 0 {
+			for _, kind := range layout.RowKinds {
+				begin, end := layout.AllRows(kind.Space, name)
+				if kind.Lasts != layout.OfStore && bytes.Compare(begin, last) <= 0 && bytes.Compare(first, end) < 0 {
 					between = append(between, name)
 					break
 				}

@@ -3,6 +3,7 @@ package fdbpq
 import (
 	"math"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -57,13 +58,13 @@ func (rs rates) changeKey(key string, before, after Rate) error {
 }
 
 // giveBack puts back the tokens of a delivery that reached nobody.
-func (rs rates) giveBack(l *located) error {
-	if l.since == 0 {
+func (rs rates) giveBack(l *layout.Item) error {
+	if l.Since == 0 {
 		return nil
 	}
-	err := rs.giveBackOne(bucketRow(rs.name), l.since)
-	if err == nil && l.key != "" {
-		err = rs.giveBackOne(keyBucketRow(rs.name, l.key), l.since)
+	err := rs.giveBackOne(bucketRow(rs.name), l.Since)
+	if err == nil && l.Key != "" {
+		err = rs.giveBackOne(keyBucketRow(rs.name, l.Key), l.Since)
 	}
 	return err
 }
@@ -83,34 +84,34 @@ func (rs rates) giveBackOne(row []byte, taken int64) error {
 
 // bucketRow is the row of the queue's own tokens. It belongs to no generation: a purge
 // does not allow more deliveries.
-func bucketRow(queue string) []byte { return queueRow(spaceTokens, queue) }
+func bucketRow(queue string) []byte { return layout.QueueRow(layout.SpaceTokens, queue) }
 
 // keyBucketRow is the row of a key's tokens.
 func keyBucketRow(queue, key string) []byte {
-	return tuple.AppendBytes(queueRow(spaceTokensOf, queue), []byte(key))
+	return tuple.AppendBytes(layout.QueueRow(layout.SpaceTokensOf, queue), []byte(key))
 }
 
 // keep writes the tokens of a key.
 func (rs rates) keep(key string, b *bucket) error {
 	if !b.counted {
 		b.counted = true
-		rs.tally.owing++
+		rs.tally.Owing++
 	}
 	rs.tx.Set(keyBucketRow(rs.name, key), b.pack())
-	return timers{rs.queueTx}.forgetLater(timerTokens)
+	return timers{rs.queueTx}.forgetLater(layout.TimerTokens)
 }
 
 // forget clears the tokens of a key.
 func (rs rates) forget(key string, b *bucket) {
 	if b.counted {
-		rs.tally.owing--
+		rs.tally.Owing--
 	}
 	rs.tx.Clear(keyBucketRow(rs.name, key))
 }
 
 // keysOwing is how many keys have a row of tokens.
 func keysOwing(queue string, r kv.Reader) (int64, error) {
-	n, err := r.Get(counterKey(queue, 0, counterOwing))
+	n, err := r.Get(layout.CounterKey(queue, 0, layout.CounterOwing))
 	return int64(kv.DecodeInteger(n)), err
 }
 
@@ -139,7 +140,7 @@ func (rs rates) due() error {
 	if err != nil {
 		return err
 	}
-	later, err := timers{rs.queueTx}.forget(spaceTokensOf, timerTokens, func(key string, value []byte) (bool, error) {
+	later, err := timers{rs.queueTx}.forget(layout.SpaceTokensOf, layout.TimerTokens, func(key string, value []byte) (bool, error) {
 		b, err := parseBucket(value)
 		if err != nil {
 			return false, err
@@ -155,7 +156,7 @@ func (rs rates) due() error {
 			return false, nil
 		}
 		if b.counted {
-			rs.tally.owing--
+			rs.tally.Owing--
 		}
 		return true, nil
 	})

@@ -3,6 +3,7 @@ package fdbpq
 import (
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
@@ -13,8 +14,8 @@ type pops struct{ *queueTx }
 func (p pops) complete(popped *Popped, band Band) error {
 	r, s := p.snapshot, p.state
 	if len(popped.Items) > 0 {
-		ready, err := r.Get(counterKey(p.name, s.generation, counterReady))
-		popped.Ready = max(0, int64(kv.DecodeInteger(ready))+p.tally.ready)
+		ready, err := r.Get(layout.CounterKey(p.name, s.generation, layout.CounterReady))
+		popped.Ready = max(0, int64(kv.DecodeInteger(ready))+p.tally.Ready)
 		return err
 	}
 	n, err := countsOf(p.name, r, s.generation)

@@ -3,6 +3,8 @@ package fdbpq
 import (
 	"errors"
 	"fmt"
+
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 )
 
 // remembered is the row of a message or pop id that a queue remembers for its dedup
@@ -35,16 +37,16 @@ func recall[R remembered](qtx *queueTx, row []byte, id string, parse func([]byte
 }
 
 // idDue forgets an id whose timer is due, unless it was remembered anew since.
-func idDue[R remembered](qtx *queueTx, row []byte, t timer, parse func([]byte) (R, error)) error {
+func idDue[R remembered](qtx *queueTx, row []byte, t layout.Timer, parse func([]byte) (R, error)) error {
 	value, err := qtx.tx.Get(row)
 	if err != nil || value == nil {
 		return err
 	}
 	r, err := parse(value)
-	if err != nil || r.forgetAt() != t.due {
+	if err != nil || r.forgetAt() != t.Due {
 		return err
 	}
-	r.forget(qtx, t.id)
+	r.forget(qtx, t.ID)
 	return nil
 }
 
@@ -54,7 +56,7 @@ type ids struct{ *queueTx }
 // room returns an error when the queue may not remember another id beside
 // those stored before this transaction, and its own.
 func (i ids) room(stored int64) error {
-	if limit := i.state.config.DedupLimit; stored+i.tally.remembered >= limit {
+	if limit := i.state.config.DedupLimit; stored+i.tally.Remembered >= limit {
 		return fmt.Errorf("%w: the queue's dedup_limit is %d", ErrRemembered, limit)
 	}
 	return nil

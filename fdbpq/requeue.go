@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
@@ -29,7 +30,7 @@ func (q Queue) Requeue(tx kv.Tx, id ID, to string) (Requeued, error) {
 		return Requeued{}, err
 	}
 	if to == "" {
-		to = item.dead.Origin
+		to = item.Dead.Origin
 	}
 	result := Requeued{Found: true, To: sameTenant(q.name, to)}
 	if result.Err = comesFrom(item, to); result.Err != nil {
@@ -48,12 +49,12 @@ func (q Queue) Requeue(tx kv.Tx, id ID, to string) (Requeued, error) {
 }
 
 // comesFrom returns why an item is no dead letter of a queue, nil if it is one.
-func comesFrom(l *located, to string) error {
+func comesFrom(l *layout.Item, to string) error {
 	switch {
-	case !l.isDead():
+	case !l.IsDead():
 		return fmt.Errorf("%w: the item is no dead letter", ErrRequeue)
-	case l.dead.Origin != to || to == "":
-		return fmt.Errorf("%w: the item is a dead letter of queue %q, not of %q", ErrRequeue, l.dead.Origin, to)
+	case l.Dead.Origin != to || to == "":
+		return fmt.Errorf("%w: the item is a dead letter of queue %q, not of %q", ErrRequeue, l.Dead.Origin, to)
 	}
 	return nil
 }
@@ -97,12 +98,12 @@ func (d deadLetters) goBack(to string) (refused, err error) {
 }
 
 // requeue takes an item out of the queue and pushes it to another one.
-func (d deadLetters) requeue(p *pusher, item *located, delay time.Duration) (Pushed, error) {
-	if err := (contents{d.queueTx}).load(&item.envelope, item.place); err != nil {
+func (d deadLetters) requeue(p *pusher, item *layout.Item, delay time.Duration) (Pushed, error) {
+	if err := (contents{d.queueTx}).load(&item.Envelope, item.Place); err != nil {
 		return Pushed{}, err
 	}
-	again := NewItem{Payload: item.payload, Headers: item.headers, Delay: delay}
-	pushed, err := p.add(&again, item.elsewhere(), item.returnPriority, &handOver{from: d.queueTx, item: item})
+	again := NewItem{Payload: item.Payload, Headers: item.Headers, Delay: delay}
+	pushed, err := p.add(&again, item.Elsewhere(), item.ReturnPriority, &handOver{from: d.queueTx, item: item})
 	if err == nil && pushed.Err == nil {
 		p.evict(nil) // none of them is the item itself: that was refused
 	}

@@ -3,6 +3,8 @@ package fdbpq
 import (
 	"fmt"
 	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 )
 
 // fate is what becomes of an item whose lease has ended.
@@ -15,12 +17,12 @@ type fate struct {
 type retries struct{ *queueTx }
 
 // end counts a lease that ends, has the item remember how, and says what becomes of it.
-func (r retries) end(l *located, e ending) (f fate, err error) {
+func (r retries) end(l *layout.Item, e ending) (f fate, err error) {
 	now, err := r.now()
 	if err != nil {
 		return fate{}, err
 	}
-	e.at = min(now, l.due)
+	e.at = min(now, l.Due)
 	if !e.unused {
 		attemptLog{r.queueTx}.record(l, &e)
 	}
@@ -33,14 +35,14 @@ func (r retries) end(l *located, e ending) (f fate, err error) {
 	switch e.outcome {
 	case OutcomeExpired:
 	case OutcomeRevoked:
-		l.since = takenAway
+		l.Since = layout.TakenAway
 	default:
-		l.since = givenBack
+		l.Since = layout.GivenBack
 	}
 	switch {
-	case e.outcome == OutcomeNack && reached(r.state.config.MaxDeliveries, l.tries):
+	case e.outcome == OutcomeNack && reached(r.state.config.MaxDeliveries, l.Tries):
 		f.dead = DeadMaxDeliveries
-	case interrupted && reached(r.state.config.mostInterruptions(), l.interruptions):
+	case interrupted && reached(r.state.config.mostInterruptions(), l.Interruptions):
 		f.dead = DeadInterruptions
 	}
 	var away time.Duration
@@ -48,9 +50,9 @@ func (r retries) end(l *located, e ending) (f fate, err error) {
 	case e.delay != nil:
 		away = *e.delay
 	case e.outcome == OutcomeNack:
-		away = leases{r.queueTx}.backoff(l, l.tries)
+		away = leases{r.queueTx}.backoff(l, l.Tries)
 	case e.outcome == OutcomeExpired:
-		away = leases{r.queueTx}.backoff(l, l.interruptions)
+		away = leases{r.queueTx}.backoff(l, l.Interruptions)
 	}
 	if away > 0 {
 		f.due = e.at + int64(away)
@@ -63,7 +65,7 @@ func reached(limit, n int64) bool { return limit > 0 && n >= limit }
 
 // endLease ends a lease without success. It returns the item as it is then, nil if it has left the
 // queue.
-func (r retries) endLease(l *located, e ending) (*located, error) {
+func (r retries) endLease(l *layout.Item, e ending) (*layout.Item, error) {
 	f, err := r.end(l, e)
 	if err != nil {
 		return nil, err
@@ -72,25 +74,25 @@ func (r retries) endLease(l *located, e ending) (*located, error) {
 }
 
 // runOut returns an item whose lease has run out.
-func (r retries) runOut(l *located) error {
+func (r retries) runOut(l *layout.Item) error {
 	_, err := r.takeBack(EventLeaseLost, l, ending{outcome: OutcomeExpired})
 	return err
 }
 
 // takeBack ends a lease without its holder, and says so. It returns the item as it is then, nil
 // if it has left the queue.
-func (r retries) takeBack(kind EventType, l *located, e ending) (*located, error) {
+func (r retries) takeBack(kind EventType, l *layout.Item, e ending) (*layout.Item, error) {
 	f, err := r.end(l, e)
 	if err != nil {
 		return nil, err
 	}
 	n := len(r.events)
 	r.emit(Event{
-		Type: kind, ID: idOf(l), Priority: l.place.priority, Deliveries: l.deliveries(), Endings: endingsOf(l), Reason: e.reason, Holder: l.holder,
+		Type: kind, ID: idOf(l), Priority: l.Place.Priority, Deliveries: l.Deliveries(), Endings: endingsOf(l), Reason: e.reason, Holder: l.Holder,
 	})
 	back, err := leases{r.queueTx}.putBack(l, f)
 	if back != nil {
-		r.events[n].NotBefore = back.due
+		r.events[n].NotBefore = back.Due
 	}
 	return back, err
 }
@@ -105,7 +107,7 @@ func checkRetry(delay *time.Duration) error {
 
 // putBack returns an item to its queue when its lease has ended, or moves it to the dead-letter queue.
 // It returns the item as it is then, nil if it has left the queue.
-func (ls leases) putBack(l *located, f fate) (*located, error) {
+func (ls leases) putBack(l *layout.Item, f fate) (*layout.Item, error) {
 	if f.dead != "" {
 		if taken, err := (deadLetters{ls.queueTx}).take(l, f.dead); taken || err != nil {
 			return nil, err
@@ -115,13 +117,13 @@ func (ls leases) putBack(l *located, f fate) (*located, error) {
 }
 
 // reinstate makes an item ready again, or delays it until a time that is not past.
-func (ls leases) reinstate(l *located, due int64) (*located, error) {
-	if due > 0 || l.expires != 0 {
+func (ls leases) reinstate(l *layout.Item, due int64) (*layout.Item, error) {
+	if due > 0 || l.Expires != 0 {
 		now, err := ls.now()
 		if err != nil {
 			return nil, err
 		}
-		if l.expires != 0 && l.expires <= now {
+		if l.Expires != 0 && l.Expires <= now {
 			return nil, expiries{ls.queueTx}.expire(l)
 		}
 		if due <= now {
@@ -129,21 +131,21 @@ func (ls leases) reinstate(l *located, due int64) (*located, error) {
 		}
 	}
 	back := *l
-	back.extraAnswers, back.since, back.holder = 0, min(l.since, 0), ""
-	ls.change(l, back.at(l.returnPriority).from(due))
+	back.ExtraAnswers, back.Since, back.Holder = 0, min(l.Since, 0), ""
+	ls.change(l, back.At(l.ReturnPriority).From(due))
 	return &back, nil
 }
 
 // due returns an item to its queue when its lease has run out.
-func (r retries) due(t timer) error {
-	row, err := r.tx.Get(r.key(spaceLeased, t.place))
+func (r retries) due(t layout.Timer) error {
+	row, err := r.tx.Get(r.key(layout.SpaceLeased, t.Place))
 	if err != nil || row == nil {
 		return err
 	}
-	l, err := parseItemRow(spaceLeased, row, t.place)
-	if err != nil || l.due != t.due {
+	l, err := layout.ParseItem(layout.SpaceLeased, row, t.Place)
+	if err != nil || l.Due != t.Due {
 		return err
 	}
-	r.txSize += itemTxSize(r.name, &l.envelope, false)
+	r.txSize += itemTxSize(r.name, &l.Envelope, false)
 	return r.runOut(l)
 }

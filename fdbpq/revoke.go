@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
@@ -39,7 +40,7 @@ func (q Queue) Revoke(tx kv.Tx, id ID, r Revocation) (Revoked, error) {
 	if err != nil || l == nil {
 		return Revoked{}, err
 	}
-	revoked := Revoked{Found: true, Priority: l.returnPriority, Deliveries: l.deliveries()}
+	revoked := Revoked{Found: true, Priority: l.ReturnPriority, Deliveries: l.Deliveries()}
 	if revoked.Err = revocable(l, r.Fence); revoked.Err != nil {
 		return revoked, nil
 	}
@@ -48,7 +49,7 @@ func (q Queue) Revoke(tx kv.Tx, id ID, r Revocation) (Revoked, error) {
 		return Revoked{}, err
 	}
 	if back != nil {
-		revoked.State = back.state
+		revoked.State = back.State
 	}
 	revoked.Events = qtx.happened()
 	revoked.Dead = back == nil && revoked.Events[len(revoked.Events)-1].Type == EventDead
@@ -57,8 +58,8 @@ func (q Queue) Revoke(tx kv.Tx, id ID, r Revocation) (Revoked, error) {
 
 // revoke ends the lease of an item, and returns the item as it is then, nil if it has left the
 // queue.
-func (ls leases) revoke(l *located, r Revocation) (*located, error) {
-	l.fence++
+func (ls leases) revoke(l *layout.Item, r Revocation) (*layout.Item, error) {
+	l.Fence++
 	return retries{ls.queueTx}.takeBack(EventRevoked, l, ending{outcome: OutcomeRevoked, reason: r.Reason, delay: r.Delay})
 }
 
@@ -66,17 +67,17 @@ func (ls leases) revoke(l *located, r Revocation) (*located, error) {
 var ErrNoFence = errors.New("no lease of the item has had this fence")
 
 // revocable returns why the lease with a fence, or any, cannot be taken away.
-func revocable(l *located, fence int64) error {
+func revocable(l *layout.Item, fence int64) error {
 	switch {
-	case fence > l.fence:
-		return fmt.Errorf("%w: it is %d, and the last one is %d", ErrNoFence, fence, l.fence)
-	case fence != 0 && fence != l.fence:
+	case fence > l.Fence:
+		return fmt.Errorf("%w: it is %d, and the last one is %d", ErrNoFence, fence, l.Fence)
+	case fence != 0 && fence != l.Fence:
 		return &LostError{LostTaken}
-	case l.state == StateLeased:
+	case l.State == StateLeased:
 		return nil
-	case fence == 0, l.since == takenAway:
+	case fence == 0, l.Since == layout.TakenAway:
 		return ErrNotLeased
-	case l.since == givenBack:
+	case l.Since == layout.GivenBack:
 		return &LostError{LostReturned}
 	}
 	return &LostError{LostExpired}

@@ -4,6 +4,7 @@ import (
 	"math"
 	"strconv"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -45,7 +46,7 @@ func (b Band) in(prefix []byte) (begin, end []byte) {
 
 // entry is an item found by a scan.
 type entry struct {
-	place place
+	place layout.Place
 	value []byte
 }
 
@@ -69,25 +70,25 @@ type nextEntries func(limit, maxBytes int) ([]entry, error)
 
 // readyItems returns the ready items in a band of a queue, from one end.
 func readyItems(queue string, r kv.Reader, s *queueState, end End, band Band, ties Ties) nextEntries {
-	plain := scanOf(queue, r, s, spaceReady, end, band, ties)
+	plain := scanOf(queue, r, s, layout.SpaceReady, end, band, ties)
 	if !s.keyed {
 		return plain.next
 	}
-	before := func(a, b place) bool { return a.compare(b) < 0 }
+	before := func(a, b layout.Place) bool { return a.Compare(b) < 0 }
 	switch {
 	case plain.oldest:
-		before = func(a, b place) bool {
-			return a.priority > b.priority || a.priority == b.priority && a.tail < b.tail
+		before = func(a, b layout.Place) bool {
+			return a.Priority > b.Priority || a.Priority == b.Priority && a.Suffix < b.Suffix
 		}
 	case end == Max:
-		before = func(a, b place) bool { return a.compare(b) > 0 }
+		before = func(a, b layout.Place) bool { return a.Compare(b) > 0 }
 	}
-	return merged(before, plain.next, scanOf(queue, r, s, spaceKeyed, end, band, ties).next)
+	return merged(before, plain.next, scanOf(queue, r, s, layout.SpaceKeyed, end, band, ties).next)
 }
 
 // scan starts at one end of a band in one space of ready items.
 func scanOf(queue string, r kv.Reader, s *queueState, space string, end End, band Band, ties Ties) *scan {
-	return scanIn(r, generationPrefix(space, queue, s.generation), end, band, ties)
+	return scanIn(r, layout.GenerationPrefix(space, queue, s.generation), end, band, ties)
 }
 
 // scanIn starts at one end of a band of places behind a prefix.
@@ -125,7 +126,7 @@ func (s *scan) next(limit, maxBytes int) ([]entry, error) {
 	}
 	entries := make([]entry, len(pairs))
 	for i, pair := range pairs {
-		p, err := parsePlace(pair.Key[s.prefix:])
+		p, err := layout.ParsePlace(pair.Key[s.prefix:])
 		if err != nil {
 			return nil, err
 		}
@@ -142,7 +143,7 @@ func (s *scan) nextOfLevel(limit, maxBytes int) ([]entry, error) {
 			if err != nil || len(found) == 0 {
 				return nil, err
 			}
-			level := tuple.AppendInt(s.begin[:s.prefix:s.prefix], found[0].place.priority)
+			level := tuple.AppendInt(s.begin[:s.prefix:s.prefix], found[0].place.Priority)
 			s.level = &scan{r: s.r, prefix: s.prefix, begin: level, end: s.end}
 			s.end = level
 		}
@@ -155,7 +156,7 @@ func (s *scan) nextOfLevel(limit, maxBytes int) ([]entry, error) {
 }
 
 // merged returns the entries of two sources in their common order.
-func merged(before func(a, b place) bool, a, b nextEntries) nextEntries {
+func merged(before func(a, b layout.Place) bool, a, b nextEntries) nextEntries {
 	m := merge{before: before}
 	m.sources[0].next, m.sources[1].next = a, b
 	return m.next
@@ -163,7 +164,7 @@ func merged(before func(a, b place) bool, a, b nextEntries) nextEntries {
 
 // merge reads two sources as one.
 type merge struct {
-	before  func(a, b place) bool
+	before  func(a, b layout.Place) bool
 	sources [2]source[entry]
 }
 

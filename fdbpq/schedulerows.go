@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -18,7 +19,9 @@ type scheduleHome struct {
 	born  int64
 }
 
-func (h scheduleHome) prefix(space string) []byte { return generationPrefix(space, h.queue, h.born) }
+func (h scheduleHome) prefix(space string) []byte {
+	return layout.GenerationPrefix(space, h.queue, h.born)
+}
 
 func (h scheduleHome) key(space, name string) []byte {
 	return tuple.AppendString(h.prefix(space), name)
@@ -199,7 +202,7 @@ func (row *scheduleRow) parseDefinition(b []byte) error {
 
 // read returns a schedule, nil if there is none.
 func (h scheduleHome) read(r kv.Reader, name string) (*scheduleRow, error) {
-	rows, err := r.GetAll([][]byte{h.key(spaceSchedule, name), h.key(spaceProgress, name)})
+	rows, err := r.GetAll([][]byte{h.key(layout.SpaceSchedule, name), h.key(layout.SpaceProgress, name)})
 	if err != nil || rows[0] == nil && rows[1] == nil {
 		return nil, err
 	}
@@ -221,14 +224,14 @@ func (h scheduleHome) write(tx kv.Tx, name string, before, after *scheduleRow) e
 	if err != nil {
 		return err
 	}
-	tx.Set(h.key(spaceSchedule, name), value)
+	tx.Set(h.key(layout.SpaceSchedule, name), value)
 	h.advance(tx, name, before, after)
 	return nil
 }
 
 // advance writes how far a schedule is, and moves its index row.
 func (h scheduleHome) advance(tx kv.Tx, name string, before, after *scheduleRow) {
-	tx.Set(h.key(spaceProgress, name), after.pack())
+	tx.Set(h.key(layout.SpaceProgress, name), after.pack())
 	was, is := int64(0), after.looked()
 	if before != nil {
 		was = before.looked()
@@ -249,8 +252,8 @@ func (h scheduleHome) remove(tx kv.Tx, name string, row *scheduleRow) error {
 	if err := h.count(tx, row, nil); err != nil {
 		return err
 	}
-	tx.Clear(h.key(spaceSchedule, name))
-	tx.Clear(h.key(spaceProgress, name))
+	tx.Clear(h.key(layout.SpaceSchedule, name))
+	tx.Clear(h.key(layout.SpaceProgress, name))
 	if at := row.looked(); at != 0 {
 		tx.Clear(dueRow(at, h, name))
 	}
@@ -272,7 +275,7 @@ func (n *scheduleCounts) add(row *scheduleRow, times int64) {
 }
 
 func (h scheduleHome) counts(r kv.Reader) (n scheduleCounts, err error) {
-	value, err := r.Get(h.prefix(spaceSchedules))
+	value, err := r.Get(h.prefix(layout.SpaceSchedules))
 	if err != nil || value == nil {
 		return n, err
 	}
@@ -281,8 +284,8 @@ func (h scheduleHome) counts(r kv.Reader) (n scheduleCounts, err error) {
 
 // ScheduledBytes returns how many bytes schedules have, of the queues behind a name up to the last.
 func (s *Store) ScheduledBytes(r kv.Reader, after, last string) (n int64, err error) {
-	_, begin := tuple.Range(queueRow(spaceSchedules, after))
-	_, end := tuple.Range(queueRow(spaceSchedules, last))
+	_, begin := tuple.Range(layout.QueueRow(layout.SpaceSchedules, after))
+	_, end := tuple.Range(layout.QueueRow(layout.SpaceSchedules, last))
 	for more := true; more; {
 		rows, err := r.Range(begin, end, kv.RangeOptions{Limit: queuesPerRead})
 		if err != nil {
@@ -291,7 +294,7 @@ func (s *Store) ScheduledBytes(r kv.Reader, after, last string) (n int64, err er
 		more = len(rows) == queuesPerRead
 		for _, pair := range rows {
 			begin = append(slices.Clip(pair.Key), 0)
-			k := tuple.Read(pair.Key[len(row(spaceSchedules)):])
+			k := tuple.Read(pair.Key[len(layout.Row(layout.SpaceSchedules)):])
 			queue, born := k.Text(), k.Int()
 			if k.Err() != nil {
 				return 0, fmt.Errorf("damaged counts of schedules: %w", k.Err())
@@ -344,8 +347,8 @@ func (h scheduleHome) count(tx kv.Tx, before, after *scheduleRow) error {
 	for _, field := range []int64{n.schedules, n.bytes, n.dense} {
 		value = tuple.AppendInt(value, field)
 	}
-	if tx.Set(h.prefix(spaceSchedules), value); n == (scheduleCounts{}) {
-		tx.Clear(h.prefix(spaceSchedules))
+	if tx.Set(h.prefix(layout.SpaceSchedules), value); n == (scheduleCounts{}) {
+		tx.Clear(h.prefix(layout.SpaceSchedules))
 	}
 	return nil
 }
@@ -355,10 +358,10 @@ const scheduleLanes = 16
 
 func dueRow(due int64, h scheduleHome, name string) []byte {
 	key := tuple.AppendInt(lanePrefix(laneOf(h.queue)), due)
-	return tuple.AppendString(appendHome(key, h.queue, h.born), name)
+	return tuple.AppendString(layout.AppendHome(key, h.queue, h.born), name)
 }
 
-func lanePrefix(lane int64) []byte { return tuple.AppendInt(row(spaceDue), lane) }
+func lanePrefix(lane int64) []byte { return tuple.AppendInt(layout.Row(layout.SpaceDue), lane) }
 
 func laneOf(queue string) int64 {
 	hash := fnv.New32a()
@@ -383,12 +386,12 @@ func (e dueEntry) at(due int64) dueEntry {
 // behindQueue is the key behind all rows of the queue at that time.
 func (e dueEntry) behindQueue() []byte {
 	key := tuple.AppendInt(lanePrefix(laneOf(e.home.queue)), e.due)
-	_, end := tuple.Range(appendHome(key, e.home.queue, e.home.born))
+	_, end := tuple.Range(layout.AppendHome(key, e.home.queue, e.home.born))
 	return end
 }
 
 func parseDue(key []byte) (e dueEntry, err error) {
-	r := tuple.Read(key[len(row(spaceDue)):])
+	r := tuple.Read(key[len(layout.Row(layout.SpaceDue)):])
 	r.Int() // the lane
 	e = dueEntry{key: key, due: r.Int(), home: scheduleHome{r.Text(), r.Int()}, name: r.Text()}
 	if r.Err() != nil {

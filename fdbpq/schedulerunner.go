@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/internal/damage"
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/internal/rota"
 	"github.com/pqbridge/pqbridge/fdbpq/internal/storetime"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -72,7 +73,7 @@ func (s schedules) now(r kv.Reader) (int64, error) {
 }
 
 func scheduleOffset(r kv.Reader) (offset int64, known bool, err error) {
-	value, err := r.Get(row(spaceScheduleClock))
+	value, err := r.Get(layout.Row(layout.SpaceScheduleClock))
 	if err != nil || value == nil {
 		return 0, false, err
 	}
@@ -89,7 +90,7 @@ func (f *firing) becomeRunner() (ready bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	own, until, err := s.term(f.tx, spaceRunner)
+	own, until, err := s.term(f.tx, layout.SpaceRunner)
 	if err != nil {
 		return false, err
 	}
@@ -118,11 +119,11 @@ func (f *firing) becomeRunner() (ready bool, err error) {
 	}
 	if !known || time.Duration(difference).Abs() > clockSlack {
 		offset += difference
-		f.tx.Set(row(spaceScheduleClock), tuple.AppendInt(nil, offset))
+		f.tx.Set(layout.Row(layout.SpaceScheduleClock), tuple.AppendInt(nil, offset))
 		f.fired.Offset = 0
 	}
 	if !own || until-now < int64(runnerTerm)/2 {
-		s.take(f.tx, spaceRunner, now+int64(runnerTerm))
+		s.take(f.tx, layout.SpaceRunner, now+int64(runnerTerm))
 	}
 	f.now = now + offset
 	return true, f.replan()
@@ -159,7 +160,7 @@ func (s schedules) planned(tx kv.Tx, row *scheduleRow) error {
 	return err
 }
 
-func zonesRow() []byte { return row(spaceZones) }
+func zonesRow() []byte { return layout.Row(layout.SpaceZones) }
 
 func zonesVersion(r kv.Reader) (string, error) {
 	value, err := r.Get(zonesRow())
@@ -175,7 +176,7 @@ func (f *firing) replan() error {
 		return err
 	}
 	behind := r.replannedTo()
-	begin, end := tuple.Range(row(spaceProgress))
+	begin, end := tuple.Range(layout.Row(layout.SpaceProgress))
 	if behind != nil {
 		begin = append(behind[:len(behind):len(behind)], 0)
 	}
@@ -210,7 +211,7 @@ func (r *runner) replan(behind []byte) {
 }
 
 func (f *firing) replanOne(key []byte) error {
-	r := tuple.Read(key[len(row(spaceProgress)):])
+	r := tuple.Read(key[len(layout.Row(layout.SpaceProgress)):])
 	e := dueEntry{home: scheduleHome{r.Text(), r.Int()}, name: r.Text()}
 	if r.Err() != nil {
 		return fmt.Errorf("damaged schedule: %w", r.Err())

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/internal/jsonfields"
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -448,10 +449,10 @@ func (q Queue) Schedules(r kv.Reader, after string, limit int) ([]Schedule, erro
 		return nil, ErrNoQueue
 	}
 	h := scheduleHome{q.name, s.born}
-	prefix := h.prefix(spaceSchedule)
+	prefix := h.prefix(layout.SpaceSchedule)
 	begin, end := tuple.Range(prefix)
 	if after != "" {
-		begin = append(h.key(spaceSchedule, after), 0)
+		begin = append(h.key(layout.SpaceSchedule, after), 0)
 	}
 	rows, err := r.Range(begin, end, kv.RangeOptions{Limit: limit})
 	if err != nil {
@@ -494,7 +495,7 @@ func (q Queue) ScheduleSummary(r kv.Reader) (sum ScheduleSummary, err error) {
 	if sum.Count = n.schedules; err != nil || n.schedules == 0 || n.schedules > mostSummed {
 		return sum, err
 	}
-	begin, end := tuple.Range(h.prefix(spaceProgress))
+	begin, end := tuple.Range(h.prefix(layout.SpaceProgress))
 	rows, err := r.Range(begin, end, kv.RangeOptions{Limit: mostSummed})
 	if err != nil {
 		return sum, err

@@ -3,6 +3,7 @@ package fdbpq
 import (
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
@@ -14,7 +15,7 @@ type collector struct {
 	copies bool // the selected items are copied to other rows
 	ahead  *readAhead
 
-	items   []located
+	items   []layout.Item
 	bytes   int
 	txSize  int
 	expired int
@@ -53,33 +54,33 @@ func (c *collector) untilDone(step func() (done bool, err error)) error {
 
 // add adds one item and reports whether it was the last one.
 func (c *collector) add(at entry) (done bool, err error) {
-	e, err := parseEnvelope(at.value, at.place)
+	e, err := layout.ParseEnvelope(at.value, at.place)
 	if err != nil {
 		return false, err
 	}
-	if e.expires != 0 {
+	if e.Expires != 0 {
 		now, err := c.now()
 		if err != nil {
 			return false, err
 		}
-		if e.expires <= now {
-			return c.skip(readyItem(at.place, e))
+		if e.Expires <= now {
+			return c.skip(layout.ReadyItem(at.place, e))
 		}
 	}
-	if len(c.items) > 0 && !c.sel.fits(len(c.items)+1, c.bytes+int(e.size)) {
+	if len(c.items) > 0 && !c.sel.fits(len(c.items)+1, c.bytes+int(e.Size)) {
 		return true, nil
 	}
 	if !c.carry(&e, c.copies) {
 		return true, nil
 	}
-	e.keyFence = 0 // of its last lease
-	c.bytes += int(e.size)
-	c.items = append(c.items, readyItem(at.place, e))
+	e.KeyFence = 0 // of its last lease
+	c.bytes += int(e.Size)
+	c.items = append(c.items, layout.ReadyItem(at.place, e))
 	return len(c.items) == c.sel.Limit, nil
 }
 
 // skip skips or removes an item past its TTL.
-func (c *collector) skip(l located) (done bool, err error) {
+func (c *collector) skip(l layout.Item) (done bool, err error) {
 	if !c.remove {
 		return false, nil
 	}
@@ -87,7 +88,7 @@ func (c *collector) skip(l located) (done bool, err error) {
 		c.more = len(c.items) == 0
 		return true, nil
 	}
-	if !c.carry(&l.envelope, c.state.config.DeadLetterExpired) {
+	if !c.carry(&l.Envelope, c.state.config.DeadLetterExpired) {
 		return true, nil
 	}
 	c.expired++
@@ -95,7 +96,7 @@ func (c *collector) skip(l located) (done bool, err error) {
 }
 
 // carry reports whether one more item fits into the transaction.
-func (c *collector) carry(e *envelope, copied bool) bool {
+func (c *collector) carry(e *layout.Envelope, copied bool) bool {
 	weight := itemTxSize(c.queueTx.name, e, copied) + itemKeys*len(c.sel.PopID)
 	if c.txSize > 0 && c.txSize+weight > txSizeBudget {
 		c.more = len(c.items) == 0

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
@@ -19,7 +20,7 @@ type Settled struct {
 // Ack deletes the item. It also works when the lease has run out and the item was not
 // popped since. All settlements return *LostError for a lost lease, without effect.
 func (q Queue) Ack(tx kv.Tx, lease Lease) (Settled, error) {
-	return q.settle(tx, lease, untilTakenAgain, func(qtx *queueTx, l *located) error {
+	return q.settle(tx, lease, untilTakenAgain, func(qtx *queueTx, l *layout.Item) error {
 		qtx.change(l, nil)
 		return nil
 	})
@@ -36,7 +37,7 @@ func (q Queue) Nack(tx kv.Tx, lease Lease, nack Nack) (Settled, error) {
 	if err := checkRetry(nack.Delay); err != nil {
 		return Settled{}, err
 	}
-	return q.settle(tx, lease, whileItLasts, func(qtx *queueTx, l *located) error {
+	return q.settle(tx, lease, whileItLasts, func(qtx *queueTx, l *layout.Item) error {
 		_, err := retries{qtx}.endLease(l, ending{outcome: OutcomeNack, reason: nack.Reason, delay: nack.Delay})
 		return err
 	})
@@ -46,7 +47,7 @@ func (q Queue) Nack(tx kv.Tx, lease Lease, nack Nack) (Settled, error) {
 // holder does not go on. A reason is for the record of the attempt. Without one nobody has begun with
 // the item: no attempt is recorded, and the tokens of a rate come back.
 func (q Queue) GiveBack(tx kv.Tx, lease Lease, reason string) (Settled, error) {
-	return q.settle(tx, lease, whileItLasts, func(qtx *queueTx, l *located) error {
+	return q.settle(tx, lease, whileItLasts, func(qtx *queueTx, l *layout.Item) error {
 		_, err := retries{qtx}.endLease(l, ending{outcome: OutcomeBack, reason: reason, unused: reason == ""})
 		return err
 	})
@@ -68,12 +69,12 @@ func (q Queue) PrefetchKeys(tx kv.Tx, leases ...Lease) error {
 		if row == nil || leases[i].generation != qtx.state.generation {
 			continue
 		}
-		l, err := parseItemRow(spaceLeased, row, leases[i].place)
+		l, err := layout.ParseItem(layout.SpaceLeased, row, leases[i].place)
 		if err != nil {
 			return err
 		}
-		if l.key != "" {
-			keyIndex{qtx}.prefetch(l.key)
+		if l.Key != "" {
+			keyIndex{qtx}.prefetch(l.Key)
 		}
 	}
 	return nil
@@ -87,7 +88,7 @@ const (
 	untilTakenAgain validity = true  // until the item is popped again
 )
 
-func (q Queue) settle(tx kv.Tx, lease Lease, when validity, fn func(*queueTx, *located) error) (Settled, error) {
+func (q Queue) settle(tx kv.Tx, lease Lease, when validity, fn func(*queueTx, *layout.Item) error) (Settled, error) {
 	qtx, err := q.begin(tx)
 	if err != nil {
 		return Settled{}, err
@@ -96,7 +97,7 @@ func (q Queue) settle(tx kv.Tx, lease Lease, when validity, fn func(*queueTx, *l
 		return Settled{}, &LostError{LostGone}
 	}
 	if qtx.settled == nil {
-		qtx.settled = new(located)
+		qtx.settled = new(layout.Item)
 	}
 	l, err := leases{qtx}.item(lease, qtx.settled)
 	if err != nil {
@@ -105,7 +106,7 @@ func (q Queue) settle(tx kv.Tx, lease Lease, when validity, fn func(*queueTx, *l
 	switch {
 	case l == nil:
 		return Settled{}, &LostError{LostGone}
-	case l.fence != lease.Fence:
+	case l.Fence != lease.Fence:
 		return Settled{}, &LostError{LostTaken}
 	}
 	if when == whileItLasts {
@@ -114,13 +115,13 @@ func (q Queue) settle(tx kv.Tx, lease Lease, when validity, fn func(*queueTx, *l
 			return Settled{}, err
 		}
 		switch {
-		case l.state != StateLeased && l.since == givenBack:
+		case l.State != StateLeased && l.Since == layout.GivenBack:
 			return Settled{}, &LostError{LostReturned}
-		case l.state != StateLeased || l.due <= now:
+		case l.State != StateLeased || l.Due <= now:
 			return Settled{}, &LostError{LostExpired}
 		}
 	}
-	holder := l.holder
+	holder := l.Holder
 	if err := fn(qtx, l); err != nil {
 		return Settled{}, err
 	}
@@ -131,10 +132,10 @@ func (q Queue) settle(tx kv.Tx, lease Lease, when validity, fn func(*queueTx, *l
 // goes back to the queue, and was not delivered. If repeated pops have answered the same
 // lease, another answer may have arrived, so only the last report has an effect.
 func (q Queue) Return(tx kv.Tx, lease Lease) (Settled, error) {
-	return q.settle(tx, lease, whileItLasts, func(qtx *queueTx, l *located) error {
-		if l.extraAnswers > 0 {
+	return q.settle(tx, lease, whileItLasts, func(qtx *queueTx, l *layout.Item) error {
+		if l.ExtraAnswers > 0 {
 			fewer := *l
-			fewer.extraAnswers--
+			fewer.ExtraAnswers--
 			qtx.change(l, &fewer)
 			return nil
 		}
@@ -149,16 +150,16 @@ func (q Queue) Return(tx kv.Tx, lease Lease) (Settled, error) {
 func (q Queue) Terminate(tx kv.Tx, lease Lease, reason string) (Settled, error) {
 	said := strings.ToValidUTF8(reason[:min(len(reason), maxReason)], "")
 	reason = cmp.Or(said, DeadTerminated)
-	return q.settle(tx, lease, untilTakenAgain, func(qtx *queueTx, l *located) error {
-		if l.state == StateLeased {
+	return q.settle(tx, lease, untilTakenAgain, func(qtx *queueTx, l *layout.Item) error {
+		if l.State == StateLeased {
 			now, err := qtx.now()
 			if err != nil {
 				return err
 			}
-			attemptLog{qtx}.record(l, &ending{outcome: OutcomeTerminated, reason: said, at: min(now, l.due)})
+			attemptLog{qtx}.record(l, &ending{outcome: OutcomeTerminated, reason: said, at: min(now, l.Due)})
 		}
-		if l.isDead() {
-			qtx.emit(Event{Type: EventDead, ID: idOf(l), Priority: l.returnPriority, Deliveries: l.deliveries(), Endings: endingsOf(l), Reason: reason, Cause: reason})
+		if l.IsDead() {
+			qtx.emit(Event{Type: EventDead, ID: idOf(l), Priority: l.ReturnPriority, Deliveries: l.Deliveries(), Endings: endingsOf(l), Reason: reason, Cause: reason})
 			qtx.change(l, nil)
 			return nil
 		}
@@ -178,13 +179,13 @@ func (q Queue) Extend(tx kv.Tx, lease Lease, d time.Duration) (Settled, error) {
 		return Settled{}, fmt.Errorf("lease of %s: allowed are more than 0s, up to %s", d, MaxLease)
 	}
 	var extended *Lease
-	settled, err := q.settle(tx, lease, whileItLasts, func(qtx *queueTx, l *located) error {
+	settled, err := q.settle(tx, lease, whileItLasts, func(qtx *queueTx, l *layout.Item) error {
 		now, err := qtx.now()
 		if err != nil {
 			return err
 		}
 		longer := *l
-		longer.due = now + int64(d)
+		longer.Due = now + int64(d)
 		qtx.change(l, &longer)
 		extended = leases{qtx}.of(&longer)
 		return nil

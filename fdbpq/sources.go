@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/internal/jsonfields"
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -379,7 +380,7 @@ func (q Queue) SetSource(tx kv.Tx, name string, object []byte, allowed func(Sour
 	after := Source{Queue: q.name, Name: name, Born: h.born, Config: defaultSource(), Position: SourcePosition{}}
 	if before != nil {
 		after = *before
-	} else if err := roomForOne(tx, spaceSource, q.name, h.prefix(spaceSource), MaxSources, MaxStoreSources, ErrSources); err != nil {
+	} else if err := roomForOne(tx, layout.SpaceSource, q.name, h.prefix(layout.SpaceSource), MaxSources, MaxStoreSources, ErrSources); err != nil {
 		return Source{}, err
 	}
 	if after.Config, err = after.Config.Merge(object); err != nil {
@@ -473,7 +474,7 @@ func (q Queue) DeleteSource(tx kv.Tx, name string) error {
 		return err
 	}
 	h := sourceHome{q.name, s.Born}
-	for _, space := range []string{spaceSource, spacePosition, spaceSourceRunner} {
+	for _, space := range []string{layout.SpaceSource, layout.SpacePosition, layout.SpaceSourceRunner} {
 		tx.Clear(h.key(space, name))
 	}
 	return nil
@@ -511,16 +512,16 @@ func (q Queue) Sources(r kv.Reader, after string, limit int) ([]Source, error) {
 		return nil, ErrNoQueue
 	}
 	h := sourceHome{q.name, s.born}
-	begin, end := tuple.Range(h.prefix(spaceSource))
+	begin, end := tuple.Range(h.prefix(layout.SpaceSource))
 	if after != "" {
-		begin = append(h.key(spaceSource, after), 0)
+		begin = append(h.key(layout.SpaceSource, after), 0)
 	}
 	return sources{q.store}.between(r, begin, end, limit)
 }
 
 // AllSources returns the sources of all queues.
 func (s *Store) AllSources(r kv.Reader) ([]Source, error) {
-	begin, end := tuple.Range(row(spaceSource))
+	begin, end := tuple.Range(layout.Row(layout.SpaceSource))
 	return sources{s}.between(r, begin, end, MaxStoreSources)
 }
 
@@ -535,7 +536,7 @@ func (s sources) between(r kv.Reader, begin, end []byte, limit int) ([]Source, e
 	}
 	var found []Source
 	for _, pair := range rows {
-		k := tuple.Read(pair.Key[len(row(spaceSource)):])
+		k := tuple.Read(pair.Key[len(layout.Row(layout.SpaceSource)):])
 		h := sourceHome{k.Text(), k.Int()}
 		k.Text() // the kind
 		name := k.Text()
@@ -579,9 +580,9 @@ func roomForOne(tx kv.Tx, space, queue string, ofQueue []byte, inQueue, inStore 
 		most   int
 		of     string
 	}
-	bounds := []bound{{ofQueue, inQueue, "queue"}, {row(space), inStore, "store"}}
+	bounds := []bound{{ofQueue, inQueue, "queue"}, {layout.Row(space), inStore, "store"}}
 	if tenant := tenantOf(queue); tenant != "" {
-		all := queueRow(space, tenant+".")
+		all := layout.QueueRow(space, tenant+".")
 		bounds = append(bounds, bound{all[:len(all)-1], inStore / tenantPart, "tenant"})
 	}
 	for _, bound := range bounds {
@@ -608,15 +609,15 @@ func (q sourcer) write(tx kv.Tx, s *Source) error {
 		return fmt.Errorf("source: %w", err)
 	}
 	h := sourceHome{q.name, s.Born}
-	tx.Set(h.key(spaceSource, s.Name), tuple.AppendBytes(tuple.AppendInt(nil, sourceVersion), text))
-	tx.Set(h.key(spacePosition, s.Name), s.Position.pack())
+	tx.Set(h.key(layout.SpaceSource, s.Name), tuple.AppendBytes(tuple.AppendInt(nil, sourceVersion), text))
+	tx.Set(h.key(layout.SpacePosition, s.Name), s.Position.pack())
 	now, err := q.store.clock.At(tx.Snapshot())
 	if err != nil {
 		return err
 	}
 	if !s.Config.Paused && s.Run.Until <= now { // from now on a bridge may see that nobody runs it
 		s.Run.vacate(now)
-		tx.Set(h.key(spaceSourceRunner, s.Name), s.Run.pack())
+		tx.Set(h.key(layout.SpaceSourceRunner, s.Name), s.Run.pack())
 	}
 	s.State = s.state(now)
 	return nil
@@ -634,14 +635,14 @@ const (
 )
 
 func (h sourceHome) prefix(space string) []byte {
-	return tuple.AppendString(generationPrefix(space, h.queue, h.born), kindSource)
+	return tuple.AppendString(layout.GenerationPrefix(space, h.queue, h.born), kindSource)
 }
 
 func (h sourceHome) key(space, name string) []byte { return tuple.AppendString(h.prefix(space), name) }
 
 // read returns a source, nil if there is none.
 func (h sourceHome) read(r kv.Reader, name string) (*Source, error) {
-	rows, err := r.GetAll([][]byte{h.key(spaceSource, name), h.key(spacePosition, name), h.key(spaceSourceRunner, name)})
+	rows, err := r.GetAll([][]byte{h.key(layout.SpaceSource, name), h.key(layout.SpacePosition, name), h.key(layout.SpaceSourceRunner, name)})
 	if err != nil || rows[0] == nil && rows[1] == nil {
 		return nil, err
 	}

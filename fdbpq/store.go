@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/internal/damage"
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/internal/session"
 	"github.com/pqbridge/pqbridge/fdbpq/internal/storetime"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -86,13 +87,13 @@ type Store struct {
 // Exclusive, it may first watch for up to three seconds whether other processes run.
 func Open(ctx context.Context, db kv.DB, options Options) (*Store, error) {
 	s := &Store{db: db, refuseUnknown: options.RefuseUnknown, strict: options.Strict, exclusive: options.Exclusive, maxQueueBytes: options.MaxQueueBytes, maxKeysOwing: MaxKeysOwing, maxKeysSet: MaxKeysSet}
-	s.clock = storetime.New(row(spaceTime), row(spaceWall), storetime.Clocks{Wall: options.Wall, Elapsed: options.Elapsed, Wait: options.Wait})
+	s.clock = storetime.New(layout.Row(layout.SpaceTime), layout.Row(layout.SpaceWall), storetime.Clocks{Wall: options.Wall, Elapsed: options.Elapsed, Wait: options.Wait})
 	s.alarm.init()
 	s.runner.init()
 	if _, err := rand.Read(s.process[:]); err != nil {
 		return nil, err
 	}
-	s.sessions = session.NewPool(db, row(spaceSession), s.process[:])
+	s.sessions = session.NewPool(db, layout.Row(layout.SpaceSession), s.process[:])
 	var fresh [48]byte // made once, since the closure may run again after an unknown result
 	if _, err := rand.Read(fresh[:]); err != nil {
 		return nil, err
@@ -186,7 +187,7 @@ const FormatVersion = 1
 // load reads the rows that identify the store, and writes them into an empty one. It
 // returns store time as it was last written.
 func (s *Store) load(tx kv.Tx, fresh [48]byte) (storetime.Record, error) {
-	rows, err := tx.GetAll([][]byte{row(spaceFormat), row(spaceSecret), row(spaceTime), row(spaceWall)})
+	rows, err := tx.GetAll([][]byte{layout.Row(layout.SpaceFormat), layout.Row(layout.SpaceSecret), layout.Row(layout.SpaceTime), layout.Row(layout.SpaceWall)})
 	if err != nil {
 		return storetime.Record{}, err
 	}
@@ -202,10 +203,10 @@ func (s *Store) load(tx kv.Tx, fresh [48]byte) (storetime.Record, error) {
 		format = tuple.AppendString(tuple.AppendInt(nil, FormatVersion), hex.EncodeToString(fresh[:16]))
 		secret = fresh[16:]
 		now = kv.EncodeInteger(uint64(s.clock.Wall().UnixNano()))
-		tx.Set(row(spaceFormat), format)
-		tx.Set(row(spaceSecret), secret)
-		tx.Set(row(spaceTime), now)
-		tx.Set(row(spaceWall), now)
+		tx.Set(layout.Row(layout.SpaceFormat), format)
+		tx.Set(layout.Row(layout.SpaceSecret), secret)
+		tx.Set(layout.Row(layout.SpaceTime), now)
+		tx.Set(layout.Row(layout.SpaceWall), now)
 	}
 	version, rest, err := tuple.ConsumeInt(format)
 	if err != nil {
@@ -227,7 +228,7 @@ func (s *Store) load(tx kv.Tx, fresh [48]byte) (storetime.Record, error) {
 // readStateRow returns a queue's state row, that of a deleted queue included. The result is
 // shared: copy it before changing it.
 func (s *Store) readStateRow(r kv.Reader, queue string) (*queueState, error) {
-	raw, err := r.Get(queueRow(spaceState, queue))
+	raw, err := r.Get(layout.QueueRow(layout.SpaceState, queue))
 	if err != nil || raw == nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package fdbpq
 import (
 	"math"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
@@ -38,14 +39,14 @@ type StoredItem struct {
 const whole = math.MaxInt32
 
 // stored returns an item with the first bytes of its payload.
-func (c contents) stored(r kv.Reader, l *located, payload int64) (*StoredItem, error) {
+func (c contents) stored(r kv.Reader, l *layout.Item, payload int64) (*StoredItem, error) {
 	f := *l
-	prefix := c.prefix(spaceChunk)
+	prefix := c.prefix(layout.SpaceChunk)
 	var err error
-	if payload < l.size-l.headerSize {
-		err = loadBeginning(r, prefix, &f.envelope, f.place, payload)
+	if payload < l.Size-l.HeaderSize {
+		err = loadBeginning(r, prefix, &f.Envelope, f.Place, payload)
 	} else {
-		err = loadContent(r, prefix, &f.envelope, f.place)
+		err = loadContent(r, prefix, &f.Envelope, f.Place)
 	}
 	if err != nil {
 		return nil, err
@@ -54,12 +55,12 @@ func (c contents) stored(r kv.Reader, l *located, payload int64) (*StoredItem, e
 	if err != nil {
 		return nil, err
 	}
-	stored := &StoredItem{Item: item, State: l.state, Due: l.due, Held: l.held(), Expires: l.expires, Fence: l.fence, KeyFence: l.keyFence, Holder: l.holder, Attempts: Attempts(l.attempts), Cause: DeadLetter(l.dead).cause(Attempts(l.attempts))}
+	stored := &StoredItem{Item: item, State: l.State, Due: l.Due, Held: l.Held(), Expires: l.Expires, Fence: l.Fence, KeyFence: l.KeyFence, Holder: l.Holder, Attempts: Attempts(l.Attempts), Cause: DeadLetter(l.Dead).cause(Attempts(l.Attempts))}
 	if stored.Held {
 		stored.Due = 0
-	} else if l.state == StateLeased {
-		stored.Since = l.since
+	} else if l.State == StateLeased {
+		stored.Since = l.Since
 	}
-	stored.Unique, stored.UniqueUntilLeased = claimOf(&l.envelope)
+	stored.Unique, stored.UniqueUntilLeased = claimOf(&l.Envelope)
 	return stored, nil
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/internal/damage"
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -61,7 +62,7 @@ func (w *sweep) run() (Swept, error) {
 	if w.now, err = w.Work.now(); err != nil {
 		return Swept{}, err
 	}
-	begin, end := tuple.Range(row(spaceTimer))
+	begin, end := tuple.Range(layout.Row(layout.SpaceTimer))
 	timers, err := w.tx.Snapshot().Range(begin, end, kv.RangeOptions{Limit: sweepTimers + 1 + w.store.damaged.Len()})
 	if err != nil || len(timers) == 0 {
 		return Swept{}, err
@@ -72,12 +73,12 @@ func (w *sweep) run() (Swept, error) {
 		if w.store.damaged.Has(pair.Key) {
 			continue
 		}
-		t, err := parseTimer(pair.Key)
+		t, err := layout.ParseTimer(pair.Key)
 		if err != nil {
 			return Swept{}, damage.Of(pair.Key, "", err)
 		}
-		if t.due > w.now || swept.Timers == sweepTimers || w.txSize >= sweepTxSize {
-			swept.Next = max(time.Duration(t.due-w.now), 1)
+		if t.Due > w.now || swept.Timers == sweepTimers || w.txSize >= sweepTxSize {
+			swept.Next = max(time.Duration(t.Due-w.now), 1)
 			break
 		}
 		if swept.Timers == 0 {
@@ -92,7 +93,7 @@ func (w *sweep) run() (Swept, error) {
 		w.tx.Conflict(pair.Key)
 		w.tx.Clear(pair.Key)
 		if err := w.runTimer(t); err != nil {
-			return Swept{}, damage.Of(pair.Key, t.queue, err)
+			return Swept{}, damage.Of(pair.Key, t.Queue, err)
 		}
 		swept.Timers++
 	}
@@ -103,19 +104,19 @@ func (w *sweep) run() (Swept, error) {
 // prefetch prefetches the rows of due timers.
 func (w *sweep) prefetch(timers []kv.Pair) {
 	for _, pair := range timers {
-		t, err := parseTimer(pair.Key)
-		if err != nil || t.due > w.now {
+		t, err := layout.ParseTimer(pair.Key)
+		if err != nil || t.Due > w.now {
 			return // run reports the error
 		}
-		if ahead := timerWorks[t.kind].ahead; ahead != nil {
+		if ahead := timerWorks[t.Kind].ahead; ahead != nil {
 			w.tx.Prefetch(ahead(t))
 		}
 	}
 }
 
 // runTimer does what one timer is for. The timer row is cleared already.
-func (w *sweep) runTimer(t timer) error {
-	qtx, err := w.queue(t.queue)
+func (w *sweep) runTimer(t layout.Timer) error {
+	qtx, err := w.queue(t.Queue)
 	if err != nil {
 		return err
 	}
@@ -131,10 +132,10 @@ const sweeperTerm = 2 * time.Second
 // becomeSweeper makes this process the sweeper. While another process is, it returns
 // the end of that one's term.
 func (w *sweep) becomeSweeper() (until int64, err error) {
-	own, until, err := w.store.term(w.tx, spaceSweeper)
+	own, until, err := w.store.term(w.tx, layout.SpaceSweeper)
 	if err != nil || !own && until > w.now {
 		return until, err
 	}
-	w.store.take(w.tx, spaceSweeper, w.now+int64(sweeperTerm))
+	w.store.take(w.tx, layout.SpaceSweeper, w.now+int64(sweeperTerm))
 	return 0, nil
 }

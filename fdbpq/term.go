@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -11,7 +12,7 @@ import (
 // term returns until when a task of the store is that of one process, and whether it is this one.
 // In a store that only this process has open, another one's term is over.
 func (s *Store) term(tx kv.Tx, space string) (own bool, until int64, err error) {
-	value, err := tx.Get(row(space))
+	value, err := tx.Get(layout.Row(space))
 	if err != nil || value == nil {
 		return false, 0, err
 	}
@@ -28,5 +29,5 @@ func (s *Store) term(tx kv.Tx, space string) (own bool, until int64, err error) 
 
 // take makes a task that of this process until a time.
 func (s *Store) take(tx kv.Tx, space string, until int64) {
-	tx.Set(row(space), tuple.AppendInt(tuple.AppendBytes(nil, s.process[:]), until))
+	tx.Set(layout.Row(space), tuple.AppendInt(tuple.AppendBytes(nil, s.process[:]), until))
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -11,12 +12,12 @@ import (
 // timers is what a queue does about its timers.
 type timers struct{ *queueTx }
 
-func (ts timers) start(due int64, kind string, p place) {
+func (ts timers) start(due int64, kind string, p layout.Place) {
 	ts.store.alarm.expect(due)
 	ts.tx.Set(ts.timerKey(due, kind, p), nil)
 }
 
-func (ts timers) stop(due int64, kind string, p place) {
+func (ts timers) stop(due int64, kind string, p layout.Place) {
 	ts.tx.Clear(ts.timerKey(due, kind, p))
 }
 
@@ -31,7 +32,7 @@ const forgetAtOnce = 256
 
 // forgetEvery is how often a timer looks at such rows.
 func forgetEvery(kind string) int64 {
-	if kind == timerFences {
+	if kind == layout.TimerFences {
 		return int64(10 * time.Second) // nearly all go at once
 	}
 	return int64(time.Minute)
@@ -46,7 +47,7 @@ func (ts timers) forgetLater(kind string) error {
 	}
 	due := (now/forgetEvery(kind) + 2) * forgetEvery(kind)
 	ts.store.alarm.expect(due)
-	ts.tx.Set(idTimerKey(due, kind, ts.name, ""), nil)
+	ts.tx.Set(layout.IDTimerKey(due, kind, ts.name, ""), nil)
 	return nil
 }
 
@@ -59,21 +60,21 @@ func (ts timers) atOnce(kind, id string) error {
 	if ts.goesOn = ts.sweeps; !ts.sweeps {
 		ts.store.alarm.expect(now)
 	}
-	ts.tx.Set(idTimerKey(now, kind, ts.name, id), nil)
+	ts.tx.Set(layout.IDTimerKey(now, kind, ts.name, id), nil)
 	return nil
 }
 
 // forget clears rows of keys in a space that say nothing any more, and reports whether
 // a timer looks at others later.
 func (ts timers) forget(space, kind string, gone func(key string, value []byte) (bool, error)) (later bool, err error) {
-	cursor := queueRow(space, ts.name)
+	cursor := layout.QueueRow(space, ts.name)
 	behind, err := ts.tx.Get(cursor)
 	if err != nil {
 		return false, err
 	}
 	begin, end := tuple.Range(cursor)
 	if behind != nil {
-		begin = tuple.PrefixEnd(tuple.AppendBytes(queueRow(space, ts.name), behind))
+		begin = tuple.PrefixEnd(tuple.AppendBytes(layout.QueueRow(space, ts.name), behind))
 	}
 	rows, err := ts.snapshot.Range(begin, end, kv.RangeOptions{Limit: forgetAtOnce})
 	if err != nil {

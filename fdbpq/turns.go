@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -21,14 +22,14 @@ type looks struct {
 type turn struct {
 	key      string
 	settings KeySettings
-	leases   int    // that it may have besides those it has
-	bucket   bucket // of tokens, if a rate holds for it
-	tokens   int    // deliveries that the bucket allows
-	at       place  // of its next item
-	ready    bool   // it has one, and may have it
-	fence    int64  // of its next lease, 0 if several of its items may be leased at a time
+	leases   int          // that it may have besides those it has
+	bucket   bucket       // of tokens, if a rate holds for it
+	tokens   int          // deliveries that the bucket allows
+	at       layout.Place // of its next item
+	ready    bool         // it has one, and may have it
+	fence    int64        // of its next lease, 0 if several of its items may be leased at a time
 
-	begun, fresh *place // items up to these were selected or passed
+	begun, fresh *layout.Place // items up to these were selected or passed
 }
 
 // givesUp counts a key that gave no item, and reports whether the pop or peek ends with it.
@@ -87,7 +88,7 @@ func (l *looks) lookAt(key string) (*turn, error) {
 			return nil, err
 		}
 		if none { // look again when a timer has cleared some
-			t.bucket.full = now + forgetEvery(timerTokens) + (rate.N-1)*rate.interval()
+			t.bucket.full = now + forgetEvery(layout.TimerTokens) + (rate.N-1)*rate.interval()
 		}
 		t.tokens = int(t.bucket.tokens(now))
 	}
@@ -122,20 +123,20 @@ func (l *looks) prefetchKey(key string) {
 		l.tx.Prefetch(keyFenceRow(l.name, key))
 	}
 	if unset.rate(&l.state.config) != (Rate{}) {
-		l.tx.Prefetch(keyBucketRow(l.name, key), counterKey(l.name, 0, counterOwing))
+		l.tx.Prefetch(keyBucketRow(l.name, key), layout.CounterKey(l.name, 0, layout.CounterOwing))
 	}
 	keyIndex{l.queueTx}.prefetch(key)
 }
 
 // prefetchItem says that the transaction is about to take the item of a key at a place, and
 // to look for the next one.
-func (l *looks) prefetchItem(key string, at place) {
+func (l *looks) prefetchItem(key string, at layout.Place) {
 	if !l.remove || l.keys[key] != nil && l.keys[key].leases == 0 {
 		return
 	}
-	begin, end := rowsBehind(l.rowsOfKey(spaceKeyReady, key), &at)
+	begin, end := rowsBehind(l.rowsOfKey(layout.SpaceKeyReady, key), &at)
 	l.tx.PrefetchRange(begin, end, kv.RangeOptions{Limit: 1})
-	l.tx.Prefetch(l.queueTx.key(spaceKeyed, at))
+	l.tx.Prefetch(l.queueTx.key(layout.SpaceKeyed, at))
 }
 
 // advance finds the next item of a key.
@@ -145,18 +146,18 @@ func (l *looks) advance(t *turn) (err error) {
 	}
 	found := false
 	if l.state.config.KeyOrder {
-		if t.at, found, err = (keyIndex{l.queueTx}).firstIn(l.snapshot, spaceKeyBegun, t.key, t.begun); err != nil {
+		if t.at, found, err = (keyIndex{l.queueTx}).firstIn(l.snapshot, layout.SpaceKeyBegun, t.key, t.begun); err != nil {
 			return err
 		}
 		if found {
-			t.begun = &place{t.at.priority, t.at.tail}
+			t.begun = &layout.Place{Priority: t.at.Priority, Suffix: t.at.Suffix}
 		}
 	}
 	if !found {
-		if t.at, found, err = (keyIndex{l.queueTx}).firstIn(l.snapshot, spaceKeyReady, t.key, t.fresh); err != nil {
+		if t.at, found, err = (keyIndex{l.queueTx}).firstIn(l.snapshot, layout.SpaceKeyReady, t.key, t.fresh); err != nil {
 			return err
 		}
-		t.fresh = &place{t.at.priority, t.at.tail}
+		t.fresh = &layout.Place{Priority: t.at.Priority, Suffix: t.at.Suffix}
 	}
 	if found && t.tokens == 0 {
 		if l.remove {
@@ -172,7 +173,7 @@ func (l *looks) advance(t *turn) (err error) {
 // selectNext selects the next item of a key, or passes it if its TTL is over. It reports
 // whether that was the last item of the pop.
 func (l *looks) selectNext(t *turn) (done bool, err error) {
-	row, err := l.snapshot.Get(l.queueTx.key(spaceKeyed, t.at))
+	row, err := l.snapshot.Get(l.queueTx.key(layout.SpaceKeyed, t.at))
 	if err != nil {
 		return false, err
 	}
@@ -190,7 +191,7 @@ func (l *looks) selectNext(t *turn) (done bool, err error) {
 	if len(l.items) > selected {
 		t.leases--
 		if t.fence > 0 {
-			l.items[selected].envelope.keyFence = t.fence
+			l.items[selected].Envelope.KeyFence = t.fence
 			if err := (fences{l.queueTx}).keep(t.key, t.fence); err != nil {
 				return false, err
 			}
@@ -272,7 +273,7 @@ func (c *collector) nextToken() (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	prefix := queueRow(spaceKeyWaits, c.name)
+	prefix := layout.QueueRow(layout.SpaceKeyWaits, c.name)
 	_, end := tuple.Range(prefix)
 	rows, err := c.snapshot.Range(keyWaitsRow(c.name, now+1, ""), end, kv.RangeOptions{Limit: 1})
 	if err != nil {
@@ -306,8 +307,8 @@ type turns struct {
 
 func (c *collector) takeTurns() error {
 	t := turns{looks: looks{collector: c, keys: make(map[string]*turn)}}
-	t.plain.next = scanOf(c.name, c.front(), c.state, spaceReady, Min, AllPriorities, "").next
-	heads := scanOf(c.name, c.front(), c.state, spaceKeyHead, Min, AllPriorities, "")
+	t.plain.next = scanOf(c.name, c.front(), c.state, layout.SpaceReady, Min, AllPriorities, "").next
+	heads := scanOf(c.name, c.front(), c.state, layout.SpaceKeyHead, Min, AllPriorities, "")
 	t.heads.next = func(limit, maxBytes int) ([]entry, error) {
 		entries, err := heads.next(limit, maxBytes)
 		t.prefetch(entries)
@@ -334,7 +335,7 @@ func (t *turns) step() (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	slices.SortFunc(t.moved, func(a, b *turn) int { return a.at.compare(b.at) })
+	slices.SortFunc(t.moved, func(a, b *turn) int { return a.at.Compare(b.at) })
 	switch {
 	case len(t.moved) > 0 && before(t.moved[0].at, plain) && before(t.moved[0].at, head):
 		next := t.moved[0]
@@ -349,7 +350,7 @@ func (t *turns) step() (done bool, err error) {
 }
 
 // before reports whether a place is not behind an entry, or there is none.
-func before(p place, e *entry) bool { return e == nil || p.compare(e.place) <= 0 }
+func before(p layout.Place, e *entry) bool { return e == nil || p.Compare(e.place) <= 0 }
 
 // look looks at the key of a row.
 func (t *turns) look(head entry) (done bool, err error) {
@@ -368,14 +369,14 @@ func (t *turns) look(head entry) (done bool, err error) {
 		return false, nil // the row is where it belongs
 	}
 	if t.remove {
-		row := t.key(spaceKeyHead, head.place)
+		row := t.key(layout.SpaceKeyHead, head.place)
 		t.tx.Conflict(row) // an item may come back to this place at the same time
 		t.tx.Clear(row)
 	}
 	if known == nil && next.ready {
 		t.moved = append(t.moved, next)
 		if t.remove {
-			t.tx.Set(t.key(spaceKeyHead, next.at), head.value)
+			t.tx.Set(t.key(layout.SpaceKeyHead, next.at), head.value)
 		}
 		return false, nil
 	}

@@ -3,6 +3,7 @@ package fdbpq
 import (
 	"strings"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
@@ -10,15 +11,15 @@ import (
 type unique struct{ *queueTx }
 
 // changed makes an item the one with its unique value, or ends its claim to that.
-func (u unique) changed(before, after *located) {
-	if before.unique == after.unique {
+func (u unique) changed(before, after *layout.Item) {
+	if before.Unique == after.Unique {
 		return
 	}
-	if before.unique != "" {
-		u.tx.Clear(u.row(before.unique))
+	if before.Unique != "" {
+		u.tx.Clear(u.row(before.Unique))
 	}
-	if after.unique != "" {
-		u.tx.Set(u.row(after.unique), after.home().append(nil))
+	if after.Unique != "" {
+		u.tx.Set(u.row(after.Unique), after.Home().Append(nil))
 	}
 }
 
@@ -28,20 +29,20 @@ func (u unique) row(value string) []byte {
 
 // uniqueRow returns the key of a unique value in one generation of a queue.
 func uniqueRow(queue string, generation int64, value string) []byte {
-	return tuple.AppendBytes(generationPrefix(spaceUnique, queue, generation), []byte(value))
+	return tuple.AppendBytes(layout.GenerationPrefix(layout.SpaceUnique, queue, generation), []byte(value))
 }
 
 // endClaim ends the claim of an item to its value when it is leased, if that is agreed.
-func endClaim(e *envelope) {
-	if e.untilLeased {
-		e.unique, e.untilLeased = "", false
+func endClaim(e *layout.Envelope) {
+	if e.UntilLeased {
+		e.Unique, e.UntilLeased = "", false
 	}
 }
 
 // claimOf is what the claim of an item looks like. One to a reserved value is nobody's business.
-func claimOf(e *envelope) (value string, untilLeased bool) {
-	if strings.HasPrefix(e.unique, reservedUnique) {
+func claimOf(e *layout.Envelope) (value string, untilLeased bool) {
+	if strings.HasPrefix(e.Unique, reservedUnique) {
 		return "", false
 	}
-	return e.unique, e.untilLeased
+	return e.Unique, e.UntilLeased
 }

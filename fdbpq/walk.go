@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -27,13 +28,13 @@ type walk struct {
 	problems []string
 	queues   map[string]*queueState
 	high     map[string]int64
-	found    map[lineage]*queueTx   // with the tallies of the rows
-	stored   map[lineage]*tally     // read from the counters
-	work     *Work                  // in which change says what items have
-	written  *rowsWritten           // by it
-	rows     map[string]expectedRow // that other rows ask for, by key, as long as they are not found
-	chunks   map[string]int64       // missing bytes by the key of their item
-	popItems map[string]int64       // missing items of remembered pops, by the prefix of their keys
+	found    map[lineage]*queueTx      // with the tallies of the rows
+	stored   map[lineage]*layout.Tally // read from the counters
+	work     *Work                     // in which change says what items have
+	written  *rowsWritten              // by it
+	rows     map[string]expectedRow    // that other rows ask for, by key, as long as they are not found
+	chunks   map[string]int64          // missing bytes by the key of their item
+	popItems map[string]int64          // missing items of remembered pops, by the prefix of their keys
 	keys     map[keyOf]*keyFound
 	known    keysKnown
 
@@ -48,7 +49,7 @@ func newWalk(s *Store) *walk {
 		queues:   make(map[string]*queueState),
 		high:     make(map[string]int64),
 		found:    make(map[lineage]*queueTx),
-		stored:   make(map[lineage]*tally),
+		stored:   make(map[lineage]*layout.Tally),
 		work:     &Work{store: new(Store), tx: written}, // a store whose alarm wakes nobody
 		written:  written,
 		rows:     make(map[string]expectedRow),
@@ -96,8 +97,8 @@ func (w *walk) problem(format string, args ...any) {
 type rowCheck func(*walk, *foundRow) error
 
 // visit checks all rows of a kind.
-func (w *walk) visit(ctx context.Context, kind rowKind, check rowCheck) error {
-	begin, end := tuple.Range(row(kind.space))
+func (w *walk) visit(ctx context.Context, kind layout.RowKind, check rowCheck) error {
+	begin, end := tuple.Range(layout.Row(kind.Space))
 	for {
 		var page []kv.Pair
 		err := w.store.db.View(ctx, func(r kv.Reader) (err error) {
@@ -116,20 +117,20 @@ func (w *walk) visit(ctx context.Context, kind rowKind, check rowCheck) error {
 	}
 }
 
-func (w *walk) row(kind rowKind, check rowCheck, pair kv.Pair) (err error) {
-	r := foundRow{Pair: pair, space: kind.space, rest: pair.Key[len(row(kind.space)):]}
-	if kind.lasts == ofStore {
+func (w *walk) row(kind layout.RowKind, check rowCheck, pair kv.Pair) (err error) {
+	r := foundRow{Pair: pair, space: kind.Space, rest: pair.Key[len(layout.Row(kind.Space)):]}
+	if kind.Lasts == layout.OfStore {
 		return check(w, &r)
 	}
 	if r.queue, r.rest, err = tuple.ConsumeString(r.rest); err != nil {
 		return err
 	}
 	r.state = w.queues[r.queue]
-	if kind.lasts == ofGeneration {
+	if kind.Lasts == layout.OfGeneration {
 		if r.generation, r.rest, err = tuple.ConsumeInt(r.rest); err != nil {
 			return err
 		}
-		if r.generation != 0 || kind.space != spaceCounter { // some counters outlive generations
+		if r.generation != 0 || kind.Space != layout.SpaceCounter { // some counters outlive generations
 			if past, err := r.past(); past || err != nil {
 				return err
 			}
@@ -187,12 +188,12 @@ type keyOf struct {
 
 // keyFound is what a Check has found of a key.
 type keyFound struct {
-	first *place // of its ready items
-	begun *place // of those that were leased before
-	head  *place // first row with which pops find it
-	held  int    // leased items, and ones that wait between two leases
-	fair  *int64 // first class in which it has a row
-	heavy bool   // a push gave it a weight
+	first *layout.Place // of its ready items
+	begun *layout.Place // of those that were leased before
+	head  *layout.Place // first row with which pops find it
+	held  int           // leased items, and ones that wait between two leases
+	fair  *int64        // first class in which it has a row
+	heavy bool          // a push gave it a weight
 }
 
 type (
@@ -236,7 +237,7 @@ type scheduleID struct {
 // holding is an item that somebody holds.
 type holding struct {
 	queue, holder string
-	at            place
+	at            layout.Place
 }
 
 // foundRowOfItem checks a row that an item has besides its own.

@@ -1,6 +1,7 @@
 package fdbpq
 
 import (
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -37,14 +38,14 @@ type queueTx struct {
 	name    string
 	state   *queueState // one that does not exist, if there is no such queue
 	missing bool        // the state is that of a new queue, which its first item makes
-	tally   tally
+	tally   layout.Tally
 	keys    keyChanges
 	arrived bool         // an item became ready
 	freed   bool         // the same since Work.Freed was asked
 	txSize  int          // of the items that the present operation has processed
 	making  func() error // see Queue.Making, of the present operation
 	issued  issued
-	settled *located // memory for the item of one settlement after another
+	settled *layout.Item // memory for the item of one settlement after another
 
 	home           []byte // see appendHome
 	homeGeneration int64
@@ -140,7 +141,7 @@ func (qtx *queueTx) there() bool { return qtx.state.exists && !qtx.missing }
 func (qtx *queueTx) appendPrefix(key []byte, space string) []byte {
 	if generation := qtx.state.generation; generation != qtx.homeGeneration || len(qtx.home) == 0 {
 		qtx.homeGeneration = generation
-		qtx.home = appendHome(qtx.home[:0], qtx.name, generation)
+		qtx.home = layout.AppendHome(qtx.home[:0], qtx.name, generation)
 	}
 	return append(tuple.AppendString(key, space), qtx.home...)
 }
@@ -151,8 +152,8 @@ func (qtx *queueTx) prefix(space string) []byte {
 }
 
 // key returns the key of p in a space; it is valid until the next call, like timerKey's.
-func (qtx *queueTx) key(space string, p place) []byte {
-	qtx.keyBuffer = p.append(qtx.appendPrefix(qtx.keyBuffer[:0], space))
+func (qtx *queueTx) key(space string, p layout.Place) []byte {
+	qtx.keyBuffer = p.Append(qtx.appendPrefix(qtx.keyBuffer[:0], space))
 	return qtx.keyBuffer
 }
 
@@ -163,8 +164,8 @@ func (qtx *queueTx) rowsOfKey(space, key string) []byte {
 }
 
 // timerKey returns the key of the timer of the item at p.
-func (qtx *queueTx) timerKey(due int64, kind string, p place) []byte {
-	qtx.keyBuffer = appendTimerKey(qtx.keyBuffer[:0], due, kind, qtx.name, qtx.state.generation, p)
+func (qtx *queueTx) timerKey(due int64, kind string, p layout.Place) []byte {
+	qtx.keyBuffer = layout.AppendTimerKey(qtx.keyBuffer[:0], due, kind, qtx.name, qtx.state.generation, p)
 	return qtx.keyBuffer
 }
 
@@ -173,7 +174,7 @@ func (qtx *queueTx) timerKey(due int64, kind string, p place) []byte {
 func (qtx *queueTx) highest() (int64, error) {
 	if !qtx.issued.known {
 		// By snapshot: a dependency on it would make all pushes conflict.
-		high, err := qtx.snapshot.Get(queueRow(spaceHigh, qtx.name))
+		high, err := qtx.snapshot.Get(layout.QueueRow(layout.SpaceHigh, qtx.name))
 		if err != nil {
 			return 0, err
 		}
@@ -191,7 +192,7 @@ func (qtx *queueTx) issue(count int64) {
 
 // set writes a value at p in a space. The value was built in the Work's memory, which it may
 // have replaced.
-func (qtx *queueTx) set(space string, p place, value []byte) {
+func (qtx *queueTx) set(space string, p layout.Place, value []byte) {
 	qtx.tx.Set(qtx.key(space, p), value)
 	qtx.valueBuffer = value
 }

@@ -360,7 +360,7 @@ func inStore(t *testing.T, dir string, do func(kv.DB) error) {
 }
 
 // momentary are rows that live as long as one pop of the recipe.
-var momentary = []string{"spaceRequest", "spaceResult"}
+var momentary = []string{"SpaceRequest", "SpaceResult"}
 
 // expectAllRows fails unless the store has rows of each space that the core names.
 func expectAllRows(t *testing.T, dir string) {
@@ -387,14 +387,14 @@ func expectAllRows(t *testing.T, dir string) {
 // spaces are the names of the kinds of rows, from the core's table.
 func spaces(t *testing.T) map[string]string {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "../../fdbpq/keys.go", nil, parser.SkipObjectResolution)
+	file, err := parser.ParseFile(token.NewFileSet(), "../../fdbpq/internal/layout/keys.go", nil, parser.SkipObjectResolution)
 	if err != nil {
 		t.Fatal(err)
 	}
 	found := make(map[string]string)
 	ast.Inspect(file, func(node ast.Node) bool {
 		spec, is := node.(*ast.ValueSpec)
-		if !is || len(spec.Values) != 1 || !strings.HasPrefix(spec.Names[0].Name, "space") {
+		if !is || len(spec.Values) != 1 || !strings.HasPrefix(spec.Names[0].Name, "Space") {
 			return true
 		}
 		if text, is := spec.Values[0].(*ast.BasicLit); is {
@@ -405,7 +405,7 @@ func spaces(t *testing.T) map[string]string {
 		return true
 	})
 	if len(found) < 40 {
-		t.Fatalf("fdbpq/keys.go names %d kinds of rows", len(found))
+		t.Fatalf("layout/keys.go names %d kinds of rows", len(found))
 	}
 	return found
 }

@@ -1,4 +1,4 @@
-package fdbpq
+package layout
 
 import "github.com/pqbridge/pqbridge/internal/tuple"
 
@@ -21,12 +21,12 @@ import "github.com/pqbridge/pqbridge/internal/tuple"
 //	("d", queue, generation, place)         delayed item
 //	("l", queue, generation, place)         leased item
 //	("f", queue, generation, place)         forwarding: priority that the item with this id moved to
-//	("x", queue, generation, tail, n)       n-th part of a large payload
+//	("x", queue, generation, suffix, n)     n-th part of a large payload
 //	("j", queue, generation, unique)        place in the id of the item with this unique value
 //	("ik", queue, generation, place)        ready item that has a key
 //	("kr", queue, generation, key, place)   it is ready
 //	("kb", queue, generation, key, place)   it is ready, and was leased before
-//	("kl", queue, generation, key, tail)    leased item that has a key, or one that waits between two leases in order
+//	("kl", queue, generation, key, suffix)  leased item that has a key, or one that waits between two leases in order
 //	("kh", queue, generation, place)        key whose first ready item is there, or behind it
 //	("kw", queue, due, key)                 key out of tokens that has ready items: when it gets one
 //	("kt", queue, key)                      tokens of the key
@@ -62,155 +62,92 @@ import "github.com/pqbridge/pqbridge/internal/tuple"
 //	("z", due, kind, queue, …)              timers, in the order they fall due
 //
 // A place is (priority, count, random): the recipe's key. All of it but the
-// priority is the tail, which an item keeps for life.
+// priority is the suffix, which an item keeps for life.
 const (
-	spaceFormat   = "v"
-	spaceSecret   = "k"
-	spaceTime     = "t"
-	spaceWall     = "w"
-	spaceSession  = "n"
-	spaceGone     = "b"
-	spaceState    = "q"
-	spaceHigh     = "h"
-	spaceArrivals = "a"
-	spaceCounter  = "c"
-	spaceReady    = "i"
-	spaceDelayed  = "d"
-	spaceLeased   = "l"
-	spaceForward  = "f"
-	spaceChunk    = "x"
-	spaceUnique   = "j"
-	spaceKeyed    = "ik"
-	spaceKeyReady = "kr"
-	spaceKeyBegun = "kb"
-	spaceKeyHeld  = "kl"
-	spaceKeyHead  = "kh"
-	spaceKeyWaits = "kw"
-	spaceTokensOf = "kt"
-	spaceKeyFence = "kf"
-	spaceSettings = "ks"
-	spaceTokens   = "qt"
-	spaceFairKey  = "fk"
-	spaceUnnamed  = "fu"
-	spaceClass    = "fc"
-	spaceWeight   = "fw"
-	spaceFence    = "m"
-	spaceMsgID    = "u"
-	spacePopID    = "p"
-	spacePopItem  = "r"
-	spaceRepeated = "y"
-	spaceRequest  = "o"
-	spaceResult   = "e"
-	spaceGarbage  = "g"
+	SpaceFormat   = "v"
+	SpaceSecret   = "k"
+	SpaceTime     = "t"
+	SpaceWall     = "w"
+	SpaceSession  = "n"
+	SpaceGone     = "b"
+	SpaceState    = "q"
+	SpaceHigh     = "h"
+	SpaceArrivals = "a"
+	SpaceCounter  = "c"
+	SpaceReady    = "i"
+	SpaceDelayed  = "d"
+	SpaceLeased   = "l"
+	SpaceForward  = "f"
+	SpaceChunk    = "x"
+	SpaceUnique   = "j"
+	SpaceKeyed    = "ik"
+	SpaceKeyReady = "kr"
+	SpaceKeyBegun = "kb"
+	SpaceKeyHeld  = "kl"
+	SpaceKeyHead  = "kh"
+	SpaceKeyWaits = "kw"
+	SpaceTokensOf = "kt"
+	SpaceKeyFence = "kf"
+	SpaceSettings = "ks"
+	SpaceTokens   = "qt"
+	SpaceFairKey  = "fk"
+	SpaceUnnamed  = "fu"
+	SpaceClass    = "fc"
+	SpaceWeight   = "fw"
+	SpaceFence    = "m"
+	SpaceMsgID    = "u"
+	SpacePopID    = "p"
+	SpacePopItem  = "r"
+	SpaceRepeated = "y"
+	SpaceRequest  = "o"
+	SpaceResult   = "e"
+	SpaceGarbage  = "g"
 
-	spaceSchedule      = "sd"
-	spaceProgress      = "ss"
-	spaceSchedules     = "sn"
-	spaceDue           = "zs"
-	spaceRunner        = "zr"
-	spaceScheduleClock = "zc"
-	spaceZones         = "zt"
+	SpaceSchedule      = "sd"
+	SpaceProgress      = "ss"
+	SpaceSchedules     = "sn"
+	SpaceDue           = "zs"
+	SpaceRunner        = "zr"
+	SpaceScheduleClock = "zc"
+	SpaceZones         = "zt"
 
-	spaceSource       = "vd"
-	spacePosition     = "vp"
-	spaceSourceRunner = "vr"
+	SpaceSource       = "vd"
+	SpacePosition     = "vp"
+	SpaceSourceRunner = "vr"
 
-	spaceLink = "ld"
-	spaceOut  = "lo"
+	SpaceLink = "ld"
+	SpaceOut  = "lo"
 
-	spaceTimer   = "z"
-	spaceSweeper = "s"
+	SpaceTimer   = "z"
+	SpaceSweeper = "s"
 )
 
-// rowKind says what is done about all rows of a space.
-type rowKind struct {
-	space string
-	lasts lifetime
-}
-
-// lifetime says what the rows of a space end with at the latest.
-type lifetime byte
-
-const (
-	ofStore      lifetime = iota // with the store: they are no queue's
-	ofGeneration                 // with that of their queue, which is the third element of their keys
-	untilDelete                  // with the delete of their queue
-	beyondQueue                  // neither: what they are about is
-)
-
-// rowKinds are all kinds of rows that queues have, and those that lead to them. Check visits
-// them in this order: rows before those that refer to them.
-var rowKinds = [...]rowKind{
-	{spaceState, beyondQueue},
-	{spaceHigh, untilDelete},
-	{spaceReady, ofGeneration},
-	{spaceKeyed, ofGeneration},
-	{spaceDelayed, ofGeneration},
-	{spaceLeased, ofGeneration},
-	{spaceKeyReady, ofGeneration},
-	{spaceKeyBegun, ofGeneration},
-	{spaceKeyHeld, ofGeneration},
-	{spaceKeyHead, ofGeneration},
-	{spaceKeyWaits, untilDelete},
-	{spaceTokensOf, untilDelete},
-	{spaceKeyFence, beyondQueue},
-	{spaceSettings, untilDelete},
-	{spaceTokens, untilDelete},
-	{spaceFairKey, ofGeneration},
-	{spaceUnnamed, ofGeneration},
-	{spaceClass, ofGeneration},
-	{spaceWeight, ofGeneration},
-	{spaceMsgID, untilDelete},
-	{spacePopID, untilDelete},
-	{spacePopItem, untilDelete},
-	{spaceRepeated, untilDelete},
-	{spaceRequest, beyondQueue},
-	{spaceResult, beyondQueue},
-	{spaceForward, ofGeneration},
-	{spaceUnique, ofGeneration},
-	{spaceChunk, ofGeneration},
-	{spaceTimer, ofStore},
-	{spaceCounter, ofGeneration},
-	{spaceSchedule, untilDelete},
-	{spaceProgress, untilDelete},
-	{spaceSchedules, untilDelete},
-	{spaceDue, ofStore},
-	{spaceSource, untilDelete},
-	{spacePosition, untilDelete},
-	{spaceSourceRunner, untilDelete},
-	{spaceLink, untilDelete},
-	{spaceOut, untilDelete},
-	{spaceFence, ofGeneration},
-	{spaceArrivals, beyondQueue},
-	{spaceGarbage, beyondQueue},
-}
-
-// row returns the key of a store-wide row.
-func row(space string) []byte {
+// Row returns the key of a store-wide row.
+func Row(space string) []byte {
 	return tuple.AppendString(nil, space)
 }
 
-// queueRow returns the key of a row that a queue has outside its generations.
-func queueRow(space, queue string) []byte {
+// QueueRow returns the key of a row that a queue has outside its generations.
+func QueueRow(space, queue string) []byte {
 	b := make([]byte, 0, len(space)+len(queue)+4)
 	return tuple.AppendString(tuple.AppendString(b, space), queue)
 }
 
-// allRows is the range of the rows that a queue has outside its generations in a space.
-func allRows(space, queue string) (begin, end []byte) {
-	begin = queueRow(space, queue) // a row of its own in some spaces, which tuple.Range leaves out
+// AllRows is the range of the rows that a queue has outside its generations in a space.
+func AllRows(space, queue string) (begin, end []byte) {
+	begin = QueueRow(space, queue) // a row of its own in some spaces, which tuple.Range leaves out
 	_, end = tuple.Range(begin)
 	return begin, end
 }
 
-// generationPrefix returns the prefix of the keys of one space in one generation of
+// GenerationPrefix returns the prefix of the keys of one space in one generation of
 // a queue, with capacity for a place.
-func generationPrefix(space, queue string, generation int64) []byte {
+func GenerationPrefix(space, queue string, generation int64) []byte {
 	b := make([]byte, 0, len(space)+len(queue)+64)
-	return appendHome(tuple.AppendString(b, space), queue, generation)
+	return AppendHome(tuple.AppendString(b, space), queue, generation)
 }
 
-// appendHome appends what follows the space in the keys of one generation of a queue.
-func appendHome(key []byte, queue string, generation int64) []byte {
+// AppendHome appends what follows the space in the keys of one generation of a queue.
+func AppendHome(key []byte, queue string, generation int64) []byte {
 	return tuple.AppendInt(tuple.AppendString(key, queue), generation)
 }
