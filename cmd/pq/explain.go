@@ -9,6 +9,7 @@ import (
 	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 func explainCommand(s *session.Session) *cobra.Command {
@@ -79,10 +80,12 @@ func ofCluster(s *session.Session, c *client.Client, err error) error {
 		return err
 	}
 	text := "takeover: no pqd is active"
-	if cluster.Members[0].Role == client.RoleActive {
-		if !show.MostAreSilent(cluster) {
-			return err
-		}
+	switch first := &cluster.Members[0]; {
+	case first.Role == protocol.RoleActive && first.Heard > 0:
+		first.Role = protocol.RoleSilent // others have heard it, and do not know yet that it ended
+	case first.Role == protocol.RoleActive && !show.MostAreSilent(cluster):
+		return err
+	case first.Role == protocol.RoleActive:
 		text = "no quorum"
 	}
 	if silence := show.Silence(cluster); silence != "" {

@@ -28,6 +28,10 @@ func TestExplainTakeover(t *testing.T) {
 			[]client.Member{{Node: "a", Role: follows}, {Node: "b", Role: silent, Heard: 90}, {Node: "c", Role: silent, Heard: 3600}},
 			": takeover: no pqd is active: b was last heard 1m30s ago, c was last heard 1h0m ago; heard: 1 of 3, and with PQ_CLUSTER 2 have to be there (503)\n",
 		},
+		"ended": {
+			[]client.Member{{Node: "a", Role: follows}, {Node: "b", Role: client.RoleActive, Heard: 0.7}, {Node: "c", Role: follows, Heard: 0.2}},
+			": takeover: no pqd is active: b was last heard 700ms ago; heard: 2 of 3, and with PQ_CLUSTER 2 have to be there (503)\n",
+		},
 		"few": {
 			[]client.Member{{Node: "a", Role: client.RoleActive}, {Node: "b", Role: silent, Heard: 90}, {Node: "c", Role: silent, Heard: 3600}},
 			": no quorum: b was last heard 1m30s ago, c was last heard 1h0m ago; heard: 1 of 3, and with PQ_CLUSTER 2 have to be there (503)\n",
