@@ -308,7 +308,7 @@ func (p *bulkPage) fits(l *layout.Item) (bool, error) {
 	switch {
 	case err != nil:
 		return false, err
-	case count > p.at.high && !l.Foreign, l.State == StateLeased && l.Since > p.at.begun:
+	case count > p.at.high && !l.Foreign, l.State == layout.StateLeased && l.Since > p.at.begun:
 		return false, nil // later
 	case l.Held(): // whatever a client's cursor says of the time at which the run began
 		return false, nil

@@ -30,7 +30,7 @@ func (qtx *queueTx) change(before, after *layout.Item) {
 	}
 	qtx.tally.Count(before, -1)
 	qtx.tally.Count(after, 1)
-	if after.State == StateReady {
+	if after.State == layout.StateReady {
 		qtx.arrive()
 	}
 }
@@ -40,7 +40,7 @@ func (qtx *queueTx) move(l *layout.Item, priority int64) {
 		return
 	}
 	moved := *l
-	if l.State == StateLeased {
+	if l.State == layout.StateLeased {
 		moved.ReturnPriority = priority
 	} else {
 		moved.At(priority)
@@ -56,7 +56,7 @@ var nowhere layout.Item
 func (qtx *queueTx) rowChanged(before, after *layout.Item) {
 	if before.State != "" {
 		key := qtx.key(before.Space(), before.Place)
-		if before.State == StateReady {
+		if before.State == layout.StateReady {
 			qtx.tx.Conflict(key)
 		}
 		if before.State != after.State || before.Place != after.Place {

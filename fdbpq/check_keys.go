@@ -32,13 +32,13 @@ func (w *walk) itemOfKey(qtx *queueTx, l *layout.Item) error {
 	}
 	w.known.fences[queueKey{qtx.name, l.Key}] = max(w.known.fences[queueKey{qtx.name, l.Key}], l.KeyFence)
 	switch {
-	case l.State == StateReady:
+	case l.State == layout.StateReady:
 		found := w.keyOf(lineage{qtx.name, qtx.state.generation}, l.Key)
 		found.first = earliest(found.first, l.Place)
 		if l.Begun() {
 			found.begun = earliest(found.begun, l.Place)
 		}
-	case l.State == StateDelayed && l.MayHoldKey():
+	case l.State == layout.StateDelayed && l.MayHoldKey():
 		w.rows[string(keyLimits{qtx}.row(l))] = expectedRow{optional: true}
 	}
 	return CheckKey(l.Key)

@@ -26,10 +26,10 @@ func (p *pusher) claimant(value string, h *handOver) (*layout.Item, error) {
 		return item, nil
 	}
 	now, err := p.now()
-	if err != nil || item.Expires > now || item.State == StateLeased && item.Due > now {
+	if err != nil || item.Expires > now || item.State == layout.StateLeased && item.Due > now {
 		return item, err
 	}
-	if item.State == StateLeased {
+	if item.State == layout.StateLeased {
 		return nil, retries{p.queueTx}.runOut(item)
 	}
 	return nil, expiries{p.queueTx}.expire(item)
@@ -48,7 +48,7 @@ func (p *pusher) resolve(item *NewItem, priority int64, living *layout.Item, han
 	}
 	pushed := Pushed{ID: idOf(living), Seq: seq, Priority: living.ReturnPriority, Duplicate: true}
 	switch {
-	case item.OnConflict == ConflictReplace && living.State == StateLeased:
+	case item.OnConflict == ConflictReplace && living.State == layout.StateLeased:
 		return Pushed{Err: ErrLeased}, nil
 	case item.OnConflict == ConflictReplace && item.Key != living.Key:
 		return Pushed{Err: fmt.Errorf("%w: %q", ErrAnotherKey, living.Key)}, nil

@@ -31,7 +31,7 @@ type Endings struct {
 // endingsOf says how the leases of the item ended.
 func endingsOf(l *layout.Item) Endings {
 	failures := l.Tries
-	if l.State == StateLeased && !l.Over {
+	if l.State == layout.StateLeased && !l.Over {
 		failures--
 	}
 	return Endings{failures, l.Interruptions, l.Returns}

@@ -20,7 +20,7 @@ func (ex expiries) expire(l *layout.Item) error {
 // due ends an item when its TTL is over, unless it is leased.
 func (ex expiries) due(t layout.Timer) error {
 	l, err := ex.locate(ex.tx, ID{t.Place})
-	if err != nil || l == nil || l.State == StateLeased || l.Expires != t.Due {
+	if err != nil || l == nil || l.State == layout.StateLeased || l.Expires != t.Due {
 		return err
 	}
 	ex.txSize += itemTxSize(ex.name, &l.Envelope, false)

@@ -203,7 +203,7 @@ func (x explains) key(key string, waits WaitsFor, priority int64, l *layout.Item
 		if !l.Held() {
 			e.Until = x.store.Display(l.Due)
 		}
-		if l.State == StateLeased && !l.Held() {
+		if l.State == layout.StateLeased && !l.Held() {
 			e.Since = x.began(l.Since)
 		}
 	case WaitsForKeyRate:

@@ -111,7 +111,7 @@ func rowsBehind(prefix []byte, behind *layout.Place) (begin, end []byte) {
 
 // changed keeps the rows of a key whose item changes.
 func (x keyIndex) changed(before, after *layout.Item) {
-	was, is := before.State == StateReady, after.State == StateReady
+	was, is := before.State == layout.StateReady, after.State == layout.StateReady
 	if !was || !is || before.Place != after.Place || before.Begun() != after.Begun() {
 		if was {
 			x.notReady(before)

@@ -158,7 +158,7 @@ func (x keyInfos) behind(after string) (first string, err error) {
 
 // ahead counts the ready items of its key that are handed out before an item.
 func (x keyInfos) ahead(l *layout.Item) (int, error) {
-	if l.State != StateReady || l.Key == "" {
+	if l.State != layout.StateReady || l.Key == "" {
 		return 0, nil
 	}
 	space := layout.SpaceKeyReady
@@ -234,9 +234,9 @@ const (
 // waitsFor says what keeps an item from being handed out.
 func (x keyInfos) waitsFor(l *layout.Item) (WaitsFor, error) {
 	switch {
-	case l.State == StateDelayed:
+	case l.State == layout.StateDelayed:
 		return WaitsForDelay, nil
-	case l.State == StateLeased:
+	case l.State == layout.StateLeased:
 		return "", nil
 	case x.state.paused:
 		return WaitsForPause, nil

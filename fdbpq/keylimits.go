@@ -71,7 +71,7 @@ func (x keyLimits) rows(key string) (begin, end []byte) {
 
 // changed keeps the row of an item that counts as leased.
 func (x keyLimits) changed(before, after *layout.Item) {
-	if before.State == StateDelayed && after.State == StateDelayed {
+	if before.State == layout.StateDelayed && after.State == layout.StateDelayed {
 		return // it holds its key if it did, whatever the configuration is by now
 	}
 	switch was, is := before.MayHoldKey(), x.holds(after); {
@@ -92,5 +92,5 @@ func (x keyLimits) row(l *layout.Item) []byte {
 // delayed after a lease keeps the others of its key waiting: it is not done. What a push
 // delays keeps nobody waiting.
 func (x keyLimits) holds(l *layout.Item) bool {
-	return l.State == StateLeased || l.State == StateDelayed && l.Begun() && x.state.config.KeyOrder
+	return l.State == layout.StateLeased || l.State == layout.StateDelayed && l.Begun() && x.state.config.KeyOrder
 }

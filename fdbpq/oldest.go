@@ -164,9 +164,9 @@ func (q Queue) OldestLease(r kv.Reader, most int) (oldest OldestLease, err error
 // longer is that of two holders of a key which has it for longer.
 func longer(a, b *layout.Item) *layout.Item {
 	switch {
-	case a == nil, b.State == StateLeased && a.State != StateLeased:
+	case a == nil, b.State == layout.StateLeased && a.State != layout.StateLeased:
 		return b
-	case a.State == StateLeased && b.State == StateLeased && b.Since < a.Since:
+	case a.State == layout.StateLeased && b.State == layout.StateLeased && b.Since < a.Since:
 		return b
 	}
 	return a

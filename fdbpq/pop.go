@@ -136,7 +136,7 @@ func (p pops) pop(sel *Selection, lease time.Duration, ahead *readAhead) (Popped
 				return Popped{}, err
 			}
 			before := *l
-			l.State, l.Due, l.Since = StateLeased, now+int64(lease), now
+			l.State, l.Due, l.Since = layout.StateLeased, now+int64(lease), now
 			if lease == layout.NoEnd {
 				l.Due, l.Since = int64(layout.NoEnd), int64(layout.NoEnd)
 			}

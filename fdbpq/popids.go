@@ -144,7 +144,7 @@ func (ps popIDs) repeatLeased(token []byte, now int64) (*Item, error) {
 		return nil, nil
 	}
 	l, err := leases{ps.queueTx}.item(lease, new(layout.Item))
-	if err != nil || l == nil || l.State != StateLeased || l.Fence != lease.Fence || l.Due <= now {
+	if err != nil || l == nil || l.State != layout.StateLeased || l.Fence != lease.Fence || l.Due <= now {
 		return nil, err
 	}
 	again := *l

@@ -49,7 +49,7 @@ func (q Queue) Revoke(tx kv.Tx, id ID, r Revocation) (Revoked, error) {
 		return Revoked{}, err
 	}
 	if back != nil {
-		revoked.State = back.State
+		revoked.State = State(back.State)
 	}
 	revoked.Events = qtx.happened()
 	revoked.Dead = back == nil && revoked.Events[len(revoked.Events)-1].Type == EventDead
@@ -73,7 +73,7 @@ func revocable(l *layout.Item, fence int64) error {
 		return fmt.Errorf("%w: it is %d, and the last one is %d", ErrNoFence, fence, l.Fence)
 	case fence != 0 && fence != l.Fence:
 		return &LostError{LostTaken}
-	case l.State == StateLeased:
+	case l.State == layout.StateLeased:
 		return nil
 	case fence == 0, l.Since == layout.TakenAway:
 		return ErrNotLeased

@@ -115,9 +115,9 @@ func (q Queue) settle(tx kv.Tx, lease Lease, when validity, fn func(*queueTx, *l
 			return Settled{}, err
 		}
 		switch {
-		case l.State != StateLeased && l.Since == layout.GivenBack:
+		case l.State != layout.StateLeased && l.Since == layout.GivenBack:
 			return Settled{}, &LostError{LostReturned}
-		case l.State != StateLeased || l.Due <= now:
+		case l.State != layout.StateLeased || l.Due <= now:
 			return Settled{}, &LostError{LostExpired}
 		}
 	}
@@ -151,7 +151,7 @@ func (q Queue) Terminate(tx kv.Tx, lease Lease, reason string) (Settled, error) 
 	said := strings.ToValidUTF8(reason[:min(len(reason), maxReason)], "")
 	reason = cmp.Or(said, DeadTerminated)
 	return q.settle(tx, lease, untilTakenAgain, func(qtx *queueTx, l *layout.Item) error {
-		if l.State == StateLeased {
+		if l.State == layout.StateLeased {
 			now, err := qtx.now()
 			if err != nil {
 				return err

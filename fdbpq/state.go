@@ -2,13 +2,13 @@ package fdbpq
 
 import "github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 
-// State is the state of an item: StateReady, StateLeased or StateDelayed.
-type State = layout.State
+// State is the state of an item.
+type State string
 
 const (
-	StateReady   = layout.StateReady
-	StateLeased  = layout.StateLeased
-	StateDelayed = layout.StateDelayed
+	StateReady   State = State(layout.StateReady)
+	StateLeased  State = State(layout.StateLeased)
+	StateDelayed State = State(layout.StateDelayed)
 )
 
 // MaxContent bounds the bytes of headers and payload of one item, so that they
