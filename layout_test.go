@@ -33,7 +33,7 @@ var imports = map[string][]string{
 	"fdbpq/kv/local":   {"fdbpq/kv"},
 	"fdbpq/kv/fdb":     {"fdbpq/kv"},
 	"fdbpq/kv/cluster": {"fdbpq/kv", "fdbpq/kv/local"},
-	"fdbpq":            {"fdbpq/internal/damage", "fdbpq/internal/jsonfields", "fdbpq/internal/layout", "fdbpq/internal/rota", "fdbpq/internal/session", "fdbpq/internal/storetime", "fdbpq/kv", "internal/calendar", "internal/reason", "internal/tuple"},
+	"fdbpq":            {"fdbpq/internal/damage", "fdbpq/internal/inside", "fdbpq/internal/jsonfields", "fdbpq/internal/layout", "fdbpq/internal/rota", "fdbpq/internal/session", "fdbpq/internal/storetime", "fdbpq/kv", "internal/calendar", "internal/reason", "internal/tuple"},
 	"bridge":           {"bridge/internal/batch", "bridge/internal/codec", "bridge/internal/explain", "bridge/internal/failure", "bridge/internal/listening", "bridge/internal/peers", "bridge/internal/receiver", "bridge/internal/request", "bridge/internal/sources", "bridge/internal/survey", "bridge/internal/tenants", "bridge/internal/waiting", "fdbpq", "fdbpq/kv", "protocol", "subjects"},
 	"client":           {"internal/lanes", "protocol", "subjects"},
 	"docs":             {},
@@ -55,6 +55,7 @@ var imports = map[string][]string{
 
 	"fdbpq/recipe":              {"fdbpq", "fdbpq/kv", "internal/tuple"},
 	"fdbpq/internal/damage":     {"fdbpq/kv"},
+	"fdbpq/internal/inside":     {"fdbpq/internal/damage", "fdbpq/internal/layout", "fdbpq/internal/storetime", "fdbpq/kv", "internal/tuple"},
 	"fdbpq/internal/jsonfields": {"internal/jsontext"},
 	"fdbpq/internal/layout":     {"internal/tuple"},
 	"fdbpq/internal/rota":       {},

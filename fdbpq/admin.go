@@ -95,7 +95,7 @@ func (q Queue) supersede(tx kv.Tx, alter func(*queueState)) (int64, error) {
 	next.generation++
 	alter(&next)
 	tx.Set(tuple.AppendInt(layout.QueueRow(layout.SpaceGarbage, q.name), s.generation), nil)
-	qtx.issued = issued{}
+	qtx.assigned = assigned{}
 	return n.Length(), qtx.writeState(&next)
 }
 
@@ -216,4 +216,20 @@ func (g garbage) clearItem(space string, pair kv.Pair, prefix int) {
 		return
 	}
 	g.timersChanged(l, &nowhere)
+}
+
+// Make makes the queue if need be, and returns the generation at which it was made. Rows that end with the queue, and
+// not with a purge, have it in their keys.
+func (q Queue) Make(tx kv.Tx) (born int64, err error) {
+	qtx, err := q.administer(tx)
+	if err == nil {
+		err = qtx.orCreate()
+	}
+	if err == nil {
+		err = qtx.keepBirth()
+	}
+	if err != nil {
+		return 0, err
+	}
+	return qtx.state.born, nil
 }

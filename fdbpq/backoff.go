@@ -2,8 +2,6 @@ package fdbpq
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/inside"
 	"github.com/pqbridge/pqbridge/fdbpq/internal/jsonfields"
 )
 
@@ -190,10 +189,4 @@ func (b *backoff) after(id ID, n int64) time.Duration {
 }
 
 // chance is a number from 0 up to 1, the same for all who ask for that of an item's n-th time.
-func chance(id ID, n int64) float64 { return fraction(fmt.Appendf(nil, "%s %d", id, n)) }
-
-// fraction is a number from 0 up to 1, the same for all who ask for that of a text.
-func fraction(of []byte) float64 {
-	sum := sha256.Sum256(of)
-	return float64(binary.BigEndian.Uint64(sum[:])>>11) / (1 << 53)
-}
+func chance(id ID, n int64) float64 { return inside.Fraction(fmt.Appendf(nil, "%s %d", id, n)) }

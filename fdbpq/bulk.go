@@ -238,7 +238,7 @@ func (p *bulkPage) begin() error {
 
 // run goes through items until the page is full.
 func (p *bulkPage) run() error {
-	clock := p.store.clock
+	clock := p.store.inside.Clock
 	begun := clock.Elapsed()
 	next := lists{p.queueTx}.items(p.snapshot, p.Where.space(), p.Where.Key, p.Where.Band, p.at.behind)
 	for p.Limit > 0 && !p.ended {

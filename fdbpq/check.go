@@ -28,7 +28,7 @@ import (
 //   - no item has a count beyond the highest one assigned.
 func (s *Store) Check(ctx context.Context) ([]string, error) {
 	w := newWalk(s)
-	err := s.db.View(ctx, func(r kv.Reader) error {
+	err := s.inside.DB.View(ctx, func(r kv.Reader) error {
 		written, err := r.Get(layout.Row(layout.SpaceTime))
 		w.known.passed = int64(kv.DecodeInteger(written)) / keyFenceUnit
 		return err

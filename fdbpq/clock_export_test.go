@@ -8,8 +8,8 @@ import (
 
 // Now is store time as a transaction of this process would use it.
 func (s *Store) Now(ctx context.Context) (now int64, err error) {
-	err = s.db.View(ctx, func(r kv.Reader) (err error) {
-		now, err = s.clock.At(r)
+	err = s.inside.DB.View(ctx, func(r kv.Reader) (err error) {
+		now, err = s.inside.Clock.At(r)
 		return err
 	})
 	return now, err

@@ -17,7 +17,7 @@ func (q Queue) Config(r kv.Reader) (Config, error) {
 func (q Queue) Configure(tx kv.Tx, object []byte) (Config, error) {
 	qtx, err := q.administer(tx)
 	if err == nil {
-		err = qtx.orNew()
+		err = qtx.stageNew()
 	}
 	if err != nil {
 		return Config{}, err

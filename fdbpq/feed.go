@@ -281,7 +281,7 @@ func (q Queue) Feed(tx kv.Tx, s *Source, messages []SourceMessage) (fed Fed, err
 		fed.Done++
 	}
 	at := &fed.Position
-	switch wall := p.store.clock.Wall().UnixNano(); {
+	switch wall := p.store.inside.Clock.Wall().UnixNano(); {
 	case fed.Blocked != nil && at.Blocked == 0:
 		at.Blocked = wall
 	case fed.Blocked == nil:
@@ -342,7 +342,7 @@ func (p *pusher) feed(fed *Fed, m *SourceMessage) (goesOn bool, err error) {
 		}
 		large = fmt.Errorf("%w; %w", refused, errNoDeadLetters(p.name))
 	}
-	fed.Position.Stop = SourceStop{Reason: StopPoisoned, Text: fmt.Sprintf("%s: %v", m.what(), large), Since: p.store.clock.Wall().UnixNano(), At: m.SourceMark}
+	fed.Position.Stop = SourceStop{Reason: StopPoisoned, Text: fmt.Sprintf("%s: %v", m.what(), large), Since: p.store.inside.Clock.Wall().UnixNano(), At: m.SourceMark}
 	return false, nil
 }
 
@@ -371,7 +371,7 @@ func (q Queue) MoveSource(tx kv.Tx, s *Source, to SourcePosition) error {
 		return err
 	}
 	if to.Stop.Reason != "" && to.Stop.Since == 0 {
-		to.Stop.Since = q.store.clock.Wall().UnixNano()
+		to.Stop.Since = q.store.inside.Clock.Wall().UnixNano()
 	}
 	tx.Set(s.home().key(layout.SpacePosition, s.Name), to.pack())
 	return nil
@@ -434,7 +434,7 @@ func (s *Source) state(now int64) SourceState {
 
 // state sets what a source does now.
 func (s sources) state(r kv.Reader, source *Source) error {
-	now, err := s.clock.At(r)
+	now, err := s.inside.Clock.At(r)
 	if err == nil {
 		source.State = source.state(now)
 	}
@@ -530,7 +530,7 @@ func (q Queue) LeaveSource(tx kv.Tx, s *Source, runner string) error {
 	if run.Runner != runner {
 		return nil
 	}
-	now, err := q.store.clock.At(tx.Snapshot())
+	now, err := q.store.inside.Clock.At(tx.Snapshot())
 	if err == nil {
 		run.vacate(now)
 		tx.Set(key, run.pack())

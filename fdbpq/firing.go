@@ -105,7 +105,7 @@ func (s *Store) fire(ctx context.Context, room Room, owner func(queue string) st
 		})
 	})
 	if err != nil {
-		s.damaged.Note(err)
+		s.inside.Damaged.Note(err)
 		return Fired{}, fmt.Errorf("fire schedules: %w", err)
 	}
 	if f.fired.Clock != 0 {
@@ -120,7 +120,7 @@ func (s *Store) fire(ctx context.Context, room Room, owner func(queue string) st
 // none reports whether the store has no schedule that waits for a time.
 func (s schedules) none(ctx context.Context) (none bool, err error) {
 	begin, end := tuple.Range(layout.Row(layout.SpaceDue))
-	err = s.db.View(ctx, func(r kv.Reader) error {
+	err = s.inside.DB.View(ctx, func(r kv.Reader) error {
 		rows, err := r.Range(begin, end, kv.RangeOptions{Limit: 1})
 		none = len(rows) == 0
 		return err
@@ -150,7 +150,7 @@ func (f *firing) run() error {
 		f.late.forget()
 		return err
 	}
-	earliest, err := f.late.look(f.tx, f.now, &f.store.damaged)
+	earliest, err := f.late.look(f.tx, f.now, &f.store.inside.Damaged)
 	if err != nil {
 		return err
 	}
@@ -315,7 +315,7 @@ func (f *firing) push(q Queue, row *scheduleRow, name string, t time.Time) (Push
 		return Pushed{}, err
 	}
 	f.total++
-	f.txSize += item.txSize(q.name)
+	f.txSize += item.TxSize(q.name)
 	if p := &pushed[0]; p.Err == nil {
 		f.note(q.name, func(n *FiredQueue) {
 			n.Bytes += int64(size)

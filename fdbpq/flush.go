@@ -49,9 +49,9 @@ func (qtx *queueTx) flush() error {
 		qtx.tx.Add(layout.QueueRow(layout.SpaceArrivals, qtx.name), 1)
 	}
 	qtx.tally, qtx.arrived = layout.Tally{}, false
-	if qtx.issued.counts {
-		qtx.tx.Max(layout.QueueRow(layout.SpaceHigh, qtx.name), uint64(qtx.issued.count))
-		qtx.issued.counts = false
+	if qtx.assigned.counts {
+		qtx.tx.Max(layout.QueueRow(layout.SpaceHigh, qtx.name), uint64(qtx.assigned.count))
+		qtx.assigned.counts = false
 	}
 	return nil
 }

@@ -100,9 +100,9 @@ func (q Queue) Import(tx kv.Tx, items ...Import) ([]Imported, error) {
 		delete(free, home)
 		delete(free, layout.Place{Priority: item.Priority, Suffix: home.Suffix})
 	}
-	if p.issued.promisedFence != 0 {
-		tx.Set(p.prefix(layout.SpaceFence), kv.EncodeInteger(uint64(p.issued.promisedFence)))
-		p.issued.promisedFence = 0 // an item that the transaction leases and removes may come back in it
+	if p.assigned.promisedFence != 0 {
+		tx.Set(p.prefix(layout.SpaceFence), kv.EncodeInteger(uint64(p.assigned.promisedFence)))
+		p.assigned.promisedFence = 0 // an item that the transaction leases and removes may come back in it
 	}
 	return results, p.done()
 }
@@ -180,7 +180,7 @@ func (p *pusher) importNew(item *Import) (Imported, error) {
 	if item.Unique == "" {
 		return Imported{Err: fmt.Errorf("%w is missing: expected one, or an id", ErrUnique)}, nil
 	}
-	seq := p.issued.count + 1
+	seq := p.assigned.count + 1
 	item.ID = ID{layout.Place{Priority: item.Priority, Suffix: layout.NewSuffix(seq)}}
 	if _, err := p.checkImport(item); err != nil {
 		return Imported{Err: err}, nil
@@ -274,7 +274,7 @@ func (p *pusher) checkImport(item *Import) (seq int64, err error) {
 	if err := cmp.Or(CheckKey(item.Key), checkAttempts(item.Attempts)); err != nil {
 		return 0, err
 	}
-	wall := p.store.clock.Wall()
+	wall := p.store.inside.Clock.Wall()
 	for _, t := range []time.Time{item.NotBefore, item.Expires} {
 		if !t.IsZero() && t.Sub(wall) > MaxDelay {
 			return 0, fmt.Errorf("%w: %s from now, allowed are up to %s", ErrTime, t.Sub(wall), MaxDelay)
@@ -293,7 +293,7 @@ const maxLeases = 1 << 20
 // microseconds, which counts faster than leases can, and the bounds of all earlier
 // imports.
 func (p *pusher) nextMinFence(fence int64) (int64, error) {
-	if p.issued.promisedFence == 0 {
+	if p.assigned.promisedFence == 0 {
 		last, err := p.tx.Get(p.prefix(layout.SpaceFence))
 		if err != nil {
 			return 0, err
@@ -302,10 +302,10 @@ func (p *pusher) nextMinFence(fence int64) (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		p.issued.promisedFence = max(now/int64(time.Microsecond), int64(kv.DecodeInteger(last))+maxLeases)
+		p.assigned.promisedFence = max(now/int64(time.Microsecond), int64(kv.DecodeInteger(last))+maxLeases)
 	}
-	p.issued.promisedFence = max(p.issued.promisedFence, fence+1)
-	return p.issued.promisedFence, nil
+	p.assigned.promisedFence = max(p.assigned.promisedFence, fence+1)
+	return p.assigned.promisedFence, nil
 }
 
 // existing returns the item with this id, nil when there is none, and ErrOccupied
@@ -356,7 +356,7 @@ func (p *pusher) importTimes(item *Import, e *layout.Envelope) (due int64, err e
 	if err != nil {
 		return 0, err
 	}
-	wall := p.store.clock.Wall()
+	wall := p.store.inside.Clock.Wall()
 	if !item.Expires.IsZero() {
 		e.Expires = now + int64(max(0, item.Expires.Sub(wall)))
 	}

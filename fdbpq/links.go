@@ -177,7 +177,7 @@ func (q Queue) SetLink(tx kv.Tx, name string, object []byte) (Link, error) {
 		err = qtx.orCreate()
 	}
 	if err == nil {
-		err = qtx.beBorn()
+		err = qtx.keepBirth()
 	}
 	if err != nil {
 		return Link{}, err
@@ -545,7 +545,7 @@ func (l links) hold(name string, c LinkConfig, o *out, ask *LinkAsk, given *Give
 		o.before = ask.Batch
 	}
 	o.number, o.id = o.number+1, rand.Text()
-	o.since, o.generation, o.held = l.store.clock.Wall().UnixNano(), l.state.generation, make([]layout.Place, len(given.Items))
+	o.since, o.generation, o.held = l.store.inside.Clock.Wall().UnixNano(), l.state.generation, make([]layout.Place, len(given.Items))
 	for i := range given.Items {
 		o.held[i] = given.Items[i].Lease.place
 		given.Items[i].Lease = nil

@@ -47,7 +47,7 @@ func (s *Store) Maintain(ctx context.Context, m Maintenance) {
 	var beside sync.WaitGroup
 	beside.Go(func() { schedules{s}.run(ctx, &m) }) // leases do not wait for schedules
 	defer beside.Wait()
-	begin := s.clock.Elapsed()
+	begin := s.inside.Clock.Elapsed()
 	if s.wasDown {
 		begin += grace
 	}
@@ -66,18 +66,18 @@ func (s *Store) Maintain(ctx context.Context, m Maintenance) {
 		}
 		s.alarm.reset()
 		m.step(ctx, func(ctx context.Context) error {
-			if early := begin - s.clock.Elapsed(); early > 0 {
-				s.alarm.expect(s.clock.Now() + int64(early))
+			if early := begin - s.inside.Clock.Elapsed(); early > 0 {
+				s.alarm.expect(s.inside.Clock.Now() + int64(early))
 				return nil
 			}
 			next, err := s.sweepOnce(ctx, m.Event, m.Problem)
 			if err == nil && next > 0 {
-				s.alarm.expect(s.clock.Now() + int64(next))
+				s.alarm.expect(s.inside.Clock.Now() + int64(next))
 			}
 			return err
 		})
 		for waits := true; waits; {
-			due.Reset(s.alarm.until(s.clock.Now()))
+			due.Reset(s.alarm.until(s.inside.Clock.Now()))
 			select {
 			case <-ctx.Done():
 				return
@@ -94,12 +94,12 @@ func (s *Store) Maintain(ctx context.Context, m Maintenance) {
 // Beat writes this process's estimate of store time, and that the process is alive, so that others know of it before
 // it serves. Maintain does so from then on.
 func (s *Store) Beat(ctx context.Context) error {
-	err := s.db.Update(ctx, func(tx kv.Tx) error {
-		now, err := s.clock.At(tx.Snapshot())
+	err := s.inside.DB.Update(ctx, func(tx kv.Tx) error {
+		now, err := s.inside.Clock.At(tx.Snapshot())
 		if err != nil {
 			return err
 		}
-		s.clock.Write(tx, now)
+		s.inside.Clock.Write(tx, now)
 		s.sessions.Beat(tx, now)
 		return nil
 	})
@@ -143,12 +143,12 @@ func (m *Maintenance) step(ctx context.Context, work func(context.Context) error
 // most: the keys of a queue may be many, and each part of the work may have pops of strict
 // queues run again. One that takes no longer than two parts wins in its second run.
 func (s *Store) sweepOnce(ctx context.Context, report func(Event), problem func(error)) (time.Duration, error) {
-	began := s.clock.Elapsed()
+	began := s.inside.Clock.Elapsed()
 	swept, err := s.Sweep(ctx)
 	if swept.goesOn {
-		swept.Next = max(1, s.clock.Elapsed()-began)
+		swept.Next = max(1, s.inside.Clock.Elapsed()-began)
 	}
-	if s.damaged.Noted(err) {
+	if s.inside.Damaged.Noted(err) {
 		problem(err)
 		return 1, nil
 	}
@@ -172,8 +172,8 @@ type cleanup struct {
 }
 
 func (t *cleanup) step(ctx context.Context) error {
-	start := t.store.clock.Elapsed()
-	for more := true; more && t.store.clock.Elapsed()-start < cleanupFor; {
+	start := t.store.inside.Clock.Elapsed()
+	for more := true; more && t.store.inside.Clock.Elapsed()-start < cleanupFor; {
 		var err error
 		if more, err = t.store.CollectGarbage(ctx); err != nil {
 			return err

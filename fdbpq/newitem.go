@@ -38,7 +38,9 @@ type NewItem struct {
 	OnConflict        OnConflict
 	UniqueUntilLeased bool
 
-	reserved bool // its unique value may be one that no push may have
+	// Owner is what pushes the item on its own, such as a schedule, "" for a caller. An owner has unique values of its
+	// own: pushes without it neither find nor take them, and nobody is shown them.
+	Owner string
 }
 
 // size is what the item counts in the queue's bytes.
@@ -76,13 +78,21 @@ var (
 	ErrAnotherKey = errors.New("the item has another key")
 )
 
+// claims is the unique value of the item as its queue keeps it.
+func (item *NewItem) claims() string {
+	if item.Owner == "" || item.Unique == "" {
+		return item.Unique
+	}
+	return reservedUnique + item.Owner + reservedUnique + item.Unique
+}
+
 // checkUnique returns an error when the options of a push about its unique value are not
 // as they should be.
 func (item *NewItem) checkUnique() error {
 	switch {
 	case len(item.Unique) > MaxUnique:
 		return fmt.Errorf("%w of %d bytes: allowed are %d", ErrUnique, len(item.Unique), MaxUnique)
-	case strings.HasPrefix(item.Unique, reservedUnique) && !item.reserved:
+	case strings.HasPrefix(item.Unique, reservedUnique):
 		return fmt.Errorf("%w %q begins with a zero byte: such values are those of schedules", ErrUnique, item.Unique)
 	case item.Unique == "" && (item.OnConflict != "" || item.UniqueUntilLeased):
 		return fmt.Errorf("%w is missing: expected one together with what is done about it", ErrUnique)
@@ -94,14 +104,15 @@ func (item *NewItem) checkUnique() error {
 	return fmt.Errorf("%w: on a conflict %q: expected %q, %q or %q", ErrUnique, item.OnConflict, ConflictKeep, ConflictReplace, ConflictRaise)
 }
 
-func (item *NewItem) checkWeight() error {
+// CheckWeight returns an error unless a push of an item with the key, "" for none, may have the weight.
+func CheckWeight(key string, weight int64) error {
 	switch {
-	case item.Weight == 0:
+	case weight == 0:
 		return nil
-	case item.Key == "":
+	case key == "":
 		return fmt.Errorf("%w: a weight is of a key, and the item has none", ErrWeight)
 	}
-	return checkWeight(item.Weight)
+	return checkWeight(weight)
 }
 
 // CheckPushSize returns an error that wraps kv.ErrTooLarge if one transaction may have no
@@ -109,7 +120,7 @@ func (item *NewItem) checkWeight() error {
 func CheckPushSize(queue string, items []NewItem) error {
 	size := 0
 	for i := range items {
-		size += items[i].txSize(queue)
+		size += items[i].TxSize(queue)
 	}
 	if len(items) > 1 && size > txSizeBudget {
 		return fmt.Errorf("%w: %d items may take %d bytes of a transaction, with their keys: allowed are %d, so push fewer of them at a time",
@@ -118,9 +129,9 @@ func CheckPushSize(queue string, items []NewItem) error {
 	return nil
 }
 
-// txSize bounds what the push of an item adds to a transaction, keys of ids and of unique
+// TxSize bounds what the push of an item adds to a transaction, keys of ids and of unique
 // values included.
-func (item *NewItem) txSize(queue string) int {
+func (item *NewItem) TxSize(queue string) int {
 	content := len(item.Payload) + len(item.Headers)
 	keys := itemKeys
 	if content <= layout.MaxInline {
@@ -128,5 +139,5 @@ func (item *NewItem) txSize(queue string) int {
 	} else {
 		keys += 3 * (content/layout.ChunkSize + 1)
 	}
-	return content + keys*(len(queue)+keySize) + itemKeys*len(item.MsgID) + itemKeys*len(item.Unique)
+	return content + keys*(len(queue)+keySize) + itemKeys*len(item.MsgID) + itemKeys*len(item.claims())
 }

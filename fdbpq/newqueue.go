@@ -5,8 +5,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// orNew has a queue that does not exist be a new one, which its first item makes.
-func (qtx *queueTx) orNew() error {
+// stageNew has a queue that does not exist be a new one, which its first item makes.
+func (qtx *queueTx) stageNew() error {
 	if qtx.state.exists {
 		return nil
 	}
@@ -50,7 +50,7 @@ func (qtx *queueTx) create(s *queueState) error {
 
 // orCreate makes the queue if need be.
 func (qtx *queueTx) orCreate() error {
-	if err := qtx.orNew(); err != nil || !qtx.missing {
+	if err := qtx.stageNew(); err != nil || !qtx.missing {
 		return err
 	}
 	return qtx.create(qtx.state)
@@ -66,9 +66,9 @@ func (qtx *queueTx) writeState(s *queueState) error {
 	return nil
 }
 
-// beBorn has the queue's state keep the generation at which it was made. Rows that outlive a
+// keepBirth has the queue's state keep the generation at which it was made. Rows that outlive a
 // purge, and end with a delete, have it in their keys.
-func (qtx *queueTx) beBorn() error {
+func (qtx *queueTx) keepBirth() error {
 	if qtx.state.born != 0 {
 		return nil
 	}

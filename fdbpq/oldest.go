@@ -133,7 +133,7 @@ func (q Queue) OldestLease(r kv.Reader, most int) (oldest OldestLease, err error
 	if err != nil || s == nil {
 		return oldest, err
 	}
-	now, err := q.store.clock.At(r)
+	now, err := q.store.inside.Clock.At(r)
 	if err != nil {
 		return oldest, err
 	}

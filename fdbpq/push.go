@@ -50,7 +50,7 @@ func (q Queue) PrefetchPush(tx kv.Tx, items ...NewItem) {
 			counts, time = true, true
 		}
 		if item.Unique != "" {
-			tx.Prefetch(uniqueRow(q.name, guess.generation, item.Unique))
+			tx.Prefetch(uniqueRow(q.name, guess.generation, item.claims()))
 		}
 		if item.Delay > 0 || item.TTL > 0 || !item.NotBefore.IsZero() {
 			time = true
@@ -72,7 +72,7 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 	if !item.HasPriority {
 		priority = p.state.config.Priority
 	}
-	if err := cmp.Or(checkMsgID(item.MsgID), CheckKey(item.Key), item.checkWeight(), item.checkUnique()); err != nil {
+	if err := cmp.Or(checkMsgID(item.MsgID), CheckKey(item.Key), CheckWeight(item.Key, item.Weight), item.checkUnique()); err != nil {
 		return Pushed{Err: err}, nil
 	}
 	if item.MsgID != "" {
@@ -88,8 +88,9 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 	if refused != nil || err != nil {
 		return Pushed{Err: refused}, err
 	}
-	if item.Unique != "" {
-		living, err := p.claimant(item.Unique, handOver)
+	unique := item.claims()
+	if unique != "" {
+		living, err := p.claimant(unique, handOver)
 		if err != nil {
 			return Pushed{}, err
 		}
@@ -97,7 +98,7 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 			return p.resolve(item, priority, living, handOver)
 		}
 	}
-	return p.add(item, layout.Envelope{Unique: item.Unique, UntilLeased: item.UniqueUntilLeased, Key: item.Key}, priority, handOver)
+	return p.add(item, layout.Envelope{Unique: unique, UntilLeased: item.UniqueUntilLeased, Key: item.Key}, priority, handOver)
 }
 
 // add adds an item to the queue unless its limits forbid that, in place of one that is handed

@@ -41,13 +41,13 @@ func (w *Work) pusher(queue string) (*pusher, error) {
 	if !qtx.there() && w.store.refuseUnknown {
 		return nil, ErrNoQueue
 	}
-	if err := qtx.orNew(); err != nil {
+	if err := qtx.stageNew(); err != nil {
 		return nil, err
 	}
 	if _, err := qtx.highest(); err != nil {
 		return nil, err
 	}
-	return &pusher{queueTx: qtx, pushed: w.store.clock.Wall().UnixNano()}, nil
+	return &pusher{queueTx: qtx, pushed: w.store.inside.Clock.Wall().UnixNano()}, nil
 }
 
 // openForPush begins to add items to the queue. ErrNoQueue: there is no such queue,
@@ -96,7 +96,7 @@ func (p *pusher) readCounts(items []NewItem) (err error) {
 // assign gives a new item, which is ready, the place behind all of its priority, and returns
 // its number in push order.
 func (p *pusher) assign(l *layout.Item, priority int64) (seq int64) {
-	seq = p.issued.count + 1
+	seq = p.assigned.count + 1
 	l.IDPriority = priority
 	l.Place.Suffix = layout.NewSuffix(seq)
 	l.At(priority).From(0)
@@ -106,7 +106,7 @@ func (p *pusher) assign(l *layout.Item, priority int64) (seq int64) {
 // delay returns the item's delay; NotBefore is by this process's wall clock.
 func (p *pusher) delay(item *NewItem) time.Duration {
 	if !item.NotBefore.IsZero() {
-		return item.NotBefore.Sub(p.store.clock.Wall())
+		return item.NotBefore.Sub(p.store.inside.Clock.Wall())
 	}
 	return item.Delay
 }

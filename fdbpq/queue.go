@@ -23,6 +23,9 @@ func (s *Store) Queue(name string) Queue {
 	return Queue{store: s, name: name}
 }
 
+// Store returns the store of the queue.
+func (q Queue) Store() *Store { return q.store }
+
 // Name returns the queue's name.
 func (q Queue) Name() string { return q.name }
 
@@ -124,3 +127,16 @@ func (q Queue) beginWithItem(tx kv.Tx, id ID) (*queueTx, *layout.Item, error) {
 
 // ErrHeld: a link holds the item, or items.
 var ErrHeld = errors.New("a link holds it")
+
+// Born returns the generation at which the queue was made, 0 if nothing has asked Make for it yet. ErrNoQueue: there is no
+// such queue.
+func (q Queue) Born(r kv.Reader) (born int64, err error) {
+	s, err := q.readState(r)
+	if err == nil && s == nil {
+		err = ErrNoQueue
+	}
+	if err != nil {
+		return 0, err
+	}
+	return s.born, nil
+}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/inside"
 	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
@@ -455,12 +456,12 @@ func (row *scheduleRow) newItem(name string, at time.Time) NewItem {
 	headers = append(at.AppendFormat(headers, time.RFC3339Nano), "\r\n"...)
 	item := NewItem{
 		Headers: headers, Payload: i.Payload, Priority: i.Priority, HasPriority: i.HasPriority,
-		Key: i.Key, Weight: i.Weight, TTL: i.TTL, reserved: true,
+		Key: i.Key, Weight: i.Weight, TTL: i.TTL, Owner: "schedule",
 	}
 	if row.config.Overlap == OverlapAllow {
 		return item
 	}
-	item.Unique = reservedUnique + "schedule" + reservedUnique + name
+	item.Unique = name
 	switch row.config.Overlap {
 	case OverlapOne:
 		item.UniqueUntilLeased = true
@@ -473,5 +474,5 @@ func (row *scheduleRow) newItem(name string, at time.Time) NewItem {
 // jitterOf is the part of a time that a schedule is late on purpose, the same for all
 // processes.
 func jitterOf(queue, name string, at, most int64) int64 {
-	return int64(fraction(fmt.Appendf(nil, "%s %s %d", queue, name, at)) * float64(most))
+	return int64(inside.Fraction(fmt.Appendf(nil, "%s %s %d", queue, name, at)) * float64(most))
 }

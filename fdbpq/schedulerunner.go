@@ -58,7 +58,7 @@ type schedules struct{ *Store }
 // now is schedule time in nanoseconds since 1970. Before a process has fired, it is the
 // wall clock of this one.
 func (s schedules) now(r kv.Reader) (int64, error) {
-	now, err := s.clock.At(r)
+	now, err := s.inside.Clock.At(r)
 	if err != nil {
 		return 0, err
 	}
@@ -67,7 +67,7 @@ func (s schedules) now(r kv.Reader) (int64, error) {
 		return 0, err
 	}
 	if !known {
-		return s.clock.Wall().UnixNano(), nil
+		return s.inside.Clock.Wall().UnixNano(), nil
 	}
 	return now + offset, nil
 }
@@ -86,11 +86,11 @@ func scheduleOffset(r kv.Reader) (offset int64, known bool, err error) {
 // becomeRunner makes this process the one that fires, and reports whether it is.
 func (f *firing) becomeRunner() (ready bool, err error) {
 	s := f.store
-	now, err := s.clock.At(f.tx.Snapshot())
+	now, err := s.inside.Clock.At(f.tx.Snapshot())
 	if err != nil {
 		return false, err
 	}
-	own, until, err := s.term(f.tx, layout.SpaceRunner)
+	own, until, err := s.inside.Term(f.tx, layout.SpaceRunner)
 	if err != nil {
 		return false, err
 	}
@@ -98,7 +98,7 @@ func (f *firing) becomeRunner() (ready bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	difference := s.clock.Wall().UnixNano() - (now + offset)
+	difference := s.inside.Clock.Wall().UnixNano() - (now + offset)
 	far := time.Duration(difference).Abs() > clockAgrees
 	if f.fired.Offset = time.Duration(-difference); !known {
 		f.fired.Offset, far = 0, false
@@ -108,7 +108,7 @@ func (f *firing) becomeRunner() (ready bool, err error) {
 		f.fired.Busy, f.fired.Next = true, time.Duration(until-now)
 		return false, nil
 	}
-	if far && !s.runner.stays(difference, s.clock.Elapsed()) {
+	if far && !s.runner.stays(difference, s.inside.Clock.Elapsed()) {
 		f.fired.Next = storetime.Every
 		return false, nil
 	}
@@ -123,7 +123,7 @@ func (f *firing) becomeRunner() (ready bool, err error) {
 		f.fired.Offset = 0
 	}
 	if !own || until-now < int64(runnerTerm)/2 {
-		s.take(f.tx, layout.SpaceRunner, now+int64(runnerTerm))
+		s.inside.Take(f.tx, layout.SpaceRunner, now+int64(runnerTerm))
 	}
 	f.now = now + offset
 	return true, f.replan()
@@ -239,7 +239,7 @@ func (s schedules) run(ctx context.Context, m *Maintenance) {
 		wait := storetime.Every
 		m.step(ctx, func(ctx context.Context) error {
 			fired, err := s.fire(ctx, m.Room, m.Owner)
-			if s.damaged.Noted(err) {
+			if s.inside.Damaged.Noted(err) {
 				wait = 1
 			}
 			if err == nil && fired.Next > 0 {

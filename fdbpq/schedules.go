@@ -185,8 +185,7 @@ func (i *ScheduleItem) check() error {
 	if err := CheckKey(i.Key); err != nil {
 		return err
 	}
-	item := NewItem{Key: i.Key, Weight: i.Weight}
-	return item.checkWeight()
+	return CheckWeight(i.Key, i.Weight)
 }
 
 func (i *ScheduleItem) size() int64 { return int64(len(i.Headers) + len(i.Payload)) }
@@ -216,7 +215,7 @@ func (q Queue) SetSchedule(tx kv.Tx, name string, object []byte, item *ScheduleI
 		err = qtx.orCreate()
 	}
 	if err == nil {
-		err = qtx.beBorn()
+		err = qtx.keepBirth()
 	}
 	if err != nil {
 		return Schedule{}, err

@@ -367,7 +367,7 @@ func (q Queue) SetSource(tx kv.Tx, name string, object []byte, allowed func(Sour
 		err = qtx.orCreate()
 	}
 	if err == nil {
-		err = qtx.beBorn()
+		err = qtx.keepBirth()
 	}
 	if err != nil {
 		return Source{}, err
@@ -611,7 +611,7 @@ func (q sourcer) write(tx kv.Tx, s *Source) error {
 	h := sourceHome{q.name, s.Born}
 	tx.Set(h.key(layout.SpaceSource, s.Name), tuple.AppendBytes(tuple.AppendInt(nil, sourceVersion), text))
 	tx.Set(h.key(layout.SpacePosition, s.Name), s.Position.pack())
-	now, err := q.store.clock.At(tx.Snapshot())
+	now, err := q.store.inside.Clock.At(tx.Snapshot())
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/pqbridge/pqbridge/fdbpq/internal/damage"
+	"github.com/pqbridge/pqbridge/fdbpq/internal/inside"
 	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/internal/session"
 	"github.com/pqbridge/pqbridge/fdbpq/internal/storetime"
@@ -62,14 +62,11 @@ type Options struct {
 // number of goroutines, and any number of processes may open the same store if
 // its engine lets them.
 type Store struct {
-	db            kv.DB
+	inside        inside.Store
 	id            string
 	secret        []byte
 	refuseUnknown bool
 	strict        bool
-	exclusive     bool
-	clock         *storetime.Clock
-	process       [16]byte // name of this one
 	maxQueueBytes int64
 	maxKeysOwing  int64
 	maxKeysSet    int64
@@ -77,7 +74,6 @@ type Store struct {
 	sessions      *session.Pool
 	queueStates   queueStates
 	alarm         alarm
-	damaged       damage.Rows // which this process leaves out
 	runner        runner
 }
 
@@ -86,14 +82,14 @@ type Store struct {
 // Open adds the time in which no process ran to store time. Unless the options say
 // Exclusive, it may first watch for up to three seconds whether other processes run.
 func Open(ctx context.Context, db kv.DB, options Options) (*Store, error) {
-	s := &Store{db: db, refuseUnknown: options.RefuseUnknown, strict: options.Strict, exclusive: options.Exclusive, maxQueueBytes: options.MaxQueueBytes, maxKeysOwing: MaxKeysOwing, maxKeysSet: MaxKeysSet}
-	s.clock = storetime.New(layout.Row(layout.SpaceTime), layout.Row(layout.SpaceWall), storetime.Clocks{Wall: options.Wall, Elapsed: options.Elapsed, Wait: options.Wait})
+	s := &Store{inside: inside.Store{DB: db, Exclusive: options.Exclusive}, refuseUnknown: options.RefuseUnknown, strict: options.Strict, maxQueueBytes: options.MaxQueueBytes, maxKeysOwing: MaxKeysOwing, maxKeysSet: MaxKeysSet}
+	s.inside.Clock = storetime.New(layout.Row(layout.SpaceTime), layout.Row(layout.SpaceWall), storetime.Clocks{Wall: options.Wall, Elapsed: options.Elapsed, Wait: options.Wait})
 	s.alarm.init()
 	s.runner.init()
-	if _, err := rand.Read(s.process[:]); err != nil {
+	if _, err := rand.Read(s.inside.Process[:]); err != nil {
 		return nil, err
 	}
-	s.sessions = session.NewPool(db, layout.Row(layout.SpaceSession), s.process[:])
+	s.sessions = session.NewPool(db, layout.Row(layout.SpaceSession), s.inside.Process[:])
 	var fresh [48]byte // made once, since the closure may run again after an unknown result
 	if _, err := rand.Read(fresh[:]); err != nil {
 		return nil, err
@@ -108,7 +104,7 @@ func Open(ctx context.Context, db kv.DB, options Options) (*Store, error) {
 			continue // running it twice changes nothing
 		}
 		if err == nil {
-			s.wasDown, err = s.clock.Resume(ctx, db, last, options.Downtime, options.Exclusive)
+			s.wasDown, err = s.inside.Clock.Resume(ctx, db, last, options.Downtime, options.Exclusive)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("open store: %w", err)
@@ -117,6 +113,9 @@ func Open(ctx context.Context, db kv.DB, options Options) (*Store, error) {
 	}
 }
 
+// Inside is for packages beside this one, which alone can name its type.
+func (s *Store) Inside() *inside.Store { return &s.inside }
+
 // ID identifies the store. It never changes.
 func (s *Store) ID() string { return s.id }
 
@@ -124,7 +123,7 @@ func (s *Store) ID() string { return s.id }
 func (s *Store) MaxQueueBytes() int64 { return s.maxQueueBytes }
 
 // Process is the name of this process among those that have the store open.
-func (s *Store) Process() string { return hex.EncodeToString(s.process[:]) }
+func (s *Store) Process() string { return hex.EncodeToString(s.inside.Process[:]) }
 
 // othersBeat is for how long a heartbeat, which comes every second, says that a process has the store open.
 const othersBeat = 5 * time.Second
@@ -132,10 +131,10 @@ const othersBeat = 5 * time.Second
 // Others returns the names of the other processes that have the store open, and whether these are all. One that did not commit
 // for some seconds is none of them.
 func (s *Store) Others(r kv.Reader) (names []string, all bool, err error) {
-	if s.exclusive {
+	if s.inside.Exclusive {
 		return nil, true, nil
 	}
-	now, err := s.clock.At(r)
+	now, err := s.inside.Clock.At(r)
 	if err != nil {
 		return nil, false, err
 	}
@@ -165,20 +164,20 @@ func (s *Store) Session() *Session { return s.sessions.Session() }
 // one bounded transaction that starts at the given row. It returns the row at which
 // the next one has to start, nil after the last one.
 func (s *Store) RetireSessions(ctx context.Context, from []byte) (next []byte, err error) {
-	return s.sessions.Retire(ctx, from, s.clock.At)
+	return s.sessions.Retire(ctx, from, s.inside.Clock.At)
 }
 
 // Time is this process's estimate of store time, for what needs no transaction.
 // Processes that commit agree on it to about a second.
-func (s *Store) Time() time.Duration { return time.Duration(s.clock.Now()) }
+func (s *Store) Time() time.Duration { return time.Duration(s.inside.Clock.Now()) }
 
 // Display turns a store time, such as [StoredItem.Due], into the time of day by
 // this process's wall clock.
-func (s *Store) Display(due int64) time.Time { return s.clock.Display(due) }
+func (s *Store) Display(due int64) time.Time { return s.inside.Clock.Display(due) }
 
 // View runs fn on one consistent state of the store.
 func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) error {
-	return s.db.View(ctx, fn)
+	return s.inside.DB.View(ctx, fn)
 }
 
 // FormatVersion is the layout of the rows that this version reads and writes.
@@ -202,7 +201,7 @@ func (s *Store) load(tx kv.Tx, fresh [48]byte) (storetime.Record, error) {
 		}
 		format = tuple.AppendString(tuple.AppendInt(nil, FormatVersion), hex.EncodeToString(fresh[:16]))
 		secret = fresh[16:]
-		now = kv.EncodeInteger(uint64(s.clock.Wall().UnixNano()))
+		now = kv.EncodeInteger(uint64(s.inside.Clock.Wall().UnixNano()))
 		tx.Set(layout.Row(layout.SpaceFormat), format)
 		tx.Set(layout.Row(layout.SpaceSecret), secret)
 		tx.Set(layout.Row(layout.SpaceTime), now)

@@ -44,7 +44,7 @@ func (s *Store) Sweep(ctx context.Context) (Swept, error) {
 		return err
 	})
 	if err != nil {
-		s.damaged.Note(err)
+		s.inside.Damaged.Note(err)
 		return Swept{}, fmt.Errorf("sweep: %w", err)
 	}
 	return swept, nil
@@ -63,14 +63,14 @@ func (w *sweep) run() (Swept, error) {
 		return Swept{}, err
 	}
 	begin, end := tuple.Range(layout.Row(layout.SpaceTimer))
-	timers, err := w.tx.Snapshot().Range(begin, end, kv.RangeOptions{Limit: sweepTimers + 1 + w.store.damaged.Len()})
+	timers, err := w.tx.Snapshot().Range(begin, end, kv.RangeOptions{Limit: sweepTimers + 1 + w.store.inside.Damaged.Len()})
 	if err != nil || len(timers) == 0 {
 		return Swept{}, err
 	}
 	w.prefetch(timers)
 	var swept Swept
 	for _, pair := range timers {
-		if w.store.damaged.Has(pair.Key) {
+		if w.store.inside.Damaged.Has(pair.Key) {
 			continue
 		}
 		t, err := layout.ParseTimer(pair.Key)
@@ -132,10 +132,10 @@ const sweeperTerm = 2 * time.Second
 // becomeSweeper makes this process the sweeper. While another process is, it returns
 // the end of that one's term.
 func (w *sweep) becomeSweeper() (until int64, err error) {
-	own, until, err := w.store.term(w.tx, layout.SpaceSweeper)
+	own, until, err := w.store.inside.Term(w.tx, layout.SpaceSweeper)
 	if err != nil || !own && until > w.now {
 		return until, err
 	}
-	w.store.take(w.tx, layout.SpaceSweeper, w.now+int64(sweeperTerm))
+	w.store.inside.Take(w.tx, layout.SpaceSweeper, w.now+int64(sweeperTerm))
 	return 0, nil
 }

@@ -101,7 +101,7 @@ func (w *walk) visit(ctx context.Context, kind layout.RowKind, check rowCheck) e
 	begin, end := tuple.Range(layout.Row(kind.Space))
 	for {
 		var page []kv.Pair
-		err := w.store.db.View(ctx, func(r kv.Reader) (err error) {
+		err := w.store.inside.DB.View(ctx, func(r kv.Reader) (err error) {
 			page, err = r.Range(begin, end, kv.RangeOptions{Limit: checkRows, MaxBytes: checkRowBytes})
 			return err
 		})

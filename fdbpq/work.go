@@ -35,24 +35,24 @@ const bufferSize = 256
 // keys, which flush writes once.
 type queueTx struct {
 	*Work
-	name    string
-	state   *queueState // one that does not exist, if there is no such queue
-	missing bool        // the state is that of a new queue, which its first item makes
-	tally   layout.Tally
-	keys    keyChanges
-	arrived bool         // an item became ready
-	freed   bool         // the same since Work.Freed was asked
-	txSize  int          // of the items that the present operation has processed
-	making  func() error // see Queue.Making, of the present operation
-	issued  issued
-	settled *layout.Item // memory for the item of one settlement after another
+	name     string
+	state    *queueState // one that does not exist, if there is no such queue
+	missing  bool        // the state is that of a new queue, which its first item makes
+	tally    layout.Tally
+	keys     keyChanges
+	arrived  bool         // an item became ready
+	freed    bool         // the same since Work.Freed was asked
+	txSize   int          // of the items that the present operation has processed
+	making   func() error // see Queue.Making, of the present operation
+	assigned assigned
+	settled  *layout.Item // memory for the item of one settlement after another
 
 	home           []byte // see appendHome
 	homeGeneration int64
 }
 
-// issued are the numbers that a queue has given out.
-type issued struct {
+// assigned are the numbers that a queue has given out.
+type assigned struct {
 	count         int64 // highest count
 	known         bool  // it was read
 	counts        bool  // a higher one than the stored one was given out
@@ -122,7 +122,7 @@ func (w *Work) happened() []Event {
 // now is store time, the same for all operations of the Work.
 func (w *Work) now() (int64, error) {
 	if w.storeTime == 0 {
-		now, err := w.store.clock.At(w.snapshot)
+		now, err := w.store.inside.Clock.At(w.snapshot)
 		if err != nil {
 			return 0, err
 		}
@@ -172,21 +172,21 @@ func (qtx *queueTx) timerKey(due int64, kind string, p layout.Place) []byte {
 // highest is the highest count that was given out, also by what the transaction has not
 // written yet.
 func (qtx *queueTx) highest() (int64, error) {
-	if !qtx.issued.known {
+	if !qtx.assigned.known {
 		// By snapshot: a dependency on it would make all pushes conflict.
 		high, err := qtx.snapshot.Get(layout.QueueRow(layout.SpaceHigh, qtx.name))
 		if err != nil {
 			return 0, err
 		}
-		qtx.issued.count, qtx.issued.known = int64(kv.DecodeInteger(high)), true
+		qtx.assigned.count, qtx.assigned.known = int64(kv.DecodeInteger(high)), true
 	}
-	return qtx.issued.count, nil
+	return qtx.assigned.count, nil
 }
 
 // issue notes that a count was given out.
 func (qtx *queueTx) issue(count int64) {
-	if count > qtx.issued.count {
-		qtx.issued.count, qtx.issued.counts = count, true
+	if count > qtx.assigned.count {
+		qtx.assigned.count, qtx.assigned.counts = count, true
 	}
 }
 
