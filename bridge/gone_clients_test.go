@@ -181,6 +181,7 @@ func TestCancelMeetsServe(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		worker := c.another()
 		var had, left int
+		most := 12 // flushes, which become more where the commit takes longer than they do
 		for range nightly.Fewer(1500) {
 			came := make(chan *nats.Msg, 2)
 			sub, err := worker.ChanSubscribe(worker.NewInbox(), came)
@@ -194,7 +195,7 @@ func TestCancelMeetsServe(t *testing.T) {
 				t.Fatal(err)
 			}
 			pushed := c.send("pq.jobs.push", "x")
-			for range random.IntN(12) {
+			for range random.IntN(most) {
 				if err := c.Flush(); err != nil { // for a while
 					t.Fatal(err)
 				}
@@ -209,10 +210,12 @@ func TestCancelMeetsServe(t *testing.T) {
 			c.acknowledged(c.next(pushed))
 			if len(came) > 0 {
 				had++
+				most = max(most-most/8, 2)
 				c.accepted(c.raw((<-came).Reply, "+ACK"))
 				continue
 			}
 			left++
+			most += most/8 + 1
 			m := c.pop("pq.jobs.pop.min", "", "PQ-Wait", forever, "PQ-Lease", "1h")
 			if m.Header.Get("PQ-Deliveries") != "1" {
 				t.Fatalf("seed %d: neither had the item at first: %v", seed, m.Header)

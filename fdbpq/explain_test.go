@@ -9,6 +9,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/internal/nightly"
 )
 
 // explained are the causes that rows tell.
@@ -25,6 +26,9 @@ func TestExplain(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		seed, enough := randomSeed(t), fewer(t, fewer(t, 1000)) // it is the longest test of the core
+		if !strings.HasSuffix(t.Name(), "/local") {
+			enough = nightly.Fewer(enough)
+		}
 		seen := make(map[string]int)
 		note := func(of string, v explainView) {
 			cause := of + string(v.Cause)

@@ -44,6 +44,7 @@ func TestHistoriesOfSeveralBridges(t *testing.T) {
 			testenv.Judge(t, one, history.Several)
 			operations += len(one)
 		}
+		t.Logf("%d histories", c.Queues)
 	}
 	t.Logf("%d histories with %d operations; faults: %v", c.Queues, operations, c.Faults)
 	stopAll(t, cluster, x.bridges)
