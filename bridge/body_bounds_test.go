@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
@@ -77,8 +77,8 @@ func TestBodyBounds(t *testing.T) {
 // What is as large as it may be is taken, even if JSON escapes all of its bytes.
 func TestLargestFits(t *testing.T) {
 	t.Parallel()
-	if protocol.MaxSchedulePayload != fdbpq.MaxScheduleItem {
-		t.Errorf("a schedule pushes up to %d bytes, expected %d", fdbpq.MaxScheduleItem, protocol.MaxSchedulePayload)
+	if protocol.MaxSchedulePayload != schedule.MaxItem {
+		t.Errorf("a schedule pushes up to %d bytes, expected %d", schedule.MaxItem, protocol.MaxSchedulePayload)
 	}
 	c := serve(t)
 	c.push("pq.mail.push", "x")

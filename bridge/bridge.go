@@ -32,6 +32,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/survey"
 	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
 	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
@@ -83,7 +84,8 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	if o.Cluster != nil {
 		b.ending = errMoved
 	}
-	b.tenants = newTenants(o, store)
+	schedules := schedule.New(store)
+	b.tenants = newTenants(o, store, schedules)
 	b.waits.tenants = b.tenants
 	hasRoom := room(o.Room)
 	unasked := unasked(hasRoom, b.tenants)
@@ -130,7 +132,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		b.survey = explainer.peers
 	}
 	requests.asks = asks
-	base := lane{Responder: b.responder, Wire: wr, store: store, keeper: b.keeper, limits: o.Limits, patience: o.patience, pace: o.pace, slow: o.slow, room: hasRoom, tenants: b.tenants, since: o.since, asks: asks, explainer: explainer}
+	base := lane{Responder: b.responder, Wire: wr, store: store, schedules: schedules, keeper: b.keeper, limits: o.Limits, patience: o.patience, pace: o.pace, slow: o.slow, room: hasRoom, tenants: b.tenants, since: o.since, asks: asks, explainer: explainer}
 	b.lanes.init(base, o.Exclusive, &b.waits, b.peers.Owners, about)
 	b.service = &service{
 		nc: nc, log: o.Logger, about: about, self: self,
@@ -161,7 +163,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		b.lanes.stop()
 		return nil, err
 	}
-	b.keeper.start(store, b.responder.Events.Item, fired(b.responder, b.tenants), unasked)
+	b.keeper.start(store, schedules, b.responder.Events.Item, fired(b.responder, b.tenants), unasked)
 	b.historian.Start()
 	b.sources.Start()
 	b.peers.Start()

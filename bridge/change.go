@@ -10,6 +10,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -40,6 +41,9 @@ type grower interface {
 	within(room func(items, bytes int) error)
 }
 
+// scheduler is a change of schedules.
+type scheduler interface{ of(*schedule.Schedules) }
+
 // changes is the work of a lane of changes.
 type changes[C changer] struct {
 	*lane
@@ -58,6 +62,9 @@ func (l *changes[C]) Try(requests []C) (at int, err error) {
 	for _, r := range requests {
 		if g, is := any(r).(grower); is {
 			g.within(func(items, bytes int) error { return l.room(to, items, bytes) })
+		}
+		if s, is := any(r).(scheduler); is {
+			s.of(l.schedules)
 		}
 	}
 	prefetch := func(tx kv.Tx) { l.queue.PrefetchLeases(tx, leases...) }

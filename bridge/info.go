@@ -35,7 +35,7 @@ func (i *info) find(v *view) error {
 		i.Failure = failure.NoQueue(name)
 		return nil
 	}
-	schedules, err := v.queue.ScheduleSummary(v.reader)
+	schedules, err := v.schedules.Summary(v.reader, v.queue)
 	if err != nil {
 		return err
 	}

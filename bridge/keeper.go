@@ -11,6 +11,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
@@ -30,31 +31,44 @@ const logEvery = time.Minute
 
 func newKeeper(log *slog.Logger) *keeper { return &keeper{log: log} }
 
-// start runs the store's maintenance until stop. It publishes the events of items.
-func (k *keeper) start(store *fdbpq.Store, event func(fdbpq.Event), fired func(fdbpq.Fired),
+// start runs the store's maintenance and its schedules until stop. It publishes the events of items.
+func (k *keeper) start(store *fdbpq.Store, schedules *schedule.Schedules, event func(fdbpq.Event), fired func(schedule.Fired),
 	room func(queue string, items, bytes int) (ended func(), full error)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	k.cancel, k.done = cancel, make(chan struct{})
-	go func() {
-		defer close(k.done)
-		store.Maintain(ctx, fdbpq.Maintenance{
-			Event: event,
-			Problem: func(err error) {
-				switch {
-				case failure.IsOutage(err):
-					k.failed(err)
-				case errors.Is(err, kv.ErrDamaged):
-					k.log.Debug("maintaining the store failed", "error", err) // the store has logged it
-				default:
-					k.log.Error("maintaining the store failed", "error", err)
-				}
-			},
-			Alive: k.alive,
-			Fired: fired,
+	var one sync.Mutex // event runs once at a time
+	happened := func(e fdbpq.Event) {
+		one.Lock()
+		defer one.Unlock()
+		event(e)
+	}
+	var running sync.WaitGroup
+	running.Go(func() {
+		store.Maintain(ctx, fdbpq.Maintenance{Event: happened, Problem: k.wrong, Alive: k.alive})
+	})
+	running.Go(func() {
+		schedules.Run(ctx, schedule.Runner{
+			Event: happened, Problem: k.wrong, Fired: fired,
 			Room:  func(queue string, bytes int) (ended func(), full error) { return room(queue, 1, bytes) },
 			Owner: subjects.Tenant,
 		})
+	})
+	go func() {
+		defer close(k.done)
+		running.Wait()
 	}()
+}
+
+// wrong notes that a step of the maintenance failed.
+func (k *keeper) wrong(err error) {
+	switch {
+	case failure.IsOutage(err):
+		k.failed(err)
+	case errors.Is(err, kv.ErrDamaged):
+		k.log.Debug("maintaining the store failed", "error", err) // the store has logged it
+	default:
+		k.log.Error("maintaining the store failed", "error", err)
+	}
 }
 
 func (k *keeper) stop() {

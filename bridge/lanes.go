@@ -16,6 +16,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -34,6 +35,7 @@ type lane struct {
 	*request.Responder
 	*codec.Wire
 	store     *fdbpq.Store
+	schedules *schedule.Schedules
 	keeper    *keeper
 	limits    Limits
 	patience  batch.Patience

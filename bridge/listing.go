@@ -4,7 +4,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
-	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -13,29 +13,41 @@ import (
 type listable[T, P any] struct {
 	most  int                // on a page
 	check func(string) error // of a name
-	find  func(q fdbpq.Queue, r kv.Reader, after string, limit int) ([]T, error)
+	find  func(v *view, after string, limit int) ([]T, error)
 	name  func(*T) string
 	show  func(*T) (P, error)
 	page  func(shown []P, next string) any
 }
 
 var (
-	listableSchedules = &listable[fdbpq.Schedule, protocol.Schedule]{
-		protocol.MaxSchedulesPage, fdbpq.CheckScheduleName, fdbpq.Queue.Schedules, func(s *fdbpq.Schedule) string { return s.Name },
-		func(s *fdbpq.Schedule) (protocol.Schedule, error) { return codec.Schedule(s, true), nil },
+	listableSchedules = &listable[schedule.Schedule, protocol.Schedule]{
+		protocol.MaxSchedulesPage, schedule.CheckName,
+		func(v *view, after string, limit int) ([]schedule.Schedule, error) {
+			return v.schedules.List(v.reader, v.queue, after, limit)
+		},
+		func(s *schedule.Schedule) string { return s.Name },
+		func(s *schedule.Schedule) (protocol.Schedule, error) { return codec.Schedule(s, true), nil },
 		func(shown []protocol.Schedule, next string) any {
 			return protocol.SchedulesPage{Schedules: shown, Next: next}
 		},
 	}
 	listableSources = &listable[fdbpq.Source, protocol.Source]{
-		protocol.MaxSourcesPage, fdbpq.CheckSourceName, fdbpq.Queue.Sources, func(s *fdbpq.Source) string { return s.Name },
+		protocol.MaxSourcesPage, fdbpq.CheckSourceName,
+		func(v *view, after string, limit int) ([]fdbpq.Source, error) {
+			return v.queue.Sources(v.reader, after, limit)
+		},
+		func(s *fdbpq.Source) string { return s.Name },
 		codec.Source,
 		func(shown []protocol.Source, next string) any {
 			return protocol.SourcesPage{Sources: shown, Next: next}
 		},
 	}
 	listableLinks = &listable[fdbpq.Link, protocol.Link]{
-		protocol.MaxLinksPage, fdbpq.CheckLinkName, fdbpq.Queue.Links, func(l *fdbpq.Link) string { return l.Name },
+		protocol.MaxLinksPage, fdbpq.CheckLinkName,
+		func(v *view, after string, limit int) ([]fdbpq.Link, error) {
+			return v.queue.Links(v.reader, after, limit)
+		},
+		func(l *fdbpq.Link) string { return l.Name },
 		func(l *fdbpq.Link) (protocol.Link, error) { return codec.Link(l), nil },
 		func(shown []protocol.Link, next string) any { return protocol.LinksPage{Links: shown, Next: next} },
 	}
@@ -50,7 +62,7 @@ type listing[T, P any] struct {
 }
 
 func makeSchedules(subjects.Verb) work {
-	return &listing[fdbpq.Schedule, protocol.Schedule]{listable: listableSchedules}
+	return &listing[schedule.Schedule, protocol.Schedule]{listable: listableSchedules}
 }
 
 func makeSources(subjects.Verb) work {
@@ -86,7 +98,7 @@ func (l *listing[T, P]) field(name string, value any) (known bool, f *failure.Fa
 }
 
 func (l *listing[T, P]) find(v *view) error {
-	found, err := l.listable.find(v.queue, v.reader, l.after, l.limit+1)
+	found, err := l.listable.find(v, l.after, l.limit+1)
 	if err != nil {
 		return unlessUnknown(&l.Request, err)
 	}

@@ -10,20 +10,21 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// schedule shows a schedule with its next times, or the times that it would have.
-type schedule struct {
+// showSchedule shows a schedule with its next times, or the times that it would have.
+type showSchedule struct {
 	jsonQuery
 	object []byte // what it would be, nil: as it is
-	item   *fdbpq.ScheduleItem
+	item   *schedule.Item
 }
 
-func makeSchedule(subjects.Verb) work { return new(schedule) }
+func makeSchedule(subjects.Verb) work { return new(showSchedule) }
 
-func (s *schedule) Read(w *codec.Wire) (f *failure.Failure) {
+func (s *showSchedule) Read(w *codec.Wire) (f *failure.Failure) {
 	if f := codec.NoOwnHeaders(s.Msg.Header, s.Subject.Verb.String()); f != nil {
 		return f
 	}
@@ -34,22 +35,22 @@ func (s *schedule) Read(w *codec.Wire) (f *failure.Failure) {
 	return f
 }
 
-func (s *schedule) find(v *view) error {
+func (s *showSchedule) find(v *view) error {
 	if len(s.object) > 0 {
-		times, err := v.queue.PreviewSchedule(v.reader, s.Subject.Schedule, s.object, s.item, protocol.ScheduleTimesShown)
+		times, err := v.schedules.Preview(v.reader, v.queue, s.Subject.Schedule, s.object, s.item, protocol.ScheduleTimesShown)
 		if err != nil {
 			return noSchedule(&s.Request, err)
 		}
 		return s.answerJSON(protocol.ScheduleTimes{Times: times})
 	}
-	found, times, err := v.queue.Schedule(v.reader, s.Subject.Schedule, protocol.ScheduleTimesShown)
+	found, times, err := v.schedules.Get(v.reader, v.queue, s.Subject.Schedule, protocol.ScheduleTimesShown)
 	if err != nil {
 		return noSchedule(&s.Request, err)
 	}
 	return s.answerJSON(shownSchedule(&found, times))
 }
 
-func shownSchedule(s *fdbpq.Schedule, times []time.Time) protocol.Schedule {
+func shownSchedule(s *schedule.Schedule, times []time.Time) protocol.Schedule {
 	shown := codec.Schedule(s, false)
 	shown.Times = times
 	return shown
@@ -57,12 +58,17 @@ func shownSchedule(s *fdbpq.Schedule, times []time.Time) protocol.Schedule {
 
 // noSchedule turns the error of a missing queue or schedule into the answer.
 func noSchedule(r *request.Request, err error) error {
-	if err == fdbpq.ErrNoSchedule {
+	if err == schedule.ErrNone {
 		r.Failure = failure.NoSchedule(r.Subject.Queue, r.Subject.Schedule)
 		return nil
 	}
 	return unlessUnknown(r, err)
 }
+
+// ofSchedules is a change of schedules, which those of the store make.
+type ofSchedules struct{ schedules *schedule.Schedules }
+
+func (o *ofSchedules) of(s *schedule.Schedules) { o.schedules = s }
 
 func makeAdminSchedule(v subjects.Verb) work {
 	if v == subjects.AdminScheduleRun {
@@ -74,8 +80,9 @@ func makeAdminSchedule(v subjects.Verb) work {
 // adminSchedule changes a schedule, or shows it when the body is empty.
 type adminSchedule struct {
 	definition
+	ofSchedules
 	object  []byte
-	item    *fdbpq.ScheduleItem
+	item    *schedule.Item
 	fromNow bool
 	limit   *codec.Limit
 	dropped int64 // times that the change had pass
@@ -83,8 +90,8 @@ type adminSchedule struct {
 
 // grows refuses a schedule that is new, or whose item becomes larger, where there is no room for that.
 func (a *adminSchedule) grows(tx kv.Tx, q fdbpq.Queue) error {
-	before, _, err := q.Schedule(tx, a.Subject.Schedule, 0)
-	isNew := err == fdbpq.ErrNoSchedule || err == fdbpq.ErrNoQueue
+	before, _, err := a.schedules.Get(tx, q, a.Subject.Schedule, 0)
+	isNew := err == schedule.ErrNone || err == fdbpq.ErrNoQueue
 	if err != nil && !isNew {
 		return err
 	}
@@ -128,28 +135,28 @@ func (a *adminSchedule) Read(w *codec.Wire) (f *failure.Failure) {
 func (a *adminSchedule) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 	a.Failure = nil
 	var answer any
-	var s fdbpq.Schedule
+	var s schedule.Schedule
 	var err error
 	name := a.Subject.Schedule
 	switch a.Subject.Verb {
 	case subjects.AdminSchedulePause:
-		s, err = q.PauseSchedule(tx, name)
+		s, err = a.schedules.Pause(tx, q, name)
 	case subjects.AdminScheduleResume:
-		s, err = q.ResumeSchedule(tx, name, a.fromNow)
+		s, err = a.schedules.Resume(tx, q, name, a.fromNow)
 	case subjects.AdminScheduleDelete:
-		answer, err = protocol.ScheduleNamed{Queue: subjects.Own(q.Name()), Name: name}, q.DeleteSchedule(tx, name)
+		answer, err = protocol.ScheduleNamed{Queue: subjects.Own(q.Name()), Name: name}, a.schedules.Delete(tx, q, name)
 	default:
 		if len(a.object) > 0 {
 			if err := a.grows(tx, q); err != nil || a.Failure != nil {
 				return nil, err
 			}
-			s, err = q.SetSchedule(tx, name, a.object, a.item)
+			s, err = a.schedules.Set(tx, q, name, a.object, a.item)
 		} else {
-			s, _, err = q.Schedule(tx.Snapshot(), name, 0)
+			s, _, err = a.schedules.Get(tx.Snapshot(), q, name, 0)
 		}
 	}
 	a.dropped = s.Dropped
-	if err == fdbpq.ErrNoSchedule {
+	if err == schedule.ErrNone {
 		return nil, noSchedule(&a.Request, err)
 	}
 	if answer != nil {
@@ -173,6 +180,7 @@ func (a *adminSchedule) count(t *request.Tally) { t[request.ScheduleMissed] += a
 // runSchedule pushes the item of a schedule now.
 type runSchedule struct {
 	change
+	ofSchedules
 	msgID  string
 	room   func(items, bytes int) error
 	size   int // of the item
@@ -184,7 +192,7 @@ func (r *runSchedule) Act() (done bool, details []any) { return true, nil }
 func (r *runSchedule) within(room func(items, bytes int) error) { r.room = room }
 
 // expects is how much a push of the largest item costs.
-func (r *runSchedule) expects() int { return 1 + fdbpq.MaxScheduleItem/request.OwedBytes }
+func (r *runSchedule) expects() int { return 1 + schedule.MaxItem/request.OwedBytes }
 
 func (r *runSchedule) Read(*codec.Wire) (f *failure.Failure) {
 	if r.msgID, f = codec.ReadRun(r.Msg, r.Subject.Verb.String()); f != nil {
@@ -195,7 +203,7 @@ func (r *runSchedule) Read(*codec.Wire) (f *failure.Failure) {
 
 func (r *runSchedule) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 	r.Failure = nil
-	pushed, err := q.RunSchedule(tx, r.Subject.Schedule, r.msgID, func(bytes int) error {
+	pushed, err := r.schedules.Push(tx, q, r.Subject.Schedule, r.msgID, func(bytes int) error {
 		r.size = bytes
 		return r.room(1, bytes)
 	})
@@ -230,8 +238,8 @@ func (r *runSchedule) answer(re *request.Responder) {
 }
 
 // fired counts the firings of schedules and their cost, and announces when their clock was set.
-func fired(re *request.Responder, all *tenants.Tenants) func(fdbpq.Fired) {
-	return func(f fdbpq.Fired) {
+func fired(re *request.Responder, all *tenants.Tenants) func(schedule.Fired) {
+	return func(f schedule.Fired) {
 		for queue, n := range f.Queues {
 			charge(all, queue, int(n.Fired+n.Overlapped), int(n.Bytes))
 			re.Stats.Moved(queue, request.FlowIn, int(n.Fired))

@@ -8,6 +8,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
@@ -15,13 +16,13 @@ import (
 type Quotas = tenants.Quotas
 
 // newTenants returns the tenants of a bridge, nil if it has none.
-func newTenants(o Options, store *fdbpq.Store) *tenants.Tenants {
+func newTenants(o Options, store *fdbpq.Store, schedules *schedule.Schedules) *tenants.Tenants {
 	if o.Tenants == nil {
 		return nil
 	}
 	return tenants.New(tenants.Options{
 		Quotas: o.Tenants,
-		Count:  func(tenant string) (tenants.Usage, error) { return usage(store, tenant) },
+		Count:  func(tenant string) (tenants.Usage, error) { return usage(store, schedules, tenant) },
 
 		ShareRequests: int64(o.Limits.Requests) * request.SharePercent / 100,
 		ShareBytes:    o.Limits.Bytes * request.SharePercent / 100,
@@ -35,7 +36,7 @@ func newTenants(o Options, store *fdbpq.Store) *tenants.Tenants {
 const usagePage = 1000
 
 // usage counts the queues, items and bytes of a tenant.
-func usage(store *fdbpq.Store, tenant string) (u tenants.Usage, err error) {
+func usage(store *fdbpq.Store, schedules *schedule.Schedules, tenant string) (u tenants.Usage, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), txTimeoutDown)
 	defer cancel()
 	scope := tenant + "."
@@ -64,7 +65,7 @@ func usage(store *fdbpq.Store, tenant string) (u tenants.Usage, err error) {
 				found = append(found, name)
 				page.Items, page.Bytes = page.Items+has.Items, page.Bytes+has.Bytes
 			}
-			scheduled, err := store.ScheduledBytes(r, after, last)
+			scheduled, err := schedules.Bytes(r, after, last)
 			page.Bytes += scheduled
 			return err
 		})

@@ -12,6 +12,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/testenv"
 )
@@ -447,12 +448,12 @@ func TestQuotaOfRuns(t *testing.T) {
 func TestQuotaOfFiring(t *testing.T) {
 	t.Parallel()
 	c := withTenants(t, bridge.Quotas{Requests: 100})
-	item := &fdbpq.ScheduleItem{Payload: make([]byte, 60_000)}
+	item := &schedule.Item{Payload: make([]byte, 60_000)}
 	name := func(i int) string { return fmt.Sprint("s", i) }
 	const schedules = 20 // each costs 15 requests a second
 	c.inStore(func(tx kv.Tx) error {
 		for i := range schedules {
-			if _, err := c.env.Store.Queue("t.q").SetSchedule(tx, name(i), []byte(`{"spec":"@every 1s","overlap":"allow"}`), item); err != nil {
+			if _, err := schedule.New(c.env.Store).Set(tx, c.env.Store.Queue("t.q"), name(i), []byte(`{"spec":"@every 1s","overlap":"allow"}`), item); err != nil {
 				return err
 			}
 		}
@@ -463,7 +464,7 @@ func TestQuotaOfFiring(t *testing.T) {
 		c.inStore(func(tx kv.Tx) error {
 			fired = 0
 			for i := range schedules {
-				s, _, err := c.env.Store.Queue("t.q").Schedule(tx, name(i), 0)
+				s, _, err := schedule.New(c.env.Store).Get(tx, c.env.Store.Queue("t.q"), name(i), 0)
 				if err != nil {
 					return err
 				}

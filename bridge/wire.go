@@ -10,6 +10,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/receiver"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
@@ -41,7 +42,7 @@ func KeySettings(k *fdbpq.KeySettings) protocol.KeySettings { return codec.KeySe
 // Definitions are the schedules, sources and links of a queue, as an export has them. The error names those that
 // cannot be read; the others are there.
 func Definitions(r kv.Reader, q fdbpq.Queue) (d protocol.Definitions, err error) {
-	schedules, err := q.Schedules(r, "", fdbpq.MaxSchedules)
+	schedules, err := schedule.New(q.Store()).List(r, q, "", schedule.MaxCount)
 	if err != nil {
 		err = fmt.Errorf("schedules: %w", err)
 	}

@@ -10,7 +10,7 @@ import (
 
 // Check reads the whole store and returns a sentence for each violation of an
 // invariant, at most maxProblems. Nothing may write to the store meanwhile: a
-// concurrent write looks like damage.
+// concurrent write looks like damage. Package schedule checks the rows of schedules.
 //
 // The invariants:
 //   - every row can be parsed;
@@ -23,7 +23,6 @@ import (
 //   - pops find a key that may be leased;
 //   - settings of keys are counted, and keys that take turns have a row in their order;
 //   - the next fence of a key is higher than those of its items, and old ones are forgotten;
-//   - a schedule has the one index row that it needs, and is counted;
 //   - a link holds the items of its last batch, and no others are held;
 //   - no item has a count beyond the highest one assigned.
 func (s *Store) Check(ctx context.Context) ([]string, error) {
@@ -79,7 +78,6 @@ func (w *walk) balance() {
 	w.balanceKeys()
 	w.balanceFences()
 	w.balanceSettings()
-	w.balanceSchedules()
 	w.balanceHeld()
 }
 
@@ -115,10 +113,6 @@ var rowChecks = map[string]rowCheck{
 	layout.SpaceChunk:        foundChunk,
 	layout.SpaceTimer:        foundTimer,
 	layout.SpaceCounter:      foundCounter,
-	layout.SpaceSchedule:     foundSchedule,
-	layout.SpaceProgress:     foundScheduleProgress,
-	layout.SpaceSchedules:    foundScheduleCounts,
-	layout.SpaceDue:          foundScheduleDue,
 	layout.SpaceSource:       foundSource,
 	layout.SpacePosition:     foundPosition,
 	layout.SpaceSourceRunner: foundSourceRunner,

@@ -212,7 +212,7 @@ func TestCheckFindsDamage(t *testing.T) {
 				defer db.Close()
 				f := newFixture(t, db)
 				f.furnish()
-				problems, err := f.Check(t.Context())
+				problems, err := checked(t.Context(), f.Store)
 				if err != nil || len(problems) > 0 {
 					t.Fatalf("a good store: %q, %v", problems, err)
 				}
@@ -224,7 +224,7 @@ func TestCheckFindsDamage(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if problems, err = f.Check(t.Context()); err != nil || !strings.Contains(strings.Join(problems, "\n"), c.want) {
+				if problems, err = checked(t.Context(), f.Store); err != nil || !strings.Contains(strings.Join(problems, "\n"), c.want) {
 					t.Errorf("Check says %q, %v: expected something about %q", problems, err, c.want)
 				}
 			})
@@ -241,7 +241,7 @@ func TestCheckOfManyRows(t *testing.T) {
 		defer db.Close()
 		f := newFixture(t, db)
 		f.fill("q", 1100, fdbpq.NewItem{})
-		problems, err := f.Check(t.Context())
+		problems, err := checked(t.Context(), f.Store)
 		if err != nil || len(problems) > 0 {
 			t.Fatalf("a good store: %q, %v", problems, err)
 		}
@@ -254,7 +254,7 @@ func TestCheckOfManyRows(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if problems, err = f.Check(t.Context()); err != nil || len(problems) != 100 {
+		if problems, err = checked(t.Context(), f.Store); err != nil || len(problems) != 100 {
 			t.Errorf("Check names %d problems, %v: expected 100", len(problems), err)
 		}
 	})

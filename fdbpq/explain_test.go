@@ -195,7 +195,7 @@ func TestExplainCosts(t *testing.T) {
 					if err != nil {
 						return err
 					}
-					if _, err := q.ScheduleSummary(r); err != nil {
+					if _, err := timetable(q).Summary(r, q); err != nil {
 						return err
 					}
 					if explains {

@@ -9,6 +9,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/recipe"
+	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 	"github.com/pqbridge/pqbridge/internal/fault"
 )
 
@@ -22,6 +23,7 @@ type fixture struct {
 	hook      func(fault.Point) // of db, when set
 	clock     *testClock
 	heartbeat *fdbpq.Heartbeat
+	schedules *schedule.Schedules
 	*recipe.Pops
 }
 
@@ -44,7 +46,7 @@ func (f *fixture) join(options fdbpq.Options) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Store, f.heartbeat, f.Pops = store, fdbpq.NewHeartbeat(store), recipe.New(store)
+	f.Store, f.heartbeat, f.schedules, f.Pops = store, fdbpq.NewHeartbeat(store), schedule.New(store), recipe.New(store)
 }
 
 // another opens the store in a second process, while this one runs.
@@ -72,7 +74,7 @@ func openFixture(t *testing.T, open func() kv.DB) *fixture {
 	f := newFixture(t, db)
 	t.Cleanup(func() {
 		f.db.Release()
-		problems, err := f.Check(context.Background())
+		problems, err := checked(context.Background(), f.Store)
 		if err != nil {
 			t.Errorf("check: %v", err)
 		}
@@ -315,7 +317,7 @@ func (f *fixture) collectGarbage() {
 		if more, err = f.CollectGarbage(f.Context()); err != nil {
 			f.Fatal(err)
 		}
-		problems, err := f.Check(f.Context())
+		problems, err := checked(f.Context(), f.Store)
 		if err != nil || len(problems) > 0 {
 			f.Fatalf("check: %v %q", err, problems)
 		}

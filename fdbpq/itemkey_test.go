@@ -51,7 +51,7 @@ func (f *fixture) expectWaitsFor(queue string, id fdbpq.ID, want fdbpq.WaitsFor)
 // sound expects that Check finds nothing.
 func (f *fixture) sound() {
 	f.Helper()
-	if problems, err := f.Check(f.Context()); err != nil || len(problems) > 0 {
+	if problems, err := checked(f.Context(), f.Store); err != nil || len(problems) > 0 {
 		f.Errorf("Check says %q, %v", problems, err)
 	}
 }

@@ -3,9 +3,9 @@ package fdbpq
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/inside"
 	"github.com/pqbridge/pqbridge/fdbpq/internal/storetime"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
@@ -14,25 +14,16 @@ import (
 // reconnect and settle their leases.
 const grace = 3 * time.Second
 
-// stepTimeout bounds how long a step of Maintain waits for the store, so that an
-// outage is reported.
-const stepTimeout = 5 * time.Second
-
 // Maintenance has callbacks for Maintain; each may be nil.
 type Maintenance struct {
 	Event   func(Event)
 	Problem func(error) // a step failed; Maintain goes on
 	Alive   func()      // a heartbeat was committed, as happens every second
-	Fired   func(Fired) // schedules were looked at
-
-	Room Room // nil: queues take items of schedules whenever they have room
-
-	// Owner says whose a queue is: owners take turns with what their schedules push. nil: all queues are of one.
-	Owner func(queue string) string
 }
 
-// Maintain writes heartbeats, sweeps due timers, fires schedules and clears garbage until ctx ends.
-// Every process that serves a store runs it once.
+// Maintain writes heartbeats, sweeps due timers and clears garbage until ctx ends.
+// Every process that serves a store runs it once. It reports a problem while schedules wait and no process fires them:
+// package schedule does.
 func (s *Store) Maintain(ctx context.Context, m Maintenance) {
 	if m.Event == nil {
 		m.Event = func(Event) {}
@@ -43,29 +34,27 @@ func (s *Store) Maintain(ctx context.Context, m Maintenance) {
 	if m.Alive == nil {
 		m.Alive = func() {}
 	}
-	m = m.oneAtATime()
-	var beside sync.WaitGroup
-	beside.Go(func() { schedules{s}.run(ctx, &m) }) // leases do not wait for schedules
-	defer beside.Wait()
 	begin := s.inside.Clock.Elapsed()
 	if s.wasDown {
 		begin += grace
 	}
 	cleanup := cleanup{store: s}
+	unfired := unfired{store: s, looked: s.inside.Clock.Elapsed()}
 	due := time.NewTimer(0)
 	defer due.Stop()
 	beat := time.NewTicker(storetime.Every)
 	defer beat.Stop()
 	for beats := true; ; {
 		if beats {
-			if m.step(ctx, s.Beat) {
+			if inside.Step(ctx, m.Problem, s.Beat) {
 				m.Alive()
 			}
-			m.step(ctx, cleanup.step)
+			inside.Step(ctx, m.Problem, cleanup.step)
+			inside.Step(ctx, m.Problem, unfired.step)
 			beats = false
 		}
 		s.alarm.reset()
-		m.step(ctx, func(ctx context.Context) error {
+		inside.Step(ctx, m.Problem, func(ctx context.Context) error {
 			if early := begin - s.inside.Clock.Elapsed(); early > 0 {
 				s.alarm.expect(s.inside.Clock.Now() + int64(early))
 				return nil
@@ -107,35 +96,6 @@ func (s *Store) Beat(ctx context.Context) error {
 		return nil // the next beat writes it again
 	}
 	return err
-}
-
-// oneAtATime returns callbacks that never run at the same time.
-func (m Maintenance) oneAtATime() Maintenance {
-	var mu sync.Mutex
-	event, problem := m.Event, m.Problem
-	m.Event = func(e Event) {
-		mu.Lock()
-		defer mu.Unlock()
-		event(e)
-	}
-	m.Problem = func(err error) {
-		mu.Lock()
-		defer mu.Unlock()
-		problem(err)
-	}
-	return m
-}
-
-// step runs work for at most stepTimeout and reports whether it succeeded. It reports
-// errors, except for those of a ctx that ended.
-func (m *Maintenance) step(ctx context.Context, work func(context.Context) error) bool {
-	limited, cancel := context.WithTimeout(ctx, stepTimeout)
-	defer cancel()
-	err := work(limited)
-	if err != nil && ctx.Err() == nil {
-		m.Problem(err)
-	}
-	return err == nil
 }
 
 // sweepOnce sweeps and returns the time until the next sweep, 0 for none. If more timers

@@ -12,12 +12,13 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 )
 
 // modelSchedule is a schedule as the protocol describes it. Its times are schedule times, in
 // nanoseconds since 1970.
 type modelSchedule struct {
-	config     fdbpq.ScheduleConfig
+	config     schedule.Config
 	item       modelScheduleItem
 	made       int64
 	done       int64 // it is done with all times up to this one
@@ -83,7 +84,7 @@ type specTimes struct {
 var ofDays sync.Map // of specs: the part of specTimes that takes a moment
 
 // timesOf returns the times of a spec, and false for one that is refused.
-func timesOf(c *fdbpq.ScheduleConfig, made int64) (t specTimes, good bool) {
+func timesOf(c *schedule.Config, made int64) (t specTimes, good bool) {
 	word, argument, _ := strings.Cut(c.Spec, " ")
 	if c.Start != nil && c.End != nil && c.End.Before(*c.Start) || strings.HasPrefix(c.Spec, "@") && word != "@hourly" && c.Zone != "UTC" {
 		return t, false
@@ -131,7 +132,7 @@ func timesOf(c *fdbpq.ScheduleConfig, made int64) (t specTimes, good bool) {
 }
 
 // behind returns the first time behind an instant and within the bounds, 0 if there is none.
-func (t specTimes) behind(at int64, c *fdbpq.ScheduleConfig) int64 {
+func (t specTimes) behind(at int64, c *schedule.Config) int64 {
 	if c.Start != nil {
 		at = max(at, c.Start.UnixNano()-1)
 	}
@@ -191,14 +192,14 @@ func (m *model) scheduleTime(at moment) int64 {
 }
 
 // setSchedule makes or changes a schedule.
-func (m *model) setSchedule(queue, name string, at moment, change func(*fdbpq.ScheduleConfig), item *modelScheduleItem) outcome {
+func (m *model) setSchedule(queue, name string, at moment, change func(*schedule.Config), item *modelScheduleItem) outcome {
 	q := m.create(queue)
 	now := m.scheduleTime(at)
 	before, existed := q.schedules[name]
 	s := before
 	if !existed {
-		s = modelSchedule{made: now, done: now, config: fdbpq.ScheduleConfig{
-			Zone: "UTC", Overlap: fdbpq.OverlapSkip, CatchUp: fdbpq.Duration(time.Hour), Missed: fdbpq.MissedOne,
+		s = modelSchedule{made: now, done: now, config: schedule.Config{
+			Zone: "UTC", Overlap: schedule.OverlapSkip, CatchUp: fdbpq.Duration(time.Hour), Missed: schedule.MissedOne,
 		}}
 	}
 	if change(&s.config); item != nil {
@@ -246,8 +247,8 @@ func (s *modelSchedule) drop(before *modelSchedule, others bool, now int64) int6
 }
 
 // otherTimes reports whether a schedule begins anew with another configuration.
-func otherTimes(after, before *fdbpq.ScheduleConfig) bool {
-	start := func(c *fdbpq.ScheduleConfig) time.Time {
+func otherTimes(after, before *schedule.Config) bool {
+	start := func(c *schedule.Config) time.Time {
 		if c.Start == nil {
 			return time.Time{}
 		}
@@ -322,11 +323,11 @@ func (s *modelSchedule) push(name string, at int64) pushItem {
 		payload: s.item.payload, priority: s.item.priority, hasPriority: s.item.hasPriority, key: s.item.key, ttl: s.item.ttl,
 		headers: fmt.Sprintf("%sPQ-Schedule: %s\r\nPQ-Scheduled-At: %s\r\n", s.item.headers, name, time.Unix(0, at).UTC().Format(time.RFC3339Nano)),
 	}
-	if s.config.Overlap != fdbpq.OverlapAllow {
+	if s.config.Overlap != schedule.OverlapAllow {
 		item.unique = "\x00schedule\x00" + name
 	}
-	item.untilLeased = s.config.Overlap == fdbpq.OverlapOne
-	if s.config.Overlap == fdbpq.OverlapReplace {
+	item.untilLeased = s.config.Overlap == schedule.OverlapOne
+	if s.config.Overlap == schedule.OverlapReplace {
 		item.onConflict = fdbpq.ConflictReplace
 	}
 	return item
@@ -371,7 +372,7 @@ func (m *model) fire(at moment) outcome {
 	}
 	now := m.scheduleTime(at)
 	m.firing.gone = slices.DeleteFunc(slices.Clone(m.firing.gone), func(due int64) bool { return due <= now })
-	did := make(map[string]*fdbpq.FiredQueue)
+	did := make(map[string]*schedule.FiredQueue)
 	for _, d := range m.looked() {
 		if d.due > now {
 			continue
@@ -389,7 +390,7 @@ func (m *model) fire(at moment) outcome {
 			continue
 		}
 		if did[d.queue] == nil {
-			did[d.queue] = new(fdbpq.FiredQueue)
+			did[d.queue] = new(schedule.FiredQueue)
 		}
 		m.catchUp(q, d.name, &s, at, now, did[d.queue], &out)
 		q.schedules[d.name] = s
@@ -444,7 +445,7 @@ func (m *model) becomeRunner(at moment) (wait int64, busy bool, set time.Duratio
 }
 
 // catchUp fires the times of a schedule that have come, as far as it is to.
-func (m *model) catchUp(q *modelQueue, name string, s *modelSchedule, at moment, now int64, did *fdbpq.FiredQueue, out *outcome) {
+func (m *model) catchUp(q *modelQueue, name string, s *modelSchedule, at moment, now int64, did *schedule.FiredQueue, out *outcome) {
 	var passed []int64
 	for t := s.times().behind(s.done, &s.config); t != 0 && t <= now; t = s.times().behind(t, &s.config) {
 		passed = append(passed, t)
@@ -453,7 +454,7 @@ func (m *model) catchUp(q *modelQueue, name string, s *modelSchedule, at moment,
 	for old < len(passed) && passed[old] < now-int64(s.config.CatchUp) {
 		old++
 	}
-	if s.config.Missed == fdbpq.MissedOne && len(passed) > 0 {
+	if s.config.Missed == schedule.MissedOne && len(passed) > 0 {
 		last := len(passed) - 1
 		for last > 0 && !s.full && passed[last-1] >= now-5e9 {
 			last--
@@ -484,7 +485,7 @@ func (m *model) catchUp(q *modelQueue, name string, s *modelSchedule, at moment,
 		if full = one.Err != "" && one.Err != "leased" && one.Err != "another key"; full {
 			break
 		}
-		if s.done = t; one.Err != "" || one.Duplicate && s.config.Overlap != fdbpq.OverlapReplace {
+		if s.done = t; one.Err != "" || one.Duplicate && s.config.Overlap != schedule.OverlapReplace {
 			overlapped = append(overlapped, t)
 			continue
 		}
@@ -535,7 +536,7 @@ func missedTimes(name string, from, to, count int64) string {
 	return fmt.Sprintf(", %d times of %s from %d to %d", count, name, from, to)
 }
 
-func firedView(queue string, n fdbpq.FiredQueue) string { return fmt.Sprintf("%s: %+v", queue, n) }
+func firedView(queue string, n schedule.FiredQueue) string { return fmt.Sprintf("%s: %+v", queue, n) }
 
 func (m *model) listSchedules(queue string) outcome {
 	q := m.queue(queue)
@@ -565,11 +566,11 @@ func (m *model) showSchedule(queue, name string, times int) outcome {
 	return outcome{Schedules: []scheduleView{v}}
 }
 
-func (m *model) previewSchedule(queue, name string, at moment, change func(*fdbpq.ScheduleConfig), times int) outcome {
+func (m *model) previewSchedule(queue, name string, at moment, change func(*schedule.Config), times int) outcome {
 	now := m.scheduleTime(at)
 	_, s, refused := m.scheduleOf(queue, name)
 	if refused != "" {
-		s = modelSchedule{made: now, config: fdbpq.ScheduleConfig{Zone: "UTC"}}
+		s = modelSchedule{made: now, config: schedule.Config{Zone: "UTC"}}
 	}
 	before := s.config
 	change(&s.config)

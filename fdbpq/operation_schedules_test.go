@@ -11,9 +11,10 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 )
 
-func configView(c *fdbpq.ScheduleConfig) string {
+func configView(c *schedule.Config) string {
 	text, err := json.Marshal(c)
 	if err != nil {
 		panic(err)
@@ -21,7 +22,7 @@ func configView(c *fdbpq.ScheduleConfig) string {
 	return string(text)
 }
 
-func scheduleViewOf(s fdbpq.Schedule, times []time.Time) scheduleView {
+func scheduleViewOf(s schedule.Schedule, times []time.Time) scheduleView {
 	nanos := func(t time.Time) int64 {
 		if t.IsZero() {
 			return 0
@@ -40,7 +41,7 @@ func scheduleViewOf(s fdbpq.Schedule, times []time.Time) scheduleView {
 }
 
 // changingSchedule is one that answers with the schedule as it is then.
-func changingSchedule(name string, run func(p *process, tx kv.Tx) (fdbpq.Schedule, error), expect func(m *model, at moment, got outcome) outcome) operation {
+func changingSchedule(name string, run func(p *process, tx kv.Tx) (schedule.Schedule, error), expect func(m *model, at moment, got outcome) outcome) operation {
 	return operation{
 		name: name,
 		run: func(p *process, tx kv.Tx) (outcome, error) {
@@ -54,35 +55,37 @@ func changingSchedule(name string, run func(p *process, tx kv.Tx) (fdbpq.Schedul
 	}
 }
 
-func setScheduleOf(queue, name string, fields map[string]any, change func(*fdbpq.ScheduleConfig), item *modelScheduleItem) operation {
+func setScheduleOf(queue, name string, fields map[string]any, change func(*schedule.Config), item *modelScheduleItem) operation {
 	object, err := json.Marshal(fields)
 	if err != nil {
 		panic(err)
 	}
-	var given *fdbpq.ScheduleItem
+	var given *schedule.Item
 	if item != nil {
-		given = &fdbpq.ScheduleItem{
+		given = &schedule.Item{
 			Headers: []byte(item.headers), Payload: []byte(item.payload), Priority: item.priority, HasPriority: item.hasPriority,
 			Key: item.key, TTL: item.ttl,
 		}
 	}
 	return changingSchedule(fmt.Sprintf("set schedule %s of %s: %s %+v", name, queue, object, item),
-		func(p *process, tx kv.Tx) (fdbpq.Schedule, error) {
-			return p.queue(queue).SetSchedule(tx, name, object, given)
+		func(p *process, tx kv.Tx) (schedule.Schedule, error) {
+			return timetable(p.queue(queue)).Set(tx, p.queue(queue), name, object, given)
 		},
 		func(m *model, at moment, _ outcome) outcome { return m.setSchedule(queue, name, at, change, item) })
 }
 
 func pauseScheduleOf(queue, name string) operation {
 	return changingSchedule(fmt.Sprintf("pause schedule %s of %s", name, queue),
-		func(p *process, tx kv.Tx) (fdbpq.Schedule, error) { return p.queue(queue).PauseSchedule(tx, name) },
+		func(p *process, tx kv.Tx) (schedule.Schedule, error) {
+			return timetable(p.queue(queue)).Pause(tx, p.queue(queue), name)
+		},
 		func(m *model, at moment, _ outcome) outcome { return m.pauseSchedule(queue, name, at, true, false) })
 }
 
 func resumeScheduleOf(queue, name string, fromNow bool) operation {
 	return changingSchedule(fmt.Sprintf("resume schedule %s of %s, from now %t", name, queue, fromNow),
-		func(p *process, tx kv.Tx) (fdbpq.Schedule, error) {
-			return p.queue(queue).ResumeSchedule(tx, name, fromNow)
+		func(p *process, tx kv.Tx) (schedule.Schedule, error) {
+			return timetable(p.queue(queue)).Resume(tx, p.queue(queue), name, fromNow)
 		},
 		func(m *model, at moment, _ outcome) outcome {
 			return m.pauseSchedule(queue, name, at, false, fromNow)
@@ -93,7 +96,7 @@ func deleteScheduleOf(queue, name string) operation {
 	return operation{
 		name: fmt.Sprintf("delete schedule %s of %s", name, queue),
 		run: func(p *process, tx kv.Tx) (outcome, error) {
-			return outcome{}, p.queue(queue).DeleteSchedule(tx, name)
+			return outcome{}, timetable(p.queue(queue)).Delete(tx, p.queue(queue), name)
 		},
 		expect: func(m *model, _ moment, _ outcome) outcome { return m.deleteSchedule(queue, name) },
 	}
@@ -103,7 +106,7 @@ func runScheduleOf(queue, name, msgID string) operation {
 	return operation{
 		name: fmt.Sprintf("run schedule %s of %s, id %q", name, queue, msgID),
 		run: func(p *process, tx kv.Tx) (outcome, error) {
-			pushed, err := p.queue(queue).RunSchedule(tx, name, msgID, always)
+			pushed, err := timetable(p.queue(queue)).Push(tx, p.queue(queue), name, msgID, always)
 			if err != nil {
 				return outcome{}, err
 			}
@@ -118,9 +121,9 @@ func fireOf() operation {
 	return operation{
 		name: "fire",
 		whole: func(ctx context.Context, p *process) (out outcome, err error) {
-			did := make(map[string]fdbpq.FiredQueue)
+			did := make(map[string]schedule.FiredQueue)
 			for {
-				fired, err := p.store.Fire(ctx, nil)
+				fired, err := p.schedules.Fire(ctx, nil, nil)
 				if errors.Is(err, kv.ErrUnavailable) {
 					continue
 				}
@@ -135,7 +138,7 @@ func fireOf() operation {
 				}
 				for queue, n := range fired.Queues {
 					sum := did[queue]
-					did[queue] = fdbpq.FiredQueue{Fired: sum.Fired + n.Fired, Missed: sum.Missed + n.Missed, Overlapped: sum.Overlapped + n.Overlapped}
+					did[queue] = schedule.FiredQueue{Fired: sum.Fired + n.Fired, Missed: sum.Missed + n.Missed, Overlapped: sum.Overlapped + n.Overlapped}
 				}
 				if fired.Schedules == 0 && fired.Next != 1 {
 					out.N, out.More, out.Ready = int64(fired.Next), fired.Busy, int64(fired.Offset)
@@ -156,7 +159,7 @@ func schedulesOf(queue string) operation {
 	return operation{
 		name: "schedules " + queue,
 		look: func(p *process, r kv.Reader) (out outcome, err error) {
-			sum, err := p.queue(queue).ScheduleSummary(r)
+			sum, err := timetable(p.queue(queue)).Summary(r, p.queue(queue))
 			if err != nil {
 				return out, err
 			}
@@ -164,7 +167,7 @@ func schedulesOf(queue string) operation {
 				out.Ready = sum.Next.UnixNano()
 			}
 			for after := ""; ; {
-				page, err := p.queue(queue).Schedules(r, after, 2)
+				page, err := timetable(p.queue(queue)).List(r, p.queue(queue), after, 2)
 				if err != nil || len(page) == 0 {
 					return out, err
 				}
@@ -182,7 +185,7 @@ func showScheduleOf(queue, name string, times int) operation {
 	return operation{
 		name: fmt.Sprintf("schedule %s of %s", name, queue),
 		look: func(p *process, r kv.Reader) (outcome, error) {
-			s, next, err := p.queue(queue).Schedule(r, name, times)
+			s, next, err := timetable(p.queue(queue)).Get(r, p.queue(queue), name, times)
 			if err != nil {
 				return outcome{}, err
 			}
@@ -192,7 +195,7 @@ func showScheduleOf(queue, name string, times int) operation {
 	}
 }
 
-func previewScheduleOf(queue, name string, fields map[string]any, change func(*fdbpq.ScheduleConfig), times int) operation {
+func previewScheduleOf(queue, name string, fields map[string]any, change func(*schedule.Config), times int) operation {
 	object, err := json.Marshal(fields)
 	if err != nil {
 		panic(err)
@@ -200,11 +203,11 @@ func previewScheduleOf(queue, name string, fields map[string]any, change func(*f
 	return operation{
 		name: fmt.Sprintf("preview schedule %s of %s: %s", name, queue, object),
 		look: func(p *process, r kv.Reader) (outcome, error) {
-			next, err := p.queue(queue).PreviewSchedule(r, name, object, nil, times)
+			next, err := timetable(p.queue(queue)).Preview(r, p.queue(queue), name, object, nil, times)
 			if err != nil {
 				return outcome{}, err
 			}
-			return outcome{Schedules: []scheduleView{{Times: scheduleViewOf(fdbpq.Schedule{}, next).Times}}}, nil
+			return outcome{Schedules: []scheduleView{{Times: scheduleViewOf(schedule.Schedule{}, next).Times}}}, nil
 		},
 		expect: func(m *model, at moment, _ outcome) outcome {
 			return m.previewSchedule(queue, name, at, change, times)
@@ -257,10 +260,10 @@ func (w *world) showingSchedule(rng *rand.Rand) operation {
 }
 
 // scheduleFields generates some fields of a schedule.
-func (w *world) scheduleFields(rng *rand.Rand) (map[string]any, func(*fdbpq.ScheduleConfig)) {
+func (w *world) scheduleFields(rng *rand.Rand) (map[string]any, func(*schedule.Config)) {
 	fields := make(map[string]any)
-	var changes []func(*fdbpq.ScheduleConfig)
-	set := func(name string, value any, change func(*fdbpq.ScheduleConfig)) {
+	var changes []func(*schedule.Config)
+	set := func(name string, value any, change func(*schedule.Config)) {
 		fields[name] = value
 		changes = append(changes, change)
 	}
@@ -271,31 +274,31 @@ func (w *world) scheduleFields(rng *rand.Rand) (map[string]any, func(*fdbpq.Sche
 			"@every 7s", "@every 30s", "@every 90s", "@every 1300s", "*/10 * * * * *", "*/25 * * * * *", "*/1 * * * *", "*/7 * * * *", "*/20 * * * *",
 			"@hourly", fmt.Sprintf("%d %d * * *", soon.Minute(), soon.Hour()), "@at "+about.Add(time.Duration(rng.IntN(1200)-100)*time.Second).Format(time.RFC3339), "@every", "",
 		)
-		set("spec", spec, func(c *fdbpq.ScheduleConfig) { c.Spec = spec })
+		set("spec", spec, func(c *schedule.Config) { c.Spec = spec })
 	}
 	for range rng.IntN(4) {
 		switch rng.IntN(8) {
 		case 0: // few times fire at once
-			missed := pick(rng, fdbpq.MissedOne, fdbpq.MissedAll)
+			missed := pick(rng, schedule.MissedOne, schedule.MissedAll)
 			catchUp := pick(rng, 10*time.Second, 40*time.Second, 3*time.Minute)
-			if missed == fdbpq.MissedOne {
+			if missed == schedule.MissedOne {
 				catchUp = pick(rng, catchUp, time.Hour)
 			}
-			set("missed", missed, func(c *fdbpq.ScheduleConfig) { c.Missed = missed })
-			set("catch_up", catchUp.String(), func(c *fdbpq.ScheduleConfig) { c.CatchUp = fdbpq.Duration(catchUp) })
+			set("missed", missed, func(c *schedule.Config) { c.Missed = missed })
+			set("catch_up", catchUp.String(), func(c *schedule.Config) { c.CatchUp = fdbpq.Duration(catchUp) })
 		case 1, 2:
-			overlap := pick(rng, fdbpq.OverlapSkip, fdbpq.OverlapOne, fdbpq.OverlapOne, fdbpq.OverlapReplace, fdbpq.OverlapAllow)
-			set("overlap", overlap, func(c *fdbpq.ScheduleConfig) { c.Overlap = overlap })
+			overlap := pick(rng, schedule.OverlapSkip, schedule.OverlapOne, schedule.OverlapOne, schedule.OverlapReplace, schedule.OverlapAllow)
+			set("overlap", overlap, func(c *schedule.Config) { c.Overlap = overlap })
 		case 3:
 			count := pick[int64](rng, 0, 1, 5)
-			set("count", count, func(c *fdbpq.ScheduleConfig) { c.Count = count })
+			set("count", count, func(c *schedule.Config) { c.Count = count })
 		case 4, 5:
 			name := pick(rng, "start", "start", "end")
 			bound := new(about.Add(time.Duration(rng.IntN(1200)-200) * time.Second))
 			if rng.IntN(2) == 0 {
 				bound = nil
 			}
-			set(name, bound, func(c *fdbpq.ScheduleConfig) {
+			set(name, bound, func(c *schedule.Config) {
 				if name == "start" {
 					c.Start = bound
 				} else {
@@ -304,13 +307,13 @@ func (w *world) scheduleFields(rng *rand.Rand) (map[string]any, func(*fdbpq.Sche
 			})
 		case 6:
 			paused := rng.IntN(2) == 0
-			set("paused", paused, func(c *fdbpq.ScheduleConfig) { c.Paused = paused })
+			set("paused", paused, func(c *schedule.Config) { c.Paused = paused })
 		case 7:
 			zone := pick(rng, "UTC", "UTC", "Etc/UTC")
-			set("zone", zone, func(c *fdbpq.ScheduleConfig) { c.Zone = zone })
+			set("zone", zone, func(c *schedule.Config) { c.Zone = zone })
 		}
 	}
-	return fields, func(c *fdbpq.ScheduleConfig) {
+	return fields, func(c *schedule.Config) {
 		for _, change := range changes {
 			change(c)
 		}

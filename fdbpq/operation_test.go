@@ -11,6 +11,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
@@ -51,7 +52,7 @@ func (o operation) expectPart(m *model, at moment, got outcome) outcome {
 func kindOf(err error) string {
 	var lost *fdbpq.LostError
 	var config *fdbpq.ConfigError
-	var schedule *fdbpq.ScheduleError
+	var timetable *schedule.Error
 	var link *fdbpq.LinkError
 	switch {
 	case err == nil:
@@ -68,9 +69,9 @@ func kindOf(err error) string {
 		return "lost: " + string(lost.Reason)
 	case errors.As(err, &config):
 		return "config"
-	case errors.As(err, &schedule):
+	case errors.As(err, &timetable):
 		return "schedule"
-	case errors.Is(err, fdbpq.ErrNoSchedule):
+	case errors.Is(err, schedule.ErrNone):
 		return "no schedule"
 	case errors.Is(err, fdbpq.ErrPopIDReused):
 		return "replay"

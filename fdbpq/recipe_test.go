@@ -133,7 +133,7 @@ func TestPrioritiesOfOtherPrograms(t *testing.T) {
 				}
 				return nil
 			})
-			problems, err := f.Check(t.Context())
+			problems, err := checked(t.Context(), f.Store)
 			if err != nil || len(problems) > 0 {
 				t.Errorf("beside priority %x: %q, %v", priority, problems, err)
 			}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 	"github.com/pqbridge/pqbridge/internal/fault"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -157,7 +158,7 @@ func TestScheduleWrongClockBeside(t *testing.T) {
 			}
 			wrong.fire()
 		}
-		if fired, err := wrong.Fire(t.Context(), nil); err != nil || (fired.Offset+5*time.Minute).Abs() > 2*time.Second {
+		if fired, err := wrong.schedules.Fire(t.Context(), nil, nil); err != nil || (fired.Offset+5*time.Minute).Abs() > 2*time.Second {
 			t.Errorf("a process whose clock is five minutes ahead says that schedules are %s from it, %v", fired.Offset, err)
 		}
 		for _, at := range f.drained("q") {
@@ -172,7 +173,8 @@ func TestScheduleWrongClockBeside(t *testing.T) {
 func TestScheduleOlderZones(t *testing.T) {
 	eachSchedule(t, func(f *fixture) {
 		older := f.another(0)
-		older.SetZoneData("2001a")
+		older.Inside().Zones = "2001a"
+		older.schedules = schedule.New(older.Store)
 		f.schedule("q", "s", `{"spec":"0 12 * * *","zone":"Europe/Berlin"`+allow+`}`)
 		f.fire()
 		want := f.scheduled("q", "s").Next

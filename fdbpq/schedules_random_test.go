@@ -129,7 +129,7 @@ func (w *scheduleWorld) step() {
 		other := w.others[w.rng.IntN(len(w.others))]
 		for range 3 {
 			ctx, cancel := context.WithTimeout(w.Context(), 5*time.Second)
-			_, err := other.Fire(ctx, nil)
+			_, err := other.schedules.Fire(ctx, nil, nil)
 			cancel()
 			if err != nil && !errors.Is(err, kv.ErrUnavailable) && !errors.Is(err, kv.ErrUnknown) {
 				w.t.Fatal(err)
@@ -144,7 +144,7 @@ func (w *scheduleWorld) step() {
 	case n < 82:
 		if len(w.lives) > 0 { // a schedule goes
 			w.end(w.rng.IntN(len(w.lives)), func(tx kv.Tx, l *scheduleLife) error {
-				return w.Queue(l.queue).DeleteSchedule(tx, l.name)
+				return timetable(w.Queue(l.queue)).Delete(tx, w.Queue(l.queue), l.name)
 			})
 		}
 	case n < 83:
@@ -260,7 +260,7 @@ func (w *scheduleWorld) settle() {
 		w.pass(6 * time.Second) // the term of another one, and the pause after a queue was full
 		now := w.wall()
 		w.fire()
-		fired, err := w.Fire(w.Context(), nil)
+		fired, err := w.schedules.Fire(w.Context(), nil, nil)
 		if err != nil {
 			w.t.Fatal(err)
 		}

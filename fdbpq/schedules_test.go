@@ -13,26 +13,27 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 	"github.com/pqbridge/pqbridge/internal/fault"
 )
 
 // schedule makes or changes a schedule.
-func (f *fixture) schedule(queue, name, object string) fdbpq.Schedule {
+func (f *fixture) schedule(queue, name, object string) schedule.Schedule {
 	f.Helper()
-	var made fdbpq.Schedule
+	var made schedule.Schedule
 	f.update(func(tx kv.Tx) (err error) {
-		made, err = f.Queue(queue).SetSchedule(tx, name, []byte(object), nil)
+		made, err = timetable(f.Queue(queue)).Set(tx, f.Queue(queue), name, []byte(object), nil)
 		return err
 	})
 	return made
 }
 
 // scheduled shows a schedule.
-func (f *fixture) scheduled(queue, name string) fdbpq.Schedule {
+func (f *fixture) scheduled(queue, name string) schedule.Schedule {
 	f.Helper()
-	var shown fdbpq.Schedule
+	var shown schedule.Schedule
 	f.view(func(r kv.Reader) (err error) {
-		shown, _, err = f.Queue(queue).Schedule(r, name, 10)
+		shown, _, err = timetable(f.Queue(queue)).Get(r, f.Queue(queue), name, 10)
 		return err
 	})
 	return shown
@@ -41,7 +42,7 @@ func (f *fixture) scheduled(queue, name string) fdbpq.Schedule {
 func (f *fixture) resume(queue, name string, fromNow bool) {
 	f.Helper()
 	f.update(func(tx kv.Tx) error {
-		_, err := f.Queue(queue).ResumeSchedule(tx, name, fromNow)
+		_, err := timetable(f.Queue(queue)).Resume(tx, f.Queue(queue), name, fromNow)
 		return err
 	})
 }
@@ -50,7 +51,7 @@ func (f *fixture) resume(queue, name string, fromNow bool) {
 func (f *fixture) fire() (events []fdbpq.Event) {
 	f.Helper()
 	for {
-		fired, err := f.Fire(f.Context(), nil)
+		fired, err := f.schedules.Fire(f.Context(), nil, nil)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -109,7 +110,7 @@ func eachSchedule(t *testing.T, test func(f *fixture)) {
 func TestScheduleFires(t *testing.T) {
 	eachSchedule(t, func(f *fixture) {
 		f.update(func(tx kv.Tx) error {
-			_, err := f.Queue("q").SetSchedule(tx, "s", []byte(`{"spec":"@every 10s"`+allow+`}`), &fdbpq.ScheduleItem{
+			_, err := timetable(f.Queue("q")).Set(tx, f.Queue("q"), "s", []byte(`{"spec":"@every 10s"`+allow+`}`), &schedule.Item{
 				Headers: []byte("A: b\r\n"), Payload: []byte("\x00 report \x00"), Priority: -7, HasPriority: true, Key: "k", TTL: time.Hour,
 			})
 			return err
@@ -138,7 +139,7 @@ func TestScheduleAndQueueMadeAgain(t *testing.T) {
 	eachSchedule(t, func(f *fixture) {
 		f.schedule("q", "s", `{"spec":"@every 10s"`+allow+`}`)
 		f.pass(5 * time.Second)
-		f.update(func(tx kv.Tx) error { return f.Queue("q").DeleteSchedule(tx, "s") })
+		f.update(func(tx kv.Tx) error { return timetable(f.Queue("q")).Delete(tx, f.Queue("q"), "s") })
 		f.schedule("q", "s", `{"spec":"@every 10s"`+allow+`}`)
 		f.pass(6 * time.Second)
 		f.expectFired("q")
@@ -299,7 +300,7 @@ func TestScheduleOverlap(t *testing.T) {
 			eachSchedule(t, func(f *fixture) {
 				set := func(payload string) {
 					f.update(func(tx kv.Tx) error {
-						_, err := f.Queue("q").SetSchedule(tx, "s", fmt.Appendf(nil, `{"spec":"@every 1m","overlap":%q}`, test.overlap), &fdbpq.ScheduleItem{Payload: []byte(payload)})
+						_, err := timetable(f.Queue("q")).Set(tx, f.Queue("q"), "s", fmt.Appendf(nil, `{"spec":"@every 1m","overlap":%q}`, test.overlap), &schedule.Item{Payload: []byte(payload)})
 						return err
 					})
 				}
@@ -376,7 +377,7 @@ func TestScheduleMissesTold(t *testing.T) {
 		watch(130)
 		f.schedule("skip", "s", `{"spec":"@yearly"}`)
 		f.update(func(tx kv.Tx) error {
-			_, err := f.Queue("full").PauseSchedule(tx, "s")
+			_, err := timetable(f.Queue("full")).Pause(tx, f.Queue("full"), "s")
 			return err
 		})
 		watch(61)
@@ -399,7 +400,7 @@ func TestSchedulePausedWhenDone(t *testing.T) {
 		f.fire()
 		f.pass(time.Hour)
 		f.update(func(tx kv.Tx) error {
-			_, err := f.Queue("q").PauseSchedule(tx, "s")
+			_, err := timetable(f.Queue("q")).Pause(tx, f.Queue("q"), "s")
 			return err
 		})
 		if s := f.scheduled("q", "s"); !s.Done() || !s.Config.Paused {
@@ -408,8 +409,8 @@ func TestSchedulePausedWhenDone(t *testing.T) {
 		f.pass(23 * time.Hour)
 		f.fire()
 		f.view(func(r kv.Reader) error {
-			_, _, err := f.Queue("q").Schedule(r, "s", 1)
-			if err != fdbpq.ErrNoSchedule {
+			_, _, err := timetable(f.Queue("q")).Get(r, f.Queue("q"), "s", 1)
+			if err != schedule.ErrNone {
 				t.Errorf("a day later: %v", err)
 			}
 			return nil
@@ -424,16 +425,16 @@ func TestScheduleCountBoundsTimes(t *testing.T) {
 		f.pass(time.Minute)
 		f.fire()
 		f.view(func(r kv.Reader) error {
-			_, times, err := f.Queue("q").Schedule(r, "s", 10)
+			_, times, err := timetable(f.Queue("q")).Get(r, f.Queue("q"), "s", 10)
 			if err != nil || len(times) != 2 {
 				t.Errorf("it shows %v, %v", times, err)
 			}
 			for object, want := range map[string]int{`{"count":5}`: 4, `{"count":0}`: 10, `{"count":1}`: 0, `{}`: 2} {
-				if times, err = f.Queue("q").PreviewSchedule(r, "s", []byte(object), nil, 10); err != nil || len(times) != want {
+				if times, err = timetable(f.Queue("q")).Preview(r, f.Queue("q"), "s", []byte(object), nil, 10); err != nil || len(times) != want {
 					t.Errorf("preview of %s: %v, %v", object, times, err)
 				}
 			}
-			if times, err = f.Queue("q").PreviewSchedule(r, "new", []byte(`{"spec":"@daily","count":2}`), nil, 10); err != nil || len(times) != 2 {
+			if times, err = timetable(f.Queue("q")).Preview(r, f.Queue("q"), "new", []byte(`{"spec":"@daily","count":2}`), nil, 10); err != nil || len(times) != 2 {
 				t.Errorf("preview of a new one: %v, %v", times, err)
 			}
 			return nil
@@ -449,7 +450,7 @@ func TestScheduleJitter(t *testing.T) {
 		var late []time.Duration
 		for range 3 * 3600 {
 			f.clock.advance(time.Second)
-			fired, err := f.Fire(t.Context(), nil)
+			fired, err := f.schedules.Fire(t.Context(), nil, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -495,7 +496,7 @@ func TestScheduleEnds(t *testing.T) {
 		f.pass(25 * time.Hour)
 		f.fire()
 		f.view(func(r kv.Reader) error {
-			left, err := f.Queue("q").Schedules(r, "", 10)
+			left, err := timetable(f.Queue("q")).List(r, f.Queue("q"), "", 10)
 			if err == nil && len(left) != 0 {
 				t.Errorf("a day later %d schedules are left", len(left))
 			}
@@ -617,7 +618,7 @@ func TestScheduleStaysFull(t *testing.T) {
 func TestScheduleWaitsForRoom(t *testing.T) {
 	eachSchedule(t, func(f *fixture) {
 		f.update(func(tx kv.Tx) error {
-			_, err := f.Queue("q").SetSchedule(tx, "s", []byte(`{"spec":"@every 10s"`+allow+`}`), &fdbpq.ScheduleItem{Payload: []byte("12345")})
+			_, err := timetable(f.Queue("q")).Set(tx, f.Queue("q"), "s", []byte(`{"spec":"@every 10s"`+allow+`}`), &schedule.Item{Payload: []byte("12345")})
 			return err
 		})
 		var no error
@@ -634,8 +635,8 @@ func TestScheduleWaitsForRoom(t *testing.T) {
 				}
 			}, no
 		}
-		fire := func() (did fdbpq.FiredQueue) {
-			fired, err := f.Fire(f.Context(), room)
+		fire := func() (did schedule.FiredQueue) {
+			fired, err := f.schedules.Fire(f.Context(), room, nil)
 			if err != nil || asked == 0 || ended != asked {
 				f.Errorf("fired with %v; %d have asked for room, and %d were told of the end", err, asked, ended)
 			}
@@ -675,7 +676,7 @@ func TestScheduleRun(t *testing.T) {
 		f.schedule("q", "s", `{"spec":"@daily"}`)
 		run := func(id string) (pushed fdbpq.Pushed) {
 			f.update(func(tx kv.Tx) (err error) {
-				pushed, err = f.Queue("q").RunSchedule(tx, "s", id, always)
+				pushed, err = timetable(f.Queue("q")).Push(tx, f.Queue("q"), "s", id, always)
 				return err
 			})
 			return pushed
@@ -696,9 +697,9 @@ func TestScheduleRun(t *testing.T) {
 
 func TestScheduleRefused(t *testing.T) {
 	eachSchedule(t, func(f *fixture) {
-		set := func(name, object string, item *fdbpq.ScheduleItem) error {
+		set := func(name, object string, item *schedule.Item) error {
 			return f.fails(func(tx kv.Tx) error {
-				_, err := f.Queue("q").SetSchedule(tx, name, []byte(object), item)
+				_, err := timetable(f.Queue("q")).Set(tx, f.Queue("q"), name, []byte(object), item)
 				return err
 			})
 		}
@@ -722,34 +723,37 @@ func TestScheduleRefused(t *testing.T) {
 			{strings.Repeat("s", 65), `{"spec":"@daily"}`, "name"},
 		} {
 			err := set(test.name, test.object, nil)
-			var wrong *fdbpq.ScheduleError
+			var wrong *schedule.Error
 			if !errors.As(err, &wrong) || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("%s %s: error %v, expected one that says %q", test.name, test.object, err, test.says)
 			}
 		}
-		if err := set("s", `{"spec":"@daily"}`, &fdbpq.ScheduleItem{Payload: make([]byte, fdbpq.MaxScheduleItem+1)}); !strings.Contains(err.Error(), "65536") {
+		if err := set("s", `{"spec":"@daily"}`, &schedule.Item{Payload: make([]byte, schedule.MaxItem+1)}); !strings.Contains(err.Error(), "65536") {
 			t.Error(err)
 		}
 		f.update(func(tx kv.Tx) error {
-			_, err := f.Queue("q").SetSchedule(tx, "large", []byte(`{"spec":"@daily"}`), &fdbpq.ScheduleItem{Payload: make([]byte, fdbpq.MaxScheduleItem)})
+			_, err := timetable(f.Queue("q")).Set(tx, f.Queue("q"), "large", []byte(`{"spec":"@daily"}`), &schedule.Item{Payload: make([]byte, schedule.MaxItem)})
 			return err
 		})
-		for n := range fdbpq.MaxDenseSchedules {
+		for n := range schedule.MaxDense {
 			f.schedule("q", fmt.Sprint("s", n), `{"spec":"@every 59s"}`)
 		}
-		if err := set("more", `{"spec":"@every 59s"}`, nil); !errors.Is(err, fdbpq.ErrSchedules) {
+		if err := set("more", `{"spec":"@every 59s"}`, nil); !errors.Is(err, schedule.ErrTooMany) {
 			t.Error(err)
 		}
 		f.schedule("q", "more", `{"spec":"@every 60s"}`)
-		if err := set("more", `{"spec":"* * * * * *"}`, nil); !errors.Is(err, fdbpq.ErrSchedules) {
+		if err := set("more", `{"spec":"* * * * * *"}`, nil); !errors.Is(err, schedule.ErrTooMany) {
 			t.Error(err)
 		}
 		for _, err := range []error{
-			f.fails(func(tx kv.Tx) error { return f.Queue("q").DeleteSchedule(tx, "none") }),
-			f.fails(func(tx kv.Tx) error { _, err := f.Queue("q").RunSchedule(tx, "none", "", always); return err }),
-			f.fails(func(tx kv.Tx) error { _, err := f.Queue("q").PauseSchedule(tx, "none"); return err }),
+			f.fails(func(tx kv.Tx) error { return timetable(f.Queue("q")).Delete(tx, f.Queue("q"), "none") }),
+			f.fails(func(tx kv.Tx) error {
+				_, err := timetable(f.Queue("q")).Push(tx, f.Queue("q"), "none", "", always)
+				return err
+			}),
+			f.fails(func(tx kv.Tx) error { _, err := timetable(f.Queue("q")).Pause(tx, f.Queue("q"), "none"); return err }),
 		} {
-			if !errors.Is(err, fdbpq.ErrNoSchedule) {
+			if !errors.Is(err, schedule.ErrNone) {
 				t.Error(err)
 			}
 		}
@@ -762,9 +766,9 @@ func TestScheduleRefused(t *testing.T) {
 // A schedule that ends in the middle of a firing fires nothing.
 func TestScheduleEndsDuringFiring(t *testing.T) {
 	for name, end := range map[string]func(kv.Tx, fdbpq.Queue) error{
-		"deleted": func(tx kv.Tx, q fdbpq.Queue) error { return q.DeleteSchedule(tx, "s") },
+		"deleted": func(tx kv.Tx, q fdbpq.Queue) error { return timetable(q).Delete(tx, q, "s") },
 		"paused": func(tx kv.Tx, q fdbpq.Queue) error {
-			_, err := q.PauseSchedule(tx, "s")
+			_, err := timetable(q).Pause(tx, q, "s")
 			return err
 		},
 		"its queue is deleted": func(tx kv.Tx, q fdbpq.Queue) error {

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 )
 
 // at makes schedules of a queue that fire once each, n of them, with some time between two.
@@ -18,7 +18,7 @@ func (f *fixture) at(queue string, n int, first, gap time.Duration) {
 		f.update(func(tx kv.Tx) error {
 			for i := from; i < min(n, from+together); i++ {
 				spec := time.Unix(1_800_000_000, 0).UTC().Add(first + time.Duration(i)*gap).Format(time.RFC3339Nano)
-				if _, err := f.Queue(queue).SetSchedule(tx, fmt.Sprint("s", i), []byte(`{"spec":"@at `+spec+`"}`), nil); err != nil {
+				if _, err := timetable(f.Queue(queue)).Set(tx, f.Queue(queue), fmt.Sprint("s", i), []byte(`{"spec":"@at `+spec+`"}`), nil); err != nil {
 					return err
 				}
 			}
@@ -40,19 +40,19 @@ func TestScheduleTurnsOfQueues(t *testing.T) {
 				}
 				f.fire()
 				f.pass(13 * time.Second)
-				of := func(fired fdbpq.Fired) (of map[string]int) {
+				of := func(fired schedule.Fired) (of map[string]int) {
 					of = make(map[string]int)
 					for queue, n := range fired.Queues {
 						of[strings.TrimRight(queue, "0123456789")] += int(n.Fired)
 					}
 					return of
 				}
-				first, err := f.Fire(f.Context(), nil)
+				first, err := f.schedules.Fire(f.Context(), nil, nil)
 				if got := of(first); err != nil || got["other"] != 2*others || got["many"] == 0 {
 					t.Errorf("the first transaction fired %v of the others, expected %d, and %d of the queue with many: %v", got["other"], 2*others, got["many"], err)
 				}
 				f.pass(time.Second)
-				second, err := f.Fire(f.Context(), nil)
+				second, err := f.schedules.Fire(f.Context(), nil, nil)
 				if got := of(second); err != nil || got["other"] != others || got["many"] == 0 {
 					t.Errorf("the second transaction fired %v of the others, expected %d, and %d of the queue with many: %v", got["other"], others, got["many"], err)
 				}
@@ -73,7 +73,7 @@ func TestScheduleTurnsOfOwners(t *testing.T) {
 		}
 		f.at("Y.jobs", 100, 2*time.Second, 0)
 		f.pass(2 * time.Second)
-		if _, err := f.FireOf(f.Context(), func(queue string) string { return queue[:1] }); err != nil {
+		if _, err := f.schedules.Fire(f.Context(), nil, func(queue string) string { return queue[:1] }); err != nil {
 			t.Fatal(err)
 		}
 		if n := f.counts("Y.jobs").Length(); n != 100 {
@@ -91,7 +91,7 @@ func TestScheduleTurnsWhileCatchingUp(t *testing.T) {
 		}
 		f.pass(100 * time.Second)
 		for n := range 2 { // 256 items each
-			if fired, err := f.Fire(f.Context(), nil); err != nil || len(fired.Queues) < 10 {
+			if fired, err := f.schedules.Fire(f.Context(), nil, nil); err != nil || len(fired.Queues) < 10 {
 				t.Errorf("transaction %d fired of %d queues: %v", n, len(fired.Queues), err)
 			}
 		}
@@ -109,7 +109,8 @@ func TestScheduleTurnsBounds(t *testing.T) {
 	for _, bounds := range [][4]int{{4, 1000, 1000, 10}, {1000, 20, 1000, 3}, {50, 1000, 7, 2}, {1, 1, 1, 1}} {
 		t.Run(fmt.Sprint(bounds), func(t *testing.T) {
 			eachSchedule(t, func(f *fixture) {
-				f.BoundLate(bounds[0], bounds[1], bounds[2], bounds[3])
+				f.Inside().Late = &bounds
+				f.schedules = schedule.New(f.Store)
 				want := map[string]int{"same": 100, "apart": 40, "a": 5, "b": 1}
 				f.at("same", want["same"], 10*time.Second, 0)
 				f.at("apart", want["apart"], 11*time.Second, 7*time.Millisecond)
@@ -117,7 +118,7 @@ func TestScheduleTurnsBounds(t *testing.T) {
 				f.at("b", want["b"], 13*time.Second, 0)
 				f.pass(20 * time.Second)
 				for atOnce := true; atOnce; {
-					fired, err := f.Fire(f.Context(), nil)
+					fired, err := f.schedules.Fire(f.Context(), nil, nil)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -147,20 +148,20 @@ func TestScheduleMadeDuringBurst(t *testing.T) {
 		made := false
 		f.update(func(tx kv.Tx) error {
 			spec := time.Unix(1_800_000_000, 0).UTC().Add(11 * time.Second).Format(time.RFC3339)
-			_, err := f.Queue("other").SetSchedule(tx, "s", []byte(`{"spec":"@at `+spec+`"}`), nil)
+			_, err := timetable(f.Queue("other")).Set(tx, f.Queue("other"), "s", []byte(`{"spec":"@at `+spec+`"}`), nil)
 			if !made {
 				made = true
 				f.pass(12 * time.Second)
-				if fired, err := f.Fire(f.Context(), nil); err != nil || len(fired.Queues) != 48 {
+				if fired, err := f.schedules.Fire(f.Context(), nil, nil); err != nil || len(fired.Queues) != 48 {
 					t.Errorf("fired of %d queues: %v", len(fired.Queues), err)
 				}
 			}
 			return err
 		})
-		if _, err := f.Fire(f.Context(), nil); err != nil {
+		if _, err := f.schedules.Fire(f.Context(), nil, nil); err != nil {
 			t.Fatal(err)
 		}
-		if fired, err := f.Fire(f.Context(), nil); err != nil || fired.Next != 1 {
+		if fired, err := f.schedules.Fire(f.Context(), nil, nil); err != nil || fired.Next != 1 {
 			t.Fatalf("the burst is over: %v, %v", fired.Next, err)
 		}
 		if n := f.counts("other").Length(); n != 1 {

@@ -74,7 +74,6 @@ type Store struct {
 	sessions      *session.Pool
 	queueStates   queueStates
 	alarm         alarm
-	runner        runner
 }
 
 // Open opens the store in db, and makes one when db is empty. The caller closes db.
@@ -85,7 +84,6 @@ func Open(ctx context.Context, db kv.DB, options Options) (*Store, error) {
 	s := &Store{inside: inside.Store{DB: db, Exclusive: options.Exclusive}, refuseUnknown: options.RefuseUnknown, strict: options.Strict, maxQueueBytes: options.MaxQueueBytes, maxKeysOwing: MaxKeysOwing, maxKeysSet: MaxKeysSet}
 	s.inside.Clock = storetime.New(layout.Row(layout.SpaceTime), layout.Row(layout.SpaceWall), storetime.Clocks{Wall: options.Wall, Elapsed: options.Elapsed, Wait: options.Wait})
 	s.alarm.init()
-	s.runner.init()
 	if _, err := rand.Read(s.inside.Process[:]); err != nil {
 		return nil, err
 	}

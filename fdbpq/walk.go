@@ -38,8 +38,7 @@ type walk struct {
 	keys     map[keyOf]*keyFound
 	known    keysKnown
 
-	schedules schedulesFound
-	held      map[holding]bool // items that links hold, and whether the links know that
+	held map[holding]bool // items that links hold, and whether the links know that
 }
 
 func newWalk(s *Store) *walk {
@@ -58,8 +57,7 @@ func newWalk(s *Store) *walk {
 		keys:     make(map[keyOf]*keyFound),
 		known:    newKeysKnown(),
 
-		schedules: newSchedulesFound(),
-		held:      make(map[holding]bool),
+		held: make(map[holding]bool),
 	}
 }
 
@@ -217,21 +215,6 @@ func newKeysKnown() keysKnown {
 		waits: make(map[queueKey]bool), settings: make(map[queueKey]KeySettings), working: make(map[queueTimer]bool),
 		fences: make(map[queueKey]int64), last: make(map[queueKey]int64),
 	}
-}
-
-// schedulesFound is what a Check has found of schedules.
-type schedulesFound struct {
-	rows   map[scheduleID]*scheduleRow
-	counts map[scheduleHome]scheduleCounts // as the store has them
-}
-
-func newSchedulesFound() schedulesFound {
-	return schedulesFound{make(map[scheduleID]*scheduleRow), make(map[scheduleHome]scheduleCounts)}
-}
-
-type scheduleID struct {
-	scheduleHome
-	name string
 }
 
 // holding is an item that somebody holds.

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 	"github.com/pqbridge/pqbridge/internal/fault"
 )
 
@@ -47,6 +48,7 @@ type world struct {
 type process struct {
 	name      string
 	store     *fdbpq.Store
+	schedules *schedule.Schedules
 	heartbeat *fdbpq.Heartbeat
 	db        *fault.DB
 	hook      func(fault.Point) // of db, when set
@@ -121,7 +123,7 @@ func (w *world) start(i int) error {
 		return err
 	}
 	w.opened(p, last)
-	p.store, p.heartbeat = store, fdbpq.NewHeartbeat(store)
+	p.store, p.heartbeat, p.schedules = store, fdbpq.NewHeartbeat(store), schedule.New(store)
 	p.chances = w.chances
 	p.db.SetChances(p.chances)
 	w.processes[i] = p
@@ -350,7 +352,7 @@ func (w *world) same(p *process) error {
 
 func (w *world) check(p *process) error {
 	defer p.suffer(nil)()
-	problems, err := p.store.Check(w.ctx)
+	problems, err := checked(w.ctx, p.store)
 	if err == nil && len(problems) > 0 {
 		err = fmt.Errorf("the store is damaged:\n%s", strings.Join(problems, "\n"))
 	}

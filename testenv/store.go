@@ -7,6 +7,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 )
 
 // Store returns an empty store on the first engine. Like every store from this
@@ -37,6 +38,11 @@ func check(t testing.TB, store *fdbpq.Store) {
 	ctx, cancel := background()
 	defer cancel()
 	problems, err := store.Check(ctx)
+	if err == nil {
+		var more []string
+		more, err = schedule.New(store).Check(ctx)
+		problems = append(problems, more...)
+	}
 	if err != nil && !errors.Is(err, kv.ErrClosed) {
 		t.Errorf("check the store: %v", err)
 	}

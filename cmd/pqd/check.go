@@ -11,6 +11,7 @@ import (
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
+	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 )
 
 // check looks for damage in a store that no process has open, such as a copy.
@@ -33,6 +34,11 @@ func check(ctx context.Context, s settings.Settings, log *slog.Logger, stdout io
 		return err
 	}
 	problems, err := store.Check(ctx)
+	if err == nil {
+		var more []string
+		more, err = schedule.New(store).Check(ctx)
+		problems = append(problems, more...)
+	}
 	if err != nil {
 		return adviseDamage(err, s)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
+	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
@@ -161,7 +162,7 @@ func fillStore(t *testing.T, dir string) {
 			return err
 		},
 		func(tx kv.Tx) error {
-			_, err := store.Queue("jobs").SetSchedule(tx, "daily", []byte(`{"spec":"@daily"}`), &fdbpq.ScheduleItem{Payload: []byte("report")})
+			_, err := schedule.New(store).Set(tx, store.Queue("jobs"), "daily", []byte(`{"spec":"@daily"}`), &schedule.Item{Payload: []byte("report")})
 			return err
 		},
 		func(tx kv.Tx) error {

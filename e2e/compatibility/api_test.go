@@ -30,6 +30,7 @@ var apiPackages = []string{
 	"fdbpq/kv/cluster",
 	"fdbpq/kv/local",
 	"fdbpq/recipe",
+	"fdbpq/schedule",
 	"protocol",
 	"subjects",
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -129,7 +130,7 @@ func readImportHeader(i *fdbpq.Import, key, value string) (f *failure.Failure) {
 			dead.OriginID = value
 		}
 	case protocol.HeaderSchedule:
-		if err := fdbpq.CheckScheduleName(value); err != nil {
+		if err := schedule.CheckName(value); err != nil {
 			return failure.Newf(400, "%s: %s", key, err)
 		}
 		i.Headers, f = appendHeader(i.Headers, key, []string{value})

@@ -13,13 +13,14 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 	"github.com/pqbridge/pqbridge/internal/jsontext"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // ReadScheduleItem reads the item in the body of a schedule, nil if the body has none. The core reads the rest of
 // the body, without the item, which is its largest part.
-func (w *Wire) ReadScheduleItem(queue string, object []byte) (item *fdbpq.ScheduleItem, rest []byte, f *failure.Failure) {
+func (w *Wire) ReadScheduleItem(queue string, object []byte) (item *schedule.Item, rest []byte, f *failure.Failure) {
 	if f := checkSchedule(object); f != nil {
 		return nil, nil, f
 	}
@@ -37,12 +38,12 @@ func (w *Wire) ReadScheduleItem(queue string, object []byte) (item *fdbpq.Schedu
 	return item, []byte(before + "{}" + after), f
 }
 
-func (w *Wire) readScheduleItem(queue string, object []byte) (*fdbpq.ScheduleItem, *failure.Failure) {
+func (w *Wire) readScheduleItem(queue string, object []byte) (*schedule.Item, *failure.Failure) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(object, &fields); err != nil || fields == nil {
 		return nil, failure.Newf(400, "item is %s: expected a JSON object", failure.JSON(object))
 	}
-	item := new(fdbpq.ScheduleItem)
+	item := new(schedule.Item)
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		if f := readItemField(item, queue, name, fields[name]); f != nil {
 			return nil, f
@@ -66,9 +67,9 @@ func ReadRun(m *nats.Msg, verb string) (msgID string, f *failure.Failure) {
 }
 
 // scheduleLines bounds the header lines that a schedule adds to its items.
-const scheduleLines = len(protocol.HeaderSchedule) + len(protocol.HeaderScheduledAt) + 2*lineFrame + fdbpq.MaxScheduleName + len(time.RFC3339Nano)
+const scheduleLines = len(protocol.HeaderSchedule) + len(protocol.HeaderScheduledAt) + 2*lineFrame + schedule.MaxName + len(time.RFC3339Nano)
 
-func readItemField(item *fdbpq.ScheduleItem, queue, name string, value json.RawMessage) (f *failure.Failure) {
+func readItemField(item *schedule.Item, queue, name string, value json.RawMessage) (f *failure.Failure) {
 	read := func(to any, expected string) *failure.Failure {
 		if err := json.Unmarshal(value, to); err != nil || string(value) == "null" {
 			return failure.Newf(400, "item: %s is %s: expected %s", name, failure.JSON(value), expected)
@@ -154,7 +155,7 @@ func ofItem(f *failure.Failure) *failure.Failure {
 }
 
 // Schedule is a schedule in the form of an answer; listed ones are without their items.
-func Schedule(s *fdbpq.Schedule, listed bool) protocol.Schedule {
+func Schedule(s *schedule.Schedule, listed bool) protocol.Schedule {
 	shown := protocol.Schedule{
 		Name: s.Name, Spec: s.Config.Spec, Zone: s.Config.Zone, Start: s.Config.Start, End: s.Config.End, Count: s.Config.Count,
 		Overlap: string(s.Config.Overlap), CatchUp: protocol.Duration(s.Config.CatchUp), Missed: string(s.Config.Missed),

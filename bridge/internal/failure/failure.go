@@ -10,6 +10,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -147,7 +148,7 @@ func Explain(err error) *Failure {
 	var f *Failure
 	var lost *fdbpq.LostError
 	var config *fdbpq.ConfigError
-	var schedule *fdbpq.ScheduleError
+	var timetable *schedule.Error
 	var source *fdbpq.SourceError
 	var link *fdbpq.LinkError
 	switch {
@@ -155,7 +156,7 @@ func Explain(err error) *Failure {
 		return f
 	case errors.As(err, &lost):
 		return &Failure{Code: 410, Text: lost.Error(), Reason: protocol.Reason(lost.Reason)}
-	case errors.As(err, &config), errors.As(err, &schedule), errors.As(err, &source):
+	case errors.As(err, &config), errors.As(err, &timetable), errors.As(err, &source):
 		return BadRequest(err)
 	case errors.As(err, &link):
 		return ofLink(link)
@@ -163,7 +164,7 @@ func Explain(err error) *Failure {
 		return &Failure{Code: 409, Text: err.Error(), Description: protocol.DescriptionHeld, Reason: protocol.ReasonHeld}
 	case errors.Is(err, fdbpq.ErrLinks):
 		return &Failure{Code: 429, Text: err.Error(), Reason: protocol.ReasonLinks}
-	case errors.Is(err, fdbpq.ErrSchedules):
+	case errors.Is(err, schedule.ErrTooMany):
 		return &Failure{Code: 429, Text: err.Error(), Reason: protocol.ReasonSchedules}
 	case errors.Is(err, fdbpq.ErrSources):
 		return &Failure{Code: 429, Text: err.Error(), Reason: protocol.ReasonSources}

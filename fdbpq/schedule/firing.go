@@ -1,4 +1,4 @@
-package fdbpq
+package schedule
 
 import (
 	"cmp"
@@ -9,11 +9,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/internal/damage"
-	"github.com/pqbridge/pqbridge/fdbpq/internal/jsonfields"
 	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/internal/calendar"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
@@ -40,7 +39,7 @@ const (
 // Fired is the result of a Fire.
 type Fired struct {
 	Schedules int // looked at
-	Events    []Event
+	Events    []fdbpq.Event
 	Queues    map[string]FiredQueue
 	Lateness  []time.Duration // of each firing
 	Next      time.Duration   // until there is something to do; 0: there are no schedules
@@ -57,15 +56,12 @@ type Room func(queue string, bytes int) (ended func(), full error)
 
 // Fire pushes the items of schedules whose time has come, in one bounded transaction. Of several
 // processes one fires at a time. Without room queues always take items. While more schedules are due than fit in, their queues
-// take turns.
+// take turns. owner says whose a queue is, nil: all are of one. Owners take turns, too.
 //
 // A nominal time fires once. The transaction that pushes for it depends on how far the schedule
 // was, and moves that on.
-func (s *Store) Fire(ctx context.Context, room Room) (Fired, error) { return s.fire(ctx, room, nil) }
-
-// fire is Fire with queues that have owners, who take turns.
-func (s *Store) fire(ctx context.Context, room Room, owner func(queue string) string) (fired Fired, err error) {
-	if none, err := (schedules{s}).none(ctx); none || err != nil {
+func (s *Schedules) Fire(ctx context.Context, room Room, owner func(queue string) string) (fired Fired, err error) {
+	if none, err := s.none(ctx); none || err != nil {
 		return Fired{}, err
 	}
 	late := &s.runner.late
@@ -77,7 +73,7 @@ func (s *Store) fire(ctx context.Context, room Room, owner func(queue string) st
 			late.forget()
 		}
 	}()
-	session := s.Session()
+	session := s.store.Session()
 	defer session.Release()
 	var f firing
 	var asked []func()
@@ -99,8 +95,8 @@ func (s *Store) fire(ctx context.Context, room Room, owner func(queue string) st
 		if runs++; runs > 1 {
 			late.forget() // what the transaction that failed has taken
 		}
-		return s.In(tx, func(w *Work) error {
-			f = firing{store: s, tx: tx, room: hasRoom, work: w, late: late}
+		return s.store.In(tx, func(w *fdbpq.Work) error {
+			f = firing{Schedules: s, tx: tx, room: hasRoom, work: w, late: late}
 			return f.run()
 		})
 	})
@@ -118,9 +114,9 @@ func (s *Store) fire(ctx context.Context, room Room, owner func(queue string) st
 }
 
 // none reports whether the store has no schedule that waits for a time.
-func (s schedules) none(ctx context.Context) (none bool, err error) {
+func (s *Schedules) none(ctx context.Context) (none bool, err error) {
 	begin, end := tuple.Range(layout.Row(layout.SpaceDue))
-	err = s.inside.DB.View(ctx, func(r kv.Reader) error {
+	err = s.store.View(ctx, func(r kv.Reader) error {
 		rows, err := r.Range(begin, end, kv.RangeOptions{Limit: 1})
 		none = len(rows) == 0
 		return err
@@ -130,13 +126,13 @@ func (s schedules) none(ctx context.Context) (none bool, err error) {
 
 // firing is the transaction of one Fire.
 type firing struct {
-	store  *Store
+	*Schedules
 	tx     kv.Tx
 	room   func(string, int) error
 	now    int64 // schedule time
 	txSize int
 	total  int
-	work   *Work
+	work   *fdbpq.Work
 	late   *late
 	fired  Fired
 
@@ -150,7 +146,7 @@ func (f *firing) run() error {
 		f.late.forget()
 		return err
 	}
-	earliest, err := f.late.look(f.tx, f.now, &f.store.inside.Damaged)
+	earliest, err := f.late.look(f.tx, f.now, &f.inside.Damaged)
 	if err != nil {
 		return err
 	}
@@ -181,11 +177,11 @@ func (f *firing) run() error {
 func (f *firing) fire(e dueEntry) (again int64, err error) {
 	again = math.MaxInt64
 	q := f.work.Queue(e.home.queue)
-	s, err := q.readState(f.tx)
-	if err != nil {
+	born, err := q.Born(f.tx)
+	if err != nil && err != fdbpq.ErrNoQueue {
 		return again, err
 	}
-	if s == nil || s.born != e.home.born {
+	if err != nil || born != e.home.born {
 		f.tx.Clear(e.key) // of a queue that was deleted
 		return again, nil
 	}
@@ -193,7 +189,7 @@ func (f *firing) fire(e dueEntry) (again int64, err error) {
 	if err != nil {
 		return again, err
 	}
-	if before == nil || before.looked() != e.due {
+	if before == nil || before.nextVisit() != e.due {
 		f.tx.Clear(e.key)
 		return again, nil
 	}
@@ -203,9 +199,9 @@ func (f *firing) fire(e dueEntry) (again int64, err error) {
 	}
 	if before.next == 0 { // it has misses to tell
 		after := *before
-		f.tell(e.home.queue, e.name, &after)
+		f.reportMisses(e.home.queue, e.name, &after)
 		e.home.advance(f.tx, e.name, before, &after)
-		return cmp.Or(after.looked(), again), nil
+		return cmp.Or(after.nextVisit(), again), nil
 	}
 	p, err := newPlan(e.home.queue, e.name, before.config, before.created)
 	if err != nil {
@@ -216,11 +212,11 @@ func (f *firing) fire(e dueEntry) (again int64, err error) {
 		return again, err
 	}
 	e.home.advance(f.tx, e.name, before, &after)
-	return cmp.Or(after.looked(), again), schedules{f.store}.planned(f.tx, &after)
+	return cmp.Or(after.nextVisit(), again), f.planned(f.tx, &after)
 }
 
 // catchUp handles the times of a schedule that are due, or the first ones of them.
-func (f *firing) catchUp(q Queue, p *plan, row *scheduleRow) error {
+func (f *firing) catchUp(q fdbpq.Queue, p *plan, row *record) error {
 	last, kept := f.dueTimes(p, row)
 	reason := row.missReason()
 	missed := int64(0)
@@ -247,12 +243,12 @@ func (f *firing) catchUp(q Queue, p *plan, row *scheduleRow) error {
 			return err
 		}
 		f.fired.Events = append(f.fired.Events, pushed.Events...)
-		if full = pushed.Err != nil && !errors.Is(pushed.Err, ErrLeased) && !errors.Is(pushed.Err, ErrAnotherKey); full {
+		if full = pushed.Err != nil && !errors.Is(pushed.Err, fdbpq.ErrLeased) && !errors.Is(pushed.Err, fdbpq.ErrAnotherKey); full {
 			break
 		}
 		if pushed.Err != nil || pushed.Duplicate && row.config.Overlap != OverlapReplace {
 			overlapped++
-			row.untold[missedOverlap].add(t.UnixNano(), t.UnixNano(), 1, 0)
+			row.unreportedMisses[missedOverlap].add(t.UnixNano(), t.UnixNano(), 1, 0)
 		} else {
 			row.fired++
 			row.last = t.UnixNano()
@@ -271,7 +267,7 @@ func (f *firing) catchUp(q Queue, p *plan, row *scheduleRow) error {
 		row.full, row.due = true, f.now+int64(fullRetry)
 	}
 	row.overlapped += overlapped
-	f.tell(p.queue, p.name, row)
+	f.reportMisses(p.queue, p.name, row)
 	f.note(p.queue, func(n *FiredQueue) {
 		n.Missed += missed
 		n.Overlapped += overlapped
@@ -280,7 +276,7 @@ func (f *firing) catchUp(q Queue, p *plan, row *scheduleRow) error {
 }
 
 // dueTimes returns the last time that is due, and those of the due times that are to fire.
-func (f *firing) dueTimes(p *plan, row *scheduleRow) (last time.Time, kept []time.Time) {
+func (f *firing) dueTimes(p *plan, row *record) (last time.Time, kept []time.Time) {
 	most := 1
 	if p.Missed == MissedAll {
 		most = maxCaughtUp
@@ -307,17 +303,17 @@ func (f *firing) dueTimes(p *plan, row *scheduleRow) (last time.Time, kept []tim
 }
 
 // push pushes the item of a schedule for a time.
-func (f *firing) push(q Queue, row *scheduleRow, name string, t time.Time) (Pushed, error) {
+func (f *firing) push(q fdbpq.Queue, row *record, name string, t time.Time) (fdbpq.Pushed, error) {
 	item := row.newItem(name, t)
 	size := len(item.Headers) + len(item.Payload)
-	pushed, err := q.Full(f.room(q.name, size)).Push(f.tx, item)
+	pushed, err := q.Full(f.room(q.Name(), size)).Push(f.tx, item)
 	if err != nil {
-		return Pushed{}, err
+		return fdbpq.Pushed{}, err
 	}
 	f.total++
-	f.txSize += item.TxSize(q.name)
+	f.txSize += item.TxSize(q.Name())
 	if p := &pushed[0]; p.Err == nil {
-		f.note(q.name, func(n *FiredQueue) {
+		f.note(q.Name(), func(n *FiredQueue) {
 			n.Bytes += int64(size)
 			if !p.Duplicate || row.config.Overlap == OverlapReplace {
 				n.Fired++
@@ -337,7 +333,7 @@ func (f *firing) note(queue string, count func(*FiredQueue)) {
 }
 
 // miss counts times that pass without an item.
-func (row *scheduleRow) miss(p *plan, reason int, from, to time.Time) int64 {
+func (row *record) miss(p *plan, reason int, from, to time.Time) int64 {
 	n := int64(p.times.Count(from, to, maxMissedCount))
 	if n == 0 {
 		return 0
@@ -348,112 +344,28 @@ func (row *scheduleRow) miss(p *plan, reason int, from, to time.Time) int64 {
 	if n == maxMissedCount {
 		atLeast = 1
 	}
-	row.untold[reason].add(first.UnixNano(), last.UnixNano(), n, atLeast)
+	row.unreportedMisses[reason].add(first.UnixNano(), last.UnixNano(), n, atLeast)
 	row.missed += n
 	return n
 }
 
 var missReasonNames = [missReasons]string{missedDown: "down", missedFull: "full", missedOverlap: "overlap"}
 
-// tell reports the misses of a schedule, unless it has reported others in this minute: these follow
+// reportMisses reports the misses of a schedule, unless it has reported others in this minute: these follow
 // in the next one.
-func (f *firing) tell(queue, name string, row *scheduleRow) {
+func (f *firing) reportMisses(queue, name string, row *record) {
 	minute := f.now / int64(time.Minute)
-	if !row.telling() || row.told == minute {
+	if !row.hasUnreportedMisses() || row.lastReportMinute == minute {
 		return
 	}
-	row.told = minute
-	for reason, m := range row.untold {
+	row.lastReportMinute = minute
+	for reason, m := range row.unreportedMisses {
 		if m.count > 0 {
-			f.fired.Events = append(f.fired.Events, Event{
-				Type: EventScheduleMissed, Queue: queue, Schedule: name, Reason: missReasonNames[reason],
+			f.fired.Events = append(f.fired.Events, fdbpq.Event{
+				Type: fdbpq.EventScheduleMissed, Queue: queue, Schedule: name, Reason: missReasonNames[reason],
 				From: instant(m.from), To: instant(m.to), Count: m.count, AtLeast: m.atLeast != 0,
 			})
 		}
 	}
-	row.untold = [missReasons]misses{}
-}
-
-// plan is a definition as its schedule works with it.
-type plan struct {
-	ScheduleConfig
-	times       *calendar.Calendar
-	queue, name string
-}
-
-func newPlan(queue, name string, c ScheduleConfig, created int64) (*plan, error) {
-	rule := calendar.Rule{Spec: c.Spec, Zone: c.Zone, Created: instant(created - created%int64(time.Second))}
-	if c.Start != nil {
-		rule.Start = *c.Start
-	}
-	if c.End != nil {
-		rule.End = *c.End
-	}
-	times, err := calendar.New(rule)
-	if err != nil {
-		return nil, scheduleError(err)
-	}
-	return &plan{ScheduleConfig: c, times: times, queue: queue, name: name}, nil
-}
-
-// left is how many more times the schedule may fire after those that have.
-func (p *plan) left(fired int64) int {
-	if p.Count == 0 {
-		return math.MaxInt
-	}
-	return int(max(0, p.Count-fired))
-}
-
-// noTime says why a schedule has no further time.
-func (p *plan) noTime(row *scheduleRow) error {
-	if p.left(row.fired) == 0 {
-		return jsonfields.Errorf("count is %d, and it has fired %d times: expected a higher count, or 0", p.Count, row.fired)
-	}
-	bounds := p.ScheduleConfig
-	bounds.End = nil
-	if p.End != nil && p.hasTime(bounds, row) {
-		return jsonfields.Errorf("end is %s: the spec has no time up to then", p.End.UTC().Format(time.RFC3339))
-	}
-	bounds.Start, bounds.End = nil, p.End
-	if p.Start != nil && p.hasTime(bounds, row) {
-		return jsonfields.Errorf("start is %s: the spec has no time from then on", p.Start.UTC().Format(time.RFC3339))
-	}
-	return jsonfields.Errorf("spec %q has no time within eight years from now", p.Spec)
-}
-
-// hasTime reports whether the schedule would have a further time with another definition.
-func (p *plan) hasTime(c ScheduleConfig, row *scheduleRow) bool {
-	other, err := newPlan(p.queue, p.name, c, row.created)
-	if err != nil {
-		return false
-	}
-	_, has := other.times.Next(instant(row.after))
-	return has
-}
-
-// instant turns a schedule time into the time of day that it stands for.
-func instant(at int64) time.Time { return time.Unix(0, at).UTC() }
-
-// dueAt is when a time fires: later by its jitter, and before the next time in any case, so
-// that times fire in their order.
-func (p *plan) dueAt(t time.Time) time.Time {
-	if p.Jitter == 0 {
-		return t
-	}
-	most := int64(p.Jitter)
-	if next, ok := p.times.Next(t); ok {
-		most = min(most, int64(next.Sub(t)))
-	}
-	return t.Add(time.Duration(jitterOf(p.queue, p.name, t.UnixNano(), most)))
-}
-
-// dense reports whether the schedule fires twice within a minute soon.
-func (p *plan) dense(after time.Time) bool {
-	times := p.times.Preview(after, denseTimes)
-	for i := 1; i < len(times); i++ {
-		if times[i].Sub(times[i-1]) < denseGap {
-			return true
-		}
-	}
-	return false
+	row.unreportedMisses = [missReasons]misses{}
 }

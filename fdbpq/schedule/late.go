@@ -1,0 +1,168 @@
+package schedule
+
+import (
+	"bytes"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/internal/damage"
+	"github.com/pqbridge/pqbridge/fdbpq/internal/rota"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/internal/tuple"
+)
+
+// Schedules go by schedule time: store time and an offset, which a row has. So all processes
+// agree on it, whatever their wall clocks say. The process that fires keeps it at its own wall
+// clock.
+
+const (
+
+	// clockAgrees is how far a wall clock may be from schedule time. A process with such a clock
+	// may fire. It sets schedule time right if the difference is more than clockSlack.
+	clockAgrees = 2 * time.Second
+	clockSlack  = 50 * time.Millisecond
+
+	// clockStays is how long a wall clock has to differ by the same amount, while nobody fires,
+	// before its process sets schedule time by it. A clock that is set wrong for a moment changes
+	// nothing, and a process that was restarted finds its place still free.
+	clockStays = 60 * time.Second
+
+	// replanAtOnce is how many schedules one transaction looks at after the zones have changed.
+	replanAtOnce = 500
+)
+
+// late are the due index rows that wait for their turn, as far as they were read: those of a burst are more than fit into one
+// transaction. Each transaction reads on from where the last one has stopped, and some rows again from the first on: another
+// process may have written one there, and of a queue with many rows most were passed over. When the last turn is over nothing is
+// kept.
+type late struct {
+	sync.Mutex
+	bounds lateBounds
+	turns  *rota.Rota[dueEntry]
+	owner  func(queue string) string // nil: all queues are of one
+
+	ahead, again [lanes][]byte // where to read on; nil: nothing was read
+	lane         int           // the one that is read again
+	partly       bool          // there may be due rows that were not read
+}
+
+// lateBounds are how many rows wait, and are read.
+type lateBounds struct {
+	ofQueue, inAll int
+	read           int // by one transaction, and a page of each lane in any case
+	page           int // at a time, and again
+}
+
+const lateFirst = 17 // rows of each lane that are read at first: of few schedules these are all
+
+// forget has all rows be read anew.
+func (l *late) forget() {
+	l.turns = rota.New[dueEntry](l.bounds.ofQueue, l.bounds.inAll)
+	l.ahead, l.again, l.partly = [lanes][]byte{}, [lanes][]byte{}, false
+}
+
+// more reports whether there may be something to do at once.
+func (l *late) more() bool { return l.turns.Len() > 0 || l.partly }
+
+// add has a row wait, and reports whether there is room for it.
+func (l *late) add(e dueEntry) bool {
+	owner := ""
+	if l.owner != nil {
+		owner = l.owner(e.home.queue)
+	}
+	return l.turns.Add(owner, e.home.queue, string(e.key), e)
+}
+
+// look reads rows that are due by now, and returns when the first of the others is.
+func (l *late) look(tx kv.Tx, now int64, damaged *damage.Rows) (earliest int64, err error) {
+	if l.turns.Len() == 0 {
+		l.forget()
+	}
+	anew := l.ahead[0] == nil
+	if anew {
+		for lane := range l.ahead {
+			begin, end := tuple.Range(lanePrefix(int64(lane)))
+			l.ahead[lane], l.again[lane] = begin, begin
+			tx.PrefetchRange(begin, end, kv.RangeOptions{Limit: lateFirst})
+		}
+	}
+	walk := lateWalk{late: l, r: tx.Snapshot(), now: now, damaged: damaged, left: l.bounds.read, earliest: math.MaxInt64}
+	for lane := range l.ahead {
+		_, end := tuple.Range(lanePrefix(int64(lane)))
+		walk.left = max(walk.left, l.bounds.page) // whatever others have
+		if l.ahead[lane], err = walk.rows(l.ahead[lane], end, lateFirst); err != nil {
+			return 0, err
+		}
+	}
+	l.partly = walk.partly || !anew
+	if !anew {
+		walk.left = l.bounds.page
+		err = l.lookAgain(&walk)
+	}
+	return walk.earliest, err
+}
+
+// lookAgain reads some rows again, lane after lane.
+func (l *late) lookAgain(walk *lateWalk) (err error) {
+	for range l.again {
+		begin, _ := tuple.Range(lanePrefix(int64(l.lane)))
+		if l.again[l.lane], err = walk.rows(l.again[l.lane], l.ahead[l.lane], l.bounds.page); err != nil || walk.left <= 0 {
+			return err
+		}
+		l.again[l.lane] = begin
+		l.lane = (l.lane + 1) % lanes
+	}
+	return nil
+}
+
+// lateWalk reads index rows.
+type lateWalk struct {
+	*late
+	r        kv.Reader
+	now      int64
+	damaged  *damage.Rows
+	left     int // rows that may be read
+	earliest int64
+	partly   bool // it has passed rows over, or had no rows left
+}
+
+// rows has the due rows of a range wait, and returns where to read on. The first read has so many rows.
+func (w *lateWalk) rows(begin, end []byte, first int) ([]byte, error) {
+	for limit := min(first, w.left); bytes.Compare(begin, end) < 0; limit = min(w.bounds.page, w.left) {
+		if limit <= 0 {
+			w.partly = true
+			break
+		}
+		rows, err := w.r.Range(begin, end, kv.RangeOptions{Limit: limit})
+		if err != nil {
+			return nil, err
+		}
+		w.left -= len(rows)
+		for _, pair := range rows {
+			if bytes.Compare(pair.Key, begin) < 0 {
+				continue // of a queue that was passed over
+			}
+			if w.damaged.Has(pair.Key) {
+				begin = append(slices.Clip(pair.Key), 0)
+				continue
+			}
+			e, err := parseDue(pair.Key)
+			if err != nil {
+				return nil, damage.Of(pair.Key, "", err)
+			}
+			if e.due > w.now {
+				w.earliest = min(w.earliest, e.due)
+				return begin, nil
+			}
+			if begin = append(slices.Clip(pair.Key), 0); !w.add(e) {
+				begin, w.partly = e.behindQueue(), true
+			}
+		}
+		if len(rows) < limit {
+			break
+		}
+	}
+	return begin, nil
+}
