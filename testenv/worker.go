@@ -249,7 +249,7 @@ func (w *Worker) found(o *history.Operation, reply *nats.Msg) bool {
 		o.Item, _, _ = strings.Cut(string(reply.Data), " ")
 		var err error
 		if o.Priority, err = strconv.ParseInt(reply.Header.Get("PQ-Priority"), 10, 64); err != nil {
-			w.Errorf("%s: %v", o.Item, err)
+			w.Errorf("%s: its priority: %v; %v", o.Item, err, reply.Header)
 		}
 		o.Key = reply.Header.Get("PQ-Key")
 		if o.Kind != history.Lease {
@@ -257,7 +257,7 @@ func (w *Worker) found(o *history.Operation, reply *nats.Msg) bool {
 		}
 		o.KeyFence = w.keyFence(reply)
 		if o.Fence, err = strconv.ParseInt(reply.Header.Get("PQ-Fence"), 10, 64); err != nil {
-			w.Errorf("%s: %v", o.Item, err)
+			w.Errorf("%s: the fence of a lease of %s, repeated %t: %v; %v", o.Item, o.Lease, o.Repeated, err, reply.Header)
 		}
 		o.Ack = reply.Header.Get("PQ-Ack")
 		if o.Lease != fleeting {

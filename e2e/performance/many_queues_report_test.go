@@ -55,7 +55,7 @@ func (b *manyQueues) reportTable(out *strings.Builder, table, of string, through
 				}
 				w := f.batches
 				fmt.Fprintf(out, "| %s | %s | %s | %s | %s | %s | %s | %s | %.1f | %.1f | %.1f | %.3f |\n", s, kind, on, thousands(int(f.rate)),
-					part(b.ratio(c, base(c))), part(b.ratio(c, cell{table: bareTable, kind: setKind, through: shape{1, c.clients()}})),
+					share(b.ratio(c, base(c))), share(b.ratio(c, cell{table: bareTable, kind: setKind, through: shape{1, c.clients()}})),
 					p50p99(f.took), p50p99(f.half), w.requests/w.batches, w.requests/w.commits, 1000*w.busy/w.batches, w.conflicts/w.requests)
 			}
 		}
@@ -105,7 +105,7 @@ func (b *manyQueues) ratio(c, base cell) float64 {
 	return ratios[len(ratios)/2]
 }
 
-func part(ratio float64) string {
+func share(ratio float64) string {
 	if ratio == 0 {
 		return ""
 	}
