@@ -366,7 +366,8 @@ class Pushes(Together):
         await self.until("they have left", lambda: [m for _, m in f.requests if size(m)])
         f.client.connection._max_payload = 2000
         await asyncio.gather(*pushes)
-        self.assertEqual(sum(1 for _, m in f.requests if not size(m)), 5)
+        alone = [m.headers["Nats-Msg-Id"] for _, m in f.requests if not size(m)]
+        self.assertEqual(len(set(alone)), 5)  # a slow machine repeats some, with the same id
 
     async def test_order_across_bundles(self) -> None:
         c = await self.connect(max_bundle=10)
