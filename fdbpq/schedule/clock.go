@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
@@ -12,19 +11,6 @@ import (
 )
 
 const runnerTerm = 2 * time.Second
-
-// runner is what a process knows of its turn to fire.
-type runner struct {
-	mu       sync.Mutex
-	differs  bool          // its clock differs, and nobody fires
-	by       int64         // by how much
-	since    time.Duration // since when, by the process's clock
-	zoneData string        // the version of this program's zones
-
-	replanBehind []byte // key behind which schedules are to be planned again by these zones; nil: from the first on
-
-	late late
-}
 
 // now is schedule time in nanoseconds since 1970. Before a process has fired, it is the
 // wall clock of this one.
@@ -98,22 +84,4 @@ func (f *firing) becomeRunner() (ready bool, err error) {
 	}
 	f.now = now + offset
 	return true, f.replan()
-}
-
-// agree notes that another process fires, or that this one may.
-func (r *runner) agree() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.differs = false
-}
-
-// stays reports whether the wall clock has differed from schedule time by the same amount for
-// so long that it counts.
-func (r *runner) stays(by int64, now time.Duration) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.differs || time.Duration(by-r.by).Abs() > clockAgrees {
-		r.differs, r.by, r.since = true, by, now
-	}
-	return now-r.since >= clockStays
 }

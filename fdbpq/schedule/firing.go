@@ -26,9 +26,6 @@ const (
 	// maxCaughtUp bounds how many times of one schedule fire late.
 	maxCaughtUp = 1000
 
-	// maxMissedCount bounds how many misses are counted at a time.
-	maxMissedCount = 10_000
-
 	// punctual is how late a time may be that always fires, unless the queue was full: another bridge may have had to take over.
 	punctual = 5 * time.Second
 
@@ -330,23 +327,6 @@ func (f *firing) note(queue string, count func(*FiredQueue)) {
 	n := f.fired.Queues[queue]
 	count(&n)
 	f.fired.Queues[queue] = n
-}
-
-// miss counts times that pass without an item.
-func (row *record) miss(p *plan, reason int, from, to time.Time) int64 {
-	n := int64(p.times.Count(from, to, maxMissedCount))
-	if n == 0 {
-		return 0
-	}
-	first, _ := p.times.Next(from.Add(-1))
-	last, _ := p.times.Last(to.Add(1))
-	atLeast := int64(0)
-	if n == maxMissedCount {
-		atLeast = 1
-	}
-	row.unreportedMisses[reason].add(first.UnixNano(), last.UnixNano(), n, atLeast)
-	row.missed += n
-	return n
 }
 
 var missReasonNames = [missReasons]string{missedDown: "down", missedFull: "full", missedOverlap: "overlap"}

@@ -10,6 +10,21 @@ import (
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
+// schedule is the row as it is shown.
+func (row *record) schedule(name string) Schedule {
+	s := Schedule{
+		Name: name, Config: row.config, Item: row.item, Full: row.full,
+		Fired: row.fired, Missed: row.missed, Overlapped: row.overlapped, done: row.done(),
+	}
+	if row.next != 0 {
+		s.Next, s.Due = instant(row.next), instant(row.due)
+	}
+	if row.last != 0 {
+		s.Last = instant(row.last)
+	}
+	return s
+}
+
 // Schedule is a schedule as it stands.
 type Schedule struct {
 	Name   string

@@ -58,19 +58,6 @@ func (f *firing) replan() error {
 	return nil
 }
 
-func (r *runner) replannedTo() []byte {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.replanBehind
-}
-
-// replan notes how far the schedules are planned again, nil: all are.
-func (r *runner) replan(behind []byte) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.replanBehind = behind
-}
-
 func (f *firing) replanOne(key []byte) error {
 	r := tuple.Read(key[len(layout.Row(layout.SpaceProgress)):])
 	e := dueEntry{home: home{r.Text(), r.Int()}, name: r.Text()}
