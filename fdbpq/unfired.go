@@ -59,7 +59,7 @@ func (u *unfired) waits(ctx context.Context) (waits bool, err error) {
 			return err
 		}
 		_, until, err := u.store.inside.Term(r, layout.SpaceRunner)
-		waits = until <= now
+		waits = until <= now-int64(unfiredEvery) // a term may end a moment before the next one begins
 		return err
 	})
 	return waits && err == nil, err
