@@ -27,7 +27,7 @@ var (
 		"fdbpq/kv/cluster.status":      35,
 	}
 	longFunctions = map[string]int{
-		"bridge.Start":                           110,
+		"bridge.Start":                           111,
 		"bridge.dispatcher.handle":               103,
 		"bridge/internal/codec.readImportHeader": 90,
 		"cmd/pq.importCommand":                   85,
