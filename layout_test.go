@@ -165,7 +165,7 @@ var seamsOf = map[string]seam{
 	"client":         {17, 20},
 	"cmd/pq":         {6, 6},
 	"cmd/pqd":        {10, 11},
-	"fdbpq":          {1, 3},
+	"fdbpq":          {0, 0},
 	"fdbpq/kv/local": {28, 30},
 }
 

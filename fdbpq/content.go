@@ -38,7 +38,7 @@ func checkContent(headers, payload []byte) error {
 	return nil
 }
 
-// contents is what a queue does about the content of items.
+// contents reads, writes and clears the content of items.
 type contents struct{ *queueTx }
 
 // write writes the content of an item: what the envelope does not keep has rows of its own.

@@ -14,7 +14,7 @@ import (
 // forbid to make one, or its name would be too long.
 var ErrNoDeadLetterQueue = errors.New("no dead-letter queue")
 
-// deadLetters is what a queue does about its dead letters.
+// deadLetters moves items to the dead-letter queue of their queue, and back.
 type deadLetters struct{ *queueTx }
 
 // open opens the queue's dead-letter queue within the transaction; nil

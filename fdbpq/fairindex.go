@@ -25,7 +25,7 @@ import (
 // Rows belong to a numbered order, so that another configuration begins with an empty one.
 // Pops go in the order of the queue until all keys have a row in the fair one.
 
-// fair is what a queue does about the order in which keys take turns.
+// fair reads and writes the order in which keys take turns.
 type fair struct{ *queueTx }
 
 // prefixOf returns the prefix of rows of the present fair order in a space.

@@ -1,70 +1,13 @@
 package fdbpq
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/internal/tuple"
 )
-
-// SourceMark is what a source knows of a message: enough to notice that the stream has another one
-// in its place.
-type SourceMark struct {
-	Seq     uint64
-	Time    int64  // at which the stream got it
-	Subject uint64 // a hash of its subject
-	Content uint32 // CRC-32C of its headers and payload
-
-	// Where the source takes from a link, Seq is the number of the last batch, and these say the rest:
-	Batch string // the id of that
-	Part  int64  // items of the batch behind it that it is done with
-	Next  string // the id of that one, if Part is not 0
-}
-
-// what names a message of a source, or the last item of a link.
-func (m *SourceMark) what() string {
-	if m.Next != "" {
-		return fmt.Sprintf("item %d of batch %d", m.Part, m.Seq+1)
-	}
-	return fmt.Sprintf("message %d", m.Seq)
-}
-
-// SourcePosition is how far a source is. A caller gives it back as it was: that is how a transaction learns that
-// nobody else has moved the source.
-type SourcePosition struct {
-	SourceMark      // of the last message that it is done with
-	Exact      bool // the mark is of a message that was seen; otherwise Seq alone counts
-
-	Created  int64  // when the stream was made, by its word; 0: nobody has spoken with it since it was made, or accepted
-	Consumer int64  // the same of the consumer of a source that takes
-	From     string // how Seq is found at the first contact: "": as the definition says, fromSeq, or a time. Of a link: fromGiver
-	Giver    string // of a link: the store id of the other side
-	Left     string // of the last batch of a link: numbers of items, from 1, that this store could not take
-
-	Delivered, Skipped, Poisoned int64
-
-	Stop    SourceStop
-	Blocked int64 // wall clock since which the queue takes no items; 0: it does
-
-	Revision int64 // grows with each change by an administrator
-}
-
-const (
-	// fromSeq as a From: Seq is what an administrator has said.
-	fromSeq = "seq"
-
-	// fromGiver as a From: the link goes on with what the other side says, whatever was taken before.
-	fromGiver = "giver"
-)
-
-// Accepts reports whether a link goes on with the number of the other side.
-func (p *SourcePosition) Accepts() bool { return p.From == fromGiver }
 
 // StartsAt is how Seq is found at the first contact with the stream.
 func (s *Source) StartsAt() SourceStart {
@@ -77,147 +20,6 @@ func (s *Source) StartsAt() SourceStart {
 		return SourceStart{Time: &at}
 	}
 	return s.Config.Start
-}
-
-// SourceStop is why a source waits for a person.
-type SourceStop struct {
-	Reason StopReason // "": it does not
-	Text   string
-	Since  int64      // wall clock
-	At     SourceMark // the poisoned message; or the last one of the stream, by its Seq
-}
-
-// StopReason is a kind of stop.
-type StopReason string
-
-const (
-	StopReplaced StopReason = "stream_replaced"
-	StopBehind   StopReason = "stream_behind"
-	StopDiverged StopReason = "stream_diverged"
-	StopConsumer StopReason = "consumer_changed"
-	StopPoisoned StopReason = "poisoned"
-
-	StopGiverBehind   StopReason = "giver_behind"
-	StopTakerBehind   StopReason = "taker_behind"
-	StopGiverReplaced StopReason = "giver_replaced"
-)
-
-// to sets the position to a sequence of which no message is known.
-func (p *SourcePosition) to(seq uint64) {
-	p.SourceMark, p.Exact = SourceMark{Seq: seq}, false
-}
-
-// reach moves the position to a message.
-func (p *SourcePosition) reach(m SourceMark) {
-	if m.Next != "" && m.Next != p.Next { // of another batch: the giver has heard what was left of the one before
-		p.Left = ""
-	}
-	p.SourceMark, p.Exact = m, true
-}
-
-// skip passes over the poisoned message. The item of a link is left to the giver.
-func (p *SourcePosition) skip() {
-	p.reach(p.Stop.At)
-	if p.Poisoned++; p.Next != "" {
-		p.Left = strings.TrimSpace(fmt.Sprint(p.Left, " ", p.Part))
-	}
-}
-
-// LeavesOf returns what the giver of a link has to keep of the batch that the source has taken: numbers of items, from 1.
-func (p *SourcePosition) LeavesOf() (numbers []int64) {
-	if p.Next != "" { // it is still being taken
-		return nil
-	}
-	for _, word := range strings.Fields(p.Left) {
-		if n, err := strconv.ParseInt(word, 10, 64); err == nil {
-			numbers = append(numbers, n)
-		}
-	}
-	return numbers
-}
-
-// accept takes the stream as it is: what it has that was not pushed is fed. Of a stream that lost its end and grew again our sequences say nothing any
-// more. A source that copies goes on with what is younger than the last message that it read, and at the latest behind the end that the stream had then.
-// One that takes begins with the first message, as it acknowledges what is behind its position.
-func (p *SourcePosition) accept(mode SourceMode) {
-	switch p.Stop.Reason {
-	case StopReplaced:
-		p.again(0, StartFirst)
-	case StopBehind, StopDiverged:
-		switch end := min(p.Seq, p.Stop.At.Seq); {
-		case mode == SourceTakes:
-			p.again(0, StartFirst)
-		case p.Time != 0:
-			p.again(end, time.Unix(0, p.Time+1).UTC().Format(time.RFC3339Nano))
-		default:
-			p.to(end)
-		}
-	case StopConsumer:
-		p.Created, p.Consumer, p.From = 0, 0, StartFirst
-	case StopGiverBehind, StopTakerBehind, StopGiverReplaced:
-		p.Giver, p.From, p.Left = "", fromGiver, ""
-	}
-}
-
-// again has the source find its position as at the first contact, from a start, and not behind seq unless that is 0.
-func (p *SourcePosition) again(seq uint64, from string) {
-	p.to(seq)
-	p.Created, p.Consumer, p.From = 0, 0, from
-}
-
-func (p *SourcePosition) numbers() []*int64 {
-	return []*int64{&p.Time, &p.Created, &p.Consumer, &p.Delivered, &p.Skipped, &p.Poisoned, &p.Stop.Since, &p.Stop.At.Time, &p.Blocked, &p.Revision}
-}
-
-func (p *SourcePosition) pack() []byte {
-	exact := int64(0)
-	if p.Exact {
-		exact = 1
-	}
-	b := tuple.AppendInt(tuple.AppendInt(nil, sourceVersion), exact)
-	for _, n := range []uint64{p.Seq, p.Subject, uint64(p.Content), p.Stop.At.Seq, p.Stop.At.Subject, uint64(p.Stop.At.Content)} {
-		b = tuple.AppendInt(b, int64(n))
-	}
-	for _, n := range p.numbers() {
-		b = tuple.AppendInt(b, *n)
-	}
-	for _, text := range []string{p.From, string(p.Stop.Reason), p.Stop.Text} {
-		b = tuple.AppendString(b, text)
-	}
-	at := &p.Stop.At
-	if p.Giver+p.Batch+p.Next+at.Batch+at.Next+p.Left == "" {
-		return b
-	}
-	for _, text := range []string{p.Giver, p.Batch, p.Next, at.Batch, at.Next} {
-		b = tuple.AppendString(b, text)
-	}
-	b = tuple.AppendInt(tuple.AppendInt(b, p.Part), at.Part)
-	if p.Left == "" {
-		return b
-	}
-	return tuple.AppendString(b, p.Left)
-}
-
-func (p *SourcePosition) parse(b []byte) error {
-	r := tuple.Read(b)
-	var version, exact int64
-	var n [6]int64
-	r.Ints(&version, &exact, &n[0], &n[1], &n[2], &n[3], &n[4], &n[5])
-	if err := cmp.Or(r.Err(), sourceVersionIs(version)); err != nil {
-		return err
-	}
-	p.Exact, p.Seq, p.Subject, p.Content = exact == 1, uint64(n[0]), uint64(n[1]), uint32(n[2])
-	p.Stop.At.Seq, p.Stop.At.Subject, p.Stop.At.Content = uint64(n[3]), uint64(n[4]), uint32(n[5])
-	r.Ints(p.numbers()...)
-	p.From, p.Stop.Reason, p.Stop.Text = r.Text(), StopReason(r.Text()), r.Text()
-	if r.More() {
-		p.Giver, p.Batch, p.Next, p.Stop.At.Batch, p.Stop.At.Next = r.Text(), r.Text(), r.Text(), r.Text(), r.Text()
-		r.Ints(&p.Part, &p.Stop.At.Part)
-	}
-	if r.More() {
-		p.Left = r.Text()
-	}
-	return r.Err()
 }
 
 // SourceMessage is a message of the stream.
@@ -377,82 +179,6 @@ func (q Queue) MoveSource(tx kv.Tx, s *Source, to SourcePosition) error {
 	return nil
 }
 
-// SourceState is what a source does.
-type SourceState string
-
-const (
-	SourceRuns     SourceState = "running"
-	SourceStarts   SourceState = "starting" // nobody has spoken with the stream yet
-	SourcePaused   SourceState = "paused"
-	SourceBlocked  SourceState = "blocked"   // the queue or the store is full
-	SourceFails    SourceState = "failing"   // the stream cannot be read
-	SourceNoRunner SourceState = "no_runner" // nobody runs it
-	SourceStopped  SourceState = "stopped"   // a person has to look
-)
-
-// Lag is how many sequences of the stream are behind the position, as the runner has seen it; of a link, how many items are ready at the other side.
-func (s *Source) Lag() uint64 {
-	if s.Config.OfLink() {
-		return s.Run.Last
-	}
-	if s.Run.Last < s.Position.Seq {
-		return 0
-	}
-	return s.Run.Last - s.Position.Seq
-}
-
-// Since is the wall clock since which the source stands; 0: it does not, or that is not known.
-func (s *Source) Since() int64 {
-	switch s.State {
-	case SourceStopped:
-		return s.Position.Stop.Since
-	case SourceBlocked:
-		return s.Position.Blocked
-	case SourceFails:
-		return s.Run.Since
-	}
-	return 0
-}
-
-func (s *Source) state(now int64) SourceState {
-	switch {
-	case s.Position.Stop.Reason != "":
-		return SourceStopped
-	case s.Config.Paused:
-		return SourcePaused
-	case s.Run.Until <= now:
-		return SourceNoRunner
-	case s.Run.Problem != "":
-		return SourceFails
-	case s.Position.Blocked != 0:
-		return SourceBlocked
-	case s.Position.Created == 0:
-		return SourceStarts
-	}
-	return SourceRuns
-}
-
-// state sets what a source does now.
-func (s sources) state(r kv.Reader, source *Source) error {
-	now, err := s.inside.Clock.At(r)
-	if err == nil {
-		source.State = source.state(now)
-	}
-	return err
-}
-
-// SourceRun is who runs a source, and what he says of it.
-type SourceRun struct {
-	Runner  string // "": nobody, and until then none is missed
-	Until   int64  // store time
-	Last    uint64 // sequence of the stream, as he has seen it
-	Problem string // why he cannot read the stream
-	Since   int64  // wall clock of the problem
-}
-
-// SourceTerm is how long a bridge runs a source that it has not said so again.
-const SourceTerm = 5 * time.Second
-
 // SourceTermAlone is that of a bridge that has the store for itself: nobody waits for its end, so it need not write.
 const SourceTermAlone = time.Hour
 
@@ -536,28 +262,6 @@ func (q Queue) LeaveSource(tx kv.Tx, s *Source, runner string) error {
 		tx.Set(key, run.pack())
 	}
 	return err
-}
-
-// vacate has nobody run the source. For a term none is missed.
-func (run *SourceRun) vacate(now int64) { run.Runner, run.Until = "", now+int64(SourceTerm) }
-
-// Holds reports whether a bridge runs the source.
-func (run *SourceRun) Holds(now int64) bool { return run.Runner != "" && run.Until > now }
-
-func (run *SourceRun) pack() []byte {
-	b := tuple.AppendInt(nil, sourceVersion)
-	for _, n := range []int64{run.Until, int64(run.Last), run.Since} {
-		b = tuple.AppendInt(b, n)
-	}
-	return tuple.AppendString(tuple.AppendString(b, run.Runner), run.Problem)
-}
-
-func (run *SourceRun) parse(b []byte) error {
-	r := tuple.Read(b)
-	var version, last int64
-	r.Ints(&version, &run.Until, &last, &run.Since)
-	run.Last, run.Runner, run.Problem = uint64(last), r.Text(), r.Text()
-	return cmp.Or(r.Err(), sourceVersionIs(version))
 }
 
 func (s *Source) home() sourceHome { return sourceHome{s.Queue, s.Born} }

@@ -56,7 +56,7 @@ func CheckKey(key string) error {
 	return nil
 }
 
-// keyIndex is what a queue does about the rows with which pops find keys.
+// keyIndex reads and writes the rows with which pops find keys.
 type keyIndex struct{ *queueTx }
 
 func (x keyIndex) placeRow(space, key string, p layout.Place) []byte {

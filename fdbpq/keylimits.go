@@ -53,7 +53,7 @@ func (s *queueState) refusesEnd(sel *Selection) error {
 	return nil
 }
 
-// keyLimits is what a queue does about the leases of a key.
+// keyLimits counts the leased items of each key.
 type keyLimits struct{ *queueTx }
 
 // held counts the leased items of a key, and those that wait between two leases in

@@ -54,7 +54,7 @@ func ParseLease(queue string, token []byte) (Lease, error) {
 	return l, nil
 }
 
-// leases is what a queue does about its leases.
+// leases makes and finds the leases of a queue.
 type leases struct{ *queueTx }
 
 // of is the lease of an item.

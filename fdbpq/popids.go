@@ -67,7 +67,7 @@ func parseRememberedPop(b []byte) (*rememberedPop, error) {
 
 func (m *rememberedPop) nothing() bool { return m.items == 0 && len(m.leases) == 0 }
 
-// popIDs is what a queue does about pop ids.
+// popIDs remembers what each pop with an id has answered.
 type popIDs struct{ *queueTx }
 
 // repeat returns the answer of the first pop with this id, nil when this is the

@@ -7,7 +7,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// pops is what a queue does about pops.
+// pops completes pops and peeks: with items, or with the reason why there are none.
 type pops struct{ *queueTx }
 
 // complete sets Ready or Reason, of a pop or a peek from a band, from the queue's counters.

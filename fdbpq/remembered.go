@@ -50,7 +50,7 @@ func idDue[R remembered](qtx *queueTx, row []byte, t layout.Timer, parse func([]
 	return nil
 }
 
-// ids is what a queue does about message ids.
+// ids remembers which item each message id has pushed.
 type ids struct{ *queueTx }
 
 // room returns an error when the queue may not remember another id beside

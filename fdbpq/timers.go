@@ -9,7 +9,7 @@ import (
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
-// timers is what a queue does about its timers.
+// timers sets and clears the timers of a queue.
 type timers struct{ *queueTx }
 
 func (ts timers) start(due int64, kind string, p layout.Place) {

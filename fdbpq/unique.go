@@ -7,7 +7,7 @@ import (
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
-// unique is what a queue does about unique values.
+// unique keeps the row of each unique value.
 type unique struct{ *queueTx }
 
 // changed makes an item the one with its unique value, or ends its claim to that.

@@ -1,0 +1,42 @@
+package fdbpq
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/pqbridge/pqbridge/internal/tuple"
+)
+
+// SourceRun is who runs a source, and what he says of it.
+type SourceRun struct {
+	Runner  string // "": nobody, and until then none is missed
+	Until   int64  // store time
+	Last    uint64 // sequence of the stream, as he has seen it
+	Problem string // why he cannot read the stream
+	Since   int64  // wall clock of the problem
+}
+
+// vacate has nobody run the source. For a term none is missed.
+func (run *SourceRun) vacate(now int64) { run.Runner, run.Until = "", now+int64(SourceTerm) }
+
+// Holds reports whether a bridge runs the source.
+func (run *SourceRun) Holds(now int64) bool { return run.Runner != "" && run.Until > now }
+
+func (run *SourceRun) pack() []byte {
+	b := tuple.AppendInt(nil, sourceVersion)
+	for _, n := range []int64{run.Until, int64(run.Last), run.Since} {
+		b = tuple.AppendInt(b, n)
+	}
+	return tuple.AppendString(tuple.AppendString(b, run.Runner), run.Problem)
+}
+
+func (run *SourceRun) parse(b []byte) error {
+	r := tuple.Read(b)
+	var version, last int64
+	r.Ints(&version, &run.Until, &last, &run.Since)
+	run.Last, run.Runner, run.Problem = uint64(last), r.Text(), r.Text()
+	return cmp.Or(r.Err(), sourceVersionIs(version))
+}
+
+// SourceTerm is how long a bridge runs a source that it has not said so again.
+const SourceTerm = 5 * time.Second
