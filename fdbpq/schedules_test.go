@@ -348,6 +348,25 @@ func TestScheduleOverlapTold(t *testing.T) {
 	})
 }
 
+// A schedule with more times than it may fire in one turn beside another queue's tells of all of them at once.
+func TestScheduleOverlapToldAfterTheLastTurn(t *testing.T) {
+	eachSchedule(t, func(f *fixture) {
+		for _, queue := range []string{"q", "r"} {
+			f.schedule(queue, "s", `{"spec":"@every 1m","missed":"all"}`)
+		}
+		f.pass(60 * time.Minute)
+		events := f.fire()
+		if len(events) != 2 {
+			t.Fatalf("events %+v", events)
+		}
+		for _, e := range events {
+			if e.Reason != "overlap" || e.Count != 59 || e.From.Minute() != 2 || e.To.Minute() != 0 {
+				t.Errorf("event %+v", e)
+			}
+		}
+	})
+}
+
 // Events tell of all times without an item, at most once a minute, each reason apart; also those of a
 // schedule that has stopped meanwhile.
 func TestScheduleMissesTold(t *testing.T) {

@@ -264,7 +264,9 @@ func (f *firing) catchUp(q fdbpq.Queue, p *plan, row *record) error {
 		row.full, row.due = true, f.now+int64(fullRetry)
 	}
 	row.overlapped += overlapped
-	f.reportMisses(p.queue, p.name, row)
+	if row.next == 0 || row.due > f.now { // otherwise its next turn reports all of them
+		f.reportMisses(p.queue, p.name, row)
+	}
 	f.note(p.queue, func(n *FiredQueue) {
 		n.Missed += missed
 		n.Overlapped += overlapped
