@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"time"
@@ -146,9 +147,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		b.peers.Remote.Begin(ctx)
 	}
 	if !o.Exclusive { // other bridges ask this one from its first pop on
-		if err := store.Beat(ctx); err != nil {
-			o.Logger.Debug("saying that this process has the store open failed", "error", err)
-		}
+		beat(ctx, store, o.Logger)
 	}
 	err = b.receiver.Start()
 	if err == nil && !o.Exclusive {
@@ -168,6 +167,13 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	b.sources.Start()
 	b.peers.Start()
 	return b, nil
+}
+
+// beat says in the store that this process has it open.
+func beat(ctx context.Context, store *fdbpq.Store, log *slog.Logger) {
+	if err := store.Beat(ctx); err != nil {
+		log.Debug("saying that this process has the store open failed", "error", err)
+	}
 }
 
 // Ready returns nil while the bridge serves: its connection is up, its store

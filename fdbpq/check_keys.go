@@ -85,7 +85,8 @@ func (w *walk) balanceKeys() {
 func (w *walk) mayBeHidden(of keyOf, found *keyFound) bool {
 	settings := w.known.settings[queueKey{of.queue, of.key}]
 	limit := int(settings.limit(&w.queues[of.queue].config))
-	return settings.paused() || limit > 0 && found.held >= limit || w.known.waits[queueKey{of.queue, of.key}] || w.known.working[queueTimer{of.queue, layout.TimerKeys}]
+	waits := w.known.waits[queueKey{of.queue, of.key}]
+	return settings.paused() || limit > 0 && found.held >= limit || waits || w.known.working[queueTimer{of.queue, layout.TimerKeys}]
 }
 
 // ofKey returns the key whose row it is. The row without a key has the one behind which a timer

@@ -11,7 +11,7 @@ var timerWorks = map[string]timerWork{
 	layout.TimerLease:   {ahead: itemAhead(layout.SpaceLeased), due: func(qtx *queueTx, t layout.Timer) error { return retries{qtx}.due(t) }},
 	layout.TimerDelay:   {ahead: itemAhead(layout.SpaceDelayed), due: func(qtx *queueTx, t layout.Timer) error { return delays{qtx}.due(t) }},
 	layout.TimerExpiry:  {due: func(qtx *queueTx, t layout.Timer) error { return expiries{qtx}.due(t) }},
-	layout.TimerMsgID:   {ahead: func(t layout.Timer) []byte { return msgIDRow(t.Queue, t.ID) }, due: func(qtx *queueTx, t layout.Timer) error { return ids{qtx}.due(t) }},
+	layout.TimerMsgID:   {ahead: msgIDAhead, due: func(qtx *queueTx, t layout.Timer) error { return ids{qtx}.due(t) }},
 	layout.TimerPopID:   {due: func(qtx *queueTx, t layout.Timer) error { return popIDs{qtx}.due(t) }},
 	layout.TimerRequest: {due: requestDue},
 	layout.TimerKeys:    {due: func(qtx *queueTx, t layout.Timer) error { return keyIndex{qtx}.due(t) }},
@@ -31,6 +31,8 @@ func itemAhead(space string) func(layout.Timer) []byte {
 		return t.Place.Append(layout.GenerationPrefix(space, t.Queue, t.Generation))
 	}
 }
+
+func msgIDAhead(t layout.Timer) []byte { return msgIDRow(t.Queue, t.ID) }
 
 // runDue does the work of a timer of the queue.
 func runDue(qtx *queueTx, t layout.Timer) error {

@@ -27,7 +27,10 @@ func (q Queue) Inspect(r kv.Reader) (*Inspection, error) {
 		return nil, err
 	}
 	s := qtx.state
-	i := &Inspection{Config: s.config, MaxBytes: q.store.maxBytes(&s.config), Paused: s.paused, Keyed: s.keyed, FairReady: s.fairBuilt, KeysSet: s.keysSet, queue: qtx}
+	i := &Inspection{
+		Config: s.config, MaxBytes: q.store.maxBytes(&s.config), Paused: s.paused, Keyed: s.keyed, FairReady: s.fairBuilt,
+		KeysSet: s.keysSet, queue: qtx,
+	}
 	if i.Counts, err = countsOf(q.name, r, s.generation); err != nil {
 		return nil, err
 	}

@@ -26,7 +26,8 @@ func (w *Work) startReadAhead(queue string, sel *Selection) (*readAhead, error) 
 
 // likelyRead reports whether a pop is likely to read the head of the queue's ready items.
 func (s *queueState) likelyRead(sel *Selection) bool {
-	return !(sel.PopID != "" && sel.Repeated) && s.exists && !s.paused && !s.takesTurns() && s.config.Rate == (Rate{}) && !(sel.End == Max && s.config.Ties == TiesOldest)
+	remembered, byLevel := sel.PopID != "" && sel.Repeated, sel.End == Max && s.config.Ties == TiesOldest
+	return !remembered && !byLevel && s.exists && !s.paused && !s.takesTurns() && s.config.Rate == (Rate{})
 }
 
 // next returns the entries that were read ahead, and then those that follow.

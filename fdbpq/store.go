@@ -81,8 +81,13 @@ type Store struct {
 // Open adds the time in which no process ran to store time. Unless the options say
 // Exclusive, it may first watch for up to three seconds whether other processes run.
 func Open(ctx context.Context, db kv.DB, options Options) (*Store, error) {
-	s := &Store{inside: inside.Store{DB: db, Exclusive: options.Exclusive}, refuseUnknown: options.RefuseUnknown, strict: options.Strict, maxQueueBytes: options.MaxQueueBytes, maxKeysOwing: MaxKeysOwing, maxKeysSet: MaxKeysSet}
-	s.inside.Clock = storetime.New(layout.Row(layout.SpaceTime), layout.Row(layout.SpaceWall), storetime.Clocks{Wall: options.Wall, Elapsed: options.Elapsed, Wait: options.Wait})
+	s := &Store{
+		inside:        inside.Store{DB: db, Exclusive: options.Exclusive},
+		refuseUnknown: options.RefuseUnknown, strict: options.Strict, maxQueueBytes: options.MaxQueueBytes,
+		maxKeysOwing: MaxKeysOwing, maxKeysSet: MaxKeysSet,
+	}
+	clocks := storetime.Clocks{Wall: options.Wall, Elapsed: options.Elapsed, Wait: options.Wait}
+	s.inside.Clock = storetime.New(layout.Row(layout.SpaceTime), layout.Row(layout.SpaceWall), clocks)
 	s.alarm.init()
 	if _, err := rand.Read(s.inside.Process[:]); err != nil {
 		return nil, err

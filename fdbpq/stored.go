@@ -55,7 +55,11 @@ func (c contents) stored(r kv.Reader, l *layout.Item, payload int64) (*StoredIte
 	if err != nil {
 		return nil, err
 	}
-	stored := &StoredItem{Item: item, State: State(l.State), Due: l.Due, Held: l.Held(), Expires: l.Expires, Fence: l.Fence, KeyFence: l.KeyFence, Holder: l.Holder, Attempts: Attempts(l.Attempts), Cause: DeadLetter(l.Dead).cause(Attempts(l.Attempts))}
+	attempts := Attempts(l.Attempts)
+	stored := &StoredItem{
+		Item: item, State: State(l.State), Due: l.Due, Held: l.Held(), Expires: l.Expires, Fence: l.Fence, KeyFence: l.KeyFence,
+		Holder: l.Holder, Attempts: attempts, Cause: DeadLetter(l.Dead).cause(attempts),
+	}
 	if stored.Held {
 		stored.Due = 0
 	} else if l.State == layout.StateLeased {
