@@ -9,7 +9,7 @@ import (
 )
 
 // Check reads the whole store and returns a sentence for each violation of an
-// invariant, at most maxProblems. Nothing may write to the store meanwhile: a
+// invariant, up to a hundred. Nothing may write to the store meanwhile: a
 // concurrent write looks like damage. Package schedule checks the rows of schedules.
 //
 // The invariants:
@@ -40,39 +40,40 @@ func (s *Store) Check(ctx context.Context) ([]string, error) {
 		if check == nil {
 			continue
 		}
-		if err := w.visit(ctx, kind, check); err != nil {
+		row := func(pair kv.Pair) error { return w.row(kind, check, pair) }
+		if err := w.Visit(ctx, s.inside.DB, kind.Space, row); err != nil {
 			return nil, fmt.Errorf("check: %w", err)
 		}
 	}
 	w.balance()
-	return w.problems, nil
+	return w.Problems, nil
 }
 
 // balance reports differences between expected and existing rows.
 func (w *walk) balance() {
 	for line, qtx := range w.found {
 		if stored := w.counters(line); *stored != qtx.tally {
-			w.problem("queue %q, generation %d: counters are %+v, counted %+v", line.queue, line.generation, *stored, qtx.tally)
+			w.Problem("queue %q, generation %d: counters are %+v, counted %+v", line.queue, line.generation, *stored, qtx.tally)
 		}
 	}
 	for line, n := range w.stored {
 		if w.found[line] == nil && *n != (layout.Tally{}) {
-			w.problem("queue %q, generation %d: counters are %+v, there are no rows", line.queue, line.generation, *n)
+			w.Problem("queue %q, generation %d: counters are %+v, there are no rows", line.queue, line.generation, *n)
 		}
 	}
 	for key, row := range w.rows {
 		if !row.optional {
-			w.problem("row %q is missing", key)
+			w.Problem("row %q is missing", key)
 		}
 	}
 	for key, missing := range w.chunks {
 		if missing != 0 {
-			w.problem("item %q: %d bytes of its payload are missing", key, missing)
+			w.Problem("item %q: %d bytes of its payload are missing", key, missing)
 		}
 	}
 	for key, missing := range w.popItems {
 		if missing != 0 {
-			w.problem("pop %q: %d of its items are missing", key, missing)
+			w.Problem("pop %q: %d of its items are missing", key, missing)
 		}
 	}
 	w.balanceKeys()

@@ -24,7 +24,7 @@ func foundItem(w *walk, r *foundRow) error {
 	if count, err := p.Count(); err != nil {
 		return err
 	} else if count > w.high[r.queue] {
-		w.problem("queue %q: item %s has count %d, the highest assigned is %d", r.queue, idOf(l), count, w.high[r.queue])
+		w.Problem("queue %q: item %s has count %d, the highest assigned is %d", r.queue, idOf(l), count, w.high[r.queue])
 	}
 	if l.Chunks > 0 {
 		w.chunks[r.queue+"\x00"+p.Suffix] += l.Size

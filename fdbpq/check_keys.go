@@ -62,7 +62,7 @@ func foundKeyHead(w *walk, r *foundRow) error {
 func (w *walk) balanceKeys() {
 	for of, found := range w.keys {
 		if found.heavy && found.first == nil {
-			w.problem("queue %q: the key %q has a weight, and no ready items", of.queue, of.key)
+			w.Problem("queue %q: the key %q has a weight, and no ready items", of.queue, of.key)
 		}
 		if found.first == nil || w.mayBeHidden(of, found) {
 			continue
@@ -72,10 +72,10 @@ func (w *walk) balanceKeys() {
 			last = found.begun
 		}
 		if found.head == nil || found.head.Compare(*last) > 0 {
-			w.problem("queue %q: pops do not find the key %q", of.queue, of.key)
+			w.Problem("queue %q: pops do not find the key %q", of.queue, of.key)
 		}
 		if s := w.queues[of.queue]; s.fairBuilt && (found.fair == nil || *found.fair > s.config.Fair.class(last.Priority)) {
-			w.problem("queue %q: the key %q has no turn", of.queue, of.key)
+			w.Problem("queue %q: the key %q has no turn", of.queue, of.key)
 		}
 	}
 }
@@ -130,13 +130,13 @@ func (w *walk) balanceFences() {
 	known := &w.known
 	for of, fence := range known.fences {
 		if fence > known.last[of] && fence >= known.passed {
-			w.problem("queue %q: the key %q had the fence %d, and could get it again: the last one is %d, time has passed %d",
+			w.Problem("queue %q: the key %q had the fence %d, and could get it again: the last one is %d, time has passed %d",
 				of.queue, of.key, fence, known.last[of], known.passed)
 		}
 	}
 	for of := range known.last {
 		if !known.working[queueTimer{of.queue, layout.TimerFences}] {
-			w.problem("queue %q: nobody forgets the fence of the key %q", of.queue, of.key)
+			w.Problem("queue %q: nobody forgets the fence of the key %q", of.queue, of.key)
 		}
 	}
 }
@@ -162,7 +162,7 @@ func (w *walk) balanceSettings() {
 	}
 	for name, s := range w.queues {
 		if s != nil && (s.keysSet != set[name] || s.keysLimited != limited[name]) {
-			w.problem("queue %q: %d keys have settings and %d a limit, counted %d and %d", name, s.keysSet, s.keysLimited, set[name], limited[name])
+			w.Problem("queue %q: %d keys have settings and %d a limit, counted %d and %d", name, s.keysSet, s.keysLimited, set[name], limited[name])
 		}
 	}
 }

@@ -66,7 +66,7 @@ func foundOut(w *walk, r *foundRow) error {
 	for _, p := range o.held[:o.holds(r.state)] {
 		item := holding{r.queue, linkHolder(name), p}
 		if _, is := w.held[item]; !is {
-			w.problem("queue %q: the link %q does not hold the item at %v of its batch", r.queue, name, p)
+			w.Problem("queue %q: the link %q does not hold the item at %v of its batch", r.queue, name, p)
 			continue
 		}
 		w.held[item] = true
@@ -78,7 +78,7 @@ func foundOut(w *walk, r *foundRow) error {
 func (w *walk) balanceHeld() {
 	for item, known := range w.held {
 		if !known {
-			w.problem("queue %q: the item at %v is held by %q, which does not know it", item.queue, item.at, item.holder)
+			w.Problem("queue %q: the item at %v is held by %q, which does not know it", item.queue, item.at, item.holder)
 		}
 	}
 }

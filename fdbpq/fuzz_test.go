@@ -198,7 +198,7 @@ func FuzzCheck(f *testing.F) {
 			}
 			pair := kv.Pair{Key: append(prefix, r.key...), Value: r.value}
 			if err := w.row(kind, check, pair); err != nil {
-				w.problem("row %q: %v", pair.Key, err)
+				w.Problem("row %q: %v", pair.Key, err)
 			}
 		}
 		w.balance()

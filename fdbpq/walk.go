@@ -2,18 +2,12 @@ package fdbpq
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/inside"
 	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
-)
-
-const (
-	maxProblems   = 100
-	checkRows     = 1000
-	checkRowBytes = 4 << 20
 )
 
 // lineage is one generation of a queue. What a queue has outside its generations is in 0.
@@ -24,8 +18,8 @@ type lineage struct {
 
 // walk is the state of a Check under way.
 type walk struct {
+	inside.Findings
 	store    *Store
-	problems []string
 	queues   map[string]*queueState
 	high     map[string]int64
 	found    map[lineage]*queueTx      // with the tallies of the rows
@@ -85,35 +79,8 @@ type foundRow struct {
 	rest  []byte      // of the key, behind the lineage
 }
 
-func (w *walk) problem(format string, args ...any) {
-	if len(w.problems) < maxProblems {
-		w.problems = append(w.problems, fmt.Sprintf(format, args...))
-	}
-}
-
 // rowCheck reports a row that is not as it should be.
 type rowCheck func(*walk, *foundRow) error
-
-// visit checks all rows of a kind.
-func (w *walk) visit(ctx context.Context, kind layout.RowKind, check rowCheck) error {
-	begin, end := tuple.Range(layout.Row(kind.Space))
-	for {
-		var page []kv.Pair
-		err := w.store.inside.DB.View(ctx, func(r kv.Reader) (err error) {
-			page, err = r.Range(begin, end, kv.RangeOptions{Limit: checkRows, MaxBytes: checkRowBytes})
-			return err
-		})
-		if err != nil || len(page) == 0 {
-			return err
-		}
-		for _, pair := range page {
-			if err := w.row(kind, check, pair); err != nil {
-				w.problem("row %q: %v", pair.Key, err)
-			}
-		}
-		begin = append(page[len(page)-1].Key, 0)
-	}
-}
 
 func (w *walk) row(kind layout.RowKind, check rowCheck, pair kv.Pair) (err error) {
 	r := foundRow{Pair: pair, space: kind.Space, rest: pair.Key[len(layout.Row(kind.Space)):]}
@@ -155,7 +122,7 @@ func (r *foundRow) past() (bool, error) {
 // expect notes that there is to be a row.
 func (w *walk) expect(key, value []byte) {
 	if other, twice := w.rows[string(key)]; twice && other.value != string(value) {
-		w.problem("two items have the row %q", key)
+		w.Problem("two items have the row %q", key)
 	}
 	w.rows[string(key)] = expectedRow{value: string(value)}
 }

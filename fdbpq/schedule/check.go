@@ -2,15 +2,17 @@ package schedule
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/internal/inside"
 	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
-// Check reads all rows of schedules and returns a sentence for each violation of an invariant, at most maxProblems.
+// Check reads all rows of schedules and returns a sentence for each violation of an invariant, up to a hundred.
 // Nothing may write to the store meanwhile: a concurrent write looks like damage. [fdbpq.Store.Check] checks all other
 // rows.
 //
@@ -24,32 +26,27 @@ func (s *Schedules) Check(ctx context.Context) ([]string, error) {
 	}
 	for _, part := range []struct {
 		space string
-		check func(kv.Reader, kv.Pair) error
+		check func(context.Context, kv.Pair) error
 	}{
 		{layout.SpaceSchedule, w.definition}, {layout.SpaceProgress, w.progress}, {layout.SpaceSchedules, w.counted}, {layout.SpaceDue, w.index},
 	} {
-		if err := w.visit(ctx, part.space, part.check); err != nil {
+		row := func(pair kv.Pair) error { return part.check(ctx, pair) }
+		if err := w.Visit(ctx, s.inside.DB, part.space, row); err != nil {
 			return nil, fmt.Errorf("check schedules: %w", err)
 		}
 	}
 	w.balance()
-	return w.problems, nil
+	return w.Problems, nil
 }
-
-const (
-	maxProblems   = 100
-	checkRows     = 1000
-	checkRowBytes = 4 << 20
-)
 
 // walk is the state of a Check under way.
 type walk struct {
-	store    *fdbpq.Store
-	problems []string
-	rows     map[id]*record
-	counts   map[home]counts  // as the store has them
-	due      map[string]bool  // index rows that schedules need, as long as they are not found
-	born     map[string]int64 // of queues; -1: there is none
+	inside.Findings
+	store  *fdbpq.Store
+	rows   map[id]*record
+	counts map[home]counts  // as the store has them
+	due    map[string]bool  // index rows that schedules need, as long as they are not found
+	born   map[string]int64 // of queues; -1: there is none
 }
 
 // id names a schedule.
@@ -58,44 +55,16 @@ type id struct {
 	name string
 }
 
-func (w *walk) problem(format string, args ...any) {
-	if len(w.problems) < maxProblems {
-		w.problems = append(w.problems, fmt.Sprintf(format, args...))
-	}
-}
-
-// visit checks all rows of a space.
-func (w *walk) visit(ctx context.Context, space string, check func(kv.Reader, kv.Pair) error) error {
-	begin, end := tuple.Range(layout.Row(space))
-	for more := true; more; {
-		err := w.store.View(ctx, func(r kv.Reader) error {
-			page, err := r.Range(begin, end, kv.RangeOptions{Limit: checkRows, MaxBytes: checkRowBytes})
-			if err != nil {
-				return err
-			}
-			for _, pair := range page {
-				if err := check(r, pair); err != nil {
-					w.problem("row %q: %v", pair.Key, err)
-				}
-				begin = append(pair.Key[:len(pair.Key):len(pair.Key)], 0)
-			}
-			more = len(page) > 0
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // bornAt is the generation at which a queue was made, -1 if there is none.
-func (w *walk) bornAt(r kv.Reader, queue string) (int64, error) {
+func (w *walk) bornAt(ctx context.Context, queue string) (born int64, err error) {
 	if born, known := w.born[queue]; known {
 		return born, nil
 	}
-	born, err := w.store.Queue(queue).Born(r)
-	if err == fdbpq.ErrNoQueue {
+	err = w.store.View(ctx, func(r kv.Reader) (err error) {
+		born, err = w.store.Queue(queue).Born(r)
+		return err
+	})
+	if errors.Is(err, fdbpq.ErrNoQueue) {
 		born, err = -1, nil
 	}
 	if err == nil {
@@ -105,21 +74,21 @@ func (w *walk) bornAt(r kv.Reader, queue string) (int64, error) {
 }
 
 // home reads where the schedules of a row's queue are. rest is the key behind that.
-func (w *walk) home(r kv.Reader, space string, key []byte) (h home, rest []byte, err error) {
+func (w *walk) home(ctx context.Context, space string, key []byte) (h home, rest []byte, err error) {
 	k := tuple.Read(key[len(layout.Row(space)):])
 	h = home{k.Text(), k.Int()}
 	if rest, err = k.Rest(), k.Err(); err != nil {
 		return h, nil, err
 	}
-	born, err := w.bornAt(r, h.queue)
+	born, err := w.bornAt(ctx, h.queue)
 	if err == nil && born != h.born {
 		err = fmt.Errorf("schedules of no queue: born in %d", h.born)
 	}
 	return h, rest, err
 }
 
-func (w *walk) id(r kv.Reader, space string, key []byte) (id, error) {
-	h, rest, err := w.home(r, space, key)
+func (w *walk) id(ctx context.Context, space string, key []byte) (id, error) {
+	h, rest, err := w.home(ctx, space, key)
 	if err != nil {
 		return id{}, err
 	}
@@ -128,8 +97,8 @@ func (w *walk) id(r kv.Reader, space string, key []byte) (id, error) {
 }
 
 // definition checks what a schedule is. That comes before how far it is.
-func (w *walk) definition(r kv.Reader, pair kv.Pair) error {
-	of, err := w.id(r, layout.SpaceSchedule, pair.Key)
+func (w *walk) definition(ctx context.Context, pair kv.Pair) error {
+	of, err := w.id(ctx, layout.SpaceSchedule, pair.Key)
 	if err != nil {
 		return err
 	}
@@ -138,8 +107,8 @@ func (w *walk) definition(r kv.Reader, pair kv.Pair) error {
 }
 
 // progress checks how far a schedule is.
-func (w *walk) progress(r kv.Reader, pair kv.Pair) error {
-	of, err := w.id(r, layout.SpaceProgress, pair.Key)
+func (w *walk) progress(ctx context.Context, pair kv.Pair) error {
+	of, err := w.id(ctx, layout.SpaceProgress, pair.Key)
 	if err != nil {
 		return err
 	}
@@ -151,7 +120,7 @@ func (w *walk) progress(r kv.Reader, pair kv.Pair) error {
 		return err
 	}
 	if row.created == 0 || (row.due == 0) != row.config.Paused && !row.done() {
-		w.problem("schedule %q of queue %q has the due time %d, paused: %t", of.name, of.queue, row.due, row.config.Paused)
+		w.Problem("schedule %q of queue %q has the due time %d, paused: %t", of.name, of.queue, row.due, row.config.Paused)
 	}
 	if at := row.nextVisit(); at != 0 {
 		w.due[string(dueRow(at, of.home, of.name))] = true
@@ -160,8 +129,8 @@ func (w *walk) progress(r kv.Reader, pair kv.Pair) error {
 }
 
 // counted checks the counts of a queue's schedules.
-func (w *walk) counted(r kv.Reader, pair kv.Pair) error {
-	h, _, err := w.home(r, layout.SpaceSchedules, pair.Key)
+func (w *walk) counted(ctx context.Context, pair kv.Pair) error {
+	h, _, err := w.home(ctx, layout.SpaceSchedules, pair.Key)
 	if err == nil {
 		w.counts[h], err = parseCounts(pair.Value)
 	}
@@ -169,7 +138,7 @@ func (w *walk) counted(r kv.Reader, pair kv.Pair) error {
 }
 
 // index checks a row of the index. A row of a queue that was deleted goes when it falls due.
-func (w *walk) index(r kv.Reader, pair kv.Pair) error {
+func (w *walk) index(ctx context.Context, pair kv.Pair) error {
 	e, err := parseDue(pair.Key)
 	if err != nil {
 		return err
@@ -178,7 +147,7 @@ func (w *walk) index(r kv.Reader, pair kv.Pair) error {
 		delete(w.due, string(pair.Key))
 		return nil
 	}
-	born, err := w.bornAt(r, e.home.queue)
+	born, err := w.bornAt(ctx, e.home.queue)
 	if err == nil && born == e.home.born {
 		err = fmt.Errorf("a schedule is to be looked at at another time, or not at all")
 	}
@@ -188,7 +157,7 @@ func (w *walk) index(r kv.Reader, pair kv.Pair) error {
 // balance reports differences between expected and existing rows.
 func (w *walk) balance() {
 	for key := range w.due {
-		w.problem("row %q is missing", key)
+		w.Problem("row %q is missing", key)
 	}
 	counted := make(map[home]counts)
 	for of, row := range w.rows {
@@ -196,16 +165,16 @@ func (w *walk) balance() {
 		n.add(row, 1)
 		counted[of.home] = n
 		if row.created == 0 {
-			w.problem("schedule %q of queue %q has no progress", of.name, of.queue)
+			w.Problem("schedule %q of queue %q has no progress", of.name, of.queue)
 		}
 	}
 	for h, n := range counted {
 		if stored := w.counts[h]; stored != n {
-			w.problem("queue %q: counts of schedules are %+v, counted %+v", h.queue, stored, n)
+			w.Problem("queue %q: counts of schedules are %+v, counted %+v", h.queue, stored, n)
 		}
 		delete(w.counts, h)
 	}
 	for h, n := range w.counts {
-		w.problem("queue %q: counts of schedules are %+v, there are none", h.queue, n)
+		w.Problem("queue %q: counts of schedules are %+v, there are none", h.queue, n)
 	}
 }

@@ -5,6 +5,22 @@ import (
 	"time"
 )
 
+// Schedules go by schedule time: store time and an offset, which a row has. So all processes
+// agree on it, whatever their wall clocks say. The process that fires keeps it at its own wall
+// clock.
+
+const (
+	// clockAgrees is how far a wall clock may be from schedule time. A process with such a clock
+	// may fire. It sets schedule time right if the difference is more than clockSlack.
+	clockAgrees = 2 * time.Second
+	clockSlack  = 50 * time.Millisecond
+
+	// clockStays is how long a wall clock has to differ by the same amount, while nobody fires,
+	// before its process sets schedule time by it. A clock that is set wrong for a moment changes
+	// nothing, and a process that was restarted finds its place still free.
+	clockStays = 60 * time.Second
+)
+
 // runner is what a process knows of its turn to fire.
 type runner struct {
 	mu       sync.Mutex

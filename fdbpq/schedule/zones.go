@@ -28,6 +28,9 @@ func zonesVersion(r kv.Reader) (string, error) {
 	return string(value), err
 }
 
+// replanAtOnce is how many schedules one transaction looks at after the zones have changed.
+const replanAtOnce = 500
+
 // replan plans schedules again after the zones have changed, some at a time. A process with
 // older zones than those that planned them changes nothing.
 func (f *firing) replan() error {

@@ -1,5 +1,5 @@
 // Package inside is what packages beside fdbpq need of a store that no program does: clocks, the name of the process,
-// and tasks that one process at a time has. No other package can name its types, so nothing of it is a promise.
+// tasks that one process at a time has, and how a check reads rows. No other package can name its types, so nothing of it is a promise.
 //
 // It guarantees:
 //   - A task is that of one process at a time: who takes it in a transaction that has asked for its term conflicts
