@@ -42,7 +42,6 @@ const quietFor = 5 * time.Second
 // asked is a question that waits for its answers.
 type asked struct {
 	of      map[string]bool // processes that have not answered, and whether they are waited for
-	awaited int             // how many are
 	answers [][]byte
 	all     chan struct{} // closed when those that are waited for have
 }
@@ -120,15 +119,20 @@ func (s *Survey) about(of []string) *asked {
 		_, quiet := s.quiet[process]
 		a.of[process] = !quiet
 	}
-	for _, awaited := range a.of {
-		if awaited {
-			a.awaited++
-		}
-	}
-	if a.awaited == 0 {
+	if !a.waits() {
 		close(a.all)
 	}
 	return a
+}
+
+// waits reports whether the question still waits for a process.
+func (a *asked) waits() bool {
+	for _, awaited := range a.of {
+		if awaited {
+			return true
+		}
+	}
+	return false
 }
 
 // say sends a message, and returns its time, by which the answers to a question are known. Messages leave in the
@@ -182,10 +186,7 @@ func (s *Survey) answered(m *nats.Msg) {
 	}
 	delete(a.of, process)
 	a.answers = append(a.answers, in.rest)
-	if !awaited {
-		return
-	}
-	if a.awaited--; a.awaited == 0 {
+	if awaited && !a.waits() {
 		close(a.all)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/pqbridge/pqbridge/client"
@@ -146,7 +145,7 @@ func leasedLong(i *client.Info) bool {
 
 func examineQueue(i *client.Info, remark func(k kind, format string, args ...any)) {
 	e := &i.Explain
-	origin, dead := strings.CutSuffix(i.Queue, "-dead")
+	origin, dead := show.DeadLettersOf(i.Queue)
 	says := func(k kind) {
 		remark(k, "%s (%s): %s", i.Queue, figures.Word(e.Cause), show.Why(i.Queue, e))
 	}

@@ -25,7 +25,7 @@ func NextStep(queue string, e *protocol.Explain) string {
 	case e.Cause == protocol.CauseHeld:
 		command = "pq link ls " + queue
 	case e.Cause == protocol.CauseDeadLetters:
-		origin, found := strings.CutSuffix(queue, "-dead")
+		origin, found := DeadLettersOf(queue)
 		switch {
 		case found && e.Item != "":
 			command = fmt.Sprintf("pq dead requeue %s %s", origin, e.Item)
@@ -40,6 +40,9 @@ func NextStep(queue string, e *protocol.Explain) string {
 	}
 	return Harmless(e.Next + " " + command)
 }
+
+// DeadLettersOf returns the queue whose dead letters a queue takes by its name, and false if it has another name.
+func DeadLettersOf(queue string) (origin string, dead bool) { return strings.CutSuffix(queue, "-dead") }
 
 // quoted is a text as a shell takes it: producers choose keys.
 func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
