@@ -192,11 +192,7 @@ func same(a, b protocol.Explain) bool {
 // know while one does not answer.
 func TestExplainAsksOtherBridges(t *testing.T) {
 	t.Parallel()
-	db, err := testenv.Engines()[0].Place(t)()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
+	db := placed(t)
 	c := serveOn(t, db, bridge.Options{})
 	other := c.another()
 	nc := c.env.NATS.Connect(t, bridge.ConnectOptions(nil)...)
@@ -256,11 +252,7 @@ var oddAnswers = []string{
 // never that nobody asks.
 func TestExplainOddAnswers(t *testing.T) {
 	t.Parallel()
-	db, err := testenv.Engines()[0].Place(t)()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
+	db := placed(t)
 	c := serveOn(t, db, bridge.Options{})
 	other := testenv.OpenStore(t, db, fdbpq.Options{})
 	nc := c.env.NATS.Connect(t, bridge.ConnectOptions(nil)...)
@@ -292,11 +284,7 @@ func TestExplainOddAnswers(t *testing.T) {
 // What bridges tell each other of a queue is nothing that another tenant has in a queue of the same name.
 func TestExplainOfTenants(t *testing.T) {
 	t.Parallel()
-	db, err := testenv.Engines()[0].Place(t)()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
+	db := placed(t)
 	quotas := func(string) bridge.Quotas { return bridge.Quotas{} }
 	c := serveOn(t, db, bridge.Options{Tenants: quotas})
 	nc := c.env.NATS.Connect(t, bridge.ConnectOptions(nil)...)

@@ -27,6 +27,17 @@ func serveOn(t *testing.T, db kv.DB, options ...bridge.Options) *client {
 	return serveStore(t, testenv.OpenStore(t, db, fdbpq.Options{}), options...)
 }
 
+// placed opens the place of a store on the default engine, for several bridges or faults.
+func placed(t *testing.T) kv.DB {
+	t.Helper()
+	db, err := testenv.Engines()[0].Place(t)()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
 // serveStore starts a bridge on a store, as serve does.
 func serveStore(t *testing.T, store *fdbpq.Store, options ...bridge.Options) *client {
 	t.Helper()
@@ -254,11 +265,7 @@ func (s *silent) Update(ctx context.Context, fn func(kv.Tx) error) error {
 // A request with an unknown result is answered 504, which no client reads as a 503.
 func TestUnknownResult(t *testing.T) {
 	t.Parallel()
-	base, err := testenv.Engines()[0].Place(t)()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { base.Close() })
+	base := placed(t)
 	for subject, status := range map[string]string{"pq.jobs.push": "", "pq.jobs.pop.min": "", "ack": "503"} {
 		db := &silent{DB: base}
 		c := serveOn(t, db)

@@ -84,11 +84,7 @@ func TestEventsOfTheLastRun(t *testing.T) {
 // before the others.
 func contested(t *testing.T, n int) (c *client, owner *bridge.Bridge, others []*bridge.Bridge) {
 	t.Helper()
-	db, err := testenv.Engines()[0].Place(t)()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
+	db := placed(t)
 	c = serveOn(t, db, bridge.Options{})
 	bridges := []*bridge.Bridge{c.env.Bridge}
 	for range n - 1 {
