@@ -50,7 +50,7 @@ type Fed struct {
 // A message that no push would take becomes a dead letter. Where none can be made of it, the source stops there. When the queue is
 // full, what fits is pushed.
 func (q Queue) Feed(tx kv.Tx, s *Source, messages []SourceMessage) (fed Fed, err error) {
-	tx.Prefetch(layout.QueueRow(layout.SpaceState, q.name), layout.QueueRow(layout.SpaceHigh, q.name), s.home().key(layout.SpacePosition, s.Name))
+	tx.Prefetch(layout.QueueRow(layout.SpaceState, q.name), layout.QueueRow(layout.SpaceHigh, q.name), s.home().Key(layout.SpacePosition, s.Name))
 	qtx, err := s.open(tx, q)
 	if err != nil {
 		return fed, err
@@ -89,7 +89,7 @@ func (q Queue) Feed(tx kv.Tx, s *Source, messages []SourceMessage) (fed Fed, err
 	case fed.Blocked == nil:
 		at.Blocked = 0
 	}
-	tx.Set(s.home().key(layout.SpacePosition, s.Name), at.pack())
+	tx.Set(s.home().Key(layout.SpacePosition, s.Name), at.pack())
 	return fed, p.done()
 }
 
@@ -175,7 +175,7 @@ func (q Queue) MoveSource(tx kv.Tx, s *Source, to SourcePosition) error {
 	if to.Stop.Reason != "" && to.Stop.Since == 0 {
 		to.Stop.Since = q.store.inside.Clock.Wall().UnixNano()
 	}
-	tx.Set(s.home().key(layout.SpacePosition, s.Name), to.pack())
+	tx.Set(s.home().Key(layout.SpacePosition, s.Name), to.pack())
 	return nil
 }
 
@@ -193,7 +193,7 @@ func (s *Store) RunSources(tx kv.Tx, claims []SourceClaim, alone bool) (mine []b
 	var rows [][]byte
 	for _, c := range claims {
 		h := c.Source.home()
-		rows = append(rows, layout.QueueRow(layout.SpaceState, h.queue), h.key(layout.SpaceSource, c.Source.Name), h.key(layout.SpaceSourceRunner, c.Source.Name))
+		rows = append(rows, layout.QueueRow(layout.SpaceState, h.Queue), h.Key(layout.SpaceSource, c.Source.Name), h.Key(layout.SpaceSourceRunner, c.Source.Name))
 	}
 	tx.Prefetch(rows...)
 	mine = make([]bool, len(claims))
@@ -217,7 +217,7 @@ func (q Queue) RunSource(tx kv.Tx, s *Source, run SourceRun, alone bool) (bool, 
 	if err != nil {
 		return false, err
 	}
-	key := s.home().key(layout.SpaceSourceRunner, s.Name)
+	key := s.home().Key(layout.SpaceSourceRunner, s.Name)
 	was, err := tx.Get(key)
 	if err != nil {
 		return false, err
@@ -244,7 +244,7 @@ func (q Queue) LeaveSource(tx kv.Tx, s *Source, runner string) error {
 	if _, err := s.openAny(tx, q); err != nil {
 		return err
 	}
-	key := s.home().key(layout.SpaceSourceRunner, s.Name)
+	key := s.home().Key(layout.SpaceSourceRunner, s.Name)
 	was, err := tx.Get(key)
 	if err != nil || was == nil {
 		return err
@@ -264,7 +264,7 @@ func (q Queue) LeaveSource(tx kv.Tx, s *Source, runner string) error {
 	return err
 }
 
-func (s *Source) home() sourceHome { return sourceHome{s.Queue, s.Born} }
+func (s *Source) home() sourceHome { return homeOfSources(s.Queue, s.Born) }
 
 // openAny begins an operation on the queue that a source feeds, if there still is that source.
 func (s *Source) openAny(tx kv.Tx, q Queue) (*queueTx, error) {
@@ -275,7 +275,7 @@ func (s *Source) openAny(tx kv.Tx, q Queue) (*queueTx, error) {
 	if !qtx.there() || qtx.state.born != s.Born {
 		return nil, ErrNoSource
 	}
-	definition, err := tx.Get(s.home().key(layout.SpaceSource, s.Name))
+	definition, err := tx.Get(s.home().Key(layout.SpaceSource, s.Name))
 	if err == nil && definition == nil {
 		err = ErrNoSource
 	}
@@ -291,7 +291,7 @@ func (s *Source) open(tx kv.Tx, q Queue) (*queueTx, error) {
 	if !qtx.there() || qtx.state.born != s.Born {
 		return nil, ErrNoSource
 	}
-	value, err := tx.Get(s.home().key(layout.SpacePosition, s.Name))
+	value, err := tx.Get(s.home().Key(layout.SpacePosition, s.Name))
 	if err != nil {
 		return nil, err
 	}

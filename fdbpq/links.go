@@ -3,15 +3,14 @@ package fdbpq
 import (
 	"cmp"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/internal/jsonfields"
 	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
+	"github.com/pqbridge/pqbridge/fdbpq/internal/named"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -46,9 +45,9 @@ const (
 	MaxLinks      = 100 // of a queue
 	MaxStoreLinks = 1000
 	MaxLinksPage  = 100
-
-	maxLinkWord = 64 // bytes of a store id, and of a batch's
 )
+
+var linkBounds = named.Bounds{Space: layout.SpaceLink, Queue: MaxLinks, Store: MaxStoreLinks, TooMany: ErrLinks}
 
 var (
 	// ErrNoLink: the queue has no link of this name.
@@ -98,12 +97,13 @@ func (c LinkConfig) Merge(object []byte) (LinkConfig, error) {
 	return c, nil
 }
 
-func isLinkWord(s string) bool { return len(s) <= maxLinkWord && !strings.ContainsFunc(s, notOfName) }
+// isLinkWord reports whether a text is empty, or may be a name: ids may.
+func isLinkWord(s string) bool { return s == "" || named.CheckName(s) == nil }
 
 // CheckLinkName returns an error when a link may not have the name.
 func CheckLinkName(name string) error {
-	if text := wrongName(name); text != "" {
-		return linkError("%s", text)
+	if err := named.CheckName(name); err != nil {
+		return linkError("%s", err.Error())
 	}
 	return nil
 }
@@ -188,7 +188,7 @@ func (q Queue) SetLink(tx kv.Tx, name string, object []byte) (Link, error) {
 		return Link{}, err
 	}
 	if err == ErrNoLink {
-		if err := roomForOne(tx, layout.SpaceLink, q.name, layout.GenerationPrefix(layout.SpaceLink, q.name, l.born), MaxLinks, MaxStoreLinks, ErrLinks); err != nil {
+		if err := linkBounds.Room(tx.Snapshot(), named.Home{Queue: q.name, Born: l.born}); err != nil {
 			return Link{}, err
 		}
 	}
@@ -205,14 +205,14 @@ func (q Queue) SetLink(tx kv.Tx, name string, object []byte) (Link, error) {
 }
 
 func (l links) write(name string, before, c LinkConfig, o *out) (Link, error) {
-	text, err := json.Marshal(c)
+	definition, err := nounLink.Pack(linkVersion, c)
 	if err != nil {
-		return Link{}, fmt.Errorf("link: %w", err)
+		return Link{}, err
 	}
 	if before.Paused && !c.Paused {
 		l.tx.Add(layout.QueueRow(layout.SpaceArrivals, l.name), 1) // wakes a taker that waits
 	}
-	l.tx.Set(l.row(layout.SpaceLink, name), tuple.AppendBytes(tuple.AppendInt(nil, linkVersion), text))
+	l.tx.Set(l.row(layout.SpaceLink, name), definition)
 	return l.show(name, c, o), nil
 }
 
@@ -586,22 +586,16 @@ func (l links) again(o *out, ask *LinkAsk, given *Given) error {
 	return pops{l.queueTx}.complete(popped, *sel.Band)
 }
 
-const linkVersion = 1
+const (
+	linkVersion = 1
 
-func linkVersionIs(version int64) error {
-	if version != linkVersion {
-		return fmt.Errorf("link has version %d: this program reads %d", version, linkVersion)
-	}
-	return nil
-}
+	// nounLink is how errors call a link.
+	nounLink = named.Noun("link")
+)
 
 func parseLink(b []byte) (c LinkConfig, err error) {
-	r := tuple.Read(b)
-	version, text := r.Int(), r.Bytes()
-	if err := cmp.Or(r.Err(), linkVersionIs(version)); err != nil {
-		return c, err
-	}
-	return c, json.Unmarshal(text, &c)
+	_, err = nounLink.Parse(b, linkVersion, &c)
+	return c, err
 }
 
 func (o *out) pack() []byte {
@@ -621,7 +615,7 @@ func (o *out) parse(b []byte) error {
 	var version, n int64
 	r.Ints(&version, &o.number, &o.since, &o.given, &o.generation, &n)
 	o.id, o.before = r.Text(), r.Text()
-	if err := cmp.Or(r.Err(), linkVersionIs(version)); err != nil {
+	if err := cmp.Or(r.Err(), nounLink.CheckVersion(version, linkVersion)); err != nil {
 		return err
 	}
 	if n < 0 || n > MaxBatch {

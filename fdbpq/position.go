@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/named"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
@@ -187,7 +188,7 @@ func (p *SourcePosition) parse(b []byte) error {
 	var version, exact int64
 	var n [6]int64
 	r.Ints(&version, &exact, &n[0], &n[1], &n[2], &n[3], &n[4], &n[5])
-	if err := cmp.Or(r.Err(), sourceVersionIs(version)); err != nil {
+	if err := cmp.Or(r.Err(), nounSource.CheckVersion(version, sourceVersion)); err != nil {
 		return err
 	}
 	p.Exact, p.Seq, p.Subject, p.Content = exact == 1, uint64(n[0]), uint64(n[1]), uint32(n[2])
@@ -204,11 +205,9 @@ func (p *SourcePosition) parse(b []byte) error {
 	return r.Err()
 }
 
-func sourceVersionIs(version int64) error {
-	if version != sourceVersion {
-		return fmt.Errorf("source has version %d: this program reads %d", version, sourceVersion)
-	}
-	return nil
-}
+const (
+	sourceVersion = 1
 
-const sourceVersion = 1
+	// nounSource is how errors call a source.
+	nounSource = named.Noun("source")
+)

@@ -2,13 +2,13 @@ package fdbpq
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/internal/jsonfields"
+	"github.com/pqbridge/pqbridge/fdbpq/internal/named"
 )
 
 // A source feeds a queue from a stream outside the store. What it is lies in one row, how far it is in
@@ -288,35 +288,20 @@ func (c *SourceConfig) checkLink() error {
 	case len(tokens) < 2 || slices.Contains(tokens, "") || len(c.Queue) > maxSourceText || strings.ContainsAny(c.Queue, " \t\r\n*>/\\\x00"):
 		return jsonfields.Errorf("queue is %.100q: expected the prefix of the other side and its queue, such as edge7.orders", c.Queue)
 	}
-	if text := wrongName(c.Link); text != "" {
-		return jsonfields.Errorf("link: %s", text)
+	if err := named.CheckName(c.Link); err != nil {
+		return jsonfields.Errorf("link: %s", err.Error())
 	}
 	return nil
 }
 
 // CheckSourceName returns an error when a source may not have the name.
 func CheckSourceName(name string) error {
-	if text := wrongName(name); text != "" {
-		return &SourceError{text}
-	}
-	return nil
-}
-
-// wrongName says why neither a source nor a link may have a name, "": one may.
-func wrongName(name string) string {
-	if name == "" || len(name) > MaxSourceName || strings.ContainsFunc(name, notOfName) {
-		return fmt.Sprintf("name %.100q: expected 1 to %d of A-Z a-z 0-9 - _", name, MaxSourceName)
-	}
-	return ""
-}
-
-func notOfName(c rune) bool {
-	return (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && c != '-' && c != '_'
+	return sourceError(named.CheckName(name))
 }
 
 // The bounds of sources.
 const (
-	MaxSourceName    = 64
+	MaxSourceName    = named.MaxName
 	MaxSources       = 100  // of a queue
 	MaxStoreSources  = 1000 // of a store
 	MaxSourceBatch   = 1000

@@ -1,14 +1,11 @@
 package fdbpq
 
 import (
-	"bytes"
-	"cmp"
-	"encoding/json"
 	"fmt"
 
 	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
+	"github.com/pqbridge/pqbridge/fdbpq/internal/named"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
 // Source is a source as it stands.
@@ -21,25 +18,20 @@ type Source struct {
 	State       SourceState
 }
 
-// sourceHome is where the rows of a queue's sources are. A purge leaves them there; they go with the queue.
-type sourceHome struct {
-	queue string
-	born  int64
-}
+// sourceHome is where the rows of a queue's sources are.
+type sourceHome struct{ named.Home }
 
-func (h sourceHome) prefix(space string) []byte {
-	return tuple.AppendString(layout.GenerationPrefix(space, h.queue, h.born), kindSource)
+func homeOfSources(queue string, born int64) sourceHome {
+	return sourceHome{named.Home{Queue: queue, Born: born, Kind: "source"}}
 }
-
-func (h sourceHome) key(space, name string) []byte { return tuple.AppendString(h.prefix(space), name) }
 
 // read returns a source, nil if there is none.
 func (h sourceHome) read(r kv.Reader, name string) (*Source, error) {
-	rows, err := r.GetAll([][]byte{h.key(layout.SpaceSource, name), h.key(layout.SpacePosition, name), h.key(layout.SpaceSourceRunner, name)})
+	rows, err := r.GetAll([][]byte{h.Key(layout.SpaceSource, name), h.Key(layout.SpacePosition, name), h.Key(layout.SpaceSourceRunner, name)})
 	if err != nil || rows[0] == nil && rows[1] == nil {
 		return nil, err
 	}
-	s := &Source{Queue: h.queue, Name: name, Born: h.born}
+	s := &Source{Queue: h.Queue, Name: name, Born: h.Born}
 	if s.Config, err = parseSource(rows[0]); err == nil {
 		err = s.Position.parse(rows[1])
 	}
@@ -53,15 +45,9 @@ func (h sourceHome) read(r kv.Reader, name string) (*Source, error) {
 }
 
 func parseSource(b []byte) (c SourceConfig, err error) {
-	r := tuple.Read(b)
-	version, text := r.Int(), r.Bytes()
-	if err := cmp.Or(r.Err(), sourceVersionIs(version)); err != nil {
-		return c, err
-	}
-	return c, json.NewDecoder(bytes.NewReader(text)).Decode(&c)
+	_, err = nounSource.Parse(b, sourceVersion, &c)
+	return c, err
 }
-
-const kindSource = "source"
 
 // SourceState is what a source does.
 type SourceState string

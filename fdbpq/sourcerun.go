@@ -35,7 +35,7 @@ func (run *SourceRun) parse(b []byte) error {
 	var version, last int64
 	r.Ints(&version, &run.Until, &last, &run.Since)
 	run.Last, run.Runner, run.Problem = uint64(last), r.Text(), r.Text()
-	return cmp.Or(r.Err(), sourceVersionIs(version))
+	return cmp.Or(r.Err(), nounSource.CheckVersion(version, sourceVersion))
 }
 
 // SourceTerm is how long a bridge runs a source that it has not said so again.

@@ -2,14 +2,12 @@ package fdbpq
 
 import (
 	"crypto/rand"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
+	"github.com/pqbridge/pqbridge/fdbpq/internal/named"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
 var (
@@ -20,6 +18,8 @@ var (
 	// ErrSourceMoved: the source is elsewhere than the caller has found it. Nothing was done.
 	ErrSourceMoved = errors.New("the source has moved")
 )
+
+var sourceBounds = named.Bounds{Space: layout.SpaceSource, Queue: MaxSources, Store: MaxStoreSources, TooMany: ErrSources}
 
 // sourcer changes sources of a queue.
 type sourcer struct{ Queue }
@@ -40,15 +40,15 @@ func (q Queue) SetSource(tx kv.Tx, name string, object []byte, allowed func(Sour
 	if err != nil {
 		return Source{}, err
 	}
-	h := sourceHome{q.name, qtx.state.born}
+	h := homeOfSources(q.name, qtx.state.born)
 	before, err := h.read(tx, name)
 	if err != nil {
 		return Source{}, err
 	}
-	after := Source{Queue: q.name, Name: name, Born: h.born, Config: defaultSource(), Position: SourcePosition{}}
+	after := Source{Queue: q.name, Name: name, Born: h.Born, Config: defaultSource(), Position: SourcePosition{}}
 	if before != nil {
 		after = *before
-	} else if err := roomForOne(tx, layout.SpaceSource, q.name, h.prefix(layout.SpaceSource), MaxSources, MaxStoreSources, ErrSources); err != nil {
+	} else if err := sourceBounds.Room(tx.Snapshot(), h.Home); err != nil {
 		return Source{}, err
 	}
 	if after.Config, err = after.Config.Merge(object); err != nil {
@@ -141,9 +141,9 @@ func (q Queue) DeleteSource(tx kv.Tx, name string) error {
 	if err != nil {
 		return err
 	}
-	h := sourceHome{q.name, s.Born}
+	h := homeOfSources(q.name, s.Born)
 	for _, space := range []string{layout.SpaceSource, layout.SpacePosition, layout.SpaceSourceRunner} {
-		tx.Clear(h.key(space, name))
+		tx.Clear(h.Key(space, name))
 	}
 	return nil
 }
@@ -160,7 +160,7 @@ func (q Queue) Source(r kv.Reader, name string) (Source, error) {
 	if s == nil {
 		return Source{}, ErrNoQueue
 	}
-	found, err := sourceHome{q.name, s.born}.read(r, name)
+	found, err := homeOfSources(q.name, s.born).read(r, name)
 	if err != nil {
 		return Source{}, err
 	}
@@ -179,36 +179,26 @@ func (q Queue) Sources(r kv.Reader, after string, limit int) ([]Source, error) {
 	if s == nil {
 		return nil, ErrNoQueue
 	}
-	h := sourceHome{q.name, s.born}
-	begin, end := tuple.Range(h.prefix(layout.SpaceSource))
-	if after != "" {
-		begin = append(h.key(layout.SpaceSource, after), 0)
+	ids, err := homeOfSources(q.name, s.born).Page(r, layout.SpaceSource, after, limit)
+	if err != nil {
+		return nil, err
 	}
-	return sources{q.store}.between(r, begin, end, limit)
+	return sources{q.store}.all(r, ids)
 }
 
 // AllSources returns the sources of all queues.
 func (s *Store) AllSources(r kv.Reader) ([]Source, error) {
-	begin, end := tuple.Range(layout.Row(layout.SpaceSource))
-	return sources{s}.between(r, begin, end, MaxStoreSources)
-}
-
-// between are the sources whose rows lie in a range.
-func (s sources) between(r kv.Reader, begin, end []byte, limit int) ([]Source, error) {
-	rows, err := r.Range(begin, end, kv.RangeOptions{Limit: limit})
+	ids, err := named.All(r, layout.SpaceSource, MaxStoreSources)
 	if err != nil {
 		return nil, err
 	}
-	var found []Source
-	for _, pair := range rows {
-		k := tuple.Read(pair.Key[len(layout.Row(layout.SpaceSource)):])
-		h := sourceHome{k.Text(), k.Int()}
-		k.Text() // the kind
-		name := k.Text()
-		if k.Err() != nil {
-			return nil, fmt.Errorf("damaged source: %w", k.Err())
-		}
-		one, err := h.read(r, name)
+	return sources{s}.all(r, ids)
+}
+
+// all reads sources.
+func (s sources) all(r kv.Reader, ids []named.ID) (found []Source, err error) {
+	for _, id := range ids {
+		one, err := sourceHome{id.Home}.read(r, id.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -237,52 +227,23 @@ func (s sources) takesAlone(r kv.Reader, c *SourceConfig) error {
 	return nil
 }
 
-// roomForOne refuses one row too many of a space, which may have some for each queue, and some for the store. No tenant may take so many
-// that others find none left.
-func roomForOne(tx kv.Tx, space, queue string, ofQueue []byte, inQueue, inStore int, tooMany error) error {
-	type bound struct {
-		prefix []byte
-		most   int
-		of     string
-	}
-	bounds := []bound{{ofQueue, inQueue, "queue"}, {layout.Row(space), inStore, "store"}}
-	if tenant := tenantOf(queue); tenant != "" {
-		all := layout.QueueRow(space, tenant+".")
-		bounds = append(bounds, bound{all[:len(all)-1], inStore / tenantPart, "tenant"})
-	}
-	for _, bound := range bounds {
-		begin, end := tuple.Range(bound.prefix)
-		rows, err := tx.Snapshot().Range(begin, end, kv.RangeOptions{Limit: bound.most})
-		if err != nil {
-			return err
-		}
-		if len(rows) == bound.most {
-			return fmt.Errorf("%w: the %s has %d, which is all it may have", tooMany, bound.of, bound.most)
-		}
-	}
-	return nil
-}
-
-// tenantPart is the part of the store's sources, and of its links, that a tenant may have: one of so many.
-const tenantPart = 10
-
 // write writes a source that was changed. What was fetched before finds another position.
 func (q sourcer) write(tx kv.Tx, s *Source) error {
 	s.Position.Revision++
-	text, err := json.Marshal(s.Config)
+	definition, err := nounSource.Pack(sourceVersion, s.Config)
 	if err != nil {
-		return fmt.Errorf("source: %w", err)
+		return err
 	}
-	h := sourceHome{q.name, s.Born}
-	tx.Set(h.key(layout.SpaceSource, s.Name), tuple.AppendBytes(tuple.AppendInt(nil, sourceVersion), text))
-	tx.Set(h.key(layout.SpacePosition, s.Name), s.Position.pack())
+	h := homeOfSources(q.name, s.Born)
+	tx.Set(h.Key(layout.SpaceSource, s.Name), definition)
+	tx.Set(h.Key(layout.SpacePosition, s.Name), s.Position.pack())
 	now, err := q.store.inside.Clock.At(tx.Snapshot())
 	if err != nil {
 		return err
 	}
 	if !s.Config.Paused && s.Run.Until <= now { // from now on a bridge may see that nobody runs it
 		s.Run.vacate(now)
-		tx.Set(h.key(layout.SpaceSourceRunner, s.Name), s.Run.pack())
+		tx.Set(h.Key(layout.SpaceSourceRunner, s.Name), s.Run.pack())
 	}
 	s.State = s.state(now)
 	return nil
