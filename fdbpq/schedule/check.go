@@ -2,14 +2,13 @@ package schedule
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/internal/inside"
 	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
+	"github.com/pqbridge/pqbridge/fdbpq/internal/named"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
 // Check reads all rows of schedules and returns a sentence for each violation of an invariant, up to a hundred.
@@ -22,7 +21,10 @@ import (
 //   - schedules are counted.
 func (s *Schedules) Check(ctx context.Context) ([]string, error) {
 	w := walk{
-		store: s.store, rows: make(map[id]*record), counts: make(map[home]counts), due: make(map[string]bool), born: make(map[string]int64),
+		rows: make(map[named.ID]*record), counts: make(map[named.Home]counts), due: make(map[string]bool),
+		births: named.Births{DB: s.inside.DB, NoQueue: fdbpq.ErrNoQueue, Born: func(r kv.Reader, queue string) (int64, error) {
+			return s.store.Queue(queue).Born(r)
+		}},
 	}
 	for _, part := range []struct {
 		space string
@@ -42,58 +44,19 @@ func (s *Schedules) Check(ctx context.Context) ([]string, error) {
 // walk is the state of a Check under way.
 type walk struct {
 	inside.Findings
-	store  *fdbpq.Store
-	rows   map[id]*record
-	counts map[home]counts  // as the store has them
-	due    map[string]bool  // index rows that schedules need, as long as they are not found
-	born   map[string]int64 // of queues; -1: there is none
+	births named.Births
+	rows   map[named.ID]*record
+	counts map[named.Home]counts // as the store has them
+	due    map[string]bool       // index rows that schedules need, as long as they are not found
 }
 
-// id names a schedule.
-type id struct {
-	home
-	name string
-}
-
-// bornAt is the generation at which a queue was made, -1 if there is none.
-func (w *walk) bornAt(ctx context.Context, queue string) (born int64, err error) {
-	if born, known := w.born[queue]; known {
-		return born, nil
-	}
-	err = w.store.View(ctx, func(r kv.Reader) (err error) {
-		born, err = w.store.Queue(queue).Born(r)
-		return err
-	})
-	if errors.Is(err, fdbpq.ErrNoQueue) {
-		born, err = -1, nil
-	}
+// id reads of which schedule a row is, and checks that there is its queue.
+func (w *walk) id(ctx context.Context, space string, key []byte) (named.ID, error) {
+	id, err := named.ParseID(space, key)
 	if err == nil {
-		w.born[queue] = born
+		err = w.births.Check(ctx, id.Home)
 	}
-	return born, err
-}
-
-// home reads where the schedules of a row's queue are. rest is the key behind that.
-func (w *walk) home(ctx context.Context, space string, key []byte) (h home, rest []byte, err error) {
-	k := tuple.Read(key[len(layout.Row(space)):])
-	h = home{k.Text(), k.Int()}
-	if rest, err = k.Rest(), k.Err(); err != nil {
-		return h, nil, err
-	}
-	born, err := w.bornAt(ctx, h.queue)
-	if err == nil && born != h.born {
-		err = fmt.Errorf("schedules of no queue: born in %d", h.born)
-	}
-	return h, rest, err
-}
-
-func (w *walk) id(ctx context.Context, space string, key []byte) (id, error) {
-	h, rest, err := w.home(ctx, space, key)
-	if err != nil {
-		return id{}, err
-	}
-	name, _, err := tuple.ConsumeString(rest)
-	return id{h, name}, err
+	return id, err
 }
 
 // definition checks what a schedule is. That comes before how far it is.
@@ -120,17 +83,20 @@ func (w *walk) progress(ctx context.Context, pair kv.Pair) error {
 		return err
 	}
 	if row.created == 0 || (row.due == 0) != row.config.Paused && !row.done() {
-		w.Problem("schedule %q of queue %q has the due time %d, paused: %t", of.name, of.queue, row.due, row.config.Paused)
+		w.Problem("schedule %q of queue %q has the due time %d, paused: %t", of.Name, of.Queue, row.due, row.config.Paused)
 	}
 	if at := row.nextVisit(); at != 0 {
-		w.due[string(dueRow(at, of.home, of.name))] = true
+		w.due[string(dueRow(at, home{of.Home}, of.Name))] = true
 	}
 	return nil
 }
 
 // counted checks the counts of a queue's schedules.
 func (w *walk) counted(ctx context.Context, pair kv.Pair) error {
-	h, _, err := w.home(ctx, layout.SpaceSchedules, pair.Key)
+	h, _, err := named.ParseHome(layout.SpaceSchedules, pair.Key)
+	if err == nil {
+		err = w.births.Check(ctx, h)
+	}
 	if err == nil {
 		w.counts[h], err = parseCounts(pair.Value)
 	}
@@ -147,8 +113,8 @@ func (w *walk) index(ctx context.Context, pair kv.Pair) error {
 		delete(w.due, string(pair.Key))
 		return nil
 	}
-	born, err := w.bornAt(ctx, e.home.queue)
-	if err == nil && born == e.home.born {
+	lives, err := w.births.Lives(ctx, e.home.Home)
+	if err == nil && lives {
 		err = fmt.Errorf("a schedule is to be looked at at another time, or not at all")
 	}
 	return err
@@ -159,22 +125,22 @@ func (w *walk) balance() {
 	for key := range w.due {
 		w.Problem("row %q is missing", key)
 	}
-	counted := make(map[home]counts)
+	counted := make(map[named.Home]counts)
 	for of, row := range w.rows {
-		n := counted[of.home]
+		n := counted[of.Home]
 		n.add(row, 1)
-		counted[of.home] = n
+		counted[of.Home] = n
 		if row.created == 0 {
-			w.Problem("schedule %q of queue %q has no progress", of.name, of.queue)
+			w.Problem("schedule %q of queue %q has no progress", of.Name, of.Queue)
 		}
 	}
 	for h, n := range counted {
 		if stored := w.counts[h]; stored != n {
-			w.Problem("queue %q: counts of schedules are %+v, counted %+v", h.queue, stored, n)
+			w.Problem("queue %q: counts of schedules are %+v, counted %+v", h.Queue, stored, n)
 		}
 		delete(w.counts, h)
 	}
 	for h, n := range w.counts {
-		w.Problem("queue %q: counts of schedules are %+v, there are none", h.queue, n)
+		w.Problem("queue %q: counts of schedules are %+v, there are none", h.Queue, n)
 	}
 }

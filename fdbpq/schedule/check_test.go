@@ -109,7 +109,7 @@ func TestCheck(t *testing.T) {
 			tx.Clear(key(tx, layout.SpaceSchedule, "mails", "daily"))
 			tx.Clear(key(tx, layout.SpaceProgress, "mails", "daily"))
 		},
-		"schedules of no queue": func(tx kv.Tx) { elsewhere(tx, layout.SpaceSchedule, key(tx, layout.SpaceSchedule, "mails", "daily")) },
+		"of no queue": func(tx kv.Tx) { elsewhere(tx, layout.SpaceSchedule, key(tx, layout.SpaceSchedule, "mails", "daily")) },
 		"this program reads": func(tx kv.Tx) {
 			tx.Set(key(tx, layout.SpaceProgress, "jobs", "often"), tuple.AppendInt(tuple.AppendInt(nil, 9), 0))
 		},

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/internal/jsonfields"
+	"github.com/pqbridge/pqbridge/fdbpq/internal/named"
 )
 
 // Config is what an administrator sets of a schedule, but for the item.
@@ -57,7 +57,7 @@ type Item struct {
 
 // The bounds of schedules.
 const (
-	MaxName    = 64
+	MaxName    = named.MaxName
 	MaxItem    = 64 << 10  // bytes of headers and payload
 	MaxCount   = 100_000   // of a queue
 	MaxBytes   = 256 << 20 // of the items of a queue's schedules
@@ -165,15 +165,7 @@ func (i *Item) check() error {
 func (i *Item) size() int64 { return int64(len(i.Headers) + len(i.Payload)) }
 
 // CheckName returns an error when a schedule may not have the name.
-func CheckName(name string) error {
-	bad := strings.ContainsFunc(name, func(c rune) bool {
-		return (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && c != '-' && c != '_'
-	})
-	if bad || name == "" || len(name) > MaxName {
-		return wrong(fmt.Errorf("name %.100q: expected 1 to %d of A-Z a-z 0-9 - _", name, MaxName))
-	}
-	return nil
-}
+func CheckName(name string) error { return wrong(named.CheckName(name)) }
 
 // timesDiffer reports whether another definition has other times.
 func (c *Config) timesDiffer(before *Config) bool {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
+	"github.com/pqbridge/pqbridge/fdbpq/internal/named"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -25,7 +26,7 @@ func (n *counts) add(row *record, times int64) {
 }
 
 func (h home) counts(r kv.Reader) (n counts, err error) {
-	value, err := r.Get(h.prefix(layout.SpaceSchedules))
+	value, err := r.Get(h.Prefix(layout.SpaceSchedules))
 	if err != nil || value == nil {
 		return n, err
 	}
@@ -44,16 +45,15 @@ func (s *Schedules) Bytes(r kv.Reader, after, last string) (n int64, err error) 
 		more = len(rows) == fdbpq.MaxBatch
 		for _, pair := range rows {
 			begin = append(slices.Clip(pair.Key), 0)
-			k := tuple.Read(pair.Key[len(layout.Row(layout.SpaceSchedules)):])
-			queue, born := k.Text(), k.Int()
-			if k.Err() != nil {
-				return 0, fmt.Errorf("damaged counts of schedules: %w", k.Err())
+			h, _, err := named.ParseHome(layout.SpaceSchedules, pair.Key)
+			if err != nil {
+				return 0, fmt.Errorf("damaged counts of schedules: %w", err)
 			}
-			living, err := s.store.Queue(queue).Born(r)
+			living, err := s.store.Queue(h.Queue).Born(r)
 			if err != nil && err != fdbpq.ErrNoQueue {
 				return 0, err
 			}
-			if err != nil || living != born {
+			if err != nil || living != h.Born {
 				continue // of a queue that was deleted
 			}
 			counted, err := parseCounts(pair.Value)
@@ -97,8 +97,8 @@ func (h home) count(tx kv.Tx, before, after *record) error {
 	for _, field := range []int64{n.schedules, n.bytes, n.dense} {
 		value = tuple.AppendInt(value, field)
 	}
-	if tx.Set(h.prefix(layout.SpaceSchedules), value); n == (counts{}) {
-		tx.Clear(h.prefix(layout.SpaceSchedules))
+	if tx.Set(h.Prefix(layout.SpaceSchedules), value); n == (counts{}) {
+		tx.Clear(h.Prefix(layout.SpaceSchedules))
 	}
 	return nil
 }

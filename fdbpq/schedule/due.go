@@ -12,8 +12,8 @@ import (
 const lanes = 16
 
 func dueRow(due int64, h home, name string) []byte {
-	key := tuple.AppendInt(lanePrefix(laneOf(h.queue)), due)
-	return tuple.AppendString(layout.AppendHome(key, h.queue, h.born), name)
+	key := tuple.AppendInt(lanePrefix(laneOf(h.Queue)), due)
+	return tuple.AppendString(layout.AppendHome(key, h.Queue, h.Born), name)
 }
 
 func lanePrefix(lane int64) []byte { return tuple.AppendInt(layout.Row(layout.SpaceDue), lane) }
@@ -40,15 +40,15 @@ func (e dueEntry) at(due int64) dueEntry {
 
 // behindQueue is the key behind all rows of the queue at that time.
 func (e dueEntry) behindQueue() []byte {
-	key := tuple.AppendInt(lanePrefix(laneOf(e.home.queue)), e.due)
-	_, end := tuple.Range(layout.AppendHome(key, e.home.queue, e.home.born))
+	key := tuple.AppendInt(lanePrefix(laneOf(e.home.Queue)), e.due)
+	_, end := tuple.Range(layout.AppendHome(key, e.home.Queue, e.home.Born))
 	return end
 }
 
 func parseDue(key []byte) (e dueEntry, err error) {
 	r := tuple.Read(key[len(layout.Row(layout.SpaceDue)):])
 	r.Int() // the lane
-	e = dueEntry{key: key, due: r.Int(), home: home{r.Text(), r.Int()}, name: r.Text()}
+	e = dueEntry{key: key, due: r.Int(), home: newHome(r.Text(), r.Int()), name: r.Text()}
 	if r.Err() != nil {
 		return e, fmt.Errorf("damaged index of schedules: %w", r.Err())
 	}

@@ -154,7 +154,7 @@ func (f *firing) run() error {
 		}
 		again, err := f.fire(e)
 		if err != nil {
-			return damage.Of(e.key, e.home.queue, err)
+			return damage.Of(e.key, e.home.Queue, err)
 		}
 		if again <= f.now {
 			f.late.add(e.at(again))
@@ -173,12 +173,12 @@ func (f *firing) run() error {
 // fire does what is to be done about a schedule, and returns when it is to be looked at again.
 func (f *firing) fire(e dueEntry) (again int64, err error) {
 	again = math.MaxInt64
-	q := f.work.Queue(e.home.queue)
+	q := f.work.Queue(e.home.Queue)
 	born, err := q.Born(f.tx)
 	if err != nil && err != fdbpq.ErrNoQueue {
 		return again, err
 	}
-	if err != nil || born != e.home.born {
+	if err != nil || born != e.home.Born {
 		f.tx.Clear(e.key) // of a queue that was deleted
 		return again, nil
 	}
@@ -196,11 +196,11 @@ func (f *firing) fire(e dueEntry) (again int64, err error) {
 	}
 	if before.next == 0 { // it has misses to tell
 		after := *before
-		f.reportMisses(e.home.queue, e.name, &after)
+		f.reportMisses(e.home.Queue, e.name, &after)
 		e.home.advance(f.tx, e.name, before, &after)
 		return cmp.Or(after.nextVisit(), again), nil
 	}
-	p, err := newPlan(e.home.queue, e.name, before.config, before.created)
+	p, err := newPlan(e.home.Queue, e.name, before.config, before.created)
 	if err != nil {
 		return again, err
 	}

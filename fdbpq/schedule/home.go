@@ -1,21 +1,8 @@
 package schedule
 
-import (
-	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
-	"github.com/pqbridge/pqbridge/internal/tuple"
-)
+import "github.com/pqbridge/pqbridge/fdbpq/internal/named"
 
-// home is where the rows of a queue's schedules are. A purge leaves them there; they
-// go with the queue.
-type home struct {
-	queue string
-	born  int64
-}
+// home is where the rows of a queue's schedules are.
+type home struct{ named.Home }
 
-func (h home) prefix(space string) []byte {
-	return layout.GenerationPrefix(space, h.queue, h.born)
-}
-
-func (h home) key(space, name string) []byte {
-	return tuple.AppendString(h.prefix(space), name)
-}
+func newHome(queue string, born int64) home { return home{named.Home{Queue: queue, Born: born}} }

@@ -49,9 +49,9 @@ func (l *late) more() bool { return l.turns.Len() > 0 || l.partly }
 func (l *late) add(e dueEntry) bool {
 	owner := ""
 	if l.owner != nil {
-		owner = l.owner(e.home.queue)
+		owner = l.owner(e.home.Queue)
 	}
-	return l.turns.Add(owner, e.home.queue, string(e.key), e)
+	return l.turns.Add(owner, e.home.Queue, string(e.key), e)
 }
 
 // look reads rows that are due by now, and returns when the first of the others is.

@@ -1,11 +1,12 @@
 package schedule
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/internal/named"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
@@ -86,6 +87,8 @@ func (s *progress) fields() []*int64 {
 const (
 	rowVersion = 1
 
+	noun = named.Noun("schedule") // in errors
+
 	flagFull  = 1 << 0
 	flagDense = 1 << 1
 )
@@ -121,8 +124,8 @@ func (s *progress) unreportedFields() (fields []*int64) {
 func (s *progress) parse(b []byte) error {
 	r := tuple.Read(b)
 	version, flags := r.Int(), r.Int()
-	if r.Err() == nil && version != rowVersion {
-		return fmt.Errorf("schedule has version %d: this program reads %d", version, rowVersion)
+	if err := cmp.Or(r.Err(), noun.CheckVersion(version, rowVersion)); err != nil {
+		return err
 	}
 	s.full, s.dense = flags&flagFull != 0, flags&flagDense != 0
 	r.Ints(s.fields()...)
@@ -148,29 +151,24 @@ func (row *record) packDefinition() ([]byte, error) {
 	if row.item.HasPriority {
 		d.Priority = &row.item.Priority
 	}
-	text, err := json.Marshal(d)
+	b, err := noun.Pack(rowVersion, d)
 	if err != nil {
-		return nil, fmt.Errorf("schedule: %w", err)
+		return nil, err
 	}
-	b := tuple.AppendBytes(tuple.AppendInt(nil, rowVersion), text)
 	b = tuple.AppendInt(b, int64(len(row.item.Headers)))
 	return append(append(b, row.item.Headers...), row.item.Payload...), nil
 }
 
 func (row *record) parseDefinition(b []byte) error {
-	r := tuple.Read(b)
-	version, text, headers := r.Int(), r.Bytes(), r.Int()
-	if err := r.Err(); err != nil {
-		return err
-	}
-	if version != rowVersion {
-		return fmt.Errorf("schedule has version %d: this program reads %d", version, rowVersion)
-	}
 	var d definition
-	if err := json.Unmarshal(text, &d); err != nil {
+	rest, err := noun.Parse(b, rowVersion, &d)
+	if err != nil {
 		return err
 	}
-	b = r.Rest()
+	headers, b, err := tuple.ConsumeInt(rest)
+	if err != nil {
+		return err
+	}
 	if headers < 0 || headers > int64(len(b)) {
 		return fmt.Errorf("%d bytes of headers in %d bytes", headers, len(b))
 	}

@@ -9,7 +9,7 @@ import (
 
 // read returns a schedule, nil if there is none.
 func (h home) read(r kv.Reader, name string) (*record, error) {
-	rows, err := r.GetAll([][]byte{h.key(layout.SpaceSchedule, name), h.key(layout.SpaceProgress, name)})
+	rows, err := r.GetAll([][]byte{h.Key(layout.SpaceSchedule, name), h.Key(layout.SpaceProgress, name)})
 	if err != nil || rows[0] == nil && rows[1] == nil {
 		return nil, err
 	}
@@ -31,14 +31,14 @@ func (h home) write(tx kv.Tx, name string, before, after *record) error {
 	if err != nil {
 		return err
 	}
-	tx.Set(h.key(layout.SpaceSchedule, name), value)
+	tx.Set(h.Key(layout.SpaceSchedule, name), value)
 	h.advance(tx, name, before, after)
 	return nil
 }
 
 // advance writes how far a schedule is, and moves its index row.
 func (h home) advance(tx kv.Tx, name string, before, after *record) {
-	tx.Set(h.key(layout.SpaceProgress, name), after.pack())
+	tx.Set(h.Key(layout.SpaceProgress, name), after.pack())
 	was, is := int64(0), after.nextVisit()
 	if before != nil {
 		was = before.nextVisit()
@@ -59,8 +59,8 @@ func (h home) remove(tx kv.Tx, name string, row *record) error {
 	if err := h.count(tx, row, nil); err != nil {
 		return err
 	}
-	tx.Clear(h.key(layout.SpaceSchedule, name))
-	tx.Clear(h.key(layout.SpaceProgress, name))
+	tx.Clear(h.Key(layout.SpaceSchedule, name))
+	tx.Clear(h.Key(layout.SpaceProgress, name))
 	if at := row.nextVisit(); at != 0 {
 		tx.Clear(dueRow(at, h, name))
 	}

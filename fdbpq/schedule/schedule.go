@@ -55,7 +55,7 @@ func (s *Schedules) Set(tx kv.Tx, q fdbpq.Queue, name string, object []byte, ite
 	if err != nil {
 		return Schedule{}, err
 	}
-	return s.change(tx, home{q.Name(), born}, name, true, func(row *record) (err error) {
+	return s.change(tx, newHome(q.Name(), born), name, true, func(row *record) (err error) {
 		if item != nil {
 			row.item = *item
 		}
@@ -116,7 +116,7 @@ func (s *Schedules) change(tx kv.Tx, h home, name string, makes bool, change fun
 	if err := after.item.check(); err != nil {
 		return Schedule{}, err
 	}
-	p, err := newPlan(h.queue, name, after.config, after.created)
+	p, err := newPlan(h.Queue, name, after.config, after.created)
 	if err != nil {
 		return Schedule{}, err
 	}
@@ -131,7 +131,7 @@ func (s *Schedules) change(tx kv.Tx, h home, name string, makes bool, change fun
 	if anew && after.next == 0 && !after.config.Paused {
 		return Schedule{}, wrong(p.noTime(after))
 	}
-	dropped, err := after.drop(h.queue, name, before, anew, now)
+	dropped, err := after.drop(h.Queue, name, before, anew, now)
 	if err != nil {
 		return Schedule{}, err
 	}
@@ -265,27 +265,18 @@ func (s *Schedules) List(r kv.Reader, q fdbpq.Queue, after string, limit int) ([
 	if err != nil {
 		return nil, err
 	}
-	prefix := h.prefix(layout.SpaceSchedule)
-	begin, end := tuple.Range(prefix)
-	if after != "" {
-		begin = append(h.key(layout.SpaceSchedule, after), 0)
-	}
-	rows, err := r.Range(begin, end, kv.RangeOptions{Limit: limit})
+	ids, err := h.Page(r, layout.SpaceSchedule, after, limit)
 	if err != nil {
 		return nil, err
 	}
 	var page []Schedule
-	for _, pair := range rows {
-		name, _, err := tuple.ConsumeString(pair.Key[len(prefix):])
-		if err != nil {
-			return nil, fmt.Errorf("damaged schedule: %w", err)
-		}
-		row, err := h.read(r, name)
+	for _, id := range ids {
+		row, err := h.read(r, id.Name)
 		if err != nil {
 			return nil, err
 		}
 		if row != nil {
-			page = append(page, row.schedule(name))
+			page = append(page, row.schedule(id.Name))
 		}
 	}
 	return page, nil
@@ -303,7 +294,7 @@ const mostSummed = 64
 // Summary sums up the schedules of a queue. There are none where there is no such queue.
 func (s *Schedules) Summary(r kv.Reader, q fdbpq.Queue) (sum Summary, err error) {
 	h, err := homeOf(r, q)
-	if err == fdbpq.ErrNoQueue || err == nil && h.born == 0 {
+	if err == fdbpq.ErrNoQueue || err == nil && h.Born == 0 {
 		return sum, nil
 	}
 	if err != nil {
@@ -313,7 +304,7 @@ func (s *Schedules) Summary(r kv.Reader, q fdbpq.Queue) (sum Summary, err error)
 	if sum.Count = n.schedules; err != nil || n.schedules == 0 || n.schedules > mostSummed {
 		return sum, err
 	}
-	begin, end := tuple.Range(h.prefix(layout.SpaceProgress))
+	begin, end := tuple.Range(h.Prefix(layout.SpaceProgress))
 	rows, err := r.Range(begin, end, kv.RangeOptions{Limit: mostSummed})
 	if err != nil {
 		return sum, err
@@ -333,7 +324,7 @@ func (s *Schedules) Summary(r kv.Reader, q fdbpq.Queue) (sum Summary, err error)
 // homeOf is where the schedules of a queue are. ErrNoQueue: there is no such queue.
 func homeOf(r kv.Reader, q fdbpq.Queue) (home, error) {
 	born, err := q.Born(r)
-	return home{q.Name(), born}, err
+	return newHome(q.Name(), born), err
 }
 
 func read(r kv.Reader, q fdbpq.Queue, name string) (*record, error) {

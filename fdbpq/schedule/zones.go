@@ -63,7 +63,7 @@ func (f *firing) replan() error {
 
 func (f *firing) replanOne(key []byte) error {
 	r := tuple.Read(key[len(layout.Row(layout.SpaceProgress)):])
-	e := dueEntry{home: home{r.Text(), r.Int()}, name: r.Text()}
+	e := dueEntry{home: newHome(r.Text(), r.Int()), name: r.Text()}
 	if r.Err() != nil {
 		return fmt.Errorf("damaged schedule: %w", r.Err())
 	}
@@ -71,7 +71,7 @@ func (f *firing) replanOne(key []byte) error {
 	if err != nil || before == nil || before.config.Paused || before.next == 0 || before.config.Zone == "UTC" {
 		return err
 	}
-	p, err := newPlan(e.home.queue, e.name, before.config, before.created)
+	p, err := newPlan(e.home.Queue, e.name, before.config, before.created)
 	if err != nil {
 		return err
 	}
