@@ -21,8 +21,8 @@ func TestAllocations(t *testing.T) {
 		name, config, key string
 		push, lease, ack  int
 	}{
-		{name: "no key", config: `{}`, push: 15, lease: 27, ack: 7},
-		{name: "key", config: `{"key_limit":1000}`, key: "k", push: 30, lease: 79, ack: 19},
+		{name: "no key", config: `{}`, push: 14, lease: 27, ack: 7},
+		{name: "key", config: `{"key_limit":1000}`, key: "k", push: 29, lease: 79, ack: 19},
 	} {
 		base, err := placeLocal(t)()
 		if err != nil {

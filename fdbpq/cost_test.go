@@ -203,3 +203,45 @@ func costOf(t *testing.T, engine engine, do, config string, item fdbpq.NewItem, 
 	}
 	return db.last
 }
+
+// Pushes of one Work cost what one push of all items costs, whether a limit depends on the counters or not.
+func TestCostsOfOneWork(t *testing.T) {
+	t.Parallel()
+	for _, engine := range tested(t) {
+		t.Run(engine.name, func(t *testing.T) {
+			for _, config := range []string{`{}`, `{"max_length":100000}`, `{"max_bytes":100000000,"ttl":"1h"}`} {
+				cost := func(push func(f *fixture, items []fdbpq.NewItem)) cost {
+					base, err := engine.place(t)()
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer base.Close()
+					db := &priced{DB: base}
+					f := newFixture(t, db)
+					f.configure("jobs", config)
+					items := make([]fdbpq.NewItem, 100)
+					for i := range items {
+						items[i] = fdbpq.NewItem{Payload: make([]byte, 100), Key: fmt.Sprint(i % 3)}
+					}
+					push(f, items)
+					push(f, items)
+					return db.last
+				}
+				one := cost(func(f *fixture, items []fdbpq.NewItem) { f.push("jobs", items...) })
+				many := cost(func(f *fixture, items []fdbpq.NewItem) {
+					f.together(func(tx kv.Tx, w *fdbpq.Work) error {
+						for _, item := range items {
+							if _, err := w.Queue("jobs").Push(tx, item); err != nil {
+								return err
+							}
+						}
+						return nil
+					})
+				})
+				if one.reads != many.reads || one.writes != many.writes {
+					t.Errorf("%s: one push costs %+v, a hundred in one Work %+v", config, one, many)
+				}
+			}
+		})
+	}
+}

@@ -25,15 +25,18 @@ func (c Counts) with(t *layout.Tally) Counts {
 
 // countsOf reads the counters of a generation, each as it stands in r.
 func countsOf(queue string, r kv.Reader, generation int64) (Counts, error) {
+	t, err := storedTally(queue, r, generation)
+	return Counts{}.with(&t), err
+}
+
+// storedTally reads the counters that are in Counts.
+func storedTally(queue string, r kv.Reader, generation int64) (t layout.Tally, err error) {
 	values, err := r.GetAll(layout.CounterKeys(queue, generation))
-	if err != nil {
-		return Counts{}, err
+	fields := t.Fields()
+	for counter, value := range values {
+		*fields[counter] = int64(kv.DecodeInteger(value))
 	}
-	n := func(counter int) int64 { return int64(kv.DecodeInteger(values[counter])) }
-	return Counts{
-		Ready: n(layout.CounterReady), Leased: n(layout.CounterLeased), Delayed: n(layout.CounterDelayed),
-		Bytes: n(layout.CounterBytes), Expiring: n(layout.CounterExpiring), Remembered: n(layout.CounterRemembered),
-	}, nil
+	return t, err
 }
 
 // What is no item counts in a [Size] by its number: to know its bytes each change would write a counter more.

@@ -48,7 +48,7 @@ func (qtx *queueTx) flush() error {
 	if qtx.arrived {
 		qtx.tx.Add(layout.QueueRow(layout.SpaceArrivals, qtx.name), 1)
 	}
-	qtx.tally, qtx.arrived = layout.Tally{}, false
+	qtx.tally, qtx.stored, qtx.arrived = layout.Tally{}, nil, false
 	if qtx.assigned.counts {
 		qtx.tx.Max(layout.QueueRow(layout.SpaceHigh, qtx.name), uint64(qtx.assigned.count))
 		qtx.assigned.counts = false

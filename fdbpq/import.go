@@ -70,8 +70,8 @@ const (
 // count and random part do.
 func (q Queue) Import(tx kv.Tx, items ...Import) ([]Imported, error) {
 	tx.Prefetch(layout.QueueRow(layout.SpaceState, q.name), layout.QueueRow(layout.SpaceHigh, q.name))
-	p, err := q.openForPush(tx)
-	if err != nil {
+	var p pusher
+	if err := q.openForPush(tx, &p); err != nil {
 		return nil, err
 	}
 	free, err := p.freePlaces(items)

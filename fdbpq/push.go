@@ -17,8 +17,8 @@ var ErrTime = errors.New("time out of bounds")
 // Pushes conflict neither with each other nor with pops.
 func (q Queue) Push(tx kv.Tx, items ...NewItem) ([]Pushed, error) {
 	q.PrefetchPush(tx, items...)
-	p, err := q.openForPush(tx)
-	if err != nil {
+	var p pusher
+	if err := q.openForPush(tx, &p); err != nil {
 		return nil, err
 	}
 	results := make([]Pushed, len(items))
@@ -26,10 +26,11 @@ func (q Queue) Push(tx kv.Tx, items ...NewItem) ([]Pushed, error) {
 		return nil, err
 	}
 	for i := range items {
-		if results[i], err = p.push(&items[i]); err != nil {
+		pushed, err := p.push(&items[i])
+		if err != nil {
 			return nil, err
 		}
-		if results[i].Err == nil && !results[i].Duplicate {
+		if results[i] = pushed; pushed.Err == nil && !pushed.Duplicate {
 			p.evict(results[:i+1])
 		}
 		results[i].Events = p.happened()
@@ -40,8 +41,17 @@ func (q Queue) Push(tx kv.Tx, items ...NewItem) ([]Pushed, error) {
 // PrefetchPush says which items the transaction is about to push, so that an engine over a
 // network reads what the push depends on at the same time.
 func (q Queue) PrefetchPush(tx kv.Tx, items ...NewItem) {
-	tx.Prefetch(layout.QueueRow(layout.SpaceState, q.name), layout.QueueRow(layout.SpaceHigh, q.name))
-	guess := q.store.queueStates.guess(q.name)
+	var known *queueTx
+	if q.work != nil {
+		known = q.work.known(q.name)
+	}
+	var guess *queueState
+	if known == nil {
+		tx.Prefetch(layout.QueueRow(layout.SpaceState, q.name), layout.QueueRow(layout.SpaceHigh, q.name))
+		guess = q.store.queueStates.guess(q.name)
+	} else {
+		guess = known.state
+	}
 	counts, time := q.store.limited(&guess.config), guess.config.TTL > 0
 	for i := range items {
 		item := &items[i]
@@ -59,10 +69,10 @@ func (q Queue) PrefetchPush(tx kv.Tx, items ...NewItem) {
 			q.store.Queue(lease.Queue).PrefetchLeases(tx, *lease)
 		}
 	}
-	if counts {
+	if counts && (known == nil || known.stored == nil) {
 		tx.Prefetch(layout.CounterKeys(q.name, guess.generation)...)
 	}
-	if time {
+	if time && (known == nil || known.storeTime == 0) {
 		tx.Prefetch(layout.Row(layout.SpaceTime))
 	}
 }

@@ -1,6 +1,7 @@
 package fdbpq_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -47,6 +48,56 @@ func TestRefusedMakesNoQueue(t *testing.T) {
 			if string(row.Key[3:]) == string(tuple.AppendString(nil, "new")) {
 				t.Errorf("there is a row %q = %q", row.Key, row.Value)
 			}
+		}
+	})
+}
+
+// Limits count what earlier pushes of a Work have added, and begin anew when an operation of it empties the queue.
+func TestLimitsInOneWork(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		f.configure("q", `{"max_length":3}`)
+		f.pushed("q", 0, "before")
+		f.together(func(tx kv.Tx, w *fdbpq.Work) error {
+			q := w.Queue("q")
+			push := func(room int) error {
+				for n := range room + 2 {
+					pushed, err := q.Push(tx, fdbpq.NewItem{Payload: []byte{byte(n)}})
+					if err != nil {
+						return err
+					}
+					if full := errors.Is(pushed[0].Err, fdbpq.ErrFull); full != (n >= room) {
+						t.Errorf("push %d into room for %d: %v", n+1, room, pushed[0].Err)
+					}
+				}
+				return nil
+			}
+			if err := push(2); err != nil {
+				return err
+			}
+			if _, err := q.Purge(tx); err != nil {
+				return err
+			}
+			if err := push(3); err != nil {
+				return err
+			}
+			if _, err := q.Configure(tx, []byte(`{"max_length":4}`)); err != nil {
+				return err
+			}
+			if err := push(1); err != nil {
+				return err
+			}
+			if _, err := q.Delete(tx); err != nil {
+				return err
+			}
+			if _, err := q.Configure(tx, []byte(`{"max_length":2}`)); err != nil {
+				return err
+			}
+			return push(2)
+		})
+		if n := f.counts("q"); n.Ready != 2 {
+			t.Errorf("counts are %+v, expected 2 items", n)
 		}
 	})
 }

@@ -1,7 +1,6 @@
 package fdbpq
 
 import (
-	"slices"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
@@ -25,7 +24,7 @@ type pusher struct {
 	*queueTx
 	full        error       // why no new items are added
 	pushed      int64       // wall clock of this transaction
-	counted     Counts      // of the queue, without what the Work has not written yet; read when a limit depends on it
+	counted     Counts      // of the queue, without what the Work has not written yet, if a limit depends on it
 	added       layout.Item // the last item that was added
 	victims     []layout.Item
 	dropsItself bool // the item that is about to be added is a victim, too
@@ -38,31 +37,37 @@ func (w *Work) pusher(queue string) (*pusher, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !qtx.there() && w.store.refuseUnknown {
-		return nil, ErrNoQueue
-	}
-	if err := qtx.stageNew(); err != nil {
-		return nil, err
-	}
-	if _, err := qtx.highest(); err != nil {
-		return nil, err
-	}
-	return &pusher{queueTx: qtx, pushed: w.store.inside.Clock.Wall().UnixNano()}, nil
+	p := new(pusher)
+	return p, p.open(qtx)
 }
 
-// openForPush begins to add items to the queue. ErrNoQueue: there is no such queue,
-// and the store's options forbid to make it.
-func (q Queue) openForPush(tx kv.Tx) (*pusher, error) {
+// openForPush begins to add items to the queue. The caller has the memory, as a Work may push often.
+func (q Queue) openForPush(tx kv.Tx, p *pusher) error {
 	qtx, err := q.open(tx)
 	if err != nil {
-		return nil, err
-	}
-	p, err := qtx.pusher(q.name)
-	if err != nil {
-		return nil, err
+		return err
 	}
 	p.full = q.full
-	return p, nil
+	return p.open(qtx)
+}
+
+// open begins to add items to a queue. ErrNoQueue: there is no such queue,
+// and the store's options forbid to make it.
+func (p *pusher) open(qtx *queueTx) error {
+	if !qtx.there() && qtx.store.refuseUnknown {
+		return ErrNoQueue
+	}
+	if err := qtx.stageNew(); err != nil {
+		return err
+	}
+	if _, err := qtx.highest(); err != nil {
+		return err
+	}
+	if qtx.wall == 0 {
+		qtx.wall = qtx.store.inside.Clock.Wall().UnixNano()
+	}
+	p.queueTx, p.pushed = qtx, qtx.wall
+	return nil
 }
 
 // prepare makes the queue with its first item, and has it keep items with keys, or with
@@ -85,12 +90,23 @@ func (p *pusher) prepare(e *layout.Envelope) error {
 
 // readCounts reads the counters if a limit depends on them. It reads by snapshot, so
 // concurrent transactions may exceed a limit.
-func (p *pusher) readCounts(items []NewItem) (err error) {
-	withID := slices.ContainsFunc(items, func(item NewItem) bool { return item.MsgID != "" })
-	if p.store.limited(&p.state.config) || withID {
-		p.counted, err = countsOf(p.name, p.snapshot, p.state.generation)
+func (p *pusher) readCounts(items []NewItem) error {
+	depends := p.store.limited(&p.state.config)
+	for i := range items {
+		depends = depends || items[i].MsgID != ""
 	}
-	return err
+	if !depends {
+		return nil
+	}
+	if p.stored == nil {
+		stored, err := storedTally(p.name, p.snapshot, p.state.generation)
+		if err != nil {
+			return err
+		}
+		p.stored = &stored
+	}
+	p.counted = Counts{}.with(p.stored)
+	return nil
 }
 
 // assign gives a new item, which is ready, the place behind all of its priority, and returns

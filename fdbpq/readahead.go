@@ -12,7 +12,7 @@ type readAhead struct {
 // startReadAhead reads the head of the queue if the queue's state can be guessed and
 // the transaction has not read it yet.
 func (w *Work) startReadAhead(queue string, sel *Selection) (*readAhead, error) {
-	if w.knows(queue) {
+	if w.known(queue) != nil {
 		return nil, nil
 	}
 	guess := w.store.queueStates.last(queue)

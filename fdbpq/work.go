@@ -14,6 +14,7 @@ type Work struct {
 	tx        kv.Tx     // nil for a view
 	snapshot  kv.Reader // the transaction's snapshot
 	storeTime int64     // store time, 0 until it is read
+	wall      int64     // wall clock of the first push, which the others have, too; 0: there was none
 	queues    []*queueTx
 	events    []Event // of the present operation
 	joint     bool    // several operations share it: none of them ends it
@@ -39,6 +40,7 @@ type queueTx struct {
 	state    *queueState // one that does not exist, if there is no such queue
 	missing  bool        // the state is that of a new queue, which its first item makes
 	tally    layout.Tally
+	stored   *layout.Tally // the counters without the tally; nil: no limit has depended on them since the last flush
 	keys     keyChanges
 	arrived  bool         // an item became ready
 	freed    bool         // the same since Work.Freed was asked
@@ -75,10 +77,8 @@ func (s *Store) workOn(r kv.Reader) *Work {
 
 // queue returns a queue, which need not exist.
 func (w *Work) queue(name string) (*queueTx, error) {
-	for _, qtx := range w.queues {
-		if qtx.name == name {
-			return qtx, nil
-		}
+	if qtx := w.known(name); qtx != nil {
+		return qtx, nil
 	}
 	s, err := w.store.readStateRow(w.tx, name)
 	if err != nil {
@@ -102,14 +102,14 @@ func (w *Work) with(name string, s *queueState) *queueTx {
 	return qtx
 }
 
-// knows reports whether the Work has read the state of a queue.
-func (w *Work) knows(name string) bool {
+// known returns a queue whose state the Work has read, nil if it has not.
+func (w *Work) known(name string) *queueTx {
 	for _, qtx := range w.queues {
 		if qtx.name == name {
-			return true
+			return qtx
 		}
 	}
-	return false
+	return nil
 }
 
 // happened returns the events of the present operation.
