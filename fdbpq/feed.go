@@ -50,27 +50,32 @@ type Fed struct {
 // A message that no push would take becomes a dead letter. Where none can be made of it, the source stops there. When the queue is
 // full, what fits is pushed.
 func (q Queue) Feed(tx kv.Tx, s *Source, messages []SourceMessage) (fed Fed, err error) {
-	tx.Prefetch(layout.QueueRow(layout.SpaceState, q.name), layout.QueueRow(layout.SpaceHigh, q.name), s.home().Key(layout.SpacePosition, s.Name))
-	qtx, err := s.open(tx, q)
-	if err != nil {
-		return fed, err
-	}
-	p, err := qtx.pusher(q.name)
-	if err != nil {
-		return fed, err
-	}
-	p.full = q.full
-	if err := p.readCounts(nil); err != nil {
+	q.PrefetchPush(tx)
+	tx.Prefetch(s.home().Key(layout.SpacePosition, s.Name))
+	err = q.store.In(tx, func(w *Work) error {
+		fed, err = feeding{tx, q.Within(w)}.all(s, messages)
+		return err
+	})
+	return fed, err
+}
+
+// feeding is a Feed under way.
+type feeding struct {
+	tx    kv.Tx
+	queue Queue
+}
+
+func (f feeding) all(s *Source, messages []SourceMessage) (fed Fed, err error) {
+	if _, err := s.open(f.tx, f.queue); err != nil {
 		return fed, err
 	}
 	fed.Position = s.Position
 	for i := range messages {
 		m := &messages[i]
-		goesOn, err := p.feed(&fed, m)
+		goesOn, err := f.one(&fed, m)
 		if err != nil {
 			return fed, err
 		}
-		fed.Events = append(fed.Events, p.happened()...)
 		if !goesOn {
 			if fed.Position.Stop.Reason != "" && m.Missed > 0 { // whoever passes over the message passes over these, too
 				fed.Position.to(m.Seq - 1)
@@ -83,14 +88,14 @@ func (q Queue) Feed(tx kv.Tx, s *Source, messages []SourceMessage) (fed Fed, err
 		fed.Done++
 	}
 	at := &fed.Position
-	switch wall := p.store.inside.Clock.Wall().UnixNano(); {
+	switch wall := f.queue.store.inside.Clock.Wall().UnixNano(); {
 	case fed.Blocked != nil && at.Blocked == 0:
 		at.Blocked = wall
 	case fed.Blocked == nil:
 		at.Blocked = 0
 	}
-	tx.Set(s.home().Key(layout.SpacePosition, s.Name), at.pack())
-	return fed, p.done()
+	f.tx.Set(s.home().Key(layout.SpacePosition, s.Name), at.pack())
+	return fed, nil
 }
 
 func (f *Fed) skipped(n int64) {
@@ -98,72 +103,54 @@ func (f *Fed) skipped(n int64) {
 	f.Position.Skipped += n
 }
 
-// feed pushes one message, and reports whether the source is done with it.
-func (p *pusher) feed(fed *Fed, m *SourceMessage) (goesOn bool, err error) {
+// one pushes one message, and reports whether the source is done with it.
+func (f feeding) one(fed *Fed, m *SourceMessage) (goesOn bool, err error) {
 	if m.None {
 		return true, nil
 	}
 	refused, large := m.Refused, m.Large
 	if refused == nil && large == nil {
-		pushed, err := p.push(&m.Item)
+		pushed, err := f.queue.Push(f.tx, m.Item)
 		if err != nil {
 			return false, err
 		}
-		switch {
-		case pushed.Err == nil:
+		fed.Events = append(fed.Events, pushed[0].Events...)
+		switch err := pushed[0].Err; {
+		case err == nil:
 			fed.Position.Delivered++
-			if pushed.Duplicate {
+			if pushed[0].Duplicate {
 				fed.Known++
-				return true, nil
+			} else {
+				fed.Pushed++
 			}
-			fed.Pushed++
-			p.evict(nil)
 			return true, nil
-		case errors.Is(pushed.Err, ErrFull), p.full != nil && pushed.Err == p.full:
-			fed.Blocked = pushed.Err
+		case errors.Is(err, ErrFull), f.queue.full != nil && err == f.queue.full:
+			fed.Blocked = err
 			return false, nil
-		case errors.Is(pushed.Err, ErrContent):
-			large = pushed.Err
+		case errors.Is(err, ErrContent):
+			large = err
 		default:
-			refused = pushed.Err
+			refused = err
 		}
-	}
-	if large == nil && p.full != nil {
-		fed.Blocked = p.full
-		return false, nil
 	}
 	if large == nil {
-		buried, err := deadLetters{p.queueTx}.buryMessage(m, refused)
-		if err != nil {
+		buried, err := f.queue.Bury(f.tx, m.Item, fmt.Sprint("source: ", refused))
+		switch {
+		case err != nil:
 			return false, err
-		}
-		if buried {
+		case buried.Err == nil:
 			fed.Poisoned++
 			fed.Position.Poisoned++
 			return true, nil
+		case f.queue.full != nil && buried.Err == f.queue.full:
+			fed.Blocked = buried.Err
+			return false, nil
 		}
-		large = fmt.Errorf("%w; %w", refused, errNoDeadLetters(p.name))
+		large = fmt.Errorf("%w; %w", refused, buried.Err)
 	}
-	fed.Position.Stop = SourceStop{Reason: StopPoisoned, Text: fmt.Sprintf("%s: %v", m.what(), large), Since: p.store.inside.Clock.Wall().UnixNano(), At: m.SourceMark}
+	fed.Position.Stop = SourceStop{Reason: StopPoisoned, Text: fmt.Sprintf("%s: %v", m.what(), large), At: m.SourceMark}
+	fed.Position.Stop.Since = f.queue.store.inside.Clock.Wall().UnixNano()
 	return false, nil
-}
-
-// buryMessage makes a dead letter of a message that is no item. It reports whether there is a queue for it.
-func (d deadLetters) buryMessage(m *SourceMessage, reason error) (bool, error) {
-	dlq, err := d.open()
-	if err != nil || dlq == nil {
-		return false, err
-	}
-	buried := layout.Item{Envelope: layout.Envelope{PushedAt: dlq.pushed}}
-	priority := d.state.config.Priority
-	if m.Item.HasPriority {
-		priority = m.Item.Priority
-	}
-	seq := dlq.assign(&buried, priority)
-	id := idOf(&buried)
-	text := fmt.Sprint("source: ", reason)
-	buried.Dead = layout.Death{Reason: text[:min(len(text), maxReason)], Origin: ownName(d.name), OriginID: id.String(), At: time.Unix(0, dlq.pushed)}
-	return true, dlq.lay(&buried, seq, m.Item.Headers, m.Item.Payload)
 }
 
 // MoveSource changes how far a source is, unless it is elsewhere by now: at the first contact, over what the
