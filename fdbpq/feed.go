@@ -52,8 +52,8 @@ type Fed struct {
 func (q Queue) Feed(tx kv.Tx, s *Source, messages []SourceMessage) (fed Fed, err error) {
 	q.PrefetchPush(tx)
 	tx.Prefetch(s.home().Key(layout.SpacePosition, s.Name))
-	err = q.store.In(tx, func(w *Work) error {
-		fed, err = feeding{tx, q.Within(w)}.all(s, messages)
+	err = q.In(tx, func(q Queue) error {
+		fed, err = feeding{tx, q}.all(s, messages)
 		return err
 	})
 	return fed, err

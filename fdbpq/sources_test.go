@@ -119,6 +119,33 @@ func TestSourceMovesWithItsItems(t *testing.T) {
 	})
 }
 
+// What is fed in a Work of the caller has its place among the pushes of it, and no more is in the queue than it may have.
+func TestSourceFeedsWithinAWork(t *testing.T) {
+	eachSource(t, func(f *fixture) {
+		f.configure("jobs", `{"max_length":4}`)
+		s := f.source("jobs", "orders", ordersSource)
+		f.together(func(tx kv.Tx, w *fdbpq.Work) error {
+			q := w.Queue("jobs")
+			if _, err := q.Push(tx, fdbpq.NewItem{Payload: []byte("before")}); err != nil {
+				return err
+			}
+			fed, err := q.Feed(tx, &s, messages(1, 2))
+			if err != nil {
+				return err
+			}
+			if _, err := q.Push(tx, fdbpq.NewItem{Payload: []byte("between")}); err != nil {
+				return err
+			}
+			s.Position = fed.Position
+			if fed, err = q.Feed(tx, &s, messages(3, 4)); fed.Done != 0 || !errors.Is(fed.Blocked, fdbpq.ErrFull) {
+				t.Errorf("fed: %+v", fed)
+			}
+			return err
+		})
+		f.expectPayloads("jobs", "before", "1", "2", "between")
+	})
+}
+
 // Two runners fetch the same messages: one of their transactions wins.
 func TestSourceOfTwoRunnersIsPushedOnce(t *testing.T) {
 	eachSource(t, func(f *fixture) {
