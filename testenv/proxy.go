@@ -21,9 +21,9 @@ type Proxy struct {
 	end      func()
 
 	mu      sync.Mutex
-	target  string  // of new connections; "": no server
-	blocked bool    // connections end as soon as they begin
-	links   []*link // in the order of their beginning
+	target  string   // of new connections; "": no server
+	blocked bool     // connections end as soon as they begin
+	relays  []*relay // in the order of their beginning
 	way     time.Duration
 	mute    int // troubles during which new connections are accepted and get no bytes
 }
@@ -127,21 +127,21 @@ func (p *Proxy) LoseAnswers() {
 
 // HoldAnswers keeps the server's bytes on the present connections on their way until release.
 func (p *Proxy) HoldAnswers() (release func()) {
-	links := p.all()
-	for _, l := range links {
+	relays := p.all()
+	for _, l := range relays {
 		l.down.hold()
 	}
 	return func() {
-		for _, l := range links {
+		for _, l := range relays {
 			l.down.release()
 		}
 	}
 }
 
-func (p *Proxy) all() []*link {
+func (p *Proxy) all() []*relay {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Clone(p.links)
+	return slices.Clone(p.relays)
 }
 
 func (p *Proxy) accept() {
@@ -153,7 +153,7 @@ func (p *Proxy) accept() {
 		p.mu.Lock()
 		mute, target, blocked, way := p.mute > 0, p.target, p.blocked, p.way
 		p.mu.Unlock()
-		l := newLink(client)
+		l := newRelay(client)
 		l.way = way
 		if blocked || target == "" {
 			l.cut(true)
@@ -167,7 +167,7 @@ func (p *Proxy) accept() {
 			}
 		}
 		p.mu.Lock()
-		p.links = append(p.links, l)
+		p.relays = append(p.relays, l)
 		blocked = p.blocked
 		p.mu.Unlock()
 		if blocked { // since the connection began
@@ -177,7 +177,7 @@ func (p *Proxy) accept() {
 			l.serve()
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			p.links = slices.DeleteFunc(p.links, func(other *link) bool { return other == l })
+			p.relays = slices.DeleteFunc(p.relays, func(other *relay) bool { return other == l })
 		}()
 	}
 }
@@ -191,14 +191,14 @@ var troubles = map[string]time.Duration{"delay": 2 * time.Second, "one direction
 func (p *Proxy) Trouble(random *rand.Rand) string {
 	what := []string{"cut", "cut", "cut within a message", "delay", "delay", "one direction lost", "half-open", "all cut"}[random.IntN(8)]
 	toServer, reset, share, bytes := random.IntN(2) == 0, random.IntN(2) == 0, random.Float64(), random.IntN(200)
-	links := p.all()
-	if what == "all cut" || len(links) == 0 {
-		for _, l := range links {
+	relays := p.all()
+	if what == "all cut" || len(relays) == 0 {
+		for _, l := range relays {
 			l.cut(reset)
 		}
 		return "all cut"
 	}
-	l := links[random.IntN(len(links))]
+	l := relays[random.IntN(len(relays))]
 	direction := &l.down
 	if toServer {
 		direction = &l.up
@@ -246,8 +246,8 @@ func (p *Proxy) Trouble(random *rand.Rand) string {
 	return what
 }
 
-// link is a connection of a client, with the proxy's connection to the server for it.
-type link struct {
+// relay is a connection of a client, with the proxy's connection to the server for it.
+type relay struct {
 	client, server net.Conn // server is nil if there is none
 	up, down       stream
 	way            time.Duration // that bytes take
@@ -255,8 +255,8 @@ type link struct {
 	end            func(reset bool)
 }
 
-func newLink(client net.Conn) *link {
-	l := &link{client: client, ended: make(chan struct{})}
+func newRelay(client net.Conn) *relay {
+	l := &relay{client: client, ended: make(chan struct{})}
 	l.up, l.down = newStream(), newStream()
 	var once sync.Once
 	l.end = func(reset bool) {
@@ -277,10 +277,10 @@ func newLink(client net.Conn) *link {
 }
 
 // cut ends both connections. A reset also loses the bytes on their way.
-func (l *link) cut(reset bool) { l.end(reset) }
+func (l *relay) cut(reset bool) { l.end(reset) }
 
 // serve passes on bytes until the connections end.
-func (l *link) serve() {
+func (l *relay) serve() {
 	defer l.cut(false)
 	if l.server == nil {
 		_, _ = io.Copy(io.Discard, l.client) // until the client or the proxy ends it
@@ -292,7 +292,7 @@ func (l *link) serve() {
 	both.Wait()
 }
 
-func (l *link) pass(from io.Reader, to io.Writer, s *stream) {
+func (l *relay) pass(from io.Reader, to io.Writer, s *stream) {
 	defer l.cut(false)
 	if l.way > 0 {
 		road := l.road(to)
@@ -312,12 +312,12 @@ func (l *link) pass(from io.Reader, to io.Writer, s *stream) {
 	}
 }
 
-// stream is one direction of a link.
+// stream is one direction of a relay.
 type stream struct {
 	mu   sync.Mutex
 	flow chan struct{} // closed while bytes pass
 	lost bool          // bytes go nowhere
-	left int           // how many bytes pass before the link is cut; negative: all
+	left int           // how many bytes pass before the relay is cut; negative: all
 }
 
 func newStream() stream {
@@ -394,7 +394,7 @@ func (s *stream) cutAfter(bytes int) {
 
 // road delivers bytes a fixed time after they were written.
 type road struct {
-	link    *link
+	relay   *relay
 	under   chan parcel
 	arrived chan struct{} // closed when nothing is under way any more
 }
@@ -407,7 +407,7 @@ type parcel struct {
 // maxUnderWay is how many reads of a connection are under way at most.
 const maxUnderWay = 4096
 
-func (l *link) road(to io.Writer) *road {
+func (l *relay) road(to io.Writer) *road {
 	r := &road{l, make(chan parcel, maxUnderWay), make(chan struct{})}
 	go func() {
 		defer close(r.arrived)
@@ -429,9 +429,9 @@ func (l *link) road(to io.Writer) *road {
 
 func (r *road) Write(bytes []byte) (int, error) {
 	select {
-	case r.under <- parcel{time.Now().Add(r.link.way), slices.Clone(bytes)}:
+	case r.under <- parcel{time.Now().Add(r.relay.way), slices.Clone(bytes)}:
 		return len(bytes), nil
-	case <-r.link.ended:
+	case <-r.relay.ended:
 		return 0, net.ErrClosed
 	}
 }
