@@ -14,6 +14,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/survey"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/link"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
@@ -132,7 +133,11 @@ func (x *explainer) itemOf(r kv.Reader, q fdbpq.Queue, item *fdbpq.StoredItem) (
 		e.dead, e.letter = true, &own
 		e.Origin, e.Died = d.Origin, cmp.Or(item.Cause, d.Reason)
 	}
-	if e.Explanation, err = q.ExplainItem(r, item); err != nil || e.Cause != fdbpq.ReasonFlows {
+	e.Explanation, err = q.ExplainItem(r, item)
+	if err == nil && e.Cause == fdbpq.ReasonHeld {
+		e.Link, e.Since, err = link.New(x.store).HolderOf(r, q, item)
+	}
+	if err != nil || e.Cause != fdbpq.ReasonFlows {
 		return e, err
 	}
 	found, err := survey.Read(r, q, survey.Looks{Leases: survey.Deep.Leases})

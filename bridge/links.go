@@ -11,6 +11,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/link"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -40,36 +41,36 @@ func (a *adminLink) Read(*codec.Wire) *failure.Failure {
 
 func (a *adminLink) apply(tx kv.Tx, q fdbpq.Queue) (events []fdbpq.Event, err error) {
 	a.Failure = nil
-	var link fdbpq.Link
-	name := a.Subject.Link
+	var shown link.Link
+	links, name := link.New(q.Store()), a.Subject.Link
 	switch a.Subject.Verb {
 	case subjects.AdminLinkPause:
-		link, err = q.PauseLink(tx, name, true)
+		shown, err = links.Pause(tx, q, name, true)
 	case subjects.AdminLinkResume:
-		link, err = q.PauseLink(tx, name, false)
+		shown, err = links.Pause(tx, q, name, false)
 	case subjects.AdminLinkDelete:
 		deleted := protocol.LinkDeleted{Queue: subjects.Own(q.Name()), Name: name}
-		if deleted.Returned, events, err = q.DeleteLink(tx, name, a.force); err == nil {
+		if deleted.Returned, events, err = links.Delete(tx, q, name, a.force); err == nil {
 			return events, a.did(deleted, nil)
 		}
 	default:
 		if len(a.object) > 0 {
-			if _, err = q.Link(tx.Snapshot(), name); (err == fdbpq.ErrNoLink || err == fdbpq.ErrNoQueue) && !a.fits(len(a.object)) {
+			if _, err = links.Get(tx.Snapshot(), q, name); (err == link.ErrNone || err == fdbpq.ErrNoQueue) && !a.fits(len(a.object)) {
 				return nil, nil
 			}
-			link, err = q.SetLink(tx, name, a.object)
+			shown, err = links.Set(tx, q, name, a.object)
 		} else {
-			link, err = q.Link(tx.Snapshot(), name)
+			shown, err = links.Get(tx.Snapshot(), q, name)
 		}
 	}
 	switch {
-	case err == fdbpq.ErrNoLink:
+	case err == link.ErrNone:
 		a.Failure = failure.NoLink(a.Subject.Queue, name)
 		return nil, nil
 	case err != nil:
 		return nil, a.did(nil, err)
 	}
-	return nil, a.did(codec.Link(&link), nil)
+	return nil, a.did(codec.Link(&shown), nil)
 }
 
 func (a *adminLink) Act() (done bool, details []any) {
@@ -81,9 +82,9 @@ func (a *adminLink) Act() (done bool, details []any) {
 
 // giving is a taker's request to a link, and its result.
 type giving struct {
-	ask   fdbpq.LinkAsk
+	ask   link.Ask
 	most  int64 // bytes that the taker's server carries, 0: it has not said it
-	given fdbpq.Given
+	given link.Given
 	body  []byte
 }
 
@@ -103,14 +104,14 @@ func (t *popTransaction) give(tx kv.Tx, r *pop) (int, error) {
 	g.ask.Items = t.selection([]*pop{r})
 	payload := t.Limit.LinkPayload(g.most)
 	codec.LinkRoom(&g.ask.Items, payload)
-	given, err := t.queue.Give(tx, name, g.ask)
-	var refused *fdbpq.LinkError
+	given, err := link.New(t.store).Give(tx, t.queue, name, g.ask)
+	var refused *link.Error
 	switch {
 	case errors.As(err, &refused):
 		r.Failure, r.final = failure.Explain(err), true
 		r.Failure.Giver = t.store.ID()
 		return 1, nil
-	case err == fdbpq.ErrNoLink, err == fdbpq.ErrNoQueue:
+	case err == link.ErrNone, err == fdbpq.ErrNoQueue:
 		r.Failure, r.final = failure.NoLink(queue, name), true
 		return 1, nil
 	case err != nil:
@@ -147,7 +148,7 @@ func (t *popTransaction) give(tx kv.Tx, r *pop) (int, error) {
 	now := t.store.Time()
 	for i := range given.Items {
 		before := len(g.body)
-		g.body, t.lines = codec.AppendGiven(g.body, t.lines, &given.Items[i], given.Expires(i), now)
+		g.body, t.lines = codec.AppendGiven(g.body, t.lines, &given.Items[i], now)
 		if codec.LinkFits(len(g.body), payload) {
 			continue
 		}

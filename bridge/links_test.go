@@ -18,6 +18,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/link"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/testenv"
 )
@@ -281,7 +282,7 @@ func TestLinkFitsIntoItsAnswer(t *testing.T) {
 	session := c.env.Store.Session()
 	defer session.Release()
 	err := session.Update(t.Context(), func(tx kv.Tx) error {
-		_, err := c.env.Store.Queue("orders").Give(tx, "hub", fdbpq.LinkAsk{Taker: "hub", Done: int64(done), Batch: batch, Items: fdbpq.Selection{Limit: 10}})
+		_, err := link.New(c.env.Store).Give(tx, c.env.Store.Queue("orders"), "hub", link.Ask{Taker: "hub", Done: int64(done), Batch: batch, Items: fdbpq.Selection{Limit: 10}})
 		return err
 	})
 	if err != nil {

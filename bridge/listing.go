@@ -4,6 +4,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/link"
 	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
@@ -42,13 +43,13 @@ var (
 			return protocol.SourcesPage{Sources: shown, Next: next}
 		},
 	}
-	listableLinks = &listable[fdbpq.Link, protocol.Link]{
-		protocol.MaxLinksPage, fdbpq.CheckLinkName,
-		func(v *view, after string, limit int) ([]fdbpq.Link, error) {
-			return v.queue.Links(v.reader, after, limit)
+	listableLinks = &listable[link.Link, protocol.Link]{
+		protocol.MaxLinksPage, link.CheckName,
+		func(v *view, after string, limit int) ([]link.Link, error) {
+			return link.New(v.store).List(v.reader, v.queue, after, limit)
 		},
-		func(l *fdbpq.Link) string { return l.Name },
-		func(l *fdbpq.Link) (protocol.Link, error) { return codec.Link(l), nil },
+		func(l *link.Link) string { return l.Name },
+		func(l *link.Link) (protocol.Link, error) { return codec.Link(l), nil },
 		func(shown []protocol.Link, next string) any { return protocol.LinksPage{Links: shown, Next: next} },
 	}
 )
@@ -70,7 +71,7 @@ func makeSources(subjects.Verb) work {
 }
 
 func makeLinks(subjects.Verb) work {
-	return &listing[fdbpq.Link, protocol.Link]{listable: listableLinks}
+	return &listing[link.Link, protocol.Link]{listable: listableLinks}
 }
 
 func (l *listing[T, P]) expects() int { return l.limit / listedPart }

@@ -10,6 +10,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/receiver"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/link"
 	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 	"github.com/pqbridge/pqbridge/protocol"
 )
@@ -67,7 +68,7 @@ func Definitions(r kv.Reader, q fdbpq.Queue) (d protocol.Definitions, err error)
 		}
 		d.Sources = append(d.Sources, one)
 	}
-	links, wrong := q.Links(r, "", fdbpq.MaxLinks)
+	links, wrong := link.New(q.Store()).List(r, q, "", link.MaxCount)
 	if wrong != nil {
 		err = errors.Join(err, fmt.Errorf("links: %w", wrong))
 	}

@@ -10,7 +10,8 @@ import (
 
 // Check reads the whole store and returns a sentence for each violation of an
 // invariant, up to a hundred. Nothing may write to the store meanwhile: a
-// concurrent write looks like damage. Package schedule checks the rows of schedules.
+// concurrent write looks like damage. Packages schedule and link check their own
+// rows.
 //
 // The invariants:
 //   - every row can be parsed;
@@ -23,7 +24,7 @@ import (
 //   - pops find a key that may be leased;
 //   - settings of keys are counted, and keys that take turns have a row in their order;
 //   - the next fence of a key is higher than those of its items, and old ones are forgotten;
-//   - a link holds the items of its last batch, and no others are held;
+//   - a held item has a holder, whose package knows what it holds;
 //   - no item has a count beyond the highest one assigned.
 func (s *Store) Check(ctx context.Context) ([]string, error) {
 	w := newWalk(s)
@@ -79,7 +80,6 @@ func (w *walk) balance() {
 	w.balanceKeys()
 	w.balanceFences()
 	w.balanceSettings()
-	w.balanceHeld()
 }
 
 // rowChecks has the check of each row of a space. Any row is right in a space that has none.
@@ -117,6 +117,4 @@ var rowChecks = map[string]rowCheck{
 	layout.SpaceSource:       foundSource,
 	layout.SpacePosition:     foundPosition,
 	layout.SpaceSourceRunner: foundSourceRunner,
-	layout.SpaceLink:         foundLink,
-	layout.SpaceOut:          foundOut,
 }

@@ -39,8 +39,8 @@ func foundItem(w *walk, r *foundRow) error {
 	for _, row := range rows[1:] {
 		w.expect(row.Key, row.Value)
 	}
-	if l.Held() {
-		w.held[holding{r.queue, l.Holder, p}] = false
+	if l.Held() && l.Holder == "" {
+		w.Problem("queue %q: item %s is held, and by nobody", r.queue, idOf(l))
 	}
 	return w.itemOfKey(qtx, l)
 }

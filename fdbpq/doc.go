@@ -27,7 +27,8 @@
 //	                          dead-letter queue
 //
 // A ready or delayed item past its TTL is dropped or goes to the dead-letter
-// queue. Remove removes an item in any state.
+// queue. Remove removes an item in any state. Hold leases without an end, for a program
+// that hands items to another store: nobody but the holder, or a purge, ends that.
 //
 // # Guarantees
 //

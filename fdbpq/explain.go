@@ -1,7 +1,6 @@
 package fdbpq
 
 import (
-	"slices"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
@@ -16,6 +15,13 @@ const (
 	ReasonFlows Reason = "flows" // nothing keeps items from being handed out
 	ReasonHeld  Reason = "held"  // links hold all that are leased
 )
+
+// Held is what is held of a queue. Who holds it knows that, as package link does.
+type Held struct {
+	Items int64
+	Link  string    // that holds the most; "": none holds anything
+	Since time.Time // by the wall clock: when its batch was made
+}
 
 // Explanation is what keeps the items of a queue, or one of them, from being handed out.
 type Explanation struct {
@@ -64,7 +70,8 @@ func (i *Inspection) Explain(oldest OldestLease, held Held) (e Explanation, err 
 	return e, err
 }
 
-// ExplainItem says why an item that Get has returned in this transaction is not handed out.
+// ExplainItem says why an item that Get has returned in this transaction is not handed out. Of a held item it does not say since
+// when: the holder knows that.
 func (q Queue) ExplainItem(r kv.Reader, item *StoredItem) (e Explanation, err error) {
 	qtx, err := q.view(r)
 	if err != nil || qtx == nil {
@@ -74,13 +81,7 @@ func (q Queue) ExplainItem(r kv.Reader, item *StoredItem) (e Explanation, err er
 	own := item.ID
 	switch {
 	case item.Held:
-		e = Explanation{Cause: ReasonHeld, Item: &own}
-		err = q.outs(r, qtx.state, func(link string, o *out) {
-			if o.holds(qtx.state) > 0 && slices.ContainsFunc(o.held, func(p layout.Place) bool { return p.Suffix == own.place.Suffix }) {
-				e.Link, e.Since = link, time.Unix(0, o.since)
-			}
-		})
-		return e, err
+		return Explanation{Cause: ReasonHeld, Item: &own}, nil
 	case item.State == StateLeased:
 		return x.lease(own, item.Holder, item.Since, item.Due), nil
 	case item.State == StateDelayed:

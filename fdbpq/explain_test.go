@@ -9,6 +9,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/link"
 	"github.com/pqbridge/pqbridge/internal/nightly"
 )
 
@@ -191,7 +192,7 @@ func TestExplainCosts(t *testing.T) {
 					if err != nil {
 						return err
 					}
-					held, err := q.Held(r)
+					held, err := link.New(q.Store()).Held(r, q)
 					if err != nil {
 						return err
 					}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/link"
 	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 )
 
@@ -12,10 +13,13 @@ func timetable(q fdbpq.Queue) *schedule.Schedules { return schedule.New(q.Store(
 
 // checked checks all rows of a store, as pqd check does.
 func checked(ctx context.Context, s *fdbpq.Store) ([]string, error) {
-	problems, err := s.Check(ctx)
-	if err != nil {
-		return nil, err
+	var problems []string
+	for _, check := range []func(context.Context) ([]string, error){s.Check, schedule.New(s).Check, link.New(s).Check} {
+		more, err := check(ctx)
+		if err != nil {
+			return nil, err
+		}
+		problems = append(problems, more...)
 	}
-	more, err := schedule.New(s).Check(ctx)
-	return append(problems, more...), err
+	return problems, nil
 }

@@ -17,14 +17,6 @@ func (s *Store) In(tx kv.Tx, fn func(*Work) error) error {
 	return w.flush()
 }
 
-// In runs fn with a handle of the queue within a Work: that of the queue, or a new one as [Store.In] makes it.
-func (q Queue) In(tx kv.Tx, fn func(Queue) error) error {
-	if q.work != nil {
-		return fn(q)
-	}
-	return q.store.In(tx, func(w *Work) error { return fn(q.Within(w)) })
-}
-
 // done ends an operation.
 func (w *Work) done() error {
 	if w.joint {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/link"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
@@ -67,7 +68,7 @@ func TestLinkAndEndings(t *testing.T) {
 		l.heldOne()
 		as(3, fdbpq.Endings{Failures: 1, Returns: 1}, l.giver.get("orders", id))
 		l.giver.update(func(tx kv.Tx) error {
-			_, _, err := l.giver.Queue("orders").DeleteLink(tx, "hub", true)
+			_, _, err := link.New(l.giver.Store).Delete(tx, l.giver.Queue("orders"), "hub", true)
 			return err
 		})
 		as(2, fdbpq.Endings{Failures: 1, Returns: 1}, l.giver.get("orders", id))
@@ -78,7 +79,7 @@ func TestLinkAndEndings(t *testing.T) {
 		l.heldOne()
 		l.giver.pass(time.Hour)
 		l.giver.update(func(tx kv.Tx) error {
-			_, events, err := l.giver.Queue("orders").DeleteLink(tx, "hub", true)
+			_, events, err := link.New(l.giver.Store).Delete(tx, l.giver.Queue("orders"), "hub", true)
 			if err == nil && (len(events) != 1 || events[0].Type != fdbpq.EventDead || events[0].Endings != (fdbpq.Endings{})) {
 				l.Errorf("events %+v, expected that it is dead of its age, and that nothing ended otherwise", events)
 			}
@@ -88,19 +89,19 @@ func TestLinkAndEndings(t *testing.T) {
 	})
 }
 
-func (l *linked) link(name, object string) (made fdbpq.Link) {
+func (l *linked) link(name, object string) (made link.Link) {
 	l.Helper()
 	l.giver.update(func(tx kv.Tx) (err error) {
-		made, err = l.giver.Queue("orders").SetLink(tx, name, []byte(object))
+		made, err = link.New(l.giver.Store).Set(tx, l.giver.Queue("orders"), name, []byte(object))
 		return err
 	})
 	return made
 }
 
-func (l *linked) shown() (found fdbpq.Link) {
+func (l *linked) shown() (found link.Link) {
 	l.Helper()
 	l.giver.view(func(r kv.Reader) (err error) {
-		found, err = l.giver.Queue("orders").Link(r, "hub")
+		found, err = link.New(l.giver.Store).Get(r, l.giver.Queue("orders"), "hub")
 		return err
 	})
 	return found
@@ -110,7 +111,7 @@ func (l *linked) shown() (found fdbpq.Link) {
 func (l *linked) holds(want int64) {
 	l.Helper()
 	l.giver.view(func(r kv.Reader) error {
-		held, err := l.giver.Queue("orders").Held(r)
+		held, err := link.New(l.giver.Store).Held(r, l.giver.Queue("orders"))
 		if held.Items != want {
 			l.Errorf("%d items are held, expected %d", held.Items, want)
 		}
@@ -119,41 +120,41 @@ func (l *linked) holds(want int64) {
 }
 
 // asks is what the taker asks for now.
-func (l *linked) asks() (fdbpq.Source, fdbpq.LinkAsk) {
+func (l *linked) asks() (fdbpq.Source, link.Ask) {
 	l.Helper()
 	s := l.taker.found("jobs", "edge")
 	p := s.Position
-	return s, fdbpq.LinkAsk{
+	return s, link.Ask{
 		Taker: l.taker.ID(), Done: int64(p.Seq), Batch: p.Batch, Accept: p.Accepts(), Left: p.LeavesOf(),
 		Items: fdbpq.Selection{Limit: s.Config.Batch},
 	}
 }
 
 // gives is the answer of the giver.
-func (l *linked) gives(ask fdbpq.LinkAsk) (given fdbpq.Given) {
+func (l *linked) gives(ask link.Ask) (given link.Given) {
 	l.Helper()
 	l.giver.update(func(tx kv.Tx) (err error) {
-		given, err = l.giver.Queue("orders").Give(tx, "hub", ask)
+		given, err = link.New(l.giver.Store).Give(tx, l.giver.Queue("orders"), "hub", ask)
 		return err
 	})
 	return given
 }
 
 // refuses is gives that has to fail.
-func (l *linked) refuses(ask fdbpq.LinkAsk, want fdbpq.LinkRefusal) {
+func (l *linked) refuses(ask link.Ask, want link.Refusal) {
 	l.Helper()
 	err := l.giver.fails(func(tx kv.Tx) error {
-		_, err := l.giver.Queue("orders").Give(tx, "hub", ask)
+		_, err := link.New(l.giver.Store).Give(tx, l.giver.Queue("orders"), "hub", ask)
 		return err
 	})
-	var refused *fdbpq.LinkError
+	var refused *link.Error
 	if !errors.As(err, &refused) || refused.Refusal != want {
 		l.Fatalf("the giver says %v, expected %s", err, want)
 	}
 }
 
 // takes commits an answer at the taker, as its runner does.
-func (l *linked) takes(s fdbpq.Source, given fdbpq.Given) (fed fdbpq.Fed, err error) {
+func (l *linked) takes(s fdbpq.Source, given link.Given) (fed fdbpq.Fed, err error) {
 	l.Helper()
 	if s.Position.Accepts() {
 		to := s.Position
@@ -238,7 +239,7 @@ func TestLinkGivesParts(t *testing.T) {
 		if given := l.gives(whole); len(given.Items) != 5 || given.Total != 5 {
 			l.Fatalf("given: %+v", given)
 		}
-		narrow := func() (fdbpq.Source, fdbpq.Given) {
+		narrow := func() (fdbpq.Source, link.Given) {
 			s, ask := l.asks()
 			ask.Parts, ask.Next, ask.Part = true, s.Position.Next, int(s.Position.Part)
 			ask.Items.Room = 2500
@@ -350,7 +351,7 @@ func TestLinkAnswersAgain(t *testing.T) {
 		}
 		another := ask
 		another.Batch = "another"
-		l.refuses(another, fdbpq.LinkTakerBehind)
+		l.refuses(another, link.TakerBehind)
 		l.giver.pushed("orders", 1, "urgent")
 		again := l.gives(ask)
 		if again.Number != 1 || again.Batch != first.Batch || !again.Repeated || !slices.Equal(payloads(again.Items), []string{"a", "b"}) {
@@ -367,14 +368,14 @@ func TestLinkAnswersAgain(t *testing.T) {
 		if second.Number != 2 || second.Before != first.Batch || second.Ended != 2 {
 			l.Errorf("second: %+v", second)
 		}
-		l.refuses(ask, fdbpq.LinkTakerBehind) // by a taker that was stopped meanwhile
+		l.refuses(ask, link.TakerBehind) // by a taker that was stopped meanwhile
 		if _, err := l.takes(s, second); err != nil {
 			l.Fatal(err)
 		}
 		l.taker.expectPayloads("jobs", "urgent", "a", "b")
 		wrong := next
 		wrong.Taker = "another"
-		l.refuses(wrong, fdbpq.LinkForbidden)
+		l.refuses(wrong, link.Forbidden)
 	})
 }
 
@@ -441,7 +442,10 @@ func TestHeldItems(t *testing.T) {
 			"remove":  func(tx kv.Tx) error { _, _, err := g.Queue("orders").Remove(tx, id); return err },
 			"move":    func(tx kv.Tx) error { _, err := g.Queue("orders").Move(tx, id, 7); return err },
 			"requeue": func(tx kv.Tx) error { _, err := g.Queue("orders").Requeue(tx, id, ""); return err },
-			"delete":  func(tx kv.Tx) error { _, _, err := g.Queue("orders").DeleteLink(tx, "hub", false); return err },
+			"delete": func(tx kv.Tx) error {
+				_, _, err := link.New(g.Store).Delete(tx, g.Queue("orders"), "hub", false)
+				return err
+			},
 		} {
 			if err := g.fails(change); !errors.Is(err, fdbpq.ErrHeld) {
 				l.Errorf("%s: %v", name, err)
@@ -474,7 +478,7 @@ func TestLinkIsDeletedByForce(t *testing.T) {
 		l.link("other", `{"to":"abc"}`)
 		g.pushed("orders", 6, "x")
 		g.update(func(tx kv.Tx) error {
-			_, err := g.Queue("orders").Give(tx, "other", fdbpq.LinkAsk{Taker: "abc", Items: fdbpq.Selection{Limit: 1}})
+			_, err := link.New(g.Store).Give(tx, g.Queue("orders"), "other", link.Ask{Taker: "abc", Items: fdbpq.Selection{Limit: 1}})
 			return err
 		})
 		l.holds(4)
@@ -482,7 +486,7 @@ func TestLinkIsDeletedByForce(t *testing.T) {
 		var back int
 		g.update(func(tx kv.Tx) (err error) {
 			var events []fdbpq.Event
-			back, events, err = g.Queue("orders").DeleteLink(tx, "hub", true)
+			back, events, err = link.New(g.Store).Delete(tx, g.Queue("orders"), "hub", true)
 			if len(events) != 1 || events[0].Type != fdbpq.EventExpired {
 				l.Errorf("events: %+v", events)
 			}
@@ -499,8 +503,8 @@ func TestLinkIsDeletedByForce(t *testing.T) {
 		if err := g.ack(*item.Lease); err != nil {
 			l.Fatal(err)
 		}
-		err := g.fails(func(tx kv.Tx) error { _, err := g.Queue("orders").Give(tx, "hub", ask); return err })
-		if !errors.Is(err, fdbpq.ErrNoLink) {
+		err := g.fails(func(tx kv.Tx) error { _, err := link.New(g.Store).Give(tx, g.Queue("orders"), "hub", ask); return err })
+		if !errors.Is(err, link.ErrNone) {
 			l.Errorf("a deleted link: %v", err)
 		}
 		g.expectPayloads("orders", "b")
@@ -530,20 +534,23 @@ func TestLinkOfAPurgedQueue(t *testing.T) {
 		l.giver.delete("orders")
 		l.giver.pushed("orders", 5, "d")
 		if err := l.giver.fails(func(tx kv.Tx) error {
-			_, err := l.giver.Queue("orders").Give(tx, "hub", ask)
+			_, err := link.New(l.giver.Store).Give(tx, l.giver.Queue("orders"), "hub", ask)
 			return err
-		}); !errors.Is(err, fdbpq.ErrNoLink) {
+		}); !errors.Is(err, link.ErrNone) {
 			l.Errorf("a link of an earlier queue: %v", err)
 		}
 		l.link("hub", fmt.Sprintf(`{"to":%q}`, l.taker.ID()))
-		l.refuses(ask, fdbpq.LinkGiverBehind)
+		l.refuses(ask, link.GiverBehind)
 	})
 }
 
 func TestLinkPauses(t *testing.T) {
 	eachLink(t, func(l *linked) {
 		pause := func(paused bool) {
-			l.giver.update(func(tx kv.Tx) error { _, err := l.giver.Queue("orders").PauseLink(tx, "hub", paused); return err })
+			l.giver.update(func(tx kv.Tx) error {
+				_, err := link.New(l.giver.Store).Pause(tx, l.giver.Queue("orders"), "hub", paused)
+				return err
+			})
 		}
 		l.giver.pushed("orders", 5, "a", "b")
 		id := l.heldOne()
@@ -612,7 +619,7 @@ func TestLinkOfARestoredGiver(t *testing.T) {
 		restore()
 		l.giver.pushed("orders", 5, "f")
 		_, ask := l.asks()
-		l.refuses(ask, fdbpq.LinkGiverBehind)
+		l.refuses(ask, link.GiverBehind)
 		l.accepts(fdbpq.StopGiverBehind)
 		if n := l.moves(); n != 1 {
 			l.Errorf("%d batches", n)
@@ -630,7 +637,7 @@ func TestLinkOfARestoredGiver(t *testing.T) {
 		if given := l.gives(other); given.Number != ask.Done {
 			l.Fatalf("given: %+v", given)
 		}
-		l.refuses(ask, fdbpq.LinkGiverBehind) // the same number, and another batch
+		l.refuses(ask, link.GiverBehind) // the same number, and another batch
 		l.accepts(fdbpq.StopGiverBehind)
 		l.moves()
 		l.taker.expectPayloads("jobs", "g", "h")
@@ -664,7 +671,7 @@ func TestLinkOfARestoredTaker(t *testing.T) {
 		l.moves()
 		restore()
 		_, ask = l.asks()
-		l.refuses(ask, fdbpq.LinkTakerBehind)
+		l.refuses(ask, link.TakerBehind)
 		l.giver.pushed("orders", 5, "f")
 		l.accepts(fdbpq.StopTakerBehind)
 		l.moves()
@@ -699,15 +706,15 @@ func TestLinkFields(t *testing.T) {
 	eachLink(t, func(l *linked) {
 		for _, object := range []string{`{}`, `{"to":""}`, `{"to":"a b"}`, `{"to":7}`, `{"too":"x"}`, `{"to":null}`, fmt.Sprintf(`{"to":%q}`, l.giver.ID())} {
 			err := l.giver.fails(func(tx kv.Tx) error {
-				_, err := l.giver.Queue("orders").SetLink(tx, "other", []byte(object))
+				_, err := link.New(l.giver.Store).Set(tx, l.giver.Queue("orders"), "other", []byte(object))
 				return err
 			})
-			if refused := (*fdbpq.LinkError)(nil); !errors.As(err, &refused) {
+			if refused := (*link.Error)(nil); !errors.As(err, &refused) {
 				l.Errorf("%s: %v", object, err)
 			}
 		}
 		if err := l.giver.fails(func(tx kv.Tx) error {
-			_, err := l.giver.Queue("orders").SetLink(tx, "hub", []byte(`{"to":"x"}`))
+			_, err := link.New(l.giver.Store).Set(tx, l.giver.Queue("orders"), "hub", []byte(`{"to":"x"}`))
 			return err
 		}); !strings.Contains(err.Error(), "cannot be changed") {
 			l.Errorf("another taker: %v", err)
@@ -734,26 +741,26 @@ func TestLinkFields(t *testing.T) {
 			}
 		}
 		l.giver.update(func(tx kv.Tx) error {
-			for i := range fdbpq.MaxLinks - 1 {
-				if _, err := l.giver.Queue("orders").SetLink(tx, fmt.Sprintf("l%03d", i), []byte(`{"to":"x"}`)); err != nil {
+			for i := range link.MaxCount - 1 {
+				if _, err := link.New(l.giver.Store).Set(tx, l.giver.Queue("orders"), fmt.Sprintf("l%03d", i), []byte(`{"to":"x"}`)); err != nil {
 					return err
 				}
 			}
 			return nil
 		})
 		if err := l.giver.fails(func(tx kv.Tx) error {
-			_, err := l.giver.Queue("orders").SetLink(tx, "more", []byte(`{"to":"x"}`))
+			_, err := link.New(l.giver.Store).Set(tx, l.giver.Queue("orders"), "more", []byte(`{"to":"x"}`))
 			return err
-		}); !errors.Is(err, fdbpq.ErrLinks) {
+		}); !errors.Is(err, link.ErrTooMany) {
 			l.Errorf("one link too many: %v", err)
 		}
 		l.giver.view(func(r kv.Reader) error {
-			page, err := l.giver.Queue("orders").Links(r, "l096", 10)
+			page, err := link.New(l.giver.Store).List(r, l.giver.Queue("orders"), "l096", 10)
 			if err != nil || len(page) != 2 || page[0].Name != "l097" {
 				l.Errorf("page: %+v, %v", page, err)
 			}
-			all, err := l.giver.AllLinks(r)
-			if err != nil || len(all) != fdbpq.MaxLinks {
+			all, err := link.New(l.giver.Store).All(r)
+			if err != nil || len(all) != link.MaxCount {
 				l.Errorf("%d links in all, %v", len(all), err)
 			}
 			return nil
@@ -768,10 +775,10 @@ func TestLinkUnderCrashes(t *testing.T) {
 		r := rand.New(rand.NewPCG(randomSeed(l), 0))
 		type flight struct {
 			s     fdbpq.Source
-			given fdbpq.Given
+			given link.Given
 		}
 		var pushed, taken []string
-		var asks []fdbpq.LinkAsk // of takers that were stopped, perhaps
+		var asks []link.Ask // of takers that were stopped, perhaps
 		var answers []flight
 		pop := func() {
 			taken = append(taken, payloads(l.taker.pop("jobs", fdbpq.Min, 100).Items)...)
@@ -793,7 +800,10 @@ func TestLinkUnderCrashes(t *testing.T) {
 				if len(asks) > 0 {
 					ask := asks[r.IntN(len(asks))]
 					session := l.giver.Session()
-					_ = session.Update(context.Background(), func(tx kv.Tx) error { _, err := l.giver.Queue("orders").Give(tx, "hub", ask); return err })
+					_ = session.Update(context.Background(), func(tx kv.Tx) error {
+						_, err := link.New(l.giver.Store).Give(tx, l.giver.Queue("orders"), "hub", ask)
+						return err
+					})
 					session.Release()
 				}
 			case 6: // an answer that comes late
@@ -932,7 +942,7 @@ func TestLinkHasOneSource(t *testing.T) {
 		l.taker.update(func(tx kv.Tx) error { return l.taker.Queue("jobs").DeleteSource(tx, "edge") })
 		l.taker.source("jobs", "edge", edgeSource)
 		_, ask = l.asks()
-		l.refuses(ask, fdbpq.LinkTakerBehind)
+		l.refuses(ask, link.TakerBehind)
 		l.accepts(fdbpq.StopTakerBehind) // a person has it come again
 		l.giver.pushed("orders", 5, "c")
 		l.moves()
@@ -946,13 +956,13 @@ func TestLinkAskIsChecked(t *testing.T) {
 		l.giver.pushed("orders", 5, "a")
 		_, good := l.asks()
 		long := strings.Repeat("x", 65)
-		for _, change := range []func(*fdbpq.LinkAsk){
-			func(a *fdbpq.LinkAsk) { a.Taker = long }, func(a *fdbpq.LinkAsk) { a.Batch = long },
-			func(a *fdbpq.LinkAsk) { a.Batch = "a b" }, func(a *fdbpq.LinkAsk) { a.Batch = "a\r\nb" },
+		for _, change := range []func(*link.Ask){
+			func(a *link.Ask) { a.Taker = long }, func(a *link.Ask) { a.Batch = long },
+			func(a *link.Ask) { a.Batch = "a b" }, func(a *link.Ask) { a.Batch = "a\r\nb" },
 		} {
 			ask := good
 			change(&ask)
-			l.refuses(ask, fdbpq.LinkMalformed)
+			l.refuses(ask, link.Malformed)
 		}
 		l.moves()
 		l.taker.expectPayloads("jobs", "a")
@@ -1005,8 +1015,11 @@ func TestLinkOfRestoredStores(t *testing.T) {
 					_, ask = l.asks()
 					session := l.giver.Session()
 					defer session.Release()
-					err := session.Update(l.Context(), func(tx kv.Tx) error { _, err := l.giver.Queue("orders").Give(tx, "hub", ask); return err })
-					var refused *fdbpq.LinkError
+					err := session.Update(l.Context(), func(tx kv.Tx) error {
+						_, err := link.New(l.giver.Store).Give(tx, l.giver.Queue("orders"), "hub", ask)
+						return err
+					})
+					var refused *link.Error
 					if errors.As(err, &refused) {
 						l.accepts(fdbpq.StopReason(refused.Refusal))
 					} else if err != nil {
@@ -1118,7 +1131,7 @@ func TestTenantsShareLinksAndSources(t *testing.T) {
 	eachSource(t, func(f *fixture) {
 		set := map[string]func(tx kv.Tx, queue, name string) error{
 			"link": func(tx kv.Tx, queue, name string) error {
-				_, err := f.Queue(queue).SetLink(tx, name, []byte(`{"to":"x"}`))
+				_, err := link.New(f.Store).Set(tx, f.Queue(queue), name, []byte(`{"to":"x"}`))
 				return err
 			},
 			"source": func(tx kv.Tx, queue, name string) error {
@@ -1138,7 +1151,7 @@ func TestTenantsShareLinksAndSources(t *testing.T) {
 				})
 			}
 			add("ACME.a", 0, 50)
-			add("ACME.b-dead", 0, fdbpq.MaxStoreLinks/10-50)
+			add("ACME.b-dead", 0, link.MaxStoreCount/10-50)
 			for _, queue := range []string{"ACME.a", "ACME.c"} {
 				if err := f.fails(func(tx kv.Tx) error { return set(tx, queue, "more") }); err == nil || !strings.Contains(err.Error(), "the tenant has 100, which is all it may have") {
 					t.Errorf("one %s too many of %s: %v", what, queue, err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/link"
 )
 
 // explainView is what an explanation says.
@@ -54,7 +55,7 @@ func explainOf(queue string) operation {
 			if err != nil {
 				return outcome{}, err
 			}
-			held, err := q.Held(r)
+			held, err := link.New(p.store).Held(r, q)
 			if err != nil {
 				return outcome{}, err
 			}
@@ -78,6 +79,9 @@ func explainItemOf(id knownID) operation {
 				return outcome{}, err
 			}
 			e, err := q.ExplainItem(r, stored)
+			if err == nil && e.Cause == fdbpq.ReasonHeld {
+				e.Link, e.Since, err = link.New(p.store).HolderOf(r, q, stored)
+			}
 			return outcome{OK: true, Explained: explainViewOf(&e)}, err
 		},
 		expect: func(m *model, at moment, got outcome) outcome { return m.explainItem(id.queue, id.id, at, got) },

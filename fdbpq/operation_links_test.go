@@ -9,6 +9,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/link"
 )
 
 // theTaker is the store that the links are for.
@@ -21,7 +22,7 @@ func setLinkOf(queue, name, to string, paused bool) operation {
 	return operation{
 		name: fmt.Sprintf("set link %s/%s to %s, paused %t", queue, name, to, paused),
 		run: func(p *process, tx kv.Tx) (outcome, error) {
-			l, err := p.queue(queue).SetLink(tx, name, fmt.Appendf(nil, `{"to":%q,"paused":%t}`, to, paused))
+			l, err := link.New(p.store).Set(tx, p.queue(queue), name, fmt.Appendf(nil, `{"to":%q,"paused":%t}`, to, paused))
 			return outcome{Events: []string{linkView(l.Name, l.Config.To, l.Config.Paused, l.Batch, l.Held, l.Given)}}, err
 		},
 		expect: func(m *model, _ moment, _ outcome) outcome { return m.setLink(queue, name, to, paused) },
@@ -32,7 +33,7 @@ func deleteLinkOf(queue, name string, force bool) operation {
 	return operation{
 		name: fmt.Sprintf("delete link %s/%s, force %t", queue, name, force),
 		run: func(p *process, tx kv.Tx) (outcome, error) {
-			n, events, err := p.queue(queue).DeleteLink(tx, name, force)
+			n, events, err := link.New(p.store).Delete(tx, p.queue(queue), name, force)
 			return outcome{N: int64(n), Events: eventsOf(events)}, err
 		},
 		expect: func(m *model, at moment, _ outcome) outcome { return m.deleteLink(queue, name, force, at) },
@@ -44,7 +45,7 @@ func showLinksOf(queue string) operation {
 	return operation{
 		name: "links " + queue,
 		look: func(p *process, r kv.Reader) (out outcome, err error) {
-			links, err := p.queue(queue).Links(r, "", fdbpq.MaxLinksPage)
+			links, err := link.New(p.store).List(r, p.queue(queue), "", link.MaxPage)
 			for _, l := range links {
 				out.Events = append(out.Events, linkView(l.Name, l.Config.To, l.Config.Paused, l.Batch, l.Held, l.Given))
 			}
@@ -68,7 +69,7 @@ func giveOf(queue, name string, ask linkAsk) operation {
 	return operation{
 		name: fmt.Sprintf("give %s/%s %+v", queue, name, ask),
 		run: func(p *process, tx kv.Tx) (outcome, error) {
-			given, err := p.queue(queue).Give(tx, name, fdbpq.LinkAsk{Taker: ask.taker, Done: ask.done, Batch: ask.batch, Accept: ask.accept, Left: ask.left, Items: fdbpq.Selection{Limit: ask.limit}})
+			given, err := link.New(p.store).Give(tx, p.queue(queue), name, link.Ask{Taker: ask.taker, Done: ask.done, Batch: ask.batch, Accept: ask.accept, Left: ask.left, Items: fdbpq.Selection{Limit: ask.limit}})
 			out := poppedOf(given.Popped)
 			out.Leased = 0
 			if err != nil || given.Number == 0 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/link"
 	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -53,13 +54,13 @@ func kindOf(err error) string {
 	var lost *fdbpq.LostError
 	var config *fdbpq.ConfigError
 	var timetable *schedule.Error
-	var link *fdbpq.LinkError
+	var refused *link.Error
 	switch {
 	case err == nil:
 		return ""
-	case errors.As(err, &link):
-		return strings.TrimSpace("link " + string(link.Refusal))
-	case errors.Is(err, fdbpq.ErrNoLink):
+	case errors.As(err, &refused):
+		return strings.TrimSpace("link " + string(refused.Refusal))
+	case errors.Is(err, link.ErrNone):
 		return "no link"
 	case errors.Is(err, fdbpq.ErrHeld):
 		return "held"

@@ -16,12 +16,12 @@ type Item struct {
 	Headers    []byte
 	Size       int64 // bytes of headers and payload
 	Pushed     time.Time
+	Expires    int64 // store time at which its TTL ends; 0: never
 	Deliveries int64 // how often it was handed out with a lease, this time included
 	Endings
 	Dead  *DeadLetter
 	Lease *Lease // nil when the item was popped for good
 
-	expires int64 // see StoredItem
 }
 
 // itemOf is an item as a pop or a peek returns it, without its lease.
@@ -42,7 +42,7 @@ func itemOf(f *layout.Item) (Item, error) {
 		Deliveries: f.Deliveries(),
 		Endings:    endingsOf(f),
 		Dead:       shownDead(&f.Envelope),
-		expires:    f.Envelope.Expires,
+		Expires:    f.Envelope.Expires,
 	}
 	return item, nil
 }

@@ -59,6 +59,15 @@ func (q Queue) Within(w *Work) Queue {
 	return q
 }
 
+// In runs fn, whose operations on the queue belong together: in the Work of the handle, and otherwise in one of their own as
+// [Store.In] does. An error of such a Work fails the transaction.
+func (q Queue) In(tx kv.Tx, fn func(Queue) error) error {
+	if q.work != nil {
+		return fn(q)
+	}
+	return q.store.In(tx, func(w *Work) error { return fn(q.Within(w)) })
+}
+
 // open begins an operation on the queue, which need not exist.
 func (q Queue) open(tx kv.Tx) (*queueTx, error) {
 	w := q.work
@@ -125,18 +134,33 @@ func (q Queue) beginWithItem(tx kv.Tx, id ID) (*queueTx, *layout.Item, error) {
 	return qtx, l, err
 }
 
-// ErrHeld: a link holds the item, or items.
+// ErrHeld: somebody holds the item, or items, as a link does.
 var ErrHeld = errors.New("a link holds it")
 
 // Born returns the generation at which the queue was made, 0 if nothing has asked Make for it yet. ErrNoQueue: there is no
 // such queue.
 func (q Queue) Born(r kv.Reader) (born int64, err error) {
-	s, err := q.readState(r)
-	if err == nil && s == nil {
-		err = ErrNoQueue
-	}
+	s, err := q.readLiving(r)
 	if err != nil {
 		return 0, err
 	}
 	return s.born, nil
+}
+
+// Generation returns the one in which the queue has its items: each purge begins another one. ErrNoQueue: there is no such queue.
+func (q Queue) Generation(r kv.Reader) (int64, error) {
+	s, err := q.readLiving(r)
+	if err != nil {
+		return 0, err
+	}
+	return s.generation, nil
+}
+
+// readLiving returns the state of a queue that has to exist.
+func (q Queue) readLiving(r kv.Reader) (*queueState, error) {
+	s, err := q.readState(r)
+	if err == nil && s == nil {
+		err = ErrNoQueue
+	}
+	return s, err
 }

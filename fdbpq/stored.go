@@ -10,12 +10,11 @@ import (
 // StoredItem is an item of a queue, in whatever state.
 type StoredItem struct {
 	Item
-	State   State
-	Due     int64 // store time at which a lease or a delay ends; 0 when ready, or held
-	Since   int64 // of a leased item: store time when its lease began; 0: not known, or held
-	Held    bool  // leased without an end, by a link
-	Expires int64 // store time at which its TTL ends; 0: never
-	Fence   int64 // number of leases, returned ones included
+	State State
+	Due   int64 // store time at which a lease or a delay ends; 0 when ready, or held
+	Since int64 // of a leased item: store time when its lease began; 0: not known, or held
+	Held  bool  // leased without an end, see Hold
+	Fence int64 // number of leases, returned ones included
 
 	KeyFence int64 // of the last lease, 0 if it had none
 
@@ -57,7 +56,7 @@ func (c contents) stored(r kv.Reader, l *layout.Item, payload int64) (*StoredIte
 	}
 	attempts := Attempts(l.Attempts)
 	stored := &StoredItem{
-		Item: item, State: State(l.State), Due: l.Due, Held: l.Held(), Expires: l.Expires, Fence: l.Fence, KeyFence: l.KeyFence,
+		Item: item, State: State(l.State), Due: l.Due, Held: l.Held(), Fence: l.Fence, KeyFence: l.KeyFence,
 		Holder: l.Holder, Attempts: attempts, Cause: DeadLetter(l.Dead).cause(attempts),
 	}
 	if stored.Held {

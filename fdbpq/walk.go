@@ -31,8 +31,6 @@ type walk struct {
 	popItems map[string]int64          // missing items of remembered pops, by the prefix of their keys
 	keys     map[keyOf]*keyFound
 	known    keysKnown
-
-	held map[holding]bool // items that links hold, and whether the links know that
 }
 
 func newWalk(s *Store) *walk {
@@ -50,8 +48,6 @@ func newWalk(s *Store) *walk {
 		popItems: make(map[string]int64),
 		keys:     make(map[keyOf]*keyFound),
 		known:    newKeysKnown(),
-
-		held: make(map[holding]bool),
 	}
 }
 
@@ -182,12 +178,6 @@ func newKeysKnown() keysKnown {
 		waits: make(map[queueKey]bool), settings: make(map[queueKey]KeySettings), working: make(map[queueTimer]bool),
 		fences: make(map[queueKey]int64), last: make(map[queueKey]int64),
 	}
-}
-
-// holding is an item that somebody holds.
-type holding struct {
-	queue, holder string
-	at            layout.Place
 }
 
 // foundRowOfItem checks a row that an item has besides its own.

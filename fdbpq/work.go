@@ -45,6 +45,7 @@ type queueTx struct {
 	arrived  bool         // an item became ready
 	freed    bool         // the same since Work.Freed was asked
 	txSize   int          // of the items that the present operation has processed
+	ended    int          // the same of the holds that operations have ended before the next Hold
 	making   func() error // see Queue.Making, of the present operation
 	assigned assigned
 	settled  *layout.Item // memory for the item of one settlement after another

@@ -1,12 +1,14 @@
 package testenv
 
 import (
+	"context"
 	"errors"
 	"os"
 	"testing"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/link"
 	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 )
 
@@ -37,17 +39,14 @@ func check(t testing.TB, store *fdbpq.Store) {
 	t.Helper()
 	ctx, cancel := background()
 	defer cancel()
-	problems, err := store.Check(ctx)
-	if err == nil {
-		var more []string
-		more, err = schedule.New(store).Check(ctx)
-		problems = append(problems, more...)
-	}
-	if err != nil && !errors.Is(err, kv.ErrClosed) {
-		t.Errorf("check the store: %v", err)
-	}
-	for _, problem := range problems {
-		t.Errorf("check the store: %s", problem)
+	for _, check := range []func(context.Context) ([]string, error){store.Check, schedule.New(store).Check, link.New(store).Check} {
+		problems, err := check(ctx)
+		if err != nil && !errors.Is(err, kv.ErrClosed) {
+			t.Errorf("check the store: %v", err)
+		}
+		for _, problem := range problems {
+			t.Errorf("check the store: %s", problem)
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
+	"github.com/pqbridge/pqbridge/fdbpq/link"
 	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 )
 
@@ -33,14 +34,13 @@ func check(ctx context.Context, s settings.Settings, log *slog.Logger, stdout io
 	if err != nil {
 		return err
 	}
-	problems, err := store.Check(ctx)
-	if err == nil {
-		var more []string
-		more, err = schedule.New(store).Check(ctx)
+	var problems []string
+	for _, check := range []func(context.Context) ([]string, error){store.Check, schedule.New(store).Check, link.New(store).Check} {
+		more, err := check(ctx)
+		if err != nil {
+			return adviseDamage(err, s)
+		}
 		problems = append(problems, more...)
-	}
-	if err != nil {
-		return adviseDamage(err, s)
 	}
 	for _, problem := range problems {
 		if _, err := fmt.Fprintln(stdout, problem); err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
+	"github.com/pqbridge/pqbridge/fdbpq/link"
 	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 	"github.com/pqbridge/pqbridge/protocol"
 )
@@ -170,7 +171,7 @@ func fillStore(t *testing.T, dir string) {
 			return err
 		},
 		func(tx kv.Tx) error {
-			_, err := store.Queue("jobs").SetLink(tx, "hub", []byte(`{"to":"elsewhere"}`))
+			_, err := link.New(store).Set(tx, store.Queue("jobs"), "hub", []byte(`{"to":"elsewhere"}`))
 			return err
 		},
 		func(tx kv.Tx) error {

@@ -29,6 +29,7 @@ var apiPackages = []string{
 	"fdbpq/kv",
 	"fdbpq/kv/cluster",
 	"fdbpq/kv/local",
+	"fdbpq/link",
 	"fdbpq/recipe",
 	"fdbpq/schedule",
 	"protocol",

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/link"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -23,7 +24,7 @@ const linkFrame = 256
 
 // ReadTake reads a taker's request to a link, and the pop that it means for the queue. most bounds the bytes of an
 // answer by the payload that the taker's server carries; 0: the taker has not said it.
-func ReadTake(m *nats.Msg, verb string) (ask fdbpq.LinkAsk, p PopRequest, most int64, f *failure.Failure) {
+func ReadTake(m *nats.Msg, verb string) (ask link.Ask, p PopRequest, most int64, f *failure.Failure) {
 	p = PopRequest{Terms: Terms{End: fdbpq.Min, Band: fdbpq.AllPriorities, Lease: 1}, Limit: fdbpq.MaxBatch, Bundle: true, MaxBytes: maxLinkBytes}
 	for key, values := range m.Header {
 		switch {
@@ -89,7 +90,7 @@ func LinkRoom(sel *fdbpq.Selection, payload int) {
 func LinkFits(body, payload int) bool { return body <= payload-bundleFrame-linkFrame }
 
 // LinkHeader is the header of an answer of a link.
-func LinkHeader(store string, given *fdbpq.Given) nats.Header {
+func LinkHeader(store string, given *link.Given) nats.Header {
 	before := given.Before
 	if before == "" {
 		before = protocol.NoBatch
@@ -106,8 +107,8 @@ func LinkHeader(store string, given *fdbpq.Given) nats.Header {
 	return header
 }
 
-// AppendGiven appends an item to the body of a batch. expires is when its TTL ends. lines is memory for its headers.
-func AppendGiven(b, lines []byte, item *fdbpq.Item, expires int64, now time.Duration) (body, memory []byte) {
+// AppendGiven appends an item to the body of a batch. lines is memory for its headers.
+func AppendGiven(b, lines []byte, item *fdbpq.Item, now time.Duration) (body, memory []byte) {
 	line := func(name, value string) {
 		lines = append(append(append(append(lines, name...), ": "...), value...), "\r\n"...)
 	}
@@ -117,8 +118,8 @@ func AppendGiven(b, lines []byte, item *fdbpq.Item, expires int64, now time.Dura
 	if item.Key != "" {
 		line(protocol.HeaderKey, item.Key)
 	}
-	if expires != 0 {
-		left := time.Duration(expires) - now
+	if item.Expires != 0 {
+		left := time.Duration(item.Expires) - now
 		line(protocol.HeaderTTL, max(left, time.Millisecond).String())
 	}
 	return protocol.AppendFrame(b, append(lines, item.Headers...), item.Payload), lines
@@ -203,7 +204,7 @@ func (w *Wire) readTaken(queue, source string, header nats.Header, payload []byt
 }
 
 // Link is a link in the form of an answer.
-func Link(l *fdbpq.Link) protocol.Link {
+func Link(l *link.Link) protocol.Link {
 	shown := protocol.Link{Name: l.Name, To: l.Config.To, Paused: l.Config.Paused, State: protocol.LinkRunning, Batch: l.Batch, Held: l.Held, Given: l.Given}
 	switch {
 	case l.Config.Paused:

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/link"
 	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
@@ -133,11 +134,11 @@ func PausedLink(queue, name string) *Failure {
 }
 
 // ofLink says why a link gives nothing.
-func ofLink(err *fdbpq.LinkError) *Failure {
+func ofLink(err *link.Error) *Failure {
 	switch err.Refusal {
-	case fdbpq.LinkForbidden:
+	case link.Forbidden:
 		return &Failure{Code: 403, Text: err.Error()}
-	case fdbpq.LinkGiverBehind, fdbpq.LinkTakerBehind:
+	case link.GiverBehind, link.TakerBehind:
 		return &Failure{Code: 409, Text: err.Error(), Description: protocol.DescriptionBehind, Reason: protocol.Reason(err.Refusal)}
 	}
 	return BadRequest(err)
@@ -150,7 +151,7 @@ func Explain(err error) *Failure {
 	var config *fdbpq.ConfigError
 	var timetable *schedule.Error
 	var source *fdbpq.SourceError
-	var link *fdbpq.LinkError
+	var refused *link.Error
 	switch {
 	case errors.As(err, &f):
 		return f
@@ -158,11 +159,11 @@ func Explain(err error) *Failure {
 		return &Failure{Code: 410, Text: lost.Error(), Reason: protocol.Reason(lost.Reason)}
 	case errors.As(err, &config), errors.As(err, &timetable), errors.As(err, &source):
 		return BadRequest(err)
-	case errors.As(err, &link):
-		return ofLink(link)
+	case errors.As(err, &refused):
+		return ofLink(refused)
 	case errors.Is(err, fdbpq.ErrHeld):
 		return &Failure{Code: 409, Text: err.Error(), Description: protocol.DescriptionHeld, Reason: protocol.ReasonHeld}
-	case errors.Is(err, fdbpq.ErrLinks):
+	case errors.Is(err, link.ErrTooMany):
 		return &Failure{Code: 429, Text: err.Error(), Reason: protocol.ReasonLinks}
 	case errors.Is(err, schedule.ErrTooMany):
 		return &Failure{Code: 429, Text: err.Error(), Reason: protocol.ReasonSchedules}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/link"
 )
 
 // Collector has the metrics of queues: counts of this bridge, and numbers that it reads from the store.
@@ -82,17 +83,17 @@ func linkDesc(name, help string) *prometheus.Desc {
 var linkMetrics = []struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType
-	of   func(*fdbpq.Link) float64
+	of   func(*link.Link) float64
 }{
-	{linkDesc("batch", "Number of the last batch that the link has given."), prometheus.GaugeValue, func(l *fdbpq.Link) float64 { return float64(l.Batch) }},
-	{linkDesc("held", "Items of it that the other store has not confirmed."), prometheus.GaugeValue, func(l *fdbpq.Link) float64 { return float64(l.Held) }},
-	{linkDesc("held_seconds", "How long they have been out; 0: there are none."), prometheus.GaugeValue, func(l *fdbpq.Link) float64 {
+	{linkDesc("batch", "Number of the last batch that the link has given."), prometheus.GaugeValue, func(l *link.Link) float64 { return float64(l.Batch) }},
+	{linkDesc("held", "Items of it that the other store has not confirmed."), prometheus.GaugeValue, func(l *link.Link) float64 { return float64(l.Held) }},
+	{linkDesc("held_seconds", "How long they have been out; 0: there are none."), prometheus.GaugeValue, func(l *link.Link) float64 {
 		if l.Held == 0 {
 			return 0
 		}
 		return max(0, time.Since(time.Unix(0, l.Since)).Seconds())
 	}},
-	{linkDesc("given_total", "Items that the other store has confirmed."), prometheus.CounterValue, func(l *fdbpq.Link) float64 { return float64(l.Given) }},
+	{linkDesc("given_total", "Items that the other store has confirmed."), prometheus.CounterValue, func(l *link.Link) float64 { return float64(l.Given) }},
 }
 
 // keyWaits are the reasons for which keys wait.

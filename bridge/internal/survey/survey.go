@@ -15,6 +15,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/link"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
@@ -29,7 +30,7 @@ type Surveyor struct {
 	mu     sync.Mutex // a survey is under way, or its result is read
 	latest map[string]queue
 	feeds  []fdbpq.Source
-	links  []fdbpq.Link
+	links  []link.Link
 	err    error
 	until  time.Time // the latest one is used until then
 }
@@ -71,7 +72,7 @@ func Read(r kv.Reader, q fdbpq.Queue, most Looks) (*Found, error) {
 	}
 	if i.Leased > 0 && most.Leases > 0 && err == nil {
 		if f.OldestLease, err = q.OldestLease(r, most.Leases); err == nil {
-			f.Held, err = q.Held(r)
+			f.Held, err = link.New(q.Store()).Held(r, q)
 		}
 	}
 	if i.Keyed && most.Keys > 0 && err == nil {
@@ -135,7 +136,7 @@ func looksEach(queues int) Looks {
 
 // survey returns the queues with a place, all sources, and all links. With an error it also returns those that it
 // has read.
-func (s *Surveyor) survey(ctx context.Context) (map[string]queue, []fdbpq.Source, []fdbpq.Link, error) {
+func (s *Surveyor) survey(ctx context.Context) (map[string]queue, []fdbpq.Source, []link.Link, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	started := time.Now()
@@ -153,10 +154,10 @@ func (s *Surveyor) survey(ctx context.Context) (map[string]queue, []fdbpq.Source
 }
 
 // readMoves returns the sources and links of the store.
-func (s *Surveyor) readMoves(ctx context.Context) (feeds []fdbpq.Source, links []fdbpq.Link, err error) {
+func (s *Surveyor) readMoves(ctx context.Context) (feeds []fdbpq.Source, links []link.Link, err error) {
 	err = s.store.View(ctx, func(r kv.Reader) (err error) {
 		if feeds, err = s.store.AllSources(r); err == nil {
-			links, err = s.store.AllLinks(r)
+			links, err = link.New(s.store).All(r)
 		}
 		return err
 	})

@@ -1,0 +1,92 @@
+package link
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
+	"github.com/pqbridge/pqbridge/internal/tuple"
+)
+
+// batch is the last batch of a link.
+type batch struct {
+	number     int64
+	id, before string   // of the batch, and of the one before it; of none what the taker has said
+	since      int64    // wall clock at which it was made
+	given      int64    // items that the taker has
+	generation int64    // of the queue, when its items were held
+	held       [][]byte // these items, as a fdbpq.Holding names them; none: the taker has confirmed the batch
+}
+
+// living are the items that are still held: a purge of the queue has ended those of an earlier generation.
+func (b *batch) living(generation int64) [][]byte {
+	if b.generation != generation {
+		return nil
+	}
+	return b.held
+}
+
+// holding names items of the batch.
+func (b *batch) holding(link string, items [][]byte) fdbpq.Holding {
+	return fdbpq.Holding{Holder: holder(link), Generation: b.generation, Items: items}
+}
+
+const holderPrefix = "link:"
+
+// holder is what a link calls itself as the holder of its items.
+func holder(link string) string { return holderPrefix + link }
+
+// compare reports whether the batch that is out is to be answered again. Otherwise the taker has it.
+func (b *batch) compare(c Config, ask *Ask) (again bool, err error) {
+	switch open := len(b.held) > 0; {
+	case ask.Taker != c.To:
+		return false, refuse(Forbidden, "its taker is another store than %q", ask.Taker)
+	case b.number == ask.Done && (b.id == ask.Batch || b.number == 0):
+		return false, nil
+	case open && b.number-1 == ask.Done && b.before == ask.Batch:
+		return true, nil
+	case ask.Accept:
+		return open, nil
+	case b.number > 0 && ask.Done == 0:
+		return false, refuse(TakerBehind, "the taker has no batch, and %d was given here: another source has taken it, or the taker has lost its end", b.number)
+	case b.number > ask.Done && !(b.number-1 == ask.Done && b.before != ask.Batch):
+		return false, refuse(TakerBehind, "the taker has batch %d, the one after %d was confirmed here: it has lost its end", ask.Done, ask.Done)
+	case b.number == 0:
+		return false, refuse(GiverBehind, "the taker has batch %d, and none was given here: this store has lost its end, or the link was made again", ask.Done)
+	}
+	return false, refuse(GiverBehind, "the taker has batch %d, the last one here is %d, or another %d: this store has lost its end", ask.Done, b.number, b.number)
+}
+
+func (b *batch) pack() []byte {
+	row := tuple.AppendInt(nil, version)
+	for _, n := range []int64{b.number, b.since, b.given, b.generation, int64(len(b.held))} {
+		row = tuple.AppendInt(row, n)
+	}
+	row = tuple.AppendString(tuple.AppendString(row, b.id), b.before)
+	for _, item := range b.held {
+		row = tuple.AppendBytes(row, item)
+	}
+	return row
+}
+
+func (b *batch) parse(row []byte) error {
+	r := tuple.Read(row)
+	var read, n int64
+	r.Ints(&read, &b.number, &b.since, &b.given, &b.generation, &n)
+	b.id, b.before = r.Text(), r.Text()
+	if err := cmp.Or(r.Err(), noun.CheckVersion(read, version)); err != nil {
+		return err
+	}
+	if n < 0 || n > fdbpq.MaxBatch {
+		return fmt.Errorf("a batch of %d items", n)
+	}
+	for range n {
+		item := r.Bytes()
+		if _, err := layout.ParsePlace(item); err != nil || r.Err() != nil {
+			return cmp.Or(r.Err(), err)
+		}
+		b.held = append(b.held, item)
+	}
+	return r.Err()
+}

@@ -1,0 +1,165 @@
+package link
+
+import (
+	"crypto/rand"
+	"fmt"
+	"slices"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// Ask is what a taker asks for: the batch behind the one that it has.
+type Ask struct {
+	Taker  string // its store id
+	Done   int64  // the last batch that it has, 0: none
+	Batch  string // the id of that; of none a text that no other taker has
+	Accept bool   // it goes on with the number of this store, whatever it has
+
+	Parts bool   // it understands a part of a batch
+	Next  string // the id of the batch of which it has a part,
+	Part  int    // of so many items
+
+	Left []int64 // items of the batch Done that the taker could not take, by their numbers from 1
+
+	Items fdbpq.Selection // which ones a new batch may have, or a part of the one that is out
+}
+
+// Given is the answer to a taker.
+type Given struct {
+	fdbpq.Popped // the items of the batch; with Number 0 why there is none. Repeated: it was made before. They may be gone, after a purge
+
+	Number        int64
+	Batch, Before string // ids of it, and of the batch before it
+	First, Total  int    // Items are those of the batch behind the first ones, of so many
+
+	Ended  int  // items of the batch before that were still here
+	Left   int  // of these became dead letters, or returned, as the taker could not take them
+	Paused bool // why there is no batch: the link is paused, whatever the queue is
+}
+
+// Give ends the batch that the taker has, and makes the next one; or it returns the batch that is out again. *Error: the taker is
+// another one, or one of the stores has lost its end, and nothing was done.
+func (l *Links) Give(tx kv.Tx, q fdbpq.Queue, name string, ask Ask) (given Given, err error) {
+	if !isID(ask.Taker) || !isID(ask.Batch) {
+		return given, wrong("taker %.100q, batch %.100q: expected ids", ask.Taker, ask.Batch)
+	}
+	err = q.In(tx, func(q fdbpq.Queue) error { return l.give(tx, q, name, &ask, &given) })
+	return given, err
+}
+
+func (l *Links) give(tx kv.Tx, q fdbpq.Queue, name string, ask *Ask, given *Given) error {
+	h, err := home(tx, q)
+	if err != nil {
+		return err
+	}
+	row, err := read(tx, h, name)
+	if err != nil {
+		return err
+	}
+	current, err := q.Generation(tx)
+	if err != nil {
+		return err
+	}
+	g := giving{tx, q, name, current, &row.batch}
+	again, err := g.compare(row.config, ask)
+	if err != nil {
+		return err
+	}
+	if again {
+		return g.again(ask, given)
+	}
+	ends := len(g.held) > 0
+	ended, err := g.end(ask.Left, given)
+	if err != nil {
+		return err
+	}
+	if row.config.Paused {
+		given.Reason, given.Paused = fdbpq.ReasonPaused, true
+	} else if err := g.next(ask, given, l.store.Inside().Clock.Wall().UnixNano()); err != nil {
+		return err
+	}
+	if ends || given.Number > 0 {
+		tx.Set(h.Key(layout.SpaceOut, name), g.pack())
+	}
+	given.Events = append(ended, given.Events...)
+	return nil
+}
+
+// giving is the answer to one taker.
+type giving struct {
+	tx      kv.Tx
+	queue   fdbpq.Queue
+	link    string
+	current int64 // generation of the queue
+	*batch
+}
+
+// end ends the batch, which the taker has. Items that it could not take become dead letters, or return to their places where the
+// queue has no dead-letter queue.
+func (g *giving) end(numbers []int64, given *Given) ([]fdbpq.Event, error) {
+	items := g.living(g.current)
+	var taken, left [][]byte
+	for i, item := range items {
+		if slices.Contains(numbers, int64(i+1)) {
+			left = append(left, item)
+		} else {
+			taken = append(taken, item)
+		}
+	}
+	if err := g.queue.Drop(g.tx, g.holding(g.link, taken)); err != nil {
+		return nil, damaged(g.link, err)
+	}
+	why := fmt.Sprintf("link %s: the other store has no room for the item, neither as one nor as a dead letter", g.link)
+	events, err := g.queue.Release(g.tx, g.holding(g.link, left), why)
+	if err != nil {
+		return nil, damaged(g.link, err)
+	}
+	g.held, g.batch.given = nil, g.batch.given+int64(len(taken))
+	given.Ended, given.Left = len(items), len(left)
+	return events, nil
+}
+
+// next makes the next batch, if there are items.
+func (g *giving) next(ask *Ask, given *Given, now int64) error {
+	sel := ask.Items
+	sel.End, sel.Band = fdbpq.Min, nil
+	popped, held, err := g.queue.Hold(g.tx, sel, holder(g.link))
+	given.Popped = popped
+	if err != nil || len(popped.Items) == 0 {
+		return err
+	}
+	g.before = g.id
+	if g.number == 0 {
+		g.before = ask.Batch
+	}
+	g.number, g.id = g.number+1, rand.Text()
+	g.since, g.generation, g.held = now, held.Generation, held.Items
+	g.answers(given)
+	given.Total = len(held.Items)
+	return nil
+}
+
+// again reads the batch that is out, or as much as the taker has room for of what it does not have.
+func (g *giving) again(ask *Ask, given *Given) (err error) {
+	g.answers(given)
+	items, sel := g.living(g.current), fdbpq.Selection{Limit: fdbpq.MaxBatch}
+	given.Total = len(items)
+	if ask.Parts {
+		sel = ask.Items
+		if ask.Next == g.id {
+			given.First = max(0, min(ask.Part, len(items)))
+		}
+	}
+	if given.Popped, err = g.queue.Held(g.tx, g.holding(g.link, items[given.First:]), sel); err != nil {
+		return damaged(g.link, err)
+	}
+	given.Repeated = true
+	return nil
+}
+
+// answers says which batch the answer is.
+func (g *giving) answers(given *Given) {
+	given.Number, given.Batch, given.Before = g.number, g.id, g.before
+}
