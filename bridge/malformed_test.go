@@ -94,6 +94,8 @@ var malformed = []struct {
 	{"pq.jobs.push", "", []string{"PQ-Wait", "1s"}, "none of a push"},
 	{"pq.jobs.push", "", []string{"PQ-Lease", "1s"}, "none of a push"},
 	{"pq.jobs.push", "", []string{"PQ-Band", "1..2"}, "none of a push"},
+	{"pq.jobs.push", "", []string{"PQ-Key", ""}, "empty"},
+	{"pq.jobs.push", "", []string{"PQ-Key", strings.Repeat("k", 129)}, "allowed are 128"},
 	{"pq.jobs.push", "", []string{"PQ-Unique", ""}, "empty"},
 	{"pq.jobs.push", "", []string{"PQ-Unique", strings.Repeat("x", 1025)}, "allowed are 1024"},
 	{"pq.jobs.push", "", []string{"PQ-Unique", "\xff"}, "UTF-8"},

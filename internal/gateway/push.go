@@ -12,26 +12,13 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// pushHeaders are the parameters of a push that are headers of the protocol.
-var pushHeaders = []struct{ parameter, header string }{
-	{"key", protocol.HeaderKey},
-	{"weight", protocol.HeaderWeight},
-	{"delay", protocol.HeaderDelay},
-	{"not_before", protocol.HeaderNotBefore},
-	{"ttl", protocol.HeaderTTL},
-	{"msg_id", protocol.HeaderMsgID},
-	{"unique", protocol.HeaderUnique},
-	{"unique_until", protocol.HeaderUniqueUntil},
-	{"on_conflict", protocol.HeaderOnConflict},
-	{"settle", protocol.HeaderSettle},
-}
-
+// pushParameters are the parameters of a push: its headers of the protocol, and the headers of its item.
 var pushParameters = func() []string {
-	all := []string{"priority", "header"}
-	for _, h := range pushHeaders {
-		all = append(all, h.parameter)
+	var all []string
+	for i := range protocol.PushHeaders {
+		all = append(all, protocol.PushHeaders[i].Word)
 	}
-	return all
+	return slices.Insert(all, 1, "header")
 }()
 
 // traceHeaders are headers of HTTP that go with the item, so that a trace goes on.
@@ -50,8 +37,12 @@ func push(in *input) (*answer, *refusal) {
 	if why != nil {
 		return nil, why
 	}
-	for _, h := range pushHeaders {
-		if why := in.setHeader(m, h.parameter, h.header); why != nil {
+	for i := range protocol.PushHeaders {
+		h := &protocol.PushHeaders[i]
+		if h.Name == protocol.HeaderPriority {
+			continue // the subject has it
+		}
+		if why := in.setHeader(m, h.Word, h.Name); why != nil {
 			return nil, why
 		}
 	}

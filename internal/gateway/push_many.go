@@ -187,18 +187,12 @@ var itemInstead = "a field of the item: " + strings.Join(itemFields, ", ")
 
 // readField reads a field that is a header of the protocol.
 func readField(field, value string) (header, text string, why *refusal) {
-	for _, h := range pushHeaders {
-		if h.parameter == field {
-			header = h.header
-		}
-	}
-	if field == "priority" {
-		header = protocol.HeaderPriority
-	}
-	if header == "" {
+	at := slices.IndexFunc(protocol.PushHeaders, func(h protocol.PushHeader) bool { return h.Word == field })
+	if at < 0 {
 		return "", "", refusef(protocol.CodeBadRequest, "field %.80q: expected some of %s", field, strings.Join(itemFields, ", "))
 	}
-	if field == "priority" || field == "weight" {
+	header = protocol.PushHeaders[at].Name
+	if _, is := protocol.PushHeaders[at].Type.(int64); is {
 		var n *int64
 		if json.Unmarshal([]byte(value), &n) != nil || n == nil {
 			return "", "", refusef(protocol.CodeBadRequest, "%s is %.40s: expected an integer", field, value)

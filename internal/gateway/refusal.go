@@ -40,8 +40,11 @@ func badRequest(err error) *refusal {
 // inParameters replaces the names of headers by the names of parameters. Of two names with the same beginning the
 // longer one comes first.
 var inParameters = func() *strings.Replacer {
-	names := map[string]string{protocol.HeaderPriority: "priority", protocol.HeaderAck: "ack", protocol.HeaderBundle: "the number of items"}
-	for _, h := range slices.Concat(pushHeaders, takeHeaders) {
+	names := map[string]string{protocol.HeaderAck: "ack", protocol.HeaderBundle: "the number of items"}
+	for i := range protocol.PushHeaders {
+		names[protocol.PushHeaders[i].Name] = protocol.PushHeaders[i].Word
+	}
+	for _, h := range takeHeaders {
 		names[h.header] = h.parameter
 	}
 	var pairs []string

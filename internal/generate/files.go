@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // generate returns each generated file, and each file with a generated region, by its path from the root.
@@ -35,32 +37,37 @@ func generate(root string) (map[string][]byte, error) {
 			return nil, err
 		}
 	}
-	for name, region := range map[string]func([]field) string{
-		"docs/protocol/admin.md":        pageRegion,
-		"internal/gateway/openapi.yaml": openAPIRegion,
+	for _, r := range []struct{ file, region, text string }{
+		{"docs/protocol/admin.md", "config", pageRegion(config)},
+		{"internal/gateway/openapi.yaml", "config", openAPIRegion(config)},
+		{"internal/gateway/openapi.yaml", "parameters of a push", pushParameters(protocol.PushHeaders)},
+		{"internal/gateway/openapi.yaml", "fields of a pushed item", pushFields(protocol.PushHeaders)},
 	} {
-		before, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil {
-			return nil, err
+		before := files[r.file]
+		if before == nil {
+			if before, err = os.ReadFile(filepath.Join(root, r.file)); err != nil {
+				return nil, err
+			}
 		}
-		after, err := replaceRegion(string(before), region(config))
+		after, err := replaceRegion(string(before), r.region, r.text)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return nil, fmt.Errorf("%s: %w", r.file, err)
 		}
-		files[name] = []byte(after)
+		files[r.file] = []byte(after)
 	}
 	return files, nil
 }
 
-// replaceRegion replaces the text between the lines with "generated: config" and "/generated".
-func replaceRegion(text, by string) (string, error) {
-	before, rest, begins := strings.Cut(text, "generated: config")
+// replaceRegion replaces the text between the lines with "generated: <region>" and "/generated".
+func replaceRegion(text, region, by string) (string, error) {
+	begin := "generated: " + region
+	before, rest, begins := strings.Cut(text, begin)
 	inside, _, ends := strings.Cut(rest, "/generated")
 	if !begins || !ends {
-		return "", fmt.Errorf("expected a line with generated: config, and one with /generated")
+		return "", fmt.Errorf("expected a line with %s, and one with /generated", begin)
 	}
 	first, _, _ := strings.Cut(inside, "\n") // the rest of the line that begins the region
 	last := inside[strings.LastIndexByte(inside, '\n')+1:]
 	after := rest[len(inside):]
-	return before + "generated: config" + first + "\n" + by + last + after, nil
+	return before + begin + first + "\n" + by + last + after, nil
 }

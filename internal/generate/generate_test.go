@@ -142,7 +142,7 @@ func TestRegions(t *testing.T) {
 		"a\n<!-- generated: config -->\nb\n":                                 "",
 		"a\n<!-- /generated -->\nb\n":                                        "",
 	} {
-		if got, err := replaceRegion(before, "new\n"); got != want || (err != nil) != (want == "") {
+		if got, err := replaceRegion(before, "config", "new\n"); got != want || (err != nil) != (want == "") {
 			t.Errorf("%q becomes %q, %v; expected %q", before, got, err, want)
 		}
 	}

@@ -13,6 +13,18 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
+// ofPush are our headers of a push, and expectedOfPush their names in a sentence.
+var ofPush, expectedOfPush = func() (map[string]bool, string) {
+	all, names := make(map[string]bool), []string(nil)
+	for i := range protocol.PushHeaders {
+		if name := protocol.PushHeaders[i].Name; strings.HasPrefix(name, protocol.HeaderPrefix) {
+			all[name], names = true, append(names, name)
+		}
+	}
+	last := len(names) - 1
+	return all, strings.Join(names[:last], ", ") + " or " + names[last]
+}()
+
 // itemHeaders reads the headers of a pushed item.
 type itemHeaders struct {
 	*Wire
@@ -84,13 +96,9 @@ func (h *itemHeaders) readOurs(key string, values []string) *failure.Failure {
 		protocol.HeaderOriginID, protocol.HeaderExpires, protocol.HeaderSchedule, protocol.HeaderScheduledAt,
 		protocol.HeaderSource, protocol.HeaderSourceSubject, protocol.HeaderSourceSeq, protocol.HeaderSourceTime, protocol.HeaderSourceMsgID, protocol.HeaderSourceID:
 		return nil // an answer's: items are forwarded as they are
-	case protocol.HeaderPriority, protocol.HeaderDelay, protocol.HeaderNotBefore, protocol.HeaderTTL, protocol.HeaderSettle,
-		protocol.HeaderKey, protocol.HeaderWeight, protocol.HeaderUnique, protocol.HeaderUniqueUntil, protocol.HeaderOnConflict:
-	default:
-		return failure.Newf(400, "header %s is none of a push: expected %s, %s, %s, %s, %s, %s, %s, %s, %s or %s",
-			failure.Quote(key), protocol.HeaderPriority, protocol.HeaderKey, protocol.HeaderWeight,
-			protocol.HeaderDelay, protocol.HeaderNotBefore, protocol.HeaderTTL, protocol.HeaderSettle,
-			protocol.HeaderUnique, protocol.HeaderUniqueUntil, protocol.HeaderOnConflict)
+	}
+	if !ofPush[key] {
+		return failure.Newf(400, "header %s is none of a push: expected %s", failure.Quote(key), expectedOfPush)
 	}
 	value, f := single(key, values)
 	if f != nil {

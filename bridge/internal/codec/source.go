@@ -32,10 +32,15 @@ type sourced struct {
 }
 
 // mapped are the headers of a push for the fields of a source's map.
-var mapped = map[string]string{
-	"priority": protocol.HeaderPriority, "key": protocol.HeaderKey, "weight": protocol.HeaderWeight, "delay": protocol.HeaderDelay,
-	"not_before": protocol.HeaderNotBefore, "ttl": protocol.HeaderTTL, "unique": protocol.HeaderUnique, "on_conflict": protocol.HeaderOnConflict,
-}
+var mapped = func() map[string]string {
+	all := make(map[string]string)
+	for i := range protocol.PushHeaders {
+		if h := &protocol.PushHeaders[i]; h.Mapped {
+			all[h.Word] = h.Name
+		}
+	}
+	return all
+}()
 
 // Sourced returns a maker of items for a source of a queue. Constant values in the definition have to be values
 // that a push may have.

@@ -1,0 +1,195 @@
+package protocol_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/pqbridge/pqbridge/protocol"
+)
+
+// surface is a place that has something for each header of a push.
+type surface struct {
+	file   string // from the root
+	what   string // what it has for a header
+	within string // a pattern of the part of the file; "": the whole file
+	text   func(pushHeader) string
+	of     func(pushHeader) bool // which headers it is about; nil: all
+	absent map[string]string     // by word: the headers for which it has nothing, and why
+}
+
+// pushHeader is a header with the spellings of its names.
+type pushHeader struct {
+	*protocol.PushHeader
+	constant string // of package protocol
+	shown    string // the constant of the header that an item shows
+}
+
+func (h pushHeader) inGo() string {
+	name := title(camel(strings.ReplaceAll(h.Word, "_", " ")))
+	return strings.NewReplacer("Ttl", "TTL", "Id", "ID").Replace(name)
+}
+
+// option is the name of the function that makes the option in Go.
+func (h pushHeader) option() string {
+	if h.Name == protocol.HeaderUniqueUntil {
+		return "UniqueUntilLeased" // its only value
+	}
+	return h.inGo()
+}
+
+// shownInGo is the field of an item in Go.
+func (h pushHeader) shownInGo() string { return strings.TrimPrefix(h.shown, "Header") }
+
+func (h pushHeader) inJS() string   { return camel(strings.ReplaceAll(h.Word, "_", " ")) }
+func (h pushHeader) inFlag() string { return strings.ReplaceAll(h.Word, "_", "-") }
+
+func isShown(h pushHeader) bool  { return h.Shown != "" }
+func isMapped(h pushHeader) bool { return h.Mapped }
+
+func named(h pushHeader) string     { return strconv.Quote(h.Name) }
+func nameShown(h pushHeader) string { return strconv.Quote(h.Shown) }
+func constant(h pushHeader) string  { return "protocol." + h.constant }
+func showed(h pushHeader) string    { return "protocol." + h.shown }
+func inTicks(h pushHeader) string   { return "`" + h.Name + "`" }
+
+// Reasons that several surfaces share.
+const (
+	handsOver = "the method that hands an item over sends it"
+	onItself  = "an item that is put back has its own id"
+	asDue     = "a line says when the item is due"
+)
+
+var surfaces = []surface{
+	{file: "client/push.go", what: "an option", text: func(h pushHeader) string { return "func " + h.option() + "(" }, absent: map[string]string{"settle": handsOver}},
+	{file: "client/push.go", what: "its constant", text: constant, absent: map[string]string{"priority": "the subject has it", "settle": handsOver}},
+	{file: "clients/js/src/push.js", what: "its name", text: named},
+	{file: "clients/js/src/push.js", what: "an option", within: `const itemOptions = .*`, text: func(h pushHeader) string { return strconv.Quote(h.inJS()) }, absent: map[string]string{"settle": handsOver}},
+	{file: "clients/js/index.d.ts", what: "an option", within: `(?s)export interface ItemOptions \{.*?\n\}`, text: func(h pushHeader) string { return "\n  " + h.inJS() + "?: " }, absent: map[string]string{"settle": handsOver}},
+	{file: "clients/python/pqbridge/push.py", what: "its name", text: named},
+	{file: "clients/python/pqbridge/push.py", what: "a field of NewItem", within: `(?s)class NewItem:.*?\n    def `, text: func(h pushHeader) string { return "\n    " + h.Word + ": " }, absent: map[string]string{"settle": handsOver}},
+	{file: "clients/python/pqbridge/queue.py", what: "an argument of push", within: `(?s)async def push\(.*?\) -> `, text: func(h pushHeader) string { return " " + h.Word + ": " }, absent: map[string]string{"settle": handsOver}},
+	{file: "cmd/pq/push.go", what: "a flag", within: `(?s)\) flags\(.*?\n\}`, text: func(h pushHeader) string {
+		if h.Name == protocol.HeaderMsgID {
+			return `"id"`
+		}
+		return strconv.Quote(h.inFlag())
+	}},
+
+	{file: "docs/protocol.md", what: "its line in the list of headers", within: `(?s)\n## Headers\n.*?\n## `, text: inTicks},
+	{file: "docs/protocol/push.md", what: "a line that describes it", text: func(h pushHeader) string { return "\n- " + inTicks(h) + ":" }},
+	{file: "docs/http.md", what: "the parameter", within: `.*/push` + "`" + ` \(.*`, text: func(h pushHeader) string { return "`" + h.Word + "`" }},
+	{file: "bridge/malformed_test.go", what: "a push with a wrong value", within: `(?m:^\t\{"pq\.jobs\.push.*\n)+(?s:.*)`, text: func(h pushHeader) string { return "[]string{" + named(h) }},
+	{file: "bridge/longest_messages_test.go", what: "the longest value", within: `"all that an item may have", "pq\.jobs\.push(?s:.*?)\)\}`, text: named,
+		absent: map[string]string{"priority": "the subject has it", "not_before": "in place of a delay", "settle": "it needs a lease"}},
+
+	{file: "clients/js/index.d.ts", what: "a field of SourceMap", within: `export type SourceMap = .*`, of: isMapped, text: func(h pushHeader) string { return strconv.Quote(h.Word) }},
+	{file: "clients/python/pqbridge/sources.py", what: "a field of SourceMap", within: `(?s)class SourceMap\(.*?\n\n\n`, of: isMapped, text: func(h pushHeader) string { return "\n    " + h.Word + ": " }},
+	{file: "docs/protocol/sources.md", what: "a property of items", within: "- `map`.*", of: isMapped, text: func(h pushHeader) string { return "`" + h.Word + "`" }},
+
+	{file: "bridge/internal/codec/answer.go", what: "the header that items show", of: isShown, text: showed},
+	{file: "bridge/internal/codec/import.go", what: "the header that items show", within: `(?s)func readImportHeader.*?\n\}`, of: isShown, text: showed},
+	{file: "client/item.go", what: "the header that items show", of: isShown, text: showed, absent: map[string]string{"ttl": "lists show when an item expires"}},
+	{file: "client/import.go", what: "the header that items show", of: isShown, text: showed},
+	{file: "internal/gateway/item.go", what: "the header that items show", of: isShown, text: showed},
+	{file: "clients/js/src/itemdata.js", what: "the header that items show", of: isShown, text: nameShown},
+	{file: "clients/python/pqbridge/item_data.py", what: "the header that items show", of: isShown, text: nameShown},
+	{file: "clients/python/pqbridge/imported.py", what: "the header that items show", of: isShown, text: nameShown},
+	{file: "docs/protocol/import.md", what: "the header that items show", of: isShown, text: func(h pushHeader) string { return "`" + h.Shown + "`" }},
+	{file: "cmd/pq/import_line.go", what: "the field of an item that is put back", within: `(?s)\) line\(.*?\n\}`, of: isShown, text: func(h pushHeader) string { return h.shownInGo() + ": " }, absent: map[string]string{"delay": asDue, "not_before": asDue}},
+	{file: "cmd/pq/import_line.go", what: "the option of an item that is pushed", within: `(?s)\) pushLine\(.*?\n\}`, of: isShown, text: func(h pushHeader) string { return "client." + h.option() + "(" }, absent: map[string]string{"delay": asDue}},
+}
+
+// Each surface has each header of the table, unless it says why not.
+func TestPushHeaders(t *testing.T) {
+	t.Parallel()
+	var all []pushHeader
+	constants := headerConstants(t)
+	for i := range protocol.PushHeaders {
+		h := &protocol.PushHeaders[i]
+		if constants[h.Name] == "" || h.Shown != "" && constants[h.Shown] == "" {
+			t.Fatalf("protocol/header.go has no constant for %s, or for %s", h.Name, h.Shown)
+		}
+		all = append(all, pushHeader{h, constants[h.Name], constants[h.Shown]})
+	}
+	for _, s := range surfaces {
+		s.check(t, all)
+	}
+}
+
+func (s *surface) check(t *testing.T, all []pushHeader) {
+	t.Helper()
+	part := read(t, "../"+s.file)
+	if s.within != "" {
+		if part = regexp.MustCompile(s.within).FindString(part); part == "" {
+			t.Errorf("%s: found no part like %s: change the pattern in protocol/pushheaders_test.go", s.file, s.within)
+			return
+		}
+	}
+	for word, why := range s.absent {
+		if why == "" || !slices.ContainsFunc(all, func(h pushHeader) bool { return h.Word == word }) {
+			t.Errorf("%s: %q is listed as absent, and is no header of a push, or has no reason", s.file, word)
+		}
+	}
+	for _, h := range all {
+		if s.of != nil && !s.of(h) {
+			continue
+		}
+		text := s.text(h)
+		switch has, why := strings.Contains(part, text), s.absent[h.Word]; {
+		case !has && why == "":
+			t.Errorf("%s lacks %q: %s for the header %s of a push. Write it, or say in protocol/pushheaders_test.go why the file has none", s.file, strings.TrimSpace(text), s.what, h.Name)
+		case has && why != "":
+			t.Errorf("%s has %q, and the header %s of a push is listed as absent there", s.file, strings.TrimSpace(text), h.Name)
+		}
+	}
+}
+
+// headerConstants are the names of the constants of headers, by their values.
+func headerConstants(t *testing.T) map[string]string {
+	t.Helper()
+	names := make(map[string]string)
+	eachText(t, "header.go", func(name, value string) { names[value] = name })
+	return names
+}
+
+// eachText calls f with the constants of a file of package protocol that are texts.
+func eachText(t *testing.T, file string, f func(name, value string)) {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		spec, is := n.(*ast.ValueSpec)
+		if !is || len(spec.Values) == 0 {
+			return true
+		}
+		if literal, is := spec.Values[0].(*ast.BasicLit); is && literal.Kind == token.STRING {
+			value, err := strconv.Unquote(literal.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f(spec.Names[0].Name, value)
+		}
+		return true
+	})
+}
+
+// The row of a header has what its readers need.
+func TestPushHeaderRows(t *testing.T) {
+	t.Parallel()
+	seen := make(map[string]bool)
+	for _, h := range protocol.PushHeaders {
+		if row := fmt.Sprintf("%+v", h); seen[h.Name] || seen[h.Word] || h.Word == "" || h.Type == nil || h.Doc == "" || strings.HasSuffix(h.Doc, ".") {
+			t.Errorf("%s: a second one of its name, or a field is missing, or its Doc is no part of a sentence", row)
+		}
+		seen[h.Name], seen[h.Word] = true, true
+	}
+}
