@@ -83,10 +83,18 @@ const (
 
 // Which limit is reached, in an [ErrBusy] of code 429.
 const (
-	ReasonBusy       = protocol.ReasonBusy       // requests in flight, at the bridge
-	ReasonFull       = protocol.ReasonFull       // items in the queue
-	ReasonRemembered = protocol.ReasonRemembered // ids that the queue remembers
-	ReasonStoreFull  = protocol.ReasonStoreFull  // bytes in the log of the store
+	ReasonBusy          = protocol.ReasonBusy          // requests in flight, at the bridge
+	ReasonFull          = protocol.ReasonFull          // items in the queue
+	ReasonRemembered    = protocol.ReasonRemembered    // ids that the queue remembers
+	ReasonSchedules     = protocol.ReasonSchedules     // schedules of the queue
+	ReasonSources       = protocol.ReasonSources       // sources of the queue, or of the store
+	ReasonLinks         = protocol.ReasonLinks         // links of the queue, or of the store
+	ReasonQuotaRequests = protocol.ReasonQuotaRequests // requests a second of the tenant
+	ReasonQuotaQueues   = protocol.ReasonQuotaQueues   // queues of the tenant
+	ReasonQuotaItems    = protocol.ReasonQuotaItems    // items of the tenant
+	ReasonQuotaBytes    = protocol.ReasonQuotaBytes    // bytes of items of the tenant
+	ReasonQuotaWaiting  = protocol.ReasonQuotaWaiting  // waiting pops of the tenant
+	ReasonStoreFull     = protocol.ReasonStoreFull     // bytes in the log of the store
 )
 
 // Reasons of 409. It has none if too many pops wait.
@@ -96,6 +104,7 @@ const (
 	ReasonAnotherKey    = protocol.ReasonAnotherKey    // the item to be replaced has another key
 	ReasonLeaseRequired = protocol.ReasonLeaseRequired // leases of keys are counted
 	ReasonOnlyMin       = protocol.ReasonOnlyMin       // pops know the next item of each key alone
+	ReasonHeld          = protocol.ReasonHeld          // a link holds the item, or items
 )
 
 // Error is the error of a request: a bridge's answer, or the reason why there was none.

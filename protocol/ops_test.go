@@ -1,12 +1,7 @@
 package protocol_test
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
-	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -56,35 +51,5 @@ func TestEvents(t *testing.T) {
 				t.Errorf("docs/protocol/events.md describes %s, which is none", name)
 			}
 		}
-	}
-}
-
-// Each reason of an error is one of an operation.
-func TestReasons(t *testing.T) {
-	t.Parallel()
-	f, err := parser.ParseFile(token.NewFileSet(), "status.go", nil, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
-	reasons := make(map[protocol.Reason]bool)
-	ast.Inspect(f, func(n ast.Node) bool {
-		spec, is := n.(*ast.ValueSpec)
-		if !is || !strings.HasPrefix(spec.Names[0].Name, "Reason") {
-			return true
-		}
-		text, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
-		if err != nil {
-			t.Fatal(err)
-		}
-		reasons[protocol.Reason(text)] = true
-		return true
-	})
-	for i := range protocol.Ops {
-		for _, r := range protocol.Ops[i].Reasons() {
-			delete(reasons, r)
-		}
-	}
-	for r := range maps.Keys(reasons) {
-		t.Errorf("no operation has the reason %s", r)
 	}
 }

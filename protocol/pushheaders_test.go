@@ -2,11 +2,6 @@ package protocol_test
 
 import (
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
-	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,22 +9,15 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// surface is a place that has something for each header of a push.
-type surface struct {
-	file   string // from the root
-	what   string // what it has for a header
-	within string // a pattern of the part of the file; "": the whole file
-	text   func(pushHeader) string
-	of     func(pushHeader) bool // which headers it is about; nil: all
-	absent map[string]string     // by word: the headers for which it has nothing, and why
-}
-
 // pushHeader is a header with the spellings of its names.
 type pushHeader struct {
 	*protocol.PushHeader
 	constant string // of package protocol
 	shown    string // the constant of the header that an item shows
 }
+
+func (h pushHeader) word() string   { return h.Word }
+func (h pushHeader) called() string { return "the header " + h.Name + " of a push" }
 
 func (h pushHeader) inGo() string {
 	name := title(camel(strings.ReplaceAll(h.Word, "_", " ")))
@@ -66,7 +54,8 @@ const (
 	asDue     = "a line says when the item is due"
 )
 
-var surfaces = []surface{
+// ofHeaders are the places that have something for each header of a push.
+var ofHeaders = []surface[pushHeader]{
 	{file: "client/push.go", what: "an option", text: func(h pushHeader) string { return "func " + h.option() + "(" }, absent: map[string]string{"settle": handsOver}},
 	{file: "client/push.go", what: "its constant", text: constant, absent: map[string]string{"priority": "the subject has it", "settle": handsOver}},
 	{file: "clients/js/src/push.js", what: "its name", text: named},
@@ -118,36 +107,8 @@ func TestPushHeaders(t *testing.T) {
 		}
 		all = append(all, pushHeader{h, constants[h.Name], constants[h.Shown]})
 	}
-	for _, s := range surfaces {
-		s.check(t, all)
-	}
-}
-
-func (s *surface) check(t *testing.T, all []pushHeader) {
-	t.Helper()
-	part := read(t, "../"+s.file)
-	if s.within != "" {
-		if part = regexp.MustCompile(s.within).FindString(part); part == "" {
-			t.Errorf("%s: found no part like %s: change the pattern in protocol/pushheaders_test.go", s.file, s.within)
-			return
-		}
-	}
-	for word, why := range s.absent {
-		if why == "" || !slices.ContainsFunc(all, func(h pushHeader) bool { return h.Word == word }) {
-			t.Errorf("%s: %q is listed as absent, and is no header of a push, or has no reason", s.file, word)
-		}
-	}
-	for _, h := range all {
-		if s.of != nil && !s.of(h) {
-			continue
-		}
-		text := s.text(h)
-		switch has, why := strings.Contains(part, text), s.absent[h.Word]; {
-		case !has && why == "":
-			t.Errorf("%s lacks %q: %s for the header %s of a push. Write it, or say in protocol/pushheaders_test.go why the file has none", s.file, strings.TrimSpace(text), s.what, h.Name)
-		case has && why != "":
-			t.Errorf("%s has %q, and the header %s of a push is listed as absent there", s.file, strings.TrimSpace(text), h.Name)
-		}
+	for i := range ofHeaders {
+		ofHeaders[i].check(t, all)
 	}
 }
 
@@ -157,29 +118,6 @@ func headerConstants(t *testing.T) map[string]string {
 	names := make(map[string]string)
 	eachText(t, "header.go", func(name, value string) { names[value] = name })
 	return names
-}
-
-// eachText calls f with the constants of a file of package protocol that are texts.
-func eachText(t *testing.T, file string, f func(name, value string)) {
-	t.Helper()
-	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ast.Inspect(parsed, func(n ast.Node) bool {
-		spec, is := n.(*ast.ValueSpec)
-		if !is || len(spec.Values) == 0 {
-			return true
-		}
-		if literal, is := spec.Values[0].(*ast.BasicLit); is && literal.Kind == token.STRING {
-			value, err := strconv.Unquote(literal.Value)
-			if err != nil {
-				t.Fatal(err)
-			}
-			f(spec.Names[0].Name, value)
-		}
-		return true
-	})
 }
 
 // The row of a header has what its readers need.

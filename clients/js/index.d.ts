@@ -1089,9 +1089,9 @@ export class ForbiddenError extends PQError {}
 export class EmptyError extends PQError {}
 /** 404: there is no such item or no such queue. */
 export class NotFoundError extends PQError {}
-/** 409 with a reason: `leased`, `not_leased`, `another_key`, `lease_required`, `only_min`. */
+/** 409 with a reason: `leased`, `held`, `not_leased`, `another_key`, `lease_required`, `only_min`. */
 export class ConflictError extends PQError {}
-/** 410: the lease is no longer valid. `reason` is `gone`, `taken` or `expired`. */
+/** 410: the lease is no longer valid. `reason` is `gone`, `taken`, `returned` or `expired`. */
 export class LeaseLostError extends PQError {}
 /** 413: larger than the NATS server's max_payload allows. */
 export class TooLargeError extends PQError {}

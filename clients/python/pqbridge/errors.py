@@ -65,7 +65,7 @@ class ConflictError(PQError):
 
 
 class LeaseLostError(PQError):
-    """410: the lease is no longer valid. reason says why: gone, taken, expired, …"""
+    """410: the lease is no longer valid. reason says why: gone, taken, returned or expired."""
 
 
 class TooLargeError(PQError):
