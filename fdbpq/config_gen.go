@@ -121,6 +121,26 @@ func defaultConfig() Config {
 	}
 }
 
+// newestField is the version of the newest field.
+const newestField = 6
+
+// version is that of the first program that keeps all fields of the configuration.
+func (c *Config) version() int64 {
+	switch {
+	case c.MaxInterruptions != "":
+		return 6
+	case c.Backoff != "":
+		return 5
+	case c.DeadLettersFrom != "" || c.MaxBytes != 0 || c.HandOver != "" || c.Strict:
+		return 4
+	case c.Fair != "" || c.Rate != (Rate{}) || c.KeyRate != (Rate{}):
+		return 3
+	case c.KeyLimit != 0 || c.KeyOrder:
+		return 2
+	}
+	return 1
+}
+
 // checkBounds returns an error for the first field that is beyond its bounds.
 func (c *Config) checkBounds() error {
 	if c.Lease < 0 || c.Lease > Duration(MaxLease) {

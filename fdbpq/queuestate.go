@@ -46,25 +46,26 @@ func (s *queueState) keyLimited() bool { return s.config.limitsKeys() || s.keysL
 // A queue's state has a version of its own, the lowest one that knows all that the queue
 // uses: earlier versions of this program would damage the rest, or forget it when they write
 // the state. So they refuse the queue, and serve all others. What is new takes the next
-// number with its first use. TestEarlierProgramsRefuse knows what each of them reads.
+// number with its first use: since in protocol/config.go is that of a field of the configuration,
+// and constants here are those of all else. TestEarlierProgramsRefuse knows what each of them reads.
 const (
 	stateVersion = 1
 
 	// stateKeyed is the version of a queue whose items have had keys.
 	stateKeyed = 2
 
-	// stateTurns is the version of a queue with rates, a fair order, or settings of keys.
+	// stateTurns is the version of a queue with a fair order, a rate of keys that has changed, or settings of keys.
 	stateTurns = 3
 
-	// stateUnique is the version of a queue whose items have had unique values, or whose
-	// configuration has what no program before it keeps.
+	// stateUnique is the version of a queue whose items have had unique values, or that limits keys and has had none:
+	// of keys, programs of stateKeyed keep the limits alone.
 	stateUnique = 4
 
 	// stateBorn is the version of a queue that has had a backoff, or schedules.
 	stateBorn = 5
 
-	// stateCounts is the version of a queue that has a max_interruptions of its own.
-	stateCounts = 6
+	// stateNewest is the greatest version.
+	stateNewest = max(stateBorn, newestField)
 
 	flagPaused  = 1 << 0
 	flagDeleted = 1 << 1
@@ -117,20 +118,18 @@ func (s *queueState) pack() ([]byte, error) {
 
 // version is that of the first program that can serve the queue.
 func (s *queueState) version() int64 {
-	c := &s.config
+	version := s.config.version()
 	switch {
-	case c.MaxInterruptions != "":
-		return stateCounts
 	case s.born > 0:
-		return stateBorn
-	case s.unique || c.DeadLettersFrom != "" || c.HandOver != "" || c.Strict || c.MaxBytes > 0 || !s.keyed && c.limitsKeys():
-		return stateUnique
-	case c.Rate != (Rate{}) || c.KeyRate != (Rate{}) || c.Fair != "" || s.keysSet > 0 || s.fairOrder > 0 || s.keyRateSince > 0:
-		return stateTurns
+		return max(version, stateBorn)
+	case s.unique || !s.keyed && s.config.limitsKeys():
+		return max(version, stateUnique)
+	case s.keysSet > 0 || s.fairOrder > 0 || s.keyRateSince > 0:
+		return max(version, stateTurns)
 	case s.keyed:
-		return stateKeyed
+		return max(version, stateKeyed)
 	}
-	return stateVersion
+	return version
 }
 
 // stateHead is what a state row begins with. It is enough to tell whether there is such a
@@ -142,8 +141,8 @@ func parseStateHead(b []byte) (head stateHead, rest []byte, err error) {
 	if r.Ints(&head.version, &head.generation, &head.flags); r.Err() != nil {
 		return stateHead{}, nil, fmt.Errorf("damaged queue state: %w", r.Err())
 	}
-	if head.version < stateVersion || head.version > stateCounts {
-		return stateHead{}, nil, fmt.Errorf("queue state has format %d: this version reads %d to %d", head.version, stateVersion, stateCounts)
+	if head.version < stateVersion || head.version > stateNewest {
+		return stateHead{}, nil, fmt.Errorf("queue state has format %d: this version reads %d to %d", head.version, stateVersion, stateNewest)
 	}
 	return head, r.Rest(), nil
 }

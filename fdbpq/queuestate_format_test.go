@@ -1,8 +1,12 @@
 package fdbpq_test
 
 import (
+	"bytes"
 	"fmt"
+	"os"
+	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +25,8 @@ func (e earlierProgram) serves(state []byte) bool {
 	return err == nil && format >= 1 && format <= e.format
 }
 
-// knownFrom are the fields of configurations with the format of the first program that keeps them.
+// knownFrom are the fields of configurations that a program of 0.1.0 keeps, with the format of the first program that did: a
+// queue that has had no key needs more than one with keys to keep the limits of keys. It gets no further fields.
 var knownFrom = map[string]int64{
 	"priority": 1, "lease": 1, "ttl": 1, "max_deliveries": 1, "dead_letter": 1, "dead_letter_expired": 1,
 	"dedup_window": 1, "dedup_limit": 1, "ties": 1, "max_length": 1, "overflow": 1,
@@ -31,33 +36,133 @@ var knownFrom = map[string]int64{
 	"max_interruptions": 6,
 }
 
+// keptByReleases are the fields of configurations of each release, by their names in Go.
+func keptByReleases(t *testing.T) map[string][]string {
+	t.Helper()
+	files, err := filepath.Glob("../e2e/testdata/releases/*/api/fdbpq.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("the API of releases: %v, %v", files, err)
+	}
+	kept := make(map[string][]string)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		release := filepath.Base(filepath.Dir(filepath.Dir(file)))
+		for line := range strings.Lines(string(text)) {
+			if field, is := strings.CutPrefix(line, "type Config struct, "); is {
+				name, _, _ := strings.Cut(field, " ")
+				kept[release] = append(kept[release], name)
+			}
+		}
+		if len(kept[release]) == 0 {
+			t.Fatalf("%s has no fields of Config", file)
+		}
+	}
+	return kept
+}
+
+// sample is a value of a field, as JSON, that no queue has unless somebody sets it.
+func sample(t *testing.T, field reflect.StructField, name string) string {
+	t.Helper()
+	value, is := map[string]string{
+		"dead_letter": `"q-dead"`, "dead_letters_from": `"*"`, "hand_over": `"*"`, "ties": `"oldest"`, "overflow": `"evict"`,
+		"fair": `"priority"`, "backoff": `["7s"]`, "max_interruptions": "7",
+	}[name]
+	switch {
+	case is:
+		return value
+	case field.Type == reflect.TypeFor[fdbpq.Duration]():
+		return `"7s"`
+	case field.Type == reflect.TypeFor[fdbpq.Rate]():
+		return `"5/1m"`
+	case field.Type.Kind() == reflect.Bool:
+		return "true"
+	case field.Type.Kind() == reflect.Int64:
+		return "7"
+	}
+	t.Fatalf("the field %s is a text: expected a value of it in sample of fdbpq/queuestate_format_test.go, another one than its default", name)
+	return ""
+}
+
+// fieldName is the name of a field of a configuration in JSON.
+func fieldName(field reflect.StructField) string {
+	name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+	return name
+}
+
+// formatWith is the format of the state of a queue in which one field is set.
+func formatWith(t *testing.T, field reflect.StructField) int64 {
+	t.Helper()
+	name := fieldName(field)
+	config, err := fdbpq.DefaultConfig().Merge(fmt.Appendf(nil, `{%q:%s}`, name, sample(t, field, name)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	row, err := fdbpq.StateRow(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	format, _, err := tuple.ConsumeInt(row)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return format
+}
+
+// A field of the configuration that a release does not have needs a format that no program of that release reads: the
+// program would drop the field when it writes the state.
+func TestNewFieldsHaveNewFormats(t *testing.T) {
+	t.Parallel()
+	config := reflect.TypeFor[fdbpq.Config]()
+	for release, kept := range keptByReleases(t) {
+		var newest int64 // that a program of the release reads
+		for _, name := range kept {
+			field, is := config.FieldByName(name)
+			if !is {
+				t.Errorf("release %s has the field %s, which is gone", release, name)
+				continue
+			}
+			newest = max(newest, formatWith(t, field))
+		}
+		for field := range config.Fields() {
+			if slices.Contains(kept, field.Name) {
+				continue
+			}
+			if format := formatWith(t, field); format <= newest {
+				t.Errorf("a queue with %s has a state of format %d, which programs of %s read, and they drop the field when they write the state: expected since=%d, or more, in protocol/config.go",
+					fieldName(field), format, release, newest+1)
+			}
+		}
+	}
+}
+
+// A queue without a configuration has the row that programs of 0.1.0 write: a new field is left out as long as nobody sets it.
+func TestPlainQueueHasTheRowOfEarlierPrograms(t *testing.T) {
+	t.Parallel()
+	const config = `{"priority":0,"lease":"0s","ttl":"0s","max_deliveries":16,"dead_letter":"","dead_letter_expired":false,"dead_letters_from":"",` +
+		`"dedup_window":"2m0s","dedup_limit":1000000,"ties":"newest","max_length":0,"max_bytes":0,"overflow":"refuse","key_limit":0,"key_order":false,` +
+		`"fair":"","rate":"","key_rate":"","hand_over":"","backoff":"","attempts":16,"strict":false}`
+	want := tuple.AppendBytes(tuple.AppendInt(tuple.AppendInt(tuple.AppendInt(nil, 1), 1), 0), []byte(config))
+	if row, err := fdbpq.StateRow(fdbpq.DefaultConfig()); err != nil || !bytes.Equal(row, want) {
+		t.Errorf("a queue without a configuration has the row %q, %v, and programs of 0.1.0 write %q: a new field has a zero that stands for its default, so that the row leaves it out (omittedSince in internal/generate/stored.go)", row, err, want)
+	}
+}
+
 // A program refuses a queue that uses what the program does not know: it would break what the
 // queue promises, or lose it.
 func TestEarlierProgramsRefuse(t *testing.T) {
 	t.Parallel()
-	fields := reflect.TypeFor[fdbpq.Config]()
 	uses := make(map[string]func(f *fixture))
 	formats := make(map[string]int64)
-	for i := range fields.NumField() {
-		name, _, _ := strings.Cut(fields.Field(i).Tag.Get("json"), ",")
-		format, listed := knownFrom[name]
-		if !listed {
-			t.Fatalf("the field %s is new: expected the format of the first program that knows it", name)
-		}
-		value, is := map[string]string{
-			"dead_letter": `"q-dead"`, "dead_letters_from": `"*"`, "hand_over": `"*"`, "ties": `"oldest"`, "overflow": `"evict"`,
-			"fair": `"priority"`, "rate": `"5/1m"`, "key_rate": `"5/1m"`, "lease": `"7s"`, "ttl": `"7s"`, "dedup_window": `"7s"`,
-			"backoff": `["7s"]`,
-		}[name]
-		switch {
-		case is:
-		case fields.Field(i).Type.Kind() == reflect.Bool:
-			value = "true"
-		default:
-			value = "7"
-		}
+	for field := range reflect.TypeFor[fdbpq.Config]().Fields() {
+		name := fieldName(field)
+		value := sample(t, field, name)
 		uses["config "+name] = func(f *fixture) { f.configure("q", fmt.Sprintf(`{%q:%s}`, name, value)) }
-		formats["config "+name] = format
+		if formats["config "+name] = knownFrom[name]; knownFrom[name] == 0 {
+			formats["config "+name] = formatWith(t, field) // TestNewFieldsHaveNewFormats has it beyond those of releases
+		}
 	}
 	for name, use := range map[string]struct {
 		format int64
@@ -109,7 +214,7 @@ func TestEarlierProgramsRefuse(t *testing.T) {
 				use(f)
 				states := f.rows("q")
 				state := states[len(states)-1].Value // of the last name
-				for format := int64(1); format <= 6; format++ {
+				for format := int64(1); format <= fdbpq.StateNewest; format++ {
 					if serves, may := (earlierProgram{format}).serves(state), format >= formats[name]; serves != may {
 						t.Errorf("a program that reads formats up to %d serves the queue: %t, expected %t", format, serves, may)
 					}

@@ -329,9 +329,14 @@ func TestRowsOfLaterVersion(t *testing.T) {
 			t.Errorf("an item of another format: %v", err)
 		}
 		set(item, item.Value)
-		set(state, append([]byte{0x15, 7}, state.Value[2:]...))
-		if _, err := peek(); err == nil || !strings.Contains(err.Error(), "format 7") {
-			t.Errorf("a queue of another format: %v", err)
+		_, rest, err := tuple.ConsumeInt(state.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		later := fdbpq.StateNewest + 1
+		set(state, append(tuple.AppendInt(nil, later), rest...))
+		if _, err := peek(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("format %d", later)) {
+			t.Errorf("this program reads a queue's state of format %d, and stateNewest in fdbpq/queuestate.go is %d: %v; parseStateHead has to refuse what a later program writes", later, fdbpq.StateNewest, err)
 		}
 	})
 }

@@ -20,6 +20,7 @@ type field struct {
 	why          string // of the bound
 
 	label, core, zero string
+	since             int // the version of a queue's state
 	words             []string
 	standard          string // its value in a queue without a configuration; "": zero
 	max               string
@@ -53,6 +54,8 @@ func newField(f reflect.StructField, c comment) (field, error) {
 		}
 	}
 	switch {
+	case one.since == 0:
+		return field{}, fmt.Errorf("expected since=<version>, the version of a queue's state from which on programs keep it: for a new field the one after stateNewest of fdbpq/queuestate.go")
 	case one.label == "":
 		return field{}, fmt.Errorf("expected a label")
 	case one.words == nil && one.isText() && one.standard != "":
@@ -73,6 +76,10 @@ func (f *field) read(mark string) (err error) {
 		}
 	case name == "enum" && strings.Contains(value, "|"):
 		f.words = strings.Split(value, "|")
+	case name == "since":
+		if f.since, err = strconv.Atoi(value); f.since < 1 {
+			return fmt.Errorf("expected a number from 1 on")
+		}
 	case name == "maxlen":
 		f.maxLen, err = strconv.Atoi(value)
 	case mark == "min=0":
@@ -80,7 +87,7 @@ func (f *field) read(mark string) (err error) {
 	case mark == "names":
 		f.names = true
 	default:
-		return fmt.Errorf("expected label, enum, default, max, maxlen, zero or core with a value, min=0 or names")
+		return fmt.Errorf("expected since, label, enum, default, max, maxlen, zero or core with a value, min=0 or names")
 	}
 	return err
 }

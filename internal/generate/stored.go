@@ -2,9 +2,15 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 )
+
+// omittedSince is the version from which on fields are left out of a queue's state at zero: queues that do not use them have the rows that
+// earlier programs wrote.
+const omittedSince = 6
 
 // storedSource has the configuration as the store keeps it, its defaults and its bounds.
 func storedSource(fields []field) string {
@@ -15,7 +21,7 @@ func storedSource(fields []field) string {
 			b.WriteString("\n")
 		}
 		tag := f.name
-		if f.core == "Most" { // queues without a configuration have the rows that earlier programs wrote
+		if f.since >= omittedSince && f.standard == "" {
 			tag += ",omitzero"
 		}
 		fmt.Fprintf(&b, "// %s\n%s %s `json:%q`\n", plain(f.doc), f.goName, f.storedType(), tag)
@@ -29,7 +35,9 @@ func storedSource(fields []field) string {
 			fmt.Fprintf(&b, "%s: %s,\n", f.goName, f.storedDefault())
 		}
 	}
-	b.WriteString("}\n}\n\n// checkBounds returns an error for the first field that is beyond its bounds.\nfunc (c *Config) checkBounds() error {\n")
+	b.WriteString("}\n}\n\n")
+	writeVersion(&b, fields)
+	b.WriteString("// checkBounds returns an error for the first field that is beyond its bounds.\nfunc (c *Config) checkBounds() error {\n")
 	for _, f := range fields {
 		f.writeCheck(&b)
 	}
@@ -90,6 +98,39 @@ func writeConstants(b *strings.Builder, fields []field) {
 		b.WriteString("\n")
 	}
 	b.WriteString(")\n\n")
+}
+
+// writeVersion writes the version of a queue's state that a configuration needs.
+func writeVersion(b *strings.Builder, fields []field) {
+	used := make(map[int][]string) // by version: conditions, any of which needs it
+	for _, f := range fields {
+		used[f.since] = append(used[f.since], f.isUsed())
+	}
+	delete(used, 1) // which all have
+	versions := slices.Sorted(maps.Keys(used))
+	slices.Reverse(versions)
+	fmt.Fprintf(b, "// newestField is the version of the newest field.\nconst newestField = %d\n\n", versions[0])
+	b.WriteString("// version is that of the first program that keeps all fields of the configuration.\nfunc (c *Config) version() int64 {\nswitch {\n")
+	for _, version := range versions {
+		fmt.Fprintf(b, "case %s:\nreturn %d\n", strings.Join(used[version], " || "), version)
+	}
+	b.WriteString("}\nreturn 1\n}\n\n")
+}
+
+// isUsed is a condition in Go's source: whether somebody has set the field.
+func (f *field) isUsed() string {
+	value := "c." + f.goName
+	switch {
+	case f.standard != "":
+		return value + " != " + f.storedDefault()
+	case f.isBool():
+		return value
+	case f.isText() && strings.HasSuffix(f.core, ".String"):
+		return value + " != (" + f.storedType() + "{})"
+	case f.isText():
+		return value + ` != ""`
+	}
+	return value + " != 0"
 }
 
 // writeCheck writes the check that refuses values beyond the field's bounds.
