@@ -3,8 +3,11 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -38,6 +41,83 @@ func TestSchemas(t *testing.T) {
 		if err := s.Validate(object); (err == nil) != ts.told[of] {
 			t.Errorf("%s with one more field: %v; part of an answer: %t", of.Name(), err, ts.told[of])
 		}
+	}
+}
+
+// A zero value of a field that a schema does not require is left out of answers, and all others are there. A mark such as omitempty
+// at a time or a struct has no effect.
+func TestZeroValuesAreLeftOut(t *testing.T) {
+	t.Parallel()
+	ts := typesOf(t)
+	for _, of := range ts.all() {
+		if !ts.told[of] {
+			continue
+		}
+		s, err := ts.schema(of, "#/$defs/", snake)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var object map[string]json.RawMessage
+		text, err := json.Marshal(reflect.Zero(of).Interface())
+		if err == nil {
+			err = json.Unmarshal(text, &object)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name := range s.Properties {
+			switch required := slices.Contains(s.Required, name); {
+			case object[name] != nil && !required:
+				t.Errorf("an empty protocol.%s has %q as %s, though its field is marked to be left out: expected omitzero in its tag", of.Name(), name, object[name])
+			case object[name] == nil && required:
+				t.Errorf("an empty protocol.%s lacks %q, and the schema requires it", of.Name(), name)
+			}
+		}
+	}
+}
+
+// What the pages say to be missing from answers is left out: a field of an answer with this name is marked.
+func TestMissingFieldsAreMarked(t *testing.T) {
+	t.Parallel()
+	optional := make(map[string]bool)
+	ts := typesOf(t)
+	for of := range ts.told {
+		for _, f := range reflect.VisibleFields(of) {
+			if name, marks, _ := strings.Cut(f.Tag.Get("json"), ","); strings.Contains(marks, "omit") {
+				optional[name] = true
+			}
+		}
+	}
+	pages, err := filepath.Glob(filepath.Join(root, "docs/protocol/*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("`([a-z_]+)`")
+	missing := regexp.MustCompile("((?:`[a-z_]+`(?:, | and )?)+) (?:is|are) missing")
+	leading := regexp.MustCompile("^- ((?:`[a-z_]+`(?:, )?)+):.*missing")
+	found := 0
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			said := missing.FindStringSubmatch(line)
+			if said == nil {
+				said = leading.FindStringSubmatch(line)
+			}
+			if said == nil {
+				continue
+			}
+			for _, name := range named.FindAllStringSubmatch(said[1], -1) {
+				if found++; !optional[name[1]] {
+					t.Errorf("docs/protocol/%s says that %s may be missing, and no field of an answer with this name is left out: expected omitzero in package protocol", filepath.Base(page), name[1])
+				}
+			}
+		}
+	}
+	if found < 15 {
+		t.Errorf("the pages say it of %d fields: expected more", found)
 	}
 }
 
