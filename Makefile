@@ -57,7 +57,7 @@ NIGHT    = -race -vet=off -parallel 4 -timeout 2h
 LIMIT    = 1h
 
 .DEFAULT_GOAL := help
-.PHONY: help run build generate test nightly test-everything test-plain test-race-again test-cluster test-topology test-foundationdb test-foundationdb-whole check check-foundationdb check-deploy test-deploy stress lint lint-chart seams vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize callers simulate forge netfaults powercut diskfaults cluster foundationdb schedules sources links celery imports bulk deploys soak console crowd overload tenants) mutate fuzz pictures freeze site release reproduce
+.PHONY: help run build generate test test-tables nightly test-everything test-plain test-race-again test-cluster test-topology test-foundationdb test-foundationdb-whole check check-foundationdb check-deploy test-deploy stress lint lint-chart seams vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize callers simulate forge netfaults powercut diskfaults cluster foundationdb schedules sources links celery imports bulk deploys soak console crowd overload tenants) mutate fuzz pictures freeze site release reproduce
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -76,6 +76,13 @@ generate: ## write what follows from package protocol: schemas, and what else ha
 test: ## what each change passes, in minutes: all tests but those of make nightly
 	$(GATE) -- $(PLAIN) $(if $(WHOLE),$(OTHERS) -- $(SHORT) -p 3 -parallel 8 -run '$(SIZES)' $(SIZED) -- $(RACE) $(RACED),$(PACKAGES))
 	@$(NOT_TESTED)
+
+# A new field, header, reason or verb stands in tables, and in what repeats them in other languages and in words. These tests name the
+# file that lacks it. make test has them, too.
+TABLES = ^Test(Model.*|NewFields.*|PlainQueue.*|EarlierPrograms.*|RowsOfLater.*|TablesAreComplete|Malformed|OpenAPI|Transcripts|.*MatchTheCommands|NamesExist|Links|ProtocolInTheTerminal)$$
+test-tables: ## the tests that name the file in which a new field, header, reason or verb is missing, in a minute
+	$(GO) test -vet=off -timeout 10m ./protocol ./internal/generate ./bridge/internal/codec
+	$(GO) test -vet=off -short -timeout 10m -run '$(TABLES)' ./fdbpq ./internal/gateway ./bridge ./cmd/pq ./docs ./e2e/clients
 
 # What the machine lacks for some tests.
 NOT_TESTED = $(if $(NODE),,echo '*** NOT TESTED WITH NATS.JS: node is missing, or npm ci was not run in e2e/testdata/js ***';) \
