@@ -32,6 +32,22 @@ func (h pushHeader) option() string {
 	return h.inGo()
 }
 
+// field is the field of an item in JSON.
+func (h pushHeader) field() string {
+	if h.Shown == protocol.HeaderNotBefore {
+		return "due"
+	}
+	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(h.Shown, protocol.HeaderPrefix), "-", "_"))
+}
+
+// fieldInGo is the same in Go.
+func (h pushHeader) fieldInGo() string {
+	if h.Shown == protocol.HeaderNotBefore {
+		return "Due"
+	}
+	return h.shownInGo()
+}
+
 // shownInGo is the field of an item in Go.
 func (h pushHeader) shownInGo() string { return strings.TrimPrefix(h.shown, "Header") }
 
@@ -91,6 +107,25 @@ var ofHeaders = []surface[pushHeader]{
 	{file: "clients/python/pqbridge/item_data.py", what: "the header that items show", of: isShown, text: nameShown},
 	{file: "clients/python/pqbridge/imported.py", what: "the header that items show", of: isShown, text: nameShown},
 	{file: "docs/protocol/import.md", what: "the header that items show", of: isShown, text: func(h pushHeader) string { return "`" + h.Shown + "`" }},
+	{file: "docs/protocol/items.md", what: "the header that items show", of: isShown, text: func(h pushHeader) string { return "`" + h.Shown + "`" },
+		absent: map[string]string{"priority": "each item has it: docs/protocol/pop.md", "key": "each item has it: docs/protocol/pop.md"}},
+
+	{file: "protocol/item.go", what: "a field of Item", of: isShown, text: func(h pushHeader) string { return `json:"` + h.field() }},
+	{file: "protocol/list.go", what: "a field of Listed", within: `(?s)type Listed struct.*?\n\}`, of: isShown, text: func(h pushHeader) string { return `json:"` + h.field() }},
+	{file: "internal/gateway/openapi.yaml", what: "a property of Item", within: `(?s)\n    Item:\n.*?\n    \w`, of: isShown, text: func(h pushHeader) string { return "\n        " + h.field() + ": " }},
+	{file: "bridge/list.go", what: "the property of a stored item", within: `(?s)item := &protocol.Listed\{.*?\n\}`, of: isShown, text: func(h pushHeader) string { return "held." + h.fieldInGo() }},
+	{file: "client/list.go", what: "the field of an answer", within: `(?s)func listed\(.*?\n\}`, of: isShown, text: func(h pushHeader) string { return "i." + h.fieldInGo() }},
+	{file: "cmd/pq/internal/show/item.go", what: "the field of an item that is got", within: `(?s)func Shown\(.*?\n\}`, of: isShown, text: func(h pushHeader) string { return "from." + h.fieldInGo() },
+		absent: map[string]string{"ttl": "lists show when an item expires"}},
+	{file: "cmd/pq/internal/show/item.go", what: "the field of an item of a list, and of an export", within: `(?s)func Listed\(.*?\n\}`, of: isShown, text: func(h pushHeader) string { return "from." + h.fieldInGo() }},
+	{file: "clients/js/index.d.ts", what: "a field of an item", of: isShown, text: func(h pushHeader) string {
+		return "\n  readonly " + strings.ToLower(h.shownInGo()[:1]) + h.shownInGo()[1:]
+	}},
+	{file: "clients/js/index.d.ts", what: "a field of Listed", within: `(?s)export interface Listed \{.*?\n\}`, of: isShown, text: func(h pushHeader) string {
+		return "\n  " + camel(strings.ReplaceAll(h.field(), "_", " "))
+	}},
+	{file: "clients/js/src/list.js", what: "the field of an answer", of: isShown, text: func(h pushHeader) string { return "i." + h.field() }},
+	{file: "clients/python/pqbridge/listing.py", what: "the field of an answer", of: isShown, text: func(h pushHeader) string { return strconv.Quote(h.field()) }},
 	{file: "cmd/pq/import_line.go", what: "the field of an item that is put back", within: `(?s)\) line\(.*?\n\}`, of: isShown, text: func(h pushHeader) string { return h.shownInGo() + ": " }, absent: map[string]string{"delay": asDue, "not_before": asDue}},
 	{file: "cmd/pq/import_line.go", what: "the option of an item that is pushed", within: `(?s)\) pushLine\(.*?\n\}`, of: isShown, text: func(h pushHeader) string { return "client." + h.option() + "(" }, absent: map[string]string{"delay": asDue}},
 }
