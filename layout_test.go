@@ -48,7 +48,7 @@ var imports = map[string][]string{
 	"bridge/internal/listening":  {"fdbpq", "protocol"},
 	"bridge/internal/peers":      {"protocol", "subjects"},
 	"bridge/internal/receiver":   {},
-	"bridge/internal/request":    {"bridge/internal/failure", "fdbpq", "protocol", "subjects"},
+	"bridge/internal/request":    {"bridge/internal/failure", "fdbpq", "fdbpq/schedule", "protocol", "subjects"},
 	"bridge/internal/simulation": {},
 	"bridge/internal/sources":    {"bridge/internal/codec", "bridge/internal/failure", "fdbpq", "fdbpq/kv", "protocol", "subjects"},
 	"bridge/internal/survey":     {"bridge/internal/failure", "bridge/internal/request", "fdbpq", "fdbpq/kv", "fdbpq/link", "protocol"},

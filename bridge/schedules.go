@@ -237,7 +237,7 @@ func (r *runSchedule) answer(re *request.Responder) {
 	r.change.answer(re)
 }
 
-// fired counts the firings of schedules and their cost, and announces when their clock was set.
+// fired counts the firings of schedules and their cost, and announces missed times and a clock that was set.
 func fired(re *request.Responder, all *tenants.Tenants) func(schedule.Fired) {
 	return func(f schedule.Fired) {
 		for queue, n := range f.Queues {
@@ -245,6 +245,9 @@ func fired(re *request.Responder, all *tenants.Tenants) func(schedule.Fired) {
 			re.Stats.Moved(queue, request.FlowIn, int(n.Fired))
 			re.Stats.Queues.Count(queue, &request.Tally{request.Pushed: n.Fired, request.ScheduleFired: n.Fired,
 				request.ScheduleMissed: n.Missed, request.ScheduleOverlapped: n.Overlapped})
+		}
+		for i := range f.Missed {
+			re.Events.Schedule(&f.Missed[i])
 		}
 		re.Stats.Fired(f.Lateness, f.Offset)
 		if f.Clock != 0 {

@@ -1,7 +1,5 @@
 package fdbpq
 
-import "time"
-
 // Event is a change of an item that no consumer asked for. It takes effect when the
 // transaction that reports it commits.
 type Event struct {
@@ -16,22 +14,15 @@ type Event struct {
 	DeadLetter string // of EventDead: queue that the item went to; "" when it was dropped
 	Holder     string // of EventLeaseLost and EventRevoked: what the holder of the lease called itself
 	NotBefore  int64  // of these: store time from which on the item is ready; 0: it is, or it has left the queue
-
-	// Of EventScheduleMissed:
-	Schedule string    // its name
-	From, To time.Time // the first and the last time
-	Count    int64     // how many times
-	AtLeast  bool      // there may be more
 }
 
-// EventType says what happened.
+// EventType says what happened to the item.
 type EventType string
 
 const (
-	EventDead           EventType = "dead"            // the item became a dead letter, or was dropped as one
-	EventExpired        EventType = "expired"         // the item outlived its TTL
-	EventLeaseLost      EventType = "lease_lost"      // a lease ran out
-	EventRevoked        EventType = "revoked"         // a lease was taken away
-	EventEvicted        EventType = "evicted"         // the queue was full and this was its least urgent item
-	EventScheduleMissed EventType = "schedule_missed" // times of a schedule passed without an item; Reason is down, full or overlap
+	EventDead      EventType = "dead"       // the item became a dead letter, or was dropped as one
+	EventExpired   EventType = "expired"    // the item outlived its TTL
+	EventLeaseLost EventType = "lease_lost" // a lease ran out
+	EventRevoked   EventType = "revoked"    // a lease was taken away
+	EventEvicted   EventType = "evicted"    // the queue was full and this was its least urgent item
 )

@@ -525,15 +525,15 @@ func (s *modelSchedule) tell(queue, name string, now int64, out *outcome) {
 	s.told = now / 60e9
 	for i, reason := range []string{"down", "full", "overlap"} {
 		if lost := s.untold[i]; lost.count > 0 {
-			out.Events = append(out.Events, showEvent(string(fdbpq.EventScheduleMissed), queue, "", 0, 0, reason, "")+missedTimes(name, lost.from, lost.to, lost.count))
+			out.Events = append(out.Events, missedTimes(queue, name, reason, lost.from, lost.to, lost.count))
 		}
 	}
 	s.untold = [3]modelMisses{}
 }
 
-// missedTimes is what an event says of times that passed without an item.
-func missedTimes(name string, from, to, count int64) string {
-	return fmt.Sprintf(", %d times of %s from %d to %d", count, name, from, to)
+// missedTimes shows times of a schedule that passed without an item.
+func missedTimes(queue, name, reason string, from, to, count int64) string {
+	return fmt.Sprintf("missed %d times of %s of %s from %d to %d: %s", count, name, queue, from, to, reason)
 }
 
 func firedView(queue string, n schedule.FiredQueue) string { return fmt.Sprintf("%s: %+v", queue, n) }

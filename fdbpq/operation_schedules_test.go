@@ -131,6 +131,9 @@ func fireOf() operation {
 					return out, err
 				}
 				out.Events = append(out.Events, eventsOf(fired.Events)...)
+				for _, m := range fired.Missed {
+					out.Events = append(out.Events, missedTimes(m.Queue, m.Schedule, m.Reason, m.From.UnixNano(), m.To.UnixNano(), m.Count))
+				}
 				out.OK = out.OK || fired.Schedules > 0
 				out.Retry += fired.Clock
 				for _, late := range fired.Lateness {

@@ -180,10 +180,6 @@ func poppedOf(popped fdbpq.Popped) outcome {
 func eventsOf(events []fdbpq.Event) []string {
 	var shown []string
 	for _, e := range events {
-		if e.Type == fdbpq.EventScheduleMissed {
-			shown = append(shown, showEvent(string(e.Type), e.Queue, "", 0, 0, e.Reason, "")+missedTimes(e.Schedule, e.From.UnixNano(), e.To.UnixNano(), e.Count))
-			continue
-		}
 		shown = append(shown, showEvent(string(e.Type), e.Queue, e.ID.String(), e.Priority, e.Deliveries, e.Reason, e.DeadLetter)+showEndings(e.Endings)+lostBy(e.Holder, e.NotBefore))
 	}
 	return shown

@@ -47,17 +47,19 @@ func (f *fixture) resume(queue, name string, fromNow bool) {
 	})
 }
 
-// fire fires all that is due, and returns the events.
-func (f *fixture) fire() (events []fdbpq.Event) {
+// fire fires all that is due, and returns the missed times that this reports. Items of schedules must cause no events.
+func (f *fixture) fire() (missed []schedule.MissedTimes) {
 	f.Helper()
 	for {
 		fired, err := f.schedules.Fire(f.Context(), nil, nil)
 		if err != nil {
 			f.Fatal(err)
 		}
-		events = append(events, fired.Events...)
+		if missed = append(missed, fired.Missed...); len(fired.Events) > 0 {
+			f.Errorf("events of items %+v", fired.Events)
+		}
 		if fired.Schedules == 0 && fired.Next != 1 {
-			return events
+			return missed
 		}
 	}
 }
@@ -185,10 +187,9 @@ func TestScheduleFullQueue(t *testing.T) {
 		f.pushed("q", 0, "filler")
 		for range 20 {
 			f.pass(5 * time.Second)
-			events := f.fire()
-			for _, e := range events {
-				if e.Type != fdbpq.EventScheduleMissed || e.Schedule != "s" || e.Count == 0 {
-					t.Errorf("event %+v", e)
+			for _, m := range f.fire() {
+				if m.Queue != "q" || m.Schedule != "s" || m.Reason != "full" || m.Count == 0 {
+					t.Errorf("misses %+v", m)
 				}
 			}
 		}
@@ -232,8 +233,8 @@ func TestScheduleDownLongerThanCatchUp(t *testing.T) {
 		f.fire()
 		f.pass(61 * time.Minute)
 		var missed []string
-		for _, e := range f.fire() {
-			missed = append(missed, fmt.Sprintf("%s %d %s %s %s", e.Schedule, e.Count, e.From.Format("15:04"), e.To.Format("15:04"), e.Reason))
+		for _, m := range f.fire() {
+			missed = append(missed, fmt.Sprintf("%s %d %s %s %s", m.Schedule, m.Count, m.From.Format("15:04"), m.To.Format("15:04"), m.Reason))
 		}
 		slices.Sort(missed)
 		if want := []string{"all 3 08:10 08:30 down", "none 8 08:07 08:56 down", "one 5 08:10 08:50 down"}; !slices.Equal(missed, want) {
@@ -338,12 +339,12 @@ func TestScheduleOverlapTold(t *testing.T) {
 	eachSchedule(t, func(f *fixture) {
 		f.schedule("q", "s", `{"spec":"@every 1m","missed":"all"}`)
 		f.pass(3 * time.Minute)
-		events := f.fire()
-		if len(events) != 1 {
-			t.Fatalf("events %+v", events)
+		missed := f.fire()
+		if len(missed) != 1 {
+			t.Fatalf("misses %+v", missed)
 		}
-		if e := events[0]; e.Reason != "overlap" || e.Count != 2 || e.From.Minute() != 2 || e.To.Minute() != 3 {
-			t.Errorf("event %+v", e)
+		if m := missed[0]; m.Reason != "overlap" || m.Count != 2 || m.From.Minute() != 2 || m.To.Minute() != 3 {
+			t.Errorf("misses %+v", m)
 		}
 	})
 }
@@ -355,19 +356,19 @@ func TestScheduleOverlapToldAfterTheLastTurn(t *testing.T) {
 			f.schedule(queue, "s", `{"spec":"@every 1m","missed":"all"}`)
 		}
 		f.pass(60 * time.Minute)
-		events := f.fire()
-		if len(events) != 2 {
-			t.Fatalf("events %+v", events)
+		missed := f.fire()
+		if len(missed) != 2 {
+			t.Fatalf("misses %+v", missed)
 		}
-		for _, e := range events {
-			if e.Reason != "overlap" || e.Count != 59 || e.From.Minute() != 2 || e.To.Minute() != 0 {
-				t.Errorf("event %+v", e)
+		for _, m := range missed {
+			if m.Reason != "overlap" || m.Count != 59 || m.From.Minute() != 2 || m.To.Minute() != 0 {
+				t.Errorf("misses %+v", m)
 			}
 		}
 	})
 }
 
-// Events tell of all times without an item, at most once a minute, each reason apart; also those of a
+// Firings report all times without an item, at most once a minute, each reason apart; also those of a
 // schedule that has stopped meanwhile.
 func TestScheduleMissesTold(t *testing.T) {
 	eachSchedule(t, func(f *fixture) {
@@ -380,13 +381,13 @@ func TestScheduleMissesTold(t *testing.T) {
 		watch := func(seconds int) {
 			for range seconds {
 				f.pass(time.Second)
-				for _, e := range f.fire() {
-					what := e.Queue + " " + e.Reason
-					if counts[what] += e.Count; e.AtLeast || e.Count != int64(e.To.Sub(e.From)/time.Second)+1 {
-						t.Errorf("event %+v", e)
+				for _, m := range f.fire() {
+					what := m.Queue + " " + m.Reason
+					if counts[what] += m.Count; m.AtLeast || m.Count != int64(m.To.Sub(m.From)/time.Second)+1 {
+						t.Errorf("misses %+v", m)
 					}
 					if now := (1_800_000_000 + int64(time.Duration(f.clock.elapsed.Load()).Seconds())) / 60; slices.Contains(at[what], now) {
-						t.Errorf("a second event %q in a minute", what)
+						t.Errorf("misses %q are reported a second time within a minute", what)
 					} else {
 						at[what] = append(at[what], now)
 					}
@@ -581,13 +582,13 @@ func TestScheduleDropsWhatIsDue(t *testing.T) {
 				f.configure("full", `{"max_length":0}`)
 				for range 12 {
 					f.pass(10 * time.Second)
-					for _, e := range f.fire() {
-						told[e.Queue+" "+e.Reason] += e.Count
+					for _, m := range f.fire() {
+						told[m.Queue+" "+m.Reason] += m.Count
 					}
 				}
 				for _, queue := range []string{"full", "down"} {
 					if s := f.scheduled(queue, "s"); told[queue+" "+queue] != s.Missed || len(told) != 2 {
-						t.Errorf("events tell %v, the schedule is %+v", told, s)
+						t.Errorf("firings report %v, the schedule is %+v", told, s)
 					}
 				}
 			})
@@ -624,9 +625,9 @@ func TestScheduleStaysFull(t *testing.T) {
 			t.Errorf("the schedule is %+v", s)
 		}
 		f.expectFired("q", "8s") // one of several: those before were not late, but had no room
-		for _, e := range f.fire() {
-			if e.Reason != "full" {
-				t.Errorf("event %+v", e)
+		for _, m := range f.fire() {
+			if m.Reason != "full" {
+				t.Errorf("misses %+v", m)
 			}
 		}
 	})

@@ -36,6 +36,9 @@ type ScheduleEvent struct {
 	Reason   string    `json:"reason"`             // why they passed: down, full or overlap
 }
 
+// EventScheduleMissed is the type of a [ScheduleEvent].
+const EventScheduleMissed = "schedule_missed"
+
 // ClockEvent is published by a pqd that has set the clock of schedules to its own.
 type ClockEvent struct {
 	Type string    `json:"type"`

@@ -15,7 +15,7 @@ var Events = []EventKind{
 	{"lease_lost", true, ItemEvent{}, "A lease ran out."},
 	{"revoked", true, ItemEvent{}, "A lease was taken away."},
 	{"evicted", true, ItemEvent{}, "An item was dropped because the queue was full."},
-	{"schedule_missed", true, ScheduleEvent{}, "Times of a schedule passed without an item."},
+	{EventScheduleMissed, true, ScheduleEvent{}, "Times of a schedule passed without an item."},
 	{EventSourceStopped, true, SourceEvent{}, "A source has stopped."},
 	{EventSourceSkipped, true, SourceEvent{}, "A stream has lost messages that its source had not read."},
 	{EventSourcePoisoned, true, SourceEvent{}, "Messages of a source became dead letters."},

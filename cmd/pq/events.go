@@ -19,7 +19,7 @@ import (
 )
 
 // eventTypes are the types of events that are for people.
-var eventTypes = []string{"dead", "expired", "lease_lost", "revoked", "evicted", "schedule_missed", protocol.EventSourceStopped,
+var eventTypes = []string{"dead", "expired", "lease_lost", "revoked", "evicted", protocol.EventScheduleMissed, protocol.EventSourceStopped,
 	protocol.EventSourceSkipped, protocol.EventSourcePoisoned, protocol.EventLinkStopped, protocol.EventError, protocol.EventActive, protocol.EventClock}
 
 // eventsAhead is how many events may wait to be printed. Further ones are lost.
@@ -159,7 +159,7 @@ func printEvent(s *session.Session, m *nats.Msg) error {
 		text = append(text, fmt.Sprintf("%s is active, epoch %d", event.Node, event.Epoch))
 	case kind == protocol.EventClock:
 		text = append(text, "the clock of schedules was set by "+event.By)
-	case kind == "schedule_missed":
+	case kind == protocol.EventScheduleMissed:
 		text = append(text, event.Queue, event.Name, fmt.Sprintf("times missed: %d", event.Count), event.From.UTC().Format(time.RFC3339), event.To.UTC().Format(time.RFC3339))
 	case kind == protocol.EventSourceStopped, kind == protocol.EventLinkStopped:
 		text = append(text, event.Queue, event.Name, event.Text)

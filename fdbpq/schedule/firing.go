@@ -35,8 +35,9 @@ const (
 
 // Fired is the result of a Fire.
 type Fired struct {
-	Schedules int // looked at
-	Events    []fdbpq.Event
+	Schedules int           // looked at
+	Events    []fdbpq.Event // of items
+	Missed    []MissedTimes
 	Queues    map[string]FiredQueue
 	Lateness  []time.Duration // of each firing
 	Next      time.Duration   // until there is something to do; 0: there are no schedules
@@ -331,8 +332,6 @@ func (f *firing) note(queue string, count func(*FiredQueue)) {
 	f.fired.Queues[queue] = n
 }
 
-var missReasonNames = [missReasons]string{missedDown: "down", missedFull: "full", missedOverlap: "overlap"}
-
 // reportMisses reports the misses of a schedule, unless it has reported others in this minute: these follow
 // in the next one.
 func (f *firing) reportMisses(queue, name string, row *record) {
@@ -343,8 +342,8 @@ func (f *firing) reportMisses(queue, name string, row *record) {
 	row.lastReportMinute = minute
 	for reason, m := range row.unreportedMisses {
 		if m.count > 0 {
-			f.fired.Events = append(f.fired.Events, fdbpq.Event{
-				Type: fdbpq.EventScheduleMissed, Queue: queue, Schedule: name, Reason: missReasonNames[reason],
+			f.fired.Missed = append(f.fired.Missed, MissedTimes{
+				Queue: queue, Schedule: name, Reason: missReasonNames[reason],
 				From: instant(m.from), To: instant(m.to), Count: m.count, AtLeast: m.atLeast != 0,
 			})
 		}

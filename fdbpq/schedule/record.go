@@ -17,7 +17,7 @@ type progress struct {
 	next             int64 // its first time behind that; 0: there is none, or it is paused
 	due              int64 // when it fires, or goes; 0: never
 	last             int64 // the last time that fired; 0: none
-	lastReportMinute int64 // minute in which its last events were
+	lastReportMinute int64 // minute in which its last misses were reported
 	full             bool  // the queue took no item
 	dense            bool  // it counts among those that fire often
 
@@ -26,7 +26,7 @@ type progress struct {
 	unreportedMisses [missReasons]misses // by their reason
 }
 
-// misses are times that passed without an item, and that no event has told yet.
+// misses are times that passed without an item, and that no firing has reported yet.
 type misses struct {
 	from, to int64 // the first and the last one
 	count    int64

@@ -11,9 +11,9 @@ import (
 
 // Runner has callbacks for Run, which never run at the same time; each may be nil.
 type Runner struct {
-	Event   func(fdbpq.Event)
-	Problem func(error) // a step failed; Run goes on
-	Fired   func(Fired) // schedules were looked at
+	Event   func(fdbpq.Event) // of an item
+	Problem func(error)       // a step failed; Run goes on
+	Fired   func(Fired)       // schedules were looked at; behind the events
 
 	Room Room // nil: queues take items of schedules whenever they have room
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -51,13 +52,6 @@ func (a *Announcer) Item(e fdbpq.Event) {
 	a.mu.Lock()
 	a.counts[e.Type]++
 	a.mu.Unlock()
-	if e.Type == fdbpq.EventScheduleMissed {
-		a.publish(e.Queue, string(e.Type), protocol.ScheduleEvent{
-			Type: protocol.EventTypePrefix + string(e.Type), Time: time.Now().UTC(), Queue: subjects.Own(e.Queue),
-			Schedule: e.Schedule, From: e.From, To: e.To, Count: e.Count, AtLeast: e.AtLeast, Reason: e.Reason,
-		})
-		return
-	}
 	if e.Type == fdbpq.EventDead {
 		a.died(&e)
 	}
@@ -104,6 +98,17 @@ const (
 	// queues.
 	maxToldOfDead = 4096
 )
+
+// Schedule announces times of a schedule that passed without an item.
+func (a *Announcer) Schedule(missed *schedule.MissedTimes) {
+	a.mu.Lock()
+	a.counts[protocol.EventScheduleMissed]++
+	a.mu.Unlock()
+	a.publish(missed.Queue, protocol.EventScheduleMissed, protocol.ScheduleEvent{
+		Type: protocol.EventTypePrefix + protocol.EventScheduleMissed, Time: time.Now().UTC(), Queue: subjects.Own(missed.Queue),
+		Schedule: missed.Schedule, From: missed.From, To: missed.To, Count: missed.Count, AtLeast: missed.AtLeast, Reason: missed.Reason,
+	})
+}
 
 // Clock announces that this process has set the clock of schedules.
 func (a *Announcer) Clock(by time.Duration) {
