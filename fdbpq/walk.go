@@ -127,7 +127,7 @@ func (w *walk) expect(key, value []byte) {
 func (w *walk) of(line lineage) *queueTx {
 	qtx := w.found[line]
 	if qtx == nil {
-		qtx = &queueTx{Work: w.work, name: line.queue, state: w.queues[line.queue]}
+		qtx = w.work.with(line.queue, w.queues[line.queue])
 		w.found[line] = qtx
 	}
 	return qtx
