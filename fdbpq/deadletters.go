@@ -34,7 +34,7 @@ func (d deadLetters) open() (*pusher, error) {
 	if made, err := d.makes(name); err != nil || !made {
 		return nil, err
 	}
-	dlq, err := d.pusher(name)
+	dlq, err := d.work.pusher(name)
 	if errors.Is(err, ErrNoQueue) {
 		return nil, nil
 	}
@@ -50,7 +50,7 @@ func (d deadLetters) makes(name string) (bool, error) {
 	if name == "" || tenantOf(d.name) == "" || CountsWith(name) != "" {
 		return name != "", nil
 	}
-	dlq, err := d.queue(name)
+	dlq, err := d.work.queue(name)
 	return err == nil && dlq.there(), err
 }
 
@@ -65,7 +65,7 @@ func (q Queue) Counted(r kv.Reader) (bool, error) {
 
 // taken reports whether the configuration of another queue of the tenant accepts dead letters of this one.
 func (d deadLetters) taken(by string) (bool, error) {
-	other, err := d.queue(sameTenant(d.name, by))
+	other, err := d.work.queue(sameTenant(d.name, by))
 	return err == nil && other.there() && listed(other.state.config.DeadLettersFrom, ownName(d.name)), err
 }
 
@@ -109,7 +109,7 @@ func (d deadLetters) create() error {
 	if !d.store.refuseUnknown || d.state.config.DeadLetter != "" || strings.HasSuffix(d.name, DeadLetterSuffix) {
 		return nil
 	}
-	dlq, err := d.queue(d.name + DeadLetterSuffix)
+	dlq, err := d.work.queue(d.name + DeadLetterSuffix)
 	if err == nil {
 		err = dlq.orCreate()
 	}

@@ -18,11 +18,11 @@ func (s *Store) In(tx kv.Tx, fn func(*Work) error) error {
 }
 
 // done ends an operation.
-func (w *Work) done() error {
-	if w.joint {
+func (qtx *queueTx) done() error {
+	if qtx.work.joint {
 		return nil
 	}
-	return w.flush()
+	return qtx.work.flush()
 }
 
 func (w *Work) flush() error {

@@ -33,7 +33,7 @@ func (qtx *queueTx) openHandOver(lease *Lease) (h *handOver, refused, err error)
 	if lease == nil {
 		return nil, nil, nil
 	}
-	from, err := qtx.queue(lease.Queue)
+	from, err := qtx.work.queue(lease.Queue)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -31,7 +31,7 @@ func (qtx *queueTx) mayBeMade() error {
 		return nil
 	}
 	if with := CountsWith(qtx.name); with != "" {
-		if other, err := qtx.queue(with); err != nil || other.there() {
+		if other, err := qtx.work.queue(with); err != nil || other.there() {
 			return err
 		}
 	}

@@ -66,12 +66,12 @@ func (d deadLetters) requeuer(to string, full error) (p *pusher, refused, err er
 	if refused, err = d.goBack(to); refused != nil || err != nil {
 		return nil, refused, err
 	}
-	home, err := d.queue(to)
+	home, err := d.work.queue(to)
 	if err != nil {
 		return nil, nil, err
 	}
 	home.making = d.making
-	p, err = d.pusher(to)
+	p, err = d.work.pusher(to)
 	if errors.Is(err, ErrNoQueue) {
 		return nil, err, nil
 	}
@@ -90,7 +90,7 @@ func (d deadLetters) goBack(to string) (refused, err error) {
 	case d.name == to+DeadLetterSuffix:
 		return nil, nil
 	}
-	home, err := d.queue(to)
+	home, err := d.work.queue(to)
 	if err != nil || home.there() && home.state.config.DeadLetter == ownName(d.name) {
 		return nil, err
 	}

@@ -86,13 +86,13 @@ func (r retries) takeBack(kind EventType, l *layout.Item, e ending) (*layout.Ite
 	if err != nil {
 		return nil, err
 	}
-	n := len(r.events)
+	n := len(r.work.events)
 	r.emit(Event{
 		Type: kind, ID: idOf(l), Priority: l.Place.Priority, Deliveries: l.Deliveries(), Endings: endingsOf(l), Reason: e.reason, Holder: l.Holder,
 	})
 	back, err := leases{r.queueTx}.putBack(l, f)
 	if back != nil {
-		r.events[n].NotBefore = back.Due
+		r.work.events[n].NotBefore = back.Due
 	}
 	return back, err
 }

@@ -37,7 +37,7 @@ func (c *collector) front() kv.Reader {
 	if c.tx == nil {
 		return c.snapshot
 	}
-	return c.Work.front(c.state)
+	return c.transaction.front(c.state)
 }
 
 // untilDone takes steps until one is the last, the selection is full, or another

@@ -41,7 +41,7 @@ func newWalk(s *Store) *walk {
 		high:     make(map[string]int64),
 		found:    make(map[lineage]*queueTx),
 		stored:   make(map[lineage]*layout.Tally),
-		work:     &Work{store: new(Store), tx: written}, // a store whose alarm wakes nobody
+		work:     &Work{transaction: transaction{store: new(Store), tx: written}}, // a store whose alarm wakes nobody
 		written:  written,
 		rows:     make(map[string]expectedRow),
 		chunks:   make(map[string]int64),

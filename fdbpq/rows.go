@@ -1,0 +1,110 @@
+package fdbpq
+
+import (
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/internal/tuple"
+)
+
+// transaction is what the queues of a Work share: the transaction itself, store time, and
+// memory for building keys and values.
+type transaction struct {
+	store     *Store
+	tx        kv.Tx     // nil for a view
+	snapshot  kv.Reader // the transaction's snapshot
+	storeTime int64     // 0 until it is read
+	wall      int64     // wall clock of the first push, which the others have, too; 0: there was none
+	sweeps    bool      // the transaction is that of a sweep
+	goesOn    bool      // the sweep did a part of a long work
+
+	// Operations run one after the other and share this memory.
+	keyBuffer, valueBuffer []byte
+}
+
+// bufferSize is enough for the keys of a queue, and for the value of a small item.
+const bufferSize = 256
+
+// now is store time, the same for all operations of a Work.
+func (t *transaction) now() (int64, error) {
+	if t.storeTime == 0 {
+		now, err := t.store.inside.Clock.At(t.snapshot)
+		if err != nil {
+			return 0, err
+		}
+		t.storeTime = now
+	}
+	return t.storeTime, nil
+}
+
+// front is the reader of what stands in front of the items that a pop takes, and of how many a purge removes: by snapshot, so
+// that neither fails on a push, or, where the queue is strict, so that it depends on it.
+func (t *transaction) front(s *queueState) kv.Reader {
+	if t.store.strict || s.config.Strict {
+		return t.tx
+	}
+	return t.snapshot
+}
+
+// queueRows reads and writes rows of one queue within a Work. It sums up changes of the queue's
+// counters, and of its keys, which flush writes once.
+//
+// A view that embeds it changes no items, makes no queues, and reports no events: queueTx does.
+type queueRows struct {
+	*transaction
+	name    string
+	state   *queueState // one that does not exist, if there is no such queue
+	missing bool        // the state is that of a new queue, which its first item makes
+	tally   layout.Tally
+	stored  *layout.Tally // the counters without the tally; nil: no limit has depended on them since the last flush
+	keys    keyChanges
+	arrived bool // an item became ready
+	freed   bool // the same since Work.Freed was asked
+
+	home           []byte // what follows the space in keys, see appendPrefix
+	homeGeneration int64
+}
+
+// arrive notes that pops may find an item that they did not find before.
+func (q *queueRows) arrive() { q.arrived, q.freed = true, true }
+
+// there reports whether the queue exists.
+func (q *queueRows) there() bool { return q.state.exists && !q.missing }
+
+// appendPrefix appends the prefix of the queue's keys in a space.
+func (q *queueRows) appendPrefix(key []byte, space string) []byte {
+	if generation := q.state.generation; generation != q.homeGeneration || len(q.home) == 0 {
+		q.homeGeneration = generation
+		q.home = layout.AppendHome(q.home[:0], q.name, generation)
+	}
+	return append(tuple.AppendString(key, space), q.home...)
+}
+
+// prefix returns the prefix of the queue's keys in a space, with capacity for a place.
+func (q *queueRows) prefix(space string) []byte {
+	return q.appendPrefix(make([]byte, 0, len(space)+len(q.name)+64), space)
+}
+
+// key returns the key of p in a space; it is valid until the next call, like timerKey's.
+func (q *queueRows) key(space string, p layout.Place) []byte {
+	q.keyBuffer = p.Append(q.appendPrefix(q.keyBuffer[:0], space))
+	return q.keyBuffer
+}
+
+// rowsOfKey returns the prefix of the rows of an item key in a space, with capacity for a place.
+func (q *queueRows) rowsOfKey(space, key string) []byte {
+	b := make([]byte, 0, len(space)+len(q.name)+len(key)+64)
+	return tuple.AppendBytes(q.appendPrefix(b, space), []byte(key))
+}
+
+// timerKey returns the key of the timer of the item at p.
+func (q *queueRows) timerKey(due int64, kind string, p layout.Place) []byte {
+	q.keyBuffer = layout.AppendTimerKey(q.keyBuffer[:0], due, kind, q.name, q.state.generation, p)
+	return q.keyBuffer
+}
+
+// set writes a value at p in a space. The value was built in the Work's memory, which it may
+// have replaced.
+func (q *queueRows) set(space string, p layout.Place, value []byte) {
+	q.tx.Set(q.key(space, p), value)
+	q.valueBuffer = value
+}
