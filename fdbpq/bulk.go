@@ -201,7 +201,7 @@ func (q Queue) Bulk(tx kv.Tx, b Bulk) (BulkDone, error) {
 		return BulkDone{}, err
 	}
 	for _, change := range qtx.keys.all {
-		keyIndex{qtx}.prefetch(change.key)
+		keyIndex{&qtx.queueRows}.prefetch(change.key)
 	}
 	page.Events = qtx.happened()
 	return page.BulkDone, qtx.done()

@@ -22,11 +22,11 @@ func (qtx *queueTx) change(before, after *layout.Item) {
 	qtx.rowChanged(before, after)
 	qtx.timersChanged(before, after)
 	qtx.forwardChanged(before, after)
-	contents{qtx}.changed(before, after)
-	unique{qtx}.changed(before, after)
+	contents{&qtx.queueRows}.changed(before, after)
+	unique{&qtx.queueRows}.changed(before, after)
 	if before.Key != "" || after.Key != "" {
-		keyIndex{qtx}.changed(before, after)
-		keyLimits{qtx}.changed(before, after)
+		keyIndex{&qtx.queueRows}.changed(before, after)
+		keyLimits{&qtx.queueRows}.changed(before, after)
 	}
 	qtx.tally.Count(before, -1)
 	qtx.tally.Count(after, 1)
@@ -86,10 +86,10 @@ func (qtx *queueTx) timerChanged(before, after *layout.Item, was, is layout.Item
 		return
 	}
 	if was.Kind != "" {
-		timers{qtx}.stop(was.Due, was.Kind, before.Place)
+		timers{&qtx.queueRows}.stop(was.Due, was.Kind, before.Place)
 	}
 	if is.Kind != "" {
-		timers{qtx}.start(is.Due, is.Kind, after.Place)
+		timers{&qtx.queueRows}.start(is.Due, is.Kind, after.Place)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 // past its TTL ends here if nothing has ended it yet. The commit depends on the answer, so
 // two pushes cannot both be the first. An item that is handed over leaves its value.
 func (p *pusher) claimant(value string, h *handOver) (*layout.Item, error) {
-	row, err := p.tx.Get(unique{p.queueTx}.row(value))
+	row, err := p.tx.Get(unique{&p.queueRows}.row(value))
 	if err != nil || row == nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func (p *pusher) resolve(item *NewItem, priority int64, living *layout.Item, han
 func (p *pusher) replaceContent(living *layout.Item, item *NewItem) error {
 	fresh := *living
 	fresh.Chunks = 0
-	if err := (contents{p.queueTx}).write(&fresh.Envelope, fresh.Place, item.Headers, item.Payload); err != nil {
+	if err := (contents{&p.queueRows}).write(&fresh.Envelope, fresh.Place, item.Headers, item.Payload); err != nil {
 		return err
 	}
 	p.change(living, &fresh)

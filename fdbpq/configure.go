@@ -133,13 +133,13 @@ func keysChanged(qtx *queueTx, before *Config) error {
 	if !qtx.state.keyed || c.KeyLimit == before.KeyLimit && c.KeyOrder == before.KeyOrder && c.KeyRate == before.KeyRate {
 		return nil
 	}
-	return keyIndex{qtx}.rebuildAll()
+	return keyIndex{&qtx.queueRows}.rebuildAll()
 }
 
 // prepareFair begins another order.
 func prepareFair(qtx *queueTx, next *queueState) error {
 	if next.config.Fair != qtx.state.config.Fair {
-		fair{qtx}.leave()
+		fair{&qtx.queueRows}.leave()
 		next.fairOrder++
 		next.fairBuilt = next.config.Fair != "" && !next.keyed
 	}
@@ -151,5 +151,5 @@ func fairChanged(qtx *queueTx, before *Config) error {
 	if c := &qtx.state.config; c.Fair == before.Fair || c.Fair == "" || qtx.state.fairBuilt {
 		return nil
 	}
-	return fair{qtx}.buildLater("")
+	return fair{&qtx.queueRows}.buildLater("")
 }

@@ -39,7 +39,7 @@ func checkContent(headers, payload []byte) error {
 }
 
 // contents reads, writes and clears the content of items.
-type contents struct{ *queueTx }
+type contents struct{ *queueRows }
 
 // write writes the content of an item: what the envelope does not keep has rows of its own.
 func (c contents) write(e *layout.Envelope, p layout.Place, headers, payload []byte) error {

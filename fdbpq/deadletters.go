@@ -132,7 +132,7 @@ func (d deadLetters) take(l *layout.Item, reason string) (taken bool, err error)
 // bury moves an item to a dead-letter queue, where it gets a new place and id.
 func (d deadLetters) bury(dlq *pusher, l *layout.Item, reason string) error {
 	id := idOf(l)
-	if err := (contents{d.queueTx}).load(&l.Envelope, l.Place); err != nil {
+	if err := (contents{&d.queueRows}).load(&l.Envelope, l.Place); err != nil {
 		return err
 	}
 	if l.Chunks > 0 {
@@ -150,7 +150,7 @@ func (d deadLetters) bury(dlq *pusher, l *layout.Item, reason string) error {
 
 // lay adds a dead letter, which has its place, to a dead-letter queue.
 func (dlq *pusher) lay(buried *layout.Item, seq int64, headers, payload []byte) error {
-	if err := (contents{dlq.queueTx}).write(&buried.Envelope, buried.Place, headers, payload); err != nil {
+	if err := (contents{&dlq.queueRows}).write(&buried.Envelope, buried.Place, headers, payload); err != nil {
 		return err
 	}
 	if _, err := dlq.timesOf(&NewItem{}, &buried.Envelope); err != nil {

@@ -14,8 +14,8 @@ var timerWorks = map[string]timerWork{
 	layout.TimerMsgID:   {ahead: msgIDAhead, due: func(qtx *queueTx, t layout.Timer) error { return ids{qtx}.due(t) }},
 	layout.TimerPopID:   {due: func(qtx *queueTx, t layout.Timer) error { return popIDs{qtx}.due(t) }},
 	layout.TimerRequest: {due: requestDue},
-	layout.TimerKeys:    {due: func(qtx *queueTx, t layout.Timer) error { return keyIndex{qtx}.due(t) }},
-	layout.TimerFair:    {due: func(qtx *queueTx, t layout.Timer) error { return fair{qtx}.due(t) }},
+	layout.TimerKeys:    {due: func(qtx *queueTx, t layout.Timer) error { return keyIndex{&qtx.queueRows}.due(t) }},
+	layout.TimerFair:    {due: func(qtx *queueTx, t layout.Timer) error { return fair{&qtx.queueRows}.due(t) }},
 	layout.TimerTokens:  {due: func(qtx *queueTx, _ layout.Timer) error { return rates{qtx}.due() }},
 	layout.TimerFences:  {due: func(qtx *queueTx, _ layout.Timer) error { return fences{qtx}.due() }},
 }

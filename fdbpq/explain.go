@@ -100,7 +100,7 @@ func (q Queue) ExplainItem(r kv.Reader, item *StoredItem) (e Explanation, err er
 	}
 	// Its key waits for nothing, or for a token: so does the item that goes before it.
 	e = Explanation{Cause: ReasonBlocked, WaitsFor: item.WaitsFor, Key: item.Key}
-	first, ok, err := keyIndex{qtx}.first(r, item.Key)
+	first, ok, err := keyIndex{&qtx.queueRows}.first(r, item.Key)
 	if err != nil || !ok {
 		return e, err
 	}
@@ -227,7 +227,7 @@ func (x explains) key(key string, waits WaitsFor, priority int64, l *layout.Item
 
 // holder finds the item that holds a key for longest, among a few of them; nil: they lie elsewhere.
 func (x explains) holder(key string, priority int64) (*layout.Item, error) {
-	begin, end := keyLimits{x.queueTx}.rows(key)
+	begin, end := keyLimits{&x.queueRows}.rows(key)
 	held, err := x.snapshot.Range(begin, end, kv.RangeOptions{Limit: explainLeases})
 	if err != nil {
 		return nil, err

@@ -26,7 +26,7 @@ import (
 // Pops go in the order of the queue until all keys have a row in the fair one.
 
 // fair reads and writes the order in which keys take turns.
-type fair struct{ *queueTx }
+type fair struct{ *queueRows }
 
 // prefixOf returns the prefix of rows of the present fair order in a space.
 func (f fair) prefixOf(space string) []byte {

@@ -23,7 +23,7 @@ func (f fair) leave() {
 // buildLater sets a timer that goes on behind a key. The transaction that begins an order
 // builds nothing: another one may add keys before it commits, without rows in the order.
 func (f fair) buildLater(behind string) error {
-	return timers{f.queueTx}.atOnce(layout.TimerFair, fmt.Sprintf("%d:%s", f.state.fairOrder, behind))
+	return timers{f.queueRows}.atOnce(layout.TimerFair, fmt.Sprintf("%d:%s", f.state.fairOrder, behind))
 }
 
 // due gives the next keys their rows. After the last one pops go by the order.
@@ -33,7 +33,7 @@ func (f fair) due(t layout.Timer) error {
 	if !f.there() || s.config.Fair == "" || s.fairBuilt || order != strconv.FormatInt(s.fairOrder, 10) {
 		return nil
 	}
-	last, done, err := keyIndex{f.queueTx}.findNext(behind)
+	last, done, err := keyIndex{f.queueRows}.findNext(behind)
 	if err != nil {
 		return err
 	}

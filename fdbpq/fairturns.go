@@ -47,7 +47,7 @@ func (c *collector) takeFairTurns() error {
 		classes: make(map[int64]*classTime), left: make(map[fairPlace]bool),
 	}
 	t.plain.next = scanOf(c.name, c.front(), c.state, layout.SpaceReady, Min, AllPriorities, "").next
-	rows := fair{c.queueTx}.rows(c.front())
+	rows := fair{&c.queueRows}.rows(c.front())
 	t.rows.next = func(limit, maxBytes int) ([]fairPlace, error) {
 		places, err := rows(limit, maxBytes)
 		t.prefetch(places)
@@ -75,7 +75,7 @@ func (c *collector) takeFairTurns() error {
 func (t *fairTurns) prefetch(places []fairPlace) {
 	for _, at := range places {
 		if t.prefetchKey(at.key); t.remove && t.keys[at.key] == nil {
-			t.tx.Prefetch(fair{t.queueTx}.weightRow(at.key))
+			t.tx.Prefetch(fair{&t.queueRows}.weightRow(at.key))
 		}
 	}
 }
@@ -141,9 +141,9 @@ func (t *fairTurns) unread(class int64) (bool, error) {
 	if slices.ContainsFunc(t.rows.entries, func(p fairPlace) bool { return p.class == class }) {
 		return true, nil
 	}
-	begin, end := tuple.Range(fair{t.queueTx}.classPrefix(layout.SpaceFairKey, class))
+	begin, end := tuple.Range(fair{&t.queueRows}.classPrefix(layout.SpaceFairKey, class))
 	if t.last != nil && t.last.class >= class {
-		begin = append(fair{t.queueTx}.row(*t.last), 0)
+		begin = append(fair{&t.queueRows}.row(*t.last), 0)
 	}
 	if bytes.Compare(begin, end) >= 0 {
 		return false, nil
@@ -175,7 +175,7 @@ func (t *fairTurns) look(at fairPlace) (done bool, err error) {
 // row, or the one of a key that comes.
 func (t *fairTurns) moveTo(next *turn, at fairPlace) error {
 	// Pushes may give the key a weight all the time, and pops would run again each time.
-	weight, err := fair{t.queueTx}.weightOf(t.snapshot, next.key, &next.settings)
+	weight, err := fair{&t.queueRows}.weightOf(t.snapshot, next.key, &next.settings)
 	if err != nil {
 		return err
 	}
@@ -218,7 +218,7 @@ func (t *fairTurns) class(class int64) (*classTime, error) {
 	if c := t.classes[class]; c != nil {
 		return c, nil
 	}
-	values, err := t.reader().GetAll([][]byte{fair{t.queueTx}.classPrefix(layout.SpaceClass, class), fair{t.queueTx}.classPrefix(layout.SpaceUnnamed, class)})
+	values, err := t.reader().GetAll([][]byte{fair{&t.queueRows}.classPrefix(layout.SpaceClass, class), fair{&t.queueRows}.classPrefix(layout.SpaceUnnamed, class)})
 	if err != nil {
 		return nil, err
 	}
@@ -286,12 +286,12 @@ func (t *fairTurns) write() error {
 			delete(stand, p)
 			continue
 		}
-		row := fair{t.queueTx}.row(p)
+		row := fair{&t.queueRows}.row(p)
 		t.tx.Conflict(row) // a push may write it at the same time
 		t.tx.Clear(row)
 	}
 	for p := range stand {
-		t.tx.Set(fair{t.queueTx}.row(p), nil)
+		t.tx.Set(fair{&t.queueRows}.row(p), nil)
 	}
 	for class, c := range t.classes {
 		if err := t.writeClass(class, c); err != nil {
@@ -313,7 +313,7 @@ func (t *fairTurns) writeClass(class int64, c *classTime) error {
 			c.virtual = 0
 		}
 	}
-	for i, row := range [][]byte{fair{t.queueTx}.classPrefix(layout.SpaceClass, class), fair{t.queueTx}.classPrefix(layout.SpaceUnnamed, class)} {
+	for i, row := range [][]byte{fair{&t.queueRows}.classPrefix(layout.SpaceClass, class), fair{&t.queueRows}.classPrefix(layout.SpaceUnnamed, class)} {
 		switch now := [2]int64{c.virtual, c.unnamed}[i]; {
 		case now == c.before[i]:
 		case now == 0:

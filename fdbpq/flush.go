@@ -37,7 +37,7 @@ func (w *Work) flush() error {
 // flush writes what operations have changed together: it has pops find the keys that
 // changed, and adds to the counters.
 func (qtx *queueTx) flush() error {
-	if err := (keyIndex{qtx}).flush(); err != nil {
+	if err := (keyIndex{&qtx.queueRows}).flush(); err != nil {
 		return err
 	}
 	for counter, delta := range qtx.tally.Fields() {
@@ -61,7 +61,7 @@ func (qtx *queueTx) flush() error {
 func (w *Work) Freed(queue string) (bool, error) {
 	qtx, err := w.queue(queue)
 	if err == nil {
-		err = keyIndex{qtx}.flush()
+		err = keyIndex{&qtx.queueRows}.flush()
 	}
 	if err != nil {
 		return false, err

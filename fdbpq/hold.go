@@ -72,7 +72,7 @@ func (q Queue) Held(tx kv.Tx, of Holding, sel Selection) (popped Popped, err err
 		if bytes += int(item.Size); i > 0 && (i >= sel.Limit || !sel.fits(i+1, bytes)) {
 			break
 		}
-		stored, err := contents{qtx}.stored(tx, item, whole)
+		stored, err := contents{&qtx.queueRows}.stored(tx, item, whole)
 		if err != nil {
 			return popped, err
 		}

@@ -80,7 +80,7 @@ func (q Queue) Import(tx kv.Tx, items ...Import) ([]Imported, error) {
 	}
 	for i := range items {
 		if items[i].ID == (ID{}) {
-			tx.Prefetch(unique{p.queueTx}.row(items[i].Unique))
+			tx.Prefetch(unique{&p.queueRows}.row(items[i].Unique))
 		}
 	}
 	results := make([]Imported, len(items))
@@ -169,7 +169,7 @@ func (p *pusher) importItem(item *Import, free bool) (Imported, error) {
 		return Imported{}, err
 	}
 	if there != nil {
-		stored, err := contents{p.queueTx}.stored(p.tx, there, whole)
+		stored, err := contents{&p.queueRows}.stored(p.tx, there, whole)
 		return Imported{ID: item.ID, Seq: seq, Found: stored}, err
 	}
 	return p.put(item, at, seq)
@@ -195,7 +195,7 @@ func (p *pusher) importNew(item *Import) (Imported, error) {
 	if there == nil {
 		return p.put(item, item.ID.place, seq)
 	}
-	stored, err := contents{p.queueTx}.stored(p.tx, there, whole)
+	stored, err := contents{&p.queueRows}.stored(p.tx, there, whole)
 	if err != nil {
 		return Imported{}, err
 	}
@@ -218,7 +218,7 @@ func (p *pusher) put(item *Import, at layout.Place, seq int64) (Imported, error)
 	if !item.Pushed.IsZero() {
 		e.PushedAt = item.Pushed.UnixNano()
 	}
-	if err := (contents{p.queueTx}).write(&e, at, item.Headers, item.Payload); err != nil {
+	if err := (contents{&p.queueRows}).write(&e, at, item.Headers, item.Payload); err != nil {
 		return Imported{Err: err}, nil
 	}
 	err := p.prepare(&e)

@@ -18,7 +18,7 @@ func (q Queue) Get(r kv.Reader, id ID) (*StoredItem, error) {
 	if err != nil || l == nil {
 		return nil, err
 	}
-	stored, err := contents{qtx}.stored(r, l, whole)
+	stored, err := contents{&qtx.queueRows}.stored(r, l, whole)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +144,7 @@ func (ls lists) items(r kv.Reader, space, key string, of *Band, behind *layout.P
 	in := func(space string) *scan { return scanOf(ls.name, r, ls.state, space, Min, band, "").behind(behind) }
 	switch {
 	case key != "" && space == layout.SpaceReady:
-		return keyIndex{ls.queueTx}.itemsAt(scanIn(r, ls.rowsOfKey(layout.SpaceKeyReady, key), Min, band, "").behind(behind))
+		return keyIndex{&ls.queueRows}.itemsAt(scanIn(r, ls.rowsOfKey(layout.SpaceKeyReady, key), Min, band, "").behind(behind))
 	case space == layout.SpaceReady && ls.state.keyed:
 		return merged(func(a, b layout.Place) bool { return a.Compare(b) < 0 }, in(layout.SpaceReady).next, in(layout.SpaceKeyed).next)
 	}
@@ -231,7 +231,7 @@ func (ls lists) page(space string, next nextEntries, listing Listing) (Page, err
 			page.More = true
 			break
 		}
-		stored, err := contents{ls.queueTx}.stored(ls.snapshot, l, payload)
+		stored, err := contents{&ls.queueRows}.stored(ls.snapshot, l, payload)
 		if err != nil {
 			return Page{}, err
 		}

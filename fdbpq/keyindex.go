@@ -57,7 +57,7 @@ func CheckKey(key string) error {
 }
 
 // keyIndex reads and writes the rows with which pops find keys.
-type keyIndex struct{ *queueTx }
+type keyIndex struct{ *queueRows }
 
 func (x keyIndex) placeRow(space, key string, p layout.Place) []byte {
 	return p.Append(x.rowsOfKey(space, key))
@@ -188,7 +188,7 @@ func (x keyIndex) flushKey(change *keyChange) error {
 	if !change.full {
 		x.tx.Set(x.key(layout.SpaceKeyHead, first), []byte(change.key))
 		if !change.placed {
-			fair{x.queueTx}.place(first, change.key)
+			fair{x.queueRows}.place(first, change.key)
 		}
 	}
 	if change.letGo > 0 && x.state.keyLimited() {
@@ -204,11 +204,11 @@ func (x keyIndex) gone(change *keyChange) error {
 		return nil
 	}
 	if !change.placed {
-		fair{x.queueTx}.place(change.removed[0], change.key)
+		fair{x.queueRows}.place(change.removed[0], change.key)
 	}
-	weight, err := x.tx.Get(fair{x.queueTx}.weightRow(change.key))
+	weight, err := x.tx.Get(fair{x.queueRows}.weightRow(change.key))
 	if err == nil && weight != nil {
-		x.tx.Clear(fair{x.queueTx}.weightRow(change.key))
+		x.tx.Clear(fair{x.queueRows}.weightRow(change.key))
 	}
 	return err
 }
@@ -216,7 +216,7 @@ func (x keyIndex) gone(change *keyChange) error {
 // find has pops look at a key.
 func (x keyIndex) find(first layout.Place, key string) {
 	x.tx.Set(x.key(layout.SpaceKeyHead, first), []byte(key))
-	fair{x.queueTx}.place(first, key)
+	fair{x.queueRows}.place(first, key)
 }
 
 // keysAtOnce bounds how many keys one transaction looks at after a change of key_limit
@@ -230,7 +230,7 @@ func (x keyIndex) rebuildAll() error {
 	if _, _, err := x.findNext(""); err != nil {
 		return err
 	}
-	return timers{x.queueTx}.atOnce(layout.TimerKeys, "")
+	return timers{x.queueRows}.atOnce(layout.TimerKeys, "")
 }
 
 // rebuild has pops look at the keys with ready items behind one, by a timer if they are many.
@@ -239,7 +239,7 @@ func (x keyIndex) rebuild(behind string) error {
 	if err != nil || done {
 		return err
 	}
-	return timers{x.queueTx}.atOnce(layout.TimerKeys, last)
+	return timers{x.queueRows}.atOnce(layout.TimerKeys, last)
 }
 
 // findNext has pops look at the next keys with ready items behind one, and returns the last

@@ -166,11 +166,11 @@ func (x keyInfos) ahead(l *layout.Item) (int, error) {
 		space = layout.SpaceKeyBegun
 	}
 	begin, _ := tuple.Range(x.rowsOfKey(space, l.Key))
-	before, err := x.snapshot.Range(begin, keyIndex{x.queueTx}.placeRow(space, l.Key, l.Place), kv.RangeOptions{Limit: MaxKeyCount})
+	before, err := x.snapshot.Range(begin, keyIndex{&x.queueRows}.placeRow(space, l.Key, l.Place), kv.RangeOptions{Limit: MaxKeyCount})
 	if err != nil || len(before) == MaxKeyCount || !x.state.config.KeyOrder || space == layout.SpaceKeyBegun {
 		return len(before), err
 	}
-	begin = append(keyIndex{x.queueTx}.placeRow(layout.SpaceKeyBegun, l.Key, l.Place), 0)
+	begin = append(keyIndex{&x.queueRows}.placeRow(layout.SpaceKeyBegun, l.Key, l.Place), 0)
 	_, end := tuple.Range(x.rowsOfKey(layout.SpaceKeyBegun, l.Key))
 	begun, err := x.snapshot.Range(begin, end, kv.RangeOptions{Limit: MaxKeyCount - len(before)})
 	return len(before) + len(begun), err
@@ -184,7 +184,7 @@ func (x keyInfos) of(key string, most int) (KeyInfo, error) {
 		return KeyInfo{}, err
 	}
 	info.Ready, info.More = min(len(ready), most), len(ready) > most
-	if info.Leased, err = (keyLimits{x.queueTx}).held(x.snapshot, key, most); err != nil {
+	if info.Leased, err = (keyLimits{&x.queueRows}).held(x.snapshot, key, most); err != nil {
 		return KeyInfo{}, err
 	}
 	if info.Settings, err = (settings{x.queueTx}).of(x.snapshot, key); err != nil {
@@ -192,7 +192,7 @@ func (x keyInfos) of(key string, most int) (KeyInfo, error) {
 	}
 	config := &x.state.config
 	info.Limit, info.Rate = info.Settings.limit(config), info.Settings.rate(config)
-	if info.Weight, err = (fair{x.queueTx}).weightOf(x.snapshot, key, &info.Settings); err != nil {
+	if info.Weight, err = (fair{&x.queueRows}).weightOf(x.snapshot, key, &info.Settings); err != nil {
 		return KeyInfo{}, err
 	}
 	var b bucket
@@ -260,7 +260,7 @@ func (x keyInfos) itemWaitsFor(l *layout.Item) (WaitsFor, error) {
 	if err != nil || waits == WaitsForPause || !x.state.config.KeyOrder {
 		return waits, err
 	}
-	first, _, err := keyIndex{x.queueTx}.first(x.snapshot, l.Key)
+	first, _, err := keyIndex{&x.queueRows}.first(x.snapshot, l.Key)
 	if err == nil && first != l.Place {
 		return WaitsForKeyOrder, nil
 	}
@@ -278,7 +278,7 @@ func (x keyInfos) keyWaitsFor(key string) (WaitsFor, error) {
 		return WaitsForPause, nil
 	}
 	if limit := int(settings.limit(config)); limit > 0 {
-		held, err := keyLimits{x.queueTx}.held(x.snapshot, key, limit)
+		held, err := keyLimits{&x.queueRows}.held(x.snapshot, key, limit)
 		if err != nil {
 			return "", err
 		}

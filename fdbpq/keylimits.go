@@ -54,7 +54,7 @@ func (s *queueState) refusesEnd(sel *Selection) error {
 }
 
 // keyLimits counts the leased items of each key.
-type keyLimits struct{ *queueTx }
+type keyLimits struct{ *queueRows }
 
 // held counts the leased items of a key, and those that wait between two leases in
 // order, up to a number.

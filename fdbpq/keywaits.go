@@ -27,7 +27,7 @@ func (x keyIndex) endWaits(at int64) error {
 		}
 	}
 	if more {
-		return timers{x.queueTx}.atOnce(layout.TimerTokens, "")
+		return timers{x.queueRows}.atOnce(layout.TimerTokens, "")
 	}
 	return nil
 }

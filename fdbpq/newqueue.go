@@ -56,13 +56,13 @@ func (qtx *queueTx) orCreate() error {
 	return qtx.create(qtx.state)
 }
 
-func (qtx *queueTx) writeState(s *queueState) error {
+func (q *queueRows) writeState(s *queueState) error {
 	raw, err := s.pack()
 	if err != nil {
 		return err
 	}
-	qtx.tx.Set(layout.QueueRow(layout.SpaceState, qtx.name), raw)
-	qtx.state = s
+	q.tx.Set(layout.QueueRow(layout.SpaceState, q.name), raw)
+	q.state = s
 	return nil
 }
 

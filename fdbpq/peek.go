@@ -31,7 +31,7 @@ func (q Queue) Peek(r kv.Reader, sel Selection) (Popped, error) {
 		return Popped{}, err
 	}
 	for _, f := range found.items {
-		if err := (contents{found.queueTx}).load(&f.Envelope, f.Place); err != nil {
+		if err := (contents{&found.queueRows}).load(&f.Envelope, f.Place); err != nil {
 			return Popped{}, err
 		}
 		item, err := itemOf(&f)

@@ -96,7 +96,7 @@ func (q Queue) pop(tx kv.Tx, sel Selection, lease time.Duration) (Popped, error)
 // pop selects new items. It first writes the pending changes of the key index, which the
 // selection reads, and last those that the pop made itself.
 func (p pops) pop(sel *Selection, lease time.Duration, ahead *readAhead) (Popped, error) {
-	if err := (keyIndex{p.queueTx}).flush(); err != nil {
+	if err := (keyIndex{&p.queueRows}).flush(); err != nil {
 		return Popped{}, err
 	}
 	head := collector{queueTx: p.queueTx, sel: *sel, remove: true, copies: sel.PopID != "" && lease == 0, txSize: p.txSize}
@@ -124,7 +124,7 @@ func (p pops) pop(sel *Selection, lease time.Duration, ahead *readAhead) (Popped
 	popped := Popped{More: head.more, Items: make([]Item, len(head.items)), Leased: lease}
 	for i := range head.items {
 		l := &head.items[i]
-		if err := (contents{p.queueTx}).load(&l.Envelope, l.Place); err != nil {
+		if err := (contents{&p.queueRows}).load(&l.Envelope, l.Place); err != nil {
 			return Popped{}, err
 		}
 		var own *Lease
@@ -169,7 +169,7 @@ func (p pops) pop(sel *Selection, lease time.Duration, ahead *readAhead) (Popped
 			return Popped{}, err
 		}
 	}
-	if err := (keyIndex{p.queueTx}).flush(); err != nil {
+	if err := (keyIndex{&p.queueRows}).flush(); err != nil {
 		return Popped{}, err
 	}
 	if err := p.done(); err != nil {

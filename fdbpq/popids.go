@@ -150,7 +150,7 @@ func (ps popIDs) repeatLeased(token []byte, now int64) (*Item, error) {
 	again := *l
 	again.ExtraAnswers++
 	ps.change(l, &again)
-	stored, err := contents{ps.queueTx}.stored(ps.tx, l, whole)
+	stored, err := contents{&ps.queueRows}.stored(ps.tx, l, whole)
 	if err != nil {
 		return nil, err
 	}

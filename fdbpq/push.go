@@ -120,7 +120,7 @@ func (p *pusher) add(item *NewItem, e layout.Envelope, priority int64, handOver 
 	l := layout.Item{Envelope: e}
 	l.PushedAt = p.pushed
 	seq := p.assign(&l, priority)
-	if err := (contents{p.queueTx}).write(&l.Envelope, l.Place, item.Headers, item.Payload); err != nil {
+	if err := (contents{&p.queueRows}).write(&l.Envelope, l.Place, item.Headers, item.Payload); err != nil {
 		return Pushed{Err: err}, nil
 	}
 	if err := p.prepare(&l.Envelope); err != nil {
@@ -133,7 +133,7 @@ func (p *pusher) add(item *NewItem, e layout.Envelope, priority int64, handOver 
 		return Pushed{}, err
 	}
 	if item.Weight != 0 && p.state.config.Fair != "" && due == 0 { // a pop forgets it with the last ready item
-		p.tx.Set(fair{p.queueTx}.weightRow(item.Key), tuple.AppendInt(nil, item.Weight))
+		p.tx.Set(fair{&p.queueRows}.weightRow(item.Key), tuple.AppendInt(nil, item.Weight))
 	}
 	p.change(nil, l.From(due))
 	p.added = l

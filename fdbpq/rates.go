@@ -98,7 +98,7 @@ func (rs rates) keep(key string, b *bucket) error {
 		rs.tally.Owing++
 	}
 	rs.tx.Set(keyBucketRow(rs.name, key), b.pack())
-	return timers{rs.queueTx}.forgetLater(layout.TimerTokens)
+	return timers{&rs.queueRows}.forgetLater(layout.TimerTokens)
 }
 
 // forget clears the tokens of a key.
@@ -140,7 +140,7 @@ func (rs rates) due() error {
 	if err != nil {
 		return err
 	}
-	later, err := timers{rs.queueTx}.forget(layout.SpaceTokensOf, layout.TimerTokens, func(key string, value []byte) (bool, error) {
+	later, err := timers{&rs.queueRows}.forget(layout.SpaceTokensOf, layout.TimerTokens, func(key string, value []byte) (bool, error) {
 		b, err := parseBucket(value)
 		if err != nil {
 			return false, err
@@ -166,5 +166,5 @@ func (rs rates) due() error {
 	if !later {
 		now = math.MaxInt64 - 1 // no key owes anything: none waits
 	}
-	return keyIndex{rs.queueTx}.endWaits(now)
+	return keyIndex{&rs.queueRows}.endWaits(now)
 }

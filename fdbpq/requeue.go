@@ -99,7 +99,7 @@ func (d deadLetters) goBack(to string) (refused, err error) {
 
 // requeue takes an item out of the queue and pushes it to another one.
 func (d deadLetters) requeue(p *pusher, item *layout.Item, delay time.Duration) (Pushed, error) {
-	if err := (contents{d.queueTx}).load(&item.Envelope, item.Place); err != nil {
+	if err := (contents{&d.queueRows}).load(&item.Envelope, item.Place); err != nil {
 		return Pushed{}, err
 	}
 	again := NewItem{Payload: item.Payload, Headers: item.Headers, Delay: delay}

@@ -54,7 +54,7 @@ func (q Queue) SetKey(tx kv.Tx, key string, object []byte) (KeySettings, error) 
 	if err := (rates{qtx}).changeKey(key, before.rate(&s.config), after.rate(&s.config)); err != nil {
 		return KeySettings{}, err
 	}
-	if err := (keyIndex{qtx}).lookAgain(tx, key); err != nil {
+	if err := (keyIndex{&qtx.queueRows}).lookAgain(tx, key); err != nil {
 		return KeySettings{}, err
 	}
 	return after, qtx.done()

@@ -74,7 +74,7 @@ func (q Queue) PrefetchKeys(tx kv.Tx, leases ...Lease) error {
 			return err
 		}
 		if l.Key != "" {
-			keyIndex{qtx}.prefetch(l.Key)
+			keyIndex{&qtx.queueRows}.prefetch(l.Key)
 		}
 	}
 	return nil

@@ -10,7 +10,7 @@ import (
 )
 
 // timers sets and clears the timers of a queue.
-type timers struct{ *queueTx }
+type timers struct{ *queueRows }
 
 func (ts timers) start(due int64, kind string, p layout.Place) {
 	ts.store.alarm.expect(due)

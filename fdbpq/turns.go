@@ -62,7 +62,7 @@ func (l *looks) lookAt(key string) (*turn, error) {
 		return t, nil
 	}
 	if limit := int(t.settings.limit(config)); limit > 0 {
-		held, err := keyLimits{l.queueTx}.held(l.reader(), key, limit)
+		held, err := keyLimits{&l.queueRows}.held(l.reader(), key, limit)
 		if err != nil {
 			return nil, err
 		}
@@ -116,7 +116,7 @@ func (l *looks) prefetchKey(key string) {
 	}
 	limit := int(unset.limit(&l.state.config))
 	if limit > 0 {
-		begin, end := keyLimits{l.queueTx}.rows(key)
+		begin, end := keyLimits{&l.queueRows}.rows(key)
 		l.tx.PrefetchRange(begin, end, kv.RangeOptions{Limit: limit})
 	}
 	if limit == 1 {
@@ -125,7 +125,7 @@ func (l *looks) prefetchKey(key string) {
 	if unset.rate(&l.state.config) != (Rate{}) {
 		l.tx.Prefetch(keyBucketRow(l.name, key), layout.CounterKey(l.name, 0, layout.CounterOwing))
 	}
-	keyIndex{l.queueTx}.prefetch(key)
+	keyIndex{&l.queueRows}.prefetch(key)
 }
 
 // prefetchItem says that the transaction is about to take the item of a key at a place, and
@@ -146,7 +146,7 @@ func (l *looks) advance(t *turn) (err error) {
 	}
 	found := false
 	if l.state.config.KeyOrder {
-		if t.at, found, err = (keyIndex{l.queueTx}).firstIn(l.snapshot, layout.SpaceKeyBegun, t.key, t.begun); err != nil {
+		if t.at, found, err = (keyIndex{&l.queueRows}).firstIn(l.snapshot, layout.SpaceKeyBegun, t.key, t.begun); err != nil {
 			return err
 		}
 		if found {
@@ -154,7 +154,7 @@ func (l *looks) advance(t *turn) (err error) {
 		}
 	}
 	if !found {
-		if t.at, found, err = (keyIndex{l.queueTx}).firstIn(l.snapshot, layout.SpaceKeyReady, t.key, t.fresh); err != nil {
+		if t.at, found, err = (keyIndex{&l.queueRows}).firstIn(l.snapshot, layout.SpaceKeyReady, t.key, t.fresh); err != nil {
 			return err
 		}
 		t.fresh = &layout.Place{Priority: t.at.Priority, Suffix: t.at.Suffix}
@@ -239,7 +239,7 @@ func (l *looks) refilled() ([]*turn, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys, more, err := keyIndex{l.queueTx}.waitsDue(now, l.remove)
+	keys, more, err := keyIndex{&l.queueRows}.waitsDue(now, l.remove)
 	if err != nil {
 		return nil, err
 	}
@@ -255,7 +255,7 @@ func (l *looks) refilled() ([]*turn, error) {
 		if t.ready {
 			ready = append(ready, t)
 			if l.remove {
-				keyIndex{l.queueTx}.find(t.at, key)
+				keyIndex{&l.queueRows}.find(t.at, key)
 			}
 		}
 	}

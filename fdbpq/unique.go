@@ -8,7 +8,7 @@ import (
 )
 
 // unique keeps the row of each unique value.
-type unique struct{ *queueTx }
+type unique struct{ *queueRows }
 
 // changed makes an item the one with its unique value, or ends its claim to that.
 func (u unique) changed(before, after *layout.Item) {
