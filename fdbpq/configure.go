@@ -117,7 +117,7 @@ func rateChanged(qtx *queueTx, before *Config) error {
 		return nil
 	}
 	qtx.arrive()
-	was, now, err := rates{qtx}.changeRow(bucketRow(qtx.name), before.Rate, rate)
+	was, now, err := rates{&qtx.queueRows}.changeRow(bucketRow(qtx.name), before.Rate, rate)
 	switch {
 	case now != nil:
 		qtx.tx.Set(bucketRow(qtx.name), now.pack())

@@ -16,8 +16,8 @@ var timerWorks = map[string]timerWork{
 	layout.TimerRequest: {due: requestDue},
 	layout.TimerKeys:    {due: func(qtx *queueTx, t layout.Timer) error { return keyIndex{&qtx.queueRows}.due(t) }},
 	layout.TimerFair:    {due: func(qtx *queueTx, t layout.Timer) error { return fair{&qtx.queueRows}.due(t) }},
-	layout.TimerTokens:  {due: func(qtx *queueTx, _ layout.Timer) error { return rates{qtx}.due() }},
-	layout.TimerFences:  {due: func(qtx *queueTx, _ layout.Timer) error { return fences{qtx}.due() }},
+	layout.TimerTokens:  {due: func(qtx *queueTx, _ layout.Timer) error { return rates{&qtx.queueRows}.due() }},
+	layout.TimerFences:  {due: func(qtx *queueTx, _ layout.Timer) error { return fences{&qtx.queueRows}.due() }},
 }
 
 // timerWork is the work of timers that fall due.

@@ -91,7 +91,7 @@ func (q Queue) ExplainItem(r kv.Reader, item *StoredItem) (e Explanation, err er
 	case x.state.paused:
 		return Explanation{Cause: ReasonPaused}, nil
 	}
-	waits, err := keyInfos{qtx}.keyWaitsFor(item.Key)
+	waits, err := keyInfos{&qtx.queueRows}.keyWaitsFor(item.Key)
 	if err != nil {
 		return e, err
 	}
@@ -141,7 +141,7 @@ func (x explains) rate() (e Explanation, err error) {
 	if rate == (Rate{}) {
 		return e, nil
 	}
-	b, err := rates{x.queueTx}.read(x.snapshot, bucketRow(x.name), rate)
+	b, err := rates{&x.queueRows}.read(x.snapshot, bucketRow(x.name), rate)
 	if err != nil {
 		return e, err
 	}
@@ -173,7 +173,7 @@ func (x explains) blocked(holders map[string]*layout.Item) (e Explanation, err e
 			continue
 		}
 		seen[l.Key] = true
-		waits, err := keyInfos{x.queueTx}.keyWaitsFor(l.Key)
+		waits, err := keyInfos{&x.queueRows}.keyWaitsFor(l.Key)
 		if err != nil {
 			return e, err
 		}
@@ -208,11 +208,11 @@ func (x explains) key(key string, waits WaitsFor, priority int64, l *layout.Item
 			e.Since = x.began(l.Since)
 		}
 	case WaitsForKeyRate:
-		of, err := settings{x.queueTx}.of(x.snapshot, key)
+		of, err := settings{&x.queueRows}.of(x.snapshot, key)
 		if err != nil {
 			return e, err
 		}
-		b, err := rates{x.queueTx}.read(x.snapshot, keyBucketRow(x.name, key), of.rate(&x.state.config))
+		b, err := rates{&x.queueRows}.read(x.snapshot, keyBucketRow(x.name, key), of.rate(&x.state.config))
 		if err != nil {
 			return e, err
 		}

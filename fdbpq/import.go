@@ -152,7 +152,7 @@ func (p *pusher) freePlaces(items []Import) (map[layout.Place]bool, error) {
 func (p *pusher) importItem(item *Import, free bool) (Imported, error) {
 	seq, err := p.checkImport(item)
 	if err == nil {
-		err = fences{p.queueTx}.check(item)
+		err = fences{&p.queueRows}.check(item)
 	}
 	if err != nil {
 		return Imported{Err: err}, nil
@@ -185,7 +185,7 @@ func (p *pusher) importNew(item *Import) (Imported, error) {
 	if _, err := p.checkImport(item); err != nil {
 		return Imported{Err: err}, nil
 	}
-	if err := (fences{p.queueTx}).check(item); err != nil {
+	if err := (fences{&p.queueRows}).check(item); err != nil {
 		return Imported{Err: err}, nil
 	}
 	there, err := p.claimant(item.Unique, nil)
@@ -229,7 +229,7 @@ func (p *pusher) put(item *Import, at layout.Place, seq int64) (Imported, error)
 		return Imported{}, err
 	}
 	if item.KeyFence > 0 {
-		if err := (fences{p.queueTx}).imported(item.Key, item.KeyFence); err != nil {
+		if err := (fences{&p.queueRows}).imported(item.Key, item.KeyFence); err != nil {
 			return Imported{}, err
 		}
 	}

@@ -22,10 +22,10 @@ func (q Queue) Get(r kv.Reader, id ID) (*StoredItem, error) {
 	if err != nil {
 		return nil, err
 	}
-	if stored.WaitsFor, err = (keyInfos{qtx}).waitsFor(l); err != nil {
+	if stored.WaitsFor, err = (keyInfos{&qtx.queueRows}).waitsFor(l); err != nil {
 		return nil, err
 	}
-	stored.KeyAhead, err = keyInfos{qtx}.ahead(l)
+	stored.KeyAhead, err = keyInfos{&qtx.queueRows}.ahead(l)
 	return stored, err
 }
 

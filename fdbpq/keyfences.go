@@ -25,7 +25,7 @@ import (
 const keyFenceUnit = int64(time.Microsecond)
 
 // fences reads and writes the last fence of each key.
-type fences struct{ *queueTx }
+type fences struct{ *queueRows }
 
 // keyFenceRow is the row of a key's last fence. It belongs to no generation, and outlives
 // the queue.
@@ -46,7 +46,7 @@ func (f fences) next(key string) (int64, error) {
 // keep stores the last fence of a key, so that its next lease gets a higher one.
 func (f fences) keep(key string, fence int64) error {
 	f.tx.Set(keyFenceRow(f.name, key), kv.EncodeInteger(uint64(fence)))
-	return timers{&f.queueRows}.forgetLater(layout.TimerFences)
+	return timers{f.queueRows}.forgetLater(layout.TimerFences)
 }
 
 // due forgets fences that store time has passed.
@@ -56,7 +56,7 @@ func (f fences) due() error {
 		return err
 	}
 	passed := int64(kv.DecodeInteger(written)) / keyFenceUnit
-	_, err = timers{&f.queueRows}.forget(layout.SpaceKeyFence, layout.TimerFences, func(key string, value []byte) (bool, error) {
+	_, err = timers{f.queueRows}.forget(layout.SpaceKeyFence, layout.TimerFences, func(key string, value []byte) (bool, error) {
 		if len(value) != 8 {
 			return false, fmt.Errorf("damaged fence of key %q: %d bytes", key, len(value))
 		}

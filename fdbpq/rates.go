@@ -9,7 +9,7 @@ import (
 )
 
 // rates reads and writes the token buckets of a queue and of its keys.
-type rates struct{ *queueTx }
+type rates struct{ *queueRows }
 
 // read returns the tokens in a row as they are now, under the rate of the present.
 func (rs rates) read(r kv.Reader, row []byte, rate Rate) (bucket, error) {
@@ -98,7 +98,7 @@ func (rs rates) keep(key string, b *bucket) error {
 		rs.tally.Owing++
 	}
 	rs.tx.Set(keyBucketRow(rs.name, key), b.pack())
-	return timers{&rs.queueRows}.forgetLater(layout.TimerTokens)
+	return timers{rs.queueRows}.forgetLater(layout.TimerTokens)
 }
 
 // forget clears the tokens of a key.
@@ -140,12 +140,12 @@ func (rs rates) due() error {
 	if err != nil {
 		return err
 	}
-	later, err := timers{&rs.queueRows}.forget(layout.SpaceTokensOf, layout.TimerTokens, func(key string, value []byte) (bool, error) {
+	later, err := timers{rs.queueRows}.forget(layout.SpaceTokensOf, layout.TimerTokens, func(key string, value []byte) (bool, error) {
 		b, err := parseBucket(value)
 		if err != nil {
 			return false, err
 		}
-		settings, err := settings{rs.queueTx}.of(rs.tx, key)
+		settings, err := settings{rs.queueRows}.of(rs.tx, key)
 		if err != nil {
 			return false, err
 		}
@@ -166,5 +166,5 @@ func (rs rates) due() error {
 	if !later {
 		now = math.MaxInt64 - 1 // no key owes anything: none waits
 	}
-	return keyIndex{&rs.queueRows}.endWaits(now)
+	return keyIndex{rs.queueRows}.endWaits(now)
 }

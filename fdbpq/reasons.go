@@ -36,7 +36,7 @@ func (p pops) complete(popped *Popped, band Band) error {
 
 // someReady says why a pop or a peek from a band gets none of the queue's n ready items.
 func (p pops) someReady(popped *Popped, n int64, band Band) error {
-	spent, err := rates{p.queueTx}.spent(bucketRow(p.name), p.state.config.Rate)
+	spent, err := rates{&p.queueRows}.spent(bucketRow(p.name), p.state.config.Rate)
 	if err != nil || spent {
 		popped.Reason = ReasonRate
 		return err

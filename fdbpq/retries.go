@@ -28,7 +28,7 @@ func (r retries) end(l *layout.Item, e ending) (f fate, err error) {
 	}
 	interrupted := countEnding(l, e.outcome)
 	if e.unused && !interrupted {
-		if err := (rates{r.queueTx}).giveBack(l); err != nil {
+		if err := (rates{&r.queueRows}).giveBack(l); err != nil {
 			return fate{}, err
 		}
 	}

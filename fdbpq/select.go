@@ -116,7 +116,7 @@ func (c *collector) bound() (retry time.Duration, err error) {
 	if rate == (Rate{}) {
 		return 0, nil
 	}
-	if c.bucket, err = (rates{c.queueTx}).read(c.reader(), bucketRow(c.name), rate); err != nil {
+	if c.bucket, err = (rates{&c.queueRows}).read(c.reader(), bucketRow(c.name), rate); err != nil {
 		return 0, err
 	}
 	now, err := c.now()

@@ -25,7 +25,7 @@ func (q Queue) SetKey(tx kv.Tx, key string, object []byte) (KeySettings, error) 
 		return KeySettings{}, err
 	}
 	s := qtx.state
-	before, err := settings{qtx}.of(tx, key)
+	before, err := settings{&qtx.queueRows}.of(tx, key)
 	if err != nil {
 		return KeySettings{}, err
 	}
@@ -51,7 +51,7 @@ func (q Queue) SetKey(tx kv.Tx, key string, object []byte) (KeySettings, error) 
 	if err := qtx.writeState(&changed); err != nil {
 		return KeySettings{}, err
 	}
-	if err := (rates{qtx}).changeKey(key, before.rate(&s.config), after.rate(&s.config)); err != nil {
+	if err := (rates{&qtx.queueRows}).changeKey(key, before.rate(&s.config), after.rate(&s.config)); err != nil {
 		return KeySettings{}, err
 	}
 	if err := (keyIndex{&qtx.queueRows}).lookAgain(tx, key); err != nil {

@@ -14,7 +14,7 @@ func settingsRow(queue, key string) []byte {
 }
 
 // settings reads the settings of keys.
-type settings struct{ *queueTx }
+type settings struct{ *queueRows }
 
 // of returns what is set for a key.
 func (t settings) of(r kv.Reader, key string) (k KeySettings, err error) {
@@ -37,5 +37,5 @@ func (q Queue) KeySettings(r kv.Reader, key string) (KeySettings, error) {
 	if err != nil || qtx == nil {
 		return KeySettings{}, err
 	}
-	return settings{qtx}.of(r, key)
+	return settings{&qtx.queueRows}.of(r, key)
 }

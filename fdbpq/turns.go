@@ -54,7 +54,7 @@ func (l *looks) lookAt(key string) (*turn, error) {
 	l.keys[key] = t
 	config := &l.state.config
 	var err error
-	if t.settings, err = (settings{l.queueTx}).of(l.reader(), key); err != nil {
+	if t.settings, err = (settings{&l.queueRows}).of(l.reader(), key); err != nil {
 		return nil, err
 	}
 	if t.settings.paused() {
@@ -70,7 +70,7 @@ func (l *looks) lookAt(key string) (*turn, error) {
 			return t, nil // who ends one of the leases has it looked at again
 		}
 		if limit == 1 && l.remove {
-			if t.fence, err = (fences{l.queueTx}).next(key); err != nil {
+			if t.fence, err = (fences{&l.queueRows}).next(key); err != nil {
 				return nil, err
 			}
 		}
@@ -80,10 +80,10 @@ func (l *looks) lookAt(key string) (*turn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if t.bucket, err = (rates{l.queueTx}).read(l.reader(), keyBucketRow(l.name, key), rate); err != nil {
+		if t.bucket, err = (rates{&l.queueRows}).read(l.reader(), keyBucketRow(l.name, key), rate); err != nil {
 			return nil, err
 		}
-		none, err := rates{l.queueTx}.noRoom(&t.bucket)
+		none, err := rates{&l.queueRows}.noRoom(&t.bucket)
 		if err != nil {
 			return nil, err
 		}
@@ -192,7 +192,7 @@ func (l *looks) selectNext(t *turn) (done bool, err error) {
 		t.leases--
 		if t.fence > 0 {
 			l.items[selected].Envelope.KeyFence = t.fence
-			if err := (fences{l.queueTx}).keep(t.key, t.fence); err != nil {
+			if err := (fences{&l.queueRows}).keep(t.key, t.fence); err != nil {
 				return false, err
 			}
 		}
@@ -223,7 +223,7 @@ func (l *looks) spend() error {
 		if !t.bucket.used {
 			continue
 		}
-		if err := (rates{l.queueTx}).keep(key, &t.bucket); err != nil {
+		if err := (rates{&l.queueRows}).keep(key, &t.bucket); err != nil {
 			return err
 		}
 	}
