@@ -163,7 +163,7 @@ func checkAttempts(all []Attempt) error {
 func ReasonText(s string) string { return reason.Text(s, MaxAttemptReason) }
 
 // attemptLog has items remember how their leases end.
-type attemptLog struct{ *queueTx }
+type attemptLog struct{ *queueRows }
 
 // record has an item remember the lease that ends.
 func (log attemptLog) record(l *layout.Item, e *ending) {

@@ -240,7 +240,7 @@ func (p *bulkPage) begin() error {
 func (p *bulkPage) run() error {
 	clock := p.store.inside.Clock
 	begun := clock.Elapsed()
-	next := lists{p.queueTx}.items(p.snapshot, p.Where.space(), p.Where.Key, p.Where.Band, p.at.behind)
+	next := lists{&p.queueRows}.items(p.snapshot, p.Where.space(), p.Where.Key, p.Where.Band, p.at.behind)
 	for p.Limit > 0 && !p.ended {
 		entries, err := next(bulkRows, bulkBytes)
 		if err != nil {

@@ -47,35 +47,35 @@ func (a amount) where(grows amount) amount {
 }
 
 // excess is what a queue with so much has beyond its limits, negative where there is room.
-func (qtx *queueTx) excess(n Counts) amount {
+func (q *queueRows) excess(n Counts) amount {
 	over := amount{math.MinInt64 / 2, math.MinInt64 / 2}
-	if most := qtx.state.config.MaxLength; most > 0 {
+	if most := q.state.config.MaxLength; most > 0 {
 		over.items = n.Length() - most
 	}
-	if most := qtx.store.maxBytes(&qtx.state.config); most > 0 {
+	if most := q.store.maxBytes(&q.state.config); most > 0 {
 		over.bytes = n.Bytes + n.Length()*ItemBytes - most
 	}
 	return over
 }
 
 // tooFull is the reason to refuse an item with which the queue has too much, if it has.
-func (qtx *queueTx) tooFull(over amount) error {
-	most := qtx.store.maxBytes(&qtx.state.config)
+func (q *queueRows) tooFull(over amount) error {
+	most := q.store.maxBytes(&q.state.config)
 	switch {
 	case !over.tooMuch():
 		return nil
 	case over.items > 0:
-		return fmt.Errorf("%w: its max_length is %d", ErrFull, qtx.state.config.MaxLength)
-	case most != qtx.state.config.MaxBytes:
+		return fmt.Errorf("%w: its max_length is %d", ErrFull, q.state.config.MaxLength)
+	case most != q.state.config.MaxBytes:
 		return fmt.Errorf("%w: no queue here may have more than %d bytes, of which each item takes %d besides its own", ErrFull, most, ItemBytes)
 	}
 	return fmt.Errorf("%w: its max_bytes is %d, of which each item takes %d besides its own", ErrFull, most, ItemBytes)
 }
 
 // refuses is why a queue with so much takes no item, however small; nil: it may take one.
-func (qtx *queueTx) refuses(n Counts) error {
-	if qtx.state.config.Overflow == OverflowEvict {
+func (q *queueRows) refuses(n Counts) error {
+	if q.state.config.Overflow == OverflowEvict {
 		return nil
 	}
-	return qtx.tooFull(qtx.excess(n).plus(amountOf(0)))
+	return q.tooFull(q.excess(n).plus(amountOf(0)))
 }

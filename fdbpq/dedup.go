@@ -52,7 +52,7 @@ func parseRememberedPush(b []byte) (*rememberedPush, error) {
 // id got, nil when this is the first. The transaction depends on the answer, so two
 // pushes of the same message cannot both be the first.
 func (i ids) first(msgID string) (*rememberedPush, error) {
-	return recall(i.queueTx, msgIDRow(i.name, msgID), msgID, parseRememberedPush)
+	return recall(i.queueRows, msgIDRow(i.name, msgID), msgID, parseRememberedPush)
 }
 
 // remember keeps the message id for the queue's dedup window.
@@ -71,12 +71,12 @@ func (i ids) remember(msgID string, id ID) error {
 
 func (m *rememberedPush) forgetAt() int64 { return m.due }
 
-func (m *rememberedPush) forget(qtx *queueTx, msgID string) {
-	qtx.tx.Clear(msgIDRow(qtx.name, msgID))
-	qtx.tx.Clear(layout.IDTimerKey(m.due, layout.TimerMsgID, qtx.name, msgID))
-	qtx.tally.Remembered--
+func (m *rememberedPush) forget(q *queueRows, msgID string) {
+	q.tx.Clear(msgIDRow(q.name, msgID))
+	q.tx.Clear(layout.IDTimerKey(m.due, layout.TimerMsgID, q.name, msgID))
+	q.tally.Remembered--
 }
 
 func (i ids) due(t layout.Timer) error {
-	return idDue(i.queueTx, msgIDRow(i.name, t.ID), t, parseRememberedPush)
+	return idDue(i.queueRows, msgIDRow(i.name, t.ID), t, parseRememberedPush)
 }

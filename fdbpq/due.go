@@ -11,7 +11,7 @@ var timerWorks = map[string]timerWork{
 	layout.TimerLease:   {ahead: itemAhead(layout.SpaceLeased), due: func(qtx *queueTx, t layout.Timer) error { return retries{qtx}.due(t) }},
 	layout.TimerDelay:   {ahead: itemAhead(layout.SpaceDelayed), due: func(qtx *queueTx, t layout.Timer) error { return delays{qtx}.due(t) }},
 	layout.TimerExpiry:  {due: func(qtx *queueTx, t layout.Timer) error { return expiries{qtx}.due(t) }},
-	layout.TimerMsgID:   {ahead: msgIDAhead, due: func(qtx *queueTx, t layout.Timer) error { return ids{qtx}.due(t) }},
+	layout.TimerMsgID:   {ahead: msgIDAhead, due: func(qtx *queueTx, t layout.Timer) error { return ids{&qtx.queueRows}.due(t) }},
 	layout.TimerPopID:   {due: func(qtx *queueTx, t layout.Timer) error { return popIDs{qtx}.due(t) }},
 	layout.TimerRequest: {due: requestDue},
 	layout.TimerKeys:    {due: func(qtx *queueTx, t layout.Timer) error { return keyIndex{&qtx.queueRows}.due(t) }},

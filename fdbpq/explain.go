@@ -77,7 +77,7 @@ func (q Queue) ExplainItem(r kv.Reader, item *StoredItem) (e Explanation, err er
 	if err != nil || qtx == nil {
 		return e, err
 	}
-	x := explains{qtx}
+	x := explains{&qtx.queueRows}
 	own := item.ID
 	switch {
 	case item.Held:
@@ -104,7 +104,7 @@ func (q Queue) ExplainItem(r kv.Reader, item *StoredItem) (e Explanation, err er
 	if err != nil || !ok {
 		return e, err
 	}
-	row, err := r.Get(x.queueTx.key(layout.SpaceKeyed, first))
+	row, err := r.Get(x.queueRows.key(layout.SpaceKeyed, first))
 	if err != nil || row == nil {
 		return e, err
 	}
@@ -132,7 +132,7 @@ func (q Queue) Offers(r kv.Reader, bands []Band) (bool, error) {
 }
 
 // explains is what a queue says about items that are not handed out.
-type explains struct{ *queueTx }
+type explains struct{ *queueRows }
 
 // rate says whether the rate of the queue allows no delivery now.
 func (x explains) rate() (e Explanation, err error) {
@@ -141,7 +141,7 @@ func (x explains) rate() (e Explanation, err error) {
 	if rate == (Rate{}) {
 		return e, nil
 	}
-	b, err := rates{&x.queueRows}.read(x.snapshot, bucketRow(x.name), rate)
+	b, err := rates{x.queueRows}.read(x.snapshot, bucketRow(x.name), rate)
 	if err != nil {
 		return e, err
 	}
@@ -173,7 +173,7 @@ func (x explains) blocked(holders map[string]*layout.Item) (e Explanation, err e
 			continue
 		}
 		seen[l.Key] = true
-		waits, err := keyInfos{&x.queueRows}.keyWaitsFor(l.Key)
+		waits, err := keyInfos{x.queueRows}.keyWaitsFor(l.Key)
 		if err != nil {
 			return e, err
 		}
@@ -208,11 +208,11 @@ func (x explains) key(key string, waits WaitsFor, priority int64, l *layout.Item
 			e.Since = x.began(l.Since)
 		}
 	case WaitsForKeyRate:
-		of, err := settings{&x.queueRows}.of(x.snapshot, key)
+		of, err := settings{x.queueRows}.of(x.snapshot, key)
 		if err != nil {
 			return e, err
 		}
-		b, err := rates{&x.queueRows}.read(x.snapshot, keyBucketRow(x.name, key), of.rate(&x.state.config))
+		b, err := rates{x.queueRows}.read(x.snapshot, keyBucketRow(x.name, key), of.rate(&x.state.config))
 		if err != nil {
 			return e, err
 		}
@@ -227,7 +227,7 @@ func (x explains) key(key string, waits WaitsFor, priority int64, l *layout.Item
 
 // holder finds the item that holds a key for longest, among a few of them; nil: they lie elsewhere.
 func (x explains) holder(key string, priority int64) (*layout.Item, error) {
-	begin, end := keyLimits{&x.queueRows}.rows(key)
+	begin, end := keyLimits{x.queueRows}.rows(key)
 	held, err := x.snapshot.Range(begin, end, kv.RangeOptions{Limit: explainLeases})
 	if err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ type Inspection struct {
 
 	Next *Item // what pop.min would return; nil for nothing
 
-	queue *queueTx // see Explain
+	queue *queueRows // see Explain
 }
 
 // Inspect returns the state of the queue, nil when there is no such queue.
@@ -29,7 +29,7 @@ func (q Queue) Inspect(r kv.Reader) (*Inspection, error) {
 	s := qtx.state
 	i := &Inspection{
 		Config: s.config, MaxBytes: q.store.maxBytes(&s.config), Paused: s.paused, Keyed: s.keyed, FairReady: s.fairBuilt,
-		KeysSet: s.keysSet, queue: qtx,
+		KeysSet: s.keysSet, queue: &qtx.queueRows,
 	}
 	if i.Counts, err = countsOf(q.name, r, s.generation); err != nil {
 		return nil, err

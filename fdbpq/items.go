@@ -127,12 +127,12 @@ func (q Queue) List(r kv.Reader, listing Listing) (Page, error) {
 		}
 		behind = &at
 	}
-	next := lists{qtx}.items(r, space, listing.Key, listing.Band, behind)
-	return lists{qtx}.page(space, next, listing)
+	next := lists{&qtx.queueRows}.items(r, space, listing.Key, listing.Band, behind)
+	return lists{&qtx.queueRows}.page(space, next, listing)
 }
 
 // lists is how a queue lists its items.
-type lists struct{ *queueTx }
+type lists struct{ *queueRows }
 
 // items returns the items of one state in their order, from a place on if there is one: those of
 // all priorities, and of all keys, unless they are given. Only ready items are found by their key.
@@ -144,7 +144,7 @@ func (ls lists) items(r kv.Reader, space, key string, of *Band, behind *layout.P
 	in := func(space string) *scan { return scanOf(ls.name, r, ls.state, space, Min, band, "").behind(behind) }
 	switch {
 	case key != "" && space == layout.SpaceReady:
-		return keyIndex{&ls.queueRows}.itemsAt(scanIn(r, ls.rowsOfKey(layout.SpaceKeyReady, key), Min, band, "").behind(behind))
+		return keyIndex{ls.queueRows}.itemsAt(scanIn(r, ls.rowsOfKey(layout.SpaceKeyReady, key), Min, band, "").behind(behind))
 	case space == layout.SpaceReady && ls.state.keyed:
 		return merged(func(a, b layout.Place) bool { return a.Compare(b) < 0 }, in(layout.SpaceReady).next, in(layout.SpaceKeyed).next)
 	}
@@ -231,7 +231,7 @@ func (ls lists) page(space string, next nextEntries, listing Listing) (Page, err
 			page.More = true
 			break
 		}
-		stored, err := contents{&ls.queueRows}.stored(ls.snapshot, l, payload)
+		stored, err := contents{ls.queueRows}.stored(ls.snapshot, l, payload)
 		if err != nil {
 			return Page{}, err
 		}

@@ -74,7 +74,7 @@ type popIDs struct{ *queueTx }
 // first. It leaves out items that were settled since; when none is left, it returns
 // *LostError.
 func (ps popIDs) repeat(sel *Selection, lease time.Duration) (*Popped, error) {
-	m, err := recall(ps.queueTx, popIDRow(ps.name, sel.PopID), sel.PopID, parseRememberedPop)
+	m, err := recall(&ps.queueRows, popIDRow(ps.name, sel.PopID), sel.PopID, parseRememberedPop)
 	if err != nil || m == nil {
 		return nil, err
 	}
@@ -164,7 +164,7 @@ func (ps popIDs) room() error {
 	if err != nil {
 		return err
 	}
-	return ids{ps.queueTx}.room(n.Remembered)
+	return ids{&ps.queueRows}.room(n.Remembered)
 }
 
 // remember keeps the answer of a pop. loaded are its items with their content.
@@ -188,7 +188,7 @@ func (ps popIDs) remember(sel *Selection, lease time.Duration, popped *Popped, l
 		ps.tx.Set(key, layout.JoinPlace(f.Place, &kept))
 		m.items++
 	}
-	m.store(ps.queueTx, sel.PopID)
+	m.store(&ps.queueRows, sel.PopID)
 	if sel.Repeated {
 		ps.tx.Set(repeatedRow(ps.name, sel.PopID), nil)
 	}
@@ -197,28 +197,28 @@ func (ps popIDs) remember(sel *Selection, lease time.Duration, popped *Popped, l
 }
 
 // store writes the row and its timer.
-func (m *rememberedPop) store(qtx *queueTx, popID string) {
-	qtx.tx.Set(popIDRow(qtx.name, popID), m.pack())
-	qtx.tx.Set(layout.IDTimerKey(m.due, layout.TimerPopID, qtx.name, popID), nil)
-	qtx.store.alarm.expect(m.due)
+func (m *rememberedPop) store(q *queueRows, popID string) {
+	q.tx.Set(popIDRow(q.name, popID), m.pack())
+	q.tx.Set(layout.IDTimerKey(m.due, layout.TimerPopID, q.name, popID), nil)
+	q.store.alarm.expect(m.due)
 }
 
 func (m *rememberedPop) forgetAt() int64 { return m.due }
 
-func (m *rememberedPop) forget(qtx *queueTx, popID string) {
-	qtx.tx.Clear(popIDRow(qtx.name, popID))
-	qtx.tx.Clear(repeatedRow(qtx.name, popID))
-	qtx.tx.Clear(layout.IDTimerKey(m.due, layout.TimerPopID, qtx.name, popID))
+func (m *rememberedPop) forget(q *queueRows, popID string) {
+	q.tx.Clear(popIDRow(q.name, popID))
+	q.tx.Clear(repeatedRow(q.name, popID))
+	q.tx.Clear(layout.IDTimerKey(m.due, layout.TimerPopID, q.name, popID))
 	if m.items > 0 {
-		begin := tuple.AppendString(layout.QueueRow(layout.SpacePopItem, qtx.name), popID)
-		qtx.tx.ClearRange(tuple.Range(begin))
+		begin := tuple.AppendString(layout.QueueRow(layout.SpacePopItem, q.name), popID)
+		q.tx.ClearRange(tuple.Range(begin))
 	}
-	qtx.tally.Remembered--
+	q.tally.Remembered--
 }
 
 func (ps popIDs) due(t layout.Timer) error {
 	before := ps.tally.Remembered
-	err := idDue(ps.queueTx, popIDRow(ps.name, t.ID), t, parseRememberedPop)
+	err := idDue(&ps.queueRows, popIDRow(ps.name, t.ID), t, parseRememberedPop)
 	if err == nil && ps.tally.Remembered < before && !ps.there() {
 		err = ps.forgetUnknown()
 	}
@@ -312,16 +312,16 @@ func (ps popIDs) rememberNothing(sel *Selection, lease time.Duration) error {
 		return err
 	}
 	m := rememberedPop{end: sel.End, band: *sel.Band, lease: lease}
-	m.due = now + int64(m.window(ps.queueTx))
-	m.store(ps.queueTx, sel.PopID)
+	m.due = now + int64(m.window(&ps.queueRows))
+	m.store(&ps.queueRows, sel.PopID)
 	ps.tx.Set(repeatedRow(ps.name, sel.PopID), nil)
 	ps.tally.Remembered++
 	return nil
 }
 
 // window is for how long a pop id is remembered.
-func (m *rememberedPop) window(qtx *queueTx) time.Duration {
-	window := time.Duration(qtx.state.config.DedupWindow)
+func (m *rememberedPop) window(q *queueRows) time.Duration {
+	window := time.Duration(q.state.config.DedupWindow)
 	if m.nothing() {
 		return max(window, minNothing)
 	}
@@ -331,10 +331,10 @@ func (m *rememberedPop) window(qtx *queueTx) time.Duration {
 // rememberAfresh has the window of a pop id begin again with a repetition.
 func (ps popIDs) rememberAfresh(popID string, m *rememberedPop, now int64) {
 	ps.tx.Set(repeatedRow(ps.name, popID), nil)
-	if due := now + int64(m.window(ps.queueTx)); due > m.due {
+	if due := now + int64(m.window(&ps.queueRows)); due > m.due {
 		ps.tx.Clear(layout.IDTimerKey(m.due, layout.TimerPopID, ps.name, popID))
 		m.due = due
-		m.store(ps.queueTx, popID)
+		m.store(&ps.queueRows, popID)
 	}
 }
 

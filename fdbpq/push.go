@@ -86,7 +86,7 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 		return Pushed{Err: err}, nil
 	}
 	if item.MsgID != "" {
-		first, err := ids{p.queueTx}.first(item.MsgID)
+		first, err := ids{&p.queueRows}.first(item.MsgID)
 		if err != nil {
 			return Pushed{}, err
 		}
@@ -139,7 +139,7 @@ func (p *pusher) add(item *NewItem, e layout.Envelope, priority int64, handOver 
 	p.added = l
 	pushed := Pushed{ID: ID{l.Place}, Seq: seq, Priority: priority}
 	if item.MsgID != "" {
-		err = ids{p.queueTx}.remember(item.MsgID, pushed.ID)
+		err = ids{&p.queueRows}.remember(item.MsgID, pushed.ID)
 	}
 	return pushed, err
 }
@@ -175,7 +175,7 @@ func (p *pusher) checkLimits(item *NewItem, priority int64, handOver *handOver) 
 		return refused, err
 	}
 	if item.MsgID != "" {
-		return ids{p.queueTx}.room(p.counted.Remembered), nil
+		return ids{&p.queueRows}.room(p.counted.Remembered), nil
 	}
 	return nil, nil
 }

@@ -11,13 +11,13 @@ import (
 // window.
 type remembered interface {
 	forgetAt() int64
-	forget(qtx *queueTx, id string)
+	forget(q *queueRows, id string)
 }
 
 // recall reads the row of an id, the zero R when the queue does not remember it. The
 // transaction depends on the answer.
-func recall[R remembered](qtx *queueTx, row []byte, id string, parse func([]byte) (R, error)) (none R, err error) {
-	value, err := qtx.tx.Get(row)
+func recall[R remembered](q *queueRows, row []byte, id string, parse func([]byte) (R, error)) (none R, err error) {
+	value, err := q.tx.Get(row)
 	if err != nil || value == nil {
 		return none, err
 	}
@@ -25,20 +25,20 @@ func recall[R remembered](qtx *queueTx, row []byte, id string, parse func([]byte
 	if err != nil {
 		return none, err
 	}
-	now, err := qtx.now()
+	now, err := q.now()
 	if err != nil {
 		return none, err
 	}
 	if r.forgetAt() <= now {
-		r.forget(qtx, id) // the sweep is late
+		r.forget(q, id) // the sweep is late
 		return none, nil
 	}
 	return r, nil
 }
 
 // idDue forgets an id whose timer is due, unless it was remembered anew since.
-func idDue[R remembered](qtx *queueTx, row []byte, t layout.Timer, parse func([]byte) (R, error)) error {
-	value, err := qtx.tx.Get(row)
+func idDue[R remembered](q *queueRows, row []byte, t layout.Timer, parse func([]byte) (R, error)) error {
+	value, err := q.tx.Get(row)
 	if err != nil || value == nil {
 		return err
 	}
@@ -46,12 +46,12 @@ func idDue[R remembered](qtx *queueTx, row []byte, t layout.Timer, parse func([]
 	if err != nil || r.forgetAt() != t.Due {
 		return err
 	}
-	r.forget(qtx, t.ID)
+	r.forget(q, t.ID)
 	return nil
 }
 
 // ids remembers which item each message id has pushed.
-type ids struct{ *queueTx }
+type ids struct{ *queueRows }
 
 // room returns an error when the queue may not remember another id beside
 // those stored before this transaction, and its own.

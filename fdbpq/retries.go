@@ -24,7 +24,7 @@ func (r retries) end(l *layout.Item, e ending) (f fate, err error) {
 	}
 	e.at = min(now, l.Due)
 	if !e.unused {
-		attemptLog{r.queueTx}.record(l, &e)
+		attemptLog{&r.queueRows}.record(l, &e)
 	}
 	interrupted := countEnding(l, e.outcome)
 	if e.unused && !interrupted {

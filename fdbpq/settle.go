@@ -156,7 +156,7 @@ func (q Queue) Terminate(tx kv.Tx, lease Lease, reason string) (Settled, error) 
 			if err != nil {
 				return err
 			}
-			attemptLog{qtx}.record(l, &ending{outcome: OutcomeTerminated, reason: said, at: min(now, l.Due)})
+			attemptLog{&qtx.queueRows}.record(l, &ending{outcome: OutcomeTerminated, reason: said, at: min(now, l.Due)})
 		}
 		if l.IsDead() {
 			qtx.emit(Event{Type: EventDead, ID: idOf(l), Priority: l.ReturnPriority, Deliveries: l.Deliveries(), Endings: endingsOf(l), Reason: reason, Cause: reason})
