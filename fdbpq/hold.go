@@ -81,7 +81,7 @@ func (q Queue) Held(tx kv.Tx, of Holding, sel Selection) (popped Popped, err err
 	if err != nil || len(items) == 0 {
 		return popped, err
 	}
-	return popped, pops{qtx}.complete(&popped, *sel.Band)
+	return popped, reasons{&qtx.queueRows}.complete(&popped, *sel.Band)
 }
 
 // Drop ends held items, which the other side has. Items that a purge has ended are gone already.

@@ -25,7 +25,7 @@ func (q Queue) Peek(r kv.Reader, sel Selection) (Popped, error) {
 		return Popped{}, err
 	}
 	if found.sel.Limit == 0 {
-		return popped, pops{qtx}.completeLater(&popped, *sel.Band, retry)
+		return popped, reasons{&qtx.queueRows}.completeLater(&popped, *sel.Band, retry)
 	}
 	if err := found.run(); err != nil {
 		return Popped{}, err
@@ -45,5 +45,5 @@ func (q Queue) Peek(r kv.Reader, sel Selection) (Popped, error) {
 			return Popped{}, err
 		}
 	}
-	return popped, pops{qtx}.complete(&popped, *sel.Band)
+	return popped, reasons{&qtx.queueRows}.complete(&popped, *sel.Band)
 }

@@ -93,6 +93,9 @@ func (q Queue) pop(tx kv.Tx, sel Selection, lease time.Duration) (Popped, error)
 	return pops{qtx}.pop(&sel, lease, ahead)
 }
 
+// pops pops items of a queue.
+type pops struct{ *queueTx }
+
 // pop selects new items. It first writes the pending changes of the key index, which the
 // selection reads, and last those that the pop made itself.
 func (p pops) pop(sel *Selection, lease time.Duration, ahead *readAhead) (Popped, error) {
@@ -112,7 +115,7 @@ func (p pops) pop(sel *Selection, lease time.Duration, ahead *readAhead) (Popped
 		if err != nil {
 			return Popped{}, err
 		}
-		return popped, p.completeLater(&popped, *sel.Band, retry)
+		return popped, reasons{&p.queueRows}.completeLater(&popped, *sel.Band, retry)
 	}
 	if err := head.run(); err != nil {
 		return Popped{}, err
@@ -176,7 +179,7 @@ func (p pops) pop(sel *Selection, lease time.Duration, ahead *readAhead) (Popped
 		return Popped{}, err
 	}
 	popped.Events = p.happened()
-	return popped, p.complete(&popped, *sel.Band)
+	return popped, reasons{&p.queueRows}.complete(&popped, *sel.Band)
 }
 
 // Lease pops items like Pop, but only for the time d: an item that is not settled

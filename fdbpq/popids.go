@@ -112,7 +112,7 @@ func (ps popIDs) repeat(sel *Selection, lease time.Duration) (*Popped, error) {
 	if len(popped.Items) == 0 {
 		return nil, &LostError{LostGone}
 	}
-	return popped, pops{ps.queueTx}.complete(popped, m.band)
+	return popped, reasons{&ps.queueRows}.complete(popped, m.band)
 }
 
 func (ps popIDs) repeatTaken(popID string, n int64) (Item, error) {
@@ -300,7 +300,7 @@ func (ps popIDs) explainNothing(popped *Popped, band Band) error {
 	case ps.state.paused:
 		popped.Reason = ReasonPaused
 	default:
-		return pops{ps.queueTx}.complete(popped, band)
+		return reasons{&ps.queueRows}.complete(popped, band)
 	}
 	return nil
 }

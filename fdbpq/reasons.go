@@ -7,23 +7,24 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// pops completes pops and peeks: with items, or with the reason why there are none.
-type pops struct{ *queueTx }
+// reasons completes the answers of pops and peeks: with the number of ready items, or with the
+// reason why there are none.
+type reasons struct{ *queueRows }
 
 // complete sets Ready or Reason, of a pop or a peek from a band, from the queue's counters.
-func (p pops) complete(popped *Popped, band Band) error {
-	r, s := p.snapshot, p.state
+func (rs reasons) complete(popped *Popped, band Band) error {
+	r, s := rs.snapshot, rs.state
 	if len(popped.Items) > 0 {
-		ready, err := r.Get(layout.CounterKey(p.name, s.generation, layout.CounterReady))
-		popped.Ready = max(0, int64(kv.DecodeInteger(ready))+p.tally.Ready)
+		ready, err := r.Get(layout.CounterKey(rs.name, s.generation, layout.CounterReady))
+		popped.Ready = max(0, int64(kv.DecodeInteger(ready))+rs.tally.Ready)
 		return err
 	}
-	n, err := countsOf(p.name, r, s.generation)
-	n = n.with(&p.tally)
+	n, err := countsOf(rs.name, r, s.generation)
+	n = n.with(&rs.tally)
 	switch {
 	case err != nil:
 	case n.Ready > 0:
-		return p.someReady(popped, n.Ready, band)
+		return rs.someReady(popped, n.Ready, band)
 	case n.Leased > 0:
 		popped.Reason = ReasonLeased
 	case n.Delayed > 0:
@@ -35,13 +36,13 @@ func (p pops) complete(popped *Popped, band Band) error {
 }
 
 // someReady says why a pop or a peek from a band gets none of the queue's n ready items.
-func (p pops) someReady(popped *Popped, n int64, band Band) error {
-	spent, err := rates{&p.queueRows}.spent(bucketRow(p.name), p.state.config.Rate)
+func (rs reasons) someReady(popped *Popped, n int64, band Band) error {
+	spent, err := rates{rs.queueRows}.spent(bucketRow(rs.name), rs.state.config.Rate)
 	if err != nil || spent {
 		popped.Reason = ReasonRate
 		return err
 	}
-	if p.state.takesTurns() {
+	if rs.state.takesTurns() {
 		popped.Reason = ReasonBlocked
 		return nil
 	}
@@ -49,7 +50,7 @@ func (p pops) someReady(popped *Popped, n int64, band Band) error {
 	if band == AllPriorities {
 		return nil
 	}
-	inside, err := readyItems(p.name, p.snapshot, p.state, Min, band, p.state.config.Ties)(1, 1)
+	inside, err := readyItems(rs.name, rs.snapshot, rs.state, Min, band, rs.state.config.Ties)(1, 1)
 	if err == nil && len(inside) == 0 {
 		popped.Reason, popped.Ready = ReasonBand, n
 	}
@@ -57,8 +58,8 @@ func (p pops) someReady(popped *Popped, n int64, band Band) error {
 }
 
 // completeLater is complete for a pop that a rate allows no item before a time.
-func (p pops) completeLater(popped *Popped, band Band, retry time.Duration) error {
-	err := p.complete(popped, band)
+func (rs reasons) completeLater(popped *Popped, band Band, retry time.Duration) error {
+	err := rs.complete(popped, band)
 	if popped.Reason == ReasonRate {
 		popped.Retry = retry
 	}
