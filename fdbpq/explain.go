@@ -123,7 +123,7 @@ func (q Queue) Offers(r kv.Reader, bands []Band) (bool, error) {
 		return false, err
 	}
 	for i := range bands {
-		found := collector{queueTx: qtx, sel: Selection{End: Min, Band: &bands[i], Limit: 1, MaxBytes: 1}}
+		found := collector{queueRows: &qtx.queueRows, sel: Selection{End: Min, Band: &bands[i], Limit: 1, MaxBytes: 1}}
 		if err := found.run(); err != nil || len(found.items) > 0 {
 			return len(found.items) > 0, err
 		}

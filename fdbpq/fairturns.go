@@ -13,19 +13,19 @@ import (
 // fairTurns selects items where keys take turns. It changes the order in memory, and
 // writes what has changed when it has selected.
 type fairTurns struct {
-	looks
+	keyVisits
 	plain source[entry]
 	rows  source[fairPlace]
 	last  *fairPlace // row that was read last
-	moved []*flow    // keys with a next item
+	moved []*fairKey // keys with a next item
 
 	classes map[int64]*classTime
 	left    map[fairPlace]bool // rows that were read
 	fresh   int                // keys among them that have an item
 }
 
-// flow is a key that may have its next item.
-type flow struct {
+// fairKey is a key with an item that the pop may take next.
+type fairKey struct {
 	*turn
 	place fairPlace
 	cost  int64
@@ -41,13 +41,11 @@ func (a fairPlace) compare(b fairPlace) int {
 	return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(a.tag, b.tag), cmp.Compare(a.key, b.key))
 }
 
-func (c *collector) takeFairTurns() error {
-	t := fairTurns{
-		looks:   looks{collector: c, keys: make(map[string]*turn)},
-		classes: make(map[int64]*classTime), left: make(map[fairPlace]bool),
-	}
-	t.plain.next = scanOf(c.name, c.front(), c.state, layout.SpaceReady, Min, AllPriorities, "").next
-	rows := fair{&c.queueRows}.rows(c.front())
+// takeFairTurns returns the store time of the first token that a key waits for without a row, 0 for none.
+func takeFairTurns(v keyVisits) (token int64, err error) {
+	t := fairTurns{keyVisits: v, classes: make(map[int64]*classTime), left: make(map[fairPlace]bool)}
+	t.plain.next = scanOf(t.name, t.front, t.state, layout.SpaceReady, Min, AllPriorities, "").next
+	rows := fair{t.queueRows}.rows(t.front)
 	t.rows.next = func(limit, maxBytes int) ([]fairPlace, error) {
 		places, err := rows(limit, maxBytes)
 		t.prefetch(places)
@@ -55,38 +53,38 @@ func (c *collector) takeFairTurns() error {
 	}
 	ready, err := t.refilled()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	for _, next := range ready {
 		if err := t.moveTo(next, fairPlace{}); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	if err := c.untilDone(t.step); err != nil || !c.remove {
-		return err
+	if err := t.untilDone(t.step); err != nil || !t.remove {
+		return t.token, err
 	}
 	if err := t.write(); err != nil {
-		return err
+		return 0, err
 	}
-	return t.spend()
+	return t.token, t.spend()
 }
 
 // prefetch says that the transaction is about to look at the keys of rows.
 func (t *fairTurns) prefetch(places []fairPlace) {
 	for _, at := range places {
 		if t.prefetchKey(at.key); t.remove && t.keys[at.key] == nil {
-			t.tx.Prefetch(fair{&t.queueRows}.weightRow(at.key))
+			t.tx.Prefetch(fair{t.queueRows}.weightRow(at.key))
 		}
 	}
 }
 
 // step looks at the next item or key and reports whether it was the last one.
 func (t *fairTurns) step() (done bool, err error) {
-	plain, err := t.plain.first(t.sel.Limit-len(t.items), t.sel.MaxBytes)
+	plain, err := t.plain.first(t.room(), t.maxBytes)
 	if err != nil {
 		return false, err
 	}
-	slices.SortFunc(t.moved, func(a, b *flow) int { return a.place.compare(b.place) })
+	slices.SortFunc(t.moved, func(a, b *fairKey) int { return a.place.compare(b.place) })
 	row, err := t.firstRow()
 	if err != nil {
 		return false, err
@@ -101,9 +99,9 @@ func (t *fairTurns) step() (done bool, err error) {
 		next = &at
 	}
 	// Of keys that come one pop looks at a bounded number. The next one looks at others.
-	enough := t.fresh >= maxLooks && len(t.moved) > 0 && row != nil && row.tag == 0
+	enough := t.fresh >= maxKeyVisits && len(t.moved) > 0 && row != nil && row.tag == 0
 	if row != nil && !enough && earlier(*row) && (len(t.moved) == 0 || row.compare(t.moved[0].place) <= 0) {
-		return t.look(t.rows.take())
+		return t.visitKey(t.rows.take())
 	}
 	if len(t.moved) > 0 && earlier(t.moved[0].place) {
 		first := t.moved[0]
@@ -124,7 +122,7 @@ func (t *fairTurns) firstRow() (*fairPlace, error) {
 	if len(t.rows.entries) == 0 && t.last != nil && len(t.moved) > 0 && t.moved[0].place.compare(*t.last) <= 0 {
 		return nil, nil
 	}
-	limit := t.sel.Limit - len(t.items)
+	limit := t.room()
 	if t.last != nil {
 		limit = max(rowsAtOnce, limit)
 	}
@@ -141,9 +139,9 @@ func (t *fairTurns) unread(class int64) (bool, error) {
 	if slices.ContainsFunc(t.rows.entries, func(p fairPlace) bool { return p.class == class }) {
 		return true, nil
 	}
-	begin, end := tuple.Range(fair{&t.queueRows}.classPrefix(layout.SpaceFairKey, class))
+	begin, end := tuple.Range(fair{t.queueRows}.classPrefix(layout.SpaceFairKey, class))
 	if t.last != nil && t.last.class >= class {
-		begin = append(fair{&t.queueRows}.row(*t.last), 0)
+		begin = append(fair{t.queueRows}.row(*t.last), 0)
 	}
 	if bytes.Compare(begin, end) >= 0 {
 		return false, nil
@@ -152,14 +150,14 @@ func (t *fairTurns) unread(class int64) (bool, error) {
 	return len(rows) > 0, err
 }
 
-// look looks at the key of a row. Its row is written again where the key belongs.
-func (t *fairTurns) look(at fairPlace) (done bool, err error) {
+// visitKey looks at the key of a row. Its row is written again where the key belongs.
+func (t *fairTurns) visitKey(at fairPlace) (done bool, err error) {
 	t.left[at] = true
 	if _, err := t.class(at.class); err != nil { // which may have no other key
 		return false, err
 	}
 	if t.keys[at.key] == nil {
-		found, err := t.lookAt(at.key)
+		found, err := t.visit(at.key)
 		if err != nil {
 			return false, err
 		}
@@ -175,17 +173,17 @@ func (t *fairTurns) look(at fairPlace) (done bool, err error) {
 // row, or the one of a key that comes.
 func (t *fairTurns) moveTo(next *turn, at fairPlace) error {
 	// Pushes may give the key a weight all the time, and pops would run again each time.
-	weight, err := fair{&t.queueRows}.weightOf(t.snapshot, next.key, &next.settings)
+	weight, err := fair{t.queueRows}.weightOf(t.snapshot, next.key, &next.settings)
 	if err != nil {
 		return err
 	}
-	f := &flow{turn: next, place: at, cost: tagUnit / weight}
+	f := &fairKey{turn: next, place: at, cost: tagUnit / weight}
 	if class := t.state.config.Fair.class(next.at.Priority); at.tag == 0 || at.class != class {
 		if f.place, err = t.comes(next.key, class, f.cost); err != nil {
 			return err
 		}
 	}
-	if t.moved = append(t.moved, f); len(t.moved) <= t.sel.Limit {
+	if t.moved = append(t.moved, f); len(t.moved) <= t.limit {
 		t.prefetchItem(next.key, next.at)
 	}
 	return nil
@@ -218,7 +216,7 @@ func (t *fairTurns) class(class int64) (*classTime, error) {
 	if c := t.classes[class]; c != nil {
 		return c, nil
 	}
-	values, err := t.reader().GetAll([][]byte{fair{&t.queueRows}.classPrefix(layout.SpaceClass, class), fair{&t.queueRows}.classPrefix(layout.SpaceUnnamed, class)})
+	values, err := t.reader.GetAll([][]byte{fair{t.queueRows}.classPrefix(layout.SpaceClass, class), fair{t.queueRows}.classPrefix(layout.SpaceUnnamed, class)})
 	if err != nil {
 		return nil, err
 	}
@@ -229,12 +227,11 @@ func (t *fairTurns) class(class int64) (*classTime, error) {
 }
 
 // take selects the next item of a key.
-func (t *fairTurns) take(f *flow) (done bool, err error) {
-	selected := len(t.items)
-	if done, err = t.selectNext(f.turn); err != nil {
+func (t *fairTurns) take(f *fairKey) (done bool, err error) {
+	served, done, err := t.selectNext(f.turn)
+	if err != nil {
 		return false, err
 	}
-	served := len(t.items) > selected
 	if served {
 		c, err := t.class(f.place.class)
 		if err != nil {
@@ -243,7 +240,7 @@ func (t *fairTurns) take(f *flow) (done bool, err error) {
 		c.virtual = max(c.virtual, f.place.tag)
 	}
 	if t.remove {
-		t.queueTx.keys.of(f.key).placed = true
+		t.queueRows.keys.of(f.key).placed = true
 	}
 	if !f.ready {
 		return done, nil
@@ -261,8 +258,8 @@ func (t *fairTurns) take(f *flow) (done bool, err error) {
 
 // takePlain selects an item without a key.
 func (t *fairTurns) takePlain(item entry, at fairPlace) (done bool, err error) {
-	selected := len(t.items)
-	if done, err = t.add(item); err != nil || len(t.items) == selected {
+	added, done, err := t.add(item, 0)
+	if err != nil || !added {
 		return done, err
 	}
 	c := t.classes[at.class]
@@ -286,12 +283,12 @@ func (t *fairTurns) write() error {
 			delete(stand, p)
 			continue
 		}
-		row := fair{&t.queueRows}.row(p)
+		row := fair{t.queueRows}.row(p)
 		t.tx.Conflict(row) // a push may write it at the same time
 		t.tx.Clear(row)
 	}
 	for p := range stand {
-		t.tx.Set(fair{&t.queueRows}.row(p), nil)
+		t.tx.Set(fair{t.queueRows}.row(p), nil)
 	}
 	for class, c := range t.classes {
 		if err := t.writeClass(class, c); err != nil {
@@ -303,7 +300,7 @@ func (t *fairTurns) write() error {
 
 // writeClass writes what has changed of a class, and forgets one that has no items.
 func (t *fairTurns) writeClass(class int64, c *classTime) error {
-	stands := slices.ContainsFunc(t.moved, func(f *flow) bool { return f.place.class == class })
+	stands := slices.ContainsFunc(t.moved, func(f *fairKey) bool { return f.place.class == class })
 	if !stands && c.unnamed == 0 && c.virtual > 0 {
 		others, err := t.unread(class)
 		if err != nil {
@@ -313,7 +310,7 @@ func (t *fairTurns) writeClass(class int64, c *classTime) error {
 			c.virtual = 0
 		}
 	}
-	for i, row := range [][]byte{fair{&t.queueRows}.classPrefix(layout.SpaceClass, class), fair{&t.queueRows}.classPrefix(layout.SpaceUnnamed, class)} {
+	for i, row := range [][]byte{fair{t.queueRows}.classPrefix(layout.SpaceClass, class), fair{t.queueRows}.classPrefix(layout.SpaceUnnamed, class)} {
 		switch now := [2]int64{c.virtual, c.unnamed}[i]; {
 		case now == c.before[i]:
 		case now == 0:

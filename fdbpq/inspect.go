@@ -38,8 +38,8 @@ func (q Queue) Inspect(r kv.Reader) (*Inspection, error) {
 		return nil, err
 	}
 	found := collector{
-		queueTx: qtx,
-		sel:     Selection{End: Min, Band: &AllPriorities, Limit: 1, MaxBytes: 1},
+		queueRows: &qtx.queueRows,
+		sel:       Selection{End: Min, Band: &AllPriorities, Limit: 1, MaxBytes: 1},
 	}
 	if err := found.run(); err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package fdbpq
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -37,7 +38,7 @@ func (x keyIndex) endWaits(at int64) error {
 func (x keyIndex) waitsDue(at int64, remove bool) (keys []string, more bool, err error) {
 	prefix := layout.QueueRow(layout.SpaceKeyWaits, x.name)
 	begin, _ := tuple.Range(prefix)
-	rows, err := x.snapshot.Range(begin, keyWaitsRow(x.name, at+1, ""), kv.RangeOptions{Limit: maxLooks})
+	rows, err := x.snapshot.Range(begin, keyWaitsRow(x.name, at+1, ""), kv.RangeOptions{Limit: maxKeyVisits})
 	if err != nil {
 		return nil, false, err
 	}
@@ -52,7 +53,40 @@ func (x keyIndex) waitsDue(at int64, remove bool) (keys []string, more bool, err
 			x.tx.Clear(row.Key)
 		}
 	}
-	return keys, len(rows) == maxLooks, nil
+	return keys, len(rows) == maxKeyVisits, nil
+}
+
+// nextToken is the time until a key that waits for a token has one, 0 if none waits. token is the
+// store time for keys without a row, 0 for none. Keys that have a token by now were looked at, or
+// wait for none any more.
+func (x keyIndex) nextToken(token int64) (time.Duration, error) {
+	if !x.state.keysMayWait() {
+		return 0, nil
+	}
+	now, err := x.now()
+	if err != nil {
+		return 0, err
+	}
+	prefix := layout.QueueRow(layout.SpaceKeyWaits, x.name)
+	_, end := tuple.Range(prefix)
+	rows, err := x.snapshot.Range(keyWaitsRow(x.name, now+1, ""), end, kv.RangeOptions{Limit: 1})
+	if err != nil {
+		return 0, err
+	}
+	due := token
+	if len(rows) > 0 {
+		first, _, err := tuple.ConsumeInt(rows[0].Key[len(prefix):])
+		if err != nil {
+			return 0, fmt.Errorf("damaged row of a key that waits: %w", err)
+		}
+		if due == 0 || first < due {
+			due = first
+		}
+	}
+	if due == 0 {
+		return 0, nil
+	}
+	return time.Duration(due - now), nil
 }
 
 func waitingKey(rest []byte) (string, error) {
@@ -65,10 +99,10 @@ func waitingKey(rest []byte) (string, error) {
 	return key, nil
 }
 
-// maxLooks bounds how many keys that give no item one pop looks at, and maxPeekLooks how
+// maxKeyVisits bounds how many keys that give no item one pop looks at, and maxPeekVisits how
 // many one peek does. A pop clears their rows, so that another one goes on; a peek finds
 // nothing.
 const (
-	maxLooks     = 256
-	maxPeekLooks = 1024
+	maxKeyVisits  = 256
+	maxPeekVisits = 1024
 )

@@ -3,15 +3,17 @@ package fdbpq
 import "slices"
 
 // run collects the items of the selection in the order of the queue: by priority, by turns of keys, or by fair turns.
-func (c *collector) run() error {
+func (c *collector) run() (err error) {
 	var next nextEntries
 	switch {
 	case c.ahead != nil:
 		next = c.ahead.next
 	case c.state.fairBuilt && c.state.keyed:
-		return c.takeFairTurns()
+		c.token, err = takeFairTurns(c.visits())
+		return err
 	case c.state.takesTurns():
-		return c.takeTurns()
+		c.token, err = takeTurns(c.visits())
+		return err
 	default:
 		next = readyItems(c.name, c.front(), c.state, c.sel.End, *c.sel.Band, c.state.config.Ties)
 	}
@@ -22,11 +24,19 @@ func (c *collector) run() error {
 		}
 		c.items = slices.Grow(c.items, len(entries))
 		for _, entry := range entries {
-			done, err := c.add(entry)
+			_, done, err := c.add(entry, 0)
 			if err != nil || done {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// visits begins to visit keys for the collector.
+func (c *collector) visits() keyVisits {
+	return keyVisits{
+		queueRows: c.queueRows, basket: c, remove: c.removes(), reader: c.reader(), front: c.front(),
+		limit: c.sel.Limit, maxBytes: c.sel.MaxBytes, keys: make(map[string]*turn),
+	}
 }

@@ -18,7 +18,7 @@ func (q Queue) Peek(r kv.Reader, sel Selection) (Popped, error) {
 	if s.paused {
 		return Popped{Reason: ReasonPaused}, nil
 	}
-	found := collector{queueTx: qtx, sel: sel}
+	found := collector{queueRows: &qtx.queueRows, sel: sel}
 	var popped Popped
 	retry, err := found.bound()
 	if err != nil {
@@ -31,7 +31,7 @@ func (q Queue) Peek(r kv.Reader, sel Selection) (Popped, error) {
 		return Popped{}, err
 	}
 	for _, f := range found.items {
-		if err := (contents{&found.queueRows}).load(&f.Envelope, f.Place); err != nil {
+		if err := (contents{found.queueRows}).load(&f.Envelope, f.Place); err != nil {
 			return Popped{}, err
 		}
 		item, err := itemOf(&f)
@@ -41,7 +41,7 @@ func (q Queue) Peek(r kv.Reader, sel Selection) (Popped, error) {
 		popped.Items = append(popped.Items, item)
 	}
 	if len(popped.Items) == 0 && s.takesTurns() {
-		if popped.Retry, err = found.nextToken(); err != nil {
+		if popped.Retry, err = (keyIndex{&qtx.queueRows}).nextToken(found.token); err != nil {
 			return Popped{}, err
 		}
 	}

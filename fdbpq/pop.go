@@ -102,7 +102,7 @@ func (p pops) pop(sel *Selection, lease time.Duration, ahead *readAhead) (Popped
 	if err := (keyIndex{&p.queueRows}).flush(); err != nil {
 		return Popped{}, err
 	}
-	head := collector{queueTx: p.queueTx, sel: *sel, remove: true, copies: sel.PopID != "" && lease == 0, txSize: p.txSize}
+	head := collector{queueRows: &p.queueRows, sel: *sel, expirer: expiries{p.queueTx}, copies: sel.PopID != "" && lease == 0, txSize: p.txSize}
 	if ahead != nil && ahead.guess == p.state {
 		head.ahead = ahead
 	}
@@ -168,7 +168,7 @@ func (p pops) pop(sel *Selection, lease time.Duration, ahead *readAhead) (Popped
 		}
 	}
 	if len(popped.Items) == 0 && !popped.More && p.state.takesTurns() {
-		if popped.Retry, err = head.nextToken(); err != nil {
+		if popped.Retry, err = (keyIndex{&p.queueRows}).nextToken(head.token); err != nil {
 			return Popped{}, err
 		}
 	}

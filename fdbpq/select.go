@@ -7,13 +7,13 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// collector gathers the items of a selection.
+// collector gathers the items of a selection. It is the basket of the orders of keys.
 type collector struct {
-	*queueTx
-	sel    Selection
-	remove bool // remove items past their TTL, instead of skipping them
-	copies bool // the selected items are copied to other rows
-	ahead  *readAhead
+	*queueRows
+	sel     Selection
+	expirer expirer // of items past their TTL; nil: the selection skips these, and changes nothing
+	copies  bool    // the selected items are copied to other rows
+	ahead   *readAhead
 
 	items   []layout.Item
 	bytes   int
@@ -24,9 +24,15 @@ type collector struct {
 	token   int64  // store time at which a key gets a token that waits for one and has no row saying so; 0: none
 }
 
+// expirer ends an item whose TTL is over.
+type expirer interface{ expire(l *layout.Item) error }
+
+// removes reports whether the items are popped, and not only looked at.
+func (c *collector) removes() bool { return c.expirer != nil }
+
 // reader reads what a pop depends on. A peek changes nothing, and depends on nothing.
 func (c *collector) reader() kv.Reader {
-	if c.remove {
+	if c.removes() {
 		return c.tx
 	}
 	return c.snapshot
@@ -40,66 +46,63 @@ func (c *collector) front() kv.Reader {
 	return c.transaction.front(c.state)
 }
 
-// untilDone takes steps until one is the last, the selection is full, or another
-// transaction has to go on.
-func (c *collector) untilDone(step func() (done bool, err error)) error {
-	for len(c.items) < c.sel.Limit && !c.more {
-		done, err := step()
-		if err != nil || done {
-			return err
-		}
+func (c *collector) room() int {
+	if c.more {
+		return 0
 	}
-	return nil
+	return c.sel.Limit - len(c.items)
 }
 
-// add adds one item and reports whether it was the last one.
-func (c *collector) add(at entry) (done bool, err error) {
+func (c *collector) stop() { c.more = len(c.items) == 0 }
+
+func (c *collector) add(at entry, fence int64) (added, done bool, err error) {
 	e, err := layout.ParseEnvelope(at.value, at.place)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	if e.Expires != 0 {
 		now, err := c.now()
 		if err != nil {
-			return false, err
+			return false, false, err
 		}
 		if e.Expires <= now {
-			return c.skip(layout.ReadyItem(at.place, e))
+			done, err = c.skip(layout.ReadyItem(at.place, e))
+			return false, done, err
 		}
 	}
 	if len(c.items) > 0 && !c.sel.fits(len(c.items)+1, c.bytes+int(e.Size)) {
-		return true, nil
+		return false, true, nil
 	}
 	if !c.carry(&e, c.copies) {
-		return true, nil
+		return false, true, nil
 	}
-	e.KeyFence = 0 // of its last lease
+	e.KeyFence = fence // instead of that of its last lease
 	c.bytes += int(e.Size)
 	c.items = append(c.items, layout.ReadyItem(at.place, e))
-	return len(c.items) == c.sel.Limit, nil
+	return true, len(c.items) == c.sel.Limit, nil
 }
 
 // skip skips or removes an item past its TTL.
 func (c *collector) skip(l layout.Item) (done bool, err error) {
-	if !c.remove {
+	if !c.removes() {
 		return false, nil
 	}
 	if c.expired == maxExpired {
-		c.more = len(c.items) == 0
+		c.stop()
 		return true, nil
 	}
 	if !c.carry(&l.Envelope, c.state.config.DeadLetterExpired) {
 		return true, nil
 	}
 	c.expired++
-	return false, expiries{c.queueTx}.expire(&l)
+	return false, c.expirer.expire(&l)
 }
 
 // carry reports whether one more item fits into the transaction.
 func (c *collector) carry(e *layout.Envelope, copied bool) bool {
-	weight := itemTxSize(c.queueTx.name, e, copied) + itemKeys*len(c.sel.PopID)
+	weight := itemTxSize(c.name, e, copied) + itemKeys*len(c.sel.PopID)
 	if c.txSize > 0 && c.txSize+weight > txSizeBudget {
-		c.more = len(c.items) == 0
+		c.stop()
 		return false
 	}
 	c.txSize += weight
@@ -116,7 +119,7 @@ func (c *collector) bound() (retry time.Duration, err error) {
 	if rate == (Rate{}) {
 		return 0, nil
 	}
-	if c.bucket, err = (rates{&c.queueRows}).read(c.reader(), bucketRow(c.name), rate); err != nil {
+	if c.bucket, err = (rates{c.queueRows}).read(c.reader(), bucketRow(c.name), rate); err != nil {
 		return 0, err
 	}
 	now, err := c.now()

@@ -4,18 +4,37 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
-// looks is what one pop knows of the keys that it has looked at.
-type looks struct {
-	*collector
+// basket takes the items that an order selects, in that order.
+type basket interface {
+	// room is how many items it still takes: none where another transaction goes on.
+	room() int
+
+	// add takes a ready item with the fence of its key, 0 for none, or passes an item whose TTL is
+	// over. done: no item after this one is taken.
+	add(at entry, fence int64) (added, done bool, err error)
+
+	// stop ends the selection early. If it has no item, another transaction goes on.
+	stop()
+}
+
+// keyVisits caches what a pop or a peek has read about each key.
+type keyVisits struct {
+	*queueRows
+	basket
+	remove   bool      // a pop; a peek changes nothing
+	reader   kv.Reader // of what the selection depends on
+	front    kv.Reader // of what stands in front of the items
+	limit    int       // items that it selects at most
+	maxBytes int       // that it reads at a time
+
 	keys  map[string]*turn
-	count int // of keys that gave no item
+	count int   // of keys that gave no item
+	token int64 // store time at which a key gets a token that waits for one and has no row saying so; 0: none
 }
 
 // turn is a key that a pop has looked at.
@@ -33,28 +52,40 @@ type turn struct {
 }
 
 // givesUp counts a key that gave no item, and reports whether the pop or peek ends with it.
-func (l *looks) givesUp() bool {
-	l.count++
-	if !l.remove {
-		return l.count >= maxPeekLooks
+func (v *keyVisits) givesUp() bool {
+	v.count++
+	if !v.remove {
+		return v.count >= maxPeekVisits
 	}
-	if l.count < maxLooks {
+	if v.count < maxKeyVisits {
 		return false
 	}
-	l.more = len(l.items) == 0
+	v.stop()
 	return true
 }
 
-func (t *turn) room() int { return min(t.leases, t.tokens) }
+// untilDone takes steps until one is the last, or the basket has no room.
+func (v *keyVisits) untilDone(step func() (done bool, err error)) error {
+	for v.room() > 0 {
+		done, err := step()
+		if err != nil || done {
+			return err
+		}
+	}
+	return nil
+}
 
-// lookAt reads how many items a key may have, and which is next. What gives the key room
+// allowed is how many items the key may have now.
+func (t *turn) allowed() int { return min(t.leases, t.tokens) }
+
+// visit reads how many items a key may have, and which is next. What gives the key room
 // again changes what this has read, and so does another delivery of it.
-func (l *looks) lookAt(key string) (*turn, error) {
+func (v *keyVisits) visit(key string) (*turn, error) {
 	t := &turn{key: key, leases: math.MaxInt, tokens: math.MaxInt}
-	l.keys[key] = t
-	config := &l.state.config
+	v.keys[key] = t
+	config := &v.state.config
 	var err error
-	if t.settings, err = (settings{&l.queueRows}).of(l.reader(), key); err != nil {
+	if t.settings, err = (settings{v.queueRows}).of(v.reader, key); err != nil {
 		return nil, err
 	}
 	if t.settings.paused() {
@@ -62,28 +93,28 @@ func (l *looks) lookAt(key string) (*turn, error) {
 		return t, nil
 	}
 	if limit := int(t.settings.limit(config)); limit > 0 {
-		held, err := keyLimits{&l.queueRows}.held(l.reader(), key, limit)
+		held, err := keyLimits{v.queueRows}.held(v.reader, key, limit)
 		if err != nil {
 			return nil, err
 		}
 		if t.leases = limit - held; t.leases == 0 {
 			return t, nil // who ends one of the leases has it looked at again
 		}
-		if limit == 1 && l.remove {
-			if t.fence, err = (fences{&l.queueRows}).next(key); err != nil {
+		if limit == 1 && v.remove {
+			if t.fence, err = (fences{v.queueRows}).next(key); err != nil {
 				return nil, err
 			}
 		}
 	}
 	if rate := t.settings.rate(config); rate != (Rate{}) {
-		now, err := l.now()
+		now, err := v.now()
 		if err != nil {
 			return nil, err
 		}
-		if t.bucket, err = (rates{&l.queueRows}).read(l.reader(), keyBucketRow(l.name, key), rate); err != nil {
+		if t.bucket, err = (rates{v.queueRows}).read(v.reader, keyBucketRow(v.name, key), rate); err != nil {
 			return nil, err
 		}
-		none, err := rates{&l.queueRows}.noRoom(&t.bucket)
+		none, err := rates{v.queueRows}.noRoom(&t.bucket)
 		if err != nil {
 			return nil, err
 		}
@@ -92,61 +123,61 @@ func (l *looks) lookAt(key string) (*turn, error) {
 		}
 		t.tokens = int(t.bucket.tokens(now))
 	}
-	return t, l.advance(t)
+	return t, v.advance(t)
 }
 
 // prefetch says that the transaction is about to look at keys whose rows are here, and to
 // take their items.
-func (l *looks) prefetch(heads []entry) {
+func (v *keyVisits) prefetch(heads []entry) {
 	for i := range heads {
 		key := string(heads[i].value)
-		l.prefetchKey(key)
-		l.prefetchItem(key, heads[i].place)
+		v.prefetchKey(key)
+		v.prefetchItem(key, heads[i].place)
 	}
 }
 
 // prefetchKey says that the transaction is about to look at a key.
-func (l *looks) prefetchKey(key string) {
-	if !l.remove || l.keys[key] != nil {
+func (v *keyVisits) prefetchKey(key string) {
+	if !v.remove || v.keys[key] != nil {
 		return
 	}
 	var unset KeySettings
-	if l.state.keysSet > 0 {
-		l.tx.Prefetch(settingsRow(l.name, key))
+	if v.state.keysSet > 0 {
+		v.tx.Prefetch(settingsRow(v.name, key))
 	}
-	limit := int(unset.limit(&l.state.config))
+	limit := int(unset.limit(&v.state.config))
 	if limit > 0 {
-		begin, end := keyLimits{&l.queueRows}.rows(key)
-		l.tx.PrefetchRange(begin, end, kv.RangeOptions{Limit: limit})
+		begin, end := keyLimits{v.queueRows}.rows(key)
+		v.tx.PrefetchRange(begin, end, kv.RangeOptions{Limit: limit})
 	}
 	if limit == 1 {
-		l.tx.Prefetch(keyFenceRow(l.name, key))
+		v.tx.Prefetch(keyFenceRow(v.name, key))
 	}
-	if unset.rate(&l.state.config) != (Rate{}) {
-		l.tx.Prefetch(keyBucketRow(l.name, key), layout.CounterKey(l.name, 0, layout.CounterOwing))
+	if unset.rate(&v.state.config) != (Rate{}) {
+		v.tx.Prefetch(keyBucketRow(v.name, key), layout.CounterKey(v.name, 0, layout.CounterOwing))
 	}
-	keyIndex{&l.queueRows}.prefetch(key)
+	keyIndex{v.queueRows}.prefetch(key)
 }
 
 // prefetchItem says that the transaction is about to take the item of a key at a place, and
 // to look for the next one.
-func (l *looks) prefetchItem(key string, at layout.Place) {
-	if !l.remove || l.keys[key] != nil && l.keys[key].leases == 0 {
+func (v *keyVisits) prefetchItem(key string, at layout.Place) {
+	if !v.remove || v.keys[key] != nil && v.keys[key].leases == 0 {
 		return
 	}
-	begin, end := rowsBehind(l.rowsOfKey(layout.SpaceKeyReady, key), &at)
-	l.tx.PrefetchRange(begin, end, kv.RangeOptions{Limit: 1})
-	l.tx.Prefetch(l.queueTx.key(layout.SpaceKeyed, at))
+	begin, end := rowsBehind(v.rowsOfKey(layout.SpaceKeyReady, key), &at)
+	v.tx.PrefetchRange(begin, end, kv.RangeOptions{Limit: 1})
+	v.tx.Prefetch(v.key(layout.SpaceKeyed, at))
 }
 
 // advance finds the next item of a key.
-func (l *looks) advance(t *turn) (err error) {
+func (v *keyVisits) advance(t *turn) (err error) {
 	if t.ready = false; t.leases == 0 {
 		return nil
 	}
 	found := false
-	if l.state.config.KeyOrder {
-		if t.at, found, err = (keyIndex{&l.queueRows}).firstIn(l.snapshot, layout.SpaceKeyBegun, t.key, t.begun); err != nil {
+	if v.state.config.KeyOrder {
+		if t.at, found, err = (keyIndex{v.queueRows}).firstIn(v.snapshot, layout.SpaceKeyBegun, t.key, t.begun); err != nil {
 			return err
 		}
 		if found {
@@ -154,16 +185,16 @@ func (l *looks) advance(t *turn) (err error) {
 		}
 	}
 	if !found {
-		if t.at, found, err = (keyIndex{&l.queueRows}).firstIn(l.snapshot, layout.SpaceKeyReady, t.key, t.fresh); err != nil {
+		if t.at, found, err = (keyIndex{v.queueRows}).firstIn(v.snapshot, layout.SpaceKeyReady, t.key, t.fresh); err != nil {
 			return err
 		}
 		t.fresh = &layout.Place{Priority: t.at.Priority, Suffix: t.at.Suffix}
 	}
 	if found && t.tokens == 0 {
-		if l.remove {
-			l.tx.Set(keyWaitsRow(l.name, t.bucket.next(), t.key), nil)
-		} else if l.token == 0 || t.bucket.next() < l.token {
-			l.token = t.bucket.next()
+		if v.remove {
+			v.tx.Set(keyWaitsRow(v.name, t.bucket.next(), t.key), nil)
+		} else if v.token == 0 || t.bucket.next() < v.token {
+			v.token = t.bucket.next()
 		}
 	}
 	t.ready = found && t.tokens > 0
@@ -171,59 +202,54 @@ func (l *looks) advance(t *turn) (err error) {
 }
 
 // selectNext selects the next item of a key, or passes it if its TTL is over. It reports
-// whether that was the last item of the pop.
-func (l *looks) selectNext(t *turn) (done bool, err error) {
-	row, err := l.snapshot.Get(l.queueTx.key(layout.SpaceKeyed, t.at))
+// whether it has selected the item, and whether that was the last one of the selection.
+func (v *keyVisits) selectNext(t *turn) (added, done bool, err error) {
+	row, err := v.snapshot.Get(v.key(layout.SpaceKeyed, t.at))
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	if row == nil {
-		return false, fmt.Errorf("damaged key %q: its first ready item is missing", t.key)
+		return false, false, fmt.Errorf("damaged key %q: its first ready item is missing", t.key)
 	}
-	selected, passed := len(l.items), l.expired
-	done, err = l.add(entry{place: t.at, value: row})
-	if err != nil {
-		return false, err
+	added, done, err = v.add(entry{place: t.at, value: row}, t.fence)
+	if err != nil || done && !added {
+		return added, done, err // it does not fit
 	}
-	if len(l.items) == selected && done && l.expired == passed {
-		return true, nil // it does not fit
-	}
-	if len(l.items) > selected {
+	if added {
 		t.leases--
 		if t.fence > 0 {
-			l.items[selected].Envelope.KeyFence = t.fence
-			if err := (fences{&l.queueRows}).keep(t.key, t.fence); err != nil {
-				return false, err
+			if err := (fences{v.queueRows}).keep(t.key, t.fence); err != nil {
+				return false, false, err
 			}
 		}
 		if t.tokens < math.MaxInt {
-			now, err := l.now()
+			now, err := v.now()
 			if err != nil {
-				return false, err
+				return false, false, err
 			}
 			t.tokens--
 			t.bucket.take(1, now)
 		}
 	}
-	if err := l.advance(t); err != nil {
-		return false, err
+	if err := v.advance(t); err != nil {
+		return false, false, err
 	}
-	if l.remove && t.room() == 0 {
-		l.queueTx.keys.of(t.key).full = true
+	if v.remove && t.allowed() == 0 {
+		v.queueRows.keys.of(t.key).full = true
 	}
-	return done, nil
+	return added, done, nil
 }
 
 // spend writes the tokens that the pop has taken.
-func (l *looks) spend() error {
-	if !l.remove {
+func (v *keyVisits) spend() error {
+	if !v.remove {
 		return nil
 	}
-	for key, t := range l.keys {
+	for key, t := range v.keys {
 		if !t.bucket.used {
 			continue
 		}
-		if err := (rates{&l.queueRows}).keep(key, &t.bucket); err != nil {
+		if err := (rates{v.queueRows}).keep(key, &t.bucket); err != nil {
 			return err
 		}
 	}
@@ -231,107 +257,77 @@ func (l *looks) spend() error {
 }
 
 // refilled looks at the keys that have got a token since they last waited for one.
-func (l *looks) refilled() ([]*turn, error) {
-	if !l.state.keysMayWait() {
+func (v *keyVisits) refilled() ([]*turn, error) {
+	if !v.state.keysMayWait() {
 		return nil, nil
 	}
-	now, err := l.now()
+	now, err := v.now()
 	if err != nil {
 		return nil, err
 	}
-	keys, more, err := keyIndex{&l.queueRows}.waitsDue(now, l.remove)
+	keys, more, err := keyIndex{v.queueRows}.waitsDue(now, v.remove)
 	if err != nil {
 		return nil, err
 	}
 	var ready []*turn
 	for _, key := range keys {
-		if l.keys[key] != nil {
+		if v.keys[key] != nil {
 			continue
 		}
-		t, err := l.lookAt(key)
+		t, err := v.visit(key)
 		if err != nil {
 			return nil, err
 		}
 		if t.ready {
 			ready = append(ready, t)
-			if l.remove {
-				keyIndex{&l.queueRows}.find(t.at, key)
+			if v.remove {
+				keyIndex{v.queueRows}.find(t.at, key)
 			}
 		}
 	}
-	l.more = l.remove && more // others may come first
+	if v.remove && more {
+		v.stop() // others may come first
+	}
 	return ready, nil
 }
 
-// nextToken is the time until a key that waits for a token has one, 0 if none waits. Keys
-// that have one by now were looked at, or wait for none any more.
-func (c *collector) nextToken() (time.Duration, error) {
-	if !c.state.keysMayWait() {
-		return 0, nil
-	}
-	now, err := c.now()
-	if err != nil {
-		return 0, err
-	}
-	prefix := layout.QueueRow(layout.SpaceKeyWaits, c.name)
-	_, end := tuple.Range(prefix)
-	rows, err := c.snapshot.Range(keyWaitsRow(c.name, now+1, ""), end, kv.RangeOptions{Limit: 1})
-	if err != nil {
-		return 0, err
-	}
-	due := c.token
-	if len(rows) > 0 {
-		first, _, err := tuple.ConsumeInt(rows[0].Key[len(prefix):])
-		if err != nil {
-			return 0, fmt.Errorf("damaged row of a key that waits: %w", err)
-		}
-		if due == 0 || first < due {
-			due = first
-		}
-	}
-	if due == 0 {
-		return 0, nil
-	}
-	return time.Duration(due - now), nil
-}
-
-// turns selects items in the order of the queue where items may have to wait for others of
+// turnOrder selects items in the order of the queue where items may have to wait for others of
 // their key. It reads the items without a key and the rows of the keys in their common
 // order.
-type turns struct {
-	looks
+type turnOrder struct {
+	keyVisits
 	plain source[entry]
 	heads source[entry]
 	moved []*turn // whose row was elsewhere, or whose item before was selected
 }
 
-func (c *collector) takeTurns() error {
-	t := turns{looks: looks{collector: c, keys: make(map[string]*turn)}}
-	t.plain.next = scanOf(c.name, c.front(), c.state, layout.SpaceReady, Min, AllPriorities, "").next
-	heads := scanOf(c.name, c.front(), c.state, layout.SpaceKeyHead, Min, AllPriorities, "")
+// takeTurns returns the store time of the first token that a key waits for without a row, 0 for none.
+func takeTurns(v keyVisits) (token int64, err error) {
+	t := turnOrder{keyVisits: v}
+	t.plain.next = scanOf(t.name, t.front, t.state, layout.SpaceReady, Min, AllPriorities, "").next
+	heads := scanOf(t.name, t.front, t.state, layout.SpaceKeyHead, Min, AllPriorities, "")
 	t.heads.next = func(limit, maxBytes int) ([]entry, error) {
 		entries, err := heads.next(limit, maxBytes)
 		t.prefetch(entries)
 		return entries, err
 	}
-	var err error
 	if t.moved, err = t.refilled(); err != nil {
-		return err
+		return 0, err
 	}
-	if err := c.untilDone(t.step); err != nil {
-		return err
+	if err := t.untilDone(t.step); err != nil {
+		return 0, err
 	}
-	return t.spend()
+	return t.token, t.spend()
 }
 
 // step looks at the next item or key and reports whether it was the last one.
-func (t *turns) step() (done bool, err error) {
-	limit := t.sel.Limit - len(t.items)
-	plain, err := t.plain.first(limit, t.sel.MaxBytes)
+func (t *turnOrder) step() (done bool, err error) {
+	limit := t.room()
+	plain, err := t.plain.first(limit, t.maxBytes)
 	if err != nil {
 		return false, err
 	}
-	head, err := t.heads.first(limit, t.sel.MaxBytes)
+	head, err := t.heads.first(limit, t.maxBytes)
 	if err != nil {
 		return false, err
 	}
@@ -342,9 +338,10 @@ func (t *turns) step() (done bool, err error) {
 		t.moved = t.moved[1:]
 		return t.take(next)
 	case head != nil && before(head.place, plain):
-		return t.look(t.heads.take())
+		return t.visitKey(t.heads.take())
 	case plain != nil:
-		return t.add(t.plain.take())
+		_, done, err = t.add(t.plain.take(), 0)
+		return done, err
 	}
 	return true, nil
 }
@@ -352,13 +349,13 @@ func (t *turns) step() (done bool, err error) {
 // before reports whether a place is not behind an entry, or there is none.
 func before(p layout.Place, e *entry) bool { return e == nil || p.Compare(e.place) <= 0 }
 
-// look looks at the key of a row.
-func (t *turns) look(head entry) (done bool, err error) {
+// visitKey looks at the key of a row.
+func (t *turnOrder) visitKey(head entry) (done bool, err error) {
 	key := string(head.value)
 	known := t.keys[key]
 	next := known
 	if known == nil {
-		if next, err = t.lookAt(key); err != nil {
+		if next, err = t.visit(key); err != nil {
 			return false, err
 		}
 	}
@@ -384,8 +381,8 @@ func (t *turns) look(head entry) (done bool, err error) {
 }
 
 // take selects the next item of a key.
-func (t *turns) take(next *turn) (done bool, err error) {
-	done, err = t.selectNext(next)
+func (t *turnOrder) take(next *turn) (done bool, err error) {
+	_, done, err = t.selectNext(next)
 	if err == nil && !done && next.ready {
 		t.moved = append(t.moved, next)
 	}
