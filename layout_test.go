@@ -176,6 +176,12 @@ var seamsOf = map[string]seam{
 // by narrow constructors, and none of them knows the bridge.
 const maxBridgeMethods = 8
 
+// changingItems are the types of fdbpq that embed a queueTx, through which items change, queues are made, and events are
+// reported. All others, keys above all, have queueRows. Nothing new comes in.
+var changingItems = []string{
+	"bulkPage", "deadLetters", "delays", "expiries", "garbage", "leases", "links", "popIDs", "pops", "pusher", "retries",
+}
+
 // topLevel is everything that may lie in the repository's root.
 var topLevel = []string{
 	".ci", ".dockerignore", ".github", ".gitignore",
@@ -361,6 +367,36 @@ func TestSeams(t *testing.T) {
 	}
 	if seen != len(seamsOf) {
 		t.Errorf("%d of %d packages were counted", seen, len(seamsOf))
+	}
+}
+
+// Who reads what keys do, or limits, need not look for changes of items there.
+func TestFewTypesChangeItems(t *testing.T) {
+	embedding := make(map[string]bool)
+	for _, s := range sources(t) {
+		if s.test || s.dir != "fdbpq" {
+			continue
+		}
+		ast.Inspect(s.file, func(node ast.Node) bool {
+			spec, is := node.(*ast.TypeSpec)
+			if !is {
+				return true
+			}
+			if fields, is := spec.Type.(*ast.StructType); is {
+				for _, field := range fields.Fields.List {
+					embedding[spec.Name.Name] = embedding[spec.Name.Name] || len(field.Names) == 0 && names(field.Type, "queueTx")
+				}
+			}
+			return true
+		})
+	}
+	if !embedding["pops"] {
+		t.Error("pops embeds no queueTx: expected it to, or another name in this test")
+	}
+	for name, is := range embedding {
+		if is && !slices.Contains(changingItems, name) {
+			t.Errorf("fdbpq.%s embeds a queueTx: expected queueRows, for only %v change items", name, changingItems)
+		}
 	}
 }
 
