@@ -49,8 +49,8 @@ func ExamplePermissions() {
 			log.Fatal(err)
 		}
 		fmt.Println(who)
-		fmt.Println("  publish  ", strings.Join(p.Publish, " "))
-		fmt.Println("  subscribe", strings.Join(p.Subscribe, " "))
+		fmt.Println("  publish\n   ", strings.Join(p.Publish, "\n    "))
+		fmt.Println("  subscribe\n   ", strings.Join(p.Subscribe, "\n    "))
 	}
 	p, err := g.Producer("jobs")
 	show("producer of jobs", p, err)
@@ -63,18 +63,74 @@ func ExamplePermissions() {
 	show("bridge", g.Bridge(), nil)
 	// Output:
 	// producer of jobs
-	//   publish   pq.jobs.push pq.jobs.push.*
-	//   subscribe _INBOX.>
+	//   publish
+	//     pq.jobs.push
+	//     pq.jobs.push.*
+	//   subscribe
+	//     _INBOX.>
 	// consumer of jobs
-	//   publish   pq.jobs.pop.* pq.jobs.peek.* pq.jobs.ack.*.*
-	//   subscribe _INBOX.>
+	//   publish
+	//     pq.jobs.pop.*
+	//     pq.jobs.peek.*
+	//     pq.jobs.ack.*.*
+	//   subscribe
+	//     _INBOX.>
 	// viewer of all queues
-	//   publish   pq.*.info pq.*.list pq.*.get.* pq.*.peek.* pq.*.keys pq.*.key.* pq.*.schedules pq.*.schedule.* pq.*.sources pq.*.links pq._sys.cluster.status $SRV.* $SRV.*.pq $SRV.*.pq.*
-	//   subscribe _INBOX.> pq.*.event.*
+	//   publish
+	//     pq.*.info
+	//     pq.*.list
+	//     pq.*.get.*
+	//     pq.*.peek.*
+	//     pq.*.keys
+	//     pq.*.key.*
+	//     pq.*.schedules
+	//     pq.*.schedule.*
+	//     pq.*.sources
+	//     pq.*.links
+	//     pq._sys.cluster.status
+	//     $SRV.*
+	//     $SRV.*.pq
+	//     $SRV.*.pq.*
+	//   subscribe
+	//     _INBOX.>
+	//     pq.*.event.*
 	// admin of jobs
-	//   publish   pq.jobs.info pq.jobs.list pq.jobs.get.* pq.jobs.peek.* pq.jobs.keys pq.jobs.key.* pq.jobs.schedules pq.jobs.schedule.* pq.jobs.sources pq.jobs.links pq.jobs.remove.* pq.jobs.move.*.* pq.jobs.requeue.* pq.jobs.revoke.* pq.jobs.admin.* pq.jobs.admin.key.* pq.jobs.admin.schedule.> pq.jobs.admin.source.> pq.jobs.admin.link.>
-	//   subscribe _INBOX.> pq.jobs.event.*
+	//   publish
+	//     pq.jobs.info
+	//     pq.jobs.list
+	//     pq.jobs.get.*
+	//     pq.jobs.peek.*
+	//     pq.jobs.keys
+	//     pq.jobs.key.*
+	//     pq.jobs.schedules
+	//     pq.jobs.schedule.*
+	//     pq.jobs.sources
+	//     pq.jobs.links
+	//     pq.jobs.remove.*
+	//     pq.jobs.move.*.*
+	//     pq.jobs.requeue.*
+	//     pq.jobs.revoke.*
+	//     pq.jobs.admin.*
+	//     pq.jobs.admin.key.*
+	//     pq.jobs.admin.schedule.>
+	//     pq.jobs.admin.source.>
+	//     pq.jobs.admin.link.>
+	//   subscribe
+	//     _INBOX.>
+	//     pq.jobs.event.*
 	// bridge
-	//   publish   pq.*.event.* _INBOX.> _R_.> $SYS.REQ.USER.INFO $SRV.* $SRV.*.pq $SRV.*.pq.*
-	//   subscribe pq.> _INBOX.> $SRV.* $SRV.*.pq $SRV.*.pq.*
+	//   publish
+	//     pq.*.event.*
+	//     _INBOX.>
+	//     _R_.>
+	//     $SYS.REQ.USER.INFO
+	//     $SRV.*
+	//     $SRV.*.pq
+	//     $SRV.*.pq.*
+	//   subscribe
+	//     pq.>
+	//     _INBOX.>
+	//     $SRV.*
+	//     $SRV.*.pq
+	//     $SRV.*.pq.*
 }

@@ -53,8 +53,19 @@ func (g Grammar) Parse(subject string) (Subject, error) {
 	}
 
 	s := Subject{Queue: queue, AtSite: atSite}
-	var form string // of the subjects with this verb
-	var err error   // what is wrong with an argument
+	form, err := s.readVerb(&t)
+	if form != "" && (s.Verb == 0 || t.short || t.left) {
+		err = fmt.Errorf("subject %s: expected %s after the queue's name", quote(subject), form)
+	}
+	if err != nil {
+		return Subject{}, err
+	}
+	return s, nil
+}
+
+// readVerb reads the verb of a queue and its arguments. form is what subjects with the first token of the verb look
+// like, "" if no verb begins with it. err is what is wrong with an argument.
+func (s *Subject) readVerb(t *tokens) (form string, err error) {
 	switch verb := t.next(); verb {
 	case "push":
 		s.Verb, form = Push, "push or push.<priority>"
@@ -80,27 +91,23 @@ func (g Grammar) Parse(subject string) (Subject, error) {
 		s.Verb, form = List, "list alone"
 	case "get":
 		s.Verb, form = Get, "get.<id>"
-		s.ID = t.next()
-		err = checkID(s.ID)
+		s.ID, err = t.id()
 	case "remove":
 		s.Verb, form = Remove, "remove.<id>"
-		s.ID = t.next()
-		err = checkID(s.ID)
+		s.ID, err = t.id()
 	case "move":
 		s.Verb, form = Move, "move.<id>.<priority>"
-		s.ID, s.HasPriority = t.next(), true
-		priority := t.next()
-		if err = checkID(s.ID); err == nil {
+		s.HasPriority = true
+		s.ID, err = t.id()
+		if priority := t.next(); err == nil {
 			s.Priority, err = ParsePriority(priority)
 		}
 	case "requeue":
 		s.Verb, form = Requeue, "requeue.<id>"
-		s.ID = t.next()
-		err = checkID(s.ID)
+		s.ID, err = t.id()
 	case "revoke":
 		s.Verb, form = Revoke, "revoke.<id>"
-		s.ID = t.next()
-		err = checkID(s.ID)
+		s.ID, err = t.id()
 	case "keys":
 		s.Verb, form = Keys, "keys alone"
 	case "key":
@@ -110,54 +117,52 @@ func (g Grammar) Parse(subject string) (Subject, error) {
 		s.Verb, form = Schedules, "schedules alone"
 	case "schedule":
 		s.Verb, form = Schedule, "schedule.<name>"
-		s.Schedule = t.next()
-		err = checkName("schedule", s.Schedule)
+		s.Schedule, err = t.name("schedule")
 	case "sources":
 		s.Verb, form = Sources, "sources alone"
 	case "links":
 		s.Verb, form = Links, "links alone"
 	case "link":
 		s.Verb, form = Link, "link.<name>"
-		s.Link = t.next()
-		err = checkName("link", s.Link)
+		s.Link, err = t.name("link")
 	case "admin":
-		s.Verb, form = admin(t.next()), "admin.config, admin.purge, admin.pause, admin.resume, admin.delete, admin.remove, admin.move, admin.revoke, admin.requeue, admin.key.<key>, admin.schedule.<name>, admin.source.<name> or admin.link.<name>"
-		switch s.Verb {
-		case AdminKey:
-			s.Key, err = unescapeKey(t.next())
-		case AdminSchedule:
-			s.Schedule, form = t.next(), "admin.schedule.<name>, alone or with pause, resume, delete or run"
-			err = checkName("schedule", s.Schedule)
-			if t.left {
-				s.Verb = adminSchedule(t.next())
-			}
-		case AdminSource:
-			s.Source, form = t.next(), "admin.source.<name>, alone or with pause, resume or delete"
-			err = checkName("source", s.Source)
-			if t.left {
-				s.Verb = adminSource(t.next())
-			}
-		case AdminLink:
-			s.Link, form = t.next(), "admin.link.<name>, alone or with pause, resume or delete"
-			err = checkName("link", s.Link)
-			if t.left {
-				s.Verb = adminLink(t.next())
-			}
-		}
+		return s.readAdmin(t)
 	case "event":
 		s.Verb, form = Event, "event.<type>"
 		s.Event = t.next()
 		err = checkToken("event type", s.Event)
 	default:
-		return Subject{}, fmt.Errorf("verb %s: expected one of %s", quote(verb), queueVerbs)
+		err = fmt.Errorf("verb %s: expected one of %s", quote(verb), queueVerbs)
 	}
-	if s.Verb == 0 || t.short || t.left {
-		return Subject{}, fmt.Errorf("subject %s: expected %s after the queue's name", quote(subject), form)
+	return form, err
+}
+
+// readAdmin reads an administrative verb as readVerb does.
+func (s *Subject) readAdmin(t *tokens) (form string, err error) {
+	switch s.Verb = admin(t.next()); s.Verb {
+	case AdminKey:
+		s.Key, err = unescapeKey(t.next())
+	case AdminSchedule:
+		s.Schedule, err = t.name("schedule")
+		if t.left {
+			s.Verb = adminSchedule(t.next())
+		}
+		return "admin.schedule.<name>, alone or with pause, resume, delete or run", err
+	case AdminSource:
+		s.Source, err = t.name("source")
+		if t.left {
+			s.Verb = adminSource(t.next())
+		}
+		return "admin.source.<name>, alone or with pause, resume or delete", err
+	case AdminLink:
+		s.Link, err = t.name("link")
+		if t.left {
+			s.Verb = adminLink(t.next())
+		}
+		return "admin.link.<name>, alone or with pause, resume or delete", err
 	}
-	if err != nil {
-		return Subject{}, err
-	}
-	return s, nil
+	return "admin.config, admin.purge, admin.pause, admin.resume, admin.delete, admin.remove, admin.move, admin.revoke, admin.requeue, " +
+		"admin.key.<key>, admin.schedule.<name>, admin.source.<name> or admin.link.<name>", err
 }
 
 func parseSys(subject string, t tokens, tenant string) (Subject, error) {
@@ -299,6 +304,18 @@ func (t *tokens) next() (token string) {
 	}
 	token, t.rest, t.left = strings.Cut(t.rest, ".")
 	return token
+}
+
+// id returns the next token, which has to be the id of an item.
+func (t *tokens) id() (string, error) {
+	id := t.next()
+	return id, checkID(id)
+}
+
+// name returns the next token, which has to be the name of a schedule, a source or a link.
+func (t *tokens) name(of string) (string, error) {
+	name := t.next()
+	return name, checkName(of, name)
 }
 
 // Build builds a subject. It returns an error for fields that Parse would not return:
