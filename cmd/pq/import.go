@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/named"
@@ -104,7 +105,11 @@ Redis in the same words each time: jobs of another address are other jobs.`,
 			return i.run(s, args)
 		},
 	}
-	f := c.Flags()
+	i.add(c.Flags())
+	return c
+}
+
+func (i *importFlags) add(f *pflag.FlagSet) {
 	f.StringVarP(&i.file, "file", "f", i.file, "`file` to read; standard input if not given")
 	f.IntVar(&i.skip, "skip", i.skip, "skip this `number` of lines at the beginning")
 	f.BoolVar(&i.asNew, "as-new", i.asNew, "push the items as new ones, with new ids")
@@ -115,7 +120,6 @@ Redis in the same words each time: jobs of another address are other jobs.`,
 	f.BoolVar(&i.runs, "run", i.runs, "let schedules, sources and links run as they did")
 	i.foreignFlags.add(f)
 	f.BoolVar(&i.strict, "strict", i.strict, "wait for each answer: slow, but keeps the order of pushes with several bridges")
-	return c
 }
 
 // importRun is one run of the command.

@@ -62,15 +62,8 @@ func (w *Wire) ReadImport(queue string, m *nats.Msg, arrived time.Time) (item fd
 	return item, w.Limit.Admit(i.Payload, i.Headers, i.Key, i.Unique, len(m.Header.Get(protocol.HeaderID)), i.Dead)
 }
 
+// readImportHeader reads a header that describes the item.
 func readImportHeader(i *fdbpq.Import, key, value string) (f *failure.Failure) {
-	at := func(t *time.Time) (f *failure.Failure) {
-		*t, f = ParseTime(key, value)
-		return f
-	}
-	number := func(n *int64) (f *failure.Failure) {
-		*n, f = ParseInteger(key, value, 0, maxNumber)
-		return f
-	}
 	switch key {
 	case protocol.HeaderID:
 		var err error
@@ -83,52 +76,35 @@ func readImportHeader(i *fdbpq.Import, key, value string) (f *failure.Failure) {
 			f = failure.BadRequest(err)
 		}
 	case protocol.HeaderTimeStamp:
-		f = at(&i.Pushed)
+		i.Pushed, f = ParseTime(key, value)
 	case protocol.HeaderNotBefore:
-		f = at(&i.NotBefore)
+		i.NotBefore, f = ParseTime(key, value)
 	case protocol.HeaderExpires:
-		f = at(&i.Expires)
+		i.Expires, f = ParseTime(key, value)
 	case protocol.HeaderDeliveries:
-		f = number(&i.Deliveries)
+		i.Deliveries, f = parseNumber(key, value)
 	case protocol.HeaderFailures:
-		f = number(&i.Failures)
+		i.Failures, f = parseNumber(key, value)
 	case protocol.HeaderInterruptions:
-		f = number(&i.Interruptions)
+		i.Interruptions, f = parseNumber(key, value)
 	case protocol.HeaderReturns:
-		f = number(&i.Returns)
+		i.Returns, f = parseNumber(key, value)
 	case protocol.HeaderFence:
-		f = number(&i.Fence)
+		i.Fence, f = parseNumber(key, value)
 	case protocol.HeaderKey:
 		i.Key, f = ReadKey(key, value)
 	case protocol.HeaderKeyFence:
-		f = number(&i.KeyFence)
+		i.KeyFence, f = parseNumber(key, value)
 	case protocol.HeaderUnique:
 		i.Unique, f = readUnique(key, value)
 	case protocol.HeaderUniqueUntil:
 		i.UniqueUntilLeased, f = readUniqueUntil(key, value)
-	case protocol.HeaderDeadAt:
-		f = at(&death(i).At)
-	case protocol.HeaderDeadNumber:
-		f = number(&death(i).Deliveries)
-	case protocol.HeaderDeadInterruptions:
-		f = number(&death(i).Interruptions)
-	case protocol.HeaderOrigin:
-		if err := subjects.CheckQueue(value); err != nil {
-			return failure.Newf(400, "%s: %s", key, err)
+	case protocol.HeaderDeadAt, protocol.HeaderDeadNumber, protocol.HeaderDeadInterruptions, protocol.HeaderDeadReason,
+		protocol.HeaderOrigin, protocol.HeaderOriginID:
+		if i.Dead == nil {
+			i.Dead = &fdbpq.DeadLetter{}
 		}
-		death(i).Origin = value
-	case protocol.HeaderDeadReason, protocol.HeaderOriginID:
-		if !utf8.ValidString(value) {
-			return failure.Newf(400, "%s is %s: expected UTF-8", key, failure.Quote(value))
-		}
-		if len(value) > maxDeadText {
-			return failure.Newf(400, "%s has %d bytes: allowed are %d", key, len(value), maxDeadText)
-		}
-		if dead := death(i); key == protocol.HeaderDeadReason {
-			dead.Reason = value
-		} else {
-			dead.OriginID = value
-		}
+		f = readDeathHeader(i.Dead, key, value)
 	case protocol.HeaderSchedule:
 		if err := schedule.CheckName(value); err != nil {
 			return failure.Newf(400, "%s: %s", key, err)
@@ -153,14 +129,44 @@ func readImportHeader(i *fdbpq.Import, key, value string) (f *failure.Failure) {
 	return f
 }
 
-func death(i *fdbpq.Import) *fdbpq.DeadLetter {
-	if i.Dead == nil {
-		i.Dead = &fdbpq.DeadLetter{}
+// readDeathHeader reads a header that describes how the item became a dead letter.
+func readDeathHeader(dead *fdbpq.DeadLetter, key, value string) (f *failure.Failure) {
+	switch key {
+	case protocol.HeaderDeadAt:
+		dead.At, f = ParseTime(key, value)
+	case protocol.HeaderDeadNumber:
+		dead.Deliveries, f = parseNumber(key, value)
+	case protocol.HeaderDeadInterruptions:
+		dead.Interruptions, f = parseNumber(key, value)
+	case protocol.HeaderDeadReason:
+		dead.Reason, f = parseDeadText(key, value)
+	case protocol.HeaderOrigin:
+		if err := subjects.CheckQueue(value); err != nil {
+			return failure.Newf(400, "%s: %s", key, err)
+		}
+		dead.Origin = value
+	case protocol.HeaderOriginID:
+		dead.OriginID, f = parseDeadText(key, value)
 	}
-	return i.Dead
+	return f
 }
 
-const (
-	maxNumber   = 1 << 62 // of deliveries and fences: the numbers grow further
-	maxDeadText = 512     // bytes of a reason, an id
-)
+// maxNumber bounds deliveries and fences: the numbers grow further.
+const maxNumber = 1 << 62
+
+func parseNumber(key, value string) (int64, *failure.Failure) {
+	return ParseInteger(key, value, 0, maxNumber)
+}
+
+// maxDeadText bounds the bytes of a reason and of an id.
+const maxDeadText = 512
+
+func parseDeadText(key, value string) (string, *failure.Failure) {
+	if !utf8.ValidString(value) {
+		return "", failure.Newf(400, "%s is %s: expected UTF-8", key, failure.Quote(value))
+	}
+	if len(value) > maxDeadText {
+		return "", failure.Newf(400, "%s has %d bytes: allowed are %d", key, len(value), maxDeadText)
+	}
+	return value, nil
+}
