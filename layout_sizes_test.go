@@ -34,7 +34,6 @@ var (
 		"bridge.Start":             109,
 		"bridge.dispatcher.handle": 103,
 		"fdbpq.pops.pop":           83,
-		"fdbpq/kv/local.Open":      103,
 	}
 	longLines = map[string]int{ // by folder
 		"bridge":           3,

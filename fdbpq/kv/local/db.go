@@ -69,6 +69,25 @@ type Options struct {
 	Now func() time.Time
 }
 
+func (o Options) withDefaults() Options {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.Fatal == nil {
+		o.Fatal = exit
+	}
+	if o.FS == nil {
+		o.FS = vfs.Default
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.readOnly() {
+		o.Now = func() time.Time { return time.Time{} } // the content never changes, and reading it may take long
+	}
+	return o
+}
+
 func (o *Options) readOnly() bool { return o.ReadOnly || o.Salvage }
 
 // DB is the engine. It implements kv.DB.
@@ -102,21 +121,25 @@ var _ kv.DB = (*DB)(nil)
 // Open opens the store in dir and creates it if there is none. Only one process can
 // have it open, even if files in dir are deleted.
 func Open(dir string, opts Options) (*DB, error) {
-	if opts.Log == nil {
-		opts.Log = slog.Default()
+	db := newDB(opts.withDefaults())
+	if err := db.lockDir(dir); err != nil {
+		return nil, err
 	}
-	if opts.Fatal == nil {
-		opts.Fatal = exit
+	db.prepareOpening(dir)
+	// Pebble flushes the commits that it finds in the log, so commits that an earlier process had not synced are
+	// durable when Open returns.
+	store, err := db.opening.openPebble(dir)
+	if err != nil {
+		if !db.opening.abandoned {
+			err = errors.Join(err, db.dirLock.Close())
+		}
+		return nil, openFailure(dir, err)
 	}
-	if opts.FS == nil {
-		opts.FS = vfs.Default
-	}
-	if opts.Now == nil {
-		opts.Now = time.Now
-	}
-	if opts.readOnly() {
-		opts.Now = func() time.Time { return time.Time{} } // the content never changes, and reading it may take long
-	}
+	db.startCommits(store)
+	return db, nil
+}
+
+func newDB(opts Options) *DB {
 	db := &DB{
 		opts:       opts,
 		background: newBackgroundLog(opts.Log, opts.Now),
@@ -128,19 +151,29 @@ func Open(dir string, opts Options) (*DB, error) {
 	db.damages.log = opts.Log
 	db.watches.history = &db.history
 	db.tables = tableHealth{background: db.background, closing: make(chan struct{})}
-	var err error
-	db.dirLock, err = lockDirectory(opts.FS, dir, opts.Log)
-	if err != nil {
-		return nil, openFailure(dir, err)
-	}
-	if _, err := opts.FS.Stat(opts.FS.PathJoin(dir, restoring)); err == nil {
-		return nil, errors.Join(fmt.Errorf("kv/local: a restore of the store in %s was interrupted: run it again", dir), db.dirLock.Close())
-	}
-	if _, locked := db.dirLock.(*os.File); locked && opts.readOnly() {
-		opts.FS = unlocked{opts.FS}
-		db.opts.FS = opts.FS
-	}
+	return db
+}
 
+// lockDir takes the lock of the store's directory, which has to be free of the traces of a restore.
+func (db *DB) lockDir(dir string) (err error) {
+	fs := db.opts.FS
+	db.dirLock, err = lockDirectory(fs, dir, db.opts.Log)
+	if err != nil {
+		return openFailure(dir, err)
+	}
+	if _, err := fs.Stat(fs.PathJoin(dir, restoring)); err == nil {
+		return errors.Join(fmt.Errorf("kv/local: a restore of the store in %s was interrupted: run it again", dir), db.dirLock.Close())
+	}
+	if _, locked := db.dirLock.(*os.File); locked && db.opts.readOnly() {
+		db.opts.FS = unlocked{fs}
+	}
+	return nil
+}
+
+// prepareOpening makes the parts that watch Pebble while it opens the store: the disk of the log, the marks of what is
+// synced, and the reports of damage.
+func (db *DB) prepareOpening(dir string) {
+	opts := &db.opts
 	db.disk = newLogDisk(tableDisk{openingDisk{opts.FS, &db.opening}, &db.tables}, dir, opts.NoSync)
 	db.disk.failed = db.logFailed
 	db.marks = syncMarks{
@@ -170,24 +203,19 @@ func Open(dir string, opts Options) (*DB, error) {
 		reports: &db.reports,
 		log:     opts.Log,
 	}
+}
 
-	// Pebble flushes the commits that it finds in the log, so commits that an earlier process had not synced are
-	// durable when Open returns.
-	if db.store, err = db.opening.openPebble(dir); err != nil {
-		if !db.opening.abandoned {
-			err = errors.Join(err, db.dirLock.Close())
-		}
-		return nil, openFailure(dir, err)
-	}
-	db.marks.store = db.store
-	db.writer = writer{store: db.store, disk: db.disk, counters: newCounterCache(), damages: &db.damages, log: opts.Log}
+// startCommits starts the pipeline that commits to the open store.
+func (db *DB) startCommits(store *pebble.DB) {
+	db.store, db.marks.store = store, store
+	db.writer = writer{store: store, disk: db.disk, counters: newCounterCache(), damages: &db.damages, log: db.opts.Log}
 	db.commits = pipeline{
 		lock:      newMutex(),
 		toApply:   make(chan applyJob, 1),
 		toSync:    make(chan *commit, maxUnsynced),
 		allSynced: make(chan struct{}),
 		history:   &db.history,
-		store:     db.store,
+		store:     store,
 		writer:    &db.writer,
 		gaps:      &db.gaps,
 		rows:      &db.rows,
@@ -195,14 +223,13 @@ func Open(dir string, opts Options) (*DB, error) {
 		marks:     &db.marks,
 		tables:    &db.tables,
 		failure:   &db.failure,
-		now:       opts.Now,
+		now:       db.opts.Now,
 	}
 	first := &commit{durable: make(chan struct{})}
 	close(first.durable)
 	db.newest.Store(first)
 	db.applied.Store(first)
 	db.commits.start()
-	return db, nil
 }
 
 // openFailure wraps an error of opening the store in dir.
