@@ -31,12 +31,9 @@ var (
 		"fdbpq.Queue": 69,
 	}
 	longFunctions = map[string]int{
-		"bridge.Start":             109,
-		"bridge.dispatcher.handle": 103,
-		"fdbpq.pops.pop":           83,
+		"fdbpq.pops.pop": 83,
 	}
 	longLines = map[string]int{ // by folder
-		"bridge":           3,
 		"fdbpq":            20,
 		"fdbpq/kv/cluster": 5,
 		"protocol":         7,

@@ -61,17 +61,9 @@ type Bridge struct {
 // the connection after Drain, and then the store.
 func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*Bridge, error) {
 	o = o.withDefaults()
-	wr, err := codec.New(o.Prefix, store.Secret(), nc.MaxPayload)
+	wr, err := newWire(nc, store, o)
 	if err != nil {
 		return nil, err
-	}
-	if o.Tenants != nil {
-		wr.WithTenants()
-	}
-	if o.Site != "" {
-		if err := wr.AtSite(o.Site); err != nil {
-			return nil, err
-		}
 	}
 	replies, err := newReplies(o, store.ID())
 	if err != nil {
@@ -99,19 +91,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	b.surveyor = survey.New(store, b.waits.at, explainer.cause, stats.Queues)
 	b.historian = survey.NewHistorian(stats, b.surveyor, o.Logger)
 	requests := &dispatcher{Responder: b.responder, Wire: wr, replies: replies, lanes: &b.lanes, tenants: b.tenants, cluster: o.Cluster}
-	receives := receiver.Options{
-		Fronts:   frontsOf(wr),
-		Handlers: receiver.Handlers{Request: requests.receive, Signal: requests.signal, Refuse: requests.refusePush, Flood: requests.refuseFlood},
-		Group:    queueGroup,
-		Backlog:  o.Backlog,
-		Logger:   o.Logger,
-	}
-	if b.tenants != nil {
-		requests.later = &refusals{flush: func() { _ = nc.FlushTimeout(flushRefusals) }} // fails without a connection: then nothing is sent
-		receives.Tenant, receives.Floods = requests.tenant, o.Floods
-	}
-	b.receiver = receiver.New(nc, receives)
-	requests.flood = b.receiver.Flood
+	b.receiver = requests.newReceiver(nc, o)
 	standby := standby{b.receiver, b.waits.line}
 	about := &about{options: o, storeID: store.ID(), maxQueueBytes: store.MaxQueueBytes(), started: time.Now().UTC(), id: nuid.Next()}
 	self := about.identity()
@@ -133,14 +113,64 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		b.survey = explainer.peers
 	}
 	requests.asks = asks
-	base := lane{Responder: b.responder, Wire: wr, store: store, schedules: schedules, keeper: b.keeper, limits: o.Limits, patience: o.patience, pace: o.pace, slow: o.slow, room: hasRoom, tenants: b.tenants, since: o.since, asks: asks, explainer: explainer}
+	base := lane{
+		Responder: b.responder, Wire: wr, store: store, schedules: schedules, keeper: b.keeper, tenants: b.tenants, room: hasRoom,
+		limits: o.Limits, patience: o.patience, pace: o.pace, slow: o.slow, since: o.since, asks: asks, explainer: explainer,
+	}
 	b.lanes.init(base, o.Exclusive, &b.waits, b.peers.Owners, about)
 	b.service = &service{
 		nc: nc, log: o.Logger, about: about, self: self,
 		replies: replies, peers: b.peers, stats: stats, queues: b.surveyor,
 	}
-	if err := b.service.start(ctx); err != nil {
+	if err := b.subscribe(ctx, wr, store, o); err != nil {
 		return nil, err
+	}
+	b.keeper.start(store, schedules, b.responder.Events.Item, fired(b.responder, b.tenants), unasked)
+	b.historian.Start()
+	b.sources.Start()
+	b.peers.Start()
+	return b, nil
+}
+
+// newWire returns the wire of the bridge's subjects.
+func newWire(nc *nats.Conn, store *fdbpq.Store, o Options) (*codec.Wire, error) {
+	wr, err := codec.New(o.Prefix, store.Secret(), nc.MaxPayload)
+	if err != nil {
+		return nil, err
+	}
+	if o.Tenants != nil {
+		wr.WithTenants()
+	}
+	if o.Site != "" {
+		if err := wr.AtSite(o.Site); err != nil {
+			return nil, err
+		}
+	}
+	return wr, nil
+}
+
+// newReceiver returns a receiver that hands its messages to the dispatcher.
+func (d *dispatcher) newReceiver(nc *nats.Conn, o Options) *receiver.Receiver {
+	receives := receiver.Options{
+		Fronts:   frontsOf(d.Wire),
+		Handlers: receiver.Handlers{Request: d.receive, Signal: d.signal, Refuse: d.refusePush, Flood: d.refuseFlood},
+		Group:    queueGroup,
+		Backlog:  o.Backlog,
+		Logger:   o.Logger,
+	}
+	if d.tenants != nil {
+		d.later = &refusals{flush: func() { _ = nc.FlushTimeout(flushRefusals) }} // fails without a connection: then nothing is sent
+		receives.Tenant, receives.Floods = d.tenant, o.Floods
+	}
+	r := receiver.New(nc, receives)
+	d.flood = r.Flood
+	return r
+}
+
+// subscribe has the bridge receive requests, its clients' and those of other bridges.
+func (b *Bridge) subscribe(ctx context.Context, wr *codec.Wire, store *fdbpq.Store, o Options) error {
+	if err := b.service.start(ctx); err != nil {
+		return err
 	}
 	wr.Limit.Refresh() // the server has announced its max_payload by now
 	if b.peers.Remote != nil {
@@ -149,7 +179,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	if !o.Exclusive { // other bridges ask this one from its first pop on
 		beat(ctx, store, o.Logger)
 	}
-	err = b.receiver.Start()
+	err := b.receiver.Start()
 	if err == nil && !o.Exclusive {
 		if err = errors.Join(b.survey.Start(), b.peers.Owners.Start()); err != nil {
 			b.receiver.Close()
@@ -160,13 +190,8 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		b.survey.Stop()
 		b.service.stop()
 		b.lanes.stop()
-		return nil, err
 	}
-	b.keeper.start(store, schedules, b.responder.Events.Item, fired(b.responder, b.tenants), unasked)
-	b.historian.Start()
-	b.sources.Start()
-	b.peers.Start()
-	return b, nil
+	return err
 }
 
 // beat says in the store that this process has it open.

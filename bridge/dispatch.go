@@ -59,32 +59,13 @@ var errPassed = &failure.Failure{Code: 504, Text: "another bridge on the store g
 func (d *dispatcher) handle(m *nats.Msg, owners *peers.Owners) {
 	s, err := d.Grammar.Parse(m.Subject)
 	if err == nil {
-		switch s.Verb {
-		case subjects.Event:
-			if m.Reply == "" {
-				return // another bridge's
-			}
-			err = failure.Newf(400, "subject %s: events are published by the bridge, subscribe to them", failure.Quote(m.Subject))
-		case subjects.Ack:
-			if listening.Unreceived(m) {
-				if d.Gate.Closed() { // signals may have ended
-					d.signal(m)
-				}
-				return // the bridge that delivered the item receives it, too
-			}
-		case subjects.SysClusterStatus:
-			if d.cluster != nil {
-				return // the endpoint has a subscription of its own
-			}
-		case subjects.SysClusterStepDown, subjects.SysClusterReplace:
-			if d.cluster != nil && !d.Gate.Closed() {
-				// The request is not in flight here: this bridge drains before it answers a hand-over.
-				d.cluster.change(s, m)
-				return
-			}
+		if d.handledElsewhere(&s, m) {
+			return
 		}
-	}
-	if err != nil && m.Reply == "" && d.Grammar.IsSystemEvent(m.Subject) {
+		if s.Verb == subjects.Event {
+			err = failure.Newf(400, "subject %s: events are published by the bridge, subscribe to them", failure.Quote(m.Subject))
+		}
+	} else if m.Reply == "" && d.Grammar.IsSystemEvent(m.Subject) {
 		return // of another bridge, or between bridges
 	}
 	unfit := codec.CheckBlock(m)
@@ -117,17 +98,7 @@ func (d *dispatcher) handle(m *nats.Msg, owners *peers.Owners) {
 		f = d.Gate.Enter(r)
 	}
 	if f != nil && tenant != nil {
-		size := m.Size()
-		if tenant.Floods(size) {
-			d.flood(tenant.Name())
-		}
-		r.Keep()
-		if d.Gate.Enter(r) != nil {
-			r.PassGate()
-			d.Refuse(r, f)
-			return
-		}
-		d.refuseLater(r, size, tenant, f)
+		d.refuseTenant(r, tenant, f)
 		return
 	}
 	if f == nil && !r.Verb.Silent && m.Reply == "" {
@@ -158,6 +129,49 @@ func (d *dispatcher) handle(m *nats.Msg, owners *peers.Owners) {
 		return
 	}
 	d.lanes.submit(w)
+}
+
+// handledElsewhere reports whether a well-formed message needs nothing of the lanes: another bridge or another part of
+// this process handles it.
+func (d *dispatcher) handledElsewhere(s *subjects.Subject, m *nats.Msg) bool {
+	switch s.Verb {
+	case subjects.Event:
+		return m.Reply == "" // another bridge's event
+	case subjects.Ack:
+		if !listening.Unreceived(m) {
+			return false
+		}
+		if d.Gate.Closed() { // signals may have ended
+			d.signal(m)
+		}
+		return true // the bridge that delivered the item receives the message, too
+	case subjects.SysClusterStatus:
+		return d.cluster != nil // the endpoint has a subscription of its own
+	case subjects.SysClusterStepDown, subjects.SysClusterReplace:
+		if d.cluster == nil || d.Gate.Closed() {
+			return false
+		}
+		// The request is not in flight here: this bridge drains before it answers a hand-over.
+		d.cluster.change(*s, m)
+		return true
+	}
+	return false
+}
+
+// refuseTenant refuses a request of a tenant with a pause, while the gate has room for requests that wait for one. The
+// receiver refuses further messages of a tenant that floods it.
+func (d *dispatcher) refuseTenant(r *request.Request, tenant *tenants.Tenant, f *failure.Failure) {
+	size := r.Msg.Size()
+	if tenant.Floods(size) {
+		d.flood(tenant.Name())
+	}
+	r.Keep()
+	if d.Gate.Enter(r) != nil {
+		r.PassGate()
+		d.Refuse(r, f)
+		return
+	}
+	d.refuseLater(r, size, tenant, f)
 }
 
 // larger is a request that may cost more than one.

@@ -342,8 +342,13 @@ func (t *popTransaction) alike(todo []*pop) []*pop {
 // sameAs reports whether one read can serve both requests: they ask for one item each,
 // from the same end and band, under the same lease.
 func (r *pop) sameAs(first *pop) bool {
-	return !first.peeks && !r.peeks && !first.gone && !r.gone && first.gives == nil && r.gives == nil && first.acks == nil && r.acks == nil && first.ask.Plain() && r.ask.Plain() &&
+	return first.shares() && r.shares() &&
 		r.ask.End == first.ask.End && r.ask.Band == first.ask.Band && r.ask.Lease == first.ask.Lease && r.ask.Confirm == first.ask.Confirm
+}
+
+// shares reports whether one read can serve the request together with others.
+func (r *pop) shares() bool {
+	return !r.peeks && !r.gone && r.gives == nil && r.acks == nil && r.ask.Plain()
 }
 
 // pop pops items for requests that ask for one each, or for one request that asks for
