@@ -34,9 +34,7 @@ var (
 		"fdbpq.pops.pop": 83,
 	}
 	longLines = map[string]int{ // by folder
-		"fdbpq":            20,
-		"fdbpq/kv/cluster": 5,
-		"protocol":         7,
+		"fdbpq": 20,
 	}
 )
 

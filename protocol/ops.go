@@ -5,9 +5,16 @@ package protocol
 var Ops = []Op{
 	{Name: "push", Subject: "<queue>.push[.<priority>]", Body: Payload{}, Answer: PushResponse{}, Again: Once, Right: Producer, HTTP: "POST /v1/queues/{queue}/push", Errors: refusesPush, Doc: "Adds an item."},
 	{Name: "push many", Subject: "<queue>.push[.<priority>]", Body: Payload{}, Answer: PushResponse{}, Again: Once, Right: Producer, HTTP: "POST /v1/queues/{queue}/push-many", Errors: refusesPush, Doc: "Adds many items in one transaction: all of them, or none."},
-	{Name: "import", Subject: "<queue>.import", Body: Payload{}, Answer: PushResponse{}, Again: Repeats, Right: Importer, Errors: []Reason{ReasonOccupied, ReasonQuotaQueues, ReasonQuotaItems, ReasonQuotaBytes, ReasonStoreFull}, Doc: "Puts an item back where it stood, with its id and its history."},
-	{Name: "pop", Subject: "<queue>.pop.<end>", Body: PopRequest{}, Answer: Payload{}, Again: Once, Right: Consumer, HTTP: "POST /v1/queues/{queue}/pop", Errors: append(nothingThere, ReasonRemembered, ReasonQuotaWaiting, ReasonLeaseRequired, ReasonOnlyMin, ReasonGone, ReasonTaken, ReasonReturned, ReasonExpired), Doc: "Takes or leases the first item, or several."},
-	{Name: "peek", Subject: "<queue>.peek.<end>", Body: PopRequest{}, Answer: Payload{}, Again: Reads, Right: Consumer | readers, HTTP: "GET /v1/queues/{queue}/peek", Errors: append(nothingThere, ReasonQuotaWaiting, ReasonLeaseRequired, ReasonOnlyMin), Doc: "Shows the first item, or several, and leaves them there."},
+	{Name: "import", Subject: "<queue>.import", Body: Payload{}, Answer: PushResponse{}, Again: Repeats, Right: Importer,
+		Errors: []Reason{ReasonOccupied, ReasonQuotaQueues, ReasonQuotaItems, ReasonQuotaBytes, ReasonStoreFull},
+		Doc:    "Puts an item back where it stood, with its id and its history."},
+	{Name: "pop", Subject: "<queue>.pop.<end>", Body: PopRequest{}, Answer: Payload{}, Again: Once, Right: Consumer, HTTP: "POST /v1/queues/{queue}/pop",
+		Errors: append(nothingThere, ReasonRemembered, ReasonQuotaWaiting, ReasonLeaseRequired, ReasonOnlyMin,
+			ReasonGone, ReasonTaken, ReasonReturned, ReasonExpired),
+		Doc: "Takes or leases the first item, or several."},
+	{Name: "peek", Subject: "<queue>.peek.<end>", Body: PopRequest{}, Answer: Payload{}, Again: Reads, Right: Consumer | readers, HTTP: "GET /v1/queues/{queue}/peek",
+		Errors: append(nothingThere, ReasonQuotaWaiting, ReasonLeaseRequired, ReasonOnlyMin),
+		Doc:    "Shows the first item, or several, and leaves them there."},
 
 	{Name: "ack", Subject: "<queue>.ack.<connection>.<token>", Body: Word(SettleAck), Again: Repeats, Right: Consumer, HTTP: settles, Errors: losesLease, Doc: "Removes a leased item: its work is done."},
 	{Name: "ack many", Subject: "<queue>.ack.<connection>.<token>", Body: Payload{}, Answer: Payload{}, Again: Repeats, Right: Consumer, Errors: losesLease, Doc: "Settles many leases, each with a result of its own."},
@@ -22,7 +29,9 @@ var Ops = []Op{
 	{Name: "remove", Subject: "<queue>.remove.<id>", Answer: Changed{}, Again: Once, Right: Admin, HTTP: "DELETE /v1/queues/{queue}/items/{id}", Errors: holds, Doc: "Removes an item, whatever its state."},
 	{Name: "move", Subject: "<queue>.move.<id>.<priority>", Answer: Changed{}, Again: Repeats, Right: Admin, HTTP: "POST /v1/queues/{queue}/items/{id}/move", Errors: holds, Doc: "Gives an item another priority."},
 	{Name: "requeue", Subject: "<queue>.requeue.<id>", Body: RequeueRequest{}, Answer: PushResponse{}, Again: Once, Right: Admin | Requeuer, HTTP: "POST /v1/queues/{queue}/items/{id}/requeue", Errors: append(holds, ReasonFull), Doc: "Pushes a dead letter to the queue that it comes from."},
-	{Name: "revoke", Subject: "<queue>.revoke.<id>", Body: RevokeRequest{}, Answer: Revoked{}, Again: Once, Right: Admin, HTTP: "POST /v1/queues/{queue}/items/{id}/revoke", Errors: append(append(holds, ReasonNotLeased), losesLease...), Doc: "Takes the lease of an item away."},
+	{Name: "revoke", Subject: "<queue>.revoke.<id>", Body: RevokeRequest{}, Answer: Revoked{}, Again: Once, Right: Admin, HTTP: "POST /v1/queues/{queue}/items/{id}/revoke",
+		Errors: append(append(holds, ReasonNotLeased), losesLease...),
+		Doc:    "Takes the lease of an item away."},
 
 	{Name: "bulk remove", Subject: "<queue>.admin.remove", Body: BulkRequest{}, Answer: BulkAnswer{}, Again: Repeats, Right: Admin, HTTP: "POST /v1/queues/{queue}/bulk/remove", Doc: "Removes a page of the items that match a filter."},
 	{Name: "bulk move", Subject: "<queue>.admin.move", Body: BulkRequest{}, Answer: BulkAnswer{}, Again: Repeats, Right: Admin, HTTP: "POST /v1/queues/{queue}/bulk/move", Doc: "Gives a page of the items that match a filter another priority."},
@@ -45,7 +54,9 @@ var Ops = []Op{
 	{Name: "schedules", Subject: "<queue>.schedules", Body: SchedulesRequest{}, Answer: SchedulesPage{}, Again: Reads, Right: readers, HTTP: "GET /v1/queues/{queue}/schedules", Doc: "Shows a page of schedules, without what they push."},
 	{Name: "schedule", Subject: "<queue>.schedule.<name>", Answer: Schedule{}, Again: Reads, Right: readers, HTTP: "GET /v1/queues/{queue}/schedules/{schedule}", Doc: "Shows a schedule with its next times."},
 	{Name: "schedule times", Subject: "<queue>.schedule.<name>", Body: ScheduleChange{}, Answer: ScheduleTimes{}, Again: Reads, Right: readers, HTTP: "POST /v1/queues/{queue}/schedules/{schedule}/preview", Doc: "Shows the next times that a schedule would have after a change."},
-	{Name: "set schedule", Subject: "<queue>.admin.schedule.<name>", Body: ScheduleChange{}, Answer: Schedule{}, Again: Repeats, Right: Admin, HTTP: "PATCH /v1/queues/{queue}/schedules/{schedule}", Errors: []Reason{ReasonSchedules, ReasonQuotaQueues, ReasonStoreFull}, Doc: "Changes a schedule, and makes it and the queue if necessary."},
+	{Name: "set schedule", Subject: "<queue>.admin.schedule.<name>", Body: ScheduleChange{}, Answer: Schedule{}, Again: Repeats, Right: Admin, HTTP: "PATCH /v1/queues/{queue}/schedules/{schedule}",
+		Errors: []Reason{ReasonSchedules, ReasonQuotaQueues, ReasonStoreFull},
+		Doc:    "Changes a schedule, and makes it and the queue if necessary."},
 	{Name: "pause schedule", Subject: "<queue>.admin.schedule.<name>.pause", Answer: Schedule{}, Again: Repeats, Right: Admin, HTTP: "POST /v1/queues/{queue}/schedules/{schedule}/pause", Doc: "Stops a schedule."},
 	{Name: "resume schedule", Subject: "<queue>.admin.schedule.<name>.resume", Body: ScheduleResume{}, Answer: Schedule{}, Again: Repeats, Right: Admin, HTTP: "POST /v1/queues/{queue}/schedules/{schedule}/resume", Doc: "Ends the pause of a schedule."},
 	{Name: "delete schedule", Subject: "<queue>.admin.schedule.<name>.delete", Answer: ScheduleNamed{}, Again: Once, Right: Admin, HTTP: "DELETE /v1/queues/{queue}/schedules/{schedule}", Doc: "Deletes a schedule, and not its items."},
@@ -79,7 +90,10 @@ const settles = "POST /v1/queues/{queue}/settle"
 
 // Reasons that several operations share. Their capacity is their length, so that append copies them.
 var (
-	refusesPush  = []Reason{ReasonFull, ReasonRemembered, ReasonLeased, ReasonAnotherKey, ReasonHeld, ReasonQuotaQueues, ReasonQuotaItems, ReasonQuotaBytes, ReasonStoreFull, ReasonGone, ReasonTaken, ReasonReturned, ReasonExpired}
+	refusesPush = []Reason{
+		ReasonFull, ReasonRemembered, ReasonLeased, ReasonAnotherKey, ReasonHeld, ReasonQuotaQueues, ReasonQuotaItems, ReasonQuotaBytes,
+		ReasonStoreFull, ReasonGone, ReasonTaken, ReasonReturned, ReasonExpired,
+	}
 	nothingThere = []Reason{ReasonEmpty, ReasonLeased, ReasonDelayed, ReasonPaused, ReasonRate, ReasonBlocked, ReasonBand}
 	losesLease   = []Reason{ReasonGone, ReasonTaken, ReasonReturned, ReasonExpired}
 	holds        = []Reason{ReasonHeld}
