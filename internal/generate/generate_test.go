@@ -178,10 +178,15 @@ func TestConfigurationsByHand(t *testing.T) {
 		for _, f := range protocol.ConfigFields {
 			want = append(want, f.Name)
 		}
-		slices.Sort(found)
-		slices.Sort(want)
-		if !slices.Equal(found, want) {
-			t.Errorf("%s: %s has\n%v, expected\n%v", h.file, strings.TrimSpace(h.begins), found, want)
+		for _, name := range want {
+			if !slices.Contains(found, name) {
+				t.Errorf("%s: %s lacks the field %s of a configuration", h.file, strings.TrimSpace(h.begins), name)
+			}
+		}
+		for _, name := range found {
+			if !slices.Contains(want, name) {
+				t.Errorf("%s: %s has %s, which is no field of a configuration", h.file, strings.TrimSpace(h.begins), name)
+			}
 		}
 	}
 }
