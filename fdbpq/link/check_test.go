@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
@@ -13,6 +14,9 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/link"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
+
+// began is when the link "hub" made its batch.
+var began = time.Unix(1_800_000_000, 0)
 
 // opened is a store in which the link "hub" of the queue "orders" holds two of four items, and a program holds one. An earlier
 // batch of the link "old" was purged.
@@ -27,12 +31,14 @@ func opened(t *testing.T) (*fdbpq.Store, kv.DB) {
 			t.Error(err)
 		}
 	})
-	store, err := fdbpq.Open(t.Context(), db, fdbpq.Options{Exclusive: true})
+	wall := began.Add(-2 * time.Second)
+	store, err := fdbpq.Open(t.Context(), db, fdbpq.Options{Exclusive: true, Wall: func() time.Time { return wall }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	links := link.New(store)
 	gives := func(queue, name string, limit int) {
+		wall = wall.Add(time.Second)
 		change(t, db, func(tx kv.Tx) error {
 			q := store.Queue(queue)
 			if _, err := links.Set(tx, q, name, []byte(`{"to":"elsewhere"}`)); err != nil {
@@ -58,6 +64,7 @@ func opened(t *testing.T) (*fdbpq.Store, kv.DB) {
 		}
 		return err
 	})
+	wall = wall.Add(time.Second)
 	return store, db
 }
 
