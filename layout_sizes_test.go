@@ -34,7 +34,7 @@ var (
 		"fdbpq.pops.pop": 83,
 	}
 	longLines = map[string]int{ // by folder
-		"fdbpq": 20,
+		"fdbpq": 1,
 	}
 )
 

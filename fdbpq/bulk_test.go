@@ -184,7 +184,8 @@ func TestBulkRequeueOfLargeItems(t *testing.T) {
 			}
 			f.kill("q", "timeout", 1)
 		}
-		if got := f.run("q-dead", fdbpq.Bulk{Verb: fdbpq.BulkRequeue, To: "q", Limit: 500, Where: fdbpq.Where{Headers: func(b []byte) bool { return bytes.Equal(b, headers) }}}); !slices.Equal(got, []int{1}) {
+		same := fdbpq.Where{Headers: func(b []byte) bool { return bytes.Equal(b, headers) }}
+		if got := f.run("q-dead", fdbpq.Bulk{Verb: fdbpq.BulkRequeue, To: "q", Limit: 500, Where: same}); !slices.Equal(got, []int{1}) {
 			t.Errorf("pages of %v by header", got)
 		}
 		if got := f.run("q-dead", fdbpq.Bulk{Verb: fdbpq.BulkRequeue, To: "q", Limit: 500}); !slices.Equal(got, []int{2}) {

@@ -28,7 +28,8 @@ func (f *fixture) furnish() {
 	f.leaseOne("r", time.Hour)
 	f.configure("t", `{"fair":"priority","rate":"9/1s","key_rate":"2/1h"}`)
 	f.setKey("t", "set", `{"limit":3}`)
-	f.push("t", fdbpq.NewItem{Key: "a", Weight: 5}, fdbpq.NewItem{Key: "a"}, fdbpq.NewItem{Key: "a"}, fdbpq.NewItem{Key: "b"}, fdbpq.NewItem{Key: "b"}, fdbpq.NewItem{}, fdbpq.NewItem{})
+	f.push("t", fdbpq.NewItem{Key: "a", Weight: 5}, fdbpq.NewItem{Key: "a"}, fdbpq.NewItem{Key: "a"},
+		fdbpq.NewItem{Key: "b"}, fdbpq.NewItem{Key: "b"}, fdbpq.NewItem{}, fdbpq.NewItem{})
 	f.lease("t", fdbpq.Min, 4, time.Hour)
 	f.push("t", fdbpq.NewItem{Key: "late"})
 	f.configure("u", `{"key_order":true}`)

@@ -140,11 +140,17 @@ func (d deadLetters) bury(dlq *pusher, l *layout.Item, reason string) error {
 	}
 	d.change(l, nil)
 	buried := layout.Item{Envelope: l.Elsewhere()}
-	buried.Dead = layout.Death{Reason: reason, Origin: ownName(d.name), OriginID: id.String(), At: time.Unix(0, dlq.pushed), Deliveries: l.Deliveries(), Interruptions: l.Interruptions}
+	buried.Dead = layout.Death{
+		Reason: reason, Origin: ownName(d.name), OriginID: id.String(), At: time.Unix(0, dlq.pushed),
+		Deliveries: l.Deliveries(), Interruptions: l.Interruptions,
+	}
 	if err := dlq.lay(&buried, dlq.assign(&buried, l.ReturnPriority), l.Headers, l.Payload); err != nil {
 		return err
 	}
-	d.emit(Event{Type: EventDead, ID: id, Priority: l.ReturnPriority, Deliveries: l.Deliveries(), Endings: endingsOf(l), Reason: reason, Cause: DeadLetter(buried.Dead).cause(Attempts(l.Attempts)), DeadLetter: dlq.name})
+	d.emit(Event{
+		Type: EventDead, ID: id, Priority: l.ReturnPriority, Deliveries: l.Deliveries(), Endings: endingsOf(l),
+		Reason: reason, Cause: DeadLetter(buried.Dead).cause(Attempts(l.Attempts)), DeadLetter: dlq.name,
+	})
 	return nil
 }
 

@@ -176,10 +176,14 @@ func FuzzCheck(f *testing.F) {
 	}
 	e := layout.Envelope{Size: 200_000, Chunks: 3, HeaderSize: 5}
 	at := somePlace.Append(tuple.AppendInt(nil, 1))
-	f.Add(kindOf(layout.SpaceReady), at, e.Append(nil), kindOf(layout.SpaceChunk), append(tuple.AppendInt([]byte(nil), 1), layout.AppendChunkKey(nil, somePlace, 0)...), []byte("x"))
-	f.Add(kindOf(layout.SpaceLeased), at, (&layout.Item{State: layout.StateLeased, Due: 5, Envelope: e}).AppendRow(nil), kindOf(layout.SpaceForward), at, tuple.AppendInt(nil, 5))
-	f.Add(kindOf(layout.SpacePopID), tuple.AppendString(nil, "id"), (&rememberedPop{items: 1}).pack(), kindOf(layout.SpacePopItem), tuple.AppendInt(tuple.AppendString(nil, "id"), 0), layout.JoinPlace(somePlace, &e))
-	f.Add(kindOf(layout.SpaceCounter), tuple.AppendString(tuple.AppendInt(nil, 1), "r"), []byte{1}, kindOf(layout.SpaceTimer), layout.AppendTimerKey(nil, 5, layout.TimerLease, "jobs", 1, somePlace)[len(layout.Row(layout.SpaceTimer)):], []byte(nil))
+	f.Add(kindOf(layout.SpaceReady), at, e.Append(nil),
+		kindOf(layout.SpaceChunk), append(tuple.AppendInt([]byte(nil), 1), layout.AppendChunkKey(nil, somePlace, 0)...), []byte("x"))
+	f.Add(kindOf(layout.SpaceLeased), at, (&layout.Item{State: layout.StateLeased, Due: 5, Envelope: e}).AppendRow(nil),
+		kindOf(layout.SpaceForward), at, tuple.AppendInt(nil, 5))
+	f.Add(kindOf(layout.SpacePopID), tuple.AppendString(nil, "id"), (&rememberedPop{items: 1}).pack(),
+		kindOf(layout.SpacePopItem), tuple.AppendInt(tuple.AppendString(nil, "id"), 0), layout.JoinPlace(somePlace, &e))
+	f.Add(kindOf(layout.SpaceCounter), tuple.AppendString(tuple.AppendInt(nil, 1), "r"), []byte{1},
+		kindOf(layout.SpaceTimer), layout.AppendTimerKey(nil, 5, layout.TimerLease, "jobs", 1, somePlace)[len(layout.Row(layout.SpaceTimer)):], []byte(nil))
 	f.Fuzz(func(t *testing.T, firstSpace uint8, firstKey, firstValue []byte, secondSpace uint8, secondKey, secondValue []byte) {
 		w := newWalk(&Store{})
 		w.queues["jobs"] = &queueState{generation: 1, exists: true}

@@ -93,7 +93,9 @@ func (q Queue) List(r kv.Reader, listing Listing) (Page, error) {
 	if listing.Limit < 1 || listing.Limit > MaxBatch {
 		return Page{}, errLimit
 	}
-	space, ok := map[State]string{"": layout.SpaceReady, StateReady: layout.SpaceReady, StateLeased: layout.SpaceLeased, StateDelayed: layout.SpaceDelayed}[listing.State]
+	space, ok := map[State]string{
+		"": layout.SpaceReady, StateReady: layout.SpaceReady, StateLeased: layout.SpaceLeased, StateDelayed: layout.SpaceDelayed,
+	}[listing.State]
 	if !ok {
 		return Page{}, errState
 	}

@@ -248,7 +248,8 @@ func attemptsOf(attempts fdbpq.Attempts) (views []modelAttempt) {
 }
 
 // takeBack ends a lease without its holder.
-func (m *model) takeBack(q *modelQueue, at moment, item *modelItem, kind fdbpq.EventType, outcome, reason string, end int64, delay *time.Duration, out *outcome) {
+func (m *model) takeBack(q *modelQueue, at moment, item *modelItem, kind fdbpq.EventType, outcome, reason string, end int64,
+	delay *time.Duration, out *outcome) {
 	holder, priority, deliveries, id, number := item.holder, item.priority, item.deliveries(), item.id, item.number
 	n := len(out.Events)
 	due, dies := q.countEnd(at, item, outcome, reason, end, delay)

@@ -67,7 +67,9 @@ func (m *model) settle(l heldLease, at moment, what settlement, d time.Duration,
 		m.moveToDeadLetters(q, at, gone, cmp.Or(reason, "terminated"), &out)
 	case settleExtend:
 		item.due = at.now + int64(d)
-		out.Items = []itemView{{ID: item.id, Fence: item.fence, KeyFence: item.keyFence, Expires: at.display(item.due), number: item.number, generation: q.generation}}
+		out.Items = []itemView{{
+			ID: item.id, Fence: item.fence, KeyFence: item.keyFence, Expires: at.display(item.due), number: item.number, generation: q.generation,
+		}}
 	case settleReturn:
 		if item.extraAnswers > 0 {
 			item.extraAnswers-- // another answer may have arrived
@@ -127,7 +129,11 @@ func (m *model) moveToDeadLetters(q *modelQueue, at moment, item modelItem, reas
 	grave := m.create(name)
 	buried := modelItem{
 		priority: item.priority, seq: m.place(grave, 0), payload: item.payload, headers: item.headers, pushed: item.pushed,
-		key: item.key, attempts: item.attempts, state: fdbpq.StateReady, dead: fdbpq.DeadLetter{Reason: reason, Origin: q.name, OriginID: item.id, At: time.Unix(0, at.wall.UnixNano()), Deliveries: item.deliveries(), Interruptions: item.interruptions},
+		key: item.key, attempts: item.attempts, state: fdbpq.StateReady,
+		dead: fdbpq.DeadLetter{
+			Reason: reason, Origin: q.name, OriginID: item.id, At: time.Unix(0, at.wall.UnixNano()),
+			Deliveries: item.deliveries(), Interruptions: item.interruptions,
+		},
 	}
 	if ttl := grave.config.TTL; ttl > 0 {
 		buried.expires = at.now + int64(ttl)

@@ -44,7 +44,10 @@ func textOf(s string) *fdbpq.Text {
 func bulkOf(queue string, b bulking) operation {
 	ask := fdbpq.Bulk{
 		Verb: b.verb, DryRun: b.dry, Limit: b.page, Priority: b.priority, Revoke: b.revoke, To: b.to,
-		Where: fdbpq.Where{State: b.state, Band: b.band, Key: b.key, Holder: b.holder, Reason: textOf(b.reason), Origin: textOf(b.origin), Cause: textOf(b.cause), Deliveries: b.deliveries, Interruptions: b.interruptions},
+		Where: fdbpq.Where{
+			State: b.state, Band: b.band, Key: b.key, Holder: b.holder, Reason: textOf(b.reason), Origin: textOf(b.origin), Cause: textOf(b.cause),
+			Deliveries: b.deliveries, Interruptions: b.interruptions,
+		},
 	}
 	if b.before != 0 {
 		ask.Where.PushedBefore = time.Unix(0, b.before)

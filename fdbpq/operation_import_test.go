@@ -113,7 +113,8 @@ func (m *model) importOne(q *modelQueue, at moment, item importItem, answer impo
 		return importedView{Err: "unique"}
 	case home.seq < 0 || home.seq > 1<<62:
 		return importedView{Err: "place"}
-	case slices.ContainsFunc(item.attempts, func(a modelAttempt) bool { return a.Outcome != "nak" || a.N < 1 }), len(item.attempts) > 1 && item.attempts[0].N == item.attempts[1].N:
+	case slices.ContainsFunc(item.attempts, func(a modelAttempt) bool { return a.Outcome != "nak" || a.N < 1 }),
+		len(item.attempts) > 1 && item.attempts[0].N == item.attempts[1].N:
 		return importedView{Err: "attempts"}
 	case item.endings.Failures > 1<<60:
 		return importedView{Err: "place"}
@@ -210,7 +211,9 @@ func (w *world) importing(rng *rand.Rand) operation {
 			item.keyFence = (w.clock.time + int64(pick(rng, -time.Hour, 0, time.Second, time.Minute, fdbpq.MaxDelay+time.Hour))) / 1000
 		case 9:
 			for n := range rng.Int64N(40) {
-				item.attempts = append(item.attempts, modelAttempt{N: 2*n + 1, Start: rng.Int64(), End: rng.Int64(), Outcome: "nak", Holder: "w1", Reason: strings.Repeat("r", rng.IntN(200))})
+				item.attempts = append(item.attempts, modelAttempt{
+					N: 2*n + 1, Start: rng.Int64(), End: rng.Int64(), Outcome: "nak", Holder: "w1", Reason: strings.Repeat("r", rng.IntN(200)),
+				})
 			}
 		case 10:
 			item.attempts = pick(rng, []modelAttempt{{N: 0, Outcome: "nak"}}, []modelAttempt{{N: 2, Outcome: "nak"}, {N: 2, Outcome: "nak"}}, []modelAttempt{{N: 1, Outcome: "won"}})

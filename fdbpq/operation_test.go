@@ -180,7 +180,8 @@ func poppedOf(popped fdbpq.Popped) outcome {
 func eventsOf(events []fdbpq.Event) []string {
 	var shown []string
 	for _, e := range events {
-		shown = append(shown, showEvent(string(e.Type), e.Queue, e.ID.String(), e.Priority, e.Deliveries, e.Reason, e.DeadLetter)+showEndings(e.Endings)+lostBy(e.Holder, e.NotBefore))
+		shown = append(shown, showEvent(string(e.Type), e.Queue, e.ID.String(), e.Priority, e.Deliveries, e.Reason, e.DeadLetter)+
+			showEndings(e.Endings)+lostBy(e.Holder, e.NotBefore))
 	}
 	return shown
 }

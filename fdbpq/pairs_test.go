@@ -269,7 +269,11 @@ func (w *world) meetOn(n int, a, b func(*world) operation) error {
 	if err := w.heartbeat(everyProcess); err != nil {
 		return err
 	}
-	for _, o := range []operation{sweepOf(), pushOf("a", []pushItem{{payload: "another", priority: 9, hasPriority: true, key: keying.key}}), pushOf("a", []pushItem{{payload: "it", msgID: "id", ttl: 4 * time.Minute, unique: "value", key: keying.key}})} {
+	for _, o := range []operation{
+		sweepOf(),
+		pushOf("a", []pushItem{{payload: "another", priority: 9, hasPriority: true, key: keying.key}}),
+		pushOf("a", []pushItem{{payload: "it", msgID: "id", ttl: 4 * time.Minute, unique: "value", key: keying.key}}),
+	} {
 		if err := w.do(p, o); err != nil {
 			return err
 		}

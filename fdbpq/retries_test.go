@@ -227,7 +227,8 @@ func TestRevokedHolderHasLostItsLease(t *testing.T) {
 		noFence("leased")
 		f.pass(5 * time.Second)
 		done := f.revoke(id, fdbpq.Revocation{Fence: lease.Fence, Delay: new(10 * time.Second), Reason: "it\nhangs"})
-		if done.Err != nil || done.State != fdbpq.StateDelayed || done.Deliveries != 1 || len(done.Events) != 1 || done.Events[0].Type != fdbpq.EventRevoked || done.Events[0].Holder != "w" {
+		if done.Err != nil || done.State != fdbpq.StateDelayed || done.Deliveries != 1 || len(done.Events) != 1 ||
+			done.Events[0].Type != fdbpq.EventRevoked || done.Events[0].Holder != "w" {
 			t.Errorf("revoked: %+v", done)
 		}
 		if got := f.back(id); got != 10*time.Second {

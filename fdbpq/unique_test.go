@@ -169,7 +169,8 @@ func TestUniqueReplace(t *testing.T) {
 		if string(after.Payload) != "new" || string(after.Headers) != "header" || after.Size != 9 {
 			t.Errorf("%+v", after)
 		}
-		if after.Priority != 5 || after.Seq != before.Seq || after.Expires != before.Expires || after.State != fdbpq.StateReady || !after.Pushed.Equal(before.Pushed) {
+		if after.Priority != 5 || after.Seq != before.Seq || after.Expires != before.Expires ||
+			after.State != fdbpq.StateReady || !after.Pushed.Equal(before.Pushed) {
 			t.Errorf("%+v, expected the rest to be as before, %+v", after, before)
 		}
 		news.Payload = large
