@@ -84,7 +84,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	unasked := unasked(hasRoom, b.tenants)
 	b.asker = listening.NewAsker(nc, listening.Interest(o.Interest), o.Logger)
 	b.waits.init(b.responder, listening.NewSight(b.asker), o.unseen, o.Limits.Waiters,
-		func(queue string) { b.lanes.pop.Kick(queue) },
+		func(queue string) { b.lanes.pop.Serve(queue) },
 		func(p *pop) { b.lanes.pop.Submit(p.Subject.Queue, p) })
 	asks := request.NewAsks(o.now)
 	explainer := newExplainer(store, &b.waits, asks, o.Room)

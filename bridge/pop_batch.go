@@ -30,8 +30,8 @@ func newPopLanes(base lane, exclusive bool, waits *waits, owners *peers.Owners) 
 // queue's watch.
 func (l *pops) Work(now batch.Batch[*pop, *settlement]) {
 	fresh, settling := now.Requests, now.Joined
-	apart, arrived := false, now.Kicked
-	for more := now.Kicked || len(fresh) > 0; more; arrived = true {
+	apart, arrived := false, now.Woken
+	for more := now.Woken || len(fresh) > 0; more; arrived = true {
 		var attempt waiting.Attempt[*pop]
 		answered := true
 		if !apart {

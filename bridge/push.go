@@ -67,7 +67,7 @@ func newPushLanes(base lane, exclusive bool) *batch.Lanes[*push, batch.Alone] {
 		return &pushes{lane: l, batches: of}
 	})
 	if !exclusive {
-		o.Beside = batch.Beside[*push]{Batches: 3, Least: time.Millisecond, Source: (*push).source}
+		o.Overlap = batch.Overlap[*push]{Batches: 3, Least: time.Millisecond, Source: (*push).source}
 	}
 	return batch.New(o)
 }

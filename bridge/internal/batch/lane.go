@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// Lane does batches of one line at a time, one after another.
+// Lane does the batches of one key at a time, one batch after another.
 type Lane[R, J any] struct {
 	of     *Lanes[R, J]
 	worker Worker[R, J]
-	lines  chan *line[R, J] // the line to serve next; closed to end the lane
-	line   *line[R, J]      // that it serves
+	lines  chan *queueLine[R, J] // the line to serve next; closed to end the lane
+	line   *queueLine[R, J]      // the line that it serves
 
 	now     Batch[R, J]
-	sources []string // of the requests in the batch, if others may run beside it
+	sources []string // of the requests in the batch, if batches of the key may overlap
 
-	beside   bool // the batch may run beside others
-	returned []R  // requests of the batch that were handed back
+	overlaps   bool // another batch of the key may be running
+	handedBack []R  // requests of the batch that Return got
 
 	// Guarded by of.mu.
 	busy   bool        // a transaction is under way
@@ -37,24 +37,23 @@ func (l *Lane[R, J]) run() {
 	}
 }
 
-// next makes the next batch, after one that took some time. Without work the lane becomes
-// idle.
+// next makes the next batch. took is the time of the batch before. Without work the lane becomes idle.
 func (l *Lane[R, J]) next(took time.Duration) bool {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
 	l.line.took(took)
 	l.release()
-	if len(l.returned) > 0 {
-		l.line.pending = slices.Concat(l.returned, l.line.pending)
-		l.returned = nil
-		l.of.inTurn.add(returnTime, l.line.key)
+	if len(l.handedBack) > 0 {
+		l.line.pending = slices.Concat(l.handedBack, l.line.pending)
+		l.handedBack = nil
+		l.of.serialKeys.add(returnTime, l.line.key)
 	}
-	if l.beside = l.line.running > 1; l.beside {
-		l.takeBeside()
+	if l.overlaps = l.line.running > 1; l.overlaps {
+		l.takeOverlapping()
 	} else {
 		l.take()
 	}
-	if len(l.now.Requests)+len(l.now.Joined) > 0 || l.now.Kicked {
+	if len(l.now.Requests)+len(l.now.Joined) > 0 || l.now.Woken {
 		if len(l.line.pending) > 0 {
 			l.of.waitForOthers(l.line)
 		}
@@ -64,19 +63,19 @@ func (l *Lane[R, J]) next(took time.Duration) bool {
 	return false
 }
 
-// take makes a batch of the first requests. No other batch of the line runs.
+// take makes a batch of the first requests. No other batch of the key runs.
 func (l *Lane[R, J]) take() {
 	line, o := l.line, &l.of.options
 	if line.waits {
 		line.waits = false
 		line.timer.Stop()
 	}
-	l.now.Kicked, line.kicked = line.kicked, false
+	l.now.Woken, line.woken = line.woken, false
 	l.now.Requests = shift(l.now.Requests, &line.pending, o.fitting(line.pending))
 	l.now.Joined = shift(l.now.Joined, &line.joined, min(o.Limits.Requests, len(line.joined)))
-	if o.Beside.Batches > 0 {
+	if o.Overlap.Batches > 0 {
 		for _, r := range l.now.Requests {
-			l.hold(o.Beside.Source(r))
+			l.hold(o.Overlap.Source(r))
 		}
 	}
 }
@@ -93,14 +92,13 @@ func (o *Options[R, J]) fitting(pending []R) int {
 	return len(pending)
 }
 
-// full reports whether a batch of n requests has no room for the one that makes it have so
-// many bytes.
+// full reports whether a batch of n requests and this many bytes exceeds a limit.
 func (o *Options[R, J]) full(n, bytes int) bool {
 	return n > 0 && (n == o.Limits.Requests || bytes > o.Limits.Bytes)
 }
 
-// shift moves the first n requests of a line to an empty list. A whole line and the
-// list change places, so that the memory of both is used again.
+// shift moves the first n requests of a line to an empty list. If these are all requests, the line and the list change
+// places, so that the memory of both is used again.
 func shift[R any](to []R, line *[]R, n int) []R {
 	from := *line
 	if n == len(from) {
@@ -123,8 +121,7 @@ func (l *Lane[R, J]) Arrived(requests, joined int) (came []R, along []J) {
 	return came, shift(nil, &l.line.joined, min(max(0, joined), len(l.line.joined)))
 }
 
-// SetBusy reports whether a transaction is under way. Requests that wait behind one
-// for too long are handed back.
+// SetBusy says whether a transaction is under way. Stuck gets the requests that wait for too long behind it.
 func (l *Lane[R, J]) SetBusy(busy bool) {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
@@ -147,8 +144,8 @@ func (l *Lane[R, J]) relieve() {
 	}
 }
 
-// late removes the requests that have waited for too long from the line, in their
-// order, and sets the timer again. A transaction that has ended is not stuck.
+// late removes the requests that have waited for too long from the line, in their order, and sets the timer again.
+// stuck is false when the transaction has ended meanwhile.
 func (l *Lane[R, J]) late() (late []R, joined []J, stuck bool) {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
@@ -160,7 +157,7 @@ func (l *Lane[R, J]) late() (late []R, joined []J, stuck bool) {
 	return shiftLate(&l.line.pending, o.Patience.Then, o.Waited), shiftLate(&l.line.joined, o.Patience.Then, o.Joins.Waited), true
 }
 
-// shiftLate removes the first requests of a line that have waited for so long.
+// shiftLate removes the first requests of a line, as far as they have waited for longer than patience.
 func shiftLate[R any](line *[]R, patience time.Duration, waited func(R) time.Duration) []R {
 	n := 0
 	for n < len(*line) && waited((*line)[n]) >= patience {

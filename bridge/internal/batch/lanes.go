@@ -4,7 +4,7 @@
 // transactions: a [Worker] does the work.
 //
 // What it guarantees: batches of a key follow one another, in the order in which their
-// requests were submitted, unless [Beside] lets them run at the same time; keys do not wait
+// requests were submitted, unless [Overlap] lets them run at the same time; keys do not wait
 // for each other; a batch stays within [Limits]; and requests that wait for too long behind a
 // transaction that does not end are handed back, in their order. [Run] has the rule for a
 // request that makes its batch fail: the others are served without it, and no order changes.
@@ -28,36 +28,35 @@ type Worker[R, J any] interface {
 
 // Batch is the work that a lane does at a time.
 type Batch[R, J any] struct {
-	Requests []R  // the submitted ones, in their order
-	Joined   []J  // the joined ones, in their order
-	Kicked   bool // there may be work beyond these
+	Requests []R  // the submitted requests, in their order
+	Joined   []J  // the joined requests, in their order
+	Woken    bool // [Lanes.Serve] was called: there may be work without a request
 }
 
 // Limits bound one batch. At least one request always fits.
 type Limits struct {
-	Requests int // that were submitted; as many may join
+	Requests int // submitted requests; as many may join
 	Bytes    int
 
-	// Wait bounds the line of submitted requests: when the first has waited for longer,
-	// there is no place for another one. Zero: there is no such bound.
+	// Wait bounds the line of submitted requests: while its first request has waited for longer, Submit takes no
+	// further request. Zero: there is no such bound.
 	Wait time.Duration
 }
 
-// Patience bounds how long requests wait behind a transaction that does not end.
-// After the first time, and then after every second one, the requests that have
-// waited for the second one are handed back.
+// Patience bounds how long requests wait behind a transaction that does not end. When it has run for First, and after
+// each further Then, the requests are handed back that have waited for Then.
 type Patience struct{ First, Then time.Duration }
 
-// Alone is the type of what joins the batches of lanes that nothing joins.
+// Alone is the type J of lanes that no request joins.
 type Alone = struct{}
 
-// Joins are what the lanes know of requests that join. Both are required if any does.
+// Joins are the options for requests that join. Both are required if any request joins.
 type Joins[J any] struct {
 	Waited func(J) time.Duration
 	Stuck  func([]J)
 }
 
-// Options configure lanes. All but Patience, Beside and Joins are required.
+// Options configure lanes. All but Patience, Overlap and Joins are required.
 type Options[R, J any] struct {
 	Limits   Limits
 	Patience Patience
@@ -65,49 +64,47 @@ type Options[R, J any] struct {
 	// Worker returns the worker of a new lane.
 	Worker func(*Lane[R, J]) Worker[R, J]
 
-	// Beside lets batches of one key run at the same time.
-	Beside Beside[R]
+	// Overlap lets batches of one key run at the same time.
+	Overlap Overlap[R]
 
-	// Size is how many bytes of Limits.Bytes a request takes.
+	// Size returns the number of bytes that a request takes of Limits.Bytes.
 	Size func(R) int
 
-	// Waited is how long a request has waited.
+	// Waited returns how long a request has waited.
 	Waited func(R) time.Duration
 
-	// Stuck gets requests back that have waited for too long. None of them was begun. It
-	// is called without any requests, too: the transaction is stuck.
+	// Stuck gets requests back that have waited for too long. None of them was begun. It is called without requests,
+	// too, when no request waits behind the transaction that is stuck.
 	Stuck func([]R)
 
-	// Joins is the same for requests that join.
+	// Joins has Waited and Stuck for requests that join.
 	Joins Joins[J]
 }
 
-// maxIdle bounds the goroutines, and the memory of their workers, that are kept
-// for keys that may have work again.
+// maxIdle bounds the idle lanes, with their goroutines and the memory of their workers, that wait for further work.
 const maxIdle = 64
 
-// Lanes do one kind of work: there is a line for each key that has some, and lanes serve
-// it.
+// Lanes do one kind of work. Each key with work has a line of requests, and lanes that serve the line.
 type Lanes[R, J any] struct {
 	options Options[R, J]
 
-	mu      sync.Mutex
-	active  map[string]*line[R, J]
-	idle    []*Lane[R, J] // to be used again, with their buffers and grown stacks
-	lines   []*line[R, J] // to be used again
-	inTurn  marks         // keys whose batches follow one another
-	stopped bool
+	mu         sync.Mutex
+	active     map[string]*queueLine[R, J]
+	idle       []*Lane[R, J]      // to be used again, with their buffers and grown stacks
+	lines      []*queueLine[R, J] // to be used again
+	serialKeys marks              // keys whose batches follow one another
+	stopped    bool
 
 	running sync.WaitGroup // the lanes' goroutines
 }
 
 // New returns lanes without work.
 func New[R, J any](o Options[R, J]) *Lanes[R, J] {
-	return &Lanes[R, J]{options: o, active: make(map[string]*line[R, J]), inTurn: make(marks)}
+	return &Lanes[R, J]{options: o, active: make(map[string]*queueLine[R, J]), serialKeys: make(marks)}
 }
 
-// Submit hands a request to the line of its key. It reports false, and leaves the request
-// to the caller, when there is no place for it.
+// Submit appends a request to the line of its key. It returns false, and leaves the request to the caller, when
+// Limits.Wait forbids that.
 func (ls *Lanes[R, J]) Submit(key string, r R) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -119,14 +116,13 @@ func (ls *Lanes[R, J]) Submit(key string, r R) bool {
 	l.pending = append(l.pending, r)
 	if l.running == 0 {
 		ls.start(l)
-	} else if o.Beside.Batches > 0 {
+	} else if o.Overlap.Batches > 0 {
 		ls.arrived(l, r)
 	}
 	return true
 }
 
-// Join hands a request to the line of its key. The request does not wait behind
-// submitted ones: it is part of the next batch.
+// Join has a request join the next batch of its key. The request does not wait behind submitted requests.
 func (ls *Lanes[R, J]) Join(key string, r J) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -137,18 +133,18 @@ func (ls *Lanes[R, J]) Join(key string, r J) {
 	}
 }
 
-// Kick makes a lane serve a key, with requests or without.
-func (ls *Lanes[R, J]) Kick(key string) {
+// Serve has a lane serve a key, with requests or without.
+func (ls *Lanes[R, J]) Serve(key string) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l := ls.lineOf(key)
-	l.kicked = true
+	l.woken = true
 	if l.running == 0 {
 		ls.start(l)
 	}
 }
 
-// Idle returns how many lanes are kept for keys that may have work again.
+// Idle returns the number of lanes without work.
 func (ls *Lanes[R, J]) Idle() int {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -156,7 +152,7 @@ func (ls *Lanes[R, J]) Idle() int {
 }
 
 // lineOf returns the line of a key. The lock is held.
-func (ls *Lanes[R, J]) lineOf(key string) *line[R, J] {
+func (ls *Lanes[R, J]) lineOf(key string) *queueLine[R, J] {
 	l := ls.active[key]
 	if l != nil {
 		return l
@@ -164,21 +160,20 @@ func (ls *Lanes[R, J]) lineOf(key string) *line[R, J] {
 	if n := len(ls.lines); n > 0 {
 		l, ls.lines = ls.lines[n-1], ls.lines[:n-1]
 	} else {
-		l = &line[R, J]{}
+		l = &queueLine[R, J]{}
 	}
 	l.key = key
 	ls.active[key] = l
 	return l
 }
 
-// start has one more lane serve a line. The lane needs the lock, which is held, to look at
-// what it has to do.
-func (ls *Lanes[R, J]) start(at *line[R, J]) {
+// start has one more lane serve a line. The lock is held; the lane takes it to make its first batch.
+func (ls *Lanes[R, J]) start(at *queueLine[R, J]) {
 	var l *Lane[R, J]
 	if n := len(ls.idle); n > 0 {
 		l, ls.idle = ls.idle[n-1], ls.idle[:n-1]
 	} else {
-		l = &Lane[R, J]{of: ls, lines: make(chan *line[R, J], 1)}
+		l = &Lane[R, J]{of: ls, lines: make(chan *queueLine[R, J], 1)}
 		l.worker = ls.options.Worker(l)
 		ls.running.Go(l.run)
 	}
@@ -191,7 +186,7 @@ func (ls *Lanes[R, J]) rest(l *Lane[R, J]) {
 	line := l.line
 	if line.running--; line.running == 0 {
 		delete(ls.active, line.key)
-		line.usual = 0
+		line.meanTime = 0
 		if len(ls.lines) < maxIdle {
 			ls.lines = append(ls.lines, line)
 		}

@@ -35,7 +35,7 @@ type desk struct {
 type begun struct {
 	key    string
 	lane   *batch.Lane[request, request]
-	kicked bool
+	woken  bool
 	now    []int
 	joined []int
 	end    chan struct{} // to be closed
@@ -51,21 +51,21 @@ func numbers(requests []request) (n []int) {
 func (w *work) Begin(key string) { w.key = key }
 
 func (w *work) Work(now batch.Batch[request, request]) {
-	b := begun{w.key, w.lane, now.Kicked, numbers(now.Requests), numbers(now.Joined), make(chan struct{})}
+	b := begun{w.key, w.lane, now.Woken, numbers(now.Requests), numbers(now.Joined), make(chan struct{})}
 	w.on.begun <- b
 	<-b.end
 }
 
 // newLanes returns lanes that end with the test, which may leave no batch undone.
 func newLanes(t *testing.T, limits batch.Limits) (*batch.Lanes[request, request], *desk) {
-	return newLanesWith(t, limits, batch.Beside[request]{})
+	return newLanesWith(t, limits, batch.Overlap[request]{})
 }
 
-func newLanesWith(t *testing.T, limits batch.Limits, beside batch.Beside[request]) (*batch.Lanes[request, request], *desk) {
+func newLanesWith(t *testing.T, limits batch.Limits, beside batch.Overlap[request]) (*batch.Lanes[request, request], *desk) {
 	on := &desk{T: t, begun: make(chan begun), stuck: make(chan []request, 16)}
 	lanes := batch.New(batch.Options[request, request]{
 		Limits:   limits,
-		Beside:   beside,
+		Overlap:  beside,
 		Patience: batch.Patience{First: 4 * time.Second, Then: time.Second},
 		Worker: func(l *batch.Lane[request, request]) batch.Worker[request, request] {
 			on.workers.Add(1)
@@ -202,27 +202,27 @@ func TestJoin(t *testing.T) {
 func TestKick(t *testing.T) {
 	t.Parallel()
 	lanes, on := newLanes(t, roomy)
-	lanes.Kick("a")
+	lanes.Serve("a")
 	b := on.expect(t, "a", nil, nil)
-	if !b.kicked {
-		t.Error("it does not know that it was kicked")
+	if !b.woken {
+		t.Error("it does not know that it was woken")
 	}
 	lanes.Submit("a", request{n: 1})
 	close(b.end)
-	if b = on.expect(t, "a", []int{1}, nil); b.kicked {
-		t.Error("kicked again")
+	if b = on.expect(t, "a", []int{1}, nil); b.woken {
+		t.Error("woken again")
 	}
-	lanes.Kick("a")
-	lanes.Kick("a")
+	lanes.Serve("a")
+	lanes.Serve("a")
 	lanes.Submit("a", request{n: 2})
 	close(b.end)
-	if b = on.expect(t, "a", []int{2}, nil); !b.kicked {
-		t.Error("it does not know that it was kicked")
+	if b = on.expect(t, "a", []int{2}, nil); !b.woken {
+		t.Error("it does not know that it was woken")
 	}
 	lanes.Submit("a", request{n: 3})
 	close(b.end)
-	if b = on.expect(t, "a", []int{3}, nil); b.kicked {
-		t.Error("kicked again")
+	if b = on.expect(t, "a", []int{3}, nil); b.woken {
+		t.Error("woken again")
 	}
 	close(b.end)
 }

@@ -2,85 +2,81 @@ package batch
 
 import "time"
 
-// line is the requests for a key that wait. Its fields are guarded by [Lanes].mu.
-type line[R, J any] struct {
+// queueLine has the requests of a key that wait. [Lanes].mu guards its fields.
+type queueLine[R, J any] struct {
 	key     string
 	pending []R
 	joined  []J
-	kicked  bool
+	woken   bool // Serve was called since the last batch
 
-	running int                    // lanes that serve it
-	usual   time.Duration          // that a batch takes
-	held    map[string]*Lane[R, J] // by the source of requests in a batch that runs; see Beside
-	timer   *time.Timer            // calls startBeside
-	waits   bool                   // for the timer
+	running        int                    // lanes that serve the key
+	meanTime       time.Duration          // of a batch
+	runningSources map[string]*Lane[R, J] // the lane whose batch has requests of a source; see Overlap
+	timer          *time.Timer            // calls startOverlapping
+	waits          bool                   // the timer runs
 }
 
-// Beside lets batches of a key run at the same time. A batch begins beside others when its
-// first request has waited for an eighth of the time that a batch of the key usually takes. So a
-// request waits for little more than its own batch. Batches do not get much smaller: clients
-// that were answered together ask together.
-type Beside[R any] struct {
-	// Batches is how many run beside the first one. Zero: each begins when the one before
-	// has ended.
+// Overlap lets batches of a key run at the same time. A batch begins while others run when its first request has
+// waited for an eighth of the mean time of the key's batches. So a request waits for little more than its own batch.
+// Batches do not get much smaller: clients whose requests were answered together send the next ones together.
+type Overlap[R any] struct {
+	// Batches is the number of batches that may run beside the first one. Zero: each batch begins when the batch
+	// before has ended.
 	Batches int
 
-	// Least is how long a request waits at least for others to go with. Batches that take little
-	// longer follow one another.
+	// Least is the shortest wait of a request for more requests. Batches that take little longer follow one another.
 	Least time.Duration
 
-	// Source says where a request comes from. Those of one source keep their order: they are in
-	// one batch, or in batches that follow one another. A request without a source keeps its
-	// order to all others.
+	// Source says where a request comes from. Requests of one source keep their order: they are in one batch, or in
+	// batches that follow one another. A request without a source keeps its order to all requests.
 	Source func(R) string
 }
 
-// besidePart is the part of a batch's usual time that requests wait for others.
-const besidePart = 8
+// overlapPart is the part of the mean time of a batch for which requests wait for more requests.
+const overlapPart = 8
 
-// How long the batches of a key follow one another after two of them were in each other's way,
-// and after one was not to run beside another.
+// How long the batches of a key follow one another after two batches conflicted, and after a batch handed its requests
+// back because another batch was running.
 const (
 	conflictTime = time.Second
 	returnTime   = 10 * time.Second
 )
 
-// usualOf is of how many batches the usual time is a mean, of later ones more than of earlier.
-const usualOf = 16
+// meanWeight is the weight of the moving average: a new batch counts 1/16.
+const meanWeight = 16
 
-// took notes how long a batch took.
-func (l *line[R, J]) took(d time.Duration) {
+// took adds the time of a batch to the mean time.
+func (l *queueLine[R, J]) took(d time.Duration) {
 	if d > 0 {
-		l.usual += (d - l.usual) / usualOf
+		l.meanTime += (d - l.meanTime) / meanWeight
 	}
 }
 
-// arrived has a request that has just arrived wait for others to go with, and not for the end
-// of the batches that run, if it may run beside them.
-func (ls *Lanes[R, J]) arrived(line *line[R, J], r R) {
-	if source := ls.options.Beside.Source(r); source != "" && line.held[source] == nil {
+// arrived starts the short wait for more requests, if the batch may overlap the running ones.
+func (ls *Lanes[R, J]) arrived(line *queueLine[R, J], r R) {
+	if source := ls.options.Overlap.Source(r); source != "" && line.runningSources[source] == nil {
 		ls.waitForOthers(line)
 	}
 }
 
-// waitForOthers begins a batch beside those that run when requests had time to come
-// together.
-func (ls *Lanes[R, J]) waitForOthers(line *line[R, J]) {
-	beside := &ls.options.Beside
-	if line.waits || line.running > beside.Batches || ls.inTurn.has(line.key) {
+// waitForOthers starts the timer that begins an overlapping batch, unless as many batches as allowed run already, or
+// the batches of the key follow one another.
+func (ls *Lanes[R, J]) waitForOthers(line *queueLine[R, J]) {
+	overlap := &ls.options.Overlap
+	if line.waits || line.running > overlap.Batches || ls.serialKeys.has(line.key) {
 		return
 	}
 	line.waits = true
-	pause := max(beside.Least, line.usual/besidePart)
+	pause := max(overlap.Least, line.meanTime/overlapPart)
 	if line.timer == nil {
-		line.timer = time.AfterFunc(pause, func() { ls.startBeside(line) })
+		line.timer = time.AfterFunc(pause, func() { ls.startOverlapping(line) })
 	} else {
 		line.timer.Reset(pause)
 	}
 }
 
-// startBeside has one more lane serve a line.
-func (ls *Lanes[R, J]) startBeside(line *line[R, J]) {
+// startOverlapping has one more lane serve the key.
+func (ls *Lanes[R, J]) startOverlapping(line *queueLine[R, J]) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if line.waits { // otherwise its requests are in a batch
@@ -89,15 +85,14 @@ func (ls *Lanes[R, J]) startBeside(line *line[R, J]) {
 	}
 }
 
-// maxSkipped bounds the requests that are looked at for a batch beside others. A client that
-// sends many without waiting has a long line.
+// maxSkipped bounds the requests that an overlapping batch looks through. The line is long when a client sends many
+// requests without waiting for answers.
 const maxSkipped = 4096
 
-// takeBeside makes a batch of the requests that may run beside the other batches of the
-// line.
-func (l *Lane[R, J]) takeBeside() {
+// takeOverlapping makes a batch of the requests that may run beside the running batches of the key.
+func (l *Lane[R, J]) takeOverlapping() {
 	line, o := l.line, &l.of.options
-	if line.waits || line.held[""] != nil || l.of.inTurn.has(line.key) {
+	if line.waits || line.runningSources[""] != nil || l.of.serialKeys.has(line.key) {
 		return
 	}
 	bytes, left := 0, line.pending[:0]
@@ -106,8 +101,8 @@ func (l *Lane[R, J]) takeBeside() {
 			left = append(left, line.pending[i:]...)
 			break
 		}
-		source := o.Beside.Source(r)
-		if by := line.held[source]; by != nil && by != l {
+		source := o.Overlap.Source(r)
+		if by := line.runningSources[source]; by != nil && by != l {
 			left = append(left, r)
 			continue
 		}
@@ -123,39 +118,37 @@ func (l *Lane[R, J]) takeBeside() {
 	line.pending = left
 }
 
-// hold notes that a request of a source is in the batch.
+// hold gives a source to the batch, which has a request of it.
 func (l *Lane[R, J]) hold(source string) {
-	if l.line.held[source] != nil {
+	if l.line.runningSources[source] != nil {
 		return
 	}
-	if l.line.held == nil {
-		l.line.held = make(map[string]*Lane[R, J])
+	if l.line.runningSources == nil {
+		l.line.runningSources = make(map[string]*Lane[R, J])
 	}
-	l.line.held[source] = l
+	l.line.runningSources[source] = l
 	l.sources = append(l.sources, source)
 }
 
-// release lets other batches have the sources of this one, which has ended.
+// release gives the sources of a batch free, which has ended.
 func (l *Lane[R, J]) release() {
 	for _, source := range l.sources {
-		delete(l.line.held, source)
+		delete(l.line.runningSources, source)
 	}
 	clear(l.sources)
 	l.sources = l.sources[:0]
 }
 
-// RunsBeside reports whether others of the key's batches may have run when this one was made. Of
-// batches that run at the same time, all but the first say so.
-func (l *Lane[R, J]) RunsBeside() bool { return l.beside }
+// RunsBeside reports whether another batch of the key may have been running. It is false for the first.
+func (l *Lane[R, J]) RunsBeside() bool { return l.overlaps }
 
-// Return hands requests of the batch back. A batch that runs beside no other begins with
-// them, and for a while the batches of the key follow one another.
-func (l *Lane[R, J]) Return(requests []R) { l.returned = append(l.returned, requests...) }
+// Return hands requests of the batch back. The batches of the key follow one another for a while, and the first of
+// these begins with the requests.
+func (l *Lane[R, J]) Return(requests []R) { l.handedBack = append(l.handedBack, requests...) }
 
-// Conflicted reports that the batch was in the way of another one. For a while the batches of
-// the key follow one another.
+// Conflicted notes that the batch conflicted with another batch. The batches of the key follow one another for a while.
 func (l *Lane[R, J]) Conflicted() {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
-	l.of.inTurn.add(conflictTime, l.line.key)
+	l.of.serialKeys.add(conflictTime, l.line.key)
 }

@@ -15,7 +15,7 @@ import (
 // newBeside returns lanes of which three batches of a key may run at a time. Where a request
 // comes from follows from its number: 0 to 9 from nowhere, 10 to 19 from one source, and so on.
 func newBeside(t *testing.T, limits batch.Limits) (*batch.Lanes[request, request], *desk) {
-	return newLanesWith(t, limits, batch.Beside[request]{
+	return newLanesWith(t, limits, batch.Overlap[request]{
 		Batches: 2,
 		Least:   time.Millisecond,
 		Source:  func(r request) string { return []string{"", "a", "b", "c", "d", "e"}[r.n/10] },
@@ -318,8 +318,8 @@ func TestWaitsBesideBatches(t *testing.T) {
 			answered[i] = make(chan struct{}, 1)
 		}
 		lanes := batch.New(batch.Options[request, request]{
-			Limits: batch.Limits{Requests: clients, Bytes: 1 << 20},
-			Beside: batch.Beside[request]{Batches: 3, Least: time.Millisecond, Source: func(r request) string { return strconv.Itoa(r.n) }},
+			Limits:  batch.Limits{Requests: clients, Bytes: 1 << 20},
+			Overlap: batch.Overlap[request]{Batches: 3, Least: time.Millisecond, Source: func(r request) string { return strconv.Itoa(r.n) }},
 			Worker: func(*batch.Lane[request, request]) batch.Worker[request, request] {
 				return answerer{batchTime, answered}
 			},

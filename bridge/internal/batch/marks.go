@@ -2,10 +2,10 @@ package batch
 
 import "time"
 
-// marks are keys that are treated in another way for a while.
+// marks are keys that are treated specially for a while.
 type marks map[string]time.Time // until when
 
-// maxMarks bounds the keys that have a mark.
+// maxMarks bounds the keys with a mark. When there would be more, all marks end.
 const maxMarks = 4096
 
 func (m marks) add(d time.Duration, keys ...string) {

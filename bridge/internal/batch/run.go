@@ -16,9 +16,8 @@ type Transactions[R any] interface {
 	Answer(requests []R, err error)
 }
 
-// Run serves requests in their order with as few transactions as it can. When one
-// of them makes a transaction fail, what comes before it runs without it, then it
-// runs alone, and then the rest. Each request is answered once.
+// Run serves requests in their order with as few transactions as it can. When a request makes a transaction fail, the
+// requests before it run without it, then it runs alone, and then the rest. Each request is answered once.
 func Run[R any](requests []R, t Transactions[R]) {
 	part := NewPart(len(requests))
 	for len(requests) > 0 {
@@ -35,40 +34,39 @@ func Run[R any](requests []R, t Transactions[R]) {
 	}
 }
 
-// Part is how many of the first requests of a batch the next transaction has.
+// Part counts the first requests of a batch that the next transaction takes.
 type Part struct {
-	left int // requests that have not ended
-	n    int // of them, that the transaction takes
-	bad  int // of them, among which one makes a transaction fail; 0: none is known
+	left       int // requests that have not ended
+	n          int // the first requests, which the transaction takes
+	poisonedAt int // the first requests, of which one fails the transaction; 0: not known
 }
 
-// NewPart begins with all of n requests.
+// NewPart returns the part that has all of n requests.
 func NewPart(n int) Part { return Part{left: n, n: n} }
 
-// Len returns how many requests the next transaction has.
+// Len returns the number of requests that the next transaction takes.
 func (p *Part) Len() int { return p.n }
 
-// Shrink makes the part smaller after a transaction failed while it was at one request,
-// or at Len when it could have been any. It returns false when the part is that one
-// request.
+// Shrink makes the part smaller after a transaction has failed. at is the index of the request that failed it, or Len
+// if that is unknown. It returns false when the part has a single request.
 func (p *Part) Shrink(at int) bool {
 	switch {
 	case p.n == 1:
 		return false
 	case at < p.n:
-		p.bad, p.n = at+1, max(1, at)
+		p.poisonedAt, p.n = at+1, max(1, at)
 	default:
-		p.bad, p.n = p.n, p.n/2
+		p.poisonedAt, p.n = p.n, p.n/2
 	}
 	return true
 }
 
-// Ended goes on behind the first n requests.
+// Ended removes the first n requests, which have ended, and chooses the next part.
 func (p *Part) Ended(n int) {
 	p.left -= n
-	p.bad = max(0, p.bad-n)
+	p.poisonedAt = max(0, p.poisonedAt-n)
 	p.n = p.left
-	if p.bad > 0 {
-		p.n = max(1, p.bad/2)
+	if p.poisonedAt > 0 {
+		p.n = max(1, p.poisonedAt/2)
 	}
 }

@@ -8,21 +8,20 @@ import (
 	"time"
 )
 
-// Shared runs the transactions of many keys, several of them as one. A key that has
-// nobody beside it is served at once. While as many transactions are under way as
-// may be, jobs wait in a line, and the next transaction takes all that it has room for.
+// Shared runs the jobs of many keys, several jobs in one transaction. A job begins at once while fewer transactions
+// are under way than [SharedOptions].Running. Otherwise it waits in a line, and the next transaction takes as many
+// jobs of the line as it has room for.
 //
-// Jobs share only what succeeds. When one of them fails, or the transaction does not
-// commit in its first run, each of its jobs runs again in a transaction of its own. A key
-// that was the reason runs alone for a while, and so does one whose jobs are large or
-// slow: no key holds up others for long.
+// Jobs share only a transaction that succeeds. When one of them fails, or the transaction does not commit in its first
+// run, each of its jobs runs again in a transaction of its own. The key that was the reason runs alone for a while, and
+// so does a key whose jobs are large or slow: no key holds up others for long.
 type Shared[T any] struct {
 	options SharedOptions[T]
 
-	mu      sync.Mutex
-	running int          // shared transactions that are under way
-	line    []*member[T] // that wait for one of them to end
-	apart   marks        // keys that run alone
+	mu           sync.Mutex
+	running      int          // shared transactions that are under way
+	waitingJobs  []*member[T] // the line
+	separateKeys marks        // keys whose jobs run alone
 }
 
 // SharedOptions configure shared transactions. All are required but Owner and Share.
@@ -34,19 +33,19 @@ type SharedOptions[T any] struct {
 	// one by one would not help.
 	Outage func(error) bool
 
-	// Running is how many shared transactions are under way at a time.
+	// Running is the number of shared transactions that may be under way at a time.
 	Running int
 
 	// Weight and Bytes bound the jobs of one transaction. A job that takes up a large part
 	// of them runs alone.
 	Weight, Bytes int
 
-	// Owner is whose a key is, and Share the weight that one owner has in a transaction at most: what does
-	// not fit goes into the next one, and others' jobs that came later pass it. Without Owner nobody has such a bound.
+	// Owner returns the owner of a key. Share bounds the weight that one owner has in a transaction. Jobs beyond that
+	// go into the next transaction, and later jobs of other owners pass them. Without Owner there is no such bound.
 	Owner func(key string) string
 	Share int
 
-	// Slow is how long a job may take. One that takes longer runs alone from then on.
+	// Slow is how long a job may take. The key of a job that takes longer runs alone for a while.
 	Slow time.Duration
 }
 
@@ -56,9 +55,8 @@ type Job[T any] struct {
 	Weight int // how much there is to do, in requests or items
 	Bytes  int
 
-	// Begin, if it is there, is called when the transaction has read nothing yet for any of
-	// its jobs. Only then may a job grow: what is asked for later must see what was
-	// committed before it was asked for, which an earlier read may not show.
+	// Begin, if it is there, is called before the transaction reads anything for any of its jobs. Only here may a job
+	// take in further requests: a request must see the commits that preceded it, and an earlier read may miss these.
 	Begin func()
 
 	// Again, if it is there, is called before a transaction of this job alone runs again,
@@ -72,39 +70,40 @@ type Job[T any] struct {
 	// Do may run several times, after Begin. Its effects are those of the last run.
 	Do func(T) error
 
-	// Check, if it is there, is called when all jobs of the transaction were done, before it commits. If one of them
-	// returns ErrAgain, all of them are checked, and the transaction begins again. That keeps no key apart.
+	// Check, if it is there, is called when all jobs of the transaction were done, before it commits. If the check of
+	// one job returns ErrAgain, the other jobs are checked, too, and the transaction begins again. No key runs alone
+	// for that.
 	Check func() error
 }
 
-// ErrAgain has a transaction begin again: a job knows what it did not know when it was done.
+// ErrAgain has a transaction begin again: a job has learned something since Do ran.
 var ErrAgain = errors.New("the transaction begins again")
 
 const (
-	largePart = 4           // of the bounds: a job that takes more runs alone
-	apartTime = time.Second // for which a key runs alone
+	largePart    = 4           // a job that takes more than this part of the bounds runs alone
+	separateTime = time.Second // how long a key runs alone
 )
 
-// errApart ends a shared transaction whose jobs have to run one by one.
-var errApart = errors.New("the jobs of the transaction run one by one")
+// errSeparate ends a shared transaction that would run a second time: its jobs run one by one.
+var errSeparate = errors.New("the jobs of the transaction run one by one")
 
 // member is a job that shares a transaction, or waits for one.
 type member[T any] struct {
 	Job[T]
-	ctx  context.Context
-	told chan outcome[T]
+	ctx    context.Context
+	result chan outcome[T] // of a member of the line
 }
 
-// outcome is what became of a member of the line, or what it has to do.
+// outcome is the result of a member of the line, or the work that it has to do.
 type outcome[T any] struct {
-	lead  []*member[T] // run these, itself first
-	alone bool         // run alone
+	lead  []*member[T] // run the jobs of these members in one transaction; the member itself is the first
+	alone bool         // run the job alone
 	err   error
 }
 
 // NewShared returns shared transactions, none of which is under way.
 func NewShared[T any](o SharedOptions[T]) *Shared[T] {
-	return &Shared[T]{options: o, apart: make(marks)}
+	return &Shared[T]{options: o, separateKeys: make(marks)}
 }
 
 // Update does a job in a transaction, until ctx ends, and returns its error or that of
@@ -113,43 +112,43 @@ func (s *Shared[T]) Update(ctx context.Context, job Job[T]) error {
 	m := &member[T]{Job: job, ctx: ctx}
 	s.mu.Lock()
 	switch {
-	case job.Weight > s.options.Weight/largePart || job.Bytes > s.options.Bytes/largePart || s.apart.has(job.Key):
+	case job.Weight > s.options.Weight/largePart || job.Bytes > s.options.Bytes/largePart || s.separateKeys.has(job.Key):
 		s.mu.Unlock()
-		return s.alone(m)
+		return s.runAlone(m)
 	case s.running < s.options.Running:
 		s.running++
 		s.mu.Unlock()
 		return s.lead([]*member[T]{m})
 	}
-	m.told = make(chan outcome[T], 1)
-	s.line = append(s.line, m)
+	m.result = make(chan outcome[T], 1)
+	s.waitingJobs = append(s.waitingJobs, m)
 	s.mu.Unlock()
 	return s.await(m)
 }
 
-// Waiting returns how many jobs wait in the line.
+// Waiting returns the number of jobs in the line.
 func (s *Shared[T]) Waiting() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.line)
+	return len(s.waitingJobs)
 }
 
-// await waits for a member's turn in the line.
+// await waits for the outcome of a member of the line.
 func (s *Shared[T]) await(m *member[T]) error {
 	var o outcome[T]
 	select {
-	case o = <-m.told:
+	case o = <-m.result:
 	case <-m.ctx.Done():
 		if s.leave(m) {
 			return m.ctx.Err()
 		}
-		o = <-m.told
+		o = <-m.result
 	}
 	switch {
 	case o.lead != nil:
 		return s.lead(o.lead)
 	case o.alone:
-		return s.alone(m)
+		return s.runAlone(m)
 	}
 	return o.err
 }
@@ -158,20 +157,20 @@ func (s *Shared[T]) await(m *member[T]) error {
 func (s *Shared[T]) leave(m *member[T]) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i := range s.line {
-		if s.line[i] == m {
-			s.line = append(s.line[:i], s.line[i+1:]...)
+	for i := range s.waitingJobs {
+		if s.waitingJobs[i] == m {
+			s.waitingJobs = append(s.waitingJobs[:i], s.waitingJobs[i+1:]...)
 			return true
 		}
 	}
 	return false
 }
 
-// lead runs the jobs of members in one transaction. The caller's own is the first.
+// lead runs the jobs of members in one transaction. The first member is the caller's.
 func (s *Shared[T]) lead(members []*member[T]) error {
 	own := members[0]
 	if len(members) == 1 {
-		err := s.alone(own)
+		err := s.runAlone(own)
 		s.passOn()
 		return err
 	}
@@ -179,30 +178,30 @@ func (s *Shared[T]) lead(members []*member[T]) error {
 	var culprit *member[T]
 	err := s.update(own.ctx, &ran, func(tx T) (err error) {
 		if ran {
-			return errApart
+			return errSeparate
 		}
 		ran = true
 		culprit, err = s.do(tx, members)
 		return err
 	})
 	s.passOn()
-	apart := err != nil && !s.options.Outage(err)
-	if apart && culprit != nil {
+	separate := err != nil && !s.options.Outage(err)
+	if separate && culprit != nil {
 		s.mark(culprit.Key)
-	} else if apart && !errors.Is(err, errApart) {
-		s.mark(keys(members)...) // together they are too much, for one
+	} else if separate && !errors.Is(err, errSeparate) {
+		s.mark(keys(members)...) // together they are too much, for example
 	}
 	for _, m := range members[1:] {
-		m.told <- outcome[T]{alone: apart, err: err}
+		m.result <- outcome[T]{alone: separate, err: err}
 	}
-	if apart {
-		return s.alone(own)
+	if separate {
+		return s.runAlone(own)
 	}
 	return err
 }
 
-// update runs a transaction, and again from its beginning when a job says so. ran tells fn whether it runs again
-// for another reason.
+// update runs a transaction, and begins it again while it returns ErrAgain. *ran is false when the transaction begins,
+// so fn can tell a rerun because of a conflict.
 func (s *Shared[T]) update(ctx context.Context, ran *bool, fn func(T) error) error {
 	for {
 		*ran = false
@@ -212,7 +211,7 @@ func (s *Shared[T]) update(ctx context.Context, ran *bool, fn func(T) error) err
 	}
 }
 
-// do does the jobs, and returns the one that failed.
+// do does the jobs, and returns the member whose job failed.
 func (s *Shared[T]) do(tx T, members []*member[T]) (culprit *member[T], err error) {
 	for _, m := range members {
 		if m.Begin != nil {
@@ -238,7 +237,7 @@ func (s *Shared[T]) do(tx T, members []*member[T]) (culprit *member[T], err erro
 	return check(members)
 }
 
-// check checks the jobs, and returns the one that failed.
+// check checks the jobs, and returns the member whose check failed.
 func check[T any](members []*member[T]) (culprit *member[T], again error) {
 	for _, m := range members {
 		if m.Check == nil {
@@ -253,9 +252,9 @@ func check[T any](members []*member[T]) (culprit *member[T], again error) {
 	return nil, again
 }
 
-// alone runs the job of a member in a transaction of its own. A key that does not succeed in
-// the first run is kept apart.
-func (s *Shared[T]) alone(m *member[T]) error {
+// runAlone runs the job of a member in a transaction of its own. If that does not commit in its first run, the key
+// runs alone for a while.
+func (s *Shared[T]) runAlone(m *member[T]) error {
 	ran, twice := false, false
 	err := s.update(m.ctx, &ran, func(tx T) error {
 		if ran && m.Again != nil {
@@ -273,8 +272,7 @@ func (s *Shared[T]) alone(m *member[T]) error {
 	return err
 }
 
-// passOn lets the next members of the line run a transaction, in place of one that has
-// ended.
+// passOn lets the next members of the line run a transaction, in place of the transaction that has ended.
 func (s *Shared[T]) passOn() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -283,16 +281,16 @@ func (s *Shared[T]) passOn() {
 		s.running--
 		return
 	}
-	next[0].told <- outcome[T]{lead: next}
+	next[0].result <- outcome[T]{lead: next}
 }
 
-// next takes from the line what the next transaction has room for. An owner's jobs stay in their order.
+// next takes the jobs of the next transaction from the line. Jobs of one owner stay in their order.
 func (s *Shared[T]) next() (next []*member[T]) {
 	weight, bytes, shares := 0, 0, make(map[string]int)
-	left := s.line[:0]
-	for i, m := range s.line {
+	left := s.waitingJobs[:0]
+	for i, m := range s.waitingJobs {
 		if len(next) > 0 && (weight+m.Weight > s.options.Weight || bytes+m.Bytes > s.options.Bytes) {
-			left = append(left, s.line[i:]...)
+			left = append(left, s.waitingJobs[i:]...)
 			break
 		}
 		if s.options.Owner != nil {
@@ -307,8 +305,8 @@ func (s *Shared[T]) next() (next []*member[T]) {
 		weight, bytes = weight+m.Weight, bytes+m.Bytes
 		next = append(next, m)
 	}
-	clear(s.line[len(left):])
-	s.line = left
+	clear(s.waitingJobs[len(left):])
+	s.waitingJobs = left
 	return next
 }
 
@@ -316,7 +314,7 @@ func (s *Shared[T]) next() (next []*member[T]) {
 func (s *Shared[T]) mark(keys ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.apart.add(apartTime, keys...)
+	s.separateKeys.add(separateTime, keys...)
 }
 
 func keys[T any](members []*member[T]) (keys []string) {
