@@ -30,7 +30,7 @@ const txTimeout = 4 * time.Second
 // waited while others failed.
 const txTimeoutDown = time.Second
 
-// lane is what the work on one queue needs, whatever the kind.
+// lane has the parts that every kind of work on one queue needs.
 type lane struct {
 	*request.Responder
 	*codec.Wire
@@ -43,7 +43,7 @@ type lane struct {
 	slow      time.Duration                                       // see slowBatch; 0: that
 	room      func(to *tenants.Admission, items, bytes int) error // why a transaction adds no new items
 	tenants   *tenants.Tenants                                    // nil: there are none
-	line      time.Duration                                       // batch.Limits.Wait
+	maxWait   time.Duration                                       // batch.Limits.Wait
 	since     func(time.Time) time.Duration                       // time.Since, but in tests
 	giveBack  func(fdbpq.Lease)                                   // returns an item that did not reach its consumer
 	sent      *listening.Sent
@@ -92,11 +92,12 @@ func (l *lane) view(fn func(kv.Reader) error) error {
 	return err
 }
 
-// itemRows is about what an item takes in the store beside its content.
+// itemRows estimates the bytes that an item takes in the store beside its content.
 const itemRows = 512
 
-// receiving is the queue of the lane for a transaction with new items, of this many bytes. While the store takes
-// none, it refuses them for the reason full, and still recognizes those that it has. to is to be ended behind the transaction.
+// receiving returns the queue of the lane for a transaction with new items of this many bytes. While the store takes no
+// new items, the queue refuses them for the reason full, and still recognizes repeated pushes. The caller ends to behind
+// the transaction.
 func (l *lane) receiving(items, bytes int) (queue fdbpq.Queue, to *tenants.Admission, full error) {
 	queue = l.queue
 	if t := l.tenants.OfQueue(queue.Name()); t != nil {
@@ -113,8 +114,8 @@ func (l *lane) receiving(items, bytes int) (queue fdbpq.Queue, to *tenants.Admis
 	return queue, to, full
 }
 
-// counted reports whether the tenant has no queue more with this one, or may not have. A transaction that fails because it may not be made fails for the
-// queues that share it, too: so a tenant that has too many is refused before.
+// counted reports whether the queue counts among those of its tenant already. A transaction that may not make its queue
+// fails for the queues that share it, too. So a tenant with too many queues is refused before.
 func (l *lane) counted() bool {
 	var counted bool
 	err := l.view(func(r kv.Reader) (err error) {
@@ -143,8 +144,8 @@ func (l *lane) timeout() (context.Context, context.CancelFunc) {
 // errStuck: the result of a commit has been unknown for too long.
 var errStuck = fmt.Errorf("%w: a transaction does not end", kv.ErrUnavailable)
 
-// lanes are the kinds of work. Each has a lane for every queue that has such
-// work, so a queue's pushes do not wait for its pops.
+// lanes has the lanes of each kind of work. Each kind has a lane for every queue with such work, so a queue's pushes do
+// not wait for its pops.
 type lanes struct {
 	responder *request.Responder
 	exclusive bool // only this process can open the store
@@ -181,20 +182,20 @@ func (ls *lanes) init(base lane, exclusive bool, waits *waits, owners *peers.Own
 	ls.change = newLanes(sharing(), func(l *lane) batch.Worker[changer, batch.Alone] { return &changes[changer]{lane: l} })
 	ls.bulks.all = make(map[string]bool)
 	ls.bulk = newLanes(sharing(), func(l *lane) batch.Worker[*bulk, batch.Alone] { return &bulks{lane: l, queues: &ls.bulks} })
-	base.line = queryWait / 2
+	base.maxWait = queryWait / 2
 	ls.read = newLanes(base, func(l *lane) batch.Worker[query, batch.Alone] {
 		return &reads{lane: l, waits: waits, about: about}
 	})
 }
 
-// newLanes returns the lanes of one kind of work that nothing joins.
+// newLanes returns the lanes of a kind of work that no other request joins.
 func newLanes[W work](base lane, worker func(*lane) batch.Worker[W, batch.Alone]) *batch.Lanes[W, batch.Alone] {
 	return batch.New(laneOptions(base, func(l *lane, _ *batch.Lane[W, batch.Alone]) batch.Worker[W, batch.Alone] { return worker(l) }))
 }
 
 func laneOptions[W work, J any](base lane, worker func(*lane, *batch.Lane[W, J]) batch.Worker[W, J]) batch.Options[W, J] {
 	return batch.Options[W, J]{
-		Limits:   batch.Limits{Requests: base.limits.BatchRequests, Bytes: base.limits.BatchBytes, Wait: base.line},
+		Limits:   batch.Limits{Requests: base.limits.BatchRequests, Bytes: base.limits.BatchBytes, Wait: base.maxWait},
 		Patience: base.patience,
 		Worker: func(of *batch.Lane[W, J]) batch.Worker[W, J] {
 			l := base
@@ -207,22 +208,20 @@ func laneOptions[W work, J any](base lane, worker func(*lane, *batch.Lane[W, J])
 	}
 }
 
-// refuseStuck refuses what has waited for too long behind a transaction that does not end.
+// refuseStuck refuses requests that have waited for too long behind a transaction that does not end.
 func refuseStuck[W work](l *lane, late []W) {
 	l.keeper.notice(errStuck)
 	request.RefuseAll(l.Responder, late, errStuck)
 }
 
-// How many transactions of several queues are under way at a time, for each kind of work.
-// More of them are smaller, and cost more; fewer have a queue wait for those of others. The
-// latency of a shared store hides more of them.
+// The number of shared transactions of one kind of work under way at a time. More transactions are smaller and cost
+// more. Fewer make queues wait for each other. On a store behind a network more transactions hide its latency.
 const (
 	sharedExclusive = 2
 	sharedOthers    = 4
 )
 
-// newShared returns the transactions of one kind of work, in which several queues may have
-// a part.
+// newShared returns the transactions of one kind of work, which several queues may share.
 func newShared(base *lane, exclusive bool) *batch.Shared[kv.Tx] {
 	store, running := base.store, sharedOthers
 	if exclusive {
@@ -246,15 +245,15 @@ func newShared(base *lane, exclusive bool) *batch.Shared[kv.Tx] {
 	return batch.NewShared(options)
 }
 
-// tenantShare bounds the requests of one tenant in a transaction that several queues share. Others wait for the end of that, so
-// the fewer the better for them; the tenant itself needs more transactions.
+// tenantShare bounds the requests of one tenant in a shared transaction. Other tenants wait for the end of it, so fewer
+// requests are better for them. The tenant itself then needs more transactions.
 const tenantShare = 8
 
-// slowBatch is how long the part of a queue in a shared transaction may take, as clocks on
-// the wall show it: a busy machine has queues run alone that could have shared.
+// slowBatch is how long the part of a queue in a shared transaction may take. Measured in wall time, so on a busy machine
+// some queues run alone without need.
 const slowBatch = 20 * time.Millisecond
 
-// anyLanes are lanes as far as all kinds are alike.
+// anyLanes are the lanes of any kind of work.
 type anyLanes interface {
 	Stop()
 	Wait()
@@ -304,8 +303,8 @@ func (ls *lanes) submit(w work) {
 	}
 }
 
-// startSettlement hands a settlement, or those of a bundle, to the lanes, each after the earlier
-// ones of its lease.
+// startSettlement hands a settlement, or the settlements of a bundle, to the lanes, each after the earlier settlements of
+// its lease.
 func (ls *lanes) startSettlement(s *settlement) {
 	switch {
 	case s.bundle != nil:
@@ -318,7 +317,7 @@ func (ls *lanes) startSettlement(s *settlement) {
 	}
 }
 
-// inOrder starts a settlement after the earlier ones of its lease.
+// inOrder starts a settlement after the earlier settlements of its lease.
 func (ls *lanes) inOrder(w work, place *orderPlace) {
 	if ls.order.add(place, w) {
 		ls.start(w)
@@ -342,11 +341,10 @@ func (ls *lanes) start(w work) {
 	}
 }
 
-// settle hands a settlement to a lane. Where only this bridge pops a queue, the lane of pops
-// serves settlements, too, in the same transactions. Workers settle as often as they pop, so
-// this halves the number of transactions, and pops do not conflict with settlements. Elsewhere
-// pops may conflict with the pops of other bridges; settlements run apart, so that they do
-// not fail with them.
+// settle hands a settlement to a lane. Where only this bridge pops a queue, the lane of pops serves settlements, too, in
+// the same transactions. Workers settle as often as they pop, so this halves the number of transactions, and pops do not
+// conflict with settlements. Elsewhere pops may conflict with the pops of other bridges, so settlements run in
+// transactions of their own, which do not fail with the pops.
 func (ls *lanes) settle(s *settlement) {
 	if ls.exclusive || ls.owners.Pops(s.Subject.Queue) {
 		ls.pop.Join(s.Subject.Queue, s)

@@ -120,7 +120,7 @@ func (t *popTransaction) give(tx kv.Tx, r *pop) (int, error) {
 	t.ended += given.Ended
 	t.events = append(t.events, given.Events...)
 	if given.Ended > 0 {
-		freed, err := t.inside.Freed(queue)
+		freed, err := t.work.Freed(queue)
 		if err != nil {
 			return 0, err
 		}
@@ -162,7 +162,7 @@ func (t *popTransaction) give(tx kv.Tx, r *pop) (int, error) {
 			r.Failure, r.final = failure.Newf(413, "item %s of the batch that is out does not fit into an answer: the smaller max_payload of the two servers is %d: raise it", given.Items[i].ID, payload), true
 			return 1, nil
 		case i > 0:
-			t.cut = i
+			t.maxAnswerItems = i
 			return 0, errCut
 		default:
 			return 0, failure.Newf(413, "item %s does not fit into an answer: the smaller max_payload of the two servers is %d; it was left in the queue", given.Items[i].ID, payload)

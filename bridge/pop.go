@@ -19,18 +19,18 @@ type pop struct {
 	acks    *acknowledgement   // of a +NXT
 	gives   *giving            // of the taker of a link
 	place   *waiting.Pop[*pop] // where it waits; nil: it does not
-	waited  bool               // its wait is over, and it looks for the last time
-	asked   bool               // before this attempt to serve it: its client listened
-	sure    bool               // its transaction has asked about its client
+	waited  bool               // its wait is over, and this attempt is its last
+	asked   bool               // before this attempt, the server said that the client listened
+	sure    bool               // the transaction has asked the server about the client
 	gone    bool               // its client has gone
 	refused *failure.Failure   // why its transaction failed: it runs again without this pop
 
 	// What the transaction found.
 	found    []fdbpq.Item
-	ready    int64         // items left behind the last of them
-	leased   time.Duration // for how long they were leased
-	confirms bool          // because they are popped for good when they are acknowledged
-	final    bool          // it found nothing, and no repetition will find anything
+	ready    int64         // ready items behind the last item of found
+	leased   time.Duration // how long the items are leased
+	confirms bool          // the lease is for the confirmation of a pop for good
+	final    bool          // it found nothing, and no repetition will find an item
 }
 
 var popPool pool[pop]
@@ -101,7 +101,7 @@ func (r *pop) Read(*codec.Wire) (f *failure.Failure) {
 	return f
 }
 
-// seen keeps the items of a peek, up to the first that cannot be sent.
+// seen keeps the items of a peek, up to the first item that cannot be sent.
 func (p *pop) seen(limit *codec.Limit, queue string, taken *fdbpq.Popped) {
 	items := taken.Items
 	if len(items) == 0 {

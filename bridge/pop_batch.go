@@ -23,21 +23,19 @@ func newPopLanes(base lane, exclusive bool, waits *waits, owners *peers.Owners) 
 	return batch.New(o)
 }
 
-// Work serves pops: first the waiting ones, in the order in which they came, then
-// the new ones. A pop that finds nothing is answered so, or waits. The transaction
-// also settles the leases that have joined the batch. Settlements alone give no
-// reason to try the waiting pops again: an item that one makes ready ends the
-// queue's watch.
+// Work serves pops: first the waiting pops, in the order in which they came, then the new pops. A pop that finds
+// nothing gets that answer, or waits. The transaction also settles the leases that have joined the batch. Settlements
+// alone give no reason to try the waiting pops again: an item that a settlement makes ready ends the queue's watch.
 func (l *pops) Work(now batch.Batch[*pop, *settlement]) {
 	fresh, settling := now.Requests, now.Joined
-	apart, arrived := false, now.Woken
+	separate, arrived := false, now.Woken
 	for more := now.Woken || len(fresh) > 0; more; arrived = true {
 		var attempt waiting.Attempt[*pop]
 		answered := true
-		if !apart {
+		if !separate {
 			attempt, answered = l.waits.attempt(l.queue.Name(), arrived)
 		}
-		t := popTransaction{pops: l, waiting: attempt, todo: fresh, settling: settling, alone: apart, silent: !answered}
+		t := popTransaction{pops: l, waiting: attempt, todo: fresh, settling: settling, retrySingle: separate, silent: !answered}
 		if len(attempt.Pops) > 0 {
 			t.todo = append(attempt.Pops, fresh...)
 		}
@@ -47,16 +45,15 @@ func (l *pops) Work(now batch.Batch[*pop, *settlement]) {
 		t.run()
 		fresh = t.finish()
 		settling = nil
-		more = t.more || apart // while some of them are left, too
-		// The new pop that makes a transaction fail would make it fail again and again
-		// behind pops that wait on.
-		apart = !apart && t.shrunk && len(fresh) > 0 && t.served <= len(attempt.Pops)
+		more = t.more || separate // also while pops of fresh are left
+		// A new pop that makes a transaction fail would do so again and again, behind pops that go on waiting.
+		separate = !separate && t.reducedBatch && len(fresh) > 0 && t.served <= len(attempt.Pops)
 	}
 	batch.Run(settling, &l.settles)
 }
 
-// answerSettled answers the settlements of a transaction, and counts what it has done to
-// items. A +NXT has acknowledged when its pop runs again.
+// answerSettled answers the settlements of a transaction, and counts its items. When the pop of a +NXT runs again, its
+// lease has been acknowledged.
 func (t *popTransaction) answerSettled() {
 	ended := len(t.acked) + t.ended
 	tally := request.Tally{request.Popped: int64(t.popped), request.Acknowledged: int64(ended)}
@@ -77,8 +74,7 @@ func (t *popTransaction) answerSettled() {
 	}
 }
 
-// finishWaiting answers the waiting pops that a transaction has given items, and lets
-// the others wait on.
+// finishWaiting answers the waiting pops that got items, and lets the others wait on.
 func (t *popTransaction) finishWaiting() {
 	for i, r := range t.waiting.Pops {
 		if i >= t.served || r.keepsWaiting() {
@@ -90,8 +86,7 @@ func (t *popTransaction) finishWaiting() {
 	}
 }
 
-// finish answers the requests of a transaction and returns the new pops that it did
-// not serve.
+// finish answers the requests of a transaction, and returns the new pops that the transaction did not serve.
 func (t *popTransaction) finish() (unserved []*pop) {
 	t.Stats.Moved(t.lane.queue.Name(), request.FlowOut, t.items)
 	t.noteAsks()
@@ -114,7 +109,7 @@ func (t *popTransaction) finish() (unserved []*pop) {
 	return t.todo[max(t.served, waited):]
 }
 
-// noteAsks notes for which bands of a queue that is there somebody has asked.
+// noteAsks notes the bands of an existing queue for which clients have asked.
 func (t *popTransaction) noteAsks() {
 	last := (*pop)(nil) // most pops of a transaction ask for the same
 	for _, r := range t.todo[:t.served] {
@@ -127,7 +122,7 @@ func (t *popTransaction) noteAsks() {
 	}
 }
 
-// leases are those that the transaction settles.
+// leases returns the leases that the transaction settles.
 func (t *popTransaction) leases() (leases []fdbpq.Lease) {
 	for _, r := range t.settling {
 		leases = append(leases, r.Lease)

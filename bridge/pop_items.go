@@ -11,16 +11,16 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// selection is what the core is asked for, for requests that one read serves.
+// selection returns the selection of pops that one read serves.
 func (t *popTransaction) selection(todo []*pop) fdbpq.Selection {
 	sel := todo[0].ask.Selection(&t.Limit, t.lane.queue.Name())
 	if len(todo) > 1 {
 		sel.Limit, sel.Holders = len(todo), holdersOf(todo)
 		sel.MaxBytes = int(max(1, int64(t.limits.BatchBytes)-t.bytes))
 	}
-	if t.alone {
-		if t.cut > 0 {
-			sel.Limit = min(sel.Limit, t.cut)
+	if t.retrySingle {
+		if t.maxAnswerItems > 0 {
+			sel.Limit = min(sel.Limit, t.maxAnswerItems)
 		}
 		if sel.MaxBytes == 0 || sel.MaxBytes > aloneBytes {
 			sel.MaxBytes = aloneBytes
@@ -29,7 +29,7 @@ func (t *popTransaction) selection(todo []*pop) fdbpq.Selection {
 	return sel
 }
 
-// holdersOf are what those call themselves who ask for one item each, nil if none says so.
+// holdersOf returns the names of the holders of pops that ask for one item each, nil if no holder has a name.
 func holdersOf(todo []*pop) (holders []string) {
 	for i, r := range todo {
 		if r.ask.Holder != "" && holders == nil {
@@ -42,8 +42,7 @@ func holdersOf(todo []*pop) (holders []string) {
 	return holders
 }
 
-// popNothing makes it final that a repeated pop gets nothing, unless an earlier attempt
-// has got something. why is the answer.
+// popNothing has a repeated pop get nothing for good, unless an earlier attempt got items. why is the answer.
 func (t *popTransaction) popNothing(tx kv.Tx, r *pop, why *failure.Failure) (int, error) {
 	lease, err := t.leaseOf(tx, r)
 	if err != nil {
@@ -72,8 +71,8 @@ func (t *popTransaction) popNothing(tx kv.Tx, r *pop, why *failure.Failure) (int
 	return 1, nil
 }
 
-// leaseOf is for how long a pop leases, 0 when it pops for good. What would be popped for good may have to
-// be confirmed.
+// leaseOf returns how long a pop leases items, 0 when it pops them for good. A pop for good that has to be confirmed
+// leases them, too.
 func (t *popTransaction) leaseOf(tx kv.Tx, r *pop) (time.Duration, error) {
 	if r.ask.Lease > 0 {
 		return r.ask.Lease, nil
@@ -85,8 +84,8 @@ func (t *popTransaction) leaseOf(tx kv.Tx, r *pop) (time.Duration, error) {
 	return time.Duration(config.Lease), err
 }
 
-// popOrLease removes or leases the selected items. An item that does not fit into an
-// answer fails the transaction, so it stays.
+// popOrLease removes or leases the selected items. An item that does not fit into an answer fails the transaction, so
+// the item stays.
 func (t *popTransaction) popOrLease(tx kv.Tx, r *pop, sel fdbpq.Selection) (taken fdbpq.Popped, err error) {
 	queue := t.queue
 	lease, err := t.leaseOf(tx, r)
@@ -107,7 +106,7 @@ func (t *popTransaction) popOrLease(tx kv.Tx, r *pop, sel fdbpq.Selection) (take
 			return taken, codec.ErrTooLargeToRepeat
 		}
 		if f != nil && i > 0 {
-			t.cut = i
+			t.maxAnswerItems = i
 			return taken, errCut
 		}
 		if f != nil {
@@ -124,22 +123,21 @@ func (t *popTransaction) popOrLease(tx kv.Tx, r *pop, sel fdbpq.Selection) (take
 	case len(taken.Items) > sel.Limit: // those of the first attempt, however many are asked for
 		return taken, codec.ErrTooManyToRepeat
 	default:
-		t.cut = n
+		t.maxAnswerItems = n
 		return taken, errCut
 	}
 	return taken, nil
 }
 
-// hasRoom reports whether the transaction has room for the items of a bundle, whatever they
-// are, beside those that it has.
+// hasRoom reports whether the transaction has room for any items of a bundle, beside the items that it has.
 func (t *popTransaction) hasRoom(r *pop) bool {
-	return r.ask.Bundle && !t.alone && t.items+r.ask.Limit <= t.limits.BatchRequests+protocol.MaxBundle && t.bytes+int64(t.Limit.BundleRoom()) <= bundlesBytes
+	return r.ask.Bundle && !t.retrySingle && t.items+r.ask.Limit <= t.limits.BatchRequests+protocol.MaxBundle && t.bytes+int64(t.Limit.BundleRoom()) <= bundlesBytes
 }
 
 // bundlesBytes bounds the items of several bundles in one transaction.
 const bundlesBytes = 2 << 20
 
-// errCut makes a transaction run again with an answer that ends before the item.
+// errCut makes a transaction run again, with at most maxAnswerItems in the answer.
 var errCut = errors.New("batch ends at an item that does not fit into an answer")
 
 // mayAsk returns why the queue refuses a pop or a peek.
@@ -155,8 +153,7 @@ func (t *popTransaction) mayAsk(tx kv.Tx, r *pop) error {
 	return t.queue.MayPop(tx, &sel, lease)
 }
 
-// refusedByKeys reports whether the error is the configuration's answer to a pop, which
-// did nothing.
+// refusedByKeys reports whether the configuration of the queue refuses the pop.
 func refusedByKeys(err error) bool {
 	return errors.Is(err, fdbpq.ErrLeaseRequired) || errors.Is(err, fdbpq.ErrOnlyMin)
 }

@@ -34,45 +34,45 @@ type popTransaction struct {
 	*pops
 	waiting  waiting.Attempt[*pop]
 	settling []*settlement
-	todo     []*pop     // the waiting pops, then the new ones
-	part     batch.Part // the number of them that the transaction tries
-	alone    bool       // it tries only the first one, which made it fail
-	cut      int        // items in the answer to that one at most; 0: as many as it asks for
-	shrunk   bool       // it failed, and serves fewer of them
-	silent   bool       // the server did not say in time who of them has gone
+	todo     []*pop     // the waiting pops, then the new pops
+	part     batch.Part // the first pops of todo, which the transaction tries
 
-	question *listening.Question // about those that it is about to serve; nil: none
+	retrySingle    bool // it tries only the first pop, which made it fail
+	maxAnswerItems int  // of that pop; 0: as many as the pop asks for
+	reducedBatch   bool // it has failed, and tries fewer pops
+	silent         bool // the server did not say in time which clients have gone
 
-	// failedTogether: it failed with the settlements, which run without it now. None
-	// joins it any more, or it might fail again and again.
+	question *listening.Question // about the clients of the pops that it is about to serve; nil: none
+
+	// failedTogether: it failed with the settlements, which run without it now. No settlement joins it any more, or it
+	// might fail again and again.
 	failedTogether bool
 
-	keeps      bool        // it serves what it has, although another bridge owns the queue
-	inside     *fdbpq.Work // the transaction
-	queue      fdbpq.Queue // within it
-	popResults             // of the last run
+	servesUnowned bool        // it serves its pops, although another bridge owns the queue
+	work          *fdbpq.Work // the transaction
+	queue         fdbpq.Queue // within it
+	popResults                // of the last run
 }
 
 // popResults are what one run of a popTransaction has done.
 type popResults struct {
-	served int                             // requests, of todo
+	served int                             // the first pops of todo
 	more   bool                            // another transaction has more to serve
 	empty  map[fdbpq.Band]*failure.Failure // bands without an item, and why
 	items  int
-	popped int // items that no earlier attempt had
+	popped int // items, without those of an earlier attempt
 	ended  int // items that the takers of links have
 	bytes  int64
-	acked  []*pop        // whose leases were acknowledged
-	freed  bool          // one of them let another item of its key go
+	acked  []*pop        // pops of a +NXT whose leases were acknowledged
+	freed  bool          // one of these leases kept another item of its key back
 	retry  time.Duration // until a pop that found nothing may find something; 0: it cannot
 	events []fdbpq.Event
 	watch  *kv.Watch
 }
 
-// run runs the transaction. When it fails with settlements, they run without the
-// pops. When one pop is to be refused, it runs again without that one. When it fails
-// because of one pop for another reason, the pops before that one run first, and then it
-// runs alone.
+// run runs the transaction. When it fails with settlements, these run without the pops. When the store refuses one pop,
+// the transaction runs again without that pop. When one pop makes it fail for another reason, the pops before it run
+// first, and then it runs alone.
 func (t *popTransaction) run() {
 	started := time.Now()
 	t.tryAll()
@@ -97,27 +97,27 @@ func (t *popTransaction) run() {
 			t.settling, t.failedTogether = nil, true
 		case isAnswer(err):
 			t.todo[t.served].refused = failure.Explain(err)
-		case t.alone && !errors.Is(err, errCut):
+		case t.retrySingle && !errors.Is(err, errCut):
 			t.fail(1, err)
 			return
 		default:
-			t.shrunk = true
+			t.reducedBatch = true
 			t.part.Shrink(t.served)
-			t.alone = t.part.Len() == 1
+			t.retrySingle = t.part.Len() == 1
 		}
 	}
 }
 
-// tryAll has the transaction try all that it may.
+// tryAll has the transaction try all pops, or the first one if that runs alone.
 func (t *popTransaction) tryAll() {
 	n := len(t.todo)
-	if t.alone {
+	if t.retrySingle {
 		n = min(1, n)
 	}
 	t.part = batch.NewPart(n)
 }
 
-// weight is how many items and settlements the transaction may have to do with.
+// weight bounds the number of items and settlements of the transaction.
 func (t *popTransaction) weight() int {
 	n := len(t.settling)
 	for _, r := range t.todo {
@@ -126,7 +126,7 @@ func (t *popTransaction) weight() int {
 	return n
 }
 
-// prefetch says what the transaction reads.
+// prefetch begins the reads of the transaction.
 func (t *popTransaction) prefetch(tx kv.Tx) {
 	if leases := t.leases(); len(leases) > 0 {
 		t.lane.queue.PrefetchLeases(tx, leases...)
@@ -136,8 +136,7 @@ func (t *popTransaction) prefetch(tx kv.Tx) {
 	}
 }
 
-// isAnswer reports whether a step of the transaction returned the error, and not the
-// store: it is the answer to one pop.
+// isAnswer reports whether the error is the answer to one pop. Otherwise it is an error of the store.
 func isAnswer(err error) bool {
 	var f *failure.Failure
 	var lost *fdbpq.LostError
@@ -162,7 +161,7 @@ func (t *popTransaction) transaction(tx kv.Tx) error {
 	t.popResults = popResults{empty: t.empty}
 	t.unasked()
 	err := t.store.In(tx, func(w *fdbpq.Work) error {
-		t.inside, t.queue = w, t.lane.queue.Within(w)
+		t.work, t.queue = w, t.lane.queue.Within(w)
 		return t.serve(tx)
 	})
 	if err != nil {
@@ -211,11 +210,11 @@ func (t *popTransaction) serve(tx kv.Tx) error {
 	return nil
 }
 
-// gather adds the requests that have arrived since the batch was made: a transaction may
-// have waited for its turn or run again. It must not have read anything yet, or a pop
-// could pass over an item whose push was acknowledged before the pop was sent.
+// gather adds the requests that have arrived since the batch was made: the transaction may have waited for its turn, or
+// run again. It must not have read anything yet, or a pop could pass over an item whose push was acknowledged before
+// the pop was sent.
 func (t *popTransaction) gather() {
-	if t.alone || t.failedTogether || t.part.Len() < len(t.todo) {
+	if t.retrySingle || t.failedTogether || t.part.Len() < len(t.todo) {
 		return
 	}
 	limit := t.limits.BatchRequests
@@ -225,8 +224,8 @@ func (t *popTransaction) gather() {
 	t.part = batch.NewPart(len(t.todo))
 }
 
-// passesOver reports whether there may be items for waiting pops beyond those that the
-// transaction tries to serve. New pops must not get ahead of them.
+// passesOver reports whether there may be items for waiting pops that the transaction does not try to serve. New pops
+// must not get ahead of these.
 func (t *popTransaction) passesOver() bool {
 	for _, band := range t.waiting.Beyond {
 		if t.empty[band] == nil {
@@ -255,8 +254,7 @@ func (t *popTransaction) full() bool {
 	return t.items >= limits.BatchRequests || t.bytes >= int64(limits.BatchBytes)
 }
 
-// step serves one or more of the first requests and returns how many. 0 leaves
-// them to the next transaction.
+// step serves one or more of the first pops, and returns their number. 0 leaves them to the next transaction.
 func (t *popTransaction) step(tx kv.Tx, todo []*pop) (int, error) {
 	first := todo[0]
 	first.forget()
@@ -286,7 +284,7 @@ func (t *popTransaction) step(tx kv.Tx, todo []*pop) (int, error) {
 		first.ask.TakeOver(settled.Holder)
 		t.acked = append(t.acked, first)
 		t.events = append(t.events, settled.Events...)
-		freed, err := t.inside.Freed(t.lane.queue.Name())
+		freed, err := t.work.Freed(t.lane.queue.Name())
 		if err != nil {
 			return 0, err
 		}
@@ -330,7 +328,7 @@ func (t *popTransaction) step(tx kv.Tx, todo []*pop) (int, error) {
 	return t.pop(tx, t.alike(todo))
 }
 
-// alike returns the first requests, as many as one read can serve.
+// alike returns the first pops, as many as one read can serve.
 func (t *popTransaction) alike(todo []*pop) []*pop {
 	n := 1
 	for n < len(todo) && t.items+n < t.limits.BatchRequests && todo[n].sameAs(todo[0]) {
@@ -339,20 +337,20 @@ func (t *popTransaction) alike(todo []*pop) []*pop {
 	return todo[:n]
 }
 
-// sameAs reports whether one read can serve both requests: they ask for one item each,
-// from the same end and band, under the same lease.
+// sameAs reports whether one read can serve both pops: each asks for one item, from the same end and band, under the
+// same lease.
 func (r *pop) sameAs(first *pop) bool {
 	return first.shares() && r.shares() &&
 		r.ask.End == first.ask.End && r.ask.Band == first.ask.Band && r.ask.Lease == first.ask.Lease && r.ask.Confirm == first.ask.Confirm
 }
 
-// shares reports whether one read can serve the request together with others.
+// shares reports whether one read can serve the pop together with others.
 func (r *pop) shares() bool {
 	return !r.peeks && !r.gone && r.gives == nil && r.acks == nil && r.ask.Plain()
 }
 
-// pop pops items for requests that ask for one each, or for one request that asks for
-// more, and returns how many requests it has served.
+// pop pops items for pops that ask for one item each, or for a single pop that asks for several. It returns the number
+// of pops that it has served.
 func (t *popTransaction) pop(tx kv.Tx, todo []*pop) (int, error) {
 	first := todo[0]
 	sel := t.selection(todo)
@@ -400,8 +398,7 @@ func (t *popTransaction) pop(tx kv.Tx, todo []*pop) (int, error) {
 	return len(items), nil
 }
 
-// foundNothing remembers that the queue has no item in a band, for the other pops
-// of that band.
+// foundNothing notes for the other pops of a band that the band is empty.
 func (t *popTransaction) foundNothing(r *pop) {
 	if t.empty == nil {
 		t.empty = make(map[fdbpq.Band]*failure.Failure)
@@ -409,31 +406,30 @@ func (t *popTransaction) foundNothing(r *pop) {
 	t.empty[r.ask.Band] = r.Failure
 }
 
-// tryAgainIn remembers when a pop that found nothing may find something.
+// tryAgainIn notes the time until a pop that found nothing may find an item.
 func (t *popTransaction) tryAgainIn(d time.Duration) {
 	if d > 0 && (t.retry == 0 || d < t.retry) {
 		t.retry = d
 	}
 }
 
-// errOwned ends a transaction of pops that another bridge is to serve.
+// errOwned ends a transaction of pops on a queue that another bridge owns.
 var errOwned = errors.New("another bridge pops the queue")
 
-// lost notes that the transaction has lost a conflict. If another bridge owns the queue, that
-// one gets the requests: this one would lose again and again, and they would wait.
+// lost notes that the transaction has lost a conflict. If another bridge owns the queue, the transaction ends, and the
+// owner gets the pops: here they would lose again and again.
 func (t *popTransaction) lost() error {
 	if t.exclusive { // it conflicted with another transaction of this bridge
 		return nil
 	}
 	t.owners.Lost(t.lane.queue.Name())
-	if owner, own := t.owners.Owner(t.lane.queue.Name()); owner == "" || own || t.keeps {
+	if owner, own := t.owners.Owner(t.lane.queue.Name()); owner == "" || own || t.servesUnowned {
 		return nil
 	}
 	return errOwned
 }
 
-// passOn passes the new pops on to the owner of the queue. Those that wait stay: their time
-// runs here.
+// passOn passes the new pops on to the owner of the queue. Waiting pops stay: their time runs here.
 func (t *popTransaction) passOn() {
 	waited := len(t.waiting.Pops)
 	kept := t.todo[:waited:waited]
@@ -445,6 +441,6 @@ func (t *popTransaction) passOn() {
 		t.Gate.Leave(&r.Request)
 		r.End()
 	}
-	t.todo, t.keeps = kept, true
+	t.todo, t.servesUnowned = kept, true
 	t.tryAll()
 }

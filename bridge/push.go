@@ -16,7 +16,7 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// push adds an item, or those of a bundle.
+// push adds an item, or the items of a bundle.
 type push struct {
 	request.Request
 	item   fdbpq.NewItem
@@ -24,8 +24,8 @@ type push struct {
 	bundle []fdbpq.NewItem // its items, once the lane has read them
 
 	each   *eachPush // the bundle, if its items are pushed each on its own
-	within *eachPush // bundle that it is part of, nil if it has come in a message of its own
-	number int       // of it in that bundle
+	within *eachPush // the bundle that it is part of; nil: it has come in a message of its own
+	number int       // its index in that bundle
 }
 
 var pushPool pool[push]
@@ -53,15 +53,14 @@ func (p *push) Read(wr *codec.Wire) (f *failure.Failure) {
 // pushes is the work of a lane of pushes.
 type pushes struct {
 	*lane
-	batches *batch.Lane[*push, batch.Alone]
-	items   []fdbpq.NewItem
-	pushed  []fdbpq.Pushed // what the last transaction did
-	apart   []*push        // buffer of a batch with the items of bundles
+	batches      *batch.Lane[*push, batch.Alone]
+	items        []fdbpq.NewItem
+	pushed       []fdbpq.Pushed // results of the last transaction
+	spreadBuffer []*push        // of spread
 }
 
-// newPushLanes returns the lanes of pushes. On a store that this process does not have to
-// itself, a commit takes its way over a network, and pushes do not conflict with each other. So
-// several transactions of a queue's pushes may be under way there.
+// newPushLanes returns the lanes of pushes. On a store that other processes can open, too, a commit crosses a network, and
+// pushes do not conflict with each other. So several transactions of a queue's pushes may be under way there.
 func newPushLanes(base lane, exclusive bool) *batch.Lanes[*push, batch.Alone] {
 	o := laneOptions(base, func(l *lane, of *batch.Lane[*push, batch.Alone]) batch.Worker[*push, batch.Alone] {
 		return &pushes{lane: l, batches: of}
@@ -72,9 +71,9 @@ func newPushLanes(base lane, exclusive bool) *batch.Lanes[*push, batch.Alone] {
 	return batch.New(o)
 }
 
-// source is where the push comes from: the inbox of its answer, without the token of that one
-// answer. What one connection sends without waiting keeps its order, and a client has its
-// answers sent to one inbox. A push without an answer has no source.
+// source returns the inbox of the push's client: the subject of the answer without its last token. Pushes that one
+// connection sends without waiting keep their order, and a client has its answers sent to one inbox. A push without an
+// answer has no source.
 func (p *push) source() string {
 	reply := p.Msg.Reply
 	if dot := strings.LastIndexByte(reply, '.'); dot >= 0 {
@@ -86,13 +85,13 @@ func (p *push) source() string {
 // Work serves a batch of pushes.
 func (l *pushes) Work(now batch.Batch[*push, batch.Alone]) {
 	batch.Run(l.spread(slices.DeleteFunc(now.Requests, l.refuses)), l)
-	clear(l.apart)
-	l.apart = l.apart[:0]
+	clear(l.spreadBuffer)
+	l.spreadBuffer = l.spreadBuffer[:0]
 }
 
-// refuses reads the items of a bundle, and refuses it if it cannot. A thousand items with headers
-// take a millisecond to read. Here they take it from their own queue; before the lanes, where
-// messages are read one after another, all queues would wait.
+// refuses reads the items of a bundle, and refuses the bundle if it cannot read them. A thousand items with headers take
+// a millisecond to read. Here only their own queue waits; before the lanes, where messages are read one after another,
+// all queues would wait.
 func (l *pushes) refuses(p *push) bool {
 	if p.sent == nil || p.bundle != nil || p.each != nil {
 		return false
@@ -111,7 +110,7 @@ func (l *pushes) refuses(p *push) bool {
 
 // Common reports whether no single push caused an error.
 func (l *pushes) Common(err error) bool {
-	return err == errInTurn || !ofBundle(err) && (l.lane.Common(err) || errors.Is(err, fdbpq.ErrNoQueue))
+	return err == errSerial || !ofBundle(err) && (l.lane.Common(err) || errors.Is(err, fdbpq.ErrNoQueue))
 }
 
 // Try pushes items in one transaction.
@@ -140,7 +139,7 @@ func (l *pushes) Try(requests []*push) (int, error) {
 		return len(requests), full // a look into the store would take some of the rest of its log
 	}
 	started := time.Now()
-	at, inTurn := len(requests), false
+	at, serial := len(requests), false
 	err := l.update(batch.Job[kv.Tx]{
 		Weight:   len(l.items),
 		Bytes:    sizeOf(requests),
@@ -148,7 +147,7 @@ func (l *pushes) Try(requests []*push) (int, error) {
 		Prefetch: func(tx kv.Tx) { queue.PrefetchPush(tx, l.items...) },
 		Do: func(tx kv.Tx) (err error) {
 			at = len(requests)
-			if inTurn, err = l.inTurn(tx); inTurn || err != nil {
+			if serial, err = l.mustWait(tx); serial || err != nil {
 				return err
 			}
 			if l.pushed, err = queue.Push(tx, l.items...); err == nil {
@@ -157,8 +156,8 @@ func (l *pushes) Try(requests []*push) (int, error) {
 			return err
 		},
 	})
-	if err == nil && inTurn {
-		return len(requests), errInTurn
+	if err == nil && serial {
+		return len(requests), errSerial
 	}
 	if err == nil {
 		l.Stats.Ran(request.KindPush, len(l.items), started)
@@ -166,18 +165,18 @@ func (l *pushes) Try(requests []*push) (int, error) {
 	return at, err
 }
 
-// needsNoRoom reports whether a store without room for new items may take the push: it may
-// find its item there, or put it in the place of another one.
+// needsNoRoom reports whether a store without room for new items may take the push: it may find its item there, or
+// replace another item.
 func needsNoRoom(item fdbpq.NewItem) bool {
 	return item.MsgID != "" || item.Unique != "" || item.HandOver != nil
 }
 
-// errInTurn: the queue's pushes follow one another, and others were under way.
-var errInTurn = errors.New("pushes of the queue follow one another")
+// errSerial says that the pushes of the queue follow one another, and that other pushes were under way.
+var errSerial = errors.New("pushes of the queue follow one another")
 
-// inTurn reports whether the pushes have to wait for others that are under way: where each
-// answer has its place in one order, or where pushes depend on how many items there are.
-func (l *pushes) inTurn(tx kv.Tx) (bool, error) {
+// mustWait reports whether the pushes have to wait for pushes under way: on a queue with a strict order, or whose bounds
+// make pushes depend on the number of items.
+func (l *pushes) mustWait(tx kv.Tx) (bool, error) {
 	if !l.batches.RunsBeside() {
 		return false, nil
 	}
@@ -193,7 +192,7 @@ func (l *pushes) again() error {
 
 // Answer answers pushes.
 func (l *pushes) Answer(requests []*push, err error) {
-	if err == errInTurn {
+	if err == errSerial {
 		l.batches.Return(requests)
 		return
 	}
@@ -226,7 +225,7 @@ func (l *pushes) Answer(requests []*push, err error) {
 	l.pushed = nil
 }
 
-// happened tells of what a push did beside adding its item.
+// happened counts a hand-over, and announces the events of a push.
 func (l *pushes) happened(item *fdbpq.NewItem, p *fdbpq.Pushed) {
 	if lease := item.HandOver; lease != nil && p.Err == nil && !p.Duplicate {
 		l.Stats.Moved(lease.Queue, request.FlowSettled, 1)

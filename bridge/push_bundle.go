@@ -26,8 +26,7 @@ type bundleError struct{ of *failure.Failure }
 func (e *bundleError) Error() string { return e.of.Text }
 func (e *bundleError) Unwrap() error { return e.of }
 
-// refusedBundle returns the first of some pushes that is a bundle with a refused item, and
-// the reason.
+// refusedBundle returns the index of the first push that is a bundle with a refused item, and the reason.
 func (l *pushes) refusedBundle(requests []*push) (int, error) {
 	pushed := l.pushed
 	for i, r := range requests {
@@ -82,12 +81,12 @@ func (l *pushes) spread(requests []*push) []*push {
 	}
 	for _, p := range requests {
 		if p.each != nil {
-			l.apart = p.each.begin(l.apart)
+			l.spreadBuffer = p.each.begin(l.spreadBuffer)
 		} else {
-			l.apart = append(l.apart, p)
+			l.spreadBuffer = append(l.spreadBuffer, p)
 		}
 	}
-	return l.apart
+	return l.spreadBuffer
 }
 
 // begin appends a push for each item, and refuses those that could not be read.
@@ -128,7 +127,7 @@ func (b *eachPush) ended(p *push) {
 	b.DoneWithin(m)
 }
 
-// common is why nothing of the bundle was pushed, if that is about no item: trying again may help all of them.
+// common returns the failure that all items of the bundle share, if it is about no item: trying again may help them all.
 func (b *eachPush) common() *failure.Failure {
 	first := b.results[0].Failure
 	if first == nil || first.Code != protocol.CodeUnavailable && first.Code != protocol.CodeUnknownResult && first.Reason != protocol.ReasonStoreFull {
