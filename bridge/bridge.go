@@ -34,6 +34,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/schedule"
+	"github.com/pqbridge/pqbridge/fdbpq/source"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
@@ -77,7 +78,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	if o.Cluster != nil {
 		b.ending = errMoved
 	}
-	schedules := schedule.New(store)
+	schedules, sources := schedule.New(store), source.New(store)
 	b.tenants = newTenants(o, store, schedules)
 	b.waits.tenants = b.tenants
 	hasRoom := room(o.Room)
@@ -88,7 +89,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		func(p *pop) { b.lanes.pop.Submit(p.Subject.Queue, p) })
 	asks := request.NewAsks(o.now)
 	explainer := newExplainer(store, &b.waits, asks, o.Room)
-	b.surveyor = survey.New(store, b.waits.at, explainer.cause, stats.Queues)
+	b.surveyor = survey.New(store, sources, b.waits.at, explainer.cause, stats.Queues)
 	b.historian = survey.NewHistorian(stats, b.surveyor, o.Logger)
 	requests := &dispatcher{Responder: b.responder, Wire: wr, replies: replies, lanes: &b.lanes, tenants: b.tenants, cluster: o.Cluster}
 	b.receiver = requests.newReceiver(nc, o)
@@ -96,7 +97,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	about := &about{options: o, storeID: store.ID(), maxQueueBytes: store.MaxQueueBytes(), started: time.Now().UTC(), id: nuid.Next()}
 	self := about.identity()
 	b.sources = feeds.New(feeds.Options{
-		Store: store, Wire: wr, Remotes: o.Remotes, Bridge: about.id, Alone: o.Exclusive, Room: unasked, Hold: o.hold, Log: o.Logger,
+		Store: store, Sources: sources, Wire: wr, Remotes: o.Remotes, Bridge: about.id, Alone: o.Exclusive, Room: unasked, Hold: o.hold, Log: o.Logger,
 		Fed: fed(b.responder, b.tenants), Event: b.responder.Events.Source, Failed: b.keeper.notice,
 	})
 	requests.sources = b.sources
@@ -114,7 +115,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	}
 	requests.asks = asks
 	base := lane{
-		Responder: b.responder, Wire: wr, store: store, schedules: schedules, keeper: b.keeper, tenants: b.tenants, room: hasRoom,
+		Responder: b.responder, Wire: wr, store: store, schedules: schedules, sources: sources, keeper: b.keeper, tenants: b.tenants, room: hasRoom,
 		limits: o.Limits, patience: o.patience, pace: o.pace, slow: o.slow, since: o.since, asks: asks, explainer: explainer,
 	}
 	b.lanes.init(base, o.Exclusive, &b.waits, b.peers.Owners, about)

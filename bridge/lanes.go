@@ -17,6 +17,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/schedule"
+	"github.com/pqbridge/pqbridge/fdbpq/source"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -36,6 +37,7 @@ type lane struct {
 	*codec.Wire
 	store     *fdbpq.Store
 	schedules *schedule.Schedules
+	sources   *source.Sources
 	keeper    *keeper
 	limits    Limits
 	patience  batch.Patience

@@ -3,9 +3,9 @@ package bridge
 import (
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
-	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/link"
 	"github.com/pqbridge/pqbridge/fdbpq/schedule"
+	"github.com/pqbridge/pqbridge/fdbpq/source"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -32,12 +32,12 @@ var (
 			return protocol.SchedulesPage{Schedules: shown, Next: next}
 		},
 	}
-	listableSources = &listable[fdbpq.Source, protocol.Source]{
-		protocol.MaxSourcesPage, fdbpq.CheckSourceName,
-		func(v *view, after string, limit int) ([]fdbpq.Source, error) {
-			return v.queue.Sources(v.reader, after, limit)
+	listableSources = &listable[source.Source, protocol.Source]{
+		protocol.MaxSourcesPage, source.CheckName,
+		func(v *view, after string, limit int) ([]source.Source, error) {
+			return v.sources.List(v.reader, v.queue, after, limit)
 		},
-		func(s *fdbpq.Source) string { return s.Name },
+		func(s *source.Source) string { return s.Name },
 		codec.Source,
 		func(shown []protocol.Source, next string) any {
 			return protocol.SourcesPage{Sources: shown, Next: next}
@@ -67,7 +67,7 @@ func makeSchedules(subjects.Verb) work {
 }
 
 func makeSources(subjects.Verb) work {
-	return &listing[fdbpq.Source, protocol.Source]{listable: listableSources}
+	return &listing[source.Source, protocol.Source]{listable: listableSources}
 }
 
 func makeLinks(subjects.Verb) work {
@@ -104,7 +104,7 @@ func (l *listing[T, P]) find(v *view) error {
 		return unlessUnknown(&l.Request, err)
 	}
 	all, next := []P{}, ""
-	space := int(v.Conn.MaxPayload()) - pageReserve - fdbpq.MaxSourceName
+	space := int(v.Conn.MaxPayload()) - pageReserve - source.MaxName
 	for i := range found {
 		shown, err := l.show(&found[i])
 		if err != nil {

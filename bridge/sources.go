@@ -10,6 +10,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/source"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -23,7 +24,7 @@ type adminSource struct {
 	runners *feeds.Runners
 	wire    *codec.Wire
 	object  []byte
-	from    fdbpq.SourceResume
+	from    source.Resume
 }
 
 func makeAdminSource(subjects.Verb) work { return new(adminSource) }
@@ -45,30 +46,30 @@ func (a *adminSource) Read(w *codec.Wire) (f *failure.Failure) {
 
 func (a *adminSource) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 	a.Failure = nil
-	var s fdbpq.Source
+	var s source.Source
 	var err error
 	name := a.Subject.Source
 	switch a.Subject.Verb {
 	case subjects.AdminSourcePause:
-		s, err = q.PauseSource(tx, name)
+		s, err = a.runners.Sources.Pause(tx, q, name)
 	case subjects.AdminSourceResume:
-		s, err = q.ResumeSource(tx, name, a.from)
+		s, err = a.runners.Sources.Resume(tx, q, name, a.from)
 	case subjects.AdminSourceDelete:
-		if err = q.DeleteSource(tx, name); err == nil {
+		if err = a.runners.Sources.Delete(tx, q, name); err == nil {
 			return nil, a.did(protocol.SourceNamed{Queue: subjects.Own(q.Name()), Name: name}, nil)
 		}
 	default:
 		if len(a.object) > 0 {
-			if _, err = q.Source(tx.Snapshot(), name); (err == fdbpq.ErrNoSource || err == fdbpq.ErrNoQueue) && !a.fits(len(a.object)) {
+			if _, err = a.runners.Sources.Get(tx.Snapshot(), q, name); (err == source.ErrNone || err == fdbpq.ErrNoQueue) && !a.fits(len(a.object)) {
 				return nil, nil
 			}
-			s, err = q.SetSource(tx, name, a.object, func(c fdbpq.SourceConfig) error { return a.allowed(q.Name(), name, c) })
+			s, err = a.runners.Sources.Set(tx, q, name, a.object, func(c source.Config) error { return a.allowed(q.Name(), name, c) })
 		} else {
-			s, err = q.Source(tx.Snapshot(), name)
+			s, err = a.runners.Sources.Get(tx.Snapshot(), q, name)
 		}
 	}
 	switch {
-	case err == fdbpq.ErrNoSource:
+	case err == source.ErrNone:
 		a.Failure = failure.NoSource(a.Subject.Queue, name)
 		return nil, nil
 	case err != nil:
@@ -79,7 +80,7 @@ func (a *adminSource) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 }
 
 // allowed refuses a stream that the operator has not allowed to the queue, and values that a push may not have.
-func (a *adminSource) allowed(queue, name string, c fdbpq.SourceConfig) error {
+func (a *adminSource) allowed(queue, name string, c source.Config) error {
 	if f := a.runners.Allowed(queue, &c); f != nil {
 		return f
 	}
@@ -102,8 +103,8 @@ func (a *adminSource) answer(re *request.Responder) {
 }
 
 // fed counts the messages of sources, and their cost.
-func fed(re *request.Responder, all *tenants.Tenants) func(queue string, bytes int, f *fdbpq.Fed) {
-	return func(queue string, bytes int, f *fdbpq.Fed) {
+func fed(re *request.Responder, all *tenants.Tenants) func(queue string, bytes int, f *source.Fed) {
+	return func(queue string, bytes int, f *source.Fed) {
 		charge(all, queue, f.Done, bytes)
 		re.Stats.Moved(queue, request.FlowIn, f.Pushed)
 		re.Stats.Queues.Count(queue, &request.Tally{request.Pushed: int64(f.Pushed), request.Duplicates: int64(f.Known), request.Dead: int64(f.Poisoned)})

@@ -6,30 +6,30 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/source"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // earlier makes the source of a queue as an earlier pqd has left it: it has pushed three messages and acknowledged two, by a consumer whose name
 // another source may have, too.
-func (f *fed) earlier(consumer jetstream.Consumer, queue, source string) {
+func (f *fed) earlier(consumer jetstream.Consumer, queue, name string) {
 	f.Helper()
 	stream, err := f.js.Stream(f.Context(), "ORDERS")
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.inStore(func(tx kv.Tx) error {
-		q := f.env.Store.Queue(queue)
-		s, err := q.SetSource(tx, source, []byte(`{"remote":"hub","stream":"ORDERS","mode":"take"}`), func(fdbpq.SourceConfig) error { return nil })
+		sources := source.New(f.env.Store)
+		s, err := sources.Set(tx, f.env.Store.Queue(queue), name, []byte(`{"remote":"hub","stream":"ORDERS","mode":"take"}`), func(source.Config) error { return nil })
 		if err != nil {
 			return err
 		}
 		to := s.Position
-		to.SourceMark, to.Exact, to.Delivered = fdbpq.SourceMark{Seq: 3}, false, 3
+		to.Mark, to.Exact, to.Delivered = source.Mark{Seq: 3}, false, 3
 		to.Created, to.Consumer = stream.CachedInfo().Created.UnixNano(), consumer.CachedInfo().Created.UnixNano()
-		return q.MoveSource(tx, &s, to)
+		return sources.Move(tx, &s, to)
 	})
 }
 
@@ -120,7 +120,7 @@ func TestSourcesWithNamesAlike(t *testing.T) {
 	})
 }
 
-func (f *fed) alike(queue, source string) {
+func (f *fed) alike(queue, name string) {
 	f.Helper()
-	ofFed[protocol.Source](f, "pq."+queue+".admin.source."+source, `{"remote":"hub","stream":"ORDERS","mode":"take"}`)
+	ofFed[protocol.Source](f, "pq."+queue+".admin.source."+name, `{"remote":"hub","stream":"ORDERS","mode":"take"}`)
 }

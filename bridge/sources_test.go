@@ -15,8 +15,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pqbridge/pqbridge/bridge"
-	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/source"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/testenv"
 )
@@ -706,15 +706,15 @@ func TestQuotaOfSources(t *testing.T) {
 	f := feedingWith(t, bridge.Options{Exclusive: true, Tenants: func(string) bridge.Quotas { return bridge.Quotas{Requests: 3} }}, jetstream.StreamConfig{})
 	const messages = 50
 	f.publish(messages)
-	allowed := func(fdbpq.SourceConfig) error { return nil }
+	allowed := func(source.Config) error { return nil }
 	f.inStore(func(tx kv.Tx) error {
-		_, err := f.env.Store.Queue("t.jobs").SetSource(tx, "orders", []byte(`{"remote":"hub","stream":"ORDERS","batch":10}`), allowed)
+		_, err := source.New(f.env.Store).Set(tx, f.env.Store.Queue("t.jobs"), "orders", []byte(`{"remote":"hub","stream":"ORDERS","batch":10}`), allowed)
 		return err
 	})
-	var s fdbpq.Source
+	var s source.Source
 	testenv.Await(t, "the source waits for requests", func() bool {
 		f.inStore(func(tx kv.Tx) (err error) {
-			s, err = f.env.Store.Queue("t.jobs").Source(tx, "orders")
+			s, err = source.New(f.env.Store).Get(tx, f.env.Store.Queue("t.jobs"), "orders")
 			return err
 		})
 		return s.Position.Blocked != 0

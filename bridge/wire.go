@@ -12,6 +12,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/link"
 	"github.com/pqbridge/pqbridge/fdbpq/schedule"
+	"github.com/pqbridge/pqbridge/fdbpq/source"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
@@ -56,7 +57,7 @@ func Definitions(r kv.Reader, q fdbpq.Queue) (d protocol.Definitions, err error)
 		}
 		d.Schedules = append(d.Schedules, one)
 	}
-	sources, wrong := q.Sources(r, "", fdbpq.MaxSources)
+	sources, wrong := source.New(q.Store()).List(r, q, "", source.MaxCount)
 	if wrong != nil {
 		err = errors.Join(err, fmt.Errorf("sources: %w", wrong))
 	}

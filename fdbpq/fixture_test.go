@@ -10,6 +10,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/recipe"
 	"github.com/pqbridge/pqbridge/fdbpq/schedule"
+	"github.com/pqbridge/pqbridge/fdbpq/source"
 	"github.com/pqbridge/pqbridge/internal/fault"
 )
 
@@ -24,6 +25,7 @@ type fixture struct {
 	clock     *testClock
 	heartbeat *fdbpq.Heartbeat
 	schedules *schedule.Schedules
+	sources   *source.Sources
 	*recipe.Pops
 }
 
@@ -46,7 +48,8 @@ func (f *fixture) join(options fdbpq.Options) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Store, f.heartbeat, f.schedules, f.Pops = store, fdbpq.NewHeartbeat(store), schedule.New(store), recipe.New(store)
+	f.Store, f.heartbeat, f.Pops = store, fdbpq.NewHeartbeat(store), recipe.New(store)
+	f.schedules, f.sources = schedule.New(store), source.New(store)
 }
 
 // another opens the store in a second process, while this one runs.

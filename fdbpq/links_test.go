@@ -16,6 +16,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/link"
+	"github.com/pqbridge/pqbridge/fdbpq/source"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
@@ -120,7 +121,7 @@ func (l *linked) holds(want int64) {
 }
 
 // asks is what the taker asks for now.
-func (l *linked) asks() (fdbpq.Source, link.Ask) {
+func (l *linked) asks() (source.Source, link.Ask) {
 	l.Helper()
 	s := l.taker.found("jobs", "edge")
 	p := s.Position
@@ -154,7 +155,7 @@ func (l *linked) refuses(ask link.Ask, want link.Refusal) {
 }
 
 // takes commits an answer at the taker, as its runner does.
-func (l *linked) takes(s fdbpq.Source, given link.Given) (fed fdbpq.Fed, err error) {
+func (l *linked) takes(s source.Source, given link.Given) (fed source.Fed, err error) {
 	l.Helper()
 	if s.Position.Accepts() {
 		to := s.Position
@@ -162,18 +163,19 @@ func (l *linked) takes(s fdbpq.Source, given link.Given) (fed fdbpq.Fed, err err
 		l.taker.moveSource(s, to)
 		s.Position = to
 	}
-	var items []fdbpq.SourceMessage
+	var items []source.Message
 	for _, item := range given.Items {
-		m := fdbpq.SourceMessage{Item: fdbpq.NewItem{Payload: item.Payload, Priority: item.Priority, HasPriority: true, Key: item.Key}}
+		m := source.Message{Item: fdbpq.NewItem{Payload: item.Payload, Priority: item.Priority, HasPriority: true, Key: item.Key}}
 		if bytes.HasPrefix(item.Payload, []byte("large")) {
 			m.Large = errors.New("too large")
 		}
 		items = append(items, m)
 	}
+	items = s.Position.OfPart(source.BatchPart{ID: given.Batch, First: given.First, Total: given.Total}, time.Unix(1, 0), items)
 	session := l.taker.Session()
 	defer session.Release()
 	err = session.Update(context.Background(), func(tx kv.Tx) (err error) {
-		fed, err = l.taker.Queue("jobs").Feed(tx, &s, s.Position.OfPart(fdbpq.BatchPart{ID: given.Batch, First: given.First, Total: given.Total}, time.Unix(1, 0), items))
+		fed, err = l.taker.sources.Feed(tx, l.taker.Queue("jobs"), &s, items, nil)
 		return err
 	})
 	return fed, err
@@ -239,7 +241,7 @@ func TestLinkGivesParts(t *testing.T) {
 		if given := l.gives(whole); len(given.Items) != 5 || given.Total != 5 {
 			l.Fatalf("given: %+v", given)
 		}
-		narrow := func() (fdbpq.Source, link.Given) {
+		narrow := func() (source.Source, link.Given) {
 			s, ask := l.asks()
 			ask.Parts, ask.Next, ask.Part = true, s.Position.Next, int(s.Position.Part)
 			ask.Items.Room = 2500
@@ -258,7 +260,7 @@ func TestLinkGivesParts(t *testing.T) {
 			if _, err := l.takes(s, given); err != nil {
 				l.Fatal(err)
 			}
-			if _, err := l.takes(s, given); !errors.Is(err, fdbpq.ErrSourceMoved) {
+			if _, err := l.takes(s, given); !errors.Is(err, source.ErrMoved) {
 				l.Errorf("the part again: %v", err)
 			}
 		}
@@ -306,7 +308,7 @@ func TestLinkLeavesWhatFitsNowhere(t *testing.T) {
 					break // the one that cannot be a dead letter comes again
 				}
 				l.taker.update(func(tx kv.Tx) error {
-					_, err := l.taker.Queue("jobs").ResumeSource(tx, "edge", fdbpq.SourceResume{Skip: true})
+					_, err := l.taker.sources.Resume(tx, l.taker.Queue("jobs"), "edge", source.Resume{Skip: true})
 					return err
 				})
 				continue
@@ -360,7 +362,7 @@ func TestLinkAnswersAgain(t *testing.T) {
 		if _, err := l.takes(zombie, again); err != nil {
 			l.Fatal(err)
 		}
-		if _, err := l.takes(zombie, first); !errors.Is(err, fdbpq.ErrSourceMoved) {
+		if _, err := l.takes(zombie, first); !errors.Is(err, source.ErrMoved) {
 			l.Errorf("a batch was taken twice: %v", err)
 		}
 		s, next := l.asks()
@@ -598,13 +600,13 @@ func (f *fixture) restores() func() {
 }
 
 // stops has the source stop, as its runner does when the giver refuses, and a person accept.
-func (l *linked) accepts(reason fdbpq.StopReason) {
+func (l *linked) accepts(reason source.StopReason) {
 	l.Helper()
 	s := l.taker.found("jobs", "edge")
 	to := s.Position
-	to.Stop = fdbpq.SourceStop{Reason: reason}
+	to.Stop = source.Stop{Reason: reason}
 	l.taker.moveSource(s, to)
-	l.taker.resumeSource("jobs", "edge", fdbpq.SourceResume{Accept: true})
+	l.taker.resumeSource("jobs", "edge", source.Resume{Accept: true})
 }
 
 // A giver that was restored gives again what it had given since, when a person accepts that; with its batch in the
@@ -620,7 +622,7 @@ func TestLinkOfARestoredGiver(t *testing.T) {
 		l.giver.pushed("orders", 5, "f")
 		_, ask := l.asks()
 		l.refuses(ask, link.GiverBehind)
-		l.accepts(fdbpq.StopGiverBehind)
+		l.accepts(source.StopGiverBehind)
 		if n := l.moves(); n != 1 {
 			l.Errorf("%d batches", n)
 		}
@@ -638,14 +640,14 @@ func TestLinkOfARestoredGiver(t *testing.T) {
 			l.Fatalf("given: %+v", given)
 		}
 		l.refuses(ask, link.GiverBehind) // the same number, and another batch
-		l.accepts(fdbpq.StopGiverBehind)
+		l.accepts(source.StopGiverBehind)
 		l.moves()
 		l.taker.expectPayloads("jobs", "g", "h")
 	})
 }
 
 // before is the id of the last batch that the restored giver knows.
-func (l *linked) before(fdbpq.Source) string {
+func (l *linked) before(source.Source) string {
 	rows := l.giver.rows("lo")
 	for _, word := range strings.FieldsFunc(string(rows[0].Value), func(c rune) bool { return (c < '0' || c > '9') && (c < 'A' || c > 'Z') }) {
 		if len(word) == 26 {
@@ -673,7 +675,7 @@ func TestLinkOfARestoredTaker(t *testing.T) {
 		_, ask = l.asks()
 		l.refuses(ask, link.TakerBehind)
 		l.giver.pushed("orders", 5, "f")
-		l.accepts(fdbpq.StopTakerBehind)
+		l.accepts(source.StopTakerBehind)
 		l.moves()
 		l.taker.expectPayloads("jobs", "a", "f")
 	})
@@ -696,7 +698,7 @@ func TestLinkOfAGiverRestoredWithinABatch(t *testing.T) {
 		if given.Batch == s.Position.Next {
 			l.Error("two batches have one id")
 		}
-		if all := s.Position.OfBatch(given.Batch, time.Unix(1, 0), make([]fdbpq.SourceMessage, 2)); len(all) != 3 {
+		if all := s.Position.OfBatch(given.Batch, time.Unix(1, 0), make([]source.Message, 2)); len(all) != 3 {
 			l.Errorf("%d of another batch are the rest", len(all))
 		}
 	})
@@ -725,17 +727,17 @@ func TestLinkFields(t *testing.T) {
 			`{"remote":"edge","queue":"edge7.orders","link":"hub","stream":"S"}`, `{"remote":"edge","queue":"edge7.orders","link":"hub","mode":"take"}`, `{"remote":"edge","queue":"edge7.orders","link":"hub","map":{"key":"k"}}`,
 		} {
 			err := l.taker.fails(func(tx kv.Tx) error {
-				_, err := l.taker.Queue("jobs").SetSource(tx, "other", []byte(object), allowed)
+				_, err := l.taker.sources.Set(tx, l.taker.Queue("jobs"), "other", []byte(object), allowed)
 				return err
 			})
-			if refused := (*fdbpq.SourceError)(nil); !errors.As(err, &refused) {
+			if refused := (*source.Error)(nil); !errors.As(err, &refused) {
 				l.Errorf("%s: %v", object, err)
 			}
 		}
 		for _, step := range []struct {
 			object string
 			batch  int
-		}{{`{"remote":"edge","queue":"edge7.orders","link":"another"}`, fdbpq.MaxSourceBatch}, {`{"batch":7}`, 7}, {`{"link":"another"}`, 7}} {
+		}{{`{"remote":"edge","queue":"edge7.orders","link":"another"}`, source.MaxBatch}, {`{"batch":7}`, 7}, {`{"link":"another"}`, 7}} {
 			if batch := l.taker.source("jobs", "another", step.object).Config.Batch; batch != step.batch {
 				l.Errorf("with %s a batch has %d items, expected %d", step.object, batch, step.batch)
 			}
@@ -774,7 +776,7 @@ func TestLinkUnderCrashes(t *testing.T) {
 	eachLink(t, func(l *linked) {
 		r := rand.New(rand.NewPCG(randomSeed(l), 0))
 		type flight struct {
-			s     fdbpq.Source
+			s     source.Source
 			given link.Given
 		}
 		var pushed, taken []string
@@ -809,7 +811,7 @@ func TestLinkUnderCrashes(t *testing.T) {
 			case 6: // an answer that comes late
 				if len(answers) > 0 {
 					late := answers[r.IntN(len(answers))]
-					if _, err := l.takes(late.s, late.given); err != nil && !errors.Is(err, fdbpq.ErrSourceMoved) {
+					if _, err := l.takes(late.s, late.given); err != nil && !errors.Is(err, source.ErrMoved) {
 						l.Fatal(err)
 					}
 				}
@@ -926,10 +928,10 @@ func TestLinkHasOneSource(t *testing.T) {
 	eachLink(t, func(l *linked) {
 		for _, queue := range []string{"jobs", "others"} {
 			err := l.taker.fails(func(tx kv.Tx) error {
-				_, err := l.taker.Queue(queue).SetSource(tx, "another", []byte(edgeSource), allowed)
+				_, err := l.taker.sources.Set(tx, l.taker.Queue(queue), "another", []byte(edgeSource), allowed)
 				return err
 			})
-			if refused := (*fdbpq.SourceError)(nil); !errors.As(err, &refused) {
+			if refused := (*source.Error)(nil); !errors.As(err, &refused) {
 				l.Errorf("a second source of %s: %v", queue, err)
 			}
 		}
@@ -939,11 +941,11 @@ func TestLinkHasOneSource(t *testing.T) {
 		if _, err := l.takes(s, l.gives(ask)); err != nil {
 			l.Fatal(err)
 		}
-		l.taker.update(func(tx kv.Tx) error { return l.taker.Queue("jobs").DeleteSource(tx, "edge") })
+		l.taker.update(func(tx kv.Tx) error { return l.taker.sources.Delete(tx, l.taker.Queue("jobs"), "edge") })
 		l.taker.source("jobs", "edge", edgeSource)
 		_, ask = l.asks()
 		l.refuses(ask, link.TakerBehind)
-		l.accepts(fdbpq.StopTakerBehind) // a person has it come again
+		l.accepts(source.StopTakerBehind) // a person has it come again
 		l.giver.pushed("orders", 5, "c")
 		l.moves()
 		l.taker.expectPayloads("jobs", "a", "b", "a", "b", "c")
@@ -1021,7 +1023,7 @@ func TestLinkOfRestoredStores(t *testing.T) {
 					})
 					var refused *link.Error
 					if errors.As(err, &refused) {
-						l.accepts(fdbpq.StopReason(refused.Refusal))
+						l.accepts(source.StopReason(refused.Refusal))
 					} else if err != nil {
 						l.Fatal(err)
 					}
@@ -1135,7 +1137,7 @@ func TestTenantsShareLinksAndSources(t *testing.T) {
 				return err
 			},
 			"source": func(tx kv.Tx, queue, name string) error {
-				_, err := f.Queue(queue).SetSource(tx, name, []byte(ordersSource), allowed)
+				_, err := f.sources.Set(tx, f.Queue(queue), name, []byte(ordersSource), allowed)
 				return err
 			},
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/link"
+	"github.com/pqbridge/pqbridge/fdbpq/source"
 )
 
 // theTaker is the store that the links are for.
@@ -110,7 +111,7 @@ func setTakerOf(queue string) operation {
 	return operation{
 		name: "set taker " + queue,
 		run: func(p *process, tx kv.Tx) (outcome, error) {
-			s, err := p.queue(queue).SetSource(tx, "edge", []byte(takerSource), allowed)
+			s, err := source.New(p.store).Set(tx, p.queue(queue), "edge", []byte(takerSource), allowed)
 			return outcome{Batches: []batchView{{Number: int64(s.Position.Seq), ID: s.Position.Batch}}}, err
 		},
 		expect: func(m *model, _ moment, got outcome) outcome { return m.setTaker(queue, got) },
@@ -119,8 +120,10 @@ func setTakerOf(queue string) operation {
 
 func deleteTakerOf(queue string) operation {
 	return operation{
-		name:   "delete taker " + queue,
-		run:    func(p *process, tx kv.Tx) (outcome, error) { return outcome{}, p.queue(queue).DeleteSource(tx, "edge") },
+		name: "delete taker " + queue,
+		run: func(p *process, tx kv.Tx) (outcome, error) {
+			return outcome{}, source.New(p.store).Delete(tx, p.queue(queue), "edge")
+		},
 		expect: func(m *model, _ moment, _ outcome) outcome { return m.deleteTaker(queue) },
 	}
 }
@@ -129,8 +132,8 @@ func takeOf(queue string, b batchView) operation {
 	return operation{
 		name: fmt.Sprintf("take %s batch %d %s behind %s, %d items", queue, b.Number, b.ID, b.Before, len(b.items)),
 		run: func(p *process, tx kv.Tx) (outcome, error) {
-			q := p.queue(queue)
-			s, err := q.Source(tx, "edge")
+			q, sources := p.queue(queue), source.New(p.store)
+			s, err := sources.Get(tx, q, "edge")
 			if err != nil {
 				return outcome{}, err
 			}
@@ -138,13 +141,13 @@ func takeOf(queue string, b batchView) operation {
 			if !b.follows(int64(at.Seq), at.Batch, at.Next) {
 				return outcome{Reason: "moved"}, nil
 			}
-			var messages []fdbpq.SourceMessage
+			var messages []source.Message
 			for _, item := range b.items {
-				messages = append(messages, fdbpq.SourceMessage{Item: fdbpq.NewItem{
+				messages = append(messages, source.Message{Item: fdbpq.NewItem{
 					Payload: []byte(item.payload), Headers: []byte(item.headers), Priority: item.priority, HasPriority: true, Key: item.key,
 				}})
 			}
-			fed, err := q.Feed(tx, &s, at.OfBatch(b.ID, time.Unix(1, 0), messages))
+			fed, err := sources.Feed(tx, q, &s, at.OfBatch(b.ID, time.Unix(1, 0), messages), nil)
 			out := outcome{N: -1, Events: eventsOf(fed.Events)}
 			if fed.Blocked != nil {
 				out.N, out.Reason = fed.Position.Part, fdbpq.Reason(kindOf(fed.Blocked))

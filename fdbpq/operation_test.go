@@ -13,6 +13,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/link"
 	"github.com/pqbridge/pqbridge/fdbpq/schedule"
+	"github.com/pqbridge/pqbridge/fdbpq/source"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
@@ -64,7 +65,7 @@ func kindOf(err error) string {
 		return "no link"
 	case errors.Is(err, fdbpq.ErrHeld):
 		return "held"
-	case errors.Is(err, fdbpq.ErrNoSource):
+	case errors.Is(err, source.ErrNone):
 		return "no source"
 	case errors.As(err, &lost):
 		return "lost: " + string(lost.Reason)

@@ -11,49 +11,50 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/source"
 	"github.com/pqbridge/pqbridge/internal/fault"
 )
 
 const ordersSource = `{"remote":"hub","stream":"ORDERS"}`
 
-func allowed(fdbpq.SourceConfig) error { return nil }
+func allowed(source.Config) error { return nil }
 
 // source makes or changes a source.
-func (f *fixture) source(queue, name, object string) fdbpq.Source {
+func (f *fixture) source(queue, name, object string) source.Source {
 	f.Helper()
-	var made fdbpq.Source
+	var made source.Source
 	f.update(func(tx kv.Tx) (err error) {
-		made, err = f.Queue(queue).SetSource(tx, name, []byte(object), allowed)
+		made, err = f.sources.Set(tx, f.Queue(queue), name, []byte(object), allowed)
 		return err
 	})
 	return made
 }
 
 // found shows a source.
-func (f *fixture) found(queue, name string) (s fdbpq.Source) {
+func (f *fixture) found(queue, name string) (s source.Source) {
 	f.Helper()
 	f.view(func(r kv.Reader) (err error) {
-		s, err = f.Queue(queue).Source(r, name)
+		s, err = f.sources.Get(r, f.Queue(queue), name)
 		return err
 	})
 	return s
 }
 
 // feed feeds a queue from where a source was found, and returns what was done.
-func (f *fixture) feed(s fdbpq.Source, messages ...fdbpq.SourceMessage) (fed fdbpq.Fed) {
+func (f *fixture) feed(s source.Source, messages ...source.Message) (fed source.Fed) {
 	f.Helper()
 	f.update(func(tx kv.Tx) (err error) {
-		fed, err = f.Queue(s.Queue).Feed(tx, &s, messages)
+		fed, err = f.sources.Feed(tx, f.Queue(s.Queue), &s, messages, nil)
 		return err
 	})
 	return fed
 }
 
 // refeeds is feed that has to fail.
-func (f *fixture) refeeds(s fdbpq.Source, want error, messages ...fdbpq.SourceMessage) {
+func (f *fixture) refeeds(s source.Source, want error, messages ...source.Message) {
 	f.Helper()
 	err := f.fails(func(tx kv.Tx) error {
-		_, err := f.Queue(s.Queue).Feed(tx, &s, messages)
+		_, err := f.sources.Feed(tx, f.Queue(s.Queue), &s, messages, nil)
 		return err
 	})
 	if !errors.Is(err, want) {
@@ -61,14 +62,14 @@ func (f *fixture) refeeds(s fdbpq.Source, want error, messages ...fdbpq.SourceMe
 	}
 }
 
-func message(seq uint64) fdbpq.SourceMessage {
-	return fdbpq.SourceMessage{
-		SourceMark: fdbpq.SourceMark{Seq: seq, Time: int64(seq), Subject: seq, Content: uint32(seq)},
-		Item:       fdbpq.NewItem{Payload: fmt.Append(nil, seq)},
+func message(seq uint64) source.Message {
+	return source.Message{
+		Mark: source.Mark{Seq: seq, Time: int64(seq), Subject: seq, Content: uint32(seq)},
+		Item: fdbpq.NewItem{Payload: fmt.Append(nil, seq)},
 	}
 }
 
-func messages(from, to uint64) (all []fdbpq.SourceMessage) {
+func messages(from, to uint64) (all []source.Message) {
 	for seq := from; seq <= to; seq++ {
 		all = append(all, message(seq))
 	}
@@ -109,7 +110,7 @@ func TestSourceMovesWithItsItems(t *testing.T) {
 		if fed.Done != 3 || fed.Pushed != 3 || fed.Position.Seq != 3 || !fed.Position.Exact {
 			t.Errorf("fed: %+v", fed)
 		}
-		f.refeeds(s, fdbpq.ErrSourceMoved, messages(1, 3)...)
+		f.refeeds(s, source.ErrMoved, messages(1, 3)...)
 		s = f.found("jobs", "orders")
 		if s.Position != fed.Position || s.Position.Delivered != 3 {
 			t.Errorf("position is %+v, expected %+v", s.Position, fed.Position)
@@ -129,7 +130,7 @@ func TestSourceFeedsWithinAWork(t *testing.T) {
 			if _, err := q.Push(tx, fdbpq.NewItem{Payload: []byte("before")}); err != nil {
 				return err
 			}
-			fed, err := q.Feed(tx, &s, messages(1, 2))
+			fed, err := f.sources.Feed(tx, q, &s, messages(1, 2), nil)
 			if err != nil {
 				return err
 			}
@@ -137,7 +138,7 @@ func TestSourceFeedsWithinAWork(t *testing.T) {
 				return err
 			}
 			s.Position = fed.Position
-			if fed, err = q.Feed(tx, &s, messages(3, 4)); fed.Done != 0 || !errors.Is(fed.Blocked, fdbpq.ErrFull) {
+			if fed, err = f.sources.Feed(tx, q, &s, messages(3, 4), nil); fed.Done != 0 || !errors.Is(fed.Blocked, fdbpq.ErrFull) {
 				t.Errorf("fed: %+v", fed)
 			}
 			return err
@@ -154,14 +155,14 @@ func TestSourceOfTwoRunnersIsPushedOnce(t *testing.T) {
 		f.hook = func(at fault.Point) {
 			if at == fault.BeforeCommit && !rival {
 				rival = true
-				other := &fixture{TB: f.TB, Store: f.Store}
+				other := &fixture{TB: f.TB, Store: f.Store, sources: f.sources}
 				other.update(func(tx kv.Tx) error {
-					_, err := other.Queue("jobs").Feed(tx, &s, messages(1, 2))
+					_, err := other.sources.Feed(tx, other.Queue("jobs"), &s, messages(1, 2), nil)
 					return err
 				})
 			}
 		}
-		f.refeeds(s, fdbpq.ErrSourceMoved, messages(1, 3)...)
+		f.refeeds(s, source.ErrMoved, messages(1, 3)...)
 		f.hook = nil
 		f.expectPayloads("jobs", "1", "2")
 	})
@@ -172,14 +173,14 @@ func TestChangedSourceRefusesWhatWasFetchedBefore(t *testing.T) {
 	eachSource(t, func(f *fixture) {
 		s := f.source("jobs", "orders", ordersSource)
 		f.source("jobs", "orders", `{"map":{"priority":{"header":"Prio","default":3}}}`)
-		f.refeeds(s, fdbpq.ErrSourceMoved, message(1))
+		f.refeeds(s, source.ErrMoved, message(1))
 		s = f.found("jobs", "orders")
 		if v := s.Config.Map["priority"]; v.Header != "Prio" || v.Default != "3" {
 			t.Errorf("map is %+v", s.Config.Map)
 		}
-		f.update(func(tx kv.Tx) error { _, err := f.Queue("jobs").PauseSource(tx, "orders"); return err })
-		f.refeeds(s, fdbpq.ErrSourceMoved, message(1))
-		if s = f.found("jobs", "orders"); s.State != fdbpq.SourcePaused {
+		f.update(func(tx kv.Tx) error { _, err := f.sources.Pause(tx, f.Queue("jobs"), "orders"); return err })
+		f.refeeds(s, source.ErrMoved, message(1))
+		if s = f.found("jobs", "orders"); s.State != source.StatePaused {
 			t.Errorf("state is %s", s.State)
 		}
 	})
@@ -190,16 +191,16 @@ func TestSourceOfAnEarlierQueueFeedsNothing(t *testing.T) {
 	eachSource(t, func(f *fixture) {
 		s := f.source("jobs", "orders", ordersSource)
 		f.update(func(tx kv.Tx) error { _, err := f.Queue("jobs").Delete(tx); return err })
-		f.refeeds(s, fdbpq.ErrNoSource, message(1))
+		f.refeeds(s, source.ErrNone, message(1))
 		f.source("jobs", "orders", ordersSource)
-		f.refeeds(s, fdbpq.ErrNoSource, message(1))
+		f.refeeds(s, source.ErrNone, message(1))
 		f.feed(f.found("jobs", "orders"), message(7))
 		f.update(func(tx kv.Tx) error { _, err := f.Queue("jobs").Purge(tx); return err })
 		if s = f.found("jobs", "orders"); s.Position.Seq != 7 {
 			t.Errorf("a purge has left the source at %d", s.Position.Seq)
 		}
-		f.update(func(tx kv.Tx) error { return f.Queue("jobs").DeleteSource(tx, "orders") })
-		f.refeeds(s, fdbpq.ErrNoSource, message(8))
+		f.update(func(tx kv.Tx) error { return f.sources.Delete(tx, f.Queue("jobs"), "orders") })
+		f.refeeds(s, source.ErrNone, message(8))
 	})
 }
 
@@ -223,7 +224,7 @@ func TestSourceOfAFullQueue(t *testing.T) {
 		bad := message(6)
 		bad.Refused = errors.New("bad")
 		f.update(func(tx kv.Tx) (err error) {
-			fed, err = f.Queue("jobs").Full(full).Feed(tx, &s, []fdbpq.SourceMessage{bad})
+			fed, err = f.sources.Feed(tx, f.Queue("jobs"), &s, []source.Message{bad}, full)
 			return err
 		})
 		if fed.Blocked != full || fed.Done != 0 || fed.Poisoned != 0 {
@@ -260,14 +261,14 @@ func TestSourceBuriesPoison(t *testing.T) {
 func TestSourceCountsWhatIsMissing(t *testing.T) {
 	eachSource(t, func(f *fixture) {
 		s := f.source("jobs", "orders", ordersSource)
-		all := []fdbpq.SourceMessage{message(3), message(4), message(9)}
+		all := []source.Message{message(3), message(4), message(9)}
 		all[0].Missed, all[2].Missed = 2, 4
 		all[2].Item.Payload = make([]byte, fdbpq.MaxContent+1)
 		fed := f.feed(s, all...)
 		if p := fed.Position; fed.Done != 2 || fed.Skipped != 6 || p.Skipped != 6 || p.Seq != 8 || p.Stop.At.Seq != 9 {
 			t.Errorf("fed: %+v", fed)
 		}
-		f.resumeSource("jobs", "orders", fdbpq.SourceResume{Skip: true})
+		f.resumeSource("jobs", "orders", source.Resume{Skip: true})
 		if p := f.found("jobs", "orders").Position; p.Seq != 9 || p.Skipped != 6 || p.Poisoned != 1 {
 			t.Errorf("position is %+v", p)
 		}
@@ -281,22 +282,22 @@ func TestSourceStopsAtWhatIsTooLarge(t *testing.T) {
 		all := messages(1, 3)
 		all[1].Item.Payload = make([]byte, fdbpq.MaxContent+1)
 		fed := f.feed(s, all...)
-		if fed.Done != 1 || fed.Position.Stop.Reason != fdbpq.StopPoisoned || fed.Position.Stop.At.Seq != 2 || fed.Position.Seq != 1 {
+		if fed.Done != 1 || fed.Position.Stop.Reason != source.StopPoisoned || fed.Position.Stop.At.Seq != 2 || fed.Position.Seq != 1 {
 			t.Errorf("fed: %+v", fed)
 		}
 		s = f.found("jobs", "orders")
-		if s.State != fdbpq.SourceStopped {
+		if s.State != source.StateStopped {
 			t.Errorf("state is %s", s.State)
 		}
-		f.refeeds(s, fdbpq.ErrSourceMoved, message(3))
-		var refused *fdbpq.SourceError
+		f.refeeds(s, source.ErrMoved, message(3))
+		var refused *source.Error
 		if err := f.fails(func(tx kv.Tx) error {
-			_, err := f.Queue("jobs").ResumeSource(tx, "orders", fdbpq.SourceResume{})
+			_, err := f.sources.Resume(tx, f.Queue("jobs"), "orders", source.Resume{})
 			return err
 		}); !errors.As(err, &refused) {
 			t.Errorf("resume without a word: %v", err)
 		}
-		f.resumeSource("jobs", "orders", fdbpq.SourceResume{Skip: true})
+		f.resumeSource("jobs", "orders", source.Resume{Skip: true})
 		s = f.found("jobs", "orders")
 		if s.Position.Seq != 2 || s.Position.Content != 2 || s.Position.Poisoned != 1 {
 			t.Errorf("position is %+v", s.Position)
@@ -306,10 +307,10 @@ func TestSourceStopsAtWhatIsTooLarge(t *testing.T) {
 	})
 }
 
-func (f *fixture) resumeSource(queue, name string, from fdbpq.SourceResume) {
+func (f *fixture) resumeSource(queue, name string, from source.Resume) {
 	f.Helper()
 	f.update(func(tx kv.Tx) error {
-		_, err := f.Queue(queue).ResumeSource(tx, name, from)
+		_, err := f.sources.Resume(tx, f.Queue(queue), name, from)
 		return err
 	})
 }
@@ -318,22 +319,22 @@ func (f *fixture) resumeSource(queue, name string, from fdbpq.SourceResume) {
 // of the stream, whatever its position.
 func TestSourceAccepts(t *testing.T) {
 	eachSource(t, func(f *fixture) {
-		first := fdbpq.SourceStart{Word: fdbpq.StartFirst}
+		first := source.Start{Word: source.StartFirst}
 		younger := time.Unix(0, 10).UTC() // than message 9
 		for _, c := range []struct {
-			reason fdbpq.StopReason
+			reason source.StopReason
 			mode   string
 			end    uint64 // of the stream when it was noticed
 			seq    uint64
-			from   fdbpq.SourceStart
+			from   source.Start
 		}{
-			{fdbpq.StopReplaced, "copy", 4, 0, first},
-			{fdbpq.StopBehind, "copy", 4, 4, fdbpq.SourceStart{Time: &younger}},
-			{fdbpq.StopDiverged, "copy", 20, 9, fdbpq.SourceStart{Time: &younger}},
-			{fdbpq.StopReplaced, "take", 4, 0, first},
-			{fdbpq.StopBehind, "take", 4, 0, first},
-			{fdbpq.StopDiverged, "take", 20, 0, first},
-			{fdbpq.StopConsumer, "take", 20, 9, first},
+			{source.StopReplaced, "copy", 4, 0, first},
+			{source.StopBehind, "copy", 4, 4, source.Start{Time: &younger}},
+			{source.StopDiverged, "copy", 20, 9, source.Start{Time: &younger}},
+			{source.StopReplaced, "take", 4, 0, first},
+			{source.StopBehind, "take", 4, 0, first},
+			{source.StopDiverged, "take", 20, 0, first},
+			{source.StopConsumer, "take", 20, 9, first},
 		} {
 			queue := fmt.Sprint(c.reason, c.mode)
 			s := f.source(queue, "orders", `{"remote":"hub","stream":"ORDERS","mode":"`+c.mode+`"}`)
@@ -343,9 +344,9 @@ func TestSourceAccepts(t *testing.T) {
 			f.feed(f.found(queue, "orders"), message(9))
 			s = f.found(queue, "orders")
 			to = s.Position
-			to.Stop = fdbpq.SourceStop{Reason: c.reason, At: fdbpq.SourceMark{Seq: c.end}}
+			to.Stop = source.Stop{Reason: c.reason, At: source.Mark{Seq: c.end}}
 			f.moveSource(s, to)
-			f.resumeSource(queue, "orders", fdbpq.SourceResume{Accept: true})
+			f.resumeSource(queue, "orders", source.Resume{Accept: true})
 			f.source(queue, "orders", `{"batch":7}`) // which moves nothing
 			s = f.found(queue, "orders")
 			if p := s.Position; p.Seq != c.seq || p.Created != 0 || p.Consumer != 0 || p.Stop.Reason != "" || !reflect.DeepEqual(s.StartsAt(), c.from) {
@@ -355,26 +356,26 @@ func TestSourceAccepts(t *testing.T) {
 	})
 }
 
-func (f *fixture) moveSource(s fdbpq.Source, to fdbpq.SourcePosition) {
+func (f *fixture) moveSource(s source.Source, to source.Position) {
 	f.Helper()
-	f.update(func(tx kv.Tx) error { return f.Queue(s.Queue).MoveSource(tx, &s, to) })
+	f.update(func(tx kv.Tx) error { return f.sources.Move(tx, &s, to) })
 }
 
 // One bridge runs a source at a time. Another one may when it has said nothing for the term.
 func TestSourceHasOneRunner(t *testing.T) {
 	eachSource(t, func(f *fixture) {
 		s := f.source("jobs", "orders", ordersSource)
-		if s.State != fdbpq.SourceStarts {
+		if s.State != source.StateStarting {
 			t.Errorf("state is %s", s.State)
 		}
-		f.clock.advance(fdbpq.SourceTerm)
-		if s := f.found("jobs", "orders"); s.State != fdbpq.SourceNoRunner {
+		f.clock.advance(source.Term)
+		if s := f.found("jobs", "orders"); s.State != source.StateNoRunner {
 			t.Errorf("when nobody has run it for a while, state is %s", s.State)
 		}
 		alone := false
 		run := func(runner string) (is bool) {
 			f.update(func(tx kv.Tx) (err error) {
-				is, err = f.Queue("jobs").RunSource(tx, &s, fdbpq.SourceRun{Runner: runner, Last: 12}, alone)
+				is, err = f.sources.Run(tx, &s, source.Run{Runner: runner, Last: 12}, alone)
 				return err
 			})
 			return is
@@ -382,38 +383,38 @@ func TestSourceHasOneRunner(t *testing.T) {
 		if !run("a") || run("b") || !run("a") {
 			t.Error("two run it, or none")
 		}
-		if s := f.found("jobs", "orders"); s.State != fdbpq.SourceStarts || s.Run.Last != 12 {
+		if s := f.found("jobs", "orders"); s.State != source.StateStarting || s.Run.Last != 12 {
 			t.Errorf("%s, %+v", s.State, s.Run)
 		}
-		f.clock.advance(fdbpq.SourceTerm)
+		f.clock.advance(source.Term)
 		if !run("b") || run("a") {
 			t.Error("the term of the first one has not ended")
 		}
-		f.update(func(tx kv.Tx) error { return f.Queue("jobs").LeaveSource(tx, &s, "b") })
+		f.update(func(tx kv.Tx) error { return f.sources.Leave(tx, &s, "b") })
 		if !run("a") {
 			t.Error("the second one has left, and still runs it")
 		}
 		if alone = true; !run("c") {
 			t.Error("a bridge that has the store for itself waits for one that is gone")
 		}
-		f.clock.advance(fdbpq.SourceTermAlone / 2)
-		if s := f.found("jobs", "orders"); s.State == fdbpq.SourceNoRunner {
+		f.clock.advance(source.TermAlone / 2)
+		if s := f.found("jobs", "orders"); s.State == source.StateNoRunner {
 			t.Error("the word of a bridge that has the store for itself holds no longer than that of another one")
 		}
 		// Many at once: what one does not get, and what is gone, keeps it from no other one.
-		f.update(func(tx kv.Tx) error { return f.Queue("jobs").LeaveSource(tx, &s, "c") })
-		all := []fdbpq.Source{f.source("jobs", "taken", ordersSource), s, f.source("jobs", "gone", ordersSource), f.source("mail", "orders", ordersSource)}
-		claims := make([]fdbpq.SourceClaim, len(all))
+		f.update(func(tx kv.Tx) error { return f.sources.Leave(tx, &s, "c") })
+		all := []source.Source{f.source("jobs", "taken", ordersSource), s, f.source("jobs", "gone", ordersSource), f.source("mail", "orders", ordersSource)}
+		claims := make([]source.Claim, len(all))
 		for i := range all {
-			claims[i] = fdbpq.SourceClaim{Source: &all[i], Run: fdbpq.SourceRun{Runner: "e"}}
+			claims[i] = source.Claim{Source: &all[i], Run: source.Run{Runner: "e"}}
 		}
 		f.update(func(tx kv.Tx) error {
-			_, err := f.Queue("jobs").RunSource(tx, &all[0], fdbpq.SourceRun{Runner: "d"}, false)
-			return errors.Join(err, f.Queue("jobs").DeleteSource(tx, "gone"))
+			_, err := f.sources.Run(tx, &all[0], source.Run{Runner: "d"}, false)
+			return errors.Join(err, f.sources.Delete(tx, f.Queue("jobs"), "gone"))
 		})
 		var mine []bool
 		f.update(func(tx kv.Tx) (err error) {
-			mine, err = f.RunSources(tx, claims, false)
+			mine, err = f.sources.RunMany(tx, claims, false)
 			return err
 		})
 		if !slices.Equal(mine, []bool{false, true, false, true}) {
@@ -431,9 +432,9 @@ func TestSourceFields(t *testing.T) {
 			`{"remote":"hub","stream":"A","filter":["a..b"]}`, `{"remote":"hub","stream":"A","filter":["a.>","a.b"]}`, `{"remote":"hub","stream":"A","filter":["a.*","*.b"]}`, `{"remote":"hub","stream":"A","map":{"colour":"red"}}`, `{"remote":"hub","stream":"A","map":{"key":{}}}`,
 			`{"remote":"hub","stream":"A","map":{"key":{"header":"A","token":1}}}`, `{"remote":"hub","stream":"A","map":{"key":""}}`, `{"remote":"hub","stream":"A","paused":null}`,
 		} {
-			var refused *fdbpq.SourceError
+			var refused *source.Error
 			err := f.fails(func(tx kv.Tx) error {
-				_, err := f.Queue("jobs").SetSource(tx, "orders", []byte(object), allowed)
+				_, err := f.sources.Set(tx, f.Queue("jobs"), "orders", []byte(object), allowed)
 				return err
 			})
 			if !errors.As(err, &refused) {
@@ -446,14 +447,14 @@ func TestSourceFields(t *testing.T) {
 			t.Errorf("the source is %+v", s)
 		}
 		if err := f.fails(func(tx kv.Tx) error {
-			_, err := f.Queue("jobs").SetSource(tx, "orders", []byte(`{"stream":"B"}`), allowed)
+			_, err := f.sources.Set(tx, f.Queue("jobs"), "orders", []byte(`{"stream":"B"}`), allowed)
 			return err
 		}); !strings.Contains(err.Error(), "cannot be changed") {
 			t.Errorf("another stream: %v", err)
 		}
 		no := errors.New("no")
 		if err := f.fails(func(tx kv.Tx) error {
-			_, err := f.Queue("jobs").SetSource(tx, "other", []byte(ordersSource), func(fdbpq.SourceConfig) error { return no })
+			_, err := f.sources.Set(tx, f.Queue("jobs"), "other", []byte(ordersSource), func(source.Config) error { return no })
 			return err
 		}); !errors.Is(err, no) {
 			t.Errorf("a source that is not allowed: %v", err)
@@ -464,26 +465,26 @@ func TestSourceFields(t *testing.T) {
 func TestSourcesAreBounded(t *testing.T) {
 	eachSource(t, func(f *fixture) {
 		f.update(func(tx kv.Tx) error {
-			for i := range fdbpq.MaxSources {
-				if _, err := f.Queue("jobs").SetSource(tx, fmt.Sprintf("s%03d", i), []byte(ordersSource), allowed); err != nil {
+			for i := range source.MaxCount {
+				if _, err := f.sources.Set(tx, f.Queue("jobs"), fmt.Sprintf("s%03d", i), []byte(ordersSource), allowed); err != nil {
 					return err
 				}
 			}
 			return nil
 		})
 		if err := f.fails(func(tx kv.Tx) error {
-			_, err := f.Queue("jobs").SetSource(tx, "more", []byte(ordersSource), allowed)
+			_, err := f.sources.Set(tx, f.Queue("jobs"), "more", []byte(ordersSource), allowed)
 			return err
-		}); !errors.Is(err, fdbpq.ErrSources) {
+		}); !errors.Is(err, source.ErrTooMany) {
 			t.Errorf("one source too many: %v", err)
 		}
 		f.view(func(r kv.Reader) error {
-			page, err := f.Queue("jobs").Sources(r, "s097", 10)
+			page, err := f.sources.List(r, f.Queue("jobs"), "s097", 10)
 			if err != nil || len(page) != 2 || page[0].Name != "s098" {
 				t.Errorf("page: %+v, %v", page, err)
 			}
-			all, err := f.AllSources(r)
-			if err != nil || len(all) != fdbpq.MaxSources {
+			all, err := f.sources.All(r)
+			if err != nil || len(all) != source.MaxCount {
 				t.Errorf("%d sources in all, %v", len(all), err)
 			}
 			return nil

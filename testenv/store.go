@@ -10,6 +10,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/link"
 	"github.com/pqbridge/pqbridge/fdbpq/schedule"
+	"github.com/pqbridge/pqbridge/fdbpq/source"
 )
 
 // Store returns an empty store on the first engine. Like every store from this
@@ -39,7 +40,7 @@ func check(t testing.TB, store *fdbpq.Store) {
 	t.Helper()
 	ctx, cancel := background()
 	defer cancel()
-	for _, check := range []func(context.Context) ([]string, error){store.Check, schedule.New(store).Check, link.New(store).Check} {
+	for _, check := range []func(context.Context) ([]string, error){store.Check, schedule.New(store).Check, link.New(store).Check, source.New(store).Check} {
 		problems, err := check(ctx)
 		if err != nil && !errors.Is(err, kv.ErrClosed) {
 			t.Errorf("check the store: %v", err)

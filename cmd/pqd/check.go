@@ -13,6 +13,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 	"github.com/pqbridge/pqbridge/fdbpq/link"
 	"github.com/pqbridge/pqbridge/fdbpq/schedule"
+	"github.com/pqbridge/pqbridge/fdbpq/source"
 )
 
 // check looks for damage in a store that no process has open, such as a copy.
@@ -35,7 +36,7 @@ func check(ctx context.Context, s settings.Settings, log *slog.Logger, stdout io
 		return err
 	}
 	var problems []string
-	for _, check := range []func(context.Context) ([]string, error){store.Check, schedule.New(store).Check, link.New(store).Check} {
+	for _, check := range []func(context.Context) ([]string, error){store.Check, schedule.New(store).Check, link.New(store).Check, source.New(store).Check} {
 		more, err := check(ctx)
 		if err != nil {
 			return adviseDamage(err, s)

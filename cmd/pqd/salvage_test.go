@@ -20,6 +20,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 	"github.com/pqbridge/pqbridge/fdbpq/link"
 	"github.com/pqbridge/pqbridge/fdbpq/schedule"
+	"github.com/pqbridge/pqbridge/fdbpq/source"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
@@ -167,7 +168,7 @@ func fillStore(t *testing.T, dir string) {
 			return err
 		},
 		func(tx kv.Tx) error {
-			_, err := store.Queue("jobs").SetSource(tx, "orders", []byte(`{"remote":"hub","stream":"ORDERS","paused":true}`), func(fdbpq.SourceConfig) error { return nil })
+			_, err := source.New(store).Set(tx, store.Queue("jobs"), "orders", []byte(`{"remote":"hub","stream":"ORDERS","paused":true}`), func(source.Config) error { return nil })
 			return err
 		},
 		func(tx kv.Tx) error {

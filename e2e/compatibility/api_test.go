@@ -32,6 +32,7 @@ var apiPackages = []string{
 	"fdbpq/link",
 	"fdbpq/recipe",
 	"fdbpq/schedule",
+	"fdbpq/source",
 	"protocol",
 	"subjects",
 }

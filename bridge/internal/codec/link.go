@@ -12,6 +12,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/link"
+	"github.com/pqbridge/pqbridge/fdbpq/source"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -129,14 +130,14 @@ func AppendGiven(b, lines []byte, item *fdbpq.Item, now time.Duration) (body, me
 type LinkBatch struct {
 	Number uint64
 	Before string // the id of the batch before it
-	fdbpq.BatchPart
+	source.BatchPart
 	Giver   string // the id of its store
 	Pending uint64 // items that are ready there
-	Items   []fdbpq.SourceMessage
+	Items   []source.Message
 }
 
-// ReadLinkBatch reads an answer of a link to a source of a queue.
-func (w *Wire) ReadLinkBatch(queue, source string, m *nats.Msg) (b LinkBatch, err error) {
+// ReadLinkBatch reads an answer of a link to the source of a queue with a name.
+func (w *Wire) ReadLinkBatch(queue, name string, m *nats.Msg) (b LinkBatch, err error) {
 	words := strings.Split(m.Header.Get(protocol.HeaderLinkBatch), " ")
 	n, errN := strconv.Atoi(m.Header.Get(protocol.HeaderBundle))
 	if len(words) == 3 {
@@ -164,10 +165,10 @@ func (w *Wire) ReadLinkBatch(queue, source string, m *nats.Msg) (b LinkBatch, er
 			return b, err
 		}
 		if f := lines.read(headers); f != nil {
-			b.Items = append(b.Items, fdbpq.SourceMessage{Large: f})
+			b.Items = append(b.Items, source.Message{Large: f})
 			continue
 		}
-		b.Items = append(b.Items, w.readTaken(queue, source, lines.header, payload))
+		b.Items = append(b.Items, w.readTaken(queue, name, lines.header, payload))
 	}
 	if len(rest) > 0 {
 		return b, fmt.Errorf("%d bytes follow the %d items of a batch", len(rest), n)
@@ -176,7 +177,7 @@ func (w *Wire) ReadLinkBatch(queue, source string, m *nats.Msg) (b LinkBatch, er
 }
 
 // readTaken makes an item from one that a link has given.
-func (w *Wire) readTaken(queue, source string, header nats.Header, payload []byte) (read fdbpq.SourceMessage) {
+func (w *Wire) readTaken(queue, name string, header nats.Header, payload []byte) (read source.Message) {
 	read.Item.Payload = payload
 	h := itemHeaders{Wire: w, subject: &subjects.Subject{Queue: queue, Verb: subjects.Push}, item: &read.Item}
 	t := taken{&read.Item, 0}
@@ -192,7 +193,7 @@ func (w *Wire) readTaken(queue, source string, header nats.Header, payload []byt
 	}
 	refuse(t.foreign(header))
 	bytes, lines := len(read.Item.Headers), t.lines
-	refuse(t.own(protocol.HeaderSource, source))
+	refuse(t.own(protocol.HeaderSource, name))
 	refuse(t.own(protocol.HeaderSourceID, header.Get(protocol.HeaderID)))
 	if t.tooLarge(w) != nil { // the largest item of a giver with the same limits comes without these headers
 		read.Item.Headers, t.lines = read.Item.Headers[:bytes], lines

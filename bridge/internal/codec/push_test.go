@@ -13,6 +13,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/source"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -124,7 +125,7 @@ func TestMappedHeaders(t *testing.T) {
 			mapped = append(mapped, h.Word)
 		}
 	}
-	if !slices.Equal(mapped, fdbpq.SourceFields) {
-		t.Errorf("the map of a source has the fields %v in package fdbpq, and %v in protocol/pushheaders.go: expected the same in the same order", fdbpq.SourceFields, mapped)
+	if !slices.Equal(mapped, source.Fields) {
+		t.Errorf("the map of a source has the fields %v in package source, and %v in protocol/pushheaders.go: expected the same in the same order", source.Fields, mapped)
 	}
 }

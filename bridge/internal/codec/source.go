@@ -13,6 +13,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/source"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -28,7 +29,7 @@ type Sourced struct {
 // sourced is a value of the items.
 type sourced struct {
 	header string // as in a push
-	of     fdbpq.SourceValue
+	of     source.Value
 }
 
 // mapped are the headers of a push for the fields of a source's map.
@@ -44,9 +45,9 @@ var mapped = func() map[string]string {
 
 // Sourced returns a maker of items for a source of a queue. Constant values in the definition have to be values
 // that a push may have.
-func (w *Wire) Sourced(queue, name string, values map[string]fdbpq.SourceValue) (*Sourced, *failure.Failure) {
+func (w *Wire) Sourced(queue, name string, values map[string]source.Value) (*Sourced, *failure.Failure) {
 	s := &Sourced{wire: w, subject: subjects.Subject{Queue: queue, Verb: subjects.Push}, name: name}
-	for _, field := range fdbpq.SourceFields { // in their order
+	for _, field := range source.Fields { // in their order
 		value, is := values[field]
 		if !is {
 			continue
@@ -68,10 +69,10 @@ func (w *Wire) Sourced(queue, name string, values map[string]fdbpq.SourceValue) 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // SourceMark is the mark of a message that a source keeps.
-func SourceMark(seq uint64, at time.Time, subject string, payload []byte) fdbpq.SourceMark {
+func SourceMark(seq uint64, at time.Time, subject string, payload []byte) source.Mark {
 	hash := fnv.New64a()
 	hash.Write([]byte(subject))
-	return fdbpq.SourceMark{Seq: seq, Time: at.UnixNano(), Subject: hash.Sum64(), Content: crc32.Checksum(payload, castagnoli)}
+	return source.Mark{Seq: seq, Time: at.UnixNano(), Subject: hash.Sum64(), Content: crc32.Checksum(payload, castagnoli)}
 }
 
 // Headers by which the server acts on a message.
@@ -81,8 +82,8 @@ const (
 )
 
 // Read makes an item from a message. The publisher decides only the properties that the source maps.
-func (s *Sourced) Read(m *nats.Msg, seq uint64, at time.Time) fdbpq.SourceMessage {
-	read := fdbpq.SourceMessage{SourceMark: SourceMark(seq, at, m.Subject, m.Data)}
+func (s *Sourced) Read(m *nats.Msg, seq uint64, at time.Time) source.Message {
+	read := source.Message{Mark: SourceMark(seq, at, m.Subject, m.Data)}
 	if m.Header[headerServerSchedule] != nil || m.Header[headerMarker] != nil {
 		read.None = true
 		return read
@@ -190,7 +191,7 @@ func token(subject string, n int) (token string) {
 }
 
 // ReadSourceResume reads where a source goes on.
-func ReadSourceResume(m *nats.Msg, verb string) (from fdbpq.SourceResume, f *failure.Failure) {
+func ReadSourceResume(m *nats.Msg, verb string) (from source.Resume, f *failure.Failure) {
 	fields := 0
 	f = ReadOptions(m, verb, "from_seq, from_time, skip, accept", func(name string, value any) (known bool, f *failure.Failure) {
 		fields++
@@ -228,7 +229,7 @@ func readTrue(what string, value any) (bool, *failure.Failure) {
 }
 
 // Source is a source in the form of an answer.
-func Source(s *fdbpq.Source) (protocol.Source, error) {
+func Source(s *source.Source) (protocol.Source, error) {
 	p := &s.Position
 	shown := protocol.Source{
 		Name: s.Name, Remote: s.Config.Remote, Stream: s.Config.Stream, Queue: s.Config.Queue,
@@ -240,13 +241,13 @@ func Source(s *fdbpq.Source) (protocol.Source, error) {
 		shown.Time = time.Unix(0, p.Time).UTC()
 	}
 	switch s.State {
-	case fdbpq.SourceStopped:
+	case source.StateStopped:
 		shown.Reason = string(p.Stop.Reason) + ": " + p.Stop.Text
-	case fdbpq.SourceBlocked:
+	case source.StateBlocked:
 		shown.Reason = "the queue or the store is full"
-	case fdbpq.SourceFails:
+	case source.StateFailing:
 		shown.Reason = s.Run.Problem
-	case fdbpq.SourceNoRunner:
+	case source.StateNoRunner:
 		shown.Reason, shown.Runner = "no pqd has said that it runs it: see PQ_REMOTES of each", ""
 	}
 	if since := s.Since(); since != 0 {

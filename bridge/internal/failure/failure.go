@@ -12,6 +12,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/link"
 	"github.com/pqbridge/pqbridge/fdbpq/schedule"
+	"github.com/pqbridge/pqbridge/fdbpq/source"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -150,14 +151,14 @@ func Explain(err error) *Failure {
 	var lost *fdbpq.LostError
 	var config *fdbpq.ConfigError
 	var timetable *schedule.Error
-	var source *fdbpq.SourceError
+	var feed *source.Error
 	var refused *link.Error
 	switch {
 	case errors.As(err, &f):
 		return f
 	case errors.As(err, &lost):
 		return &Failure{Code: 410, Text: lost.Error(), Reason: protocol.Reason(lost.Reason)}
-	case errors.As(err, &config), errors.As(err, &timetable), errors.As(err, &source):
+	case errors.As(err, &config), errors.As(err, &timetable), errors.As(err, &feed):
 		return BadRequest(err)
 	case errors.As(err, &refused):
 		return ofLink(refused)
@@ -167,7 +168,7 @@ func Explain(err error) *Failure {
 		return &Failure{Code: 429, Text: err.Error(), Reason: protocol.ReasonLinks}
 	case errors.Is(err, schedule.ErrTooMany):
 		return &Failure{Code: 429, Text: err.Error(), Reason: protocol.ReasonSchedules}
-	case errors.Is(err, fdbpq.ErrSources):
+	case errors.Is(err, source.ErrTooMany):
 		return &Failure{Code: 429, Text: err.Error(), Reason: protocol.ReasonSources}
 	case errors.Is(err, fdbpq.ErrOccupied):
 		return &Failure{Code: 409, Text: err.Error(), Description: protocol.DescriptionOccupied, Reason: protocol.ReasonOccupied}

@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
-	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/source"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
@@ -86,7 +86,7 @@ func (s *stream) info(ctx context.Context) (info jetstream.StreamInfo, err error
 
 // mark is the mark that a source would keep of a message of the stream; there says that the stream has the message.
 // Unlike other questions, a leader without a quorum answers this one only for a short time.
-func (s *stream) mark(ctx context.Context, seq uint64) (mark fdbpq.SourceMark, there bool, err error) {
+func (s *stream) mark(ctx context.Context, seq uint64) (mark source.Mark, there bool, err error) {
 	var answer struct {
 		Message struct {
 			Subject string    `json:"subject"`

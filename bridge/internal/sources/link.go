@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
-	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/source"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
@@ -35,7 +35,7 @@ func (a *attempt) fromLink(ctx context.Context, nc *nats.Conn) error {
 		}
 		stop, nothing, err := readRefusal(answer)
 		if giver, known := answer.Header.Get(protocol.HeaderLinkGiver), a.source.Position.Giver; err == nil && giver != "" && known != "" && giver != known {
-			stop = fdbpq.SourceStop{Reason: fdbpq.StopGiverReplaced, Text: fmt.Sprintf("the store %s answers, and %s did before", giver, known)}
+			stop = source.Stop{Reason: source.StopGiverReplaced, Text: fmt.Sprintf("the store %s answers, and %s did before", giver, known)}
 		}
 		switch {
 		case err != nil:
@@ -111,13 +111,13 @@ func (a *attempt) askLink(ctx context.Context, nc *nats.Conn) (*nats.Msg, error)
 }
 
 // readRefusal reads a link's refusal: there is nothing now, or the source has to stop.
-func readRefusal(m *nats.Msg) (stop fdbpq.SourceStop, nothing bool, err error) {
+func readRefusal(m *nats.Msg) (stop source.Stop, nothing bool, err error) {
 	reason, text := m.Header.Get(protocol.HeaderReason), m.Header.Get(micro.ErrorHeader)
 	switch code := codeOf(m); {
 	case code == "":
 		return stop, false, nil
 	case reason == string(protocol.ReasonGiverBehind), reason == string(protocol.ReasonTakerBehind):
-		return fdbpq.SourceStop{Reason: fdbpq.StopReason(reason), Text: text}, false, nil
+		return source.Stop{Reason: source.StopReason(reason), Text: text}, false, nil
 	case code == fmt.Sprint(http.StatusRequestTimeout), code == fmt.Sprint(http.StatusNotFound) && reason != string(protocol.ReasonUnknown):
 		return stop, true, nil
 	default:
@@ -131,7 +131,7 @@ func codeOf(m *nats.Msg) string {
 }
 
 // halt stops the source, unless it has moved meanwhile: then the answer was about an earlier position.
-func (a *attempt) halt(ctx context.Context, stop fdbpq.SourceStop) error {
+func (a *attempt) halt(ctx context.Context, stop source.Stop) error {
 	to := a.source.Position
 	to.Stop = stop
 	if err := a.move(ctx, to); err != nil {
@@ -154,7 +154,7 @@ func (a *attempt) takeBatch(ctx context.Context, b *codec.LinkBatch) error {
 	case b.Number != at.Seq+1 || b.Before != at.Batch:
 		return fmt.Errorf("the link gives batch %d, and this store has %d", b.Number, at.Seq)
 	case at.Next != "" && at.Next != b.ID:
-		return a.halt(ctx, fdbpq.SourceStop{Reason: fdbpq.StopGiverBehind, Text: fmt.Sprintf("%d items of batch %d were taken, and the giver has another batch of that number", at.Part, b.Number)})
+		return a.halt(ctx, source.Stop{Reason: source.StopGiverBehind, Text: fmt.Sprintf("%d items of batch %d were taken, and the giver has another batch of that number", at.Part, b.Number)})
 	}
 	if to.Giver = b.Giver; to.Created == 0 {
 		to.Created = time.Now().UnixNano()

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/source"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
@@ -66,7 +66,7 @@ func (a *attempt) read(ctx context.Context, consumer string) error {
 
 // batch is the work of one transaction.
 type batch struct {
-	messages []fdbpq.SourceMessage
+	messages []source.Message
 	new      []delivery // the same messages, as delivered
 	old      []delivery // messages that the store has already
 	bytes    int
@@ -91,9 +91,9 @@ func (a *attempt) gather(ctx context.Context, p *pull, d delivery) (b batch, err
 	for is := true; is; {
 		switch {
 		case d.seq <= a.source.Position.Seq && a.takes():
-			if at := a.source.Position.SourceMark; at.Time != 0 && d.at.UnixNano() > at.Time { // it was never read: to acknowledge it would destroy it
-				return b, a.halt(ctx, fdbpq.SourceStop{
-					Reason: fdbpq.StopDiverged, At: fdbpq.SourceMark{Seq: a.info.State.LastSeq},
+			if at := a.source.Position.Mark; at.Time != 0 && d.at.UnixNano() > at.Time { // it was never read: to acknowledge it would destroy it
+				return b, a.halt(ctx, source.Stop{
+					Reason: source.StopDiverged, At: source.Mark{Seq: a.info.State.LastSeq},
 					Text: fmt.Sprintf("message %d is younger than message %d that was read, and was not read", d.seq, at.Seq),
 				})
 			}
@@ -201,17 +201,14 @@ func (a *attempt) feed(ctx context.Context, b batch) error {
 }
 
 // push pushes messages in one transaction.
-func (a *attempt) push(ctx context.Context, messages []fdbpq.SourceMessage) (fed fdbpq.Fed, err error) {
+func (a *attempt) push(ctx context.Context, messages []source.Message) (fed source.Fed, err error) {
 	ctx, cancel := context.WithTimeout(ctx, txTime)
 	defer cancel()
 	queue := a.runners.Store.Queue(a.id.queue)
 	ended, full := a.runners.Room(a.id.queue, len(messages), bytesOf(messages))
 	defer ended()
-	if full != nil {
-		queue = queue.Full(full)
-	}
 	err = a.runners.update(ctx, func(tx kv.Tx) (err error) {
-		fed, err = queue.Feed(tx, &a.source, messages)
+		fed, err = a.runners.Sources.Feed(tx, queue, &a.source, messages, full)
 		return err
 	})
 	if err != nil {
@@ -226,7 +223,7 @@ func (a *attempt) push(ctx context.Context, messages []fdbpq.SourceMessage) (fed
 }
 
 // bytesOf is how many bytes of headers and payload the items of some messages have.
-func bytesOf(messages []fdbpq.SourceMessage) (n int) {
+func bytesOf(messages []source.Message) (n int) {
 	for i := range messages {
 		n += len(messages[i].Item.Headers) + len(messages[i].Item.Payload)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/source"
 )
 
 // Items of a link that wait for room have no more of their TTL than when they came; those without one get none.
@@ -13,7 +14,7 @@ func TestItemsOfALinkAge(t *testing.T) {
 	at := time.Unix(1_000, 0)
 	b := batch{came: at}
 	for _, ttl := range []time.Duration{0, 5 * time.Second, time.Hour} {
-		b.messages = append(b.messages, fdbpq.SourceMessage{Item: fdbpq.NewItem{TTL: ttl}})
+		b.messages = append(b.messages, source.Message{Item: fdbpq.NewItem{TTL: ttl}})
 	}
 	for _, c := range []struct {
 		after time.Duration

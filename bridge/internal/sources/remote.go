@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
-	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/source"
 )
 
 // Remote is a NATS server where a bridge finds streams.
@@ -24,7 +24,7 @@ type Remote struct {
 }
 
 // allows reports whether a queue may have a source.
-func (r Remote) allows(queue string, c *fdbpq.SourceConfig) bool {
+func (r Remote) allows(queue string, c *source.Config) bool {
 	may := r.Read[c.Stream]
 	if c.OfLink() {
 		may = r.Take[c.Queue]
@@ -33,7 +33,7 @@ func (r Remote) allows(queue string, c *fdbpq.SourceConfig) bool {
 }
 
 // Allowed says why a queue may not read a stream, nil: it may.
-func (r *Runners) Allowed(queue string, c *fdbpq.SourceConfig) *failure.Failure {
+func (r *Runners) Allowed(queue string, c *source.Config) *failure.Failure {
 	remote, known := r.Remotes()[c.Remote]
 	switch {
 	case !known:

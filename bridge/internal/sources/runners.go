@@ -2,7 +2,7 @@
 // stores, and pushes them.
 //
 // What it guarantees: it adds items to the queue only in a transaction that finds the source at the position at
-// which the fetch began, and moves it on (fdbpq.Queue.Feed). So a message that is fetched twice, out of order, by
+// which the fetch began, and moves it on (source.Sources.Feed). So a message that is fetched twice, out of order, by
 // two bridges or from a stream that lies is pushed once, or not at all. The package acknowledges a message to the
 // stream only after the commit, and stops a source only by a transaction that finds it unchanged.
 //
@@ -21,12 +21,14 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/source"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // Options configure the sources of a bridge.
 type Options struct {
 	Store   *fdbpq.Store
+	Sources *source.Sources
 	Wire    *codec.Wire
 	Remotes func() map[string]Remote
 	Bridge  string        // its id
@@ -37,7 +39,7 @@ type Options struct {
 	// Room says why a queue takes no new items, or nil. ended is called after the transaction.
 	Room func(queue string, items, bytes int) (ended func(), full error)
 
-	Fed    func(queue string, bytes int, fed *fdbpq.Fed) // bytes is the size of the messages that are handled
+	Fed    func(queue string, bytes int, fed *source.Fed) // bytes is the size of the messages that are handled
 	Event  func(protocol.SourceEvent)
 	Failed func(error) // a transaction has failed
 }
@@ -79,7 +81,7 @@ type id struct {
 	born        int64
 }
 
-func idOf(s *fdbpq.Source) id { return id{s.Queue, s.Name, s.Born} }
+func idOf(s *source.Source) id { return id{s.Queue, s.Name, s.Born} }
 
 // New returns the runners of a bridge. They run nothing before Start.
 func New(o Options) *Runners {
@@ -144,9 +146,9 @@ func (r *Runners) run(ctx context.Context) {
 func (r *Runners) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, txTime)
 	defer cancel()
-	var all []fdbpq.Source
+	var all []source.Source
 	err := r.Store.View(ctx, func(reader kv.Reader) (err error) {
-		all, err = r.Store.AllSources(reader)
+		all, err = r.Sources.All(reader)
 		return err
 	})
 	if err != nil {
@@ -154,7 +156,7 @@ func (r *Runners) look(ctx context.Context) error {
 	}
 	remotes := r.Remotes()
 	now := int64(r.Store.Time())
-	var runs, says, leaves []*fdbpq.Source
+	var runs, says, leaves []*source.Source
 	free := make(map[id]bool)
 	for i := range all {
 		s := &all[i]
@@ -212,14 +214,14 @@ func (r *Runners) look(ctx context.Context) error {
 
 // unsaid reports whether the bridge has to write that it runs a source. A bridge that is alone on the store writes
 // only changes.
-func (r *Runners) unsaid(s *fdbpq.Source, now int64) bool {
+func (r *Runners) unsaid(s *source.Source, now int64) bool {
 	w := r.workers[idOf(s)]
 	switch {
 	case w == nil || w.spoke.IsZero():
 		return true
 	case time.Since(w.spoke) < sayEvery:
 		return false
-	case !r.Alone, s.Run.Runner != r.Bridge, s.Run.Until-now < int64(fdbpq.SourceTermAlone/2):
+	case !r.Alone, s.Run.Runner != r.Bridge, s.Run.Until-now < int64(source.TermAlone/2):
 		return true
 	}
 	last, problem, since := w.report()
@@ -230,19 +232,19 @@ func (r *Runners) unsaid(s *fdbpq.Source, now int64) bool {
 const saysAtOnce = 200
 
 // say writes that this bridge runs sources, and returns the sources that it does run.
-func (r *Runners) say(ctx context.Context, says []*fdbpq.Source) (mine []*fdbpq.Source, err error) {
+func (r *Runners) say(ctx context.Context, says []*source.Source) (mine []*source.Source, err error) {
 	for some := range slices.Chunk(says, saysAtOnce) {
-		claims := make([]fdbpq.SourceClaim, len(some))
+		claims := make([]source.Claim, len(some))
 		for i, s := range some {
-			run := fdbpq.SourceRun{Runner: r.Bridge, Last: s.Run.Last}
+			run := source.Run{Runner: r.Bridge, Last: s.Run.Last}
 			if w := r.workers[idOf(s)]; w != nil {
 				run.Last, run.Problem, run.Since = w.report()
 			}
-			claims[i] = fdbpq.SourceClaim{Source: s, Run: run}
+			claims[i] = source.Claim{Source: s, Run: run}
 		}
 		var is []bool
 		err := r.update(ctx, func(tx kv.Tx) (err error) {
-			is, err = r.Store.RunSources(tx, claims, r.Alone)
+			is, err = r.Sources.RunMany(tx, claims, r.Alone)
 			return err
 		})
 		if err != nil {
@@ -262,11 +264,11 @@ func (r *Runners) say(ctx context.Context, says []*fdbpq.Source) (mine []*fdbpq.
 }
 
 // leaveAll writes that no bridge runs these sources.
-func (r *Runners) leaveAll(ctx context.Context, all []*fdbpq.Source) error {
+func (r *Runners) leaveAll(ctx context.Context, all []*source.Source) error {
 	for some := range slices.Chunk(all, saysAtOnce) {
 		err := r.update(ctx, func(tx kv.Tx) error {
 			for _, s := range some {
-				if err := r.Store.Queue(s.Queue).LeaveSource(tx, s, s.Run.Runner); err != nil && err != fdbpq.ErrNoSource {
+				if err := r.Sources.Leave(tx, s, s.Run.Runner); err != nil && err != source.ErrNone {
 					return err
 				}
 			}
@@ -281,7 +283,7 @@ func (r *Runners) leaveAll(ctx context.Context, all []*fdbpq.Source) error {
 
 // restart starts a worker for a source. If the former worker has not ended yet, a later look does it, so a worker
 // that waits for a silent remote does not delay the sources of others.
-func (r *Runners) restart(s *fdbpq.Source, before *worker, remote Remote) {
+func (r *Runners) restart(s *source.Source, before *worker, remote Remote) {
 	if before != nil && !before.ended() {
 		before.cancel()
 		return
@@ -303,13 +305,13 @@ func (r *Runners) leave() {
 	for _, w := range r.workers {
 		w.cancel()
 	}
-	var left []*fdbpq.Source
+	var left []*source.Source
 	for key, w := range r.workers {
 		select {
 		case <-w.done:
 		case <-ctx.Done():
 		}
-		left = append(left, &fdbpq.Source{Queue: key.queue, Name: key.name, Born: key.born, Run: fdbpq.SourceRun{Runner: r.Bridge}})
+		left = append(left, &source.Source{Queue: key.queue, Name: key.name, Born: key.born, Run: source.Run{Runner: r.Bridge}})
 	}
 	if err := r.leaveAll(ctx, left); err != nil {
 		r.Log.Debug("leaving the sources failed: another bridge runs them in some seconds", "error", err)

@@ -17,6 +17,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
+	"github.com/pqbridge/pqbridge/fdbpq/source"
 )
 
 // counted is a store that counts transactions which may write.
@@ -58,7 +59,7 @@ func runningFor(t *testing.T, alone bool, sources int) *running {
 		Read: map[string][]string{"ORDERS": {"*"}},
 	}
 	r.Runners = New(Options{
-		Store: store, Wire: new(codec.Wire), Bridge: "a", Alone: alone, Log: slog.New(slog.DiscardHandler), Failed: func(error) {},
+		Store: store, Sources: source.New(store), Wire: new(codec.Wire), Bridge: "a", Alone: alone, Log: slog.New(slog.DiscardHandler), Failed: func(error) {},
 		Remotes: func() map[string]Remote {
 			if !r.knows {
 				return nil
@@ -73,7 +74,7 @@ func runningFor(t *testing.T, alone bool, sources int) *running {
 	})
 	err = r.db.Update(t.Context(), func(tx kv.Tx) error {
 		for i := range sources {
-			_, err := store.Queue(fmt.Sprint("jobs", i%10)).SetSource(tx, fmt.Sprint("orders", i), []byte(`{"remote":"hub","stream":"ORDERS"}`), func(fdbpq.SourceConfig) error { return nil })
+			_, err := r.Sources.Set(tx, store.Queue(fmt.Sprint("jobs", i%10)), fmt.Sprint("orders", i), []byte(`{"remote":"hub","stream":"ORDERS"}`), func(source.Config) error { return nil })
 			if err != nil {
 				return err
 			}
@@ -103,7 +104,7 @@ func (r *running) looks(later time.Duration) int {
 func (r *running) runs() (names []string) {
 	r.Helper()
 	err := r.Store.View(r.Context(), func(reader kv.Reader) error {
-		all, err := r.Store.AllSources(reader)
+		all, err := r.Sources.All(reader)
 		for i := range all {
 			if all[i].Run.Holds(int64(r.Store.Time())) {
 				names = append(names, all[i].Name+" "+all[i].Run.Problem)

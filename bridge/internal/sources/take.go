@@ -9,7 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/source"
 )
 
 // A source in mode take has a durable consumer, and acknowledges each message after the commit. The server's floor
@@ -29,7 +29,7 @@ func (a *attempt) durable(ctx context.Context) (string, error) {
 	known := a.source.Position.Consumer
 	switch {
 	case isMissing(err) && known != 0:
-		return name, a.suspect(ctx, fdbpq.SourceStop{Reason: fdbpq.StopConsumer, Text: "the consumer " + name + " was deleted"})
+		return name, a.suspect(ctx, source.Stop{Reason: source.StopConsumer, Text: "the consumer " + name + " was deleted"})
 	case isMissing(err):
 		if info, err = a.stream.create(ctx, config, "create"); err != nil {
 			return name, err
@@ -37,9 +37,9 @@ func (a *attempt) durable(ctx context.Context) (string, error) {
 	case err != nil:
 		return name, err
 	case known != 0 && info.Created.UnixNano() != known:
-		return name, a.suspect(ctx, fdbpq.SourceStop{Reason: fdbpq.StopConsumer, Text: fmt.Sprintf("the consumer %s was deleted and made again at %s", name, info.Created.UTC().Format(time.RFC3339Nano))})
+		return name, a.suspect(ctx, source.Stop{Reason: source.StopConsumer, Text: fmt.Sprintf("the consumer %s was deleted and made again at %s", name, info.Created.UTC().Format(time.RFC3339Nano))})
 	case isForeign(&info.Config), known != 0 && wasRefiltered(&info.Config):
-		return name, a.suspect(ctx, fdbpq.SourceStop{Reason: fdbpq.StopConsumer, Text: "the consumer " + name + " was made or changed by somebody else"})
+		return name, a.suspect(ctx, source.Stop{Reason: source.StopConsumer, Text: "the consumer " + name + " was made or changed by somebody else"})
 	case wasRefiltered(&info.Config), !sameFilter(&info.Config, c.Filter), info.Config.MaxAckPending != c.Batch:
 		if known != 0 && !sameFilter(&info.Config, c.Filter) {
 			if err := a.refilter(ctx, name, info.Config.MaxAckPending); err != nil {
@@ -163,7 +163,7 @@ func (a *attempt) find(ctx context.Context) (name string, info jetstream.Consume
 	case before.Config.Description == a.description():
 		return earlier, before, nil
 	case before.Created.UnixNano() == known:
-		return name, info, a.suspect(ctx, fdbpq.SourceStop{Reason: fdbpq.StopConsumer, Text: fmt.Sprintf("the consumer %s is shared with another one, it is now that of %s", earlier, before.Config.Description)})
+		return name, info, a.suspect(ctx, source.Stop{Reason: source.StopConsumer, Text: fmt.Sprintf("the consumer %s is shared with another one, it is now that of %s", earlier, before.Config.Description)})
 	}
 	return name, info, err
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/source"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
@@ -129,7 +130,7 @@ func (w *worker) run(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil || err == errDone:
 			return
-		case errors.Is(err, fdbpq.ErrSourceMoved):
+		case errors.Is(err, source.ErrMoved):
 			continue // moved by an administrator, or another bridge
 		case time.Since(began) > lastPause:
 			pause = firstPause
@@ -149,14 +150,14 @@ func (w *worker) run(ctx context.Context) {
 }
 
 // load returns the source as it is in the store.
-func (w *worker) load(ctx context.Context) (s fdbpq.Source, err error) {
+func (w *worker) load(ctx context.Context) (s source.Source, err error) {
 	ctx, cancel := context.WithTimeout(ctx, txTime)
 	defer cancel()
 	err = w.runners.Store.View(ctx, func(r kv.Reader) (err error) {
-		s, err = w.runners.Store.Queue(w.id.queue).Source(r, w.id.name)
+		s, err = w.runners.Sources.Get(r, w.runners.Store.Queue(w.id.queue), w.id.name)
 		return err
 	})
-	if err == fdbpq.ErrNoSource || err == fdbpq.ErrNoQueue || err == nil && (s.Born != w.id.born || s.Config.Paused || s.Position.Stop.Reason != "") {
+	if err == source.ErrNone || err == fdbpq.ErrNoQueue || err == nil && (s.Born != w.id.born || s.Config.Paused || s.Position.Stop.Reason != "") {
 		err = errDone
 	}
 	return s, err
@@ -164,15 +165,15 @@ func (w *worker) load(ctx context.Context) (s fdbpq.Source, err error) {
 
 // attempt reads the stream from the source's position, until something fails.
 func (w *worker) attempt(ctx context.Context) error {
-	source, err := w.load(ctx)
+	found, err := w.load(ctx)
 	if err != nil {
 		return err
 	}
-	items, f := w.runners.Wire.Sourced(w.id.queue, w.id.name, source.Config.Map)
+	items, f := w.runners.Wire.Sourced(w.id.queue, w.id.name, found.Config.Map)
 	if f != nil {
 		return f
 	}
-	nc, err := w.runners.connections.to(ctx, source.Config.Remote, w.remote)
+	nc, err := w.runners.connections.to(ctx, found.Config.Remote, w.remote)
 	if err != nil {
 		return err
 	}
@@ -181,11 +182,11 @@ func (w *worker) attempt(ctx context.Context) error {
 	if !nc.IsConnected() {
 		return errDisconnected
 	}
-	a := &attempt{worker: w, source: source, items: items, lost: lost}
-	if source.Config.OfLink() {
+	a := &attempt{worker: w, source: found, items: items, lost: lost}
+	if found.Config.OfLink() {
 		return a.fromLink(ctx, nc)
 	}
-	a.stream = newStream(nc, w.remote.Domain, source.Config.Stream)
+	a.stream = newStream(nc, w.remote.Domain, found.Config.Stream)
 	if err := a.verify(ctx); err != nil {
 		return err
 	}
@@ -209,7 +210,7 @@ func (w *worker) attempt(ctx context.Context) error {
 // attempt is one attempt to read a source, with its state.
 type attempt struct {
 	*worker
-	source fdbpq.Source
+	source source.Source
 	items  *codec.Sourced
 	stream *stream
 	info   jetstream.StreamInfo // of the stream, at the last look
@@ -221,14 +222,14 @@ type attempt struct {
 	filtered bool // the consumer has the filter of the source; before that, missing messages may have been read with another filter
 }
 
-func (a *attempt) takes() bool { return a.source.Config.Mode == fdbpq.SourceTakes }
+func (a *attempt) takes() bool { return a.source.Config.Mode == source.ModeTake }
 
 // move changes the source's position, in the store and here.
-func (a *attempt) move(ctx context.Context, to fdbpq.SourcePosition) error {
+func (a *attempt) move(ctx context.Context, to source.Position) error {
 	ctx, cancel := context.WithTimeout(ctx, txTime)
 	defer cancel()
 	err := a.runners.update(ctx, func(tx kv.Tx) error {
-		return a.runners.Store.Queue(a.id.queue).MoveSource(tx, &a.source, to)
+		return a.runners.Sources.Move(tx, &a.source, to)
 	})
 	if err != nil {
 		return a.failed(err)
@@ -239,7 +240,7 @@ func (a *attempt) move(ctx context.Context, to fdbpq.SourcePosition) error {
 
 // failed notes that a transaction has failed.
 func (a *attempt) failed(err error) error {
-	if err == fdbpq.ErrNoSource {
+	if err == source.ErrNone {
 		return errDone
 	}
 	a.runners.Failed(err)
@@ -272,7 +273,7 @@ func (a *attempt) verify(ctx context.Context) error {
 	if stop.Reason != "" {
 		return a.suspect(ctx, stop)
 	}
-	if a.doubt.Reason != fdbpq.StopConsumer { // which durable checks
+	if a.doubt.Reason != source.StopConsumer { // which durable checks
 		a.doubt = doubt{}
 	}
 	if info.State.FirstSeq > at.Seq+1 && (!a.takes() || a.filtered && len(a.source.Config.Filter) == 0) {
@@ -305,7 +306,7 @@ func (a *attempt) begin(ctx context.Context, info *jetstream.StreamInfo) error {
 		if to.Seq == 0 || seq < to.Seq {
 			to.Seq = seq
 		}
-	case start.Word == fdbpq.StartNew:
+	case start.Word == source.StartNew:
 		to.Seq = info.State.LastSeq
 	case to.Seq > 0 && info.Config.Retention == jetstream.InterestPolicy:
 		// The consumer was made again. The messages that are here were kept for other consumers, and those that
@@ -340,16 +341,16 @@ func (a *attempt) before(ctx context.Context, at time.Time) (uint64, error) {
 }
 
 // compare says why the stream is not the one that the source has read, if it is not.
-func (a *attempt) compare(ctx context.Context, info *jetstream.StreamInfo) (stop fdbpq.SourceStop, err error) {
+func (a *attempt) compare(ctx context.Context, info *jetstream.StreamInfo) (stop source.Stop, err error) {
 	at := &a.source.Position
 	stop.At.Seq = info.State.LastSeq
 	switch {
 	case info.Created.UnixNano() != at.Created:
-		stop.Reason = fdbpq.StopReplaced
+		stop.Reason = source.StopReplaced
 		stop.Text = fmt.Sprintf("the stream was made at %s, the one that was read at %s", info.Created.UTC().Format(time.RFC3339Nano), time.Unix(0, at.Created).UTC().Format(time.RFC3339Nano))
 		return stop, nil
 	case info.State.LastSeq < at.Seq:
-		stop.Reason = fdbpq.StopBehind
+		stop.Reason = source.StopBehind
 		stop.Text = fmt.Sprintf("the stream ends at %d, the source has read %d", info.State.LastSeq, at.Seq)
 		return stop, nil
 	case !at.Exact:
@@ -358,13 +359,13 @@ func (a *attempt) compare(ctx context.Context, info *jetstream.StreamInfo) (stop
 	mark, there, err := a.stream.mark(ctx, at.Seq)
 	switch {
 	case err != nil:
-	case there && mark != at.SourceMark:
-		stop.Reason = fdbpq.StopDiverged
+	case there && mark != at.Mark:
+		stop.Reason = source.StopDiverged
 		stop.Text = fmt.Sprintf("message %d is another one than was read", at.Seq)
 	case !there && !a.takes(): // it was deleted: what is younger has to be behind it. A work queue has no room for a consumer that tells
 		var before uint64
 		if before, err = a.before(ctx, time.Unix(0, at.Time+1)); err == nil && before+1 < at.Seq {
-			stop.Reason = fdbpq.StopDiverged
+			stop.Reason = source.StopDiverged
 			stop.Text = fmt.Sprintf("message %d is younger than message %d that was read, which is not there", before+1, at.Seq)
 		}
 	}
@@ -374,13 +375,13 @@ func (a *attempt) compare(ctx context.Context, info *jetstream.StreamInfo) (stop
 // doubt is a stop whose reason has not lasted long enough yet, as it was first seen, with the end that the stream
 // had then.
 type doubt struct {
-	fdbpq.SourceStop
+	source.Stop
 	since time.Time
 }
 
 // doubtError is the error of a doubt: it becomes a stop if it lasts.
 type doubtError struct {
-	stop fdbpq.SourceStop
+	stop source.Stop
 	more time.Duration
 }
 
@@ -389,7 +390,7 @@ func (e *doubtError) Error() string {
 }
 
 // suspect stops the source if the same reason has lasted longer than a leader without a quorum could report it.
-func (a *attempt) suspect(ctx context.Context, stop fdbpq.SourceStop) error {
+func (a *attempt) suspect(ctx context.Context, stop source.Stop) error {
 	if _, _, err := a.stream.mark(ctx, a.source.Position.Seq); err != nil {
 		a.doubt = doubt{}
 		return err
@@ -397,7 +398,7 @@ func (a *attempt) suspect(ctx context.Context, stop fdbpq.SourceStop) error {
 	if a.doubt.Reason != stop.Reason {
 		a.doubt = doubt{stop, time.Now()}
 	}
-	stop = a.doubt.SourceStop
+	stop = a.doubt.Stop
 	if held := time.Since(a.doubt.since); held < a.runners.Hold {
 		return &doubtError{stop, a.runners.Hold - held}
 	}
@@ -411,7 +412,7 @@ func (a *attempt) suspect(ctx context.Context, stop fdbpq.SourceStop) error {
 	return errDone
 }
 
-func (a *attempt) stopped(stop *fdbpq.SourceStop) {
+func (a *attempt) stopped(stop *source.Stop) {
 	a.runners.Log.Warn("a source stopped: a person has to look", "queue", a.id.queue, "source", a.id.name, "reason", stop.Reason, "text", stop.Text)
 	a.tell(protocol.SourceEvent{Type: protocol.EventSourceStopped, Reason: string(stop.Reason), Text: stop.Text})
 }

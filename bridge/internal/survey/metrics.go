@@ -11,6 +11,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/link"
+	"github.com/pqbridge/pqbridge/fdbpq/source"
 )
 
 // Collector has the metrics of queues: counts of this bridge, and numbers that it reads from the store.
@@ -60,19 +61,19 @@ var descSourceState = sourceDesc("state", "1, with what the source does.", "stat
 var sourceMetrics = []struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType
-	of   func(*fdbpq.Source) float64
+	of   func(*source.Source) float64
 }{
-	{sourceDesc("position", "Sequence of the last message that the source is done with."), prometheus.GaugeValue, func(s *fdbpq.Source) float64 { return float64(s.Position.Seq) }},
-	{sourceDesc("lag", "Sequences of the stream behind that."), prometheus.GaugeValue, func(s *fdbpq.Source) float64 { return float64(s.Lag()) }},
-	{sourceDesc("standing_seconds", "How long the source has stopped, been blocked or failed; 0: it does not."), prometheus.GaugeValue, func(s *fdbpq.Source) float64 {
+	{sourceDesc("position", "Sequence of the last message that the source is done with."), prometheus.GaugeValue, func(s *source.Source) float64 { return float64(s.Position.Seq) }},
+	{sourceDesc("lag", "Sequences of the stream behind that."), prometheus.GaugeValue, func(s *source.Source) float64 { return float64(s.Lag()) }},
+	{sourceDesc("standing_seconds", "How long the source has stopped, been blocked or failed; 0: it does not."), prometheus.GaugeValue, func(s *source.Source) float64 {
 		if s.Since() == 0 {
 			return 0
 		}
 		return max(0, time.Since(time.Unix(0, s.Since())).Seconds())
 	}},
-	{sourceDesc("delivered_total", "Messages that became items."), prometheus.CounterValue, func(s *fdbpq.Source) float64 { return float64(s.Position.Delivered) }},
-	{sourceDesc("skipped_total", "Messages that the stream lost before they were read."), prometheus.CounterValue, func(s *fdbpq.Source) float64 { return float64(s.Position.Skipped) }},
-	{sourceDesc("poisoned_total", "Messages that became dead letters, or were passed over."), prometheus.CounterValue, func(s *fdbpq.Source) float64 { return float64(s.Position.Poisoned) }},
+	{sourceDesc("delivered_total", "Messages that became items."), prometheus.CounterValue, func(s *source.Source) float64 { return float64(s.Position.Delivered) }},
+	{sourceDesc("skipped_total", "Messages that the stream lost before they were read."), prometheus.CounterValue, func(s *source.Source) float64 { return float64(s.Position.Skipped) }},
+	{sourceDesc("poisoned_total", "Messages that became dead letters, or were passed over."), prometheus.CounterValue, func(s *source.Source) float64 { return float64(s.Position.Poisoned) }},
 }
 
 func linkDesc(name, help string) *prometheus.Desc {

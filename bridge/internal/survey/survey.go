@@ -16,6 +16,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/link"
+	"github.com/pqbridge/pqbridge/fdbpq/source"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
@@ -23,13 +24,14 @@ import (
 // statistics, so a survey is bounded however many queues there are.
 type Surveyor struct {
 	store   *fdbpq.Store
+	sources *source.Sources
 	waiting func(queue string) int
 	cause   Cause
 	places  *request.PerQueue
 
 	mu     sync.Mutex // a survey is under way, or its result is read
 	latest map[string]queue
-	feeds  []fdbpq.Source
+	feeds  []source.Source
 	links  []link.Link
 	err    error
 	until  time.Time // the latest one is used until then
@@ -39,8 +41,8 @@ type Surveyor struct {
 type Cause func(r kv.Reader, q fdbpq.Queue, found *Found) (protocol.Cause, error)
 
 // New returns a surveyor of the queues with a place. waiting is the number of pops that wait at a queue.
-func New(store *fdbpq.Store, waiting func(queue string) int, cause Cause, places *request.PerQueue) *Surveyor {
-	return &Surveyor{store: store, waiting: waiting, cause: cause, places: places}
+func New(store *fdbpq.Store, sources *source.Sources, waiting func(queue string) int, cause Cause, places *request.PerQueue) *Surveyor {
+	return &Surveyor{store: store, sources: sources, waiting: waiting, cause: cause, places: places}
 }
 
 // queue has the numbers of a queue, from the store and from the bridge.
@@ -136,7 +138,7 @@ func looksEach(queues int) Looks {
 
 // survey returns the queues with a place, all sources, and all links. With an error it also returns those that it
 // has read.
-func (s *Surveyor) survey(ctx context.Context) (map[string]queue, []fdbpq.Source, []link.Link, error) {
+func (s *Surveyor) survey(ctx context.Context) (map[string]queue, []source.Source, []link.Link, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	started := time.Now()
@@ -154,9 +156,9 @@ func (s *Surveyor) survey(ctx context.Context) (map[string]queue, []fdbpq.Source
 }
 
 // readMoves returns the sources and links of the store.
-func (s *Surveyor) readMoves(ctx context.Context) (feeds []fdbpq.Source, links []link.Link, err error) {
+func (s *Surveyor) readMoves(ctx context.Context) (feeds []source.Source, links []link.Link, err error) {
 	err = s.store.View(ctx, func(r kv.Reader) (err error) {
-		if feeds, err = s.store.AllSources(r); err == nil {
+		if feeds, err = s.sources.All(r); err == nil {
 			links, err = link.New(s.store).All(r)
 		}
 		return err

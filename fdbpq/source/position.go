@@ -1,4 +1,4 @@
-package fdbpq
+package source
 
 import (
 	"cmp"
@@ -11,33 +11,11 @@ import (
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
-// SourceMark is what a source knows of a message: enough to notice that the stream has another one
-// in its place.
-type SourceMark struct {
-	Seq     uint64
-	Time    int64  // at which the stream got it
-	Subject uint64 // a hash of its subject
-	Content uint32 // CRC-32C of its headers and payload
-
-	// Where the source takes from a link, Seq is the number of the last batch, and these say the rest:
-	Batch string // the id of that
-	Part  int64  // items of the batch behind it that it is done with
-	Next  string // the id of that one, if Part is not 0
-}
-
-// what names a message of a source, or the last item of a link.
-func (m *SourceMark) what() string {
-	if m.Next != "" {
-		return fmt.Sprintf("item %d of batch %d", m.Part, m.Seq+1)
-	}
-	return fmt.Sprintf("message %d", m.Seq)
-}
-
-// SourcePosition is how far a source is. A caller gives it back as it was: that is how a transaction learns that
+// Position is how far a source is. A caller gives it back as it was: that is how a transaction learns that
 // nobody else has moved the source.
-type SourcePosition struct {
-	SourceMark      // of the last message that it is done with
-	Exact      bool // the mark is of a message that was seen; otherwise Seq alone counts
+type Position struct {
+	Mark       // of the last message that it is done with
+	Exact bool // the mark is of a message that was seen; otherwise Seq alone counts
 
 	Created  int64  // when the stream was made, by its word; 0: nobody has spoken with it since it was made, or accepted
 	Consumer int64  // the same of the consumer of a source that takes
@@ -47,7 +25,7 @@ type SourcePosition struct {
 
 	Delivered, Skipped, Poisoned int64
 
-	Stop    SourceStop
+	Stop    Stop
 	Blocked int64 // wall clock since which the queue takes no items; 0: it does
 
 	Revision int64 // grows with each change by an administrator
@@ -62,46 +40,23 @@ const (
 )
 
 // Accepts reports whether a link goes on with the number of the other side.
-func (p *SourcePosition) Accepts() bool { return p.From == fromGiver }
-
-// SourceStop is why a source waits for a person.
-type SourceStop struct {
-	Reason StopReason // "": it does not
-	Text   string
-	Since  int64      // wall clock
-	At     SourceMark // the poisoned message; or the last one of the stream, by its Seq
-}
-
-// StopReason is a kind of stop.
-type StopReason string
-
-const (
-	StopReplaced StopReason = "stream_replaced"
-	StopBehind   StopReason = "stream_behind"
-	StopDiverged StopReason = "stream_diverged"
-	StopConsumer StopReason = "consumer_changed"
-	StopPoisoned StopReason = "poisoned"
-
-	StopGiverBehind   StopReason = "giver_behind"
-	StopTakerBehind   StopReason = "taker_behind"
-	StopGiverReplaced StopReason = "giver_replaced"
-)
+func (p *Position) Accepts() bool { return p.From == fromGiver }
 
 // to sets the position to a sequence of which no message is known.
-func (p *SourcePosition) to(seq uint64) {
-	p.SourceMark, p.Exact = SourceMark{Seq: seq}, false
+func (p *Position) to(seq uint64) {
+	p.Mark, p.Exact = Mark{Seq: seq}, false
 }
 
 // reach moves the position to a message.
-func (p *SourcePosition) reach(m SourceMark) {
+func (p *Position) reach(m Mark) {
 	if m.Next != "" && m.Next != p.Next { // of another batch: the giver has heard what was left of the one before
 		p.Left = ""
 	}
-	p.SourceMark, p.Exact = m, true
+	p.Mark, p.Exact = m, true
 }
 
 // skip passes over the poisoned message. The item of a link is left to the giver.
-func (p *SourcePosition) skip() {
+func (p *Position) skip() {
 	p.reach(p.Stop.At)
 	if p.Poisoned++; p.Next != "" {
 		p.Left = strings.TrimSpace(fmt.Sprint(p.Left, " ", p.Part))
@@ -109,7 +64,7 @@ func (p *SourcePosition) skip() {
 }
 
 // LeavesOf returns what the giver of a link has to keep of the batch that the source has taken: numbers of items, from 1.
-func (p *SourcePosition) LeavesOf() (numbers []int64) {
+func (p *Position) LeavesOf() (numbers []int64) {
 	if p.Next != "" { // it is still being taken
 		return nil
 	}
@@ -124,13 +79,13 @@ func (p *SourcePosition) LeavesOf() (numbers []int64) {
 // accept takes the stream as it is: what it has that was not pushed is fed. Of a stream that lost its end and grew again our sequences say nothing any
 // more. A source that copies goes on with what is younger than the last message that it read, and at the latest behind the end that the stream had then.
 // One that takes begins with the first message, as it acknowledges what is behind its position.
-func (p *SourcePosition) accept(mode SourceMode) {
+func (p *Position) accept(mode Mode) {
 	switch p.Stop.Reason {
 	case StopReplaced:
 		p.again(0, StartFirst)
 	case StopBehind, StopDiverged:
 		switch end := min(p.Seq, p.Stop.At.Seq); {
-		case mode == SourceTakes:
+		case mode == ModeTake:
 			p.again(0, StartFirst)
 		case p.Time != 0:
 			p.again(end, time.Unix(0, p.Time+1).UTC().Format(time.RFC3339Nano))
@@ -145,21 +100,21 @@ func (p *SourcePosition) accept(mode SourceMode) {
 }
 
 // again has the source find its position as at the first contact, from a start, and not behind seq unless that is 0.
-func (p *SourcePosition) again(seq uint64, from string) {
+func (p *Position) again(seq uint64, from string) {
 	p.to(seq)
 	p.Created, p.Consumer, p.From = 0, 0, from
 }
 
-func (p *SourcePosition) numbers() []*int64 {
+func (p *Position) numbers() []*int64 {
 	return []*int64{&p.Time, &p.Created, &p.Consumer, &p.Delivered, &p.Skipped, &p.Poisoned, &p.Stop.Since, &p.Stop.At.Time, &p.Blocked, &p.Revision}
 }
 
-func (p *SourcePosition) pack() []byte {
+func (p *Position) pack() []byte {
 	exact := int64(0)
 	if p.Exact {
 		exact = 1
 	}
-	b := tuple.AppendInt(tuple.AppendInt(nil, sourceVersion), exact)
+	b := tuple.AppendInt(tuple.AppendInt(nil, rowVersion), exact)
 	for _, n := range []uint64{p.Seq, p.Subject, uint64(p.Content), p.Stop.At.Seq, p.Stop.At.Subject, uint64(p.Stop.At.Content)} {
 		b = tuple.AppendInt(b, int64(n))
 	}
@@ -183,12 +138,12 @@ func (p *SourcePosition) pack() []byte {
 	return tuple.AppendString(b, p.Left)
 }
 
-func (p *SourcePosition) parse(b []byte) error {
+func (p *Position) parse(b []byte) error {
 	r := tuple.Read(b)
 	var version, exact int64
 	var n [6]int64
 	r.Ints(&version, &exact, &n[0], &n[1], &n[2], &n[3], &n[4], &n[5])
-	if err := cmp.Or(r.Err(), nounSource.CheckVersion(version, sourceVersion)); err != nil {
+	if err := cmp.Or(r.Err(), noun.CheckVersion(version, rowVersion)); err != nil {
 		return err
 	}
 	p.Exact, p.Seq, p.Subject, p.Content = exact == 1, uint64(n[0]), uint64(n[1]), uint32(n[2])
@@ -206,8 +161,8 @@ func (p *SourcePosition) parse(b []byte) error {
 }
 
 const (
-	sourceVersion = 1
+	rowVersion = 1
 
-	// nounSource is how errors call a source.
-	nounSource = named.Noun("source")
+	// noun is how errors call a source.
+	noun = named.Noun("source")
 )

@@ -1,4 +1,4 @@
-package fdbpq
+package source
 
 import (
 	"cmp"
@@ -7,8 +7,8 @@ import (
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
-// SourceRun is who runs a source, and what he says of it.
-type SourceRun struct {
+// Run is who runs a source, and what he says of it.
+type Run struct {
 	Runner  string // "": nobody, and until then none is missed
 	Until   int64  // store time
 	Last    uint64 // sequence of the stream, as he has seen it
@@ -17,26 +17,26 @@ type SourceRun struct {
 }
 
 // vacate has nobody run the source. For a term none is missed.
-func (run *SourceRun) vacate(now int64) { run.Runner, run.Until = "", now+int64(SourceTerm) }
+func (run *Run) vacate(now int64) { run.Runner, run.Until = "", now+int64(Term) }
 
 // Holds reports whether a bridge runs the source.
-func (run *SourceRun) Holds(now int64) bool { return run.Runner != "" && run.Until > now }
+func (run *Run) Holds(now int64) bool { return run.Runner != "" && run.Until > now }
 
-func (run *SourceRun) pack() []byte {
-	b := tuple.AppendInt(nil, sourceVersion)
+func (run *Run) pack() []byte {
+	b := tuple.AppendInt(nil, rowVersion)
 	for _, n := range []int64{run.Until, int64(run.Last), run.Since} {
 		b = tuple.AppendInt(b, n)
 	}
 	return tuple.AppendString(tuple.AppendString(b, run.Runner), run.Problem)
 }
 
-func (run *SourceRun) parse(b []byte) error {
+func (run *Run) parse(b []byte) error {
 	r := tuple.Read(b)
 	var version, last int64
 	r.Ints(&version, &run.Until, &last, &run.Since)
 	run.Last, run.Runner, run.Problem = uint64(last), r.Text(), r.Text()
-	return cmp.Or(r.Err(), nounSource.CheckVersion(version, sourceVersion))
+	return cmp.Or(r.Err(), noun.CheckVersion(version, rowVersion))
 }
 
-// SourceTerm is how long a bridge runs a source that it has not said so again.
-const SourceTerm = 5 * time.Second
+// Term is how long a bridge runs a source that it has not said so again.
+const Term = 5 * time.Second

@@ -1,0 +1,88 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/internal/inside"
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
+	"github.com/pqbridge/pqbridge/fdbpq/internal/named"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// Check reads all rows of sources and returns a sentence for each violation of an invariant, up to a hundred.
+// Nothing may write to the store meanwhile: a concurrent write looks like damage. [fdbpq.Store.Check] checks all other
+// rows.
+//
+// The invariants:
+//   - every row can be parsed, and is of a queue that exists;
+//   - a source has a definition and a position, and at most one runner.
+func (s *Sources) Check(ctx context.Context) ([]string, error) {
+	w := walk{
+		positions: make(map[named.ID]bool),
+		births: named.Births{DB: s.inside.DB, NoQueue: fdbpq.ErrNoQueue, Born: func(r kv.Reader, queue string) (int64, error) {
+			return s.store.Queue(queue).Born(r)
+		}},
+	}
+	for _, part := range []struct {
+		space string
+		check func(of named.ID, row []byte) error
+	}{
+		{layout.SpaceSource, w.definition}, {layout.SpacePosition, w.position}, {layout.SpaceSourceRunner, w.runner},
+	} {
+		row := func(pair kv.Pair) error {
+			of, err := named.ParseID(part.space, pair.Key)
+			if err == nil {
+				err = w.births.Check(ctx, of.Home)
+			}
+			if err == nil {
+				err = part.check(of, pair.Value)
+			}
+			return err
+		}
+		if err := w.Visit(ctx, s.inside.DB, part.space, row); err != nil {
+			return nil, fmt.Errorf("check sources: %w", err)
+		}
+	}
+	for of, has := range w.positions {
+		if !has {
+			w.Problem("source %q of queue %q has no position", of.Name, of.Queue)
+		}
+	}
+	return w.Problems, nil
+}
+
+// walk is the state of a Check under way.
+type walk struct {
+	inside.Findings
+	births    named.Births
+	positions map[named.ID]bool // whether a source that has a definition has a position
+}
+
+var errUndefined = errors.New("it is of no source")
+
+// definition checks what a source is. That comes before the other rows of it.
+func (w *walk) definition(of named.ID, row []byte) error {
+	w.positions[of] = false
+	_, err := parseConfig(row)
+	return err
+}
+
+// position checks how far a source is.
+func (w *walk) position(of named.ID, row []byte) error {
+	if _, defined := w.positions[of]; !defined {
+		return errUndefined
+	}
+	w.positions[of] = true
+	return new(Position).parse(row)
+}
+
+// runner checks who runs a source.
+func (w *walk) runner(of named.ID, row []byte) error {
+	if _, defined := w.positions[of]; !defined {
+		return errUndefined
+	}
+	return new(Run).parse(row)
+}

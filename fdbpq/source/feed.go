@@ -1,0 +1,136 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// Fed is the result of a Feed.
+type Fed struct {
+	Position Position
+	Done     int // messages that the source is done with
+	Pushed   int
+	Known    int   // of messages that another item stands for, by its unique value
+	Poisoned int   // became dead letters
+	Skipped  int64 // messages that the stream had dropped
+	Blocked  error // why the message behind them was not pushed: the queue or the store is full
+	Events   []fdbpq.Event
+}
+
+// Feed pushes messages of a source to its queue, in their order, if it is still at the position that its caller has found, and
+// moves it on. ErrMoved: it is elsewhere. ErrNone: it is gone. full says why the queue takes no new items, nil: it does.
+//
+// A message that no push would take becomes a dead letter. Where none can be made of it, the source stops there. When the queue is
+// full, what fits is pushed.
+func (s *Sources) Feed(tx kv.Tx, q fdbpq.Queue, of *Source, messages []Message, full error) (fed Fed, err error) {
+	q.PrefetchPush(tx)
+	tx.Prefetch(of.home().Key(layout.SpacePosition, of.Name))
+	err = q.Full(full).In(tx, func(q fdbpq.Queue) error {
+		fed, err = feeding{s, tx, q, full}.all(of, messages)
+		return err
+	})
+	return fed, err
+}
+
+// feeding is a Feed under way.
+type feeding struct {
+	*Sources
+	tx    kv.Tx
+	queue fdbpq.Queue
+	full  error
+}
+
+func (f feeding) all(of *Source, messages []Message) (fed Fed, err error) {
+	if err := of.unmoved(f.tx, f.queue); err != nil {
+		return fed, err
+	}
+	fed.Position = of.Position
+	for i := range messages {
+		m := &messages[i]
+		goesOn, err := f.one(&fed, m)
+		if err != nil {
+			return fed, err
+		}
+		if !goesOn {
+			if fed.Position.Stop.Reason != "" && m.Missed > 0 { // whoever passes over the message passes over these, too
+				fed.Position.to(m.Seq - 1)
+				fed.skipped(m.Missed)
+			}
+			break
+		}
+		fed.Position.reach(m.Mark)
+		fed.skipped(m.Missed)
+		fed.Done++
+	}
+	at := &fed.Position
+	switch wall := f.inside.Clock.Wall().UnixNano(); {
+	case fed.Blocked != nil && at.Blocked == 0:
+		at.Blocked = wall
+	case fed.Blocked == nil:
+		at.Blocked = 0
+	}
+	f.tx.Set(of.home().Key(layout.SpacePosition, of.Name), at.pack())
+	return fed, nil
+}
+
+func (f *Fed) skipped(n int64) {
+	f.Skipped += n
+	f.Position.Skipped += n
+}
+
+// one pushes one message, and reports whether the source is done with it.
+func (f feeding) one(fed *Fed, m *Message) (goesOn bool, err error) {
+	if m.None {
+		return true, nil
+	}
+	refused, large := m.Refused, m.Large
+	if refused == nil && large == nil {
+		pushed, err := f.queue.Push(f.tx, m.Item)
+		if err != nil {
+			return false, err
+		}
+		fed.Events = append(fed.Events, pushed[0].Events...)
+		switch err := pushed[0].Err; {
+		case err == nil:
+			fed.Position.Delivered++
+			if pushed[0].Duplicate {
+				fed.Known++
+			} else {
+				fed.Pushed++
+			}
+			return true, nil
+		case errors.Is(err, fdbpq.ErrFull), f.isFull(err):
+			fed.Blocked = err
+			return false, nil
+		case errors.Is(err, fdbpq.ErrContent):
+			large = err
+		default:
+			refused = err
+		}
+	}
+	if large == nil {
+		buried, err := f.queue.Bury(f.tx, m.Item, fmt.Sprint("source: ", refused))
+		switch {
+		case err != nil:
+			return false, err
+		case buried.Err == nil:
+			fed.Poisoned++
+			fed.Position.Poisoned++
+			return true, nil
+		case f.isFull(buried.Err):
+			fed.Blocked = buried.Err
+			return false, nil
+		}
+		large = fmt.Errorf("%w; %w", refused, buried.Err)
+	}
+	fed.Position.Stop = Stop{Reason: StopPoisoned, Text: fmt.Sprintf("%s: %v", m.what(), large), At: m.Mark}
+	fed.Position.Stop.Since = f.inside.Clock.Wall().UnixNano()
+	return false, nil
+}
+
+// isFull reports whether a push was refused for the caller's reason.
+func (f feeding) isFull(err error) bool { return f.full != nil && err == f.full }

@@ -1,0 +1,31 @@
+package source
+
+import (
+	"errors"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/internal/inside"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+)
+
+// Sources are the sources of a store as one process has them. Its methods may be called from any number of goroutines, and
+// work inside a transaction of the caller, as the methods of a queue do. Those of one source return ErrNone if there is
+// none.
+type Sources struct {
+	store  *fdbpq.Store
+	inside *inside.Store
+}
+
+// New returns the sources of a store. A process has one of them for each store that it opens.
+func New(store *fdbpq.Store) *Sources {
+	return &Sources{store: store, inside: store.Inside()}
+}
+
+// ErrNone: the queue has no source of this name.
+var ErrNone = errors.New("no such source")
+
+// homeOf is where the sources of a queue are. ErrNoQueue: there is no such queue.
+func homeOf(r kv.Reader, q fdbpq.Queue) (home, error) {
+	born, err := q.Born(r)
+	return newHome(q.Name(), born), err
+}
