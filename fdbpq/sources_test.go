@@ -213,8 +213,11 @@ func TestSourceOfAFullQueue(t *testing.T) {
 		if !errors.Is(fed.Blocked, fdbpq.ErrFull) || fed.Done != 3 || fed.Position.Seq != 3 || fed.Position.Blocked == 0 {
 			t.Errorf("fed: %+v", fed)
 		}
+		if s = f.found("jobs", "orders"); s.Position != fed.Position {
+			t.Errorf("position is %+v, expected %+v", s.Position, fed.Position)
+		}
 		f.expectPayloads("jobs", "1", "2", "3")
-		fed = f.feed(f.found("jobs", "orders"), messages(4, 5)...)
+		fed = f.feed(s, messages(4, 5)...)
 		if fed.Blocked != nil || fed.Position.Blocked != 0 || fed.Position.Seq != 5 {
 			t.Errorf("fed: %+v", fed)
 		}
@@ -230,6 +233,67 @@ func TestSourceOfAFullQueue(t *testing.T) {
 		if fed.Blocked != full || fed.Done != 0 || fed.Poisoned != 0 {
 			t.Errorf("fed: %+v", fed)
 		}
+	})
+}
+
+// A message whose unique value an item has is delivered, and no further item.
+func TestSourceOfUniqueMessages(t *testing.T) {
+	eachSource(t, func(f *fixture) {
+		s := f.source("jobs", "orders", ordersSource)
+		all := messages(1, 4)
+		for i, value := range []string{"a", "b", "a", ""} {
+			all[i].Item.Unique = value
+		}
+		fed := f.feed(s, all...)
+		if fed.Done != 4 || fed.Pushed != 3 || fed.Known != 1 || fed.Position.Delivered != 4 {
+			t.Errorf("fed: %+v", fed)
+		}
+		later := message(5)
+		later.Item.Unique = "b"
+		if fed = f.feed(f.found("jobs", "orders"), later); fed.Done != 1 || fed.Pushed != 0 || fed.Known != 1 || fed.Position.Delivered != 5 {
+			t.Errorf("fed: %+v", fed)
+		}
+		f.expectPayloads("jobs", "1", "2", "4")
+	})
+}
+
+// A queue that evicts is never full, and what its source has it evict is reported.
+func TestSourceOfAQueueThatEvicts(t *testing.T) {
+	eachSource(t, func(f *fixture) {
+		f.configure("jobs", `{"max_length":2,"overflow":"evict"}`)
+		f.pushed("jobs", 9, "old", "older")
+		s := f.source("jobs", "orders", ordersSource)
+		fed := f.feed(s, messages(1, 2)...)
+		if fed.Done != 2 || fed.Pushed != 2 || fed.Blocked != nil || len(fed.Events) != 2 {
+			t.Errorf("fed: %+v", fed)
+		}
+		for _, e := range fed.Events {
+			if e.Type != fdbpq.EventEvicted || e.Queue != "jobs" || e.Priority != 9 {
+				t.Errorf("event %+v", e)
+			}
+		}
+		f.expectPayloads("jobs", "1", "2")
+	})
+}
+
+// Poison stops the source of a queue that can have no dead letters, behind what was before it.
+func TestSourceWithoutDeadLetters(t *testing.T) {
+	eachSource(t, func(f *fixture) {
+		queue := strings.Repeat("q", fdbpq.MaxDeadLetterName)
+		s := f.source(queue, "orders", ordersSource)
+		all := messages(1, 3)
+		all[1].Refused = errors.New("no such customer")
+		fed := f.feed(s, all...)
+		stop := fed.Position.Stop
+		if fed.Done != 1 || stop.Reason != source.StopPoisoned || stop.At != all[1].Mark || stop.Since == 0 || fed.Poisoned != 0 {
+			t.Errorf("fed: %+v", fed)
+		}
+		for _, part := range []string{"message 2: ", "no such customer", fdbpq.ErrNoDeadLetterQueue.Error()} {
+			if !strings.Contains(stop.Text, part) {
+				t.Errorf("it has stopped with %q, expected %q", stop.Text, part)
+			}
+		}
+		f.expectPayloads(queue, "1")
 	})
 }
 
