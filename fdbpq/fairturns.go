@@ -44,8 +44,8 @@ func (a fairPlace) compare(b fairPlace) int {
 // takeFairTurns returns the store time of the first token that a key waits for without a row, 0 for none.
 func takeFairTurns(v keyVisits) (token int64, err error) {
 	t := fairTurns{keyVisits: v, classes: make(map[int64]*classTime), left: make(map[fairPlace]bool)}
-	t.plain.next = scanOf(t.name, t.front, t.state, layout.SpaceReady, Min, AllPriorities, "").next
-	rows := fair{t.queueRows}.rows(t.front)
+	t.plain.next = scanOf(t.name, t.front(t.state), t.state, layout.SpaceReady, Min, AllPriorities, "").next
+	rows := fair{t.queueRows}.rows(t.front(t.state))
 	t.rows.next = func(limit, maxBytes int) ([]fairPlace, error) {
 		places, err := rows(limit, maxBytes)
 		t.prefetch(places)
@@ -216,7 +216,8 @@ func (t *fairTurns) class(class int64) (*classTime, error) {
 	if c := t.classes[class]; c != nil {
 		return c, nil
 	}
-	values, err := t.reader.GetAll([][]byte{fair{t.queueRows}.classPrefix(layout.SpaceClass, class), fair{t.queueRows}.classPrefix(layout.SpaceUnnamed, class)})
+	f := fair{t.queueRows}
+	values, err := t.reader(t.remove).GetAll([][]byte{f.classPrefix(layout.SpaceClass, class), f.classPrefix(layout.SpaceUnnamed, class)})
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,7 @@ func (c *collector) run() (err error) {
 		c.token, err = takeTurns(c.visits())
 		return err
 	default:
-		next = readyItems(c.name, c.front(), c.state, c.sel.End, *c.sel.Band, c.state.config.Ties)
+		next = readyItems(c.name, c.front(c.state), c.state, c.sel.End, *c.sel.Band, c.state.config.Ties)
 	}
 	for len(c.items) < c.sel.Limit {
 		entries, err := next(c.sel.Limit-len(c.items), c.sel.MaxBytes)
@@ -36,7 +36,7 @@ func (c *collector) run() (err error) {
 // visits begins to visit keys for the collector.
 func (c *collector) visits() keyVisits {
 	return keyVisits{
-		queueRows: c.queueRows, basket: c, remove: c.removes(), reader: c.reader(), front: c.front(),
+		queueRows: c.queueRows, basket: c, remove: c.removes(),
 		limit: c.sel.Limit, maxBytes: c.sel.MaxBytes, keys: make(map[string]*turn),
 	}
 }

@@ -36,13 +36,18 @@ func (t *transaction) now() (int64, error) {
 	return t.storeTime, nil
 }
 
-// front is the reader of what stands in front of the items that a pop takes, and of how many a purge removes: by snapshot, so
-// that neither fails on a push, or, where the queue is strict, so that it depends on it.
-func (t *transaction) front(s *queueState) kv.Reader {
-	if t.store.strict || s.config.Strict {
+// reader reads rows so that the transaction depends on them, or by snapshot, so that it does not.
+func (t *transaction) reader(depends bool) kv.Reader {
+	if depends {
 		return t.tx
 	}
 	return t.snapshot
+}
+
+// front reads the rows in front of the items that a pop takes, and how many items a purge removes. Neither fails on a
+// push, but in a strict queue, where both depend on these rows. A view depends on nothing.
+func (t *transaction) front(s *queueState) kv.Reader {
+	return t.reader(t.tx != nil && (t.store.strict || s.config.Strict))
 }
 
 // queueRows reads and writes rows of one queue within a Work. It sums up changes of the queue's
@@ -54,11 +59,11 @@ type queueRows struct {
 	name    string
 	state   *queueState // one that does not exist, if there is no such queue
 	missing bool        // the state is that of a new queue, which its first item makes
+	arrived bool        // an item became ready
+	freed   bool        // the same since Work.Freed was asked
 	tally   layout.Tally
 	stored  *layout.Tally // the counters without the tally; nil: no limit has depended on them since the last flush
 	keys    keyChanges
-	arrived bool // an item became ready
-	freed   bool // the same since Work.Freed was asked
 
 	home           []byte // what follows the space in keys, see appendPrefix
 	homeGeneration int64

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
-	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
 // collector gathers the items of a selection. It is the basket of the orders of keys.
@@ -13,13 +12,13 @@ type collector struct {
 	sel     Selection
 	expirer expirer // of items past their TTL; nil: the selection skips these, and changes nothing
 	copies  bool    // the selected items are copied to other rows
+	more    bool    // another transaction goes on
 	ahead   *readAhead
 
 	items   []layout.Item
 	bytes   int
 	txSize  int
 	expired int
-	more    bool
 	bucket  bucket // of the queue's tokens, if it has a rate
 	token   int64  // store time at which a key gets a token that waits for one and has no row saying so; 0: none
 }
@@ -29,22 +28,6 @@ type expirer interface{ expire(l *layout.Item) error }
 
 // removes reports whether the items are popped, and not only looked at.
 func (c *collector) removes() bool { return c.expirer != nil }
-
-// reader reads what a pop depends on. A peek changes nothing, and depends on nothing.
-func (c *collector) reader() kv.Reader {
-	if c.removes() {
-		return c.tx
-	}
-	return c.snapshot
-}
-
-// front reads what stands in front of the items that a pop takes. A peek depends on nothing.
-func (c *collector) front() kv.Reader {
-	if c.tx == nil {
-		return c.snapshot
-	}
-	return c.transaction.front(c.state)
-}
 
 func (c *collector) room() int {
 	if c.more {
@@ -119,7 +102,7 @@ func (c *collector) bound() (retry time.Duration, err error) {
 	if rate == (Rate{}) {
 		return 0, nil
 	}
-	if c.bucket, err = (rates{c.queueRows}).read(c.reader(), bucketRow(c.name), rate); err != nil {
+	if c.bucket, err = (rates{c.queueRows}).read(c.reader(c.removes()), bucketRow(c.name), rate); err != nil {
 		return 0, err
 	}
 	now, err := c.now()

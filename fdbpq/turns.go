@@ -26,11 +26,9 @@ type basket interface {
 type keyVisits struct {
 	*queueRows
 	basket
-	remove   bool      // a pop; a peek changes nothing
-	reader   kv.Reader // of what the selection depends on
-	front    kv.Reader // of what stands in front of the items
-	limit    int       // items that it selects at most
-	maxBytes int       // that it reads at a time
+	remove   bool // a pop; a peek changes nothing, and depends on nothing
+	limit    int  // items that it selects at most
+	maxBytes int  // that it reads at a time
 
 	keys  map[string]*turn
 	count int   // of keys that gave no item
@@ -85,7 +83,7 @@ func (v *keyVisits) visit(key string) (*turn, error) {
 	v.keys[key] = t
 	config := &v.state.config
 	var err error
-	if t.settings, err = (settings{v.queueRows}).of(v.reader, key); err != nil {
+	if t.settings, err = (settings{v.queueRows}).of(v.reader(v.remove), key); err != nil {
 		return nil, err
 	}
 	if t.settings.paused() {
@@ -93,7 +91,7 @@ func (v *keyVisits) visit(key string) (*turn, error) {
 		return t, nil
 	}
 	if limit := int(t.settings.limit(config)); limit > 0 {
-		held, err := keyLimits{v.queueRows}.held(v.reader, key, limit)
+		held, err := keyLimits{v.queueRows}.held(v.reader(v.remove), key, limit)
 		if err != nil {
 			return nil, err
 		}
@@ -111,7 +109,7 @@ func (v *keyVisits) visit(key string) (*turn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if t.bucket, err = (rates{v.queueRows}).read(v.reader, keyBucketRow(v.name, key), rate); err != nil {
+		if t.bucket, err = (rates{v.queueRows}).read(v.reader(v.remove), keyBucketRow(v.name, key), rate); err != nil {
 			return nil, err
 		}
 		none, err := rates{v.queueRows}.noRoom(&t.bucket)
@@ -304,8 +302,8 @@ type turnOrder struct {
 // takeTurns returns the store time of the first token that a key waits for without a row, 0 for none.
 func takeTurns(v keyVisits) (token int64, err error) {
 	t := turnOrder{keyVisits: v}
-	t.plain.next = scanOf(t.name, t.front, t.state, layout.SpaceReady, Min, AllPriorities, "").next
-	heads := scanOf(t.name, t.front, t.state, layout.SpaceKeyHead, Min, AllPriorities, "")
+	t.plain.next = scanOf(t.name, t.front(t.state), t.state, layout.SpaceReady, Min, AllPriorities, "").next
+	heads := scanOf(t.name, t.front(t.state), t.state, layout.SpaceKeyHead, Min, AllPriorities, "")
 	t.heads.next = func(limit, maxBytes int) ([]entry, error) {
 		entries, err := heads.next(limit, maxBytes)
 		t.prefetch(entries)
