@@ -5,9 +5,9 @@ import (
 	"math"
 )
 
-// A queue has a bound of items, max_length, and one of bytes, max_bytes. A push that exceeds
-// one is refused, or evicts: then the least urgent ready items go, as far as eight will do.
-// A push whose item the queue would grow by nevertheless is refused.
+// A queue has a bound of items, max_length, and a bound of bytes, max_bytes. A push that exceeds
+// a bound is refused, or evicts the least urgent ready items, up to eight. If these make no
+// room for its item, the push is refused nevertheless.
 
 // ItemBytes is what each item counts of max_bytes besides its payload and headers: about what
 // its rows take.
@@ -46,7 +46,7 @@ func (a amount) where(grows amount) amount {
 	return a
 }
 
-// excess is what a queue with so much has beyond its limits, negative where there is room.
+// excess is how far such counts exceed the limits of the queue, negative where there is room.
 func (q *queueRows) excess(n Counts) amount {
 	over := amount{math.MinInt64 / 2, math.MinInt64 / 2}
 	if most := q.state.config.MaxLength; most > 0 {
@@ -58,7 +58,7 @@ func (q *queueRows) excess(n Counts) amount {
 	return over
 }
 
-// tooFull is the reason to refuse an item with which the queue has too much, if it has.
+// tooFull is the reason to refuse an item with which the queue exceeds a limit by over; nil: it exceeds none.
 func (q *queueRows) tooFull(over amount) error {
 	most := q.store.maxBytes(&q.state.config)
 	switch {
@@ -72,7 +72,7 @@ func (q *queueRows) tooFull(over amount) error {
 	return fmt.Errorf("%w: its max_bytes is %d, of which each item takes %d besides its own", ErrFull, most, ItemBytes)
 }
 
-// refuses is why a queue with so much takes no item, however small; nil: it may take one.
+// refuses is why a queue with such counts takes no item, however small; nil: it may take an item.
 func (q *queueRows) refuses(n Counts) error {
 	if q.state.config.Overflow == OverflowEvict {
 		return nil

@@ -9,21 +9,21 @@ import (
 )
 
 // Where keys take turns, each key with ready items has a row in the order of the classes
-// (spaceFairKey), and in a class in the order of tags. The tag is that of its next item:
-// the one of the item before and a cost, the less the more the key weighs. The virtual time
-// of the class is the highest tag that was served, and a key that comes stands a cost behind
-// it: self-clocked fair queueing. So a key gains nothing by its absence, and each item moves
-// time on: keys that are new all the time keep nobody waiting for good.
+// (layout.SpaceFairKey), and in a class in the order of tags. The tag belongs to the next item of
+// the key: the tag of the item before, and a cost, which is the less the more the key weighs.
+// The virtual time of the class is the highest tag that was served, and a key that comes stands a
+// cost behind it: self-clocked fair queueing. So a key gains nothing by its absence, and each
+// item moves time on: new keys, however many, keep nobody waiting for good.
 //
-// The items without a key are a key of weight 1. It needs no row in the order, because pops
-// read its first item anyway, and has its tag in a row of its own (spaceUnnamed).
+// The items without a key count as a key of weight 1. It needs no row in the order, because pops
+// read its first item anyway. A row of its own has its tag (layout.SpaceUnnamed).
 //
-// The rows keep the rules of those in the order of the queue (spaceKeyHead), but that a
-// row may stand in a class before the one of the key's first item. Pushes and settlements
-// do not know tags, so they write rows with tag 0, and pops put them where they belong.
+// The rows follow the rules of the key index (layout.SpaceKeyHead), except that a row may stand
+// in a class before that of the key's first item. Pushes and settlements do not know tags, so
+// they write rows with tag 0, and pops move these to their places.
 //
-// Rows belong to a numbered order, so that another configuration begins with an empty one.
-// Pops go in the order of the queue until all keys have a row in the fair one.
+// Rows belong to a numbered order, so that another configuration begins with an empty order.
+// Pops go in the order of the queue until all keys have a row in the fair order.
 
 // fair reads and writes the order in which keys take turns.
 type fair struct{ *queueRows }
@@ -43,7 +43,7 @@ func (f fair) row(p fairPlace) []byte {
 
 func (f fair) weightRow(key string) []byte { return f.rowsOfKey(layout.SpaceWeight, key) }
 
-// fairPlace is where a key stands.
+// fairPlace is the place of a key in the fair order. A key that comes has tag 0.
 type fairPlace struct {
 	class, tag int64
 	key        string
@@ -58,7 +58,7 @@ func (f fair) parseRow(key []byte) (p fairPlace, err error) {
 	return p, nil
 }
 
-// place has pops look at a key whose first item is there.
+// place writes the row of a key that comes, in the class of its first item.
 func (f fair) place(first layout.Place, key string) {
 	if f.state.config.Fair == "" {
 		return
@@ -70,7 +70,7 @@ func (f fair) place(first layout.Place, key string) {
 // tagUnit is what an item costs a key of weight 1.
 const tagUnit = 1 << 20
 
-// weightOf is the share of a key.
+// weightOf is the share of a key: what is set for it, or what a push said.
 func (f fair) weightOf(r kv.Reader, key string, k *KeySettings) (int64, error) {
 	if k.Weight != nil {
 		return *k.Weight, nil

@@ -9,7 +9,7 @@ import (
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
-// leave clears the rows of an order. Those of a long one are many, but a range.
+// leave clears the rows of the present order by ranges, however many they are.
 func (f fair) leave() {
 	if f.state.config.Fair == "" {
 		return
@@ -20,13 +20,13 @@ func (f fair) leave() {
 	f.tx.ClearRange(tuple.Range(layout.GenerationPrefix(layout.SpaceWeight, f.name, f.state.generation)))
 }
 
-// buildLater sets a timer that goes on behind a key. The transaction that begins an order
-// builds nothing: another one may add keys before it commits, without rows in the order.
+// buildLater sets a timer that goes on behind a key. The transaction that begins an order builds
+// nothing: until it commits, other transactions add keys without rows in the order.
 func (f fair) buildLater(behind string) error {
 	return timers{f.queueRows}.atOnce(layout.TimerFair, fmt.Sprintf("%d:%s", f.state.fairOrder, behind))
 }
 
-// due gives the next keys their rows. After the last one pops go by the order.
+// due writes the rows of the next keys. After the last key, pops go by the fair order.
 func (f fair) due(t layout.Timer) error {
 	s := f.state
 	order, behind, _ := strings.Cut(t.ID, ":")

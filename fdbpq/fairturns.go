@@ -10,8 +10,8 @@ import (
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
-// fairTurns selects items where keys take turns. It changes the order in memory, and
-// writes what has changed when it has selected.
+// fairTurns selects items where keys take turns. It changes the order in memory, and writes the
+// changes after the selection.
 type fairTurns struct {
 	keyVisits
 	plain source[entry]
@@ -21,7 +21,7 @@ type fairTurns struct {
 
 	classes map[int64]*classTime
 	left    map[fairPlace]bool // rows that were read
-	fresh   int                // keys among them that have an item
+	fresh   int                // keys of these rows that had an item
 }
 
 // fairKey is a key with an item that the pop may take next.
@@ -31,10 +31,10 @@ type fairKey struct {
 	cost  int64
 }
 
-// classTime is what a pop knows of a class.
+// classTime has the virtual time of a class, and the tag of its next item without a key.
 type classTime struct {
-	virtual, unnamed int64 // virtual time, and the tag of the next item without a key, 0 if there was none
-	before           [2]int64
+	virtual, unnamed int64    // unnamed is 0 if there was no such item
+	before           [2]int64 // both as the rows have them
 }
 
 func (a fairPlace) compare(b fairPlace) int {
@@ -69,7 +69,7 @@ func takeFairTurns(v keyVisits) (token int64, err error) {
 	return t.token, t.spend()
 }
 
-// prefetch says that the transaction is about to look at the keys of rows.
+// prefetch announces visits of the keys of rows.
 func (t *fairTurns) prefetch(places []fairPlace) {
 	for _, at := range places {
 		if t.prefetchKey(at.key); t.remove && t.keys[at.key] == nil {
@@ -78,7 +78,7 @@ func (t *fairTurns) prefetch(places []fairPlace) {
 	}
 }
 
-// step looks at the next item or key and reports whether it was the last one.
+// step takes the next item, or visits the next key. done: nothing is left.
 func (t *fairTurns) step() (done bool, err error) {
 	plain, err := t.plain.first(t.room(), t.maxBytes)
 	if err != nil {
@@ -98,7 +98,7 @@ func (t *fairTurns) step() (done bool, err error) {
 		}
 		next = &at
 	}
-	// Of keys that come one pop looks at a bounded number. The next one looks at others.
+	// One pop visits a bounded number of keys that come, and the next pop others.
 	enough := t.fresh >= maxKeyVisits && len(t.moved) > 0 && row != nil && row.tag == 0
 	if row != nil && !enough && earlier(*row) && (len(t.moved) == 0 || row.compare(t.moved[0].place) <= 0) {
 		return t.visitKey(t.rows.take())
@@ -115,9 +115,9 @@ func (t *fairTurns) step() (done bool, err error) {
 }
 
 // firstRow returns the first row that was not taken, nil when there is none before the first
-// key that was moved. A pop of one item reads one row as a rule: an engine that keeps former
-// versions of rows steps over those of each row that it passes, and the row of a key that
-// often comes and goes has many.
+// moved key. A pop of one item usually reads one row: an engine that keeps former versions
+// steps over all versions of each row that it passes, and the row of a key that often comes
+// and goes has many.
 func (t *fairTurns) firstRow() (*fairPlace, error) {
 	if len(t.rows.entries) == 0 && t.last != nil && len(t.moved) > 0 && t.moved[0].place.compare(*t.last) <= 0 {
 		return nil, nil
@@ -134,7 +134,7 @@ func (t *fairTurns) firstRow() (*fairPlace, error) {
 	return row, err
 }
 
-// unread reports whether there are rows of a class that were not taken.
+// unread reports whether rows of a class were not taken.
 func (t *fairTurns) unread(class int64) (bool, error) {
 	if slices.ContainsFunc(t.rows.entries, func(p fairPlace) bool { return p.class == class }) {
 		return true, nil
@@ -150,7 +150,7 @@ func (t *fairTurns) unread(class int64) (bool, error) {
 	return len(rows) > 0, err
 }
 
-// visitKey looks at the key of a row. Its row is written again where the key belongs.
+// visitKey visits the key of a row. write writes the row again at the place of the key.
 func (t *fairTurns) visitKey(at fairPlace) (done bool, err error) {
 	t.left[at] = true
 	if _, err := t.class(at.class); err != nil { // which may have no other key
@@ -169,8 +169,8 @@ func (t *fairTurns) visitKey(at fairPlace) (done bool, err error) {
 	return t.givesUp(), nil
 }
 
-// moveTo gives a key that may have its next item the place where it is in turn: that of its
-// row, or the one of a key that comes.
+// moveTo gives a key with an item to take its place in the order: that of its row, or that of a
+// key that comes.
 func (t *fairTurns) moveTo(next *turn, at fairPlace) error {
 	// Pushes may give the key a weight all the time, and pops would run again each time.
 	weight, err := fair{t.queueRows}.weightOf(t.snapshot, next.key, &next.settings)
@@ -211,7 +211,7 @@ func (t *fairTurns) placeOfUnnamed(item *entry) (fairPlace, error) {
 	return fairPlace{class: class, tag: c.unnamed}, nil
 }
 
-// class reads what is known of a class.
+// class returns the times of a class, from its rows the first time.
 func (t *fairTurns) class(class int64) (*classTime, error) {
 	if c := t.classes[class]; c != nil {
 		return c, nil
@@ -273,7 +273,7 @@ func (t *fairTurns) takePlain(item entry, at fairPlace) (done bool, err error) {
 	return done, err
 }
 
-// write writes where the keys stand now.
+// write writes the rows of the keys at their present places, and the times of the classes.
 func (t *fairTurns) write() error {
 	stand := make(map[fairPlace]bool)
 	for _, f := range t.moved {
@@ -299,7 +299,7 @@ func (t *fairTurns) write() error {
 	return nil
 }
 
-// writeClass writes what has changed of a class, and forgets one that has no items.
+// writeClass writes the times of a class that have changed, and clears those of a class without items.
 func (t *fairTurns) writeClass(class int64, c *classTime) error {
 	stands := slices.ContainsFunc(t.moved, func(f *fairKey) bool { return f.place.class == class })
 	if !stands && c.unnamed == 0 && c.virtual > 0 {
@@ -323,7 +323,7 @@ func (t *fairTurns) writeClass(class int64, c *classTime) error {
 	return nil
 }
 
-// rowsAtOnce is how many rows one read gives at least: some keys may have nothing.
+// rowsAtOnce is how many rows one read asks for at least: some keys may have no item to take.
 const rowsAtOnce = 8
 
 // rows reads the rows of the fair order.

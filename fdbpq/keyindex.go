@@ -18,22 +18,22 @@ import (
 // items of one key are leased at a time, how many are delivered in a time, and whether
 // keys take turns. Pops never read past the items of a key that may have no more.
 //
-// So keys stand in an index of their own (spaceKeyHead), at the place of their first
-// ready item. Three rules keep it:
+// So keys stand in an index of their own (layout.SpaceKeyHead), at the place of their first
+// ready item. Three rules keep the index:
 //
-//  1. A key with ready items has a row there, at the place of the first one or in front
-//     of it, unless its leased items are as many as it may have, it waits for a token, or
-//     it is paused.
+//  1. A key with ready items has a row there, at the place of the first item or in front
+//     of it, unless the key has as many leased items as it may have, waits for a token, or
+//     is paused.
 //  2. Whoever ends such a lease, or such a pause, writes the row.
-//  3. A key that waits for a token has a row that says until when (spaceKeyWaits). The
-//     first pop after that writes the row.
+//  3. A key that waits for a token has a row with the time of the token
+//     (layout.SpaceKeyWaits). The first pop after that time writes the row in the index.
 //
-// Rows too many do no harm: a pop that finds one looks at the key and clears or moves it.
-// Pops depend on what they conclude from. A push writes the row blindly, unless another
-// item of the key comes first. Then it relies on the row of that one, and depends on it:
-// a pop that takes it at the same time does not see the new item. Whoever ends a lease that
-// counts depends on which item is first: a pop that runs at the same time clears the row of
-// one that was pushed meanwhile, because the key has no room yet.
+// Rows too many do no harm: a pop that finds one visits the key, and clears or moves the row.
+// Pops depend on all rows from which they conclude. A push writes the row blindly, unless
+// another item of the key comes first. Then the push relies on the row of that item, and
+// depends on it: a pop that takes that item at the same time does not see the new one. Whoever
+// ends a counted lease depends on which item is first: a pop at the same time, for which the key
+// has no room yet, may clear the row of an item that was pushed meanwhile.
 
 // MaxKey bounds the bytes of a key.
 const MaxKey = 128
@@ -63,8 +63,7 @@ func (x keyIndex) placeRow(space, key string, p layout.Place) []byte {
 	return p.Append(x.rowsOfKey(space, key))
 }
 
-// first returns the place of the ready item that is handed out first of those of a
-// key.
+// first returns the place of the ready item of a key that pops hand out first.
 func (x keyIndex) first(r kv.Reader, key string) (first layout.Place, ok bool, err error) {
 	if x.state.config.KeyOrder {
 		first, ok, err = x.firstIn(r, layout.SpaceKeyBegun, key, nil)
@@ -75,7 +74,7 @@ func (x keyIndex) first(r kv.Reader, key string) (first layout.Place, ok bool, e
 	return first, ok, err
 }
 
-// prefetch says that first is about to be asked for.
+// prefetch announces the read of first.
 func (x keyIndex) prefetch(key string) {
 	spaces := []string{layout.SpaceKeyBegun, layout.SpaceKeyReady}
 	if !x.state.config.KeyOrder {
@@ -87,8 +86,7 @@ func (x keyIndex) prefetch(key string) {
 	}
 }
 
-// firstIn returns the first place of a key in a space, behind a place or from the
-// beginning.
+// firstIn returns the first place of a key in a space, behind a place; nil: the first of all.
 func (x keyIndex) firstIn(r kv.Reader, space, key string, behind *layout.Place) (first layout.Place, ok bool, err error) {
 	prefix := x.rowsOfKey(space, key)
 	begin, end := rowsBehind(prefix, behind)
@@ -100,7 +98,7 @@ func (x keyIndex) firstIn(r kv.Reader, space, key string, behind *layout.Place) 
 	return first, err == nil, err
 }
 
-// rowsBehind is the range of the rows of a key with a prefix, all or those behind a place.
+// rowsBehind is the range of rows with the prefix of a key, behind a place; nil: all of them.
 func rowsBehind(prefix []byte, behind *layout.Place) (begin, end []byte) {
 	begin, end = tuple.Range(prefix)
 	if behind != nil {
@@ -197,8 +195,8 @@ func (x keyIndex) flushKey(change *keyChange) error {
 	return nil
 }
 
-// gone forgets what counts for a key while it has ready items: it has none any more. A
-// pop forgets its row.
+// gone clears what a key without ready items needs no more: its weight. A pop that looks at its
+// row in the fair order clears that row.
 func (x keyIndex) gone(change *keyChange) error {
 	if x.state.config.Fair == "" {
 		return nil
@@ -213,19 +211,19 @@ func (x keyIndex) gone(change *keyChange) error {
 	return err
 }
 
-// find has pops look at a key.
+// find writes the rows with which pops find a key, at the place of its first item.
 func (x keyIndex) find(first layout.Place, key string) {
 	x.tx.Set(x.key(layout.SpaceKeyHead, first), []byte(key))
 	fair{x.queueRows}.place(first, key)
 }
 
-// keysAtOnce bounds how many keys one transaction looks at after a change of key_limit
-// or key_order. Timers look at the others.
+// keysAtOnce bounds for how many keys one transaction writes rows after a change of key_limit
+// or key_order. Timers write those of the other keys.
 const keysAtOnce = 64
 
-// rebuildAll has pops look at all keys with ready items: another limit may let them go, and
-// another order has another first item. A timer looks at all of them once more: until this
-// transaction commits, pops clear rows by the limit that was.
+// rebuildAll writes the rows of all keys with ready items: another limit may free them, and
+// another order has another first item. A timer writes all rows once more: until this
+// transaction commits, pops clear rows by the former limit.
 func (x keyIndex) rebuildAll() error {
 	if _, _, err := x.findNext(""); err != nil {
 		return err
@@ -233,7 +231,7 @@ func (x keyIndex) rebuildAll() error {
 	return timers{x.queueRows}.atOnce(layout.TimerKeys, "")
 }
 
-// rebuild has pops look at the keys with ready items behind one, by a timer if they are many.
+// rebuild writes the rows of the keys with ready items behind a key, by a timer if they are many.
 func (x keyIndex) rebuild(behind string) error {
 	last, done, err := x.findNext(behind)
 	if err != nil || done {
@@ -242,8 +240,8 @@ func (x keyIndex) rebuild(behind string) error {
 	return timers{x.queueRows}.atOnce(layout.TimerKeys, last)
 }
 
-// findNext has pops look at the next keys with ready items behind one, and returns the last
-// of them, or that there are no others.
+// findNext writes the rows of the next keys with ready items behind a key, and returns the last
+// of these keys. done: no key is left.
 func (x keyIndex) findNext(behind string) (last string, done bool, err error) {
 	space := layout.GenerationPrefix(layout.SpaceKeyReady, x.name, x.state.generation)
 	begin, end := tuple.Range(space)
@@ -273,7 +271,7 @@ func (x keyIndex) findNext(behind string) (last string, done bool, err error) {
 	return behind, false, nil
 }
 
-// due looks at further keys. After a purge these are others, which does no harm.
+// due goes on with rebuild. After a purge it finds other keys, which does no harm.
 func (x keyIndex) due(t layout.Timer) error {
 	if !x.there() {
 		return nil
@@ -281,8 +279,8 @@ func (x keyIndex) due(t layout.Timer) error {
 	return x.rebuild(t.ID)
 }
 
-// lookAgain has pops look at a key, which may be free to go. The reader is the transaction
-// itself, unless pops that clear the key's row conflict otherwise.
+// lookAgain writes the rows of a key that may have room again. The reader is the transaction
+// itself, unless pops that clear the key's row conflict with this transaction anyway.
 func (x keyIndex) lookAgain(r kv.Reader, key string) error {
 	first, ok, err := x.first(r, key)
 	if err != nil || !ok {

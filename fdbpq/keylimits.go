@@ -13,7 +13,7 @@ var (
 	// ErrLeaseRequired: the leases of keys are counted, so a pop without one is refused.
 	ErrLeaseRequired = errors.New("a lease is required where key_limit, key_order or the limit of a key is set")
 
-	// ErrOnlyMin: pops look at keys, and know the next item of each, and no other.
+	// ErrOnlyMin: pops visit keys, and know only the next item of each.
 	ErrOnlyMin = errors.New("only pop.min and peek.min of all priorities work where items wait for others of their key, or keys take turns")
 )
 
@@ -43,7 +43,7 @@ func (s *queueState) refuses(sel *Selection, lease time.Duration) error {
 }
 
 // refusesEnd returns ErrOnlyMin for a selection that needs more than the next item of each
-// key. What is configured decides it, and not whether there are keys.
+// key. The configuration decides, whether there are keys or not.
 func (s *queueState) refusesEnd(sel *Selection) error {
 	c := &s.config
 	looks := c.limitsKeys() || c.KeyRate != (Rate{}) || c.Fair != "" || s.keysSet > 0
@@ -56,8 +56,8 @@ func (s *queueState) refusesEnd(sel *Selection) error {
 // keyLimits counts the leased items of each key.
 type keyLimits struct{ *queueRows }
 
-// held counts the leased items of a key, and those that wait between two leases in
-// order, up to a number.
+// held counts the leased items of a key, and the items that wait between two leases in order, up
+// to a number.
 func (x keyLimits) held(r kv.Reader, key string, most int) (int, error) {
 	begin, end := x.rows(key)
 	held, err := r.Range(begin, end, kv.RangeOptions{Limit: most})
@@ -69,7 +69,7 @@ func (x keyLimits) rows(key string) (begin, end []byte) {
 	return tuple.Range(x.rowsOfKey(layout.SpaceKeyHeld, key))
 }
 
-// changed keeps the row of an item that counts as leased.
+// changed writes or clears the row that counts an item as leased.
 func (x keyLimits) changed(before, after *layout.Item) {
 	if before.State == layout.StateDelayed && after.State == layout.StateDelayed {
 		return // it holds its key if it did, whatever the configuration is by now
@@ -88,8 +88,8 @@ func (x keyLimits) row(l *layout.Item) []byte {
 	return append(x.rowsOfKey(layout.SpaceKeyHeld, l.Key), l.Place.Suffix...)
 }
 
-// holds reports whether an item counts as leased from now on. In order, one that is
-// delayed after a lease keeps the others of its key waiting: it is not done. What a push
+// holds reports whether an item counts as leased from now on. In order, an item that is delayed
+// after a lease keeps the others of its key waiting: it is not done. An item that its push
 // delays keeps nobody waiting.
 func (x keyLimits) holds(l *layout.Item) bool {
 	return l.State == layout.StateLeased || l.State == layout.StateDelayed && l.Begun() && x.state.config.KeyOrder

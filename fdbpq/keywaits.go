@@ -14,9 +14,8 @@ func keyWaitsRow(queue string, due int64, key string) []byte {
 	return tuple.AppendBytes(tuple.AppendInt(layout.QueueRow(layout.SpaceKeyWaits, queue), due), []byte(key))
 }
 
-// endWaits has pops look at keys that have a token at a time, where no pop has cleared their
-// rows since. After a purge these are keys without items, and a key that was given a token
-// back has one before its row says so.
+// endWaits writes the index rows of keys that have a token by a time, unless a pop has done so. After a
+// purge these keys have no items, and a key that got a token back has it before its row says so.
 func (x keyIndex) endWaits(at int64) error {
 	keys, more, err := x.waitsDue(at, true)
 	if err != nil {
@@ -33,8 +32,8 @@ func (x keyIndex) endWaits(at int64) error {
 	return nil
 }
 
-// waitsDue returns a bounded number of keys that wait for a token until a time at most,
-// and whether there may be more. If they are to be looked at, it clears their rows.
+// waitsDue returns a bounded number of keys whose wait for a token ends by a time, and whether
+// there may be more. With remove it clears the rows of these waits.
 func (x keyIndex) waitsDue(at int64, remove bool) (keys []string, more bool, err error) {
 	prefix := layout.QueueRow(layout.SpaceKeyWaits, x.name)
 	begin, _ := tuple.Range(prefix)
@@ -99,9 +98,8 @@ func waitingKey(rest []byte) (string, error) {
 	return key, nil
 }
 
-// maxKeyVisits bounds how many keys that give no item one pop looks at, and maxPeekVisits how
-// many one peek does. A pop clears their rows, so that another one goes on; a peek finds
-// nothing.
+// maxKeyVisits bounds how many keys without an item to give one pop visits, and maxPeekVisits how
+// many one peek visits. A pop clears their rows, so that another pop goes on; a peek finds nothing.
 const (
 	maxKeyVisits  = 256
 	maxPeekVisits = 1024

@@ -2,7 +2,8 @@ package fdbpq
 
 import "slices"
 
-// run collects the items of the selection in the order of the queue: by priority, by turns of keys, or by fair turns.
+// run collects the items of the selection in the order of the queue: by priority, by turns of keys, or by
+// fair turns.
 func (c *collector) run() (err error) {
 	var next nextEntries
 	switch {
@@ -33,7 +34,7 @@ func (c *collector) run() (err error) {
 	return nil
 }
 
-// visits begins to visit keys for the collector.
+// visits are the visits of keys for the collector, before the first one.
 func (c *collector) visits() keyVisits {
 	return keyVisits{
 		queueRows: c.queueRows, basket: c, remove: c.removes(),

@@ -35,7 +35,7 @@ func (rs reasons) complete(popped *Popped, band Band) error {
 	return err
 }
 
-// someReady says why a pop or a peek from a band gets none of the queue's n ready items.
+// someReady sets the reason why a pop or a peek from a band gets none of the queue's n ready items.
 func (rs reasons) someReady(popped *Popped, n int64, band Band) error {
 	spent, err := rates{rs.queueRows}.spent(bucketRow(rs.name), rs.state.config.Rate)
 	if err != nil || spent {
@@ -57,7 +57,7 @@ func (rs reasons) someReady(popped *Popped, n int64, band Band) error {
 	return err
 }
 
-// completeLater is complete for a pop that a rate allows no item before a time.
+// completeLater completes a pop that gets no item, and retries after a time if a rate is the reason.
 func (rs reasons) completeLater(popped *Popped, band Band, retry time.Duration) error {
 	err := rs.complete(popped, band)
 	if popped.Reason == ReasonRate {

@@ -69,7 +69,7 @@ type queueRows struct {
 	homeGeneration int64
 }
 
-// arrive notes that pops may find an item that they did not find before.
+// arrive notes that pops may find an item which they did not find before.
 func (q *queueRows) arrive() { q.arrived, q.freed = true, true }
 
 // there reports whether the queue exists.
@@ -89,7 +89,7 @@ func (q *queueRows) prefix(space string) []byte {
 	return q.appendPrefix(make([]byte, 0, len(space)+len(q.name)+64), space)
 }
 
-// key returns the key of p in a space; it is valid until the next call, like timerKey's.
+// key returns the key of p in a space, which is valid until the next call of key or timerKey.
 func (q *queueRows) key(space string, p layout.Place) []byte {
 	q.keyBuffer = p.Append(q.appendPrefix(q.keyBuffer[:0], space))
 	return q.keyBuffer
@@ -107,8 +107,7 @@ func (q *queueRows) timerKey(due int64, kind string, p layout.Place) []byte {
 	return q.keyBuffer
 }
 
-// set writes a value at p in a space. The value was built in the Work's memory, which it may
-// have replaced.
+// set writes a value at p in a space. The value was built in valueBuffer, and may have outgrown it.
 func (q *queueRows) set(space string, p layout.Place, value []byte) {
 	q.tx.Set(q.key(space, p), value)
 	q.valueBuffer = value

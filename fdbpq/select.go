@@ -20,7 +20,7 @@ type collector struct {
 	txSize  int
 	expired int
 	bucket  bucket // of the queue's tokens, if it has a rate
-	token   int64  // store time at which a key gets a token that waits for one and has no row saying so; 0: none
+	token   int64  // see keyVisits
 }
 
 // expirer ends an item whose TTL is over.
@@ -65,7 +65,7 @@ func (c *collector) add(at entry, fence int64) (added, done bool, err error) {
 	return true, len(c.items) == c.sel.Limit, nil
 }
 
-// skip skips or removes an item past its TTL.
+// skip skips an item past its TTL, or ends it.
 func (c *collector) skip(l layout.Item) (done bool, err error) {
 	if !c.removes() {
 		return false, nil
@@ -81,7 +81,7 @@ func (c *collector) skip(l layout.Item) (done bool, err error) {
 	return false, c.expirer.expire(&l)
 }
 
-// carry reports whether one more item fits into the transaction.
+// carry adds what an item adds to the transaction, and reports whether it fits.
 func (c *collector) carry(e *layout.Envelope, copied bool) bool {
 	weight := itemTxSize(c.name, e, copied) + itemKeys*len(c.sel.PopID)
 	if c.txSize > 0 && c.txSize+weight > txSizeBudget {
@@ -92,11 +92,11 @@ func (c *collector) carry(e *layout.Envelope, copied bool) bool {
 	return true
 }
 
-// maxExpired bounds how many items past their TTL one pop removes.
+// maxExpired bounds how many items past their TTL one pop ends.
 const maxExpired = 256
 
-// bound bounds a selection by the queue's tokens. It returns when there is one again, if
-// there is none.
+// bound bounds a selection by the queue's tokens. Where there is none, it returns the time until
+// the next token.
 func (c *collector) bound() (retry time.Duration, err error) {
 	rate := c.state.config.Rate
 	if rate == (Rate{}) {

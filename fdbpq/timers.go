@@ -21,16 +21,16 @@ func (ts timers) stop(due int64, kind string, p layout.Place) {
 	ts.tx.Clear(ts.timerKey(due, kind, p))
 }
 
-// Rows that keys have outside generations are cleared when they say nothing any more: full
-// buckets of tokens, and fences that time has passed. A timer of the queue looks at a
-// bounded number of them. If enough of these went, it goes on at once, and otherwise some
-// time later, however many rows there are. Where it goes on is in the row that the space
-// has without a key.
+// Keys have rows outside generations: buckets of tokens, and fences. A full bucket, and a fence
+// that time has passed, say nothing, and a timer of the queue clears their rows. It reads a
+// bounded number of rows. If it could clear enough of them, the next timer is due at once, and
+// otherwise some time later, however many rows there are. The row of the space without a key
+// keeps the key behind which the next timer goes on.
 
-// forgetAtOnce bounds at how many rows one timer looks.
+// forgetAtOnce bounds how many rows one timer reads.
 const forgetAtOnce = 256
 
-// forgetEvery is how often a timer looks at such rows.
+// forgetEvery is how often a timer reads such rows.
 func forgetEvery(kind string) int64 {
 	if kind == layout.TimerFences {
 		return int64(10 * time.Second) // nearly all go at once
@@ -38,8 +38,8 @@ func forgetEvery(kind string) int64 {
 	return int64(time.Minute)
 }
 
-// forgetLater plans that rows of keys are looked at. All of a queue's transactions within
-// a period write the same timer.
+// forgetLater sets the next timer that reads rows of keys. All of a queue's transactions within
+// a period set the same timer.
 func (ts timers) forgetLater(kind string) error {
 	now, err := ts.now()
 	if err != nil {
@@ -51,7 +51,7 @@ func (ts timers) forgetLater(kind string) error {
 	return nil
 }
 
-// atOnce sets a timer that is due, for the rest of a long work.
+// atOnce sets a timer that is due already, for the rest of a long work.
 func (ts timers) atOnce(kind, id string) error {
 	now, err := ts.now()
 	if err != nil {
@@ -64,8 +64,8 @@ func (ts timers) atOnce(kind, id string) error {
 	return nil
 }
 
-// forget clears rows of keys in a space that say nothing any more, and reports whether
-// a timer looks at others later.
+// forget clears rows of keys in a space of which gone says that they say nothing, and reports
+// whether another timer is set.
 func (ts timers) forget(space, kind string, gone func(key string, value []byte) (bool, error)) (later bool, err error) {
 	cursor := layout.QueueRow(space, ts.name)
 	behind, err := ts.tx.Get(cursor)

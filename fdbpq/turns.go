@@ -31,20 +31,20 @@ type keyVisits struct {
 	maxBytes int  // that it reads at a time
 
 	keys  map[string]*turn
-	count int   // of keys that gave no item
-	token int64 // store time at which a key gets a token that waits for one and has no row saying so; 0: none
+	count int   // of visited keys that gave no item
+	token int64 // store time of the first token for which a key waits without a row; 0: none
 }
 
-// turn is a key that a pop has looked at.
+// turn is a key that a pop has visited.
 type turn struct {
 	key      string
 	settings KeySettings
-	leases   int          // that it may have besides those it has
+	leases   int          // that the key may have besides its present leases
 	bucket   bucket       // of tokens, if a rate holds for it
-	tokens   int          // deliveries that the bucket allows
+	tokens   int          // deliveries that its bucket allows
 	at       layout.Place // of its next item
-	ready    bool         // it has one, and may have it
-	fence    int64        // of its next lease, 0 if several of its items may be leased at a time
+	ready    bool         // it has a next item, which the pop may take
+	fence    int64        // of its next lease; 0: several of its items may be leased at a time
 
 	begun, fresh *layout.Place // items up to these were selected or passed
 }
@@ -76,8 +76,8 @@ func (v *keyVisits) untilDone(step func() (done bool, err error)) error {
 // allowed is how many items the key may have now.
 func (t *turn) allowed() int { return min(t.leases, t.tokens) }
 
-// visit reads how many items a key may have, and which is next. What gives the key room
-// again changes what this has read, and so does another delivery of it.
+// visit reads how many items a key may have, and its next item. Whoever gives the key room again, or
+// delivers another item of it, changes rows that visit has read.
 func (v *keyVisits) visit(key string) (*turn, error) {
 	t := &turn{key: key, leases: math.MaxInt, tokens: math.MaxInt}
 	v.keys[key] = t
@@ -124,8 +124,7 @@ func (v *keyVisits) visit(key string) (*turn, error) {
 	return t, v.advance(t)
 }
 
-// prefetch says that the transaction is about to look at keys whose rows are here, and to
-// take their items.
+// prefetch announces visits of the keys of rows, and that the pop takes their items.
 func (v *keyVisits) prefetch(heads []entry) {
 	for i := range heads {
 		key := string(heads[i].value)
@@ -134,7 +133,7 @@ func (v *keyVisits) prefetch(heads []entry) {
 	}
 }
 
-// prefetchKey says that the transaction is about to look at a key.
+// prefetchKey announces the visit of a key.
 func (v *keyVisits) prefetchKey(key string) {
 	if !v.remove || v.keys[key] != nil {
 		return
@@ -157,8 +156,7 @@ func (v *keyVisits) prefetchKey(key string) {
 	keyIndex{v.queueRows}.prefetch(key)
 }
 
-// prefetchItem says that the transaction is about to take the item of a key at a place, and
-// to look for the next one.
+// prefetchItem announces that the pop takes the item of a key at a place, and looks for the next item.
 func (v *keyVisits) prefetchItem(key string, at layout.Place) {
 	if !v.remove || v.keys[key] != nil && v.keys[key].leases == 0 {
 		return
@@ -254,7 +252,7 @@ func (v *keyVisits) spend() error {
 	return nil
 }
 
-// refilled looks at the keys that have got a token since they last waited for one.
+// refilled visits the keys whose wait for a token is over, and returns those with an item to take.
 func (v *keyVisits) refilled() ([]*turn, error) {
 	if !v.state.keysMayWait() {
 		return nil, nil
@@ -289,14 +287,13 @@ func (v *keyVisits) refilled() ([]*turn, error) {
 	return ready, nil
 }
 
-// turnOrder selects items in the order of the queue where items may have to wait for others of
-// their key. It reads the items without a key and the rows of the keys in their common
-// order.
+// turnOrder selects items in the order of the queue, where items may have to wait for others of
+// their key. It merges the items without a key and the rows of the key index.
 type turnOrder struct {
 	keyVisits
 	plain source[entry]
 	heads source[entry]
-	moved []*turn // whose row was elsewhere, or whose item before was selected
+	moved []*turn // keys with a next item that is behind their row, or behind an item that was selected
 }
 
 // takeTurns returns the store time of the first token that a key waits for without a row, 0 for none.
@@ -318,7 +315,7 @@ func takeTurns(v keyVisits) (token int64, err error) {
 	return t.token, t.spend()
 }
 
-// step looks at the next item or key and reports whether it was the last one.
+// step takes the next item without a key, or visits the next key. done: nothing is left.
 func (t *turnOrder) step() (done bool, err error) {
 	limit := t.room()
 	plain, err := t.plain.first(limit, t.maxBytes)
@@ -344,10 +341,10 @@ func (t *turnOrder) step() (done bool, err error) {
 	return true, nil
 }
 
-// before reports whether a place is not behind an entry, or there is none.
+// before reports whether a place is not behind an entry; nil: there is no entry.
 func before(p layout.Place, e *entry) bool { return e == nil || p.Compare(e.place) <= 0 }
 
-// visitKey looks at the key of a row.
+// visitKey visits the key of a row, and moves or clears a row that is not at the next item.
 func (t *turnOrder) visitKey(head entry) (done bool, err error) {
 	key := string(head.value)
 	known := t.keys[key]
@@ -361,7 +358,7 @@ func (t *turnOrder) visitKey(head entry) (done bool, err error) {
 		return t.take(next)
 	}
 	if known != nil && slices.Contains(t.moved, known) && known.at == head.place {
-		return false, nil // the row is where it belongs
+		return false, nil // the row is at the next item already
 	}
 	if t.remove {
 		row := t.key(layout.SpaceKeyHead, head.place)
