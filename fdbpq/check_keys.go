@@ -169,7 +169,7 @@ func (w *walk) balanceSettings() {
 
 // foundKeyWaits checks the row of a key that waits for a token.
 func foundKeyWaits(w *walk, r *foundRow) error {
-	key, err := waitingKey(r.rest)
+	_, key, err := parseKeyWait(r.rest)
 	w.known.waits[queueKey{r.queue, key}] = true
 	return cmp.Or(r.living(), err)
 }

@@ -42,7 +42,7 @@ func (x keyIndex) waitsDue(at int64, remove bool) (keys []string, more bool, err
 		return nil, false, err
 	}
 	for _, row := range rows {
-		key, err := waitingKey(row.Key[len(prefix):])
+		_, key, err := parseKeyWait(row.Key[len(prefix):])
 		if err != nil {
 			return nil, false, err
 		}
@@ -74,9 +74,9 @@ func (x keyIndex) nextToken(token int64) (time.Duration, error) {
 	}
 	due := token
 	if len(rows) > 0 {
-		first, _, err := tuple.ConsumeInt(rows[0].Key[len(prefix):])
+		first, _, err := parseKeyWait(rows[0].Key[len(prefix):])
 		if err != nil {
-			return 0, fmt.Errorf("damaged row of a key that waits: %w", err)
+			return 0, err
 		}
 		if due == 0 || first < due {
 			due = first
@@ -88,14 +88,14 @@ func (x keyIndex) nextToken(token int64) (time.Duration, error) {
 	return time.Duration(due - now), nil
 }
 
-func waitingKey(rest []byte) (string, error) {
+// parseKeyWait reads the end of a keyWaitsRow: when the key has a token, and the key.
+func parseKeyWait(rest []byte) (due int64, key string, err error) {
 	r := tuple.Read(rest)
-	r.Int() // when it has a token
-	key := string(r.Bytes())
+	due, key = r.Int(), string(r.Bytes())
 	if r.Err() != nil {
-		return "", fmt.Errorf("damaged row of a key that waits: %w", r.Err())
+		return 0, "", fmt.Errorf("damaged row of a key that waits: %w", r.Err())
 	}
-	return key, nil
+	return due, key, nil
 }
 
 // maxKeyVisits bounds how many keys without an item to give one pop visits, and maxPeekVisits how
