@@ -8,10 +8,10 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// Bury makes a dead letter of what can be no item of the queue, for a reason. It keeps the priority, the headers and the
-// payload. The result is that of a push to the dead-letter queue. Its Err says why there is no dead letter: the queue takes
-// no items (see [Queue.Full]), there are too many bytes (ErrContent), or there is no dead-letter queue
-// (ErrNoDeadLetterQueue). ErrNoQueue: there is no such queue.
+// Bury makes a dead letter of what can be no item of the queue, for a reason. It keeps the priority, the
+// headers and the payload. The result is that of a push to the dead-letter queue. Its Err says why there is
+// no dead letter: the queue takes no items (see [Queue.Full]), there are too many bytes (ErrContent), or
+// there is no dead-letter queue (ErrNoDeadLetterQueue). ErrNoQueue: there is no such queue.
 func (q Queue) Bury(tx kv.Tx, item NewItem, reason string) (Pushed, error) {
 	qtx, err := q.begin(tx)
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// Check reads all rows of sources and returns a sentence for each violation of an invariant, up to a hundred.
-// Nothing may write to the store meanwhile: a concurrent write looks like damage. [fdbpq.Store.Check] checks all other
-// rows.
+// Check reads all rows of sources and returns a sentence for each violation of an invariant, up to a
+// hundred. Nothing may write to the store meanwhile: a concurrent write looks like damage.
+// [fdbpq.Store.Check] checks all other rows.
 //
 // The invariants:
 //   - every row can be parsed, and is of a queue that exists;

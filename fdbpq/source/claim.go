@@ -35,8 +35,8 @@ func (s *Sources) RunMany(tx kv.Tx, claims []Claim, alone bool) (mine []bool, er
 	return mine, nil
 }
 
-// Run says that a process runs a source for a while. It reports whether it may: no other one does, or alone says that no
-// other one can. Nothing depends on it but who fetches.
+// Run says that a process runs a source for a while. It reports whether it may: no other one does, or alone
+// says that no other one can. Nothing depends on it but who fetches.
 func (s *Sources) Run(tx kv.Tx, of *Source, run Run, alone bool) (bool, error) {
 	if err := s.known(tx, of); err != nil {
 		return false, err

@@ -13,8 +13,9 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/source"
 )
 
-// A program that copies the messages of a stream of its own into a queue fetches them from the source's position, and
-// feeds them. When it has fetched twice, or another program was faster, the source has moved, and nothing is pushed.
+// A program that copies the messages of a stream of its own into a queue fetches them from the source's
+// position, and feeds them. When it has fetched twice, or another program was faster, the source has moved,
+// and nothing is pushed.
 func Example() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "source")

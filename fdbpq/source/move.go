@@ -25,7 +25,8 @@ func (s *Sources) Move(tx kv.Tx, of *Source, to Position) error {
 	return nil
 }
 
-// unmoved returns an error unless the source is where it was found, and has not stopped. The transaction depends on that.
+// unmoved returns an error unless the source is where it was found, and has not stopped. The transaction
+// depends on that.
 func (s *Source) unmoved(tx kv.Tx, q fdbpq.Queue) error {
 	if err := s.checkQueue(tx, q); err != nil {
 		return err

@@ -63,7 +63,8 @@ func (p *Position) skip() {
 	}
 }
 
-// LeavesOf returns what the giver of a link has to keep of the batch that the source has taken: numbers of items, from 1.
+// LeavesOf returns what the giver of a link has to keep of the batch that the source has taken: numbers of
+// items, from 1.
 func (p *Position) LeavesOf() (numbers []int64) {
 	if p.Next != "" { // it is still being taken
 		return nil
@@ -76,9 +77,10 @@ func (p *Position) LeavesOf() (numbers []int64) {
 	return numbers
 }
 
-// accept takes the stream as it is: what it has that was not pushed is fed. Of a stream that lost its end and grew again our sequences say nothing any
-// more. A source that copies goes on with what is younger than the last message that it read, and at the latest behind the end that the stream had then.
-// One that takes begins with the first message, as it acknowledges what is behind its position.
+// accept takes the stream as it is: what it has that was not pushed is fed. Of a stream that lost its end
+// and grew again our sequences say nothing any more. A source that copies goes on with what is younger than
+// the last message that it read, and at the latest behind the end that the stream had then. One that takes
+// begins with the first message, as it acknowledges what is behind its position.
 func (p *Position) accept(mode Mode) {
 	switch p.Stop.Reason {
 	case StopReplaced:
@@ -99,7 +101,8 @@ func (p *Position) accept(mode Mode) {
 	}
 }
 
-// again has the source find its position as at the first contact, from a start, and not behind seq unless that is 0.
+// again has the source find its position as at the first contact, from a start, and not behind seq unless
+// that is 0.
 func (p *Position) again(seq uint64, from string) {
 	p.to(seq)
 	p.Created, p.Consumer, p.From = 0, 0, from

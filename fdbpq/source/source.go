@@ -12,7 +12,8 @@ type Source struct {
 	State       State
 }
 
-// Lag is how many sequences of the stream are behind the position, as the runner has seen it; of a link, how many items are ready at the other side.
+// Lag is how many sequences of the stream are behind the position, as the runner has seen it; of a link,
+// how many items are ready at the other side.
 func (s *Source) Lag() uint64 {
 	if s.Config.OfLink() {
 		return s.Run.Last

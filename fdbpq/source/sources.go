@@ -8,9 +8,9 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// Sources are the sources of a store as one process has them. Its methods may be called from any number of goroutines, and
-// work inside a transaction of the caller, as the methods of a queue do. Those of one source return ErrNone if there is
-// none.
+// Sources are the sources of a store as one process has them. Its methods may be called from any number of
+// goroutines, and work inside a transaction of the caller, as the methods of a queue do. Those of one
+// source return ErrNone if there is none.
 type Sources struct {
 	store  *fdbpq.Store
 	inside *inside.Store
