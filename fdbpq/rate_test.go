@@ -288,6 +288,65 @@ func TestNoRetryForPastTokens(t *testing.T) {
 	})
 }
 
+// A key may wait for a token before a pop has written how long: a peek works it out.
+func TestPeekWaitsForTokenOfNewItem(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		for queue, config := range map[string]string{"q": `{"key_rate":"1/10s"}`, "fair": `{"key_rate":"1/10s","fair":"priority"}`} {
+			f.configure(queue, config)
+			f.keyed(queue, "a", 0, 1)
+			f.takesNow(queue, 1, "a0")
+			f.keyed(queue, "a", 1, 1)
+			if n := len(f.rows("kw")); n > 0 {
+				t.Fatalf("%s: %d keys have rows that they wait: the test proves nothing", config, n)
+			}
+			var got fdbpq.Popped
+			f.view(func(r kv.Reader) (err error) {
+				got, err = f.Queue(queue).Peek(r, fdbpq.Selection{Limit: 1})
+				return err
+			})
+			if got.Reason != fdbpq.ReasonBlocked || got.Retry != 10*time.Second {
+				t.Errorf("%s: a peek says %q, retry after %s", config, got.Reason, got.Retry)
+			}
+		}
+	})
+}
+
+// A pop that cannot read all waits which are over takes nothing: another key may come first.
+func TestLastOfManyRefilledKeysComesFirst(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		f.configure("q", `{"key_rate":"1/1s"}`)
+		const keys = 300
+		push := func(i int, priority int64) {
+			f.push("q", fdbpq.NewItem{Key: fmt.Sprintf("%03d", i), Payload: fmt.Append(nil, i), Priority: priority, HasPriority: true})
+		}
+		for i := range keys {
+			push(i, 0)
+			push(i, int64(keys-i)) // the key whose wait is read last has the first item
+		}
+		for taken := 0; taken < keys; {
+			n := len(f.pop("q", fdbpq.Min, 100).Items)
+			if taken += n; n == 0 {
+				t.Fatalf("pops took %d of the first %d items", taken, keys)
+			}
+		}
+		if n := len(f.rows("kw")); n != keys {
+			t.Fatalf("%d keys wait: expected %d", n, keys)
+		}
+		f.pass(time.Second)
+		first := f.pop("q", fdbpq.Min, 1)
+		if len(first.Items) > 0 || !first.More {
+			t.Errorf("a pop took %d items, more: %t", len(first.Items), first.More)
+		}
+		if next := f.pop("q", fdbpq.Min, 1); len(next.Items) != 1 || string(next.Items[0].Payload) != fmt.Sprint(keys-1) {
+			t.Errorf("the next pop took %+v", next.Items)
+		}
+	})
+}
+
 // More keys than one pop looks at get their tokens at once.
 func TestManyKeysGetTokens(t *testing.T) {
 	t.Parallel()
