@@ -28,7 +28,7 @@ var (
 		"fdbpq/kv/cluster.status":      35,
 	}
 	wideTypes = map[string]int{
-		"fdbpq.Queue": 69,
+		"fdbpq.Queue": 59,
 	}
 	longFunctions = map[string]int{
 		"fdbpq.pops.pop": 83,
