@@ -33,7 +33,7 @@ var imports = map[string][]string{
 	"fdbpq/kv/local":   {"fdbpq/kv"},
 	"fdbpq/kv/fdb":     {"fdbpq/kv"},
 	"fdbpq/kv/cluster": {"fdbpq/kv", "fdbpq/kv/local"},
-	"fdbpq":            {"fdbpq/internal/damage", "fdbpq/internal/inside", "fdbpq/internal/jsonfields", "fdbpq/internal/layout", "fdbpq/internal/named", "fdbpq/internal/session", "fdbpq/internal/storetime", "fdbpq/kv", "internal/reason", "internal/tuple"},
+	"fdbpq":            {"fdbpq/internal/damage", "fdbpq/internal/inside", "fdbpq/internal/jsonfields", "fdbpq/internal/layout", "fdbpq/internal/session", "fdbpq/internal/storetime", "fdbpq/kv", "internal/reason", "internal/tuple"},
 	"fdbpq/link":       {"fdbpq", "fdbpq/internal/inside", "fdbpq/internal/jsonfields", "fdbpq/internal/layout", "fdbpq/internal/named", "fdbpq/kv", "internal/tuple"},
 	"fdbpq/schedule":   {"fdbpq", "fdbpq/internal/damage", "fdbpq/internal/inside", "fdbpq/internal/jsonfields", "fdbpq/internal/layout", "fdbpq/internal/named", "fdbpq/internal/rota", "fdbpq/internal/storetime", "fdbpq/kv", "internal/calendar", "internal/tuple"},
 	"fdbpq/source":     {"fdbpq", "fdbpq/internal/inside", "fdbpq/internal/jsonfields", "fdbpq/internal/layout", "fdbpq/internal/named", "fdbpq/kv", "internal/tuple"},

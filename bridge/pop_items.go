@@ -131,7 +131,8 @@ func (t *popTransaction) popOrLease(tx kv.Tx, r *pop, sel fdbpq.Selection) (take
 
 // hasRoom reports whether the transaction has room for any items of a bundle, beside the items that it has.
 func (t *popTransaction) hasRoom(r *pop) bool {
-	return r.ask.Bundle && !t.retrySingle && t.items+r.ask.Limit <= t.limits.BatchRequests+protocol.MaxBundle && t.bytes+int64(t.Limit.BundleRoom()) <= bundlesBytes
+	return r.ask.Bundle && !t.retrySingle &&
+		t.items+r.ask.Limit <= t.limits.BatchRequests+protocol.MaxBundle && t.bytes+int64(t.Limit.BundleRoom()) <= bundlesBytes
 }
 
 // bundlesBytes bounds the items of several bundles in one transaction.
