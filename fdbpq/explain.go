@@ -159,7 +159,8 @@ func (x explains) blocked(holders map[string]*layout.Item) (e Explanation, err e
 	if err != nil {
 		return e, err
 	}
-	first, err := scanOf(x.name, x.snapshot, x.state, layout.SpaceKeyed, Min, AllPriorities, "").next(explainKeys, explainBytes)
+	ready := scanOf(x.name, x.snapshot, x.state, layout.SpaceKeyed, Min, AllPriorities, "")
+	first, err := ready.next(explainKeys, explainBytes)
 	if err != nil {
 		return e, err
 	}
@@ -181,10 +182,14 @@ func (x explains) blocked(holders map[string]*layout.Item) (e Explanation, err e
 			return x.key(l.Key, waits, l.Place.Priority, holders[l.Key])
 		}
 	}
-	if len(seen) > 0 || len(first) == explainKeys {
+	more := len(seen) > 0
+	if !more {
+		more, err = heads{ready}.any()
+	}
+	if more {
 		e.Cause = ReasonBlocked // which of many keys waits was not found
 	}
-	return e, nil
+	return e, err
 }
 
 // key says who keeps a key from getting an item. priority is that of one of its items: others often have the same one. l is

@@ -214,3 +214,31 @@ func TestExplainCosts(t *testing.T) {
 		})
 	}
 }
+
+// An explanation reads few rows. Where those are of items past their TTL, it does not take the rows behind them for none.
+func TestExplainBehindLargeItems(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := newFixture(t, open())
+		f.configure("q", `{"key_order":true}`)
+		f.push("q", fdbpq.NewItem{Key: "k"})
+		f.lease("q", fdbpq.Min, 1, time.Hour)
+		for range 12 {
+			f.push("q", fdbpq.NewItem{Key: "k", TTL: time.Second, Payload: make([]byte, 8<<10)})
+		}
+		f.push("q", fdbpq.NewItem{Key: "k"})
+		f.pass(2 * time.Second)
+		f.view(func(r kv.Reader) error {
+			q := f.Queue("q")
+			i, err := q.Inspect(r)
+			if err != nil {
+				return err
+			}
+			e, err := i.Explain(fdbpq.OldestLease{}, fdbpq.Held{})
+			if err == nil && e.Cause != fdbpq.ReasonBlocked {
+				f.Errorf("the cause is %s: expected %s, as an item behind those past their TTL waits for its key", e.Cause, fdbpq.ReasonBlocked)
+			}
+			return err
+		})
+	})
+}

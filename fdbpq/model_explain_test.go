@@ -60,19 +60,29 @@ func (q *modelQueue) reasons(at moment, said explainView) []explainView {
 		}
 		turns.pass(item)
 	}
+	var over []*modelItem // ready, and past their TTL
+	var right []explainView
 	for _, item := range q.in(fdbpq.StateReady) {
 		if !item.expired(at.now) {
-			return q.keyReasons(at, item.key)
+			right = q.keyReasons(at, item.key)
+			break
 		}
+		over = append(over, item)
 	}
 	leased, delayed := q.in(fdbpq.StateLeased), q.in(fdbpq.StateDelayed)
 	switch {
+	case right != nil:
 	case len(leased) > 0:
-		return q.leaseReasons(at, leased, said)
+		right = q.leaseReasons(at, leased, said)
 	case len(delayed) > 0:
-		return delayReasons(at, delayed)
+		right = delayReasons(at, delayed)
+	default:
+		right = []explainView{{Cause: fdbpq.ReasonEmpty}}
 	}
-	return []explainView{{Cause: fdbpq.ReasonEmpty}}
+	if len(over) >= looksAtKeys || manyToLookAt(over) {
+		right = append(right, explainView{Cause: fdbpq.ReasonBlocked})
+	}
+	return right
 }
 
 func (q *modelQueue) rateReached(at moment) explainView {

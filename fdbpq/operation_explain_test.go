@@ -66,7 +66,10 @@ func explainOf(queue string) operation {
 	}
 }
 
-const looksAtLeases = 256
+const (
+	looksAtLeases = 256
+	looksAtKeys   = 16
+)
 
 // explainItemOf asks why an item is not handed out.
 func explainItemOf(id knownID) operation {
