@@ -429,12 +429,13 @@ func (t *popTransaction) lost() error {
 	return errOwned
 }
 
-// passOn passes the new pops on to the owner of the queue. Waiting pops stay: their time runs here.
+// passOn passes the new pops on to the owner of the queue. Pops that wait, or have waited, stay: their time runs here, and
+// the rest of their messages would ask for something else.
 func (t *popTransaction) passOn() {
 	waited := len(t.waiting.Pops)
 	kept := t.todo[:waited:waited]
 	for _, r := range t.todo[waited:] {
-		if r.peeks || r.acks != nil || !t.owners.Pass(t.lane.queue.Name(), r.Msg) {
+		if r.waited || r.peeks || r.acks != nil || !t.owners.Pass(t.lane.queue.Name(), r.Msg) {
 			kept = append(kept, r)
 			continue
 		}
