@@ -247,8 +247,10 @@ campaign/cluster: ## OPS (20000) operations of clients on three pqd that are kil
 	$(GO) test -run '^TestCluster$$' -count 10 -timeout 2h -v ./testenv -pq.faults
 
 campaign/foundationdb: HISTORIES = 600
-campaign/foundationdb: ## two pqd on FoundationDB while its processes are killed for FAULTS (5m), paused for 30 s, and away for 30 s; HISTORIES (600) of clients of three pqd that are killed, stopped and paused, as fdbserver is
+campaign/foundationdb: KILLS = 70
+campaign/foundationdb: ## two pqd on FoundationDB while its processes are killed for FAULTS (5m), paused for 30 s, and away for 30 s; HISTORIES (600) of clients of three pqd that are killed, stopped and paused, as fdbserver is; OPS (1000000) items that callers push and pop beside KILLS (70), of which two in seven are of fdbserver
 	$(GO) test -tags fdb -run '^(TestProcessesKilled|TestClusterPaused|TestTimeDuringOutage|TestHistoriesOfSeveralBridges)$$' -count 1 -timeout 72h -v ./e2e/stores -pq.faults=$(FAULTS) -pq.pause=30s -pq.histories=$(HISTORIES) -pq.seed=$(SEED)
+	$(GO) test -tags fdb -run '^TestCallersOfSeveralBridges$$' -count 1 -timeout 72h -v ./e2e/stores -pq.ops=$(OPS) -pq.kills=$(KILLS) -pq.seed=$(SEED)
 
 campaign/schedules: KILLS = 200
 campaign/schedules: SPECS = 1000
