@@ -200,8 +200,8 @@ bench: ## compare pqd with other systems, in under 3 minutes; docs/performance.m
 bench-beside: ## pops beside clients that push in front of them, and beside sweeps, as ratios to pops alone; on an idle machine
 	$(GO) test ./bridge -run '^$$' -bench Beside -benchtime 1x
 
-bench-fdb: ## figures of FoundationDB and of pqd on it, in 10 minutes: pops of one queue, pushes, many queues through several pqd
-	$(GO) test -tags 'fdb benchfdb' -run '^(TestContention|TestPushes|TestManyQueues)$$' -count 1 -timeout 30m -v ./e2e/performance
+bench-fdb: ## figures of FoundationDB and of pqd on it, in 10 minutes: pops of one queue, pushes, what requests cost, many queues through several pqd
+	$(GO) test -tags 'fdb benchfdb' -run '^(TestContention|TestPushes|TestCostsOfVerbs|TestManyQueues)$$' -count 1 -timeout 30m -v ./e2e/performance
 
 campaign: ## a campaign by its NAME, which make campaign alone lists
 	@$(if $(NAME),$(MAKE) --no-print-directory campaign/$(NAME),awk -F '/|:.*## ' '/^campaign\/[a-z]+:.*## / { printf "  make campaign NAME=%-12s %s\n", $$2, $$3 }' $(firstword $(MAKEFILE_LIST)))
