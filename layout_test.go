@@ -40,7 +40,7 @@ var imports = map[string][]string{
 	"bridge":           {"bridge/internal/batch", "bridge/internal/codec", "bridge/internal/explain", "bridge/internal/failure", "bridge/internal/listening", "bridge/internal/peers", "bridge/internal/receiver", "bridge/internal/request", "bridge/internal/sources", "bridge/internal/survey", "bridge/internal/tenants", "bridge/internal/waiting", "fdbpq", "fdbpq/kv", "fdbpq/link", "fdbpq/schedule", "fdbpq/source", "protocol", "subjects"},
 	"client":           {"internal/lanes", "protocol", "subjects"},
 	"docs":             {},
-	"testenv":          {"bridge", "fdbpq", "fdbpq/kv", "fdbpq/kv/local", "fdbpq/kv/fdb", "fdbpq/link", "fdbpq/schedule", "fdbpq/source", "internal/fdbtest", "internal/history", "internal/interest", "internal/patience", "subjects"},
+	"testenv":          {"bridge", "fdbpq", "fdbpq/kv", "fdbpq/kv/local", "fdbpq/kv/fdb", "internal/fdbtest", "internal/history", "internal/interest", "internal/patience", "internal/storecheck", "subjects"},
 
 	"bridge/internal/batch":      {},
 	"bridge/internal/codec":      {"bridge/internal/failure", "fdbpq", "fdbpq/link", "fdbpq/schedule", "fdbpq/source", "internal/jsontext", "protocol", "subjects"},
@@ -87,6 +87,7 @@ var imports = map[string][]string{
 	"internal/roff":        {},
 	"internal/screen":      {},
 	"internal/seams":       {},
+	"internal/storecheck":  {"fdbpq", "fdbpq/link", "fdbpq/schedule", "fdbpq/source"},
 	"internal/tuple":       {},
 	"internal/vt":          {},
 
@@ -105,7 +106,7 @@ var imports = map[string][]string{
 	"cmd/pq/internal/session":     {"client", "cmd/pq/internal/show", "subjects"},
 	"cmd/pq/internal/show":        {"client", "internal/screen", "protocol"},
 	"cmd/pq/internal/top":         {"client", "cmd/pq/internal/deadletters", "cmd/pq/internal/figures", "cmd/pq/internal/session", "cmd/pq/internal/show", "internal/screen"},
-	"cmd/pqd":                     {"bridge", "cmd/pqd/internal/broker", "cmd/pqd/internal/link", "cmd/pqd/internal/process", "cmd/pqd/internal/settings", "fdbpq", "fdbpq/kv", "fdbpq/kv/cluster", "fdbpq/kv/fdb", "fdbpq/kv/local", "fdbpq/link", "fdbpq/schedule", "fdbpq/source", "internal/console", "internal/gateway", "internal/interest", "internal/jetstream", "internal/tuple", "protocol", "subjects"},
+	"cmd/pqd":                     {"bridge", "cmd/pqd/internal/broker", "cmd/pqd/internal/link", "cmd/pqd/internal/process", "cmd/pqd/internal/settings", "fdbpq", "fdbpq/kv", "fdbpq/kv/cluster", "fdbpq/kv/fdb", "fdbpq/kv/local", "internal/console", "internal/gateway", "internal/interest", "internal/jetstream", "internal/storecheck", "internal/tuple", "protocol", "subjects"},
 	"cmd/pqd/internal/broker":     {"bridge", "cmd/pqd/internal/settings", "protocol"},
 	"cmd/pqd/internal/link":       {},
 	"cmd/pqd/internal/process":    {"cmd/pqd/internal/settings"},

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/internal/storecheck"
 )
 
 // An answer of get can be sent to import at another store, where get then answers the
@@ -157,7 +158,7 @@ func TestImportInARow(t *testing.T) {
 	if ready := to.info("jobs").Ready; refused != 1 || ready != n-1 {
 		t.Errorf("%d were refused and %d are there, expected 1 and %d", refused, ready, n-1)
 	}
-	problems, err := to.env.Store.Check(t.Context())
+	problems, err := storecheck.Check(t.Context(), to.env.Store)
 	if err != nil || len(problems) > 0 {
 		t.Errorf("check: %v %q", err, problems)
 	}

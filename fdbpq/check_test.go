@@ -8,6 +8,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/internal/storecheck"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
@@ -213,7 +214,7 @@ func TestCheckFindsDamage(t *testing.T) {
 				defer db.Close()
 				f := newFixture(t, db)
 				f.furnish()
-				problems, err := checked(t.Context(), f.Store)
+				problems, err := storecheck.Check(t.Context(), f.Store)
 				if err != nil || len(problems) > 0 {
 					t.Fatalf("a good store: %q, %v", problems, err)
 				}
@@ -225,7 +226,7 @@ func TestCheckFindsDamage(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if problems, err = checked(t.Context(), f.Store); err != nil || !strings.Contains(strings.Join(problems, "\n"), c.want) {
+				if problems, err = storecheck.Check(t.Context(), f.Store); err != nil || !strings.Contains(strings.Join(problems, "\n"), c.want) {
 					t.Errorf("Check says %q, %v: expected something about %q", problems, err, c.want)
 				}
 			})
@@ -242,7 +243,7 @@ func TestCheckOfManyRows(t *testing.T) {
 		defer db.Close()
 		f := newFixture(t, db)
 		f.fill("q", 1100, fdbpq.NewItem{})
-		problems, err := checked(t.Context(), f.Store)
+		problems, err := storecheck.Check(t.Context(), f.Store)
 		if err != nil || len(problems) > 0 {
 			t.Fatalf("a good store: %q, %v", problems, err)
 		}
@@ -255,7 +256,7 @@ func TestCheckOfManyRows(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if problems, err = checked(t.Context(), f.Store); err != nil || len(problems) != 100 {
+		if problems, err = storecheck.Check(t.Context(), f.Store); err != nil || len(problems) != 100 {
 			t.Errorf("Check names %d problems, %v: expected 100", len(problems), err)
 		}
 	})

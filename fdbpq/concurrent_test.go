@@ -16,6 +16,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/recipe"
 	"github.com/pqbridge/pqbridge/internal/fault"
+	"github.com/pqbridge/pqbridge/internal/storecheck"
 )
 
 // crowd is many goroutines in several processes that use one queue, each
@@ -330,7 +331,7 @@ func (c *crowd) run(base kv.DB, seed uint64) {
 		db.SetChances(nil)
 		db.Release()
 	}
-	problems, err := c.processes[0].Check(t.Context())
+	problems, err := storecheck.Check(t.Context(), c.processes[0])
 	if err != nil {
 		t.Error(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/fdb"
 	"github.com/pqbridge/pqbridge/internal/fdbtest"
+	"github.com/pqbridge/pqbridge/internal/storecheck"
 )
 
 // A copy of a store's rows as of one moment, such as FoundationDB's backup
@@ -85,7 +86,7 @@ func TestCopyOfOneMoment(t *testing.T) {
 	if got := popOurs(t, restored, fdbpq.Min, 10); fmt.Sprint(got) != "[b c]" {
 		t.Errorf("took %q from the copy", got)
 	}
-	if problems, err := restored.Check(t.Context()); err != nil || len(problems) > 0 {
+	if problems, err := storecheck.Check(t.Context(), restored); err != nil || len(problems) > 0 {
 		t.Errorf("check: %v %v", problems, err)
 	}
 }

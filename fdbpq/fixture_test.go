@@ -12,6 +12,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 	"github.com/pqbridge/pqbridge/fdbpq/source"
 	"github.com/pqbridge/pqbridge/internal/fault"
+	"github.com/pqbridge/pqbridge/internal/storecheck"
 )
 
 // fixture is a store opened by one process. A test controls the process's connection
@@ -77,7 +78,7 @@ func openFixture(t *testing.T, open func() kv.DB) *fixture {
 	f := newFixture(t, db)
 	t.Cleanup(func() {
 		f.db.Release()
-		problems, err := checked(context.Background(), f.Store)
+		problems, err := storecheck.Check(context.Background(), f.Store)
 		if err != nil {
 			t.Errorf("check: %v", err)
 		}
@@ -320,7 +321,7 @@ func (f *fixture) collectGarbage() {
 		if more, err = f.CollectGarbage(f.Context()); err != nil {
 			f.Fatal(err)
 		}
-		problems, err := checked(f.Context(), f.Store)
+		problems, err := storecheck.Check(f.Context(), f.Store)
 		if err != nil || len(problems) > 0 {
 			f.Fatalf("check: %v %q", err, problems)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/internal/storecheck"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
@@ -312,7 +313,7 @@ func TestCheckFindsWhatNobodyHolds(t *testing.T) {
 		f := newFixture(t, db)
 		f.pushed("q", 5, "a")
 		f.holds("q", "mover", 1)
-		if problems, err := checked(t.Context(), f.Store); err != nil || len(problems) > 0 {
+		if problems, err := storecheck.Check(t.Context(), f.Store); err != nil || len(problems) > 0 {
 			t.Fatalf("a good store: %q, %v", problems, err)
 		}
 		f.update(func(tx kv.Tx) error {
@@ -322,7 +323,7 @@ func TestCheckFindsWhatNobodyHolds(t *testing.T) {
 			}
 			return nil
 		})
-		if problems, err := checked(t.Context(), f.Store); err != nil || !strings.Contains(strings.Join(problems, "\n"), "is held, and by nobody") {
+		if problems, err := storecheck.Check(t.Context(), f.Store); err != nil || !strings.Contains(strings.Join(problems, "\n"), "is held, and by nobody") {
 			t.Errorf("Check says %q, %v", problems, err)
 		}
 	})

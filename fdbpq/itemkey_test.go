@@ -10,6 +10,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/internal/storecheck"
 )
 
 // keyed pushes items "<key><n>" with a priority, one after another.
@@ -51,7 +52,7 @@ func (f *fixture) expectWaitsFor(queue string, id fdbpq.ID, want fdbpq.WaitsFor)
 // sound expects that Check finds nothing.
 func (f *fixture) sound() {
 	f.Helper()
-	if problems, err := checked(f.Context(), f.Store); err != nil || len(problems) > 0 {
+	if problems, err := storecheck.Check(f.Context(), f.Store); err != nil || len(problems) > 0 {
 		f.Errorf("Check says %q, %v", problems, err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/fdb"
 	"github.com/pqbridge/pqbridge/internal/fdbtest"
 	"github.com/pqbridge/pqbridge/internal/nightly"
+	"github.com/pqbridge/pqbridge/internal/storecheck"
 )
 
 // ledger records the answers that users of a store got.
@@ -99,7 +100,7 @@ func TestKilledProcesses(t *testing.T) {
 			t.Errorf("item %s was taken, and its push was not acknowledged", payload)
 		}
 	}
-	problems, err := stores[0].Check(t.Context())
+	problems, err := storecheck.Check(t.Context(), stores[0])
 	if err != nil || len(problems) > 0 {
 		t.Errorf("check: %v %v", problems, err)
 	}

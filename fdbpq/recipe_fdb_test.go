@@ -19,6 +19,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/fdb"
 	"github.com/pqbridge/pqbridge/internal/fdbtest"
+	"github.com/pqbridge/pqbridge/internal/storecheck"
 )
 
 // recipeQueue is a program that follows FoundationDB's documented recipe for
@@ -167,7 +168,7 @@ func TestRecipePushesAreTaken(t *testing.T) {
 			t.Errorf("from the upper end: %q, want %q", got, want[len(want)-1-i])
 		}
 	}
-	if problems, err := store.Check(t.Context()); err != nil || len(problems) > 0 {
+	if problems, err := storecheck.Check(t.Context(), store); err != nil || len(problems) > 0 {
 		t.Errorf("check: %v %v", problems, err)
 	}
 }

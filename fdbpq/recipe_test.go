@@ -8,6 +8,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/internal/storecheck"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
@@ -133,7 +134,7 @@ func TestPrioritiesOfOtherPrograms(t *testing.T) {
 				}
 				return nil
 			})
-			problems, err := checked(t.Context(), f.Store)
+			problems, err := storecheck.Check(t.Context(), f.Store)
 			if err != nil || len(problems) > 0 {
 				t.Errorf("beside priority %x: %q, %v", priority, problems, err)
 			}

@@ -17,6 +17,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 	"github.com/pqbridge/pqbridge/internal/fault"
+	"github.com/pqbridge/pqbridge/internal/storecheck"
 )
 
 // world is a store that several processes use, beside the model of it. It does
@@ -352,7 +353,7 @@ func (w *world) same(p *process) error {
 
 func (w *world) check(p *process) error {
 	defer p.suffer(nil)()
-	problems, err := checked(w.ctx, p.store)
+	problems, err := storecheck.Check(w.ctx, p.store)
 	if err == nil && len(problems) > 0 {
 		err = fmt.Errorf("the store is damaged:\n%s", strings.Join(problems, "\n"))
 	}

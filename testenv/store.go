@@ -1,16 +1,13 @@
 package testenv
 
 import (
-	"context"
 	"errors"
 	"os"
 	"testing"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/fdbpq/link"
-	"github.com/pqbridge/pqbridge/fdbpq/schedule"
-	"github.com/pqbridge/pqbridge/fdbpq/source"
+	"github.com/pqbridge/pqbridge/internal/storecheck"
 )
 
 // Store returns an empty store on the first engine. Like every store from this
@@ -40,14 +37,12 @@ func check(t testing.TB, store *fdbpq.Store) {
 	t.Helper()
 	ctx, cancel := background()
 	defer cancel()
-	for _, check := range []func(context.Context) ([]string, error){store.Check, schedule.New(store).Check, link.New(store).Check, source.New(store).Check} {
-		problems, err := check(ctx)
-		if err != nil && !errors.Is(err, kv.ErrClosed) {
-			t.Errorf("check the store: %v", err)
-		}
-		for _, problem := range problems {
-			t.Errorf("check the store: %s", problem)
-		}
+	problems, err := storecheck.Check(ctx, store)
+	if err != nil && !errors.Is(err, kv.ErrClosed) {
+		t.Errorf("check the store: %v", err)
+	}
+	for _, problem := range problems {
+		t.Errorf("check the store: %s", problem)
 	}
 }
 

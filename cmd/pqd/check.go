@@ -11,9 +11,7 @@ import (
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
-	"github.com/pqbridge/pqbridge/fdbpq/link"
-	"github.com/pqbridge/pqbridge/fdbpq/schedule"
-	"github.com/pqbridge/pqbridge/fdbpq/source"
+	"github.com/pqbridge/pqbridge/internal/storecheck"
 )
 
 // check looks for damage in a store that no process has open, such as a copy.
@@ -35,13 +33,9 @@ func check(ctx context.Context, s settings.Settings, log *slog.Logger, stdout io
 	if err != nil {
 		return err
 	}
-	var problems []string
-	for _, check := range []func(context.Context) ([]string, error){store.Check, schedule.New(store).Check, link.New(store).Check, source.New(store).Check} {
-		more, err := check(ctx)
-		if err != nil {
-			return adviseDamage(err, s)
-		}
-		problems = append(problems, more...)
+	problems, err := storecheck.Check(ctx, store)
+	if err != nil {
+		return adviseDamage(err, s)
 	}
 	for _, problem := range problems {
 		if _, err := fmt.Fprintln(stdout, problem); err != nil {

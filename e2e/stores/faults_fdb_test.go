@@ -13,6 +13,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/fdb"
 	"github.com/pqbridge/pqbridge/internal/fdbtest"
 	"github.com/pqbridge/pqbridge/internal/nightly"
+	"github.com/pqbridge/pqbridge/internal/storecheck"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -47,7 +48,7 @@ func stopAll(t *testing.T, cluster *fdbtest.Cluster, daemons []*testenv.Process)
 	if err != nil {
 		t.Fatal(err)
 	}
-	problems, err := store.Check(t.Context())
+	problems, err := storecheck.Check(t.Context(), store)
 	if err != nil || len(problems) > 0 {
 		t.Errorf("check the store: %v %v", problems, err)
 	}
