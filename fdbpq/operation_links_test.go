@@ -70,7 +70,9 @@ func giveOf(queue, name string, ask linkAsk) operation {
 	return operation{
 		name: fmt.Sprintf("give %s/%s %+v", queue, name, ask),
 		run: func(p *process, tx kv.Tx) (outcome, error) {
-			given, err := link.New(p.store).Give(tx, p.queue(queue), name, link.Ask{Taker: ask.taker, Done: ask.done, Batch: ask.batch, Accept: ask.accept, Left: ask.left, Items: fdbpq.Selection{Limit: ask.limit}})
+			given, err := link.New(p.store).Give(tx, p.queue(queue), name, link.Ask{
+				Taker: ask.taker, Done: ask.done, Batch: ask.batch, Accept: ask.accept, Left: ask.left, Items: fdbpq.Selection{Limit: ask.limit},
+			})
 			out := poppedOf(given.Popped)
 			out.Leased = 0
 			if err != nil || given.Number == 0 {

@@ -126,36 +126,9 @@ func (p pops) pop(sel *Selection, lease time.Duration, ahead *readAhead) (Popped
 	p.txSize = head.txSize
 	popped := Popped{More: head.more, Items: make([]Item, len(head.items)), Leased: lease}
 	for i := range head.items {
-		l := &head.items[i]
-		if err := (contents{&p.queueRows}).load(&l.Envelope, l.Place); err != nil {
+		if popped.Items[i], err = p.take(&head.items[i], sel.holder(i), lease); err != nil {
 			return Popped{}, err
 		}
-		var own *Lease
-		if lease == 0 {
-			p.change(l, nil)
-		} else {
-			now, err := p.now()
-			if err != nil {
-				return Popped{}, err
-			}
-			before := *l
-			l.State, l.Due, l.Since = layout.StateLeased, now+int64(lease), now
-			if lease == layout.NoEnd {
-				l.Due, l.Since = int64(layout.NoEnd), int64(layout.NoEnd)
-			}
-			l.Tries++
-			l.Fence, l.MinFence = max(l.Fence+1, l.MinFence), 0
-			l.Holder = sel.holder(i)
-			endClaim(&l.Envelope)
-			p.change(&before, l)
-			own = leases{p.queueTx}.of(l)
-		}
-		item, err := itemOf(l)
-		if err != nil {
-			return Popped{}, err
-		}
-		item.Lease = own
-		popped.Items[i] = item
 	}
 	if sel.PopID != "" && len(popped.Items) > 0 {
 		if err := (popIDs{p.queueTx}).remember(sel, lease, &popped, head.items); err != nil {
@@ -180,6 +153,35 @@ func (p pops) pop(sel *Selection, lease time.Duration, ahead *readAhead) (Popped
 	}
 	popped.Events = p.happened()
 	return popped, reasons{&p.queueRows}.complete(&popped, *sel.Band)
+}
+
+// take removes an item that a pop has selected, or leases it for a time that is not 0.
+func (p pops) take(l *layout.Item, holder string, lease time.Duration) (Item, error) {
+	if err := (contents{&p.queueRows}).load(&l.Envelope, l.Place); err != nil {
+		return Item{}, err
+	}
+	if lease == 0 {
+		p.change(l, nil)
+		return itemOf(l)
+	}
+	now, err := p.now()
+	if err != nil {
+		return Item{}, err
+	}
+	before := *l
+	l.State, l.Due, l.Since = layout.StateLeased, now+int64(lease), now
+	if lease == layout.NoEnd {
+		l.Due, l.Since = int64(layout.NoEnd), int64(layout.NoEnd)
+	}
+	l.Tries++
+	l.Fence, l.MinFence = max(l.Fence+1, l.MinFence), 0
+	l.Holder = holder
+	endClaim(&l.Envelope)
+	p.change(&before, l)
+	own := leases{p.queueTx}.of(l)
+	item, err := itemOf(l)
+	item.Lease = own
+	return item, err
 }
 
 // Lease pops items like Pop, but only for the time d: an item that is not settled
