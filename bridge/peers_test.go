@@ -8,16 +8,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/bridge/internal/peers"
-	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 	"github.com/pqbridge/pqbridge/subjects"
 	"github.com/pqbridge/pqbridge/testenv"
 )
@@ -307,67 +303,48 @@ func TestOwnerDrains(t *testing.T) {
 // an item for good for a client that asked for a lease.
 func TestPopWhoseWaitIsOverStays(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const queues = 64 // so many that the other bridge owns some of them
-		server := testenv.VirtualNATS(t)
-		engine, err := local.Open("store", local.Options{FS: vfs.NewMem(), Log: slog.New(slog.DiscardHandler)})
-		if err != nil {
+	const queues = 64 // so many that the other bridge owns some of them
+	store := &losing{DB: faulty(t)}
+	c := serveOn(t, store, bridge.Options{})
+	passed := make(chan *nats.Msg, queues)
+	other := peers.NewOwners(c.env.NATS.Connect(t), peers.Identity{ID: "other", Prefix: "pq", StoreID: c.env.Store.ID()},
+		peers.Store{Secret: c.env.Store.Secret(), Time: c.env.Store.Time}, slog.New(slog.DiscardHandler),
+		peers.Handlers{Serve: func(m *nats.Msg) { passed <- m }})
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer other.Stop()
+	answers := c.hear(c.NewInbox())
+	for i := range queues {
+		m := &nats.Msg{
+			Subject: fmt.Sprintf("pq.queue-%d.pop.min", i), Reply: answers.inbox,
+			Header: h("PQ-Lease", "1h", "PQ-Wait", "2s", "Nats-Msg-Id", "id", "PQ-Repeat", "true"),
+		}
+		if err := c.PublishMsg(m); err != nil {
 			t.Fatal(err)
 		}
-		defer engine.Close()
-		db := &losing{DB: engine}
-		store, err := fdbpq.Open(t.Context(), db, fdbpq.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := bridge.Start(t.Context(), server.Connect(t, bridge.ConnectOptions(nil)...), store, bridge.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		passed := make(chan *nats.Msg, queues)
-		other := peers.NewOwners(server.Connect(t), peers.Identity{ID: "other", Prefix: "pq", StoreID: store.ID()},
-			peers.Store{Secret: store.Secret(), Time: store.Time}, slog.New(slog.DiscardHandler), peers.Handlers{Serve: func(m *nats.Msg) { passed <- m }})
-		if err := other.Start(); err != nil {
-			t.Fatal(err)
-		}
-		nc := server.Connect(t)
-		inbox, answers := nc.NewInbox(), make(chan *nats.Msg, queues)
-		if _, err := nc.ChanSubscribe(inbox, answers); err != nil {
-			t.Fatal(err)
-		}
+	}
+	testenv.Await(t, "the pops wait", func() bool { return c.total() == queues || len(answers.came) > 0 })
+	for i := range queues {
+		other.Lost(fmt.Sprint("queue-", i)) // so both bridges know who owns it
+	}
+	testenv.Await(t, "the other bridge owns some of the queues", func() bool {
 		for i := range queues {
-			m := &nats.Msg{Subject: fmt.Sprintf("pq.queue-%d.pop.min", i), Reply: inbox, Header: h("PQ-Lease", "1h", "PQ-Wait", "1s", "Nats-Msg-Id", "id", "PQ-Repeat", "true")}
-			if err := nc.PublishMsg(m); err != nil {
-				t.Fatal(err)
+			if id, _ := bridge.Owner(c.env.Bridge, fmt.Sprint("queue-", i)); id == "other" {
+				return true
 			}
 		}
-		synctest.Wait() // until all of them wait
-		db.on.Store(true)
-		for range queues {
-			select {
-			case m := <-answers:
-				if status := m.Header.Get("Status"); status != "404" && status != "408" {
-					t.Errorf("a pop is answered %v", m.Header)
-				}
-			case m := <-passed:
-				t.Errorf("%s was passed on, with the headers %v", m.Subject, m.Header)
-			}
-		}
-		owned := 0
-		for i := range queues {
-			if id, _ := bridge.Owner(b, fmt.Sprint("queue-", i)); id == "other" {
-				owned++
-			}
-		}
-		if owned == 0 {
-			t.Error("the other bridge owns no queue")
-		}
-		if err := other.Leave(t.Context()); err != nil {
-			t.Error(err)
-		}
-		other.Stop()
-		if err := b.Drain(t.Context()); err != nil {
-			t.Error(err)
-		}
+		return false
 	})
+	store.on.Store(true)
+	for range queues {
+		select {
+		case m := <-answers.came:
+			if status := m.Header.Get("Status"); status != "404" && status != "408" {
+				t.Errorf("a pop is answered %v", m.Header)
+			}
+		case m := <-passed:
+			t.Errorf("%s was passed on, with the headers %v", m.Subject, m.Header)
+		}
+	}
 }
