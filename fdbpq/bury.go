@@ -1,14 +1,13 @@
 package fdbpq
 
 import (
-	"strings"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// Bury makes a dead letter of what can be no item of the queue, for a reason. It keeps the priority, the
+// Bury pushes a message that the queue cannot take to its dead-letter queue, with the reason. It keeps the priority, the
 // headers and the payload. The result is that of a push to the dead-letter queue. Its Err says why there is
 // no dead letter: the queue takes no items (see [Queue.Full]), there are too many bytes (ErrContent), or
 // there is no dead-letter queue (ErrNoDeadLetterQueue). ErrNoQueue: there is no such queue.
@@ -39,8 +38,7 @@ func (q Queue) Bury(tx kv.Tx, item NewItem, reason string) (Pushed, error) {
 	}
 	seq := dlq.assign(&buried, priority)
 	id := idOf(&buried)
-	reason = strings.ToValidUTF8(reason[:min(len(reason), maxReason)], "")
-	buried.Dead = layout.Death{Reason: reason, Origin: ownName(q.name), OriginID: id.String(), At: time.Unix(0, dlq.pushed)}
+	buried.Dead = layout.Death{Reason: cutReason(reason), Origin: ownName(q.name), OriginID: id.String(), At: time.Unix(0, dlq.pushed)}
 	if err := dlq.lay(&buried, seq, item.Headers, item.Payload); err != nil {
 		return Pushed{}, err
 	}

@@ -16,7 +16,7 @@ const (
 	ReasonHeld  Reason = "held"  // links hold all that are leased
 )
 
-// Held is what is held of a queue. Who holds it knows that, as package link does.
+// Held counts the held items of a queue. The package that holds them fills it, such as link.
 type Held struct {
 	Items int64
 	Link  string    // that holds the most; "": none holds anything

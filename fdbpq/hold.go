@@ -18,8 +18,8 @@ type Holding struct {
 	Items      [][]byte // the places of the items, in the order in which they were popped
 }
 
-// Hold pops items, and holds them until [Queue.Drop] or [Queue.Release]. They have no lease that anybody could settle. In the
-// Work that has ended other holds of the queue it pops what then still fits into the transaction.
+// Hold pops items, and holds them until [Queue.Drop] or [Queue.Release]. They have no lease that anybody could settle. If
+// the Work has ended other holds of the queue, Hold pops only as many items as still fit into the transaction.
 func (q Queue) Hold(tx kv.Tx, sel Selection, holder string) (Popped, Holding, error) {
 	if err := CheckHolder(holder); err != nil {
 		return Popped{}, Holding{}, err
@@ -97,9 +97,11 @@ func (q Queue) Drop(tx kv.Tx, of Holding) error {
 	return err
 }
 
-// Release returns held items to their places, as if nobody had popped them. With a reason why the other side can have none of
-// them they become dead letters, where the queue has a dead-letter queue.
+// Release returns held items to their places, as if nobody had popped them; an item past its TTL expires instead. With the
+// first kilobyte of a reason why the other side can have none of them, they become dead letters, if the queue has a
+// dead-letter queue.
 func (q Queue) Release(tx kv.Tx, of Holding, reason string) ([]Event, error) {
+	reason = cutReason(reason)
 	return q.endHold(tx, &of, func(h holds, item *layout.Item) error {
 		item.Tries, item.Over = item.Tries-1, true
 		if reason != "" {
@@ -145,7 +147,7 @@ func (h holds) items(of *Holding) ([]*layout.Item, error) {
 	for i, name := range of.Items {
 		p, err := layout.ParsePlace(name)
 		if err != nil {
-			return nil, fmt.Errorf("not the place of a held item: %w", err)
+			return nil, fmt.Errorf("damaged hold of %q: not the place of an item: %w", of.Holder, err)
 		}
 		places[i], rows[i] = p, p.Append(h.prefix(layout.SpaceLeased))
 	}
@@ -161,7 +163,7 @@ func (h holds) items(of *Holding) ([]*layout.Item, error) {
 			}
 		}
 		if items[i] == nil || !items[i].Held() || items[i].Holder != of.Holder {
-			return nil, fmt.Errorf("%q does not hold the item at %v", of.Holder, places[i])
+			return nil, fmt.Errorf("damaged hold: %q does not hold the item at %v", of.Holder, places[i])
 		}
 	}
 	return items, nil

@@ -147,7 +147,7 @@ func (q Queue) Born(r kv.Reader) (born int64, err error) {
 	return s.born, nil
 }
 
-// Generation returns the one in which the queue has its items: each purge begins another one. ErrNoQueue: there is no such queue.
+// Generation returns the generation of the queue's items. Each purge begins a new generation. ErrNoQueue: there is no such queue.
 func (q Queue) Generation(r kv.Reader) (int64, error) {
 	s, err := q.readLiving(r)
 	if err != nil {

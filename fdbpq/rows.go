@@ -60,7 +60,7 @@ type queueRows struct {
 	state   *queueState // one that does not exist, if there is no such queue
 	missing bool        // the state is that of a new queue, which its first item makes
 	arrived bool        // an item became ready
-	freed   bool        // the same since Work.Freed was asked
+	freed   bool        // an item became ready since the last call of Work.Freed
 	tally   layout.Tally
 	stored  *layout.Tally // the counters without the tally; nil: no limit has depended on them since the last flush
 	keys    keyChanges

@@ -148,7 +148,7 @@ func (q Queue) Return(tx kv.Tx, lease Lease) (Settled, error) {
 // reason. Like Ack it works after the lease has run out, until the item is popped.
 // ErrNoDeadLetterQueue has no effect.
 func (q Queue) Terminate(tx kv.Tx, lease Lease, reason string) (Settled, error) {
-	said := strings.ToValidUTF8(reason[:min(len(reason), maxReason)], "")
+	said := cutReason(reason)
 	reason = cmp.Or(said, DeadTerminated)
 	return q.settle(tx, lease, untilTakenAgain, func(qtx *queueTx, l *layout.Item) error {
 		if l.State == layout.StateLeased {
@@ -172,6 +172,11 @@ func (q Queue) Terminate(tx kv.Tx, lease Lease, reason string) (Settled, error) 
 }
 
 const maxReason = 1 << 10
+
+// cutReason returns the first kilobyte of a reason.
+func cutReason(reason string) string {
+	return strings.ToValidUTF8(reason[:min(len(reason), maxReason)], "")
+}
 
 // Extend makes the lease last for d from now.
 func (q Queue) Extend(tx kv.Tx, lease Lease, d time.Duration) (Settled, error) {

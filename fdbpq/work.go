@@ -25,7 +25,7 @@ type queueTx struct {
 	queueRows
 	work     *Work
 	txSize   int          // of the items that the present operation has processed
-	ended    int          // the same of the holds that operations have ended before the next Hold
+	ended    int          // size of the holds that were ended since the last Hold
 	making   func() error // see Queue.Making, of the present operation
 	assigned assigned
 	settled  *layout.Item // memory for the item of one settlement after another

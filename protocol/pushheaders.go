@@ -14,7 +14,7 @@ type PushHeader struct {
 	Doc    string   // a part of a sentence, for the description of HTTP
 }
 
-// PushHeaders are all of them, in the order of the documentation. A bundle has HeaderBundle and HeaderEach besides, which are about
+// PushHeaders are the headers of a push, in the order of the documentation. A bundle has HeaderBundle and HeaderEach besides, which are about
 // the message. The HTTP interface and the maps of sources follow from this table. TestPushHeaders holds the clients, pq, imports and
 // the documentation against it.
 var PushHeaders = []PushHeader{

@@ -33,14 +33,14 @@ func check(ctx context.Context, s settings.Settings, log *slog.Logger, stdout io
 	if err != nil {
 		return err
 	}
-	problems, err := storecheck.Check(ctx, store)
-	if err != nil {
-		return adviseDamage(err, s)
-	}
+	problems, unread := storecheck.Check(ctx, store)
 	for _, problem := range problems {
 		if _, err := fmt.Fprintln(stdout, problem); err != nil {
 			return err
 		}
+	}
+	if unread != nil {
+		return adviseDamage(unread, s)
 	}
 	if len(problems) > 0 {
 		return fmt.Errorf("the store in %s is damaged, see above", dir)

@@ -12,7 +12,7 @@ import (
 // batch is the last batch of a link.
 type batch struct {
 	number     int64
-	id, before string   // of the batch, and of the one before it; of none what the taker has said
+	id, before string   // of this batch, and of the batch before; before the first batch it is the taker's Ask.Batch
 	since      int64    // wall clock at which it was made
 	given      int64    // items that the taker has
 	generation int64    // of the queue, when its items were held

@@ -14,7 +14,7 @@ import (
 type Ask struct {
 	Taker  string // its store id
 	Done   int64  // the last batch that it has, 0: none
-	Batch  string // the id of that; of none a text that no other taker has
+	Batch  string // id of batch Done; if Done is 0, a text that no other taker sends
 	Accept bool   // it goes on with the number of this store, whatever it has
 
 	Parts bool   // it understands a part of a batch
@@ -28,14 +28,16 @@ type Ask struct {
 
 // Given is the answer to a taker.
 type Given struct {
-	fdbpq.Popped // the items of the batch; with Number 0 why there is none. Repeated: it was made before. They may be gone, after a purge
+	// The items of the batch. If Number is 0, there is no batch, and Reason says why. Repeated: the batch was made before;
+	// after a purge it has no items.
+	fdbpq.Popped
 
 	Number        int64
 	Batch, Before string // ids of it, and of the batch before it
 	First, Total  int    // Items are those of the batch behind the first ones, of so many
 
 	Ended  int  // items of the batch before that were still here
-	Left   int  // of these became dead letters, or returned, as the taker could not take them
+	Left   int  // of these, items that the taker could not take: they became dead letters, returned or expired
 	Paused bool // why there is no batch: the link is paused, whatever the queue is
 }
 
@@ -109,12 +111,12 @@ func (g *giving) end(numbers []int64, given *Given) ([]fdbpq.Event, error) {
 		}
 	}
 	if err := g.queue.Drop(g.tx, g.holding(g.link, taken)); err != nil {
-		return nil, damaged(g.link, err)
+		return nil, err
 	}
 	why := fmt.Sprintf("link %s: the other store has no room for the item, neither as one nor as a dead letter", g.link)
 	events, err := g.queue.Release(g.tx, g.holding(g.link, left), why)
 	if err != nil {
-		return nil, damaged(g.link, err)
+		return nil, err
 	}
 	g.held, g.batch.given = nil, g.batch.given+int64(len(taken))
 	given.Ended, given.Left = len(items), len(left)
@@ -153,7 +155,7 @@ func (g *giving) again(ask *Ask, given *Given) (err error) {
 		}
 	}
 	if given.Popped, err = g.queue.Held(g.tx, g.holding(g.link, items[given.First:]), sel); err != nil {
-		return damaged(g.link, err)
+		return err
 	}
 	given.Repeated = true
 	return nil

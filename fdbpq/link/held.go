@@ -63,5 +63,8 @@ func (l *Links) HolderOf(r kv.Reader, q fdbpq.Queue, item *fdbpq.StoredItem) (na
 	if err == ErrNone {
 		return "", since, nil
 	}
-	return name, time.Unix(0, row.batch.since), err
+	if err != nil {
+		return "", since, err
+	}
+	return name, time.Unix(0, row.batch.since), nil
 }

@@ -80,7 +80,7 @@ func shown(r kv.Reader, q fdbpq.Queue, h named.Home, name string, row *record) (
 }
 
 // Pause has a link give no further batches, or give them again. A batch that is out stays out. The methods of one link return
-// ErrNone if there is none.
+// ErrNone if there is none, and fdbpq.ErrNoQueue if there is no such queue.
 func (l *Links) Pause(tx kv.Tx, q fdbpq.Queue, name string, paused bool) (Link, error) {
 	h, err := home(tx, q)
 	if err != nil {
@@ -96,7 +96,7 @@ func (l *Links) Pause(tx kv.Tx, q fdbpq.Queue, name string, paused bool) (Link, 
 }
 
 // Delete removes a link. fdbpq.ErrHeld: it holds items, and force was not said. With force they return to their places,
-// although the taker may have them, and returned says how many did.
+// or expire, although the taker may have them, and returned says how many they were.
 func (l *Links) Delete(tx kv.Tx, q fdbpq.Queue, name string, force bool) (returned int, events []fdbpq.Event, err error) {
 	h, err := home(tx, q)
 	if err != nil {
@@ -114,7 +114,7 @@ func (l *Links) Delete(tx kv.Tx, q fdbpq.Queue, name string, force bool) (return
 		return 0, nil, fmt.Errorf("%w: link %q holds %d items, which the other store may have already; force puts them back", fdbpq.ErrHeld, name, now.Held)
 	}
 	if events, err = q.Release(tx, row.batch.holding(name, row.batch.held), ""); err != nil {
-		return 0, nil, damaged(name, err)
+		return 0, nil, err
 	}
 	for _, space := range []string{layout.SpaceLink, layout.SpaceOut} {
 		tx.Clear(h.Key(space, name))
@@ -160,7 +160,7 @@ func (l *Links) All(r kv.Reader) ([]Link, error) {
 	return l.found(r, ids)
 }
 
-// found reads links, and leaves out those of earlier queues.
+// found reads links, and leaves out those that have no queue any more.
 func (l *Links) found(r kv.Reader, ids []named.ID) ([]Link, error) {
 	var all []Link
 	for _, id := range ids {
@@ -170,6 +170,9 @@ func (l *Links) found(r kv.Reader, ids []named.ID) ([]Link, error) {
 		}
 		if err != nil {
 			return nil, err
+		}
+		if one.Born != id.Born { // a row of an earlier queue
+			continue
 		}
 		all = append(all, one)
 	}

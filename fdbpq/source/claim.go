@@ -60,7 +60,7 @@ func (s *Sources) Run(tx kv.Tx, of *Source, run Run, alone bool) (bool, error) {
 	return true, nil
 }
 
-// Leave has another process run a source at once.
+// Leave gives a source up, so that another process may run it at once.
 func (s *Sources) Leave(tx kv.Tx, of *Source, runner string) error {
 	if err := s.known(tx, of); err != nil {
 		return err

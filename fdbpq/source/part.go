@@ -13,7 +13,7 @@ func (p *Position) OfBatch(id string, at time.Time, items []Message) []Message {
 	return p.OfPart(BatchPart{ID: id, Total: len(items)}, at, items)
 }
 
-// OfPart numbers items of the batch of a link that is behind the position, and ends the batch with a
+// OfPart marks items of the batch that follows the position, and ends the batch with a
 // message that is no item. It leaves out those that the source is done with.
 func (p *Position) OfPart(part BatchPart, at time.Time, items []Message) []Message {
 	done := 0

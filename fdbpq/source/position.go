@@ -26,7 +26,7 @@ type Position struct {
 	Delivered, Skipped, Poisoned int64
 
 	Stop    Stop
-	Blocked int64 // wall clock since which the queue takes no items; 0: it does
+	Blocked int64 // wall clock at which the queue stopped taking items; 0: it takes them
 
 	Revision int64 // grows with each change by an administrator
 }

@@ -9,7 +9,7 @@ import (
 
 // Run is who runs a source, and what he says of it.
 type Run struct {
-	Runner  string // "": nobody, and until then none is missed
+	Runner  string // "": nobody runs it, and until Until that is no problem
 	Until   int64  // store time
 	Last    uint64 // sequence of the stream, as he has seen it
 	Problem string // why he cannot read the stream
@@ -38,5 +38,5 @@ func (run *Run) parse(b []byte) error {
 	return cmp.Or(r.Err(), noun.CheckVersion(version, rowVersion))
 }
 
-// Term is how long a bridge runs a source that it has not said so again.
+// Term is how long a claim lasts that its bridge does not renew.
 const Term = 5 * time.Second

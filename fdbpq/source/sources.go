@@ -10,13 +10,13 @@ import (
 
 // Sources are the sources of a store as one process has them. Its methods may be called from any number of
 // goroutines, and work inside a transaction of the caller, as the methods of a queue do. Those of one
-// source return ErrNone if there is none.
+// source return ErrNone if there is none, and those that take a queue fdbpq.ErrNoQueue if there is no such queue.
 type Sources struct {
 	store  *fdbpq.Store
 	inside *inside.Store
 }
 
-// New returns the sources of a store. A process has one of them for each store that it opens.
+// New returns the sources of a store. They have no state but that of the store, so a process may have them several times.
 func New(store *fdbpq.Store) *Sources {
 	return &Sources{store: store, inside: store.Inside()}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/source"
 )
 
-// Check returns a sentence for each violation of an invariant, up to a hundred of each package. Nothing may write to the
+// Check returns a sentence for each violation of an invariant, up to a hundred of each package, also beside an error. Nothing may write to the
 // store meanwhile: a concurrent write looks like damage.
 func Check(ctx context.Context, store *fdbpq.Store) (problems []string, err error) {
 	for _, check := range []func(context.Context) ([]string, error){
@@ -19,7 +19,7 @@ func Check(ctx context.Context, store *fdbpq.Store) (problems []string, err erro
 	} {
 		found, err := check(ctx)
 		if err != nil {
-			return nil, err
+			return problems, err
 		}
 		problems = append(problems, found...)
 	}
