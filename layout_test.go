@@ -61,7 +61,7 @@ var imports = map[string][]string{
 	"fdbpq/internal/inside":     {"fdbpq/internal/damage", "fdbpq/internal/layout", "fdbpq/internal/storetime", "fdbpq/kv", "internal/tuple"},
 	"fdbpq/internal/jsonfields": {"internal/jsontext"},
 	"fdbpq/internal/layout":     {"internal/tuple"},
-	"fdbpq/internal/named":      {"fdbpq/internal/layout", "fdbpq/kv", "internal/tuple"},
+	"fdbpq/internal/named":      {"fdbpq", "fdbpq/internal/layout", "fdbpq/kv", "internal/tuple"},
 	"fdbpq/internal/rota":       {},
 	"fdbpq/internal/session":    {"fdbpq/kv", "internal/tuple"},
 	"fdbpq/internal/storetime":  {"fdbpq/kv"},

@@ -22,12 +22,9 @@ import (
 //   - a batch is that of a link;
 //   - a link holds the items of its last batch, and no others are held by a link.
 func (l *Links) Check(ctx context.Context) ([]string, error) {
-	in := l.store.Inside()
 	w := walk{
 		store: l.store, links: make(map[named.ID]bool), held: make(map[holding]bool), generations: make(map[string]int64),
-		births: named.Births{DB: in.DB, NoQueue: fdbpq.ErrNoQueue, Born: func(r kv.Reader, queue string) (int64, error) {
-			return l.store.Queue(queue).Born(r)
-		}},
+		births: named.BirthsOf(l.store),
 	}
 	for _, part := range []struct {
 		space string
@@ -36,7 +33,7 @@ func (l *Links) Check(ctx context.Context) ([]string, error) {
 		{layout.SpaceLeased, w.item}, {layout.SpaceLink, w.definition}, {layout.SpaceOut, w.batch},
 	} {
 		row := func(pair kv.Pair) error { return part.check(ctx, pair) }
-		if err := w.Visit(ctx, in.DB, part.space, row); err != nil {
+		if err := w.Visit(ctx, l.store.Inside().DB, part.space, row); err != nil {
 			return nil, fmt.Errorf("check links: %w", err)
 		}
 	}
@@ -110,18 +107,9 @@ func (w *walk) generation(ctx context.Context, queue string) (generation int64, 
 	return generation, err
 }
 
-// id reads of which link a row is.
-func (w *walk) id(ctx context.Context, space string, key []byte) (named.ID, error) {
-	id, err := named.ParseID(space, key)
-	if err == nil {
-		err = w.births.Check(ctx, id.Home)
-	}
-	return id, err
-}
-
 // definition checks what a link is.
 func (w *walk) definition(ctx context.Context, pair kv.Pair) error {
-	id, err := w.id(ctx, layout.SpaceLink, pair.Key)
+	id, err := w.births.ID(ctx, layout.SpaceLink, pair.Key)
 	if err != nil {
 		return err
 	}
@@ -132,7 +120,7 @@ func (w *walk) definition(ctx context.Context, pair kv.Pair) error {
 
 // batch checks that a link holds what it says it holds.
 func (w *walk) batch(ctx context.Context, pair kv.Pair) error {
-	id, err := w.id(ctx, layout.SpaceOut, pair.Key)
+	id, err := w.births.ID(ctx, layout.SpaceOut, pair.Key)
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/internal/inside"
 	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/internal/named"
@@ -22,9 +21,7 @@ import (
 func (s *Schedules) Check(ctx context.Context) ([]string, error) {
 	w := walk{
 		rows: make(map[named.ID]*record), counts: make(map[named.Home]counts), due: make(map[string]bool),
-		births: named.Births{DB: s.inside.DB, NoQueue: fdbpq.ErrNoQueue, Born: func(r kv.Reader, queue string) (int64, error) {
-			return s.store.Queue(queue).Born(r)
-		}},
+		births: named.BirthsOf(s.store),
 	}
 	for _, part := range []struct {
 		space string
@@ -50,18 +47,9 @@ type walk struct {
 	due    map[string]bool       // index rows that schedules need, as long as they are not found
 }
 
-// id reads of which schedule a row is, and checks that there is its queue.
-func (w *walk) id(ctx context.Context, space string, key []byte) (named.ID, error) {
-	id, err := named.ParseID(space, key)
-	if err == nil {
-		err = w.births.Check(ctx, id.Home)
-	}
-	return id, err
-}
-
 // definition checks what a schedule is. That comes before how far it is.
 func (w *walk) definition(ctx context.Context, pair kv.Pair) error {
-	of, err := w.id(ctx, layout.SpaceSchedule, pair.Key)
+	of, err := w.births.ID(ctx, layout.SpaceSchedule, pair.Key)
 	if err != nil {
 		return err
 	}
@@ -71,7 +59,7 @@ func (w *walk) definition(ctx context.Context, pair kv.Pair) error {
 
 // progress checks how far a schedule is.
 func (w *walk) progress(ctx context.Context, pair kv.Pair) error {
-	of, err := w.id(ctx, layout.SpaceProgress, pair.Key)
+	of, err := w.births.ID(ctx, layout.SpaceProgress, pair.Key)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/internal/inside"
 	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/internal/named"
@@ -22,9 +21,7 @@ import (
 func (s *Sources) Check(ctx context.Context) ([]string, error) {
 	w := walk{
 		positions: make(map[named.ID]bool),
-		births: named.Births{DB: s.inside.DB, NoQueue: fdbpq.ErrNoQueue, Born: func(r kv.Reader, queue string) (int64, error) {
-			return s.store.Queue(queue).Born(r)
-		}},
+		births:    named.BirthsOf(s.store),
 	}
 	for _, part := range []struct {
 		space string
@@ -33,16 +30,13 @@ func (s *Sources) Check(ctx context.Context) ([]string, error) {
 		{layout.SpaceSource, w.definition}, {layout.SpacePosition, w.position}, {layout.SpaceSourceRunner, w.runner},
 	} {
 		row := func(pair kv.Pair) error {
-			of, err := named.ParseID(part.space, pair.Key)
-			if err == nil {
-				err = w.births.Check(ctx, of.Home)
-			}
+			of, err := w.births.ID(ctx, part.space, pair.Key)
 			if err == nil {
 				err = part.check(of, pair.Value)
 			}
 			return err
 		}
-		if err := w.Visit(ctx, s.inside.DB, part.space, row); err != nil {
+		if err := w.Visit(ctx, s.store.Inside().DB, part.space, row); err != nil {
 			return nil, fmt.Errorf("check sources: %w", err)
 		}
 	}

@@ -41,7 +41,7 @@ func (s *Sources) Run(tx kv.Tx, of *Source, run Run, alone bool) (bool, error) {
 	if err := s.known(tx, of); err != nil {
 		return false, err
 	}
-	now, err := s.inside.Clock.At(tx.Snapshot())
+	now, err := s.store.Inside().Clock.At(tx.Snapshot())
 	if err != nil {
 		return false, err
 	}
@@ -69,7 +69,7 @@ func (s *Sources) Leave(tx kv.Tx, of *Source, runner string) error {
 	if err != nil || run.Runner == "" || run.Runner != runner {
 		return err
 	}
-	now, err := s.inside.Clock.At(tx.Snapshot())
+	now, err := s.store.Inside().Clock.At(tx.Snapshot())
 	if err == nil {
 		run.vacate(now)
 		tx.Set(of.home().Key(layout.SpaceSourceRunner, of.Name), run.pack())

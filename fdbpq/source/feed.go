@@ -68,7 +68,7 @@ func (f feeding) all(of *Source, messages []Message) (fed Fed, err error) {
 		fed.Done++
 	}
 	at := &fed.Position
-	switch wall := f.inside.Clock.Wall().UnixNano(); {
+	switch wall := f.store.Inside().Clock.Wall().UnixNano(); {
 	case fed.Blocked != nil && at.Blocked == 0:
 		at.Blocked = wall
 	case fed.Blocked == nil:
@@ -129,7 +129,7 @@ func (f feeding) one(fed *Fed, m *Message) (goesOn bool, err error) {
 		large = fmt.Errorf("%w; %w", refused, buried.Err)
 	}
 	fed.Position.Stop = Stop{Reason: StopPoisoned, Text: fmt.Sprintf("%s: %v", m.what(), large), At: m.Mark}
-	fed.Position.Stop.Since = f.inside.Clock.Wall().UnixNano()
+	fed.Position.Stop.Since = f.store.Inside().Clock.Wall().UnixNano()
 	return false, nil
 }
 

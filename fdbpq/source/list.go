@@ -67,7 +67,7 @@ func (s *Sources) read(r kv.Reader, h home, name string) (*Source, error) {
 	if err != nil || found == nil {
 		return nil, err
 	}
-	now, err := s.inside.Clock.At(r)
+	now, err := s.store.Inside().Clock.At(r)
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ func (s *Sources) Move(tx kv.Tx, of *Source, to Position) error {
 		return err
 	}
 	if to.Stop.Reason != "" && to.Stop.Since == 0 {
-		to.Stop.Since = s.inside.Clock.Wall().UnixNano()
+		to.Stop.Since = s.store.Inside().Clock.Wall().UnixNano()
 	}
 	tx.Set(of.home().Key(layout.SpacePosition, of.Name), to.pack())
 	return nil

@@ -94,7 +94,7 @@ func (s *Sources) write(tx kv.Tx, changed *Source) error {
 	h := changed.home()
 	tx.Set(h.Key(layout.SpaceSource, changed.Name), definition)
 	tx.Set(h.Key(layout.SpacePosition, changed.Name), changed.Position.pack())
-	now, err := s.inside.Clock.At(tx.Snapshot())
+	now, err := s.store.Inside().Clock.At(tx.Snapshot())
 	if err != nil {
 		return err
 	}

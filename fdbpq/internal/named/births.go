@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
@@ -15,6 +16,23 @@ type Births struct {
 	NoQueue error                                          // by which Born says that there is no such queue
 
 	known map[string]int64 // -1: there is no such queue
+}
+
+// BirthsOf are the births of the queues of a store.
+func BirthsOf(store *fdbpq.Store) Births {
+	return Births{
+		DB: store.Inside().DB, NoQueue: fdbpq.ErrNoQueue,
+		Born: func(r kv.Reader, queue string) (int64, error) { return store.Queue(queue).Born(r) },
+	}
+}
+
+// ID reads of which definition a row is, and returns an error unless its queue lives.
+func (b *Births) ID(ctx context.Context, space string, key []byte) (ID, error) {
+	id, err := ParseID(space, key)
+	if err == nil {
+		err = b.Check(ctx, id.Home)
+	}
+	return id, err
 }
 
 // Lives reports whether the queue of the home exists, and was made when the home says.
