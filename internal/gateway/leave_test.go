@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/protocol"
@@ -110,10 +111,13 @@ func TestHTTPPollCancelled(t *testing.T) {
 // when their leases run out. With an id the client can ask for them again, so they stay leased.
 func TestItemsThatComeLate(t *testing.T) {
 	t.Parallel()
-	for query, want := range map[string]numbers{
-		"batch=3":          {Ready: 3},
-		"":                 {Ready: 3},
-		"batch=3&msg_id=a": {Leased: 3},
+	for query, tc := range map[string]struct {
+		answers int64
+		want    numbers
+	}{
+		"batch=3":          {4, numbers{Ready: 3}},
+		"":                 {1, numbers{Ready: 3}},
+		"batch=3&msg_id=a": {4, numbers{Leased: 3}},
 	} {
 		t.Run(query, func(t *testing.T) {
 			t.Parallel()
@@ -121,14 +125,9 @@ func TestItemsThatComeLate(t *testing.T) {
 			for range 3 {
 				s.ok(nil, "POST", "/v1/queues/jobs/push", "x")
 			}
-			network := testenv.NewProxy(t, s.env.NATS.URL())
-			far, err := nats.Connect(network.URL(), append(s.ConnectOptions(), nats.Timeout(testenv.Patience()))...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(far.Close)
 			near := s.wire.Load().nc
-			s.Connect(far)
+			network := s.distant()
+			far := s.wire.Load().nc
 			ctx, leave := context.WithCancel(t.Context())
 			arrive := network.HoldAnswers()
 			served := make(chan struct{})
@@ -136,21 +135,12 @@ func TestItemsThatComeLate(t *testing.T) {
 				defer close(served)
 				s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/queues/jobs/pop?lease=1h&"+query, nil))
 			}()
-			now := func() (n numbers) {
-				info, err := near.Request("pq.jobs.info", nil, testenv.Patience())
-				if err == nil {
-					err = json.Unmarshal(info.Data, &n)
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-				return n
-			}
-			s.await("items are leased", func() bool { return now().Leased > 0 })
+			// An answer that the server gets behind the end of the subscription is the server's to give back, with an id, too.
+			s.await("the answers are on their way", func() bool { return s.delivered(far) == tc.answers })
 			leave()
 			<-served
 			arrive()
-			if want.Ready == 0 {
+			if tc.want.Ready == 0 {
 				if err := far.FlushTimeout(testenv.Patience()); err != nil { // all items have come
 					t.Fatal(err)
 				}
@@ -158,9 +148,33 @@ func TestItemsThatComeLate(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			s.await("the items are where they belong", func() bool { return now() == want })
+			s.await("the items are where they belong", func() bool {
+				info, err := near.Request("pq.jobs.info", nil, testenv.Patience())
+				var now numbers
+				if err == nil {
+					err = json.Unmarshal(info.Data, &now)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				return now == tc.want
+			})
 		})
 	}
+}
+
+// delivered is how many messages the server has sent to a connection, read or not.
+func (s *site) delivered(nc *nats.Conn) int64 {
+	s.Helper()
+	id, err := nc.GetClientID()
+	if err != nil {
+		s.Fatal(err)
+	}
+	found, err := s.env.NATS.Server().Connz(&server.ConnzOptions{CID: id})
+	if err != nil {
+		s.Fatal(err)
+	}
+	return found.Conns[0].OutMsgs
 }
 
 // Stop ends what is under way.
