@@ -91,12 +91,14 @@ func (c *Clock) At(r kv.Reader) (int64, error) {
 // be displayed the same each time.
 const sameOffset = time.Millisecond
 
-// Display turns a store time into the time of day by this process's wall clock.
+// Display turns a store time into the time of day by this process's wall clock. On a
+// busy machine much time may pass between readings of the two clocks. So the one is
+// read before and after the other, and the offset stays if it may be the same.
 func (c *Clock) Display(at int64) time.Time {
-	offset, last := c.Wall().UnixNano()-c.Now(), c.wallOffset.Load()
-	if time.Duration(offset-last).Abs() < sameOffset {
-		offset = last
-	} else {
+	before, wall, after := c.Now(), c.Wall().UnixNano(), c.Now()
+	offset := c.wallOffset.Load()
+	if offset <= wall-after-int64(sameOffset) || offset >= wall-before+int64(sameOffset) {
+		offset = wall - after
 		c.wallOffset.Store(offset)
 	}
 	return time.Unix(0, at+offset)
