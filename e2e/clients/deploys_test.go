@@ -20,6 +20,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
+	"github.com/pqbridge/pqbridge/internal/nightly"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -61,27 +62,16 @@ func TestDeploys(t *testing.T) {
 // workers alone meanwhile.
 func TestJobThatKillsItsWorker(t *testing.T) {
 	t.Parallel()
-	const away = 500 * time.Millisecond
+	nightly.Only(t, "fdbpq has interruptions and the backoff by its model")
+	const pause = 500 * time.Millisecond
 	f := newFleet(t, "--lease", "1s")
 	pqd.Request(t, f.nc, "pq.jobs.admin.config", `{"backoff":["500ms"]}`)
 	id := pqd.PushMsg(t, f.nc, "pq.jobs.push", "x")
-	f.hire(tries, `echo begun $PQ_ID $(date +%s%N) >> journal; kill -9 $PPID`)
+	f.hire(tries, `echo begun $PQ_ID >> journal; kill -9 $PPID`)
 	testenv.Await(t, "the job is dead", func() bool { return f.events.count("dead") > 0 })
-	begun := f.journal("begun")
-	if len(begun) != tries || f.events.count("lease_lost") != tries {
-		t.Fatalf("the job was begun %d times and %d leases ran out, expected %d tries", len(begun), f.events.count("lease_lost"), tries)
-	}
-	var last time.Time
-	for _, line := range begun {
-		ns, err := strconv.ParseInt(line[1], 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		at := time.Unix(0, ns)
-		if at.Sub(last) < away {
-			t.Errorf("a worker died %s after another one", at.Sub(last))
-		}
-		last = at
+	// On a busy machine a lease may run out before the script begins, and the worker then ends it.
+	if begun, lost := len(f.journal("begun")), f.events.count("lease_lost"); begun < 1 || begun > tries || lost != tries {
+		t.Fatalf("the job was begun %d times and %d leases ran out, expected %d tries", begun, lost, tries)
 	}
 	letter := pqd.Request(t, f.nc, "pq.jobs-dead.peek.min", "")
 	for header, want := range map[string]string{
@@ -90,6 +80,15 @@ func TestJobThatKillsItsWorker(t *testing.T) {
 	} {
 		if got := letter.Header.Get(header); got != want {
 			t.Errorf("%s of the dead letter is %q, expected %q", header, got, want)
+		}
+	}
+	all := attempts(t, f.nc, "jobs-dead", letter.Header.Get("PQ-Id"))
+	if len(all) != tries {
+		t.Fatalf("the dead letter remembers %+v, expected %d attempts", all, tries)
+	}
+	for i, a := range all[1:] {
+		if still := a.Start.Sub(all[i].End); still < pause-slack {
+			t.Errorf("a worker got the job %s after another one had lost it", still)
 		}
 	}
 }
@@ -279,24 +278,29 @@ func number(t *testing.T, text string) int {
 	return n
 }
 
-// happened are the events of a queue so far: their items, by type.
+// happened are the events of a queue so far, by type.
 type happened struct {
 	mu     sync.Mutex
-	byType map[string][]string
+	byType map[string][]event
+}
+
+type event struct {
+	ID        string
+	NotBefore time.Time `json:"not_before"`
 }
 
 func (h *happened) add(m *nats.Msg) {
-	var event struct{ ID string }
-	if json.Unmarshal(m.Data, &event) != nil {
+	var e event
+	if json.Unmarshal(m.Data, &e) != nil {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.byType == nil {
-		h.byType = make(map[string][]string)
+		h.byType = make(map[string][]event)
 	}
 	kind := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
-	h.byType[kind] = append(h.byType[kind], event.ID)
+	h.byType[kind] = append(h.byType[kind], e)
 }
 
 func (h *happened) count(kind string) int {
@@ -308,10 +312,20 @@ func (h *happened) count(kind string) int {
 func (h *happened) of(kind, id string) (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, item := range h.byType[kind] {
-		if item == id {
+	for _, e := range h.byType[kind] {
+		if e.ID == id {
 			n++
 		}
 	}
 	return n
+}
+
+// due is when the items of events came back, or will.
+func (h *happened) due(kind string) (all []time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, e := range h.byType[kind] {
+		all = append(all, e.NotBefore)
+	}
+	return all
 }
