@@ -46,7 +46,7 @@ func TestStoreInStream(t *testing.T) {
 func TestStepDown(t *testing.T) {
 	t.Parallel()
 	s := pqd.NewStreamStore(t, "64M")
-	nodes, active, follower := s.Pair(t)
+	nodes, _, _ := s.Pair(t)
 	s.Ask(t, "pq.jobs.push.1", "kept")
 	before := s.Status(t)
 	if !slices.ContainsFunc(before.Members, func(m protocol.Member) bool { return m.Role == protocol.RoleActive }) {
@@ -84,7 +84,7 @@ func TestStepDown(t *testing.T) {
 	var done *protocol.SteppedDown
 	testenv.Await(t, "the active pqd hears the other one", func() bool {
 		done, err = c.StepDown(t.Context(), "")
-		return !errors.As(err, &refusal) || refusal.Code != 503
+		return !errors.As(err, &refusal) || refusal.Code != 503 && refusal.Code != 504 // on a busy machine the other one is late
 	})
 	if err != nil || done.Node == done.Successor || done.Epoch == 0 {
 		t.Fatalf("stepping down: %+v, %v", done, err)
@@ -98,17 +98,21 @@ func TestStepDown(t *testing.T) {
 	if refused.Header.Get("Nats-Service-Error-Code") != "503" || !strings.Contains(refused.Header.Get("Nats-Service-Error"), "another pqd takes over") {
 		t.Errorf("the waiting pop was answered %+v", refused)
 	}
-	event, err := taken.NextMsg(testenv.Patience())
-	if err != nil {
-		t.Fatal(err)
-	}
 	var now protocol.ActiveEvent
-	if err := json.Unmarshal(event.Data, &now); err != nil || now.Node != done.Successor || now.Epoch <= done.Epoch {
-		t.Errorf("the event is %s, expected node %s after epoch %d", event.Data, done.Successor, done.Epoch)
+	for now.Epoch <= done.Epoch { // takeovers of a busy machine come before
+		event, err := taken.NextMsg(testenv.Patience())
+		if err == nil {
+			err = json.Unmarshal(event.Data, &now)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
-	if next := nodes.Active(t); next != follower {
-		t.Error("the node that has stepped down is active")
+	if now.Node != done.Successor {
+		t.Errorf("the event is %+v, expected node %s", now, done.Successor)
 	}
+	stepped := nodes.All[slices.IndexFunc(nodes.All, func(p *testenv.Process) bool { return p.Setting("PQ_NODE") == done.Node })]
+	nodes.Active(t, stepped)
 	if got := string(s.Ask(t, "pq.jobs.pop.min", "").Data); got != "kept" {
 		t.Errorf("popped %q, expected the item", got)
 	}
@@ -120,20 +124,21 @@ func TestStepDown(t *testing.T) {
 	if self.Node != done.Successor || self.Role != protocol.RoleActive || self.Epoch != now.Epoch || self.Version == "" || len(info.Cluster.Members) != 2 {
 		t.Errorf("_sys.info says %+v", info.Cluster)
 	}
-	active.AwaitReady(t) // as a follower
+	stepped.AwaitReady(t) // as a follower
 
-	// Alone, it does not step down: nothing would serve.
-	active.Stop(t)
+	// Alone, the other one does not step down: nothing would serve.
+	stepped.Stop(t)
 	testenv.Await(t, "the other one is missed", func() bool {
 		_, err := c.StepDown(t.Context(), "")
-		return errors.As(err, &refusal) && refusal.Code == 503
+		return errors.As(err, &refusal) && refusal.Code == 503 && strings.Contains(refusal.Description, "no other pqd can take over")
 	})
-	if !strings.Contains(refusal.Description, "no other pqd can take over") {
-		t.Errorf("it says %q", refusal.Description)
-	}
-	whole, err := c.Cluster(t.Context())
-	if err != nil || len(whole.Members) != 2 || whole.Members[0].Node != done.Successor || whole.Members[1].Heard == 0 {
-		t.Errorf("the cluster is %+v, %v", whole, err)
+	var whole *client.Cluster
+	testenv.Await(t, "the cluster is shown", func() bool {
+		whole, err = c.Cluster(t.Context())
+		return err == nil && len(whole.Members) == 2 && whole.Members[0].Role == protocol.RoleActive
+	})
+	if whole.Members[0].Node != done.Successor || whole.Members[1].Heard == 0 {
+		t.Errorf("the cluster is %+v", whole)
 	}
 	s.Ask(t, "pq.jobs.push.1", "still there")
 }
