@@ -130,6 +130,7 @@ func TestSlowBody(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	s.make("jobs")
+	s.await("no request is there", func() bool { return s.Gateway.room.bytes.taken() == 0 })
 	web, clock := s.limited(&http.Server{ReadTimeout: ReadLimit})
 	conn, err := net.Dial("tcp", web.Listener.Addr().String())
 	if err != nil {
