@@ -111,7 +111,7 @@ func TestStepDown(t *testing.T) {
 	if now.Node != done.Successor {
 		t.Errorf("the event is %+v, expected node %s", now, done.Successor)
 	}
-	stepped := nodes.All[slices.IndexFunc(nodes.All, func(p *testenv.Process) bool { return p.Setting("PQ_NODE") == done.Node })]
+	stepped := nodes.All[slices.IndexFunc(nodes.All, func(p *testenv.Process) bool { return p.Node() == done.Node })]
 	nodes.Active(t, stepped)
 	if got := string(s.Ask(t, "pq.jobs.pop.min", "").Data); got != "kept" {
 		t.Errorf("popped %q, expected the item", got)
