@@ -29,8 +29,9 @@ const (
 	// beside is how many times longer a message may take in the gate, where other tests share caches and cores.
 	beside = 2
 
-	// attempts is how often a message that costs too much is measured: other work of the program is not its cost.
-	attempts = 4
+	// attempts is how often a message that costs too much is measured. Other work of the program is not its cost, and on a
+	// busy machine lasts longer than a few attempts.
+	attempts = 32
 )
 
 // Spent is a cost.
@@ -54,7 +55,7 @@ func Of(do func()) Spent {
 	return Spent{after.TotalAlloc - before.TotalAlloc, took}
 }
 
-// Least is the cost of a message, and the bound that it exceeds: the least of a few attempts, unless the first is
+// Least is the cost of a message, and the bound that it exceeds: the least of some attempts, unless the first is
 // within the bounds. prepare prepares the message, send sends it and returns the bytes of the message and its
 // answer.
 func Least(prepare func(), send func() (bytes int)) (least Spent, beyond string) {
