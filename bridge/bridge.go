@@ -115,7 +115,8 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	}
 	requests.asks = asks
 	base := lane{
-		Responder: b.responder, Wire: wr, store: store, schedules: schedules, sources: sources, keeper: b.keeper, tenants: b.tenants, room: hasRoom,
+		Responder: b.responder, Wire: wr, store: store, schedules: schedules, sources: sources, keeper: b.keeper, tenants: b.tenants,
+		room: hasRoom, reserve: o.Reserve,
 		limits: o.Limits, patience: o.patience, pace: o.pace, slow: o.slow, since: o.since, asks: asks, explainer: explainer,
 	}
 	b.lanes.init(base, o.Exclusive, &b.waits, b.peers.Owners, about)

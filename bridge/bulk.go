@@ -70,6 +70,9 @@ const maxRest = time.Second
 func (l *bulks) Try(requests []*bulk) (int, error) {
 	started := time.Now()
 	b := requests[0]
+	if !l.takes(b) {
+		return 1, nil
+	}
 	receiving, to, _ := l.receiving(0, 0) // a requeue adds an item in the place of another one
 	defer to.End()
 	err := l.update(batch.Job[kv.Tx]{

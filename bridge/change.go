@@ -8,6 +8,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
+	"github.com/pqbridge/pqbridge/bridge/internal/reserve"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/schedule"
@@ -81,7 +82,9 @@ func (l *changes[C]) Try(requests []C) (at int, err error) {
 					return err
 				}
 				for i, r := range requests {
-					at = i
+					if at = i; !l.takes(r) {
+						continue
+					}
 					more, err := r.apply(tx, queue)
 					if err != nil {
 						return err
@@ -97,6 +100,25 @@ func (l *changes[C]) Try(requests []C) (at int, err error) {
 		l.Stats.Ran(request.KindChange, len(requests), started)
 	}
 	return at, err
+}
+
+// takes reports whether the store serves a change now, and otherwise refuses it.
+func (l *lane) takes(r changer) bool {
+	why := l.reserve()
+	if why == nil {
+		return true
+	}
+	var serves bool
+	if s, is := r.(*settlement); is {
+		serves = s.Kind != codec.SettleProgress
+	} else {
+		changes, _ := r.Act()
+		serves = reserve.Serves(r.Head().Subject.Verb, changes)
+	}
+	if !serves {
+		r.Head().Failure = failure.Explain(storeFull(why))
+	}
+	return serves
 }
 
 // Answer answers changes.

@@ -45,6 +45,9 @@ func (l *imports) Try(requests []*importing) (int, error) {
 		items[i] = r.item
 		content += len(r.item.Headers) + len(r.item.Payload)
 	}
+	if why := l.reserve(); why != nil {
+		return 0, storeFull(why)
+	}
 	started := time.Now()
 	queue, to, _ := l.receiving(len(items), content)
 	defer to.End()

@@ -44,6 +44,7 @@ type lane struct {
 	pace      batch.Patience                                      // how long a transaction may take
 	slow      time.Duration                                       // see slowBatch; 0: that
 	room      func(to *tenants.Admission, items, bytes int) error // why a transaction adds no new items
+	reserve   func() error                                        // why the store serves only what makes room; nil: it does not
 	tenants   *tenants.Tenants                                    // nil: there are none
 	maxWait   time.Duration                                       // batch.Limits.Wait
 	since     func(time.Time) time.Duration                       // time.Since, but in tests

@@ -59,6 +59,10 @@ type Options struct {
 	// changes go on. nil: it always takes them.
 	Room func(bytes int) error
 
+	// Reserve says why the store has so little room left that it serves only what makes room, or nil. nil: it never
+	// has.
+	Reserve func() error
+
 	// Tenants makes subjects name tenants, and returns the quotas of each. The result may change. nil: there are no
 	// tenants.
 	Tenants func(tenant string) Quotas
@@ -113,6 +117,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Room == nil {
 		o.Room = func(int) error { return nil }
+	}
+	if o.Reserve == nil {
+		o.Reserve = func() error { return nil }
 	}
 	if o.Remotes == nil {
 		o.Remotes = func() map[string]Remote { return nil }

@@ -84,6 +84,20 @@ func (t *popTransaction) leaseOf(tx kv.Tx, r *pop) (time.Duration, error) {
 	return time.Duration(config.Lease), err
 }
 
+// reserved says why the store does not serve a pop now, or nil. Pops for good make room, unless it has to remember what
+// they popped.
+func reserved(t *popTransaction, tx kv.Tx, r *pop) (*failure.Failure, error) {
+	why := t.reserve()
+	if why == nil || r.peeks {
+		return nil, nil
+	}
+	lease, err := t.leaseOf(tx, r)
+	if err != nil || lease == 0 && r.ask.ID == "" && r.gives == nil {
+		return nil, err
+	}
+	return failure.Explain(storeFull(why)), nil
+}
+
 // popOrLease removes or leases the selected items. An item that does not fit into an answer fails the transaction, so
 // the item stays.
 func (t *popTransaction) popOrLease(tx kv.Tx, r *pop, sel fdbpq.Selection) (taken fdbpq.Popped, err error) {

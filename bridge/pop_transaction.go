@@ -140,7 +140,8 @@ func (t *popTransaction) prefetch(tx kv.Tx) {
 func isAnswer(err error) bool {
 	var f *failure.Failure
 	var lost *fdbpq.LostError
-	return errors.As(err, &f) || errors.As(err, &lost) || errors.Is(err, fdbpq.ErrPopIDReused) || errors.Is(err, fdbpq.ErrRemembered)
+	return errors.As(err, &f) || errors.As(err, &lost) || errors.Is(err, fdbpq.ErrPopIDReused) ||
+		errors.Is(err, fdbpq.ErrRemembered) || errors.Is(err, fdbpq.ErrNoRoom)
 }
 
 func (t *popTransaction) fail(n int, err error) {
@@ -184,6 +185,9 @@ func (t *popTransaction) serve(tx kv.Tx) error {
 		}
 	}
 	for _, r := range t.settling {
+		if !t.takes(r) {
+			continue
+		}
 		events, err := r.apply(tx, t.queue)
 		if err != nil {
 			return err
@@ -296,6 +300,10 @@ func (t *popTransaction) step(tx kv.Tx, todo []*pop) (int, error) {
 	if first.gone {
 		first.Failure = errGone
 		return 1, nil
+	}
+	if f, err := reserved(t, tx, first); f != nil || err != nil {
+		first.Failure = f
+		return 1, err
 	}
 	if first.gives != nil {
 		return t.give(tx, first)

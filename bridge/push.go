@@ -133,6 +133,9 @@ func (l *pushes) Try(requests []*push) (int, error) {
 			content += fdbpq.RememberedBytes
 		}
 	}
+	if why := l.reserve(); why != nil {
+		return 0, storeFull(why)
+	}
 	queue, to, full := l.receiving(len(l.items), content)
 	defer to.End()
 	if full != nil && !slices.ContainsFunc(l.items, needsNoRoom) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // roomUnless is the room of a store that has some until it is full.
@@ -127,6 +128,125 @@ func TestFullStoreRefusesDefinitions(t *testing.T) {
 		subject := "pq.jobs.admin." + ask[0]
 		if m := c.ask(subject, ask[1]); m.Header.Get("Nats-Service-Error-Code") != "" {
 			t.Errorf("%s is refused: %v", subject, m.Header)
+		}
+	}
+}
+
+// The reserve of a full store is for requests that make room. All others are refused, and whatever they hold stays.
+func TestReserveOfFullStore(t *testing.T) {
+	t.Parallel()
+	var low atomic.Bool
+	hub := bridge.Remote{Read: map[string][]string{"S": {"*"}}, Connect: func(...nats.Option) (*nats.Conn, error) { return nil, nats.ErrNoServers }}
+	c := serve(t, bridge.Options{
+		Exclusive: true, Room: roomUnless(&low), Reserve: func() error { return roomUnless(&low)(0) },
+		Remotes: func() map[string]bridge.Remote { return map[string]bridge.Remote{"hub": hub} },
+	})
+	c.ask("pq.jobs.admin.config", `{"hand_over":"jobs","lease":"1h"}`)
+	for _, body := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
+		c.push("pq.jobs.push.1", body, "Nats-Msg-Id", body)
+	}
+	c.push("pq.plain.push", "x")
+	lease := func() string { return c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1h").Reply }
+	acked, nacked, backed, termed, kept, next, over := lease(), lease(), lease(), lease(), lease(), lease(), lease()
+	id := c.pop("pq.jobs.peek.min", "").Header.Get("PQ-Id")
+	c.ask("pq.jobs.admin.schedule.s", `{"spec":"@yearly"}`)
+	object[protocol.Source](c, "pq.jobs.admin.source.s", `{"remote":"hub","stream":"S"}`)
+	object[protocol.Link](c, "pq.jobs.admin.link.l", `{"to":"hub"}`)
+	c.ask("pq.jobs.admin.key.k", `{"limit":1}`)
+	low.Store(true)
+	for _, ask := range []struct {
+		subject, body string
+		header        []string
+		served        bool
+	}{
+		{subject: "pq.jobs.push", body: "new"},
+		{subject: "pq.jobs.push.1", body: "a", header: []string{"Nats-Msg-Id", "a"}},
+		{subject: "pq.jobs.push", body: "handed", header: []string{"PQ-Settle", over}},
+		{subject: "pq.jobs.import", header: []string{"PQ-Id", id}},
+		{subject: "pq.jobs.pop.min", header: []string{"PQ-Lease", "1m"}},
+		{subject: "pq.jobs.pop.min", header: []string{"PQ-Lease", "1m", "PQ-Wait", "1m"}},
+		{subject: "pq.jobs.pop.min", header: []string{"Nats-Msg-Id", "once"}},
+		{subject: "pq.jobs.pop.min", header: []string{"PQ-Confirm", "1s"}},
+		{subject: "pq.jobs.link.l", body: `{"taker":"x"}`},
+		{subject: kept, body: "+WPI"},
+		{subject: next, body: "+NXT"},
+		{subject: "pq.jobs.move." + id + ".2"},
+		{subject: "pq.jobs.revoke." + id},
+		{subject: "pq.jobs.requeue." + id},
+		{subject: "pq.jobs.admin.config", body: `{"lease":"1m"}`},
+		{subject: "pq.jobs.admin.key.k", body: `{"limit":2}`},
+		{subject: "pq.jobs.admin.schedule.s", body: `{"spec":"@daily"}`},
+		{subject: "pq.jobs.admin.schedule.s.resume"},
+		{subject: "pq.jobs.admin.schedule.s.run"},
+		{subject: "pq.jobs.admin.source.s", body: `{"priority":1}`},
+		{subject: "pq.jobs.admin.source.s.resume"},
+		{subject: "pq.jobs.admin.link.l", body: `{"paused":true}`},
+		{subject: "pq.jobs.admin.link.l.resume"},
+		{subject: "pq.jobs.admin.move", body: `{"all":true,"priority":3}`},
+		{subject: "pq.jobs.admin.revoke", body: `{"all":true}`},
+		{subject: "pq.jobs-dead.admin.requeue", body: `{"all":true}`},
+		{subject: acked, body: "+ACK", served: true},
+		{subject: nacked, body: "-NAK", served: true},
+		{subject: backed, body: "+BACK", served: true},
+		{subject: termed, body: "+TERM", served: true},
+		{subject: "pq.jobs.peek.min", served: true},
+		{subject: "pq.jobs.peek.min", header: []string{"PQ-Wait", "1m"}, served: true},
+		{subject: "pq.jobs.info", served: true},
+		{subject: "pq.jobs.list", served: true},
+		{subject: "pq.jobs.get." + id, served: true},
+		{subject: "pq.jobs.admin.config", served: true},
+		{subject: "pq.jobs.admin.key.k", served: true},
+		{subject: "pq.jobs.admin.schedule.s", served: true},
+		{subject: "pq.jobs.admin.source.s", served: true},
+		{subject: "pq.jobs.admin.link.l", served: true},
+		{subject: "pq.jobs.admin.schedule.s.pause", served: true},
+		{subject: "pq.jobs.admin.source.s.pause", served: true},
+		{subject: "pq.jobs.admin.link.l.pause", served: true},
+		{subject: "pq.jobs.admin.schedule.s.delete", served: true},
+		{subject: "pq.jobs.admin.source.s.delete", served: true},
+		{subject: "pq.jobs.admin.link.l.delete", served: true},
+		{subject: "pq.jobs.admin.pause", served: true},
+		{subject: "pq.jobs.admin.resume", served: true},
+		{subject: "pq.plain.pop.min", served: true},
+		{subject: "pq.jobs.remove." + id, served: true},
+		{subject: "pq.jobs-dead.admin.remove", body: `{"all":true}`, served: true},
+		{subject: "pq.jobs.admin.purge", served: true},
+		{subject: "pq.jobs.admin.delete", served: true},
+	} {
+		m := c.raw(ask.subject, ask.body, ask.header...)
+		code, reason := m.Header.Get("Nats-Service-Error-Code"), m.Header.Get("PQ-Reason")
+		if !ask.served && (code != "429" || reason != "store_full") {
+			t.Errorf("%s %s %q was answered %v %s, expected 429 store_full", ask.subject, ask.body, ask.header, m.Header, m.Data)
+		}
+		if ask.served && code != "" {
+			t.Errorf("%s %s was answered %v", ask.subject, ask.body, m.Header)
+		}
+	}
+}
+
+// A settlement that shares a transaction with pops meets the same rule.
+func TestReserveAmongPops(t *testing.T) {
+	t.Parallel()
+	var low atomic.Bool
+	c, db := slowly(t, faulty(t), bridge.Options{Exclusive: true, Reserve: func() error { return roomUnless(&low)(0) }})
+	acks := c.leases(3)
+	for range 2 * (len(acks) + 1) {
+		c.push("pq.jobs.push", "x")
+	}
+	low.Store(true)
+	for _, settlement := range []string{"+WPI", "+ACK"} {
+		settled, popped, release := c.behind(db, acks, settlement)
+		release()
+		for _, pop := range popped {
+			if m := c.next(pop); !testenv.IsItem(m) {
+				t.Errorf("a pop for good was answered %v", m.Header)
+			}
+		}
+		for _, answer := range settled {
+			m := c.next(answer)
+			if refused := m.Header.Get("PQ-Reason") == "store_full"; refused != (settlement == "+WPI") {
+				t.Errorf("%s was answered %v", settlement, m.Header)
+			}
 		}
 	}
 }

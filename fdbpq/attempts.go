@@ -165,8 +165,11 @@ func ReasonText(s string) string { return reason.Text(s, MaxAttemptReason) }
 // attemptLog has items remember how their leases end.
 type attemptLog struct{ *queueRows }
 
-// record has an item remember the lease that ends.
+// record has an item remember the lease that ends, while the store has room.
 func (log attemptLog) record(l *layout.Item, e *ending) {
+	if log.store.room.full() != nil {
+		return
+	}
 	most := log.state.config.Attempts
 	if most == 0 {
 		l.Attempts = ""

@@ -38,7 +38,7 @@ func (p *pusher) claimant(value string, h *handOver) (*layout.Item, error) {
 // resolve is a push whose unique value a living item has.
 func (p *pusher) resolve(item *NewItem, priority int64, living *layout.Item, handOver *handOver) (Pushed, error) {
 	if item.MsgID != "" {
-		if err := (ids{&p.queueRows}).room(p.counted.Remembered); err != nil {
+		if err := (ids{&p.queueRows}).room(item.MsgID, p.counted.Remembered); err != nil {
 			return Pushed{Err: err}, nil
 		}
 	}

@@ -63,6 +63,13 @@ func (h *handOver) acknowledge() {
 	}
 }
 
+// replacedBy reports whether an item takes no more room than the one handed over: it has no more bytes, and no key or
+// value but that of the other.
+func (h *handOver) replacedBy(item *NewItem) bool {
+	return h != nil && item.size() <= h.item.Size &&
+		(item.Key == "" || item.Key == h.item.Key) && (item.claims() == "" || item.claims() == h.item.Unique)
+}
+
 // hands reports whether an item of the queue that is pushed to is the one handed over.
 func (h *handOver) hands(item *layout.Item, by *queueTx) bool {
 	return h != nil && h.from == by && h.item.Place == item.Place

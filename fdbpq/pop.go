@@ -86,7 +86,7 @@ func (q Queue) pop(tx kv.Tx, sel Selection, lease time.Duration) (Popped, error)
 		return popIDs{qtx}.popNothing(&sel, lease, ReasonPaused)
 	}
 	if sel.PopID != "" {
-		if err := (popIDs{qtx}).room(); err != nil {
+		if err := (popIDs{qtx}).room(sel.PopID); err != nil {
 			return Popped{}, err
 		}
 	}

@@ -159,12 +159,12 @@ func (ps popIDs) repeatLeased(token []byte, now int64) (*Item, error) {
 }
 
 // room returns an error when the queue may remember no more ids.
-func (ps popIDs) room() error {
+func (ps popIDs) room(id string) error {
 	n, err := countsOf(ps.name, ps.snapshot, ps.state.generation)
 	if err != nil {
 		return err
 	}
-	return ids{&ps.queueRows}.room(n.Remembered)
+	return ids{&ps.queueRows}.room(id, n.Remembered)
 }
 
 // remember keeps the answer of a pop. loaded are its items with their content.
@@ -282,7 +282,7 @@ func (ps popIDs) repeatOrNothing(sel *Selection, lease time.Duration, reason Rea
 func (ps popIDs) popNothing(sel *Selection, lease time.Duration, reason Reason) (Popped, error) {
 	popped := Popped{Reason: reason, Final: sel.PopID != "" && sel.Repeated}
 	if popped.Final {
-		if err := ps.room(); err != nil {
+		if err := ps.room(sel.PopID); err != nil {
 			return Popped{}, err
 		}
 		if err := ps.rememberNothing(sel, lease); err != nil {

@@ -164,6 +164,9 @@ func (p *pusher) checkLimits(item *NewItem, priority int64, handOver *handOver) 
 	if p.full != nil && (handOver == nil || item.size() > handOver.item.Size) {
 		return p.full, nil
 	}
+	if full := p.store.room.full(); full != nil && !handOver.replacedBy(item) {
+		return full, nil
+	}
 	delay := p.delay(item)
 	if delay > MaxDelay {
 		return fmt.Errorf("%w: delay of %s, allowed are up to %s", ErrTime, delay, MaxDelay), nil
@@ -175,7 +178,7 @@ func (p *pusher) checkLimits(item *NewItem, priority int64, handOver *handOver) 
 		return refused, err
 	}
 	if item.MsgID != "" {
-		return ids{&p.queueRows}.room(p.counted.Remembered), nil
+		return ids{&p.queueRows}.room(item.MsgID, p.counted.Remembered), nil
 	}
 	return nil, nil
 }

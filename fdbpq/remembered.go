@@ -55,7 +55,10 @@ type ids struct{ *queueRows }
 
 // room returns an error when the queue may not remember another id beside
 // those stored before this transaction, and its own.
-func (i ids) room(stored int64) error {
+func (i ids) room(id string, stored int64) error {
+	if err := i.store.room.ids(id); err != nil {
+		return err
+	}
 	if limit := i.state.config.DedupLimit; stored+i.tally.Remembered >= limit {
 		return fmt.Errorf("%w: the queue's dedup_limit is %d", ErrRemembered, limit)
 	}

@@ -145,10 +145,13 @@ func (q Queue) Return(tx kv.Tx, lease Lease) (Settled, error) {
 }
 
 // Terminate moves the item to the dead-letter queue with the first kilobyte of the
-// reason. Like Ack it works after the lease has run out, until the item is popped.
+// reason, or without it while the store has no room. Like Ack it works after the lease has run out, until the item is popped.
 // ErrNoDeadLetterQueue has no effect.
 func (q Queue) Terminate(tx kv.Tx, lease Lease, reason string) (Settled, error) {
 	said := cutReason(reason)
+	if q.store.room.full() != nil {
+		said = ""
+	}
 	reason = cmp.Or(said, DeadTerminated)
 	return q.settle(tx, lease, untilTakenAgain, func(qtx *queueTx, l *layout.Item) error {
 		if l.State == layout.StateLeased {

@@ -46,6 +46,11 @@ type Options struct {
 	// no bound.
 	MaxQueueBytes int64
 
+	// Full says why the store has no room to grow, or nil. While it has none, items do not remember how their leases
+	// end, and few new ids are remembered. New items are the caller's to refuse, by [Queue.Full]. nil: there is always
+	// room.
+	Full func() error
+
 	// Downtime is how long ago the store was last written to, if the caller knows that by
 	// a monotonic clock. Open adds it to store time and asks no wall clock: the last writer
 	// may have been another machine. It is for a process that takes over from another one.
@@ -70,6 +75,7 @@ type Store struct {
 	maxQueueBytes int64
 	maxKeysOwing  int64
 	maxKeysSet    int64
+	room          room
 	wasDown       bool // Open added a downtime: due timers wait for grace
 	sessions      *session.Pool
 	queueStates   queueStates
@@ -88,6 +94,7 @@ func Open(ctx context.Context, db kv.DB, options Options) (*Store, error) {
 	}
 	clocks := storetime.Clocks{Wall: options.Wall, Elapsed: options.Elapsed, Wait: options.Wait}
 	s.inside.Clock = storetime.New(layout.Row(layout.SpaceTime), layout.Row(layout.SpaceWall), clocks)
+	s.room.why, s.room.most = options.Full, spareBytes
 	s.alarm.init()
 	if _, err := rand.Read(s.inside.Process[:]); err != nil {
 		return nil, err

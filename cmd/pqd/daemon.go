@@ -31,7 +31,7 @@ type daemon struct {
 	embedded *natsServer  // nil when NATS_URL is set
 	remotes  *remotes
 	tenants  *tenants
-	room     func(bytes int) error // says why the store takes no new items; nil: it always takes them
+	room     *storeRoom // nil: no room has to stay free, or the store is not embedded
 }
 
 // serve starts the parts of pqd, each on top of the one before, and serves until ctx ends
@@ -166,7 +166,11 @@ func (d *daemon) startStore(ctx context.Context, started *parts) error {
 		process.AddSpareProcessors()
 		d.room = watchRoom(ctx, d.settings, embedded, d.log, started)
 	}
-	if d.store, err = fdbpq.Open(ctx, db, storeOptions(d.settings)); err != nil {
+	options := storeOptions(d.settings)
+	if d.room != nil {
+		options.Full = func() error { return d.room.admit(0) }
+	}
+	if d.store, err = fdbpq.Open(ctx, db, options); err != nil {
 		return fmt.Errorf("PQ_STORE=%s: %w", d.settings.Store, err)
 	}
 	if isEmbedded {
@@ -242,7 +246,6 @@ func (d *daemon) bridgeOptions(tracer trace.Tracer) bridge.Options {
 		Exclusive: d.settings.Store.Embedded(),
 		Damage:    d.damage.describe,
 		Disk:      storeDisk(d.settings),
-		Room:      d.room,
 		Logger:    d.log,
 		Tracer:    tracer,
 		Backlog:   d.embedded.backlog(),
@@ -252,6 +255,9 @@ func (d *daemon) bridgeOptions(tracer trace.Tracer) bridge.Options {
 		ReplySubjects: d.settings.Replies,
 		MetricsQueues: d.settings.Queues.Option(),
 		Remotes:       d.remotes.known,
+	}
+	if d.room != nil {
+		options.Room, options.Reserve = d.room.admit, d.room.reserve
 	}
 	if d.settings.Tenants != "" {
 		options.Tenants = d.tenants.quotas

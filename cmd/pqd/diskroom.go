@@ -53,6 +53,23 @@ func tooLittle(free, least int64, less string) error {
 	return fmt.Errorf("%d MiB are free on the disk of the store%s, and %d MiB are to stay free (PQ_MIN_FREE)", max(free, 0)>>20, less, least>>20)
 }
 
+// reservePart is the part of PQ_MIN_FREE that is the reserve.
+const reservePart = 2
+
+// onlyReserve says the same of a disk of which the reserve alone is left.
+func onlyReserve(free, least int64, less string) error {
+	return fmt.Errorf("%w: below half of that only pops for good, acknowledgements, -NAK, +BACK, +TERM, remove, purge and delete are served", tooLittle(free, least, less))
+}
+
+// emptyDisk says why a disk has so little free that only requests that make room should be served, or nil.
+func emptyDisk(m settings.MinFree, dir string) error {
+	free, size, err := diskRoom(dir)
+	if err != nil || free >= m.Of(size)/reservePart {
+		return nil
+	}
+	return onlyReserve(free, m.Of(size), "")
+}
+
 // diskMetrics are the numbers of the disk of the store, or of this pqd's copy.
 type diskMetrics struct {
 	dir string

@@ -146,6 +146,7 @@ func (m *member) serve(ctx context.Context, term *cluster.Term) error {
 	defer cancel()
 	options := storeOptions(m.settings)
 	options.Exclusive = true // within the term
+	options.Full = func() error { return m.room(0) }
 	if written, known := term.LastWrite(); known {
 		silence := time.Since(written)
 		options.Downtime = &silence
@@ -155,7 +156,7 @@ func (m *member) serve(ctx context.Context, term *cluster.Term) error {
 	var b *bridge.Bridge
 	if err == nil {
 		options := m.options
-		options.Cluster, options.Room = front.ClusterEndpoint, m.room
+		options.Cluster, options.Room, options.Reserve = front.ClusterEndpoint, m.room, m.reserve
 		b, err = bridge.Start(starting, front.nc, store, options)
 	}
 	select {

@@ -148,6 +148,15 @@ func (m *member) successor(to string) (string, error) {
 	return "", &bridge.Refusal{Malformed: true, Text: fmt.Sprintf("node %.80q is not known: expected one that the status names", to)}
 }
 
+// reserve says why only requests that make room are served, or nil. It asks the disk only when that is known to be nearly
+// full: one that hangs must not keep requests waiting.
+func (m *member) reserve() error {
+	if m.db.DiskFull() == nil {
+		return nil
+	}
+	return emptyDisk(m.settings.MinFree, string(m.settings.Data))
+}
+
 // refusePushesAt is the part of the log's room beyond which pushes are refused. The rest is for settlements and
 // pops, which make room.
 const refusePushesAt = 0.9

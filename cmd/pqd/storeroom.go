@@ -16,6 +16,9 @@ import (
 // which make room, have space first. A push does not look at the disk: it counts its bytes, and brings the next
 // look forward when many bytes were counted since the last one. While the store takes no items, storeRoom makes it
 // free the space of drained and purged items: without pushes nothing else would do so soon.
+//
+// Half of PQ_MIN_FREE is the reserve. While no more is free, the store serves only what makes room: leases and changes
+// without end can neither take it nor keep the store from freeing space.
 type storeRoom struct {
 	look    func() (free, least int64) // free bytes of the disk, less what memory has still to write; bytes that have to stay free
 	reclaim func()
@@ -23,6 +26,7 @@ type storeRoom struct {
 	left    atomic.Int64 // free bytes at the last look, less the bytes counted since
 	soon    atomic.Int64 // with less left the next look comes at once
 	full    atomic.Pointer[error]
+	low     atomic.Pointer[error] // the reserve alone is left
 	due     chan struct{}
 
 	reclaimed time.Time // when reclaim was called last
@@ -31,6 +35,7 @@ type storeRoom struct {
 
 const (
 	roomEvery = time.Second           // between looks at the disk
+	fullEvery = 50 * time.Millisecond // between looks at a disk that is nearly full: all writes count now, not only pushes
 	roomPause = 10 * time.Millisecond // between looks that come early
 
 	// reclaimEvery is the time between calls of reclaim: each makes the store merge tables.
@@ -41,9 +46,9 @@ const (
 	moreRoom = 16
 )
 
-// watchRoom makes the store refuse new items while its disk is nearly full. It returns the function that says so,
-// nil if no room has to stay free.
-func watchRoom(ctx context.Context, s settings.Settings, db *local.DB, log *slog.Logger, started *parts) (admit func(bytes int) error) {
+// watchRoom makes the store refuse new items while its disk is nearly full. nil: no room has to stay
+// free.
+func watchRoom(ctx context.Context, s settings.Settings, db *local.DB, log *slog.Logger, started *parts) *storeRoom {
 	least := s.MinFree
 	if least.Set && least.Bytes == 0 {
 		return nil
@@ -60,7 +65,7 @@ func watchRoom(ctx context.Context, s settings.Settings, db *local.DB, log *slog
 		return free, least.Of(size)
 	}, db.Reclaim, log)
 	started.inBackground(context.WithoutCancel(ctx), r.watch) // requests that pqd still serves while it stops are counted, too
-	return r.admit
+	return r
 }
 
 func newStoreRoom(look func() (free, least int64), reclaim func(), log *slog.Logger) *storeRoom {
@@ -90,9 +95,18 @@ func (r *storeRoom) admit(bytes int) error {
 	return nil
 }
 
+// reserve says why the store serves only what makes room, or nil.
+func (r *storeRoom) reserve() error {
+	if why := r.low.Load(); why != nil {
+		return *why
+	}
+	return nil
+}
+
 // update looks at the disk.
 func (r *storeRoom) update() {
 	free, least := r.look()
+	r.updateReserve(free, least)
 	r.soon.Store((free - least) / 2)
 	r.left.Store(free - least)
 	was := r.full.Load()
@@ -118,6 +132,33 @@ func (r *storeRoom) update() {
 	}
 }
 
+// updateReserve notes whether the reserve alone is left.
+func (r *storeRoom) updateReserve(free, least int64) {
+	reserve, was := least/reservePart, r.low.Load()
+	if was != nil {
+		reserve += reserve / moreRoom
+	}
+	switch {
+	case free < reserve:
+		why := onlyReserve(free, least, ", less what memory has still to write there")
+		r.low.Store(&why)
+		if was == nil {
+			r.log.Error("the disk of the store is full: only requests that make room are served", "why", why)
+		}
+	case was != nil:
+		r.low.Store(nil)
+		r.log.Info("the disk of the store has room for leases and changes again")
+	}
+}
+
+// every is the time between looks.
+func (r *storeRoom) every() time.Duration {
+	if r.full.Load() != nil {
+		return fullEvery
+	}
+	return roomEvery
+}
+
 // watch looks at the disk until ctx ends.
 func (r *storeRoom) watch(ctx context.Context) {
 	wait := func(d time.Duration, early <-chan struct{}) bool {
@@ -131,7 +172,7 @@ func (r *storeRoom) watch(ctx context.Context) {
 		}
 		return true
 	}
-	for wait(roomPause, nil) && wait(roomEvery-roomPause, r.due) {
+	for wait(roomPause, nil) && wait(r.every()-roomPause, r.due) {
 		r.update()
 	}
 }

@@ -60,6 +60,7 @@ func TestStoreRoom(t *testing.T) {
 			admit(1, full)
 		}
 		look(roomPause, 0) // however many are refused
+		look(fullEvery-roomPause, 1)
 		reclaims := func(want int64) {
 			t.Helper()
 			if n := reclaimed.Swap(0); n != want {
@@ -67,16 +68,32 @@ func TestStoreRoom(t *testing.T) {
 			}
 		}
 		reclaims(1)
-		look(2*reclaimEvery-roomEvery, int(2*reclaimEvery/roomEvery)-1)
+		look(2*reclaimEvery-roomEvery, int((2*reclaimEvery-roomEvery)/fullEvery))
 		reclaims(1)
+		low := func(want bool) {
+			t.Helper()
+			look(fullEvery, 1)
+			if why := r.reserve(); (why != nil) != want || want && !strings.Contains(why.Error(), "below half of that only pops for good") {
+				t.Errorf("with %d free the reserve alone is left: %v", free.Load(), why)
+			}
+		}
+		free.Store(least / 2)
+		low(false)
+		free.Add(-1)
+		low(true)
+		free.Store(least/2 + least/2/moreRoom - 1)
+		low(true)
+		free.Add(1)
+		low(false)
+		reclaimed.Store(0)
 		free.Store(0)
-		look(2*reclaimEvery, int(2*reclaimEvery/roomEvery))
+		look(2*reclaimEvery, int(2*reclaimEvery/fullEvery))
 		reclaims(0)
 		free.Store(least + least/moreRoom - 1)
-		look(roomEvery, 1)
+		look(fullEvery, 1)
 		admit(1, full)
 		free.Add(1)
-		look(roomEvery, 1)
+		look(fullEvery, 1)
 		admit(1, "")
 		reclaimed.Store(0)
 		look(2*reclaimEvery, int(2*reclaimEvery/roomEvery))

@@ -196,6 +196,8 @@ func Explain(err error) *Failure {
 		return &Failure{Code: 403, Text: err.Error() + " with admin.config"}
 	case errors.Is(err, fdbpq.ErrFull):
 		return &Failure{Code: 429, Text: err.Error(), Reason: protocol.ReasonFull}
+	case errors.Is(err, fdbpq.ErrNoRoom):
+		return &Failure{Code: 429, Text: err.Error(), Reason: protocol.ReasonStoreFull}
 	case errors.Is(err, fdbpq.ErrRemembered):
 		return &Failure{Code: 429, Text: err.Error(), Reason: protocol.ReasonRemembered}
 	case errors.Is(err, fdbpq.ErrContent), errors.Is(err, kv.ErrTooLarge):

@@ -40,6 +40,7 @@ func TestExplain(t *testing.T) {
 		{fdbpq.ErrNoQueue, 403, "", false},
 		{fdbpq.ErrNoDeadLetterQueue, 403, "", false},
 		{fdbpq.ErrFull, 429, protocol.ReasonFull, false},
+		{fdbpq.ErrNoRoom, 429, protocol.ReasonStoreFull, false},
 		{fdbpq.ErrRemembered, 429, protocol.ReasonRemembered, false},
 		{fdbpq.ErrContent, 413, "", false},
 		{kv.ErrTooLarge, 413, "", false},

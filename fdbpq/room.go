@@ -1,0 +1,52 @@
+package fdbpq
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+)
+
+// A store without room takes no new items, which is its caller's to see to (see [Queue.Full]). All else goes on, so that
+// the store empties, and none of it makes the store grow: an item remembers no attempts and no reasons besides those
+// that it has, and new message and pop ids take spareBytes at most.
+
+// ErrNoRoom: the store has no room for what would make it grow.
+var ErrNoRoom = errors.New("the store is full")
+
+// spareBytes bounds what ids take that a store remembers while it has no room. Pushes and pops that clients repeat need
+// them.
+const spareBytes = 4 << 20
+
+// room is whether the store may grow.
+type room struct {
+	why   func() error // Options.Full
+	most  int64        // spareBytes
+	spare atomic.Int64 // bytes that ids have taken since the store has no room
+}
+
+// full says why the store may not grow, or nil.
+func (r *room) full() error {
+	if r.why == nil {
+		return nil
+	}
+	why := r.why()
+	if why == nil {
+		if r.spare.Load() != 0 {
+			r.spare.Store(0)
+		}
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrNoRoom, why)
+}
+
+// ids says why the store may not remember an id, or nil. A transaction that runs again counts again.
+func (r *room) ids(id string) error {
+	why := r.full()
+	if why != nil && r.spare.Add(idRows(id)) <= r.most {
+		return nil
+	}
+	return why
+}
+
+// idRows is about what the rows of an id take: the id is part of three at most.
+func idRows(id string) int64 { return 3 * (128 + int64(len(id))) }
