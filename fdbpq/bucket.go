@@ -7,7 +7,9 @@ import (
 )
 
 // bucket holds the tokens of a rate: as many as the rate's number at first, and a new one
-// each interval. A delivery takes one. A bucket that is full needs no row.
+// each interval. A delivery takes one. A late settlement of a delivery whose token came back takes
+// it again, from an empty bucket, too: then the bucket owes tokens, and deliveries wait for those
+// that it owes and one more. A bucket that is full needs no row.
 type bucket struct {
 	rate  Rate
 	full  int64 // store time at which it is full again
@@ -23,24 +25,30 @@ type bucket struct {
 func (b bucket) refilled(rate Rate, since, now int64) bucket {
 	if rate != b.rate && b.rate != (Rate{}) {
 		since = max(since, b.taken)
-		missing := max(0, rate.N-b.tokens(since))
+		missing := min(max(0, rate.N-b.level(since)), maxRefill/rate.interval())
 		b = bucket{full: since + missing*rate.interval(), stored: b.stored, counted: b.counted}
 	}
 	b.rate, b.full = rate, max(b.full, now)
 	return b
 }
 
-// tokens is how many deliveries it allows.
-func (b *bucket) tokens(now int64) int64 {
+// level is how many tokens it has, less than none if it owes some.
+func (b *bucket) level(now int64) int64 {
 	missing := (max(0, b.full-now) + b.rate.interval() - 1) / b.rate.interval()
-	return max(0, b.rate.N-missing)
+	return b.rate.N - missing
 }
+
+// tokens is how many deliveries it allows.
+func (b *bucket) tokens(now int64) int64 { return max(0, b.level(now)) }
 
 // next is the store time at which an empty bucket has a token.
 func (b *bucket) next() int64 { return b.full - (b.rate.N-1)*b.rate.interval() }
 
+// maxRefill bounds the time in which a bucket fills up, whatever it owes, far from overflow.
+const maxRefill = int64(MaxDelay)
+
 func (b *bucket) take(n int, now int64) {
-	b.full += int64(n) * b.rate.interval()
+	b.full = min(b.full+int64(n)*b.rate.interval(), now+maxRefill)
 	b.taken, b.used = now, true
 }
 
@@ -82,6 +90,6 @@ func parseBucket(v []byte) (b bucket, err error) {
 	return b, nil
 }
 
-// MaxKeysOwing bounds how many keys of a queue may have a row of tokens, because they owe
-// some: 24 hours at most. With so many, a key that owes none waits until another one is done.
+// MaxKeysOwing bounds how many keys of a queue may have a row of tokens, because their bucket is
+// not full. With so many, a key whose bucket is full waits until another one is.
 const MaxKeysOwing = 1_000_000

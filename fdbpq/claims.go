@@ -67,7 +67,9 @@ func (p *pusher) resolve(item *NewItem, priority int64, living *layout.Item, han
 		p.move(living, priority)
 		pushed.Priority = priority
 	}
-	handOver.acknowledge()
+	if err := handOver.acknowledge(); err != nil {
+		return Pushed{}, err
+	}
 	if item.MsgID != "" {
 		err = ids{&p.queueRows}.remember(item.MsgID, pushed.ID)
 	}

@@ -57,10 +57,12 @@ func (qtx *queueTx) openHandOver(lease *Lease) (h *handOver, refused, err error)
 }
 
 // acknowledge deletes the item, as Ack does. There may be none.
-func (h *handOver) acknowledge() {
-	if h != nil {
-		h.from.change(h.item, nil)
+func (h *handOver) acknowledge() error {
+	if h == nil {
+		return nil
 	}
+	h.from.change(h.item, nil)
+	return rates{&h.from.queueRows}.takeAgain(h.item.Key, h.item.TokensBack)
 }
 
 // replacedBy reports whether an item takes no more room than the one handed over: it has no more bytes, and no key or

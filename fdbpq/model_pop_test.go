@@ -204,6 +204,7 @@ func (m *model) pop(queue string, at moment, sel selection, lease time.Duration,
 		held.state, held.due, held.returnPriority = fdbpq.StateLeased, at.now+int64(lease), held.priority
 		held.lease = 1
 		held.spent, held.since, held.givenBack, held.takenAway = at.now, at.now, false, false
+		held.tokenBack, held.keyTokenBack = false, false
 		if names := sel.holders; len(names) > 0 {
 			held.holder = names[min(n, len(names)-1)]
 		}

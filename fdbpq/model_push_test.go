@@ -162,7 +162,7 @@ func (m *model) pushOne(q *modelQueue, at moment, item pushItem, answer pushedVi
 			if item.handOver != nil {
 				switch from, handed, why := m.handedOver(q, item.handOver); why {
 				case "":
-					from.remove(handed)
+					m.done(from, handed, at.now)
 				case "hand over":
 					return pushedView{Err: why}, -1, nil
 				}
@@ -185,7 +185,7 @@ func (m *model) pushOne(q *modelQueue, at moment, item pushItem, answer pushedVi
 		if living != nil {
 			return m.resolve(q, at, item, priority, living, func() {
 				if from != nil {
-					from.remove(handed)
+					m.done(from, handed, at.now)
 				}
 			}), -1, nil
 		}
@@ -218,7 +218,7 @@ func (m *model) pushOne(q *modelQueue, at moment, item pushItem, answer pushedVi
 		added.state, added.due = fdbpq.StateDelayed, at.now+int64(delay)
 	}
 	if from != nil {
-		from.remove(handed)
+		m.done(from, handed, at.now)
 	}
 	number = m.add(q, added)
 	view = pushedView{ID: added.id, Seq: added.seq, Priority: priority}

@@ -28,13 +28,22 @@ func (b modelBucket) seen(rate fdbpq.Rate, set, now int64) modelBucket {
 	case b.rate != rate:
 		set = max(set, b.taken)
 		old := b.seen(b.rate, 0, set)
-		b = modelBucket{rate: rate, level: min(old.tokens(), rate.N) * tokenTime(rate), at: set}
+		b = modelBucket{rate: rate, level: min(old.whole(), rate.N) * tokenTime(rate), at: set}
 	}
 	b.level, b.at = min(b.level+now-b.at, rate.N*tokenTime(rate)), now
 	return b
 }
 
-func (b *modelBucket) tokens() int64 { return max(0, b.level) / tokenTime(b.rate) }
+func (b *modelBucket) tokens() int64 { return max(0, b.whole()) }
+
+// whole is how many whole tokens it has: less than none if it owes some.
+func (b *modelBucket) whole() int64 {
+	n := b.level / tokenTime(b.rate)
+	if b.level < 0 && b.level%tokenTime(b.rate) != 0 {
+		n--
+	}
+	return n
+}
 
 // wait is the time until there is a token.
 func (b *modelBucket) wait() time.Duration { return time.Duration(tokenTime(b.rate) - b.level) }
@@ -109,10 +118,28 @@ func (q *modelQueue) giveBack(item *modelItem) {
 	}
 	if q.bucket.rate != (fdbpq.Rate{}) && q.bucket.taken == item.spent {
 		q.bucket.level += tokenTime(q.bucket.rate)
+		item.tokenBack = true
 	}
 	if b := q.keyBuckets[item.key]; item.key != "" && b.rate != (fdbpq.Rate{}) && b.taken == item.spent {
 		b.level += tokenTime(b.rate)
 		q.keyBuckets[item.key] = b
+		item.keyTokenBack = true
+	}
+}
+
+// done removes an item that its last holder settles. What came back when its lease ended is taken again.
+func (m *model) done(q *modelQueue, number int, now int64) {
+	item := *q.byNumber(number)
+	q.remove(number)
+	if item.tokenBack && q.config.Rate != (fdbpq.Rate{}) {
+		q.bucket = q.bucket.seen(q.config.Rate, 0, now)
+		q.bucket.take(1)
+	}
+	if item.keyTokenBack && q.rateOf(item.key) != (fdbpq.Rate{}) {
+		b := q.keyBucket(item.key, now)
+		b.take(1)
+		q.setKeyBucket(item.key, b)
+		m.forgetFull(q.name, now)
 	}
 }
 

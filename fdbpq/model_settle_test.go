@@ -57,13 +57,13 @@ func (m *model) settle(l heldLease, at moment, what settlement, d time.Duration,
 	var out outcome
 	switch what {
 	case settleAck:
-		q.remove(item.number)
+		m.done(q, item.number, at.now)
 	case settleTerminate:
 		if item.state == fdbpq.StateLeased {
 			q.recordAttempt(at, item, "terminated", reason, min(at.now, item.due))
 		}
 		gone := *item
-		q.remove(gone.number)
+		m.done(q, gone.number, at.now)
 		m.moveToDeadLetters(q, at, gone, cmp.Or(reason, "terminated"), &out)
 	case settleExtend:
 		item.due = at.now + int64(d)

@@ -90,6 +90,8 @@ type modelItem struct {
 	holder         string
 	attempts       modelAttempts
 	spent          int64 // when its delivery took tokens
+	tokenBack      bool  // that of the queue came back
+	keyTokenBack   bool  // that of its key did
 }
 
 // moment is when and where an operation happens.

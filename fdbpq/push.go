@@ -126,7 +126,9 @@ func (p *pusher) add(item *NewItem, e layout.Envelope, priority int64, handOver 
 	if err := p.prepare(&l.Envelope); err != nil {
 		return Pushed{}, err
 	}
-	handOver.acknowledge()
+	if err := handOver.acknowledge(); err != nil {
+		return Pushed{}, err
+	}
 	p.issue(seq)
 	due, err := p.timesOf(item, &l.Envelope)
 	if err != nil {
@@ -154,7 +156,9 @@ func (p *pusher) pushAgain(item *NewItem, first *rememberedPush) (Pushed, error)
 	if errors.Is(refused, ErrHandOver) {
 		return Pushed{Err: refused}, nil
 	}
-	handOver.acknowledge()
+	if err := handOver.acknowledge(); err != nil {
+		return Pushed{}, err
+	}
 	seq, err := first.id.place.Count()
 	return Pushed{ID: first.id, Seq: seq, Priority: first.id.place.Priority, Duplicate: true}, err
 }

@@ -57,29 +57,76 @@ func (rs rates) changeKey(key string, before, after Rate) error {
 	return err
 }
 
-// giveBack puts back the tokens of a delivery that reached nobody.
+// giveBack puts back the tokens of a delivery that reached nobody. The item remembers which ones
+// came back.
 func (rs rates) giveBack(l *layout.Item) error {
 	if l.Since == 0 {
 		return nil
 	}
-	err := rs.giveBackOne(bucketRow(rs.name), l.Since)
-	if err == nil && l.Key != "" {
-		err = rs.giveBackOne(keyBucketRow(rs.name, l.Key), l.Since)
+	back, err := rs.giveBackOne(bucketRow(rs.name), l.Since)
+	if back {
+		l.TokensBack |= layout.TokenOfQueue
+	}
+	if err != nil || l.Key == "" {
+		return err
+	}
+	if back, err = rs.giveBackOne(keyBucketRow(rs.name, l.Key), l.Since); back {
+		l.TokensBack |= layout.TokenOfKey
 	}
 	return err
 }
 
-// giveBackOne puts the token of a delivery that reached nobody back into a row.
-func (rs rates) giveBackOne(row []byte, taken int64) error {
+// giveBackOne puts the token of a delivery that reached nobody back into a row, and reports whether
+// it did.
+func (rs rates) giveBackOne(row []byte, taken int64) (bool, error) {
 	v, err := rs.tx.Get(row)
+	if err != nil {
+		return false, err
+	}
+	b, err := parseBucket(v)
+	if err != nil || !b.giveBack(taken) {
+		return false, err
+	}
+	rs.tx.Set(row, b.pack())
+	return true, nil
+}
+
+// takeAgain takes the tokens again that came back from the last lease of an item, which is settled
+// after all. There may be none in the buckets: the work is done, and the next deliveries wait.
+func (rs rates) takeAgain(key string, back int64) error {
+	if back&layout.TokenOfQueue != 0 {
+		if err := rs.takeOne(bucketRow(rs.name), rs.state.config.Rate, func(b *bucket) error {
+			rs.tx.Set(bucketRow(rs.name), b.pack())
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	if back&layout.TokenOfKey == 0 {
+		return nil
+	}
+	settings, err := settings{rs.queueRows}.of(rs.tx, key)
 	if err != nil {
 		return err
 	}
-	b, err := parseBucket(v)
-	if err == nil && b.giveBack(taken) {
-		rs.tx.Set(row, b.pack())
+	return rs.takeOne(keyBucketRow(rs.name, key), settings.rate(&rs.state.config), func(b *bucket) error { return rs.keep(key, b) })
+}
+
+// takeOne takes a token out of a row under the rate of the present, if there is one.
+func (rs rates) takeOne(row []byte, rate Rate, write func(*bucket) error) error {
+	if rate == (Rate{}) {
+		return nil
 	}
-	return err
+	b, err := rs.read(rs.tx, row, rate)
+	if err != nil {
+		return err
+	}
+	now, err := rs.now()
+	if err != nil {
+		return err
+	}
+	b.take(1, now)
+	return write(&b)
 }
 
 // bucketRow is the row of the queue's own tokens. It belongs to no generation: a purge

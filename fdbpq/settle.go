@@ -18,7 +18,8 @@ type Settled struct {
 }
 
 // Ack deletes the item. It also works when the lease has run out and the item was not
-// popped since. All settlements return *LostError for a lost lease, without effect.
+// popped since; tokens of a rate that came back are then taken again. All settlements return
+// *LostError for a lost lease, without effect.
 func (q Queue) Ack(tx kv.Tx, lease Lease) (Settled, error) {
 	return q.settle(tx, lease, untilTakenAgain, func(qtx *queueTx, l *layout.Item) error {
 		qtx.change(l, nil)
@@ -121,8 +122,11 @@ func (q Queue) settle(tx kv.Tx, lease Lease, when validity, fn func(*queueTx, *l
 			return Settled{}, &LostError{LostExpired}
 		}
 	}
-	holder := l.Holder
+	holder, key, back := l.Holder, l.Key, l.TokensBack
 	if err := fn(qtx, l); err != nil {
+		return Settled{}, err
+	}
+	if err := (rates{&qtx.queueRows}).takeAgain(key, back); err != nil {
 		return Settled{}, err
 	}
 	return Settled{Holder: holder, Events: qtx.happened()}, qtx.done()

@@ -53,7 +53,8 @@ type Envelope struct {
 	KeyFence     int64  // of the last lease among those of the key; 0: it had none
 	Past
 	Endings
-	Foreign bool // pushed by another program, which updated no counters
+	TokensBack int64 // of an item that is not leased: whose tokens came back when its last lease ended: TokenOfQueue, TokenOfKey
+	Foreign    bool  // pushed by another program, which updated no counters
 }
 
 // Death says how an item became a dead letter. See DeadLetter of package fdbpq, which has the same fields.
@@ -73,6 +74,12 @@ const GivenBack = -1
 // since.
 const TakenAway = -2
 
+// The buckets whose tokens came back from a lease.
+const (
+	TokenOfQueue = 1 << 0
+	TokenOfKey   = 1 << 1
+)
+
 // Append appends what ParseEnvelope reads.
 func (e *Envelope) Append(b []byte) []byte {
 	payload, headers := e.Payload, e.Headers
@@ -90,7 +97,7 @@ func (e *Envelope) Append(b []byte) []byte {
 	b = tuple.AppendInt(b, e.Tries)
 	b = tuple.AppendInt(b, e.Fence)
 	b = tuple.AppendInt(b, e.IDPriority)
-	ended := e.Endings != (Endings{}) || e.Dead.Interruptions != 0
+	ended := e.Endings != (Endings{}) || e.Dead.Interruptions != 0 || e.TokensBack != 0
 	dated := !e.Dead.At.IsZero() || e.Dead.Deliveries != 0 || e.Past != (Past{}) || ended
 	keyFence := e.KeyFence != 0 || dated
 	since := e.Since != 0 || keyFence
@@ -133,6 +140,9 @@ func (e *Envelope) Append(b []byte) []byte {
 		for _, n := range [...]int64{e.Interruptions, e.Returns, e.Unreceived, e.Dead.Interruptions} {
 			b = tuple.AppendInt(b, n)
 		}
+	}
+	if e.TokensBack != 0 {
+		b = tuple.AppendInt(b, e.TokensBack)
 	}
 	return b
 }
@@ -186,6 +196,9 @@ func ParseEnvelope(b []byte, p Place) (Envelope, error) {
 	e.Past.consume(&r)
 	if r.More() {
 		r.Ints(&e.Interruptions, &e.Returns, &e.Unreceived, &e.Dead.Interruptions)
+	}
+	if r.More() {
+		e.TokensBack = r.Int()
 	}
 	if err := r.Err(); err != nil {
 		return Envelope{}, fmt.Errorf("damaged item: %w", err)

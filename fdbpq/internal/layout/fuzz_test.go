@@ -23,6 +23,7 @@ func FuzzEnvelope(f *testing.F) {
 		{Headers: []byte("a: b\r\n"), HeaderSize: 6, Size: 6, PushedAt: 5, Expires: 6, Tries: 7, Dead: dead},
 		{Size: 3, Key: "k", KeyFence: 9, Dead: Death{Reason: "why", Origin: "jobs", OriginID: "id", At: time.Unix(5, 6), Deliveries: 16}},
 		{Tries: 2, Endings: Endings{Interruptions: 3, Unreceived: 999}}, {Size: 3, Past: Past{Attempts: "\x15\x01"}, Dead: Death{Reason: "interruptions", Interruptions: 16}},
+		{Size: 3, Key: "k", Since: GivenBack, TokensBack: TokenOfQueue | TokenOfKey, Endings: Endings{Returns: 1}}, {TokensBack: TokenOfKey},
 		{HeaderSize: -1}, {HeaderSize: 2, Size: 1}, {Size: MaxContent + 1}, {Chunks: -1}, {Chunks: MaxChunks + 1},
 	} {
 		f.Add(e.Append(nil))
