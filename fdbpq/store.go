@@ -51,8 +51,14 @@ type Options struct {
 	// room.
 	Full func() error
 
-	// Downtime is how long ago the store was last written to, if the caller knows that by
-	// a monotonic clock. Open adds it to store time and asks no wall clock: the last writer
+	// Followed says that another process may take over from this one at any moment, with its
+	// Downtime. So each transaction that writes anything writes store time, too, and the other
+	// process goes on behind all times that this one has used. Otherwise store time is written
+	// once a second.
+	Followed bool
+
+	// Downtime is how long before Open the store was last written to, if the caller knows that
+	// by a monotonic clock. Open adds it to store time and asks no wall clock: the last writer
 	// may have been another machine. It is for a process that takes over from another one.
 	Downtime *time.Duration
 
@@ -88,18 +94,22 @@ type Store struct {
 // Exclusive, it may first watch for up to three seconds whether other processes run.
 func Open(ctx context.Context, db kv.DB, options Options) (*Store, error) {
 	s := &Store{
-		inside:        inside.Store{DB: db, Exclusive: options.Exclusive},
+		inside:        inside.Store{Exclusive: options.Exclusive},
 		refuseUnknown: options.RefuseUnknown, strict: options.Strict, maxQueueBytes: options.MaxQueueBytes,
 		maxKeysOwing: MaxKeysOwing, maxKeysSet: MaxKeysSet,
 	}
 	clocks := storetime.Clocks{Wall: options.Wall, Elapsed: options.Elapsed, Wait: options.Wait}
 	s.inside.Clock = storetime.New(layout.Row(layout.SpaceTime), layout.Row(layout.SpaceWall), clocks)
 	s.room.why, s.room.most = options.Full, spareBytes
+	if s.inside.DB = db; options.Followed {
+		s.inside.DB = s.inside.Clock.Stamp(db)
+	}
+	begun := s.inside.Clock.Elapsed()
 	s.alarm.init()
 	if _, err := rand.Read(s.inside.Process[:]); err != nil {
 		return nil, err
 	}
-	s.sessions = session.NewPool(db, layout.Row(layout.SpaceSession), s.inside.Process[:])
+	s.sessions = session.NewPool(s.inside.DB, layout.Row(layout.SpaceSession), s.inside.Process[:])
 	var fresh [48]byte // made once, since the closure may run again after an unknown result
 	if _, err := rand.Read(fresh[:]); err != nil {
 		return nil, err
@@ -114,6 +124,9 @@ func Open(ctx context.Context, db kv.DB, options Options) (*Store, error) {
 			continue // running it twice changes nothing
 		}
 		if err == nil {
+			if before := options.Downtime; before != nil {
+				options.Downtime = new(*before + s.inside.Clock.Elapsed() - begun)
+			}
 			s.wasDown, err = s.inside.Clock.Resume(ctx, db, last, options.Downtime, options.Exclusive)
 		}
 		if err != nil {

@@ -145,7 +145,7 @@ func (m *member) serve(ctx context.Context, term *cluster.Term) error {
 	starting, cancel := untilOver(ctx, term)
 	defer cancel()
 	options := storeOptions(m.settings)
-	options.Exclusive = true // within the term
+	options.Exclusive, options.Followed = true, true // within the term, and by another member
 	options.Full = func() error { return m.room(0) }
 	if written, known := term.LastWrite(); known {
 		silence := time.Since(written)

@@ -189,16 +189,17 @@ func (c candidate) objection(known []peer, began time.Time) string {
 	return ""
 }
 
-// lastWrite is when the last transaction was committed, from a member that read it when
-// it was new; zero if there is none.
+// lastWrite is when the last transaction was written, zero if no member knows. Each of them that read it when it was
+// new, or wrote it, did so at that time or later: the earliest one is right.
 func (c candidate) lastWrite(known []peer, began time.Time) time.Time {
-	if at := c.status.lastWrite(); !at.IsZero() {
-		return at
-	}
+	at, hash := c.status.lastWrite(), hex.EncodeToString(c.tail.head.Hash[:])
 	for _, p := range known {
-		if p.Silence != nil && p.Entry == c.tail.head.Entry && p.heard.After(began) {
-			return p.heard.Add(-*p.Silence)
+		if p.Silence == nil || p.Hash != hash || !p.heard.After(began) {
+			continue
+		}
+		if other := p.heard.Add(-*p.Silence); at.IsZero() || other.Before(at) {
+			at = other
 		}
 	}
-	return time.Time{}
+	return at
 }

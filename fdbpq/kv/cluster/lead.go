@@ -60,8 +60,8 @@ func (d *DB) lead(ctx context.Context, term *Term) (err error) {
 
 // write writes a batch to the log and decides it. An error means that the term is over.
 func (d *DB) write(ctx context.Context, batch *local.Batch) error {
-	head := d.tail.head
-	d.status.appending(time.Now())
+	head, began := d.tail.head, time.Now()
+	d.status.appending(began)
 	defer d.status.appending(time.Time{})
 	payloads := splitChanges(batch.Changes(), d.log().MaxEntry())
 	for i, payload := range payloads {
@@ -91,7 +91,11 @@ func (d *DB) write(ctx context.Context, batch *local.Batch) error {
 	if err := batch.Commit(head.encode()); err != nil {
 		return fmt.Errorf("%w: %w", errStop, err)
 	}
-	d.status.moved(head, len(batch.Changes()) > 0, true)
+	var wrote time.Time
+	if len(batch.Changes()) > 0 {
+		wrote = began
+	}
+	d.status.moved(head, wrote, true)
 	d.announce()
 	return nil
 }

@@ -46,6 +46,43 @@ func TestObjections(t *testing.T) {
 	}
 }
 
+// What other members know of the last transaction counts if they answer now, and have all of the log.
+func TestSilencesThatCount(t *testing.T) {
+	t.Parallel()
+	d := &DB{}
+	d.tail.head = head{Entry: 7, Hash: hash{2}}
+	began := time.Now()
+	all, part := hex.EncodeToString(d.tail.head.Hash[:]), "x"
+	long, short := new(time.Minute), new(time.Second)
+	for name, c := range map[string]struct {
+		own     *time.Duration
+		peers   []heartbeat
+		heard   time.Duration // after the question
+		silence time.Duration // 0: nobody knows
+	}{
+		"nobody knows":              {nil, []heartbeat{{Hash: all}}, 1, 0},
+		"another one knows":         {nil, []heartbeat{{Hash: all}, {Hash: all, Silence: short}}, 1, *short},
+		"another one knows earlier": {short, []heartbeat{{Hash: all, Silence: long}}, 1, *long},
+		"another one knows later":   {long, []heartbeat{{Hash: all, Silence: short}}, 1, *long},
+		"another part of the log":   {short, []heartbeat{{Entry: 7, Hash: part, Silence: long}}, 1, *short},
+		"before the question":       {short, []heartbeat{{Hash: all, Silence: long}}, -1, *short},
+	} {
+		heard := began.Add(c.heard)
+		d.status.written = time.Time{}
+		if c.own != nil {
+			d.status.written = heard.Add(-*c.own)
+		}
+		var known []peer
+		for _, h := range c.peers {
+			known = append(known, peer{heartbeat: h, heard: heard})
+		}
+		at := candidate{d}.lastWrite(known, began)
+		if at.IsZero() != (c.silence == 0) || c.silence > 0 && heard.Sub(at) != c.silence {
+			t.Errorf("%s: the last transaction was at %v, expected %v before %v", name, at, c.silence, heard)
+		}
+	}
+}
+
 // Who has not been heard for a while, or has ended, is not named as successor; among the
 // others the one whose copy is the furthest is.
 func TestSuccessor(t *testing.T) {

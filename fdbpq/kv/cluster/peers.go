@@ -44,7 +44,8 @@ type heartbeat struct {
 	Claim *claim           `json:"claim,omitempty"`
 	Knows map[string]claim `json:"knows,omitempty"`
 
-	// Silence is how long ago the member has read the last transaction, if it read the transaction when it was new.
+	// Silence is how long ago the member has read the last transaction, if it read the transaction when it was new, or
+	// was about to write it.
 	Silence *time.Duration `json:"silence,omitempty"`
 
 	// Version is the version of the program, for operators.

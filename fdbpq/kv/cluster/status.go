@@ -78,7 +78,7 @@ type status struct {
 	misread   bool      // this member has stopped at an entry, and its copy is a part of the log
 	final     bool      // the copy takes no more entries in its generation of the log
 	pending   time.Time // when the append under way began; zero: none is
-	written   time.Time // when the last transaction was read, if the transaction was new; zero: it was not
+	written   time.Time // when the last transaction was read, if the transaction was new, or about to be written; zero: it was not new
 	sign      time.Time // when the active member was heard last, or this one began to listen
 	served    time.Time // when this generation was seen to have an active member; zero: it was not
 	counts    struct{ takeovers, appends uint64 }
@@ -220,9 +220,9 @@ func (s *status) closed() bool {
 	return s.ended
 }
 
-// moved notes the position of the copy. wrote says that the entry changed rows, fresh that it was read when it was
-// new.
-func (s *status) moved(h head, wrote, fresh bool) {
+// moved notes the position of the copy. wrote is when the entry was read that changed rows, or was about to be
+// written; zero if it changed none. fresh says that it was read when it was new.
+func (s *status) moved(h head, wrote time.Time, fresh bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -231,9 +231,10 @@ func (s *status) moved(h head, wrote, fresh bool) {
 		s.served = now
 	}
 	switch {
-	case wrote && fresh:
-		s.written = now
-	case wrote:
+	case wrote.IsZero():
+	case fresh:
+		s.written = wrote
+	default:
 		s.written = time.Time{}
 	}
 }
@@ -253,7 +254,7 @@ func (s *status) lastRead() uint64 {
 	return s.read
 }
 
-// lastWrite is when the last transaction was read, or zero.
+// lastWrite is when the last transaction was read or about to be written, or zero.
 func (s *status) lastWrite() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()

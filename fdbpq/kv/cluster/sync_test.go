@@ -28,7 +28,7 @@ func TestSyncedEntries(t *testing.T) {
 					if op.Kind != errorfs.OpFileSync && op.Kind != errorfs.OpFileSyncData || !armed.Load() {
 						return nil
 					}
-					d.status.moved(head{Entry: 6}, false, false)
+					d.status.moved(head{Entry: 6}, time.Time{}, false)
 					return nil
 				}))
 				replica, err := local.OpenReplica("/copy", local.Options{FS: disk, Log: d.slog})
@@ -40,7 +40,7 @@ func TestSyncedEntries(t *testing.T) {
 					t.Fatal(err)
 				}
 				d.status.opened(head{Entry: 4})
-				d.status.moved(head{Entry: 5}, false, false)
+				d.status.moved(head{Entry: 5}, time.Time{}, false)
 				if name == "failed" {
 					if err := replica.Close(); err != nil {
 						t.Fatal(err)

@@ -185,6 +185,10 @@ func (d *DB) accept(entry []byte) error {
 	}
 	t.assembly = assembly{}
 	t.head = next
-	d.status.moved(next, len(changes) > 0, time.Since(t.caughtUp) < freshFor)
+	var wrote time.Time
+	if len(changes) > 0 {
+		wrote = time.Now()
+	}
+	d.status.moved(next, wrote, time.Since(t.caughtUp) < freshFor)
 	return nil
 }

@@ -95,6 +95,37 @@ func TestLastWrite(t *testing.T) {
 	})
 }
 
+// Who takes over asks the others when the last transaction was written, and the earliest of them is right: it may have
+// read the transaction late itself. The member that wrote it knows when it began to, also where the log is slow.
+func TestLastWriteIsTheEarliest(t *testing.T) {
+	run(t, 3, func(w *world) {
+		first, term := w.active()
+		w.write(term, "k", "1")
+		w.allCaughtUp()
+		successor := w.others(first)[1]
+		see := successor.faults.holdLog()
+		first.faults.set(func(f *faults) {
+			f.halt = func(at halt) {
+				if at == beforeAppend {
+					<-time.After(300 * time.Millisecond)
+				}
+			}
+		})
+		began := time.Now()
+		w.write(term, "k", "2")
+		<-time.After(500 * time.Millisecond)
+		see()
+		w.allCaughtUp()
+		if err := first.up().Release(context.Background(), successor.name); err != nil {
+			t.Fatal(err)
+		}
+		_, next := w.active(successor)
+		if at, known := next.LastWrite(); !known || at.Sub(began).Abs() > 50*time.Millisecond {
+			t.Errorf("the last transaction was %v after it was about to be written, known: %t", at.Sub(began), known)
+		}
+	})
+}
+
 // A member that steps down names the next one, which is active at once.
 func TestRelease(t *testing.T) {
 	run(t, 3, func(w *world) {

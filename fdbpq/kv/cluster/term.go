@@ -21,9 +21,9 @@ type Term struct {
 // Epoch is the number of the term. No other term of any member has it.
 func (t *Term) Epoch() uint64 { return t.epoch }
 
-// LastWrite is when the last transaction before this term was committed, by the monotonic
-// clocks of members that followed the log at that time. ok is false when no member knows,
-// because none of them ran.
+// LastWrite is when the last transaction before this term was ready to be written to the log, or somewhat later, by
+// the monotonic clock of the member that wrote it, or of one that followed the log at that time. ok is false when no
+// member knows, because none of them ran.
 func (t *Term) LastWrite() (at time.Time, ok bool) { return t.written, !t.written.IsZero() }
 
 // Over is closed when the term is over.

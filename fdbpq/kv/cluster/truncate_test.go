@@ -50,7 +50,7 @@ func TestExpendable(t *testing.T) {
 	} {
 		d := &DB{options: Options{Name: "a", Members: []string{"a", "b", "c"}}, peers: newPeers("a")}
 		d.status.opened(head{Entry: 10, Store: store, Generation: 1})
-		d.status.moved(head{Entry: 20, Store: store, Generation: 1}, false, false)
+		d.status.moved(head{Entry: 20, Store: store, Generation: 1}, time.Time{}, false)
 		for _, p := range c.peers {
 			d.peers.all[p.Member] = p
 		}
