@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"testing"
+
+	"github.com/pqbridge/pqbridge/bridge"
 )
 
 // +NXT acknowledges and pops in one transaction.
@@ -64,6 +66,41 @@ func TestNext(t *testing.T) {
 	}
 	if i := c.info("jobs"); i.Leased != 1 {
 		t.Errorf("%+v", i)
+	}
+}
+
+// A +NXT that finds nothing says why as the queue is after its own acknowledgement, also behind a pop of the same
+// transaction that found nothing before it: one that waits, or one that does not.
+func TestNextSaysWhyAfterItsAcknowledgement(t *testing.T) {
+	t.Parallel()
+	for reason, prepare := range map[string]func(*client){
+		"empty":   func(*client) {},
+		"delayed": func(c *client) { c.push("pq.jobs.push", "later", "PQ-Delay", "1h") },
+		"leased": func(c *client) {
+			c.push("pq.jobs.push", "another")
+			c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1h")
+		},
+	} {
+		for _, wait := range []string{"1h", "0s"} {
+			t.Run(reason+" "+wait, func(t *testing.T) {
+				t.Parallel()
+				c, db := slowly(t, faulty(t), bridge.Options{Exclusive: true})
+				c.push("pq.jobs.push", "one")
+				held := c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1h")
+				prepare(c)
+				c.push("pq.jobs.push", "nobody's")
+				_, all := c.together(db,
+					func() answers { return c.send("pq.jobs.pop.min", "", "PQ-Wait", wait) },
+					func() answers { return c.send(held.Reply, "+NXT") })
+				c.refused(c.next(all[1]), 404, reason)
+				if wait == "1h" {
+					c.push("pq.jobs.push", "for the one that waits")
+					if m := c.next(all[0]); string(m.Data) != "for the one that waits" {
+						t.Errorf("the waiting pop got %q, %v", m.Data, m.Header)
+					}
+				}
+			})
+		}
 	}
 }
 

@@ -272,7 +272,8 @@ func (t *popTransaction) step(tx kv.Tx, todo []*pop) (int, error) {
 		first.Failure = first.refused
 		return 1, nil
 	}
-	if first.acks != nil && !first.acks.done {
+	acknowledges := first.acks != nil && !first.acks.done
+	if acknowledges {
 		settled, err := t.queue.Ack(tx, first.acks.lease)
 		var lost *fdbpq.LostError
 		if errors.As(err, &lost) && first.ask.Repeats { // the first attempt may have settled it
@@ -308,8 +309,9 @@ func (t *popTransaction) step(tx kv.Tx, todo []*pop) (int, error) {
 	if first.gives != nil {
 		return t.give(tx, first)
 	}
-	// A new pop with an id may be the repetition of an answered one.
-	if f := t.empty[first.ask.Band]; f != nil && (first.ask.ID == "" || first.place != nil) {
+	// A new pop with an id may be the repetition of an answered one. That of a +NXT says why it finds nothing behind its own
+	// acknowledgement.
+	if f := t.empty[first.ask.Band]; f != nil && !acknowledges && (first.ask.ID == "" || first.place != nil) {
 		first.Failure = f
 		err := t.mayAsk(tx, first)
 		if refusedByKeys(err) {
