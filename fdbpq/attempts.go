@@ -20,7 +20,7 @@ import (
 
 // Attempt is a lease that ended without success.
 type Attempt struct {
-	N          int64     // grows with each attempt of the item, also when it is requeued
+	N          int64     // of the delivery, but greater than that of each attempt that the item remembers: a requeue begins deliveries anew
 	Start, End time.Time // by the wall clock of the process that ended it; a zero Start is not known
 	Holder     string    // what the holder called itself; "": nothing
 	Outcome    Outcome
