@@ -13,7 +13,7 @@ type Limits struct {
 	// payloads, or 4 KiB for each of the requests.
 	Bytes int64
 
-	// Waiters are pops that wait for an item. Each costs about a kilobyte, but no
+	// Waiters are pops that wait for an item. Each costs about a kilobyte, 6 KiB at most, but no
 	// goroutine and no polling.
 	Waiters int
 

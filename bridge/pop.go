@@ -80,6 +80,16 @@ func (r *pop) keepsWaiting() bool {
 	return r.ask.Wait > 0 && r.Failure != nil && r.Failure.Code == 404 && !r.final
 }
 
+// keep drops all that a pop does not need while it waits: its message and the options of it that have had their effect.
+// Nothing counts the bytes of waiting pops, so each keeps only what has a bound of its own, 6 KiB in all.
+func (p *pop) keep() {
+	p.Msg = request.Kept(p.Msg)
+	p.ask.Keep()
+	if p.gives != nil {
+		p.gives.keep()
+	}
+}
+
 // forget clears the results of an earlier run of the transaction.
 func (p *pop) forget() {
 	p.Failure, p.found, p.ready, p.leased, p.confirms, p.final = nil, nil, 0, 0, false, false

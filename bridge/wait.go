@@ -71,7 +71,7 @@ func waitEnds(came time.Time, wait time.Duration, repeats bool) time.Time {
 func (w *waits) add(r *pop) {
 	w.Gate.Leave(&r.Request)
 	r.leaveOrder()
-	r.Msg = request.Kept(r.Msg)
+	r.keep()
 	r.BeginWait()
 	wait, seen := r.ask.Wait, w.sight.Sees(r.Msg.Reply)
 	if !seen {

@@ -286,23 +286,54 @@ func TestTooManyBands(t *testing.T) {
 	}
 }
 
-// A waiting pop keeps only the needed parts of its message, and its body is bounded.
+// A waiting pop keeps only the needed parts of its message, and its body is bounded. All places together keep no more
+// bytes than the requests in flight may have.
 //
 // Not parallel: it measures the memory of the whole process.
 func TestWaitersAreSmall(t *testing.T) {
 	c := serve(t)
-	const waiters, headers = 1000, 60 << 10
-	sub := c.listen()
-	before := heap()
-	for range waiters {
-		request := &nats.Msg{Subject: "pq.jobs.pop.min", Reply: sub.inbox, Header: h("PQ-Wait", forever, "X-Ballast", strings.Repeat("x", headers))}
-		if err := c.PublishMsg(request); err != nil {
-			t.Fatal(err)
+	const waiters, most = 500, bridge.DefaultBytes / bridge.DefaultWaiters
+	object[protocol.Link](c, "pq.jobs.admin.link.hub", `{"to":"hub"}`)
+	acks := c.leaseAll("jobs", waiters)
+	left := fmt.Sprintf(`{"taker":"hub","left":[%s],"next":%q}`, strings.Join(numbers(1, 1000), ","), strings.Repeat("n", 3<<10))
+	total := 0
+	for _, tc := range []struct {
+		subject, body string
+		header        []string
+	}{
+		{"pq.jobs.pop.min", "", nil},
+		{"pq.jobs.pop.min", "", []string{"PQ-Holder", "h"}},
+		{"pq.jobs.pop.min", "", []string{"Nats-Msg-Id", "i"}},
+		{"pq.jobs.pop.min", "", []string{"traceparent", "p"}},
+		{"pq.jobs.pop.min", "", []string{
+			"PQ-Holder", strings.Repeat("h", 128), "Nats-Msg-Id", strings.Repeat("i", 1024),
+			"traceparent", strings.Repeat("p", 512), "tracestate", strings.Repeat("s", 512),
+		}},
+		{"pq.jobs.pop.min", `{"holder":"h","msg_id":"i"` + strings.Repeat(" ", 7<<10) + "}", nil},
+		{"pq.jobs.peek.min", "", []string{"traceparent", "p"}},
+		{"", "+NXT " + strings.Repeat(" ", 7<<10) + `{"holder":"h","msg_id":"i"}`, []string{"traceparent", "p"}},
+		{"pq.jobs.link.hub", left, []string{"traceparent", "p"}},
+	} {
+		rest := c.NewInbox()
+		inbox := rest + "." + strings.Repeat("x", 1024-len(rest)-1) // as long as it may be
+		c.hear(inbox)
+		request := nats.Msg{Subject: tc.subject, Reply: inbox, Data: []byte(tc.body), Header: h(append(tc.header, "PQ-Wait", forever)...)}
+		request.Header.Set("X-Ballast", strings.Repeat("x", 60<<10))
+		before := heap()
+		for i := range waiters {
+			if tc.subject == "" {
+				request.Subject = acks[i]
+			}
+			if err := c.PublishMsg(&request); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	c.waiting("jobs", waiters)
-	if grown := heap() - before; grown > waiters*headers/2 {
-		t.Errorf("%d pops that wait keep %d bytes", waiters, grown)
+		total += waiters
+		c.waiting("jobs", total)
+		grown := (heap() - before) / waiters
+		if grown > most {
+			t.Errorf("%s %.20s %.80q: a pop that waits keeps %d bytes, expected %d at most", tc.subject, tc.body, tc.header, grown, most)
+		}
 	}
 	long := `{"expires":60000000000,"msg_id":"x"` + strings.Repeat(" ", 9<<10) + "}"
 	c.refused(c.raw("pq.jobs.pop.min", long), 413)

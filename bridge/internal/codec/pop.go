@@ -56,6 +56,10 @@ func (p *PopRequest) Plain() bool {
 	return !p.Batch && !p.Bundle && p.MaxBytes == 0 && p.ID == ""
 }
 
+// Keep makes the request independent of its message, whose headers share one piece of memory. A pop that waits keeps
+// its own words alone.
+func (p *PopRequest) Keep() { p.Holder, p.ID = strings.Clone(p.Holder), strings.Clone(p.ID) }
+
 // ReadPop reads a pop.
 func ReadPop(end fdbpq.End, m *nats.Msg) (PopRequest, *failure.Failure) {
 	return readPop(Terms{End: end, Band: fdbpq.AllPriorities}, "the body", m.Data, m.Header, popOptions{})

@@ -107,7 +107,7 @@ func (itemCarrier) Set(string, string) {}
 func (itemCarrier) Keys() []string     { return nil }
 
 // Kept is the part of its message that a request needs while it waits. The message may be
-// as large as the server permits.
+// as large as the server permits, and its headers share one piece of memory, so Kept copies those that it needs.
 func Kept(m *nats.Msg) *nats.Msg {
 	small := &nats.Msg{Subject: m.Subject, Reply: m.Reply}
 	for _, key := range traceContext.Fields() {
@@ -115,7 +115,7 @@ func Kept(m *nats.Msg) *nats.Msg {
 			if small.Header == nil {
 				small.Header = make(nats.Header)
 			}
-			small.Header[key] = []string{value}
+			small.Header[key] = []string{strings.Clone(value)}
 		}
 	}
 	return small
