@@ -11,6 +11,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/batch"
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
+	"github.com/pqbridge/pqbridge/bridge/internal/waiting"
 	"github.com/pqbridge/pqbridge/internal/patience"
 )
 
@@ -160,7 +161,13 @@ func Unseen(o Options, d time.Duration) Options {
 }
 
 // Sweep has a bridge ask about clients at these reply subjects, as it does from time to time.
-func Sweep(b *Bridge, replies ...string) (gone []string) { return b.waits.sweep(replies) }
+func Sweep(b *Bridge, replies ...string) (gone []string) {
+	var of []waiting.Wait
+	for _, reply := range replies {
+		of = append(of, waiting.Wait{Queue: "jobs", Reply: reply})
+	}
+	return b.waits.sweep(of)
+}
 
 // Rated are options whose tenants' rates go by a clock.
 func Rated(o Options, now func() time.Time) Options {

@@ -9,6 +9,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/listening"
+	"github.com/pqbridge/pqbridge/bridge/internal/waiting"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -17,12 +18,20 @@ import (
 var errGone = &failure.Failure{Code: 408, Text: "the client stopped listening for its answer"}
 
 // sweep is [waiting.Options].Gone. It also finds out which clients are not seen any more, and ends their waits soon.
-func (w *waits) sweep(replies []string) (gone []string) {
-	gone, hidden := w.sight.Sweep(replies)
+func (w *waits) sweep(of []waiting.Wait) (gone []string) {
+	clients := make([]listening.Client, len(of))
+	for i := range of {
+		clients[i] = clientOf(&of[i])
+	}
+	gone, hidden := w.sight.Sweep(clients)
 	if hidden {
-		w.line.Unsee(func(reply string) bool { return !w.sight.Sees(reply) }, time.Now().Add(w.unseen))
+		w.line.Unsee(func(at *waiting.Wait) bool { return !w.sight.Sees(clientOf(at)) }, time.Now().Add(w.unseen))
 	}
 	return gone
+}
+
+func clientOf(w *waiting.Wait) listening.Client {
+	return listening.Client{Queue: w.Queue, Reply: w.Reply}
 }
 
 // present asks about the clients of the first n pops, drops those that have gone, and returns the others, and those that

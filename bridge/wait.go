@@ -73,7 +73,7 @@ func (w *waits) add(r *pop) {
 	r.leaveOrder()
 	r.keep()
 	r.BeginWait()
-	wait, seen := r.ask.Wait, w.sight.Sees(r.Msg.Reply)
+	wait, seen := r.ask.Wait, w.sight.Sees(listening.Client{Queue: r.Subject.Queue, Reply: r.Msg.Reply})
 	if !seen {
 		wait = min(wait, w.unseen)
 	}

@@ -1,53 +1,65 @@
 package listening
 
 import (
-	"crypto/rand"
-	"slices"
-	"strings"
 	"sync"
+	"time"
 )
 
 // Sight knows which clients are seen: for them the server can tell whether they listen. It cannot if it maps the
 // reply subject, before version 2.11, and if another client listens to all inboxes of a kind. Such a client is
 // found by a question about inboxes that nobody has.
+//
+// Clients choose their reply subjects, and with them the kinds. So Sight learns a bounded number of kinds, which queues
+// share: a client has rights at queues, and cannot choose those. See [kinds].
 type Sight struct {
 	*Asker
+	now func() time.Time
 
 	mu    sync.Mutex
-	heard map[kind]bool // kinds with a listener to all inboxes
+	heard kinds // with a listener to all inboxes
 }
 
-// kind is a kind of inboxes, which differ only in random tokens.
-type kind struct {
-	prefix string
-	tokens int // behind it
-}
+// Client is a client whose pop waits: the queue, and the reply subject at which it listens.
+type Client struct{ Queue, Reply string }
 
 // NewSight returns the sight of an asker.
-func NewSight(a *Asker) *Sight { return &Sight{Asker: a} }
+func NewSight(a *Asker) *Sight {
+	return &Sight{Asker: a, now: time.Now, heard: kinds{of: make(map[kind]*heard), counts: make(map[string]int)}}
+}
 
-// Sees reports whether the server can tell whether a client listens at a reply subject.
-func (s *Sight) Sees(reply string) bool {
-	if mapped(reply) || !s.Local() && !traces(s.nc.ConnectedServerVersion()) {
+// Sees reports whether the server can tell whether a client listens.
+func (s *Sight) Sees(c Client) bool {
+	if mapped(c.Reply) || !s.Local() && !traces(s.nc.ConnectedServerVersion()) {
+		return false
+	}
+	k := kindOf(c.Reply)
+	if k.tokens > mostTokens {
 		return false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.heard) == 0 || !s.heard[kindOf(reply)]
+	if h := s.heard.of[k]; h != nil {
+		h.used = s.now()
+		return false
+	}
+	return !s.heard.crowded(c.Queue)
 }
 
-// Sweep returns the reply subjects without a listener. It also finds out which clients are seen: for the kinds of
-// these reply subjects, and for kinds where another client listened. hidden says that a kind was seen before and is
-// not any more.
-func (s *Sight) Sweep(replies []string) (gone []string, hidden bool) {
-	kinds := s.kinds(replies)
-	ask := slices.Clone(replies)
-	for _, k := range kinds {
-		ask = append(ask, k.inbox())
+// Sweep returns the reply subjects without a listener. It also finds out which clients are seen: for kinds of these
+// reply subjects, and for kinds where another client listened. hidden says that a kind was seen before and is not any
+// more.
+func (s *Sight) Sweep(clients []Client) (gone []string, hidden bool) {
+	asked := s.kinds(clients)
+	var ask []string
+	for _, c := range clients {
+		ask = append(ask, c.Reply)
+	}
+	for _, a := range asked {
+		ask = append(ask, a.kind.inbox())
 	}
 	nobody, answered := s.Ask(ask).wait(s.patience)
-	there := make(map[string]bool, len(kinds)) // kinds with a listener to all inboxes
-	for _, inbox := range ask[len(replies):] {
+	there := make(map[string]bool, len(asked)) // inboxes of kinds with a listener to all
+	for _, inbox := range ask[len(clients):] {
 		there[inbox] = true
 	}
 	for _, reply := range nobody {
@@ -58,63 +70,46 @@ func (s *Sight) Sweep(replies []string) (gone []string, hidden bool) {
 		}
 	}
 	if answered {
-		hidden = s.found(kinds, func(i int) bool { return there[ask[len(replies)+i]] })
+		hidden = s.found(asked, func(i int) bool { return there[ask[len(clients)+i]] })
 	}
 	return gone, hidden
 }
 
-// kinds returns the kinds of the reply subjects, and the kinds that had a listener to all.
-func (s *Sight) kinds(replies []string) (all []kind) {
+// kinds returns the kinds that had a listener to all, and new kinds of clients. It forgets kinds that no client has any
+// more.
+func (s *Sight) kinds(clients []Client) []kindAt {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known := make(map[kind]bool)
-	for k := range s.heard {
-		known[k] = true
-		all = append(all, k)
-	}
-	for _, reply := range replies {
-		if k := kindOf(reply); k.tokens > 0 && !mapped(reply) && !known[k] {
-			known[k] = true
-			all = append(all, k)
+	now, fresh := s.now(), make(map[string]map[kind]bool) // by queue
+	for _, c := range clients {
+		k := kindOf(c.Reply)
+		switch h := s.heard.of[k]; {
+		case k.tokens == 0 || k.tokens > mostTokens || mapped(c.Reply):
+		case h != nil:
+			h.used = now
+		case !s.heard.crowded(c.Queue):
+			if fresh[c.Queue] == nil {
+				fresh[c.Queue] = make(map[kind]bool)
+			}
+			fresh[c.Queue][k] = true
 		}
 	}
-	return all
+	return append(s.heard.since(now.Add(-heardLasts)), turns(fresh, mostNew)...)
 }
 
-// found notes the kinds of inboxes with a listener to all.
-func (s *Sight) found(kinds []kind, there func(i int) bool) (hidden bool) {
+// found notes the kinds with a listener to all.
+func (s *Sight) found(asked []kindAt, there func(i int) bool) (hidden bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before := s.heard
-	s.heard = make(map[kind]bool)
-	for i, k := range kinds {
-		if there(i) {
-			s.heard[k] = true
-			hidden = hidden || !before[k]
+	for i, q := range asked {
+		known := s.heard.of[q.kind] != nil
+		switch {
+		case known && !there(i):
+			s.heard.remove(q.kind)
+		case !known && there(i):
+			s.heard.add(q, s.now())
+			hidden = true
 		}
 	}
 	return hidden
-}
-
-// nuid is the length of the token that client libraries choose for a connection, or for a request.
-const nuid = 22
-
-// kindOf divides a reply subject before the first token that a library has chosen at random. If it finds none, it
-// takes the last two tokens for the tokens of the connection and of the request.
-func kindOf(reply string) kind {
-	tokens := strings.Split(reply, ".")
-	n := max(1, len(tokens)-2)
-	if i := slices.IndexFunc(tokens, func(token string) bool { return len(token) == nuid }); i > 0 {
-		n = i
-	}
-	return kind{strings.Join(tokens[:n], "."), len(tokens) - n}
-}
-
-// inbox returns an inbox of the kind that nobody has.
-func (k kind) inbox() string {
-	inbox := k.prefix
-	for range k.tokens {
-		inbox += "." + rand.Text()[:nuid]
-	}
-	return inbox
 }

@@ -44,10 +44,10 @@ func (p *Pops[T]) plan(now time.Time) {
 
 // sweep ends the waits of clients that have gone.
 func (p *Pops[T]) sweep() {
-	asked := p.ask()
+	asked, waits := p.ask()
 	var gone []string
 	if len(asked) > 0 {
-		gone = p.options.Gone(replies(asked))
+		gone = p.options.Gone(waits)
 	}
 	for _, pop := range p.forget(asked, gone) {
 		p.options.End(pop.caller, ErrGone)
@@ -55,7 +55,7 @@ func (p *Pops[T]) sweep() {
 }
 
 // ask returns the pops whose clients this sweep asks about.
-func (p *Pops[T]) ask() (asked []*Pop[T]) {
+func (p *Pops[T]) ask() (asked []*Pop[T], waits []Wait) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s, now := &p.sweeps, time.Now()
@@ -68,17 +68,9 @@ func (p *Pops[T]) ask() (asked []*Pop[T]) {
 		pop.asked = now
 		s.pops.drop(&pop.inSweep)
 		s.pops.add(pop, &pop.inSweep)
-		asked = append(asked, pop)
+		asked, waits = append(asked, pop), append(waits, pop.wait)
 	}
-	return asked
-}
-
-func replies[T any](pops []*Pop[T]) []string {
-	all := make([]string, len(pops))
-	for i, pop := range pops {
-		all[i] = pop.wait.Reply
-	}
-	return all
+	return asked, waits
 }
 
 // forget removes the pops whose clients have gone.
@@ -100,12 +92,12 @@ func (p *Pops[T]) forget(asked []*Pop[T], gone []string) (tell []*Pop[T]) {
 }
 
 // Unsee bounds the waits of all pops whose clients are not seen any more: they end at this time at the latest.
-func (p *Pops[T]) Unsee(unseen func(reply string) bool, ends time.Time) {
+func (p *Pops[T]) Unsee(unseen func(*Wait) bool, ends time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for e := p.sweeps.pops.first; e != nil; e = e.next {
 		w := &e.pop.wait
-		if w.Unseen || !unseen(w.Reply) {
+		if w.Unseen || !unseen(w) {
 			continue
 		}
 		w.Unseen = true

@@ -181,7 +181,7 @@ func TestUnseenWaitsEnd(t *testing.T) {
 		}
 		counted(1)
 		for range 2 {
-			l.Unsee(func(reply string) bool { return strings.HasPrefix(reply, "_INBOX.y.") }, time.Now().Add(10*time.Second))
+			l.Unsee(func(w *waiting.Wait) bool { return strings.HasPrefix(w.Reply, "_INBOX.y.") }, time.Now().Add(10*time.Second))
 			counted(4)
 		}
 		pass(5 * time.Second)

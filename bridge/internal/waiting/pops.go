@@ -39,8 +39,8 @@ type Options[T any] struct {
 	// Serve attempts to serve a queue's pops: items may have arrived for them.
 	Serve func(queue string)
 
-	// Gone returns the reply subjects whose clients do not listen any more.
-	Gone func(replies []string) []string
+	// Gone returns the reply subjects, of these waits, whose clients do not listen any more.
+	Gone func(of []Wait) []string
 }
 
 // Wait says what a pop waits for, and for how long.

@@ -66,7 +66,11 @@ func (l *line) serve(queue string) {
 	l.seen.served = append(l.seen.served, queue)
 }
 
-func (l *line) ask(replies []string) (gone []string) {
+func (l *line) ask(of []waiting.Wait) (gone []string) {
+	var replies []string
+	for _, w := range of {
+		replies = append(replies, w.Reply)
+	}
 	l.mu.Lock()
 	l.seen.asked = append(l.seen.asked, replies)
 	l.mu.Unlock()
