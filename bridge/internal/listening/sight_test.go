@@ -136,7 +136,11 @@ func TestSightInAFloodOfKinds(t *testing.T) {
 		if strings.Join(gone, " ") != "_INBOX.gone.a.1" {
 			t.Fatalf("second %d: %d have gone, %.3q", second, len(gone), gone)
 		}
-		if asked > len(clients)+400 {
+		most := 400
+		if second > 0 && second < 60 { // nothing is forgotten, and the queue has its share
+			most = 150
+		}
+		if asked > len(clients)+most {
 			t.Fatalf("second %d: %d questions about %d clients", second, asked, len(clients))
 		}
 		if second == 0 && !hidden {
@@ -153,9 +157,11 @@ func TestSightInAFloodOfKinds(t *testing.T) {
 		t.Errorf("%d kinds are remembered", asked)
 	}
 	// Kinds that no client has any more are forgotten, and the others are not.
-	now = now.Add(time.Minute)
+	now = now.Add(time.Minute / 2)
 	sees(s, "jobs", "_INBOX.spied.b.2")
-	now = now.Add(time.Second)
+	now = now.Add(time.Minute - time.Second)
+	s.Sweep(clientsAt("jobs", "_INBOX.spied.c.3"))
+	now = now.Add(time.Minute - time.Second)
 	if s.Sweep(nil); asked != 1 || sees(s, "jobs", "_INBOX.spied.b.2") || !sees(s, "flooded", "_INBOX.new.b.2") {
 		t.Errorf("%d kinds are remembered, expected the one that is used", asked)
 	}
