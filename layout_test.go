@@ -191,7 +191,7 @@ var topLevel = []string{
 	".ci", ".dockerignore", ".github", ".gitignore",
 	"CHANGELOG.md", "CONTRIBUTING.md", "Dockerfile", "LICENSE", "Makefile", "README.md", "SECURITY.md",
 	"bench", "bridge", "client", "clients", "cmd", "deploy", "docker-compose.yml", "docs", "e2e", "examples", "fdbpq",
-	"go.mod", "go.sum", "internal", "layout_sizes_test.go", "layout_test.go", "layout_waits_test.go", "protocol", "subjects", "testenv",
+	"go.mod", "go.sum", "internal", "layout_maps_test.go", "layout_sizes_test.go", "layout_test.go", "layout_waits_test.go", "protocol", "subjects", "testenv",
 }
 
 // source is one Go file of the repository.

@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"context"
+	"strings"
 	"sync"
 	"time"
 )
@@ -77,7 +78,7 @@ func (s *sampler) watch(paths map[string]int, from source) (*watcher, *refusal) 
 		one := s.samples[path]
 		if one == nil {
 			one = &sample{watchers: make(map[*watcher]bool), cost: cost}
-			s.samples[path] = one
+			s.samples[strings.Clone(path)] = one // others may watch it longer than the request lasts whose part it is
 		}
 		one.watchers[w] = true
 		if one.last == nil {

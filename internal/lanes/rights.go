@@ -11,6 +11,9 @@ type Rights struct {
 	queues map[string]bool // of that connection
 }
 
+// mostRights is how many queues are remembered. What was forgotten is found out again.
+const mostRights = 4096
+
 // NewRights returns rights of which nothing is known. connection returns the number of the present connection: those of an
 // earlier one may have been others.
 func NewRights(connection func() uint64) *Rights { return &Rights{connection: connection} }
@@ -34,6 +37,12 @@ func (r *Rights) Set(queue string, may bool) {
 	defer r.mu.Unlock()
 	if n != r.on || r.queues == nil {
 		r.on, r.queues = n, make(map[string]bool)
+	}
+	if _, known := r.queues[queue]; !known && len(r.queues) >= mostRights {
+		for some := range r.queues {
+			delete(r.queues, some)
+			break
+		}
 	}
 	r.queues[queue] = may
 }

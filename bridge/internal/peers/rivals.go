@@ -40,7 +40,7 @@ type Rivals struct {
 	warned map[string]bool // ids of hints that have been logged
 }
 
-// maxWarned bounds the hints that are logged: a client that forges one can forge more.
+// maxWarned bounds the hints that are logged, and the rivals: a client that forges one can forge more.
 const maxWarned = 64
 
 // NewRivals returns the search for the rivals of a bridge on its connection.

@@ -125,7 +125,7 @@ func (s *Standby) look(ctx context.Context) {
 		switch problem := s.rivals.describe(o); {
 		case s.rivals.self.yieldsTo(o):
 			reason = problem
-		case !s.warned[o.ID]:
+		case !s.warned[o.ID] && len(s.warned) < maxWarned:
 			s.warned[o.ID] = true
 			s.log.Error("a bridge that started later serves beside this one: expected it on standby", "error", problem)
 		}

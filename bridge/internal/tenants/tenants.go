@@ -61,11 +61,12 @@ type Tenants struct {
 	mu    sync.Mutex
 	known map[string]*Tenant
 	swept time.Time
+	most  int // tenants that are known before idle ones are forgotten sooner
 }
 
 // New returns Tenants without any.
 func New(o Options) *Tenants {
-	return &Tenants{options: o, known: make(map[string]*Tenant)}
+	return &Tenants{options: o, known: make(map[string]*Tenant), most: fewTenants}
 }
 
 // Tenant is the state of one tenant.
@@ -111,8 +112,11 @@ const (
 	queueRest  = 500 * time.Microsecond // the bound for each of many queues
 
 	// idleAfter is how long after its last request a tenant is forgotten, unless it owes requests: then when it has
-	// its tokens again.
-	idleAfter = time.Minute
+	// its tokens again. While more are known than fewTenants, and than twice those that were left the last time, it
+	// is idleSoon.
+	idleAfter  = time.Minute
+	idleSoon   = time.Second
+	fewTenants = 1024
 )
 
 // Of returns a tenant.
@@ -132,15 +136,19 @@ func (t *Tenants) Of(name string) *Tenant {
 
 // sweep forgets idle tenants: if clients choose the names, there are many.
 func (t *Tenants) sweep(now time.Time) {
-	if now.Sub(t.swept) < idleAfter {
+	least := idleAfter
+	if len(t.known) >= t.most {
+		least = idleSoon
+	} else if now.Sub(t.swept) < idleAfter {
 		return
 	}
 	t.swept = now
 	maps.DeleteFunc(t.known, func(_ string, one *Tenant) bool {
 		one.mu.Lock()
 		defer one.mu.Unlock()
-		return now.Sub(one.at) > idleAfter && one.idle()
+		return now.Sub(one.at) > least && one.idle()
 	})
+	t.most = max(fewTenants, 2*len(t.known))
 }
 
 // idle reports whether the tenant has nothing under way, and owes nothing. The lock is held.

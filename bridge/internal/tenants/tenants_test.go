@@ -2,6 +2,7 @@ package tenants_test
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"runtime"
@@ -203,6 +204,28 @@ func TestIdleTenants(t *testing.T) {
 	lists.End(5)
 	w.now = w.now.Add(2 * time.Minute)
 	known("newer", "newer")
+}
+
+// A client that may choose among the names of tenants makes the bridge remember few of them.
+func TestManyTenants(t *testing.T) {
+	t.Parallel()
+	w := begin()
+	w.quotas = tenants.Quotas{Requests: 10}
+	all := w.tenants()
+	all.Of("owes").Charge(10 * 200) // the requests of 200 seconds
+	for i := range 50_000 {
+		w.now = w.now.Add(time.Millisecond)
+		if f := all.Of(fmt.Sprint("tenant", i)).Ask(false); f != nil {
+			t.Fatal(f)
+		}
+	}
+	known := all.Counts()
+	if len(known) > 5000 {
+		t.Errorf("%d tenants are known", len(known))
+	}
+	if _, is := known["owes"]; !is {
+		t.Error("a tenant that owes requests is forgotten")
+	}
 }
 
 // What was admitted counts as long as its transaction is under way, however often the tenant is counted meanwhile: the store may not
