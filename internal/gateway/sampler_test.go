@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 )
 
 // looks counts how often a sampler looks, and answers what it is told to.
@@ -74,6 +75,26 @@ func many(prefix string, n int) map[string]int {
 // from is an address of tests.
 func from(last byte) source {
 	return source{Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, last}), 32)}
+}
+
+// A watched path outlives the request whose part it is, and keeps nothing else of it.
+func TestWatchedPathIsACopy(t *testing.T) {
+	t.Parallel()
+	s := newSampler(t.Context(), (&looks{count: make(map[string]int)}).look)
+	query := "path=/v1/queues&path=" + strings.Repeat("x", 100)
+	path := query[5:15]
+	w, why := s.watch(once(path), from(1))
+	if why != nil {
+		t.Fatal(why)
+	}
+	defer s.remove(w)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for known := range s.samples {
+		if known != path || unsafe.StringData(known) == unsafe.StringData(path) {
+			t.Errorf("%q is watched, expected a copy of %q", known, path)
+		}
+	}
 }
 
 // However many pages watch a path, the sampler looks at it twice a second; pages get what has
