@@ -79,7 +79,7 @@ func TestAdminKeyWakesWaitingPops(t *testing.T) {
 			t.Run(tc.name+fair, func(t *testing.T) {
 				t.Parallel()
 				c := serve(t, bridge.Options{})
-				c.second() // which may have the waiting pop, or the change
+				c.second(bridge.Options{}) // which may have the waiting pop, or the change
 				c.configure(`{"lease":"1h","fair":"` + fair + `"}`)
 				c.key("ann", "0")
 				c.key("ann", "1")

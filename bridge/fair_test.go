@@ -102,8 +102,8 @@ func TestFairClasses(t *testing.T) {
 func TestFairSharesOfSeveralBridges(t *testing.T) {
 	t.Parallel()
 	c := serve(t, bridge.Options{})
-	c.second()
-	c.second()
+	c.second(bridge.Options{})
+	c.second(bridge.Options{})
 	c.configure(`{"fair":"priority"}`)
 	for range 120 {
 		c.key("noisy", "")

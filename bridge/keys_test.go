@@ -216,7 +216,7 @@ func TestWaitingPopBesideRefusedNext(t *testing.T) {
 func TestKeyLimitOfTwoBridges(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
-	c.second()
+	c.second(bridge.Options{})
 	c.ask("pq.jobs.admin.config", `{"key_limit":3}`)
 	const items = 60
 	for range items {

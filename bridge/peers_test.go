@@ -84,17 +84,23 @@ func TestEventsOfTheLastRun(t *testing.T) {
 // before the others.
 func contested(t *testing.T, n int) (c *client, owner *bridge.Bridge, others []*bridge.Bridge) {
 	t.Helper()
+	return contestedAs(t, n, "jobs", bridge.Options{})
+}
+
+// contestedAs is contested for any queue, and any options of the bridges.
+func contestedAs(t *testing.T, n int, queue string, o bridge.Options) (c *client, owner *bridge.Bridge, others []*bridge.Bridge) {
+	t.Helper()
 	db := placed(t)
-	c = serveOn(t, db, bridge.Options{})
+	c = serveOn(t, db, o)
 	bridges := []*bridge.Bridge{c.env.Bridge}
 	for range n - 1 {
-		bridges = append(bridges, c.second())
+		bridges = append(bridges, c.second(o))
 	}
 	testenv.Await(t, "the bridges agree on an owner", func() bool {
 		owner, others = nil, nil
 		names := make(map[string]bool)
 		for _, b := range bridges {
-			name, own := bridge.Owner(b, "jobs")
+			name, own := bridge.Owner(b, queue)
 			if names[name] = true; own {
 				owner = b
 			} else {
@@ -104,7 +110,7 @@ func contested(t *testing.T, n int) (c *client, owner *bridge.Bridge, others []*
 		if len(names) == 1 && owner != nil {
 			return true
 		}
-		bridge.Contest(c.env.Bridge, "jobs")
+		bridge.Contest(c.env.Bridge, queue)
 		return false
 	})
 	t.Cleanup(func() {
@@ -119,7 +125,7 @@ func contested(t *testing.T, n int) (c *client, owner *bridge.Bridge, others []*
 
 // popAll pops with clients side by side until all items have come, each once. A pop that
 // finds no bridge, or one that ends, asks again.
-func (c *client) popAll(clients, items int) {
+func (c *client) popAll(subject string, clients, items int) {
 	c.Helper()
 	var mu sync.Mutex
 	seen := make(map[string]bool)
@@ -135,7 +141,7 @@ func (c *client) popAll(clients, items int) {
 				if done {
 					return
 				}
-				m, err := nc.RequestMsg(&nats.Msg{Subject: "pq.jobs.pop.min"}, testenv.Patience())
+				m, err := nc.RequestMsg(&nats.Msg{Subject: subject}, testenv.Patience())
 				if err != nil && !errors.Is(err, nats.ErrNoResponders) {
 					c.Error(err)
 					return
@@ -164,7 +170,7 @@ func TestOneBridgePopsAQueue(t *testing.T) {
 	for i := range items {
 		c.push("pq.jobs.push.5", fmt.Sprint(i))
 	}
-	c.popAll(clients, items)
+	c.popAll("pq.jobs.pop.min", clients, items)
 	c.refused(c.ask("pq.jobs.pop.min", ""), 404, "empty")
 	_, taken := bridge.Passed(owner)
 	var passed int64
@@ -174,6 +180,21 @@ func TestOneBridgePopsAQueue(t *testing.T) {
 	}
 	if taken < items/3 {
 		t.Errorf("the owner has taken %d of more than %d requests from others, which have passed on %d", taken, items, passed)
+	}
+}
+
+// One bridge pops a queue of a tenant for all, too.
+func TestOneBridgePopsATenantsQueue(t *testing.T) {
+	t.Parallel()
+	c, owner, others := contestedAs(t, 2, "acme.jobs", bridge.Options{Tenants: func(string) bridge.Quotas { return bridge.Quotas{} }})
+	const items = 40
+	for i := range items {
+		c.push("pq.acme.jobs.push.5", fmt.Sprint(i))
+	}
+	c.popAll("pq.acme.jobs.pop.min", 4, items)
+	passed, _ := bridge.Passed(others[0])
+	if _, taken := bridge.Passed(owner); taken == 0 || passed == 0 {
+		t.Errorf("%d requests are passed on to the owner, which takes %d", passed, taken)
 	}
 }
 
@@ -293,7 +314,7 @@ func TestOwnerDrains(t *testing.T) {
 		})
 		c.drain(owner)
 	}()
-	c.popAll(clients, items)
+	c.popAll("pq.jobs.pop.min", clients, items)
 	<-drained
 	c.refused(c.ask("pq.jobs.pop.min", ""), 404, "empty")
 }

@@ -358,7 +358,7 @@ func TestExpiredItemsInTheWay(t *testing.T) {
 func TestReplySubjectUnderThePrefix(t *testing.T) {
 	t.Parallel()
 	c := serve(t, bridge.Options{})
-	second := c.second()
+	second := c.second(bridge.Options{})
 	defer c.drain(second)
 	c.push("pq.jobs.push", "x")
 	c.push("pq.safe.push", "y")
@@ -376,9 +376,9 @@ func TestReplySubjectUnderThePrefix(t *testing.T) {
 }
 
 // second starts another bridge on the same store.
-func (c *client) second() *bridge.Bridge {
+func (c *client) second(o bridge.Options) *bridge.Bridge {
 	c.Helper()
-	b, err := bridge.Start(c.Context(), c.env.NATS.Connect(c, bridge.ConnectOptions(nil)...), c.env.Store, bridge.Options{})
+	b, err := bridge.Start(c.Context(), c.env.NATS.Connect(c, bridge.ConnectOptions(nil)...), c.env.Store, o)
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -390,7 +390,7 @@ func (c *client) second() *bridge.Bridge {
 func TestTwoBridges(t *testing.T) {
 	t.Parallel()
 	c := serve(t, bridge.Options{})
-	second := c.second()
+	second := c.second(bridge.Options{})
 	defer c.drain(second)
 	const n = 400
 	var mu sync.Mutex

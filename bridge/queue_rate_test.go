@@ -57,7 +57,7 @@ func TestWaitingPopForRate(t *testing.T) {
 		t.Run(config, func(t *testing.T) {
 			t.Parallel()
 			c := serve(t, bridge.Options{})
-			c.second()
+			c.second(bridge.Options{})
 			c.configure(config)
 			c.key("k", "0")
 			started := time.Now()
@@ -89,7 +89,7 @@ func TestWaitingPopForRate(t *testing.T) {
 func TestRateRefillsEvenly(t *testing.T) {
 	t.Parallel()
 	c := serve(t, bridge.Options{})
-	c.second()
+	c.second(bridge.Options{})
 	c.configure(`{"rate":"3/1500ms"}`)
 	const items = 7
 	for range items {

@@ -216,7 +216,7 @@ func TestBridgeWithFirstAttemptWakesUp(t *testing.T) {
 func TestRepetitionEndsWaits(t *testing.T) {
 	t.Parallel()
 	c := serve(t, bridge.Options{})
-	second := c.second()
+	second := c.second(bridge.Options{})
 	defer c.drain(second)
 	c.ask("pq.jobs.admin.config", `{}`)
 	for _, body := range []string{"", "5"} {

@@ -141,7 +141,7 @@ func (o *Owners) Listen() error {
 		handle  nats.MsgHandler
 	}{
 		{o.passing.inbox(o.id), o.passing.take},
-		{o.words + "*", o.hear},
+		{o.words + ">", o.hear}, // the name of a tenant's queue has two tokens
 		{o.passing.answersTo(o.id) + "*", o.answered},
 	} {
 		sub, err := o.nc.Subscribe(of.subject, of.handle)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/peers"
@@ -46,8 +47,8 @@ const (
 	between = "_INBOX." + storeID + ".pq" // prefix of the subjects between bridges
 )
 
-func newOwners(t *testing.T) *owners {
-	w := &owners{T: t, server: testenv.NATS(t), said: make(chan *nats.Msg, 1<<14)}
+func newOwners(t *testing.T, changes ...func(*server.Options)) *owners {
+	w := &owners{T: t, server: testenv.NATS(t, changes...), said: make(chan *nats.Msg, 1<<14)}
 	w.clock.Store(int64(time.Hour))
 	w.spy = w.server.Connect(t)
 	var err error
@@ -70,9 +71,9 @@ func (w *owners) started(id string) *bridge {
 	return w.begin("pq", id, "secret", (*peers.Owners).Start)
 }
 
-func (w *owners) begin(prefix, id, secret string, begin func(*peers.Owners) error) *bridge {
+func (w *owners) begin(prefix, id, secret string, begin func(*peers.Owners) error, options ...nats.Option) *bridge {
 	w.Helper()
-	b := &bridge{id: id, nc: w.server.Connect(w), served: make(chan *nats.Msg, 1<<14), unsure: make(chan *nats.Msg, 1<<14), log: &syncBuffer{}}
+	b := &bridge{id: id, nc: w.server.Connect(w, options...), served: make(chan *nats.Msg, 1<<14), unsure: make(chan *nats.Msg, 1<<14), log: &syncBuffer{}}
 	store := peers.Store{Secret: []byte(secret), Time: func() time.Duration { return time.Duration(w.clock.Load()) }}
 	b.Owners = peers.NewOwners(b.nc, peers.Identity{ID: id, Prefix: prefix, StoreID: storeID}, store, slog.New(slog.NewTextHandler(b.log, nil)),
 		peers.Handlers{
