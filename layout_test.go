@@ -110,7 +110,7 @@ var imports = map[string][]string{
 	"cmd/pqd":                     {"bridge", "cmd/pqd/internal/broker", "cmd/pqd/internal/link", "cmd/pqd/internal/process", "cmd/pqd/internal/settings", "fdbpq", "fdbpq/kv", "fdbpq/kv/cluster", "fdbpq/kv/fdb", "fdbpq/kv/local", "internal/console", "internal/gateway", "internal/interest", "internal/jetstream", "internal/storecheck", "internal/tuple", "protocol", "subjects"},
 	"cmd/pqd/internal/broker":     {"bridge", "cmd/pqd/internal/settings", "protocol"},
 	"cmd/pqd/internal/link":       {},
-	"cmd/pqd/internal/process":    {"cmd/pqd/internal/settings"},
+	"cmd/pqd/internal/process":    {"cmd/pqd/internal/settings", "subjects"},
 	"cmd/pqd/internal/settings":   {"internal/jetstream", "internal/jsontext", "subjects"},
 	"deploy/helm/schemas":         {},
 	"deploy/release":              {"internal/roff"},
