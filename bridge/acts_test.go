@@ -24,7 +24,7 @@ func TestLogOfAdministrativeActs(t *testing.T) {
 	for _, step := range []struct {
 		subject, body string
 		header        []string
-		want          string // the line behind what it says of the inbox; "": none
+		want          string // the line behind what it says of the reply subject; "": none
 	}{
 		{"pq.jobs.admin.config", "", nil, ""},
 		{"pq.jobs.admin.config", ` {"lease":"1m"}`, nil, `config queue=jobs change={"lease":"1m"}`},
@@ -59,13 +59,13 @@ func TestLogOfAdministrativeActs(t *testing.T) {
 		if step.want == "" {
 			continue // a line would come before the line of the next step
 		}
-		before, after, _ := strings.Cut(diary.await(t, "administrative act: "), " inbox=_INBOX")
+		before, after, _ := strings.Cut(diary.await(t, "administrative act: "), " reply_prefix=_INBOX")
 		if said := before + after; said != "INFO administrative act: admin."+step.want {
 			t.Errorf("%s %s: the log says %q, expected %q", step.subject, step.body, said, step.want)
 		}
 	}
 
-	// One without an answer has no inbox.
+	// One without an answer has no reply subject.
 	if err := c.Publish("pq.jobs.admin.config", []byte(`{}`)); err != nil {
 		t.Fatal(err)
 	}

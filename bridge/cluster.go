@@ -122,7 +122,7 @@ func (e *ClusterEndpoint) request(s subjects.Subject, m *nats.Msg) (r *request.R
 		return nil, false
 	}
 	if !e.replies.answers(m.Reply) {
-		e.replies.refuse(m)
+		e.replies.refuse("", m)
 		return nil, false
 	}
 	return &request.Request{Verb: &clusterVerb, Subject: s, Msg: m}, true

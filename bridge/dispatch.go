@@ -70,7 +70,7 @@ func (d *dispatcher) handle(m *nats.Msg, owners *peers.Owners) {
 	}
 	unfit := codec.CheckBlock(m)
 	if m.Reply != "" && !d.replies.answers(m.Reply) {
-		unfit = d.replies.refuse(m)
+		unfit = d.replies.refuse(d.meantQueue(m.Subject), m)
 	}
 	var w work
 	if err != nil {

@@ -5,8 +5,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -26,13 +24,7 @@ type replies struct {
 	never []string // what begins with these is not answered, whatever the patterns say
 	more  []string // patterns
 	log   *slog.Logger
-
-	mu     sync.Mutex
-	warned time.Time
 }
-
-// warnEvery is the shortest time between two warnings about a reply subject.
-const warnEvery = time.Minute
 
 // Answered without looking at patterns.
 const (
@@ -75,16 +67,11 @@ func (r *replies) answers(subject string) bool {
 	return slices.ContainsFunc(r.more, func(pattern string) bool { return subjects.Covers(pattern, subject) })
 }
 
-// refuse removes the reply subject of a message and returns why. The log names one such
-// message from time to time: the subject may be a client's own inbox prefix.
-func (r *replies) refuse(m *nats.Msg) *failure.Failure {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if now := time.Now(); now.Sub(r.warned) > warnEvery {
-		r.warned = now
-		r.log.Warn("refused a request: its reply subject is too long, or neither an inbox nor an allowed reply subject",
-			"subject", failure.Quote(m.Subject), "reply", failure.Quote(m.Reply), "bytes", len(m.Reply), "most", subjects.MaxReply)
-	}
+// refuse removes the reply subject of a message to a queue, or to none, and returns why. The log names
+// the message: the subject may be a client's own inbox prefix.
+func (r *replies) refuse(queue string, m *nats.Msg) *failure.Failure {
+	r.log.Warn("refused a request: its reply subject is too long, or neither an inbox nor an allowed reply subject",
+		"queue", queue, "subject", failure.Quote(m.Subject), "reply", failure.Quote(m.Reply), "bytes", len(m.Reply), "most", subjects.MaxReply)
 	f := failure.Newf(403, "reply subject %s: expected an inbox, in _INBOX.> or where else the bridge is set to answer", failure.Quote(m.Reply))
 	if len(m.Reply) > subjects.MaxReply {
 		f = failure.Newf(403, "reply subject %s has %d bytes: expected at most %d", failure.Quote(m.Reply), len(m.Reply), subjects.MaxReply)

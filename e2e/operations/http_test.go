@@ -45,7 +45,7 @@ func TestHTTP(t *testing.T) {
 		t.Fatalf("a pause: %d %s", code, body)
 	}
 	p.AwaitLog(t, `"administrative act: admin.pause"`)
-	if line := regexp.MustCompile(`"level":"INFO","msg":"administrative act: admin.pause","queue":"jobs","inbox":"_INBOX\.[^".]+","address":"127\.0\.0\.1"`); !line.MatchString(p.Log()) {
+	if line := regexp.MustCompile(`"level":"INFO","msg":"administrative act: admin.pause","queue":"jobs","reply_prefix":"_INBOX\.[^".]+","address":"127\.0\.0\.1"`); !line.MatchString(p.Log()) {
 		t.Errorf("the log has no line like %s:\n%s", line, p.Log())
 	}
 	p.Stop(t)

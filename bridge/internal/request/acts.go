@@ -8,8 +8,8 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// act logs an administrator's change, with the data that NATS has about the sender. Each verb is a message of its
-// own, so the log leaves out repetitions only of a verb that clients repeat without end.
+// act logs an administrator's change, with what the request says of its sender. Each verb is a message of its
+// own, so the log leaves out repetitions only of a verb that is repeated without end for one queue or tenant.
 func (re *Responder) act(r *Request, details []any) {
 	args := []any{"queue", r.Subject.Queue}
 	for _, of := range []struct{ name, value string }{{"key", r.Subject.Key}, {"schedule", r.Subject.Schedule}, {"source", r.Subject.Source}, {"link", r.Subject.Link}} {
@@ -21,15 +21,15 @@ func (re *Responder) act(r *Request, details []any) {
 	re.Log.Info("administrative act: "+r.Subject.Verb.String(), args...)
 }
 
-// sender is the data of NATS, and of the HTTP gateway, about the sender of a request. Clients can send the same: it
-// proves nothing.
+// sender is what came with a request about its sender. It proves nothing: a client may name the inbox of another one
+// as its reply subject, and send the headers of a NATS server and of the HTTP gateway itself.
 func sender(r *Request) (args []any) {
 	add := func(name, value string) {
 		if value != "" {
 			args = append(args, name, fdbpq.ReasonText(value))
 		}
 	}
-	add("inbox", r.Msg.Reply[:max(0, strings.LastIndexByte(r.Msg.Reply, '.'))]) // without the part for this request alone
+	add("reply_prefix", r.Msg.Reply[:max(0, strings.LastIndexByte(r.Msg.Reply, '.'))]) // without the part for this request alone
 	var client struct {
 		Account string `json:"acc"`
 		User    string `json:"user"`

@@ -79,9 +79,13 @@ func (a *Announcer) died(e *fdbpq.Event) {
 		if len(a.toldOfDead) >= maxToldOfDead {
 			maps.DeleteFunc(a.toldOfDead, over)
 		}
-		if told = len(a.toldOfDead) >= maxToldOfDead; !told {
-			a.toldOfDead[e.Queue] = now
+		for other := range a.toldOfDead {
+			if len(a.toldOfDead) < maxToldOfDead {
+				break
+			}
+			delete(a.toldOfDead, other)
 		}
+		a.toldOfDead[e.Queue] = now
 	}
 	a.mu.Unlock()
 	if !told {
@@ -94,8 +98,8 @@ const (
 	// deadEvery is how long the log reports no further dead letter of a queue.
 	deadEvery = time.Hour
 
-	// maxToldOfDead bounds the queues that are remembered for that. The log reports no dead letters of further
-	// queues.
+	// maxToldOfDead bounds the queues that are remembered for that. Further queues take the places of others, which
+	// are reported again then: nobody can keep the log from a queue by dead letters of many others.
 	maxToldOfDead = 4096
 )
 

@@ -13,8 +13,8 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// The log tells of the first dead letter that a queue has within an hour. Of how many queues it remembers that is bounded, and it
-// tells of no others.
+// The log tells of the first dead letter that a queue has within an hour. Of how many queues it remembers that is bounded, and others
+// take their places.
 func TestLogOfDeadLetters(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -41,10 +41,13 @@ func TestLogOfDeadLetters(t *testing.T) {
 		dies("jobs", true)
 		dies("news", false)
 		for i := range maxToldOfDead {
-			a.died(&fdbpq.Event{Queue: fmt.Sprint("queue-", i)})
+			dies(fmt.Sprint("queue-", i), true)
 		}
+		dies("one-more", true)
 		dies("one-more", false)
-		dies("jobs", false)
+		if len(a.toldOfDead) != maxToldOfDead {
+			t.Errorf("%d queues are remembered, expected %d", len(a.toldOfDead), maxToldOfDead)
+		}
 		<-time.After(deadEvery) // of the bubble's time
 		dies("one-more", true)
 		if len(a.toldOfDead) != 1 {

@@ -18,8 +18,8 @@ func TestServerLogOfClients(t *testing.T) {
 	log.Errorf("Error trying to connect to route")
 	log.Errorf("Error trying to connect to route (attempt 7): refused") // every second, of a node that is away
 	for _, want := range []string{
-		`level=WARN msg="error of a NATS client" client="127.0.0.1:1234 - cid:5" error="authentication error - User \"mallory\""`,
-		`level=WARN msg="error of a NATS client" client="[::1]:1234 - wid:6" error="\"v1.2:go:name\" - maximum payload"`,
+		`level=WARN msg="error of a NATS client" host=127.0.0.1 client="127.0.0.1:1234 - cid:5" error="authentication error - User \"mallory\""`,
+		`level=WARN msg="error of a NATS client" host=::1 client="[::1]:1234 - wid:6" error="\"v1.2:go:name\" - maximum payload"`,
 		`level=ERROR msg="Error trying to connect to route"`,
 	} {
 		if !strings.Contains(out.String(), want) {

@@ -141,8 +141,8 @@ func (l natsLog) Fatalf(format string, args ...any) {
 	}
 }
 
-// ofClient matches the beginning of lines about a connection of a client.
-var ofClient = regexp.MustCompile(`^(\S+ - (?:cid|wid|mid\w*|lid\w*):\d+) - `)
+// ofClient matches the beginning of lines about a connection of a client, which names its host.
+var ofClient = regexp.MustCompile(`^((\S+?)(?::\d+)? - (?:cid|wid|mid\w*|lid\w*):\d+) - `)
 
 // Errorf logs mistakes of clients as warnings: they are no errors of pqd, and no reason to
 // wake an operator.
@@ -165,7 +165,7 @@ func (l natsLog) say(level slog.Level, format string, args []any) {
 		level = slog.LevelDebug
 	}
 	if client := ofClient.FindStringSubmatch(text); client != nil {
-		l.log.Warn("error of a NATS client", "client", client[1], "error", text[len(client[0]):])
+		l.log.Warn("error of a NATS client", "host", strings.Trim(client[2], "[]"), "client", client[1], "error", text[len(client[0]):])
 		return
 	}
 	l.log.Log(context.Background(), level, text)
