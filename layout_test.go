@@ -36,7 +36,7 @@ var imports = map[string][]string{
 	"fdbpq":            {"fdbpq/internal/damage", "fdbpq/internal/inside", "fdbpq/internal/jsonfields", "fdbpq/internal/layout", "fdbpq/internal/session", "fdbpq/internal/storetime", "fdbpq/kv", "internal/reason", "internal/tuple"},
 	"fdbpq/link":       {"fdbpq", "fdbpq/internal/inside", "fdbpq/internal/jsonfields", "fdbpq/internal/layout", "fdbpq/internal/named", "fdbpq/kv", "internal/tuple"},
 	"fdbpq/schedule":   {"fdbpq", "fdbpq/internal/damage", "fdbpq/internal/inside", "fdbpq/internal/jsonfields", "fdbpq/internal/layout", "fdbpq/internal/named", "fdbpq/internal/rota", "fdbpq/internal/storetime", "fdbpq/kv", "internal/calendar", "internal/tuple"},
-	"fdbpq/source":     {"fdbpq", "fdbpq/internal/inside", "fdbpq/internal/jsonfields", "fdbpq/internal/layout", "fdbpq/internal/named", "fdbpq/kv", "internal/tuple"},
+	"fdbpq/source":     {"fdbpq", "fdbpq/internal/inside", "fdbpq/internal/jsonfields", "fdbpq/internal/layout", "fdbpq/internal/named", "fdbpq/kv", "internal/reason", "internal/tuple"},
 	"bridge":           {"bridge/internal/batch", "bridge/internal/codec", "bridge/internal/explain", "bridge/internal/failure", "bridge/internal/listening", "bridge/internal/peers", "bridge/internal/receiver", "bridge/internal/request", "bridge/internal/reserve", "bridge/internal/sources", "bridge/internal/survey", "bridge/internal/tenants", "bridge/internal/waiting", "fdbpq", "fdbpq/kv", "fdbpq/link", "fdbpq/schedule", "fdbpq/source", "protocol", "subjects"},
 	"client":           {"internal/lanes", "protocol", "subjects"},
 	"docs":             {},

@@ -16,8 +16,9 @@ const (
 	MaxFilters    = 16
 	MaxPage       = 100
 
-	maxText = 255 // of a remote, a stream, a filter, or a value
-	maxMap  = 4 << 10
+	maxText  = 255 // of a remote, a stream, a filter, or a value
+	keptText = 300 // of why a source fails or has stopped
+	maxMap   = 4 << 10
 )
 
 // ErrTooMany: there are as many sources as there may be.

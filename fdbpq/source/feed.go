@@ -128,7 +128,7 @@ func (f feeding) one(fed *Fed, m *Message) (goesOn bool, err error) {
 		}
 		large = fmt.Errorf("%w; %w", refused, buried.Err)
 	}
-	fed.Position.Stop = Stop{Reason: StopPoisoned, Text: fmt.Sprintf("%s: %v", m.what(), large), At: m.Mark}
+	fed.Position.Stop = Stop{Reason: StopPoisoned, Text: Text(fmt.Sprintf("%s: %v", m.what(), large)), At: m.Mark}
 	fed.Position.Stop.Since = f.store.Inside().Clock.Wall().UnixNano()
 	return false, nil
 }

@@ -136,6 +136,13 @@ type LinkBatch struct {
 	Items   []source.Message
 }
 
+// maxLinkID bounds the ids of a giver and of its batches, which the taker stores.
+const maxLinkID = 64
+
+func isLinkID(id string) bool {
+	return id != "" && len(id) <= maxLinkID && !strings.ContainsFunc(id, func(c rune) bool { return c <= ' ' || c > '~' })
+}
+
 // ReadLinkBatch reads an answer of a link to the source of a queue with a name.
 func (w *Wire) ReadLinkBatch(queue, name string, m *nats.Msg) (b LinkBatch, err error) {
 	words := strings.Split(m.Header.Get(protocol.HeaderLinkBatch), " ")
@@ -146,7 +153,7 @@ func (w *Wire) ReadLinkBatch(queue, name string, m *nats.Msg) (b LinkBatch, err 
 	}
 	b.Giver = m.Header.Get(protocol.HeaderLinkGiver)
 	b.Pending, _ = strconv.ParseUint(m.Header.Get(protocol.HeaderNumPending), 10, 63)
-	if err != nil || errN != nil || n < 0 || n > fdbpq.MaxBatch || b.Number == 0 || b.ID == "" || b.Giver == "" {
+	if err != nil || errN != nil || n < 0 || n > fdbpq.MaxBatch || b.Number == 0 || !isLinkID(b.ID) || !isLinkID(b.Before) || !isLinkID(b.Giver) {
 		return b, fmt.Errorf("an answer with the headers %.300v: expected a batch of a link", m.Header)
 	}
 	if b.Before == protocol.NoBatch {

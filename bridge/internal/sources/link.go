@@ -24,7 +24,9 @@ const linkWait = 5 * time.Second
 // the store has. So whether an answer was lost or committed, the next one has exactly the items that the store
 // lacks.
 func (a *attempt) fromLink(ctx context.Context, nc *nats.Conn) error {
+	var idle idle
 	for {
+		asked := a.runners.clock.now()
 		answer, err := a.askLink(ctx, nc)
 		if err != nil {
 			return err
@@ -52,8 +54,12 @@ func (a *attempt) fromLink(ctx context.Context, nc *nats.Conn) error {
 				}
 			}
 			a.ends(0)
+			if err := a.rest(ctx, idle.pause(a.runners.clock.now().Sub(asked))); err != nil {
+				return err
+			}
 			continue
 		}
+		idle.reset()
 		a.runners.Wire.Limit.Refresh()
 		given, err := a.runners.Wire.ReadLinkBatch(a.id.queue, a.id.name, answer)
 		if err != nil {
@@ -132,6 +138,7 @@ func codeOf(m *nats.Msg) string {
 
 // halt stops the source, unless it has moved meanwhile: then the answer was about an earlier position.
 func (a *attempt) halt(ctx context.Context, stop source.Stop) error {
+	stop.Text = source.Text(stop.Text)
 	to := a.source.Position
 	to.Stop = stop
 	if err := a.move(ctx, to); err != nil {

@@ -26,6 +26,11 @@ type pull struct {
 	large    bool // a message has more bytes than a request may ask for: the next one asks for it alone
 	number   uint64
 	missing  bool // the last heartbeat counted deliveries that did not come here
+
+	clock clock
+	asked time.Time // the last time
+	idle  idle
+	rest  <-chan time.Time // nil: the next request may go at once
 }
 
 // Bounds of one request.
@@ -43,10 +48,10 @@ var (
 	errElsewhere    = errors.New("the NATS server has delivered messages elsewhere")
 )
 
-func newPull(s *stream, consumer string, batch, requests int) (*pull, error) {
+func newPull(s *stream, clock clock, consumer string, batch, requests int) (*pull, error) {
 	p := &pull{
 		nc: s.nc, subject: s.prefix + "CONSUMER.MSG.NEXT." + s.name + "." + consumer, inbox: s.nc.NewInbox(),
-		batch: batch, requests: requests, messages: make(chan *nats.Msg, requests*(batch+16)),
+		batch: batch, requests: requests, clock: clock, messages: make(chan *nats.Msg, requests*(batch+16)),
 	}
 	var err error
 	p.sub, err = s.nc.ChanSubscribe(p.inbox, p.messages)
@@ -76,7 +81,7 @@ func (p *pull) ask() error {
 			return err
 		}
 		p.pending += n
-		p.came = false
+		p.came, p.asked = false, p.clock.now()
 		if p.large {
 			return nil
 		}
@@ -96,9 +101,15 @@ func (p *pull) read(m *nats.Msg) (d delivery, is bool, err error) {
 		}
 		p.pending--
 		p.came, p.large, p.missing = true, false, false
+		p.idle.reset()
 		return d, true, nil
 	}
 	text := m.Header.Get("Description")
+	if status != "100" && !p.came {
+		if pause := p.idle.pause(p.clock.now().Sub(p.asked)); pause > 0 {
+			p.rest = p.clock.after(pause)
+		}
+	}
 	left, _ := strconv.Atoi(m.Header.Get("Nats-Pending-Messages")) // none: all have come
 	switch status {
 	case "100":
@@ -132,10 +143,14 @@ func (p *pull) next(ctx context.Context, until <-chan time.Time, lost <-chan nat
 	silent := time.NewTimer(pullSilence)
 	defer silent.Stop()
 	for {
-		if err := p.ask(); err != nil {
-			return d, false, err
+		if p.rest == nil {
+			if err := p.ask(); err != nil {
+				return d, false, err
+			}
 		}
 		select {
+		case <-p.rest:
+			p.rest = nil
 		case m := <-p.messages:
 			if d, is, err = p.read(m); is || err != nil {
 				return d, is, err

@@ -26,7 +26,7 @@ func (a *attempt) read(ctx context.Context, consumer string) error {
 	if a.takes() {
 		requests = 1
 	}
-	p, err := newPull(a.stream, consumer, a.source.Config.Batch, requests)
+	p, err := newPull(a.stream, a.runners.clock, consumer, a.source.Config.Batch, requests)
 	if err != nil {
 		return err
 	}

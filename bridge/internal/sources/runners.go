@@ -71,6 +71,8 @@ type Runners struct {
 	done        chan struct{}
 	stopped     sync.Once
 
+	clock clock
+
 	workers map[id]*worker // of the goroutine that looks
 	free    map[id]bool    // no bridge ran them at the last look
 }
@@ -88,7 +90,7 @@ func New(o Options) *Runners {
 	if o.Hold == 0 {
 		o.Hold = Hold
 	}
-	return &Runners{Options: o, kick: make(chan struct{}, 1), workers: make(map[id]*worker), free: make(map[id]bool)}
+	return &Runners{Options: o, clock: clock{time.Now, time.After}, kick: make(chan struct{}, 1), workers: make(map[id]*worker), free: make(map[id]bool)}
 }
 
 // Start runs sources until Stop.

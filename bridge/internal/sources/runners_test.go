@@ -191,4 +191,8 @@ func TestLogOfSources(t *testing.T) {
 			t.Errorf("the problem is %q, expected %q", problem, step.problem)
 		}
 	}
+	w.failing("refused\n\x1b[2J" + strings.Repeat("é", 30_000))
+	if _, problem, _ := w.report(); problem != "refused  [2J"+strings.Repeat("é", 144) {
+		t.Errorf("the problem is %q", problem)
+	}
 }

@@ -111,7 +111,7 @@ func (a *attempt) drain(ctx context.Context, name string, batch int) error {
 	if _, err := a.stream.reset(ctx, name, 0); err != nil {
 		return err
 	}
-	p, err := newPull(a.stream, name, max(batch, 1), 1)
+	p, err := newPull(a.stream, a.runners.clock, name, max(batch, 1), 1)
 	if err != nil {
 		return err
 	}

@@ -83,9 +83,7 @@ func (w *worker) ends(last uint64) {
 
 // failing notes why the stream cannot be read, "" if it can.
 func (w *worker) failing(text string) {
-	if len(text) > maxProblem {
-		text = text[:maxProblem]
-	}
+	text = source.Text(text)
 	w.mu.Lock()
 	changed := (text == "") != (w.problem == "")
 	if changed {
@@ -101,8 +99,6 @@ func (w *worker) failing(text string) {
 		w.runners.Log.Warn("a source fails, and is tried again", "queue", w.id.queue, "source", w.id.name, "error", text)
 	}
 }
-
-const maxProblem = 300
 
 // Pauses between attempts.
 const (
@@ -403,13 +399,7 @@ func (a *attempt) suspect(ctx context.Context, stop source.Stop) error {
 		return &doubtError{stop, a.runners.Hold - held}
 	}
 	a.doubt = doubt{}
-	to := a.source.Position
-	to.Stop = stop
-	if err := a.move(ctx, to); err != nil {
-		return err
-	}
-	a.stopped(&stop)
-	return errDone
+	return a.halt(ctx, stop)
 }
 
 func (a *attempt) stopped(stop *source.Stop) {
