@@ -77,6 +77,11 @@ func (g Grammar) CheckName(queue string) error {
 	return CheckQueue(queue)
 }
 
+// CheckStored is CheckQueue for names with or without their tenant.
+func CheckStored(queue string) error {
+	return Grammar{tenants: strings.Contains(queue, ".")}.CheckName(queue)
+}
+
 // CheckPattern returns an error unless a pattern may be in a list of permissions: tokens
 // joined by dots, of which * matches one token, and > at the end one or more.
 func CheckPattern(pattern string) error {

@@ -421,6 +421,16 @@ func TestDeadLetter(t *testing.T) {
 	}
 }
 
+// The names of queues in a store are those of queues, with a tenant or without.
+func TestStoredNames(t *testing.T) {
+	for name, good := range map[string]bool{"jobs": true, "acme.jobs": true, DeadLetter(name64): true, "": false, ".": false, "..": false, "a.b.c": false, ".jobs": false, "acme.": false,
+		"_sys": false, "acme._sys": false, "../jobs": false, "a/b": false, "a\x1b": false, name64 + "x": false} {
+		if err := CheckStored(name); (err == nil) != good {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
 func TestVerbString(t *testing.T) {
 	seen := map[string]bool{}
 	for v := Push; v < Verbs; v++ {

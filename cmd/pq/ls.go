@@ -11,6 +11,7 @@ import (
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/figures"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
+	"github.com/pqbridge/pqbridge/subjects"
 )
 
 func lsCommand(s *session.Session) *cobra.Command {
@@ -40,9 +41,14 @@ code is 3.`,
 				return printNames(s, c, prefix)
 			}
 			return watch(s, every, func(ctx context.Context) (string, error) {
-				infos, err := figures.QueuesOf(ctx, c, prefix)
+				infos, left, err := figures.QueuesOf(ctx, c, prefix)
 				if err != nil {
 					return "", err
+				}
+				if every == 0 {
+					for _, line := range left.Lines() {
+						s.Say("%s", line)
+					}
 				}
 				if len(infos) == 0 && every == 0 {
 					if prefix != "" {
@@ -97,16 +103,24 @@ var lsColumns = figures.QueueColumnsBut("waiting", "push", "pop", "settle")
 
 func printNames(s *session.Session, c *client.Client, prefix string) error {
 	n := 0
+	var left figures.Unasked
 	for names, err := range figures.PagesOf(s.Context, c, prefix) {
 		if err != nil {
 			return err
 		}
-		n += len(names)
 		for _, name := range names {
+			if subjects.CheckStored(name) != nil {
+				left.Note([]string{name})
+				continue
+			}
+			n++
 			if err := s.Answer(map[string]string{"queue": name}, "%s", name); err != nil {
 				return err
 			}
 		}
+	}
+	for _, line := range left.Lines() {
+		s.Say("%s", line)
 	}
 	if n == 0 {
 		return session.ExitError(session.ExitNothing)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -50,9 +51,10 @@ func TestTranscripts(t *testing.T) {
 
 // terminal runs commands.
 type terminal struct {
-	nc  *nats.Conn
-	dir string
-	env []string
+	store *fdbpq.Store
+	nc    *nats.Conn
+	dir   string
+	env   []string
 }
 
 func newTerminal(t *testing.T, options ...bridge.Options) *terminal {
@@ -65,9 +67,10 @@ func newTerminal(t *testing.T, options ...bridge.Options) *terminal {
 	b := testenv.Bridge(t, o)
 	dir := t.TempDir()
 	return &terminal{
-		nc:  b.NATS.Connect(t),
-		dir: dir,
-		env: []string{"HOME=" + dir, "NATS_URL=" + b.NATS.URL(), "NATS_TIMEOUT=" + testenv.Patience().String(), "PATH=" + os.Getenv("PATH")},
+		store: b.Store,
+		nc:    b.NATS.Connect(t),
+		dir:   dir,
+		env:   []string{"HOME=" + dir, "NATS_URL=" + b.NATS.URL(), "NATS_TIMEOUT=" + testenv.Patience().String(), "PATH=" + os.Getenv("PATH")},
 	}
 }
 

@@ -10,9 +10,30 @@ import (
 
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 	"github.com/pqbridge/pqbridge/internal/storecheck"
+	"github.com/pqbridge/pqbridge/subjects"
 )
+
+// strangeNames returns a sentence for each of the first hundred queues with a name that no queue may have. Nobody can ask
+// for such a queue.
+func strangeNames(ctx context.Context, store *fdbpq.Store) (problems []string, err error) {
+	const most = 100
+	for after, more := "", true; err == nil && more && len(problems) < most; {
+		err = store.View(ctx, func(r kv.Reader) error {
+			names, err := store.Queues(r, after, fdbpq.MaxBatch)
+			for _, name := range names {
+				if after = name; subjects.CheckStored(name) != nil && len(problems) < most {
+					problems = append(problems, fmt.Sprintf("queue %q: no queue may have this name; pqd salvage writes its items out", name))
+				}
+			}
+			more = len(names) > 0
+			return err
+		})
+	}
+	return problems, err
+}
 
 // check looks for damage in a store that no process has open, such as a copy.
 func check(ctx context.Context, s settings.Settings, log *slog.Logger, stdout io.Writer) (err error) {
@@ -34,6 +55,11 @@ func check(ctx context.Context, s settings.Settings, log *slog.Logger, stdout io
 		return err
 	}
 	problems, unread := storecheck.Check(ctx, store)
+	if unread == nil {
+		var names []string
+		names, unread = strangeNames(ctx, store)
+		problems = append(problems, names...)
+	}
 	for _, problem := range problems {
 		if _, err := fmt.Fprintln(stdout, problem); err != nil {
 			return err

@@ -110,7 +110,7 @@ func (x *salvaging) all(ctx context.Context) error {
 		}
 		for _, name := range names {
 			if err := x.queue(ctx, name); err != nil {
-				return fmt.Errorf("queue %s: %w", name, err)
+				return fmt.Errorf("queue %q: %w", name, err)
 			}
 		}
 		after = names[len(names)-1]
@@ -119,7 +119,7 @@ func (x *salvaging) all(ctx context.Context) error {
 
 // queue writes the readable items of one queue.
 func (x *salvaging) queue(ctx context.Context, name string) (err error) {
-	path := filepath.Join(x.to, name+".jsonl")
+	path := filepath.Join(x.to, salvageFile(name))
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
@@ -151,7 +151,7 @@ func (x *salvaging) queue(ctx context.Context, name string) (err error) {
 	default:
 		what = "not all of it: " + w.export.Missing
 	}
-	_, err = fmt.Fprintf(x.stdout, "%s: %d items in %s, %s\n", name, w.export.Items(), path, what)
+	_, err = fmt.Fprintf(x.stdout, "%s: %d items in %s, %s\n", salvageName(name), w.export.Items(), path, what)
 	return err
 }
 

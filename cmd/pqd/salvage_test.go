@@ -4,17 +4,23 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
@@ -79,6 +85,100 @@ func TestSalvageLeavesNothingOut(t *testing.T) {
 		!strings.Contains(said, "jobs: 4 items in "+filepath.Join(to, "jobs.jsonl")+", as it was\n") {
 		t.Errorf("said %s", said)
 	}
+}
+
+// A store that somebody else made may have queues whose names are none. Their items are written out like those of others, and
+// nowhere but in the directory.
+func TestSalvageOfStrangeNames(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	dir := filepath.Join(root, "store")
+	long := strings.Repeat("x", 300)
+	names := map[string]string{ // and the file of each
+		"jobs": "jobs", "acme.jobs": "acme.jobs", "../escaped": "%2E%2E%2Fescaped", "../001/escaped": "", "/" + filepath.Join(root, "absolute"): "",
+		"a\x1b[2Jb": "a%1B%5B2Jb", "a%1B": "a%251B", ".": "%2E", "..": "%2E%2E", "a/b": "a%2Fb", "a\\b": "a%5Cb", "a\x00": "a%00", "grün": "gr%C3%BCn",
+		long + "1": "", long + "2": "", "a.b.c": "a%2Eb%2Ec",
+	}
+	strange := func(name string) bool { return name != "jobs" && name != "acme.jobs" }
+	db, err := local.Open(dir, local.Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := fdbpq.Open(t.Context(), db, fdbpq.Options{Exclusive: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range names {
+		if err := db.Update(t.Context(), func(tx kv.Tx) error {
+			_, err := store.Queue(name).Push(tx, fdbpq.NewItem{Payload: []byte(name)})
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	before := filesIn(t, root)
+
+	to, said := salvaged(t, dir, salvaging{page: 2})
+
+	found := make(map[string]bool)
+	for _, path := range filesIn(t, to) {
+		items, _ := readExport(t, path)
+		if len(items) != 1 {
+			t.Fatalf("%s has %d items", path, len(items))
+		}
+		name := string(items[0].Bytes())
+		found[name] = true
+		if want := names[name]; want != "" && filepath.Base(path) != want+".jsonl" {
+			t.Errorf("the items of %q are in %s, expected %s", name, path, want)
+		}
+		shown := name
+		if strange(name) {
+			shown = fmt.Sprintf("%q, which no queue may be called", name)
+		}
+		if !strings.Contains(said, shown+": 1 items in "+path+", as it was\n") {
+			t.Errorf("nothing is said of %s in %s", shown, path)
+		}
+	}
+	if len(found) != len(names) {
+		t.Errorf("the items of %d queues are there, expected %d", len(found), len(names))
+	}
+	if after := filesIn(t, root); !slices.Equal(after, before) {
+		t.Errorf("beside the store there are now %q, expected %q", after, before)
+	}
+	if _, err := os.Stat(filepath.Join(to, "..", "escaped.jsonl")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("there is a file beside the directory: %v", err)
+	}
+	if strings.ContainsFunc(said, func(c rune) bool { return c != '\n' && unicode.IsControl(c) }) {
+		t.Errorf("control characters in %q", said)
+	}
+
+	var problems bytes.Buffer
+	if err := check(t.Context(), settings.Settings{Store: settings.StoreName{Engine: "local", Place: dir}}, slog.New(slog.DiscardHandler), &problems); err == nil || !strings.Contains(err.Error(), "is damaged") {
+		t.Errorf("the check says %v", err)
+	}
+	for name := range names {
+		line := fmt.Sprintf("queue %q: no queue may have this name", name)
+		if n := strings.Count(problems.String(), line); n != map[bool]int{true: 1}[strange(name)] {
+			t.Errorf("the check finds %s, %d times, in %s", line, n, problems.String())
+		}
+	}
+}
+
+// filesIn are the files below a directory.
+func filesIn(t *testing.T, dir string) (paths []string) {
+	t.Helper()
+	if err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			paths = append(paths, path)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return paths
 }
 
 // A damaged log may have had items of each queue, and pops: no queue is said to be as it was.

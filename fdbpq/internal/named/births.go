@@ -26,9 +26,12 @@ func BirthsOf(store *fdbpq.Store) Births {
 	}
 }
 
-// ID reads of which definition a row is, and returns an error unless its queue lives.
+// ID reads of which definition a row is, and returns an error unless it may have its name and its queue lives.
 func (b *Births) ID(ctx context.Context, space string, key []byte) (ID, error) {
 	id, err := ParseID(space, key)
+	if err == nil {
+		err = CheckName(id.Name)
+	}
 	if err == nil {
 		err = b.Check(ctx, id.Home)
 	}

@@ -193,6 +193,12 @@ func TestBirths(t *testing.T) {
 			t.Errorf("%+v: %v", c.h, err)
 		}
 	}
+	for name, may := range map[string]bool{"daily": true, "../daily": false, "a\x1b": false, "": false} {
+		key := named.Home{Queue: "jobs", Born: 7}.Key(layout.SpaceLink, name)
+		if id, err := births.ID(t.Context(), layout.SpaceLink, key); (err == nil) != may || id.Name != name {
+			t.Errorf("a row of %q is that of %+v: %v", name, id, err)
+		}
+	}
 	if asked != 2 {
 		t.Errorf("asked %d times about two queues", asked)
 	}

@@ -18,12 +18,12 @@ const mostQueues = 10_000
 // queues looks for queues that need attention. It asks for them a page at a time: there may be
 // more than are read in the time for one answer.
 func (d *doctor) queues() {
-	found, feeds, gives := new(remarks), &sources{doctor: d}, &links{doctor: d}
+	found, feeds, gives, left := new(remarks), &sources{doctor: d}, &links{doctor: d}, new(figures.Unasked)
 	seen, after := 0, ""
 	for page := 0; page == 0 || after != "" && seen < d.mostQueues; page++ {
 		var infos []*client.Info
 		permitted, err := d.try(func(ctx context.Context) (err error) {
-			infos, after, err = d.queuesBehind(ctx, after)
+			infos, after, err = d.queuesBehind(ctx, after, left)
 			return err
 		})
 		switch {
@@ -47,6 +47,9 @@ func (d *doctor) queues() {
 	}
 	feeds.again(found.add)
 	found.note(d)
+	for _, line := range left.Lines() {
+		d.note(warn, "queues", "%s", line)
+	}
 	looked := show.Many(int64(seen), "queue")
 	switch {
 	case after != "":
@@ -59,7 +62,7 @@ func (d *doctor) queues() {
 }
 
 // queuesBehind asks about a page of queues, or about the one that was given.
-func (d *doctor) queuesBehind(ctx context.Context, after string) (infos []*client.Info, next string, err error) {
+func (d *doctor) queuesBehind(ctx context.Context, after string, left *figures.Unasked) (infos []*client.Info, next string, err error) {
 	if d.queue != "" {
 		info, err := d.client.Queue(d.queue).Info(ctx)
 		return []*client.Info{info}, "", err
@@ -68,6 +71,7 @@ func (d *doctor) queuesBehind(ctx context.Context, after string) (infos []*clien
 	if err != nil {
 		return nil, "", err
 	}
+	left.Note(page.Queues)
 	infos, err = figures.InfosOf(ctx, d.client, page.Queues)
 	return infos, page.Next, err
 }

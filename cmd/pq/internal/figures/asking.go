@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/subjects"
 )
 
 // AsksAtOnce bounds how many requests are sent without an answer.
@@ -34,22 +35,23 @@ func PagesOf(ctx context.Context, c *client.Client, prefix string) iter.Seq2[[]s
 
 // QueuesOf asks about the queues that begin with a prefix. One that is deleted meanwhile is left
 // out.
-func QueuesOf(ctx context.Context, c *client.Client, prefix string) (infos []*client.Info, err error) {
+func QueuesOf(ctx context.Context, c *client.Client, prefix string) (infos []*client.Info, left Unasked, err error) {
 	for names, err := range PagesOf(ctx, c, prefix) {
 		if err != nil {
-			return nil, err
+			return nil, left, err
 		}
+		left.Note(names)
 		page, err := InfosOf(ctx, c, names)
 		if err != nil {
-			return nil, err
+			return nil, left, err
 		}
 		infos = append(infos, page...)
 	}
-	return infos, nil
+	return infos, left, nil
 }
 
-// InfosOf asks about queues. Those that do not exist are left out. After an error it asks
-// no more.
+// InfosOf asks about queues. Those that do not exist, and those that nobody can ask about, are left out. After an
+// error it asks no more.
 func InfosOf(ctx context.Context, c *client.Client, names []string) ([]*client.Info, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -57,6 +59,9 @@ func InfosOf(ctx context.Context, c *client.Client, names []string) ([]*client.I
 	turns := make(chan struct{}, AsksAtOnce)
 	var asking sync.WaitGroup
 	for i, name := range names {
+		if subjects.CheckQueue(name) != nil {
+			continue // see Unasked
+		}
 		turns <- struct{}{}
 		asking.Go(func() {
 			defer func() { <-turns }()

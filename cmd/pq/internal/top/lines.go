@@ -46,7 +46,7 @@ func (w *watching) lines(s *session.Session) error {
 
 // look prints the queues once.
 func (w *watching) look(s *session.Session, c *client.Client) error {
-	infos, err := figures.QueuesOf(s.Context, c, "")
+	infos, left, err := figures.QueuesOf(s.Context, c, "")
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,8 @@ func (w *watching) look(s *session.Session, c *client.Client) error {
 	all := figures.Of(infos, figures.ByName(infos), time.Now())
 	figures.Sort(all, w.sort, false)
 	head := fmt.Sprintf("%s  prefix %s  %s", cmp.Or(s.NC.ConnectedUrlRedacted(), "not connected"), s.Global.Prefix, time.Now().Format(time.TimeOnly))
-	lines := append([]string{head, totals(all), ""}, figures.QueueLines(all, LineColumns)...)
+	lines := append(append([]string{head, totals(all)}, left.Lines()...), "")
+	lines = append(lines, figures.QueueLines(all, LineColumns)...)
 	return s.Print(strings.Join(lines, "\n") + "\n")
 }
 
