@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/internal/natsurl"
 )
 
 // Settings of a bridge's connection.
@@ -42,7 +44,7 @@ func ConnectOptions(log *slog.Logger) []nats.Option {
 			log.Warn("disconnected from NATS", "error", err)
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
-			log.Info("reconnected to NATS", "server", nc.ConnectedUrlRedacted())
+			log.Info("reconnected to NATS", "server", natsurl.Of(nc))
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
 			subject := ""
@@ -65,7 +67,7 @@ func ConnectOptions(log *slog.Logger) []nats.Option {
 // leave moves to another server after this one has announced its stop. A random pause
 // spreads the clients, which all get the announcement at the same time.
 func leave(nc *nats.Conn, log *slog.Logger) {
-	log.Info("the NATS server stops soon", "server", nc.ConnectedUrlRedacted())
+	log.Info("the NATS server stops soon", "server", natsurl.Of(nc))
 	if len(nc.Servers()) < 2 {
 		return
 	}

@@ -143,6 +143,42 @@ func TestLogins(t *testing.T) {
 	}
 }
 
+// No output has a part of a password or a token, wherever it stands and whatever is wrong.
+func TestOutputHasNoLogin(t *testing.T) {
+	t.Parallel()
+	home := homeWith(t, "", map[string]string{
+		"proxy":     `{"url": "nats://127.0.0.1:1", "socks_proxy": "socks5://u:SEC RET@127.0.0.1:1"}`,
+		"odd-proxy": `{"url": "nats://127.0.0.1:1", "socks_proxy": "odd://u:SECRET@127.0.0.1:1"}`,
+		"gone":      `{"url": "nats://u:SECRET@127.0.0.1:1", "socks_proxy": "socks5://u:SECRET@127.0.0.1:1"}`,
+	})
+	s := testenv.NATS(t, func(o *server.Options) { o.Authorization = "SECRET" })
+	serveStore(t, s.Connect(t, nats.Token("SECRET")), testenv.Store(t))
+	byToken := strings.Replace(s.URL(), "//", "//SECRET@", 1)
+	silent := func(env []string, args ...string) {
+		t.Helper()
+		_, text := pq(t, append(env, "HOME="+home), args...)
+		if text == "" || strings.Contains(text, "SEC") || strings.Contains(text, "RET") {
+			t.Errorf("%s: %s prints %q", env, args, text)
+		}
+	}
+	for _, url := range []string{
+		"nats://u:SECRET@127.0.0.1:1", "nats://SECRET@127.0.0.1:1", "SECRET@127.0.0.1:1", "nats://127.0.0.1:1,nats://u:SECRET@127.0.0.1:1,SECRET@127.0.0.1:2", "wss://u:SECRET@127.0.0.1:1",
+		"nats://u:SEC RET@127.0.0.1:1", "nats://u:SEC/RET@127.0.0.1:1", "nats://u:SEC#RET@127.0.0.1:1", "nats://u:SEC%RET@127.0.0.1:1", "nats://u:SEC,RET@127.0.0.1:1",
+		strings.Replace(s.URL(), "//", "//u:SECRET@", 1), strings.Replace(s.URL(), "//", "//SECRETS@", 1), // which are refused
+	} {
+		for _, args := range [][]string{{"ls"}, {"ls", "--json"}, {"doctor"}, {"top", "--count", "1"}, {"consume", "jobs", "cat"}, {"help"}, {"help", "push"}} {
+			silent([]string{"NATS_URL=" + url, "NATS_PASSWORD=SECRET", "NATS_TOKEN=SECRET"}, args...)
+		}
+		silent(nil, "ls", "--server", url)
+	}
+	for _, args := range [][]string{{"ls"}, {"doctor"}, {"top", "--count", "1"}} {
+		silent([]string{"NATS_URL=" + byToken}, args...)
+	}
+	for _, of := range []string{"proxy", "odd-proxy", "gone"} {
+		silent(nil, "ls", "--context", of)
+	}
+}
+
 func TestDoctorOfAProducer(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)

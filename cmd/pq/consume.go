@@ -16,6 +16,7 @@ import (
 	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
+	"github.com/pqbridge/pqbridge/internal/natsurl"
 )
 
 // consuming are the flags of consume.
@@ -117,7 +118,7 @@ func (c *consuming) run(s *session.Session, args []string) error {
 			c.logf("connection lost: %v", err)
 		}
 	})
-	s.NC.SetReconnectHandler(func(nc *nats.Conn) { c.logf("connected to %s", nc.ConnectedUrlRedacted()) })
+	s.NC.SetReconnectHandler(func(nc *nats.Conn) { c.logf("connected to %s", natsurl.Of(nc)) })
 	sayPaused(s, client.Queue(args[0]))
 	err = client.Queue(args[0]).Consume(s.Context, c.handle, c.options)
 	s.Say("%s handled, %s", show.Many(c.handled.Load(), "item"), show.Many(c.failed.Load(), "failure"))

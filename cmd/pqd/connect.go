@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
+	"github.com/pqbridge/pqbridge/internal/natsurl"
 )
 
 // The pauses between attempts to reach a server that is not there yet.
@@ -50,7 +51,7 @@ func loginOptions(s settings.NATS) ([]nats.Option, error) {
 // connect connects to NATS. It waits while no server can be reached. It fails at once when
 // a server refuses the login or the certificate, because a retry would not help.
 func connect(ctx context.Context, url string, options []nats.Option, log *slog.Logger) (nc *nats.Conn, err error) {
-	log = log.With("url", settings.Redact(url))
+	log = log.With("url", natsurl.Redact(url))
 	err = patiently(ctx, log, "waiting for NATS", unreachable, func() error {
 		nc, err = nats.Connect(url, options...)
 		return err
@@ -105,5 +106,5 @@ func at(url string) string {
 	if url == "" {
 		return ", embedded" // the in-process connection has no address
 	}
-	return " at " + settings.Redact(url)
+	return " at " + natsurl.Redact(url)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
+	"github.com/pqbridge/pqbridge/internal/natsurl"
 )
 
 // daemon starts the parts of pqd, and has the things that they share.
@@ -270,5 +271,5 @@ func (d *daemon) advertised(nc *nats.Conn) string {
 	if d.embedded != nil {
 		return d.embedded.srv.ClientURL()
 	}
-	return nc.ConnectedUrlRedacted()
+	return natsurl.Of(nc)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
 	"github.com/pqbridge/pqbridge/internal/jetstream"
+	"github.com/pqbridge/pqbridge/internal/natsurl"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
@@ -120,7 +121,7 @@ func (m *member) reached() time.Time { return m.db.Status().Reached }
 // leave moves to another NATS server. Clients have to be at a server that reaches the log, too: otherwise this pqd
 // would be active at a server that clients do not use.
 func (m *member) leave(silence time.Duration, log *nats.Conn) {
-	m.log.Warn("the log is out of reach: connecting to another NATS server, if there is one", "server", log.ConnectedUrlRedacted(), "for", silence.Round(time.Second))
+	m.log.Warn("the log is out of reach: connecting to another NATS server, if there is one", "server", natsurl.Of(log), "for", silence.Round(time.Second))
 	for _, nc := range []*nats.Conn{log, m.link.Conn()} {
 		if err := nc.ForceReconnect(); err != nil {
 			m.log.Debug("reconnecting failed", "error", err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/broker"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
+	"github.com/pqbridge/pqbridge/internal/natsurl"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
@@ -42,7 +43,7 @@ func (r *rights) warnOfOpenServer() {
 	if r.settings.NATS.URL == "" || err != nil || (settings.Address{Host: host}).IsLoopback() || r.settings.Unprotected.Accepts(settings.DoorNATS) {
 		return // pqd refuses to open its own server
 	}
-	r.log.Warn("the NATS server asks for no login: everybody who reaches it may do everything to all queues. Give it users, or name the risk with PQ_UNPROTECTED=nats", "server", r.nc.ConnectedUrlRedacted())
+	r.log.Warn("the NATS server asks for no login: everybody who reaches it may do everything to all queues. Give it users, or name the risk with PQ_UNPROTECTED=nats", "server", natsurl.Of(r.nc))
 }
 
 // warn warns when pqd's user has permissions that pqd does not need: a defect of pqd could then do more harm. It

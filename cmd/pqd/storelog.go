@@ -19,6 +19,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 	"github.com/pqbridge/pqbridge/internal/jetstream"
+	"github.com/pqbridge/pqbridge/internal/natsurl"
 )
 
 // storeLog is this pqd's access to the log of a store that several pqd keep.
@@ -257,7 +258,7 @@ func (l *storeLog) mayUse(ctx context.Context, own *streams.StreamInfo, servers 
 
 // anonymously is a list of servers without the logins in it.
 func anonymously(servers string) string {
-	all, err := settings.ParseServers(servers)
+	all, err := natsurl.Parse(servers)
 	if err != nil {
 		return servers // check has read it before
 	}

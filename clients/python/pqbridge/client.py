@@ -178,8 +178,8 @@ async def _end(task: asyncio.Future[Any]) -> None:
 
 
 def _addresses(servers: str | list[str]) -> str:
-    """Without passwords."""
-    return re.sub(r"(//|\b)[^@/, ]*@", r"\1", servers if isinstance(servers, str) else ", ".join(servers))
+    """Without logins, which end at the last @ of an address."""
+    return ", ".join(re.sub(r"(?s)^(\w+://)?.*@", r"\1", server) for server in ([servers] if isinstance(servers, str) else servers))
 
 
 class connect:

@@ -190,7 +190,7 @@ class Mailbox:
 
     def _refused_at(self, token: str) -> InboxRefused:
         url = self.nc.connected_url
-        user = self.nc.options.get("user") or (url.username if url else None)
+        user = self.nc.options.get("user") or (url.username if url and url.password else None)
         such = f'such as "_INBOX.{user}"' if isinstance(user, str) else "one that its permissions have"
         refused = InboxRefused(
             f"the NATS server does not permit this user to subscribe to {self._prefix}{token}, where answers arrive: expected another inbox_prefix, {such}"

@@ -6,10 +6,14 @@ import asyncio
 import contextlib
 import socket
 import unittest
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import urlparse
 
 import pqbridge
 from pqbridge import ForbiddenError, PQError, UnavailableError, sync
 from pqbridge.client import _end
+from pqbridge.mailbox import Mailbox
 from test_repeat import Proxy
 from world import PATIENCE, URL, TestCase, fresh
 
@@ -36,6 +40,22 @@ class First(TestCase):
                 self.assertRegex(said, f"^connect: no connection to NATS at nats://{closed}: .*(refused|Connect call failed).*503")
         self.assertIn("invalid hostname", await self.failure("", UnavailableError))
         self.assertRegex(await self.failure([closed, closed_port()], UnavailableError, connect_timeout=0.1), f"at {closed}, 127.0.0.1:.*503")
+
+    async def test_an_error_has_no_login(self) -> None:
+        closed = closed_port()
+        for login in ("u:SECRET", "SECRET", "u:SEC/RET", "u:SEC#RET", "u:SEC?RET", "u:SEC RET", "u:SEC,RET", "u:SEC@RET", "u:SEC%RET", "u:SEC[RET", "u:1/SECRET"):
+            for servers in (f"nats://{login}@{closed}", f"{login}@{closed}", [f"nats://{closed}", f"nats://{login}@{closed}"]):
+                with self.subTest(servers):
+                    said = await self.failure(servers, UnavailableError, connect_timeout=0.1, allow_reconnect=False)
+                    self.assertNotRegex(said, "SEC|RET")
+                    self.assertIn(closed, said)
+
+    async def test_a_token_is_no_user(self) -> None:
+        for url, such in (("nats://ann:SECRET@h", 'such as "_INBOX.ann"'), ("nats://SECRET@h", "one that its permissions have"), ("nats://h", "one that its permissions have")):
+            mailbox: Any = SimpleNamespace(nc=SimpleNamespace(connected_url=urlparse(url), options={}), _prefix="_INBOX.x.", _refused=None)
+            said = str(Mailbox._refused_at(mailbox, "*"))
+            self.assertIn(such, said)
+            self.assertNotIn("SECRET", said)
 
     async def test_a_wrong_password(self) -> None:
         said = await self.failure(named("wrong"), ForbiddenError)  # at once, or the test does not end

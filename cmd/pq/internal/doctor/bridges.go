@@ -14,6 +14,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
+	"github.com/pqbridge/pqbridge/internal/natsurl"
 )
 
 // serviceName is the name of bridges in service discovery.
@@ -50,7 +51,7 @@ func (d *doctor) bridges() bool {
 	case errors.Is(err, nats.ErrNoResponders) && d.idle():
 		return false
 	case errors.Is(err, nats.ErrNoResponders):
-		d.note(bad, "bridge", "none is connected to this NATS server (or account): start pqd with NATS_URL=%s, or connect to the server that pqd runs itself", s.NC.ConnectedUrlRedacted())
+		d.note(bad, "bridge", "none is connected to this NATS server (or account): start pqd with NATS_URL=%s, or connect to the server that pqd runs itself", natsurl.Of(s.NC))
 		return false
 	case errors.Is(err, client.ErrUnavailable):
 		d.note(bad, "store", "%v: look at the log of pqd, at its disk, or at FoundationDB", err)

@@ -15,6 +15,7 @@ import (
 	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
+	"github.com/pqbridge/pqbridge/internal/natsurl"
 )
 
 // Command is the command of a pq of this version.
@@ -129,11 +130,11 @@ func (d *doctor) connection() bool {
 	s.NC = nc
 	rtt, err := nc.RTT()
 	if err != nil {
-		d.note(bad, "connection", "%s does not answer: %v", nc.ConnectedUrlRedacted(), err)
+		d.note(bad, "connection", "%s does not answer: %v", natsurl.Of(nc), err)
 		return false
 	}
 	d.note(fine, "connection", "%s, nats-server %s, round trip %s, messages up to %s",
-		nc.ConnectedUrlRedacted(), nc.ConnectedServerVersion(), show.Span(rtt), show.LimitSize(nc.MaxPayload()))
+		natsurl.Of(nc), nc.ConnectedServerVersion(), show.Span(rtt), show.LimitSize(nc.MaxPayload()))
 	if !nc.HeadersSupported() {
 		d.note(bad, "connection", "the server knows no headers: it needs version 2.2 or newer")
 	}

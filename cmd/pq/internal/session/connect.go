@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/internal/natsurl"
 )
 
 // dial connects to the NATS server. A permission error ends the session, because the refused
@@ -44,8 +46,15 @@ func (s *Session) DialWith(denied func(error)) (*nats.Conn, error) {
 	}
 	server := cmp.Or(l.Server, nats.DefaultURL)
 	nc, err := nats.Connect(server, options...)
-	if err != nil {
-		return nil, &connectError{server, err}
+	var malformed *url.Error
+	switch {
+	case errors.As(err, &malformed): // it repeats the address
+		if _, err = natsurl.Parse(server); err == nil {
+			err = errors.New("expected nats://<host>:<port>")
+		}
+		return nil, Usagef("address of the NATS server: %w", err)
+	case err != nil:
+		return nil, &connectError{natsurl.Redact(server), err}
 	}
 	return nc, nil
 }
@@ -72,7 +81,7 @@ func (s *Session) Allowed(ask func(context.Context) error) (denied, err error) {
 
 // connectError is a NATS server that cannot be reached or refuses the login.
 type connectError struct {
-	server string
+	server string // without its login
 	err    error
 }
 

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"reflect"
@@ -85,8 +86,8 @@ func (l login) options() ([]nats.Option, error) {
 	}
 	if l.SOCKSProxy != "" {
 		dialer, err := socksDialer(l.SOCKSProxy)
-		if err != nil {
-			return nil, fmt.Errorf("socks_proxy %q: expected a URL such as socks5://127.0.0.1:1080: %w", l.SOCKSProxy, err)
+		if err != nil { // it may repeat the URL, which may have a password
+			return nil, errors.New("socks_proxy of the context: expected a URL such as socks5://127.0.0.1:1080, or socks5://<user>:<password>@<host>:<port>")
 		}
 		options = append(options, nats.SetCustomDialer(dialer))
 	}

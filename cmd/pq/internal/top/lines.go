@@ -10,6 +10,7 @@ import (
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/figures"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
+	"github.com/pqbridge/pqbridge/internal/natsurl"
 )
 
 // lines prints the queues again and again.
@@ -60,7 +61,7 @@ func (w *watching) look(s *session.Session, c *client.Client) error {
 	}
 	all := figures.Of(infos, figures.ByName(infos), time.Now())
 	figures.Sort(all, w.sort, false)
-	head := fmt.Sprintf("%s  prefix %s  %s", cmp.Or(s.NC.ConnectedUrlRedacted(), "not connected"), s.Global.Prefix, time.Now().Format(time.TimeOnly))
+	head := fmt.Sprintf("%s  prefix %s  %s", cmp.Or(natsurl.Of(s.NC), "not connected"), s.Global.Prefix, time.Now().Format(time.TimeOnly))
 	lines := append(append([]string{head, totals(all)}, left.Lines()...), "")
 	lines = append(lines, figures.QueueLines(all, LineColumns)...)
 	return s.Print(strings.Join(lines, "\n") + "\n")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
+	"github.com/pqbridge/pqbridge/internal/natsurl"
 	"github.com/pqbridge/pqbridge/internal/screen"
 )
 
@@ -41,7 +42,7 @@ func (w *watching) full(s *session.Session, t *session.Tty) (err error) {
 	}
 	s.NC.SetDisconnectErrHandler(func(*nats.Conn, error) { top.tell(linked{false}) })
 	s.NC.SetReconnectHandler(func(*nats.Conn) { top.tell(linked{true}) })
-	top.model = newTopModel(w, cmp.Or(s.NC.ConnectedUrlRedacted(), "NATS"), s.Global.Prefix)
+	top.model = newTopModel(w, cmp.Or(natsurl.Of(s.NC), "NATS"), s.Global.Prefix)
 	top.screen = screen.New(t.Out, s.Env["NO_COLOR"] == "")
 
 	restore, err := t.Raw()

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/pqbridge/pqbridge/internal/natsurl"
 )
 
 // node is a pqd of PQ_CLUSTER: the address at which the other nodes reach its NATS server.
@@ -205,7 +207,7 @@ func (s *Settings) checkCluster() error {
 	case !s.Sync:
 		return Usagef("PQ_SYNC=false is for the embedded store, found PQ_STORE=%s", s.Store)
 	case clustered && s.NATS.URL != "":
-		return Usagef("PQ_CLUSTER runs NATS servers, and NATS_URL=%q connects to others: expected one of the two", Redact(s.NATS.URL))
+		return Usagef("PQ_CLUSTER runs NATS servers, and NATS_URL=%q connects to others: expected one of the two", natsurl.Redact(s.NATS.URL))
 	case clustered && s.Store.Stream.sync != "":
 		return Usagef("PQ_STORE=%s: the NATS servers of PQ_CLUSTER always sync, expected no sync option", s.Store)
 	case clustered && (s.Store.Stream.Replicas != 0 || s.Store.Stream.Domain != "" || s.LogCreds != ""):

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pqbridge/pqbridge/internal/natsurl"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
@@ -138,7 +139,7 @@ func isRemoteName(name string) bool {
 
 // checkURL checks the servers of a remote. Each has to say whether it is encrypted, because credentials go there.
 func checkURL(list string) error {
-	if _, err := ParseServers(list); err != nil {
+	if _, err := natsurl.Parse(list); err != nil {
 		return err
 	}
 	for i, server := range strings.Split(list, ",") {

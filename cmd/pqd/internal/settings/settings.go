@@ -10,6 +10,7 @@ import (
 
 	"github.com/kelseyhightower/envconfig"
 
+	"github.com/pqbridge/pqbridge/internal/natsurl"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
@@ -107,16 +108,16 @@ func explain(err error) error {
 // check finds settings that contradict each other.
 func (s *Settings) check() error {
 	if s.NATS.URL != "" {
-		if _, err := ParseServers(s.NATS.URL); err != nil {
+		if _, err := natsurl.Parse(s.NATS.URL); err != nil {
 			return Usagef("NATS_URL: %w", err)
 		}
 	}
 	logins := s.among("NATS_CREDS", "NATS_NKEY", "NATS_USER", "NATS_TOKEN")
 	switch {
 	case s.NATS.URL != "" && s.set["PQ_NATS_CONFIG"]:
-		return Usagef("PQ_NATS_CONFIG configures the embedded NATS server, which does not run because NATS_URL=%q is set: expected one of the two", Redact(s.NATS.URL))
+		return Usagef("PQ_NATS_CONFIG configures the embedded NATS server, which does not run because NATS_URL=%q is set: expected one of the two", natsurl.Redact(s.NATS.URL))
 	case s.NATS.URL != "" && s.set["PQ_LISTEN"]:
-		return Usagef("PQ_LISTEN is for the embedded NATS server, which does not run because NATS_URL=%q is set: expected one of the two", Redact(s.NATS.URL))
+		return Usagef("PQ_LISTEN is for the embedded NATS server, which does not run because NATS_URL=%q is set: expected one of the two", natsurl.Redact(s.NATS.URL))
 	case len(logins) > 1:
 		return Usagef("%s are set: expected one way to log in", strings.Join(logins, " and "))
 	case s.set["NATS_USER"] != s.set["NATS_PASSWORD"]:

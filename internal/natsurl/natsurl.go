@@ -1,4 +1,6 @@
-package settings
+// Package natsurl reads and shows addresses of NATS servers. An address may have a login: a user with a password, or a
+// token. What the package shows, and its errors, have no part of it.
+package natsurl
 
 import (
 	"errors"
@@ -9,9 +11,9 @@ import (
 	"strings"
 )
 
-// ParseServers reads a list of server addresses as the NATS library does. The error repeats no part of an address,
+// Parse reads a list of server addresses as the NATS library does. The error repeats no part of an address,
 // which may contain a password.
-func ParseServers(list string) ([]*url.URL, error) {
+func Parse(list string) ([]*url.URL, error) {
 	var servers []*url.URL
 	for i, server := range strings.Split(list, ",") {
 		if server = strings.TrimSpace(server); server == "" {
@@ -49,7 +51,7 @@ func isServer(u *url.URL) bool {
 
 // Redact replaces the logins in a list of server addresses by xxxxx.
 func Redact(list string) string {
-	servers, err := ParseServers(list)
+	servers, err := Parse(list)
 	if err != nil {
 		return "xxxxx"
 	}
@@ -62,4 +64,12 @@ func Redact(list string) string {
 		shown = append(shown, safe.String())
 	}
 	return strings.Join(shown, ",")
+}
+
+// Of is the server that a connection has, as Redact shows it. It is empty while there is none.
+func Of(nc interface{ ConnectedUrl() string }) string {
+	if server := nc.ConnectedUrl(); server != "" {
+		return Redact(server)
+	}
+	return ""
 }

@@ -1,10 +1,10 @@
-package main
+package natsurl_test
 
 import (
 	"strings"
 	"testing"
 
-	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
+	"github.com/pqbridge/pqbridge/internal/natsurl"
 )
 
 // No list of servers shows a password, and an address that the NATS library would read as
@@ -28,7 +28,7 @@ func TestServerAddresses(t *testing.T) {
 		"nats://":                                   "",
 		", ,":                                       "",
 	} {
-		_, err := settings.ParseServers(list)
+		_, err := natsurl.Parse(list)
 		if (err == nil) != (shown != "") {
 			t.Errorf("%q: %v, expected to be shown as %q", list, err, shown)
 		}
@@ -38,8 +38,22 @@ func TestServerAddresses(t *testing.T) {
 				t.Errorf("%q: the error has a part of the password: %v", list, err)
 			}
 		}
-		if got := settings.Redact(list); got != shown {
+		if got := natsurl.Redact(list); got != shown {
 			t.Errorf("%q is shown as %q, expected %q", list, got, shown)
+		}
+	}
+}
+
+type connected string
+
+func (c connected) ConnectedUrl() string { return string(c) }
+
+// A connection shows neither a password nor a token, which stands where a user does.
+func TestAddressOfAConnection(t *testing.T) {
+	t.Parallel()
+	for server, shown := range map[string]string{"": "", "nats://host:4222": "nats://host:4222", "nats://u:secret@host:4222": "nats://xxxxx@host:4222", "nats://secret@host:4222": "nats://xxxxx@host:4222"} {
+		if got := natsurl.Of(connected(server)); got != shown {
+			t.Errorf("%q is shown as %q, expected %q", server, got, shown)
 		}
 	}
 }
