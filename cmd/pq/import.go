@@ -302,7 +302,7 @@ func (r *importRun) summary(took time.Duration) error {
 		s.Say("did not set the settings of %s in the export: an import does so when it makes the queue", show.Many(int64(len(t.Keys)), "key"))
 	}
 	if r.paused && r.keepPaused && !r.resume {
-		s.Say(`the queue stays paused, as it is where its jobs come from: "pq resume %s" resumes it`, r.queue.Name())
+		s.Say(`the queue stays paused, as it is where its jobs come from: "%s" resumes it`, r.resumes())
 	}
 	if r.made != nil {
 		for _, line := range r.made.Lines(r.runs) {
@@ -310,7 +310,7 @@ func (r *importRun) summary(took time.Duration) error {
 		}
 	}
 	if r.pausedBefore && !r.resume {
-		s.Say(`the queue stays paused, as it was before the import: "pq resume %s" resumes it`, r.queue.Name())
+		s.Say(`the queue stays paused, as it was before the import: "%s" resumes it`, r.resumes())
 	}
 	return nil
 }

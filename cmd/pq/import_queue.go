@@ -10,6 +10,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/named"
+	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
 )
 
 // openQueue makes the queue if it does not exist, and stops deliveries until all items are
@@ -92,6 +93,9 @@ func (r *importRun) kept() (names []string, err error) {
 	return names, nil
 }
 
+// resumes is the command that resumes the queue.
+func (r *importRun) resumes() string { return show.Command("resume", []string{r.queue.Name()}) }
+
 // stopped ends an import that failed. The queue stays paused if it may have some of the items, also where
 // the first one was refused: later ones were on their way.
 func (r *importRun) stopped(err error) error {
@@ -99,7 +103,7 @@ func (r *importRun) stopped(err error) error {
 	case r.paused && !r.pipe.came:
 		return errors.Join(err, r.queue.Resume(context.WithoutCancel(r.session.Context)))
 	case r.paused || r.pausedBefore:
-		r.session.Unfinished = fmt.Sprintf(`The queue %s is paused: run the import again with --resume, or resume it with "pq resume %s".`, r.queue.Name(), r.queue.Name())
+		r.session.Unfinished = fmt.Sprintf(`The queue %s is paused: run the import again with --resume, or resume it with "%s".`, r.queue.Name(), r.resumes())
 	}
 	return err
 }

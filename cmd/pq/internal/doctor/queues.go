@@ -159,8 +159,8 @@ func examineQueue(i *client.Info, remark func(k kind, format string, args ...any
 	}
 	switch age, oldest := show.Seconds(i.Oldest), show.Seconds(i.OldestOfAll); {
 	case dead && i.Ready > 0: // nobody has to ask for them
-		remark(holdsDead, `%s holds %s: "pq dead list %s" says why, "pq dead requeue %s --all" tries them again`,
-			i.Queue, show.Many(i.Ready, "dead letter"), origin, origin)
+		remark(holdsDead, `%s holds %s: "%s" says why, "%s" tries them again`,
+			i.Queue, show.Many(i.Ready, "dead letter"), show.Command("dead list", []string{origin}), show.Command("dead requeue", []string{origin}, "--all"))
 	case refused:
 	case e.Cause.Wrong() && e.Cause != protocol.CauseStoreFull:
 		says(stands(e.Cause))
@@ -169,8 +169,8 @@ func examineQueue(i *client.Info, remark func(k kind, format string, args ...any
 	case leasedLong(i) && e.Cause == protocol.CauseLeased:
 		says(leasesLong)
 	case leasedLong(i):
-		remark(leasesLong, `%s has an item that has been leased for %s: "pq list %s --state leased" shows who holds it, "pq revoke" takes it away`,
-			i.Queue, show.Span(show.Seconds(i.OldestLease)), i.Queue)
+		remark(leasesLong, `%s has an item that has been leased for %s: "%s" shows who holds it, "pq revoke" takes it away`,
+			i.Queue, show.Span(show.Seconds(i.OldestLease)), show.Command("list", []string{i.Queue}, "--state leased"))
 	case i.Ready > 0 && age > unattended && e.Cause == protocol.CauseLeased:
 		says(waitsLong)
 	case i.Ready > 0 && age > unattended && i.Rates.Pop < 0.1:

@@ -101,7 +101,7 @@ func examineSource(queue string, s *client.Source, remark func(k kind, format st
 	ways := show.SourceWays(queue, s)
 	switch s.State {
 	case protocol.SourceStopped:
-		remark(sourceStands, `%s: source %s has stopped, %s: "pq source show %s %s" says how it goes on`, queue, s.Name, s.Reason, queue, s.Name)
+		remark(sourceStands, `%s: source %s has stopped, %s: "%s" says how it goes on`, queue, s.Name, s.Reason, show.Command("source show", []string{queue, s.Name}))
 	case protocol.SourcePaused:
 		remark(sourceStands, `%s: source %s is paused: "%s" ends that`, queue, s.Name, ways[0])
 	case protocol.SourceBlocked, protocol.SourceFailing:

@@ -1,7 +1,6 @@
 package show
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/pqbridge/pqbridge/protocol"
@@ -19,21 +18,21 @@ func NextStep(queue string, e *protocol.Explain) string {
 	command := ""
 	switch {
 	case e.Cause == protocol.CausePaused:
-		command = "pq resume " + queue
+		command = Command("resume", []string{queue})
 	case e.Cause == protocol.CauseBlocked && e.WaitsFor == "pause":
-		command = fmt.Sprintf("pq key resume %s %s", queue, quoted(e.Key))
+		command = Command("key resume", []string{queue, e.Key})
 	case e.Cause == protocol.CauseHeld:
-		command = "pq link ls " + queue
+		command = Command("link ls", []string{queue})
 	case e.Cause == protocol.CauseDeadLetters:
 		origin, found := DeadLettersOf(queue)
 		switch {
 		case found && e.Item != "":
-			command = fmt.Sprintf("pq dead requeue %s %s", origin, e.Item)
+			command = Command("dead requeue", []string{origin, e.Item})
 		case found:
-			command = "pq dead groups " + origin
+			command = Command("dead groups", []string{origin})
 		}
 	case e.Item != "" && !e.Since.IsZero():
-		command = fmt.Sprintf("pq revoke %s %s", queue, e.Item)
+		command = Command("revoke", []string{queue, e.Item})
 	}
 	if command == "" || e.Next == "" {
 		return e.Next
@@ -43,6 +42,3 @@ func NextStep(queue string, e *protocol.Explain) string {
 
 // DeadLettersOf returns the queue whose dead letters a queue takes by its name, and false if it has another name.
 func DeadLettersOf(queue string) (origin string, dead bool) { return strings.CutSuffix(queue, "-dead") }
-
-// quoted is a text as a shell takes it: producers choose keys.
-func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }

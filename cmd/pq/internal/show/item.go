@@ -114,7 +114,7 @@ func (i *Item) Describe() string {
 		if i.Backoff != "" {
 			f.Add("Away after a nack", "%s", i.Backoff)
 		}
-		f.Add("Settle with", "pq ack %s", i.Ack)
+		f.Add("Settle with", "%s", Command("ack", []string{i.Ack}))
 	}
 	headers := i.AllHeaders()
 	for _, key := range slices.Sorted(maps.Keys(headers)) {

@@ -10,10 +10,10 @@ import (
 
 // SourceWays says how a source that stands goes on, one way a line. A source that runs needs none.
 func SourceWays(queue string, s *client.Source) []string {
-	resume := fmt.Sprintf("pq source resume %s %s", queue, s.Name)
+	resume := func(options ...string) string { return Command("source resume", []string{queue, s.Name}, options...) }
 	switch s.State {
 	case protocol.SourcePaused:
-		return []string{resume}
+		return []string{resume()}
 	case protocol.SourceBlocked:
 		return []string{"make room: it tries again by itself"}
 	case protocol.SourceFailing:
@@ -32,7 +32,7 @@ func SourceWays(queue string, s *client.Source) []string {
 	if s.Mode == protocol.SourceTakes {
 		grown = "from the first message that the stream has; what was restored with it comes again"
 	}
-	ways := []string{resume + " --accept   # " + map[string]string{
+	ways := []string{resume("--accept") + "   # " + map[string]string{
 		protocol.StopReplaced: "from the first message of the new stream",
 		protocol.StopBehind:   grown,
 		protocol.StopDiverged: grown,
@@ -47,10 +47,10 @@ func SourceWays(queue string, s *client.Source) []string {
 		if s.Link != "" {
 			passed = "leave this item to the other side, as a dead letter"
 		}
-		ways[0] = resume + " --skip   # " + passed
+		ways[0] = resume("--skip") + "   # " + passed
 	}
 	if s.Mode == protocol.SourceCopies {
-		ways = append(ways, resume+" --from-seq <n>   # what was pushed already comes again")
+		ways = append(ways, resume("--from-seq <n>")+"   # what was pushed already comes again")
 	}
 	return ways
 }
