@@ -156,7 +156,8 @@ func TestSalvageOfStrangeNames(t *testing.T) {
 	}
 
 	var problems bytes.Buffer
-	if err := check(t.Context(), settings.Settings{Store: settings.StoreName{Engine: "local", Place: dir}}, slog.New(slog.DiscardHandler), &problems); err == nil || !strings.Contains(err.Error(), "is damaged") {
+	checked := settings.Settings{Store: settings.StoreName{Engine: "local", Place: dir}}
+	if err := check(t.Context(), checked, slog.New(slog.DiscardHandler), &problems); err == nil || !strings.Contains(err.Error(), "is damaged") {
 		t.Errorf("the check says %v", err)
 	}
 	for name := range names {
