@@ -111,7 +111,9 @@ var mapsOf = map[string]map[string]bound{
 		"sockets.fds":      {"connections of the embedded server", "max_connections, as they are at a look", "findSockets"},
 	},
 	"cmd/pqd/internal/process": {
-		"repeats.counts": {"texts of log lines, a client's choice where the server writes them", "maxMessages", "repeats.count"},
+		"message.places":   {"tenants and queues, a client's choice, for a minute", "mostOfAll", "message.place"},
+		"message.senders":  {"senders, a client's choice, with a line, for a minute", "the lines with one message: mostOfAll, and one for each place", "message.pass"},
+		"repeats.messages": {"texts of log lines, a client's choice where the server writes them", "maxMessages", "repeats.pass"},
 	},
 	"cmd/pqd/internal/settings": {
 		"Remote.Queues":  {"queues of other sites", operator, ""},
