@@ -42,7 +42,7 @@ func TestStoreInStream(t *testing.T) {
 }
 
 // The active pqd hands over on request: a pop that waits is refused with 503, the other
-// pqd serves, and all that shows the cluster says so.
+// pqd serves, all that shows the cluster says so, and what is due later is due no later than the takeover took.
 func TestStepDown(t *testing.T) {
 	t.Parallel()
 	s := pqd.NewStreamStore(t, "64M")
@@ -81,8 +81,21 @@ func TestStepDown(t *testing.T) {
 	if _, err := c.StepDown(t.Context(), "nowhere"); !errors.As(err, &refusal) || refusal.Code != 400 {
 		t.Errorf("stepping down for a node that is not there: %v", err)
 	}
+	var later protocol.PushResponse
+	if err := json.Unmarshal(s.Ask(t, "pq.later.push", "", protocol.HeaderDelay, "24h").Data, &later); err != nil {
+		t.Fatal(err)
+	}
+	due := func() time.Time {
+		at, err := time.Parse(time.RFC3339, s.Ask(t, "pq.later.get."+later.ID, "").Header.Get(protocol.HeaderNotBefore))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return at
+	}
 	var done *protocol.SteppedDown
+	var began, dueBefore time.Time
 	testenv.Await(t, "the active pqd hears the other one", func() bool {
+		began, dueBefore = time.Now(), due()
 		done, err = c.StepDown(t.Context(), "")
 		return !errors.As(err, &refusal) || refusal.Code != 503 && refusal.Code != 504 // on a busy machine the other one is late
 	})
@@ -107,6 +120,9 @@ func TestStepDown(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+	}
+	if moved, took := due().Sub(dueBefore), time.Since(began); moved > took {
+		t.Errorf("a takeover within %v moved what is due by %v", took, moved)
 	}
 	if now.Node != done.Successor {
 		t.Errorf("the event is %+v, expected node %s", now, done.Successor)
