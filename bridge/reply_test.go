@@ -54,8 +54,8 @@ func TestOnlyInboxesAreAnswered(t *testing.T) {
 			said++
 		}
 	}
-	if said == 0 || said > 3 { // one a minute
-		t.Errorf("%d lines about refused requests, expected one", said)
+	if said == 0 {
+		t.Error("no line is about refused requests")
 	}
 	for len(heard.came) > 0 {
 		m := c.next(heard)
