@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,7 +17,25 @@ import (
 type limited struct {
 	*slog.Logger
 	*testing.T
-	out bytes.Buffer
+	out text
+}
+
+// text is what a log has written. A timer writes, too.
+type text struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *text) Write(line []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(line)
+}
+
+func (o *text) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
 }
 
 // limit runs a test with a log and a clock of its own.
@@ -39,9 +58,9 @@ func (l *limited) passes() {
 // expect fails unless the log has texts so many times.
 func (l *limited) expect(want map[string]int) {
 	l.Helper()
-	for text, want := range want {
-		if n := strings.Count(l.out.String(), text); n != want {
-			l.Errorf("%q was logged %d times, expected %d", text, n, want)
+	for line, want := range want {
+		if n := strings.Count(l.out.String(), line); n != want {
+			l.Errorf("%q was logged %d times, expected %d", line, n, want)
 		}
 	}
 }
