@@ -72,7 +72,7 @@ func (d *drained) restart(t *testing.T, p *testenv.Process, least string) {
 // pushes are accepted. Otherwise they are refused early, and what is there can be taken out.
 func TestNodesOnNearlyFullDisks(t *testing.T) {
 	t.Parallel()
-	const never = "1000000T"
+	never := pqd.NearlyFull(t, t.TempDir())
 	d := &drained{Nodes: testenv.NewNodes(t)}
 	nc, err := nats.Connect(d.URL(), nats.MaxReconnects(-1))
 	if err != nil {

@@ -47,7 +47,7 @@ func TestNearlyFullDisk(t *testing.T) {
 	pqd.PushMsg(t, nc, "pq.jobs.push.5", "fifth")
 	stored := pqd.Request(t, nc, "pq.jobs.get."+gone, "")
 	p.Stop(t)
-	p.Change("PQ_MIN_FREE=1000000T")
+	p.Change("PQ_MIN_FREE=" + pqd.NearlyFull(t, t.TempDir()))
 	p.Start(t)
 	p.AwaitLog(t, "nearly full")
 	nc = p.Connect(t)
@@ -157,7 +157,7 @@ func TestFullStoreFreesSpace(t *testing.T) {
 		pqd.PushMsg(t, nc, "pq.jobs.push.1", string(body))
 	}
 	p.Stop(t)
-	p.Change("PQ_MIN_FREE=1000000T")
+	p.Change("PQ_MIN_FREE=" + pqd.NearlyFull(t, t.TempDir()))
 	p.Start(t) // what is in the log goes into a table
 	inTables := func() (size int) {
 		tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
