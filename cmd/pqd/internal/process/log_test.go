@@ -49,6 +49,14 @@ func limit(t *testing.T, test func(*limited)) {
 	})
 }
 
+// remembered is how many messages are remembered.
+func (l *limited) remembered() int {
+	p := l.Handler().(*limitedLog).repeats
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.messages)
+}
+
 // passes lets the time pass after which lines count no more.
 func (l *limited) passes() {
 	<-time.After(logEvery) // of the bubble's time
@@ -156,11 +164,11 @@ func TestLogRemembersFewMessages(t *testing.T) {
 			l.Warn(fmt.Sprint("message ", i))
 		}
 		l.expect(map[string]int{`msg="message `: messages, "of=first left_out=2\n": 1})
-		if n := len(l.Handler().(*limitedLog).repeats.messages); n > 1000 {
+		if n := l.remembered(); n > 1000 {
 			l.Errorf("%d messages are remembered, expected 1000 at most", n)
 		}
 		l.passes()
-		if n := len(l.Handler().(*limitedLog).repeats.messages); n > 0 {
+		if n := l.remembered(); n > 0 {
 			l.Errorf("%d messages are remembered after their time", n)
 		}
 	})
