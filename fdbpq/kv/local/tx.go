@@ -302,7 +302,8 @@ func (t *tx) Watch(key []byte) *kv.Watch {
 		t.buf.writes.accepts(key)
 		t.watches = append(t.watches, w)
 	}
-	return kv.NewWatch(w.done, func() { t.db.watches.end(w) })
+	watches := &t.db.watches
+	return kv.NewWatch(w.done, func() { watches.end(w) }) // not t, which leads to all commits since it began
 }
 
 var errTooOld = fmt.Errorf("%w: transaction is older than %v", kv.ErrUnavailable, kv.MaxTxAge)
