@@ -29,8 +29,9 @@ type storeRoom struct {
 	low     atomic.Pointer[error] // the reserve alone is left
 	due     chan struct{}
 
-	reclaimed time.Time // when reclaim was called last
-	wasFull   bool      // at a look since then: items drained meanwhile have to be freed, too
+	reclaimed time.Time   // when reclaim was called last
+	wasFull   bool        // at a look since then: items drained meanwhile have to be freed, too
+	refused   atomic.Bool // new items, by count, since the last look: the room is too small for them alone
 }
 
 const (
@@ -90,6 +91,7 @@ func (r *storeRoom) admit(bytes int) error {
 		}
 	}
 	if left < 0 {
+		r.refused.Store(true)
 		return errRoomCounted
 	}
 	return nil
@@ -124,7 +126,7 @@ func (r *storeRoom) update() {
 		r.full.Store(nil)
 		r.log.Info("the disk of the store has room for new items again")
 	}
-	full := r.full.Load() != nil
+	full := r.full.Load() != nil || r.refused.Swap(false)
 	r.wasFull = r.wasFull || full
 	if r.wasFull && free > 0 && time.Since(r.reclaimed) >= reclaimEvery { // it takes room at first
 		r.reclaimed, r.wasFull = time.Now(), full

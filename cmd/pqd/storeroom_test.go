@@ -98,6 +98,13 @@ func TestStoreRoom(t *testing.T) {
 		reclaimed.Store(0)
 		look(2*reclaimEvery, int(2*reclaimEvery/roomEvery))
 		reclaims(1) // what was drained until there was room
+		free.Store(least + 10)
+		look(roomEvery, 1)
+		admit(11, "just come near") // a smaller item finds room
+		look(2*reclaimEvery, int(2*reclaimEvery/roomEvery))
+		if n := reclaimed.Swap(0); n == 0 {
+			t.Error("reclaimed nothing for an item that is larger than the room")
+		}
 		for _, text := range []string{"nearly full", "has room for new items again"} {
 			if n := strings.Count(log.String(), text); n != 1 {
 				t.Errorf("logged %q %d times", text, n)

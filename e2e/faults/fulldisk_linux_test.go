@@ -147,7 +147,7 @@ func (s *smallDisk) foreign(megabytes int64) {
 	refused := func() {
 		t.Helper()
 		testenv.Await(t, "a push is refused", func() bool {
-			if more := megabytes<<20 - s.disk.Used() - megabytes<<20/8; more > 0 {
+			if more := megabytes<<20 - s.disk.Used() - megabytes<<20/6; more > 0 {
 				if _, err := file.Write(make([]byte, more)); err != nil {
 					t.Fatal(err)
 				}
