@@ -149,7 +149,7 @@ func (c candidate) poll(ctx context.Context, began time.Time) []peer {
 		all, news := c.peers.heard()
 		missing := len(all) == 0 && len(c.options.Members) != 1 || len(all) < len(c.options.Members)-1
 		for _, p := range all {
-			missing = missing || !p.Gone && !p.heard.After(began) && began.Sub(p.heard) < silentFor
+			missing = missing || !p.Gone && !p.lost && !p.heard.After(began) && began.Sub(p.heard) < c.options.unconfirmed()
 		}
 		if !missing {
 			return all

@@ -49,7 +49,7 @@ func TestCheckpointIsOfOneMember(t *testing.T) {
 	for range 20 { // members are asked in any order
 		disk := vfs.NewMem()
 		o := offers{away: map[string]string{"b": "2"}}
-		d := &DB{dir: "/copy", members: o, peers: newPeers("a"), slog: slog.New(slog.DiscardHandler)}
+		d := &DB{dir: "/copy", members: o, peers: newPeers("a", Silence), slog: slog.New(slog.DiscardHandler)}
 		d.options.Replica = local.Options{FS: disk}
 		d.status.opened(head{})
 		begin := func(members ...string) {

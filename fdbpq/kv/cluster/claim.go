@@ -58,6 +58,8 @@ const (
 	claimSuffix = ".claims" // ends the name of the file beside the copy
 	claimEvery  = 5 * time.Second
 
+	claimLookEvery = 300 * time.Millisecond
+
 	// witnessFor is how long a member counts as a witness after it was heard.
 	witnessFor = 3 * time.Second
 )
@@ -111,7 +113,7 @@ func (k claimKeeper) keep(ctx context.Context) {
 				k.slog.Error("kv/cluster: writing the members' synced positions failed", "err", err)
 			}
 		}
-		if pause(ctx, beatEvery) != nil {
+		if pause(ctx, claimLookEvery) != nil {
 			return
 		}
 	}

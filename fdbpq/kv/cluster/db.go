@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -47,6 +48,10 @@ type Options struct {
 	// election. nil: nothing is called.
 	Apart func(ctx context.Context, others []string)
 
+	// Silence is how long two members must not have heard another one to take it for lost. It should be the same for
+	// all. 0: the default.
+	Silence time.Duration
+
 	// Replica are the options of the copy.
 	Replica local.Options
 }
@@ -82,9 +87,10 @@ type DB struct {
 // Open opens the member whose copy is in dir, and starts it. It makes the copy if there
 // is none.
 func Open(dir string, log Log, members Members, o Options) (*DB, error) {
+	o.Silence = cmp.Or(o.Silence, Silence)
 	d := &DB{
 		options: o, dir: filepath.Clean(dir), logs: log, members: members, slog: o.Replica.Log,
-		peers: newPeers(o.Name),
+		peers: newPeers(o.Name, o.Silence),
 		wake:  make(chan struct{}, 1),
 		hint:  make(chan struct{}, 1),
 	}
@@ -172,7 +178,7 @@ func (d *DB) start() (err error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	d.stop = cancel
-	work := []func(context.Context){d.run, d.sendHeartbeats, upkeep{d}.syncReplica, upkeep{d}.truncate, disks{d}.watch}
+	work := []func(context.Context){d.run, d.sendHeartbeats, lookout{d}.watch, upkeep{d}.syncReplica, upkeep{d}.truncate, disks{d}.watch}
 	if d.options.LogReplica != nil {
 		work = append(work, claimKeeper{d}.keep)
 	}
@@ -233,14 +239,14 @@ var ErrNotActive = errors.New("kv/cluster: this member is not active")
 var ErrNoSuccessor = errors.New("kv/cluster: no other member can take over")
 
 // Successor returns the follower that takes over when this member releases the store: the named one or, if name is
-// empty, the one whose copy is furthest. ErrNoSuccessor means that the follower was not heard within silentFor, or
+// empty, the one whose copy is furthest. ErrNoSuccessor means that the follower was not heard lately, or
 // cannot become active.
 func (d *DB) Successor(name string) (string, error) {
 	furthest := ""
 	var most uint64
 	all, _ := d.peers.heard()
 	for _, p := range all {
-		if !p.runs(silentFor) || p.Role != Follower || p.Objection != "" {
+		if !p.runs(d.options.unconfirmed()) || p.lost || p.Role != Follower || p.Objection != "" {
 			continue
 		}
 		if p.Member == name {
@@ -261,7 +267,7 @@ func (d *DB) Successor(name string) (string, error) {
 func (d *DB) Keepers() (names []string) {
 	all, _ := d.peers.heard()
 	for _, p := range all {
-		if p.Member != d.options.Name && p.runs(silentFor) && p.diskHasLog(d.options.Members) {
+		if p.Member != d.options.Name && p.runs(d.options.unconfirmed()) && !p.lost && p.diskHasLog(d.options.Members) {
 			names = append(names, p.Member)
 		}
 	}

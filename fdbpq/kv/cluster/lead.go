@@ -13,8 +13,12 @@ import (
 // maxRecord is how many bytes of changes one record has at most, unless one transaction has more.
 const maxRecord = 10_000_000
 
-// apartEvery is how often the active member looks whether the log's leader is on its machine.
-const apartEvery = 5 * time.Second
+// The active member looks every apartEvery whether the log's leader is on its machine, for the first time apartAfter its
+// term began: the requests that waited for the term come first.
+const (
+	apartAfter = 2 * time.Second
+	apartEvery = 5 * time.Second
+)
 
 var errReleased = errors.New("this member has stepped down")
 
@@ -39,23 +43,33 @@ func (d *DB) lead(ctx context.Context, term *Term) (err error) {
 		}
 		d.announce()
 	}()
-	var looked time.Time
+	look := time.Now().Add(apartAfter)
 	for {
-		if d.options.Apart != nil && time.Since(looked) >= apartEvery {
+		if !time.Now().Before(look) {
 			// The member that is asked to lead may refuse, and then any other member may come to lead.
-			if others := d.Keepers(); len(others) == len(d.options.Members)-1 {
+			if others := d.Keepers(); d.options.Apart != nil && len(others) == len(d.options.Members)-1 {
 				d.options.Apart(ctx, others)
 			}
-			looked = time.Now()
+			look = time.Now().Add(apartEvery)
 		}
-		batch, err := term.local.Next(gather, maxRecord)
-		if err != nil {
+		batch, err := next(gather, term, look)
+		switch {
+		case errors.Is(err, context.DeadlineExceeded):
+			continue
+		case err != nil:
 			return nil // a release is requested, or ctx has ended
 		}
 		if err := d.write(ctx, batch); err != nil {
 			return err
 		}
 	}
+}
+
+// next returns the next batch, or context.DeadlineExceeded at the given time.
+func next(ctx context.Context, term *Term, at time.Time) (*local.Batch, error) {
+	ctx, cancel := context.WithDeadline(ctx, at)
+	defer cancel()
+	return term.local.Next(ctx, maxRecord)
 }
 
 // write writes a batch to the log and decides it. An error means that the term is over.

@@ -8,8 +8,7 @@ import (
 )
 
 const (
-	// beatEvery is the time between heartbeats; a change is announced within announceEvery.
-	beatEvery     = 300 * time.Millisecond
+	// announceEvery is the time within which a change is announced.
 	announceEvery = 5 * time.Millisecond
 
 	// pendingFor is how long an append of the active member may take. After that its heartbeats show no life: it
@@ -21,16 +20,19 @@ const (
 )
 
 // announce makes a heartbeat leave soon, because the state has changed.
-func (d *DB) announce() {
+func (d *DB) announce() { signal(d.hint) }
+
+// signal puts a token into a channel that has room for one.
+func signal(c chan<- struct{}) {
 	select {
-	case d.hint <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
 
 // sendHeartbeats broadcasts the state of this member until ctx ends.
 func (d *DB) sendHeartbeats(ctx context.Context) {
-	ticker := time.NewTicker(beatEvery)
+	ticker := time.NewTicker(d.options.beat())
 	defer ticker.Stop()
 	for {
 		d.broadcast(heartbeat{})
@@ -49,7 +51,7 @@ func (d *DB) sendHeartbeats(ctx context.Context) {
 // broadcast sends the state of this member, with Poll or Gone if kind says so.
 func (d *DB) broadcast(kind heartbeat) {
 	h := d.status.heartbeat()
-	h.Process = d.process.String()
+	h.Process, h.Silent = d.process.String(), d.peers.silent()
 	h.Member, h.Version, h.Poll, h.Gone = d.options.Name, d.options.Version, kind.Poll, kind.Gone
 	if m := d.peers.mark(h.Store); m.Entry > 0 {
 		h.Mark = &m
@@ -109,10 +111,7 @@ func (d *DB) hear(message []byte) {
 	}
 	claimKeeper{d}.heard(h, alive)
 	if h.Entry > d.status.entry() {
-		select {
-		case d.wake <- struct{}{}:
-		default:
-		}
+		signal(d.wake)
 	}
 }
 

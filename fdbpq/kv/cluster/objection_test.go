@@ -88,7 +88,7 @@ func TestSilencesThatCount(t *testing.T) {
 func TestSuccessor(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	d := &DB{peers: newPeers("a")}
+	d := &DB{peers: newPeers("a", Silence)}
 	hear := func(h heartbeat, at time.Time) { d.peers.all[h.Member] = peer{heartbeat: h, heard: at} }
 	want := func(name, successor string) {
 		t.Helper()

@@ -48,6 +48,9 @@ type heartbeat struct {
 	// was about to write it.
 	Silence *time.Duration `json:"silence,omitempty"`
 
+	// Silent are the members that this one has not heard for its limit.
+	Silent []string `json:"silent,omitempty"`
+
 	// Version is the version of the program, for operators.
 	Version string `json:"version,omitempty"`
 
@@ -67,7 +70,13 @@ type heartbeat struct {
 // peer is a member as it was heard last.
 type peer struct {
 	heartbeat
-	heard time.Time
+	heard   time.Time
+	gaps    gaps
+	back    time.Time // it came, or came back
+	refuses bool      // its machine refuses connections
+	silent  bool      // for longer than its limit
+	lost    bool      // it refuses, or another member confirms its silence
+	since   time.Time // it is lost
 }
 
 // runs reports whether the member was heard within d, and has not ended.
@@ -90,10 +99,14 @@ type peers struct {
 	all   map[string]peer
 	marks map[string]mark // by store
 	news  chan struct{}   // closed when a heartbeat comes
+
+	silence time.Duration // as in Options
+	looked  time.Time     // the last look who is silent
+	listens time.Time     // since when this process runs without a halt
 }
 
-func newPeers(self string) *peers {
-	return &peers{self: self, all: make(map[string]peer), marks: make(map[string]mark), news: make(chan struct{})}
+func newPeers(self string, silence time.Duration) *peers {
+	return &peers{self: self, silence: silence, all: make(map[string]peer), marks: make(map[string]mark), news: make(chan struct{})}
 }
 
 // hear notes a heartbeat of another member. A heartbeat with this member's own name is ignored.
@@ -103,7 +116,15 @@ func (p *peers) hear(message []byte) (h heartbeat, ok bool) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.all[h.Member] = peer{heartbeat: h, heard: time.Now()}
+	before, now := p.all[h.Member], time.Now()
+	next := peer{heartbeat: h, heard: now, gaps: before.gaps, back: before.back}
+	switch {
+	case before.lost || before.Process != h.Process:
+		next.back = now
+	case now.Sub(next.back) > settledAfter:
+		next.gaps.add(p.silentForLocked(before, now), now)
+	}
+	p.all[h.Member] = next
 	p.noteLocked(mark{Store: h.Store, Generation: h.Generation, Entry: h.Entry, Member: h.Member})
 	if h.Mark != nil {
 		p.noteLocked(*h.Mark)
@@ -166,4 +187,92 @@ func (p *peers) generation(store string) (newest uint64) {
 		}
 	}
 	return newest
+}
+
+// silentForLocked is how long a member was silent while this process ran. If nobody has looked for a while, the process was
+// halted, and what the others sent meanwhile comes now.
+func (p *peers) silentForLocked(of peer, now time.Time) time.Duration {
+	if now.Sub(p.looked) > p.silence/2 {
+		p.looked, p.listens = now, now
+	}
+	if p.listens.After(of.heard) {
+		return now.Sub(p.listens)
+	}
+	return now.Sub(of.heard)
+}
+
+// refuse notes that the machine of a member refuses connections.
+func (p *peers) refuse(member string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if other, known := p.all[member]; known {
+		other.refuses = true
+		p.all[member] = other
+	}
+}
+
+// judge finds out which members are silent and lost. It reports whether the silence of a member began or ended, and
+// the members that are lost since this call.
+func (p *peers) judge() (changed bool, lost []peer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	for name, other := range p.all {
+		silent := !other.Gone && p.silentForLocked(other, now) > other.limit(p.silence, now)
+		changed = changed || silent != other.silent
+		other.silent = silent
+		p.all[name] = other
+	}
+	for name, other := range p.all {
+		if other.lost || !other.refuses && !(other.silent && p.confirmedLocked(name)) {
+			continue
+		}
+		other.lost, other.since = true, now
+		p.all[name] = other
+		lost = append(lost, other)
+	}
+	p.looked = now
+	return changed, lost
+}
+
+// confirmedLocked reports whether another member that is heard takes this one for silent.
+func (p *peers) confirmedLocked(member string) bool {
+	for name, other := range p.all {
+		if name != member && !other.Gone && !other.silent && slices.Contains(other.Silent, member) {
+			return true
+		}
+	}
+	return false
+}
+
+// silent are the names of the silent members.
+func (p *peers) silent() (names []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name, other := range p.all {
+		if other.silent {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// activeLost is the time since when the active member is lost, of the epoch of the head or of a later one; zero if
+// it is not, or another one is active.
+func (p *peers) activeLost(at head) (since time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, other := range p.all {
+		if other.Role != Active || other.Gone && !other.lost || other.Generation != at.Generation || other.Epoch < at.Epoch {
+			continue
+		}
+		if !other.lost {
+			return time.Time{}
+		}
+		if other.since.After(since) {
+			since = other.since
+		}
+	}
+	return since
 }

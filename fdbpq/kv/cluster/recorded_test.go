@@ -94,7 +94,7 @@ func TestRecordsOfEarlierVersion(t *testing.T) {
 func TestHeartbeatsOfEarlierVersion(t *testing.T) {
 	t.Parallel()
 	for _, message := range ReadRecorded(t).Heartbeats {
-		p := newPeers("another")
+		p := newPeers("another", Silence)
 		h, ok := p.hear(message)
 		if !ok || h.Entry == 0 || h.Role == "" || len(h.Hash) != 64 || h.Format != recordFormat {
 			t.Errorf("%s was heard as %+v", message, h)

@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// silentFor is how long a member waits for a sign of life of an active member before it becomes a candidate;
-	// after a failure it waits longer, up to silentAtMost.
-	silentFor    = 1500 * time.Millisecond
-	silentAtMost = 12 * time.Second
+	// unconfirmedFor is how long a member waits at least for a sign of life of an active member that is not lost
+	// before it becomes a candidate; after a failure it waits longer, up to failedAtMost.
+	unconfirmedFor = 1500 * time.Millisecond
+	failedAtMost   = 12 * time.Second
 
 	// pollEvery is how often a member reads the log without a hint that it has grown.
 	pollEvery = 300 * time.Millisecond
@@ -21,22 +21,28 @@ const (
 
 // campaigns decides when this member may try to become active.
 type campaigns struct {
+	pause    time.Duration // behind the first failure
 	patience time.Duration // how long it has to wait for a sign of life
 	failures int
 	next     time.Time // not before
 }
 
 // reset is called when another member was heard.
-func (c *campaigns) reset() { *c = campaigns{patience: jitter(silentFor)} }
+func (c *campaigns) reset() { *c = campaigns{pause: c.pause, patience: jitter(c.pause)} }
 
-func (c *campaigns) failed() {
-	c.next = time.Now().Add(jitter(min(silentFor<<min(c.failures, 3), silentAtMost)))
+// failed is called behind a candidacy without success. To replace a lost member the first ones follow soon.
+func (c *campaigns) failed(lost bool) {
+	pause := c.pause << min(c.failures, 3)
+	if lost {
+		pause = rankPause << min(c.failures, 7)
+	}
+	c.next = time.Now().Add(jitter(min(pause, failedAtMost)))
 	c.failures++
 }
 
 // run follows the log, and is active when it can be, until ctx ends.
 func (d *DB) run(ctx context.Context) {
-	var c campaigns
+	c := campaigns{pause: d.options.unconfirmed()}
 	c.reset()
 	for ctx.Err() == nil {
 		term, err := d.follow(ctx, &c)
@@ -49,7 +55,7 @@ func (d *DB) run(ctx context.Context) {
 			return
 		case err == nil:
 		case errors.Is(err, errLost):
-			c.failed()
+			c.failed(lookout{d}.bereft())
 		case errors.Is(err, errStop):
 			d.slog.Error("kv/cluster: this member serves nothing until an operator intervenes", "err", err)
 			d.status.stop(err)
@@ -111,13 +117,17 @@ func (d *DB) follow(ctx context.Context, c *campaigns) (*Term, error) {
 		d.tail.misses = 0
 		d.status.set(Follower, "")
 	}
-	if time.Now().After(c.next) && (d.mayCampaign() || d.status.silence() > c.patience) {
+	if time.Now().After(c.next) && (d.mayCampaign() || lookout{d}.bereft() || d.status.silence() > c.patience) {
 		return candidate{d}.campaign(ctx)
 	}
 	if entries > 0 {
 		return nil, nil
 	}
-	timer := time.NewTimer(d.untilPoll())
+	wait := d.untilPoll()
+	if !d.peers.activeLost(d.status.position()).IsZero() {
+		wait = min(wait, rankPause/3) // its turn may come
+	}
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-d.wake:

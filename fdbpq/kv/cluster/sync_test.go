@@ -23,7 +23,7 @@ func TestSyncedEntries(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				var armed atomic.Bool
-				d := &DB{slog: slog.New(slog.DiscardHandler), peers: newPeers("a")}
+				d := &DB{slog: slog.New(slog.DiscardHandler), peers: newPeers("a", Silence)}
 				disk := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
 					if op.Kind != errorfs.OpFileSync && op.Kind != errorfs.OpFileSyncData || !armed.Load() {
 						return nil

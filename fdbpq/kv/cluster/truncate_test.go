@@ -20,7 +20,7 @@ func TestExpendable(t *testing.T) {
 	t.Parallel()
 	store, other := id{1}, id{2}
 	living := func(name string, synced uint64, change func(*peer)) peer {
-		p := peer{heartbeat{Member: name, Store: hex.EncodeToString(store[:]), Generation: 1, Entry: 20, Synced: synced}, time.Now().Add(time.Hour)}
+		p := peer{heartbeat: heartbeat{Member: name, Store: hex.EncodeToString(store[:]), Generation: 1, Entry: 20, Synced: synced}, heard: time.Now().Add(time.Hour)}
 		if change != nil {
 			change(&p)
 		}
@@ -46,9 +46,9 @@ func TestExpendable(t *testing.T) {
 		{"a member that objects", []peer{living("b", 7, func(p *peer) { p.Objection = "broken" })}, LogState{Bytes: enough}, 0},
 		{"a member of another store", []peer{living("b", 7, func(p *peer) { p.Store = hex.EncodeToString(other[:]) })}, LogState{Bytes: enough}, 0},
 		{"a member of another generation", []peer{living("b", 7, func(p *peer) { p.Generation = 2 })}, LogState{Bytes: enough}, 0},
-		{"a new member without a copy", []peer{living("b", 7, nil), living("c", 0, func(p *peer) { *p = peer{heartbeat{Member: "c"}, p.heard} })}, LogState{Bytes: enough}, 1},
+		{"a new member without a copy", []peer{living("b", 7, nil), living("c", 0, func(p *peer) { *p = peer{heartbeat: heartbeat{Member: "c"}, heard: p.heard} })}, LogState{Bytes: enough}, 1},
 	} {
-		d := &DB{options: Options{Name: "a", Members: []string{"a", "b", "c"}}, peers: newPeers("a")}
+		d := &DB{options: Options{Name: "a", Members: []string{"a", "b", "c"}}, peers: newPeers("a", Silence)}
 		d.status.opened(head{Entry: 10, Store: store, Generation: 1})
 		d.status.moved(head{Entry: 20, Store: store, Generation: 1}, time.Time{}, false)
 		for _, p := range c.peers {
@@ -58,7 +58,7 @@ func TestExpendable(t *testing.T) {
 			t.Errorf("%s: the log keeps what begins at %d, expected %d", c.what, got, c.want)
 		}
 	}
-	alone := &DB{options: Options{Name: "a", Members: []string{"a"}}, peers: newPeers("a")}
+	alone := &DB{options: Options{Name: "a", Members: []string{"a"}}, peers: newPeers("a", Silence)}
 	alone.status.opened(head{Entry: 10, Store: store, Generation: 1})
 	if got := (upkeep{alone}).expendable(LogState{Bytes: enough}); got != 11 {
 		t.Errorf("the only member: the log keeps what begins at %d, expected 11", got)
@@ -89,7 +89,7 @@ func TestFoundWithACopy(t *testing.T) {
 	t.Parallel()
 	for _, has := range []bool{false, true} {
 		log := &stubLog{}
-		d := &DB{options: Options{Name: "a", Init: true}, peers: newPeers("a")}
+		d := &DB{options: Options{Name: "a", Init: true}, peers: newPeers("a", Silence)}
 		var follows Log = log
 		d.current.Store(&follows)
 		if has {
