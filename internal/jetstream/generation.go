@@ -28,7 +28,7 @@ func (l *Log) Newest(ctx context.Context) (newest uint64, err error) {
 		return 0, err
 	}
 	// The server that leads all streams does not answer while it ends.
-	err = patiently(ctx, func(ctx context.Context) error {
+	err = patiently(ctx, answerLimit, func(ctx context.Context) error {
 		newest = 0
 		all := l.js.StreamNames(ctx, jetstream.WithStreamListSubject(l.options.subject("*")))
 		for name := range all.Name() {

@@ -69,14 +69,24 @@ const (
 	// headerRoom is the room for the headers of an append or a read.
 	headerRoom = 2 << 10
 
-	// answerLimit is how long a server has to answer the first attempt. A server that has gone leaves no answer,
-	// and the next attempt finds another one.
+	// answerLimit is how long a server has to answer an attempt. A server that has gone leaves no answer, and the next
+	// attempt finds another one. Any replica answers a read, so a read is repeated sooner, behind readLimit.
 	answerLimit = 250 * time.Millisecond
+	readLimit   = 80 * time.Millisecond
+
+	// lookLimit is how long a stream has to say that it is there, if it did not answer a request.
+	lookLimit = 100 * time.Millisecond
+
+	// shortAttempts have the same limit. For each one behind them it doubles, since the servers may be slow.
+	shortAttempts = 6
 )
 
-// patiently repeats a call until it gets an answer or ctx ends, and doubles the time for each attempt.
-func patiently(ctx context.Context, call func(context.Context) error) error {
-	for limit := answerLimit; ; limit *= 2 {
+// patiently repeats a call until it gets an answer or ctx ends.
+func patiently(ctx context.Context, limit time.Duration, call func(context.Context) error) error {
+	for attempt := 1; ; attempt++ {
+		if attempt > shortAttempts {
+			limit *= 2
+		}
 		limited, cancel := context.WithTimeout(ctx, limit)
 		err := call(limited)
 		cancel()
@@ -102,7 +112,7 @@ func (l *Log) Append(ctx context.Context, after uint64, entry []byte) error {
 	m.Header[jetstream.ExpectedStreamHeader] = []string{l.stream}
 	m.Header[jetstream.ExpectedLastSeqHeader] = []string{strconv.FormatUint(after, 10)}
 	// If an attempt without an answer takes effect, a later attempt is refused and finds out.
-	return patiently(ctx, func(ctx context.Context) error {
+	return patiently(ctx, answerLimit, func(ctx context.Context) error {
 		reply, err := l.request(ctx, m)
 		if err != nil {
 			return err
@@ -154,6 +164,8 @@ func (l *Log) request(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
 
 // unanswered says why there was no answer: there is no stream, or it has no leader now.
 func (l *Log) unanswered(ctx context.Context, err error) error {
+	ctx, cancel := context.WithTimeout(ctx, lookLimit)
+	defer cancel()
 	if _, found := l.look(ctx); errors.Is(found, cluster.ErrNoLog) || errors.Is(found, ErrStream) {
 		return found
 	}

@@ -41,7 +41,7 @@ func (l *Log) Read(ctx context.Context, first uint64, most int) ([][]byte, error
 		read = l.readOne
 	}
 	var entries [][]byte
-	err := patiently(ctx, func(ctx context.Context) (err error) {
+	err := patiently(ctx, readLimit, func(ctx context.Context) (err error) {
 		entries, err = read(ctx, first, most)
 		return err
 	})
@@ -180,7 +180,7 @@ func (l *Log) Confirm(ctx context.Context, number uint64) ([]byte, error) {
 			Data     []byte `json:"data"`
 		} `json:"message"`
 	}
-	err = patiently(ctx, func(ctx context.Context) error {
+	err = patiently(ctx, answerLimit, func(ctx context.Context) error {
 		m, err := l.nc.RequestWithContext(ctx, l.api+"STREAM.MSG.GET."+l.stream, ask)
 		if err != nil {
 			return err

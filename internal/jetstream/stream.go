@@ -174,7 +174,7 @@ func (l *Log) look(ctx context.Context) (jetstream.Stream, error) {
 
 func (l *Log) find(ctx context.Context) (jetstream.Stream, error) {
 	var s jetstream.Stream
-	err := patiently(ctx, func(ctx context.Context) (err error) {
+	err := patiently(ctx, answerLimit, func(ctx context.Context) (err error) {
 		s, err = l.js.Stream(ctx, l.stream)
 		return err
 	})
