@@ -121,9 +121,18 @@ func (c *Client) publish(op, queue string, m *nats.Msg) error {
 // forever is the longest wait.
 const forever = time.Duration(1<<63 - 1)
 
-// longer returns how long to wait for the next answer. The wait doubles, because a slow
-// bridge may need more time.
-func longer(wait time.Duration) time.Duration { return min(2*wait, time.Minute) }
+// takeoverFor is how long the attempts follow each other closely: what one node leaves unanswered, the node that takes
+// over answers.
+const takeoverFor = time.Second
+
+// longer returns how long to wait for the next answer. In the end the wait doubles, because a slow bridge may need more
+// time.
+func longer(wait time.Duration) time.Duration {
+	if wait < takeoverFor {
+		return wait + wait/4
+	}
+	return min(2*wait, time.Minute)
+}
 
 // await waits for an answer. It returns nil if none arrives in time, or if it is lost.
 func await(ctx context.Context, answers <-chan *nats.Msg, lost <-chan struct{}, wait time.Duration) (*nats.Msg, error) {

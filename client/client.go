@@ -83,7 +83,7 @@ const (
 	DefaultTimeout  = 10 * time.Second
 	DefaultInFlight = 4096
 
-	firstAttempt = 2 * time.Second
+	firstAttempt = 400 * time.Millisecond
 )
 
 // Option configures a client.

@@ -1,9 +1,13 @@
 package client
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/protocol"
 )
@@ -12,6 +16,7 @@ import (
 type retry struct {
 	refusals int
 	since    time.Time
+	longest  time.Duration // delay; 0: maxRetryDelay
 }
 
 // allowed counts a refusal and reports whether the request may be sent again.
@@ -19,6 +24,10 @@ func (r *retry) allowed(p patience, why *Error) bool {
 	first := r.refusals == 0
 	if r.refusals++; first {
 		r.since = time.Now()
+	}
+	r.longest = 0
+	if errors.Is(why, nats.ErrNoResponders) {
+		r.longest = maxAwayDelay
 	}
 	if p.refused > 0 && time.Since(r.since) >= p.refused {
 		return false
@@ -29,14 +38,16 @@ func (r *retry) allowed(p patience, why *Error) bool {
 	return true
 }
 
-// The delay before a request is sent again grows with every refusal.
+// The delay before a request is sent again grows with every refusal. Without a bridge it grows less: another one may take
+// over at any time, and the question costs none of them anything.
 const (
 	minRetryDelay = 20 * time.Millisecond
 	maxRetryDelay = time.Second
+	maxAwayDelay  = 150 * time.Millisecond
 )
 
 // delay is how long to wait before the request is sent again.
-func (r *retry) delay() time.Duration { return backoff(r.refusals, minRetryDelay, maxRetryDelay) }
+func (r *retry) delay() time.Duration { return backoff(r.refusals, minRetryDelay, cmp.Or(r.longest, maxRetryDelay)) }
 
 // wait waits for the delay, or until ctx ends.
 func (r *retry) wait(ctx context.Context) error { return pause(ctx, r.delay()) }
