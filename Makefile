@@ -57,7 +57,7 @@ NIGHT    = -race -vet=off -parallel 4 -timeout 2h
 LIMIT    = 1h
 
 .DEFAULT_GOAL := help
-.PHONY: help run build generate test test-tables nightly test-everything test-plain test-race-again test-cluster test-topology test-foundationdb test-foundationdb-whole check check-foundationdb check-deploy test-deploy stress lint lint-chart seams vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize callers simulate forge netfaults powercut diskfaults cluster foundationdb schedules sources links celery imports bulk deploys soak console crowd overload tenants) mutate fuzz pictures freeze site release reproduce
+.PHONY: help run build generate test test-tables nightly test-everything test-plain test-race-again test-cluster test-topology test-foundationdb test-foundationdb-whole check check-foundationdb check-deploy test-deploy stress lint lint-chart seams vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize callers simulate forge netfaults powercut diskfaults cluster gaps foundationdb schedules sources links celery imports bulk deploys soak console crowd overload tenants) mutate fuzz pictures freeze site release reproduce
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -170,6 +170,7 @@ lint: ## formatting, size of files, vet, staticcheck, go.mod
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not gofmt'd:" $$unformatted; exit 1; }
 	@large=$$(git ls-files -z | xargs -0 sh -c 'find "$$@" -maxdepth 0 -size +1024k' _); test -z "$$large" || { echo "larger than 1 MiB, such as a built program:" $$large; exit 1; }
 	$(GO) vet -tags '$(FDB) benchfdb overload' ./.ci/test $(PACKAGES)
+	$(GO) vet -tags noelection ./cmd/pqd/...
 	GOOS=windows CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/pq
 	$(TOOL) staticcheck -checks inherit,-S1016 $(PACKAGES)
 	@echo '$(GO) mod tidy -diff'; diff=$$($(GO) mod tidy -diff) || { echo "$$diff"; test -z "$$diff" && echo '*** NOT CHECKED: GO.MOD: go mod tidy needs the network ***'; }
@@ -238,13 +239,17 @@ campaign/diskfaults: ## OPS (15000) operations on disks that fail, are full, rea
 
 campaign/cluster: OPS = 20000
 campaign/cluster: FLIPS = 50
-campaign/cluster: ## OPS (20000) operations of clients on three pqd that are killed, stopped and paused, or cut off, or whose disks are full, how long clients waited, a log of REPLAY (200) megabytes replayed beside ten kills, and FLIPS (50) damaged nodes; Linux with FUSE
-	$(GO) test -run '^(TestClusterCampaign|TestClusterGap)$$' -count 1 -timeout 72h -v ./e2e/cluster -pq.ops=$(OPS) -pq.seed=$(SEED)
+campaign/cluster: ## OPS (20000) operations of clients on three pqd that are killed, stopped and paused, or cut off, or whose disks are full, a log of REPLAY (200) megabytes replayed beside ten kills, and FLIPS (50) damaged nodes; Linux with FUSE
+	$(GO) test -run '^TestClusterCampaign$$' -count 1 -timeout 72h -v ./e2e/cluster -pq.ops=$(OPS) -pq.seed=$(SEED)
 	$(GO) test -run '^(TestClusterRoutes|TestNodesOnFullDisks|TestRevertedNode)$$' -count 1 -timeout 72h -v ./e2e/cluster -pq.ops=$(OPS) -pq.seed=$(SEED)
 	$(GO) test -run '^TestReplay$$' -count 1 -timeout 72h -v ./e2e/cluster -pq.replay=$(REPLAY) -pq.seed=$(SEED)
 	$(GO) test -run '^TestDamagedNode$$' -count 1 -timeout 72h -v ./e2e/faults -pq.flips=$(FLIPS) -pq.seed=$(SEED)
 	$(GO) test -run '^TestCompetingWriters$$' -count 10 -timeout 2h -v ./internal/jetstream -pq.faults
 	$(GO) test -run '^TestCluster$$' -count 10 -timeout 2h -v ./testenv -pq.faults
+
+campaign/gaps: TRIALS = 5
+campaign/gaps: ## how long clients wait when a node of three is killed, stopped or ended, TRIALS (5) times each, with a timeline of each
+	$(GO) test -run '^TestClusterGap$$' -count 1 -timeout 72h -v ./e2e/cluster -pq.trials=$(TRIALS) -pq.seed=$(SEED)
 
 campaign/foundationdb: HISTORIES = 600
 campaign/foundationdb: KILLS = 70

@@ -107,6 +107,8 @@ var mapsOf = map[string]map[string]bound{
 		"tenantMetrics.owned": {"tenants with metrics", "those with requests lately, and PQ_METRICS_QUEUES", "byTenant"},
 	},
 	"cmd/pqd/internal/broker": {
+		"Routes.Peers":     {"other nodes", "those of PQ_CLUSTER", ""},
+		"Routes.seen":      {"other nodes", "those of PQ_CLUSTER", "Routes.connected"},
 		"slowClients.seen": {"connections of the embedded server", "max_connections, as they are at a look", "slowClients.look"},
 		"sockets.fds":      {"connections of the embedded server", "max_connections, as they are at a look", "findSockets"},
 	},

@@ -108,7 +108,8 @@ var imports = map[string][]string{
 	"cmd/pq/internal/session":     {"client", "cmd/pq/internal/show", "internal/natsurl", "subjects"},
 	"cmd/pq/internal/show":        {"client", "internal/screen", "protocol"},
 	"cmd/pq/internal/top":         {"client", "cmd/pq/internal/deadletters", "cmd/pq/internal/figures", "cmd/pq/internal/session", "cmd/pq/internal/show", "internal/natsurl", "internal/screen"},
-	"cmd/pqd":                     {"bridge", "cmd/pqd/internal/broker", "cmd/pqd/internal/link", "cmd/pqd/internal/process", "cmd/pqd/internal/settings", "fdbpq", "fdbpq/kv", "fdbpq/kv/cluster", "fdbpq/kv/fdb", "fdbpq/kv/local", "internal/console", "internal/gateway", "internal/interest", "internal/jetstream", "internal/natsurl", "internal/storecheck", "internal/tuple", "protocol", "subjects"},
+	"cmd/pqd":                     {"bridge", "cmd/pqd/internal/broker", "cmd/pqd/internal/election", "cmd/pqd/internal/link", "cmd/pqd/internal/process", "cmd/pqd/internal/settings", "fdbpq", "fdbpq/kv", "fdbpq/kv/cluster", "fdbpq/kv/fdb", "fdbpq/kv/local", "internal/console", "internal/gateway", "internal/interest", "internal/jetstream", "internal/natsurl", "internal/storecheck", "internal/tuple", "protocol", "subjects"},
+	"cmd/pqd/internal/election":   {},
 	"cmd/pqd/internal/broker":     {"bridge", "cmd/pqd/internal/settings", "protocol"},
 	"cmd/pqd/internal/link":       {},
 	"cmd/pqd/internal/process":    {"cmd/pqd/internal/settings", "subjects"},
@@ -148,7 +149,7 @@ var outside = []struct {
 	by   []string // packages of this module
 	why  string
 }{
-	{"github.com/nats-io/nats-server/v2", []string{"cmd/pqd", "cmd/pqd/internal/broker", "e2e/internal/pqd", "internal/interest", "testenv", "bench"}, "a client must not carry a server"},
+	{"github.com/nats-io/nats-server/v2", []string{"cmd/pqd", "cmd/pqd/internal/broker", "cmd/pqd/internal/election", "e2e/internal/pqd", "internal/interest", "testenv", "bench"}, "a client must not carry a server"},
 	{"github.com/nats-io/nats.go", []string{"bridge", "bridge/internal/codec", "bridge/internal/listening", "bridge/internal/peers", "bridge/internal/receiver", "bridge/internal/request", "bridge/internal/sources", "internal/jetstream", "client", "internal/gateway", "cmd/pqd", "cmd/pqd/internal/broker", "cmd/pqd/internal/link", "cmd/pq", "cmd/pq/internal/doctor", "cmd/pq/internal/foreign", "cmd/pq/internal/session", "cmd/pq/internal/top", "e2e/internal/cases", "e2e/internal/pqd", "testenv", "bench", "examples/worker"}, "the core knows no network"},
 	{"github.com/redis/go-redis/v9", []string{"cmd/pq/internal/foreign", "bench"}, "it is for jobs that come from Redis, and for comparison with it"},
 	{"github.com/cockroachdb/pebble/v2", []string{"fdbpq/kv/local"}, "engines are used through the seam"},

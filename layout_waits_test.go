@@ -20,6 +20,7 @@ var sleepers = map[string]string{
 	"e2e/internal/chromium/tab.go":               "pages tell no test what they have drawn",
 	"e2e/internal/pqd/bulk.go":                   "faults come at any moment",
 	"e2e/internal/pqd/campaign.go":               "faults come at any moment",
+	"e2e/internal/pqd/nodefaults.go":             "a node stays stopped for a time",
 	"e2e/internal/pqd/schedules.go":              "faults come at any moment",
 	"e2e/performance/crowd_linux_test.go":        "a load lasts for a time, and the processors are pqd's",
 	"e2e/performance/load_fdb_test.go":           "a load lasts for a time",

@@ -88,6 +88,8 @@ func (m *member) start(ctx context.Context) (err error) {
 	if m.embedded != nil {
 		m.done.Go(func() { m.watchReplica(ctx) })
 		m.done.Go(func() { m.sendAway(ctx) })
+		m.done.Go(func() { m.routes().Watch(ctx) })
+		m.done.Go(func() { m.elector().Watch(ctx) })
 	} else {
 		m.done.Go(func() {
 			reach{reached: m.reached, leave: func(silence time.Duration) { m.leave(silence, m.storeLog.nc) }}.watch(ctx)

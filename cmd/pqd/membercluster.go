@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/broker"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/election"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
 	"github.com/pqbridge/pqbridge/protocol"
 )
@@ -37,6 +39,22 @@ func (m *member) cluster() protocol.Cluster {
 		Node: m.name, Store: m.settings.Store.String(), Members: all,
 		Log: protocol.ClusterLog{First: s.Log.First, Last: s.Log.Last, Bytes: s.Log.Bytes, MaxBytes: s.Log.MaxBytes},
 	}
+}
+
+// routes tell the store which nodes have ended.
+func (m *member) routes() *broker.Routes {
+	peers := make(map[string]string)
+	for _, n := range m.settings.Cluster {
+		if n.Name() != m.name {
+			peers[n.Name()] = n.Address()
+		}
+	}
+	return &broker.Routes{Server: m.embedded.srv, Peers: peers, Refused: m.db.Refuses}
+}
+
+// elector replaces a leader of the log that is lost.
+func (m *member) elector() *election.Elector {
+	return &election.Elector{Server: m.embedded.srv, Account: broker.LogAccount, Log: m.log, Lost: m.db.Lost}
 }
 
 // handover is a request to step down.

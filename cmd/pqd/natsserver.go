@@ -12,6 +12,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/broker"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/election"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/link"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 	"github.com/pqbridge/pqbridge/internal/interest"
@@ -53,6 +54,11 @@ func (n *natsServer) read() (broker.EmbeddedServer, error) {
 
 // start starts the server.
 func (n *natsServer) start(ctx context.Context, started *parts) (err error) {
+	if n.secret != nil {
+		if err := election.Prepare(); err != nil {
+			n.log.Warn("a lost leader of the log is replaced later than it could be", "error", err)
+		}
+	}
 	if n.srv, err = n.startMended(ctx); err != nil {
 		return err
 	}

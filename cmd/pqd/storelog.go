@@ -123,7 +123,7 @@ func (l *storeLog) openCopy(name string, init bool) (*cluster.DB, error) {
 	}
 	db, err := cluster.Open(s.CopyDir(), stream, members, cluster.Options{
 		Name: name, Members: s.Cluster.Names(), Version: version(), Init: init, DiskFull: fullDisk(s.MinFree, string(s.Data)),
-		LogReplica: replica, Apart: apart,
+		LogReplica: replica, Apart: apart, Silence: time.Duration(s.Silence),
 		Replica: local.Options{Log: l.log, Fatal: func(err error) { giveUp(l.log, err) }},
 	})
 	if err != nil {

@@ -121,13 +121,11 @@ func TestClusterPage(t *testing.T) {
 			continue
 		}
 		timed++
-		// Others hear nothing of the active node for silence before they take over.
-		const silence = time.Second
 		gap, found := gapOf(t, printed)
-		if took := time.Since(began); !found || gap > took || gap < silence-began.Sub(killed) {
+		if took := time.Since(began); !found || gap > took {
 			t.Errorf("%s: the session printed a gap of %s, by the clock it took %s, %s after the kill:\n%s", step.Where, gap, took, began.Sub(killed), printed)
 		}
-		if documented < silence || documented > 10*time.Second {
+		if documented < 50*time.Millisecond || documented > 2*time.Second {
 			t.Errorf("%s shows a gap of %s, which is none that a takeover has", step.Where, documented)
 		}
 		t.Logf("%s: no push was acknowledged for %s", step.Where, gap)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -19,10 +20,38 @@ type NodeFaults struct {
 	Nodes  *testenv.Nodes
 	Random *rand.Rand
 	Hit    []*testenv.Process // to which something has happened last
+
+	Stopped time.Duration // how long a stopped node stays so once another one is active
 }
 
-// LeaderKilled is about a node that is not the active one.
-const LeaderKilled = "SIGKILL of the log's leader"
+// Faults of the node that leads the log, which is not the active one, and of a node that is both.
+const (
+	LeaderKilled  = "SIGKILL of the log's leader"
+	LeaderStopped = "SIGSTOP of the log's leader"
+	BothKilled    = "SIGKILL of the active node, which leads the log"
+	BothStopped   = "SIGSTOP of the active node, which leads the log"
+)
+
+// Prepare makes the node that leads the log the active one, or another one the active one, if a fault is about that.
+// Soon behind that the active node hands the log on.
+func (x *NodeFaults) Prepare(t testing.TB, what string) {
+	t.Helper()
+	switch what {
+	case LeaderKilled, LeaderStopped:
+		testenv.Await(t, "another node than the active one leads the log", func() bool {
+			leader := x.Leader()
+			return leader != nil && leader.Running() && leader != x.Nodes.Active(t)
+		})
+	case BothKilled, BothStopped:
+		for leader := x.Leader(); leader != x.Nodes.Active(t); leader = x.Leader() {
+			i := slices.IndexFunc(x.Nodes.All, func(p *testenv.Process) bool { return p != leader && p != x.Nodes.Active(t) })
+			away := x.Nodes.All[i]
+			away.Kill(t) // so only the leader can follow, once the others know
+			x.StepDown(t)
+			away.Start(t)
+		}
+	}
+}
 
 // StepDown has the active node hand over.
 func (x *NodeFaults) StepDown(t testing.TB) {
@@ -55,6 +84,14 @@ func (x *NodeFaults) Leader() (leader *testenv.Process) {
 	return leader
 }
 
+// stay lets a node stay stopped for as long as Stopped says.
+func (x *NodeFaults) stay(t testing.TB) {
+	select {
+	case <-time.After(x.Stopped):
+	case <-t.Context().Done():
+	}
+}
+
 // Happen does what is named, and says it.
 func (x *NodeFaults) Happen(t testing.TB, what string) string {
 	active := x.Nodes.Active(t)
@@ -62,7 +99,7 @@ func (x *NodeFaults) Happen(t testing.TB, what string) string {
 	follower := others[x.Random.IntN(len(others))]
 	x.Hit = []*testenv.Process{active}
 	switch what {
-	case "SIGKILL of the active node":
+	case "SIGKILL of the active node", BothKilled:
 		active.Kill(t)
 		x.Nodes.Active(t, active)
 		active.Start(t)
@@ -95,18 +132,25 @@ func (x *NodeFaults) Happen(t testing.TB, what string) string {
 		x.Hit = nil
 		x.StepDown(t)
 		x.Nodes.Active(t) // the same one again, where its successor is too slow
-	case LeaderKilled:
+	case LeaderKilled, LeaderStopped:
 		leader := x.Leader()
 		if leader == nil {
 			t.Fatal("no node has logged that it leads the log")
 		}
 		x.Hit[0] = leader
-		leader.Kill(t)
-		x.Nodes.Active(t, leader)
-		leader.Start(t)
-	case "SIGSTOP of the active node":
+		if what == LeaderKilled {
+			leader.Kill(t)
+			x.Nodes.Active(t, leader)
+			leader.Start(t)
+			break
+		}
+		leader.Pause(t)
+		x.stay(t)
+		leader.Resume(t)
+	case "SIGSTOP of the active node", BothStopped:
 		active.Pause(t)
 		x.Nodes.Active(t, active)
+		x.stay(t)
 		active.Resume(t)
 	default:
 		t.Fatalf("what is %q?", what)

@@ -49,7 +49,7 @@ func TestLogReplica(t *testing.T) {
 	leader := func() (found int) {
 		testenv.Await(t, "the log has a leader", func() bool {
 			for i, r := range replicas {
-				if r.Server.JetStreamIsStreamLeader(logAccount, "LOG") {
+				if r.Server.JetStreamIsStreamLeader(LogAccount, "LOG") {
 					found = i
 					return true
 				}

@@ -20,9 +20,9 @@ import (
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 )
 
-// logAccount is the account of the log, and of nothing else. A user who may purge the log
+// LogAccount is the account of the log, and of nothing else. A user who may purge the log
 // or append to it controls all queues.
-const logAccount = "PQ_CLUSTER"
+const LogAccount = "PQ_CLUSTER"
 
 // clusterName is the name that the NATS servers of PQ_CLUSTER give their cluster.
 const clusterName = "pqd"
@@ -90,7 +90,7 @@ func addCluster(o *server.Options, s settings.Settings) error {
 	o.Cluster = server.ClusterOpts{
 		Name: clusterName, Host: self.Host, Port: self.Port,
 		Username: user, Password: secret, AuthTimeout: routeTimeout,
-		PingInterval: routePing, MaxPingsOut: routePings,
+		PingInterval: time.Duration(s.Silence) / 2, MaxPingsOut: routePings,
 	}
 	if net.ParseIP(self.Host) == nil {
 		o.Cluster.Host = "0.0.0.0" // the node's name may not resolve yet when the first node starts
@@ -120,11 +120,9 @@ func addCluster(o *server.Options, s settings.Settings) error {
 
 // A node that loses its power or its network closes no connection. The others send it a
 // part of the requests until it fails to answer their pings, and no node answers those
-// requests. With nats-server's defaults that takes a minute and a half.
-const (
-	routePing  = time.Second
-	routePings = 2
-)
+// requests. With nats-server's defaults that takes a minute and a half. The time between pings is half of
+// PQ_CLUSTER_SILENCE.
+const routePings = 3
 
 // routeTimeout is how many seconds the nodes have to know each other.
 const routeTimeout = 5
@@ -132,12 +130,12 @@ const routeTimeout = 5
 // addLogAccount adds the account of the log. Clients that could connect without a login
 // still can.
 func addLogAccount(o *server.Options) error {
-	if slices.ContainsFunc(o.Accounts, func(a *server.Account) bool { return a.Name == logAccount }) {
-		return settings.Usagef("the file PQ_NATS_CONFIG has an account %s, which is pqd's own beside PQ_CLUSTER", logAccount)
+	if slices.ContainsFunc(o.Accounts, func(a *server.Account) bool { return a.Name == LogAccount }) {
+		return settings.Usagef("the file PQ_NATS_CONFIG has an account %s, which is pqd's own beside PQ_CLUSTER", LogAccount)
 	}
 	// An account gets JetStream from a configuration only.
 	var parsed server.Options
-	if err := parsed.ProcessConfigString("accounts { " + logAccount + " { jetstream: enabled } }"); err != nil {
+	if err := parsed.ProcessConfigString("accounts { " + LogAccount + " { jetstream: enabled } }"); err != nil {
 		return fmt.Errorf("configure the account of the log: %w", err)
 	}
 	who, err := NewIdentities()

@@ -10,7 +10,7 @@ import (
 // Missing says that the server has no replica of this stream, or one without this entry, or
 // returns nil.
 func (r LogReplica) Missing(stream string, entry uint64) error {
-	all, err := r.Server.Jsz(&server.JSzOptions{Account: logAccount, Streams: true})
+	all, err := r.Server.Jsz(&server.JSzOptions{Account: LogAccount, Streams: true})
 	if err != nil {
 		return err
 	}

@@ -193,7 +193,7 @@ func (s *Settings) checkCluster() error {
 	}
 	var (
 		ofCluster = s.among("PQ_CLUSTER_SECRET", "PQ_CLUSTER_CA", "PQ_CLUSTER_CERT", "PQ_CLUSTER_KEY")
-		ofStore   = s.among("PQ_NODE", "PQ_DATA", "PQ_STORE_CREDS")
+		ofStore   = s.among("PQ_NODE", "PQ_DATA", "PQ_STORE_CREDS", "PQ_CLUSTER_SILENCE")
 	)
 	switch {
 	case !clustered && len(ofCluster) > 0:

@@ -24,6 +24,7 @@ type Settings struct {
 	MinFree     MinFree         `envconfig:"PQ_MIN_FREE" desc:"how much of the disk of the embedded store, or of PQ_DATA, stays free of new items (429), such as 10G; 0 refuses none. If not set: 5 % of the disk, from 256M to 1G, and no more than a quarter of it"`
 	QueueBytes  byteCount       `envconfig:"PQ_MAX_QUEUE_BYTES" desc:"how many bytes any queue may have, such as 10G, whatever its max_bytes; 0, the default: no limit"`
 	Secret      ExistingFile    `envconfig:"PQ_CLUSTER_SECRET" desc:"file with a line that all nodes of PQ_CLUSTER share; at least 16 characters"`
+	Silence     silence         `envconfig:"PQ_CLUSTER_SILENCE" default:"500ms" desc:"how long two nodes must not have heard another one to replace it, from 300ms to 5s; the same on all nodes. More on networks and machines that stall"`
 	RouteCA     ExistingFile    `envconfig:"PQ_CLUSTER_CA" desc:"file with the certificate authorities for the connections between nodes of PQ_CLUSTER; needed beyond loopback addresses"`
 	RouteCert   ExistingFile    `envconfig:"PQ_CLUSTER_CERT" desc:"certificate file of this node, with PQ_CLUSTER_KEY"`
 	RouteKey    ExistingFile    `envconfig:"PQ_CLUSTER_KEY" desc:"private key file of PQ_CLUSTER_CERT"`
