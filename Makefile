@@ -248,8 +248,8 @@ campaign/cluster: ## OPS (20000) operations of clients on three pqd that are kil
 	$(GO) test -run '^TestCluster$$' -count 10 -timeout 2h -v ./testenv -pq.faults
 
 campaign/gaps: TRIALS = 5
-campaign/gaps: ## how long clients wait when a node of three is killed, stopped or ended, TRIALS (5) times each, with a timeline of each
-	$(GO) test -run '^TestClusterGap$$' -count 1 -timeout 72h -v ./e2e/cluster -pq.trials=$(TRIALS) -pq.seed=$(SEED)
+campaign/gaps: ## how long clients wait when a node of three is killed, stopped or ended, TRIALS (5) times each, with a timeline of each, and whether nodes that stall for moments are replaced
+	$(GO) test -run '^TestCluster(Gap|Calm)$$' -count 1 -timeout 72h -v ./e2e/cluster -parallel 1 -pq.trials=$(TRIALS) -pq.seed=$(SEED)
 
 campaign/foundationdb: HISTORIES = 600
 campaign/foundationdb: KILLS = 70

@@ -47,7 +47,9 @@ const (
 )
 
 // delay is how long to wait before the request is sent again.
-func (r *retry) delay() time.Duration { return backoff(r.refusals, minRetryDelay, cmp.Or(r.longest, maxRetryDelay)) }
+func (r *retry) delay() time.Duration {
+	return backoff(r.refusals, minRetryDelay, cmp.Or(r.longest, maxRetryDelay))
+}
 
 // wait waits for the delay, or until ctx ends.
 func (r *retry) wait(ctx context.Context) error { return pause(ctx, r.delay()) }

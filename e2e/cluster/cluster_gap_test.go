@@ -218,6 +218,7 @@ func timeline(t *testing.T, nodes *testenv.Nodes, since time.Time) string {
 	}
 	return text.String()
 }
+
 // pop empties the queue: all items that were acknowledged are there once, in order. The
 // others may come at any time, once.
 func (p *pushes) pop(t *testing.T, queue *client.Queue) {
