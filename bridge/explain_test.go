@@ -162,6 +162,23 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// An explanation of leases beside ready items comes with the ages of the oldest lease and of the latest one.
+func TestInfoOfLeases(t *testing.T) {
+	t.Parallel()
+	c := serve(t, bridge.Options{})
+	for _, text := range []string{"a", "b", "c"} {
+		c.push("pq.jobs.push", text)
+	}
+	var first, second protocol.Info
+	c.ask("pq.jobs.pop.min", `{"lease":60000000000}`)
+	first = object[protocol.Info](c, "pq.jobs.info", "")
+	c.ask("pq.jobs.pop.min", `{"lease":60000000000}`)
+	second = object[protocol.Info](c, "pq.jobs.info", "")
+	if first.LatestLease <= 0 || first.LatestLease != first.OldestLease || second.LatestLease <= 0 || second.LatestLease >= second.OldestLease {
+		t.Errorf("one lease: %v to %v; two: %v to %v", first.OldestLease, first.LatestLease, second.OldestLease, second.LatestLease)
+	}
+}
+
 // A dead letter says where it comes from, and what it died of. It waits for nobody in particular, so no worker is missing.
 func TestExplainDeadLetter(t *testing.T) {
 	t.Parallel()

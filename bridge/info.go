@@ -50,7 +50,7 @@ func (i *info) find(v *view) error {
 		Queue: subjects.Own(name), Ready: q.Ready, Leased: q.Leased, Held: q.Held.Items, Delayed: q.Delayed, Bytes: q.Bytes,
 		Waiting: v.waits.at(name), Rates: v.Stats.Rates(name),
 		Oldest: q.NextAge(), OldestOfAll: q.ReadyAge(), OldestAtLeast: q.OldestReady.AtLeast,
-		OldestLease: q.LeaseAge(), LeaseAtLeast: q.OldestLease.AtLeast,
+		OldestLease: q.LeaseAge(), LeaseAtLeast: q.OldestLease.AtLeast, LatestLease: q.LatestLeaseAge(),
 		Paused: q.Paused, Explain: i.explained.Answer(time.Now()), Config: codec.Config(q.Config), FairReady: q.FairReady, KeysSet: q.KeysSet, History: history,
 		KeysOwing: q.KeysOwing, Remembered: q.Remembered, Schedules: schedules.Count, NextSchedule: schedules.Next,
 	}

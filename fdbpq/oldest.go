@@ -113,6 +113,7 @@ func (h heads) level(priority int64) []byte {
 type OldestLease struct {
 	Age     time.Duration // 0: none is known
 	AtLeast bool          // not all leases were looked at: another one may be older
+	Latest  time.Duration // how long ago the latest lease began, of those that were looked at; 0: none is known
 
 	// Of the lease, if Age is not 0.
 	Item       ID
@@ -126,7 +127,7 @@ type OldestLease struct {
 // have the content of the items.
 const leaseBytes = 256 << 10
 
-// OldestLease returns how long the oldest lease has lasted, extensions included. It looks
+// OldestLease returns how long the oldest lease and the latest one have lasted, extensions included. It looks
 // at no more leases than most, in the order of the items.
 func (q Queue) OldestLease(r kv.Reader, most int) (oldest OldestLease, err error) {
 	s, err := q.readState(r)
@@ -153,7 +154,14 @@ func (q Queue) OldestLease(r kv.Reader, most int) (oldest OldestLease, err error
 			}
 			oldest.ofKeys[l.Key] = longer(oldest.ofKeys[l.Key], l)
 		}
-		if age := time.Duration(now - l.Since); l.Since != 0 && !l.Held() && age > oldest.Age { // an earlier version leased the others
+		age := time.Duration(now - l.Since)
+		if l.Since == 0 || l.Held() || age <= 0 { // an earlier version leased those without a time
+			continue
+		}
+		if oldest.Latest == 0 || age < oldest.Latest {
+			oldest.Latest = age
+		}
+		if age > oldest.Age {
 			oldest.Age, oldest.Item, oldest.Holder, oldest.Since, oldest.Due = age, idOf(l), l.Holder, l.Since, l.Due
 		}
 	}

@@ -105,18 +105,18 @@ func TestOldestLease(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		f := openFixture(t, open)
-		expect := func(most int, want time.Duration, atLeast bool) {
+		expect := func(most int, want, latest time.Duration, atLeast bool) {
 			t.Helper()
 			var oldest fdbpq.OldestLease
 			f.view(func(r kv.Reader) (err error) {
 				oldest, err = f.Queue("q").OldestLease(r, most)
 				return err
 			})
-			if oldest.Age.Round(time.Second) != want || oldest.AtLeast != atLeast {
-				t.Errorf("the oldest lease is %s old, perhaps more: %t; expected %s, %t", oldest.Age, oldest.AtLeast, want, atLeast)
+			if oldest.Age.Round(time.Second) != want || oldest.Latest.Round(time.Second) != latest || oldest.AtLeast != atLeast {
+				t.Errorf("the oldest lease is %s old, the latest %s, perhaps more: %t; expected %s, %s, %t", oldest.Age, oldest.Latest, oldest.AtLeast, want, latest, atLeast)
 			}
 		}
-		expect(9, 0, false)
+		expect(9, 0, 0, false)
 		f.configure("q", `{"attempts":0}`)
 		f.pushed("q", 1, "a", "b")
 		size := len(f.rows("i")[0].Value)
@@ -124,18 +124,18 @@ func TestOldestLease(t *testing.T) {
 		f.pass(time.Second)
 		f.leaseOne("q", time.Hour)
 		f.pass(time.Second)
-		expect(9, 2*time.Second, false)
+		expect(9, 2*time.Second, time.Second, false)
 		if err := f.settle(func(tx kv.Tx) (fdbpq.Settled, error) { return f.Queue("q").Extend(tx, *first.Lease, time.Minute) }); err != nil {
 			t.Fatal(err)
 		}
 		f.pass(time.Second)
-		expect(9, 3*time.Second, false)
-		expect(2, 3*time.Second, false)
-		expect(1, 3*time.Second, true)
+		expect(9, 3*time.Second, 2*time.Second, false)
+		expect(2, 3*time.Second, 2*time.Second, false)
+		expect(1, 3*time.Second, 3*time.Second, true)
 		if err := f.nack(*first.Lease, 0); err != nil {
 			t.Fatal(err)
 		}
-		expect(9, 2*time.Second, false)
+		expect(9, 2*time.Second, 2*time.Second, false)
 		if row := f.rows("i")[0]; len(row.Value) > size+17 { // a delivery, a fence, and that it was given back
 			t.Errorf("an item that came back has %d bytes, expected %d: it remembers its lease", len(row.Value), size+17)
 		}

@@ -57,6 +57,19 @@ var Causes = []Cause{
 	CauseFull, CauseStoreFull, CauseQuotaItems, CauseQuotaBytes,
 }
 
+// HeldAfter is how long items are ready and no lease begins before [Info.HeldFor] says so.
+const HeldAfter = 2 * time.Minute
+
+// HeldFor returns how long the oldest lease has lasted, where workers hold all they have taken, take none of the items
+// that are ready, and nothing else keeps those; 0 elsewhere. Workers that hang look like workers with jobs of an hour, so
+// it is a fact and no fault.
+func (i *Info) HeldFor() time.Duration {
+	if i.Explain.Cause != CauseLeased || i.Ready == 0 || i.LatestLease < HeldAfter.Seconds() {
+		return 0
+	}
+	return time.Duration(i.OldestLease * float64(time.Second))
+}
+
 // Wrong reports whether a cause is one that somebody may have to end. Items that are delayed, or
 // leased by workers that have all there is, move by themselves; dead letters wait for nobody in
 // particular; of what is unknown nothing can be said.

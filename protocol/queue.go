@@ -20,6 +20,7 @@ type Info struct {
 	OldestAtLeast bool    `json:"oldest_at_least,omitempty"` // there are more priorities than were looked at, so an item may be older
 	OldestLease   float64 `json:"oldest_lease"`              // age in seconds of the oldest lease, extensions included
 	LeaseAtLeast  bool    `json:"lease_at_least,omitempty"`  // there are more leases than were looked at, so one may be older
+	LatestLease   float64 `json:"latest_lease,omitempty"`    // how many seconds ago the latest of these leases began
 	Rates         Rates   `json:"rates"`
 	Paused        bool    `json:"paused"`
 	Explain       Explain `json:"explain"`

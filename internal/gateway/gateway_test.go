@@ -143,6 +143,21 @@ func TestOverview(t *testing.T) {
 	}
 }
 
+// The overview has the holder of the oldest lease where workers take none of the items that are ready, and nothing about it
+// where the latest lease began a moment ago.
+func TestOverviewOfHeldItems(t *testing.T) {
+	t.Parallel()
+	o := openOffice(t)
+	for latest, want := range map[int]string{130: `"cause":"leased","held_for":190,"holder":"vm-7631"`, 30: `"cause":"leased","max_length":0`} {
+		told := o.begin(t.Context(), "GET", "/v1/overview", "")
+		o.answer(o.next(), &nats.Msg{Data: []byte(`{"queues":["jobs-dead"]}`)})
+		o.answer(o.next(), &nats.Msg{Data: fmt.Appendf(nil, `{"queue":"jobs-dead","ready":3,"leased":4,"oldest_lease":190,"latest_lease":%d,"explain":{"cause":"leased","holder":"vm-7631"}}`, latest)})
+		if r := <-told; r.code != 200 || !strings.Contains(r.body, want) {
+			t.Errorf("the latest lease began %d s ago: %+v, expected %s", latest, r, want)
+		}
+	}
+}
+
 // What an earlier bridge cannot say is left out, and the rest is there.
 func TestEarlierBridge(t *testing.T) {
 	t.Parallel()

@@ -83,8 +83,10 @@ type row struct {
 	AtLeast   bool            `json:"oldest_at_least,omitempty"` // it is a lower bound
 	Rates     protocol.Rates  `json:"rates"`
 	Paused    bool            `json:"paused"`
-	Cause     protocol.Cause  `json:"cause,omitempty"`   // as this bridge alone knows it
-	Refuses   protocol.Reason `json:"refuses,omitempty"` // why the queue takes no push
+	Cause     protocol.Cause  `json:"cause,omitempty"`    // as this bridge alone knows it
+	Refuses   protocol.Reason `json:"refuses,omitempty"`  // why the queue takes no push
+	HeldFor   float64         `json:"held_for,omitempty"` // seconds of the oldest lease, where workers take none of the items that are ready
+	Holder    string          `json:"holder,omitempty"`   // of that lease
 	MaxLength int64           `json:"max_length"`
 	MaxBytes  int64           `json:"max_bytes"`
 	Dead      *int64          `json:"dead,omitempty"` // items of its dead-letter queue, if there is one
@@ -133,6 +135,9 @@ func (in *input) row(name string) *row {
 		Queue: name, Ready: q.Ready, Leased: q.Leased, Delayed: q.Delayed, Waiting: q.Waiting, Bytes: q.Bytes,
 		Oldest: q.Oldest, OfAll: q.OldestOfAll, AtLeast: q.OldestAtLeast, Rates: q.Rates, Paused: q.Paused,
 		Cause: q.Explain.Cause, Refuses: q.Explain.Refuses, MaxLength: q.Config.MaxLength, MaxBytes: q.Config.MaxBytes,
+	}
+	if held := q.HeldFor(); held > 0 {
+		r.HeldFor, r.Holder = held.Seconds(), q.Explain.Holder
 	}
 	if q.Config.DeadLetter == "" && strings.HasSuffix(name, subjects.DeadLetter("")) {
 		return r // a dead letter that dies is dropped

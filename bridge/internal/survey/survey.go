@@ -97,6 +97,9 @@ func (f *Found) ReadyAge() float64 { return f.age(f.OldestReady.Pushed) }
 // LeaseAge is the age in seconds of the oldest lease that was found, 0 when there is none.
 func (f *Found) LeaseAge() float64 { return max(0, f.OldestLease.Age.Seconds()) }
 
+// LatestLeaseAge is how many seconds ago the latest lease that was found began, 0 when there is none.
+func (f *Found) LatestLeaseAge() float64 { return f.OldestLease.Latest.Seconds() }
+
 // age is how many seconds before the look a time was, 0 for the zero time.
 func (f *Found) age(then time.Time) float64 {
 	if then.IsZero() {

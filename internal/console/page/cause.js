@@ -1,7 +1,7 @@
 // What keeps the items of a queue from being handed out, and pushes from being taken.
 
 import { h, update } from "./dom.js";
-import { visible } from "./format.js";
+import { span, visible } from "./format.js";
 import { holderLink, itemLink, keyLink, link } from "./links.js";
 
 // These are nothing that somebody has to end.
@@ -12,6 +12,10 @@ export function badges({ paused, cause, refuses }) {
   const words = new Set([paused ? "paused" : "", cause, refuses].filter((word) => word && !fine.has(word)));
   return [...words].map((word) => [" ", h("span", { class: "badge warn", "data-as": word }, word.replaceAll("_", " "))]);
 }
+
+// held says for how long the oldest lease lasts, and who has it, where workers take none of the items that are ready. They may
+// have long jobs, so it is no badge.
+export const held = (q) => (q.held_for ? `held ${span(q.held_for)}${q.holder ? `, ${visible(q.holder)}` : ""}` : "");
 
 // showCause writes the sentence for it, with links to what that names. id is that of the item that is explained. A queue that
 // needs no explanation has none.

@@ -40,7 +40,7 @@ func (d *doctor) queues() {
 		}
 		seen += len(infos)
 		for _, i := range infos {
-			examineQueue(i, found.add)
+			examineQueue(i, leasedLong(i) && !takesLong(d, i), found.add)
 		}
 		feeds.examine(infos, found.add)
 		gives.examine(infos, found.add)
@@ -135,19 +135,22 @@ const (
 	// unattended is the age of an unpopped item from which doctor warns.
 	unattended = time.Hour
 
-	// A lease lasts for long, whatever the queue's, or beside that: as for the alert PqLeaseHeld.
+	// A lease lasts for long, whatever the queue's, or beside that: as for the alert PqLeaseHeld. Where no worker takes
+	// another item, a shorter time is long: as for the alert PqWorkersHang.
 	longLease  = 12 * time.Hour
 	hangs      = 10 * time.Minute
+	allHang    = 5 * time.Minute
 	manyLeases = 10
 )
 
 // leasedLong reports whether the oldest lease of a queue has lasted for long.
 func leasedLong(i *client.Info) bool {
 	held, lease := show.Seconds(i.OldestLease), time.Duration(i.Config.Lease)
-	return held > longLease || lease > 0 && held > hangs && held > manyLeases*lease
+	stands := i.HeldFor() > 0 && show.Seconds(i.LatestLease) > allHang
+	return held > longLease || lease > 0 && held > manyLeases*lease && (held > hangs || stands)
 }
 
-func examineQueue(i *client.Info, remark func(k kind, format string, args ...any)) {
+func examineQueue(i *client.Info, leasedLong bool, remark func(k kind, format string, args ...any)) {
 	e := &i.Explain
 	origin, dead := show.DeadLettersOf(i.Queue)
 	says := func(k kind) {
@@ -166,9 +169,9 @@ func examineQueue(i *client.Info, remark func(k kind, format string, args ...any
 		says(stands(e.Cause))
 	case e.Cause == protocol.CauseDeadLetters:
 		says(holdsDead)
-	case leasedLong(i) && e.Cause == protocol.CauseLeased:
+	case leasedLong && e.Cause == protocol.CauseLeased:
 		says(leasesLong)
-	case leasedLong(i):
+	case leasedLong:
 		remark(leasesLong, `%s has an item that has been leased for %s: "%s" shows who holds it, "pq revoke" takes it away`,
 			i.Queue, show.Span(show.Seconds(i.OldestLease)), show.Command("list", []string{i.Queue}, "--state leased"))
 	case i.Ready > 0 && age > unattended && e.Cause == protocol.CauseLeased:

@@ -30,6 +30,9 @@ func TestDoctorOnQueuesThatWait(t *testing.T) {
 	}
 	lease := protocol.Explain{Item: "X", Since: time.Unix(1, 0)}
 	leases := func(d time.Duration) client.Config { return client.Config{Lease: client.Duration(d)} }
+	hang := func(oldest, latest float64, each time.Duration) client.Info {
+		return client.Info{Ready: 2, Leased: 4, Explain: because(protocol.CauseLeased, lease), OldestLease: oldest, LatestLease: latest, Config: leases(each)}
+	}
 	full := because(protocol.CauseFull, protocol.Explain{Refuses: protocol.ReasonFull})
 	for name, tc := range map[string]struct {
 		info client.Info
@@ -55,6 +58,10 @@ func TestDoctorOnQueuesThatWait(t *testing.T) {
 		"a lease of 9 leases":       {client.Info{Leased: 1, Explain: because(protocol.CauseLeased, lease), OldestLease: 3240, Config: leases(6 * time.Minute)}, "", ""},
 		"a lease of 9 minutes":      {client.Info{Leased: 1, Explain: because(protocol.CauseLeased, lease), OldestLease: 540, Config: leases(time.Second)}, "", ""},
 		"leases of their own":       {client.Info{Leased: 1, Explain: because(protocol.CauseLeased, lease), OldestLease: 7200}, "", ""},
+		"workers that hang":         {hang(302, 301, 30*time.Second), "jobs (leased): Why. Do that. pq revoke jobs X", leasesLong},
+		"for ten leases":            {hang(599, 599, time.Minute), "", ""},
+		"one goes on":               {hang(302, 299, 30*time.Second), "", ""},
+		"nothing else to do":        {client.Info{Leased: 4, Explain: because(protocol.CauseLeased, lease), OldestLease: 302, LatestLease: 301, Config: leases(30 * time.Second)}, "", ""},
 		"a lease of a day":          {client.Info{Leased: 1, Explain: because(protocol.CauseLeased, lease), OldestLease: 86400}, "jobs (leased): Why.", leasesLong},
 		"dead letters of many":      {client.Info{Queue: "grave", Ready: 1, Explain: because(protocol.CauseDeadLetters)}, "grave (dead letters): Why.", holdsDead},
 		"starvation":                {client.Info{Ready: 2, Explain: because(protocol.CauseFlows), Oldest: 3, OldestOfAll: 7200}, "waited for 2h0m behind more urgent ones", starves},
@@ -70,7 +77,7 @@ func TestDoctorOnQueuesThatWait(t *testing.T) {
 	} {
 		tc.info.Queue = cmp.Or(tc.info.Queue, "jobs")
 		var found remarks
-		examineQueue(&tc.info, found.add)
+		examineQueue(&tc.info, leasedLong(&tc.info), found.add)
 		if tc.says == "" && len(found.kinds) == 0 {
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
+	"github.com/pqbridge/pqbridge/internal/screen"
 )
 
 // queueColumn is a column of a table of queues.
@@ -66,7 +67,7 @@ func (f *Queue) Oldest() string {
 func Word(c client.Cause) string { return strings.ReplaceAll(string(c), "_", " ") }
 
 // State are the words for what keeps a queue's items, and its pushes; "" where that is nothing that somebody has to end. Earlier
-// bridges know a pause alone.
+// bridges know a pause alone. Of workers that take no more items it says since when, and who: they may have long jobs.
 func State(i *client.Info) string {
 	e := &i.Explain
 	var words []string
@@ -79,5 +80,20 @@ func State(i *client.Info) string {
 	if refuses := client.Cause(e.Refuses); refuses != "" && refuses != e.Cause {
 		words = append(words, Word(refuses))
 	}
+	if held := Held(i); held != "" {
+		words = append(words, held)
+	}
 	return strings.Join(words, ", ")
+}
+
+// Held says for how long the oldest lease lasts, and who has it, where workers take none of the items that are ready; "" elsewhere.
+func Held(i *client.Info) string {
+	held := i.HeldFor()
+	switch {
+	case held == 0:
+		return ""
+	case i.Explain.Holder == "":
+		return "held " + show.Minutes(held)
+	}
+	return "held " + show.Minutes(held) + ", " + screen.Visible(i.Explain.Holder)
 }

@@ -105,6 +105,14 @@ func Span(d time.Duration) string {
 	return fmt.Sprintf("%dd%dh", d/Day, d%Day/time.Hour)
 }
 
+// Minutes writes a duration of minutes or more, in those and in what is larger: 3m, 2h5m, 3d4h.
+func Minutes(d time.Duration) string {
+	if d < time.Hour {
+		return fmt.Sprintf("%dm", d/time.Minute)
+	}
+	return Span(d)
+}
+
 // Until writes how long it is to a time, or since.
 func Until(t time.Time) string {
 	if d := time.Until(t); d > 0 {
