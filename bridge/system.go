@@ -1,7 +1,9 @@
 package bridge
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
@@ -112,7 +114,27 @@ func (q *queues) findPage(v *view) error {
 		page.Queues = names[:q.limit]
 		page.Next = names[q.limit-1]
 	}
+	page.Absent = q.absent(v.waits, &page)
 	return q.answerJSON(page)
+}
+
+// absent are the queues between the beginning of a page and its end that have no rows, and pops that wait.
+func (q *queues) absent(w *waits, page *protocol.QueuesPage) (absent []protocol.AbsentQueue) {
+	scope := q.scope()
+	taking := w.line.Taking(func(queue string) bool {
+		own, is := strings.CutPrefix(queue, scope)
+		return is && strings.HasPrefix(own, q.prefix) && (q.after == nil || own > *q.after) && (page.Next == "" || own <= page.Next)
+	})
+	for _, name := range page.Queues {
+		delete(taking, scope+name)
+	}
+	for _, queue := range slices.Sorted(maps.Keys(taking)) {
+		if len(absent) == protocol.MaxAbsent {
+			break
+		}
+		absent = append(absent, protocol.AbsentQueue{Queue: strings.TrimPrefix(queue, scope), Waiting: taking[queue]})
+	}
+	return absent
 }
 
 // queueNames are the names of all queues that begin with a scope, read once for however many requests: there

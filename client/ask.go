@@ -1,6 +1,11 @@
 package client
 
-import "github.com/pqbridge/pqbridge/internal/lanes"
+import (
+	"slices"
+	"sync/atomic"
+
+	"github.com/pqbridge/pqbridge/internal/lanes"
+)
 
 // ask is the wish of a worker of a Consume for an item. Workers that are idle at the same time ask together: one
 // pop asks for as many items as there are idle workers, so no item is leased for a busy worker.
@@ -15,6 +20,7 @@ type asked struct {
 	err   error
 	early bool // the worker asked before its previous item was settled
 	told  bool // another worker of the same pop reports the error
+	look  bool // the pop did not wait, so its error says why there is nothing
 }
 
 func (a *ask) Bytes() int         { return 0 }
@@ -37,6 +43,7 @@ type asks struct {
 	consumer *consumer
 	single   bool // each worker asks alone
 	options  []PopOption
+	looked   atomic.Bool // a pop has left
 }
 
 func newAsks(c *consumer, options []PopOption) *asks {
@@ -73,8 +80,18 @@ func (a *asks) ask(settled <-chan struct{}) asked {
 
 func (a *asks) alone(one *ask) asked {
 	early := one.early()
-	item, err := a.consumer.queue.Pop(a.consumer.ctx, a.consumer.options.End, a.options...)
-	return asked{item: item, err: err, early: early}
+	options, look := a.next()
+	item, err := a.consumer.queue.Pop(a.consumer.ctx, a.consumer.options.End, options...)
+	return asked{item: item, err: err, early: early, look: look}
+}
+
+// next are the options of the next pop. The first one does not wait: a pop that waits says nothing about a queue that does
+// not exist.
+func (a *asks) next() (options []PopOption, look bool) {
+	if a.single || a.consumer.options.StopWhenEmpty || a.looked.Swap(true) {
+		return a.options, false
+	}
+	return append(slices.Clip(a.options), Wait(0)), true
 }
 
 // pop asks for as many items as there are asks. Asks that get none go first next time.
@@ -88,14 +105,15 @@ func (a *asks) pop(all []*ask) {
 	if batch == 1 {
 		batch = 0
 	}
-	items, err := c.queue.take(c.ctx, "pop", c.options.End, batch, a.options)
+	options, look := a.next()
+	items, err := c.queue.take(c.ctx, "pop", c.options.End, batch, options)
 	if err == nil {
 		a.PutBack(lanes.Key{}, all[len(items):])
 		all = all[:len(items)]
 	}
 	a.Land(lanes.Key{})
 	for i, one := range all {
-		got := asked{err: err, early: early[i], told: i > 0}
+		got := asked{err: err, early: early[i], told: i > 0, look: look}
 		if err == nil {
 			got.item = items[i]
 		}

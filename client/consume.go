@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"math"
 	"runtime/debug"
 	"sync"
@@ -57,7 +58,9 @@ type ConsumeOptions struct {
 	Grace time.Duration
 
 	// OnError gets the errors that handlers return, and the errors of pops and settlements,
-	// with the item if there is one. A pop for several workers fails once. Several goroutines may call it at the same time.
+	// with the item if there is one; nil: the standard logger writes them. A pop for several workers fails once. An [ErrNotFound]
+	// without an item says that the queue does not exist when Consume begins, which goes on and waits for its first push. Several
+	// goroutines may call OnError at the same time.
 	OnError func(item *Item, err error)
 }
 
@@ -118,7 +121,7 @@ func (q *Queue) Consume(ctx context.Context, handle Handler, o ConsumeOptions) e
 		o.Lease = defaultLease
 	}
 	if o.OnError == nil {
-		o.OnError = func(*Item, error) {}
+		o.OnError = func(item *Item, err error) { logError(q.name, item, err) }
 	}
 	if _, err := q.pop(o.End, "pop"); err != nil {
 		return err
@@ -234,6 +237,12 @@ func (c *consumer) run() {
 				continue // the settlement may have made an item ready
 			}
 			return
+		case got.look && errors.Is(err, ErrEmpty):
+			troubles = 0
+			if isAbsent(err) && !got.told {
+				c.options.OnError(nil, &absentError{c.queue.name})
+			}
+			continue
 		case isTimeout(err):
 			troubles = 0 // no item arrived, and the bridge answers
 			continue
@@ -261,6 +270,29 @@ func isFatal(err error) bool {
 		return e.Code == protocol.CodeBadRequest || e.Code == protocol.CodeForbidden
 	}
 	return errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrConnectionDraining)
+}
+
+// absentError says that the queue of a Consume does not exist yet.
+type absentError struct{ queue string }
+
+func (e *absentError) Error() string {
+	return fmt.Sprintf("queue %s does not exist yet: Consume waits for its first push", e.queue)
+}
+
+func (e *absentError) Is(target error) bool { return target == ErrNotFound }
+
+func isAbsent(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Reason == ReasonUnknown
+}
+
+// logError is OnError where a program has none.
+func logError(queue string, item *Item, err error) {
+	if item == nil {
+		log.Printf("consume %s: %v", queue, err)
+		return
+	}
+	log.Printf("consume %s: item %s, delivery %d: %v", queue, item.ID, item.Deliveries, err)
 }
 
 func isTimeout(err error) bool {

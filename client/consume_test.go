@@ -405,3 +405,47 @@ func endsWithItsWaits(t *testing.T, workers int) {
 	}
 	w.await(t, "jobs", func(i *client.Info) bool { return i.Ready == 1 && i.Leased == 0 })
 }
+
+// Consume says once that its queue does not exist, however many workers it has, and serves the queue when it is made. Of an empty
+// queue it says nothing.
+func TestConsumeSaysThatAQueueDoesNotExist(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	told, handled := make(chan error, 9), make(chan string, 9)
+	o := client.ConsumeOptions{Workers: 4, OnError: func(item *client.Item, err error) { told <- err }}
+	stop := w.consume(t, func(_ context.Context, item *client.Item) error { handled <- string(item.Payload); return nil }, o)
+	err := receive(t, told)
+	if !errors.Is(err, client.ErrNotFound) || !strings.Contains(err.Error(), "queue "+w.queue.Name()+" does not exist yet") {
+		t.Errorf("no queue: %v", err)
+	}
+	if _, err := w.queue.Push(t.Context(), []byte("first")); err != nil {
+		t.Fatal(err)
+	}
+	if got := receive(t, handled); got != "first" {
+		t.Errorf("handled %q", got)
+	}
+	if err := stop(); err != nil || len(told) > 0 {
+		t.Errorf("%v, and %d more errors", err, len(told))
+	}
+	stop = w.consume(t, func(_ context.Context, item *client.Item) error { handled <- string(item.Payload); return nil }, o)
+	if _, err := w.queue.Push(t.Context(), []byte("second")); err != nil {
+		t.Fatal(err)
+	}
+	if got := receive(t, handled); got != "second" {
+		t.Errorf("handled %q", got)
+	}
+	if err := stop(); err != nil || len(told) > 0 {
+		t.Errorf("an empty queue: %v, %d errors", err, len(told))
+	}
+}
+
+// receive returns the next value of a channel.
+func receive[T any](t *testing.T, from <-chan T) (value T) {
+	t.Helper()
+	select {
+	case value = <-from:
+	case <-time.After(testenv.Patience()):
+		t.Fatalf("nothing came within %s", testenv.Patience())
+	}
+	return value
+}

@@ -126,6 +126,9 @@ type QueuesOptions struct {
 // one.
 type QueuesPage = protocol.QueuesPage
 
+// AbsentQueue is a queue that does not exist, and for which pops wait.
+type AbsentQueue = protocol.AbsentQueue
+
 // QueuesPage returns a page of the names of queues, in their order.
 func (c *Client) QueuesPage(ctx context.Context, o QueuesOptions) (*QueuesPage, error) {
 	subject, err := c.grammar.Build(subjects.Subject{Verb: subjects.SysList})

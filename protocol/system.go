@@ -14,7 +14,20 @@ type QueuesRequest struct {
 type QueuesPage struct {
 	Queues []string `json:"queues"`
 	Next   string   `json:"next,omitempty"` // After of the next page; "": this is the last page
+
+	// Absent are queues that do not exist, with pops that wait for their first items at the answering bridge: a worker may have a
+	// wrong name. They are the first ones of those whose names lie between the beginning of the page and Next.
+	Absent []AbsentQueue `json:"absent,omitempty"`
 }
+
+// AbsentQueue is a queue that does not exist, and for which pops wait.
+type AbsentQueue struct {
+	Queue   string `json:"queue"`
+	Waiting int    `json:"waiting"` // pops
+}
+
+// MaxAbsent bounds the absent queues of a page.
+const MaxAbsent = 100
 
 // Queues is the answer to a QueuesRequest without After and Prefix.
 type Queues struct {

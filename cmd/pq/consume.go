@@ -119,7 +119,7 @@ func (c *consuming) run(s *session.Session, args []string) error {
 		}
 	})
 	s.NC.SetReconnectHandler(func(nc *nats.Conn) { c.logf("connected to %s", natsurl.Of(nc)) })
-	sayPaused(s, client.Queue(args[0]))
+	sayIdle(s, client.Queue(args[0]))
 	err = client.Queue(args[0]).Consume(s.Context, c.handle, c.options)
 	s.Say("%s handled, %s", show.Many(c.handled.Load(), "item"), show.Many(c.failed.Load(), "failure"))
 	if err == nil {
@@ -128,24 +128,30 @@ func (c *consuming) run(s *session.Session, args []string) error {
 	return err
 }
 
-// pausedWait bounds how long a consumer waits to hear that its queue is paused.
-const pausedWait = time.Second
+// idleWait bounds how long a consumer waits to hear why nothing will come.
+const idleWait = time.Second
 
-// sayPaused tells why nothing will come: a pop that waits is silent about that. What else there is to
+// sayIdle tells why nothing will come: a pop that waits is silent about that. What else there is to
 // say of the queue its pops say.
-func sayPaused(s *session.Session, q *client.Queue) {
-	ctx, stop := context.WithTimeout(s.Context, pausedWait)
+func sayIdle(s *session.Session, q *client.Queue) {
+	ctx, stop := context.WithTimeout(s.Context, idleWait)
 	defer stop()
 	var nothing *client.Error
-	if _, err := q.Peek(ctx, client.Min); errors.As(err, &nothing) && nothing.Reason == client.ReasonPaused {
+	if _, err := q.Peek(ctx, client.Min); !errors.As(err, &nothing) {
+		return
+	}
+	switch nothing.Reason {
+	case client.ReasonPaused:
 		s.Say("queue %s is paused: nothing comes before it is resumed", q.Name())
+	case client.ReasonUnknown:
+		s.Say("queue %s does not exist yet: expected its first push, or another name", q.Name())
 	}
 }
 
 func (c *consuming) onError(item *client.Item, err error) {
 	var empty *client.Error
-	if item == nil && errors.As(err, &empty) && errors.Is(err, client.ErrEmpty) {
-		return // Consume waits for an item by itself
+	if item == nil && (errors.As(err, &empty) && errors.Is(err, client.ErrEmpty) || errors.Is(err, client.ErrNotFound)) {
+		return // Consume waits for an item by itself, and sayIdle has said that there is no queue
 	}
 	if item != nil {
 		c.failed.Add(1)

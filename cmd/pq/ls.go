@@ -21,8 +21,10 @@ func lsCommand(s *session.Session) *cobra.Command {
 		Use: "ls [<prefix>]", Args: session.Arguments(0, 1),
 		Short: "list the queues",
 		Long: `Lists the queues with their counts, or those whose names begin with a prefix.
-DEAD are the items of the queue for dead letters. If there are no queues the exit
-code is 3.`,
+DEAD are the items of the queue for dead letters. "held 3m, <holder>" is the oldest
+lease where items are ready and no worker has taken one for two minutes: workers
+that hang, or long jobs. Queues that do not exist and for which pops wait are named
+before the list. If there are no queues the exit code is 3.`,
 		Example: `  # for scripts
   pq ls --names
 
@@ -104,13 +106,13 @@ var lsColumns = figures.QueueColumnsBut("waiting", "push", "pop", "settle")
 func printNames(s *session.Session, c *client.Client, prefix string) error {
 	n := 0
 	var left figures.Unasked
-	for names, err := range figures.PagesOf(s.Context, c, prefix) {
+	for page, err := range figures.PagesOf(s.Context, c, prefix) {
 		if err != nil {
 			return err
 		}
-		for _, name := range names {
+		for _, name := range page.Queues {
 			if subjects.CheckStored(name) != nil {
-				left.Note([]string{name})
+				left.Strange = append(left.Strange, name)
 				continue
 			}
 			n++

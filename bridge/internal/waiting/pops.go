@@ -292,6 +292,24 @@ func (p *Pops[T]) WaitingAt(queue string) int {
 	return 0
 }
 
+// Taking are the queues of a range of names at which pops wait to take items, with their numbers.
+func (p *Pops[T]) Taking(inside func(queue string) bool) map[string]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	taking := make(map[string]int)
+	for name, q := range p.queues {
+		if !inside(name) {
+			continue
+		}
+		for _, in := range q.lines {
+			if in.taking > 0 {
+				taking[name] += in.taking
+			}
+		}
+	}
+	return taking
+}
+
 // TakingAt is how many pops wait at a queue to take items, and for which bands.
 func (p *Pops[T]) TakingAt(queue string) (n int, bands []fdbpq.Band) {
 	p.mu.Lock()

@@ -71,7 +71,7 @@ func (d *doctor) queuesBehind(ctx context.Context, after string, left *figures.U
 	if err != nil {
 		return nil, "", err
 	}
-	left.Note(page.Queues)
+	left.Note(page)
 	infos, err = figures.InfosOf(ctx, d.client, page.Queues)
 	return infos, page.Next, err
 }

@@ -17,15 +17,15 @@ const AsksAtOnce = 16
 const NamesPage = 200
 
 // PagesOf returns the names of the queues that begin with a prefix, a page at a time.
-func PagesOf(ctx context.Context, c *client.Client, prefix string) iter.Seq2[[]string, error] {
-	return func(yield func([]string, error) bool) {
+func PagesOf(ctx context.Context, c *client.Client, prefix string) iter.Seq2[*client.QueuesPage, error] {
+	return func(yield func(*client.QueuesPage, error) bool) {
 		for after := ""; ; {
 			page, err := c.QueuesPage(ctx, client.QueuesOptions{Prefix: prefix, After: after, Limit: NamesPage})
 			if err != nil {
 				yield(nil, err)
 				return
 			}
-			if !yield(page.Queues, nil) || page.Next == "" {
+			if !yield(page, nil) || page.Next == "" {
 				return
 			}
 			after = page.Next
@@ -36,16 +36,16 @@ func PagesOf(ctx context.Context, c *client.Client, prefix string) iter.Seq2[[]s
 // QueuesOf asks about the queues that begin with a prefix. One that is deleted meanwhile is left
 // out.
 func QueuesOf(ctx context.Context, c *client.Client, prefix string) (infos []*client.Info, left Unasked, err error) {
-	for names, err := range PagesOf(ctx, c, prefix) {
+	for page, err := range PagesOf(ctx, c, prefix) {
 		if err != nil {
 			return nil, left, err
 		}
-		left.Note(names)
-		page, err := InfosOf(ctx, c, names)
+		left.Note(page)
+		there, err := InfosOf(ctx, c, page.Queues)
 		if err != nil {
 			return nil, left, err
 		}
-		infos = append(infos, page...)
+		infos = append(infos, there...)
 	}
 	return infos, left, nil
 }
