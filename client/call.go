@@ -107,7 +107,7 @@ func (c *Client) publish(op, queue string, m *nats.Msg) error {
 	case errors.Is(err, nats.ErrMaxPayload):
 		return &Error{
 			Op: op, Queue: queue, Code: protocol.CodeTooLarge, cause: err,
-			Description: fmt.Sprintf("%d bytes: the NATS server takes %d", m.Size(), c.nc.MaxPayload()),
+			Description: fmt.Sprintf("%d bytes: the NATS server takes %d, its max_payload", m.Size(), c.nc.MaxPayload()),
 		}
 	case errors.Is(err, nats.ErrReconnectBufExceeded):
 		return &Error{

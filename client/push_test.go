@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"strings"
 	"testing"
 	"time"
 
@@ -84,6 +85,9 @@ func TestPushTooLarge(t *testing.T) {
 	fails(t, err, client.ErrTooLarge, 413, "")
 	_, err = w.queue.Push(t.Context(), make([]byte, w.nc.MaxPayload()+1))
 	fails(t, err, client.ErrTooLarge, 413, "")
+	if !strings.Contains(err.Error(), "its max_payload") {
+		t.Errorf("%v: expected the name of the limit", err)
+	}
 	if !errors.Is(err, nats.ErrMaxPayload) {
 		t.Errorf("%v: expected it to be nats.ErrMaxPayload too", err)
 	}

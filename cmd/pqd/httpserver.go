@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
@@ -60,6 +61,9 @@ type webServer struct {
 // startHTTP serves HTTP, or HTTPS if there is a certificate.
 func startHTTP(where settings.Address, cert *webCertificate, handler http.Handler, log *slog.Logger) (*webServer, error) {
 	listener, err := net.Listen("tcp", where.String())
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("PQ_HTTP=%s: another program, perhaps another pqd, listens there: choose another address with PQ_HTTP: %w", where, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("PQ_HTTP=%s: %w", where, err)
 	}

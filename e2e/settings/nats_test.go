@@ -41,7 +41,7 @@ func TestPortInUse(t *testing.T) {
 	}{
 		{[]string{"PQ_LISTEN=" + address, "PQ_HTTP=127.0.0.1:0"}, []string{address, "address already in use", "PQ_LISTEN", "NATS_URL"}},
 		{[]string{"PQ_NATS_CONFIG=" + config, "PQ_HTTP=127.0.0.1:0"}, []string{address, "address already in use", "PQ_NATS_CONFIG"}},
-		{[]string{"PQ_LISTEN=127.0.0.1:0", "PQ_HTTP=" + address}, []string{address, "address already in use", "PQ_HTTP"}},
+		{[]string{"PQ_LISTEN=127.0.0.1:0", "PQ_HTTP=" + address}, []string{address, "address already in use", "another program, perhaps another pqd, listens there: choose another address with PQ_HTTP"}},
 	} {
 		code, _, stderr := testenv.Run(t, c.env)
 		if code != 1 {

@@ -146,7 +146,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if route.changes && !g.changes {
-		refusef(protocol.CodeForbidden, "this gateway only shows: expected PQ_CONSOLE=admin for requests that change something").write(w)
+		refusef(protocol.CodeForbidden, "this pqd only shows: expected PQ_CONSOLE=admin for requests that change something").write(w)
 		return
 	}
 	in := &input{gateway: g, caller: who, route: route, values: values, header: r.Header, from: sourceOf(r.RemoteAddr).of(who), address: addressOf(r)}

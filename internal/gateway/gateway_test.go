@@ -471,7 +471,7 @@ func TestMalformed(t *testing.T) {
 		{400, "GET", "/v1/watch?path=/v1/watch", "", "an answer at once", nil},
 		{400, "GET", "/v1/watch?path=/v1/queues/jobs/peek%3Fwait%3D1m", "", "an answer at once", nil},
 		{400, "GET", "/v1/watch?path=/v1/queues/jobs%3Fx%3D1", "", "expected none", nil},
-		{413, "POST", "/v1/queues/jobs/push", strings.Repeat("x", 1<<20+1), "up to 1048576 bytes", nil},
+		{413, "POST", "/v1/queues/jobs/push", strings.Repeat("x", 1<<20+1), "up to 1048576 bytes, the NATS server's max_payload", nil},
 		{413, "POST", "/v1/queues/jobs/push", strings.Repeat("x", 1<<20-10), "", nil},
 		{413, "PATCH", "/v1/queues/jobs/config", strings.Repeat(" ", 64<<10+1), "up to 65536 bytes", nil},
 		{413, "PATCH", "/v1/queues/jobs/keys/k", strings.Repeat(" ", 64<<10+1), "up to 65536 bytes", nil},

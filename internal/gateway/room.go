@@ -65,7 +65,7 @@ func (p *places) take(who source, n int64) *refusal {
 	defer p.mu.Unlock()
 	switch {
 	case p.sum+n > p.all:
-		return busy("%d %s are under way, as many as this gateway takes: try again later", p.sum, p.what)
+		return busy("%d %s are under way, as many as this pqd takes: try again later", p.sum, p.what)
 	case p.of[who]+n > p.all/2:
 		return busy("%d %s of %s are under way, as many as one address or tenant may have: try again later", p.of[who], p.what, who.name())
 	}
@@ -110,13 +110,14 @@ var mostOf = map[bodyKind]int64{bodyItem: protocol.MaxPayload, bodyText: protoco
 // yet, and the body gets room as it arrives: a client that sends slowly, or announces much and sends nothing,
 // delays no other.
 func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request, in *input) (body []byte, release func(), why *refusal) {
-	most := mostOf[in.route.body]
-	if wire := g.wire.Load(); wire != nil {
-		most = min(most, wire.nc.MaxPayload())
+	most, limit := mostOf[in.route.body], ""
+	if wire := g.wire.Load(); wire != nil && wire.nc.MaxPayload() <= most {
+		most, limit = wire.nc.MaxPayload(), ", the NATS server's max_payload"
 	}
+	allowed := most
 	switch {
 	case r.ContentLength > most:
-		return nil, nil, tooLarge(most)
+		return nil, nil, tooLarge(most, limit)
 	case r.ContentLength >= 0:
 		most = r.ContentLength
 	}
@@ -142,7 +143,7 @@ func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request, in *input) (b
 		case errors.Is(err, io.EOF):
 			return body, release, nil
 		case errors.As(err, &large):
-			why = tooLarge(most)
+			why = tooLarge(allowed, limit)
 		default:
 			why = refusef(protocol.CodeTimeout, "the body did not arrive, so nothing was done: expected it within %s", ReadLimit)
 		}
@@ -151,9 +152,9 @@ func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request, in *input) (b
 	}
 }
 
-func tooLarge(most int64) *refusal {
+func tooLarge(most int64, limit string) *refusal {
 	if most == 0 {
 		return refusef(protocol.CodeBadRequest, "the request has a body: expected none")
 	}
-	return refusef(protocol.CodeTooLarge, "the body is too large: expected up to %d bytes", most)
+	return refusef(protocol.CodeTooLarge, "the body is too large: expected up to %d bytes%s", most, limit)
 }

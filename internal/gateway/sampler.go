@@ -70,7 +70,7 @@ func (s *sampler) watch(paths map[string]int, from source) (*watcher, *refusal) 
 	}
 	switch {
 	case all+fresh > maxWatched:
-		return nil, busy("%d paths are watched, as many as this gateway takes: try again later", all)
+		return nil, busy("%d paths are watched, as many as this pqd takes: try again later", all)
 	case own+fresh > maxWatched/2:
 		return nil, busy("%d paths are watched from %s, as many as one address or tenant may: try again later", own+fresh, from.name())
 	}

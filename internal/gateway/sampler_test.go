@@ -209,7 +209,7 @@ func TestTooManyPaths(t *testing.T) {
 	}
 	watch(2, many("of 2: ", maxWatched/2-2), "")
 	watch(3, once("c"), "")
-	watch(3, once("d"), "as many as this gateway takes")
+	watch(3, once("d"), "as many as this pqd takes")
 	s.remove(other)
 	watch(3, once("d"), "")
 }

@@ -61,7 +61,7 @@ func (w *wire) send(m *nats.Msg, most int, changes bool) (*call, *refusal) {
 	if err := w.nc.PublishMsg(m); err != nil {
 		c.end()
 		if errors.Is(err, nats.ErrMaxPayload) {
-			return nil, refusef(protocol.CodeTooLarge, "%d bytes with headers: the NATS server takes %d", m.Size(), w.nc.MaxPayload())
+			return nil, refusef(protocol.CodeTooLarge, "%d bytes with headers: the NATS server takes %d, its max_payload", m.Size(), w.nc.MaxPayload())
 		}
 		return nil, unavailable(err)
 	}

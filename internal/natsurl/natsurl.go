@@ -23,6 +23,9 @@ func Parse(list string) ([]*url.URL, error) {
 			server = "nats://" + server
 		}
 		parsed, err := url.Parse(server)
+		if scheme, _, _ := strings.Cut(server, "://"); slices.Contains(otherSchemes, scheme) {
+			return nil, fmt.Errorf("address %d of the list begins with %s://: expected nats://, tls://, ws:// or wss://", i+1, scheme)
+		}
 		if err != nil || !isServer(parsed) {
 			return nil, fmt.Errorf("address %d of the list is malformed: expected nats://<host>:<port>, or tls, ws or wss instead of nats; "+
 				"in a user or password, write all but letters and digits as %% and two hexadecimal digits", i+1)
@@ -34,6 +37,9 @@ func Parse(list string) ([]*url.URL, error) {
 	}
 	return servers, nil
 }
+
+// otherSchemes are taken for those of NATS servers. Others are not repeated: what stands there may be a password.
+var otherSchemes = []string{"http", "https", "tcp", "ssl", "mqtt", "amqp", "redis"}
 
 // isServer reports whether u is a server's address. A password with an unescaped comma, slash or question mark
 // splits an address into parts that are no addresses.

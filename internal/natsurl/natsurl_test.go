@@ -44,6 +44,20 @@ func TestServerAddresses(t *testing.T) {
 	}
 }
 
+// An address of another kind of server says what was expected, and repeats its scheme alone.
+func TestAddressesOfOtherServers(t *testing.T) {
+	t.Parallel()
+	for list, want := range map[string]string{
+		"http://127.0.0.1:8622":                      "address 1 of the list begins with http://: expected nats://, tls://, ws:// or wss://",
+		"nats://a:4222,https://u:secret@b.test/path": "address 2 of the list begins with https://: expected nats://, tls://, ws:// or wss://",
+		"secret://b": "address 1 of the list is malformed: expected nats://<host>:<port>",
+	} {
+		if _, err := natsurl.Parse(list); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v, expected %s", list, err, want)
+		}
+	}
+}
+
 type connected string
 
 func (c connected) ConnectedUrl() string { return string(c) }

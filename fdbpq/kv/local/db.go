@@ -237,7 +237,7 @@ func openFailure(dir string, err error) error {
 	if isLocked(err) {
 		by := "another process"
 		if pid := holder(dir); pid != 0 {
-			by += " (pid " + strconv.Itoa(pid) + ")"
+			by += " (pid " + strconv.Itoa(pid) + unit(pid) + ")"
 		}
 		return &describedError{fmt.Sprintf("kv/local: the store in %s is in use by %s", dir, by), err}
 	}

@@ -80,6 +80,27 @@ func holder(dir string) (pid int) {
 	return 0
 }
 
+// unit names the systemd unit of a process, behind a comma; "" if it has none, or the system does not say.
+func unit(pid int) string {
+	groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if name := unitOf(string(groups)); err == nil && name != "" {
+		return ", unit " + name
+	}
+	return ""
+}
+
+// unitOf is the service to which these control groups belong, "" for none. A line is 0::/system.slice/pqd.service.
+func unitOf(groups string) string {
+	for line := range strings.Lines(groups) {
+		for part := range strings.SplitSeq(strings.TrimSpace(line), "/") {
+			if strings.HasSuffix(part, ".service") && !strings.HasPrefix(part, "user@") {
+				return part
+			}
+		}
+	}
+	return ""
+}
+
 // makeDirectory makes dir and missing directories above it, durably: a name is on the
 // disk once the directory that has it is synced.
 func makeDirectory(disk vfs.FS, dir string) error {

@@ -96,8 +96,28 @@ func TestLockedStoreNamesItsProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	want := fmt.Sprintf("in use by another process (pid %d)", os.Getpid())
+	want := fmt.Sprintf("in use by another process (pid %d%s)", os.Getpid(), unit(os.Getpid()))
 	if _, err := Open(dir, Options{}); err == nil || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("opening a store twice: %v, expected %s at its end", err, want)
+	}
+}
+
+// The unit of a process is the service in its control groups, whichever of their versions the system has.
+func TestUnitOfAProcess(t *testing.T) {
+	t.Parallel()
+	for groups, want := range map[string]string{
+		"0::/system.slice/pqd.service\n":                     "pqd.service",
+		"0::/system.slice/pqd.service/child\n":               "pqd.service",
+		"12:pids:/system.slice/pqd@a.service\n0::/\n":        "pqd@a.service",
+		"0::/user.slice/user@1000.service/app.slice/a.scope": "",
+		"0::/user.slice/user@1000.service/pqd.service":       "pqd.service",
+		"0::/\n": "", "": "",
+	} {
+		if got := unitOf(groups); got != want {
+			t.Errorf("%q: %q, expected %q", groups, got, want)
+		}
+	}
+	if got := unit(-1); got != "" {
+		t.Errorf("no process: %q", got)
 	}
 }

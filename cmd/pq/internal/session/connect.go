@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -45,15 +44,11 @@ func (s *Session) DialWith(denied func(error)) (*nats.Conn, error) {
 		return nil, Usagef("--timeout 0s: expected more")
 	}
 	server := cmp.Or(l.Server, nats.DefaultURL)
-	nc, err := nats.Connect(server, options...)
-	var malformed *url.Error
-	switch {
-	case errors.As(err, &malformed): // it repeats the address
-		if _, err = natsurl.Parse(server); err == nil {
-			err = errors.New("expected nats://<host>:<port>")
-		}
+	if _, err := natsurl.Parse(server); err != nil {
 		return nil, Usagef("address of the NATS server: %w", err)
-	case err != nil:
+	}
+	nc, err := nats.Connect(server, options...)
+	if err != nil {
 		return nil, &connectError{natsurl.Redact(server), err}
 	}
 	return nc, nil

@@ -36,7 +36,7 @@ func (s *Session) HintAtInput() {
 func ParsePriority(s string) (int64, error) {
 	priority, err := subjects.ParsePriority(s)
 	if err != nil {
-		return 0, errors.New("expected an integer")
+		return 0, fmt.Errorf("expected an integer from %d to %d", math.MinInt64, math.MaxInt64)
 	}
 	return priority, nil
 }

@@ -14,7 +14,7 @@ func TestHarmlessJSON(t *testing.T) {
 	if err := WriteJSON(HarmlessJSON{&b}, text); err != nil {
 		t.Fatal(err)
 	}
-	if want := `"del \u007f, csi \u009b, turned \u202e, joined \u200d, tag \udb40\udc41, grün 漢 שלום é 🐈 <&>"` + "\n"; b.String() != want {
+	if want := `"del \u007f, csi \u009b, turned \u202e, joined ` + "\u200d" + `, tag ` + "\U000e0041" + `, grün 漢 שלום é 🐈 <&>"` + "\n"; b.String() != want {
 		t.Errorf("it shows %s, expected %s", b.String(), want)
 	}
 	var read string
