@@ -87,6 +87,7 @@ type row struct {
 	Refuses   protocol.Reason `json:"refuses,omitempty"`  // why the queue takes no push
 	HeldFor   float64         `json:"held_for,omitempty"` // seconds of the oldest lease, where workers take none of the items that are ready
 	Holder    string          `json:"holder,omitempty"`   // of that lease
+	Replies   bool            `json:"replies,omitempty"`  // results for one program of Celery's rpc://
 	MaxLength int64           `json:"max_length"`
 	MaxBytes  int64           `json:"max_bytes"`
 	Dead      *int64          `json:"dead,omitempty"` // items of its dead-letter queue, if there is one
@@ -136,6 +137,7 @@ func (in *input) row(name string) *row {
 		Oldest: q.Oldest, OfAll: q.OldestOfAll, AtLeast: q.OldestAtLeast, Rates: q.Rates, Paused: q.Paused,
 		Cause: q.Explain.Cause, Refuses: q.Explain.Refuses, MaxLength: q.Config.MaxLength, MaxBytes: q.Config.MaxBytes,
 	}
+	r.Replies = q.Replies()
 	if held := q.HeldFor(); held > 0 {
 		r.HeldFor, r.Holder = held.Seconds(), q.Explain.Holder
 	}

@@ -8,14 +8,15 @@ import { holderLink, itemLink, keyLink, link } from "./links.js";
 const fine = new Set(["flows", "empty", "delayed", "leased", "unknown", "dead_letters"]);
 
 // badges are a word each for what somebody has to end. A queue of an earlier bridge has no cause.
-export function badges({ paused, cause, refuses }) {
+export function badges({ paused, cause, refuses, replies }) {
+  if (replies && cause === "no_workers") cause = "";
   const words = new Set([paused ? "paused" : "", cause, refuses].filter((word) => word && !fine.has(word)));
   return [...words].map((word) => [" ", h("span", { class: "badge warn", "data-as": word }, word.replaceAll("_", " "))]);
 }
 
-// held says for how long the oldest lease lasts, and who has it, where workers take none of the items that are ready. They may
-// have long jobs, so it is no badge.
-export const held = (q) => (q.held_for ? `held ${span(q.held_for)}${q.holder ? `, ${visible(q.holder)}` : ""}` : "");
+// fact is no badge, for nobody has to end it: for how long the oldest lease lasts, and who has it, where workers take none of the
+// items that are ready, for they may have long jobs; and results of Celery.
+export const fact = (q) => (q.replies ? "Celery results" : q.held_for ? `held ${span(q.held_for)}${q.holder ? `, ${visible(q.holder)}` : ""}` : "");
 
 // showCause writes the sentence for it, with links to what that names. id is that of the item that is explained. A queue that
 // needs no explanation has none.

@@ -1,6 +1,6 @@
 // All queues, a page at a time, by name.
 
-import { badges, held } from "./cause.js";
+import { badges, fact } from "./cause.js";
 import { ask, h, keep, setText, update } from "./dom.js";
 import { count, some } from "./format.js";
 import { get, path } from "./gateway.js";
@@ -92,13 +92,13 @@ const lines = [
 ];
 
 function makeRow(q) {
-  return h("tr", {}, h("th", { scope: "row" }, h("a", { href: link(q.queue) }, q.queue), " ", h("span", { class: "badges" }), " ", h("span", { class: "held" }), " ", h("span", { class: "error" })),
+  return h("tr", {}, h("th", { scope: "row" }, h("a", { href: link(q.queue) }, q.queue), " ", h("span", { class: "badges" }), " ", h("span", { class: "fact" }), " ", h("span", { class: "error" })),
     columns.map((c) => h("td", { class: "number", "data-label": c.label })));
 }
 
 function updateRow(row, q) {
   update(row.querySelector(".badges"), badges(q));
-  setText(row.querySelector(".held"), held(q));
+  setText(row.querySelector(".fact"), fact(q));
   row.querySelector(".error").textContent = q.error ?? "";
   columns.forEach((c, i) => {
     const cell = row.children[i + 1];

@@ -165,6 +165,7 @@ func examineQueue(i *client.Info, leasedLong bool, remark func(k kind, format st
 		remark(holdsDead, `%s holds %s: "%s" says why, "%s" tries them again`,
 			i.Queue, show.Many(i.Ready, "dead letter"), show.Command("dead list", []string{origin}), show.Command("dead requeue", []string{origin}, "--all"))
 	case refused:
+	case i.Replies() && e.Cause == protocol.CauseNoWorkers:
 	case e.Cause.Wrong() && e.Cause != protocol.CauseStoreFull:
 		says(stands(e.Cause))
 	case e.Cause == protocol.CauseDeadLetters:

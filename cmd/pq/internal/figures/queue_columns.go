@@ -67,12 +67,12 @@ func (f *Queue) Oldest() string {
 func Word(c client.Cause) string { return strings.ReplaceAll(string(c), "_", " ") }
 
 // State are the words for what keeps a queue's items, and its pushes; "" where that is nothing that somebody has to end. Earlier
-// bridges know a pause alone. Of workers that take no more items it says since when, and who: they may have long jobs.
+// bridges know a pause alone. Behind them stands a Fact.
 func State(i *client.Info) string {
 	e := &i.Explain
 	var words []string
 	switch {
-	case e.Cause.Wrong():
+	case i.Stands():
 		words = append(words, Word(e.Cause))
 	case i.Paused:
 		words = append(words, "paused")
@@ -80,10 +80,19 @@ func State(i *client.Info) string {
 	if refuses := client.Cause(e.Refuses); refuses != "" && refuses != e.Cause {
 		words = append(words, Word(refuses))
 	}
-	if held := Held(i); held != "" {
-		words = append(words, held)
+	if fact := Fact(i); fact != "" {
+		words = append(words, fact)
 	}
 	return strings.Join(words, ", ")
+}
+
+// Fact is what is worth a word, and nothing that somebody has to end: who holds items, for workers may have long jobs; and results
+// of Celery.
+func Fact(i *client.Info) string {
+	if i.Replies() {
+		return "Celery results"
+	}
+	return Held(i)
 }
 
 // Held says for how long the oldest lease lasts, and who has it, where workers take none of the items that are ready; "" elsewhere.

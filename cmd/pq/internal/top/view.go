@@ -179,7 +179,7 @@ func (m *topModel) cellsOf(name string) []screen.Span {
 			cells[i].Text = "…"
 		}
 		switch {
-		case c.Key == "state" && (f == nil || cells[i].Text == "" || cells[i].Text != figures.Held(f.Info)):
+		case c.Key == "state" && (f == nil || cells[i].Text == "" || cells[i].Text != figures.Fact(f.Info)):
 			cells[i].Style = screen.Yellow
 		case c.Key == "dead" && f != nil && f.Dead > 0:
 			cells[i].Style = screen.Red
