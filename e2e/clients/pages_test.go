@@ -19,7 +19,7 @@ import (
 // page is one session, from its first command to its last, with default settings except
 // the ports. docs/pages_test.go checks that other commands say why no test runs them.
 
-func TestReadme(t *testing.T)   { runPage(t, "../../README.md") }
+func TestReadme(t *testing.T)   { runPage(t, "../../README.md", "PQ_CONSOLE=admin") }
 func TestTutorial(t *testing.T) { runPage(t, tutorial) }
 
 const tutorial = "../../docs/tutorial.md"

@@ -25,10 +25,13 @@ func TestReadmeWorker(t *testing.T) {
 	if err := os.Symlink(clone, filepath.Join(dir, "pqbridge")); err != nil {
 		t.Fatal(err)
 	}
-	var setup string
+	var setup, tidy string
 	for _, block := range testenv.Blocks(t, page, "sh") {
-		if strings.Contains(block.Text, "go mod init") {
+		switch {
+		case strings.Contains(block.Text, "go mod init"):
 			setup = block.Text
+		case strings.Contains(block.Text, "go mod tidy"):
+			tidy = strings.ReplaceAll(block.Text, "go run .", "go build -o worker .")
 		}
 	}
 	source := testenv.Blocks(t, page, "go")[0].Text
@@ -41,7 +44,7 @@ func TestReadmeWorker(t *testing.T) {
 	}
 	p := testenv.Daemon(t)
 	pqd.Write(t, filepath.Join(dir, "main.go"), strings.ReplaceAll(source, address, `"`+p.URL+`"`))
-	build := pqd.Compiler(t, "sh", "-e", "-c", setup+"mv ../main.go .\ngo build -o worker .\n")
+	build := pqd.Compiler(t, "sh", "-e", "-c", setup+"mv ../main.go .\n"+tidy)
 	build.Dir, build.Env = dir, append(os.Environ(), "GOPROXY=off", "GOSUMDB=off", "GOWORK=off")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
