@@ -62,7 +62,7 @@ func TestConsoleFailures(t *testing.T) {
 	b.Until("what is wrong is marked", `[...document.querySelectorAll("tbody th")].map((c) => c.innerText.trim().replace(/\s+/g, " ")).join("|") === "a no workers|a-dead|a-other blocked|b paused full|c|d"`)
 	b.Eval(`say("/v1/overview", { queues: [queue("a", { cause: "leased", held_for: 190, holder: "vm-7631\u202e" }), queue("b", { cause: "leased", held_for: 7300 }), queue("c", { cause: "leased" }), queue("uuid", { cause: "no_workers", replies: true }), queue("a-other", { cause: "blocked", oldest: 0, oldest_of_all: 90 })] })`)
 	b.Until("workers that take no more are a fact, without a badge", `[...document.querySelectorAll("tbody th")].map((c) => c.innerText.trim().replace(/\s+/g, " ")).join("|") === "a held 3 min, vm-7631‹U+202E›|b held 2 h|c|uuid Celery results|a-other blocked" && document.querySelectorAll("tbody .badge").length === 1`)
-	b.Until("the age of the oldest where none is handed out", `[...document.querySelectorAll("tbody tr")].find((r) => r.innerText.startsWith("a-other")).querySelector("[data-label='Next is']").innerText === "90 s old"`)
+	b.Until("the age of the oldest where none is handed out", `[...document.querySelectorAll("tbody tr")].find((r) => r.innerText.startsWith("a-other")).querySelector("[data-label='Age of the next']").innerText === "90 s"`)
 
 	told(b, p.HTTP+"/#/health")
 	title("Health", "Health")

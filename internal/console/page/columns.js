@@ -11,9 +11,9 @@ export const columns = [
   { key: "leased", label: "Leased", value: (q) => q.leased, show: (q) => count(q.leased), sum: true },
   { key: "delayed", label: "Delayed", value: (q) => q.delayed, show: (q) => count(q.delayed), sum: true },
   { key: "dead", label: "Dead", value: (q) => q.dead ?? 0, show: (q) => (q.dead == null ? "–" : count(q.dead)), sum: true },
-  { key: "oldest", label: "Next is", value: nextAge, show: (q) => (nextAge(q) ? `${span(nextAge(q))} old` : "–"), restless: true },
-  { key: "in", label: "In/s", value: (q) => q.rates.push, show: (q) => rate(q.rates.push), restless: true, sum: true },
-  { key: "out", label: "Out/s", value: (q) => q.rates.pop, show: (q) => rate(q.rates.pop), restless: true, sum: true },
+  { key: "oldest", label: "Age of the next", value: nextAge, show: (q) => (nextAge(q) ? span(nextAge(q)) : "–"), restless: true },
+  { key: "in", label: "In per second", value: (q) => q.rates.push, show: (q) => rate(q.rates.push), restless: true, sum: true },
+  { key: "out", label: "Out per second", value: (q) => q.rates.pop, show: (q) => rate(q.rates.pop), restless: true, sum: true },
   { key: "waiting", label: "Waiting pops", value: (q) => q.waiting, show: (q) => count(q.waiting), sum: true },
   { key: "bytes", label: "Size", value: (q) => q.bytes, show: (q) => bytes(q.bytes), sum: true },
 ];

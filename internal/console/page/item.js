@@ -32,7 +32,7 @@ export function item(context, { queue, id }) {
     if (!item) return;
     problem.hidden = true;
     showCause(why, queue, item.explain, item.id);
-    update(facts, fact("State", item.state), position && item.state === "ready" && !item.dead ? fact("Place at first", before(position)) : null, fact("Priority", String(item.priority)), fact("Pushed", when(item.pushed)), fact("Deliveries", delivered(item)), item.key ? [h("dt", {}, "Key"), h("dd", {}, h("a", { class: "text", href: keyLink(item.dead?.origin ?? queue, item.key) }, visible(item.key)))] : null,
+    update(facts, fact("State", item.state), position && item.state === "ready" && !item.dead ? fact("Place when opened", before(position)) : null, fact("Priority", String(item.priority)), fact("Pushed", when(item.pushed)), fact("Deliveries", delivered(item)), item.key ? [h("dt", {}, "Key"), h("dd", {}, h("a", { class: "text", href: keyLink(item.dead?.origin ?? queue, item.key) }, visible(item.key)))] : null,
       item.state === "delayed" && item.due ? fact("Ready", when(item.due)) : null, item.lease_expires ? fact("Lease ends", when(item.lease_expires)) : null, item.expires ? fact("Expires", when(item.expires)) : null,
       item.holder ? [h("dt", {}, "Held by"), h("dd", {}, h("a", { class: "text", href: holderLink(queue, item.holder) }, visible(item.holder)))] : null,
       item.fence ? fact("Fence", String(item.fence)) : null, item.key_fence ? fact("Key fence", String(item.key_fence)) : null, item.unique ? fact("Unique value", item.unique) : null,

@@ -33,6 +33,8 @@ func TestDoctorOnQueuesThatWait(t *testing.T) {
 	hang := func(oldest, latest float64, each time.Duration) client.Info {
 		return client.Info{Ready: 2, Leased: 4, Explain: because(protocol.CauseLeased, lease), OldestLease: oldest, LatestLease: latest, Config: leases(each)}
 	}
+	results := client.Info{Queue: "5f0c6a1e-9b1d-3c44-8e2a-0d9c1b7f2a34", Ready: 2, Explain: because(protocol.CauseNoWorkers), Oldest: 4000}
+	results.Config.TTL = client.Duration(24 * time.Hour)
 	full := because(protocol.CauseFull, protocol.Explain{Refuses: protocol.ReasonFull})
 	for name, tc := range map[string]struct {
 		info client.Info
@@ -41,7 +43,7 @@ func TestDoctorOnQueuesThatWait(t *testing.T) {
 	}{
 		"paused":        {client.Info{Ready: 2, Explain: because(protocol.CausePaused), Oldest: 3, OldestOfAll: 7200}, "jobs (paused): Why. Do that. pq resume jobs", "stand (paused)"},
 		"no workers":    {client.Info{Ready: 2, Explain: because(protocol.CauseNoWorkers), Oldest: 4000, OldestOfAll: 4000}, "jobs (no workers): Why. Do that.", "stand (no workers)"},
-		"results":       {client.Info{Queue: "5f0c6a1e-9b1d-3c44-8e2a-0d9c1b7f2a34", Ready: 2, Explain: because(protocol.CauseNoWorkers), Oldest: 4000, Config: client.Config{TTL: client.Duration(24 * time.Hour)}}, "", ""},
+		"results":       {results, "", ""},
 		"a hung holder": {client.Info{Ready: 2, Explain: because(protocol.CauseBlocked, protocol.Explain{Item: "X", Since: time.Unix(1, 0)})}, "jobs (blocked): Why. Do that. pq revoke jobs X", "stand (blocked)"},
 		"rate":          {client.Info{Ready: 2, Explain: because(protocol.CauseRate)}, "jobs (rate): Why. Do that.", "stand (rate)"},
 		"band":          {client.Info{Ready: 2, Explain: because(protocol.CauseBand)}, "jobs (band): Why. Do that.", "stand (band)"},
