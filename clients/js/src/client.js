@@ -15,7 +15,7 @@ import { Queue } from "./queue.js";
 import { AckSubjects, Grammar } from "./subjects.js";
 import { unreadable } from "./errors.js";
 
-const defaults = { prefix: "pq", timeout: 10_000, maxInFlight: 4096, attempt: 2000, page: 200 };
+const defaults = { prefix: "pq", timeout: 10_000, maxInFlight: 4096, attempt: 2000, absence: 5000, page: 200 };
 
 const mostMixed = 10_000;
 
@@ -41,6 +41,7 @@ export class Client {
       timeout: duration(options.timeout ?? defaults.timeout, "timeout"),
       retryFor: duration(options.retryFor ?? 0, "retryFor", { zero: true }),
       attempt: duration(options.askAgainAfter ?? defaults.attempt, "askAgainAfter"),
+      absence: defaults.absence,
     };
     this.#inFlight = new InFlight(count(options.maxInFlight ?? defaults.maxInFlight, "maxInFlight"));
     this.lanes = new Lanes(this, count(options.maxBundle ?? maxBundle, "maxBundle", maxBundle));

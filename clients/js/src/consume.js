@@ -1,12 +1,15 @@
 // Workers: they lease items, call a handler on each, and settle what it leaves.
+import { Absence } from "./absence.js";
 import { pause } from "./bell.js";
 import { duration, shown } from "./duration.js";
 import { code, EmptyError, LeaseLostError, PQError } from "./errors.js";
 import { holderOf, ownName } from "./holder.js";
 import { whenIdle } from "./idle.js";
 import { count } from "./integer.js";
+import { Item } from "./item.js";
 import { abortSignal, checked, flag, word } from "./options.js";
 import { backoff } from "./retry.js";
+import { taking } from "./take.js";
 
 /** An item is delivered again after a time. */
 export class RetryAfter extends Error {
@@ -49,6 +52,17 @@ const lastTrouble = 10_000;
  */
 export const defaultBackoff = (failures) => backoff(failures, 1000, 300_000);
 
+/**
+ * What becomes of the errors of a consumer, unless a program says otherwise. Those that programs throw on purpose, and those
+ * of requests, have no stack that says more.
+ * @param {unknown} err
+ * @param {import("./item.js").Item} [item]
+ */
+function log(err, item) {
+  const plain = err instanceof GiveUp || err instanceof RetryAfter || err instanceof PQError;
+  console.error(item ? `pqbridge: item ${item.id} of ${item.queue}:` : "pqbridge:", plain ? err.message : err);
+}
+
 /** What an attempt says that the end of its consumer cut off. */
 const stopped = "stopped";
 
@@ -72,7 +86,12 @@ export class Consumer {
   /** @type {unknown} */
   #fatal;
   #left;
+  #absence;
   #asks;
+  /** @type {Promise<void>} */
+  #closed;
+  /** Whether the program hears why the consumer cannot go on. */
+  #awaited = false;
   /** The errors of pops that were reported, each of which several workers get. */
   #reported = new WeakSet();
 
@@ -86,24 +105,33 @@ export class Consumer {
     this.queue = queue;
     this.handler = handler;
     this.#left = options.limit === undefined ? Infinity : count(options.limit, "limit");
-    this.onError = functionOf(options.onError, "onError") ?? (() => {});
+    this.onError = functionOf(options.onError, "onError") ?? log;
     this.backoff = functionOf(options.backoff, "backoff");
     this.stopWhenEmpty = flag(options.stopWhenEmpty, "stopWhenEmpty");
     const lease = duration(options.lease ?? defaultLease, "lease");
     const end = word(options.end, "end", ["min", "max"]);
     const pop = { lease, end, holder: holderOf(options.holder) ?? ownName, min: options.min, max: options.max, repeatable: flag(options.repeatable, "repeatable"), wait: this.stopWhenEmpty ? undefined : oneWait, signal: this.#taking.signal };
-    this.#asks = new Asks(queue, pop, workers);
+    this.#absence = new Absence(queue, (err) => this.#report(err));
+    this.#asks = new Asks(queue, pop, workers, this.#absence);
     const signal = abortSignal(options.signal);
     const stop = () => this.#taking.abort();
     if (signal?.aborted) this.#taking.abort();
     signal?.addEventListener("abort", stop);
-    /** Settles when all workers have ended. */
-    this.closed = Promise.all(Array.from({ length: workers }, () => this.#run())).then(async () => {
+    this.#closed = Promise.all(Array.from({ length: workers }, () => this.#run())).then(async () => {
+      this.#absence.over();
       signal?.removeEventListener("abort", stop);
       await queue.client.mailbox.quiet(); // the program may close the connection next
-      if (this.#fatal) throw this.#fatal;
+      if (!this.#fatal) return;
+      if (!this.#awaited) this.#report(this.#fatal);
+      throw this.#fatal;
     });
-    this.closed.catch(() => {}); // a program may look at it later
+    this.#closed.catch(() => {}); // a program may look at it later
+  }
+
+  /** Settles when all workers have ended. */
+  get closed() {
+    this.#awaited = true;
+    return this.#closed;
   }
 
   /**
@@ -116,7 +144,7 @@ export class Consumer {
     this.#taking.abort();
     if (ms !== undefined) {
       const timer = setTimeout(() => this.#work.abort(new Error(`the consumer ends, and ${ms} ms of grace are over`)), ms);
-      void this.closed.catch(() => {}).then(() => clearTimeout(timer));
+      void this.#closed.catch(() => {}).then(() => clearTimeout(timer));
     }
     return this.closed;
   }
@@ -156,7 +184,7 @@ export class Consumer {
           troubles = 0; // the bridge answers
           continue;
         }
-        if (!this.#reported.has(/** @type {object} */ (err))) {
+        if (!this.#absence.ended(err) && !this.#reported.has(/** @type {object} */ (err))) {
           this.#reported.add(/** @type {object} */ (err));
           this.#report(err);
         }
@@ -259,16 +287,18 @@ class Asks {
    * @param {import("./queue.js").Queue} queue
    * @param {import("../index.js").PopOptions} pop
    * @param {number} workers
+   * @param {Absence} absence
    */
-  constructor(queue, pop, workers) {
+  constructor(queue, pop, workers, absence) {
     this.queue = queue;
     this.pop = pop;
+    this.absence = absence;
     this.most = Math.min(workers, queue.client.lanes.max);
   }
 
   /** @returns {Promise<import("./item.js").Item>} */
   async next() {
-    if (this.most === 1) return this.queue.pop(this.pop);
+    if (this.most === 1) return /** @type {Item} */ ((await this.#pop(0))[0]); // pops never return none
     return new Promise((resolve, reject) => {
       this.#idle.push({ resolve, reject });
       this.#begin();
@@ -288,7 +318,7 @@ class Asks {
   /** @param {{resolve: (item: import("./item.js").Item) => void, reject: (err: unknown) => void}[]} workers */
   async #ask(workers) {
     try {
-      const items = workers.length === 1 ? [await this.queue.pop(this.pop)] : await this.queue.popMany(workers.length, this.pop);
+      const items = await this.#pop(workers.length === 1 ? 0 : workers.length);
       if (items.length > 1) this.queue.client.lanes.wake();
       for (const item of items) workers.shift()?.resolve(item);
       this.#idle.unshift(...workers);
@@ -296,6 +326,13 @@ class Asks {
     } catch (err) {
       for (const { reject } of workers) reject(err);
     }
+  }
+
+  /** @param {number} batch how many items; 0: a single one */
+  async #pop(batch) {
+    const pop = taking(this.queue, "pop", batch, this.pop, (m) => Item.read(this.queue, m, "pop"));
+    pop.absence = this.absence;
+    return pop.run();
   }
 }
 

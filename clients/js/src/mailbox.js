@@ -75,6 +75,8 @@ export class Mailbox {
   #refusal;
   /** @type {Error | undefined} why there will be no connection any more */
   #closed;
+  /** Called when a connection is lost. @type {Set<() => void>} */
+  disconnected = new Set();
   /** Whether pops for good can be confirmed on this connection, by queue. @type {Map<string, boolean>} */
   confirms = new Map();
 
@@ -224,7 +226,10 @@ export class Mailbox {
   /** Follows the connection until it is closed for good. */
   async #watch() {
     for await (const status of this.nc.status()) {
-      if (status.type === "disconnect") this.connected = this.#admitted = false;
+      if (status.type === "disconnect") {
+        this.connected = this.#admitted = false;
+        for (const tell of this.disconnected) tell();
+      }
       if (status.type === "error") this.#deny(status.error);
       if (status.type !== "reconnect") continue;
       this.connected = true;

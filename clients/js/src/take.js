@@ -127,6 +127,8 @@ export class Taking {
     this.onceMore = this.repeatable || this.term > 0;
     /** How long to wait for the answer to what cannot be asked again, and does not wait for an item. */
     this.silence = Infinity;
+    /** @type {import("./absence.js").Absence | undefined} what says for how long nothing answers */
+    this.absence = undefined;
     this.deadline = deadline ?? this.client.deadline(options, this.wait);
     this.answers = new Answers(this.client.mailbox, this.#bell, this.wait > 0);
   }
@@ -170,7 +172,10 @@ export class Taking {
       const asked = now();
       try {
         items = await this.#attempt(expires, repeat, wait, refusal);
-        if (items.length > 0) return items;
+        if (items.length > 0) {
+          this.absence?.answered();
+          return items;
+        }
         const { broken, denied } = this.answers;
         this.open ||= !denied?.certain;
         if (denied) throw denial(this, denied.cause);
@@ -182,6 +187,7 @@ export class Taking {
         if (!(err instanceof Refusal)) throw this.#doubt(err);
         e = err.why;
       }
+      this.absence?.refused(e);
       if (this.#bundled && e.code === code.tooLarge) {
         this.#single = true; // an item fits into no bundle; nothing was done
         continue;
@@ -235,9 +241,22 @@ export class Taking {
     if (!sent) throw ended(this, refusal, deadline.cause);
     answers.lost = false; // this attempt was sent on the new connection
     this.sent++;
+    const answered = this.absence?.asked();
+    try {
+      return await this.#collect(now() + wait);
+    } finally {
+      answered?.();
+    }
+  }
+
+  /**
+   * The answers to an attempt, until a time.
+   * @param {number} until
+   */
+  async #collect(until) {
+    const { answers, deadline } = this;
     /** @type {Item[]} */
     const items = [];
-    const until = now() + wait;
     for (let over = false; !over; ) {
       await this.#bell.wait(Math.min(until - now(), deadline.left), deadline.signal);
       const lost = answers.lost && this.onceMore && items.length === 0; // otherwise the rest of a batch may be on its way

@@ -1,8 +1,9 @@
 // Workers.
 import { test } from "node:test";
 import assert from "node:assert/strict";
+import { connect as dial, createServer } from "node:net";
 import { BadRequestError, Client, GiveUp, LeaseLostError, RetryAfter } from "pqbridge";
-import { answer, client, connection, fails, failure, fake, patience, queue, until } from "./world.mjs";
+import { answer, client, connection, fails, failure, fake, fresh, patience, queue, until } from "./world.mjs";
 
 const left = async (q) => {
   const { ready, leased, delayed } = await q.info();
@@ -140,6 +141,91 @@ test("a consumer reports trouble and goes on", async () => {
   }, { askAgainAfter: patience });
   await c.queue("jobs").consume(() => {}, { limit: 1, onError: (err) => errors.push(err.code) }).closed;
   assert.deepEqual(errors, [506, 506]);
+});
+
+test("without onError the errors of handlers and of pops are on the console", async (t) => {
+  const { mock } = t.mock.method(console, "error", () => {});
+  const q = queue();
+  const [wrong, hopeless] = [new Error("no luck"), new GiveUp("it cannot be done")];
+  const ids = [(await q.push("a")).id, (await q.push("b")).id];
+  await q.consume((item) => {
+    throw item.string() === "a" ? wrong : hopeless;
+  }, { limit: 2 }).closed;
+  const { client: c } = await fake(() => failure(400, "", "expected something else"));
+  c.queue("jobs").consume(() => {});
+  await until("it says why the consumer has ended", () => mock.callCount() === 3);
+  assert.deepEqual(mock.calls.map((call) => call.arguments), [
+    [`pqbridge: item ${ids[0]} of ${q.name}:`, wrong],
+    [`pqbridge: item ${ids[1]} of ${q.name}:`, "it cannot be done"],
+    ["pqbridge:", "pop jobs: expected something else (400)"],
+  ]);
+  await fails(c.queue("jobs").consume(() => {}).closed, BadRequestError, 400);
+  assert.equal(mock.callCount(), 3); // who waits for the end hears of it there
+});
+
+test("a consumer says once that no bridge is there, and again after an answer", async () => {
+  const [prefix, own, bridge] = [fresh("nobody"), await connection(), await connection()];
+  const c = new Client(own, { prefix, timeout: 50 });
+  c.patience.absence = 10;
+  let sent = 0;
+  const publish = own.publish.bind(own);
+  own.publish = (...args) => publish(...args, sent++);
+  const errors = [];
+  const consumer = c.queue("jobs").consume(() => {}, { limit: 1, stopWhenEmpty: true, onError: (err) => errors.push(err.message) });
+  const away = "pop jobs: no bridge is there (503)";
+  await until("several pops have failed", () => sent > 8);
+  assert.deepEqual(errors, [away]);
+  const damaged = bridge.subscribe(`${prefix}.jobs.pop.*`, {
+    callback: (_, m) => {
+      damaged.unsubscribe();
+      const { headers, body } = failure(506, "", "damaged");
+      m.respond(body, { headers });
+    },
+  });
+  await until("it says so again", () => errors.length === 3);
+  assert.deepEqual(errors, [away, "pop jobs: damaged (506)", away]);
+  bridge.subscribe(`${prefix}.jobs.>`, {
+    callback: (_, m) => {
+      const { headers, body } = m.subject.includes(".ack.") ? answer({}) : answer({ "PQ-Id": "i", "PQ-Ack": `${prefix}.jobs.ack.c.t` });
+      m.respond(body, { headers });
+    },
+  });
+  await consumer.closed;
+  assert.equal(errors.length, 3);
+});
+
+test("a consumer says that there is no connection", async (t) => {
+  const sockets = new Set();
+  const { hostname, port } = new URL(process.env.NATS_URL);
+  const proxy = createServer((socket) => {
+    const server = dial(Number(port), hostname);
+    for (const [one, other] of [[socket, server], [server, socket]]) {
+      sockets.add(one);
+      one.pipe(other);
+      one.on("error", () => {}).on("close", () => other.destroy());
+    }
+  });
+  await new Promise((resolve) => proxy.listen(0, "127.0.0.1", resolve));
+  const address = proxy.address();
+  const cut = () => {
+    proxy.close();
+    for (const socket of sockets) socket.destroy();
+  };
+  t.after(cut);
+  const own = await connection({ servers: `nats://127.0.0.1:${address.port}` });
+  const q = queue(new Client(own, { timeout: patience }));
+  q.client.patience.absence = 10;
+  await q.configure({});
+  const errors = [];
+  const consumer = q.consume(() => {}, { concurrency: 2, onError: (err) => errors.push(err.message) });
+  await until("it waits", async () => (await client.queue(q.name).info()).waiting > 0);
+  cut();
+  await until("it says so", () => errors.length > 0);
+  await new Promise((resolve) => proxy.listen(address.port, "127.0.0.1", resolve));
+  await client.queue(q.name).push("x");
+  await until("it has the item", async () => (await client.queue(q.name).info()).ready === 0);
+  await consumer.drain();
+  assert.deepEqual(errors, [`pop ${q.name}: there is no connection to NATS (503)`]);
 });
 
 test("a consumer has its next item as soon as there is a new connection", async () => {
