@@ -905,7 +905,10 @@ export interface ConsumeOptions {
    * queue's `backoff`, and {@link defaultBackoff} if it has none.
    */
   backoff?: (failures: number) => Duration;
-  /** Gets what handlers throw, and the errors of pops and settlements, with the item if there is one. */
+  /**
+   * Gets what handlers throw, and the errors of pops and settlements, with the item if there is one; `console.error` gets them if it is not
+   * given. If nothing answers it hears of that after 5 seconds, and again only when something has answered.
+   */
   onError?: (err: unknown, item?: Item) => void;
   /** Drains the consumer when it aborts. */
   signal?: AbortSignal;
@@ -915,7 +918,7 @@ export interface ConsumeOptions {
 export interface Consumer {
   /**
    * Settles when all workers have ended. It is rejected if they cannot go on: an option is wrong, the
-   * user may not pop, or the connection was closed.
+   * user may not pop, or the connection was closed. Where no program asks for it, `onError` gets that error.
    */
   readonly closed: Promise<void>;
   /**

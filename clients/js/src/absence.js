@@ -58,10 +58,10 @@ export class Absence {
 
   /** A pop has ended without an item. It says whether that is told. @param {unknown} err */
   ended(err) {
-    if (this.#told) return true;
-    if (!(err instanceof PQError) || !mayRepeat(err, false)) return false;
+    const why = err instanceof PQError && err.cause instanceof PQError ? err.cause : err; // of the last of its attempts
+    if (this.#told || !(why instanceof PQError) || !mayRepeat(why, false)) return this.#told;
     this.answered();
-    this.#tell(err);
+    this.#tell(why);
     return true;
   }
 

@@ -163,35 +163,34 @@ test("without onError the errors of handlers and of pops are on the console", as
   assert.equal(mock.callCount(), 3); // who waits for the end hears of it there
 });
 
-test("a consumer says once that no bridge is there, and again after an answer", async () => {
-  const [prefix, own, bridge] = [fresh("nobody"), await connection(), await connection()];
-  const c = new Client(own, { prefix, timeout: 50 });
-  c.patience.absence = 10;
-  let sent = 0;
-  const publish = own.publish.bind(own);
-  own.publish = (...args) => publish(...args, sent++);
-  const errors = [];
-  const consumer = c.queue("jobs").consume(() => {}, { limit: 1, stopWhenEmpty: true, onError: (err) => errors.push(err.message) });
-  const away = "pop jobs: no bridge is there (503)";
-  await until("several pops have failed", () => sent > 8);
-  assert.deepEqual(errors, [away]);
-  const damaged = bridge.subscribe(`${prefix}.jobs.pop.*`, {
-    callback: (_, m) => {
-      damaged.unsubscribe();
-      const { headers, body } = failure(506, "", "damaged");
-      m.respond(body, { headers });
-    },
-  });
-  await until("it says so again", () => errors.length === 3);
-  assert.deepEqual(errors, [away, "pop jobs: damaged (506)", away]);
-  bridge.subscribe(`${prefix}.jobs.>`, {
-    callback: (_, m) => {
-      const { headers, body } = m.subject.includes(".ack.") ? answer({}) : answer({ "PQ-Id": "i", "PQ-Ack": `${prefix}.jobs.ack.c.t` });
-      m.respond(body, { headers });
-    },
-  });
-  await consumer.closed;
-  assert.equal(errors.length, 3);
+test("a consumer says once that nothing answers, and again after an answer", async () => {
+  for (const retryFor of [0, 1]) { // one pop that is repeated, and many
+    const [away, errors] = [failure(503, "", "away"), []];
+    let say = [away];
+    const { client: c, requests } = await fake((verb, _n, _m, p) => {
+      if (verb.includes("ack")) return answer({});
+      const [now, ...rest] = say;
+      if (rest.length > 0) say = rest;
+      return now ?? answer({ "PQ-Id": "i", "PQ-Ack": `${p}.jobs.ack.c.t` });
+    }, { askAgainAfter: patience, retryFor });
+    c.patience.absence = 1;
+    const consumer = c.queue("jobs").consume(() => {}, { limit: 1, onError: (err) => errors.push(err.message) });
+    await until("it has asked for some time", () => requests.length > 4 && errors.length > 0);
+    say = [failure(506, "", "damaged"), away];
+    await until("it says so again", () => errors.length > 2);
+    say = [undefined];
+    await consumer.closed;
+    assert.deepEqual(errors, ["pop jobs: away (503)", "pop jobs: damaged (506)", "pop jobs: away (503)"]);
+  }
+});
+
+test("a consumer says that no bridge is there", async () => {
+  const c = new Client(await connection(), { prefix: fresh("nobody") });
+  c.patience.absence = 1;
+  let consumer;
+  const err = await new Promise((resolve) => (consumer = c.queue("jobs").consume(() => {}, { onError: resolve })));
+  assert.equal(err.message, "pop jobs: no bridge is there (503)");
+  await consumer.drain();
 });
 
 test("a consumer says that there is no connection", async (t) => {

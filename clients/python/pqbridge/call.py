@@ -25,6 +25,7 @@ class Patience:
     timeout: float
     retry_for: float
     attempt: float
+    absence: float = 5.0
 
 
 def ended(request: Request, sent: int, refusal: PQError | None, cause: BaseException | None) -> PQError:

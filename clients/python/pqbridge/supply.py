@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import replace
 
+from .absence import Absence
 from .core import Place
 from .errors import BAD_REQUEST, FORBIDDEN, TIMEOUT, EmptyError, LeaseLostError, PQError
 from .item import Item
@@ -60,6 +61,7 @@ class Supply:
         self._left = float("inf") if limit is None else count(limit, "limit")
         self._stop_when_empty = stop_when_empty
         self._troubles = 0
+        self._absence = Absence(queue.client.patience.absence, on_error)
 
     @property
     def most(self) -> int:
@@ -94,7 +96,7 @@ class Supply:
         selection = self._selection if n == 1 else replace(self._selection, batch=n)
         while True:
             try:
-                items = await take(self.queue, "pop", self._end, selection, listening)
+                items = await take(self.queue, "pop", self._end, selection, listening, self._absence)
                 self._troubles = 0
                 return items
             except PQError as err:
@@ -106,6 +108,7 @@ class Supply:
                 if isinstance(err, LeaseLostError) or err.code == TIMEOUT:
                     self._troubles = 0  # the bridge answers
                     continue
-                self.report(err, None)
+                if not self._absence.ended(err):
+                    self.report(err, None)
             self._troubles += 1
             await asyncio.sleep(backoff(self._troubles, _FIRST_TROUBLE, _LAST_TROUBLE))

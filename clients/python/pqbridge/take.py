@@ -6,6 +6,7 @@ from dataclasses import replace
 from time import monotonic
 from typing import Literal
 
+from .absence import Absence
 from .confirm import confirmed
 from .core import Place
 from .duration import seconds
@@ -18,12 +19,14 @@ from .taking import End, Selection, Taking
 CONFIRM = 30.0
 
 
-async def take(queue: Place, op: Literal["pop", "peek"], end: End, selection: Selection, listening: Listening | None = None) -> list[Item]:
-    """At least one item, or an error. listening: where the answers to its waits come, if it is one of several."""
+async def take(queue: Place, op: Literal["pop", "peek"], end: End, selection: Selection, listening: Listening | None = None, absence: Absence | None = None) -> list[Item]:
+    """At least one item, or an error. listening: where the answers to its waits come, if it is one of several. absence: what says
+    for how long nothing answers."""
     if end not in ("min", "max"):
         raise ValueError(f"end is {end!r}: expected 'min' or 'max'")
     subject = queue.subject(f"{op}.{end}")
     taking = Taking(queue, Item.read, op, subject, selection, listening)
+    taking.absence = absence
     if op == "pop" and selection.lease is None and selection.pop_id is None and taking.wait > 0 and queue.name not in queue.client.no_steps:
         return await _take_in_steps(queue, subject, selection, taking.wait)
     return await taking.run()

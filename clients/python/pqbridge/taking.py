@@ -10,6 +10,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 import nats.errors
 
+from .absence import Absence
 from .answers import Answers
 from .call import ended
 from .core import Place
@@ -118,6 +119,8 @@ class Taking(Generic[T]):
         self._once_more = self._repeatable or self.term > 0
         self._deadline = self._client.deadline(s.timeout, self.wait)
         self._answers = Answers(self._client.mailbox, listening)
+        self.absence: Absence | None = None
+        """What says for how long nothing answers."""
         self._single = False  # each item comes in a message of its own
         self._bundled = False
         self._sent = 0
@@ -171,8 +174,12 @@ class Taking(Generic[T]):
                 e = r.why
                 if e.__cause__ is None:
                     await answers.answered()
+                if self.absence:
+                    self.absence.refused(e)
             else:
                 if items:
+                    if self.absence:
+                        self.absence.answered()
                     return items
                 if answers.denied:
                     self.open = self._unknown or answers.unheard or bool(answers.pending)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import replace
+
+from nats.aio.msg import Msg
 
 from pqbridge import Consumer, EmptyError, ForbiddenError, GiveUp, Item, LeaseLostError, RetryAfter, UnavailableError, default_backoff
 from world import PATIENCE, Answer, TestCase, failure
@@ -180,6 +183,32 @@ class Workers(TestCase):
 
         await f.client.queue("jobs").consume(work, limit=1, on_error=lambda err, item: reported.append(err))
         self.assertEqual((seen, len(reported)), (["i"], 2))
+
+    async def test_nothing_answers(self) -> None:
+        """It is said once, and again after an answer."""
+        for retry_for in (0, 0.001):  # one pop that is repeated, and many
+            away, damaged, reported = failure(503, text="away"), failure(506, text="damaged"), list[str]()
+            say: list[Answer | None] = [away]
+
+            def respond(verb: str, n: int, m: Msg) -> Answer:
+                if ".ack." in verb:
+                    return Answer()
+                now = say.pop(0) if len(say) > 1 else say[0]
+                return now or Answer({"PQ-Id": "i", "PQ-Ack": f"{f.prefix}.jobs.ack.c.t"})
+
+            f = await self.fake(respond, retry_for=retry_for, ask_again_after=PATIENCE)
+            f.client.patience = replace(f.client.patience, absence=0)
+
+            async def work(item: Item) -> None:
+                pass
+
+            consumer = f.client.queue("jobs").consume(work, limit=1, on_error=lambda err, item: reported.append(str(err)))
+            await self.until("it has asked for some time", lambda: len(f.requests) > 4)
+            say[:] = [damaged, away]
+            await self.until("it says so again", lambda: len(reported) > 2)
+            say[:] = [None]
+            await consumer
+            self.assertEqual(reported, ["pop jobs: away (503)", "pop jobs: damaged (506)", "pop jobs: away (503)"])
 
     async def test_drain_from_a_handler(self) -> None:
         q = self.queue()
