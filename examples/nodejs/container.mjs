@@ -1,7 +1,7 @@
 // A worker for a container, with the JavaScript client: it does the jobs of one queue, says how it is, and ends in
 // order on SIGTERM.
 //
-//   npm install --install-links ../../clients/js && node container.mjs
+//   npm pack ../../clients/js && npm install ./pqbridge-0.1.0.tgz && node container.mjs
 //
 // NATS_URL, NATS_USER and NATS_PASSWORD say where NATS is, QUEUE and CONCURRENCY what to do, HEALTH_PORT where to ask
 // how the worker is: /healthz for its life, /readyz for whether it takes jobs. Give the container more time to stop
