@@ -907,7 +907,8 @@ export interface ConsumeOptions {
   backoff?: (failures: number) => Duration;
   /**
    * Gets what handlers throw, and the errors of pops and settlements, with the item if there is one; `console.error` gets them if it is not
-   * given. If nothing answers it hears of that after 5 seconds, and again only when something has answered.
+   * given. If the queue does not exist at the beginning it gets a {@link NotFoundError} once, and the consumer waits for the first push. If
+   * nothing answers it hears of that after 5 seconds, and again only when something has answered.
    */
   onError?: (err: unknown, item?: Item) => void;
   /** Drains the consumer when it aborts. */

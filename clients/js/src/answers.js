@@ -114,7 +114,7 @@ export class Answers {
   }
 
   #stop() {
-    for (const stop of this.#stops.splice(0)) stop(this.whole);
+    for (const stop of this.#stops.splice(0)) stop(this.whole || this.denied !== undefined || this.broken !== undefined);
   }
 
   /** @param {import("./message.js").Message} m */

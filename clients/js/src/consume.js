@@ -2,7 +2,7 @@
 import { Absence } from "./absence.js";
 import { pause } from "./bell.js";
 import { duration, shown } from "./duration.js";
-import { code, EmptyError, LeaseLostError, PQError } from "./errors.js";
+import { code, EmptyError, errorOf, LeaseLostError, PQError } from "./errors.js";
 import { holderOf, ownName } from "./holder.js";
 import { whenIdle } from "./idle.js";
 import { count } from "./integer.js";
@@ -86,7 +86,6 @@ export class Consumer {
   /** @type {unknown} */
   #fatal;
   #left;
-  #absence;
   #asks;
   /** @type {Promise<void>} */
   #closed;
@@ -111,14 +110,13 @@ export class Consumer {
     const lease = duration(options.lease ?? defaultLease, "lease");
     const end = word(options.end, "end", ["min", "max"]);
     const pop = { lease, end, holder: holderOf(options.holder) ?? ownName, min: options.min, max: options.max, repeatable: flag(options.repeatable, "repeatable"), wait: this.stopWhenEmpty ? undefined : oneWait, signal: this.#taking.signal };
-    this.#absence = new Absence(queue, (err) => this.#report(err));
-    this.#asks = new Asks(queue, pop, workers, this.#absence);
+    this.#asks = new Asks(queue, pop, workers, (err) => this.#report(err));
     const signal = abortSignal(options.signal);
     const stop = () => this.#taking.abort();
     if (signal?.aborted) this.#taking.abort();
     signal?.addEventListener("abort", stop);
     this.#closed = Promise.all(Array.from({ length: workers }, () => this.#run())).then(async () => {
-      this.#absence.over();
+      this.#asks.absence.over();
       signal?.removeEventListener("abort", stop);
       await queue.client.mailbox.quiet(); // the program may close the connection next
       if (!this.#fatal) return;
@@ -184,7 +182,7 @@ export class Consumer {
           troubles = 0; // the bridge answers
           continue;
         }
-        if (!this.#absence.ended(err) && !this.#reported.has(/** @type {object} */ (err))) {
+        if (!this.#asks.absence.ended(err) && !this.#reported.has(/** @type {object} */ (err))) {
           this.#reported.add(/** @type {object} */ (err));
           this.#report(err);
         }
@@ -282,17 +280,21 @@ class Asks {
   /** @type {{resolve: (item: import("./item.js").Item) => void, reject: (err: unknown) => void}[]} */
   #idle = [];
   #leaving = false;
+  /** Whether a pop has been answered. */
+  #begun = false;
 
   /**
    * @param {import("./queue.js").Queue} queue
    * @param {import("../index.js").PopOptions} pop
    * @param {number} workers
-   * @param {Absence} absence
+   * @param {(err: PQError) => void} tell
    */
-  constructor(queue, pop, workers, absence) {
+  constructor(queue, pop, workers, tell) {
     this.queue = queue;
     this.pop = pop;
-    this.absence = absence;
+    this.tell = tell;
+    /** Says for how long nothing answers. */
+    this.absence = new Absence(queue, tell);
     this.most = Math.min(workers, queue.client.lanes.max);
   }
 
@@ -328,11 +330,32 @@ class Asks {
     }
   }
 
-  /** @param {number} batch how many items; 0: a single one */
+  /**
+   * The first pop does not wait, because only then a bridge says that there is no queue.
+   * @param {number} batch how many items; 0: a single one
+   * @returns {Promise<Item[]>}
+   */
   async #pop(batch) {
-    const pop = taking(this.queue, "pop", batch, this.pop, (m) => Item.read(this.queue, m, "pop"));
+    const first = !this.#begun;
+    const pop = taking(this.queue, "pop", batch, first ? { ...this.pop, wait: undefined } : this.pop, (m) => Item.read(this.queue, m, "pop"));
     pop.absence = this.absence;
-    return pop.run();
+    try {
+      const items = await pop.run();
+      this.#begun = true;
+      return items;
+    } catch (err) {
+      if (!first || !(err instanceof EmptyError)) throw err;
+      if (err.reason === "unknown") this.#absent();
+      this.#begun = true;
+      if (this.pop.wait === undefined) throw err;
+    }
+    return this.#pop(batch);
+  }
+
+  #absent() {
+    if (this.#begun) return; // another worker has said so
+    const { name } = this.queue;
+    this.tell(errorOf({ op: "consume", queue: name, code: code.notFound, reason: "unknown", text: `queue ${name} does not exist yet: expected its first push, or another name` }));
   }
 }
 

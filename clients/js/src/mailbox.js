@@ -34,6 +34,9 @@ const tokenBytes = 16;
 const pool = new Uint8Array(256 * tokenBytes);
 let used = pool.length;
 
+/** How long the answer to a request that has been stopped is waited for. */
+const lastAnswers = 5000;
+
 /** 128 random bits as a token of a subject. */
 export function randomToken() {
   if (used === pool.length) {
@@ -63,8 +66,10 @@ export class Mailbox {
   /** @type {import("@nats-io/nats-core").Subscription | undefined} */
   #subscription;
   #prefix;
-  /** The ends of requests that have waited. @type {Set<Promise<void>>} */
+  /** The ends of requests that have been stopped before their answers. @type {Set<Promise<void>>} */
   #ending = new Set();
+  /** Called when their answers arrive, by token. @type {Map<string, () => void>} */
+  #unwanted = new Map();
   /** Requests that wait until they may be sent, in their order. @type {Set<Waiting>} */
   #waiting = new Set();
   /** Whether the server has let the mailbox receive answers on this connection. */
@@ -95,13 +100,36 @@ export class Mailbox {
   }
 
   /**
-   * A new reply subject. Messages on it go to the addressee until stop is called.
+   * A new reply subject. Messages on it go to the addressee until stop is called, and says whether the answer is there.
    * @param {Addressee} addressee
    */
   receive(addressee) {
     const token = randomToken();
     this.#open.set(token, addressee);
-    return { reply: this.#prefix + token, stop: () => void this.#open.delete(token) };
+    const stop = (answered = true) => {
+      if (this.#open.delete(token) && !answered && this.#admitted) this.#end(this.#late(token));
+    };
+    return { reply: this.#prefix + token, stop };
+  }
+
+  /**
+   * Waits for an answer that nobody wants any more: what it leases goes back.
+   * @param {string} token
+   */
+  async #late(token) {
+    await new Promise((/** @type {(value?: unknown) => void} */ resolve) => {
+      this.#unwanted.set(token, resolve);
+      /** @type {unknown} */
+      const timer = setTimeout(resolve, lastAnswers);
+      /** @type {{unref?: () => void}} */ (timer).unref?.(); // in browsers a timer is a number
+    });
+    this.#unwanted.delete(token);
+  }
+
+  /** @param {Promise<void>} ending of a request that has been stopped */
+  #end(ending) {
+    this.#ending.add(ending);
+    void ending.then(() => this.#ending.delete(ending));
   }
 
   /**
@@ -125,9 +153,7 @@ export class Mailbox {
     const stop = (answered = false) => {
       if (!this.#open.delete(key) || subscription.isClosed()) return;
       if (answered) return subscription.unsubscribe();
-      const ending = subscription.drain().catch(() => {}); // no connection, no answer under way
-      this.#ending.add(ending);
-      void ending.then(() => this.#ending.delete(ending));
+      this.#end(subscription.drain().catch(() => {})); // no connection, no answer under way
     };
     return { reply, stop };
   }
@@ -192,6 +218,7 @@ export class Mailbox {
       return;
     }
     for (const one of unbundled(message)) this.giveBack(one);
+    this.#unwanted.get(token)?.();
   }
 
   /**

@@ -184,6 +184,23 @@ test("a consumer says once that nothing answers, and again after an answer", asy
   }
 });
 
+test("a consumer says once that its queue does not exist", async () => {
+  for (const concurrency of [1, 8]) {
+    const [q, errors] = [queue(), []];
+    const consumer = q.consume(() => {}, { concurrency, limit: 1, onError: (err) => errors.push(err) });
+    await until("it says so", () => errors.length > 0);
+    await q.push("x");
+    await consumer.closed;
+    const again = q.consume(() => {}, { concurrency, onError: (err) => errors.push(err) }); // it is empty
+    await until("it waits", async () => (await q.info()).waiting > 0);
+    await again.drain();
+    await q.delete();
+    await q.consume(() => {}, { concurrency, stopWhenEmpty: true, onError: (err) => errors.push(err) }).closed;
+    const text = `consume ${q.name}: queue ${q.name} does not exist yet: expected its first push, or another name (404)`;
+    assert.deepEqual(errors.map(({ name, code, reason, message }) => [name, code, reason, message]), Array(2).fill(["NotFoundError", 404, "unknown", text]));
+  }
+});
+
 test("a consumer says that no bridge is there", async () => {
   const c = new Client(await connection(), { prefix: fresh("nobody") });
   c.patience.absence = 1;

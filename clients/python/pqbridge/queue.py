@@ -234,8 +234,9 @@ class Queue(Place):
         backoff: the delay before the next delivery of a failed item, from how often it has failed; if it
         is not given, the backoff of the queue, and default_backoff if that has none.
         on_error: gets what handlers raise, and the errors of pops and settlements, with the item if there is
-        one; they are logged if it is not given. If nothing answers it hears of that after 5 seconds, and again only when
-        something has answered."""
+        one; they are logged if it is not given. If the queue does not exist at the beginning it gets a NotFoundError
+        once, and the consumer waits for the first push. If nothing answers it hears of that after 5 seconds, and
+        again only when something has answered."""
         supply = Supply(self, end, Selection(min=min, max=max, lease=lease, repeatable=repeatable, holder=holder), limit, stop_when_empty, on_error)
         return Consumer(supply, handler, concurrency, backoff)
 

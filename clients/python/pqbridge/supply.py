@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from .absence import Absence
 from .core import Place
-from .errors import BAD_REQUEST, FORBIDDEN, TIMEOUT, EmptyError, LeaseLostError, PQError
+from .errors import BAD_REQUEST, FORBIDDEN, NOT_FOUND, TIMEOUT, EmptyError, LeaseLostError, PQError, error_of
 from .item import Item
 from .mailbox import Listening
 from .outcome import GiveUp, RetryAfter
@@ -61,6 +61,7 @@ class Supply:
         self._left = float("inf") if limit is None else count(limit, "limit")
         self._stop_when_empty = stop_when_empty
         self._troubles = 0
+        self._begun = False  # whether a pop has been answered
         self._absence = Absence(queue.client.patience.absence, on_error)
 
     @property
@@ -93,17 +94,23 @@ class Supply:
 
     async def take(self, n: int, listening: Listening | None = None) -> list[Item] | None:
         """Up to n items, at least one, or None when there are to be no more."""
-        selection = self._selection if n == 1 else replace(self._selection, batch=n)
+        waits = self._selection if n == 1 else replace(self._selection, batch=n)
         while True:
+            first = not self._begun  # it does not wait, because only then a bridge says that there is no queue
             try:
-                items = await take(self.queue, "pop", self._end, selection, listening, self._absence)
+                items = await take(self.queue, "pop", self._end, replace(waits, wait=0) if first else waits, listening, self._absence)
+                self._begun = True
                 self._troubles = 0
                 return items
             except PQError as err:
                 if err.code in (BAD_REQUEST, FORBIDDEN) or self.queue.client.mailbox.closed:
                     raise
+                if isinstance(err, EmptyError):
+                    self._begin(err)
                 if self._stop_when_empty and isinstance(err, EmptyError):
                     return None
+                if first and err.code == NOT_FOUND:
+                    continue
                 # No item arrived; or the one of a lost answer went to another consumer.
                 if isinstance(err, LeaseLostError) or err.code == TIMEOUT:
                     self._troubles = 0  # the bridge answers
@@ -112,3 +119,10 @@ class Supply:
                     self.report(err, None)
             self._troubles += 1
             await asyncio.sleep(backoff(self._troubles, _FIRST_TROUBLE, _LAST_TROUBLE))
+
+    def _begin(self, err: EmptyError) -> None:
+        """A pop was answered that nothing is there."""
+        if not self._begun and err.reason == "unknown":
+            text = f"queue {self.queue.name} does not exist yet: expected its first push, or another name"
+            self.report(error_of("consume", self.queue.name, NOT_FOUND, text, err.reason), None)
+        self._begun = True

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from nats.aio.msg import Msg
 
-from pqbridge import Consumer, EmptyError, ForbiddenError, GiveUp, Item, LeaseLostError, RetryAfter, UnavailableError, default_backoff
+from pqbridge import Consumer, EmptyError, ForbiddenError, GiveUp, Item, LeaseLostError, NotFoundError, RetryAfter, UnavailableError, default_backoff
 from world import PATIENCE, Answer, TestCase, failure
 
 
@@ -209,6 +209,30 @@ class Workers(TestCase):
             say[:] = [None]
             await consumer
             self.assertEqual(reported, ["pop jobs: away (503)", "pop jobs: damaged (506)", "pop jobs: away (503)"])
+
+    async def test_a_queue_that_does_not_exist(self) -> None:
+        """It is said once."""
+
+        async def work(item: Item) -> None:
+            pass
+
+        for concurrency in (1, 8):
+            q, reported = self.queue(), list[BaseException]()
+            consumer = q.consume(work, concurrency=concurrency, limit=1, on_error=lambda err, item: reported.append(err))
+            await self.until("it is said", lambda: reported)
+            await q.push("x")
+            await consumer
+            consumer = q.consume(work, concurrency=concurrency, on_error=lambda err, item: reported.append(err))  # it is empty
+
+            async def waits() -> bool:
+                return (await q.info())["waiting"] > 0
+
+            await self.until("it waits", waits)
+            await consumer.stop()
+            await q.delete()
+            await q.consume(work, concurrency=concurrency, stop_when_empty=True, on_error=lambda err, item: reported.append(err))
+            text = f"consume {q.name}: queue {q.name} does not exist yet: expected its first push, or another name (404)"
+            self.assertEqual([(type(err), str(err)) for err in reported], [(NotFoundError, text)] * 2)
 
     async def test_drain_from_a_handler(self) -> None:
         q = self.queue()
