@@ -33,7 +33,7 @@ const worker = new Client(nc).queue(QUEUE).consume(work, {
   onError: (err, item) => console.error(item ? `${item.id}: ${err.message}` : err.message),
 });
 for (const signal of ["SIGTERM", "SIGINT"]) {
-  process.once(signal, () => {
+  process.on(signal, () => {
     stopping = true;
     worker.drain({ grace }).catch(() => {}); // which is told below
   });

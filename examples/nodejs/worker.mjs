@@ -23,7 +23,7 @@ const nc = await connect({
 
 let stopping = false;
 for (const signal of ["SIGINT", "SIGTERM"]) {
-  process.once(signal, () => {
+  process.on(signal, () => {
     stopping = true;
     if (!working) nc.close(); // ends the pop that waits
   });

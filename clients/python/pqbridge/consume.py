@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
+from time import monotonic
 from types import TracebackType
 from typing import Any
 
@@ -20,15 +21,24 @@ from .values import count
 Handler = Callable[[Item], Awaitable[object]]
 
 
+# Some supervisors signal a process and its group, so a stop comes twice.
+_ONE_STOP = 1.0
+
+
 class Told:
-    """How often a program was told to stop."""
+    """How often a program was told to stop. What comes within a second of the first is the same."""
 
     def __init__(self) -> None:
         self.once = asyncio.Event()
         self.twice = asyncio.Event()
+        self._first = 0.0
 
     def tell(self) -> None:
-        (self.twice if self.once.is_set() else self.once).set()
+        if not self.once.is_set():
+            self._first = monotonic()
+            self.once.set()
+        elif monotonic() - self._first >= _ONE_STOP:
+            self.twice.set()
 
 
 class Consumer:
@@ -78,8 +88,8 @@ class Consumer:
 
     async def run(self, grace: Duration = 20.0) -> None:
         """Waits until all workers have ended, as wait does, and stops them at SIGTERM or Ctrl-C: they take nothing
-        more, and what runs after the grace is cancelled and handed back. A second signal ends the grace. It returns
-        then, so that the program ends in order."""
+        more, and what runs after the grace is cancelled and handed back. Another signal, a second later or more, ends the
+        grace. It returns then, so that the program ends in order."""
         loop = asyncio.get_running_loop()
         told = Told()
         with on_stop(lambda: loop.call_soon_threadsafe(told.tell)):

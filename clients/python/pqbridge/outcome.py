@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
+from traceback import walk_tb
 from typing import Protocol
 
 from .duration import Duration, seconds
@@ -31,6 +33,9 @@ def default_backoff(failures: int) -> float:
     as long after each further one, 5 minutes at most. Each is somewhat longer or shorter."""
     return backoff(failures, 1.0, 300.0)
 
+
+# How many bytes of a reason an attempt keeps.
+_KEPT = 200
 
 # The attempt of what the end of its worker has cut short.
 STOPPED = "stopped"
@@ -68,4 +73,13 @@ def outcome(item: Settles, err: BaseException | None, delay: Callable[[int], Dur
 
 
 def _told(err: BaseException) -> str:
-    return f"{type(err).__name__}: {err}".removesuffix(": ")
+    """The error, and where it was raised."""
+    what = f"{type(err).__name__}: {err}".removesuffix(": ")
+    frames = [] if isinstance(err, RetryAfter) else list(walk_tb(err.__traceback__))  # one is raised on purpose
+    if not frames:
+        return what
+    frame, line = frames[-1]
+    where = f" ({os.path.basename(frame.f_code.co_filename)}:{line} in {frame.f_code.co_name})"
+    if len((what + where).encode(errors="replace")) > _KEPT:
+        what = what.encode(errors="replace")[: _KEPT - len(where.encode()) - len("…".encode())].decode(errors="ignore") + "…"
+    return what + where

@@ -46,6 +46,8 @@ def log_error(err: BaseException, item: Item | None) -> None:
         _log.warning("%s", err)
     elif isinstance(err, (GiveUp, RetryAfter)):
         _log.info("item %s of %s: %r", item.id, item.queue, err)
+    elif isinstance(err, PQError):  # such as a lease that was revoked: its stack says nothing
+        _log.warning("item %s of %s: %s", item.id, item.queue, err)
     else:
         _log.error("item %s of %s: %s", item.id, item.queue, err, exc_info=err)
 

@@ -216,8 +216,8 @@ class Consumer:
 
     def run(self, grace: Duration = 20.0) -> None:
         """Waits until all workers have ended, as wait does, and stops them at SIGTERM or Ctrl-C: they take nothing
-        more, and after the grace the lost of what still runs is set. A second signal ends the grace. It returns
-        when all functions have."""
+        more, and after the grace the lost of what still runs is set. Another signal, a second later or more, ends the
+        grace. It returns when all functions have."""
         told = Told()
         try:
             with on_stop(lambda: loop().call_soon_threadsafe(told.tell)):

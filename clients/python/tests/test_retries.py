@@ -115,7 +115,7 @@ class Retries(TestCase):
 
             await q.consume(work, limit=1, backoff=own, on_error=lambda err, item: None)
             back = await q.get(id, attempts=True)
-            self.assertEqual((held, away(back), told(back)), (SELF, hours, [(1, "nak", SELF, "RuntimeError: it is closed")]))
+            self.assertEqual((held, away(back), told(back)), (SELF, hours, [(1, "nak", SELF, f"RuntimeError: it is closed (test_retries.py:{work.__code__.co_firstlineno + 3} in work)")]))
 
     async def test_what_nobody_worked_on(self) -> None:
         q = await self.with_backoff("1h")
@@ -141,7 +141,7 @@ class Retries(TestCase):
 
     async def test_what_attempts_say(self) -> None:
         q = self.queue()
-        await q.push_many(["fails", "later", "caused", "bare", "hopeless"])
+        await q.push_many(["fails", "later", "caused", "bare", "wordy", "hopeless"])
 
         async def work(item: Item) -> None:
             match item.text:
@@ -153,11 +153,17 @@ class Retries(TestCase):
                     raise RetryAfter("1h") from OSError("busy")
                 case "bare":
                     raise ValueError
+                case "wordy":
+                    open("€" * 500)
                 case _:
                     raise GiveUp("it cannot be done")
 
-        await q.consume(work, limit=5, holder="w1", backoff=lambda n: "1h", on_error=lambda err, item: None)
+        await q.consume(work, limit=6, holder="w1", backoff=lambda n: "1h", on_error=lambda err, item: None)
         reasons = sorted([i.last_attempts[0].reason async for i in q.list(state="delayed", attempts=True)])
-        self.assertEqual(reasons, ["OSError: busy", "RetryAfter: again in 1h", "ValueError", "ValueError: it is closed"])
+        line = work.__code__.co_firstlineno
+        where = [f" (test_retries.py:{line + n} in work)" for n in (3, 9, 11)]
+        wordy = reasons.pop(0)
+        self.assertEqual((wordy[:7], wordy[wordy.index("…") :]), ("OSError", "…" + where[2]))
+        self.assertEqual(reasons, ["OSError: busy", "RetryAfter: again in 1h", "ValueError" + where[1], "ValueError: it is closed" + where[0]])
         dead = self.client.queue(q.name + "-dead")
         self.assertEqual(told(await dead.get((await dead.peek()).id, attempts=True)), [(1, "terminated", "w1", "it cannot be done")])
