@@ -118,8 +118,11 @@ export interface ItemOptions {
 
 export interface PushOptions extends ItemOptions, CallOptions {}
 
+/** What an item has: a text, bytes, or a value that {@link Item.json} gives again. */
+export type Payload = string | Uint8Array | { json: unknown };
+
 export interface NewItem extends ItemOptions {
-  payload: string | Uint8Array;
+  payload: Payload;
 }
 
 export interface Pushed {
@@ -342,7 +345,7 @@ export interface Item {
    * item's queue has to name the other queue. After {@link UnknownResultError} call it again with the
    * same `msgId`.
    */
-  handOver(to: Queue, payload: string | Uint8Array, options?: PushOptions): Promise<Pushed>;
+  handOver(to: Queue, payload: Payload, options?: PushOptions): Promise<Pushed>;
 }
 
 /** An item of a list. */
@@ -503,8 +506,8 @@ export interface ItemSource {
 
 /** What a schedule pushes. */
 export interface ScheduleItem {
-  /** Of an answer: a text if it is UTF-8. */
-  payload?: string | Uint8Array;
+  /** Of an answer: a text if it is UTF-8, and bytes otherwise. */
+  payload?: Payload;
   headers?: Record<string, string | readonly string[]> | MsgHdrs;
   priority?: Integer;
   key?: string;
@@ -934,7 +937,7 @@ export interface Consumer {
 export interface Queue {
   readonly name: string;
   /** Adds an item, and returns when it is durable. Pushes are sent in the order of the calls. */
-  push(payload: string | Uint8Array, options?: PushOptions): Promise<Pushed>;
+  push(payload: Payload, options?: PushOptions): Promise<Pushed>;
   /**
    * Adds up to 1000 items in one message and one transaction, in their order: all of them, or none.
    * {@link PQError.item} says which one an error is about.

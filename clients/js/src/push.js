@@ -63,16 +63,29 @@ export class NewItem {
 }
 
 /**
- * @param {unknown} payload
+ * @param {unknown} given
  * @returns {Uint8Array}
  */
-export function payloadOf(payload) {
+export function payloadOf(given) {
+  const payload = jsonOf(given);
   if (typeof payload === "string") {
     if (/\p{Surrogate}/u.test(payload)) throw new TypeError(`the payload is ${shown(payload)}: expected no half of a surrogate pair, which UTF-8 does not have`);
     return bytes(payload);
   }
   if (payload instanceof Uint8Array) return payload;
-  throw new TypeError(`the payload is ${shown(payload)}: expected a string or a Uint8Array`);
+  throw new TypeError(`the payload is ${shown(payload)}: expected a string, a Uint8Array, or { json: a value }`);
+}
+
+/**
+ * The text of a payload that is given as a value, and any other payload as it is.
+ * @param {unknown} payload
+ */
+export function jsonOf(payload) {
+  if (typeof payload !== "object" || payload === null || Object.keys(payload).join() !== "json") return payload;
+  const { json } = /** @type {{json: unknown}} */ (payload);
+  const text = JSON.stringify(json);
+  if (text === undefined) throw new TypeError(`the payload's json is ${shown(json)}: expected a value that JSON has`);
+  return text;
 }
 
 /** A text that headers carry unchanged. */

@@ -45,7 +45,7 @@ export class Queue {
   }
 
   /**
-   * @param {string | Uint8Array} payload
+   * @param {import("../index.js").Payload} payload
    * @param {import("../index.js").PushOptions} [options]
    */
   async push(payload, options) {

@@ -8,7 +8,7 @@ import { exact, readJSON, writeJSON } from "./json.js";
 import { bytes } from "./message.js";
 import { ask, requests } from "./named.js";
 import { callOptions, checked, flag, word } from "./options.js";
-import { headersOf, keyOf, payloadOf, pushed, timeOf, valueOf } from "./push.js";
+import { headersOf, jsonOf, keyOf, payloadOf, pushed, timeOf, valueOf } from "./push.js";
 import { checkName } from "./subjects.js";
 
 const fields = ["spec", "zone", "item", "start", "end", "count", "overlap", "catchUp", "missed", "jitter", "paused"];
@@ -114,7 +114,8 @@ function changed(op, given) {
 
 /** @param {import("../index.js").ScheduleItem} given */
 function itemOf(given) {
-  const { payload, headers, priority, key, weight, ttl } = checked(given, "an item", ["payload", "headers", "priority", "key", "weight", "ttl"]);
+  const { payload: one, headers, priority, key, weight, ttl } = checked(given, "an item", ["payload", "headers", "priority", "key", "weight", "ttl"]);
+  const payload = jsonOf(one);
   const content = payload === undefined ? undefined : payloadOf(payload);
   /** @type {Record<string, string[]>} */
   const all = {};

@@ -44,6 +44,13 @@ test("content is unchanged", async () => {
   assert.equal((await q.pop()).data.length, 0);
   await q.push('{"a":1}');
   assert.deepEqual((await q.pop()).json(), { a: 1 });
+  const values = [{ a: [1, "ü", null] }, null, ""];
+  await q.pushMany(values.map((json) => ({ payload: { json } })));
+  await q.configure({ hand_over: q.name });
+  const leased = await q.pop({ lease: "1m" });
+  await leased.handOver(q, { json: { of: leased.json() } });
+  await q.push({ json: 0 });
+  for (const value of [null, "", { of: values[0] }, 0]) assert.deepEqual((await q.pop()).json(), value);
 });
 
 test("delay, not before and ttl", async () => {

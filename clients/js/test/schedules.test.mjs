@@ -27,6 +27,7 @@ test("a schedule is made, shown, changed and removed", async () => {
 
   const soon = await q.setSchedule("s", { start: null });
   assert.deepEqual([soon.start, soon.next < at, soon.item.payload], [undefined, true, "report"]);
+  assert.equal((await q.setSchedule("s", { item: { payload: { json: ["a"] } } })).item.payload, '["a"]');
   const data = new Uint8Array([0, 255, 10]);
   assert.deepEqual((await q.setSchedule("s", { item: { payload: data } })).item, { payload: data, headers: undefined, priority: undefined, key: undefined, weight: undefined, ttl: undefined });
   assert.deepEqual(await q.scheduleTimes("new", { spec: `@at ${at.toISOString()}` }), [at]);

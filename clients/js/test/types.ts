@@ -11,6 +11,9 @@ export async function program(nc: NatsConnection): Promise<void> {
   const client = new declared.Client(nc, { prefix: "pq", timeout: "5s" });
   const jobs: declared.Queue = client.queue("jobs");
   const { id, duplicate }: { id: string; duplicate: boolean } = await jobs.push("x", { priority: 5n, headers: { A: ["b", "c"] } });
+  await jobs.push({ json: { resize: "cat.png" } }, { priority: 1 });
+  // @ts-expect-error the value is missing
+  await jobs.push({});
   await jobs.pushMany([{ payload: new Uint8Array(1), priority: 1, delay: "1m" }]);
   const item: declared.Item = await jobs.pop({ lease: 30_000, wait: "20s", repeatable: true });
   if (item.priority < 5 && !duplicate) await item.nak({ delay: 1000 });
