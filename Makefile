@@ -339,16 +339,17 @@ else
 	@echo 'NOT DRAWN: the dashboard. make pictures GRAFANA=/usr/share/grafana needs that Grafana, and prometheus in the PATH'
 endif
 
-# Outside of go.mod, as nfpm is: a program of Rust, whose compiler is needed the first time.
-MDBOOK = 0.5.4
-BOOK   = bin/mdbook-$(MDBOOK)
-$(BOOK)/bin/mdbook:
-	cargo install mdbook --version $(MDBOOK) --locked --root $(BOOK)
+# Outside of go.mod: a program of Rust, which pip brings.
+MDBOOK = bin/mdbook/bin/mdbook
+bin/mdbook/bin/mdbook: deploy/site/requirements.txt
+	python3 -m venv bin/mdbook
+	bin/mdbook/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r deploy/site/requirements.txt
+	@touch $@
 
-site: $(BOOK)/bin/mdbook ## the pages as a site for browsers, with search and its links checked, into dist/site; needs cargo the first time
-	$(GO) run ./deploy/site -mdbook $(BOOK)/bin/mdbook -o dist/site
+site: $(MDBOOK) ## the pages as a site for browsers, with search and its links checked, into dist/site; needs Python the first time
+	$(GO) run ./deploy/site -mdbook $(MDBOOK) -o dist/site
 
-release: test-deploy vulncheck ## programs for all PLATFORMS, packages, images, the Helm chart, clients, bills of materials and checksums, into dist/; needs npm and Python
+release: test-deploy vulncheck ## programs for all PLATFORMS, packages, images, the Helm chart, the site, clients, bills of materials and checksums, into dist/; needs npm and Python
 	rm -rf dist
 	$(GO) run ./deploy/release -version '$(VERSION)' -date '$(DATE)' -platforms '$(PLATFORMS)' -o dist
 

@@ -59,7 +59,7 @@ func TestSources(t *testing.T) {
 	}
 }
 
-func TestCheckLinks(t *testing.T) {
+func TestCheck(t *testing.T) {
 	write := func(t *testing.T, pages map[string]string) string {
 		dir := t.TempDir()
 		for name, text := range pages {
@@ -73,20 +73,24 @@ func TestCheckLinks(t *testing.T) {
 		return dir
 	}
 	sound := map[string]string{
-		"index.html":   `<h1 id="top">x</h1><a href="a/b.html#c">1</a><a href="#top">2</a><img src="p.svg"><a href="https://example.org/nowhere">3</a>`,
+		"index.html":   `<h1 id="top">x</h1><div class="table-wrapper"><table></table></div><a href="a/b.html#c">1</a><a href="#top">2</a><img src="p.svg"><a href="https://example.org/nowhere">3</a>`,
 		"a/b.html":     `<h2 id="c">x</h2><a href="../index.html">1</a><a href="./">2</a>`,
 		"a/index.html": ``,
 		"p.svg":        ``,
 	}
-	if err := checkLinks(write(t, sound)); err != nil {
+	if err := check(write(t, sound)); err != nil {
 		t.Errorf("a sound site: %v", err)
 	}
-	if err := checkLinks(t.TempDir()); err == nil {
+	wide := map[string]string{"index.html": `<div><table></table></div><div class="table-wrapper"><table></table></div>`}
+	if err := check(write(t, wide)); err == nil || !strings.Contains(err.Error(), "index.html: 1 tables do not scroll") {
+		t.Errorf("a table that does not scroll: %v", err)
+	}
+	if err := check(t.TempDir()); err == nil {
 		t.Error("a site without pages is sound")
 	}
 	for _, link := range []string{"nowhere.html", "index.html#nowhere", "#nowhere", "a/nowhere.svg", "../p.svg"} {
 		sound["c.html"] = `<a href="` + link + `">x</a>`
-		if err := checkLinks(write(t, sound)); err == nil || !strings.Contains(err.Error(), "c.html: the link to "+link+" leads nowhere") {
+		if err := check(write(t, sound)); err == nil || !strings.Contains(err.Error(), "c.html: the link to "+link+" leads nowhere") {
 			t.Errorf("%s: %v", link, err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"golang.org/x/net/html"
@@ -16,11 +17,12 @@ import (
 type document struct {
 	ids   map[string]bool
 	links []string
+	wide  int // tables that a narrow screen cuts off
 }
 
-// checkLinks reports each link within a site that leads nowhere, to a file or to a place in one. The page for printing,
-// which has all others in itself, is left out.
-func checkLinks(dir string) error {
+// check reports each link within a site that leads nowhere, to a file or to a place in one, and pages with a table that does not
+// scroll. The page for printing, which has all others in itself, is left out.
+func check(dir string) error {
 	site := os.DirFS(dir)
 	documents := make(map[string]document)
 	files := make(map[string]bool)
@@ -52,6 +54,9 @@ func checkLinks(dir string) error {
 	}
 	var broken []error
 	for name, d := range documents {
+		if d.wide > 0 {
+			broken = append(broken, fmt.Errorf("%s: %d tables do not scroll: expected each in an element of the class table-wrapper", name, d.wide))
+		}
 		for _, link := range d.links {
 			u, err := url.Parse(link)
 			if err != nil {
@@ -80,6 +85,9 @@ func checkLinks(dir string) error {
 func read(root *html.Node) document {
 	d := document{ids: make(map[string]bool)}
 	for node := range root.Descendants() {
+		if node.Data == "table" && !slices.Contains(node.Parent.Attr, html.Attribute{Key: "class", Val: "table-wrapper"}) {
+			d.wide++
+		}
 		for _, a := range node.Attr {
 			switch a.Key {
 			case "id", "name":
