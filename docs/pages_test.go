@@ -154,7 +154,7 @@ var marker = regexp.MustCompile(`^<!-- (?:run by (Test\w+)|not run: .+) -->$`)
 // protocol are the pages of the protocol and that of NATS clients: their examples in Go, JavaScript
 // and Python are run, and so are those of natsClients in other languages. jsClient and pyClient are
 // the pages of clients, whose examples TestJavaScriptClientPage and TestPythonClientPage run;
-// TestCeleryPage runs those of celery, and TestReadmeWorker the worker of the readme.
+// TestCeleryPage and TestFastAPIPage run those of celery and fastAPI, and TestReadmeWorker the worker of the readme.
 var (
 	protocol    = regexp.MustCompile(`^docs/(protocol(/\w+)?|clients)\.md$`)
 	readme      = "README.md"
@@ -162,6 +162,7 @@ var (
 	jsClient    = "clients/js/README.md"
 	pyClient    = "clients/python/README.md"
 	celery      = "docs/celery.md"
+	fastAPI     = "docs/fastapi.md"
 )
 
 // console blocks are run by the tests in e2e/clients, and so are the go and js blocks of
@@ -177,7 +178,7 @@ func TestEveryCommandIsRun(t *testing.T) {
 					t.Errorf("%s: only the protocol's examples in %s are run: put this one there, or into examples", p.at(f.number), f.language)
 				}
 			case "python":
-				if p.path != pyClient && p.path != celery && !protocol.MatchString(p.path) {
+				if p.path != pyClient && p.path != celery && p.path != fastAPI && !protocol.MatchString(p.path) {
 					t.Errorf("%s: only the examples of the protocol, the Python client and Celery are run: put this one there, or into examples", p.at(f.number))
 				}
 			case "java", "rust", "c":

@@ -355,6 +355,41 @@ func TestCeleryPage(t *testing.T) {
 	p.Stop(t)
 }
 
+// What the page about FastAPI has is typed as it stands, with other addresses: a request is answered at once, and the worker
+// does its job.
+func TestFastAPIPage(t *testing.T) {
+	nightly.Only(t, "TestPythonClient has the calls")
+	t.Parallel()
+	py := needPython(t, "fastapi", "uvicorn")
+	p := testenv.Daemon(t)
+	dir, page, port := t.TempDir(), "../../docs/fastapi.md", freePort(t)
+	blocks, commands := testenv.Blocks(t, page, "python"), testenv.Blocks(t, page, "sh")
+	if len(blocks) != 2 || len(commands) != 2 {
+		t.Fatalf("%d programs and %d blocks of commands, expected two of each", len(blocks), len(commands))
+	}
+	for i, name := range []string{"app.py", "worker.py"} {
+		pqd.Write(t, filepath.Join(dir, name), strings.ReplaceAll(blocks[i].Text, "connect()", fmt.Sprintf("connect(%q)", p.URL)))
+	}
+	run := strings.NewReplacer("8000 &", port+" >&2 &", "8000", port, "worker.py &", "worker.py >done &").Replace(commands[1].Text)
+	script := "set -e\nmkfifo done\nexec 3<>done\n" + run + `
+curl -sS http://127.0.0.1:` + port + `/pictures/none
+read -r line <&3
+kill %1 %2
+wait %1 %2
+echo "$line"`
+	cmd := py.command(t)
+	cmd.Path, cmd.Args = "/bin/bash", []string{"bash", "-c", script}
+	cmd.Dir = dir
+	cmd.Env = append(cmd.Env, "PATH="+filepath.Dir(py.path)+":"+os.Getenv("PATH"))
+	var out, errs strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if want := regexp.MustCompile(`^\{"job":"\S+"\}\{"detail":"it is done, or nobody has asked for it"\}resized cat.png to 200\n$`); err != nil || !want.MatchString(out.String()) {
+		t.Errorf("%v\n%s\n%s", err, out.String(), errs.String())
+	}
+	p.Stop(t)
+}
+
 // pyPage runs the examples of the client's page as one program.
 const pyPage = `import asyncio, sys
 servers = sys.argv[1]
