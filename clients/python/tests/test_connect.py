@@ -15,7 +15,7 @@ from pqbridge import ForbiddenError, PQError, UnavailableError, sync
 from pqbridge.client import _end
 from pqbridge.mailbox import Mailbox
 from test_repeat import Proxy
-from world import PATIENCE, URL, TestCase, fresh
+from world import PATIENCE, SLOW, URL, TestCase, fresh
 
 
 def closed_port() -> str:
@@ -34,7 +34,7 @@ class First(TestCase):
 
     async def test_a_closed_port(self) -> None:
         closed = closed_port()
-        for options in ({"connect_timeout": 0.3}, {"allow_reconnect": False, "connect_timeout": 0.1}, {"max_reconnect_attempts": 1, "reconnect_time_wait": 0.01}):
+        for options in ({"connect_timeout": 0.5 * SLOW}, {"allow_reconnect": False, "connect_timeout": 0.5 * SLOW}, {"max_reconnect_attempts": 1, "reconnect_time_wait": 0.01}):
             with self.subTest(options):
                 said = await self.failure(f"nats://ann:secret@{closed}", UnavailableError, **options)
                 self.assertRegex(said, f"^connect: no connection to NATS at nats://{closed}: .*(refused|Connect call failed).*503")

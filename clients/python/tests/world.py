@@ -15,6 +15,8 @@ from nats.aio.client import Client as Connection
 from nats.aio.msg import Msg
 
 import pqbridge
+from pqbridge.deadline import Deadline
+from pqbridge.mailbox import Request
 
 URL = os.environ["NATS_URL"]  # the address of a pqd
 
@@ -140,7 +142,9 @@ class TestCase(unittest.IsolatedAsyncioTestCase):
 
         await between.subscribe(f"{prefix}.>", cb=serve)
         await between.flush()
-        return await self.connect(prefix=prefix, bridge_prefix="pq", **{"ask_again_after": 0.5 * SLOW, **options}), lost
+        client = await self.connect(prefix=prefix, bridge_prefix="pq", **{"ask_again_after": 0.5 * SLOW, **options})
+        await client.mailbox.up(Request("", "", "", None, b""), Deadline(PATIENCE))  # no part of the first request's timeout
+        return client, lost
 
 
 async def quiet(err: Exception) -> None:
