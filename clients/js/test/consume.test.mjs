@@ -201,6 +201,19 @@ test("a consumer says once that its queue does not exist", async () => {
   }
 });
 
+test("a consumer that is stopped before its first answer gives that back", async () => {
+  let reply;
+  const { client: c, requests, bridge, nc, prefix } = await fake((verb, _n, m) => void (verb.includes("pop") && (reply = m.reply)), { askAgainAfter: patience });
+  const consumer = c.queue("jobs").consume(() => assert.fail("it was stopped"));
+  await until("it has asked", () => reply);
+  const drained = consumer.drain();
+  const { headers, body } = answer({ "PQ-Id": "i", "PQ-Ack": `${prefix}.jobs.ack.c.t` });
+  bridge.publish(reply, body, { headers });
+  await drained;
+  await nc.close();
+  await until("it is back", () => requests.some((one) => one.verb.includes("ack") && one.body === "+BACK"));
+});
+
 test("a consumer says that no bridge is there", async () => {
   const c = new Client(await connection(), { prefix: fresh("nobody") });
   c.patience.absence = 1;
