@@ -410,6 +410,7 @@ test("the idle workers of a consumer ask together, for as many items as they are
   const consumer = q.consume(() => new Promise((resolve) => finish.push(resolve)), { concurrency: 5 });
   try {
     await until("they wait", async () => (await q.info()).waiting === 1);
+    assert.deepEqual(asked.splice(0, 1), [5]); // whether the queue exists
     assert.deepEqual(asked, [5]);
     await q.pushMany([{ payload: "a" }, { payload: "b" }]);
     await until("two work, and three wait", async () => finish.length === 2 && asked.length === 2 && (await q.info()).waiting === 1);

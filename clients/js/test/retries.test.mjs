@@ -126,10 +126,14 @@ test("stop hands back: what it cut off is no failure, and what nobody has begun 
   assert.deepEqual([item.state, told(item)], ["ready", [[1, "back", "w1", "stopped"]]]);
 
   const stop = new AbortController();
-  const pop = q.pop.bind(q);
-  q.pop = (options) => pop(options).finally(() => stop.abort()); // while the item arrives
+  const { acks } = q.client;
+  const of = acks.of.bind(acks);
+  acks.of = (...args) => {
+    stop.abort(); // while the item arrives
+    return of(...args);
+  };
   await q.consume(() => assert.fail("the consumer has been stopped"), { signal: stop.signal }).closed;
-  q.pop = pop;
+  acks.of = of;
   const again = await q.get(id, { attempts: true });
   assert.deepEqual([again.state, again.attempts], ["ready", 1]);
   assert.equal((await q.pop({ lease: "1m" })).fence, 3); // it was leased
