@@ -33,7 +33,7 @@ export interface ClientOptions {
    * early error.
    */
   retryFor?: Duration;
-  /** After which time to repeat a request without an answer, at first; 2 seconds if not given. */
+  /** After which time to repeat a request without an answer, at first; 400 ms if not given. */
   askAgainAfter?: Duration;
   /** How many pushes may wait for their answers; further pushes wait. 4096 if not given. */
   maxInFlight?: number;

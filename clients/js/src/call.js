@@ -8,11 +8,14 @@ const reads = new Set(["info", "list", "get", "queues", "system", "keys", "key",
 
 const longestPatience = 60_000;
 
+/** For so long attempts follow each other closely: what one node leaves unanswered, the node that takes over answers. */
+const takeoverFor = 1000;
+
 /**
  * How long to wait for the next answer. A slow bridge may need more time.
  * @param {number} patience
  */
-export const longer = (patience) => Math.min(2 * patience, longestPatience);
+export const longer = (patience) => Math.min((patience < takeoverFor ? 1.25 : 2) * patience, longestPatience);
 
 /** Why a request was never sent, by the name of the cause. */
 const notSent = new Map([
@@ -147,7 +150,7 @@ export class Call {
         if (e?.code !== code.unknownResult) this.answered++;
         if (!e) return m;
         this.refusal = e;
-        if (!mayRepeat(e, this.repeatable) || !this.retry.allowed(retryFor) || !(await this.retry.wait(deadline))) throw final(e);
+        if (!mayRepeat(e, this.repeatable) || !this.retry.allowed(retryFor) || !(await this.retry.wait(deadline, e))) throw final(e);
       }
     } finally {
       stop();

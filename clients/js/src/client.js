@@ -15,7 +15,7 @@ import { Queue } from "./queue.js";
 import { AckSubjects, Grammar } from "./subjects.js";
 import { unreadable } from "./errors.js";
 
-const defaults = { prefix: "pq", timeout: 10_000, maxInFlight: 4096, attempt: 2000, absence: 5000, page: 200 };
+const defaults = { prefix: "pq", timeout: 10_000, maxInFlight: 4096, attempt: 400, absence: 5000, page: 200 };
 
 const mostMixed = 10_000;
 

@@ -138,9 +138,12 @@ export function refusalIn(m, op, queue) {
       item: itemOf(m),
     });
   }
-  if (m.noResponders) return errorOf({ op, queue, code: code.unavailable, text: "no bridge is there" });
+  if (m.noResponders) return errorOf({ op, queue, code: code.unavailable, text: noBridge });
   return undefined;
 }
+
+/** The text of an error of a request that no bridge has received. */
+export const noBridge = "no bridge is there";
 
 /**
  * Which item of a bundle an error is about, undefined if it is about all.

@@ -306,7 +306,7 @@ export class Lanes {
     if (apart) return this.#alone(kind, call, deadline);
     if (!(error instanceof PQError) || final || deadline.over || !mayRepeat(error, call.repeatable)) throw inDoubt(error, call.open);
     call.refusal = error;
-    if (!call.retry.allowed(this.client.patience.retryFor) || !(await call.retry.wait(deadline))) throw inDoubt(error, call.open);
+    if (!call.retry.allowed(this.client.patience.retryFor) || !(await call.retry.wait(deadline, error))) throw inDoubt(error, call.open);
     return this.send(kind, key, call, deadline);
   }
 

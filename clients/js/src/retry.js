@@ -1,8 +1,13 @@
 // When a refused request is sent again.
 import { now, pause } from "./bell.js";
 
+import { noBridge } from "./errors.js";
+
 const firstDelay = 20;
 const lastDelay = 1000;
+
+/** Without a bridge: another one may take over at any time, and the question costs none of them anything. */
+const lastAwayDelay = 150;
 
 /**
  * How long to wait after the nth failure: about twice as long as after the one before, and
@@ -33,9 +38,10 @@ export class Retry {
   /**
    * Waits before the next attempt. It says false if the deadline came first.
    * @param {import("./bell.js").Deadline} deadline
+   * @param {import("./errors.js").PQError} [why]
    */
-  async wait(deadline) {
-    const ms = backoff(this.#refusals, firstDelay, lastDelay);
+  async wait(deadline, why) {
+    const ms = backoff(this.#refusals, firstDelay, why?.text === noBridge ? lastAwayDelay : lastDelay);
     await pause(Math.min(ms, deadline.left), deadline.signal);
     return !deadline.over;
   }

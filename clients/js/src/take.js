@@ -199,7 +199,7 @@ export class Taking {
       }
       refusal = e;
       this.open ||= e.code === code.unknownResult && e.cause === undefined;
-      if (!mayRepeat(e, this.repeatable) || !retry.allowed(limits.retryFor) || !(await retry.wait(this.deadline))) throw this.#doubt(e);
+      if (!mayRepeat(e, this.repeatable) || !retry.allowed(limits.retryFor) || !(await retry.wait(this.deadline, e))) throw this.#doubt(e);
     }
   }
 

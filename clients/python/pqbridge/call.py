@@ -106,7 +106,7 @@ class Call:
     async def _send(self, mailbox: Mailbox, reply: str, limits: Patience, deadline: Deadline) -> Message:
         retry = Retry()
         patience = limits.attempt
-        if self.refusal and not (retry.allowed(limits.retry_for) and await retry.wait(deadline)):
+        if self.refusal and not (retry.allowed(limits.retry_for) and await retry.wait(deadline, self.refusal)):
             raise self.refusal
         while True:
             await mailbox.up(self.request, deadline)
@@ -140,7 +140,7 @@ class Call:
                 return m
             self.refusal = refusal
             self._unknown += refusal.code == UNKNOWN_RESULT
-            if not may_repeat(refusal, self._repeatable) or not retry.allowed(limits.retry_for) or not await retry.wait(deadline):
+            if not may_repeat(refusal, self._repeatable) or not retry.allowed(limits.retry_for) or not await retry.wait(deadline, refusal):
                 raise refusal
 
     async def _wait(self, until: float, deadline: Deadline) -> None:

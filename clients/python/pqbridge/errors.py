@@ -19,6 +19,9 @@ UNAVAILABLE = 503
 UNKNOWN_RESULT = 504
 DAMAGED = 506
 
+# The text of an error of a request that no bridge has received.
+NO_BRIDGE = "no bridge is there"
+
 
 class PQError(Exception):
     """The error of a request: a bridge's answer, or the reason why there was none. A failed request
@@ -148,7 +151,7 @@ def refusal_in(m: Message, op: str, queue: str) -> PQError | None:
     if number.isdecimal() and len(number) <= 6:
         return error_of(op, queue, int(number), m.get("Nats-Service-Error"), m.get("PQ-Reason"), _item_of(m))
     if m.no_responders:
-        return error_of(op, queue, UNAVAILABLE, "no bridge is there")
+        return error_of(op, queue, UNAVAILABLE, NO_BRIDGE)
     return None
 
 

@@ -7,15 +7,22 @@ import random
 from time import monotonic
 
 from .deadline import Deadline
+from .errors import NO_BRIDGE, PQError
 
 _FIRST_DELAY = 0.02
 _LAST_DELAY = 1.0
+
+# Without a bridge: another one may take over at any time, and the question costs none of them anything.
+_LAST_AWAY_DELAY = 0.15
+
+# For so long attempts follow each other closely: what one node leaves unanswered, the node that takes over answers.
+_TAKEOVER = 1.0
 _LONGEST_PATIENCE = 60.0
 
 
 def longer(patience: float) -> float:
-    """How long to wait for the next answer: a slow bridge may need more time."""
-    return min(2 * patience, _LONGEST_PATIENCE)
+    """How long to wait for the next answer: in the end twice as long, since a slow bridge may need more time."""
+    return min((1.25 if patience < _TAKEOVER else 2) * patience, _LONGEST_PATIENCE)
 
 
 def backoff(n: int, first: float, last: float) -> float:
@@ -41,7 +48,8 @@ class Retry:
             self._since = monotonic()
         return retry_for == 0 or monotonic() - self._since < retry_for
 
-    async def wait(self, deadline: Deadline) -> bool:
+    async def wait(self, deadline: Deadline, why: PQError | None = None) -> bool:
         """Waits before the next attempt. It says false if the deadline came first."""
-        await asyncio.sleep(min(backoff(self._refusals, _FIRST_DELAY, _LAST_DELAY), deadline.left))
+        last = _LAST_AWAY_DELAY if why is not None and why.text == NO_BRIDGE else _LAST_DELAY
+        await asyncio.sleep(min(backoff(self._refusals, _FIRST_DELAY, last), deadline.left))
         return not deadline.over

@@ -201,7 +201,7 @@ class Taking(Generic[T]):
             refusal = e
             self._unknown = self._unknown or (e.code == UNKNOWN_RESULT and e.__cause__ is None)
             self.open = self.open or self._unknown
-            if not may_repeat(e, self._repeatable) or not retry.allowed(limits.retry_for) or not await retry.wait(deadline):
+            if not may_repeat(e, self._repeatable) or not retry.allowed(limits.retry_for) or not await retry.wait(deadline, e):
                 raise e
 
     def _may_go_on(self, marked: bool) -> bool:
