@@ -56,13 +56,18 @@ It works while no pqd is active, too. If none is, the exit code is 1.`,
 			} else {
 				err = printCluster(s, cluster)
 			}
-			if err == nil && cluster.Members[0].Role != client.RoleActive {
+			silence := show.Silence(cluster)
+			switch {
+			case err != nil:
+			case cluster.Members[0].Role != client.RoleActive:
 				idle := "no pqd is active"
-				if silence := show.Silence(cluster); silence != "" {
+				if silence != "" {
 					idle += ": " + silence
 				}
 				s.Say("%s", idle)
 				return session.ExitError(session.ExitFailed)
+			case show.MostAreSilent(cluster): // beside NATS servers of its own it may serve alone
+				s.Say("the active pqd hears too few others: %s", silence)
 			}
 			return err
 		},
