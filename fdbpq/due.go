@@ -14,8 +14,8 @@ var timerWorks = map[string]timerWork{
 	layout.TimerMsgID:   {ahead: msgIDAhead, due: func(qtx *queueTx, t layout.Timer) error { return ids{&qtx.queueRows}.due(t) }},
 	layout.TimerPopID:   {due: func(qtx *queueTx, t layout.Timer) error { return popIDs{qtx}.due(t) }},
 	layout.TimerRequest: {due: requestDue},
-	layout.TimerKeys:    {due: func(qtx *queueTx, t layout.Timer) error { return keyIndex{&qtx.queueRows}.due(t) }},
-	layout.TimerFair:    {due: func(qtx *queueTx, t layout.Timer) error { return fair{&qtx.queueRows}.due(t) }},
+	layout.TimerKeys:    {once: true, due: func(qtx *queueTx, t layout.Timer) error { return keyIndex{&qtx.queueRows}.due(t) }},
+	layout.TimerFair:    {once: true, due: func(qtx *queueTx, t layout.Timer) error { return fair{&qtx.queueRows}.due(t) }},
 	layout.TimerTokens:  {due: func(qtx *queueTx, _ layout.Timer) error { return rates{&qtx.queueRows}.due() }},
 	layout.TimerFences:  {due: func(qtx *queueTx, _ layout.Timer) error { return fences{&qtx.queueRows}.due() }},
 }
@@ -24,6 +24,7 @@ var timerWorks = map[string]timerWork{
 type timerWork struct {
 	ahead func(layout.Timer) []byte          // a row that the work reads; nil: none is known before
 	due   func(*queueTx, layout.Timer) error // a timer of a generation that is over has no work
+	once  bool                               // timers of the same id have the same work, however many are due
 }
 
 func itemAhead(space string) func(layout.Timer) []byte {

@@ -266,6 +266,7 @@ func (x keyIndex) findNext(behind string) (last string, done bool, err error) {
 			x.find(first, behind)
 			x.arrive()
 		}
+		x.found.add(x.name)
 		begin = tuple.PrefixEnd(x.rowsOfKey(layout.SpaceKeyReady, behind))
 	}
 	return behind, false, nil

@@ -19,6 +19,7 @@ type Maintenance struct {
 	Event   func(Event)
 	Problem func(error) // a step failed; Maintain goes on
 	Alive   func()      // a heartbeat was committed, as happens every second
+	Found   func(Found) // a sweep has found keys
 }
 
 // Maintain writes heartbeats, sweeps due timers and clears garbage until ctx ends.
@@ -33,6 +34,9 @@ func (s *Store) Maintain(ctx context.Context, m Maintenance) {
 	}
 	if m.Alive == nil {
 		m.Alive = func() {}
+	}
+	if m.Found == nil {
+		m.Found = func(Found) {}
 	}
 	begin := s.inside.Clock.Elapsed()
 	if s.wasDown {
@@ -59,7 +63,7 @@ func (s *Store) Maintain(ctx context.Context, m Maintenance) {
 				s.alarm.expect(s.inside.Clock.Now() + int64(early))
 				return nil
 			}
-			next, err := s.sweepOnce(ctx, m.Event, m.Problem)
+			next, err := s.sweepOnce(ctx, &m)
 			if err == nil && next > 0 {
 				s.alarm.expect(s.inside.Clock.Now() + int64(next))
 			}
@@ -102,19 +106,20 @@ func (s *Store) Beat(ctx context.Context) error {
 // are due that is at once, but heartbeats come first. A long work takes half of the time at
 // most: the keys of a queue may be many, and each part of the work may have pops of strict
 // queues run again. One that takes no longer than two parts wins in its second run.
-func (s *Store) sweepOnce(ctx context.Context, report func(Event), problem func(error)) (time.Duration, error) {
+func (s *Store) sweepOnce(ctx context.Context, m *Maintenance) (time.Duration, error) {
 	began := s.inside.Clock.Elapsed()
 	swept, err := s.Sweep(ctx)
 	if swept.goesOn {
 		swept.Next = max(1, s.inside.Clock.Elapsed()-began)
 	}
 	if s.inside.Damaged.Noted(err) {
-		problem(err)
+		m.Problem(err)
 		return 1, nil
 	}
 	for _, event := range swept.Events {
-		report(event)
+		m.Event(event)
 	}
+	m.Found(swept.Found)
 	return swept.Next, err
 }
 

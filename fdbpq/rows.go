@@ -16,6 +16,7 @@ type transaction struct {
 	wall      int64     // wall clock of the first push, which the others have, too; 0: there was none
 	sweeps    bool      // the transaction is that of a sweep
 	goesOn    bool      // the sweep did a part of a long work
+	found     Found     // keys that were found for pops
 
 	// Operations run one after the other and share this memory.
 	keyBuffer, valueBuffer []byte

@@ -24,6 +24,7 @@ type Swept struct {
 	Events []Event       //
 	Next   time.Duration // until a sweep is needed again; 0: no timer is set
 	Busy   bool          // another process sweeps
+	Found  Found         // keys whose rows it wrote
 	goesOn bool          // it did a part of a long work, and the next part is due
 }
 
@@ -55,6 +56,7 @@ type sweep struct {
 	*Work
 	now    int64
 	txSize int
+	did    map[layout.Timer]bool // works that it does once, whenever they were due
 }
 
 func (w *sweep) run() (Swept, error) {
@@ -97,7 +99,7 @@ func (w *sweep) run() (Swept, error) {
 		}
 		swept.Timers++
 	}
-	swept.Events, swept.goesOn = w.events, w.goesOn
+	swept.Events, swept.goesOn, swept.Found = w.events, w.goesOn, w.found
 	return swept, w.flush()
 }
 
@@ -116,6 +118,16 @@ func (w *sweep) prefetch(timers []kv.Pair) {
 
 // runTimer does what one timer is for. The timer row is cleared already.
 func (w *sweep) runTimer(t layout.Timer) error {
+	if timerWorks[t.Kind].once {
+		t.Due = 0
+		if w.did[t] {
+			return nil
+		}
+		if w.did == nil {
+			w.did = make(map[layout.Timer]bool)
+		}
+		w.did[t] = true
+	}
 	qtx, err := w.queue(t.Queue)
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -119,4 +120,57 @@ func (tx *awayTx) Get(key []byte) ([]byte, error) {
 		return nil, kv.ErrUnavailable
 	}
 	return tx.Tx.Get(key)
+}
+
+// However often a configuration changes before a sweep, that goes through the keys of the queue once, and says of how many.
+func TestSweepFindsKeysOnce(t *testing.T) {
+	t.Parallel()
+	const keys = 200
+	db, err := local.Open(t.TempDir(), local.Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	clock := newTestClock()
+	s, err := fdbpq.Open(t.Context(), db, clock.options(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := s.Queue("q")
+	update(t, s, func(tx kv.Tx) error {
+		var items []fdbpq.NewItem
+		for i := range keys {
+			items = append(items, fdbpq.NewItem{Key: fmt.Sprint(i)})
+		}
+		_, err := q.Push(tx, items...)
+		return err
+	})
+	for i := range 10 {
+		clock.advance(time.Millisecond)
+		update(t, s, func(tx kv.Tx) error {
+			return s.In(tx, func(w *fdbpq.Work) error {
+				_, err := q.Within(w).Configure(tx, fmt.Appendf(nil, `{"key_limit":%d,"fair":%q}`, 1+i, []string{"priority", ""}[i%2]))
+				if n := w.Found()["q"]; n == 0 || n >= keys {
+					t.Errorf("a change of the configuration has written the rows of %d keys", n)
+				}
+				return err
+			})
+		})
+	}
+	clock.advance(time.Millisecond)
+	found, timers := 0, 0
+	for {
+		swept, err := s.Sweep(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if swept.Timers == 0 {
+			break
+		}
+		found, timers = found+swept.Found["q"], timers+swept.Timers
+		clock.advance(time.Millisecond)
+	}
+	if found != keys || timers < 10 {
+		t.Errorf("%d timers found %d keys, expected %d", timers, found, keys)
+	}
 }

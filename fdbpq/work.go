@@ -90,6 +90,9 @@ func (w *Work) known(name string) *queueTx {
 	return nil
 }
 
+// Found says of how many keys the rows were written with which pops find them, whatever their items did.
+func (w *Work) Found() Found { return w.found }
+
 // happened returns the events of the present operation.
 func (qtx *queueTx) happened() []Event {
 	events := qtx.work.events
