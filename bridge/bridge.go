@@ -127,7 +127,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	if err := b.subscribe(ctx, wr, store, o); err != nil {
 		return nil, err
 	}
-	b.keeper.start(store, schedules, b.responder.Events.Item, fired(b.responder, b.tenants), unasked)
+	b.keeper.start(store, schedules, b.responder.Events.Item, fired(b.responder, b.tenants), unasked, found(b.tenants))
 	b.historian.Start()
 	b.sources.Start()
 	b.peers.Start()

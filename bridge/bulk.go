@@ -8,6 +8,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
+	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -52,6 +53,14 @@ func (b *bulk) apply(tx kv.Tx, q fdbpq.Queue) (_ []fdbpq.Event, err error) {
 	return b.done.Events, b.did(answer, nil)
 }
 
+// changed is how many items the page has changed.
+func (b *bulk) changed() int {
+	if b.page.DryRun {
+		return 0
+	}
+	return b.done.Done
+}
+
 // bulks is the work of a lane of bulk operations: one at a time.
 type bulks struct {
 	*lane
@@ -70,7 +79,7 @@ const maxRest = time.Second
 func (l *bulks) Try(requests []*bulk) (int, error) {
 	started := time.Now()
 	b := requests[0]
-	if !l.takes(b) {
+	if !l.pays(b, l.tenant(), 0) || !l.takes(b) {
 		return 1, nil
 	}
 	receiving, to, _ := l.receiving(0, 0) // a requeue adds an item in the place of another one
@@ -82,10 +91,11 @@ func (l *bulks) Try(requests []*bulk) (int, error) {
 			return nil
 		},
 		Do: func(tx kv.Tx) error {
-			_, err := b.apply(tx, receiving)
+			_, err := b.apply(l.metered(tx), receiving)
 			return err
 		},
 	})
+	b.RowsCost = tenants.CostOfRows(l.meter.End(), max(1, b.changed()))
 	if err == nil {
 		l.Stats.Ran(request.KindChange, 1, started)
 		if b.done.Next != nil {
@@ -98,6 +108,7 @@ func (l *bulks) Try(requests []*bulk) (int, error) {
 // Answer answers a page.
 func (l *bulks) Answer(requests []*bulk, err error) {
 	l.queues.leave(l.queue.Name())
+	weighEach(l.lane, requests)
 	if err != nil {
 		request.RefuseAll(l.Responder, requests, err)
 		return
@@ -112,10 +123,7 @@ func (l *bulks) Answer(requests []*bulk, err error) {
 
 // tell counts what a page has done.
 func (l *bulks) tell(b *bulk) {
-	n := int64(b.done.Done)
-	if b.page.DryRun {
-		n = 0
-	}
+	n := int64(b.changed())
 	b.Share.Owe(int(n), 0)
 	var tally request.Tally
 	switch b.page.Verb {

@@ -9,6 +9,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/bridge/internal/reserve"
+	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/schedule"
@@ -57,7 +58,7 @@ func (l *changes[C]) Work(now batch.Batch[C, batch.Alone]) { batch.Run(now.Reque
 // Try makes changes in one transaction.
 func (l *changes[C]) Try(requests []C) (at int, err error) {
 	started := time.Now()
-	leases := leasesOf(requests)
+	leases, tenant := leasesOf(requests), l.tenant()
 	receiving, to, _ := l.receiving(0, 0) // a requeue adds an item in the place of another one
 	defer to.End()
 	for _, r := range requests {
@@ -76,19 +77,23 @@ func (l *changes[C]) Try(requests []C) (at int, err error) {
 		Do: func(tx kv.Tx) error {
 			l.happened, at = l.happened[:0], len(requests)
 			prefetch(tx)
+			tx, cost := l.metered(tx), 0
 			return l.store.In(tx, func(w *fdbpq.Work) error {
 				queue := receiving.Within(w)
 				if err := queue.PrefetchKeys(tx, leases...); err != nil {
 					return err
 				}
 				for i, r := range requests {
-					if at = i; !l.takes(r) {
+					if at = i; !l.pays(r, tenant, cost) || !l.takes(r) {
 						continue
 					}
+					rows, keys := l.meter.Rows(), w.Found()[l.queue.Name()]
 					more, err := r.apply(tx, queue)
+					r.Head().RowsCost = tenants.CostOfRows(l.meter.Rows()-rows, 1) + tenants.CostOfKeys(w.Found()[l.queue.Name()]-keys)
 					if err != nil {
 						return err
 					}
+					cost += r.Head().RowsCost
 					l.happened = append(l.happened, more...)
 				}
 				at = len(requests) // their writes together, and the commit, may fail
@@ -96,10 +101,25 @@ func (l *changes[C]) Try(requests []C) (at int, err error) {
 			})
 		},
 	})
+	l.meter.End()
 	if err == nil {
 		l.Stats.Ran(request.KindChange, len(requests), started)
 	}
 	return at, err
+}
+
+// pays reports whether the tenant of the queue does not owe too much for rows, among them such a cost of the present
+// transaction, and otherwise refuses a change. Settlements are served: their rows are few.
+func (l *lane) pays(r changer, tenant *tenants.Tenant, cost int) bool {
+	r.Head().RowsCost = 0
+	if r.Head().Verb.Settles {
+		return true
+	}
+	f := tenant.Overdrawn(cost)
+	if f != nil {
+		r.Head().Failure = f
+	}
+	return f == nil
 }
 
 // takes reports whether the store serves a change now, and otherwise refuses it.
@@ -123,6 +143,7 @@ func (l *lane) takes(r changer) bool {
 
 // Answer answers changes.
 func (l *changes[C]) Answer(requests []C, err error) {
+	weighEach(l.lane, requests)
 	if err != nil {
 		request.RefuseAll(l.Responder, requests, err)
 		return

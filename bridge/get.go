@@ -91,5 +91,6 @@ func (g *get) send(l *lane, w *codec.HeaderWriter) {
 	}
 	m := nats.Msg{Subject: g.Msg.Reply, Header: w.Finish(), Data: item.Payload}
 	codec.AddHeaders(m.Header, item.Headers)
+	g.Share.Owe(0, int(item.Size))
 	l.Done(&g.Request, l.Responder.Answer(&g.Request, &m))
 }

@@ -55,10 +55,11 @@ func (l *imports) Try(requests []*importing) (int, error) {
 		Weight: len(requests),
 		Bytes:  sizeOf(requests),
 		Do: func(tx kv.Tx) (err error) {
-			l.imported, err = queue.Import(tx, items...)
+			l.imported, err = queue.Import(l.metered(tx), items...)
 			return err
 		},
 	})
+	l.weigh(len(requests))
 	if err == nil {
 		l.Stats.Ran(request.KindImport, len(requests), started)
 	}

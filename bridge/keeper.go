@@ -33,7 +33,7 @@ func newKeeper(log *slog.Logger) *keeper { return &keeper{log: log} }
 
 // start runs the store's maintenance and its schedules until stop. It publishes the events of items.
 func (k *keeper) start(store *fdbpq.Store, schedules *schedule.Schedules, event func(fdbpq.Event), fired func(schedule.Fired),
-	room func(queue string, items, bytes int) (ended func(), full error)) {
+	room func(queue string, items, bytes int) (ended func(), full error), found func(fdbpq.Found)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	k.cancel, k.done = cancel, make(chan struct{})
 	var one sync.Mutex // event runs once at a time
@@ -44,7 +44,7 @@ func (k *keeper) start(store *fdbpq.Store, schedules *schedule.Schedules, event 
 	}
 	var running sync.WaitGroup
 	running.Go(func() {
-		store.Maintain(ctx, fdbpq.Maintenance{Event: happened, Problem: k.wrong, Alive: k.alive})
+		store.Maintain(ctx, fdbpq.Maintenance{Event: happened, Problem: k.wrong, Alive: k.alive, Found: found})
 	})
 	running.Go(func() {
 		schedules.Run(ctx, schedule.Runner{

@@ -11,6 +11,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/listening"
+	"github.com/pqbridge/pqbridge/bridge/internal/meter"
 	"github.com/pqbridge/pqbridge/bridge/internal/peers"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
@@ -56,6 +57,7 @@ type lane struct {
 	shared    *batch.Shared[kv.Tx]
 
 	queue fdbpq.Queue
+	meter meter.Meter // of the present transaction, if the queue has a tenant
 
 	// Buffers of answers.
 	out    []byte
@@ -93,6 +95,35 @@ func (l *lane) view(fn func(kv.Reader) error) error {
 	err := l.store.View(ctx, fn)
 	l.keeper.noticeRead(err)
 	return err
+}
+
+// metered returns the transaction, whose rows count if the queue has a tenant.
+func (l *lane) metered(tx kv.Tx) kv.Tx {
+	if l.tenants == nil {
+		return tx
+	}
+	return l.meter.Tx(tx)
+}
+
+// tenant returns the tenant of the queue, nil if there is none.
+func (l *lane) tenant() *tenants.Tenant { return l.tenants.OfQueue(l.queue.Name()) }
+
+// weigh charges the rows of a transaction, as far as they cost more than was paid for its requests and items.
+func (l *lane) weigh(paid int) {
+	if cost := tenants.CostOfRows(l.meter.End(), paid); cost > 0 {
+		l.tenant().Weigh(cost)
+	}
+}
+
+// weighEach charges requests for the rows of each.
+func weighEach[W work](l *lane, requests []W) {
+	cost := 0
+	for _, r := range requests {
+		cost += r.Head().RowsCost
+	}
+	if cost > 0 {
+		l.tenant().Weigh(cost)
+	}
 }
 
 // itemRows estimates the bytes that an item takes in the store beside its content.

@@ -44,6 +44,7 @@ var (
 	descEnded          = prometheus.NewDesc("pq_leases_ended_total", "Leases that ended, by how they did.", []string{"how"}, nil)
 	descClock          = prometheus.NewDesc("pq_schedule_clock_offset_seconds", "How far the clock of schedules is from this machine's. A bridge fires them only while both agree to two seconds.", nil, nil)
 	descTenantRequests = prometheus.NewDesc("pq_tenant_requests_total", "Requests of a tenant that were within its rate.", []string{"tenant"}, nil)
+	descTenantCharged  = prometheus.NewDesc("pq_tenant_charged_total", "Requests that a tenant was charged, with the items, bytes and rows that cost as much.", []string{"tenant"}, nil)
 	descTenantRefused  = prometheus.NewDesc("pq_tenant_refused_total", "Requests of a tenant beyond a quota, by the reason in the answer.", []string{"tenant", "reason"}, nil)
 	descTenantUnread   = prometheus.NewDesc("pq_tenant_unread_total", "Messages of a tenant that were refused unread, because it sent more than the bridge handled.", []string{"tenant"}, nil)
 	descTenantQueues   = prometheus.NewDesc("pq_tenant_queues", "Queues of a tenant, at the last count.", []string{"tenant"}, nil)
@@ -58,7 +59,8 @@ func (c collector) Describe(to chan<- *prometheus.Desc) {
 		to <- d
 	}
 	if c.tenants != nil {
-		for _, d := range []*prometheus.Desc{descTenantRequests, descTenantRefused, descTenantUnread, descTenantQueues, descTenantItems, descTenantBytes} {
+		for _, d := range []*prometheus.Desc{descTenantRequests, descTenantCharged, descTenantRefused, descTenantUnread,
+			descTenantQueues, descTenantItems, descTenantBytes} {
 			to <- d
 		}
 	}
@@ -105,6 +107,7 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	if c.tenants != nil {
 		for name, n := range c.tenants.Counts() {
 			counter(descTenantRequests, n.Requests, name)
+			counter(descTenantCharged, n.Charged, name)
 			counter(descTenantUnread, n.Unread, name)
 			for reason, refused := range n.Refused {
 				counter(descTenantRefused, refused, name, string(reason))

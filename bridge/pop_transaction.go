@@ -79,6 +79,7 @@ func (t *popTransaction) run() {
 	for {
 		err := t.update(batch.Job[kv.Tx]{Weight: t.weight(), Begin: t.gather, Again: t.lost, Prefetch: t.prefetch, Do: t.transaction, Check: t.check})
 		t.unasked()
+		t.weigh(len(t.settling) + max(t.served, t.items))
 		switch {
 		case err == nil:
 			t.Stats.Ran(request.KindPop, len(t.settling)+t.served, started)
@@ -161,6 +162,7 @@ func (t *popTransaction) transaction(tx kv.Tx) error {
 	clear(t.empty)
 	t.popResults = popResults{empty: t.empty}
 	t.unasked()
+	tx = t.metered(tx)
 	err := t.store.In(tx, func(w *fdbpq.Work) error {
 		t.work, t.queue = w, t.lane.queue.Within(w)
 		return t.serve(tx)

@@ -150,6 +150,7 @@ func (l *pushes) Try(requests []*push) (int, error) {
 		Prefetch: func(tx kv.Tx) { queue.PrefetchPush(tx, l.items...) },
 		Do: func(tx kv.Tx) (err error) {
 			at = len(requests)
+			tx = l.metered(tx)
 			if serial, err = l.mustWait(tx); serial || err != nil {
 				return err
 			}
@@ -159,6 +160,7 @@ func (l *pushes) Try(requests []*push) (int, error) {
 			return err
 		},
 	})
+	l.weigh(len(l.items))
 	if err == nil && serial {
 		return len(requests), errSerial
 	}

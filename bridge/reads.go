@@ -6,6 +6,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/batch"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
+	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/protocol"
 )
@@ -58,23 +59,35 @@ func (l *reads) Work(now batch.Batch[query, batch.Alone]) { batch.Run(now.Reques
 // while. It refuses queries that have waited for too long.
 func (l *reads) Try(requests []query) (done int, err error) {
 	started := time.Now()
+	tenant := l.tenant()
 	err = l.view(func(reader kv.Reader) error {
+		if tenant != nil {
+			reader = l.meter.Reader(reader)
+		}
 		v := view{reads: l, reader: reader}
-		bytes, begin := int64(0), time.Now()
+		bytes, begin, cost := int64(0), time.Now(), 0
 		for done = 0; done < len(requests) && bytes < int64(l.limits.BatchBytes) && (done == 0 || l.since(begin) < readSlice); done++ {
 			r := requests[done]
-			r.Head().Failure = nil
+			r.Head().Failure, r.Head().RowsCost = tenant.Overdrawn(cost), 0
+			if r.Head().Failure != nil {
+				continue
+			}
 			if l.since(r.Head().Arrived) > queryWait {
 				r.Head().Failure = errSlowQueries
 				continue
 			}
-			if err := r.find(&v); err != nil {
+			before := l.meter.Rows()
+			err := r.find(&v)
+			r.Head().RowsCost = tenants.CostOfRows(l.meter.Rows()-before, 1+int(r.size()/request.OwedBytes))
+			if err != nil {
 				return err
 			}
 			bytes += r.size()
+			cost += r.Head().RowsCost
 		}
 		return nil
 	})
+	l.meter.End()
 	if err == nil {
 		l.Stats.Ran(request.KindRead, done, started)
 	}
@@ -83,6 +96,7 @@ func (l *reads) Try(requests []query) (done int, err error) {
 
 // Answer answers queries.
 func (l *reads) Answer(requests []query, err error) {
+	weighEach(l.lane, requests)
 	if err != nil {
 		request.RefuseAll(l.Responder, requests, err)
 		return

@@ -88,7 +88,7 @@ func usage(store *fdbpq.Store, schedules *schedule.Schedules, tenant string) (u 
 func shownTenant(name string, of *tenants.Tenant) *protocol.Tenant {
 	has, may := of.Look()
 	return &protocol.Tenant{
-		Name: name, Queues: has.Queues, Items: has.Items, Bytes: has.Bytes,
+		Name: name, Queues: has.Queues, Items: has.Items, Bytes: has.Bytes, Charged: of.Charged(),
 		Quotas: protocol.Quotas{Queues: may.Queues, Items: may.Items, Bytes: may.Bytes, Requests: may.Requests, Waiting: may.Waiting},
 	}
 }
@@ -124,4 +124,13 @@ func unasked(room func(to *tenants.Admission, items, bytes int) error, all *tena
 // charge takes requests for items that no request brought.
 func charge(all *tenants.Tenants, queue string, items, bytes int) {
 	all.OfQueue(queue).Charge(items + bytes/request.OwedBytes)
+}
+
+// found charges the keys that sweeps find after a change of the configuration.
+func found(all *tenants.Tenants) func(fdbpq.Found) {
+	return func(keys fdbpq.Found) {
+		for queue, n := range keys {
+			all.OfQueue(queue).Weigh(tenants.CostOfKeys(n))
+		}
+	}
 }

@@ -77,6 +77,9 @@ type Tenant struct {
 	Items  int64  `json:"items"`
 	Bytes  int64  `json:"bytes"`
 	Quotas Quotas `json:"quotas"`
+
+	// Charged is how many requests the bridge has charged the tenant, with what costs as much as requests.
+	Charged int64 `json:"charged"`
 }
 
 // Quotas bound what a tenant has and does. 0: no bound.

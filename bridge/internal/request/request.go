@@ -31,6 +31,10 @@ type Request struct {
 	// the commit.
 	Failure *failure.Failure
 
+	// RowsCost is how many requests the rows cost that the last attempt has read and written, beyond those that are
+	// paid otherwise.
+	RowsCost int
+
 	// Share is the share of the asking tenant; nil: no tenant asks.
 	Share *Share
 

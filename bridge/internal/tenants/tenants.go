@@ -80,6 +80,8 @@ type Tenant struct {
 	mu       sync.Mutex
 	tokens   float64   // of its rate; below 0 after a request that was larger than the rest
 	at       time.Time // time of that number of tokens
+	forRows  float64   // what rows have cost, as far as it is owed
+	charged  int64     // requests, and all that cost as much
 	line     []large   // large requests that wait
 	running  int       // large requests under way
 	reserved float64   // tokens that large requests under way may take
@@ -161,14 +163,20 @@ func (t *Tenant) idle() bool {
 func (t *Tenant) refill() (most float64) {
 	most = float64(t.Quotas().Requests)
 	now := t.of.options.Now()
-	if most > 0 {
-		t.tokens = min(most, t.tokens+most*now.Sub(t.at).Seconds())
+	if more := most * now.Sub(t.at).Seconds(); most > 0 {
+		t.tokens, t.forRows = min(most, t.tokens+more), max(0, t.forRows-more)
 	} else {
-		t.tokens = 0 // a later quota does not charge earlier requests
+		t.tokens, t.forRows = 0, 0 // a later quota does not charge earlier requests
 	}
 	t.at = now
-	t.tokens -= float64(t.Share.Owed())
+	t.spend(t.Share.Owed())
 	return most
+}
+
+// spend takes tokens. The lock is held.
+func (t *Tenant) spend(n int64) {
+	t.tokens -= float64(n)
+	t.charged += n
 }
 
 // Ask takes a request from the tenant's rate, or says why it may not have it. A tenant with a token may take more
@@ -186,7 +194,7 @@ func (t *Tenant) Ask(settles bool) *failure.Failure {
 		t.refused[reasonRate]++
 		return failures[reasonRate]
 	}
-	t.tokens--
+	t.spend(1)
 	t.requests++
 	return nil
 }
@@ -227,7 +235,7 @@ func (t *Tenant) Charge(n int) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.tokens -= float64(n)
+	t.spend(int64(n))
 }
 
 // Name is the tenant's.
@@ -481,6 +489,7 @@ type Counts struct {
 	Usage
 	Counted  bool // what it has
 	Requests int64
+	Charged  int64 // with what costs as much as requests
 	Unread   int64
 	Refused  map[protocol.Reason]int64
 }
@@ -492,11 +501,22 @@ func (t *Tenants) Counts() map[string]Counts {
 	t.mu.Unlock()
 	all := make(map[string]Counts, len(known))
 	for name, one := range known {
-		one.mu.Lock()
-		all[name] = Counts{Usage: one.counted, Counted: !one.when.IsZero(), Requests: one.requests, Unread: one.unread, Refused: maps.Clone(one.refused)}
-		one.mu.Unlock()
+		all[name] = one.counts()
 	}
 	return all
+}
+
+// Charged returns how many requests the tenant was charged, with what costs as much.
+func (t *Tenant) Charged() int64 { return t.counts().Charged }
+
+func (t *Tenant) counts() Counts {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.spend(t.Share.Owed())
+	return Counts{
+		Usage: t.counted, Counted: !t.when.IsZero(),
+		Requests: t.requests, Charged: t.charged, Unread: t.unread, Refused: maps.Clone(t.refused),
+	}
 }
 
 // OfQueue returns the tenant of a queue, nil if it has none.
