@@ -94,7 +94,9 @@ func describeSystem(system *client.System) string {
 	l := system.Limits
 	var f show.Facts
 	f.Add("Version", "%s", system.Version)
-	f.Add("Store", "%s (%s)", system.Store, system.StoreID)
+	if system.Store != "" { // which a tenant does not see
+		f.Add("Store", "%s (%s)", system.Store, system.StoreID)
+	}
 	f.Add("Prefix", "%s", system.Prefix)
 	f.Add("Uptime", "%s", show.Span(show.Seconds(system.Uptime)))
 	f.Add("Payload", "up to %s, headers included", show.LimitSize(l.Payload))
@@ -103,5 +105,27 @@ func describeSystem(system *client.System) string {
 	f.Add("Lease", "up to %s", show.Limit(time.Duration(l.Lease)))
 	f.Add("In flight", "up to %s and %s", show.Many(int64(l.Requests), "request"), show.LimitSize(l.Bytes))
 	f.Add("Waiting pops", "up to %s", show.Thousands(int64(l.Waiters)))
+	if t := system.Tenant; t != nil {
+		addTenant(&f, t)
+	}
 	return f.String()
+}
+
+// addTenant adds what a tenant has, beside its quotas.
+func addTenant(f *show.Facts, t *protocol.Tenant) {
+	of := func(quota int64, number func(int64) string) string {
+		if quota == 0 {
+			return ""
+		}
+		return " of " + number(quota)
+	}
+	f.Add("", "")
+	f.Add("Tenant", "%s", t.Name)
+	f.Add("Queues", "%s%s", show.Thousands(t.Queues), of(t.Quotas.Queues, show.Thousands))
+	f.Add("Items", "%s%s", show.Thousands(t.Items), of(t.Quotas.Items, show.Thousands))
+	f.Add("Size", "%s%s", show.Size(t.Bytes), of(t.Quotas.Bytes, show.Size))
+	f.Add("Charged", "%s", show.Many(t.Charged, "request"))
+	if most := t.Quotas.Requests; most > 0 {
+		f.Add("Rate", "up to %s a second", show.Many(most, "request"))
+	}
 }
