@@ -313,7 +313,7 @@ campaign/crowd: ## what a pqd with QUEUES (100000) queues costs, most of them id
 
 campaign/tenants: DURATION = 5m
 campaign/tenants: EACH = 2s
-campaign/tenants: ## one tenant uses every verb beside twenty for DURATION (5m): its quotas hold; before, of 1,000 one does all that it can, in nine ways, each three times for EACH (2s): the others' latencies before and meanwhile
+campaign/tenants: ## one tenant uses every verb beside twenty for DURATION (5m): its quotas hold; before, of 1,000 one does all that it can, in fifteen ways, each three times for EACH (2s): the others' latencies before and meanwhile
 	$(GO) test ./e2e/performance -run '^TestHostileTenant' -count 1 -timeout 72h -v -pq.tenants=$(EACH) -pq.beside=$(DURATION)
 
 campaign/overload: ## ten times what pqd can do, for a minute: it needs the whole machine

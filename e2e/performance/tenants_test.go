@@ -1,6 +1,7 @@
 package performance_test
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
 	"github.com/pqbridge/pqbridge/internal/nightly"
+	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -25,9 +27,10 @@ var (
 
 // hostility is what a hostile tenant does: a message, again and again, as fast as it is answered.
 type hostility struct {
-	what   string
-	queues int                   // that have a thousand items before
-	next   func(i int) *nats.Msg // its subject without the tenant; nil: none
+	what    string
+	queues  int                   // that have a thousand items before
+	next    func(i int) *nats.Msg // its subject without the tenant, {id} for that of an item; nil: none
+	prepare func(ask func(*nats.Msg) *nats.Msg) (id string)
 }
 
 func hostile(subject, body string, header ...string) *nats.Msg {
@@ -42,24 +45,57 @@ func hostile(subject, body string, header ...string) *nats.Msg {
 // thousand are items of a bundle, for queues that are full.
 var thousand = strings.Repeat("0 100\n"+strings.Repeat("x", 100)+"\n", 1000)
 
+// keyed are the items of a bundle, of some keys in turns.
+func keyed(items, keys int) *nats.Msg {
+	var b strings.Builder
+	for i := range items {
+		header := fmt.Sprintf("PQ-Key: k%d\n", i%keys)
+		fmt.Fprintf(&b, "%d 1\n%sx\n", len(header), header)
+	}
+	return hostile("keyed.push", b.String(), "PQ-Bundle", fmt.Sprint(items))
+}
+
 var hostilities = []hostility{
-	{"nothing", 0, nil}, // how much two measurements differ
-	{"requests", 0, func(int) *nats.Msg { return hostile("jobs.push", "x") }},
-	{"bundles", 0, func(int) *nats.Msg {
+	{what: "nothing"}, // how much two measurements differ
+	{what: "requests", next: func(int) *nats.Msg { return hostile("jobs.push", "x") }},
+	{what: "bundles", next: func(int) *nats.Msg {
 		return hostile("jobs.push", strings.Repeat("0 1\nx\n", 1000), "PQ-Bundle", "1000")
 	}},
-	{"waiting pops", 0, func(i int) *nats.Msg { return hostile(fmt.Sprintf("empty%d.pop.min", i%5000), "", "PQ-Wait", "100s") }},
-	{"lists", 20, func(i int) *nats.Msg {
+	{what: "waiting pops", next: func(i int) *nats.Msg { return hostile(fmt.Sprintf("empty%d.pop.min", i%5000), "", "PQ-Wait", "100s") }},
+	{what: "lists", queues: 20, next: func(i int) *nats.Msg {
 		return hostile(fmt.Sprintf("full%d.list", i%20), `{"limit":1000,"bodies":true}`)
 	}},
-	{"batches", 20, func(i int) *nats.Msg { return hostile(fmt.Sprintf("full%d.pop.min", i%20), "1000", "PQ-Lease", "1ms") }},
-	{"bulk operations", 20, func(i int) *nats.Msg {
+	{what: "batches", queues: 20, next: func(i int) *nats.Msg { return hostile(fmt.Sprintf("full%d.pop.min", i%20), "1000", "PQ-Lease", "1ms") }},
+	{what: "bulk operations", queues: 20, next: func(i int) *nats.Msg {
 		return hostile(fmt.Sprintf("full%d.admin.move", i%20), fmt.Sprintf(`{"all":true,"priority":%d}`, i))
 	}},
-	{"keys", 0, func(i int) *nats.Msg { return hostile("keyed.push", "x", "PQ-Key", fmt.Sprint(i)) }},
-	{"queues", 0, func(i int) *nats.Msg { return hostile(fmt.Sprintf("q%d.push", i), "x") }},
-	{"malformed requests", 0, func(int) *nats.Msg { return hostile("jobs.nonsense", "") }},
-	{"leases", 1, func(int) *nats.Msg { return hostile("full0.pop.min", "", "PQ-Lease", "1ms") }},
+	{what: "keys", next: func(i int) *nats.Msg { return hostile("keyed.push", "x", "PQ-Key", fmt.Sprint(i)) }},
+	{what: "queues", next: func(i int) *nats.Msg { return hostile(fmt.Sprintf("q%d.push", i), "x") }},
+	{what: "malformed requests", next: func(int) *nats.Msg { return hostile("jobs.nonsense", "") }},
+	{what: "leases", queues: 1, next: func(int) *nats.Msg { return hostile("full0.pop.min", "", "PQ-Lease", "1ms") }},
+	{what: "configurations of 1000 keys", prepare: func(ask func(*nats.Msg) *nats.Msg) string {
+		ask(keyed(1000, 1000))
+		return ""
+	}, next: func(i int) *nats.Msg {
+		return hostile("keyed.admin.config", []string{`{"key_rate":"5/1s","fair":"priority"}`, `{"key_rate":"","fair":""}`}[i%2])
+	}},
+	{what: "explanations behind 3000 items of a key", prepare: func(ask func(*nats.Msg) *nats.Msg) string {
+		for range 3 {
+			ask(keyed(1000, 1))
+		}
+		var ack protocol.PushResponse
+		if err := json.Unmarshal(ask(hostile("keyed.push", "x", "PQ-Key", "k0")).Data, &ack); err != nil {
+			panic(err)
+		}
+		return ack.ID
+	}, next: func(int) *nats.Msg { return hostile("keyed.get.{id}", `{"explain":true}`) }},
+	{what: "leases of an unknown holder", queues: 1, prepare: func(ask func(*nats.Msg) *nats.Msg) string {
+		ask(hostile("full0.pop.min", "", "PQ-Lease", "1h", "PQ-Holder", "h", "PQ-Bundle", "1000"))
+		return ""
+	}, next: func(int) *nats.Msg { return hostile("full0.list", `{"state":"leased","holder":"nobody"}`) }},
+	{what: "bulk operations that match nothing", queues: 5, next: func(i int) *nats.Msg {
+		return hostile(fmt.Sprintf("full%d.admin.remove", i%5), `{"where":{"deliveries":5},"dry_run":true}`)
+	}},
 }
 
 // tenantRounds is how often the others' latencies are measured before and during each hostility, by another tenant each time.
@@ -77,13 +113,25 @@ func TestHostileTenant(t *testing.T) {
 	pqd.Write(t, file, "{}")
 	p := testenv.Daemon(t, "PQ_TENANTS="+file)
 	nc, flood := p.Connect(t), p.Connect(t)
+	ask := func(m *nats.Msg) *nats.Msg {
+		answer, err := nc.RequestMsg(m, testenv.Patience())
+		if err != nil || answer.Header.Get("Nats-Service-Error-Code") != "" {
+			t.Fatalf("%v, %v", answer, err)
+		}
+		return answer
+	}
+	ids := make(map[string]string)
 	for _, h := range hostilities {
 		for round := range rounds {
 			for i := range h.queues {
 				m := hostile(fmt.Sprintf("%sfull%d.push", h.prefix(round), i), thousand, "PQ-Bundle", "1000")
-				if answer, err := nc.RequestMsg(m, testenv.Patience()); err != nil || answer.Header.Get("Nats-Service-Error-Code") != "" {
-					t.Fatalf("%v, %v", answer, err)
-				}
+				ask(m)
+			}
+			if h.prepare != nil {
+				ids[h.prefix(round)] = h.prepare(func(m *nats.Msg) *nats.Msg {
+					m.Subject = h.prefix(round) + m.Subject
+					return ask(m)
+				})
 			}
 		}
 	}
@@ -99,7 +147,7 @@ func TestHostileTenant(t *testing.T) {
 			served, refused := 0, 0
 			for round := range rounds {
 				before = append(before, pushAndPop(t, nc, others, span)...)
-				end := begin(t, flood, h.prefix(round), h)
+				end := begin(t, flood, h.prefix(round), ids[h.prefix(round)], h)
 				during = append(during, pushAndPop(t, nc, others, span)...)
 				s, r := end()
 				served, refused = served+s, refused+r
@@ -156,7 +204,7 @@ func pushAndPop(t *testing.T, nc *nats.Conn, tenants int, span time.Duration) (a
 }
 
 // begin has a hostile tenant begin, with 256 requests under way. The end returns how many were served, and refused.
-func begin(t *testing.T, nc *nats.Conn, prefix string, h hostility) (end func() (served, refused int)) {
+func begin(t *testing.T, nc *nats.Conn, prefix, id string, h hostility) (end func() (served, refused int)) {
 	t.Helper()
 	stop, done := make(chan struct{}), make(chan struct{})
 	inbox, came := nc.NewInbox(), make(chan *nats.Msg, 1<<16)
@@ -169,7 +217,7 @@ func begin(t *testing.T, nc *nats.Conn, prefix string, h hostility) (end func() 
 		defer close(done)
 		for i := 0; h.next != nil; i++ {
 			m := h.next(i)
-			m.Subject, m.Reply = prefix+m.Subject, inbox
+			m.Subject, m.Reply = prefix+strings.Replace(m.Subject, "{id}", id, 1), inbox
 			if err := nc.PublishMsg(m); err != nil {
 				t.Error(err)
 				return
