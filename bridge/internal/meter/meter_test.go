@@ -12,6 +12,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 	"github.com/pqbridge/pqbridge/internal/kvtest"
+	"github.com/pqbridge/pqbridge/internal/nightly"
 )
 
 // metered is a store whose transactions have meters.
@@ -31,6 +32,7 @@ func (m metered) View(ctx context.Context, fn func(kv.Reader) error) error {
 
 // Transactions do the same with a meter as without.
 func TestMetered(t *testing.T) {
+	nightly.Only(t, "it runs the tests of the engine again")
 	t.Parallel()
 	kvtest.Run(t, kvtest.Harness{Open: func(t testing.TB) kv.DB { return metered{open(t)} }})
 }
