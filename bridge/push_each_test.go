@@ -340,7 +340,7 @@ func TestEachWhileTheStoreTakesNothing(t *testing.T) {
 func TestEachWithinQuotas(t *testing.T) {
 	t.Parallel()
 	c := serve(t, bridge.Options{Exclusive: true, Tenants: func(tenant string) bridge.Quotas {
-		return map[string]bridge.Quotas{"items": {Items: 3}, "bytes": {Bytes: 30}, "queues": {Queues: 1}}[tenant]
+		return map[string]bridge.Quotas{"items": {Items: 3}, "bytes": {Bytes: 3 * (10 + 512)}, "queues": {Queues: 1}}[tenant]
 	}})
 	c.push("pq.queues.a.push", "x")
 	for reason, taken := range map[string]int{"quota_items": 3, "quota_bytes": 3, "quota_queues": 0} {

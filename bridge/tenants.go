@@ -35,7 +35,8 @@ func newTenants(o Options, store *fdbpq.Store, schedules *schedule.Schedules) *t
 // was counted in another state would be missed.
 const usagePage = 1000
 
-// usage counts the queues, items and bytes of a tenant.
+// usage counts the queues, items and bytes of a tenant. Each item has bytes for its rows, or a tenant without a quota of
+// items would fill the disk with items that have none.
 func usage(store *fdbpq.Store, schedules *schedule.Schedules, tenant string) (u tenants.Usage, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), txTimeoutDown)
 	defer cancel()
@@ -63,7 +64,7 @@ func usage(store *fdbpq.Store, schedules *schedule.Schedules, tenant string) (u 
 					return err
 				}
 				found = append(found, name)
-				page.Items, page.Bytes = page.Items+has.Items, page.Bytes+has.Bytes
+				page.Items, page.Bytes = page.Items+has.Items, page.Bytes+has.Bytes+has.Items*fdbpq.ItemBytes
 			}
 			scheduled, err := schedules.Bytes(r, after, last)
 			page.Bytes += scheduled
@@ -100,7 +101,7 @@ func room(store func(bytes int) error) func(to *tenants.Admission, items, bytes 
 		if err := store(bytes + items*itemRows); err != nil {
 			return storeFull(err)
 		}
-		if f := to.Admit(items, bytes); f != nil {
+		if f := to.Admit(items, bytes+items*fdbpq.ItemBytes); f != nil {
 			return f
 		}
 		return nil

@@ -101,7 +101,7 @@ func TestTenants(t *testing.T) {
 			t.Errorf("%s", m.Data)
 		}
 	}
-	if got := c.tenantInfo("acme"); got.Name != "acme" || got.Queues != 2 || got.Items != 2 || got.Bytes != 5+256 { // with an id
+	if got := c.tenantInfo("acme"); got.Name != "acme" || got.Queues != 2 || got.Items != 2 || got.Bytes != 5+2*512+256 { // with their rows, and an id
 		t.Errorf("acme has %+v", got)
 	}
 	if m := c.ask("pq.acme._sys.info", `{"history":true}`); strings.Contains(string(m.Data), "history") {
@@ -186,7 +186,7 @@ func TestTenantsAreApart(t *testing.T) {
 func TestQuotas(t *testing.T) {
 	t.Parallel()
 	c := serve(t, bridge.Options{Exclusive: true, Tenants: func(tenant string) bridge.Quotas {
-		return map[string]bridge.Quotas{"queues": {Queues: 2}, "items": {Items: 3}, "bytes": {Bytes: 5000}}[tenant]
+		return map[string]bridge.Quotas{"queues": {Queues: 2}, "items": {Items: 3}, "bytes": {Bytes: 5000 + 512}}[tenant]
 	}})
 	for _, queue := range []string{"a", "b"} {
 		c.push("pq.queues."+queue+".push", "x")
@@ -229,6 +229,21 @@ func TestQuotas(t *testing.T) {
 	if got := c.tenantInfo("items"); got.Quotas != (protocol.Quotas{Items: 3}) {
 		t.Errorf("the tenant sees %+v", got)
 	}
+}
+
+// Items without content take room, too, however they come: bytes alone bound how many there are.
+func TestQuotaOfEmptyItems(t *testing.T) {
+	t.Parallel()
+	c := withTenants(t, bridge.Quotas{Bytes: 4 * 512})
+	c.push("pq.t.a.push", "")
+	c.acknowledged(c.ask("pq.t.b.push", frames(2, ofKeys(2), ""), "PQ-Bundle", "2"))
+	c.refused(c.ask("pq.t.b.push", frames(2, nil, ""), "PQ-Bundle", "2"), 429, "quota_bytes")
+	c.acknowledged(c.ask("pq.t.c.import", "", "PQ-Unique", "u"))
+	c.refused(c.ask("pq.t.a.push", ""), 429, "quota_bytes")
+	c.refused(c.ask("pq.t.c.import", "", "PQ-Unique", "v"), 429, "quota_bytes")
+	testenv.Await(t, "their rows are counted", func() bool { return c.tenantInfo("t").Bytes == 4*512 })
+	c.pop("pq.t.a.pop.min", "")
+	c.eventuallyServed("pq.t.a.push", "")
 }
 
 // eventuallyServed asks until what a tenant has is counted again.
@@ -374,7 +389,7 @@ const oftenRun = `{"spec":"@yearly","overlap":"allow","item":{"payload":%q}}`
 func TestQuotasOfSchedules(t *testing.T) {
 	t.Parallel()
 	c := serve(t, bridge.Options{Exclusive: true, Tenants: func(tenant string) bridge.Quotas {
-		return map[string]bridge.Quotas{"items": {Items: 3}, "bytes": {Bytes: 5000}}[tenant]
+		return map[string]bridge.Quotas{"items": {Items: 3}, "bytes": {Bytes: 5000 + 512}}[tenant]
 	}})
 	c.ask("pq.items.q.admin.schedule.s", fmt.Sprintf(oftenRun, "x"))
 	for range 3 {
@@ -399,7 +414,12 @@ func TestQuotasOfSchedules(t *testing.T) {
 // drops a setting, is never refused.
 func TestQuotaOfWhatIsNoItem(t *testing.T) {
 	t.Parallel()
-	c := withTenants(t, bridge.Quotas{Bytes: 2000})
+	c := serve(t, bridge.Options{Exclusive: true, Tenants: func(tenant string) bridge.Quotas {
+		if tenant == "ids" {
+			return bridge.Quotas{Bytes: 7 * (512 + 256)} // each of an item
+		}
+		return bridge.Quotas{Bytes: 2000}
+	}})
 	const key = "pq.keys.q.admin.key.k"
 	for i := range 7 {
 		c.ask(fmt.Sprint(key, i), `{"limit":1}`)
@@ -425,7 +445,7 @@ func TestQuotaOfWhatIsNoItem(t *testing.T) {
 	}
 	c.refused(c.ask("pq.ids.q.push", "", "Nats-Msg-Id", "7"), 429, "quota_bytes")
 	c.pop("pq.ids.q.pop.min", "", "Nats-Msg-Id", "pop")
-	testenv.Await(t, "the ids are counted", func() bool { return c.tenantInfo("ids").Bytes == 8*256 })
+	testenv.Await(t, "the ids are counted", func() bool { return c.tenantInfo("ids").Bytes == 6*512+8*256 })
 	c.refused(c.ask("pq.ids.q.push", "x"), 429, "quota_bytes")
 }
 

@@ -28,7 +28,7 @@ const (
 	besideWindow      = 64   // requests under way of each connection
 	besideDeluge      = 4096 // where they are a flood
 
-	quotaItems, quotaBytes, quotaQueues = 5000, 300_000, 100
+	quotaItems, quotaBytes, quotaQueues = 5000, 300_000 + 512*5000, 100
 )
 
 // What a push of the others waits for, one after the other: each step is measured by a request that goes so far, and takes what those
@@ -260,7 +260,7 @@ func lookOnce(t *testing.T, nc *nats.Conn) (s stored) {
 		s.keys += info.KeysSet
 		s.scheduled += info.Schedules
 	}
-	s.bytes = s.itemBytes + 256*(s.remembered+s.keys) + (512+plannedPayload)*s.scheduled
+	s.bytes = s.itemBytes + 512*s.items + 256*(s.remembered+s.keys) + (512+plannedPayload)*s.scheduled
 	return s
 }
 

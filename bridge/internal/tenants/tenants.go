@@ -23,7 +23,7 @@ import (
 type Quotas struct {
 	Queues int64 // each with its dead-letter queue, see fdbpq.CountsWith
 	Items  int64 // in all its queues, whatever their state
-	Bytes  int64 // of their payloads and headers
+	Bytes  int64 // of their payloads, headers and rows
 
 	// Requests a second, and Waiting pops, of each bridge. The items of a bundle are requests.
 	Requests, Waiting int64
