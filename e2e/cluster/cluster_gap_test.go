@@ -33,7 +33,7 @@ func TestClusterGap(t *testing.T) {
 	}
 	for _, what := range []string{
 		"SIGTERM of the active node", "pq cluster step-down", "SIGTERM of a follower", "a rolling restart",
-		"SIGKILL of a follower", "SIGKILL of the active node", pqd.LeaderKilled, pqd.BothKilled, "SIGKILL of two",
+		"SIGKILL of a follower", "SIGKILL of the active node", pqd.LeaderKilled, pqd.BothKilled, "SIGKILL of two", "SIGKILL of all",
 		"SIGSTOP of the active node", pqd.LeaderStopped, pqd.BothStopped,
 	} {
 		t.Run(what, func(t *testing.T) { // one after the other: each has the machine for itself
@@ -65,20 +65,24 @@ const (
 type caller struct {
 	who     string
 	do      func(context.Context) error
+	end     func()        // nil: there is nothing to end
 	longest time.Duration // without a success
 }
 
-// call calls until ctx ends. It calls begun behind the first success.
+// call calls until ctx ends. It calls begun behind the first success; the time before that counts for nothing.
 func (c *caller) call(t *testing.T, ctx context.Context, begun func()) {
 	start := sync.OnceFunc(begun)
 	defer start()
+	first := true
 	for last := time.Now(); ; {
 		err := c.do(ctx)
 		silence := time.Since(last)
-		c.longest = max(c.longest, silence)
+		if !first {
+			c.longest = max(c.longest, silence)
+		}
 		switch {
 		case err == nil:
-			last = time.Now()
+			last, first = time.Now(), false
 			start()
 		case ctx.Err() != nil:
 			return
@@ -154,6 +158,7 @@ func (p *pushes) gap(t *testing.T, x *pqd.NodeFaults, what string) map[string]ti
 			}
 			return err
 		}})
+		callers = append(callers, pushers(t, place, strings.Join(urls, ","))...)
 		last = c.Queue("q")
 	}
 	callers = append(callers, &caller{who: "a push at the hit node", do: func(ctx context.Context) error {
@@ -174,6 +179,11 @@ func (p *pushes) gap(t *testing.T, x *pqd.NodeFaults, what string) map[string]ti
 	rest(ctx, time.Second) // what happened may still be felt
 	stop()
 	calling.Wait()
+	for _, c := range callers {
+		if c.end != nil {
+			c.end()
+		}
+	}
 	p.pop(t, last)
 	longest := make(map[string]time.Duration)
 	var all []string

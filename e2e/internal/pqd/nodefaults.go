@@ -114,6 +114,17 @@ func (x *NodeFaults) Happen(t testing.TB, what string) string {
 		active.Begin(t)
 		follower.Start(t)
 		active.AwaitReady(t)
+	case "SIGKILL of all":
+		x.Hit = x.Nodes.All
+		for _, p := range x.Nodes.All {
+			p.Kill(t)
+		}
+		for _, p := range x.Nodes.All {
+			p.Begin(t)
+		}
+		for _, p := range x.Nodes.All {
+			p.AwaitReady(t)
+		}
 	case "SIGTERM of the active node":
 		active.Stop(t)
 		x.Nodes.Active(t, active)
