@@ -19,7 +19,7 @@ export const longer = (patience) => Math.min((patience < takeoverFor ? 1.25 : 2)
 
 /** Why a request was never sent, by the name of the cause. */
 const notSent = new Map([
-  ["TimeoutError", "there was no connection to NATS, or no room for the push"],
+  ["TimeoutError", "it was not sent: there was no connection to NATS, or earlier requests have no answer"],
   ["ClosedConnectionError", "the connection to NATS is closed"],
 ]);
 

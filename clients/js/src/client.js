@@ -13,7 +13,7 @@ import { bytes } from "./message.js";
 import { abortSignal, callOptions, checked } from "./options.js";
 import { Queue } from "./queue.js";
 import { AckSubjects, Grammar } from "./subjects.js";
-import { unreadable } from "./errors.js";
+import { code, errorOf, unreadable } from "./errors.js";
 
 const defaults = { prefix: "pq", timeout: 10_000, maxInFlight: 4096, attempt: 400, absence: 5000, page: 200 };
 
@@ -137,7 +137,9 @@ export class Client {
   async inFlight(call, size, options, send) {
     const deadline = this.deadline(options);
     if (!this.#inFlight.tryAcquire(size) && !(await this.#inFlight.acquire(size, deadline))) {
-      throw ended(call, undefined, deadline.cause);
+      const { op, queue } = call;
+      if (deadline.cause?.name !== "TimeoutError") throw ended(call, undefined, deadline.cause);
+      throw errorOf({ op, queue, code: code.unavailable, text: "there was no room for the push: maxInFlight of them, or 16 MiB, wait for their answers", cause: deadline.cause });
     }
     try {
       return await send(deadline);

@@ -9,10 +9,10 @@ from typing import Any
 
 from nats.aio.client import Client as Connection
 
-from .call import Call, Patience, ended
+from .call import Call, Patience
 from .deadline import Deadline
 from .duration import Duration, seconds
-from .errors import unreadable
+from .errors import UNAVAILABLE, error_of, unreadable
 from .inflight import InFlight
 from .lane import Lanes
 from .mailbox import Mailbox, Request
@@ -40,7 +40,9 @@ class Core:
     async def make_room(self, request: Callable[[], Request], size: int, deadline: Deadline) -> None:
         """Waits until there is room for a push of so many bytes. It has that until free_room."""
         if not await self._in_flight.acquire(size, deadline):
-            raise ended(request(), 0, None, None)
+            r = request()
+            text = "there was no room for the push: max_in_flight of them, or 16 MiB, wait for their answers"
+            raise error_of(r.op, r.queue, UNAVAILABLE, text, cause=TimeoutError("the time is up"))
 
     def free_room(self, size: int) -> None:
         self._in_flight.release(size)

@@ -427,5 +427,5 @@ def denial(request: Request, cause: BaseException) -> PQError:
 
 
 def no_connection(request: Request, cause: BaseException | None) -> PQError:
-    text = f"the connection to NATS is closed: {cause}" if cause else "there was no connection to NATS, or no room for the push"
+    text = f"the connection to NATS is closed: {cause}" if cause else "it was not sent: there was no connection to NATS, or earlier requests have no answer"
     return error_of(request.op, request.queue, UNAVAILABLE, text, cause=cause or TimeoutError("the time is up"))
