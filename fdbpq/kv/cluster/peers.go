@@ -117,11 +117,12 @@ func (p *peers) hear(message []byte) (h heartbeat, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	before, now := p.all[h.Member], time.Now()
+	p.awakeLocked(now)
 	next := peer{heartbeat: h, heard: now, gaps: before.gaps, back: before.back}
 	switch {
 	case before.lost || before.Process != h.Process:
 		next.back = now
-	case now.Sub(next.back) > settledAfter:
+	case p.settledLocked(next, now):
 		next.gaps.add(p.silentForLocked(before, now), now)
 	}
 	p.all[h.Member] = next
@@ -189,16 +190,33 @@ func (p *peers) generation(store string) (newest uint64) {
 	return newest
 }
 
-// silentForLocked is how long a member was silent while this process ran. If nobody has looked for a while, the process was
-// halted, and what the others sent meanwhile comes now.
-func (p *peers) silentForLocked(of peer, now time.Time) time.Duration {
+// awakeLocked notes a halt: if nobody has looked for a while, this process did not run, and what the others sent meanwhile
+// comes now.
+func (p *peers) awakeLocked(now time.Time) {
 	if now.Sub(p.looked) > p.silence/2 {
 		p.looked, p.listens = now, now
 	}
+}
+
+// silentForLocked is how long a member was silent while this process ran.
+func (p *peers) silentForLocked(of peer, now time.Time) time.Duration {
 	if p.listens.After(of.heard) {
 		return now.Sub(p.listens)
 	}
 	return now.Sub(of.heard)
+}
+
+// settledLocked reports whether the connections to a member have lasted for a while.
+func (p *peers) settledLocked(with peer, now time.Time) bool {
+	return now.Sub(with.back) > settledAfter && now.Sub(p.listens) > settledAfter
+}
+
+// limitLocked is how long a member may be silent.
+func (p *peers) limitLocked(of peer, now time.Time) time.Duration {
+	if !p.settledLocked(of, now) {
+		return returnedFactor * p.silence
+	}
+	return of.gaps.limit(p.silence)
 }
 
 // refuse notes that the machine of a member refuses connections.
@@ -217,8 +235,9 @@ func (p *peers) judge() (changed bool, lost []peer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
+	p.awakeLocked(now)
 	for name, other := range p.all {
-		silent := !other.Gone && p.silentForLocked(other, now) > other.limit(p.silence, now)
+		silent := !other.Gone && p.silentForLocked(other, now) > p.limitLocked(other, now)
 		changed = changed || silent != other.silent
 		other.silent = silent
 		p.all[name] = other

@@ -50,12 +50,12 @@ func TestReturnedMember(t *testing.T) {
 		first, second, third := heartbeat{Member: "b", Process: "1"}, heartbeat{Member: "b", Process: "2"}, heartbeat{Member: "c", Process: "3"}
 		talk(t, p, 2*settledAfter, first, third)
 		talk(t, p, Silence, second, third)
-		if limit := p.all["b"].limit(Silence, time.Now()); limit != returnedFactor*Silence {
+		if limit := p.limitLocked(p.all["b"], time.Now()); limit != returnedFactor*Silence {
 			t.Errorf("behind the return the limit is %v, expected %v", limit, returnedFactor*Silence)
 		}
 		talk(t, p, 2*Silence, third) // a gap
 		talk(t, p, 2*settledAfter, second, third)
-		if limit := p.all["b"].limit(Silence, time.Now()); limit != Silence {
+		if limit := p.limitLocked(p.all["b"], time.Now()); limit != Silence {
 			t.Errorf("once it has settled the limit is %v, expected %v", limit, Silence)
 		}
 	})
@@ -74,8 +74,13 @@ func TestHaltedProcess(t *testing.T) {
 			t.Error("b is lost as soon as this process runs again")
 		}
 		talk(t, p, Silence, b, c)
-		if limit := p.all["b"].limit(Silence, time.Now()); limit != Silence {
-			t.Errorf("behind the halt the limit is %v, expected %v", limit, Silence)
+		if limit := p.limitLocked(p.all["b"], time.Now()); limit != returnedFactor*Silence {
+			t.Errorf("behind the halt the limit is %v, expected %v", limit, returnedFactor*Silence)
+		}
+		talk(t, p, 2*Silence, c) // this process connects to b again
+		talk(t, p, 2*settledAfter, b, c)
+		if limit := p.limitLocked(p.all["b"], time.Now()); limit != Silence {
+			t.Errorf("once the connections have lasted the limit is %v, expected %v", limit, Silence)
 		}
 		if talk(t, p, Silence+Silence/10, says); !p.all["b"].lost {
 			t.Error("a silent member is not lost although another one confirms its silence")

@@ -26,8 +26,8 @@ const (
 	gapFactor   = 2.5
 	limitAtMost = 6
 
-	// For settledAfter behind the return of a member its limit is returnedFactor times Options.Silence, and its gaps do not
-	// count: its connections begin anew.
+	// For settledAfter behind the return of a member, or a halt of this process, the limit is returnedFactor times
+	// Options.Silence, and gaps do not count: connections begin anew.
 	settledAfter   = 5 * time.Second
 	returnedFactor = 3
 
@@ -51,12 +51,9 @@ func (g *gaps) add(gap time.Duration, at time.Time) {
 	g.now = max(g.now, gap)
 }
 
-// limit is how long the member may be silent at a time.
-func (p peer) limit(silence time.Duration, now time.Time) time.Duration {
-	if now.Sub(p.back) < settledAfter {
-		return returnedFactor * silence
-	}
-	longest := time.Duration(gapFactor * float64(max(p.gaps.now, p.gaps.before)))
+// limit is how long a settled member may be silent.
+func (g gaps) limit(silence time.Duration) time.Duration {
+	longest := time.Duration(gapFactor * float64(max(g.now, g.before)))
 	return min(max(silence, longest), limitAtMost*silence)
 }
 
