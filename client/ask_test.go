@@ -87,9 +87,9 @@ func TestIdleWorkersAskTogether(t *testing.T) {
 		t.Errorf("%d workers asked by %d messages", workers, len(pops))
 	}
 	room, _, _ := strings.Cut(strings.TrimPrefix(pops[0].Reply, "_INBOX."), ".")
-	for _, m := range pops {
-		if !waitSubject.MatchString(m.Reply) || !strings.HasPrefix(m.Reply, "_INBOX."+room) {
-			t.Errorf("a reply subject is %s", m.Reply)
+	for i, m := range pops {
+		if first := i == 0; waitSubject.MatchString(m.Reply) == first || !strings.HasPrefix(m.Reply, "_INBOX."+room) {
+			t.Errorf("the reply subject of pop %d is %s, and the first one alone does not wait", i, m.Reply)
 		}
 	}
 	largest := slices.MaxFunc(pops, func(a, b *nats.Msg) int { return asksFor(t, a) - asksFor(t, b) })

@@ -136,7 +136,7 @@ func TestExportedQueueIsWhole(t *testing.T) {
 		t.Errorf("where the source begins: %s", start)
 	}
 	for _, known := range []string{
-		`info (oldest|oldest_of_all|oldest_lease|rates \w+)`, // times
+		`info (oldest|oldest_of_all|oldest_lease|latest_lease|rates \w+)`, // times
 		`info (leased|ready|paused|next_schedule|remembered)`,
 		`info explain \w+`, // of the pause
 		`keys ann waits_for`,

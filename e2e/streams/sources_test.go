@@ -147,7 +147,7 @@ func TestWrongRemotes(t *testing.T) {
 		`{"hub":{"url":"nats://h"},"hub":{"url":"nats://i"}}`: `"hub" occurs twice`,
 		`{"hub":{"url":5}}`:          "in place of a string",
 		`{"hub":{"url":"h"}}`:        "url: address 1 of the list says not how to connect: expected nats://",
-		`{"hub":{"url":"http://h"}}`: "url: address 1 of the list is malformed: expected nats://",
+		`{"hub":{"url":"http://h"}}`: "url: address 1 of the list begins with http://: expected nats://",
 		`{"hub":{"url":"nats://h","streams":{"A":{"read":[]}}}}`:                 `stream "A": nobody may read it`,
 		`{"hub":{"url":"nats://h","streams":{"A":{}}}}`:                          `stream "A": nobody may read it`,
 		`{"hub":{"url":"nats://h","streams":{"A":{"read":["a","b","a"]}}}}`:      `found the queue "a" twice`,
