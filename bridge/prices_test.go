@@ -104,6 +104,9 @@ func TestPriceOfKeys(t *testing.T) {
 // Pops that read a lot and find nothing cost as much, and so does what a queue does for pushes.
 func TestPriceOfPops(t *testing.T) {
 	t.Parallel()
+	if !testenv.Engines()[0].Exclusive {
+		t.Skip("where several bridges share the store, a sweep has done the work before the pop comes")
+	}
 	c := withTenants(t, bridge.Quotas{})
 	c.ask("pq.t.keyed.admin.config", `{"key_limit":1}`)
 	c.fillBundles("pq.t.keyed", 400, ofKeys(200), "x")
