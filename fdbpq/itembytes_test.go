@@ -9,7 +9,6 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
 // mostItemBytes is how many times as many bytes as ItemBytes an item without content takes, as docs/protocol/admin.md and
@@ -20,33 +19,18 @@ const mostItemBytes = 16
 // value, key and attempts, a death, a TTL, another priority, a lease with a holder, in a queue with the longest name.
 func TestItemBytes(t *testing.T) {
 	t.Parallel()
-	db, err := local.Open(t.TempDir(), local.Options{NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	clock := newTestClock()
-	s, err := fdbpq.Open(t.Context(), db, clock.options(0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	q := s.Queue(strings.Repeat("t", 64) + "." + strings.Repeat("q", 64))
-	update(t, s, func(tx kv.Tx) error {
+	f := fullStore(t)
+	q := f.Queue(strings.Repeat("t", 64) + "." + strings.Repeat("q", 64))
+	f.update(func(tx kv.Tx) error {
 		_, err := q.Configure(tx, []byte(`{"key_limit":100,"key_order":true,"fair":"priority","attempts":16}`))
 		return err
 	})
-	size := func() (bytes int) {
-		for _, row := range everything(t, db) {
-			bytes += len(row.Key) + len(row.Value)
-		}
-		return bytes
-	}
-	empty := size()
+	empty := f.bytes()
 	const n = 20
 	attempt := fdbpq.Attempt{Holder: strings.Repeat("h", fdbpq.MaxHolder), Outcome: fdbpq.OutcomeNack, Reason: strings.Repeat("r", fdbpq.MaxAttemptReason)}
 	now := time.Unix(1_800_000_000, 0)
 	var ids []fdbpq.ID
-	update(t, s, func(tx kv.Tx) error {
+	f.update(func(tx kv.Tx) error {
 		ids = nil
 		for i := range n {
 			item := fdbpq.Import{
@@ -72,11 +56,11 @@ func TestItemBytes(t *testing.T) {
 		return nil
 	})
 	check := func(state string) {
-		if got := (size() - empty) / n; got > mostItemBytes*fdbpq.ItemBytes || got < (mostItemBytes-4)*fdbpq.ItemBytes {
+		if got := (f.bytes() - empty) / n; got > mostItemBytes*fdbpq.ItemBytes || got < (mostItemBytes-4)*fdbpq.ItemBytes {
 			t.Errorf("a %s item takes %d bytes, the page says up to %d", state, got, mostItemBytes*fdbpq.ItemBytes)
 		}
 	}
-	update(t, s, func(tx kv.Tx) error {
+	f.update(func(tx kv.Tx) error {
 		for _, id := range ids {
 			if _, err := q.Move(tx, id, -1<<40); err != nil {
 				return err
@@ -86,7 +70,7 @@ func TestItemBytes(t *testing.T) {
 	})
 	check("ready")
 	holders := slices.Repeat([]string{attempt.Holder}, n)
-	update(t, s, func(tx kv.Tx) error {
+	f.update(func(tx kv.Tx) error {
 		popped, err := q.Lease(tx, fdbpq.Selection{End: fdbpq.Min, Limit: n, Holders: holders}, time.Minute)
 		if err == nil && len(popped.Items) != n {
 			err = fmt.Errorf("%d items are leased", len(popped.Items))

@@ -126,16 +126,8 @@ func (tx *awayTx) Get(key []byte) ([]byte, error) {
 func TestSweepFindsKeysOnce(t *testing.T) {
 	t.Parallel()
 	const keys = 200
-	db, err := local.Open(t.TempDir(), local.Options{NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
 	clock := newTestClock()
-	s, err := fdbpq.Open(t.Context(), db, clock.options(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := openLocal(t, clock.options(0))
 	q := s.Queue("q")
 	update(t, s, func(tx kv.Tx) error {
 		var items []fdbpq.NewItem
