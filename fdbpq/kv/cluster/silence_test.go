@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -17,6 +18,20 @@ func (n *node) lostTo() []string {
 
 // settled is longer than members that have started may be silent for longer.
 const settled = 6 * time.Second
+
+// end ends a member, whose machine refuses connections from then on, and returns the others.
+func (n *node) end(seed uint64) []*node {
+	n.w.Helper()
+	n.kill(rand.New(rand.NewPCG(1, seed)))
+	others := n.w.others(n)
+	for _, other := range others {
+		other.up().Refuses(n.name)
+	}
+	return others
+}
+
+// isActive reports whether the member is the active one.
+func (n *node) isActive() bool { return n.up().Status().Role == cluster.Active }
 
 // awaitIn waits until a condition holds, and returns how long that took.
 func (w *world) awaitIn(what string, holds func() bool) time.Duration {
@@ -35,14 +50,7 @@ func TestSilenceByTheWordOfTwo(t *testing.T) {
 		<-time.After(settled)
 		release := first.faults.hold()
 		defer release()
-		took := w.awaitIn("a takeover", func() bool {
-			for _, n := range w.others(first) {
-				if n.up().Status().Role == cluster.Active {
-					return true
-				}
-			}
-			return false
-		})
+		took := w.awaitIn("a takeover", func() bool { return slices.ContainsFunc(w.others(first), (*node).isActive) })
 		if took < cluster.Silence || took > 2*cluster.Silence {
 			t.Errorf("another member was active %v after the silence began, expected %v to %v", took, cluster.Silence, 2*cluster.Silence)
 		}
@@ -65,7 +73,7 @@ func TestSilenceThatNobodyConfirms(t *testing.T) {
 					t.Fatalf("member %s takes %v for lost after %v", n.name, lost, time.Since(began))
 				}
 			}
-			if first.up().Status().Role != cluster.Active {
+			if !first.isActive() {
 				t.Fatalf("the active member was replaced after %v", time.Since(began))
 			}
 		}
@@ -109,12 +117,8 @@ func TestRefusedMemberIsReplacedAtOnce(t *testing.T) {
 		first, term := w.active()
 		w.write(term, "k", "1")
 		w.allCaughtUp()
-		first.kill(rand.New(rand.NewPCG(1, 6)))
-		others := w.others(first)
-		for _, n := range others {
-			n.up().Refuses(first.name)
-		}
-		took := w.awaitIn("a takeover", func() bool { return others[0].up().Status().Role == cluster.Active })
+		others := first.end(6)
+		took := w.awaitIn("a takeover", others[0].isActive)
 		if took > 150*time.Millisecond {
 			t.Errorf("the member of the first rank was active after %v", took)
 		}
@@ -134,14 +138,9 @@ func TestNextRankReplacesALostMember(t *testing.T) {
 		first, term := w.active()
 		w.write(term, "k", "1")
 		w.allCaughtUp()
-		others := w.others(first)
-		release := others[0].faults.holdLog()
+		release := w.others(first)[0].faults.holdLog()
 		defer release()
-		first.kill(rand.New(rand.NewPCG(1, 7)))
-		for _, n := range others {
-			n.up().Refuses(first.name)
-		}
-		took := w.awaitIn("a takeover", func() bool { return others[1].up().Status().Role == cluster.Active })
+		took := w.awaitIn("a takeover", first.end(7)[1].isActive)
 		if took > 600*time.Millisecond {
 			t.Errorf("the member of the second rank was active after %v", took)
 		}
@@ -198,7 +197,7 @@ func TestApartComesLater(t *testing.T) {
 				}
 			}
 		}
-		first, _ := w.active()
+		w.active()
 		w.allCaughtUp()
 		for _, n := range w.nodes {
 			n.stop()
@@ -206,17 +205,8 @@ func TestApartComesLater(t *testing.T) {
 		for _, n := range w.nodes {
 			n.start()
 		}
-		began := time.Time{}
-		w.await("a term", func() bool {
-			for _, n := range w.nodes {
-				if n.up().Status().Role == cluster.Active {
-					began = time.Now()
-					return true
-				}
-			}
-			return false
-		})
-		_ = first
+		w.active()
+		began := time.Now()
 		if took := (<-asked).Sub(began); took < time.Second || took > 3*time.Second {
 			t.Errorf("the log was moved away %v into the term, without a transaction", took)
 		}
