@@ -78,12 +78,17 @@ type patience struct {
 	onRefusal func(error) // nil: not called
 }
 
+// late is how long to wait for an answer that another attempt does not bring sooner, at first: that of a pop that waits, and
+// that of a question that is asked once. Given up, a late answer costs more than the wait for it: it may be a lease.
+func (p patience) late() time.Duration { return lateFactor * p.attempt }
+
 // The defaults of a client's options.
 const (
 	DefaultTimeout  = 10 * time.Second
 	DefaultInFlight = 4096
 
 	firstAttempt = 400 * time.Millisecond
+	lateFactor   = 5
 )
 
 // Option configures a client.

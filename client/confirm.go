@@ -24,7 +24,7 @@ const confirmWithin = 30 * time.Second
 func (t *taking) runInSteps(ctx context.Context) ([]*Item, error) {
 	look := *t
 	look.wait, look.request.Expires = 0, 0
-	look.answerWait = addTime(min(t.left(ctx), protocol.MaxWait), t.queue.client.patience.attempt)
+	look.answerWait = addTime(min(t.left(ctx), protocol.MaxWait), t.queue.client.patience.late())
 	items, err := look.run(ctx)
 	var e *Error
 	if !errors.As(err, &e) || e.Code != protocol.CodeNotFound {
@@ -143,7 +143,7 @@ func (q *Queue) maySettle(ctx context.Context) (bool, error) {
 		c.settles.Set(q.name, false)
 		return false, nil
 	}
-	m, err := await(ctx, answers, nil, c.patience.attempt)
+	m, err := await(ctx, answers, nil, c.patience.late())
 	if m == nil {
 		return true, err
 	}

@@ -186,7 +186,11 @@ func (t *taking) run(ctx context.Context) ([]*Item, error) {
 	t.answers = newAnswers(t.queue.client.mailbox)
 	t.answers.room = t.request.room
 	defer t.answers.close()
-	for patience := t.queue.client.patience.attempt; ; {
+	patience := t.queue.client.patience.attempt
+	if t.wait > 0 {
+		patience = t.queue.client.patience.late()
+	}
+	for {
 		if err := ctx.Err(); err != nil {
 			return nil, t.doubt(ended(t.op, t.queue.name, t.sent, refusal, err))
 		}

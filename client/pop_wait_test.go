@@ -39,6 +39,37 @@ func TestWaitThatIsSentAgainIsShorter(t *testing.T) {
 	}
 }
 
+// The answer to a pop that waits may come later than other requests are repeated: another attempt would bring none sooner,
+// and the answer may be a lease.
+func TestLateAnswerOfAWait(t *testing.T) {
+	t.Parallel()
+	asked, late := make(chan *nats.Msg, 1), make(chan struct{})
+	c := fake(t, func(m *nats.Msg, _ int) *nats.Msg {
+		if strings.HasSuffix(m.Subject, ".info") {
+			return nil
+		}
+		asked <- m
+		return nil
+	})
+	c.AskAgainAfter(testenv.Times(100 * time.Millisecond))
+	go func() {
+		pop := <-asked
+		ctx, cancel := context.WithTimeout(t.Context(), testenv.Times(200*time.Millisecond)) // longer than an attempt
+		defer cancel()
+		if _, err := c.Queue("jobs").Info(ctx); err == nil {
+			t.Error("nothing answers, and a call had an answer")
+		}
+		if err := pop.RespondMsg(itemAnswer()); err != nil {
+			t.Error(err)
+		}
+		close(late)
+	}()
+	if _, err := c.Queue("jobs").Pop(t.Context(), client.Min, client.Lease(time.Hour), client.Wait(time.Millisecond)); err != nil {
+		t.Error(err)
+	}
+	<-late
+}
+
 // A pop may wait for longer than one request: that one ends empty, and the next one
 // goes on.
 func TestWaitBeyondOneRequest(t *testing.T) {

@@ -8,6 +8,13 @@ const reads = new Set(["info", "list", "get", "queues", "system", "keys", "key",
 
 const longestPatience = 60_000;
 
+/**
+ * How long to wait for an answer that another attempt does not bring sooner, at first: that of a pop that waits, and that of a
+ * question that is asked once. Given up, a late answer costs more than the wait for it: it may be a lease.
+ * @param {{attempt: number}} patience
+ */
+export const late = ({ attempt }) => 5 * attempt;
+
 /** For so long attempts follow each other closely: what one node leaves unanswered, the node that takes over answers. */
 const takeoverFor = 1000;
 

@@ -2,7 +2,7 @@
 // the answer. So one that waits looks first, which takes what is there as any pop does, and then waits for a
 // lease, which it acknowledges before the caller gets the item.
 import { Bell, now } from "./bell.js";
-import { notSentFor } from "./call.js";
+import { late, notSentFor } from "./call.js";
 import { code, errorOf, LeaseLostError, PQError } from "./errors.js";
 import { randomToken } from "./mailbox.js";
 import { bytes } from "./message.js";
@@ -41,7 +41,7 @@ class InSteps {
   async run() {
     const { mailbox, patience } = this.queue.client;
     const look = this.#step(undefined);
-    look.silence = Math.min(this.whole.wait, longestWait) + patience.attempt;
+    look.silence = Math.min(this.whole.wait, longestWait) + late(patience);
     try {
       return await look.run();
     } catch (err) {
@@ -101,7 +101,7 @@ class InSteps {
       fail: () => bell.ring(),
     });
     try {
-      if (await mailbox.send(request, reply, deadline)) await bell.wait(Math.min(patience.attempt, deadline.left), deadline.signal);
+      if (await mailbox.send(request, reply, deadline)) await bell.wait(Math.min(late(patience), deadline.left), deadline.signal);
     } catch (err) {
       throw notSentFor({ ...request, sent: 0 }, undefined, err);
     } finally {

@@ -1,7 +1,7 @@
 // Pops and peeks, and the pop behind an acknowledgement.
 import { Answers } from "./answers.js";
 import { Bell, now } from "./bell.js";
-import { ended, longer, notSentFor } from "./call.js";
+import { ended, late, longer, notSentFor } from "./call.js";
 import { duration, nanoseconds } from "./duration.js";
 import { code, denial, inDoubt, LeaseLostError, EmptyError, mayRepeat, PQError, refusalIn, unreadable } from "./errors.js";
 import { holderOf } from "./holder.js";
@@ -157,7 +157,7 @@ export class Taking {
     const started = now();
     /** @type {PQError | undefined} */
     let refusal;
-    for (let patience = limits.attempt; ; ) {
+    for (let patience = this.wait > 0 ? late(limits) : limits.attempt; ; ) {
       if (this.deadline.over) throw this.#doubt(ended(this, refusal, this.deadline.cause));
       const left = this.#left(started);
       const expires = Math.min(left, longestWait);

@@ -2,7 +2,7 @@
 import { test } from "node:test";
 import assert from "node:assert/strict";
 import { Client, EmptyError, PQError, UnknownResultError } from "pqbridge";
-import { answer, client, connection, fails, failure, fake, nc, patience, queue, until } from "./world.mjs";
+import { answer, client, connection, fails, failure, fake, nc, patience, queue, slow, until } from "./world.mjs";
 
 const rounds = Number(process.env.PQ_TEST_ROUNDS ?? 1000);
 const seed = Number(process.env.PQ_TEST_SEED ?? Date.now() % 2 ** 31);
@@ -338,6 +338,14 @@ test("a look without an answer takes no longer than the wait", async () => {
   const { client: c } = await fake(() => undefined);
   const err = await fails(c.queue("jobs").pop({ wait: 100, timeout: patience }), UnknownResultError, 504);
   assert.equal(err.cause.message, "no answer arrived in time");
+});
+
+test("the answer to a pop that waits may come later than other requests are repeated", async () => {
+  const askAgainAfter = 100 * slow;
+  const { client: c, prefix } = await fake((verb, _n, m) => {
+    if (verb.includes("pop")) setTimeout(() => m.respond("x", { headers: answer({ "PQ-Id": "i", "PQ-Ack": `${prefix}.jobs.ack.c.t` }).headers }), 2 * askAgainAfter);
+  }, { askAgainAfter });
+  assert.equal((await c.queue("jobs").pop({ wait: 1, lease: "1h" })).string(), "x");
 });
 
 test("a wait that the bridge ends early goes on", async () => {

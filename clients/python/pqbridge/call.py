@@ -27,6 +27,12 @@ class Patience:
     attempt: float
     absence: float = 5.0
 
+    @property
+    def late(self) -> float:
+        """For an answer that another attempt does not bring sooner, at first: that of a pop that waits. Given up, a late
+        answer costs more than the wait for it: it may be a lease."""
+        return 5 * self.attempt
+
 
 def ended(request: Request, sent: int, refusal: PQError | None, cause: BaseException | None) -> PQError:
     """The error of a request whose time is up. It has the last refusal if there is one, because that

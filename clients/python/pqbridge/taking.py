@@ -153,7 +153,7 @@ class Taking(Generic[T]):
         mailbox, limits, answers, deadline = self._client.mailbox, self._client.patience, self._answers, self._deadline
         retry = Retry()
         started = monotonic()
-        patience = limits.attempt
+        patience = limits.late if self.wait > 0 else limits.attempt
         refusal: PQError | None = None
         while True:
             await mailbox.up(self._request(b""), deadline)

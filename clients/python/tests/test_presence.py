@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from unittest.mock import patch
 
+from nats.aio.msg import Msg
 from pqbridge import BadRequestError, EmptyError, ForbiddenError, NewItem, Queue, UnknownResultError, background, sync
 from test_repeat import Proxy
 from world import PATIENCE, SLOW, URL, Answer, TestCase, failure, fresh, quiet
@@ -192,6 +193,21 @@ class Presence(TestCase):
         pop.cancel()
         await asyncio.wait({pop})
         await self.until("it is gone", lambda: set(c.connection._subs) == before)
+
+    async def test_a_late_answer_of_a_wait(self) -> None:
+        """It may come later than other requests are repeated: another attempt would bring none sooner, and it may be a lease."""
+        after = 0.1 * SLOW
+
+        def respond(verb: str, n: int, m: Msg) -> None:
+            async def late() -> None:
+                await asyncio.sleep(2 * after)
+                await f.bridge.publish(m.reply, b"x", headers={"PQ-Id": "i", "PQ-Ack": f"{f.prefix}.jobs.ack.c.t"})
+
+            if "pop" in verb:
+                asyncio.ensure_future(late())
+
+        f = await self.fake(respond, ask_again_after=after)
+        self.assertEqual((await f.client.queue("jobs").pop(wait=0.001, lease="1h")).text, "x")
 
     async def test_a_wait_whose_last_answers_are_slow(self) -> None:
         """The client hears what the server says later."""
