@@ -74,7 +74,7 @@ func (q Queue) Delete(tx kv.Tx) (int64, error) {
 			tx.ClearRange(layout.AllRows(kind.Space, q.name))
 		}
 	}
-	for counter := layout.CounterRemembered; counter < layout.Counters; counter++ { // the others belong to generations
+	for _, counter := range []int{layout.CounterRemembered, layout.CounterOwing} { // the others belong to generations
 		tx.Clear(layout.CounterKey(q.name, 0, counter))
 	}
 	pops.keep(tx, q.name)
@@ -197,6 +197,9 @@ func (g garbage) clear() (done bool, err error) {
 		if kind.Lasts == layout.OfGeneration {
 			begin := g.prefix(kind.Space) // a row of its own in some spaces, which tuple.Range leaves out
 			_, end := tuple.Range(begin)
+			if kind.Space == layout.SpaceOverhead {
+				begin = layout.QueueRow(kind.Space, g.name) // earlier versions leave it when they clear a generation
+			}
 			g.tx.ClearRange(begin, end)
 		}
 	}

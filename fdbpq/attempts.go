@@ -165,15 +165,15 @@ func ReasonText(s string) string { return reason.Text(s, MaxAttemptReason) }
 // attemptLog has items remember how their leases end.
 type attemptLog struct{ *queueRows }
 
-// record has an item remember the lease that ends, while the store has room.
-func (log attemptLog) record(l *layout.Item, e *ending) {
+// record has an item remember the lease that ends, while there is room for it in the store, and in the bytes of the queue.
+func (log attemptLog) record(l *layout.Item, e *ending) error {
 	if log.store.room.full() != nil {
-		return
+		return nil
 	}
 	most := log.state.config.Attempts
 	if most == 0 {
 		l.Attempts = ""
-		return
+		return nil
 	}
 	before := Attempts(l.Attempts)
 	a := Attempt{
@@ -187,7 +187,15 @@ func (log attemptLog) record(l *layout.Item, e *ending) {
 	if err != nil {
 		all = nil // what can be read no more is no reason to keep the item from its queue
 	}
-	l.Attempts = string(packAttempts(append(all, a), most))
+	grown := l.Envelope
+	grown.Attempts = string(packAttempts(append(all, a), most))
+	if grown.WithOverhead() > l.Overhead {
+		if crowded, err := log.crowded(); crowded || err != nil {
+			return err
+		}
+	}
+	l.Attempts = grown.Attempts
+	return nil
 }
 
 // maxCount leaves room for pushes behind what was imported.

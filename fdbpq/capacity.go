@@ -3,6 +3,8 @@ package fdbpq
 import (
 	"fmt"
 	"math"
+
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 )
 
 // A queue has a bound of items, max_length, and a bound of bytes, max_bytes. A push that exceeds
@@ -10,7 +12,8 @@ import (
 // room for its item, the push is refused nevertheless.
 
 // ItemBytes is what each item counts of max_bytes besides its payload and headers: about what
-// its rows take.
+// its rows take, unless its unique value, key, attempts and death are long. What they take beyond that, its overhead,
+// counts, too.
 const ItemBytes = 512
 
 // maxBytes is the bound that holds for a queue, 0 for none.
@@ -29,6 +32,9 @@ type amount struct{ items, bytes int64 }
 
 func amountOf(size int64) amount { return amount{1, size + ItemBytes} }
 
+// amountOfItem is what an item of the store counts.
+func amountOfItem(l *layout.Item) amount { return amountOf(l.Size + l.Overhead) }
+
 func (a amount) plus(b amount) amount { return amount{a.items + b.items, a.bytes + b.bytes} }
 
 func (a amount) minus(b amount) amount { return amount{a.items - b.items, a.bytes - b.bytes} }
@@ -46,6 +52,30 @@ func (a amount) where(grows amount) amount {
 	return a
 }
 
+// limitedBytes is what max_bytes bounds.
+func limitedBytes(n Counts) int64 { return n.Bytes + n.Length()*ItemBytes + n.overhead() }
+
+// countersOf are the counters on which pushes to a queue depend.
+func (s *Store) countersOf(c *Config) []int {
+	if s.maxBytes(c) > 0 {
+		return layout.Usage
+	}
+	return layout.Content
+}
+
+// countsSoFar are the counters of the queue, with what the Work has not written yet. They are read by snapshot, so
+// concurrent transactions may exceed a limit.
+func (q *queueRows) countsSoFar() (Counts, error) {
+	if q.stored == nil {
+		stored, err := storedTally(q.name, q.snapshot, q.state.generation, q.store.countersOf(&q.state.config))
+		if err != nil {
+			return Counts{}, err
+		}
+		q.stored = &stored
+	}
+	return Counts{}.with(q.stored).with(&q.tally), nil
+}
+
 // excess is how far such counts exceed the limits of the queue, negative where there is room.
 func (q *queueRows) excess(n Counts) amount {
 	over := amount{math.MinInt64 / 2, math.MinInt64 / 2}
@@ -53,7 +83,7 @@ func (q *queueRows) excess(n Counts) amount {
 		over.items = n.Length() - most
 	}
 	if most := q.store.maxBytes(&q.state.config); most > 0 {
-		over.bytes = n.Bytes + n.Length()*ItemBytes - most
+		over.bytes = limitedBytes(n) - most
 	}
 	return over
 }
@@ -78,4 +108,17 @@ func (q *queueRows) refuses(n Counts) error {
 		return nil
 	}
 	return q.tooFull(q.excess(n).plus(amountOf(0)))
+}
+
+// crowded reports whether the queue, or its owner, has as many bytes as it may have. Then nothing that helps alone to
+// understand an item takes more.
+func (q *queueRows) crowded() (bool, error) {
+	if q.store.room.crowded(q.name) {
+		return true, nil
+	}
+	if q.store.maxBytes(&q.state.config) == 0 {
+		return false, nil
+	}
+	n, err := q.countsSoFar()
+	return q.excess(n).bytes > 0, err
 }

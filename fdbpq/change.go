@@ -18,6 +18,7 @@ func (qtx *queueTx) change(before, after *layout.Item) {
 		after = &nowhere
 	} else {
 		after.Foreign = false // we write its row
+		after.WithOverhead()
 	}
 	qtx.rowChanged(before, after)
 	qtx.timersChanged(before, after)

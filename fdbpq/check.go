@@ -16,7 +16,7 @@ import (
 // The invariants:
 //   - every row can be parsed;
 //   - an item has exactly the rows that change writes for it, timers included;
-//   - counters equal the number of rows that they count;
+//   - counters equal the number of rows that they count, that of overhead is no lower than what items say;
 //   - remembered ids have exactly the timers they need;
 //   - a remembered pop has all of its items, and was repeated if it has none;
 //   - large payloads are complete and belong to an item;
@@ -53,12 +53,12 @@ func (s *Store) Check(ctx context.Context) ([]string, error) {
 // balance reports differences between expected and existing rows.
 func (w *walk) balance() {
 	for line, qtx := range w.found {
-		if stored := w.counters(line); *stored != qtx.tally {
+		if stored := w.counters(line); !stored.Covers(&qtx.tally) {
 			w.Problem("queue %q, generation %d: counters are %+v, counted %+v", line.queue, line.generation, *stored, qtx.tally)
 		}
 	}
 	for line, n := range w.stored {
-		if w.found[line] == nil && *n != (layout.Tally{}) {
+		if w.found[line] == nil && !n.Covers(&layout.Tally{}) {
 			w.Problem("queue %q, generation %d: counters are %+v, there are no rows", line.queue, line.generation, *n)
 		}
 	}
@@ -114,4 +114,5 @@ var rowChecks = map[string]rowCheck{
 	layout.SpaceChunk:    foundChunk,
 	layout.SpaceTimer:    foundTimer,
 	layout.SpaceCounter:  foundCounter,
+	layout.SpaceOverhead: foundOverhead,
 }

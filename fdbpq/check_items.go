@@ -29,8 +29,9 @@ func foundItem(w *walk, r *foundRow) error {
 	if l.Chunks > 0 {
 		w.chunks[r.queue+"\x00"+p.Suffix] += l.Size
 	}
-	qtx := w.of(r.lineage)
+	qtx, counted := w.of(r.lineage), l.Overhead
 	qtx.change(nil, l)
+	qtx.tally.Overhead += counted - l.Overhead
 	rows := w.written.rows
 	w.written.rows, qtx.keys = rows[:0], keyChanges{}
 	if !bytes.Equal(rows[0].Key, r.Key) {

@@ -62,9 +62,15 @@ func foundCounter(w *walk, r *foundRow) error {
 		return err
 	}
 	fields := w.counters(r.lineage).Fields()
-	if counter < 0 || counter >= int64(len(fields)) {
+	if counter < 0 || counter > layout.CounterOwing {
 		return fmt.Errorf("unknown counter %d", counter)
 	}
 	*fields[counter] = int64(kv.DecodeInteger(r.Value))
+	return nil
+}
+
+// foundOverhead checks the counter of overhead.
+func foundOverhead(w *walk, r *foundRow) error {
+	w.counters(r.lineage).Overhead = int64(kv.DecodeInteger(r.Value))
 	return nil
 }

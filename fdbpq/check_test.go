@@ -21,6 +21,7 @@ func (f *fixture) furnish() {
 		fdbpq.NewItem{Payload: []byte("delayed"), Delay: time.Hour, TTL: 2 * time.Hour},
 		fdbpq.NewItem{Payload: bytes.Repeat([]byte("large"), 40_000)},
 	)
+	f.push("zz", fdbpq.NewItem{Priority: 9, HasPriority: true, Unique: strings.Repeat("long", 200)})
 	f.keyed("r", "returned", 0, 1)
 	if err := f.nack(*f.leaseOne("r", time.Hour).Lease, 0); err != nil {
 		f.Fatal(err)
@@ -181,6 +182,9 @@ func TestCheckFindsDamage(t *testing.T) {
 			tx.Set(bytes.Replace(row.Key, []byte("r\x00\x15\x01\x14"), []byte("r\x00\x15\x01\x15\x01"), 1), row.Value)
 		}, "pops do not find the key \"returned\""},
 		{"the row of a key is unreadable", first("kh"), func(tx kv.Tx, row kv.Pair) { tx.Set(row.Key, []byte("\xff")) }, "key \"\\xff\""},
+		{"the counter of overhead is too low", first("co"), func(tx kv.Tx, row kv.Pair) {
+			tx.Set(row.Key, kv.EncodeInteger(kv.DecodeInteger(row.Value)-1))
+		}, "counters are"},
 		{"a message id is gone", first("u"), remove, "counters are"},
 		{"a message id is unreadable", first("u"), spoil, "damaged"},
 		{"a pop id is gone", first("p"), remove, "counters are"},

@@ -42,7 +42,7 @@ type Config struct {
 	// How many items the queue may have, in all states; 0: no limit.
 	MaxLength int64 `json:"max_length"`
 
-	// How many bytes its items may have, with 512 for each besides payload and headers; 0: no limit but that of pqd.
+	// How many bytes its items may have, with 512 and the overhead of each besides payload and headers; 0: no limit but that of pqd.
 	MaxBytes int64 `json:"max_bytes"`
 
 	// Whether a push to a full queue is refused, or evicts the least urgent items.

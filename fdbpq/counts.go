@@ -11,6 +11,7 @@ type Counts struct {
 	Bytes                  int64 // of their headers and payloads
 	Expiring               int64 // items not leased that have a TTL
 	Remembered             int64 // message and pop ids
+	Overhead               int64 // bytes that unique values, keys, attempts and deaths take beyond ItemBytes
 }
 
 // Length is the number of items, whatever their state.
@@ -20,21 +21,33 @@ func (c Counts) Length() int64 { return c.Ready + c.Leased + c.Delayed }
 func (c Counts) with(t *layout.Tally) Counts {
 	c.Ready, c.Leased, c.Delayed = c.Ready+t.Ready, c.Leased+t.Leased, c.Delayed+t.Delayed
 	c.Bytes, c.Expiring, c.Remembered = c.Bytes+t.Bytes, c.Expiring+t.Expiring, c.Remembered+t.Remembered
+	c.Overhead += t.Overhead
 	return c
 }
 
-// countsOf reads the counters of a generation, each as it stands in r.
+// overhead is that of all items. An earlier version may have left its counter too high.
+func (c Counts) overhead() int64 { return min(c.Overhead, c.Length()*layout.MaxOverhead) }
+
+// countsOf reads the counters of a generation but that of overhead, each as it stands in r.
 func countsOf(queue string, r kv.Reader, generation int64) (Counts, error) {
-	t, err := storedTally(queue, r, generation)
+	t, err := storedTally(queue, r, generation, layout.Content)
 	return Counts{}.with(&t), err
 }
 
-// storedTally reads the counters that are in Counts.
-func storedTally(queue string, r kv.Reader, generation int64) (t layout.Tally, err error) {
-	values, err := r.GetAll(layout.CounterKeys(queue, generation))
+// usageOf reads the counters of a generation, each as it stands in r.
+func usageOf(queue string, r kv.Reader, generation int64) (Counts, error) {
+	t, err := storedTally(queue, r, generation, layout.Usage)
+	n := Counts{}.with(&t)
+	n.Overhead = n.overhead()
+	return n, err
+}
+
+// storedTally reads some counters.
+func storedTally(queue string, r kv.Reader, generation int64, counters []int) (t layout.Tally, err error) {
+	values, err := r.GetAll(layout.CounterKeys(queue, generation, counters))
 	fields := t.Fields()
-	for counter, value := range values {
-		*fields[counter] = int64(kv.DecodeInteger(value))
+	for i, value := range values {
+		*fields[counters[i]] = int64(kv.DecodeInteger(value))
 	}
 	return t, err
 }
@@ -49,7 +62,7 @@ const (
 // Size is what a queue has in the store, but for schedules.
 type Size struct {
 	Items int64 // whatever their state
-	Bytes int64 // of their headers and payloads, of remembered ids and of settings of keys
+	Bytes int64 // of their headers, payloads and overhead, of remembered ids and of settings of keys
 }
 
 // Size returns the queue's size, in constant time. It is 0 when there is no such queue.
@@ -58,8 +71,8 @@ func (q Queue) Size(r kv.Reader) (Size, error) {
 	if err != nil || qtx == nil {
 		return Size{}, err
 	}
-	c, err := countsOf(q.name, r, qtx.state.generation)
-	return Size{Items: c.Length(), Bytes: c.Bytes + c.Remembered*RememberedBytes + qtx.state.keysSet*KeySettingsBytes}, err
+	c, err := usageOf(q.name, r, qtx.state.generation)
+	return Size{Items: c.Length(), Bytes: c.Bytes + c.Overhead + c.Remembered*RememberedBytes + qtx.state.keysSet*KeySettingsBytes}, err
 }
 
 // Counts returns the queue's counters, in constant time. They are 0 when there is
@@ -69,5 +82,5 @@ func (q Queue) Counts(r kv.Reader) (Counts, error) {
 	if err != nil || qtx == nil {
 		return Counts{}, err
 	}
-	return countsOf(q.name, r, qtx.state.generation)
+	return usageOf(q.name, r, qtx.state.generation)
 }

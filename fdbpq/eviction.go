@@ -9,14 +9,14 @@ const maxEvicted = 8
 // makeRoom chooses the items that are evicted for a new one, perhaps that one itself, or
 // returns why it is refused. A delayed item is not ready, so it does not evict itself, and
 // one that is handed over is not to be lost.
-func (p *pusher) makeRoom(size, priority int64, delayed bool, h *handOver) (refused, err error) {
+func (p *pusher) makeRoom(takes amount, priority int64, delayed bool, h *handOver) (refused, err error) {
 	p.victims, p.dropsItself = nil, false
-	before, grows := p.excess(p.counted.with(&p.tally)), amountOf(size)
+	before, grows := p.excess(p.counted.with(&p.tally)), takes
 	if h != nil && h.from == p.queueTx {
-		leaves := amountOf(h.item.Size)
+		leaves := amountOfItem(h.item)
 		before, grows = before.minus(leaves), grows.minus(leaves)
 	}
-	left := before.plus(amountOf(size))
+	left := before.plus(takes)
 	if !left.tooMuch() {
 		return nil, nil
 	}
@@ -35,10 +35,10 @@ func (p *pusher) makeRoom(size, priority int64, delayed bool, h *handOver) (refu
 			}
 			p.itself = len(p.victims)
 			p.victims = append(p.victims, layout.Item{})
-			freed = freed.plus(amountOf(size))
+			freed = freed.plus(takes)
 		case more:
 			p.victims = append(p.victims, next)
-			freed = freed.plus(amountOf(next.Size))
+			freed = freed.plus(amountOfItem(&next))
 			next, more, err = p.nextVictim(least, h)
 		}
 	}

@@ -44,7 +44,7 @@ func chosen(right []explainView, said explainView) explainView {
 // takesNone reports whether a queue refuses an item without a byte.
 func (q *modelQueue) takesNone() bool {
 	n := q.counts()
-	full := q.config.MaxLength > 0 && n.Length() >= q.config.MaxLength || q.config.MaxBytes > 0 && n.Bytes+(n.Length()+1)*512 > q.config.MaxBytes
+	full := q.config.MaxLength > 0 && n.Length() >= q.config.MaxLength || q.config.MaxBytes > 0 && n.Bytes+n.Overhead+(n.Length()+1)*512 > q.config.MaxBytes
 	return full && q.config.Overflow == fdbpq.OverflowRefuse
 }
 

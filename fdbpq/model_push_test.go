@@ -56,7 +56,7 @@ func (m *model) push(queue string, at moment, items []pushItem, got outcome) out
 // amount is how many items there are, and what they count of max_bytes.
 func amount(items []modelItem) (length, bytes int64) {
 	for _, item := range items {
-		bytes += int64(len(item.payload)+len(item.headers)) + 512
+		bytes += item.size() + 512 + item.overhead()
 	}
 	return int64(len(items)), bytes
 }
@@ -85,7 +85,9 @@ func (q *modelQueue) makeRoom(item pushItem, priority int64, from *modelQueue, h
 	if from == q {
 		before = slices.DeleteFunc(before, func(item modelItem) bool { return item.number == handed })
 	}
-	added := modelItem{number: newItem, priority: priority, payload: item.payload, headers: item.headers, state: fdbpq.StateReady}
+	added := modelItem{
+		number: newItem, priority: priority, payload: item.payload, headers: item.headers, state: fdbpq.StateReady, unique: item.unique, key: item.key,
+	}
 	if max(item.delay, item.notBefore) > 0 {
 		added.state = fdbpq.StateDelayed
 	}

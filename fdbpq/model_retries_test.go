@@ -200,7 +200,12 @@ func (q *modelQueue) recordAttempt(at moment, item *modelItem, outcome, reason s
 	all = append(all, modelAttempt{
 		N: n, Start: at.display(item.since), End: at.display(end), Holder: item.holder, Outcome: outcome, Reason: remembered(reason),
 	})
-	item.attempts = packed(lastAttempts(all, int(q.config.Attempts)))
+	grown := *item
+	grown.attempts = packed(lastAttempts(all, int(q.config.Attempts)))
+	if _, bytes := amount(q.items); grown.overhead() > item.overhead() && q.config.MaxBytes > 0 && bytes > q.config.MaxBytes {
+		return
+	}
+	item.attempts = grown.attempts
 }
 
 // lastAttempts are those that an item keeps: each counts 128 bytes and its texts, of 4096.

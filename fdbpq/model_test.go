@@ -3,6 +3,7 @@ package fdbpq_test
 import (
 	"cmp"
 	"maps"
+	"math/bits"
 	"reflect"
 	"slices"
 	"strings"
@@ -376,7 +377,7 @@ func (q *modelQueue) counts() fdbpq.Counts {
 		if item.expires != 0 && item.state != fdbpq.StateLeased {
 			n.Expiring++
 		}
-		n.Bytes += item.size()
+		n.Bytes, n.Overhead = n.Bytes+item.size(), n.Overhead+item.overhead()
 	}
 	return n
 }
@@ -389,6 +390,18 @@ func (i *modelItem) endings() fdbpq.Endings {
 }
 
 func (i *modelItem) size() int64 { return int64(len(i.payload) + len(i.headers)) }
+
+// overhead is what the item's texts take beyond 512 bytes: a unique value has two rows, a key four.
+func (i *modelItem) overhead() int64 {
+	n := 2*len(i.unique) + 4*len(i.key) + len(i.dead.Reason) + len(i.dead.Origin) + len(i.dead.OriginID)
+	for _, a := range i.attempts.all() {
+		for _, number := range []int64{a.N, a.Start, a.End} {
+			n += 1 + (bits.Len64(uint64(number))+7)/8
+		}
+		n += len(a.Holder) + len(a.Outcome) + len(a.Reason) + 3*len("\x02\x00")
+	}
+	return max(0, int64(n)-512)
+}
 
 func (i *modelItem) expired(now int64) bool { return i.expires != 0 && i.expires <= now }
 

@@ -39,7 +39,7 @@ func (q Queue) PrefetchPop(tx kv.Tx, sel Selection, lease time.Duration) {
 	guess := q.store.queueStates.guess(q.name)
 	if sel.PopID != "" {
 		tx.Prefetch(popIDRow(q.name, sel.PopID), layout.Row(layout.SpaceTime))
-		tx.Prefetch(layout.CounterKeys(q.name, guess.generation)...)
+		tx.Prefetch(layout.CounterKeys(q.name, guess.generation, layout.Content)...)
 	}
 	if !guess.likelyRead(&sel) {
 		return

@@ -70,7 +70,7 @@ func (q Queue) PrefetchPush(tx kv.Tx, items ...NewItem) {
 		}
 	}
 	if counts && (known == nil || known.stored == nil) {
-		tx.Prefetch(layout.CounterKeys(q.name, guess.generation)...)
+		tx.Prefetch(layout.CounterKeys(q.name, guess.generation, q.store.countersOf(&guess.config))...)
 	}
 	if time && (known == nil || known.storeTime == 0) {
 		tx.Prefetch(layout.Row(layout.SpaceTime))
@@ -114,7 +114,7 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 // add adds an item to the queue unless its limits forbid that, in place of one that is handed
 // over if there is one. e is what the item has besides its content and its times.
 func (p *pusher) add(item *NewItem, e layout.Envelope, priority int64, handOver *handOver) (Pushed, error) {
-	if refused, err := p.checkLimits(item, priority, handOver); refused != nil || err != nil {
+	if refused, err := p.checkLimits(item, &e, priority, handOver); refused != nil || err != nil {
 		return Pushed{Err: refused}, err
 	}
 	l := layout.Item{Envelope: e}
@@ -164,7 +164,7 @@ func (p *pusher) pushAgain(item *NewItem, first *rememberedPush) (Pushed, error)
 }
 
 // checkLimits returns why the item may not be pushed, nil if it may.
-func (p *pusher) checkLimits(item *NewItem, priority int64, handOver *handOver) (refused, err error) {
+func (p *pusher) checkLimits(item *NewItem, e *layout.Envelope, priority int64, handOver *handOver) (refused, err error) {
 	if p.full != nil && (handOver == nil || item.size() > handOver.item.Size) {
 		return p.full, nil
 	}
@@ -178,7 +178,7 @@ func (p *pusher) checkLimits(item *NewItem, priority int64, handOver *handOver) 
 	if item.TTL > MaxDelay {
 		return fmt.Errorf("%w: TTL of %s, allowed are up to %s", ErrTime, item.TTL, MaxDelay), nil
 	}
-	if refused, err := p.makeRoom(item.size(), priority, delay > 0, handOver); refused != nil || err != nil {
+	if refused, err := p.makeRoom(amountOf(item.size()+e.WithOverhead()), priority, delay > 0, handOver); refused != nil || err != nil {
 		return refused, err
 	}
 	if item.MsgID != "" {

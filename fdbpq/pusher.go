@@ -88,8 +88,7 @@ func (p *pusher) prepare(e *layout.Envelope) error {
 	return nil
 }
 
-// readCounts reads the counters if a limit depends on them. It reads by snapshot, so
-// concurrent transactions may exceed a limit.
+// readCounts reads the counters if a limit depends on them.
 func (p *pusher) readCounts(items []NewItem) error {
 	depends := p.store.limited(&p.state.config)
 	for i := range items {
@@ -98,15 +97,11 @@ func (p *pusher) readCounts(items []NewItem) error {
 	if !depends {
 		return nil
 	}
-	if p.stored == nil {
-		stored, err := storedTally(p.name, p.snapshot, p.state.generation)
-		if err != nil {
-			return err
-		}
-		p.stored = &stored
+	_, err := p.countsSoFar()
+	if err == nil {
+		p.counted = Counts{}.with(p.stored)
 	}
-	p.counted = Counts{}.with(p.stored)
-	return nil
+	return err
 }
 
 // assign gives a new item, which is ready, the place behind all of its priority, and returns

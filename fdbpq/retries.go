@@ -24,7 +24,9 @@ func (r retries) end(l *layout.Item, e ending) (f fate, err error) {
 	}
 	e.at = min(now, l.Due)
 	if !e.unused {
-		attemptLog{&r.queueRows}.record(l, &e)
+		if err := (attemptLog{&r.queueRows}).record(l, &e); err != nil {
+			return fate{}, err
+		}
 	}
 	interrupted := countEnding(l, e.outcome)
 	if e.unused && !interrupted {

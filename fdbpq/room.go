@@ -22,6 +22,14 @@ type room struct {
 	why   func() error // Options.Full
 	most  int64        // spareBytes
 	spare atomic.Int64 // bytes that ids have taken since the store has no room
+
+	owners atomic.Pointer[func(queue string) bool] // see Store.Crowded
+}
+
+// crowded reports whether the owner of a queue has as many bytes as it may have.
+func (r *room) crowded(queue string) bool {
+	owner := r.owners.Load()
+	return owner != nil && (*owner)(queue)
 }
 
 // full says why the store may not grow, or nil.

@@ -163,7 +163,10 @@ func (q Queue) Terminate(tx kv.Tx, lease Lease, reason string) (Settled, error) 
 			if err != nil {
 				return err
 			}
-			attemptLog{&qtx.queueRows}.record(l, &ending{outcome: OutcomeTerminated, reason: said, at: min(now, l.Due)})
+			err = attemptLog{&qtx.queueRows}.record(l, &ending{outcome: OutcomeTerminated, reason: said, at: min(now, l.Due)})
+			if err != nil {
+				return err
+			}
 		}
 		if l.IsDead() {
 			qtx.emit(Event{Type: EventDead, ID: idOf(l), Priority: l.ReturnPriority, Deliveries: l.Deliveries(), Endings: endingsOf(l), Reason: reason, Cause: reason})

@@ -145,6 +145,10 @@ func (s *Store) ID() string { return s.id }
 // MaxQueueBytes is the bound of every queue, 0 for none.
 func (s *Store) MaxQueueBytes() int64 { return s.maxQueueBytes }
 
+// Crowded has the store ask whether the owner of a queue has as many bytes as it may have. Items of such a queue remember no
+// attempts that take more. The function reads nothing from the store.
+func (s *Store) Crowded(owner func(queue string) bool) { s.room.owners.Store(&owner) }
+
 // Process is the name of this process among those that have the store open.
 func (s *Store) Process() string { return hex.EncodeToString(s.inside.Process[:]) }
 

@@ -87,6 +87,9 @@ func (w *walk) row(kind layout.RowKind, check rowCheck, pair kv.Pair) (err error
 		return err
 	}
 	r.state = w.queues[r.queue]
+	if kind.Space == layout.SpaceOverhead && r.state == nil {
+		return nil // an earlier version has deleted the queue
+	}
 	if kind.Lasts == layout.OfGeneration {
 		if r.generation, r.rest, err = tuple.ConsumeInt(r.rest); err != nil {
 			return err

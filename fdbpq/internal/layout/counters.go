@@ -12,17 +12,18 @@ const (
 	CounterExpiring   // timers of items with a TTL
 	CounterRemembered // message and pop ids; outlives generations, as the ids do
 	CounterOwing      // keys that owe tokens; outlives generations, as the tokens do
+	CounterOverhead   // in a space of its own, which earlier versions neither check nor add to
 	Counters
 )
 
 // Tally has a number for each counter of a queue.
 type Tally struct {
-	Ready, Leased, Delayed, Bytes, Expiring, Remembered, Owing int64
+	Ready, Leased, Delayed, Bytes, Expiring, Remembered, Owing, Overhead int64
 }
 
 // Fields returns the tally's number for each counter.
 func (t *Tally) Fields() [Counters]*int64 {
-	return [Counters]*int64{&t.Ready, &t.Leased, &t.Delayed, &t.Bytes, &t.Expiring, &t.Remembered, &t.Owing}
+	return [Counters]*int64{&t.Ready, &t.Leased, &t.Delayed, &t.Bytes, &t.Expiring, &t.Remembered, &t.Owing, &t.Overhead}
 }
 
 // Count counts an item n times.
@@ -39,21 +40,39 @@ func (t *Tally) Count(l *Item, n int64) {
 		t.Leased += n
 	}
 	t.Bytes += n * l.Size
+	t.Overhead += n * l.Overhead
+}
+
+// Covers reports whether the tally of a queue is that of its rows. Its overhead may be higher: earlier versions of this
+// program remove items, and leave what they count.
+func (t Tally) Covers(rows *Tally) bool {
+	same := *rows
+	same.Overhead = max(same.Overhead, t.Overhead)
+	return t == same
 }
 
 // CounterKey is the key of a counter.
 func CounterKey(queue string, generation int64, counter int) []byte {
-	if counter >= CounterRemembered {
+	switch counter {
+	case CounterOverhead:
+		return GenerationPrefix(SpaceOverhead, queue, generation)
+	case CounterRemembered, CounterOwing:
 		generation = 0
 	}
 	return tuple.AppendInt(GenerationPrefix(SpaceCounter, queue, generation), int64(counter))
 }
 
-// CounterKeys are the keys of the counters up to CounterRemembered, in their order.
-func CounterKeys(queue string, generation int64) [][]byte {
-	keys := make([][]byte, CounterOwing)
-	for i := range keys {
-		keys[i] = CounterKey(queue, generation, i)
+// Usage are the counters of what a queue has and takes, Content those of what it has.
+var (
+	Usage   = []int{CounterReady, CounterLeased, CounterDelayed, CounterBytes, CounterExpiring, CounterRemembered, CounterOverhead}
+	Content = Usage[:len(Usage)-1]
+)
+
+// CounterKeys are the keys of some counters, in their order.
+func CounterKeys(queue string, generation int64, counters []int) [][]byte {
+	keys := make([][]byte, len(counters))
+	for i, counter := range counters {
+		keys[i] = CounterKey(queue, generation, counter)
 	}
 	return keys
 }

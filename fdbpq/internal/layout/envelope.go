@@ -54,6 +54,7 @@ type Envelope struct {
 	Past
 	Endings
 	TokensBack int64 // of an item that is not leased: whose tokens came back when its last lease ended: TokenOfQueue, TokenOfKey
+	Overhead   int64 // what its queue counts for it in CounterOverhead. Earlier versions leave it out, and there it stays counted
 	Foreign    bool  // pushed by another program, which updated no counters
 }
 
@@ -97,7 +98,8 @@ func (e *Envelope) Append(b []byte) []byte {
 	b = tuple.AppendInt(b, e.Tries)
 	b = tuple.AppendInt(b, e.Fence)
 	b = tuple.AppendInt(b, e.IDPriority)
-	ended := e.Endings != (Endings{}) || e.Dead.Interruptions != 0 || e.TokensBack != 0
+	tokens := e.TokensBack != 0 || e.Overhead != 0
+	ended := e.Endings != (Endings{}) || e.Dead.Interruptions != 0 || tokens
 	dated := !e.Dead.At.IsZero() || e.Dead.Deliveries != 0 || e.Past != (Past{}) || ended
 	keyFence := e.KeyFence != 0 || dated
 	since := e.Since != 0 || keyFence
@@ -141,8 +143,11 @@ func (e *Envelope) Append(b []byte) []byte {
 			b = tuple.AppendInt(b, n)
 		}
 	}
-	if e.TokensBack != 0 {
+	if tokens {
 		b = tuple.AppendInt(b, e.TokensBack)
+	}
+	if e.Overhead != 0 {
+		b = tuple.AppendInt(b, e.Overhead)
 	}
 	return b
 }
@@ -200,6 +205,9 @@ func ParseEnvelope(b []byte, p Place) (Envelope, error) {
 	if r.More() {
 		e.TokensBack = r.Int()
 	}
+	if r.More() {
+		e.Overhead = r.Int()
+	}
 	if err := r.Err(); err != nil {
 		return Envelope{}, fmt.Errorf("damaged item: %w", err)
 	}
@@ -218,7 +226,7 @@ func (e *Envelope) Elsewhere() Envelope {
 func (e *Envelope) Answered() Envelope {
 	kept := *e
 	kept.Chunks, kept.Headers, kept.Payload = 0, nil, nil
-	kept.Unique, kept.UntilLeased, kept.Past = "", false, Past{}
+	kept.Unique, kept.UntilLeased, kept.Past, kept.Overhead = "", false, Past{}, 0
 	return kept
 }
 

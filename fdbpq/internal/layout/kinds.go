@@ -49,6 +49,7 @@ var RowKinds = [...]RowKind{
 	{SpaceChunk, OfGeneration},
 	{SpaceTimer, OfStore},
 	{SpaceCounter, OfGeneration},
+	{SpaceOverhead, OfGeneration},
 	{SpaceSchedule, UntilDelete},
 	{SpaceProgress, UntilDelete},
 	{SpaceSchedules, UntilDelete},
