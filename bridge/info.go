@@ -47,7 +47,7 @@ func (i *info) find(v *view) error {
 		return err
 	}
 	i.shown = protocol.Info{
-		Queue: subjects.Own(name), Ready: q.Ready, Leased: q.Leased, Held: q.Held.Items, Delayed: q.Delayed, Bytes: q.Bytes,
+		Queue: subjects.Own(name), Ready: q.Ready, Leased: q.Leased, Held: q.Held.Items, Delayed: q.Delayed, Bytes: q.Bytes, Overhead: q.Overhead,
 		Waiting: v.waits.at(name), Rates: v.Stats.Rates(name),
 		Oldest: q.NextAge(), OldestOfAll: q.ReadyAge(), OldestAtLeast: q.OldestReady.AtLeast,
 		OldestLease: q.LeaseAge(), LeaseAtLeast: q.OldestLease.AtLeast, LatestLease: q.LatestLeaseAge(),

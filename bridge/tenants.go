@@ -20,7 +20,7 @@ func newTenants(o Options, store *fdbpq.Store, schedules *schedule.Schedules) *t
 	if o.Tenants == nil {
 		return nil
 	}
-	return tenants.New(tenants.Options{
+	all := tenants.New(tenants.Options{
 		Quotas: o.Tenants,
 		Count:  func(tenant string) (tenants.Usage, error) { return usage(store, schedules, tenant) },
 
@@ -29,6 +29,8 @@ func newTenants(o Options, store *fdbpq.Store, schedules *schedule.Schedules) *t
 
 		Now: o.now,
 	})
+	store.Crowded(func(queue string) bool { return all.OfQueue(queue).OutOfBytes() })
+	return all
 }
 
 // usagePage is how many queues are counted in one state of the store. An item that moves meanwhile to a queue that

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -244,6 +245,25 @@ func TestQuotaOfEmptyItems(t *testing.T) {
 	testenv.Await(t, "their rows are counted", func() bool { return c.tenantInfo("t").Bytes == 4*512 })
 	c.pop("pq.t.a.pop.min", "")
 	c.eventuallyServed("pq.t.a.push", "")
+}
+
+// Items of a tenant without bytes left remember no attempts that take more.
+func TestQuotaOfAttempts(t *testing.T) {
+	t.Parallel()
+	c := withTenants(t, bridge.Quotas{Bytes: 2 * 512})
+	c.ask("pq.t.a.admin.config", `{"max_deliveries":0}`)
+	c.push("pq.t.a.push", "")
+	c.eventuallyServed("pq.t.a.push", "")
+	testenv.Await(t, "the tenant is full", func() bool { return c.tenantInfo("t").Bytes == 2*512 })
+	for range 10 {
+		c.accepted(c.raw(c.pop("pq.t.a.pop.min", "", "PQ-Lease", "1h").Reply, `-NAK {"delay":0,"reason":"`+strings.Repeat("r", 200)+`"}`))
+	}
+	c.refused(c.ask("pq.t.a.push", ""), 429, "quota_bytes")
+	testenv.Await(t, "it has no more", func() bool { return c.tenantInfo("t").Bytes == 2*512 })
+	item := c.ask("pq.t.a.get."+c.pop("pq.t.a.pop.min", "", "PQ-Lease", "1h").Header.Get("PQ-Id"), "")
+	if n, err := strconv.Atoi(item.Header.Get("PQ-Attempts")); err != nil || n < 1 || n > 3 {
+		t.Errorf("the item remembers %d attempts: %v", n, item.Header)
+	}
 }
 
 // eventuallyServed asks until what a tenant has is counted again.

@@ -43,7 +43,7 @@ var ConfigFields = []Field{
 	{Name: "dedup_limit", Doc: "how many ids are remembered; with so many, requests with new ids are refused", Max: "10000000"},
 	{Name: "ties", Doc: "which of equal priorities pop.max takes", Words: []string{"newest", "oldest"}},
 	{Name: "max_length", Doc: "how many items the queue may have, in all states; 0: no limit"},
-	{Name: "max_bytes", Doc: "how many bytes its items may have, with 512 for each besides payload and headers; 0: no limit but that of pqd"},
+	{Name: "max_bytes", Doc: "how many bytes its items may have, with 512 and the overhead of each besides payload and headers; 0: no limit but that of pqd"},
 	{Name: "overflow", Doc: "whether a push to a full queue is refused, or evicts the least urgent items", Words: []string{"refuse", "evict"}},
 	{Name: "key_limit", Doc: "how many items of one key are leased at a time; 0: no limit", Max: "1000"},
 	{Name: "key_order", Doc: "whether the items of a key are handed out one after another", Words: []string{"true", "false"}},

@@ -59,7 +59,7 @@ type Config struct {
 	// How many items the queue may have, in all states; `0`: no limit.
 	MaxLength int64 `json:"max_length" pq:"since=1; label=Length; min=0"`
 
-	// How many [bytes](#max_bytes) its items may have, with 512 for each besides payload and headers; `0`: no limit but that of pqd.
+	// How many [bytes](#max_bytes) its items may have, with 512 and the overhead of each besides payload and headers; `0`: no limit but that of pqd.
 	MaxBytes int64 `json:"max_bytes" pq:"since=4; label=Bytes; min=0"`
 
 	// Whether a push to a full queue is refused, or [evicts](#overflow) the least urgent items.

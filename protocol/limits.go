@@ -72,5 +72,5 @@ const (
 	MaxHeaderBytes = 64 << 10
 )
 
-// ItemBytes is how many bytes an item counts towards its queue's max_bytes besides its payload and headers.
+// ItemBytes is how many bytes an item counts towards its queue's max_bytes besides its payload, headers and overhead.
 const ItemBytes = 512

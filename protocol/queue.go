@@ -15,6 +15,7 @@ type Info struct {
 	Delayed       int64   `json:"delayed"`
 	Waiting       int     `json:"waiting"` // pops that wait, at the answering bridge
 	Bytes         int64   `json:"bytes"`
+	Overhead      int64   `json:"overhead,omitempty"`        // bytes of long unique values, keys, attempts and deaths
 	Oldest        float64 `json:"oldest"`                    // age in seconds of the item that pop.min would take
 	OldestOfAll   float64 `json:"oldest_of_all"`             // age in seconds of the oldest ready item, whatever its priority
 	OldestAtLeast bool    `json:"oldest_at_least,omitempty"` // there are more priorities than were looked at, so an item may be older

@@ -828,11 +828,15 @@ export interface Info {
   delayed: number;
   waiting: number;
   bytes: number;
+  /** Bytes of long unique values, keys, attempts and deaths. */
+  overhead?: number;
   oldest: number;
   oldest_of_all?: number;
   oldest_at_least?: boolean;
   oldest_lease?: number;
   lease_at_least?: boolean;
+  /** How many seconds ago the latest lease began. */
+  latest_lease?: number;
   fair_ready?: boolean;
   keys_set?: number;
   /** Keys that have not all tokens of their rate. */

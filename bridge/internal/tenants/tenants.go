@@ -384,6 +384,17 @@ func (t *Tenant) Full() *failure.Failure {
 	return nil
 }
 
+// OutOfBytes reports whether the tenant has all bytes that it may have, by the last count. It reads nothing.
+func (t *Tenant) OutOfBytes() bool {
+	if t == nil {
+		return false
+	}
+	most := t.Quotas().Bytes
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return most > 0 && t.estimate().Bytes >= most
+}
+
 // Making returns a function that says whether the tenant may have the queue of the transaction, and counts the
 // queue; nil if it always may. Only Making itself reads the store, not the function; refused is what the function
 // would return now.

@@ -123,10 +123,14 @@ class Info(dict[str, Any]):
     """Why no item is handed out; None: the bridge is of an earlier version."""
     held: int = 0
     """Leased items that links hold."""
+    overhead: int = 0
+    """Bytes of long unique values, keys, attempts and deaths."""
     oldest_of_all: float = 0.0
     oldest_at_least: bool = False
     oldest_lease: float = 0.0
     lease_at_least: bool = False
+    latest_lease: float = 0.0
+    """How many seconds ago the latest lease began."""
     fair_ready: bool = False
     keys_set: int = 0
     keys_owing: int = 0
@@ -146,9 +150,9 @@ class Info(dict[str, Any]):
         @overload
         def __getitem__(self, name: Literal["queue", "next_schedule"], /) -> str: ...
         @overload
-        def __getitem__(self, name: Literal["ready", "leased", "delayed", "waiting", "bytes", "held", "keys_set", "keys_owing", "remembered", "schedules"], /) -> int: ...
+        def __getitem__(self, name: Literal["ready", "leased", "delayed", "waiting", "bytes", "overhead", "held", "keys_set", "keys_owing", "remembered", "schedules"], /) -> int: ...
         @overload
-        def __getitem__(self, name: Literal["oldest", "oldest_of_all", "oldest_lease"], /) -> float: ...
+        def __getitem__(self, name: Literal["oldest", "oldest_of_all", "oldest_lease", "latest_lease"], /) -> float: ...
         @overload
         def __getitem__(self, name: Literal["paused", "oldest_at_least", "lease_at_least", "fair_ready"], /) -> bool: ...
         @overload

@@ -14,7 +14,7 @@ export const explained = [
   ["dedup_limit", "Remembers ids up to", "How many ids are remembered; with so many, requests with new ids are refused."],
   ["ties", "Pops from the far end take", "Which of equal priorities pop.max takes.", ["newest", "oldest"]],
   ["max_length", "Length", "How many items the queue may have, in all states; 0: no limit."],
-  ["max_bytes", "Bytes", "How many bytes its items may have, with 512 for each besides payload and headers; 0: no limit but that of pqd."],
+  ["max_bytes", "Bytes", "How many bytes its items may have, with 512 and the overhead of each besides payload and headers; 0: no limit but that of pqd."],
   ["overflow", "A push to a full queue", "Whether a push to a full queue is refused, or evicts the least urgent items.", ["refuse", "evict"]],
   ["key_limit", "Leases of a key", "How many items of one key are leased at a time; 0: no limit."],
   ["key_order", "Keys in order", "Whether the items of a key are handed out one after another."],
