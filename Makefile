@@ -185,7 +185,7 @@ lint-chart: ## the Helm chart: helm lint, and what it renders against the schema
 	done; \
 	$(KUBE) kubeconform -strict -summary -schema-location "$$tmp/{{.Group}}_{{.ResourceAPIVersion}}_{{.ResourceKind}}.json" $$tmp/*.yaml
 
-seams: ## how much the files of the largest packages need each other
+seams: ## how much the files of packages need each other, and the types whose methods lie in several files
 	$(GO) test -count 1 -run '^TestSeams$$' -v .
 
 vulncheck: ## known vulnerabilities in what the code calls; says so where their database cannot be reached

@@ -1,5 +1,6 @@
 // Package seams counts how the files of a Go package need each other. A package whose files need each other in
-// both directions cannot be taken apart, however small its files are.
+// both directions cannot be taken apart, however small its files are. It counts the types whose methods lie in
+// several files, too: a file that is free of the others by that is no easier to find.
 package seams
 
 import (
@@ -14,6 +15,7 @@ import (
 	"go/token"
 	"go/types"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,6 +34,8 @@ type Package struct {
 	Upward   [][]string // uses of a later file by an earlier one, in the best order found
 	Circle   int        // files of the largest set in which each uses all others, if only by way of others
 	Order    []string   // that order: each file after those that it uses
+
+	Scattered [][]string // types whose methods lie in several files: the name, and these files
 }
 
 // listed is what go list says of a package.
@@ -124,7 +128,27 @@ func count(l listed, exports map[string]string) (p Package, err error) {
 	}
 	p.Order = uses.order(l.GoFiles)
 	p.Upward = uses.upward(p.Order)
+	p.Scattered = scattered(checked, fset)
 	return p, nil
+}
+
+// scattered are the types with methods in more than one file, which a reader cannot find by the name of a file.
+func scattered(p *types.Package, fset *token.FileSet) (all [][]string) {
+	for _, name := range p.Scope().Names() {
+		object := p.Scope().Lookup(name)
+		named, is := object.Type().(*types.Named)
+		if !is || isAlias(object) {
+			continue
+		}
+		files := make(map[string]bool)
+		for method := range named.Methods() {
+			files[fset.Position(method.Pos()).Filename] = true
+		}
+		if len(files) > 1 {
+			all = append(all, append([]string{name}, slices.Sorted(maps.Keys(files))...))
+		}
+	}
+	return all
 }
 
 // declared reports whether an object is declared at the top of a file.
@@ -289,12 +313,17 @@ func (u uses) upward(order []string) (pairs [][]string) {
 	return pairs
 }
 
-// Table writes counts as a table.
+// Table writes counts as a table, and the scattered types below it.
 func Table(all []Package) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-60s %5s %6s %8s %6s %6s %6s\n", "package", "files", "lines", "exported", "mutual", "upward", "circle")
+	fmt.Fprintf(&b, "%-60s %5s %6s %8s %6s %6s %6s %9s\n", "package", "files", "lines", "exported", "mutual", "upward", "circle", "scattered")
 	for _, p := range all {
-		fmt.Fprintf(&b, "%-60s %5d %6d %8d %6d %6d %6d\n", p.Path, p.Files, p.Lines, p.Exported, len(p.Mutual), len(p.Upward), p.Circle)
+		fmt.Fprintf(&b, "%-60s %5d %6d %8d %6d %6d %6d %9d\n", p.Path, p.Files, p.Lines, p.Exported, len(p.Mutual), len(p.Upward), p.Circle, len(p.Scattered))
+	}
+	for _, p := range all {
+		for _, s := range p.Scattered {
+			fmt.Fprintf(&b, "%s.%s has methods in %d files: %s\n", p.Path, s[0], len(s)-1, strings.Join(s[1:], " "))
+		}
 	}
 	return b.String()
 }

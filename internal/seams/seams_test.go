@@ -16,17 +16,20 @@ func TestCount(t *testing.T) {
 		t.Fatalf("%d packages: expected one", len(all))
 	}
 	p := all[0]
-	if p.Files != 4 || p.Exported != 6 || p.Circle != 2 || len(p.Upward) != 1 {
-		t.Errorf("%+v: expected 4 files, 6 exported names, 2 files in a circle, and a use upwards", p)
+	if p.Files != 4 || p.Exported != 7 || p.Circle != 2 || len(p.Upward) != 1 {
+		t.Errorf("%+v: expected 4 files, 7 exported names, 2 files in a circle, and a use upwards", p)
 	}
 	if mutual := fmt.Sprint(p.Mutual); mutual != "[[item.go queue.go]]" {
 		t.Errorf("mutual: %s", mutual)
 	}
+	if scattered := fmt.Sprint(p.Scattered); scattered != "[[Queue list.go queue.go]]" {
+		t.Errorf("scattered: %s: expected Queue alone, whose methods lie in two files", scattered)
+	}
 	if p.Order[0] != "store.go" || p.Order[3] != "list.go" {
 		t.Errorf("order %v: expected store.go first, which uses none, and list.go last, which none uses", p.Order)
 	}
-	if p.Lines != 42 {
-		t.Errorf("%d lines: expected 42", p.Lines)
+	if p.Lines != 45 {
+		t.Errorf("%d lines: expected 45", p.Lines)
 	}
 }
 

@@ -6,3 +6,6 @@ func List(o opener, of ...Item) int {
 	o.Open()
 	return names
 }
+
+// Len is a method of a type of another file, which has methods there, too.
+func (q Queue) Len() int { return List(q.Store) }
