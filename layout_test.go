@@ -5,6 +5,7 @@
 package pqbridge_test
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -22,105 +23,66 @@ import (
 
 const module = "github.com/pqbridge/pqbridge"
 
-// imports says what each package may import of this module, its tests aside:
-// cmd → bridge → fdbpq → kv, and never back. Engines know keys, never items;
-// the subject grammar and the protocol know nobody; a client knows these two, and what all clients share. A package
-// that is missing here has no place yet: think about it, then add it.
-var imports = map[string][]string{
-	"subjects":         {},
-	"protocol":         {},
-	"fdbpq/kv":         {},
-	"fdbpq/kv/local":   {"fdbpq/kv"},
-	"fdbpq/kv/fdb":     {"fdbpq/kv"},
-	"fdbpq/kv/cluster": {"fdbpq/kv", "fdbpq/kv/local"},
-	"fdbpq":            {"fdbpq/internal/damage", "fdbpq/internal/inside", "fdbpq/internal/jsonfields", "fdbpq/internal/layout", "fdbpq/internal/session", "fdbpq/internal/storetime", "fdbpq/kv", "internal/reason", "internal/tuple"},
-	"fdbpq/link":       {"fdbpq", "fdbpq/internal/inside", "fdbpq/internal/jsonfields", "fdbpq/internal/layout", "fdbpq/internal/named", "fdbpq/kv", "internal/tuple"},
-	"fdbpq/schedule":   {"fdbpq", "fdbpq/internal/damage", "fdbpq/internal/inside", "fdbpq/internal/jsonfields", "fdbpq/internal/layout", "fdbpq/internal/named", "fdbpq/internal/rota", "fdbpq/internal/storetime", "fdbpq/kv", "internal/calendar", "internal/tuple"},
-	"fdbpq/source":     {"fdbpq", "fdbpq/internal/inside", "fdbpq/internal/jsonfields", "fdbpq/internal/layout", "fdbpq/internal/named", "fdbpq/kv", "internal/reason", "internal/tuple"},
-	"bridge":           {"bridge/internal/batch", "bridge/internal/codec", "bridge/internal/explain", "bridge/internal/failure", "bridge/internal/listening", "bridge/internal/meter", "bridge/internal/peers", "bridge/internal/receiver", "bridge/internal/request", "bridge/internal/reserve", "bridge/internal/sources", "bridge/internal/survey", "bridge/internal/tenants", "bridge/internal/waiting", "fdbpq", "fdbpq/kv", "fdbpq/link", "fdbpq/schedule", "fdbpq/source", "internal/natsurl", "protocol", "subjects"},
-	"client":           {"internal/lanes", "protocol", "subjects"},
-	"docs":             {},
-	"testenv":          {"bridge", "fdbpq", "fdbpq/kv", "fdbpq/kv/local", "fdbpq/kv/fdb", "internal/fdbtest", "internal/history", "internal/interest", "internal/patience", "internal/storecheck", "subjects"},
+// layer is a part of the tower: packages, and the layers that they may import of this module, their tests aside. Go itself
+// forbids circles of packages, so within a layer that has its own name in on, packages may import each other.
+type layer struct {
+	name string
+	of   []string // packages, and with /... all below a folder; the longest that fits says the layer
+	on   []string // names of layers
+	why  string
+}
 
-	"bridge/internal/batch":      {},
-	"bridge/internal/codec":      {"bridge/internal/failure", "fdbpq", "fdbpq/link", "fdbpq/schedule", "fdbpq/source", "internal/jsontext", "protocol", "subjects"},
-	"bridge/internal/explain":    {"bridge/internal/failure", "fdbpq", "protocol"},
-	"bridge/internal/failure":    {"fdbpq", "fdbpq/kv", "fdbpq/link", "fdbpq/schedule", "fdbpq/source", "protocol", "subjects"},
-	"bridge/internal/listening":  {"fdbpq", "protocol"},
-	"bridge/internal/meter":      {"fdbpq/kv"},
-	"bridge/internal/peers":      {"protocol", "subjects"},
-	"bridge/internal/receiver":   {},
-	"bridge/internal/request":    {"bridge/internal/failure", "fdbpq", "fdbpq/schedule", "protocol", "subjects"},
-	"bridge/internal/reserve":    {"subjects"},
-	"bridge/internal/simulation": {},
-	"bridge/internal/sources":    {"bridge/internal/codec", "bridge/internal/failure", "fdbpq", "fdbpq/kv", "fdbpq/source", "protocol", "subjects"},
-	"bridge/internal/survey":     {"bridge/internal/failure", "bridge/internal/request", "fdbpq", "fdbpq/kv", "fdbpq/link", "fdbpq/source", "protocol"},
-	"bridge/internal/tenants":    {"bridge/internal/failure", "bridge/internal/request", "protocol", "subjects"},
-	"bridge/internal/waiting":    {"fdbpq", "fdbpq/kv"},
+// layers are cmd → bridge → fdbpq → kv, and never back. A package that is in none of them has no place yet: think about
+// it, then add it.
+var layers = []layer{
+	{"tools", []string{"internal/...", "deploy/...", "docs"}, []string{"tools"},
+		"a tool knows nothing of queues"},
+	{"wire", []string{"protocol", "subjects"}, nil,
+		"clients of all kinds share the wire, which knows nothing but itself"},
+	{"seam", []string{"fdbpq/kv"}, nil,
+		"the contract of a store knows neither stores nor queues"},
+	{"engines", []string{"fdbpq/kv/...", "internal/jetstream"}, []string{"engines", "seam", "tools"},
+		"engines know keys, never items"},
+	{"core", []string{"fdbpq/..."}, []string{"core", "seam", "tools"},
+		"the core uses engines through the seam, and knows no network"},
+	{"service", []string{"bridge/...", "internal/storecheck"}, []string{"service", "core", "seam", "wire", "tools"},
+		"the service opens no store, and is no client"},
+	{"clients", []string{"client", "internal/gateway", "internal/generate", "cmd/pq/...", "examples/worker", "bench"}, []string{"clients", "wire", "tools"},
+		"a client has the wire alone: no store, and nothing of the bridge"},
+	{"daemon", []string{"cmd/pqd/...", "examples/outbox"}, []string{"daemon", "clients", "service", "core", "engines", "seam", "wire", "tools"},
+		"a program joins all that is not for tests"},
+	{"tests", []string{"testenv", "e2e/internal/...", "internal/clustertest", "internal/disk", "internal/expense", "internal/fault", "internal/fdbtest",
+		"internal/history", "internal/kvtest", "internal/nightly", "internal/patience", "internal/seams", "internal/vt"},
+		[]string{"tests", "clients", "service", "core", "engines", "seam", "wire", "tools"},
+		"tests may use what tests use, and programs they start"},
+}
 
-	"fdbpq/recipe":              {"fdbpq", "fdbpq/kv", "internal/tuple"},
-	"fdbpq/internal/damage":     {"fdbpq/kv"},
-	"fdbpq/internal/inside":     {"fdbpq/internal/damage", "fdbpq/internal/layout", "fdbpq/internal/storetime", "fdbpq/kv", "internal/tuple"},
-	"fdbpq/internal/jsonfields": {"internal/jsontext"},
-	"fdbpq/internal/layout":     {"internal/tuple"},
-	"fdbpq/internal/named":      {"fdbpq", "fdbpq/internal/layout", "fdbpq/kv", "internal/tuple"},
-	"fdbpq/internal/rota":       {},
-	"fdbpq/internal/session":    {"fdbpq/kv", "internal/tuple"},
-	"fdbpq/internal/storetime":  {"fdbpq/kv"},
+// layerOf is the layer of a package, nil if it has none.
+func layerOf(dir string) (found *layer) {
+	longest := 0
+	for at := range layers {
+		for _, pattern := range layers[at].of {
+			folder, below := strings.CutSuffix(pattern, "/...")
+			if (dir == folder || below && within(dir, folder)) && len(folder) > longest {
+				found, longest = &layers[at], len(folder)
+			}
+		}
+	}
+	return found
+}
 
-	"internal/calendar":    {},
-	"internal/clustertest": {"fdbpq/kv/cluster", "internal/patience"},
-	"internal/console":     {}, // files for browsers, which speak to the gateway alone
-	"internal/expense":     {"internal/patience"},
-	"internal/disk":        {},
-	"internal/fault":       {"fdbpq/kv"},
-	"internal/fdbtest":     {"internal/patience"},
-	"internal/gateway":     {"internal/jsontext", "internal/lanes", "protocol", "subjects"}, // a client among others, which answers its callers in the words of the bridge and repeats nothing: it has nothing of the bridge and no store
-	"internal/generate":    {"protocol"},
-	"internal/history":     {},
-	"internal/interest":    {},
-	"internal/jetstream":   {"fdbpq/kv/cluster"},
-	"internal/jsontext":    {},
-	"internal/lanes":       {}, // calls at the same time, of whatever client
-	"internal/kvtest":      {"fdbpq/kv", "internal/patience"},
-	"internal/nightly":     {},
-	"internal/patience":    {},
-	"internal/natsurl":     {},
-	"internal/reason":      {},
-	"internal/roff":        {},
-	"internal/screen":      {},
-	"internal/seams":       {},
-	"internal/storecheck":  {"fdbpq", "fdbpq/link", "fdbpq/schedule", "fdbpq/source"},
-	"internal/tuple":       {},
-	"internal/vt":          {},
-
-	"e2e/internal/cases":    {"e2e/internal/pqd", "testenv"},
-	"e2e/internal/chromium": {"e2e/internal/pqd", "testenv"},
-	"e2e/internal/nodejs":   {"e2e/internal/pqd"},
-	"e2e/internal/pqd":      {"client", "fdbpq/kv", "fdbpq/kv/local", "internal/history", "internal/tuple", "protocol", "testenv"},
-
-	"cmd/pq":                      {"client", "cmd/pq/internal/deadletters", "cmd/pq/internal/doctor", "cmd/pq/internal/figures", "cmd/pq/internal/foreign", "cmd/pq/internal/manual", "cmd/pq/internal/named", "cmd/pq/internal/session", "cmd/pq/internal/show", "cmd/pq/internal/top", "internal/jsontext", "internal/natsurl", "internal/roff", "internal/screen", "protocol", "subjects"},
-	"cmd/pq/internal/deadletters": {"client", "cmd/pq/internal/session", "cmd/pq/internal/show", "subjects"},
-	"cmd/pq/internal/doctor":      {"client", "cmd/pq/internal/figures", "cmd/pq/internal/session", "cmd/pq/internal/show", "internal/natsurl", "protocol"},
-	"cmd/pq/internal/figures":     {"client", "cmd/pq/internal/show", "internal/screen", "subjects"},
-	"cmd/pq/internal/foreign":     {"client", "internal/reason", "protocol"},
-	"cmd/pq/internal/manual":      {"docs", "internal/screen"},
-	"cmd/pq/internal/named":       {"client", "cmd/pq/internal/show", "protocol"},
-	"cmd/pq/internal/session":     {"client", "cmd/pq/internal/show", "internal/natsurl", "subjects"},
-	"cmd/pq/internal/show":        {"client", "internal/screen", "protocol"},
-	"cmd/pq/internal/top":         {"client", "cmd/pq/internal/deadletters", "cmd/pq/internal/figures", "cmd/pq/internal/session", "cmd/pq/internal/show", "internal/natsurl", "internal/screen"},
-	"cmd/pqd":                     {"bridge", "cmd/pqd/internal/broker", "cmd/pqd/internal/election", "cmd/pqd/internal/link", "cmd/pqd/internal/process", "cmd/pqd/internal/settings", "fdbpq", "fdbpq/kv", "fdbpq/kv/cluster", "fdbpq/kv/fdb", "fdbpq/kv/local", "internal/console", "internal/gateway", "internal/interest", "internal/jetstream", "internal/natsurl", "internal/storecheck", "internal/tuple", "protocol", "subjects"},
-	"cmd/pqd/internal/election":   {},
-	"cmd/pqd/internal/broker":     {"bridge", "cmd/pqd/internal/settings", "protocol"},
-	"cmd/pqd/internal/link":       {},
-	"cmd/pqd/internal/process":    {"cmd/pqd/internal/settings", "subjects"},
-	"cmd/pqd/internal/settings":   {"internal/jetstream", "internal/jsontext", "internal/natsurl", "subjects"},
-	"deploy/helm/schemas":         {},
-	"deploy/release":              {"internal/roff"},
-	"deploy/site":                 {},
-	"examples/worker":             {"client"},
-	"examples/outbox":             {"fdbpq", "fdbpq/kv", "fdbpq/kv/fdb"},
-	"bench":                       {"client"},
+// wrongArrow says why a package of this module may not import another one; "": it may.
+func wrongArrow(from, to string) string {
+	upper, lower := layerOf(from), layerOf(to)
+	switch {
+	case upper == nil:
+		return from + " is in no layer: expected it in one"
+	case lower == nil:
+		return to + " is in no layer: expected it in one"
+	case !slices.Contains(upper.on, lower.name):
+		return fmt.Sprintf("%s (%s) imports %s (%s): expected imports of %v alone, because %s", from, upper.name, to, lower.name, upper.on, upper.why)
+	}
+	return ""
 }
 
 // public are the packages that other modules may import, each with what they need it for. What a
@@ -295,19 +257,89 @@ func TestImportsPointOneWay(t *testing.T) {
 		if s.test {
 			continue
 		}
-		allowed, known := imports[s.dir]
-		if !known {
-			t.Errorf("%s: the package %s is not on the list of packages", s.path, s.dir)
-			continue
+		if layerOf(s.dir) == nil {
+			t.Errorf("%s: the package %s is in no layer: expected it in one", s.path, s.dir)
 		}
 		for _, imported := range s.imports(t) {
-			if ours, is := strings.CutPrefix(imported, module+"/"); is && !slices.Contains(allowed, ours) {
-				t.Errorf("%s imports %s: expected only %v", s.path, ours, allowed)
+			if ours, is := strings.CutPrefix(imported, module+"/"); is {
+				if wrong := wrongArrow(s.dir, ours); wrong != "" {
+					t.Errorf("%s: %s", s.path, wrong)
+				}
 			}
 			for _, rule := range outside {
 				if within(imported, rule.path) && !slices.Contains(rule.by, s.dir) {
 					t.Errorf("%s imports %s: only %v may, because %s", s.path, imported, rule.by, rule.why)
 				}
+			}
+		}
+	}
+}
+
+// The arrows that the layers are for.
+func TestLayers(t *testing.T) {
+	for arrow, allowed := range map[string]bool{
+		"fdbpq/kv/cluster > fdbpq/kv/local": true,
+		"fdbpq/link > fdbpq":                true,
+		"bridge > fdbpq/source":             true,
+		"cmd/pqd > fdbpq/kv/fdb":            true,
+		"cmd/pqd > internal/gateway":        true,
+		"cmd/pq/internal/top > client":      true,
+		"testenv > bridge":                  true,
+
+		"bridge > fdbpq/kv/local":                  false,
+		"bridge/internal/codec > fdbpq/kv/local":   false,
+		"bridge > client":                          false,
+		"bridge > cmd/pqd/internal/settings":       false,
+		"bridge > internal/gateway":                false,
+		"bridge > internal/fault":                  false,
+		"fdbpq > bridge":                           false,
+		"fdbpq > fdbpq/kv/local":                   false,
+		"fdbpq > protocol":                         false,
+		"fdbpq/source > subjects":                  false,
+		"fdbpq/internal/layout > bridge":           false,
+		"fdbpq/kv > fdbpq/kv/local":                false,
+		"fdbpq/kv > internal/tuple":                false,
+		"fdbpq/kv/local > fdbpq":                   false,
+		"fdbpq/kv/local > fdbpq/internal/layout":   false,
+		"fdbpq/kv/cluster > protocol":              false,
+		"internal/jetstream > fdbpq":               false,
+		"client > bridge":                          false,
+		"client > fdbpq":                           false,
+		"client > fdbpq/kv":                        false,
+		"client > testenv":                         false,
+		"internal/gateway > bridge/internal/codec": false,
+		"internal/gateway > fdbpq":                 false,
+		"cmd/pq > fdbpq":                           false,
+		"cmd/pq > cmd/pqd/internal/settings":       false,
+		"cmd/pqd > testenv":                        false,
+		"cmd/pqd > e2e/internal/pqd":               false,
+		"protocol > subjects":                      false,
+		"subjects > internal/jsontext":             false,
+		"internal/lanes > client":                  false,
+		"internal/tuple > fdbpq":                   false,
+		"internal/natsurl > protocol":              false,
+		"internal/jsontext > fdbpq/kv":             false,
+		"docs > cmd/pq/internal/manual":            false,
+		"deploy/site > bridge":                     false,
+		"examples/worker > fdbpq":                  false,
+		"cmd/other > client":                       false,
+		"client > other":                           false,
+	} {
+		from, to, _ := strings.Cut(arrow, " > ")
+		if wrong := wrongArrow(from, to); (wrong == "") != allowed {
+			t.Errorf("%s: %q: expected it allowed: %v", arrow, wrong, allowed)
+		}
+	}
+}
+
+// Each pattern of the layers is of a package.
+func TestLayersAreFull(t *testing.T) {
+	all := sources(t)
+	for _, l := range layers {
+		for _, pattern := range l.of {
+			folder, below := strings.CutSuffix(pattern, "/...")
+			if !slices.ContainsFunc(all, func(s source) bool { return s.dir == folder || below && within(s.dir, folder) }) {
+				t.Errorf("the layer %s has %s, where no Go files are", l.name, pattern)
 			}
 		}
 	}
