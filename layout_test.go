@@ -165,7 +165,6 @@ var seamsOf = map[string]seam{
 	"fdbpq/link":                {2, 2, 1},
 	"fdbpq/recipe":              {1, 1, 1},
 	"fdbpq/schedule":            {2, 2, 4},
-	"fdbpq/source":              {1, 1, 3},
 	"internal/gateway":          {16, 19, 4},
 }
 

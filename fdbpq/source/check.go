@@ -11,18 +11,16 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// Check reads all rows of sources and returns a sentence for each violation of an invariant, up to a
-// hundred. Nothing may write to the store meanwhile: a concurrent write looks like damage.
-// [fdbpq.Store.Check] checks all other rows.
-//
-// The invariants:
-//   - every row can be parsed, and is of a queue that exists;
-//   - a source has a definition and a position, and at most one runner.
-func (s *Sources) Check(ctx context.Context) ([]string, error) {
-	w := walk{
-		positions: make(map[named.ID]bool),
-		births:    named.BirthsOf(s.store),
-	}
+// walk is the state of a Check under way.
+type walk struct {
+	inside.Findings
+	births    named.Births
+	positions map[named.ID]bool // whether a source that has a definition has a position
+}
+
+var errUndefined = errors.New("it is of no source")
+
+func (w *walk) all(ctx context.Context, db kv.DB) ([]string, error) {
 	for _, part := range []struct {
 		space string
 		check func(of named.ID, row []byte) error
@@ -36,7 +34,7 @@ func (s *Sources) Check(ctx context.Context) ([]string, error) {
 			}
 			return err
 		}
-		if err := w.Visit(ctx, s.store.Inside().DB, part.space, row); err != nil {
+		if err := w.Visit(ctx, db, part.space, row); err != nil {
 			return nil, fmt.Errorf("check sources: %w", err)
 		}
 	}
@@ -47,15 +45,6 @@ func (s *Sources) Check(ctx context.Context) ([]string, error) {
 	}
 	return w.Problems, nil
 }
-
-// walk is the state of a Check under way.
-type walk struct {
-	inside.Findings
-	births    named.Births
-	positions map[named.ID]bool // whether a source that has a definition has a position
-}
-
-var errUndefined = errors.New("it is of no source")
 
 // definition checks what a source is. That comes before the other rows of it.
 func (w *walk) definition(of named.ID, row []byte) error {

@@ -10,6 +10,15 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/internal/named"
 )
 
+// The bounds of a definition.
+const (
+	MaxBatch   = 1000
+	MaxFilters = 16
+
+	maxText = 255 // of a remote, a stream, a filter, or a value
+	maxMap  = 4 << 10
+)
+
 // Config is what an administrator sets of a source.
 type Config struct {
 	Remote string           `json:"remote"`
@@ -23,6 +32,14 @@ type Config struct {
 	Batch  int              `json:"batch"`
 	Paused bool             `json:"paused"`
 }
+
+// Mode says what happens to the messages in the stream.
+type Mode string
+
+const (
+	ModeCopy Mode = "copy" // they stay there
+	ModeTake Mode = "take" // they are acknowledged
+)
 
 // OfLink reports whether the source takes from a link.
 func (c *Config) OfLink() bool { return c.Link != "" }
@@ -129,4 +146,36 @@ func (c *Config) checkLink() error {
 // readsLike reports whether a definition leads to the same messages as another one, in the same mode.
 func (c *Config) readsLike(other *Config) bool {
 	return c.Remote == other.Remote && c.Stream == other.Stream && c.Mode == other.Mode && c.Queue == other.Queue && c.Link == other.Link
+}
+
+// checkFilter refuses filters that no server takes.
+func checkFilter(filter []string) error {
+	if len(filter) > MaxFilters {
+		return jsonfields.Errorf("filter has %d subjects: allowed are %d", len(filter), MaxFilters)
+	}
+	for i, subject := range filter {
+		if subject == "" || len(subject) > maxText || strings.ContainsAny(subject, " \t\r\n\x00") || slices.Contains(strings.Split(subject, "."), "") {
+			return jsonfields.Errorf("filter has %.100q: expected subjects", subject)
+		}
+		for _, other := range filter[:i] {
+			if subjectsOverlap(other, subject) {
+				return jsonfields.Errorf("filter has %.100q and %.100q: expected subjects that do not overlap", other, subject)
+			}
+		}
+	}
+	return nil
+}
+
+// subjectsOverlap reports whether a subject may match both.
+func subjectsOverlap(one, other string) bool {
+	a, b := strings.Split(one, "."), strings.Split(other, ".")
+	for i := range min(len(a), len(b)) {
+		switch {
+		case a[i] == ">" || b[i] == ">":
+			return true
+		case a[i] != b[i] && a[i] != "*" && b[i] != "*":
+			return false
+		}
+	}
+	return len(a) == len(b)
 }

@@ -21,25 +21,9 @@ type Fed struct {
 	Events   []fdbpq.Event
 }
 
-// Feed pushes messages of a source to its queue, in their order, if it is still at the position that its
-// caller has found, and moves it on. ErrMoved: it is elsewhere. ErrNone: it is gone. full says why the
-// queue takes no new items, nil: it does.
-//
-// A message that no push would take becomes a dead letter. Where none can be made of it, the source stops
-// there. When the queue is full, what fits is pushed.
-func (s *Sources) Feed(tx kv.Tx, q fdbpq.Queue, of *Source, messages []Message, full error) (fed Fed, err error) {
-	q.PrefetchPush(tx)
-	tx.Prefetch(of.home().Key(layout.SpacePosition, of.Name))
-	err = q.Full(full).In(tx, func(q fdbpq.Queue) error {
-		fed, err = feeding{s, tx, q, full}.all(of, messages)
-		return err
-	})
-	return fed, err
-}
-
 // feeding is a Feed under way.
 type feeding struct {
-	*Sources
+	store *fdbpq.Store
 	tx    kv.Tx
 	queue fdbpq.Queue
 	full  error

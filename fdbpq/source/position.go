@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pqbridge/pqbridge/fdbpq/internal/named"
+	"github.com/pqbridge/pqbridge/internal/reason"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
@@ -163,9 +163,58 @@ func (p *Position) parse(b []byte) error {
 	return r.Err()
 }
 
-const (
-	rowVersion = 1
+// BatchPart is what an answer has of the batch of a link: the items behind the first ones, of so many.
+type BatchPart struct {
+	ID           string
+	First, Total int
+}
 
-	// noun is how errors call a source.
-	noun = named.Noun("source")
+// OfBatch is [Position.OfPart] for a whole batch.
+func (p *Position) OfBatch(id string, at time.Time, items []Message) []Message {
+	return p.OfPart(BatchPart{ID: id, Total: len(items)}, at, items)
+}
+
+// OfPart marks items of the batch that follows the position, and ends the batch with a
+// message that is no item. It leaves out those that the source is done with.
+func (p *Position) OfPart(part BatchPart, at time.Time, items []Message) []Message {
+	done := 0
+	if p.Next == part.ID {
+		done = max(0, min(int(p.Part)-part.First, len(items)))
+	}
+	for i := done; i < len(items); i++ {
+		items[i].Mark = Mark{Seq: p.Seq, Time: at.UnixNano(), Batch: p.Batch, Part: int64(part.First + i + 1), Next: part.ID}
+	}
+	if part.First+len(items) < part.Total {
+		return items[done:]
+	}
+	return append(items[done:], Message{Mark: Mark{Seq: p.Seq + 1, Time: at.UnixNano(), Batch: part.ID}, None: true})
+}
+
+// Stop is why a source waits for a person.
+type Stop struct {
+	Reason StopReason // "": it does not
+	Text   string
+	Since  int64 // wall clock
+	At     Mark  // the poisoned message; or the last one of the stream, by its Seq
+}
+
+// keptText is how much is kept of why a source fails or has stopped.
+const keptText = 300
+
+// Text is a text about a source as it is kept: short, and on one line. Remotes have a part in it.
+func Text(s string) string { return reason.Text(s, keptText) }
+
+// StopReason is a kind of stop.
+type StopReason string
+
+const (
+	StopReplaced StopReason = "stream_replaced"
+	StopBehind   StopReason = "stream_behind"
+	StopDiverged StopReason = "stream_diverged"
+	StopConsumer StopReason = "consumer_changed"
+	StopPoisoned StopReason = "poisoned"
+
+	StopGiverBehind   StopReason = "giver_behind"
+	StopTakerBehind   StopReason = "taker_behind"
+	StopGiverReplaced StopReason = "giver_replaced"
 )

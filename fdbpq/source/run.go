@@ -7,6 +7,12 @@ import (
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
+// Term is how long a claim lasts that its bridge does not renew.
+const Term = 5 * time.Second
+
+// TermAlone is the Term of a process that has the store for itself: nobody waits for its end, so it need not write.
+const TermAlone = time.Hour
+
 // Run is who runs a source, and what he says of it.
 type Run struct {
 	Runner  string // "": nobody runs it, and until Until that is no problem
@@ -37,6 +43,3 @@ func (run *Run) parse(b []byte) error {
 	run.Last, run.Runner, run.Problem = uint64(last), r.Text(), r.Text()
 	return cmp.Or(r.Err(), noun.CheckVersion(version, rowVersion))
 }
-
-// Term is how long a claim lasts that its bridge does not renew.
-const Term = 5 * time.Second
