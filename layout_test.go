@@ -160,7 +160,7 @@ var seamsOf = map[string]seam{
 	"fdbpq/internal/layout":     {1, 1, 2},
 	"fdbpq/internal/named":      {0, 0, 1},
 	"fdbpq/internal/storetime":  {0, 0, 1},
-	"fdbpq/kv/cluster":          {30, 31, 5},
+	"fdbpq/kv/cluster":          {29, 31, 4},
 	"fdbpq/kv/local":            {28, 30, 11},
 	"fdbpq/link":                {2, 2, 1},
 	"fdbpq/recipe":              {1, 1, 1},

@@ -19,8 +19,8 @@ const (
 	pollEvery = 300 * time.Millisecond
 )
 
-// campaigns decides when this member may try to become active.
-type campaigns struct {
+// takeovers decides when this member may try to become active.
+type takeovers struct {
 	pause    time.Duration // behind the first failure
 	patience time.Duration // how long it has to wait for a sign of life
 	failures int
@@ -28,26 +28,26 @@ type campaigns struct {
 }
 
 // reset is called when another member was heard.
-func (c *campaigns) reset() { *c = campaigns{pause: c.pause, patience: jitter(c.pause)} }
+func (t *takeovers) reset() { *t = takeovers{pause: t.pause, patience: jitter(t.pause)} }
 
 // failed is called behind a candidacy without success. To replace a lost member the first ones follow soon.
-func (c *campaigns) failed(lost bool) {
-	pause := c.pause << min(c.failures, 3)
+func (t *takeovers) failed(lost bool) {
+	pause := t.pause << min(t.failures, 3)
 	if lost {
-		pause = rankPause << min(c.failures, 7)
+		pause = rankPause << min(t.failures, 7)
 	}
-	c.next = time.Now().Add(jitter(min(pause, failedAtMost)))
-	c.failures++
+	t.next = time.Now().Add(jitter(min(pause, failedAtMost)))
+	t.failures++
 }
 
 // run follows the log, and is active when it can be, until ctx ends.
 func (d *DB) run(ctx context.Context) {
-	c := campaigns{pause: d.options.unconfirmed()}
-	c.reset()
+	t := takeovers{pause: d.options.unconfirmed()}
+	t.reset()
 	for ctx.Err() == nil {
-		term, err := d.follow(ctx, &c)
+		term, err := d.follow(ctx, &t)
 		if term != nil {
-			c.reset()
+			t.reset()
 			err = d.lead(ctx, term)
 		}
 		switch {
@@ -55,14 +55,14 @@ func (d *DB) run(ctx context.Context) {
 			return
 		case err == nil:
 		case errors.Is(err, errLost):
-			c.failed(lookout{d}.bereft())
+			t.failed(lookout{d}.bereft())
 		case errors.Is(err, errStop):
 			d.slog.Error("kv/cluster: this member serves nothing until an operator intervenes", "err", err)
 			d.status.stop(err)
 			if d.awaitMend(ctx, err) != nil {
 				return
 			}
-			c.reset()
+			t.reset()
 			d.status.set(Follower, "")
 		default:
 			reason := err.Error()
@@ -79,13 +79,13 @@ func jitter(d time.Duration) time.Duration { return d + mathrand.N(d/2) }
 
 // follow follows the log until this member has to act: it returns a term when this member is active, errLost when
 // its candidacy failed, and other errors when the log cannot be followed.
-func (d *DB) follow(ctx context.Context, c *campaigns) (*Term, error) {
+func (d *DB) follow(ctx context.Context, t *takeovers) (*Term, error) {
 	entries, err := d.advance(ctx)
 	if d.outdated(err) {
 		newer, failure := d.renew(ctx)
 		switch {
 		case newer && failure == nil:
-			c.reset()
+			t.reset()
 			d.status.set(Follower, "")
 			return nil, nil
 		case errors.Is(err, errStop):
@@ -113,12 +113,12 @@ func (d *DB) follow(ctx context.Context, c *campaigns) (*Term, error) {
 		return nil, err
 	}
 	if entries > 0 {
-		c.reset()
+		t.reset()
 		d.tail.misses = 0
 		d.status.set(Follower, "")
 	}
-	if time.Now().After(c.next) && (d.mayCampaign() || lookout{d}.bereft() || d.status.silence() > c.patience) {
-		return candidate{d}.campaign(ctx)
+	if time.Now().After(t.next) && (d.mayTakeOver() || lookout{d}.bereft() || d.status.silence() > t.patience) {
+		return candidate{d}.takeOver(ctx)
 	}
 	if entries > 0 {
 		return nil, nil
@@ -137,9 +137,9 @@ func (d *DB) follow(ctx context.Context, c *campaigns) (*Term, error) {
 	return nil, nil
 }
 
-// mayCampaign reports whether this member need not wait for a sign of life: it is the only member, or has made the
+// mayTakeOver reports whether this member need not wait for a sign of life: it is the only member, or has made the
 // log, or the active member has stepped down in its favour.
-func (d *DB) mayCampaign() bool {
+func (d *DB) mayTakeOver() bool {
 	if len(d.options.Members) == 1 {
 		return true
 	}

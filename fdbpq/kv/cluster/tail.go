@@ -23,12 +23,36 @@ type tail struct {
 	misses    int       // how often in a row the log did not show an entry that another member has
 }
 
+// shortfall is a log that ends before an entry that some member has.
+type shortfall struct {
+	end   uint64
+	since time.Time
+	looks int
+}
+
+// steadyLooks is how often a candidate has to see a loss, within steadyFor or longer.
+const steadyLooks = 3
+
 // store is the id of the store that the copy is of; "" while it is empty.
 func (t *tail) store() string {
 	if t.head.Entry == 0 {
 		return ""
 	}
 	return hex.EncodeToString(t.head.Store[:])
+}
+
+// verdict judges a log that ends before an entry that some member has. A server that lags, or led the log until
+// now, shows such a log for some seconds. Only a loss that lasts is a loss.
+func (t *tail) verdict(end uint64) string {
+	s := &t.short
+	if s.looks == 0 || s.end != end {
+		*s = shortfall{end: end, since: time.Now()}
+	}
+	s.looks++
+	if s.looks < steadyLooks || time.Since(s.since) < steadyFor {
+		return "waiting for the log to show it"
+	}
+	return "it has lost entries that were acknowledged: " + advice
 }
 
 // freshFor is how recently a member must have been at the end of the log for the next entry to count as new.

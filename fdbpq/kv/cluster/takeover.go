@@ -17,8 +17,8 @@ const answerFor = 500 * time.Millisecond
 // candidate is a member that may become active.
 type candidate struct{ *DB }
 
-// campaign makes this member active, unless another one is alive or a member objects.
-func (c candidate) campaign(ctx context.Context) (*Term, error) {
+// takeOver makes this member active, unless another member is alive or objects.
+func (c candidate) takeOver(ctx context.Context) (*Term, error) {
 	began := time.Now()
 	c.status.stand()
 	defer c.status.withdraw()
@@ -113,30 +113,6 @@ func (c candidate) overtaken(ctx context.Context) (string, error) {
 			return "", err
 		}
 	}
-}
-
-// shortfall is a log that ends before an entry that some member has.
-type shortfall struct {
-	end   uint64
-	since time.Time
-	looks int
-}
-
-// steadyLooks is how often a candidate has to see a loss, within steadyFor or longer.
-const steadyLooks = 3
-
-// verdict judges a log that ends before an entry that some member has. A server that lags, or led the log until
-// now, shows such a log for some seconds. Only a loss that lasts is a loss.
-func (t *tail) verdict(end uint64) string {
-	s := &t.short
-	if s.looks == 0 || s.end != end {
-		*s = shortfall{end: end, since: time.Now()}
-	}
-	s.looks++
-	if s.looks < steadyLooks || time.Since(s.since) < steadyFor {
-		return "waiting for the log to show it"
-	}
-	return "it has lost entries that were acknowledged: " + advice
 }
 
 // poll asks all members for their positions and returns the answers; for a member that does not answer, what it
