@@ -39,7 +39,7 @@ const (
 	fullEvery = 50 * time.Millisecond // between looks at a disk that is nearly full: all writes count now, not only pushes
 	roomPause = 10 * time.Millisecond // between looks that come early
 
-	// reclaimEvery is the time between calls of reclaim: each makes the store merge tables.
+	// reclaimEvery is the time between calls of reclaim: each makes the store compact tables.
 	reclaimEvery = 3 * time.Second
 
 	// moreRoom is the part of PQ_MIN_FREE that has to be free beyond it before the store takes new items again.

@@ -33,9 +33,9 @@ func failingFrom(base vfs.FS, n int64, lasting bool) (fs vfs.FS, met, mended *at
 	})), met, mended
 }
 
-// unmerged is a store whose logs have to be replayed and whose tables have to be merged
+// uncompacted is a store whose logs have to be replayed and whose tables have to be compacted
 // when it is opened.
-func unmerged(t *testing.T) vfs.FS {
+func uncompacted(t *testing.T) vfs.FS {
 	t.Helper()
 	disk := vfs.NewCrashableMem()
 	const tables = 8
@@ -56,7 +56,7 @@ func unmerged(t *testing.T) vfs.FS {
 // started in the background ends the process later.
 func TestOpenOnFailingDisk(t *testing.T) {
 	t.Parallel()
-	disk := unmerged(t)
+	disk := uncompacted(t)
 	failed := 0
 	for _, lasting := range []bool{false, true} {
 		for n, more := int64(1), true; more; n++ {

@@ -33,34 +33,34 @@ func (o *opening) openPebble(dir string) (*pebble.DB, error) {
 	// before anything is written to it.
 	before, err := pebble.Peek(dir, o.disk)
 	settled := err == nil && before.Exists && before.FormatMajorVersion >= pebble.FormatNewest
-	store, merges, err := o.openOnce(dir)
+	store, compacting, err := o.openOnce(dir)
 	for _, d := range found.lost {
 		_ = o.damages.note(d) // reported through Damage
 	}
 	if err == nil && !settled && !o.reads {
 		if err = store.Close(); err == nil {
-			store, merges, err = o.openOnce(dir)
+			store, compacting, err = o.openOnce(dir)
 		}
 	}
 	if err != nil {
 		return nil, o.damages.openError(found, err)
 	}
 	if !o.reads {
-		merges.start()
+		compacting.start()
 	}
 	return store, nil
 }
 
-func (o *opening) openOnce(dir string) (store *pebble.DB, merges *merging, err error) {
+func (o *opening) openOnce(dir string) (store *pebble.DB, compacting *compaction, err error) {
 	options := pebbleOptions(o.disk, o.reads)
 	o.reports.listen(options)
-	merges = newMerging()
-	options.Experimental.CompactionScheduler = merges
+	compacting = newCompaction()
+	options.Experimental.CompactionScheduler = compacting
 	options.EnsureDefaults()
 	if err = o.checkOptionsFile(dir, options); err == nil {
 		store, err = o.open(dir, options)
 	}
-	return store, merges, err
+	return store, compacting, err
 }
 
 // pebbleOptions configures Pebble for queues on a small machine: rows are short-lived,

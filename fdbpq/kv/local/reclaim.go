@@ -6,7 +6,7 @@ import (
 )
 
 // reclaim frees the space of cleared rows. A row takes space on the disk until the record that clears it is in a
-// table, too, and merged with it. Such records are small: the records for all rows of a store fit into one memory
+// table, too, and compacted with it. Such records are small: the records for all rows of a store fit into one memory
 // table, which Pebble flushes only when it is full.
 type reclaim struct {
 	mu      sync.Mutex
@@ -14,7 +14,7 @@ type reclaim struct {
 	version uint64          // of the last commit before that flush
 }
 
-// Reclaim flushes the commits since the last call, so that merges can free the space of cleared rows. It does
+// Reclaim flushes the commits since the last call, so that compactions can free the space of cleared rows. It does
 // nothing while an earlier flush is under way, or tables cannot be written.
 func (db *DB) Reclaim() {
 	if !db.life.enter() {
