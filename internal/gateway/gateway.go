@@ -11,9 +11,7 @@
 package gateway
 
 import (
-	"cmp"
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -28,36 +26,18 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// Options configure a gateway.
-type Options struct {
-	Prefix  string // of the subjects
-	Tenants bool   // subjects name tenants: queues have names such as acme.jobs
-	Changes bool   // serve requests that change something
-	Token   string // that callers show; "": they need none
-	TokenIn string // where callers without a token find it; "": the line in the file PQ_CONSOLE_TOKEN
-
-	// TenantOf returns the tenant whose token has a hash, "" if there is none. nil: no tenant has one. It needs Token.
-	TenantOf func(hash [sha256.Size]byte) string
-
-	Logger *slog.Logger // nil: none
-}
-
 // Gateway is an http.Handler for the paths below /v1/. Get one from [New].
 type Gateway struct {
-	operator *caller
-	tenants  tenants
-	tenantOf func(hash [sha256.Size]byte) string
-	changes  bool
-	token    *[sha256.Size]byte // the operator's, its hash; nil: none
-	tokenIn  string             // where tokens are
-	log      *slog.Logger
-	wire     atomic.Pointer[wire] // nil until there is a connection
-	answers  time.Duration        // answerLimit, except in tests
-	pending  pending
-	room     room
-	outbox   *outbox
-	running  context.Context // ends with Stop
-	stop     context.CancelFunc
+	auth    *auth
+	changes bool
+	log     *slog.Logger
+	wire    atomic.Pointer[wire] // nil until there is a connection
+	answers time.Duration        // answerLimit, except in tests
+	pending pending
+	room    room
+	outbox  *outbox
+	running context.Context // ends with Stop
+	stop    context.CancelFunc
 }
 
 // New returns a gateway. It answers 503 until it is [Gateway.Connect]ed.
@@ -69,22 +49,12 @@ func New(o Options) (*Gateway, error) {
 	if o.Tenants {
 		grammar = grammar.WithTenants()
 	}
-	g := &Gateway{tenantOf: o.TenantOf, changes: o.Changes, log: o.Logger, room: newRoom(), outbox: newOutbox(maxUnread), answers: answerLimit}
+	g := &Gateway{changes: o.Changes, log: o.Logger, room: newRoom(), outbox: newOutbox(maxUnread), answers: answerLimit}
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)
 	}
-	g.tokenIn = cmp.Or(o.TokenIn, "the line in the file PQ_CONSOLE_TOKEN")
-	if o.Tenants {
-		g.tokenIn += ", or that of a tenant in PQ_TENANTS"
-	}
-	if o.Token != "" {
-		g.token = new(sha256.Sum256([]byte(o.Token)))
-	}
-	if g.tenantOf == nil {
-		g.tenantOf = func([sha256.Size]byte) string { return "" }
-	}
 	g.running, g.stop = context.WithCancel(context.Background())
-	g.operator = g.newCaller("", grammar)
+	g.auth = newAuth(o, grammar, func(c *caller) *sampler { return newSampler(g.running, g.look(c)) })
 	return g, nil
 }
 
@@ -131,7 +101,7 @@ func (g *Gateway) Stop() { g.stop() }
 // ServeHTTP implements http.Handler.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	setAnswerHeaders(w)
-	who, why := g.callerOf(r)
+	who, why := g.auth.authenticate(r)
 	if why != nil {
 		why.write(w)
 		return
@@ -159,6 +129,18 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	g.serve(w, r, in)
+}
+
+// Caller returns the tenant that sends a request to another page, "" for the operator. If it refuses the request,
+// it answers it and returns false.
+func (g *Gateway) Caller(w http.ResponseWriter, r *http.Request) (tenant string, may bool) {
+	c, why := g.auth.authenticate(r)
+	if why != nil {
+		setAnswerHeaders(w)
+		why.write(w)
+		return "", false
+	}
+	return c.tenant, true
 }
 
 // answerHeaders are the headers of all answers. An answer is data that others wrote: no browser shows it as a page,

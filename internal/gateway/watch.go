@@ -74,7 +74,7 @@ func (g *Gateway) streamTo(w http.ResponseWriter, r *http.Request, to *caller, f
 			}
 			notify(from.more) // there may be more
 		case <-alive.C:
-			if now, why := g.callerOf(r); why != nil || now != to {
+			if now, why := g.auth.authenticate(r); why != nil || now != to {
 				return nil // the token is no longer the caller's
 			}
 		case <-r.Context().Done():

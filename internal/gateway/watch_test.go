@@ -70,9 +70,9 @@ func TestWatch(t *testing.T) {
 	until("the new queue was seen", func(e event) bool { return e.Path == "/v1/queues/none" && e.Status == 200 && e.Body.Ready == 1 })
 	stream.Body.Close()
 	s.await("the page has gone", func() bool {
-		s.operator.sampler.mu.Lock()
-		defer s.operator.sampler.mu.Unlock()
-		return s.room.streams.taken() == 0 && len(s.operator.sampler.samples) == 0
+		s.auth.operator.sampler.mu.Lock()
+		defer s.auth.operator.sampler.mu.Unlock()
+		return s.room.streams.taken() == 0 && len(s.auth.operator.sampler.samples) == 0
 	})
 }
 
@@ -87,12 +87,12 @@ func TestWatchablePaths(t *testing.T) {
 		"/v1/queues/jobs/peek?wait=1s": "has an answer at once", "/v1/watch?path=/v1/queues": "has an answer at once", "/v1/openapi.yaml": "has an answer at once",
 		"/v1/bridges?x=1": "expected none",
 	} {
-		if _, why := s.watchable(s.operator, path); why == nil || !strings.Contains(why.Description, text) {
+		if _, why := s.watchable(s.auth.operator, path); why == nil || !strings.Contains(why.Description, text) {
 			t.Errorf("%q: %+v, expected %q", path, why, text)
 		}
 	}
 	for path, cost := range map[string]int{"/v1/bridges": 1, "/v1/queues/jobs/items?limit=1000": 1, "/v1/overview": 25, "/v1/overview?limit=100": 50, "/v1/overview?limit=1": 1, "/v1/overview?limit=9999999": 50} {
-		if in, why := s.watchable(s.operator, path); why != nil || in.cost() != cost {
+		if in, why := s.watchable(s.auth.operator, path); why != nil || in.cost() != cost {
 			t.Errorf("%s: %+v, %+v, expected the cost %d", path, in, why, cost)
 		}
 	}

@@ -136,17 +136,17 @@ func TestTenantCallers(t *testing.T) {
 	from := func(token string) (*caller, *refusal) {
 		r := httptest.NewRequest("GET", "/v1/access", nil)
 		r.Header.Set("Authorization", "Bearer "+token)
-		return g.callerOf(r)
+		return g.auth.authenticate(r)
 	}
 	a, why := from(tenants)
-	if again, _ := from(tenants); why != nil || a != again || a.tenant != "a" || a.grammar.Prefix() != "pq.a" || a.sampler == g.operator.sampler {
+	if again, _ := from(tenants); why != nil || a != again || a.tenant != "a" || a.grammar.Prefix() != "pq.a" || a.sampler == g.auth.operator.sampler {
 		t.Errorf("%+v, %v", a, why)
 	}
-	if o, why := from(token); why != nil || o != g.operator {
+	if o, why := from(token); why != nil || o != g.auth.operator {
 		t.Errorf("%+v, %v", o, why)
 	}
 	address := sourceOf("192.0.2.1:1")
-	if got := address.of(a); got != sourceOf("192.0.2.2:1").of(a) || got == address || got.name() != "tenant a" || address.of(g.operator) != address {
+	if got := address.of(a); got != sourceOf("192.0.2.2:1").of(a) || got == address || got.name() != "tenant a" || address.of(g.auth.operator) != address {
 		t.Errorf("%+v", got)
 	}
 	gone.Store(true)

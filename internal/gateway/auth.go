@@ -1,0 +1,106 @@
+package gateway
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"crypto/subtle"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// auth says who sends a request, by the token that it shows.
+type auth struct {
+	operator   *caller
+	token      *[sha256.Size]byte // the hash of the operator's; nil: requests need no token
+	tokenIn    string             // where tokens are
+	tenantOf   func(hash [sha256.Size]byte) string
+	newSampler func(*caller) *sampler
+
+	mu      sync.Mutex
+	tenants map[string]*caller // tenants that have sent a request. The operator names any queue of theirs.
+}
+
+// caller is the sender of a request: the operator's users together, or the users of one tenant. A tenant's requests
+// become requests of a tenant's NATS client: every subject begins with the tenant's name, whatever a path says. The
+// paths that one caller watches are read apart from the paths of others, so that slow answers to one caller delay
+// no other.
+type caller struct {
+	tenant  string // "": the operator
+	grammar subjects.Grammar
+	sampler *sampler
+}
+
+func newAuth(o Options, grammar subjects.Grammar, newSampler func(*caller) *sampler) *auth {
+	a := &auth{
+		tokenIn:  cmp.Or(o.TokenIn, "the line in the file PQ_CONSOLE_TOKEN"),
+		tenantOf: o.TenantOf, newSampler: newSampler, tenants: make(map[string]*caller),
+	}
+	if o.Tenants {
+		a.tokenIn += ", or that of a tenant in PQ_TENANTS"
+	}
+	if o.Token != "" {
+		a.token = new(sha256.Sum256([]byte(o.Token)))
+	}
+	if a.tenantOf == nil {
+		a.tenantOf = func([sha256.Size]byte) string { return "" }
+	}
+	a.operator = a.newCaller("", grammar)
+	return a
+}
+
+func (a *auth) newCaller(tenant string, grammar subjects.Grammar) *caller {
+	c := &caller{tenant: tenant, grammar: grammar}
+	c.sampler = a.newSampler(c)
+	return c
+}
+
+// tenant returns the caller that is a tenant.
+func (a *auth) tenant(name string) (*caller, *refusal) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if c := a.tenants[name]; c != nil {
+		return c, nil
+	}
+	grammar, err := a.operator.grammar.OfTenant(name)
+	if err != nil {
+		return nil, badRequest(err)
+	}
+	c := a.newCaller(name, grammar)
+	a.tenants[name] = c
+	return c, nil
+}
+
+// authenticate returns the sender of a request, or refuses the request, whatever it asks for.
+func (a *auth) authenticate(r *http.Request) (*caller, *refusal) {
+	if !fromOwnSite(r) {
+		return nil, refusef(protocol.CodeForbidden, "the request comes from a page of another site, or a proxy before pqd did not pass the header Host on")
+	}
+	if a.token == nil {
+		return a.operator, nil
+	}
+	if shown, is := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); is {
+		sum := sha256.Sum256([]byte(shown))
+		// A tenant may have the operator's former token: the operator's file has another one, which a restart
+		// reads.
+		if tenant := a.tenantOf(sum); tenant != "" {
+			return a.tenant(tenant)
+		}
+		if subtle.ConstantTimeCompare(sum[:], a.token[:]) == 1 {
+			return a.operator, nil
+		}
+		return nil, refusef(http.StatusUnauthorized, "this is not the token: expected %s", a.tokenIn)
+	}
+	return nil, refusef(http.StatusUnauthorized, "expected the token: %s, as the header Authorization: Bearer <token>", a.tokenIn)
+}
+
+// refuses says why the caller may not use a route, or nil.
+func (c *caller) refuses(r *route) *refusal {
+	if c.tenant == "" || !r.operator {
+		return nil
+	}
+	return refusef(protocol.CodeForbidden, "%s is about all tenants: expected the operator's token", r.path)
+}
