@@ -103,7 +103,7 @@ var mapsOf = map[string]map[string]bound{
 		"mailbox.open":   {"calls under way", "the program's own calls", "mailbox.enter"},
 	},
 	"cmd/pqd": {
-		"remotes.latest":      {"remotes", operator, ""},
+		"remotesFile.latest":  {"remotes", operator, ""},
 		"tenantMetrics.owned": {"tenants with metrics", "those with requests lately, and PQ_METRICS_QUEUES", "byTenant"},
 	},
 	"cmd/pqd/internal/broker": {

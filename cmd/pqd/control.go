@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -118,6 +120,38 @@ func (c *control) backup(w http.ResponseWriter, r *http.Request) {
 	}
 	c.log.Info("backup made", "to", ask.To, "bytes", answer.Bytes, "took", answer.Took)
 	writeJSON(w, http.StatusOK, answer)
+}
+
+// recover answers pqd recover. It goes on when the caller has gone: a recovery that was begun is better finished.
+func (c *control) recover(w http.ResponseWriter, r *http.Request) {
+	var ask recoverRequest
+	if err := json.NewDecoder(r.Body).Decode(&ask); err != nil {
+		writeJSON(w, http.StatusBadRequest, recoverAnswer{Error: `expected {"yes":false,"from":"<node>","without":"<node>,…"}`})
+		return
+	}
+	if !c.busy.TryLock() {
+		writeJSON(w, http.StatusConflict, recoverAnswer{Error: "a backup or another recovery is under way here: wait for its end"})
+		return
+	}
+	defer c.busy.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), recoverLimit)
+	defer cancel()
+	consent := cluster.Consent{Source: ask.From}
+	for name := range strings.SplitSeq(ask.Without, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			consent.Without = append(consent.Without, name)
+		}
+	}
+	act := c.member.PlanRecovery
+	if ask.Yes {
+		act = c.member.Recover
+	}
+	plan, err := act(ctx, consent)
+	answer, status := recoverAnswer{Plan: plan, Done: ask.Yes && err == nil}, http.StatusOK
+	if err != nil {
+		answer.Error, status = err.Error(), http.StatusConflict
+	}
+	writeJSON(w, status, answer)
 }
 
 // sizeOf adds up the files of a directory.

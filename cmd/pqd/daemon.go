@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/broker"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/link"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/process"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
@@ -30,8 +31,8 @@ type daemon struct {
 	damage   damage
 	store    *fdbpq.Store // nil in a pqd that keeps a store together with others
 	embedded *natsServer  // nil when NATS_URL is set
-	remotes  *remotes
-	tenants  *tenants
+	remotes  *remotesFile
+	tenants  *tenantsFile
 	room     *storeRoom // nil: no room has to stay free, or the store is not embedded
 }
 
@@ -51,8 +52,8 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 	if d.settings.NATS.URL == "" {
 		d.embedded = embedded
 	}
-	d.remotes = &remotes{settings: d.settings, log: d.log, embedded: d.embedded}
-	d.tenants = &tenants{settings: d.settings, log: d.log}
+	d.remotes = &remotesFile{settings: d.settings, log: d.log, embedded: d.embedded}
+	d.tenants = &tenantsFile{settings: d.settings, log: d.log}
 	if err := errors.Join(d.remotes.read(), d.tenants.read()); err != nil {
 		return err
 	}
@@ -148,6 +149,61 @@ func (d *daemon) untilStopped(ctx context.Context, reloads <-chan os.Signal, r r
 			return err
 		}
 	}
+}
+
+// reload reads files again that an operator may have changed.
+func (d *daemon) reload() {
+	if d.settings.Remotes == "" && d.settings.Tenants == "" && d.settings.NATSConfig == "" {
+		d.log.Info("SIGHUP: nothing to reload: pqd reads the files of PQ_NATS_CONFIG, PQ_REMOTES and PQ_TENANTS again, and none of them is set")
+	}
+	if d.settings.Remotes != "" {
+		d.remotes.reload()
+	}
+	if d.settings.Tenants != "" {
+		d.tenants.reload()
+	}
+	if d.settings.NATSConfig != "" {
+		d.embedded.reload()
+	}
+}
+
+// drain answers the requests that pqd has received, and waits until clients have read the
+// answers. New requests go to another pqd, or the server answers that there are no
+// responders.
+func (d *daemon) drain(ctx context.Context, s service) (err error) {
+	d.health.stop()
+	d.log.Info("stopping")
+	read, cancel := context.WithTimeout(context.WithoutCancel(ctx), readLimit)
+	defer cancel()
+	drain, cancel := context.WithTimeout(read, drainLimit)
+	defer cancel()
+	if d.settings.Shared() {
+		// Another pqd serves the clients of this one before they have to go.
+		if failure := s.drain(drain); failure != nil {
+			err = fmt.Errorf("hand over: %w", failure)
+		}
+	}
+	if d.embedded != nil {
+		tell, cancel := context.WithTimeout(drain, tellLimit)
+		broker.EnterLameDuck(tell, d.embedded.srv, d.embedded.lameDuck)
+		cancel()
+	}
+	if !d.settings.Shared() {
+		if failure := s.drain(drain); failure != nil {
+			err = errors.Join(err, fmt.Errorf("drain the bridge: %w", failure))
+		}
+	}
+	if d.embedded == nil {
+		return err
+	}
+	behind, failure := broker.AwaitRead(read, d.embedded.srv)
+	if behind > 0 {
+		d.log.Warn("closing connections whose clients did not read their answers in time", "connections", behind)
+	}
+	if failure != nil {
+		err = errors.Join(err, fmt.Errorf("wait for clients to read: %w", failure))
+	}
+	return err
 }
 
 // startStore opens the store, and the queues in it: an embedded store, or one on FoundationDB.

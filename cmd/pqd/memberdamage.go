@@ -6,6 +6,10 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	streams "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/broker"
 )
 
 // damageEvery is the time between looks whether the copy of the active pqd is damaged.
@@ -45,6 +49,36 @@ func (m *member) watchReplica(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// mendStream notes that the others can spare the damaged group of a stream, and reports whether they can. The group
+// is set aside when the server has stopped.
+func (m *member) mendStream(ctx context.Context) bool {
+	group := m.embedded.groups.First()
+	if group == "" || group == broker.MetaGroup {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, openLogLimit)
+	defer cancel()
+	api, err := streams.New(m.storeLog.nc)
+	if err != nil {
+		return false
+	}
+	for name := range api.StreamNames(ctx).Name() {
+		info, err := m.storeLog.stream(ctx, name) // its leader answers
+		if err != nil || info.Cluster == nil || info.Cluster.RaftGroup != group {
+			continue
+		}
+		var all []broker.Replica
+		for _, p := range info.Cluster.Replicas {
+			all = append(all, broker.Replica{Name: p.Name, All: p.Current && !p.Offline && p.Lag == 0})
+		}
+		if broker.Spared(&m.settings, info.Cluster.Leader, all) {
+			m.embedded.groups.CanSpare(group)
+			return true
+		}
+	}
+	return false
 }
 
 // handOverDamaged returns a hand-over to a pqd whose copy can be read, or nil. It hands over once: if the other

@@ -8,9 +8,12 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/broker"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/link"
@@ -25,7 +28,7 @@ type pages struct {
 	log      *slog.Logger
 	metrics  *prometheus.Registry
 	health   *health
-	tenants  *tenants
+	tenants  *tenantsFile
 	gateway  *gateway.Gateway // nil: off
 }
 
@@ -65,6 +68,37 @@ func (p *pages) newGateway() (*gateway.Gateway, error) {
 	return gateway.New(gateway.Options{
 		Prefix: string(s.Prefix), Tenants: s.Tenants != "", Changes: s.Mode() == settings.ConsoleAdmin, Logger: p.log, Token: token, TokenIn: in,
 		TenantOf: p.tenants.byToken,
+	})
+}
+
+// metricsPage serves the metrics of all queues. If tenants have tokens, each of them gets its own metrics.
+func (p *pages) metricsPage() http.Handler {
+	own := &tenantMetrics{all: p.metrics, now: time.Now}
+	return p.perCaller(promhttp.HandlerFor(p.metrics, promhttp.HandlerOpts{}), func(tenant string) http.Handler {
+		return promhttp.HandlerFor(prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return own.of(tenant) }), promhttp.HandlerOpts{})
+	})
+}
+
+// perCaller serves a page about all tenants. As soon as any tenant has a token, its users come to this server, too: then
+// the page asks for a token, and a tenant gets its own page, or none.
+func (p *pages) perCaller(all http.Handler, own func(tenant string) http.Handler) http.Handler {
+	if p.gateway == nil {
+		return all
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !p.tenants.haveTokens() {
+			all.ServeHTTP(w, r)
+			return
+		}
+		switch tenant, may := p.gateway.Caller(w, r); {
+		case !may:
+		case tenant == "":
+			all.ServeHTTP(w, r)
+		case own == nil:
+			http.Error(w, "this page is about all tenants: expected the operator's token", http.StatusForbidden)
+		default:
+			own(tenant).ServeHTTP(w, r)
+		}
 	})
 }
 

@@ -2,13 +2,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"net/http"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -41,38 +38,6 @@ func recoverFlags(flags *flag.FlagSet) *recoverRequest {
 
 // recoverLimit is longer than a recovery takes: the loss has to last, and NATS servers may be electing a leader.
 const recoverLimit = 3 * time.Minute
-
-// recover answers pqd recover. It goes on when the caller has gone: a recovery that was begun is better finished.
-func (c *control) recover(w http.ResponseWriter, r *http.Request) {
-	var ask recoverRequest
-	if err := json.NewDecoder(r.Body).Decode(&ask); err != nil {
-		writeJSON(w, http.StatusBadRequest, recoverAnswer{Error: `expected {"yes":false,"from":"<node>","without":"<node>,…"}`})
-		return
-	}
-	if !c.busy.TryLock() {
-		writeJSON(w, http.StatusConflict, recoverAnswer{Error: "a backup or another recovery is under way here: wait for its end"})
-		return
-	}
-	defer c.busy.Unlock()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), recoverLimit)
-	defer cancel()
-	consent := cluster.Consent{Source: ask.From}
-	for name := range strings.SplitSeq(ask.Without, ",") {
-		if name = strings.TrimSpace(name); name != "" {
-			consent.Without = append(consent.Without, name)
-		}
-	}
-	act := c.member.PlanRecovery
-	if ask.Yes {
-		act = c.member.Recover
-	}
-	plan, err := act(ctx, consent)
-	answer, status := recoverAnswer{Plan: plan, Done: ask.Yes && err == nil}, http.StatusOK
-	if err != nil {
-		answer.Error, status = err.Error(), http.StatusConflict
-	}
-	writeJSON(w, status, answer)
-}
 
 // recoverStore asks the pqd on this machine to begin a new generation of the log, and prints the losses.
 func recoverStore(ctx context.Context, s settings.Settings, ask recoverRequest, stdout io.Writer) error {

@@ -2,48 +2,15 @@ package main
 
 import (
 	"errors"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/pqbridge/pqbridge/subjects"
 )
-
-// metricsPage serves the metrics of all queues. If tenants have tokens, each of them gets its own metrics.
-func (p *pages) metricsPage() http.Handler {
-	own := &tenantMetrics{all: p.metrics, now: time.Now}
-	return p.perCaller(promhttp.HandlerFor(p.metrics, promhttp.HandlerOpts{}), func(tenant string) http.Handler {
-		return promhttp.HandlerFor(prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return own.of(tenant) }), promhttp.HandlerOpts{})
-	})
-}
-
-// perCaller serves a page about all tenants. As soon as any tenant has a token, its users come to this server, too: then
-// the page asks for a token, and a tenant gets its own page, or none.
-func (p *pages) perCaller(all http.Handler, own func(tenant string) http.Handler) http.Handler {
-	if p.gateway == nil {
-		return all
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !p.tenants.haveTokens() {
-			all.ServeHTTP(w, r)
-			return
-		}
-		switch tenant, may := p.gateway.Caller(w, r); {
-		case !may:
-		case tenant == "":
-			all.ServeHTTP(w, r)
-		case own == nil:
-			http.Error(w, "this page is about all tenants: expected the operator's token", http.StatusForbidden)
-		default:
-			own(tenant).ServeHTTP(w, r)
-		}
-	})
-}
 
 // gatherEvery is how long tenants see the same metrics. Collecting them is work for all queues, however many
 // tenants ask.

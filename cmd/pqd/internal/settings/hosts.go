@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"errors"
 	"net"
 	"net/http"
 	"net/netip"
@@ -22,6 +23,17 @@ import (
 type HostNames []string
 
 const HostNotAllowed = "host name not allowed: expected an address, localhost, the name of the machine, or a name in PQ_HTTP_HOSTS"
+
+func (n *HostNames) Decode(value string) error {
+	for name := range strings.SplitSeq(value, ",") {
+		name = strings.TrimSpace(name)
+		if name == "" || strings.ContainsAny(name, ":/ ") {
+			return errors.New("expected names of hosts separated by commas, such as pqd.example.com, or *")
+		}
+		*n = append(*n, name)
+	}
+	return nil
+}
 
 // Guard refuses requests for other host names.
 func (allowed HostNames) Guard(h http.Handler) http.Handler {

@@ -29,17 +29,6 @@ func (p *prefix) Decode(value string) error {
 // siteName is checked together with the prefix behind it.
 type siteName string
 
-func (n *HostNames) Decode(value string) error {
-	for name := range strings.SplitSeq(value, ",") {
-		name = strings.TrimSpace(name)
-		if name == "" || strings.ContainsAny(name, ":/ ") {
-			return errors.New("expected names of hosts separated by commas, such as pqd.example.com, or *")
-		}
-		*n = append(*n, name)
-	}
-	return nil
-}
-
 // replySubjects are patterns of subjects.
 type replySubjects []string
 
@@ -74,6 +63,20 @@ func (a *Address) Decode(value string) error {
 }
 
 func (a Address) String() string { return net.JoinHostPort(a.Host, strconv.Itoa(a.Port)) }
+
+// Own is the URL of this address for callers on this machine.
+func (a Address) Own(encrypted bool) (string, error) {
+	if a.Port == 0 {
+		return "", Usagef("PQ_HTTP=%s takes any port that is free: expected a port", a)
+	}
+	switch a.Host {
+	case "", "0.0.0.0":
+		a.Host = "127.0.0.1"
+	case "::":
+		a.Host = "::1"
+	}
+	return Scheme(encrypted) + a.String(), nil
+}
 
 // meets reports whether one process cannot listen on both.
 func (a Address) meets(other Address) bool {

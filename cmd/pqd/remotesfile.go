@@ -15,8 +15,8 @@ import (
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 )
 
-// remotes are the NATS servers where sources find streams.
-type remotes struct {
+// remotesFile is the file of PQ_REMOTES: the NATS servers where sources find streams.
+type remotesFile struct {
 	settings settings.Settings
 	log      *slog.Logger
 	embedded *natsServer
@@ -24,7 +24,7 @@ type remotes struct {
 }
 
 // read reads them.
-func (r *remotes) read() error {
+func (r *remotesFile) read() error {
 	read, err := r.settings.ReadRemotes()
 	if err != nil {
 		return err
@@ -68,10 +68,10 @@ func (r *remotes) read() error {
 }
 
 // known are the remotes as they were read last.
-func (r *remotes) known() map[string]bridge.Remote { return *r.latest.Load() }
+func (r *remotesFile) known() map[string]bridge.Remote { return *r.latest.Load() }
 
 // reload reads them again. A wrong file changes nothing.
-func (r *remotes) reload() {
+func (r *remotesFile) reload() {
 	file := string(r.settings.Remotes)
 	if err := r.read(); err != nil {
 		r.log.Error("reading the remotes again failed: the old ones still hold", "file", file, "error", err)

@@ -12,15 +12,15 @@ import (
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 )
 
-// tenants have quotas, and may have tokens.
-type tenants struct {
+// tenantsFile is the file of PQ_TENANTS: the quotas of tenants, and their tokens.
+type tenantsFile struct {
 	settings settings.Settings
 	log      *slog.Logger
 	latest   atomic.Pointer[settings.Tenants] // nil: there are none
 }
 
 // read reads the quotas of tenants, and their tokens.
-func (t *tenants) read() error {
+func (t *tenantsFile) read() error {
 	read, err := t.settings.ReadTenants()
 	if err != nil || read == nil {
 		return err
@@ -33,21 +33,21 @@ func (t *tenants) read() error {
 }
 
 // quotas are the quotas of a tenant, as they were read last.
-func (t *tenants) quotas(tenant string) bridge.Quotas {
+func (t *tenantsFile) quotas(tenant string) bridge.Quotas {
 	return bridge.Quotas(t.latest.Load().Of(tenant))
 }
 
 // byToken is the tenant whose token has a hash, "" if none has.
-func (t *tenants) byToken(hash [sha256.Size]byte) string { return t.latest.Load().ByToken(hash) }
+func (t *tenantsFile) byToken(hash [sha256.Size]byte) string { return t.latest.Load().ByToken(hash) }
 
 // haveTokens reports whether users of any tenant may use HTTP.
-func (t *tenants) haveTokens() bool {
+func (t *tenantsFile) haveTokens() bool {
 	latest := t.latest.Load()
 	return latest != nil && latest.HaveTokens()
 }
 
 // reload reads them again. A wrong file changes nothing.
-func (t *tenants) reload() {
+func (t *tenantsFile) reload() {
 	file := string(t.settings.Tenants)
 	if err := t.read(); err != nil {
 		t.log.Error("reading the quotas of tenants again failed: the old ones still hold", "file", file, "error", err)
