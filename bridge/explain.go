@@ -60,8 +60,8 @@ func (a *asking) add(b asking) {
 // maxTold bounds the bands of which a bridge tells: of pops that wait, and of those of a while ago.
 const maxTold = 2 * protocol.MaxBands
 
-// readAsking reads what another bridge has told. What one of another version may have meant otherwise is not ok: nothing would
-// read as nobody.
+// readAsking reads what another bridge has told. An answer without the number of waiting pops, as a bridge of another version may
+// send, is not ok: it would count as no pops.
 func readAsking(answer []byte) (_ asking, ok bool) {
 	var told struct {
 		Waiting *int         `json:"waiting"`
@@ -164,8 +164,8 @@ func (x *explainer) refuses(e *explained) {
 	}
 }
 
-// asked looks for somebody here who asks for items that nothing else keeps, and, if there is nobody, for others to be asked.
-// Whoever asks elsewhere, dead letters wait for somebody who looks at them.
+// asked looks for pops of this bridge that take the items, and, if there are none, for other bridges to ask. Dead letters wait
+// for a person to look at them, even if another bridge has pops of their queue.
 func (x *explainer) asked(r kv.Reader, e *explained) error {
 	if e.Cause != fdbpq.ReasonFlows {
 		return nil
@@ -189,7 +189,7 @@ func (x *explainer) asked(r kv.Reader, e *explained) error {
 	return nil
 }
 
-// someone reports whether somebody asks who gets an item.
+// someone reports whether one of the pops would get an item.
 func (e *explained) someone(r kv.Reader) (bool, error) {
 	if e.band != nil {
 		return slices.ContainsFunc(e.asking.Bands, func(b fdbpq.Band) bool { return b.Low <= e.band.Low && e.band.High <= b.High }), nil
@@ -200,7 +200,7 @@ func (e *explained) someone(r kv.Reader) (bool, error) {
 	return e.queue.Offers(r, e.asking.Bands)
 }
 
-// nobody says what keeps items that nobody is known to ask for.
+// nobody says what keeps items for which no pop is known.
 func (e *explained) nobody(silent int, more bool) {
 	e.Waiting, e.Bands, e.Silent = e.asking.Waiting, e.asking.Bands, silent
 	switch {

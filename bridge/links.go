@@ -88,8 +88,8 @@ type giving struct {
 	body  []byte
 }
 
-// keep drops what a taker said about a batch that is out. It waits because none is: its batch has ended, with the items
-// that it could not take, and of the next batch it has no part.
+// keep drops what a taker that waits has said about its batch. That batch has ended, with the items that the taker left, and no
+// other batch has begun.
 func (g *giving) keep() { g.ask.Left, g.ask.Next, g.ask.Part = nil, "", 0 }
 
 func makeLink(subjects.Verb) work {

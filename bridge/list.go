@@ -28,7 +28,7 @@ func (l *list) Read(*codec.Wire) *failure.Failure {
 		f = failure.Newf(400, "min is %d and max is %d: expected min to be no more than max", b.Low, b.High)
 	}
 	if f == nil && l.page.Key != "" && l.page.State != "" && l.page.State != fdbpq.StateReady {
-		f = failure.Newf(400, `state is "%s", and key is set: expected "ready", because items of one key are listed that are ready`, l.page.State)
+		f = failure.Newf(400, `state is "%s", and key is set: expected "ready", because a list by key has ready items alone`, l.page.State)
 	}
 	if f == nil && l.page.Holder != "" && l.page.State != fdbpq.StateLeased {
 		f = failure.Newf(400, `holder is set: expected state to be "leased", because leased items have holders`)

@@ -271,7 +271,7 @@ var malformed = []struct {
 	{"pq.jobs.list", `{"key":1}`, nil, "a string"},
 	{"pq.jobs.list", `{"key":""}`, nil, "key is empty"},
 	{"pq.jobs.list", `{"key":" a"}`, nil, "spaces at its ends"},
-	{"pq.jobs.list", `{"key":"a","state":"leased"}`, nil, "items of one key are listed that are ready"},
+	{"pq.jobs.list", `{"key":"a","state":"leased"}`, nil, "a list by key has ready items alone"},
 	{"pq.jobs.list", `{"min":"1"}`, nil, "min is no number"},
 	{"pq.jobs.list", `{"min":2,"max":1}`, nil, "min to be no more than max"},
 	{"pq.jobs.admin.config", "5", nil, "configuration"},

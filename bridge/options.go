@@ -24,7 +24,7 @@ type Options struct {
 	ReplySubjects []string
 
 	// Backlog gets a value while the server holds too much for the connection. The bridge then unsubscribes until
-	// it has read all held messages. nil: it never does.
+	// it has read all held messages. Without this channel it stays subscribed.
 	Backlog <-chan struct{}
 
 	// Interest returns the subjects, of these, without a subscriber, if the NATS server runs in this process.
@@ -55,12 +55,12 @@ type Options struct {
 	// it has a bridge.
 	Cluster *ClusterEndpoint
 
-	// Room says why the store takes no new items of this many bytes now, or nil. Other
-	// changes go on. nil: it always takes them.
+	// Room returns the reason why the store takes no new items of this many bytes now, or nil. Other
+	// changes go on. Without this function the store always takes them.
 	Room func(bytes int) error
 
-	// Reserve says why the store has so little room left that it serves only what makes room, or nil. nil: it never
-	// has.
+	// Reserve returns the reason why the store serves only requests that make room, or nil. Without this function it
+	// serves all requests.
 	Reserve func() error
 
 	// Tenants makes subjects name tenants, and returns the quotas of each. The result may change. nil: there are no
@@ -80,13 +80,13 @@ type Options struct {
 	now   func() time.Time              // of tenants' rates: time.Now, but in tests
 
 	// MetricsQueues is how many queues have metrics of their own. 0: DefaultMetricsQueues;
-	// negative: none has.
+	// negative: no queue has metrics.
 	MetricsQueues int
 
-	// Damage describes the damage known in the store's files. nil: none is ever known.
+	// Damage describes the damage known in the store's files. Without this function no damage is known.
 	Damage func() []string
 
-	// Disk describes the disk of the store; its result is nil if that is unknown. nil: it always is.
+	// Disk describes the disk of the store; its result is nil while the state of the disk is unknown.
 	Disk func() *protocol.Disk
 }
 

@@ -60,16 +60,16 @@ func (d *dispatcher) refused(v *verb, subject, reply string, f *failure.Failure)
 }
 
 const (
-	// floodPause is how long a refusal of what was not read waits: who asks again when it comes would otherwise send all the more for it, and
-	// the server reads that.
+	// floodPause is how long the refusal of an unread request waits. A client that repeats a refused request at once would
+	// otherwise send more of them, and the server reads them all.
 	floodPause = time.Second
 
-	// floodsRoom is how many refusals may wait when one comes that is refused unread.
+	// floodsRoom is how many refusals of unread requests may wait.
 	floodsRoom = 16_384
 )
 
 // refusals are answers that a tenant gets late, or too many at once. One goroutine sends them, and few at a time, so that they
-// hold up no other answers: all go through one connection. nil: there are no tenants.
+// hold up no other answers: all go through one connection. A bridge without tenants has no refusals: they are nil.
 type refusals struct {
 	flush func() // waits until the server has what was sent
 

@@ -66,7 +66,7 @@ type Config struct {
 	// The queues to which pushes may hand over leased items of this one, separated by commas; *: all.
 	HandOver string `json:"hand_over"`
 
-	// How long an item stays away that comes back from a lease: an object such as {"delay":"1s"}, by which it grows, or a list such as ["1s","10s"], by delivery; empty: not at all.
+	// How long an item that comes back from a lease stays away: an object whose delays grow, such as {"delay":"1s"}, or a list of delays by delivery, such as ["1s","10s"]; empty: not at all.
 	Backoff Backoff `json:"backoff"`
 
 	// How many of its last leases without success an item remembers; 0: none.

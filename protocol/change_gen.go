@@ -51,7 +51,7 @@ var ConfigFields = []Field{
 	{Name: "rate", Doc: "how many deliveries the queue allows in a time, such as 100/1m; empty: no bound"},
 	{Name: "key_rate", Doc: "how many deliveries each key allows in a time, such as 100/1m; empty: no bound"},
 	{Name: "hand_over", Doc: "the queues to which pushes may hand over leased items of this one, separated by commas; *: all"},
-	{Name: "backoff", Doc: `how long an item stays away that comes back from a lease: an object such as {"delay":"1s"}, by which it grows, or a list such as ["1s","10s"], by delivery; empty: not at all`},
+	{Name: "backoff", Doc: `how long an item that comes back from a lease stays away: an object whose delays grow, such as {"delay":"1s"}, or a list of delays by delivery, such as ["1s","10s"]; empty: not at all`},
 	{Name: "attempts", Doc: "how many of its last leases without success an item remembers; 0: none", Max: "16"},
 	{Name: "strict", Doc: "whether a pop passes over no more urgent item whose push commits while the pop runs, on any store", Words: []string{"true", "false"}},
 }

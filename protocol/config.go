@@ -87,8 +87,8 @@ type Config struct {
 	// The queues to which pushes may [hand over](push.md#hand-over) leased items of this one, separated by commas; `*`: all.
 	HandOver string `json:"hand_over" pq:"since=4; label=Hands over to; maxlen=4096; names"` // every transaction on the queue reads it
 
-	// How long an item [stays away](retries.md#backoff) that comes back from a lease: an object such as `{"delay":"1s"}`, by
-	// which it grows, or a list such as `["1s","10s"]`, by delivery; empty: not at all.
+	// How long an item that comes back from a lease [stays away](retries.md#backoff): an object whose delays grow, such as
+	// `{"delay":"1s"}`, or a list of delays by delivery, such as `["1s","10s"]`; empty: not at all.
 	Backoff Backoff `json:"backoff" pq:"since=5; label=Backoff; core=Backoff"`
 
 	// How many of its last leases without success an item [remembers](retries.md#attempts); `0`: none.

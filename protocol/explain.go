@@ -70,9 +70,9 @@ func (i *Info) HeldFor() time.Duration {
 	return time.Duration(i.OldestLease * float64(time.Second))
 }
 
-// Wrong reports whether a cause is one that somebody may have to end. Items that are delayed, or
-// leased by workers that have all there is, move by themselves; dead letters wait for nobody in
-// particular; of what is unknown nothing can be said.
+// Wrong reports whether an operator may have to end a cause. Items that are delayed, or
+// leased by workers that have all items, move by themselves; dead letters wait until a person looks at
+// them; an unknown cause may be any other.
 func (c Cause) Wrong() bool {
 	switch c {
 	case "", CauseFlows, CauseEmpty, CauseDelayed, CauseLeased, CauseUnknown, CauseDeadLetters:

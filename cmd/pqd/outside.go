@@ -7,7 +7,8 @@ import (
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/broker"
 )
 
-// outside says why this node does not belong to the cluster, or returns nil: others refuse it, and it hears none.
+// outside returns the reason why this node does not belong to the cluster, or nil: the others refuse it, and it hears no
+// other node.
 func (m *member) outside() error {
 	for _, o := range m.db.Status().Members {
 		if o.Runs {

@@ -74,7 +74,7 @@ func parseCounts(value []byte) (n counts, err error) {
 	return n, nil
 }
 
-// count counts a schedule as it is from now on, nil: it is gone. It refuses one too many.
+// count counts a schedule as it is from now on; after is nil for a schedule that was deleted. It refuses a schedule too many.
 func (h home) count(tx kv.Tx, before, after *record) error {
 	n, err := h.counts(tx)
 	if err != nil {

@@ -49,12 +49,13 @@ type Fired struct {
 // FiredQueue is what the schedules of a queue did. Bytes are those of the items that were pushed, or would have overlapped.
 type FiredQueue struct{ Fired, Missed, Overlapped, Bytes int64 }
 
-// Room says why a queue takes no new item of this many bytes now, nil: it does. ended is called behind the transaction that asked.
+// Room returns the reason why a queue takes no new item of this many bytes now, or nil. ended is called behind the transaction
+// that asked.
 type Room func(queue string, bytes int) (ended func(), full error)
 
 // Fire pushes the items of schedules whose time has come, in one bounded transaction. Of several
 // processes one fires at a time. Without room queues always take items. While more schedules are due than fit in, their queues
-// take turns. owner says whose a queue is, nil: all are of one. Owners take turns, too.
+// take turns. owner names the owner of a queue, and owners take turns, too. Without it all queues have one owner.
 //
 // A nominal time fires once. The transaction that pushes for it depends on how far the schedule
 // was, and moves that on.

@@ -190,7 +190,8 @@ func (s *Schedules) Delete(tx kv.Tx, q fdbpq.Queue, name string) error {
 }
 
 // Push pushes the item of a schedule now, as a firing does. A repetition with the same
-// message id pushes nothing. room says why the queue takes no new item of some bytes, nil: it does.
+// message id pushes nothing. room returns the reason why the queue takes no new item of
+// some bytes, or nil.
 func (s *Schedules) Push(tx kv.Tx, q fdbpq.Queue, name, msgID string, room func(bytes int) error) (fdbpq.Pushed, error) {
 	row, err := read(tx, q, name)
 	if err != nil {

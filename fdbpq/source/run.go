@@ -7,7 +7,7 @@ import (
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
-// Term is how long a claim lasts that its bridge does not renew.
+// Term is how long a claim lasts after its bridge has renewed it.
 const Term = 5 * time.Second
 
 // TermAlone is the Term of a process that has the store for itself: nobody waits for its end, so it need not write.
@@ -15,14 +15,14 @@ const TermAlone = time.Hour
 
 // Run is who runs a source, and what he says of it.
 type Run struct {
-	Runner  string // "": nobody runs it, and until Until that is no problem
+	Runner  string // "": no process runs it, which is no problem until Until
 	Until   int64  // store time
 	Last    uint64 // sequence of the stream, as he has seen it
 	Problem string // why he cannot read the stream
 	Since   int64  // wall clock of the problem
 }
 
-// vacate has nobody run the source. For a term none is missed.
+// vacate notes that no process runs the source. It counts as missing a runner when a term has passed.
 func (run *Run) vacate(now int64) { run.Runner, run.Until = "", now+int64(Term) }
 
 // Holds reports whether a bridge runs the source.

@@ -97,7 +97,7 @@ func (s *Sources) read(r kv.Reader, h home, name string) (*Source, error) {
 }
 
 // Set changes the fields of a source that the JSON object names. It makes the source and the queue if need
-// be. allowed says why the source may not be as it would be, nil: it may.
+// be. allowed returns an error for a configuration that the source may not have.
 func (s *Sources) Set(tx kv.Tx, q fdbpq.Queue, name string, object []byte, allowed func(Config) error) (Source, error) {
 	if err := CheckName(name); err != nil {
 		return Source{}, err
@@ -304,8 +304,8 @@ func (s *Sources) known(tx kv.Tx, of *Source) error {
 }
 
 // Feed pushes messages of a source to its queue, in their order, if it is still at the position that its
-// caller has found, and moves it on. ErrMoved: it is elsewhere. ErrNone: it is gone. full says why the
-// queue takes no new items, nil: it does.
+// caller has found, and moves it on. ErrMoved: it is elsewhere. ErrNone: it is gone. full is the
+// reason why the queue takes no new items, or nil.
 //
 // A message that no push would take becomes a dead letter. Where none can be made of it, the source stops
 // there. When the queue is full, what fits is pushed.

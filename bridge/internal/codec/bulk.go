@@ -99,7 +99,7 @@ func (r *bulkReader) check(s *subjects.Subject) *failure.Failure {
 		b.To = home
 	}
 	if r.any {
-		return failure.Newf(403, "queue %s agrees to no items but its own dead letters: expected no any", b.To)
+		return failure.Newf(403, "queue %s takes back its own dead letters alone: expected a body without the field any", b.To)
 	}
 	return nil
 }

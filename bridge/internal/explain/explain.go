@@ -27,7 +27,7 @@ type Facts struct {
 	Ready, Leased, Delayed int64            // items of the queue
 	Rate                   fdbpq.Rate       // of the queue
 	Origin, Died           string           // of an item that is a dead letter: its queue, and what it died of
-	Full                   *failure.Failure // why the queue takes no item; nil: it does
+	Full                   *failure.Failure // why the queue takes no item, or nil
 	Waiting                int              // pops that wait
 	Bands                  []fdbpq.Band     // for which they wait, or were asked for lately
 	Silent                 int              // other processes on the store that have not said whether somebody asks there

@@ -32,7 +32,7 @@ func (r Remote) allows(queue string, c *source.Config) bool {
 	return slices.Contains(may, queue) || slices.Contains(may, "*")
 }
 
-// Allowed says why a queue may not read a stream, nil: it may.
+// Allowed returns the reason why a queue may not read a stream, or nil.
 func (r *Runners) Allowed(queue string, c *source.Config) *failure.Failure {
 	remote, known := r.Remotes()[c.Remote]
 	switch {

@@ -1,8 +1,8 @@
 // Lanes: calls of one kind on one queue that are under way at the same time go in one message.
 //
 // What they guarantee: a lone call sends its own message, at once. No call waits for an answer while fewer than
-// mostUnderWay messages of its lane are under way: it waits until the program has nothing else to do, since those whom
-// one answer woke call again together. Calls leave in their order. Each keeps its result, its error and its deadline; one
+// mostUnderWay messages of its lane are under way: it waits until the program has nothing else to do, since callers that
+// one answer has woken call again together. Calls leave in their order. Each keeps its result, its error and its deadline; one
 // that ends before it left was not done. What is wrong with a message as such hurts no call: its calls go alone.
 import { Bell, Deadline, now } from "./bell.js";
 import { ended } from "./call.js";

@@ -44,7 +44,7 @@ type Rows struct {
 	keys map[string]bool
 }
 
-// Note leaves out the row of a damage from now on. Another error has none.
+// Note leaves out the damaged row that err names from now on. Other errors name no row, and change nothing.
 func (r *Rows) Note(err error) {
 	damage := (*Error)(nil)
 	if !errors.As(err, &damage) {

@@ -122,7 +122,7 @@ func nameOf(field reflect.StructField) string {
 	return name
 }
 
-// kindOf is the type that a field of a type has, by its name in JSON; nil: there is no such field.
+// kindOf is the type of the field of T with this name in JSON, nil without such a field.
 func kindOf[T any](name string) reflect.Type {
 	for field := range reflect.TypeFor[T]().Fields() {
 		if nameOf(field) == name {

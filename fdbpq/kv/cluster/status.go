@@ -220,8 +220,8 @@ func (s *status) closed() bool {
 	return s.ended
 }
 
-// moved notes the position of the copy. wrote is when the entry was read that changed rows, or was about to be
-// written; zero if it changed none. fresh says that it was read when it was new.
+// moved notes the position of the copy. wrote is when an entry that changed rows was read, or was about to be
+// written, and zero for an entry that changed no rows. fresh says that it was read when it was new.
 func (s *status) moved(h head, wrote time.Time, fresh bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,7 +22,7 @@ export const explained = [
   ["rate", "Rate", "How many deliveries the queue allows in a time, such as 100/1m; empty: no bound."],
   ["key_rate", "Rate of a key", "How many deliveries each key allows in a time, such as 100/1m; empty: no bound."],
   ["hand_over", "Hands over to", "The queues to which pushes may hand over leased items of this one, separated by commas; *: all."],
-  ["backoff", "Backoff", "How long an item stays away that comes back from a lease: an object such as {\"delay\":\"1s\"}, by which it grows, or a list such as [\"1s\",\"10s\"], by delivery; empty: not at all."],
+  ["backoff", "Backoff", "How long an item that comes back from a lease stays away: an object whose delays grow, such as {\"delay\":\"1s\"}, or a list of delays by delivery, such as [\"1s\",\"10s\"]; empty: not at all."],
   ["attempts", "Attempts", "How many of its last leases without success an item remembers; 0: none."],
   ["strict", "Strict", "Whether a pop passes over no more urgent item whose push commits while the pop runs, on any store."],
 ];
