@@ -161,7 +161,6 @@ var seamsOf = map[string]seam{
 	"fdbpq/internal/storetime":  {0, 0, 1},
 	"fdbpq/kv/cluster":          {29, 31, 4},
 	"fdbpq/kv/local":            {28, 30, 11},
-	"fdbpq/link":                {2, 2, 1},
 	"fdbpq/recipe":              {1, 1, 1},
 	"fdbpq/schedule":            {2, 2, 4},
 	"internal/gateway":          {15, 18, 4},

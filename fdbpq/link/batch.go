@@ -37,27 +37,6 @@ const holderPrefix = "link:"
 // holder is what a link calls itself as the holder of its items.
 func holder(link string) string { return holderPrefix + link }
 
-// compare reports whether the batch that is out is to be answered again. Otherwise the taker has it.
-func (b *batch) compare(c Config, ask *Ask) (again bool, err error) {
-	switch open := len(b.held) > 0; {
-	case ask.Taker != c.To:
-		return false, refuse(Forbidden, "its taker is another store than %q", ask.Taker)
-	case b.number == ask.Done && (b.id == ask.Batch || b.number == 0):
-		return false, nil
-	case open && b.number-1 == ask.Done && b.before == ask.Batch:
-		return true, nil
-	case ask.Accept:
-		return open, nil
-	case b.number > 0 && ask.Done == 0:
-		return false, refuse(TakerBehind, "the taker has no batch, and %d was given here: another source has taken it, or the taker has lost its end", b.number)
-	case b.number > ask.Done && !(b.number-1 == ask.Done && b.before != ask.Batch):
-		return false, refuse(TakerBehind, "the taker has batch %d, the one after %d was confirmed here: it has lost its end", ask.Done, ask.Done)
-	case b.number == 0:
-		return false, refuse(GiverBehind, "the taker has batch %d, and none was given here: this store has lost its end, or the link was made again", ask.Done)
-	}
-	return false, refuse(GiverBehind, "the taker has batch %d, the last one here is %d, or another %d: this store has lost its end", ask.Done, b.number, b.number)
-}
-
 func (b *batch) pack() []byte {
 	row := tuple.AppendInt(nil, version)
 	for _, n := range []int64{b.number, b.since, b.given, b.generation, int64(len(b.held))} {

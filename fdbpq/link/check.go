@@ -14,18 +14,17 @@ import (
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
-// Check reads all rows of links, and all leased items, and returns a sentence for each violation of an invariant, up to a hundred.
-// Nothing may write to the store meanwhile: a concurrent write looks like damage. [fdbpq.Store.Check] checks all other rows.
-//
-// The invariants:
-//   - every row can be parsed, and is of a queue that exists;
-//   - a batch is that of a link;
-//   - a link holds the items of its last batch, and no others are held by a link.
-func (l *Links) Check(ctx context.Context) ([]string, error) {
-	w := walk{
-		store: l.store, links: make(map[named.ID]bool), held: make(map[holding]bool), generations: make(map[string]int64),
-		births: named.BirthsOf(l.store),
-	}
+// walk is the state of a Check under way.
+type walk struct {
+	inside.Findings
+	store       *fdbpq.Store
+	births      named.Births
+	links       map[named.ID]bool
+	held        map[holding]bool // items that links hold, and whether the links know that
+	generations map[string]int64 // of queues; -1: there is no such queue
+}
+
+func (w *walk) all(ctx context.Context, db kv.DB) ([]string, error) {
 	for _, part := range []struct {
 		space string
 		check func(context.Context, kv.Pair) error
@@ -33,7 +32,7 @@ func (l *Links) Check(ctx context.Context) ([]string, error) {
 		{layout.SpaceLeased, w.item}, {layout.SpaceLink, w.definition}, {layout.SpaceOut, w.batch},
 	} {
 		row := func(pair kv.Pair) error { return part.check(ctx, pair) }
-		if err := w.Visit(ctx, l.store.Inside().DB, part.space, row); err != nil {
+		if err := w.Visit(ctx, db, part.space, row); err != nil {
 			return nil, fmt.Errorf("check links: %w", err)
 		}
 	}
@@ -43,16 +42,6 @@ func (l *Links) Check(ctx context.Context) ([]string, error) {
 		}
 	}
 	return w.Problems, nil
-}
-
-// walk is the state of a Check under way.
-type walk struct {
-	inside.Findings
-	store       *fdbpq.Store
-	births      named.Births
-	links       map[named.ID]bool
-	held        map[holding]bool // items that links hold, and whether the links know that
-	generations map[string]int64 // of queues; -1: there is no such queue
 }
 
 // holding is an item that a link holds.

@@ -1,10 +1,7 @@
 package link
 
 import (
-	"errors"
-
 	"github.com/pqbridge/pqbridge/fdbpq/internal/jsonfields"
-	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/internal/named"
 )
 
@@ -13,22 +10,6 @@ type Config struct {
 	To     string `json:"to"` // the store id of the taker
 	Paused bool   `json:"paused"`
 }
-
-// The bounds of links.
-const (
-	MaxCount      = 100 // of a queue
-	MaxStoreCount = 1000
-	MaxPage       = 100
-)
-
-var bounds = named.Bounds{Space: layout.SpaceLink, Queue: MaxCount, Store: MaxStoreCount, TooMany: ErrTooMany}
-
-var (
-	// ErrNone: the queue has no link of this name.
-	ErrNone = errors.New("no such link")
-	// ErrTooMany: there are as many links as there may be.
-	ErrTooMany = errors.New("too many links")
-)
 
 var fieldNames = []string{"to", "paused"}
 

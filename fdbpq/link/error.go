@@ -1,6 +1,11 @@
 package link
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+
+	"github.com/pqbridge/pqbridge/fdbpq/internal/named"
+)
 
 // Error says what is wrong with a link, or with what its taker asks for.
 type Error struct {
@@ -25,3 +30,16 @@ func wrong(format string, args ...any) error { return refuse(Malformed, format, 
 func refuse(why Refusal, format string, args ...any) error {
 	return &Error{why, fmt.Sprintf(format, args...)}
 }
+
+var (
+	// ErrNone: the queue has no link of this name.
+	ErrNone = errors.New("no such link")
+	// ErrTooMany: there are as many links as there may be.
+	ErrTooMany = errors.New("too many links")
+)
+
+const (
+	noun = named.Noun("link")
+
+	version = 1 // of both rows
+)

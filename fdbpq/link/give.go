@@ -41,17 +41,8 @@ type Given struct {
 	Paused bool // why there is no batch: the link is paused, whatever the queue is
 }
 
-// Give ends the batch that the taker has, and makes the next one; or it returns the batch that is out again. *Error: the taker is
-// another one, or one of the stores has lost its end, and nothing was done.
-func (l *Links) Give(tx kv.Tx, q fdbpq.Queue, name string, ask Ask) (given Given, err error) {
-	if !isID(ask.Taker) || !isID(ask.Batch) {
-		return given, wrong("taker %.100q, batch %.100q: expected ids", ask.Taker, ask.Batch)
-	}
-	err = q.In(tx, func(q fdbpq.Queue) error { return l.give(tx, q, name, &ask, &given) })
-	return given, err
-}
-
-func (l *Links) give(tx kv.Tx, q fdbpq.Queue, name string, ask *Ask, given *Given) error {
+// give answers a taker at the time now of the wall clock.
+func give(tx kv.Tx, q fdbpq.Queue, name string, ask *Ask, given *Given, now int64) error {
 	h, err := home(tx, q)
 	if err != nil {
 		return err
@@ -79,7 +70,7 @@ func (l *Links) give(tx kv.Tx, q fdbpq.Queue, name string, ask *Ask, given *Give
 	}
 	if row.config.Paused {
 		given.Reason, given.Paused = fdbpq.ReasonPaused, true
-	} else if err := g.next(ask, given, l.store.Inside().Clock.Wall().UnixNano()); err != nil {
+	} else if err := g.next(ask, given, now); err != nil {
 		return err
 	}
 	if ends || given.Number > 0 {
@@ -96,6 +87,27 @@ type giving struct {
 	link    string
 	current int64 // generation of the queue
 	*batch
+}
+
+// compare reports whether the batch that is out is to be answered again. Otherwise the taker has it.
+func (g *giving) compare(c Config, ask *Ask) (again bool, err error) {
+	switch open := len(g.held) > 0; {
+	case ask.Taker != c.To:
+		return false, refuse(Forbidden, "its taker is another store than %q", ask.Taker)
+	case g.number == ask.Done && (g.id == ask.Batch || g.number == 0):
+		return false, nil
+	case open && g.number-1 == ask.Done && g.before == ask.Batch:
+		return true, nil
+	case ask.Accept:
+		return open, nil
+	case g.number > 0 && ask.Done == 0:
+		return false, refuse(TakerBehind, "the taker has no batch, and %d was given here: another source has taken it, or the taker has lost its end", g.number)
+	case g.number > ask.Done && !(g.number-1 == ask.Done && g.before != ask.Batch):
+		return false, refuse(TakerBehind, "the taker has batch %d, the one after %d was confirmed here: it has lost its end", ask.Done, ask.Done)
+	case g.number == 0:
+		return false, refuse(GiverBehind, "the taker has batch %d, and none was given here: this store has lost its end, or the link was made again", ask.Done)
+	}
+	return false, refuse(GiverBehind, "the taker has batch %d, the last one here is %d, or another %d: this store has lost its end", ask.Done, g.number, g.number)
 }
 
 // end ends the batch, which the taker has. Items that it could not take become dead letters, or return to their places where the

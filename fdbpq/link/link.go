@@ -1,7 +1,6 @@
 package link
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
@@ -21,6 +20,12 @@ type Link struct {
 	Since       int64 // wall clock at which the batch was made
 }
 
+// record is a link as its rows have it.
+type record struct {
+	config Config
+	batch  batch
+}
+
 // link is the record as it is shown, of a queue in a generation.
 func (row *record) link(h named.Home, name string, generation int64) Link {
 	b := &row.batch
@@ -30,33 +35,35 @@ func (row *record) link(h named.Home, name string, generation int64) Link {
 	}
 }
 
-// Set changes the fields of a link that the JSON object names. It makes the link and the queue if need be.
-func (l *Links) Set(tx kv.Tx, q fdbpq.Queue, name string, object []byte) (Link, error) {
-	if err := CheckName(name); err != nil {
-		return Link{}, err
-	}
-	born, err := q.Make(tx)
+// home is where the links of a queue are. fdbpq.ErrNoQueue: there is no such queue.
+func home(r kv.Reader, q fdbpq.Queue) (named.Home, error) {
+	born, err := q.Born(r)
+	return named.Home{Queue: q.Name(), Born: born}, err
+}
+
+// read returns a link. ErrNone: there is none.
+func read(r kv.Reader, h named.Home, name string) (row record, err error) {
+	rows, err := r.GetAll([][]byte{h.Key(layout.SpaceLink, name), h.Key(layout.SpaceOut, name)})
 	if err != nil {
-		return Link{}, err
+		return row, err
 	}
-	h := named.Home{Queue: q.Name(), Born: born}
-	row, err := read(tx, h, name)
-	if err == ErrNone {
-		err = bounds.Room(tx.Snapshot(), h)
+	if rows[0] == nil {
+		return row, ErrNone
+	}
+	if row.config, err = parseConfig(rows[0]); err == nil && rows[1] != nil {
+		err = row.batch.parse(rows[1])
 	}
 	if err != nil {
-		return Link{}, err
+		err = damaged(name, err)
 	}
-	after, err := row.config.merge(object)
-	switch {
-	case err != nil:
-		return Link{}, err
-	case row.config.To != "" && row.config.To != after.To:
-		return Link{}, wrong("to cannot be changed: delete the link, and make another one")
-	case after.To == l.store.ID():
-		return Link{}, wrong("to is the id of this store: expected that of another one")
-	}
-	return configure(tx, q, h, name, &row, after)
+	return row, err
+}
+
+func damaged(name string, err error) error { return fmt.Errorf("damaged link %q: %w", name, err) }
+
+func parseConfig(b []byte) (c Config, err error) {
+	_, err = noun.Parse(b, version, &c)
+	return c, err
 }
 
 // configure writes the definition of a link.
@@ -77,104 +84,4 @@ func configure(tx kv.Tx, q fdbpq.Queue, h named.Home, name string, row *record, 
 func shown(r kv.Reader, q fdbpq.Queue, h named.Home, name string, row *record) (Link, error) {
 	generation, err := q.Generation(r)
 	return row.link(h, name, generation), err
-}
-
-// Pause has a link give no further batches, or give them again. A batch that is out stays out. The methods of one link return
-// ErrNone if there is none, and fdbpq.ErrNoQueue if there is no such queue.
-func (l *Links) Pause(tx kv.Tx, q fdbpq.Queue, name string, paused bool) (Link, error) {
-	h, err := home(tx, q)
-	if err != nil {
-		return Link{}, err
-	}
-	row, err := read(tx, h, name)
-	if err != nil {
-		return Link{}, err
-	}
-	after := row.config
-	after.Paused = paused
-	return configure(tx, q, h, name, &row, after)
-}
-
-// Delete removes a link. fdbpq.ErrHeld: it holds items, and force was not said. With force they return to their places,
-// or expire, although the taker may have them, and returned says how many they were.
-func (l *Links) Delete(tx kv.Tx, q fdbpq.Queue, name string, force bool) (returned int, events []fdbpq.Event, err error) {
-	h, err := home(tx, q)
-	if err != nil {
-		return 0, nil, err
-	}
-	row, err := read(tx, h, name)
-	if err != nil {
-		return 0, nil, err
-	}
-	now, err := shown(tx, q, h, name, &row)
-	if err != nil {
-		return 0, nil, err
-	}
-	if now.Held > 0 && !force {
-		return 0, nil, fmt.Errorf("%w: link %q holds %d items, which the other store may have already; force puts them back", fdbpq.ErrHeld, name, now.Held)
-	}
-	if events, err = q.Release(tx, row.batch.holding(name, row.batch.held), ""); err != nil {
-		return 0, nil, err
-	}
-	for _, space := range []string{layout.SpaceLink, layout.SpaceOut} {
-		tx.Clear(h.Key(space, name))
-	}
-	return now.Held, events, nil
-}
-
-// Get returns a link.
-func (l *Links) Get(r kv.Reader, q fdbpq.Queue, name string) (Link, error) {
-	if err := CheckName(name); err != nil {
-		return Link{}, err
-	}
-	h, err := home(r, q)
-	if err != nil {
-		return Link{}, err
-	}
-	row, err := read(r, h, name)
-	if err != nil {
-		return Link{}, err
-	}
-	return shown(r, q, h, name, &row)
-}
-
-// List returns a page of links behind a name.
-func (l *Links) List(r kv.Reader, q fdbpq.Queue, after string, limit int) ([]Link, error) {
-	h, err := home(r, q)
-	if err != nil {
-		return nil, err
-	}
-	ids, err := h.Page(r, layout.SpaceLink, after, limit)
-	if err != nil {
-		return nil, err
-	}
-	return l.found(r, ids)
-}
-
-// All returns the links of all queues.
-func (l *Links) All(r kv.Reader) ([]Link, error) {
-	ids, err := named.All(r, layout.SpaceLink, MaxStoreCount)
-	if err != nil {
-		return nil, err
-	}
-	return l.found(r, ids)
-}
-
-// found reads links, and leaves out those that have no queue any more.
-func (l *Links) found(r kv.Reader, ids []named.ID) ([]Link, error) {
-	var all []Link
-	for _, id := range ids {
-		one, err := l.Get(r, l.store.Queue(id.Queue), id.Name)
-		if errors.Is(err, ErrNone) || errors.Is(err, fdbpq.ErrNoQueue) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		if one.Born != id.Born { // a row of an earlier queue
-			continue
-		}
-		all = append(all, one)
-	}
-	return all, nil
 }
