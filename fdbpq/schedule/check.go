@@ -10,34 +10,6 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// Check reads all rows of schedules and returns a sentence for each violation of an invariant, up to a hundred.
-// Nothing may write to the store meanwhile: a concurrent write looks like damage. [fdbpq.Store.Check] checks all other
-// rows.
-//
-// The invariants:
-//   - every row can be parsed, and is of a queue that exists;
-//   - a schedule has a definition and a progress, and the one index row that it needs;
-//   - schedules are counted.
-func (s *Schedules) Check(ctx context.Context) ([]string, error) {
-	w := walk{
-		rows: make(map[named.ID]*record), counts: make(map[named.Home]counts), due: make(map[string]bool),
-		births: named.BirthsOf(s.store),
-	}
-	for _, part := range []struct {
-		space string
-		check func(context.Context, kv.Pair) error
-	}{
-		{layout.SpaceSchedule, w.definition}, {layout.SpaceProgress, w.progress}, {layout.SpaceSchedules, w.counted}, {layout.SpaceDue, w.index},
-	} {
-		row := func(pair kv.Pair) error { return part.check(ctx, pair) }
-		if err := w.Visit(ctx, s.inside.DB, part.space, row); err != nil {
-			return nil, fmt.Errorf("check schedules: %w", err)
-		}
-	}
-	w.balance()
-	return w.Problems, nil
-}
-
 // walk is the state of a Check under way.
 type walk struct {
 	inside.Findings
@@ -45,6 +17,22 @@ type walk struct {
 	rows   map[named.ID]*record
 	counts map[named.Home]counts // as the store has them
 	due    map[string]bool       // index rows that schedules need, as long as they are not found
+}
+
+func (w *walk) all(ctx context.Context, db kv.DB) ([]string, error) {
+	for _, part := range []struct {
+		space string
+		check func(context.Context, kv.Pair) error
+	}{
+		{layout.SpaceSchedule, w.definition}, {layout.SpaceProgress, w.progress}, {layout.SpaceSchedules, w.counted}, {layout.SpaceDue, w.index},
+	} {
+		row := func(pair kv.Pair) error { return part.check(ctx, pair) }
+		if err := w.Visit(ctx, db, part.space, row); err != nil {
+			return nil, fmt.Errorf("check schedules: %w", err)
+		}
+	}
+	w.balance()
+	return w.Problems, nil
 }
 
 // definition checks what a schedule is. That comes before how far it is.

@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -11,7 +10,9 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/internal/damage"
+	"github.com/pqbridge/pqbridge/fdbpq/internal/inside"
 	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
+	"github.com/pqbridge/pqbridge/fdbpq/internal/storetime"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
@@ -46,6 +47,19 @@ type Fired struct {
 	Offset    time.Duration   // of the clock of schedules from this process's
 }
 
+// MissedTimes are times of a schedule that passed without an item. A firing reports misses at once, unless it has reported
+// others of the schedule within the same minute: these follow, together, in the next minute.
+type MissedTimes struct {
+	Queue    string
+	Schedule string    // its name
+	Reason   string    // why there was no item: down, full or overlap
+	From, To time.Time // the first and the last time
+	Count    int64     // the number of times
+	AtLeast  bool      // there may be more times than Count
+}
+
+var missReasonNames = [missReasons]string{missedDown: "down", missedFull: "full", missedOverlap: "overlap"}
+
 // FiredQueue is what the schedules of a queue did. Bytes are those of the items that were pushed, or would have overlapped.
 type FiredQueue struct{ Fired, Missed, Overlapped, Bytes int64 }
 
@@ -53,79 +67,10 @@ type FiredQueue struct{ Fired, Missed, Overlapped, Bytes int64 }
 // that asked.
 type Room func(queue string, bytes int) (ended func(), full error)
 
-// Fire pushes the items of schedules whose time has come, in one bounded transaction. Of several
-// processes one fires at a time. Without room queues always take items. While more schedules are due than fit in, their queues
-// take turns. owner names the owner of a queue, and owners take turns, too. Without it all queues have one owner.
-//
-// A nominal time fires once. The transaction that pushes for it depends on how far the schedule
-// was, and moves that on.
-func (s *Schedules) Fire(ctx context.Context, room Room, owner func(queue string) string) (fired Fired, err error) {
-	if none, err := s.none(ctx); none || err != nil {
-		return Fired{}, err
-	}
-	late := &s.runner.late
-	late.Lock()
-	defer late.Unlock()
-	late.owner = owner
-	defer func() {
-		if err != nil {
-			late.forget()
-		}
-	}()
-	session := s.store.Session()
-	defer session.Release()
-	var f firing
-	var asked []func()
-	defer func() {
-		for _, ended := range asked {
-			ended()
-		}
-	}()
-	hasRoom := func(queue string, bytes int) error {
-		if room == nil {
-			return nil
-		}
-		ended, full := room(queue, bytes)
-		asked = append(asked, ended)
-		return full
-	}
-	runs := 0
-	err = session.Update(ctx, func(tx kv.Tx) (err error) {
-		if runs++; runs > 1 {
-			late.forget() // what the transaction that failed has taken
-		}
-		return s.store.In(tx, func(w *fdbpq.Work) error {
-			f = firing{Schedules: s, tx: tx, room: hasRoom, work: w, late: late}
-			return f.run()
-		})
-	})
-	if err != nil {
-		s.inside.Damaged.Note(err)
-		return Fired{}, fmt.Errorf("fire schedules: %w", err)
-	}
-	if f.fired.Clock != 0 {
-		s.runner.agree() // from now on
-	}
-	if f.replanned {
-		s.runner.replan(f.replannedTo)
-	}
-	return f.fired, nil
-}
-
-// none reports whether the store has no schedule that waits for a time.
-func (s *Schedules) none(ctx context.Context) (none bool, err error) {
-	begin, end := tuple.Range(layout.Row(layout.SpaceDue))
-	err = s.store.View(ctx, func(r kv.Reader) error {
-		rows, err := r.Range(begin, end, kv.RangeOptions{Limit: 1})
-		none = len(rows) == 0
-		return err
-	})
-	return none && err == nil, err
-}
-
 // firing is the transaction of one Fire.
 type firing struct {
-	*Schedules
+	inside *inside.Store
+	runner *runner
 	tx     kv.Tx
 	room   func(string, int) error
 	now    int64 // schedule time
@@ -172,6 +117,105 @@ func (f *firing) run() error {
 	return nil
 }
 
+// becomeRunner makes this process the one that fires, and reports whether it is.
+func (f *firing) becomeRunner() (ready bool, err error) {
+	now, err := f.inside.Clock.At(f.tx.Snapshot())
+	if err != nil {
+		return false, err
+	}
+	own, until, err := f.inside.Term(f.tx, layout.SpaceRunner)
+	if err != nil {
+		return false, err
+	}
+	offset, known, err := clockOffset(f.tx)
+	if err != nil {
+		return false, err
+	}
+	difference := f.inside.Clock.Wall().UnixNano() - (now + offset)
+	far := time.Duration(difference).Abs() > clockAgrees
+	if f.fired.Offset = time.Duration(-difference); !known {
+		f.fired.Offset, far = 0, false
+	}
+	if !own && until > now {
+		f.runner.agree()
+		f.fired.Busy, f.fired.Next = true, time.Duration(until-now)
+		return false, nil
+	}
+	if far && !f.runner.stays(difference, f.inside.Clock.Elapsed()) {
+		f.fired.Next = storetime.Every
+		return false, nil
+	}
+	if far {
+		f.fired.Clock = time.Duration(difference)
+	} else {
+		f.runner.agree()
+	}
+	if !known || time.Duration(difference).Abs() > clockSlack {
+		offset += difference
+		f.tx.Set(layout.Row(layout.SpaceScheduleClock), tuple.AppendInt(nil, offset))
+		f.fired.Offset = 0
+	}
+	if !own || until-now < int64(runnerTerm)/2 {
+		f.inside.Take(f.tx, layout.SpaceRunner, now+int64(runnerTerm))
+	}
+	f.now = now + offset
+	return true, f.replan()
+}
+
+// replanAtOnce is how many schedules one transaction looks at after the zones have changed.
+const replanAtOnce = 500
+
+// replan plans schedules again after the zones have changed, some at a time. A process with
+// older zones than those that planned them changes nothing.
+func (f *firing) replan() error {
+	r := f.runner
+	version, err := zonesVersion(f.tx) // a process with older zones may plan one meanwhile
+	if err != nil || version >= r.zoneData {
+		return err
+	}
+	behind := r.replannedTo()
+	begin, end := tuple.Range(layout.Row(layout.SpaceProgress))
+	if behind != nil {
+		begin = append(behind[:len(behind):len(behind)], 0)
+	}
+	rows, err := f.tx.Snapshot().Range(begin, end, kv.RangeOptions{Limit: replanAtOnce})
+	if err != nil {
+		return err
+	}
+	for _, pair := range rows {
+		if err := f.replanOne(pair.Key); err != nil {
+			return err
+		}
+	}
+	if f.replanned = true; len(rows) == replanAtOnce {
+		f.replannedTo = rows[len(rows)-1].Key
+	} else {
+		f.tx.Set(zonesRow(), []byte(r.zoneData))
+	}
+	return nil
+}
+
+func (f *firing) replanOne(key []byte) error {
+	r := tuple.Read(key[len(layout.Row(layout.SpaceProgress)):])
+	e := dueEntry{home: newHome(r.Text(), r.Int()), name: r.Text()}
+	if r.Err() != nil {
+		return fmt.Errorf("damaged schedule: %w", r.Err())
+	}
+	before, err := e.home.read(f.tx, e.name)
+	if err != nil || before == nil || before.config.Paused || before.next == 0 || before.config.Zone == "UTC" {
+		return err
+	}
+	p, err := newPlan(e.home.Queue, e.name, before.config, before.created)
+	if err != nil {
+		return err
+	}
+	after := *before
+	if after.plan(p, f.now); after.next != before.next {
+		e.home.advance(f.tx, e.name, before, &after)
+	}
+	return nil
+}
+
 // fire does what is to be done about a schedule, and returns when it is to be looked at again.
 func (f *firing) fire(e dueEntry) (again int64, err error) {
 	again = math.MaxInt64
@@ -211,7 +255,7 @@ func (f *firing) fire(e dueEntry) (again int64, err error) {
 		return again, err
 	}
 	e.home.advance(f.tx, e.name, before, &after)
-	return cmp.Or(after.nextVisit(), again), f.planned(f.tx, &after)
+	return cmp.Or(after.nextVisit(), again), f.runner.planned(f.tx, &after)
 }
 
 // catchUp handles the times of a schedule that are due, or the first ones of them.

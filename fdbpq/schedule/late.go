@@ -20,7 +20,7 @@ type late struct {
 	sync.Mutex
 	bounds lateBounds
 	turns  *rota.Rota[dueEntry]
-	owner  func(queue string) string // nil: all queues are of one
+	owner  func(queue string) string // nil: all queues have one owner
 
 	ahead, again [lanes][]byte // where to read on; nil: nothing was read
 	lane         int           // the one that is read again

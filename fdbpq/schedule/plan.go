@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/internal/inside"
-	"github.com/pqbridge/pqbridge/fdbpq/internal/jsonfields"
 	"github.com/pqbridge/pqbridge/internal/calendar"
 )
 
@@ -38,33 +37,6 @@ func (p *plan) left(fired int64) int {
 		return math.MaxInt
 	}
 	return int(max(0, p.Count-fired))
-}
-
-// noTime says why a schedule has no further time.
-func (p *plan) noTime(row *record) error {
-	if p.left(row.fired) == 0 {
-		return jsonfields.Errorf("count is %d, and it has fired %d times: expected a higher count, or 0", p.Count, row.fired)
-	}
-	bounds := p.Config
-	bounds.End = nil
-	if p.End != nil && p.hasTime(bounds, row) {
-		return jsonfields.Errorf("end is %s: the spec has no time up to then", p.End.UTC().Format(time.RFC3339))
-	}
-	bounds.Start, bounds.End = nil, p.End
-	if p.Start != nil && p.hasTime(bounds, row) {
-		return jsonfields.Errorf("start is %s: the spec has no time from then on", p.Start.UTC().Format(time.RFC3339))
-	}
-	return jsonfields.Errorf("spec %q has no time within eight years from now", p.Spec)
-}
-
-// hasTime reports whether the schedule would have a further time with another definition.
-func (p *plan) hasTime(c Config, row *record) bool {
-	other, err := newPlan(p.queue, p.name, c, row.created)
-	if err != nil {
-		return false
-	}
-	_, has := other.times.Next(instant(row.after))
-	return has
 }
 
 // instant turns a schedule time into the time of day that it stands for.

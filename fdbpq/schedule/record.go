@@ -1,76 +1,22 @@
 package schedule
 
 import (
-	"cmp"
 	"fmt"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
-	"github.com/pqbridge/pqbridge/fdbpq/internal/named"
+	"github.com/pqbridge/pqbridge/fdbpq/internal/jsonfields"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
-// progress is how far a schedule is. Its times are schedule times.
-type progress struct {
-	created          int64
-	after            int64 // it is done with all times up to this one
-	next             int64 // its first time behind that; 0: there is none, or it is paused
-	due              int64 // when it fires, or goes; 0: never
-	last             int64 // the last time that fired; 0: none
-	lastReportMinute int64 // minute in which its last misses were reported
-	full             bool  // the queue took no item
-	dense            bool  // it counts among those that fire often
-
-	fired, missed, overlapped int64
-
-	unreportedMisses [missReasons]misses // by their reason
-}
-
-// misses are times that passed without an item, and that no firing has reported yet.
-type misses struct {
-	from, to int64 // the first and the last one
-	count    int64
-	atLeast  int64 // 1: there may be more
-}
-
-// Why times pass without an item.
+// Each item of a schedule says whose it is, in lines of its headers.
 const (
-	missedDown    = iota // no process fired them in time, or a change dropped them
-	missedFull           // the queue took no item
-	missedOverlap        // an earlier item lived
-	missReasons
+	nameHeader = "PQ-Schedule: "
+	atHeader   = "PQ-Scheduled-At: "
 )
 
-// missReason is why times that have come have not fired yet.
-func (s *progress) missReason() int {
-	if s.full {
-		return missedFull
-	}
-	return missedDown
-}
-
-func (m *misses) add(from, to, count, atLeast int64) {
-	if m.count == 0 || from < m.from {
-		m.from = from
-	}
-	m.to, m.count, m.atLeast = max(m.to, to), m.count+count, max(m.atLeast, atLeast)
-}
-
-// hasUnreportedMisses reports whether there are misses to report.
-func (s *progress) hasUnreportedMisses() bool { return s.unreportedMisses != [missReasons]misses{} }
-
-// nextVisit is when there is something to do about the schedule, and its index row: 0: never. Misses
-// are told once a minute.
-func (s *progress) nextVisit() int64 {
-	if !s.hasUnreportedMisses() {
-		return s.due
-	}
-	tells := (s.lastReportMinute + 1) * int64(time.Minute)
-	if s.due == 0 {
-		return tells
-	}
-	return min(s.due, tells)
-}
+// owner is whose the unique values of items of schedules are.
+const owner = "schedule"
 
 // record is all that is known of a schedule.
 type record struct {
@@ -78,61 +24,6 @@ type record struct {
 	item   Item
 	progress
 	restart bool // it is to begin with the first time after now
-}
-
-func (s *progress) fields() []*int64 {
-	return []*int64{&s.created, &s.after, &s.next, &s.due, &s.last, &s.lastReportMinute, &s.fired, &s.missed, &s.overlapped}
-}
-
-const (
-	rowVersion = 1
-
-	noun = named.Noun("schedule") // in errors
-
-	flagFull  = 1 << 0
-	flagDense = 1 << 1
-)
-
-func (s *progress) pack() []byte {
-	var flags int64
-	if s.full {
-		flags |= flagFull
-	}
-	if s.dense {
-		flags |= flagDense
-	}
-	b := tuple.AppendInt(tuple.AppendInt(nil, rowVersion), flags)
-	for _, field := range s.fields() {
-		b = tuple.AppendInt(b, *field)
-	}
-	if s.hasUnreportedMisses() {
-		for _, field := range s.unreportedFields() {
-			b = tuple.AppendInt(b, *field)
-		}
-	}
-	return b
-}
-
-func (s *progress) unreportedFields() (fields []*int64) {
-	for i := range s.unreportedMisses {
-		m := &s.unreportedMisses[i]
-		fields = append(fields, &m.from, &m.to, &m.count, &m.atLeast)
-	}
-	return fields
-}
-
-func (s *progress) parse(b []byte) error {
-	r := tuple.Read(b)
-	version, flags := r.Int(), r.Int()
-	if err := cmp.Or(r.Err(), noun.CheckVersion(version, rowVersion)); err != nil {
-		return err
-	}
-	s.full, s.dense = flags&flagFull != 0, flags&flagDense != 0
-	r.Ints(s.fields()...)
-	if r.More() {
-		r.Ints(s.unreportedFields()...)
-	}
-	return r.Err()
 }
 
 // definition is the part of a schedule's row that is JSON.
@@ -180,5 +71,131 @@ func (row *record) parseDefinition(b []byte) error {
 	return nil
 }
 
-// done reports whether the schedule has no further time, and goes when it is due.
-func (s *progress) done() bool { return s.next == 0 && s.due != 0 }
+// schedule is the row as it is shown.
+func (row *record) schedule(name string) Schedule {
+	s := Schedule{
+		Name: name, Config: row.config, Item: row.item, Full: row.full,
+		Fired: row.fired, Missed: row.missed, Overlapped: row.overlapped, done: row.done(),
+	}
+	if row.next != 0 {
+		s.Next, s.Due = instant(row.next), instant(row.due)
+	}
+	if row.last != 0 {
+		s.Last = instant(row.last)
+	}
+	return s
+}
+
+// plan sets the next time of a schedule, and when there is something to do about it.
+func (row *record) plan(p *plan, now int64) {
+	goes := now + int64(doneKept)
+	if row.done() {
+		goes = row.due
+	}
+	was, full := row.next, row.full
+	row.next, row.due, row.full = 0, 0, false
+	next, ok := p.times.Next(instant(row.after))
+	if !ok || p.left(row.fired) == 0 {
+		row.due = goes
+		return
+	}
+	if p.Paused {
+		return
+	}
+	row.next, row.due = next.UnixNano(), p.dueAt(next).UnixNano()
+	if full && row.next == was { // it tries again at once
+		row.full, row.due = true, max(row.due, now)
+	}
+}
+
+// drop counts the times that have come, have not fired, and never will after a change: they are
+// missed.
+func (row *record) drop(queue, name string, before *record, anew bool, now int64) (dropped int64, err error) {
+	if before == nil || before.config.Paused || before.next == 0 || before.next > now {
+		return 0, nil
+	}
+	from, end := before.after, row.config.End
+	switch {
+	case anew, row.config.Paused, row.next == 0:
+	case end != nil && end.UnixNano() < now:
+		from = max(from, end.UnixNano())
+	default:
+		return 0, nil
+	}
+	p, err := newPlan(queue, name, before.config, before.created)
+	if err != nil {
+		return 0, err
+	}
+	return row.miss(p, before.missReason(), instant(from+1), instant(now)), nil
+}
+
+// miss counts times that pass without an item.
+func (row *record) miss(p *plan, reason int, from, to time.Time) int64 {
+	n := int64(p.times.Count(from, to, maxMissedCount))
+	if n == 0 {
+		return 0
+	}
+	first, _ := p.times.Next(from.Add(-1))
+	last, _ := p.times.Last(to.Add(1))
+	atLeast := int64(0)
+	if n == maxMissedCount {
+		atLeast = 1
+	}
+	row.unreportedMisses[reason].add(first.UnixNano(), last.UnixNano(), n, atLeast)
+	row.missed += n
+	return n
+}
+
+// maxMissedCount bounds how many misses are counted at a time.
+const maxMissedCount = 10_000
+
+// newItem is what the schedule pushes for a time.
+func (row *record) newItem(name string, at time.Time) fdbpq.NewItem {
+	i := &row.item
+	headers := make([]byte, 0, len(i.Headers)+len(nameHeader)+len(name)+len(atHeader)+len(time.RFC3339Nano)+4)
+	headers = append(append(append(headers, i.Headers...), nameHeader...), name...)
+	headers = append(append(headers, "\r\n"...), atHeader...)
+	headers = append(at.AppendFormat(headers, time.RFC3339Nano), "\r\n"...)
+	item := fdbpq.NewItem{
+		Headers: headers, Payload: i.Payload, Priority: i.Priority, HasPriority: i.HasPriority,
+		Key: i.Key, Weight: i.Weight, TTL: i.TTL, Owner: owner,
+	}
+	if row.config.Overlap == OverlapAllow {
+		return item
+	}
+	item.Unique = name
+	switch row.config.Overlap {
+	case OverlapOne:
+		item.UniqueUntilLeased = true
+	case OverlapReplace:
+		item.OnConflict = fdbpq.ConflictReplace
+	}
+	return item
+}
+
+// noTime says why a schedule has no further time.
+func (row *record) noTime(p *plan) error {
+	if p.left(row.fired) == 0 {
+		return jsonfields.Errorf("count is %d, and it has fired %d times: expected a higher count, or 0", p.Count, row.fired)
+	}
+	bounds := p.Config
+	bounds.End = nil
+	if p.End != nil && row.hasTime(p, bounds) {
+		return jsonfields.Errorf("end is %s: the spec has no time up to then", p.End.UTC().Format(time.RFC3339))
+	}
+	bounds.Start, bounds.End = nil, p.End
+	if p.Start != nil && row.hasTime(p, bounds) {
+		return jsonfields.Errorf("start is %s: the spec has no time from then on", p.Start.UTC().Format(time.RFC3339))
+	}
+	return jsonfields.Errorf("spec %q has no time within eight years from now", p.Spec)
+}
+
+// hasTime reports whether the schedule would have a further time with another definition.
+func (row *record) hasTime(p *plan, c Config) bool {
+	other, err := newPlan(p.queue, p.name, c, row.created)
+	if err != nil {
+		return false
+	}
+	_, has := other.times.Next(instant(row.after))
+	return has
+}

@@ -1,8 +1,13 @@
 package schedule
 
 import (
+	"fmt"
 	"sync"
 	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
 // Schedules go by schedule time: store time and an offset, which a row has. So all processes
@@ -10,6 +15,8 @@ import (
 // clock.
 
 const (
+	runnerTerm = 2 * time.Second
+
 	// clockAgrees is how far a wall clock may be from schedule time. A process with such a clock
 	// may fire. It sets schedule time right if the difference is more than clockSlack.
 	clockAgrees = 2 * time.Second
@@ -58,9 +65,40 @@ func (r *runner) replannedTo() []byte {
 	return r.replanBehind
 }
 
-// replan notes how far the schedules are planned again, nil: all are.
+// replan notes the key up to which the schedules are planned again, nil for all of them.
 func (r *runner) replan(behind []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.replanBehind = behind
+}
+
+// planned keeps a promise of the row that has a version of the zones of the tz database: no time of a schedule was planned
+// with older zones.
+func (r *runner) planned(tx kv.Tx, row *record) error {
+	if row.next == 0 || row.config.Zone == "UTC" {
+		return nil
+	}
+	version, err := zonesVersion(tx.Snapshot())
+	if err == nil && version > r.zoneData {
+		tx.Set(zonesRow(), []byte(r.zoneData))
+	}
+	return err
+}
+
+func zonesRow() []byte { return layout.Row(layout.SpaceZones) }
+
+func zonesVersion(r kv.Reader) (string, error) {
+	value, err := r.Get(zonesRow())
+	return string(value), err
+}
+
+func clockOffset(r kv.Reader) (offset int64, known bool, err error) {
+	value, err := r.Get(layout.Row(layout.SpaceScheduleClock))
+	if err != nil || value == nil {
+		return 0, false, err
+	}
+	if offset, _, err = tuple.ConsumeInt(value); err != nil {
+		return 0, false, fmt.Errorf("damaged clock of schedules: %w", err)
+	}
+	return offset, true, nil
 }
