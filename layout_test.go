@@ -433,6 +433,24 @@ func TestSeams(t *testing.T) {
 	}
 }
 
+// A program and its parts are one house: who knows the name of a file there knows the file.
+func TestFileNamesStandOnce(t *testing.T) {
+	seen := make(map[string]string)
+	for _, s := range sources(t) {
+		name := path.Base(s.path)
+		if !within(s.dir, "cmd/pqd") || name == "doc.go" {
+			continue
+		}
+		if first := seen[name]; first != "" {
+			t.Errorf("%s and %s have one name: expected the name of what each holds", first, s.path)
+		}
+		seen[name] = s.path
+	}
+	if len(seen) == 0 {
+		t.Error("found no file of cmd/pqd")
+	}
+}
+
 // Who reads what keys do, or limits, need not look for changes of items there.
 func TestFewTypesChangeItems(t *testing.T) {
 	embedding := make(map[string]bool)
