@@ -467,6 +467,12 @@ func TestQuotaOfWhatIsNoItem(t *testing.T) {
 	c.pop("pq.ids.q.pop.min", "", "Nats-Msg-Id", "pop")
 	testenv.Await(t, "the ids are counted", func() bool { return c.tenantInfo("ids").Bytes == 6*512+8*256 })
 	c.refused(c.ask("pq.ids.q.push", "x"), 429, "quota_bytes")
+
+	large := strings.Repeat("x", 1400)
+	c.push("pq.answers.q.push", large)
+	c.pop("pq.answers.q.pop.min", "", "Nats-Msg-Id", "pop")
+	testenv.Await(t, "the answer is counted", func() bool { return c.tenantInfo("answers").Bytes == 1400 })
+	c.refused(c.ask("pq.answers.q.push", large), 429, "quota_bytes")
 }
 
 // The item that a run pushes costs what a push of it would.

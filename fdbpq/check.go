@@ -106,6 +106,7 @@ var rowChecks = map[string]rowCheck{
 	layout.SpaceMsgID:    foundMsgID,
 	layout.SpacePopID:    foundPopID,
 	layout.SpacePopItem:  foundPopItem,
+	layout.SpaceAnswers:  foundAnswers,
 	layout.SpaceRepeated: foundRepeatedPop,
 	layout.SpaceRequest:  foundRequest,
 	layout.SpaceResult:   foundRequest,

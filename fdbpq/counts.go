@@ -52,9 +52,9 @@ func storedTally(queue string, r kv.Reader, generation int64, counters []int) (t
 	return t, err
 }
 
-// What is no item counts in a [Size] by its number: to know its bytes each change would write a counter more.
+// What is no item counts in a [Size] by its number, as [RememberedBytes], long answers to pops apart: to know its bytes each change would write a
+// counter more.
 const (
-	RememberedBytes  = 256 // of a message or pop id, whose two rows have it
 	KeySettingsBytes = 256
 	DefinitionBytes  = 512 // what a schedule has beside its item
 )
@@ -62,7 +62,7 @@ const (
 // Size is what a queue has in the store, but for schedules.
 type Size struct {
 	Items int64 // whatever their state
-	Bytes int64 // of their headers, payloads and overhead, of remembered ids and of settings of keys
+	Bytes int64 // of their headers, payloads and overhead, of remembered ids with answers, and of settings of keys
 }
 
 // Size returns the queue's size, in constant time. It is 0 when there is no such queue.
@@ -72,7 +72,11 @@ func (q Queue) Size(r kv.Reader) (Size, error) {
 		return Size{}, err
 	}
 	c, err := usageOf(q.name, r, qtx.state.generation)
-	return Size{Items: c.Length(), Bytes: c.Bytes + c.Overhead + c.Remembered*RememberedBytes + qtx.state.keysSet*KeySettingsBytes}, err
+	if err != nil {
+		return Size{}, err
+	}
+	kept, err := answers{&qtx.queueRows}.kept()
+	return Size{Items: c.Length(), Bytes: c.Bytes + c.Overhead + c.Remembered*RememberedBytes + kept + qtx.state.keysSet*KeySettingsBytes}, err
 }
 
 // Counts returns the queue's counters, in constant time. They are 0 when there is

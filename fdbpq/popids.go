@@ -85,9 +85,7 @@ func (ps popIDs) repeat(sel *Selection, lease time.Duration) (*Popped, error) {
 	if m.end != sel.End || m.band != *sel.Band || m.lease != lease && !sel.AnyLease && !m.nothing() {
 		return nil, ErrPopIDReused
 	}
-	if sel.Repeated {
-		ps.rememberAfresh(sel.PopID, m, now)
-	}
+	longer := sel.Repeated && ps.rememberAfresh(sel.PopID, m, now)
 	popped := &Popped{Leased: m.lease, Repeated: true}
 	if m.nothing() {
 		popped.Final = true
@@ -99,6 +97,11 @@ func (ps popIDs) repeat(sel *Selection, lease time.Duration) (*Popped, error) {
 			return nil, err
 		}
 		popped.Items = append(popped.Items, item)
+	}
+	if longer {
+		if err := (answers{&ps.queueRows}).keep(m.due, m.size(popped.Items)); err != nil {
+			return nil, err
+		}
 	}
 	for _, token := range m.leases {
 		item, err := ps.repeatLeased(token, now)
@@ -193,7 +196,19 @@ func (ps popIDs) remember(sel *Selection, lease time.Duration, popped *Popped, l
 		ps.tx.Set(repeatedRow(ps.name, sel.PopID), nil)
 	}
 	ps.tally.Remembered++
-	return nil
+	return answers{&ps.queueRows}.keep(m.due, m.size(popped.Items))
+}
+
+// size is what the rows of the answer take; items are those that were popped, and come first.
+func (m *rememberedPop) size(items []Item) int64 {
+	n := 0
+	for i := range m.items {
+		n += len(items[i].Headers) + len(items[i].Payload)
+	}
+	for _, token := range m.leases {
+		n += len(token)
+	}
+	return int64(n)
 }
 
 // store writes the row and its timer.
@@ -328,14 +343,17 @@ func (m *rememberedPop) window(q *queueRows) time.Duration {
 	return window
 }
 
-// rememberAfresh has the window of a pop id begin again with a repetition.
-func (ps popIDs) rememberAfresh(popID string, m *rememberedPop, now int64) {
+// rememberAfresh has the window of a pop id begin again with a repetition, and reports whether it ends later.
+func (ps popIDs) rememberAfresh(popID string, m *rememberedPop, now int64) bool {
 	ps.tx.Set(repeatedRow(ps.name, popID), nil)
-	if due := now + int64(m.window(&ps.queueRows)); due > m.due {
-		ps.tx.Clear(layout.IDTimerKey(m.due, layout.TimerPopID, ps.name, popID))
-		m.due = due
-		m.store(&ps.queueRows, popID)
+	due := now + int64(m.window(&ps.queueRows))
+	if due <= m.due {
+		return false
 	}
+	ps.tx.Clear(layout.IDTimerKey(m.due, layout.TimerPopID, ps.name, popID))
+	m.due = due
+	m.store(&ps.queueRows, popID)
+	return true
 }
 
 // maxOutliving bounds how many pop ids outlive their queue, so that a delete stays one

@@ -7,6 +7,9 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 )
 
+// RememberedBytes is what a message or pop id counts in a [Size]: its two rows have it.
+const RememberedBytes = 256
+
 // remembered is the row of a message or pop id that a queue remembers for its dedup
 // window.
 type remembered interface {

@@ -44,6 +44,7 @@ import "github.com/pqbridge/pqbridge/internal/tuple"
 //	("u", queue, message id)                id of the item pushed with it
 //	("p", queue, pop id)                    what the pop with it returned
 //	("r", queue, pop id, n, …)              items popped for good with it
+//	("pk", queue, end)                      bytes of answers to pops that are forgotten until then (add)
 //	("y", queue, pop id)                    the pop was repeated: a delete keeps its id
 //	("o", queue, count, random)             request of a staged pop
 //	("e", queue, count, random)             what was reserved for it
@@ -100,6 +101,7 @@ const (
 	SpaceMsgID    = "u"
 	SpacePopID    = "p"
 	SpacePopItem  = "r"
+	SpaceAnswers  = "pk"
 	SpaceRepeated = "y"
 	SpaceRequest  = "o"
 	SpaceResult   = "e"

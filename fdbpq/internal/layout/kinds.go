@@ -41,6 +41,7 @@ var RowKinds = [...]RowKind{
 	{SpaceMsgID, UntilDelete},
 	{SpacePopID, UntilDelete},
 	{SpacePopItem, UntilDelete},
+	{SpaceAnswers, UntilDelete},
 	{SpaceRepeated, UntilDelete},
 	{SpaceRequest, BeyondQueue},
 	{SpaceResult, BeyondQueue},
