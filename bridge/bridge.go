@@ -24,6 +24,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
+	"github.com/pqbridge/pqbridge/bridge/internal/explain"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/listening"
 	"github.com/pqbridge/pqbridge/bridge/internal/peers"
@@ -88,8 +89,10 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		func(queue string) { b.lanes.pop.Serve(queue) },
 		func(p *pop) { b.lanes.pop.Submit(p.Subject.Queue, p) })
 	asks := request.NewAsks(o.now)
-	explainer := newExplainer(store, &b.waits, asks, o.Room)
-	b.surveyor = survey.New(store, sources, b.waits.at, explainer.cause, stats.Queues)
+	explainer := explain.New(explain.Options{
+		Store: store, Waiting: b.waits.line.TakingAt, Lately: asks.Lately, Full: fullFor(o.Room, b.tenants),
+	})
+	b.surveyor = survey.New(store, sources, b.waits.at, explainer.Cause, stats.Queues)
 	b.historian = survey.NewHistorian(stats, b.surveyor, o.Logger)
 	requests := &dispatcher{Responder: b.responder, Wire: wr, replies: replies, lanes: &b.lanes, tenants: b.tenants, cluster: o.Cluster}
 	b.receiver = requests.newReceiver(nc, o)
@@ -110,8 +113,8 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	})
 	if !o.Exclusive {
 		requests.owners = b.peers.Owners
-		explainer.peers = peers.NewSurvey(nc, self, store.Process(), peers.Store{Secret: store.Secret(), Time: store.Time}, o.Logger, explainer.tell)
-		b.survey = explainer.peers
+		b.survey = peers.NewSurvey(nc, self, store.Process(), peers.Store{Secret: store.Secret(), Time: store.Time}, o.Logger, explainer.Tell)
+		explainer.AskOthers(b.survey)
 	}
 	requests.asks = asks
 	base := lane{

@@ -3,7 +3,6 @@ package bridge_test
 import (
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/bridge"
-	"github.com/pqbridge/pqbridge/bridge/internal/peers"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/testenv"
@@ -255,47 +253,6 @@ func TestExplainAsksOtherBridges(t *testing.T) {
 	if got := c.explain("mails-dead"); got.Cause != protocol.CauseDeadLetters {
 		t.Errorf("dead letters need no other bridge: %+v", got)
 	}
-}
-
-// oddAnswers are those that no bridge gives, though it has the secret of the store.
-var oddAnswers = []string{
-	"", "null", "{}", "[]", "1", "{", `"x"`, `{"waiting":null,"bands":[]}`, `{"waiting":-1}`, `{"waiting":1e99}`, `{"waiting":"1"}`, `{"bands":null}`, `{"waiting":3,"bands":[]}`,
-	`{"waiting":0,"bands":[null]}`, `{"waiting":0,"bands":[{}]}`, `{"waiting":0,"bands":{"Low":1}}`, `{"waiting":1,"bands":[{"Low":9,"High":1}]}`,
-	`{"waiting":0,"bands":[{"Low":"1","High":2}]}`, `{"waiting":0,"bands":[{"Low":1e30,"High":2}]}`, strings.Repeat("[", 1<<16),
-	`{"waiting":0,"bands":[` + strings.Repeat(`{"Low":6,"High":6},`, 1<<12) + `{"Low":7,"High":7}]}`,
-}
-
-// What a bridge of another version may say does no harm: it does not know, or knows that who asks asks for other priorities, and
-// never that nobody asks.
-func TestExplainOddAnswers(t *testing.T) {
-	t.Parallel()
-	db := placed(t)
-	c := serveOn(t, db, bridge.Options{})
-	other := testenv.OpenStore(t, db, fdbpq.Options{})
-	nc := c.env.NATS.Connect(t, bridge.ConnectOptions(nil)...)
-	self := peers.Identity{ID: "another", Prefix: "other", StoreID: object[protocol.System](c, "pq._sys.info", "").StoreID}
-	var says atomic.Pointer[string]
-	survey := peers.NewSurvey(nc, self, other.Process(), peers.Store{Secret: other.Secret(), Time: other.Time}, slog.New(slog.DiscardHandler),
-		func([]byte) []byte { return []byte(*says.Load()) })
-	if err := survey.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(survey.Stop)
-	id := c.push("pq.jobs.push.5", "x").ID
-	for _, answer := range oddAnswers {
-		says.Store(&answer)
-		if err := other.Beat(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		for _, got := range []protocol.Explain{c.explain("jobs"), c.explainItem("jobs", id)} {
-			if got.Cause != protocol.CauseUnknown && got.Cause != protocol.CauseBand || got.Waiting < 0 || len(got.Bands) > 16 {
-				t.Errorf("another bridge says %.100q: %+v", answer, got)
-			}
-		}
-	}
-	nobody := `{"waiting":0,"bands":null}`
-	says.Store(&nobody)
-	testenv.Await(t, "nobody asks, which the other bridge says", func() bool { return c.explain("jobs").Cause == protocol.CauseNoWorkers })
 }
 
 // What bridges tell each other of a queue is nothing that another tenant has in a queue of the same name.

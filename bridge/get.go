@@ -6,6 +6,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
+	"github.com/pqbridge/pqbridge/bridge/internal/explain"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
@@ -22,7 +23,7 @@ type get struct {
 	attempts string // of the item, if they were asked for
 
 	explains  bool // why it is not handed out
-	explained explained
+	explained explain.Explained
 }
 
 func makeGet(subjects.Verb) work { return new(get) }
@@ -49,7 +50,7 @@ func (g *get) find(v *view) (err error) {
 		}
 	}
 	if g.explains {
-		if g.explained, err = v.explainer.itemOf(v.reader, v.queue, g.item); err != nil {
+		if g.explained, err = v.explainer.Item(v.reader, v.queue, g.item); err != nil {
 			return err
 		}
 	}
@@ -68,13 +69,13 @@ func (g *get) size() int64 {
 
 // answer first asks other bridges, if they may know more. Other requests of the queue do not wait for that.
 func (g *get) answer(l *lane) {
-	if !g.explains || !g.explained.open() {
+	if !g.explains || !g.explained.Open() {
 		g.send(l, &l.header)
 		return
 	}
 	own := *l // whose queue may be another one by then
 	go func() {
-		own.explainer.complete(&g.explained)
+		own.explainer.Complete(&g.explained)
 		g.send(&own, new(codec.HeaderWriter))
 	}()
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
+	"github.com/pqbridge/pqbridge/bridge/internal/explain"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/survey"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -16,7 +17,7 @@ type info struct {
 	history   bool
 	local     bool // other bridges are not asked
 	shown     protocol.Info
-	explained explained
+	explained explain.Explained
 }
 
 func makeInfo(subjects.Verb) work { return new(info) }
@@ -43,7 +44,7 @@ func (i *info) find(v *view) error {
 	if i.history {
 		history = v.about.history(v.Stats.QueueHistory(name))
 	}
-	if i.explained, err = v.explainer.queueOf(v.reader, v.queue, q); err != nil {
+	if i.explained, err = v.explainer.Queue(v.reader, v.queue, q); err != nil {
 		return err
 	}
 	i.shown = protocol.Info{
@@ -59,13 +60,13 @@ func (i *info) find(v *view) error {
 
 // answer first asks other bridges, if they may know more. Other requests of the queue do not wait for that.
 func (i *info) answer(l *lane) {
-	if i.local || !i.explained.open() {
+	if i.local || !i.explained.Open() {
 		i.jsonQuery.answer(l)
 		return
 	}
 	re, x := l.Responder, l.explainer
 	go func() {
-		x.complete(&i.explained)
+		x.Complete(&i.explained)
 		i.shown.Explain = i.explained.Answer(time.Now())
 		if err := i.answerJSON(i.shown); err != nil {
 			re.Refuse(&i.Request, failure.Explain(err))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/internal/batch"
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
+	"github.com/pqbridge/pqbridge/bridge/internal/explain"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/listening"
 	"github.com/pqbridge/pqbridge/bridge/internal/meter"
@@ -52,7 +53,7 @@ type lane struct {
 	giveBack  func(fdbpq.Lease)                                   // returns an item that did not reach its consumer
 	sent      *listening.Sent
 	asks      *request.Asks
-	explainer *explainer
+	explainer *explain.Explainer
 	setBusy   func(bool) // a transaction is under way
 	shared    *batch.Shared[kv.Tx]
 

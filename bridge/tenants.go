@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
 	"github.com/pqbridge/pqbridge/fdbpq"
@@ -107,6 +108,16 @@ func room(store func(bytes int) error) func(to *tenants.Admission, items, bytes 
 			return f
 		}
 		return nil
+	}
+}
+
+// fullFor returns a function that says why neither the store nor the tenant of a queue has room for another item, or nil.
+func fullFor(store func(bytes int) error, all *tenants.Tenants) func(queue string) *failure.Failure {
+	return func(queue string) *failure.Failure {
+		if why := store(0); why != nil {
+			return failure.Explain(storeFull(why))
+		}
+		return all.OfQueue(queue).Full()
 	}
 }
 

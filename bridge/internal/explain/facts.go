@@ -1,4 +1,3 @@
-// Package explain says in words why nothing of a queue moves, or why an item is not handed out.
 package explain
 
 import (
