@@ -55,8 +55,8 @@ func (a *admin) Read(*codec.Wire) *failure.Failure {
 	return codec.NoOptions(a.Msg, a.Subject.Verb.String())
 }
 
-func (a *admin) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
-	answer, err := a.do(tx, q)
+func (a *admin) apply(at *changing) ([]fdbpq.Event, error) {
+	answer, err := a.do(at.tx, at.queue)
 	if purged, is := answer.(protocol.Purged); is {
 		a.removed = purged.Purged
 	}
@@ -87,19 +87,19 @@ func (c *configure) Read(*codec.Wire) *failure.Failure {
 	return codec.CheckConfig(c.Msg.Data)
 }
 
-func (c *configure) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
+func (c *configure) apply(at *changing) ([]fdbpq.Event, error) {
 	if object := bytes.TrimSpace(c.Msg.Data); len(object) > 0 {
-		known, err := q.Inspect(tx.Snapshot())
+		known, err := at.queue.Inspect(at.tx.Snapshot())
 		if err != nil {
 			return nil, err
 		}
-		if known == nil && !c.fits(fdbpq.DefinitionBytes) {
+		if known == nil && !c.fits(at, fdbpq.DefinitionBytes) {
 			return nil, nil
 		}
-		config, err := q.Configure(tx, object)
+		config, err := at.queue.Configure(at.tx, object)
 		return nil, c.did(codec.Config(config), err)
 	}
-	i, err := q.Inspect(tx.Snapshot())
+	i, err := at.queue.Inspect(at.tx.Snapshot())
 	if err == nil && i == nil {
 		err = fdbpq.ErrNoQueue
 	}
@@ -127,19 +127,19 @@ func (a *adminKey) Read(*codec.Wire) *failure.Failure {
 	return codec.CheckDefinition(a.Msg.Data)
 }
 
-func (a *adminKey) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
+func (a *adminKey) apply(at *changing) ([]fdbpq.Event, error) {
 	if object := bytes.TrimSpace(a.Msg.Data); len(object) > 0 {
-		before, err := q.KeySettings(tx, a.Subject.Key)
+		before, err := at.queue.KeySettings(at.tx, a.Subject.Key)
 		if err != nil {
 			return nil, err
 		}
-		if before == (fdbpq.KeySettings{}) && sets(object) && !a.fits(fdbpq.KeySettingsBytes) {
+		if before == (fdbpq.KeySettings{}) && sets(object) && !a.fits(at, fdbpq.KeySettingsBytes) {
 			return nil, nil
 		}
-		settings, err := q.SetKey(tx, a.Subject.Key, object)
+		settings, err := at.queue.SetKey(at.tx, a.Subject.Key, object)
 		return nil, a.did(codec.KeySettings(&settings), err)
 	}
-	info, err := q.Key(tx.Snapshot(), a.Subject.Key)
+	info, err := at.queue.Key(at.tx.Snapshot(), a.Subject.Key)
 	return nil, a.did(codec.KeySettings(&info.Settings), err)
 }
 

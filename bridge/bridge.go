@@ -7,7 +7,7 @@
 // the bridge holds (requests, bytes, waiting pops) is bounded.
 //
 // The table in verb.go lists the verbs. A message that parses becomes the [work] of its verb. The work reads the
-// message; lanes.go chooses its lane; the lane runs it with others in one transaction; the responder answers the
+// message; its kind (kind.go) says which lane it enters; the lane runs it with others in one transaction; the responder answers the
 // request and ends it.
 package bridge
 
@@ -103,7 +103,6 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		Store: store, Sources: sources, Wire: wr, Remotes: o.Remotes, Bridge: about.id, Alone: o.Exclusive, Room: unasked, Hold: o.hold, Log: o.Logger,
 		Fed: fed(b.responder, b.tenants), Event: b.responder.Events.Source, Failed: b.keeper.notice,
 	})
-	requests.sources = b.sources
 	b.peers = peers.New(nc, peers.Options{
 		Self: self, StoreName: o.StoreName, Logger: o.Logger,
 		Store:    peers.Store{Secret: store.Secret(), Time: store.Time},
@@ -118,7 +117,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	}
 	requests.asks = asks
 	base := lane{
-		Responder: b.responder, Wire: wr, store: store, schedules: schedules, sources: sources, keeper: b.keeper, tenants: b.tenants,
+		Responder: b.responder, Wire: wr, store: store, schedules: schedules, sources: sources, runners: b.sources, keeper: b.keeper, tenants: b.tenants,
 		room: hasRoom, reserve: o.Reserve,
 		limits: o.Limits, patience: o.patience, pace: o.pace, slow: o.slow, since: o.since, asks: asks, explainer: explainer,
 	}

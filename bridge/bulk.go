@@ -35,8 +35,8 @@ func (b *bulk) Act() (done bool, details []any) {
 }
 
 // apply does the page as far as it goes.
-func (b *bulk) apply(tx kv.Tx, q fdbpq.Queue) (_ []fdbpq.Event, err error) {
-	if b.done, err = q.Bulk(tx, b.page); err != nil {
+func (b *bulk) apply(at *changing) (_ []fdbpq.Event, err error) {
+	if b.done, err = at.queue.Bulk(at.tx, b.page); err != nil {
 		return nil, b.did(nil, err)
 	}
 	if b.done.Err != nil {
@@ -91,7 +91,7 @@ func (l *bulks) Try(requests []*bulk) (int, error) {
 			return nil
 		},
 		Do: func(tx kv.Tx) error {
-			_, err := b.apply(l.metered(tx), receiving)
+			_, err := b.apply(l.changing(tx, receiving, to))
 			return err
 		},
 	})

@@ -9,6 +9,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/bridge/internal/reserve"
+	feeds "github.com/pqbridge/pqbridge/bridge/internal/sources"
 	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -23,7 +24,14 @@ type changer interface {
 
 	// apply makes the change within a transaction, which may run again. An error fails
 	// the transaction.
-	apply(kv.Tx, fdbpq.Queue) ([]fdbpq.Event, error)
+	apply(*changing) ([]fdbpq.Event, error)
+
+	// lease is the lease that the change settles, nil if it settles none.
+	lease() *fdbpq.Lease
+
+	// makesRoom reports whether the change is served where the store serves only what makes room. acts says whether it changes
+	// anything.
+	makesRoom(acts bool) bool
 
 	// answer answers that the change was made.
 	answer(*request.Responder)
@@ -35,16 +43,22 @@ type changer interface {
 	count(*request.Tally)
 }
 
-// grower is a change that may add to the content of the queue. Only its transaction knows how much.
-type grower interface {
-	changer
-
-	// within says whether the transaction may add new items of some bytes.
-	within(room func(items, bytes int) error)
+// changing is a transaction that makes changes to a queue.
+type changing struct {
+	tx        kv.Tx
+	queue     fdbpq.Queue
+	room      func(items, bytes int) error // why the transaction may not add new items of some bytes
+	schedules *schedule.Schedules
+	runners   *feeds.Runners
 }
 
-// scheduler is a change of schedules.
-type scheduler interface{ of(*schedule.Schedules) }
+// changing returns a transaction of the lane, whose rows count if the queue has a tenant.
+func (l *lane) changing(tx kv.Tx, queue fdbpq.Queue, to *tenants.Admission) *changing {
+	return &changing{
+		tx: l.metered(tx), queue: queue, schedules: l.schedules, runners: l.runners,
+		room: func(items, bytes int) error { return l.room(to, items, bytes) },
+	}
+}
 
 // changes is the work of a lane of changes.
 type changes[C changer] struct {
@@ -61,14 +75,6 @@ func (l *changes[C]) Try(requests []C) (at int, err error) {
 	leases, tenant := leasesOf(requests), l.tenant()
 	receiving, to, _ := l.receiving(0, 0) // a requeue adds an item in the place of another one
 	defer to.End()
-	for _, r := range requests {
-		if g, is := any(r).(grower); is {
-			g.within(func(items, bytes int) error { return l.room(to, items, bytes) })
-		}
-		if s, is := any(r).(scheduler); is {
-			s.of(l.schedules)
-		}
-	}
 	prefetch := func(tx kv.Tx) { l.queue.PrefetchLeases(tx, leases...) }
 	err = l.update(batch.Job[kv.Tx]{
 		Weight:   len(requests),
@@ -77,10 +83,10 @@ func (l *changes[C]) Try(requests []C) (at int, err error) {
 		Do: func(tx kv.Tx) error {
 			l.happened, at = l.happened[:0], len(requests)
 			prefetch(tx)
-			tx, cost := l.metered(tx), 0
-			return l.store.In(tx, func(w *fdbpq.Work) error {
-				queue := receiving.Within(w)
-				if err := queue.PrefetchKeys(tx, leases...); err != nil {
+			c, cost := l.changing(tx, receiving, to), 0
+			return l.store.In(c.tx, func(w *fdbpq.Work) error {
+				c.queue = receiving.Within(w)
+				if err := c.queue.PrefetchKeys(c.tx, leases...); err != nil {
 					return err
 				}
 				for i, r := range requests {
@@ -88,7 +94,7 @@ func (l *changes[C]) Try(requests []C) (at int, err error) {
 						continue
 					}
 					rows, keys := l.meter.Rows(), w.Found()[l.queue.Name()]
-					more, err := r.apply(tx, queue)
+					more, err := r.apply(c)
 					r.Head().RowsCost = tenants.CostOfRows(l.meter.Rows()-rows, 1) + tenants.CostOfKeys(w.Found()[l.queue.Name()]-keys)
 					if err != nil {
 						return err
@@ -128,13 +134,8 @@ func (l *lane) takes(r changer) bool {
 	if why == nil {
 		return true
 	}
-	var serves bool
-	if s, is := r.(*settlement); is {
-		serves = s.Kind != codec.SettleProgress
-	} else {
-		changes, _ := r.Act()
-		serves = reserve.Serves(r.Head().Subject.Verb, changes)
-	}
+	acts, _ := r.Act()
+	serves := r.makesRoom(acts)
 	if !serves {
 		r.Head().Failure = failure.Explain(storeFull(why))
 	}
@@ -179,16 +180,13 @@ type change struct {
 }
 
 func (c *change) answer(re *request.Responder) { re.AnswerBody(&c.Request, c.body) }
+func (c *change) lease() *fdbpq.Lease          { return nil }
+func (c *change) makesRoom(acts bool) bool     { return reserve.Serves(c.Subject.Verb, acts) }
 func (c *change) endsLease() bool              { return false }
 func (c *change) count(*request.Tally)         {}
 
 // definition is a change of something lasting, such as the settings of a key.
-type definition struct {
-	change
-	room func(items, bytes int) error
-}
-
-func (d *definition) within(room func(items, bytes int) error) { d.room = room }
+type definition struct{ change }
 
 // changedBy is the act of a request that changes a definition unless its body is empty.
 func (d *definition) changedBy(body []byte) (done bool, details []any) {
@@ -198,10 +196,10 @@ func (d *definition) changedBy(body []byte) (done bool, details []any) {
 	return true, []any{"change", fdbpq.ReasonText(string(body))}
 }
 
-// fits reports whether there is room for this many bytes, and otherwise refuses the request.
-func (d *definition) fits(bytes int) bool {
+// fits reports whether a transaction has room for this many bytes, and otherwise refuses the request.
+func (d *definition) fits(at *changing, bytes int) bool {
 	d.Failure = nil
-	if err := d.room(0, bytes); err != nil {
+	if err := at.room(0, bytes); err != nil {
 		d.Failure = failure.Explain(err)
 	}
 	return d.Failure == nil
@@ -229,11 +227,11 @@ func unlessUnknown(r *request.Request, err error) error {
 // leasesOf returns the leases that are settled among some changes.
 func leasesOf[C changer](requests []C) (leases []fdbpq.Lease) {
 	for i, r := range requests {
-		if s, is := any(r).(*settlement); is {
+		if lease := r.lease(); lease != nil {
 			if leases == nil {
 				leases = make([]fdbpq.Lease, 0, len(requests)-i)
 			}
-			leases = append(leases, s.Lease)
+			leases = append(leases, *lease)
 		}
 	}
 	return leases
@@ -266,8 +264,8 @@ type removal struct{ edit }
 
 func makeRemove(subjects.Verb) work { return new(removal) }
 
-func (r *removal) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
-	priority, found, err := q.Remove(tx, r.id)
+func (r *removal) apply(at *changing) ([]fdbpq.Event, error) {
+	priority, found, err := at.queue.Remove(at.tx, r.id)
 	return nil, r.found(found, priority, err)
 }
 
@@ -282,7 +280,7 @@ type move struct{ edit }
 
 func makeMove(subjects.Verb) work { return new(move) }
 
-func (m *move) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
-	found, err := q.Move(tx, m.id, m.Subject.Priority)
+func (m *move) apply(at *changing) ([]fdbpq.Event, error) {
+	found, err := at.queue.Move(at.tx, m.id, m.Subject.Priority)
 	return nil, m.found(found, m.Subject.Priority, err)
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/listening"
 	"github.com/pqbridge/pqbridge/bridge/internal/peers"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
-	feeds "github.com/pqbridge/pqbridge/bridge/internal/sources"
 	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/subjects"
@@ -29,7 +28,6 @@ type dispatcher struct {
 	// flood makes the receiver refuse messages of a tenant unread for a while.
 	flood func(tenant string)
 
-	sources *feeds.Runners
 	asks    *request.Asks
 	owners  *peers.Owners    // nil: this bridge owns all queues
 	cluster *ClusterEndpoint // nil: the store belongs to this process, or to all that open it
@@ -83,9 +81,6 @@ func (d *dispatcher) handle(m *nats.Msg, owners *peers.Owners) {
 			return
 		}
 		w = newWork(verbOf(s.Verb), s, m)
-	}
-	if a, is := w.(*adminSource); is {
-		a.runners = d.sources
 	}
 	r := w.Head()
 	tenant, f := d.admit(r)

@@ -15,6 +15,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/meter"
 	"github.com/pqbridge/pqbridge/bridge/internal/peers"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
+	feeds "github.com/pqbridge/pqbridge/bridge/internal/sources"
 	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -40,6 +41,7 @@ type lane struct {
 	store     *fdbpq.Store
 	schedules *schedule.Schedules
 	sources   *source.Sources
+	runners   *feeds.Runners
 	keeper    *keeper
 	limits    Limits
 	patience  batch.Patience
@@ -197,12 +199,14 @@ type lanes struct {
 	bulk    *batch.Lanes[*bulk, batch.Alone]
 	bulks   bulkQueues
 	read    *batch.Lanes[query, batch.Alone]
+
+	entrances [kinds]entrance
 }
 
 // init makes the lanes, each of them from a base.
 func (ls *lanes) init(base lane, exclusive bool, waits *waits, owners *peers.Owners, about *about) {
 	ls.responder, ls.exclusive, ls.owners = base.Responder, exclusive, owners
-	ls.order.init(ls.start)
+	ls.order.init(func(w work) { w.(ordered).start(ls) })
 	ls.bundles.init(ls.startSettlement)
 	base.giveBack, base.sent = ls.giveBack, &ls.sent
 	sharing := func() lane {
@@ -221,6 +225,7 @@ func (ls *lanes) init(base lane, exclusive bool, waits *waits, owners *peers.Own
 	ls.read = newLanes(base, func(l *lane) batch.Worker[query, batch.Alone] {
 		return &reads{lane: l, waits: waits, about: about}
 	})
+	ls.open()
 }
 
 // newLanes returns the lanes of a kind of work that no other request joins.
@@ -305,36 +310,45 @@ func (ls *lanes) stop() {
 	}
 }
 
-// submit hands a request to the lane of its kind and queue. A settlement goes there
-// after the earlier settlements of its lease.
+// submit hands a request to the lane of its kind and queue.
 func (ls *lanes) submit(w work) {
-	queue := w.Head().Subject.Queue
-	if tenant := w.Head().Subject.Tenant; tenant != "" {
-		queue = tenant + "." // no queue's: what a tenant asks of the system keeps nobody else waiting
+	subject := &w.Head().Subject
+	queue := subject.Queue
+	if subject.Tenant != "" {
+		queue = subject.Tenant + "." // no queue's: what a tenant asks of the system keeps nobody else waiting
 	}
-	switch w := w.(type) {
-	case *push:
-		ls.push.Submit(queue, w)
-	case *settlement:
-		ls.bundles.submit(w)
-	case *pop:
-		if w.peeks && w.ask.Wait == 0 {
-			ls.query(queue, w)
-		} else {
-			ls.pop.Submit(queue, w)
-		}
-	case *importing:
-		ls.imports.Submit(queue, w)
-	case query:
-		ls.query(queue, w)
-	case *bulk:
-		if ls.bulks.enter(queue) {
-			ls.bulk.Submit(queue, w)
-		} else {
-			ls.responder.Refuse(&w.Request, errBulkBusy)
-		}
-	case changer:
-		ls.change.Submit(queue, w)
+	ls.entrances[verbOf(subject.Verb).kindOf(subject.Verb)](queue, w)
+}
+
+// open makes the entrances of all kinds.
+func (ls *lanes) open() {
+	ls.entrances = [kinds]entrance{
+		kindPush:       entranceTo(ls.push),
+		kindImport:     entranceTo(ls.imports),
+		kindPop:        entranceTo(ls.pop),
+		kindPeek:       entranceOf(ls.peek),
+		kindSettlement: entranceOf(func(_ string, s *settlement) { ls.bundles.submit(s) }),
+		kindQuery:      entranceOf(ls.query),
+		kindChange:     entranceTo(ls.change),
+		kindBulk:       entranceOf(ls.enterBulk),
+	}
+}
+
+// peek hands a peek to the pops that wait, or to the queries.
+func (ls *lanes) peek(queue string, p *pop) {
+	if p.ask.Wait == 0 {
+		ls.query(queue, p)
+	} else {
+		ls.pop.Submit(queue, p)
+	}
+}
+
+// enterBulk hands a page of a bulk operation to its lane, or refuses it.
+func (ls *lanes) enterBulk(queue string, b *bulk) {
+	if ls.bulks.enter(queue) {
+		ls.bulk.Submit(queue, b)
+	} else {
+		ls.responder.Refuse(&b.Request, errBulkBusy)
 	}
 }
 
@@ -352,10 +366,18 @@ func (ls *lanes) startSettlement(s *settlement) {
 	}
 }
 
+// ordered is a settlement, or a pop that acknowledges.
+type ordered interface {
+	work
+
+	// start hands it to its lane.
+	start(*lanes)
+}
+
 // inOrder starts a settlement after the earlier settlements of its lease.
-func (ls *lanes) inOrder(w work, place *orderPlace) {
-	if ls.order.add(place, w) {
-		ls.start(w)
+func (ls *lanes) inOrder(s ordered, place *orderPlace) {
+	if ls.order.add(place, s) {
+		s.start(ls)
 	}
 }
 
@@ -366,15 +388,11 @@ func (ls *lanes) query(queue string, q query) {
 	}
 }
 
-// start hands a settlement to its lane.
-func (ls *lanes) start(w work) {
-	switch w := w.(type) {
-	case *pop:
-		ls.pop.Submit(w.Subject.Queue, w)
-	case *settlement:
-		ls.settle(w)
-	}
-}
+// start hands the settlement to its lane.
+func (s *settlement) start(ls *lanes) { ls.settle(s) }
+
+// start hands the pop to its lane, with the acknowledgement that it makes.
+func (p *pop) start(ls *lanes) { ls.pop.Submit(p.Subject.Queue, p) }
 
 // settle hands a settlement to a lane. Where only this bridge pops a queue, the lane of pops serves settlements, too, in
 // the same transactions. Workers settle as often as they pop, so this halves the number of transactions, and pops do not

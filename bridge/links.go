@@ -39,28 +39,28 @@ func (a *adminLink) Read(*codec.Wire) *failure.Failure {
 	return codec.NoOptions(a.Msg, verb)
 }
 
-func (a *adminLink) apply(tx kv.Tx, q fdbpq.Queue) (events []fdbpq.Event, err error) {
+func (a *adminLink) apply(at *changing) (events []fdbpq.Event, err error) {
 	a.Failure = nil
 	var shown link.Link
-	links, name := link.New(q.Store()), a.Subject.Link
+	links, name := link.New(at.queue.Store()), a.Subject.Link
 	switch a.Subject.Verb {
 	case subjects.AdminLinkPause:
-		shown, err = links.Pause(tx, q, name, true)
+		shown, err = links.Pause(at.tx, at.queue, name, true)
 	case subjects.AdminLinkResume:
-		shown, err = links.Pause(tx, q, name, false)
+		shown, err = links.Pause(at.tx, at.queue, name, false)
 	case subjects.AdminLinkDelete:
-		deleted := protocol.LinkDeleted{Queue: subjects.Own(q.Name()), Name: name}
-		if deleted.Returned, events, err = links.Delete(tx, q, name, a.force); err == nil {
+		deleted := protocol.LinkDeleted{Queue: subjects.Own(at.queue.Name()), Name: name}
+		if deleted.Returned, events, err = links.Delete(at.tx, at.queue, name, a.force); err == nil {
 			return events, a.did(deleted, nil)
 		}
 	default:
 		if len(a.object) > 0 {
-			if _, err = links.Get(tx.Snapshot(), q, name); (err == link.ErrNone || err == fdbpq.ErrNoQueue) && !a.fits(len(a.object)) {
+			if _, err = links.Get(at.tx.Snapshot(), at.queue, name); (err == link.ErrNone || err == fdbpq.ErrNoQueue) && !a.fits(at, len(a.object)) {
 				return nil, nil
 			}
-			shown, err = links.Set(tx, q, name, a.object)
+			shown, err = links.Set(at.tx, at.queue, name, a.object)
 		} else {
-			shown, err = links.Get(tx.Snapshot(), q, name)
+			shown, err = links.Get(at.tx.Snapshot(), at.queue, name)
 		}
 	}
 	switch {

@@ -186,11 +186,12 @@ func (t *popTransaction) serve(tx kv.Tx) error {
 			return err
 		}
 	}
+	at := changing{tx: tx, queue: t.queue}
 	for _, r := range t.settling {
 		if !t.takes(r) {
 			continue
 		}
-		events, err := r.apply(tx, t.queue)
+		events, err := r.apply(&at)
 		if err != nil {
 			return err
 		}

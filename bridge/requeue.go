@@ -7,7 +7,6 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
-	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
@@ -41,9 +40,9 @@ func (r *requeue) Read(*codec.Wire) (f *failure.Failure) {
 	return f
 }
 
-func (r *requeue) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
+func (r *requeue) apply(at *changing) ([]fdbpq.Event, error) {
 	r.Failure = nil
-	done, err := q.Requeue(tx, r.id, r.to)
+	done, err := at.queue.Requeue(at.tx, r.id, r.to)
 	switch {
 	case err != nil:
 	case !done.Found:

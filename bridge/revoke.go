@@ -4,7 +4,6 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
-	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -24,8 +23,8 @@ func (r *revoke) Read(*codec.Wire) (f *failure.Failure) {
 	return f
 }
 
-func (r *revoke) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
-	done, err := q.Revoke(tx, r.id, r.which)
+func (r *revoke) apply(at *changing) ([]fdbpq.Event, error) {
+	done, err := at.queue.Revoke(at.tx, r.id, r.which)
 	if err == nil && done.Err != nil {
 		r.Failure = failure.Explain(done.Err)
 		return nil, nil

@@ -9,7 +9,6 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
 	"github.com/pqbridge/pqbridge/fdbpq"
-	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
@@ -65,11 +64,6 @@ func noSchedule(r *request.Request, err error) error {
 	return unlessUnknown(r, err)
 }
 
-// ofSchedules is a change of schedules, which those of the store make.
-type ofSchedules struct{ schedules *schedule.Schedules }
-
-func (o *ofSchedules) of(s *schedule.Schedules) { o.schedules = s }
-
 func makeAdminSchedule(v subjects.Verb) work {
 	if v == subjects.AdminScheduleRun {
 		return new(runSchedule)
@@ -80,7 +74,6 @@ func makeAdminSchedule(v subjects.Verb) work {
 // adminSchedule changes a schedule, or shows it when the body is empty.
 type adminSchedule struct {
 	definition
-	ofSchedules
 	object  []byte
 	item    *schedule.Item
 	fromNow bool
@@ -89,8 +82,8 @@ type adminSchedule struct {
 }
 
 // grows refuses a schedule that is new, or whose item becomes larger, where there is no room for that.
-func (a *adminSchedule) grows(tx kv.Tx, q fdbpq.Queue) error {
-	before, _, err := a.schedules.Get(tx, q, a.Subject.Schedule, 0)
+func (a *adminSchedule) grows(at *changing) error {
+	before, _, err := at.schedules.Get(at.tx, at.queue, a.Subject.Schedule, 0)
 	isNew := err == schedule.ErrNone || err == fdbpq.ErrNoQueue
 	if err != nil && !isNew {
 		return err
@@ -103,7 +96,7 @@ func (a *adminSchedule) grows(tx kv.Tx, q fdbpq.Queue) error {
 		more += fdbpq.DefinitionBytes
 	}
 	if more > 0 {
-		a.fits(more)
+		a.fits(at, more)
 	}
 	return nil
 }
@@ -132,7 +125,7 @@ func (a *adminSchedule) Read(w *codec.Wire) (f *failure.Failure) {
 	return codec.NoOptions(a.Msg, a.Subject.Verb.String())
 }
 
-func (a *adminSchedule) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
+func (a *adminSchedule) apply(at *changing) ([]fdbpq.Event, error) {
 	a.Failure = nil
 	var answer any
 	var s schedule.Schedule
@@ -140,19 +133,19 @@ func (a *adminSchedule) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 	name := a.Subject.Schedule
 	switch a.Subject.Verb {
 	case subjects.AdminSchedulePause:
-		s, err = a.schedules.Pause(tx, q, name)
+		s, err = at.schedules.Pause(at.tx, at.queue, name)
 	case subjects.AdminScheduleResume:
-		s, err = a.schedules.Resume(tx, q, name, a.fromNow)
+		s, err = at.schedules.Resume(at.tx, at.queue, name, a.fromNow)
 	case subjects.AdminScheduleDelete:
-		answer, err = protocol.ScheduleNamed{Queue: subjects.Own(q.Name()), Name: name}, a.schedules.Delete(tx, q, name)
+		answer, err = protocol.ScheduleNamed{Queue: subjects.Own(at.queue.Name()), Name: name}, at.schedules.Delete(at.tx, at.queue, name)
 	default:
 		if len(a.object) > 0 {
-			if err := a.grows(tx, q); err != nil || a.Failure != nil {
+			if err := a.grows(at); err != nil || a.Failure != nil {
 				return nil, err
 			}
-			s, err = a.schedules.Set(tx, q, name, a.object, a.item)
+			s, err = at.schedules.Set(at.tx, at.queue, name, a.object, a.item)
 		} else {
-			s, _, err = a.schedules.Get(tx.Snapshot(), q, name, 0)
+			s, _, err = at.schedules.Get(at.tx.Snapshot(), at.queue, name, 0)
 		}
 	}
 	a.dropped = s.Dropped
@@ -180,16 +173,12 @@ func (a *adminSchedule) count(t *request.Tally) { t[request.ScheduleMissed] += a
 // runSchedule pushes the item of a schedule now.
 type runSchedule struct {
 	change
-	ofSchedules
 	msgID  string
-	room   func(items, bytes int) error
 	size   int // of the item
 	pushed fdbpq.Pushed
 }
 
 func (r *runSchedule) Act() (done bool, details []any) { return true, nil }
-
-func (r *runSchedule) within(room func(items, bytes int) error) { r.room = room }
 
 // expects is how much a push of the largest item costs.
 func (r *runSchedule) expects() int { return 1 + schedule.MaxItem/request.OwedBytes }
@@ -201,11 +190,11 @@ func (r *runSchedule) Read(*codec.Wire) (f *failure.Failure) {
 	return nil
 }
 
-func (r *runSchedule) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
+func (r *runSchedule) apply(at *changing) ([]fdbpq.Event, error) {
 	r.Failure = nil
-	pushed, err := r.schedules.Push(tx, q, r.Subject.Schedule, r.msgID, func(bytes int) error {
+	pushed, err := at.schedules.Push(at.tx, at.queue, r.Subject.Schedule, r.msgID, func(bytes int) error {
 		r.size = bytes
-		return r.room(1, bytes)
+		return at.room(1, bytes)
 	})
 	switch {
 	case err != nil:
@@ -214,7 +203,7 @@ func (r *runSchedule) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
 		r.Failure = failure.Explain(pushed.Err)
 	default:
 		r.pushed = pushed
-		r.body = codec.AppendPubAck(r.body[:0], q.Name(), &pushed)
+		r.body = codec.AppendPubAck(r.body[:0], at.queue.Name(), &pushed)
 	}
 	return pushed.Events, nil
 }

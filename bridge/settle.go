@@ -9,7 +9,6 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
-	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -49,23 +48,23 @@ func (s *settlement) Read(wr *codec.Wire) (f *failure.Failure) {
 
 // apply settles the lease within a transaction. A lost lease is an answer, and so is a missing dead-letter queue;
 // any other error ends the transaction.
-func (s *settlement) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
+func (s *settlement) apply(at *changing) ([]fdbpq.Event, error) {
 	s.Failure, s.renewed = nil, nil
 	var done fdbpq.Settled
 	var err error
 	switch s.Kind {
 	case codec.SettleAck, codec.SettleNext:
-		done, err = q.Ack(tx, s.Lease)
+		done, err = at.queue.Ack(at.tx, s.Lease)
 	case codec.SettleNack:
-		done, err = q.Nack(tx, s.Lease, fdbpq.Nack{Delay: s.Delay, Reason: s.Reason})
+		done, err = at.queue.Nack(at.tx, s.Lease, fdbpq.Nack{Delay: s.Delay, Reason: s.Reason})
 	case codec.SettleBack:
-		done, err = q.GiveBack(tx, s.Lease, s.Reason)
+		done, err = at.queue.GiveBack(at.tx, s.Lease, s.Reason)
 	case codec.SettleProgress:
-		done, err = q.Extend(tx, s.Lease, s.Leased)
+		done, err = at.queue.Extend(at.tx, s.Lease, s.Leased)
 	case codec.SettleTerm:
-		done, err = q.Terminate(tx, s.Lease, s.Reason)
+		done, err = at.queue.Terminate(at.tx, s.Lease, s.Reason)
 	case codec.SettleReturn:
-		done, err = q.Return(tx, s.Lease)
+		done, err = at.queue.Return(at.tx, s.Lease)
 	}
 	var lost *fdbpq.LostError
 	if errors.As(err, &lost) || errors.Is(err, fdbpq.ErrNoDeadLetterQueue) {
@@ -109,6 +108,11 @@ func (s *settlement) count(tally *request.Tally) {
 		tally[request.Terminated]++
 	}
 }
+
+func (s *settlement) lease() *fdbpq.Lease { return &s.Lease }
+
+// makesRoom reports whether the settlement is served where the store serves only what makes room: a longer lease makes none.
+func (s *settlement) makesRoom(bool) bool { return s.Kind != codec.SettleProgress }
 
 // endsLease reports whether a settlement that took effect has ended its lease for good.
 func (s *settlement) endsLease() bool {

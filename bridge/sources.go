@@ -9,7 +9,6 @@ import (
 	feeds "github.com/pqbridge/pqbridge/bridge/internal/sources"
 	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
 	"github.com/pqbridge/pqbridge/fdbpq"
-	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/source"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
@@ -44,28 +43,28 @@ func (a *adminSource) Read(w *codec.Wire) (f *failure.Failure) {
 	return codec.NoOptions(a.Msg, a.Subject.Verb.String())
 }
 
-func (a *adminSource) apply(tx kv.Tx, q fdbpq.Queue) ([]fdbpq.Event, error) {
-	a.Failure = nil
+func (a *adminSource) apply(at *changing) ([]fdbpq.Event, error) {
+	a.Failure, a.runners = nil, at.runners
 	var s source.Source
 	var err error
 	name := a.Subject.Source
 	switch a.Subject.Verb {
 	case subjects.AdminSourcePause:
-		s, err = a.runners.Sources.Pause(tx, q, name)
+		s, err = a.runners.Sources.Pause(at.tx, at.queue, name)
 	case subjects.AdminSourceResume:
-		s, err = a.runners.Sources.Resume(tx, q, name, a.from)
+		s, err = a.runners.Sources.Resume(at.tx, at.queue, name, a.from)
 	case subjects.AdminSourceDelete:
-		if err = a.runners.Sources.Delete(tx, q, name); err == nil {
-			return nil, a.did(protocol.SourceNamed{Queue: subjects.Own(q.Name()), Name: name}, nil)
+		if err = a.runners.Sources.Delete(at.tx, at.queue, name); err == nil {
+			return nil, a.did(protocol.SourceNamed{Queue: subjects.Own(at.queue.Name()), Name: name}, nil)
 		}
 	default:
 		if len(a.object) > 0 {
-			if _, err = a.runners.Sources.Get(tx.Snapshot(), q, name); (err == source.ErrNone || err == fdbpq.ErrNoQueue) && !a.fits(len(a.object)) {
+			if _, err = a.runners.Sources.Get(at.tx.Snapshot(), at.queue, name); (err == source.ErrNone || err == fdbpq.ErrNoQueue) && !a.fits(at, len(a.object)) {
 				return nil, nil
 			}
-			s, err = a.runners.Sources.Set(tx, q, name, a.object, func(c source.Config) error { return a.allowed(q.Name(), name, c) })
+			s, err = a.runners.Sources.Set(at.tx, at.queue, name, a.object, func(c source.Config) error { return a.allowed(at.queue.Name(), name, c) })
 		} else {
-			s, err = a.runners.Sources.Get(tx.Snapshot(), q, name)
+			s, err = a.runners.Sources.Get(at.tx.Snapshot(), at.queue, name)
 		}
 	}
 	switch {

@@ -1,38 +1,30 @@
 package bridge
 
 import (
-	"sync"
+	"slices"
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/pqbridge/pqbridge/bridge/internal/codec"
-	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// work is a request of one verb.
-type work interface {
-	request.Work
-
-	// Read parses the request.
-	Read(*codec.Wire) *failure.Failure
-}
-
-// sizeOf is how many bytes some requests have.
-func sizeOf[W work](requests []W) (bytes int) {
-	for _, r := range requests {
-		bytes += r.Head().Size()
-	}
-	return bytes
-}
-
-// verb is a kind of request. To add one, add its entry to the table, and a file with
-// its [work], which reads the request, runs in a lane and answers.
+// verb is a kind of request. To add one, add its entry to the table, which names its [kind], and a file with
+// its [work], which reads the request, runs in a lane of its kind and answers.
 type verb struct {
 	request.Verb
 	subjects []subjects.Verb
 	make     func(subjects.Verb) work // returns an empty request
+	kind     kind
+	bulk     []subjects.Verb // subjects of which requests are of kindBulk
+}
+
+// kindOf is the kind of the verb's requests with a subject.
+func (v *verb) kindOf(s subjects.Verb) kind {
+	if slices.Contains(v.bulk, s) {
+		return kindBulk
+	}
+	return v.kind
 }
 
 // newWork returns the work of a verb for a message.
@@ -42,63 +34,54 @@ func newWork(v *verb, s subjects.Subject, m *nats.Msg) work {
 	return w
 }
 
-// unservable is a message on a subject that is no request of the protocol.
-type unservable struct{ request.Request }
-
-func makeNone(subjects.Verb) work { return new(unservable) }
-
-func (n *unservable) Read(*codec.Wire) *failure.Failure {
-	return failure.Newf(400, "subject %s: expected one that asks for something", failure.Quote(n.Msg.Subject))
-}
-
-// verbs is the table of all verbs, in the order of metrics and discovery. The type of
-// the work says which lane it goes to: queries share one, changes and settlements
-// another; pushes, imports and pops have lanes of their own.
+// verbs is the table of all verbs, in the order of metrics and discovery.
 var verbs = numbered([]*verb{
-	{Verb: request.Verb{Name: "push", Pattern: "*.push", Refusal: request.AsPublish, Silent: true, Traced: true}, subjects: []subjects.Verb{subjects.Push}, make: makePush},
-	{Verb: request.Verb{Name: "import", Pattern: "*.import"}, subjects: []subjects.Verb{subjects.Import}, make: makeImport},
-	{Verb: request.Verb{Name: "pop", Pattern: "*.pop.*", Traced: true}, subjects: []subjects.Verb{subjects.PopMin, subjects.PopMax}, make: makePop},
-	{Verb: request.Verb{Name: "peek", Pattern: "*.peek.*"}, subjects: []subjects.Verb{subjects.PeekMin, subjects.PeekMax}, make: makePeek},
+	{Verb: request.Verb{Name: "push", Pattern: "*.push", Refusal: request.AsPublish, Silent: true, Traced: true},
+		subjects: []subjects.Verb{subjects.Push}, make: makePush, kind: kindPush},
+	{Verb: request.Verb{Name: "import", Pattern: "*.import"}, subjects: []subjects.Verb{subjects.Import}, make: makeImport, kind: kindImport},
+	{Verb: request.Verb{Name: "pop", Pattern: "*.pop.*", Traced: true}, subjects: []subjects.Verb{subjects.PopMin, subjects.PopMax}, make: makePop, kind: kindPop},
+	{Verb: request.Verb{Name: "peek", Pattern: "*.peek.*"}, subjects: []subjects.Verb{subjects.PeekMin, subjects.PeekMax}, make: makePeek, kind: kindPeek},
 	{Verb: request.Verb{Name: "ack", Pattern: "*.ack.>", Refusal: request.AsSettlement, Silent: true, Settles: true},
-		subjects: []subjects.Verb{subjects.Ack}, make: makeSettlement},
-	{Verb: request.Verb{Name: "info", Pattern: "*.info"}, subjects: []subjects.Verb{subjects.Info}, make: makeInfo},
-	{Verb: request.Verb{Name: "list", Pattern: "*.list"}, subjects: []subjects.Verb{subjects.List}, make: makeList},
-	{Verb: request.Verb{Name: "get", Pattern: "*.get.*"}, subjects: []subjects.Verb{subjects.Get}, make: makeGet},
-	{Verb: request.Verb{Name: "keys", Pattern: "*.keys"}, subjects: []subjects.Verb{subjects.Keys}, make: makeKeys},
-	{Verb: request.Verb{Name: "key", Pattern: "*.key.*"}, subjects: []subjects.Verb{subjects.Key}, make: makeKey},
-	{Verb: request.Verb{Name: "schedules", Pattern: "*.schedules"}, subjects: []subjects.Verb{subjects.Schedules}, make: makeSchedules},
-	{Verb: request.Verb{Name: "schedule", Pattern: "*.schedule.*"}, subjects: []subjects.Verb{subjects.Schedule}, make: makeSchedule},
-	{Verb: request.Verb{Name: "sources", Pattern: "*.sources"}, subjects: []subjects.Verb{subjects.Sources}, make: makeSources},
-	{Verb: request.Verb{Name: "links", Pattern: "*.links"}, subjects: []subjects.Verb{subjects.Links}, make: makeLinks},
-	{Verb: request.Verb{Name: "link", Pattern: "*.link.*", Traced: true}, subjects: []subjects.Verb{subjects.Link}, make: makeLink},
-	{Verb: request.Verb{Name: "remove", Pattern: "*.remove.*", Silent: true}, subjects: []subjects.Verb{subjects.Remove}, make: makeRemove},
-	{Verb: request.Verb{Name: "move", Pattern: "*.move.*.*", Silent: true}, subjects: []subjects.Verb{subjects.Move}, make: makeMove},
-	{Verb: request.Verb{Name: "requeue", Pattern: "*.requeue.*", Silent: true}, subjects: []subjects.Verb{subjects.Requeue}, make: makeRequeue},
-	{Verb: request.Verb{Name: "revoke", Pattern: "*.revoke.*", Silent: true}, subjects: []subjects.Verb{subjects.Revoke}, make: makeRevoke},
+		subjects: []subjects.Verb{subjects.Ack}, make: makeSettlement, kind: kindSettlement},
+	{Verb: request.Verb{Name: "info", Pattern: "*.info"}, subjects: []subjects.Verb{subjects.Info}, make: makeInfo, kind: kindQuery},
+	{Verb: request.Verb{Name: "list", Pattern: "*.list"}, subjects: []subjects.Verb{subjects.List}, make: makeList, kind: kindQuery},
+	{Verb: request.Verb{Name: "get", Pattern: "*.get.*"}, subjects: []subjects.Verb{subjects.Get}, make: makeGet, kind: kindQuery},
+	{Verb: request.Verb{Name: "keys", Pattern: "*.keys"}, subjects: []subjects.Verb{subjects.Keys}, make: makeKeys, kind: kindQuery},
+	{Verb: request.Verb{Name: "key", Pattern: "*.key.*"}, subjects: []subjects.Verb{subjects.Key}, make: makeKey, kind: kindQuery},
+	{Verb: request.Verb{Name: "schedules", Pattern: "*.schedules"}, subjects: []subjects.Verb{subjects.Schedules}, make: makeSchedules, kind: kindQuery},
+	{Verb: request.Verb{Name: "schedule", Pattern: "*.schedule.*"}, subjects: []subjects.Verb{subjects.Schedule}, make: makeSchedule, kind: kindQuery},
+	{Verb: request.Verb{Name: "sources", Pattern: "*.sources"}, subjects: []subjects.Verb{subjects.Sources}, make: makeSources, kind: kindQuery},
+	{Verb: request.Verb{Name: "links", Pattern: "*.links"}, subjects: []subjects.Verb{subjects.Links}, make: makeLinks, kind: kindQuery},
+	{Verb: request.Verb{Name: "link", Pattern: "*.link.*", Traced: true}, subjects: []subjects.Verb{subjects.Link}, make: makeLink, kind: kindPop},
+	{Verb: request.Verb{Name: "remove", Pattern: "*.remove.*", Silent: true}, subjects: []subjects.Verb{subjects.Remove}, make: makeRemove, kind: kindChange},
+	{Verb: request.Verb{Name: "move", Pattern: "*.move.*.*", Silent: true}, subjects: []subjects.Verb{subjects.Move}, make: makeMove, kind: kindChange},
+	{Verb: request.Verb{Name: "requeue", Pattern: "*.requeue.*", Silent: true}, subjects: []subjects.Verb{subjects.Requeue}, make: makeRequeue, kind: kindChange},
+	{Verb: request.Verb{Name: "revoke", Pattern: "*.revoke.*", Silent: true}, subjects: []subjects.Verb{subjects.Revoke}, make: makeRevoke, kind: kindChange},
 	{
-		Verb: request.Verb{Name: "admin", Pattern: "*.admin.*", Silent: true}, make: makeAdmin,
+		Verb: request.Verb{Name: "admin", Pattern: "*.admin.*", Silent: true}, make: makeAdmin, kind: kindChange,
 		subjects: []subjects.Verb{
 			subjects.AdminConfig, subjects.AdminPurge, subjects.AdminPause, subjects.AdminResume, subjects.AdminDelete,
 			subjects.AdminRemove, subjects.AdminMove, subjects.AdminRevoke, subjects.AdminRequeue,
 		},
+		bulk: []subjects.Verb{subjects.AdminRemove, subjects.AdminMove, subjects.AdminRevoke, subjects.AdminRequeue},
 	},
-	{Verb: request.Verb{Name: "admin-key", Pattern: "*.admin.key.*", Silent: true}, subjects: []subjects.Verb{subjects.AdminKey}, make: makeAdminKey},
+	{Verb: request.Verb{Name: "admin-key", Pattern: "*.admin.key.*", Silent: true}, subjects: []subjects.Verb{subjects.AdminKey}, make: makeAdminKey, kind: kindChange},
 	{
-		Verb: request.Verb{Name: "admin-schedule", Pattern: "*.admin.schedule.>", Silent: true}, make: makeAdminSchedule,
+		Verb: request.Verb{Name: "admin-schedule", Pattern: "*.admin.schedule.>", Silent: true}, make: makeAdminSchedule, kind: kindChange,
 		subjects: []subjects.Verb{subjects.AdminSchedule, subjects.AdminSchedulePause,
 			subjects.AdminScheduleResume, subjects.AdminScheduleDelete, subjects.AdminScheduleRun},
 	},
 	{
-		Verb: request.Verb{Name: "admin-source", Pattern: "*.admin.source.>", Silent: true}, make: makeAdminSource,
+		Verb: request.Verb{Name: "admin-source", Pattern: "*.admin.source.>", Silent: true}, make: makeAdminSource, kind: kindChange,
 		subjects: []subjects.Verb{subjects.AdminSource, subjects.AdminSourcePause, subjects.AdminSourceResume, subjects.AdminSourceDelete},
 	},
 	{
-		Verb: request.Verb{Name: "admin-link", Pattern: "*.admin.link.>", Silent: true}, make: makeAdminLink,
+		Verb: request.Verb{Name: "admin-link", Pattern: "*.admin.link.>", Silent: true}, make: makeAdminLink, kind: kindChange,
 		subjects: []subjects.Verb{subjects.AdminLink, subjects.AdminLinkPause, subjects.AdminLinkResume, subjects.AdminLinkDelete},
 	},
-	{Verb: request.Verb{Name: "sys", Pattern: "_sys.*"}, subjects: []subjects.Verb{subjects.SysList, subjects.SysInfo}, make: makeSys},
+	{Verb: request.Verb{Name: "sys", Pattern: "_sys.*"}, subjects: []subjects.Verb{subjects.SysList, subjects.SysInfo}, make: makeSys, kind: kindQuery},
 	{Verb: request.Verb{Name: "cluster", Pattern: "_sys.cluster.*"},
-		subjects: []subjects.Verb{subjects.SysClusterStatus, subjects.SysClusterStepDown, subjects.SysClusterReplace}, make: makeAlone},
+		subjects: []subjects.Verb{subjects.SysClusterStatus, subjects.SysClusterStepDown, subjects.SysClusterReplace}, make: makeAlone, kind: kindQuery},
 	{Verb: request.Verb{Name: "none"}, make: makeNone}, // no request of the protocol
 })
 
@@ -153,20 +136,3 @@ func verbNames() (names []string) {
 
 // endpoints are the verbs that discovery shows.
 func endpoints() []*verb { return verbs[:verbNone.Index] }
-
-// pool keeps requests of one kind for further use.
-type pool[T any] struct{ free sync.Pool }
-
-func (p *pool[T]) get() *T {
-	if w, is := p.free.Get().(*T); is {
-		return w
-	}
-	return new(T)
-}
-
-// put empties a request and keeps it.
-func (p *pool[T]) put(w *T) {
-	var empty T
-	*w = empty
-	p.free.Put(w)
-}

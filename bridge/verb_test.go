@@ -35,10 +35,27 @@ func TestVerbs(t *testing.T) {
 		if _, is := r.(*unservable); is || r.Head().Work != r || r.Head().Verb != &verbOf(s).Verb {
 			t.Errorf("%s makes %T", s, r)
 		}
-		switch r.(type) {
-		case *push, *importing, *pop, *settlement, query, changer:
-		default:
-			t.Errorf("%s makes %T, for which there is no lane", s, r)
+		want := kind(-1)
+		switch r := r.(type) {
+		case *push:
+			want = kindPush
+		case *importing:
+			want = kindImport
+		case *pop:
+			if want = kindPop; r.peeks {
+				want = kindPeek
+			}
+		case *settlement:
+			want = kindSettlement
+		case query:
+			want = kindQuery
+		case *bulk:
+			want = kindBulk
+		case changer:
+			want = kindChange
+		}
+		if got := verbOf(s).kindOf(s); got != want {
+			t.Errorf("%s makes %T, and goes to the lanes of kind %d, expected %d", s, r, got, want)
 		}
 	}
 	if r := newWork(verbNone, subjects.Subject{}, &nats.Msg{}); r.Read(nil) == nil {
