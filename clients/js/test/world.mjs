@@ -30,7 +30,7 @@ export async function connection(options = {}) {
 }
 
 export const nc = await connection();
-export const client = new Client(nc, { timeout: patience });
+export const client = new Client(nc, { timeout: patience, askAgainAfter: Math.min(patience, 60_000) });
 
 /** A queue of its own for a test. */
 export const queue = (of = client) => of.queue(fresh());

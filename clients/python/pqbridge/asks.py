@@ -36,7 +36,7 @@ class Asks:
         if self._stopped or not self._supply.reserve():
             worker.set_result(None)
             return worker
-        worker.add_done_callback(self._answered)
+        worker.add_done_callback(self._cancelled)
         if not self._idle and len(self._pops) < _FEW and not self._together or self._supply.most == 1:
             self._ask([worker])
         else:
@@ -44,9 +44,20 @@ class Asks:
             self._begin()
         return worker
 
-    def _answered(self, worker: asyncio.Future[Item | None]) -> None:
-        if worker.cancelled() or worker.exception() is not None or worker.result() is None:
+    def _cancelled(self, worker: asyncio.Future[Item | None]) -> None:
+        if worker.cancelled():
             self._supply.release()
+
+    def _tell(self, worker: asyncio.Future[Item | None], item: Item | None, err: Exception | None = None) -> None:
+        """Answers a worker. One that gets no item may ask again at once, so it gives its place back before."""
+        if worker.done():
+            return
+        if item is None:
+            self._supply.release()
+        if err is not None:
+            worker.set_exception(err)
+        else:
+            worker.set_result(item)
 
     def stop(self) -> None:
         """Asks for nothing more, and has nobody listen to answers any more."""
@@ -55,7 +66,7 @@ class Asks:
         for pop in self._pops:
             pop.cancel()
         while self._idle:
-            _tell(self._idle.popleft(), None)
+            self._tell(self._idle.popleft(), None)
 
     async def left(self) -> None:
         """Waits until the server knows that nobody listens."""
@@ -88,7 +99,7 @@ class Asks:
         self._together -= together
         if pop.cancelled():
             for worker in workers:
-                _tell(worker, None)
+                self._tell(worker, None)
         if not self._stopped:
             self._begin()
 
@@ -97,18 +108,12 @@ class Asks:
             items = await self._supply.take(len(workers), self._listening)
         except Exception as err:
             for worker in workers:
-                if not worker.done():
-                    worker.set_exception(err)
+                self._tell(worker, None, err)
             return
         for item in items or ():
-            _tell(workers.pop(0), item)
+            self._tell(workers.pop(0), item)
         if items and not self._stopped:
             self._idle.extendleft(reversed(workers))  # in front of those who came later
             return
         for worker in workers:
-            _tell(worker, None)
-
-
-def _tell(worker: asyncio.Future[Item | None], item: Item | None) -> None:
-    if not worker.done():
-        worker.set_result(item)
+            self._tell(worker, None)

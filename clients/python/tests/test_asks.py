@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from typing import Any
+from unittest.mock import AsyncMock, patch
 
 from pqbridge import Item, LeaseLostError, NewItem
+from pqbridge.asks import Asks
+from pqbridge.supply import Supply
+from pqbridge.taking import Selection
 from test_together import Holding, size
 from world import PATIENCE, Answer, TestCase, failure, fresh
 
@@ -146,6 +150,22 @@ class Consuming(TestCase):
 
         await f.client.queue("jobs").consume(work, stop_when_empty=True, limit=2)
         self.assertEqual((seen, len(pops)), (["i1", "i3"], 3))
+
+    async def test_a_worker_without_an_item_may_ask_at_once(self) -> None:
+        """It has its place of the limit back when it hears that there is nothing, and not a pass of the loop later."""
+        f = await self.fake(lambda verb, n, m: None)
+        supply = Supply(f.client.queue("jobs"), "min", Selection(), 1, True, lambda err, item: None)
+        for answers in ({"return_value": None}, {"side_effect": OSError("no")}):
+            with patch.object(supply, "take", AsyncMock(**answers)):
+                asks = Asks(supply)
+                worker = asks.ask()
+                self.assertFalse(supply.reserve())
+                await asks._pop([worker])
+                self.assertTrue(worker.done() and supply.reserve())
+                supply.release()
+                worker.exception()
+                asks.stop()
+                await asks.left()
 
     async def test_a_limit_holds(self) -> None:
         q = self.queue()
