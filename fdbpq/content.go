@@ -3,10 +3,15 @@ package fdbpq
 import (
 	"bytes"
 	"fmt"
+	"math"
 
 	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
+
+// MaxContent bounds the bytes of headers and payload of one item, so that they
+// fit into one transaction together with the item's other rows.
+const MaxContent = layout.MaxContent
 
 // storeContent writes an item's content: into the envelope when it is small,
 // otherwise into rows that begin with prefix and the item's suffix.
@@ -63,6 +68,40 @@ func (c contents) load(e *layout.Envelope, p layout.Place) error {
 	}
 	return loadContent(c.snapshot, c.prefix(layout.SpaceChunk), e, p)
 }
+
+// stored returns an item with the first bytes of its payload.
+func (c contents) stored(r kv.Reader, l *layout.Item, payload int64) (*StoredItem, error) {
+	f := *l
+	prefix := c.prefix(layout.SpaceChunk)
+	var err error
+	if payload < l.Size-l.HeaderSize {
+		err = loadBeginning(r, prefix, &f.Envelope, f.Place, payload)
+	} else {
+		err = loadContent(r, prefix, &f.Envelope, f.Place)
+	}
+	if err != nil {
+		return nil, err
+	}
+	item, err := itemOf(&f)
+	if err != nil {
+		return nil, err
+	}
+	attempts := Attempts(l.Attempts)
+	stored := &StoredItem{
+		Item: item, State: State(l.State), Due: l.Due, Held: l.Held(), Fence: l.Fence, KeyFence: l.KeyFence,
+		Holder: l.Holder, Attempts: attempts, Cause: DeadLetter(l.Dead).cause(attempts),
+	}
+	if stored.Held {
+		stored.Due = 0
+	} else if l.State == layout.StateLeased {
+		stored.Since = l.Since
+	}
+	stored.Unique, stored.UniqueUntilLeased = claimOf(&l.Envelope)
+	return stored, nil
+}
+
+// whole is more than the bytes of any payload.
+const whole = math.MaxInt32
 
 // loadContent reads content that is kept in chunks into the envelope.
 func loadContent(r kv.Reader, prefix []byte, e *layout.Envelope, p layout.Place) error {

@@ -1,7 +1,10 @@
 package fdbpq
 
 import (
+	"cmp"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -49,6 +52,10 @@ type fairPlace struct {
 	key        string
 }
 
+func (a fairPlace) compare(b fairPlace) int {
+	return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(a.tag, b.tag), cmp.Compare(a.key, b.key))
+}
+
 func (f fair) parseRow(key []byte) (p fairPlace, err error) {
 	r := tuple.Read(key[len(f.prefixOf(layout.SpaceFairKey)):])
 	p = fairPlace{class: r.Int(), tag: r.Int(), key: string(r.Bytes())}
@@ -56,6 +63,25 @@ func (f fair) parseRow(key []byte) (p fairPlace, err error) {
 		return p, fmt.Errorf("damaged row of a key in turn: %w", r.Err())
 	}
 	return p, nil
+}
+
+// rows reads the rows of the fair order.
+func (f fair) rows(r kv.Reader) func(limit, maxBytes int) ([]fairPlace, error) {
+	begin, end := tuple.Range(f.prefixOf(layout.SpaceFairKey))
+	return func(limit, maxBytes int) ([]fairPlace, error) {
+		pairs, err := r.Range(begin, end, kv.RangeOptions{Limit: limit, MaxBytes: maxBytes})
+		if err != nil {
+			return nil, err
+		}
+		places := make([]fairPlace, len(pairs))
+		for i, pair := range pairs {
+			if places[i], err = f.parseRow(pair.Key); err != nil {
+				return nil, err
+			}
+			begin = append(pair.Key, 0)
+		}
+		return places, nil
+	}
 }
 
 // place writes the row of a key that comes, in the class of its first item.
@@ -87,4 +113,40 @@ func (f fair) weightOf(r kv.Reader, key string, k *KeySettings) (int64, error) {
 		return 0, fmt.Errorf("damaged weight of key %q: %w", key, err)
 	}
 	return weight, nil
+}
+
+// leave clears the rows of the present order by ranges, however many they are.
+func (f fair) leave() {
+	if f.state.config.Fair == "" {
+		return
+	}
+	for _, space := range []string{layout.SpaceFairKey, layout.SpaceUnnamed, layout.SpaceClass} {
+		f.tx.ClearRange(tuple.Range(f.prefixOf(space)))
+	}
+	f.tx.ClearRange(tuple.Range(layout.GenerationPrefix(layout.SpaceWeight, f.name, f.state.generation)))
+}
+
+// buildLater sets a timer that goes on behind a key. The transaction that begins an order builds
+// nothing: until it commits, other transactions add keys without rows in the order.
+func (f fair) buildLater(behind string) error {
+	return timers{f.queueRows}.atOnce(layout.TimerFair, fmt.Sprintf("%d:%s", f.state.fairOrder, behind))
+}
+
+// due writes the rows of the next keys. After the last key, pops go by the fair order.
+func (f fair) due(t layout.Timer) error {
+	s := f.state
+	order, behind, _ := strings.Cut(t.ID, ":")
+	if !f.there() || s.config.Fair == "" || s.fairBuilt || order != strconv.FormatInt(s.fairOrder, 10) {
+		return nil
+	}
+	last, done, err := keyIndex{f.queueRows}.findNext(behind)
+	if err != nil {
+		return err
+	}
+	if !done {
+		return f.buildLater(last)
+	}
+	built := *s
+	built.fairBuilt = true
+	return f.writeState(&built)
 }

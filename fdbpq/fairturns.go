@@ -2,7 +2,6 @@ package fdbpq
 
 import (
 	"bytes"
-	"cmp"
 	"slices"
 
 	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
@@ -35,10 +34,6 @@ type fairKey struct {
 type classTime struct {
 	virtual, unnamed int64    // unnamed is 0 if there was no such item
 	before           [2]int64 // both as the rows have them
-}
-
-func (a fairPlace) compare(b fairPlace) int {
-	return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(a.tag, b.tag), cmp.Compare(a.key, b.key))
 }
 
 // takeFairTurns returns the store time of the first token that a key waits for without a row, 0 for none.
@@ -325,22 +320,3 @@ func (t *fairTurns) writeClass(class int64, c *classTime) error {
 
 // rowsAtOnce is how many rows one read asks for at least: some keys may have no item to take.
 const rowsAtOnce = 8
-
-// rows reads the rows of the fair order.
-func (f fair) rows(r kv.Reader) func(limit, maxBytes int) ([]fairPlace, error) {
-	begin, end := tuple.Range(f.prefixOf(layout.SpaceFairKey))
-	return func(limit, maxBytes int) ([]fairPlace, error) {
-		pairs, err := r.Range(begin, end, kv.RangeOptions{Limit: limit, MaxBytes: maxBytes})
-		if err != nil {
-			return nil, err
-		}
-		places := make([]fairPlace, len(pairs))
-		for i, pair := range pairs {
-			if places[i], err = f.parseRow(pair.Key); err != nil {
-				return nil, err
-			}
-			begin = append(pair.Key, 0)
-		}
-		return places, nil
-	}
-}

@@ -178,20 +178,6 @@ func (x keyIndex) itemsAt(places *scan) nextEntries {
 	}
 }
 
-// behind goes on behind a place, if there is one.
-func (rest *scan) behind(behind *layout.Place) *scan {
-	if behind == nil {
-		return rest
-	}
-	if from := append(behind.Append(bytes.Clone(rest.begin[:rest.prefix])), 0); bytes.Compare(from, rest.begin) > 0 {
-		rest.begin = from
-	}
-	if bytes.Compare(rest.begin, rest.end) > 0 {
-		rest.begin = rest.end
-	}
-	return rest
-}
-
 // page reads one page of a space. It ends early when its content reaches
 // MaxBatchBytes.
 func (ls lists) page(space string, next nextEntries, listing Listing) (Page, error) {

@@ -49,6 +49,31 @@ func (f fences) keep(key string, fence int64) error {
 	return timers{f.queueRows}.forgetLater(layout.TimerFences)
 }
 
+// imported has later leases of a key get higher fences than an imported one.
+func (f fences) imported(key string, fence int64) error {
+	next, err := f.next(key)
+	if err != nil {
+		return err
+	}
+	return f.keep(key, max(next-1, fence))
+}
+
+// check returns an error when an imported item may not have its fence: the row that
+// keeps it lasts until store time has passed it.
+func (f fences) check(item *Import) error {
+	switch {
+	case item.KeyFence == 0:
+		return nil
+	case item.Key == "":
+		return fmt.Errorf("%w fence %d: the item has no key", ErrKey, item.KeyFence)
+	}
+	now, err := f.now()
+	if most := (now + int64(MaxDelay)) / keyFenceUnit; err == nil && (item.KeyFence < 0 || item.KeyFence > most) {
+		err = fmt.Errorf("%w fence %d: allowed are 0 to %d, a time in microseconds", ErrKey, item.KeyFence, most)
+	}
+	return err
+}
+
 // due forgets fences that store time has passed.
 func (f fences) due() error {
 	written, err := f.snapshot.Get(layout.Row(layout.SpaceTime)) // not the estimate, which may be ahead

@@ -302,16 +302,3 @@ func (x keyInfos) keyWaitsFor(key string) (WaitsFor, error) {
 	}
 	return WaitsForKeyRate, nil
 }
-
-// spent reports whether a rate allows no delivery now.
-func (rs rates) spent(row []byte, rate Rate) (bool, error) {
-	if rate == (Rate{}) {
-		return false, nil
-	}
-	b, err := rs.read(rs.snapshot, row, rate)
-	if err != nil {
-		return false, err
-	}
-	now, err := rs.now()
-	return b.tokens(now) == 0, err
-}

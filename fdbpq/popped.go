@@ -1,51 +1,6 @@
 package fdbpq
 
-import (
-	"time"
-
-	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
-)
-
-// Item is an item that a pop or a peek returns.
-type Item struct {
-	ID         ID
-	Seq        int64 // number in push order
-	Priority   int64
-	Key        string // "": none
-	Payload    []byte
-	Headers    []byte
-	Size       int64 // bytes of headers and payload
-	Pushed     time.Time
-	Expires    int64 // store time at which its TTL ends; 0: never
-	Deliveries int64 // how often it was handed out with a lease, this time included
-	Endings
-	Dead  *DeadLetter
-	Lease *Lease // nil when the item was popped for good
-
-}
-
-// itemOf is an item as a pop or a peek returns it, without its lease.
-func itemOf(f *layout.Item) (Item, error) {
-	seq, err := f.Place.Count()
-	if err != nil {
-		return Item{}, err
-	}
-	item := Item{
-		ID:         idOf(f),
-		Seq:        seq,
-		Priority:   f.Place.Priority,
-		Key:        f.Envelope.Key,
-		Payload:    f.Envelope.Payload,
-		Headers:    f.Envelope.Headers,
-		Size:       f.Envelope.Size,
-		Pushed:     time.Unix(0, f.Envelope.PushedAt),
-		Deliveries: f.Deliveries(),
-		Endings:    endingsOf(f),
-		Dead:       shownDead(&f.Envelope),
-		Expires:    f.Envelope.Expires,
-	}
-	return item, nil
-}
+import "time"
 
 // Popped is the result of a pop or a peek.
 type Popped struct {

@@ -25,6 +25,19 @@ func (rs rates) read(r kv.Reader, row []byte, rate Rate) (bucket, error) {
 	return b.refilled(rate, rs.state.keyRateSince, now), err
 }
 
+// spent reports whether a rate allows no delivery now.
+func (rs rates) spent(row []byte, rate Rate) (bool, error) {
+	if rate == (Rate{}) {
+		return false, nil
+	}
+	b, err := rs.read(rs.snapshot, row, rate)
+	if err != nil {
+		return false, err
+	}
+	now, err := rs.now()
+	return b.tokens(now) == 0, err
+}
+
 // changeRow has tokens come at another rate from now on. It returns the bucket of before,
 // and that of after if some tokens are owed, and otherwise nil.
 func (rs rates) changeRow(row []byte, rate, next Rate) (before, after *bucket, err error) {

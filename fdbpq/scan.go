@@ -1,6 +1,7 @@
 package fdbpq
 
 import (
+	"bytes"
 	"math"
 	"strconv"
 
@@ -107,6 +108,20 @@ func scanIn(r kv.Reader, prefix []byte, end End, band Band, ties Ties) *scan {
 // prefetch says that the next entries are about to be read.
 func (s *scan) prefetch(tx kv.Tx, limit, maxBytes int) {
 	tx.PrefetchRange(s.begin, s.end, kv.RangeOptions{Limit: limit, MaxBytes: maxBytes, Reverse: s.reverse})
+}
+
+// behind goes on behind a place, if there is one.
+func (rest *scan) behind(behind *layout.Place) *scan {
+	if behind == nil {
+		return rest
+	}
+	if from := append(behind.Append(bytes.Clone(rest.begin[:rest.prefix])), 0); bytes.Compare(from, rest.begin) > 0 {
+		rest.begin = from
+	}
+	if bytes.Compare(rest.begin, rest.end) > 0 {
+		rest.begin = rest.end
+	}
+	return rest
 }
 
 // next returns the next entries, at least one unless there are none left.

@@ -1,0 +1,84 @@
+package fdbpq
+
+import (
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
+)
+
+// Item is an item that a pop or a peek returns.
+type Item struct {
+	ID         ID
+	Seq        int64 // number in push order
+	Priority   int64
+	Key        string // "": none
+	Payload    []byte
+	Headers    []byte
+	Size       int64 // bytes of headers and payload
+	Pushed     time.Time
+	Expires    int64 // store time at which its TTL ends; 0: never
+	Deliveries int64 // how often it was handed out with a lease, this time included
+	Endings
+	Dead  *DeadLetter
+	Lease *Lease // nil when the item was popped for good
+
+}
+
+// itemOf is an item as a pop or a peek returns it, without its lease.
+func itemOf(f *layout.Item) (Item, error) {
+	seq, err := f.Place.Count()
+	if err != nil {
+		return Item{}, err
+	}
+	item := Item{
+		ID:         idOf(f),
+		Seq:        seq,
+		Priority:   f.Place.Priority,
+		Key:        f.Envelope.Key,
+		Payload:    f.Envelope.Payload,
+		Headers:    f.Envelope.Headers,
+		Size:       f.Envelope.Size,
+		Pushed:     time.Unix(0, f.Envelope.PushedAt),
+		Deliveries: f.Deliveries(),
+		Endings:    endingsOf(f),
+		Dead:       shownDead(&f.Envelope),
+		Expires:    f.Envelope.Expires,
+	}
+	return item, nil
+}
+
+// StoredItem is an item of a queue, in whatever state.
+type StoredItem struct {
+	Item
+	State State
+	Due   int64 // store time at which a lease or a delay ends; 0 when ready, or held
+	Since int64 // of a leased item: store time when its lease began; 0: not known, or held
+	Held  bool  // leased without an end, see Hold
+	Fence int64 // number of leases, returned ones included
+
+	KeyFence int64 // of the last lease, 0 if it had none
+
+	// WaitsFor says why Get's item is not handed out, "" if its turn comes when those in
+	// front of it are gone, or if it is leased.
+	WaitsFor WaitsFor
+
+	// KeyAhead is how many ready items of the key are handed out before Get's item, which is
+	// ready, up to MaxKeyCount.
+	KeyAhead int
+
+	Holder   string // of a leased item: what its holder calls itself; "": nothing
+	Attempts Attempts
+	Cause    string // what it failed of last; "": nothing, or nobody said
+
+	Unique            string // no other item of the queue has this value; "": it has none, or none any more
+	UniqueUntilLeased bool   // the first lease ends that
+}
+
+// State is the state of an item.
+type State string
+
+const (
+	StateReady   State = State(layout.StateReady)
+	StateLeased  State = State(layout.StateLeased)
+	StateDelayed State = State(layout.StateDelayed)
+)
