@@ -162,6 +162,13 @@ func checkAttempts(all []Attempt) error {
 // characters.
 func ReasonText(s string) string { return reason.Text(s, MaxAttemptReason) }
 
+// cutReason returns the first kilobyte of a reason.
+func cutReason(reason string) string {
+	return strings.ToValidUTF8(reason[:min(len(reason), maxReason)], "")
+}
+
+const maxReason = 1 << 10
+
 // attemptLog has items remember how their leases end.
 type attemptLog struct{ *queueRows }
 

@@ -50,38 +50,6 @@ func (s *Store) Check(ctx context.Context) ([]string, error) {
 	return w.Problems, nil
 }
 
-// balance reports differences between expected and existing rows.
-func (w *walk) balance() {
-	for line, qtx := range w.found {
-		if stored := w.counters(line); !stored.Covers(&qtx.tally) {
-			w.Problem("queue %q, generation %d: counters are %+v, counted %+v", line.queue, line.generation, *stored, qtx.tally)
-		}
-	}
-	for line, n := range w.stored {
-		if w.found[line] == nil && !n.Covers(&layout.Tally{}) {
-			w.Problem("queue %q, generation %d: counters are %+v, there are no rows", line.queue, line.generation, *n)
-		}
-	}
-	for key, row := range w.rows {
-		if !row.optional {
-			w.Problem("row %q is missing", key)
-		}
-	}
-	for key, missing := range w.chunks {
-		if missing != 0 {
-			w.Problem("item %q: %d bytes of its payload are missing", key, missing)
-		}
-	}
-	for key, missing := range w.popItems {
-		if missing != 0 {
-			w.Problem("pop %q: %d of its items are missing", key, missing)
-		}
-	}
-	w.balanceKeys()
-	w.balanceFences()
-	w.balanceSettings()
-}
-
 // rowChecks has the check of each row of a space. Any row is right in a space that has none.
 var rowChecks = map[string]rowCheck{
 	layout.SpaceState:    foundState,

@@ -62,3 +62,12 @@ func foundChunk(w *walk, r *foundRow) error {
 	w.chunks[key] -= int64(len(r.Value))
 	return nil
 }
+
+// foundRowOfItem checks a row that an item has besides its own.
+func foundRowOfItem(w *walk, r *foundRow) error {
+	if expected, ok := w.rows[string(r.Key)]; !ok || expected.value != string(r.Value) {
+		return fmt.Errorf("it belongs to no item")
+	}
+	delete(w.rows, string(r.Key))
+	return nil
+}

@@ -47,14 +47,6 @@ func foundTimer(w *walk, r *foundRow) error {
 	return fmt.Errorf("timer of kind %q without an item or an id", t.Kind)
 }
 
-// counters are those of a lineage as the store has them.
-func (w *walk) counters(line lineage) *layout.Tally {
-	if w.stored[line] == nil {
-		w.stored[line] = &layout.Tally{}
-	}
-	return w.stored[line]
-}
-
 // foundCounter checks a counter.
 func foundCounter(w *walk, r *foundRow) error {
 	counter, _, err := tuple.ConsumeInt(r.rest)

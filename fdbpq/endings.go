@@ -69,3 +69,9 @@ type ending struct {
 	unused  bool           // nobody has begun with the item
 	at      int64          // store time, which end sets
 }
+
+// fate is what becomes of an item whose lease has ended.
+type fate struct {
+	due  int64  // store time from which on it is ready; 0: at once
+	dead string // why it dies, if it can; "": it does not
+}

@@ -1,6 +1,7 @@
 package fdbpq
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
@@ -81,4 +82,51 @@ const (
 	StateReady   State = State(layout.StateReady)
 	StateLeased  State = State(layout.StateLeased)
 	StateDelayed State = State(layout.StateDelayed)
+)
+
+// Why an item became a dead letter, unless Terminate gave another reason.
+const (
+	DeadMaxDeliveries = "max_deliveries"
+	DeadInterruptions = "interruptions"
+	DeadExpired       = "expired"
+	DeadTerminated    = "terminated"
+)
+
+// DeadLetter says which queue a dead letter came from, by its own name, why and when.
+type DeadLetter struct {
+	Reason, Origin, OriginID string
+
+	At         time.Time // by the wall clock of the process that buried it; zero: not known
+	Deliveries int64     // that it had in its queue
+
+	Interruptions int64 // that it had there
+}
+
+// cause is what an item failed of: the reason of its last attempt. A dead letter that did not die
+// of an attempt has that of its death, and so has one whose last attempt gave none.
+func (d DeadLetter) cause(attempts Attempts) string {
+	if d.Reason != "" && d.Reason != DeadMaxDeliveries && d.Reason != DeadInterruptions {
+		return d.Reason
+	}
+	return cmp.Or(attempts.reason(), d.Reason)
+}
+
+// shownDead is how the item died, nil if it is no dead letter.
+func shownDead(e *layout.Envelope) *DeadLetter {
+	if !e.IsDead() {
+		return nil
+	}
+	return (*DeadLetter)(&e.Dead)
+}
+
+// WaitsFor is what keeps an item from being handed out.
+type WaitsFor string
+
+const (
+	WaitsForDelay    WaitsFor = "delay"     // it is delayed
+	WaitsForPause    WaitsFor = "pause"     // its queue or its key is paused
+	WaitsForRate     WaitsFor = "rate"      // the rate of its queue allows no delivery now
+	WaitsForKeyOrder WaitsFor = "key_order" // another item of its key comes first
+	WaitsForKeyLimit WaitsFor = "key_limit" // as many of its key are leased as may be
+	WaitsForKeyRate  WaitsFor = "key_rate"  // the rate of its key allows no delivery now
 )

@@ -219,18 +219,6 @@ func (x keyInfos) of(key string, most int) (KeyInfo, error) {
 	return info, err
 }
 
-// WaitsFor is what keeps an item from being handed out.
-type WaitsFor string
-
-const (
-	WaitsForDelay    WaitsFor = "delay"     // it is delayed
-	WaitsForPause    WaitsFor = "pause"     // its queue or its key is paused
-	WaitsForRate     WaitsFor = "rate"      // the rate of its queue allows no delivery now
-	WaitsForKeyOrder WaitsFor = "key_order" // another item of its key comes first
-	WaitsForKeyLimit WaitsFor = "key_limit" // as many of its key are leased as may be
-	WaitsForKeyRate  WaitsFor = "key_rate"  // the rate of its key allows no delivery now
-)
-
 // waitsFor says what keeps an item from being handed out.
 func (x keyInfos) waitsFor(l *layout.Item) (WaitsFor, error) {
 	switch {

@@ -1,10 +1,15 @@
 package fdbpq
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/pqbridge/pqbridge/fdbpq/internal/jsonfields"
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
 // KeySettings are what an administrator has set for one key of a queue. A setting that
@@ -102,4 +107,87 @@ func limits(k KeySettings) int64 {
 		return 1
 	}
 	return 0
+}
+
+// SetKey changes the settings of a key that the JSON object names, and makes the queue
+// if need be. A setting of null is dropped.
+func (q Queue) SetKey(tx kv.Tx, key string, object []byte) (KeySettings, error) {
+	if key == "" {
+		return KeySettings{}, ErrNoKey
+	}
+	if err := CheckKey(key); err != nil {
+		return KeySettings{}, err
+	}
+	qtx, err := q.administer(tx)
+	if err == nil {
+		err = qtx.orCreate()
+	}
+	if err != nil {
+		return KeySettings{}, err
+	}
+	s := qtx.state
+	before, err := settings{&qtx.queueRows}.of(tx, key)
+	if err != nil {
+		return KeySettings{}, err
+	}
+	after, err := before.merge(object)
+	if err != nil || reflect.DeepEqual(before, after) {
+		return after, err
+	}
+	changed := *s
+	changed.keysSet += counted(after) - counted(before)
+	changed.keysLimited += limits(after) - limits(before)
+	if changed.keysSet > s.keysSet && s.keysSet >= q.store.maxKeysSet {
+		return KeySettings{}, configError("%d keys of the queue have settings of their own: no more may. null drops a setting", s.keysSet)
+	}
+	if after == (KeySettings{}) {
+		tx.Clear(settingsRow(q.name, key))
+	} else {
+		row, err := json.Marshal(after)
+		if err != nil {
+			return KeySettings{}, fmt.Errorf("settings of a key: %w", err)
+		}
+		tx.Set(settingsRow(q.name, key), row)
+	}
+	if err := qtx.writeState(&changed); err != nil {
+		return KeySettings{}, err
+	}
+	if err := (rates{&qtx.queueRows}).changeKey(key, before.rate(&s.config), after.rate(&s.config)); err != nil {
+		return KeySettings{}, err
+	}
+	if err := (keyIndex{&qtx.queueRows}).lookAgain(tx, key); err != nil {
+		return KeySettings{}, err
+	}
+	return after, qtx.done()
+}
+
+// KeySettings returns what is set for a key: nothing where there is no such queue.
+func (q Queue) KeySettings(r kv.Reader, key string) (KeySettings, error) {
+	qtx, err := q.view(r)
+	if err != nil || qtx == nil {
+		return KeySettings{}, err
+	}
+	return settings{&qtx.queueRows}.of(r, key)
+}
+
+func settingsRow(queue, key string) []byte {
+	return tuple.AppendBytes(layout.QueueRow(layout.SpaceSettings, queue), []byte(key))
+}
+
+// settings reads the settings of keys.
+type settings struct{ *queueRows }
+
+// of returns what is set for a key.
+func (t settings) of(r kv.Reader, key string) (k KeySettings, err error) {
+	if t.state.keysSet == 0 {
+		return KeySettings{}, nil
+	}
+	row, err := r.Get(settingsRow(t.name, key))
+	if err == nil && row != nil {
+		err = json.Unmarshal(row, &k)
+	}
+	if err != nil {
+		return KeySettings{}, fmt.Errorf("damaged settings of key %q: %w", key, err)
+	}
+	return k, nil
 }

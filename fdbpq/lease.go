@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
-	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
@@ -102,25 +101,48 @@ const (
 	LostExpired  Lost = "expired"  // it ran out
 )
 
-// PrefetchLeases says which leases the transaction is about to settle, so that an
-// engine over a network reads their rows at the same time.
-func (q Queue) PrefetchLeases(tx kv.Tx, leases ...Lease) {
-	tx.Prefetch(layout.QueueRow(layout.SpaceState, q.name), layout.Row(layout.SpaceTime))
-	tx.Prefetch(leasedRows(q.name, leases)...)
-}
-
-func leasedRows(queue string, leases []Lease) [][]byte {
-	rows := make([][]byte, len(leases))
-	for i := range leases {
-		rows[i] = leases[i].place.Append(layout.GenerationPrefix(layout.SpaceLeased, queue, leases[i].generation))
-	}
-	return rows
-}
-
 // backoff is how long an item stays away after the n-th end of its kind.
 func (ls leases) backoff(l *layout.Item, n int64) time.Duration {
 	if ls.state.backoff == nil {
 		return 0
 	}
 	return ls.state.backoff.after(idOf(l), n)
+}
+
+// putBack returns an item to its queue when its lease has ended, or moves it to the dead-letter queue.
+// It returns the item as it is then, nil if it has left the queue.
+func (ls leases) putBack(l *layout.Item, f fate) (*layout.Item, error) {
+	if f.dead != "" {
+		if taken, err := (deadLetters{ls.queueTx}).take(l, f.dead); taken || err != nil {
+			return nil, err
+		}
+	}
+	return ls.reinstate(l, f.due)
+}
+
+// reinstate makes an item ready again, or delays it until a time that is not past.
+func (ls leases) reinstate(l *layout.Item, due int64) (*layout.Item, error) {
+	if due > 0 || l.Expires != 0 {
+		now, err := ls.now()
+		if err != nil {
+			return nil, err
+		}
+		if l.Expires != 0 && l.Expires <= now {
+			return nil, expiries{ls.queueTx}.expire(l)
+		}
+		if due <= now {
+			due = 0
+		}
+	}
+	back := *l
+	back.ExtraAnswers, back.Since, back.Holder = 0, min(l.Since, 0), ""
+	ls.change(l, back.At(l.ReturnPriority).From(due))
+	return &back, nil
+}
+
+// revoke ends the lease of an item, and returns the item as it is then, nil if it has left the
+// queue.
+func (ls leases) revoke(l *layout.Item, r Revocation) (*layout.Item, error) {
+	l.Fence++
+	return retries{ls.queueTx}.takeBack(EventRevoked, l, ending{outcome: OutcomeRevoked, reason: r.Reason, delay: r.Delay})
 }

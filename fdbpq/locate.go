@@ -8,14 +8,6 @@ import (
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
-// itemSpaces are the spaces that may have an item of the queue.
-func (s *queueState) itemSpaces() []string {
-	if s.keyed {
-		return layout.ItemSpaces
-	}
-	return layout.UnkeyedSpaces
-}
-
 // locate finds an item by its id in any state, nil when there is none. The
 // transaction depends on the rows that exist and on those that do not.
 func (qtx *queueTx) locate(r kv.Reader, id ID) (*layout.Item, error) {

@@ -20,6 +20,16 @@ func (q Queue) Pop(tx kv.Tx, sel Selection) (Popped, error) {
 	return q.pop(tx, sel, 0)
 }
 
+// Lease pops items like Pop, but only for the time d: an item that is not settled
+// within it returns to its place. That is an interruption of its work, so that
+// max_interruptions ends the life of an item that crashes its workers.
+func (q Queue) Lease(tx kv.Tx, sel Selection, d time.Duration) (Popped, error) {
+	if d <= 0 || d > MaxLease {
+		return Popped{}, fmt.Errorf("lease of %s: allowed are more than 0s, up to %s", d, MaxLease)
+	}
+	return q.pop(tx, sel, d)
+}
+
 // prefetchRows says which rows the transaction is about to read.
 func (q Queue) prefetchRows(tx kv.Tx, lease time.Duration) {
 	tx.Prefetch(layout.QueueRow(layout.SpaceState, q.name), layout.CounterKey(q.name, q.store.queueStates.guess(q.name).generation, layout.CounterReady))
@@ -51,6 +61,70 @@ func (q Queue) PrefetchPop(tx kv.Tx, sel Selection, lease time.Duration) {
 	for _, space := range spaces {
 		scanOf(q.name, tx, guess, space, sel.End, *sel.Band, guess.config.Ties).prefetch(tx, sel.Limit, sel.MaxBytes)
 	}
+}
+
+// MayPop returns why the queue refuses a pop, one without a lease if that is 0.
+func (q Queue) MayPop(r kv.Reader, sel *Selection, lease time.Duration) error {
+	s, err := q.readState(r)
+	if err != nil || s == nil {
+		return err
+	}
+	return s.refuses(sel, lease)
+}
+
+// MayPeek returns why the queue refuses a peek.
+func (q Queue) MayPeek(r kv.Reader, sel *Selection) error {
+	s, err := q.readState(r)
+	if err != nil || s == nil {
+		return err
+	}
+	return s.refusesEnd(sel)
+}
+
+// Peek returns the items that Pop would return for the selection, and removes none.
+func (q Queue) Peek(r kv.Reader, sel Selection) (Popped, error) {
+	if err := sel.check(); err != nil {
+		return Popped{}, err
+	}
+	qtx, err := q.view(r)
+	if err != nil || qtx == nil {
+		return Popped{Reason: ReasonUnknown}, err
+	}
+	s := qtx.state
+	if err := s.refusesEnd(&sel); err != nil {
+		return Popped{}, err
+	}
+	if s.paused {
+		return Popped{Reason: ReasonPaused}, nil
+	}
+	found := collector{queueRows: &qtx.queueRows, sel: sel}
+	var popped Popped
+	retry, err := found.bound()
+	if err != nil {
+		return Popped{}, err
+	}
+	if found.sel.Limit == 0 {
+		return popped, reasons{&qtx.queueRows}.completeLater(&popped, *sel.Band, retry)
+	}
+	if err := found.run(); err != nil {
+		return Popped{}, err
+	}
+	for _, f := range found.items {
+		if err := (contents{found.queueRows}).load(&f.Envelope, f.Place); err != nil {
+			return Popped{}, err
+		}
+		item, err := itemOf(&f)
+		if err != nil {
+			return Popped{}, err
+		}
+		popped.Items = append(popped.Items, item)
+	}
+	if len(popped.Items) == 0 && s.takesTurns() {
+		if popped.Retry, err = (keyIndex{&qtx.queueRows}).nextToken(found.token); err != nil {
+			return Popped{}, err
+		}
+	}
+	return popped, reasons{&qtx.queueRows}.complete(&popped, *sel.Band)
 }
 
 // pop pops items for good when lease is 0, and otherwise for the time of the lease.
@@ -183,14 +257,4 @@ func (p pops) take(l *layout.Item, holder string, lease time.Duration) (Item, er
 	item, err := itemOf(l)
 	item.Lease = own
 	return item, err
-}
-
-// Lease pops items like Pop, but only for the time d: an item that is not settled
-// within it returns to its place. That is an interruption of its work, so that
-// max_interruptions ends the life of an item that crashes its workers.
-func (q Queue) Lease(tx kv.Tx, sel Selection, d time.Duration) (Popped, error) {
-	if d <= 0 || d > MaxLease {
-		return Popped{}, fmt.Errorf("lease of %s: allowed are more than 0s, up to %s", d, MaxLease)
-	}
-	return q.pop(tx, sel, d)
 }

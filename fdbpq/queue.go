@@ -164,3 +164,12 @@ func (q Queue) readLiving(r kv.Reader) (*queueState, error) {
 	}
 	return s, err
 }
+
+// Counted reports whether the queue is none more of its tenant's: it exists, or the one does with which it counts.
+func (q Queue) Counted(r kv.Reader) (bool, error) {
+	s, err := q.readState(r)
+	if with := CountsWith(q.name); err == nil && s == nil && with != "" {
+		s, err = q.store.Queue(with).readState(r)
+	}
+	return s != nil, err
+}

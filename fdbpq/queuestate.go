@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
+	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
@@ -42,6 +45,46 @@ func (s *queueState) keysMayWait() bool { return s.config.KeyRate != (Rate{}) ||
 
 // keyLimited reports whether the leases of keys are counted.
 func (s *queueState) keyLimited() bool { return s.config.limitsKeys() || s.keysLimited > 0 }
+
+// itemSpaces are the spaces that may have an item of the queue.
+func (s *queueState) itemSpaces() []string {
+	if s.keyed {
+		return layout.ItemSpaces
+	}
+	return layout.UnkeyedSpaces
+}
+
+var (
+	// ErrLeaseRequired: the leases of keys are counted, so a pop without one is refused.
+	ErrLeaseRequired = errors.New("a lease is required where key_limit, key_order or the limit of a key is set")
+
+	// ErrOnlyMin: pops visit keys, and know only the next item of each.
+	ErrOnlyMin = errors.New("only pop.min and peek.min of all priorities work where items wait for others of their key, or keys take turns")
+)
+
+func (s *queueState) refuses(sel *Selection, lease time.Duration) error {
+	if lease == 0 && s.keyLimited() {
+		return ErrLeaseRequired
+	}
+	return s.refusesEnd(sel)
+}
+
+// refusesEnd returns ErrOnlyMin for a selection that needs more than the next item of each
+// key. The configuration decides, whether there are keys or not.
+func (s *queueState) refusesEnd(sel *Selection) error {
+	c := &s.config
+	looks := c.limitsKeys() || c.KeyRate != (Rate{}) || c.Fair != "" || s.keysSet > 0
+	if looks && (sel.End != Min || *sel.Band != AllPriorities) {
+		return ErrOnlyMin
+	}
+	return nil
+}
+
+// likelyRead reports whether a pop is likely to read the head of the queue's ready items.
+func (s *queueState) likelyRead(sel *Selection) bool {
+	remembered, byLevel := sel.PopID != "" && sel.Repeated, sel.End == Max && s.config.Ties == TiesOldest
+	return !remembered && !byLevel && s.exists && !s.paused && !s.takesTurns() && s.config.Rate == (Rate{})
+}
 
 // A queue's state has a version of its own, the lowest one that knows all that the queue
 // uses: earlier versions of this program would damage the rest, or forget it when they write

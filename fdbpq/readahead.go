@@ -24,12 +24,6 @@ func (w *Work) startReadAhead(queue string, sel *Selection) (*readAhead, error) 
 	return &readAhead{guess: guess, rest: next, entries: entries}, err
 }
 
-// likelyRead reports whether a pop is likely to read the head of the queue's ready items.
-func (s *queueState) likelyRead(sel *Selection) bool {
-	remembered, byLevel := sel.PopID != "" && sel.Repeated, sel.End == Max && s.config.Ties == TiesOldest
-	return !remembered && !byLevel && s.exists && !s.paused && !s.takesTurns() && s.config.Rate == (Rate{})
-}
-
 // next returns the entries that were read ahead, and then those that follow.
 func (a *readAhead) next(limit, maxBytes int) ([]entry, error) {
 	if a.given {

@@ -1,11 +1,6 @@
 package fdbpq
 
-import (
-	"errors"
-	"fmt"
-
-	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
-)
+import "github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 
 // RememberedBytes is what a message or pop id counts in a [Size]: its two rows have it.
 const RememberedBytes = 256
@@ -52,22 +47,3 @@ func idDue[R remembered](q *queueRows, row []byte, t layout.Timer, parse func([]
 	r.forget(q, t.ID)
 	return nil
 }
-
-// ids remembers which item each message id has pushed.
-type ids struct{ *queueRows }
-
-// room returns an error when the queue may not remember another id beside
-// those stored before this transaction, and its own.
-func (i ids) room(id string, stored int64) error {
-	if err := i.store.room.ids(id); err != nil {
-		return err
-	}
-	if limit := i.state.config.DedupLimit; stored+i.tally.Remembered >= limit {
-		return fmt.Errorf("%w: the queue's dedup_limit is %d", ErrRemembered, limit)
-	}
-	return nil
-}
-
-// ErrRemembered: the queue remembers dedup_limit message and pop ids, and refuses
-// new ones until some are forgotten.
-var ErrRemembered = errors.New("too many message ids remembered")

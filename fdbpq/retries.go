@@ -7,12 +7,6 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 )
 
-// fate is what becomes of an item whose lease has ended.
-type fate struct {
-	due  int64  // store time from which on it is ready; 0: at once
-	dead string // why it dies, if it can; "": it does not
-}
-
 // retries ends leases without success.
 type retries struct{ *queueTx }
 
@@ -105,37 +99,6 @@ func checkRetry(delay *time.Duration) error {
 		return fmt.Errorf("delay of %s: allowed are 0s to %s", *delay, MaxDelay)
 	}
 	return nil
-}
-
-// putBack returns an item to its queue when its lease has ended, or moves it to the dead-letter queue.
-// It returns the item as it is then, nil if it has left the queue.
-func (ls leases) putBack(l *layout.Item, f fate) (*layout.Item, error) {
-	if f.dead != "" {
-		if taken, err := (deadLetters{ls.queueTx}).take(l, f.dead); taken || err != nil {
-			return nil, err
-		}
-	}
-	return ls.reinstate(l, f.due)
-}
-
-// reinstate makes an item ready again, or delays it until a time that is not past.
-func (ls leases) reinstate(l *layout.Item, due int64) (*layout.Item, error) {
-	if due > 0 || l.Expires != 0 {
-		now, err := ls.now()
-		if err != nil {
-			return nil, err
-		}
-		if l.Expires != 0 && l.Expires <= now {
-			return nil, expiries{ls.queueTx}.expire(l)
-		}
-		if due <= now {
-			due = 0
-		}
-	}
-	back := *l
-	back.ExtraAnswers, back.Since, back.Holder = 0, min(l.Since, 0), ""
-	ls.change(l, back.At(l.ReturnPriority).From(due))
-	return &back, nil
 }
 
 // due returns an item to its queue when its lease has run out.

@@ -56,13 +56,6 @@ func (q Queue) Revoke(tx kv.Tx, id ID, r Revocation) (Revoked, error) {
 	return revoked, qtx.done()
 }
 
-// revoke ends the lease of an item, and returns the item as it is then, nil if it has left the
-// queue.
-func (ls leases) revoke(l *layout.Item, r Revocation) (*layout.Item, error) {
-	l.Fence++
-	return retries{ls.queueTx}.takeBack(EventRevoked, l, ending{outcome: OutcomeRevoked, reason: r.Reason, delay: r.Delay})
-}
-
 // ErrNoFence: no lease of the item has had the fence.
 var ErrNoFence = errors.New("no lease of the item has had this fence")
 

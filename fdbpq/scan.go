@@ -2,48 +2,11 @@ package fdbpq
 
 import (
 	"bytes"
-	"math"
-	"strconv"
 
 	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
-
-// End is one of the two ends of a queue.
-type End byte
-
-const (
-	Min End = iota // the lowest priority number, the oldest item first
-	Max            // the highest priority number, by default the newest item first
-)
-
-// Band is a range of priorities, both ends included.
-type Band struct {
-	Low, High int64
-}
-
-// AllPriorities is the band of all priorities.
-var AllPriorities = Band{Low: math.MinInt64, High: math.MaxInt64}
-
-// String is the band as pops name it: low..high, without an end that bounds nothing.
-func (b Band) String() string {
-	low, high := "", ""
-	if b.Low != AllPriorities.Low {
-		low = strconv.FormatInt(b.Low, 10)
-	}
-	if b.High != AllPriorities.High {
-		high = strconv.FormatInt(b.High, 10)
-	}
-	return low + ".." + high
-}
-
-// in returns the band's range of keys in the space with this prefix. Items of other
-// programs whose priorities are no integers of 64 bits are outside every band.
-func (b Band) in(prefix []byte) (begin, end []byte) {
-	n := len(prefix)
-	return tuple.AppendInt(prefix[:n:n], b.Low), append(tuple.AppendInt(prefix[:n:n], b.High), 0xff)
-}
 
 // entry is an item found by a scan.
 type entry struct {

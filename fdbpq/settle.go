@@ -3,7 +3,6 @@ package fdbpq
 import (
 	"cmp"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
@@ -52,6 +51,21 @@ func (q Queue) GiveBack(tx kv.Tx, lease Lease, reason string) (Settled, error) {
 		_, err := retries{qtx}.endLease(l, ending{outcome: OutcomeBack, reason: reason, unused: reason == ""})
 		return err
 	})
+}
+
+// PrefetchLeases says which leases the transaction is about to settle, so that an
+// engine over a network reads their rows at the same time.
+func (q Queue) PrefetchLeases(tx kv.Tx, leases ...Lease) {
+	tx.Prefetch(layout.QueueRow(layout.SpaceState, q.name), layout.Row(layout.SpaceTime))
+	tx.Prefetch(leasedRows(q.name, leases)...)
+}
+
+func leasedRows(queue string, leases []Lease) [][]byte {
+	rows := make([][]byte, len(leases))
+	for i := range leases {
+		rows[i] = leases[i].place.Append(layout.GenerationPrefix(layout.SpaceLeased, queue, leases[i].generation))
+	}
+	return rows
 }
 
 // PrefetchKeys says which leases the transaction is about to settle, after PrefetchLeases,
@@ -179,13 +193,6 @@ func (q Queue) Terminate(tx kv.Tx, lease Lease, reason string) (Settled, error) 
 		}
 		return err
 	})
-}
-
-const maxReason = 1 << 10
-
-// cutReason returns the first kilobyte of a reason.
-func cutReason(reason string) string {
-	return strings.ToValidUTF8(reason[:min(len(reason), maxReason)], "")
 }
 
 // Extend makes the lease last for d from now.

@@ -14,7 +14,6 @@ import (
 // The bounds of the transaction of one Sweep.
 const (
 	sweepTimers = 256
-	sweepBytes  = 1 << 20
 	sweepTxSize = 500_000 // of all but the last item
 )
 
@@ -49,6 +48,22 @@ func (s *Store) Sweep(ctx context.Context) (Swept, error) {
 		return Swept{}, fmt.Errorf("sweep: %w", err)
 	}
 	return swept, nil
+}
+
+// CollectGarbage clears rows that purges and deletions left behind, in one bounded
+// transaction, and reports whether there are more.
+func (s *Store) CollectGarbage(ctx context.Context) (more bool, err error) {
+	session := s.Session()
+	defer session.Release()
+	err = session.Update(ctx, func(tx kv.Tx) error {
+		w := sweep{Work: s.work(tx)}
+		more, err = w.collect()
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("collect garbage: %w", err)
+	}
+	return more, nil
 }
 
 // sweep is the transaction of one Sweep.
@@ -135,6 +150,53 @@ func (w *sweep) runTimer(t layout.Timer) error {
 	err = runDue(qtx, t)
 	w.txSize, qtx.txSize = w.txSize+qtx.txSize, 0
 	return err
+}
+
+func (w *sweep) collect() (more bool, err error) {
+	prefix := layout.Row(layout.SpaceGarbage)
+	begin, end := tuple.Range(prefix)
+	heaps, err := w.tx.Range(begin, end, kv.RangeOptions{Limit: 1})
+	if err != nil || len(heaps) == 0 {
+		return false, err
+	}
+	if w.now, err = w.Work.now(); err != nil {
+		return false, err
+	}
+	if until, err := w.becomeSweeper(); err != nil || until != 0 {
+		return false, err
+	}
+	name, rest, err := tuple.ConsumeString(heaps[0].Key[len(prefix):])
+	if err != nil {
+		return false, fmt.Errorf("damaged garbage row: %w", err)
+	}
+	generation, _, err := tuple.ConsumeInt(rest)
+	if err != nil {
+		return false, fmt.Errorf("damaged garbage row: %w", err)
+	}
+	done, err := garbage{w.with(name, &queueState{generation: generation})}.clear()
+	if err != nil {
+		return false, err
+	}
+	if done {
+		w.tx.Clear(heaps[0].Key)
+		err = w.clearDeleted(name, generation)
+	}
+	return err == nil, err
+}
+
+// clearDeleted clears the rows that a deleted queue has outside its generations, once
+// its last generation is cleared. A later queue of the same name begins with a
+// generation that no queue had.
+func (w *sweep) clearDeleted(queue string, cleared int64) error {
+	s, err := w.store.readStateRow(w.tx, queue)
+	if err != nil || s == nil || s.exists || s.generation != cleared+1 {
+		return err
+	}
+	for _, space := range []string{layout.SpaceState, layout.SpaceHigh, layout.SpaceArrivals} {
+		w.tx.Clear(layout.QueueRow(space, queue))
+	}
+	w.tx.Max(layout.Row(layout.SpaceGone), uint64(s.generation))
+	return nil
 }
 
 // sweeperTerm is how long a process stays the only sweeper after a sweep. When it

@@ -2,19 +2,12 @@ package fdbpq
 
 import (
 	"bytes"
-	"fmt"
 
 	"github.com/pqbridge/pqbridge/fdbpq/internal/inside"
 	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
-
-// lineage is one generation of a queue. What a queue has outside its generations is in 0.
-type lineage struct {
-	queue      string
-	generation int64
-}
 
 // walk is the state of a Check under way.
 type walk struct {
@@ -66,15 +59,6 @@ type expectedRow struct {
 	optional bool
 }
 
-// foundRow is a row that a Check has read.
-type foundRow struct {
-	kv.Pair
-	space string
-	lineage
-	state *queueState // nil: there is no such queue
-	rest  []byte      // of the key, behind the lineage
-}
-
 // rowCheck reports a row that is not as it should be.
 type rowCheck func(*walk, *foundRow) error
 
@@ -103,21 +87,6 @@ func (w *walk) row(kind layout.RowKind, check rowCheck, pair kv.Pair) (err error
 	return check(w, &r)
 }
 
-// past reports whether the row is of a past generation: CollectGarbage clears it later. A
-// deleted queue has no rows in the generation that a later queue of its name begins with.
-func (r *foundRow) past() (bool, error) {
-	s := r.state
-	switch {
-	case s == nil:
-		return false, fmt.Errorf("there is no queue %q", r.queue)
-	case r.generation == s.generation && s.exists:
-		return false, nil
-	case r.generation >= s.generation:
-		return false, fmt.Errorf("generation %d is in the future: the queue is in %d, exists: %t", r.generation, s.generation, s.exists)
-	}
-	return true, nil
-}
-
 // expect notes that there is to be a row.
 func (w *walk) expect(key, value []byte) {
 	if other, twice := w.rows[string(key)]; twice && other.value != string(value) {
@@ -136,14 +105,6 @@ func (w *walk) of(line lineage) *queueTx {
 	return qtx
 }
 
-// living returns an error when the queue of a row does not exist.
-func (r *foundRow) living() error {
-	if r.state == nil || !r.state.exists {
-		return fmt.Errorf("there is no queue %q", r.queue)
-	}
-	return nil
-}
-
 // keyOf is a key in one generation of a queue.
 type keyOf struct {
 	lineage
@@ -159,11 +120,6 @@ type keyFound struct {
 	fair  *int64        // first class in which it has a row
 	heavy bool          // a push gave it a weight
 }
-
-type (
-	queueKey   struct{ queue, key string }
-	queueTimer struct{ queue, kind string }
-)
 
 // keysKnown is what a Check has found that queues keep of keys outside their generations.
 type keysKnown struct {
@@ -183,11 +139,137 @@ func newKeysKnown() keysKnown {
 	}
 }
 
-// foundRowOfItem checks a row that an item has besides its own.
-func foundRowOfItem(w *walk, r *foundRow) error {
-	if expected, ok := w.rows[string(r.Key)]; !ok || expected.value != string(r.Value) {
-		return fmt.Errorf("it belongs to no item")
+// balance reports differences between expected and existing rows.
+func (w *walk) balance() {
+	for line, qtx := range w.found {
+		if stored := w.counters(line); !stored.Covers(&qtx.tally) {
+			w.Problem("queue %q, generation %d: counters are %+v, counted %+v", line.queue, line.generation, *stored, qtx.tally)
+		}
 	}
-	delete(w.rows, string(r.Key))
-	return nil
+	for line, n := range w.stored {
+		if w.found[line] == nil && !n.Covers(&layout.Tally{}) {
+			w.Problem("queue %q, generation %d: counters are %+v, there are no rows", line.queue, line.generation, *n)
+		}
+	}
+	for key, row := range w.rows {
+		if !row.optional {
+			w.Problem("row %q is missing", key)
+		}
+	}
+	for key, missing := range w.chunks {
+		if missing != 0 {
+			w.Problem("item %q: %d bytes of its payload are missing", key, missing)
+		}
+	}
+	for key, missing := range w.popItems {
+		if missing != 0 {
+			w.Problem("pop %q: %d of its items are missing", key, missing)
+		}
+	}
+	w.balanceKeys()
+	w.balanceFences()
+	w.balanceSettings()
+}
+
+func (w *walk) keyOf(line lineage, key string) *keyFound {
+	k := keyOf{line, key}
+	if w.keys[k] == nil {
+		w.keys[k] = &keyFound{}
+	}
+	return w.keys[k]
+}
+
+func earliest(first *layout.Place, p layout.Place) *layout.Place {
+	if first == nil || p.Compare(*first) < 0 {
+		return &p
+	}
+	return first
+}
+
+// itemOfKey notes what the key of an item has for it.
+func (w *walk) itemOfKey(qtx *queueTx, l *layout.Item) error {
+	if l.Key == "" {
+		return nil
+	}
+	w.known.fences[queueKey{qtx.name, l.Key}] = max(w.known.fences[queueKey{qtx.name, l.Key}], l.KeyFence)
+	switch {
+	case l.State == layout.StateReady:
+		found := w.keyOf(lineage{qtx.name, qtx.state.generation}, l.Key)
+		found.first = earliest(found.first, l.Place)
+		if l.Begun() {
+			found.begun = earliest(found.begun, l.Place)
+		}
+	case l.State == layout.StateDelayed && l.MayHoldKey():
+		w.rows[string(keyLimits{&qtx.queueRows}.row(l))] = expectedRow{optional: true}
+	}
+	return CheckKey(l.Key)
+}
+
+// balanceKeys reports keys that pops do not find.
+func (w *walk) balanceKeys() {
+	for of, found := range w.keys {
+		if found.heavy && found.first == nil {
+			w.Problem("queue %q: the key %q has a weight, and no ready items", of.queue, of.key)
+		}
+		if found.first == nil || w.mayBeHidden(of, found) {
+			continue
+		}
+		last := found.first
+		if found.begun != nil && found.begun.Compare(*last) > 0 {
+			last = found.begun
+		}
+		if found.head == nil || found.head.Compare(*last) > 0 {
+			w.Problem("queue %q: pops do not find the key %q", of.queue, of.key)
+		}
+		if s := w.queues[of.queue]; s.fairBuilt && (found.fair == nil || *found.fair > s.config.Fair.class(last.Priority)) {
+			w.Problem("queue %q: the key %q has no turn", of.queue, of.key)
+		}
+	}
+}
+
+// mayBeHidden reports whether pops need not find a key: it may have no more, or waits for
+// a token, or is paused, or is about to be looked at.
+func (w *walk) mayBeHidden(of keyOf, found *keyFound) bool {
+	settings := w.known.settings[queueKey{of.queue, of.key}]
+	limit := int(settings.limit(&w.queues[of.queue].config))
+	waits := w.known.waits[queueKey{of.queue, of.key}]
+	return settings.paused() || limit > 0 && found.held >= limit || waits || w.known.working[queueTimer{of.queue, layout.TimerKeys}]
+}
+
+// balanceFences reports fences that a key may get again, and ones that nobody forgets.
+func (w *walk) balanceFences() {
+	known := &w.known
+	for of, fence := range known.fences {
+		if fence > known.last[of] && fence >= known.passed {
+			w.Problem("queue %q: the key %q had the fence %d, and could get it again: the last one is %d, time has passed %d",
+				of.queue, of.key, fence, known.last[of], known.passed)
+		}
+	}
+	for of := range known.last {
+		if !known.working[queueTimer{of.queue, layout.TimerFences}] {
+			w.Problem("queue %q: nobody forgets the fence of the key %q", of.queue, of.key)
+		}
+	}
+}
+
+// balanceSettings reports settings that are not counted.
+func (w *walk) balanceSettings() {
+	set, limited := make(map[string]int64), make(map[string]int64)
+	for of, k := range w.known.settings {
+		set[of.queue] += counted(k)
+		limited[of.queue] += limits(k)
+	}
+	for name, s := range w.queues {
+		if s != nil && (s.keysSet != set[name] || s.keysLimited != limited[name]) {
+			w.Problem("queue %q: %d keys have settings and %d a limit, counted %d and %d", name, s.keysSet, s.keysLimited, set[name], limited[name])
+		}
+	}
+}
+
+// counters are those of a lineage as the store has them.
+func (w *walk) counters(line lineage) *layout.Tally {
+	if w.stored[line] == nil {
+		w.stored[line] = &layout.Tally{}
+	}
+	return w.stored[line]
 }

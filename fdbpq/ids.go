@@ -14,6 +14,10 @@ const MaxMsgID = 1024
 // ErrMsgID: a message or pop id has more than MaxMsgID bytes.
 var ErrMsgID = errors.New("message id too long")
 
+// ErrRemembered: the queue remembers dedup_limit message and pop ids, and refuses
+// new ones until some are forgotten.
+var ErrRemembered = errors.New("too many message ids remembered")
+
 func checkMsgID(id string) error {
 	if len(id) > MaxMsgID {
 		return fmt.Errorf("%w: it has %d bytes, allowed are %d", ErrMsgID, len(id), MaxMsgID)
@@ -46,6 +50,21 @@ func parseRememberedPush(b []byte) (*rememberedPush, error) {
 		return nil, fmt.Errorf("damaged message id: %w", err)
 	}
 	return &rememberedPush{due: due, id: ID{p}}, nil
+}
+
+// ids remembers which item each message id has pushed.
+type ids struct{ *queueRows }
+
+// room returns an error when the queue may not remember another id beside
+// those stored before this transaction, and its own.
+func (i ids) room(id string, stored int64) error {
+	if err := i.store.room.ids(id); err != nil {
+		return err
+	}
+	if limit := i.state.config.DedupLimit; stored+i.tally.Remembered >= limit {
+		return fmt.Errorf("%w: the queue's dedup_limit is %d", ErrRemembered, limit)
+	}
+	return nil
 }
 
 // first recognises a duplicate: it returns what the first push with this message
