@@ -16,17 +16,6 @@ import (
 // counts, too.
 const ItemBytes = 512
 
-// maxBytes is the bound that holds for a queue, 0 for none.
-func (s *Store) maxBytes(c *Config) int64 {
-	if c.MaxBytes == 0 || s.maxQueueBytes == 0 {
-		return max(c.MaxBytes, s.maxQueueBytes)
-	}
-	return min(c.MaxBytes, s.maxQueueBytes)
-}
-
-// limited reports whether a push depends on how much is in the queue.
-func (s *Store) limited(c *Config) bool { return c.MaxLength > 0 || s.maxBytes(c) > 0 }
-
 // amount counts items and bytes.
 type amount struct{ items, bytes int64 }
 
@@ -54,14 +43,6 @@ func (a amount) where(grows amount) amount {
 
 // limitedBytes is what max_bytes bounds.
 func limitedBytes(n Counts) int64 { return n.Bytes + n.Length()*ItemBytes + n.overhead() }
-
-// countersOf are the counters on which pushes to a queue depend.
-func (s *Store) countersOf(c *Config) []int {
-	if s.maxBytes(c) > 0 {
-		return layout.Usage
-	}
-	return layout.Content
-}
 
 // countsSoFar are the counters of the queue, with what the Work has not written yet. They are read by snapshot, so
 // concurrent transactions may exceed a limit.

@@ -283,19 +283,3 @@ func (d deadLetters) requeue(p *pusher, item *layout.Item, delay time.Duration) 
 	}
 	return pushed, err
 }
-
-// lay adds a dead letter, which has its place, to a dead-letter queue.
-func (dlq *pusher) lay(buried *layout.Item, seq int64, headers, payload []byte) error {
-	if err := (contents{&dlq.queueRows}).write(&buried.Envelope, buried.Place, headers, payload); err != nil {
-		return err
-	}
-	if _, err := dlq.timesOf(&NewItem{}, &buried.Envelope); err != nil {
-		return err
-	}
-	if err := dlq.prepare(&buried.Envelope); err != nil {
-		return err
-	}
-	dlq.issue(seq)
-	dlq.change(nil, buried)
-	return nil
-}

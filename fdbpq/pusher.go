@@ -1,10 +1,13 @@
 package fdbpq
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
-	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
 // Pushed is the result of the push of one item.
@@ -18,6 +21,9 @@ type Pushed struct {
 
 	Events []Event // of items that this push evicted from a full queue, perhaps this one, or found past their TTL
 }
+
+// ErrTime: a delay or a TTL is out of bounds.
+var ErrTime = errors.New("time out of bounds")
 
 // pusher assigns places within one transaction.
 type pusher struct {
@@ -39,16 +45,6 @@ func (w *Work) pusher(queue string) (*pusher, error) {
 	}
 	p := new(pusher)
 	return p, p.open(qtx)
-}
-
-// openForPush begins to add items to the queue. The caller has the memory, as a Work may push often.
-func (q Queue) openForPush(tx kv.Tx, p *pusher) error {
-	qtx, err := q.open(tx)
-	if err != nil {
-		return err
-	}
-	p.full = q.full
-	return p.open(qtx)
 }
 
 // open begins to add items to a queue. ErrNoQueue: there is no such queue,
@@ -102,6 +98,213 @@ func (p *pusher) readCounts(items []NewItem) error {
 		p.counted = Counts{}.with(p.stored)
 	}
 	return err
+}
+
+func (p *pusher) push(item *NewItem) (Pushed, error) {
+	priority := item.Priority
+	if !item.HasPriority {
+		priority = p.state.config.Priority
+	}
+	if err := cmp.Or(checkMsgID(item.MsgID), CheckKey(item.Key), CheckWeight(item.Key, item.Weight), item.checkUnique()); err != nil {
+		return Pushed{Err: err}, nil
+	}
+	if item.MsgID != "" {
+		first, err := ids{&p.queueRows}.first(item.MsgID)
+		if err != nil {
+			return Pushed{}, err
+		}
+		if first != nil {
+			return p.pushAgain(item, first)
+		}
+	}
+	handOver, refused, err := p.openHandOver(item.HandOver)
+	if refused != nil || err != nil {
+		return Pushed{Err: refused}, err
+	}
+	unique := item.claims()
+	if unique != "" {
+		living, err := p.claimant(unique, handOver)
+		if err != nil {
+			return Pushed{}, err
+		}
+		if living != nil {
+			return p.resolve(item, priority, living, handOver)
+		}
+	}
+	return p.add(item, layout.Envelope{Unique: unique, UntilLeased: item.UniqueUntilLeased, Key: item.Key}, priority, handOver)
+}
+
+// pushAgain answers the push of an item that was pushed before. A lease that it hands
+// over is acknowledged if it is still valid: the item has been delivered again since.
+func (p *pusher) pushAgain(item *NewItem, first *rememberedPush) (Pushed, error) {
+	handOver, refused, err := p.openHandOver(item.HandOver)
+	if err != nil {
+		return Pushed{}, err
+	}
+	if errors.Is(refused, ErrHandOver) {
+		return Pushed{Err: refused}, nil
+	}
+	if err := handOver.acknowledge(); err != nil {
+		return Pushed{}, err
+	}
+	seq, err := first.id.place.Count()
+	return Pushed{ID: first.id, Seq: seq, Priority: first.id.place.Priority, Duplicate: true}, err
+}
+
+// claimant returns the living item with a unique value, nil when there is none. An item
+// past its TTL ends here if nothing has ended it yet. The commit depends on the answer, so
+// two pushes cannot both be the first. An item that is handed over leaves its value.
+func (p *pusher) claimant(value string, h *handOver) (*layout.Item, error) {
+	row, err := p.tx.Get(unique{&p.queueRows}.row(value))
+	if err != nil || row == nil {
+		return nil, err
+	}
+	home, err := layout.ParsePlace(row)
+	if err != nil {
+		return nil, fmt.Errorf("damaged row of a unique value: %w", err)
+	}
+	item, err := p.locate(p.tx, ID{home})
+	if err != nil || item == nil || item.Unique != value || h.hands(item, p.queueTx) {
+		return nil, err
+	}
+	if item.Expires == 0 {
+		return item, nil
+	}
+	now, err := p.now()
+	if err != nil || item.Expires > now || item.State == layout.StateLeased && item.Due > now {
+		return item, err
+	}
+	if item.State == layout.StateLeased {
+		return nil, retries{p.queueTx}.runOut(item)
+	}
+	return nil, expiries{p.queueTx}.expire(item)
+}
+
+// resolve is a push whose unique value a living item has.
+func (p *pusher) resolve(item *NewItem, priority int64, living *layout.Item, handOver *handOver) (Pushed, error) {
+	if item.MsgID != "" {
+		if err := (ids{&p.queueRows}).room(item.MsgID, p.counted.Remembered); err != nil {
+			return Pushed{Err: err}, nil
+		}
+	}
+	seq, err := living.Place.Count()
+	if err != nil {
+		return Pushed{}, err
+	}
+	pushed := Pushed{ID: idOf(living), Seq: seq, Priority: living.ReturnPriority, Duplicate: true}
+	switch {
+	case item.OnConflict == ConflictReplace && living.State == layout.StateLeased:
+		return Pushed{Err: ErrLeased}, nil
+	case item.OnConflict == ConflictReplace && item.Key != living.Key:
+		return Pushed{Err: fmt.Errorf("%w: %q", ErrAnotherKey, living.Key)}, nil
+	case item.OnConflict == ConflictReplace && p.full != nil && item.size() > living.Size:
+		return Pushed{Err: p.full}, nil
+	case item.OnConflict == ConflictReplace && item.size() > living.Size && p.excess(p.counted.with(&p.tally)).bytes+item.size()-living.Size > 0:
+		return Pushed{Err: p.tooFull(amount{bytes: 1})}, nil
+	case item.OnConflict == ConflictReplace:
+		if err := checkContent(item.Headers, item.Payload); err != nil {
+			return Pushed{Err: err}, nil
+		}
+		if err := p.replaceContent(living, item); err != nil {
+			return Pushed{}, err
+		}
+	case item.OnConflict == ConflictRaise && priority < living.ReturnPriority:
+		p.move(living, priority)
+		pushed.Priority = priority
+	}
+	if err := handOver.acknowledge(); err != nil {
+		return Pushed{}, err
+	}
+	if item.MsgID != "" {
+		err = ids{&p.queueRows}.remember(item.MsgID, pushed.ID)
+	}
+	return pushed, err
+}
+
+// replaceContent gives an item that is not leased the content of a push.
+func (p *pusher) replaceContent(living *layout.Item, item *NewItem) error {
+	fresh := *living
+	fresh.Chunks = 0
+	if err := (contents{&p.queueRows}).write(&fresh.Envelope, fresh.Place, item.Headers, item.Payload); err != nil {
+		return err
+	}
+	p.change(living, &fresh)
+	return nil
+}
+
+// add adds an item to the queue unless its limits forbid that, in place of one that is handed
+// over if there is one. e is what the item has besides its content and its times.
+func (p *pusher) add(item *NewItem, e layout.Envelope, priority int64, handOver *handOver) (Pushed, error) {
+	if refused, err := p.checkLimits(item, &e, priority, handOver); refused != nil || err != nil {
+		return Pushed{Err: refused}, err
+	}
+	l := layout.Item{Envelope: e}
+	l.PushedAt = p.pushed
+	seq := p.assign(&l, priority)
+	if err := (contents{&p.queueRows}).write(&l.Envelope, l.Place, item.Headers, item.Payload); err != nil {
+		return Pushed{Err: err}, nil
+	}
+	if err := p.prepare(&l.Envelope); err != nil {
+		return Pushed{}, err
+	}
+	if err := handOver.acknowledge(); err != nil {
+		return Pushed{}, err
+	}
+	p.issue(seq)
+	due, err := p.timesOf(item, &l.Envelope)
+	if err != nil {
+		return Pushed{}, err
+	}
+	if item.Weight != 0 && p.state.config.Fair != "" && due == 0 { // a pop forgets it with the last ready item
+		p.tx.Set(fair{&p.queueRows}.weightRow(item.Key), tuple.AppendInt(nil, item.Weight))
+	}
+	p.change(nil, l.From(due))
+	p.added = l
+	pushed := Pushed{ID: ID{l.Place}, Seq: seq, Priority: priority}
+	if item.MsgID != "" {
+		err = ids{&p.queueRows}.remember(item.MsgID, pushed.ID)
+	}
+	return pushed, err
+}
+
+// checkLimits returns why the item may not be pushed, nil if it may.
+func (p *pusher) checkLimits(item *NewItem, e *layout.Envelope, priority int64, handOver *handOver) (refused, err error) {
+	if p.full != nil && (handOver == nil || item.size() > handOver.item.Size) {
+		return p.full, nil
+	}
+	if full := p.store.room.full(); full != nil && !handOver.replacedBy(item) {
+		return full, nil
+	}
+	delay := p.delay(item)
+	if delay > MaxDelay {
+		return fmt.Errorf("%w: delay of %s, allowed are up to %s", ErrTime, delay, MaxDelay), nil
+	}
+	if item.TTL > MaxDelay {
+		return fmt.Errorf("%w: TTL of %s, allowed are up to %s", ErrTime, item.TTL, MaxDelay), nil
+	}
+	if refused, err := p.makeRoom(amountOf(item.size()+e.WithOverhead()), priority, delay > 0, handOver); refused != nil || err != nil {
+		return refused, err
+	}
+	if item.MsgID != "" {
+		return ids{&p.queueRows}.room(item.MsgID, p.counted.Remembered), nil
+	}
+	return nil, nil
+}
+
+// lay adds a dead letter, which has its place, to a dead-letter queue.
+func (dlq *pusher) lay(buried *layout.Item, seq int64, headers, payload []byte) error {
+	if err := (contents{&dlq.queueRows}).write(&buried.Envelope, buried.Place, headers, payload); err != nil {
+		return err
+	}
+	if _, err := dlq.timesOf(&NewItem{}, &buried.Envelope); err != nil {
+		return err
+	}
+	if err := dlq.prepare(&buried.Envelope); err != nil {
+		return err
+	}
+	dlq.issue(seq)
+	dlq.change(nil, buried)
+	return nil
 }
 
 // assign gives a new item, which is ready, the place behind all of its priority, and returns

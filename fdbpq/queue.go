@@ -50,9 +50,6 @@ func (q Queue) Arrivals(tx kv.Tx) *kv.Watch {
 	return tx.Watch(layout.QueueRow(layout.SpaceArrivals, q.name))
 }
 
-// Queue returns a handle for a queue within the Work.
-func (w *Work) Queue(name string) Queue { return w.store.Queue(name).Within(w) }
-
 // Within returns the same handle within a Work.
 func (q Queue) Within(w *Work) Queue {
 	q.work = w

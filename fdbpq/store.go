@@ -145,6 +145,25 @@ func (s *Store) ID() string { return s.id }
 // MaxQueueBytes is the bound of every queue, 0 for none.
 func (s *Store) MaxQueueBytes() int64 { return s.maxQueueBytes }
 
+// maxBytes is the bound that holds for a queue, 0 for none.
+func (s *Store) maxBytes(c *Config) int64 {
+	if c.MaxBytes == 0 || s.maxQueueBytes == 0 {
+		return max(c.MaxBytes, s.maxQueueBytes)
+	}
+	return min(c.MaxBytes, s.maxQueueBytes)
+}
+
+// limited reports whether a push depends on how much is in the queue.
+func (s *Store) limited(c *Config) bool { return c.MaxLength > 0 || s.maxBytes(c) > 0 }
+
+// countersOf are the counters on which pushes to a queue depend.
+func (s *Store) countersOf(c *Config) []int {
+	if s.maxBytes(c) > 0 {
+		return layout.Usage
+	}
+	return layout.Content
+}
+
 // Crowded has the store ask whether the owner of a queue has as many bytes as it may have. Items of such a queue remember no
 // attempts that take more. The function reads nothing from the store.
 func (s *Store) Crowded(owner func(queue string) bool) { s.room.owners.Store(&owner) }

@@ -1,9 +1,6 @@
 package fdbpq
 
-import (
-	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
-	"github.com/pqbridge/pqbridge/fdbpq/kv"
-)
+import "github.com/pqbridge/pqbridge/fdbpq/kv"
 
 // Work is what one transaction does to queues of a store. Its operations share store time and
 // the states of the queues. What several of them change, they write once, at the end: the
@@ -19,25 +16,8 @@ type Work struct {
 	pointers [1]*queueTx
 }
 
-// queueTx is one queue within a Work: its rows, and the operations that change its items, make
-// it, or reach other queues of the Work.
-type queueTx struct {
-	queueRows
-	work     *Work
-	txSize   int          // of the items that the present operation has processed
-	ended    int          // size of the holds that were ended since the last Hold
-	making   func() error // see Queue.Making, of the present operation
-	assigned assigned
-	settled  *layout.Item // memory for the item of one settlement after another
-}
-
-// assigned are the numbers that a queue has given out.
-type assigned struct {
-	count         int64 // highest count
-	known         bool  // it was read
-	counts        bool  // a higher one than the stored one was given out
-	promisedFence int64 // highest minFence assigned by an import; 0: not read yet
-}
+// Queue returns a handle for a queue within the Work.
+func (w *Work) Queue(name string) Queue { return w.store.Queue(name).Within(w) }
 
 func (s *Store) work(tx kv.Tx) *Work {
 	w := s.workOn(tx.Snapshot())
@@ -93,36 +73,38 @@ func (w *Work) known(name string) *queueTx {
 // Found says of how many keys the rows were written with which pops find them, whatever their items did.
 func (w *Work) Found() Found { return w.found }
 
-// happened returns the events of the present operation.
-func (qtx *queueTx) happened() []Event {
-	events := qtx.work.events
-	qtx.work.events = nil
-	return events
+// In runs fn, whose operations on queues of the Work belong together, and then writes what
+// they have changed together. No other handle of these queues is used in the transaction
+// before In returns. An error fails the transaction.
+func (s *Store) In(tx kv.Tx, fn func(*Work) error) error {
+	w := s.work(tx)
+	w.joint = true
+	if err := fn(w); err != nil {
+		return err
+	}
+	return w.flush()
 }
 
-// highest is the highest count that was given out, also by what the transaction has not
-// written yet.
-func (qtx *queueTx) highest() (int64, error) {
-	if !qtx.assigned.known {
-		// By snapshot: a dependency on it would make all pushes conflict.
-		high, err := qtx.snapshot.Get(layout.QueueRow(layout.SpaceHigh, qtx.name))
-		if err != nil {
-			return 0, err
+func (w *Work) flush() error {
+	for _, qtx := range w.queues {
+		if err := qtx.flush(); err != nil {
+			return err
 		}
-		qtx.assigned.count, qtx.assigned.known = int64(kv.DecodeInteger(high)), true
 	}
-	return qtx.assigned.count, nil
+	return nil
 }
 
-// issue notes that a count was given out.
-func (qtx *queueTx) issue(count int64) {
-	if count > qtx.assigned.count {
-		qtx.assigned.count, qtx.assigned.counts = count, true
+// Freed reports whether items of a queue have become ready, or free to go, since it was asked
+// before: a pop of the Work that found nothing may find something now.
+func (w *Work) Freed(queue string) (bool, error) {
+	qtx, err := w.queue(queue)
+	if err == nil {
+		err = keyIndex{&qtx.queueRows}.flush()
 	}
-}
-
-// emit reports an event of the present operation.
-func (qtx *queueTx) emit(e Event) {
-	e.Queue = qtx.name
-	qtx.work.events = append(qtx.work.events, e)
+	if err != nil {
+		return false, err
+	}
+	freed := qtx.freed
+	qtx.freed = false
+	return freed, nil
 }

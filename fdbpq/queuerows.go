@@ -2,54 +2,8 @@ package fdbpq
 
 import (
 	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
-	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
-
-// transaction is what the queues of a Work share: the transaction itself, store time, and
-// memory for building keys and values.
-type transaction struct {
-	store     *Store
-	tx        kv.Tx     // nil for a view
-	snapshot  kv.Reader // the transaction's snapshot
-	storeTime int64     // 0 until it is read
-	wall      int64     // wall clock of the first push, which the others have, too; 0: there was none
-	sweeps    bool      // the transaction is that of a sweep
-	goesOn    bool      // the sweep did a part of a long work
-	found     Found     // keys that were found for pops
-
-	// Operations run one after the other and share this memory.
-	keyBuffer, valueBuffer []byte
-}
-
-// bufferSize is enough for the keys of a queue, and for the value of a small item.
-const bufferSize = 256
-
-// now is store time, the same for all operations of a Work.
-func (t *transaction) now() (int64, error) {
-	if t.storeTime == 0 {
-		now, err := t.store.inside.Clock.At(t.snapshot)
-		if err != nil {
-			return 0, err
-		}
-		t.storeTime = now
-	}
-	return t.storeTime, nil
-}
-
-// reader reads rows so that the transaction depends on them, or by snapshot, so that it does not.
-func (t *transaction) reader(depends bool) kv.Reader {
-	if depends {
-		return t.tx
-	}
-	return t.snapshot
-}
-
-// front reads the rows in front of the items that a pop takes, and how many items a purge removes. Neither fails on a
-// push, but in a strict queue, where both depend on these rows. A view depends on nothing.
-func (t *transaction) front(s *queueState) kv.Reader {
-	return t.reader(t.tx != nil && (t.store.strict || s.config.Strict))
-}
 
 // queueRows reads and writes rows of one queue within a Work. It sums up changes of the queue's
 // counters, and of its keys, which flush writes once.
@@ -75,6 +29,16 @@ func (q *queueRows) arrive() { q.arrived, q.freed = true, true }
 
 // there reports whether the queue exists.
 func (q *queueRows) there() bool { return q.state.exists && !q.missing }
+
+func (q *queueRows) writeState(s *queueState) error {
+	raw, err := s.pack()
+	if err != nil {
+		return err
+	}
+	q.tx.Set(layout.QueueRow(layout.SpaceState, q.name), raw)
+	q.state = s
+	return nil
+}
 
 // appendPrefix appends the prefix of the queue's keys in a space.
 func (q *queueRows) appendPrefix(key []byte, space string) []byte {

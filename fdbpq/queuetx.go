@@ -1,0 +1,289 @@
+package fdbpq
+
+import (
+	"fmt"
+
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/internal/tuple"
+)
+
+// queueTx is one queue within a Work: its rows, and the operations that change its items, make
+// it, or reach other queues of the Work.
+type queueTx struct {
+	queueRows
+	work     *Work
+	txSize   int          // of the items that the present operation has processed
+	ended    int          // size of the holds that were ended since the last Hold
+	making   func() error // see Queue.Making, of the present operation
+	assigned assigned
+	settled  *layout.Item // memory for the item of one settlement after another
+}
+
+// assigned are the numbers that a queue has given out.
+type assigned struct {
+	count         int64 // highest count
+	known         bool  // it was read
+	counts        bool  // a higher one than the stored one was given out
+	promisedFence int64 // highest minFence assigned by an import; 0: not read yet
+}
+
+// change writes what becomes of an item, and nothing else writes its rows. before is the
+// item as the store has it, after as it is from now on; nil: it is not there.
+//
+// What an item has in the spaces of its queue is a function of that record, so change
+// writes the difference. An item keeps its suffix and its key for life.
+func (qtx *queueTx) change(before, after *layout.Item) {
+	if before == nil {
+		before = &nowhere
+	}
+	if after == nil {
+		after = &nowhere
+	} else {
+		after.Foreign = false // we write its row
+		after.WithOverhead()
+	}
+	qtx.rowChanged(before, after)
+	qtx.timersChanged(before, after)
+	qtx.forwardChanged(before, after)
+	contents{&qtx.queueRows}.changed(before, after)
+	unique{&qtx.queueRows}.changed(before, after)
+	if before.Key != "" || after.Key != "" {
+		keyIndex{&qtx.queueRows}.changed(before, after)
+		keyLimits{&qtx.queueRows}.changed(before, after)
+	}
+	qtx.tally.Count(before, -1)
+	qtx.tally.Count(after, 1)
+	if after.State == layout.StateReady {
+		qtx.arrive()
+	}
+}
+
+func (qtx *queueTx) move(l *layout.Item, priority int64) {
+	if priority == l.ReturnPriority {
+		return
+	}
+	moved := *l
+	if l.State == layout.StateLeased {
+		moved.ReturnPriority = priority
+	} else {
+		moved.At(priority)
+	}
+	qtx.change(l, &moved)
+}
+
+// nowhere is the record of an item that is not there: it has no rows.
+var nowhere layout.Item
+
+// rowChanged writes the row of an item. Two transactions that take the same ready item
+// conflict. Items in other states are read by whoever changes them.
+func (qtx *queueTx) rowChanged(before, after *layout.Item) {
+	if before.State != "" {
+		key := qtx.key(before.Space(), before.Place)
+		if before.State == layout.StateReady {
+			qtx.tx.Conflict(key)
+		}
+		if before.State != after.State || before.Place != after.Place {
+			qtx.tx.Clear(key)
+		}
+	}
+	if after.State != "" {
+		qtx.set(after.Space(), after.Place, after.AppendRow(qtx.valueBuffer[:0]))
+	}
+}
+
+// timersChanged sets the timers of an item: of a lease or a delay, and of its TTL.
+func (qtx *queueTx) timersChanged(before, after *layout.Item) {
+	qtx.timerChanged(before, after, before.End(), after.End())
+	was, is := before.Expiry(), after.Expiry()
+	qtx.timerChanged(before, after, was, is)
+	if was.Due != 0 {
+		qtx.tally.Expiring--
+	}
+	if is.Due != 0 {
+		qtx.tally.Expiring++
+	}
+}
+
+func (qtx *queueTx) timerChanged(before, after *layout.Item, was, is layout.ItemTimer) {
+	if was == is && before.Place == after.Place {
+		return
+	}
+	if was.Kind != "" {
+		timers{&qtx.queueRows}.stop(was.Due, was.Kind, before.Place)
+	}
+	if is.Kind != "" {
+		timers{&qtx.queueRows}.start(is.Due, is.Kind, after.Place)
+	}
+}
+
+// forwardChanged keeps the row that leads from the place in the item's id to its place.
+func (qtx *queueTx) forwardChanged(before, after *layout.Item) {
+	was, is := before.Place.Priority != before.IDPriority, after.Place.Priority != after.IDPriority
+	switch {
+	case is && !(was && before.Place.Priority == after.Place.Priority):
+		qtx.set(layout.SpaceForward, after.Home(), tuple.AppendInt(qtx.valueBuffer[:0], after.Place.Priority))
+	case was && !is:
+		qtx.tx.Clear(qtx.key(layout.SpaceForward, before.Home()))
+	}
+}
+
+// locate finds an item by its id in any state, nil when there is none. The
+// transaction depends on the rows that exist and on those that do not.
+func (qtx *queueTx) locate(r kv.Reader, id ID) (*layout.Item, error) {
+	at := id.place
+	rows, err := r.GetAll(qtx.rowsAt(at))
+	if err != nil {
+		return nil, err
+	}
+	if forward := rows[len(rows)-1]; forward != nil {
+		if at.Priority, _, err = tuple.ConsumeInt(forward); err != nil {
+			return nil, fmt.Errorf("damaged forwarding row: %w", err)
+		}
+		if rows, err = r.GetAll(qtx.rowsAt(at)); err != nil {
+			return nil, err
+		}
+	}
+	for i, space := range qtx.state.itemSpaces() {
+		if rows[i] != nil {
+			return layout.ParseItem(space, rows[i], at)
+		}
+	}
+	return nil, nil
+}
+
+// rowsAt are the keys of a place in all spaces of items, and of its forwarding row.
+func (qtx *queueTx) rowsAt(p layout.Place) [][]byte {
+	spaces := qtx.state.itemSpaces()
+	keys := make([][]byte, 0, len(spaces)+1)
+	for _, space := range spaces {
+		keys = append(keys, p.Append(qtx.prefix(space)))
+	}
+	return append(keys, p.Append(qtx.prefix(layout.SpaceForward)))
+}
+
+// stageNew has a queue that does not exist be a new one, which its first item makes.
+func (qtx *queueTx) stageNew() error {
+	if qtx.state.exists {
+		return nil
+	}
+	if err := qtx.mayBeMade(); err != nil {
+		return err
+	}
+	begin := &queueState{exists: true, config: defaultConfig()}
+	if begin.generation = qtx.state.generation; begin.generation == 0 { // otherwise Delete has incremented it
+		gone, err := qtx.tx.Get(layout.Row(layout.SpaceGone))
+		if err != nil {
+			return err
+		}
+		begin.generation = int64(kv.DecodeInteger(gone)) + 1
+	}
+	qtx.state, qtx.missing = begin, true
+	return nil
+}
+
+// mayBeMade returns why the queue is not made, nil if it is.
+func (qtx *queueTx) mayBeMade() error {
+	if qtx.making == nil {
+		return nil
+	}
+	if with := CountsWith(qtx.name); with != "" {
+		if other, err := qtx.work.queue(with); err != nil || other.there() {
+			return err
+		}
+	}
+	return qtx.making()
+}
+
+// create makes a queue that is missing, in a state.
+func (qtx *queueTx) create(s *queueState) error {
+	qtx.missing = false
+	if s.generation > 1 {
+		// Watches of an earlier queue of this name see a value that they have not seen.
+		qtx.tx.Add(layout.QueueRow(layout.SpaceArrivals, qtx.name), s.generation<<32)
+	}
+	return qtx.writeState(s)
+}
+
+// orCreate makes the queue if need be.
+func (qtx *queueTx) orCreate() error {
+	if err := qtx.stageNew(); err != nil || !qtx.missing {
+		return err
+	}
+	return qtx.create(qtx.state)
+}
+
+// keepBirth has the queue's state keep the generation at which it was made. Rows that outlive a
+// purge, and end with a delete, have it in their keys.
+func (qtx *queueTx) keepBirth() error {
+	if qtx.state.born != 0 {
+		return nil
+	}
+	changed := *qtx.state
+	changed.born = changed.generation
+	return qtx.writeState(&changed)
+}
+
+// happened returns the events of the present operation.
+func (qtx *queueTx) happened() []Event {
+	events := qtx.work.events
+	qtx.work.events = nil
+	return events
+}
+
+// highest is the highest count that was given out, also by what the transaction has not
+// written yet.
+func (qtx *queueTx) highest() (int64, error) {
+	if !qtx.assigned.known {
+		// By snapshot: a dependency on it would make all pushes conflict.
+		high, err := qtx.snapshot.Get(layout.QueueRow(layout.SpaceHigh, qtx.name))
+		if err != nil {
+			return 0, err
+		}
+		qtx.assigned.count, qtx.assigned.known = int64(kv.DecodeInteger(high)), true
+	}
+	return qtx.assigned.count, nil
+}
+
+// issue notes that a count was given out.
+func (qtx *queueTx) issue(count int64) {
+	if count > qtx.assigned.count {
+		qtx.assigned.count, qtx.assigned.counts = count, true
+	}
+}
+
+// emit reports an event of the present operation.
+func (qtx *queueTx) emit(e Event) {
+	e.Queue = qtx.name
+	qtx.work.events = append(qtx.work.events, e)
+}
+
+// done ends an operation.
+func (qtx *queueTx) done() error {
+	if qtx.work.joint {
+		return nil
+	}
+	return qtx.work.flush()
+}
+
+// flush writes what operations have changed together: it has pops find the keys that
+// changed, and adds to the counters.
+func (qtx *queueTx) flush() error {
+	if err := (keyIndex{&qtx.queueRows}).flush(); err != nil {
+		return err
+	}
+	for counter, delta := range qtx.tally.Fields() {
+		if *delta != 0 {
+			qtx.tx.Add(layout.CounterKey(qtx.name, qtx.state.generation, counter), *delta)
+		}
+	}
+	if qtx.arrived {
+		qtx.tx.Add(layout.QueueRow(layout.SpaceArrivals, qtx.name), 1)
+	}
+	qtx.tally, qtx.stored, qtx.arrived = layout.Tally{}, nil, false
+	if qtx.assigned.counts {
+		qtx.tx.Max(layout.QueueRow(layout.SpaceHigh, qtx.name), uint64(qtx.assigned.count))
+		qtx.assigned.counts = false
+	}
+	return nil
+}
