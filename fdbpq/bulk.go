@@ -351,7 +351,7 @@ func (p *bulkPage) do(l *layout.Item) error {
 	case BulkMove:
 		p.move(l, p.Priority)
 	case BulkRevoke:
-		_, err := leases{p.queueTx}.revoke(l, p.Revoke)
+		_, err := retries{p.queueTx}.revoke(l, p.Revoke.Reason, p.Revoke.Delay)
 		return err
 	case BulkRequeue:
 		pushed, err := deadLetters{p.queueTx}.requeue(p.to, l, time.Duration(chance(idOf(l), 0)*float64(p.Spread)))

@@ -131,7 +131,7 @@ func (d deadLetters) open() (*pusher, error) {
 	if made, err := d.makes(name); err != nil || !made {
 		return nil, err
 	}
-	dlq, err := d.work.pusher(name)
+	dlq, err := newPusher(d.work, name)
 	if errors.Is(err, ErrNoQueue) {
 		return nil, nil
 	}
@@ -245,7 +245,7 @@ func (d deadLetters) requeuer(to string, full error) (p *pusher, refused, err er
 		return nil, nil, err
 	}
 	home.making = d.making
-	p, err = d.work.pusher(to)
+	p, err = newPusher(d.work, to)
 	if errors.Is(err, ErrNoQueue) {
 		return nil, err, nil
 	}
@@ -279,7 +279,7 @@ func (d deadLetters) requeue(p *pusher, item *layout.Item, delay time.Duration) 
 	again := NewItem{Payload: item.Payload, Headers: item.Headers, Delay: delay}
 	pushed, err := p.add(&again, item.Elsewhere(), item.ReturnPriority, &handOver{from: d.queueTx, item: item})
 	if err == nil && pushed.Err == nil {
-		p.evict(nil) // none of them is the item itself: that was refused
+		p.eviction.run(p, nil) // none of them is the item itself: that was refused
 	}
 	return pushed, err
 }

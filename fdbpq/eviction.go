@@ -6,11 +6,18 @@ import "github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 // whose limit was lowered, and is small so that the transaction stays small.
 const maxEvicted = 8
 
-// makeRoom chooses the items that are evicted for a new one, perhaps that one itself, or
+// eviction has the items that leave a full queue for a new item.
+type eviction struct {
+	victims     []layout.Item
+	dropsItself bool // the new item is a victim, too
+	itself      int  // its number among them
+}
+
+// choose chooses the items that are evicted for a new one, perhaps that one itself, or
 // returns why it is refused. A delayed item is not ready, so it does not evict itself, and
 // one that is handed over is not to be lost.
-func (p *pusher) makeRoom(takes amount, priority int64, delayed bool, h *handOver) (refused, err error) {
-	p.victims, p.dropsItself = nil, false
+func (ev *eviction) choose(p *pusher, takes amount, priority int64, delayed bool, h *handOver) (refused, err error) {
+	ev.victims, ev.dropsItself = nil, false
 	before, grows := p.excess(p.counted.with(&p.tally)), takes
 	if h != nil && h.from == p.queueTx {
 		leaves := amountOfItem(h.item)
@@ -24,49 +31,44 @@ func (p *pusher) makeRoom(takes amount, priority int64, delayed bool, h *handOve
 		return p.tooFull(left.where(grows)), nil
 	}
 	var freed amount
-	least := p.leastUrgent()
-	next, more, err := p.nextVictim(least, h)
+	// The newest of the highest priority goes first, whatever pop.max returns.
+	least := readyItems(p.name, p.snapshot, p.state, Max, AllPriorities, TiesNewest)
+	next, more, err := nextVictim(p.queueTx, least, h)
 	for n := 0; n < maxEvicted && left.minus(freed).tooMuch() && err == nil; n++ {
-		switch itself := !delayed && !p.dropsItself; {
+		switch itself := !delayed && !ev.dropsItself; {
 		case itself && (!more || next.Place.Priority <= priority): // it is behind the older ones of its priority
-			if p.dropsItself = true; !before.tooMuch() {
-				p.victims, p.itself = []layout.Item{{}}, 0 // it is enough
+			if ev.dropsItself = true; !before.tooMuch() {
+				ev.victims, ev.itself = []layout.Item{{}}, 0 // it is enough
 				return h.keptFrom(p.tooFull(left)), nil
 			}
-			p.itself = len(p.victims)
-			p.victims = append(p.victims, layout.Item{})
+			ev.itself = len(ev.victims)
+			ev.victims = append(ev.victims, layout.Item{})
 			freed = freed.plus(takes)
 		case more:
-			p.victims = append(p.victims, next)
+			ev.victims = append(ev.victims, next)
 			freed = freed.plus(amountOfItem(&next))
-			next, more, err = p.nextVictim(least, h)
+			next, more, err = nextVictim(p.queueTx, least, h)
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	if p.dropsItself {
+	if ev.dropsItself {
 		return h.keptFrom(p.tooFull(left)), nil
 	}
 	return p.tooFull(left.minus(freed).where(grows.minus(freed))), nil
 }
 
-// leastUrgent scans the ready items from the one that is evicted first: the newest of the
-// highest priority, whatever pop.max returns.
-func (p *pusher) leastUrgent() nextEntries {
-	return readyItems(p.name, p.snapshot, p.state, Max, AllPriorities, TiesNewest)
-}
-
 // nextVictim is the next item of those that may go. One that is handed over late may be ready
 // again, and goes anyway.
-func (p *pusher) nextVictim(least nextEntries, h *handOver) (v layout.Item, more bool, err error) {
+func nextVictim(qtx *queueTx, least nextEntries, h *handOver) (v layout.Item, more bool, err error) {
 	for {
 		entries, err := least(1, 0)
 		if err != nil || len(entries) == 0 {
 			return layout.Item{}, false, err
 		}
 		at := entries[0].place
-		if h != nil && h.from == p.queueTx && at == h.item.Place {
+		if h != nil && h.from == qtx && at == h.item.Place {
 			continue
 		}
 		e, err := layout.ParseEnvelope(entries[0].value, at)
@@ -74,13 +76,13 @@ func (p *pusher) nextVictim(least nextEntries, h *handOver) (v layout.Item, more
 	}
 }
 
-// evict removes the items that were chosen, and marks the results of pushes whose item goes.
-func (p *pusher) evict(results []Pushed) {
-	if p.dropsItself {
-		p.victims[p.itself] = p.added
+// run removes the items that were chosen, and marks the results of pushes whose item goes.
+func (ev *eviction) run(p *pusher, results []Pushed) {
+	if ev.dropsItself {
+		ev.victims[ev.itself] = p.added
 	}
-	for i := range p.victims {
-		gone := &p.victims[i]
+	for i := range ev.victims {
+		gone := &ev.victims[i]
 		id := idOf(gone)
 		p.change(gone, nil)
 		p.emit(Event{Type: EventEvicted, ID: id, Priority: gone.Place.Priority, Deliveries: gone.Deliveries()})
@@ -90,5 +92,5 @@ func (p *pusher) evict(results []Pushed) {
 			}
 		}
 	}
-	p.victims, p.dropsItself = nil, false
+	ev.victims, ev.dropsItself = nil, false
 }

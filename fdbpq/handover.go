@@ -29,7 +29,7 @@ type handOver struct {
 
 // openHandOver finds the item of a lease, and changes nothing. It returns why the push is
 // refused: *LostError, or ErrHandOver. Without a lease it returns nil.
-func (qtx *queueTx) openHandOver(lease *Lease) (h *handOver, refused, err error) {
+func openHandOver(qtx *queueTx, lease *Lease) (h *handOver, refused, err error) {
 	if lease == nil {
 		return nil, nil, nil
 	}

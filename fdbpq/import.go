@@ -54,7 +54,6 @@ var (
 )
 
 const (
-
 	// maxEndings leaves room for their sum.
 	maxEndings = maxCount / 4
 
@@ -70,11 +69,11 @@ const (
 // count and random part do.
 func (q Queue) Import(tx kv.Tx, items ...Import) ([]Imported, error) {
 	tx.Prefetch(layout.QueueRow(layout.SpaceState, q.name), layout.QueueRow(layout.SpaceHigh, q.name))
-	var p pusher
-	if err := q.openForPush(tx, &p); err != nil {
-		return nil, err
+	var p importer
+	err := q.openForPush(tx, &p.pusher)
+	if err == nil {
+		err = p.findFree(items)
 	}
-	free, err := p.freePlaces(items)
 	if err != nil {
 		return nil, err
 	}
@@ -90,15 +89,15 @@ func (q Queue) Import(tx kv.Tx, items ...Import) ([]Imported, error) {
 		if item.ID == (ID{}) {
 			results[i], err = p.importNew(&item)
 		} else {
-			results[i], err = p.importItem(&item, free[home])
+			results[i], err = p.importItem(&item)
 		}
 		if err != nil {
 			return nil, err
 		}
 		results[i].Events = p.happened()
 		// These places may be occupied from here on: read their rows.
-		delete(free, home)
-		delete(free, layout.Place{Priority: item.Priority, Suffix: home.Suffix})
+		delete(p.free, home)
+		delete(p.free, layout.Place{Priority: item.Priority, Suffix: home.Suffix})
 	}
 	if p.assigned.promisedFence != 0 {
 		tx.Set(p.prefix(layout.SpaceFence), kv.EncodeInteger(uint64(p.assigned.promisedFence)))
@@ -107,17 +106,23 @@ func (q Queue) Import(tx kv.Tx, items ...Import) ([]Imported, error) {
 	return results, p.done()
 }
 
-// freePlaces returns the places of items that are free. It reads the ranges that
+// importer puts items back at their places within one transaction.
+type importer struct {
+	pusher
+	free map[layout.Place]bool // places that have neither an item nor a forwarding row, as far as findFree has found them
+}
+
+// findFree finds the places of items that are free. It reads the ranges that
 // contain all of the places, with four reads instead of four for each item. That
-// suffices in a queue that is being filled; when a range has any rows, it returns no
+// suffices in a queue that is being filled; when a range has any rows, it finds no
 // place, and each is read by itself. The commit need not depend on what was read: only
 // another import could take one of the places, and imports of one queue conflict in the
 // row of the highest fence.
-func (p *pusher) freePlaces(items []Import) (map[layout.Place]bool, error) {
-	free := make(map[layout.Place]bool, len(items))
+func (p *importer) findFree(items []Import) error {
+	p.free = make(map[layout.Place]bool, len(items))
 	items = slices.DeleteFunc(slices.Clone(items), func(i Import) bool { return i.ID == ID{} })
 	if len(items) < 2 {
-		return free, nil
+		return nil
 	}
 	for _, space := range append(p.state.itemSpaces(), layout.SpaceForward) {
 		var first, last []byte
@@ -132,33 +137,32 @@ func (p *pusher) freePlaces(items []Import) (map[layout.Place]bool, error) {
 		}
 		found, err := p.snapshot.Range(first, append(last, 0), kv.RangeOptions{Limit: 1})
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if len(found) > 0 {
 			for i := range items {
 				p.tx.Prefetch(p.rowsAt(items[i].ID.place)...)
 			}
-			return free, nil
+			return nil
 		}
 	}
 	for i := range items {
-		free[items[i].ID.place] = true
+		p.free[items[i].ID.place] = true
 	}
-	return free, nil
+	return nil
 }
 
-// importItem puts one item back at its place; free says that the place in its id has
-// neither an item nor a forwarding row.
-func (p *pusher) importItem(item *Import, free bool) (Imported, error) {
+// importItem puts one item back at its place.
+func (p *importer) importItem(item *Import) (Imported, error) {
 	seq, err := p.checkImport(item)
 	if err == nil {
-		err = fences{&p.queueRows}.check(item)
+		err = fences{&p.queueRows}.check(item.Key, item.KeyFence)
 	}
 	if err != nil {
 		return Imported{Err: err}, nil
 	}
 	at := layout.Place{Priority: item.Priority, Suffix: item.ID.place.Suffix}
-	there, err := p.existing(item, at, free)
+	there, err := p.existing(item, at)
 	if err == nil && there == nil && item.Unique != "" {
 		err = p.unclaimed(item.Unique)
 	}
@@ -176,7 +180,7 @@ func (p *pusher) importItem(item *Import, free bool) (Imported, error) {
 }
 
 // importNew gives an item without an id a place, unless there is one with its unique value.
-func (p *pusher) importNew(item *Import) (Imported, error) {
+func (p *importer) importNew(item *Import) (Imported, error) {
 	if item.Unique == "" {
 		return Imported{Err: fmt.Errorf("%w is missing: expected one, or an id", ErrUnique)}, nil
 	}
@@ -185,7 +189,7 @@ func (p *pusher) importNew(item *Import) (Imported, error) {
 	if _, err := p.checkImport(item); err != nil {
 		return Imported{Err: err}, nil
 	}
-	if err := (fences{&p.queueRows}).check(item); err != nil {
+	if err := (fences{&p.queueRows}).check(item.Key, item.KeyFence); err != nil {
 		return Imported{Err: err}, nil
 	}
 	there, err := p.claimant(item.Unique, nil)
@@ -204,7 +208,7 @@ func (p *pusher) importNew(item *Import) (Imported, error) {
 }
 
 // put puts an item at a place that is free.
-func (p *pusher) put(item *Import, at layout.Place, seq int64) (Imported, error) {
+func (p *importer) put(item *Import, at layout.Place, seq int64) (Imported, error) {
 	if p.full != nil {
 		return Imported{Err: p.full}, nil
 	}
@@ -250,7 +254,7 @@ func (item *Import) tries() int64 {
 
 // checkImport returns an error when the item may not be imported, and otherwise its
 // number in push order.
-func (p *pusher) checkImport(item *Import) (seq int64, err error) {
+func (p *importer) checkImport(item *Import) (seq int64, err error) {
 	seq, err = item.ID.place.Count()
 	if err != nil || seq < 0 || seq > maxCount || len(item.ID.place.Suffix) > maxTail {
 		return 0, fmt.Errorf("%w: the id %s", ErrPlace, item.ID)
@@ -292,7 +296,7 @@ const maxLeases = 1 << 20
 // leases with one fence would both be valid. So the bound exceeds the store time in
 // microseconds, which counts faster than leases can, and the bounds of all earlier
 // imports.
-func (p *pusher) nextMinFence(fence int64) (int64, error) {
+func (p *importer) nextMinFence(fence int64) (int64, error) {
 	if p.assigned.promisedFence == 0 {
 		last, err := p.tx.Get(p.prefix(layout.SpaceFence))
 		if err != nil {
@@ -310,8 +314,8 @@ func (p *pusher) nextMinFence(fence int64) (int64, error) {
 
 // existing returns the item with this id, nil when there is none, and ErrOccupied
 // when another item has its place or the rows of its payload.
-func (p *pusher) existing(item *Import, at layout.Place, free bool) (*layout.Item, error) {
-	if !free {
+func (p *importer) existing(item *Import, at layout.Place) (*layout.Item, error) {
+	if !p.free[item.ID.place] {
 		there, err := p.locate(p.tx, item.ID)
 		if err != nil {
 			return nil, err
@@ -348,7 +352,7 @@ func (p *pusher) existing(item *Import, at layout.Place, free bool) (*layout.Ite
 
 // importTimes sets the end of the item's TTL and returns the end of its delay, 0 for
 // none.
-func (p *pusher) importTimes(item *Import, e *layout.Envelope) (due int64, err error) {
+func (p *importer) importTimes(item *Import, e *layout.Envelope) (due int64, err error) {
 	if item.NotBefore.IsZero() && item.Expires.IsZero() {
 		return 0, nil
 	}
@@ -367,7 +371,7 @@ func (p *pusher) importTimes(item *Import, e *layout.Envelope) (due int64, err e
 }
 
 // unclaimed returns ErrOccupied if a living item has a unique value.
-func (p *pusher) unclaimed(value string) error {
+func (p *importer) unclaimed(value string) error {
 	living, err := p.claimant(value, nil)
 	if err == nil && living != nil {
 		err = fmt.Errorf("%w: %s has the unique value %q", ErrOccupied, idOf(living), value)

@@ -22,7 +22,6 @@ type Item struct {
 	Endings
 	Dead  *DeadLetter
 	Lease *Lease // nil when the item was popped for good
-
 }
 
 // itemOf is an item as a pop or a peek returns it, without its lease.

@@ -139,10 +139,3 @@ func (ls leases) reinstate(l *layout.Item, due int64) (*layout.Item, error) {
 	ls.change(l, back.At(l.ReturnPriority).From(due))
 	return &back, nil
 }
-
-// revoke ends the lease of an item, and returns the item as it is then, nil if it has left the
-// queue.
-func (ls leases) revoke(l *layout.Item, r Revocation) (*layout.Item, error) {
-	l.Fence++
-	return retries{ls.queueTx}.takeBack(EventRevoked, l, ending{outcome: OutcomeRevoked, reason: r.Reason, delay: r.Delay})
-}

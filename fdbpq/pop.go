@@ -134,9 +134,9 @@ func (q Queue) pop(tx kv.Tx, sel Selection, lease time.Duration) (Popped, error)
 	}
 	q.prefetchRows(tx, lease)
 	if q.work == nil {
-		q.work = q.store.work(tx)
+		q.work = newWork(q.store, tx)
 	}
-	ahead, err := q.work.startReadAhead(q.name, &sel)
+	ahead, err := startReadAhead(q.work, q.name, &sel)
 	if err != nil {
 		return Popped{}, err
 	}

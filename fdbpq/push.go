@@ -23,7 +23,7 @@ func (q Queue) Push(tx kv.Tx, items ...NewItem) ([]Pushed, error) {
 			return nil, err
 		}
 		if results[i] = pushed; pushed.Err == nil && !pushed.Duplicate {
-			p.evict(results[:i+1])
+			p.eviction.run(&p, results[:i+1])
 		}
 		results[i].Events = p.happened()
 	}

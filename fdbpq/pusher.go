@@ -28,17 +28,15 @@ var ErrTime = errors.New("time out of bounds")
 // pusher assigns places within one transaction.
 type pusher struct {
 	*queueTx
-	full        error       // why no new items are added
-	pushed      int64       // wall clock of this transaction
-	counted     Counts      // of the queue, without what the Work has not written yet, if a limit depends on it
-	added       layout.Item // the last item that was added
-	victims     []layout.Item
-	dropsItself bool // the item that is about to be added is a victim, too
-	itself      int  // its number among them
+	full     error       // why no new items are added
+	pushed   int64       // wall clock of this transaction
+	counted  Counts      // of the queue, without what the Work has not written yet, if a limit depends on it
+	added    layout.Item // the last item that was added
+	eviction eviction    // for the item that is about to be added
 }
 
-// pusher is what adds items to a queue of the Work.
-func (w *Work) pusher(queue string) (*pusher, error) {
+// newPusher returns what adds items to a queue of a Work.
+func newPusher(w *Work, queue string) (*pusher, error) {
 	qtx, err := w.queue(queue)
 	if err != nil {
 		return nil, err
@@ -117,7 +115,7 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 			return p.pushAgain(item, first)
 		}
 	}
-	handOver, refused, err := p.openHandOver(item.HandOver)
+	handOver, refused, err := openHandOver(p.queueTx, item.HandOver)
 	if refused != nil || err != nil {
 		return Pushed{Err: refused}, err
 	}
@@ -137,7 +135,7 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 // pushAgain answers the push of an item that was pushed before. A lease that it hands
 // over is acknowledged if it is still valid: the item has been delivered again since.
 func (p *pusher) pushAgain(item *NewItem, first *rememberedPush) (Pushed, error) {
-	handOver, refused, err := p.openHandOver(item.HandOver)
+	handOver, refused, err := openHandOver(p.queueTx, item.HandOver)
 	if err != nil {
 		return Pushed{}, err
 	}
@@ -282,7 +280,7 @@ func (p *pusher) checkLimits(item *NewItem, e *layout.Envelope, priority int64, 
 	if item.TTL > MaxDelay {
 		return fmt.Errorf("%w: TTL of %s, allowed are up to %s", ErrTime, item.TTL, MaxDelay), nil
 	}
-	if refused, err := p.makeRoom(amountOf(item.size()+e.WithOverhead()), priority, delay > 0, handOver); refused != nil || err != nil {
+	if refused, err := p.eviction.choose(p, amountOf(item.size()+e.WithOverhead()), priority, delay > 0, handOver); refused != nil || err != nil {
 		return refused, err
 	}
 	if item.MsgID != "" {
@@ -292,18 +290,18 @@ func (p *pusher) checkLimits(item *NewItem, e *layout.Envelope, priority int64, 
 }
 
 // lay adds a dead letter, which has its place, to a dead-letter queue.
-func (dlq *pusher) lay(buried *layout.Item, seq int64, headers, payload []byte) error {
-	if err := (contents{&dlq.queueRows}).write(&buried.Envelope, buried.Place, headers, payload); err != nil {
+func (p *pusher) lay(buried *layout.Item, seq int64, headers, payload []byte) error {
+	if err := (contents{&p.queueRows}).write(&buried.Envelope, buried.Place, headers, payload); err != nil {
 		return err
 	}
-	if _, err := dlq.timesOf(&NewItem{}, &buried.Envelope); err != nil {
+	if _, err := p.timesOf(&NewItem{}, &buried.Envelope); err != nil {
 		return err
 	}
-	if err := dlq.prepare(&buried.Envelope); err != nil {
+	if err := p.prepare(&buried.Envelope); err != nil {
 		return err
 	}
-	dlq.issue(seq)
-	dlq.change(nil, buried)
+	p.issue(seq)
+	p.change(nil, buried)
 	return nil
 }
 

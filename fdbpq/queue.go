@@ -69,7 +69,7 @@ func (q Queue) In(tx kv.Tx, fn func(Queue) error) error {
 func (q Queue) open(tx kv.Tx) (*queueTx, error) {
 	w := q.work
 	if w == nil {
-		w = q.store.work(tx)
+		w = newWork(q.store, tx)
 	}
 	w.events = nil
 	qtx, err := w.queue(q.name)
@@ -99,7 +99,7 @@ func (q Queue) view(r kv.Reader) (*queueTx, error) {
 	if err != nil || s == nil {
 		return nil, err
 	}
-	return q.store.workOn(r).with(q.name, s), nil
+	return workOn(q.store, r).with(q.name, s), nil
 }
 
 // readState returns the queue's state, nil when there is no such queue.

@@ -11,7 +11,7 @@ type readAhead struct {
 
 // startReadAhead reads the head of the queue if the queue's state can be guessed and
 // the transaction has not read it yet.
-func (w *Work) startReadAhead(queue string, sel *Selection) (*readAhead, error) {
+func startReadAhead(w *Work, queue string, sel *Selection) (*readAhead, error) {
 	if w.known(queue) != nil {
 		return nil, nil
 	}

@@ -75,6 +75,13 @@ func (r retries) runOut(l *layout.Item) error {
 	return err
 }
 
+// revoke ends the lease of an item, and returns the item as it is then, nil if it has left the
+// queue.
+func (r retries) revoke(l *layout.Item, reason string, delay *time.Duration) (*layout.Item, error) {
+	l.Fence++
+	return r.takeBack(EventRevoked, l, ending{outcome: OutcomeRevoked, reason: reason, delay: delay})
+}
+
 // takeBack ends a lease without its holder, and says so. It returns the item as it is then, nil
 // if it has left the queue.
 func (r retries) takeBack(kind EventType, l *layout.Item, e ending) (*layout.Item, error) {

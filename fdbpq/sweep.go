@@ -38,7 +38,7 @@ func (s *Store) Sweep(ctx context.Context) (Swept, error) {
 	defer session.Release()
 	var swept Swept
 	err := session.Update(ctx, func(tx kv.Tx) (err error) {
-		w := sweep{Work: s.work(tx)}
+		w := sweep{Work: newWork(s, tx)}
 		w.sweeps = true
 		swept, err = w.run()
 		return err
@@ -56,7 +56,7 @@ func (s *Store) CollectGarbage(ctx context.Context) (more bool, err error) {
 	session := s.Session()
 	defer session.Release()
 	err = session.Update(ctx, func(tx kv.Tx) error {
-		w := sweep{Work: s.work(tx)}
+		w := sweep{Work: newWork(s, tx)}
 		more, err = w.collect()
 		return err
 	})

@@ -19,14 +19,14 @@ type Work struct {
 // Queue returns a handle for a queue within the Work.
 func (w *Work) Queue(name string) Queue { return w.store.Queue(name).Within(w) }
 
-func (s *Store) work(tx kv.Tx) *Work {
-	w := s.workOn(tx.Snapshot())
+func newWork(s *Store, tx kv.Tx) *Work {
+	w := workOn(s, tx.Snapshot())
 	w.tx = tx
 	return w
 }
 
 // workOn returns a Work that only reads.
-func (s *Store) workOn(r kv.Reader) *Work {
+func workOn(s *Store, r kv.Reader) *Work {
 	memory := make([]byte, bufferSize) // keys and values would grow to it in many steps
 	w := &Work{transaction: transaction{store: s, snapshot: r, keyBuffer: memory[32:32:112], valueBuffer: memory[112:112]}}
 	w.queues, w.first.home = w.pointers[:0], memory[0:0:32]
@@ -77,7 +77,7 @@ func (w *Work) Found() Found { return w.found }
 // they have changed together. No other handle of these queues is used in the transaction
 // before In returns. An error fails the transaction.
 func (s *Store) In(tx kv.Tx, fn func(*Work) error) error {
-	w := s.work(tx)
+	w := newWork(s, tx)
 	w.joint = true
 	if err := fn(w); err != nil {
 		return err

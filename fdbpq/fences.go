@@ -60,16 +60,16 @@ func (f fences) imported(key string, fence int64) error {
 
 // check returns an error when an imported item may not have its fence: the row that
 // keeps it lasts until store time has passed it.
-func (f fences) check(item *Import) error {
+func (f fences) check(key string, fence int64) error {
 	switch {
-	case item.KeyFence == 0:
+	case fence == 0:
 		return nil
-	case item.Key == "":
-		return fmt.Errorf("%w fence %d: the item has no key", ErrKey, item.KeyFence)
+	case key == "":
+		return fmt.Errorf("%w fence %d: the item has no key", ErrKey, fence)
 	}
 	now, err := f.now()
-	if most := (now + int64(MaxDelay)) / keyFenceUnit; err == nil && (item.KeyFence < 0 || item.KeyFence > most) {
-		err = fmt.Errorf("%w fence %d: allowed are 0 to %d, a time in microseconds", ErrKey, item.KeyFence, most)
+	if most := (now + int64(MaxDelay)) / keyFenceUnit; err == nil && (fence < 0 || fence > most) {
+		err = fmt.Errorf("%w fence %d: allowed are 0 to %d, a time in microseconds", ErrKey, fence, most)
 	}
 	return err
 }
