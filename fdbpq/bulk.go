@@ -187,7 +187,7 @@ func (q Queue) Bulk(tx kv.Tx, b Bulk) (BulkDone, error) {
 	page := bulkPage{queueTx: qtx, Bulk: b}
 	if b.Verb == BulkRequeue {
 		var refused error
-		if page.to, refused, err = (deadLetters{qtx}).requeuer(b.To, q.full); err != nil || refused != nil {
+		if page.to, refused, err = qtx.deadLetters.requeuer(b.To, q.full); err != nil || refused != nil {
 			return BulkDone{Err: refused}, err
 		}
 	}
@@ -201,7 +201,7 @@ func (q Queue) Bulk(tx kv.Tx, b Bulk) (BulkDone, error) {
 		return BulkDone{}, err
 	}
 	for _, change := range qtx.keys.all {
-		keyIndex{&qtx.queueRows}.prefetch(change.key)
+		qtx.keyIndex.prefetch(change.key)
 	}
 	page.Events = qtx.happened()
 	return page.BulkDone, qtx.done()
@@ -240,7 +240,7 @@ func (p *bulkPage) begin() error {
 func (p *bulkPage) run() error {
 	clock := p.store.inside.Clock
 	begun := clock.Elapsed()
-	next := lists{&p.queueRows}.items(p.snapshot, p.Where.space(), p.Where.Key, p.Where.Band, p.at.behind)
+	next := p.lists.items(p.snapshot, p.Where.space(), p.Where.Key, p.Where.Band, p.at.behind)
 	for p.Limit > 0 && !p.ended {
 		entries, err := next(bulkRows, bulkBytes)
 		if err != nil {
@@ -351,10 +351,10 @@ func (p *bulkPage) do(l *layout.Item) error {
 	case BulkMove:
 		p.move(l, p.Priority)
 	case BulkRevoke:
-		_, err := retries{p.queueTx}.revoke(l, p.Revoke.Reason, p.Revoke.Delay)
+		_, err := p.retries.revoke(l, p.Revoke.Reason, p.Revoke.Delay)
 		return err
 	case BulkRequeue:
-		pushed, err := deadLetters{p.queueTx}.requeue(p.to, l, time.Duration(chance(idOf(l), 0)*float64(p.Spread)))
+		pushed, err := p.deadLetters.requeue(p.to, l, time.Duration(chance(idOf(l), 0)*float64(p.Spread)))
 		if err == nil {
 			err = pushed.Err // the item had room before
 		}

@@ -143,7 +143,7 @@ func (c *collector) bound() (retry time.Duration, err error) {
 	if rate == (Rate{}) {
 		return 0, nil
 	}
-	if c.bucket, err = (rates{c.queueRows}).read(c.reader(c.removes()), bucketRow(c.name), rate); err != nil {
+	if c.bucket, err = c.rates.read(c.reader(c.removes()), bucketRow(c.name), rate); err != nil {
 		return 0, err
 	}
 	now, err := c.now()

@@ -39,7 +39,7 @@ func (q Queue) Configure(tx kv.Tx, object []byte) (Config, error) {
 		if err := qtx.create(&changed); err != nil {
 			return Config{}, err
 		}
-		return changed.config, deadLetters{qtx}.create()
+		return changed.config, qtx.deadLetters.create()
 	}
 	if err := qtx.writeState(&changed); err != nil {
 		return Config{}, err
@@ -94,10 +94,10 @@ func prepareMaxBytes(qtx *queueTx, next *queueState) error {
 func prepareDeadLetters(qtx *queueTx, next *queueState) error {
 	c := &next.config
 	if c.DeadLetter != "" && c.DeadLetter != qtx.state.config.DeadLetter {
-		return deadLetters{qtx}.mayGoTo(c.DeadLetter)
+		return qtx.deadLetters.mayGoTo(c.DeadLetter)
 	}
 	if c.DeadLetterExpired && c.DeadLetter == "" {
-		return deadLetters{qtx}.needed("dead_letter_expired")
+		return qtx.deadLetters.needed("dead_letter_expired")
 	}
 	return nil
 }
@@ -117,7 +117,7 @@ func rateChanged(qtx *queueTx, before *Config) error {
 		return nil
 	}
 	qtx.arrive()
-	was, now, err := rates{&qtx.queueRows}.changeRow(bucketRow(qtx.name), before.Rate, rate)
+	was, now, err := qtx.rates.changeRow(bucketRow(qtx.name), before.Rate, rate)
 	switch {
 	case now != nil:
 		qtx.tx.Set(bucketRow(qtx.name), now.pack())
@@ -133,13 +133,13 @@ func keysChanged(qtx *queueTx, before *Config) error {
 	if !qtx.state.keyed || c.KeyLimit == before.KeyLimit && c.KeyOrder == before.KeyOrder && c.KeyRate == before.KeyRate {
 		return nil
 	}
-	return keyIndex{&qtx.queueRows}.rebuildAll()
+	return qtx.keyIndex.rebuildAll()
 }
 
 // prepareFair begins another order.
 func prepareFair(qtx *queueTx, next *queueState) error {
 	if next.config.Fair != qtx.state.config.Fair {
-		fair{&qtx.queueRows}.leave()
+		qtx.fairIndex.leave()
 		next.fairOrder++
 		next.fairBuilt = next.config.Fair != "" && !next.keyed
 	}
@@ -151,5 +151,5 @@ func fairChanged(qtx *queueTx, before *Config) error {
 	if c := &qtx.state.config; c.Fair == before.Fair || c.Fair == "" || qtx.state.fairBuilt {
 		return nil
 	}
-	return fair{&qtx.queueRows}.buildLater("")
+	return qtx.fairIndex.buildLater("")
 }

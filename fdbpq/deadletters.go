@@ -41,7 +41,7 @@ func (q Queue) Bury(tx kv.Tx, item NewItem, reason string) (Pushed, error) {
 	case content != nil:
 		return Pushed{Err: content}, nil
 	}
-	dlq, err := deadLetters{qtx}.open()
+	dlq, err := qtx.deadLetters.open()
 	if err != nil {
 		return Pushed{}, err
 	}
@@ -79,12 +79,12 @@ func (q Queue) Requeue(tx kv.Tx, id ID, to string) (Requeued, error) {
 	if result.Err = comesFrom(item, to); result.Err != nil {
 		return result, nil
 	}
-	p, refused, err := deadLetters{from}.requeuer(to, q.full)
+	p, refused, err := from.deadLetters.requeuer(to, q.full)
 	if refused != nil || err != nil {
 		result.Err = refused
 		return result, err
 	}
-	if result.Pushed, err = (deadLetters{from}).requeue(p, item, 0); err != nil || result.Err != nil {
+	if result.Pushed, err = from.deadLetters.requeue(p, item, 0); err != nil || result.Err != nil {
 		return result, err
 	}
 	result.Events = from.happened()
@@ -211,7 +211,7 @@ func (d deadLetters) take(l *layout.Item, reason string) (taken bool, err error)
 // bury moves an item to a dead-letter queue, where it gets a new place and id.
 func (d deadLetters) bury(dlq *pusher, l *layout.Item, reason string) error {
 	id := idOf(l)
-	if err := (contents{&d.queueRows}).load(&l.Envelope, l.Place); err != nil {
+	if err := d.contents.load(&l.Envelope, l.Place); err != nil {
 		return err
 	}
 	if l.Chunks > 0 {
@@ -273,7 +273,7 @@ func (d deadLetters) goBack(to string) (refused, err error) {
 
 // requeue takes an item out of the queue and pushes it to another one.
 func (d deadLetters) requeue(p *pusher, item *layout.Item, delay time.Duration) (Pushed, error) {
-	if err := (contents{&d.queueRows}).load(&item.Envelope, item.Place); err != nil {
+	if err := d.contents.load(&item.Envelope, item.Place); err != nil {
 		return Pushed{}, err
 	}
 	again := NewItem{Payload: item.Payload, Headers: item.Headers, Delay: delay}

@@ -8,16 +8,16 @@ import (
 
 // timerWorks has the work of each kind of timers.
 var timerWorks = map[string]timerWork{
-	layout.TimerLease:   {ahead: itemAhead(layout.SpaceLeased), due: func(qtx *queueTx, t layout.Timer) error { return retries{qtx}.due(t) }},
-	layout.TimerDelay:   {ahead: itemAhead(layout.SpaceDelayed), due: func(qtx *queueTx, t layout.Timer) error { return delays{qtx}.due(t) }},
-	layout.TimerExpiry:  {due: func(qtx *queueTx, t layout.Timer) error { return expiries{qtx}.due(t) }},
-	layout.TimerMsgID:   {ahead: msgIDAhead, due: func(qtx *queueTx, t layout.Timer) error { return ids{&qtx.queueRows}.due(t) }},
-	layout.TimerPopID:   {due: func(qtx *queueTx, t layout.Timer) error { return popIDs{qtx}.due(t) }},
+	layout.TimerLease:   {ahead: itemAhead(layout.SpaceLeased), due: func(qtx *queueTx, t layout.Timer) error { return qtx.retries.due(t) }},
+	layout.TimerDelay:   {ahead: itemAhead(layout.SpaceDelayed), due: delayDue},
+	layout.TimerExpiry:  {due: func(qtx *queueTx, t layout.Timer) error { return qtx.expiries.due(t) }},
+	layout.TimerMsgID:   {ahead: msgIDAhead, due: func(qtx *queueTx, t layout.Timer) error { return qtx.ids.due(t) }},
+	layout.TimerPopID:   {due: func(qtx *queueTx, t layout.Timer) error { return qtx.popIDs.due(t) }},
 	layout.TimerRequest: {due: requestDue},
-	layout.TimerKeys:    {once: true, due: func(qtx *queueTx, t layout.Timer) error { return keyIndex{&qtx.queueRows}.due(t) }},
-	layout.TimerFair:    {once: true, due: func(qtx *queueTx, t layout.Timer) error { return fair{&qtx.queueRows}.due(t) }},
-	layout.TimerTokens:  {due: func(qtx *queueTx, _ layout.Timer) error { return rates{&qtx.queueRows}.due() }},
-	layout.TimerFences:  {due: func(qtx *queueTx, _ layout.Timer) error { return fences{&qtx.queueRows}.due() }},
+	layout.TimerKeys:    {once: true, due: func(qtx *queueTx, t layout.Timer) error { return qtx.keyIndex.due(t) }},
+	layout.TimerFair:    {once: true, due: func(qtx *queueTx, t layout.Timer) error { return qtx.fairIndex.due(t) }},
+	layout.TimerTokens:  {due: func(qtx *queueTx, _ layout.Timer) error { return qtx.rates.due() }},
+	layout.TimerFences:  {due: func(qtx *queueTx, _ layout.Timer) error { return qtx.fences.due() }},
 }
 
 // timerWork is the work of timers that fall due.
@@ -45,6 +45,29 @@ func runDue(qtx *queueTx, t layout.Timer) error {
 		return nil // of a purged generation
 	}
 	return work.due(qtx, t)
+}
+
+// delayDue makes an item ready when its delay is over.
+func delayDue(qtx *queueTx, t layout.Timer) error {
+	row, err := qtx.tx.Get(qtx.key(layout.SpaceDelayed, t.Place))
+	if err != nil || row == nil {
+		return err
+	}
+	l, err := layout.ParseItem(layout.SpaceDelayed, row, t.Place)
+	if err != nil || l.Due != t.Due {
+		return err
+	}
+	now, err := qtx.now()
+	if err != nil {
+		return err
+	}
+	qtx.txSize += itemTxSize(qtx.name, &l.Envelope, false)
+	if l.Expires != 0 && l.Expires <= now {
+		return qtx.expiries.expire(l)
+	}
+	ready := *l
+	qtx.change(l, ready.From(0))
+	return nil
 }
 
 // requestDue clears the rows of a request whose owner died. Package recipe writes them.

@@ -48,7 +48,7 @@ const (
 // Explain says why no item of the queue is handed out, whatever its priority. It belongs to the transaction of Inspect, and
 // takes what was read there beside it. Nobody who asks may be the cause of ReasonFlows.
 func (i *Inspection) Explain(oldest OldestLease, held Held) (e Explanation, err error) {
-	x := explains{i.queue}
+	x := i.queue.explains
 	switch {
 	case i.Paused:
 		e.Cause = ReasonPaused
@@ -77,7 +77,7 @@ func (q Queue) ExplainItem(r kv.Reader, item *StoredItem) (e Explanation, err er
 	if err != nil || qtx == nil {
 		return e, err
 	}
-	x := explains{&qtx.queueRows}
+	x := qtx.explains
 	own := item.ID
 	switch {
 	case item.Held:
@@ -91,7 +91,7 @@ func (q Queue) ExplainItem(r kv.Reader, item *StoredItem) (e Explanation, err er
 	case x.state.paused:
 		return Explanation{Cause: ReasonPaused}, nil
 	}
-	waits, err := keyInfos{&qtx.queueRows}.keyWaitsFor(item.Key)
+	waits, err := qtx.keyInfos.keyWaitsFor(item.Key)
 	if err != nil {
 		return e, err
 	}
@@ -100,7 +100,7 @@ func (q Queue) ExplainItem(r kv.Reader, item *StoredItem) (e Explanation, err er
 	}
 	// Its key waits for nothing, or for a token: so does the item that goes before it.
 	e = Explanation{Cause: ReasonBlocked, WaitsFor: item.WaitsFor, Key: item.Key}
-	first, ok, err := keyIndex{&qtx.queueRows}.first(r, item.Key)
+	first, ok, err := qtx.keyIndex.first(r, item.Key)
 	if err != nil || !ok {
 		return e, err
 	}
@@ -141,7 +141,7 @@ func (x explains) rate() (e Explanation, err error) {
 	if rate == (Rate{}) {
 		return e, nil
 	}
-	b, err := rates{x.queueRows}.read(x.snapshot, bucketRow(x.name), rate)
+	b, err := x.rates.read(x.snapshot, bucketRow(x.name), rate)
 	if err != nil {
 		return e, err
 	}
@@ -174,7 +174,7 @@ func (x explains) blocked(holders map[string]*layout.Item) (e Explanation, err e
 			continue
 		}
 		seen[l.Key] = true
-		waits, err := keyInfos{x.queueRows}.keyWaitsFor(l.Key)
+		waits, err := x.keyInfos.keyWaitsFor(l.Key)
 		if err != nil {
 			return e, err
 		}
@@ -213,11 +213,11 @@ func (x explains) key(key string, waits WaitsFor, priority int64, l *layout.Item
 			e.Since = x.began(l.Since)
 		}
 	case WaitsForKeyRate:
-		of, err := settings{x.queueRows}.of(x.snapshot, key)
+		of, err := x.settings.of(x.snapshot, key)
 		if err != nil {
 			return e, err
 		}
-		b, err := rates{x.queueRows}.read(x.snapshot, keyBucketRow(x.name, key), of.rate(&x.state.config))
+		b, err := x.rates.read(x.snapshot, keyBucketRow(x.name, key), of.rate(&x.state.config))
 		if err != nil {
 			return e, err
 		}
@@ -232,7 +232,7 @@ func (x explains) key(key string, waits WaitsFor, priority int64, l *layout.Item
 
 // holder finds the item that holds a key for longest, among a few of them; nil: they lie elsewhere.
 func (x explains) holder(key string, priority int64) (*layout.Item, error) {
-	begin, end := keyLimits{x.queueRows}.rows(key)
+	begin, end := x.keyLimits.rows(key)
 	held, err := x.snapshot.Range(begin, end, kv.RangeOptions{Limit: explainLeases})
 	if err != nil {
 		return nil, err
@@ -281,7 +281,7 @@ func (x explains) holder(key string, priority int64) (*layout.Item, error) {
 
 // Leases says who has the items that are leased. It says nothing where none is.
 func (i *Inspection) Leases(oldest OldestLease, held Held) Explanation {
-	x := explains{i.queue}
+	x := i.queue.explains
 	if i.Leased == 0 {
 		return Explanation{}
 	}

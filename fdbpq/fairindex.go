@@ -28,23 +28,23 @@ import (
 // Rows belong to a numbered order, so that another configuration begins with an empty order.
 // Pops go in the order of the queue until all keys have a row in the fair order.
 
-// fair reads and writes the order in which keys take turns.
-type fair struct{ *queueRows }
+// fairIndex reads and writes the order in which keys take turns.
+type fairIndex struct{ *queueRows }
 
 // prefixOf returns the prefix of rows of the present fair order in a space.
-func (f fair) prefixOf(space string) []byte {
+func (f fairIndex) prefixOf(space string) []byte {
 	return tuple.AppendInt(layout.GenerationPrefix(space, f.name, f.state.generation), f.state.fairOrder)
 }
 
-func (f fair) classPrefix(space string, class int64) []byte {
+func (f fairIndex) classPrefix(space string, class int64) []byte {
 	return tuple.AppendInt(f.prefixOf(space), class)
 }
 
-func (f fair) row(p fairPlace) []byte {
+func (f fairIndex) row(p fairPlace) []byte {
 	return tuple.AppendBytes(tuple.AppendInt(f.classPrefix(layout.SpaceFairKey, p.class), p.tag), []byte(p.key))
 }
 
-func (f fair) weightRow(key string) []byte { return f.rowsOfKey(layout.SpaceWeight, key) }
+func (f fairIndex) weightRow(key string) []byte { return f.rowsOfKey(layout.SpaceWeight, key) }
 
 // fairPlace is the place of a key in the fair order. A key that comes has tag 0.
 type fairPlace struct {
@@ -56,7 +56,7 @@ func (a fairPlace) compare(b fairPlace) int {
 	return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(a.tag, b.tag), cmp.Compare(a.key, b.key))
 }
 
-func (f fair) parseRow(key []byte) (p fairPlace, err error) {
+func (f fairIndex) parseRow(key []byte) (p fairPlace, err error) {
 	r := tuple.Read(key[len(f.prefixOf(layout.SpaceFairKey)):])
 	p = fairPlace{class: r.Int(), tag: r.Int(), key: string(r.Bytes())}
 	if r.Err() != nil {
@@ -66,7 +66,7 @@ func (f fair) parseRow(key []byte) (p fairPlace, err error) {
 }
 
 // rows reads the rows of the fair order.
-func (f fair) rows(r kv.Reader) func(limit, maxBytes int) ([]fairPlace, error) {
+func (f fairIndex) rows(r kv.Reader) func(limit, maxBytes int) ([]fairPlace, error) {
 	begin, end := tuple.Range(f.prefixOf(layout.SpaceFairKey))
 	return func(limit, maxBytes int) ([]fairPlace, error) {
 		pairs, err := r.Range(begin, end, kv.RangeOptions{Limit: limit, MaxBytes: maxBytes})
@@ -85,7 +85,7 @@ func (f fair) rows(r kv.Reader) func(limit, maxBytes int) ([]fairPlace, error) {
 }
 
 // place writes the row of a key that comes, in the class of its first item.
-func (f fair) place(first layout.Place, key string) {
+func (f fairIndex) place(first layout.Place, key string) {
 	if f.state.config.Fair == "" {
 		return
 	}
@@ -97,7 +97,7 @@ func (f fair) place(first layout.Place, key string) {
 const tagUnit = 1 << 20
 
 // weightOf is the share of a key: what is set for it, or what a push said.
-func (f fair) weightOf(r kv.Reader, key string, k *KeySettings) (int64, error) {
+func (f fairIndex) weightOf(r kv.Reader, key string, k *KeySettings) (int64, error) {
 	if k.Weight != nil {
 		return *k.Weight, nil
 	}
@@ -116,7 +116,7 @@ func (f fair) weightOf(r kv.Reader, key string, k *KeySettings) (int64, error) {
 }
 
 // leave clears the rows of the present order by ranges, however many they are.
-func (f fair) leave() {
+func (f fairIndex) leave() {
 	if f.state.config.Fair == "" {
 		return
 	}
@@ -128,18 +128,18 @@ func (f fair) leave() {
 
 // buildLater sets a timer that goes on behind a key. The transaction that begins an order builds
 // nothing: until it commits, other transactions add keys without rows in the order.
-func (f fair) buildLater(behind string) error {
-	return timers{f.queueRows}.atOnce(layout.TimerFair, fmt.Sprintf("%d:%s", f.state.fairOrder, behind))
+func (f fairIndex) buildLater(behind string) error {
+	return f.timers.atOnce(layout.TimerFair, fmt.Sprintf("%d:%s", f.state.fairOrder, behind))
 }
 
 // due writes the rows of the next keys. After the last key, pops go by the fair order.
-func (f fair) due(t layout.Timer) error {
+func (f fairIndex) due(t layout.Timer) error {
 	s := f.state
 	order, behind, _ := strings.Cut(t.ID, ":")
 	if !f.there() || s.config.Fair == "" || s.fairBuilt || order != strconv.FormatInt(s.fairOrder, 10) {
 		return nil
 	}
-	last, done, err := keyIndex{f.queueRows}.findNext(behind)
+	last, done, err := f.keyIndex.findNext(behind)
 	if err != nil {
 		return err
 	}

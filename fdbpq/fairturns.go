@@ -40,7 +40,7 @@ type classTime struct {
 func takeFairTurns(v keyVisits) (token int64, err error) {
 	t := fairTurns{keyVisits: v, classes: make(map[int64]*classTime), left: make(map[fairPlace]bool)}
 	t.plain.next = scanOf(t.name, t.front(t.state), t.state, layout.SpaceReady, Min, AllPriorities, "").next
-	rows := fair{t.queueRows}.rows(t.front(t.state))
+	rows := t.fairIndex.rows(t.front(t.state))
 	t.rows.next = func(limit, maxBytes int) ([]fairPlace, error) {
 		places, err := rows(limit, maxBytes)
 		t.prefetch(places)
@@ -68,7 +68,7 @@ func takeFairTurns(v keyVisits) (token int64, err error) {
 func (t *fairTurns) prefetch(places []fairPlace) {
 	for _, at := range places {
 		if t.prefetchKey(at.key); t.remove && t.keys[at.key] == nil {
-			t.tx.Prefetch(fair{t.queueRows}.weightRow(at.key))
+			t.tx.Prefetch(t.fairIndex.weightRow(at.key))
 		}
 	}
 }
@@ -134,9 +134,9 @@ func (t *fairTurns) unread(class int64) (bool, error) {
 	if slices.ContainsFunc(t.rows.entries, func(p fairPlace) bool { return p.class == class }) {
 		return true, nil
 	}
-	begin, end := tuple.Range(fair{t.queueRows}.classPrefix(layout.SpaceFairKey, class))
+	begin, end := tuple.Range(t.fairIndex.classPrefix(layout.SpaceFairKey, class))
 	if t.last != nil && t.last.class >= class {
-		begin = append(fair{t.queueRows}.row(*t.last), 0)
+		begin = append(t.fairIndex.row(*t.last), 0)
 	}
 	if bytes.Compare(begin, end) >= 0 {
 		return false, nil
@@ -168,7 +168,7 @@ func (t *fairTurns) visitKey(at fairPlace) (done bool, err error) {
 // key that comes.
 func (t *fairTurns) moveTo(next *turn, at fairPlace) error {
 	// Pushes may give the key a weight all the time, and pops would run again each time.
-	weight, err := fair{t.queueRows}.weightOf(t.snapshot, next.key, &next.settings)
+	weight, err := t.fairIndex.weightOf(t.snapshot, next.key, &next.settings)
 	if err != nil {
 		return err
 	}
@@ -211,7 +211,7 @@ func (t *fairTurns) class(class int64) (*classTime, error) {
 	if c := t.classes[class]; c != nil {
 		return c, nil
 	}
-	f := fair{t.queueRows}
+	f := t.fairIndex
 	values, err := t.reader(t.remove).GetAll([][]byte{f.classPrefix(layout.SpaceClass, class), f.classPrefix(layout.SpaceUnnamed, class)})
 	if err != nil {
 		return nil, err
@@ -279,12 +279,12 @@ func (t *fairTurns) write() error {
 			delete(stand, p)
 			continue
 		}
-		row := fair{t.queueRows}.row(p)
+		row := t.fairIndex.row(p)
 		t.tx.Conflict(row) // a push may write it at the same time
 		t.tx.Clear(row)
 	}
 	for p := range stand {
-		t.tx.Set(fair{t.queueRows}.row(p), nil)
+		t.tx.Set(t.fairIndex.row(p), nil)
 	}
 	for class, c := range t.classes {
 		if err := t.writeClass(class, c); err != nil {
@@ -306,7 +306,7 @@ func (t *fairTurns) writeClass(class int64, c *classTime) error {
 			c.virtual = 0
 		}
 	}
-	for i, row := range [][]byte{fair{t.queueRows}.classPrefix(layout.SpaceClass, class), fair{t.queueRows}.classPrefix(layout.SpaceUnnamed, class)} {
+	for i, row := range [][]byte{t.fairIndex.classPrefix(layout.SpaceClass, class), t.fairIndex.classPrefix(layout.SpaceUnnamed, class)} {
 		switch now := [2]int64{c.virtual, c.unnamed}[i]; {
 		case now == c.before[i]:
 		case now == 0:

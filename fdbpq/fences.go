@@ -46,7 +46,7 @@ func (f fences) next(key string) (int64, error) {
 // keep stores the last fence of a key, so that its next lease gets a higher one.
 func (f fences) keep(key string, fence int64) error {
 	f.tx.Set(keyFenceRow(f.name, key), kv.EncodeInteger(uint64(fence)))
-	return timers{f.queueRows}.forgetLater(layout.TimerFences)
+	return f.timers.forgetLater(layout.TimerFences)
 }
 
 // imported has later leases of a key get higher fences than an imported one.
@@ -81,7 +81,7 @@ func (f fences) due() error {
 		return err
 	}
 	passed := int64(kv.DecodeInteger(written)) / keyFenceUnit
-	_, err = timers{f.queueRows}.forget(layout.SpaceKeyFence, layout.TimerFences, func(key string, value []byte) (bool, error) {
+	_, err = f.timers.forget(layout.SpaceKeyFence, layout.TimerFences, func(key string, value []byte) (bool, error) {
 		if len(value) != 8 {
 			return false, fmt.Errorf("damaged fence of key %q: %d bytes", key, len(value))
 		}

@@ -40,7 +40,7 @@ func openHandOver(qtx *queueTx, lease *Lease) (h *handOver, refused, err error) 
 	if !from.there() || from.state.generation != lease.generation {
 		return nil, &LostError{LostGone}, nil
 	}
-	item, err := leases{from}.item(*lease, new(layout.Item))
+	item, err := from.leases.item(*lease, new(layout.Item))
 	switch {
 	case err != nil:
 		return nil, nil, err
@@ -62,7 +62,7 @@ func (h *handOver) acknowledge() error {
 		return nil
 	}
 	h.from.change(h.item, nil)
-	return rates{&h.from.queueRows}.takeAgain(h.item.Key, h.item.TokensBack)
+	return h.from.rates.takeAgain(h.item.Key, h.item.TokensBack)
 }
 
 // replacedBy reports whether an item takes no more room than the one handed over: it has no more bytes, and no key or

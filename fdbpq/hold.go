@@ -42,7 +42,7 @@ func (q Queue) Hold(tx kv.Tx, sel Selection, holder string) (Popped, Holding, er
 		return Popped{Reason: ReasonPaused}, Holding{}, qtx.done()
 	}
 	qtx.txSize, qtx.ended = qtx.ended, 0
-	popped, err := pops{qtx}.pop(&sel, layout.NoEnd, nil)
+	popped, err := qtx.pops.pop(&sel, layout.NoEnd, nil)
 	if err != nil {
 		return Popped{}, Holding{}, err
 	}
@@ -65,14 +65,14 @@ func (q Queue) Held(tx kv.Tx, of Holding, sel Selection) (popped Popped, err err
 	if err != nil || qtx == nil {
 		return popped, err
 	}
-	h := holds{qtx}
+	h := qtx.holds
 	items, err := h.items(&of)
 	bytes := 0
 	for i, item := range items {
 		if bytes += int(item.Size); i > 0 && (i >= sel.Limit || !sel.fits(i+1, bytes)) {
 			break
 		}
-		stored, err := contents{&qtx.queueRows}.stored(tx, item, whole)
+		stored, err := qtx.contents.stored(tx, item, whole)
 		if err != nil {
 			return popped, err
 		}
@@ -81,7 +81,7 @@ func (q Queue) Held(tx kv.Tx, of Holding, sel Selection) (popped Popped, err err
 	if err != nil || len(items) == 0 {
 		return popped, err
 	}
-	return popped, reasons{&qtx.queueRows}.complete(&popped, *sel.Band)
+	return popped, qtx.reasons.complete(&popped, *sel.Band)
 }
 
 // Drop ends held items, which the other side has. Items that a purge has ended are gone already.
@@ -105,12 +105,12 @@ func (q Queue) Release(tx kv.Tx, of Holding, reason string) ([]Event, error) {
 	return q.endHold(tx, &of, func(h holds, item *layout.Item) error {
 		item.Tries, item.Over = item.Tries-1, true
 		if reason != "" {
-			dead, err := deadLetters{h.queueTx}.take(item, reason)
+			dead, err := h.deadLetters.take(item, reason)
 			if err != nil || dead {
 				return err
 			}
 		}
-		_, err := leases{h.queueTx}.reinstate(item, 0)
+		_, err := h.leases.reinstate(item, 0)
 		return err
 	})
 }
@@ -121,7 +121,7 @@ func (q Queue) endHold(tx kv.Tx, of *Holding, end func(holds, *layout.Item) erro
 	if err != nil || qtx == nil {
 		return nil, err
 	}
-	h := holds{qtx}
+	h := qtx.holds
 	items, err := h.items(of)
 	if err != nil {
 		return nil, err

@@ -79,7 +79,7 @@ func (q Queue) Import(tx kv.Tx, items ...Import) ([]Imported, error) {
 	}
 	for i := range items {
 		if items[i].ID == (ID{}) {
-			tx.Prefetch(unique{&p.queueRows}.row(items[i].Unique))
+			tx.Prefetch(p.unique.row(items[i].Unique))
 		}
 	}
 	results := make([]Imported, len(items))
@@ -156,7 +156,7 @@ func (p *importer) findFree(items []Import) error {
 func (p *importer) importItem(item *Import) (Imported, error) {
 	seq, err := p.checkImport(item)
 	if err == nil {
-		err = fences{&p.queueRows}.check(item.Key, item.KeyFence)
+		err = p.fences.check(item.Key, item.KeyFence)
 	}
 	if err != nil {
 		return Imported{Err: err}, nil
@@ -173,7 +173,7 @@ func (p *importer) importItem(item *Import) (Imported, error) {
 		return Imported{}, err
 	}
 	if there != nil {
-		stored, err := contents{&p.queueRows}.stored(p.tx, there, whole)
+		stored, err := p.contents.stored(p.tx, there, whole)
 		return Imported{ID: item.ID, Seq: seq, Found: stored}, err
 	}
 	return p.put(item, at, seq)
@@ -189,7 +189,7 @@ func (p *importer) importNew(item *Import) (Imported, error) {
 	if _, err := p.checkImport(item); err != nil {
 		return Imported{Err: err}, nil
 	}
-	if err := (fences{&p.queueRows}).check(item.Key, item.KeyFence); err != nil {
+	if err := p.fences.check(item.Key, item.KeyFence); err != nil {
 		return Imported{Err: err}, nil
 	}
 	there, err := p.claimant(item.Unique, nil)
@@ -199,7 +199,7 @@ func (p *importer) importNew(item *Import) (Imported, error) {
 	if there == nil {
 		return p.put(item, item.ID.place, seq)
 	}
-	stored, err := contents{&p.queueRows}.stored(p.tx, there, whole)
+	stored, err := p.contents.stored(p.tx, there, whole)
 	if err != nil {
 		return Imported{}, err
 	}
@@ -222,7 +222,7 @@ func (p *importer) put(item *Import, at layout.Place, seq int64) (Imported, erro
 	if !item.Pushed.IsZero() {
 		e.PushedAt = item.Pushed.UnixNano()
 	}
-	if err := (contents{&p.queueRows}).write(&e, at, item.Headers, item.Payload); err != nil {
+	if err := p.contents.write(&e, at, item.Headers, item.Payload); err != nil {
 		return Imported{Err: err}, nil
 	}
 	err := p.prepare(&e)
@@ -233,7 +233,7 @@ func (p *importer) put(item *Import, at layout.Place, seq int64) (Imported, erro
 		return Imported{}, err
 	}
 	if item.KeyFence > 0 {
-		if err := (fences{&p.queueRows}).imported(item.Key, item.KeyFence); err != nil {
+		if err := p.fences.imported(item.Key, item.KeyFence); err != nil {
 			return Imported{}, err
 		}
 	}

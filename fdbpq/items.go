@@ -18,14 +18,14 @@ func (q Queue) Get(r kv.Reader, id ID) (*StoredItem, error) {
 	if err != nil || l == nil {
 		return nil, err
 	}
-	stored, err := contents{&qtx.queueRows}.stored(r, l, whole)
+	stored, err := qtx.contents.stored(r, l, whole)
 	if err != nil {
 		return nil, err
 	}
-	if stored.WaitsFor, err = (keyInfos{&qtx.queueRows}).waitsFor(l); err != nil {
+	if stored.WaitsFor, err = qtx.keyInfos.waitsFor(l); err != nil {
 		return nil, err
 	}
-	stored.KeyAhead, err = keyInfos{&qtx.queueRows}.ahead(l)
+	stored.KeyAhead, err = qtx.keyInfos.ahead(l)
 	return stored, err
 }
 
@@ -129,8 +129,8 @@ func (q Queue) List(r kv.Reader, listing Listing) (Page, error) {
 		}
 		behind = &at
 	}
-	next := lists{&qtx.queueRows}.items(r, space, listing.Key, listing.Band, behind)
-	return lists{&qtx.queueRows}.page(space, next, listing)
+	next := qtx.lists.items(r, space, listing.Key, listing.Band, behind)
+	return qtx.lists.page(space, next, listing)
 }
 
 // lists is how a queue lists its items.
@@ -146,7 +146,7 @@ func (ls lists) items(r kv.Reader, space, key string, of *Band, behind *layout.P
 	in := func(space string) *scan { return scanOf(ls.name, r, ls.state, space, Min, band, "").behind(behind) }
 	switch {
 	case key != "" && space == layout.SpaceReady:
-		return keyIndex{ls.queueRows}.itemsAt(scanIn(r, ls.rowsOfKey(layout.SpaceKeyReady, key), Min, band, "").behind(behind))
+		return ls.keyIndex.itemsAt(scanIn(r, ls.rowsOfKey(layout.SpaceKeyReady, key), Min, band, "").behind(behind))
 	case space == layout.SpaceReady && ls.state.keyed:
 		return merged(func(a, b layout.Place) bool { return a.Compare(b) < 0 }, in(layout.SpaceReady).next, in(layout.SpaceKeyed).next)
 	}
@@ -219,7 +219,7 @@ func (ls lists) page(space string, next nextEntries, listing Listing) (Page, err
 			page.More = true
 			break
 		}
-		stored, err := contents{ls.queueRows}.stored(ls.snapshot, l, payload)
+		stored, err := ls.contents.stored(ls.snapshot, l, payload)
 		if err != nil {
 			return Page{}, err
 		}

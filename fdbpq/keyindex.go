@@ -186,7 +186,7 @@ func (x keyIndex) flushKey(change *keyChange) error {
 	if !change.full {
 		x.tx.Set(x.key(layout.SpaceKeyHead, first), []byte(change.key))
 		if !change.placed {
-			fair{x.queueRows}.place(first, change.key)
+			x.fairIndex.place(first, change.key)
 		}
 	}
 	if change.letGo > 0 && x.state.keyLimited() {
@@ -202,11 +202,11 @@ func (x keyIndex) gone(change *keyChange) error {
 		return nil
 	}
 	if !change.placed {
-		fair{x.queueRows}.place(change.removed[0], change.key)
+		x.fairIndex.place(change.removed[0], change.key)
 	}
-	weight, err := x.tx.Get(fair{x.queueRows}.weightRow(change.key))
+	weight, err := x.tx.Get(x.fairIndex.weightRow(change.key))
 	if err == nil && weight != nil {
-		x.tx.Clear(fair{x.queueRows}.weightRow(change.key))
+		x.tx.Clear(x.fairIndex.weightRow(change.key))
 	}
 	return err
 }
@@ -214,7 +214,7 @@ func (x keyIndex) gone(change *keyChange) error {
 // find writes the rows with which pops find a key, at the place of its first item.
 func (x keyIndex) find(first layout.Place, key string) {
 	x.tx.Set(x.key(layout.SpaceKeyHead, first), []byte(key))
-	fair{x.queueRows}.place(first, key)
+	x.fairIndex.place(first, key)
 }
 
 // keysAtOnce bounds for how many keys one transaction writes rows after a change of key_limit
@@ -228,7 +228,7 @@ func (x keyIndex) rebuildAll() error {
 	if _, _, err := x.findNext(""); err != nil {
 		return err
 	}
-	return timers{x.queueRows}.atOnce(layout.TimerKeys, "")
+	return x.timers.atOnce(layout.TimerKeys, "")
 }
 
 // rebuild writes the rows of the keys with ready items behind a key, by a timer if they are many.
@@ -237,7 +237,7 @@ func (x keyIndex) rebuild(behind string) error {
 	if err != nil || done {
 		return err
 	}
-	return timers{x.queueRows}.atOnce(layout.TimerKeys, last)
+	return x.timers.atOnce(layout.TimerKeys, last)
 }
 
 // findNext writes the rows of the next keys with ready items behind a key, and returns the last

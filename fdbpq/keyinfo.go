@@ -51,7 +51,7 @@ func (q Queue) Key(r kv.Reader, key string) (KeyInfo, error) {
 	if qtx == nil {
 		return KeyInfo{}, ErrNoQueue
 	}
-	return keyInfos{&qtx.queueRows}.of(key, MaxKeyCount)
+	return qtx.keyInfos.of(key, MaxKeyCount)
 }
 
 // Keys returns keys behind one, in the order of their bytes: those that have ready or
@@ -69,11 +69,11 @@ func (q Queue) Keys(r kv.Reader, after string, limit int) ([]KeyInfo, error) {
 	}
 	var keys []KeyInfo
 	for len(keys) < limit {
-		next, err := keyInfos{&qtx.queueRows}.behind(after)
+		next, err := qtx.keyInfos.behind(after)
 		if err != nil || next == "" {
 			return keys, err
 		}
-		info, err := keyInfos{&qtx.queueRows}.of(next, listKeyCount)
+		info, err := qtx.keyInfos.of(next, listKeyCount)
 		if err != nil {
 			return nil, err
 		}
@@ -111,7 +111,7 @@ func (q Queue) CountKeys(r kv.Reader, most int) (KeyCounts, error) {
 			return counts, fmt.Errorf("damaged row of a key: %w", err)
 		}
 		if qtx.state.takesTurns() {
-			waits, err := keyInfos{&qtx.queueRows}.keyWaitsFor(string(key))
+			waits, err := qtx.keyInfos.keyWaitsFor(string(key))
 			if err != nil {
 				return counts, err
 			}
@@ -166,11 +166,11 @@ func (x keyInfos) ahead(l *layout.Item) (int, error) {
 		space = layout.SpaceKeyBegun
 	}
 	begin, _ := tuple.Range(x.rowsOfKey(space, l.Key))
-	before, err := x.snapshot.Range(begin, keyIndex{x.queueRows}.placeRow(space, l.Key, l.Place), kv.RangeOptions{Limit: MaxKeyCount})
+	before, err := x.snapshot.Range(begin, x.keyIndex.placeRow(space, l.Key, l.Place), kv.RangeOptions{Limit: MaxKeyCount})
 	if err != nil || len(before) == MaxKeyCount || !x.state.config.KeyOrder || space == layout.SpaceKeyBegun {
 		return len(before), err
 	}
-	begin = append(keyIndex{x.queueRows}.placeRow(layout.SpaceKeyBegun, l.Key, l.Place), 0)
+	begin = append(x.keyIndex.placeRow(layout.SpaceKeyBegun, l.Key, l.Place), 0)
 	_, end := tuple.Range(x.rowsOfKey(layout.SpaceKeyBegun, l.Key))
 	begun, err := x.snapshot.Range(begin, end, kv.RangeOptions{Limit: MaxKeyCount - len(before)})
 	return len(before) + len(begun), err
@@ -184,15 +184,15 @@ func (x keyInfos) of(key string, most int) (KeyInfo, error) {
 		return KeyInfo{}, err
 	}
 	info.Ready, info.More = min(len(ready), most), len(ready) > most
-	if info.Leased, err = (keyLimits{x.queueRows}).held(x.snapshot, key, most); err != nil {
+	if info.Leased, err = x.keyLimits.held(x.snapshot, key, most); err != nil {
 		return KeyInfo{}, err
 	}
-	if info.Settings, err = (settings{x.queueRows}).of(x.snapshot, key); err != nil {
+	if info.Settings, err = x.settings.of(x.snapshot, key); err != nil {
 		return KeyInfo{}, err
 	}
 	config := &x.state.config
 	info.Limit, info.Rate = info.Settings.limit(config), info.Settings.rate(config)
-	if info.Weight, err = (fair{x.queueRows}).weightOf(x.snapshot, key, &info.Settings); err != nil {
+	if info.Weight, err = x.fairIndex.weightOf(x.snapshot, key, &info.Settings); err != nil {
 		return KeyInfo{}, err
 	}
 	var b bucket
@@ -201,7 +201,7 @@ func (x keyInfos) of(key string, most int) (KeyInfo, error) {
 		if err != nil {
 			return KeyInfo{}, err
 		}
-		if b, err = (rates{x.queueRows}).read(x.snapshot, keyBucketRow(x.name, key), info.Rate); err != nil {
+		if b, err = x.rates.read(x.snapshot, keyBucketRow(x.name, key), info.Rate); err != nil {
 			return KeyInfo{}, err
 		}
 		if info.Tokens = b.tokens(now); info.Tokens == 0 {
@@ -234,7 +234,7 @@ func (x keyInfos) waitsFor(l *layout.Item) (WaitsFor, error) {
 			return waits, err
 		}
 	}
-	empty, err := rates{x.queueRows}.spent(bucketRow(x.name), x.state.config.Rate)
+	empty, err := x.rates.spent(bucketRow(x.name), x.state.config.Rate)
 	if err != nil || !empty {
 		return "", err
 	}
@@ -248,7 +248,7 @@ func (x keyInfos) itemWaitsFor(l *layout.Item) (WaitsFor, error) {
 	if err != nil || waits == WaitsForPause || !x.state.config.KeyOrder {
 		return waits, err
 	}
-	first, _, err := keyIndex{x.queueRows}.first(x.snapshot, l.Key)
+	first, _, err := x.keyIndex.first(x.snapshot, l.Key)
 	if err == nil && first != l.Place {
 		return WaitsForKeyOrder, nil
 	}
@@ -258,7 +258,7 @@ func (x keyInfos) itemWaitsFor(l *layout.Item) (WaitsFor, error) {
 // keyWaitsFor says what keeps the first item of a key from being handed out.
 func (x keyInfos) keyWaitsFor(key string) (WaitsFor, error) {
 	config := &x.state.config
-	settings, err := (settings{x.queueRows}).of(x.snapshot, key)
+	settings, err := x.settings.of(x.snapshot, key)
 	if err != nil {
 		return "", err
 	}
@@ -266,7 +266,7 @@ func (x keyInfos) keyWaitsFor(key string) (WaitsFor, error) {
 		return WaitsForPause, nil
 	}
 	if limit := int(settings.limit(config)); limit > 0 {
-		held, err := keyLimits{x.queueRows}.held(x.snapshot, key, limit)
+		held, err := x.keyLimits.held(x.snapshot, key, limit)
 		if err != nil {
 			return "", err
 		}
@@ -281,9 +281,9 @@ func (x keyInfos) keyWaitsFor(key string) (WaitsFor, error) {
 	if rate == (Rate{}) {
 		return "", nil
 	}
-	empty, err := rates{x.queueRows}.spent(keyBucketRow(x.name, key), rate)
+	empty, err := x.rates.spent(keyBucketRow(x.name, key), rate)
 	if err == nil && !empty {
-		empty, err = rates{x.queueRows}.noRoomFor(key)
+		empty, err = x.rates.noRoomFor(key)
 	}
 	if err != nil || !empty {
 		return "", err

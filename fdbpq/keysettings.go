@@ -126,7 +126,7 @@ func (q Queue) SetKey(tx kv.Tx, key string, object []byte) (KeySettings, error) 
 		return KeySettings{}, err
 	}
 	s := qtx.state
-	before, err := settings{&qtx.queueRows}.of(tx, key)
+	before, err := qtx.settings.of(tx, key)
 	if err != nil {
 		return KeySettings{}, err
 	}
@@ -152,10 +152,10 @@ func (q Queue) SetKey(tx kv.Tx, key string, object []byte) (KeySettings, error) 
 	if err := qtx.writeState(&changed); err != nil {
 		return KeySettings{}, err
 	}
-	if err := (rates{&qtx.queueRows}).changeKey(key, before.rate(&s.config), after.rate(&s.config)); err != nil {
+	if err := qtx.rates.changeKey(key, before.rate(&s.config), after.rate(&s.config)); err != nil {
 		return KeySettings{}, err
 	}
-	if err := (keyIndex{&qtx.queueRows}).lookAgain(tx, key); err != nil {
+	if err := qtx.keyIndex.lookAgain(tx, key); err != nil {
 		return KeySettings{}, err
 	}
 	return after, qtx.done()
@@ -167,7 +167,7 @@ func (q Queue) KeySettings(r kv.Reader, key string) (KeySettings, error) {
 	if err != nil || qtx == nil {
 		return KeySettings{}, err
 	}
-	return settings{&qtx.queueRows}.of(r, key)
+	return qtx.settings.of(r, key)
 }
 
 func settingsRow(queue, key string) []byte {

@@ -27,7 +27,7 @@ func (x keyIndex) endWaits(at int64) error {
 		}
 	}
 	if more {
-		return timers{x.queueRows}.atOnce(layout.TimerTokens, "")
+		return x.timers.atOnce(layout.TimerTokens, "")
 	}
 	return nil
 }

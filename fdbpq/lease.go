@@ -113,7 +113,7 @@ func (ls leases) backoff(l *layout.Item, n int64) time.Duration {
 // It returns the item as it is then, nil if it has left the queue.
 func (ls leases) putBack(l *layout.Item, f fate) (*layout.Item, error) {
 	if f.dead != "" {
-		if taken, err := (deadLetters{ls.queueTx}).take(l, f.dead); taken || err != nil {
+		if taken, err := ls.deadLetters.take(l, f.dead); taken || err != nil {
 			return nil, err
 		}
 	}
@@ -128,7 +128,7 @@ func (ls leases) reinstate(l *layout.Item, due int64) (*layout.Item, error) {
 			return nil, err
 		}
 		if l.Expires != 0 && l.Expires <= now {
-			return nil, expiries{ls.queueTx}.expire(l)
+			return nil, ls.expiries.expire(l)
 		}
 		if due <= now {
 			due = 0

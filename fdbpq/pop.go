@@ -104,13 +104,13 @@ func (q Queue) Peek(r kv.Reader, sel Selection) (Popped, error) {
 		return Popped{}, err
 	}
 	if found.sel.Limit == 0 {
-		return popped, reasons{&qtx.queueRows}.completeLater(&popped, *sel.Band, retry)
+		return popped, qtx.reasons.completeLater(&popped, *sel.Band, retry)
 	}
 	if err := found.run(); err != nil {
 		return Popped{}, err
 	}
 	for _, f := range found.items {
-		if err := (contents{found.queueRows}).load(&f.Envelope, f.Place); err != nil {
+		if err := found.contents.load(&f.Envelope, f.Place); err != nil {
 			return Popped{}, err
 		}
 		item, err := itemOf(&f)
@@ -120,11 +120,11 @@ func (q Queue) Peek(r kv.Reader, sel Selection) (Popped, error) {
 		popped.Items = append(popped.Items, item)
 	}
 	if len(popped.Items) == 0 && s.takesTurns() {
-		if popped.Retry, err = (keyIndex{&qtx.queueRows}).nextToken(found.token); err != nil {
+		if popped.Retry, err = qtx.keyIndex.nextToken(found.token); err != nil {
 			return Popped{}, err
 		}
 	}
-	return popped, reasons{&qtx.queueRows}.complete(&popped, *sel.Band)
+	return popped, qtx.reasons.complete(&popped, *sel.Band)
 }
 
 // pop pops items for good when lease is 0, and otherwise for the time of the lease.
@@ -145,10 +145,10 @@ func (q Queue) pop(tx kv.Tx, sel Selection, lease time.Duration) (Popped, error)
 		return Popped{}, err
 	}
 	if !qtx.there() {
-		return popIDs{qtx}.popUnknown(&sel, lease)
+		return qtx.popIDs.popUnknown(&sel, lease)
 	}
 	if sel.PopID != "" {
-		again, err := popIDs{qtx}.repeat(&sel, lease)
+		again, err := qtx.popIDs.repeat(&sel, lease)
 		if err != nil || again != nil {
 			return deref(again), cmp.Or(err, qtx.done())
 		}
@@ -157,14 +157,14 @@ func (q Queue) pop(tx kv.Tx, sel Selection, lease time.Duration) (Popped, error)
 		return Popped{}, err
 	}
 	if qtx.state.paused {
-		return popIDs{qtx}.popNothing(&sel, lease, ReasonPaused)
+		return qtx.popIDs.popNothing(&sel, lease, ReasonPaused)
 	}
 	if sel.PopID != "" {
-		if err := (popIDs{qtx}).room(sel.PopID); err != nil {
+		if err := qtx.popIDs.room(sel.PopID); err != nil {
 			return Popped{}, err
 		}
 	}
-	return pops{qtx}.pop(&sel, lease, ahead)
+	return qtx.pops.pop(&sel, lease, ahead)
 }
 
 // pops pops items of a queue.
@@ -173,10 +173,10 @@ type pops struct{ *queueTx }
 // pop selects new items. It first writes the pending changes of the key index, which the
 // selection reads, and last those that the pop made itself.
 func (p pops) pop(sel *Selection, lease time.Duration, ahead *readAhead) (Popped, error) {
-	if err := (keyIndex{&p.queueRows}).flush(); err != nil {
+	if err := p.keyIndex.flush(); err != nil {
 		return Popped{}, err
 	}
-	head := collector{queueRows: &p.queueRows, sel: *sel, expirer: expiries{p.queueTx}, copies: sel.PopID != "" && lease == 0, txSize: p.txSize}
+	head := collector{queueRows: &p.queueRows, sel: *sel, expirer: p.expiries, copies: sel.PopID != "" && lease == 0, txSize: p.txSize}
 	if ahead != nil && ahead.guess == p.state {
 		head.ahead = ahead
 	}
@@ -185,11 +185,11 @@ func (p pops) pop(sel *Selection, lease time.Duration, ahead *readAhead) (Popped
 		return Popped{}, err
 	}
 	if head.sel.Limit == 0 {
-		popped, err := popIDs{p.queueTx}.popNothing(sel, lease, ReasonEmpty)
+		popped, err := p.popIDs.popNothing(sel, lease, ReasonEmpty)
 		if err != nil {
 			return Popped{}, err
 		}
-		return popped, reasons{&p.queueRows}.completeLater(&popped, *sel.Band, retry)
+		return popped, p.reasons.completeLater(&popped, *sel.Band, retry)
 	}
 	if err := head.run(); err != nil {
 		return Popped{}, err
@@ -205,33 +205,33 @@ func (p pops) pop(sel *Selection, lease time.Duration, ahead *readAhead) (Popped
 		}
 	}
 	if sel.PopID != "" && len(popped.Items) > 0 {
-		if err := (popIDs{p.queueTx}).remember(sel, lease, &popped, head.items); err != nil {
+		if err := p.popIDs.remember(sel, lease, &popped, head.items); err != nil {
 			return Popped{}, err
 		}
 	}
 	if popped.Final = sel.Repeated && len(popped.Items) == 0 && !popped.More; popped.Final {
-		if err := (popIDs{p.queueTx}).rememberNothing(sel, lease); err != nil {
+		if err := p.popIDs.rememberNothing(sel, lease); err != nil {
 			return Popped{}, err
 		}
 	}
 	if len(popped.Items) == 0 && !popped.More && p.state.takesTurns() {
-		if popped.Retry, err = (keyIndex{&p.queueRows}).nextToken(head.token); err != nil {
+		if popped.Retry, err = p.keyIndex.nextToken(head.token); err != nil {
 			return Popped{}, err
 		}
 	}
-	if err := (keyIndex{&p.queueRows}).flush(); err != nil {
+	if err := p.keyIndex.flush(); err != nil {
 		return Popped{}, err
 	}
 	if err := p.done(); err != nil {
 		return Popped{}, err
 	}
 	popped.Events = p.happened()
-	return popped, reasons{&p.queueRows}.complete(&popped, *sel.Band)
+	return popped, p.reasons.complete(&popped, *sel.Band)
 }
 
 // take removes an item that a pop has selected, or leases it for a time that is not 0.
 func (p pops) take(l *layout.Item, holder string, lease time.Duration) (Item, error) {
-	if err := (contents{&p.queueRows}).load(&l.Envelope, l.Place); err != nil {
+	if err := p.contents.load(&l.Envelope, l.Place); err != nil {
 		return Item{}, err
 	}
 	if lease == 0 {
@@ -253,7 +253,7 @@ func (p pops) take(l *layout.Item, holder string, lease time.Duration) (Item, er
 	l.Holder = holder
 	endClaim(&l.Envelope)
 	p.change(&before, l)
-	own := leases{p.queueTx}.of(l)
+	own := p.leases.of(l)
 	item, err := itemOf(l)
 	item.Lease = own
 	return item, err

@@ -107,7 +107,7 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 		return Pushed{Err: err}, nil
 	}
 	if item.MsgID != "" {
-		first, err := ids{&p.queueRows}.first(item.MsgID)
+		first, err := p.ids.first(item.MsgID)
 		if err != nil {
 			return Pushed{}, err
 		}
@@ -153,7 +153,7 @@ func (p *pusher) pushAgain(item *NewItem, first *rememberedPush) (Pushed, error)
 // past its TTL ends here if nothing has ended it yet. The commit depends on the answer, so
 // two pushes cannot both be the first. An item that is handed over leaves its value.
 func (p *pusher) claimant(value string, h *handOver) (*layout.Item, error) {
-	row, err := p.tx.Get(unique{&p.queueRows}.row(value))
+	row, err := p.tx.Get(p.unique.row(value))
 	if err != nil || row == nil {
 		return nil, err
 	}
@@ -173,15 +173,15 @@ func (p *pusher) claimant(value string, h *handOver) (*layout.Item, error) {
 		return item, err
 	}
 	if item.State == layout.StateLeased {
-		return nil, retries{p.queueTx}.runOut(item)
+		return nil, p.retries.runOut(item)
 	}
-	return nil, expiries{p.queueTx}.expire(item)
+	return nil, p.expiries.expire(item)
 }
 
 // resolve is a push whose unique value a living item has.
 func (p *pusher) resolve(item *NewItem, priority int64, living *layout.Item, handOver *handOver) (Pushed, error) {
 	if item.MsgID != "" {
-		if err := (ids{&p.queueRows}).room(item.MsgID, p.counted.Remembered); err != nil {
+		if err := p.ids.room(item.MsgID, p.counted.Remembered); err != nil {
 			return Pushed{Err: err}, nil
 		}
 	}
@@ -214,7 +214,7 @@ func (p *pusher) resolve(item *NewItem, priority int64, living *layout.Item, han
 		return Pushed{}, err
 	}
 	if item.MsgID != "" {
-		err = ids{&p.queueRows}.remember(item.MsgID, pushed.ID)
+		err = p.ids.remember(item.MsgID, pushed.ID)
 	}
 	return pushed, err
 }
@@ -223,7 +223,7 @@ func (p *pusher) resolve(item *NewItem, priority int64, living *layout.Item, han
 func (p *pusher) replaceContent(living *layout.Item, item *NewItem) error {
 	fresh := *living
 	fresh.Chunks = 0
-	if err := (contents{&p.queueRows}).write(&fresh.Envelope, fresh.Place, item.Headers, item.Payload); err != nil {
+	if err := p.contents.write(&fresh.Envelope, fresh.Place, item.Headers, item.Payload); err != nil {
 		return err
 	}
 	p.change(living, &fresh)
@@ -239,7 +239,7 @@ func (p *pusher) add(item *NewItem, e layout.Envelope, priority int64, handOver 
 	l := layout.Item{Envelope: e}
 	l.PushedAt = p.pushed
 	seq := p.assign(&l, priority)
-	if err := (contents{&p.queueRows}).write(&l.Envelope, l.Place, item.Headers, item.Payload); err != nil {
+	if err := p.contents.write(&l.Envelope, l.Place, item.Headers, item.Payload); err != nil {
 		return Pushed{Err: err}, nil
 	}
 	if err := p.prepare(&l.Envelope); err != nil {
@@ -254,13 +254,13 @@ func (p *pusher) add(item *NewItem, e layout.Envelope, priority int64, handOver 
 		return Pushed{}, err
 	}
 	if item.Weight != 0 && p.state.config.Fair != "" && due == 0 { // a pop forgets it with the last ready item
-		p.tx.Set(fair{&p.queueRows}.weightRow(item.Key), tuple.AppendInt(nil, item.Weight))
+		p.tx.Set(p.fairIndex.weightRow(item.Key), tuple.AppendInt(nil, item.Weight))
 	}
 	p.change(nil, l.From(due))
 	p.added = l
 	pushed := Pushed{ID: ID{l.Place}, Seq: seq, Priority: priority}
 	if item.MsgID != "" {
-		err = ids{&p.queueRows}.remember(item.MsgID, pushed.ID)
+		err = p.ids.remember(item.MsgID, pushed.ID)
 	}
 	return pushed, err
 }
@@ -284,14 +284,14 @@ func (p *pusher) checkLimits(item *NewItem, e *layout.Envelope, priority int64, 
 		return refused, err
 	}
 	if item.MsgID != "" {
-		return ids{&p.queueRows}.room(item.MsgID, p.counted.Remembered), nil
+		return p.ids.room(item.MsgID, p.counted.Remembered), nil
 	}
 	return nil, nil
 }
 
 // lay adds a dead letter, which has its place, to a dead-letter queue.
 func (p *pusher) lay(buried *layout.Item, seq int64, headers, payload []byte) error {
-	if err := (contents{&p.queueRows}).write(&buried.Envelope, buried.Place, headers, payload); err != nil {
+	if err := p.contents.write(&buried.Envelope, buried.Place, headers, payload); err != nil {
 		return err
 	}
 	if _, err := p.timesOf(&NewItem{}, &buried.Envelope); err != nil {

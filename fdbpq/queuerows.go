@@ -11,6 +11,7 @@ import (
 // A view that embeds it changes no items, makes no queues, and reports no events: queueTx does.
 type queueRows struct {
 	*transaction
+	rowParts
 	name    string
 	state   *queueState // one that does not exist, if there is no such queue
 	missing bool        // the state is that of a new queue, which its first item makes

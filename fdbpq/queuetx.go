@@ -12,6 +12,7 @@ import (
 // it, or reach other queues of the Work.
 type queueTx struct {
 	queueRows
+	itemParts
 	work     *Work
 	txSize   int          // of the items that the present operation has processed
 	ended    int          // size of the holds that were ended since the last Hold
@@ -46,11 +47,11 @@ func (qtx *queueTx) change(before, after *layout.Item) {
 	qtx.rowChanged(before, after)
 	qtx.timersChanged(before, after)
 	qtx.forwardChanged(before, after)
-	contents{&qtx.queueRows}.changed(before, after)
-	unique{&qtx.queueRows}.changed(before, after)
+	qtx.contents.changed(before, after)
+	qtx.unique.changed(before, after)
 	if before.Key != "" || after.Key != "" {
-		keyIndex{&qtx.queueRows}.changed(before, after)
-		keyLimits{&qtx.queueRows}.changed(before, after)
+		qtx.keyIndex.changed(before, after)
+		qtx.keyLimits.changed(before, after)
 	}
 	qtx.tally.Count(before, -1)
 	qtx.tally.Count(after, 1)
@@ -110,10 +111,10 @@ func (qtx *queueTx) timerChanged(before, after *layout.Item, was, is layout.Item
 		return
 	}
 	if was.Kind != "" {
-		timers{&qtx.queueRows}.stop(was.Due, was.Kind, before.Place)
+		qtx.timers.stop(was.Due, was.Kind, before.Place)
 	}
 	if is.Kind != "" {
-		timers{&qtx.queueRows}.start(is.Due, is.Kind, after.Place)
+		qtx.timers.start(is.Due, is.Kind, after.Place)
 	}
 }
 
@@ -269,7 +270,7 @@ func (qtx *queueTx) done() error {
 // flush writes what operations have changed together: it has pops find the keys that
 // changed, and adds to the counters.
 func (qtx *queueTx) flush() error {
-	if err := (keyIndex{&qtx.queueRows}).flush(); err != nil {
+	if err := qtx.keyIndex.flush(); err != nil {
 		return err
 	}
 	for counter, delta := range qtx.tally.Fields() {

@@ -118,7 +118,7 @@ func (rs rates) takeAgain(key string, back int64) error {
 	if back&layout.TokenOfKey == 0 {
 		return nil
 	}
-	settings, err := settings{rs.queueRows}.of(rs.tx, key)
+	settings, err := rs.settings.of(rs.tx, key)
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (rs rates) keep(key string, b *bucket) error {
 		rs.tally.Owing++
 	}
 	rs.tx.Set(keyBucketRow(rs.name, key), b.pack())
-	return timers{rs.queueRows}.forgetLater(layout.TimerTokens)
+	return rs.timers.forgetLater(layout.TimerTokens)
 }
 
 // forget clears the tokens of a key.
@@ -200,12 +200,12 @@ func (rs rates) due() error {
 	if err != nil {
 		return err
 	}
-	later, err := timers{rs.queueRows}.forget(layout.SpaceTokensOf, layout.TimerTokens, func(key string, value []byte) (bool, error) {
+	later, err := rs.timers.forget(layout.SpaceTokensOf, layout.TimerTokens, func(key string, value []byte) (bool, error) {
 		b, err := parseBucket(value)
 		if err != nil {
 			return false, err
 		}
-		settings, err := settings{rs.queueRows}.of(rs.tx, key)
+		settings, err := rs.settings.of(rs.tx, key)
 		if err != nil {
 			return false, err
 		}
@@ -226,5 +226,5 @@ func (rs rates) due() error {
 	if !later {
 		now = math.MaxInt64 - 1 // no key owes anything: none waits
 	}
-	return keyIndex{rs.queueRows}.endWaits(now)
+	return rs.keyIndex.endWaits(now)
 }

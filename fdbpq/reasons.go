@@ -37,7 +37,7 @@ func (rs reasons) complete(popped *Popped, band Band) error {
 
 // someReady sets the reason why a pop or a peek from a band gets none of the queue's n ready items.
 func (rs reasons) someReady(popped *Popped, n int64, band Band) error {
-	spent, err := rates{rs.queueRows}.spent(bucketRow(rs.name), rs.state.config.Rate)
+	spent, err := rs.rates.spent(bucketRow(rs.name), rs.state.config.Rate)
 	if err != nil || spent {
 		popped.Reason = ReasonRate
 		return err

@@ -18,13 +18,13 @@ func (r retries) end(l *layout.Item, e ending) (f fate, err error) {
 	}
 	e.at = min(now, l.Due)
 	if !e.unused {
-		if err := (attemptLog{&r.queueRows}).record(l, &e); err != nil {
+		if err := r.attemptLog.record(l, &e); err != nil {
 			return fate{}, err
 		}
 	}
 	interrupted := countEnding(l, e.outcome)
 	if e.unused && !interrupted {
-		if err := (rates{&r.queueRows}).giveBack(l); err != nil {
+		if err := r.rates.giveBack(l); err != nil {
 			return fate{}, err
 		}
 	}
@@ -46,9 +46,9 @@ func (r retries) end(l *layout.Item, e ending) (f fate, err error) {
 	case e.delay != nil:
 		away = *e.delay
 	case e.outcome == OutcomeNack:
-		away = leases{r.queueTx}.backoff(l, l.Tries)
+		away = r.leases.backoff(l, l.Tries)
 	case e.outcome == OutcomeExpired:
-		away = leases{r.queueTx}.backoff(l, l.Interruptions)
+		away = r.leases.backoff(l, l.Interruptions)
 	}
 	if away > 0 {
 		f.due = e.at + int64(away)
@@ -66,7 +66,7 @@ func (r retries) endLease(l *layout.Item, e ending) (*layout.Item, error) {
 	if err != nil {
 		return nil, err
 	}
-	return leases{r.queueTx}.putBack(l, f)
+	return r.leases.putBack(l, f)
 }
 
 // runOut returns an item whose lease has run out.
@@ -93,7 +93,7 @@ func (r retries) takeBack(kind EventType, l *layout.Item, e ending) (*layout.Ite
 	r.emit(Event{
 		Type: kind, ID: idOf(l), Priority: l.Place.Priority, Deliveries: l.Deliveries(), Endings: endingsOf(l), Reason: e.reason, Holder: l.Holder,
 	})
-	back, err := leases{r.queueTx}.putBack(l, f)
+	back, err := r.leases.putBack(l, f)
 	if back != nil {
 		r.work.events[n].NotBefore = back.Due
 	}

@@ -44,7 +44,7 @@ func (q Queue) Revoke(tx kv.Tx, id ID, r Revocation) (Revoked, error) {
 	if revoked.Err = revocable(l, r.Fence); revoked.Err != nil {
 		return revoked, nil
 	}
-	back, err := retries{qtx}.revoke(l, r.Reason, r.Delay)
+	back, err := qtx.retries.revoke(l, r.Reason, r.Delay)
 	if err != nil {
 		return Revoked{}, err
 	}

@@ -38,7 +38,7 @@ func (q Queue) Nack(tx kv.Tx, lease Lease, nack Nack) (Settled, error) {
 		return Settled{}, err
 	}
 	return q.settle(tx, lease, whileItLasts, func(qtx *queueTx, l *layout.Item) error {
-		_, err := retries{qtx}.endLease(l, ending{outcome: OutcomeNack, reason: nack.Reason, delay: nack.Delay})
+		_, err := qtx.retries.endLease(l, ending{outcome: OutcomeNack, reason: nack.Reason, delay: nack.Delay})
 		return err
 	})
 }
@@ -48,7 +48,7 @@ func (q Queue) Nack(tx kv.Tx, lease Lease, nack Nack) (Settled, error) {
 // the item: no attempt is recorded, and the tokens of a rate come back.
 func (q Queue) GiveBack(tx kv.Tx, lease Lease, reason string) (Settled, error) {
 	return q.settle(tx, lease, whileItLasts, func(qtx *queueTx, l *layout.Item) error {
-		_, err := retries{qtx}.endLease(l, ending{outcome: OutcomeBack, reason: reason, unused: reason == ""})
+		_, err := qtx.retries.endLease(l, ending{outcome: OutcomeBack, reason: reason, unused: reason == ""})
 		return err
 	})
 }
@@ -89,7 +89,7 @@ func (q Queue) PrefetchKeys(tx kv.Tx, leases ...Lease) error {
 			return err
 		}
 		if l.Key != "" {
-			keyIndex{&qtx.queueRows}.prefetch(l.Key)
+			qtx.keyIndex.prefetch(l.Key)
 		}
 	}
 	return nil
@@ -114,7 +114,7 @@ func (q Queue) settle(tx kv.Tx, lease Lease, when validity, fn func(*queueTx, *l
 	if qtx.settled == nil {
 		qtx.settled = new(layout.Item)
 	}
-	l, err := leases{qtx}.item(lease, qtx.settled)
+	l, err := qtx.leases.item(lease, qtx.settled)
 	if err != nil {
 		return Settled{}, err
 	}
@@ -140,7 +140,7 @@ func (q Queue) settle(tx kv.Tx, lease Lease, when validity, fn func(*queueTx, *l
 	if err := fn(qtx, l); err != nil {
 		return Settled{}, err
 	}
-	if err := (rates{&qtx.queueRows}).takeAgain(key, back); err != nil {
+	if err := qtx.rates.takeAgain(key, back); err != nil {
 		return Settled{}, err
 	}
 	return Settled{Holder: holder, Events: qtx.happened()}, qtx.done()
@@ -157,7 +157,7 @@ func (q Queue) Return(tx kv.Tx, lease Lease) (Settled, error) {
 			qtx.change(l, &fewer)
 			return nil
 		}
-		_, err := retries{qtx}.endLease(l, ending{outcome: outcomeUnreceived, unused: true})
+		_, err := qtx.retries.endLease(l, ending{outcome: outcomeUnreceived, unused: true})
 		return err
 	})
 }
@@ -177,7 +177,7 @@ func (q Queue) Terminate(tx kv.Tx, lease Lease, reason string) (Settled, error) 
 			if err != nil {
 				return err
 			}
-			err = attemptLog{&qtx.queueRows}.record(l, &ending{outcome: OutcomeTerminated, reason: said, at: min(now, l.Due)})
+			err = qtx.attemptLog.record(l, &ending{outcome: OutcomeTerminated, reason: said, at: min(now, l.Due)})
 			if err != nil {
 				return err
 			}
@@ -187,7 +187,7 @@ func (q Queue) Terminate(tx kv.Tx, lease Lease, reason string) (Settled, error) 
 			qtx.change(l, nil)
 			return nil
 		}
-		taken, err := deadLetters{qtx}.take(l, reason)
+		taken, err := qtx.deadLetters.take(l, reason)
 		if err == nil && !taken {
 			err = errNoDeadLetters(qtx.name)
 		}
@@ -209,7 +209,7 @@ func (q Queue) Extend(tx kv.Tx, lease Lease, d time.Duration) (Settled, error) {
 		longer := *l
 		longer.Due = now + int64(d)
 		qtx.change(l, &longer)
-		extended = leases{qtx}.of(&longer)
+		extended = qtx.leases.of(&longer)
 		return nil
 	})
 	settled.Lease = extended

@@ -83,7 +83,7 @@ func (v *keyVisits) visit(key string) (*turn, error) {
 	v.keys[key] = t
 	config := &v.state.config
 	var err error
-	if t.settings, err = (settings{v.queueRows}).of(v.reader(v.remove), key); err != nil {
+	if t.settings, err = v.settings.of(v.reader(v.remove), key); err != nil {
 		return nil, err
 	}
 	if t.settings.paused() {
@@ -91,7 +91,7 @@ func (v *keyVisits) visit(key string) (*turn, error) {
 		return t, nil
 	}
 	if limit := int(t.settings.limit(config)); limit > 0 {
-		held, err := keyLimits{v.queueRows}.held(v.reader(v.remove), key, limit)
+		held, err := v.keyLimits.held(v.reader(v.remove), key, limit)
 		if err != nil {
 			return nil, err
 		}
@@ -99,7 +99,7 @@ func (v *keyVisits) visit(key string) (*turn, error) {
 			return t, nil // who ends one of the leases has it looked at again
 		}
 		if limit == 1 && v.remove {
-			if t.fence, err = (fences{v.queueRows}).next(key); err != nil {
+			if t.fence, err = v.fences.next(key); err != nil {
 				return nil, err
 			}
 		}
@@ -109,10 +109,10 @@ func (v *keyVisits) visit(key string) (*turn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if t.bucket, err = (rates{v.queueRows}).read(v.reader(v.remove), keyBucketRow(v.name, key), rate); err != nil {
+		if t.bucket, err = v.rates.read(v.reader(v.remove), keyBucketRow(v.name, key), rate); err != nil {
 			return nil, err
 		}
-		none, err := rates{v.queueRows}.noRoom(&t.bucket)
+		none, err := v.rates.noRoom(&t.bucket)
 		if err != nil {
 			return nil, err
 		}
@@ -144,7 +144,7 @@ func (v *keyVisits) prefetchKey(key string) {
 	}
 	limit := int(unset.limit(&v.state.config))
 	if limit > 0 {
-		begin, end := keyLimits{v.queueRows}.rows(key)
+		begin, end := v.keyLimits.rows(key)
 		v.tx.PrefetchRange(begin, end, kv.RangeOptions{Limit: limit})
 	}
 	if limit == 1 {
@@ -153,7 +153,7 @@ func (v *keyVisits) prefetchKey(key string) {
 	if unset.rate(&v.state.config) != (Rate{}) {
 		v.tx.Prefetch(keyBucketRow(v.name, key), layout.CounterKey(v.name, 0, layout.CounterOwing))
 	}
-	keyIndex{v.queueRows}.prefetch(key)
+	v.keyIndex.prefetch(key)
 }
 
 // prefetchItem announces that the pop takes the item of a key at a place, and looks for the next item.
@@ -173,7 +173,7 @@ func (v *keyVisits) advance(t *turn) (err error) {
 	}
 	found := false
 	if v.state.config.KeyOrder {
-		if t.at, found, err = (keyIndex{v.queueRows}).firstIn(v.snapshot, layout.SpaceKeyBegun, t.key, t.begun); err != nil {
+		if t.at, found, err = v.keyIndex.firstIn(v.snapshot, layout.SpaceKeyBegun, t.key, t.begun); err != nil {
 			return err
 		}
 		if found {
@@ -181,7 +181,7 @@ func (v *keyVisits) advance(t *turn) (err error) {
 		}
 	}
 	if !found {
-		if t.at, found, err = (keyIndex{v.queueRows}).firstIn(v.snapshot, layout.SpaceKeyReady, t.key, t.fresh); err != nil {
+		if t.at, found, err = v.keyIndex.firstIn(v.snapshot, layout.SpaceKeyReady, t.key, t.fresh); err != nil {
 			return err
 		}
 		t.fresh = &layout.Place{Priority: t.at.Priority, Suffix: t.at.Suffix}
@@ -214,7 +214,7 @@ func (v *keyVisits) selectNext(t *turn) (added, done bool, err error) {
 	if added {
 		t.leases--
 		if t.fence > 0 {
-			if err := (fences{v.queueRows}).keep(t.key, t.fence); err != nil {
+			if err := v.fences.keep(t.key, t.fence); err != nil {
 				return false, false, err
 			}
 		}
@@ -245,7 +245,7 @@ func (v *keyVisits) spend() error {
 		if !t.bucket.used {
 			continue
 		}
-		if err := (rates{v.queueRows}).keep(key, &t.bucket); err != nil {
+		if err := v.rates.keep(key, &t.bucket); err != nil {
 			return err
 		}
 	}
@@ -261,7 +261,7 @@ func (v *keyVisits) refilled() ([]*turn, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys, more, err := keyIndex{v.queueRows}.waitsDue(now, v.remove)
+	keys, more, err := v.keyIndex.waitsDue(now, v.remove)
 	if err != nil {
 		return nil, err
 	}
@@ -277,7 +277,7 @@ func (v *keyVisits) refilled() ([]*turn, error) {
 		if t.ready {
 			ready = append(ready, t)
 			if v.remove {
-				keyIndex{v.queueRows}.find(t.at, key)
+				v.keyIndex.find(t.at, key)
 			}
 		}
 	}

@@ -200,7 +200,7 @@ func (w *walk) itemOfKey(qtx *queueTx, l *layout.Item) error {
 			found.begun = earliest(found.begun, l.Place)
 		}
 	case l.State == layout.StateDelayed && l.MayHoldKey():
-		w.rows[string(keyLimits{&qtx.queueRows}.row(l))] = expectedRow{optional: true}
+		w.rows[string(qtx.keyLimits.row(l))] = expectedRow{optional: true}
 	}
 	return CheckKey(l.Key)
 }

@@ -57,6 +57,7 @@ func (w *Work) with(name string, s *queueState) *queueTx {
 		qtx = new(queueTx)
 	}
 	qtx.work, qtx.transaction, qtx.name, qtx.state = w, &w.transaction, name, s
+	qtx.rowParts, qtx.itemParts = rowPartsOf(&qtx.queueRows), itemPartsOf(qtx)
 	return qtx
 }
 
@@ -99,7 +100,7 @@ func (w *Work) flush() error {
 func (w *Work) Freed(queue string) (bool, error) {
 	qtx, err := w.queue(queue)
 	if err == nil {
-		err = keyIndex{&qtx.queueRows}.flush()
+		err = qtx.keyIndex.flush()
 	}
 	if err != nil {
 		return false, err

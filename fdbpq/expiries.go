@@ -8,7 +8,7 @@ type expiries struct{ *queueTx }
 // expire drops an item past its TTL, or moves it to the dead-letter queue.
 func (ex expiries) expire(l *layout.Item) error {
 	if ex.state.config.DeadLetterExpired {
-		if taken, err := (deadLetters{ex.queueTx}).take(l, DeadExpired); taken || err != nil {
+		if taken, err := ex.deadLetters.take(l, DeadExpired); taken || err != nil {
 			return err
 		}
 	}
