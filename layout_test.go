@@ -155,7 +155,7 @@ var seamsOf = map[string]seam{
 	"cmd/pq/internal/top":       {6, 6, 2},
 	"cmd/pqd":                   {5, 5, 1},
 	"cmd/pqd/internal/settings": {5, 5, 1},
-	"fdbpq":                     {7, 18, 5},
+	"fdbpq":                     {7, 17, 3},
 	"fdbpq/internal/layout":     {1, 1, 2},
 	"fdbpq/internal/named":      {0, 0, 1},
 	"fdbpq/internal/storetime":  {0, 0, 1},

@@ -197,7 +197,7 @@ func (log attemptLog) record(l *layout.Item, e *ending) error {
 	grown := l.Envelope
 	grown.Attempts = string(packAttempts(append(all, a), most))
 	if grown.WithOverhead() > l.Overhead {
-		if crowded, err := log.crowded(); crowded || err != nil {
+		if crowded, err := log.capacity.crowded(); crowded || err != nil {
 			return err
 		}
 	}

@@ -283,9 +283,9 @@ func (p *bulkPage) look(at *entry) error {
 			return nil
 		}
 		if p.Verb == BulkRequeue {
-			if over := p.to.excess(p.to.counted.with(&p.to.tally)).plus(p.at.would).plus(amountOf(l.Size)); over.tooMuch() {
+			if over := p.to.capacity.excess(p.to.counted.with(&p.to.tally)).plus(p.at.would).plus(amountOf(l.Size)); over.tooMuch() {
 				p.Looked++
-				p.ended, p.Stopped = true, p.to.tooFull(over)
+				p.ended, p.Stopped = true, p.to.capacity.tooFull(over)
 				return nil
 			}
 		}

@@ -44,62 +44,65 @@ func (a amount) where(grows amount) amount {
 // limitedBytes is what max_bytes bounds.
 func limitedBytes(n Counts) int64 { return n.Bytes + n.Length()*ItemBytes + n.overhead() }
 
+// capacity is how much may be in a queue, and how much is.
+type capacity struct{ *queueRows }
+
 // countsSoFar are the counters of the queue, with what the Work has not written yet. They are read by snapshot, so
 // concurrent transactions may exceed a limit.
-func (q *queueRows) countsSoFar() (Counts, error) {
-	if q.stored == nil {
-		stored, err := storedTally(q.name, q.snapshot, q.state.generation, q.store.countersOf(&q.state.config))
+func (c capacity) countsSoFar() (Counts, error) {
+	if c.stored == nil {
+		stored, err := storedTally(c.name, c.snapshot, c.state.generation, c.store.countersOf(&c.state.config))
 		if err != nil {
 			return Counts{}, err
 		}
-		q.stored = &stored
+		c.stored = &stored
 	}
-	return Counts{}.with(q.stored).with(&q.tally), nil
+	return Counts{}.with(c.stored).with(&c.tally), nil
 }
 
 // excess is how far such counts exceed the limits of the queue, negative where there is room.
-func (q *queueRows) excess(n Counts) amount {
+func (c capacity) excess(n Counts) amount {
 	over := amount{math.MinInt64 / 2, math.MinInt64 / 2}
-	if most := q.state.config.MaxLength; most > 0 {
+	if most := c.state.config.MaxLength; most > 0 {
 		over.items = n.Length() - most
 	}
-	if most := q.store.maxBytes(&q.state.config); most > 0 {
+	if most := c.store.maxBytes(&c.state.config); most > 0 {
 		over.bytes = limitedBytes(n) - most
 	}
 	return over
 }
 
 // tooFull is the reason to refuse an item with which the queue exceeds a limit by over; nil: it exceeds none.
-func (q *queueRows) tooFull(over amount) error {
-	most := q.store.maxBytes(&q.state.config)
+func (c capacity) tooFull(over amount) error {
+	most := c.store.maxBytes(&c.state.config)
 	switch {
 	case !over.tooMuch():
 		return nil
 	case over.items > 0:
-		return fmt.Errorf("%w: its max_length is %d", ErrFull, q.state.config.MaxLength)
-	case most != q.state.config.MaxBytes:
+		return fmt.Errorf("%w: its max_length is %d", ErrFull, c.state.config.MaxLength)
+	case most != c.state.config.MaxBytes:
 		return fmt.Errorf("%w: no queue here may have more than %d bytes, of which each item takes %d besides its own", ErrFull, most, ItemBytes)
 	}
 	return fmt.Errorf("%w: its max_bytes is %d, of which each item takes %d besides its own", ErrFull, most, ItemBytes)
 }
 
 // refuses is why a queue with such counts takes no item, however small; nil: it may take an item.
-func (q *queueRows) refuses(n Counts) error {
-	if q.state.config.Overflow == OverflowEvict {
+func (c capacity) refuses(n Counts) error {
+	if c.state.config.Overflow == OverflowEvict {
 		return nil
 	}
-	return q.tooFull(q.excess(n).plus(amountOf(0)))
+	return c.tooFull(c.excess(n).plus(amountOf(0)))
 }
 
 // crowded reports whether the queue, or its owner, has as many bytes as it may have. Then nothing that helps alone to
 // understand an item takes more.
-func (q *queueRows) crowded() (bool, error) {
-	if q.store.room.crowded(q.name) {
+func (c capacity) crowded() (bool, error) {
+	if c.store.room.crowded(c.name) {
 		return true, nil
 	}
-	if q.store.maxBytes(&q.state.config) == 0 {
+	if c.store.maxBytes(&c.state.config) == 0 {
 		return false, nil
 	}
-	n, err := q.countsSoFar()
-	return q.excess(n).bytes > 0, err
+	n, err := c.countsSoFar()
+	return c.excess(n).bytes > 0, err
 }

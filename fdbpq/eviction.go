@@ -18,7 +18,7 @@ type eviction struct {
 // one that is handed over is not to be lost.
 func (ev *eviction) choose(p *pusher, takes amount, priority int64, delayed bool, h *handOver) (refused, err error) {
 	ev.victims, ev.dropsItself = nil, false
-	before, grows := p.excess(p.counted.with(&p.tally)), takes
+	before, grows := p.capacity.excess(p.counted.with(&p.tally)), takes
 	if h != nil && h.from == p.queueTx {
 		leaves := amountOfItem(h.item)
 		before, grows = before.minus(leaves), grows.minus(leaves)
@@ -28,7 +28,7 @@ func (ev *eviction) choose(p *pusher, takes amount, priority int64, delayed bool
 		return nil, nil
 	}
 	if p.state.config.Overflow != OverflowEvict {
-		return p.tooFull(left.where(grows)), nil
+		return p.capacity.tooFull(left.where(grows)), nil
 	}
 	var freed amount
 	// The newest of the highest priority goes first, whatever pop.max returns.
@@ -39,7 +39,7 @@ func (ev *eviction) choose(p *pusher, takes amount, priority int64, delayed bool
 		case itself && (!more || next.Place.Priority <= priority): // it is behind the older ones of its priority
 			if ev.dropsItself = true; !before.tooMuch() {
 				ev.victims, ev.itself = []layout.Item{{}}, 0 // it is enough
-				return h.keptFrom(p.tooFull(left)), nil
+				return h.keptFrom(p.capacity.tooFull(left)), nil
 			}
 			ev.itself = len(ev.victims)
 			ev.victims = append(ev.victims, layout.Item{})
@@ -54,9 +54,9 @@ func (ev *eviction) choose(p *pusher, takes amount, priority int64, delayed bool
 		return nil, err
 	}
 	if ev.dropsItself {
-		return h.keptFrom(p.tooFull(left)), nil
+		return h.keptFrom(p.capacity.tooFull(left)), nil
 	}
-	return p.tooFull(left.minus(freed).where(grows.minus(freed))), nil
+	return p.capacity.tooFull(left.minus(freed).where(grows.minus(freed))), nil
 }
 
 // nextVictim is the next item of those that may go. One that is handed over late may be ready

@@ -66,7 +66,7 @@ func (i *Inspection) Explain(oldest OldestLease, held Held) (e Explanation, err 
 	default:
 		e.Cause = ReasonEmpty
 	}
-	e.Refuses = x.refuses(i.Counts)
+	e.Refuses = x.capacity.refuses(i.Counts)
 	return e, err
 }
 

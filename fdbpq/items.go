@@ -146,7 +146,7 @@ func (ls lists) items(r kv.Reader, space, key string, of *Band, behind *layout.P
 	in := func(space string) *scan { return scanOf(ls.name, r, ls.state, space, Min, band, "").behind(behind) }
 	switch {
 	case key != "" && space == layout.SpaceReady:
-		return ls.keyIndex.itemsAt(scanIn(r, ls.rowsOfKey(layout.SpaceKeyReady, key), Min, band, "").behind(behind))
+		return ls.itemsAt(scanIn(r, ls.rowsOfKey(layout.SpaceKeyReady, key), Min, band, "").behind(behind))
 	case space == layout.SpaceReady && ls.state.keyed:
 		return merged(func(a, b layout.Place) bool { return a.Compare(b) < 0 }, in(layout.SpaceReady).next, in(layout.SpaceKeyed).next)
 	}
@@ -154,7 +154,7 @@ func (ls lists) items(r kv.Reader, space, key string, of *Band, behind *layout.P
 }
 
 // itemsAt returns the ready items with keys whose places a scan finds.
-func (x keyIndex) itemsAt(places *scan) nextEntries {
+func (ls lists) itemsAt(places *scan) nextEntries {
 	return func(limit, _ int) ([]entry, error) {
 		entries, err := places.next(min(limit, listOfKey), 0)
 		if err != nil {
@@ -162,9 +162,9 @@ func (x keyIndex) itemsAt(places *scan) nextEntries {
 		}
 		keys := make([][]byte, len(entries))
 		for i, e := range entries {
-			keys[i] = bytes.Clone(x.key(layout.SpaceKeyed, e.place))
+			keys[i] = bytes.Clone(ls.key(layout.SpaceKeyed, e.place))
 		}
-		rows, err := x.snapshot.GetAll(keys)
+		rows, err := ls.snapshot.GetAll(keys)
 		if err != nil {
 			return nil, err
 		}

@@ -2,12 +2,8 @@ package fdbpq
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -34,27 +30,6 @@ import (
 // depends on it: a pop that takes that item at the same time does not see the new one. Whoever
 // ends a counted lease depends on which item is first: a pop at the same time, for which the key
 // has no room yet, may clear the row of an item that was pushed meanwhile.
-
-// MaxKey bounds the bytes of a key.
-const MaxKey = 128
-
-// ErrKey: the key is not as it should be.
-var ErrKey = errors.New("key")
-
-// CheckKey returns an error when a key is not as it should be.
-func CheckKey(key string) error {
-	switch {
-	case len(key) > MaxKey:
-		return fmt.Errorf("%w of %d bytes: allowed are %d", ErrKey, len(key), MaxKey)
-	case !utf8.ValidString(key):
-		return fmt.Errorf("%w %q: expected UTF-8", ErrKey, key)
-	case strings.ContainsFunc(key, unicode.IsControl):
-		return fmt.Errorf("%w %q: control characters are not allowed", ErrKey, key)
-	case key != strings.TrimSpace(key):
-		return fmt.Errorf("%w %q: spaces at its ends are not allowed", ErrKey, key)
-	}
-	return nil
-}
 
 // keyIndex reads and writes the rows with which pops find keys.
 type keyIndex struct{ *queueRows }

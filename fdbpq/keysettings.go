@@ -2,7 +2,6 @@ package fdbpq
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"reflect"
 
@@ -24,13 +23,7 @@ type KeySettings struct {
 // MaxKeysSet bounds how many keys of a queue may have settings of their own.
 const MaxKeysSet = 1_000_000
 
-// MaxWeight is the greatest weight of a key.
-const MaxWeight = 1000
-
 var keySettingNames = []string{"limit", "rate", "weight", "paused"}
-
-// ErrNoKey: a verb that is about one key was given none.
-var ErrNoKey = errors.New("expected a key")
 
 func (k *KeySettings) paused() bool { return k.Paused != nil && *k.Paused }
 
@@ -82,16 +75,6 @@ func copied[T any](p *T) *T {
 	}
 	v := *p
 	return &v
-}
-
-// ErrWeight: a weight is out of bounds.
-var ErrWeight = errors.New("weight out of bounds")
-
-func checkWeight(weight int64) error {
-	if weight < 1 || weight > MaxWeight {
-		return fmt.Errorf("%w: %d, allowed are 1 to %d", ErrWeight, weight, MaxWeight)
-	}
-	return nil
 }
 
 // counted and limits count a key's settings as 0 or 1 for the queue's state.

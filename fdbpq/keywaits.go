@@ -14,15 +14,18 @@ func keyWaitsRow(queue string, due int64, key string) []byte {
 	return tuple.AppendBytes(tuple.AppendInt(layout.QueueRow(layout.SpaceKeyWaits, queue), due), []byte(key))
 }
 
-// endWaits writes the index rows of keys that have a token by a time, unless a pop has done so. After a
+// keyWaits has the rows of keys that wait for a token.
+type keyWaits struct{ *queueRows }
+
+// end writes the index rows of keys that have a token by a time, unless a pop has done so. After a
 // purge these keys have no items, and a key that got a token back has it before its row says so.
-func (x keyIndex) endWaits(at int64) error {
-	keys, more, err := x.waitsDue(at, true)
+func (x keyWaits) end(at int64) error {
+	keys, more, err := x.over(at, true)
 	if err != nil {
 		return err
 	}
 	for _, key := range keys {
-		if err := x.lookAgain(x.snapshot, key); err != nil {
+		if err := x.keyIndex.lookAgain(x.snapshot, key); err != nil {
 			return err
 		}
 	}
@@ -32,9 +35,9 @@ func (x keyIndex) endWaits(at int64) error {
 	return nil
 }
 
-// waitsDue returns a bounded number of keys whose wait for a token ends by a time, and whether
+// over returns a bounded number of keys whose wait for a token ends by a time, and whether
 // there may be more. With remove it clears the rows of these waits.
-func (x keyIndex) waitsDue(at int64, remove bool) (keys []string, more bool, err error) {
+func (x keyWaits) over(at int64, remove bool) (keys []string, more bool, err error) {
 	prefix := layout.QueueRow(layout.SpaceKeyWaits, x.name)
 	begin, _ := tuple.Range(prefix)
 	rows, err := x.snapshot.Range(begin, keyWaitsRow(x.name, at+1, ""), kv.RangeOptions{Limit: maxKeyVisits})
@@ -58,7 +61,7 @@ func (x keyIndex) waitsDue(at int64, remove bool) (keys []string, more bool, err
 // nextToken is the time until a key that waits for a token has one, 0 if none waits. token is the
 // store time for keys without a row, 0 for none. Keys that have a token by now were looked at, or
 // wait for none any more.
-func (x keyIndex) nextToken(token int64) (time.Duration, error) {
+func (x keyWaits) nextToken(token int64) (time.Duration, error) {
 	if !x.state.keysMayWait() {
 		return 0, nil
 	}

@@ -46,11 +46,6 @@ type NewItem struct {
 // size is what the item counts in the queue's bytes.
 func (item *NewItem) size() int64 { return int64(len(item.Headers) + len(item.Payload)) }
 
-// A unique value has one row, which names the item by its id. A push depends on that row and on
-// the rows of the item. The transaction that ends the item clears the row blindly, so pops and
-// settlements read nothing more. The item repeats its value: a row whose item does not have the
-// value counts as none.
-
 // OnConflict says what a push does when another item of the queue has its unique value.
 // It never adds a second one.
 type OnConflict string
@@ -60,9 +55,6 @@ const (
 	ConflictReplace OnConflict = "replace" // the item gets the payload and the headers of the push
 	ConflictRaise   OnConflict = "raise"   // the item gets the more urgent priority of the two
 )
-
-// reservedUnique begins the unique values that no push may have: the store gives them itself.
-const reservedUnique = "\x00"
 
 // MaxUnique bounds the bytes of a unique value: it is part of a key.
 const MaxUnique = 1024
@@ -102,17 +94,6 @@ func (item *NewItem) checkUnique() error {
 		return nil
 	}
 	return fmt.Errorf("%w: on a conflict %q: expected %q, %q or %q", ErrUnique, item.OnConflict, ConflictKeep, ConflictReplace, ConflictRaise)
-}
-
-// CheckWeight returns an error unless a push of an item with the key, "" for none, may have the weight.
-func CheckWeight(key string, weight int64) error {
-	switch {
-	case weight == 0:
-		return nil
-	case key == "":
-		return fmt.Errorf("%w: a weight is of a key, and the item has none", ErrWeight)
-	}
-	return checkWeight(weight)
 }
 
 // CheckPushSize returns an error that wraps kv.ErrTooLarge if one transaction may have no

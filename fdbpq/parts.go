@@ -6,6 +6,7 @@ package fdbpq
 // rowParts are the parts that read and write rows, and change no items.
 type rowParts struct {
 	attemptLog attemptLog
+	capacity   capacity
 	contents   contents
 	explains   explains
 	fairIndex  fairIndex
@@ -14,6 +15,7 @@ type rowParts struct {
 	keyIndex   keyIndex
 	keyInfos   keyInfos
 	keyLimits  keyLimits
+	keyWaits   keyWaits
 	lists      lists
 	rates      rates
 	reasons    reasons
@@ -24,8 +26,8 @@ type rowParts struct {
 
 func rowPartsOf(q *queueRows) rowParts {
 	return rowParts{
-		attemptLog{q}, contents{q}, explains{q}, fairIndex{q}, fences{q}, ids{q}, keyIndex{q}, keyInfos{q},
-		keyLimits{q}, lists{q}, rates{q}, reasons{q}, settings{q}, timers{q}, unique{q},
+		attemptLog{q}, capacity{q}, contents{q}, explains{q}, fairIndex{q}, fences{q}, ids{q}, keyIndex{q}, keyInfos{q},
+		keyLimits{q}, keyWaits{q}, lists{q}, rates{q}, reasons{q}, settings{q}, timers{q}, unique{q},
 	}
 }
 

@@ -120,7 +120,7 @@ func (q Queue) Peek(r kv.Reader, sel Selection) (Popped, error) {
 		popped.Items = append(popped.Items, item)
 	}
 	if len(popped.Items) == 0 && s.takesTurns() {
-		if popped.Retry, err = qtx.keyIndex.nextToken(found.token); err != nil {
+		if popped.Retry, err = qtx.keyWaits.nextToken(found.token); err != nil {
 			return Popped{}, err
 		}
 	}
@@ -215,7 +215,7 @@ func (p pops) pop(sel *Selection, lease time.Duration, ahead *readAhead) (Popped
 		}
 	}
 	if len(popped.Items) == 0 && !popped.More && p.state.takesTurns() {
-		if popped.Retry, err = p.keyIndex.nextToken(head.token); err != nil {
+		if popped.Retry, err = p.keyWaits.nextToken(head.token); err != nil {
 			return Popped{}, err
 		}
 	}

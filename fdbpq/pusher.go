@@ -91,7 +91,7 @@ func (p *pusher) readCounts(items []NewItem) error {
 	if !depends {
 		return nil
 	}
-	_, err := p.countsSoFar()
+	_, err := p.capacity.countsSoFar()
 	if err == nil {
 		p.counted = Counts{}.with(p.stored)
 	}
@@ -197,8 +197,8 @@ func (p *pusher) resolve(item *NewItem, priority int64, living *layout.Item, han
 		return Pushed{Err: fmt.Errorf("%w: %q", ErrAnotherKey, living.Key)}, nil
 	case item.OnConflict == ConflictReplace && p.full != nil && item.size() > living.Size:
 		return Pushed{Err: p.full}, nil
-	case item.OnConflict == ConflictReplace && item.size() > living.Size && p.excess(p.counted.with(&p.tally)).bytes+item.size()-living.Size > 0:
-		return Pushed{Err: p.tooFull(amount{bytes: 1})}, nil
+	case item.OnConflict == ConflictReplace && item.size() > living.Size && p.capacity.excess(p.counted.with(&p.tally)).bytes+item.size()-living.Size > 0:
+		return Pushed{Err: p.capacity.tooFull(amount{bytes: 1})}, nil
 	case item.OnConflict == ConflictReplace:
 		if err := checkContent(item.Headers, item.Payload); err != nil {
 			return Pushed{Err: err}, nil

@@ -226,5 +226,5 @@ func (rs rates) due() error {
 	if !later {
 		now = math.MaxInt64 - 1 // no key owes anything: none waits
 	}
-	return rs.keyIndex.endWaits(now)
+	return rs.keyWaits.end(now)
 }

@@ -261,7 +261,7 @@ func (v *keyVisits) refilled() ([]*turn, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys, more, err := v.keyIndex.waitsDue(now, v.remove)
+	keys, more, err := v.keyWaits.over(now, v.remove)
 	if err != nil {
 		return nil, err
 	}

@@ -7,8 +7,16 @@ import (
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
+// A unique value has one row, which names the item by its id. A push depends on that row and on
+// the rows of the item. The transaction that ends the item clears the row blindly, so pops and
+// settlements read nothing more. The item repeats its value: a row whose item does not have the
+// value counts as none.
+
 // unique keeps the row of each unique value.
 type unique struct{ *queueRows }
+
+// reservedUnique begins the unique values that no push may have: the store gives them itself.
+const reservedUnique = "\x00"
 
 // changed makes an item the one with its unique value, or ends its claim to that.
 func (u unique) changed(before, after *layout.Item) {
