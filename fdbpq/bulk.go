@@ -184,7 +184,7 @@ func (q Queue) Bulk(tx kv.Tx, b Bulk) (BulkDone, error) {
 	if qtx == nil {
 		return BulkDone{}, ErrNoQueue
 	}
-	page := bulkPage{queueTx: qtx, Bulk: b}
+	page := bulkPage{queueTx: qtx, asked: b}
 	if b.Verb == BulkRequeue {
 		var refused error
 		if page.to, refused, err = qtx.deadLetters.requeuer(b.To, q.full); err != nil || refused != nil {
@@ -203,15 +203,15 @@ func (q Queue) Bulk(tx kv.Tx, b Bulk) (BulkDone, error) {
 	for _, change := range qtx.keys.all {
 		qtx.keyIndex.prefetch(change.key)
 	}
-	page.Events = qtx.happened()
-	return page.BulkDone, qtx.done()
+	page.did.Events = qtx.happened()
+	return page.did, qtx.done()
 }
 
 // bulkPage is a page under way.
 type bulkPage struct {
 	*queueTx
-	Bulk
-	BulkDone
+	asked Bulk
+	did   BulkDone
 	to    *pusher // of BulkRequeue
 	at    BulkCursor
 	bytes int // that it looked at
@@ -221,8 +221,8 @@ type bulkPage struct {
 
 // begin reads the cursor, or makes the first one.
 func (p *bulkPage) begin() error {
-	if p.After != nil {
-		if p.at = *p.After; !p.DryRun {
+	if p.asked.After != nil {
+		if p.at = *p.asked.After; !p.asked.DryRun {
 			p.at.would = amount{}
 		}
 		return nil
@@ -240,8 +240,8 @@ func (p *bulkPage) begin() error {
 func (p *bulkPage) run() error {
 	clock := p.store.inside.Clock
 	begun := clock.Elapsed()
-	next := p.lists.items(p.snapshot, p.Where.space(), p.Where.Key, p.Where.Band, p.at.behind)
-	for p.Limit > 0 && !p.ended {
+	next := p.lists.items(p.snapshot, p.asked.Where.space(), p.asked.Where.Key, p.asked.Where.Band, p.at.behind)
+	for p.asked.Limit > 0 && !p.ended {
 		entries, err := next(bulkRows, bulkBytes)
 		if err != nil {
 			return err
@@ -250,7 +250,7 @@ func (p *bulkPage) run() error {
 			return nil
 		}
 		for i := range entries {
-			if p.ended = p.Looked == maxBulkLooked || p.bytes > maxBulkRead || clock.Elapsed()-begun > maxBulkTime && p.Looked > 0; p.ended {
+			if p.ended = p.did.Looked == maxBulkLooked || p.bytes > maxBulkRead || clock.Elapsed()-begun > maxBulkTime && p.did.Looked > 0; p.ended {
 				break
 			}
 			if err := p.look(&entries[i]); err != nil || p.ended {
@@ -263,13 +263,13 @@ func (p *bulkPage) run() error {
 
 func (p *bulkPage) stop(err error) error {
 	next := p.at
-	p.Next = &next
+	p.did.Next = &next
 	return err
 }
 
 // look looks at one item, and changes it if it fits and the page has room for it.
 func (p *bulkPage) look(at *entry) error {
-	l, err := layout.ParseItem(p.Where.space(), at.value, at.place)
+	l, err := layout.ParseItem(p.asked.Where.space(), at.value, at.place)
 	if err != nil {
 		return err
 	}
@@ -278,14 +278,14 @@ func (p *bulkPage) look(at *entry) error {
 		return err
 	}
 	if fits {
-		size := itemTxSize(p.name, &l.Envelope, p.Verb == BulkRequeue || p.Verb == BulkRevoke)
-		if p.ended = p.Done == p.Limit || p.Done > 0 && p.size+size > maxBulkSize; p.ended {
+		size := itemTxSize(p.name, &l.Envelope, p.asked.Verb == BulkRequeue || p.asked.Verb == BulkRevoke)
+		if p.ended = p.did.Done == p.asked.Limit || p.did.Done > 0 && p.size+size > maxBulkSize; p.ended {
 			return nil
 		}
-		if p.Verb == BulkRequeue {
+		if p.asked.Verb == BulkRequeue {
 			if over := p.to.capacity.excess(p.to.counted.with(&p.to.tally)).plus(p.at.would).plus(amountOf(l.Size)); over.tooMuch() {
-				p.Looked++
-				p.ended, p.Stopped = true, p.to.capacity.tooFull(over)
+				p.did.Looked++
+				p.ended, p.did.Stopped = true, p.to.capacity.tooFull(over)
 				return nil
 			}
 		}
@@ -293,9 +293,9 @@ func (p *bulkPage) look(at *entry) error {
 		if err := p.do(l); err != nil {
 			return err
 		}
-		p.Done++
+		p.did.Done++
 	}
-	p.Looked++
+	p.did.Looked++
 	p.bytes += len(at.value)
 	p.at.behind = &l.Place
 	return nil
@@ -303,7 +303,7 @@ func (p *bulkPage) look(at *entry) error {
 
 // fits reports whether the operation is about an item.
 func (p *bulkPage) fits(l *layout.Item) (bool, error) {
-	w := &p.Where
+	w := &p.asked.Where
 	count, err := l.Place.Count()
 	switch {
 	case err != nil:
@@ -312,9 +312,9 @@ func (p *bulkPage) fits(l *layout.Item) (bool, error) {
 		return false, nil // later
 	case l.Held(): // whatever a client's cursor says of the time at which the run began
 		return false, nil
-	case p.Verb == BulkMove && l.ReturnPriority == p.Priority:
+	case p.asked.Verb == BulkMove && l.ReturnPriority == p.asked.Priority:
 		return false, nil
-	case p.Verb == BulkRequeue && comesFrom(l, p.To) != nil:
+	case p.asked.Verb == BulkRequeue && comesFrom(l, p.asked.To) != nil:
 		return false, nil
 	case w.Key != "" && l.Key != w.Key, w.Holder != "" && l.Holder != w.Holder, l.Deliveries() < w.Deliveries, l.Interruptions < w.Interruptions,
 		w.Reason != nil && !(l.IsDead() && w.Reason.Fits(l.Dead.Reason)),
@@ -338,23 +338,23 @@ func (p *bulkPage) fits(l *layout.Item) (bool, error) {
 
 // do changes an item, on which the commit depends from here on.
 func (p *bulkPage) do(l *layout.Item) error {
-	if p.DryRun {
-		if p.Verb == BulkRequeue {
+	if p.asked.DryRun {
+		if p.asked.Verb == BulkRequeue {
 			p.at.would = p.at.would.plus(amountOf(l.Size))
 		}
 		return nil
 	}
 	p.tx.Conflict(p.key(l.Space(), l.Place))
-	switch p.Verb {
+	switch p.asked.Verb {
 	case BulkRemove:
 		p.change(l, nil)
 	case BulkMove:
-		p.move(l, p.Priority)
+		p.move(l, p.asked.Priority)
 	case BulkRevoke:
-		_, err := p.retries.revoke(l, p.Revoke.Reason, p.Revoke.Delay)
+		_, err := p.retries.revoke(l, p.asked.Revoke.Reason, p.asked.Revoke.Delay)
 		return err
 	case BulkRequeue:
-		pushed, err := p.deadLetters.requeue(p.to, l, time.Duration(chance(idOf(l), 0)*float64(p.Spread)))
+		pushed, err := p.deadLetters.requeue(p.to, l, time.Duration(chance(idOf(l), 0)*float64(p.asked.Spread)))
 		if err == nil {
 			err = pushed.Err // the item had room before
 		}

@@ -63,7 +63,7 @@ func (c *collector) run() (err error) {
 func (c *collector) visits() keyVisits {
 	return keyVisits{
 		queueRows: c.queueRows, basket: c, remove: c.removes(),
-		limit: c.sel.Limit, maxBytes: c.sel.MaxBytes, keys: make(map[string]*turn),
+		limit: c.sel.Limit, maxBytes: c.sel.MaxBytes, visited: make(map[string]*turn),
 	}
 }
 

@@ -96,7 +96,7 @@ func (q Queue) ExplainItem(r kv.Reader, item *StoredItem) (e Explanation, err er
 		return e, err
 	}
 	if waits == item.WaitsFor {
-		return x.key(item.Key, waits, item.Priority, nil)
+		return x.ofKey(item.Key, waits, item.Priority, nil)
 	}
 	// Its key waits for nothing, or for a token: so does the item that goes before it.
 	e = Explanation{Cause: ReasonBlocked, WaitsFor: item.WaitsFor, Key: item.Key}
@@ -104,7 +104,7 @@ func (q Queue) ExplainItem(r kv.Reader, item *StoredItem) (e Explanation, err er
 	if err != nil || !ok {
 		return e, err
 	}
-	row, err := r.Get(x.queueRows.key(layout.SpaceKeyed, first))
+	row, err := r.Get(x.key(layout.SpaceKeyed, first))
 	if err != nil || row == nil {
 		return e, err
 	}
@@ -179,7 +179,7 @@ func (x explains) blocked(holders map[string]*layout.Item) (e Explanation, err e
 			return e, err
 		}
 		if waits != "" {
-			return x.key(l.Key, waits, l.Place.Priority, holders[l.Key])
+			return x.ofKey(l.Key, waits, l.Place.Priority, holders[l.Key])
 		}
 	}
 	more := len(seen) > 0
@@ -192,9 +192,9 @@ func (x explains) blocked(holders map[string]*layout.Item) (e Explanation, err e
 	return e, err
 }
 
-// key says who keeps a key from getting an item. priority is that of one of its items: others often have the same one. l is
+// ofKey says who keeps a key from getting an item. priority is that of one of its items: others often have the same one. l is
 // the item that has held the key for longest, nil: that is not known.
-func (x explains) key(key string, waits WaitsFor, priority int64, l *layout.Item) (e Explanation, err error) {
+func (x explains) ofKey(key string, waits WaitsFor, priority int64, l *layout.Item) (e Explanation, err error) {
 	e = Explanation{Cause: ReasonBlocked, WaitsFor: waits, Key: key}
 	switch waits {
 	case WaitsForKeyOrder, WaitsForKeyLimit:

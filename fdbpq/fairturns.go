@@ -67,7 +67,7 @@ func takeFairTurns(v keyVisits) (token int64, err error) {
 // prefetch announces visits of the keys of rows.
 func (t *fairTurns) prefetch(places []fairPlace) {
 	for _, at := range places {
-		if t.prefetchKey(at.key); t.remove && t.keys[at.key] == nil {
+		if t.prefetchKey(at.key); t.remove && t.visited[at.key] == nil {
 			t.tx.Prefetch(t.fairIndex.weightRow(at.key))
 		}
 	}
@@ -75,7 +75,7 @@ func (t *fairTurns) prefetch(places []fairPlace) {
 
 // step takes the next item, or visits the next key. done: nothing is left.
 func (t *fairTurns) step() (done bool, err error) {
-	plain, err := t.plain.first(t.room(), t.maxBytes)
+	plain, err := t.plain.first(t.basket.room(), t.maxBytes)
 	if err != nil {
 		return false, err
 	}
@@ -117,7 +117,7 @@ func (t *fairTurns) firstRow() (*fairPlace, error) {
 	if len(t.rows.entries) == 0 && t.last != nil && len(t.moved) > 0 && t.moved[0].place.compare(*t.last) <= 0 {
 		return nil, nil
 	}
-	limit := t.room()
+	limit := t.basket.room()
 	if t.last != nil {
 		limit = max(rowsAtOnce, limit)
 	}
@@ -151,7 +151,7 @@ func (t *fairTurns) visitKey(at fairPlace) (done bool, err error) {
 	if _, err := t.class(at.class); err != nil { // which may have no other key
 		return false, err
 	}
-	if t.keys[at.key] == nil {
+	if t.visited[at.key] == nil {
 		found, err := t.visit(at.key)
 		if err != nil {
 			return false, err
@@ -236,7 +236,7 @@ func (t *fairTurns) take(f *fairKey) (done bool, err error) {
 		c.virtual = max(c.virtual, f.place.tag)
 	}
 	if t.remove {
-		t.queueRows.keys.of(f.key).placed = true
+		t.keys.of(f.key).placed = true
 	}
 	if !f.ready {
 		return done, nil
@@ -254,7 +254,7 @@ func (t *fairTurns) take(f *fairKey) (done bool, err error) {
 
 // takePlain selects an item without a key.
 func (t *fairTurns) takePlain(item entry, at fairPlace) (done bool, err error) {
-	added, done, err := t.add(item, 0)
+	added, done, err := t.basket.add(item, 0)
 	if err != nil || !added {
 		return done, err
 	}

@@ -65,5 +65,5 @@ func (g garbage) clearItem(space string, pair kv.Pair, prefix int) {
 	if err != nil {
 		return
 	}
-	g.timersChanged(l, &nowhere)
+	g.timers.changed(l, &nowhere)
 }

@@ -8,7 +8,7 @@ import (
 // queueRows reads and writes rows of one queue within a Work. It sums up changes of the queue's
 // counters, and of its keys, which flush writes once.
 //
-// A view that embeds it changes no items, makes no queues, and reports no events: queueTx does.
+// A part that has only these rows changes no items, makes no queues, and reports no events: one with a queueTx does.
 type queueRows struct {
 	*transaction
 	rowParts

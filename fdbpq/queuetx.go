@@ -45,7 +45,7 @@ func (qtx *queueTx) change(before, after *layout.Item) {
 		after.WithOverhead()
 	}
 	qtx.rowChanged(before, after)
-	qtx.timersChanged(before, after)
+	qtx.timers.changed(before, after)
 	qtx.forwardChanged(before, after)
 	qtx.contents.changed(before, after)
 	qtx.unique.changed(before, after)
@@ -90,31 +90,6 @@ func (qtx *queueTx) rowChanged(before, after *layout.Item) {
 	}
 	if after.State != "" {
 		qtx.set(after.Space(), after.Place, after.AppendRow(qtx.valueBuffer[:0]))
-	}
-}
-
-// timersChanged sets the timers of an item: of a lease or a delay, and of its TTL.
-func (qtx *queueTx) timersChanged(before, after *layout.Item) {
-	qtx.timerChanged(before, after, before.End(), after.End())
-	was, is := before.Expiry(), after.Expiry()
-	qtx.timerChanged(before, after, was, is)
-	if was.Due != 0 {
-		qtx.tally.Expiring--
-	}
-	if is.Due != 0 {
-		qtx.tally.Expiring++
-	}
-}
-
-func (qtx *queueTx) timerChanged(before, after *layout.Item, was, is layout.ItemTimer) {
-	if was == is && before.Place == after.Place {
-		return
-	}
-	if was.Kind != "" {
-		qtx.timers.stop(was.Due, was.Kind, before.Place)
-	}
-	if is.Kind != "" {
-		qtx.timers.start(is.Due, is.Kind, after.Place)
 	}
 }
 

@@ -69,14 +69,14 @@ func (s *Store) CollectGarbage(ctx context.Context) (more bool, err error) {
 // sweep is the transaction of one Sweep.
 type sweep struct {
 	*Work
-	now    int64
+	at     int64 // store time
 	txSize int
 	did    map[layout.Timer]bool // works that it does once, whenever they were due
 }
 
 func (w *sweep) run() (Swept, error) {
 	var err error
-	if w.now, err = w.Work.now(); err != nil {
+	if w.at, err = w.now(); err != nil {
 		return Swept{}, err
 	}
 	begin, end := tuple.Range(layout.Row(layout.SpaceTimer))
@@ -94,8 +94,8 @@ func (w *sweep) run() (Swept, error) {
 		if err != nil {
 			return Swept{}, damage.Of(pair.Key, "", err)
 		}
-		if t.Due > w.now || swept.Timers == sweepTimers || w.txSize >= sweepTxSize {
-			swept.Next = max(time.Duration(t.Due-w.now), 1)
+		if t.Due > w.at || swept.Timers == sweepTimers || w.txSize >= sweepTxSize {
+			swept.Next = max(time.Duration(t.Due-w.at), 1)
 			break
 		}
 		if swept.Timers == 0 {
@@ -104,7 +104,7 @@ func (w *sweep) run() (Swept, error) {
 				return Swept{}, err
 			}
 			if until != 0 {
-				return Swept{Busy: true, Next: time.Duration(until - w.now)}, nil
+				return Swept{Busy: true, Next: time.Duration(until - w.at)}, nil
 			}
 		}
 		w.tx.Conflict(pair.Key)
@@ -122,7 +122,7 @@ func (w *sweep) run() (Swept, error) {
 func (w *sweep) prefetch(timers []kv.Pair) {
 	for _, pair := range timers {
 		t, err := layout.ParseTimer(pair.Key)
-		if err != nil || t.Due > w.now {
+		if err != nil || t.Due > w.at {
 			return // run reports the error
 		}
 		if ahead := timerWorks[t.Kind].ahead; ahead != nil {
@@ -159,7 +159,7 @@ func (w *sweep) collect() (more bool, err error) {
 	if err != nil || len(heaps) == 0 {
 		return false, err
 	}
-	if w.now, err = w.Work.now(); err != nil {
+	if w.at, err = w.now(); err != nil {
 		return false, err
 	}
 	if until, err := w.becomeSweeper(); err != nil || until != 0 {
@@ -207,9 +207,9 @@ const sweeperTerm = 2 * time.Second
 // the end of that one's term.
 func (w *sweep) becomeSweeper() (until int64, err error) {
 	own, until, err := w.store.inside.Term(w.tx, layout.SpaceSweeper)
-	if err != nil || !own && until > w.now {
+	if err != nil || !own && until > w.at {
 		return until, err
 	}
-	w.store.inside.Take(w.tx, layout.SpaceSweeper, w.now+int64(sweeperTerm))
+	w.store.inside.Take(w.tx, layout.SpaceSweeper, w.at+int64(sweeperTerm))
 	return 0, nil
 }

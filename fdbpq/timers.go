@@ -12,6 +12,31 @@ import (
 // timers sets and clears the timers of a queue.
 type timers struct{ *queueRows }
 
+// changed sets the timers of an item: of a lease or a delay, and of its TTL.
+func (ts timers) changed(before, after *layout.Item) {
+	ts.replace(before, after, before.End(), after.End())
+	was, is := before.Expiry(), after.Expiry()
+	ts.replace(before, after, was, is)
+	if was.Due != 0 {
+		ts.tally.Expiring--
+	}
+	if is.Due != 0 {
+		ts.tally.Expiring++
+	}
+}
+
+func (ts timers) replace(before, after *layout.Item, was, is layout.ItemTimer) {
+	if was == is && before.Place == after.Place {
+		return
+	}
+	if was.Kind != "" {
+		ts.stop(was.Due, was.Kind, before.Place)
+	}
+	if is.Kind != "" {
+		ts.start(is.Due, is.Kind, after.Place)
+	}
+}
+
 func (ts timers) start(due int64, kind string, p layout.Place) {
 	ts.store.alarm.expect(due)
 	ts.tx.Set(ts.timerKey(due, kind, p), nil)

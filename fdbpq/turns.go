@@ -25,14 +25,14 @@ type basket interface {
 // keyVisits caches what a pop or a peek has read about each key.
 type keyVisits struct {
 	*queueRows
-	basket
+	basket   basket
 	remove   bool // a pop; a peek changes nothing, and depends on nothing
 	limit    int  // items that it selects at most
 	maxBytes int  // that it reads at a time
 
-	keys  map[string]*turn
-	count int   // of visited keys that gave no item
-	token int64 // store time of the first token for which a key waits without a row; 0: none
+	visited map[string]*turn
+	count   int   // of visited keys that gave no item
+	token   int64 // store time of the first token for which a key waits without a row; 0: none
 }
 
 // turn is a key that a pop has visited.
@@ -58,13 +58,13 @@ func (v *keyVisits) givesUp() bool {
 	if v.count < maxKeyVisits {
 		return false
 	}
-	v.stop()
+	v.basket.stop()
 	return true
 }
 
 // untilDone takes steps until one is the last, or the basket has no room.
 func (v *keyVisits) untilDone(step func() (done bool, err error)) error {
-	for v.room() > 0 {
+	for v.basket.room() > 0 {
 		done, err := step()
 		if err != nil || done {
 			return err
@@ -80,7 +80,7 @@ func (t *turn) allowed() int { return min(t.leases, t.tokens) }
 // delivers another item of it, changes rows that visit has read.
 func (v *keyVisits) visit(key string) (*turn, error) {
 	t := &turn{key: key, leases: math.MaxInt, tokens: math.MaxInt}
-	v.keys[key] = t
+	v.visited[key] = t
 	config := &v.state.config
 	var err error
 	if t.settings, err = v.settings.of(v.reader(v.remove), key); err != nil {
@@ -135,7 +135,7 @@ func (v *keyVisits) prefetch(heads []entry) {
 
 // prefetchKey announces the visit of a key.
 func (v *keyVisits) prefetchKey(key string) {
-	if !v.remove || v.keys[key] != nil {
+	if !v.remove || v.visited[key] != nil {
 		return
 	}
 	var unset KeySettings
@@ -158,7 +158,7 @@ func (v *keyVisits) prefetchKey(key string) {
 
 // prefetchItem announces that the pop takes the item of a key at a place, and looks for the next item.
 func (v *keyVisits) prefetchItem(key string, at layout.Place) {
-	if !v.remove || v.keys[key] != nil && v.keys[key].leases == 0 {
+	if !v.remove || v.visited[key] != nil && v.visited[key].leases == 0 {
 		return
 	}
 	begin, end := rowsBehind(v.rowsOfKey(layout.SpaceKeyReady, key), &at)
@@ -207,7 +207,7 @@ func (v *keyVisits) selectNext(t *turn) (added, done bool, err error) {
 	if row == nil {
 		return false, false, fmt.Errorf("damaged key %q: its first ready item is missing", t.key)
 	}
-	added, done, err = v.add(entry{place: t.at, value: row}, t.fence)
+	added, done, err = v.basket.add(entry{place: t.at, value: row}, t.fence)
 	if err != nil || done && !added {
 		return added, done, err // it does not fit
 	}
@@ -231,7 +231,7 @@ func (v *keyVisits) selectNext(t *turn) (added, done bool, err error) {
 		return false, false, err
 	}
 	if v.remove && t.allowed() == 0 {
-		v.queueRows.keys.of(t.key).full = true
+		v.keys.of(t.key).full = true
 	}
 	return added, done, nil
 }
@@ -241,7 +241,7 @@ func (v *keyVisits) spend() error {
 	if !v.remove {
 		return nil
 	}
-	for key, t := range v.keys {
+	for key, t := range v.visited {
 		if !t.bucket.used {
 			continue
 		}
@@ -267,7 +267,7 @@ func (v *keyVisits) refilled() ([]*turn, error) {
 	}
 	var ready []*turn
 	for _, key := range keys {
-		if v.keys[key] != nil {
+		if v.visited[key] != nil {
 			continue
 		}
 		t, err := v.visit(key)
@@ -282,7 +282,7 @@ func (v *keyVisits) refilled() ([]*turn, error) {
 		}
 	}
 	if v.remove && more {
-		v.stop() // others may come first
+		v.basket.stop() // others may come first
 	}
 	return ready, nil
 }
@@ -317,7 +317,7 @@ func takeTurns(v keyVisits) (token int64, err error) {
 
 // step takes the next item without a key, or visits the next key. done: nothing is left.
 func (t *turnOrder) step() (done bool, err error) {
-	limit := t.room()
+	limit := t.basket.room()
 	plain, err := t.plain.first(limit, t.maxBytes)
 	if err != nil {
 		return false, err
@@ -335,7 +335,7 @@ func (t *turnOrder) step() (done bool, err error) {
 	case head != nil && before(head.place, plain):
 		return t.visitKey(t.heads.take())
 	case plain != nil:
-		_, done, err = t.add(t.plain.take(), 0)
+		_, done, err = t.basket.add(t.plain.take(), 0)
 		return done, err
 	}
 	return true, nil
@@ -347,7 +347,7 @@ func before(p layout.Place, e *entry) bool { return e == nil || p.Compare(e.plac
 // visitKey visits the key of a row, and moves or clears a row that is not at the next item.
 func (t *turnOrder) visitKey(head entry) (done bool, err error) {
 	key := string(head.value)
-	known := t.keys[key]
+	known := t.visited[key]
 	next := known
 	if known == nil {
 		if next, err = t.visit(key); err != nil {
