@@ -22,9 +22,9 @@ import (
 type Attempt struct {
 	N          int64     // of the delivery, but greater than that of each attempt that the item remembers: a requeue begins deliveries anew
 	Start, End time.Time // by the wall clock of the process that ended it; a zero Start is not known
-	Holder     string    // what the holder called itself; "": nothing
+	Holder     string    // name that the holder gave itself, which may be empty
 	Outcome    Outcome
-	Reason     string // what was said about it; "": nothing
+	Reason     string // that its end gave, which may be empty
 }
 
 const (
@@ -43,7 +43,7 @@ const (
 // ErrAttempts: the attempts of an imported item are not as they should be.
 var ErrAttempts = errors.New("attempts")
 
-// ErrHolder: a holder calls itself what it may not.
+// ErrHolder: a holder gives itself a name that is not allowed.
 var ErrHolder = fmt.Errorf("holder: expected 1 to %d bytes of UTF-8 without control characters", MaxHolder)
 
 // CheckHolder returns an error unless a holder may call itself so.
@@ -58,7 +58,7 @@ func CheckHolder(name string) error {
 // old ones are cut off.
 type Attempts string
 
-// Last is the number of the last attempt, 0 when there was none.
+// Last is the number of the last attempt, 0 before the first attempt.
 func (a Attempts) Last() int64 {
 	if a == "" {
 		return 0
@@ -67,7 +67,7 @@ func (a Attempts) Last() int64 {
 	return n
 }
 
-// reason is that of the last attempt, "" when none was given.
+// reason is the reason of the last attempt, which may be empty.
 func (a Attempts) reason() string {
 	if a == "" {
 		return ""
@@ -138,7 +138,7 @@ func checkAttempts(all []Attempt) error {
 		a := &all[i]
 		switch {
 		case a.N <= last || a.N > maxCount:
-			return fmt.Errorf("%w: number %d behind %d: expected growing ones", ErrAttempts, a.N, last)
+			return fmt.Errorf("%w: number %d behind %d: expected rising numbers", ErrAttempts, a.N, last)
 		case !slices.Contains(outcomes, a.Outcome):
 			return fmt.Errorf("%w: the outcome is %q: expected one of %q", ErrAttempts, a.Outcome, outcomes)
 		case a.Holder != "" && CheckHolder(a.Holder) != nil:

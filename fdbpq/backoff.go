@@ -17,8 +17,8 @@ import (
 // interruption, the longer the more there were of that kind. How long is a function of the item and
 // of that number alone: every process comes to the same result, and a leased item can say what it will be.
 
-// Backoff is the setting, as JSON: "" for none, an object with delay, factor, max and jitter, or
-// a list of delays.
+// Backoff is the setting, as JSON: an object with delay, factor, max and jitter, or a list of delays. "" keeps no
+// item away.
 type Backoff string
 
 const (
@@ -38,7 +38,7 @@ const (
 type backoff struct {
 	delay, max     time.Duration
 	factor, jitter float64
-	steps          []time.Duration // by number, the last one for all others; nil: delay grows
+	steps          []time.Duration // by number, the last step for all later numbers; without steps, delay grows
 }
 
 // backoffObject is the form of a setting by which a delay grows.
@@ -74,7 +74,7 @@ func (b *Backoff) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// parse reads the setting, nil if there is none.
+// parse reads the setting: nil for "".
 func (b Backoff) parse() (*backoff, error) {
 	text := []byte(b)
 	switch {
@@ -188,5 +188,5 @@ func (b *backoff) after(id ID, n int64) time.Duration {
 	return time.Duration(max(float64(minBackoff), min(d, float64(MaxDelay))))
 }
 
-// chance is a number from 0 up to 1, the same for all who ask for that of an item's n-th time.
+// chance is a number from 0 up to 1, the same in all processes for an item's n-th time.
 func chance(id ID, n int64) float64 { return inside.Fraction(fmt.Appendf(nil, "%s %d", id, n)) }

@@ -17,7 +17,7 @@ type bucket struct {
 	used  bool  // this transaction has changed it
 
 	stored  bool // it has a row
-	counted bool // the row is a key's, and counted among those of the queue. Earlier versions counted none
+	counted bool // the row is a key's, and counted among the keys of the queue. Earlier versions counted no rows
 }
 
 // refilled returns the bucket as it is now, under a rate that may hold since a time: then
@@ -32,7 +32,7 @@ func (b bucket) refilled(rate Rate, since, now int64) bucket {
 	return b
 }
 
-// level is how many tokens it has, less than none if it owes some.
+// level is how many tokens it has, negative if it owes tokens.
 func (b *bucket) level(now int64) int64 {
 	missing := (max(0, b.full-now) + b.rate.interval() - 1) / b.rate.interval()
 	return b.rate.N - missing
@@ -52,8 +52,8 @@ func (b *bucket) take(n int, now int64) {
 	b.taken, b.used = now, true
 }
 
-// giveBack puts back the token of a delivery that reached nobody. After another delivery
-// it is lost: that one might have found the bucket full without this one.
+// giveBack puts back the token of a delivery that reached no consumer. After another delivery
+// the token is lost: without this delivery, the other might have found a full bucket.
 func (b *bucket) giveBack(taken int64) bool {
 	if b.taken != taken || b.rate == (Rate{}) {
 		return false
@@ -91,5 +91,5 @@ func parseBucket(v []byte) (b bucket, err error) {
 }
 
 // MaxKeysOwing bounds how many keys of a queue may have a row of tokens, because their bucket is
-// not full. With so many, a key whose bucket is full waits until another one is.
+// not full. With so many, a key whose bucket is full waits until another bucket is full.
 const MaxKeysOwing = 1_000_000

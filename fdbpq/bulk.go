@@ -16,7 +16,7 @@ import (
 // does to each that fits what the request for one item does. The store keeps nothing of it: the
 // cursor says how far it is, and when it began.
 //
-// What came later than that is passed over: items with higher counts, and leases that are younger.
+// Later items and leases are passed over: items with higher counts, and younger leases.
 // So a run ends, and does nothing twice to an item that comes back: a page that is repeated, late
 // or by somebody who got no answer, does what the run would have done.
 //
@@ -39,7 +39,7 @@ type Bulk struct {
 	Verb   BulkVerb
 	Where  Where
 	DryRun bool        // count what would be done, and change nothing
-	Limit  int         // changes at most, up to MaxBulk; 0: none, the operation begins
+	Limit  int         // changes at most, up to MaxBulk; 0: the operation begins, and changes nothing
 	After  *BulkCursor // go on there; nil: begin
 
 	Priority int64      // that BulkMove gives
@@ -51,7 +51,7 @@ type Bulk struct {
 
 // Where says which items a bulk operation is about: all that is given has to fit.
 type Where struct {
-	State         State // "": ready ones, or leased ones for BulkRevoke
+	State         State // "": ready items, or leased items for BulkRevoke
 	Band          *Band // of their priorities
 	Key, Holder   string
 	Reason        *Text // of their death
@@ -101,7 +101,7 @@ var (
 	// ErrBulk: a bulk operation is not as it should be.
 	ErrBulk = errors.New("bulk operation")
 
-	// ErrBulkCursor: the cursor is none.
+	// ErrBulkCursor: the text is not a cursor.
 	ErrBulkCursor = errors.New("not a cursor: expected the one that the page before has answered")
 )
 
@@ -111,7 +111,7 @@ type BulkCursor struct {
 	high       int64         // highest count when it began
 	begun      int64         // store time then
 	would      amount        // that a dry run would have pushed so far
-	behind     *layout.Place // of the last item that it looked at; nil: none
+	behind     *layout.Place // of the last item that it looked at; nil: before the first item
 }
 
 // String returns the cursor in letters, digits, '-' and '_'.
@@ -363,7 +363,7 @@ func (p *bulkPage) do(l *layout.Item) error {
 	return nil
 }
 
-// space is that of the items, "" for an unknown state.
+// space is the space of the items, "" for an unknown state.
 func (w *Where) space() string {
 	switch w.State {
 	case StateReady:

@@ -72,7 +72,7 @@ func (c capacity) excess(n Counts) amount {
 	return over
 }
 
-// tooFull is the reason to refuse an item with which the queue exceeds a limit by over; nil: it exceeds none.
+// tooFull is the reason to refuse an item with which the queue exceeds a limit by over; nil within all limits.
 func (c capacity) tooFull(over amount) error {
 	most := c.store.maxBytes(&c.state.config)
 	switch {
@@ -86,7 +86,7 @@ func (c capacity) tooFull(over amount) error {
 	return fmt.Errorf("%w: its max_bytes is %d, of which each item takes %d besides its own", ErrFull, most, ItemBytes)
 }
 
-// refuses is why a queue with such counts takes no item, however small; nil: it may take an item.
+// refuses is the reason why a queue with such counts takes no item, however small; nil where a small item has room.
 func (c capacity) refuses(n Counts) error {
 	if c.state.config.Overflow == OverflowEvict {
 		return nil
@@ -94,8 +94,8 @@ func (c capacity) refuses(n Counts) error {
 	return c.tooFull(c.excess(n).plus(amountOf(0)))
 }
 
-// crowded reports whether the queue, or its owner, has as many bytes as it may have. Then nothing that helps alone to
-// understand an item takes more.
+// crowded reports whether the queue, or its owner, has as many bytes as it may have. Then rows that only explain items, such as
+// attempts, do not grow.
 func (c capacity) crowded() (bool, error) {
 	if c.store.room.crowded(c.name) {
 		return true, nil

@@ -16,14 +16,14 @@ import (
 // The invariants:
 //   - every row can be parsed;
 //   - an item has exactly the rows that change writes for it, timers included;
-//   - counters equal the number of rows that they count, that of overhead is no lower than what items say;
+//   - counters equal the number of rows that they count, and the counter of overhead is no lower than the items' sum;
 //   - remembered ids have exactly the timers they need;
 //   - a remembered pop has all of its items, and was repeated if it has none;
 //   - large payloads are complete and belong to an item;
 //   - no two items have one unique value;
 //   - pops find a key that may be leased;
 //   - settings of keys are counted, and keys that take turns have a row in their order;
-//   - the next fence of a key is higher than those of its items, and old ones are forgotten;
+//   - the next fence of a key is higher than the fences of its items, and timers forget old fences;
 //   - a held item has a holder, whose package knows what it holds;
 //   - no item has a count beyond the highest one assigned.
 func (s *Store) Check(ctx context.Context) ([]string, error) {
@@ -50,7 +50,7 @@ func (s *Store) Check(ctx context.Context) ([]string, error) {
 	return w.Problems, nil
 }
 
-// rowChecks has the check of each row of a space. Any row is right in a space that has none.
+// rowChecks has the check of each row of a space. Any row is right in a space without a check.
 var rowChecks = map[string]rowCheck{
 	layout.SpaceState:    foundState,
 	layout.SpaceHigh:     foundHighest,

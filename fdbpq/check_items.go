@@ -41,7 +41,7 @@ func foundItem(w *walk, r *foundRow) error {
 		w.expect(row.Key, row.Value)
 	}
 	if l.Held() && l.Holder == "" {
-		w.Problem("queue %q: item %s is held, and by nobody", r.queue, idOf(l))
+		w.Problem("queue %q: item %s is held, and has no holder", r.queue, idOf(l))
 	}
 	return w.itemOfKey(qtx, l)
 }

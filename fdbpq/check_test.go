@@ -154,7 +154,7 @@ func TestCheckFindsDamage(t *testing.T) {
 			tx.Set(row.Key, kv.EncodeInteger(kv.DecodeInteger(row.Value)-1))
 		}, "could get it again"},
 		{"the last fence of a key is unreadable", first("kf"), spoil, "a fence of 9 bytes"},
-		{"nobody forgets the last fence of a key", func(t *testing.T, f *fixture) kv.Pair {
+		{"no timer forgets the last fence of a key", func(t *testing.T, f *fixture) kv.Pair {
 			for _, row := range f.rows("z") {
 				if bytes.Contains(row.Key, tuple.AppendString(tuple.AppendString(nil, "e"), "u")) {
 					return row
@@ -162,7 +162,7 @@ func TestCheckFindsDamage(t *testing.T) {
 			}
 			t.Fatal("there is no such timer")
 			return kv.Pair{}
-		}, remove, "nobody forgets"},
+		}, remove, "no timer forgets"},
 		{"settings of a key are gone", first("ks"), remove, "keys have settings"},
 		{"settings of a key are unreadable", first("ks"), spoil, "invalid character"},
 		{"an item with a key is gone", first("ik"), remove, "counters are"},

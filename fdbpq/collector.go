@@ -11,7 +11,7 @@ import (
 type collector struct {
 	*queueRows
 	sel     Selection
-	expirer expirer // of items past their TTL; nil: the selection skips these, and changes nothing
+	expirer expirer // ends items past their TTL for a pop; a peek has no expirer: it skips them, and changes nothing
 	copies  bool    // the selected items are copied to other rows
 	more    bool    // another transaction goes on
 	ahead   *readAhead
@@ -136,8 +136,8 @@ func (c *collector) carry(e *layout.Envelope, copied bool) bool {
 // maxExpired bounds how many items past their TTL one pop ends.
 const maxExpired = 256
 
-// bound bounds a selection by the queue's tokens. Where there is none, it returns the time until
-// the next token.
+// bound bounds a selection by the queue's tokens. Without a token it returns the time until
+// the next one comes.
 func (c *collector) bound() (retry time.Duration, err error) {
 	rate := c.state.config.Rate
 	if rate == (Rate{}) {

@@ -81,7 +81,7 @@ func prepareBackoff(_ *queueTx, next *queueState) (err error) {
 	return err
 }
 
-// prepareMaxBytes refuses a bound beyond that of the store.
+// prepareMaxBytes refuses a bound beyond the bound of the store.
 func prepareMaxBytes(qtx *queueTx, next *queueState) error {
 	own, most := next.config.MaxBytes, qtx.store.maxQueueBytes
 	if most > 0 && own > most && own != qtx.state.config.MaxBytes {

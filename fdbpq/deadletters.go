@@ -14,7 +14,7 @@ import (
 // forbid to make one, or its name would be too long.
 var ErrNoDeadLetterQueue = errors.New("no dead-letter queue")
 
-// ErrRequeue: the item does not go back to a queue from this one.
+// ErrRequeue: the item does not go back from this queue to the other.
 var ErrRequeue = errors.New("requeue refused")
 
 // Requeued is the result of a Requeue.
@@ -62,11 +62,11 @@ func (q Queue) Bury(tx kv.Tx, item NewItem, reason string) (Pushed, error) {
 	return Pushed{ID: id, Seq: seq, Priority: priority}, qtx.done()
 }
 
-// Requeue takes a dead letter out of the queue and pushes it to the one that it comes from,
-// which to names unless it is "".
+// Requeue takes a dead letter out of the queue and pushes it to the queue in which it died. to names that queue,
+// or is empty.
 //
-// An item goes back only where dead letters come from to this queue now: a right to items of
-// one queue gives none to push to another.
+// An item goes back only to a queue whose dead letters go to this queue now: a right to items of
+// one queue gives no right to push to another.
 func (q Queue) Requeue(tx kv.Tx, id ID, to string) (Requeued, error) {
 	from, item, err := q.beginWithItem(tx, id)
 	if err != nil || item == nil {
@@ -91,7 +91,7 @@ func (q Queue) Requeue(tx kv.Tx, id ID, to string) (Requeued, error) {
 	return result, from.done()
 }
 
-// comesFrom returns why an item is no dead letter of a queue, nil if it is one.
+// comesFrom returns the reason why an item is no dead letter of a queue, nil for a dead letter of it.
 func comesFrom(l *layout.Item, to string) error {
 	switch {
 	case !l.IsDead():
@@ -114,9 +114,8 @@ func errNoDeadLetters(queue string) error {
 // deadLetters moves items to the dead-letter queue of their queue, and back.
 type deadLetters struct{ *queueTx }
 
-// open opens the queue's dead-letter queue within the transaction; nil
-// when there is none and none may be made. It is the configured one as long as that
-// accepts the queue's dead letters, and otherwise the default one.
+// open opens the queue's dead-letter queue within the transaction: the configured queue as long as it accepts the
+// queue's dead letters, and otherwise the default queue. It returns nil where that queue is missing, and may not be made.
 func (d deadLetters) open() (*pusher, error) {
 	name := defaultDeadLetters(d.name)
 	if chosen := d.state.config.DeadLetter; chosen != "" {
@@ -141,8 +140,8 @@ func (d deadLetters) open() (*pusher, error) {
 	return dlq, nil
 }
 
-// makes reports whether dead letters go to their default queue, and make it if need be; "" is none. A tenant's queues
-// count in pairs, see [CountsWith]: what would begin another pair is made by its own requests alone.
+// makes reports whether dead letters go to their default queue, and make it if need be. Without a name there is no such
+// queue. A tenant's queues count in pairs, see [CountsWith]: only its own requests make a queue that begins another pair.
 func (d deadLetters) makes(name string) (bool, error) {
 	if name == "" || tenantOf(d.name) == "" || CountsWith(name) != "" {
 		return name != "", nil
@@ -157,7 +156,7 @@ func (d deadLetters) taken(by string) (bool, error) {
 	return err == nil && other.there() && listed(other.state.config.DeadLettersFrom, ownName(d.name)), err
 }
 
-// needed refuses a field of the configuration that needs the default dead-letter queue, if there is none.
+// needed refuses a field of the configuration that needs the default dead-letter queue, if dead letters cannot go there.
 func (d deadLetters) needed(field string) error {
 	made, err := d.makes(defaultDeadLetters(d.name))
 	if err == nil && !made {
@@ -167,7 +166,7 @@ func (d deadLetters) needed(field string) error {
 }
 
 // mayGoTo returns an error when the named queue may not be the dead-letter queue of this
-// one: a right to configure one queue gives none on another.
+// queue: a right to configure one queue gives no right on another.
 func (d deadLetters) mayGoTo(name string) error {
 	if name == ownName(d.name) {
 		return configError("dead_letter is %q: a queue cannot be its own dead-letter queue", name)
@@ -182,8 +181,8 @@ func (d deadLetters) mayGoTo(name string) error {
 	return err
 }
 
-// create makes the dead-letter queue of a new queue where pushes make no queues, since nothing
-// else would.
+// create makes the dead-letter queue of a new queue where pushes make no queues: no dead letter
+// could make it.
 func (d deadLetters) create() error {
 	if !d.store.refuseUnknown || d.state.config.DeadLetter != "" || strings.HasSuffix(d.name, DeadLetterSuffix) {
 		return nil
@@ -196,7 +195,7 @@ func (d deadLetters) create() error {
 }
 
 // take moves an item to the queue's dead-letter queue, and reports whether it did. Dead letters
-// stay, and so do the items of a queue that has none.
+// stay, and so do the items of a queue without a dead-letter queue.
 func (d deadLetters) take(l *layout.Item, reason string) (taken bool, err error) {
 	if l.IsDead() {
 		return false, nil
@@ -233,8 +232,8 @@ func (d deadLetters) bury(dlq *pusher, l *layout.Item, reason string) error {
 	return nil
 }
 
-// requeuer is what pushes dead letters of the queue to the one that they come from; refused says
-// why that does not take them from here.
+// requeuer is what pushes dead letters of the queue to the queue in which they died; refused is the reason why that
+// queue does not take them.
 func (d deadLetters) requeuer(to string, full error) (p *pusher, refused, err error) {
 	to = sameTenant(d.name, to)
 	if refused, err = d.goBack(to); refused != nil || err != nil {
@@ -256,7 +255,7 @@ func (d deadLetters) requeuer(to string, full error) (p *pusher, refused, err er
 	return p, nil, p.readCounts(nil)
 }
 
-// goBack returns why a queue does not get its dead letters back from this one, nil if it does.
+// goBack returns the reason why a queue does not get dead letters back from this queue, nil if it gets them.
 func (d deadLetters) goBack(to string) (refused, err error) {
 	switch {
 	case to == d.name:
@@ -268,7 +267,7 @@ func (d deadLetters) goBack(to string) (refused, err error) {
 	if err != nil || home.there() && home.state.config.DeadLetter == ownName(d.name) {
 		return nil, err
 	}
-	return fmt.Errorf("%w: the dead letters of queue %q do not go to %q now: its dead_letter has to name that", ErrRequeue, ownName(to), ownName(d.name)), nil
+	return fmt.Errorf("%w: the dead letters of queue %q do not go to %q now: expected its dead_letter to name that queue", ErrRequeue, ownName(to), ownName(d.name)), nil
 }
 
 // requeue takes an item out of the queue and pushes it to another one.
@@ -279,7 +278,7 @@ func (d deadLetters) requeue(p *pusher, item *layout.Item, delay time.Duration) 
 	again := NewItem{Payload: item.Payload, Headers: item.Headers, Delay: delay}
 	pushed, err := p.add(&again, item.Elsewhere(), item.ReturnPriority, &handOver{from: d.queueTx, item: item})
 	if err == nil && pushed.Err == nil {
-		p.eviction.run(p, nil) // none of them is the item itself: that was refused
+		p.eviction.run(p, nil) // other items alone: an item that would evict itself was refused
 	}
 	return pushed, err
 }

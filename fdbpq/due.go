@@ -22,7 +22,7 @@ var timerWorks = map[string]timerWork{
 
 // timerWork is the work of timers that fall due.
 type timerWork struct {
-	ahead func(layout.Timer) []byte          // a row that the work reads; nil: none is known before
+	ahead func(layout.Timer) []byte          // a row that the work reads, if it is known before
 	due   func(*queueTx, layout.Timer) error // a timer of a generation that is over has no work
 	once  bool                               // timers of the same id have the same work, however many are due
 }

@@ -16,7 +16,7 @@ const (
 	OutcomeRevoked    Outcome = "revoked"    // it was taken away
 	OutcomeTerminated Outcome = "terminated" // its holder gave the item up
 
-	outcomeUnreceived Outcome = "" // nobody received the item: no attempt
+	outcomeUnreceived Outcome = "" // no consumer received the item: no attempt
 )
 
 var outcomes = []Outcome{OutcomeNack, OutcomeExpired, OutcomeBack, OutcomeRevoked, OutcomeTerminated}
@@ -37,9 +37,9 @@ func endingsOf(l *layout.Item) Endings {
 	return Endings{failures, l.Interruptions, l.Returns}
 }
 
-// MaxReturns bounds how many leases of an item end without counting against it: those that are handed
-// back or revoked, and those that nobody received. Each further one that is handed back, or that nobody
-// received, is an interruption, since a consumer may do that for ever, and can forge reports.
+// MaxReturns bounds how many leases of an item end without counting against it: leases that are handed back, revoked, or
+// received by no consumer. Each further lease that is handed back or not received is an interruption, since a consumer may
+// do that for ever, and can forge reports.
 const MaxReturns = 1000
 
 // countEnding counts a lease that ends, and reports whether that was an interruption.
@@ -65,8 +65,8 @@ func countEnding(l *layout.Item, how Outcome) (interrupted bool) {
 type ending struct {
 	outcome Outcome
 	reason  string
-	delay   *time.Duration // that was named; nil: none was
-	unused  bool           // nobody has begun with the item
+	delay   *time.Duration // that the holder or the revocation named; otherwise the backoff says it
+	unused  bool           // no consumer has begun with the item
 	at      int64          // store time, which end sets
 }
 

@@ -19,34 +19,34 @@ const (
 // Held counts the held items of a queue. The package that holds them fills it, such as link.
 type Held struct {
 	Items int64
-	Link  string    // that holds the most; "": none holds anything
+	Link  string    // that holds the most items, if any are held
 	Since time.Time // by the wall clock: when its batch was made
 }
 
-// Explanation is what keeps the items of a queue, or one of them, from being handed out.
+// Explanation is what keeps the items of a queue, or a single item, from being handed out.
 type Explanation struct {
 	Cause    Reason
 	WaitsFor WaitsFor  // of ReasonBlocked: what the first ready item waits for
 	Key      string    // whose item that is
-	Item     *ID       // whose lease or delay is meant, or that comes first; nil: none is known
+	Item     *ID       // whose lease or delay is meant, or that comes first, if it is known
 	Holder   string    // of that lease: what its holder calls itself
 	Since    time.Time // by this process's wall clock: when that lease, or the batch of the link, began
 	Until    time.Time // when the lease or the delay ends, or a rate allows a delivery
 	AtLeast  bool      // not all leases or delays were looked at: one may be older, or end sooner
 	Link     string    // of ReasonHeld: that holds the item, or most of them
-	Refuses  error     // why the queue takes no item, however small; nil: it may take one
+	Refuses  error     // the reason why the queue takes no item, however small; nil where a small item has room
 }
 
 // The bounds of what an explanation reads.
 const (
 	explainKeys   = 16 // ready items among which it looks for a key that waits
 	explainLeases = 8  // leases of that key
-	explainItems  = 32 // delayed ones, or leased ones among which it looks for the holder of the key
+	explainItems  = 32 // delayed items, or leased items among which it looks for the holder of the key
 	explainBytes  = 64 << 10
 )
 
 // Explain says why no item of the queue is handed out, whatever its priority. It belongs to the transaction of Inspect, and
-// takes what was read there beside it. Nobody who asks may be the cause of ReasonFlows.
+// takes what was read there beside it. Of ReasonFlows the cause may be that no consumer asks.
 func (i *Inspection) Explain(oldest OldestLease, held Held) (e Explanation, err error) {
 	x := i.queue.explains
 	switch {
@@ -98,7 +98,7 @@ func (q Queue) ExplainItem(r kv.Reader, item *StoredItem) (e Explanation, err er
 	if waits == item.WaitsFor {
 		return x.ofKey(item.Key, waits, item.Priority, nil)
 	}
-	// Its key waits for nothing, or for a token: so does the item that goes before it.
+	// Its key is free, or waits for a token: so does the item that goes before it.
 	e = Explanation{Cause: ReasonBlocked, WaitsFor: item.WaitsFor, Key: item.Key}
 	first, ok, err := qtx.keyIndex.first(r, item.Key)
 	if err != nil || !ok {
@@ -152,8 +152,8 @@ func (x explains) rate() (e Explanation, err error) {
 	return e, err
 }
 
-// blocked says what the first ready item waits for, where none is handed out. It says nothing where all of them have outlived
-// their TTL.
+// blocked says what the first ready item waits for, where no item is handed out. Its result is empty where all ready items
+// have outlived their TTL.
 func (x explains) blocked(holders map[string]*layout.Item) (e Explanation, err error) {
 	now, err := x.now()
 	if err != nil {
@@ -192,8 +192,8 @@ func (x explains) blocked(holders map[string]*layout.Item) (e Explanation, err e
 	return e, err
 }
 
-// ofKey says who keeps a key from getting an item. priority is that of one of its items: others often have the same one. l is
-// the item that has held the key for longest, nil: that is not known.
+// ofKey says who keeps a key from getting an item. priority is the priority of one of its items, and often of the others. l is
+// the item that has held the key for longest, if that is known.
 func (x explains) ofKey(key string, waits WaitsFor, priority int64, l *layout.Item) (e Explanation, err error) {
 	e = Explanation{Cause: ReasonBlocked, WaitsFor: waits, Key: key}
 	switch waits {
@@ -230,7 +230,7 @@ func (x explains) ofKey(key string, waits WaitsFor, priority int64, l *layout.It
 	return e, nil
 }
 
-// holder finds the item that holds a key for longest, among a few of them; nil: they lie elsewhere.
+// holder finds the item that holds a key for longest, among a few leased items; nil if it is not among them.
 func (x explains) holder(key string, priority int64) (*layout.Item, error) {
 	begin, end := x.keyLimits.rows(key)
 	held, err := x.snapshot.Range(begin, end, kv.RangeOptions{Limit: explainLeases})
@@ -279,7 +279,7 @@ func (x explains) holder(key string, priority int64) (*layout.Item, error) {
 	return first, err
 }
 
-// Leases says who has the items that are leased. It says nothing where none is.
+// Leases says who has the leased items. Its result is empty where no item is leased.
 func (i *Inspection) Leases(oldest OldestLease, held Held) Explanation {
 	x := i.queue.explains
 	if i.Leased == 0 {

@@ -16,7 +16,7 @@ import (
 // the key: the tag of the item before, and a cost, which is the less the more the key weighs.
 // The virtual time of the class is the highest tag that was served, and a key that comes stands a
 // cost behind it: self-clocked fair queueing. So a key gains nothing by its absence, and each
-// item moves time on: new keys, however many, keep nobody waiting for good.
+// item moves time on: new keys, however many, keep no key waiting for good.
 //
 // The items without a key count as a key of weight 1. It needs no row in the order, because pops
 // read its first item anyway. A row of its own has its tag (layout.SpaceUnnamed).

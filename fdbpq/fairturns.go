@@ -36,7 +36,7 @@ type classTime struct {
 	before           [2]int64 // both as the rows have them
 }
 
-// takeFairTurns returns the store time of the first token that a key waits for without a row, 0 for none.
+// takeFairTurns returns the store time of the first token that a key waits for without a row, 0 if no key does.
 func takeFairTurns(v keyVisits) (token int64, err error) {
 	t := fairTurns{keyVisits: v, classes: make(map[int64]*classTime), left: make(map[fairPlace]bool)}
 	t.plain.next = scanOf(t.name, t.front(t.state), t.state, layout.SpaceReady, Min, AllPriorities, "").next
@@ -73,7 +73,7 @@ func (t *fairTurns) prefetch(places []fairPlace) {
 	}
 }
 
-// step takes the next item, or visits the next key. done: nothing is left.
+// step takes the next item, or visits the next key. done: no item and no key is left.
 func (t *fairTurns) step() (done bool, err error) {
 	plain, err := t.plain.first(t.basket.room(), t.maxBytes)
 	if err != nil {
@@ -109,8 +109,8 @@ func (t *fairTurns) step() (done bool, err error) {
 	return true, nil
 }
 
-// firstRow returns the first row that was not taken, nil when there is none before the first
-// moved key. A pop of one item usually reads one row: an engine that keeps former versions
+// firstRow returns the first row that was not taken, nil if the first moved key comes before
+// it. A pop of one item usually reads one row: an engine that keeps former versions
 // steps over all versions of each row that it passes, and the row of a key that often comes
 // and goes has many.
 func (t *fairTurns) firstRow() (*fairPlace, error) {
@@ -164,7 +164,7 @@ func (t *fairTurns) visitKey(at fairPlace) (done bool, err error) {
 	return t.givesUp(), nil
 }
 
-// moveTo gives a key with an item to take its place in the order: that of its row, or that of a
+// moveTo gives a key with an item to take its place in the order: the place of its row, or the place of a
 // key that comes.
 func (t *fairTurns) moveTo(next *turn, at fairPlace) error {
 	// Pushes may give the key a weight all the time, and pops would run again each time.
@@ -294,7 +294,7 @@ func (t *fairTurns) write() error {
 	return nil
 }
 
-// writeClass writes the times of a class that have changed, and clears those of a class without items.
+// writeClass writes the times of a class that have changed, and clears the times of a class without items.
 func (t *fairTurns) writeClass(class int64, c *classTime) error {
 	stands := slices.ContainsFunc(t.moved, func(f *fairKey) bool { return f.place.class == class })
 	if !stands && c.unnamed == 0 && c.virtual > 0 {

@@ -14,11 +14,11 @@ import (
 // of another item of the key. So these leases have a second fence, which grows over all
 // leases of the key.
 //
-// It is store time in microseconds, or one more than the last fence if time is not ahead of
-// that: processes estimate store time, one of them may be a little behind another, and a
+// It is store time in microseconds, or the last fence and one if time is not ahead of
+// it: processes estimate store time, one of them may be a little behind another, and a
 // crash takes back what was not written yet. So a row keeps the last fence. No process is
-// behind the row of store time, which never decreases. Once that one is ahead of the fence,
-// the row of the fence says nothing more, and a timer clears it. Then a key that has nothing
+// behind the row of store time, which never decreases. Once that row is ahead of the fence,
+// the row of the fence is needed no more, and a timer clears it. Then a key without items
 // has no row, and its fences grow nevertheless, whatever became of its items and its queue.
 
 // keyFenceUnit is the time in which the fences of keys grow by one.

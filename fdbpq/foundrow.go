@@ -23,7 +23,7 @@ type foundRow struct {
 	kv.Pair
 	space string
 	lineage
-	state *queueState // nil: there is no such queue
+	state *queueState // nil without a row of the queue's state
 	rest  []byte      // of the key, behind the lineage
 }
 
@@ -50,8 +50,8 @@ func (r *foundRow) living() error {
 	return nil
 }
 
-// ofKey returns the key whose row it is. The row without a key has the one behind which a timer
-// goes on: done.
+// ofKey returns the key whose row it is. The row without a key has the key
+// behind which a timer goes on: done.
 func (r *foundRow) ofKey() (of queueKey, done bool, err error) {
 	key := r.Value
 	if done = len(r.rest) == 0; !done {

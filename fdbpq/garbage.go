@@ -15,7 +15,7 @@ const (
 // garbage is a past generation of a queue.
 type garbage struct{ *queueTx }
 
-// clear clears rows of a past generation and reports whether none is left.
+// clear clears rows of a past generation and reports whether it has cleared the last.
 // Items with timers are cleared one by one, together with their timers, and all
 // others by one range.
 func (g garbage) clear() (done bool, err error) {

@@ -9,7 +9,7 @@ import (
 
 // A push can acknowledge a leased item in its own transaction, so an item of one queue
 // becomes an item of another one exactly once, wherever its consumer crashes.
-// It conflicts with what else settles or pops the leased item, and with nothing in its own
+// It conflicts with other settlements and pops of the leased item, and not within its own
 // queue. All reasons to refuse it are checked before the first write: no part of a transaction
 // can be undone while other pushes of its batch hold. The queue of the lease has to agree, or
 // a right to push to one queue would become a right to acknowledge items of another one.
@@ -56,7 +56,7 @@ func openHandOver(qtx *queueTx, lease *Lease) (h *handOver, refused, err error) 
 	return &handOver{from: from, item: item}, nil, nil
 }
 
-// acknowledge deletes the item, as Ack does. There may be none.
+// acknowledge deletes the item, as Ack does. A push without a hand-over has no item to delete.
 func (h *handOver) acknowledge() error {
 	if h == nil {
 		return nil
@@ -65,14 +65,14 @@ func (h *handOver) acknowledge() error {
 	return h.from.rates.takeAgain(h.item.Key, h.item.TokensBack)
 }
 
-// replacedBy reports whether an item takes no more room than the one handed over: it has no more bytes, and no key or
-// value but that of the other.
+// replacedBy reports whether an item takes no more room than the item handed over: it has no more bytes, and no other key
+// or value.
 func (h *handOver) replacedBy(item *NewItem) bool {
 	return h != nil && item.size() <= h.item.Size &&
 		(item.Key == "" || item.Key == h.item.Key) && (item.claims() == "" || item.claims() == h.item.Unique)
 }
 
-// hands reports whether an item of the queue that is pushed to is the one handed over.
+// hands reports whether an item of the queue that is pushed to is the item handed over.
 func (h *handOver) hands(item *layout.Item, by *queueTx) bool {
 	return h != nil && h.from == by && h.item.Place == item.Place
 }

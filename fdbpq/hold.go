@@ -8,7 +8,7 @@ import (
 )
 
 // A hold is a lease without an end, for a program that hands items to another store: its holder alone ends it, when the
-// other side has the items or never gets them. No timer ends it, and nobody else can settle, revoke, move or remove a held
+// other side has the items or never gets them. No timer ends it, and no other program can settle, revoke, move or remove a held
 // item. It neither began nor ends at a time, so no search for old leases, or for leases that have run out, finds it.
 
 // Holding names items that are held. Its holder stores it, and so finds them again.
@@ -55,8 +55,8 @@ func (q Queue) Hold(tx kv.Tx, sel Selection, holder string) (Popped, Holding, er
 	return popped, of, nil
 }
 
-// Held reads items that are held, as Hold has returned them: as many of the first ones as the selection has room for. After a
-// purge there are none. The transaction depends on them.
+// Held reads items that are held, as Hold has returned them: as many as the selection has room for, from the first on. A
+// purge has ended them all. The transaction depends on them.
 func (q Queue) Held(tx kv.Tx, of Holding, sel Selection) (popped Popped, err error) {
 	if err := sel.check(); err != nil {
 		return popped, err
@@ -97,8 +97,8 @@ func (q Queue) Drop(tx kv.Tx, of Holding) error {
 	return err
 }
 
-// Release returns held items to their places, as if nobody had popped them; an item past its TTL expires instead. With the
-// first kilobyte of a reason why the other side can have none of them, they become dead letters, if the queue has a
+// Release returns held items to their places, as if no pop had taken them; an item past its TTL expires instead. With the
+// first kilobyte of a reason why the other side cannot have them, they become dead letters, if the queue has a
 // dead-letter queue.
 func (q Queue) Release(tx kv.Tx, of Holding, reason string) ([]Event, error) {
 	reason = cutReason(reason)
@@ -138,7 +138,7 @@ func (q Queue) endHold(tx kv.Tx, of *Holding, end func(holds, *layout.Item) erro
 // holds finds held items of a queue.
 type holds struct{ *queueTx }
 
-// items reads the items of a holding, none if a purge has ended them.
+// items reads the items of a holding that no purge has ended.
 func (h holds) items(of *Holding) ([]*layout.Item, error) {
 	if of.Generation != h.state.generation || len(of.Items) == 0 {
 		return nil, nil

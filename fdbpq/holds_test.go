@@ -323,7 +323,7 @@ func TestCheckFindsWhatNobodyHolds(t *testing.T) {
 			}
 			return nil
 		})
-		if problems, err := storecheck.Check(t.Context(), f.Store); err != nil || !strings.Contains(strings.Join(problems, "\n"), "is held, and by nobody") {
+		if problems, err := storecheck.Check(t.Context(), f.Store); err != nil || !strings.Contains(strings.Join(problems, "\n"), "is held, and has no holder") {
 			t.Errorf("Check says %q, %v", problems, err)
 		}
 	})

@@ -15,7 +15,7 @@ const MaxMsgID = 1024
 var ErrMsgID = errors.New("message id too long")
 
 // ErrRemembered: the queue remembers dedup_limit message and pop ids, and refuses
-// new ones until some are forgotten.
+// new ids until a timer forgets some.
 var ErrRemembered = errors.New("too many message ids remembered")
 
 func checkMsgID(id string) error {
@@ -56,7 +56,7 @@ func parseRememberedPush(b []byte) (*rememberedPush, error) {
 type ids struct{ *queueRows }
 
 // room returns an error when the queue may not remember another id beside
-// those stored before this transaction, and its own.
+// the ids that were stored before this transaction, and its own.
 func (i ids) room(id string, stored int64) error {
 	if err := i.store.room.ids(id); err != nil {
 		return err
@@ -67,9 +67,9 @@ func (i ids) room(id string, stored int64) error {
 	return nil
 }
 
-// first recognises a duplicate: it returns what the first push with this message
-// id got, nil when this is the first. The transaction depends on the answer, so two
-// pushes of the same message cannot both be the first.
+// first recognises a duplicate: it returns the result of the first push with this message
+// id, nil for the first push. The transaction depends on the answer, so two
+// pushes of one message cannot both be first.
 func (i ids) first(msgID string) (*rememberedPush, error) {
 	return recall(i.queueRows, msgIDRow(i.name, msgID), msgID, parseRememberedPush)
 }

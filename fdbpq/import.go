@@ -39,7 +39,7 @@ type Import struct {
 type Imported struct {
 	ID    ID
 	Seq   int64
-	Found *StoredItem // the item that was there already, with this id, or without one with the unique value
+	Found *StoredItem // the item that was there already: with this id, or, if none was given, with the unique value
 	Err   error       // this item was refused, without effect on the others
 
 	Events []Event // of an item with the same unique value that was past its TTL
@@ -179,10 +179,10 @@ func (p *importer) importItem(item *Import) (Imported, error) {
 	return p.put(item, at, seq)
 }
 
-// importNew gives an item without an id a place, unless there is one with its unique value.
+// importNew gives an item without an id a place, unless an item with its unique value is there.
 func (p *importer) importNew(item *Import) (Imported, error) {
 	if item.Unique == "" {
-		return Imported{Err: fmt.Errorf("%w is missing: expected one, or an id", ErrUnique)}, nil
+		return Imported{Err: fmt.Errorf("%w is missing: expected it, or an id", ErrUnique)}, nil
 	}
 	seq := p.assigned.count + 1
 	item.ID = ID{layout.Place{Priority: item.Priority, Suffix: layout.NewSuffix(seq)}}
@@ -312,8 +312,8 @@ func (p *importer) nextMinFence(fence int64) (int64, error) {
 	return p.assigned.promisedFence, nil
 }
 
-// existing returns the item with this id, nil when there is none, and ErrOccupied
-// when another item has its place or the rows of its payload.
+// existing returns the item with this id, nil if the place is free, and ErrOccupied
+// if another item has the place or the rows of the payload.
 func (p *importer) existing(item *Import, at layout.Place) (*layout.Item, error) {
 	if !p.free[item.ID.place] {
 		there, err := p.locate(p.tx, item.ID)
@@ -350,8 +350,7 @@ func (p *importer) existing(item *Import, at layout.Place) (*layout.Item, error)
 	return nil, nil
 }
 
-// importTimes sets the end of the item's TTL and returns the end of its delay, 0 for
-// none.
+// importTimes sets the end of the item's TTL and returns the end of its delay, 0 without a delay.
 func (p *importer) importTimes(item *Import, e *layout.Envelope) (due int64, err error) {
 	if item.NotBefore.IsZero() && item.Expires.IsZero() {
 		return 0, nil
@@ -379,7 +378,7 @@ func (p *importer) unclaimed(value string) error {
 	return err
 }
 
-// died is how an imported item died, the zero death if it did not.
+// died is how an imported dead letter died, the zero death for other items.
 func (item *Import) died() (d layout.Death) {
 	if item.Dead != nil {
 		d = layout.Death(*item.Dead)

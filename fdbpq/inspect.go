@@ -15,7 +15,7 @@ type Inspection struct {
 	KeysSet   int64 // keys that have settings of their own
 	KeysOwing int64 // keys that have not all tokens of their rate, as far as they are remembered
 
-	Next *Item // what pop.min would return; nil for nothing
+	Next *Item // that pop.min would return; nil: it would find no item
 
 	queue *queueRows // see Explain
 }

@@ -12,7 +12,7 @@ type Item struct {
 	ID         ID
 	Seq        int64 // number in push order
 	Priority   int64
-	Key        string // "": none
+	Key        string // which may be empty
 	Payload    []byte
 	Headers    []byte
 	Size       int64 // bytes of headers and payload
@@ -21,7 +21,7 @@ type Item struct {
 	Deliveries int64 // how often it was handed out with a lease, this time included
 	Endings
 	Dead  *DeadLetter
-	Lease *Lease // nil when the item was popped for good
+	Lease *Lease // not of an item that was popped for good
 }
 
 // itemOf is an item as a pop or a peek returns it, without its lease.
@@ -56,7 +56,7 @@ type StoredItem struct {
 	Held  bool  // leased without an end, see Hold
 	Fence int64 // number of leases, returned ones included
 
-	KeyFence int64 // of the last lease, 0 if it had none
+	KeyFence int64 // of the last lease, 0 without a fence of the key
 
 	// WaitsFor says why Get's item is not handed out, "" if its turn comes when those in
 	// front of it are gone, or if it is leased.
@@ -66,12 +66,12 @@ type StoredItem struct {
 	// ready, up to MaxKeyCount.
 	KeyAhead int
 
-	Holder   string // of a leased item: what its holder calls itself; "": nothing
+	Holder   string // of a leased item: the name that its holder gave itself, which may be empty
 	Attempts Attempts
-	Cause    string // what it failed of last; "": nothing, or nobody said
+	Cause    string // of its last failure, as far as its holder gave a reason
 
-	Unique            string // no other item of the queue has this value; "": it has none, or none any more
-	UniqueUntilLeased bool   // the first lease ends that
+	Unique            string // that no other item of the queue has; "" without a claim, or after its end
+	UniqueUntilLeased bool   // the first lease ends the claim
 }
 
 // State is the state of an item.
@@ -101,8 +101,8 @@ type DeadLetter struct {
 	Interruptions int64 // that it had there
 }
 
-// cause is what an item failed of: the reason of its last attempt. A dead letter that did not die
-// of an attempt has that of its death, and so has one whose last attempt gave none.
+// cause is why an item failed: the reason of its last attempt. A dead letter that did not die of an attempt, or
+// whose last attempt gave no reason, has the reason of its death.
 func (d DeadLetter) cause(attempts Attempts) string {
 	if d.Reason != "" && d.Reason != DeadMaxDeliveries && d.Reason != DeadInterruptions {
 		return d.Reason
@@ -110,7 +110,7 @@ func (d DeadLetter) cause(attempts Attempts) string {
 	return cmp.Or(attempts.reason(), d.Reason)
 }
 
-// shownDead is how the item died, nil if it is no dead letter.
+// shownDead is how a dead letter died, nil for other items.
 func shownDead(e *layout.Envelope) *DeadLetter {
 	if !e.IsDead() {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// Get returns an item by its id, whatever its state; nil when there is none.
+// Get returns an item by its id, whatever its state, nil for an unknown id.
 func (q Queue) Get(r kv.Reader, id ID) (*StoredItem, error) {
 	qtx, err := q.view(r)
 	if err != nil || qtx == nil {
@@ -55,8 +55,8 @@ func (q Queue) Move(tx kv.Tx, id ID, priority int64) (bool, error) {
 // Listing selects a page of a queue's items.
 type Listing struct {
 	State  State  // of the items; "": ready items
-	Key    string // of the items, which are ready ones then; "": all items
-	Holder string // of the items, which are leased ones then; "": all items. A page looks at up to MaxBatch leases
+	Key    string // of the items, with State ready; "": all keys
+	Holder string // of the items, with State leased; "": all holders. A page looks at up to MaxBatch leases
 	Band   *Band  // of their priorities; nil: all
 	After  *ID    // start after this item; nil: from the beginning
 	Limit  int    // items at most; 1 to MaxBatch
@@ -80,11 +80,11 @@ const listOfKey = 100
 // takes a read of up to chunkSize.
 const previewsApart = 16
 
-// ErrListKey refuses a list of one key whose items are not ready ones.
-var ErrListKey = errors.New("items of one key are listed that are ready")
+// ErrListKey refuses a list by key of leased or delayed items.
+var ErrListKey = errors.New("a list by key has ready items alone")
 
-// ErrListHolder refuses a list of one holder whose items are not leased ones.
-var ErrListHolder = errors.New("items of one holder are listed that are leased")
+// ErrListHolder refuses a list by holder of ready or delayed items.
+var ErrListHolder = errors.New("a list by holder has leased items alone")
 
 var errState = errors.New(`unknown state: expected "ready", "leased" or "delayed"`)
 
@@ -136,8 +136,8 @@ func (q Queue) List(r kv.Reader, listing Listing) (Page, error) {
 // lists is how a queue lists its items.
 type lists struct{ *queueRows }
 
-// items returns the items of one state in their order, from a place on if there is one: those of
-// all priorities, and of all keys, unless they are given. Only ready items are found by their key.
+// items returns the items of one state in their order, behind a place if it is given: of one band or of all
+// priorities, of one key or of all keys. A key has rows that lead to its ready items alone.
 func (ls lists) items(r kv.Reader, space, key string, of *Band, behind *layout.Place) nextEntries {
 	band := AllPriorities
 	if of != nil {

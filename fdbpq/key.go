@@ -17,7 +17,7 @@ const MaxWeight = 1000
 // ErrKey: the key is not as it should be.
 var ErrKey = errors.New("key")
 
-// ErrNoKey: a verb that is about one key was given none.
+// ErrNoKey: the request is about one key, and names no key.
 var ErrNoKey = errors.New("expected a key")
 
 // ErrWeight: a weight is out of bounds.
@@ -38,13 +38,13 @@ func CheckKey(key string) error {
 	return nil
 }
 
-// CheckWeight returns an error unless a push of an item with the key, "" for none, may have the weight.
+// CheckWeight returns an error unless a push may have the weight, which belongs to the key of the item.
 func CheckWeight(key string, weight int64) error {
 	switch {
 	case weight == 0:
 		return nil
 	case key == "":
-		return fmt.Errorf("%w: a weight is of a key, and the item has none", ErrWeight)
+		return fmt.Errorf("%w: a weight without a key: expected the key that it is about", ErrWeight)
 	}
 	return checkWeight(weight)
 }

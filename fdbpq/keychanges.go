@@ -13,8 +13,8 @@ type keyChange struct {
 	key     string
 	added   []layout.Place // of items that became ready
 	removed []layout.Place // of items that are not ready any more
-	letGo   int            // leases that ended, less those that began
-	full    bool           // nobody needs to look at it before it may have more
+	letGo   int            // leases that ended, less the leases that began
+	full    bool           // it has all items that it may have now: no row has to lead pops to it
 	placed  bool           // its row in the fair order is written
 }
 

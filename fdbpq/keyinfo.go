@@ -14,16 +14,16 @@ type KeyInfo struct {
 	Key      string
 	Ready    int  // ready items, up to the number that was counted
 	More     bool // there are more
-	Leased   int  // leased items, and those that wait between two leases in order
+	Leased   int  // leased items, and items that wait between two leases in order
 	Settings KeySettings
 
 	// What holds for the key: its own settings, or those of the queue.
-	Limit  int64 // 0: none
+	Limit  int64 // 0: no limit
 	Rate   Rate
 	Weight int64 // in a fair queue
 	Tokens int64 // that its rate allows now
 
-	WaitsFor WaitsFor      // why its first item is not handed out, "" if it is next in turn or there is none
+	WaitsFor WaitsFor      // why its first item is not handed out, "" if it is next in turn, or the key has no ready item
 	Retry    time.Duration // until its rate allows a delivery, if it waits for that
 }
 
@@ -54,7 +54,7 @@ func (q Queue) Key(r kv.Reader, key string) (KeyInfo, error) {
 	return qtx.keyInfos.of(key, MaxKeyCount)
 }
 
-// Keys returns keys behind one, in the order of their bytes: those that have ready or
+// Keys returns the keys behind a key, in the order of their bytes: keys with ready or
 // leased items, or settings. ErrNoQueue: there is no such queue.
 func (q Queue) Keys(r kv.Reader, after string, limit int) ([]KeyInfo, error) {
 	if limit < 1 || limit > MaxKeys {
@@ -86,7 +86,7 @@ func (q Queue) Keys(r kv.Reader, after string, limit int) ([]KeyInfo, error) {
 type KeyCounts struct {
 	Keys    int
 	More    bool             // there are more than were counted
-	Waiting map[WaitsFor]int // those of them whose first item has to wait, by what for
+	Waiting map[WaitsFor]int // keys whose first item has to wait, by what it waits for
 }
 
 // CountKeys counts the keys that have ready items, up to a number.
@@ -126,7 +126,7 @@ func (q Queue) CountKeys(r kv.Reader, most int) (KeyCounts, error) {
 // keyInfos tells what is known of keys, and what their items wait for.
 type keyInfos struct{ *queueRows }
 
-// behind returns the first key behind one, "" if there is none.
+// behind returns the first key behind a key, "" behind the last.
 func (x keyInfos) behind(after string) (first string, err error) {
 	generation := x.state.generation
 	for _, prefix := range [][]byte{

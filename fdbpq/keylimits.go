@@ -43,7 +43,7 @@ func (x keyLimits) row(l *layout.Item) []byte {
 
 // holds reports whether an item counts as leased from now on. In order, an item that is delayed
 // after a lease keeps the others of its key waiting: it is not done. An item that its push
-// delays keeps nobody waiting.
+// delays keeps no other item waiting.
 func (x keyLimits) holds(l *layout.Item) bool {
 	return l.State == layout.StateLeased || l.State == layout.StateDelayed && l.Begun() && x.state.config.KeyOrder
 }

@@ -14,8 +14,8 @@ import (
 // KeySettings are what an administrator has set for one key of a queue. A setting that
 // is nil leaves it to the queue's configuration, or to the pushes.
 type KeySettings struct {
-	Limit  *int64 `json:"limit,omitempty"`  // instead of key_limit; 0: none
-	Rate   *Rate  `json:"rate,omitempty"`   // instead of key_rate; the zero Rate: none
+	Limit  *int64 `json:"limit,omitempty"`  // instead of key_limit; 0: no limit
+	Rate   *Rate  `json:"rate,omitempty"`   // instead of key_rate; the zero Rate: no bound
 	Weight *int64 `json:"weight,omitempty"` // its share where keys take turns, whatever its pushes say
 	Paused *bool  `json:"paused,omitempty"` // its items are not handed out
 }
@@ -45,7 +45,7 @@ func (k *KeySettings) rate(c *Config) Rate {
 	return c.KeyRate
 }
 
-// merge returns the settings with those of the JSON object replaced. null drops one.
+// merge returns the settings with the fields of the JSON object replaced. null drops a setting.
 func (k KeySettings) merge(object []byte) (KeySettings, error) {
 	if err := jsonfields.Check(object, keySettingNames, true); err != nil {
 		return KeySettings{}, &ConfigError{err.Error()}
@@ -121,7 +121,7 @@ func (q Queue) SetKey(tx kv.Tx, key string, object []byte) (KeySettings, error) 
 	changed.keysSet += counted(after) - counted(before)
 	changed.keysLimited += limits(after) - limits(before)
 	if changed.keysSet > s.keysSet && s.keysSet >= q.store.maxKeysSet {
-		return KeySettings{}, configError("%d keys of the queue have settings of their own: no more may. null drops a setting", s.keysSet)
+		return KeySettings{}, configError("%d keys of the queue have settings of their own, as many as may have them: null drops a setting", s.keysSet)
 	}
 	if after == (KeySettings{}) {
 		tx.Clear(settingsRow(q.name, key))
@@ -144,7 +144,7 @@ func (q Queue) SetKey(tx kv.Tx, key string, object []byte) (KeySettings, error) 
 	return after, qtx.done()
 }
 
-// KeySettings returns what is set for a key: nothing where there is no such queue.
+// KeySettings returns the settings of a key, which are empty where there is no such queue.
 func (q Queue) KeySettings(r kv.Reader, key string) (KeySettings, error) {
 	qtx, err := q.view(r)
 	if err != nil || qtx == nil {

@@ -58,9 +58,9 @@ func (x keyWaits) over(at int64, remove bool) (keys []string, more bool, err err
 	return keys, len(rows) == maxKeyVisits, nil
 }
 
-// nextToken is the time until a key that waits for a token has one, 0 if none waits. token is the
-// store time for keys without a row, 0 for none. Keys that have a token by now were looked at, or
-// wait for none any more.
+// nextToken is the time until the first of the keys that wait for a token has it, 0 if no key waits. token is the
+// store time at which a key without a row has it, 0 without such a key. Keys that have a token by now were looked
+// at, or wait no more.
 func (x keyWaits) nextToken(token int64) (time.Duration, error) {
 	if !x.state.keysMayWait() {
 		return 0, nil
@@ -102,7 +102,7 @@ func parseKeyWait(rest []byte) (due int64, key string, err error) {
 }
 
 // maxKeyVisits bounds how many keys without an item to give one pop visits, and maxPeekVisits how
-// many one peek visits. A pop clears their rows, so that another pop goes on; a peek finds nothing.
+// many one peek visits. A pop clears their rows, so that another pop goes on; a peek finds no item.
 const (
 	maxKeyVisits  = 256
 	maxPeekVisits = 1024

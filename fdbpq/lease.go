@@ -110,7 +110,7 @@ func (ls leases) backoff(l *layout.Item, n int64) time.Duration {
 }
 
 // putBack returns an item to its queue when its lease has ended, or moves it to the dead-letter queue.
-// It returns the item as it is then, nil if it has left the queue.
+// It returns the item as it is then, nil for an item that has left the queue.
 func (ls leases) putBack(l *layout.Item, f fate) (*layout.Item, error) {
 	if f.dead != "" {
 		if taken, err := ls.deadLetters.take(l, f.dead); taken || err != nil {

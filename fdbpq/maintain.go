@@ -102,8 +102,8 @@ func (s *Store) Beat(ctx context.Context) error {
 	return err
 }
 
-// sweepOnce sweeps and returns the time until the next sweep, 0 for none. If more timers
-// are due that is at once, but heartbeats come first. A long work takes half of the time at
+// sweepOnce sweeps and returns the time until the next sweep, 0 without timers. If more timers
+// are due, the next sweep is at once, but heartbeats come first. A long work takes half of the time at
 // most: the keys of a queue may be many, and each part of the work may have pops of strict
 // queues run again. One that takes no longer than two parts wins in its second run.
 func (s *Store) sweepOnce(ctx context.Context, m *Maintenance) (time.Duration, error) {

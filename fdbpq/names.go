@@ -5,11 +5,10 @@ import (
 	"strings"
 )
 
-// A queue may belong to a tenant: its name is then that of the tenant, a dot, and its own. What names
-// another queue, in a configuration or in a dead letter, has that queue's own name, and means
-// one of the same tenant.
+// A queue may belong to a tenant: its name is then that of the tenant, a dot, and its own. A configuration
+// or a dead letter names another queue by its own name, and means a queue of the same tenant.
 
-// tenantOf returns the tenant of a queue, "" if it has none.
+// tenantOf returns the tenant of a queue, "" for a queue without a tenant.
 func tenantOf(queue string) string { return queue[:max(0, strings.LastIndexByte(queue, '.'))] }
 
 // ownName returns the name of a queue without its tenant.
@@ -18,8 +17,8 @@ func ownName(queue string) string { return queue[strings.LastIndexByte(queue, '.
 // sameTenant returns the name of the queue that the tenant of a queue calls own.
 func sameTenant(queue, own string) string { return queue[:len(queue)-len(ownName(queue))] + own }
 
-// CountsWith returns the queue with which a queue counts as one of its tenant's, "" if there is none: its default dead-letter
-// queue, or the one whose dead letters it has. So dead letters never make a queue too many.
+// CountsWith returns the queue with which a queue counts as one queue of its tenant: its default dead-letter queue, or the
+// queue whose dead letters it has. It returns "" for a queue that counts alone. So dead letters never make a queue too many.
 func CountsWith(queue string) string {
 	home, dead := strings.CutSuffix(queue, DeadLetterSuffix)
 	switch {

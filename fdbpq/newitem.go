@@ -20,26 +20,26 @@ type NewItem struct {
 	HasPriority bool // otherwise the queue's default
 
 	Delay     time.Duration // until the item is ready
-	NotBefore time.Time     // the same as a time of day, by this process's wall clock; zero: none
+	NotBefore time.Time     // the same as a time of day, by this process's wall clock; zero: Delay holds
 	TTL       time.Duration // until the item expires, unless it is popped; 0: the queue's default
 	MsgID     string        // pushes with the same id within the queue's dedup window add one item
-	Key       string        // whose item it is; "": nobody's
+	Key       string        // of a customer, a tenant, a document; "": the item has no key
 	Weight    int64         // of its key where keys take turns, from this push on; 0: as it is
 
-	// HandOver is a lease that the push acknowledges in its transaction, nil for none.
+	// HandOver is a lease that the push acknowledges in its transaction.
 	// The push is refused if the lease is lost (*LostError), or if the configuration of
 	// the lease's queue does not name this queue (ErrHandOver).
 	HandOver *Lease
 
 	// Unique is a value that one item of the queue has at a time, from its push until it
-	// is gone or dead, "" for none. OnConflict says what a push does when another item has
+	// is gone or dead. OnConflict says what a push does when another item has
 	// it. With UniqueUntilLeased the item's first lease ends the claim to it.
 	Unique            string
 	OnConflict        OnConflict
 	UniqueUntilLeased bool
 
 	// Owner is what pushes the item on its own, such as a schedule, "" for a caller. An owner has unique values of its
-	// own: pushes without it neither find nor take them, and nobody is shown them.
+	// own: pushes without the owner neither find nor take them, and no answer shows them.
 	Owner string
 }
 
@@ -87,7 +87,7 @@ func (item *NewItem) checkUnique() error {
 	case strings.HasPrefix(item.Unique, reservedUnique):
 		return fmt.Errorf("%w %q begins with a zero byte: such values are those of schedules", ErrUnique, item.Unique)
 	case item.Unique == "" && (item.OnConflict != "" || item.UniqueUntilLeased):
-		return fmt.Errorf("%w is missing: expected one together with what is done about it", ErrUnique)
+		return fmt.Errorf("%w is missing: expected the value that OnConflict and UniqueUntilLeased are about", ErrUnique)
 	}
 	switch item.OnConflict {
 	case "", ConflictKeep, ConflictReplace, ConflictRaise:

@@ -73,7 +73,7 @@ func (h heads) any() (bool, error) {
 	return len(pairs) > 0, err
 }
 
-// first returns the head of the lowest priority that is left, nil for none.
+// first returns the head of the lowest priority that is left, nil behind the last priority.
 func (h heads) first() (*entry, error) {
 	head, err := h.one(h.begin, h.end)
 	if head != nil {
@@ -82,7 +82,7 @@ func (h heads) first() (*entry, error) {
 	return head, err
 }
 
-// last returns the head of the highest priority that is left, nil for none.
+// last returns the head of the highest priority that is left, nil behind the last priority.
 func (h heads) last() (*entry, error) {
 	highest := scan{r: h.r, prefix: h.prefix, begin: h.begin, end: h.end, reverse: true}
 	found, err := highest.next(1, 0)
@@ -111,13 +111,13 @@ func (h heads) level(priority int64) []byte {
 
 // OldestLease is the lease that began first, as far as a few reads tell.
 type OldestLease struct {
-	Age     time.Duration // 0: none is known
-	AtLeast bool          // not all leases were looked at: another one may be older
-	Latest  time.Duration // how long ago the latest lease began, of those that were looked at; 0: none is known
+	Age     time.Duration // 0: not known
+	AtLeast bool          // not all leases were looked at: another lease may be older
+	Latest  time.Duration // how long ago the latest lease began, of the leases that were looked at; 0: not known
 
 	// Of the lease, if Age is not 0.
 	Item       ID
-	Holder     string // what its holder calls itself; "": nothing
+	Holder     string // name that its holder gave itself, which may be empty
 	Since, Due int64  // store times
 
 	ofKeys map[string]*layout.Item // the oldest leased item of each key, where keys are limited; see Explain
@@ -155,7 +155,7 @@ func (q Queue) OldestLease(r kv.Reader, most int) (oldest OldestLease, err error
 			oldest.ofKeys[l.Key] = longer(oldest.ofKeys[l.Key], l)
 		}
 		age := time.Duration(now - l.Since)
-		if l.Since == 0 || l.Held() || age <= 0 { // an earlier version leased those without a time
+		if l.Since == 0 || l.Held() || age <= 0 { // an earlier version gave leases without a time
 			continue
 		}
 		if oldest.Latest == 0 || age < oldest.Latest {
@@ -169,7 +169,7 @@ func (q Queue) OldestLease(r kv.Reader, most int) (oldest OldestLease, err error
 	return oldest, err
 }
 
-// longer is that of two holders of a key which has it for longer.
+// longer returns the item of the two that holds their key for longer.
 func longer(a, b *layout.Item) *layout.Item {
 	switch {
 	case a == nil, b.State == layout.StateLeased && a.State != layout.StateLeased:

@@ -81,7 +81,7 @@ func (q Queue) MayPeek(r kv.Reader, sel *Selection) error {
 	return s.refusesEnd(sel)
 }
 
-// Peek returns the items that Pop would return for the selection, and removes none.
+// Peek returns the items that Pop would return for the selection, and leaves them in the queue.
 func (q Queue) Peek(r kv.Reader, sel Selection) (Popped, error) {
 	if err := sel.check(); err != nil {
 		return Popped{}, err
@@ -171,7 +171,7 @@ func (q Queue) pop(tx kv.Tx, sel Selection, lease time.Duration) (Popped, error)
 type pops struct{ *queueTx }
 
 // pop selects new items. It first writes the pending changes of the key index, which the
-// selection reads, and last those that the pop made itself.
+// selection reads, and last the changes that the pop made itself.
 func (p pops) pop(sel *Selection, lease time.Duration, ahead *readAhead) (Popped, error) {
 	if err := p.keyIndex.flush(); err != nil {
 		return Popped{}, err

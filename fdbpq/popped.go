@@ -19,11 +19,10 @@ type Popped struct {
 	// Repeated: an earlier pop with this id has popped the items.
 	Repeated bool
 
-	// Retry is the time until a pop may find an item although none arrives meanwhile,
-	// because a rate allows it then. 0: it cannot.
+	// Retry is the time until a rate allows a pop to find an item, even if no item arrives meanwhile. 0: it cannot.
 	Retry time.Duration
 
-	// Final: the pop's id is remembered to have popped nothing, so it never will.
+	// Final: the store remembers that the pop with this id got no item, and so it never gets one.
 	Final bool
 
 	// Events report items past their TTL that the pop removed.
@@ -41,11 +40,11 @@ const (
 	ReasonUnknown Reason = "unknown" // no such queue
 	ReasonPaused  Reason = "paused"
 	ReasonRate    Reason = "rate"    // the queue's rate allows no delivery now
-	ReasonBlocked Reason = "blocked" // ready items wait for others of their key, or for its rate, or it is paused
+	ReasonBlocked Reason = "blocked" // ready items wait for other items of their key, or for its rate, or it is paused
 	ReasonBand    Reason = "band"    // items are ready, and all of them outside the band
 	ReasonLeased  Reason = "leased"  // there are only leased items, and perhaps delayed ones
 	ReasonDelayed Reason = "delayed" // there are only delayed items
-	ReasonEmpty   Reason = "empty"   // none of these
+	ReasonEmpty   Reason = "empty"   // there are no items
 )
 
 func deref(t *Popped) Popped {

@@ -15,8 +15,8 @@ type Pushed struct {
 	ID        ID
 	Seq       int64 // number in push order
 	Priority  int64
-	Duplicate bool  // no item was added: ID and Seq are those of the item with this message id or unique value
-	Evicted   bool  // the queue was full, and this item was its least urgent one
+	Duplicate bool  // no item was added: ID and Seq are of the item that has this message id or unique value
+	Evicted   bool  // the queue was full, and this item was the least urgent
 	Err       error // this item was refused, without effect on the others
 
 	Events []Event // of items that this push evicted from a full queue, perhaps this one, or found past their TTL
@@ -28,7 +28,7 @@ var ErrTime = errors.New("time out of bounds")
 // pusher assigns places within one transaction.
 type pusher struct {
 	*queueTx
-	full     error       // why no new items are added
+	full     error       // the reason to refuse new items
 	pushed   int64       // wall clock of this transaction
 	counted  Counts      // of the queue, without what the Work has not written yet, if a limit depends on it
 	added    layout.Item // the last item that was added
@@ -149,8 +149,8 @@ func (p *pusher) pushAgain(item *NewItem, first *rememberedPush) (Pushed, error)
 	return Pushed{ID: first.id, Seq: seq, Priority: first.id.place.Priority, Duplicate: true}, err
 }
 
-// claimant returns the living item with a unique value, nil when there is none. An item
-// past its TTL ends here if nothing has ended it yet. The commit depends on the answer, so
+// claimant returns the living item with a unique value, nil for a free value. An item
+// past its TTL ends here if it has not ended yet. The commit depends on the answer, so
 // two pushes cannot both be the first. An item that is handed over leaves its value.
 func (p *pusher) claimant(value string, h *handOver) (*layout.Item, error) {
 	row, err := p.tx.Get(p.unique.row(value))
@@ -265,7 +265,7 @@ func (p *pusher) add(item *NewItem, e layout.Envelope, priority int64, handOver 
 	return pushed, err
 }
 
-// checkLimits returns why the item may not be pushed, nil if it may.
+// checkLimits returns the reason to refuse a push, nil within all limits.
 func (p *pusher) checkLimits(item *NewItem, e *layout.Envelope, priority int64, handOver *handOver) (refused, err error) {
 	if p.full != nil && (handOver == nil || item.size() > handOver.item.Size) {
 		return p.full, nil
@@ -323,8 +323,8 @@ func (p *pusher) delay(item *NewItem) time.Duration {
 	return item.Delay
 }
 
-// timesOf sets the end of the item's TTL and returns the end of its delay, 0 for
-// none.
+// timesOf sets the end of the item's TTL and returns the end of its delay, 0
+// without a delay.
 func (p *pusher) timesOf(item *NewItem, e *layout.Envelope) (due int64, err error) {
 	ttl := item.TTL
 	if ttl == 0 {

@@ -12,10 +12,10 @@ import (
 type Queue struct {
 	store *Store
 	name  string
-	work  *Work // which several operations share; nil: each has its own
-	full  error // why no new items are added; nil: they are
+	work  *Work // that the operations of the handle share; without it each has its own
+	full  error // the reason to refuse new items
 
-	making func() error // why the queue is not made now; nil: it is
+	making func() error // asked before the queue is made: an error refuses that
 }
 
 // Queue returns a handle for the queue with this name, which need not exist.
@@ -30,7 +30,7 @@ func (q Queue) Store() *Store { return q.store }
 func (q Queue) Name() string { return q.name }
 
 // Making returns a handle that makes the queue only if may returns nil; otherwise requests that would
-// make it fail with that error. Nothing is asked where the queue counts with one that exists, see [CountsWith].
+// make it fail with the error of may. A queue that counts with an existing queue is made without asking, see [CountsWith].
 func (q Queue) Making(may func() error) Queue {
 	q.making = may
 	return q
@@ -45,7 +45,7 @@ func (q Queue) Full(reason error) Queue {
 }
 
 // Arrivals returns a watch that fires when an item of the queue becomes ready.
-// Created in the transaction that found no item, it misses none.
+// Created in the transaction that found no item, it misses no arrival.
 func (q Queue) Arrivals(tx kv.Tx) *kv.Watch {
 	return tx.Watch(layout.QueueRow(layout.SpaceArrivals, q.name))
 }
@@ -56,8 +56,8 @@ func (q Queue) Within(w *Work) Queue {
 	return q
 }
 
-// In runs fn, whose operations on the queue belong together: in the Work of the handle, and otherwise in one of their own as
-// [Store.In] does. An error of such a Work fails the transaction.
+// In runs fn, whose operations on the queue belong together: in the Work of the handle, or else in a Work of their own, as
+// [Store.In] does: then an error fails the transaction.
 func (q Queue) In(tx kv.Tx, fn func(Queue) error) error {
 	if q.work != nil {
 		return fn(q)
@@ -134,7 +134,7 @@ func (q Queue) beginWithItem(tx kv.Tx, id ID) (*queueTx, *layout.Item, error) {
 // ErrHeld: somebody holds the item, or items, as a link does.
 var ErrHeld = errors.New("a link holds it")
 
-// Born returns the generation at which the queue was made, 0 if nothing has asked Make for it yet. ErrNoQueue: there is no
+// Born returns the generation at which the queue was made, 0 before the first Make. ErrNoQueue: there is no
 // such queue.
 func (q Queue) Born(r kv.Reader) (born int64, err error) {
 	s, err := q.readLiving(r)
@@ -162,7 +162,8 @@ func (q Queue) readLiving(r kv.Reader) (*queueState, error) {
 	return s, err
 }
 
-// Counted reports whether the queue is none more of its tenant's: it exists, or the one does with which it counts.
+// Counted reports whether the queue counts among its tenant's queues already: it exists, or the queue with which it
+// counts exists.
 func (q Queue) Counted(r kv.Reader) (bool, error) {
 	s, err := q.readState(r)
 	if with := CountsWith(q.name); err == nil && s == nil && with != "" {

@@ -13,12 +13,12 @@ type queueRows struct {
 	*transaction
 	rowParts
 	name    string
-	state   *queueState // one that does not exist, if there is no such queue
-	missing bool        // the state is that of a new queue, which its first item makes
+	state   *queueState // without exists if there is no such queue
+	missing bool        // the state is of a new queue, which its first item makes
 	arrived bool        // an item became ready
 	freed   bool        // an item became ready since the last call of Work.Freed
 	tally   layout.Tally
-	stored  *layout.Tally // the counters without the tally; nil: no limit has depended on them since the last flush
+	stored  *layout.Tally // the counters without the tally, if a limit has depended on them since the last flush
 	keys    keyChanges
 
 	home           []byte // what follows the space in keys, see appendPrefix

@@ -14,7 +14,7 @@ import (
 )
 
 // queueState is the row that makes a queue exist. Every transaction on the queue
-// depends on it, so none commits with an outdated state.
+// depends on it, and commits only with the state that it has read.
 type queueState struct {
 	generation int64 // of the key space that holds the items; never reused
 	exists     bool  // a deleted queue keeps its row until its items are cleared
@@ -24,12 +24,12 @@ type queueState struct {
 	config     Config
 
 	keysSet     int64 // keys that have settings of their own
-	keysLimited int64 // those of them that have a limit
+	keysLimited int64 // keys whose settings have a limit
 
 	keyRateSince int64 // store time at which key_rate was changed
 
-	backoff *backoff // of the configuration, nil: none
-	born    int64    // generation at which the queue was made, or had its first backoff or schedule; 0: it had none yet
+	backoff *backoff // of the configuration, nil without a backoff
+	born    int64    // generation at which the queue was made, or had its first backoff or schedule; 0: before these
 
 	fairOrder int64 // number of the fair order that the transactions keep, if the configuration has one
 	fairBuilt bool  // all keys stand in it
@@ -89,8 +89,8 @@ func (s *queueState) likelyRead(sel *Selection) bool {
 // A queue's state has a version of its own, the lowest one that knows all that the queue
 // uses: earlier versions of this program would damage the rest, or forget it when they write
 // the state. So they refuse the queue, and serve all others. What is new takes the next
-// number with its first use: since in protocol/config.go is that of a field of the configuration,
-// and constants here are those of all else. TestEarlierProgramsRefuse knows what each of them reads.
+// number with its first use: since in protocol/config.go is the version of a field of the configuration,
+// and constants here are the versions of all else. TestEarlierProgramsRefuse knows which versions each program reads.
 const (
 	stateVersion = 1
 
@@ -100,7 +100,7 @@ const (
 	// stateTurns is the version of a queue with a fair order, a rate of keys that has changed, or settings of keys.
 	stateTurns = 3
 
-	// stateUnique is the version of a queue whose items have had unique values, or that limits keys and has had none:
+	// stateUnique is the version of a queue whose items have had unique values, or that limits keys before an item has had a key:
 	// of keys, programs of stateKeyed keep the limits alone.
 	stateUnique = 4
 
@@ -159,7 +159,7 @@ func (s *queueState) pack() ([]byte, error) {
 	return b, nil
 }
 
-// version is that of the first program that can serve the queue.
+// version is the version of the first program that can serve the queue.
 func (s *queueState) version() int64 {
 	version := s.config.version()
 	switch {
@@ -263,15 +263,15 @@ func (c *queueStates) parse(queue string, raw []byte) (*queueState, error) {
 	return s, nil
 }
 
-// last returns the queue's state as it was last read, nil when it is not cached.
+// last returns the queue's state as it was last read, nil if it is not cached.
 func (c *queueStates) last(queue string) *queueState {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.parsed[queue].state
 }
 
-// unknownState is the state of most queues that were not read yet: nobody has configured
-// or deleted them.
+// unknownState is the state of most queues that were not read yet, since most were neither configured
+// nor deleted.
 var unknownState = &queueState{generation: 1, exists: true, config: defaultConfig()}
 
 // guess is what the queue's state is likely to be, for prefetches.

@@ -30,7 +30,7 @@ type assigned struct {
 }
 
 // change writes what becomes of an item, and nothing else writes its rows. before is the
-// item as the store has it, after as it is from now on; nil: it is not there.
+// item as the store has it, nil for a new item; after is the item from now on, nil for an item that leaves.
 //
 // What an item has in the spaces of its queue is a function of that record, so change
 // writes the difference. An item keeps its suffix and its key for life.
@@ -104,8 +104,8 @@ func (qtx *queueTx) forwardChanged(before, after *layout.Item) {
 	}
 }
 
-// locate finds an item by its id in any state, nil when there is none. The
-// transaction depends on the rows that exist and on those that do not.
+// locate finds an item by its id in any state, nil for an unknown id. The
+// transaction depends on all rows that it reads, missing rows included.
 func (qtx *queueTx) locate(r kv.Reader, id ID) (*layout.Item, error) {
 	at := id.place
 	rows, err := r.GetAll(qtx.rowsAt(at))
@@ -158,7 +158,7 @@ func (qtx *queueTx) stageNew() error {
 	return nil
 }
 
-// mayBeMade returns why the queue is not made, nil if it is.
+// mayBeMade returns the reason not to make the queue, nil without one.
 func (qtx *queueTx) mayBeMade() error {
 	if qtx.making == nil {
 		return nil

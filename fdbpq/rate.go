@@ -23,7 +23,7 @@ const (
 )
 
 // String returns the rate in the form that UnmarshalText reads, such as 100/1m0s, and ""
-// when there is none.
+// for the zero Rate.
 func (r Rate) String() string {
 	if r == (Rate{}) {
 		return ""
@@ -55,7 +55,7 @@ func (r *Rate) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// PerSecond is how many deliveries a second it allows in the long run, 0 for no Rate.
+// PerSecond is how many deliveries a second it allows in the long run, 0 for the zero Rate.
 func (r Rate) PerSecond() float64 {
 	if r == (Rate{}) {
 		return 0

@@ -39,7 +39,7 @@ func (rs rates) spent(row []byte, rate Rate) (bool, error) {
 }
 
 // changeRow has tokens come at another rate from now on. It returns the bucket of before,
-// and that of after if some tokens are owed, and otherwise nil.
+// and the bucket of after if it owes tokens.
 func (rs rates) changeRow(row []byte, rate, next Rate) (before, after *bucket, err error) {
 	if rate == next || rate == (Rate{}) {
 		return nil, nil, nil
@@ -70,7 +70,7 @@ func (rs rates) changeKey(key string, before, after Rate) error {
 	return err
 }
 
-// giveBack puts back the tokens of a delivery that reached nobody. The item remembers which ones
+// giveBack puts back the tokens of a delivery that reached no consumer. The item remembers which tokens
 // came back.
 func (rs rates) giveBack(l *layout.Item) error {
 	if l.Since == 0 {
@@ -89,7 +89,7 @@ func (rs rates) giveBack(l *layout.Item) error {
 	return err
 }
 
-// giveBackOne puts the token of a delivery that reached nobody back into a row, and reports whether
+// giveBackOne puts the token of a delivery that reached no consumer back into a row, and reports whether
 // it did.
 func (rs rates) giveBackOne(row []byte, taken int64) (bool, error) {
 	v, err := rs.tx.Get(row)
@@ -105,7 +105,7 @@ func (rs rates) giveBackOne(row []byte, taken int64) (bool, error) {
 }
 
 // takeAgain takes the tokens again that came back from the last lease of an item, which is settled
-// after all. There may be none in the buckets: the work is done, and the next deliveries wait.
+// after all, even out of empty buckets: the work is done, and the next deliveries wait.
 func (rs rates) takeAgain(key string, back int64) error {
 	if back&layout.TokenOfQueue != 0 {
 		if err := rs.takeOne(bucketRow(rs.name), rs.state.config.Rate, func(b *bucket) error {
@@ -224,7 +224,7 @@ func (rs rates) due() error {
 		return err
 	}
 	if !later {
-		now = math.MaxInt64 - 1 // no key owes anything: none waits
+		now = math.MaxInt64 - 1 // no key owes tokens, so no key waits
 	}
 	return rs.keyWaits.end(now)
 }

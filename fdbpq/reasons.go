@@ -8,7 +8,7 @@ import (
 )
 
 // reasons completes the answers of pops and peeks: with the number of ready items, or with the
-// reason why there are none.
+// reason why no item was found.
 type reasons struct{ *queueRows }
 
 // complete sets Ready or Reason, of a pop or a peek from a band, from the queue's counters.
@@ -35,7 +35,7 @@ func (rs reasons) complete(popped *Popped, band Band) error {
 	return err
 }
 
-// someReady sets the reason why a pop or a peek from a band gets none of the queue's n ready items.
+// someReady sets the reason why a pop or a peek from a band gets no item of a queue with n ready items.
 func (rs reasons) someReady(popped *Popped, n int64, band Band) error {
 	spent, err := rs.rates.spent(bucketRow(rs.name), rs.state.config.Rate)
 	if err != nil || spent {

@@ -12,7 +12,7 @@ type remembered interface {
 	forget(q *queueRows, id string)
 }
 
-// recall reads the row of an id, the zero R when the queue does not remember it. The
+// recall reads the row of an id, the zero R if the queue does not remember it. The
 // transaction depends on the answer.
 func recall[R remembered](q *queueRows, row []byte, id string, parse func([]byte) (R, error)) (none R, err error) {
 	value, err := q.tx.Get(row)

@@ -56,10 +56,10 @@ func (r retries) end(l *layout.Item, e ending) (f fate, err error) {
 	return f, nil
 }
 
-// reached reports whether a number has reached a limit, 0 for none.
+// reached reports whether a number has reached a limit; 0 is no limit.
 func reached(limit, n int64) bool { return limit > 0 && n >= limit }
 
-// endLease ends a lease without success. It returns the item as it is then, nil if it has left the
+// endLease ends a lease without success. It returns the item as it is then, nil for an item that has left the
 // queue.
 func (r retries) endLease(l *layout.Item, e ending) (*layout.Item, error) {
 	f, err := r.end(l, e)
@@ -75,7 +75,7 @@ func (r retries) runOut(l *layout.Item) error {
 	return err
 }
 
-// revoke ends the lease of an item, and returns the item as it is then, nil if it has left the
+// revoke ends the lease of an item, and returns the item as it is then, nil for an item that has left the
 // queue.
 func (r retries) revoke(l *layout.Item, reason string, delay *time.Duration) (*layout.Item, error) {
 	l.Fence++
@@ -83,7 +83,7 @@ func (r retries) revoke(l *layout.Item, reason string, delay *time.Duration) (*l
 }
 
 // takeBack ends a lease without its holder, and says so. It returns the item as it is then, nil
-// if it has left the queue.
+// for an item that has left the queue.
 func (r retries) takeBack(kind EventType, l *layout.Item, e ending) (*layout.Item, error) {
 	f, err := r.end(l, e)
 	if err != nil {

@@ -14,8 +14,8 @@ var ErrNotLeased = errors.New("the item is not leased")
 
 // Revocation says which lease of an item ends, and what becomes of the item.
 type Revocation struct {
-	Fence  int64          // of the lease; 0: whichever it is
-	Delay  *time.Duration // until the item is ready again; nil: it is at once
+	Fence  int64          // of the lease; 0: of any lease
+	Delay  *time.Duration // until the item is ready again; nil: at once
 	Reason string         // for the record of the attempt
 }
 
@@ -59,11 +59,11 @@ func (q Queue) Revoke(tx kv.Tx, id ID, r Revocation) (Revoked, error) {
 // ErrNoFence: no lease of the item has had the fence.
 var ErrNoFence = errors.New("no lease of the item has had this fence")
 
-// revocable returns why the lease with a fence, or any, cannot be taken away.
+// revocable returns the reason why the lease with a fence, or any lease, cannot be taken away.
 func revocable(l *layout.Item, fence int64) error {
 	switch {
 	case fence > l.Fence:
-		return fmt.Errorf("%w: it is %d, and the last one is %d", ErrNoFence, fence, l.Fence)
+		return fmt.Errorf("%w: the fence is %d, and the last lease has %d", ErrNoFence, fence, l.Fence)
 	case fence != 0 && fence != l.Fence:
 		return &LostError{LostTaken}
 	case l.State == layout.StateLeased:

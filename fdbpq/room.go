@@ -7,10 +7,10 @@ import (
 )
 
 // A store without room takes no new items, which is its caller's to see to (see [Queue.Full]). All else goes on, so that
-// the store empties, and none of it makes the store grow: an item remembers no attempts and no reasons besides those
-// that it has, and new message and pop ids take spareBytes at most.
+// the store empties, and does not make the store grow: an item remembers no further attempts and no further reasons,
+// and new message and pop ids take spareBytes at most.
 
-// ErrNoRoom: the store has no room for what would make it grow.
+// ErrNoRoom: the store has no room to grow.
 var ErrNoRoom = errors.New("the store is full")
 
 // spareBytes bounds what ids take that a store remembers while it has no room. Pushes and pops that clients repeat need
@@ -32,7 +32,7 @@ func (r *room) crowded(queue string) bool {
 	return owner != nil && (*owner)(queue)
 }
 
-// full says why the store may not grow, or nil.
+// full is the reason why the store may not grow, nil while it may.
 func (r *room) full() error {
 	if r.why == nil {
 		return nil
@@ -47,7 +47,7 @@ func (r *room) full() error {
 	return fmt.Errorf("%w: %w", ErrNoRoom, why)
 }
 
-// ids says why the store may not remember an id, or nil. A transaction that runs again counts again.
+// ids is the reason why the store may not remember an id, nil while it may. A transaction that runs again counts again.
 func (r *room) ids(id string) error {
 	why := r.full()
 	if why != nil && r.spare.Add(idRows(id)) <= r.most {

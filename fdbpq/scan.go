@@ -28,8 +28,7 @@ type scan struct {
 	level  *scan
 }
 
-// nextEntries returns the next items in some order, at least one unless there are none
-// left.
+// nextEntries returns the next items in some order, at least one, and none at the end.
 type nextEntries func(limit, maxBytes int) ([]entry, error)
 
 // readyItems returns the ready items in a band of a queue, from one end.
@@ -87,7 +86,7 @@ func (rest *scan) behind(behind *layout.Place) *scan {
 	return rest
 }
 
-// next returns the next entries, at least one unless there are none left.
+// next returns the next entries, at least one, and none at the end.
 func (s *scan) next(limit, maxBytes int) ([]entry, error) {
 	if s.oldest {
 		return s.nextOfLevel(limit, maxBytes)
@@ -153,7 +152,7 @@ type source[T any] struct {
 	ended   bool
 }
 
-// first returns the first entry that was not taken, nil when there is none.
+// first returns the first entry that was not taken, nil at the end.
 func (s *source[T]) first(limit, maxBytes int) (*T, error) {
 	if len(s.entries) == 0 && !s.ended {
 		var err error
@@ -168,7 +167,7 @@ func (s *source[T]) first(limit, maxBytes int) (*T, error) {
 	return &s.entries[0], nil
 }
 
-// take takes the first one, which first has returned.
+// take takes the first entry, which first has returned.
 func (s *source[T]) take() T {
 	first := s.entries[0]
 	s.entries = s.entries[1:]

@@ -25,7 +25,7 @@ type Band struct {
 // AllPriorities is the band of all priorities.
 var AllPriorities = Band{Low: math.MinInt64, High: math.MaxInt64}
 
-// String is the band as pops name it: low..high, without an end that bounds nothing.
+// String is the band as pops name it: low..high, without the ends of all priorities.
 func (b Band) String() string {
 	low, high := "", ""
 	if b.Low != AllPriorities.Low {
@@ -60,12 +60,12 @@ type Selection struct {
 	PopID string
 
 	// Repeated says that another transaction may still be under way for the pop with
-	// this PopID, in this process or in another one. If this one pops nothing, that is
-	// final: no pop with the id pops anything from now on. Peeks ignore it.
+	// this PopID, in this process or in another one. If this pop gets no item, that is
+	// final: no pop with the id gets an item from now on. Peeks ignore it.
 	Repeated bool
 
-	// Holders are what the holders of the items call themselves, in the order of the items; those
-	// behind them have the last one's. None: nothing. Pop and peeks ignore it.
+	// Holders are the names that the holders of the items give themselves, in the order of the items. The last
+	// name is that of all further items, too. Pop and peeks ignore it.
 	Holders []string
 
 	// AnyLease says that the caller of Pop or Lease has chosen no lease, so a default may
@@ -109,7 +109,7 @@ func (s *Selection) checkHolders() error {
 	return nil
 }
 
-// holder is that of the n-th item.
+// holder is the name of the n-th item's holder.
 func (s *Selection) holder(n int) string {
 	if len(s.Holders) == 0 {
 		return ""

@@ -44,7 +44,7 @@ func (q Queue) Nack(tx kv.Tx, lease Lease, nack Nack) (Settled, error) {
 }
 
 // GiveBack returns the item to the queue, where it is ready at once: nothing is wrong with it, but its
-// holder does not go on. A reason is for the record of the attempt. Without one nobody has begun with
+// holder does not go on. A reason is for the record of the attempt. Without a reason no consumer has begun with
 // the item: no attempt is recorded, and the tokens of a rate come back.
 func (q Queue) GiveBack(tx kv.Tx, lease Lease, reason string) (Settled, error) {
 	return q.settle(tx, lease, whileItLasts, func(qtx *queueTx, l *layout.Item) error {

@@ -34,7 +34,7 @@ type Options struct {
 	RefuseUnknown bool
 
 	// Exclusive says that no other process can have the store open. So Open need not watch
-	// for other processes, and nobody waits for the end of another one's term.
+	// for other processes, and no process waits for the end of another's term.
 	Exclusive bool
 
 	// Strict has all queues be strict, whatever their configurations say. It is for an
@@ -46,9 +46,9 @@ type Options struct {
 	// no bound.
 	MaxQueueBytes int64
 
-	// Full says why the store has no room to grow, or nil. While it has none, items do not remember how their leases
-	// end, and few new ids are remembered. New items are the caller's to refuse, by [Queue.Full]. nil: there is always
-	// room.
+	// Full returns the reason why the store has no room to grow, nil while it has room. Without room, items do not remember how
+	// their leases end, and few new ids are remembered. New items are the caller's to refuse, by [Queue.Full]. A store without
+	// this function always has room.
 	Full func() error
 
 	// Followed says that another process may take over from this one at any moment, with its
@@ -121,7 +121,7 @@ func Open(ctx context.Context, db kv.DB, options Options) (*Store, error) {
 			return err
 		})
 		if errors.Is(err, kv.ErrUnknown) {
-			continue // running it twice changes nothing
+			continue // a second run has no further effect
 		}
 		if err == nil {
 			if before := options.Downtime; before != nil {
@@ -142,10 +142,10 @@ func (s *Store) Inside() *inside.Store { return &s.inside }
 // ID identifies the store. It never changes.
 func (s *Store) ID() string { return s.id }
 
-// MaxQueueBytes is the bound of every queue, 0 for none.
+// MaxQueueBytes is the bound of every queue, 0 without a bound.
 func (s *Store) MaxQueueBytes() int64 { return s.maxQueueBytes }
 
-// maxBytes is the bound that holds for a queue, 0 for none.
+// maxBytes is the bound that holds for a queue, 0 without a bound.
 func (s *Store) maxBytes(c *Config) int64 {
 	if c.MaxBytes == 0 || s.maxQueueBytes == 0 {
 		return max(c.MaxBytes, s.maxQueueBytes)
@@ -174,8 +174,8 @@ func (s *Store) Process() string { return hex.EncodeToString(s.inside.Process[:]
 // othersBeat is for how long a heartbeat, which comes every second, says that a process has the store open.
 const othersBeat = 5 * time.Second
 
-// Others returns the names of the other processes that have the store open, and whether these are all. One that did not commit
-// for some seconds is none of them.
+// Others returns the names of the other processes that have the store open, and whether these are all. A process that did not commit
+// for some seconds does not count.
 func (s *Store) Others(r kv.Reader) (names []string, all bool, err error) {
 	if s.inside.Exclusive {
 		return nil, true, nil
@@ -270,7 +270,7 @@ func (s *Store) load(tx kv.Tx, fresh [48]byte) (storetime.Record, error) {
 	return storetime.Record{StoreTime: int64(kv.DecodeInteger(now)), Wall: int64(kv.DecodeInteger(wall))}, nil
 }
 
-// readStateRow returns a queue's state row, that of a deleted queue included. The result is
+// readStateRow returns a queue's state row, also of a deleted queue. The result is
 // shared: copy it before changing it.
 func (s *Store) readStateRow(r kv.Reader, queue string) (*queueState, error) {
 	raw, err := r.Get(layout.QueueRow(layout.SpaceState, queue))

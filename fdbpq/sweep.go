@@ -200,11 +200,11 @@ func (w *sweep) clearDeleted(queue string, cleared int64) error {
 }
 
 // sweeperTerm is how long a process stays the only sweeper after a sweep. When it
-// dies, another one takes over after the term.
+// dies, another process takes over after the term.
 const sweeperTerm = 2 * time.Second
 
 // becomeSweeper makes this process the sweeper. While another process is, it returns
-// the end of that one's term.
+// the end of that term.
 func (w *sweep) becomeSweeper() (until int64, err error) {
 	own, until, err := w.store.inside.Term(w.tx, layout.SpaceSweeper)
 	if err != nil || !own && until > w.at {

@@ -46,8 +46,8 @@ func (ts timers) stop(due int64, kind string, p layout.Place) {
 	ts.tx.Clear(ts.timerKey(due, kind, p))
 }
 
-// Keys have rows outside generations: buckets of tokens, and fences. A full bucket, and a fence
-// that time has passed, say nothing, and a timer of the queue clears their rows. It reads a
+// Keys have rows outside generations: buckets of tokens, and fences. Full buckets, and fences
+// that time has passed, need no rows, and a timer of the queue clears them. It reads a
 // bounded number of rows. If it could clear enough of them, the next timer is due at once, and
 // otherwise some time later, however many rows there are. The row of the space without a key
 // keeps the key behind which the next timer goes on.
@@ -89,7 +89,7 @@ func (ts timers) atOnce(kind, id string) error {
 	return nil
 }
 
-// forget clears rows of keys in a space of which gone says that they say nothing, and reports
+// forget clears the rows of keys in a space for which gone reports true, and reports
 // whether another timer is set.
 func (ts timers) forget(space, kind string, gone func(key string, value []byte) (bool, error)) (later bool, err error) {
 	cursor := layout.QueueRow(space, ts.name)

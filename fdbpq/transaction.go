@@ -9,8 +9,8 @@ type transaction struct {
 	tx        kv.Tx     // nil for a view
 	snapshot  kv.Reader // the transaction's snapshot
 	storeTime int64     // 0 until it is read
-	wall      int64     // wall clock of the first push, which the others have, too; 0: there was none
-	sweeps    bool      // the transaction is that of a sweep
+	wall      int64     // wall clock of the first push, which all further pushes have, too; 0: before it
+	sweeps    bool      // the transaction is a sweep's
 	goesOn    bool      // the sweep did a part of a long work
 	found     Found     // keys that were found for pops
 
@@ -42,13 +42,13 @@ func (t *transaction) reader(depends bool) kv.Reader {
 }
 
 // front reads the rows in front of the items that a pop takes, and how many items a purge removes. Neither fails on a
-// push, but in a strict queue, where both depend on these rows. A view depends on nothing.
+// push, but in a strict queue, where both depend on these rows. A view has no dependencies.
 func (t *transaction) front(s *queueState) kv.Reader {
 	return t.reader(t.tx != nil && (t.store.strict || s.config.Strict))
 }
 
-// Found says of how many keys of each queue the rows were written with which pops find them. A change of the
-// configuration may write those of some keys with ready items, and sweeps then write those of all, a part in each.
+// Found counts the keys of each queue whose rows were written, the rows with which pops find keys. A change of the
+// configuration may write the rows of some keys with ready items, and sweeps then write the rows of all, a part in each.
 type Found map[string]int
 
 func (f *Found) add(queue string) {

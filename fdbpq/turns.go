@@ -11,11 +11,11 @@ import (
 
 // basket takes the items that an order selects, in that order.
 type basket interface {
-	// room is how many items it still takes: none where another transaction goes on.
+	// room is how many items it still takes: 0 where another transaction goes on.
 	room() int
 
-	// add takes a ready item with the fence of its key, 0 for none, or passes an item whose TTL is
-	// over. done: no item after this one is taken.
+	// add takes a ready item with the fence of its key, which may be 0, or passes an item whose TTL is
+	// over. done: it takes no further item.
 	add(at entry, fence int64) (added, done bool, err error)
 
 	// stop ends the selection early. If it has no item, another transaction goes on.
@@ -26,13 +26,13 @@ type basket interface {
 type keyVisits struct {
 	*queueRows
 	basket   basket
-	remove   bool // a pop; a peek changes nothing, and depends on nothing
+	remove   bool // a pop; a peek has no changes and no dependencies
 	limit    int  // items that it selects at most
 	maxBytes int  // that it reads at a time
 
 	visited map[string]*turn
 	count   int   // of visited keys that gave no item
-	token   int64 // store time of the first token for which a key waits without a row; 0: none
+	token   int64 // store time of the first token for which a key waits without a row; 0: no key does
 }
 
 // turn is a key that a pop has visited.
@@ -198,7 +198,7 @@ func (v *keyVisits) advance(t *turn) (err error) {
 }
 
 // selectNext selects the next item of a key, or passes it if its TTL is over. It reports
-// whether it has selected the item, and whether that was the last one of the selection.
+// whether it has selected the item, and whether that was the last item of the selection.
 func (v *keyVisits) selectNext(t *turn) (added, done bool, err error) {
 	row, err := v.snapshot.Get(v.key(layout.SpaceKeyed, t.at))
 	if err != nil {
@@ -296,7 +296,7 @@ type turnOrder struct {
 	moved []*turn // keys with a next item that is behind their row, or behind an item that was selected
 }
 
-// takeTurns returns the store time of the first token that a key waits for without a row, 0 for none.
+// takeTurns returns the store time of the first token that a key waits for without a row, 0 if no key does.
 func takeTurns(v keyVisits) (token int64, err error) {
 	t := turnOrder{keyVisits: v}
 	t.plain.next = scanOf(t.name, t.front(t.state), t.state, layout.SpaceReady, Min, AllPriorities, "").next
@@ -315,7 +315,7 @@ func takeTurns(v keyVisits) (token int64, err error) {
 	return t.token, t.spend()
 }
 
-// step takes the next item without a key, or visits the next key. done: nothing is left.
+// step takes the next item without a key, or visits the next key. done: no item and no key is left.
 func (t *turnOrder) step() (done bool, err error) {
 	limit := t.basket.room()
 	plain, err := t.plain.first(limit, t.maxBytes)
@@ -341,7 +341,7 @@ func (t *turnOrder) step() (done bool, err error) {
 	return true, nil
 }
 
-// before reports whether a place is not behind an entry; nil: there is no entry.
+// before reports whether a place is not behind an entry. All places are before the end, which is nil.
 func before(p layout.Place, e *entry) bool { return e == nil || p.Compare(e.place) <= 0 }
 
 // visitKey visits the key of a row, and moves or clears a row that is not at the next item.

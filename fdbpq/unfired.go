@@ -10,10 +10,10 @@ import (
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
-// Who uses this package alone, and serves a store in which others have set schedules, would lose their times in silence.
+// A program that uses this package alone, and serves a store with schedules, would lose their times in silence.
 
-// unfiredEvery is how often a process looks whether schedules wait for nobody. A process that is to fire may take so
-// long until it does.
+// unfiredEvery is how often a process looks whether schedules wait in vain. A process that is to fire them may take so
+// long to begin.
 const unfiredEvery = time.Minute
 
 var errUnfired = errors.New("schedules wait, and no process fires them: expected schedule.Schedules.Run of package fdbpq/schedule in a process that serves the store")
@@ -43,7 +43,7 @@ func (u *unfired) step(ctx context.Context) error {
 	return nil
 }
 
-// waits reports whether there are schedules with a further time, and nobody's turn to fire them.
+// waits reports whether there are schedules with a further time, and no process has the term to fire them.
 func (u *unfired) waits(ctx context.Context) (waits bool, err error) {
 	if u.store.inside.Fires.Load() {
 		return false, nil

@@ -10,7 +10,7 @@ import (
 // A unique value has one row, which names the item by its id. A push depends on that row and on
 // the rows of the item. The transaction that ends the item clears the row blindly, so pops and
 // settlements read nothing more. The item repeats its value: a row whose item does not have the
-// value counts as none.
+// value does not count.
 
 // unique keeps the row of each unique value.
 type unique struct{ *queueRows }
@@ -18,7 +18,7 @@ type unique struct{ *queueRows }
 // reservedUnique begins the unique values that no push may have: the store gives them itself.
 const reservedUnique = "\x00"
 
-// changed makes an item the one with its unique value, or ends its claim to that.
+// changed gives a unique value to an item, or ends the claim of an item to its value.
 func (u unique) changed(before, after *layout.Item) {
 	if before.Unique == after.Unique {
 		return
@@ -40,14 +40,14 @@ func uniqueRow(queue string, generation int64, value string) []byte {
 	return tuple.AppendBytes(layout.GenerationPrefix(layout.SpaceUnique, queue, generation), []byte(value))
 }
 
-// endClaim ends the claim of an item to its value when it is leased, if that is agreed.
+// endClaim ends the claim of an item that is leased, if its push said so.
 func endClaim(e *layout.Envelope) {
 	if e.UntilLeased {
 		e.Unique, e.UntilLeased = "", false
 	}
 }
 
-// claimOf is what the claim of an item looks like. One to a reserved value is nobody's business.
+// claimOf is the claim of an item as it is shown. Claims to reserved values are not shown.
 func claimOf(e *layout.Envelope) (value string, untilLeased bool) {
 	if strings.HasPrefix(e.Unique, reservedUnique) {
 		return "", false

@@ -34,7 +34,7 @@ func newWalk(s *Store) *walk {
 		high:     make(map[string]int64),
 		found:    make(map[lineage]*queueTx),
 		stored:   make(map[lineage]*layout.Tally),
-		work:     &Work{transaction: transaction{store: new(Store), tx: written}}, // a store whose alarm wakes nobody
+		work:     &Work{transaction: transaction{store: new(Store), tx: written}}, // a store whose alarm wakes no sweeper
 		written:  written,
 		rows:     make(map[string]expectedRow),
 		chunks:   make(map[string]int64),
@@ -46,7 +46,7 @@ func newWalk(s *Store) *walk {
 
 // rowsWritten is a transaction that keeps what is written.
 type rowsWritten struct {
-	kv.Tx // none: change reads nothing
+	kv.Tx // not set, since change reads nothing
 	rows  []kv.Pair
 }
 
@@ -114,9 +114,9 @@ type keyOf struct {
 // keyFound is what a Check has found of a key.
 type keyFound struct {
 	first *layout.Place // of its ready items
-	begun *layout.Place // of those that were leased before
+	begun *layout.Place // of its ready items that were leased before
 	head  *layout.Place // first row with which pops find it
-	held  int           // leased items, and ones that wait between two leases
+	held  int           // leased items, and items that wait between two leases
 	fair  *int64        // first class in which it has a row
 	heavy bool          // a push gave it a weight
 }
@@ -127,8 +127,8 @@ type keysKnown struct {
 	settings map[queueKey]KeySettings
 	working  map[queueTimer]bool // timers of queues that look at many rows
 
-	fences map[queueKey]int64 // highest of the items of keys
-	last   map[queueKey]int64 // last ones of keys
+	fences map[queueKey]int64 // highest fences of the items of keys
+	last   map[queueKey]int64 // last fences of keys
 	passed int64              // by store time
 }
 
@@ -236,7 +236,7 @@ func (w *walk) mayBeHidden(of keyOf, found *keyFound) bool {
 	return settings.paused() || limit > 0 && found.held >= limit || waits || w.known.working[queueTimer{of.queue, layout.TimerKeys}]
 }
 
-// balanceFences reports fences that a key may get again, and ones that nobody forgets.
+// balanceFences reports fences that a key may get again, and last fences of keys that no timer forgets.
 func (w *walk) balanceFences() {
 	known := &w.known
 	for of, fence := range known.fences {
@@ -247,7 +247,7 @@ func (w *walk) balanceFences() {
 	}
 	for of := range known.last {
 		if !known.working[queueTimer{of.queue, layout.TimerFences}] {
-			w.Problem("queue %q: nobody forgets the fence of the key %q", of.queue, of.key)
+			w.Problem("queue %q: no timer forgets the fence of the key %q", of.queue, of.key)
 		}
 	}
 }
@@ -266,7 +266,7 @@ func (w *walk) balanceSettings() {
 	}
 }
 
-// counters are those of a lineage as the store has them.
+// counters are the counters of a lineage as the store has them.
 func (w *walk) counters(line lineage) *layout.Tally {
 	if w.stored[line] == nil {
 		w.stored[line] = &layout.Tally{}

@@ -9,7 +9,7 @@ type Work struct {
 	transaction
 	queues []*queueTx
 	events []Event // of the present operation
-	joint  bool    // several operations share it: none of them ends it
+	joint  bool    // several operations share it, and end by In
 
 	// Memory of the first queue, which is nearly always the only one.
 	first    queueTx
@@ -61,7 +61,7 @@ func (w *Work) with(name string, s *queueState) *queueTx {
 	return qtx
 }
 
-// known returns a queue whose state the Work has read, nil if it has not.
+// known returns a queue whose state the Work has read, nil before that.
 func (w *Work) known(name string) *queueTx {
 	for _, qtx := range w.queues {
 		if qtx.name == name {
@@ -71,7 +71,7 @@ func (w *Work) known(name string) *queueTx {
 	return nil
 }
 
-// Found says of how many keys the rows were written with which pops find them, whatever their items did.
+// Found counts the keys whose rows were written, the rows with which pops find keys, whatever their items did.
 func (w *Work) Found() Found { return w.found }
 
 // In runs fn, whose operations on queues of the Work belong together, and then writes what
@@ -96,7 +96,7 @@ func (w *Work) flush() error {
 }
 
 // Freed reports whether items of a queue have become ready, or free to go, since it was asked
-// before: a pop of the Work that found nothing may find something now.
+// before: a pop of the Work that found no item may find one now.
 func (w *Work) Freed(queue string) (bool, error) {
 	qtx, err := w.queue(queue)
 	if err == nil {
