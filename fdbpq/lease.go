@@ -53,6 +53,25 @@ func ParseLease(queue string, token []byte) (Lease, error) {
 	return l, nil
 }
 
+// LostError: the lease is no longer valid, and the settlement had no effect.
+type LostError struct {
+	Reason Lost
+}
+
+func (e *LostError) Error() string { return "lease lost: " + string(e.Reason) }
+
+// Lost is the reason why a lease is lost.
+type Lost string
+
+const (
+	LostGone  Lost = "gone"  // the item was acknowledged or terminated, popped for good, removed or purged
+	LostTaken Lost = "taken" // the item has a later lease
+
+	// After these Ack and Terminate still work until the item is popped.
+	LostReturned Lost = "returned" // the item was given back
+	LostExpired  Lost = "expired"  // it ran out
+)
+
 // leases makes and finds the leases of a queue.
 type leases struct{ *queueTx }
 
@@ -81,25 +100,6 @@ func (ls leases) item(lease Lease, l *layout.Item) (*layout.Item, error) {
 	}
 	return l, l.Parse(layout.SpaceLeased, row, lease.place)
 }
-
-// LostError: the lease is no longer valid, and the settlement had no effect.
-type LostError struct {
-	Reason Lost
-}
-
-func (e *LostError) Error() string { return "lease lost: " + string(e.Reason) }
-
-// Lost is the reason why a lease is lost.
-type Lost string
-
-const (
-	LostGone  Lost = "gone"  // the item was acknowledged or terminated, popped for good, removed or purged
-	LostTaken Lost = "taken" // the item has a later lease
-
-	// After these Ack and Terminate still work until the item is popped.
-	LostReturned Lost = "returned" // the item was given back
-	LostExpired  Lost = "expired"  // it ran out
-)
 
 // backoff is how long an item stays away after the n-th end of its kind.
 func (ls leases) backoff(l *layout.Item, n int64) time.Duration {

@@ -63,24 +63,6 @@ func (q Queue) PrefetchPop(tx kv.Tx, sel Selection, lease time.Duration) {
 	}
 }
 
-// MayPop returns why the queue refuses a pop, one without a lease if that is 0.
-func (q Queue) MayPop(r kv.Reader, sel *Selection, lease time.Duration) error {
-	s, err := q.readState(r)
-	if err != nil || s == nil {
-		return err
-	}
-	return s.refuses(sel, lease)
-}
-
-// MayPeek returns why the queue refuses a peek.
-func (q Queue) MayPeek(r kv.Reader, sel *Selection) error {
-	s, err := q.readState(r)
-	if err != nil || s == nil {
-		return err
-	}
-	return s.refusesEnd(sel)
-}
-
 // Peek returns the items that Pop would return for the selection, and leaves them in the queue.
 func (q Queue) Peek(r kv.Reader, sel Selection) (Popped, error) {
 	if err := sel.check(); err != nil {
@@ -125,6 +107,24 @@ func (q Queue) Peek(r kv.Reader, sel Selection) (Popped, error) {
 		}
 	}
 	return popped, qtx.reasons.complete(&popped, *sel.Band)
+}
+
+// MayPop returns why the queue refuses a pop, one without a lease if that is 0.
+func (q Queue) MayPop(r kv.Reader, sel *Selection, lease time.Duration) error {
+	s, err := q.readState(r)
+	if err != nil || s == nil {
+		return err
+	}
+	return s.refuses(sel, lease)
+}
+
+// MayPeek returns why the queue refuses a peek.
+func (q Queue) MayPeek(r kv.Reader, sel *Selection) error {
+	s, err := q.readState(r)
+	if err != nil || s == nil {
+		return err
+	}
+	return s.refusesEnd(sel)
 }
 
 // pop pops items for good when lease is 0, and otherwise for the time of the lease.
