@@ -115,7 +115,7 @@ func (ps popIDs) repeat(sel *Selection, lease time.Duration) (*Popped, error) {
 	if len(popped.Items) == 0 {
 		return nil, &LostError{LostGone}
 	}
-	return popped, reasons{&ps.queueRows}.complete(popped, m.band)
+	return popped, ps.reasons.complete(popped, m.band)
 }
 
 func (ps popIDs) repeatTaken(popID string, n int64) (Item, error) {
@@ -146,18 +146,18 @@ func (ps popIDs) repeatLeased(token []byte, now int64) (*Item, error) {
 	if lease.generation != ps.state.generation {
 		return nil, nil
 	}
-	l, err := leases{ps.queueTx}.item(lease, new(layout.Item))
+	l, err := ps.leases.item(lease, new(layout.Item))
 	if err != nil || l == nil || l.State != layout.StateLeased || l.Fence != lease.Fence || l.Due <= now {
 		return nil, err
 	}
 	again := *l
 	again.ExtraAnswers++
 	ps.change(l, &again)
-	stored, err := contents{&ps.queueRows}.stored(ps.tx, l, whole)
+	stored, err := ps.contents.stored(ps.tx, l, whole)
 	if err != nil {
 		return nil, err
 	}
-	stored.Lease = leases{ps.queueTx}.of(l)
+	stored.Lease = ps.leases.of(l)
 	return &stored.Item, nil
 }
 
@@ -167,7 +167,7 @@ func (ps popIDs) room(id string) error {
 	if err != nil {
 		return err
 	}
-	return ids{&ps.queueRows}.room(id, n.Remembered)
+	return ps.ids.room(id, n.Remembered)
 }
 
 // remember keeps the answer of a pop. loaded are its items with their content.
@@ -269,9 +269,9 @@ func (q Queue) PopNothing(tx kv.Tx, sel Selection, lease time.Duration) (Popped,
 		return Popped{}, err
 	}
 	if !qtx.there() {
-		return popIDs{qtx}.popUnknown(&sel, lease)
+		return qtx.popIDs.popUnknown(&sel, lease)
 	}
-	return popIDs{qtx}.repeatOrNothing(&sel, lease, ReasonEmpty)
+	return qtx.popIDs.repeatOrNothing(&sel, lease, ReasonEmpty)
 }
 
 // popUnknown is the pop of a queue that does not exist.
@@ -315,7 +315,7 @@ func (ps popIDs) explainNothing(popped *Popped, band Band) error {
 	case ps.state.paused:
 		popped.Reason = ReasonPaused
 	default:
-		return reasons{&ps.queueRows}.complete(popped, band)
+		return ps.reasons.complete(popped, band)
 	}
 	return nil
 }
