@@ -75,7 +75,7 @@ func (q Queue) Size(r kv.Reader) (Size, error) {
 	if err != nil {
 		return Size{}, err
 	}
-	kept, err := answers{&qtx.queueRows}.kept()
+	kept, err := qtx.answers.kept()
 	return Size{Items: c.Length(), Bytes: c.Bytes + c.Overhead + c.Remembered*RememberedBytes + kept + qtx.state.keysSet*KeySettingsBytes}, err
 }
 

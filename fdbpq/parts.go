@@ -5,6 +5,7 @@ package fdbpq
 
 // rowParts are the parts that read and write rows, and change no items.
 type rowParts struct {
+	answers    answers
 	attemptLog attemptLog
 	capacity   capacity
 	contents   contents
@@ -26,7 +27,7 @@ type rowParts struct {
 
 func rowPartsOf(q *queueRows) rowParts {
 	return rowParts{
-		attemptLog{q}, capacity{q}, contents{q}, explains{q}, fairIndex{q}, fences{q}, ids{q}, keyIndex{q}, keyInfos{q},
+		answers{q}, attemptLog{q}, capacity{q}, contents{q}, explains{q}, fairIndex{q}, fences{q}, ids{q}, keyIndex{q}, keyInfos{q},
 		keyLimits{q}, keyWaits{q}, lists{q}, rates{q}, reasons{q}, settings{q}, timers{q}, unique{q},
 	}
 }

@@ -99,7 +99,7 @@ func (ps popIDs) repeat(sel *Selection, lease time.Duration) (*Popped, error) {
 		popped.Items = append(popped.Items, item)
 	}
 	if longer {
-		if err := (answers{&ps.queueRows}).keep(m.due, m.size(popped.Items)); err != nil {
+		if err := ps.answers.keep(m.due, m.size(popped.Items)); err != nil {
 			return nil, err
 		}
 	}
@@ -196,7 +196,7 @@ func (ps popIDs) remember(sel *Selection, lease time.Duration, popped *Popped, l
 		ps.tx.Set(repeatedRow(ps.name, sel.PopID), nil)
 	}
 	ps.tally.Remembered++
-	return answers{&ps.queueRows}.keep(m.due, m.size(popped.Items))
+	return ps.answers.keep(m.due, m.size(popped.Items))
 }
 
 // size is what the rows of the answer take; items are those that were popped, and come first.
