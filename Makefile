@@ -57,7 +57,7 @@ NIGHT    = -race -vet=off -parallel 4 -timeout 2h
 LIMIT    = 1h
 
 .DEFAULT_GOAL := help
-.PHONY: help run build generate test test-tables nightly test-everything test-plain test-race-again test-cluster test-topology test-foundationdb test-foundationdb-whole check check-foundationdb check-deploy test-deploy stress lint lint-chart seams vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize callers simulate forge netfaults powercut diskfaults cluster gaps foundationdb schedules sources links celery imports bulk deploys soak console crowd overload tenants) mutate fuzz pictures freeze site release reproduce
+.PHONY: help run build generate test test-tables nightly test-everything test-plain test-race-again test-cluster test-topology test-foundationdb test-foundationdb-whole check check-foundationdb check-deploy test-deploy stress lint lint-chart seams vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize callers simulate forge netfaults powercut diskfaults cluster gaps foundationdb schedules sources links celery imports bulk deploys soak console crowd overload tenants versions) mutate fuzz pictures freeze site release reproduce
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -315,6 +315,12 @@ campaign/tenants: DURATION = 5m
 campaign/tenants: EACH = 2s
 campaign/tenants: ## one tenant uses every verb beside twenty for DURATION (5m): its quotas hold; before, of 1,000 one does all that it can, in fifteen ways, each three times for EACH (2s): the others' latencies before and meanwhile
 	$(GO) test ./e2e/performance -run '^TestHostileTenant' -count 1 -timeout 72h -v -pq.tenants=$(EACH) -pq.beside=$(DURATION)
+
+# The commit of the program before. CONTRIBUTING.md says when it moves on.
+OLD ?= $(shell cat .ci/previous)
+campaign/versions: DURATION = 10m
+campaign/versions: ## the program of the commit OLD and this one, in turns on a store, on three nodes, and side by side on FoundationDB where it is, beside clients, kills, stops and pauses, for DURATION (10m) each
+	$(GO) test -tags '$(FDB)' -run '^TestVersionsOf(Store|Nodes|Bridges)$$' -count 1 -timeout 72h -v ./e2e/versions -pq.old='$(OLD)' -pq.versions=$(DURATION) -pq.seed=$(SEED)
 
 campaign/overload: ## ten times what pqd can do, for a minute: it needs the whole machine
 	$(GO) test -tags overload -run TestOverload -count 1 -timeout 10m -v ./e2e/performance

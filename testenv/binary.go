@@ -147,14 +147,13 @@ func environment() []string {
 	return env
 }
 
-// command prepares pqd with these settings and no others.
-func command(t testing.TB, env []string, args ...string) *exec.Cmd {
+// command prepares pqd, or another program in its place, with these settings and no others.
+func command(t testing.TB, program string, env []string, args ...string) *exec.Cmd {
 	t.Helper()
-	path, err := built("cmd/pqd")
-	if err != nil {
-		t.Fatal(err)
+	if program == "" {
+		program = Build(t, "cmd/pqd")
 	}
-	cmd := exec.Command(path, args...)
+	cmd := exec.Command(program, args...)
 	cmd.Env = append(environment(), env...)
 	return cmd
 }
@@ -162,7 +161,13 @@ func command(t testing.TB, env []string, args ...string) *exec.Cmd {
 // Run runs pqd and waits until it ends by itself.
 func Run(t testing.TB, env []string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	cmd := command(t, env, args...)
+	return RunOf(t, "", env, args...)
+}
+
+// RunOf is Run with another program; "": pqd of this repository.
+func RunOf(t testing.TB, program string, env []string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	cmd := command(t, program, env, args...)
 	cmd.Dir = t.TempDir()
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs

@@ -24,11 +24,12 @@ type Process struct {
 	HTTP string // of /healthz and its neighbours
 	Dir  string // of the embedded store
 
-	work   string // where the process runs
-	env    []string
-	cmd    *exec.Cmd
-	exited chan struct{}
-	log    journal
+	work    string // where the process runs
+	env     []string
+	program string // "": pqd of this repository
+	cmd     *exec.Cmd
+	exited  chan struct{}
+	log     journal
 }
 
 // Daemon starts pqd and waits until it is ready. Unless env has other settings, pqd listens
@@ -44,12 +45,19 @@ func Daemon(t testing.TB, env ...string) *Process {
 // Launch is Daemon without the wait.
 func Launch(t testing.TB, env ...string) *Process {
 	t.Helper()
+	p := prepare(t, env)
+	p.launch(t)
+	return p
+}
+
+// prepare returns a process with these settings that is not started yet.
+func prepare(t testing.TB, env []string) *Process {
+	t.Helper()
 	p := newProcess(t)
 	if !sets(env, "NATS_URL") {
 		p.env = append(p.env, "PQ_LISTEN=127.0.0.1:0")
 	}
 	p.env = append(p.env, env...)
-	p.launch(t)
 	return p
 }
 
@@ -89,7 +97,7 @@ func (p *Process) endedEarly(t testing.TB) {
 
 func (p *Process) launch(t testing.TB) {
 	t.Helper()
-	cmd := command(t, p.env)
+	cmd := command(t, p.program, p.env)
 	cmd.Dir = p.work
 	stderr, err := cmd.StderrPipe()
 	if err != nil {

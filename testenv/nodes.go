@@ -30,12 +30,18 @@ func NewNodes(t testing.TB, env ...string) *Nodes {
 func NewNodesAt(t testing.TB, env func(hosts []string) []string) *Nodes {
 	t.Helper()
 	n := newNodes(t, env)
+	n.begin(t)
+	return n
+}
+
+// begin starts nodes with a directory of their own each.
+func (n *Nodes) begin(t testing.TB) {
+	t.Helper()
 	var dirs []string
 	for _, p := range n.All {
 		dirs = append(dirs, filepath.Join(p.work, "data"))
 	}
 	n.StartIn(t, dirs)
-	return n
 }
 
 // NewNodesIn is NewNodes with the data of each node in one of these directories.

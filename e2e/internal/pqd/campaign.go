@@ -53,12 +53,17 @@ func NewCampaign(t *testing.T) *Campaign {
 
 // Seeded chooses what clients do, and the faults.
 func Seeded(t *testing.T) *rand.Rand {
-	seed := *flagSeed
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
+	seed := Seed()
 	t.Logf("-pq.seed=%d chooses what clients and faults do; what meets what is up to the machine", seed)
 	return rand.New(rand.NewPCG(seed, 0))
+}
+
+// Seed is that of a campaign: a new one, unless a flag says which.
+func Seed() uint64 {
+	if *flagSeed != 0 {
+		return *flagSeed
+	}
+	return rand.Uint64()
 }
 
 // histories are those of queues in use at the same time.

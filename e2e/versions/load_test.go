@@ -1,0 +1,52 @@
+package versions_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
+	"github.com/pqbridge/pqbridge/internal/history"
+	"github.com/pqbridge/pqbridge/testenv"
+)
+
+// load is what clients do while programs change.
+type load struct {
+	url     string
+	bridges history.Bridges
+	change  func(testing.TB) // has something happen to the programs
+	changes int
+
+	queues, workers, steps int // with histories
+}
+
+// run has clients work while programs change, and judges what they saw.
+func (l load) run(t *testing.T, x *turns) {
+	t.Helper()
+	c := &pqd.Campaign{URL: l.url, Random: x.random, Faults: make(map[string]int), Promises: pqd.AllPromises, Attempt: testenv.Attempt()}
+	nc, err := nats.Connect(l.url, nats.MaxReconnects(-1), nats.ReconnectWait(pqd.ReconnectWait))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	schedules := pqd.NewSchedules(t, x.random, func() *nats.Conn { return nc })
+	c.Fault = func(t testing.TB) string {
+		schedules.Happen("a change", func() { l.change(t) })
+		return "changes"
+	}
+	h := c.Begin(t, "history", l.queues, l.workers)
+	for _, w := range h.Workers {
+		w.Vanishes = true
+	}
+	answers := int64(l.queues * l.workers * l.steps)
+	c.Run(t, h, l.steps, c.Moments(l.changes, answers))
+	for q, operations := range h.End() {
+		testenv.Judge(t, operations, l.bridges)
+		x.counts["operations"] += len(operations)
+		if t.Failed() {
+			t.Logf("queue %d: %s", q, fmt.Sprint(history.Summary(operations)))
+		}
+	}
+	schedules.Judge()
+}

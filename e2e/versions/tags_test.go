@@ -1,0 +1,5 @@
+//go:build !fdb
+
+package versions_test
+
+const buildTags = ""
