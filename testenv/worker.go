@@ -157,7 +157,7 @@ func (w *Worker) push() {
 		request.Header.Set("PQ-Key", o.Key)
 	}
 	w.record(o, func(o *history.Operation) bool {
-		reply, tries := w.repeat(request)
+		reply, tries := w.Repeat(request)
 		o.Outcome, o.Repeated = history.Done, tries > 1
 		return w.accepted("push "+o.Item, reply)
 	})
@@ -233,7 +233,7 @@ func (w *Worker) look(kind history.Kind, lease time.Duration) {
 			}
 		} else {
 			var tries int
-			reply, tries = w.repeat(request)
+			reply, tries = w.Repeat(request)
 			o.Repeated = tries > 1
 		}
 		w.explain(o, reply)
@@ -296,7 +296,7 @@ func (w *Worker) settle(at int, kind history.Kind) {
 		o.Lease = h.lease
 	}
 	w.record(o, func(o *history.Operation) bool {
-		reply, tries := w.repeat(request)
+		reply, tries := w.Repeat(request)
 		o.Repeated = tries > 1
 		switch reply.Header.Get("Nats-Service-Error-Code") {
 		case "":
@@ -329,8 +329,8 @@ func noResponders(reply *nats.Msg) bool {
 // patience bounds the wait for an answer other than a request to retry.
 func (w *Worker) patience() time.Duration { return cmp.Or(w.Patience, Patience()) }
 
-// repeat sends a request until it is answered, and returns how often.
-func (w *Worker) repeat(request *nats.Msg) (*nats.Msg, int) {
+// Repeat sends a request until it is answered, and returns how often. A repeated pop says that it is one.
+func (w *Worker) Repeat(request *nats.Msg) (*nats.Msg, int) {
 	tries := 0
 	if w.Loses {
 		switch n := w.Random.IntN(60); {
@@ -400,7 +400,7 @@ func (w *Worker) pop(wait time.Duration) (reply *nats.Msg) {
 		request.Header.Set("PQ-Lease", steady.String())
 	}
 	w.record(o, func(o *history.Operation) bool {
-		reply, _ = w.repeat(request)
+		reply, _ = w.Repeat(request)
 		return w.found(o, reply)
 	})
 	return reply
@@ -427,7 +427,7 @@ func (w *Worker) Drain() {
 // Info returns the queue's info. It retries until it gets an answer.
 func (w *Worker) Info() string {
 	w.Helper()
-	reply, _ := w.repeat(nats.NewMsg("pq." + w.Queue + ".info"))
+	reply, _ := w.Repeat(nats.NewMsg("pq." + w.Queue + ".info"))
 	return string(reply.Data)
 }
 

@@ -90,7 +90,7 @@ func (w *Worker) pushBundle() {
 			}
 		} else {
 			var tries int
-			reply, tries = w.repeat(request)
+			reply, tries = w.Repeat(request)
 			for i := range pushes {
 				pushes[i].Repeated = tries > 1
 			}
@@ -154,7 +154,7 @@ func (w *Worker) lookBundle(kind history.Kind, lease time.Duration) {
 				return unanswered(all)
 			}
 		} else {
-			reply, tries = w.repeat(request)
+			reply, tries = w.Repeat(request)
 		}
 		for i := range all {
 			all[i].Repeated = tries > 1
@@ -270,7 +270,7 @@ func (w *Worker) settleBundle() {
 // returns the code of each.
 func (w *Worker) settleAll(request *nats.Msg) (codes []string, tries int, err error) {
 	for end := time.Now().Add(w.patience()); ; <-time.After(pause) {
-		reply, attempts := w.repeat(request)
+		reply, attempts := w.Repeat(request)
 		if tries += attempts; reply.Header.Get("Nats-Service-Error-Code") == "506" {
 			return slices.Repeat([]string{"506"}, bytes.Count(request.Data, []byte("\n"))), tries, nil
 		}

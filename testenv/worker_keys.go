@@ -25,7 +25,7 @@ func (w *Worker) Promise(limit int64, order bool) {
 	request := nats.NewMsg("pq." + w.Queue + ".admin.config")
 	request.Data = body
 	w.record(history.Operation{Kind: history.Configure, KeyLimit: limit, KeyOrder: order}, func(o *history.Operation) bool {
-		if reply, _ := w.repeat(request); reply.Header.Get("Nats-Service-Error-Code") != "" {
+		if reply, _ := w.Repeat(request); reply.Header.Get("Nats-Service-Error-Code") != "" {
 			w.Fatalf("configure %s: refused: %v", w.Queue, reply.Header)
 		}
 		o.Outcome = history.Done
@@ -81,7 +81,7 @@ func (w *Worker) exchange(at int, lease time.Duration) {
 	request.Header.Set("Nats-Msg-Id", w.name())
 	ack := history.Operation{Kind: history.Ack, Item: h.item, Key: h.key, Priority: h.priority, Fence: h.fence, Outcome: history.Done}
 	w.record(history.Operation{Kind: history.Lease, End: history.Min, Lease: lease}, func(o *history.Operation) bool {
-		reply, tries := w.repeat(request)
+		reply, tries := w.Repeat(request)
 		ack.Client, ack.Call, ack.Return = o.Client, o.Call, w.Recorder.Now()
 		ack.Repeated, o.Repeated, o.Return = tries > 1, tries > 1, ack.Return
 		lost := reply.Header.Get("Nats-Service-Error-Code") == "410"

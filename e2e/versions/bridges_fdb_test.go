@@ -32,7 +32,7 @@ func TestVersionsOfBridges(t *testing.T) {
 			bridges[i].Start(t)
 		}
 		moment := func() { <-time.After(time.Duration(x.random.Int64N(int64(2 * time.Second)))) }
-		load{url: server.URL(), bridges: history.Several, queues: 4, workers: 4, steps: 60, changes: 6, change: func(t testing.TB) {
+		load{url: server.URL(), bridges: history.Several, slack: 1500 * time.Millisecond, queues: 4, workers: 4, steps: 60, changes: 6, change: func(t testing.TB) {
 			one, process := x.random.IntN(len(bridges)), cluster.Processes[0]
 			switch x.random.IntN(7) {
 			case 0, 1:

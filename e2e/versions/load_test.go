@@ -3,6 +3,7 @@ package versions_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -15,6 +16,7 @@ import (
 type load struct {
 	url     string
 	bridges history.Bridges
+	slack   time.Duration    // by which the store's times may be wrong
 	change  func(testing.TB) // has something happen to the programs
 	changes int
 
@@ -35,6 +37,7 @@ func (l load) run(t *testing.T, x *turns) {
 		schedules.Happen("a change", func() { l.change(t) })
 		return "changes"
 	}
+	mixture := newMixture(t, x.random, x.fields, l.slack, c.Dial())
 	h := c.Begin(t, "history", l.queues, l.workers)
 	for _, w := range h.Workers {
 		w.Vanishes = true
@@ -49,4 +52,12 @@ func (l load) run(t *testing.T, x *turns) {
 		}
 	}
 	schedules.Judge()
+	findings, items := mixture.end()
+	x.counts["items of a mixture"] += items
+	for _, finding := range findings[:min(len(findings), 10)] {
+		t.Error(finding)
+	}
+	if len(findings) > 0 {
+		t.Errorf("%d findings in the journal of %d items", len(findings), items)
+	}
 }

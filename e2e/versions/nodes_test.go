@@ -24,7 +24,7 @@ func TestVersionsOfNodes(t *testing.T) {
 			p.Start(t)
 		}
 		kill, stop := func(p *testenv.Process) { p.Kill(t) }, func(p *testenv.Process) { p.Stop(t) }
-		load{url: nodes.URL(), bridges: history.One, queues: 4, workers: 4, steps: 60, changes: 6, change: func(t testing.TB) {
+		load{url: nodes.URL(), bridges: history.One, slack: time.Second, queues: 4, workers: 4, steps: 60, changes: 6, change: func(t testing.TB) {
 			one := x.random.IntN(len(nodes.All))
 			switch x.random.IntN(6) {
 			case 0, 1:

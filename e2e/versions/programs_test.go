@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -80,4 +81,17 @@ func (e earlier) once(t *testing.T, path string, fill func(dir string)) {
 	if err := os.Rename(dir, path); err != nil && !errors.Is(err, fs.ErrExist) {
 		t.Fatal(err)
 	}
+}
+
+// fields are those of a queue's configuration that the commit knows.
+func (e earlier) fields(t *testing.T) map[string]bool {
+	t.Helper()
+	known := make(map[string]bool)
+	for _, mark := range regexp.MustCompile(`json:"([a-z_]+)" pq:"`).FindAllStringSubmatch(pqd.Read(t, filepath.Join(e.source(), "protocol", "config.go")), -1) {
+		known[mark[1]] = true
+	}
+	if len(known) < 10 {
+		t.Fatalf("protocol/config.go of %s has the fields %v: expected more", e.commit, known)
+	}
+	return known
 }

@@ -17,18 +17,20 @@ import (
 type turns struct {
 	random *rand.Rand
 	old    string
-	counts map[string]int // what happened, by its name
+	fields map[string]bool // of a queue's configuration that both know
+	counts map[string]int  // what happened, by its name
 }
 
 // rounds has rounds of a test, each on a store and from a seed of its own, until the time is over or one fails.
 func rounds(t *testing.T, round func(t *testing.T, x *turns)) {
 	t.Helper()
-	old := needEarlier(t).build(t, "cmd/pqd")
+	before := needEarlier(t)
+	old, fields := before.build(t, "cmd/pqd"), before.fields(t)
 	total, n, begun := make(map[string]int), 0, time.Now()
 	for seed := pqd.Seed(); n == 0 || time.Since(begun) < *flagVersions && !t.Failed(); seed++ {
 		n++
 		t.Run(fmt.Sprint("seed-", seed), func(t *testing.T) {
-			x := &turns{random: rand.New(rand.NewPCG(seed, 0)), old: old, counts: make(map[string]int)}
+			x := &turns{random: rand.New(rand.NewPCG(seed, 0)), old: old, fields: fields, counts: make(map[string]int)}
 			round(t, x)
 			for what, times := range x.counts {
 				total[what] += times

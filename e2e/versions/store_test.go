@@ -21,7 +21,7 @@ func TestVersionsOfStore(t *testing.T) {
 				t.Logf("the last to serve it was %s", x.name(program))
 			}
 		}
-		load{url: p.URL, bridges: history.One, queues: 4, workers: 4, steps: 100, changes: 6, change: func(t testing.TB) {
+		load{url: p.URL, bridges: history.One, slack: 100 * time.Millisecond, queues: 4, workers: 4, steps: 100, changes: 6, change: func(t testing.TB) {
 			if x.random.IntN(3) == 0 {
 				x.counts["pauses"]++
 				p.Pause(t)
