@@ -2,6 +2,7 @@ package clients_test
 
 import (
 	"archive/tar"
+	"cmp"
 	"compress/gzip"
 	"errors"
 	"fmt"
@@ -236,7 +237,7 @@ func TestJavaScriptClientKills(t *testing.T) {
 	dir := packed(t, node)
 	for _, role := range []string{"consume", "next", "pop"} {
 		t.Run(role, func(t *testing.T) {
-			killWhileProgramsRun(t, role, 400, 2, func(p *testenv.Process, nats string, args ...string) *clientProgram {
+			killWhileProgramsRun(t, role, 400, cmp.Or(*pqd.Kills, 2), func(p *testenv.Process, nats string, args ...string) *clientProgram {
 				return startScript(t, node, p, nats, dir, "load.mjs", args...)
 			})
 		})

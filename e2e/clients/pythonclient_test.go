@@ -1,6 +1,7 @@
 package clients_test
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -164,7 +165,7 @@ func TestPythonClientKills(t *testing.T) {
 	py := needPython(t)
 	for _, role := range []string{"consume", "next", "pop", "threads"} {
 		t.Run(role, func(t *testing.T) {
-			killWhileProgramsRun(t, role, 400, 2, func(p *testenv.Process, nats string, args ...string) *clientProgram {
+			killWhileProgramsRun(t, role, 400, cmp.Or(*pqd.Kills, 2), func(p *testenv.Process, nats string, args ...string) *clientProgram {
 				return startProgram(t, p, nats, py.path, py.env, append([]string{filepath.Join(py.source, "tests/load.py")}, args...)...)
 			})
 		})
