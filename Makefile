@@ -320,8 +320,8 @@ campaign/tenants: ## one tenant uses every verb beside twenty for DURATION (5m):
 OLD ?= $(shell cat .ci/previous)
 campaign/versions: DURATION = 10m
 campaign/versions: KILLS = 10
-campaign/versions: ## the program of the commit OLD and this one, in turns on a store, on three nodes, and side by side on FoundationDB where it is, beside clients, kills, stops and pauses, for DURATION (10m) each; the clients of each with the pqd of the other, beside KILLS (10)
-	$(GO) test -tags '$(FDB)' -run '^TestVersionsOf(Store|Nodes|Bridges|Doors)$$' -count 1 -timeout 72h -v ./e2e/versions -pq.old='$(OLD)' -pq.versions=$(DURATION) -pq.seed=$(SEED)
+campaign/versions: ## the program of the commit OLD and this one, in turns on a store, on three nodes, and side by side on FoundationDB where it is, and on two linked stores, beside clients, kills, stops and pauses, for DURATION (10m) each; the clients of each with the pqd of the other, beside KILLS (10)
+	$(GO) test -tags '$(FDB)' -run '^TestVersionsOf(Store|Nodes|Bridges|Links|Doors)$$' -count 1 -timeout 72h -v ./e2e/versions -pq.old='$(OLD)' -pq.versions=$(DURATION) -pq.seed=$(SEED)
 	$(GO) test -run '^TestVersionsOfClients$$' -count 1 -timeout 72h -v ./e2e/versions -pq.old='$(OLD)' -pq.kills=$(KILLS)
 
 campaign/overload: ## ten times what pqd can do, for a minute: it needs the whole machine
