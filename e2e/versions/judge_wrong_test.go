@@ -34,8 +34,11 @@ func TestJudge(t *testing.T) {
 	}
 	delayed := pushed("a", at(1, 2))
 	delayed.delay = 10 * time.Second
-	failed := pushed("a", at(1, 2))
-	failed.failures = []event{{at(3, 4), "-NAK", certain}, {at(3, 9), "-NAK", possible}}
+	failed := func(shown int64) *item {
+		it := pushed("a", at(1, 2))
+		it.failures = []event{{at(3, 4), "-NAK", certain}, {at(3, 4), "-NAK", possible}}
+		return popped(leased(it, handout{span: at(5, 6), failures: shown}), at(7, 8))
+	}
 	dead := pushed("a", at(1, 2))
 	dead.handouts = []handout{{span: at(3, 4), dead: "max_deliveries"}}
 	dead.ends = []event{{at(3, 4), "popped", certain}}
@@ -58,7 +61,9 @@ func TestJudge(t *testing.T) {
 		{"", []*item{popped(pushed("a", at(1, 2)), at(4, 7))}, []pause{{"jobs", at(3, 6)}, {"others", at(3, 9)}}},
 		{"its fence was 2", []*item{popped(leased(leased(pushed("a", at(1, 2)), handout{span: at(3, 4), fence: 2}), handout{span: at(5, 6), fence: 2, interrupted: 1}), at(7, 8))}, nil},
 		{"1 of its leases ran out", []*item{popped(leased(leased(pushed("a", at(1, 2)), handout{span: at(3, 4), fence: 1}), handout{span: at(5, 6), fence: 2}), at(7, 8))}, nil},
-		{"with 0 failures: expected 1 to 2", []*item{popped(leased(failed, handout{span: at(5, 6)}), at(7, 8))}, nil},
+		{"", []*item{failed(1)}, nil},
+		{"with 0 failures: expected 1 to 2", []*item{failed(0)}, nil},
+		{"with 3 failures: expected 1 to 2", []*item{failed(3)}, nil},
 		{"too many failures after 0", []*item{dead}, nil},
 		{`died with the reason "it is wrong"`, []*item{named}, nil},
 		{"it died of its age", []*item{old}, nil},
