@@ -135,7 +135,7 @@ func (it *item) judgeCounts(find finder) {
 	}
 }
 
-// lives are the times in which an item is in its queue for certain, and in which it may be.
+// lives are the times in which an item has its unique value for certain, and in which it may have it.
 func (it *item) lives() (sure, maybe span) {
 	sure, maybe = span{it.pushed.answer, forever}, span{it.pushed.call, forever}
 	for _, e := range it.ends {
@@ -146,11 +146,11 @@ func (it *item) lives() (sure, maybe span) {
 	}
 	for _, h := range it.handouts {
 		if it.untilLeased || h.dead != "" {
-			sure.answer, maybe.answer = min(sure.answer, h.call), min(maybe.answer, h.answer)
+			maybe.answer = min(maybe.answer, h.answer)
 		}
 	}
-	if it.mayHaveDied() {
-		sure.answer = 0 // it may be dead at any time
+	if it.untilLeased || it.mayHaveDied() {
+		sure.answer = 0 // nobody may have received the lease, or the item is dead
 	}
 	return sure, maybe
 }
@@ -173,7 +173,7 @@ func (j *journal) judgeUnique(find finder) {
 				}
 				sure, maybe := other.lives()
 				if it.push == certain && !it.repeated && other.push == certain && sure.call < it.pushed.call && it.pushed.answer < sure.answer {
-					find(it, "it was pushed (%v) while %s had its unique value (%v)", it.pushed, other.name, sure)
+					find(it, "it was pushed (%v) while %s had its unique value (%v), which ended by %v", it.pushed, other.name, sure, other.ends)
 				}
 				free = free && (maybe.call > it.pushed.answer || maybe.answer < it.pushed.call)
 			}

@@ -28,6 +28,10 @@ func TestJudge(t *testing.T) {
 		it.unique = "value"
 		return it
 	}
+	untilLeased := func(it *item) *item {
+		it.untilLeased = true
+		return it
+	}
 	duplicate := func(it *item) *item {
 		it.push, it.duplicate = never, true
 		return it
@@ -69,6 +73,8 @@ func TestJudge(t *testing.T) {
 		{"it died of its age", []*item{old}, nil},
 		{"while a had its unique value", []*item{popped(unique(pushed("a", at(1, 2))), at(7, 8)), popped(unique(pushed("b", at(3, 4))), at(5, 6))}, nil},
 		{"", []*item{popped(unique(pushed("a", at(1, 2))), at(3, 8)), popped(unique(pushed("b", at(3, 4))), at(5, 6))}, nil},
+		{"", []*item{untilLeased(popped(unique(pushed("a", at(1, 2))), at(7, 8))), popped(unique(pushed("b", at(3, 4))), at(5, 6))}, nil},
+		{"no item had its unique value", []*item{untilLeased(leased(unique(pushed("a", at(1, 2))), handout{span: at(3, 4)})), duplicate(unique(pushed("b", at(5, 6))))}, nil},
 		{"no item had its unique value", []*item{popped(unique(pushed("a", at(1, 2))), at(3, 4)), duplicate(unique(pushed("b", at(5, 6))))}, nil},
 		{"", []*item{popped(unique(pushed("a", at(1, 2))), at(3, 5)), duplicate(unique(pushed("b", at(4, 6))))}, nil},
 	} {
