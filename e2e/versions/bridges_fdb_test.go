@@ -32,31 +32,31 @@ func TestVersionsOfBridges(t *testing.T) {
 			bridges[i].Start(t)
 		}
 		moment := func() { <-time.After(time.Duration(x.random.Int64N(int64(2 * time.Second)))) }
-		load{url: server.URL(), bridges: history.Several, slack: 1500 * time.Millisecond, queues: 4, workers: 4, steps: 60, changes: 6, change: func(t testing.TB) {
+		change := func(t testing.TB) (what string) {
 			one, process := x.random.IntN(len(bridges)), cluster.Processes[0]
 			switch x.random.IntN(7) {
 			case 0, 1:
-				x.counts["kills"]++
+				what = "kills"
 				bridges[one].Kill(t)
 				moment()
 				start(t, one)
 			case 2:
-				x.counts["stops"]++
+				what = "stops"
 				bridges[one].Stop(t)
 				start(t, one)
 			case 3:
-				x.counts["rolling restarts"]++
+				what = "rolling restarts"
 				for i := range bridges {
 					bridges[i].Stop(t)
 					start(t, i)
 				}
 			case 4:
-				x.counts["pauses"]++
+				what = "pauses"
 				bridges[one].Pause(t)
 				moment()
 				bridges[one].Resume(t)
 			case 5:
-				x.counts["kills of all bridges"]++
+				what = "kills of all bridges"
 				for _, p := range bridges {
 					p.Kill(t)
 				}
@@ -64,11 +64,13 @@ func TestVersionsOfBridges(t *testing.T) {
 					start(t, i)
 				}
 			case 6:
-				x.counts["kills of fdbserver"]++
+				what = "kills of fdbserver"
 				process.Kill(t)
 				process.Start(t)
 			}
-		}}.run(t, x)
+			return what
+		}
+		load{url: server.URL(), bridges: history.Several, slack: 1500 * time.Millisecond, queues: 4, workers: 4, steps: 60, changes: 6, change: change}.run(t, x)
 		for _, p := range bridges {
 			p.Stop(t)
 		}

@@ -12,12 +12,15 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
+// slow is how long a change may take before it is logged.
+const slow = 10 * time.Second
+
 // load is what clients do while programs change.
 type load struct {
 	url     string
 	bridges history.Bridges
-	slack   time.Duration    // by which the store's times may be wrong
-	change  func(testing.TB) // has something happen to the programs
+	slack   time.Duration           // by which the store's times may be wrong
+	change  func(testing.TB) string // has something happen to the programs, and says what
 	changes int
 
 	queues, workers, steps int // with histories
@@ -34,8 +37,14 @@ func (l load) run(t *testing.T, x *turns) {
 	t.Cleanup(nc.Close)
 	schedules := pqd.NewSchedules(t, x.random, func() *nats.Conn { return nc })
 	c.Fault = func(t testing.TB) string {
-		schedules.Happen("a change", func() { l.change(t) })
-		return "changes"
+		var what string
+		begun := time.Now()
+		schedules.Happen("a change", func() { what = l.change(t) })
+		if took := time.Since(begun); took > slow {
+			t.Logf("%s took %s", what, took.Round(time.Millisecond))
+		}
+		x.counts[what]++
+		return what
 	}
 	mixture := newMixture(t, x.random, x.fields, l.slack, c.Dial())
 	h := c.Begin(t, "history", l.queues, l.workers)

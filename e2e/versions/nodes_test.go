@@ -24,31 +24,33 @@ func TestVersionsOfNodes(t *testing.T) {
 			p.Start(t)
 		}
 		kill, stop := func(p *testenv.Process) { p.Kill(t) }, func(p *testenv.Process) { p.Stop(t) }
-		load{url: nodes.URL(), bridges: history.One, slack: time.Second, queues: 4, workers: 4, steps: 60, changes: 6, change: func(t testing.TB) {
+		change := func(t testing.TB) (what string) {
 			one := x.random.IntN(len(nodes.All))
 			switch x.random.IntN(6) {
 			case 0, 1:
-				x.counts["kills"]++
+				what = "kills"
 				restart(t, one, kill)
 			case 2:
-				x.counts["stops"]++
+				what = "stops"
 				restart(t, one, stop)
 			case 3:
-				x.counts["rolling restarts"]++
+				what = "rolling restarts"
 				for i := range nodes.All {
 					restart(t, i, stop)
 				}
 			case 4:
-				x.counts["pauses"]++
+				what = "pauses"
 				nodes.All[one].Pause(t)
 				<-time.After(time.Duration(x.random.Int64N(int64(2 * time.Second))))
 				nodes.All[one].Resume(t)
 			case 5:
-				x.counts["handovers"]++
+				what = "handovers"
 				faults.StepDown(t)
 			}
 			nodes.Active(t)
-		}}.run(t, x)
+			return what
+		}
+		load{url: nodes.URL(), bridges: history.One, slack: time.Second, queues: 4, workers: 4, steps: 60, changes: 6, change: change}.run(t, x)
 		for _, p := range nodes.All {
 			p.Stop(t)
 		}

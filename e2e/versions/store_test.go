@@ -21,24 +21,25 @@ func TestVersionsOfStore(t *testing.T) {
 				t.Logf("the last to serve it was %s", x.name(program))
 			}
 		}
-		load{url: p.URL, bridges: history.One, slack: 100 * time.Millisecond, queues: 4, workers: 4, steps: 100, changes: 6, change: func(t testing.TB) {
+		change := func(t testing.TB) (what string) {
 			if x.random.IntN(3) == 0 {
 				x.counts["pauses"]++
 				p.Pause(t)
 				<-time.After(time.Duration(x.random.Int64N(int64(2 * time.Second))))
 				p.Resume(t)
 			}
-			if x.random.IntN(2) == 0 {
-				x.counts["kills"]++
+			if what = "kills"; x.random.IntN(2) == 0 {
 				stop(t, p.Kill)
 			} else {
-				x.counts["stops"]++
+				what = "stops"
 				stop(t, p.Stop)
 			}
 			program = x.next(program)
 			p.Runs(program)
 			p.Start(t)
-		}}.run(t, x)
+			return what
+		}
+		load{url: p.URL, bridges: history.One, slack: 100 * time.Millisecond, queues: 4, workers: 4, steps: 100, changes: 6, change: change}.run(t, x)
 		stop(t, p.Stop)
 	})
 }
