@@ -52,9 +52,10 @@ func TestVersionsOfNodes(t *testing.T) {
 		}
 		load{url: nodes.URL(), bridges: history.One, slack: time.Second, queues: 4, workers: 4, steps: 60, changes: 6, change: change}.run(t, x)
 		for _, p := range nodes.All {
-			p.Stop(t)
+			p.Terminate(t)
 		}
 		for _, p := range nodes.All {
+			p.AwaitEnd(t) // with any code: the last one has nobody to hand over to
 			x.check(t, p.Dir)
 		}
 	})
