@@ -6,13 +6,32 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
+	"github.com/pqbridge/pqbridge/bridge/internal/desk"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/bridge/internal/listening"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
+// delivery returns what did not reach its consumer.
+type delivery struct {
+	giveBack func(fdbpq.Lease) // returns an item
+	sent     *listening.Sent   // the leases of bundles
+}
+
+// answers are the answers of a lane to pops and peeks.
+type answers struct {
+	*desk.Lane
+	delivery
+
+	// Buffers.
+	out    []byte
+	lines  []byte
+	header codec.HeaderWriter
+}
+
 // answerPop answers a pop or a peek with its items.
-func (l *lane) answerPop(r *pop) {
+func (l *answers) answerPop(r *pop) {
 	if f := r.Failure; f != nil {
 		if r.gives != nil {
 			linkStopped(l.Responder, r)
@@ -51,7 +70,7 @@ func (l *lane) answerPop(r *pop) {
 }
 
 // giveBackAll gives back items of an answer that was not sent, if they are leased.
-func (l *lane) giveBackAll(items []fdbpq.Item) {
+func (l *answers) giveBackAll(items []fdbpq.Item) {
 	for i := range items {
 		if lease := items[i].Lease; lease != nil {
 			l.giveBack(*lease)
@@ -65,7 +84,7 @@ var endOfBatch = nats.Header{
 }
 
 // answerItem sends one item, or an error in its place.
-func (l *lane) answerItem(r *pop, item *fdbpq.Item, behind int64) *failure.Failure {
+func (l *answers) answerItem(r *pop, item *fdbpq.Item, behind int64) *failure.Failure {
 	l.writeHeaders(r, item, behind)
 	room := l.Limit.Left(&l.header, item.Size)
 	l.header.Endings(item, &room)
@@ -79,7 +98,7 @@ func (l *lane) answerItem(r *pop, item *fdbpq.Item, behind int64) *failure.Failu
 }
 
 // writeHeaders writes the headers of an item that are not its own.
-func (l *lane) writeHeaders(r *pop, item *fdbpq.Item, behind int64) {
+func (l *answers) writeHeaders(r *pop, item *fdbpq.Item, behind int64) {
 	w := &l.header
 	w.Reset()
 	if item.Lease != nil {
@@ -91,7 +110,7 @@ func (l *lane) writeHeaders(r *pop, item *fdbpq.Item, behind int64) {
 
 // answerBundle sends the items of a pop or a peek in one message, or an error. Leased items that cannot be sent are
 // given back.
-func (l *lane) answerBundle(r *pop) *failure.Failure {
+func (l *answers) answerBundle(r *pop) *failure.Failure {
 	l.out = l.out[:0]
 	var leases []*fdbpq.Lease
 	room := l.Limit.BundleLeft(r.Subject.Queue, r.found)

@@ -23,11 +23,14 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
 
+	"github.com/pqbridge/pqbridge/bridge/internal/batch"
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
+	"github.com/pqbridge/pqbridge/bridge/internal/desk"
 	"github.com/pqbridge/pqbridge/bridge/internal/explain"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/listening"
 	"github.com/pqbridge/pqbridge/bridge/internal/peers"
+	"github.com/pqbridge/pqbridge/bridge/internal/reads"
 	"github.com/pqbridge/pqbridge/bridge/internal/receiver"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	feeds "github.com/pqbridge/pqbridge/bridge/internal/sources"
@@ -43,7 +46,7 @@ import (
 type Bridge struct {
 	nc        *nats.Conn
 	responder *request.Responder
-	keeper    *keeper
+	keeper    *desk.Keeper
 	tenants   *tenants.Tenants // nil: there are none
 	historian *survey.Historian
 	lanes     lanes
@@ -72,7 +75,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		return nil, err
 	}
 	stats := request.NewStatistics(verbNames(), max(0, o.MetricsQueues))
-	b := &Bridge{nc: nc, ending: errShutdown, keeper: newKeeper(o.Logger), responder: &request.Responder{
+	b := &Bridge{nc: nc, ending: errShutdown, keeper: desk.NewKeeper(o.Logger), responder: &request.Responder{
 		Conn: nc, Log: o.Logger, Tracer: o.Tracer, Stats: stats, Gate: request.NewGate(o.Limits.Requests, o.Limits.Bytes),
 		Events: request.NewAnnouncer(nc, wr.Grammar, o.Logger, stats, store.Display),
 	}}
@@ -82,7 +85,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	schedules, sources := schedule.New(store), source.New(store)
 	b.tenants = newTenants(o, store, schedules)
 	b.waits.tenants = b.tenants
-	hasRoom := room(o.Room)
+	hasRoom := desk.NewRoom(o.Room)
 	unasked := unasked(hasRoom, b.tenants)
 	b.asker = listening.NewAsker(nc, listening.Interest(o.Interest), o.Logger)
 	b.waits.init(b.responder, listening.NewSight(b.asker), o.unseen, o.Limits.Waiters,
@@ -101,7 +104,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	self := about.identity()
 	b.sources = feeds.New(feeds.Options{
 		Store: store, Sources: sources, Wire: wr, Remotes: o.Remotes, Bridge: about.id, Alone: o.Exclusive, Room: unasked, Hold: o.hold, Log: o.Logger,
-		Fed: fed(b.responder, b.tenants), Event: b.responder.Events.Source, Failed: b.keeper.notice,
+		Fed: fed(b.responder, b.tenants), Event: b.responder.Events.Source, Failed: b.keeper.Notice,
 	})
 	b.peers = peers.New(nc, peers.Options{
 		Self: self, StoreName: o.StoreName, Logger: o.Logger,
@@ -116,12 +119,13 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		explainer.AskOthers(b.survey)
 	}
 	requests.asks = asks
-	base := lane{
-		Responder: b.responder, Wire: wr, store: store, schedules: schedules, sources: sources, runners: b.sources, keeper: b.keeper, tenants: b.tenants,
-		room: hasRoom, reserve: o.Reserve,
-		limits: o.Limits, patience: o.patience, pace: o.pace, slow: o.slow, since: o.since, asks: asks, explainer: explainer,
+	base := desk.Lane{
+		Responder: b.responder, Wire: wr, Store: store, Schedules: schedules, Runners: b.sources, Keeper: b.keeper, Tenants: b.tenants,
+		Room: hasRoom, Reserve: o.Reserve,
+		Batch: batch.Limits{Requests: o.Limits.BatchRequests, Bytes: o.Limits.BatchBytes}, Patience: o.patience, Pace: o.pace, Slow: o.slow, Since: o.since,
 	}
-	b.lanes.init(base, o.Exclusive, &b.waits, b.peers.Owners, about)
+	b.lanes.init(base, o.Exclusive, pops{waits: &b.waits, owners: b.peers.Owners, asks: asks},
+		reads.Options{Explainer: explainer, Waiting: b.waits.at, Taking: b.waits.line.Taking, System: about.system, History: about.history})
 	b.service = &service{
 		nc: nc, log: o.Logger, about: about, self: self,
 		replies: replies, peers: b.peers, stats: stats, queues: b.surveyor,
@@ -129,7 +133,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	if err := b.subscribe(ctx, wr, store, o); err != nil {
 		return nil, err
 	}
-	b.keeper.start(store, schedules, b.responder.Events.Item, fired(b.responder, b.tenants), unasked, found(b.tenants))
+	b.keeper.Start(store, schedules, b.responder.Events.Item, fired(b.responder, b.tenants), unasked, found(b.tenants))
 	b.historian.Start()
 	b.sources.Start()
 	b.peers.Start()
@@ -217,7 +221,7 @@ func (b *Bridge) Ready() error {
 	if reason := b.peers.Standby.Reason(); reason != nil {
 		return reason
 	}
-	return b.keeper.ready()
+	return b.keeper.Ready()
 }
 
 // Drain ends the bridge in order. It refuses the waiting pops, unsubscribes from
@@ -244,7 +248,7 @@ func (b *Bridge) Leave(ctx context.Context) error {
 	b.responder.Gate.Settlements.Refuse(errMoved)
 	err = errors.Join(err, b.responder.Gate.Settlements.Drain(ctx))
 	b.historian.Stop()
-	b.keeper.stop()
+	b.keeper.Stop()
 	return errors.Join(err, receiver.Flush(ctx, b.nc))
 }
 
@@ -276,7 +280,7 @@ func (b *Bridge) end(ctx context.Context) error {
 	b.survey.Stop()
 	b.asker.Stop()
 	b.historian.Stop()
-	b.keeper.stop()
+	b.keeper.Stop()
 	b.responder.Events.Close()
 	return errors.Join(err, receiver.Flush(ctx, b.nc))
 }

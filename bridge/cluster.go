@@ -283,14 +283,3 @@ func (e *ClusterEndpoint) Successor(epoch uint64) (serves <-chan struct{}, forge
 		}
 	}, nil
 }
-
-// alone refuses a request about a cluster where there is none.
-type alone struct{ jsonQuery }
-
-func makeAlone(subjects.Verb) work { return new(alone) }
-
-func (a *alone) Read(*codec.Wire) *failure.Failure {
-	return failure.Newf(400, "%s is for stores that several pqd keep together, with PQ_CLUSTER or PQ_STORE=jetstream:<name>: this one is not", a.Subject.Verb)
-}
-
-func (a *alone) find(*view) error { return nil }

@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
+	"github.com/pqbridge/pqbridge/bridge/internal/desk"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/listening"
 	"github.com/pqbridge/pqbridge/bridge/internal/peers"
@@ -70,7 +71,7 @@ func (d *dispatcher) handle(m *nats.Msg, owners *peers.Owners) {
 	if m.Reply != "" && !d.replies.answers(m.Reply) {
 		unfit = d.replies.refuse(d.meantQueue(m.Subject), m)
 	}
-	var w work
+	var w desk.Work
 	if err != nil {
 		unfit, w = failure.BadRequest(err), d.malformed(m)
 	} else {
@@ -171,22 +172,19 @@ func (d *dispatcher) refuseTenant(r *request.Request, tenant *tenants.Tenant, f 
 
 // larger is a request that may cost more than one.
 type larger interface {
-	work
+	desk.Work
 
 	// expects is how many requests it may cost.
-	expects() int
+	Expects() int
 }
 
 // expected is how many requests a work may cost.
-func expected(w work) int {
+func expected(w desk.Work) int {
 	if l, is := w.(larger); is {
-		return l.expects()
+		return l.Expects()
 	}
 	return 1
 }
-
-// listedPart is how many entries of a page may cost a request: they have 1 KiB each, then.
-const listedPart = 4
 
 // admit takes a request from the rate of the asking tenant, or says why it is refused. Without tenants it admits
 // everything.
@@ -228,7 +226,7 @@ func contends(v subjects.Verb) bool {
 }
 
 // malformed returns a request whose subject is malformed, for its refusal. An event names the queue of a push that nobody waits for.
-func (d *dispatcher) malformed(m *nats.Msg) work {
+func (d *dispatcher) malformed(m *nats.Msg) desk.Work {
 	v := d.meant(m.Subject)
 	var s subjects.Subject
 	if v == verbPush && m.Reply == "" {

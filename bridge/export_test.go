@@ -10,13 +10,14 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/internal/batch"
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
+	"github.com/pqbridge/pqbridge/bridge/internal/desk"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/bridge/internal/waiting"
 	"github.com/pqbridge/pqbridge/internal/patience"
 )
 
 // EndMaintenance ends the transactions that a bridge has of its own.
-func EndMaintenance(b *Bridge) { b.keeper.stop() }
+func EndMaintenance(b *Bridge) { b.keeper.Stop() }
 
 // InterestPatience sets how long a bridge waits for the server to say whether a
 // client still listens. It must be called before the first pop waits.
@@ -52,7 +53,7 @@ func Patient(o Options) Options {
 // say otherwise: there a test is about something else.
 func Paced(o Options) Options {
 	if o.patience == (batch.Patience{}) {
-		o.pace = batch.Patience{First: patience.Times(txTimeout), Then: patience.Times(txTimeoutDown)}
+		o.pace = batch.Patience{First: patience.Times(desk.TxTimeout), Then: patience.Times(desk.TxTimeoutDown)}
 	}
 	return o
 }

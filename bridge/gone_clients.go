@@ -142,7 +142,7 @@ func (ls *lanes) giveBack(lease fdbpq.Lease) {
 // newReturn returns a settlement of the bridge's own: the item did not reach its
 // consumer.
 func newReturn(as *verb, lease fdbpq.Lease) *settlement {
-	s := settlementPool.get()
+	s := settlementPool.Get()
 	s.Prepare(s, &as.Verb, subjects.Subject{Queue: lease.Queue, Verb: subjects.Ack}, &nats.Msg{})
 	s.Kind, s.Lease = codec.SettleReturn, lease
 	return s

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/internal/batch"
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
+	"github.com/pqbridge/pqbridge/bridge/internal/desk"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
@@ -22,7 +23,7 @@ type importing struct {
 	item fdbpq.Import
 }
 
-func makeImport(subjects.Verb) work { return new(importing) }
+func makeImport(subjects.Verb) desk.Work { return new(importing) }
 
 func (r *importing) Read(wr *codec.Wire) (f *failure.Failure) {
 	r.item, f = wr.ReadImport(r.Subject.Queue, r.Msg, r.Arrived)
@@ -31,8 +32,9 @@ func (r *importing) Read(wr *codec.Wire) (f *failure.Failure) {
 
 // imports is the work of a lane of imports.
 type imports struct {
-	*lane
+	*desk.Lane
 	imported []fdbpq.Imported // results of the last transaction
+	out      []byte           // of an answer
 }
 
 // Work serves a batch of imports.
@@ -45,21 +47,21 @@ func (l *imports) Try(requests []*importing) (int, error) {
 		items[i] = r.item
 		content += len(r.item.Headers) + len(r.item.Payload)
 	}
-	if why := l.reserve(); why != nil {
-		return 0, storeFull(why)
+	if why := l.Reserve(); why != nil {
+		return 0, desk.StoreFull(why)
 	}
 	started := time.Now()
-	queue, to, _ := l.receiving(len(items), content)
+	queue, to, _ := l.Receiving(len(items), content)
 	defer to.End()
-	err := l.update(batch.Job[kv.Tx]{
+	err := l.Update(batch.Job[kv.Tx]{
 		Weight: len(requests),
-		Bytes:  sizeOf(requests),
+		Bytes:  desk.SizeOf(requests),
 		Do: func(tx kv.Tx) (err error) {
-			l.imported, err = queue.Import(l.metered(tx), items...)
+			l.imported, err = queue.Import(l.Metered(tx), items...)
 			return err
 		},
 	})
-	l.weigh(len(requests))
+	l.Weigh(len(requests))
 	if err == nil {
 		l.Stats.Ran(request.KindImport, len(requests), started)
 	}
@@ -78,8 +80,8 @@ func (l *imports) Answer(requests []*importing, err error) {
 			added++
 		}
 	}
-	l.Stats.Moved(l.queue.Name(), request.FlowIn, added)
-	l.Stats.Queues.Count(l.queue.Name(), &request.Tally{request.Imported: int64(added)})
+	l.Stats.Moved(l.Queue.Name(), request.FlowIn, added)
+	l.Stats.Queues.Count(l.Queue.Name(), &request.Tally{request.Imported: int64(added)})
 	for i, r := range requests {
 		l.answer(r, &l.imported[i])
 	}

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"github.com/pqbridge/pqbridge/bridge/internal/batch"
+	"github.com/pqbridge/pqbridge/bridge/internal/desk"
 )
 
 // kind is a kind of work. Each kind has lanes of its own, one for every queue with such work, and its entrance in [lanes].
@@ -20,14 +21,14 @@ const (
 )
 
 // entrance hands a request of a kind to its lane. queue names the lane: it is that of the request, or of its tenant.
-type entrance func(queue string, w work)
+type entrance func(queue string, w desk.Work)
 
 // entranceTo returns the entrance to lanes that take all requests of a kind as they come.
-func entranceTo[W work, J any](to *batch.Lanes[W, J]) entrance {
+func entranceTo[W desk.Work, J any](to *batch.Lanes[W, J]) entrance {
 	return entranceOf(func(queue string, w W) { to.Submit(queue, w) })
 }
 
 // entranceOf returns the entrance of a kind, all of whose requests are of type W.
-func entranceOf[W work](enter func(queue string, w W)) entrance {
-	return func(queue string, w work) { enter(queue, w.(W)) }
+func entranceOf[W desk.Work](enter func(queue string, w W)) entrance {
+	return func(queue string, w desk.Work) { enter(queue, w.(W)) }
 }

@@ -1,12 +1,12 @@
 package bridge
 
 import (
-	"bytes"
 	"errors"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
+	"github.com/pqbridge/pqbridge/bridge/internal/desk"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
@@ -15,70 +15,6 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
-
-// adminLink changes a link, or shows it when the body is empty.
-type adminLink struct {
-	definition
-	object []byte
-	force  bool
-}
-
-func makeAdminLink(subjects.Verb) work { return new(adminLink) }
-
-func (a *adminLink) Read(*codec.Wire) *failure.Failure {
-	verb := a.Subject.Verb.String()
-	if f := codec.NoOwnHeaders(a.Msg.Header, verb); f != nil {
-		return f
-	}
-	switch a.object = bytes.TrimSpace(a.Msg.Data); a.Subject.Verb {
-	case subjects.AdminLink:
-		return codec.CheckDefinition(a.Msg.Data)
-	case subjects.AdminLinkDelete:
-		return codec.ReadFlags(a.Msg, verb, map[string]*bool{"force": &a.force})
-	}
-	return codec.NoOptions(a.Msg, verb)
-}
-
-func (a *adminLink) apply(at *changing) (events []fdbpq.Event, err error) {
-	a.Failure = nil
-	var shown link.Link
-	links, name := link.New(at.queue.Store()), a.Subject.Link
-	switch a.Subject.Verb {
-	case subjects.AdminLinkPause:
-		shown, err = links.Pause(at.tx, at.queue, name, true)
-	case subjects.AdminLinkResume:
-		shown, err = links.Pause(at.tx, at.queue, name, false)
-	case subjects.AdminLinkDelete:
-		deleted := protocol.LinkDeleted{Queue: subjects.Own(at.queue.Name()), Name: name}
-		if deleted.Returned, events, err = links.Delete(at.tx, at.queue, name, a.force); err == nil {
-			return events, a.did(deleted, nil)
-		}
-	default:
-		if len(a.object) > 0 {
-			if _, err = links.Get(at.tx.Snapshot(), at.queue, name); (err == link.ErrNone || err == fdbpq.ErrNoQueue) && !a.fits(at, len(a.object)) {
-				return nil, nil
-			}
-			shown, err = links.Set(at.tx, at.queue, name, a.object)
-		} else {
-			shown, err = links.Get(at.tx.Snapshot(), at.queue, name)
-		}
-	}
-	switch {
-	case err == link.ErrNone:
-		a.Failure = failure.NoLink(a.Subject.Queue, name)
-		return nil, nil
-	case err != nil:
-		return nil, a.did(nil, err)
-	}
-	return nil, a.did(codec.Link(&shown), nil)
-}
-
-func (a *adminLink) Act() (done bool, details []any) {
-	if a.Subject.Verb == subjects.AdminLink || a.Subject.Verb == subjects.AdminLinkDelete && len(a.object) > 0 {
-		return a.changedBy(a.object)
-	}
-	return true, nil
-}
 
 // giving is a taker's request to a link, and its result.
 type giving struct {
@@ -92,8 +28,8 @@ type giving struct {
 // other batch has begun.
 func (g *giving) keep() { g.ask.Left, g.ask.Next, g.ask.Part = nil, "", 0 }
 
-func makeLink(subjects.Verb) work {
-	p := popPool.get()
+func makeLink(subjects.Verb) desk.Work {
+	p := popPool.Get()
 	p.gives = new(giving)
 	return p
 }
@@ -103,17 +39,17 @@ var errLinkRoom = &failure.Failure{Code: 413, Text: "the batch that is out does 
 
 // give gives a taker its next batch. Items that do not fit into the answer are not held.
 func (t *popTransaction) give(tx kv.Tx, r *pop) (int, error) {
-	g, queue := r.gives, t.lane.queue.Name()
+	g, queue := r.gives, t.Lane.Queue.Name()
 	name := r.Subject.Link
 	g.ask.Items = t.selection([]*pop{r})
 	payload := t.Limit.LinkPayload(g.most)
 	codec.LinkRoom(&g.ask.Items, payload)
-	given, err := link.New(t.store).Give(tx, t.queue, name, g.ask)
+	given, err := link.New(t.Store).Give(tx, t.queue, name, g.ask)
 	var refused *link.Error
 	switch {
 	case errors.As(err, &refused):
 		r.Failure, r.final = failure.Explain(err), true
-		r.Failure.Giver = t.store.ID()
+		r.Failure.Giver = t.Store.ID()
 		return 1, nil
 	case err == link.ErrNone, err == fdbpq.ErrNoQueue:
 		r.Failure, r.final = failure.NoLink(queue, name), true
@@ -149,7 +85,7 @@ func (t *popTransaction) give(tx kv.Tx, r *pop) (int, error) {
 		return 1, nil
 	}
 	g.given, g.body = given, g.body[:0]
-	now := t.store.Time()
+	now := t.Store.Time()
 	for i := range given.Items {
 		before := len(g.body)
 		g.body, t.lines = codec.AppendGiven(g.body, t.lines, &given.Items[i], now)
@@ -184,8 +120,8 @@ func (t *popTransaction) give(tx kv.Tx, r *pop) (int, error) {
 }
 
 // answerLink sends a batch. If it cannot be sent, the taker asks for it again.
-func (l *lane) answerLink(r *pop) *failure.Failure {
-	return l.Responder.Answer(&r.Request, &nats.Msg{Subject: r.Msg.Reply, Header: codec.LinkHeader(l.store.ID(), &r.gives.given), Data: r.gives.body})
+func (l *answers) answerLink(r *pop) *failure.Failure {
+	return l.Responder.Answer(&r.Request, &nats.Msg{Subject: r.Msg.Reply, Header: codec.LinkHeader(l.Store.ID(), &r.gives.given), Data: r.gives.body})
 }
 
 // linkStopped reports that a link gives nothing until a person has looked.

@@ -7,6 +7,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/batch"
+	"github.com/pqbridge/pqbridge/bridge/internal/desk"
+	feeds "github.com/pqbridge/pqbridge/bridge/internal/sources"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
@@ -90,6 +92,9 @@ type Options struct {
 	Disk func() *protocol.Disk
 }
 
+// Remote is a NATS server where a bridge finds streams for sources.
+type Remote = feeds.Remote
+
 // DefaultPrefix begins all subjects when Options.Prefix is empty.
 const DefaultPrefix = "pq"
 
@@ -131,7 +136,7 @@ func (o Options) withDefaults() Options {
 		o.Disk = func() *protocol.Disk { return nil }
 	}
 	if o.pace == (batch.Patience{}) {
-		o.pace = batch.Patience{First: txTimeout, Then: txTimeoutDown}
+		o.pace = batch.Patience{First: desk.TxTimeout, Then: desk.TxTimeoutDown}
 	}
 	if o.patience == (batch.Patience{}) {
 		o.patience = o.pace

@@ -1,10 +1,13 @@
 package bridge
 
 import (
+	"sync"
 	"time"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
+	"github.com/pqbridge/pqbridge/bridge/internal/desk"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/bridge/internal/reads"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/bridge/internal/waiting"
 	"github.com/pqbridge/pqbridge/fdbpq"
@@ -33,19 +36,19 @@ type pop struct {
 	final    bool          // it found nothing, and no repetition will find an item
 }
 
-var popPool pool[pop]
+var popPool desk.Pool[pop]
 
-func makePop(subjects.Verb) work { return popPool.get() }
+func makePop(subjects.Verb) desk.Work { return popPool.Get() }
 
-func makePeek(subjects.Verb) work {
-	p := popPool.get()
+func makePeek(subjects.Verb) desk.Work {
+	p := popPool.Get()
 	p.peeks = true
 	return p
 }
 
 func (p *pop) End() {
 	p.leaveOrder()
-	popPool.put(p)
+	popPool.Put(p)
 }
 
 // acknowledgement is what a +NXT does before it pops.
@@ -57,10 +60,10 @@ type acknowledgement struct {
 
 // nextPop returns the pop of a +NXT.
 func nextPop(s *settlement) *pop {
-	p := popPool.get()
+	p := popPool.Get()
 	p.Request, p.ask, p.acks = s.Request, *s.Next, &acknowledgement{lease: s.Lease}
 	p.Work = p
-	settlementPool.put(s)
+	settlementPool.Put(s)
 	return p
 }
 
@@ -73,7 +76,7 @@ func (p *pop) leaveOrder() {
 
 func (p *pop) Items() []fdbpq.Item { return p.found }
 
-func (r *pop) expects() int { return r.ask.Limit }
+func (r *pop) Expects() int { return r.ask.Limit }
 
 // keepsWaiting reports whether the pop found nothing and may wait for an item.
 func (r *pop) keepsWaiting() bool {
@@ -136,22 +139,31 @@ func (p *pop) seen(limit *codec.Limit, queue string, taken *fdbpq.Popped) {
 
 // A peek that does not wait is a query.
 
-func (p *pop) find(v *view) error {
+func (p *pop) Find(v *reads.View) error {
 	p.forget()
-	seen, err := v.queue.Peek(v.reader, p.ask.Selection(&v.Limit, v.queue.Name()))
+	seen, err := v.Queue.Peek(v.Reader, p.ask.Selection(&v.Limit, v.Queue.Name()))
 	if err != nil {
 		return err
 	}
-	p.seen(&v.Limit, v.queue.Name(), &seen)
+	p.seen(&v.Limit, v.Queue.Name(), &seen)
 	return nil
 }
 
 // size returns the size of the items that were found.
-func (p *pop) size() (n int64) {
+func (p *pop) Bytes() (n int64) {
 	for i := range p.found {
 		n += p.found[i].Size
 	}
 	return n
 }
 
-func (p *pop) answer(l *lane) { l.answerPop(p) }
+func (p *pop) Answer(l *reads.Lane) {
+	a := peekAnswers.Get().(*answers)
+	a.Lane = l.Lane
+	a.answerPop(p)
+	a.Lane = nil
+	peekAnswers.Put(a)
+}
+
+// peekAnswers are for peeks that do not wait. Their buffers are used again.
+var peekAnswers = sync.Pool{New: func() any { return new(answers) }}

@@ -4,21 +4,23 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/batch"
-	"github.com/pqbridge/pqbridge/bridge/internal/peers"
+	"github.com/pqbridge/pqbridge/bridge/internal/desk"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/bridge/internal/waiting"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// newPopLanes returns the lanes of pops.
-func newPopLanes(base lane, exclusive bool, waits *waits, owners *peers.Owners) *batch.Lanes[*pop, *settlement] {
-	o := laneOptions(base, func(l *lane, of *batch.Lane[*pop, *settlement]) batch.Worker[*pop, *settlement] {
-		return &pops{lane: l, waits: waits, owners: owners, exclusive: exclusive, batches: of, settles: changes[*settlement]{lane: l}}
+// newPopLanes returns the lanes of pops. all is what each of them has.
+func newPopLanes(base desk.Lane, all pops) *batch.Lanes[*pop, *settlement] {
+	o := desk.LaneOptions(base, func(l *desk.Lane, of *batch.Lane[*pop, *settlement]) batch.Worker[*pop, *settlement] {
+		own := all
+		own.Lane, own.batches, own.settles = l, of, desk.Changes[*settlement]{Lane: l}
+		return &own
 	})
 	o.Joins = batch.Joins[*settlement]{
-		Waited: func(s *settlement) time.Duration { return base.waited(s) },
-		Stuck:  func(late []*settlement) { refuseStuck(&base, late) },
+		Waited: func(s *settlement) time.Duration { return base.Waited(s) },
+		Stuck:  func(late []*settlement) { desk.RefuseStuck(&base, late) },
 	}
 	return batch.New(o)
 }
@@ -33,7 +35,7 @@ func (l *pops) Work(now batch.Batch[*pop, *settlement]) {
 		var attempt waiting.Attempt[*pop]
 		answered := true
 		if !separate {
-			attempt, answered = l.waits.attempt(l.queue.Name(), arrived)
+			attempt, answered = l.waits.attempt(l.Queue.Name(), arrived)
 		}
 		t := popTransaction{pops: l, waiting: attempt, todo: fresh, settling: settling, retrySingle: separate, silent: !answered}
 		if len(attempt.Pops) > 0 {
@@ -62,15 +64,15 @@ func (t *popTransaction) answerSettled() {
 		r.Refusal = request.AsService // only its pop can fail from now on
 	}
 	for _, r := range t.settling {
-		if r.endsLease() {
+		if r.EndsLease() {
 			ended++
 		}
-		r.count(&tally)
+		r.Tally(&tally)
 	}
-	t.Stats.Moved(t.lane.queue.Name(), request.FlowSettled, ended)
-	t.Stats.Queues.Count(t.lane.queue.Name(), &tally)
+	t.Stats.Moved(t.Lane.Queue.Name(), request.FlowSettled, ended)
+	t.Stats.Queues.Count(t.Lane.Queue.Name(), &tally)
 	for _, r := range t.settling {
-		answerChange(t.Responder, r)
+		desk.AnswerChange(t.Responder, r)
 	}
 }
 
@@ -88,7 +90,7 @@ func (t *popTransaction) finishWaiting() {
 
 // finish answers the requests of a transaction, and returns the new pops that the transaction did not serve.
 func (t *popTransaction) finish() (unserved []*pop) {
-	t.Stats.Moved(t.lane.queue.Name(), request.FlowOut, t.items)
+	t.Stats.Moved(t.Lane.Queue.Name(), request.FlowOut, t.items)
 	t.noteAsks()
 	t.answerSettled()
 	t.finishWaiting()
@@ -101,10 +103,10 @@ func (t *popTransaction) finish() (unserved []*pop) {
 		}
 	}
 	if t.watch != nil {
-		t.waits.line.Watch(t.lane.queue.Name(), t.watch)
+		t.waits.line.Watch(t.Lane.Queue.Name(), t.watch)
 	}
 	if t.retry > 0 {
-		t.waits.line.Retry(t.lane.queue.Name(), t.retry)
+		t.waits.line.Retry(t.Lane.Queue.Name(), t.retry)
 	}
 	return t.todo[max(t.served, waited):]
 }
@@ -117,7 +119,7 @@ func (t *popTransaction) noteAsks() {
 		if r.peeks || unknown || last != nil && last.ask.Band == r.ask.Band {
 			continue
 		}
-		t.lane.asks.Note(t.lane.queue.Name(), r.ask.Band, request.AsksLast)
+		t.asks.Note(t.Lane.Queue.Name(), r.ask.Band, request.AsksLast)
 		last = r
 	}
 }

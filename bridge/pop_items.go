@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
+	"github.com/pqbridge/pqbridge/bridge/internal/desk"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -13,10 +14,10 @@ import (
 
 // selection returns the selection of pops that one read serves.
 func (t *popTransaction) selection(todo []*pop) fdbpq.Selection {
-	sel := todo[0].ask.Selection(&t.Limit, t.lane.queue.Name())
+	sel := todo[0].ask.Selection(&t.Limit, t.Lane.Queue.Name())
 	if len(todo) > 1 {
 		sel.Limit, sel.Holders = len(todo), holdersOf(todo)
-		sel.MaxBytes = int(max(1, int64(t.limits.BatchBytes)-t.bytes))
+		sel.MaxBytes = int(max(1, int64(t.Batch.Bytes)-t.bytes))
 	}
 	if t.retrySingle {
 		if t.maxAnswerItems > 0 {
@@ -48,7 +49,7 @@ func (t *popTransaction) popNothing(tx kv.Tx, r *pop, why *failure.Failure) (int
 	if err != nil {
 		return 0, err
 	}
-	taken, err := t.queue.PopNothing(tx, r.ask.Selection(&t.Limit, t.lane.queue.Name()), lease)
+	taken, err := t.queue.PopNothing(tx, r.ask.Selection(&t.Limit, t.Lane.Queue.Name()), lease)
 	if err != nil {
 		return 0, err
 	}
@@ -56,12 +57,12 @@ func (t *popTransaction) popNothing(tx kv.Tx, r *pop, why *failure.Failure) (int
 		r.Failure, r.final = why, true
 		return 1, nil
 	}
-	if r.ask.Bundle && t.Limit.Bundled(t.lane.queue.Name(), taken.Items) < len(taken.Items) {
+	if r.ask.Bundle && t.Limit.Bundled(t.Lane.Queue.Name(), taken.Items) < len(taken.Items) {
 		r.Failure = codec.ErrTooManyToRepeat
 		return 1, nil
 	}
 	for i := range taken.Items {
-		if t.Limit.Unanswerable(t.lane.queue.Name(), &taken.Items[i]) != nil {
+		if t.Limit.Unanswerable(t.Lane.Queue.Name(), &taken.Items[i]) != nil {
 			r.Failure = codec.ErrTooLargeToRepeat
 			return 1, nil
 		}
@@ -87,7 +88,7 @@ func (t *popTransaction) leaseOf(tx kv.Tx, r *pop) (time.Duration, error) {
 // reserved says why the store does not serve a pop now, or nil. Pops for good make room, unless it has to remember what
 // they popped.
 func reserved(t *popTransaction, tx kv.Tx, r *pop) (*failure.Failure, error) {
-	why := t.reserve()
+	why := t.Reserve()
 	if why == nil || r.peeks {
 		return nil, nil
 	}
@@ -95,7 +96,7 @@ func reserved(t *popTransaction, tx kv.Tx, r *pop) (*failure.Failure, error) {
 	if err != nil || lease == 0 && r.ask.ID == "" && r.gives == nil {
 		return nil, err
 	}
-	return failure.Explain(storeFull(why)), nil
+	return failure.Explain(desk.StoreFull(why)), nil
 }
 
 // popOrLease removes or leases the selected items. An item that does not fit into an answer fails the transaction, so
@@ -146,7 +147,7 @@ func (t *popTransaction) popOrLease(tx kv.Tx, r *pop, sel fdbpq.Selection) (take
 // hasRoom reports whether the transaction has room for any items of a bundle, beside the items that it has.
 func (t *popTransaction) hasRoom(r *pop) bool {
 	return r.ask.Bundle && !t.retrySingle &&
-		t.items+r.ask.Limit <= t.limits.BatchRequests+protocol.MaxBundle && t.bytes+int64(t.Limit.BundleRoom()) <= bundlesBytes
+		t.items+r.ask.Limit <= t.Batch.Requests+protocol.MaxBundle && t.bytes+int64(t.Limit.BundleRoom()) <= bundlesBytes
 }
 
 // bundlesBytes bounds the items of several bundles in one transaction.

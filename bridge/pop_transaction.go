@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/batch"
+	"github.com/pqbridge/pqbridge/bridge/internal/desk"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/listening"
 	"github.com/pqbridge/pqbridge/bridge/internal/peers"
@@ -21,12 +22,13 @@ const aloneBytes = 3 << 20
 
 // pops is the work of a lane of pops. Its transactions also settle leases.
 type pops struct {
-	*lane
+	answers
 	waits     *waits
 	owners    *peers.Owners
+	asks      *request.Asks
 	exclusive bool // only this process can open the store
 	batches   *batch.Lane[*pop, *settlement]
-	settles   changes[*settlement] // runs settlements without pops
+	settles   desk.Changes[*settlement] // runs settlements without pops
 }
 
 // popTransaction is one transaction that serves pops and settles leases.
@@ -77,9 +79,9 @@ func (t *popTransaction) run() {
 	started := time.Now()
 	t.tryAll()
 	for {
-		err := t.update(batch.Job[kv.Tx]{Weight: t.weight(), Begin: t.gather, Again: t.lost, Prefetch: t.prefetch, Do: t.transaction, Check: t.check})
+		err := t.Update(batch.Job[kv.Tx]{Weight: t.weight(), Begin: t.gather, Again: t.lost, Prefetch: t.prefetch, Do: t.transaction, Check: t.check})
 		t.unasked()
-		t.weigh(len(t.settling) + max(t.served, t.items))
+		t.Weigh(len(t.settling) + max(t.served, t.items))
 		switch {
 		case err == nil:
 			t.Stats.Ran(request.KindPop, len(t.settling)+t.served, started)
@@ -130,10 +132,10 @@ func (t *popTransaction) weight() int {
 // prefetch begins the reads of the transaction.
 func (t *popTransaction) prefetch(tx kv.Tx) {
 	if leases := t.leases(); len(leases) > 0 {
-		t.lane.queue.PrefetchLeases(tx, leases...)
+		t.Lane.Queue.PrefetchLeases(tx, leases...)
 	}
 	if todo := t.todo[:t.part.Len()]; len(todo) > 0 && !todo[0].peeks {
-		t.lane.queue.PrefetchPop(tx, t.selection(t.alike(todo)), todo[0].ask.Lease)
+		t.Lane.Queue.PrefetchPop(tx, t.selection(t.alike(todo)), todo[0].ask.Lease)
 	}
 }
 
@@ -162,9 +164,9 @@ func (t *popTransaction) transaction(tx kv.Tx) error {
 	clear(t.empty)
 	t.popResults = popResults{empty: t.empty}
 	t.unasked()
-	tx = t.metered(tx)
-	err := t.store.In(tx, func(w *fdbpq.Work) error {
-		t.work, t.queue = w, t.lane.queue.Within(w)
+	tx = t.Metered(tx)
+	err := t.Store.In(tx, func(w *fdbpq.Work) error {
+		t.work, t.queue = w, t.Lane.Queue.Within(w)
 		return t.serve(tx)
 	})
 	if err != nil {
@@ -174,7 +176,7 @@ func (t *popTransaction) transaction(tx kv.Tx) error {
 	if waits := !t.more && !t.waiting.Watched && t.leavesWaiting(); waits && t.freed {
 		t.more = true // a watch of this transaction does not see what it freed
 	} else if waits {
-		t.watch = t.lane.queue.Arrivals(tx)
+		t.watch = t.Lane.Queue.Arrivals(tx)
 	}
 	return nil
 }
@@ -186,12 +188,12 @@ func (t *popTransaction) serve(tx kv.Tx) error {
 			return err
 		}
 	}
-	at := changing{tx: tx, queue: t.queue}
+	at := desk.Changing{Tx: tx, Queue: t.queue}
 	for _, r := range t.settling {
-		if !t.takes(r) {
+		if !desk.Takes(t.Lane, r) {
 			continue
 		}
-		events, err := r.apply(&at)
+		events, err := r.Apply(&at)
 		if err != nil {
 			return err
 		}
@@ -224,7 +226,7 @@ func (t *popTransaction) gather() {
 	if t.retrySingle || t.failedTogether || t.part.Len() < len(t.todo) {
 		return
 	}
-	limit := t.limits.BatchRequests
+	limit := t.Batch.Requests
 	fresh, settling := t.batches.Arrived(limit-len(t.todo), limit-len(t.settling))
 	t.todo = append(t.todo[:len(t.todo):len(t.todo)], fresh...)
 	t.settling = append(t.settling[:len(t.settling):len(t.settling)], settling...)
@@ -257,8 +259,7 @@ func (t *popTransaction) leavesWaiting() bool {
 
 // full reports whether the transaction has reached the limits of a batch.
 func (t *popTransaction) full() bool {
-	limits := &t.limits
-	return t.items >= limits.BatchRequests || t.bytes >= int64(limits.BatchBytes)
+	return t.items >= t.Batch.Requests || t.bytes >= int64(t.Batch.Bytes)
 }
 
 // step serves one or more of the first pops, and returns their number. 0 leaves them to the next transaction.
@@ -292,7 +293,7 @@ func (t *popTransaction) step(tx kv.Tx, todo []*pop) (int, error) {
 		first.ask.TakeOver(settled.Holder)
 		t.acked = append(t.acked, first)
 		t.events = append(t.events, settled.Events...)
-		freed, err := t.work.Freed(t.lane.queue.Name())
+		freed, err := t.work.Freed(t.Lane.Queue.Name())
 		if err != nil {
 			return 0, err
 		}
@@ -323,7 +324,7 @@ func (t *popTransaction) step(tx kv.Tx, todo []*pop) (int, error) {
 		return 1, err
 	}
 	if first.peeks {
-		taken, err := t.queue.Peek(tx.Snapshot(), first.ask.Selection(&t.Limit, t.lane.queue.Name()))
+		taken, err := t.queue.Peek(tx.Snapshot(), first.ask.Selection(&t.Limit, t.Lane.Queue.Name()))
 		if refusedByKeys(err) {
 			first.Failure = failure.Explain(err)
 			return 1, nil
@@ -331,7 +332,7 @@ func (t *popTransaction) step(tx kv.Tx, todo []*pop) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		first.seen(&t.Limit, t.lane.queue.Name(), &taken)
+		first.seen(&t.Limit, t.Lane.Queue.Name(), &taken)
 		if len(taken.Items) == 0 {
 			t.foundNothing(first)
 			t.tryAgainIn(taken.Retry)
@@ -344,7 +345,7 @@ func (t *popTransaction) step(tx kv.Tx, todo []*pop) (int, error) {
 // alike returns the first pops, as many as one read can serve.
 func (t *popTransaction) alike(todo []*pop) []*pop {
 	n := 1
-	for n < len(todo) && t.items+n < t.limits.BatchRequests && todo[n].sameAs(todo[0]) {
+	for n < len(todo) && t.items+n < t.Batch.Requests && todo[n].sameAs(todo[0]) {
 		n++
 	}
 	return todo[:n]
@@ -381,7 +382,7 @@ func (t *popTransaction) pop(tx kv.Tx, todo []*pop) (int, error) {
 		return 0, nil // it removed expired items, and more are left
 	}
 	if len(items) == 0 {
-		first.Failure, first.final = failure.NothingIn(t.lane.queue.Name(), first.ask.Band, &taken), taken.Final
+		first.Failure, first.final = failure.NothingIn(t.Lane.Queue.Name(), first.ask.Band, &taken), taken.Final
 		switch {
 		case first.waited:
 			first.Failure = errWaited
@@ -435,8 +436,8 @@ func (t *popTransaction) lost() error {
 	if t.exclusive { // it conflicted with another transaction of this bridge
 		return nil
 	}
-	t.owners.Lost(t.lane.queue.Name())
-	if owner, own := t.owners.Owner(t.lane.queue.Name()); owner == "" || own || t.servesUnowned {
+	t.owners.Lost(t.Lane.Queue.Name())
+	if owner, own := t.owners.Owner(t.Lane.Queue.Name()); owner == "" || own || t.servesUnowned {
 		return nil
 	}
 	return errOwned
@@ -448,7 +449,7 @@ func (t *popTransaction) passOn() {
 	waited := len(t.waiting.Pops)
 	kept := t.todo[:waited:waited]
 	for _, r := range t.todo[waited:] {
-		if r.waited || r.peeks || r.acks != nil || !t.owners.Pass(t.lane.queue.Name(), r.Msg) {
+		if r.waited || r.peeks || r.acks != nil || !t.owners.Pass(t.Lane.Queue.Name(), r.Msg) {
 			kept = append(kept, r)
 			continue
 		}

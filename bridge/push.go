@@ -8,6 +8,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/internal/batch"
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
+	"github.com/pqbridge/pqbridge/bridge/internal/desk"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
@@ -28,15 +29,15 @@ type push struct {
 	number int       // its index in that bundle
 }
 
-var pushPool pool[push]
+var pushPool desk.Pool[push]
 
-func makePush(subjects.Verb) work { return pushPool.get() }
+func makePush(subjects.Verb) desk.Work { return pushPool.Get() }
 
 func (p *push) End() {
 	if p.within != nil {
 		p.within.ended(p)
 	}
-	pushPool.put(p)
+	pushPool.Put(p)
 }
 
 func (p *push) Read(wr *codec.Wire) (f *failure.Failure) {
@@ -52,18 +53,19 @@ func (p *push) Read(wr *codec.Wire) (f *failure.Failure) {
 
 // pushes is the work of a lane of pushes.
 type pushes struct {
-	*lane
+	*desk.Lane
 	batches      *batch.Lane[*push, batch.Alone]
 	items        []fdbpq.NewItem
 	pushed       []fdbpq.Pushed // results of the last transaction
 	spreadBuffer []*push        // of spread
+	out          []byte         // of an answer
 }
 
 // newPushLanes returns the lanes of pushes. On a store that other processes can open, too, a commit crosses a network, and
 // pushes do not conflict with each other. So several transactions of a queue's pushes may be under way there.
-func newPushLanes(base lane, exclusive bool) *batch.Lanes[*push, batch.Alone] {
-	o := laneOptions(base, func(l *lane, of *batch.Lane[*push, batch.Alone]) batch.Worker[*push, batch.Alone] {
-		return &pushes{lane: l, batches: of}
+func newPushLanes(base desk.Lane, exclusive bool) *batch.Lanes[*push, batch.Alone] {
+	o := desk.LaneOptions(base, func(l *desk.Lane, of *batch.Lane[*push, batch.Alone]) batch.Worker[*push, batch.Alone] {
+		return &pushes{Lane: l, batches: of}
 	})
 	if !exclusive {
 		o.Overlap = batch.Overlap[*push]{Batches: 3, Least: time.Millisecond, Source: (*push).source}
@@ -110,7 +112,7 @@ func (l *pushes) refuses(p *push) bool {
 
 // Common reports whether no single push caused an error.
 func (l *pushes) Common(err error) bool {
-	return err == errSerial || !ofBundle(err) && (l.lane.Common(err) || errors.Is(err, fdbpq.ErrNoQueue))
+	return err == errSerial || !ofBundle(err) && (l.Lane.Common(err) || errors.Is(err, fdbpq.ErrNoQueue))
 }
 
 // Try pushes items in one transaction.
@@ -133,24 +135,24 @@ func (l *pushes) Try(requests []*push) (int, error) {
 			content += fdbpq.RememberedBytes
 		}
 	}
-	if why := l.reserve(); why != nil {
-		return 0, storeFull(why)
+	if why := l.Reserve(); why != nil {
+		return 0, desk.StoreFull(why)
 	}
-	queue, to, full := l.receiving(len(l.items), content)
+	queue, to, full := l.Receiving(len(l.items), content)
 	defer to.End()
 	if full != nil && !slices.ContainsFunc(l.items, needsNoRoom) {
 		return len(requests), full // a look into the store would take some of the rest of its log
 	}
 	started := time.Now()
 	at, serial := len(requests), false
-	err := l.update(batch.Job[kv.Tx]{
+	err := l.Update(batch.Job[kv.Tx]{
 		Weight:   len(l.items),
-		Bytes:    sizeOf(requests),
+		Bytes:    desk.SizeOf(requests),
 		Again:    l.again,
 		Prefetch: func(tx kv.Tx) { queue.PrefetchPush(tx, l.items...) },
 		Do: func(tx kv.Tx) (err error) {
 			at = len(requests)
-			tx = l.metered(tx)
+			tx = l.Metered(tx)
 			if serial, err = l.mustWait(tx); serial || err != nil {
 				return err
 			}
@@ -160,7 +162,7 @@ func (l *pushes) Try(requests []*push) (int, error) {
 			return err
 		},
 	})
-	l.weigh(len(l.items))
+	l.Weigh(len(l.items))
 	if err == nil && serial {
 		return len(requests), errSerial
 	}
@@ -185,7 +187,7 @@ func (l *pushes) mustWait(tx kv.Tx) (bool, error) {
 	if !l.batches.RunsBeside() {
 		return false, nil
 	}
-	config, err := l.queue.Config(tx)
+	config, err := l.Queue.Config(tx)
 	return config.Strict || config.MaxLength > 0 || config.MaxBytes > 0, err
 }
 
@@ -215,8 +217,8 @@ func (l *pushes) Answer(requests []*push, err error) {
 			tally[request.Pushed]++
 		}
 	}
-	l.Stats.Moved(l.queue.Name(), request.FlowIn, int(tally[request.Pushed]))
-	l.Stats.Queues.Count(l.queue.Name(), &tally)
+	l.Stats.Moved(l.Queue.Name(), request.FlowIn, int(tally[request.Pushed]))
+	l.Stats.Queues.Count(l.Queue.Name(), &tally)
 	pushed := l.pushed
 	for _, r := range requests {
 		n := r.Count()

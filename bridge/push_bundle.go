@@ -94,7 +94,7 @@ func (b *eachPush) begin(to []*push) []*push {
 	bundle := &b.message.Request
 	for i := range b.items {
 		item := &b.items[i]
-		one := pushPool.get()
+		one := pushPool.Get()
 		one.item, one.within, one.number = *item, b, i
 		var trace nats.Header
 		if b.Tracer != nil {

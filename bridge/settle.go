@@ -6,6 +6,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
+	"github.com/pqbridge/pqbridge/bridge/internal/desk"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
@@ -26,16 +27,16 @@ type settlement struct {
 	renewed *fdbpq.Lease // with a new end
 }
 
-var settlementPool pool[settlement]
+var settlementPool desk.Pool[settlement]
 
-func makeSettlement(subjects.Verb) work { return settlementPool.get() }
+func makeSettlement(subjects.Verb) desk.Work { return settlementPool.Get() }
 
 func (s *settlement) End() {
 	s.order.leave()
 	if s.within != nil {
 		s.within.ended(s)
 	}
-	settlementPool.put(s)
+	settlementPool.Put(s)
 }
 
 func (s *settlement) Read(wr *codec.Wire) (f *failure.Failure) {
@@ -46,25 +47,25 @@ func (s *settlement) Read(wr *codec.Wire) (f *failure.Failure) {
 	return f
 }
 
-// apply settles the lease within a transaction. A lost lease is an answer, and so is a missing dead-letter queue;
+// Apply settles the lease within a transaction. A lost lease is an answer, and so is a missing dead-letter queue;
 // any other error ends the transaction.
-func (s *settlement) apply(at *changing) ([]fdbpq.Event, error) {
+func (s *settlement) Apply(at *desk.Changing) ([]fdbpq.Event, error) {
 	s.Failure, s.renewed = nil, nil
 	var done fdbpq.Settled
 	var err error
 	switch s.Kind {
 	case codec.SettleAck, codec.SettleNext:
-		done, err = at.queue.Ack(at.tx, s.Lease)
+		done, err = at.Queue.Ack(at.Tx, s.Lease)
 	case codec.SettleNack:
-		done, err = at.queue.Nack(at.tx, s.Lease, fdbpq.Nack{Delay: s.Delay, Reason: s.Reason})
+		done, err = at.Queue.Nack(at.Tx, s.Lease, fdbpq.Nack{Delay: s.Delay, Reason: s.Reason})
 	case codec.SettleBack:
-		done, err = at.queue.GiveBack(at.tx, s.Lease, s.Reason)
+		done, err = at.Queue.GiveBack(at.Tx, s.Lease, s.Reason)
 	case codec.SettleProgress:
-		done, err = at.queue.Extend(at.tx, s.Lease, s.Leased)
+		done, err = at.Queue.Extend(at.Tx, s.Lease, s.Leased)
 	case codec.SettleTerm:
-		done, err = at.queue.Terminate(at.tx, s.Lease, s.Reason)
+		done, err = at.Queue.Terminate(at.Tx, s.Lease, s.Reason)
 	case codec.SettleReturn:
-		done, err = at.queue.Return(at.tx, s.Lease)
+		done, err = at.Queue.Return(at.Tx, s.Lease)
 	}
 	var lost *fdbpq.LostError
 	if errors.As(err, &lost) || errors.Is(err, fdbpq.ErrNoDeadLetterQueue) {
@@ -75,8 +76,8 @@ func (s *settlement) apply(at *changing) ([]fdbpq.Event, error) {
 	return done.Events, err
 }
 
-// answer reports by an empty message that a settlement took effect.
-func (s *settlement) answer(re *request.Responder) {
+// Answer reports by an empty message that a settlement took effect.
+func (s *settlement) Answer(re *request.Responder) {
 	if s.Msg.Reply != "" {
 		m := &nats.Msg{Subject: s.Msg.Reply}
 		if s.renewed != nil {
@@ -88,7 +89,7 @@ func (s *settlement) answer(re *request.Responder) {
 }
 
 // count adds what a settlement has done to its item. The death of an item is an event.
-func (s *settlement) count(tally *request.Tally) {
+func (s *settlement) Tally(tally *request.Tally) {
 	if s.Failure != nil {
 		return
 	}
@@ -109,12 +110,12 @@ func (s *settlement) count(tally *request.Tally) {
 	}
 }
 
-func (s *settlement) lease() *fdbpq.Lease { return &s.Lease }
+func (s *settlement) SettlesLease() *fdbpq.Lease { return &s.Lease }
 
-// makesRoom reports whether the settlement is served where the store serves only what makes room: a longer lease makes none.
-func (s *settlement) makesRoom(bool) bool { return s.Kind != codec.SettleProgress }
+// MakesRoom reports whether the settlement is served where the store serves only what makes room: a longer lease makes none.
+func (s *settlement) MakesRoom(bool) bool { return s.Kind != codec.SettleProgress }
 
-// endsLease reports whether a settlement that took effect has ended its lease for good.
-func (s *settlement) endsLease() bool {
+// EndsLease reports whether a settlement that took effect has ended its lease for good.
+func (s *settlement) EndsLease() bool {
 	return s.Failure == nil && s.Kind != codec.SettleProgress && s.Kind != codec.SettleReturn
 }

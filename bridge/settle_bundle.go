@@ -40,7 +40,7 @@ func (s *settlement) openBundle(wr *codec.Wire, size []string) *failure.Failure 
 func (b *settlements) read() []*settlement {
 	all := make([]*settlement, 0, b.sent.Len)
 	for line := range b.sent.Read() {
-		one := settlementPool.get()
+		one := settlementPool.Get()
 		one.Prepare(one, b.message.Verb, line.On, noMessage)
 		one.PassGate() // the gate counts the bundle
 		one.Settlement, one.Failure = line.Settlement, line.Failure

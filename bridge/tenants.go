@@ -4,13 +4,13 @@ import (
 	"context"
 	"strings"
 
+	"github.com/pqbridge/pqbridge/bridge/internal/desk"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/schedule"
-	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // Quotas bound what a tenant has and does. 0: no bound.
@@ -41,7 +41,7 @@ const usagePage = 1000
 // usage counts the queues, items and bytes of a tenant. Each item has bytes for its rows, or a tenant without a quota of
 // items would fill the disk with items that have none.
 func usage(store *fdbpq.Store, schedules *schedule.Schedules, tenant string) (u tenants.Usage, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), txTimeoutDown)
+	ctx, cancel := context.WithTimeout(context.Background(), desk.TxTimeoutDown)
 	defer cancel()
 	scope := tenant + "."
 	there := make(map[string]bool)
@@ -88,63 +88,12 @@ func usage(store *fdbpq.Store, schedules *schedule.Schedules, tenant string) (u 
 	return u, nil
 }
 
-// shownTenant is a tenant's view of itself.
-func shownTenant(name string, of *tenants.Tenant) *protocol.Tenant {
-	has, may := of.Look()
-	return &protocol.Tenant{
-		Name: name, Queues: has.Queues, Items: has.Items, Bytes: has.Bytes, Charged: of.Charged(),
-		Quotas: protocol.Quotas{Queues: may.Queues, Items: may.Items, Bytes: may.Bytes, Requests: may.Requests, Waiting: may.Waiting},
-	}
-}
-
-// room returns a function that says whether a transaction may add new items of some bytes. It ends with the
-// admission of the queue's tenant.
-func room(store func(bytes int) error) func(to *tenants.Admission, items, bytes int) error {
-	return func(to *tenants.Admission, items, bytes int) error {
-		if err := store(bytes + items*itemRows); err != nil {
-			return storeFull(err)
-		}
-		if f := to.Admit(items, bytes+items*fdbpq.ItemBytes); f != nil {
-			return f
-		}
-		return nil
-	}
-}
-
 // fullFor returns a function that says why neither the store nor the tenant of a queue has room for another item, or nil.
 func fullFor(store func(bytes int) error, all *tenants.Tenants) func(queue string) *failure.Failure {
 	return func(queue string) *failure.Failure {
 		if why := store(0); why != nil {
-			return failure.Explain(storeFull(why))
+			return failure.Explain(desk.StoreFull(why))
 		}
 		return all.OfQueue(queue).Full()
-	}
-}
-
-// unasked returns a function that says whether a queue takes new items that no request brings: items of schedules
-// and sources. They cost requests of the tenant, too, and wait until it has some. ended is to be called after the
-// transaction.
-func unasked(room func(to *tenants.Admission, items, bytes int) error, all *tenants.Tenants) func(queue string, items, bytes int) (ended func(), full error) {
-	return func(queue string, items, bytes int) (func(), error) {
-		t := all.OfQueue(queue)
-		if f := t.Left(); f != nil {
-			return func() {}, f
-		}
-		to := t.Open()
-		return to.End, room(to, items, bytes)
-	}
-}
-
-// charge takes requests for items that no request brought.
-func charge(all *tenants.Tenants, queue string, items, bytes int) {
-	all.OfQueue(queue).Charge(items + bytes/request.OwedBytes)
-}
-
-// found charges the keys that sweeps find after a change of the configuration.
-func found(all *tenants.Tenants) func(fdbpq.Found) {
-	return func(keys fdbpq.Found) {
-		for queue, n := range keys {
-			all.OfQueue(queue).Weigh(tenants.CostOfKeys(n))
-		}
 	}
 }

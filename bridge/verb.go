@@ -5,6 +5,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/bridge/internal/desk"
+	"github.com/pqbridge/pqbridge/bridge/internal/edits"
+	"github.com/pqbridge/pqbridge/bridge/internal/reads"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -14,7 +17,7 @@ import (
 type verb struct {
 	request.Verb
 	subjects []subjects.Verb
-	make     func(subjects.Verb) work // returns an empty request
+	make     func(subjects.Verb) desk.Work // returns an empty request
 	kind     kind
 	bulk     []subjects.Verb // subjects of which requests are of kindBulk
 }
@@ -28,7 +31,7 @@ func (v *verb) kindOf(s subjects.Verb) kind {
 }
 
 // newWork returns the work of a verb for a message.
-func newWork(v *verb, s subjects.Subject, m *nats.Msg) work {
+func newWork(v *verb, s subjects.Subject, m *nats.Msg) desk.Work {
 	w := v.make(s.Verb)
 	w.Head().Prepare(w, &v.Verb, s, m)
 	return w
@@ -43,47 +46,49 @@ var verbs = numbered([]*verb{
 	{Verb: request.Verb{Name: "peek", Pattern: "*.peek.*"}, subjects: []subjects.Verb{subjects.PeekMin, subjects.PeekMax}, make: makePeek, kind: kindPeek},
 	{Verb: request.Verb{Name: "ack", Pattern: "*.ack.>", Refusal: request.AsSettlement, Silent: true, Settles: true},
 		subjects: []subjects.Verb{subjects.Ack}, make: makeSettlement, kind: kindSettlement},
-	{Verb: request.Verb{Name: "info", Pattern: "*.info"}, subjects: []subjects.Verb{subjects.Info}, make: makeInfo, kind: kindQuery},
-	{Verb: request.Verb{Name: "list", Pattern: "*.list"}, subjects: []subjects.Verb{subjects.List}, make: makeList, kind: kindQuery},
-	{Verb: request.Verb{Name: "get", Pattern: "*.get.*"}, subjects: []subjects.Verb{subjects.Get}, make: makeGet, kind: kindQuery},
-	{Verb: request.Verb{Name: "keys", Pattern: "*.keys"}, subjects: []subjects.Verb{subjects.Keys}, make: makeKeys, kind: kindQuery},
-	{Verb: request.Verb{Name: "key", Pattern: "*.key.*"}, subjects: []subjects.Verb{subjects.Key}, make: makeKey, kind: kindQuery},
-	{Verb: request.Verb{Name: "schedules", Pattern: "*.schedules"}, subjects: []subjects.Verb{subjects.Schedules}, make: makeSchedules, kind: kindQuery},
-	{Verb: request.Verb{Name: "schedule", Pattern: "*.schedule.*"}, subjects: []subjects.Verb{subjects.Schedule}, make: makeSchedule, kind: kindQuery},
-	{Verb: request.Verb{Name: "sources", Pattern: "*.sources"}, subjects: []subjects.Verb{subjects.Sources}, make: makeSources, kind: kindQuery},
-	{Verb: request.Verb{Name: "links", Pattern: "*.links"}, subjects: []subjects.Verb{subjects.Links}, make: makeLinks, kind: kindQuery},
+	{Verb: request.Verb{Name: "info", Pattern: "*.info"}, subjects: []subjects.Verb{subjects.Info}, make: reads.Info, kind: kindQuery},
+	{Verb: request.Verb{Name: "list", Pattern: "*.list"}, subjects: []subjects.Verb{subjects.List}, make: reads.List, kind: kindQuery},
+	{Verb: request.Verb{Name: "get", Pattern: "*.get.*"}, subjects: []subjects.Verb{subjects.Get}, make: reads.Get, kind: kindQuery},
+	{Verb: request.Verb{Name: "keys", Pattern: "*.keys"}, subjects: []subjects.Verb{subjects.Keys}, make: reads.Keys, kind: kindQuery},
+	{Verb: request.Verb{Name: "key", Pattern: "*.key.*"}, subjects: []subjects.Verb{subjects.Key}, make: reads.Key, kind: kindQuery},
+	{Verb: request.Verb{Name: "schedules", Pattern: "*.schedules"}, subjects: []subjects.Verb{subjects.Schedules}, make: reads.Schedules, kind: kindQuery},
+	{Verb: request.Verb{Name: "schedule", Pattern: "*.schedule.*"}, subjects: []subjects.Verb{subjects.Schedule}, make: reads.Schedule, kind: kindQuery},
+	{Verb: request.Verb{Name: "sources", Pattern: "*.sources"}, subjects: []subjects.Verb{subjects.Sources}, make: reads.Sources, kind: kindQuery},
+	{Verb: request.Verb{Name: "links", Pattern: "*.links"}, subjects: []subjects.Verb{subjects.Links}, make: reads.Links, kind: kindQuery},
 	{Verb: request.Verb{Name: "link", Pattern: "*.link.*", Traced: true}, subjects: []subjects.Verb{subjects.Link}, make: makeLink, kind: kindPop},
-	{Verb: request.Verb{Name: "remove", Pattern: "*.remove.*", Silent: true}, subjects: []subjects.Verb{subjects.Remove}, make: makeRemove, kind: kindChange},
-	{Verb: request.Verb{Name: "move", Pattern: "*.move.*.*", Silent: true}, subjects: []subjects.Verb{subjects.Move}, make: makeMove, kind: kindChange},
-	{Verb: request.Verb{Name: "requeue", Pattern: "*.requeue.*", Silent: true}, subjects: []subjects.Verb{subjects.Requeue}, make: makeRequeue, kind: kindChange},
-	{Verb: request.Verb{Name: "revoke", Pattern: "*.revoke.*", Silent: true}, subjects: []subjects.Verb{subjects.Revoke}, make: makeRevoke, kind: kindChange},
+	{Verb: request.Verb{Name: "remove", Pattern: "*.remove.*", Silent: true}, subjects: []subjects.Verb{subjects.Remove}, make: edits.Remove, kind: kindChange},
+	{Verb: request.Verb{Name: "move", Pattern: "*.move.*.*", Silent: true}, subjects: []subjects.Verb{subjects.Move}, make: edits.Move, kind: kindChange},
+	{Verb: request.Verb{Name: "requeue", Pattern: "*.requeue.*", Silent: true}, subjects: []subjects.Verb{subjects.Requeue}, make: edits.Requeue, kind: kindChange},
+	{Verb: request.Verb{Name: "revoke", Pattern: "*.revoke.*", Silent: true}, subjects: []subjects.Verb{subjects.Revoke}, make: edits.Revoke, kind: kindChange},
 	{
-		Verb: request.Verb{Name: "admin", Pattern: "*.admin.*", Silent: true}, make: makeAdmin, kind: kindChange,
+		Verb: request.Verb{Name: "admin", Pattern: "*.admin.*", Silent: true}, make: edits.Admin, kind: kindChange,
 		subjects: []subjects.Verb{
 			subjects.AdminConfig, subjects.AdminPurge, subjects.AdminPause, subjects.AdminResume, subjects.AdminDelete,
 			subjects.AdminRemove, subjects.AdminMove, subjects.AdminRevoke, subjects.AdminRequeue,
 		},
 		bulk: []subjects.Verb{subjects.AdminRemove, subjects.AdminMove, subjects.AdminRevoke, subjects.AdminRequeue},
 	},
-	{Verb: request.Verb{Name: "admin-key", Pattern: "*.admin.key.*", Silent: true}, subjects: []subjects.Verb{subjects.AdminKey}, make: makeAdminKey, kind: kindChange},
+	{Verb: request.Verb{Name: "admin-key", Pattern: "*.admin.key.*", Silent: true}, subjects: []subjects.Verb{subjects.AdminKey}, make: edits.Key, kind: kindChange},
 	{
-		Verb: request.Verb{Name: "admin-schedule", Pattern: "*.admin.schedule.>", Silent: true}, make: makeAdminSchedule, kind: kindChange,
+		Verb: request.Verb{Name: "admin-schedule", Pattern: "*.admin.schedule.>", Silent: true}, make: edits.Schedule, kind: kindChange,
 		subjects: []subjects.Verb{subjects.AdminSchedule, subjects.AdminSchedulePause,
 			subjects.AdminScheduleResume, subjects.AdminScheduleDelete, subjects.AdminScheduleRun},
 	},
 	{
-		Verb: request.Verb{Name: "admin-source", Pattern: "*.admin.source.>", Silent: true}, make: makeAdminSource, kind: kindChange,
+		Verb: request.Verb{Name: "admin-source", Pattern: "*.admin.source.>", Silent: true}, make: edits.Source, kind: kindChange,
 		subjects: []subjects.Verb{subjects.AdminSource, subjects.AdminSourcePause, subjects.AdminSourceResume, subjects.AdminSourceDelete},
 	},
 	{
-		Verb: request.Verb{Name: "admin-link", Pattern: "*.admin.link.>", Silent: true}, make: makeAdminLink, kind: kindChange,
+		Verb: request.Verb{Name: "admin-link", Pattern: "*.admin.link.>", Silent: true}, make: edits.Link, kind: kindChange,
 		subjects: []subjects.Verb{subjects.AdminLink, subjects.AdminLinkPause, subjects.AdminLinkResume, subjects.AdminLinkDelete},
 	},
-	{Verb: request.Verb{Name: "sys", Pattern: "_sys.*"}, subjects: []subjects.Verb{subjects.SysList, subjects.SysInfo}, make: makeSys, kind: kindQuery},
+	{Verb: request.Verb{Name: "sys", Pattern: "_sys.*"}, subjects: []subjects.Verb{subjects.SysList, subjects.SysInfo}, make: reads.Sys, kind: kindQuery},
 	{Verb: request.Verb{Name: "cluster", Pattern: "_sys.cluster.*"},
-		subjects: []subjects.Verb{subjects.SysClusterStatus, subjects.SysClusterStepDown, subjects.SysClusterReplace}, make: makeAlone, kind: kindQuery},
+		subjects: []subjects.Verb{subjects.SysClusterStatus, subjects.SysClusterStepDown, subjects.SysClusterReplace}, make: reads.NoCluster, kind: kindQuery},
 	{Verb: request.Verb{Name: "none"}, make: makeNone}, // no request of the protocol
 })
+
+func makeNone(subjects.Verb) desk.Work { return new(desk.Unservable) }
 
 func numbered(table []*verb) []*verb {
 	for i, v := range table {

@@ -5,6 +5,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/bridge/internal/desk"
+	"github.com/pqbridge/pqbridge/bridge/internal/edits"
+	"github.com/pqbridge/pqbridge/bridge/internal/reads"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
@@ -32,7 +35,7 @@ func TestVerbs(t *testing.T) {
 			t.Errorf("%s has %d entries, expected one", s, entries[s])
 		}
 		r := newWork(verbOf(s), subjects.Subject{Verb: s}, &nats.Msg{})
-		if _, is := r.(*unservable); is || r.Head().Work != r || r.Head().Verb != &verbOf(s).Verb {
+		if _, is := r.(*desk.Unservable); is || r.Head().Work != r || r.Head().Verb != &verbOf(s).Verb {
 			t.Errorf("%s makes %T", s, r)
 		}
 		want := kind(-1)
@@ -47,11 +50,11 @@ func TestVerbs(t *testing.T) {
 			}
 		case *settlement:
 			want = kindSettlement
-		case query:
+		case reads.Query:
 			want = kindQuery
-		case *bulk:
+		case *edits.Bulk:
 			want = kindBulk
-		case changer:
+		case desk.Change:
 			want = kindChange
 		}
 		if got := verbOf(s).kindOf(s); got != want {

@@ -1,0 +1,70 @@
+package desk
+
+import (
+	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/bridge/internal/request"
+	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
+	"github.com/pqbridge/pqbridge/fdbpq"
+)
+
+// Change is a request that changes something: a settlement, an edit of an item or of a queue.
+type Change interface {
+	Work
+
+	// Apply makes the change within a transaction, which may run again. An error fails
+	// the transaction.
+	Apply(*Changing) ([]fdbpq.Event, error)
+
+	// SettlesLease is the lease that the change settles, nil if it settles none.
+	SettlesLease() *fdbpq.Lease
+
+	// MakesRoom reports whether the change is served where the store serves only what makes room. acts says whether it changes
+	// anything.
+	MakesRoom(acts bool) bool
+
+	// Answer answers that the change was made.
+	Answer(*request.Responder)
+
+	// EndsLease reports whether the change has ended a lease for good.
+	EndsLease() bool
+
+	// Tally adds what the change has done to items.
+	Tally(*request.Tally)
+}
+
+// Pays reports whether the tenant of the queue does not owe too much for rows, among them such a cost of the present
+// transaction, and otherwise refuses a change. Settlements are served: their rows are few.
+func Pays(l *Lane, r Change, tenant *tenants.Tenant, cost int) bool {
+	r.Head().RowsCost = 0
+	if r.Head().Verb.Settles {
+		return true
+	}
+	f := tenant.Overdrawn(cost)
+	if f != nil {
+		r.Head().Failure = f
+	}
+	return f == nil
+}
+
+// Takes reports whether the store serves a change now, and otherwise refuses it.
+func Takes(l *Lane, r Change) bool {
+	why := l.Reserve()
+	if why == nil {
+		return true
+	}
+	acts, _ := r.Act()
+	serves := r.MakesRoom(acts)
+	if !serves {
+		r.Head().Failure = failure.Explain(StoreFull(why))
+	}
+	return serves
+}
+
+// AnswerChange answers a change that a transaction has made or refused.
+func AnswerChange(re *request.Responder, r Change) {
+	if f := r.Head().Failure; f != nil {
+		re.Refuse(r.Head(), f)
+		return
+	}
+	r.Answer(re)
+}

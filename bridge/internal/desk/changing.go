@@ -1,0 +1,26 @@
+package desk
+
+import (
+	feeds "github.com/pqbridge/pqbridge/bridge/internal/sources"
+	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/schedule"
+)
+
+// Changing is a transaction that makes changes to a queue.
+type Changing struct {
+	Tx        kv.Tx
+	Queue     fdbpq.Queue
+	Room      func(items, bytes int) error // why the transaction may not add new items of some bytes
+	Schedules *schedule.Schedules
+	Runners   *feeds.Runners
+}
+
+// NewChanging returns a transaction of the lane, whose rows count if the queue has a tenant.
+func NewChanging(l *Lane, tx kv.Tx, queue fdbpq.Queue, to *tenants.Admission) *Changing {
+	return &Changing{
+		Tx: l.Metered(tx), Queue: queue, Schedules: l.Schedules, Runners: l.Runners,
+		Room: func(items, bytes int) error { return l.Room(to, items, bytes) },
+	}
+}

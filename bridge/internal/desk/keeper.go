@@ -1,0 +1,127 @@
+package desk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/schedule"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// Keeper runs the store's maintenance and records whether the store commits.
+type Keeper struct {
+	log    *slog.Logger
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	mu      sync.Mutex
+	problem error // nil while the store commits
+	logged  time.Time
+}
+
+// logEvery keeps a long outage of the store from flooding the log.
+const logEvery = time.Minute
+
+func NewKeeper(log *slog.Logger) *Keeper { return &Keeper{log: log} }
+
+// Start runs the store's maintenance and its schedules until stop. It publishes the events of items.
+func (k *Keeper) Start(store *fdbpq.Store, schedules *schedule.Schedules, event func(fdbpq.Event), fired func(schedule.Fired),
+	room func(queue string, items, bytes int) (ended func(), full error), found func(fdbpq.Found)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	k.cancel, k.done = cancel, make(chan struct{})
+	var one sync.Mutex // event runs once at a time
+	happened := func(e fdbpq.Event) {
+		one.Lock()
+		defer one.Unlock()
+		event(e)
+	}
+	var running sync.WaitGroup
+	running.Go(func() {
+		store.Maintain(ctx, fdbpq.Maintenance{Event: happened, Problem: k.wrong, Alive: k.alive, Found: found})
+	})
+	running.Go(func() {
+		schedules.Run(ctx, schedule.Runner{
+			Event: happened, Problem: k.wrong, Fired: fired,
+			Room:  func(queue string, bytes int) (ended func(), full error) { return room(queue, 1, bytes) },
+			Owner: subjects.Tenant,
+		})
+	})
+	go func() {
+		defer close(k.done)
+		running.Wait()
+	}()
+}
+
+// wrong notes that a step of the maintenance failed.
+func (k *Keeper) wrong(err error) {
+	switch {
+	case failure.IsOutage(err):
+		k.failed(err)
+	case errors.Is(err, kv.ErrDamaged):
+		k.log.Debug("maintaining the store failed", "error", err) // the store has logged it
+	default:
+		k.log.Error("maintaining the store failed", "error", err)
+	}
+}
+
+func (k *Keeper) Stop() {
+	if k.cancel != nil {
+		k.cancel()
+		<-k.done
+	}
+}
+
+// failed notes that a step of maintenance failed. The failure counts until the store commits again, which
+// maintenance tries every second.
+func (k *Keeper) failed(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.problem == nil || time.Since(k.logged) >= logEvery {
+		k.logged = time.Now()
+		k.log.Warn("store error", "error", err)
+	}
+	k.problem = err
+}
+
+func (k *Keeper) alive() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.problem != nil {
+		k.problem = nil
+		k.log.Info("the store commits again")
+	}
+}
+
+func (k *Keeper) Ready() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.problem != nil {
+		return fmt.Errorf("store: %w", k.problem)
+	}
+	return nil
+}
+
+// noticeRead does what notice does, for reads. A read that ran out of time may have been a large one; maintenance
+// notices an outage soon enough.
+func (k *Keeper) noticeRead(err error) {
+	if errors.Is(err, context.DeadlineExceeded) {
+		k.log.Debug("read took too long", "error", err)
+		return
+	}
+	k.Notice(err)
+}
+
+// Notice remembers that the store failed, for [Bridge.Ready].
+func (k *Keeper) Notice(err error) {
+	if err != nil && failure.IsOutage(err) {
+		k.log.Debug("transaction failed", "error", err)
+		k.failed(err)
+	}
+}

@@ -1,0 +1,157 @@
+package desk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pqbridge/pqbridge/bridge/internal/batch"
+	"github.com/pqbridge/pqbridge/bridge/internal/codec"
+	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/bridge/internal/meter"
+	"github.com/pqbridge/pqbridge/bridge/internal/request"
+	feeds "github.com/pqbridge/pqbridge/bridge/internal/sources"
+	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/schedule"
+	"github.com/pqbridge/pqbridge/protocol"
+)
+
+// TxTimeout is how long a transaction may take, reruns included, before its
+// requests are answered that the store does not commit. Clients wait 5 s by
+// habit (the default of nats.go's JetStream), so the answer should come first.
+const TxTimeout = 4 * time.Second
+
+// TxTimeoutDown is the same while the store is known to fail: requests have already
+// waited while others failed.
+const TxTimeoutDown = time.Second
+
+// Lane has the parts that every kind of work on one queue needs.
+type Lane struct {
+	*request.Responder
+	*codec.Wire
+	Store     *fdbpq.Store
+	Schedules *schedule.Schedules
+	Runners   *feeds.Runners
+	Keeper    *Keeper
+	Batch     batch.Limits // of a transaction
+	Patience  batch.Patience
+	Pace      batch.Patience                                      // how long a transaction may take
+	Slow      time.Duration                                       // see SlowBatch; 0: that
+	Room      func(to *tenants.Admission, items, bytes int) error // why a transaction adds no new items
+	Reserve   func() error                                        // why the store serves only what makes room; nil: it does not
+	Tenants   *tenants.Tenants                                    // nil: there are none
+	Since     func(time.Time) time.Duration                       // time.Since, but in tests
+	setBusy   func(bool)                                          // a transaction is under way
+	Shared    *batch.Shared[kv.Tx]
+
+	Queue fdbpq.Queue
+	Meter meter.Meter // of the present transaction, if the queue has a tenant
+}
+
+// Begin turns to a queue.
+func (l *Lane) Begin(queue string) { l.Queue = l.Store.Queue(queue) }
+
+// Common reports whether the store caused an error, and not one request.
+func (l *Lane) Common(err error) bool {
+	var f *failure.Failure
+	return failure.IsOutage(err) || errors.As(err, &f) && (f.Reason == protocol.ReasonStoreFull || f.Reason == protocol.ReasonQuotaQueues)
+}
+
+// Update runs a job on the lane's queue in a transaction that takes effect exactly once.
+func (l *Lane) Update(job batch.Job[kv.Tx]) (err error) {
+	job.Key = l.Queue.Name()
+	ctx, cancel := l.timeout()
+	defer cancel()
+	l.Limit.Refresh()
+	l.setBusy(true)
+	defer l.setBusy(false)
+	err = l.Shared.Update(ctx, job)
+	l.Keeper.Notice(err)
+	return err
+}
+
+// View runs fn on one state of the store.
+func (l *Lane) View(fn func(kv.Reader) error) error {
+	ctx, cancel := l.timeout()
+	defer cancel()
+	l.Limit.Refresh()
+	err := l.Store.View(ctx, fn)
+	l.Keeper.noticeRead(err)
+	return err
+}
+
+// Metered returns the transaction, whose rows count if the queue has a tenant.
+func (l *Lane) Metered(tx kv.Tx) kv.Tx {
+	if l.Tenants == nil {
+		return tx
+	}
+	return l.Meter.Tx(tx)
+}
+
+// Tenant returns the tenant of the queue, nil if there is none.
+func (l *Lane) Tenant() *tenants.Tenant { return l.Tenants.OfQueue(l.Queue.Name()) }
+
+// Weigh charges the rows of a transaction, as far as they cost more than was paid for its requests and items.
+func (l *Lane) Weigh(paid int) {
+	if cost := tenants.CostOfRows(l.Meter.End(), paid); cost > 0 {
+		l.Tenant().Weigh(cost)
+	}
+}
+
+// WeighEach charges requests for the rows of each.
+func WeighEach[W Work](l *Lane, requests []W) {
+	cost := 0
+	for _, r := range requests {
+		cost += r.Head().RowsCost
+	}
+	if cost > 0 {
+		l.Tenant().Weigh(cost)
+	}
+}
+
+// Receiving returns the queue of the lane for a transaction with new items of this many bytes. While the store takes no
+// new items, the queue refuses them for the reason full, and still recognizes repeated pushes. The caller ends to behind
+// the transaction.
+func (l *Lane) Receiving(items, bytes int) (queue fdbpq.Queue, to *tenants.Admission, full error) {
+	queue = l.Queue
+	if t := l.Tenants.OfQueue(queue.Name()); t != nil {
+		to = t.Open()
+		making, refused := to.Making()
+		if refused != nil && !l.counted() {
+			return queue.Full(refused).Making(func() error { return refused }), to, refused
+		}
+		queue = queue.Making(making)
+	}
+	if full = l.Room(to, items, bytes); full != nil {
+		queue = queue.Full(full)
+	}
+	return queue, to, full
+}
+
+// counted reports whether the queue counts among those of its tenant already. A transaction that may not make its queue
+// fails for the queues that share it, too. So a tenant with too many queues is refused before.
+func (l *Lane) counted() bool {
+	var counted bool
+	err := l.View(func(r kv.Reader) (err error) {
+		counted, err = l.Queue.Counted(r)
+		return err
+	})
+	return counted || err != nil
+}
+
+// Waited is how long a request has waited.
+func (l *Lane) Waited(w Work) time.Duration { return l.Since(w.Head().Arrived) }
+
+func (l *Lane) timeout() (context.Context, context.CancelFunc) {
+	d := l.Pace.First
+	if l.Keeper.Ready() != nil {
+		d = l.Pace.Then
+	}
+	return context.WithTimeout(context.Background(), d)
+}
+
+// errStuck: the result of a commit has been unknown for too long.
+var errStuck = fmt.Errorf("%w: a transaction does not end", kv.ErrUnavailable)

@@ -1,0 +1,75 @@
+package edits
+
+import (
+	"github.com/pqbridge/pqbridge/bridge/internal/codec"
+	"github.com/pqbridge/pqbridge/bridge/internal/desk"
+	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/bridge/internal/request"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+func Admin(v subjects.Verb) desk.Work {
+	switch v {
+	case subjects.AdminConfig:
+		return new(configure)
+	case subjects.AdminPurge:
+		return &admin{do: func(tx kv.Tx, q fdbpq.Queue) (any, error) {
+			n, err := q.Purge(tx)
+			return protocol.Purged{Purged: n}, err
+		}}
+	case subjects.AdminPause:
+		return &admin{do: named(func(tx kv.Tx, q fdbpq.Queue) error { return q.Pause(tx) })}
+	case subjects.AdminResume:
+		return &admin{do: named(func(tx kv.Tx, q fdbpq.Queue) error { return q.Resume(tx) })}
+	case subjects.AdminDelete:
+		return &admin{do: named(func(tx kv.Tx, q fdbpq.Queue) error {
+			_, err := q.Delete(tx)
+			return err
+		})}
+	case subjects.AdminRemove, subjects.AdminMove, subjects.AdminRevoke, subjects.AdminRequeue:
+		return new(Bulk)
+	}
+	return new(desk.Unservable)
+}
+
+// admin is a request without options that changes a queue as a whole.
+type admin struct {
+	change
+	do      func(kv.Tx, fdbpq.Queue) (answer any, err error)
+	removed int64 // items
+}
+
+// named answers with the name of the queue.
+func named(do func(kv.Tx, fdbpq.Queue) error) func(kv.Tx, fdbpq.Queue) (any, error) {
+	return func(tx kv.Tx, q fdbpq.Queue) (any, error) {
+		return protocol.Named{Queue: subjects.Own(q.Name())}, do(tx, q)
+	}
+}
+
+func (a *admin) Read(*codec.Wire) *failure.Failure {
+	return codec.NoOptions(a.Msg, a.Subject.Verb.String())
+}
+
+func (a *admin) Apply(at *desk.Changing) ([]fdbpq.Event, error) {
+	answer, err := a.do(at.Tx, at.Queue)
+	if purged, is := answer.(protocol.Purged); is {
+		a.removed = purged.Purged
+	}
+	return nil, a.did(answer, err)
+}
+
+func (a *admin) Act() (done bool, details []any) {
+	if a.Subject.Verb == subjects.AdminPurge {
+		details = []any{"removed", a.removed}
+	}
+	return true, details
+}
+
+func (a *admin) Tally(tally *request.Tally) {
+	if a.Failure == nil {
+		tally[request.Removed] += a.removed
+	}
+}

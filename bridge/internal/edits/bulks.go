@@ -1,0 +1,91 @@
+package edits
+
+import (
+	"time"
+
+	"github.com/pqbridge/pqbridge/bridge/internal/batch"
+	"github.com/pqbridge/pqbridge/bridge/internal/desk"
+	"github.com/pqbridge/pqbridge/bridge/internal/request"
+	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// bulks is the work of a lane of bulk operations: one at a time.
+type bulks struct {
+	*desk.Lane
+	queues *bulkQueues
+}
+
+// Work serves the bulk operation of a queue.
+func (l *bulks) Work(now batch.Batch[*Bulk, batch.Alone]) { batch.Run(now.Requests, l) }
+
+// maxRest bounds how long a bridge rests after a page.
+const maxRest = time.Second
+
+// Try does one page. After a conflict it is half as long. The answer to a page that is not the last
+// one waits for as long as the page took: clients ask for the next one at once, and others need the
+// store, too.
+func (l *bulks) Try(requests []*Bulk) (int, error) {
+	started := time.Now()
+	b := requests[0]
+	if !desk.Pays(l.Lane, b, l.Tenant(), 0) || !desk.Takes(l.Lane, b) {
+		return 1, nil
+	}
+	receiving, to, _ := l.Receiving(0, 0) // a requeue adds an item in the place of another one
+	defer to.End()
+	err := l.Update(batch.Job[kv.Tx]{
+		Weight: l.Batch.Requests, // it runs alone
+		Again: func() error {
+			b.page.Limit = (b.page.Limit + 1) / 2
+			return nil
+		},
+		Do: func(tx kv.Tx) error {
+			_, err := b.Apply(desk.NewChanging(l.Lane, tx, receiving, to))
+			return err
+		},
+	})
+	b.RowsCost = tenants.CostOfRows(l.Meter.End(), max(1, b.changed()))
+	if err == nil {
+		l.Stats.Ran(request.KindChange, 1, started)
+		if b.done.Next != nil {
+			time.Sleep(min(l.Since(started), maxRest))
+		}
+	}
+	return 1, err
+}
+
+// Answer answers a page.
+func (l *bulks) Answer(requests []*Bulk, err error) {
+	l.queues.leave(l.Queue.Name())
+	desk.WeighEach(l.Lane, requests)
+	if err != nil {
+		request.RefuseAll(l.Responder, requests, err)
+		return
+	}
+	for _, b := range requests {
+		if b.Failure == nil {
+			l.tell(b)
+		}
+		desk.AnswerChange(l.Responder, b)
+	}
+}
+
+// tell counts what a page has done.
+func (l *bulks) tell(b *Bulk) {
+	n := int64(b.changed())
+	b.Share.Owe(int(n), 0)
+	var tally request.Tally
+	switch b.page.Verb {
+	case fdbpq.BulkRequeue:
+		to := subjects.Beside(l.Queue.Name(), b.page.To)
+		l.Stats.Moved(to, request.FlowIn, int(n))
+		l.Stats.Queues.Count(to, &request.Tally{request.Pushed: n})
+		fallthrough
+	case fdbpq.BulkRemove:
+		tally[request.Removed] = n
+	}
+	l.Stats.Queues.Count(l.Queue.Name(), &tally)
+	l.Events.Items(b.done.Events)
+}

@@ -1,0 +1,24 @@
+package edits
+
+import (
+	"github.com/pqbridge/pqbridge/bridge/internal/desk"
+	"github.com/pqbridge/pqbridge/bridge/internal/request"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// removal removes an item.
+type removal struct{ edit }
+
+func Remove(subjects.Verb) desk.Work { return new(removal) }
+
+func (r *removal) Apply(at *desk.Changing) ([]fdbpq.Event, error) {
+	priority, found, err := at.Queue.Remove(at.Tx, r.id)
+	return nil, r.found(found, priority, err)
+}
+
+func (r *removal) Tally(tally *request.Tally) {
+	if r.Failure == nil {
+		tally[request.Removed]++
+	}
+}

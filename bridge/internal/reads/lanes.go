@@ -1,0 +1,28 @@
+package reads
+
+import (
+	"github.com/pqbridge/pqbridge/bridge/internal/batch"
+	"github.com/pqbridge/pqbridge/bridge/internal/desk"
+	"github.com/pqbridge/pqbridge/bridge/internal/request"
+)
+
+// Lanes are the lanes of queries.
+type Lanes struct {
+	*batch.Lanes[Query, batch.Alone]
+	responder *request.Responder
+}
+
+// New returns the lanes of queries, each of them from a base.
+func New(base desk.Lane, o Options) *Lanes {
+	base.Batch.Wait = queryWait / 2
+	return &Lanes{responder: base.Responder, Lanes: desk.NewLanes(base, func(l *desk.Lane) batch.Worker[Query, batch.Alone] {
+		return &worker{&Lane{Lane: l, Options: o}}
+	})}
+}
+
+// Enter hands a query to its lane, or refuses it.
+func (ls *Lanes) Enter(queue string, q Query) {
+	if !ls.Submit(queue, q) {
+		ls.responder.Refuse(q.Head(), errSlow)
+	}
+}

@@ -1,0 +1,192 @@
+package reads
+
+import (
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/bridge/internal/codec"
+	"github.com/pqbridge/pqbridge/bridge/internal/desk"
+	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// list shows a page of items.
+type list struct {
+	jsonQuery
+	page     fdbpq.Listing
+	attempts bool // with the attempts of the items
+}
+
+func List(subjects.Verb) desk.Work { return new(list) }
+
+func (l *list) Expects() int { return l.page.Limit / listedPart }
+
+func (l *list) Read(*codec.Wire) *failure.Failure {
+	l.page.Limit = protocol.DefaultListLimit
+	f := codec.ReadOptions(l.Msg, l.Subject.Verb.String(), "limit, after, state, min, max, key, holder, bodies, preview, attempts", l.field)
+	if b := l.page.Band; f == nil && b != nil && b.Low > b.High {
+		f = failure.Newf(400, "min is %d and max is %d: expected min to be no more than max", b.Low, b.High)
+	}
+	if f == nil && l.page.Key != "" && l.page.State != "" && l.page.State != fdbpq.StateReady {
+		f = failure.Newf(400, `state is "%s", and key is set: expected "ready", because a list by key has ready items alone`, l.page.State)
+	}
+	if f == nil && l.page.Holder != "" && l.page.State != fdbpq.StateLeased {
+		f = failure.Newf(400, `holder is set: expected state to be "leased", because leased items have holders`)
+	}
+	if f == nil && l.page.Bodies && l.page.Preview > 0 {
+		f = failure.Newf(400, "found bodies and preview: expected one of them")
+	}
+	return f
+}
+
+func (l *list) field(name string, value any) (known bool, f *failure.Failure) {
+	switch name {
+	case "limit":
+		l.page.Limit, f = codec.ReadLimit(name, value)
+	case "bodies":
+		l.page.Bodies, f = codec.ReadBool(name, value)
+	case "attempts":
+		l.attempts, f = codec.ReadBool(name, value)
+	case "holder":
+		l.page.Holder, f = codec.ReadHolder(name, value)
+	case "preview":
+		l.page.Preview, f = codec.ReadInteger(name, value, 1, protocol.MaxPreview)
+	case "min", "max":
+		l.page.Band, f = codec.ReadBand(l.page.Band, name, name == "min", value)
+	case "key":
+		if l.page.Key, f = codec.ReadString(name, value); f == nil {
+			_, f = codec.ReadKey(name, l.page.Key)
+		}
+		if f == nil && l.page.Key == "" {
+			f = failure.Newf(400, "key is empty: expected one, or no such field")
+		}
+	case "after":
+		var s string
+		if s, f = codec.ReadString(name, value); f == nil {
+			id, err := fdbpq.ParseID(s)
+			if err != nil {
+				f = failure.Newf(400, "after is %s: %s", failure.Quote(s), err)
+			}
+			l.page.After = &id
+		}
+	case "state":
+		l.page.State, f = codec.ReadState(name, value)
+	default:
+		return false, nil
+	}
+	return true, f
+}
+
+// listedPart is how many entries of a page may cost a request: they have 1 KiB each, then.
+const listedPart = 4
+
+// pageReserve is the part of an answer's size for the JSON around the items.
+const pageReserve = 256
+
+func (l *list) Find(v *View) error {
+	page, err := v.Queue.List(v.Reader, l.page)
+	if err != nil {
+		return desk.UnlessUnknown(&l.Request, err)
+	}
+	space := int(v.Conn.MaxPayload()) - pageReserve
+	body := []byte(`{"items":[`)
+	last := page.Last.String()
+	more := page.More
+	for i := range page.Items {
+		item := listed(v.Store, &page.Items[i], &l.page)
+		if l.attempts {
+			if item.LastAttempts, err = codec.Attempts(page.Items[i].Attempts); err != nil {
+				return err
+			}
+		}
+		text, err := protocol.Marshal(item)
+		if err != nil {
+			return err
+		}
+		if len(body)+len(text) > space && i > 0 {
+			more, last = true, page.Items[i-1].ID.String()
+			break
+		}
+		if text, err = fitting(item, text, space-len(body)); err != nil {
+			return err
+		}
+		if i > 0 {
+			body = append(body, ',')
+		}
+		body = append(body, text...)
+	}
+	body = append(body, ']')
+	if more {
+		body = append(append(append(body, `,"next":"`...), last...), '"')
+	}
+	l.body = append(body, '}')
+	return nil
+}
+
+// fitting leaves out the parts that make the first item of a page too large for an answer; get shows them. In JSON
+// a header may be six times as long as in a message.
+func fitting(l *protocol.Listed, text []byte, space int) ([]byte, error) {
+	for _, leaveOut := range []func(){
+		func() { l.Body, l.Preview = nil, nil },
+		func() { l.LastAttempts = nil },
+		func() { l.Cause = "" },
+		func() { l.Headers = nil },
+		func() { l.Dead = nil },
+		func() { l.Unique, l.UniqueUntil = "", "" },
+		func() { l.Holder = "" },
+	} {
+		if len(text) <= space {
+			break
+		}
+		leaveOut()
+		var err error
+		if text, err = protocol.Marshal(l); err != nil {
+			return nil, err
+		}
+	}
+	return text, nil
+}
+
+func listed(store *fdbpq.Store, held *fdbpq.StoredItem, page *fdbpq.Listing) *protocol.Listed {
+	headers := make(nats.Header)
+	codec.AddHeaders(headers, held.Headers)
+	item := &protocol.Listed{
+		ID:         held.ID.String(),
+		Priority:   held.Priority,
+		Key:        held.Key,
+		State:      protocol.State(held.State),
+		Deliveries: held.Deliveries,
+		Endings:    protocol.Endings(held.Endings),
+		Pushed:     held.Pushed.UTC(),
+		Size:       held.Size,
+		Fence:      held.Fence,
+		KeyFence:   held.KeyFence,
+		Holder:     held.Holder,
+		Attempts:   held.Attempts.Last(),
+		Cause:      held.Cause,
+	}
+	if protocol.ValidUTF8(headers) { // JSON would change others
+		item.Headers = headers
+	}
+	if item.Held = held.Held; held.State != fdbpq.StateReady && !held.Held {
+		item.Due = store.Display(held.Due).UTC()
+	}
+	if held.Since != 0 {
+		item.Since = store.Display(held.Since).UTC()
+	}
+	if held.Expires != 0 {
+		item.Expires = store.Display(held.Expires).UTC()
+	}
+	item.Dead = codec.Death(held.Dead)
+	if item.Unique = held.Unique; held.UniqueUntilLeased {
+		item.UniqueUntil = protocol.UntilLeased
+	}
+	switch {
+	case page.Bodies:
+		item.Body = append([]byte{}, held.Payload...) // empty is not left out
+	case page.Preview > 0 && (len(held.Payload) > 0 || held.Size == int64(len(held.Headers))):
+		item.Preview = append([]byte{}, held.Payload...)
+	}
+	return item
+}
