@@ -11,6 +11,7 @@ import (
 	"github.com/pqbridge/pqbridge/e2e/internal/chromium"
 	"github.com/pqbridge/pqbridge/e2e/internal/nodejs"
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
+	"github.com/pqbridge/pqbridge/internal/nightly"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -27,6 +28,7 @@ func needAxe(t *testing.T) string {
 
 // Each view is accessible, in both themes, wide and narrow.
 func TestConsoleAccessible(t *testing.T) {
+	nightly.Only(t, "axe takes half a minute of a processor for all views")
 	t.Parallel()
 	axe, browser := needAxe(t), chromium.Need(t)
 	p := testenv.Daemon(t, "PQ_CONSOLE=admin")

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -160,6 +161,9 @@ func start(programs tools, o config) (_ *Cluster, err error) {
 		return nil, err
 	}
 	c := &Cluster{File: filepath.Join(dir, "fdb.cluster"), dir: dir}
+	if err := checkRoom(dir); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("start a FoundationDB cluster: %w%s", err, c.logs())
@@ -196,6 +200,8 @@ func start(programs tools, o config) (_ *Cluster, err error) {
 			"--storage-memory", "256MiB", "--cache-memory", "256MiB",
 			// Instead of half a minute to see who else turns up.
 			"--knob_initial_failure_reaction_delay=0.5",
+			// Instead of a twentieth of the disk, below which it stops serving without a word: tests need little.
+			"--knob_min_available_space_ratio=0",
 		}
 		p.args = append(p.args, o.args...)
 		if err := os.Mkdir(p.dir, 0o700); err != nil {
