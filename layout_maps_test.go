@@ -28,17 +28,27 @@ const (
 // that need not exist, a reply subject, a tenant's name where clients of the operator write it.
 var mapsOf = map[string]map[string]bound{
 	"bridge": {
-		"bulkQueues.all":      {"queues, a client's choice, with a page of a bulk operation under way", "maxBulkQueues", "bulkQueues.enter"},
 		"bundleReader.behind": {"queues, a client's choice, whose bundles of settlements are being read", "the gate's settlements in flight", "bundleReader.next"},
 		"leaseOrder.last":     {"leases with settlements under way", "the gate's settlements in flight", "orderPlace.leave"},
 		"popResults.empty":    {"bands, a client's choice", thisRequest, ""},
-		"view.names":          {"beginnings of queues' names, a client's choice", thisRequest, ""},
 	},
 	"bridge/internal/batch": {
 		"Lanes.active":             {"queues, a client's choice, with requests", "the gate's requests in flight, and the queues of waiting pops", "Lanes.rest"},
 		"Lanes.serialKeys":         {"queues, a client's choice", "maxMarks", "marks.add"},
 		"Shared.separateKeys":      {"queues, a client's choice", "maxMarks", "marks.add"},
 		"queueLine.runningSources": {"reply subjects' beginnings, a client's choice, in running batches", "the requests of the batches", "Lane.release"},
+	},
+	"bridge/internal/edits": {
+		"bulkQueues.all": {"queues, a client's choice, with a page of a bulk operation under way", "maxBulkQueues", "bulkQueues.enter"},
+	},
+	"bridge/internal/events": {
+		"Announcer.counts":      {"types of events", fixed, ""},
+		"Announcer.toldOfDead":  {"queues with a dead letter", "maxToldOfDead", "Announcer.died"},
+		"Announcer.toldOfLinks": {"links that exist and give nothing", "those of the last minute; a store has 1,000 at a time", "Announcer.Link"},
+		"lostPushes.of":         {"queues, a client's choice, whose pushes were lost", "maxRecentLosses", "lostPushes.report"},
+	},
+	"bridge/internal/explain": {
+		"Asks.queues": {"queues, a client's choice, that clients popped lately", "maxAsked, and maxAskedBands of each", "Asks.makeRoom"},
 	},
 	"bridge/internal/listening": {
 		"Asker.refused": {"questions under way", "those of a sweep, which are bounded, and of transactions", "Asker.close"},
@@ -59,6 +69,9 @@ var mapsOf = map[string]map[string]bound{
 		"passing.open":    {"messages to other bridges without an answer", "maxOpen bytes for each bridge, until takenPatience", "passing.tend"},
 		"passing.to":      {"bridges on the store with messages under way to them", "maxHeard", "passing.end"},
 	},
+	"bridge/internal/reads": {
+		"View.names": {"beginnings of queues' names, a client's choice", thisRequest, ""},
+	},
 	"bridge/internal/receiver": {
 		"arrivals.marks":  {"waits for earlier messages", "those of the bridge's own changes of subscriptions", "arrivals.passed"},
 		"arrivals.warned": {"tenants, a client's choice, that flood: each name costs a full line", "those of the last minute", "arrivals.warn"},
@@ -66,14 +79,9 @@ var mapsOf = map[string]map[string]bound{
 		"lines.by":        {"tenants, a client's choice, with messages", "the messages in the lines, and linesKept", "lines.forget"},
 	},
 	"bridge/internal/request": {
-		"Announcer.counts":       {"types of events", fixed, ""},
-		"Announcer.recentLosses": {"queues, a client's choice, whose pushes were lost", "maxRecentLosses", "Announcer.Lost"},
-		"Announcer.toldOfDead":   {"queues with a dead letter", "maxToldOfDead", "Announcer.died"},
-		"Announcer.toldOfLinks":  {"links that exist and give nothing", "those of the last minute; a store has 1,000 at a time", "Announcer.Link"},
-		"Asks.queues":            {"queues, a client's choice, that clients popped lately", "maxAsked, and maxAskedBands of each", "Asks.makeRoom"},
-		"PerQueue.places":        {"queues with metrics of their own", "PQ_METRICS_QUEUES", "PerQueue.of"},
-		"QueueCounts.NotServed":  {"reasons", fixed, ""},
-		"Statistics.queues":      {"queues through which items moved", "maxQueues", "Statistics.Moved"},
+		"PerQueue.places":       {"queues with metrics of their own", "PQ_METRICS_QUEUES", "PerQueue.of"},
+		"QueueCounts.NotServed": {"reasons", fixed, ""},
+		"Statistics.queues":     {"queues through which items moved", "maxQueues", "Statistics.Moved"},
 	},
 	"bridge/internal/sources": {
 		"Remote.Read":      {"streams", operator, ""},

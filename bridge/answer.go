@@ -34,7 +34,7 @@ type answers struct {
 func (l *answers) answerPop(r *pop) {
 	if f := r.Failure; f != nil {
 		if r.gives != nil {
-			linkStopped(l.Responder, r)
+			linkStopped(l.Events, r)
 		}
 		if r.gone {
 			l.Done(&r.Request, f)

@@ -26,6 +26,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/batch"
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/desk"
+	"github.com/pqbridge/pqbridge/bridge/internal/events"
 	"github.com/pqbridge/pqbridge/bridge/internal/explain"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/listening"
@@ -46,6 +47,7 @@ import (
 type Bridge struct {
 	nc        *nats.Conn
 	responder *request.Responder
+	events    *events.Announcer
 	keeper    *desk.Keeper
 	tenants   *tenants.Tenants // nil: there are none
 	historian *survey.Historian
@@ -75,9 +77,10 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		return nil, err
 	}
 	stats := request.NewStatistics(verbNames(), max(0, o.MetricsQueues))
-	b := &Bridge{nc: nc, ending: errShutdown, keeper: desk.NewKeeper(o.Logger), responder: &request.Responder{
+	announcer := events.New(nc, wr.Grammar, o.Logger, stats, store.Display)
+	b := &Bridge{nc: nc, events: announcer, ending: errShutdown, keeper: desk.NewKeeper(o.Logger), responder: &request.Responder{
 		Conn: nc, Log: o.Logger, Tracer: o.Tracer, Stats: stats, Gate: request.NewGate(o.Limits.Requests, o.Limits.Bytes),
-		Events: request.NewAnnouncer(nc, wr.Grammar, o.Logger, stats, store.Display),
+		Lost: announcer.Lost,
 	}}
 	if o.Cluster != nil {
 		b.ending = errMoved
@@ -91,7 +94,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	b.waits.init(b.responder, listening.NewSight(b.asker), o.unseen, o.Limits.Waiters,
 		func(queue string) { b.lanes.pop.Serve(queue) },
 		func(p *pop) { b.lanes.pop.Submit(p.Subject.Queue, p) })
-	asks := request.NewAsks(o.now)
+	asks := explain.NewAsks(o.now)
 	explainer := explain.New(explain.Options{
 		Store: store, Waiting: b.waits.line.TakingAt, Lately: asks.Lately, Full: fullFor(o.Room, b.tenants),
 	})
@@ -104,7 +107,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	self := about.identity()
 	b.sources = feeds.New(feeds.Options{
 		Store: store, Sources: sources, Wire: wr, Remotes: o.Remotes, Bridge: about.id, Alone: o.Exclusive, Room: unasked, Hold: o.hold, Log: o.Logger,
-		Fed: fed(b.responder, b.tenants), Event: b.responder.Events.Source, Failed: b.keeper.Notice,
+		Fed: fed(b.responder, b.events, b.tenants), Event: b.events.Source, Failed: b.keeper.Notice,
 	})
 	b.peers = peers.New(nc, peers.Options{
 		Self: self, StoreName: o.StoreName, Logger: o.Logger,
@@ -120,7 +123,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	}
 	requests.asks = asks
 	base := desk.Lane{
-		Responder: b.responder, Wire: wr, Store: store, Schedules: schedules, Runners: b.sources, Keeper: b.keeper, Tenants: b.tenants,
+		Responder: b.responder, Wire: wr, Events: b.events, Store: store, Schedules: schedules, Runners: b.sources, Keeper: b.keeper, Tenants: b.tenants,
 		Room: hasRoom, Reserve: o.Reserve,
 		Batch: batch.Limits{Requests: o.Limits.BatchRequests, Bytes: o.Limits.BatchBytes}, Patience: o.patience, Pace: o.pace, Slow: o.slow, Since: o.since,
 	}
@@ -133,7 +136,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	if err := b.subscribe(ctx, wr, store, o); err != nil {
 		return nil, err
 	}
-	b.keeper.Start(store, schedules, b.responder.Events.Item, fired(b.responder, b.tenants), unasked, found(b.tenants))
+	b.keeper.Start(store, schedules, b.events.Item, fired(b.responder, b.events, b.tenants), unasked, found(b.tenants))
 	b.historian.Start()
 	b.sources.Start()
 	b.peers.Start()
@@ -281,6 +284,6 @@ func (b *Bridge) end(ctx context.Context) error {
 	b.asker.Stop()
 	b.historian.Stop()
 	b.keeper.Stop()
-	b.responder.Events.Close()
+	b.events.Close()
 	return errors.Join(err, receiver.Flush(ctx, b.nc))
 }

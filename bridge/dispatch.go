@@ -8,6 +8,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/desk"
+	"github.com/pqbridge/pqbridge/bridge/internal/explain"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/listening"
 	"github.com/pqbridge/pqbridge/bridge/internal/peers"
@@ -29,7 +30,7 @@ type dispatcher struct {
 	// flood makes the receiver refuse messages of a tenant unread for a while.
 	flood func(tenant string)
 
-	asks    *request.Asks
+	asks    *explain.Asks
 	owners  *peers.Owners    // nil: this bridge owns all queues
 	cluster *ClusterEndpoint // nil: the store belongs to this process, or to all that open it
 }

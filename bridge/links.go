@@ -7,8 +7,8 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/desk"
+	"github.com/pqbridge/pqbridge/bridge/internal/events"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
-	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/link"
@@ -125,8 +125,8 @@ func (l *answers) answerLink(r *pop) *failure.Failure {
 }
 
 // linkStopped reports that a link gives nothing until a person has looked.
-func linkStopped(re *request.Responder, r *pop) {
+func linkStopped(to *events.Announcer, r *pop) {
 	if f := r.Failure; f.Reason == protocol.ReasonGiverBehind || f.Reason == protocol.ReasonTakerBehind || f.Code == 413 {
-		re.Events.Link(r.Subject.Queue, r.Subject.Link, f)
+		to.Link(r.Subject.Queue, r.Subject.Link, f)
 	}
 }

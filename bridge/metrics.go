@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/pqbridge/pqbridge/bridge/internal/events"
 	"github.com/pqbridge/pqbridge/bridge/internal/peers"
 	"github.com/pqbridge/pqbridge/bridge/internal/receiver"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
@@ -15,13 +16,14 @@ import (
 // Collector returns the bridge's metrics.
 func (b *Bridge) Collector() prometheus.Collector {
 	return collector{
-		Responder: b.responder, waits: &b.waits, receiver: b.receiver, owners: b.peers.Owners, about: b.service.about, tenants: b.tenants,
+		Responder: b.responder, events: b.events, waits: &b.waits, receiver: b.receiver, owners: b.peers.Owners, about: b.service.about, tenants: b.tenants,
 		queues: survey.Collector{Surveyor: b.surveyor, StoreID: b.service.about.storeID, Log: b.responder.Log},
 	}
 }
 
 type collector struct {
 	*request.Responder
+	events   *events.Announcer
 	waits    *waits
 	receiver *receiver.Receiver
 	owners   *peers.Owners
@@ -93,7 +95,7 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	passed, taken := c.owners.Counts()
 	counter(descPassed, passed, "to")
 	counter(descPassed, taken, "from")
-	for kind, n := range c.Events.Counts() {
+	for kind, n := range c.events.Counts() {
 		counter(descEvents, n, string(kind))
 	}
 	for how, n := range c.Stats.Ended() {

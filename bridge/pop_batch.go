@@ -5,6 +5,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/internal/batch"
 	"github.com/pqbridge/pqbridge/bridge/internal/desk"
+	"github.com/pqbridge/pqbridge/bridge/internal/explain"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/bridge/internal/waiting"
 	"github.com/pqbridge/pqbridge/fdbpq"
@@ -119,7 +120,7 @@ func (t *popTransaction) noteAsks() {
 		if r.peeks || unknown || last != nil && last.ask.Band == r.ask.Band {
 			continue
 		}
-		t.asks.Note(t.Lane.Queue.Name(), r.ask.Band, request.AsksLast)
+		t.asks.Note(t.Lane.Queue.Name(), r.ask.Band, explain.AsksLast)
 		last = r
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/internal/batch"
 	"github.com/pqbridge/pqbridge/bridge/internal/desk"
+	"github.com/pqbridge/pqbridge/bridge/internal/explain"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/listening"
 	"github.com/pqbridge/pqbridge/bridge/internal/peers"
@@ -25,7 +26,7 @@ type pops struct {
 	answers
 	waits     *waits
 	owners    *peers.Owners
-	asks      *request.Asks
+	asks      *explain.Asks
 	exclusive bool // only this process can open the store
 	batches   *batch.Lane[*pop, *settlement]
 	settles   desk.Changes[*settlement] // runs settlements without pops

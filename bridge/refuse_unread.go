@@ -54,7 +54,7 @@ func (d *dispatcher) refused(v *verb, subject, reply string, f *failure.Failure)
 		return true
 	}
 	if v == verbPush {
-		d.Events.Lost(d.meantQueue(subject), 1, f)
+		d.Lost(d.meantQueue(subject), 1, f)
 	}
 	return false
 }

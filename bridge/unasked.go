@@ -3,6 +3,7 @@ package bridge
 import (
 	"time"
 
+	"github.com/pqbridge/pqbridge/bridge/internal/events"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
 	"github.com/pqbridge/pqbridge/fdbpq"
@@ -25,7 +26,7 @@ func unasked(room func(to *tenants.Admission, items, bytes int) error, all *tena
 }
 
 // fired counts the firings of schedules and their cost, and announces missed times and a clock that was set.
-func fired(re *request.Responder, all *tenants.Tenants) func(schedule.Fired) {
+func fired(re *request.Responder, to *events.Announcer, all *tenants.Tenants) func(schedule.Fired) {
 	return func(f schedule.Fired) {
 		for queue, n := range f.Queues {
 			charge(all, queue, int(n.Fired+n.Overlapped), int(n.Bytes))
@@ -34,24 +35,24 @@ func fired(re *request.Responder, all *tenants.Tenants) func(schedule.Fired) {
 				request.ScheduleMissed: n.Missed, request.ScheduleOverlapped: n.Overlapped})
 		}
 		for i := range f.Missed {
-			re.Events.Schedule(&f.Missed[i])
+			to.Schedule(&f.Missed[i])
 		}
 		re.Stats.Fired(f.Lateness, f.Offset)
 		if f.Clock != 0 {
 			by := f.Clock.Round(time.Millisecond)
 			re.Log.Warn("set the clock of schedules to this machine's", "by", by)
-			re.Events.Clock(by)
+			to.Clock(by)
 		}
 	}
 }
 
 // fed counts the messages of sources, and their cost.
-func fed(re *request.Responder, all *tenants.Tenants) func(queue string, bytes int, f *source.Fed) {
+func fed(re *request.Responder, to *events.Announcer, all *tenants.Tenants) func(queue string, bytes int, f *source.Fed) {
 	return func(queue string, bytes int, f *source.Fed) {
 		charge(all, queue, f.Done, bytes)
 		re.Stats.Moved(queue, request.FlowIn, f.Pushed)
 		re.Stats.Queues.Count(queue, &request.Tally{request.Pushed: int64(f.Pushed), request.Duplicates: int64(f.Known), request.Dead: int64(f.Poisoned)})
-		re.Events.Items(f.Events)
+		to.Items(f.Events)
 	}
 }
 

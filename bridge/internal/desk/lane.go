@@ -8,6 +8,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/internal/batch"
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
+	"github.com/pqbridge/pqbridge/bridge/internal/events"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/meter"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
@@ -32,6 +33,7 @@ const TxTimeoutDown = time.Second
 type Lane struct {
 	*request.Responder
 	*codec.Wire
+	Events    *events.Announcer
 	Store     *fdbpq.Store
 	Schedules *schedule.Schedules
 	Runners   *feeds.Runners

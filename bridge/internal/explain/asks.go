@@ -1,4 +1,4 @@
-package request
+package explain
 
 import (
 	"maps"
@@ -28,7 +28,7 @@ const AsksLast = time.Minute
 
 // Bounds: queues, and bands of each.
 const (
-	maxAsked      = maxQueues
+	maxAsked      = 4096
 	maxAskedBands = 8
 )
 

@@ -1,4 +1,4 @@
-package request_test
+package explain_test
 
 import (
 	"fmt"
@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pqbridge/pqbridge/bridge/internal/request"
+	"github.com/pqbridge/pqbridge/bridge/internal/explain"
 	"github.com/pqbridge/pqbridge/fdbpq"
 )
 
@@ -14,7 +14,7 @@ import (
 func TestAsks(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	asks := request.NewAsks(func() time.Time { return now })
+	asks := explain.NewAsks(func() time.Time { return now })
 	band := func(n int64) fdbpq.Band { return fdbpq.Band{Low: n, High: n} }
 	lately := func(what string, want ...fdbpq.Band) {
 		t.Helper()

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
@@ -51,11 +50,6 @@ func (s *Statistics) Ended() map[string]int64 {
 		counts[how] = tally[counter]
 	}
 	return counts
-}
-
-// eventCounters are the counters of events.
-var eventCounters = map[fdbpq.EventType]Counter{
-	fdbpq.EventDead: Dead, fdbpq.EventExpired: Expired, fdbpq.EventLeaseLost: LeasesLost, fdbpq.EventRevoked: Revoked, fdbpq.EventEvicted: Evicted,
 }
 
 // Tally counts the events of a queue's items.

@@ -22,7 +22,7 @@ type Responder struct {
 	Tracer trace.Tracer // nil: no spans
 	Stats  *Statistics
 	Gate   *Gate
-	Events *Announcer
+	Lost   func(queue string, n int, f *failure.Failure) // hears of pushes without a reply subject that were not stored
 }
 
 // Done ends a request that was answered; f is nil when it was served.
@@ -59,7 +59,7 @@ func weigh(items []fdbpq.Item) (n, bytes int) {
 // Refuse answers a request with a failure and ends it.
 func (re *Responder) Refuse(r *Request, f *failure.Failure) {
 	if r.Refusal == AsPublish && r.Msg.Reply == "" {
-		re.Events.Lost(r.Subject.Queue, r.Count(), f)
+		re.Lost(r.Subject.Queue, r.Count(), f)
 	}
 	re.AnswerFailure(r, f)
 	re.Done(r, f)

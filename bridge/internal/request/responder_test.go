@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/bridge/internal/events"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
@@ -51,8 +52,10 @@ func newResponder(t *testing.T) (re *request.Responder, came chan *nats.Msg) {
 	if _, err := nc.ChanSubscribe(">", came); err != nil {
 		t.Fatal(err)
 	}
+	announcer := events.New(nc, grammar, log, stats, nil)
+	t.Cleanup(announcer.Close)
 	return &request.Responder{
-		Conn: nc, Log: log, Stats: stats, Gate: request.NewGate(10, 1<<30), Events: request.NewAnnouncer(nc, grammar, log, stats, nil),
+		Conn: nc, Log: log, Stats: stats, Gate: request.NewGate(10, 1<<30), Lost: announcer.Lost,
 	}, came
 }
 
@@ -146,7 +149,6 @@ func TestRefusedWithoutReply(t *testing.T) {
 			t.Errorf("form %d: %d requests and %d bytes in flight, ended %d times", tc.form, n, bytes, w.ended)
 		}
 	}
-	re.Events.Close()
 	if log.Len() > 0 {
 		t.Errorf("logged %s", &log)
 	}

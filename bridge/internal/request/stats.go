@@ -71,6 +71,9 @@ func (v *VerbStats) Time() time.Duration { return time.Duration(v.nanos.Load()) 
 // LastCode is the status of the last error; 0: there was none.
 func (v *VerbStats) LastCode() int { return int(v.lastCode.Load()) }
 
+// Lose counts lost pushes.
+func (s *Statistics) Lose(n int) { s.lost.Add(int64(n)) }
+
 // Lost is how many pushes without a reply subject were not stored.
 func (s *Statistics) Lost() int64 { return s.lost.Load() }
 

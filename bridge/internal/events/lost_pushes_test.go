@@ -1,4 +1,4 @@
-package request_test
+package events_test
 
 import (
 	"encoding/json"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/bridge/internal/events"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
@@ -21,7 +22,7 @@ import (
 // announced is an announcer in virtual time, with what it has published.
 type announced struct {
 	*testing.T
-	*request.Announcer
+	*events.Announcer
 	stats *request.Statistics
 	came  chan *nats.Msg
 }
@@ -34,7 +35,7 @@ func newAnnounced(t *testing.T) *announced {
 		t.Fatal(err)
 	}
 	a := &announced{T: t, stats: request.NewStatistics(nil, 10), came: make(chan *nats.Msg, 1<<12)}
-	a.Announcer = request.NewAnnouncer(srv.Connect(t), grammar, slog.New(slog.DiscardHandler), a.stats, nil)
+	a.Announcer = events.New(srv.Connect(t), grammar, slog.New(slog.DiscardHandler), a.stats, nil)
 	listener := srv.Connect(t)
 	if _, err := listener.ChanSubscribe("pq.*.event.*", a.came); err != nil {
 		t.Fatal(err)

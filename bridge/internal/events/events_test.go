@@ -1,4 +1,4 @@
-package request
+package events
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ func TestLogOfDeadLetters(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		a := NewAnnouncer(nil, subjects.Grammar{}, slog.New(slog.NewJSONHandler(&out, nil)), nil, nil)
+		a := New(nil, subjects.Grammar{}, slog.New(slog.NewJSONHandler(&out, nil)), nil, nil)
 		dies := func(queue string, told bool) {
 			t.Helper()
 			out.Reset()

@@ -1,4 +1,9 @@
-package request
+// Package events publishes what happens to items, schedules, sources and links, and counts it.
+//
+// What it guarantees: each event is published once under each prefix, with or without subscribers. A queue's lost pushes are
+// announced once a second at most, and all of them are counted. What the log says of a queue or of a link has a bound, however
+// many events there are.
+package events
 
 import (
 	"log/slog"
@@ -9,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -20,24 +26,24 @@ type Announcer struct {
 	nc      *nats.Conn
 	grammar subjects.Grammar
 	log     *slog.Logger
-	stats   *Statistics
+	stats   *request.Statistics
 	display func(storeTime int64) time.Time
+	lost    lostPushes
 
-	mu           sync.Mutex
-	recentLosses map[string]*losses // by queue, to announce later
-	closed       bool
-	counts       map[fdbpq.EventType]int64
-	toldOfLinks  map[[2]string]time.Time // when, by queue and name
-	toldOfDead   map[string]time.Time    // when the log last reported a dead letter, by queue
+	mu          sync.Mutex
+	counts      map[fdbpq.EventType]int64
+	toldOfLinks map[[2]string]time.Time // when, by queue and name
+	toldOfDead  map[string]time.Time    // when the log last reported a dead letter, by queue
 }
 
-// NewAnnouncer returns an announcer of nothing yet.
-func NewAnnouncer(nc *nats.Conn, grammar subjects.Grammar, log *slog.Logger, stats *Statistics, display func(storeTime int64) time.Time) *Announcer {
-	return &Announcer{
+// New returns an announcer of nothing yet.
+func New(nc *nats.Conn, grammar subjects.Grammar, log *slog.Logger, stats *request.Statistics, display func(storeTime int64) time.Time) *Announcer {
+	a := &Announcer{
 		nc: nc, grammar: grammar, log: log, stats: stats, display: display,
-		recentLosses: make(map[string]*losses), counts: make(map[fdbpq.EventType]int64),
-		toldOfLinks: make(map[[2]string]time.Time), toldOfDead: make(map[string]time.Time),
+		counts: make(map[fdbpq.EventType]int64), toldOfLinks: make(map[[2]string]time.Time), toldOfDead: make(map[string]time.Time),
 	}
+	a.lost = lostPushes{announce: a.announceLosses, of: make(map[string]*losses)}
+	return a
 }
 
 // Items announces events of items.
@@ -55,8 +61,8 @@ func (a *Announcer) Item(e fdbpq.Event) {
 	if e.Type == fdbpq.EventDead {
 		a.died(&e)
 	}
-	var tally Tally
-	tally[eventCounters[e.Type]]++
+	var tally request.Tally
+	tally[counters[e.Type]]++
 	a.stats.Queues.Count(e.Queue, &tally)
 	event := protocol.ItemEvent{
 		Type: protocol.EventTypePrefix + string(e.Type), Time: time.Now().UTC(),
@@ -67,6 +73,12 @@ func (a *Announcer) Item(e fdbpq.Event) {
 		event.NotBefore = a.display(e.NotBefore).UTC()
 	}
 	a.publish(e.Queue, string(e.Type), event)
+}
+
+// counters are the counters of the events of items.
+var counters = map[fdbpq.EventType]request.Counter{
+	fdbpq.EventDead: request.Dead, fdbpq.EventExpired: request.Expired, fdbpq.EventLeaseLost: request.LeasesLost,
+	fdbpq.EventRevoked: request.Revoked, fdbpq.EventEvicted: request.Evicted,
 }
 
 // died logs the first dead letter that a queue has within an hour.
@@ -182,17 +194,20 @@ func (a *Announcer) send(queue, kind, subject string, event any) {
 	}
 }
 
-// Close announces the remaining losses.
-func (a *Announcer) Close() {
-	a.mu.Lock()
-	a.closed = true
-	queues := make([]string, 0, len(a.recentLosses))
-	for queue, l := range a.recentLosses {
-		l.timer.Stop()
-		queues = append(queues, queue)
-	}
-	a.mu.Unlock()
-	for _, queue := range queues {
-		a.report(queue)
-	}
+// Lost reports pushes of one message without a reply subject that were not stored. The
+// first message is announced at once, later ones together.
+func (a *Announcer) Lost(queue string, n int, f *failure.Failure) {
+	a.stats.Lose(n)
+	a.lost.add(queue, n, f)
 }
+
+// announceLosses announces that pushes to a queue were lost.
+func (a *Announcer) announceLosses(queue string, f *failure.Failure, n int) {
+	a.publish(queue, protocol.EventError, protocol.ErrorEvent{
+		Type: protocol.EventTypePrefix + protocol.EventError, Time: time.Now().UTC(),
+		Queue: subjects.Own(queue), Code: f.Code, Error: f.Text, Count: n,
+	})
+}
+
+// Close announces the remaining losses.
+func (a *Announcer) Close() { a.lost.close() }
