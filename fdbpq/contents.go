@@ -13,15 +13,15 @@ import (
 // fit into one transaction together with the item's other rows.
 const MaxContent = layout.MaxContent
 
-// storeContent writes an item's content: into the envelope when it is small,
+// storeContent writes an item's content: into the envelope when it has no more than inline bytes,
 // otherwise into rows that begin with prefix and the item's suffix.
-func storeContent(tx kv.Tx, prefix []byte, e *layout.Envelope, p layout.Place, headers, payload []byte) error {
+func storeContent(tx kv.Tx, inline int64, prefix []byte, e *layout.Envelope, p layout.Place, headers, payload []byte) error {
 	if err := checkContent(headers, payload); err != nil {
 		return err
 	}
 	e.Size = int64(len(headers) + len(payload))
 	e.HeaderSize = int64(len(headers))
-	if e.Size <= layout.MaxInline {
+	if e.Size <= inline {
 		e.Headers, e.Payload = headers, payload
 		return nil
 	}
@@ -48,10 +48,16 @@ type contents struct{ *queueRows }
 
 // write writes the content of an item: what the envelope does not keep has rows of its own.
 func (c contents) write(e *layout.Envelope, p layout.Place, headers, payload []byte) error {
-	if int64(len(headers)+len(payload)) <= layout.MaxInline {
-		return storeContent(c.tx, nil, e, p, headers, payload)
+	var prefix []byte
+	if c.apart(headers, payload) {
+		prefix = c.prefix(layout.SpaceChunk)
 	}
-	return storeContent(c.tx, c.prefix(layout.SpaceChunk), e, p, headers, payload)
+	return storeContent(c.tx, c.store.inline, prefix, e, p, headers, payload)
+}
+
+// apart reports whether content has rows of its own.
+func (c contents) apart(headers, payload []byte) bool {
+	return int64(len(headers)+len(payload)) > c.store.inline
 }
 
 // changed clears the rows that write made for an item that does not have them any more.
@@ -62,11 +68,39 @@ func (c contents) changed(before, after *layout.Item) {
 }
 
 // load reads content that write put into rows of its own.
-func (c contents) load(e *layout.Envelope, p layout.Place) error {
-	if e.Chunks == 0 {
+func (c contents) load(l *layout.Item) error {
+	if l.Chunks == 0 {
 		return nil
 	}
-	return loadContent(c.snapshot, c.prefix(layout.SpaceChunk), e, p)
+	return loadContent(c.snapshot, c.prefix(layout.SpaceChunk), &l.Envelope, l.Place)
+}
+
+// loadAll is load for many items, which an engine over a network reads at the same time.
+func (c contents) loadAll(items []layout.Item) error {
+	var keys [][]byte
+	for i := range items {
+		if l := &items[i]; l.Chunks > 0 {
+			keys = appendChunkKeys(keys, c.prefix(layout.SpaceChunk), l.Place, l.Chunks)
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	parts, err := c.snapshot.GetAll(keys)
+	if err != nil {
+		return err
+	}
+	for i := range items {
+		l := &items[i]
+		if l.Chunks == 0 {
+			continue
+		}
+		if err := join(&l.Envelope, parts[:l.Chunks]); err != nil {
+			return err
+		}
+		parts = parts[l.Chunks:]
+	}
+	return nil
 }
 
 // stored returns an item with the first bytes of its payload.
@@ -108,9 +142,18 @@ func loadContent(r kv.Reader, prefix []byte, e *layout.Envelope, p layout.Place)
 	if e.Chunks == 0 {
 		return nil
 	}
-	content, err := readChunks(r, prefix, p, e.Chunks)
+	parts, err := r.GetAll(appendChunkKeys(nil, prefix, p, e.Chunks))
 	if err != nil {
 		return err
+	}
+	return join(e, parts)
+}
+
+// join puts the content of an item's chunks into its envelope.
+func join(e *layout.Envelope, parts [][]byte) error {
+	content := parts[0]
+	if len(parts) > 1 {
+		content = bytes.Join(parts, nil)
 	}
 	if int64(len(content)) != e.Size || e.HeaderSize > e.Size {
 		return fmt.Errorf("damaged item: its %d chunks have %d bytes instead of %d", e.Chunks, len(content), e.Size)
@@ -128,10 +171,11 @@ func loadBeginning(r kv.Reader, prefix []byte, e *layout.Envelope, p layout.Plac
 	if e.Chunks == 0 || need == 0 {
 		return nil
 	}
-	content, err := readChunks(r, prefix, p, min(e.Chunks, (need+layout.ChunkSize-1)/layout.ChunkSize))
+	parts, err := r.GetAll(appendChunkKeys(nil, prefix, p, min(e.Chunks, (need+layout.ChunkSize-1)/layout.ChunkSize)))
 	if err != nil {
 		return err
 	}
+	content := bytes.Join(parts, nil)
 	if int64(len(content)) < need || e.HeaderSize > need {
 		return fmt.Errorf("damaged item: there are %d bytes of its first %d bytes", len(content), need)
 	}
@@ -142,17 +186,12 @@ func loadBeginning(r kv.Reader, prefix []byte, e *layout.Envelope, p layout.Plac
 	return nil
 }
 
-// readChunks returns the content of the first n chunks.
-func readChunks(r kv.Reader, prefix []byte, p layout.Place, n int64) ([]byte, error) {
-	keys := make([][]byte, n)
-	for i := range keys {
-		keys[i] = layout.AppendChunkKey(prefix, p, int64(i))
+// appendChunkKeys appends the keys of the first n chunks of an item.
+func appendChunkKeys(keys [][]byte, prefix []byte, p layout.Place, n int64) [][]byte {
+	for i := range n {
+		keys = append(keys, layout.AppendChunkKey(prefix, p, i))
 	}
-	parts, err := r.GetAll(keys)
-	if err != nil {
-		return nil, err
-	}
-	return bytes.Join(parts, nil), nil
+	return keys
 }
 
 // A transaction has at most kv.MaxTxSize bytes. Operations on many items add up what

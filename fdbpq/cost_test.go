@@ -27,6 +27,16 @@ type priced struct {
 	last cost
 }
 
+func (c *priced) Brief() int { return briefOf(c.DB) }
+
+// briefOf is how long values are at most for an engine.
+func briefOf(db kv.DB) int {
+	if brief, is := db.(kv.Brief); is {
+		return brief.Brief()
+	}
+	return 32 << 10
+}
+
 func (c *priced) Update(ctx context.Context, fn func(kv.Tx) error) error {
 	return c.DB.Update(ctx, func(tx kv.Tx) error {
 		c.last = cost{}
@@ -141,6 +151,29 @@ func TestCosts(t *testing.T) {
 	}
 }
 
+// What happens to an item after its push does not write its content again, if that is long for the engine.
+func TestLongContentIsWrittenOnce(t *testing.T) {
+	t.Parallel()
+	for _, engine := range tested(t) {
+		t.Run(engine.name, func(t *testing.T) {
+			db, err := engine.place(t)()
+			if err != nil {
+				t.Fatal(err)
+			}
+			long := briefOf(db) + 1
+			if err := db.Close(); err != nil {
+				t.Fatal(err)
+			}
+			for _, do := range []string{"lease", "ack", "nak"} {
+				short := costOf(t, engine, do, "", fdbpq.NewItem{}, 1)
+				if c := costOf(t, engine, do, "", fdbpq.NewItem{Payload: make([]byte, long)}, 1); c.bytes > short.bytes+100 {
+					t.Errorf("%s of an item of %d bytes writes %d bytes: expected no more than the %d of an item of 100 bytes, and a key", do, long, c.bytes, short.bytes)
+				}
+			}
+		})
+	}
+}
+
 // costOf is the cost of a transaction that does something with n items.
 func costOf(t *testing.T, engine engine, do, config string, item fdbpq.NewItem, n int) cost {
 	t.Helper()
@@ -154,7 +187,9 @@ func costOf(t *testing.T, engine engine, do, config string, item fdbpq.NewItem, 
 	if config != "" {
 		f.configure("jobs", config)
 	}
-	item.Payload = make([]byte, 100)
+	if item.Payload == nil {
+		item.Payload = make([]byte, 100)
+	}
 	id := 0
 	push := func(n int) {
 		items := make([]fdbpq.NewItem, n)

@@ -210,7 +210,7 @@ func (d deadLetters) take(l *layout.Item, reason string) (taken bool, err error)
 // bury moves an item to a dead-letter queue, where it gets a new place and id.
 func (d deadLetters) bury(dlq *pusher, l *layout.Item, reason string) error {
 	id := idOf(l)
-	if err := d.contents.load(&l.Envelope, l.Place); err != nil {
+	if err := d.contents.load(l); err != nil {
 		return err
 	}
 	if l.Chunks > 0 {
@@ -272,7 +272,7 @@ func (d deadLetters) goBack(to string) (refused, err error) {
 
 // requeue takes an item out of the queue and pushes it to another one.
 func (d deadLetters) requeue(p *pusher, item *layout.Item, delay time.Duration) (Pushed, error) {
-	if err := d.contents.load(&item.Envelope, item.Place); err != nil {
+	if err := d.contents.load(item); err != nil {
 		return Pushed{}, err
 	}
 	again := NewItem{Payload: item.Payload, Headers: item.Headers, Delay: delay}

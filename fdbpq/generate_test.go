@@ -161,7 +161,7 @@ func (w *world) pushItems(rng *rand.Rand) []pushItem {
 		item := pushItem{payload: fmt.Sprintf("payload %d", rng.IntN(1000))}
 		switch rng.IntN(60) {
 		case 0:
-			item.payload = strings.Repeat("\x00", pick(rng, 32<<10, 32<<10+1, 90_000, 180_001))
+			item.payload = strings.Repeat("\x00", pick(rng, 2<<10, 2<<10+1, 32<<10, 32<<10+1, 90_000, 180_001))
 		case 1:
 			item.payload = strings.Repeat("long\x00\xff", 20_000)
 			item.headers = strings.Repeat("header", 20_000)

@@ -76,8 +76,8 @@ type Page struct {
 // listOfKey is how many items of one key are read at once: each may be maxInline bytes long.
 const listOfKey = 100
 
-// previewsApart is how many payloads of a page that have rows of their own are begun: each
-// takes a read of up to chunkSize.
+// previewsApart is how many large payloads of a page are begun: each takes a read of up to layout.ChunkSize. The others are
+// no longer than layout.MaxInline.
 const previewsApart = 16
 
 // ErrListKey refuses a list by key of leased or delayed items.
@@ -178,7 +178,7 @@ func (ls lists) itemsAt(places *scan) nextEntries {
 	}
 }
 
-// page reads one page of a space. It ends early when its content reaches
+// page reads one page of a space. It ends early when the content that it reads reaches
 // MaxBatchBytes.
 func (ls lists) page(space string, next nextEntries, listing Listing) (Page, error) {
 	most := listing.Limit // rows
@@ -204,17 +204,18 @@ func (ls lists) page(space string, next nextEntries, listing Listing) (Page, err
 			page.Last = idOf(l)
 			continue
 		}
-		size += l.HeaderSize
-		payload := listing.Preview
+		payload, read := listing.Preview, l.HeaderSize
 		switch {
 		case listing.Bodies:
-			payload = whole
-			size += l.Size - l.HeaderSize
-		case payload > 0 && l.Chunks > 0:
+			payload, read = whole, l.Size
+		case l.Size <= layout.MaxInline && l.Chunks > 0 && read+payload > 0:
+			read = l.Size // in one row
+		case payload > 0 && l.Size > layout.MaxInline:
 			if apart++; apart > previewsApart {
 				payload = 0
 			}
 		}
+		size += read
 		if n := len(page.Items); n == listing.Limit || n > 0 && size > MaxBatchBytes {
 			page.More = true
 			break

@@ -115,10 +115,9 @@ func CheckPushSize(queue string, items []NewItem) error {
 func (item *NewItem) TxSize(queue string) int {
 	content := len(item.Payload) + len(item.Headers)
 	keys := itemKeys
+	keys += 3 * (content/layout.ChunkSize + 1) // of rows of its own
 	if content <= layout.MaxInline {
-		content += bytes.Count(item.Payload, zero) + bytes.Count(item.Headers, zero) // zero bytes are escaped
-	} else {
-		keys += 3 * (content/layout.ChunkSize + 1)
+		content += bytes.Count(item.Payload, zero) + bytes.Count(item.Headers, zero) // or in one row: zero bytes are escaped
 	}
 	return content + keys*(len(queue)+keySize) + itemKeys*len(item.MsgID) + itemKeys*len(item.claims())
 }

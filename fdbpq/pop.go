@@ -91,11 +91,11 @@ func (q Queue) Peek(r kv.Reader, sel Selection) (Popped, error) {
 	if err := found.run(); err != nil {
 		return Popped{}, err
 	}
-	for _, f := range found.items {
-		if err := found.contents.load(&f.Envelope, f.Place); err != nil {
-			return Popped{}, err
-		}
-		item, err := itemOf(&f)
+	if err := found.contents.loadAll(found.items); err != nil {
+		return Popped{}, err
+	}
+	for i := range found.items {
+		item, err := itemOf(&found.items[i])
 		if err != nil {
 			return Popped{}, err
 		}
@@ -197,6 +197,9 @@ func (p pops) pop(sel *Selection, lease time.Duration, ahead *readAhead) (Popped
 	if err := head.spendTokens(); err != nil {
 		return Popped{}, err
 	}
+	if err := p.contents.loadAll(head.items); err != nil {
+		return Popped{}, err
+	}
 	p.txSize = head.txSize
 	popped := Popped{More: head.more, Items: make([]Item, len(head.items)), Leased: lease}
 	for i := range head.items {
@@ -231,9 +234,6 @@ func (p pops) pop(sel *Selection, lease time.Duration, ahead *readAhead) (Popped
 
 // take removes an item that a pop has selected, or leases it for a time that is not 0.
 func (p pops) take(l *layout.Item, holder string, lease time.Duration) (Item, error) {
-	if err := p.contents.load(&l.Envelope, l.Place); err != nil {
-		return Item{}, err
-	}
 	if lease == 0 {
 		p.change(l, nil)
 		return itemOf(l)

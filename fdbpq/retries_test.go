@@ -371,7 +371,7 @@ func TestLargestItemsWithAttempts(t *testing.T) {
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		f := openFixture(t, open)
 		f.configure("q", `{"max_deliveries":0}`)
-		for _, size := range []int{32 << 10, fdbpq.MaxContent} {
+		for _, size := range []int{2 << 10, 32 << 10, fdbpq.MaxContent} {
 			content := bytes.Repeat([]byte{0}, size)
 			id := f.push("q", fdbpq.NewItem{Payload: content, Key: strings.Repeat("k", fdbpq.MaxKey), Unique: "u" + strings.Repeat("\x00", fdbpq.MaxUnique-1)})[0].ID
 			for range 20 {

@@ -17,7 +17,10 @@ func TestContentOfAnySize(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		f := openFixture(t, open)
-		for _, size := range []int{0, 1, 32<<10 - 1, 32 << 10, 32<<10 + 1, 89_999, 90_000, 90_001, 99_999, 100_000, 100_001, 180_000, 1 << 20, fdbpq.MaxContent} {
+		for _, size := range []int{
+			0, 1, 2<<10 - 1, 2 << 10, 2<<10 + 1, 32<<10 - 1, 32 << 10, 32<<10 + 1, 89_999, 90_000, 90_001, 99_999, 100_000, 100_001, 180_000,
+			1 << 20, fdbpq.MaxContent,
+		} {
 			for _, of := range []string{"\x00", "\xff", "\x00\xff", "x"} {
 				content := bytes.Repeat([]byte(of), size/len(of))
 				cut := len(content) / 3
@@ -98,12 +101,12 @@ func TestBatchFitsTransaction(t *testing.T) {
 		n    int // more than fit
 		item fdbpq.NewItem
 	}{
-		{"zeros", 150, fdbpq.NewItem{Payload: make([]byte, 32<<10)}},
+		{"zeros", 270, fdbpq.NewItem{Payload: make([]byte, 32<<10)}},
 		{"text", 270, fdbpq.NewItem{Payload: bytes.Repeat([]byte("x"), 32<<10)}},
 		{"chunks", 90, fdbpq.NewItem{Payload: make([]byte, 100_000)}},
-		{"many", 600, fdbpq.NewItem{Payload: make([]byte, 7000), TTL: time.Hour}},
+		{"many", 1010, fdbpq.NewItem{Payload: make([]byte, 7000), TTL: time.Hour}},
 		{"small", 1010, fdbpq.NewItem{TTL: time.Hour}},
-		{"keys", 700, fdbpq.NewItem{Payload: make([]byte, 5000), TTL: time.Hour, Key: strings.Repeat("k", fdbpq.MaxKey)}},
+		{"keys", 1010, fdbpq.NewItem{Payload: make([]byte, 5000), TTL: time.Hour, Key: strings.Repeat("k", fdbpq.MaxKey)}},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			t.Parallel()
@@ -349,7 +352,7 @@ func TestListEndsEarlyWithoutBodies(t *testing.T) {
 				n := fdbpq.MaxBatchBytes/(len(item.Headers)+len(item.Payload)) + 10
 				f.fill("q", n, item)
 				f.view(func(r kv.Reader) error {
-					page, err := f.Queue("q").List(r, fdbpq.Listing{Limit: fdbpq.MaxBatch})
+					page, err := f.Queue("q").List(r, fdbpq.Listing{Limit: fdbpq.MaxBatch, Preview: 1})
 					if err == nil && (len(page.Items) >= n || len(page.Items) < n/2 || !page.More) {
 						t.Errorf("a page has %d items of %d, more: %v", len(page.Items), n, page.More)
 					}

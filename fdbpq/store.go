@@ -81,6 +81,7 @@ type Store struct {
 	maxQueueBytes int64
 	maxKeysOwing  int64
 	maxKeysSet    int64
+	inline        int64 // bytes of content that the row of an item has at most
 	room          room
 	wasDown       bool // Open added a downtime: due timers wait for grace
 	sessions      *session.Pool
@@ -96,7 +97,10 @@ func Open(ctx context.Context, db kv.DB, options Options) (*Store, error) {
 	s := &Store{
 		inside:        inside.Store{Exclusive: options.Exclusive},
 		refuseUnknown: options.RefuseUnknown, strict: options.Strict, maxQueueBytes: options.MaxQueueBytes,
-		maxKeysOwing: MaxKeysOwing, maxKeysSet: MaxKeysSet,
+		maxKeysOwing: MaxKeysOwing, maxKeysSet: MaxKeysSet, inline: layout.MaxInline,
+	}
+	if brief, is := db.(kv.Brief); is {
+		s.inline = min(s.inline, int64(brief.Brief()))
 	}
 	clocks := storetime.Clocks{Wall: options.Wall, Elapsed: options.Elapsed, Wait: options.Wait}
 	s.inside.Clock = storetime.New(layout.Row(layout.SpaceTime), layout.Row(layout.SpaceWall), clocks)

@@ -91,8 +91,11 @@ func (u *user) push(settles string) {
 		priorities: []int64{u.random.Int64N(10)},
 	}
 	headers := []string{"Nats-Msg-Id", id, "Color", it.color}
-	if u.chance(20) {
+	switch {
+	case u.chance(20):
 		it.size = 20_000 + u.random.IntN(60_000)
+	case u.chance(3):
+		it.size = 1_500 + u.random.IntN(3_000) // programs differ in which content has rows of its own
 	}
 	if u.chance(2) {
 		it.key = fmt.Sprint("key-", u.random.IntN(6))

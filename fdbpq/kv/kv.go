@@ -78,6 +78,10 @@ type DB interface {
 	Close() error
 }
 
+// Brief is a DB to which long values cost more than a further read: it writes them again with each version of their row. What
+// changes often should have values of no more bytes than Brief returns, and keep the rest in rows of its own.
+type Brief interface{ Brief() int }
+
 // Pair is a key and its value.
 type Pair struct {
 	Key, Value []byte

@@ -18,6 +18,9 @@ type Term struct {
 	reason  error // set before over is closed
 }
 
+// Brief implements [kv.Brief].
+func (t *Term) Brief() int { return t.local.Brief() }
+
 // Epoch is the number of the term. No other term of any member has it.
 func (t *Term) Epoch() uint64 { return t.epoch }
 

@@ -251,6 +251,10 @@ func isLocked(err error) bool {
 	return errors.Is(err, syscall.EAGAIN) || err.Error() == "lock held by current process"
 }
 
+// Brief implements [kv.Brief]. An item of 4,000 bytes that is leased and acknowledged takes two thirds of the time if its
+// content is apart; with 1,000 bytes there is no gain.
+func (db *DB) Brief() int { return 2 << 10 }
+
 // Close implements kv.DB.
 func (db *DB) Close() error {
 	if !db.life.close() {

@@ -52,6 +52,9 @@ func (r *Replica) Begin() *Term {
 	return t
 }
 
+// Brief implements [kv.Brief].
+func (t *Term) Brief() int { return t.db.Brief() }
+
 // Update implements kv.DB.
 func (t *Term) Update(ctx context.Context, fn func(kv.Tx) error) error {
 	if err := t.enter(); err != nil {
