@@ -44,7 +44,7 @@ var mapsOf = map[string]map[string]bound{
 	"bridge/internal/events": {
 		"Announcer.counts":      {"types of events", fixed, ""},
 		"Announcer.toldOfDead":  {"queues with a dead letter", "maxToldOfDead", "Announcer.died"},
-		"Announcer.toldOfLinks": {"links that exist and give nothing", "those of the last minute; a store has 1,000 at a time", "Announcer.Link"},
+		"Announcer.toldOfLinks": {"links that exist and give nothing", "those of the last minute; a store has 1,000 at a time", "Announcer.LinkStopped"},
 		"lostPushes.of":         {"queues, a client's choice, whose pushes were lost", "maxRecentLosses", "lostPushes.report"},
 	},
 	"bridge/internal/explain": {

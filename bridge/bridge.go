@@ -6,8 +6,8 @@
 // connection sends to one queue take effect in the order in which they arrive, and so do its pops. Everything that
 // the bridge holds (requests, bytes, waiting pops) is bounded.
 //
-// The table in verb.go lists the verbs. A message that parses becomes the [work] of its verb. The work reads the
-// message; its kind (kind.go) says which lane it enters; the lane runs it with others in one transaction; the responder answers the
+// The table in verb.go lists the verbs. A message that parses becomes the [desk.Work] of its verb. The work reads
+// the message; its kind says which lane it enters (lanes.go); the lane runs it with others in one transaction; the responder answers the
 // request and ends it.
 package bridge
 

@@ -5,7 +5,8 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/desk"
 )
 
-// kind is a kind of work. Each kind has lanes of its own, one for every queue with such work, and its entrance in [lanes].
+// kind is a kind of work. It decides which lanes a request enters, see lanes.open. Peeks and settlements enter lanes of other
+// kinds.
 type kind int
 
 const (
@@ -20,7 +21,8 @@ const (
 	kinds
 )
 
-// entrance hands a request of a kind to its lane. queue names the lane: it is that of the request, or of its tenant.
+// entrance hands a request of a kind to its lane. queue names the lane: the queue of the request or, if it asks the system, its
+// tenant and a dot.
 type entrance func(queue string, w desk.Work)
 
 // entranceTo returns the entrance to lanes that take all requests of a kind as they come.

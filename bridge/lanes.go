@@ -11,7 +11,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// lanes has the lanes of each kind of work. Each kind has a lane for every queue with such work, so a queue's pushes do
+// lanes has the lanes of all kinds of work. Most kinds have a lane for every queue with such work, so a queue's pushes do
 // not wait for its pops.
 type lanes struct {
 	responder *request.Responder
@@ -32,7 +32,7 @@ type lanes struct {
 	entrances [kinds]entrance
 }
 
-// init makes the lanes, each of them from a base.
+// init makes the lanes. Each of them works on a copy of base.
 func (ls *lanes) init(base desk.Lane, exclusive bool, of pops, queries reads.Options) {
 	ls.responder, ls.exclusive, ls.owners = base.Responder, exclusive, of.owners
 	ls.order.init(func(w desk.Work) { w.(ordered).start(ls) })
@@ -47,8 +47,10 @@ func (ls *lanes) init(base desk.Lane, exclusive bool, of pops, queries reads.Opt
 	ls.push = newPushLanes(sharing(), exclusive)
 	ls.imports = desk.NewLanes(sharing(), func(l *desk.Lane) batch.Worker[*importing, batch.Alone] { return &imports{Lane: l} })
 	ls.pop = newPopLanes(sharing(), of)
-	ls.change = desk.NewLanes(sharing(), func(l *desk.Lane) batch.Worker[desk.Change, batch.Alone] { return &desk.Changes[desk.Change]{Lane: l} })
-	ls.bulk = edits.NewBulks(sharing())
+	ls.change = desk.NewLanes(sharing(), func(l *desk.Lane) batch.Worker[desk.Change, batch.Alone] {
+		return &desk.ChangeWorker[desk.Change]{Lane: l}
+	})
+	ls.bulk = edits.NewBulkLanes(sharing())
 	ls.read = reads.New(base, queries)
 	ls.open()
 }

@@ -127,6 +127,6 @@ func (l *answers) answerLink(r *pop) *failure.Failure {
 // linkStopped reports that a link gives nothing until a person has looked.
 func linkStopped(to *events.Announcer, r *pop) {
 	if f := r.Failure; f.Reason == protocol.ReasonGiverBehind || f.Reason == protocol.ReasonTakerBehind || f.Code == 413 {
-		to.Link(r.Subject.Queue, r.Subject.Link, f)
+		to.LinkStopped(r.Subject.Queue, r.Subject.Link, f)
 	}
 }

@@ -16,7 +16,7 @@ import (
 func newPopLanes(base desk.Lane, all pops) *batch.Lanes[*pop, *settlement] {
 	o := desk.LaneOptions(base, func(l *desk.Lane, of *batch.Lane[*pop, *settlement]) batch.Worker[*pop, *settlement] {
 		own := all
-		own.Lane, own.batches, own.settles = l, of, desk.Changes[*settlement]{Lane: l}
+		own.Lane, own.batches, own.settles = l, of, desk.ChangeWorker[*settlement]{Lane: l}
 		return &own
 	})
 	o.Joins = batch.Joins[*settlement]{

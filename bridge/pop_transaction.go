@@ -29,7 +29,7 @@ type pops struct {
 	asks      *explain.Asks
 	exclusive bool // only this process can open the store
 	batches   *batch.Lane[*pop, *settlement]
-	settles   desk.Changes[*settlement] // runs settlements without pops
+	settles   desk.ChangeWorker[*settlement] // runs settlements without pops
 }
 
 // popTransaction is one transaction that serves pops and settles leases.
@@ -189,9 +189,9 @@ func (t *popTransaction) serve(tx kv.Tx) error {
 			return err
 		}
 	}
-	at := desk.Changing{Tx: tx, Queue: t.queue}
+	at := desk.ChangeTx{Tx: tx, Queue: t.queue}
 	for _, r := range t.settling {
-		if !desk.Takes(t.Lane, r) {
+		if !desk.ReserveServes(t.Lane, r) {
 			continue
 		}
 		events, err := r.Apply(&at)

@@ -49,7 +49,7 @@ func (s *settlement) Read(wr *codec.Wire) (f *failure.Failure) {
 
 // Apply settles the lease within a transaction. A lost lease is an answer, and so is a missing dead-letter queue;
 // any other error ends the transaction.
-func (s *settlement) Apply(at *desk.Changing) ([]fdbpq.Event, error) {
+func (s *settlement) Apply(at *desk.ChangeTx) ([]fdbpq.Event, error) {
 	s.Failure, s.renewed = nil, nil
 	var done fdbpq.Settled
 	var err error

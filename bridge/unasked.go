@@ -35,7 +35,7 @@ func fired(re *request.Responder, to *events.Announcer, all *tenants.Tenants) fu
 				request.ScheduleMissed: n.Missed, request.ScheduleOverlapped: n.Overlapped})
 		}
 		for i := range f.Missed {
-			to.Schedule(&f.Missed[i])
+			to.ScheduleMissed(&f.Missed[i])
 		}
 		re.Stats.Fired(f.Lateness, f.Offset)
 		if f.Clock != 0 {

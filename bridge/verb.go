@@ -12,14 +12,15 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// verb is a kind of request. To add one, add its entry to the table, which names its [kind], and a file with
-// its [work], which reads the request, runs in a lane of its kind and answers.
+// verb is what all requests of one name share. To add one, add its row to the table, which names its [kind], and a file with its
+// [desk.Work], which reads the request, runs in a lane of its kind and answers: in reads if it changes nothing, in edits if it
+// changes items or queues from outside, otherwise here.
 type verb struct {
 	request.Verb
 	subjects []subjects.Verb
 	make     func(subjects.Verb) desk.Work // returns an empty request
 	kind     kind
-	bulk     []subjects.Verb // subjects of which requests are of kindBulk
+	bulk     []subjects.Verb // subjects of bulk operations
 }
 
 // kindOf is the kind of the verb's requests with a subject.

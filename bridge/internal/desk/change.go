@@ -8,12 +8,15 @@ import (
 )
 
 // Change is a request that changes something: a settlement, an edit of an item or of a queue.
+//
+// Before Apply, a change may be refused by the rate of its tenant (bridge/dispatch.go), by the bounds of the bridge
+// (request.Gate), because its tenant owes for rows (Pays), or because little room is left (ReserveServes).
 type Change interface {
 	Work
 
 	// Apply makes the change within a transaction, which may run again. An error fails
 	// the transaction.
-	Apply(*Changing) ([]fdbpq.Event, error)
+	Apply(*ChangeTx) ([]fdbpq.Event, error)
 
 	// SettlesLease is the lease that the change settles, nil if it settles none.
 	SettlesLease() *fdbpq.Lease
@@ -32,8 +35,8 @@ type Change interface {
 	Tally(*request.Tally)
 }
 
-// Pays reports whether the tenant of the queue does not owe too much for rows, among them such a cost of the present
-// transaction, and otherwise refuses a change. Settlements are served: their rows are few.
+// Pays reports whether the tenant of the queue can pay for a change, and otherwise sets the failure of the change. cost is what
+// the rows of this transaction have cost so far. Settlements always pass: their rows are few.
 func Pays(l *Lane, r Change, tenant *tenants.Tenant, cost int) bool {
 	r.Head().RowsCost = 0
 	if r.Head().Verb.Settles {
@@ -46,8 +49,9 @@ func Pays(l *Lane, r Change, tenant *tenants.Tenant, cost int) bool {
 	return f == nil
 }
 
-// Takes reports whether the store serves a change now, and otherwise refuses it.
-func Takes(l *Lane, r Change) bool {
+// ReserveServes reports whether the store serves a change now, and otherwise sets the failure of the change: the last part of
+// its room is for what makes room.
+func ReserveServes(l *Lane, r Change) bool {
 	why := l.Reserve()
 	if why == nil {
 		return true

@@ -63,7 +63,7 @@ func (k *Keeper) Start(store *fdbpq.Store, schedules *schedule.Schedules, event 
 func (k *Keeper) wrong(err error) {
 	switch {
 	case failure.IsOutage(err):
-		k.failed(err)
+		k.outage(err)
 	case errors.Is(err, kv.ErrDamaged):
 		k.log.Debug("maintaining the store failed", "error", err) // the store has logged it
 	default:
@@ -71,6 +71,7 @@ func (k *Keeper) wrong(err error) {
 	}
 }
 
+// Stop ends the maintenance.
 func (k *Keeper) Stop() {
 	if k.cancel != nil {
 		k.cancel()
@@ -78,9 +79,9 @@ func (k *Keeper) Stop() {
 	}
 }
 
-// failed notes that a step of maintenance failed. The failure counts until the store commits again, which
-// maintenance tries every second.
-func (k *Keeper) failed(err error) {
+// outage records an outage that maintenance, a transaction or a source has met. The log tells of it when it begins, and then
+// once a minute at most. It counts until the store commits again, which maintenance tries every second.
+func (k *Keeper) outage(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.problem == nil || time.Since(k.logged) >= logEvery {
@@ -99,6 +100,7 @@ func (k *Keeper) alive() {
 	}
 }
 
+// Ready returns why the store does not commit, nil while it does.
 func (k *Keeper) Ready() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -108,7 +110,7 @@ func (k *Keeper) Ready() error {
 	return nil
 }
 
-// noticeRead does what notice does, for reads. A read that ran out of time may have been a large one; maintenance
+// noticeRead does what Notice does, for reads. A read that ran out of time may have been a large one; maintenance
 // notices an outage soon enough.
 func (k *Keeper) noticeRead(err error) {
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -118,10 +120,10 @@ func (k *Keeper) noticeRead(err error) {
 	k.Notice(err)
 }
 
-// Notice remembers that the store failed, for [Bridge.Ready].
+// Notice records err if it is an outage, for [Keeper.Ready].
 func (k *Keeper) Notice(err error) {
 	if err != nil && failure.IsOutage(err) {
 		k.log.Debug("transaction failed", "error", err)
-		k.failed(err)
+		k.outage(err)
 	}
 }

@@ -56,7 +56,8 @@ type Lane struct {
 // Begin turns to a queue.
 func (l *Lane) Begin(queue string) { l.Queue = l.Store.Queue(queue) }
 
-// Common reports whether the store caused an error, and not one request.
+// Common reports whether an error concerns all requests of a batch: an outage, a full store, or a tenant that may have no
+// further queue.
 func (l *Lane) Common(err error) bool {
 	var f *failure.Failure
 	return failure.IsOutage(err) || errors.As(err, &f) && (f.Reason == protocol.ReasonStoreFull || f.Reason == protocol.ReasonQuotaQueues)
@@ -103,7 +104,7 @@ func (l *Lane) Weigh(paid int) {
 	}
 }
 
-// WeighEach charges requests for the rows of each.
+// WeighEach charges the tenant of the queue for the rows of all requests.
 func WeighEach[W Work](l *Lane, requests []W) {
 	cost := 0
 	for _, r := range requests {
@@ -114,9 +115,9 @@ func WeighEach[W Work](l *Lane, requests []W) {
 	}
 }
 
-// Receiving returns the queue of the lane for a transaction with new items of this many bytes. While the store takes no
-// new items, the queue refuses them for the reason full, and still recognizes repeated pushes. The caller ends to behind
-// the transaction.
+// Receiving returns the queue of the lane for a transaction with new items of this many bytes, and the admission of the
+// tenant, which the caller ends after the transaction. If the store or the tenant has no room, full says why: the queue then
+// takes no new items, and still recognizes repeated pushes.
 func (l *Lane) Receiving(items, bytes int) (queue fdbpq.Queue, to *tenants.Admission, full error) {
 	queue = l.Queue
 	if t := l.Tenants.OfQueue(queue.Name()); t != nil {

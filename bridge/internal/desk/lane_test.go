@@ -32,7 +32,7 @@ func TestTransactionTimeout(t *testing.T) {
 			}
 		}
 		expect(4 * time.Second)
-		l.Keeper.failed(kv.ErrUnavailable)
+		l.Keeper.outage(kv.ErrUnavailable)
 		expect(time.Second)
 		l.Keeper.alive()
 		expect(4 * time.Second)

@@ -7,8 +7,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 )
 
-// UnlessUnknown turns the error of a missing queue into the answer of a request. It returns any other error.
-func UnlessUnknown(r *request.Request, err error) error {
+// AnswerNoQueue sets the failure of a request if its queue is missing. It returns any other error.
+func AnswerNoQueue(r *request.Request, err error) error {
 	if err == fdbpq.ErrNoQueue {
 		r.Failure = failure.NoQueue(r.Subject.Queue)
 		return nil
@@ -16,11 +16,11 @@ func UnlessUnknown(r *request.Request, err error) error {
 	return err
 }
 
-// UnlessNone turns the error of a missing queue or schedule into the answer of a request. It returns any other error.
-func UnlessNone(r *request.Request, err error) error {
+// AnswerNoSchedule sets the failure of a request if its queue or schedule is missing. It returns any other error.
+func AnswerNoSchedule(r *request.Request, err error) error {
 	if err == schedule.ErrNone {
 		r.Failure = failure.NoSchedule(r.Subject.Queue, r.Subject.Schedule)
 		return nil
 	}
-	return UnlessUnknown(r, err)
+	return AnswerNoQueue(r, err)
 }

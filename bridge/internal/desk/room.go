@@ -7,14 +7,14 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// itemRows estimates the bytes that an item takes in the store beside its content.
-const itemRows = 512
+// rowBytes estimates the bytes of the rows of an item beside its content.
+const rowBytes = 512
 
-// NewRoom returns a function that says whether a transaction may add new items of some bytes. It ends with the
-// admission of the queue's tenant.
+// NewRoom returns a function that says why a transaction may not add new items of some bytes: the store is asked first, then the
+// tenant. The room that the tenant gives is kept until its admission ends.
 func NewRoom(store func(bytes int) error) func(to *tenants.Admission, items, bytes int) error {
 	return func(to *tenants.Admission, items, bytes int) error {
-		if err := store(bytes + items*itemRows); err != nil {
+		if err := store(bytes + items*rowBytes); err != nil {
 			return StoreFull(err)
 		}
 		if f := to.Admit(items, bytes+items*fdbpq.ItemBytes); f != nil {

@@ -53,7 +53,7 @@ func (a *admin) Read(*codec.Wire) *failure.Failure {
 	return codec.NoOptions(a.Msg, a.Subject.Verb.String())
 }
 
-func (a *admin) Apply(at *desk.Changing) ([]fdbpq.Event, error) {
+func (a *admin) Apply(at *desk.ChangeTx) ([]fdbpq.Event, error) {
 	answer, err := a.do(at.Tx, at.Queue)
 	if purged, is := answer.(protocol.Purged); is {
 		a.removed = purged.Purged

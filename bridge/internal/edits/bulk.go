@@ -8,7 +8,7 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// bulk does something to the items of a queue that match a filter, one page of them. It has a lane
+// Bulk is one page of a bulk operation, which changes the items of a queue that match a filter. It has a lane
 // of its own, and transactions that it shares with nobody: others do not wait for it.
 type Bulk struct {
 	change
@@ -28,7 +28,7 @@ func (b *Bulk) Act() (done bool, details []any) {
 }
 
 // Apply does the page as far as it goes.
-func (b *Bulk) Apply(at *desk.Changing) (_ []fdbpq.Event, err error) {
+func (b *Bulk) Apply(at *desk.ChangeTx) (_ []fdbpq.Event, err error) {
 	if b.done, err = at.Queue.Bulk(at.Tx, b.page); err != nil {
 		return nil, b.did(nil, err)
 	}

@@ -13,10 +13,10 @@ type BulkLanes struct {
 	queues    bulkQueues
 }
 
-// NewBulks returns the lanes of bulk operations, each of them from a base.
-func NewBulks(base desk.Lane) *BulkLanes {
+// NewBulkLanes returns the lanes of bulk operations. Each of them works on a copy of base.
+func NewBulkLanes(base desk.Lane) *BulkLanes {
 	ls := &BulkLanes{responder: base.Responder, queues: bulkQueues{all: make(map[string]bool)}}
-	ls.Lanes = desk.NewLanes(base, func(l *desk.Lane) batch.Worker[*Bulk, batch.Alone] { return &bulks{Lane: l, queues: &ls.queues} })
+	ls.Lanes = desk.NewLanes(base, func(l *desk.Lane) batch.Worker[*Bulk, batch.Alone] { return &bulkWorker{Lane: l, queues: &ls.queues} })
 	return ls
 }
 

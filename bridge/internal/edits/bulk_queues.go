@@ -8,7 +8,7 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// bulkQueues are the queues of which a page is under way.
+// bulkQueues are the queues with a page of a bulk operation under way.
 type bulkQueues struct {
 	mu  sync.Mutex
 	all map[string]bool
@@ -22,7 +22,8 @@ const (
 
 var errBulkBusy = &failure.Failure{Code: 429, Reason: protocol.ReasonBusy, Text: "a bulk operation of this queue is under way, or those of many others: ask again"}
 
-// enter begins a page, and reports false if it has to wait for others.
+// enter begins a page, and reports false if it is refused: its queue has a page under way, or its tenant or the bridge has as
+// many as it may.
 func (q *bulkQueues) enter(queue string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -27,5 +27,5 @@ func (c *change) did(answer any, err error) error {
 	if err == nil {
 		c.body, err = protocol.Marshal(answer)
 	}
-	return desk.UnlessUnknown(&c.Request, err)
+	return desk.AnswerNoQueue(&c.Request, err)
 }

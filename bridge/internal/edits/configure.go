@@ -20,7 +20,7 @@ func (c *configure) Read(*codec.Wire) *failure.Failure {
 	return codec.CheckConfig(c.Msg.Data)
 }
 
-func (c *configure) Apply(at *desk.Changing) ([]fdbpq.Event, error) {
+func (c *configure) Apply(at *desk.ChangeTx) ([]fdbpq.Event, error) {
 	if object := bytes.TrimSpace(c.Msg.Data); len(object) > 0 {
 		known, err := at.Queue.Inspect(at.Tx.Snapshot())
 		if err != nil {

@@ -27,7 +27,7 @@ func (a *adminKey) Read(*codec.Wire) *failure.Failure {
 	return codec.CheckDefinition(a.Msg.Data)
 }
 
-func (a *adminKey) Apply(at *desk.Changing) ([]fdbpq.Event, error) {
+func (a *adminKey) Apply(at *desk.ChangeTx) ([]fdbpq.Event, error) {
 	if object := bytes.TrimSpace(a.Msg.Data); len(object) > 0 {
 		before, err := at.Queue.KeySettings(at.Tx, a.Subject.Key)
 		if err != nil {

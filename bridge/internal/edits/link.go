@@ -35,7 +35,7 @@ func (a *adminLink) Read(*codec.Wire) *failure.Failure {
 	return codec.NoOptions(a.Msg, verb)
 }
 
-func (a *adminLink) Apply(at *desk.Changing) (events []fdbpq.Event, err error) {
+func (a *adminLink) Apply(at *desk.ChangeTx) (events []fdbpq.Event, err error) {
 	a.Failure = nil
 	var shown link.Link
 	links, name := link.New(at.Queue.Store()), a.Subject.Link

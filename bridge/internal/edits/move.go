@@ -7,11 +7,11 @@ import (
 )
 
 // move gives an item another priority.
-type move struct{ edit }
+type move struct{ itemEdit }
 
 func Move(subjects.Verb) desk.Work { return new(move) }
 
-func (m *move) Apply(at *desk.Changing) ([]fdbpq.Event, error) {
+func (m *move) Apply(at *desk.ChangeTx) ([]fdbpq.Event, error) {
 	found, err := at.Queue.Move(at.Tx, m.id, m.Subject.Priority)
 	return nil, m.found(found, m.Subject.Priority, err)
 }

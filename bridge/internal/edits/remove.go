@@ -8,11 +8,11 @@ import (
 )
 
 // removal removes an item.
-type removal struct{ edit }
+type removal struct{ itemEdit }
 
 func Remove(subjects.Verb) desk.Work { return new(removal) }
 
-func (r *removal) Apply(at *desk.Changing) ([]fdbpq.Event, error) {
+func (r *removal) Apply(at *desk.ChangeTx) ([]fdbpq.Event, error) {
 	priority, found, err := at.Queue.Remove(at.Tx, r.id)
 	return nil, r.found(found, priority, err)
 }

@@ -13,7 +13,7 @@ import (
 
 // requeue pushes a dead letter to the queue that it comes from.
 type requeue struct {
-	edit
+	itemEdit
 	to     string // where it comes from, "" for wherever
 	pushed string // queue that it was pushed to
 }
@@ -41,7 +41,7 @@ func (r *requeue) Read(*codec.Wire) (f *failure.Failure) {
 	return f
 }
 
-func (r *requeue) Apply(at *desk.Changing) ([]fdbpq.Event, error) {
+func (r *requeue) Apply(at *desk.ChangeTx) ([]fdbpq.Event, error) {
 	r.Failure = nil
 	done, err := at.Queue.Requeue(at.Tx, r.id, r.to)
 	switch {

@@ -11,7 +11,7 @@ import (
 
 // revoke takes the lease of an item away.
 type revoke struct {
-	edit
+	itemEdit
 	which fdbpq.Revocation
 }
 
@@ -24,7 +24,7 @@ func (r *revoke) Read(*codec.Wire) (f *failure.Failure) {
 	return f
 }
 
-func (r *revoke) Apply(at *desk.Changing) ([]fdbpq.Event, error) {
+func (r *revoke) Apply(at *desk.ChangeTx) ([]fdbpq.Event, error) {
 	done, err := at.Queue.Revoke(at.Tx, r.id, r.which)
 	if err == nil && done.Err != nil {
 		r.Failure = failure.Explain(done.Err)

@@ -29,7 +29,7 @@ func (r *runSchedule) Read(*codec.Wire) (f *failure.Failure) {
 	return nil
 }
 
-func (r *runSchedule) Apply(at *desk.Changing) ([]fdbpq.Event, error) {
+func (r *runSchedule) Apply(at *desk.ChangeTx) ([]fdbpq.Event, error) {
 	r.Failure = nil
 	pushed, err := at.Schedules.Push(at.Tx, at.Queue, r.Subject.Schedule, r.msgID, func(bytes int) error {
 		r.size = bytes
@@ -37,7 +37,7 @@ func (r *runSchedule) Apply(at *desk.Changing) ([]fdbpq.Event, error) {
 	})
 	switch {
 	case err != nil:
-		return nil, desk.UnlessNone(&r.Request, err)
+		return nil, desk.AnswerNoSchedule(&r.Request, err)
 	case pushed.Err != nil:
 		r.Failure = failure.Explain(pushed.Err)
 	default:

@@ -31,7 +31,7 @@ type adminSchedule struct {
 }
 
 // grows refuses a schedule that is new, or whose item becomes larger, where there is no room for that.
-func (a *adminSchedule) grows(at *desk.Changing) error {
+func (a *adminSchedule) grows(at *desk.ChangeTx) error {
 	before, _, err := at.Schedules.Get(at.Tx, at.Queue, a.Subject.Schedule, 0)
 	isNew := err == schedule.ErrNone || err == fdbpq.ErrNoQueue
 	if err != nil && !isNew {
@@ -74,7 +74,7 @@ func (a *adminSchedule) Read(w *codec.Wire) (f *failure.Failure) {
 	return codec.NoOptions(a.Msg, a.Subject.Verb.String())
 }
 
-func (a *adminSchedule) Apply(at *desk.Changing) ([]fdbpq.Event, error) {
+func (a *adminSchedule) Apply(at *desk.ChangeTx) ([]fdbpq.Event, error) {
 	a.Failure = nil
 	var answer any
 	var s schedule.Schedule
@@ -99,7 +99,7 @@ func (a *adminSchedule) Apply(at *desk.Changing) ([]fdbpq.Event, error) {
 	}
 	a.dropped = s.Dropped
 	if err == schedule.ErrNone {
-		return nil, desk.UnlessNone(&a.Request, err)
+		return nil, desk.AnswerNoSchedule(&a.Request, err)
 	}
 	if answer != nil {
 		return nil, a.did(answer, err)

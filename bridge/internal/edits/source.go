@@ -40,7 +40,7 @@ func (a *adminSource) Read(w *codec.Wire) (f *failure.Failure) {
 	return codec.NoOptions(a.Msg, a.Subject.Verb.String())
 }
 
-func (a *adminSource) Apply(at *desk.Changing) ([]fdbpq.Event, error) {
+func (a *adminSource) Apply(at *desk.ChangeTx) ([]fdbpq.Event, error) {
 	a.Failure, a.runners = nil, at.Runners
 	var s source.Source
 	var err error

@@ -1,6 +1,7 @@
-// Package events publishes what happens to items, schedules, sources and links, and counts it.
+// Package events publishes what happens to items, schedules, sources and links, and counts what it publishes.
 //
-// What it guarantees: each event is published once under each prefix, with or without subscribers. A queue's lost pushes are
+// What it guarantees: each event is published once at most under each prefix, with or without subscribers; one that cannot be
+// sent is lost. A queue's lost pushes are
 // announced once a second at most, and all of them are counted. What the log says of a queue or of a link has a bound, however
 // many events there are.
 package events
@@ -115,8 +116,8 @@ const (
 	maxToldOfDead = 4096
 )
 
-// Schedule announces times of a schedule that passed without an item.
-func (a *Announcer) Schedule(missed *schedule.MissedTimes) {
+// ScheduleMissed announces times of a schedule that passed without an item.
+func (a *Announcer) ScheduleMissed(missed *schedule.MissedTimes) {
 	a.mu.Lock()
 	a.counts[protocol.EventScheduleMissed]++
 	a.mu.Unlock()
@@ -145,8 +146,8 @@ func (a *Announcer) Source(e protocol.SourceEvent) {
 	a.publish(queue, kind, e)
 }
 
-// Link announces that a link gives nothing, once a minute.
-func (a *Announcer) Link(queue, name string, why *failure.Failure) {
+// LinkStopped announces, logs and counts that a link gives nothing, once a minute at most for each link.
+func (a *Announcer) LinkStopped(queue, name string, why *failure.Failure) {
 	now, key := time.Now(), [2]string{queue, name}
 	a.mu.Lock()
 	told := now.Sub(a.toldOfLinks[key]) < time.Minute

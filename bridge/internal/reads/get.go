@@ -17,11 +17,11 @@ import (
 // get shows an item, whatever its state.
 type get struct {
 	request.Request
-	id       fdbpq.ID
-	item     *fdbpq.StoredItem
-	ready    int64  // items in its queue
-	asked    bool   // for the attempts of the item, and not only their number
-	attempts string // of the item, if they were asked for
+	id           fdbpq.ID
+	item         *fdbpq.StoredItem
+	ready        int64  // items in its queue
+	withAttempts bool   // for the attempts of the item, and not only their number
+	attempts     string // of the item, if they were asked for
 
 	explains  bool // why it is not handed out
 	explained explain.Explained
@@ -30,7 +30,7 @@ type get struct {
 func Get(subjects.Verb) desk.Work { return new(get) }
 
 func (g *get) Read(*codec.Wire) (f *failure.Failure) {
-	f = codec.ReadFlags(g.Msg, g.Subject.Verb.String(), map[string]*bool{"attempts": &g.asked, "explain": &g.explains})
+	f = codec.ReadFlags(g.Msg, g.Subject.Verb.String(), map[string]*bool{"attempts": &g.withAttempts, "explain": &g.explains})
 	if f == nil {
 		g.id, f = codec.ReadID(g.Subject.ID)
 	}
@@ -45,7 +45,7 @@ func (g *get) Find(v *View) (err error) {
 		g.Failure = failure.NoItem(g.Subject.Queue, g.Subject.ID)
 		return nil
 	}
-	if g.asked && g.item.Attempts != "" {
+	if g.withAttempts && g.item.Attempts != "" {
 		if g.attempts, err = codec.AttemptsText(g.item.Attempts); err != nil {
 			return err
 		}

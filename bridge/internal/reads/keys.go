@@ -43,7 +43,7 @@ func (k *keys) field(name string, value any) (known bool, f *failure.Failure) {
 func (k *keys) Find(v *View) error {
 	found, err := v.Queue.Keys(v.Reader, k.after, k.limit)
 	if err != nil {
-		return desk.UnlessUnknown(&k.Request, err)
+		return desk.AnswerNoQueue(&k.Request, err)
 	}
 	more := false
 	if len(found) == k.limit {
@@ -104,7 +104,7 @@ func (k *key) Read(*codec.Wire) *failure.Failure {
 func (k *key) Find(v *View) error {
 	info, err := v.Queue.Key(v.Reader, k.Subject.Key)
 	if err != nil {
-		return desk.UnlessUnknown(&k.Request, err)
+		return desk.AnswerNoQueue(&k.Request, err)
 	}
 	return k.answerJSON(keyInfo(&info))
 }

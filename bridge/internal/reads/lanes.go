@@ -12,7 +12,7 @@ type Lanes struct {
 	responder *request.Responder
 }
 
-// New returns the lanes of queries, each of them from a base.
+// New returns the lanes of queries. Each of them works on a copy of base.
 func New(base desk.Lane, o Options) *Lanes {
 	base.Batch.Wait = queryWait / 2
 	return &Lanes{responder: base.Responder, Lanes: desk.NewLanes(base, func(l *desk.Lane) batch.Worker[Query, batch.Alone] {

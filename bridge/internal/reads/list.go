@@ -87,7 +87,7 @@ const pageReserve = 256
 func (l *list) Find(v *View) error {
 	page, err := v.Queue.List(v.Reader, l.page)
 	if err != nil {
-		return desk.UnlessUnknown(&l.Request, err)
+		return desk.AnswerNoQueue(&l.Request, err)
 	}
 	space := int(v.Conn.MaxPayload()) - pageReserve
 	body := []byte(`{"items":[`)

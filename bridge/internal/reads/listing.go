@@ -102,7 +102,7 @@ func (l *listing[T, P]) field(name string, value any) (known bool, f *failure.Fa
 func (l *listing[T, P]) Find(v *View) error {
 	found, err := l.listable.find(v, l.after, l.limit+1)
 	if err != nil {
-		return desk.UnlessUnknown(&l.Request, err)
+		return desk.AnswerNoQueue(&l.Request, err)
 	}
 	all, next := []P{}, ""
 	space := int(v.Conn.MaxPayload()) - pageReserve - source.MaxName

@@ -6,7 +6,8 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// Query is a request that changes nothing.
+// Query is a request that changes nothing. One that may cost its tenant more than a request has the method Expects, too
+// (bridge/dispatch.go).
 type Query interface {
 	desk.Work
 

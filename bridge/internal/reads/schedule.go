@@ -35,13 +35,13 @@ func (s *showSchedule) Find(v *View) error {
 	if len(s.object) > 0 {
 		times, err := v.Schedules.Preview(v.Reader, v.Queue, s.Subject.Schedule, s.object, s.item, protocol.ScheduleTimesShown)
 		if err != nil {
-			return desk.UnlessNone(&s.Request, err)
+			return desk.AnswerNoSchedule(&s.Request, err)
 		}
 		return s.answerJSON(protocol.ScheduleTimes{Times: times})
 	}
 	found, times, err := v.Schedules.Get(v.Reader, v.Queue, s.Subject.Schedule, protocol.ScheduleTimesShown)
 	if err != nil {
-		return desk.UnlessNone(&s.Request, err)
+		return desk.AnswerNoSchedule(&s.Request, err)
 	}
 	shown := codec.Schedule(&found, false)
 	shown.Times = times

@@ -10,17 +10,17 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// Changes is the work of a lane of changes.
-type Changes[C Change] struct {
+// ChangeWorker is the worker of a lane of changes.
+type ChangeWorker[C Change] struct {
 	*Lane
 	happened []fdbpq.Event // in the last transaction
 }
 
 // Work serves a batch of changes.
-func (l *Changes[C]) Work(now batch.Batch[C, batch.Alone]) { batch.Run(now.Requests, l) }
+func (l *ChangeWorker[C]) Work(now batch.Batch[C, batch.Alone]) { batch.Run(now.Requests, l) }
 
 // Try makes changes in one transaction.
-func (l *Changes[C]) Try(requests []C) (at int, err error) {
+func (l *ChangeWorker[C]) Try(requests []C) (at int, err error) {
 	started := time.Now()
 	leases, tenant := leasesOf(requests), l.Tenant()
 	receiving, to, _ := l.Receiving(0, 0) // a requeue adds an item in the place of another one
@@ -33,14 +33,14 @@ func (l *Changes[C]) Try(requests []C) (at int, err error) {
 		Do: func(tx kv.Tx) error {
 			l.happened, at = l.happened[:0], len(requests)
 			prefetch(tx)
-			c, cost := NewChanging(l.Lane, tx, receiving, to), 0
+			c, cost := NewChangeTx(l.Lane, tx, receiving, to), 0
 			return l.Store.In(c.Tx, func(w *fdbpq.Work) error {
 				c.Queue = receiving.Within(w)
 				if err := c.Queue.PrefetchKeys(c.Tx, leases...); err != nil {
 					return err
 				}
 				for i, r := range requests {
-					if at = i; !Pays(l.Lane, r, tenant, cost) || !Takes(l.Lane, r) {
+					if at = i; !Pays(l.Lane, r, tenant, cost) || !ReserveServes(l.Lane, r) {
 						continue
 					}
 					rows, keys := l.Meter.Rows(), w.Found()[l.Queue.Name()]
@@ -65,7 +65,7 @@ func (l *Changes[C]) Try(requests []C) (at int, err error) {
 }
 
 // Answer answers changes.
-func (l *Changes[C]) Answer(requests []C, err error) {
+func (l *ChangeWorker[C]) Answer(requests []C, err error) {
 	WeighEach(l.Lane, requests)
 	if err != nil {
 		request.RefuseAll(l.Responder, requests, err)

@@ -8,8 +8,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 )
 
-// Changing is a transaction that makes changes to a queue.
-type Changing struct {
+// ChangeTx is a transaction that makes changes to a queue.
+type ChangeTx struct {
 	Tx        kv.Tx
 	Queue     fdbpq.Queue
 	Room      func(items, bytes int) error // why the transaction may not add new items of some bytes
@@ -17,9 +17,9 @@ type Changing struct {
 	Runners   *feeds.Runners
 }
 
-// NewChanging returns a transaction of the lane, whose rows count if the queue has a tenant.
-func NewChanging(l *Lane, tx kv.Tx, queue fdbpq.Queue, to *tenants.Admission) *Changing {
-	return &Changing{
+// NewChangeTx returns a transaction of the lane, whose rows count if the queue has a tenant.
+func NewChangeTx(l *Lane, tx kv.Tx, queue fdbpq.Queue, to *tenants.Admission) *ChangeTx {
+	return &ChangeTx{
 		Tx: l.Metered(tx), Queue: queue, Schedules: l.Schedules, Runners: l.Runners,
 		Room: func(items, bytes int) error { return l.Room(to, items, bytes) },
 	}

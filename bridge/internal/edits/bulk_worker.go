@@ -12,14 +12,14 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// bulks is the work of a lane of bulk operations: one at a time.
-type bulks struct {
+// bulkWorker is the worker of a lane of bulk operations: one page at a time.
+type bulkWorker struct {
 	*desk.Lane
 	queues *bulkQueues
 }
 
 // Work serves the bulk operation of a queue.
-func (l *bulks) Work(now batch.Batch[*Bulk, batch.Alone]) { batch.Run(now.Requests, l) }
+func (l *bulkWorker) Work(now batch.Batch[*Bulk, batch.Alone]) { batch.Run(now.Requests, l) }
 
 // maxRest bounds how long a bridge rests after a page.
 const maxRest = time.Second
@@ -27,10 +27,10 @@ const maxRest = time.Second
 // Try does one page. After a conflict it is half as long. The answer to a page that is not the last
 // one waits for as long as the page took: clients ask for the next one at once, and others need the
 // store, too.
-func (l *bulks) Try(requests []*Bulk) (int, error) {
+func (l *bulkWorker) Try(requests []*Bulk) (int, error) {
 	started := time.Now()
 	b := requests[0]
-	if !desk.Pays(l.Lane, b, l.Tenant(), 0) || !desk.Takes(l.Lane, b) {
+	if !desk.Pays(l.Lane, b, l.Tenant(), 0) || !desk.ReserveServes(l.Lane, b) {
 		return 1, nil
 	}
 	receiving, to, _ := l.Receiving(0, 0) // a requeue adds an item in the place of another one
@@ -42,7 +42,7 @@ func (l *bulks) Try(requests []*Bulk) (int, error) {
 			return nil
 		},
 		Do: func(tx kv.Tx) error {
-			_, err := b.Apply(desk.NewChanging(l.Lane, tx, receiving, to))
+			_, err := b.Apply(desk.NewChangeTx(l.Lane, tx, receiving, to))
 			return err
 		},
 	})
@@ -57,7 +57,7 @@ func (l *bulks) Try(requests []*Bulk) (int, error) {
 }
 
 // Answer answers a page.
-func (l *bulks) Answer(requests []*Bulk, err error) {
+func (l *bulkWorker) Answer(requests []*Bulk, err error) {
 	l.queues.leave(l.Queue.Name())
 	desk.WeighEach(l.Lane, requests)
 	if err != nil {
@@ -66,14 +66,14 @@ func (l *bulks) Answer(requests []*Bulk, err error) {
 	}
 	for _, b := range requests {
 		if b.Failure == nil {
-			l.tell(b)
+			l.announce(b)
 		}
 		desk.AnswerChange(l.Responder, b)
 	}
 }
 
-// tell counts what a page has done.
-func (l *bulks) tell(b *Bulk) {
+// announce counts what a page has done, and publishes its events.
+func (l *bulkWorker) announce(b *Bulk) {
 	n := int64(b.changed())
 	b.Share.Owe(int(n), 0)
 	var tally request.Tally

@@ -7,13 +7,13 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// edit is a request that removes an item or moves it to another priority.
-type edit struct {
+// itemEdit is an edit of one item: it removes, moves or requeues the item, or revokes its lease.
+type itemEdit struct {
 	change
 	id fdbpq.ID
 }
 
-func (e *edit) Read(*codec.Wire) (f *failure.Failure) {
+func (e *itemEdit) Read(*codec.Wire) (f *failure.Failure) {
 	if f = codec.NoOptions(e.Msg, e.Subject.Verb.String()); f == nil {
 		e.id, f = codec.ReadID(e.Subject.ID)
 	}
@@ -21,7 +21,7 @@ func (e *edit) Read(*codec.Wire) (f *failure.Failure) {
 }
 
 // found answers which item was changed, or that there is none.
-func (e *edit) found(found bool, priority int64, err error) error {
+func (e *itemEdit) found(found bool, priority int64, err error) error {
 	if err == nil && !found {
 		e.Failure = failure.NoItem(e.Subject.Queue, e.Subject.ID)
 		return nil
