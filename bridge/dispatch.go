@@ -175,7 +175,7 @@ func (d *dispatcher) refuseTenant(r *request.Request, tenant *tenants.Tenant, f 
 type larger interface {
 	desk.Work
 
-	// expects is how many requests it may cost.
+	// Expects is how many requests it may cost.
 	Expects() int
 }
 

@@ -99,7 +99,7 @@ func (ls *lanes) open() {
 // peek hands a peek to the pops that wait, or to the queries.
 func (ls *lanes) peek(queue string, p *pop) {
 	if p.ask.Wait == 0 {
-		ls.read.Enter(queue, reads.Query(p))
+		ls.read.Enter(queue, p)
 	} else {
 		ls.pop.Submit(queue, p)
 	}

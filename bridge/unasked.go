@@ -3,6 +3,7 @@ package bridge
 import (
 	"time"
 
+	"github.com/pqbridge/pqbridge/bridge/internal/desk"
 	"github.com/pqbridge/pqbridge/bridge/internal/events"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
@@ -14,7 +15,7 @@ import (
 // unasked returns a function that says whether a queue takes new items that no request brings: items of schedules
 // and sources. They cost requests of the tenant, too, and wait until it has some. ended is to be called after the
 // transaction.
-func unasked(room func(to *tenants.Admission, items, bytes int) error, all *tenants.Tenants) func(queue string, items, bytes int) (ended func(), full error) {
+func unasked(room desk.Room, all *tenants.Tenants) func(queue string, items, bytes int) (ended func(), full error) {
 	return func(queue string, items, bytes int) (func(), error) {
 		t := all.OfQueue(queue)
 		if f := t.Left(); f != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 // BenchmarkContent has items of several sizes pushed, leased and acknowledged, or popped for good, 32 in each transaction. It
-// reports the processor time of an item, and how much of the disk 20,000 items take.
+// reports the processor time of an item: of its push, and of the rest.
 func BenchmarkContent(b *testing.B) {
 	const batch = 32
 	for _, size := range []int{100, 1_000, 4_000, 16_000} {
@@ -54,10 +54,10 @@ func BenchmarkContent(b *testing.B) {
 				b.ResetTimer()
 				var pushing, rest time.Duration
 				for b.Loop() {
-					begun := used(b)
+					begun := processTime(b)
 					push()
-					pushing += used(b) - begun
-					begun = used(b)
+					pushing += processTime(b) - begun
+					begun = processTime(b)
 					var popped fdbpq.Popped
 					update(func(tx kv.Tx) (err error) {
 						sel := fdbpq.Selection{Limit: batch, Band: &fdbpq.AllPriorities}
@@ -78,7 +78,7 @@ func BenchmarkContent(b *testing.B) {
 							return nil
 						})
 					}
-					rest += used(b) - begun
+					rest += processTime(b) - begun
 				}
 				b.ReportMetric(float64(pushing.Nanoseconds())/1e3/float64(b.N*batch), "push-µs/item")
 				b.ReportMetric(float64(rest.Nanoseconds())/1e3/float64(b.N*batch), "rest-µs/item")
@@ -87,7 +87,7 @@ func BenchmarkContent(b *testing.B) {
 	}
 }
 
-func used(b *testing.B) time.Duration {
+func processTime(b *testing.B) time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
 		b.Fatal(err)

@@ -13,27 +13,30 @@ import (
 // fit into one transaction together with the item's other rows.
 const MaxContent = layout.MaxContent
 
-// storeContent writes an item's content: into the envelope when it has no more than inline bytes,
+// storeContent writes an item's content: into the envelope when it is short for the engine,
 // otherwise into rows that begin with prefix and the item's suffix.
-func storeContent(tx kv.Tx, inline int64, prefix []byte, e *layout.Envelope, p layout.Place, headers, payload []byte) error {
+func storeContent(t *transaction, prefix []byte, e *layout.Envelope, p layout.Place, headers, payload []byte) error {
 	if err := checkContent(headers, payload); err != nil {
 		return err
 	}
 	e.Size = int64(len(headers) + len(payload))
 	e.HeaderSize = int64(len(headers))
-	if e.Size <= inline {
+	if !isApart(t, e.Size) {
 		e.Headers, e.Payload = headers, payload
 		return nil
 	}
 	content := append(append(make([]byte, 0, e.Size), headers...), payload...)
 	for len(content) > 0 {
 		n := min(layout.ChunkSize, len(content))
-		tx.Set(layout.AppendChunkKey(prefix, p, e.Chunks), content[:n])
+		t.tx.Set(layout.AppendChunkKey(prefix, p, e.Chunks), content[:n])
 		content = content[n:]
 		e.Chunks++
 	}
 	return nil
 }
+
+// isApart reports whether content of some bytes has rows of its own.
+func isApart(t *transaction, size int64) bool { return size > t.store.inline }
 
 // checkContent returns an error when content is too large for an item.
 func checkContent(headers, payload []byte) error {
@@ -49,15 +52,10 @@ type contents struct{ *queueRows }
 // write writes the content of an item: what the envelope does not keep has rows of its own.
 func (c contents) write(e *layout.Envelope, p layout.Place, headers, payload []byte) error {
 	var prefix []byte
-	if c.apart(headers, payload) {
+	if isApart(c.transaction, int64(len(headers)+len(payload))) {
 		prefix = c.prefix(layout.SpaceChunk)
 	}
-	return storeContent(c.tx, c.store.inline, prefix, e, p, headers, payload)
-}
-
-// apart reports whether content has rows of its own.
-func (c contents) apart(headers, payload []byte) bool {
-	return int64(len(headers)+len(payload)) > c.store.inline
+	return storeContent(c.transaction, prefix, e, p, headers, payload)
 }
 
 // changed clears the rows that write made for an item that does not have them any more.
@@ -151,10 +149,7 @@ func loadContent(r kv.Reader, prefix []byte, e *layout.Envelope, p layout.Place)
 
 // join puts the content of an item's chunks into its envelope.
 func join(e *layout.Envelope, parts [][]byte) error {
-	content := parts[0]
-	if len(parts) > 1 {
-		content = bytes.Join(parts, nil)
-	}
+	content := joined(parts)
 	if int64(len(content)) != e.Size || e.HeaderSize > e.Size {
 		return fmt.Errorf("damaged item: its %d chunks have %d bytes instead of %d", e.Chunks, len(content), e.Size)
 	}
@@ -175,7 +170,7 @@ func loadBeginning(r kv.Reader, prefix []byte, e *layout.Envelope, p layout.Plac
 	if err != nil {
 		return err
 	}
-	content := bytes.Join(parts, nil)
+	content := joined(parts)
 	if int64(len(content)) < need || e.HeaderSize > need {
 		return fmt.Errorf("damaged item: there are %d bytes of its first %d bytes", len(content), need)
 	}
@@ -184,6 +179,14 @@ func loadBeginning(r kv.Reader, prefix []byte, e *layout.Envelope, p layout.Plac
 		e.Payload = nil
 	}
 	return nil
+}
+
+// joined returns the content of chunks, of which there is one at least. Most items have one, which is not copied.
+func joined(parts [][]byte) []byte {
+	if len(parts) == 1 {
+		return parts[0]
+	}
+	return bytes.Join(parts, nil)
 }
 
 // appendChunkKeys appends the keys of the first n chunks of an item.

@@ -27,15 +27,7 @@ type priced struct {
 	last cost
 }
 
-func (c *priced) Brief() int { return briefOf(c.DB) }
-
-// briefOf is how long values are at most for an engine.
-func briefOf(db kv.DB) int {
-	if brief, is := db.(kv.Brief); is {
-		return brief.Brief()
-	}
-	return 32 << 10
-}
+func (c *priced) Brief() int { return kv.BriefOf(c.DB) }
 
 func (c *priced) Update(ctx context.Context, fn func(kv.Tx) error) error {
 	return c.DB.Update(ctx, func(tx kv.Tx) error {
@@ -160,7 +152,7 @@ func TestLongContentIsWrittenOnce(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			long := briefOf(db) + 1
+			long := min(kv.BriefOf(db), 32<<10) + 1
 			if err := db.Close(); err != nil {
 				t.Fatal(err)
 			}

@@ -332,7 +332,7 @@ func (p *importer) existing(item *Import, at layout.Place) (*layout.Item, error)
 		keys = p.rowsAt(at)
 		keys = keys[:len(keys)-1]
 	}
-	if p.contents.apart(item.Headers, item.Payload) {
+	if isApart(p.transaction, int64(len(item.Headers)+len(item.Payload))) {
 		keys = append(keys, layout.AppendChunkKey(p.prefix(layout.SpaceChunk), at, 0))
 	}
 	if len(keys) == 0 {

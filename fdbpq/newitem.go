@@ -114,8 +114,7 @@ func CheckPushSize(queue string, items []NewItem) error {
 // values included.
 func (item *NewItem) TxSize(queue string) int {
 	content := len(item.Payload) + len(item.Headers)
-	keys := itemKeys
-	keys += 3 * (content/layout.ChunkSize + 1) // of rows of its own
+	keys := itemKeys + 3*(content/layout.ChunkSize+1) // with rows of its own
 	if content <= layout.MaxInline {
 		content += bytes.Count(item.Payload, zero) + bytes.Count(item.Headers, zero) // or in one row: zero bytes are escaped
 	}

@@ -185,7 +185,7 @@ func (ps popIDs) remember(sel *Selection, lease time.Duration, popped *Popped, l
 		f := &loaded[i]
 		key := popItemRow(ps.name, sel.PopID, m.items)
 		kept := f.Answered()
-		if err := storeContent(ps.tx, ps.store.inline, key, &kept, layout.Place{}, f.Headers, f.Payload); err != nil {
+		if err := storeContent(ps.transaction, key, &kept, layout.Place{}, f.Headers, f.Payload); err != nil {
 			return err
 		}
 		ps.tx.Set(key, layout.JoinPlace(f.Place, &kept))

@@ -4,7 +4,6 @@ package fdbpq_test
 
 import (
 	"fmt"
-	"syscall"
 	"testing"
 	"time"
 
@@ -68,12 +67,4 @@ func BenchmarkKeyedSettlements(b *testing.B) {
 			b.ReportMetric(float64(used.Microseconds())/1e3/float64(b.N), "cpu-ms")
 		})
 	}
-}
-
-func processTime(b *testing.B) time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

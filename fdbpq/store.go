@@ -97,10 +97,7 @@ func Open(ctx context.Context, db kv.DB, options Options) (*Store, error) {
 	s := &Store{
 		inside:        inside.Store{Exclusive: options.Exclusive},
 		refuseUnknown: options.RefuseUnknown, strict: options.Strict, maxQueueBytes: options.MaxQueueBytes,
-		maxKeysOwing: MaxKeysOwing, maxKeysSet: MaxKeysSet, inline: layout.MaxInline,
-	}
-	if brief, is := db.(kv.Brief); is {
-		s.inline = min(s.inline, int64(brief.Brief()))
+		maxKeysOwing: MaxKeysOwing, maxKeysSet: MaxKeysSet, inline: int64(min(layout.MaxInline, kv.BriefOf(db))),
 	}
 	clocks := storetime.Clocks{Wall: options.Wall, Elapsed: options.Elapsed, Wait: options.Wait}
 	s.inside.Clock = storetime.New(layout.Row(layout.SpaceTime), layout.Row(layout.SpaceWall), clocks)

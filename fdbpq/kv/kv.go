@@ -82,6 +82,14 @@ type DB interface {
 // changes often should have values of no more bytes than Brief returns, and keep the rest in rows of its own.
 type Brief interface{ Brief() int }
 
+// BriefOf returns Brief of a DB, MaxValueSize for one to which long values cost no more.
+func BriefOf(db DB) int {
+	if brief, is := db.(Brief); is {
+		return brief.Brief()
+	}
+	return MaxValueSize
+}
+
 // Pair is a key and its value.
 type Pair struct {
 	Key, Value []byte

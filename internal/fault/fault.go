@@ -146,12 +146,7 @@ func Wrap(base kv.DB, opts Options) *DB {
 }
 
 // Brief implements [kv.Brief], as far as base does.
-func (db *DB) Brief() int {
-	if base, is := db.base.(kv.Brief); is {
-		return base.Brief()
-	}
-	return kv.MaxValueSize
-}
+func (db *DB) Brief() int { return kv.BriefOf(db.base) }
 
 // FailNext scripts faults for the next runs of closures in Update, one for each run;
 // they precede random ones. A fault that does not fit a run, because the closure fails or

@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -161,15 +160,15 @@ func start(programs tools, o config) (_ *Cluster, err error) {
 		return nil, err
 	}
 	c := &Cluster{File: filepath.Join(dir, "fdb.cluster"), dir: dir}
-	if err := checkRoom(dir); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
-	}
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("start a FoundationDB cluster: %w%s", err, c.logs())
 			c.remove()
 		}
 	}()
+	if err := checkRoom(dir); err != nil {
+		return nil, err
+	}
 	if c.leash, err = newLeash(dir); err != nil {
 		return nil, err
 	}

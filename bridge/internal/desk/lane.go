@@ -40,13 +40,13 @@ type Lane struct {
 	Keeper    *Keeper
 	Batch     batch.Limits // of a transaction
 	Patience  batch.Patience
-	Pace      batch.Patience                                      // how long a transaction may take
-	Slow      time.Duration                                       // see SlowBatch; 0: that
-	Room      func(to *tenants.Admission, items, bytes int) error // why a transaction adds no new items
-	Reserve   func() error                                        // why the store serves only what makes room; nil: it does not
-	Tenants   *tenants.Tenants                                    // nil: there are none
-	Since     func(time.Time) time.Duration                       // time.Since, but in tests
-	setBusy   func(bool)                                          // a transaction is under way
+	Pace      batch.Patience // how long a transaction may take
+	Slow      time.Duration  // see SlowBatch; 0: that
+	Room      Room
+	Reserve   func() error                  // why the store serves only what makes room; nil: it does not
+	Tenants   *tenants.Tenants              // nil: there are none
+	Since     func(time.Time) time.Duration // time.Since, but in tests
+	setBusy   func(bool)                    // a transaction is under way
 	Shared    *batch.Shared[kv.Tx]
 
 	Queue fdbpq.Queue

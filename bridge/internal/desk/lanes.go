@@ -12,6 +12,7 @@ func NewLanes[W Work](base Lane, worker func(*Lane) batch.Worker[W, batch.Alone]
 	return batch.New(LaneOptions(base, func(l *Lane, _ *batch.Lane[W, batch.Alone]) batch.Worker[W, batch.Alone] { return worker(l) }))
 }
 
+// LaneOptions are the options of lanes whose worker knows its lane of requests.
 func LaneOptions[W Work, J any](base Lane, worker func(*Lane, *batch.Lane[W, J]) batch.Worker[W, J]) batch.Options[W, J] {
 	return batch.Options[W, J]{
 		Limits:   base.Batch,

@@ -10,9 +10,12 @@ import (
 // rowBytes estimates the bytes of the rows of an item beside its content.
 const rowBytes = 512
 
-// NewRoom returns a function that says why a transaction may not add new items of some bytes: the store is asked first, then the
-// tenant. The room that the tenant gives is kept until its admission ends.
-func NewRoom(store func(bytes int) error) func(to *tenants.Admission, items, bytes int) error {
+// Room says why a transaction may not add new items of some bytes, or returns nil. The room that the tenant gives is kept until
+// its admission ends.
+type Room func(to *tenants.Admission, items, bytes int) error
+
+// NewRoom returns a Room that asks first the store, then the tenant.
+func NewRoom(store func(bytes int) error) Room {
 	return func(to *tenants.Admission, items, bytes int) error {
 		if err := store(bytes + items*rowBytes); err != nil {
 			return StoreFull(err)
