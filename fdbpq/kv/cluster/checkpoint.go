@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
@@ -38,8 +39,8 @@ const keepCheckpoint = 10 * time.Minute
 type archive struct {
 	mu     sync.Mutex
 	making bool
-	id     string // "": there is none
-	at     head   // where this member was before it made the checkpoint
+	id     string     // "": there is none
+	at     chain.Head // where this member was before it made the checkpoint
 	copy   *local.Checkpoint
 	asked  time.Time
 }
@@ -61,7 +62,7 @@ func (cs checkpoints) answer(message []byte) []byte {
 	offered, id := a.copy, a.id
 	a.asked = time.Now()
 	a.mu.Unlock()
-	if id == "" || id != r.Checkpoint || r.Size <= 0 || r.Size > cs.members.MaxMessage()-recordTail {
+	if id == "" || id != r.Checkpoint || r.Size <= 0 || r.Size > cs.members.MaxMessage()-chain.SealSize {
 		return nil
 	}
 	part := make([]byte, r.Size)
@@ -69,7 +70,7 @@ func (cs checkpoints) answer(message []byte) []byte {
 		cs.slog.Warn("kv/cluster: reading a checkpoint failed", "file", r.File, "err", err)
 		return nil
 	}
-	return seal(part)
+	return chain.Seal(part)
 }
 
 // offer returns the list of a checkpoint from which the log goes on, and begins to make
@@ -105,7 +106,7 @@ func (a *archive) current(generation, first uint64) bool {
 func (cs checkpoints) make() {
 	at := cs.status.position()
 	made, err := cs.copy().Checkpoint()
-	var id id
+	var id chain.ID
 	if err == nil {
 		_, err = rand.Read(id[:])
 	}
@@ -143,14 +144,14 @@ func (cs checkpoints) drop() {
 // fetch puts a checkpoint of another member in the place of the copy. The checkpoint is of a given generation of
 // the log, which begins with from if that is known. After a failure the files that have arrived stay, and the next
 // call goes on with them.
-func (cs checkpoints) fetch(ctx context.Context, generation uint64, from base) error {
+func (cs checkpoints) fetch(ctx context.Context, generation uint64, from chain.Base) error {
 	cs.status.set(Follower, "the log no longer has what this copy lacks: fetching a checkpoint from another member")
 	in, err := local.Receive(cs.dir, cs.options.Replica)
 	if err != nil {
 		return err
 	}
 	all, _ := cs.peers.heard()
-	failures := fmt.Errorf("%w, and no other member that runs has generation %d of it", errBehind, generation)
+	failures := fmt.Errorf("%w, and no other member that runs has generation %d of it", chain.ErrBehind, generation)
 	for _, p := range all {
 		if !p.runs(livingFor) || p.Objection != "" || !cs.serves(p.heartbeat, generation) {
 			continue
@@ -195,7 +196,7 @@ func (cs checkpoints) fetchFrom(ctx context.Context, in *local.Incoming, member 
 		}
 	}
 	if m.Generation != 0 && m.Generation != generation || m.Entry+1 < cs.status.logFirst() { // 0: from a version that knows one generation
-		return errBehind
+		return chain.ErrBehind
 	}
 	// The files here may come from the member that was asked before: files of two checkpoints have the same names.
 	label, err := in.Label()
@@ -230,7 +231,7 @@ func (cs checkpoints) fetchFile(ctx context.Context, in *local.Incoming, member,
 	}
 	var offset int64
 	return in.Put(f.Name, func() ([]byte, error) {
-		size := min(int64(cs.members.MaxMessage()-recordTail), f.Size-offset)
+		size := min(int64(cs.members.MaxMessage()-chain.SealSize), f.Size-offset)
 		if size <= 0 {
 			return nil, nil
 		}
@@ -238,9 +239,9 @@ func (cs checkpoints) fetchFile(ctx context.Context, in *local.Incoming, member,
 		if err != nil {
 			return nil, err
 		}
-		part := unseal(reply)
+		part := chain.Unseal(reply)
 		if int64(len(part)) != size {
-			return nil, fmt.Errorf("%s: %w", f.Name, errDamagedRecord)
+			return nil, fmt.Errorf("%s: %w", f.Name, chain.ErrDamaged)
 		}
 		offset += size
 		return part, nil
@@ -264,7 +265,7 @@ func (cs checkpoints) ask(ctx context.Context, member string, r request) (reply 
 
 // adopt opens the copy that was fetched. If the old copy may have entries that the new generation lacks, it stays
 // beside the new one: no other place has them.
-func (cs checkpoints) adopt(in *local.Incoming, generation uint64, from base) error {
+func (cs checkpoints) adopt(in *local.Incoming, generation uint64, from chain.Base) error {
 	if err := cs.copy().Close(); err != nil {
 		return err
 	}

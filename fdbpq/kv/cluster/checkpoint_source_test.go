@@ -12,6 +12,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
@@ -39,7 +40,7 @@ func (o offers) Ask(_ context.Context, member string, message []byte) ([]byte, e
 	if o.away[member] == r.File {
 		return nil, errors.New("the connection broke")
 	}
-	return seal([]byte(member)), nil
+	return chain.Seal([]byte(member)), nil
 }
 
 // Several members begin to send their checkpoints, and the connection to each breaks. What is
@@ -51,13 +52,13 @@ func TestCheckpointIsOfOneMember(t *testing.T) {
 		o := offers{away: map[string]string{"b": "2"}}
 		d := &DB{dir: "/copy", members: o, peers: newPeers("a", Silence), slog: slog.New(slog.DiscardHandler)}
 		d.options.Replica = local.Options{FS: disk}
-		d.status.opened(head{})
+		d.status.opened(chain.Head{})
 		begin := func(members ...string) {
 			t.Helper()
 			for _, m := range members {
 				d.peers.all[m] = peer{heartbeat: heartbeat{Member: m, Role: Follower, Generation: 1, Entry: 5}, heard: time.Now()}
 			}
-			if err := (checkpoints{d}).fetch(t.Context(), 1, base{}); err == nil {
+			if err := (checkpoints{d}).fetch(t.Context(), 1, chain.Base{}); err == nil {
 				t.Fatal("a checkpoint without all of its files was fetched")
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
@@ -70,7 +71,7 @@ type claims struct {
 	Own    claim            `json:"own"`
 	Others map[string]claim `json:"others"`
 
-	target head // of an active member after the start; Entry 0: none was heard
+	target chain.Head // of an active member after the start; Entry 0: none was heard
 }
 
 // disk returns the claims on the disk. Nobody changes the maps and lists any more.
@@ -150,7 +151,7 @@ func (k claimKeeper) next() (own claim, others map[string]claim, urgent bool) {
 	witnesses := own.Witnesses
 	switch {
 	case !own.Lives && k.caughtUp():
-		var id id
+		var id chain.ID
 		_, _ = rand.Read(id[:]) // it never fails
 		own = claim{Life: most + 1, ID: hex.EncodeToString(id[:]), Lives: true}
 		witnesses, urgent = nil, true
@@ -205,7 +206,7 @@ func (k claimKeeper) caughtUp() bool {
 	return (role == Active || has) && k.options.LogReplica(at.Generation, entry) == nil
 }
 
-func (c *claims) aim() head {
+func (c *claims) aim() chain.Head {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.target
@@ -218,9 +219,9 @@ func (k claimKeeper) heard(h heartbeat, alive bool) {
 	defer c.mu.Unlock()
 	if mine := h.Knows[k.options.Name]; c.Own.Lives && mine.ID == c.Own.ID && mine.Count > c.Own.Count {
 		// The whole machine has gone back while this process ran.
-		c.Own.Lives, c.target = false, head{}
+		c.Own.Lives, c.target = false, chain.Head{}
 	}
 	if alive && c.target.Entry == 0 {
-		c.target = head{Entry: h.Entry, Generation: h.Generation}
+		c.target = chain.Head{Entry: h.Entry, Generation: h.Generation}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
@@ -64,7 +65,7 @@ type DB struct {
 	logs    Log // of any generation
 	members Members
 	slog    *slog.Logger
-	process id
+	process chain.ID
 
 	current atomic.Pointer[Log] // of the generation that the copy follows
 	replica atomic.Pointer[local.Replica]
@@ -129,10 +130,10 @@ func (d *DB) open() error {
 	if err != nil {
 		return err
 	}
-	var h head
+	var h chain.Head
 	position, err := replica.Position()
 	if err == nil {
-		h, err = decodeHead(position)
+		h, err = chain.DecodeHead(position)
 	}
 	if err == nil && position == nil {
 		err = expectEmpty(replica)
@@ -158,8 +159,8 @@ func expectEmpty(replica *local.Replica) error {
 }
 
 // enter goes on behind h, the position of the copy.
-func (d *DB) enter(h head) {
-	log := d.logs.Generation(max(h.Generation, firstGeneration))
+func (d *DB) enter(h chain.Head) {
+	log := d.logs.Generation(max(h.Generation, chain.FirstGeneration))
 	d.current.Store(&log)
 	d.tail = tail{head: h}
 	d.status.opened(h)

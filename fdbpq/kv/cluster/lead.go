@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
@@ -77,13 +78,13 @@ func (d *DB) write(ctx context.Context, batch *local.Batch) error {
 	head, began := d.tail.head, time.Now()
 	d.status.appending(began)
 	defer d.status.appending(time.Time{})
-	payloads := splitChanges(batch.Changes(), d.log().MaxEntry())
+	payloads := chain.Split(batch.Changes(), d.log().MaxEntry())
 	for i, payload := range payloads {
-		kind := kindFragment
+		kind := chain.Fragment
 		if i == len(payloads)-1 {
-			kind = kindChanges
+			kind = chain.Changes
 		}
-		entry := head.next(d.process, kind, payload).encode()
+		entry := head.Next(d.process, kind, payload).Encode()
 		switch err := put(ctx, d.log(), head.Entry, entry, head.Identity); {
 		case errors.Is(err, ErrFull):
 			// Parts of the record that are in the log do not count: the next record begins anew.
@@ -102,7 +103,7 @@ func (d *DB) write(ctx context.Context, batch *local.Batch) error {
 		d.tail.head = head
 		d.status.readTo(head.Entry)
 	}
-	if err := batch.Commit(head.encode()); err != nil {
+	if err := batch.Commit(head.Encode()); err != nil {
 		return fmt.Errorf("%w: %w", errStop, err)
 	}
 	var wrote time.Time
@@ -121,7 +122,7 @@ func (d *DB) resign(ctx context.Context, successor string) error {
 		successor, _ = d.Successor("") // without one the others wait for a sign of life
 	}
 	h := d.tail.head
-	entry := h.next(d.process, kindRelease, []byte(successor)).encode()
+	entry := h.Next(d.process, chain.Release, []byte(successor)).Encode()
 	if err := put(ctx, d.log(), h.Entry, entry, h.Identity); err != nil {
 		return err
 	}

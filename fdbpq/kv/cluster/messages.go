@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
 )
 
 const (
@@ -76,7 +78,7 @@ func (s *status) heartbeat() heartbeat {
 	h := heartbeat{
 		Store: hex.EncodeToString(s.head.Store[:]), Generation: s.head.Generation,
 		Role: s.role, Epoch: s.head.Epoch, Entry: s.head.Entry, Hash: hex.EncodeToString(s.head.Hash[:]),
-		Read: s.read, Synced: s.synced, Format: recordFormat, Final: s.final, DiskFull: s.full.own,
+		Read: s.read, Synced: s.synced, Format: chain.RecordFormat, Final: s.final, DiskFull: s.full.own,
 	}
 	if s.role == Stopped {
 		h.Objection, h.Misread = s.reason, s.misread

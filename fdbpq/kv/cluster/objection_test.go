@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
 )
 
 // A member that has more than the log, something else, or a reason of its own objects to a
@@ -12,10 +14,10 @@ import (
 func TestObjections(t *testing.T) {
 	t.Parallel()
 	d := &DB{}
-	d.tail.head = head{Entry: 7, Generation: 2, Store: id{1}, Hash: hash{2}}
+	d.tail.head = chain.Head{Entry: 7, Generation: 2, Store: chain.ID{1}, Hash: chain.Hash{2}}
 	began := time.Now()
 	before, after := began.Add(-time.Minute), began.Add(time.Millisecond)
-	ours, other := hex.EncodeToString(d.tail.head.Store[:]), strings.Repeat("ff", len(id{}))
+	ours, other := hex.EncodeToString(d.tail.head.Store[:]), strings.Repeat("ff", len(chain.ID{}))
 	same := hex.EncodeToString(d.tail.head.Hash[:])
 	for name, c := range map[string]struct {
 		p    heartbeat
@@ -50,7 +52,7 @@ func TestObjections(t *testing.T) {
 func TestSilencesThatCount(t *testing.T) {
 	t.Parallel()
 	d := &DB{}
-	d.tail.head = head{Entry: 7, Hash: hash{2}}
+	d.tail.head = chain.Head{Entry: 7, Hash: chain.Hash{2}}
 	began := time.Now()
 	all, part := hex.EncodeToString(d.tail.head.Hash[:]), "x"
 	long, short := new(time.Minute), new(time.Second)

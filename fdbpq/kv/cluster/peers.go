@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
 )
 
 // heartbeat is the state of a member, which it broadcasts several times a second and
@@ -166,7 +168,7 @@ func (p *peers) heard() (all []peer, news <-chan struct{}) {
 }
 
 // furthest is the last entry that another member has of the log to which the head belongs.
-func (p *peers) furthest(of head) (entry uint64) {
+func (p *peers) furthest(of chain.Head) (entry uint64) {
 	store := hex.EncodeToString(of.Store[:])
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -279,7 +281,7 @@ func (p *peers) silent() (names []string) {
 
 // activeLost is the time since when the active member is lost, of the epoch of the head or of a later one; zero if
 // it is not, or another one is active.
-func (p *peers) activeLost(at head) (since time.Time) {
+func (p *peers) activeLost(at chain.Head) (since time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, other := range p.all {

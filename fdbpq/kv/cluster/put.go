@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
 )
 
 // Results of an append whose entry is not in the log.
@@ -46,7 +48,7 @@ func put(ctx context.Context, log Log, after uint64, entry []byte, identity stri
 		case err == nil && bytes.Equal(found, entry):
 			return nil
 		case err == nil:
-			if _, damaged := decodeRecord(found); errors.Is(damaged, errDamagedRecord) {
+			if _, damaged := chain.DecodeRecord(found); errors.Is(damaged, chain.ErrDamaged) {
 				return fmt.Errorf("%w: entry %d of the log: %w", errUnknownResult, after+1, damaged)
 			}
 			return errForeign

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
 )
 
 // scriptedLog answers calls with what a script says, in this order.
@@ -35,7 +37,7 @@ func (l *scriptedLog) State(context.Context) (LogState, error) {
 func TestRefusedRepeats(t *testing.T) {
 	t.Parallel()
 	lost := errors.New("the answer was lost")
-	entry := record{kind: kindGenesis}.encode()
+	entry := chain.Record{Kind: chain.Genesis}.Encode()
 	for _, refusal := range []error{ErrFull, ErrNoLog} {
 		synctest.Test(t, func(t *testing.T) {
 			first := &scriptedLog{appends: []error{refusal}}
@@ -46,7 +48,7 @@ func TestRefusedRepeats(t *testing.T) {
 			if err := put(t.Context(), repeated, 0, entry, "log"); err != nil {
 				t.Errorf("the second attempt is refused with %v, and the first one is in the log: %v", refusal, err)
 			}
-			foreign := &scriptedLog{appends: []error{lost, refusal}, reads: []error{ErrNoEntry, nil}, entry: record{kind: kindEpoch}.encode()}
+			foreign := &scriptedLog{appends: []error{lost, refusal}, reads: []error{ErrNoEntry, nil}, entry: chain.Record{Kind: chain.Epoch}.Encode()}
 			if err := put(t.Context(), foreign, 0, entry, "log"); !errors.Is(err, errForeign) {
 				t.Errorf("the second attempt is refused with %v, and another entry is in the log: %v", refusal, err)
 			}
@@ -60,7 +62,7 @@ func TestAppendToLogMadeAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		log := &scriptedLog{appends: []error{errors.New("the answer was lost")}, reads: []error{ErrNoEntry}}
-		if err := put(t.Context(), log, 0, record{kind: kindGenesis}.encode(), "an earlier log"); !errors.Is(err, errUnknownResult) {
+		if err := put(t.Context(), log, 0, chain.Record{Kind: chain.Genesis}.Encode(), "an earlier log"); !errors.Is(err, errUnknownResult) {
 			t.Errorf("an append to a log that was made again: %v", err)
 		}
 	})

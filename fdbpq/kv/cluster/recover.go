@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
 )
 
 // Recovery describes a new generation of the log, planned or begun, that goes on from the copy of one member.
@@ -51,12 +53,12 @@ type survey struct {
 	newest  uint64 // generation that has a log
 	at      uint64 // generation of the furthest copy that answers
 	log     LogState
-	gone    bool   // there is no log of that generation
-	begun   record // the record that begins the newest generation, if that is newer
-	from    base   // its payload
-	used    bool   // no record can begin the newest generation, which is newer: it has ended, or its first entry was purged
-	mark    mark   // the furthest entry that a member was heard to have
-	doubts  string // why acknowledged entries may be on a disk that is away
+	gone    bool         // there is no log of that generation
+	begun   chain.Record // the record that begins the newest generation, if that is newer
+	from    chain.Base   // its payload
+	used    bool         // no record can begin the newest generation, which is newer: it has ended, or its first entry was purged
+	mark    mark         // the furthest entry that a member was heard to have
+	doubts  string       // why acknowledged entries may be on a disk that is away
 }
 
 // PlanRecovery returns the recovery that Recover would make now. An error says why none is
@@ -161,18 +163,18 @@ func (rs recoveries) beginGeneration(ctx context.Context, r Recovery) error {
 		return fmt.Errorf("look at generation %d of the log: %w", r.Generation, err)
 	}
 	h := r.Source.heartbeat
-	from, err := json.Marshal(base{Member: h.Member, Generation: h.Generation, Entry: h.Entry, Hash: h.Hash})
+	from, err := json.Marshal(chain.Base{Member: h.Member, Generation: h.Generation, Entry: h.Entry, Hash: h.Hash})
 	if err != nil {
 		return err
 	}
-	first := record{generation: r.Generation, process: rs.process, kind: kindGenesis, payload: from}
-	if _, err := hex.Decode(first.store[:], []byte(h.Store)); err != nil {
+	first := chain.Record{Generation: r.Generation, Process: rs.process, Kind: chain.Genesis, Payload: from}
+	if _, err := hex.Decode(first.Store[:], []byte(h.Store)); err != nil {
 		return err
 	}
 	for _, p := range r.Members {
-		first.epoch = max(first.epoch, p.Epoch+1)
+		first.Epoch = max(first.Epoch, p.Epoch+1)
 	}
-	switch err := put(ctx, log, 0, first.encode(), state.Identity); {
+	switch err := put(ctx, log, 0, first.Encode(), state.Identity); {
 	case errors.Is(err, errForeign):
 		return fmt.Errorf("another recovery has begun generation %d meanwhile: this one did nothing", r.Generation)
 	case err != nil:
@@ -226,7 +228,7 @@ func (rs recoveries) survey(ctx context.Context) (s survey, err error) {
 			s.at = max(s.at, p.Generation)
 		}
 	}
-	s.at = max(s.at, firstGeneration)
+	s.at = max(s.at, chain.FirstGeneration)
 	for _, p := range s.members {
 		if m := rs.peers.mark(p.heartbeat.Store); p.Answers && p.Entry > 0 && m.follows(s.mark) {
 			s.mark = m
@@ -268,10 +270,10 @@ func (rs recoveries) lookAt(ctx context.Context, s *survey) error {
 		return nil
 	}
 	if err == nil {
-		s.begun, err = decodeRecord(entry)
+		s.begun, err = chain.DecodeRecord(entry)
 	}
 	if err == nil {
-		err = json.Unmarshal(s.begun.payload, &s.from)
+		err = json.Unmarshal(s.begun.Payload, &s.from)
 	}
 	if err != nil {
 		return fmt.Errorf("look at generation %d of the log: %w", s.newest, err)

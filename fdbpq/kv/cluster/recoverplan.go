@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
 )
 
 // plan returns the recovery that a survey allows.
@@ -22,7 +24,7 @@ func (s survey) mayRecover() error {
 			return fmt.Errorf("member %s serves the store: there is nothing to recover", p.Name)
 		}
 	}
-	if s.begun.kind == kindGenesis {
+	if s.begun.Kind == chain.Genesis {
 		for _, p := range s.members {
 			if p.Answers && p.Generation == s.from.Generation && p.Entry == s.from.Entry && p.heartbeat.Hash == s.from.Hash {
 				return fmt.Errorf("generation %d of the log has begun with the copy of member %s: the members go over to it", s.newest, p.Name)
@@ -65,7 +67,7 @@ func (s survey) choose(c Consent) (Recovery, error) {
 	if s.newest > s.at {
 		// The newest generation is taken: a recovery was interrupted before it had a first record, or no copy that
 		// answers can go on with that record, because it was purged or another recovery has ended it.
-		if r.Generation = s.newest; s.begun.kind == kindGenesis || s.used {
+		if r.Generation = s.newest; s.begun.Kind == chain.Genesis || s.used {
 			r.Generation++
 		}
 	}
@@ -113,7 +115,7 @@ func (s survey) choose(c Consent) (Recovery, error) {
 	}
 	for generation := s.at + 1; generation < r.Generation; generation++ {
 		lost := fmt.Sprintf("all of generation %d, which no copy that answers follows", generation)
-		if generation == s.newest && s.begun.kind == kindGenesis {
+		if generation == s.newest && s.begun.Kind == chain.Genesis {
 			lost = fmt.Sprintf("all of generation %d, which has begun with entry %d of member %s", generation, s.from.Entry, s.from.Member)
 		}
 		r.Lost = append(r.Lost, lost)

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
 )
 
 // What a recovery does, loses and refuses, by where the members and the log are.
@@ -28,7 +30,7 @@ func TestRecoveryPlan(t *testing.T) {
 	epoch := func(n uint64) func(*Position) { return func(p *Position) { p.Epoch = n } }
 	second := func(p *Position) { p.Generation = 2 }
 	log := func(first, last uint64) LogState { return LogState{Identity: "i", First: first, Last: last} }
-	begun := record{kind: kindGenesis, generation: 2}
+	begun := chain.Record{Kind: chain.Genesis, Generation: 2}
 	for name, c := range map[string]struct {
 		s       survey
 		c       Consent
@@ -67,17 +69,17 @@ func TestRecoveryPlan(t *testing.T) {
 		"interrupted later":  {s: survey{members: []Position{at("a", 5), at("b", 5)}, newest: 3, log: LogState{Ended: true}}, source: "a", begins: 3, lost: "all of generation 2"},
 		"begun": {
 			s: survey{members: []Position{at("a", 5), at("b", 5)}, newest: 2, log: LogState{Ended: true}, begun: begun,
-				from: base{Member: "a", Generation: 1, Entry: 5, Hash: "h"}},
+				from: chain.Base{Member: "a", Generation: 1, Entry: 5, Hash: "h"}},
 			refused: "has begun with the copy",
 		},
 		"begun with a lost": {
 			s: survey{members: []Position{at("a", 5), at("b", 5)}, newest: 2, log: LogState{Ended: true}, begun: begun,
-				from: base{Member: "c", Generation: 1, Entry: 7, Hash: "y"}},
+				from: chain.Base{Member: "c", Generation: 1, Entry: 7, Hash: "y"}},
 			source: "a", begins: 3, lost: "all of generation 2",
 		},
 		"begun with another": {
 			s: survey{members: []Position{at("a", 5), at("b", 5)}, newest: 2, log: LogState{Ended: true}, begun: begun,
-				from: base{Member: "a", Generation: 1, Entry: 5, Hash: "y"}},
+				from: chain.Base{Member: "a", Generation: 1, Entry: 5, Hash: "y"}},
 			source: "a", begins: 3, lost: "all of generation 2",
 		},
 		"older is chosen":     {s: survey{members: []Position{at("a", 9), at("b", 2, second)}, newest: 2, at: 2, gone: true}, c: Consent{Source: "a"}, source: "a", begins: 3, lost: "2 entries of generation 2, which member b has"},
@@ -87,7 +89,7 @@ func TestRecoveryPlan(t *testing.T) {
 		"old copy is there":   {s: survey{members: []Position{at("a", 5, second), at("b", 900)}, newest: 2, at: 2, log: log(1, 5)}, refused: "nothing to recover"},
 		"newer generation":    {s: survey{members: []Position{at("a", 9), at("b", 2, second)}, newest: 2, at: 2, gone: true}, source: "b", begins: 3},
 	} {
-		c.s.at = max(c.s.at, firstGeneration)
+		c.s.at = max(c.s.at, chain.FirstGeneration)
 		r, err := c.s.plan(c.c)
 		switch {
 		case c.refused != "":

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	mathrand "math/rand/v2"
 	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
 )
 
 const (
@@ -95,14 +97,14 @@ func (d *DB) follow(ctx context.Context, t *takeovers) (*Term, error) {
 			return nil, failure
 		case errors.Is(err, errEnded):
 			_ = pause(ctx, renewEvery)
-			return nil, fmt.Errorf("%w: a recovery is under way, or was interrupted: %s", err, advice)
+			return nil, fmt.Errorf("%w: a recovery is under way, or was interrupted: %s", err, chain.Advice)
 		}
 	}
 	switch {
 	case errors.Is(err, ErrNoLog):
 		err = d.found(ctx)
-	case errors.Is(err, errBehind):
-		err = checkpoints{d}.fetch(ctx, max(d.tail.head.Generation, firstGeneration), base{})
+	case errors.Is(err, chain.ErrBehind):
+		err = checkpoints{d}.fetch(ctx, max(d.tail.head.Generation, chain.FirstGeneration), chain.Base{})
 	case err == nil && d.tail.head.Entry == 0:
 		err = d.found(ctx)
 	}
@@ -152,7 +154,7 @@ func (d *DB) mayTakeOver() bool {
 // the place of a store that others have.
 func (d *DB) found(ctx context.Context) error {
 	if d.tail.head.Entry > 0 {
-		d.status.set(Follower, "the log is gone, and this member has a copy of it: "+advice)
+		d.status.set(Follower, "the log is gone, and this member has a copy of it: "+chain.Advice)
 		return ErrNoLog
 	}
 	if !d.options.Init && !d.allEmpty() {
@@ -164,11 +166,11 @@ func (d *DB) found(ctx context.Context) error {
 	if err := d.compare(ctx); err != nil {
 		return err
 	}
-	var store id
+	var store chain.ID
 	if _, err := rand.Read(store[:]); err != nil {
 		return err
 	}
-	genesis := record{store: store, generation: firstGeneration, process: d.process, kind: kindGenesis}.encode()
+	genesis := chain.Record{Store: store, Generation: chain.FirstGeneration, Process: d.process, Kind: chain.Genesis}.Encode()
 	err := put(ctx, d.log(), 0, genesis, d.tail.head.Identity)
 	if errors.Is(err, errForeign) {
 		return nil

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
 )
 
 // Role says what a member does.
@@ -66,8 +68,8 @@ func (s Status) Lag(entry uint64) uint64 { return s.Newest() - min(entry, s.Newe
 type status struct {
 	mu     sync.Mutex
 	role   Role
-	head   head   // of the copy
-	read   uint64 // entry of the log; between head and it lie parts of a transaction whose end is missing
+	head   chain.Head // of the copy
+	read   uint64     // entry of the log; between head and it lie parts of a transaction whose end is missing
 	synced uint64
 	log    LogState
 	full   struct { // disks
@@ -91,7 +93,7 @@ type status struct {
 }
 
 // opened notes which copy this member has.
-func (s *status) opened(h head) {
+func (s *status) opened(h chain.Head) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.head, s.read, s.synced, s.written, s.final = h, h.Entry, h.Entry, time.Time{}, false
@@ -222,7 +224,7 @@ func (s *status) closed() bool {
 
 // moved notes the position of the copy. wrote is when an entry that changed rows was read, or was about to be
 // written, and zero for an entry that changed no rows. fresh says that it was read when it was new.
-func (s *status) moved(h head, wrote time.Time, fresh bool) {
+func (s *status) moved(h chain.Head, wrote time.Time, fresh bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -264,7 +266,7 @@ func (s *status) lastWrite() time.Time {
 // entry is the last entry of the copy.
 func (s *status) entry() uint64 { return s.position().Entry }
 
-func (s *status) position() head {
+func (s *status) position() chain.Head {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.head
@@ -324,7 +326,7 @@ func (s *status) stop(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	entry := errors.Is(why, errEntry)
-	s.misread = entry && !errors.Is(why, errDiffers)
+	s.misread = entry && !errors.Is(why, chain.ErrDiffers)
 	s.final = s.final || !entry
 }
 

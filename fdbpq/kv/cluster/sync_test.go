@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
@@ -28,7 +29,7 @@ func TestSyncedEntries(t *testing.T) {
 					if op.Kind != errorfs.OpFileSync && op.Kind != errorfs.OpFileSyncData || !armed.Load() {
 						return nil
 					}
-					d.status.moved(head{Entry: 6}, time.Time{}, false)
+					d.status.moved(chain.Head{Entry: 6}, time.Time{}, false)
 					return nil
 				}))
 				replica, err := local.OpenReplica("/copy", local.Options{FS: disk, Log: d.slog})
@@ -36,11 +37,11 @@ func TestSyncedEntries(t *testing.T) {
 					t.Fatal(err)
 				}
 				d.replica.Store(replica)
-				if err := replica.Apply(nil, head{Entry: 5}.encode()); err != nil {
+				if err := replica.Apply(nil, chain.Head{Entry: 5}.Encode()); err != nil {
 					t.Fatal(err)
 				}
-				d.status.opened(head{Entry: 4})
-				d.status.moved(head{Entry: 5}, time.Time{}, false)
+				d.status.opened(chain.Head{Entry: 4})
+				d.status.moved(chain.Head{Entry: 5}, time.Time{}, false)
 				if name == "failed" {
 					if err := replica.Close(); err != nil {
 						t.Fatal(err)

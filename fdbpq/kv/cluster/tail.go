@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
 )
 
 // tail is the end of the log as far as this member has read it.
 type tail struct {
-	head      head
-	assembly  assembly
+	head      chain.Head
+	assembly  chain.Parts
 	caughtUp  time.Time // when the log had nothing new last
 	compared  time.Time // when the copy was compared with the state of the log
 	outdated  bool      // there is a newer generation of the log
@@ -52,7 +53,7 @@ func (t *tail) verdict(end uint64) string {
 	if s.looks < steadyLooks || time.Since(s.since) < steadyFor {
 		return "waiting for the log to show it"
 	}
-	return "it has lost entries that were acknowledged: " + advice
+	return "it has lost entries that were acknowledged: " + chain.Advice
 }
 
 // freshFor is how recently a member must have been at the end of the log for the next entry to count as new.
@@ -65,9 +66,6 @@ var errStop = errors.New("this member must not go on")
 // errEntry: like errStop, because of an entry that does not continue the copy. The entry may be read correctly
 // later: the server that has it may be damaged, or this program too old.
 var errEntry = fmt.Errorf("%w", errStop)
-
-// errBehind: the log no longer has the entries that this copy lacks.
-var errBehind = errors.New("the log no longer has what this copy lacks")
 
 const readAtOnce = 64 // entries
 
@@ -137,7 +135,7 @@ func (d *DB) acceptConfirmed(ctx context.Context, wrong []byte, refused error) e
 // rewind forgets the parts of a transaction whose end is missing: the log may have lost them, and other entries may
 // have their place.
 func (d *DB) rewind() {
-	d.tail.head, d.tail.assembly = d.status.position(), assembly{}
+	d.tail.head, d.tail.assembly = d.status.position(), chain.Parts{}
 	d.status.readTo(d.tail.head.Entry)
 }
 
@@ -160,10 +158,10 @@ func (d *DB) compare(ctx context.Context) error {
 	case h.Identity == "":
 		h.Identity = state.Identity
 	case h.Identity != state.Identity:
-		return fmt.Errorf("%w: the log was deleted and made again: it is %s, this is a copy of %s: %s", errStop, state.Identity, h.Identity, advice)
+		return fmt.Errorf("%w: the log was deleted and made again: it is %s, this is a copy of %s: %s", errStop, state.Identity, h.Identity, chain.Advice)
 	}
 	if state.First > h.Entry+1 {
-		return errBehind
+		return chain.ErrBehind
 	}
 	d.tail.compared = time.Now()
 	return nil
@@ -172,42 +170,42 @@ func (d *DB) compare(ctx context.Context) error {
 // accept commits an entry that follows the copy.
 func (d *DB) accept(entry []byte) error {
 	t := &d.tail
-	next, r, err := t.head.after(entry)
+	next, r, err := t.head.After(entry)
 	if err != nil {
 		return fmt.Errorf("%w: entry %d of the log: %w", errEntry, t.head.Entry+1, err)
 	}
 	var changes []byte
 	before := t.assembly
-	switch r.kind {
-	case kindFragment, kindChanges:
-		if err := t.assembly.add(r.payload); err != nil {
+	switch r.Kind {
+	case chain.Fragment, chain.Changes:
+		if err := t.assembly.Add(r.Payload); err != nil {
 			return fmt.Errorf("%w: entry %d of the log: %w", errEntry, next.Entry, err)
 		}
-		if r.kind == kindFragment {
+		if r.Kind == chain.Fragment {
 			// The copy's position stays: after a start the parts of an unfinished transaction are read again.
 			t.head = next
 			d.status.readTo(next.Entry)
 			return nil
 		}
-		changes = t.assembly.changes
-	case kindRelease:
-		t.successor = string(r.payload)
+		changes = t.assembly.Changes
+	case chain.Release:
+		t.successor = string(r.Payload)
 	}
-	if err := d.copy().Apply(changes, next.encode()); err != nil {
+	if err := d.copy().Apply(changes, next.Encode()); err != nil {
 		t.assembly = before // the entry is read again
 		if errors.Is(err, kv.ErrUnavailable) || errors.Is(err, kv.ErrClosed) {
 			return err
 		}
 		return fmt.Errorf("%w: entry %d of the log: %w", errEntry, next.Entry, err)
 	}
-	if r.kind == kindGenesis {
+	if r.Kind == chain.Genesis {
 		// If the copy were empty after a crash, it would not object to an empty store in the place of a store whose
 		// log was lost.
 		if err := d.copy().Sync(); err != nil {
 			return err
 		}
 	}
-	t.assembly = assembly{}
+	t.assembly = chain.Parts{}
 	t.head = next
 	var wrote time.Time
 	if len(changes) > 0 {

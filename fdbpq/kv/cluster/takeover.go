@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
 )
 
 // errLost: this member did not become active. It tries again after a while.
@@ -61,7 +63,7 @@ func (c candidate) takeOver(ctx context.Context) (*Term, error) {
 	}
 	h := c.tail.head
 	written := c.lastWrite(known, began)
-	entry := h.next(c.process, kindEpoch, []byte(c.options.Name)).encode()
+	entry := h.Next(c.process, chain.Epoch, []byte(c.options.Name)).Encode()
 	if err := put(ctx, c.log(), h.Entry, entry, h.Identity); err != nil {
 		if errors.Is(err, ErrFull) {
 			upkeep{c.DB}.makeRoom(ctx)
@@ -159,7 +161,7 @@ func (c candidate) objection(known []peer, began time.Time) string {
 		case p.Entry > h.Entry:
 			return fmt.Sprintf("member %s has entry %d, the log ends at %d: %s", p.Member, p.Entry, h.Entry, c.tail.verdict(h.Entry))
 		case p.Entry == h.Entry && p.Hash != hex.EncodeToString(h.Hash[:]):
-			return fmt.Sprintf("member %s has another entry %d than the log: entries that were acknowledged are lost: %s", p.Member, p.Entry, advice)
+			return fmt.Sprintf("member %s has another entry %d than the log: entries that were acknowledged are lost: %s", p.Member, p.Entry, chain.Advice)
 		}
 	}
 	return ""

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
@@ -18,7 +19,7 @@ import (
 // is silent, ends, or does not belong to the cluster.
 func TestExpendable(t *testing.T) {
 	t.Parallel()
-	store, other := id{1}, id{2}
+	store, other := chain.ID{1}, chain.ID{2}
 	living := func(name string, synced uint64, change func(*peer)) peer {
 		p := peer{heartbeat: heartbeat{Member: name, Store: hex.EncodeToString(store[:]), Generation: 1, Entry: 20, Synced: synced}, heard: time.Now().Add(time.Hour)}
 		if change != nil {
@@ -49,8 +50,8 @@ func TestExpendable(t *testing.T) {
 		{"a new member without a copy", []peer{living("b", 7, nil), living("c", 0, func(p *peer) { *p = peer{heartbeat: heartbeat{Member: "c"}, heard: p.heard} })}, LogState{Bytes: enough}, 1},
 	} {
 		d := &DB{options: Options{Name: "a", Members: []string{"a", "b", "c"}}, peers: newPeers("a", Silence)}
-		d.status.opened(head{Entry: 10, Store: store, Generation: 1})
-		d.status.moved(head{Entry: 20, Store: store, Generation: 1}, time.Time{}, false)
+		d.status.opened(chain.Head{Entry: 10, Store: store, Generation: 1})
+		d.status.moved(chain.Head{Entry: 20, Store: store, Generation: 1}, time.Time{}, false)
 		for _, p := range c.peers {
 			d.peers.all[p.Member] = p
 		}
@@ -59,7 +60,7 @@ func TestExpendable(t *testing.T) {
 		}
 	}
 	alone := &DB{options: Options{Name: "a", Members: []string{"a"}}, peers: newPeers("a", Silence)}
-	alone.status.opened(head{Entry: 10, Store: store, Generation: 1})
+	alone.status.opened(chain.Head{Entry: 10, Store: store, Generation: 1})
 	if got := (upkeep{alone}).expendable(LogState{Bytes: enough}); got != 11 {
 		t.Errorf("the only member: the log keeps what begins at %d, expected 11", got)
 	}
@@ -117,7 +118,7 @@ func TestOldCheckpoint(t *testing.T) {
 		}
 		d := &DB{members: stubMembers{reply: reply}}
 		d.status.observe(LogState{First: first})
-		if err := (checkpoints{d}).fetchFrom(t.Context(), in, "b", 1); errors.Is(err, errBehind) != old || !old && err != nil {
+		if err := (checkpoints{d}).fetchFrom(t.Context(), in, "b", 1); errors.Is(err, chain.ErrBehind) != old || !old && err != nil {
 			t.Errorf("a checkpoint of entry %d, when the log begins at %d: %v", entry, first, err)
 		}
 	}

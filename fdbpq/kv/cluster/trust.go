@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
 )
 
 // distrust returns the reason for which this member must not become active although a majority may have the log:
@@ -60,7 +62,7 @@ func (d *DB) doubts() (why, missing string) {
 	case counting >= majority, len(away) == 0 && sound >= majority:
 		return "", ""
 	case len(away) == 0:
-		return strings.Join(doubts, "; ") + ": " + advice, ""
+		return strings.Join(doubts, "; ") + ": " + chain.Advice, ""
 	}
 	missing = strings.Join(away, ",")
 	if len(doubts) == 0 {
