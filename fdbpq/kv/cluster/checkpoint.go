@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/peers"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
@@ -145,15 +146,15 @@ func (cs checkpoints) drop() {
 // the log, which begins with from if that is known. After a failure the files that have arrived stay, and the next
 // call goes on with them.
 func (cs checkpoints) fetch(ctx context.Context, generation uint64, from chain.Base) error {
-	cs.status.set(Follower, "the log no longer has what this copy lacks: fetching a checkpoint from another member")
+	cs.status.set(peers.Follower, "the log no longer has what this copy lacks: fetching a checkpoint from another member")
 	in, err := local.Receive(cs.dir, cs.options.Replica)
 	if err != nil {
 		return err
 	}
-	all, _ := cs.peers.heard()
+	all, _ := cs.peers.Heard()
 	failures := fmt.Errorf("%w, and no other member that runs has generation %d of it", chain.ErrBehind, generation)
 	for _, p := range all {
-		if !p.runs(livingFor) || p.Objection != "" || !cs.serves(p.heartbeat, generation) {
+		if !p.Runs(peers.LivingFor) || p.Objection != "" || !cs.serves(p.Heartbeat, generation) {
 			continue
 		}
 		err := cs.fetchFrom(ctx, in, p.Member, generation)
@@ -173,7 +174,7 @@ type source struct {
 }
 
 // serves reports whether a member has a checkpoint of a generation that is of use here.
-func (cs checkpoints) serves(p heartbeat, generation uint64) bool {
+func (cs checkpoints) serves(p peers.Heartbeat, generation uint64) bool {
 	h := cs.status.position()
 	if store := cs.tail.store(); store != "" && p.Store != store {
 		return false

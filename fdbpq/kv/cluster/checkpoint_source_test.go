@@ -8,11 +8,11 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/peers"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
@@ -50,13 +50,17 @@ func TestCheckpointIsOfOneMember(t *testing.T) {
 	for range 20 { // members are asked in any order
 		disk := vfs.NewMem()
 		o := offers{away: map[string]string{"b": "2"}}
-		d := &DB{dir: "/copy", members: o, peers: newPeers("a", Silence), slog: slog.New(slog.DiscardHandler)}
+		d := &DB{dir: "/copy", members: o, peers: peers.New("a", peers.DefaultSilence), slog: slog.New(slog.DiscardHandler)}
 		d.options.Replica = local.Options{FS: disk}
 		d.status.opened(chain.Head{})
 		begin := func(members ...string) {
 			t.Helper()
 			for _, m := range members {
-				d.peers.all[m] = peer{heartbeat: heartbeat{Member: m, Role: Follower, Generation: 1, Entry: 5}, heard: time.Now()}
+				message, err := json.Marshal(peers.Heartbeat{Member: m, Role: peers.Follower, Generation: 1, Entry: 5})
+				if err != nil {
+					t.Fatal(err)
+				}
+				d.peers.Hear(message)
 			}
 			if err := (checkpoints{d}).fetch(t.Context(), 1, chain.Base{}); err == nil {
 				t.Fatal("a checkpoint without all of its files was fetched")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/peers"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
@@ -70,11 +71,11 @@ type DB struct {
 	current atomic.Pointer[Log] // of the generation that the copy follows
 	replica atomic.Pointer[local.Replica]
 	archive archive
-	peers   *peers
-	claims  claims
+	peers   *peers.Peers
+	ledger  ledger
 	status  status
-	tail    tail // of the goroutine run alone
-	saved   mark // on the disk; of the goroutine syncReplica alone
+	tail    tail       // of the goroutine run alone
+	saved   peers.Mark // on the disk; of the goroutine syncReplica alone
 
 	warnOfTwin sync.Once
 
@@ -88,10 +89,10 @@ type DB struct {
 // Open opens the member whose copy is in dir, and starts it. It makes the copy if there
 // is none.
 func Open(dir string, log Log, members Members, o Options) (*DB, error) {
-	o.Silence = cmp.Or(o.Silence, Silence)
+	o.Silence = cmp.Or(o.Silence, peers.DefaultSilence)
 	d := &DB{
 		options: o, dir: filepath.Clean(dir), logs: log, members: members, slog: o.Replica.Log,
-		peers: newPeers(o.Name, o.Silence),
+		peers: peers.New(o.Name, o.Silence),
 		wake:  make(chan struct{}, 1),
 		hint:  make(chan struct{}, 1),
 	}
@@ -243,32 +244,19 @@ var ErrNoSuccessor = errors.New("kv/cluster: no other member can take over")
 // empty, the one whose copy is furthest. ErrNoSuccessor means that the follower was not heard lately, or
 // cannot become active.
 func (d *DB) Successor(name string) (string, error) {
-	furthest := ""
-	var most uint64
-	all, _ := d.peers.heard()
-	for _, p := range all {
-		if !p.runs(d.options.unconfirmed()) || p.lost || p.Role != Follower || p.Objection != "" {
-			continue
-		}
-		if p.Member == name {
-			return name, nil
-		}
-		if furthest == "" || p.Entry > most {
-			furthest, most = p.Member, p.Entry
-		}
-	}
-	if name != "" || furthest == "" {
+	all, _ := d.peers.Heard()
+	if name = successor(name, all, d.options.unconfirmed()); name == "" {
 		return "", ErrNoSuccessor
 	}
-	return furthest, nil
+	return name, nil
 }
 
 // Keepers are the other members that run and whose disks have the log. If the server of any other member led the
 // log, acknowledged entries could be missing.
 func (d *DB) Keepers() (names []string) {
-	all, _ := d.peers.heard()
+	all, _ := d.peers.Heard()
 	for _, p := range all {
-		if p.Member != d.options.Name && p.runs(d.options.unconfirmed()) && !p.lost && p.diskHasLog(d.options.Members) {
+		if p.Member != d.options.Name && p.Runs(d.options.unconfirmed()) && !p.Lost && p.HasLog(d.options.Members) {
 			names = append(names, p.Member)
 		}
 	}
@@ -311,7 +299,7 @@ func (d *DB) Close() error {
 	}
 	d.stop()
 	d.done.Wait() // no other heartbeat follows
-	d.broadcast(heartbeat{Gone: true})
+	d.broadcast(peers.Heartbeat{Gone: true})
 	return d.end()
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/peers"
 )
 
 const (
@@ -58,10 +60,10 @@ func (ds disks) look() (full bool) {
 func (ds disks) full() error {
 	var full []string
 	room := 1
-	all, _ := ds.peers.heard()
+	all, _ := ds.peers.Heard()
 	for _, p := range all {
 		switch {
-		case !p.runs(livingFor):
+		case !p.Runs(peers.LivingFor):
 		case p.DiskFull:
 			full = append(full, p.Member)
 		default:

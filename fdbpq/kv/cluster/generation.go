@@ -25,7 +25,7 @@ func (d *DB) outdated(err error) bool {
 	if d.tail.outdated || errors.Is(err, errEnded) || errors.Is(err, ErrNoLog) || errors.Is(err, chain.ErrBehind) || errors.Is(err, errStop) {
 		return true
 	}
-	return d.peers.generation(d.tail.store()) > max(h.Generation, chain.FirstGeneration)
+	return d.peers.Generation(d.tail.store()) > max(h.Generation, chain.FirstGeneration)
 }
 
 // newest is the newest generation that has a log.

@@ -6,18 +6,6 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
 )
 
-// An active member of an old generation is no sign of life, whatever its epoch.
-func TestLifeOfOldGeneration(t *testing.T) {
-	t.Parallel()
-	d := &DB{}
-	d.status.head = chain.Head{Generation: 2, Epoch: 5}
-	for generation, alive := range map[uint64]bool{1: false, 2: true, 3: true} {
-		if got := d.showsLife(heartbeat{Role: Active, Generation: generation, Epoch: 9}); got != alive {
-			t.Errorf("generation %d: a sign of life: %v, expected %v", generation, got, alive)
-		}
-	}
-}
-
 // What was synced in one generation says nothing of the entries of the next one.
 func TestSyncedOfOldGeneration(t *testing.T) {
 	t.Parallel()

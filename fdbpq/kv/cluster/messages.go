@@ -7,19 +7,11 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/peers"
 )
 
-const (
-	// announceEvery is the time within which a change is announced.
-	announceEvery = 5 * time.Millisecond
-
-	// pendingFor is how long an append of the active member may take. After that its heartbeats show no life: it
-	// runs, but cannot reach the log.
-	pendingFor = 3 * time.Second
-
-	// livingFor is how long a member counts as living after it was heard.
-	livingFor = 10 * time.Second
-)
+// announceEvery is the time within which a change is announced.
+const announceEvery = 5 * time.Millisecond
 
 // announce makes a heartbeat leave soon, because the state has changed.
 func (d *DB) announce() { signal(d.hint) }
@@ -37,7 +29,7 @@ func (d *DB) sendHeartbeats(ctx context.Context) {
 	ticker := time.NewTicker(d.options.beat())
 	defer ticker.Stop()
 	for {
-		d.broadcast(heartbeat{})
+		d.broadcast(peers.Heartbeat{})
 		if pause(ctx, announceEvery) != nil {
 			return
 		}
@@ -51,16 +43,16 @@ func (d *DB) sendHeartbeats(ctx context.Context) {
 }
 
 // broadcast sends the state of this member, with Poll or Gone if kind says so.
-func (d *DB) broadcast(kind heartbeat) {
+func (d *DB) broadcast(kind peers.Heartbeat) {
 	h := d.status.heartbeat()
-	h.Process, h.Silent = d.process.String(), d.peers.silent()
+	h.Process, h.Silent = d.process.String(), d.peers.Silent()
 	h.Member, h.Version, h.Poll, h.Gone = d.options.Name, d.options.Version, kind.Poll, kind.Gone
-	if m := d.peers.mark(h.Store); m.Entry > 0 {
+	if m := d.peers.Mark(h.Store); m.Entry > 0 {
 		h.Mark = &m
 	}
 	if d.options.LogReplica != nil {
-		own, others := d.claims.disk()
-		h.Claim, h.Knows = &own, others
+		claims := d.ledger.read()
+		h.Claim, h.Knows = &claims.Own, claims.Others
 	}
 	message, err := json.Marshal(h)
 	if err == nil {
@@ -72,15 +64,15 @@ func (d *DB) broadcast(kind heartbeat) {
 }
 
 // heartbeat returns the state of this member.
-func (s *status) heartbeat() heartbeat {
+func (s *status) heartbeat() peers.Heartbeat {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h := heartbeat{
+	h := peers.Heartbeat{
 		Store: hex.EncodeToString(s.head.Store[:]), Generation: s.head.Generation,
 		Role: s.role, Epoch: s.head.Epoch, Entry: s.head.Entry, Hash: hex.EncodeToString(s.head.Hash[:]),
 		Read: s.read, Synced: s.synced, Format: chain.RecordFormat, Final: s.final, DiskFull: s.full.own,
 	}
-	if s.role == Stopped {
+	if s.role == peers.Stopped {
 		h.Objection, h.Misread = s.reason, s.misread
 	}
 	if !s.pending.IsZero() {
@@ -95,7 +87,7 @@ func (s *status) heartbeat() heartbeat {
 
 // hear takes a heartbeat of another member.
 func (d *DB) hear(message []byte) {
-	h, ok := d.peers.hear(message)
+	h, ok := d.peers.Hear(message)
 	if h.Member == d.options.Name && h.Process != "" && h.Process != d.process.String() {
 		d.warnOfTwin.Do(func() {
 			d.slog.Error("kv/cluster: another process has the name of this member: expected a unique name for each", "name", h.Member)
@@ -105,9 +97,9 @@ func (d *DB) hear(message []byte) {
 		return
 	}
 	if h.Poll {
-		d.broadcast(heartbeat{})
+		d.broadcast(peers.Heartbeat{})
 	}
-	alive := d.showsLife(h)
+	alive := h.ShowsLife(d.status.position())
 	if alive {
 		d.status.alive()
 	}
@@ -115,11 +107,4 @@ func (d *DB) hear(message []byte) {
 	if h.Entry > d.status.entry() {
 		signal(d.wake)
 	}
-}
-
-// showsLife reports whether a heartbeat comes from an active member that reaches the log.
-func (d *DB) showsLife(h heartbeat) bool {
-	d.status.mu.Lock()
-	defer d.status.mu.Unlock()
-	return h.Role == Active && !h.Gone && h.Generation >= d.status.head.Generation && h.Epoch >= d.status.head.Epoch && h.Pending < pendingFor
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/peers"
 )
 
 // A member that has more than the log, something else, or a reason of its own objects to a
@@ -20,28 +21,28 @@ func TestObjections(t *testing.T) {
 	ours, other := hex.EncodeToString(d.tail.head.Store[:]), strings.Repeat("ff", len(chain.ID{}))
 	same := hex.EncodeToString(d.tail.head.Hash[:])
 	for name, c := range map[string]struct {
-		p    heartbeat
+		p    peers.Heartbeat
 		at   time.Time
 		says string // "": it does not object
 	}{
-		"equal":                        {heartbeat{Store: ours, Generation: 2, Entry: 7, Hash: same}, after, ""},
-		"behind":                       {heartbeat{Store: ours, Generation: 2, Entry: 6, Hash: "x"}, after, ""},
-		"without a copy":               {heartbeat{Store: other}, after, ""},
-		"ahead":                        {heartbeat{Store: ours, Generation: 2, Entry: 8}, after, "has entry 8, the log ends at 7"},
-		"ahead, and silent":            {heartbeat{Store: ours, Generation: 2, Entry: 8}, before, "has entry 8, the log ends at 7"},
-		"another entry":                {heartbeat{Store: ours, Generation: 2, Entry: 7, Hash: "x"}, after, "another entry 7"},
-		"another entry, and silent":    {heartbeat{Store: ours, Generation: 2, Entry: 7, Hash: "x"}, before, "another entry 7"},
-		"another store":                {heartbeat{Store: other, Generation: 2, Entry: 1}, after, "a copy of the store " + other},
-		"another store, and gone":      {heartbeat{Store: other, Generation: 2, Entry: 9}, before, ""},
-		"a later generation":           {heartbeat{Store: ours, Generation: 3, Entry: 1}, after, "follows generation 3"},
-		"an earlier generation, ahead": {heartbeat{Store: ours, Generation: 1, Entry: 9}, after, ""},
-		"a reason":                     {heartbeat{Store: ours, Generation: 2, Entry: 3, Objection: "broken"}, after, "broken"},
-		"an entry that it misread":     {heartbeat{Store: ours, Generation: 2, Entry: 3, Objection: "broken", Misread: true}, after, ""},
-		"misread, and ahead":           {heartbeat{Store: ours, Generation: 2, Entry: 8, Objection: "broken", Misread: true}, after, "has entry 8, the log ends at 7"},
-		"a reason, and gone":           {heartbeat{Store: ours, Generation: 2, Entry: 3, Objection: "broken"}, before, ""},
+		"equal":                        {peers.Heartbeat{Store: ours, Generation: 2, Entry: 7, Hash: same}, after, ""},
+		"behind":                       {peers.Heartbeat{Store: ours, Generation: 2, Entry: 6, Hash: "x"}, after, ""},
+		"without a copy":               {peers.Heartbeat{Store: other}, after, ""},
+		"ahead":                        {peers.Heartbeat{Store: ours, Generation: 2, Entry: 8}, after, "has entry 8, the log ends at 7"},
+		"ahead, and silent":            {peers.Heartbeat{Store: ours, Generation: 2, Entry: 8}, before, "has entry 8, the log ends at 7"},
+		"another entry":                {peers.Heartbeat{Store: ours, Generation: 2, Entry: 7, Hash: "x"}, after, "another entry 7"},
+		"another entry, and silent":    {peers.Heartbeat{Store: ours, Generation: 2, Entry: 7, Hash: "x"}, before, "another entry 7"},
+		"another store":                {peers.Heartbeat{Store: other, Generation: 2, Entry: 1}, after, "a copy of the store " + other},
+		"another store, and gone":      {peers.Heartbeat{Store: other, Generation: 2, Entry: 9}, before, ""},
+		"a later generation":           {peers.Heartbeat{Store: ours, Generation: 3, Entry: 1}, after, "follows generation 3"},
+		"an earlier generation, ahead": {peers.Heartbeat{Store: ours, Generation: 1, Entry: 9}, after, ""},
+		"a reason":                     {peers.Heartbeat{Store: ours, Generation: 2, Entry: 3, Objection: "broken"}, after, "broken"},
+		"an entry that it misread":     {peers.Heartbeat{Store: ours, Generation: 2, Entry: 3, Objection: "broken", Misread: true}, after, ""},
+		"misread, and ahead":           {peers.Heartbeat{Store: ours, Generation: 2, Entry: 8, Objection: "broken", Misread: true}, after, "has entry 8, the log ends at 7"},
+		"a reason, and gone":           {peers.Heartbeat{Store: ours, Generation: 2, Entry: 3, Objection: "broken"}, before, ""},
 	} {
 		c.p.Member = "b"
-		got := candidate{d}.objection([]peer{{heartbeat: c.p, heard: c.at}}, began)
+		got := candidate{d}.objection([]peers.Peer{{Heartbeat: c.p, Heard: c.at}}, began)
 		if c.says == "" && got != "" || !strings.Contains(got, c.says) {
 			t.Errorf("%s: it says %q, expected %q", name, got, c.says)
 		}
@@ -58,59 +59,29 @@ func TestSilencesThatCount(t *testing.T) {
 	long, short := new(time.Minute), new(time.Second)
 	for name, c := range map[string]struct {
 		own     *time.Duration
-		peers   []heartbeat
+		peers   []peers.Heartbeat
 		heard   time.Duration // after the question
 		silence time.Duration // 0: nobody knows
 	}{
-		"nobody knows":              {nil, []heartbeat{{Hash: all}}, 1, 0},
-		"another one knows":         {nil, []heartbeat{{Hash: all}, {Hash: all, Silence: short}}, 1, *short},
-		"another one knows earlier": {short, []heartbeat{{Hash: all, Silence: long}}, 1, *long},
-		"another one knows later":   {long, []heartbeat{{Hash: all, Silence: short}}, 1, *long},
-		"another part of the log":   {short, []heartbeat{{Entry: 7, Hash: part, Silence: long}}, 1, *short},
-		"before the question":       {short, []heartbeat{{Hash: all, Silence: long}}, -1, *short},
+		"nobody knows":              {nil, []peers.Heartbeat{{Hash: all}}, 1, 0},
+		"another one knows":         {nil, []peers.Heartbeat{{Hash: all}, {Hash: all, Silence: short}}, 1, *short},
+		"another one knows earlier": {short, []peers.Heartbeat{{Hash: all, Silence: long}}, 1, *long},
+		"another one knows later":   {long, []peers.Heartbeat{{Hash: all, Silence: short}}, 1, *long},
+		"another part of the log":   {short, []peers.Heartbeat{{Entry: 7, Hash: part, Silence: long}}, 1, *short},
+		"before the question":       {short, []peers.Heartbeat{{Hash: all, Silence: long}}, -1, *short},
 	} {
 		heard := began.Add(c.heard)
 		d.status.written = time.Time{}
 		if c.own != nil {
 			d.status.written = heard.Add(-*c.own)
 		}
-		var known []peer
+		var known []peers.Peer
 		for _, h := range c.peers {
-			known = append(known, peer{heartbeat: h, heard: heard})
+			known = append(known, peers.Peer{Heartbeat: h, Heard: heard})
 		}
 		at := candidate{d}.lastWrite(known, began)
 		if at.IsZero() != (c.silence == 0) || c.silence > 0 && heard.Sub(at) != c.silence {
 			t.Errorf("%s: the last transaction was at %v, expected %v before %v", name, at, c.silence, heard)
 		}
-	}
-}
-
-// Who has not been heard for a while, or has ended, is not named as successor; among the
-// others the one whose copy is the furthest is.
-func TestSuccessor(t *testing.T) {
-	t.Parallel()
-	now := time.Now()
-	d := &DB{peers: newPeers("a", Silence)}
-	hear := func(h heartbeat, at time.Time) { d.peers.all[h.Member] = peer{heartbeat: h, heard: at} }
-	want := func(name, successor string) {
-		t.Helper()
-		got, err := d.Successor(name)
-		if got != successor || (err == nil) != (successor != "") {
-			t.Errorf("asked for %q: %q, %v, expected %q", name, got, err, successor)
-		}
-	}
-	want("", "")
-	hear(heartbeat{Member: "silent", Role: Follower, Entry: 9}, now.Add(-time.Hour))
-	hear(heartbeat{Member: "gone", Role: Follower, Entry: 9, Gone: true}, now.Add(time.Hour))
-	hear(heartbeat{Member: "candidate", Role: Candidate, Entry: 9}, now.Add(time.Hour))
-	hear(heartbeat{Member: "objects", Role: Follower, Entry: 9, Objection: "broken"}, now.Add(time.Hour))
-	want("", "")
-	hear(heartbeat{Member: "behind", Role: Follower, Entry: 5}, now.Add(time.Hour))
-	want("", "behind")
-	hear(heartbeat{Member: "ahead", Role: Follower, Entry: 6}, now.Add(time.Hour))
-	want("", "ahead")
-	want("behind", "behind")
-	for _, name := range []string{"silent", "gone", "candidate", "objects", "nowhere", "a"} {
-		want(name, "")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/peers"
 )
 
 // Recorded is what three members of an earlier version left behind, the one before
@@ -96,8 +97,8 @@ func TestRecordsOfEarlierVersion(t *testing.T) {
 func TestHeartbeatsOfEarlierVersion(t *testing.T) {
 	t.Parallel()
 	for _, message := range ReadRecorded(t).Heartbeats {
-		p := newPeers("another", Silence)
-		h, ok := p.hear(message)
+		p := peers.New("another", peers.DefaultSilence)
+		h, ok := p.Hear(message)
 		if !ok || h.Entry == 0 || h.Role == "" || len(h.Hash) != 64 || h.Format != chain.RecordFormat {
 			t.Errorf("%s was heard as %+v", message, h)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/peers"
 )
 
 // Recovery describes a new generation of the log, planned or begun, that goes on from the copy of one member.
@@ -27,12 +28,12 @@ type Position struct {
 	Name    string
 	Answers bool // it has answered; otherwise the other fields are from its last message
 	Known   bool // it was heard at least once
-	Role    Role
+	Role    peers.Role
 	Reason  string
 
 	Generation, Epoch, Entry uint64 // Entry 0: it has no copy
 
-	heartbeat heartbeat
+	heartbeat peers.Heartbeat
 }
 
 // Consent has the decisions of an operator about a recovery.
@@ -57,7 +58,7 @@ type survey struct {
 	begun   chain.Record // the record that begins the newest generation, if that is newer
 	from    chain.Base   // its payload
 	used    bool         // no record can begin the newest generation, which is newer: it has ended, or its first entry was purged
-	mark    mark         // the furthest entry that a member was heard to have
+	mark    peers.Mark   // the furthest entry that a member was heard to have
 	doubts  string       // why acknowledged entries may be on a disk that is away
 }
 
@@ -199,7 +200,7 @@ func insist(ctx context.Context, call func(context.Context) error) (err error) {
 // survey asks all members for their positions, and reads the state of the log that the furthest member follows.
 func (rs recoveries) survey(ctx context.Context) (s survey, err error) {
 	began := time.Now()
-	rs.broadcast(heartbeat{Poll: true})
+	rs.broadcast(peers.Heartbeat{Poll: true})
 	if err := rs.answers(ctx, began); err != nil {
 		return s, err
 	}
@@ -210,11 +211,11 @@ func (rs recoveries) survey(ctx context.Context) (s survey, err error) {
 		Name: own.Member, Answers: true, Known: true, Role: own.Role, Reason: reason,
 		Generation: own.Generation, Epoch: own.Epoch, Entry: own.Entry, heartbeat: own,
 	}}
-	all, _ := rs.peers.heard()
+	all, _ := rs.peers.Heard()
 	for _, p := range all {
 		s.members = append(s.members, Position{
-			Name: p.Member, Answers: p.heard.After(began) && !p.Gone, Known: true, Role: p.Role, Reason: p.Objection,
-			Generation: p.Generation, Epoch: p.Epoch, Entry: p.Entry, heartbeat: p.heartbeat,
+			Name: p.Member, Answers: p.Heard.After(began) && !p.Gone, Known: true, Role: p.Role, Reason: p.Objection,
+			Generation: p.Generation, Epoch: p.Epoch, Entry: p.Entry, heartbeat: p.Heartbeat,
 		})
 	}
 	for _, name := range rs.options.Members {
@@ -230,12 +231,12 @@ func (rs recoveries) survey(ctx context.Context) (s survey, err error) {
 	}
 	s.at = max(s.at, chain.FirstGeneration)
 	for _, p := range s.members {
-		if m := rs.peers.mark(p.heartbeat.Store); p.Answers && p.Entry > 0 && m.follows(s.mark) {
+		if m := rs.peers.Mark(p.heartbeat.Store); p.Answers && p.Entry > 0 && m.Follows(s.mark) {
 			s.mark = m
 		}
 	}
 	if m := s.mark; m.Entry > 0 && !slices.ContainsFunc(s.members, func(p Position) bool { return p.Name == m.Member }) {
-		s.members = append(s.members, Position{Name: m.Member, Known: true, Generation: m.Generation, Entry: m.Entry, heartbeat: heartbeat{Store: m.Store}})
+		s.members = append(s.members, Position{Name: m.Member, Known: true, Generation: m.Generation, Entry: m.Entry, heartbeat: peers.Heartbeat{Store: m.Store}})
 	}
 	if s.newest, err = rs.newest(ctx); err != nil {
 		return s, fmt.Errorf("look for the generations of the log: %w", err)
@@ -286,10 +287,10 @@ func (rs recoveries) answers(ctx context.Context, began time.Time) error {
 	limited, cancel := context.WithTimeout(ctx, surveyFor)
 	defer cancel()
 	for {
-		all, news := rs.peers.heard()
+		all, news := rs.peers.Heard()
 		missing := len(all) < len(rs.options.Members)-1 || len(rs.options.Members) == 0 // there may be further members
 		for _, p := range all {
-			missing = missing || !p.heard.After(began)
+			missing = missing || !p.Heard.After(began)
 		}
 		if !missing {
 			return nil

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/peers"
 )
 
 // plan returns the recovery that a survey allows.
@@ -20,7 +21,7 @@ func (s survey) plan(c Consent) (Recovery, error) {
 // mayRecover says why no recovery is needed, or why it has to wait.
 func (s survey) mayRecover() error {
 	for _, p := range s.members {
-		if p.Answers && p.Role == Active && p.heartbeat.Pending < pendingFor {
+		if p.Answers && p.Role == peers.Active && p.heartbeat.Pending < peers.PendingFor {
 			return fmt.Errorf("member %s serves the store: there is nothing to recover", p.Name)
 		}
 	}
@@ -40,11 +41,11 @@ func (s survey) mayRecover() error {
 		if !p.Known || p.Entry == 0 || p.Generation != s.at {
 			continue
 		}
-		lost = lost || p.Answers && p.Role == Stopped || p.Entry > s.log.Last
+		lost = lost || p.Answers && p.Role == peers.Stopped || p.Entry > s.log.Last
 		for _, o := range s.members {
 			lost = lost || p.Answers && o.Answers && o.differs(p)
 		}
-		if p.Answers && p.Role != Stopped && max(p.Entry, p.heartbeat.Read) < s.log.Last && p.Entry+1 >= s.log.First {
+		if p.Answers && p.Role != peers.Stopped && max(p.Entry, p.heartbeat.Read) < s.log.Last && p.Entry+1 >= s.log.First {
 			return fmt.Errorf("member %s has not read the log to its end: it has entry %d of %d: wait until it has, or has stopped", p.Name, p.Entry, s.log.Last)
 		}
 	}
@@ -107,7 +108,7 @@ func (s survey) choose(c Consent) (Recovery, error) {
 			r.Lost = append(r.Lost, lost)
 		}
 	}
-	if m, source := s.mark, r.Source; len(r.Lost) == 0 && m.follows(mark{Generation: source.Generation, Entry: source.Entry}) {
+	if m, source := s.mark, r.Source; len(r.Lost) == 0 && m.Follows(peers.Mark{Generation: source.Generation, Entry: source.Entry}) {
 		r.Lost = append(r.Lost, fmt.Sprintf("entries up to %d of generation %d, which member %s had", m.Entry, m.Generation, m.Member))
 	}
 	if last := s.log.Last; !s.gone && !s.log.Ended && last > r.Source.Entry && r.Source.Generation == s.at {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/peers"
 )
 
 // What a recovery does, loses and refuses, by where the members and the log are.
@@ -13,8 +14,8 @@ func TestRecoveryPlan(t *testing.T) {
 	t.Parallel()
 	at := func(name string, entry uint64, more ...func(*Position)) Position {
 		p := Position{
-			Name: name, Answers: true, Known: true, Role: Follower, Generation: 1, Epoch: 3, Entry: entry,
-			heartbeat: heartbeat{Member: name, Store: "s", Hash: "h"},
+			Name: name, Answers: true, Known: true, Role: peers.Follower, Generation: 1, Epoch: 3, Entry: entry,
+			heartbeat: peers.Heartbeat{Member: name, Store: "s", Hash: "h"},
 		}
 		for _, change := range more {
 			change(&p)
@@ -22,9 +23,9 @@ func TestRecoveryPlan(t *testing.T) {
 		return p
 	}
 	silent := func(p *Position) { p.Answers = false }
-	stopped := func(p *Position) { p.Role = Stopped }
-	active := func(p *Position) { p.Role = Active }
-	stuck := func(p *Position) { p.Role, p.heartbeat.Pending = Active, time.Minute }
+	stopped := func(p *Position) { p.Role = peers.Stopped }
+	active := func(p *Position) { p.Role = peers.Active }
+	stuck := func(p *Position) { p.Role, p.heartbeat.Pending = peers.Active, time.Minute }
 	other := func(p *Position) { p.heartbeat.Hash = "x" }
 	foreign := func(p *Position) { p.heartbeat.Store = "z" }
 	epoch := func(n uint64) func(*Position) { return func(p *Position) { p.Epoch = n } }
@@ -47,7 +48,7 @@ func TestRecoveryPlan(t *testing.T) {
 		"cannot read":         {s: survey{members: []Position{at("a", 4), at("b", 9, stopped)}, newest: 1, log: log(7, 12)}, source: "b", begins: 2, lost: "entries up to 12 that the log has"},
 		"stopped":             {s: survey{members: []Position{at("a", 5, stopped), at("b", 5)}, newest: 1, log: log(1, 5)}, source: "a", begins: 2},
 		"remembered": {
-			s:      survey{members: []Position{at("a", 5), at("b", 5)}, newest: 1, log: log(1, 5), mark: mark{Generation: 1, Entry: 8, Member: "c"}},
+			s:      survey{members: []Position{at("a", 5), at("b", 5)}, newest: 1, log: log(1, 5), mark: peers.Mark{Generation: 1, Entry: 8, Member: "c"}},
 			source: "a", begins: 2, lost: "entries up to 8 of generation 1, which member c had",
 		},
 		"gone":               {s: survey{members: []Position{at("a", 5), at("b", 0)}, newest: 0, gone: true}, source: "a", begins: 2},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/peers"
 )
 
 const (
@@ -65,13 +66,13 @@ func (d *DB) run(ctx context.Context) {
 				return
 			}
 			t.reset()
-			d.status.set(Follower, "")
+			d.status.set(peers.Follower, "")
 		default:
 			reason := err.Error()
 			if doubts, missing := d.doubts(); missing != "" {
 				reason = doubts + "; the log: " + reason
 			}
-			d.status.set(Follower, reason)
+			d.status.set(peers.Follower, reason)
 		}
 	}
 }
@@ -88,7 +89,7 @@ func (d *DB) follow(ctx context.Context, t *takeovers) (*Term, error) {
 		switch {
 		case newer && failure == nil:
 			t.reset()
-			d.status.set(Follower, "")
+			d.status.set(peers.Follower, "")
 			return nil, nil
 		case errors.Is(err, errStop):
 			return nil, err
@@ -117,7 +118,7 @@ func (d *DB) follow(ctx context.Context, t *takeovers) (*Term, error) {
 	if entries > 0 {
 		t.reset()
 		d.tail.misses = 0
-		d.status.set(Follower, "")
+		d.status.set(peers.Follower, "")
 	}
 	if time.Now().After(t.next) && (d.mayTakeOver() || lookout{d}.bereft() || d.status.silence() > t.patience) {
 		return candidate{d}.takeOver(ctx)
@@ -126,7 +127,7 @@ func (d *DB) follow(ctx context.Context, t *takeovers) (*Term, error) {
 		return nil, nil
 	}
 	wait := d.untilPoll()
-	if !d.peers.activeLost(d.status.position()).IsZero() {
+	if !d.peers.ActiveLost(d.status.position()).IsZero() {
 		wait = min(wait, rankPause/3) // its turn may come
 	}
 	timer := time.NewTimer(wait)
@@ -154,7 +155,7 @@ func (d *DB) mayTakeOver() bool {
 // the place of a store that others have.
 func (d *DB) found(ctx context.Context) error {
 	if d.tail.head.Entry > 0 {
-		d.status.set(Follower, "the log is gone, and this member has a copy of it: "+chain.Advice)
+		d.status.set(peers.Follower, "the log is gone, and this member has a copy of it: "+chain.Advice)
 		return ErrNoLog
 	}
 	if !d.options.Init && !d.allEmpty() {
@@ -180,10 +181,10 @@ func (d *DB) found(ctx context.Context) error {
 
 // allEmpty reports whether all declared members say that they have no copy.
 func (d *DB) allEmpty() bool {
-	all, _ := d.peers.heard()
+	all, _ := d.peers.Heard()
 	empty := map[string]bool{d.options.Name: true}
 	for _, p := range all {
-		empty[p.Member] = p.Entry == 0 && p.runs(livingFor)
+		empty[p.Member] = p.Entry == 0 && p.Runs(peers.LivingFor)
 	}
 	for _, name := range d.options.Members {
 		if !empty[name] {

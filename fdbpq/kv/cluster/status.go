@@ -6,21 +6,23 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/peers"
 )
 
 // Role says what a member does.
-type Role string
+type Role = peers.Role
 
+// The roles of a member.
 const (
-	Follower  Role = "follower"  // it follows the log
-	Candidate Role = "candidate" // it heard no active member, and tries to become active
-	Active    Role = "active"    // it runs transactions
-	Stopped   Role = "stopped"   // its copy and the log do not belong together
+	Follower  = peers.Follower  // it follows the log
+	Candidate = peers.Candidate // it heard no active member, and tries to become active
+	Active    = peers.Active    // it runs transactions
+	Stopped   = peers.Stopped   // its copy and the log do not belong together
 )
 
 // Status is a member's view of the cluster.
 type Status struct {
-	Role       Role
+	Role       peers.Role
 	Generation uint64 // of the log that the copy follows
 	Epoch      uint64 // of the log, as far as this member knows
 	Entry      uint64 // the last one in the copy
@@ -37,7 +39,7 @@ type Status struct {
 // MemberStatus is another member as it was heard last.
 type MemberStatus struct {
 	Name       string
-	Role       Role
+	Role       peers.Role
 	Generation uint64
 	Epoch      uint64
 	Entry      uint64
@@ -67,7 +69,7 @@ func (s Status) Lag(entry uint64) uint64 { return s.Newest() - min(entry, s.Newe
 // status is the state that the goroutines of a member share.
 type status struct {
 	mu     sync.Mutex
-	role   Role
+	role   peers.Role
 	head   chain.Head // of the copy
 	read   uint64     // entry of the log; between head and it lie parts of a transaction whose end is missing
 	synced uint64
@@ -99,7 +101,7 @@ func (s *status) opened(h chain.Head) {
 	s.head, s.read, s.synced, s.written, s.final = h, h.Entry, h.Entry, time.Time{}, false
 	s.sign, s.served = time.Now(), time.Time{}
 	if s.changed == nil {
-		s.role, s.changed = Follower, make(chan struct{})
+		s.role, s.changed = peers.Follower, make(chan struct{})
 	}
 }
 
@@ -119,8 +121,8 @@ func (s *status) logLast() uint64 {
 
 // Status returns the present status.
 func (d *DB) Status() Status {
-	all, _ := d.peers.heard()
-	own, _ := d.claims.disk()
+	all, _ := d.peers.Heard()
+	own := d.ledger.read().Own
 	s := &d.status
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,8 +134,8 @@ func (d *DB) Status() Status {
 	}
 	for _, p := range all {
 		now.Members = append(now.Members, MemberStatus{
-			Name: p.Member, Role: p.Role, Generation: p.Generation, Epoch: p.Epoch, Entry: p.Entry, Synced: p.Synced, Reason: p.Objection, Heard: p.heard,
-			Version: p.Version, Runs: p.runs(livingFor),
+			Name: p.Member, Role: p.Role, Generation: p.Generation, Epoch: p.Epoch, Entry: p.Entry, Synced: p.Synced, Reason: p.Objection, Heard: p.Heard,
+			Version: p.Version, Runs: p.Runs(peers.LivingFor),
 		})
 	}
 	return now
@@ -146,7 +148,7 @@ func (d *DB) Changed() <-chan struct{} {
 }
 
 // set changes the status. No other method changes the role and the reason.
-func (s *status) set(role Role, reason string) {
+func (s *status) set(role peers.Role, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.role == role && s.reason == reason {
@@ -166,7 +168,7 @@ func (s *status) begin(t *Term, interrupt func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked, s.interrupt = nil, interrupt
-	s.role, s.reason, s.term, s.taken = Active, "", t, false
+	s.role, s.reason, s.term, s.taken = peers.Active, "", t, false
 	s.counts.takeovers++
 	s.announceLocked()
 }
@@ -175,7 +177,7 @@ func (s *status) begin(t *Term, interrupt func()) {
 func (s *status) finish(reason string) *release {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.role, s.reason, s.term = Follower, reason, nil
+	s.role, s.reason, s.term = peers.Follower, reason, nil
 	s.pending = time.Time{}
 	s.announceLocked()
 	return s.asked
@@ -192,7 +194,7 @@ func (s *status) take() (*Term, <-chan struct{}) {
 	return s.term, s.changed
 }
 
-func (s *status) peek() (Role, <-chan struct{}) {
+func (s *status) peek() (peers.Role, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.role, s.changed
@@ -283,9 +285,9 @@ func (s *status) observe(state LogState) {
 // that is cut off goes on describing its log.
 func (s *status) reachedLocked() time.Time {
 	switch {
-	case s.role == Active && !s.pending.IsZero():
+	case s.role == peers.Active && !s.pending.IsZero():
 		return s.pending
-	case s.role == Active, s.role == Stopped, s.head.Entry == 0:
+	case s.role == peers.Active, s.role == peers.Stopped, s.head.Entry == 0:
 		return time.Now() // it has nothing to wait for
 	}
 	return s.sign
@@ -322,7 +324,7 @@ func (s *status) flushed(generation, entry uint64) {
 // stop notes that this member serves nothing. Its copy takes no more entries, unless the cause is an entry that it
 // misread and can read again.
 func (s *status) stop(why error) {
-	s.set(Stopped, why.Error())
+	s.set(peers.Stopped, why.Error())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	entry := errors.Is(why, errEntry)
@@ -341,7 +343,7 @@ func (s *status) settle() {
 func (s *status) stand() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.role = Candidate
+	s.role = peers.Candidate
 	s.announceLocked()
 }
 
@@ -349,8 +351,8 @@ func (s *status) stand() {
 func (s *status) withdraw() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.role == Candidate {
-		s.role = Follower
+	if s.role == peers.Candidate {
+		s.role = peers.Follower
 		s.announceLocked()
 	}
 }
@@ -360,7 +362,7 @@ func (s *status) ask(r *release) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.role != Active:
+	case s.role != peers.Active:
 		return ErrNotActive
 	case s.asked != nil:
 		return errReleased

@@ -75,7 +75,7 @@ const missPause = 2 * time.Millisecond
 
 // untilPoll is how long to wait before the log is read again without a hint.
 func (d *DB) untilPoll() time.Duration {
-	if d.peers.furthest(d.tail.head) <= d.tail.head.Entry {
+	if d.peers.Furthest(d.tail.head) <= d.tail.head.Entry {
 		d.tail.misses = 0
 		return pollEvery
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/peers"
 )
 
 // errLost: this member did not become active. It tries again after a while.
@@ -31,14 +32,14 @@ func (c candidate) takeOver(ctx context.Context) (*Term, error) {
 		c.tail.short = shortfall{}
 		return nil, err
 	case entries > 0 && !c.tail.head.Released:
-		c.status.set(Candidate, "")
+		c.status.set(peers.Candidate, "")
 		return nil, nil // another member is active
 	}
 	if !c.tail.head.Released {
 		for _, p := range known {
-			if p.heard.After(began) && c.showsLife(p.heartbeat) {
+			if p.Heard.After(began) && p.ShowsLife(c.status.position()) {
 				c.status.alive()
-				c.status.set(Candidate, "")
+				c.status.set(peers.Candidate, "")
 				return nil, nil
 			}
 		}
@@ -53,11 +54,11 @@ func (c candidate) takeOver(ctx context.Context) (*Term, error) {
 	if objection == "" {
 		objection = c.distrust()
 	}
-	if m := c.peers.mark(c.tail.store()); objection == "" && m.follows(mark{Generation: c.tail.head.Generation, Entry: c.tail.head.Entry}) {
+	if m := c.peers.Mark(c.tail.store()); objection == "" && m.Follows(peers.Mark{Generation: c.tail.head.Generation, Entry: c.tail.head.Entry}) {
 		objection = fmt.Sprintf("member %s had entry %d of generation %d, the log ends at %d: %s", m.Member, m.Entry, m.Generation, c.tail.head.Entry, c.tail.verdict(c.tail.head.Entry))
 	}
 	if objection != "" {
-		c.status.set(Candidate, objection)
+		c.status.set(peers.Candidate, objection)
 		c.slog.Warn("kv/cluster: no member may become active", "because", objection)
 		return nil, fmt.Errorf("%w: %s", errLost, objection)
 	}
@@ -119,15 +120,15 @@ func (c candidate) overtaken(ctx context.Context) (string, error) {
 
 // poll asks all members for their positions and returns the answers; for a member that does not answer, what it
 // said last. It does not wait for members that were silent before.
-func (c candidate) poll(ctx context.Context, began time.Time) []peer {
+func (c candidate) poll(ctx context.Context, began time.Time) []peers.Peer {
 	ctx, cancel := context.WithTimeout(ctx, answerFor)
 	defer cancel()
-	c.broadcast(heartbeat{Poll: true})
+	c.broadcast(peers.Heartbeat{Poll: true})
 	for {
-		all, news := c.peers.heard()
+		all, news := c.peers.Heard()
 		missing := len(all) == 0 && len(c.options.Members) != 1 || len(all) < len(c.options.Members)-1
 		for _, p := range all {
-			missing = missing || !p.Gone && !p.lost && !p.heard.After(began) && began.Sub(p.heard) < c.options.unconfirmed()
+			missing = missing || !p.Gone && !p.Lost && !p.Heard.After(began) && began.Sub(p.Heard) < c.options.unconfirmed()
 		}
 		if !missing {
 			return all
@@ -135,7 +136,7 @@ func (c candidate) poll(ctx context.Context, began time.Time) []peer {
 		select {
 		case <-news:
 		case <-ctx.Done():
-			all, _ = c.peers.heard()
+			all, _ = c.peers.Heard()
 			return all
 		}
 	}
@@ -143,20 +144,20 @@ func (c candidate) poll(ctx context.Context, began time.Time) []peer {
 
 // objection returns the reason for which a member objects to a takeover, or nothing: the member has more entries
 // than the log, or other ones. A silent member objects with the position that it was heard to have last.
-func (c candidate) objection(known []peer, began time.Time) string {
+func (c candidate) objection(known []peers.Peer, began time.Time) string {
 	h := c.tail.head
 	store := hex.EncodeToString(h.Store[:])
 	for _, p := range known {
 		switch {
 		case p.Entry == 0:
-		case p.Store != store && !p.heard.After(began):
+		case p.Store != store && !p.Heard.After(began):
 			// It belonged to another store, and is gone.
 		case p.Store != store:
 			return fmt.Sprintf("member %s has a copy of the store %s, this member one of %s", p.Member, p.Store, store)
 		case p.Generation < h.Generation:
 		case p.Generation > h.Generation:
 			return fmt.Sprintf("member %s follows generation %d of the log, this one generation %d", p.Member, p.Generation, h.Generation)
-		case p.Objection != "" && !p.Misread && p.heard.After(began):
+		case p.Objection != "" && !p.Misread && p.Heard.After(began):
 			return fmt.Sprintf("member %s: %s", p.Member, p.Objection)
 		case p.Entry > h.Entry:
 			return fmt.Sprintf("member %s has entry %d, the log ends at %d: %s", p.Member, p.Entry, h.Entry, c.tail.verdict(h.Entry))
@@ -169,13 +170,13 @@ func (c candidate) objection(known []peer, began time.Time) string {
 
 // lastWrite is when the last transaction was written, zero if no member knows. Each of them that read it when it was
 // new, or wrote it, did so at that time or later: the earliest one is right.
-func (c candidate) lastWrite(known []peer, began time.Time) time.Time {
+func (c candidate) lastWrite(known []peers.Peer, began time.Time) time.Time {
 	at, hash := c.status.lastWrite(), hex.EncodeToString(c.tail.head.Hash[:])
 	for _, p := range known {
-		if p.Silence == nil || p.Hash != hash || !p.heard.After(began) {
+		if p.Silence == nil || p.Hash != hash || !p.Heard.After(began) {
 			continue
 		}
-		if other := p.heard.Add(-*p.Silence); at.IsZero() || other.Before(at) {
+		if other := p.Heard.Add(-*p.Silence); at.IsZero() || other.Before(at) {
 			at = other
 		}
 	}

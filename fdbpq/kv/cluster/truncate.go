@@ -3,20 +3,16 @@ package cluster
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/peers"
 )
 
 const (
 	syncEvery     = time.Second
 	truncateEvery = 2 * time.Second
 	completeEvery = 10 * time.Second
-
-	// keepBytes of the log stay although all living members have them on their disks, so that a member that was
-	// away for a while can go on from there.
-	keepBytes = 64 << 20
 )
 
 // upkeep keeps the log short and the copy on the disk.
@@ -44,7 +40,7 @@ func (u upkeep) syncReplica(ctx context.Context) {
 func (u upkeep) truncate(ctx context.Context) {
 	var completed time.Time
 	for pause(ctx, truncateEvery) == nil {
-		if role, _ := u.status.peek(); role != Active {
+		if role, _ := u.status.peek(); role != peers.Active {
 			continue
 		}
 		if time.Since(completed) > completeEvery {
@@ -75,7 +71,8 @@ func (u upkeep) truncate(ctx context.Context) {
 
 // purge removes entries that the log need not keep.
 func (u upkeep) purge(ctx context.Context, state LogState) {
-	first := u.expendable(state)
+	all, _ := u.peers.Heard()
+	first := expendable(state, u.status.heartbeat(), all, len(u.options.Members))
 	if first <= state.First {
 		return
 	}
@@ -108,37 +105,4 @@ func (u upkeep) probe(ctx context.Context) {
 		_, err := r.Get([]byte{0})
 		return err
 	})
-}
-
-// expendable returns the first entry that the log has to keep. Earlier entries are on the disks of all living
-// members, or of two when the log is half full. Without two such members the log keeps everything.
-func (u upkeep) expendable(state LogState) uint64 {
-	keep := uint64(keepBytes)
-	if state.MaxBytes > 0 {
-		keep = min(keep, state.MaxBytes/4)
-	}
-	if state.Bytes < keep {
-		return 0
-	}
-	own := u.status.heartbeat()
-	synced := []uint64{own.Synced}
-	all, _ := u.peers.heard()
-	for _, p := range all {
-		ours := p.Entry == 0 || p.Store == own.Store && p.Generation == own.Generation
-		if ours && p.runs(livingFor) && p.Objection == "" {
-			synced = append(synced, p.Synced)
-		}
-	}
-	needed := 2
-	if len(u.options.Members) == 1 {
-		needed = 1
-	}
-	if len(synced) < needed {
-		return 0
-	}
-	slices.Sort(synced)
-	if state.MaxBytes > 0 && state.Bytes > state.MaxBytes/2 {
-		return synced[len(synced)-needed] + 1
-	}
-	return synced[0] + 1
 }
