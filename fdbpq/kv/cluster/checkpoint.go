@@ -154,7 +154,7 @@ func (cs checkpoints) fetch(ctx context.Context, generation uint64, from chain.B
 	all, _ := cs.peers.Heard()
 	failures := fmt.Errorf("%w, and no other member that runs has generation %d of it", chain.ErrBehind, generation)
 	for _, p := range all {
-		if !p.Runs(peers.LivingFor) || p.Objection != "" || !cs.serves(p.Heartbeat, generation) {
+		if !p.Runs(peers.LivingFor, time.Now()) || p.Objection != "" || !cs.serves(p.Heartbeat, generation) {
 			continue
 		}
 		err := cs.fetchFrom(ctx, in, p.Member, generation)

@@ -90,7 +90,7 @@ func (k claimKeeper) next() (next claims.Ledger, urgent bool) {
 	all, _ := k.peers.Heard()
 	for _, p := range all {
 		said = append(said, claims.Word{
-			Member: p.Member, Runs: p.Runs(witnessFor), HasPart: k.hasPart(p),
+			Member: p.Member, Runs: p.Runs(witnessFor, time.Now()), HasPart: k.hasPart(p),
 			Claim: p.Claim, Remembers: p.Knows[k.options.Name],
 		})
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/peers"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/takeover"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
@@ -245,7 +246,7 @@ var ErrNoSuccessor = errors.New("kv/cluster: no other member can take over")
 // cannot become active.
 func (d *DB) Successor(name string) (string, error) {
 	all, _ := d.peers.Heard()
-	if name = successor(name, all, d.options.unconfirmed()); name == "" {
+	if name = takeover.Successor(name, all, d.options.unconfirmed(), time.Now()); name == "" {
 		return "", ErrNoSuccessor
 	}
 	return name, nil
@@ -256,7 +257,7 @@ func (d *DB) Successor(name string) (string, error) {
 func (d *DB) Keepers() (names []string) {
 	all, _ := d.peers.Heard()
 	for _, p := range all {
-		if p.Member != d.options.Name && p.Runs(d.options.unconfirmed()) && !p.Lost && p.HasLog(d.options.Members) {
+		if p.Member != d.options.Name && p.Runs(d.options.unconfirmed(), time.Now()) && !p.Lost && p.HasLog(d.options.Members) {
 			names = append(names, p.Member)
 		}
 	}

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"slices"
+	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/peers"
 )
@@ -12,7 +13,7 @@ const keepBytes = 64 << 20
 
 // expendable returns the first entry that the log has to keep. Earlier entries are on the disks of all living
 // members, or of two when the log is half full. Without two such members the log keeps everything.
-func expendable(state LogState, own peers.Heartbeat, others []peers.Peer, members int) uint64 {
+func expendable(state LogState, own peers.Heartbeat, others []peers.Peer, members int, now time.Time) uint64 {
 	keep := uint64(keepBytes)
 	if state.MaxBytes > 0 {
 		keep = min(keep, state.MaxBytes/4)
@@ -23,7 +24,7 @@ func expendable(state LogState, own peers.Heartbeat, others []peers.Peer, member
 	synced := []uint64{own.Synced}
 	for _, p := range others {
 		ours := p.Entry == 0 || p.Store == own.Store && p.Generation == own.Generation
-		if ours && p.Runs(peers.LivingFor) && p.Objection == "" {
+		if ours && p.Runs(peers.LivingFor, now) && p.Objection == "" {
 			synced = append(synced, p.Synced)
 		}
 	}

@@ -51,13 +51,13 @@ func TestExpendable(t *testing.T) {
 		var s status
 		s.opened(chain.Head{Entry: 10, Store: store, Generation: 1})
 		s.moved(chain.Head{Entry: 20, Store: store, Generation: 1}, time.Time{}, false)
-		if got := expendable(c.log, s.heartbeat(), c.peers, 3); got != c.want {
+		if got := expendable(c.log, s.heartbeat(), c.peers, 3, time.Now()); got != c.want {
 			t.Errorf("%s: the log keeps what begins at %d, expected %d", c.what, got, c.want)
 		}
 	}
 	var alone status
 	alone.opened(chain.Head{Entry: 10, Store: store, Generation: 1})
-	if got := expendable(LogState{Bytes: enough}, alone.heartbeat(), nil, 1); got != 11 {
+	if got := expendable(LogState{Bytes: enough}, alone.heartbeat(), nil, 1, time.Now()); got != 11 {
 		t.Errorf("the only member: the log keeps what begins at %d, expected 11", got)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/takeover"
 )
 
 // Results of an append whose entry is not in the log.
@@ -72,7 +73,7 @@ func put(ctx context.Context, log Log, after uint64, entry []byte, identity stri
 			short = time.Time{}
 		} else if short.IsZero() {
 			short = time.Now()
-		} else if time.Since(short) > steadyFor {
+		} else if time.Since(short) > takeover.SteadyFor {
 			return fmt.Errorf("%w: the log ends at entry %d, and had entry %d", errUnknownResult, state.Last, after)
 		}
 		if pause(ctx, rand.N(retryPause)) != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/peers"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/takeover"
 )
 
 // Recovery describes a new generation of the log, planned or begun, that goes on from the copy of one member.
@@ -44,7 +45,6 @@ type Consent struct {
 
 const (
 	surveyFor = 2 * time.Second  // how long members have to answer
-	steadyFor = 10 * time.Second // how long the loss has to last: servers of a log that lag say wrong things for some seconds
 	settleFor = 30 * time.Second // how long members have to stop following a log that has ended
 )
 
@@ -85,7 +85,7 @@ func (d *DB) Recover(ctx context.Context, c Consent) (Recovery, error) {
 		return r, err
 	}
 	if !s.log.Ended {
-		if err := pause(ctx, steadyFor); err != nil {
+		if err := pause(ctx, takeover.SteadyFor); err != nil {
 			return r, err
 		}
 		later, err := recoveries{d}.survey(ctx)

@@ -5,52 +5,23 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	mathrand "math/rand/v2"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/peers"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/takeover"
 )
 
-const (
-	// unconfirmedFor is how long a member waits at least for a sign of life of an active member that is not lost
-	// before it becomes a candidate; after a failure it waits longer, up to failedAtMost.
-	unconfirmedFor = 1500 * time.Millisecond
-	failedAtMost   = 12 * time.Second
-
-	// pollEvery is how often a member reads the log without a hint that it has grown.
-	pollEvery = 300 * time.Millisecond
-)
-
-// takeovers decides when this member may try to become active.
-type takeovers struct {
-	pause    time.Duration // behind the first failure
-	patience time.Duration // how long it has to wait for a sign of life
-	failures int
-	next     time.Time // not before
-}
-
-// reset is called when another member was heard.
-func (t *takeovers) reset() { *t = takeovers{pause: t.pause, patience: jitter(t.pause)} }
-
-// failed is called behind a candidacy without success. To replace a lost member the first ones follow soon.
-func (t *takeovers) failed(lost bool) {
-	pause := t.pause << min(t.failures, 3)
-	if lost {
-		pause = rankPause << min(t.failures, 7)
-	}
-	t.next = time.Now().Add(jitter(min(pause, failedAtMost)))
-	t.failures++
-}
+// pollEvery is how often a member reads the log without a hint that it has grown.
+const pollEvery = 300 * time.Millisecond
 
 // run follows the log, and is active when it can be, until ctx ends.
 func (d *DB) run(ctx context.Context) {
-	t := takeovers{pause: d.options.unconfirmed()}
-	t.reset()
+	t := takeover.NewAttempts(d.options.unconfirmed())
 	for ctx.Err() == nil {
-		term, err := d.follow(ctx, &t)
+		term, err := d.follow(ctx, t)
 		if term != nil {
-			t.reset()
+			t.Reset()
 			err = d.lead(ctx, term)
 		}
 		switch {
@@ -58,14 +29,14 @@ func (d *DB) run(ctx context.Context) {
 			return
 		case err == nil:
 		case errors.Is(err, errLost):
-			t.failed(lookout{d}.bereft())
+			t.Failed(lookout{d}.bereft(), time.Now())
 		case errors.Is(err, errStop):
 			d.slog.Error("kv/cluster: this member serves nothing until an operator intervenes", "err", err)
 			d.status.stop(err)
 			if d.awaitMend(ctx, err) != nil {
 				return
 			}
-			t.reset()
+			t.Reset()
 			d.status.set(peers.Follower, "")
 		default:
 			reason := err.Error()
@@ -77,18 +48,15 @@ func (d *DB) run(ctx context.Context) {
 	}
 }
 
-// jitter returns between d and 1.5 d, so that members do not all try at the same time.
-func jitter(d time.Duration) time.Duration { return d + mathrand.N(d/2) }
-
 // follow follows the log until this member has to act: it returns a term when this member is active, errLost when
 // its candidacy failed, and other errors when the log cannot be followed.
-func (d *DB) follow(ctx context.Context, t *takeovers) (*Term, error) {
+func (d *DB) follow(ctx context.Context, t *takeover.Attempts) (*Term, error) {
 	entries, err := d.advance(ctx)
 	if d.outdated(err) {
 		newer, failure := d.renew(ctx)
 		switch {
 		case newer && failure == nil:
-			t.reset()
+			t.Reset()
 			d.status.set(peers.Follower, "")
 			return nil, nil
 		case errors.Is(err, errStop):
@@ -116,11 +84,11 @@ func (d *DB) follow(ctx context.Context, t *takeovers) (*Term, error) {
 		return nil, err
 	}
 	if entries > 0 {
-		t.reset()
+		t.Reset()
 		d.tail.misses = 0
 		d.status.set(peers.Follower, "")
 	}
-	if time.Now().After(t.next) && (d.mayTakeOver() || lookout{d}.bereft() || d.status.silence() > t.patience) {
+	if t.May(time.Now()) && (d.mayTakeOver() || lookout{d}.bereft() || t.Waited(d.status.silence())) {
 		return candidate{d}.takeOver(ctx)
 	}
 	if entries > 0 {
@@ -128,7 +96,7 @@ func (d *DB) follow(ctx context.Context, t *takeovers) (*Term, error) {
 	}
 	wait := d.untilPoll()
 	if !d.peers.ActiveLost(d.status.position()).IsZero() {
-		wait = min(wait, rankPause/3) // its turn may come
+		wait = min(wait, takeover.RankPause/3) // its turn may come
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -143,12 +111,7 @@ func (d *DB) follow(ctx context.Context, t *takeovers) (*Term, error) {
 // mayTakeOver reports whether this member need not wait for a sign of life: it is the only member, or has made the
 // log, or the active member has stepped down in its favour.
 func (d *DB) mayTakeOver() bool {
-	if len(d.options.Members) == 1 {
-		return true
-	}
-	h := d.tail.head
-	mine := h.Process == d.process
-	return h.Entry == 1 && mine || h.Released && !mine && d.tail.successor == d.options.Name
+	return len(d.options.Members) == 1 || takeover.Invited(d.tail.head, d.process, d.tail.successor, d.options.Name)
 }
 
 // found makes the log of a new store, if this member may. A member without a copy must not make an empty store in
@@ -184,7 +147,7 @@ func (d *DB) allEmpty() bool {
 	all, _ := d.peers.Heard()
 	empty := map[string]bool{d.options.Name: true}
 	for _, p := range all {
-		empty[p.Member] = p.Entry == 0 && p.Runs(peers.LivingFor)
+		empty[p.Member] = p.Entry == 0 && p.Runs(peers.LivingFor, time.Now())
 	}
 	for _, name := range d.options.Members {
 		if !empty[name] {

@@ -2,10 +2,10 @@ package cluster
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/peers"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/takeover"
 )
 
 // Silence is the default of Options.Silence.
@@ -16,8 +16,9 @@ const (
 	beatsInSilence = 5
 	looksInBeat    = 4
 
-	// rankPause is how long a member gives a member of lower rank to replace a lost one.
-	rankPause = 150 * time.Millisecond
+	// unconfirmedFor is how long a member waits at least for a sign of life of an active member that is not lost
+	// before it becomes a candidate; after a failure it waits longer.
+	unconfirmedFor = 1500 * time.Millisecond
 )
 
 // beat is the time between heartbeats.
@@ -50,28 +51,19 @@ func (d *DB) Refuses(member string) { d.peers.Refuse(member) }
 // Lost are the members that are lost now, and rank is how many members come before this one to replace what a lost
 // one did. ok is false if so many members are lost that nothing can replace them.
 func (d *DB) Lost() (lost []string, rank int, ok bool) {
+	t := d.turn()
+	return t.Lost, t.Rank, t.OK
+}
+
+func (d *DB) turn() takeover.Turn {
 	all, _ := d.peers.Heard()
 	role, _ := d.status.peek()
-	runs := 1
-	for _, p := range all {
-		switch {
-		case p.Lost:
-			lost = append(lost, p.Member)
-		case p.Away():
-		default:
-			runs++
-			if p.Stands() && (role == peers.Active || p.Member < d.options.Name) {
-				rank++
-			}
-		}
-	}
-	slices.Sort(lost)
-	return lost, rank, 2*runs > len(d.options.Members)
+	return takeover.TurnOf(d.options.Name, role, all, len(d.options.Members))
 }
 
 // bereft reports whether the active member is lost, and it is this member's turn to replace it.
 func (l lookout) bereft() bool {
-	_, rank, ok := l.Lost()
+	t := l.turn()
 	since := l.peers.ActiveLost(l.status.position())
-	return ok && !since.IsZero() && time.Since(since) >= time.Duration(rank)*rankPause
+	return !since.IsZero() && t.Comes(time.Since(since))
 }

@@ -135,7 +135,7 @@ func (d *DB) Status() Status {
 	for _, p := range all {
 		now.Members = append(now.Members, MemberStatus{
 			Name: p.Member, Role: p.Role, Generation: p.Generation, Epoch: p.Epoch, Entry: p.Entry, Synced: p.Synced, Reason: p.Objection, Heard: p.Heard,
-			Version: p.Version, Runs: p.Runs(peers.LivingFor),
+			Version: p.Version, Runs: p.Runs(peers.LivingFor, time.Now()),
 		})
 	}
 	return now

@@ -10,29 +10,20 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/takeover"
 )
 
 // tail is the end of the log as far as this member has read it.
 type tail struct {
 	head      chain.Head
 	assembly  chain.Parts
-	caughtUp  time.Time // when the log had nothing new last
-	compared  time.Time // when the copy was compared with the state of the log
-	outdated  bool      // there is a newer generation of the log
-	successor string    // the member that the last record names, if that releases the epoch
-	short     shortfall // seen by the last candidacy
-	misses    int       // how often in a row the log did not show an entry that another member has
+	caughtUp  time.Time     // when the log had nothing new last
+	compared  time.Time     // when the copy was compared with the state of the log
+	outdated  bool          // there is a newer generation of the log
+	successor string        // the member that the last record names, if that releases the epoch
+	loss      takeover.Loss // seen by the last candidacy
+	misses    int           // how often in a row the log did not show an entry that another member has
 }
-
-// shortfall is a log that ends before an entry that some member has.
-type shortfall struct {
-	end   uint64
-	since time.Time
-	looks int
-}
-
-// steadyLooks is how often a candidate has to see a loss, within steadyFor or longer.
-const steadyLooks = 3
 
 // store is the id of the store that the copy is of; "" while it is empty.
 func (t *tail) store() string {
@@ -40,20 +31,6 @@ func (t *tail) store() string {
 		return ""
 	}
 	return hex.EncodeToString(t.head.Store[:])
-}
-
-// verdict judges a log that ends before an entry that some member has. A server that lags, or led the log until
-// now, shows such a log for some seconds. Only a loss that lasts is a loss.
-func (t *tail) verdict(end uint64) string {
-	s := &t.short
-	if s.looks == 0 || s.end != end {
-		*s = shortfall{end: end, since: time.Now()}
-	}
-	s.looks++
-	if s.looks < steadyLooks || time.Since(s.since) < steadyFor {
-		return "waiting for the log to show it"
-	}
-	return "it has lost entries that were acknowledged: " + chain.Advice
 }
 
 // freshFor is how recently a member must have been at the end of the log for the next entry to count as new.

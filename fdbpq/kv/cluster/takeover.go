@@ -2,13 +2,13 @@ package cluster
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/peers"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/takeover"
 )
 
 // errLost: this member did not become active. It tries again after a while.
@@ -29,33 +29,26 @@ func (c candidate) takeOver(ctx context.Context) (*Term, error) {
 	c.tail.compared = time.Time{}
 	switch entries, err := c.advance(ctx); {
 	case err != nil:
-		c.tail.short = shortfall{}
+		c.tail.loss = takeover.Loss{}
 		return nil, err
 	case entries > 0 && !c.tail.head.Released:
 		c.status.set(peers.Candidate, "")
 		return nil, nil // another member is active
 	}
-	if !c.tail.head.Released {
-		for _, p := range known {
-			if p.Heard.After(began) && p.ShowsLife(c.status.position()) {
-				c.status.alive()
-				c.status.set(peers.Candidate, "")
-				return nil, nil
-			}
-		}
+	now := takeover.Candidacy{Head: c.tail.head, Process: c.process, Began: began, Others: known}
+	if !now.Head.Released && now.ActiveAnswers(c.status.position()) {
+		c.status.alive()
+		c.status.set(peers.Candidate, "")
+		return nil, nil
 	}
 	objection, err := c.overtaken(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if objection == "" {
-		objection = c.objection(known, began)
-	}
-	if objection == "" {
-		objection = c.distrust()
-	}
-	if m := c.peers.Mark(c.tail.store()); objection == "" && m.Follows(peers.Mark{Generation: c.tail.head.Generation, Entry: c.tail.head.Entry}) {
-		objection = fmt.Sprintf("member %s had entry %d of generation %d, the log ends at %d: %s", m.Member, m.Entry, m.Generation, c.tail.head.Entry, c.tail.verdict(c.tail.head.Entry))
+		now.Doubts, now.Missing = c.doubts()
+		now.Mark = c.peers.Mark(c.tail.store())
+		objection = now.Objection(&c.tail.loss, time.Now())
 	}
 	if objection != "" {
 		c.status.set(peers.Candidate, objection)
@@ -63,7 +56,7 @@ func (c candidate) takeOver(ctx context.Context) (*Term, error) {
 		return nil, fmt.Errorf("%w: %s", errLost, objection)
 	}
 	h := c.tail.head
-	written := c.lastWrite(known, began)
+	written := now.LastWrite(c.status.lastWrite())
 	entry := h.Next(c.process, chain.Epoch, []byte(c.options.Name)).Encode()
 	if err := put(ctx, c.log(), h.Entry, entry, h.Identity); err != nil {
 		if errors.Is(err, ErrFull) {
@@ -83,11 +76,11 @@ func (c candidate) takeOver(ctx context.Context) (*Term, error) {
 //
 // A recovery ends the log before it begins a newer generation, so a candidate could append nothing. Only if the old
 // log was restored, from a backup for example, a candidate has to look for a newer generation. That may take
-// seconds: the server that knows all logs may be the one that has just died. A recovery begins steadyFor after an
+// seconds: the server that knows all logs may be the one that has just died. A recovery begins takeover.SteadyFor after an
 // active member was heard last, or later.
 func (c candidate) overtaken(ctx context.Context) (string, error) {
 	h := c.tail.head
-	if !c.status.servedWithin(steadyFor / 2) {
+	if !c.status.servedWithin(takeover.SteadyFor / 2) {
 		newest, err := c.newest(ctx)
 		switch {
 		case err != nil:
@@ -107,7 +100,7 @@ func (c candidate) overtaken(ctx context.Context) (string, error) {
 				c.rewind()
 				return "the log has lost a part of a transaction that nobody acknowledged: it is read again", nil
 			}
-			return fmt.Sprintf("this copy has entry %d, the log ends at %d: %s", h.Entry, last, c.tail.verdict(last)), nil
+			return fmt.Sprintf("this copy has entry %d, the log ends at %d: %s", h.Entry, last, c.tail.loss.Verdict(last, time.Now())), nil
 		}
 		if err := pause(ctx, answerFor/10); err != nil {
 			return "", err
@@ -140,45 +133,4 @@ func (c candidate) poll(ctx context.Context, began time.Time) []peers.Peer {
 			return all
 		}
 	}
-}
-
-// objection returns the reason for which a member objects to a takeover, or nothing: the member has more entries
-// than the log, or other ones. A silent member objects with the position that it was heard to have last.
-func (c candidate) objection(known []peers.Peer, began time.Time) string {
-	h := c.tail.head
-	store := hex.EncodeToString(h.Store[:])
-	for _, p := range known {
-		switch {
-		case p.Entry == 0:
-		case p.Store != store && !p.Heard.After(began):
-			// It belonged to another store, and is gone.
-		case p.Store != store:
-			return fmt.Sprintf("member %s has a copy of the store %s, this member one of %s", p.Member, p.Store, store)
-		case p.Generation < h.Generation:
-		case p.Generation > h.Generation:
-			return fmt.Sprintf("member %s follows generation %d of the log, this one generation %d", p.Member, p.Generation, h.Generation)
-		case p.Objection != "" && !p.Misread && p.Heard.After(began):
-			return fmt.Sprintf("member %s: %s", p.Member, p.Objection)
-		case p.Entry > h.Entry:
-			return fmt.Sprintf("member %s has entry %d, the log ends at %d: %s", p.Member, p.Entry, h.Entry, c.tail.verdict(h.Entry))
-		case p.Entry == h.Entry && p.Hash != hex.EncodeToString(h.Hash[:]):
-			return fmt.Sprintf("member %s has another entry %d than the log: entries that were acknowledged are lost: %s", p.Member, p.Entry, chain.Advice)
-		}
-	}
-	return ""
-}
-
-// lastWrite is when the last transaction was written, zero if no member knows. Each of them that read it when it was
-// new, or wrote it, did so at that time or later: the earliest one is right.
-func (c candidate) lastWrite(known []peers.Peer, began time.Time) time.Time {
-	at, hash := c.status.lastWrite(), hex.EncodeToString(c.tail.head.Hash[:])
-	for _, p := range known {
-		if p.Silence == nil || p.Hash != hash || !p.Heard.After(began) {
-			continue
-		}
-		if other := p.Heard.Add(-*p.Silence); at.IsZero() || other.Before(at) {
-			at = other
-		}
-	}
-	return at
 }

@@ -72,7 +72,7 @@ func (u upkeep) truncate(ctx context.Context) {
 // purge removes entries that the log need not keep.
 func (u upkeep) purge(ctx context.Context, state LogState) {
 	all, _ := u.peers.Heard()
-	first := expendable(state, u.status.heartbeat(), all, len(u.options.Members))
+	first := expendable(state, u.status.heartbeat(), all, len(u.options.Members), time.Now())
 	if first <= state.First {
 		return
 	}

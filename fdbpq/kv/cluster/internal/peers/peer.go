@@ -21,7 +21,7 @@ type Peer struct {
 }
 
 // Runs reports whether the member was heard within d, and has not ended.
-func (p Peer) Runs(d time.Duration) bool { return !p.Gone && time.Since(p.Heard) < d }
+func (p Peer) Runs(d time.Duration, now time.Time) bool { return !p.Gone && now.Sub(p.Heard) < d }
 
 // HasLog reports whether the disk of the member has the log. A member that replaced another is missing from the
 // lists of members that have not restarted since.

@@ -1,4 +1,4 @@
-package cluster
+package takeover
 
 import (
 	"encoding/hex"
@@ -14,12 +14,11 @@ import (
 // takeover. A member that has less, or belonged to a log that is gone, does not.
 func TestObjections(t *testing.T) {
 	t.Parallel()
-	d := &DB{}
-	d.tail.head = chain.Head{Entry: 7, Generation: 2, Store: chain.ID{1}, Hash: chain.Hash{2}}
+	head := chain.Head{Entry: 7, Generation: 2, Store: chain.ID{1}, Hash: chain.Hash{2}}
 	began := time.Now()
 	before, after := began.Add(-time.Minute), began.Add(time.Millisecond)
-	ours, other := hex.EncodeToString(d.tail.head.Store[:]), strings.Repeat("ff", len(chain.ID{}))
-	same := hex.EncodeToString(d.tail.head.Hash[:])
+	ours, other := hex.EncodeToString(head.Store[:]), strings.Repeat("ff", len(chain.ID{}))
+	same := hex.EncodeToString(head.Hash[:])
 	for name, c := range map[string]struct {
 		p    peers.Heartbeat
 		at   time.Time
@@ -42,7 +41,7 @@ func TestObjections(t *testing.T) {
 		"a reason, and gone":           {peers.Heartbeat{Store: ours, Generation: 2, Entry: 3, Objection: "broken"}, before, ""},
 	} {
 		c.p.Member = "b"
-		got := candidate{d}.objection([]peers.Peer{{Heartbeat: c.p, Heard: c.at}}, began)
+		got := Candidacy{Head: head, Began: began, Others: []peers.Peer{{Heartbeat: c.p, Heard: c.at}}}.Objection(&Loss{}, began)
 		if c.says == "" && got != "" || !strings.Contains(got, c.says) {
 			t.Errorf("%s: it says %q, expected %q", name, got, c.says)
 		}
@@ -52,10 +51,9 @@ func TestObjections(t *testing.T) {
 // What other members know of the last transaction counts if they answer now, and have all of the log.
 func TestSilencesThatCount(t *testing.T) {
 	t.Parallel()
-	d := &DB{}
-	d.tail.head = chain.Head{Entry: 7, Hash: chain.Hash{2}}
+	head := chain.Head{Entry: 7, Hash: chain.Hash{2}}
 	began := time.Now()
-	all, part := hex.EncodeToString(d.tail.head.Hash[:]), "x"
+	all, part := hex.EncodeToString(head.Hash[:]), "x"
 	long, short := new(time.Minute), new(time.Second)
 	for name, c := range map[string]struct {
 		own     *time.Duration
@@ -71,15 +69,15 @@ func TestSilencesThatCount(t *testing.T) {
 		"before the question":       {short, []peers.Heartbeat{{Hash: all, Silence: long}}, -1, *short},
 	} {
 		heard := began.Add(c.heard)
-		d.status.written = time.Time{}
+		var own time.Time
 		if c.own != nil {
-			d.status.written = heard.Add(-*c.own)
+			own = heard.Add(-*c.own)
 		}
 		var known []peers.Peer
 		for _, h := range c.peers {
 			known = append(known, peers.Peer{Heartbeat: h, Heard: heard})
 		}
-		at := candidate{d}.lastWrite(known, began)
+		at := Candidacy{Head: head, Began: began, Others: known}.LastWrite(own)
 		if at.IsZero() != (c.silence == 0) || c.silence > 0 && heard.Sub(at) != c.silence {
 			t.Errorf("%s: the last transaction was at %v, expected %v before %v", name, at, c.silence, heard)
 		}

@@ -1,4 +1,4 @@
-package cluster
+package takeover
 
 import (
 	"time"
@@ -6,13 +6,13 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/peers"
 )
 
-// successor is the follower that takes over when the active member steps down: the named one or, if name is empty, the
+// Successor is the follower that takes over when the active member steps down: the named one or, if name is empty, the
 // one whose copy is furthest; "" if there is none. It was heard within d, and can become active.
-func successor(name string, others []peers.Peer, d time.Duration) string {
+func Successor(name string, others []peers.Peer, d time.Duration, now time.Time) string {
 	furthest := ""
 	var most uint64
 	for _, p := range others {
-		if !p.Runs(d) || p.Lost || p.Role != peers.Follower || p.Objection != "" {
+		if !p.Runs(d, now) || p.Lost || p.Role != peers.Follower || p.Objection != "" {
 			continue
 		}
 		if p.Member == name {

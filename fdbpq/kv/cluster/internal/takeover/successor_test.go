@@ -1,4 +1,4 @@
-package cluster
+package takeover
 
 import (
 	"testing"
@@ -16,7 +16,7 @@ func TestSuccessor(t *testing.T) {
 	hear := func(h peers.Heartbeat, at time.Time) { others = append(others, peers.Peer{Heartbeat: h, Heard: at}) }
 	want := func(name, follower string) {
 		t.Helper()
-		if got := successor(name, others, unconfirmedFor); got != follower {
+		if got := Successor(name, others, time.Minute, now); got != follower {
 			t.Errorf("asked for %q: %q, expected %q", name, got, follower)
 		}
 	}
