@@ -1,0 +1,106 @@
+package recovery
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/peers"
+)
+
+// What a recovery does, loses and refuses, by where the members and the log are.
+func TestRecoveryPlan(t *testing.T) {
+	t.Parallel()
+	at := func(name string, entry uint64, more ...func(*Position)) Position {
+		p := Position{
+			Name: name, Answers: true, Known: true, Role: peers.Follower, Generation: 1, Epoch: 3, Entry: entry,
+			heartbeat: peers.Heartbeat{Member: name, Store: "s", Hash: "h"},
+		}
+		for _, change := range more {
+			change(&p)
+		}
+		return p
+	}
+	silent := func(p *Position) { p.Answers = false }
+	stopped := func(p *Position) { p.Role = peers.Stopped }
+	active := func(p *Position) { p.Role = peers.Active }
+	stuck := func(p *Position) { p.Role, p.heartbeat.Pending = peers.Active, time.Minute }
+	other := func(p *Position) { p.heartbeat.Hash = "x" }
+	foreign := func(p *Position) { p.heartbeat.Store = "z" }
+	epoch := func(n uint64) func(*Position) { return func(p *Position) { p.Epoch = n } }
+	second := func(p *Position) { p.Generation = 2 }
+	log := func(first, last uint64) Log { return Log{First: first, Last: last} }
+	begun := chain.Record{Kind: chain.Genesis, Generation: 2}
+	for name, c := range map[string]struct {
+		s       Survey
+		c       Consent
+		refused string
+		source  string
+		begins  uint64
+		lost    string // "": nothing
+	}{
+		"served":              {s: Survey{Members: []Position{at("a", 5, active), at("b", 9)}, Newest: 1, Log: log(1, 5)}, refused: "member a serves"},
+		"an active one hangs": {s: Survey{Members: []Position{at("a", 9, stuck), at("b", 9)}, Newest: 1, Log: log(1, 5)}, source: "a", begins: 2},
+		"well":                {s: Survey{Members: []Position{at("a", 5), at("b", 5)}, Newest: 1, Log: log(1, 5)}, refused: "nothing to recover"},
+		"lost its end":        {s: Survey{Members: []Position{at("a", 4), at("b", 9)}, Newest: 1, Log: log(1, 4)}, source: "b", begins: 2},
+		"not read":            {s: Survey{Members: []Position{at("a", 4), at("b", 9, stopped)}, Newest: 1, Log: log(1, 12)}, refused: "member a has not read the log"},
+		"cannot read":         {s: Survey{Members: []Position{at("a", 4), at("b", 9, stopped)}, Newest: 1, Log: log(7, 12)}, source: "b", begins: 2, lost: "entries up to 12 that the log has"},
+		"stopped":             {s: Survey{Members: []Position{at("a", 5, stopped), at("b", 5)}, Newest: 1, Log: log(1, 5)}, source: "a", begins: 2},
+		"remembered": {
+			s:      Survey{Members: []Position{at("a", 5), at("b", 5)}, Newest: 1, Log: log(1, 5), Mark: peers.Mark{Generation: 1, Entry: 8, Member: "c"}},
+			source: "a", begins: 2, lost: "entries up to 8 of generation 1, which member c had",
+		},
+		"gone":               {s: Survey{Members: []Position{at("a", 5), at("b", 0)}, Newest: 0, Gone: true}, source: "a", begins: 2},
+		"without copies":     {s: Survey{Members: []Position{at("a", 0), at("b", 0)}, Gone: true}, refused: "no member that answers has a copy"},
+		"silent":             {s: Survey{Members: []Position{at("a", 5), at("b", 9, silent)}, Gone: true}, refused: "no answer from b"},
+		"never heard":        {s: Survey{Members: []Position{at("a", 5), {Name: "b"}}, Gone: true}, refused: "no answer from b"},
+		"without it":         {s: Survey{Members: []Position{at("a", 5), at("b", 9, silent)}, Gone: true}, c: Consent{Without: []string{"b"}}, source: "a", begins: 2, lost: "entries 6 to 9, which member b has"},
+		"without one behind": {s: Survey{Members: []Position{at("a", 5), at("b", 3, silent)}, Gone: true}, c: Consent{Without: []string{"b"}}, source: "a", begins: 2, lost: "alone has behind entry 3"},
+		"without an unheard": {s: Survey{Members: []Position{at("a", 5), {Name: "b"}}, Gone: true}, c: Consent{Without: []string{"b"}}, source: "a", begins: 2, lost: "it was not heard"},
+		"without one there":  {s: Survey{Members: []Position{at("a", 5), at("b", 5)}, Gone: true}, c: Consent{Without: []string{"b"}}, refused: "b answers"},
+		"unknown":            {s: Survey{Members: []Position{at("a", 5)}, Gone: true}, c: Consent{Source: "z"}, refused: `member "z" is not known`},
+		"differing":          {s: Survey{Members: []Position{at("a", 5), at("b", 5, other)}, Newest: 1, Log: log(1, 5)}, refused: "differ"},
+		"forked":             {s: Survey{Members: []Position{at("a", 9), at("b", 5, epoch(4))}, Gone: true}, refused: "differ"},
+		"of another store":   {s: Survey{Members: []Position{at("a", 9), at("b", 5, foreign)}, Gone: true}, refused: "differ"},
+		"chosen":             {s: Survey{Members: []Position{at("a", 9), at("b", 5, epoch(4))}, Gone: true}, c: Consent{Source: "b"}, source: "b", begins: 2, lost: "entries 6 to 9, which member a has"},
+		"without a choice":   {s: Survey{Members: []Position{at("a", 9), at("b", 0)}, Gone: true}, c: Consent{Source: "b"}, refused: "member b has no copy"},
+		"interrupted":        {s: Survey{Members: []Position{at("a", 5), at("b", 5)}, Newest: 2, Log: Log{Ended: true}}, source: "a", begins: 2},
+		"interrupted again":  {s: Survey{Members: []Position{at("a", 5), at("b", 5)}, Newest: 2, Log: Log{Ended: true}, Used: true}, source: "a", begins: 3, lost: "all of generation 2, which no copy that answers follows"},
+		"interrupted later":  {s: Survey{Members: []Position{at("a", 5), at("b", 5)}, Newest: 3, Log: Log{Ended: true}}, source: "a", begins: 3, lost: "all of generation 2"},
+		"begun": {
+			s: Survey{Members: []Position{at("a", 5), at("b", 5)}, Newest: 2, Log: Log{Ended: true}, Begun: begun,
+				From: chain.Base{Member: "a", Generation: 1, Entry: 5, Hash: "h"}},
+			refused: "has begun with the copy",
+		},
+		"begun with a lost": {
+			s: Survey{Members: []Position{at("a", 5), at("b", 5)}, Newest: 2, Log: Log{Ended: true}, Begun: begun,
+				From: chain.Base{Member: "c", Generation: 1, Entry: 7, Hash: "y"}},
+			source: "a", begins: 3, lost: "all of generation 2",
+		},
+		"begun with another": {
+			s: Survey{Members: []Position{at("a", 5), at("b", 5)}, Newest: 2, Log: Log{Ended: true}, Begun: begun,
+				From: chain.Base{Member: "a", Generation: 1, Entry: 5, Hash: "y"}},
+			source: "a", begins: 3, lost: "all of generation 2",
+		},
+		"older is chosen":     {s: Survey{Members: []Position{at("a", 9), at("b", 2, second)}, Newest: 2, At: 2, Gone: true}, c: Consent{Source: "a"}, source: "a", begins: 3, lost: "2 entries of generation 2, which member b has"},
+		"differing is chosen": {s: Survey{Members: []Position{at("a", 5), at("b", 5, other)}, Gone: true}, c: Consent{Source: "a"}, source: "a", begins: 2, lost: "what member b has in place of entries up to 5"},
+		"store is chosen":     {s: Survey{Members: []Position{at("a", 9), at("b", 5, foreign)}, Gone: true}, c: Consent{Source: "a"}, source: "a", begins: 2, lost: "the store z, of which member b has a copy"},
+		"silent has the end":  {s: Survey{Members: []Position{at("a", 5), at("b", 9, silent)}, Newest: 1, Log: log(1, 5)}, c: Consent{Without: []string{"b"}}, source: "a", begins: 2, lost: "entries 6 to 9, which member b has"},
+		"old copy is there":   {s: Survey{Members: []Position{at("a", 5, second), at("b", 900)}, Newest: 2, At: 2, Log: log(1, 5)}, refused: "nothing to recover"},
+		"newer generation":    {s: Survey{Members: []Position{at("a", 9), at("b", 2, second)}, Newest: 2, At: 2, Gone: true}, source: "b", begins: 3},
+	} {
+		c.s.At = max(c.s.At, chain.FirstGeneration)
+		r, err := Plan(c.s, c.c)
+		switch {
+		case c.refused != "":
+			if err == nil || !strings.Contains(err.Error(), c.refused) {
+				t.Errorf("%s: %+v, %v, expected a refusal that says %q", name, r, err, c.refused)
+			}
+		case err != nil || r.Source.Name != c.source || r.Generation != c.begins:
+			t.Errorf("%s: generation %d from %q, %v, expected %d from %q", name, r.Generation, r.Source.Name, err, c.begins, c.source)
+		case (c.lost == "") != (len(r.Lost) == 0) || !strings.Contains(strings.Join(r.Lost, "; "), c.lost):
+			t.Errorf("%s: lost %q, expected %q", name, r.Lost, c.lost)
+		}
+	}
+}
