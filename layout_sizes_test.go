@@ -24,8 +24,6 @@ var (
 	largeTypes = map[string]int{
 		"bridge.popTransaction":        34,
 		"cmd/pq/internal/top.topModel": 38,
-		"fdbpq/kv/cluster.DB":          33,
-		"fdbpq/kv/cluster.status":      35,
 	}
 	wideTypes = map[string]int{
 		"fdbpq.Queue": 59,

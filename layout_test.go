@@ -159,7 +159,6 @@ var seamsOf = map[string]seam{
 	"fdbpq/internal/layout":     {1, 1, 2},
 	"fdbpq/internal/named":      {0, 0, 1},
 	"fdbpq/internal/storetime":  {0, 0, 1},
-	"fdbpq/kv/cluster":          {28, 30, 3},
 	"fdbpq/kv/local":            {28, 30, 11},
 	"fdbpq/recipe":              {1, 1, 1},
 	"fdbpq/schedule":            {2, 2, 4},

@@ -18,7 +18,7 @@ const (
 )
 
 // disks watches the free space of the members' disks.
-type disks struct{ *DB }
+type disks struct{ *member }
 
 // watch looks whether the disks of the members have room, until ctx ends.
 func (ds disks) watch(ctx context.Context) {
@@ -44,7 +44,7 @@ func (ds disks) look() (full bool) {
 	if why == nil {
 		why = ds.full()
 	}
-	if was := ds.status.noteDisks(own != nil, why); (was == nil) != (why == nil) {
+	if was := ds.self.noteDisks(own != nil, why); (was == nil) != (why == nil) {
 		if why != nil {
 			ds.slog.Warn("kv/cluster: a disk is nearly full", "why", why)
 		} else {
@@ -74,23 +74,4 @@ func (ds disks) full() error {
 		return nil
 	}
 	return fmt.Errorf("no majority of the nodes has a disk with room: those of %s are nearly full", strings.Join(full, ", "))
-}
-
-// DiskFull says why the store should take no new items because of disks, or nil: this member's disk is nearly full,
-// or so many other disks are that the log may soon take nothing.
-func (d *DB) DiskFull() error { return d.status.disks() }
-
-// noteDisks notes the state of the disks, and returns the former reason.
-func (s *status) noteDisks(own bool, why error) (before error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	before = s.full.why
-	s.full.own, s.full.why = own, why
-	return before
-}
-
-func (s *status) disks() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.full.why
 }

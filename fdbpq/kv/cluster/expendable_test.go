@@ -48,16 +48,16 @@ func TestExpendable(t *testing.T) {
 		{"a member of another generation", []peers.Peer{living("b", 7, func(p *peers.Peer) { p.Generation = 2 })}, LogState{Bytes: enough}, 0},
 		{"a new member without a copy", []peers.Peer{living("b", 7, nil), living("c", 0, empty)}, LogState{Bytes: enough}, 1},
 	} {
-		var s status
+		var s self
 		s.opened(chain.Head{Entry: 10, Store: store, Generation: 1})
 		s.moved(chain.Head{Entry: 20, Store: store, Generation: 1}, time.Time{}, false)
-		if got := expendable(c.log, s.heartbeat(), c.peers, 3, time.Now()); got != c.want {
+		if got := expendable(c.log, s.now().heartbeat(time.Now()), c.peers, 3, time.Now()); got != c.want {
 			t.Errorf("%s: the log keeps what begins at %d, expected %d", c.what, got, c.want)
 		}
 	}
-	var alone status
+	var alone self
 	alone.opened(chain.Head{Entry: 10, Store: store, Generation: 1})
-	if got := expendable(LogState{Bytes: enough}, alone.heartbeat(), nil, 1, time.Now()); got != 11 {
+	if got := expendable(LogState{Bytes: enough}, alone.now().heartbeat(time.Now()), nil, 1, time.Now()); got != 11 {
 		t.Errorf("the only member: the log keeps what begins at %d, expected 11", got)
 	}
 }

@@ -21,11 +21,8 @@ var (
 	errUnknownResult = errors.New("it is not known whether the log has it")
 )
 
-// One attempt of an append may take attemptFor. Before the next attempt put waits for up to retryPause.
-const (
-	attemptFor = 5 * time.Second
-	retryPause = 200 * time.Millisecond
-)
+// retryPause is how long put waits at most before the next attempt.
+const retryPause = 200 * time.Millisecond
 
 // put appends an entry behind entry number after, and returns once its result is certain: nil if it is in the log;
 // ErrFull, ErrNoLog or errForeign if it never will be; errUnknownResult if that can no longer be found out. Until then it
@@ -79,34 +76,5 @@ func put(ctx context.Context, log Log, after uint64, entry []byte, identity stri
 		if pause(ctx, rand.N(retryPause)) != nil {
 			return fmt.Errorf("%w: %w", errUnknownResult, ctx.Err())
 		}
-	}
-}
-
-func readEntry(ctx context.Context, log Log, number uint64) (entry []byte, err error) {
-	err = attempt(ctx, func(ctx context.Context) error {
-		found, err := log.Read(ctx, number, 1)
-		if err == nil {
-			entry = found[0]
-		}
-		return err
-	})
-	return entry, err
-}
-
-// attempt gives a call of the log a time of its own.
-func attempt(ctx context.Context, call func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, attemptFor)
-	defer cancel()
-	return call(ctx)
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

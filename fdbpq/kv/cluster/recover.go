@@ -34,21 +34,21 @@ type survey struct {
 	log LogState
 }
 
-// PlanRecovery returns the recovery that Recover would make now. An error says why none is
-// needed or possible.
-func (d *DB) PlanRecovery(ctx context.Context, c Consent) (Recovery, error) {
-	s, err := recoveries{d}.survey(ctx)
+// recoveries begin new generations of the log.
+type recoveries struct{ *member }
+
+// plan is for [DB.PlanRecovery].
+func (rs recoveries) plan(ctx context.Context, c Consent) (Recovery, error) {
+	s, err := rs.survey(ctx)
 	if err != nil {
 		return Recovery{}, err
 	}
 	return recovery.Plan(s.Survey, c)
 }
 
-// Recover ends the log, and begins a new generation with the copy that the plan names. All members go over to it.
-// An interrupted call can be repeated. If two run at the same time, one begins the generation, and the other
-// returns an error.
-func (d *DB) Recover(ctx context.Context, c Consent) (Recovery, error) {
-	s, err := recoveries{d}.survey(ctx)
+// recover is for [DB.Recover].
+func (rs recoveries) recover(ctx context.Context, c Consent) (Recovery, error) {
+	s, err := rs.survey(ctx)
 	if err != nil {
 		return Recovery{}, err
 	}
@@ -60,7 +60,7 @@ func (d *DB) Recover(ctx context.Context, c Consent) (Recovery, error) {
 		if err := pause(ctx, takeover.SteadyFor); err != nil {
 			return r, err
 		}
-		later, err := recoveries{d}.survey(ctx)
+		later, err := rs.survey(ctx)
 		if err != nil {
 			return r, err
 		}
@@ -73,13 +73,13 @@ func (d *DB) Recover(ctx context.Context, c Consent) (Recovery, error) {
 		s = later
 	}
 	for generation := s.At; generation < r.Generation; generation++ {
-		log := d.logs.Generation(generation)
+		log := rs.logs.Generation(generation)
 		if err := insist(ctx, log.End); err != nil {
 			return r, fmt.Errorf("end generation %d of the log: %w", generation, err)
 		}
 	}
 	begun, from := s.Begun, s.From
-	if s, err = (recoveries{d}).settled(ctx, s); err != nil {
+	if s, err = rs.settled(ctx, s); err != nil {
 		return r, err
 	}
 	s.Begun, s.From = begun, from // the end of its log has removed the record
@@ -88,11 +88,8 @@ func (d *DB) Recover(ctx context.Context, c Consent) (Recovery, error) {
 		return r, err
 	}
 	r.Generation = generation
-	return r, recoveries{d}.beginGeneration(ctx, r)
+	return r, rs.beginGeneration(ctx, r)
 }
-
-// recoveries begin new generations of the log.
-type recoveries struct{ *DB }
 
 // settled waits until the copies of all members that answered take no more entries. Their answers then show all
 // entries that an active member has acknowledged up to the end of its log.
@@ -158,18 +155,18 @@ func insist(ctx context.Context, call func(context.Context) error) (err error) {
 // survey asks all members for their positions, and reads the state of the log that the furthest member follows.
 func (rs recoveries) survey(ctx context.Context) (s survey, err error) {
 	began := time.Now()
-	rs.broadcast(peers.Heartbeat{Poll: true})
+	voice{rs.member}.broadcast(peers.Heartbeat{Poll: true})
 	if err := rs.answers(ctx, began); err != nil {
 		return s, err
 	}
-	own := rs.status.heartbeat()
+	own := rs.self.now().heartbeat(time.Now())
 	own.Member = rs.options.Name
 	all, _ := rs.peers.Heard()
-	s.Survey = recovery.Of(own, rs.Status().Reason, all, began, rs.options.Members, rs.peers.Mark)
+	s.Survey = recovery.Of(own, rs.self.now().reason, all, began, rs.options.Members, rs.peers.Mark)
 	if s.Newest, err = rs.newest(ctx); err != nil {
 		return s, fmt.Errorf("look for the generations of the log: %w", err)
 	}
-	s.Doubts, _ = rs.doubts()
+	s.Doubts, _ = claimKeeper{rs.member}.doubts()
 	return s, rs.lookAt(ctx, &s)
 }
 

@@ -11,10 +11,29 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/takeover"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
-// tail is the end of the log as far as this member has read it.
+const (
+	readAtOnce = 64 // entries
+
+	// freshFor is how recently a member must have been at the end of the log for the next entry to count as new.
+	freshFor = 2 * time.Second
+
+	// pollEvery is how often a member reads the log without a hint that it has grown.
+	pollEvery = 300 * time.Millisecond
+
+	// missPause is how long a member waits after the first time that the log does not show an entry that another
+	// member has: a server that lags will soon have it.
+	missPause = 2 * time.Millisecond
+)
+
+// tail is the end of the log as far as this member has read it, and the copy of what it has read. It belongs to the
+// goroutine that follows the log, and leads it.
 type tail struct {
+	*member
+	archive *archive
+
 	head      chain.Head
 	assembly  chain.Parts
 	caughtUp  time.Time     // when the log had nothing new last
@@ -25,6 +44,52 @@ type tail struct {
 	misses    int           // how often in a row the log did not show an entry that another member has
 }
 
+// open opens the copy, or the checkpoint that was fetched in its place.
+func (t *tail) open() error {
+	t.archive.forget() // opening the copy removes it
+	if err := local.Adopt(t.dir, t.options.Replica); err != nil {
+		return err
+	}
+	replica, err := local.OpenReplica(t.dir, t.options.Replica)
+	if err != nil {
+		return err
+	}
+	var h chain.Head
+	position, err := replica.Position()
+	if err == nil {
+		h, err = chain.DecodeHead(position)
+	}
+	if err == nil && position == nil {
+		err = expectEmpty(replica)
+	}
+	if err != nil {
+		return errors.Join(err, replica.Close())
+	}
+	t.replica.Store(replica)
+	t.enter(h)
+	return nil
+}
+
+// expectEmpty refuses a copy without a position that has rows: the others would not get
+// them from the log.
+func expectEmpty(replica *local.Replica) error {
+	return replica.View(context.Background(), func(r kv.Reader) error {
+		rows, err := r.Range(nil, bytes.Repeat([]byte{0xff}, kv.MaxKeySize), kv.RangeOptions{Limit: 1})
+		if err == nil && len(rows) > 0 {
+			err = errors.New("this is a store of one process, not a copy of a store that several keep: expected a copy, or an empty directory; export and import move items")
+		}
+		return err
+	})
+}
+
+// enter goes on behind h, the position of the copy.
+func (t *tail) enter(h chain.Head) {
+	log := t.logs.Generation(max(h.Generation, chain.FirstGeneration))
+	t.current.Store(&log)
+	*t = tail{member: t.member, archive: t.archive, head: h}
+	t.self.opened(h)
+}
+
 // store is the id of the store that the copy is of; "" while it is empty.
 func (t *tail) store() string {
 	if t.head.Entry == 0 {
@@ -33,55 +98,38 @@ func (t *tail) store() string {
 	return hex.EncodeToString(t.head.Store[:])
 }
 
-// freshFor is how recently a member must have been at the end of the log for the next entry to count as new.
-const freshFor = 2 * time.Second
-
-// errStop: the copy and the log do not belong together, or this version cannot read the
-// log. The member serves nothing until an operator has looked.
-var errStop = errors.New("this member must not go on")
-
-// errEntry: like errStop, because of an entry that does not continue the copy. The entry may be read correctly
-// later: the server that has it may be damaged, or this program too old.
-var errEntry = fmt.Errorf("%w", errStop)
-
-const readAtOnce = 64 // entries
-
-// missPause is how long a member waits after the first time that the log does not show an entry that another member
-// has: a server that lags will soon have it.
-const missPause = 2 * time.Millisecond
-
 // untilPoll is how long to wait before the log is read again without a hint.
-func (d *DB) untilPoll() time.Duration {
-	if d.peers.Furthest(d.tail.head) <= d.tail.head.Entry {
-		d.tail.misses = 0
+func (t *tail) untilPoll() time.Duration {
+	if t.peers.Furthest(t.head) <= t.head.Entry {
+		t.misses = 0
 		return pollEvery
 	}
-	d.tail.misses++
-	return min(missPause<<min(d.tail.misses-1, 10), pollEvery)
+	t.misses++
+	return min(missPause<<min(t.misses-1, 10), pollEvery)
 }
 
 // advance reads the log to its end and commits the entries to the copy. It returns how many there were.
-func (d *DB) advance(ctx context.Context) (entries int, err error) {
+func (t *tail) advance(ctx context.Context) (entries int, err error) {
 	for {
 		var found [][]byte
 		err := attempt(ctx, func(ctx context.Context) (err error) {
-			found, err = d.log().Read(ctx, d.tail.head.Entry+1, readAtOnce)
+			found, err = t.log().Read(ctx, t.head.Entry+1, readAtOnce)
 			return err
 		})
 		if errors.Is(err, ErrNoEntry) {
-			d.tail.caughtUp = time.Now()
-			if time.Since(d.tail.compared) < pollEvery {
+			t.caughtUp = time.Now()
+			if time.Since(t.compared) < pollEvery {
 				return entries, nil
 			}
-			return entries, d.compare(ctx)
+			return entries, t.compare(ctx)
 		}
 		if err != nil {
 			return entries, err
 		}
 		for _, entry := range found {
-			err := d.accept(entry)
+			err := t.accept(entry)
 			if errors.Is(err, errEntry) {
-				err = d.acceptConfirmed(ctx, entry, err)
+				err = t.acceptConfirmed(ctx, entry, err)
 			}
 			if err != nil {
 				return entries, err
@@ -93,10 +141,10 @@ func (d *DB) advance(ctx context.Context) (entries int, err error) {
 
 // acceptConfirmed accepts an entry as the leader of the log has it, if it differs from the refused entry of another
 // server.
-func (d *DB) acceptConfirmed(ctx context.Context, wrong []byte, refused error) error {
+func (t *tail) acceptConfirmed(ctx context.Context, wrong []byte, refused error) error {
 	var right []byte
 	err := attempt(ctx, func(ctx context.Context) (err error) {
-		right, err = d.log().Confirm(ctx, d.tail.head.Entry+1)
+		right, err = t.log().Confirm(ctx, t.head.Entry+1)
 		return err
 	})
 	switch {
@@ -105,30 +153,30 @@ func (d *DB) acceptConfirmed(ctx context.Context, wrong []byte, refused error) e
 	case bytes.Equal(right, wrong):
 		return refused
 	}
-	d.slog.Warn("kv/cluster: a server of the log has a wrong entry: it was read from another one", "entry", d.tail.head.Entry+1, "err", refused)
-	return d.accept(right)
+	t.slog.Warn("kv/cluster: a server of the log has a wrong entry: it was read from another one", "entry", t.head.Entry+1, "err", refused)
+	return t.accept(right)
 }
 
 // rewind forgets the parts of a transaction whose end is missing: the log may have lost them, and other entries may
 // have their place.
-func (d *DB) rewind() {
-	d.tail.head, d.tail.assembly = d.status.position(), chain.Parts{}
-	d.status.readTo(d.tail.head.Entry)
+func (t *tail) rewind() {
+	t.head, t.assembly = t.self.now().head, chain.Parts{}
+	t.self.readTo(t.head.Entry)
 }
 
 // compare compares the copy with the state of the log when the log has no new entries. A log that ends before the
 // copy proves nothing here: a server that lags shows such a log, too.
-func (d *DB) compare(ctx context.Context) error {
+func (t *tail) compare(ctx context.Context) error {
 	var state LogState
 	err := attempt(ctx, func(ctx context.Context) (err error) {
-		state, err = d.log().State(ctx)
+		state, err = t.log().State(ctx)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	d.status.observe(state)
-	h := &d.tail.head
+	t.self.observe(state)
+	h := &t.head
 	switch {
 	case state.Ended:
 		return errEnded
@@ -140,13 +188,12 @@ func (d *DB) compare(ctx context.Context) error {
 	if state.First > h.Entry+1 {
 		return chain.ErrBehind
 	}
-	d.tail.compared = time.Now()
+	t.compared = time.Now()
 	return nil
 }
 
 // accept commits an entry that follows the copy.
-func (d *DB) accept(entry []byte) error {
-	t := &d.tail
+func (t *tail) accept(entry []byte) error {
 	next, r, err := t.head.After(entry)
 	if err != nil {
 		return fmt.Errorf("%w: entry %d of the log: %w", errEntry, t.head.Entry+1, err)
@@ -161,14 +208,14 @@ func (d *DB) accept(entry []byte) error {
 		if r.Kind == chain.Fragment {
 			// The copy's position stays: after a start the parts of an unfinished transaction are read again.
 			t.head = next
-			d.status.readTo(next.Entry)
+			t.self.readTo(next.Entry)
 			return nil
 		}
 		changes = t.assembly.Changes
 	case chain.Release:
 		t.successor = string(r.Payload)
 	}
-	if err := d.copy().Apply(changes, next.Encode()); err != nil {
+	if err := t.copy().Apply(changes, next.Encode()); err != nil {
 		t.assembly = before // the entry is read again
 		if errors.Is(err, kv.ErrUnavailable) || errors.Is(err, kv.ErrClosed) {
 			return err
@@ -178,7 +225,7 @@ func (d *DB) accept(entry []byte) error {
 	if r.Kind == chain.Genesis {
 		// If the copy were empty after a crash, it would not object to an empty store in the place of a store whose
 		// log was lost.
-		if err := d.copy().Sync(); err != nil {
+		if err := t.copy().Sync(); err != nil {
 			return err
 		}
 	}
@@ -188,6 +235,6 @@ func (d *DB) accept(entry []byte) error {
 	if len(changes) > 0 {
 		wrote = time.Now()
 	}
-	d.status.moved(next, wrote, time.Since(t.caughtUp) < freshFor)
+	t.self.moved(next, wrote, time.Since(t.caughtUp) < freshFor)
 	return nil
 }

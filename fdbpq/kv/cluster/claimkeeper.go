@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
@@ -25,22 +24,8 @@ const (
 	witnessFor = 3 * time.Second
 )
 
-// ledger has the claims on a member's disk.
-type ledger struct {
-	mu      sync.Mutex
-	written claims.Ledger
-	target  chain.Head // of an active member after the start; Entry 0: none was heard
-}
-
-// read returns the claims on the disk.
-func (l *ledger) read() claims.Ledger {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.written
-}
-
 // claimKeeper keeps the claims of the members on the disk of one.
-type claimKeeper struct{ *DB }
+type claimKeeper struct{ *member }
 
 // load reads the claims that an earlier process left.
 func (k claimKeeper) load() error {
@@ -50,7 +35,7 @@ func (k claimKeeper) load() error {
 	}
 	l := &k.ledger
 	if content == nil {
-		if k.status.entry() > 0 { // the copy is of a version that made no claims
+		if k.self.now().head.Entry > 0 { // the copy is of a version that made no claims
 			l.written.Own.Witnesses = k.options.Members
 		}
 		return nil
@@ -94,7 +79,7 @@ func (k claimKeeper) next() (next claims.Ledger, urgent bool) {
 			Claim: p.Claim, Remembers: p.Knows[k.options.Name],
 		})
 	}
-	return before.Next(said, life, k.status.entry())
+	return before.Next(said, life, k.self.now().head.Entry)
 }
 
 // hasPart reports whether the disk of a member may have a part of the log. A member that replaced another is
@@ -122,33 +107,29 @@ func (k claimKeeper) write(next claims.Ledger) error {
 // active, or has reached the position of an active member that was heard since.
 func (k claimKeeper) caughtUp() bool {
 	target := k.ledger.aim()
-	at := k.status.position()
-	role, _ := k.status.peek()
+	now := k.self.now()
+	at := now.head
 	has := target.Entry > 0 && at.Generation >= target.Generation && (at.Generation > target.Generation || at.Entry >= target.Entry)
 	entry := target.Entry
 	if at.Generation != target.Generation {
 		entry = 0
 	}
-	return (role == peers.Active || has) && k.options.LogReplica(at.Generation, entry) == nil
+	return (now.role == peers.Active || has) && k.options.LogReplica(at.Generation, entry) == nil
 }
 
-func (l *ledger) aim() chain.Head {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.target
-}
-
-// heard takes the claims in another member's heartbeat.
-func (k claimKeeper) heard(h peers.Heartbeat, alive bool) {
-	l := &k.ledger
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	own := &l.written.Own
-	if mine := h.Knows[k.options.Name]; own.Lives && mine.ID == own.ID && mine.Count > own.Count {
-		// The whole machine has gone back while this process ran.
-		own.Lives, l.target = false, chain.Head{}
+// doubts says why the running members do not suffice, and names the absent members that may have the missing
+// entries.
+func (k claimKeeper) doubts() (why, missing string) {
+	if k.options.LogReplica == nil || len(k.options.Members) < 2 {
+		return "", ""
 	}
-	if alive && l.target.Entry == 0 {
-		l.target = chain.Head{Entry: h.Entry, Generation: h.Generation}
+	own := k.ledger.read()
+	run := map[string]claims.Said{k.options.Name: {Claim: &own.Own, Knows: own.Others}}
+	all, _ := k.peers.Heard()
+	for _, p := range all {
+		if p.Runs(peers.LivingFor, time.Now()) && slices.Contains(k.options.Members, p.Member) {
+			run[p.Member] = claims.Said{Claim: p.Claim, Knows: p.Knows}
+		}
 	}
+	return claims.Doubts(k.options.Members, run)
 }

@@ -11,34 +11,31 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/takeover"
 )
 
-// errLost: this member did not become active. It tries again after a while.
-var errLost = errors.New("not active")
-
 // answerFor is how long a candidate waits for the positions of the others.
 const answerFor = 500 * time.Millisecond
 
 // candidate is a member that may become active.
-type candidate struct{ *DB }
+type candidate struct{ *tail }
 
 // takeOver makes this member active, unless another member is alive or objects.
 func (c candidate) takeOver(ctx context.Context) (*Term, error) {
 	began := time.Now()
-	c.status.stand()
-	defer c.status.withdraw()
+	c.self.stand()
+	defer c.self.withdraw()
 	known := c.poll(ctx, began)
-	c.tail.compared = time.Time{}
+	c.compared = time.Time{}
 	switch entries, err := c.advance(ctx); {
 	case err != nil:
-		c.tail.loss = takeover.Loss{}
+		c.loss = takeover.Loss{}
 		return nil, err
-	case entries > 0 && !c.tail.head.Released:
-		c.status.set(peers.Candidate, "")
+	case entries > 0 && !c.head.Released:
+		c.self.set(peers.Candidate, "")
 		return nil, nil // another member is active
 	}
-	now := takeover.Candidacy{Head: c.tail.head, Process: c.process, Began: began, Others: known}
-	if !now.Head.Released && now.ActiveAnswers(c.status.position()) {
-		c.status.alive()
-		c.status.set(peers.Candidate, "")
+	now := takeover.Candidacy{Head: c.head, Process: c.process, Began: began, Others: known}
+	if !now.Head.Released && now.ActiveAnswers(c.self.now().head) {
+		c.self.alive()
+		c.self.set(peers.Candidate, "")
 		return nil, nil
 	}
 	objection, err := c.overtaken(ctx)
@@ -46,21 +43,21 @@ func (c candidate) takeOver(ctx context.Context) (*Term, error) {
 		return nil, err
 	}
 	if objection == "" {
-		now.Doubts, now.Missing = c.doubts()
-		now.Mark = c.peers.Mark(c.tail.store())
-		objection = now.Objection(&c.tail.loss, time.Now())
+		now.Doubts, now.Missing = claimKeeper{c.member}.doubts()
+		now.Mark = c.peers.Mark(c.store())
+		objection = now.Objection(&c.loss, time.Now())
 	}
 	if objection != "" {
-		c.status.set(peers.Candidate, objection)
+		c.self.set(peers.Candidate, objection)
 		c.slog.Warn("kv/cluster: no member may become active", "because", objection)
 		return nil, fmt.Errorf("%w: %s", errLost, objection)
 	}
-	h := c.tail.head
-	written := now.LastWrite(c.status.lastWrite())
+	h := c.head
+	written := now.LastWrite(c.self.now().written)
 	entry := h.Next(c.process, chain.Epoch, []byte(c.options.Name)).Encode()
 	if err := put(ctx, c.log(), h.Entry, entry, h.Identity); err != nil {
 		if errors.Is(err, ErrFull) {
-			upkeep{c.DB}.makeRoom(ctx)
+			logRoom{c.member}.makeRoom(ctx)
 		}
 		return nil, fmt.Errorf("%w: %w", errLost, err)
 	}
@@ -68,7 +65,7 @@ func (c candidate) takeOver(ctx context.Context) (*Term, error) {
 		return nil, err
 	}
 	term := c.copy().Begin()
-	return &Term{DB: term, local: term, epoch: c.tail.head.Epoch, written: written, over: make(chan struct{})}, nil
+	return &Term{DB: term, local: term, epoch: c.head.Epoch, written: written, over: make(chan struct{})}, nil
 }
 
 // overtaken returns the reason for which the log itself keeps this member from becoming active: the log has a newer
@@ -79,28 +76,28 @@ func (c candidate) takeOver(ctx context.Context) (*Term, error) {
 // seconds: the server that knows all logs may be the one that has just died. A recovery begins takeover.SteadyFor after an
 // active member was heard last, or later.
 func (c candidate) overtaken(ctx context.Context) (string, error) {
-	h := c.tail.head
-	if !c.status.servedWithin(takeover.SteadyFor / 2) {
+	h := c.head
+	if !c.self.now().servedWithin(takeover.SteadyFor/2, time.Now()) {
 		newest, err := c.newest(ctx)
 		switch {
 		case err != nil:
 			return "", err
 		case newest > h.Generation:
-			c.tail.outdated = true
+			c.outdated = true
 			return fmt.Sprintf("this copy follows generation %d of the log, there is generation %d", h.Generation, newest), nil
 		}
 	}
 	for began := time.Now(); ; {
-		last := c.status.logLast()
+		last := c.self.now().log.Last
 		if last >= h.Entry {
 			return "", nil
 		}
 		if time.Since(began) > answerFor {
-			if last >= c.status.entry() {
+			if last >= c.self.now().head.Entry {
 				c.rewind()
 				return "the log has lost a part of a transaction that nobody acknowledged: it is read again", nil
 			}
-			return fmt.Sprintf("this copy has entry %d, the log ends at %d: %s", h.Entry, last, c.tail.loss.Verdict(last, time.Now())), nil
+			return fmt.Sprintf("this copy has entry %d, the log ends at %d: %s", h.Entry, last, c.loss.Verdict(last, time.Now())), nil
 		}
 		if err := pause(ctx, answerFor/10); err != nil {
 			return "", err
@@ -116,7 +113,7 @@ func (c candidate) overtaken(ctx context.Context) (string, error) {
 func (c candidate) poll(ctx context.Context, began time.Time) []peers.Peer {
 	ctx, cancel := context.WithTimeout(ctx, answerFor)
 	defer cancel()
-	c.broadcast(peers.Heartbeat{Poll: true})
+	voice{c.member}.broadcast(peers.Heartbeat{Poll: true})
 	for {
 		all, news := c.peers.Heard()
 		missing := len(all) == 0 && len(c.options.Members) != 1 || len(all) < len(c.options.Members)-1

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"time"
@@ -21,35 +20,36 @@ const (
 	apartEvery = 5 * time.Second
 )
 
-var errReleased = errors.New("this member has stepped down")
+// leader writes what its member commits to the log.
+type leader struct{ *tail }
 
 // lead writes the transactions of a term to the log, until another member is active,
 // a release of this one is requested, or ctx ends.
-func (d *DB) lead(ctx context.Context, term *Term) (err error) {
+func (l leader) lead(ctx context.Context, term *Term) (err error) {
 	gather, interrupt := context.WithCancel(ctx)
 	defer interrupt()
-	d.status.begin(term, interrupt)
-	d.announce()
-	d.slog.Info("kv/cluster: this member is active", "epoch", term.epoch)
+	l.self.begin(term, interrupt)
+	l.announce()
+	l.slog.Info("kv/cluster: this member is active", "epoch", term.epoch)
 	defer func() {
 		reason := err
 		if reason == nil {
 			reason = errReleased
 		}
 		term.end(reason)
-		asked := d.status.finish(reason.Error())
-		d.slog.Info("kv/cluster: this member is not active any more", "epoch", term.epoch, "because", reason)
+		asked := l.self.finish(reason.Error())
+		l.slog.Info("kv/cluster: this member is not active any more", "epoch", term.epoch, "because", reason)
 		if asked != nil {
-			asked.done <- d.resign(ctx, asked.successor)
+			asked.done <- l.resign(ctx, asked.successor)
 		}
-		d.announce()
+		l.announce()
 	}()
 	look := time.Now().Add(apartAfter)
 	for {
 		if !time.Now().Before(look) {
 			// The member that is asked to lead may refuse, and then any other member may come to lead.
-			if others := d.Keepers(); d.options.Apart != nil && len(others) == len(d.options.Members)-1 {
-				d.options.Apart(ctx, others)
+			if others := (lookout{l.member}).keepers(); l.options.Apart != nil && len(others) == len(l.options.Members)-1 {
+				l.options.Apart(ctx, others)
 			}
 			look = time.Now().Add(apartEvery)
 		}
@@ -60,7 +60,7 @@ func (d *DB) lead(ctx context.Context, term *Term) (err error) {
 		case err != nil:
 			return nil // a release is requested, or ctx has ended
 		}
-		if err := d.write(ctx, batch); err != nil {
+		if err := l.write(ctx, batch); err != nil {
 			return err
 		}
 	}
@@ -74,21 +74,21 @@ func next(ctx context.Context, term *Term, at time.Time) (*local.Batch, error) {
 }
 
 // write writes a batch to the log and decides it. An error means that the term is over.
-func (d *DB) write(ctx context.Context, batch *local.Batch) error {
-	head, began := d.tail.head, time.Now()
-	d.status.appending(began)
-	defer d.status.appending(time.Time{})
-	payloads := chain.Split(batch.Changes(), d.log().MaxEntry())
+func (l leader) write(ctx context.Context, batch *local.Batch) error {
+	head, began := l.head, time.Now()
+	l.self.appending(began)
+	defer l.self.appending(time.Time{})
+	payloads := chain.Split(batch.Changes(), l.log().MaxEntry())
 	for i, payload := range payloads {
 		kind := chain.Fragment
 		if i == len(payloads)-1 {
 			kind = chain.Changes
 		}
-		entry := head.Next(d.process, kind, payload).Encode()
-		switch err := put(ctx, d.log(), head.Entry, entry, head.Identity); {
+		entry := head.Next(l.process, kind, payload).Encode()
+		switch err := put(ctx, l.log(), head.Entry, entry, head.Identity); {
 		case errors.Is(err, ErrFull):
 			// Parts of the record that are in the log do not count: the next record begins anew.
-			d.tail.head = head
+			l.head = head
 			batch.Refuse(err)
 			return nil
 		case errors.Is(err, errForeign), errors.Is(err, ErrNoLog):
@@ -98,10 +98,10 @@ func (d *DB) write(ctx context.Context, batch *local.Batch) error {
 			batch.MarkUnknown(err)
 			return err
 		}
-		d.status.grown(head.Entry+1, len(entry))
-		head.Entry, head.Number, head.Hash = head.Entry+1, head.Number+1, sha256.Sum256(entry)
-		d.tail.head = head
-		d.status.readTo(head.Entry)
+		l.self.grown(head.Entry+1, len(entry))
+		head.Entry, head.Number, head.Hash = head.Entry+1, head.Number+1, chain.HashOf(entry)
+		l.head = head
+		l.self.readTo(head.Entry)
 	}
 	if err := batch.Commit(head.Encode()); err != nil {
 		return fmt.Errorf("%w: %w", errStop, err)
@@ -110,21 +110,21 @@ func (d *DB) write(ctx context.Context, batch *local.Batch) error {
 	if len(batch.Changes()) > 0 {
 		wrote = began
 	}
-	d.status.moved(head, wrote, true)
-	d.announce()
+	l.self.moved(head, wrote, true)
+	l.announce()
 	return nil
 }
 
 // resign writes to the log that this member has stepped down, so that the others need
 // not wait for a sign of life.
-func (d *DB) resign(ctx context.Context, successor string) error {
+func (l leader) resign(ctx context.Context, successor string) error {
 	if successor == "" {
-		successor, _ = d.Successor("") // without one the others wait for a sign of life
+		successor, _ = lookout{l.member}.successor("") // without one the others wait for a sign of life
 	}
-	h := d.tail.head
-	entry := h.Next(d.process, chain.Release, []byte(successor)).Encode()
-	if err := put(ctx, d.log(), h.Entry, entry, h.Identity); err != nil {
+	h := l.head
+	entry := h.Next(l.process, chain.Release, []byte(successor)).Encode()
+	if err := put(ctx, l.log(), h.Entry, entry, h.Identity); err != nil {
 		return err
 	}
-	return d.accept(entry)
+	return l.accept(entry)
 }

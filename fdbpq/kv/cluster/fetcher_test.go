@@ -50,19 +50,19 @@ func TestCheckpointIsOfOneMember(t *testing.T) {
 	for range 20 { // members are asked in any order
 		disk := vfs.NewMem()
 		o := offers{away: map[string]string{"b": "2"}}
-		d := &DB{dir: "/copy", members: o, peers: peers.New("a", peers.DefaultSilence), slog: slog.New(slog.DiscardHandler)}
-		d.options.Replica = local.Options{FS: disk}
-		d.status.opened(chain.Head{})
+		m := &member{dir: "/copy", members: o, peers: peers.New("a", peers.DefaultSilence), slog: slog.New(slog.DiscardHandler)}
+		m.options.Replica = local.Options{FS: disk}
+		m.self.opened(chain.Head{})
 		begin := func(members ...string) {
 			t.Helper()
-			for _, m := range members {
-				message, err := json.Marshal(peers.Heartbeat{Member: m, Role: peers.Follower, Generation: 1, Entry: 5})
+			for _, name := range members {
+				message, err := json.Marshal(peers.Heartbeat{Member: name, Role: peers.Follower, Generation: 1, Entry: 5})
 				if err != nil {
 					t.Fatal(err)
 				}
-				d.peers.Hear(message)
+				m.peers.Hear(message)
 			}
-			if err := (checkpoints{d}).fetch(t.Context(), 1, chain.Base{}); err == nil {
+			if err := (fetcher{&tail{member: m}}).fetch(t.Context(), 1, chain.Base{}); err == nil {
 				t.Fatal("a checkpoint without all of its files was fetched")
 			}
 		}
@@ -91,4 +91,33 @@ func content(t *testing.T, disk *vfs.MemFS, name string) string {
 		t.Fatal(err)
 	}
 	return string(b)
+}
+
+// stubMembers answer each request with the same reply.
+type stubMembers struct {
+	Members
+	reply []byte
+}
+
+func (m stubMembers) Ask(context.Context, string, []byte) ([]byte, error) { return m.reply, nil }
+
+// A checkpoint from which the log does not go on any more is not fetched.
+func TestOldCheckpoint(t *testing.T) {
+	t.Parallel()
+	const first = 10
+	for entry, old := range map[uint64]bool{first - 2: true, first - 1: false} {
+		reply, err := json.Marshal(manifest{Checkpoint: "x", Entry: entry})
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, err := local.Receive("/copy", local.Options{FS: vfs.NewMem()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := &member{members: stubMembers{reply: reply}}
+		m.self.observe(LogState{First: first})
+		if err := (fetcher{&tail{member: m}}).fetchFrom(t.Context(), in, "b", 1); errors.Is(err, chain.ErrBehind) != old || !old && err != nil {
+			t.Errorf("a checkpoint of entry %d, when the log begins at %d: %v", entry, first, err)
+		}
+	}
 }

@@ -25,24 +25,24 @@ func TestSyncedEntries(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				var armed atomic.Bool
-				d := &DB{slog: slog.New(slog.DiscardHandler), peers: peers.New("a", peers.DefaultSilence)}
+				m := &member{slog: slog.New(slog.DiscardHandler), peers: peers.New("a", peers.DefaultSilence)}
 				disk := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
 					if op.Kind != errorfs.OpFileSync && op.Kind != errorfs.OpFileSyncData || !armed.Load() {
 						return nil
 					}
-					d.status.moved(chain.Head{Entry: 6}, time.Time{}, false)
+					m.self.moved(chain.Head{Entry: 6}, time.Time{}, false)
 					return nil
 				}))
-				replica, err := local.OpenReplica("/copy", local.Options{FS: disk, Log: d.slog})
+				replica, err := local.OpenReplica("/copy", local.Options{FS: disk, Log: m.slog})
 				if err != nil {
 					t.Fatal(err)
 				}
-				d.replica.Store(replica)
+				m.replica.Store(replica)
 				if err := replica.Apply(nil, chain.Head{Entry: 5}.Encode()); err != nil {
 					t.Fatal(err)
 				}
-				d.status.opened(chain.Head{Entry: 4})
-				d.status.moved(chain.Head{Entry: 5}, time.Time{}, false)
+				m.self.opened(chain.Head{Entry: 4})
+				m.self.moved(chain.Head{Entry: 5}, time.Time{}, false)
 				if name == "failed" {
 					if err := replica.Close(); err != nil {
 						t.Fatal(err)
@@ -51,9 +51,9 @@ func TestSyncedEntries(t *testing.T) {
 				armed.Store(true)
 				ctx, cancel := context.WithTimeout(t.Context(), syncEvery+time.Millisecond)
 				defer cancel()
-				upkeep{d}.syncReplica(ctx)
+				syncer{member: m, archive: &archive{member: m}, furthest: &furthest{member: m}}.run(ctx)
 				armed.Store(false)
-				if got := d.status.heartbeat().Synced; got != want {
+				if got := m.self.now().heartbeat(time.Now()).Synced; got != want {
 					t.Errorf("entries up to %d count as synced, expected %d", got, want)
 				}
 				if err := replica.Close(); err != nil && name != "failed" {

@@ -1,0 +1,118 @@
+package cluster
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
+)
+
+// keepCheckpoint is how long a checkpoint stays after the last request for it.
+const keepCheckpoint = 10 * time.Minute
+
+// archive is the checkpoint that this member offers. It makes one when it is asked.
+type archive struct {
+	*member
+
+	mu     sync.Mutex
+	making bool
+	id     string     // "": there is none
+	at     chain.Head // where this member was before it made the checkpoint
+	made   *local.Checkpoint
+	asked  time.Time
+}
+
+// answer answers a request of another member; nil means that it cannot.
+func (a *archive) answer(message []byte) []byte {
+	var r request
+	if json.Unmarshal(message, &r) != nil {
+		return nil
+	}
+	if r.File == "" {
+		return a.offer()
+	}
+	a.mu.Lock()
+	offered, id := a.made, a.id
+	a.asked = time.Now()
+	a.mu.Unlock()
+	if id == "" || id != r.Checkpoint || r.Size <= 0 || r.Size > a.members.MaxMessage()-chain.SealSize {
+		return nil
+	}
+	part := make([]byte, r.Size)
+	if err := offered.ReadAt(r.File, part, r.Offset); err != nil {
+		a.slog.Warn("kv/cluster: reading a checkpoint failed", "file", r.File, "err", err)
+		return nil
+	}
+	return chain.Seal(part)
+}
+
+// offer returns the list of a checkpoint from which the log goes on, and begins to make
+// one if there is none.
+func (a *archive) offer() []byte {
+	now := a.self.now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var m manifest
+	switch {
+	case a.making:
+	case a.current(now.head.Generation, now.log.First):
+		a.asked = time.Now()
+		m = manifest{Checkpoint: a.id, Generation: now.head.Generation, Entry: a.at.Entry, Files: a.made.Files()}
+	default:
+		a.making, a.id = true, ""
+		a.done.Go(a.make)
+	}
+	message, err := json.Marshal(m)
+	if err != nil {
+		return nil
+	}
+	return message
+}
+
+// current reports whether a log of a generation, which begins with entry first, goes on from
+// the checkpoint. The caller holds mu.
+func (a *archive) current(generation, first uint64) bool {
+	return a.id != "" && a.at.Generation == generation && a.at.Entry+1 >= first
+}
+
+// make makes the checkpoint.
+func (a *archive) make() {
+	at := a.self.now().head
+	made, err := a.copy().Checkpoint()
+	var id chain.ID
+	if err == nil {
+		_, err = rand.Read(id[:])
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.making = false
+	if err != nil {
+		a.slog.Warn("kv/cluster: making a checkpoint for another member failed", "err", err)
+		return
+	}
+	a.id, a.at, a.made, a.asked = hex.EncodeToString(id[:]), at, made, time.Now()
+}
+
+// forget is called when the checkpoint is gone.
+func (a *archive) forget() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.id = ""
+}
+
+// drop removes the checkpoint once requests for it have stopped.
+func (a *archive) drop() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.id == "" || time.Since(a.asked) < keepCheckpoint {
+		return
+	}
+	a.id = ""
+	if err := a.made.Remove(); err != nil {
+		a.slog.Warn("kv/cluster: removing an old checkpoint failed", "err", err)
+	}
+}
