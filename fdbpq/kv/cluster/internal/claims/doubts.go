@@ -16,7 +16,7 @@ type Said struct {
 }
 
 // Doubts says why the members that run do not suffice although they may be a majority, and names the absent members
-// that may have the missing entries. Both are empty if nothing is in doubt.
+// that may have the missing entries, unless too few have said anything. Both are empty if nothing is in doubt.
 //
 // A member counts if no running member remembers that its disk had more, and if it has caught up since its start, or a
 // running member has witnessed all entries of its disk.

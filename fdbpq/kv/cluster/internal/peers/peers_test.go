@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
 )
 
 // talk gives a member of others heartbeats, as often as they come, for a while.
@@ -86,4 +88,39 @@ func TestHaltedProcess(t *testing.T) {
 			t.Error("a silent member is not lost although another one confirms its silence")
 		}
 	})
+}
+
+// The active member of the present epoch, or of a later one, is lost, or nobody is. An active member that is not lost
+// counts more than one that is.
+func TestActiveLost(t *testing.T) {
+	t.Parallel()
+	at := chain.Head{Generation: 2, Epoch: 5}
+	since := time.Now()
+	active := func(name string, generation, epoch uint64, lost bool) Peer {
+		return Peer{Heartbeat: Heartbeat{Member: name, Role: Active, Generation: generation, Epoch: epoch}, Lost: lost, since: since}
+	}
+	follower := active("b", 2, 5, true)
+	follower.Role = Follower
+	for name, c := range map[string]struct {
+		all  []Peer
+		lost bool
+	}{
+		"of this epoch":            {[]Peer{active("b", 2, 5, true)}, true},
+		"of a later epoch":         {[]Peer{active("b", 2, 6, true)}, true},
+		"of an earlier epoch":      {[]Peer{active("b", 2, 4, true)}, false},
+		"of another generation":    {[]Peer{active("b", 1, 5, true)}, false},
+		"not lost":                 {[]Peer{active("b", 2, 5, false)}, false},
+		"a follower":               {[]Peer{follower}, false},
+		"another one is active":    {[]Peer{active("b", 2, 5, true), active("c", 2, 6, false)}, false},
+		"another one was before":   {[]Peer{active("b", 2, 5, true), active("c", 2, 4, false)}, true},
+		"two of them, both are it": {[]Peer{active("b", 2, 5, true), active("c", 2, 6, true)}, true},
+	} {
+		p := New("a", DefaultSilence)
+		for _, other := range c.all {
+			p.all[other.Member] = other
+		}
+		if got := p.ActiveLost(at); got.IsZero() == c.lost {
+			t.Errorf("%s: lost since %v, expected that it is lost: %v", name, got, c.lost)
+		}
+	}
 }

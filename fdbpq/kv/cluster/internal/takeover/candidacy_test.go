@@ -83,3 +83,55 @@ func TestSilencesThatCount(t *testing.T) {
 		}
 	}
 }
+
+// Doubts of the disks, and the furthest entry that anybody had, object where no member does. A member that has just begun
+// the generation has nothing to lose.
+func TestObjectionsWithoutAMember(t *testing.T) {
+	t.Parallel()
+	process := chain.ID{3}
+	at := chain.Head{Entry: 7, Generation: 2, Process: chain.ID{4}}
+	for name, c := range map[string]struct {
+		c    Candidacy
+		says string // "": nobody objects
+	}{
+		"nothing":                     {Candidacy{Head: at}, ""},
+		"doubts":                      {Candidacy{Head: at, Doubts: "a disk went back"}, "a disk went back"},
+		"doubts, and who may have it": {Candidacy{Head: at, Doubts: "a disk went back", Missing: "b,c"}, "pqd recover --without b,c"},
+		"doubts of a log that it has begun": {
+			Candidacy{Head: chain.Head{Entry: 1, Generation: 1, Process: process}, Process: process, Doubts: "a disk went back"}, "",
+		},
+		"a mark":                  {Candidacy{Head: at, Mark: peers.Mark{Generation: 2, Entry: 8, Member: "c"}}, "member c had entry 8 of generation 2, the log ends at 7"},
+		"a mark that it has":      {Candidacy{Head: at, Mark: peers.Mark{Generation: 2, Entry: 7, Member: "c"}}, ""},
+		"an earlier generation's": {Candidacy{Head: at, Mark: peers.Mark{Generation: 1, Entry: 9, Member: "c"}}, ""},
+	} {
+		got := c.c.Objection(&Loss{}, time.Now())
+		if c.says == "" && got != "" || !strings.Contains(got, c.says) {
+			t.Errorf("%s: it says %q, expected %q", name, got, c.says)
+		}
+	}
+}
+
+// Only an active member that has answered, and reaches the log, ends a candidacy.
+func TestActiveAnswers(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	at := chain.Head{Generation: 1, Epoch: 3}
+	active := peers.Heartbeat{Member: "b", Role: peers.Active, Generation: 1, Epoch: 3}
+	hangs, follows := active, active
+	hangs.Pending, follows.Role = peers.PendingFor, peers.Follower
+	for name, c := range map[string]struct {
+		h     peers.Heartbeat
+		heard time.Duration
+		want  bool
+	}{
+		"active":                    {active, 1, true},
+		"before it was asked":       {active, -1, false},
+		"it does not reach the log": {hangs, 1, false},
+		"it follows":                {follows, 1, false},
+	} {
+		asked := Candidacy{Began: began, Others: []peers.Peer{{Heartbeat: c.h, Heard: began.Add(c.heard)}}}
+		if got := asked.ActiveAnswers(at); got != c.want {
+			t.Errorf("%s: %v, expected %v", name, got, c.want)
+		}
+	}
+}

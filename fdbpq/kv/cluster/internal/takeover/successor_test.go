@@ -25,13 +25,14 @@ func TestSuccessor(t *testing.T) {
 	hear(peers.Heartbeat{Member: "gone", Role: peers.Follower, Entry: 9, Gone: true}, now.Add(time.Hour))
 	hear(peers.Heartbeat{Member: "candidate", Role: peers.Candidate, Entry: 9}, now.Add(time.Hour))
 	hear(peers.Heartbeat{Member: "objects", Role: peers.Follower, Entry: 9, Objection: "broken"}, now.Add(time.Hour))
+	others = append(others, peers.Peer{Heartbeat: peers.Heartbeat{Member: "lost", Role: peers.Follower, Entry: 9}, Heard: now.Add(time.Hour), Lost: true})
 	want("", "")
 	hear(peers.Heartbeat{Member: "behind", Role: peers.Follower, Entry: 5}, now.Add(time.Hour))
 	want("", "behind")
 	hear(peers.Heartbeat{Member: "ahead", Role: peers.Follower, Entry: 6}, now.Add(time.Hour))
 	want("", "ahead")
 	want("behind", "behind")
-	for _, name := range []string{"silent", "gone", "candidate", "objects", "nowhere", "a"} {
+	for _, name := range []string{"silent", "gone", "candidate", "objects", "lost", "nowhere", "a"} {
 		want(name, "")
 	}
 }
