@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/checkpoint"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/peers"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
@@ -20,7 +21,7 @@ import (
 type DB struct {
 	*member
 	tail     *tail // of the goroutine that follows the log, once that runs
-	archive  *archive
+	archive  *checkpoint.Archive
 	furthest *furthest
 
 	stop        context.CancelFunc
@@ -46,8 +47,11 @@ func Open(dir string, log Log, members Members, o Options) (*DB, error) {
 	if _, err := rand.Read(m.process[:]); err != nil {
 		return nil, err
 	}
-	d := &DB{member: m, archive: &archive{member: m}, furthest: &furthest{member: m}}
-	d.tail = &tail{member: m, archive: d.archive}
+	archive := checkpoint.NewArchive(checkpoint.Owner{
+		Copy: m.copy, Position: m.position, MaxReply: members.MaxMessage, Background: m.done.Go, Log: m.slog,
+	})
+	d := &DB{member: m, archive: archive, furthest: &furthest{member: m}}
+	d.tail = &tail{member: m, archive: archive}
 	if err := d.tail.open(); err != nil {
 		return nil, fmt.Errorf("kv/cluster: %w", err)
 	}
@@ -68,7 +72,7 @@ func Open(dir string, log Log, members Members, o Options) (*DB, error) {
 func (d *DB) start() (err error) {
 	m := d.member
 	hears := &ear{member: m}
-	d.unsubscribe, err = m.members.Listen(m.options.Name, hears.hear, d.archive.answer)
+	d.unsubscribe, err = m.members.Listen(m.options.Name, hears.hear, d.archive.Answer)
 	if err != nil {
 		return err
 	}

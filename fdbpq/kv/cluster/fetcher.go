@@ -2,12 +2,12 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/checkpoint"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/peers"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
@@ -30,7 +30,7 @@ func (f fetcher) fetch(ctx context.Context, generation uint64, from chain.Base) 
 		if !p.Runs(peers.LivingFor, time.Now()) || p.Objection != "" || !f.serves(p.Heartbeat, generation) {
 			continue
 		}
-		err := f.fetchFrom(ctx, in, p.Member, generation)
+		err := f.from(p.Member).Fetch(ctx, in, generation, f.self.now().log.First)
 		if err == nil {
 			return f.adopt(in, generation, from)
 		}
@@ -49,86 +49,16 @@ func (f fetcher) serves(p peers.Heartbeat, generation uint64) bool {
 	return p.Generation == generation && p.Entry > 0 && (h.Generation != generation || p.Entry > h.Entry)
 }
 
-func (f fetcher) fetchFrom(ctx context.Context, in *local.Incoming, member string, generation uint64) error {
-	var m manifest
-	for m.Checkpoint == "" {
-		reply, err := f.ask(ctx, member, request{})
-		if err != nil {
+// from is a member that is asked for its checkpoint.
+func (f fetcher) from(name string) checkpoint.Source {
+	ask := func(ctx context.Context, request []byte) (reply []byte, err error) {
+		err = attempt(ctx, func(ctx context.Context) error {
+			reply, err = f.members.Ask(ctx, name, request)
 			return err
-		}
-		if err := json.Unmarshal(reply, &m); err != nil {
-			return err
-		}
-		if m.Checkpoint == "" && pause(ctx, pollEvery) != nil {
-			return ctx.Err()
-		}
+		})
+		return reply, err
 	}
-	if m.Generation != 0 && m.Generation != generation || m.Entry+1 < f.self.now().log.First { // 0: from a version that knows one generation
-		return chain.ErrBehind
-	}
-	// The files here may come from the member that was asked before: files of two checkpoints have the same names.
-	label, err := in.Label()
-	if err != nil {
-		return err
-	}
-	var begun source
-	if label != nil && json.Unmarshal(label, &begun) != nil {
-		begun = source{} // the label was cut off
-	}
-	if begun != (source{Member: member, Checkpoint: m.Checkpoint}) {
-		label, err := json.Marshal(source{Member: member, Checkpoint: m.Checkpoint})
-		if err != nil {
-			return err
-		}
-		if err := in.Restart(label); err != nil {
-			return err
-		}
-	}
-	for _, file := range m.Files {
-		if err := f.fetchFile(ctx, in, member, m.Checkpoint, file); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// fetchFile fetches a file, unless it is here. A file that was cut off begins anew.
-func (f fetcher) fetchFile(ctx context.Context, in *local.Incoming, member, checkpoint string, file local.CheckpointFile) error {
-	if there, err := in.Has(file.Name); there || err != nil {
-		return err
-	}
-	var offset int64
-	return in.Put(file.Name, func() ([]byte, error) {
-		size := min(int64(f.members.MaxMessage()-chain.SealSize), file.Size-offset)
-		if size <= 0 {
-			return nil, nil
-		}
-		reply, err := f.ask(ctx, member, request{Checkpoint: checkpoint, File: file.Name, Offset: offset, Size: int(size)})
-		if err != nil {
-			return nil, err
-		}
-		part := chain.Unseal(reply)
-		if int64(len(part)) != size {
-			return nil, fmt.Errorf("%s: %w", file.Name, chain.ErrDamaged)
-		}
-		offset += size
-		return part, nil
-	})
-}
-
-func (f fetcher) ask(ctx context.Context, member string, r request) (reply []byte, err error) {
-	message, err := json.Marshal(r)
-	if err != nil {
-		return nil, err
-	}
-	err = attempt(ctx, func(ctx context.Context) error {
-		reply, err = f.members.Ask(ctx, member, message)
-		return err
-	})
-	if err == nil && len(reply) == 0 {
-		err = errors.New("it does not have that checkpoint any more")
-	}
-	return reply, err
+	return checkpoint.Source{Member: name, Ask: ask, MaxReply: f.members.MaxMessage}
 }
 
 // adopt opens the copy that was fetched. If the old copy may have entries that the new generation lacks, it stays

@@ -37,6 +37,12 @@ func (m *member) copy() *local.Replica { return m.replica.Load() }
 // log is the log of the generation that the copy follows.
 func (m *member) log() Log { return *m.current.Load() }
 
+// position is that of the copy, and first the first entry of the log, as it was seen last.
+func (m *member) position() (at chain.Head, first uint64) {
+	now := m.self.now()
+	return now.head, now.log.First
+}
+
 // announce makes a heartbeat leave soon, because the state has changed.
 func (m *member) announce() { signal(m.hint) }
 

@@ -3,6 +3,8 @@ package cluster
 import (
 	"context"
 	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/checkpoint"
 )
 
 // syncEvery is the time between syncs of the copy.
@@ -11,7 +13,7 @@ const syncEvery = time.Second
 // syncer keeps the copy, and what lies beside it, on the disk.
 type syncer struct {
 	*member
-	archive  *archive
+	archive  *checkpoint.Archive
 	furthest *furthest
 }
 
@@ -19,7 +21,7 @@ type syncer struct {
 // members have.
 func (s syncer) run(ctx context.Context) {
 	for pause(ctx, syncEvery) == nil {
-		s.archive.drop()
+		s.archive.Drop()
 		s.furthest.save()
 		now := s.self.now()
 		if now.head.Entry == now.synced {

@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/checkpoint"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/peers"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
@@ -51,7 +52,7 @@ func TestSyncedEntries(t *testing.T) {
 				armed.Store(true)
 				ctx, cancel := context.WithTimeout(t.Context(), syncEvery+time.Millisecond)
 				defer cancel()
-				syncer{member: m, archive: &archive{member: m}, furthest: &furthest{member: m}}.run(ctx)
+				syncer{member: m, archive: &checkpoint.Archive{}, furthest: &furthest{member: m}}.run(ctx)
 				armed.Store(false)
 				if got := m.self.now().heartbeat(time.Now()).Synced; got != want {
 					t.Errorf("entries up to %d count as synced, expected %d", got, want)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/checkpoint"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/takeover"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
@@ -32,7 +33,7 @@ const (
 // goroutine that follows the log, and leads it.
 type tail struct {
 	*member
-	archive *archive
+	archive *checkpoint.Archive
 
 	head      chain.Head
 	assembly  chain.Parts
@@ -46,7 +47,7 @@ type tail struct {
 
 // open opens the copy, or the checkpoint that was fetched in its place.
 func (t *tail) open() error {
-	t.archive.forget() // opening the copy removes it
+	t.archive.Forget() // opening the copy removes it
 	if err := local.Adopt(t.dir, t.options.Replica); err != nil {
 		return err
 	}

@@ -1,9 +1,10 @@
-package cluster
+package checkpoint
 
 import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -14,9 +15,18 @@ import (
 // keepCheckpoint is how long a checkpoint stays after the last request for it.
 const keepCheckpoint = 10 * time.Minute
 
-// archive is the checkpoint that this member offers. It makes one when it is asked.
-type archive struct {
-	*member
+// Owner is the member that offers its copy.
+type Owner struct {
+	Copy       func() *local.Replica
+	Position   func() (at chain.Head, first uint64) // of the copy, and the first entry of the log
+	MaxReply   func() int                           // how many bytes a reply may have
+	Background func(work func())                    // starts work that the end of the member waits for
+	Log        *slog.Logger
+}
+
+// Archive is the checkpoint that a member offers. It makes one when it is asked.
+type Archive struct {
+	owner Owner
 
 	mu     sync.Mutex
 	making bool
@@ -26,8 +36,11 @@ type archive struct {
 	asked  time.Time
 }
 
-// answer answers a request of another member; nil means that it cannot.
-func (a *archive) answer(message []byte) []byte {
+// NewArchive returns an archive without a checkpoint.
+func NewArchive(of Owner) *Archive { return &Archive{owner: of} }
+
+// Answer answers a request of another member; nil means that it cannot.
+func (a *Archive) Answer(message []byte) []byte {
 	var r request
 	if json.Unmarshal(message, &r) != nil {
 		return nil
@@ -39,12 +52,12 @@ func (a *archive) answer(message []byte) []byte {
 	offered, id := a.made, a.id
 	a.asked = time.Now()
 	a.mu.Unlock()
-	if id == "" || id != r.Checkpoint || r.Size <= 0 || r.Size > a.members.MaxMessage()-chain.SealSize {
+	if id == "" || id != r.Checkpoint || r.Size <= 0 || r.Size > a.owner.MaxReply()-chain.SealSize {
 		return nil
 	}
 	part := make([]byte, r.Size)
 	if err := offered.ReadAt(r.File, part, r.Offset); err != nil {
-		a.slog.Warn("kv/cluster: reading a checkpoint failed", "file", r.File, "err", err)
+		a.owner.Log.Warn("kv/cluster: reading a checkpoint failed", "file", r.File, "err", err)
 		return nil
 	}
 	return chain.Seal(part)
@@ -52,19 +65,19 @@ func (a *archive) answer(message []byte) []byte {
 
 // offer returns the list of a checkpoint from which the log goes on, and begins to make
 // one if there is none.
-func (a *archive) offer() []byte {
-	now := a.self.now()
+func (a *Archive) offer() []byte {
+	at, first := a.owner.Position()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var m manifest
 	switch {
 	case a.making:
-	case a.current(now.head.Generation, now.log.First):
+	case a.current(at.Generation, first):
 		a.asked = time.Now()
-		m = manifest{Checkpoint: a.id, Generation: now.head.Generation, Entry: a.at.Entry, Files: a.made.Files()}
+		m = manifest{Checkpoint: a.id, Generation: at.Generation, Entry: a.at.Entry, Files: a.made.Files()}
 	default:
 		a.making, a.id = true, ""
-		a.done.Go(a.make)
+		a.owner.Background(a.make)
 	}
 	message, err := json.Marshal(m)
 	if err != nil {
@@ -75,14 +88,14 @@ func (a *archive) offer() []byte {
 
 // current reports whether a log of a generation, which begins with entry first, goes on from
 // the checkpoint. The caller holds mu.
-func (a *archive) current(generation, first uint64) bool {
+func (a *Archive) current(generation, first uint64) bool {
 	return a.id != "" && a.at.Generation == generation && a.at.Entry+1 >= first
 }
 
 // make makes the checkpoint.
-func (a *archive) make() {
-	at := a.self.now().head
-	made, err := a.copy().Checkpoint()
+func (a *Archive) make() {
+	at, _ := a.owner.Position()
+	made, err := a.owner.Copy().Checkpoint()
 	var id chain.ID
 	if err == nil {
 		_, err = rand.Read(id[:])
@@ -91,21 +104,21 @@ func (a *archive) make() {
 	defer a.mu.Unlock()
 	a.making = false
 	if err != nil {
-		a.slog.Warn("kv/cluster: making a checkpoint for another member failed", "err", err)
+		a.owner.Log.Warn("kv/cluster: making a checkpoint for another member failed", "err", err)
 		return
 	}
 	a.id, a.at, a.made, a.asked = hex.EncodeToString(id[:]), at, made, time.Now()
 }
 
-// forget is called when the checkpoint is gone.
-func (a *archive) forget() {
+// Forget is called when the checkpoint is gone.
+func (a *Archive) Forget() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.id = ""
 }
 
-// drop removes the checkpoint once requests for it have stopped.
-func (a *archive) drop() {
+// Drop removes the checkpoint once requests for it have stopped.
+func (a *Archive) Drop() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.id == "" || time.Since(a.asked) < keepCheckpoint {
@@ -113,6 +126,6 @@ func (a *archive) drop() {
 	}
 	a.id = ""
 	if err := a.made.Remove(); err != nil {
-		a.slog.Warn("kv/cluster: removing an old checkpoint failed", "err", err)
+		a.owner.Log.Warn("kv/cluster: removing an old checkpoint failed", "err", err)
 	}
 }

@@ -1,4 +1,4 @@
-package cluster
+package checkpoint
 
 import (
 	"testing"
@@ -10,7 +10,7 @@ import (
 // to the old one with it.
 func TestCheckpointOfOldGeneration(t *testing.T) {
 	t.Parallel()
-	a := archive{id: "old", at: chain.Head{Generation: 1, Entry: 900}}
+	a := Archive{id: "old", at: chain.Head{Generation: 1, Entry: 900}}
 	if a.current(2, 1) {
 		t.Error("a checkpoint of generation 1 is offered in generation 2")
 	}

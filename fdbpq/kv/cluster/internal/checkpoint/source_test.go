@@ -1,74 +1,68 @@
-package cluster
+package checkpoint
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
-	"log/slog"
 	"strings"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
-	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/peers"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
 // offers are checkpoints of members, whose files have the same names. A file of a member that is
 // away does not come.
 type offers struct {
-	Members
 	away map[string]string // the file by member
 }
 
-func (offers) MaxMessage() int { return 1 << 10 }
-
-func (o offers) Ask(_ context.Context, member string, message []byte) ([]byte, error) {
-	var r request
-	if err := json.Unmarshal(message, &r); err != nil {
-		return nil, err
-	}
-	if r.File == "" {
-		m := manifest{Checkpoint: "of " + member, Generation: 1, Entry: 5}
-		for _, name := range []string{"1", "2", "3"} {
-			m.Files = append(m.Files, local.CheckpointFile{Name: name, Size: 1})
+func (o offers) of(member string) Source {
+	ask := func(_ context.Context, message []byte) ([]byte, error) {
+		var r request
+		if err := json.Unmarshal(message, &r); err != nil {
+			return nil, err
 		}
-		return json.Marshal(m)
+		if r.File == "" {
+			m := manifest{Checkpoint: "of " + member, Generation: 1, Entry: 5}
+			for _, name := range []string{"1", "2", "3"} {
+				m.Files = append(m.Files, local.CheckpointFile{Name: name, Size: 1})
+			}
+			return json.Marshal(m)
+		}
+		if o.away[member] == r.File {
+			return nil, errors.New("the connection broke")
+		}
+		return chain.Seal([]byte(member)), nil
 	}
-	if o.away[member] == r.File {
-		return nil, errors.New("the connection broke")
-	}
-	return chain.Seal([]byte(member)), nil
+	return Source{Member: member, Ask: ask, MaxReply: func() int { return 1 << 10 }}
 }
 
 // Several members begin to send their checkpoints, and the connection to each breaks. What is
 // there is of one of them at any time.
 func TestCheckpointIsOfOneMember(t *testing.T) {
 	t.Parallel()
-	for range 20 { // members are asked in any order
+	for _, members := range [][]string{{"b", "c"}, {"c", "b"}} { // members are asked in any order
 		disk := vfs.NewMem()
 		o := offers{away: map[string]string{"b": "2"}}
-		m := &member{dir: "/copy", members: o, peers: peers.New("a", peers.DefaultSilence), slog: slog.New(slog.DiscardHandler)}
-		m.options.Replica = local.Options{FS: disk}
-		m.self.opened(chain.Head{})
 		begin := func(members ...string) {
 			t.Helper()
-			for _, name := range members {
-				message, err := json.Marshal(peers.Heartbeat{Member: name, Role: peers.Follower, Generation: 1, Entry: 5})
-				if err != nil {
-					t.Fatal(err)
-				}
-				m.peers.Hear(message)
+			in, err := local.Receive("/copy", local.Options{FS: disk})
+			if err != nil {
+				t.Fatal(err)
 			}
-			if err := (fetcher{&tail{member: m}}).fetch(t.Context(), 1, chain.Base{}); err == nil {
-				t.Fatal("a checkpoint without all of its files was fetched")
+			for _, name := range members {
+				if err := o.of(name).Fetch(t.Context(), in, 1, 1); err == nil {
+					t.Fatal("a checkpoint without all of its files was fetched")
+				}
 			}
 		}
 		begin("b")
 		o.away["b"], o.away["c"] = "3", "2"
-		begin("c")
+		begin(members...)
 		owner := content(t, disk, "LABEL")
 		for _, name := range []string{"1", "2", "3"} {
 			if got := content(t, disk, name); got != "" && !strings.Contains(owner, `"Member":"`+got+`"`) {
@@ -93,14 +87,6 @@ func content(t *testing.T, disk *vfs.MemFS, name string) string {
 	return string(b)
 }
 
-// stubMembers answer each request with the same reply.
-type stubMembers struct {
-	Members
-	reply []byte
-}
-
-func (m stubMembers) Ask(context.Context, string, []byte) ([]byte, error) { return m.reply, nil }
-
 // A checkpoint from which the log does not go on any more is not fetched.
 func TestOldCheckpoint(t *testing.T) {
 	t.Parallel()
@@ -114,9 +100,8 @@ func TestOldCheckpoint(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := &member{members: stubMembers{reply: reply}}
-		m.self.observe(LogState{First: first})
-		if err := (fetcher{&tail{member: m}}).fetchFrom(t.Context(), in, "b", 1); errors.Is(err, chain.ErrBehind) != old || !old && err != nil {
+		from := Source{Member: "b", Ask: func(context.Context, []byte) ([]byte, error) { return reply, nil }}
+		if err := from.Fetch(t.Context(), in, 1, first); errors.Is(err, chain.ErrBehind) != old || !old && err != nil {
 			t.Errorf("a checkpoint of entry %d, when the log begins at %d: %v", entry, first, err)
 		}
 	}

@@ -1,8 +1,6 @@
-package cluster
+package checkpoint
 
-import (
-	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
-)
+import "github.com/pqbridge/pqbridge/fdbpq/kv/local"
 
 // Members fetch checkpoints from each other when the log no longer has the entries that they lack. A request asks
 // for the list of a checkpoint's files, or for a part of a file.
@@ -20,10 +18,4 @@ type manifest struct {
 	Generation uint64                 `json:"generation"` // of the log
 	Entry      uint64                 `json:"entry"`      // of the log; the checkpoint has at least this entry
 	Files      []local.CheckpointFile `json:"files"`
-}
-
-// source is the member and the checkpoint to fetch from.
-type source struct {
-	Member     string
-	Checkpoint string
 }
