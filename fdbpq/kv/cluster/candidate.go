@@ -113,7 +113,7 @@ func (c candidate) overtaken(ctx context.Context) (string, error) {
 func (c candidate) poll(ctx context.Context, began time.Time) []peers.Peer {
 	ctx, cancel := context.WithTimeout(ctx, answerFor)
 	defer cancel()
-	voice{c.member}.broadcast(peers.Heartbeat{Poll: true})
+	announcer{c.member}.broadcast(peers.Heartbeat{Poll: true})
 	for {
 		all, news := c.peers.Heard()
 		missing := len(all) == 0 && len(c.options.Members) != 1 || len(all) < len(c.options.Members)-1

@@ -71,15 +71,15 @@ func Open(dir string, log Log, members Members, o Options) (*DB, error) {
 // start starts what runs in the background.
 func (d *DB) start() (err error) {
 	m := d.member
-	hears := &ear{member: m}
-	d.unsubscribe, err = m.members.Listen(m.options.Name, hears.hear, d.archive.Answer)
+	listens := &listener{member: m}
+	d.unsubscribe, err = m.members.Listen(m.options.Name, listens.hear, d.archive.Answer)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	d.stop = cancel
 	syncs := syncer{member: m, archive: d.archive, furthest: d.furthest}
-	work := []func(context.Context){follower{d.tail}.run, voice{m}.speak, lookout{m}.watch, syncs.run, logRoom{m}.run, disks{m}.watch}
+	work := []func(context.Context){follower{d.tail}.run, announcer{m}.run, lookout{m}.watch, syncs.run, logRoom{m}.run, disks{m}.watch}
 	if m.options.LogReplica != nil {
 		work = append(work, claimKeeper{m}.keep)
 	}
@@ -206,7 +206,7 @@ func (d *DB) Close() error {
 	}
 	d.stop()
 	d.done.Wait() // no other heartbeat follows
-	voice{d.member}.broadcast(peers.Heartbeat{Gone: true})
+	announcer{d.member}.broadcast(peers.Heartbeat{Gone: true})
 	return d.end()
 }
 

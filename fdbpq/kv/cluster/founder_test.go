@@ -24,7 +24,7 @@ func TestFoundWithACopy(t *testing.T) {
 	t.Parallel()
 	for _, has := range []bool{false, true} {
 		log := &stubLog{}
-		m := &member{options: Options{Name: "a", Init: true}, peers: peers.New("a", peers.DefaultSilence)}
+		m := &member{options: Options{Name: "a", Init: true}, peers: peers.New("a", Silence)}
 		var follows Log = log
 		m.current.Store(&follows)
 		copied := &tail{member: m}

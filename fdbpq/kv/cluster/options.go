@@ -4,12 +4,15 @@ import (
 	"context"
 	"time"
 
-	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/peers"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
 // Silence is the default of Options.Silence.
-const Silence = peers.DefaultSilence
+//
+// A member is lost when its machine refuses connections, or when two members that run have not heard it for their
+// limit. To take a member for lost costs at most a candidacy, never safety: only the log decides who may write. The
+// limit is Options.Silence. It grows with the gaps that the other member's heartbeats had lately.
+const Silence = 500 * time.Millisecond
 
 const (
 	// beatsInSilence is how many heartbeats a limit has.

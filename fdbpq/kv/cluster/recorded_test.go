@@ -97,7 +97,7 @@ func TestRecordsOfEarlierVersion(t *testing.T) {
 func TestHeartbeatsOfEarlierVersion(t *testing.T) {
 	t.Parallel()
 	for _, message := range ReadRecorded(t).Heartbeats {
-		p := peers.New("another", peers.DefaultSilence)
+		p := peers.New("another", Silence)
 		h, ok := p.Hear(message)
 		if !ok || h.Entry == 0 || h.Role == "" || len(h.Hash) != 64 || h.Format != chain.RecordFormat {
 			t.Errorf("%s was heard as %+v", message, h)

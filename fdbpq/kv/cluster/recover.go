@@ -19,13 +19,18 @@ const (
 	settleFor = 30 * time.Second // how long members have to stop following a log that has ended
 )
 
-// Recovery describes a new generation of the log, planned or begun, that goes on from the copy of one member.
+// Recovery describes a new generation of the log, planned or begun, that goes on from the copy of one member: Generation
+// is its number, Source the Position of the member whose copy it is, Members are the positions of all, Log is the state
+// of the log that is given up, and Lost has the entries that exist, or may exist, and are not in the copy.
 type Recovery = recovery.Recovery
 
-// Position is the position of a member in the log.
+// Position is the position of a member in the log: its Name, Role and Reason, and Generation, Epoch and Entry; Entry 0:
+// it has no copy. Answers says that the member has answered; otherwise the other fields are from its last message. Known
+// says that it was heard at least once.
 type Position = recovery.Position
 
-// Consent has the decisions of an operator about a recovery.
+// Consent has the decisions of an operator about a recovery: Source is the member with whose copy the store goes on, ""
+// for the furthest copy, and Without names members that do not answer, and whose copies are given up.
 type Consent = recovery.Consent
 
 // survey is the state of members and log at one time.
@@ -155,7 +160,7 @@ func insist(ctx context.Context, call func(context.Context) error) (err error) {
 // survey asks all members for their positions, and reads the state of the log that the furthest member follows.
 func (rs recoveries) survey(ctx context.Context) (s survey, err error) {
 	began := time.Now()
-	voice{rs.member}.broadcast(peers.Heartbeat{Poll: true})
+	announcer{rs.member}.broadcast(peers.Heartbeat{Poll: true})
 	if err := rs.answers(ctx, began); err != nil {
 		return s, err
 	}

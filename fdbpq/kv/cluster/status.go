@@ -19,7 +19,7 @@ const (
 
 // Status is a member's view of the cluster.
 type Status struct {
-	Role       peers.Role
+	Role       Role
 	Generation uint64 // of the log that the copy follows
 	Epoch      uint64 // of the log, as far as this member knows
 	Entry      uint64 // the last one in the copy
@@ -36,7 +36,7 @@ type Status struct {
 // MemberStatus is another member as it was heard last.
 type MemberStatus struct {
 	Name       string
-	Role       peers.Role
+	Role       Role
 	Generation uint64
 	Epoch      uint64
 	Entry      uint64

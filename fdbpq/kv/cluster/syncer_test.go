@@ -26,7 +26,7 @@ func TestSyncedEntries(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				var armed atomic.Bool
-				m := &member{slog: slog.New(slog.DiscardHandler), peers: peers.New("a", peers.DefaultSilence)}
+				m := &member{slog: slog.New(slog.DiscardHandler), peers: peers.New("a", Silence)}
 				disk := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
 					if op.Kind != errorfs.OpFileSync && op.Kind != errorfs.OpFileSyncData || !armed.Load() {
 						return nil

@@ -4,9 +4,6 @@ import "time"
 
 // Limits of silence.
 const (
-	// DefaultSilence is how long a member may be silent, unless the options of a member say another time.
-	DefaultSilence = 500 * time.Millisecond
-
 	// A limit is gapFactor times the longest gap of the last one or two gapSpans, up to limitAtMost times the
 	// silence of the options.
 	gapSpan     = time.Minute

@@ -9,10 +9,12 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
 )
 
+const silence = 500 * time.Millisecond
+
 // talk gives a member of others heartbeats, as often as they come, for a while.
 func talk(t *testing.T, p *Peers, d time.Duration, others ...Heartbeat) {
 	t.Helper()
-	for end := time.Now().Add(d); time.Now().Before(end); <-time.After(DefaultSilence / 20) {
+	for end := time.Now().Add(d); time.Now().Before(end); <-time.After(silence / 20) {
 		for _, h := range others {
 			message, err := json.Marshal(h)
 			if err != nil {
@@ -29,16 +31,16 @@ func talk(t *testing.T, p *Peers, d time.Duration, others ...Heartbeat) {
 // A member that this one alone does not hear is silent, and not lost, until another one that runs says the same.
 func TestSilenceNeedsAnotherWord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := New("a", DefaultSilence)
+		p := New("a", silence)
 		b, c, says := Heartbeat{Member: "b", Process: "b"}, Heartbeat{Member: "c", Process: "c"}, Heartbeat{Member: "c", Process: "c", Silent: []string{"b"}}
 		talk(t, p, 2*settledAfter, b, c)
-		if talk(t, p, 2*DefaultSilence, c); !p.all["b"].silent || p.all["b"].Lost {
+		if talk(t, p, 2*silence, c); !p.all["b"].silent || p.all["b"].Lost {
 			t.Errorf("b is silent: %t, lost: %t, and only this member does not hear it", p.all["b"].silent, p.all["b"].Lost)
 		}
-		if talk(t, p, DefaultSilence/10, says); !p.all["b"].Lost {
+		if talk(t, p, silence/10, says); !p.all["b"].Lost {
 			t.Error("b is not lost, and two members say that it is silent")
 		}
-		if talk(t, p, DefaultSilence/10, b, c); p.all["b"].silent || p.all["b"].Lost {
+		if talk(t, p, silence/10, b, c); p.all["b"].silent || p.all["b"].Lost {
 			t.Error("b is lost, and was heard")
 		}
 	})
@@ -48,17 +50,17 @@ func TestSilenceNeedsAnotherWord(t *testing.T) {
 // that time say nothing of later ones.
 func TestReturnedMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := New("a", DefaultSilence)
+		p := New("a", silence)
 		first, second, third := Heartbeat{Member: "b", Process: "1"}, Heartbeat{Member: "b", Process: "2"}, Heartbeat{Member: "c", Process: "3"}
 		talk(t, p, 2*settledAfter, first, third)
-		talk(t, p, DefaultSilence, second, third)
-		if limit := p.limitLocked(p.all["b"], time.Now()); limit != returnedFactor*DefaultSilence {
-			t.Errorf("behind the return the limit is %v, expected %v", limit, returnedFactor*DefaultSilence)
+		talk(t, p, silence, second, third)
+		if limit := p.limitLocked(p.all["b"], time.Now()); limit != returnedFactor*silence {
+			t.Errorf("behind the return the limit is %v, expected %v", limit, returnedFactor*silence)
 		}
-		talk(t, p, 2*DefaultSilence, third) // a gap
+		talk(t, p, 2*silence, third) // a gap
 		talk(t, p, 2*settledAfter, second, third)
-		if limit := p.limitLocked(p.all["b"], time.Now()); limit != DefaultSilence {
-			t.Errorf("once it has settled the limit is %v, expected %v", limit, DefaultSilence)
+		if limit := p.limitLocked(p.all["b"], time.Now()); limit != silence {
+			t.Errorf("once it has settled the limit is %v, expected %v", limit, silence)
 		}
 	})
 }
@@ -67,24 +69,24 @@ func TestReturnedMember(t *testing.T) {
 // that, and the time of the halt is no gap of the others.
 func TestHaltedProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := New("a", DefaultSilence)
+		p := New("a", silence)
 		b, c, says := Heartbeat{Member: "b", Process: "b"}, Heartbeat{Member: "c", Process: "c"}, Heartbeat{Member: "c", Process: "c", Silent: []string{"b"}}
 		talk(t, p, 2*settledAfter, b, c)
-		<-time.After(10 * DefaultSilence)
-		talk(t, p, DefaultSilence/20, says) // this was said during the halt
+		<-time.After(10 * silence)
+		talk(t, p, silence/20, says) // this was said during the halt
 		if p.all["b"].Lost {
 			t.Error("b is lost as soon as this process runs again")
 		}
-		talk(t, p, DefaultSilence, b, c)
-		if limit := p.limitLocked(p.all["b"], time.Now()); limit != returnedFactor*DefaultSilence {
-			t.Errorf("behind the halt the limit is %v, expected %v", limit, returnedFactor*DefaultSilence)
+		talk(t, p, silence, b, c)
+		if limit := p.limitLocked(p.all["b"], time.Now()); limit != returnedFactor*silence {
+			t.Errorf("behind the halt the limit is %v, expected %v", limit, returnedFactor*silence)
 		}
-		talk(t, p, 2*DefaultSilence, c) // this process connects to b again
+		talk(t, p, 2*silence, c) // this process connects to b again
 		talk(t, p, 2*settledAfter, b, c)
-		if limit := p.limitLocked(p.all["b"], time.Now()); limit != DefaultSilence {
-			t.Errorf("once the connections have lasted the limit is %v, expected %v", limit, DefaultSilence)
+		if limit := p.limitLocked(p.all["b"], time.Now()); limit != silence {
+			t.Errorf("once the connections have lasted the limit is %v, expected %v", limit, silence)
 		}
-		if talk(t, p, DefaultSilence+DefaultSilence/10, says); !p.all["b"].Lost {
+		if talk(t, p, silence+silence/10, says); !p.all["b"].Lost {
 			t.Error("a silent member is not lost although another one confirms its silence")
 		}
 	})
@@ -115,7 +117,7 @@ func TestActiveLost(t *testing.T) {
 		"another one was before":   {[]Peer{active("b", 2, 5, true), active("c", 2, 4, false)}, true},
 		"two of them, both are it": {[]Peer{active("b", 2, 5, true), active("c", 2, 6, true)}, true},
 	} {
-		p := New("a", DefaultSilence)
+		p := New("a", silence)
 		for _, other := range c.all {
 			p.all[other.Member] = other
 		}

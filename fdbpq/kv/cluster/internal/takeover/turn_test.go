@@ -50,14 +50,15 @@ func TestTurn(t *testing.T) {
 func TestTurnBehindASilentMember(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		all := peers.New("c", peers.DefaultSilence)
+		const silence = 500 * time.Millisecond
+		all := peers.New("c", silence)
 		message, err := json.Marshal(peers.Heartbeat{Member: "a", Role: peers.Follower})
 		if err != nil {
 			t.Fatal(err)
 		}
 		all.Hear(message)
 		for range 100 {
-			<-time.After(peers.DefaultSilence / 10)
+			<-time.After(silence / 10)
 			all.Judge()
 		}
 		others, _ := all.Heard()
