@@ -106,3 +106,23 @@ func TestOldCheckpoint(t *testing.T) {
 		}
 	}
 }
+
+// A checkpoint of another generation is not fetched: a member would go over to that one. A version that knows one
+// generation does not name it.
+func TestFetchedGeneration(t *testing.T) {
+	t.Parallel()
+	for generation, other := range map[uint64]bool{0: false, 1: true, 2: false, 3: true} {
+		reply, err := json.Marshal(manifest{Checkpoint: "x", Generation: generation, Entry: 9})
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, err := local.Receive("/copy", local.Options{FS: vfs.NewMem()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		from := Source{Member: "b", Ask: func(context.Context, []byte) ([]byte, error) { return reply, nil }}
+		if err := from.Fetch(t.Context(), in, 2, 1); errors.Is(err, chain.ErrBehind) != other || !other && err != nil {
+			t.Errorf("a checkpoint of generation %d in generation 2: %v", generation, err)
+		}
+	}
+}
