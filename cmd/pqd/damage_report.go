@@ -52,7 +52,7 @@ func (d *damage) describe() []string {
 const maxNames = 10
 
 // concerned names the queues of which the file may have rows.
-func (d *damage) concerned(file *local.Damage) string {
+func (d *damage) concerned(file *kv.Damage) string {
 	if len(file.Begin) == 0 {
 		return "any queue"
 	}

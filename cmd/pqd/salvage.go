@@ -73,7 +73,7 @@ type salvaging struct {
 }
 
 // lostLogs describes the contents that damaged logs may have had. They may concern any queue.
-func lostLogs(damage []local.Damage) string {
+func lostLogs(damage []kv.Damage) string {
 	var logs []string
 	for _, d := range damage {
 		if filepath.Ext(d.File) == ".log" {

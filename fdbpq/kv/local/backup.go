@@ -15,10 +15,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local/internal/durable"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local/internal/logs"
 )
-
-// partial ends the name of an incomplete backup.
-const partial = ".partial"
 
 // Backup copies the store, while it is in use, into dir, which must not exist. The
 // copy is a store like any other. It has every transaction that committed before
@@ -44,7 +43,7 @@ func (db *DB) Backup(dir string) error {
 
 func (db *DB) backup(dir string) error {
 	disk := db.opts.FS
-	unfinished := dir + partial
+	unfinished := dir + durable.Partial
 	for _, name := range []string{dir, unfinished} {
 		switch _, err := disk.Stat(name); {
 		case err == nil:
@@ -82,14 +81,14 @@ func Copy(from, to string) (size int64, err error) {
 	if _, err := os.Stat(to); err == nil {
 		return 0, fmt.Errorf("kv/local: copy to %s: %w", to, fs.ErrExist)
 	}
-	if size, err = copyStore(from, to+partial); err == nil {
-		err = os.Rename(to+partial, to)
+	if size, err = copyStore(from, to+durable.Partial); err == nil {
+		err = os.Rename(to+durable.Partial, to)
 	}
 	if err == nil {
-		err = syncDirectory(vfs.Default, filepath.Dir(to))
+		err = durable.SyncDirectory(vfs.Default, filepath.Dir(to))
 	}
 	if err != nil {
-		return 0, fmt.Errorf("kv/local: copy to %s: %w", to, errors.Join(err, os.RemoveAll(to+partial)))
+		return 0, fmt.Errorf("kv/local: copy to %s: %w", to, errors.Join(err, os.RemoveAll(to+durable.Partial)))
 	}
 	return size, nil
 }
@@ -104,7 +103,7 @@ func Restore(from, dir string) (replaced string, err error) {
 			err = fmt.Errorf("kv/local: restore of %s: %w", from, err)
 		}
 	}()
-	if found, err := filepath.Glob(filepath.Join(from, markerPrefix+"manifest.*")); err != nil || len(found) == 0 {
+	if found, err := filepath.Glob(filepath.Join(from, logs.MarkerPrefix+"manifest.*")); err != nil || len(found) == 0 {
 		return "", errors.Join(fmt.Errorf("%s: expected the directory of a store, or of a backup", from), err)
 	}
 	for _, locked := range []string{dir, from} {
@@ -138,7 +137,7 @@ func Restore(from, dir string) (replaced string, err error) {
 	if _, err := moveFiles(place, dir); err != nil {
 		return "", err
 	}
-	return replaced, errors.Join(os.Remove(place), syncDirectory(vfs.Default, dir), ownAs(dir, replaced))
+	return replaced, errors.Join(os.Remove(place), durable.SyncDirectory(vfs.Default, dir), ownAs(dir, replaced))
 }
 
 // storeFiles are the names of the files in a store's directory.
@@ -170,7 +169,7 @@ func copyStore(from, to string) (size int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	return size, errors.Join(syncDirectory(vfs.Default, to), ownAs(filepath.Dir(to), to))
+	return size, errors.Join(durable.SyncDirectory(vfs.Default, to), ownAs(filepath.Dir(to), to))
 }
 
 func copyFile(from, to string) (size int64, err error) {
@@ -198,7 +197,7 @@ func moveFiles(from, to string) (n int, err error) {
 		}
 	}
 	if err == nil {
-		err = errors.Join(syncDirectory(vfs.Default, from), syncDirectory(vfs.Default, to))
+		err = errors.Join(durable.SyncDirectory(vfs.Default, from), durable.SyncDirectory(vfs.Default, to))
 	}
 	return len(names), err
 }

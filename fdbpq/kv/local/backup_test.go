@@ -13,7 +13,9 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local/internal/durable"
 )
 
 // A backup that is made while transactions commit has all that was committed
@@ -69,7 +71,7 @@ func TestBackup(t *testing.T) {
 			if err := copied.Close(); err != nil {
 				t.Error(err)
 			}
-			if _, err := disk.Stat(dir + partial); !errors.Is(err, fs.ErrNotExist) {
+			if _, err := disk.Stat(dir + durable.Partial); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("what lies beside the backup: %v", err)
 			}
 		}
@@ -110,7 +112,7 @@ func TestBackupRefused(t *testing.T) {
 	disk := &failingFS{FS: vfs.NewMem()}
 	db := openMem(t, Options{FS: disk})
 	mustUpdate(t, db, set("a", "1"))
-	for _, name := range []string{"there", "elsewhere" + partial} {
+	for _, name := range []string{"there", "elsewhere" + durable.Partial} {
 		if err := disk.MkdirAll(name, 0o755); err != nil {
 			t.Fatal(err)
 		}

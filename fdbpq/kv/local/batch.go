@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local/internal/logs"
 )
 
 // Batch is a group of transactions of a term that commit together, in an order in which each of them would commit
@@ -68,9 +69,9 @@ func (t *Term) gather(limit int) (*Batch, error) {
 	if err := db.failure.err(); err != nil {
 		refused = err
 	}
-	var mark [maxSyncMark]byte
-	b.store = db.store.NewBatchWithSize(64 + maxSyncMark + 2*size)
-	if err := b.store.LogData(db.disk.syncMark().append(mark[:0]), nil); err != nil {
+	var mark [logs.MaxMark]byte
+	b.store = db.store.NewBatchWithSize(64 + logs.MaxMark + 2*size)
+	if err := b.store.LogData(db.disk.Synced().Append(mark[:0]), nil); err != nil {
 		refused = err
 	}
 	for _, p := range taken {

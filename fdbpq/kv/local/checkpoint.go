@@ -7,6 +7,8 @@ import (
 	"io/fs"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local/internal/durable"
 )
 
 // Checkpoint is a copy of a replica that another process can fetch file by file. Its
@@ -28,7 +30,7 @@ type CheckpointFile struct {
 const checkpointSuffix = ".checkpoint"
 
 func removeCheckpoint(disk vfs.FS, dir string) error {
-	for _, old := range []string{dir + checkpointSuffix, dir + checkpointSuffix + partial} {
+	for _, old := range []string{dir + checkpointSuffix, dir + checkpointSuffix + durable.Partial} {
 		if err := disk.RemoveAll(old); err != nil {
 			return fmt.Errorf("kv/local: removing a checkpoint: %w", err)
 		}
@@ -121,7 +123,7 @@ func Receive(dir string, opts Options) (*Incoming, error) {
 
 // Label returns the label of Restart, or nil before the first Restart.
 func (in *Incoming) Label() ([]byte, error) {
-	return readWhole(in.fs, in.fs.PathJoin(in.dir, labelName))
+	return durable.Read(in.fs, in.fs.PathJoin(in.dir, labelName))
 }
 
 // Restart drops what was received, and begins another checkpoint.
@@ -136,10 +138,10 @@ func (in *Incoming) Restart(label []byte) error {
 }
 
 func (in *Incoming) create(name string, content []byte) error {
-	if err := writeWhole(in.fs, in.fs.PathJoin(in.dir, name), content); err != nil {
+	if err := durable.Write(in.fs, in.fs.PathJoin(in.dir, name), content); err != nil {
 		return err
 	}
-	return syncDirectory(in.fs, in.dir)
+	return durable.SyncDirectory(in.fs, in.dir)
 }
 
 // Has reports whether a file is complete.
@@ -158,7 +160,7 @@ func (in *Incoming) Put(name string, next func() ([]byte, error)) error {
 		return fmt.Errorf("kv/local: a checkpoint has no file %q", name)
 	}
 	whole := in.fs.PathJoin(in.dir, name)
-	f, err := in.fs.Create(whole+partial, vfs.WriteCategoryUnspecified)
+	f, err := in.fs.Create(whole+durable.Partial, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err
 	}
@@ -177,7 +179,7 @@ func (in *Incoming) Put(name string, next func() ([]byte, error)) error {
 	if err := errors.Join(f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	return errors.Join(in.fs.Rename(whole+partial, whole), syncDirectory(in.fs, in.dir))
+	return errors.Join(in.fs.Rename(whole+durable.Partial, whole), durable.SyncDirectory(in.fs, in.dir))
 }
 
 // Complete marks the checkpoint as complete, so that the next Adopt uses it.
@@ -204,7 +206,7 @@ func SetAside(dir, suffix string, opts Options) (aside string, err error) {
 	if err := disk.Rename(dir, aside); err != nil {
 		return "", fmt.Errorf("kv/local: setting a replica aside: %w", err)
 	}
-	return aside, syncDirectory(disk, disk.PathDir(dir))
+	return aside, durable.SyncDirectory(disk, disk.PathDir(dir))
 }
 
 // Adopt replaces the replica in dir, which must not be open, by a complete checkpoint. After
@@ -223,12 +225,12 @@ func Adopt(dir string, opts Options) error {
 	parent := disk.PathDir(dir)
 	for _, step := range []func() error{
 		func() error { return disk.RemoveAll(dir) },
-		func() error { return syncDirectory(disk, parent) }, // no file of the old replica comes back under the new name
+		func() error { return durable.SyncDirectory(disk, parent) }, // no file of the old replica comes back under the new name
 		func() error { return disk.Rename(incoming, dir) },
-		func() error { return syncDirectory(disk, parent) },
+		func() error { return durable.SyncDirectory(disk, parent) },
 		func() error { return disk.Remove(disk.PathJoin(dir, completeName)) },
 		func() error { return disk.Remove(disk.PathJoin(dir, labelName)) },
-		func() error { return syncDirectory(disk, dir) },
+		func() error { return durable.SyncDirectory(disk, dir) },
 	} {
 		if err := step(); err != nil {
 			return fmt.Errorf("kv/local: adopting a checkpoint: %w", err)

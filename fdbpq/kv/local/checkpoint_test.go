@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local/internal/logs"
 )
 
 // sent has the checkpoint of a replica fetched for another one, a few bytes at a time.
@@ -265,19 +266,11 @@ func TestCommitIsOneRecord(t *testing.T) {
 	defer r.Close()
 	records := func() (n int) {
 		t.Helper()
-		mark := r.db.disk.syncMark()
-		f, err := disk.Open(fmt.Sprintf("replica/%06d.log", mark.log))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		if _, err := scanChunks(f, true, uint32(mark.log), func(c chunk) {
-			if c.first {
+		scanLog(t, disk, "replica", r.db.disk.Synced().Log, func(c logs.Chunk) {
+			if c.First {
 				n++
 			}
-		}); err != nil {
-			t.Fatal(err)
-		}
+		})
 		return n
 	}
 	if err := r.Sync(); err != nil {
@@ -289,15 +282,14 @@ func TestCommitIsOneRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	synced := r.db.disk.syncMark().logSynced
+	synced := r.db.disk.Synced().LogSynced
 	if err := r.Sync(); err != nil {
 		t.Fatal(err)
 	}
 	if n := records() - before; n != commits+1 { // Sync writes a mark
 		t.Errorf("%d records for %d commits and a mark", n, commits)
 	}
-	var note syncNote
-	if m, err := note.read(disk, "replica"); err != nil || m.logSynced <= synced {
-		t.Errorf("the note says %+v, %v: expected more than %d bytes of the log", m, err, synced)
+	if m := noted(t, disk, "replica"); m.LogSynced <= synced {
+		t.Errorf("the note says %+v: expected more than %d bytes of the log", m, synced)
 	}
 }

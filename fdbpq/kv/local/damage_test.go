@@ -16,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local/internal/logs"
 )
 
 // After a kill, a bit that is wrong somewhere in what was synced is damage, which
@@ -38,8 +39,8 @@ func TestDamagedLog(t *testing.T) {
 			}
 			mustMark(t, db)
 			killed := snapshot(disk)
-			newest := db.disk.syncMark()
-			log, synced := fmt.Sprintf("db/%06d.log", newest.log), int64(newest.logSynced)
+			newest := db.disk.Synced()
+			log, synced := fmt.Sprintf("db/%06d.log", newest.Log), int64(newest.LogSynced)
 			rng := rand.New(rand.NewPCG(1, 1))
 			for i := range 20 {
 				after := snapshot(killed)
@@ -52,7 +53,7 @@ func TestDamagedLog(t *testing.T) {
 						}
 					}
 				})
-				var damage *Damage
+				var damage *kv.Damage
 				switch {
 				case i == 0 && err == nil: // the mark itself is in the last bytes
 				case !errors.Is(err, kv.ErrDamaged) || !errors.As(err, &damage) || damage.File != log:
@@ -74,8 +75,8 @@ func TestLogCutShort(t *testing.T) {
 	}
 	db.marks.writeIdle()
 	killed := snapshot(disk)
-	newest := db.disk.syncMark()
-	log, synced := fmt.Sprintf("db/%06d.log", newest.log), int64(newest.logSynced)
+	newest := db.disk.Synced()
+	log, synced := fmt.Sprintf("db/%06d.log", newest.Log), int64(newest.LogSynced)
 	for i := range int64(21) {
 		after := snapshot(killed)
 		if i == 20 {
@@ -86,7 +87,7 @@ func TestLogCutShort(t *testing.T) {
 			replace(t, after, log, mustRead(t, killed, log)[:synced*i/20])
 		}
 		err := reopened(after, func(*DB) {})
-		if damage := (*Damage)(nil); !errors.Is(err, kv.ErrDamaged) || !errors.As(err, &damage) || damage.File != log {
+		if damage := (*kv.Damage)(nil); !errors.Is(err, kv.ErrDamaged) || !errors.As(err, &damage) || damage.File != log {
 			t.Errorf("cut %d of 20: %v, expected damage in %s", i, err, log)
 		}
 	}
@@ -109,23 +110,19 @@ func TestDamagedManifest(t *testing.T) {
 	}
 	mustMark(t, db)
 	killed := snapshot(disk)
-	newest := db.disk.syncMark()
-	manifest := fmt.Sprintf("db/%s%06d", manifestPrefix, newest.manifest)
-	found, err := newLogDisk(killed, "db", false).checkLogs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	synced := found.manifests[newest.manifest]
+	newest := db.disk.Synced()
+	manifest := fmt.Sprintf("db/%s%06d", logs.ManifestPrefix, newest.Manifest)
+	synced := marked(t, killed, newest.Log).ManifestSynced
 	if synced == 0 {
 		t.Fatal("nothing of the manifest counts as synced: the test proves nothing")
 	}
-	for at := range synced {
+	for at := range int64(synced) {
 		if at%17 != 0 {
 			continue
 		}
 		after := snapshot(killed)
 		flip(t, after, manifest, at, 1<<(at%8))
-		var damage *Damage
+		var damage *kv.Damage
 		err := reopened(after, func(*DB) {})
 		if !errors.Is(err, kv.ErrDamaged) || !errors.As(err, &damage) || damage.File != manifest {
 			t.Errorf("a bit flipped at %d of %d: %v, expected damage in %s", at, synced, err, manifest)
@@ -287,22 +284,22 @@ func TestRemovedLog(t *testing.T) {
 	db := openMem(t, Options{FS: disk})
 	mustUpdate(t, db, set("item", "x"))
 	db.marks.writeIdle()
-	newest := db.disk.syncMark()
-	log := fmt.Sprintf("db/%06d.log", newest.log)
-	manifest := func(number uint64) string { return fmt.Sprintf("db/%s%06d", manifestPrefix, number) }
+	newest := db.disk.Synced()
+	log := fmt.Sprintf("db/%06d.log", newest.Log)
+	manifest := func(number uint64) string { return fmt.Sprintf("db/%s%06d", logs.ManifestPrefix, number) }
 	for what, newer := range map[string]bool{"and no newer manifest": false, "and a newer manifest": true} {
 		after := snapshot(disk)
 		if newer {
-			if err := after.Link(manifest(newest.manifest), manifest(newest.manifest+1)); err != nil {
+			if err := after.Link(manifest(newest.Manifest), manifest(newest.Manifest+1)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if err := after.Remove(log); err != nil {
 			t.Fatal(err)
 		}
-		found, err := newLogDisk(after, "db", false).checkLogs()
-		if err != nil || (found.missing == nil) != newer {
-			t.Errorf("no log %s: missing is %v, %v", what, found.missing, err)
+		_, err := logs.NewDisk(after, "db", false, func(error) {}).Check(false)
+		if (err == nil) != newer || err != nil && !errors.Is(err, kv.ErrDamaged) {
+			t.Errorf("no log %s: %v", what, err)
 		}
 	}
 }
@@ -320,8 +317,8 @@ func TestUnreadableFile(t *testing.T) {
 	if found := db.Damage(); len(found) != 1 || found[0].File != file {
 		t.Errorf("the damage is %+v, expected that of %s", found, file)
 	}
-	var damage *Damage
-	if err := db.damages.openError(&logCheck{reading: "db/000004.log"}, fmt.Errorf("replay: %w", pebble.ErrCorruption)); !errors.As(err, &damage) || damage.File != "db/000004.log" {
+	var damage *kv.Damage
+	if err := db.damages.openError(&logs.Check{Reading: "db/000004.log"}, fmt.Errorf("replay: %w", pebble.ErrCorruption)); !errors.As(err, &damage) || damage.File != "db/000004.log" {
 		t.Errorf("opening: %v, expected damage of the log", err)
 	}
 }

@@ -29,13 +29,14 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local/internal/logs"
 )
 
 // Options are an operator's choices; the zero value is right for production.
@@ -93,7 +94,7 @@ func (o *Options) readOnly() bool { return o.ReadOnly || o.Salvage }
 // DB is the engine. It implements kv.DB.
 type DB struct {
 	store   *pebble.DB
-	disk    *logDisk
+	disk    *logs.Disk
 	opts    Options
 	dirLock io.Closer // on the directory
 
@@ -174,8 +175,7 @@ func (db *DB) lockDir(dir string) (err error) {
 // synced, and the reports of damage.
 func (db *DB) prepareOpening(dir string) {
 	opts := &db.opts
-	db.disk = newLogDisk(tableDisk{openingDisk{opts.FS, &db.opening}, &db.tables}, dir, opts.NoSync)
-	db.disk.failed = db.logFailed
+	db.disk = logs.NewDisk(tableDisk{openingDisk{opts.FS, &db.opening}, &db.tables}, dir, opts.NoSync, db.logFailed)
 	db.marks = syncMarks{
 		off:        opts.NoSync || opts.readOnly(),
 		history:    &db.history,
@@ -209,6 +209,7 @@ func (db *DB) prepareOpening(dir string) {
 func (db *DB) startCommits(store *pebble.DB) {
 	db.store, db.marks.store = store, store
 	db.writer = writer{store: store, disk: db.disk, counters: newCounterCache(), damages: &db.damages, log: db.opts.Log}
+	db.reclaim = reclaim{history: &db.history, store: store, tables: &db.tables, failure: &db.failure, background: db.background}
 	db.commits = pipeline{
 		lock:      newMutex(),
 		toApply:   make(chan applyJob, 1),
@@ -255,6 +256,23 @@ func isLocked(err error) bool {
 // content is apart; with 1,000 bytes there is no gain.
 func (db *DB) Brief() int { return 2 << 10 }
 
+// Damage returns the damage found since the store was opened, in the order of the
+// files' names.
+func (db *DB) Damage() []kv.Damage { return db.damages.all() }
+
+// Skipped returns how often reads of a salvaged store skipped damage.
+func (db *DB) Skipped() uint64 { return db.damages.skipped.Load() }
+
+// Reclaim flushes the commits since the last call, so that compactions can free the space of cleared rows. It does
+// nothing while an earlier flush is under way, or tables cannot be written.
+func (db *DB) Reclaim() {
+	if !db.life.enter() {
+		return
+	}
+	defer db.life.leave()
+	db.reclaim.flush()
+}
+
 // Close implements kv.DB.
 func (db *DB) Close() error {
 	if !db.life.close() {
@@ -272,31 +290,10 @@ func (db *DB) Close() error {
 		}
 		db.marks.note()
 	}
-	if err := errors.Join(db.store.Close(), db.disk.note.close(), db.dirLock.Close()); err != nil {
+	if err := errors.Join(db.store.Close(), db.disk.CloseNote(), db.dirLock.Close()); err != nil {
 		return fmt.Errorf("kv/local: closing the store: %w", err)
 	}
 	return nil
-}
-
-// failure is why no transaction may succeed any more.
-type failure struct {
-	reason atomic.Pointer[error] // nil: they may
-	fatal  func(error)
-}
-
-// err returns the reason, or nil.
-func (f *failure) err() error {
-	if reason := f.reason.Load(); reason != nil {
-		return *reason
-	}
-	return nil
-}
-
-// set makes all transactions fail from now on.
-func (f *failure) set(err error) {
-	if f.reason.CompareAndSwap(nil, &err) {
-		f.fatal(err)
-	}
 }
 
 // logFailed fails the store because of its log. Open and Close return such errors.
@@ -308,10 +305,4 @@ func (db *DB) logFailed(err error) {
 			db.failure.set(err)
 		}
 	}
-}
-
-// exit ends the process by a panic that cannot be recovered.
-func exit(err error) {
-	go panic(fmt.Errorf("kv/local: answered writes may be lost, ending the process: %w", err))
-	select {}
 }

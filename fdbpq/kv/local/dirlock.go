@@ -13,6 +13,8 @@ import (
 	"syscall"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local/internal/durable"
 )
 
 // lockDirectory locks dir itself, and makes it if there is none. Pebble locks only a
@@ -121,18 +123,9 @@ func makeDirectory(disk vfs.FS, dir string) error {
 		return err
 	}
 	for _, parent := range parents {
-		if err := syncDirectory(disk, parent); err != nil {
+		if err := durable.SyncDirectory(disk, parent); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// syncDirectory makes the names in a directory durable.
-func syncDirectory(disk vfs.FS, dir string) error {
-	f, err := disk.OpenDir(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }

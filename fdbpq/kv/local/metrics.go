@@ -1,8 +1,6 @@
 package local
 
 import (
-	"sync/atomic"
-
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
@@ -33,8 +31,4 @@ func (db *DB) Metrics() (Metrics, error) {
 		DiskBytes: store.DiskSpaceUsage(),
 		Unflushed: store.WAL.Size,
 	}, nil
-}
-
-type counts struct {
-	conflicts, tooOld atomic.Uint64
 }

@@ -3,7 +3,6 @@ package local
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -24,7 +23,7 @@ func TestProcessEndsWithoutSync(t *testing.T) {
 	for i := range 100 {
 		value := fmt.Sprintf("row %d.", i)
 		mustUpdate(t, db, set(fmt.Sprint(i), value))
-		if !bytes.Contains(logs(t, disk), []byte(value)) {
+		if !bytes.Contains(logContents(t, disk), []byte(value)) {
 			t.Fatalf("row %d was acknowledged before it was written", i)
 		}
 	}
@@ -36,8 +35,8 @@ func TestProcessEndsWithoutSync(t *testing.T) {
 	}
 }
 
-// logs returns what the store's logs hold.
-func logs(t *testing.T, disk vfs.FS) (all []byte) {
+// logContents returns what the store's logs hold.
+func logContents(t *testing.T, disk vfs.FS) (all []byte) {
 	t.Helper()
 	files, err := disk.List("db")
 	if err != nil {
@@ -123,45 +122,4 @@ func rowsWithoutGap(t *testing.T, db *DB) (n uint64) {
 		t.Fatal(err)
 	}
 	return n
-}
-
-// A log that is not synced while it is written is synced when it is closed, before the next
-// one begins; and it does not say that more was synced, which a power loss would turn into
-// damage.
-func TestClosedLogIsSynced(t *testing.T) {
-	t.Parallel()
-	disk := vfs.NewCrashableMem()
-	if err := disk.MkdirAll("db", 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := syncDirectory(disk, "."); err != nil {
-		t.Fatal(err)
-	}
-	f, err := newLogDisk(disk, "db", true).Create("db/000001.log", vfs.WriteCategoryUnspecified)
-	if err != nil {
-		t.Fatal(err)
-	}
-	record := logChunk(1, "content", 1<<40)
-	if _, err := f.Write(bytes.Clone(record)); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(f.Sync(), f.Close(), syncDirectory(disk, "db")); err != nil {
-		t.Fatal(err)
-	}
-	after := mustRead(t, disk.CrashClone(vfs.CrashCloneCfg{}), "db/000001.log")
-	if !bytes.HasPrefix(after, logChunk(1, "content", 0)) {
-		t.Errorf("after a power loss the log has\n%x, expected\n%x", after, logChunk(1, "content", 0))
-	}
-}
-
-// logChunk is a chunk of a log that has a whole record, and says how far the log is synced.
-func logChunk(log uint32, content string, synced uint64) []byte {
-	b := make([]byte, chunkHeadNew, chunkHeadNew+len(content))
-	binary.LittleEndian.PutUint16(b[chunkLength:], uint16(len(content)))
-	b[chunkKind] = 9
-	binary.LittleEndian.PutUint32(b[chunkNumber:], log)
-	binary.LittleEndian.PutUint64(b[chunkSynced:], synced)
-	b = append(b, content...)
-	binary.LittleEndian.PutUint32(b, checksum(b[chunkKind:]))
-	return b
 }

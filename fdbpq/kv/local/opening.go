@@ -8,6 +8,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local/internal/logs"
 )
 
 // opening opens the store. It lets an open fail where Pebble would end the process: Pebble writes tables in the
@@ -19,7 +21,7 @@ type opening struct {
 	hidden    string // name of a file that the directory does not list; "": none
 	abandoned bool   // Pebble's goroutines stay, so the directory stays locked
 
-	disk    *logDisk
+	disk    *logs.Disk
 	salvage bool
 	reads   bool // nothing may change
 	damages *damages

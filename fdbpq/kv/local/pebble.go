@@ -7,6 +7,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local/internal/logs"
 )
 
 const memTableSize = 32 << 20
@@ -14,27 +16,18 @@ const memTableSize = 32 << 20
 // openPebble opens the store. It checks logs and manifests first, because Pebble takes
 // the first unreadable byte for the end of a file.
 func (o *opening) openPebble(dir string) (*pebble.DB, error) {
-	found, err := o.disk.checkLogs()
+	found, err := o.disk.Check(o.salvage)
 	if err != nil {
 		return nil, err
 	}
-	found.salvage = o.salvage
-	switch {
-	case found.missing == nil:
-	case found.salvage:
-		found.lost = append(found.lost, found.missing)
-	default:
-		return nil, found.missing
-	}
-	o.disk.logCheck.Store(found)
-	defer o.disk.logCheck.Store(nil)
+	defer o.disk.OpenAs(found)()
 
 	// The first log of a new store has an old format. Opening the store twice replaces it
 	// before anything is written to it.
 	before, err := pebble.Peek(dir, o.disk)
 	settled := err == nil && before.Exists && before.FormatMajorVersion >= pebble.FormatNewest
 	store, compacting, err := o.openOnce(dir)
-	for _, d := range found.lost {
+	for _, d := range found.Lost {
 		_ = o.damages.note(d) // reported through Damage
 	}
 	if err == nil && !settled && !o.reads {
@@ -65,7 +58,7 @@ func (o *opening) openOnce(dir string) (store *pebble.DB, compacting *compaction
 
 // pebbleOptions configures Pebble for queues on a small machine: rows are short-lived,
 // small, and looked up by key almost as often as they are scanned.
-func pebbleOptions(disk *logDisk, readOnly bool) *pebble.Options {
+func pebbleOptions(disk *logs.Disk, readOnly bool) *pebble.Options {
 	o := &pebble.Options{
 		FS:                 disk,
 		ReadOnly:           readOnly,

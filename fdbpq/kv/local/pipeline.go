@@ -104,6 +104,6 @@ func (pipe *pipeline) apply(t *tx, c *commit) (err error) {
 		return fmt.Errorf("writing to the store failed: %w", err)
 	}
 	pipe.applied.Store(c)
-	pipe.watches.activate(t, c)
+	pipe.watches.activate(t.takeWatches(), t.pinned, c)
 	return nil
 }

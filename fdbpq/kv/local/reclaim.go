@@ -3,6 +3,8 @@ package local
 import (
 	"fmt"
 	"sync"
+
+	"github.com/cockroachdb/pebble/v2"
 )
 
 // reclaim frees the space of cleared rows. A row takes space on the disk until the record that clears it is in a
@@ -12,38 +14,39 @@ type reclaim struct {
 	mu      sync.Mutex
 	flushed <-chan struct{} // closed when the last flush has ended; nil: none was begun
 	version uint64          // of the last commit before that flush
+
+	*history
+	store      *pebble.DB
+	tables     *tableHealth
+	failure    *failure
+	background *backgroundLog
 }
 
-// Reclaim flushes the commits since the last call, so that compactions can free the space of cleared rows. It does
-// nothing while an earlier flush is under way, or tables cannot be written.
-func (db *DB) Reclaim() {
-	if !db.life.enter() {
-		return
-	}
-	defer db.life.leave()
-	db.reclaim.mu.Lock()
-	defer db.reclaim.mu.Unlock()
-	if db.reclaim.flushed != nil {
+// flush begins a flush, unless there is nothing to flush, or one is under way.
+func (r *reclaim) flush() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.flushed != nil {
 		select {
-		case <-db.reclaim.flushed:
+		case <-r.flushed:
 		default:
 			return
 		}
 	}
-	newest := db.applied.Load().version
-	if newest == db.reclaim.version || db.tables.err() != nil || db.failure.err() != nil {
+	newest := r.applied.Load().version
+	if newest == r.version || r.tables.err() != nil || r.failure.err() != nil {
 		return
 	}
 	defer func() {
 		// Pebble panics when it cannot write its log.
 		if p := recover(); p != nil {
-			db.failure.set(fmt.Errorf("writing to the store failed: %v", p))
+			r.failure.set(fmt.Errorf("writing to the store failed: %v", p))
 		}
 	}()
-	flushed, err := db.store.AsyncFlush()
+	flushed, err := r.store.AsyncFlush()
 	if err != nil {
-		db.background.error("flushing to free space failed", "err", err)
+		r.background.error("flushing to free space failed", "err", err)
 		return
 	}
-	db.reclaim.flushed, db.reclaim.version = flushed, newest
+	r.flushed, r.version = flushed, newest
 }

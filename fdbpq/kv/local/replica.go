@@ -141,7 +141,7 @@ func (pipe *pipeline) applyShared(all []*proposal, batch *pebble.Batch, position
 	}
 	pipe.applied.Store(last)
 	for _, p := range all {
-		pipe.watches.activate(p.t, p.c)
+		pipe.watches.activate(p.t.takeWatches(), p.t.pinned, p.c)
 		pipe.count.Add(1)
 	}
 	for _, p := range all {
@@ -182,7 +182,7 @@ func (r *Replica) Reclaim() { r.db.Reclaim() }
 func (r *Replica) Metrics() (Metrics, error) { return r.db.Metrics() }
 
 // Damage returns the damage found since the replica was opened.
-func (r *Replica) Damage() []Damage { return r.db.Damage() }
+func (r *Replica) Damage() []kv.Damage { return r.db.Damage() }
 
 // Close waits for transactions under way, and releases the replica. The caller ends its
 // term before.

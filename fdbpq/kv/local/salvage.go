@@ -3,30 +3,15 @@ package local
 import (
 	"bytes"
 	"errors"
-	"io"
 	"math/big"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/record"
-	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
 // errReadOnly: the store is open for reads alone.
 var errReadOnly = errors.New("kv/local: the store is open read-only")
-
-// Skipped returns how often reads of a salvaged store skipped damage.
-func (db *DB) Skipped() uint64 { return db.damages.skipped.Load() }
-
-// skip counts damage that a read skips. It returns any other error.
-func (s *damages) skip(err error) error {
-	if !errors.Is(err, kv.ErrDamaged) {
-		return err
-	}
-	s.skipped.Add(1)
-	return nil
-}
 
 // rangeAroundDamage reads a range of a salvaged store, and continues after damage where
 // it can read again.
@@ -138,45 +123,4 @@ func between(low, high []byte) []byte {
 		return nil
 	}
 	return bytes.TrimRight(middle, "\x00")
-}
-
-// newLogWriter calls record.NewLogWriter, whose number type is internal to Pebble.
-func newLogWriter[Number ~uint64](construct func(io.Writer, Number, record.LogWriterConfig) *record.LogWriter, w io.Writer, number uint64) *record.LogWriter {
-	return construct(w, Number(number), record.LogWriterConfig{
-		WriteWALSyncOffsets: func() bool { return false },
-		QueueSemChan:        make(chan struct{}, 1),
-	})
-}
-
-// readableLog returns a copy of a log with all readable records, those after damage included.
-func (d *logDisk) readableLog(name string, number uint64) (vfs.File, error) {
-	memory := vfs.NewMem()
-	f, err := memory.Create("rest", vfs.WriteCategoryUnspecified)
-	if err != nil {
-		return nil, err
-	}
-	w := newLogWriter(record.NewLogWriter, f, number)
-	var whole []byte
-	var writing error
-	open, end := false, int64(0)
-	_, err = d.scanFile(name, true, number, func(c chunk) {
-		next := c.at-end < chunkHeadNew // only padding lies between the two
-		if open = c.first || open && next; !open {
-			return
-		}
-		if c.first {
-			whole = whole[:0]
-		}
-		whole, end = append(whole, c.content...), c.end
-		if c.last {
-			open = false
-			if _, err := w.WriteRecord(whole); err != nil {
-				writing = err
-			}
-		}
-	})
-	if err := errors.Join(err, writing, w.Close()); err != nil {
-		return nil, err
-	}
-	return memory.Open("rest")
 }

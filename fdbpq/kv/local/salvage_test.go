@@ -39,7 +39,7 @@ func TestSalvage(t *testing.T) {
 	}
 	mustMark(t, db)
 	killed := snapshot(disk)
-	log, tables := fmt.Sprintf("db/%06d.log", db.disk.syncMark().log), files(t, killed, ".sst")
+	log, tables := fmt.Sprintf("db/%06d.log", db.disk.Synced().Log), files(t, killed, ".sst")
 	flip(t, killed, log, 40_000, 4)
 	flip(t, killed, tables[0], 100_000, 1)
 
@@ -134,7 +134,7 @@ func TestSalvageLeavesOutTornTransactions(t *testing.T) {
 	mustUpdate(t, db, set("behind", "2"))
 	mustMark(t, db)
 	killed := snapshot(disk)
-	flip(t, killed, fmt.Sprintf("db/%06d.log", db.disk.syncMark().log), 80_000, 4) // of 200,000
+	flip(t, killed, fmt.Sprintf("db/%06d.log", db.disk.Synced().Log), 80_000, 4) // of 200,000
 	salvaged := openMem(t, Options{FS: killed, Salvage: true, Log: slog.New(slog.DiscardHandler)})
 	for key, want := range map[string]string{"before": "1", "large 00": "", "large 39": "", "behind": "2"} {
 		if got := mustGet(t, salvaged, key); got != want {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/cockroachdb/pebble/v2"
+
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 

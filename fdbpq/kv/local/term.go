@@ -299,8 +299,8 @@ func (t *Term) ready() {
 
 // watch activates the watches of a transaction that had nothing to commit.
 func (t *Term) watch(tx *tx) {
-	watches := tx.watches
-	t.db.watches.activate(tx, nil)
+	watches := tx.takeWatches()
+	t.db.watches.activate(watches, tx.pinned, nil)
 	if t.err() != nil {
 		// End may have ended the watches of the term before these were there.
 		for _, w := range watches {

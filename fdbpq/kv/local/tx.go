@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
@@ -45,8 +46,6 @@ func newBuffers() any {
 }
 
 var errEnded = errors.New("kv/local: the transaction has ended")
-
-func unavailable(err error) error { return fmt.Errorf("%w: %w", kv.ErrUnavailable, err) }
 
 // begin begins a transaction; term is nil unless the store is a replica.
 func (db *DB) begin(term *Term) *tx {
@@ -93,6 +92,13 @@ func (t *tx) release() {
 		}
 		t.snap = nil
 	}
+}
+
+// takeWatches returns the watches, which end with the run no more.
+func (t *tx) takeWatches() []*watch {
+	taken := t.watches
+	t.watches = nil
+	return taken
 }
 
 // end ends the run; watches that no commit has activated end with it.

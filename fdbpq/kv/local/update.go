@@ -5,10 +5,16 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
+
+// counts are the runs of closures that had to be repeated.
+type counts struct {
+	conflicts, tooOld atomic.Uint64
+}
 
 // Update implements kv.DB.
 func (db *DB) Update(ctx context.Context, fn func(kv.Tx) error) error {
@@ -162,7 +168,7 @@ func (db *DB) updateOnce(ctx context.Context, term *Term, alone bool, fn func(kv
 		if term != nil {
 			term.watch(t)
 		} else {
-			db.watches.activate(t, nil)
+			db.watches.activate(t.takeWatches(), t.pinned, nil)
 		}
 		return finished, t.awaitReads(ctx, nil)
 	}

@@ -111,13 +111,11 @@ func (s *watchSet) endAll() {
 }
 
 // activate activates the watches of a transaction that committed as c, or had nothing to
-// commit if c is nil. Commits after the state that the transaction read fire
+// commit if c is nil. Commits after the state that it read, which is pinned, nil if it read none, fire
 // them at once.
-func (s *watchSet) activate(t *tx, c *commit) {
-	watches := t.watches
-	t.watches = nil
+func (s *watchSet) activate(watches []*watch, pinned, c *commit) {
 	for _, w := range watches {
-		from := t.pinned
+		from := pinned
 		switch {
 		case c != nil:
 			s.add(w, c.version)

@@ -4,13 +4,15 @@ import (
 	"log/slog"
 
 	"github.com/cockroachdb/pebble/v2"
+
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local/internal/logs"
 )
 
 // writer puts the writes of transactions into Pebble's batches.
 type writer struct {
 	store    *pebble.DB
-	disk     *logDisk
+	disk     *logs.Disk
 	counters *counterCache
 	damages  *damages
 	log      *slog.Logger
@@ -19,9 +21,9 @@ type writer struct {
 // newBatch returns a batch with the writes whose values are known, in the order of
 // their keys, which Pebble inserts fastest.
 func (wr *writer) newBatch(w *writeSet) (*pebble.Batch, error) {
-	batch := wr.store.NewBatchWithSize(64 + maxSyncMark + w.size() + 16*w.keys.len())
-	var buf [maxSyncMark]byte
-	if err := batch.LogData(wr.disk.syncMark().append(buf[:0]), nil); err != nil {
+	batch := wr.store.NewBatchWithSize(64 + logs.MaxMark + w.size() + 16*w.keys.len())
+	var buf [logs.MaxMark]byte
+	if err := batch.LogData(wr.disk.Synced().Append(buf[:0]), nil); err != nil {
 		return nil, err
 	}
 	for _, r := range w.cleared {

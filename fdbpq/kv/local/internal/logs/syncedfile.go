@@ -1,4 +1,4 @@
-package local
+package logs
 
 import (
 	"sync/atomic"

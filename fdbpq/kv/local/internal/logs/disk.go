@@ -1,17 +1,18 @@
-package local
+package logs
 
 import (
 	"errors"
 	"io"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local/internal/durable"
 )
 
-// logDisk is the file system of a store. It records how far the newest log and manifest are synced, and changes how
+// Disk is the file system of a store. It records how far the newest log and manifest are synced, and changes how
 // logs are written and read.
 //
 // It writes logs over zeros, or over an old log. A sync within a file takes about two thirds of the time of a sync
@@ -27,64 +28,66 @@ import (
 //
 // It reports a log that cannot be written, synced or closed before Pebble learns of it. When Pebble then begins a
 // new log, it panics while its own mutex is unlocked, and nothing can recover from that.
-type logDisk struct {
+type Disk struct {
 	vfs.FS
 	dir      string
 	lazy     bool
 	failed   func(error)
-	open     sync.Map // of *logFile, by name: the logs that are being written
+	open     sync.Map // of *file, by name: the logs that are being written
 	log      atomic.Pointer[syncedFile]
 	manifest atomic.Pointer[syncedFile]
-	logCheck atomic.Pointer[logCheck] // while the store is being opened
-	note     syncNote
+	check    atomic.Pointer[Check] // while the store is being opened
+	note     note
 }
 
-func newLogDisk(disk vfs.FS, dir string, lazy bool) *logDisk {
-	return &logDisk{FS: disk, dir: disk.PathDir(disk.PathJoin(dir, "a file")), lazy: lazy, failed: func(error) {}}
+// NewDisk returns the file system of the store in dir. A log that cannot be written, synced or closed calls failed.
+func NewDisk(disk vfs.FS, dir string, lazy bool, failed func(error)) *Disk {
+	return &Disk{FS: disk, dir: disk.PathDir(disk.PathJoin(dir, "a file")), lazy: lazy, failed: failed}
 }
 
 // Unwrap implements vfs.FS.
-func (d *logDisk) Unwrap() vfs.FS { return d.FS }
+func (d *Disk) Unwrap() vfs.FS { return d.FS }
 
-const (
-	logSuffix      = ".log"
-	manifestPrefix = "MANIFEST-"
-	markerPrefix   = "marker."
-)
-
-// parse reports whether a file is a log or a manifest of the store, and its number. A copy
-// of a log is neither.
-func (d *logDisk) parse(name string) (number uint64, isLog, isManifest bool) {
-	if d.PathDir(name) != d.dir {
-		return 0, false, false
-	}
-	base := d.PathBase(name)
-	numeral, isLog := strings.CutSuffix(base, logSuffix)
-	if !isLog {
-		numeral, isManifest = strings.CutPrefix(base, manifestPrefix)
-	}
-	number, err := strconv.ParseUint(numeral, 10, 64)
-	return number, isLog && err == nil, isManifest && err == nil
-}
-
-// syncMark returns how far the newest log and manifest are synced.
-func (d *logDisk) syncMark() (m syncMark) {
+// Synced returns how far the newest log and manifest are synced.
+func (d *Disk) Synced() (m Mark) {
 	if f := d.log.Load(); f != nil {
-		m.log, m.logSynced = f.number, uint64(f.synced.Load())
+		m.Log, m.LogSynced = f.number, uint64(f.synced.Load())
 	}
 	if f := d.manifest.Load(); f != nil {
-		m.manifest, m.manifestSynced = f.number, uint64(f.synced.Load())
+		m.Manifest, m.ManifestSynced = f.number, uint64(f.synced.Load())
 	}
 	return m
 }
 
+// WriteNote notes beside the logs how far log and manifest are synced.
+func (d *Disk) WriteNote() error { return d.note.write(d.FS, d.dir, d.Synced()) }
+
+// CloseNote closes the file of the note.
+func (d *Disk) CloseNote() error { return d.note.close() }
+
+// Check reads the logs, and checks manifests, before Pebble opens the store. A check for a salvage takes a missing log for
+// a lost one; for others it is an error.
+func (d *Disk) Check(salvage bool) (*Check, error) {
+	noted, err := d.note.read(d.FS, d.dir)
+	if err != nil {
+		return nil, err
+	}
+	return checkLogs(d.FS, d.dir, noted, salvage)
+}
+
+// OpenAs opens logs and manifests as found says, until the caller calls the function that it returns.
+func (d *Disk) OpenAs(found *Check) (opened func()) {
+	d.check.Store(found)
+	return func() { d.check.Store(nil) }
+}
+
 // Create implements vfs.FS.
-func (d *logDisk) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+func (d *Disk) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := d.FS.Create(name, category)
 	if err != nil {
 		return nil, err
 	}
-	switch number, isLog, isManifest := d.parse(name); {
+	switch number, isLog, isManifest := parseName(d.FS, d.dir, name); {
 	case isLog:
 		return d.newLog(f, name, number, 0), nil
 	case isManifest:
@@ -95,7 +98,7 @@ func (d *logDisk) Create(name string, category vfs.DiskWriteCategory) (vfs.File,
 		manifest := &syncedFile{File: f, number: number}
 		d.manifest.Store(manifest)
 		return manifest, nil
-	case strings.HasPrefix(d.PathBase(name), markerPrefix):
+	case strings.HasPrefix(d.PathBase(name), MarkerPrefix):
 		// Pebble removes the earlier marker next.
 		if err := d.keepName(f); err != nil {
 			return nil, err
@@ -106,17 +109,17 @@ func (d *logDisk) Create(name string, category vfs.DiskWriteCategory) (vfs.File,
 
 // keepName makes the name of a new file durable before Pebble changes another name that
 // depends on it. Of two changes without a sync a disk may keep only the second.
-func (d *logDisk) keepName(f vfs.File) error {
-	if err := syncDirectory(d.FS, d.dir); err != nil {
+func (d *Disk) keepName(f vfs.File) error {
+	if err := durable.SyncDirectory(d.FS, d.dir); err != nil {
 		return errors.Join(err, f.Close())
 	}
 	return nil
 }
 
 // ReuseForWrite implements vfs.FS.
-func (d *logDisk) ReuseForWrite(from, to string, category vfs.DiskWriteCategory) (vfs.File, error) {
+func (d *Disk) ReuseForWrite(from, to string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := d.FS.ReuseForWrite(from, to, category)
-	number, isLog, _ := d.parse(to)
+	number, isLog, _ := parseName(d.FS, d.dir, to)
 	if err != nil || !isLog {
 		return f, err
 	}
@@ -127,8 +130,8 @@ func (d *logDisk) ReuseForWrite(from, to string, category vfs.DiskWriteCategory)
 	return d.newLog(f, to, number, info.Size()), nil
 }
 
-func (d *logDisk) newLog(f vfs.File, name string, number uint64, size int64) *logFile {
-	log := &logFile{syncedFile: syncedFile{File: f, number: number}, size: size, lazy: d.lazy, failed: d.failed}
+func (d *Disk) newLog(f vfs.File, name string, number uint64, size int64) *file {
+	log := &file{syncedFile: syncedFile{File: f, number: number}, size: size, lazy: d.lazy, failed: d.failed}
 	log.closed = func() { d.open.CompareAndDelete(name, log) }
 	d.open.Store(name, log)
 	d.log.Store(&log.syncedFile)
@@ -136,17 +139,17 @@ func (d *logDisk) newLog(f vfs.File, name string, number uint64, size int64) *lo
 }
 
 // Open implements vfs.FS.
-func (d *logDisk) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
-	number, isLog, isManifest := d.parse(name)
-	if found := d.logCheck.Load(); found != nil && (isLog || isManifest) {
-		found.reading = name
+func (d *Disk) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
+	number, isLog, isManifest := parseName(d.FS, d.dir, name)
+	if found := d.check.Load(); found != nil && (isLog || isManifest) {
+		found.Reading = name
 		switch damage := found.logDamage(name, number); {
 		case !isLog:
 		case found.salvage:
 			if damage != nil {
-				found.lost = append(found.lost, damage)
+				found.Lost = append(found.Lost, damage)
 			}
-			return d.readableLog(name, number)
+			return readableLog(d.FS, name, number)
 		case damage != nil:
 			return nil, damage
 		}
@@ -156,5 +159,5 @@ func (d *logDisk) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	if err != nil || !writing {
 		return f, err
 	}
-	return &logReader{f, io.LimitedReader{R: f, N: log.(*logFile).end.Load()}}, nil
+	return &reader{f, io.LimitedReader{R: f, N: log.(*file).end.Load()}}, nil
 }

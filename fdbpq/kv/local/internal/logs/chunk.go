@@ -1,4 +1,4 @@
-package local
+package logs
 
 import (
 	"bytes"
@@ -45,30 +45,30 @@ func checksum(p []byte) uint32 {
 }
 
 // chunk is a complete chunk with a valid checksum.
-type chunk struct {
-	at, end     int64 // in the file
-	first, last bool  // of a record
-	content     []byte
+type Chunk struct {
+	At, End     int64 // in the file
+	First, Last bool  // of a record
+	Content     []byte
 }
 
 // parseChunk reads the chunk at the beginning of b, the rest of a block. Chunks
 // of a log have its number; a manifest has none.
-func parseChunk(b []byte, log bool, number uint32) (c chunk, size int, ok bool) {
+func parseChunk(b []byte, log bool, number uint32) (c Chunk, size int, ok bool) {
 	if len(b) < chunkHead || int(b[chunkKind]) >= len(chunkKinds) {
-		return chunk{}, 0, false
+		return Chunk{}, 0, false
 	}
 	kind := chunkKinds[b[chunkKind]]
 	if kind.head == 0 || (kind.head != chunkHead) != log {
-		return chunk{}, 0, false
+		return Chunk{}, 0, false
 	}
 	size = kind.head + int(binary.LittleEndian.Uint16(b[chunkLength:]))
 	if size > len(b) || log && binary.LittleEndian.Uint32(b[chunkNumber:]) != number {
-		return chunk{}, 0, false
+		return Chunk{}, 0, false
 	}
 	if binary.LittleEndian.Uint32(b) != checksum(b[chunkKind:size]) {
-		return chunk{}, 0, false
+		return Chunk{}, 0, false
 	}
-	return chunk{first: kind.first, last: kind.last, content: b[kind.head:size]}, size, true
+	return Chunk{First: kind.first, Last: kind.last, Content: b[kind.head:size]}, size, true
 }
 
 // isPadding reports whether b, the rest of a block, is padding where no further chunk
@@ -91,15 +91,15 @@ func isTrailer(b []byte, number uint32) bool {
 		b[chunkKind] == 5 && binary.LittleEndian.Uint32(b[chunkNumber:]) == number+1
 }
 
-// scanResult is the result of reading a log or a manifest.
-type scanResult struct {
-	sound  int64 // offset of the first byte that belongs to no chunk
-	behind int   // complete chunks after that
+// Extent is the result of reading a log or a manifest.
+type Extent struct {
+	Sound  int64 // offset of the first byte that belongs to no chunk
+	Behind int   // complete chunks after that
 }
 
-// scanChunks calls use for each complete chunk of a log or a manifest, those after
+// Scan calls use for each complete chunk of a log or a manifest, those after
 // damage and after its end included. The content is valid until use returns.
-func scanChunks(r io.Reader, log bool, number uint32, use func(chunk)) (s scanResult, err error) {
+func Scan(r io.Reader, log bool, number uint32, use func(Chunk)) (s Extent, err error) {
 	block, numeral := make([]byte, chunkBlock), binary.LittleEndian.AppendUint32(nil, number)
 	broken := false
 	for base := int64(0); ; base += chunkBlock {
@@ -108,20 +108,20 @@ func scanChunks(r io.Reader, log bool, number uint32, use func(chunk)) (s scanRe
 			c, size, ok := parseChunk(block[at:n], log, number)
 			switch {
 			case ok:
-				c.at, c.end = base+int64(at), base+int64(at+size)
+				c.At, c.End = base+int64(at), base+int64(at+size)
 				use(c)
 				at += size
 				if broken {
-					s.behind++
+					s.Behind++
 				} else {
-					s.sound = c.end
+					s.Sound = c.End
 				}
 			case log && !broken && isTrailer(block[at:n], number):
 				at += chunkHeadLog
-				s.sound, broken = base+int64(at), true
+				s.Sound, broken = base+int64(at), true
 			case isPadding(block[at:n]):
 				if at = n; !broken {
-					s.sound = base + int64(n)
+					s.Sound = base + int64(n)
 				}
 			default:
 				broken = true

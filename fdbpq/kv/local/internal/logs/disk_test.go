@@ -1,19 +1,23 @@
-package local
+package logs
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"io"
 	"strings"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local/internal/durable"
 )
 
 // A log grows by steps, and what is read of it while it is written ends where it
 // has been written: neither the zeros nor what an older log left behind it shows.
 func TestLogFile(t *testing.T) {
 	t.Parallel()
-	disk := newLogDisk(vfs.NewMem(), ".", false)
+	disk := NewDisk(vfs.NewMem(), ".", false, func(error) {})
 	open := func(f vfs.File, err error) vfs.File {
 		t.Helper()
 		if err != nil {
@@ -90,7 +94,7 @@ func TestLogFile(t *testing.T) {
 func TestLogFileOnFullDisk(t *testing.T) {
 	t.Parallel()
 	const space = 100_000
-	disk := newLogDisk(fullFS{vfs.NewMem(), space}, ".", false)
+	disk := NewDisk(fullFS{vfs.NewMem(), space}, ".", false, func(error) {})
 	f, err := disk.Create("1.log", vfs.WriteCategoryUnspecified)
 	if err != nil {
 		t.Fatal(err)
@@ -107,6 +111,50 @@ func TestLogFileOnFullDisk(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// A log that is not synced while it is written is synced when it is closed, before the next
+// one begins; and it does not say that more was synced, which a power loss would turn into
+// damage.
+func TestClosedLogIsSynced(t *testing.T) {
+	t.Parallel()
+	disk := vfs.NewCrashableMem()
+	if err := disk.MkdirAll("db", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := durable.SyncDirectory(disk, "."); err != nil {
+		t.Fatal(err)
+	}
+	f, err := NewDisk(disk, "db", true, func(error) {}).Create("db/000001.log", vfs.WriteCategoryUnspecified)
+	if err != nil {
+		t.Fatal(err)
+	}
+	record := logChunk(1, "content", 1<<40)
+	if _, err := f.Write(bytes.Clone(record)); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f.Sync(), f.Close(), durable.SyncDirectory(disk, "db")); err != nil {
+		t.Fatal(err)
+	}
+	after, err := durable.Read(disk.CrashClone(vfs.CrashCloneCfg{}), "db/000001.log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.HasPrefix(after, logChunk(1, "content", 0)) {
+		t.Errorf("after a power loss the log has\n%x, expected\n%x", after, logChunk(1, "content", 0))
+	}
+}
+
+// logChunk is a chunk of a log that has a whole record, and says how far the log is synced.
+func logChunk(log uint32, content string, synced uint64) []byte {
+	b := make([]byte, chunkHeadNew, chunkHeadNew+len(content))
+	binary.LittleEndian.PutUint16(b[chunkLength:], uint16(len(content)))
+	b[chunkKind] = 9
+	binary.LittleEndian.PutUint32(b[chunkNumber:], log)
+	binary.LittleEndian.PutUint64(b[chunkSynced:], synced)
+	b = append(b, content...)
+	binary.LittleEndian.PutUint32(b, checksum(b[chunkKind:]))
+	return b
 }
 
 // fullFS has space for so many bytes in each file.

@@ -1,16 +1,12 @@
-package local
+package logs
 
 import (
 	"bytes"
-	"errors"
-	"fmt"
-	"io"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/record"
-	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // What a log holds is known to the byte, wherever its blocks and records end.
@@ -40,11 +36,11 @@ func TestScanChunks(t *testing.T) {
 		}
 		check := func(content []byte, want int64, behind bool) {
 			t.Helper()
-			found, err := scanChunks(bytes.NewReader(content), true, 7, func(chunk) {})
-			if left := chunkBlock - want%chunkBlock; left < chunkHeadNew && found.sound == want+left {
-				found.sound = want // zeros where no chunk fits belong to the block
+			found, err := Scan(bytes.NewReader(content), true, 7, func(Chunk) {})
+			if left := chunkBlock - want%chunkBlock; left < chunkHeadNew && found.Sound == want+left {
+				found.Sound = want // zeros where no chunk fits belong to the block
 			}
-			if err != nil || found.sound != want || (found.behind > 0) != behind {
+			if err != nil || found.Sound != want || (found.Behind > 0) != behind {
 				t.Errorf("newest format %v: found %+v, %v; expected %d, and something behind it: %v", newest, found, err, want, behind)
 			}
 		}
@@ -58,25 +54,5 @@ func TestScanChunks(t *testing.T) {
 				check(broken, begin, true)
 			}
 		}
-	}
-}
-
-// Nothing is written into a log of the format that Pebble makes a store in.
-func TestFirstLogIsOfTheNewestFormat(t *testing.T) {
-	t.Parallel()
-	disk := vfs.NewMem()
-	db := openMem(t, Options{FS: disk})
-	mustUpdate(t, db, set("a", "1"))
-	head := make([]byte, chunkHead)
-	f, err := disk.Open(fmt.Sprintf("db/%06d.log", db.disk.syncMark().log))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = io.ReadFull(f, head)
-	if err := errors.Join(err, f.Close()); err != nil {
-		t.Fatal(err)
-	}
-	if kind := head[6]; chunkKinds[kind].head != chunkHeadNew {
-		t.Errorf("the first record is of kind %d, expected one that says how far the log was synced", kind)
 	}
 }

@@ -3,6 +3,7 @@ package local
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -10,6 +11,9 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local/internal/logs"
 )
 
 // Behind the last commit of a series a mark is written, so that the commit is not
@@ -43,20 +47,20 @@ func TestMarkAfterFlush(t *testing.T) {
 // as it is now.
 func awaitMark(t *testing.T, db *DB, disk *vfs.MemFS) {
 	t.Helper()
-	now := db.disk.syncMark()
+	now := db.disk.Synced()
 	await(t, "a mark in the log", func() bool {
 		content, marked := int64(0), false
-		_, err := newLogDisk(snapshot(disk), "db", false).scanFile(fmt.Sprintf("db/%06d.log", now.log), true, now.log, func(c chunk) {
-			alone := len(c.content) < 12+2+maxSyncMark && binary.LittleEndian.Uint32(c.content[8:]) == 0
-			m, ok := parseSyncMark(c.content)
+		scanLog(t, snapshot(disk), "db", now.Log, func(c logs.Chunk) {
+			alone := len(c.Content) < 12+2+logs.MaxMark && binary.LittleEndian.Uint32(c.Content[8:]) == 0
+			m, ok := logs.ParseMark(c.Content)
 			switch {
 			case !alone || !ok:
-				content, marked = c.end, false
-			case int64(m.logSynced) >= content && m.manifest == now.manifest && m.manifestSynced >= now.manifestSynced:
+				content, marked = c.End, false
+			case int64(m.LogSynced) >= content && m.Manifest == now.Manifest && m.ManifestSynced >= now.ManifestSynced:
 				marked = true
 			}
 		})
-		return err == nil && marked
+		return marked
 	})
 }
 
@@ -66,21 +70,19 @@ func TestMarkAtClose(t *testing.T) {
 	disk := vfs.NewCrashableMem()
 	db := mustOpen(t, Options{FS: disk})
 	mustUpdate(t, db, set("item", "x"))
-	committed := db.disk.syncMark()
+	committed := db.disk.Synced()
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
 	after := snapshot(disk)
-	var note syncNote
-	if m, err := note.read(after, "db"); err != nil || m.log != committed.log || m.logSynced < committed.logSynced {
-		t.Errorf("the note says %+v, %v; expected %+v or more", m, err, committed)
+	if m := noted(t, after, "db"); m.Log != committed.Log || m.LogSynced < committed.LogSynced {
+		t.Errorf("the note says %+v; expected %+v or more", m, committed)
 	}
-	if err := after.Remove(after.PathJoin("db", syncNoteName)); err != nil {
+	if err := after.Remove(after.PathJoin("db", logs.NoteName)); err != nil {
 		t.Fatal(err)
 	}
-	found, err := newLogDisk(after, "db", false).checkLogs()
-	if err != nil || found.synced[committed.log] < int64(committed.logSynced) {
-		t.Errorf("the log says that %d bytes were synced, %v; expected the %d that were", found.synced[committed.log], err, committed.logSynced)
+	if m := marked(t, after, committed.Log); m.LogSynced < committed.LogSynced {
+		t.Errorf("the log says that %d bytes were synced; expected the %d that were", m.LogSynced, committed.LogSynced)
 	}
 }
 
@@ -94,18 +96,17 @@ func TestMarkWaitsForTheEnd(t *testing.T) {
 	expect := func(when string, alone bool) {
 		t.Helper()
 		mustUpdate(t, db, set("item", when))
-		synced := db.disk.syncMark()
+		synced := db.disk.Synced()
 		db.marks.writeIdle()
-		after := db.disk.syncMark()
-		if wrote := after.logSynced > synced.logSynced; wrote != alone {
+		after := db.disk.Synced()
+		if wrote := after.LogSynced > synced.LogSynced; wrote != alone {
 			t.Errorf("%s: a mark was written: %v, expected %v", when, wrote, alone)
 		}
 		if armed := db.marks.armed.Load(); armed == alone {
 			t.Errorf("%s: the timer is set: %v", when, armed)
 		}
-		var note syncNote
-		if m, err := note.read(disk, "db"); err != nil || m.logSynced != after.logSynced {
-			t.Errorf("%s: the note says that %d bytes are synced, %v; expected %d", when, m.logSynced, err, after.logSynced)
+		if m := noted(t, disk, "db"); m.LogSynced != after.LogSynced {
+			t.Errorf("%s: the note says that %d bytes are synced; expected %d", when, m.LogSynced, after.LogSynced)
 		}
 	}
 	expect("the first commit", true)
@@ -133,17 +134,23 @@ func TestMarksInAnyOrder(t *testing.T) {
 	t.Parallel()
 	disk := vfs.NewCrashableMem()
 	db := openMem(t, Options{FS: disk})
-	early := db.disk.syncMark()
+	early := db.disk.Synced()
 	mustUpdate(t, db, set("item", "x"))
-	late := db.disk.syncMark()
-	for _, m := range []syncMark{late, early} {
-		if err := db.store.LogData(m.append(nil), pebble.Sync); err != nil {
+	late := db.disk.Synced()
+	for _, m := range []logs.Mark{late, early} {
+		if err := db.store.LogData(m.Append(nil), pebble.Sync); err != nil {
 			t.Fatal(err)
 		}
 	}
-	found, err := newLogDisk(snapshot(disk), "db", false).checkLogs()
-	if err != nil || found.synced[late.log] < int64(late.logSynced) || late.logSynced <= early.logSynced {
-		t.Errorf("%d bytes count as synced, %v; expected the %d of the later mark, not the %d of the earlier", found.synced[late.log], err, late.logSynced, early.logSynced)
+	if late.LogSynced <= early.LogSynced {
+		t.Fatalf("the later mark has %d bytes, the earlier %d: the test proves nothing", late.LogSynced, early.LogSynced)
+	}
+	after := snapshot(disk)
+	log := fmt.Sprintf("db/%06d.log", late.Log)
+	flip(t, after, log, int64(late.LogSynced)-1, 1)
+	var damage *kv.Damage
+	if err := reopened(after, func(*DB) {}); !errors.As(err, &damage) || damage.File != log {
+		t.Errorf("a bit flipped between what the marks say: %v, expected damage in %s", err, log)
 	}
 }
 
@@ -152,7 +159,7 @@ func TestForgedMark(t *testing.T) {
 	t.Parallel()
 	disk := vfs.NewCrashableMem()
 	db := openMem(t, Options{FS: disk})
-	forged := syncMark{log: db.disk.syncMark().log, logSynced: 1 << 40, manifest: db.disk.syncMark().manifest, manifestSynced: 1 << 40}.append(nil)
+	forged := logs.Mark{Log: db.disk.Synced().Log, LogSynced: 1 << 40, Manifest: db.disk.Synced().Manifest, ManifestSynced: 1 << 40}.Append(nil)
 	record := append(append(make([]byte, 12), byte(pebble.InternalKeyKindLogData), byte(len(forged))), forged...)
 	for i := range record {
 		value := slices.Concat(make([]byte, i), bytes.Repeat(record, 70_000/len(record)))
@@ -165,6 +172,40 @@ func TestForgedMark(t *testing.T) {
 	if err := reopened(snapshot(disk), func(*DB) {}); err != nil {
 		t.Error(err)
 	}
+}
+
+// scanLog calls use for the chunks of a log.
+func scanLog(t *testing.T, disk vfs.FS, dir string, number uint64, use func(logs.Chunk)) {
+	t.Helper()
+	f, err := disk.Open(fmt.Sprintf("%s/%06d.log", dir, number))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = logs.Scan(f, true, uint32(number), use)
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// marked returns the last mark in a log.
+func marked(t *testing.T, disk vfs.FS, number uint64) (last logs.Mark) {
+	t.Helper()
+	scanLog(t, disk, "db", number, func(c logs.Chunk) {
+		if m, ok := logs.ParseMark(c.Content); c.First && ok {
+			last = m
+		}
+	})
+	return last
+}
+
+// noted returns the mark of the note.
+func noted(t *testing.T, disk vfs.FS, dir string) logs.Mark {
+	t.Helper()
+	m, err := logs.ReadNote(disk, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
 }
 
 func mustMark(t *testing.T, db *DB) {

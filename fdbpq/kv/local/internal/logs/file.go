@@ -1,4 +1,4 @@
-package local
+package logs
 
 import (
 	"errors"
@@ -9,8 +9,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// logFile is a log.
-type logFile struct {
+// file is a log.
+type file struct {
 	syncedFile
 	size   int64 // of the file, with zeros and remains of an old log
 	lazy   bool  // sync only when it is closed
@@ -26,7 +26,7 @@ var zeros [logAhead]byte
 
 // Write implements io.Writer. It adds zeros behind the written bytes; it succeeds
 // when there is no space for the zeros.
-func (f *logFile) Write(p []byte) (int, error) {
+func (f *file) Write(p []byte) (int, error) {
 	if f.lazy {
 		clearSyncedOffsets(p)
 	}
@@ -43,7 +43,7 @@ func (f *logFile) Write(p []byte) (int, error) {
 }
 
 // Sync implements vfs.File.
-func (f *logFile) Sync() error {
+func (f *file) Sync() error {
 	if f.lazy {
 		return nil
 	}
@@ -51,7 +51,7 @@ func (f *logFile) Sync() error {
 }
 
 // SyncData implements vfs.File.
-func (f *logFile) SyncData() error {
+func (f *file) SyncData() error {
 	if f.lazy {
 		return nil
 	}
@@ -59,7 +59,7 @@ func (f *logFile) SyncData() error {
 }
 
 // Close implements io.Closer.
-func (f *logFile) Close() error {
+func (f *file) Close() error {
 	f.closed()
 	var err error
 	if f.lazy {
@@ -68,18 +68,18 @@ func (f *logFile) Close() error {
 	return f.report("closing", errors.Join(err, f.File.Close()))
 }
 
-func (f *logFile) report(what string, err error) error {
+func (f *file) report(what string, err error) error {
 	if err != nil {
 		f.failed(fmt.Errorf("%s the store's log failed: %w", what, err))
 	}
 	return err
 }
 
-// logReader reads a log up to where it was written when it was opened. Only Read works.
-type logReader struct {
+// reader reads a log up to where it was written when it was opened. Only Read works.
+type reader struct {
 	vfs.File
 	limited io.LimitedReader
 }
 
 // Read implements io.Reader.
-func (r *logReader) Read(p []byte) (int, error) { return r.limited.Read(p) }
+func (r *reader) Read(p []byte) (int, error) { return r.limited.Read(p) }
