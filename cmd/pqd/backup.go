@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/store"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
 // backup asks the pqd that has the store open for a copy of it. If no process has the store open, backup copies it
 // itself.
 func backup(ctx context.Context, s settings.Settings, to string, stdout io.Writer) error {
-	dir, err := storeDir(s, "FoundationDB has a backup of its own, fdbbackup")
+	dir, err := store.Dir(s, "FoundationDB has a backup of its own, fdbbackup")
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/store"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
@@ -37,7 +38,7 @@ func strangeNames(ctx context.Context, store *fdbpq.Store) (problems []string, e
 
 // check looks for damage in a store that no process has open, such as a copy.
 func check(ctx context.Context, s settings.Settings, log *slog.Logger, stdout io.Writer) (err error) {
-	dir, err := storeDir(s, "one that others use changes while it is looked at")
+	dir, err := store.Dir(s, "one that others use changes while it is looked at")
 	if err != nil {
 		return err
 	}
@@ -47,17 +48,17 @@ func check(ctx context.Context, s settings.Settings, log *slog.Logger, stdout io
 	}
 	db, err := local.Open(dir, local.Options{ReadOnly: true, Log: log}) // another user may check than pqd's
 	if err != nil {
-		return fmt.Errorf("PQ_STORE=%s: %w", s.Store, adviseDamage(err, s))
+		return fmt.Errorf("PQ_STORE=%s: %w", s.Store, store.AdviseDamage(err, s))
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	store, err := fdbpq.Open(ctx, db, fdbpq.Options{Exclusive: true})
+	queues, err := fdbpq.Open(ctx, db, fdbpq.Options{Exclusive: true})
 	if err != nil {
 		return err
 	}
-	problems, unread := storecheck.Check(ctx, store)
+	problems, unread := storecheck.Check(ctx, queues)
 	if unread == nil {
 		var names []string
-		names, unread = strangeNames(ctx, store)
+		names, unread = strangeNames(ctx, queues)
 		problems = append(problems, names...)
 	}
 	for _, problem := range problems {
@@ -66,11 +67,11 @@ func check(ctx context.Context, s settings.Settings, log *slog.Logger, stdout io
 		}
 	}
 	if unread != nil {
-		return adviseDamage(unread, s)
+		return store.AdviseDamage(unread, s)
 	}
 	if len(problems) > 0 {
 		return fmt.Errorf("the store in %s is damaged, see above", dir)
 	}
-	_, err = fmt.Fprintf(stdout, "the store in %s has no damage (id %s)\n", dir, store.ID())
+	_, err = fmt.Fprintf(stdout, "the store in %s has no damage (id %s)\n", dir, queues.ID())
 	return err
 }

@@ -14,9 +14,12 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/broker"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/health"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/link"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/process"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/room"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/store"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 	"github.com/pqbridge/pqbridge/internal/natsurl"
@@ -27,13 +30,13 @@ type daemon struct {
 	settings settings.Settings
 	log      *slog.Logger
 	metrics  *prometheus.Registry
-	health   health
-	damage   damage
+	health   health.Health
+	damage   store.Damage
 	store    *fdbpq.Store // nil in a pqd that keeps a store together with others
 	embedded *natsServer  // nil when NATS_URL is set
 	remotes  *remotesFile
 	tenants  *tenantsFile
-	room     *storeRoom // nil: no room has to stay free, or the store is not embedded
+	room     *room.Store // nil: no room has to stay free, or the store is not embedded
 }
 
 // serve starts the parts of pqd, each on top of the one before, and serves until ctx ends
@@ -41,7 +44,7 @@ type daemon struct {
 // that it has received, its connection closes, and the store closes last.
 func (d *daemon) serve(ctx context.Context) (err error) {
 	// Wrong settings are found before anything starts.
-	login, err := loginOptions(d.settings.NATS)
+	login, err := link.Login(d.settings.NATS)
 	if err != nil {
 		return err
 	}
@@ -60,8 +63,8 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 
 	reloads, forgetHangups := hangups()
 	defer forgetHangups()
-	var started parts
-	defer func() { err = errors.Join(err, started.stop()) }()
+	var started process.Parts
+	defer func() { err = errors.Join(err, started.Stop()) }()
 	r, err := d.startAll(ctx, login, &started)
 	if err != nil {
 		return err
@@ -78,12 +81,12 @@ type running struct {
 }
 
 // startAll starts all parts.
-func (d *daemon) startAll(ctx context.Context, login []nats.Option, started *parts) (r running, err error) {
+func (d *daemon) startAll(ctx context.Context, login []nats.Option, started *process.Parts) (r running, err error) {
 	tracer, stopTracing, err := startTracing(ctx, d.log)
 	if err != nil {
 		return r, err
 	}
-	started.add("stop tracing", func() error {
+	started.Add("stop tracing", func() error {
 		stopTracing()
 		return nil
 	})
@@ -109,7 +112,7 @@ func (d *daemon) startAll(ctx context.Context, login []nats.Option, started *par
 		if err := log.connect(ctx, login); err != nil {
 			return r, err
 		}
-		started.add("close the connection to the log", func() error {
+		started.Add("close the connection to the log", func() error {
 			log.nc.Close()
 			return nil
 		})
@@ -171,7 +174,7 @@ func (d *daemon) reload() {
 // answers. New requests go to another pqd, or the server answers that there are no
 // responders.
 func (d *daemon) drain(ctx context.Context, s service) (err error) {
-	d.health.stop()
+	d.health.Stop()
 	d.log.Info("stopping")
 	read, cancel := context.WithTimeout(context.WithoutCancel(ctx), readLimit)
 	defer cancel()
@@ -207,49 +210,49 @@ func (d *daemon) drain(ctx context.Context, s service) (err error) {
 }
 
 // startStore opens the store, and the queues in it: an embedded store, or one on FoundationDB.
-func (d *daemon) startStore(ctx context.Context, started *parts) error {
-	db, numbers, err := openStore(ctx, d.settings, d.log)
+func (d *daemon) startStore(ctx context.Context, started *process.Parts) error {
+	db, numbers, err := store.Open(ctx, d.settings, d.log)
 	if err != nil {
 		return err
 	}
-	started.add("close the store", db.Close)
+	started.Add("close the store", db.Close)
 	if numbers != nil {
 		d.metrics.MustRegister(numbers)
 	}
 	embedded, isEmbedded := db.(*local.DB)
 	if isEmbedded {
-		started.add("close the socket for backups", startControl(d.settings.Socket(), embedded, nil, d.log).stop)
-		d.metrics.MustRegister(diskMetrics{d.settings.Store.Place})
+		started.Add("close the socket for backups", startControl(d.settings.Socket(), embedded, nil, d.log).stop)
+		d.metrics.MustRegister(room.Metrics(d.settings.Store.Place))
 		process.AddSpareProcessors()
-		d.room = watchRoom(ctx, d.settings, embedded, d.log, started)
+		d.room = room.Watch(ctx, d.settings, embedded, d.log, started)
 	}
-	options := storeOptions(d.settings)
+	options := store.Options(d.settings)
 	if d.room != nil {
-		options.Full = func() error { return d.room.admit(0) }
+		options.Full = func() error { return d.room.Admit(0) }
 	}
 	if d.store, err = fdbpq.Open(ctx, db, options); err != nil {
 		return fmt.Errorf("PQ_STORE=%s: %w", d.settings.Store, err)
 	}
 	if isEmbedded {
-		d.damage.db, d.damage.store = embedded, d.store
-		d.health.stored(d.damage.err)
+		d.damage.Of(embedded, d.store)
+		d.health.Stored(d.damage.Err)
 	}
 	return nil
 }
 
 // connectNATS makes the connection of the bridge.
-func (d *daemon) connectNATS(ctx context.Context, login []nats.Option, started *parts) (*link.Link, error) {
+func (d *daemon) connectNATS(ctx context.Context, login []nats.Option, started *process.Parts) (*link.Link, error) {
 	options := slices.Concat(bridge.ConnectOptions(d.log), login, d.embedded.inProcess(), []nats.Option{
 		nats.Name("pqd"),
-		nats.RetryOnFailedConnect(false), // connect does that, and knows which errors pass
+		nats.RetryOnFailedConnect(false), // link.Connect does that, and knows which errors pass
 	})
 	l := &link.Link{Name: "pqd's connection", Log: d.log, Dial: func(ctx context.Context, more ...nats.Option) (*nats.Conn, error) {
-		return connect(ctx, d.settings.NATS.URL, slices.Concat(options, more), d.log)
+		return link.Connect(ctx, d.settings.NATS.URL, slices.Concat(options, more), d.log)
 	}}
 	if err := l.Connect(ctx); err != nil {
 		return nil, err
 	}
-	started.add("close the connection to NATS", l.Close)
+	started.Add("close the connection to NATS", l.Close)
 	return l, nil
 }
 
@@ -262,7 +265,7 @@ type service struct {
 }
 
 // startService starts to answer requests.
-func (d *daemon) startService(ctx context.Context, l *link.Link, log *storeLog, tracer trace.Tracer, started *parts) (service, error) {
+func (d *daemon) startService(ctx context.Context, l *link.Link, log *storeLog, tracer trace.Tracer, started *process.Parts) (service, error) {
 	ready := make(chan struct{})
 	s := service{ready: ready}
 	if d.settings.Shared() {
@@ -270,12 +273,12 @@ func (d *daemon) startService(ctx context.Context, l *link.Link, log *storeLog, 
 		if err := m.start(ctx); err != nil {
 			return s, err
 		}
-		d.health.copies(m.damaged)
+		d.health.Copies(m.damaged)
 		s.drain, s.failed = m.stop, m.failed
-		started.add("close the socket for backups", startControl(d.settings.Socket(), m.db, m.db, d.log).stop)
-		d.metrics.MustRegister(memberMetrics{m.db}, diskMetrics{string(d.settings.Data)})
-		d.health.member(m.ready, m.role)
-		started.inBackground(ctx, func(ctx context.Context) {
+		started.Add("close the socket for backups", startControl(d.settings.Socket(), m.db, m.db, d.log).stop)
+		d.metrics.MustRegister(memberMetrics{m.db}, room.Metrics(string(d.settings.Data)))
+		d.health.Node(m.ready, m.role)
+		started.InBackground(ctx, func(ctx context.Context) {
 			if m.awaitReady(ctx, d.log) {
 				close(ready)
 			}
@@ -286,10 +289,10 @@ func (d *daemon) startService(ctx context.Context, l *link.Link, log *storeLog, 
 			return s, err
 		}
 		s.drain = b.drain
-		d.health.serving(b.ready)
+		d.health.Serving(b.ready)
 		close(ready)
 	}
-	started.inBackground(ctx, (&rights{settings: d.settings, log: d.log, nc: l.Conn()}).warn)
+	started.InBackground(ctx, (&rights{settings: d.settings, log: d.log, nc: l.Conn()}).warn)
 	return s, nil
 }
 
@@ -301,8 +304,8 @@ func (d *daemon) bridgeOptions(tracer trace.Tracer) bridge.Options {
 		Version:   version(),
 		StoreName: d.settings.Store.String(),
 		Exclusive: d.settings.Store.Embedded(),
-		Damage:    d.damage.describe,
-		Disk:      storeDisk(d.settings),
+		Damage:    d.damage.Describe,
+		Disk:      room.Disk(d.settings),
 		Logger:    d.log,
 		Tracer:    tracer,
 		Backlog:   d.embedded.backlog(),
@@ -314,7 +317,7 @@ func (d *daemon) bridgeOptions(tracer trace.Tracer) bridge.Options {
 		Remotes:       d.remotes.known,
 	}
 	if d.room != nil {
-		options.Room, options.Reserve = d.room.admit, d.room.reserve
+		options.Room, options.Reserve = d.room.Admit, d.room.Reserve
 	}
 	if d.settings.Tenants != "" {
 		options.Tenants = d.tenants.quotas

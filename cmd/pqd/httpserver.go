@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/health"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 	"github.com/pqbridge/pqbridge/internal/gateway"
 )
@@ -22,10 +23,10 @@ import (
 const httpStopLimit = time.Second
 
 // routes are the pages that pqd serves. Health checks work under any host name.
-func routes(h *health, metrics http.Handler, names settings.HostNames) *http.ServeMux {
+func routes(h *health.Health, metrics http.Handler, names settings.HostNames) *http.ServeMux {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", answer(h.live, h.page))
-	mux.HandleFunc("GET /readyz", answer(h.ready, h.readyPage))
+	mux.HandleFunc("GET /healthz", answer(h.Live, h.Page))
+	mux.HandleFunc("GET /readyz", answer(h.Ready, h.ReadyPage))
 	mux.Handle("GET /metrics", names.Guard(metrics))
 	return mux
 }

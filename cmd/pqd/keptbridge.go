@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/health"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/link"
 	"github.com/pqbridge/pqbridge/fdbpq"
 )
@@ -73,7 +74,7 @@ func (k *keptBridge) drain(ctx context.Context) error {
 
 func (k *keptBridge) ready() error {
 	if err := k.link.Away(); err != nil {
-		return waitingError{err}
+		return health.Waiting(err)
 	}
 	return k.latest.Load().Ready()
 }

@@ -14,9 +14,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/health"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/link"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/process"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/store"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
@@ -147,7 +149,7 @@ func (m *member) release(ctx context.Context) {
 func (m *member) serve(ctx context.Context, term *cluster.Term) error {
 	starting, cancel := untilOver(ctx, term)
 	defer cancel()
-	options := storeOptions(m.settings)
+	options := store.Options(m.settings)
 	options.Exclusive, options.Followed = true, true // within the term, and by another member
 	options.Full = func() error { return m.room(0) }
 	if written, known := term.LastWrite(); known {
@@ -259,35 +261,35 @@ func (m *member) ready() error {
 	}
 	if m.embedded != nil {
 		if err := cmp.Or(m.outside(), m.embedded.groups.Err()); err != nil {
-			return waitingError{err}
+			return health.Waiting(err)
 		}
 	}
 	switch {
 	case status.Role == cluster.Stopped:
 		return fmt.Errorf("store: %s", status.Reason)
 	case status.Reason != "":
-		return waitingError{fmt.Errorf("store: %s", status.Reason)}
+		return health.Waiting(fmt.Errorf("store: %s", status.Reason))
 	case m.link.Away() != nil:
-		return waitingError{m.link.Away()}
+		return health.Waiting(m.link.Away())
 	case m.link.Conn().Status() != nats.CONNECTED:
 		return errors.New("NATS connection is " + m.link.Conn().Status().String())
 	case missing != nil:
-		return waitingError{missing}
+		return health.Waiting(missing)
 	case status.Role == cluster.Active:
 		if b := m.bridge.Load(); b != nil {
 			return b.Ready()
 		}
-		return waitingError{errors.New("about to serve")}
+		return health.Waiting(errors.New("about to serve"))
 	case status.Epoch == 0:
-		return waitingError{errors.New("store: waiting for the other nodes")}
+		return health.Waiting(errors.New("store: waiting for the other nodes"))
 	}
 	if r := m.storeLog.replica(); r.Server != nil {
 		if err := r.Ready(); err != nil {
-			return waitingError{err}
+			return health.Waiting(err)
 		}
 	}
 	if err := behind(status); err != nil {
-		return waitingError{err}
+		return health.Waiting(err)
 	}
 	return nil
 }
@@ -307,9 +309,6 @@ func behind(s cluster.Status) error {
 	}
 	return nil
 }
-
-// waitingError is a reason not to be ready that a restart of pqd does not remove.
-type waitingError struct{ error }
 
 // role is the role of this pqd in the cluster.
 func (m *member) role() string { return string(m.db.Status().Role) }
@@ -351,7 +350,7 @@ func initStore(ctx context.Context, s settings.Settings, log *slog.Logger) error
 	case s.Store.Stream.MaxBytes == 0:
 		return settings.Usagef("PQ_STORE=%s: expected ?max_bytes=<size>, the largest size of the stream that is to be made", s.Store)
 	}
-	login, err := loginOptions(s.NATS)
+	login, err := link.Login(s.NATS)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/broker"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/election"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/room"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
 	"github.com/pqbridge/pqbridge/protocol"
 )
@@ -172,7 +173,7 @@ func (m *member) reserve() error {
 	if m.db.DiskFull() == nil {
 		return nil
 	}
-	return emptyDisk(m.settings.MinFree, string(m.settings.Data))
+	return room.Exhausted(m.settings.MinFree, string(m.settings.Data))
 }
 
 // refusePushesAt is the part of the log's room beyond which pushes are refused. The rest is for settlements and

@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/store"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
 )
 
@@ -36,8 +37,8 @@ func (m memberMetrics) Collect(metrics chan<- prometheus.Metric) {
 	} {
 		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value))
 	}
-	metrics <- prometheus.MustNewConstMetric(storeDamaged, prometheus.GaugeValue, float64(len(m.db.Damage())))
-	counters(metrics, map[*prometheus.Desc]uint64{clusterAppends: s.Appends, clusterTakeovers: s.Takeovers})
+	metrics <- store.DamagedFiles(len(m.db.Damage()))
+	store.Counters(metrics, map[*prometheus.Desc]uint64{clusterAppends: s.Appends, clusterTakeovers: s.Takeovers})
 }
 
 func count(is bool) uint64 {

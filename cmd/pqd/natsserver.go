@@ -16,6 +16,7 @@ import (
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/broker"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/election"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/link"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/process"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 	"github.com/pqbridge/pqbridge/internal/interest"
 )
@@ -55,7 +56,7 @@ func (n *natsServer) read() (broker.EmbeddedServer, error) {
 }
 
 // start starts the server.
-func (n *natsServer) start(ctx context.Context, started *parts) (err error) {
+func (n *natsServer) start(ctx context.Context, started *process.Parts) (err error) {
 	if n.secret != nil {
 		if err := election.Prepare(); err != nil {
 			n.log.Warn("a lost leader of the log is replaced later than it could be", "error", err)
@@ -65,7 +66,7 @@ func (n *natsServer) start(ctx context.Context, started *parts) (err error) {
 		return err
 	}
 	n.pipe = broker.NewBridgePipeDialer(n.srv)
-	started.add("stop the embedded NATS server", func() error {
+	started.Add("stop the embedded NATS server", func() error {
 		n.srv.Shutdown()
 		n.srv.WaitForShutdown()
 		return n.groups.SetAside(n.settings, n.options.Options, n.log)
@@ -107,7 +108,9 @@ func (n *natsServer) inProcess() []nats.Option {
 
 // watchClients closes clients of the server that do not read, but none of pqd's own connections. The connections to
 // the log and of the console may be missing.
-func (n *natsServer) watchClients(ctx context.Context, metrics *prometheus.Registry, started *parts, bridge *link.Link, log *storeLog, console *link.Link) {
+func (n *natsServer) watchClients(
+	ctx context.Context, metrics *prometheus.Registry, started *process.Parts, bridge *link.Link, log *storeLog, console *link.Link,
+) {
 	own := []func() (uint64, error){func() (uint64, error) { return bridge.Conn().GetClientID() }}
 	if log.nc != nil {
 		own = append(own, log.nc.GetClientID)
@@ -118,7 +121,7 @@ func (n *natsServer) watchClients(ctx context.Context, metrics *prometheus.Regis
 	slow := broker.NewSlowClients(n.srv, own, broker.UnreadBudget(debug.SetMemoryLimit(-1)), n.log)
 	metrics.MustRegister(slow.Closed)
 	// Clients read their last answers while pqd stops.
-	started.inBackground(context.WithoutCancel(ctx), slow.Watch)
+	started.InBackground(context.WithoutCancel(ctx), slow.Watch)
 }
 
 // backlog gets values while the server holds too much for the bridge. It is nil without a

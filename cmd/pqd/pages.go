@@ -16,7 +16,9 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/broker"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/health"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/link"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/process"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 	"github.com/pqbridge/pqbridge/internal/console"
 	"github.com/pqbridge/pqbridge/internal/gateway"
@@ -27,13 +29,13 @@ type pages struct {
 	settings settings.Settings
 	log      *slog.Logger
 	metrics  *prometheus.Registry
-	health   *health
+	health   *health.Health
 	tenants  *tenantsFile
 	gateway  *gateway.Gateway // nil: off
 }
 
 // start begins to serve them.
-func (p *pages) start(started *parts) (web *webServer, err error) {
+func (p *pages) start(started *process.Parts) (web *webServer, err error) {
 	if p.gateway, err = p.newGateway(); err != nil {
 		return nil, err
 	}
@@ -51,7 +53,7 @@ func (p *pages) start(started *parts) (web *webServer, err error) {
 	if web, err = startHTTP(p.settings.HTTP, cert, all, p.log); err != nil {
 		return nil, err
 	}
-	started.add("stop the HTTP server", web.stop)
+	started.Add("stop the HTTP server", web.stop)
 	return web, nil
 }
 
@@ -104,7 +106,7 @@ func (p *pages) perCaller(all http.Handler, own func(tenant string) http.Handler
 
 // connect makes the connection of the console and the HTTP interface; it is nil if they are off. They have a
 // connection of their own, so that they have only the rights of its user.
-func (p *pages) connect(ctx context.Context, embedded *natsServer, started *parts) (*link.Link, error) {
+func (p *pages) connect(ctx context.Context, embedded *natsServer, started *process.Parts) (*link.Link, error) {
 	if p.gateway == nil {
 		return nil, nil
 	}
@@ -114,13 +116,13 @@ func (p *pages) connect(ctx context.Context, embedded *natsServer, started *part
 		login.Creds, login.NKey, login.Token = p.settings.WebCreds, "", ""
 		login.User, login.Password = p.settings.WebUser, p.settings.WebPass
 	}
-	own, err := loginOptions(login)
+	own, err := link.Login(login)
 	if err != nil {
 		return nil, err
 	}
 	options := slices.Concat(p.gateway.ConnectOptions(), own, []nats.Option{
 		nats.CustomInboxPrefix(string(p.settings.WebInbox)),
-		nats.RetryOnFailedConnect(false), // connect does that
+		nats.RetryOnFailedConnect(false), // link.Connect does that
 	})
 	if embedded != nil {
 		options = append(options, nats.InProcessServer(broker.NewPipeDialer(embedded.srv)))
@@ -128,7 +130,7 @@ func (p *pages) connect(ctx context.Context, embedded *natsServer, started *part
 	l := &link.Link{
 		Name: "the console's connection", Log: p.log,
 		Dial: func(ctx context.Context, more ...nats.Option) (*nats.Conn, error) {
-			return connect(ctx, p.settings.NATS.URL, slices.Concat(options, more), p.log)
+			return link.Connect(ctx, p.settings.NATS.URL, slices.Concat(options, more), p.log)
 		},
 		Begin: func(_ context.Context, nc *nats.Conn) error {
 			p.gateway.Connect(nc)
@@ -143,13 +145,12 @@ func (p *pages) connect(ctx context.Context, embedded *natsServer, started *part
 	if err != nil {
 		return nil, fmt.Errorf("the console, as the user of PQ_CONSOLE_CREDS or PQ_CONSOLE_USER, or as pqd's own: %w", err)
 	}
-	started.add("stop the console", func() error {
+	started.Add("stop the console", func() error {
 		p.gateway.Stop()
 		return l.Close()
 	})
-	started.inBackground(ctx, l.Keep)
-	away := l.Away
-	p.health.console.Store(&away)
+	started.InBackground(ctx, l.Keep)
+	p.health.Console(l.Away)
 	return l, nil
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/broker"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/link"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 )
 
@@ -49,7 +50,7 @@ func (r *remotesFile) read() error {
 			login, url = r.settings.NATS, r.settings.NATS.URL
 		}
 		remote.Connect = func(more ...nats.Option) (*nats.Conn, error) {
-			options, err := loginOptions(login)
+			options, err := link.Login(login)
 			if err != nil {
 				return nil, err
 			}

@@ -59,7 +59,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return settings.Usagef("found the arguments %q: expected none, backup <directory>, check, init, probe, recover, restore <directory>, or salvage <directory>; settings are environment variables, see pqd --help", args)
 	}
 	d := &daemon{settings: s, log: process.NewLog(s, stderr), metrics: prometheus.NewRegistry()}
-	d.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), d.health.metric(), buildInfo())
+	d.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), d.health.Metric(), buildInfo())
 	for _, name := range settings.Unknown(os.Environ()) {
 		d.log.Warn("unknown setting: pqd --help lists all settings", "variable", name)
 	}

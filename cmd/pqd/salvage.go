@@ -13,6 +13,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/store"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
@@ -22,7 +23,7 @@ import (
 // salvage writes the readable items of a damaged store that no process has open. It makes a
 // file for each queue, in the format of pq export and pq import.
 func salvage(ctx context.Context, s settings.Settings, to string, log *slog.Logger, stdout io.Writer) (err error) {
-	dir, err := storeDir(s, "FoundationDB has copies, and tools of its own")
+	dir, err := store.Dir(s, "FoundationDB has copies, and tools of its own")
 	if err != nil {
 		return err
 	}

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/broker"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
@@ -24,4 +27,27 @@ func TestLameDuckOutlastsTheStop(t *testing.T) {
 	if e.Options.LameDuckGracePeriod <= shutdownLimit || e.Options.LameDuckDuration <= e.Options.LameDuckGracePeriod {
 		t.Errorf("lame duck mode closes connections after %s, all by %s", e.Options.LameDuckGracePeriod, e.Options.LameDuckDuration)
 	}
+}
+
+func TestShutdownIsBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- await(ctx, make(chan error), shutdownLimit) }()
+
+		select {
+		case err := <-ended:
+			t.Fatalf("ended without being asked to: %v", err)
+		case <-time.After(time.Hour): // of the bubble's time
+		}
+		asked := time.Now()
+		cancel()
+		if err := <-ended; err == nil {
+			t.Error("no error after a shutdown that did not finish")
+		}
+		if took := time.Since(asked); took != shutdownLimit {
+			t.Errorf("gave up after %s, expected %s", took, shutdownLimit)
+		}
+	})
 }

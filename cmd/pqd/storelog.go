@@ -15,7 +15,10 @@ import (
 	streams "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/broker"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/link"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/room"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/store"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 	"github.com/pqbridge/pqbridge/internal/jetstream"
@@ -67,14 +70,14 @@ func (l *storeLog) connect(ctx context.Context, login []nats.Option) (err error)
 		// The certificates are the same: it is the same server.
 		other := l.settings.NATS
 		other.Creds, other.NKey, other.User, other.Password, other.Token = l.settings.LogCreds, "", "", "", ""
-		if login, err = loginOptions(other); err != nil {
+		if login, err = link.Login(other); err != nil {
 			return err
 		}
 		options = append(options, login...)
 	default:
 		options = append(options, login...)
 	}
-	l.nc, err = connect(ctx, url, options, l.log)
+	l.nc, err = link.Connect(ctx, url, options, l.log)
 	return err
 }
 
@@ -83,10 +86,10 @@ func (l *storeLog) openCopy(name string, init bool) (*cluster.DB, error) {
 	s := l.settings
 	size := s.Store.Stream.MaxBytes
 	if err := os.MkdirAll(string(s.Data), 0o700); err != nil {
-		return nil, unlessMade(string(s.Data), fmt.Errorf("PQ_DATA=%s: %w", s.Data, err))
+		return nil, store.UnlessMade(string(s.Data), fmt.Errorf("PQ_DATA=%s: %w", s.Data, err))
 	}
 	if size == 0 && len(s.Cluster) > 0 {
-		free, _, err := diskRoom(string(s.Data))
+		free, _, err := room.Free(string(s.Data))
 		if err != nil {
 			return nil, fmt.Errorf("PQ_DATA=%s: look how much room there is: %w", s.Data, err)
 		}
@@ -122,12 +125,12 @@ func (l *storeLog) openCopy(name string, init bool) (*cluster.DB, error) {
 		}
 	}
 	db, err := cluster.Open(s.CopyDir(), stream, members, cluster.Options{
-		Name: name, Members: s.Cluster.Names(), Version: version(), Init: init, DiskFull: fullDisk(s.MinFree, string(s.Data)),
+		Name: name, Members: s.Cluster.Names(), Version: version(), Init: init, DiskFull: room.Full(s.MinFree, string(s.Data)),
 		LogReplica: replica, Apart: apart, Silence: time.Duration(s.Silence),
-		Replica: local.Options{Log: l.log, Fatal: func(err error) { giveUp(l.log, err) }},
+		Replica: local.Options{Log: l.log, Fatal: func(err error) { store.GiveUp(l.log, err) }},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("PQ_STORE=%s: %w", s.Store, adviseDamage(err, s))
+		return nil, fmt.Errorf("PQ_STORE=%s: %w", s.Store, store.AdviseDamage(err, s))
 	}
 	return db, nil
 }
@@ -217,7 +220,7 @@ func (l *storeLog) find(ctx context.Context) (*streams.StreamInfo, error) {
 
 // mayUse names an operation that a client with this login can do to a stream, or nothing.
 func (l *storeLog) mayUse(ctx context.Context, own *streams.StreamInfo, servers string, login settings.NATS) (may string, err error) {
-	options, err := loginOptions(login)
+	options, err := link.Login(login)
 	if err != nil {
 		return "", err
 	}
@@ -226,7 +229,7 @@ func (l *storeLog) mayUse(ctx context.Context, own *streams.StreamInfo, servers 
 	nc, err := nats.Connect(servers, append(options, nats.Name("pqd: who can use the log"), nats.Timeout(broker.LogConnectLimit), nats.NoReconnect(),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) { denied() }))...)
 	switch {
-	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), refusedTLS(err):
+	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), link.RefusedTLS(err):
 		return "", nil
 	case err != nil:
 		return "", err

@@ -1,4 +1,6 @@
-// Package link keeps a connection to NATS for as long as pqd runs.
+// Package link makes connections to NATS, and keeps one for as long as pqd runs.
+//
+// [Connect] waits for a server that cannot be reached yet, and fails at once when one refuses the login.
 //
 // nats.go itself restores a connection that was lost. But a connection that the server has ended for an error, such
 // as a line longer than its max_control_line, is closed for good. Then a [Link] makes another connection, and the

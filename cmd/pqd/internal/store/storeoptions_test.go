@@ -1,4 +1,4 @@
-package main
+package store
 
 import (
 	"testing"
@@ -11,7 +11,7 @@ import (
 func TestStoreOptions(t *testing.T) {
 	t.Parallel()
 	for engine, embedded := range map[string]bool{"local": true, "fdb": false, "jetstream": false} {
-		o := storeOptions(settings.Settings{Store: settings.StoreName{Engine: engine}})
+		o := Options(settings.Settings{Store: settings.StoreName{Engine: engine}})
 		if o.Strict != embedded || o.Exclusive != embedded {
 			t.Errorf("%s: strict %t, exclusive %t, expected %t", engine, o.Strict, o.Exclusive, embedded)
 		}

@@ -1,4 +1,4 @@
-package main
+package room
 
 import (
 	"context"
@@ -8,18 +8,19 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/process"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
-// storeRoom says whether the embedded store takes new items. Below PQ_MIN_FREE it takes none, so that settlements,
+// Store says whether the embedded store takes new items. Below PQ_MIN_FREE it takes none, so that settlements,
 // which make room, have space first. A push does not look at the disk: it counts its bytes, and brings the next
-// look forward when many bytes were counted since the last one. While the store takes no items, storeRoom makes it
+// look forward when many bytes were counted since the last one. While the store takes no items, Store makes it
 // free the space of drained and purged items: without pushes nothing else would do so soon.
 //
 // Half of PQ_MIN_FREE is the reserve. While no more is free, the store serves only what makes room: leases and changes
 // without end can neither take it nor keep the store from freeing space.
-type storeRoom struct {
+type Store struct {
 	look    func() (free, least int64) // free bytes of the disk, less what memory has still to write; bytes that have to stay free
 	reclaim func()
 	log     *slog.Logger
@@ -47,16 +48,16 @@ const (
 	moreRoom = 16
 )
 
-// watchRoom makes the store refuse new items while its disk is nearly full. nil: no room has to stay
+// Watch makes the store refuse new items while its disk is nearly full. nil: no room has to stay
 // free.
-func watchRoom(ctx context.Context, s settings.Settings, db *local.DB, log *slog.Logger, started *parts) *storeRoom {
+func Watch(ctx context.Context, s settings.Settings, db *local.DB, log *slog.Logger, started *process.Parts) *Store {
 	least := s.MinFree
 	if least.Set && least.Bytes == 0 {
 		return nil
 	}
 	dir := s.Store.Place
-	r := newStoreRoom(func() (int64, int64) {
-		free, size, err := diskRoom(dir)
+	r := newStore(func() (int64, int64) {
+		free, size, err := Free(dir)
 		if err != nil {
 			return math.MaxInt64, 0 // it is gone, which /readyz reports
 		}
@@ -65,21 +66,21 @@ func watchRoom(ctx context.Context, s settings.Settings, db *local.DB, log *slog
 		}
 		return free, least.Of(size)
 	}, db.Reclaim, log)
-	started.inBackground(context.WithoutCancel(ctx), r.watch) // requests that pqd still serves while it stops are counted, too
+	started.InBackground(context.WithoutCancel(ctx), r.watch) // requests that pqd still serves while it stops are counted, too
 	return r
 }
 
-func newStoreRoom(look func() (free, least int64), reclaim func(), log *slog.Logger) *storeRoom {
-	r := &storeRoom{look: look, reclaim: reclaim, log: log, due: make(chan struct{}, 1)}
+func newStore(look func() (free, least int64), reclaim func(), log *slog.Logger) *Store {
+	r := &Store{look: look, reclaim: reclaim, log: log, due: make(chan struct{}, 1)}
 	r.update()
 	return r
 }
 
 var errRoomCounted = errors.New("the disk of the store has just come near to PQ_MIN_FREE")
 
-// admit counts new items of this many bytes, and says why the store does not take them, or
+// Admit counts new items of this many bytes, and says why the store does not take them, or
 // nil.
-func (r *storeRoom) admit(bytes int) error {
+func (r *Store) Admit(bytes int) error {
 	if why := r.full.Load(); why != nil {
 		return *why
 	}
@@ -97,8 +98,8 @@ func (r *storeRoom) admit(bytes int) error {
 	return nil
 }
 
-// reserve says why the store serves only what makes room, or nil.
-func (r *storeRoom) reserve() error {
+// Reserve says why the store serves only what makes room, or nil.
+func (r *Store) Reserve() error {
 	if why := r.low.Load(); why != nil {
 		return *why
 	}
@@ -106,7 +107,7 @@ func (r *storeRoom) reserve() error {
 }
 
 // update looks at the disk.
-func (r *storeRoom) update() {
+func (r *Store) update() {
 	free, least := r.look()
 	r.updateReserve(free, least)
 	r.soon.Store((free - least) / 2)
@@ -135,7 +136,7 @@ func (r *storeRoom) update() {
 }
 
 // updateReserve notes whether the reserve alone is left.
-func (r *storeRoom) updateReserve(free, least int64) {
+func (r *Store) updateReserve(free, least int64) {
 	reserve, was := least/reservePart, r.low.Load()
 	if was != nil {
 		reserve += reserve / moreRoom
@@ -154,7 +155,7 @@ func (r *storeRoom) updateReserve(free, least int64) {
 }
 
 // every is the time between looks.
-func (r *storeRoom) every() time.Duration {
+func (r *Store) every() time.Duration {
 	if r.full.Load() != nil {
 		return fullEvery
 	}
@@ -162,7 +163,7 @@ func (r *storeRoom) every() time.Duration {
 }
 
 // watch looks at the disk until ctx ends.
-func (r *storeRoom) watch(ctx context.Context) {
+func (r *Store) watch(ctx context.Context) {
 	wait := func(d time.Duration, early <-chan struct{}) bool {
 		timer := time.NewTimer(d)
 		defer timer.Stop()

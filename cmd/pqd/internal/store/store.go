@@ -1,4 +1,4 @@
-package main
+package store
 
 import (
 	"context"
@@ -18,9 +18,9 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
-// openStore opens the engine of PQ_STORE. The collector has the engine's metrics, and may
+// Open opens the engine of PQ_STORE. The collector has the engine's metrics, and may
 // be nil.
-func openStore(ctx context.Context, s settings.Settings, log *slog.Logger) (kv.DB, prometheus.Collector, error) {
+func Open(ctx context.Context, s settings.Settings, log *slog.Logger) (kv.DB, prometheus.Collector, error) {
 	switch s.Store.Engine {
 	case "fdb":
 		if !s.Sync {
@@ -43,7 +43,7 @@ func openStore(ctx context.Context, s settings.Settings, log *slog.Logger) (kv.D
 func openEmbedded(dir string, s settings.Settings, log *slog.Logger) (*local.DB, error) {
 	db, err := openDir(dir, s, log)
 	if err != nil {
-		return nil, unlessMade(dir, err)
+		return nil, UnlessMade(dir, err)
 	}
 	position, err := db.Position()
 	if err == nil && position != nil {
@@ -56,9 +56,9 @@ func openEmbedded(dir string, s settings.Settings, log *slog.Logger) (*local.DB,
 	return db, nil
 }
 
-// unlessMade turns an error into one of the settings if the directory that they name cannot be made, or not be
+// UnlessMade turns an error into one of the settings if the directory that they name cannot be made, or not be
 // used. A disk that is full or fails is no error of the settings.
-func unlessMade(dir string, err error) error {
+func UnlessMade(dir string, err error) error {
 	info, _ := os.Stat(dir)
 	missing := (info == nil || !info.IsDir()) && !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EIO)
 	if missing || errors.Is(err, fs.ErrPermission) {
@@ -69,15 +69,15 @@ func unlessMade(dir string, err error) error {
 
 // openDir opens the store in a directory, or a copy.
 func openDir(dir string, s settings.Settings, log *slog.Logger) (*local.DB, error) {
-	db, err := local.Open(dir, local.Options{NoSync: !s.Sync, Log: log, Fatal: func(err error) { giveUp(log, err) }})
+	db, err := local.Open(dir, local.Options{NoSync: !s.Sync, Log: log, Fatal: func(err error) { GiveUp(log, err) }})
 	if err != nil {
-		return nil, fmt.Errorf("PQ_STORE=%s: %w", s.Store, adviseDamage(err, s))
+		return nil, fmt.Errorf("PQ_STORE=%s: %w", s.Store, AdviseDamage(err, s))
 	}
 	return db, nil
 }
 
-// storeDir is the directory of the store that PQ_STORE names, or of this node's copy.
-func storeDir(s settings.Settings, instead string) (string, error) {
+// Dir is the directory of the store that PQ_STORE names, or of this node's copy.
+func Dir(s settings.Settings, instead string) (string, error) {
 	if s.Shared() {
 		return s.CopyDir(), nil
 	}
@@ -87,8 +87,8 @@ func storeDir(s settings.Settings, instead string) (string, error) {
 	return s.Store.Place, nil
 }
 
-// storeOptions are the options of the queues in the store.
-func storeOptions(s settings.Settings) fdbpq.Options {
+// Options are the options of the queues in the store.
+func Options(s settings.Settings) fdbpq.Options {
 	return fdbpq.Options{RefuseUnknown: !s.AutoCreate, Exclusive: s.Store.Embedded(), Strict: s.Store.Embedded(), MaxQueueBytes: int64(s.QueueBytes)}
 }
 
@@ -112,13 +112,14 @@ func (m localMetrics) Collect(metrics chan<- prometheus.Metric) {
 	if err != nil {
 		return // the store is closed: pqd stops
 	}
-	counters(metrics, map[*prometheus.Desc]uint64{storeCommits: n.Commits, storeConflicts: n.Conflicts, storeTooOld: n.TooOld})
-	metrics <- prometheus.MustNewConstMetric(storeDamaged, prometheus.GaugeValue, float64(len(m.db.Damage())))
+	Counters(metrics, map[*prometheus.Desc]uint64{storeCommits: n.Commits, storeConflicts: n.Conflicts, storeTooOld: n.TooOld})
+	metrics <- DamagedFiles(len(m.db.Damage()))
 	metrics <- prometheus.MustNewConstMetric(storeGaps, prometheus.GaugeValue, float64(n.Gaps))
 	metrics <- prometheus.MustNewConstMetric(storeBytes, prometheus.GaugeValue, float64(n.DiskBytes))
 }
 
-func counters(metrics chan<- prometheus.Metric, values map[*prometheus.Desc]uint64) {
+// Counters sends counters to Prometheus.
+func Counters(metrics chan<- prometheus.Metric, values map[*prometheus.Desc]uint64) {
 	for desc, value := range values {
 		metrics <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(value))
 	}

@@ -1,4 +1,4 @@
-package main
+package link
 
 import (
 	"context"
@@ -20,8 +20,8 @@ const (
 	lastPause  = 5 * time.Second
 )
 
-// loginOptions are the connection options that the NATS_* variables ask for.
-func loginOptions(s settings.NATS) ([]nats.Option, error) {
+// Login are the connection options that the NATS_* variables ask for.
+func Login(s settings.NATS) ([]nats.Option, error) {
 	var options []nats.Option
 	if s.Creds != "" {
 		options = append(options, nats.UserCredentials(string(s.Creds)))
@@ -48,11 +48,11 @@ func loginOptions(s settings.NATS) ([]nats.Option, error) {
 	return options, nil
 }
 
-// connect connects to NATS. It waits while no server can be reached. It fails at once when
+// Connect connects to NATS. It waits while no server can be reached. It fails at once when
 // a server refuses the login or the certificate, because a retry would not help.
-func connect(ctx context.Context, url string, options []nats.Option, log *slog.Logger) (nc *nats.Conn, err error) {
+func Connect(ctx context.Context, url string, options []nats.Option, log *slog.Logger) (nc *nats.Conn, err error) {
 	log = log.With("url", natsurl.Redact(url))
-	err = patiently(ctx, log, "waiting for NATS", unreachable, func() error {
+	err = Patiently(ctx, log, "waiting for NATS", unreachable, func() error {
 		nc, err = nats.Connect(url, options...)
 		return err
 	})
@@ -65,15 +65,15 @@ func connect(ctx context.Context, url string, options []nats.Option, log *slog.L
 			who = ", as a user who may connect IN_PROCESS and from anywhere"
 		}
 		return nil, fmt.Errorf("connect to NATS%s: %w: log in with NATS_CREDS, NATS_NKEY, NATS_TOKEN, or NATS_USER and NATS_PASSWORD%s", at(url), err, who)
-	case refusedTLS(err):
+	case RefusedTLS(err):
 		return nil, fmt.Errorf("connect to NATS%s: %w: show a certificate that the server trusts with NATS_CERT and NATS_KEY", at(url), err)
 	}
 	return nil, fmt.Errorf("connect to NATS%s: %w", at(url), err)
 }
 
-// patiently retries until an attempt succeeds, fails with an error that does not pass, or
+// Patiently retries until an attempt succeeds, fails with an error that does not pass, or
 // ctx ends.
-func patiently(ctx context.Context, log *slog.Logger, waiting string, passes func(error) bool, attempt func() error) error {
+func Patiently(ctx context.Context, log *slog.Logger, waiting string, passes func(error) bool, attempt func() error) error {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		err := attempt()
 		if err == nil || !passes(err) {
@@ -89,15 +89,15 @@ func patiently(ctx context.Context, log *slog.Logger, waiting string, passes fun
 }
 
 func unreachable(err error) bool {
-	if refusedTLS(err) {
+	if RefusedTLS(err) {
 		return false
 	}
 	return errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout) || errors.As(err, new(net.Error))
 }
 
-// refusedTLS reports whether the server refused pqd's certificate, or required one.
+// RefusedTLS reports whether the server refused pqd's certificate, or required one.
 // crypto/tls has no exported error type for that.
-func refusedTLS(err error) bool {
+func RefusedTLS(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "remote error"
 }

@@ -1,4 +1,4 @@
-package main
+package room
 
 import (
 	"fmt"
@@ -10,8 +10,8 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// diskRoom returns how many bytes pqd may still write to the disk of a directory, and the size of the disk.
-func diskRoom(dir string) (free, size int64, err error) {
+// Free returns how many bytes pqd may still write to the disk of a directory, and the size of the disk.
+func Free(dir string) (free, size int64, err error) {
 	var disk syscall.Statfs_t
 	if err := syscall.Statfs(dir, &disk); err != nil {
 		return 0, 0, err
@@ -19,10 +19,10 @@ func diskRoom(dir string) (free, size int64, err error) {
 	return int64(disk.Bavail) * int64(disk.Bsize), int64(disk.Blocks) * int64(disk.Bsize), nil
 }
 
-// fullDisk says why a disk should take no new items, or nil.
-func fullDisk(m settings.MinFree, dir string) func() error {
+// Full says why a disk should take no new items, or nil.
+func Full(m settings.MinFree, dir string) func() error {
 	return func() error {
-		free, size, err := diskRoom(dir)
+		free, size, err := Free(dir)
 		if err != nil || free >= m.Of(size) {
 			return nil // /readyz reports a disk that is gone
 		}
@@ -30,8 +30,8 @@ func fullDisk(m settings.MinFree, dir string) func() error {
 	}
 }
 
-// storeDisk describes the disk of the store, or of this pqd's copy. nil: neither is on a disk of this machine.
-func storeDisk(s settings.Settings) func() *protocol.Disk {
+// Disk describes the disk of the store, or of this pqd's copy. nil: neither is on a disk of this machine.
+func Disk(s settings.Settings) func() *protocol.Disk {
 	dir := s.Store.Place
 	switch {
 	case s.Shared():
@@ -40,7 +40,7 @@ func storeDisk(s settings.Settings) func() *protocol.Disk {
 		return nil
 	}
 	return func() *protocol.Disk {
-		free, size, err := diskRoom(dir)
+		free, size, err := Free(dir)
 		if err != nil {
 			return nil // it is gone, which /readyz reports
 		}
@@ -61,9 +61,9 @@ func onlyReserve(free, least int64, less string) error {
 	return fmt.Errorf("%w: below half of that only pops for good, acknowledgements, -NAK, +BACK, +TERM, remove, purge and delete are served", tooLittle(free, least, less))
 }
 
-// emptyDisk says why a disk has so little free that only requests that make room should be served, or nil.
-func emptyDisk(m settings.MinFree, dir string) error {
-	free, size, err := diskRoom(dir)
+// Exhausted says why a disk has so little free that only requests that make room should be served, or nil.
+func Exhausted(m settings.MinFree, dir string) error {
+	free, size, err := Free(dir)
 	if err != nil || free >= m.Of(size)/reservePart {
 		return nil
 	}
@@ -80,13 +80,16 @@ var (
 	diskSize = prometheus.NewDesc("pq_store_disk_size_bytes", "Bytes of the disk of the store.", nil, nil)
 )
 
+// Metrics returns the numbers of the disk of a directory.
+func Metrics(dir string) prometheus.Collector { return diskMetrics{dir} }
+
 func (m diskMetrics) Describe(descs chan<- *prometheus.Desc) {
 	descs <- diskFree
 	descs <- diskSize
 }
 
 func (m diskMetrics) Collect(metrics chan<- prometheus.Metric) {
-	free, size, err := diskRoom(m.dir)
+	free, size, err := Free(m.dir)
 	if err != nil {
 		return // it is gone, which /readyz reports
 	}

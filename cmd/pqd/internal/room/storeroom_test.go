@@ -1,4 +1,4 @@
-package main
+package room
 
 import (
 	"bytes"
@@ -22,14 +22,14 @@ func TestStoreRoom(t *testing.T) {
 		var free, looks, reclaimed atomic.Int64
 		free.Store(1000)
 		var log bytes.Buffer
-		r := newStoreRoom(func() (int64, int64) {
+		r := newStore(func() (int64, int64) {
 			looks.Add(1)
 			return free.Load(), least
 		}, func() { reclaimed.Add(1) }, slog.New(slog.NewTextHandler(&log, nil)))
 		go r.watch(t.Context())
 		admit := func(bytes int, why string) {
 			t.Helper()
-			err := r.admit(bytes)
+			err := r.Admit(bytes)
 			if (err == nil) != (why == "") || err != nil && !strings.Contains(err.Error(), why) {
 				t.Errorf("%d bytes: %v, expected %q", bytes, err, why)
 			}
@@ -73,7 +73,7 @@ func TestStoreRoom(t *testing.T) {
 		low := func(want bool) {
 			t.Helper()
 			look(fullEvery, 1)
-			if why := r.reserve(); (why != nil) != want || want && !strings.Contains(why.Error(), "below half of that only pops for good") {
+			if why := r.Reserve(); (why != nil) != want || want && !strings.Contains(why.Error(), "below half of that only pops for good") {
 				t.Errorf("with %d free the reserve alone is left: %v", free.Load(), why)
 			}
 		}

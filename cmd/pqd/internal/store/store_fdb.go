@@ -1,6 +1,6 @@
 //go:build fdb
 
-package main
+package store
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/link"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/fdb"
@@ -25,7 +26,7 @@ func openFDB(ctx context.Context, name settings.StoreName, log *slog.Logger) (kv
 	}
 	var db *fdb.DB
 	passes := func(err error) bool { return errors.Is(err, kv.ErrUnavailable) }
-	err := patiently(ctx, log, "waiting for FoundationDB", passes, func() (err error) {
+	err := link.Patiently(ctx, log, "waiting for FoundationDB", passes, func() (err error) {
 		db, err = fdb.Open(name.Place, options)
 		return err
 	})
@@ -50,7 +51,7 @@ func (m fdbMetrics) Describe(descs chan<- *prometheus.Desc) { prometheus.Describ
 
 func (m fdbMetrics) Collect(metrics chan<- prometheus.Metric) {
 	n := m.db.Metrics()
-	counters(metrics, map[*prometheus.Desc]uint64{
+	Counters(metrics, map[*prometheus.Desc]uint64{
 		storeCommits: n.Commits, storeConflicts: n.Conflicts, storeUnknown: n.Unknown, storeRefusedWatches: n.RefusedWatches,
 	})
 	metrics <- prometheus.MustNewConstMetric(storeWatches, prometheus.GaugeValue, float64(n.Watches))

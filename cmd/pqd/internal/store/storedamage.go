@@ -1,4 +1,4 @@
-package main
+package store
 
 import (
 	"context"
@@ -17,9 +17,9 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
-// damage reports the damage of an embedded store to health checks, metrics and clients. The zero value reports
+// Damage reports the damage of an embedded store to health checks, metrics and clients. The zero value reports
 // none, for stores without such files.
-type damage struct {
+type Damage struct {
 	db    *local.DB
 	store *fdbpq.Store
 
@@ -28,11 +28,14 @@ type damage struct {
 	texts []string
 }
 
+// Of has the damage of a store reported from now on.
+func (d *Damage) Of(db *local.DB, store *fdbpq.Store) { d.db, d.store = db, store }
+
 // namesLimit bounds the search for the names of the concerned queues.
 const namesLimit = 2 * time.Second
 
-// describe returns a line a file.
-func (d *damage) describe() []string {
+// Describe returns a line a file.
+func (d *Damage) Describe() []string {
 	if d.db == nil {
 		return nil
 	}
@@ -52,7 +55,7 @@ func (d *damage) describe() []string {
 const maxNames = 10
 
 // concerned names the queues of which the file may have rows.
-func (d *damage) concerned(file *kv.Damage) string {
+func (d *Damage) concerned(file *kv.Damage) string {
 	if len(file.Begin) == 0 {
 		return "any queue"
 	}
@@ -76,17 +79,17 @@ func (d *damage) concerned(file *kv.Damage) string {
 	return "perhaps the queues " + strings.Join(names, ", ") + more
 }
 
-// err describes the known damage. It is nil if there is none.
-func (d *damage) err() error {
-	if texts := d.describe(); len(texts) > 0 {
+// Err describes the known damage. It is nil if there is none.
+func (d *Damage) Err() error {
+	if texts := d.Describe(); len(texts) > 0 {
 		return fmt.Errorf("the store is damaged: %s", strings.Join(texts, "; "))
 	}
 	return nil
 }
 
-// adviseDamage adds a remedy to an error about a damaged store, or about a node's damaged copy, for which other
+// AdviseDamage adds a remedy to an error about a damaged store, or about a node's damaged copy, for which other
 // nodes have a good one.
-func adviseDamage(err error, s settings.Settings) error {
+func AdviseDamage(err error, s settings.Settings) error {
 	switch {
 	case !errors.Is(err, kv.ErrDamaged):
 		return err
@@ -94,6 +97,11 @@ func adviseDamage(err error, s settings.Settings) error {
 		return fmt.Errorf("%w: %s", err, s.AnotherCopy())
 	}
 	return fmt.Errorf("%w: restore a backup, or run pqd salvage <directory> to write out the readable items; see \"The store is damaged\" in docs/runbook.md, which pq help runbook prints", err)
+}
+
+// DamagedFiles is the number of damaged files of a store, or of a node's copy, for Prometheus.
+func DamagedFiles(files int) prometheus.Metric {
+	return prometheus.MustNewConstMetric(storeDamaged, prometheus.GaugeValue, float64(files))
 }
 
 var storeDamaged = prometheus.NewDesc("pq_store_damaged_files", "Files of the store that were found to be damaged since pqd started.", nil, nil)

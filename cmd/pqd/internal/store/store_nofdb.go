@@ -1,6 +1,6 @@
 //go:build !fdb
 
-package main
+package store
 
 import (
 	"context"
