@@ -32,8 +32,8 @@ type daemon struct {
 	metrics  *prometheus.Registry
 	health   health.Health
 	damage   store.Damage
-	store    *fdbpq.Store // nil in a pqd that keeps a store together with others
-	embedded *natsServer  // nil when NATS_URL is set
+	store    *fdbpq.Store   // nil in a pqd that keeps a store together with others
+	embedded *broker.Server // nil when NATS_URL is set
 	remotes  *remotesFile
 	tenants  *tenantsFile
 	room     *room.Store // nil: no room has to stay free, or the store is not embedded
@@ -48,7 +48,7 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	embedded, err := newNATSServer(d.settings, d.log)
+	embedded, err := broker.NewServer(d.settings, d.log)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (d *daemon) startAll(ctx context.Context, login []nats.Option, started *pro
 		}
 	}
 	if d.embedded != nil {
-		if err := d.embedded.start(ctx, started); err != nil {
+		if err := d.embedded.Start(ctx, started); err != nil {
 			return r, err
 		}
 	}
@@ -127,10 +127,22 @@ func (d *daemon) startAll(ctx context.Context, login []nats.Option, started *pro
 		return r, err
 	}
 	if d.embedded != nil {
-		d.embedded.watchClients(ctx, d.metrics, started, r.link, log, console)
+		d.embedded.WatchClients(ctx, d.metrics, started, ownConnections(r.link, log, console))
 	}
 	r.service, err = d.startService(ctx, r.link, log, tracer, started)
 	return r, err
+}
+
+// ownConnections tell the ids of pqd's own connections to its server. Those to the log and of the console may be missing.
+func ownConnections(bridge *link.Link, log *storeLog, console *link.Link) []func() (uint64, error) {
+	own := []func() (uint64, error){func() (uint64, error) { return bridge.Conn().GetClientID() }}
+	if log.nc != nil {
+		own = append(own, log.nc.GetClientID)
+	}
+	if console != nil {
+		own = append(own, func() (uint64, error) { return console.Conn().GetClientID() })
+	}
+	return own
 }
 
 // untilStopped waits for the end of ctx or the failure of a part. Meanwhile it reports
@@ -166,7 +178,7 @@ func (d *daemon) reload() {
 		d.tenants.reload()
 	}
 	if d.settings.NATSConfig != "" {
-		d.embedded.reload()
+		d.embedded.Reload()
 	}
 }
 
@@ -176,9 +188,9 @@ func (d *daemon) reload() {
 func (d *daemon) drain(ctx context.Context, s service) (err error) {
 	d.health.Stop()
 	d.log.Info("stopping")
-	read, cancel := context.WithTimeout(context.WithoutCancel(ctx), readLimit)
+	read, cancel := context.WithTimeout(context.WithoutCancel(ctx), process.ReadLimit)
 	defer cancel()
-	drain, cancel := context.WithTimeout(read, drainLimit)
+	drain, cancel := context.WithTimeout(read, process.DrainLimit)
 	defer cancel()
 	if d.settings.Shared() {
 		// Another pqd serves the clients of this one before they have to go.
@@ -187,8 +199,8 @@ func (d *daemon) drain(ctx context.Context, s service) (err error) {
 		}
 	}
 	if d.embedded != nil {
-		tell, cancel := context.WithTimeout(drain, tellLimit)
-		broker.EnterLameDuck(tell, d.embedded.srv, d.embedded.lameDuck)
+		tell, cancel := context.WithTimeout(drain, process.TellLimit)
+		d.embedded.EnterLameDuck(tell)
 		cancel()
 	}
 	if !d.settings.Shared() {
@@ -199,7 +211,7 @@ func (d *daemon) drain(ctx context.Context, s service) (err error) {
 	if d.embedded == nil {
 		return err
 	}
-	behind, failure := broker.AwaitRead(read, d.embedded.srv)
+	behind, failure := d.embedded.AwaitRead(read)
 	if behind > 0 {
 		d.log.Warn("closing connections whose clients did not read their answers in time", "connections", behind)
 	}
@@ -242,7 +254,7 @@ func (d *daemon) startStore(ctx context.Context, started *process.Parts) error {
 
 // connectNATS makes the connection of the bridge.
 func (d *daemon) connectNATS(ctx context.Context, login []nats.Option, started *process.Parts) (*link.Link, error) {
-	options := slices.Concat(bridge.ConnectOptions(d.log), login, d.embedded.inProcess(), []nats.Option{
+	options := slices.Concat(bridge.ConnectOptions(d.log), login, d.embedded.InProcess(), []nats.Option{
 		nats.Name("pqd"),
 		nats.RetryOnFailedConnect(false), // link.Connect does that, and knows which errors pass
 	})
@@ -308,9 +320,9 @@ func (d *daemon) bridgeOptions(tracer trace.Tracer) bridge.Options {
 		Disk:      room.Disk(d.settings),
 		Logger:    d.log,
 		Tracer:    tracer,
-		Backlog:   d.embedded.backlog(),
-		Floods:    d.embedded.floods(),
-		Interest:  d.embedded.listens(),
+		Backlog:   d.embedded.Backlog(),
+		Floods:    d.embedded.Floods(),
+		Interest:  d.embedded.Listens(),
 
 		ReplySubjects: d.settings.Replies,
 		MetricsQueues: d.settings.Queues.Option(),
@@ -328,7 +340,7 @@ func (d *daemon) bridgeOptions(tracer trace.Tracer) bridge.Options {
 // advertised is the address for clients.
 func (d *daemon) advertised(nc *nats.Conn) string {
 	if d.embedded != nil {
-		return d.embedded.srv.ClientURL()
+		return d.embedded.URL()
 	}
 	return natsurl.Of(nc)
 }

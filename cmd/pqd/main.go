@@ -24,7 +24,7 @@ func main() {
 	ballast := process.NewBallast()
 	done := make(chan error, 1)
 	go func() { done <- run(ctx, os.Args[1:], os.Stdout, os.Stderr) }()
-	code := exitCode(await(ctx, done, shutdownLimit))
+	code := exitCode(process.Await(ctx, done, process.ShutdownLimit))
 	runtime.KeepAlive(ballast)
 	os.Exit(code)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/broker"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/health"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/link"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/process"
@@ -33,7 +34,7 @@ type member struct {
 	settings settings.Settings
 	log      *slog.Logger
 	metrics  *prometheus.Registry
-	embedded *natsServer
+	embedded *broker.Server
 	link     *link.Link     // of the bridge
 	options  bridge.Options // of the bridge of each term
 	storeLog *storeLog
@@ -225,7 +226,7 @@ func (m *member) attend(ctx context.Context, term *cluster.Term, b *bridge.Bridg
 			serves = asked == nil
 		}
 	}
-	drain, cancel := context.WithTimeout(drain, drainLimit)
+	drain, cancel := context.WithTimeout(drain, process.DrainLimit)
 	defer cancel()
 	m.bridge.Store(nil)
 	if asked != nil || ctx.Err() != nil {
@@ -256,11 +257,11 @@ func (m *member) stop(drain context.Context) error {
 func (m *member) ready() error {
 	status := m.db.Status()
 	var missing error
-	if r := m.storeLog.replica(); r.Server != nil && status.Epoch > 0 {
+	if r := m.storeLog.replica(); m.embedded != nil && status.Epoch > 0 {
 		missing = r.Missing(jetstream.Stream(m.settings.Store.Place, status.Generation), 0)
 	}
 	if m.embedded != nil {
-		if err := cmp.Or(m.outside(), m.embedded.groups.Err()); err != nil {
+		if err := cmp.Or(m.outside(), m.embedded.Groups().Err()); err != nil {
 			return health.Waiting(err)
 		}
 	}
@@ -283,7 +284,7 @@ func (m *member) ready() error {
 	case status.Epoch == 0:
 		return health.Waiting(errors.New("store: waiting for the other nodes"))
 	}
-	if r := m.storeLog.replica(); r.Server != nil {
+	if r := m.storeLog.replica(); m.embedded != nil {
 		if err := r.Ready(); err != nil {
 			return health.Waiting(err)
 		}

@@ -50,12 +50,12 @@ func (m *member) routes() *broker.Routes {
 			peers[n.Name()] = n.Address()
 		}
 	}
-	return &broker.Routes{Server: m.embedded.srv, Peers: peers, Refused: m.db.Refuses}
+	return m.embedded.Routes(peers, m.db.Refuses)
 }
 
 // elector replaces a leader of the log that is lost.
 func (m *member) elector() *election.Elector {
-	return &election.Elector{Server: m.embedded.srv, Account: broker.LogAccount, Log: m.log, Lost: m.db.Lost}
+	return m.embedded.Elector(m.db.Lost)
 }
 
 // handover is a request to step down.
@@ -137,13 +137,12 @@ func (m *member) handOver(ctx, drain context.Context, term *cluster.Term, b *bri
 // moveLog moves the leadership of the log to another server, if the embedded one leads, while no append is under
 // way: an append to a leader that steps down gets no answer.
 func (m *member) moveLog(ctx context.Context) {
-	r := m.storeLog.replica()
-	if r.Server == nil {
+	if m.embedded == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, releaseLimit)
 	defer cancel()
-	if err := r.MoveLeader(ctx, m.db.Keepers()); err != nil {
+	if err := m.storeLog.replica().MoveLeader(ctx, m.db.Keepers()); err != nil {
 		m.log.Warn("the log has no new leader yet: the other nodes wait for one", "error", err)
 	}
 }

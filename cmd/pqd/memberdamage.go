@@ -54,7 +54,7 @@ func (m *member) watchReplica(ctx context.Context) {
 // mendStream notes that the others can spare the damaged group of a stream, and reports whether they can. The group
 // is set aside when the server has stopped.
 func (m *member) mendStream(ctx context.Context) bool {
-	group := m.embedded.groups.First()
+	group := m.embedded.Groups().First()
 	if group == "" || group == broker.MetaGroup {
 		return false
 	}
@@ -74,7 +74,7 @@ func (m *member) mendStream(ctx context.Context) bool {
 			all = append(all, broker.Replica{Name: p.Name, All: p.Current && !p.Offline && p.Lag == 0})
 		}
 		if broker.Spared(&m.settings, info.Cluster.Leader, all) {
-			m.embedded.groups.CanSpare(group)
+			m.embedded.Groups().CanSpare(group)
 			return true
 		}
 	}

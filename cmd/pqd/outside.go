@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"time"
-
-	"github.com/pqbridge/pqbridge/cmd/pqd/internal/broker"
 )
 
 // outside returns the reason why this node does not belong to the cluster, or nil: the others refuse it, and it hears no
@@ -15,7 +13,7 @@ func (m *member) outside() error {
 			return nil
 		}
 	}
-	return m.embedded.secret.Refusing()
+	return m.embedded.Refusing()
 }
 
 // outsideEvery is the time between looks at clients of a node that does not belong to the cluster.
@@ -35,7 +33,7 @@ func (m *member) sendAway(ctx context.Context) {
 		if m.outside() == nil {
 			continue
 		}
-		if err := broker.CloseClients(m.embedded.srv); err != nil {
+		if err := m.embedded.CloseClients(); err != nil {
 			m.log.Debug("looking for clients failed", "error", err)
 		}
 	}

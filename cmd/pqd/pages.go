@@ -106,7 +106,7 @@ func (p *pages) perCaller(all http.Handler, own func(tenant string) http.Handler
 
 // connect makes the connection of the console and the HTTP interface; it is nil if they are off. They have a
 // connection of their own, so that they have only the rights of its user.
-func (p *pages) connect(ctx context.Context, embedded *natsServer, started *process.Parts) (*link.Link, error) {
+func (p *pages) connect(ctx context.Context, embedded *broker.Server, started *process.Parts) (*link.Link, error) {
 	if p.gateway == nil {
 		return nil, nil
 	}
@@ -125,7 +125,7 @@ func (p *pages) connect(ctx context.Context, embedded *natsServer, started *proc
 		nats.RetryOnFailedConnect(false), // link.Connect does that
 	})
 	if embedded != nil {
-		options = append(options, nats.InProcessServer(broker.NewPipeDialer(embedded.srv)))
+		options = append(options, embedded.Connected())
 	}
 	l := &link.Link{
 		Name: "the console's connection", Log: p.log,

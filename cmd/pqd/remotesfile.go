@@ -20,7 +20,7 @@ import (
 type remotesFile struct {
 	settings settings.Settings
 	log      *slog.Logger
-	embedded *natsServer
+	embedded *broker.Server
 	latest   atomic.Pointer[map[string]bridge.Remote]
 }
 
@@ -58,7 +58,7 @@ func (r *remotesFile) read() error {
 				options = append(options, nats.CustomInboxPrefix(from.Inbox))
 			}
 			if url == "" {
-				options = append(options, nats.InProcessServer(broker.NewPipeDialer(r.embedded.srv)))
+				options = append(options, r.embedded.Connected())
 			}
 			return nats.Connect(url, slices.Concat(options, more)...)
 		}

@@ -2,37 +2,15 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
-
 	"github.com/pqbridge/pqbridge/bridge"
-	"github.com/pqbridge/pqbridge/cmd/pqd/internal/broker"
 	"github.com/pqbridge/pqbridge/internal/jetstream"
 	"github.com/pqbridge/pqbridge/protocol"
 )
-
-// The NATS servers of the nodes remember each other by their names, and the log has its replicas on some of them. A
-// server with a new name counts as an additional server, without a replica, until it takes the place of another.
-
-// metaLeader returns the nodes that replicate the list of streams, as their leader sees them.
-func metaLeader(ctx context.Context, srv *server.Server) (*server.MetaClusterInfo, error) {
-	var answer struct {
-		Data struct {
-			Meta *server.MetaClusterInfo `json:"meta_cluster"`
-		} `json:"data"`
-	}
-	err := broker.AskSystem(ctx, srv, "$SYS.REQ.SERVER.PING.JSZ", server.JSzOptions{LeaderOnly: true}, &answer)
-	if err == nil && answer.Data.Meta == nil {
-		err = errors.New("the NATS servers of the nodes have no leader")
-	}
-	return answer.Data.Meta, err
-}
 
 // replace puts a node in the place of a node that is lost for good: where the servers agree on streams, and as a
 // replica of the log. It returns when the log has a replica there, which may still have to catch up.
@@ -43,12 +21,7 @@ func (m *member) replace(ctx context.Context, old, by string) (done protocol.Rep
 	if err := m.replaceable(old, by); err != nil {
 		return done, err
 	}
-	srv := m.embedded.srv
-	meta, err := metaLeader(ctx, srv)
-	if err != nil {
-		return done, &bridge.Refusal{Text: "nothing was done: " + err.Error()}
-	}
-	if err := removePeer(ctx, srv, meta, old); err != nil {
+	if err := m.embedded.RemovePeer(ctx, old); err != nil {
 		return done, err
 	}
 	m.log.Warn("a node takes the place of another one", "old", old, "new", by)
@@ -81,33 +54,6 @@ func (m *member) replaceable(old, by string) error {
 		return &bridge.Refusal{Malformed: true, Text: fmt.Sprintf("node %.80q does not run, or has another name: expected one that the status names", by)}
 	}
 	return nil
-}
-
-// removePeer removes a server for good. If the server is no peer, there is nothing to do.
-func removePeer(ctx context.Context, srv *server.Server, meta *server.MetaClusterInfo, name string) error {
-	peer := peerOf(name)
-	if !slices.ContainsFunc(meta.Replicas, func(p *server.PeerInfo) bool { return p.Peer == peer }) {
-		return nil
-	}
-	var answer server.JSApiMetaServerRemoveResponse
-	if err := broker.AskSystem(ctx, srv, server.JSApiRemoveServer, server.JSApiMetaServerRemoveRequest{Peer: peer}, &answer); err != nil {
-		return err
-	}
-	if answer.Error != nil {
-		return &bridge.Refusal{Text: "nothing was done: " + answer.Error.Description}
-	}
-	return nil
-}
-
-// peerOf is the name by which the servers know a server among themselves. A leader that has started since it heard
-// the server last knows only this name.
-func peerOf(name string) string {
-	const digits, size = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", 8
-	id := sha256.Sum256([]byte(name))
-	for i, b := range id {
-		id[i] = digits[int(b)%len(digits)]
-	}
-	return string(id[:size])
 }
 
 // replicas are the nodes that have a replica of the log.

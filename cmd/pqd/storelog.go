@@ -29,7 +29,7 @@ import (
 type storeLog struct {
 	settings settings.Settings
 	log      *slog.Logger
-	embedded *natsServer
+	embedded *broker.Server
 	nc       *nats.Conn // nil before connect
 }
 
@@ -57,15 +57,11 @@ func (l *storeLog) connect(ctx context.Context, login []nats.Option) (err error)
 	url := l.settings.NATS.URL
 	switch {
 	case l.embedded != nil:
-		who, err := broker.NewIdentities()
+		own, err := l.embedded.ToLog()
 		if err != nil {
 			return err
 		}
-		own, err := broker.LoginAs(who.Log)
-		if err != nil {
-			return err
-		}
-		url, options = "", append(options, own, nats.InProcessServer(broker.NewPipeDialer(l.embedded.srv)))
+		url, options = "", append(options, own...)
 	case l.settings.LogCreds != "":
 		// The certificates are the same: it is the same server.
 		other := l.settings.NATS
@@ -137,11 +133,10 @@ func (l *storeLog) openCopy(name string, init bool) (*cluster.DB, error) {
 
 // replica is the embedded server's part of the log. Without an embedded server it has none.
 func (l *storeLog) replica() broker.LogReplica {
-	r := broker.LogReplica{Log: l.nc}
-	if l.embedded != nil {
-		r.Server = l.embedded.srv
+	if l.embedded == nil {
+		return broker.LogReplica{}
 	}
-	return r
+	return l.embedded.Replica(l.nc)
 }
 
 // stream is a stream as this pqd sees it.

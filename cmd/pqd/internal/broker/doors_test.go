@@ -59,7 +59,7 @@ func TestOpenDoors(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := settings.Settings{NATSConfig: settings.ExistingFile(path), Listen: settings.Address{Host: "127.0.0.1"}, Prefix: "pq"}
-			_, err := EmbeddedSettings(s)
+			_, err := readServerOptions(s)
 			if len(tc.says) == 0 {
 				if err != nil {
 					t.Error(err)
@@ -72,7 +72,7 @@ func TestOpenDoors(t *testing.T) {
 				}
 			}
 			if s.Unprotected = append(s.Unprotected, settings.DoorNATS); err != nil {
-				if _, err := EmbeddedSettings(s); err != nil {
+				if _, err := readServerOptions(s); err != nil {
 					t.Errorf("with PQ_UNPROTECTED: %v", err)
 				}
 			}

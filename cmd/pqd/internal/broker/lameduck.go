@@ -8,9 +8,9 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// EnterLameDuck makes the server refuse new connections and announce its stop to its
+// enterLameDuck makes the server refuse new connections and announce its stop to its
 // clients. pqd's own connection closes announced when it gets the announcement.
-func EnterLameDuck(ctx context.Context, srv *server.Server, announced <-chan struct{}) {
+func enterLameDuck(ctx context.Context, srv *server.Server, announced <-chan struct{}) {
 	go srv.LameDuckShutdown() // returns when the server is shut down
 	select {
 	case <-announced:
@@ -21,9 +21,9 @@ func EnterLameDuck(ctx context.Context, srv *server.Server, announced <-chan str
 // readPause is the time between looks at the bytes that clients have not read.
 const readPause = 10 * time.Millisecond
 
-// AwaitRead waits until the server's buffers for clients are empty. When ctx ends first, it
+// awaitRead waits until the server's buffers for clients are empty. When ctx ends first, it
 // returns the number of clients whose buffers are not.
-func AwaitRead(ctx context.Context, srv *server.Server) (behind int, err error) {
+func awaitRead(ctx context.Context, srv *server.Server) (behind int, err error) {
 	pause := time.NewTicker(readPause)
 	defer pause.Stop()
 	for {

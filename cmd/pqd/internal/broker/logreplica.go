@@ -23,7 +23,7 @@ type LogReplica struct {
 // Ready says what the server lacks to replicate the log, or nil. Until it replicates the log, the loss of another
 // node stops the log.
 func (r LogReplica) Ready() error {
-	if h := r.Server.Healthz(&server.HealthzOptions{Account: LogAccount}); h.Error != "" {
+	if h := r.Server.Healthz(&server.HealthzOptions{Account: logAccount}); h.Error != "" {
 		return fmt.Errorf("the NATS server of this node: %s", h.Error)
 	}
 	return nil
@@ -72,7 +72,7 @@ func (r LogReplica) MoveLeader(ctx context.Context, to []string) error {
 
 // led are the streams of the log that no other server leads.
 func (r LogReplica) led() (found []server.StreamDetail, err error) {
-	all, err := r.Server.Jsz(&server.JSzOptions{Account: LogAccount, Streams: true})
+	all, err := r.Server.Jsz(&server.JSzOptions{Account: logAccount, Streams: true})
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ func (r LogReplica) resign(ctx context.Context, stream, to string) error {
 // Missing says that the server has no replica of this stream, or one without this entry, or
 // returns nil.
 func (r LogReplica) Missing(stream string, entry uint64) error {
-	all, err := r.Server.Jsz(&server.JSzOptions{Account: LogAccount, Streams: true})
+	all, err := r.Server.Jsz(&server.JSzOptions{Account: logAccount, Streams: true})
 	if err != nil {
 		return err
 	}

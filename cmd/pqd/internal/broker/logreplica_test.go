@@ -21,11 +21,11 @@ func TestLogReplica(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	who, err := NewIdentities()
+	who, err := newIdentities()
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, err := LoginAs(who.Log)
+	own, err := loginAs(who.log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestLogReplica(t *testing.T) {
 	leader := func() (found int) {
 		testenv.Await(t, "the log has a leader", func() bool {
 			for i, r := range replicas {
-				if r.Server.JetStreamIsStreamLeader(LogAccount, "LOG") {
+				if r.Server.JetStreamIsStreamLeader(logAccount, "LOG") {
 					found = i
 					return true
 				}

@@ -20,9 +20,9 @@ import (
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 )
 
-// LogAccount is the account of the log, and of nothing else. A user who may purge the log
+// logAccount is the account of the log, and of nothing else. A user who may purge the log
 // or append to it controls all queues.
-const LogAccount = "PQ_CLUSTER"
+const logAccount = "PQ_CLUSTER"
 
 // clusterName is the name that the NATS servers of PQ_CLUSTER give their cluster.
 const clusterName = "pqd"
@@ -30,13 +30,13 @@ const clusterName = "pqd"
 // identities are the users that pqd adds to its embedded server. Each process makes new ones, so only this process
 // can log in as the user of the log.
 type identities struct {
-	Log       nkeys.KeyPair // of the account of the log
+	log       nkeys.KeyPair // of the account of the log
 	system    nkeys.KeyPair // of the system account
 	anonymous nkeys.KeyPair // clients without a login
 }
 
-var NewIdentities = sync.OnceValues(func() (i identities, err error) {
-	for _, user := range []*nkeys.KeyPair{&i.Log, &i.system, &i.anonymous} {
+var newIdentities = sync.OnceValues(func() (i identities, err error) {
+	for _, user := range []*nkeys.KeyPair{&i.log, &i.system, &i.anonymous} {
 		if *user, err = nkeys.CreateUser(); err != nil {
 			return i, err
 		}
@@ -44,8 +44,8 @@ var NewIdentities = sync.OnceValues(func() (i identities, err error) {
 	return i, nil
 })
 
-// LoginAs is the option to log in as one of the users.
-func LoginAs(user nkeys.KeyPair) (nats.Option, error) {
+// loginAs is the option to log in as one of the users.
+func loginAs(user nkeys.KeyPair) (nats.Option, error) {
 	public, err := user.PublicKey()
 	if err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func LoginAs(user nkeys.KeyPair) (nats.Option, error) {
 
 // IsAnonymous reports whether the user stands for clients without a login.
 func IsAnonymous(user string) bool {
-	who, err := NewIdentities()
+	who, err := newIdentities()
 	if err != nil {
 		return false
 	}
@@ -130,19 +130,19 @@ const routeTimeout = 5
 // addLogAccount adds the account of the log. Clients that could connect without a login
 // still can.
 func addLogAccount(o *server.Options) error {
-	if slices.ContainsFunc(o.Accounts, func(a *server.Account) bool { return a.Name == LogAccount }) {
-		return settings.Usagef("the file PQ_NATS_CONFIG has an account %s, which is pqd's own beside PQ_CLUSTER", LogAccount)
+	if slices.ContainsFunc(o.Accounts, func(a *server.Account) bool { return a.Name == logAccount }) {
+		return settings.Usagef("the file PQ_NATS_CONFIG has an account %s, which is pqd's own beside PQ_CLUSTER", logAccount)
 	}
 	// An account gets JetStream from a configuration only.
 	var parsed server.Options
-	if err := parsed.ProcessConfigString("accounts { " + LogAccount + " { jetstream: enabled } }"); err != nil {
+	if err := parsed.ProcessConfigString("accounts { " + logAccount + " { jetstream: enabled } }"); err != nil {
 		return fmt.Errorf("configure the account of the log: %w", err)
 	}
-	who, err := NewIdentities()
+	who, err := newIdentities()
 	if err != nil {
 		return err
 	}
-	owner, err := who.Log.PublicKey()
+	owner, err := who.log.PublicKey()
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func addLogAccount(o *server.Options) error {
 
 // addSystemUser adds the user with which pqd asks about the nodes, and replaces one.
 func addSystemUser(o *server.Options) error {
-	who, err := NewIdentities()
+	who, err := newIdentities()
 	if err != nil {
 		return err
 	}
@@ -185,13 +185,13 @@ func addSystemUser(o *server.Options) error {
 	return nil
 }
 
-// AskSystem sends a request to the system account.
-func AskSystem(ctx context.Context, srv *server.Server, subject string, request, answer any) error {
-	who, err := NewIdentities()
+// askSystem sends a request to the system account.
+func askSystem(ctx context.Context, srv *server.Server, subject string, request, answer any) error {
+	who, err := newIdentities()
 	if err != nil {
 		return err
 	}
-	own, err := LoginAs(who.system)
+	own, err := loginAs(who.system)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ type natsLog struct {
 	log    *slog.Logger
 	fatal  chan<- string
 	login  bool         // EmbeddedServer.login
-	secret *OtherSecret // nil without PQ_CLUSTER, and so is groups
+	secret *otherSecret // nil without PQ_CLUSTER, and so is groups
 	groups *DamagedGroups
 }
 

@@ -14,27 +14,27 @@ import (
 	"github.com/pqbridge/pqbridge/bridge"
 )
 
-// PipeDialer connects pqd to the embedded server. By TCP the server would need a system
+// pipeDialer connects pqd to the embedded server. By TCP the server would need a system
 // call for almost every request, and pqd a certificate if the server requires TLS.
-type PipeDialer struct {
+type pipeDialer struct {
 	server  *server.Server
-	Backlog chan struct{}  // gets a value while the server holds far too much for the bridge; nil: messages are not filtered
-	Floods  *bridge.Floods // of the bridge
+	backlog chan struct{}  // gets a value while the server holds far too much for the bridge; nil: messages are not filtered
+	floods  *bridge.Floods // of the bridge
 	last    *pipe
 }
 
-// NewPipeDialer returns a dialer whose connections get each message whole.
-func NewPipeDialer(srv *server.Server) *PipeDialer { return &PipeDialer{server: srv} }
+// newPipeDialer returns a dialer whose connections get each message whole.
+func newPipeDialer(srv *server.Server) *pipeDialer { return &pipeDialer{server: srv} }
 
-// NewBridgePipeDialer returns a dialer for the bridge. Its connections get messages that
+// newBridgePipeDialer returns a dialer for the bridge. Its connections get messages that
 // the bridge would refuse without their content, so as not to fall behind.
-func NewBridgePipeDialer(srv *server.Server) *PipeDialer {
-	return &PipeDialer{server: srv, Backlog: make(chan struct{}, 1), Floods: new(bridge.Floods)}
+func newBridgePipeDialer(srv *server.Server) *pipeDialer {
+	return &pipeDialer{server: srv, backlog: make(chan struct{}, 1), floods: new(bridge.Floods)}
 }
 
 // InProcessConn implements nats.InProcessConnProvider. One connection calls it, never twice
 // at the same time.
-func (d *PipeDialer) InProcessConn() (net.Conn, error) {
+func (d *pipeDialer) InProcessConn() (net.Conn, error) {
 	if d.last != nil {
 		// nats.go leaves a connection whose login was refused to the garbage
 		// collector, which does not take a pipe.
@@ -45,18 +45,18 @@ func (d *PipeDialer) InProcessConn() (net.Conn, error) {
 		return nil, err
 	}
 	d.last = newPipe(conn)
-	if d.Backlog == nil {
+	if d.backlog == nil {
 		return d.last, nil
 	}
 	varz, err := d.server.Varz(nil)
 	if err != nil {
 		return nil, fmt.Errorf("ask the embedded NATS server for its limits: %w", err)
 	}
-	d.last.messages = &messageFilter{from: conn, floods: d.Floods, behind: func(info []byte, size int) bool {
+	d.last.messages = &messageFilter{from: conn, floods: d.floods, behind: func(info []byte, size int) bool {
 		held := d.pending(info) - int64(size)
 		if held > varz.MaxPending/backlogPart {
 			select {
-			case d.Backlog <- struct{}{}:
+			case d.backlog <- struct{}{}:
 			default: // said already
 			}
 		}
@@ -78,7 +78,7 @@ const (
 
 // pending is how many bytes the server holds for the connection of that INFO, or 0 if the
 // connection is closed.
-func (d *PipeDialer) pending(info []byte) int64 {
+func (d *pipeDialer) pending(info []byte) int64 {
 	var connection struct {
 		ID uint64 `json:"client_id"`
 	}
@@ -113,8 +113,8 @@ const (
 	// longer.
 	pipeRoom = 256 << 10
 
-	// PipeReconnectWait is the time between two attempts to connect to the embedded server.
-	PipeReconnectWait = 10 * time.Millisecond
+	// pipeReconnectWait is the time between two attempts to connect to the embedded server.
+	pipeReconnectWait = 10 * time.Millisecond
 
 	// pipeLinger bounds how long a closed pipe still sends the held bytes.
 	pipeLinger = time.Second

@@ -81,7 +81,7 @@ func TestPipeDialer(t *testing.T) {
 	}
 	srv.Start()
 	defer srv.Shutdown()
-	d := NewPipeDialer(srv)
+	d := newPipeDialer(srv)
 	first, err := d.InProcessConn()
 	if err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ type slowReader struct {
 
 const size, room = 100_000, 16
 
-func readSlowly(t *testing.T, dial func(*server.Server) *PipeDialer) (slowReader, *PipeDialer) {
+func readSlowly(t *testing.T, dial func(*server.Server) *pipeDialer) (slowReader, *pipeDialer) {
 	t.Helper()
 	srv, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true, WriteDeadline: testenv.Most, MaxPending: room * size})
 	if err != nil {
@@ -221,13 +221,13 @@ func (r slowReader) whole(count int) (whole int) {
 // it holds too much of arrives without its content, to be refused.
 func TestPipeUnderPressure(t *testing.T) {
 	t.Parallel()
-	r, dialer := readSlowly(t, NewBridgePipeDialer)
+	r, dialer := readSlowly(t, newBridgePipeDialer)
 	r.publish(room - 2)
 	if kept := r.whole(room - 2); kept > room/2 {
 		t.Errorf("%d messages of %d arrived whole", kept, room-2)
 	}
 	select {
-	case <-dialer.Backlog:
+	case <-dialer.backlog:
 	default:
 		t.Error("the bridge does not hear that the server holds far too much")
 	}
@@ -235,7 +235,7 @@ func TestPipeUnderPressure(t *testing.T) {
 	if r.whole(1) == 0 {
 		t.Error("a message after the others was left out")
 	}
-	if len(dialer.Backlog) > 0 {
+	if len(dialer.backlog) > 0 {
 		t.Error("the bridge hears of a backlog that has gone")
 	}
 }
@@ -244,7 +244,7 @@ func TestPipeUnderPressure(t *testing.T) {
 // far behind pqd is.
 func TestPipeUnderPressureOfNoRequests(t *testing.T) {
 	t.Parallel()
-	r, _ := readSlowly(t, NewPipeDialer)
+	r, _ := readSlowly(t, newPipeDialer)
 	r.publish(room - 2)
 	if kept := r.whole(room - 2); kept != room-2 {
 		t.Errorf("%d messages of %d arrived whole", kept, room-2)

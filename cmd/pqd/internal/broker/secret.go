@@ -12,10 +12,10 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// OtherSecret notes nodes that have another PQ_CLUSTER_SECRET than this node. The servers of such nodes refuse each
+// otherSecret notes nodes that have another PQ_CLUSTER_SECRET than this node. The servers of such nodes refuse each
 // other several times a second, and their log lines name no secret.
-type OtherSecret struct {
-	Log *slog.Logger
+type otherSecret struct {
+	log *slog.Logger
 
 	mu   sync.Mutex
 	node string    // the last node that refused this node
@@ -44,14 +44,14 @@ const (
 )
 
 // reads notes a line of the server's log, and reports whether it is about such a refusal.
-func (o *OtherSecret) reads(line string) bool {
+func (o *otherSecret) reads(line string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := time.Now()
 	known := now.Sub(o.at) <= refusalFor
 	if by := refusedBy.FindStringSubmatch(line); by != nil {
 		if !known {
-			o.Log.Error("another node has another secret: expected the same line in the file PQ_CLUSTER_SECRET of each node", "node", by[1])
+			o.log.Error("another node has another secret: expected the same line in the file PQ_CLUSTER_SECRET of each node", "node", by[1])
 		}
 		o.node, o.at = by[1], now
 		return true
@@ -67,13 +67,13 @@ func (o *OtherSecret) reads(line string) bool {
 	s.last = now
 	if !s.since.IsZero() && now.Sub(s.since) > strangeFor && !known {
 		s.since = time.Time{} // said
-		o.Log.Warn("refused a node without the secret in PQ_CLUSTER_SECRET", "from", it[1])
+		o.log.Warn("refused a node without the secret in PQ_CLUSTER_SECRET", "from", it[1])
 	}
 	return true
 }
 
 // Refusing names the node that has refused this node just now, or returns nil.
-func (o *OtherSecret) Refusing() error {
+func (o *otherSecret) refusing() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.node == "" || time.Since(o.at) > refusalFor {
@@ -82,8 +82,8 @@ func (o *OtherSecret) Refusing() error {
 	return fmt.Errorf("the node at %s has another secret than this one, and none is connected: expected the same line in the file PQ_CLUSTER_SECRET of each node", o.node)
 }
 
-// CloseClients closes the connections of all clients from outside this process.
-func CloseClients(srv *server.Server) (err error) {
+// closeClients closes the connections of all clients from outside this process.
+func closeClients(srv *server.Server) (err error) {
 	list, err := srv.Connz(&server.ConnzOptions{Limit: math.MaxInt32})
 	if err != nil {
 		return err

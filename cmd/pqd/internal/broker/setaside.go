@@ -25,7 +25,7 @@ import (
 // this server, empty, includes another node that has everything. The group's term and vote stay: it votes once in a
 // term.
 
-// MetaGroup is the group that replicates the list of streams.
+// metaGroup is the group that replicates the list of streams.
 const MetaGroup = "_meta_"
 
 // DamagedGroups are the groups of this server that it cannot read.
@@ -59,8 +59,8 @@ func (g *DamagedGroups) First() string {
 	return g.found[0]
 }
 
-// Forget is called when the groups are mended.
-func (g *DamagedGroups) Forget() {
+// forget is called when the groups are mended.
+func (g *DamagedGroups) forget() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.found = nil
@@ -73,14 +73,14 @@ func (g *DamagedGroups) CanSpare(group string) {
 	g.spare = group
 }
 
-// SetAside sets aside the group that the others can spare, after the server has stopped.
-func (g *DamagedGroups) SetAside(s settings.Settings, o *server.Options, log *slog.Logger) error {
+// setAside sets aside the group that the others can spare, after the server has stopped.
+func (g *DamagedGroups) setAside(s settings.Settings, o *server.Options, log *slog.Logger) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.spare == "" {
 		return nil
 	}
-	return SetAside(s, o, g.spare, log)
+	return setAside(s, o, g.spare, log)
 }
 
 // Err describes the damage, or is nil.
@@ -104,8 +104,8 @@ func groupsOf(o *server.Options) string {
 // keptOfGroup are the files of a group that stay: its term and vote, and its members.
 var keptOfGroup = []string{"tav.idx", "peers.idx"}
 
-// SetAside moves the directory of a group away. The server must not run.
-func SetAside(s settings.Settings, o *server.Options, group string, log *slog.Logger) error {
+// setAside moves the directory of a group away. The server must not run.
+func setAside(s settings.Settings, o *server.Options, group string, log *slog.Logger) error {
 	from := filepath.Join(groupsOf(o), group)
 	to := ""
 	for n := 1; ; n++ {

@@ -55,12 +55,12 @@ const (
 	blindLooks = 20
 )
 
-// UnreadBudget is how many bytes the embedded server may hold for all its clients.
-func UnreadBudget(memoryLimit int64) int64 { return min(unreadMost, memoryLimit/unreadPart) }
+// unreadBudget is how many bytes the embedded server may hold for all its clients.
+func unreadBudget(memoryLimit int64) int64 { return min(unreadMost, memoryLimit/unreadPart) }
 
 // bridgePending is the default of max_pending: how many bytes the server may hold for one
 // connection.
-func bridgePending(memoryLimit int64) int64 { return bridgePart * UnreadBudget(memoryLimit) }
+func bridgePending(memoryLimit int64) int64 { return bridgePart * unreadBudget(memoryLimit) }
 
 // slowClients closes connections whose clients do not read while the embedded server holds more than a budget for
 // all its clients. The server itself has only a limit for each connection. slowClients never closes pqd's own
@@ -70,15 +70,15 @@ type slowClients struct {
 	own    []func() (uint64, error) // pqd's own connections
 	budget int64
 	log    *slog.Logger
-	Closed prometheus.Counter
+	closed prometheus.Counter
 
 	seen map[uint64]backlog // at the last look
 }
 
-func NewSlowClients(srv *server.Server, own []func() (uint64, error), budget int64, log *slog.Logger) *slowClients {
+func newSlowClients(srv *server.Server, own []func() (uint64, error), budget int64, log *slog.Logger) *slowClients {
 	return &slowClients{
 		server: srv, own: own, budget: budget, log: log,
-		Closed: prometheus.NewCounter(prometheus.CounterOpts{
+		closed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "pq_slow_clients_total",
 			Help: "Connections that pqd closed because their clients did not read, when the embedded NATS server held too much for all clients.",
 		}),
@@ -202,7 +202,7 @@ func (s *slowClients) look(closing *sync.WaitGroup) error {
 		c := named[b.id]
 		s.log.Warn("closing the connection of a client that does not read: clients have left too much unread in all",
 			"name", c.Name, "user", c.AuthorizedUser, "address", net.JoinHostPort(c.IP, strconv.Itoa(c.Port)), "bytes", b.pending, "budget", s.budget)
-		s.Closed.Inc()
+		s.closed.Inc()
 		closing.Go(func() {
 			_ = s.server.DisconnectClientByID(b.id) // fails if it has gone meanwhile
 			found.shut(b.client)                    // otherwise a blocked write keeps the memory

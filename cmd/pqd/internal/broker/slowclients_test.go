@@ -77,7 +77,7 @@ func TestProgress(t *testing.T) {
 func TestUnreadBudget(t *testing.T) {
 	t.Parallel()
 	for limit, want := range map[int64]int64{math.MaxInt64: 256 << 20, 1 << 30: 256 << 20, 512 << 20: 128 << 20} {
-		if got := UnreadBudget(limit); got != want {
+		if got := unreadBudget(limit); got != want {
 			t.Errorf("GOMEMLIMIT=%d: %d, expected %d", limit, got, want)
 		}
 	}
@@ -93,12 +93,12 @@ const (
 // patientServer is an embedded server that does not cut off clients by itself.
 func patientServer(t *testing.T) *server.Server {
 	t.Helper()
-	e, err := EmbeddedSettings(settings.Settings{Listen: settings.Address{Host: "127.0.0.1", Port: server.RANDOM_PORT}})
+	e, err := readServerOptions(settings.Settings{Listen: settings.Address{Host: "127.0.0.1", Port: server.RANDOM_PORT}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	e.Options.WriteDeadline, e.Options.PingInterval = time.Hour, time.Hour
-	srv, err := e.Start(slog.New(slog.DiscardHandler))
+	srv, err := e.start(slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func until(t *testing.T, what string, step func() bool) {
 func TestSlowClientIsClosed(t *testing.T) {
 	t.Parallel()
 	srv := patientServer(t)
-	own, err := nats.Connect("", append(bridge.ConnectOptions(nil), nats.InProcessServer(NewPipeDialer(srv)))...)
+	own, err := nats.Connect("", append(bridge.ConnectOptions(nil), nats.InProcessServer(newPipeDialer(srv)))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +204,7 @@ func TestSlowClientIsClosed(t *testing.T) {
 	})
 
 	log := &strings.Builder{}
-	slow := NewSlowClients(srv, []func() (uint64, error){own.GetClientID}, testBudget, slog.New(slog.NewTextHandler(log, nil)))
+	slow := newSlowClients(srv, []func() (uint64, error){own.GetClientID}, testBudget, slog.New(slog.NewTextHandler(log, nil)))
 	ctx, stop := context.WithCancel(t.Context())
 	var watched sync.WaitGroup
 	watched.Go(func() { slow.Watch(ctx) })
@@ -262,7 +262,7 @@ func TestOwnConnectionIsNotClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := own.connection(t, srv).Cid
-	slow := NewSlowClients(srv, []func() (uint64, error){func() (uint64, error) { return id, nil }}, testBudget, slog.New(slog.DiscardHandler))
+	slow := newSlowClients(srv, []func() (uint64, error){func() (uint64, error) { return id, nil }}, testBudget, slog.New(slog.DiscardHandler))
 	var closing sync.WaitGroup
 	look := func() {
 		if err := slow.look(&closing); err != nil {

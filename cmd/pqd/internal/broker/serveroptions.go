@@ -24,19 +24,19 @@ const natsReadLimit = 10 * time.Second
 // lameDuckLimit is longer than any stop of pqd, so that pqd ends lame duck mode.
 const lameDuckLimit = time.Hour
 
-// EmbeddedServer are the settings of a NATS server inside this process.
-type EmbeddedServer struct {
+// serverOptions are the settings of a NATS server inside this process.
+type serverOptions struct {
 	Options *server.Options
 	where   string // the setting with its address
 	login   bool   // of all clients, from a variable
-	Secret  *OtherSecret
-	Groups  *DamagedGroups
+	secret  *otherSecret
+	groups  *DamagedGroups
 }
 
-// EmbeddedSettings merges the settings with the configuration file. If the file has only a host or only a port,
+// readServerOptions merges the settings with the configuration file. If the file has only a host or only a port,
 // nats-server's default holds for the other, not PQ_LISTEN.
-func EmbeddedSettings(s settings.Settings) (EmbeddedServer, error) {
-	e := EmbeddedServer{Options: &server.Options{}, where: "PQ_LISTEN", login: s.OwnLogin()}
+func readServerOptions(s settings.Settings) (serverOptions, error) {
+	e := serverOptions{Options: &server.Options{}, where: "PQ_LISTEN", login: s.OwnLogin()}
 	if s.NATSConfig != "" {
 		var err error
 		if e.Options, err = server.ProcessConfigFile(string(s.NATSConfig)); err != nil {
@@ -76,14 +76,14 @@ func EmbeddedSettings(s settings.Settings) (EmbeddedServer, error) {
 	return e, nil
 }
 
-// Start runs the server and returns when it accepts connections.
-func (e EmbeddedServer) Start(log *slog.Logger) (*server.Server, error) {
+// start runs the server and returns when it accepts connections.
+func (e serverOptions) start(log *slog.Logger) (*server.Server, error) {
 	srv, err := server.NewServer(e.Options)
 	if err != nil {
 		return nil, settings.Usagef("the embedded NATS server refuses its configuration: %w", err)
 	}
 	failed := make(chan string, 1)
-	srv.SetLoggerV2(natsLog{log: log, fatal: failed, login: e.login, secret: e.Secret, groups: e.Groups}, e.Options.Debug, e.Options.Trace, e.Options.TraceVerbose)
+	srv.SetLoggerV2(natsLog{log: log, fatal: failed, login: e.login, secret: e.secret, groups: e.groups}, e.Options.Debug, e.Options.Trace, e.Options.TraceVerbose)
 	ready := make(chan bool, 1)
 	go func() {
 		srv.Start()
@@ -112,13 +112,13 @@ func (e EmbeddedServer) Start(log *slog.Logger) (*server.Server, error) {
 	}
 }
 
-// Reload applies these settings to a server that runs.
-func (e EmbeddedServer) Reload(srv *server.Server, log *slog.Logger) error {
+// reload applies these settings to a server that runs.
+func (e serverOptions) reload(srv *server.Server, log *slog.Logger) error {
 	debug, trace, verbose := e.Options.Debug, e.Options.Trace, e.Options.TraceVerbose
 	if err := srv.ReloadOptions(e.Options); err != nil {
 		return err
 	}
 	// The server replaces its logger when a reload changes the log's options.
-	srv.SetLoggerV2(natsLog{log: log, fatal: make(chan string, 1), login: e.login, secret: e.Secret, groups: e.Groups}, debug, trace, verbose)
+	srv.SetLoggerV2(natsLog{log: log, fatal: make(chan string, 1), login: e.login, secret: e.secret, groups: e.groups}, debug, trace, verbose)
 	return nil
 }

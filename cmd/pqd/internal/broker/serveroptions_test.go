@@ -22,12 +22,12 @@ import (
 func TestEmbeddedServerLetsClientsRead(t *testing.T) {
 	t.Parallel()
 	const messages, size = 256, 256 << 10
-	e, err := EmbeddedSettings(settings.Settings{Listen: settings.Address{Host: "127.0.0.1", Port: server.RANDOM_PORT}})
+	e, err := readServerOptions(settings.Settings{Listen: settings.Address{Host: "127.0.0.1", Port: server.RANDOM_PORT}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	e.Options.MaxPending, e.Options.WriteDeadline = 2*messages*size, testenv.Patience()
-	srv, err := e.Start(slog.New(slog.DiscardHandler))
+	srv, err := e.start(slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,15 +64,15 @@ func TestEmbeddedServerLetsClientsRead(t *testing.T) {
 
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	if n, err := AwaitRead(over, srv); n == 0 || err != nil {
+	if n, err := awaitRead(over, srv); n == 0 || err != nil {
 		t.Errorf("out of time, %d connections are behind, %v: expected the one that does not read", n, err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience())
 	defer cancel()
-	EnterLameDuck(ctx, srv, lameDuck)
+	enterLameDuck(ctx, srv, lameDuck)
 	stopped := make(chan error, 1)
 	go func() {
-		n, err := AwaitRead(ctx, srv)
+		n, err := awaitRead(ctx, srv)
 		if n > 0 {
 			err = fmt.Errorf("%d connections are behind", n)
 		}
