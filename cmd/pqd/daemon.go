@@ -16,6 +16,7 @@ import (
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/broker"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/health"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/link"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/node"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/process"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/room"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
@@ -107,19 +108,10 @@ func (d *daemon) startAll(ctx context.Context, login []nats.Option, started *pro
 	if r.link, err = d.connectNATS(ctx, login, started); err != nil {
 		return r, err
 	}
-	log := &storeLog{settings: d.settings, log: d.log, embedded: d.embedded}
+	var log *node.Log
 	if d.settings.Shared() {
-		if err := log.connect(ctx, login); err != nil {
+		if log, err = d.connectLog(ctx, login, started); err != nil {
 			return r, err
-		}
-		started.Add("close the connection to the log", func() error {
-			log.nc.Close()
-			return nil
-		})
-		if d.embedded == nil {
-			if err := log.check(ctx); err != nil {
-				return r, err
-			}
 		}
 	}
 	console, err := pages.connect(ctx, d.embedded, started)
@@ -134,10 +126,10 @@ func (d *daemon) startAll(ctx context.Context, login []nats.Option, started *pro
 }
 
 // ownConnections tell the ids of pqd's own connections to its server. Those to the log and of the console may be missing.
-func ownConnections(bridge *link.Link, log *storeLog, console *link.Link) []func() (uint64, error) {
+func ownConnections(bridge *link.Link, log *node.Log, console *link.Link) []func() (uint64, error) {
 	own := []func() (uint64, error){func() (uint64, error) { return bridge.Conn().GetClientID() }}
-	if log.nc != nil {
-		own = append(own, log.nc.GetClientID)
+	if log != nil {
+		own = append(own, log.ClientID)
 	}
 	if console != nil {
 		own = append(own, func() (uint64, error) { return console.Conn().GetClientID() })
@@ -268,7 +260,23 @@ func (d *daemon) connectNATS(ctx context.Context, login []nats.Option, started *
 	return l, nil
 }
 
-// service answers requests: it has a bridge, or the bridges of a member, one a term.
+// connectLog makes the connection to the log of a store that several pqd keep.
+func (d *daemon) connectLog(ctx context.Context, login []nats.Option, started *process.Parts) (*node.Log, error) {
+	log, err := node.ConnectLog(ctx, d.settings, d.log, d.embedded, login)
+	if err != nil {
+		return nil, err
+	}
+	started.Add("close the connection to the log", func() error {
+		log.Close()
+		return nil
+	})
+	if d.embedded == nil {
+		err = node.CheckUsers(ctx, log)
+	}
+	return log, err
+}
+
+// service answers requests: it has a bridge, or the bridges of a node, one a term.
 type service struct {
 	ready <-chan struct{} // closed when pqd is ready for the first time
 	drain func(context.Context) error
@@ -277,21 +285,23 @@ type service struct {
 }
 
 // startService starts to answer requests.
-func (d *daemon) startService(ctx context.Context, l *link.Link, log *storeLog, tracer trace.Tracer, started *process.Parts) (service, error) {
+func (d *daemon) startService(ctx context.Context, l *link.Link, log *node.Log, tracer trace.Tracer, started *process.Parts) (service, error) {
 	ready := make(chan struct{})
 	s := service{ready: ready}
 	if d.settings.Shared() {
-		m := &member{settings: d.settings, log: d.log, metrics: d.metrics, embedded: d.embedded, link: l, options: d.bridgeOptions(tracer), storeLog: log}
-		if err := m.start(ctx); err != nil {
+		n, err := node.Start(ctx, node.Needs{
+			Settings: d.settings, Version: version(), Logger: d.log, Metrics: d.metrics, Link: l, Log: log, Bridge: d.bridgeOptions(tracer),
+		})
+		if err != nil {
 			return s, err
 		}
-		d.health.Copies(m.damaged)
-		s.drain, s.failed = m.stop, m.failed
-		started.Add("close the socket for backups", startControl(d.settings.Socket(), m.db, m.db, d.log).stop)
-		d.metrics.MustRegister(memberMetrics{m.db}, room.Metrics(string(d.settings.Data)))
-		d.health.Node(m.ready, m.role)
+		d.health.Copies(n.Damaged)
+		s.drain, s.failed = n.Stop, n.Failed()
+		started.Add("close the socket for backups", startControl(d.settings.Socket(), n.DB(), n.DB(), d.log).stop)
+		d.metrics.MustRegister(n.Metrics(), room.Metrics(string(d.settings.Data)))
+		d.health.Node(n.Ready, n.Role)
 		started.InBackground(ctx, func(ctx context.Context) {
-			if m.awaitReady(ctx, d.log) {
+			if n.AwaitReady(ctx) {
 				close(ready)
 			}
 		})

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/node"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/process"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 )
@@ -46,7 +47,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	case len(args) == 1 && args[0] == "check":
 		return check(ctx, s, process.NewLog(s, stderr), stdout)
 	case len(args) == 1 && args[0] == "init":
-		return initStore(ctx, s, process.NewLog(s, stderr))
+		return node.Init(ctx, s, version(), process.NewLog(s, stderr))
 	case len(args) == 1 && args[0] == "recover":
 		return recoverStore(ctx, s, *consent, stdout)
 	case len(args) == 1 && args[0] == "probe":

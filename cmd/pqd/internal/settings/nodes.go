@@ -165,8 +165,8 @@ func isLocal(host string) bool {
 	})
 }
 
-// MemberName is the name of this pqd in its cluster.
-func (s *Settings) MemberName() (string, error) {
+// NodeName is the name of this pqd among the nodes.
+func (s *Settings) NodeName() (string, error) {
 	if len(s.Cluster) > 0 {
 		n, err := s.Self()
 		return n.Name(), err
@@ -220,7 +220,7 @@ func (s *Settings) checkCluster() error {
 		return Usagef("PQ_STORE=%s does not say whether the NATS servers sync what they acknowledge, and pqd cannot see it: expected ?sync=always for servers with sync_interval: always, "+
 			"or ?sync=os for others. Without it a power failure of all servers loses what was acknowledged in the last two minutes", s.Store)
 	}
-	_, err := s.MemberName()
+	_, err := s.NodeName()
 	return err
 }
 

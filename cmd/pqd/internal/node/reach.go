@@ -1,8 +1,13 @@
-package main
+package node
 
 import (
 	"context"
+	"log/slog"
 	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/internal/natsurl"
 )
 
 // A NATS server that is cut off from the others goes on serving its connections, and nothing tells pqd so. But no
@@ -45,6 +50,17 @@ func (r reach) watch(ctx context.Context) {
 		if silence := time.Since(last); silence > patience {
 			r.leave(silence)
 			patience, left = min(2*patience, unreachedAtMost), time.Now()
+		}
+	}
+}
+
+// reconnect moves log and bridge to another NATS server. Clients have to be at a server that reaches the log, too:
+// otherwise this node would be active at a server that clients do not use.
+func reconnect(silence time.Duration, log, bridge *nats.Conn, to *slog.Logger) {
+	to.Warn("the log is out of reach: connecting to another NATS server, if there is one", "server", natsurl.Of(log), "for", silence.Round(time.Second))
+	for _, nc := range []*nats.Conn{log, bridge} {
+		if err := nc.ForceReconnect(); err != nil {
+			to.Debug("reconnecting failed", "error", err)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
@@ -7,8 +7,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
 )
 
-// memberMetrics are the numbers of a store that several pqd keep together.
-type memberMetrics struct {
+// nodeMetrics are the numbers of a store that several pqd keep together.
+type nodeMetrics struct {
 	db *cluster.DB
 }
 
@@ -24,12 +24,12 @@ var (
 	clusterTakeovers = prometheus.NewDesc("pq_cluster_takeovers_total", "How often this pqd began to serve the store.", nil, nil)
 )
 
-func (m memberMetrics) Describe(descs chan<- *prometheus.Desc) {
-	prometheus.DescribeByCollect(m, descs)
+func (n nodeMetrics) Describe(descs chan<- *prometheus.Desc) {
+	prometheus.DescribeByCollect(n, descs)
 }
 
-func (m memberMetrics) Collect(metrics chan<- prometheus.Metric) {
-	s := m.db.Status()
+func (n nodeMetrics) Collect(metrics chan<- prometheus.Metric) {
+	s := n.db.Status()
 	for desc, value := range map[*prometheus.Desc]uint64{
 		clusterActive: count(s.Role == cluster.Active), clusterStopped: count(s.Role == cluster.Stopped),
 		clusterEpoch: s.Epoch, clusterEntry: s.Entry, clusterLag: s.Lag(s.Entry),
@@ -37,7 +37,7 @@ func (m memberMetrics) Collect(metrics chan<- prometheus.Metric) {
 	} {
 		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value))
 	}
-	metrics <- store.DamagedFiles(len(m.db.Damage()))
+	metrics <- store.DamagedFiles(len(n.db.Damage()))
 	store.Counters(metrics, map[*prometheus.Desc]uint64{clusterAppends: s.Appends, clusterTakeovers: s.Takeovers})
 }
 

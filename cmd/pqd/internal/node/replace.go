@@ -1,32 +1,42 @@
-package main
+package node
 
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
 	"github.com/pqbridge/pqbridge/internal/jetstream"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
+// replacing puts nodes in the place of nodes that are lost for good.
+type replacing struct {
+	log      *slog.Logger
+	name     string // of this node
+	db       *cluster.DB
+	storeLog *Log
+}
+
 // replace puts a node in the place of a node that is lost for good: where the servers agree on streams, and as a
 // replica of the log. It returns when the log has a replica there, which may still have to catch up.
-func (m *member) replace(ctx context.Context, old, by string) (done protocol.Replaced, err error) {
-	if m.embedded == nil {
+func (r *replacing) replace(ctx context.Context, old, by string) (done protocol.Replaced, err error) {
+	if r.storeLog.embedded == nil {
 		return done, &bridge.Refusal{Malformed: true, Text: "the log is in NATS servers outside: replace one of them with their own tools, such as nats server cluster peer-remove"}
 	}
-	if err := m.replaceable(old, by); err != nil {
+	if err := r.replaceable(old, by); err != nil {
 		return done, err
 	}
-	if err := m.embedded.RemovePeer(ctx, old); err != nil {
+	if err := r.storeLog.embedded.RemovePeer(ctx, old); err != nil {
 		return done, err
 	}
-	m.log.Warn("a node takes the place of another one", "old", old, "new", by)
+	r.log.Warn("a node takes the place of another one", "old", old, "new", by)
 	for look := time.NewTicker(readyEvery); ; {
-		replicas, err := m.replicas(ctx)
+		replicas, err := r.replicas(ctx)
 		if err == nil && slices.Contains(replicas, by) && !slices.Contains(replicas, old) {
 			look.Stop()
 			return protocol.Replaced{Old: old, New: by, Replicas: replicas}, nil
@@ -40,9 +50,9 @@ func (m *member) replace(ctx context.Context, old, by string) (done protocol.Rep
 }
 
 // replaceable refuses to replace a node that runs, and to replace a node by one that does not run.
-func (m *member) replaceable(old, by string) error {
-	runs := map[string]bool{m.name: true}
-	for _, o := range m.db.Status().Members {
+func (r *replacing) replaceable(old, by string) error {
+	runs := map[string]bool{r.name: true}
+	for _, o := range r.db.Status().Members {
 		runs[o.Name] = o.Runs
 	}
 	switch {
@@ -57,14 +67,14 @@ func (m *member) replaceable(old, by string) error {
 }
 
 // replicas are the nodes that have a replica of the log.
-func (m *member) replicas(ctx context.Context) ([]string, error) {
-	info, err := m.storeLog.stream(ctx, jetstream.Stream(m.settings.Store.Place, m.db.Status().Generation))
+func (r *replacing) replicas(ctx context.Context) ([]string, error) {
+	info, err := r.storeLog.stream(ctx, jetstream.Stream(r.storeLog.settings.Store.Place, r.db.Status().Generation))
 	if err != nil || info.Cluster == nil {
 		return nil, err
 	}
 	all := []string{info.Cluster.Leader}
-	for _, r := range info.Cluster.Replicas {
-		all = append(all, r.Name)
+	for _, other := range info.Cluster.Replicas {
+		all = append(all, other.Name)
 	}
 	slices.Sort(all)
 	return all, nil

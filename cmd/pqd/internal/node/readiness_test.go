@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"strings"
@@ -8,7 +8,7 @@ import (
 )
 
 // A follower is not ready while its copy lacks much, or since its start has not had all that an
-// active member had. What a member of an earlier generation had counts for nothing.
+// active node had. What a node of an earlier generation had counts for nothing.
 func TestFollowerBehind(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -1,0 +1,73 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/room"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/store"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
+	"github.com/pqbridge/pqbridge/internal/jetstream"
+)
+
+// apartLimit bounds how long the active node appends nothing so that another server can become the leader of the
+// log.
+const apartLimit = 500 * time.Millisecond
+
+// openCopy opens the copy of the store on this node. It serves nothing yet.
+func openCopy(l *Log, name, version string, init bool) (*cluster.DB, error) {
+	s := l.settings
+	size := s.Store.Stream.MaxBytes
+	if err := os.MkdirAll(string(s.Data), 0o700); err != nil {
+		return nil, store.UnlessMade(string(s.Data), fmt.Errorf("PQ_DATA=%s: %w", s.Data, err))
+	}
+	if size == 0 && len(s.Cluster) > 0 {
+		free, _, err := room.Free(string(s.Data))
+		if err != nil {
+			return nil, fmt.Errorf("PQ_DATA=%s: look how much room there is: %w", s.Data, err)
+		}
+		size = free / 2
+	}
+	replicas := s.Store.Stream.Replicas
+	if len(s.Cluster) > 0 {
+		replicas = len(s.Cluster)
+	}
+	if replicas == 1 {
+		l.log.Warn("the stream has one replica: the store is lost with the disk of its server", "store", s.Store.String())
+	}
+	stream, err := jetstream.NewLog(l.nc, jetstream.Options{Name: s.Store.Place, Replicas: replicas, MaxBytes: size, Domain: s.Store.Stream.Domain})
+	if err != nil {
+		return nil, fmt.Errorf("PQ_STORE=%s: %w", s.Store, err)
+	}
+	members, err := jetstream.NewMembers(l.nc, s.Store.Place)
+	if err != nil {
+		return nil, fmt.Errorf("PQ_STORE=%s: %w", s.Store, err)
+	}
+	var replica func(generation, entry uint64) error
+	var apart func(ctx context.Context, others []string)
+	if r := l.replica(); l.embedded != nil {
+		replica = func(generation, entry uint64) error {
+			return cmp.Or(r.Missing(jetstream.Stream(s.Store.Place, generation), entry), r.Ready())
+		}
+		apart = func(ctx context.Context, others []string) {
+			ctx, cancel := context.WithTimeout(ctx, apartLimit)
+			defer cancel()
+			if err := r.MoveLeader(ctx, others); err != nil {
+				l.log.Debug("the log is led by the server of the active node", "error", err)
+			}
+		}
+	}
+	db, err := cluster.Open(s.CopyDir(), stream, members, cluster.Options{
+		Name: name, Members: s.Cluster.Names(), Version: version, Init: init, DiskFull: room.Full(s.MinFree, string(s.Data)),
+		LogReplica: replica, Apart: apart, Silence: time.Duration(s.Silence),
+		Replica: local.Options{Log: l.log, Fatal: func(err error) { store.GiveUp(l.log, err) }},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("PQ_STORE=%s: %w", s.Store, store.AdviseDamage(err, s))
+	}
+	return db, nil
+}

@@ -1,0 +1,130 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/process"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
+)
+
+// Node is the part of pqd that keeps a store together with others.
+type Node struct {
+	needs Needs
+	name  string
+	db    *cluster.DB // the copy of the store
+
+	fronts    *fronts
+	handovers *handovers
+	terms     *terms
+	readiness *readiness
+	damage    *copyDamage
+
+	failed chan error
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+}
+
+// Start starts to take part in keeping the store.
+func Start(ctx context.Context, needs Needs) (*Node, error) {
+	n := &Node{needs: needs, failed: make(chan error, 1)}
+	var err error
+	if n.name, err = needs.Settings.NodeName(); err != nil {
+		return nil, err
+	}
+	if n.db, err = openCopy(needs.Log, n.name, needs.Version, false); err != nil {
+		return nil, err
+	}
+	process.AddSpareProcessors()
+	outside := n.join()
+	needs.Link.Begin, needs.Link.End = n.fronts.open, n.fronts.stop
+	if err := needs.Link.Use(ctx); err != nil {
+		return nil, errors.Join(err, n.db.Close())
+	}
+	ctx, n.cancel = context.WithCancel(context.Background())
+	n.done.Go(func() { n.terms.run(ctx) })
+	n.done.Go(func() { needs.Link.Keep(ctx) })
+	n.watch(ctx, outside)
+	return n, nil
+}
+
+// join makes the parts of the node, which do nothing yet.
+func (n *Node) join() *outside {
+	s, log, storeLog := n.needs.Settings, n.needs.Logger, n.needs.Log
+	n.fronts = &fronts{link: n.needs.Link}
+	n.handovers = &handovers{log: log, name: n.name, db: n.db, storeLog: storeLog, fronts: n.fronts, asked: make(chan *handover)}
+	n.fronts.options = bridge.ClusterOptions{
+		Prefix: string(s.Prefix), Site: string(s.Site), ReplySubjects: s.Replies, Logger: log,
+		Status:   (&view{name: n.name, store: s.Store.String(), version: n.needs.Version, db: n.db}).cluster,
+		StepDown: n.handovers.stepDown,
+		Replace:  (&replacing{log: log, name: n.name, db: n.db, storeLog: storeLog}).replace,
+	}
+	n.damage = &copyDamage{log: log, settings: s, db: n.db}
+	n.terms = &terms{needs: n.needs, name: n.name, db: n.db, fronts: n.fronts, handovers: n.handovers, room: nodeRoom{s, n.db}, damage: n.damage}
+	outside := &outside{log: log, db: n.db, embedded: storeLog.embedded}
+	n.readiness = &readiness{db: n.db, link: n.needs.Link, storeLog: storeLog, outside: outside, bridge: &n.terms.bridge}
+	return outside
+}
+
+// watch watches the NATS servers until ctx ends.
+func (n *Node) watch(ctx context.Context, outside *outside) {
+	storeLog := n.needs.Log
+	embedded := storeLog.embedded
+	if embedded == nil {
+		n.done.Go(func() {
+			reach{
+				reached: func() time.Time { return n.db.Status().Reached },
+				leave:   func(silence time.Duration) { reconnect(silence, storeLog.nc, n.needs.Link.Conn(), n.needs.Logger) },
+			}.watch(ctx)
+		})
+		return
+	}
+	n.done.Go(func() { (&replicaWatch{storeLog, n.failed}).watch(ctx) })
+	n.done.Go(func() { outside.sendAway(ctx) })
+	peers := make(map[string]string)
+	for _, other := range n.needs.Settings.Cluster {
+		if other.Name() != n.name {
+			peers[other.Name()] = other.Address()
+		}
+	}
+	n.done.Go(func() { embedded.Routes(peers, n.db.Refuses).Watch(ctx) }) // they tell the store which nodes have ended
+	n.done.Go(func() { embedded.Elector(n.db.Lost).Watch(ctx) })
+}
+
+// Stop answers the requests under way, and hands over to another node, with the leadership of the log if the
+// embedded server has it.
+func (n *Node) Stop(drain context.Context) error {
+	n.terms.drain = drain
+	n.cancel()
+	n.done.Wait()
+	n.handovers.moveLog(drain)
+	err := n.db.Close()
+	n.fronts.stop()
+	return err
+}
+
+// Failed gets an error after which this process has to end.
+func (n *Node) Failed() <-chan error { return n.failed }
+
+// Ready says why this node cannot do its part, or nil. The part of a follower is to follow.
+func (n *Node) Ready() error { return n.readiness.err() }
+
+// AwaitReady returns true when the node is ready for the first time, and false when ctx ends. It logs the reason for the wait.
+func (n *Node) AwaitReady(ctx context.Context) bool { return n.readiness.await(ctx, n.needs.Logger) }
+
+// Role is the role of this node in the cluster.
+func (n *Node) Role() string { return string(n.db.Status().Role) }
+
+// Damaged describes damage in the files of this node's copy, or is nil.
+func (n *Node) Damaged() error { return n.damage.err() }
+
+// DB is the copy, for backups and recoveries.
+func (n *Node) DB() *cluster.DB { return n.db }
+
+// Metrics are the numbers of the node.
+func (n *Node) Metrics() prometheus.Collector { return nodeMetrics{n.db} }

@@ -1,0 +1,112 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/health"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/link"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
+	"github.com/pqbridge/pqbridge/internal/jetstream"
+)
+
+// readiness says whether this node can do its part.
+type readiness struct {
+	db       *cluster.DB
+	link     *link.Link // of the bridge
+	storeLog *Log
+	outside  *outside
+	bridge   *atomic.Pointer[bridge.Bridge] // while this node is active
+}
+
+// err says why this node cannot do its part, or nil. The part of a follower is to follow.
+func (r *readiness) err() error {
+	status := r.db.Status()
+	var missing error
+	if r.storeLog.embedded != nil && status.Epoch > 0 {
+		missing = r.storeLog.replica().Missing(jetstream.Stream(r.storeLog.settings.Store.Place, status.Generation), 0)
+	}
+	if r.storeLog.embedded != nil {
+		if err := cmp.Or(r.outside.err(), r.storeLog.embedded.Groups().Err()); err != nil {
+			return health.Waiting(err)
+		}
+	}
+	switch {
+	case status.Role == cluster.Stopped:
+		return fmt.Errorf("store: %s", status.Reason)
+	case status.Reason != "":
+		return health.Waiting(fmt.Errorf("store: %s", status.Reason))
+	case r.link.Away() != nil:
+		return health.Waiting(r.link.Away())
+	case r.link.Conn().Status() != nats.CONNECTED:
+		return errors.New("NATS connection is " + r.link.Conn().Status().String())
+	case missing != nil:
+		return health.Waiting(missing)
+	case status.Role == cluster.Active:
+		if b := r.bridge.Load(); b != nil {
+			return b.Ready()
+		}
+		return health.Waiting(errors.New("about to serve"))
+	case status.Epoch == 0:
+		return health.Waiting(errors.New("store: waiting for the other nodes"))
+	}
+	if r.storeLog.embedded != nil {
+		if err := r.storeLog.replica().Ready(); err != nil {
+			return health.Waiting(err)
+		}
+	}
+	if err := behind(status); err != nil {
+		return health.Waiting(err)
+	}
+	return nil
+}
+
+// readyLag is how many entries the copy of a follower may lack: more than it lacks under load,
+// and less than it reads in a second.
+const readyLag = 1000
+
+// behind says that a follower lacks too many entries, or nil. If other nodes ended, it might be the node that has
+// to go on.
+func behind(s cluster.Status) error {
+	if lag := s.Lag(s.Entry); lag > readyLag {
+		return fmt.Errorf("store: this node's copy lacks %d entries of the log, and follows", lag)
+	}
+	if !s.CaughtUp {
+		return errors.New("store: this node has not caught up with an active one since it started")
+	}
+	return nil
+}
+
+// readyEvery is the time between looks whether a node is ready.
+const readyEvery = 50 * time.Millisecond
+
+// await returns true when the node is ready for the first time, and false when ctx ends. It logs the reason
+// for the wait.
+func (r *readiness) await(ctx context.Context, log *slog.Logger) bool {
+	pause := time.NewTicker(readyEvery)
+	defer pause.Stop()
+	told := ""
+	for {
+		err := r.err()
+		if err == nil {
+			return true
+		}
+		if reason := err.Error(); reason != told {
+			told = reason
+			log.Info("waiting", "for", reason)
+		}
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	streams "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/broker"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/link"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
+)
+
+// Log is this pqd's access to the log of a store that several pqd keep.
+type Log struct {
+	settings settings.Settings
+	log      *slog.Logger
+	embedded *broker.Server // nil: the log is in NATS servers outside
+	nc       *nats.Conn
+}
+
+const (
+	logReconnectWait = 100 * time.Millisecond
+	logPing          = 5 * time.Second
+)
+
+// ConnectLog connects to the log with a user of its own, because a user that may write to the log owns all queues.
+// Without such a user login has the options.
+func ConnectLog(ctx context.Context, s settings.Settings, log *slog.Logger, embedded *broker.Server, login []nats.Option) (l *Log, err error) {
+	l = &Log{settings: s, log: log, embedded: embedded}
+	options := []nats.Option{
+		nats.Name("pqd log"), nats.RetryOnFailedConnect(false),
+		nats.MaxReconnects(-1), nats.ReconnectWait(logReconnectWait), nats.PingInterval(logPing), nats.MaxPingsOutstanding(2),
+		nats.ReconnectBufSize(-1), // a message is sent at once or not at all
+		nats.Timeout(broker.LogConnectLimit),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			l.log.Warn("error of the connection to the log", "error", err)
+		}),
+	}
+	url := l.settings.NATS.URL
+	switch {
+	case l.embedded != nil:
+		own, err := l.embedded.ToLog()
+		if err != nil {
+			return nil, err
+		}
+		url, options = "", append(options, own...)
+	case l.settings.LogCreds != "":
+		// The certificates are the same: it is the same server.
+		other := l.settings.NATS
+		other.Creds, other.NKey, other.User, other.Password, other.Token = l.settings.LogCreds, "", "", "", ""
+		if login, err = link.Login(other); err != nil {
+			return nil, err
+		}
+		options = append(options, login...)
+	default:
+		options = append(options, login...)
+	}
+	if l.nc, err = link.Connect(ctx, url, options, l.log); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// Close closes the connection.
+func (l *Log) Close() { l.nc.Close() }
+
+// ClientID is the id of the connection at its server.
+func (l *Log) ClientID() (uint64, error) { return l.nc.GetClientID() }
+
+// replica is the embedded server's part of the log. Without an embedded server it has none.
+func (l *Log) replica() broker.LogReplica {
+	if l.embedded == nil {
+		return broker.LogReplica{}
+	}
+	return l.embedded.Replica(l.nc)
+}
+
+// stream is a stream as this pqd sees it.
+func (l *Log) stream(ctx context.Context, name string) (*streams.StreamInfo, error) {
+	return l.streamSeen(ctx, l.nc, name)
+}
+
+// streamSeen is a stream as a connection sees it.
+func (l *Log) streamSeen(ctx context.Context, nc *nats.Conn, name string) (*streams.StreamInfo, error) {
+	api, err := streams.New(nc)
+	if domain := l.settings.Store.Stream.Domain; domain != "" {
+		api, err = streams.NewWithDomain(nc, domain)
+	}
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, openLogLimit)
+	defer cancel()
+	s, err := api.Stream(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return s.CachedInfo(), nil
+}
+
+// openLogLimit bounds the wait for each answer to a login that may get none.
+const openLogLimit = 2 * time.Second
