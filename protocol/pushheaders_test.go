@@ -114,7 +114,7 @@ var ofHeaders = []surface[pushHeader]{
 	{file: "protocol/list.go", what: "a field of Listed", within: `(?s)type Listed struct.*?\n\}`, of: isShown, text: func(h pushHeader) string { return `json:"` + h.field() }},
 	{file: "internal/gateway/openapi.yaml", what: "a property of Item", within: `(?s)\n    Item:\n.*?\n    \w`, of: isShown, text: func(h pushHeader) string { return "\n        " + h.field() + ": " }},
 	{file: "bridge/internal/reads/list.go", what: "the property of a stored item", within: `(?s)item := &protocol.Listed\{.*?\n\}`, of: isShown, text: func(h pushHeader) string { return "held." + h.fieldInGo() }},
-	{file: "cmd/pqd/salvage.go", what: "the property of a stored item", within: `(?s)\) item\(.*?\n\}`, of: isShown, text: func(h pushHeader) string { return "held." + h.fieldInGo() }},
+	{file: "cmd/pqd/internal/commands/salvage.go", what: "the property of a stored item", within: `(?s)\) item\(.*?\n\}`, of: isShown, text: func(h pushHeader) string { return "held." + h.fieldInGo() }},
 	{file: "bridge/internal/codec/link.go", what: "what a link gives along", within: `(?s)\) readTaken\(.*?\n\}`, of: isShown, text: constant, absent: map[string]string{
 		"delay": "a link gives what is ready", "not_before": "a link gives what is ready", "unique": "the claim stays with the giver", "unique_until": "the claim stays with the giver",
 	}},

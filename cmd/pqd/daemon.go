@@ -14,6 +14,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/broker"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/commands"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/health"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/link"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/node"
@@ -225,7 +226,7 @@ func (d *daemon) startStore(ctx context.Context, started *process.Parts) error {
 	}
 	embedded, isEmbedded := db.(*local.DB)
 	if isEmbedded {
-		started.Add("close the socket for backups", startControl(d.settings.Socket(), embedded, nil, d.log).stop)
+		started.Add("close the socket for backups", commands.StartControl(d.settings.Socket(), embedded, nil, d.log).Stop)
 		d.metrics.MustRegister(room.Metrics(d.settings.Store.Place))
 		process.AddSpareProcessors()
 		d.room = room.Watch(ctx, d.settings, embedded, d.log, started)
@@ -297,7 +298,7 @@ func (d *daemon) startService(ctx context.Context, l *link.Link, log *node.Log, 
 		}
 		d.health.Copies(n.Damaged)
 		s.drain, s.failed = n.Stop, n.Failed()
-		started.Add("close the socket for backups", startControl(d.settings.Socket(), n.DB(), n.DB(), d.log).stop)
+		started.Add("close the socket for backups", commands.StartControl(d.settings.Socket(), n.DB(), n.DB(), d.log).Stop)
 		d.metrics.MustRegister(n.Metrics(), room.Metrics(string(d.settings.Data)))
 		d.health.Node(n.Ready, n.Role)
 		started.InBackground(ctx, func(ctx context.Context) {

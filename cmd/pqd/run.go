@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/commands"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/node"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/process"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
@@ -22,7 +23,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("pqd", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // errors are returned and reported once
 	showVersion := flags.Bool("version", false, "")
-	consent := recoverFlags(flags)
+	consent := commands.RecoverFlags(flags)
 	args, err := parseArgs(flags, args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -38,24 +39,24 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if recovers := len(args) == 1 && args[0] == "recover"; !recovers && *consent != (recoverRequest{}) {
+	if recovers := len(args) == 1 && args[0] == "recover"; !recovers && *consent != (commands.RecoverRequest{}) {
 		return settings.Usagef("found --yes, --from or --without: expected them with pqd recover")
 	}
 	switch {
 	case len(args) == 2 && args[0] == "backup":
-		return backup(ctx, s, args[1], stdout)
+		return commands.Backup(ctx, s, args[1], stdout)
 	case len(args) == 1 && args[0] == "check":
-		return check(ctx, s, process.NewLog(s, stderr), stdout)
+		return commands.Check(ctx, s, process.NewLog(s, stderr), stdout)
 	case len(args) == 1 && args[0] == "init":
 		return node.Init(ctx, s, version(), process.NewLog(s, stderr))
 	case len(args) == 1 && args[0] == "recover":
-		return recoverStore(ctx, s, *consent, stdout)
+		return commands.Recover(ctx, s, *consent, stdout)
 	case len(args) == 1 && args[0] == "probe":
-		return probe(ctx, s)
+		return commands.Probe(ctx, s)
 	case len(args) == 2 && args[0] == "restore":
-		return restore(s, args[1], stdout)
+		return commands.Restore(s, args[1], stdout)
 	case len(args) == 2 && args[0] == "salvage":
-		return salvage(ctx, s, args[1], process.NewLog(s, stderr), stdout)
+		return commands.Salvage(ctx, s, args[1], process.NewLog(s, stderr), stdout)
 	case len(args) > 0:
 		return settings.Usagef("found the arguments %q: expected none, backup <directory>, check, init, probe, recover, restore <directory>, or salvage <directory>; settings are environment variables, see pqd --help", args)
 	}

@@ -1,4 +1,4 @@
-package main
+package commands
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 // probeLimit is how long a pqd may take to say whether it is ready.
 const probeLimit = 3 * time.Second
 
-// probe asks the pqd that runs with these settings on this machine whether it is ready.
-func probe(ctx context.Context, s settings.Settings) error {
+// Probe asks the pqd that runs with these settings on this machine whether it is ready.
+func Probe(ctx context.Context, s settings.Settings) error {
 	url, err := s.HTTP.Own(s.WebCert != "")
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package main
+package commands
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
 )
 
-// control answers on the socket.
-type control struct {
+// Control answers on the socket.
+type Control struct {
 	server *http.Server
 	log    *slog.Logger
 	store  backuper
@@ -45,10 +45,10 @@ type backupAnswer struct {
 	Error string        `json:"error,omitempty"`
 }
 
-// startControl serves the socket of a store that this process has open; member is nil for
+// StartControl serves the socket of a store that this process has open; member is nil for
 // an embedded one. A failure is logged and ends nothing: only backups and recoveries need
 // the socket.
-func startControl(path string, store backuper, member *cluster.DB, log *slog.Logger) *control {
+func StartControl(path string, store backuper, member *cluster.DB, log *slog.Logger) *Control {
 	// A process that was killed has left the socket behind: the store's lock is ours.
 	err := os.Remove(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -63,9 +63,9 @@ func startControl(path string, store backuper, member *cluster.DB, log *slog.Log
 	}
 	if err != nil {
 		log.Warn("making the socket for backups failed: pqd backup and pqd recover do not work with this process", "error", err)
-		return &control{}
+		return &Control{}
 	}
-	c := &control{log: log, store: store, member: member}
+	c := &Control{log: log, store: store, member: member}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /backup", c.backup)
 	if member != nil {
@@ -80,23 +80,23 @@ func startControl(path string, store backuper, member *cluster.DB, log *slog.Log
 	return c
 }
 
-// stop closes the socket. A running backup continues until the store is closed, which
+// Stop closes the socket. A running backup continues until the store is closed, which
 // waits for it.
-func (c *control) stop() error {
+func (c *Control) Stop() error {
 	if c.server == nil {
 		return nil
 	}
 	return c.server.Close()
 }
 
-func (c *control) backup(w http.ResponseWriter, r *http.Request) {
+func (c *Control) backup(w http.ResponseWriter, r *http.Request) {
 	var ask backupRequest
 	if err := json.NewDecoder(r.Body).Decode(&ask); err != nil || !filepath.IsAbs(ask.To) {
-		writeJSON(w, http.StatusBadRequest, backupAnswer{Error: `expected {"to":"<absolute path>"}`})
+		reply(w, http.StatusBadRequest, backupAnswer{Error: `expected {"to":"<absolute path>"}`})
 		return
 	}
 	if !c.busy.TryLock() {
-		writeJSON(w, http.StatusConflict, backupAnswer{Error: "another backup is under way: wait for its end"})
+		reply(w, http.StatusConflict, backupAnswer{Error: "another backup is under way: wait for its end"})
 		return
 	}
 	defer c.busy.Unlock()
@@ -109,28 +109,28 @@ func (c *control) backup(w http.ResponseWriter, r *http.Request) {
 	if errors.Is(err, fs.ErrExist) {
 		answer.Error = fmt.Sprintf("%s exists, or an unfinished backup %s.partial: expected a directory that does not exist", ask.To, ask.To)
 		c.log.Warn("backup refused", "to", ask.To, "error", answer.Error)
-		writeJSON(w, http.StatusConflict, answer)
+		reply(w, http.StatusConflict, answer)
 		return
 	}
 	if err != nil {
 		c.log.Error("backup failed", "to", ask.To, "error", err)
 		answer.Error = err.Error()
-		writeJSON(w, http.StatusInternalServerError, answer)
+		reply(w, http.StatusInternalServerError, answer)
 		return
 	}
 	c.log.Info("backup made", "to", ask.To, "bytes", answer.Bytes, "took", answer.Took)
-	writeJSON(w, http.StatusOK, answer)
+	reply(w, http.StatusOK, answer)
 }
 
 // recover answers pqd recover. It goes on when the caller has gone: a recovery that was begun is better finished.
-func (c *control) recover(w http.ResponseWriter, r *http.Request) {
-	var ask recoverRequest
+func (c *Control) recover(w http.ResponseWriter, r *http.Request) {
+	var ask RecoverRequest
 	if err := json.NewDecoder(r.Body).Decode(&ask); err != nil {
-		writeJSON(w, http.StatusBadRequest, recoverAnswer{Error: `expected {"yes":false,"from":"<node>","without":"<node>,…"}`})
+		reply(w, http.StatusBadRequest, recoverAnswer{Error: `expected {"yes":false,"from":"<node>","without":"<node>,…"}`})
 		return
 	}
 	if !c.busy.TryLock() {
-		writeJSON(w, http.StatusConflict, recoverAnswer{Error: "a backup or another recovery is under way here: wait for its end"})
+		reply(w, http.StatusConflict, recoverAnswer{Error: "a backup or another recovery is under way here: wait for its end"})
 		return
 	}
 	defer c.busy.Unlock()
@@ -151,7 +151,16 @@ func (c *control) recover(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		answer.Error, status = err.Error(), http.StatusConflict
 	}
-	writeJSON(w, status, answer)
+	reply(w, status, answer)
+}
+
+// reply answers on the socket.
+func reply(w http.ResponseWriter, code int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	_ = encoder.Encode(body) // the caller went away
 }
 
 // sizeOf adds up the files of a directory.

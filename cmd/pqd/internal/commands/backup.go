@@ -1,4 +1,4 @@
-package main
+package commands
 
 import (
 	"context"
@@ -15,9 +15,9 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
-// backup asks the pqd that has the store open for a copy of it. If no process has the store open, backup copies it
+// Backup asks the pqd that has the store open for a copy of it. If no process has the store open, Backup copies it
 // itself.
-func backup(ctx context.Context, s settings.Settings, to string, stdout io.Writer) error {
+func Backup(ctx context.Context, s settings.Settings, to string, stdout io.Writer) error {
 	dir, err := store.Dir(s, "FoundationDB has a backup of its own, fdbbackup")
 	if err != nil {
 		return err
@@ -52,8 +52,8 @@ func copyStopped(dir, to string, stdout io.Writer) error {
 	return err
 }
 
-// restore puts a backup in the place of the store, which no process may have open.
-func restore(s settings.Settings, from string, stdout io.Writer) error {
+// Restore puts a backup in the place of the store, which no process may have open.
+func Restore(s settings.Settings, from string, stdout io.Writer) error {
 	if !s.Store.Embedded() {
 		return settings.Usagef("PQ_STORE=%s: expected an embedded store, local:<directory>; of several pqd, docs/cluster.md has how one is restored, and FoundationDB has fdbrestore", s.Store)
 	}

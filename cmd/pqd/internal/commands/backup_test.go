@@ -1,4 +1,4 @@
-package main
+package commands
 
 import (
 	"bytes"
@@ -29,13 +29,13 @@ func TestBackups(t *testing.T) {
 	}
 	defer db.Close()
 	leaveSocket(t, filepath.Join(dir, settings.SocketName))
-	c := startControl(filepath.Join(dir, settings.SocketName), db, nil, slog.New(slog.DiscardHandler))
+	c := StartControl(filepath.Join(dir, settings.SocketName), db, nil, slog.New(slog.DiscardHandler))
 	if c.server == nil {
 		t.Fatal("no socket where a killed process has left one")
 	}
 	back := func(to string) (said string, err error) {
 		var out bytes.Buffer
-		err = backup(t.Context(), settings.Settings{Store: settings.StoreName{Engine: "local", Place: dir}}, to, &out)
+		err = Backup(t.Context(), settings.Settings{Store: settings.StoreName{Engine: "local", Place: dir}}, to, &out)
 		return out.String(), err
 	}
 	refused := func(to, why string) {
@@ -66,7 +66,7 @@ func TestBackups(t *testing.T) {
 			t.Errorf("%s: %d %s", body, w.Code, w.Body)
 		}
 	}
-	if err := c.stop(); err != nil {
+	if err := c.Stop(); err != nil {
 		t.Fatal(err)
 	}
 	refused(to+"2", "in use by another process")
@@ -100,7 +100,7 @@ func TestBackupAndRestoreWithoutPqd(t *testing.T) {
 	checked := func(name string) (said string) {
 		t.Helper()
 		var out bytes.Buffer
-		if err := check(t.Context(), at(name), slog.New(slog.DiscardHandler), &out); err != nil {
+		if err := Check(t.Context(), at(name), slog.New(slog.DiscardHandler), &out); err != nil {
 			t.Fatal(err)
 		}
 		return out.String()
@@ -108,7 +108,7 @@ func TestBackupAndRestoreWithoutPqd(t *testing.T) {
 	was := change("first")
 	to := filepath.Join(work, "monday")
 	var said bytes.Buffer
-	if err := backup(t.Context(), at("first"), to, &said); err != nil || !strings.Contains(said.String(), "which no pqd has open, is copied to "+to) {
+	if err := Backup(t.Context(), at("first"), to, &said); err != nil || !strings.Contains(said.String(), "which no pqd has open, is copied to "+to) {
 		t.Fatalf("%s %v", &said, err)
 	}
 	before := files(t, to)
@@ -121,7 +121,7 @@ func TestBackupAndRestoreWithoutPqd(t *testing.T) {
 
 	later := change("second")
 	said.Reset()
-	if err := restore(at("second"), to, &said); err != nil {
+	if err := Restore(at("second"), to, &said); err != nil {
 		t.Fatal(err)
 	}
 	if said := checked("second"); !strings.Contains(said, was) {
@@ -132,7 +132,7 @@ func TestBackupAndRestoreWithoutPqd(t *testing.T) {
 	if said := checked("second/" + filepath.Base(kept)); !strings.Contains(said, later) {
 		t.Error(said)
 	}
-	if err := backup(t.Context(), at("nowhere"), to+"2", &said); err == nil || !strings.Contains(err.Error(), "there is no store in") {
+	if err := Backup(t.Context(), at("nowhere"), to+"2", &said); err == nil || !strings.Contains(err.Error(), "there is no store in") {
 		t.Errorf("a backup of nothing: %v", err)
 	}
 }

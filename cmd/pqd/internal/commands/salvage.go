@@ -1,4 +1,4 @@
-package main
+package commands
 
 import (
 	"bufio"
@@ -20,9 +20,9 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// salvage writes the readable items of a damaged store that no process has open. It makes a
+// Salvage writes the readable items of a damaged store that no process has open. It makes a
 // file for each queue, in the format of pq export and pq import.
-func salvage(ctx context.Context, s settings.Settings, to string, log *slog.Logger, stdout io.Writer) (err error) {
+func Salvage(ctx context.Context, s settings.Settings, to string, log *slog.Logger, stdout io.Writer) (err error) {
 	dir, err := store.Dir(s, "FoundationDB has copies, and tools of its own")
 	if err != nil {
 		return err

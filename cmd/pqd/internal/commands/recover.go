@@ -1,4 +1,4 @@
-package main
+package commands
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
 )
 
-// recoverRequest asks the pqd of this machine to begin a new generation of the log.
-type recoverRequest struct {
+// RecoverRequest asks the pqd of this machine to begin a new generation of the log.
+type RecoverRequest struct {
 	Yes     bool   `json:"yes"`     // without it pqd only describes the recovery
 	From    string `json:"from"`    // the node with whose copy the store goes on
 	Without string `json:"without"` // nodes that do not answer, separated by commas
@@ -27,9 +27,9 @@ type recoverAnswer struct {
 	Error string           `json:"error,omitempty"`
 }
 
-// recoverFlags are the flags of pqd recover.
-func recoverFlags(flags *flag.FlagSet) *recoverRequest {
-	r := &recoverRequest{}
+// RecoverFlags are the flags of pqd recover.
+func RecoverFlags(flags *flag.FlagSet) *RecoverRequest {
+	r := &RecoverRequest{}
 	flags.BoolVar(&r.Yes, "yes", false, "")
 	flags.StringVar(&r.From, "from", "", "")
 	flags.StringVar(&r.Without, "without", "", "")
@@ -39,8 +39,8 @@ func recoverFlags(flags *flag.FlagSet) *recoverRequest {
 // recoverLimit is longer than a recovery takes: the loss has to last, and NATS servers may be electing a leader.
 const recoverLimit = 3 * time.Minute
 
-// recoverStore asks the pqd on this machine to begin a new generation of the log, and prints the losses.
-func recoverStore(ctx context.Context, s settings.Settings, ask recoverRequest, stdout io.Writer) error {
+// Recover asks the pqd on this machine to begin a new generation of the log, and prints the losses.
+func Recover(ctx context.Context, s settings.Settings, ask RecoverRequest, stdout io.Writer) error {
 	if !s.Shared() {
 		return settings.Usagef("PQ_STORE=%s has no log that several pqd share: expected PQ_CLUSTER or PQ_STORE=jetstream:<name>", s.Store)
 	}

@@ -1,4 +1,4 @@
-package main
+package commands
 
 import (
 	"context"
@@ -36,8 +36,8 @@ func strangeNames(ctx context.Context, store *fdbpq.Store) (problems []string, e
 	return problems, err
 }
 
-// check looks for damage in a store that no process has open, such as a copy.
-func check(ctx context.Context, s settings.Settings, log *slog.Logger, stdout io.Writer) (err error) {
+// Check looks for damage in a store that no process has open, such as a copy.
+func Check(ctx context.Context, s settings.Settings, log *slog.Logger, stdout io.Writer) (err error) {
 	dir, err := store.Dir(s, "one that others use changes while it is looked at")
 	if err != nil {
 		return err

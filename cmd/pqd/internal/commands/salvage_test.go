@@ -1,4 +1,4 @@
-package main
+package commands
 
 import (
 	"bytes"
@@ -157,7 +157,7 @@ func TestSalvageOfStrangeNames(t *testing.T) {
 
 	var problems bytes.Buffer
 	checked := settings.Settings{Store: settings.StoreName{Engine: "local", Place: dir}}
-	if err := check(t.Context(), checked, slog.New(slog.DiscardHandler), &problems); err == nil || !strings.Contains(err.Error(), "is damaged") {
+	if err := Check(t.Context(), checked, slog.New(slog.DiscardHandler), &problems); err == nil || !strings.Contains(err.Error(), "is damaged") {
 		t.Errorf("the check says %v", err)
 	}
 	for name := range names {
