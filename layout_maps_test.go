@@ -111,8 +111,7 @@ var mapsOf = map[string]map[string]bound{
 		"mailbox.open":   {"calls under way", "the program's own calls", "mailbox.enter"},
 	},
 	"cmd/pqd": {
-		"remotesFile.latest":  {"remotes", operator, ""},
-		"tenantMetrics.owned": {"tenants with metrics", "those with requests lately, and PQ_METRICS_QUEUES", "byTenant"},
+		"remotesFile.latest": {"remotes", operator, ""},
 	},
 	"cmd/pqd/internal/broker": {
 		"Routes.Peers":     {"other nodes", "those of PQ_CLUSTER", ""},
@@ -132,6 +131,9 @@ var mapsOf = map[string]map[string]bound{
 		"Tenants.Tokens": {"tenants", operator, ""},
 		"Tenants.hashes": {"tokens of tenants", operator, ""},
 		"Tenants.own":    {"tenants", operator, ""},
+	},
+	"cmd/pqd/internal/web": {
+		"tenantMetrics.owned": {"tenants with metrics", "those with requests lately, and PQ_METRICS_QUEUES", "byTenant"},
 	},
 	"internal/gateway": {
 		"auth.tenants":    {"tenants with a token", operator, ""},

@@ -22,6 +22,7 @@ import (
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/room"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/store"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/web"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 	"github.com/pqbridge/pqbridge/internal/natsurl"
@@ -77,7 +78,7 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 
 // running are the parts that pqd watches while it serves.
 type running struct {
-	web     *webServer
+	web     *web.Server
 	link    *link.Link // of the bridge
 	service service
 }
@@ -102,8 +103,8 @@ func (d *daemon) startAll(ctx context.Context, login []nats.Option, started *pro
 			return r, err
 		}
 	}
-	pages := &pages{settings: d.settings, log: d.log, metrics: d.metrics, health: &d.health, tenants: d.tenants}
-	if r.web, err = pages.start(started); err != nil {
+	pages := &web.Pages{Settings: d.settings, Log: d.log, Metrics: d.metrics, Health: &d.health, TenantOf: d.tenants.byToken, HaveTokens: d.tenants.haveTokens}
+	if r.web, err = pages.Start(started); err != nil {
 		return r, err
 	}
 	if r.link, err = d.connectNATS(ctx, login, started); err != nil {
@@ -115,7 +116,7 @@ func (d *daemon) startAll(ctx context.Context, login []nats.Option, started *pro
 			return r, err
 		}
 	}
-	console, err := pages.connect(ctx, d.embedded, started)
+	console, err := pages.Connect(ctx, d.embedded, started)
 	if err != nil {
 		return r, err
 	}
@@ -145,13 +146,13 @@ func (d *daemon) untilStopped(ctx context.Context, reloads <-chan os.Signal, r r
 		select {
 		case <-ready:
 			ready = nil
-			d.log.Info("ready", "nats", d.advertised(r.link.Conn()), "http", r.web.url(), "store", d.settings.Store.String(),
+			d.log.Info("ready", "nats", d.advertised(r.link.Conn()), "http", r.web.URL(), "store", d.settings.Store.String(),
 				"prefix", string(d.settings.Prefix), "version", version())
 		case <-reloads:
 			d.reload()
 		case <-ctx.Done():
 			return nil
-		case err := <-r.web.failed:
+		case err := <-r.web.Failed():
 			return err
 		case err := <-r.service.failed:
 			return err

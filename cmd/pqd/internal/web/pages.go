@@ -1,7 +1,8 @@
-package main
+package web
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -24,33 +25,37 @@ import (
 	"github.com/pqbridge/pqbridge/internal/gateway"
 )
 
-// pages are the pages that pqd serves over HTTP: states, metrics, the console, the HTTP interface.
-type pages struct {
-	settings settings.Settings
-	log      *slog.Logger
-	metrics  *prometheus.Registry
-	health   *health.Health
-	tenants  *tenantsFile
-	gateway  *gateway.Gateway // nil: off
+// Pages are the pages that pqd serves over HTTP: states, metrics, the console, the HTTP interface.
+type Pages struct {
+	Settings settings.Settings
+	Log      *slog.Logger
+	Metrics  *prometheus.Registry
+	Health   *health.Health
+
+	// TenantOf is the tenant whose token has a hash, and HaveTokens says whether users of any tenant may use HTTP.
+	TenantOf   func(hash [sha256.Size]byte) string
+	HaveTokens func() bool
+
+	gateway *gateway.Gateway // nil: off
 }
 
-// start begins to serve them.
-func (p *pages) start(started *process.Parts) (web *webServer, err error) {
+// Start begins to serve them.
+func (p *Pages) Start(started *process.Parts) (web *Server, err error) {
 	if p.gateway, err = p.newGateway(); err != nil {
 		return nil, err
 	}
-	mux := routes(p.health, p.metricsPage(), p.settings.HTTPHosts)
-	all := withConsole(mux, p.gateway, p.settings.HTTPHosts)
-	if p.settings.Profile {
+	mux := routes(p.Health, p.metricsPage(), p.Settings.HTTPHosts)
+	all := withConsole(mux, p.gateway, p.Settings.HTTPHosts)
+	if p.Settings.Profile {
 		serveProfiles(mux, func(page http.HandlerFunc) http.Handler {
-			return p.settings.HTTPHosts.Guard(p.perCaller(page, nil))
+			return p.Settings.HTTPHosts.Guard(p.perCaller(page, nil))
 		})
 	}
-	cert, err := newWebCertificate(p.settings, p.log)
+	cert, err := newWebCertificate(p.Settings, p.Log)
 	if err != nil {
 		return nil, err
 	}
-	if web, err = startHTTP(p.settings.HTTP, cert, all, p.log); err != nil {
+	if web, err = startHTTP(p.Settings.HTTP, cert, all, p.Log); err != nil {
 		return nil, err
 	}
 	started.Add("stop the HTTP server", web.stop)
@@ -58,8 +63,8 @@ func (p *pages) start(started *process.Parts) (web *webServer, err error) {
 }
 
 // newGateway returns the HTTP interface, nil if it is off.
-func (p *pages) newGateway() (*gateway.Gateway, error) {
-	s := p.settings
+func (p *Pages) newGateway() (*gateway.Gateway, error) {
+	s := p.Settings
 	if s.Mode() == settings.ConsoleOff {
 		return nil, nil
 	}
@@ -68,27 +73,27 @@ func (p *pages) newGateway() (*gateway.Gateway, error) {
 		return nil, err
 	}
 	return gateway.New(gateway.Options{
-		Prefix: string(s.Prefix), Tenants: s.Tenants != "", Changes: s.Mode() == settings.ConsoleAdmin, Logger: p.log, Token: token, TokenIn: in,
-		TenantOf: p.tenants.byToken,
+		Prefix: string(s.Prefix), Tenants: s.Tenants != "", Changes: s.Mode() == settings.ConsoleAdmin, Logger: p.Log, Token: token, TokenIn: in,
+		TenantOf: p.TenantOf,
 	})
 }
 
 // metricsPage serves the metrics of all queues. If tenants have tokens, each of them gets its own metrics.
-func (p *pages) metricsPage() http.Handler {
-	own := &tenantMetrics{all: p.metrics, now: time.Now}
-	return p.perCaller(promhttp.HandlerFor(p.metrics, promhttp.HandlerOpts{}), func(tenant string) http.Handler {
+func (p *Pages) metricsPage() http.Handler {
+	own := &tenantMetrics{all: p.Metrics, now: time.Now}
+	return p.perCaller(promhttp.HandlerFor(p.Metrics, promhttp.HandlerOpts{}), func(tenant string) http.Handler {
 		return promhttp.HandlerFor(prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return own.of(tenant) }), promhttp.HandlerOpts{})
 	})
 }
 
 // perCaller serves a page about all tenants. As soon as any tenant has a token, its users come to this server, too: then
 // the page asks for a token, and a tenant gets its own page, or none.
-func (p *pages) perCaller(all http.Handler, own func(tenant string) http.Handler) http.Handler {
+func (p *Pages) perCaller(all http.Handler, own func(tenant string) http.Handler) http.Handler {
 	if p.gateway == nil {
 		return all
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !p.tenants.haveTokens() {
+		if !p.HaveTokens() {
 			all.ServeHTTP(w, r)
 			return
 		}
@@ -104,33 +109,33 @@ func (p *pages) perCaller(all http.Handler, own func(tenant string) http.Handler
 	})
 }
 
-// connect makes the connection of the console and the HTTP interface; it is nil if they are off. They have a
+// Connect makes the connection of the console and the HTTP interface; it is nil if they are off. They have a
 // connection of their own, so that they have only the rights of its user.
-func (p *pages) connect(ctx context.Context, embedded *broker.Server, started *process.Parts) (*link.Link, error) {
+func (p *Pages) Connect(ctx context.Context, embedded *broker.Server, started *process.Parts) (*link.Link, error) {
 	if p.gateway == nil {
 		return nil, nil
 	}
-	login := p.settings.NATS
-	if p.settings.WebCreds != "" || p.settings.WebUser != "" {
+	login := p.Settings.NATS
+	if p.Settings.WebCreds != "" || p.Settings.WebUser != "" {
 		// The certificates are the same: it is the same server.
-		login.Creds, login.NKey, login.Token = p.settings.WebCreds, "", ""
-		login.User, login.Password = p.settings.WebUser, p.settings.WebPass
+		login.Creds, login.NKey, login.Token = p.Settings.WebCreds, "", ""
+		login.User, login.Password = p.Settings.WebUser, p.Settings.WebPass
 	}
 	own, err := link.Login(login)
 	if err != nil {
 		return nil, err
 	}
 	options := slices.Concat(p.gateway.ConnectOptions(), own, []nats.Option{
-		nats.CustomInboxPrefix(string(p.settings.WebInbox)),
+		nats.CustomInboxPrefix(string(p.Settings.WebInbox)),
 		nats.RetryOnFailedConnect(false), // link.Connect does that
 	})
 	if embedded != nil {
 		options = append(options, embedded.Connected())
 	}
 	l := &link.Link{
-		Name: "the console's connection", Log: p.log,
+		Name: "the console's connection", Log: p.Log,
 		Dial: func(ctx context.Context, more ...nats.Option) (*nats.Conn, error) {
-			return link.Connect(ctx, p.settings.NATS.URL, slices.Concat(options, more), p.log)
+			return link.Connect(ctx, p.Settings.NATS.URL, slices.Concat(options, more), p.Log)
 		},
 		Begin: func(_ context.Context, nc *nats.Conn) error {
 			p.gateway.Connect(nc)
@@ -150,7 +155,7 @@ func (p *pages) connect(ctx context.Context, embedded *broker.Server, started *p
 		return l.Close()
 	})
 	started.InBackground(ctx, l.Keep)
-	p.health.Console(l.Away)
+	p.Health.Console(l.Away)
 	return l, nil
 }
 

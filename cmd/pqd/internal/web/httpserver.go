@@ -1,4 +1,4 @@
-package main
+package web
 
 import (
 	"context"
@@ -51,16 +51,16 @@ func writeJSON(w http.ResponseWriter, code int, body any) {
 	_ = encoder.Encode(body) // the client went away
 }
 
-// webServer serves HTTP until it is stopped.
-type webServer struct {
+// Server serves HTTP until it is stopped.
+type Server struct {
 	server    *http.Server
 	listener  net.Listener
 	encrypted bool
-	failed    chan error // one error, when it ends without being stopped
+	failed    chan error
 }
 
 // startHTTP serves HTTP, or HTTPS if there is a certificate.
-func startHTTP(where settings.Address, cert *webCertificate, handler http.Handler, log *slog.Logger) (*webServer, error) {
+func startHTTP(where settings.Address, cert *webCertificate, handler http.Handler, log *slog.Logger) (*Server, error) {
 	listener, err := net.Listen("tcp", where.String())
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fmt.Errorf("PQ_HTTP=%s: another program, perhaps another pqd, listens there: choose another address with PQ_HTTP: %w", where, err)
@@ -72,7 +72,7 @@ func startHTTP(where settings.Address, cert *webCertificate, handler http.Handle
 	if cert != nil {
 		listener = tls.NewListener(listener, cert.config())
 	}
-	w := &webServer{
+	w := &Server{
 		listener:  listener,
 		encrypted: cert != nil,
 		failed:    make(chan error, 1),
@@ -96,7 +96,11 @@ func startHTTP(where settings.Address, cert *webCertificate, handler http.Handle
 	return w, nil
 }
 
-func (w *webServer) url() string { return settings.Scheme(w.encrypted) + w.listener.Addr().String() }
+// Failed gets one error when the server ends without being stopped.
+func (w *Server) Failed() <-chan error { return w.failed }
+
+// URL is the address for clients.
+func (w *Server) URL() string { return settings.Scheme(w.encrypted) + w.listener.Addr().String() }
 
 // httpProblems logs the problems of the server of net/http as attributes. As messages they would never repeat,
 // since they have addresses of clients, and the limit for repeated messages would not hold.
@@ -113,7 +117,8 @@ func (p httpProblems) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-func (w *webServer) stop() error {
+// stop lets requests under way end, for a moment.
+func (w *Server) stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), httpStopLimit)
 	defer cancel()
 	if err := w.server.Shutdown(ctx); err != nil {
