@@ -36,7 +36,7 @@ type daemon struct {
 	health   health.Health
 	damage   store.Damage
 	store    *fdbpq.Store   // nil in a pqd that keeps a store together with others
-	embedded *broker.Server // nil when NATS_URL is set
+	broker   *broker.Server // nil when NATS_URL is set
 	remotes  *remotesFile
 	tenants  *tenantsFile
 	room     *room.Store // nil: no room has to stay free, or the store is not embedded
@@ -51,14 +51,14 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	embedded, err := broker.NewServer(d.settings, d.log)
+	server, err := broker.NewServer(d.settings, d.log)
 	if err != nil {
 		return err
 	}
 	if d.settings.NATS.URL == "" {
-		d.embedded = embedded
+		d.broker = server
 	}
-	d.remotes = &remotesFile{settings: d.settings, log: d.log, embedded: d.embedded}
+	d.remotes = &remotesFile{settings: d.settings, log: d.log, broker: d.broker}
 	d.tenants = &tenantsFile{settings: d.settings, log: d.log}
 	if err := errors.Join(d.remotes.read(), d.tenants.read()); err != nil {
 		return err
@@ -98,8 +98,8 @@ func (d *daemon) startAll(ctx context.Context, login []nats.Option, started *pro
 			return r, err
 		}
 	}
-	if d.embedded != nil {
-		if err := d.embedded.Start(ctx, started); err != nil {
+	if d.broker != nil {
+		if err := d.broker.Start(ctx, started); err != nil {
 			return r, err
 		}
 	}
@@ -116,12 +116,12 @@ func (d *daemon) startAll(ctx context.Context, login []nats.Option, started *pro
 			return r, err
 		}
 	}
-	console, err := pages.Connect(ctx, d.embedded, started)
+	console, err := pages.Connect(ctx, d.broker, started)
 	if err != nil {
 		return r, err
 	}
-	if d.embedded != nil {
-		d.embedded.WatchClients(ctx, d.metrics, started, ownConnections(r.link, log, console))
+	if d.broker != nil {
+		d.broker.WatchClients(ctx, d.metrics, started, ownConnections(r.link, log, console))
 	}
 	r.service, err = d.startService(ctx, r.link, log, tracer, started)
 	return r, err
@@ -172,7 +172,7 @@ func (d *daemon) reload() {
 		d.tenants.reload()
 	}
 	if d.settings.NATSConfig != "" {
-		d.embedded.Reload()
+		d.broker.Reload()
 	}
 }
 
@@ -192,9 +192,9 @@ func (d *daemon) drain(ctx context.Context, s service) (err error) {
 			err = fmt.Errorf("hand over: %w", failure)
 		}
 	}
-	if d.embedded != nil {
+	if d.broker != nil {
 		tell, cancel := context.WithTimeout(drain, process.TellLimit)
-		d.embedded.EnterLameDuck(tell)
+		d.broker.EnterLameDuck(tell)
 		cancel()
 	}
 	if !d.settings.Shared() {
@@ -202,10 +202,10 @@ func (d *daemon) drain(ctx context.Context, s service) (err error) {
 			err = errors.Join(err, fmt.Errorf("drain the bridge: %w", failure))
 		}
 	}
-	if d.embedded == nil {
+	if d.broker == nil {
 		return err
 	}
-	behind, failure := d.embedded.AwaitRead(read)
+	behind, failure := d.broker.AwaitRead(read)
 	if behind > 0 {
 		d.log.Warn("closing connections whose clients did not read their answers in time", "connections", behind)
 	}
@@ -248,7 +248,7 @@ func (d *daemon) startStore(ctx context.Context, started *process.Parts) error {
 
 // connectNATS makes the connection of the bridge.
 func (d *daemon) connectNATS(ctx context.Context, login []nats.Option, started *process.Parts) (*link.Link, error) {
-	options := slices.Concat(bridge.ConnectOptions(d.log), login, d.embedded.InProcess(), []nats.Option{
+	options := slices.Concat(bridge.ConnectOptions(d.log), login, d.broker.InProcess(), []nats.Option{
 		nats.Name("pqd"),
 		nats.RetryOnFailedConnect(false), // link.Connect does that, and knows which errors pass
 	})
@@ -264,7 +264,7 @@ func (d *daemon) connectNATS(ctx context.Context, login []nats.Option, started *
 
 // connectLog makes the connection to the log of a store that several pqd keep.
 func (d *daemon) connectLog(ctx context.Context, login []nats.Option, started *process.Parts) (*node.Log, error) {
-	log, err := node.ConnectLog(ctx, d.settings, d.log, d.embedded, login)
+	log, err := node.ConnectLog(ctx, d.settings, d.log, d.broker, login)
 	if err != nil {
 		return nil, err
 	}
@@ -272,7 +272,7 @@ func (d *daemon) connectLog(ctx context.Context, login []nats.Option, started *p
 		log.Close()
 		return nil
 	})
-	if d.embedded == nil {
+	if d.broker == nil {
 		err = node.CheckUsers(ctx, log)
 	}
 	return log, err
@@ -332,9 +332,9 @@ func (d *daemon) bridgeOptions(tracer trace.Tracer) bridge.Options {
 		Disk:      room.Disk(d.settings),
 		Logger:    d.log,
 		Tracer:    tracer,
-		Backlog:   d.embedded.Backlog(),
-		Floods:    d.embedded.Floods(),
-		Interest:  d.embedded.Listens(),
+		Backlog:   d.broker.Backlog(),
+		Floods:    d.broker.Floods(),
+		Interest:  d.broker.Listens(),
 
 		ReplySubjects: d.settings.Replies,
 		MetricsQueues: d.settings.Queues.Option(),
@@ -351,8 +351,8 @@ func (d *daemon) bridgeOptions(tracer trace.Tracer) bridge.Options {
 
 // advertised is the address for clients.
 func (d *daemon) advertised(nc *nats.Conn) string {
-	if d.embedded != nil {
-		return d.embedded.URL()
+	if d.broker != nil {
+		return d.broker.URL()
 	}
 	return natsurl.Of(nc)
 }

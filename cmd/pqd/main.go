@@ -5,8 +5,13 @@
 // requests that it has received. A second signal ends it at once. At SIGHUP it reads the files of PQ_NATS_CONFIG,
 // PQ_REMOTES and PQ_TENANTS again.
 //
-// The exit code is 0 after a stop, 2 when the settings are wrong, and 1 after any other failure. A panic ends pqd
-// by SIGABRT.
+// The exit code is 0 after a stop, 2 when the settings are wrong, and 1 after any other failure. A failed disk of the
+// store ends pqd at once, with 1, and a panic by SIGABRT.
+//
+// Where things are: the daemon here starts parts and stops them. The packages below hold the parts: settings and process
+// of pqd itself; broker and link, its NATS server and connections; store and room, how a store opens and what is refused
+// when its disk is full; node, a pqd that keeps a store together with others, and election, which replaces a leader of their
+// log; web and health, what it has over HTTP; commands, what pqd does without serving.
 package main
 
 import (

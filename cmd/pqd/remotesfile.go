@@ -20,7 +20,7 @@ import (
 type remotesFile struct {
 	settings settings.Settings
 	log      *slog.Logger
-	embedded *broker.Server
+	broker   *broker.Server
 	latest   atomic.Pointer[map[string]bridge.Remote]
 }
 
@@ -58,7 +58,7 @@ func (r *remotesFile) read() error {
 				options = append(options, nats.CustomInboxPrefix(from.Inbox))
 			}
 			if url == "" {
-				options = append(options, r.embedded.Connected())
+				options = append(options, r.broker.Connected())
 			}
 			return nats.Connect(url, slices.Concat(options, more)...)
 		}

@@ -49,7 +49,7 @@ func openCopy(l *Log, name, version string, init bool) (*cluster.DB, error) {
 	}
 	var replica func(generation, entry uint64) error
 	var apart func(ctx context.Context, others []string)
-	if r := l.replica(); l.embedded != nil {
+	if r := l.replica(); l.broker != nil {
 		replica = func(generation, entry uint64) error {
 			return cmp.Or(r.Missing(jetstream.Stream(s.Store.Place, generation), entry), r.Ready())
 		}

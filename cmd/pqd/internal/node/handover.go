@@ -113,7 +113,7 @@ func (h *handovers) release(ctx context.Context) {
 // moveLog moves the leadership of the log to another server, if the embedded one leads, while no append is under
 // way: an append to a leader that steps down gets no answer.
 func (h *handovers) moveLog(ctx context.Context) {
-	if h.storeLog.embedded == nil {
+	if h.storeLog.broker == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, releaseLimit)

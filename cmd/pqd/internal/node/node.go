@@ -66,7 +66,7 @@ func (n *Node) join() *outside {
 	}
 	n.damage = &copyDamage{log: log, settings: s, db: n.db}
 	n.terms = &terms{needs: n.needs, name: n.name, db: n.db, fronts: n.fronts, handovers: n.handovers, room: nodeRoom{s, n.db}, damage: n.damage}
-	outside := &outside{log: log, db: n.db, embedded: storeLog.embedded}
+	outside := &outside{log: log, db: n.db, broker: storeLog.broker}
 	n.readiness = &readiness{db: n.db, link: n.needs.Link, storeLog: storeLog, outside: outside, bridge: &n.terms.bridge}
 	return outside
 }
@@ -74,8 +74,8 @@ func (n *Node) join() *outside {
 // watch watches the NATS servers until ctx ends.
 func (n *Node) watch(ctx context.Context, outside *outside) {
 	storeLog := n.needs.Log
-	embedded := storeLog.embedded
-	if embedded == nil {
+	server := storeLog.broker
+	if server == nil {
 		n.done.Go(func() {
 			reach{
 				reached: func() time.Time { return n.db.Status().Reached },
@@ -92,8 +92,8 @@ func (n *Node) watch(ctx context.Context, outside *outside) {
 			peers[other.Name()] = other.Address()
 		}
 	}
-	n.done.Go(func() { embedded.Routes(peers, n.db.Refuses).Watch(ctx) }) // they tell the store which nodes have ended
-	n.done.Go(func() { embedded.Elector(n.db.Lost).Watch(ctx) })
+	n.done.Go(func() { server.Routes(peers, n.db.Refuses).Watch(ctx) }) // they tell the store which nodes have ended
+	n.done.Go(func() { server.Elector(n.db.Lost).Watch(ctx) })
 }
 
 // Stop answers the requests under way, and hands over to another node, with the leadership of the log if the

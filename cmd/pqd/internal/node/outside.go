@@ -11,9 +11,9 @@ import (
 
 // outside says whether this node does not belong to the cluster.
 type outside struct {
-	log      *slog.Logger
-	db       *cluster.DB
-	embedded *broker.Server
+	log    *slog.Logger
+	db     *cluster.DB
+	broker *broker.Server
 }
 
 // err returns the reason why this node does not belong to the cluster, or nil: the others refuse it, and it hears no
@@ -24,7 +24,7 @@ func (o *outside) err() error {
 			return nil
 		}
 	}
-	return o.embedded.Refusing()
+	return o.broker.Refusing()
 }
 
 // outsideEvery is the time between looks at clients of a node that does not belong to the cluster.
@@ -44,7 +44,7 @@ func (o *outside) sendAway(ctx context.Context) {
 		if o.err() == nil {
 			continue
 		}
-		if err := o.embedded.CloseClients(); err != nil {
+		if err := o.broker.CloseClients(); err != nil {
 			o.log.Debug("looking for clients failed", "error", err)
 		}
 	}

@@ -31,11 +31,11 @@ type readiness struct {
 func (r *readiness) err() error {
 	status := r.db.Status()
 	var missing error
-	if r.storeLog.embedded != nil && status.Epoch > 0 {
+	if r.storeLog.broker != nil && status.Epoch > 0 {
 		missing = r.storeLog.replica().Missing(jetstream.Stream(r.storeLog.settings.Store.Place, status.Generation), 0)
 	}
-	if r.storeLog.embedded != nil {
-		if err := cmp.Or(r.outside.err(), r.storeLog.embedded.Groups().Err()); err != nil {
+	if r.storeLog.broker != nil {
+		if err := cmp.Or(r.outside.err(), r.storeLog.broker.Groups().Err()); err != nil {
 			return health.Waiting(err)
 		}
 	}
@@ -58,7 +58,7 @@ func (r *readiness) err() error {
 	case status.Epoch == 0:
 		return health.Waiting(errors.New("store: waiting for the other nodes"))
 	}
-	if r.storeLog.embedded != nil {
+	if r.storeLog.broker != nil {
 		if err := r.storeLog.replica().Ready(); err != nil {
 			return health.Waiting(err)
 		}

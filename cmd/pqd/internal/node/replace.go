@@ -25,13 +25,13 @@ type replacing struct {
 // replace puts a node in the place of a node that is lost for good: where the servers agree on streams, and as a
 // replica of the log. It returns when the log has a replica there, which may still have to catch up.
 func (r *replacing) replace(ctx context.Context, old, by string) (done protocol.Replaced, err error) {
-	if r.storeLog.embedded == nil {
+	if r.storeLog.broker == nil {
 		return done, &bridge.Refusal{Malformed: true, Text: "the log is in NATS servers outside: replace one of them with their own tools, such as nats server cluster peer-remove"}
 	}
 	if err := r.replaceable(old, by); err != nil {
 		return done, err
 	}
-	if err := r.storeLog.embedded.RemovePeer(ctx, old); err != nil {
+	if err := r.storeLog.broker.RemovePeer(ctx, old); err != nil {
 		return done, err
 	}
 	r.log.Warn("a node takes the place of another one", "old", old, "new", by)

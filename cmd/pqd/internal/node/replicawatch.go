@@ -45,7 +45,7 @@ func (w *replicaWatch) watch(ctx context.Context) {
 // mendStream notes that the others can spare the damaged group of a stream, and reports whether they can. The group
 // is set aside when the server has stopped.
 func (w *replicaWatch) mendStream(ctx context.Context) bool {
-	group := w.storeLog.embedded.Groups().First()
+	group := w.storeLog.broker.Groups().First()
 	if group == "" || group == broker.MetaGroup {
 		return false
 	}
@@ -65,7 +65,7 @@ func (w *replicaWatch) mendStream(ctx context.Context) bool {
 			all = append(all, broker.Replica{Name: p.Name, All: p.Current && !p.Offline && p.Lag == 0})
 		}
 		if broker.Spared(&w.storeLog.settings, info.Cluster.Leader, all) {
-			w.storeLog.embedded.Groups().CanSpare(group)
+			w.storeLog.broker.Groups().CanSpare(group)
 			return true
 		}
 	}

@@ -17,7 +17,7 @@ import (
 type Log struct {
 	settings settings.Settings
 	log      *slog.Logger
-	embedded *broker.Server // nil: the log is in NATS servers outside
+	broker   *broker.Server // nil: the log is in NATS servers outside
 	nc       *nats.Conn
 }
 
@@ -28,8 +28,8 @@ const (
 
 // ConnectLog connects to the log with a user of its own, because a user that may write to the log owns all queues.
 // Without such a user login has the options.
-func ConnectLog(ctx context.Context, s settings.Settings, log *slog.Logger, embedded *broker.Server, login []nats.Option) (l *Log, err error) {
-	l = &Log{settings: s, log: log, embedded: embedded}
+func ConnectLog(ctx context.Context, s settings.Settings, log *slog.Logger, server *broker.Server, login []nats.Option) (l *Log, err error) {
+	l = &Log{settings: s, log: log, broker: server}
 	options := []nats.Option{
 		nats.Name("pqd log"), nats.RetryOnFailedConnect(false),
 		nats.MaxReconnects(-1), nats.ReconnectWait(logReconnectWait), nats.PingInterval(logPing), nats.MaxPingsOutstanding(2),
@@ -41,8 +41,8 @@ func ConnectLog(ctx context.Context, s settings.Settings, log *slog.Logger, embe
 	}
 	url := l.settings.NATS.URL
 	switch {
-	case l.embedded != nil:
-		own, err := l.embedded.ToLog()
+	case l.broker != nil:
+		own, err := l.broker.ToLog()
 		if err != nil {
 			return nil, err
 		}
@@ -72,10 +72,10 @@ func (l *Log) ClientID() (uint64, error) { return l.nc.GetClientID() }
 
 // replica is the embedded server's part of the log. Without an embedded server it has none.
 func (l *Log) replica() broker.LogReplica {
-	if l.embedded == nil {
+	if l.broker == nil {
 		return broker.LogReplica{}
 	}
-	return l.embedded.Replica(l.nc)
+	return l.broker.Replica(l.nc)
 }
 
 // stream is a stream as this pqd sees it.

@@ -111,7 +111,7 @@ func (p *Pages) perCaller(all http.Handler, own func(tenant string) http.Handler
 
 // Connect makes the connection of the console and the HTTP interface; it is nil if they are off. They have a
 // connection of their own, so that they have only the rights of its user.
-func (p *Pages) Connect(ctx context.Context, embedded *broker.Server, started *process.Parts) (*link.Link, error) {
+func (p *Pages) Connect(ctx context.Context, server *broker.Server, started *process.Parts) (*link.Link, error) {
 	if p.gateway == nil {
 		return nil, nil
 	}
@@ -129,8 +129,8 @@ func (p *Pages) Connect(ctx context.Context, embedded *broker.Server, started *p
 		nats.CustomInboxPrefix(string(p.Settings.WebInbox)),
 		nats.RetryOnFailedConnect(false), // link.Connect does that
 	})
-	if embedded != nil {
-		options = append(options, embedded.Connected())
+	if server != nil {
+		options = append(options, server.Connected())
 	}
 	l := &link.Link{
 		Name: "the console's connection", Log: p.Log,
