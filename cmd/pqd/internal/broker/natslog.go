@@ -12,7 +12,7 @@ import (
 type natsLog struct {
 	log    *slog.Logger
 	fatal  chan<- string
-	login  bool         // EmbeddedServer.login
+	login  bool         // serverOptions.login
 	secret *otherSecret // nil without PQ_CLUSTER, and so is groups
 	groups *DamagedGroups
 }

@@ -2,11 +2,9 @@ package broker
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"runtime/debug"
 	"sync"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -60,7 +58,8 @@ func (n *Server) Start(ctx context.Context, started *process.Parts) (err error) 
 			n.log.Warn("a lost leader of the log is replaced later than it could be", "error", err)
 		}
 	}
-	if n.srv, err = n.startMended(ctx); err != nil {
+	m := mending{settings: n.settings, log: n.log, groups: &n.groups, read: n.read}
+	if n.srv, err = m.start(ctx, n.options); err != nil {
 		return err
 	}
 	n.pipe = newBridgePipeDialer(n.srv)
@@ -191,77 +190,4 @@ func (n *Server) RemovePeer(ctx context.Context, name string) error {
 		return &bridge.Refusal{Text: "nothing was done: " + err.Error()}
 	}
 	return removePeer(ctx, n.srv, meta, name)
-}
-
-// startMended starts the server, and mends damage that keeps a node's server from starting.
-func (n *Server) startMended(ctx context.Context) (*server.Server, error) {
-	srv, err := n.options.start(n.log)
-	if err == nil || n.groups.First() != MetaGroup {
-		return srv, err
-	}
-	if err := n.mendMeta(ctx, err); err != nil {
-		return nil, err
-	}
-	again, err := n.read()
-	if err != nil {
-		return nil, err
-	}
-	n.groups.forget()
-	return again.start(n.log)
-}
-
-const (
-	// spareLimit bounds the wait for the other nodes; a service manager starts pqd again.
-	spareLimit = time.Minute
-	spareEvery = time.Second
-)
-
-// mendMeta sets aside the group without which the server does not start, as soon as the other nodes can spare it.
-// Until then it asks them through a server that stores nothing and takes no clients.
-func (n *Server) mendMeta(ctx context.Context, why error) error {
-	asking, err := n.read()
-	if err != nil {
-		return err
-	}
-	o := asking.Options
-	o.JetStream = false
-	o.Host, o.Port, o.NoAuthUser = "127.0.0.1", server.RANDOM_PORT, "" // routes need a listener
-	o.Websocket, o.MQTT, o.LeafNode = server.WebsocketOpts{}, server.MQTTOpts{}, server.LeafNodeOpts{}
-	asking.groups = new(DamagedGroups)
-	srv, err := asking.start(n.log)
-	if err != nil {
-		return errors.Join(why, err)
-	}
-	stop := sync.OnceFunc(func() {
-		srv.Shutdown()
-		srv.WaitForShutdown()
-	})
-	defer stop()
-	n.log.Warn("waiting until the other nodes can spare damaged files", "error", errors.Join(why, n.groups.Err()))
-	ctx, cancel := context.WithTimeout(ctx, spareLimit)
-	defer cancel()
-	for !n.metaSpared(ctx, srv) {
-		select {
-		case <-time.After(spareEvery):
-		case <-ctx.Done():
-			return errors.Join(why, n.groups.Err())
-		}
-	}
-	stop()
-	return setAside(n.settings, o, MetaGroup, n.log)
-}
-
-func (n *Server) metaSpared(ctx context.Context, srv *server.Server) bool {
-	ctx, cancel := context.WithTimeout(ctx, spareEvery)
-	defer cancel()
-	meta, err := metaLeader(ctx, srv)
-	if err != nil {
-		n.log.Debug("asking the other nodes for their state failed", "error", err)
-		return false
-	}
-	var all []Replica
-	for _, p := range meta.Replicas {
-		all = append(all, Replica{Name: p.Name, All: p.Current && !p.Offline && p.Lag == 0})
-	}
-	return Spared(&n.settings, meta.Leader, all)
 }
