@@ -23,7 +23,7 @@ type Control struct {
 	server *http.Server
 	log    *slog.Logger
 	store  backuper
-	member *cluster.DB // nil for an embedded store
+	node   *cluster.DB // nil for an embedded store
 	busy   sync.Mutex  // one backup at a time, and one recovery
 }
 
@@ -45,10 +45,10 @@ type backupAnswer struct {
 	Error string        `json:"error,omitempty"`
 }
 
-// StartControl serves the socket of a store that this process has open; member is nil for
+// StartControl serves the socket of a store that this process has open; node is nil for
 // an embedded one. A failure is logged and ends nothing: only backups and recoveries need
 // the socket.
-func StartControl(path string, store backuper, member *cluster.DB, log *slog.Logger) *Control {
+func StartControl(path string, store backuper, node *cluster.DB, log *slog.Logger) *Control {
 	// A process that was killed has left the socket behind: the store's lock is ours.
 	err := os.Remove(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -65,10 +65,10 @@ func StartControl(path string, store backuper, member *cluster.DB, log *slog.Log
 		log.Warn("making the socket for backups failed: pqd backup and pqd recover do not work with this process", "error", err)
 		return &Control{}
 	}
-	c := &Control{log: log, store: store, member: member}
+	c := &Control{log: log, store: store, node: node}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /backup", c.backup)
-	if member != nil {
+	if node != nil {
 		mux.HandleFunc("POST /recover", c.recover)
 	}
 	c.server = &http.Server{Handler: mux, ReadTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
@@ -142,9 +142,9 @@ func (c *Control) recover(w http.ResponseWriter, r *http.Request) {
 			consent.Without = append(consent.Without, name)
 		}
 	}
-	act := c.member.PlanRecovery
+	act := c.node.PlanRecovery
 	if ask.Yes {
-		act = c.member.Recover
+		act = c.node.Recover
 	}
 	plan, err := act(ctx, consent)
 	answer, status := recoverAnswer{Plan: plan, Done: ask.Yes && err == nil}, http.StatusOK
