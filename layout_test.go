@@ -153,7 +153,7 @@ var seamsOf = map[string]seam{
 	"cmd/pq/internal/manual":    {2, 2, 1},
 	"cmd/pq/internal/session":   {3, 5, 1},
 	"cmd/pq/internal/top":       {6, 6, 2},
-	"cmd/pqd/internal/settings": {5, 5, 1},
+	"cmd/pqd/internal/settings": {0, 0, 1},
 	"fdbpq":                     {7, 17, 3},
 	"fdbpq/internal/layout":     {1, 1, 2},
 	"fdbpq/internal/named":      {0, 0, 1},

@@ -1,40 +1,5 @@
 package settings
 
-import (
-	"errors"
-	"strings"
-
-	"github.com/pqbridge/pqbridge/subjects"
-)
-
-// consoleMode says which requests the console and the HTTP interface serve.
-type consoleMode string
-
-const (
-	ConsoleOff   consoleMode = "off"
-	consoleRead  consoleMode = "read"
-	ConsoleAdmin consoleMode = "admin"
-)
-
-func (m *consoleMode) Decode(value string) error {
-	switch *m = consoleMode(value); *m {
-	case ConsoleOff, consoleRead, ConsoleAdmin:
-		return nil
-	}
-	return errors.New("expected off, read or admin")
-}
-
-// inboxPrefix is the first tokens of inboxes.
-type inboxPrefix string
-
-func (p *inboxPrefix) Decode(value string) error {
-	if err := subjects.CheckPattern(value); err != nil || strings.ContainsAny(value, "*>") {
-		return errors.New("expected tokens joined by dots, such as _INBOX.console")
-	}
-	*p = inboxPrefix(value)
-	return nil
-}
-
 // Mode is the mode of PQ_CONSOLE, or a safe one if it is not set.
 func (s *Settings) Mode() consoleMode {
 	open := s.HTTP.IsLoopback() && s.NATS.URL == "" && s.NATSConfig == ""

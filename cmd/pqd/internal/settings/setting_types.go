@@ -158,7 +158,41 @@ func (c queueCount) Option() int {
 }
 
 // IsLoopback reports whether no other machine can reach the address.
-func (a Address) IsLoopback() bool { return node{Host: a.Host}.isLoopback() }
+func (a Address) IsLoopback() bool { return isLoopback(a.Host) }
+
+// isLoopback reports whether no other machine can reach the host.
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// consoleMode says which requests the console and the HTTP interface serve.
+type consoleMode string
+
+const (
+	ConsoleOff   consoleMode = "off"
+	consoleRead  consoleMode = "read"
+	ConsoleAdmin consoleMode = "admin"
+)
+
+func (m *consoleMode) Decode(value string) error {
+	switch *m = consoleMode(value); *m {
+	case ConsoleOff, consoleRead, ConsoleAdmin:
+		return nil
+	}
+	return errors.New("expected off, read or admin")
+}
+
+// inboxPrefix is the first tokens of inboxes.
+type inboxPrefix string
+
+func (p *inboxPrefix) Decode(value string) error {
+	if err := subjects.CheckPattern(value); err != nil || strings.ContainsAny(value, "*>") {
+		return errors.New("expected tokens joined by dots, such as _INBOX.console")
+	}
+	*p = inboxPrefix(value)
+	return nil
+}
 
 // Scheme is the scheme of the URLs of PQ_HTTP.
 func Scheme(encrypted bool) string {

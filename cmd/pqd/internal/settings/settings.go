@@ -1,16 +1,8 @@
 package settings
 
 import (
-	"crypto/tls"
-	"errors"
-	"os"
-	"reflect"
 	"slices"
-	"strings"
 
-	"github.com/kelseyhightower/envconfig"
-
-	"github.com/pqbridge/pqbridge/internal/natsurl"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
@@ -70,103 +62,6 @@ type NATS struct {
 	Key      ExistingFile `envconfig:"NATS_KEY" desc:"private key file of NATS_CERT"`
 }
 
-// Load reads the environment. A variable that is set to nothing counts
-// as not set.
-func Load() (Settings, error) {
-	var s Settings
-	s.set = make(map[string]bool)
-	for _, name := range variables() {
-		switch value, ok := os.LookupEnv(name); {
-		case value != "":
-			s.set[name] = true
-		case ok:
-			if err := os.Unsetenv(name); err != nil {
-				return s, err
-			}
-		}
-	}
-	for _, table := range []any{&s, &s.NATS} {
-		if err := envconfig.Process("", table); err != nil {
-			return s, explain(err)
-		}
-	}
-	return s, s.check()
-}
-
-// explain words an error of envconfig for operators.
-func explain(err error) error {
-	var parse *envconfig.ParseError
-	if !errors.As(err, &parse) {
-		return err
-	}
-	reason := parse.Err.Error()
-	if parse.TypeName == "bool" {
-		reason = "expected true or false"
-	}
-	return Usagef("%s=%q: %s", parse.KeyName, parse.Value, reason)
-}
-
-// check finds settings that contradict each other.
-func (s *Settings) check() error {
-	if s.NATS.URL != "" {
-		if _, err := natsurl.Parse(s.NATS.URL); err != nil {
-			return Usagef("NATS_URL: %w", err)
-		}
-	}
-	logins := s.among("NATS_CREDS", "NATS_NKEY", "NATS_USER", "NATS_TOKEN")
-	switch {
-	case s.NATS.URL != "" && s.set["PQ_NATS_CONFIG"]:
-		return Usagef("PQ_NATS_CONFIG configures the embedded NATS server, which does not run because NATS_URL=%q is set: expected one of the two", natsurl.Redact(s.NATS.URL))
-	case s.NATS.URL != "" && s.set["PQ_LISTEN"]:
-		return Usagef("PQ_LISTEN is for the embedded NATS server, which does not run because NATS_URL=%q is set: expected one of the two", natsurl.Redact(s.NATS.URL))
-	case len(logins) > 1:
-		return Usagef("%s are set: expected one way to log in", strings.Join(logins, " and "))
-	case s.set["NATS_USER"] != s.set["NATS_PASSWORD"]:
-		return Usagef("%s is set alone: expected NATS_USER and NATS_PASSWORD together (a token goes into NATS_TOKEN)", s.among("NATS_USER", "NATS_PASSWORD")[0])
-	case s.set["NATS_CERT"] != s.set["NATS_KEY"]:
-		return Usagef("%s is set alone: expected NATS_CERT and NATS_KEY together", s.among("NATS_CERT", "NATS_KEY")[0])
-	case s.set["PQ_HTTP_CERT"] != s.set["PQ_HTTP_KEY"]:
-		return Usagef("%s is set alone: expected PQ_HTTP_CERT and PQ_HTTP_KEY together", s.among("PQ_HTTP_CERT", "PQ_HTTP_KEY")[0])
-	case s.NATS.URL == "" && len(logins) > 0 && s.NATSConfig == "" && !s.OwnLogin():
-		return Usagef("%s is set, but the embedded NATS server does not ask for it: expected NATS_URL, PQ_NATS_CONFIG with users, or NATS_USER and NATS_PASSWORD, which it then asks all clients for", logins[0])
-	}
-	if s.set["PQ_MIN_FREE"] && !s.Shared() && !s.Store.Embedded() {
-		return Usagef("PQ_MIN_FREE is for disks that pqd writes to, found PQ_STORE=%s: FoundationDB watches its own", s.Store)
-	}
-	grammar, err := s.Grammar()
-	if err != nil {
-		return Usagef("PQ_SITE=%q: %w", s.Site, err)
-	}
-	for _, g := range grammar.Each() {
-		if subjects.Covers(g.All(), string(s.WebInbox)+".>") {
-			return Usagef("PQ_CONSOLE_INBOX=%q: expected inboxes beside %s, where answers would be requests", s.WebInbox, g.All())
-		}
-		for _, pattern := range s.Replies {
-			if subjects.Covers(pattern, g.All()) || subjects.Covers(g.All(), pattern) {
-				return Usagef("PQ_REPLY_SUBJECTS: found %q: expected patterns beside %s, where answers would be requests", pattern, g.All())
-			}
-		}
-	}
-	if s.NATS.URL == "" && s.NATSConfig == "" && s.HTTP.meets(s.Listen) {
-		return Usagef("PQ_HTTP=%s and PQ_LISTEN=%s: expected another port for one of them", s.HTTP, s.Listen)
-	}
-	if err := s.checkCluster(); err != nil {
-		return err
-	}
-	if err := s.checkConsole(); err != nil {
-		return err
-	}
-	if s.WebCert != "" {
-		if _, err := tls.LoadX509KeyPair(string(s.WebCert), string(s.WebKey)); err != nil {
-			return BadPair("PQ_HTTP_CERT", s.WebCert, "PQ_HTTP_KEY", s.WebKey, err)
-		}
-	}
-	if tls := s.among("NATS_CA", "NATS_CERT"); s.NATS.URL == "" && len(tls) > 0 {
-		return Usagef("%s is for connecting to NATS_URL, which is not set", tls[0])
-	}
-	return nil
-}
-
 // Grammar is the grammar of the subjects that pqd serves.
 func (s *Settings) Grammar() (subjects.Grammar, error) {
 	g, err := subjects.New(string(s.Prefix))
@@ -187,28 +82,8 @@ func (s *Settings) among(names ...string) []string {
 	return slices.DeleteFunc(names, func(name string) bool { return !s.set[name] })
 }
 
-// variables are the names of all settings.
-func variables() []string {
-	var names []string
-	for _, table := range []any{Settings{}, NATS{}} {
-		for field := range reflect.TypeOf(table).Fields() {
-			if name := field.Tag.Get("envconfig"); name != "" {
-				names = append(names, name)
-			}
-		}
-	}
-	return names
-}
-
-// Unknown returns variables whose names begin like settings but are none, such as a mistyped name.
-func Unknown(environment []string) []string {
-	known := variables()
-	var names []string
-	for _, entry := range environment {
-		name, _, _ := strings.Cut(entry, "=")
-		if strings.HasPrefix(name, "PQ_") && !slices.Contains(known, name) {
-			names = append(names, name)
-		}
-	}
-	return names
+// OwnLogin reports whether NATS_USER and NATS_PASSWORD are the login that the embedded
+// server asks all clients for.
+func (s *Settings) OwnLogin() bool {
+	return s.NATS.URL == "" && s.NATSConfig == "" && s.NATS.User != ""
 }

@@ -7,9 +7,6 @@ import "path/filepath"
 // permission, and no network port.
 const SocketName = "pqd.sock"
 
-// CopyDir is the directory of a store's copy. Copies of several stores may lie side by side.
-func (s *Settings) CopyDir() string { return filepath.Join(string(s.Data), "copy-"+s.Store.Place) }
-
 // Socket is the socket at which pqd answers pqd backup and pqd recover. The socket of a copy lies beside the copy,
 // because another copy may take its place.
 func (s *Settings) Socket() string {

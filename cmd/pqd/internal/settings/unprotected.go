@@ -40,9 +40,3 @@ func (d doors) Warn(log *slog.Logger) {
 		}[door], "door", door)
 	}
 }
-
-// OwnLogin reports whether NATS_USER and NATS_PASSWORD are the login that the embedded
-// server asks all clients for.
-func (s *Settings) OwnLogin() bool {
-	return s.NATS.URL == "" && s.NATSConfig == "" && s.NATS.User != ""
-}
