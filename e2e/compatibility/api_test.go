@@ -106,8 +106,10 @@ func writeAPI(t *testing.T, dir string) {
 func exportedNames(t *testing.T) map[string]map[string]bool {
 	t.Helper()
 	all := make(map[string]map[string]bool)
-	for path, p := range typesOf(t) {
-		a := api{pkg: p, lines: make(map[string]bool)}
+	packages := typesOf(t)
+	aliases := aliasesOf(packages)
+	for path, p := range packages {
+		a := api{pkg: p, aliases: aliases, lines: make(map[string]bool)}
 		for _, name := range p.Scope().Names() {
 			if token.IsExported(name) {
 				a.object(p.Scope().Lookup(name))
@@ -119,6 +121,23 @@ func exportedNames(t *testing.T) map[string]map[string]bool {
 		all[path] = a.lines
 	}
 	return all
+}
+
+// aliasesOf are the names that packages export of types of internal packages: programs have no others for them.
+func aliasesOf(packages map[string]*types.Package) map[*types.TypeName]*types.TypeName {
+	aliases := make(map[*types.TypeName]*types.TypeName)
+	for _, p := range packages {
+		for _, name := range p.Scope().Names() {
+			o, is := p.Scope().Lookup(name).(*types.TypeName)
+			if !is || !o.IsAlias() || !o.Exported() {
+				continue
+			}
+			if of, is := types.Unalias(o.Type()).(*types.Named); is && strings.Contains(of.Obj().Pkg().Path(), "/internal/") {
+				aliases[of.Obj()] = o
+			}
+		}
+	}
+	return aliases
 }
 
 // typesOf reads what the compiler knows of the packages.
@@ -158,8 +177,9 @@ func typesOf(t *testing.T) map[string]*types.Package {
 
 // api writes lines about one package.
 type api struct {
-	pkg   *types.Package
-	lines map[string]bool
+	pkg     *types.Package
+	aliases map[*types.TypeName]*types.TypeName
+	lines   map[string]bool
 }
 
 func (a *api) line(format string, args ...any) { a.lines[fmt.Sprintf(format, args...)] = true }
@@ -215,7 +235,7 @@ func (a *api) typeName(o *types.TypeName) {
 
 // text is a type without the names of parameters, which programs do not see.
 func (a *api) text(t types.Type) string {
-	return types.TypeString(nameless(t), func(p *types.Package) string {
+	return types.TypeString(a.nameless(t), func(p *types.Package) string {
 		if p == a.pkg {
 			return ""
 		}
@@ -223,26 +243,31 @@ func (a *api) text(t types.Type) string {
 	})
 }
 
-// nameless returns a type whose functions have no names of parameters.
-func nameless(t types.Type) types.Type {
+// nameless returns a type whose functions have no names of parameters, and whose internal types have their exported names.
+func (a *api) nameless(t types.Type) types.Type {
 	switch t := t.(type) {
+	case *types.Named:
+		if alias := a.aliases[t.Obj()]; alias != nil {
+			return types.NewNamed(types.NewTypeName(token.NoPos, alias.Pkg(), alias.Name(), nil), t.Underlying(), nil)
+		}
+		return t
 	case *types.Signature:
 		if t.TypeParams().Len() > 0 {
 			return t
 		}
-		return types.NewSignatureType(nil, nil, nil, namelessTuple(t.Params()), namelessTuple(t.Results()), t.Variadic())
+		return types.NewSignatureType(nil, nil, nil, a.namelessTuple(t.Params()), a.namelessTuple(t.Results()), t.Variadic())
 	case *types.Pointer:
-		return types.NewPointer(nameless(t.Elem()))
+		return types.NewPointer(a.nameless(t.Elem()))
 	case *types.Slice:
-		return types.NewSlice(nameless(t.Elem()))
+		return types.NewSlice(a.nameless(t.Elem()))
 	case *types.Map:
-		return types.NewMap(nameless(t.Key()), nameless(t.Elem()))
+		return types.NewMap(a.nameless(t.Key()), a.nameless(t.Elem()))
 	case *types.Chan:
-		return types.NewChan(t.Dir(), nameless(t.Elem()))
+		return types.NewChan(t.Dir(), a.nameless(t.Elem()))
 	case *types.Interface:
 		var methods []*types.Func
 		for method := range t.Methods() { // of embedded interfaces, too
-			methods = append(methods, types.NewFunc(token.NoPos, method.Pkg(), method.Name(), nameless(method.Signature()).(*types.Signature)))
+			methods = append(methods, types.NewFunc(token.NoPos, method.Pkg(), method.Name(), a.nameless(method.Signature()).(*types.Signature)))
 		}
 		if t.NumEmbeddeds() > 0 && !t.IsMethodSet() {
 			return t // a constraint
@@ -253,10 +278,10 @@ func nameless(t types.Type) types.Type {
 	}
 }
 
-func namelessTuple(tuple *types.Tuple) *types.Tuple {
+func (a *api) namelessTuple(tuple *types.Tuple) *types.Tuple {
 	var vars []*types.Var
 	for v := range tuple.Variables() {
-		vars = append(vars, types.NewParam(token.NoPos, v.Pkg(), "", nameless(v.Type())))
+		vars = append(vars, types.NewParam(token.NoPos, v.Pkg(), "", a.nameless(v.Type())))
 	}
 	return types.NewTuple(vars...)
 }

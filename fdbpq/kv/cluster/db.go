@@ -13,6 +13,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/checkpoint"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/peers"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
 // DB is a member of the cluster. It follows the log, and becomes active when no other
@@ -145,7 +146,7 @@ func (d *DB) Peek(ctx context.Context, fn func(kv.Reader) error) error {
 func (d *DB) Backup(dir string) error { return d.copy().Backup(dir) }
 
 // Damage is the damage found in the files of the copy since it was opened.
-func (d *DB) Damage() []kv.Damage { return d.copy().Damage() }
+func (d *DB) Damage() []local.Damage { return d.copy().Damage() }
 
 // Successor returns the follower that takes over when this member releases the store: the named one or, if name is
 // empty, the one whose copy is furthest. ErrNoSuccessor means that the follower was not heard lately, or

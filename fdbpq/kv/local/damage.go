@@ -17,43 +17,48 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local/internal/logs"
 )
 
+// Damage: a file of the store does not have the content that was written to it: the name of the File, and What the fault is.
+// Begin and End are the first and the last key of the file, if they are known; the damage may concern any key between
+// them. It wraps kv.ErrDamaged.
+type Damage = logs.Damage
+
 // damages is the damage found so far, with one entry for each file.
 type damages struct {
 	log     *slog.Logger
 	mu      sync.Mutex
-	byFile  map[string]*kv.Damage
+	byFile  map[string]*Damage
 	skipped atomic.Uint64 // times that a read of a salvaged store skipped damage
 }
 
 // add returns false when damage of the file was known before.
-func (s *damages) add(d *kv.Damage) bool {
+func (s *damages) add(d *Damage) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.byFile[d.File] != nil {
 		return false
 	}
 	if s.byFile == nil {
-		s.byFile = make(map[string]*kv.Damage)
+		s.byFile = make(map[string]*Damage)
 	}
 	s.byFile[d.File] = d
 	return true
 }
 
 // all returns the damage in the order of the files' names.
-func (s *damages) all() []kv.Damage {
+func (s *damages) all() []Damage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var all []kv.Damage
+	var all []Damage
 	for _, d := range s.byFile {
 		all = append(all, *d)
 	}
-	slices.SortFunc(all, func(a, b kv.Damage) int { return cmp.Compare(a.File, b.File) })
+	slices.SortFunc(all, func(a, b Damage) int { return cmp.Compare(a.File, b.File) })
 	return all
 }
 
 // note records damage and logs it once for each file, since reads find it again
 // and again.
-func (s *damages) note(d *kv.Damage) error {
+func (s *damages) note(d *Damage) error {
 	if s.add(d) {
 		s.log.Error("kv/local: the store is damaged", "file", d.File, "err", d.What)
 	}
@@ -62,7 +67,7 @@ func (s *damages) note(d *kv.Damage) error {
 
 // noteCorruption records damage that Pebble reports.
 func (s *damages) noteCorruption(info pebble.DataCorruptionInfo) error {
-	d := &kv.Damage{File: info.Path, What: info.Details.Error()}
+	d := &Damage{File: info.Path, What: info.Details.Error()}
 	if begin, end := info.Bounds.Start, info.Bounds.End.Key; len(begin) > 0 && len(end) > 0 {
 		d.Begin, d.End = bytes.Clone(decodeKey(begin)), bytes.Clone(decodeKey(end))
 	}
@@ -87,23 +92,23 @@ func (s *damages) readError(err error) error {
 	var path *fs.PathError
 	switch found := errors.As(err, &path); {
 	case found && errors.Is(err, syscall.EIO):
-		return s.note(&kv.Damage{File: path.Path, What: err.Error()})
+		return s.note(&Damage{File: path.Path, What: err.Error()})
 	case pebble.IsCorruptionError(err):
-		return s.note(&kv.Damage{File: "one of the store's files", What: err.Error()})
+		return s.note(&Damage{File: "one of the store's files", What: err.Error()})
 	}
 	return unavailable(err)
 }
 
 // openError turns an error of opening the store into a Damage if damage caused it.
 func (s *damages) openError(found *logs.Check, err error) error {
-	var damage *kv.Damage
+	var damage *Damage
 	switch info := pebble.ExtractDataCorruptionInfo(err); {
 	case err == nil || errors.As(err, &damage):
 		return err
 	case info != nil:
 		return s.noteCorruption(*info)
 	case pebble.IsCorruptionError(err):
-		return &kv.Damage{File: found.Reading, What: err.Error()}
+		return &Damage{File: found.Reading, What: err.Error()}
 	}
 	return err
 }

@@ -53,7 +53,7 @@ func TestDamagedLog(t *testing.T) {
 						}
 					}
 				})
-				var damage *kv.Damage
+				var damage *Damage
 				switch {
 				case i == 0 && err == nil: // the mark itself is in the last bytes
 				case !errors.Is(err, kv.ErrDamaged) || !errors.As(err, &damage) || damage.File != log:
@@ -87,7 +87,7 @@ func TestLogCutShort(t *testing.T) {
 			replace(t, after, log, mustRead(t, killed, log)[:synced*i/20])
 		}
 		err := reopened(after, func(*DB) {})
-		if damage := (*kv.Damage)(nil); !errors.Is(err, kv.ErrDamaged) || !errors.As(err, &damage) || damage.File != log {
+		if damage := (*Damage)(nil); !errors.Is(err, kv.ErrDamaged) || !errors.As(err, &damage) || damage.File != log {
 			t.Errorf("cut %d of 20: %v, expected damage in %s", i, err, log)
 		}
 	}
@@ -122,7 +122,7 @@ func TestDamagedManifest(t *testing.T) {
 		}
 		after := snapshot(killed)
 		flip(t, after, manifest, at, 1<<(at%8))
-		var damage *kv.Damage
+		var damage *Damage
 		err := reopened(after, func(*DB) {})
 		if !errors.Is(err, kv.ErrDamaged) || !errors.As(err, &damage) || damage.File != manifest {
 			t.Errorf("a bit flipped at %d of %d: %v, expected damage in %s", at, synced, err, manifest)
@@ -317,7 +317,7 @@ func TestUnreadableFile(t *testing.T) {
 	if found := db.Damage(); len(found) != 1 || found[0].File != file {
 		t.Errorf("the damage is %+v, expected that of %s", found, file)
 	}
-	var damage *kv.Damage
+	var damage *Damage
 	if err := db.damages.openError(&logs.Check{Reading: "db/000004.log"}, fmt.Errorf("replay: %w", pebble.ErrCorruption)); !errors.As(err, &damage) || damage.File != "db/000004.log" {
 		t.Errorf("opening: %v, expected damage of the log", err)
 	}

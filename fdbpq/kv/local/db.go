@@ -258,7 +258,7 @@ func (db *DB) Brief() int { return 2 << 10 }
 
 // Damage returns the damage found since the store was opened, in the order of the
 // files' names.
-func (db *DB) Damage() []kv.Damage { return db.damages.all() }
+func (db *DB) Damage() []Damage { return db.damages.all() }
 
 // Skipped returns how often reads of a salvaged store skipped damage.
 func (db *DB) Skipped() uint64 { return db.damages.skipped.Load() }

@@ -182,7 +182,7 @@ func (r *Replica) Reclaim() { r.db.Reclaim() }
 func (r *Replica) Metrics() (Metrics, error) { return r.db.Metrics() }
 
 // Damage returns the damage found since the replica was opened.
-func (r *Replica) Damage() []kv.Damage { return r.db.Damage() }
+func (r *Replica) Damage() []Damage { return r.db.Damage() }
 
 // Close waits for transactions under way, and releases the replica. The caller ends its
 // term before.

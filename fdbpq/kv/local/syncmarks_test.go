@@ -12,7 +12,6 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local/internal/logs"
 )
 
@@ -148,7 +147,7 @@ func TestMarksInAnyOrder(t *testing.T) {
 	after := snapshot(disk)
 	log := fmt.Sprintf("db/%06d.log", late.Log)
 	flip(t, after, log, int64(late.LogSynced)-1, 1)
-	var damage *kv.Damage
+	var damage *Damage
 	if err := reopened(after, func(*DB) {}); !errors.As(err, &damage) || damage.File != log {
 		t.Errorf("a bit flipped between what the marks say: %v, expected damage in %s", err, log)
 	}

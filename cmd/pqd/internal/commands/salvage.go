@@ -74,7 +74,7 @@ type salvaging struct {
 }
 
 // lostLogs describes the contents that damaged logs may have had. They may concern any queue.
-func lostLogs(damage []kv.Damage) string {
+func lostLogs(damage []local.Damage) string {
 	var logs []string
 	for _, d := range damage {
 		if filepath.Ext(d.File) == ".log" {

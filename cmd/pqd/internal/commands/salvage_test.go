@@ -186,12 +186,12 @@ func filesIn(t *testing.T, dir string) (paths []string) {
 func TestSalvageOfADamagedLog(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		damage []kv.Damage
+		damage []local.Damage
 		want   string
 	}{
 		{nil, ""},
-		{[]kv.Damage{{File: "store/000005.sst", What: "is torn"}}, ""},
-		{[]kv.Damage{{File: "store/000004.log", What: "is torn"}, {File: "store/000006.log", What: "is missing"}}, ": 000004.log is torn; 000006.log is missing"},
+		{[]local.Damage{{File: "store/000005.sst", What: "is torn"}}, ""},
+		{[]local.Damage{{File: "store/000004.log", What: "is torn"}, {File: "store/000006.log", What: "is missing"}}, ": 000004.log is torn; 000006.log is missing"},
 	} {
 		if lost := lostLogs(c.damage); (lost == "") != (c.want == "") || !strings.HasSuffix(lost, c.want) {
 			t.Errorf("%+v: %q, expected %q", c.damage, lost, c.want)

@@ -55,7 +55,7 @@ func (d *Damage) Describe() []string {
 const maxNames = 10
 
 // concerned names the queues of which the file may have rows.
-func (d *Damage) concerned(file *kv.Damage) string {
+func (d *Damage) concerned(file *local.Damage) string {
 	if len(file.Begin) == 0 {
 		return "any queue"
 	}

@@ -6,8 +6,6 @@ import (
 	"io/fs"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-
-	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
 // Check is the result of reading the logs of a store before Pebble opens it.
@@ -17,8 +15,8 @@ type Check struct {
 	manifests map[uint64]int64  // bytes of each manifest that are known to have been synced
 	salvage   bool              // damaged logs are read as far as possible
 
-	Lost    []*kv.Damage // damage of such logs
-	Reading string       // the log or manifest that Pebble read last
+	Lost    []*Damage // damage of such logs
+	Reading string    // the log or manifest that Pebble read last
 }
 
 // checkLogs reads the logs of the store in dir, and checks manifests against the
@@ -59,7 +57,7 @@ func checkLogs(disk vfs.FS, dir string, noted Mark, salvage bool) (*Check, error
 		// Pebble removes a log when its rows are in tables: a newer manifest, or a newer log, proves that they are.
 		if newestManifest <= noted.Manifest && !s.anyFrom(noted.Log) {
 			name := disk.PathJoin(dir, fmt.Sprintf("%06d%s", noted.Log, logSuffix))
-			s.Lost = append(s.Lost, &kv.Damage{File: name, What: fmt.Sprintf("is missing, and %d bytes were synced", noted.LogSynced)})
+			s.Lost = append(s.Lost, &Damage{File: name, What: fmt.Sprintf("is missing, and %d bytes were synced", noted.LogSynced)})
 		}
 	}
 	for number, synced := range s.manifests {
@@ -88,12 +86,12 @@ func scanFile(disk vfs.FS, name string, log bool, number uint64, use func(Chunk)
 	return found, errors.Join(err, f.Close())
 }
 
-func unsound(name string, found Extent, synced int64) *kv.Damage {
-	return &kv.Damage{File: name, What: fmt.Sprintf("cannot be read beyond byte %d, and %d bytes were synced", found.Sound, synced)}
+func unsound(name string, found Extent, synced int64) *Damage {
+	return &Damage{File: name, What: fmt.Sprintf("cannot be read beyond byte %d, and %d bytes were synced", found.Sound, synced)}
 }
 
 // logDamage returns the damage of a log, nil if all synced bytes can be read.
-func (s *Check) logDamage(name string, number uint64) *kv.Damage {
+func (s *Check) logDamage(name string, number uint64) *Damage {
 	if found := s.logs[number]; found.Sound < s.synced[number] {
 		return unsound(name, found, s.synced[number])
 	}
