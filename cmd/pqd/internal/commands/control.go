@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/web"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
 )
 
@@ -92,11 +93,11 @@ func (c *Control) Stop() error {
 func (c *Control) backup(w http.ResponseWriter, r *http.Request) {
 	var ask backupRequest
 	if err := json.NewDecoder(r.Body).Decode(&ask); err != nil || !filepath.IsAbs(ask.To) {
-		reply(w, http.StatusBadRequest, backupAnswer{Error: `expected {"to":"<absolute path>"}`})
+		web.WriteJSON(w, http.StatusBadRequest, backupAnswer{Error: `expected {"to":"<absolute path>"}`})
 		return
 	}
 	if !c.busy.TryLock() {
-		reply(w, http.StatusConflict, backupAnswer{Error: "another backup is under way: wait for its end"})
+		web.WriteJSON(w, http.StatusConflict, backupAnswer{Error: "another backup is under way: wait for its end"})
 		return
 	}
 	defer c.busy.Unlock()
@@ -109,28 +110,28 @@ func (c *Control) backup(w http.ResponseWriter, r *http.Request) {
 	if errors.Is(err, fs.ErrExist) {
 		answer.Error = fmt.Sprintf("%s exists, or an unfinished backup %s.partial: expected a directory that does not exist", ask.To, ask.To)
 		c.log.Warn("backup refused", "to", ask.To, "error", answer.Error)
-		reply(w, http.StatusConflict, answer)
+		web.WriteJSON(w, http.StatusConflict, answer)
 		return
 	}
 	if err != nil {
 		c.log.Error("backup failed", "to", ask.To, "error", err)
 		answer.Error = err.Error()
-		reply(w, http.StatusInternalServerError, answer)
+		web.WriteJSON(w, http.StatusInternalServerError, answer)
 		return
 	}
 	c.log.Info("backup made", "to", ask.To, "bytes", answer.Bytes, "took", answer.Took)
-	reply(w, http.StatusOK, answer)
+	web.WriteJSON(w, http.StatusOK, answer)
 }
 
 // recover answers pqd recover. It goes on when the caller has gone: a recovery that was begun is better finished.
 func (c *Control) recover(w http.ResponseWriter, r *http.Request) {
 	var ask RecoverRequest
 	if err := json.NewDecoder(r.Body).Decode(&ask); err != nil {
-		reply(w, http.StatusBadRequest, recoverAnswer{Error: `expected {"yes":false,"from":"<node>","without":"<node>,…"}`})
+		web.WriteJSON(w, http.StatusBadRequest, recoverAnswer{Error: `expected {"yes":false,"from":"<node>","without":"<node>,…"}`})
 		return
 	}
 	if !c.busy.TryLock() {
-		reply(w, http.StatusConflict, recoverAnswer{Error: "a backup or another recovery is under way here: wait for its end"})
+		web.WriteJSON(w, http.StatusConflict, recoverAnswer{Error: "a backup or another recovery is under way here: wait for its end"})
 		return
 	}
 	defer c.busy.Unlock()
@@ -151,16 +152,7 @@ func (c *Control) recover(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		answer.Error, status = err.Error(), http.StatusConflict
 	}
-	reply(w, status, answer)
-}
-
-// reply answers on the socket.
-func reply(w http.ResponseWriter, code int, body any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	_ = encoder.Encode(body) // the caller went away
+	web.WriteJSON(w, status, answer)
 }
 
 // sizeOf adds up the files of a directory.

@@ -39,11 +39,12 @@ func answer(state func() error, fields func() map[string]string) http.HandlerFun
 		if err := state(); err != nil {
 			code, page["status"], page["error"] = http.StatusServiceUnavailable, "unavailable", err.Error()
 		}
-		writeJSON(w, code, page)
+		WriteJSON(w, code, page)
 	}
 }
 
-func writeJSON(w http.ResponseWriter, code int, body any) {
+// WriteJSON answers with a code and a body.
+func WriteJSON(w http.ResponseWriter, code int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	encoder := json.NewEncoder(w)

@@ -92,19 +92,26 @@ func TestOldCheckpoint(t *testing.T) {
 	t.Parallel()
 	const first = 10
 	for entry, old := range map[uint64]bool{first - 2: true, first - 1: false} {
-		reply, err := json.Marshal(manifest{Checkpoint: "x", Entry: entry})
-		if err != nil {
-			t.Fatal(err)
-		}
-		in, err := local.Receive("/copy", local.Options{FS: vfs.NewMem()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		from := Source{Member: "b", Ask: func(context.Context, []byte) ([]byte, error) { return reply, nil }}
-		if err := from.Fetch(t.Context(), in, 1, first); errors.Is(err, chain.ErrBehind) != old || !old && err != nil {
+		err := fetched(t, manifest{Checkpoint: "x", Entry: entry}, 1, first)
+		if errors.Is(err, chain.ErrBehind) != old || !old && err != nil {
 			t.Errorf("a checkpoint of entry %d, when the log begins at %d: %v", entry, first, err)
 		}
 	}
+}
+
+// fetched fetches the checkpoint of a member that has this one, for a generation whose log begins at first.
+func fetched(t *testing.T, m manifest, generation, first uint64) error {
+	t.Helper()
+	reply, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := local.Receive("/copy", local.Options{FS: vfs.NewMem()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := Source{Member: "b", Ask: func(context.Context, []byte) ([]byte, error) { return reply, nil }}
+	return from.Fetch(t.Context(), in, generation, first)
 }
 
 // A checkpoint of another generation is not fetched: a member would go over to that one. A version that knows one
@@ -112,16 +119,8 @@ func TestOldCheckpoint(t *testing.T) {
 func TestFetchedGeneration(t *testing.T) {
 	t.Parallel()
 	for generation, other := range map[uint64]bool{0: false, 1: true, 2: false, 3: true} {
-		reply, err := json.Marshal(manifest{Checkpoint: "x", Generation: generation, Entry: 9})
-		if err != nil {
-			t.Fatal(err)
-		}
-		in, err := local.Receive("/copy", local.Options{FS: vfs.NewMem()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		from := Source{Member: "b", Ask: func(context.Context, []byte) ([]byte, error) { return reply, nil }}
-		if err := from.Fetch(t.Context(), in, 2, 1); errors.Is(err, chain.ErrBehind) != other || !other && err != nil {
+		err := fetched(t, manifest{Checkpoint: "x", Generation: generation, Entry: 9}, 2, 1)
+		if errors.Is(err, chain.ErrBehind) != other || !other && err != nil {
 			t.Errorf("a checkpoint of generation %d in generation 2: %v", generation, err)
 		}
 	}

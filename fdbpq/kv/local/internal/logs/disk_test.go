@@ -118,13 +118,7 @@ func TestLogFileOnFullDisk(t *testing.T) {
 // damage.
 func TestClosedLogIsSynced(t *testing.T) {
 	t.Parallel()
-	disk := vfs.NewCrashableMem()
-	if err := disk.MkdirAll("db", 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := durable.SyncDirectory(disk, "."); err != nil {
-		t.Fatal(err)
-	}
+	disk := emptyStore(t)
 	f, err := NewDisk(disk, "db", true, func(error) {}).Create("db/000001.log", vfs.WriteCategoryUnspecified)
 	if err != nil {
 		t.Fatal(err)
@@ -143,6 +137,19 @@ func TestClosedLogIsSynced(t *testing.T) {
 	if !bytes.HasPrefix(after, logChunk(1, "content", 0)) {
 		t.Errorf("after a power loss the log has\n%x, expected\n%x", after, logChunk(1, "content", 0))
 	}
+}
+
+// emptyStore is a disk with the directory of a store, which a power loss leaves.
+func emptyStore(t *testing.T) *vfs.MemFS {
+	t.Helper()
+	disk := vfs.NewCrashableMem()
+	if err := disk.MkdirAll("db", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := durable.SyncDirectory(disk, "."); err != nil {
+		t.Fatal(err)
+	}
+	return disk
 }
 
 // logChunk is a chunk of a log that has a whole record, and says how far the log is synced.

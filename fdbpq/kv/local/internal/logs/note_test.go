@@ -57,13 +57,7 @@ func TestSyncNote(t *testing.T) {
 // The first note and a later one outlive a power loss, the file's name included.
 func TestSyncNoteIsDurable(t *testing.T) {
 	t.Parallel()
-	disk := vfs.NewCrashableMem()
-	if err := disk.MkdirAll("db", 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := durable.SyncDirectory(disk, "."); err != nil {
-		t.Fatal(err)
-	}
+	disk := emptyStore(t)
 	var n note
 	for i := uint64(1); i < 4; i++ {
 		if err := n.write(disk, "db", Mark{Log: 7, LogSynced: i}); err != nil {
