@@ -33,10 +33,7 @@ var mapsOf = map[string]map[string]bound{
 		"popResults.empty":    {"bands, a client's choice", thisRequest, ""},
 	},
 	"bridge/internal/batch": {
-		"Lanes.active":             {"queues, a client's choice, with requests", "the gate's requests in flight, and the queues of waiting pops", "Lanes.rest"},
-		"Lanes.serialKeys":         {"queues, a client's choice", "maxMarks", "marks.add"},
-		"Shared.separateKeys":      {"queues, a client's choice", "maxMarks", "marks.add"},
-		"queueLine.runningSources": {"reply subjects' beginnings, a client's choice, in running batches", "the requests of the batches", "Lane.release"},
+		"Lanes.active": {"queues, a client's choice, with requests", "the gate's requests in flight, and the queues of waiting pops", "Lanes.rest"},
 	},
 	"bridge/internal/edits": {
 		"bulkQueues.all": {"queues, a client's choice, with a page of a bulk operation under way", "maxBulkQueues", "bulkQueues.enter"},
@@ -98,6 +95,11 @@ var mapsOf = map[string]map[string]bound{
 		"Counts.Refused": {"reasons", fixed, ""},
 		"Tenant.refused": {"reasons", fixed, ""},
 		"Tenants.known":  {"tenants, a client's choice, with requests lately", "fewTenants, and twice those that owe requests", "Tenants.sweep"},
+	},
+	"bridge/internal/turns": {
+		"filling.owners": {"owners of lines, a client's choice", thisRequest, ""},
+		"line.held":      {"reply subjects' beginnings, a client's choice, in turns under way", "the requests of the turns", "line.leave"},
+		"lines.all":      {"queues, a client's choice, with requests", "the gate's requests in flight", "lines.forget"},
 	},
 	"bridge/internal/waiting": {
 		"Pops.queues":   {"queues, a client's choice, with waiting pops", "Options.Places", "Pops.admit"},

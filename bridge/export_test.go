@@ -80,6 +80,7 @@ func Lanes(b *Bridge) (idle int) {
 
 // InLine returns how many queues wait for a transaction that they share.
 func InLine(b *Bridge) (queues int) {
+	queues = b.lanes.push.Waiting()
 	for _, kind := range b.lanes.shared {
 		queues += kind.Waiting()
 	}

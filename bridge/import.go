@@ -63,7 +63,7 @@ func (l *imports) Try(requests []*importing) (int, error) {
 	})
 	l.Weigh(len(requests))
 	if err == nil {
-		l.Stats.Ran(request.KindImport, len(requests), started)
+		l.Stats.Ran(request.KindImport, len(requests), time.Since(started))
 	}
 	return len(requests), err
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
-// lanes has the lanes of all kinds of work. Most kinds have a lane for every queue with such work, so a queue's pushes do
-// not wait for its pops.
+// lanes has the turns of pushes, and the lanes of all other kinds of work. Most kinds have a lane for every queue with such work,
+// so a queue's settlements do not wait for its edits.
 type lanes struct {
 	responder *request.Responder
 	exclusive bool // only this process can open the store
@@ -20,9 +20,9 @@ type lanes struct {
 	order     leaseOrder
 	bundles   bundleReader
 	sent      listening.Sent
-	shared    []*batch.Shared[kv.Tx] // of each kind that changes something
+	shared    []*batch.Shared[kv.Tx] // of each other kind that changes something
 
-	push    *batch.Lanes[*push, batch.Alone]
+	push    *desk.Turns[*push]
 	imports *batch.Lanes[*importing, batch.Alone]
 	pop     *batch.Lanes[*pop, *settlement]
 	change  *batch.Lanes[desk.Change, batch.Alone]
@@ -44,7 +44,7 @@ func (ls *lanes) init(base desk.Lane, exclusive bool, of pops, queries reads.Opt
 		ls.shared = append(ls.shared, own.Shared)
 		return own
 	}
-	ls.push = newPushLanes(sharing(), exclusive)
+	ls.push = newPushTurns(base, exclusive)
 	ls.imports = desk.NewLanes(sharing(), func(l *desk.Lane) batch.Worker[*importing, batch.Alone] { return &imports{Lane: l} })
 	ls.pop = newPopLanes(sharing(), of)
 	ls.change = desk.NewLanes(sharing(), func(l *desk.Lane) batch.Worker[desk.Change, batch.Alone] {
@@ -85,7 +85,7 @@ func (ls *lanes) submit(w desk.Work) {
 // open makes the entrances of all kinds.
 func (ls *lanes) open() {
 	ls.entrances = [kinds]entrance{
-		kindPush:       entranceTo(ls.push),
+		kindPush:       entranceOf(ls.push.Submit),
 		kindImport:     entranceTo(ls.imports),
 		kindPop:        entranceTo(ls.pop),
 		kindPeek:       entranceOf(ls.peek),

@@ -85,7 +85,7 @@ func (t *popTransaction) run() {
 		t.Weigh(len(t.settling) + max(t.served, t.items))
 		switch {
 		case err == nil:
-			t.Stats.Ran(request.KindPop, len(t.settling)+t.served, started)
+			t.Stats.Ran(request.KindPop, len(t.settling)+t.served, time.Since(started))
 			t.pops.Events.Items(t.events)
 			return
 		case failure.IsOutage(err):

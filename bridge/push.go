@@ -1,16 +1,18 @@
 package bridge
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/pqbridge/pqbridge/bridge/internal/batch"
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/desk"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
+	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
+	"github.com/pqbridge/pqbridge/bridge/internal/turns"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -51,26 +53,27 @@ func (p *push) Read(wr *codec.Wire) (f *failure.Failure) {
 	return f
 }
 
-// pushes is the work of a lane of pushes.
+// pushes is the part of a queue's pushes in a turn.
 type pushes struct {
 	*desk.Lane
-	batches      *batch.Lane[*push, batch.Alone]
-	items        []fdbpq.NewItem
-	pushed       []fdbpq.Pushed // results of the last transaction
-	spreadBuffer []*push        // of spread
-	out          []byte         // of an answer
+	beside       bool    // other turns may have pushes of the queue
+	spreadBuffer []*push // of spread
+	out          []byte  // of an answer
+
+	// The present transaction.
+	requests []*push
+	items    []fdbpq.NewItem
+	pushed   []fdbpq.Pushed // results of its last run
+	queue    fdbpq.Queue
+	room     *tenants.Admission
 }
 
-// newPushLanes returns the lanes of pushes. On a store that other processes can open, too, a commit crosses a network, and
-// pushes do not conflict with each other. So several transactions of a queue's pushes may be under way there.
-func newPushLanes(base desk.Lane, exclusive bool) *batch.Lanes[*push, batch.Alone] {
-	o := desk.LaneOptions(base, func(l *desk.Lane, of *batch.Lane[*push, batch.Alone]) batch.Worker[*push, batch.Alone] {
-		return &pushes{Lane: l, batches: of}
-	})
-	if !exclusive {
-		o.Overlap = batch.Overlap[*push]{Batches: 3, Least: time.Millisecond, Source: (*push).source}
-	}
-	return batch.New(o)
+// newPushTurns returns the turns of pushes. On a store that other processes can open, too, a commit crosses a network, and
+// pushes do not conflict with each other. So several turns may have pushes of one queue there.
+func newPushTurns(base desk.Lane, exclusive bool) *desk.Turns[*push] {
+	overlap := turns.Overlap[*push]{Turns: 3, Least: time.Millisecond, Source: (*push).source}
+	return desk.NewTurns(base, exclusive, request.KindPush, overlap, func(p *push) int { return p.Count() },
+		func(l *desk.Lane) turns.Part[*push, kv.Tx] { return &pushes{Lane: l} })
 }
 
 // source returns the inbox of the push's client: the subject of the answer without its last token. Pushes that one
@@ -84,16 +87,18 @@ func (p *push) source() string {
 	return reply
 }
 
-// Work serves a batch of pushes.
-func (l *pushes) Work(now batch.Batch[*push, batch.Alone]) {
-	batch.Run(l.spread(slices.DeleteFunc(now.Requests, l.refuses)), l)
+// Open reads the bundles among pushes.
+func (l *pushes) Open(queue string, beside bool, requests []*push) []*push {
+	l.Begin(queue)
+	l.beside = beside
 	clear(l.spreadBuffer)
 	l.spreadBuffer = l.spreadBuffer[:0]
+	return l.spread(slices.DeleteFunc(requests, l.refuses))
 }
 
 // refuses reads the items of a bundle, and refuses the bundle if it cannot read them. A thousand items with headers take
-// a millisecond to read. Here only their own queue waits; before the lanes, where messages are read one after another,
-// all queues would wait.
+// a millisecond to read. The line of so large a bundle runs alone, so no other queue waits. Where messages are read one after
+// another, all queues would wait.
 func (l *pushes) refuses(p *push) bool {
 	if p.sent == nil || p.bundle != nil || p.each != nil {
 		return false
@@ -112,11 +117,15 @@ func (l *pushes) refuses(p *push) bool {
 
 // Common reports whether no single push caused an error.
 func (l *pushes) Common(err error) bool {
-	return err == errSerial || !ofBundle(err) && (l.Lane.Common(err) || errors.Is(err, fdbpq.ErrNoQueue))
+	return !ofBundle(err) && (l.Lane.Common(err) || errors.Is(err, fdbpq.ErrNoQueue))
 }
 
-// Try pushes items in one transaction.
-func (l *pushes) Try(requests []*push) (int, error) {
+// Plan prepares a transaction of pushes.
+func (l *pushes) Plan(requests []*push) (int, error) {
+	if why := l.Reserve(); why != nil {
+		return 0, desk.StoreFull(why)
+	}
+	content := 0
 	for _, r := range requests {
 		if r.bundle != nil {
 			l.items = append(l.items, r.bundle...)
@@ -124,52 +133,44 @@ func (l *pushes) Try(requests []*push) (int, error) {
 			l.items = append(l.items, r.item)
 		}
 	}
-	defer func() {
-		clear(l.items)
-		l.items = l.items[:0]
-	}()
-	content := 0
 	for i := range l.items {
 		content += len(l.items[i].Headers) + len(l.items[i].Payload)
 		if l.items[i].MsgID != "" {
 			content += fdbpq.RememberedBytes
 		}
 	}
-	if why := l.Reserve(); why != nil {
-		return 0, desk.StoreFull(why)
-	}
-	queue, to, full := l.Receiving(len(l.items), content)
-	defer to.End()
+	var full error
+	l.requests = requests
+	l.queue, l.room, full = l.Receiving(len(l.items), content)
 	if full != nil && !slices.ContainsFunc(l.items, needsNoRoom) {
+		l.Close(false)
 		return len(requests), full // a look into the store would take some of the rest of its log
 	}
-	started := time.Now()
-	at, serial := len(requests), false
-	err := l.Update(batch.Job[kv.Tx]{
-		Weight:   len(l.items),
-		Bytes:    desk.SizeOf(requests),
-		Again:    l.again,
-		Prefetch: func(tx kv.Tx) { queue.PrefetchPush(tx, l.items...) },
-		Do: func(tx kv.Tx) (err error) {
-			at = len(requests)
-			tx = l.Metered(tx)
-			if serial, err = l.mustWait(tx); serial || err != nil {
-				return err
-			}
-			if l.pushed, err = queue.Push(tx, l.items...); err == nil {
-				at, err = l.refusedBundle(requests)
-			}
-			return err
-		},
-	})
+	return 0, nil
+}
+
+// Ahead begins to read what the pushes need.
+func (l *pushes) Ahead(tx kv.Tx) { l.queue.PrefetchPush(tx, l.items...) }
+
+// Do pushes items.
+func (l *pushes) Do(tx kv.Tx) (int, error) {
+	tx = l.Metered(tx)
+	if follows, err := l.follows(tx); follows || err != nil {
+		return len(l.requests), cmp.Or(err, turns.ErrFollow)
+	}
+	var err error
+	if l.pushed, err = l.queue.Push(tx, l.items...); err != nil {
+		return len(l.requests), err
+	}
+	return l.refusedBundle(l.requests)
+}
+
+// Close charges the rows of a transaction.
+func (l *pushes) Close(bool) {
 	l.Weigh(len(l.items))
-	if err == nil && serial {
-		return len(requests), errSerial
-	}
-	if err == nil {
-		l.Stats.Ran(request.KindPush, len(l.items), started)
-	}
-	return at, err
+	l.room.End()
+	clear(l.items)
+	l.items, l.requests, l.queue, l.room = l.items[:0], nil, fdbpq.Queue{}, nil
 }
 
 // needsNoRoom reports whether a store without room for new items may take the push: it may find its item there, or
@@ -178,31 +179,18 @@ func needsNoRoom(item fdbpq.NewItem) bool {
 	return item.MsgID != "" || item.Unique != "" || item.HandOver != nil
 }
 
-// errSerial says that the pushes of the queue follow one another, and that other pushes were under way.
-var errSerial = errors.New("pushes of the queue follow one another")
-
-// mustWait reports whether the pushes have to wait for pushes under way: on a queue with a strict order, or whose bounds
+// follows reports whether the pushes have to wait for pushes under way: on a queue with a strict order, or whose bounds
 // make pushes depend on the number of items.
-func (l *pushes) mustWait(tx kv.Tx) (bool, error) {
-	if !l.batches.RunsBeside() {
+func (l *pushes) follows(tx kv.Tx) (bool, error) {
+	if !l.beside {
 		return false, nil
 	}
 	config, err := l.Queue.Config(tx)
 	return config.Strict || config.MaxLength > 0 || config.MaxBytes > 0, err
 }
 
-// again notes that a transaction has lost a conflict.
-func (l *pushes) again() error {
-	l.batches.Conflicted()
-	return nil
-}
-
 // Answer answers pushes.
 func (l *pushes) Answer(requests []*push, err error) {
-	if err == errSerial {
-		l.batches.Return(requests)
-		return
-	}
 	if err != nil {
 		request.RefuseAll(l.Responder, requests, err)
 		return

@@ -17,7 +17,7 @@ import (
 // A push may be a bundle: many items in one message, all of which are added, or none. The
 // items of a bundle that is refused must leave nothing behind, so the bundle ends its
 // transaction, and the other pushes run again without it. A bundle whose items are pushed
-// each on its own ([eachPush]) is many pushes for the lane.
+// each on its own ([eachPush]) is many pushes.
 
 // bundleError is why a bundle is refused, for the reason of one of its items. The other
 // requests of its transaction have nothing to do with it.

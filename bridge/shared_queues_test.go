@@ -13,11 +13,17 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// sharing has requests to many queues come while others are under way, so that they share
+// On a store of one bridge, this many transactions of a kind may be under way.
+const (
+	pushesUnderWay = 1
+	popsUnderWay   = 2
+)
+
+// sharing has requests to many queues come while as many others are under way as may be, so that they share
 // a transaction. It returns how many transactions they take, besides those.
-func (c *client) sharing(db *slow, send func(queue string) answers, finish func(queue string, from answers)) int64 {
+func (c *client) sharing(db *slow, underWay int, send func(queue string) answers, finish func(queue string, from answers)) int64 {
 	c.Helper()
-	const queues, underWay = 20, 2
+	const queues = 20
 	var held []answers
 	var releases []func()
 	for i := range underWay {
@@ -41,7 +47,7 @@ func (c *client) sharing(db *slow, send func(queue string) answers, finish func(
 	for queue, from := range sent {
 		finish(queue, from)
 	}
-	return db.commits.Load() - before - underWay
+	return db.commits.Load() - before - int64(underWay)
 }
 
 // awaitLine returns when so many queues wait for a transaction that they share.
@@ -54,14 +60,15 @@ func (c *client) awaitLine(queues int) {
 func TestQueuesShareTransactions(t *testing.T) {
 	t.Parallel()
 	c, db := slowly(t, faulty(t), bridge.Options{Exclusive: true})
-	n := c.sharing(db,
+	n := c.sharing(db, pushesUnderWay,
 		func(queue string) answers { return c.send("pq."+queue+".push", queue) },
 		func(_ string, from answers) { c.acknowledged(c.next(from)) })
 	if n != 1 {
 		t.Errorf("%d transactions for pushes to 20 queues, expected 1", n)
 	}
+	c.push("pq.jobs-held-1.push", "jobs-held-1") // as another one
 	acks := make(map[string]string)
-	n = c.sharing(db,
+	n = c.sharing(db, popsUnderWay,
 		func(queue string) answers { return c.send("pq."+queue+".pop.min", "", "PQ-Lease", "1h") },
 		func(queue string, from answers) {
 			m := c.next(from)
@@ -73,7 +80,7 @@ func TestQueuesShareTransactions(t *testing.T) {
 	if n != 1 {
 		t.Errorf("%d transactions for leases of 20 queues, expected 1", n)
 	}
-	n = c.sharing(db,
+	n = c.sharing(db, popsUnderWay,
 		func(queue string) answers { return c.send(acks[queue], "+ACK") },
 		func(queue string, from answers) {
 			if m := c.next(from); m.Header != nil {
@@ -98,7 +105,7 @@ func TestRefusalAmongQueues(t *testing.T) {
 	c.ask("pq.jobs-7.admin.config", `{"max_length":1}`)
 	bundle := frame("a") + frame("b")
 	more := make(map[string][]answers)
-	c.sharing(db,
+	c.sharing(db, pushesUnderWay,
 		func(queue string) answers {
 			if queue == "jobs-7" {
 				return c.send("pq.jobs-7.push", bundle, "PQ-Bundle", "2")

@@ -37,15 +37,3 @@ func TestLinesAreForgotten(t *testing.T) {
 		t.Errorf("%d keys have work, and %d lines are kept; expected none, and %d at most", len(lanes.active), len(lanes.lines), maxIdle)
 	}
 }
-
-// Marks are of a bounded number of keys.
-func TestMarksAreBounded(t *testing.T) {
-	t.Parallel()
-	m := make(marks)
-	for i := range 2*maxMarks + 1 {
-		key := fmt.Sprint("key-", i)
-		if m.add(time.Hour, key); !m.has(key) || len(m) > maxMarks {
-			t.Fatalf("%d keys have marks, the last one among them: %t; expected %d at most", len(m), m.has(key), maxMarks)
-		}
-	}
-}

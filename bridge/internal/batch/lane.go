@@ -1,7 +1,6 @@
 package batch
 
 import (
-	"slices"
 	"time"
 )
 
@@ -12,11 +11,7 @@ type Lane[R, J any] struct {
 	lines  chan *queueLine[R, J] // the line to serve next; closed to end the lane
 	line   *queueLine[R, J]      // the line that it serves
 
-	now     Batch[R, J]
-	sources []string // of the requests in the batch, if batches of the key may overlap
-
-	overlaps   bool // another batch of the key may be running
-	handedBack []R  // requests of the batch that Return got
+	now Batch[R, J]
 
 	// Guarded by of.mu.
 	busy   bool        // a transaction is under way
@@ -26,10 +21,8 @@ type Lane[R, J any] struct {
 func (l *Lane[R, J]) run() {
 	for l.line = range l.lines {
 		l.worker.Begin(l.line.key)
-		for took := time.Duration(0); l.next(took); {
-			begun := time.Now()
+		for l.next() {
 			l.worker.Work(l.now)
-			took = time.Since(begun)
 			clear(l.now.Requests)
 			clear(l.now.Joined)
 			l.now = Batch[R, J]{Requests: l.now.Requests[:0], Joined: l.now.Joined[:0]}
@@ -37,47 +30,19 @@ func (l *Lane[R, J]) run() {
 	}
 }
 
-// next makes the next batch. took is the time of the batch before. Without work the lane becomes idle.
-func (l *Lane[R, J]) next(took time.Duration) bool {
+// next makes the next batch. Without work the lane becomes idle.
+func (l *Lane[R, J]) next() bool {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
-	l.line.took(took)
-	l.release()
-	if len(l.handedBack) > 0 {
-		l.line.pending = slices.Concat(l.handedBack, l.line.pending)
-		l.handedBack = nil
-		l.of.serialKeys.add(returnTime, l.line.key)
-	}
-	if l.overlaps = l.line.running > 1; l.overlaps {
-		l.takeOverlapping()
-	} else {
-		l.take()
-	}
+	line, o := l.line, &l.of.options
+	l.now.Woken, line.woken = line.woken, false
+	l.now.Requests = shift(l.now.Requests, &line.pending, o.fitting(line.pending))
+	l.now.Joined = shift(l.now.Joined, &line.joined, min(o.Limits.Requests, len(line.joined)))
 	if len(l.now.Requests)+len(l.now.Joined) > 0 || l.now.Woken {
-		if len(l.line.pending) > 0 {
-			l.of.waitForOthers(l.line)
-		}
 		return true
 	}
 	l.of.rest(l)
 	return false
-}
-
-// take makes a batch of the first requests. No other batch of the key runs.
-func (l *Lane[R, J]) take() {
-	line, o := l.line, &l.of.options
-	if line.waits {
-		line.waits = false
-		line.timer.Stop()
-	}
-	l.now.Woken, line.woken = line.woken, false
-	l.now.Requests = shift(l.now.Requests, &line.pending, o.fitting(line.pending))
-	l.now.Joined = shift(l.now.Joined, &line.joined, min(o.Limits.Requests, len(line.joined)))
-	if o.Overlap.Batches > 0 {
-		for _, r := range l.now.Requests {
-			l.hold(o.Overlap.Source(r))
-		}
-	}
 }
 
 // fitting returns how many requests go into one batch: at least one.
@@ -85,16 +50,11 @@ func (o *Options[R, J]) fitting(pending []R) int {
 	bytes := 0
 	for i, r := range pending {
 		bytes += o.Size(r)
-		if o.full(i, bytes) {
+		if i > 0 && (i == o.Limits.Requests || bytes > o.Limits.Bytes) {
 			return i
 		}
 	}
 	return len(pending)
-}
-
-// full reports whether a batch of n requests and this many bytes exceeds a limit.
-func (o *Options[R, J]) full(n, bytes int) bool {
-	return n > 0 && (n == o.Limits.Requests || bytes > o.Limits.Bytes)
 }
 
 // shift moves the first n requests of a line to an empty list. If these are all requests, the line and the list change

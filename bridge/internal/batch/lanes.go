@@ -4,7 +4,7 @@
 // transactions: a [Worker] does the work.
 //
 // What it guarantees: batches of a key follow one another, in the order in which their
-// requests were submitted, unless [Overlap] lets them run at the same time; keys do not wait
+// requests were submitted, and keys do not wait
 // for each other; a batch stays within [Limits]; and requests that wait for too long behind a
 // transaction that does not end are handed back, in their order. [Run] has the rule for a
 // request that makes its batch fail: the others are served without it, and no order changes.
@@ -56,16 +56,13 @@ type Joins[J any] struct {
 	Stuck  func([]J)
 }
 
-// Options configure lanes. All but Patience, Overlap and Joins are required.
+// Options configure lanes. All but Patience and Joins are required.
 type Options[R, J any] struct {
 	Limits   Limits
 	Patience Patience
 
 	// Worker returns the worker of a new lane.
 	Worker func(*Lane[R, J]) Worker[R, J]
-
-	// Overlap lets batches of one key run at the same time.
-	Overlap Overlap[R]
 
 	// Size returns the number of bytes that a request takes of Limits.Bytes.
 	Size func(R) int
@@ -84,23 +81,22 @@ type Options[R, J any] struct {
 // maxIdle bounds the idle lanes, with their goroutines and the memory of their workers, that wait for further work.
 const maxIdle = 64
 
-// Lanes do one kind of work. Each key with work has a line of requests, and lanes that serve the line.
+// Lanes do one kind of work. Each key with work has a line of requests, and a lane that serves the line.
 type Lanes[R, J any] struct {
 	options Options[R, J]
 
-	mu         sync.Mutex
-	active     map[string]*queueLine[R, J]
-	idle       []*Lane[R, J]      // to be used again, with their buffers and grown stacks
-	lines      []*queueLine[R, J] // to be used again
-	serialKeys marks              // keys whose batches follow one another
-	stopped    bool
+	mu      sync.Mutex
+	active  map[string]*queueLine[R, J]
+	idle    []*Lane[R, J]      // to be used again, with their buffers and grown stacks
+	lines   []*queueLine[R, J] // to be used again
+	stopped bool
 
 	running sync.WaitGroup // the lanes' goroutines
 }
 
 // New returns lanes without work.
 func New[R, J any](o Options[R, J]) *Lanes[R, J] {
-	return &Lanes[R, J]{options: o, active: make(map[string]*queueLine[R, J]), serialKeys: make(marks)}
+	return &Lanes[R, J]{options: o, active: make(map[string]*queueLine[R, J])}
 }
 
 // Submit appends a request to the line of its key. It returns false, and leaves the request to the caller, when
@@ -114,11 +110,7 @@ func (ls *Lanes[R, J]) Submit(key string, r R) bool {
 		return false
 	}
 	l.pending = append(l.pending, r)
-	if l.running == 0 {
-		ls.start(l)
-	} else if o.Overlap.Batches > 0 {
-		ls.arrived(l, r)
-	}
+	ls.start(l)
 	return true
 }
 
@@ -128,9 +120,7 @@ func (ls *Lanes[R, J]) Join(key string, r J) {
 	defer ls.mu.Unlock()
 	l := ls.lineOf(key)
 	l.joined = append(l.joined, r)
-	if l.running == 0 {
-		ls.start(l)
-	}
+	ls.start(l)
 }
 
 // Serve has a lane serve a key, with requests or without.
@@ -139,9 +129,7 @@ func (ls *Lanes[R, J]) Serve(key string) {
 	defer ls.mu.Unlock()
 	l := ls.lineOf(key)
 	l.woken = true
-	if l.running == 0 {
-		ls.start(l)
-	}
+	ls.start(l)
 }
 
 // Idle returns the number of lanes without work.
@@ -167,8 +155,11 @@ func (ls *Lanes[R, J]) lineOf(key string) *queueLine[R, J] {
 	return l
 }
 
-// start has one more lane serve a line. The lock is held; the lane takes it to make its first batch.
+// start has a lane serve a line, unless one does. The lock is held; the lane takes it to make its first batch.
 func (ls *Lanes[R, J]) start(at *queueLine[R, J]) {
+	if at.served {
+		return
+	}
 	var l *Lane[R, J]
 	if n := len(ls.idle); n > 0 {
 		l, ls.idle = ls.idle[n-1], ls.idle[:n-1]
@@ -177,19 +168,17 @@ func (ls *Lanes[R, J]) start(at *queueLine[R, J]) {
 		l.worker = ls.options.Worker(l)
 		ls.running.Go(l.run)
 	}
-	at.running++
+	at.served = true
 	l.lines <- at
 }
 
 // rest ends the service of a lane at its line. The lock is held.
 func (ls *Lanes[R, J]) rest(l *Lane[R, J]) {
 	line := l.line
-	if line.running--; line.running == 0 {
-		delete(ls.active, line.key)
-		line.meanTime = 0
-		if len(ls.lines) < maxIdle {
-			ls.lines = append(ls.lines, line)
-		}
+	line.served = false
+	delete(ls.active, line.key)
+	if len(ls.lines) < maxIdle {
+		ls.lines = append(ls.lines, line)
 	}
 	if ls.stopped || len(ls.idle) == maxIdle {
 		close(l.lines)

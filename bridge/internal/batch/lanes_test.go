@@ -58,14 +58,9 @@ func (w *work) Work(now batch.Batch[request, request]) {
 
 // newLanes returns lanes that end with the test, which may leave no batch undone.
 func newLanes(t *testing.T, limits batch.Limits) (*batch.Lanes[request, request], *desk) {
-	return newLanesWith(t, limits, batch.Overlap[request]{})
-}
-
-func newLanesWith(t *testing.T, limits batch.Limits, beside batch.Overlap[request]) (*batch.Lanes[request, request], *desk) {
 	on := &desk{T: t, begun: make(chan begun), stuck: make(chan []request, 16)}
 	lanes := batch.New(batch.Options[request, request]{
 		Limits:   limits,
-		Overlap:  beside,
 		Patience: batch.Patience{First: 4 * time.Second, Then: time.Second},
 		Worker: func(l *batch.Lane[request, request]) batch.Worker[request, request] {
 			on.workers.Add(1)

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/pqbridge/pqbridge/bridge/internal/marks"
 )
 
 // Shared runs the jobs of many keys, several jobs in one transaction. A job begins at once while fewer transactions
@@ -21,7 +23,7 @@ type Shared[T any] struct {
 	mu           sync.Mutex
 	running      int          // shared transactions that are under way
 	waitingJobs  []*member[T] // the line
-	separateKeys marks        // keys whose jobs run alone
+	separateKeys marks.Marks  // keys whose jobs run alone
 }
 
 // SharedOptions configure shared transactions. All are required but Owner and Share.
@@ -103,7 +105,7 @@ type outcome[T any] struct {
 
 // NewShared returns shared transactions, none of which is under way.
 func NewShared[T any](o SharedOptions[T]) *Shared[T] {
-	return &Shared[T]{options: o, separateKeys: make(marks)}
+	return &Shared[T]{options: o, separateKeys: make(marks.Marks)}
 }
 
 // Update does a job in a transaction, until ctx ends, and returns its error or that of
@@ -112,7 +114,7 @@ func (s *Shared[T]) Update(ctx context.Context, job Job[T]) error {
 	m := &member[T]{Job: job, ctx: ctx}
 	s.mu.Lock()
 	switch {
-	case job.Weight > s.options.Weight/largePart || job.Bytes > s.options.Bytes/largePart || s.separateKeys.has(job.Key):
+	case job.Weight > s.options.Weight/largePart || job.Bytes > s.options.Bytes/largePart || s.separateKeys.Has(job.Key):
 		s.mu.Unlock()
 		return s.runAlone(m)
 	case s.running < s.options.Running:
@@ -314,7 +316,7 @@ func (s *Shared[T]) next() (next []*member[T]) {
 func (s *Shared[T]) mark(keys ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.separateKeys.add(separateTime, keys...)
+	s.separateKeys.Add(separateTime, keys...)
 }
 
 func keys[T any](members []*member[T]) (keys []string) {

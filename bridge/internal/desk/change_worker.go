@@ -59,7 +59,7 @@ func (l *ChangeWorker[C]) Try(requests []C) (at int, err error) {
 	})
 	l.Meter.End()
 	if err == nil {
-		l.Stats.Ran(request.KindChange, len(requests), started)
+		l.Stats.Ran(request.KindChange, len(requests), time.Since(started))
 	}
 	return at, err
 }

@@ -76,6 +76,18 @@ func (l *Lane) Update(job batch.Job[kv.Tx]) (err error) {
 	return err
 }
 
+// update runs a transaction that takes effect exactly once.
+func (l *Lane) update(fn func(kv.Tx) error) error {
+	ctx, cancel := l.timeout()
+	defer cancel()
+	l.Limit.Refresh()
+	session := l.Store.Session()
+	defer session.Release()
+	err := session.Update(ctx, fn)
+	l.Keeper.Notice(err)
+	return err
+}
+
 // View runs fn on one state of the store.
 func (l *Lane) View(fn func(kv.Reader) error) error {
 	ctx, cancel := l.timeout()

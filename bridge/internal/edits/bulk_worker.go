@@ -48,7 +48,7 @@ func (l *bulkWorker) Try(requests []*Bulk) (int, error) {
 	})
 	b.RowsCost = tenants.CostOfRows(l.Meter.End(), max(1, b.changed()))
 	if err == nil {
-		l.Stats.Ran(request.KindChange, 1, started)
+		l.Stats.Ran(request.KindChange, 1, time.Since(started))
 		if b.done.Next != nil {
 			time.Sleep(min(l.Since(started), maxRest))
 		}

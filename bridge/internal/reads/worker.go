@@ -65,7 +65,7 @@ func (l *worker) Try(requests []Query) (done int, err error) {
 	})
 	l.Meter.End()
 	if err == nil {
-		l.Stats.Ran(request.KindRead, done, started)
+		l.Stats.Ran(request.KindRead, done, time.Since(started))
 	}
 	return done, err
 }

@@ -216,7 +216,7 @@ func TestHistograms(t *testing.T) {
 		r, started := arrived(ask, 0), time.Now()
 		<-time.After(2 * time.Second)
 		s.Count(r, nil)
-		s.Ran(request.KindPop, 7, started)
+		s.Ran(request.KindPop, 7, time.Since(started))
 		s.Fired([]time.Duration{time.Second, 2 * time.Second}, -time.Minute)
 		families, err := registry.Gather()
 		if err != nil {

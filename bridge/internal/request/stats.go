@@ -161,9 +161,9 @@ func (s *Statistics) RefusedUnread(by *Verb, f *failure.Failure) {
 }
 
 // Ran counts a transaction.
-func (s *Statistics) Ran(k Kind, requests int, started time.Time) {
+func (s *Statistics) Ran(k Kind, requests int, took time.Duration) {
 	s.batches.WithLabelValues(kindNames[k]).Observe(float64(requests))
-	s.times.WithLabelValues(kindNames[k]).Observe(time.Since(started).Seconds())
+	s.times.WithLabelValues(kindNames[k]).Observe(took.Seconds())
 }
 
 // Flow is a way in which items move.

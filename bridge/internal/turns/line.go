@@ -1,0 +1,180 @@
+package turns
+
+import (
+	"slices"
+	"time"
+)
+
+// Overlap lets several turns have requests of one line at the same time. A line that is in a turn may be taken from again
+// when its first request has waited for an eighth of the mean time of the line's turns. So a request waits for little more
+// than its own turn. Turns do not get much smaller: clients whose requests were answered together send the next ones together.
+type Overlap[R any] struct {
+	// Turns is how many turns may have requests of a line beside the first one. Zero: there is one turn at a time.
+	Turns int
+
+	// Least is the shortest wait of a request for more requests. Turns that take little longer follow one another.
+	Least time.Duration
+
+	// Source says where a request comes from. Requests of one source keep their order: they are in one turn, or in turns that
+	// follow one another. A request without a source keeps its order to all requests.
+	Source func(R) string
+}
+
+// overlapPart is the part of the mean time of a turn for which requests wait for more requests.
+const overlapPart = 8
+
+// meanWeight is the weight of the moving average: a new turn counts 1/16.
+const meanWeight = 16
+
+// maxSkipped bounds the requests that an overlapping turn looks through. The line is long when a client sends many
+// requests without waiting for answers.
+const maxSkipped = 4096
+
+// line has the requests of a queue that wait.
+type line[R any] struct {
+	key     string
+	pending []R
+	place   place // where it stands
+	alone   bool  // its next turn has no other line
+
+	turns    int                   // that have requests of it
+	meanTime time.Duration         // of a turn
+	held     map[string]*taking[R] // by source: has requests of it in a turn
+	timer    *time.Timer           // has an overlapping turn take from the line
+	waits    bool                  // the timer runs
+}
+
+// place is where a line stands.
+type place uint8
+
+const (
+	nowhere place = iota // it has nothing to do, or is in a turn, or waits for more requests
+	inReady
+	inApart
+)
+
+// taking are requests that were taken from a line.
+type taking[R any] struct {
+	requests []R
+	weight   int
+	bytes    int
+	sources  []string // that it holds
+}
+
+// room is what may still be taken.
+type room[R any] struct {
+	weight, bytes  int
+	weightOf, size func(R) int
+}
+
+func (r *room[R]) empty() bool { return r.weight <= 0 || r.bytes <= 0 }
+
+// fits reports whether there is room for a request.
+func (r *room[R]) fits(request R) bool {
+	return r.weightOf(request) <= r.weight && r.size(request) <= r.bytes
+}
+
+// count gives a request some of the room.
+func (t *taking[R]) count(r R, left *room[R]) {
+	weight, bytes := left.weightOf(r), left.size(r)
+	left.weight, left.bytes = left.weight-weight, left.bytes-bytes
+	t.weight, t.bytes = t.weight+weight, t.bytes+bytes
+}
+
+// took adds the time of a turn to the mean time.
+func (l *line[R]) took(d time.Duration) {
+	if d > 0 {
+		l.meanTime += (d - l.meanTime) / meanWeight
+	}
+}
+
+// pause is how long a request waits for more requests before an overlapping turn takes it.
+func (l *line[R]) pause(least time.Duration) time.Duration { return max(least, l.meanTime/overlapPart) }
+
+// take takes the first requests of the line, as far as there is room. force has it take one although there is none.
+func (l *line[R]) take(to *taking[R], overlap *Overlap[R], left room[R], force bool) {
+	from, n := len(to.requests), 0
+	for n < len(l.pending) && (force && n == 0 || left.fits(l.pending[n])) {
+		to.count(l.pending[n], &left)
+		n++
+	}
+	to.requests = shift(to.requests, &l.pending, n)
+	if overlap.Turns > 0 {
+		for _, r := range to.requests[from:] {
+			l.hold(to, overlap.Source(r))
+		}
+	}
+}
+
+// takeBeside does the same while other turns have requests of the line: it takes those that may run at the same time.
+func (l *line[R]) takeBeside(to *taking[R], overlap *Overlap[R], left room[R], force bool) {
+	rest := l.pending[:0]
+	for i, r := range l.pending {
+		if i == maxSkipped {
+			rest = append(rest, l.pending[i:]...)
+			break
+		}
+		source := overlap.Source(r)
+		if by := l.held[source]; by != nil && by != to {
+			rest = append(rest, r)
+			continue
+		}
+		if source == "" || !force && !left.fits(r) {
+			rest = append(rest, l.pending[i:]...)
+			break
+		}
+		force = false
+		to.count(r, &left)
+		to.requests = append(to.requests, r)
+		l.hold(to, source)
+	}
+	clear(l.pending[len(rest):])
+	l.pending = rest
+}
+
+// hold gives a source to requests in a turn, among which is one of it.
+func (l *line[R]) hold(t *taking[R], source string) {
+	if l.held[source] != nil {
+		return
+	}
+	if l.held == nil {
+		l.held = make(map[string]*taking[R])
+	}
+	l.held[source] = t
+	t.sources = append(t.sources, source)
+}
+
+// leave ends a turn with requests of the line. Those that come back are the first ones again.
+func (l *line[R]) leave(t *taking[R], back []R) {
+	l.turns--
+	for _, source := range t.sources {
+		delete(l.held, source)
+	}
+	if len(back) > 0 {
+		l.pending = slices.Concat(back, l.pending)
+	}
+}
+
+// late removes the first requests of the line, as far as they have waited for longer than patience.
+func (l *line[R]) late(patience time.Duration, waited func(R) time.Duration) []R {
+	n := 0
+	for n < len(l.pending) && waited(l.pending[n]) >= patience {
+		n++
+	}
+	return shift(nil, &l.pending, n)
+}
+
+// shift moves the first n requests of a line to a list. If these are all requests and the list is empty, the line and the
+// list change places, so that the memory of both is used again.
+func shift[R any](to []R, line *[]R, n int) []R {
+	from := *line
+	if n == len(from) && len(to) == 0 {
+		*line = to
+		return from
+	}
+	to = append(to, from[:n]...)
+	left := copy(from, from[n:])
+	clear(from[left:])
+	*line = from[:left]
+	return to
+}

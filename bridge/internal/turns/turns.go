@@ -1,0 +1,274 @@
+// Package turns runs the requests of many lines in turns. A line is what asks for one queue; a turn is one transaction, which
+// serves the first requests of as many lines as wait for it. Requests that arrive meanwhile wait in their lines, and nobody
+// is woken for them, so turns grow with the load. The package knows neither requests nor stores: a [Part] does the work.
+//
+// What it guarantees: each request is answered once. Requests of a line are served in the order in which they were submitted,
+// unless [Overlap] lets turns run at the same time. A turn stays within [Options].Limits, and takes from each line that waits
+// before it takes the rest of one. Lines share only what succeeds: a line whose requests fail, are large or take long runs alone,
+// and takes no other line with it. Requests that wait for too long behind a transaction that does not end are handed back, in their
+// order.
+//
+// When a turn fails:
+//
+//   - The store is away: all requests of the turn end with the error.
+//   - One part fails: its line runs alone next, and for a second. The others run again as one turn, once.
+//   - That fails again, or the commit does: each line runs alone; for a second, if they were too much together.
+//   - A conflict: each line runs alone, or the turn runs again as a whole, see [Options].Rerun.
+//   - A line alone fails: the requests before the one that is the reason run without it, then it, then the rest.
+package turns
+
+import (
+	"sync"
+	"time"
+
+	"github.com/pqbridge/pqbridge/bridge/internal/marks"
+)
+
+// Turns take turns of all lines.
+type Turns[R, T any] struct {
+	options Options[R, T]
+
+	mu      sync.Mutex
+	lines   lines[R, T]
+	counts  [roles]int // turns under way
+	stuck   [roles]int // of these: for longer than patience
+	waking  bool       // an executor was woken and has not begun yet
+	idle    []*executor[R, T]
+	stopped bool
+
+	executors sync.WaitGroup
+}
+
+const (
+	// maxAlone is how many lines may run alone at a time.
+	maxAlone = 16
+
+	// maxSlow is how many slow turns may be under way besides those that Options.Turns allows.
+	maxSlow = 3
+)
+
+// New returns turns without work.
+func New[R, T any](o Options[R, T]) *Turns[R, T] {
+	ts := &Turns[R, T]{options: o}
+	ts.lines = lines[R, T]{
+		options: &ts.options, all: make(map[string]*line[R]), separate: make(marks.Marks), serial: make(marks.Marks),
+		again: func(l *line[R]) {
+			ts.mu.Lock()
+			defer ts.mu.Unlock()
+			ts.lines.waited(l)
+			ts.dispatch()
+		},
+	}
+	return ts
+}
+
+// Submit appends a request to a line.
+func (ts *Turns[R, T]) Submit(key string, r R) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	ts.lines.add(key, r)
+	ts.dispatch()
+}
+
+// Waiting returns the number of lines that wait for a turn.
+func (ts *Turns[R, T]) Waiting() int {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	return len(ts.lines.ready) + len(ts.lines.apart)
+}
+
+// Idle returns the number of executors without work.
+func (ts *Turns[R, T]) Idle() int {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	return len(ts.idle)
+}
+
+// Stop ends the idle executors, and the others when they become idle. Requests submitted afterwards are still done.
+func (ts *Turns[R, T]) Stop() {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	ts.stopped = true
+	for _, e := range ts.idle {
+		close(e.wake)
+	}
+	ts.idle = nil
+}
+
+// Wait returns when all executors have ended. Only after Stop.
+func (ts *Turns[R, T]) Wait() { ts.executors.Wait() }
+
+// startable reports whether an ordinary turn, or one of a line alone, may begin. The lock is held.
+func (ts *Turns[R, T]) startable() (ordinary, alone bool) {
+	return len(ts.lines.ready) > 0 && ts.counts[ordinaryTurn] < ts.options.Turns, len(ts.lines.apart) > 0 && ts.counts[aloneTurn] < maxAlone
+}
+
+// dispatch wakes an executor if there is a turn to begin. The executor wakes the next one if there are more. The lock is held.
+func (ts *Turns[R, T]) dispatch() {
+	if ordinary, alone := ts.startable(); ts.waking || !ordinary && !alone {
+		return
+	}
+	ts.waking = true
+	if n := len(ts.idle); n > 0 {
+		e := ts.idle[n-1]
+		ts.idle = ts.idle[:n-1]
+		e.wake <- struct{}{}
+		return
+	}
+	e := newExecutor(&ts.options)
+	e.runner.watch = watch{
+		began: func() { ts.began(e) }, within: func() { ts.within(e) }, did: func() { ts.did(e) }, ended: func() { ts.ended(e) },
+		aside: func() { ts.aside(e) }, lost: ts.lost,
+	}
+	e.wake <- struct{}{}
+	ts.executors.Go(func() { ts.execute(e) })
+}
+
+// execute has an executor run turns, as long as there are any, whenever it is woken.
+func (ts *Turns[R, T]) execute(e *executor[R, T]) {
+	for range e.wake {
+		for took := time.Duration(0); ts.next(e, took); {
+			begun := time.Now()
+			e.runner.run(&e.turn)
+			took = time.Since(begun)
+		}
+	}
+}
+
+// next ends the turn of an executor, which took some time, and makes the next one. Without work the executor becomes idle. took
+// is 0 when the executor was woken.
+func (ts *Turns[R, T]) next(e *executor[R, T], took time.Duration) bool {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if took == 0 {
+		ts.waking = false
+	}
+	for _, s := range e.turn.shares {
+		ts.lines.leave(s, took)
+	}
+	e.turn.end()
+	ts.become(e, noTurn)
+	for {
+		ordinary, alone := ts.startable()
+		f := newFilling(&ts.lines, &e.turn)
+		switch {
+		case ordinary && f.together():
+			ts.become(e, ordinaryTurn)
+		case !ordinary && alone && f.alone():
+			ts.become(e, aloneTurn)
+		case ordinary || alone:
+			continue // the lines had nothing to give
+		default:
+			if ts.stopped {
+				close(e.wake)
+			} else {
+				ts.idle = append(ts.idle, e)
+			}
+			return false
+		}
+		ts.dispatch()
+		return true
+	}
+}
+
+// become counts a turn as another kind of turn. The lock is held.
+func (ts *Turns[R, T]) become(e *executor[R, T], r role) {
+	ts.counts[e.role]--
+	ts.counts[r]++
+	if e.stuck {
+		ts.stuck[e.role]--
+		ts.stuck[r]++
+	}
+	e.role = r
+}
+
+// aside lets another turn begin: the present one does not count any more.
+func (ts *Turns[R, T]) aside(e *executor[R, T]) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if e.role == ordinaryTurn || e.role == slowTurn {
+		ts.become(e, noTurn)
+		ts.dispatch()
+	}
+}
+
+// lost has the turns of a line follow one another for a while.
+func (ts *Turns[R, T]) lost(key string) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	ts.lines.serial.Add(conflictTime, key)
+}
+
+// began says that a transaction is under way: Stuck gets the requests that wait for too long behind it.
+func (ts *Turns[R, T]) began(e *executor[R, T]) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	e.busy = true
+	e.relief.start(ts.options.Patience.First, func() { ts.relieve(e) })
+}
+
+func (ts *Turns[R, T]) ended(e *executor[R, T]) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	e.busy = false
+	if e.stuck {
+		ts.stuck[e.role]--
+		e.stuck = false
+	}
+}
+
+// within says that the parts of a turn do their work: when that takes long, another turn begins.
+func (ts *Turns[R, T]) within(e *executor[R, T]) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	e.within = true
+	e.slow.start(ts.options.Slow, func() { ts.yield(e) })
+}
+
+func (ts *Turns[R, T]) did(e *executor[R, T]) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	e.within = false
+}
+
+// yield lets another turn begin beside a slow one.
+func (ts *Turns[R, T]) yield(e *executor[R, T]) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if e.within && e.role == ordinaryTurn && ts.counts[slowTurn] < maxSlow {
+		ts.become(e, slowTurn)
+		ts.dispatch()
+	}
+}
+
+// relieve hands back the requests that have waited for too long.
+func (ts *Turns[R, T]) relieve(e *executor[R, T]) {
+	if late, stuck := ts.late(e); stuck {
+		ts.options.Stuck(late)
+	}
+}
+
+// late removes the requests that have waited for too long behind a turn from their lines, and sets the timer again. While every
+// turn that may run is stuck, so are the lines that wait for one. stuck is false when the transaction has ended meanwhile.
+func (ts *Turns[R, T]) late(e *executor[R, T]) (late []R, stuck bool) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if !e.busy {
+		return nil, false
+	}
+	if !e.stuck {
+		ts.stuck[e.role]++
+		e.stuck = true
+	}
+	e.relief.start(ts.options.Patience.Then, func() { ts.relieve(e) })
+	for _, s := range e.turn.shares {
+		late = append(late, ts.lines.late(s.line)...)
+	}
+	if ts.stuck[ordinaryTurn] >= ts.options.Turns {
+		late = append(late, ts.lines.late(ts.lines.ready...)...)
+	}
+	if ts.stuck[aloneTurn] >= maxAlone {
+		late = append(late, ts.lines.late(ts.lines.apart...)...)
+	}
+	return late, true
+}
