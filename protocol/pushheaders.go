@@ -1,6 +1,9 @@
 package protocol
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // PushHeader is a header by which a push says something about its item.
 type PushHeader struct {
@@ -12,21 +15,43 @@ type PushHeader struct {
 	Mapped bool     // the map of a source may have it
 	Shown  string   // the header that an item has of it, in answers and in imports; "": it does not stay with the item
 	Doc    string   // a part of a sentence, for the description of HTTP
+
+	With   string // the header that it says more about, and without which it has no meaning; "": none
+	Always bool   // of Shown: each answer with the item has it, and not only those that show an item by its id, or in a list
+	Rule   bool   // it has a rule besides its type and bounds: package codec of the bridge has a function that reads it
+	Own    bool   // its value is not that of one field of the item: package codec reads it by hand
 }
 
+// Field is the name in Go of what the header says.
+func (h *PushHeader) Field() string {
+	var name strings.Builder
+	for word := range strings.SplitSeq(h.Word, "_") {
+		switch word {
+		case "id", "ttl":
+			name.WriteString(strings.ToUpper(word))
+		default:
+			name.WriteString(strings.ToUpper(word[:1]) + word[1:])
+		}
+	}
+	return name.String()
+}
+
+// Stays reports whether the item keeps the value as it was pushed, and shows it under the same name.
+func (h *PushHeader) Stays() bool { return h.Shown == h.Name && !h.Own }
+
 // PushHeaders are the headers of a push, in the order of the documentation. A bundle has HeaderBundle and HeaderEach besides, which are about
-// the message. The HTTP interface and the maps of sources follow from this table. TestPushHeaders holds the clients, pq, imports and
-// the documentation against it.
+// the message. The readers and writers of the bridge, of the Go client and of the HTTP interface follow from this table and from
+// [ItemHeaders], and so do the maps of sources. Tests hold the other clients, pq and the documentation against it.
 var PushHeaders = []PushHeader{
-	{Name: HeaderPriority, Word: "priority", Type: int64(0), Mapped: true, Shown: HeaderPriority, Doc: "low numbers are urgent"},
-	{Name: HeaderKey, Word: "key", Type: "", Most: 128, Mapped: true, Shown: HeaderKey, Doc: "whose item it is; 1 to 128 bytes"},
-	{Name: HeaderWeight, Word: "weight", Type: int64(0), Most: 1000, Mapped: true, Doc: "the share of the key where keys take turns"},
-	{Name: HeaderDelay, Word: "delay", Type: Duration(0), Mapped: true, Shown: HeaderNotBefore, Doc: "not ready before this time has passed"},
-	{Name: HeaderNotBefore, Word: "not_before", Type: time.Time{}, Mapped: true, Shown: HeaderNotBefore, Doc: "not ready before this time"},
+	{Name: HeaderPriority, Word: "priority", Type: int64(0), Mapped: true, Shown: HeaderPriority, Always: true, Own: true, Doc: "low numbers are urgent"},
+	{Name: HeaderKey, Word: "key", Type: "", Most: 128, Mapped: true, Shown: HeaderKey, Always: true, Rule: true, Doc: "whose item it is; 1 to 128 bytes"},
+	{Name: HeaderWeight, Word: "weight", Type: int64(0), Most: 1000, Mapped: true, With: HeaderKey, Doc: "the share of the key where keys take turns"},
+	{Name: HeaderDelay, Word: "delay", Type: Duration(0), Mapped: true, Shown: HeaderNotBefore, Own: true, Doc: "not ready before this time has passed"},
+	{Name: HeaderNotBefore, Word: "not_before", Type: time.Time{}, Mapped: true, Shown: HeaderNotBefore, Own: true, Doc: "not ready before this time"},
 	{Name: HeaderTTL, Word: "ttl", Type: Duration(0), Mapped: true, Shown: HeaderExpires, Doc: "expires after this time"},
-	{Name: HeaderMsgID, Word: "msg_id", Type: "", Most: 1024, Doc: "repeat the request with the same id when its answer was lost: it is done once"},
-	{Name: HeaderUnique, Word: "unique", Type: "", Most: 1024, Mapped: true, Shown: HeaderUnique, Doc: "a value that one item of the queue has at a time"},
-	{Name: HeaderUniqueUntil, Word: "unique_until", Type: "", Words: []string{UntilLeased}, Shown: HeaderUniqueUntil, Doc: "the item has its unique value until it is leased first"},
-	{Name: HeaderOnConflict, Word: "on_conflict", Type: "", Words: []string{"keep", "replace", "raise"}, Mapped: true, Doc: "what becomes of the item that has the unique value"},
-	{Name: HeaderSettle, Word: "settle", Type: "", Doc: "the ack of a leased item that the push acknowledges"},
+	{Name: HeaderMsgID, Word: "msg_id", Type: "", Most: 1024, Own: true, Doc: "repeat the request with the same id when its answer was lost: it is done once"},
+	{Name: HeaderUnique, Word: "unique", Type: "", Most: 1024, Mapped: true, Shown: HeaderUnique, Rule: true, Doc: "a value that one item of the queue has at a time"},
+	{Name: HeaderUniqueUntil, Word: "unique_until", Type: "", Words: []string{UntilLeased}, Shown: HeaderUniqueUntil, With: HeaderUnique, Doc: "the item has its unique value until it is leased first"},
+	{Name: HeaderOnConflict, Word: "on_conflict", Type: "", Words: []string{"keep", "replace", "raise"}, Mapped: true, With: HeaderUnique, Doc: "what becomes of the item that has the unique value"},
+	{Name: HeaderSettle, Word: "settle", Type: "", Own: true, Doc: "the ack of a leased item that the push acknowledges"},
 }

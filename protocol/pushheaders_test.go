@@ -98,8 +98,6 @@ var ofHeaders = []surface[pushHeader]{
 	{file: "clients/python/pqbridge/sources.py", what: "a field of SourceMap", within: `(?s)class SourceMap\(.*?\n\n\n`, of: isMapped, text: func(h pushHeader) string { return "\n    " + h.Word + ": " }},
 	{file: "docs/protocol/sources.md", what: "a property of items", within: "- `map`.*", of: isMapped, text: func(h pushHeader) string { return "`" + h.Word + "`" }},
 
-	{file: "bridge/internal/codec/answer.go", what: "the header that items show", of: isShown, text: showed},
-	{file: "bridge/internal/codec/import.go", what: "the header that items show", within: `(?s)func readImportHeader.*?\n\}`, of: isShown, text: showed},
 	{file: "client/item.go", what: "the header that items show", of: isShown, text: showed, absent: map[string]string{"ttl": "lists show when an item expires"}},
 	{file: "client/import.go", what: "the header that items show", of: isShown, text: showed},
 	{file: "internal/gateway/item.go", what: "the header that items show", of: isShown, text: showed},

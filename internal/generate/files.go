@@ -37,6 +37,9 @@ func generate(root string) (map[string][]byte, error) {
 			return nil, err
 		}
 	}
+	if err := headerFiles(root, files); err != nil {
+		return nil, err
+	}
 	for _, r := range []struct{ file, region, text string }{
 		{"docs/protocol/admin.md", "config", pageRegion(config)},
 		{"internal/gateway/openapi.yaml", "config", openAPIRegion(config)},
@@ -56,6 +59,31 @@ func generate(root string) (map[string][]byte, error) {
 		files[r.file] = []byte(after)
 	}
 	return files, nil
+}
+
+// headerFiles adds the readers and writers of headers.
+func headerFiles(root string, files map[string][]byte) error {
+	of, err := readStructs(root, "protocol", "fdbpq", "client")
+	if err != nil {
+		return err
+	}
+	names, err := headerNames(root)
+	if err != nil {
+		return err
+	}
+	h := &headers{of: of, names: names, push: protocol.PushHeaders, ofItem: protocol.ItemHeaders}
+	for name, source := range map[string]func() (string, error){
+		"bridge/internal/codec/headers_gen.go": h.codecSource,
+	} {
+		text, err := source()
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if files[name], err = formatted(name, text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // replaceRegion replaces the text between the lines with "generated: <region>" and "/generated".

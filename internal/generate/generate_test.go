@@ -42,6 +42,9 @@ func TestRun(t *testing.T) {
 	for _, name := range []string{"protocol", "docs/protocol/admin.md", "internal/gateway/openapi.yaml"} {
 		copyTo(t, filepath.Join(root, name), filepath.Join(copied, name))
 	}
+	for _, folder := range []string{"fdbpq", "client"} {
+		copyFiles(t, filepath.Join(root, folder), filepath.Join(copied, folder))
+	}
 	changed, old := filepath.Join(copied, "protocol/schemas/link.json"), filepath.Join(copied, "protocol/schemas/gone.json")
 	for _, path := range []string{changed, old} {
 		if err := os.WriteFile(path, []byte("{}"), 0o666); err != nil {
@@ -86,6 +89,21 @@ func copyTo(t *testing.T, from, to string) {
 	}
 	if err := os.WriteFile(to, text, 0o666); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// copyFiles copies the Go files of a folder, and none of the folders in it.
+func copyFiles(t *testing.T, from, to string) {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(from, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(to, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		copyTo(t, name, filepath.Join(to, filepath.Base(name)))
 	}
 }
 

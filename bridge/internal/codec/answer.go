@@ -123,10 +123,8 @@ func (w *HeaderWriter) Stored(item *fdbpq.StoredItem, display func(int64) time.T
 	if item.Expires != 0 {
 		w.time(protocol.HeaderExpires, display(item.Expires))
 	}
-	w.known(protocol.HeaderUnique, item.Unique)
-	if item.UniqueUntilLeased {
-		w.string(protocol.HeaderUniqueUntil, protocol.UntilLeased)
-	}
+	values := shownOfStored(item)
+	values.each(w.string)
 	switch item.State {
 	case fdbpq.StateLeased:
 		if item.Held {

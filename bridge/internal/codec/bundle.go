@@ -155,7 +155,7 @@ func (w *Wire) readFrame(s *subjects.Subject, item *fdbpq.NewItem, lines *frameL
 			return f
 		}
 	}
-	return w.Limit.Admit(payload, item.Headers, item.Key, item.Unique, 0, nil)
+	return w.Limit.Admit(payload, item.Headers, item.Key, shownOfPushed(item), 0, nil)
 }
 
 // frameLines are the header lines of one item of a bundle after another, in the same memory: a thousand items

@@ -59,11 +59,14 @@ func (w *Wire) ReadImport(queue string, m *nats.Msg, arrived time.Time) (item fd
 	if i.Pushed.IsZero() {
 		i.Pushed = arrived
 	}
-	return item, w.Limit.Admit(i.Payload, i.Headers, i.Key, i.Unique, len(m.Header.Get(protocol.HeaderID)), i.Dead)
+	return item, w.Limit.Admit(i.Payload, i.Headers, i.Key, shownOfImported(i), len(m.Header.Get(protocol.HeaderID)), i.Dead)
 }
 
 // readImportHeader reads a header that describes the item.
 func readImportHeader(i *fdbpq.Import, key, value string) (f *failure.Failure) {
+	if known, f := readBack(i, key, value); known {
+		return f
+	}
 	switch key {
 	case protocol.HeaderID:
 		var err error
@@ -75,36 +78,15 @@ func readImportHeader(i *fdbpq.Import, key, value string) (f *failure.Failure) {
 		if i.Priority, err = subjects.ParsePriority(value); err != nil {
 			f = failure.BadRequest(err)
 		}
-	case protocol.HeaderTimeStamp:
-		i.Pushed, f = ParseTime(key, value)
-	case protocol.HeaderNotBefore:
-		i.NotBefore, f = ParseTime(key, value)
-	case protocol.HeaderExpires:
-		i.Expires, f = ParseTime(key, value)
-	case protocol.HeaderDeliveries:
-		i.Deliveries, f = parseNumber(key, value)
-	case protocol.HeaderFailures:
-		i.Failures, f = parseNumber(key, value)
-	case protocol.HeaderInterruptions:
-		i.Interruptions, f = parseNumber(key, value)
-	case protocol.HeaderReturns:
-		i.Returns, f = parseNumber(key, value)
-	case protocol.HeaderFence:
-		i.Fence, f = parseNumber(key, value)
-	case protocol.HeaderKey:
-		i.Key, f = ReadKey(key, value)
-	case protocol.HeaderKeyFence:
-		i.KeyFence, f = parseNumber(key, value)
-	case protocol.HeaderUnique:
-		i.Unique, f = readUnique(key, value)
-	case protocol.HeaderUniqueUntil:
-		i.UniqueUntilLeased, f = readUniqueUntil(key, value)
-	case protocol.HeaderDeadAt, protocol.HeaderDeadNumber, protocol.HeaderDeadInterruptions, protocol.HeaderDeadReason,
-		protocol.HeaderOrigin, protocol.HeaderOriginID:
-		if i.Dead == nil {
-			i.Dead = &fdbpq.DeadLetter{}
+	case protocol.HeaderDeadReason:
+		deadOf(i).Reason, f = parseDeadText(key, value)
+	case protocol.HeaderOrigin:
+		if err := subjects.CheckQueue(value); err != nil {
+			return failure.Newf(400, "%s: %s", key, err)
 		}
-		f = readDeathHeader(i.Dead, key, value)
+		deadOf(i).Origin = value
+	case protocol.HeaderOriginID:
+		deadOf(i).OriginID, f = parseDeadText(key, value)
 	case protocol.HeaderSchedule:
 		if err := schedule.CheckName(value); err != nil {
 			return failure.Newf(400, "%s: %s", key, err)
@@ -120,42 +102,12 @@ func readImportHeader(i *fdbpq.Import, key, value string) (f *failure.Failure) {
 		i.Headers, f = appendHeader(i.Headers, key, []string{value})
 	case protocol.HeaderAttempts:
 		i.Attempts, f = readAttempts(value)
-	case protocol.HeaderBackoff, protocol.HeaderHolder, protocol.HeaderNumPending, protocol.HeaderState, protocol.HeaderWaitsFor,
-		protocol.HeaderKeyAhead, protocol.HeaderExplain, protocol.HeaderHeld, protocol.HeaderAck, protocol.HeaderLeaseExpires, protocol.HeaderConfirm:
-		// These headers describe the answer and the lease, not the item.
 	default:
-		f = failure.Newf(400, "header %s is none of an import: expected %s, or what else comes with an item", failure.Quote(key), protocol.HeaderID)
-	}
-	return f
-}
-
-// readDeathHeader reads a header that describes how the item became a dead letter.
-func readDeathHeader(dead *fdbpq.DeadLetter, key, value string) (f *failure.Failure) {
-	switch key {
-	case protocol.HeaderDeadAt:
-		dead.At, f = ParseTime(key, value)
-	case protocol.HeaderDeadNumber:
-		dead.Deliveries, f = parseNumber(key, value)
-	case protocol.HeaderDeadInterruptions:
-		dead.Interruptions, f = parseNumber(key, value)
-	case protocol.HeaderDeadReason:
-		dead.Reason, f = parseDeadText(key, value)
-	case protocol.HeaderOrigin:
-		if err := subjects.CheckQueue(value); err != nil {
-			return failure.Newf(400, "%s: %s", key, err)
+		if !isIgnored(key) {
+			f = failure.Newf(400, "header %s is none of an import: expected %s, or what else comes with an item", failure.Quote(key), protocol.HeaderID)
 		}
-		dead.Origin = value
-	case protocol.HeaderOriginID:
-		dead.OriginID, f = parseDeadText(key, value)
 	}
 	return f
-}
-
-// maxNumber bounds deliveries and fences: the numbers grow further.
-const maxNumber = 1 << 62
-
-func parseNumber(key, value string) (int64, *failure.Failure) {
-	return ParseInteger(key, value, 0, maxNumber)
 }
 
 // maxDeadText bounds the bytes of a reason and of an id.

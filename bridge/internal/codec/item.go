@@ -81,6 +81,14 @@ func Death(letter *fdbpq.DeadLetter) *protocol.Death {
 	return &d
 }
 
+// deadOf is the part of an import that says how the item became a dead letter.
+func deadOf(i *fdbpq.Import) *fdbpq.DeadLetter {
+	if i.Dead == nil {
+		i.Dead = new(fdbpq.DeadLetter)
+	}
+	return i.Dead
+}
+
 // AddHeaders adds the headers of an item to the headers of its answer.
 func AddHeaders(to nats.Header, block []byte) {
 	rest := string(block)

@@ -143,6 +143,13 @@ func ParseInteger(what, s string, least, most int64) (int64, *failure.Failure) {
 	return n, nil
 }
 
+// maxNumber bounds deliveries and fences: the numbers grow further.
+const maxNumber = 1 << 62
+
+func parseNumber(key, value string) (int64, *failure.Failure) {
+	return ParseInteger(key, value, 0, maxNumber)
+}
+
 // span says which integers are allowed in place of n. It names a bound that is usually irrelevant only if n is
 // beyond it.
 func span(n, least, most int64) string {

@@ -104,14 +104,6 @@ func (l *Limit) reserve(id, key int, dead *fdbpq.DeadLetter) int {
 	return max(replyReserve, t.answerSize(l.prefix))
 }
 
-// uniqueSize is how many bytes the unique value of an item adds to an answer that shows it.
-func uniqueSize(value string) int {
-	if value == "" {
-		return 0
-	}
-	return lineOf(protocol.HeaderUnique, len(value)) + lineOf(protocol.HeaderUniqueUntil, len(protocol.UntilLeased))
-}
-
 // BundleRoom is how many bytes of a bundle's answer its items may have.
 func (l *Limit) BundleRoom() int { return max(1, l.MaxPayload()-bundleFrame) }
 
@@ -143,12 +135,12 @@ func (l *Limit) Bundled(queue string, items []fdbpq.Item) int {
 // ErrBundleRoom refuses a bundle that has no room for its first item.
 var ErrBundleRoom = &failure.Failure{Code: 413, Text: "no bundle has room for the item: pop it without " + protocol.HeaderBundle}
 
-// Admit refuses an item that no answer could carry.
-func (l *Limit) Admit(payload, headers []byte, key, unique string, id int, dead *fdbpq.DeadLetter) *failure.Failure {
+// Admit refuses an item that no answer could carry, an answer that shows all its values least of all.
+func (l *Limit) Admit(payload, headers []byte, key string, values shown, id int, dead *fdbpq.DeadLetter) *failure.Failure {
 	if len(payload) > protocol.MaxPayload {
 		return failure.Newf(413, "the payload has %d bytes: allowed are %d", len(payload), protocol.MaxPayload)
 	}
-	size, reserve := len(payload)+len(headers), l.reserve(id, len(key), dead)+uniqueSize(unique)
+	size, reserve := len(payload)+len(headers), l.reserve(id, len(key), dead)+values.room()
 	if most := l.MaxPayload() - reserve; size > most {
 		return failure.Newf(413, "payload and headers have %d bytes: allowed are %d, the server's max_payload without %d for the headers of answers",
 			size, max(0, most), reserve)
@@ -158,15 +150,19 @@ func (l *Limit) Admit(payload, headers []byte, key, unique string, id int, dead 
 
 // Unanswerable returns why no answer can carry an item, or nil.
 func (l *Limit) Unanswerable(queue string, item *fdbpq.Item) *failure.Failure {
-	return l.Unshowable(queue, item, "")
+	return l.unanswerable(queue, item, shown{})
 }
 
-// Unshowable does the same for an answer that shows the item's unique value.
-func (l *Limit) Unshowable(queue string, item *fdbpq.Item, unique string) *failure.Failure {
+// Unshowable does the same for an answer that shows an item by its id, with all its values.
+func (l *Limit) Unshowable(queue string, item *fdbpq.StoredItem) *failure.Failure {
+	return l.unanswerable(queue, &item.Item, shownOfStored(item))
+}
+
+func (l *Limit) unanswerable(queue string, item *fdbpq.Item, values shown) *failure.Failure {
 	if f := uncarried(item); f != nil {
 		return f
 	}
-	most := l.maxPayload.Load() - int64(uniqueSize(unique))
+	most := l.maxPayload.Load() - int64(values.room())
 	if item.Dead == nil && item.Size <= most-2*replyReserve {
 		return nil
 	}

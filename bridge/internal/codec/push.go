@@ -13,16 +13,15 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// ofPush are our headers of a push, and expectedOfPush their names in a sentence.
-var ofPush, expectedOfPush = func() (map[string]bool, string) {
-	all, names := make(map[string]bool), []string(nil)
+// expectedOfPush are the names of our headers of a push in a sentence.
+var expectedOfPush = func() string {
+	var names []string
 	for i := range protocol.PushHeaders {
 		if name := protocol.PushHeaders[i].Name; strings.HasPrefix(name, protocol.HeaderPrefix) {
-			all[name], names = true, append(names, name)
+			names = append(names, name)
 		}
 	}
-	last := len(names) - 1
-	return all, strings.Join(names[:last], ", ") + " or " + names[last]
+	return choice(names)
 }()
 
 // itemHeaders reads the headers of a pushed item.
@@ -43,7 +42,7 @@ func (w *Wire) ReadPush(s *subjects.Subject, m *nats.Msg) (item fdbpq.NewItem, f
 			return item, f
 		}
 	}
-	return item, w.Limit.Admit(m.Data, item.Headers, item.Key, item.Unique, 0, nil)
+	return item, w.Limit.Admit(m.Data, item.Headers, item.Key, shownOfPushed(&item), 0, nil)
 }
 
 // readAll reads the headers of an item, of a message of its own or in a bundle.
@@ -86,22 +85,20 @@ func (h *itemHeaders) end() *failure.Failure {
 	return nil
 }
 
+// readOurs reads a header of ours. Those of answers are no mistake: items are forwarded as they are.
 func (h *itemHeaders) readOurs(key string, values []string) *failure.Failure {
-	switch key {
-	case protocol.HeaderID, protocol.HeaderDeliveries, protocol.HeaderFailures, protocol.HeaderInterruptions, protocol.HeaderReturns,
-		protocol.HeaderDeadInterruptions, protocol.HeaderFence, protocol.HeaderKeyFence, protocol.HeaderAck, protocol.HeaderBackoff,
-		protocol.HeaderHolder, protocol.HeaderAttempts, protocol.HeaderLeaseExpires, protocol.HeaderConfirm, protocol.HeaderNumPending,
-		protocol.HeaderState, protocol.HeaderWaitsFor, protocol.HeaderKeyAhead, protocol.HeaderExplain, protocol.HeaderHeld, protocol.HeaderReason,
-		protocol.HeaderDeadReason, protocol.HeaderDeadAt, protocol.HeaderDeadNumber, protocol.HeaderOrigin,
-		protocol.HeaderOriginID, protocol.HeaderExpires, protocol.HeaderSchedule, protocol.HeaderScheduledAt,
-		protocol.HeaderSource, protocol.HeaderSourceSubject, protocol.HeaderSourceSeq, protocol.HeaderSourceTime, protocol.HeaderSourceMsgID, protocol.HeaderSourceID:
-		return nil // an answer's: items are forwarded as they are
-	}
-	if !ofPush[key] {
+	switch {
+	case isPush(key):
+	case isShown(key), key == protocol.HeaderReason:
+		return nil
+	default:
 		return failure.Newf(400, "header %s is none of a push: expected %s", failure.Quote(key), expectedOfPush)
 	}
 	value, f := single(key, values)
 	if f != nil {
+		return f
+	}
+	if known, f := readPushed(h.item, key, value); known {
 		return f
 	}
 	switch key {
@@ -117,23 +114,6 @@ func (h *itemHeaders) readOurs(key string, values []string) *failure.Failure {
 	case protocol.HeaderDelay:
 		h.delayed = true
 		h.item.Delay, f = ReadDuration(key, value, 0, fdbpq.MaxDelay)
-	case protocol.HeaderTTL:
-		h.item.TTL, f = ReadDuration(key, value, 1, fdbpq.MaxDelay)
-	case protocol.HeaderKey:
-		h.item.Key, f = ReadKey(key, value)
-	case protocol.HeaderWeight:
-		h.item.Weight, f = ParseInteger(key, value, 1, fdbpq.MaxWeight)
-	case protocol.HeaderUnique:
-		h.item.Unique, f = readUnique(key, value)
-	case protocol.HeaderUniqueUntil:
-		h.item.UniqueUntilLeased, f = readUniqueUntil(key, value)
-	case protocol.HeaderOnConflict:
-		h.item.OnConflict = fdbpq.OnConflict(value)
-		switch h.item.OnConflict {
-		case fdbpq.ConflictKeep, fdbpq.ConflictReplace, fdbpq.ConflictRaise:
-		default:
-			f = failure.Newf(400, "%s is %s: expected %s, %s or %s", key, failure.Quote(value), fdbpq.ConflictKeep, fdbpq.ConflictReplace, fdbpq.ConflictRaise)
-		}
 	case protocol.HeaderSettle:
 		h.item.HandOver, f = h.leaseOf(key, value)
 	case protocol.HeaderNotBefore:

@@ -18,13 +18,6 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// needed are the headers without which a header of a push has no meaning.
-var needed = map[string]nats.Header{
-	protocol.HeaderWeight:      {protocol.HeaderKey: {"k"}},
-	protocol.HeaderUniqueUntil: {protocol.HeaderUnique: {"u"}},
-	protocol.HeaderOnConflict:  {protocol.HeaderUnique: {"u"}},
-}
-
 // A push takes each value that the table of its headers allows, and refuses others.
 func TestPushHeadersAreRead(t *testing.T) {
 	t.Parallel()
@@ -36,30 +29,34 @@ func TestPushHeadersAreRead(t *testing.T) {
 	push := func(header nats.Header) (fdbpq.NewItem, *failure.Failure) {
 		return w.ReadPush(&subjects.Subject{Queue: "jobs", Verb: subjects.Push}, &nats.Msg{Header: header})
 	}
+	_, f := push(nats.Header{"PQ-Unknown": {"x"}})
 	for _, h := range protocol.PushHeaders {
 		if h.Name == protocol.HeaderSettle {
 			continue // its values are leases of a store, and the tests of package bridge have some
 		}
-		other := needed[h.Name]
+		if text := ", " + h.Name; f == nil || strings.HasPrefix(h.Name, protocol.HeaderPrefix) && h.Name != protocol.HeaderPriority && !strings.Contains(strings.ReplaceAll(f.Text, " or ", ", "), text) {
+			t.Errorf("the refusal of another header is %v: expected it to name %s", f, h.Name)
+		}
+		other := make(nats.Header)
+		if h.With != "" {
+			other[h.With] = []string{"x"}
+		}
 		without, _ := push(other)
 		with := func(value string) (fdbpq.NewItem, *failure.Failure) {
 			header := maps.Clone(other)
-			if header == nil {
-				header = make(nats.Header)
-			}
 			header[h.Name] = []string{value}
 			return push(header)
 		}
 		good, bad := samples(&h)
 		for _, value := range good {
 			if item, f := with(value); f != nil || reflect.DeepEqual(item, without) {
-				t.Errorf("%s of %.40q: %v, and the item has it: %t. Expected readOurs in bridge/internal/codec/push.go to read it, as protocol/pushheaders.go describes it",
+				t.Errorf("%s of %.40q: %v, and the item has it: %t. Expected it to be read, as protocol/pushheaders.go describes it: by make generate, or, if it is marked Own, by readOurs in bridge/internal/codec/push.go",
 					h.Name, value, f, !reflect.DeepEqual(item, without))
 			}
 		}
 		for _, value := range bad {
 			if _, f := with(value); f == nil {
-				t.Errorf("%s of %.40q is not refused: expected readOurs in bridge/internal/codec/push.go to refuse what protocol/pushheaders.go does not allow", h.Name, value)
+				t.Errorf("%s of %.40q is not refused: expected what protocol/pushheaders.go does not allow to be refused", h.Name, value)
 			}
 		}
 	}
@@ -85,33 +82,92 @@ func samples(h *protocol.PushHeader) (good, bad []string) {
 	return []string{"x", most}, []string{"", most + "x"}
 }
 
-// A push passes over the headers of an item that the client has got: it is forwarded as it is. An import takes what they say.
-func TestShownHeadersComeBack(t *testing.T) {
+// A push passes over the headers of an item that the client has got: it is forwarded as it is. An import takes what they say, ignores
+// what is about the answer, and refuses all others.
+func TestItemsComeBack(t *testing.T) {
 	t.Parallel()
 	w, err := New("pq", []byte("secret"), func() int64 { return 1 << 20 })
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, h := range protocol.PushHeaders {
-		if h.Shown == "" {
-			continue
-		}
+	for _, h := range protocol.ItemHeaders {
 		value := "x"
-		switch h.Shown {
-		case protocol.HeaderPriority:
+		switch h.Type.(type) {
+		case int64:
 			value = "7"
-		case protocol.HeaderNotBefore, protocol.HeaderExpires:
+		case time.Time:
 			value = "2001-02-03T04:05:06Z"
+		case []protocol.Attempt:
+			value = `[{"n":1,"end":"2001-02-03T04:05:06Z","outcome":"failed"}]`
+		}
+		switch h.Name {
+		case protocol.HeaderID:
+			value = fdbpq.ID{}.String()
 		case protocol.HeaderUniqueUntil:
 			value = protocol.UntilLeased
 		}
-		forwarded := itemHeaders{Wire: w, subject: &subjects.Subject{Queue: "jobs"}, item: new(fdbpq.NewItem)}
-		if f := forwarded.readOurs(h.Shown, []string{value}); f != nil {
-			t.Errorf("a push with the header %s of an item is refused: %s. Expected it among the headers of answers in readOurs of bridge/internal/codec/push.go", h.Shown, f.Text)
+		if strings.HasPrefix(h.Name, protocol.HeaderPrefix) {
+			forwarded := itemHeaders{Wire: w, subject: &subjects.Subject{Queue: "jobs"}, item: new(fdbpq.NewItem)}
+			if f := forwarded.readOurs(h.Name, []string{value}); f != nil {
+				t.Errorf("a push with the header %s of an item is refused: %s", h.Name, f.Text)
+			}
 		}
 		var back fdbpq.Import
-		if f := readImportHeader(&back, h.Shown, value); f != nil || reflect.DeepEqual(back, fdbpq.Import{}) {
-			t.Errorf("an import with the header %s of an item: %v, item %+v. Expected readImportHeader in bridge/internal/codec/import.go to read it", h.Shown, f, back)
+		f := readImportHeader(&back, h.Name, value)
+		if h.Name == protocol.HeaderID {
+			continue // all bytes of the least one are zero
+		}
+		if taken := !reflect.DeepEqual(back, fdbpq.Import{}); f != nil || taken != (h.Back != "") {
+			t.Errorf("an import with the header %s of an item: %v, item %+v. Expected it to take the header: %t", h.Name, f, back, h.Back != "")
+		}
+	}
+	for _, name := range []string{protocol.HeaderTTL, protocol.HeaderReason, "PQ-Unknown"} {
+		if f := readImportHeader(new(fdbpq.Import), name, "1s"); f == nil {
+			t.Errorf("an import with the header %s is not refused", name)
+		}
+	}
+}
+
+// What stays with an item is shown as it was pushed, by get and by lists, where it is counted before.
+func TestWhatStaysIsShown(t *testing.T) {
+	t.Parallel()
+	w, err := New("pq", []byte("secret"), func() int64 { return 1 << 20 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Limit.Refresh()
+	for _, h := range protocol.PushHeaders {
+		if !h.Stays() {
+			continue
+		}
+		good, _ := samples(&h)
+		for _, value := range good {
+			header := nats.Header{h.Name: {value}}
+			if h.With != "" {
+				header[h.With] = []string{"x"}
+			}
+			item, f := w.ReadPush(&subjects.Subject{Queue: "jobs", Verb: subjects.Push}, &nats.Msg{Header: header})
+			if f != nil {
+				t.Fatalf("%s of %.40q: %s", h.Name, value, f.Text)
+			}
+			var stored fdbpq.StoredItem
+			from, to := reflect.ValueOf(item), reflect.ValueOf(&stored).Elem()
+			for i := range from.NumField() {
+				if field := to.FieldByName(from.Type().Field(i).Name); field.IsValid() {
+					field.Set(from.Field(i))
+				}
+			}
+			var written HeaderWriter
+			written.Reset()
+			written.Stored(&stored, func(int64) time.Time { return time.Time{} })
+			if got := written.Finish()[h.Shown]; !slices.Equal(got, []string{value}) {
+				t.Errorf("%s of %.40q is shown as %.40q", h.Name, value, got)
+			}
+			values, lines := shownOfStored(&stored), 0
+			values.each(func(name, value string) { lines += lineOf(name, len(value)) })
+			if room := values.room(); room < lines || lines == 0 && !h.Always {
+				t.Errorf("%s of %.40q: the values take %d bytes of an answer, and %d are counted", h.Name, value, lines, room)
+			}
 		}
 	}
 }

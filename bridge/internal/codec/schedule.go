@@ -55,7 +55,7 @@ func (w *Wire) readScheduleItem(queue string, object []byte) (*schedule.Item, *f
 	if item.Weight != 0 && item.Key == "" {
 		return nil, failure.Newf(400, "item: weight without key: expected the key that it is about")
 	}
-	return item, w.Limit.Admit(item.Payload, append(bytes.Clone(item.Headers), make([]byte, scheduleLines)...), item.Key, "", 0, nil)
+	return item, w.Limit.Admit(item.Payload, append(bytes.Clone(item.Headers), make([]byte, scheduleLines)...), item.Key, shown{}, 0, nil)
 }
 
 // ReadRun reads a request that pushes the item of a schedule.

@@ -170,7 +170,7 @@ func (t *taken) own(key, value string) *failure.Failure {
 
 // tooLarge says why the item is too large even for a dead letter, or nil.
 func (t *taken) tooLarge(w *Wire) *failure.Failure {
-	if f := w.Limit.Admit(t.Payload, t.Headers, t.Key, t.Unique, 0, nil); f != nil {
+	if f := w.Limit.Admit(t.Payload, t.Headers, t.Key, shownOfPushed(t.NewItem), 0, nil); f != nil {
 		return f
 	}
 	if t.lines > protocol.MaxHeaderLines || len(t.Headers) > protocol.MaxHeaderBytes {

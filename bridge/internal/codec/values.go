@@ -2,6 +2,7 @@ package codec
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -39,24 +40,47 @@ func ReadKey(key, value string) (string, *failure.Failure) {
 	return value, nil
 }
 
-// readUnique reads a unique value. JSON has to carry it in lists and exports.
-func readUnique(key, value string) (string, *failure.Failure) {
+// ReadUnique reads a unique value.
+func ReadUnique(key, value string) (string, *failure.Failure) {
+	value, f := readUTF8(key, value, fdbpq.MaxUnique)
+	if f == nil && strings.HasPrefix(value, "\x00") {
+		f = failure.Newf(400, "%s begins with a zero byte: such values are those of schedules", key)
+	}
+	return value, f
+}
+
+// readUTF8 reads a text. JSON has to carry it in lists and exports.
+func readUTF8(key, value string, most int) (string, *failure.Failure) {
 	switch {
-	case len(value) > fdbpq.MaxUnique:
-		return "", failure.Newf(400, "%s has %d bytes: allowed are %d", key, len(value), fdbpq.MaxUnique)
+	case len(value) > most:
+		return "", failure.Newf(400, "%s has %d bytes: allowed are %d", key, len(value), most)
 	case !utf8.ValidString(value):
 		return "", failure.Newf(400, "%s is %s: expected UTF-8", key, failure.Quote(value))
-	case strings.HasPrefix(value, "\x00"):
-		return "", failure.Newf(400, "%s begins with a zero byte: such values are those of schedules", key)
 	}
 	return value, nil
 }
 
-func readUniqueUntil(key, value string) (bool, *failure.Failure) {
-	if value != protocol.UntilLeased {
-		return false, failure.Newf(400, "%s is %s: expected %s", key, failure.Quote(value), protocol.UntilLeased)
+// readWord reads one of some words.
+func readWord[T ~string](key, value string, words ...string) (T, *failure.Failure) {
+	if !slices.Contains(words, value) {
+		return "", failure.Newf(400, "%s is %s: expected %s", key, failure.Quote(value), choice(words))
 	}
-	return true, nil
+	return T(value), nil
+}
+
+// readFlag reads the only word that a header may have.
+func readFlag(key, value, word string) (bool, *failure.Failure) {
+	_, f := readWord[string](key, value, word)
+	return f == nil, f
+}
+
+// choice is a list of words in a sentence.
+func choice(words []string) string {
+	last := len(words) - 1
+	if last == 0 {
+		return words[0]
+	}
+	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
 // ReadDuration reads a duration such as 1h30m.

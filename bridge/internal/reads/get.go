@@ -57,7 +57,7 @@ func (g *get) Find(v *View) (err error) {
 	}
 	counts, err := v.Queue.Counts(v.Reader)
 	g.ready = counts.Ready
-	g.Failure = v.Limit.Unshowable(g.Subject.Queue, &g.item.Item, g.item.Unique)
+	g.Failure = v.Limit.Unshowable(g.Subject.Queue, g.item)
 	return err
 }
 
