@@ -117,23 +117,32 @@ func count(l listed, exports map[string]string) (p Package, err error) {
 		if object.Pkg() != checked || !declared(object, checked.Scope()) {
 			continue
 		}
-		from, to := fset.Position(name.Pos()).Filename, fset.Position(object.Pos()).Filename
+		from, to := partOf(fset.Position(name.Pos()).Filename, l.GoFiles), partOf(fset.Position(object.Pos()).Filename, l.GoFiles)
 		if from != to {
 			uses.add(from, to)
 		}
 	}
 	p.Mutual = uses.mutual()
-	for _, circle := range uses.circles(l.GoFiles) {
+	parts := slices.DeleteFunc(slices.Clone(l.GoFiles), func(name string) bool { return partOf(name, l.GoFiles) != name })
+	for _, circle := range uses.circles(parts) {
 		p.Circle = max(p.Circle, len(circle))
 	}
-	p.Order = uses.order(l.GoFiles)
+	p.Order = uses.order(parts)
 	p.Upward = uses.upward(p.Order)
-	p.Scattered = scattered(checked, fset)
+	p.Scattered = scattered(checked, fset, l.GoFiles)
 	return p, nil
 }
 
+// partOf is the file to which a file belongs: a generated file is a part of the one that it is named after.
+func partOf(file string, all []string) string {
+	if of, is := strings.CutSuffix(file, "_gen.go"); is && slices.Contains(all, of+".go") {
+		return of + ".go"
+	}
+	return file
+}
+
 // scattered are the types with methods in more than one file, which a reader cannot find by the name of a file.
-func scattered(p *types.Package, fset *token.FileSet) (all [][]string) {
+func scattered(p *types.Package, fset *token.FileSet, of []string) (all [][]string) {
 	for _, name := range p.Scope().Names() {
 		object := p.Scope().Lookup(name)
 		named, is := object.Type().(*types.Named)
@@ -142,7 +151,7 @@ func scattered(p *types.Package, fset *token.FileSet) (all [][]string) {
 		}
 		files := make(map[string]bool)
 		for method := range named.Methods() {
-			files[fset.Position(method.Pos()).Filename] = true
+			files[partOf(fset.Position(method.Pos()).Filename, of)] = true
 		}
 		if len(files) > 1 {
 			all = append(all, append([]string{name}, slices.Sorted(maps.Keys(files))...))

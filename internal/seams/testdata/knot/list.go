@@ -9,3 +9,9 @@ func List(o opener, of ...Item) int {
 
 // Len is a method of a type of another file, which has methods there, too.
 func (q Queue) Len() int { return List(q.Store) }
+
+// Lists has a method in the generated part of this file.
+type Lists []int
+
+// Len is a method, too.
+func (l Lists) Len(q Queue) int { return len(lengths(q)) }
