@@ -3,7 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"strconv"
+	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -47,25 +47,7 @@ func (q *Queue) ImportAsync(ctx context.Context, i *Import) (*Future, error) {
 	for key, values := range i.Header {
 		header[key] = values
 	}
-	if i.ID != "" {
-		header.Set(protocol.HeaderID, i.ID)
-	}
-	header.Set(protocol.HeaderPriority, strconv.FormatInt(i.Priority, 10))
-	for key, t := range map[string]time.Time{protocol.HeaderTimeStamp: i.Pushed, protocol.HeaderNotBefore: i.NotBefore, protocol.HeaderExpires: i.Expires} {
-		if !t.IsZero() {
-			header.Set(key, t.UTC().Format(time.RFC3339Nano))
-		}
-	}
-	numbers := map[string]int64{
-		protocol.HeaderDeliveries: int64(i.Deliveries), protocol.HeaderFailures: i.Failures,
-		protocol.HeaderInterruptions: i.Interruptions, protocol.HeaderReturns: i.Returns,
-	}
-	if i.Fence > 0 {
-		header.Set(protocol.HeaderFence, strconv.FormatUint(i.Fence, 10))
-	}
-	if i.KeyFence > 0 {
-		header.Set(protocol.HeaderKeyFence, strconv.FormatUint(i.KeyFence, 10))
-	}
+	setHeaders(header, i)
 	if len(i.Attempts) > 0 {
 		text, err := json.Marshal(i.Attempts)
 		if err != nil {
@@ -73,24 +55,24 @@ func (q *Queue) ImportAsync(ctx context.Context, i *Import) (*Future, error) {
 		}
 		header.Set(protocol.HeaderAttempts, string(text))
 	}
-	texts := map[string]string{protocol.HeaderKey: i.Key, protocol.HeaderUnique: i.Unique, protocol.HeaderUniqueUntil: i.UniqueUntil}
-	if d := i.Dead; d != nil {
-		texts[protocol.HeaderDeadReason], texts[protocol.HeaderOrigin], texts[protocol.HeaderOriginID] = d.Reason, d.Origin, d.OriginID
-		if !d.At.IsZero() {
-			texts[protocol.HeaderDeadAt] = d.At.UTC().Format(time.RFC3339Nano)
-		}
-		numbers[protocol.HeaderDeadNumber], numbers[protocol.HeaderDeadInterruptions] = d.Deliveries, d.Interruptions
-	}
-	for key, n := range numbers {
-		if n > 0 {
-			header.Set(key, strconv.FormatInt(n, 10))
-		}
-	}
-	for key, text := range texts {
-		if text != "" {
-			header.Set(key, text)
-		}
-	}
 	m := &nats.Msg{Subject: to, Data: i.Payload, Header: header}
 	return q.client.send(ctx, &pushCall{client: q.client, op: "import", queue: q.name, msg: m, id: givenID})
+}
+
+func setText(header nats.Header, key, text string) {
+	if text != "" {
+		header.Set(key, text)
+	}
+}
+
+func setNumber[T int | int64 | uint64](header nats.Header, key string, n T) {
+	if n > 0 {
+		header.Set(key, fmt.Sprint(n))
+	}
+}
+
+func setTime(header nats.Header, key string, t time.Time) {
+	if !t.IsZero() {
+		header.Set(key, t.UTC().Format(time.RFC3339Nano))
+	}
 }

@@ -2,7 +2,6 @@ package client
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -143,61 +142,27 @@ func readItem(q *Queue, m *nats.Msg) (*Item, error) {
 
 // needed are the headers that identify the item and its lease. If any other header cannot be read, it counts as
 // missing: it must not cost the caller the item.
-var needed = map[string]bool{
-	protocol.HeaderID: true, protocol.HeaderPriority: true, protocol.HeaderDeliveries: true,
-	protocol.HeaderFence: true, protocol.HeaderKeyFence: true, protocol.HeaderLeaseExpires: true,
-}
+var needed = func() map[string]bool {
+	all := make(map[string]bool)
+	for _, h := range protocol.ItemHeaders {
+		all[h.Name] = h.Needed
+	}
+	return all
+}()
 
 func (i *Item) readOur(key string, values []string) error {
+	if to := fieldOf(i, key); to != nil {
+		return readHeader(key, values, to)
+	}
 	switch key {
-	case protocol.HeaderID:
-		return readHeader(key, values, &i.ID)
-	case protocol.HeaderTimeStamp:
-		return readHeader(key, values, &i.Pushed)
-	case protocol.HeaderPriority:
-		return readHeader(key, values, &i.Priority)
-	case protocol.HeaderDeliveries:
-		return readHeader(key, values, &i.Deliveries)
-	case protocol.HeaderFailures:
-		return readHeader(key, values, &i.Failures)
-	case protocol.HeaderInterruptions:
-		return readHeader(key, values, &i.Interruptions)
-	case protocol.HeaderReturns:
-		return readHeader(key, values, &i.Returns)
-	case protocol.HeaderFence:
-		return readHeader(key, values, &i.Fence)
-	case protocol.HeaderKeyFence:
-		return readHeader(key, values, &i.KeyFence)
 	case protocol.HeaderNumPending:
 		return readHeader(key, values, &i.Pending)
-	case protocol.HeaderState:
-		return readHeader(key, values, (*string)(&i.State))
-	case protocol.HeaderKey:
-		return readHeader(key, values, &i.Key)
-	case protocol.HeaderWaitsFor:
-		return readHeader(key, values, &i.WaitsFor)
 	case protocol.HeaderExplain:
 		return i.readExplanation(values)
 	case protocol.HeaderHeld:
 		i.Held = true
-	case protocol.HeaderKeyAhead:
-		return readHeader(key, values, &i.KeyAhead)
-	case protocol.HeaderHolder:
-		return readHeader(key, values, &i.Holder)
 	case protocol.HeaderAttempts:
 		return i.readAttempts(values)
-	case protocol.HeaderBackoff:
-		return readHeader(key, values, &i.Backoff)
-	case protocol.HeaderUnique:
-		return readHeader(key, values, &i.Unique)
-	case protocol.HeaderUniqueUntil:
-		return readHeader(key, values, &i.UniqueUntil)
-	case protocol.HeaderSchedule:
-		return readHeader(key, values, &i.Schedule)
-	case protocol.HeaderScheduledAt:
-		return readHeader(key, values, &i.ScheduledAt)
-	case protocol.HeaderNotBefore:
-		return readHeader(key, values, &i.Due)
 	case protocol.HeaderLeaseExpires:
 		if err := readHeader(key, values, &i.expires); err != nil {
 			return err
@@ -205,58 +170,32 @@ func (i *Item) readOur(key string, values []string) error {
 		i.Due = i.expires
 	case protocol.HeaderConfirm:
 		i.confirms = true
-	case protocol.HeaderDeadReason, protocol.HeaderDeadAt, protocol.HeaderDeadNumber,
-		protocol.HeaderDeadInterruptions, protocol.HeaderOrigin, protocol.HeaderOriginID:
-		if i.Dead == nil {
-			i.Dead = &Death{}
-		}
-		return readHeader(key, values, map[string]any{
-			protocol.HeaderDeadReason: &i.Dead.Reason, protocol.HeaderDeadAt: &i.Dead.At,
-			protocol.HeaderDeadNumber: &i.Dead.Deliveries, protocol.HeaderDeadInterruptions: &i.Dead.Interruptions,
-			protocol.HeaderOrigin: &i.Dead.Origin, protocol.HeaderOriginID: &i.Dead.OriginID,
-		}[key])
-	case protocol.HeaderSource, protocol.HeaderSourceSubject, protocol.HeaderSourceSeq,
-		protocol.HeaderSourceTime, protocol.HeaderSourceMsgID, protocol.HeaderSourceID:
+	default:
 		var text string
 		err := readHeader(key, values, &text)
 		if err == nil {
-			i.Source, err = protocol.ReadItemSource(i.Source, key, text)
+			i.Source, err = protocol.ReadItemSource(i.Source, key, text) // which leaves a later version's headers alone
 		}
 		return err
-	}
-	return nil // a later version's
-}
-
-// readHeader reads a header of ours.
-func readHeader(key string, values []string, to any) (err error) {
-	if len(values) != 1 {
-		return fmt.Errorf("header %s occurs %d times: expected once", key, len(values))
-	}
-	switch to := to.(type) {
-	case *string:
-		*to = values[0]
-	case *int:
-		err = readAs(to, values[0], strconv.Atoi)
-	case *int64:
-		err = readAs(to, values[0], func(s string) (int64, error) { return strconv.ParseInt(s, 10, 64) })
-	case *uint64:
-		err = readAs(to, values[0], func(s string) (uint64, error) { return strconv.ParseUint(s, 10, 64) })
-	case *time.Duration:
-		err = readAs(to, values[0], time.ParseDuration)
-	case *time.Time:
-		err = readAs(to, values[0], func(s string) (time.Time, error) { return time.Parse(time.RFC3339Nano, s) })
-	}
-	if err != nil {
-		return fmt.Errorf("header %s: %w", key, err)
 	}
 	return nil
 }
 
-// readAs sets a value from a text if the text can be read.
-func readAs[T any](to *T, text string, read func(string) (T, error)) error {
-	value, err := read(text)
-	if err == nil {
-		*to = value
+// deathOf is the part of an item that says how it became a dead letter.
+func deathOf(i *Item) *Death {
+	if i.Dead == nil {
+		i.Dead = new(Death)
 	}
-	return err
+	return i.Dead
+}
+
+// readHeader reads a header of ours.
+func readHeader(key string, values []string, to any) error {
+	if len(values) != 1 {
+		return fmt.Errorf("header %s occurs %d times: expected once", key, len(values))
+	}
+	if err := protocol.ReadValue(to, values[0]); err != nil {
+		return fmt.Errorf("header %s: %w", key, err)
+	}
+	return nil
 }

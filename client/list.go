@@ -106,15 +106,6 @@ func (q *Queue) page(ctx context.Context, o ListOptions) (answer protocol.Page, 
 	return answer, err
 }
 
-func listed(i *protocol.Listed) Listed {
-	return Listed{
-		ID: i.ID, Priority: i.Priority, Key: i.Key, State: i.State, Deliveries: int(i.Deliveries), Endings: i.Endings, Pushed: i.Pushed,
-		Held: i.Held, Due: i.Due, Since: i.Since, Expires: i.Expires, Fence: uint64(i.Fence), KeyFence: uint64(i.KeyFence), Dead: i.Dead, Size: i.Size,
-		Header: i.Headers, Body: i.Body, Preview: i.Preview, Unique: i.Unique, UniqueUntil: i.UniqueUntil,
-		Holder: i.Holder, Attempts: i.Attempts, Cause: i.Cause, LastAttempts: i.LastAttempts,
-	}
-}
-
 // QueuesOptions select the names of a page.
 type QueuesOptions struct {
 	Prefix string // of the names

@@ -72,8 +72,6 @@ const (
 
 // ofHeaders are the places that have something for each header of a push.
 var ofHeaders = []surface[pushHeader]{
-	{file: "client/push.go", what: "an option", text: func(h pushHeader) string { return "func " + h.option() + "(" }, absent: map[string]string{"settle": handsOver}},
-	{file: "client/push.go", what: "its constant", text: constant, absent: map[string]string{"priority": "the subject has it", "settle": handsOver}},
 	{file: "clients/js/src/push.js", what: "its name", text: named},
 	{file: "clients/js/src/push.js", what: "an option", within: `const itemOptions = .*`, text: func(h pushHeader) string { return strconv.Quote(h.inJS()) }, absent: map[string]string{"settle": handsOver}},
 	{file: "clients/js/index.d.ts", what: "an option", within: `(?s)export interface ItemOptions \{.*?\n\}`, text: func(h pushHeader) string { return "\n  " + h.inJS() + "?: " }, absent: map[string]string{"settle": handsOver}},
@@ -98,9 +96,6 @@ var ofHeaders = []surface[pushHeader]{
 	{file: "clients/python/pqbridge/sources.py", what: "a field of SourceMap", within: `(?s)class SourceMap\(.*?\n\n\n`, of: isMapped, text: func(h pushHeader) string { return "\n    " + h.Word + ": " }},
 	{file: "docs/protocol/sources.md", what: "a property of items", within: "- `map`.*", of: isMapped, text: func(h pushHeader) string { return "`" + h.Word + "`" }},
 
-	{file: "client/item.go", what: "the header that items show", of: isShown, text: showed, absent: map[string]string{"ttl": "lists show when an item expires"}},
-	{file: "client/import.go", what: "the header that items show", of: isShown, text: showed},
-	{file: "internal/gateway/item.go", what: "the header that items show", of: isShown, text: showed},
 	{file: "clients/js/src/itemdata.js", what: "the header that items show", of: isShown, text: nameShown},
 	{file: "clients/python/pqbridge/item_data.py", what: "the header that items show", of: isShown, text: nameShown},
 	{file: "clients/python/pqbridge/imported.py", what: "the header that items show", of: isShown, text: nameShown},
@@ -110,13 +105,11 @@ var ofHeaders = []surface[pushHeader]{
 
 	{file: "protocol/item.go", what: "a field of Item", of: isShown, text: func(h pushHeader) string { return `json:"` + h.field() }},
 	{file: "protocol/list.go", what: "a field of Listed", within: `(?s)type Listed struct.*?\n\}`, of: isShown, text: func(h pushHeader) string { return `json:"` + h.field() }},
-	{file: "internal/gateway/openapi.yaml", what: "a property of Item", within: `(?s)\n    Item:\n.*?\n    \w`, of: isShown, text: func(h pushHeader) string { return "\n        " + h.field() + ": " }},
 	{file: "bridge/internal/reads/list.go", what: "the property of a stored item", within: `(?s)item := &protocol.Listed\{.*?\n\}`, of: isShown, text: func(h pushHeader) string { return "held." + h.fieldInGo() }},
 	{file: "cmd/pqd/internal/commands/salvage.go", what: "the property of a stored item", within: `(?s)\) item\(.*?\n\}`, of: isShown, text: func(h pushHeader) string { return "held." + h.fieldInGo() }},
 	{file: "bridge/internal/codec/link.go", what: "what a link gives along", within: `(?s)\) readTaken\(.*?\n\}`, of: isShown, text: constant, absent: map[string]string{
 		"delay": "a link gives what is ready", "not_before": "a link gives what is ready", "unique": "the claim stays with the giver", "unique_until": "the claim stays with the giver",
 	}},
-	{file: "client/list.go", what: "the field of an answer", within: `(?s)func listed\(.*?\n\}`, of: isShown, text: func(h pushHeader) string { return "i." + h.fieldInGo() }},
 	{file: "cmd/pq/internal/show/item.go", what: "the field of an item that is got", within: `(?s)func Shown\(.*?\n\}`, of: isShown, text: func(h pushHeader) string { return "from." + h.fieldInGo() },
 		absent: map[string]string{"ttl": "lists show when an item expires"}},
 	{file: "cmd/pq/internal/show/item.go", what: "the field of an item of a list, and of an export", within: `(?s)func Listed\(.*?\n\}`, of: isShown, text: func(h pushHeader) string { return "from." + h.fieldInGo() }},

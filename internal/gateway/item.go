@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -42,76 +41,20 @@ func readItem(queue string, m *nats.Msg) (*item, *refusal) {
 }
 
 func (i *item) readHeader(name, value string) (err error) {
+	if to := fieldOf(i, name); to != nil {
+		return protocol.ReadValue(to, value)
+	}
 	switch name {
-	case protocol.HeaderID:
-		i.ID = value
-	case protocol.HeaderKey:
-		i.Key = value
-	case protocol.HeaderWaitsFor:
-		i.WaitsFor = value
-	case protocol.HeaderKeyAhead:
-		i.KeyAhead, err = strconv.ParseInt(value, 10, 64)
-	case protocol.HeaderPriority:
-		i.Priority, err = strconv.ParseInt(value, 10, 64)
-	case protocol.HeaderDeliveries:
-		i.Deliveries, err = strconv.ParseInt(value, 10, 64)
-	case protocol.HeaderFailures:
-		i.Failures, err = strconv.ParseInt(value, 10, 64)
-	case protocol.HeaderInterruptions:
-		i.Interruptions, err = strconv.ParseInt(value, 10, 64)
-	case protocol.HeaderReturns:
-		i.Returns, err = strconv.ParseInt(value, 10, 64)
-	case protocol.HeaderTimeStamp:
-		i.Pushed, err = time.Parse(time.RFC3339Nano, value)
 	case protocol.HeaderNumPending:
-		var pending int64
-		pending, err = strconv.ParseInt(value, 10, 64)
-		i.Pending = &pending
-	case protocol.HeaderState:
-		i.State = protocol.State(value)
+		i.Pending = new(int64)
+		err = protocol.ReadValue(i.Pending, value)
 	case protocol.HeaderHeld:
 		i.Held = value == "true"
 	case protocol.HeaderExplain:
 		i.Explain = new(protocol.Explain)
 		err = json.Unmarshal([]byte(value), i.Explain)
-	case protocol.HeaderNotBefore:
-		i.Due, err = time.Parse(time.RFC3339Nano, value)
-	case protocol.HeaderExpires:
-		i.Expires, err = time.Parse(time.RFC3339Nano, value)
-	case protocol.HeaderAck:
-		i.Ack = value
-	case protocol.HeaderLeaseExpires:
-		i.LeaseExpires, err = time.Parse(time.RFC3339Nano, value)
-	case protocol.HeaderFence:
-		i.Fence, err = strconv.ParseUint(value, 10, 64)
-	case protocol.HeaderKeyFence:
-		i.KeyFence, err = strconv.ParseUint(value, 10, 64)
-	case protocol.HeaderBackoff:
-		i.Backoff = value
-	case protocol.HeaderHolder:
-		i.Holder = value
 	case protocol.HeaderAttempts:
 		err = i.readAttempts(value)
-	case protocol.HeaderSchedule:
-		i.Schedule = value
-	case protocol.HeaderScheduledAt:
-		i.ScheduledAt, err = time.Parse(time.RFC3339Nano, value)
-	case protocol.HeaderUnique:
-		i.Unique = value
-	case protocol.HeaderUniqueUntil:
-		i.UniqueUntil = value
-	case protocol.HeaderDeadReason:
-		i.death().Reason = value
-	case protocol.HeaderDeadAt:
-		i.death().At, err = time.Parse(time.RFC3339Nano, value)
-	case protocol.HeaderDeadNumber:
-		i.death().Deliveries, err = strconv.ParseInt(value, 10, 64)
-	case protocol.HeaderDeadInterruptions:
-		i.death().Interruptions, err = strconv.ParseInt(value, 10, 64)
-	case protocol.HeaderOrigin:
-		i.death().Origin = value
-	case protocol.HeaderOriginID:
-		i.death().OriginID = value
 	default:
 		i.Source, err = protocol.ReadItemSource(i.Source, name, value)
 	}
@@ -133,7 +76,8 @@ func (i *item) readAttempts(value string) (err error) {
 	return nil
 }
 
-func (i *item) death() *protocol.Death {
+// deathOf is the part of an item that says how it became a dead letter.
+func deathOf(i *item) *protocol.Death {
 	if i.Dead == nil {
 		i.Dead = new(protocol.Death)
 	}

@@ -45,6 +45,7 @@ func generate(root string) (map[string][]byte, error) {
 		{"internal/gateway/openapi.yaml", "config", openAPIRegion(config)},
 		{"internal/gateway/openapi.yaml", "parameters of a push", pushParameters(protocol.PushHeaders)},
 		{"internal/gateway/openapi.yaml", "fields of a pushed item", pushFields(protocol.PushHeaders)},
+		{"internal/gateway/openapi.yaml", "what stays of a push", itemProperties(protocol.PushHeaders)},
 	} {
 		before := files[r.file]
 		if before == nil {
@@ -74,6 +75,10 @@ func headerFiles(root string, files map[string][]byte) error {
 	h := &headers{of: of, names: names, push: protocol.PushHeaders, ofItem: protocol.ItemHeaders}
 	for name, source := range map[string]func() (string, error){
 		"bridge/internal/codec/headers_gen.go": h.codecSource,
+		"client/item_gen.go":                   h.clientSource,
+		"client/import_gen.go":                 h.importSource,
+		"client/list_gen.go":                   h.listSource,
+		"internal/gateway/item_gen.go":         h.gatewaySource,
 	} {
 		text, err := source()
 		if err != nil {

@@ -33,6 +33,18 @@ func pushFields(all []protocol.PushHeader) string {
 	return b.String()
 }
 
+// itemProperties are the properties of an item that a push has given it, beside those that each answer has.
+func itemProperties(all []protocol.PushHeader) string {
+	var b strings.Builder
+	for i := range all {
+		if h := &all[i]; h.Stays() && !h.Always {
+			kind, _, _ := strings.Cut(pushType(h), ",") // of what is there, the bounds do not matter
+			fmt.Fprintf(&b, "        %s: { %s }\n", h.Word, kind)
+		}
+	}
+	return b.String()
+}
+
 // pushType is the type of a value in openapi.yaml.
 func pushType(h *protocol.PushHeader) string {
 	switch h.Type.(type) {
