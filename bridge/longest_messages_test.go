@@ -139,9 +139,7 @@ var own = map[subjects.Verb]func(l *longest) []message{
 		bundle("bundle with short headers", light, min(1000, mostBytes/len(light)))
 		bundle("bundle with keys", string(protocol.AppendFrame(nil, []byte("PQ-Key: "+often(128, "k")+"\nPQ-Unique-Until: leased\nPQ-Unique: "+often(700, "u")+"\nPQ-On-Conflict: keep\n"), nil)), 1000)
 		bundle("bundle of wrong items", string(protocol.AppendFrame(nil, []byte("PQ-"+often(900, "a")+":b\n"), nil)), 1000)
-		return append(all, message{"all that an item may have", "pq.jobs.push.-9223372036854775808", often(mostBytes-70_000, "a"), h(
-			"PQ-Key", often(128, "k"), "PQ-Weight", "1000", "PQ-Delay", "87600h", "PQ-TTL", "87600h", "Nats-Msg-Id", often(1024, "i"), "PQ-Unique", often(1024, "u"), "PQ-On-Conflict", "keep", "PQ-Unique-Until", "leased",
-			"A", often(50_000, "a"))})
+		return append(all, message{"all that an item may have", "pq.jobs.push.-9223372036854775808", often(mostBytes-70_000, "a"), h(append(longestHeaders(), "A", often(50_000, "a"))...)})
 	},
 	subjects.Import: func(l *longest) []message {
 		attempts := "[" + strings.TrimSuffix(often(8000, `{"n":1,"outcome":"nak","end":"2026-01-02T03:04:05Z"},`), ",") + "]"
@@ -351,5 +349,29 @@ func (l *longest) messages(v subjects.Verb, subject string) []message {
 		all = append(all, message{what, long, "", nil})
 	}
 	slices.SortFunc(all, func(a, b message) int { return strings.Compare(a.what, b.what) })
+	return all
+}
+
+// longestHeaders are all headers that one push may have, each with its longest value.
+func longestHeaders() (all []string) {
+	for _, h := range protocol.PushHeaders {
+		value := strings.Repeat("v", int(h.Most))
+		switch h.Type.(type) {
+		case int64:
+			value = strconv.FormatInt(h.Most, 10)
+		case protocol.Duration:
+			value = "87600h"
+		}
+		if h.Words != nil {
+			value = h.Words[0]
+		}
+		switch h.Name {
+		case protocol.HeaderPriority: // the subject has it
+		case protocol.HeaderNotBefore: // in place of a delay
+		case protocol.HeaderSettle: // it needs a lease
+		default:
+			all = append(all, h.Name, value)
+		}
+	}
 	return all
 }

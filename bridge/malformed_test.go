@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // malformed are requests that are refused with 400, each with a part of the expected
@@ -99,6 +100,7 @@ var malformed = []struct {
 	{"pq.jobs.push", "", []string{"PQ-Unique", ""}, "empty"},
 	{"pq.jobs.push", "", []string{"PQ-Unique", strings.Repeat("x", 1025)}, "allowed are 1024"},
 	{"pq.jobs.push", "", []string{"PQ-Unique", "\xff"}, "UTF-8"},
+	{"pq.jobs.push", "x", []string{"PQ-Settle", "pq.jobs.ack.a.b"}, "expected the ack subject of a leased item"},
 	{"pq.jobs.push", "", []string{"PQ-Unique", "x", "PQ-On-Conflict", "drop"}, "keep, replace or raise"},
 	{"pq.jobs.push", "", []string{"PQ-Unique", "x", "PQ-Unique-Until", "popped"}, "leased"},
 	{"pq.jobs.push", "", []string{"PQ-On-Conflict", "keep"}, "without PQ-Unique"},
@@ -572,5 +574,21 @@ func TestMalformed(t *testing.T) {
 		return err
 	}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Each header of a push has a wrong value among these requests.
+func TestMalformedHeaders(t *testing.T) {
+	t.Parallel()
+	tried := make(map[string]bool)
+	for _, tc := range malformed {
+		if strings.HasPrefix(tc.subject, "pq.jobs.push") && len(tc.header) > 0 {
+			tried[tc.header[len(tc.header)-2]] = true
+		}
+	}
+	for _, of := range protocol.PushHeaders {
+		if !tried[of.Name] {
+			t.Errorf("no request has a wrong value of %s: add one to the list malformed", of.Name)
+		}
 	}
 }

@@ -32,6 +32,11 @@ type Floods = receiver.Floods
 // Headers are the headers of an item that a bridge has pushed.
 func Headers(item *fdbpq.Item) nats.Header { return codec.Headers(item) }
 
+// Listed is an item as lists and exports show it, without its payload and without its attempts.
+func Listed(store *fdbpq.Store, held *fdbpq.StoredItem) *protocol.Listed {
+	return codec.Listed(held, store.Display)
+}
+
 // Death describes a dead letter for lists and exports; nil for another item.
 func Death(letter *fdbpq.DeadLetter) *protocol.Death { return codec.Death(letter) }
 

@@ -18,6 +18,7 @@ type PushHeader struct {
 
 	With   string // the header that it says more about, and without which it has no meaning; "": none
 	Always bool   // of Shown: each answer with the item has it, and not only those that show an item by its id, or in a list
+	Given  bool   // a link gives it along: it gives what is ready, and the claim to a unique value stays with the giver
 	Rule   bool   // it has a rule besides its type and bounds: package codec of the bridge has a function that reads it
 	Own    bool   // its value is not that of one field of the item: package codec reads it by hand
 }
@@ -43,12 +44,12 @@ func (h *PushHeader) Stays() bool { return h.Shown == h.Name && !h.Own }
 // the message. The readers and writers of the bridge, of the Go client and of the HTTP interface follow from this table and from
 // [ItemHeaders], and so do the maps of sources. Tests hold the other clients, pq and the documentation against it.
 var PushHeaders = []PushHeader{
-	{Name: HeaderPriority, Word: "priority", Type: int64(0), Mapped: true, Shown: HeaderPriority, Always: true, Own: true, Doc: "low numbers are urgent"},
-	{Name: HeaderKey, Word: "key", Type: "", Most: 128, Mapped: true, Shown: HeaderKey, Always: true, Rule: true, Doc: "whose item it is; 1 to 128 bytes"},
+	{Name: HeaderPriority, Word: "priority", Type: int64(0), Mapped: true, Shown: HeaderPriority, Always: true, Given: true, Own: true, Doc: "low numbers are urgent"},
+	{Name: HeaderKey, Word: "key", Type: "", Most: 128, Mapped: true, Shown: HeaderKey, Always: true, Given: true, Rule: true, Doc: "whose item it is; 1 to 128 bytes"},
 	{Name: HeaderWeight, Word: "weight", Type: int64(0), Most: 1000, Mapped: true, With: HeaderKey, Doc: "the share of the key where keys take turns"},
 	{Name: HeaderDelay, Word: "delay", Type: Duration(0), Mapped: true, Shown: HeaderNotBefore, Own: true, Doc: "not ready before this time has passed"},
 	{Name: HeaderNotBefore, Word: "not_before", Type: time.Time{}, Mapped: true, Shown: HeaderNotBefore, Own: true, Doc: "not ready before this time"},
-	{Name: HeaderTTL, Word: "ttl", Type: Duration(0), Mapped: true, Shown: HeaderExpires, Doc: "expires after this time"},
+	{Name: HeaderTTL, Word: "ttl", Type: Duration(0), Mapped: true, Shown: HeaderExpires, Given: true, Doc: "expires after this time"},
 	{Name: HeaderMsgID, Word: "msg_id", Type: "", Most: 1024, Own: true, Doc: "repeat the request with the same id when its answer was lost: it is done once"},
 	{Name: HeaderUnique, Word: "unique", Type: "", Most: 1024, Mapped: true, Shown: HeaderUnique, Rule: true, Doc: "a value that one item of the queue has at a time"},
 	{Name: HeaderUniqueUntil, Word: "unique_until", Type: "", Words: []string{UntilLeased}, Shown: HeaderUniqueUntil, With: HeaderUnique, Doc: "the item has its unique value until it is leased first"},

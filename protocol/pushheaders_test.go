@@ -78,19 +78,10 @@ var ofHeaders = []surface[pushHeader]{
 	{file: "clients/python/pqbridge/push.py", what: "its name", text: named},
 	{file: "clients/python/pqbridge/push.py", what: "a field of NewItem", within: `(?s)class NewItem:.*?\n    def `, text: func(h pushHeader) string { return "\n    " + h.Word + ": " }, absent: map[string]string{"settle": handsOver}},
 	{file: "clients/python/pqbridge/queue.py", what: "an argument of push", within: `(?s)async def push\(.*?\) -> `, text: func(h pushHeader) string { return " " + h.Word + ": " }, absent: map[string]string{"settle": handsOver}},
-	{file: "cmd/pq/push.go", what: "a flag", within: `(?s)\) flags\(.*?\n\}`, text: func(h pushHeader) string {
-		if h.Name == protocol.HeaderMsgID {
-			return `"id"`
-		}
-		return strconv.Quote(h.inFlag())
-	}},
 
 	{file: "docs/protocol.md", what: "its line in the list of headers", within: `(?s)\n## Headers\n.*?\n## `, text: inTicks},
 	{file: "docs/protocol/push.md", what: "a line that describes it", text: func(h pushHeader) string { return "\n- " + inTicks(h) + ":" }},
 	{file: "docs/http.md", what: "the parameter", within: `.*/push` + "`" + ` \(.*`, text: func(h pushHeader) string { return "`" + h.Word + "`" }},
-	{file: "bridge/malformed_test.go", what: "a push with a wrong value", within: `(?m:^\t\{"pq\.jobs\.push.*\n)+(?s:.*)`, text: func(h pushHeader) string { return "[]string{" + named(h) }},
-	{file: "bridge/longest_messages_test.go", what: "the longest value", within: `"all that an item may have", "pq\.jobs\.push(?s:.*?)\)\}`, text: named,
-		absent: map[string]string{"priority": "the subject has it", "not_before": "in place of a delay", "settle": "it needs a lease"}},
 
 	{file: "clients/js/index.d.ts", what: "a field of SourceMap", within: `export type SourceMap = .*`, of: isMapped, text: func(h pushHeader) string { return strconv.Quote(h.Word) }},
 	{file: "clients/python/pqbridge/sources.py", what: "a field of SourceMap", within: `(?s)class SourceMap\(.*?\n\n\n`, of: isMapped, text: func(h pushHeader) string { return "\n    " + h.Word + ": " }},
@@ -103,16 +94,6 @@ var ofHeaders = []surface[pushHeader]{
 	{file: "docs/protocol/items.md", what: "the header that items show", of: isShown, text: func(h pushHeader) string { return "`" + h.Shown + "`" },
 		absent: map[string]string{"priority": "each item has it: docs/protocol/pop.md", "key": "each item has it: docs/protocol/pop.md"}},
 
-	{file: "protocol/item.go", what: "a field of Item", of: isShown, text: func(h pushHeader) string { return `json:"` + h.field() }},
-	{file: "protocol/list.go", what: "a field of Listed", within: `(?s)type Listed struct.*?\n\}`, of: isShown, text: func(h pushHeader) string { return `json:"` + h.field() }},
-	{file: "bridge/internal/reads/list.go", what: "the property of a stored item", within: `(?s)item := &protocol.Listed\{.*?\n\}`, of: isShown, text: func(h pushHeader) string { return "held." + h.fieldInGo() }},
-	{file: "cmd/pqd/internal/commands/salvage.go", what: "the property of a stored item", within: `(?s)\) item\(.*?\n\}`, of: isShown, text: func(h pushHeader) string { return "held." + h.fieldInGo() }},
-	{file: "bridge/internal/codec/link.go", what: "what a link gives along", within: `(?s)\) readTaken\(.*?\n\}`, of: isShown, text: constant, absent: map[string]string{
-		"delay": "a link gives what is ready", "not_before": "a link gives what is ready", "unique": "the claim stays with the giver", "unique_until": "the claim stays with the giver",
-	}},
-	{file: "cmd/pq/internal/show/item.go", what: "the field of an item that is got", within: `(?s)func Shown\(.*?\n\}`, of: isShown, text: func(h pushHeader) string { return "from." + h.fieldInGo() },
-		absent: map[string]string{"ttl": "lists show when an item expires"}},
-	{file: "cmd/pq/internal/show/item.go", what: "the field of an item of a list, and of an export", within: `(?s)func Listed\(.*?\n\}`, of: isShown, text: func(h pushHeader) string { return "from." + h.fieldInGo() }},
 	{file: "clients/js/index.d.ts", what: "a field of an item", of: isShown, text: func(h pushHeader) string {
 		return "\n  readonly " + strings.ToLower(h.shownInGo()[:1]) + h.shownInGo()[1:]
 	}},
@@ -121,8 +102,6 @@ var ofHeaders = []surface[pushHeader]{
 	}},
 	{file: "clients/js/src/list.js", what: "the field of an answer", of: isShown, text: func(h pushHeader) string { return "i." + h.field() }},
 	{file: "clients/python/pqbridge/listing.py", what: "the field of an answer", of: isShown, text: func(h pushHeader) string { return strconv.Quote(h.field()) }},
-	{file: "cmd/pq/import_line.go", what: "the field of an item that is put back", within: `(?s)\) line\(.*?\n\}`, of: isShown, text: func(h pushHeader) string { return h.shownInGo() + ": " }, absent: map[string]string{"delay": asDue, "not_before": asDue}},
-	{file: "cmd/pq/import_line.go", what: "the option of an item that is pushed", within: `(?s)\) pushLine\(.*?\n\}`, of: isShown, text: func(h pushHeader) string { return "client." + h.option() + "(" }, absent: map[string]string{"delay": asDue}},
 }
 
 // Each surface has each header of the table, unless it says why not.

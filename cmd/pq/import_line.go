@@ -67,11 +67,8 @@ func (r *importRun) line(n int, text []byte) error {
 		}
 	}
 	r.placed++
-	i := &client.Import{
-		ID: read.ID, Priority: *read.Priority, Payload: read.Bytes(), Header: read.AllHeaders(), Pushed: read.Pushed,
-		Expires: read.Expires, Deliveries: int(read.Deliveries), Endings: read.Endings, Fence: read.Fence, KeyFence: read.KeyFence, Dead: read.Dead,
-		Key: read.Key, Attempts: read.LastAttempts, Unique: read.Unique, UniqueUntil: read.UniqueUntil,
-	}
+	i := show.Import(&read.Item.Item)
+	i.Priority, i.Payload, i.Header = *read.Priority, read.Bytes(), read.AllHeaders()
 	switch read.State {
 	case client.Delayed:
 		i.NotBefore = read.Due
@@ -86,7 +83,7 @@ func (r *importRun) line(n int, text []byte) error {
 // pushLine pushes a line as a new item. sum is that of all lines up to this one: it tells the lines
 // of one file from each other, and from those of another file.
 func (i *importFlags) pushLine(pipe *pipeline, sum string, read *imported) error {
-	options := []client.PushOption{client.Header(read.AllHeaders()), client.WithoutMsgID()}
+	options := []client.PushOption{client.Header(read.AllHeaders()), client.Header(show.PushHeaders(&read.Item.Item)), client.WithoutMsgID()}
 	if read.Priority != nil {
 		options = append(options, client.Priority(*read.Priority))
 	}
@@ -95,15 +92,6 @@ func (i *importFlags) pushLine(pipe *pipeline, sum string, read *imported) error
 	}
 	if left := time.Until(read.Expires); !read.Expires.IsZero() {
 		options = append(options, client.TTL(max(1, left)))
-	}
-	if read.Key != "" {
-		options = append(options, client.Key(read.Key))
-	}
-	if read.Unique != "" {
-		options = append(options, client.Unique(read.Unique))
-	}
-	if read.UniqueUntil != "" {
-		options = append(options, client.UniqueUntilLeased())
 	}
 	if i.ids {
 		id := read.ID

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -29,6 +30,92 @@ func (h *headers) listSource() (string, error) {
 	b.line("package client\n\nimport %q\n", module+"protocol")
 	b.conversion(listedOfAnswer)
 	return b.String(), b.wrong
+}
+
+// What an item has from elsewhere than from the fields of another one.
+const (
+	asHeaders = "SetHeaders sets it"
+	asPayload = "SetPayload sets it"
+	ofQueue   = "who asks knows the queue"
+	ofAnswers = "answers with the item alone say it"
+	ofLists   = "lists alone say it"
+)
+
+var itemOfListed = conversion{
+	doc:       "Item is the item as exports have it, without its payload.",
+	signature: "(i *Listed) Item() Item",
+	from:      "protocol.Listed", to: "protocol.Item", result: "Item",
+	other: map[string]string{
+		"Headers": asHeaders, "RawHeaders": asHeaders, "Payload": asPayload, "Base64": asPayload, "Queue": ofQueue,
+		"WaitsFor": ofAnswers, "KeyAhead": ofAnswers, "Explain": ofAnswers, "Ack": ofAnswers, "LeaseExpires": ofAnswers, "Backoff": ofAnswers,
+		"Schedule": ofAnswers, "ScheduledAt": ofAnswers, "Source": ofAnswers,
+	},
+}
+
+var shownOfListed = conversion{
+	doc:       "ofListed is an item of a list, without its payload and its headers.",
+	signature: "ofListed(i *client.Listed) protocol.Item",
+	from:      "client.Listed", to: "protocol.Item", result: "protocol.Item",
+	other: itemOfListed.other,
+}
+
+var shownOfItem = conversion{
+	doc:       "ofAnswer is an item that was popped, peeked at or got, without its payload, its headers and its lease.",
+	signature: "ofAnswer(i *client.Item) protocol.Item",
+	from:      "client.Item", to: "protocol.Item", result: "protocol.Item",
+	other: map[string]string{
+		"Headers": asHeaders, "RawHeaders": asHeaders, "Payload": asPayload, "Base64": asPayload,
+		"Due": "a lease has its own", "Ack": "a method has it", "LeaseExpires": "a method has it", "Backoff": "as text",
+		"Since": ofLists, "Expires": ofLists, "Size": ofLists, "Cause": ofLists,
+	},
+}
+
+var importOfItem = conversion{
+	doc:       "Import is the item to be put back at its place, but for its headers, its payload and its delay.",
+	signature: "Import(i *protocol.Item) *client.Import",
+	from:      "protocol.Item", to: "client.Import", result: "&client.Import",
+	renamed: map[string]string{"Attempts": "LastAttempts"},
+	other:   map[string]string{"Header": "AllHeaders has it", "Payload": "Bytes has it", "NotBefore": "Due of a delayed item"},
+}
+
+// listedSource has the items of lists as exports have them.
+func (h *headers) listedSource() (string, error) {
+	b := &goSource{headers: h}
+	b.line("package protocol\n")
+	b.conversion(itemOfListed)
+	return b.String(), b.wrong
+}
+
+// showSource has the items that pq shows and imports.
+func (h *headers) showSource() (string, error) {
+	b := &goSource{headers: h}
+	b.line("package show\n\nimport (\n%q\n%q\n)\n", module+"client", module+"protocol")
+	b.conversion(shownOfItem)
+	b.conversion(shownOfListed)
+	b.conversion(importOfItem)
+	b.pushWriter()
+	return b.importing("fmt"), b.wrong
+}
+
+// pushWriter writes the headers of a push of an item of an export.
+func (b *goSource) pushWriter() {
+	b.line("// PushHeaders are the headers with which a push gives a new item what an item says.")
+	b.line("func PushHeaders(i *protocol.Item) map[string][]string {\nheader := make(map[string][]string)")
+	for at := range b.push {
+		h := &b.push[at]
+		if !h.Stays() {
+			continue
+		}
+		there, value := "i."+h.Field()+` != ""`, "i."+h.Field()
+		switch kind := b.field("protocol.Item", h.Field(), h.Name); {
+		case isFlag(h):
+			value = strconv.Quote(h.Words[0])
+		case kind != "string":
+			there, value = "i."+h.Field()+" != 0", "fmt.Sprint("+value+")"
+		}
+		b.line("if %s {\nheader[%s] = []string{%s}\n}", there, b.name(h.Name), value)
+	}
+	b.line("return header\n}")
 }
 
 // conversion writes the function.

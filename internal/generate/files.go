@@ -79,6 +79,8 @@ func headerFiles(root string, files map[string][]byte) error {
 		"client/import_gen.go":                 h.importSource,
 		"client/list_gen.go":                   h.listSource,
 		"internal/gateway/item_gen.go":         h.gatewaySource,
+		"protocol/list_gen.go":                 h.listedSource,
+		"cmd/pq/internal/show/item_gen.go":     h.showSource,
 	} {
 		text, err := source()
 		if err != nil {

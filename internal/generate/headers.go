@@ -47,19 +47,16 @@ func stored(p *protocol.PushHeader) string {
 // codecSource has the readers of headers whose values are those of one field, and what answers show of them.
 func (h *headers) codecSource() (string, error) {
 	b := &goSource{headers: h}
-	b.line("package codec\n\nimport (\n%q\n\n%q\n%q\n%q\n)\n", "strconv", module+"bridge/internal/failure", module+"fdbpq", module+"protocol")
+	b.line("package codec\n\nimport (\n%q\n%q\n%q\n)\n", module+"bridge/internal/failure", module+"fdbpq", module+"protocol")
 	b.cases("isPush reports whether a push may have a header of ours.", "isPush(key string) bool", h.pushNames())
 	b.cases("isShown reports whether a header comes with items, and not with pushes.", "isShown(key string) bool", h.shownNames(func(*protocol.ItemHeader) bool { return true }))
 	b.cases("isIgnored reports whether a header describes the answer or the lease, and not the item.", "isIgnored(key string) bool",
 		h.shownNames(func(i *protocol.ItemHeader) bool { return i.Back == "" }))
 	b.pushReader()
 	b.importReader()
+	b.given()
 	b.shown()
-	text := b.String()
-	if !strings.Contains(text, "strconv.") {
-		text = strings.Replace(text, "\"strconv\"\n\n", "", 1)
-	}
-	return text, b.wrong
+	return b.importing("strconv"), b.wrong
 }
 
 const module = "github.com/pqbridge/pqbridge/"
@@ -91,6 +88,14 @@ type goSource struct {
 }
 
 func (b *goSource) line(format string, args ...any) { fmt.Fprintf(b, format+"\n", args...) }
+
+// importing is the text, with the import of a package of Go's if the text needs it.
+func (b *goSource) importing(name string) string {
+	if text := b.String(); !strings.Contains(text, name+".") {
+		return text
+	}
+	return strings.Replace(b.String(), "import (\n", "import (\n"+strconv.Quote(name)+"\n\n", 1)
+}
 
 func (b *goSource) fail(err error) {
 	if b.wrong == nil {

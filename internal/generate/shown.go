@@ -43,7 +43,7 @@ func (b *goSource) shown() {
 	b.line("return n\n}\n")
 	b.line("// each calls f with the headers that have the values.\nfunc (s *shown) each(f func(name, value string)) {")
 	for _, p := range all {
-		b.line("if s.%s {\nf(%s, %s)\n}", b.isThere(p, false), b.name(p.Name), text(p, b.field(storedItem, stored(p), p.Name)))
+		b.line("if s.%s {\nf(%s, %s)\n}", b.isThere(p, false), b.name(p.Name), text(p, "s."+stored(p), b.field(storedItem, stored(p), p.Name)))
 	}
 	b.line("}\n")
 	b.line("// fill gives the values to an item of a list.\nfunc (s *shown) fill(l *protocol.Listed) {")
@@ -62,6 +62,18 @@ func (b *goSource) shown() {
 		b.line("l.%s = none.%s", p.Field(), p.Field())
 	}
 	b.line("}")
+}
+
+// given has what a link gives along.
+func (b *goSource) given() {
+	b.line("// eachGiven calls f with the headers by which a link gives along what the item keeps of its push.\nfunc eachGiven(item *fdbpq.Item, f func(name, value string)) {")
+	for i := range b.push {
+		if p := &b.push[i]; p.Given && p.Stays() {
+			kind := b.field("fdbpq.Item", stored(p), p.Name)
+			b.line("if item.%s {\nf(%s, %s)\n}", b.isThere(p, false), b.name(p.Name), text(p, "item."+stored(p), kind))
+		}
+	}
+	b.line("}\n")
 }
 
 // isThere is a condition: whether there is a value, or, for its room, whether there may be one.
@@ -108,9 +120,8 @@ func qualified(by, kind string) string {
 	return kind
 }
 
-// text is the value of a field of a type as the text of a header.
-func text(p *protocol.PushHeader, kind string) string {
-	value := "s." + stored(p)
+// text is a value of a type as the text of a header.
+func text(p *protocol.PushHeader, value, kind string) string {
 	switch p.Type.(type) {
 	case int64:
 		return "strconv.FormatInt(" + value + ", 10)"

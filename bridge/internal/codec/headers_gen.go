@@ -147,6 +147,13 @@ func readBack(item *fdbpq.Import, key, value string) (known bool, f *failure.Fai
 	return true, f
 }
 
+// eachGiven calls f with the headers by which a link gives along what the item keeps of its push.
+func eachGiven(item *fdbpq.Item, f func(name, value string)) {
+	if item.Key != "" {
+		f(protocol.HeaderKey, item.Key)
+	}
+}
+
 // shown are the values of a push that get and lists show, and that an import takes back.
 type shown struct {
 	Unique            string

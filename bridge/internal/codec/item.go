@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -67,6 +68,42 @@ func Headers(item *fdbpq.Item) nats.Header {
 	headers := make(nats.Header)
 	AddHeaders(headers, item.Headers)
 	return headers
+}
+
+// Listed is an item as lists and exports show it, without its payload and without its attempts. display turns a store time into wall time.
+func Listed(held *fdbpq.StoredItem, display func(int64) time.Time) *protocol.Listed {
+	item := &protocol.Listed{
+		ID:         held.ID.String(),
+		Priority:   held.Priority,
+		Key:        held.Key,
+		State:      protocol.State(held.State),
+		Deliveries: held.Deliveries,
+		Endings:    protocol.Endings(held.Endings),
+		Pushed:     held.Pushed.UTC(),
+		Size:       held.Size,
+		Held:       held.Held,
+		Fence:      held.Fence,
+		KeyFence:   held.KeyFence,
+		Holder:     held.Holder,
+		Attempts:   held.Attempts.Last(),
+		Cause:      held.Cause,
+		Dead:       Death(held.Dead),
+	}
+	if headers := Headers(&held.Item); protocol.ValidUTF8(headers) { // JSON would change others
+		item.Headers = headers
+	}
+	if held.State != fdbpq.StateReady && !held.Held {
+		item.Due = display(held.Due).UTC()
+	}
+	if held.Since != 0 {
+		item.Since = display(held.Since).UTC()
+	}
+	if held.Expires != 0 {
+		item.Expires = display(held.Expires).UTC()
+	}
+	values := shownOfStored(held)
+	values.fill(item)
+	return item
 }
 
 // Death describes a dead letter for lists and exports; nil for another item.

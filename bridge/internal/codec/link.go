@@ -116,9 +116,7 @@ func AppendGiven(b, lines []byte, item *fdbpq.Item, now time.Duration) (body, me
 	lines = lines[:0]
 	line(protocol.HeaderID, item.ID.String())
 	line(protocol.HeaderPriority, strconv.FormatInt(item.Priority, 10))
-	if item.Key != "" {
-		line(protocol.HeaderKey, item.Key)
-	}
+	eachGiven(item, line)
 	if item.Expires != 0 {
 		left := time.Duration(item.Expires) - now
 		line(protocol.HeaderTTL, max(left, time.Millisecond).String())
@@ -193,9 +191,10 @@ func (w *Wire) readTaken(queue, name string, header nats.Header, payload []byte)
 			read.Refused = f
 		}
 	}
-	for _, key := range []string{protocol.HeaderPriority, protocol.HeaderKey, protocol.HeaderTTL} {
-		if values := header[key]; values != nil {
-			refuse(h.readOurs(key, values))
+	for i := range protocol.PushHeaders {
+		of := &protocol.PushHeaders[i]
+		if values := header[of.Name]; of.Given && values != nil {
+			refuse(h.readOurs(of.Name, values))
 		}
 	}
 	refuse(t.foreign(header))

@@ -1,8 +1,6 @@
 package reads
 
 import (
-	"github.com/nats-io/nats.go"
-
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/desk"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
@@ -133,7 +131,7 @@ func fitting(l *protocol.Listed, text []byte, space int) ([]byte, error) {
 		func() { l.Cause = "" },
 		func() { l.Headers = nil },
 		func() { l.Dead = nil },
-		func() { l.Unique, l.UniqueUntil = "", "" },
+		func() { codec.LeaveOutShown(l) },
 		func() { l.Holder = "" },
 	} {
 		if len(text) <= space {
@@ -149,39 +147,7 @@ func fitting(l *protocol.Listed, text []byte, space int) ([]byte, error) {
 }
 
 func listed(store *fdbpq.Store, held *fdbpq.StoredItem, page *fdbpq.Listing) *protocol.Listed {
-	headers := make(nats.Header)
-	codec.AddHeaders(headers, held.Headers)
-	item := &protocol.Listed{
-		ID:         held.ID.String(),
-		Priority:   held.Priority,
-		Key:        held.Key,
-		State:      protocol.State(held.State),
-		Deliveries: held.Deliveries,
-		Endings:    protocol.Endings(held.Endings),
-		Pushed:     held.Pushed.UTC(),
-		Size:       held.Size,
-		Fence:      held.Fence,
-		KeyFence:   held.KeyFence,
-		Holder:     held.Holder,
-		Attempts:   held.Attempts.Last(),
-		Cause:      held.Cause,
-	}
-	if protocol.ValidUTF8(headers) { // JSON would change others
-		item.Headers = headers
-	}
-	if item.Held = held.Held; held.State != fdbpq.StateReady && !held.Held {
-		item.Due = store.Display(held.Due).UTC()
-	}
-	if held.Since != 0 {
-		item.Since = store.Display(held.Since).UTC()
-	}
-	if held.Expires != 0 {
-		item.Expires = store.Display(held.Expires).UTC()
-	}
-	item.Dead = codec.Death(held.Dead)
-	if item.Unique = held.Unique; held.UniqueUntilLeased {
-		item.UniqueUntil = protocol.UntilLeased
-	}
+	item := codec.Listed(held, store.Display)
 	switch {
 	case page.Bodies:
 		item.Body = append([]byte{}, held.Payload...) // empty is not left out

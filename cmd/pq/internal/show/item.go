@@ -18,23 +18,16 @@ type Item struct{ protocol.Item }
 
 // Shown makes JSON of an item that was popped, peeked at or got.
 func Shown(from *client.Item) *Item {
-	i := &Item{protocol.Item{
-		Queue: from.Queue, ID: from.ID, Priority: from.Priority, Key: from.Key, State: from.State,
-		Deliveries: int64(from.Deliveries), Endings: from.Endings, Pushed: from.Pushed,
-		Ack: from.AckSubject(), Fence: from.Fence, KeyFence: from.KeyFence, Unique: from.Unique, UniqueUntil: from.UniqueUntil,
-		Holder: from.Holder, Attempts: from.Attempts, LastAttempts: from.LastAttempts,
-		Schedule: from.Schedule, ScheduledAt: from.ScheduledAt, Source: from.Source,
-	}}
+	i := &Item{ofAnswer(from)}
+	i.Ack = from.AckSubject()
 	if from.State != "" {
-		i.Explain = from.Explain
-		i.Due, i.WaitsFor, i.KeyAhead = from.Due, from.WaitsFor, int64(from.KeyAhead)
+		i.Due = from.Due
 	} else {
 		i.LeaseExpires = from.LeaseExpires()
 	}
 	if from.Backoff > 0 {
 		i.Backoff = from.Backoff.String()
 	}
-	i.Dead = from.Dead
 	i.SetHeaders(from.Header)
 	i.SetPayload(from.Payload)
 	return i
@@ -42,12 +35,7 @@ func Shown(from *client.Item) *Item {
 
 // Listed makes JSON of an item of a list.
 func Listed(from *client.Listed) *Item {
-	i := &Item{protocol.Item{
-		ID: from.ID, Priority: from.Priority, Key: from.Key, State: from.State, Deliveries: int64(from.Deliveries), Endings: from.Endings, Cause: from.Cause,
-		Pushed: from.Pushed, Due: from.Due, Since: from.Since, Expires: from.Expires, Size: from.Size,
-		Fence: from.Fence, KeyFence: from.KeyFence, Dead: from.Dead, Unique: from.Unique, UniqueUntil: from.UniqueUntil,
-		Holder: from.Holder, Attempts: from.Attempts, LastAttempts: from.LastAttempts,
-	}}
+	i := &Item{ofListed(from)}
 	i.SetHeaders(from.Header)
 	if from.Body != nil {
 		i.SetPayload(from.Body)

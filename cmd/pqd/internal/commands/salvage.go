@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
@@ -256,24 +257,11 @@ func (w *salvagedQueue) page(ctx context.Context, listing fdbpq.Listing) (page f
 	return page, err
 }
 
-// item writes an item as a line.
+// item writes an item as a line, with what an import takes back.
 func (w *salvagedQueue) item(held *fdbpq.StoredItem) error {
-	line := protocol.Item{
-		ID: held.ID.String(), Priority: held.Priority, Key: held.Key, State: protocol.State(held.State),
-		Deliveries: held.Deliveries, Endings: protocol.Endings(held.Endings),
-		Pushed: held.Pushed.UTC(), Size: held.Size, Fence: uint64(held.Fence), KeyFence: uint64(held.KeyFence),
-	}
+	line := bridge.Listed(w.store, held).Item()
+	line.Since, line.Holder, line.Attempts, line.Cause = time.Time{}, "", 0, ""
 	line.SetHeaders(bridge.Headers(&held.Item))
-	if held.State != fdbpq.StateReady {
-		line.Due = w.store.Display(held.Due).UTC()
-	}
-	if held.Expires != 0 {
-		line.Expires = w.store.Display(held.Expires).UTC()
-	}
-	line.Dead = bridge.Death(held.Dead)
-	if line.Unique = held.Unique; held.UniqueUntilLeased {
-		line.UniqueUntil = protocol.UntilLeased
-	}
 	line.SetPayload(held.Payload)
 	return w.export.Write(&line)
 }
