@@ -79,10 +79,10 @@ test: ## what each change passes, in minutes: all tests but those of make nightl
 
 # A new field, header, reason or verb stands in tables, and in what repeats them in other languages and in words. These tests name the
 # file that lacks it. make test has them, too.
-TABLES = ^Test(Model.*|NewFields.*|PlainQueue.*|EarlierPrograms.*|RowsOfLater.*|TablesAreComplete|Malformed|EachPushHeader.*|OpenAPI|Transcripts|.*MatchTheCommands|NamesExist|Links|ProtocolInTheTerminal)$$
+TABLES = ^Test(Model.*|NewFields.*|PlainQueue.*|EarlierPrograms.*|RowsOfLater.*|TablesAreComplete|Malformed.*|PushFlags|PushOptions|ItemHeaders|WhatAPush.*|ItemsKeep.*|SalvageKeeps.*|EachReason.*|EachPushHeader.*|OpenAPI|Transcripts|.*MatchTheCommands|NamesExist|Links|ProtocolInTheTerminal)$$
 test-tables: ## the tests that name the file in which a new field, header, reason or verb is missing, in a minute
-	$(GO) test -vet=off -timeout 10m ./protocol ./internal/generate ./bridge/internal/codec
-	$(GO) test -vet=off -short -timeout 10m -run '$(TABLES)' ./fdbpq ./internal/gateway ./bridge ./cmd/pq ./docs ./e2e/clients
+	$(GO) test -vet=off -timeout 10m ./protocol ./internal/generate ./bridge/internal/codec ./bridge/internal/failure
+	$(GO) test -vet=off -short -timeout 10m -run '$(TABLES)' ./fdbpq ./internal/gateway ./bridge ./client ./cmd/pq ./cmd/pq/internal/show ./cmd/pqd/internal/commands ./docs ./e2e/clients
 
 # What the machine lacks for some tests.
 NOT_TESTED = $(if $(NODE),,echo '*** NOT TESTED WITH NATS.JS: node is missing, or npm ci was not run in e2e/testdata/js ***';) \

@@ -61,52 +61,6 @@ var (
 // Reason is a detail of an error: why there is nothing to pop, why a lease is lost, or which limit is reached.
 type Reason = protocol.Reason
 
-// Why there is nothing to pop, or no such item or queue.
-const (
-	ReasonEmpty   = protocol.ReasonEmpty
-	ReasonLeased  = protocol.ReasonLeased  // no item is ready, some are leased
-	ReasonDelayed = protocol.ReasonDelayed // no item is ready, some are delayed
-	ReasonPaused  = protocol.ReasonPaused
-	ReasonRate    = protocol.ReasonRate    // the rate of the queue allows no delivery now
-	ReasonBlocked = protocol.ReasonBlocked // the ready items wait for their keys
-	ReasonBand    = protocol.ReasonBand    // items are ready, and all of them outside the band
-	ReasonUnknown = protocol.ReasonUnknown // no such queue, or no such item
-)
-
-// Why a lease is lost.
-const (
-	ReasonGone     = protocol.ReasonGone     // the item was acknowledged, given up or removed
-	ReasonTaken    = protocol.ReasonTaken    // another consumer has it
-	ReasonReturned = protocol.ReasonReturned // the item was given back
-	ReasonExpired  = protocol.ReasonExpired  // it ran out
-)
-
-// Which limit is reached, in an [ErrBusy] of code 429.
-const (
-	ReasonBusy          = protocol.ReasonBusy          // requests in flight, at the bridge
-	ReasonFull          = protocol.ReasonFull          // items in the queue
-	ReasonRemembered    = protocol.ReasonRemembered    // ids that the queue remembers
-	ReasonSchedules     = protocol.ReasonSchedules     // schedules of the queue
-	ReasonSources       = protocol.ReasonSources       // sources of the queue, or of the store
-	ReasonLinks         = protocol.ReasonLinks         // links of the queue, or of the store
-	ReasonQuotaRequests = protocol.ReasonQuotaRequests // requests a second of the tenant
-	ReasonQuotaQueues   = protocol.ReasonQuotaQueues   // queues of the tenant
-	ReasonQuotaItems    = protocol.ReasonQuotaItems    // items of the tenant
-	ReasonQuotaBytes    = protocol.ReasonQuotaBytes    // bytes of items of the tenant
-	ReasonQuotaWaiting  = protocol.ReasonQuotaWaiting  // waiting pops of the tenant
-	ReasonStoreFull     = protocol.ReasonStoreFull     // bytes in the log of the store
-)
-
-// Reasons of 409. It has none if too many pops wait.
-const (
-	ReasonOccupied      = protocol.ReasonOccupied      // another item has the place, or the unique value, of the imported one
-	ReasonNotLeased     = protocol.ReasonNotLeased     // there is no lease to revoke
-	ReasonAnotherKey    = protocol.ReasonAnotherKey    // the item to be replaced has another key
-	ReasonLeaseRequired = protocol.ReasonLeaseRequired // leases of keys are counted
-	ReasonOnlyMin       = protocol.ReasonOnlyMin       // pops know the next item of each key alone
-	ReasonHeld          = protocol.ReasonHeld          // a link holds the item, or items
-)
-
 // Error is the error of a request: a bridge's answer, or the reason why there was none.
 type Error struct {
 	Op          string // the operation: push, pop, …
@@ -166,11 +120,6 @@ func (e *Error) Is(target error) bool {
 	return false
 }
 
-// isConflict reports whether a 409 is about another item.
-func (e *Error) isConflict() bool {
-	return e.Code == protocol.CodeConflict && (e.Reason == ReasonOccupied || e.Reason == ReasonLeased || e.Reason == ReasonAnotherKey)
-}
-
 // Unwrap returns the cause if the error is no answer: nats.ErrNoResponders, or the error
 // of the context.
 func (e *Error) Unwrap() error { return e.cause }
@@ -179,7 +128,7 @@ func (e *Error) Unwrap() error { return e.cause }
 // attempt does not mean that nothing will be done: another bridge may have the earlier one.
 func inDoubt(err error, open bool) error {
 	var e *Error
-	if !open || !errors.As(err, &e) || e.isConflict() {
+	if !open || !errors.As(err, &e) || protocol.IsAboutAnother(e.Code, e.Reason) {
 		return err
 	}
 	switch e.Code {

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -71,6 +72,24 @@ func TestItemHeaders(t *testing.T) {
 		setHeaders(header, back)
 		if got := header[h.Name]; len(got) != 1 || got[0] != value {
 			t.Errorf("an import with %s of %s has the header %s of %q", h.Back, value, h.Name, got)
+		}
+	}
+}
+
+// A refusal about another item holds for an earlier attempt without an answer, too; another conflict does not, nor does a refusal for want of room.
+func TestRefusalsInDoubt(t *testing.T) {
+	t.Parallel()
+	for _, r := range protocol.Refusals {
+		refused := &Error{Op: "push", Code: r.Code, Reason: r.Reason}
+		var e *Error
+		if !errors.As(inDoubt(refused, true), &e) {
+			t.Fatal("no error")
+		}
+		if doubts := e.Code == protocol.CodeUnknownResult; doubts != (!r.AboutAnother && (r.Code == protocol.CodeConflict || r.Code == protocol.CodeBusy)) {
+			t.Errorf("%d %s behind an open attempt is %d", r.Code, r.Reason, e.Code)
+		}
+		if inDoubt(refused, false) != refused {
+			t.Errorf("%d %s without an open attempt is another error", r.Code, r.Reason)
 		}
 	}
 }

@@ -10,27 +10,10 @@ import (
 )
 
 // pushHeader is a header with the spellings of its names.
-type pushHeader struct {
-	*protocol.PushHeader
-	constant string // of package protocol
-	shown    string // the constant of the header that an item shows
-}
+type pushHeader struct{ *protocol.PushHeader }
 
 func (h pushHeader) word() string   { return h.Word }
 func (h pushHeader) called() string { return "the header " + h.Name + " of a push" }
-
-func (h pushHeader) inGo() string {
-	name := title(camel(strings.ReplaceAll(h.Word, "_", " ")))
-	return strings.NewReplacer("Ttl", "TTL", "Id", "ID").Replace(name)
-}
-
-// option is the name of the function that makes the option in Go.
-func (h pushHeader) option() string {
-	if h.Name == protocol.HeaderUniqueUntil {
-		return "UniqueUntilLeased" // its only value
-	}
-	return h.inGo()
-}
 
 // field is the field of an item in JSON.
 func (h pushHeader) field() string {
@@ -40,40 +23,29 @@ func (h pushHeader) field() string {
 	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(h.Shown, protocol.HeaderPrefix), "-", "_"))
 }
 
-// fieldInGo is the same in Go.
-func (h pushHeader) fieldInGo() string {
-	if h.Shown == protocol.HeaderNotBefore {
-		return "Due"
-	}
-	return h.shownInGo()
+func (h pushHeader) inJS() string      { return camel(strings.ReplaceAll(h.Word, "_", " ")) }
+func (h pushHeader) fieldInJS() string { return camel(strings.ReplaceAll(h.field(), "_", " ")) }
+
+// shownInJS is the field of an item in JavaScript, which has one for the end of a lease and one for that of a delay.
+func (h pushHeader) shownInJS() string {
+	return camel(strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(h.Shown, protocol.HeaderPrefix), "-", " ")))
 }
-
-// shownInGo is the field of an item in Go.
-func (h pushHeader) shownInGo() string { return strings.TrimPrefix(h.shown, "Header") }
-
-func (h pushHeader) inJS() string   { return camel(strings.ReplaceAll(h.Word, "_", " ")) }
-func (h pushHeader) inFlag() string { return strings.ReplaceAll(h.Word, "_", "-") }
 
 func isShown(h pushHeader) bool  { return h.Shown != "" }
 func isMapped(h pushHeader) bool { return h.Mapped }
 
 func named(h pushHeader) string     { return strconv.Quote(h.Name) }
 func nameShown(h pushHeader) string { return strconv.Quote(h.Shown) }
-func constant(h pushHeader) string  { return "protocol." + h.constant }
-func showed(h pushHeader) string    { return "protocol." + h.shown }
 func inTicks(h pushHeader) string   { return "`" + h.Name + "`" }
 
-// Reasons that several surfaces share.
-const (
-	handsOver = "the method that hands an item over sends it"
-	onItself  = "an item that is put back has its own id"
-	asDue     = "a line says when the item is due"
-)
+// handsOver is the reason why settle is no option.
+const handsOver = "the method that hands an item over sends it"
 
-// ofHeaders are the places that have something for each header of a push.
+// ofHeaders are the places of the clients in other languages and of the pages that have something for each header of a push. The readers and writers
+// in Go follow from the table.
 var ofHeaders = []surface[pushHeader]{
 	{file: "clients/js/src/push.js", what: "its name", text: named},
-	{file: "clients/js/src/push.js", what: "an option", within: `const itemOptions = .*`, text: func(h pushHeader) string { return strconv.Quote(h.inJS()) }, absent: map[string]string{"settle": handsOver}},
+	{file: "clients/js/src/push.js", what: "an option", within: `\["priority", "headers".*\]`, text: func(h pushHeader) string { return strconv.Quote(h.inJS()) }, absent: map[string]string{"settle": handsOver}},
 	{file: "clients/js/index.d.ts", what: "an option", within: `(?s)export interface ItemOptions \{.*?\n\}`, text: func(h pushHeader) string { return "\n  " + h.inJS() + "?: " }, absent: map[string]string{"settle": handsOver}},
 	{file: "clients/python/pqbridge/push.py", what: "its name", text: named},
 	{file: "clients/python/pqbridge/push.py", what: "a field of NewItem", within: `(?s)class NewItem:.*?\n    def `, text: func(h pushHeader) string { return "\n    " + h.Word + ": " }, absent: map[string]string{"settle": handsOver}},
@@ -95,12 +67,12 @@ var ofHeaders = []surface[pushHeader]{
 		absent: map[string]string{"priority": "each item has it: docs/protocol/pop.md", "key": "each item has it: docs/protocol/pop.md"}},
 
 	{file: "clients/js/index.d.ts", what: "a field of an item", of: isShown, text: func(h pushHeader) string {
-		return "\n  readonly " + strings.ToLower(h.shownInGo()[:1]) + h.shownInGo()[1:]
+		return "\n  readonly " + h.shownInJS()
 	}},
 	{file: "clients/js/index.d.ts", what: "a field of Listed", within: `(?s)export interface Listed \{.*?\n\}`, of: isShown, text: func(h pushHeader) string {
-		return "\n  " + camel(strings.ReplaceAll(h.field(), "_", " "))
+		return "\n  " + h.fieldInJS()
 	}},
-	{file: "clients/js/src/list.js", what: "the field of an answer", of: isShown, text: func(h pushHeader) string { return "i." + h.field() }},
+	{file: "clients/js/src/list.js", what: "the field of an answer", of: isShown, text: func(h pushHeader) string { return "." + h.field() }},
 	{file: "clients/python/pqbridge/listing.py", what: "the field of an answer", of: isShown, text: func(h pushHeader) string { return strconv.Quote(h.field()) }},
 }
 
@@ -108,25 +80,12 @@ var ofHeaders = []surface[pushHeader]{
 func TestPushHeaders(t *testing.T) {
 	t.Parallel()
 	var all []pushHeader
-	constants := headerConstants(t)
 	for i := range protocol.PushHeaders {
-		h := &protocol.PushHeaders[i]
-		if constants[h.Name] == "" || h.Shown != "" && constants[h.Shown] == "" {
-			t.Fatalf("protocol/header.go has no constant for %s, or for %s", h.Name, h.Shown)
-		}
-		all = append(all, pushHeader{h, constants[h.Name], constants[h.Shown]})
+		all = append(all, pushHeader{&protocol.PushHeaders[i]})
 	}
 	for i := range ofHeaders {
 		ofHeaders[i].check(t, all)
 	}
-}
-
-// headerConstants are the names of the constants of headers, by their values.
-func headerConstants(t *testing.T) map[string]string {
-	t.Helper()
-	names := make(map[string]string)
-	eachText(t, "header.go", func(name, value string) { names[value] = name })
-	return names
 }
 
 // The row of a header has what its readers need.
@@ -136,6 +95,9 @@ func TestPushHeaderRows(t *testing.T) {
 	for _, h := range protocol.PushHeaders {
 		if row := fmt.Sprintf("%+v", h); seen[h.Name] || seen[h.Word] || h.Word == "" || h.Type == nil || h.Doc == "" || strings.HasSuffix(h.Doc, ".") {
 			t.Errorf("%s: a second one of its name, or a field is missing, or its Doc is no part of a sentence", row)
+		}
+		if (h.Always || h.Given) && h.Shown == "" || h.Rule && (h.Own || h.Words != nil) || h.With != "" && !seen[h.With] {
+			t.Errorf("%s: expected Always and Given of what is shown, Rule of a text without words that is not Own, and With of a header above", h.Name)
 		}
 		seen[h.Name], seen[h.Word] = true, true
 	}

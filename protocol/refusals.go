@@ -8,6 +8,8 @@ type Refusal struct {
 	// AboutAnother says that another item is the cause. Such an answer holds for an earlier attempt without an answer, too: other
 	// refusals do not tell whether that attempt was done.
 	AboutAnother bool
+
+	BetweenStores bool // no client gets it: it is about the links between stores
 }
 
 // Refusals are all reasons, with each code. [Op.Errors] has the operations that answer them. TestRefusals holds the clients, the
@@ -29,8 +31,8 @@ var Refusals = []Refusal{
 	{Code: CodeConflict, Reason: ReasonOnlyMin},
 	{Code: CodeConflict, Reason: ReasonNotLeased},
 	{Code: CodeConflict, Reason: ReasonHeld},
-	{Code: CodeConflict, Reason: ReasonGiverBehind},
-	{Code: CodeConflict, Reason: ReasonTakerBehind},
+	{Code: CodeConflict, Reason: ReasonGiverBehind, BetweenStores: true},
+	{Code: CodeConflict, Reason: ReasonTakerBehind, BetweenStores: true},
 
 	{Code: CodeLeaseLost, Reason: ReasonGone},
 	{Code: CodeLeaseLost, Reason: ReasonTaken},
@@ -49,4 +51,14 @@ var Refusals = []Refusal{
 	{Code: CodeBusy, Reason: ReasonQuotaBytes},
 	{Code: CodeBusy, Reason: ReasonQuotaWaiting},
 	{Code: CodeBusy, Reason: ReasonStoreFull},
+}
+
+// IsAboutAnother reports whether an error with a code and a reason is about another item than that of the request.
+func IsAboutAnother(code int, reason Reason) bool {
+	for i := range Refusals {
+		if r := &Refusals[i]; r.Code == code && r.Reason == reason {
+			return r.AboutAnother
+		}
+	}
+	return false
 }

@@ -122,9 +122,9 @@ const (
 	ReasonStoreFull     Reason = "store_full"     // bytes in the store's log, or on a disk that it is on
 )
 
-// Reasons of 409.
+// Reasons of 409, which has none if too many pops wait.
 const (
-	ReasonOccupied      Reason = "occupied"       // another item has the place of the imported item
+	ReasonOccupied      Reason = "occupied"       // another item has the place, or the unique value, of the imported one
 	ReasonLeaseRequired Reason = "lease_required" // the queue counts leases of keys, so a pop has to lease
 	ReasonOnlyMin       Reason = "only_min"       // the queue knows only the next item of each key, so only pop.min works
 	ReasonNotLeased     Reason = "not_leased"     // there is no lease to revoke

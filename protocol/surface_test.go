@@ -1,12 +1,8 @@
 package protocol_test
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 )
@@ -53,27 +49,4 @@ func (s *surface[E]) check(t *testing.T, all []E) {
 			t.Errorf("%s has %q, and %s is listed as absent there", s.file, strings.TrimSpace(text), e.called())
 		}
 	}
-}
-
-// eachText calls f with the constants of a file of package protocol that are texts.
-func eachText(t *testing.T, file string, f func(name, value string)) {
-	t.Helper()
-	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ast.Inspect(parsed, func(n ast.Node) bool {
-		spec, is := n.(*ast.ValueSpec)
-		if !is || len(spec.Values) == 0 {
-			return true
-		}
-		if literal, is := spec.Values[0].(*ast.BasicLit); is && literal.Kind == token.STRING {
-			value, err := strconv.Unquote(literal.Value)
-			if err != nil {
-				t.Fatal(err)
-			}
-			f(spec.Names[0].Name, value)
-		}
-		return true
-	})
 }

@@ -80,6 +80,7 @@ func headerFiles(root string, files map[string][]byte) error {
 		"client/list_gen.go":                   h.listSource,
 		"internal/gateway/item_gen.go":         h.gatewaySource,
 		"protocol/list_gen.go":                 h.listedSource,
+		"client/errors_gen.go":                 func() (string, error) { return reasonSource(root) },
 		"cmd/pq/internal/show/item_gen.go":     h.showSource,
 	} {
 		text, err := source()
