@@ -56,7 +56,7 @@ func (h *headers) codecSource() (string, error) {
 	b.importReader()
 	b.given()
 	b.shown()
-	return b.importing("strconv"), b.wrong
+	return b.importing("strconv", "time"), b.wrong
 }
 
 const module = "github.com/pqbridge/pqbridge/"
@@ -89,12 +89,18 @@ type goSource struct {
 
 func (b *goSource) line(format string, args ...any) { fmt.Fprintf(b, format+"\n", args...) }
 
-// importing is the text, with the import of a package of Go's if the text needs it.
-func (b *goSource) importing(name string) string {
-	if text := b.String(); !strings.Contains(text, name+".") {
-		return text
+// importing is the text, with the imports of those packages of Go's that it needs.
+func (b *goSource) importing(names ...string) string {
+	var needed string
+	for _, name := range names {
+		if strings.Contains(b.String(), name+".") {
+			needed += strconv.Quote(name) + "\n"
+		}
 	}
-	return strings.Replace(b.String(), "import (\n", "import (\n"+strconv.Quote(name)+"\n\n", 1)
+	if needed == "" {
+		return b.String()
+	}
+	return strings.Replace(b.String(), "import (\n", "import (\n"+needed+"\n", 1)
 }
 
 func (b *goSource) fail(err error) {
