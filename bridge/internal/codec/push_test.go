@@ -66,6 +66,23 @@ func TestPushHeadersAreRead(t *testing.T) {
 	}
 }
 
+// The bounds of the table are those of the core.
+func TestBoundsOfTheCore(t *testing.T) {
+	t.Parallel()
+	most := map[string]int64{
+		protocol.HeaderKey: fdbpq.MaxKey, protocol.HeaderWeight: fdbpq.MaxWeight, protocol.HeaderMsgID: fdbpq.MaxMsgID, protocol.HeaderUnique: fdbpq.MaxUnique,
+	}
+	words := map[string][]string{
+		protocol.HeaderUniqueUntil: {protocol.UntilLeased},
+		protocol.HeaderOnConflict:  {string(fdbpq.ConflictKeep), string(fdbpq.ConflictReplace), string(fdbpq.ConflictRaise)},
+	}
+	for _, h := range protocol.PushHeaders {
+		if h.Most != most[h.Name] || !slices.Equal(h.Words, words[h.Name]) {
+			t.Errorf("%s: the table has up to %d, and the words %q. Expected up to %d, and %q", h.Name, h.Most, h.Words, most[h.Name], words[h.Name])
+		}
+	}
+}
+
 // samples are values that a header may have, and values that it may not have.
 func samples(h *protocol.PushHeader) (good, bad []string) {
 	most := strings.Repeat("x", int(h.Most))
