@@ -30,6 +30,9 @@ func (f *filling[R, T]) alone() bool {
 		f.apart = slices.Delete(f.apart, 0, 1)
 		f.open(l, f.left.weight)
 	}
+	for _, s := range f.turn.shares {
+		s.separate = true
+	}
 	return f.done()
 }
 

@@ -30,10 +30,11 @@ type Part[R, T any] interface {
 // share is what one turn has of a line.
 type share[R, T any] struct {
 	Part[R, T]
-	line   *line[R]
-	taken  taking[R]
-	beside bool // other turns may have requests of the line
-	todo   []R  // what Open has left of the requests
+	line     *line[R]
+	taken    taking[R]
+	beside   bool // other turns may have requests of the line
+	separate bool // the line runs alone
+	todo     []R  // what Open has left of the requests
 
 	following bool // the last run of Do returned ErrFollow
 

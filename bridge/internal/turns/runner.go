@@ -136,7 +136,7 @@ func (x *runner[R, T]) do(tx T) (*share[R, T], error) {
 		if s.following = err == ErrFollow; err != nil && !s.following {
 			return s, err
 		}
-		if i > 0 && time.Since(begun) > x.options.Slow { // the first one waits for the store
+		if time.Since(begun) > x.options.Slow && (i > 0 || x.options.Rerun) { // elsewhere the first one waits for the store
 			s.apart = true
 		}
 	}
@@ -176,7 +176,7 @@ func (x *runner[R, T]) alone(s *share[R, T]) {
 }
 
 // one runs a transaction of some requests of one line. If that does not commit in its first run, the line runs alone for a
-// while.
+// while; so does one that ran alone and still takes long.
 func (x *runner[R, T]) one(s *share[R, T], requests []R) (at int, err error) {
 	if at, err = s.Plan(requests); err != nil {
 		return at, err
@@ -190,7 +190,9 @@ func (x *runner[R, T]) one(s *share[R, T], requests []R) (at int, err error) {
 			x.watch.lost(s.line.key)
 		}
 		at = len(requests)
+		begun := time.Now()
 		n, err := s.Do(tx)
+		s.apart = s.apart || s.separate && time.Since(begun) > x.options.Slow // it still takes long
 		if s.following = err == ErrFollow; s.following {
 			return nil
 		}

@@ -387,27 +387,60 @@ func TestRefusedLine(t *testing.T) {
 	})
 }
 
-// A line that takes long runs alone from then on, for a second. So nobody waits for it.
+// A line that takes long runs alone from then on, for a second after it last did. So nobody waits for it.
 func TestSlowLine(t *testing.T) {
 	inBubble(t, options{}, func(s *store) {
+		slow := func(n int) request {
+			return request{n: n, fails: func() error { <-time.After(21 * time.Millisecond); return nil }}
+		}
 		held := s.hold()
 		s.put("a", 1)
-		s.send("slow", request{n: 2, fails: func() error { <-time.After(21 * time.Millisecond); return nil }})
+		s.send("slow", slow(2))
 		held.end(nil)
 		s.commits(on("a", 1), on("slow", 2))
 		held = s.hold()
 		s.put("a", 3)
-		s.put("slow", 4)
+		<-time.After(900 * time.Millisecond)
+		s.send("slow", slow(4))
 		s.commits(on("slow", 4))
+		<-time.After(900 * time.Millisecond)
+		s.put("slow", 5)
+		s.commits(on("slow", 5))
 		held.end(nil)
 		s.commits(on("a", 3))
-		<-time.After(time.Second)
+		<-time.After(200 * time.Millisecond)
 		held = s.hold()
-		s.put("slow", 5)
+		s.put("slow", 6)
 		s.quiet()
 		held.end(nil)
-		s.commits(on("slow", 5))
+		s.commits(on("slow", 6))
 	})
+}
+
+// The first line of a turn waits for a store behind a network, which is not its fault. On other stores it is.
+func TestSlowFirstLine(t *testing.T) {
+	for _, rerun := range []bool{false, true} {
+		t.Run(fmt.Sprint(rerun), func(t *testing.T) {
+			inBubble(t, options{Rerun: rerun}, func(s *store) {
+				held := s.hold()
+				s.send("slow", request{n: 1, fails: func() error { <-time.After(21 * time.Millisecond); return nil }})
+				s.put("a", 2)
+				held.end(nil)
+				s.commits(on("slow", 1), on("a", 2))
+				held = s.hold()
+				s.put("slow", 3)
+				if rerun {
+					s.commits(on("slow", 3))
+				} else {
+					s.quiet()
+				}
+				held.end(nil)
+				if !rerun {
+					s.commits(on("slow", 3))
+				}
+			})
+		})
+	}
 }
 
 // Behind a turn that takes long before it commits, other turns begin, a few of them.
