@@ -12,9 +12,11 @@ const (
 	verbPop   = "pop"
 	verbLease = "lease+ack" // the acknowledgement is answered, too
 	verbLeave = "lease, ack unanswered"
-	verbEcho  = "echo"  // of a system that has an echo service on its server
-	verbFill  = "fill"  // as fast as the system's bulk form goes
-	verbDrain = "drain" // the same in the other direction
+	verbMixed = "push, pop"   // one after the other by each client
+	verbNext  = "lease, +NXT" // acknowledges, and leases the next one, in one request
+	verbEcho  = "echo"        // of a system that has an echo service on its server
+	verbFill  = "fill"        // as fast as the system's bulk form goes
+	verbDrain = "drain"       // the same in the other direction
 )
 
 // client is one client of a system with its own connection. It does one thing

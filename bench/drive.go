@@ -228,6 +228,18 @@ func operation(c client, verb string, items *payloads) func() error {
 		return c.lease
 	case verbLeave:
 		return c.leave
+	case verbMixed:
+		return func() error {
+			payload := items.next()
+			if err := c.push(items.priority(), payload); err != nil {
+				return err
+			}
+			return c.pop()
+		}
+	case verbNext:
+		if c, can := c.(interface{ next() error }); can {
+			return c.next
+		}
 	case verbEcho:
 		if c, can := c.(interface{ echo([]byte) error }); can {
 			return func() error { return c.echo(items.next()) }

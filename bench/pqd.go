@@ -15,11 +15,14 @@ import (
 
 // pqdClient speaks the wire protocol as any NATS client can, without the client
 // package.
-type pqdClient struct{ natsClient }
+type pqdClient struct {
+	natsClient
+	held string // the ack subject of the item that next has leased; "": there is none
+}
 
 func connectPQD(addr string) (client, error) {
 	c, err := connectNATS(addr)
-	return &pqdClient{c}, err
+	return &pqdClient{natsClient: c}, err
 }
 
 const popSubject = "pq.jobs.pop.min"
@@ -97,6 +100,22 @@ func (c *pqdClient) leave() error {
 		return err
 	}
 	return c.nc.Publish(item.Reply, nil)
+}
+
+// next leases an item, or acknowledges the one before and leases the next one in one request.
+func (c *pqdClient) next() error {
+	ask := &nats.Msg{Subject: c.held, Data: []byte("+NXT"), Header: leaseHeader}
+	if c.held == "" {
+		ask = &nats.Msg{Subject: popSubject, Header: leaseHeader}
+	}
+	item, err := c.ask(ask)
+	if err == nil {
+		err = isItem(item)
+	}
+	if err == nil {
+		c.held = item.Reply
+	}
+	return err
 }
 
 func (c *pqdClient) fill(n int, items *payloads) error {
@@ -227,11 +246,21 @@ func startPQD(env ...string) func(context.Context, *site, *server) error {
 
 // allocations is how many heap objects the daemon has made since its start.
 func (s *server) allocations(ctx context.Context) (float64, error) {
+	return s.counter(ctx, "go_memstats_mallocs_total")
+}
+
+// commits is how many transactions the daemon has committed since its start.
+func (s *server) commits(ctx context.Context) (float64, error) {
+	return s.counter(ctx, "pq_store_commits_total")
+}
+
+// counter is a number of the daemon's metrics.
+func (s *server) counter(ctx context.Context, name string) (float64, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.pages+"/metrics", nil)
 	if err != nil {
 		return 0, err
 	}
-	return scrape(request, "go_memstats_mallocs_total")
+	return scrape(request, name)
 }
 
 // scrape reads one number of a page of metrics.

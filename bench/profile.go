@@ -48,12 +48,12 @@ func (r *runner) profile(ctx context.Context, into string) error {
 // profileAt profiles each verb, and the echo, of which the NATS server's part
 // is seen: what there is more of with pqd is pqd's.
 func (r *runner) profileAt(ctx context.Context, srv, echo *server, clients int, into string) error {
-	for _, verb := range []string{nameEcho, verbPush, verbPop, verbLease} {
+	for _, verb := range []string{nameEcho, verbPush, verbPop, verbMixed, verbLease, verbNext} {
 		under, does := srv, verb
 		if verb == nameEcho {
 			under, does = echo, verbPush
 		}
-		if verb == verbPop || verb == verbLease {
+		if verb != nameEcho && verb != verbPush {
 			fill := step{Verb: verbFill, N: profileFill, Limit: time.Minute}
 			if _, err := r.site.drive(ctx, srv, fillers, fill); err != nil {
 				return err
@@ -64,13 +64,16 @@ func (r *runner) profileAt(ctx context.Context, srv, echo *server, clients int, 
 			measures []measure
 			err      error
 		}
+		before, err := srv.commits(ctx)
+		if err != nil {
+			return err
+		}
 		done := make(chan outcome, 1)
 		go func() {
 			m, err := r.site.drive(ctx, under, clients, step{Verb: does, Limit: profileLoad})
 			done <- outcome{m, err}
 		}()
 		time.Sleep(profileAfter)
-		var err error
 		for _, kind := range []string{"profile", "allocs"} {
 			name := fmt.Sprintf("%s-%d.%s.pprof", directory(&system{name: verb}), clients, kind)
 			look := profileLook
@@ -88,6 +91,13 @@ func (r *runner) profileAt(ctx context.Context, srv, echo *server, clients int, 
 		}
 		m := &o.measures[0]
 		r.progress("%s, %d clients: %s a second, processor time of server and load: %s and %s", verb, clients, number(m.rate()), m.CPU/time.Duration(m.N), m.Load/time.Duration(m.N))
+		after, err := srv.commits(ctx)
+		if err != nil {
+			return err
+		}
+		if verb != nameEcho {
+			r.progress("%s, %d clients: %.1f a commit", verb, clients, float64(m.N)/max(1, after-before))
+		}
 	}
 	for _, kind := range []string{"block", "mutex"} {
 		page := fmt.Sprintf("http://%s/debug/pprof/%s", srv.pages, kind)
