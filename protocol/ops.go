@@ -24,8 +24,11 @@ var Ops = []Op{
 	{Name: "extend", Subject: "<queue>.ack.<connection>.<token>", Body: Word(SettleProgress), Again: Repeats, Right: Consumer, HTTP: settles, Errors: losesLease, Doc: "Extends a lease: it begins anew."},
 	{Name: "terminate", Subject: "<queue>.ack.<connection>.<token>", Body: Word(SettleTerminate), Again: Repeats, Right: Consumer, HTTP: settles, Errors: losesLease, Doc: "Gives a leased item up: it is a dead letter."},
 
-	{Name: "get", Subject: "<queue>.get.<id>", Body: GetRequest{}, Answer: Payload{}, Again: Reads, Right: readers | Requeuer, HTTP: "GET /v1/queues/{queue}/items/{id}", Doc: "Shows an item, whatever its state."},
+	{Name: "info", Subject: "<queue>.info", Body: InfoRequest{}, Answer: Info{}, Again: Reads, Right: readers | Requeuer, HTTP: "GET /v1/queues/{queue}", Doc: "Shows the state of a queue, its rates and its configuration."},
+	{Name: "history", Subject: "<queue>.info", Body: HistoryRequest{}, Answer: Info{}, Again: Reads, Right: readers | Requeuer, HTTP: "GET /v1/queues/{queue}/history", Doc: "Shows what went through one bridge in the last hour, and how long the queue was."},
+
 	{Name: "list", Subject: "<queue>.list", Body: ListRequest{}, Answer: Page{}, Again: Reads, Right: readers | Requeuer, HTTP: "GET /v1/queues/{queue}/items", Doc: "Shows a page of the items in one state."},
+	{Name: "get", Subject: "<queue>.get.<id>", Body: GetRequest{}, Answer: Payload{}, Again: Reads, Right: readers | Requeuer, HTTP: "GET /v1/queues/{queue}/items/{id}", Doc: "Shows an item, whatever its state."},
 	{Name: "remove", Subject: "<queue>.remove.<id>", Answer: Changed{}, Again: Once, Right: Admin, HTTP: "DELETE /v1/queues/{queue}/items/{id}", Errors: holds, Doc: "Removes an item, whatever its state."},
 	{Name: "move", Subject: "<queue>.move.<id>.<priority>", Answer: Changed{}, Again: Repeats, Right: Admin, HTTP: "POST /v1/queues/{queue}/items/{id}/move", Errors: holds, Doc: "Gives an item another priority."},
 	{Name: "requeue", Subject: "<queue>.requeue.<id>", Body: RequeueRequest{}, Answer: PushResponse{}, Again: Once, Right: Admin | Requeuer, HTTP: "POST /v1/queues/{queue}/items/{id}/requeue", Errors: append(holds, ReasonFull), Doc: "Pushes a dead letter to the queue that it comes from."},
@@ -33,19 +36,17 @@ var Ops = []Op{
 		Errors: append(append(holds, ReasonNotLeased), losesLease...),
 		Doc:    "Takes the lease of an item away."},
 
-	{Name: "bulk remove", Subject: "<queue>.admin.remove", Body: BulkRequest{}, Answer: BulkAnswer{}, Again: Repeats, Right: Admin, HTTP: "POST /v1/queues/{queue}/bulk/remove", Doc: "Removes a page of the items that match a filter."},
-	{Name: "bulk move", Subject: "<queue>.admin.move", Body: BulkRequest{}, Answer: BulkAnswer{}, Again: Repeats, Right: Admin, HTTP: "POST /v1/queues/{queue}/bulk/move", Doc: "Gives a page of the items that match a filter another priority."},
-	{Name: "bulk revoke", Subject: "<queue>.admin.revoke", Body: BulkRequest{}, Answer: BulkAnswer{}, Again: Repeats, Right: Admin, HTTP: "POST /v1/queues/{queue}/bulk/revoke", Doc: "Takes the leases of a page of the items that match a filter away."},
-	{Name: "bulk requeue", Subject: "<queue>.admin.requeue", Body: BulkRequest{}, Answer: BulkAnswer{}, Again: Repeats, Right: Admin | Requeuer, HTTP: "POST /v1/queues/{queue}/bulk/requeue", Doc: "Pushes a page of the dead letters that match a filter to the queue that they come from."},
-
-	{Name: "info", Subject: "<queue>.info", Body: InfoRequest{}, Answer: Info{}, Again: Reads, Right: readers | Requeuer, HTTP: "GET /v1/queues/{queue}", Doc: "Shows the state of a queue, its rates and its configuration."},
-	{Name: "history", Subject: "<queue>.info", Body: HistoryRequest{}, Answer: Info{}, Again: Reads, Right: readers | Requeuer, HTTP: "GET /v1/queues/{queue}/history", Doc: "Shows what went through one bridge in the last hour, and how long the queue was."},
 	{Name: "config", Subject: "<queue>.admin.config", Answer: Config{}, Again: Reads, Right: Admin, HTTP: "GET /v1/queues/{queue}/config", Doc: "Shows the configuration of a queue."},
 	{Name: "configure", Subject: "<queue>.admin.config", Body: Change{Config{}}, Answer: Config{}, Again: Repeats, Right: Admin, HTTP: "PATCH /v1/queues/{queue}/config", Errors: []Reason{ReasonQuotaQueues}, Doc: "Changes fields of the configuration, and makes the queue if necessary."},
 	{Name: "purge", Subject: "<queue>.admin.purge", Answer: Purged{}, Again: Once, Right: Admin, HTTP: "POST /v1/queues/{queue}/purge", Doc: "Removes all items."},
 	{Name: "pause", Subject: "<queue>.admin.pause", Answer: Named{}, Again: Repeats, Right: Admin, HTTP: "POST /v1/queues/{queue}/pause", Doc: "Stops deliveries."},
 	{Name: "resume", Subject: "<queue>.admin.resume", Answer: Named{}, Again: Repeats, Right: Admin, HTTP: "POST /v1/queues/{queue}/resume", Doc: "Starts deliveries again."},
 	{Name: "delete", Subject: "<queue>.admin.delete", Answer: Named{}, Again: Once, Right: Admin, HTTP: "DELETE /v1/queues/{queue}", Doc: "Deletes a queue with its items and its configuration."},
+
+	{Name: "bulk remove", Subject: "<queue>.admin.remove", Body: BulkRequest{}, Answer: BulkAnswer{}, Again: Repeats, Right: Admin, HTTP: "POST /v1/queues/{queue}/bulk/remove", Doc: "Removes a page of the items that match a filter."},
+	{Name: "bulk move", Subject: "<queue>.admin.move", Body: BulkRequest{}, Answer: BulkAnswer{}, Again: Repeats, Right: Admin, HTTP: "POST /v1/queues/{queue}/bulk/move", Doc: "Gives a page of the items that match a filter another priority."},
+	{Name: "bulk revoke", Subject: "<queue>.admin.revoke", Body: BulkRequest{}, Answer: BulkAnswer{}, Again: Repeats, Right: Admin, HTTP: "POST /v1/queues/{queue}/bulk/revoke", Doc: "Takes the leases of a page of the items that match a filter away."},
+	{Name: "bulk requeue", Subject: "<queue>.admin.requeue", Body: BulkRequest{}, Answer: BulkAnswer{}, Again: Repeats, Right: Admin | Requeuer, HTTP: "POST /v1/queues/{queue}/bulk/requeue", Doc: "Pushes a page of the dead letters that match a filter to the queue that they come from."},
 
 	{Name: "keys", Subject: "<queue>.keys", Body: KeysRequest{}, Answer: KeysPage{}, Again: Reads, Right: readers, HTTP: "GET /v1/queues/{queue}/keys", Doc: "Shows a page of the keys that have items or settings."},
 	{Name: "key", Subject: "<queue>.key.<key>", Answer: KeyInfo{}, Again: Reads, Right: readers, HTTP: "GET /v1/queues/{queue}/keys/{key}", Doc: "Shows one key."},

@@ -57,31 +57,31 @@ const every = "*"
 // Producer returns the permissions to push to a queue, or to all when queue is *.
 // To allow one priority only, replace the pattern of push.* by its subject.
 func (g Grammar) Producer(queue string) (Permissions, error) {
-	return g.client(queue, "push", "push.*")
+	return g.client(queue, producerMay...)
 }
 
 // Importer returns the permissions to import items into a queue. Import trusts the ids of
 // items, so importers must be trusted.
 func (g Grammar) Importer(queue string) (Permissions, error) {
-	return g.client(queue, "import")
+	return g.client(queue, importerMay...)
 }
 
 // Consumer returns the permissions to peek, pop, lease and settle items. The dead-letter
 // queue is another queue.
 func (g Grammar) Consumer(queue string) (Permissions, error) {
-	return g.client(queue, "pop.*", "peek.*", "ack.*.*")
+	return g.client(queue, consumerMay...)
 }
 
 // Taker returns the permissions to take the items of a queue by its links. To allow one link only, replace the pattern of
 // link.* by its subject. A link gives items to one store alone, whoever asks.
 func (g Grammar) Taker(queue string) (Permissions, error) {
-	return g.client(queue, "link.*")
+	return g.client(queue, takerMay...)
 }
 
 // Requeuer returns the permissions to list the dead letters in a queue's default
 // dead-letter queue, and to bring them back.
 func (g Grammar) Requeuer(queue string) (Permissions, error) {
-	p, err := g.client(queue, "info")
+	p, err := g.client(queue, Info.String())
 	if err != nil {
 		return Permissions{}, err
 	}
@@ -89,46 +89,54 @@ func (g Grammar) Requeuer(queue string) (Permissions, error) {
 	if queue != every {
 		dead = DeadLetter(queue)
 	}
-	for _, verb := range []string{"list", "get.*", "requeue.*", "admin.requeue"} {
-		p.Publish = append(p.Publish, g.prefix+dead+"."+verb)
+	for _, verb := range requeuerMay {
+		if verb != Info.String() {
+			p.Publish = append(p.Publish, g.prefix+dead+"."+verb)
+		}
 	}
 	return p, nil
 }
 
-// reads are the forms of the requests that show a queue and its items.
-var reads = []string{"info", "list", "get.*", "peek.*", "keys", "key.*", "schedules", "schedule.*", "sources", "links"}
-
 // Viewer returns the permissions to read a queue and its items; with *, also the list of queues, the bridges, and
 // the nodes of a replicated store.
 func (g Grammar) Viewer(queue string) (Permissions, error) {
-	return g.viewer(queue, reads...)
+	return g.reader(queue, viewerMay)
 }
 
 // Admin returns the permissions to read and change a queue and its items, but not to push or pop them except
 // through schedules; with *, also to make the active node step down, and to replace a lost one.
 func (g Grammar) Admin(queue string) (Permissions, error) {
-	p, err := g.viewer(queue, append(slices.Clone(reads), "remove.*", "move.*.*", "requeue.*", "revoke.*", "admin.*", "admin.key.*", "admin.schedule.>", "admin.source.>", "admin.link.>")...)
+	p, err := g.reader(queue, adminMay)
 	if err == nil && queue == every {
-		p.Publish = append(p.Publish, g.prefix+SysClusterStepDown.String(), g.prefix+SysClusterReplace.String())
+		p.addOfAll(g, adminOfAll)
 	}
 	return p, err
 }
 
-func (g Grammar) viewer(queue string, verbs ...string) (Permissions, error) {
+func (g Grammar) reader(queue string, verbs []string) (Permissions, error) {
 	p, err := g.client(queue, verbs...)
 	if err != nil {
 		return Permissions{}, err
 	}
 	p.Subscribe = append(p.Subscribe, g.Events(queue))
 	if queue == every {
+		p.addOfAll(g, viewerOfAll)
 		if g.tenants {
-			p.Publish = append(p.Publish, g.prefix+SysList.String(), g.prefix+SysInfo.String())
 			p.Subscribe = append(p.Subscribe, g.SystemEvent(every))
 		}
-		p.Publish = append(p.Publish, g.prefix+SysClusterStatus.String()) // the rest of _sys is within reach of the wildcard
 		p.Publish = append(p.Publish, discovery...)
 	}
 	return p, nil
+}
+
+// addOfAll adds the requests about no queue. Without tenants some are within reach of the wildcard.
+func (p *Permissions) addOfAll(g Grammar, verbs []Verb) {
+	for _, v := range verbs {
+		subject := g.prefix + v.String()
+		if !slices.ContainsFunc(p.Publish, func(pattern string) bool { return Covers(pattern, subject) }) {
+			p.Publish = append(p.Publish, subject)
+		}
+	}
 }
 
 // client returns the permissions to send requests of these forms and receive answers.

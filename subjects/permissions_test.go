@@ -165,6 +165,34 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
+// The pattern of a verb matches its requests, and those that differ from them in one token.
+func TestVerbPattern(t *testing.T) {
+	g := grammar(t, "pq")
+	together := map[Verb]string{PopMax: "*.pop.*", PeekMin: "*.peek.*", AdminConfig: "*.admin.*", AdminRequeue: "*.admin.*", AdminKey: "*.admin.key.*",
+		AdminSchedule: "*.admin.schedule.>", AdminScheduleRun: "*.admin.schedule.>", AdminLinkPause: "*.admin.link.>", SysInfo: "_sys.*", SysClusterReplace: "_sys.cluster.*"}
+	for v, want := range together {
+		if got := v.Pattern(); got != want {
+			t.Errorf("%s: %s, want %s", v, got, want)
+		}
+	}
+	for text, s := range wellFormed {
+		if s.Verb != Push && !Covers(s.Verb.Pattern(), text) {
+			t.Errorf("%s does not cover %s", s.Verb.Pattern(), text)
+		}
+		for v := Push; v < Verbs; v++ {
+			if Covers(v.Pattern(), text) && v.Pattern() != s.Verb.Pattern() && !(s.Verb >= SysList && v == List || s.Verb >= SysList && v == Info) {
+				t.Errorf("%s, the pattern of %s, covers %s", v.Pattern(), v, text)
+			}
+		}
+	}
+	if p := Push.Pattern(); !Covers(p, g.Rest("pq.jobs.push")) {
+		t.Errorf("the pattern of pushes is %s", p)
+	}
+	if p := Verb(0).Pattern() + Verb(Verbs).Pattern(); p != "" {
+		t.Errorf("what is no verb has the pattern %s", p)
+	}
+}
+
 func TestCovers(t *testing.T) {
 	for _, tc := range []struct {
 		pattern, subject string

@@ -28,3 +28,7 @@ func ParsePriority(s string) (int64, error) {
 func errPriority(s string) error {
 	return fmt.Errorf("priority %s: expected an integer in decimal, without +, leading zeros or spaces", quote(s))
 }
+
+func appendPriority(b []byte, priority int64) []byte {
+	return strconv.AppendInt(append(b, '.'), priority, 10)
+}

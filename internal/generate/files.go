@@ -27,6 +27,13 @@ func generate(root string) (map[string][]byte, error) {
 	if files["protocol/asyncapi.json"], err = asyncAPI(types); err != nil {
 		return nil, err
 	}
+	subjects, err := newGrammar(protocol.Ops)
+	if err != nil {
+		return nil, err
+	}
+	if files["subjects/verb_gen.go"], err = formatted("subjects/verb_gen.go", verbSource(subjects)); err != nil {
+		return nil, err
+	}
 	for name, source := range map[string]func([]field) string{
 		"protocol/change_gen.go":               changeSource,
 		"fdbpq/config_gen.go":                  storedSource,

@@ -1,5 +1,5 @@
-// Command generate writes the files that follow from package protocol: schemas, and the fields of a configuration
-// wherever they stand. It reads types by reflection and comments from the source, and imports no other package of
+// Command generate writes the files that follow from package protocol: schemas, the verbs of package subjects, and the
+// fields of a configuration wherever they stand. It reads types by reflection and comments from the source, and imports no other package of
 // ours, so it runs while those do not compile.
 package main
 
