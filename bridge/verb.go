@@ -40,51 +40,52 @@ func newWork(v *verb, s subjects.Subject, m *nats.Msg) desk.Work {
 
 // verbs is the table of all verbs, in the order of metrics and discovery.
 var verbs = numbered([]*verb{
-	{Verb: request.Verb{Name: "push", Pattern: "*.push", Refusal: request.AsPublish, Silent: true, Traced: true},
+	{Verb: request.Verb{Name: "push", Refusal: request.AsPublish, Silent: true, Traced: true},
 		subjects: []subjects.Verb{subjects.Push}, make: makePush, kind: kindPush},
-	{Verb: request.Verb{Name: "import", Pattern: "*.import"}, subjects: []subjects.Verb{subjects.Import}, make: makeImport, kind: kindImport},
-	{Verb: request.Verb{Name: "pop", Pattern: "*.pop.*", Traced: true}, subjects: []subjects.Verb{subjects.PopMin, subjects.PopMax}, make: makePop, kind: kindPop},
-	{Verb: request.Verb{Name: "peek", Pattern: "*.peek.*"}, subjects: []subjects.Verb{subjects.PeekMin, subjects.PeekMax}, make: makePeek, kind: kindPeek},
+	{Verb: request.Verb{Name: "import"}, subjects: []subjects.Verb{subjects.Import}, make: makeImport, kind: kindImport},
+	{Verb: request.Verb{Name: "pop", Traced: true}, subjects: []subjects.Verb{subjects.PopMin, subjects.PopMax}, make: makePop, kind: kindPop},
+	{Verb: request.Verb{Name: "peek"}, subjects: []subjects.Verb{subjects.PeekMin, subjects.PeekMax}, make: makePeek, kind: kindPeek},
+	// A subscription to a wider pattern receives malformed settlements, too, which get an error.
 	{Verb: request.Verb{Name: "ack", Pattern: "*.ack.>", Refusal: request.AsSettlement, Silent: true, Settles: true},
 		subjects: []subjects.Verb{subjects.Ack}, make: makeSettlement, kind: kindSettlement},
-	{Verb: request.Verb{Name: "info", Pattern: "*.info"}, subjects: []subjects.Verb{subjects.Info}, make: reads.Info, kind: kindQuery},
-	{Verb: request.Verb{Name: "list", Pattern: "*.list"}, subjects: []subjects.Verb{subjects.List}, make: reads.List, kind: kindQuery},
-	{Verb: request.Verb{Name: "get", Pattern: "*.get.*"}, subjects: []subjects.Verb{subjects.Get}, make: reads.Get, kind: kindQuery},
-	{Verb: request.Verb{Name: "keys", Pattern: "*.keys"}, subjects: []subjects.Verb{subjects.Keys}, make: reads.Keys, kind: kindQuery},
-	{Verb: request.Verb{Name: "key", Pattern: "*.key.*"}, subjects: []subjects.Verb{subjects.Key}, make: reads.Key, kind: kindQuery},
-	{Verb: request.Verb{Name: "schedules", Pattern: "*.schedules"}, subjects: []subjects.Verb{subjects.Schedules}, make: reads.Schedules, kind: kindQuery},
-	{Verb: request.Verb{Name: "schedule", Pattern: "*.schedule.*"}, subjects: []subjects.Verb{subjects.Schedule}, make: reads.Schedule, kind: kindQuery},
-	{Verb: request.Verb{Name: "sources", Pattern: "*.sources"}, subjects: []subjects.Verb{subjects.Sources}, make: reads.Sources, kind: kindQuery},
-	{Verb: request.Verb{Name: "links", Pattern: "*.links"}, subjects: []subjects.Verb{subjects.Links}, make: reads.Links, kind: kindQuery},
-	{Verb: request.Verb{Name: "link", Pattern: "*.link.*", Traced: true}, subjects: []subjects.Verb{subjects.Link}, make: makeLink, kind: kindPop},
-	{Verb: request.Verb{Name: "remove", Pattern: "*.remove.*", Silent: true}, subjects: []subjects.Verb{subjects.Remove}, make: edits.Remove, kind: kindChange},
-	{Verb: request.Verb{Name: "move", Pattern: "*.move.*.*", Silent: true}, subjects: []subjects.Verb{subjects.Move}, make: edits.Move, kind: kindChange},
-	{Verb: request.Verb{Name: "requeue", Pattern: "*.requeue.*", Silent: true}, subjects: []subjects.Verb{subjects.Requeue}, make: edits.Requeue, kind: kindChange},
-	{Verb: request.Verb{Name: "revoke", Pattern: "*.revoke.*", Silent: true}, subjects: []subjects.Verb{subjects.Revoke}, make: edits.Revoke, kind: kindChange},
+	{Verb: request.Verb{Name: "info"}, subjects: []subjects.Verb{subjects.Info}, make: reads.Info, kind: kindQuery},
+	{Verb: request.Verb{Name: "list"}, subjects: []subjects.Verb{subjects.List}, make: reads.List, kind: kindQuery},
+	{Verb: request.Verb{Name: "get"}, subjects: []subjects.Verb{subjects.Get}, make: reads.Get, kind: kindQuery},
+	{Verb: request.Verb{Name: "keys"}, subjects: []subjects.Verb{subjects.Keys}, make: reads.Keys, kind: kindQuery},
+	{Verb: request.Verb{Name: "key"}, subjects: []subjects.Verb{subjects.Key}, make: reads.Key, kind: kindQuery},
+	{Verb: request.Verb{Name: "schedules"}, subjects: []subjects.Verb{subjects.Schedules}, make: reads.Schedules, kind: kindQuery},
+	{Verb: request.Verb{Name: "schedule"}, subjects: []subjects.Verb{subjects.Schedule}, make: reads.Schedule, kind: kindQuery},
+	{Verb: request.Verb{Name: "sources"}, subjects: []subjects.Verb{subjects.Sources}, make: reads.Sources, kind: kindQuery},
+	{Verb: request.Verb{Name: "links"}, subjects: []subjects.Verb{subjects.Links}, make: reads.Links, kind: kindQuery},
+	{Verb: request.Verb{Name: "link", Traced: true}, subjects: []subjects.Verb{subjects.Link}, make: makeLink, kind: kindPop},
+	{Verb: request.Verb{Name: "remove", Silent: true}, subjects: []subjects.Verb{subjects.Remove}, make: edits.Remove, kind: kindChange},
+	{Verb: request.Verb{Name: "move", Silent: true}, subjects: []subjects.Verb{subjects.Move}, make: edits.Move, kind: kindChange},
+	{Verb: request.Verb{Name: "requeue", Silent: true}, subjects: []subjects.Verb{subjects.Requeue}, make: edits.Requeue, kind: kindChange},
+	{Verb: request.Verb{Name: "revoke", Silent: true}, subjects: []subjects.Verb{subjects.Revoke}, make: edits.Revoke, kind: kindChange},
 	{
-		Verb: request.Verb{Name: "admin", Pattern: "*.admin.*", Silent: true}, make: edits.Admin, kind: kindChange,
+		Verb: request.Verb{Name: "admin", Silent: true}, make: edits.Admin, kind: kindChange,
 		subjects: []subjects.Verb{
 			subjects.AdminConfig, subjects.AdminPurge, subjects.AdminPause, subjects.AdminResume, subjects.AdminDelete,
 			subjects.AdminRemove, subjects.AdminMove, subjects.AdminRevoke, subjects.AdminRequeue,
 		},
 		bulk: []subjects.Verb{subjects.AdminRemove, subjects.AdminMove, subjects.AdminRevoke, subjects.AdminRequeue},
 	},
-	{Verb: request.Verb{Name: "admin-key", Pattern: "*.admin.key.*", Silent: true}, subjects: []subjects.Verb{subjects.AdminKey}, make: edits.Key, kind: kindChange},
+	{Verb: request.Verb{Name: "admin-key", Silent: true}, subjects: []subjects.Verb{subjects.AdminKey}, make: edits.Key, kind: kindChange},
 	{
-		Verb: request.Verb{Name: "admin-schedule", Pattern: "*.admin.schedule.>", Silent: true}, make: edits.Schedule, kind: kindChange,
+		Verb: request.Verb{Name: "admin-schedule", Silent: true}, make: edits.Schedule, kind: kindChange,
 		subjects: []subjects.Verb{subjects.AdminSchedule, subjects.AdminSchedulePause,
 			subjects.AdminScheduleResume, subjects.AdminScheduleDelete, subjects.AdminScheduleRun},
 	},
 	{
-		Verb: request.Verb{Name: "admin-source", Pattern: "*.admin.source.>", Silent: true}, make: edits.Source, kind: kindChange,
+		Verb: request.Verb{Name: "admin-source", Silent: true}, make: edits.Source, kind: kindChange,
 		subjects: []subjects.Verb{subjects.AdminSource, subjects.AdminSourcePause, subjects.AdminSourceResume, subjects.AdminSourceDelete},
 	},
 	{
-		Verb: request.Verb{Name: "admin-link", Pattern: "*.admin.link.>", Silent: true}, make: edits.Link, kind: kindChange,
+		Verb: request.Verb{Name: "admin-link", Silent: true}, make: edits.Link, kind: kindChange,
 		subjects: []subjects.Verb{subjects.AdminLink, subjects.AdminLinkPause, subjects.AdminLinkResume, subjects.AdminLinkDelete},
 	},
-	{Verb: request.Verb{Name: "sys", Pattern: "_sys.*"}, subjects: []subjects.Verb{subjects.SysList, subjects.SysInfo}, make: reads.Sys, kind: kindQuery},
-	{Verb: request.Verb{Name: "cluster", Pattern: "_sys.cluster.*"},
+	{Verb: request.Verb{Name: "sys"}, subjects: []subjects.Verb{subjects.SysList, subjects.SysInfo}, make: reads.Sys, kind: kindQuery},
+	{Verb: request.Verb{Name: "cluster"},
 		subjects: []subjects.Verb{subjects.SysClusterStatus, subjects.SysClusterStepDown, subjects.SysClusterReplace}, make: reads.NoCluster, kind: kindQuery},
 	{Verb: request.Verb{Name: "none"}, make: makeNone}, // no request of the protocol
 })
@@ -94,6 +95,9 @@ func makeNone(subjects.Verb) desk.Work { return new(desk.Unservable) }
 func numbered(table []*verb) []*verb {
 	for i, v := range table {
 		v.Index = i
+		if v.Pattern == "" && v.subjects != nil {
+			v.Pattern = v.subjects[0].Pattern()
+		}
 	}
 	return table
 }

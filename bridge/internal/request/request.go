@@ -81,7 +81,7 @@ func (r *Request) End() {}
 // Verb is a kind of request.
 type Verb struct {
 	Name    string // in metrics, traces and discovery
-	Pattern string // of its subjects, after the prefix
+	Pattern string // of its subjects, after the prefix; "" in a table: as package subjects has it
 	Refusal Refusal
 	Silent  bool // requests without a reply subject have an effect, too
 	Traced  bool // requests have spans
