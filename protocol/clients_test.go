@@ -135,43 +135,36 @@ func TestGoClientNamesOperations(t *testing.T) {
 	}
 }
 
-// The lists of JavaScript and Python of what changes nothing, and of what may be repeated, say what the table says.
-func TestClientsRepeat(t *testing.T) {
+// The other clients ask for operations by names of the table, too: what it does not know is never repeated.
+func TestClientsNameOperations(t *testing.T) {
 	t.Parallel()
-	// What is not in the lists because it is asked for in another way, or together with what changes something.
-	elsewhere := []string{"peek", "history", "config", "cluster", "system history"}
 	for _, c := range []struct {
-		file  string
-		list  *regexp.Regexp
+		files string
+		asks  *regexp.Regexp
 		spell func(string) string
-		least protocol.Again
-		whole bool // each operation that only reads is in it
+		own   []string // names for what the client repeats or not by itself
 	}{
-		{"../clients/js/src/call.js", regexp.MustCompile(`(?s)const reads = new Set\((.*?)\)`), camel, protocol.Reads, true},
-		{"../clients/js/src/queue.js", regexp.MustCompile(`(?s)const repeatable = new Set\((.*?)\)`), camel, protocol.Repeats, false},
-		{"../clients/python/pqbridge/call.py", regexp.MustCompile(`(?s)_READS = frozenset\((.*?)\)`), snake, protocol.Reads, true},
-		{"../clients/python/pqbridge/queue.py", regexp.MustCompile(`(?s)_REPEATABLE = frozenset\((.*?)\)`), snake, protocol.Repeats, false},
+		{"../clients/js/src/*.js", regexp.MustCompile(`(?:\bop: |#ask\(|\bask\(queue, )"(\w+)"`), camel, []string{"bulk", "consume"}},
+		{"../clients/python/pqbridge/*.py", regexp.MustCompile(`\b(?:Request|ask|_ask|_pages|_about)\((?:"\w+", )?"(\w+)", `), snake, []string{"replace"}},
 	} {
-		list := c.list.FindStringSubmatch(read(t, c.file))
-		if list == nil {
-			t.Fatalf("%s: found no list", c.file)
-		}
-		listed := make(map[string]bool)
-		for _, word := range regexp.MustCompile(`"(\w+)"`).FindAllStringSubmatch(list[1], -1) {
-			listed[word[1]] = true
-		}
+		known := make(map[string]bool)
 		for _, o := range protocol.Ops {
-			name := c.spell(o.Name)
-			if listed[name] && o.Again < c.least {
-				t.Errorf("%s: %s is in a list of what may be repeated, and the table says otherwise", c.file, name)
-			}
-			if c.whole && o.Again == protocol.Reads && !listed[name] && !slices.Contains(elsewhere, o.Name) {
-				t.Errorf("%s: %s is not in the list of what changes nothing", c.file, name)
-			}
-			delete(listed, name)
+			known[c.spell(o.Name)] = true
 		}
-		for name := range listed {
-			t.Errorf("%s: %s is no operation", c.file, name)
+		names, err := filepath.Glob(c.files)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := 0
+		for _, name := range names {
+			for _, op := range groups(c.asks, read(t, name)) {
+				if found++; !known[op] && !slices.Contains(c.own, op) {
+					t.Errorf("%s asks for %s, which is no operation", name, op)
+				}
+			}
+		}
+		if found < 20 {
+			t.Errorf("%s: found %d requests", c.files, found)
 		}
 	}
 }

@@ -27,20 +27,20 @@ func generate(root string) (map[string][]byte, error) {
 	if files["protocol/asyncapi.json"], err = asyncAPI(types); err != nil {
 		return nil, err
 	}
-	subjects, err := newGrammar(protocol.Ops)
+	grammar, err := newGrammar(protocol.Ops)
 	if err != nil {
 		return nil, err
 	}
-	if files["subjects/verb_gen.go"], err = formatted("subjects/verb_gen.go", verbSource(subjects)); err != nil {
-		return nil, err
-	}
-	for name, source := range map[string]func([]field) string{
-		"protocol/change_gen.go":               changeSource,
-		"fdbpq/config_gen.go":                  storedSource,
-		"bridge/internal/codec/config_gen.go":  copySource,
-		"internal/console/page/configfield.js": explainedSource,
+	for name, source := range map[string]string{
+		"protocol/change_gen.go":               changeSource(config),
+		"fdbpq/config_gen.go":                  storedSource(config),
+		"bridge/internal/codec/config_gen.go":  copySource(config),
+		"internal/console/page/configfield.js": explainedSource(config),
+		"subjects/verb_gen.go":                 verbSource(grammar),
+		"clients/js/src/again.js":              againJS(),
+		"clients/python/pqbridge/again.py":     againPython(),
 	} {
-		if files[name], err = formatted(name, source(config)); err != nil {
+		if files[name], err = formatted(name, source); err != nil {
 			return nil, err
 		}
 	}

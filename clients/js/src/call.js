@@ -1,10 +1,8 @@
 // A request that is answered by one message.
+import { reads, repeats } from "./again.js";
 import { Bell, now } from "./bell.js";
 import { code, denial, deniedText, errorOf, inDoubt, isDenial, mayRepeat, PQError, refusalIn } from "./errors.js";
 import { Retry } from "./retry.js";
-
-/** The operations that change nothing. */
-const reads = new Set(["info", "list", "get", "queues", "system", "keys", "key", "schedules", "schedule", "scheduleTimes", "sources", "source", "links", "link"]);
 
 const longestPatience = 60_000;
 
@@ -69,25 +67,27 @@ export class Call {
 
   /**
    * @param {object} request
-   * @param {string} request.op
+   * @param {string} request.op as errors name it
+   * @param {string} [request.does] the operation, where that is another name
    * @param {string} [request.queue]
    * @param {string} request.subject
    * @param {import("@nats-io/nats-core").MsgHdrs} [request.headers]
    * @param {Uint8Array} [request.body]
-   * @param {boolean} request.repeatable doing it twice is like doing it once
+   * @param {boolean} [request.repeatable] doing it twice is like doing it once, whatever again.js says of the operation: it has an id, say
    */
-  constructor({ op, queue = "", subject, headers, body = new Uint8Array(0), repeatable }) {
+  constructor({ op, does = op, queue = "", subject, headers, body = new Uint8Array(0), repeatable = false }) {
     this.op = op;
     this.queue = queue;
     this.subject = subject;
     this.headers = headers;
     this.body = body;
-    this.repeatable = repeatable;
+    this.reads = reads.has(does);
+    this.repeatable = repeatable || this.reads || repeats.has(does);
   }
 
   /** Whether an attempt without an answer may still change something. */
   get open() {
-    return this.sent > this.answered && !reads.has(this.op);
+    return this.sent > this.answered && !this.reads;
   }
 
   /**

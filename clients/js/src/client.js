@@ -73,7 +73,7 @@ export class Client {
     const { prefix, ...options } = checked(given, "queues", ["prefix", ...callOptions]);
     for (let after = ""; ; ) {
       const body = writeJSON({ limit: defaults.page, after, prefix: prefix || undefined });
-      const page = await this.ask({ op: "queues", subject: this.grammar.system("list"), body, repeatable: true }, options);
+      const page = await this.ask({ op: "queues", subject: this.grammar.system("list"), body }, options);
       if (!Array.isArray(page.queues)) throw unreadable("queues", "", bytes(JSON.stringify(page)));
       for (const name of page.queues) yield /** @type {string} */ (name);
       if (typeof page.next !== "string" || page.next === "") return;
@@ -84,13 +84,13 @@ export class Client {
   /** @param {import("../index.js").CallOptions} [given] */
   async system(given) {
     const options = checked(given, "system", callOptions);
-    return this.ask({ op: "system", subject: this.grammar.system("info"), repeatable: true }, options);
+    return this.ask({ op: "system", subject: this.grammar.system("info") }, options);
   }
 
   /** @param {import("../index.js").CallOptions} [given] */
   async history(given) {
     const options = checked(given, "history", callOptions);
-    return (await this.ask({ op: "system", subject: this.grammar.system("info"), body: writeJSON({ history: true }), repeatable: true }, options)).history;
+    return (await this.ask({ op: "system", subject: this.grammar.system("info"), body: writeJSON({ history: true }) }, options)).history;
   }
 
   /** @param {import("../index.js").CallOptions} [options] */
@@ -102,13 +102,13 @@ export class Client {
   async stepDown(given) {
     const { node, ...options } = checked(given, "stepDown", ["node", ...callOptions]);
     const body = writeJSON({ node });
-    return this.ask({ op: "stepDown", subject: this.grammar.system("cluster.step-down"), body, repeatable: false }, options);
+    return this.ask({ op: "stepDown", subject: this.grammar.system("cluster.step-down"), body }, options);
   }
 
   /** @param {import("../index.js").CallOptions & {old: string, new: string}} given */
   async replaceNode(given) {
     const { old, new: by, ...options } = checked(given, "replaceNode", ["old", "new", ...callOptions]);
-    return this.ask({ op: "replaceNode", subject: this.grammar.system("cluster.replace"), body: writeJSON({ old, new: by }), repeatable: false }, options);
+    return this.ask({ op: "replaceNode", subject: this.grammar.system("cluster.replace"), body: writeJSON({ old, new: by }) }, options);
   }
 
   /**
@@ -150,7 +150,7 @@ export class Client {
 
   /**
    * Sends a request that is answered by a JSON object.
-   * @param {{op: string, queue?: string, subject: string, body?: string, repeatable: boolean}} request
+   * @param {{op: string, queue?: string, subject: string, body?: string, does?: string, repeatable?: boolean}} request
    * @param {import("../index.js").CallOptions} options
    * @returns {Promise<any>}
    */

@@ -24,7 +24,7 @@ export async function* keys(queue, given) {
  */
 export async function key(queue, key, given) {
   const options = checked(given, "key", callOptions);
-  return known(await queue.client.ask({ op: "key", queue: queue.name, subject: queue.subject(`key.${token(key)}`), repeatable: true }, options));
+  return known(await queue.client.ask({ op: "key", queue: queue.name, subject: queue.subject(`key.${token(key)}`) }, options));
 }
 
 /**
@@ -38,7 +38,7 @@ export async function setKey(queue, key, change, given) {
   if (change === undefined) throw new TypeError("the change is undefined: expected an object such as { limit: 5 }");
   const body = writeJSON({ ...checked(change, "setKey", ["limit", "rate", "weight", "paused"]) });
   const options = checked(given, "setKey", callOptions);
-  return queue.client.ask({ op: "setKey", queue: queue.name, subject: queue.subject(`admin.key.${token(key)}`), body, repeatable: true }, options);
+  return queue.client.ask({ op: "setKey", queue: queue.name, subject: queue.subject(`admin.key.${token(key)}`), body }, options);
 }
 
 /**

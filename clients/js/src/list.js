@@ -33,7 +33,7 @@ export async function* list(queue, given) {
   };
   for (let behind = after; ; ) {
     const body = writeJSON({ ...fields, after: behind });
-    const answer = await queue.client.ask({ op: "list", queue: queue.name, subject: queue.subject("list"), body, repeatable: true }, options);
+    const answer = await queue.client.ask({ op: "list", queue: queue.name, subject: queue.subject("list"), body }, options);
     if (!Array.isArray(answer.items)) throw unreadable("list", queue.name, bytes(JSON.stringify(answer)));
     for (const item of answer.items) yield listed(queue, item);
     if (typeof answer.next !== "string" || answer.next === "") return;

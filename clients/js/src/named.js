@@ -24,7 +24,7 @@ export async function* pages(queue, what, given, check) {
   if (after !== "") check(after);
   const limit = count(page, "page", pageSize);
   for (let behind = after; ; ) {
-    const answer = await queue.client.ask({ op: what, queue: queue.name, subject: queue.subject(what), body: writeJSON({ limit, after: behind || undefined }), repeatable: true }, options);
+    const answer = await queue.client.ask({ op: what, queue: queue.name, subject: queue.subject(what), body: writeJSON({ limit, after: behind || undefined }) }, options);
     if (!Array.isArray(answer[what])) throw unreadable(what, queue.name, bytes(JSON.stringify(answer)));
     yield* answer[what];
     if (typeof answer.next !== "string" || answer.next === "") return;
@@ -33,7 +33,7 @@ export async function* pages(queue, what, given, check) {
 }
 
 /**
- * A request about one. A second removal would find none.
+ * A request about one.
  * @param {Queue} queue
  * @param {string} op
  * @param {"schedule" | "admin.schedule" | "admin.source" | "admin.link"} verb
@@ -41,9 +41,9 @@ export async function* pages(queue, what, given, check) {
  * @param {string | undefined} body
  * @param {Options} options
  * @param {string} [action]
- * @param {boolean} [repeatable]
+ * @param {boolean} [repeatable] whatever the operation
  */
-export async function ask(queue, op, verb, name, body, options, action = "", repeatable = action !== ".delete") {
+export async function ask(queue, op, verb, name, body, options, action = "", repeatable = false) {
   checkName(verb.replace("admin.", ""), name);
   return queue.client.ask({ op, queue: queue.name, subject: queue.subject(`${verb}.${name}${action}`), body, repeatable }, checked(options, op, callOptions));
 }

@@ -21,13 +21,6 @@ import { resumeSource, setSource, sources } from "./sources.js";
 import { checkID, checkQueue, deadLetter } from "./subjects.js";
 import { take } from "./take.js";
 
-/**
- * The operations that may be sent twice: they only read, or their repetition leads to the same
- * state. A second purge would remove items pushed meanwhile, and a second removal would find no
- * item.
- */
-const repeatable = new Set(["info", "list", "get", "move", "config", "pause", "resume"]);
-
 export class Queue {
   /**
    * @param {import("./client.js").Client} client
@@ -128,7 +121,7 @@ export class Queue {
     if (typeof change !== "object" || change === null || Array.isArray(change)) {
       throw new TypeError(`the change is ${shown(change)}: expected an object such as { lease: "30s" }`);
     }
-    return this.#config(await this.#ask("config", "admin.config", writeJSON({ ...change }), options));
+    return this.#config(await this.#ask("config", "admin.config", writeJSON({ ...change }), options, "configure"));
   }
 
   /** @param {any} config */
@@ -149,7 +142,7 @@ export class Queue {
     const { attempts, explain, ...options } = checked(given, "get", ["attempts", "explain", ...callOptions]);
     const asked = { ...(flag(attempts, "attempts") && { attempts }), ...(flag(explain, "explain") && { explain }) };
     const body = Object.keys(asked).length > 0 ? bytes(writeJSON(asked)) : undefined;
-    const call = new Call({ op: "get", queue: this.name, subject: this.subject(`get.${id}`), body, repeatable: true });
+    const call = new Call({ op: "get", queue: this.name, subject: this.subject(`get.${id}`), body });
     const m = await call.send(this.client, this.client.deadline(options));
     if (!m.isItem) throw unreadable("get", this.name, m.data);
     return Item.read(this, m, "get");
@@ -417,9 +410,10 @@ export class Queue {
    * @param {string} verb
    * @param {string | undefined} body
    * @param {import("../index.js").CallOptions | undefined} options
+   * @param {string} [does] the operation, where errors name another one
    */
-  async #ask(op, verb, body, options) {
-    const request = { op, queue: this.name, subject: this.subject(verb), body, repeatable: repeatable.has(op) };
+  async #ask(op, verb, body, options, does) {
+    const request = { op, does, queue: this.name, subject: this.subject(verb), body };
     return this.client.ask(request, checked(options, op, callOptions));
   }
 }

@@ -84,7 +84,7 @@ async def run_bulk(queue: Place, verb: str, fields: dict[str, Any], page: int | 
 async def _page(queue: Place, verb: str, fields: dict[str, Any], result: BulkResult, timeout: Duration | None) -> None:
     """Does a page, and adds what it did to the result."""
     client = queue.client
-    call = Call(Request(f"bulk_{verb}", queue.name, queue.subject(f"admin.{verb}"), None, json.dumps(fields).encode()), repeatable=True)
+    call = Call(Request(f"bulk_{verb}", queue.name, queue.subject(f"admin.{verb}"), None, json.dumps(fields).encode()))
     try:
         m = await call.send(client.mailbox, client.patience, client.deadline(timeout))
     finally:

@@ -8,14 +8,12 @@ from time import monotonic
 
 import nats.errors
 
+from .again import READS, REPEATS
 from .deadline import INFINITE, Bell, Deadline
 from .errors import UNKNOWN_RESULT, PQError, alike, error_of, in_doubt, may_repeat, refusal_in
 from .mailbox import Mailbox, Request, denial, no_connection
 from .message import Message
 from .retry import Retry, longer
-
-# The operations that change nothing.
-_READS = frozenset({"info", "list", "get", "queues", "system", "keys", "key", "schedules", "schedule", "schedule_times", "sources", "source", "links", "link"})
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,9 @@ def ended(request: Request, sent: int, refusal: PQError | None, cause: BaseExcep
 
 
 class Call:
-    def __init__(self, request: Request, repeatable: bool, refusal: PQError | None = None) -> None:
+    def __init__(self, request: Request, repeatable: bool = False, refusal: PQError | None = None, does: str | None = None) -> None:
+        """repeatable: doing it twice is like doing it once, whatever again.py says of the operation: it has an id, say.
+        does: the operation, where errors name another one."""
         self.subject = request.subject
         self.refusal = refusal
         """The last one. One that it is given was that of another message, and it waits before it is sent."""
@@ -56,7 +56,8 @@ class Call:
         self._pending = 0  # attempts on this connection that were neither answered nor refused
         self._unknown = 0  # attempts that nobody will answer any more
         self.request = request
-        self._repeatable = repeatable  # doing it twice is like doing it once
+        self._reads = (does or request.op) in READS
+        self._repeatable = repeatable or self._reads or (does or request.op) in REPEATS
         self._bell = Bell()
         self._answer: Message | None = None
         self._broken: BaseException | None = None
@@ -66,7 +67,7 @@ class Call:
     @property
     def open(self) -> bool:
         """Whether an attempt without an answer may still change something."""
-        return self._pending + self._unknown > 0 and self.request.op not in _READS
+        return self._pending + self._unknown > 0 and not self._reads
 
     def given_up(self, request: Request) -> PQError:
         """The error of a part of it that waits no longer."""

@@ -115,7 +115,7 @@ class Client(Core):
             fields: dict[str, Any] = {"limit": _PAGE, "after": after}
             if prefix:
                 fields["prefix"] = prefix
-            page = await self.ask("queues", "", self.grammar.system("list"), fields, True, timeout)
+            page = await self.ask("queues", "", self.grammar.system("list"), fields, timeout)
             names = page.get("queues")
             if not isinstance(names, list):
                 raise unreadable("queues", "", str(page).encode(), ValueError("it has no queues"))
@@ -127,7 +127,7 @@ class Client(Core):
 
     async def system(self, *, timeout: Duration | None = None) -> System:
         """What one of the bridges reports about itself."""
-        system: System = await self.ask("system", "", self.grammar.system("info"), None, True, timeout)
+        system: System = await self.ask("system", "", self.grammar.system("info"), None, timeout)
         return system
 
     async def cluster(self, *, timeout: Duration | None = None) -> Cluster:
@@ -138,18 +138,18 @@ class Client(Core):
     async def step_down(self, node: str | None = None, *, timeout: Duration | None = None) -> SteppedDown:
         """The active pqd hands over to the node with this name, or to one that follows."""
         fields = None if node is None else {"node": node}
-        done: SteppedDown = await self.ask("step_down", "", self.grammar.system("cluster.step-down"), fields, False, timeout)
+        done: SteppedDown = await self.ask("step_down", "", self.grammar.system("cluster.step-down"), fields, timeout)
         return done
 
     async def replace_node(self, old: str, new: str, *, timeout: Duration | None = None) -> Replaced:
         """A node that runs takes the place of one that is lost for good, by their names."""
         fields = {"old": old, "new": new}
-        done: Replaced = await self.ask("replace", "", self.grammar.system("cluster.replace"), fields, False, timeout)
+        done: Replaced = await self.ask("replace", "", self.grammar.system("cluster.replace"), fields, timeout)
         return done
 
     async def history(self, *, timeout: Duration | None = None) -> History:
         """What went through the answering bridge in the last hour, all queues together, and what went wrong."""
-        history: History = (await self.ask("system", "", self.grammar.system("info"), {"history": True}, True, timeout))["history"]
+        history: History = (await self.ask("system", "", self.grammar.system("info"), {"history": True}, timeout))["history"]
         return history
 
     async def close(self) -> None:

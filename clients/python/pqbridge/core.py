@@ -56,10 +56,10 @@ class Core:
         finally:
             self.free_room(size)
 
-    async def ask(self, op: str, queue: str, subject: str, fields: dict[str, Any] | None, repeatable: bool, timeout: Duration | None) -> Any:
+    async def ask(self, op: str, queue: str, subject: str, fields: dict[str, Any] | None, timeout: Duration | None, does: str | None = None) -> Any:
         """Sends a request that is answered by a JSON object."""
         body = b"" if fields is None else json.dumps(fields).encode()
-        call = Call(Request(op, queue, subject, None, body), repeatable)
+        call = Call(Request(op, queue, subject, None, body), does=does)
         m = await call.send(self.mailbox, self.patience, self.deadline(timeout))
         try:
             answer = json.loads(m.data)

@@ -92,7 +92,7 @@ class Import:
 
 async def import_item(queue: Place, item: Import, timeout: Duration | None) -> Pushed:
     headers, payload = item.wire()
-    call = Call(Request("import", queue.name, queue.subject("import"), headers, payload), repeatable=True)
+    call = Call(Request("import", queue.name, queue.subject("import"), headers, payload))
     m = await queue.client.send(call, len(payload) + headers_size(headers), timeout)
     try:
         answer = json.loads(m.data)

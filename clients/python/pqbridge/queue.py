@@ -39,10 +39,6 @@ from .worker import ConsumeOptions, Worker
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-# The operations that may be sent twice: they only read, or their repetition leads to the same state.
-# A second purge would remove items pushed meanwhile, and a second removal would find no item.
-_REPEATABLE = frozenset({"info", "list", "keys", "key", "set_key", "move", "config", "pause", "resume", "schedules", "schedule", "schedule_times", "set_schedule", "pause_schedule", "resume_schedule", "sources", "source", "set_source", "pause_source", "links", "link", "set_link", "pause_link", "resume_link"})
-
 _KEYS_PAGE = 100
 _LIST_PAGE = 200
 _NAMES_PAGE = 100
@@ -267,7 +263,7 @@ class Queue(Place):
         """Changes the configuration, makes the queue if necessary, and returns the whole configuration."""
         if not isinstance(change, Mapping):
             raise TypeError(f"the change is {shown(change)}: expected a mapping such as {{'lease': '30s'}}")
-        config: Config = await self._ask("config", "admin.config", dict(change), timeout)
+        config: Config = await self._ask("config", "admin.config", dict(change), timeout, "configure")
         return config
 
     async def get(self, id: str, *, attempts: bool = False, explain: bool = False, timeout: Duration | None = None) -> Item:
@@ -275,7 +271,7 @@ class Queue(Place):
         check_id(id)
         asked = {name: True for name, value in (("attempts", attempts), ("explain", explain)) if value}
         body = json.dumps(asked).encode() if asked else b""
-        call = Call(Request("get", self.name, self.subject(f"get.{id}"), None, body), repeatable=True)
+        call = Call(Request("get", self.name, self.subject(f"get.{id}"), None, body))
         m = await call.send(self.client.mailbox, self.client.patience, self.client.deadline(timeout))
         if not m.is_item:
             raise unreadable("get", self.name, m.data, ValueError("it is no item"))
@@ -542,8 +538,8 @@ class Queue(Place):
         """Deletes the queue with its items and its configuration."""
         await self._ask("delete", "admin.delete", None, timeout)
 
-    async def _ask(self, op: str, verb: str, fields: dict[str, Any] | None, timeout: Duration | None) -> Any:
-        return await self.client.ask(op, self.name, self.subject(verb), fields, op in _REPEATABLE, timeout)
+    async def _ask(self, op: str, verb: str, fields: dict[str, Any] | None, timeout: Duration | None, does: str | None = None) -> Any:
+        return await self.client.ask(op, self.name, self.subject(verb), fields, timeout, does)
 
 
 def _token(key: str) -> str:
