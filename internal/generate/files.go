@@ -49,6 +49,8 @@ func generate(root string) (map[string][]byte, error) {
 	}
 	for _, r := range []struct{ file, region, text string }{
 		{"docs/protocol/admin.md", "config", pageRegion(config)},
+		{"deploy/nats.conf", "requests of a viewer", grammar.confRegion("pq.*.", protocol.Viewer)},
+		{"deploy/nats.conf", "requests of an admin", grammar.confRegion("pq.jobs.", protocol.Admin)},
 		{"internal/gateway/openapi.yaml", "config", openAPIRegion(config)},
 		{"internal/gateway/openapi.yaml", "parameters of a push", pushParameters(protocol.PushHeaders)},
 		{"internal/gateway/openapi.yaml", "fields of a pushed item", pushFields(protocol.PushHeaders)},

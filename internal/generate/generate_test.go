@@ -39,7 +39,7 @@ func TestGenerated(t *testing.T) {
 func TestRun(t *testing.T) {
 	t.Parallel()
 	copied := t.TempDir()
-	for _, name := range []string{"protocol", "docs/protocol/admin.md", "internal/gateway/openapi.yaml"} {
+	for _, name := range []string{"protocol", "docs/protocol/admin.md", "internal/gateway/openapi.yaml", "deploy/nats.conf"} {
 		copyTo(t, filepath.Join(root, name), filepath.Join(copied, name))
 	}
 	for _, folder := range []string{"fdbpq", "client"} {

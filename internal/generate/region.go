@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // pageRegion is the list of the fields in docs/protocol/admin.md.
@@ -30,6 +32,15 @@ func pageRegion(fields []field) string {
 		b.WriteString("\n")
 	}
 	b.WriteString("\n")
+	return b.String()
+}
+
+// confRegion has the requests of a role in a list of deploy/nats.conf.
+func (g *grammar) confRegion(before string, role protocol.Roles) string {
+	var b strings.Builder
+	for _, pattern := range g.of(role) {
+		fmt.Fprintf(&b, "        %q\n", before+pattern)
+	}
 	return b.String()
 }
 
