@@ -26,7 +26,7 @@ func TestReadOnly(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	changes := 0
-	for _, r := range routes {
+	for _, r := range newRoutes() {
 		if r.changes {
 			changes++
 			s.refused(403, "PQ_CONSOLE=admin", r.method, r.example(), "")
@@ -48,7 +48,7 @@ func TestToken(t *testing.T) {
 		{"Authorization", "Bearer a token of 16 or mor"}, {"Authorization", "Basic a token of 16 or more"}, {"Authorization", "Bearer a token of 16 or more "},
 		{"Cookie", "token=a token of 16 or more"},
 	} {
-		for _, r := range routes {
+		for _, r := range newRoutes() {
 			path := r.example()
 			if header != nil && header[1] == "Bearer a token of 16 or more " {
 				continue // HTTP cuts spaces off at the end
@@ -73,7 +73,7 @@ func TestOtherSites(t *testing.T) {
 		{"Sec-Fetch-Site", "same-origin", "Origin", "https://evil.example"},
 		{"Sec-Fetch-Site", "cross-site", "Origin", own},
 	} {
-		for _, r := range routes {
+		for _, r := range newRoutes() {
 			s.refused(403, "another site, or a proxy", r.method, r.example(), "", header...)
 		}
 	}

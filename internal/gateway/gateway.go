@@ -29,6 +29,7 @@ import (
 // Gateway is an http.Handler for the paths below /v1/. Get one from [New].
 type Gateway struct {
 	auth    *auth
+	routes  routes
 	changes bool
 	log     *slog.Logger
 	wire    atomic.Pointer[wire] // nil until there is a connection
@@ -49,7 +50,7 @@ func New(o Options) (*Gateway, error) {
 	if o.Tenants {
 		grammar = grammar.WithTenants()
 	}
-	g := &Gateway{changes: o.Changes, log: o.Logger, room: newRoom(), outbox: newOutbox(maxUnread), answers: answerLimit}
+	g := &Gateway{routes: newRoutes(), changes: o.Changes, log: o.Logger, room: newRoom(), outbox: newOutbox(maxUnread), answers: answerLimit}
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)
 	}
@@ -106,7 +107,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		why.write(w)
 		return
 	}
-	route, values, why := find(r.Method, r.URL.EscapedPath())
+	route, values, why := g.routes.find(r.Method, r.URL.EscapedPath())
 	if why != nil {
 		why.write(w)
 		return

@@ -131,7 +131,7 @@ func TestLongest(t *testing.T) {
 		after := s.wire.Load().nc.Stats()
 		return len(a.path) + len(a.query) + len(a.body) + int(n) + int(after.OutBytes+after.InBytes-inside.OutBytes-inside.InBytes)
 	}
-	for _, r := range routes {
+	for _, r := range newRoutes() {
 		var bytes, processor string
 		var most expense.Spent
 		for _, a := range r.requests(t) {

@@ -51,7 +51,7 @@ func TestOpenAPI(t *testing.T) {
 		}
 		return slices.Sorted(slices.Values(names))
 	}
-	seen := make(map[string]bool)
+	seen, routes := make(map[string]bool), newRoutes()
 	for path, methods := range described.Paths {
 		for method, o := range map[string]*operation{"GET": methods.Get, "POST": methods.Post, "PATCH": methods.Patch, "DELETE": methods.Delete} {
 			if o == nil {

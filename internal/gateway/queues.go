@@ -176,22 +176,3 @@ func (in *input) askInfo(queue string, body []byte) (*nats.Msg, *refusal) {
 }
 
 func info(in *input) (*answer, *refusal) { return in.pass(subjects.Subject{Verb: subjects.Info}, nil) }
-
-func config(in *input) (*answer, *refusal) { return in.admin(subjects.AdminConfig, nil) }
-
-func configure(in *input) (*answer, *refusal) {
-	change, why := in.fields("the fields to change")
-	if why != nil {
-		return nil, why
-	}
-	return in.admin(subjects.AdminConfig, change)
-}
-
-func pause(in *input) (*answer, *refusal)       { return in.admin(subjects.AdminPause, nil) }
-func resume(in *input) (*answer, *refusal)      { return in.admin(subjects.AdminResume, nil) }
-func purge(in *input) (*answer, *refusal)       { return in.admin(subjects.AdminPurge, nil) }
-func deleteQueue(in *input) (*answer, *refusal) { return in.admin(subjects.AdminDelete, nil) }
-
-func (in *input) admin(v subjects.Verb, body []byte) (*answer, *refusal) {
-	return in.pass(subjects.Subject{Verb: v}, body)
-}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
@@ -21,10 +20,6 @@ func access(in *input) (*answer, *refusal) {
 		Prefix string `json:"prefix"`
 		Tenant string `json:"tenant,omitempty"`
 	}{may, in.caller.grammar.Prefix(), in.caller.tenant})
-}
-
-func system(in *input) (*answer, *refusal) {
-	return in.pass(subjects.Subject{Verb: subjects.SysInfo}, nil)
 }
 
 // bridges lists the bridges of the prefix, as service discovery knows them.
@@ -67,16 +62,4 @@ func cluster(in *input) (*answer, *refusal) {
 		}
 	}
 	return answerJSON(map[string]any{"nodes": nodes})
-}
-
-func stepDown(in *input) (*answer, *refusal) {
-	s := subjects.Subject{Verb: subjects.SysClusterStepDown}
-	if node := in.get("node"); node != "" {
-		return in.passJSON(s, map[string]string{"node": node})
-	}
-	return in.pass(s, nil)
-}
-
-func replaceNode(in *input) (*answer, *refusal) {
-	return in.passJSON(subjects.Subject{Verb: subjects.SysClusterReplace}, protocol.Replace{Old: in.get("old"), New: in.get("new")})
 }

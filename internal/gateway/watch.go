@@ -94,7 +94,7 @@ func (g *Gateway) watchable(who *caller, path string) (*input, *refusal) {
 	if err != nil || at.Host != "" || at.Scheme != "" || strings.Contains(path, "#") {
 		return nil, refusef(protocol.CodeBadRequest, "path %q: expected one such as /v1/queues/jobs", path)
 	}
-	route, values, why := find(http.MethodGet, at.EscapedPath())
+	route, values, why := g.routes.find(http.MethodGet, at.EscapedPath())
 	if why != nil {
 		return nil, why
 	}

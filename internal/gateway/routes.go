@@ -1,0 +1,67 @@
+package gateway
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/pqbridge/pqbridge/protocol"
+)
+
+// routes are all routes. TestOpenAPI compares them with openapi.yaml.
+type routes []*route
+
+// newRoutes returns the routes of which the gateway knows more than that it passes a request on, and then those of all
+// other operations.
+func newRoutes() routes {
+	all := routes{
+		{name: "access", method: "GET", path: "/v1/access", serve: access},
+		{name: "openapi", method: "GET", path: "/v1/openapi.yaml", stream: serveOpenAPI},
+		{name: "watch", method: "GET", path: "/v1/watch", query: []string{"path"}, stream: watch},
+		{name: "bridges", method: "GET", path: "/v1/bridges", operator: true, serve: bridges},
+		{name: "cluster", method: "GET", path: "/v1/cluster", operator: true, serve: cluster},
+		{name: "history", method: "GET", path: "/v1/history", operator: true, serve: history},
+		{name: "overview", method: "GET", path: "/v1/overview", query: []string{"after", "prefix", "limit"}, serve: overview},
+		{name: "queues", method: "GET", path: "/v1/queues", query: []string{"after", "prefix", "limit", "total"}, serve: queues},
+		{name: "info", method: "GET", path: "/v1/queues/{queue}", serve: info},
+		{name: "queueHistory", method: "GET", path: "/v1/queues/{queue}/history", serve: queueHistory},
+		{name: "push", method: "POST", path: "/v1/queues/{queue}/push", query: pushParameters, body: bodyItem, changes: true, serve: push},
+		{name: "pushMany", method: "POST", path: "/v1/queues/{queue}/push-many", query: []string{"msg_id"}, body: bodyItem, changes: true, serve: pushMany},
+		{name: "pop", method: "POST", path: "/v1/queues/{queue}/pop", query: popParameters, changes: true, serve: pop},
+		{name: "peek", method: "GET", path: "/v1/queues/{queue}/peek", query: peekParameters, serve: peek},
+		{name: "settle", method: "POST", path: "/v1/queues/{queue}/settle", query: []string{"ack"}, body: bodyText, changes: true, serve: settle},
+		{name: "list", method: "GET", path: "/v1/queues/{queue}/items", query: []string{"state", "after", "min", "max", "key", "holder", "limit", "bodies", "preview", "attempts"}, serve: list},
+		{name: "get", method: "GET", path: "/v1/queues/{queue}/items/{id}", query: []string{"attempts", "explain"}, serve: get},
+		{name: "runSchedule", method: "POST", path: "/v1/queues/{queue}/schedules/{schedule}/run", query: []string{"msg_id"}, changes: true, serve: runSchedule},
+	}
+	for i := range protocol.Ops {
+		o := &protocol.Ops[i]
+		served := slices.ContainsFunc(all, func(r *route) bool { return r.method+" "+r.path == o.HTTP })
+		if o.HTTP != "" && !served {
+			all = append(all, passing(o))
+		}
+	}
+	return all
+}
+
+// find returns the route of a request, and the values of its path.
+func (all routes) find(method, escapedPath string) (*route, map[string]string, *refusal) {
+	segments := strings.Split(escapedPath, "/")
+	var methods []string
+	for _, r := range all {
+		values, matches := r.match(segments)
+		switch {
+		case !matches:
+		case r.method == method:
+			return r, values, nil
+		case !slices.Contains(methods, r.method):
+			methods = append(methods, r.method)
+		}
+	}
+	if len(methods) == 0 {
+		return nil, nil, refusef(protocol.CodeNotFound, "there is no such path: expected one of those in /v1/openapi.yaml")
+	}
+	why := refusef(http.StatusMethodNotAllowed, "method %s: expected %s", method, strings.Join(methods, " or "))
+	why.allow = strings.Join(methods, ", ")
+	return nil, nil, why
+}
