@@ -1,6 +1,6 @@
 // Release builds what a release consists of: pqd and pq for each platform (pq alone for
 // Windows), a list of what each was made of, packages and an image of those for Linux, the
-// Helm chart, the site of the pages, the clients for JavaScript and Python, and the checksums of all that.
+// Helm chart, the schemas of the protocol, the site of the pages, the clients for JavaScript and Python, and the checksums of all that.
 //
 //	go run ./deploy/release -version 1.2.3 -date 1767225600 -platforms 'linux/amd64 darwin/arm64' -o dist
 //
@@ -102,6 +102,12 @@ func (r *releasing) release(platforms []string) error {
 		return err
 	}
 	files = append(files, chart)
+	log.Println("schemas")
+	schemas, err := writeSchemas(r)
+	if err != nil {
+		return err
+	}
+	files = append(files, schemas...)
 	log.Println("site")
 	site, err := writeSite(r)
 	if err != nil {

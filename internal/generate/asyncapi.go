@@ -12,9 +12,13 @@ import (
 )
 
 // asyncAPI describes all operations and events as AsyncAPI 3 does, from the side of pqd: it receives requests, answers them to their reply
-// subjects, and sends events.
-func asyncAPI(ts *types) ([]byte, error) {
-	a := &asyncapi{types: ts, messages: map[string]object{"error": errorMessage, "nothing": {{"summary", "An empty message"}, {"payload", object{{"type", "string"}, {"maxLength", 0}}}, {"contentType", "text/plain"}}}}
+// subjects, and sends events. It refers to schemas in files of their own, unless it is to have them itself.
+func asyncAPI(ts *types, whole bool) ([]byte, error) {
+	ref := inFolder
+	if whole {
+		ref = inComponents
+	}
+	a := &asyncapi{ref: ref, messages: map[string]object{"error": errorMessage(ref), "nothing": {{"summary", "An empty message"}, {"payload", object{{"type", "string"}, {"maxLength", 0}}}, {"contentType", "text/plain"}}}}
 	var operations object
 	for i := range protocol.Ops {
 		operations = append(operations, a.operation(&protocol.Ops[i])...)
@@ -22,13 +26,17 @@ func asyncAPI(ts *types) ([]byte, error) {
 	for i := range protocol.Events {
 		operations = append(operations, a.event(&protocol.Events[i]))
 	}
-	schemas, err := a.schemas()
-	if err != nil {
-		return nil, err
+	components := object{{"messages", a.messages}}
+	if whole {
+		schemas, err := ts.schemas(ref)
+		if err != nil {
+			return nil, err
+		}
+		components = append(components, member{"schemas", object(schemas)})
 	}
-	answers := object{{"error", ref("messages", "error")}}
+	answers := object{{"error", toMessage("error")}}
 	for _, name := range slices.Sorted(maps.Keys(a.answers)) {
-		answers = append(answers, member{name, ref("messages", name)})
+		answers = append(answers, member{name, toMessage(name)})
 	}
 	a.channels = append(a.channels, member{"reply", object{{"address", nil}, {"description", "The reply subject of a request, in the inbox of the client."}, {"messages", answers}}})
 	return indented(object{
@@ -38,31 +46,33 @@ func asyncAPI(ts *types) ([]byte, error) {
 		{"servers", object{{"local", object{{"host", "127.0.0.1:4222"}, {"protocol", "nats"}}}}},
 		{"channels", a.channels},
 		{"operations", operations},
-		{"components", object{{"messages", a.messages}, {"schemas", schemas}}},
+		{"components", components},
 	})
 }
 
 // errorMessage is an error of any request.
-var errorMessage = object{
-	{"summary", "An error; some requests have it in the body, or an empty body"},
-	{"headers", object{{"type", "object"}, {"properties", object{
-		{"Status", object{{"type", "string"}}},
-		{"Description", object{{"type", "string"}}},
-		{"Nats-Service-Error-Code", object{{"type", "string"}, {"description", "the code"}}},
-		{"Nats-Service-Error", object{{"type", "string"}, {"description", "a text"}}},
-		{"PQ-Reason", object{{"type", "string"}, {"description", "the cause behind the code"}}},
-	}}}},
-	{"payload", object{{"$ref", "#/components/schemas/ErrorResponse"}}},
+func errorMessage(ref func(string) string) object {
+	return object{
+		{"summary", "An error; some requests have it in the body, or an empty body"},
+		{"headers", object{{"type", "object"}, {"properties", object{
+			{"Status", object{{"type", "string"}}},
+			{"Description", object{{"type", "string"}}},
+			{"Nats-Service-Error-Code", object{{"type", "string"}, {"description", "the code"}}},
+			{"Nats-Service-Error", object{{"type", "string"}, {"description", "a text"}}},
+			{"PQ-Reason", object{{"type", "string"}, {"description", "the cause behind the code"}}},
+		}}}},
+		{"payload", object{{"$ref", ref("ErrorResponse")}}},
+	}
 }
 
 type asyncapi struct {
-	types    *types
-	channels object            // by subject, in the order of their first use
-	messages map[string]object // by name
-	answers  map[string]bool   // names of messages to reply subjects
+	ref      func(string) string // to the schema of a type
+	channels object              // by subject, in the order of their first use
+	messages map[string]object   // by name
+	answers  map[string]bool     // names of messages to reply subjects
 }
 
-func ref(kind, name string) object { return object{{"$ref", "#/components/" + kind + "/" + name}} }
+func toMessage(name string) object { return object{{"$ref", "#/components/messages/" + name}} }
 
 // operation is a request with its answer. A subject with an optional part makes two operations.
 func (a *asyncapi) operation(o *protocol.Op) (all object) {
@@ -128,11 +138,11 @@ func (a *asyncapi) channel(id, subject, message string) string {
 	for _, c := range a.channels {
 		messages := c.value.(object)[1].value.(map[string]object)
 		if c.value.(object)[0].value == address {
-			messages[message] = ref("messages", message)
+			messages[message] = toMessage(message)
 			return c.name
 		}
 	}
-	channel := object{{"address", address}, {"messages", map[string]object{message: ref("messages", message)}}}
+	channel := object{{"address", address}, {"messages", map[string]object{message: toMessage(message)}}}
 	var in object
 	for _, name := range parameter.FindAllStringSubmatch(subject, -1) {
 		in = append(in, member{name[1], parameters[name[1]]})
@@ -157,35 +167,13 @@ func (a *asyncapi) message(body any) string {
 		name, m = "settlement", object{{"summary", "A word, and perhaps what belongs to it"}, {"contentType", "text/plain"}, {"payload", object{{"type", "string"}}}}
 	case protocol.Change:
 		t := reflect.TypeOf(b.Of)
-		name, m = snake(t.Name())+"_change", object{{"payload", ref("schemas", t.Name()+"Change")}}
+		name, m = snake(t.Name())+"_change", object{{"payload", object{{"$ref", a.ref(t.Name() + "Change")}}}}
 	default:
 		t := reflect.TypeOf(b)
-		name, m = snake(t.Name()), object{{"payload", ref("schemas", t.Name())}}
+		name, m = snake(t.Name()), object{{"payload", object{{"$ref", a.ref(t.Name())}}}}
 	}
 	a.messages[name] = m
 	return name
-}
-
-// schemas are the schemas of all types.
-func (a *asyncapi) schemas() (all object, err error) {
-	same := func(name string) string { return name }
-	for _, t := range a.types.all() {
-		s, err := a.types.schema(t, "#/components/schemas/", same)
-		if err != nil {
-			return nil, err
-		}
-		s.Description = a.types.described(t)
-		all = append(all, member{t.Name(), s})
-		if a.types.changes[t] {
-			change, err := a.types.change(t, "#/components/schemas/", same)
-			if err != nil {
-				return nil, err
-			}
-			change.Description = describedChange(t)
-			all = append(all, member{t.Name() + "Change", change})
-		}
-	}
-	return all, nil
 }
 
 // rolesOf are the names of roles.

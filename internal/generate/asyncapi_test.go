@@ -29,27 +29,33 @@ func TestAsyncAPI(t *testing.T) {
 	if actions["receive"] != forms || actions["send"] != len(protocol.Events) {
 		t.Errorf("it receives and sends %v, expected %d requests and %d events", actions, forms, len(protocol.Events))
 	}
-	var refer func(any)
-	refer = func(part any) {
-		switch p := part.(type) {
-		case []any:
-			for _, one := range p {
-				refer(one)
-			}
-		case map[string]any:
-			if ref, is := p["$ref"].(string); is && !found(all, ref) {
-				t.Errorf("there is no %s", ref)
-			}
-			for _, one := range p {
-				refer(one)
-			}
-		}
-	}
-	refer(all)
+	refer(t, all, all, filepath.Join(root, "protocol"))
 }
 
-// found says whether a document has what a reference names.
-func found(in any, ref string) bool {
+// refer checks that all is there to which a part of a document refers: in the document, or in a folder.
+func refer(t *testing.T, all map[string]any, part any, folder string) {
+	t.Helper()
+	switch p := part.(type) {
+	case []any:
+		for _, one := range p {
+			refer(t, all, one, folder)
+		}
+	case map[string]any:
+		if ref, is := p["$ref"].(string); is && !found(all, ref, folder) {
+			t.Errorf("there is no %s", ref)
+		}
+		for _, one := range p {
+			refer(t, all, one, folder)
+		}
+	}
+}
+
+// found says whether a document, or a folder, has what a reference names.
+func found(in any, ref, folder string) bool {
+	if !strings.HasPrefix(ref, "#/") {
+		_, err := os.Stat(filepath.Join(folder, ref))
+		return err == nil && folder != ""
+	}
 	for name := range strings.SplitSeq(strings.TrimPrefix(ref, "#/"), "/") {
 		object, _ := in.(map[string]any)
 		if in = object[name]; in == nil {

@@ -24,7 +24,7 @@ func generate(root string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if files["protocol/asyncapi.json"], err = asyncAPI(types); err != nil {
+	if files["protocol/asyncapi.json"], err = asyncAPI(types, false); err != nil {
 		return nil, err
 	}
 	grammar, err := newGrammar(protocol.Ops)

@@ -18,10 +18,44 @@ import (
 func main() {
 	log.SetFlags(0)
 	root := flag.String("root", ".", "the folder of the repository")
+	bundle := flag.String("bundle", "", "a folder: write asyncapi.json and schemas.json there, which need no other file, and nothing else")
 	flag.Parse()
-	if err := run(*root, os.Stdout); err != nil {
+	err := error(nil)
+	if *bundle != "" {
+		err = runBundle(*root, *bundle)
+	} else {
+		err = run(*root, os.Stdout)
+	}
+	if err != nil {
 		log.Fatalf("generate: %v", err)
 	}
+}
+
+// runBundle writes the schemas as releases have them: in files that need no other one.
+func runBundle(root, to string) error {
+	said, err := readComments(filepath.Join(root, "protocol"))
+	if err != nil {
+		return err
+	}
+	config, err := configFields(said)
+	if err != nil {
+		return err
+	}
+	types := newTypes(said, config)
+	api, err := asyncAPI(types, true)
+	if err != nil {
+		return err
+	}
+	schemas, err := types.bundled()
+	if err != nil {
+		return err
+	}
+	for name, text := range map[string][]byte{"asyncapi.json": api, "schemas.json": schemas} {
+		if err := os.WriteFile(filepath.Join(to, name), text, 0o666); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // run writes the files that have changed, removes the files of types that are gone, and prints which.

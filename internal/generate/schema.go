@@ -40,37 +40,59 @@ func known() map[reflect.Type]*jsonschema.Schema {
 	}
 }
 
-// files are the schemas, each with all definitions to which it refers.
-func (ts *types) files() (map[string][]byte, error) {
-	files := make(map[string][]byte)
-	add := func(name, description string, s *jsonschema.Schema, of reflect.Type) error {
-		defs, err := ts.definitions(of)
-		if err != nil {
-			return err
-		}
-		text, err := document(titlePrefix+name, description, s, defs)
-		files[schemaFolder+"/"+name+".json"] = text
-		return err
-	}
+// How a document refers to the schema of a type.
+func besideIt(name string) string     { return snake(name) + ".json" }
+func inFolder(name string) string     { return "schemas/" + snake(name) + ".json" }
+func within(name string) string       { return "#/$defs/" + snake(name) }
+func inComponents(name string) string { return "#/components/schemas/" + name }
+
+// schemas are the schemas of all types and of their changes, each with its description, by the names of the types.
+func (ts *types) schemas(ref func(string) string) (all []member, err error) {
 	for _, t := range ts.all() {
-		s, err := ts.schema(t, "#/$defs/", snake)
+		s, err := ts.schema(t, ref)
 		if err != nil {
 			return nil, err
 		}
-		if err := add(snake(t.Name()), ts.described(t), s, t); err != nil {
-			return nil, err
+		s.Description = ts.described(t)
+		all = append(all, member{t.Name(), s})
+		if ts.changes[t] {
+			change, err := ts.change(t, ref)
+			if err != nil {
+				return nil, err
+			}
+			change.Description = describedChange(t)
+			all = append(all, member{t.Name() + "Change", change})
 		}
 	}
-	for t := range ts.changes {
-		s, err := ts.change(t, "#/$defs/", snake)
-		if err != nil {
-			return nil, err
-		}
-		if err := add(snake(t.Name())+"_change", describedChange(t), s, t); err != nil {
+	return all, nil
+}
+
+// files are the schemas, which refer to each other.
+func (ts *types) files() (map[string][]byte, error) {
+	all, err := ts.schemas(besideIt)
+	if err != nil {
+		return nil, err
+	}
+	files := make(map[string][]byte)
+	for _, m := range all {
+		name := snake(m.name)
+		if files[schemaFolder+"/"+name+".json"], err = document(titlePrefix+name, m.value.(*jsonschema.Schema)); err != nil {
 			return nil, err
 		}
 	}
 	return files, nil
+}
+
+// bundled is one schema that defines all of them.
+func (ts *types) bundled() ([]byte, error) {
+	all, err := ts.schemas(within)
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		all[i].name = snake(all[i].name)
+	}
+	return indented(object{{"$schema", draft}, {"title", "io.pq.v1"}, {"description", "All bodies of pqbridge's protocol."}, {"$defs", object(all)}})
 }
 
 func (ts *types) described(t reflect.Type) string { return plain(first(ts.said[t.Name()].text)) }
@@ -79,29 +101,12 @@ func describedChange(t reflect.Type) string {
 	return fmt.Sprintf("The fields of a %s to change; what is missing stays as it is.", snake(t.Name()))
 }
 
-// definitions are the schemas of the types to which a type refers.
-func (ts *types) definitions(t reflect.Type) (map[string]*jsonschema.Schema, error) {
-	within := make(map[reflect.Type]bool)
-	ts.reach(t, within)
-	delete(within, t)
-	all := make(map[string]*jsonschema.Schema)
-	for one := range within {
-		s, err := ts.schema(one, "#/$defs/", snake)
-		if err != nil {
-			return nil, err
-		}
-		s.Description = ts.described(one)
-		all[snake(one.Name())] = s
-	}
-	return all, nil
-}
-
-// schema describes a type. It refers to others by their names behind a prefix.
-func (ts *types) schema(t reflect.Type, prefix string, name func(string) string) (*jsonschema.Schema, error) {
+// schema describes a type, and refers to others.
+func (ts *types) schema(t reflect.Type, ref func(string) string) (*jsonschema.Schema, error) {
 	schemas := known()
 	for _, other := range ts.all() {
 		if other != t && !embeds(t, other) {
-			schemas[other] = &jsonschema.Schema{Ref: prefix + name(other.Name())}
+			schemas[other] = &jsonschema.Schema{Ref: ref(other.Name())}
 		}
 	}
 	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: schemas})
@@ -132,8 +137,8 @@ func (ts *types) schema(t reflect.Type, prefix string, name func(string) string)
 }
 
 // change describes the change of a type: no field is required, and no other field is allowed.
-func (ts *types) change(t reflect.Type, prefix string, name func(string) string) (*jsonschema.Schema, error) {
-	s, err := ts.schema(t, prefix, name)
+func (ts *types) change(t reflect.Type, ref func(string) string) (*jsonschema.Schema, error) {
+	s, err := ts.schema(t, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -212,9 +217,10 @@ func withoutNull(s *jsonschema.Schema, t reflect.Type) {
 	}
 }
 
-// document is a schema as a file: its name comes first, the definitions last.
-func document(title, description string, s *jsonschema.Schema, defs map[string]*jsonschema.Schema) ([]byte, error) {
-	all := object{{"$schema", draft}, {"title", title}, {"description", description}}
+// document is a schema as a file: its name and its description come first.
+func document(title string, s *jsonschema.Schema) ([]byte, error) {
+	all := object{{"$schema", draft}, {"title", title}, {"description", s.Description}}
+	s.Description = ""
 	text, err := json.Marshal(s)
 	if err != nil {
 		return nil, err
@@ -223,9 +229,5 @@ func document(title, description string, s *jsonschema.Schema, defs map[string]*
 	if err := own.read(text); err != nil {
 		return nil, err
 	}
-	all = append(all, own...)
-	if len(defs) > 0 {
-		all = append(all, member{"$defs", defs})
-	}
-	return indented(all)
+	return indented(append(all, own...))
 }

@@ -3,7 +3,9 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"os"
+	"path"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -53,7 +55,7 @@ func TestZeroValuesAreLeftOut(t *testing.T) {
 		if !ts.told[of] {
 			continue
 		}
-		s, err := ts.schema(of, "#/$defs/", snake)
+		s, err := ts.schema(of, besideIt)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -189,11 +191,55 @@ func resolved(t *testing.T, files map[string][]byte, name string) *jsonschema.Re
 	if s.Title != titlePrefix+name || s.Schema != draft {
 		t.Errorf("%s has the title %q and is a schema of %q", name, s.Title, s.Schema)
 	}
-	r, err := s.Resolve(nil)
+	r, err := s.Resolve(&jsonschema.ResolveOptions{BaseURI: "file:///schemas/" + name + ".json", Loader: func(uri *url.URL) (*jsonschema.Schema, error) {
+		text := files[schemaFolder+"/"+path.Base(uri.Path)]
+		if text == nil {
+			return nil, fmt.Errorf("there is no schema %s", uri)
+		}
+		var s jsonschema.Schema
+		return &s, json.Unmarshal(text, &s)
+	}})
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
 	return r
+}
+
+// What a release publishes needs no other file, and says the same.
+func TestBundle(t *testing.T) {
+	t.Parallel()
+	to := t.TempDir()
+	if err := runBundle(root, to); err != nil {
+		t.Fatal(err)
+	}
+	var api map[string]any
+	if err := json.Unmarshal([]byte(read(t, filepath.Join(to, "asyncapi.json"))), &api); err != nil {
+		t.Fatal(err)
+	}
+	refer(t, api, api, "")
+	var s jsonschema.Schema
+	if err := json.Unmarshal([]byte(read(t, filepath.Join(to, "schemas.json"))), &s); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Resolve(nil); err != nil {
+		t.Error(err)
+	}
+	ts := typesOf(t)
+	if want := len(filesOf(t, ts)); len(s.Defs) != want {
+		t.Errorf("it defines %d schemas, expected %d", len(s.Defs), want)
+	}
+	if limit := s.Defs["key_settings"]; limit == nil || limit.Properties["limit"] == nil {
+		t.Errorf("settings of a key are %v", limit)
+	}
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // fill gives each part of a value something that JSON shows.
