@@ -5,7 +5,7 @@ import "encoding/json"
 // KeysRequest is the body of a request for a page of keys.
 type KeysRequest struct {
 	After string `json:"after,omitempty"` // the page begins behind this key, which need not exist
-	Limit int    `json:"limit,omitempty"`
+	Limit int    `json:"limit,omitempty" pq:"page=100"`
 }
 
 // KeysPage is the answer to a KeysRequest.

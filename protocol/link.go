@@ -31,7 +31,7 @@ type LinkChange struct {
 // LinksRequest is the body of a request for a page of links.
 type LinksRequest struct {
 	After string `json:"after,omitempty"` // the page begins behind this name; "": with the first link
-	Limit int    `json:"limit,omitempty"`
+	Limit int    `json:"limit,omitempty" pq:"page=100"`
 }
 
 // LinksPage is the answer to a LinksRequest.
@@ -42,7 +42,7 @@ type LinksPage struct {
 
 // LinkDelete is the body of the request that deletes a link.
 type LinkDelete struct {
-	Force bool `json:"force,omitempty"` // the items that it holds return to their places, although the other store may have them
+	Force bool `json:"force,omitempty"` // also while it holds items: they return to their places, although the other store may have them
 }
 
 // LinkDeleted is the answer to a LinkDelete.

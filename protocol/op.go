@@ -55,6 +55,15 @@ type (
 // Change stands for some fields of a type: those that a request changes.
 type Change struct{ Of any }
 
+// BodyOverHTTP reports whether a request over HTTP has the operation's body as its own. Otherwise its fields are parameters.
+func (o *Op) BodyOverHTTP() bool {
+	switch o.Body.(type) {
+	case ScheduleChange, SourceResume, BulkRequest:
+		return true
+	}
+	return strings.HasPrefix(o.HTTP, "PATCH ")
+}
+
 // OfQueue reports whether an operation is about one queue.
 func (o *Op) OfQueue() bool { return strings.HasPrefix(o.Subject, "<queue>.") }
 

@@ -61,9 +61,9 @@ type Nack struct {
 
 // RevokeRequest is what the body of a revoke may say.
 type RevokeRequest struct {
-	Fence  int64     `json:"fence,omitempty"` // the fence of the lease; 0: of any lease
-	Delay  *Duration `json:"delay,omitempty"` // nil: none
-	Reason string    `json:"reason,omitempty"`
+	Fence  int64     `json:"fence,omitempty" pq:"min=1"`        // end only the lease with this fence; without it a repeated request may hit the next holder
+	Delay  *Duration `json:"delay,omitempty"`                   // how long the item stays away; without it the backoff of the queue says
+	Reason string    `json:"reason,omitempty" pq:"maxlen=1024"` // for the attempt and the event
 }
 
 // Revoked is the answer to a revoke.

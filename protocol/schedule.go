@@ -83,7 +83,7 @@ func (c ScheduleChange) MarshalJSON() ([]byte, error) {
 // SchedulesRequest is the body of a request for a page of schedules.
 type SchedulesRequest struct {
 	After string `json:"after,omitempty"` // the page begins behind this name
-	Limit int    `json:"limit,omitempty"`
+	Limit int    `json:"limit,omitempty" pq:"page=100"`
 }
 
 // SchedulesPage is the answer to a SchedulesRequest.
@@ -99,7 +99,7 @@ type ScheduleTimes struct {
 
 // ScheduleResume is what the body of a resume may say.
 type ScheduleResume struct {
-	From string `json:"from,omitempty"` // "now": the schedule begins anew, and may fire again for times that have fired
+	From string `json:"from,omitempty" pq:"enum=now"` // "now": the schedule begins anew, also with times that have fired
 }
 
 // ScheduleNamed is the answer to a request after which the schedule is gone.

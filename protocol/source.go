@@ -101,7 +101,7 @@ type SourceResume struct {
 // SourcesRequest is the body of a request for a page of sources.
 type SourcesRequest struct {
 	After string `json:"after,omitempty"` // the page begins behind this name
-	Limit int    `json:"limit,omitempty"`
+	Limit int    `json:"limit,omitempty" pq:"page=100"`
 }
 
 // SourcesPage is the answer to a SourcesRequest.

@@ -5,64 +5,48 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// passed is what the gateway has to know of an operation to pass it on: the rest is in its row. The path has the arguments of
-// its subject, and the body of the HTTP request is the body of its request. Without such a body, parameters are its fields.
-type passed struct {
-	name     string   // of the route, where it is not that of the operation
-	body     bodyKind // of the HTTP request
-	needs    string   // what the body has to have; "": it may be missing
-	pageSize int64    // the most that a page has; "limit" asks for less
+// needs say what the body of a request has to have that becomes the body of the operation; "": it may be missing.
+var needs = map[string]string{
+	"set key":        "the settings to change",
+	"schedule times": "the fields that the schedule would have",
+	"resume source":  "",
+	"bulk remove":    page, "bulk move": page, "bulk revoke": page, "bulk requeue": page,
 }
 
-// passes are those of which it has to know something.
-var passes = map[string]passed{
-	"keys":           {pageSize: protocol.MaxKeysPage},
-	"schedules":      {pageSize: protocol.MaxSchedulesPage},
-	"sources":        {pageSize: protocol.MaxSourcesPage},
-	"links":          {pageSize: protocol.MaxLinksPage},
-	"configure":      {body: bodyDefinition, needs: "the fields to change"},
-	"set key":        {body: bodyDefinition, needs: "the settings to change"},
-	"set schedule":   {body: bodySchedule, needs: "the fields to change"},
-	"schedule times": {body: bodySchedule, needs: "the fields that the schedule would have", name: "previewSchedule"},
-	"set source":     {body: bodyDefinition, needs: "the fields to change"},
-	"resume source":  {body: bodyText},
-	"set link":       {body: bodyDefinition, needs: "the fields to change"},
-	"bulk remove":    {body: bodyText, needs: page},
-	"bulk move":      {body: bodyText, needs: page},
-	"bulk revoke":    {body: bodyText, needs: page},
-	"bulk requeue":   {body: bodyText, needs: page},
-}
+const (
+	changes = "the fields to change" // what others need
+	page    = "where, and what else the operation has"
+)
 
-// page is what the body of a bulk operation has.
-const page = "where, and what else the operation has"
-
-// passing returns the route of an operation that it passes on.
+// passing returns the route of an operation that the gateway passes on: what it has to know is in the row. The path has the
+// arguments of its subject, and the body of the HTTP request is the body of its request. Without such a body, parameters are
+// its fields.
 func passing(o *protocol.Op) *route {
-	how, method, path := passes[o.Name], "", ""
-	if how.name == "" {
-		words := strings.Fields(o.Name)
-		for i := range words[1:] {
-			words[i+1] = strings.ToUpper(words[i+1][:1]) + words[i+1][1:]
-		}
-		how.name = strings.Join(words, "")
-	}
-	method, path, _ = strings.Cut(o.HTTP, " ")
-	r := &route{name: how.name, method: method, path: path, body: how.body, changes: o.Again != protocol.Reads, operator: strings.HasPrefix(o.Subject, "_sys.cluster.")}
+	method, path, _ := strings.Cut(o.HTTP, " ")
+	r := &route{name: routeName(o), method: method, path: path, changes: o.Again != protocol.Reads, operator: strings.HasPrefix(o.Subject, "_sys.cluster.")}
 	if strings.Contains(o.Subject, ".<priority>") {
 		r.query = append(r.query, "priority")
 	}
-	var fields []reflect.StructField
-	if how.body == bodyNone && o.Body != nil {
-		fields = slices.Collect(reflect.TypeOf(o.Body).Fields())
+	var read func(*input) ([]byte, *refusal)
+	switch {
+	case o.BodyOverHTTP():
+		r.body = kindOf(o.Body)
+		read = bodyOf(o)
+	case o.Body != nil:
+		fields := slices.Collect(reflect.TypeOf(o.Body).Fields())
 		for _, f := range fields {
 			r.query = append(r.query, parameterOf(f))
 		}
+		read = func(in *input) ([]byte, *refusal) { return in.parameters(fields) }
+	default:
+		read = func(*input) ([]byte, *refusal) { return nil, nil }
 	}
 	verb := verbOf(o)
 	r.serve = func(in *input) (*answer, *refusal) {
@@ -70,13 +54,47 @@ func passing(o *protocol.Op) *route {
 		if why != nil {
 			return nil, why
 		}
-		body, why := in.passedBody(&how, fields)
+		body, why := read(in)
 		if why != nil {
 			return nil, why
 		}
 		return in.pass(s, body)
 	}
 	return r
+}
+
+// routeName is the operationId.
+func routeName(o *protocol.Op) string {
+	if o.Name == "schedule times" {
+		return "previewSchedule"
+	}
+	words := strings.Fields(o.Name)
+	for i := range words[1:] {
+		words[i+1] = strings.ToUpper(words[i+1][:1]) + words[i+1][1:]
+	}
+	return strings.Join(words, "")
+}
+
+func kindOf(body any) bodyKind {
+	switch body.(type) {
+	case protocol.ScheduleChange:
+		return bodySchedule
+	case protocol.BulkRequest, protocol.SourceResume:
+		return bodyText
+	}
+	return bodyDefinition
+}
+
+// bodyOf reads the body of a request.
+func bodyOf(o *protocol.Op) func(*input) ([]byte, *refusal) {
+	what, listed := needs[o.Name]
+	switch {
+	case !listed:
+		what = changes
+	case what == "":
+		return func(in *input) ([]byte, *refusal) { return bytes.TrimSpace(in.body), nil }
+	}
+	return func(in *input) ([]byte, *refusal) { return in.fields(what) }
 }
 
 // verbOf is the verb of an operation's subjects.
@@ -106,16 +124,8 @@ func (in *input) about(v subjects.Verb) (subjects.Subject, *refusal) {
 	return s, nil
 }
 
-// passedBody is the body of a request: that of the HTTP request, or one with the parameters.
-func (in *input) passedBody(how *passed, fields []reflect.StructField) ([]byte, *refusal) {
-	switch {
-	case how.needs != "":
-		return in.fields(how.needs)
-	case how.body != bodyNone:
-		return bytes.TrimSpace(in.body), nil
-	case fields == nil:
-		return nil, nil
-	}
+// parameters makes a body of parameters. Without any it is empty.
+func (in *input) parameters(fields []reflect.StructField) ([]byte, *refusal) {
 	given := make(map[string]any)
 	for _, f := range fields {
 		name := parameterOf(f)
@@ -123,7 +133,7 @@ func (in *input) passedBody(how *passed, fields []reflect.StructField) ([]byte, 
 			continue
 		}
 		var why *refusal
-		if given[name], why = in.value(name, f.Type, how); why != nil {
+		if given[name], why = in.value(name, f); why != nil {
 			return nil, why
 		}
 	}
@@ -134,13 +144,22 @@ func (in *input) passedBody(how *passed, fields []reflect.StructField) ([]byte, 
 }
 
 // value reads a parameter for a field. What is no number and no flag is a text: the bridge says what is wrong with it.
-func (in *input) value(name string, of reflect.Type, how *passed) (any, *refusal) {
-	switch {
-	case name == "limit" && how.pageSize > 0:
-		return just(in.limit(how.pageSize))
-	case of.Kind() == reflect.Bool:
+func (in *input) value(name string, f reflect.StructField) (any, *refusal) {
+	if most, is := strings.CutPrefix(f.Tag.Get("pq"), "page="); is { // a page has so many at most
+		n, err := strconv.ParseInt(most, 10, 64)
+		if err != nil {
+			panic(fmt.Sprintf("the mark of %s: %s", f.Name, err)) // a constant
+		}
+		return just(in.limit(n))
+	}
+	of := f.Type
+	if of.Kind() == reflect.Pointer {
+		of = of.Elem()
+	}
+	switch of {
+	case reflect.TypeFor[bool]():
 		return just(in.flag(name))
-	case of.Kind() == reflect.Int || of == reflect.TypeFor[int64]():
+	case reflect.TypeFor[int](), reflect.TypeFor[int64]():
 		return just(in.integer(name))
 	}
 	return in.get(name), nil

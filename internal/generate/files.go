@@ -9,6 +9,8 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
+const openAPIFile = "internal/gateway/openapi.yaml"
+
 // generate returns each generated file, and each file with a generated region, by its path from the root.
 func generate(root string) (map[string][]byte, error) {
 	said, err := readComments(filepath.Join(root, "protocol"))
@@ -47,14 +49,24 @@ func generate(root string) (map[string][]byte, error) {
 	if err := headerFiles(root, files); err != nil {
 		return nil, err
 	}
+	described, err := os.ReadFile(filepath.Join(root, openAPIFile))
+	if err != nil {
+		return nil, err
+	}
+	paths, schemas, err := passedOn(types, protocol.Ops, string(described))
+	if err != nil {
+		return nil, err
+	}
 	for _, r := range []struct{ file, region, text string }{
+		{openAPIFile, regionPassed, paths},
+		{openAPIFile, regionSchemas, schemas},
 		{"docs/protocol/admin.md", "config", pageRegion(config)},
 		{"deploy/nats.conf", "requests of a viewer", grammar.confRegion("pq.*.", protocol.Viewer)},
 		{"deploy/nats.conf", "requests of an admin", grammar.confRegion("pq.jobs.", protocol.Admin)},
-		{"internal/gateway/openapi.yaml", "config", openAPIRegion(config)},
-		{"internal/gateway/openapi.yaml", "parameters of a push", pushParameters(protocol.PushHeaders)},
-		{"internal/gateway/openapi.yaml", "fields of a pushed item", pushFields(protocol.PushHeaders)},
-		{"internal/gateway/openapi.yaml", "what stays of a push", itemProperties(protocol.PushHeaders)},
+		{openAPIFile, "config", openAPIRegion(config)},
+		{openAPIFile, "parameters of a push", pushParameters(protocol.PushHeaders)},
+		{openAPIFile, "fields of a pushed item", pushFields(protocol.PushHeaders)},
+		{openAPIFile, "what stays of a push", itemProperties(protocol.PushHeaders)},
 	} {
 		before := files[r.file]
 		if before == nil {
