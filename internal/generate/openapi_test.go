@@ -25,6 +25,7 @@ func TestPassedOn(t *testing.T) {
 		{Name: "look at", HTTP: "GET /v1/queues/{queue}/paint/{hue}", Subject: "<queue>.look.<name>", Body: protocol.KeysRequest{}, Answer: protocol.HistoryRequest{}, Doc: "Shows a \"hue\"."},
 		{Name: "mix", HTTP: "POST /v1/queues/{queue}/paint/{hue}", Subject: "<queue>.mix.<name>.<priority>", Answer: protocol.Purged{}, Doc: "Mixes."},
 		{Name: "set hue", HTTP: "PATCH /v1/queues/{queue}/paint/{hue}", Subject: "<queue>.admin.mix.<name>", Body: protocol.LinkTake{}, Answer: protocol.Purged{}, Doc: "Sets."},
+		{Name: "swap", HTTP: "POST /v1/paint", Subject: "_sys.swap", Body: protocol.Replace{}, Answer: protocol.Purged{}, Doc: "Swaps."},
 		{Name: "without a route", Subject: "<queue>.dry"},
 	}, written)
 	if err != nil {
@@ -44,6 +45,7 @@ func TestPassedOn(t *testing.T) {
 		t.Errorf("the paths are\n%s", paths)
 	}
 	for _, part := range []string{
+		"        - { name: old, in: query, required: true, description: \"",
 		"schema: { $ref: \"#/components/schemas/HistoryRequest\" } } } }\n        default",
 		"    post:\n      operationId: mix\n      summary: \"Mixes\"\n      parameters:\n        - $ref: \"#/components/parameters/priority\"\n      responses:\n        \"200\": { $ref: \"#/components/responses/Object\" }\n",
 		"    patch:\n      operationId: setHue\n      summary: \"Sets\"\n      requestBody: { required: true, content: { application/json: { schema: { $ref: \"#/components/schemas/LinkTake\" } } } }\n",
