@@ -9,6 +9,7 @@ import (
 
 // sleepers are the files of tests that sleep, and why there is nothing to wait for.
 var sleepers = map[string]string{
+	"bridge/bench_neighbours_test.go":            "a slow read takes a time",
 	"client/lossy_test.go":                       "a context ends some time after an answer was lost",
 	"e2e/cluster/cluster_fulldisk_linux_test.go": "a disk is mended at any moment",
 	"e2e/cluster/cluster_gap_test.go":            "a gap in the answers may begin some time after its cause",
