@@ -89,6 +89,14 @@ func (c *client) fillKeys(queue string, keys, each int) {
 
 // pushInFront has four clients push to keys of a queue until end is called.
 func (c *client) pushInFront(queue string, keys int) (end func()) {
+	return c.fourPush(func() *nats.Msg {
+		subject := fmt.Sprintf("pq.%s.push.%d", queue, rand.IntN(10))
+		return &nats.Msg{Subject: subject, Data: make([]byte, 100), Header: h("PQ-Key", fmt.Sprintf("key-%d", rand.IntN(keys)))}
+	})
+}
+
+// fourPush has four clients push messages until end is called.
+func (c *client) fourPush(message func() *nats.Msg) (end func()) {
 	stop := make(chan struct{})
 	var pushing sync.WaitGroup
 	for range 4 {
@@ -100,9 +108,7 @@ func (c *client) pushInFront(queue string, keys int) (end func()) {
 					return
 				default:
 				}
-				subject := fmt.Sprintf("pq.%s.push.%d", queue, rand.IntN(10))
-				m := &nats.Msg{Subject: subject, Data: make([]byte, 100), Header: h("PQ-Key", fmt.Sprintf("key-%d", rand.IntN(keys)))}
-				if _, err := other.RequestMsg(m, testenv.Patience()); err != nil {
+				if _, err := other.RequestMsg(message(), testenv.Patience()); err != nil {
 					c.Error(err)
 					return
 				}

@@ -104,32 +104,13 @@ func localStore(b *testing.B) kv.DB {
 
 // pester has four clients push to the bad queue until end is called.
 func (c *client) pester(body []byte, bundle string) (end func()) {
-	stop := make(chan struct{})
-	var pushing sync.WaitGroup
-	for range 4 {
-		other := c.another()
-		pushing.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				m := &nats.Msg{Subject: "pq.neighbour.push", Data: body}
-				if bundle != "" {
-					m.Header = h("PQ-Bundle", bundle)
-				}
-				if _, err := other.RequestMsg(m, testenv.Patience()); err != nil {
-					c.Error(err)
-					return
-				}
-			}
-		})
-	}
-	return func() {
-		close(stop)
-		pushing.Wait()
-	}
+	return c.fourPush(func() *nats.Msg {
+		m := &nats.Msg{Subject: "pq.neighbour.push", Data: body}
+		if bundle != "" {
+			m.Header = h("PQ-Bundle", bundle)
+		}
+		return m
+	})
 }
 
 // good are clients of 1,000 queues.

@@ -143,7 +143,7 @@ func (l *pushes) Plan(requests []*push) (int, error) {
 	l.requests = requests
 	l.queue, l.room, full = l.Receiving(len(l.items), content)
 	if full != nil && !slices.ContainsFunc(l.items, needsNoRoom) {
-		l.Close(false)
+		l.Close()
 		return len(requests), full // a look into the store would take some of the rest of its log
 	}
 	return 0, nil
@@ -166,7 +166,7 @@ func (l *pushes) Do(tx kv.Tx) (int, error) {
 }
 
 // Close charges the rows of a transaction.
-func (l *pushes) Close(bool) {
+func (l *pushes) Close() {
 	l.Weigh(len(l.items))
 	l.room.End()
 	clear(l.items)

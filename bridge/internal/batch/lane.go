@@ -1,8 +1,6 @@
 package batch
 
-import (
-	"time"
-)
+import "time"
 
 // Lane does the batches of one key at a time, one batch after another.
 type Lane[R, J any] struct {

@@ -4,8 +4,7 @@
 // transactions: a [Worker] does the work.
 //
 // What it guarantees: batches of a key follow one another, in the order in which their
-// requests were submitted, and keys do not wait
-// for each other; a batch stays within [Limits]; and requests that wait for too long behind a
+// requests were submitted, and keys do not wait for each other; a batch stays within [Limits]; and requests that wait for too long behind a
 // transaction that does not end are handed back, in their order. [Run] has the rule for a
 // request that makes its batch fail: the others are served without it, and no order changes.
 package batch

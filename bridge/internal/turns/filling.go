@@ -38,12 +38,12 @@ func (f *filling[R, T]) alone() bool {
 
 // together fills the turn with requests of the lines that may be taken from. First each line may give as much as there is for
 // every line, then the same lines give the rest of the room. The lines behind stay for the next turn. It returns false if
-// no line gives anything.
+// no line gives anything. At least one line has to be there.
 func (f *filling[R, T]) together() bool {
 	if len(f.ready) == 1 {
 		f.single()
 	}
-	each := max(1, f.left.weight/max(1, len(f.ready)))
+	each := max(1, f.left.weight/len(f.ready))
 	kept := f.ready[:0]
 	for i, l := range f.ready {
 		if len(f.turn.shares) > 0 && len(l.pending) > 0 && !f.left.fits(l.pending[0]) {
@@ -85,7 +85,7 @@ func (f *filling[R, T]) bounded(l *line[R]) bool {
 
 // open takes requests of a further line, up to a weight, but at least one.
 func (f *filling[R, T]) open(l *line[R], weight int) {
-	l.place = nowhere
+	l.listed = false
 	s := f.turn.open(l)
 	if s.beside = l.turns > 0; !s.beside && l.waits {
 		l.waits = false

@@ -166,7 +166,7 @@ func (p *part) Do(tx *transaction) (int, error) {
 	return len(p.requests), nil
 }
 
-func (p *part) Close(bool) {
+func (p *part) Close() {
 	if p.requests == nil {
 		p.of.Error("a transaction ends that was not prepared")
 	}

@@ -34,8 +34,8 @@ const maxSkipped = 4096
 type line[R any] struct {
 	key     string
 	pending []R
-	place   place // where it stands
-	alone   bool  // its next turn has no other line
+	listed  bool // it may be taken from, see lines.ready and apart
+	alone   bool // its next turn has no other line
 
 	turns    int                   // that have requests of it
 	meanTime time.Duration         // of a turn
@@ -43,15 +43,6 @@ type line[R any] struct {
 	timer    *time.Timer           // has an overlapping turn take from the line
 	waits    bool                  // the timer runs
 }
-
-// place is where a line stands.
-type place uint8
-
-const (
-	nowhere place = iota // it has nothing to do, or is in a turn, or waits for more requests
-	inReady
-	inApart
-)
 
 // taking are requests that were taken from a line.
 type taking[R any] struct {

@@ -62,12 +62,14 @@ func (ls *lines[R, T]) add(key string, r R) {
 
 // enter puts a line with requests behind the others that may be taken from.
 func (ls *lines[R, T]) enter(l *line[R]) {
-	switch {
-	case l.place != nowhere:
-	case ls.runsAlone(l):
-		l.place, ls.apart = inApart, append(ls.apart, l)
-	default:
-		l.place, ls.ready = inReady, append(ls.ready, l)
+	if l.listed {
+		return
+	}
+	l.listed = true
+	if ls.runsAlone(l) {
+		ls.apart = append(ls.apart, l)
+	} else {
+		ls.ready = append(ls.ready, l)
 	}
 }
 
@@ -81,7 +83,7 @@ func (ls *lines[R, T]) runsAlone(l *line[R]) bool {
 // turns follow one another.
 func (ls *lines[R, T]) await(l *line[R]) {
 	overlap := &ls.options.Overlap
-	if l.waits || l.place != nowhere || l.turns > overlap.Turns || ls.serial.Has(l.key) {
+	if l.waits || l.listed || l.turns > overlap.Turns || ls.serial.Has(l.key) {
 		return
 	}
 	l.waits = true
@@ -129,7 +131,7 @@ func (ls *lines[R, T]) leave(s *share[R, T], took time.Duration) {
 
 // forget drops a line that has nothing to do.
 func (ls *lines[R, T]) forget(l *line[R]) {
-	if l.turns > 0 || len(l.pending) > 0 || l.place != nowhere {
+	if l.turns > 0 || len(l.pending) > 0 || l.listed {
 		return
 	}
 	delete(ls.all, l.key)

@@ -21,7 +21,7 @@ func (reader) Open(_ string, _ bool, letters []*letter) []*letter { return lette
 func (reader) Plan([]*letter) (int, error)                        { return 0, nil }
 func (reader) Ahead(struct{})                                     {}
 func (r reader) Do(struct{}) (int, error)                         { <-r.may; return 0, nil }
-func (reader) Close(bool)                                         {}
+func (reader) Close()                                             {}
 func (reader) Common(error) bool                                  { return false }
 func (reader) Answer([]*letter, error)                            {}
 

@@ -17,8 +17,8 @@ type Part[R, T any] interface {
 	// is as that of Plan. With [ErrFollow] it has done nothing.
 	Do(T) (at int, err error)
 
-	// Close ends the transaction that Plan has prepared, before the answers. committed says that it took effect.
-	Close(committed bool)
+	// Close ends the transaction that Plan has prepared, before the answers, whether it took effect or not.
+	Close()
 
 	// Common reports whether no single request of the line caused an error: fewer of them would not have helped.
 	Common(error) bool

@@ -108,7 +108,7 @@ func (x *runner[R, T]) transaction() (culprit *share[R, T], err error) {
 	x.watch.ended()
 	weight := 0
 	for _, s := range x.shares {
-		s.Close(err == nil)
+		s.Close()
 		weight += x.weight(s.todo)
 	}
 	if err == nil {
@@ -202,7 +202,7 @@ func (x *runner[R, T]) one(s *share[R, T], requests []R) (at int, err error) {
 		return err
 	})
 	x.watch.ended()
-	s.Close(err == nil)
+	s.Close()
 	s.apart = s.apart || runs > 1 || err != nil && !x.options.Outage(err)
 	if err == nil && s.following {
 		return at, ErrFollow
