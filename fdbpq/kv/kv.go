@@ -150,8 +150,8 @@ type Tx interface {
 	// lower or absent. It does not conflict with other Maxes.
 	Max(key []byte, value uint64)
 
-	// Watch waits for a change of key's value after this transaction. It becomes active at the commit. If the
-	// transaction does not commit, or its closure runs again, the watch ends at once. The commit does not depend on
+	// Watch waits for a change of key's value by a later write of this transaction, or after it. It becomes active at the commit. If
+	// the transaction does not commit, or its closure runs again, the watch ends at once. The commit does not depend on
 	// the key, but it may if the transaction itself gives the key another value.
 	Watch(key []byte) *Watch
 }

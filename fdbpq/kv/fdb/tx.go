@@ -335,7 +335,7 @@ func (t *tx) version() (int64, error) {
 	return future.Get()
 }
 
-// accepts reports whether a write of key and value is within the limits. The library would
+// accepts notes a write of key and value, and reports whether it is within the limits. The library would
 // report a write that is too large only with the next read.
 func (t *tx) accepts(key, value []byte) bool {
 	switch {
@@ -349,6 +349,7 @@ func (t *tx) accepts(key, value []byte) bool {
 		return false
 	}
 	t.writes = true
+	t.wrote(key)
 	return true
 }
 
@@ -372,6 +373,7 @@ func (t *tx) ClearRange(begin, end []byte) {
 	}
 	if bounds, ok := t.bounds(begin, end); ok {
 		t.writes = true
+		t.cleared(begin, end)
 		t.ahead.cleared(begin, end)
 		t.run.tr.ClearRange(bounds)
 	}

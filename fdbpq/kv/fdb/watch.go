@@ -19,6 +19,7 @@ type watch struct {
 	db   *DB
 	key  []byte
 	done chan struct{}
+	late bool // its own transaction has written the key since
 
 	mu     sync.Mutex
 	future apple.FutureNil // nil: it is not active yet
@@ -107,8 +108,26 @@ func (t *tx) Watch(key []byte) *kv.Watch {
 	return kv.NewWatch(w.done, w.cancel)
 }
 
+// wrote ends the watches of a key when the transaction ends.
+func (t *tx) wrote(key []byte) {
+	for _, w := range t.watches {
+		w.late = w.late || bytes.Equal(w.key, key)
+	}
+}
+
+// cleared does the same for a range of keys.
+func (t *tx) cleared(begin, end []byte) {
+	for _, w := range t.watches {
+		w.late = w.late || bytes.Compare(w.key, begin) >= 0 && bytes.Compare(w.key, end) < 0
+	}
+}
+
 // watch begins to watch a key for the time after the commit.
 func (t *tx) watch(w *watch) error {
+	if w.late {
+		w.cancel()
+		return nil
+	}
 	r := t.run
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -29,6 +29,7 @@ type tx struct {
 	tooOld        bool // a read failed because the transaction is too old
 
 	watches []*watch
+	watched map[string][]*watch // by key; nil: there is no watch
 }
 
 // buffers is the memory of a transaction, reused by later ones.
@@ -97,14 +98,14 @@ func (t *tx) release() {
 // takeWatches returns the watches, which end with the run no more.
 func (t *tx) takeWatches() []*watch {
 	taken := t.watches
-	t.watches = nil
+	t.watches, t.watched = nil, nil
 	return taken
 }
 
 // end ends the run; watches that no commit has activated end with it.
 func (t *tx) end() {
 	t.release()
-	for _, w := range t.watches {
+	for _, w := range t.takeWatches() {
 		t.db.watches.end(w)
 	}
 	b := t.buf
@@ -272,30 +273,56 @@ func (t *tx) Conflict(key []byte) {
 func (t *tx) Set(key, value []byte) {
 	if t.buf != nil {
 		t.buf.writes.set(key, value)
+		t.wrote(key)
 	}
 }
 
 func (t *tx) Clear(key []byte) {
 	if t.buf != nil {
 		t.buf.writes.clear(key)
+		t.wrote(key)
 	}
 }
 
 func (t *tx) ClearRange(begin, end []byte) {
 	if t.buf != nil {
 		t.buf.writes.clearRange(begin, end)
+		t.clearedRange(begin, end)
 	}
 }
 
 func (t *tx) Add(key []byte, delta int64) {
 	if t.buf != nil {
 		t.buf.writes.atomic(key, atomic64{operand: uint64(delta)})
+		t.wrote(key)
 	}
 }
 
 func (t *tx) Max(key []byte, value uint64) {
 	if t.buf != nil {
 		t.buf.writes.atomic(key, atomic64{max: true, operand: value})
+		t.wrote(key)
+	}
+}
+
+// wrote ends the watches of a key at the commit.
+func (t *tx) wrote(key []byte) {
+	if t.watched == nil {
+		return
+	}
+	for _, w := range t.watched[string(key)] {
+		w.late = true
+	}
+}
+
+// clearedRange ends the watches of a range of keys at the commit.
+func (t *tx) clearedRange(begin, end []byte) {
+	for key, watches := range t.watched {
+		if key >= string(begin) && key < string(end) {
+			for _, w := range watches {
+				w.late = true
+			}
+		}
 	}
 }
 
@@ -307,6 +334,10 @@ func (t *tx) Watch(key []byte) *kv.Watch {
 	} else {
 		t.buf.writes.accepts(key)
 		t.watches = append(t.watches, w)
+		if t.watched == nil {
+			t.watched = make(map[string][]*watch)
+		}
+		t.watched[string(key)] = append(t.watched[string(key)], w)
 	}
 	watches := &t.db.watches
 	return kv.NewWatch(w.done, func() { watches.end(w) }) // not t, which leads to all commits since it began

@@ -18,6 +18,7 @@ type watch struct {
 	key  []byte
 	hash uint64
 	done chan struct{}
+	late bool // its own transaction has written the key since
 
 	// Guarded by the set's lock.
 	since   uint64 // commits up to this version do not fire the watch
@@ -115,6 +116,10 @@ func (s *watchSet) endAll() {
 // them at once.
 func (s *watchSet) activate(watches []*watch, pinned, c *commit) {
 	for _, w := range watches {
+		if w.late {
+			s.end(w)
+			continue
+		}
 		from := pinned
 		switch {
 		case c != nil:
