@@ -33,7 +33,7 @@ var mapsOf = map[string]map[string]bound{
 		"popResults.empty":    {"bands, a client's choice", thisRequest, ""},
 	},
 	"bridge/internal/batch": {
-		"Lanes.active": {"queues, a client's choice, with requests", "the gate's requests in flight, and the queues of waiting pops", "Lanes.rest"},
+		"Lanes.active": {"queues, a client's choice, with requests", "the gate's requests in flight", "Lanes.rest"},
 	},
 	"bridge/internal/edits": {
 		"bulkQueues.all": {"queues, a client's choice, with a page of a bulk operation under way", "maxBulkQueues", "bulkQueues.enter"},
@@ -99,7 +99,8 @@ var mapsOf = map[string]map[string]bound{
 	"bridge/internal/turns": {
 		"filling.owners": {"owners of lines, a client's choice", thisRequest, ""},
 		"line.held":      {"reply subjects' beginnings, a client's choice, in turns under way", "the requests of the turns", "line.leave"},
-		"lines.all":      {"queues, a client's choice, with requests", "the gate's requests in flight", "lines.forget"},
+		"lines.all":      {"queues, a client's choice, with requests", "the gate's requests in flight, and the queues of waiting pops", "lines.forget"},
+		"runner.done":    {"sorts of what transactions do", fixed, ""},
 	},
 	"bridge/internal/waiting": {
 		"Pops.queues":   {"queues, a client's choice, with waiting pops", "Options.Places", "Pops.admit"},

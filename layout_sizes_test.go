@@ -22,7 +22,6 @@ const (
 // comes in.
 var (
 	largeTypes = map[string]int{
-		"bridge.popTransaction":        34,
 		"cmd/pq/internal/top.topModel": 38,
 	}
 	wideTypes = map[string]int{

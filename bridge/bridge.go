@@ -7,8 +7,8 @@
 // the bridge holds (requests, bytes, waiting pops) is bounded.
 //
 // The table in verb.go lists the verbs. A message that parses becomes the [desk.Work] of its verb. The work reads
-// the message; its kind says which lane it enters (lanes.go); the lane runs it with others in one transaction; the responder answers the
-// request and ends it.
+// the message; its kind says which line or lane it enters (lanes.go); a turn runs it with others in one transaction; the responder answers
+// the request and ends it.
 package bridge
 
 import (
@@ -92,8 +92,8 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	unasked := unasked(hasRoom, b.tenants)
 	b.asker = listening.NewAsker(nc, listening.Interest(o.Interest), o.Logger)
 	b.waits.init(b.responder, listening.NewSight(b.asker), o.unseen, o.Limits.Waiters,
-		func(queue string) { b.lanes.pop.Serve(queue) },
-		func(p *pop) { b.lanes.pop.Submit(p.Subject.Queue, p) })
+		func(queue string) { b.lanes.servePops(queue) },
+		func(p *pop) { b.lanes.submitPop(p) })
 	asks := explain.NewAsks(o.now)
 	explainer := explain.New(explain.Options{
 		Store: store, Waiting: b.waits.line.TakingAt, Lately: asks.Lately, Full: fullFor(o.Room, b.tenants),

@@ -45,9 +45,14 @@ func Patient(o Options) Options {
 	if o.patience == (batch.Patience{}) {
 		o.patience = batch.Patience{First: time.Hour, Then: time.Hour}
 	}
-	o.slow = time.Hour
+	if o.slow == 0 {
+		o.slow = time.Hour
+	}
 	return o
 }
+
+// SlowAfter are options with which another turn begins behind one that takes so long before it commits.
+func SlowAfter(d time.Duration) Options { return Options{slow: d} }
 
 // Paced are options with which transactions may take as much longer as all takes on a busy machine, unless the options
 // say otherwise: there a test is about something else.
@@ -78,13 +83,13 @@ func Lanes(b *Bridge) (idle int) {
 	return idle
 }
 
-// InLine returns how many queues wait for a transaction that they share.
-func InLine(b *Bridge) (queues int) {
-	queues = b.lanes.push.Waiting()
-	for _, kind := range b.lanes.shared {
-		queues += kind.Waiting()
+// InLine returns how many lines of pushes, pops and settlements wait for a turn.
+func InLine(b *Bridge) (lines int) {
+	lines = b.lanes.pop.Waiting()
+	if b.lanes.push != b.lanes.pop {
+		lines += b.lanes.push.Waiting()
 	}
-	return queues
+	return lines
 }
 
 // AwaitLanes returns when no lane is left.

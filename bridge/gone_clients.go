@@ -5,7 +5,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/pqbridge/pqbridge/bridge/internal/batch"
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/listening"
@@ -34,28 +33,6 @@ func clientOf(w *waiting.Wait) listening.Client {
 	return listening.Client{Queue: w.Queue, Reply: w.Reply}
 }
 
-// present asks about the clients of the first n pops, drops those that have gone, and returns the others, and those that
-// it did not ask about. It reports whether one of the first is there, and whether the server has answered in time.
-func (w *waits) present(pops []*pop, n int) (left []*pop, there, answered bool) {
-	replies := make([]string, n)
-	for i, r := range pops[:n] {
-		replies[i] = r.Msg.Reply
-	}
-	gone, answered := w.sight.Ask(replies).Gone()
-	nobody := set(gone)
-	for i, r := range pops {
-		if i < n && nobody[r.Msg.Reply] {
-			w.line.Remove(r.place)
-			w.Done(&r.Request, errGone)
-			continue
-		}
-		r.asked = i < n && answered
-		there = there || i < n
-		left = append(left, r)
-	}
-	return left, there, answered
-}
-
 func set(names []string) map[string]bool {
 	is := make(map[string]bool, len(names))
 	for _, name := range names {
@@ -68,49 +45,47 @@ func set(names []string) map[string]bool {
 // has waited and nobody has asked before, or if the items would be lost with the client: if it pops them for good,
 // has no id to repeat the pop, and is no link, which holds its items. If asking costs nothing, it also asks about a
 // pop that has not waited.
-func (t *popTransaction) mustAsk(r *pop) bool {
-	if t.silent || r.sure || r.peeks || r.gives != nil || len(r.found) == 0 {
+func (l *pops) mustAsk(r *pop) bool {
+	if l.attempt.silent || r.sure || r.peeks || r.gives != nil || len(r.found) == 0 {
 		return false
 	}
 	waited, loses := r.place != nil || r.waited, r.leased == 0 && r.ask.ID == ""
-	return waited && !r.asked || loses && (waited || t.waits.sight.Local())
+	return waited && !r.asked || loses && (waited || l.waits.sight.Local())
 }
 
 // ask asks about the clients of pops that the transaction is about to serve. All queues that share the transaction ask
 // before any of them waits for the answer.
-func (t *popTransaction) ask() {
+func (l *pops) ask() {
 	var replies []string
-	for _, r := range t.todo[:t.served] {
-		if t.mustAsk(r) {
+	for _, r := range l.todo[:l.served] {
+		if l.mustAsk(r) {
 			r.sure = true
 			replies = append(replies, r.Msg.Reply)
 		}
 	}
 	if len(replies) > 0 {
-		t.question = t.waits.sight.Ask(replies)
+		l.question = l.waits.sight.Ask(replies)
 	}
 }
 
-// check makes the transaction begin again without items for clients that have gone.
-func (t *popTransaction) check() error {
-	if t.question == nil {
-		return nil
+// Check makes the transaction run again without items for clients that have gone.
+func (l *pops) Check() bool {
+	if l.question == nil {
+		return true
 	}
-	gone, _ := t.question.Gone()
-	if t.question = nil; len(gone) == 0 {
-		return nil
-	}
+	gone, _ := l.question.Gone()
+	l.question = nil
 	nobody := set(gone)
-	for _, r := range t.todo[:t.served] {
+	for _, r := range l.todo[:l.served] {
 		r.gone = r.gone || nobody[r.Msg.Reply]
 	}
-	return batch.ErrAgain
+	return len(gone) == 0
 }
 
 // unasked forgets a question whose answer the transaction does not need.
-func (t *popTransaction) unasked() {
-	t.question.Close()
-	t.question = nil
+func (l *pops) unasked() {
+	l.question.Close()
+	l.question = nil
 }
 
 // signal handles the messages on the ack subjects of the items that this bridge delivered. It ignores settlements,

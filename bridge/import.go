@@ -3,15 +3,15 @@ package bridge
 import (
 	"bytes"
 	"slices"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/pqbridge/pqbridge/bridge/internal/batch"
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/desk"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
+	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
+	"github.com/pqbridge/pqbridge/bridge/internal/turns"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/subjects"
@@ -30,49 +30,64 @@ func (r *importing) Read(wr *codec.Wire) (f *failure.Failure) {
 	return f
 }
 
-// imports is the work of a lane of imports.
+// imports is the part of a queue's imports in a turn.
 type imports struct {
+	turns.Simple[desk.Work, kv.Tx]
 	*desk.Lane
-	imported []fdbpq.Imported // results of the last transaction
-	out      []byte           // of an answer
+	out []byte // of an answer
+
+	// The present transaction.
+	items    []fdbpq.Import
+	queue    fdbpq.Queue
+	room     *tenants.Admission
+	imported []fdbpq.Imported // results of its last run
 }
 
-// Work serves a batch of imports.
-func (l *imports) Work(now batch.Batch[*importing, batch.Alone]) { batch.Run(now.Requests, l) }
+// Open turns to the imports of a queue.
+func (l *imports) Open(s turns.Start, requests []desk.Work) {
+	l.Begin(s.Queue)
+	l.Keep(requests)
+}
 
-// Try puts items where they stood, in one transaction.
-func (l *imports) Try(requests []*importing) (int, error) {
-	items, content := make([]fdbpq.Import, len(requests)), 0
-	for i, r := range requests {
-		items[i] = r.item
-		content += len(r.item.Headers) + len(r.item.Payload)
-	}
+// Plan prepares a transaction that puts items where they stood.
+func (l *imports) Plan(requests []desk.Work) (int, error) {
 	if why := l.Reserve(); why != nil {
 		return 0, desk.StoreFull(why)
 	}
-	started := time.Now()
-	queue, to, _ := l.Receiving(len(items), content)
-	defer to.End()
-	err := l.Update(batch.Job[kv.Tx]{
-		Weight: len(requests),
-		Bytes:  desk.SizeOf(requests),
-		Do: func(tx kv.Tx) (err error) {
-			l.imported, err = queue.Import(l.Metered(tx), items...)
-			return err
-		},
-	})
-	l.Weigh(len(requests))
-	if err == nil {
-		l.Stats.Ran(request.KindImport, len(requests), time.Since(started))
+	content := 0
+	for _, w := range requests {
+		item := &w.(*importing).item
+		l.items = append(l.items, *item)
+		content += len(item.Headers) + len(item.Payload)
 	}
-	return len(requests), err
+	l.queue, l.room, _ = l.Receiving(len(l.items), content)
+	return 0, nil
+}
+
+func (l *imports) Ahead(kv.Tx) {}
+
+// Do imports items.
+func (l *imports) Do(tx kv.Tx, _ *turns.Room) (at int, err error) {
+	l.imported, err = l.queue.Import(l.Metered(tx), l.items...)
+	return len(l.items), err
+}
+
+// Ran is the number of items.
+func (l *imports) Ran() (kind, n int) { return int(request.KindImport), len(l.items) }
+
+// Close charges the rows of a transaction.
+func (l *imports) Close() {
+	l.Weigh(len(l.items))
+	l.room.End()
+	clear(l.items)
+	l.items, l.queue, l.room = l.items[:0], fdbpq.Queue{}, nil
 }
 
 // Answer answers imports.
-func (l *imports) Answer(requests []*importing, err error) {
+func (l *imports) Answer(requests []desk.Work, err error) (served int, more bool) {
 	if err != nil {
 		request.RefuseAll(l.Responder, requests, err)
-		return
+		return len(requests), false
 	}
 	added := 0
 	for i := range l.imported {
@@ -82,10 +97,11 @@ func (l *imports) Answer(requests []*importing, err error) {
 	}
 	l.Stats.Moved(l.Queue.Name(), request.FlowIn, added)
 	l.Stats.Queues.Count(l.Queue.Name(), &request.Tally{request.Imported: int64(added)})
-	for i, r := range requests {
-		l.answer(r, &l.imported[i])
+	for i, w := range requests {
+		l.answer(w.(*importing), &l.imported[i])
 	}
 	l.imported = nil
+	return len(requests), false
 }
 
 // answer answers an import like a push. An import of an item that is in its place

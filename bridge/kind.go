@@ -1,8 +1,8 @@
 package bridge
 
 import (
-	"github.com/pqbridge/pqbridge/bridge/internal/batch"
 	"github.com/pqbridge/pqbridge/bridge/internal/desk"
+	"github.com/pqbridge/pqbridge/bridge/internal/turns"
 )
 
 // kind is a kind of work. It decides which lanes a request enters, see lanes.open. Peeks and settlements enter lanes of other
@@ -25,9 +25,9 @@ const (
 // tenant and a dot.
 type entrance func(queue string, w desk.Work)
 
-// entranceTo returns the entrance to lanes that take all requests of a kind as they come.
-func entranceTo[W desk.Work, J any](to *batch.Lanes[W, J]) entrance {
-	return entranceOf(func(queue string, w W) { to.Submit(queue, w) })
+// entranceTo returns the entrance to turns, whose parts of a kind take all requests as they come.
+func entranceTo(to *desk.Turns, part int) entrance {
+	return func(queue string, w desk.Work) { to.Submit(turns.Key{Kind: part, Queue: queue}, w) }
 }
 
 // entranceOf returns the entrance of a kind, all of whose requests are of type W.

@@ -1,18 +1,17 @@
 package bridge
 
 import (
-	"github.com/pqbridge/pqbridge/bridge/internal/batch"
 	"github.com/pqbridge/pqbridge/bridge/internal/desk"
 	"github.com/pqbridge/pqbridge/bridge/internal/edits"
 	"github.com/pqbridge/pqbridge/bridge/internal/listening"
 	"github.com/pqbridge/pqbridge/bridge/internal/peers"
 	"github.com/pqbridge/pqbridge/bridge/internal/reads"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
-	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/bridge/internal/turns"
 )
 
-// lanes has the turns of pushes, and the lanes of all other kinds of work. Most kinds have a lane for every queue with such work,
-// so a queue's settlements do not wait for its edits.
+// lanes has the turns of requests that change something, and the lanes of others. On a store of this process alone pushes, pops and
+// settlements take turns together. Edits and imports have turns of their own, which no push or pop waits for.
 type lanes struct {
 	responder *request.Responder
 	exclusive bool // only this process can open the store
@@ -20,39 +19,55 @@ type lanes struct {
 	order     leaseOrder
 	bundles   bundleReader
 	sent      listening.Sent
-	shared    []*batch.Shared[kv.Tx] // of each other kind that changes something
 
-	push    *desk.Turns[*push]
-	imports *batch.Lanes[*importing, batch.Alone]
-	pop     *batch.Lanes[*pop, *settlement]
-	change  *batch.Lanes[desk.Change, batch.Alone]
-	bulk    *edits.BulkLanes
-	read    *reads.Lanes
+	push, pop, change, imports *desk.Turns // push and pop may be the same
+
+	bulk *edits.BulkLanes
+	read *reads.Lanes
 
 	entrances [kinds]entrance
 }
 
-// init makes the lanes. Each of them works on a copy of base.
+// The kinds of parts in turns of pushes and pops. Pushes go first, so that pops find their items.
+const (
+	partPush = iota
+	partPop
+)
+
+// init makes the turns and lanes. Each part of them works on a copy of base.
 func (ls *lanes) init(base desk.Lane, exclusive bool, of pops, queries reads.Options) {
 	ls.responder, ls.exclusive, ls.owners = base.Responder, exclusive, of.owners
 	ls.order.init(func(w desk.Work) { w.(ordered).start(ls) })
 	ls.bundles.init(ls.startSettlement)
 	of.exclusive, of.giveBack, of.sent = exclusive, ls.giveBack, &ls.sent
-	sharing := func() desk.Lane {
-		own := base
-		own.Shared = desk.NewShared(&own, exclusive)
-		ls.shared = append(ls.shared, own.Shared)
-		return own
+	serving := desk.Taking{Weight: weightOf, Part: func(kind int, l *desk.Lane) desk.Part {
+		if kind == partPush {
+			return &pushes{Lane: l}
+		}
+		return newPops(l, of)
+	}}
+	popping, pushing := serving, serving
+	popping.Ahead, pushing.Overlap = settles, pushesBeside
+	ls.pop = desk.NewTurns(base, exclusive, popping)
+	if ls.push = ls.pop; !exclusive {
+		ls.push = desk.NewTurns(base, exclusive, pushing)
 	}
-	ls.push = newPushTurns(base, exclusive)
-	ls.imports = desk.NewLanes(sharing(), func(l *desk.Lane) batch.Worker[*importing, batch.Alone] { return &imports{Lane: l} })
-	ls.pop = newPopLanes(sharing(), of)
-	ls.change = desk.NewLanes(sharing(), func(l *desk.Lane) batch.Worker[desk.Change, batch.Alone] {
-		return &desk.ChangeWorker[desk.Change]{Lane: l}
-	})
-	ls.bulk = edits.NewBulkLanes(sharing())
+	ls.imports = desk.NewTurns(base, exclusive, desk.Taking{Part: func(_ int, l *desk.Lane) desk.Part { return &imports{Lane: l} }})
+	ls.change = desk.NewTurns(base, exclusive, desk.Taking{Part: func(_ int, l *desk.Lane) desk.Part { return &desk.Changes{Lane: l} }})
+	ls.bulk = edits.NewBulkLanes(base)
 	ls.read = reads.New(base, queries)
 	ls.open()
+}
+
+// weightOf is how many items a request adds, takes or settles.
+func weightOf(w desk.Work) int {
+	switch w := w.(type) {
+	case *push:
+		return w.Count()
+	case *pop:
+		return max(1, w.ask.Limit)
+	}
+	return 1
 }
 
 // anyLanes are the lanes of any kind of work.
@@ -63,8 +78,20 @@ type anyLanes interface {
 }
 
 func (ls *lanes) all() []anyLanes {
-	return []anyLanes{ls.push, ls.imports, ls.pop, ls.change, ls.bulk, ls.read}
+	all := []anyLanes{ls.pop, ls.imports, ls.change, ls.bulk, ls.read}
+	if ls.push != ls.pop {
+		all = append(all, ls.push)
+	}
+	return all
 }
+
+// submitPop has a pop take a turn.
+func (ls *lanes) submitPop(p *pop) {
+	ls.pop.Submit(turns.Key{Kind: partPop, Queue: p.Subject.Queue}, p)
+}
+
+// servePops has the waiting pops of a queue take a turn.
+func (ls *lanes) servePops(queue string) { ls.pop.Wake(turns.Key{Kind: partPop, Queue: queue}) }
 
 func (ls *lanes) stop() {
 	for _, kind := range ls.all() {
@@ -85,13 +112,13 @@ func (ls *lanes) submit(w desk.Work) {
 // open makes the entrances of all kinds.
 func (ls *lanes) open() {
 	ls.entrances = [kinds]entrance{
-		kindPush:       entranceOf(ls.push.Submit),
-		kindImport:     entranceTo(ls.imports),
-		kindPop:        entranceTo(ls.pop),
+		kindPush:       entranceTo(ls.push, partPush),
+		kindImport:     entranceTo(ls.imports, 0),
+		kindPop:        entranceTo(ls.pop, partPop),
 		kindPeek:       entranceOf(ls.peek),
 		kindSettlement: entranceOf(func(_ string, s *settlement) { ls.bundles.submit(s) }),
 		kindQuery:      entranceOf(ls.read.Enter),
-		kindChange:     entranceTo(ls.change),
+		kindChange:     entranceTo(ls.change, 0),
 		kindBulk:       entranceOf(ls.bulk.Enter),
 	}
 }
@@ -101,7 +128,7 @@ func (ls *lanes) peek(queue string, p *pop) {
 	if p.ask.Wait == 0 {
 		ls.read.Enter(queue, p)
 	} else {
-		ls.pop.Submit(queue, p)
+		ls.submitPop(p)
 	}
 }
 
@@ -138,16 +165,16 @@ func (ls *lanes) inOrder(s ordered, place *orderPlace) {
 func (s *settlement) start(ls *lanes) { ls.settle(s) }
 
 // start hands the pop to its lane, with the acknowledgement that it makes.
-func (p *pop) start(ls *lanes) { ls.pop.Submit(p.Subject.Queue, p) }
+func (p *pop) start(ls *lanes) { ls.submitPop(p) }
 
-// settle hands a settlement to a lane. Where only this bridge pops a queue, the lane of pops serves settlements, too, in
+// settle has a settlement take a turn. Where only this bridge pops a queue, settlements and pops of the queue have one part, in
 // the same transactions. Workers settle as often as they pop, so this halves the number of transactions, and pops do not
 // conflict with settlements. Elsewhere pops may conflict with the pops of other bridges, so settlements run in
 // transactions of their own, which do not fail with the pops.
 func (ls *lanes) settle(s *settlement) {
 	if ls.exclusive || ls.owners.Pops(s.Subject.Queue) {
-		ls.pop.Join(s.Subject.Queue, s)
+		ls.pop.Submit(turns.Key{Kind: partPop, Queue: s.Subject.Queue}, s)
 	} else {
-		ls.change.Submit(s.Subject.Queue, s)
+		ls.change.Submit(turns.Key{Queue: s.Subject.Queue}, s)
 	}
 }

@@ -38,18 +38,18 @@ func makeLink(subjects.Verb) desk.Work {
 var errLinkRoom = &failure.Failure{Code: 413, Text: "the batch that is out does not fit into an answer any more: raise the server's max_payload to what it was"}
 
 // give gives a taker its next batch. Items that do not fit into the answer are not held.
-func (t *popTransaction) give(tx kv.Tx, r *pop) (int, error) {
-	g, queue := r.gives, t.Lane.Queue.Name()
+func (l *pops) give(tx kv.Tx, r *pop) (int, error) {
+	g, queue := r.gives, l.Lane.Queue.Name()
 	name := r.Subject.Link
-	g.ask.Items = t.selection([]*pop{r})
-	payload := t.Limit.LinkPayload(g.most)
+	g.ask.Items = l.selection([]*pop{r})
+	payload := l.Limit.LinkPayload(g.most)
 	codec.LinkRoom(&g.ask.Items, payload)
-	given, err := link.New(t.Store).Give(tx, t.queue, name, g.ask)
+	given, err := link.New(l.Store).Give(tx, l.queue, name, g.ask)
 	var refused *link.Error
 	switch {
 	case errors.As(err, &refused):
 		r.Failure, r.final = failure.Explain(err), true
-		r.Failure.Giver = t.Store.ID()
+		r.Failure.Giver = l.Store.ID()
 		return 1, nil
 	case err == link.ErrNone, err == fdbpq.ErrNoQueue:
 		r.Failure, r.final = failure.NoLink(queue, name), true
@@ -57,16 +57,16 @@ func (t *popTransaction) give(tx kv.Tx, r *pop) (int, error) {
 	case err != nil:
 		return 0, err
 	}
-	t.ended += given.Ended
-	t.events = append(t.events, given.Events...)
+	l.ended += given.Ended
+	l.events = append(l.events, given.Events...)
 	if given.Ended > 0 {
-		freed, err := t.work.Freed(queue)
+		freed, err := l.work.Freed(queue)
 		if err != nil {
 			return 0, err
 		}
 		if freed {
-			clear(t.empty)
-			t.freed = true
+			clear(l.empty)
+			l.freed = true
 		}
 	}
 	if given.Number == 0 && given.More {
@@ -81,14 +81,14 @@ func (t *popTransaction) give(tx kv.Tx, r *pop) (int, error) {
 		default:
 			r.Failure = failure.Nothing(queue, given.Reason)
 		}
-		t.tryAgainIn(given.Retry)
+		l.tryAgainIn(given.Retry)
 		return 1, nil
 	}
 	g.given, g.body = given, g.body[:0]
-	now := t.Store.Time()
+	now := l.Store.Time()
 	for i := range given.Items {
 		before := len(g.body)
-		g.body, t.lines = codec.AppendGiven(g.body, t.lines, &given.Items[i], now)
+		g.body, l.lines = codec.AppendGiven(g.body, l.lines, &given.Items[i], now)
 		if codec.LinkFits(len(g.body), payload) {
 			continue
 		}
@@ -102,7 +102,7 @@ func (t *popTransaction) give(tx kv.Tx, r *pop) (int, error) {
 			r.Failure, r.final = failure.Newf(413, "item %s of the batch that is out does not fit into an answer: the smaller max_payload of the two servers is %d: raise it", given.Items[i].ID, payload), true
 			return 1, nil
 		case i > 0:
-			t.maxAnswerItems = i
+			r.most = i
 			return 0, errCut
 		default:
 			return 0, failure.Newf(413, "item %s does not fit into an answer: the smaller max_payload of the two servers is %d; it was left in the queue", given.Items[i].ID, payload)
@@ -111,10 +111,10 @@ func (t *popTransaction) give(tx kv.Tx, r *pop) (int, error) {
 	}
 	g.given = given
 	r.found = given.Items
-	t.items += len(given.Items)
-	t.bytes += int64(len(g.body))
+	l.items += len(given.Items)
+	l.bytes += int64(len(g.body))
 	if !given.Repeated {
-		t.popped += len(given.Items)
+		l.popped += len(given.Items)
 	}
 	return 1, nil
 }

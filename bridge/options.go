@@ -49,7 +49,7 @@ type Options struct {
 	// txTimeoutDown.
 	pace batch.Patience
 
-	// slow is how long a queue may take in a shared transaction. Zero: slowBatch.
+	// slow is how long the part of a queue in a turn may take. Zero: see desk.Lane.
 	slow time.Duration
 
 	// Cluster answers for the processes that keep the store together, of which this one

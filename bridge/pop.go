@@ -27,6 +27,8 @@ type pop struct {
 	sure    bool               // the transaction has asked the server about the client
 	gone    bool               // its client has gone
 	refused *failure.Failure   // why its transaction failed: it runs again without this pop
+	careful bool               // its transaction failed: it gets fewer bytes
+	most    int                // so many items fit into an answer; 0: unknown
 
 	// What the transaction found.
 	found    []fdbpq.Item

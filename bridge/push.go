@@ -55,26 +55,23 @@ func (p *push) Read(wr *codec.Wire) (f *failure.Failure) {
 
 // pushes is the part of a queue's pushes in a turn.
 type pushes struct {
+	turns.Simple[desk.Work, kv.Tx]
 	*desk.Lane
-	beside       bool    // other turns may have pushes of the queue
-	spreadBuffer []*push // of spread
-	out          []byte  // of an answer
+	beside       bool        // other turns may have pushes of the queue
+	spreadBuffer []desk.Work // of spread
+	out          []byte      // of an answer
 
 	// The present transaction.
-	requests []*push
+	requests []desk.Work
 	items    []fdbpq.NewItem
 	pushed   []fdbpq.Pushed // results of its last run
 	queue    fdbpq.Queue
 	room     *tenants.Admission
 }
 
-// newPushTurns returns the turns of pushes. On a store that other processes can open, too, a commit crosses a network, and
-// pushes do not conflict with each other. So several turns may have pushes of one queue there.
-func newPushTurns(base desk.Lane, exclusive bool) *desk.Turns[*push] {
-	overlap := turns.Overlap[*push]{Turns: 3, Least: time.Millisecond, Source: (*push).source}
-	return desk.NewTurns(base, exclusive, request.KindPush, overlap, func(p *push) int { return p.Count() },
-		func(l *desk.Lane) turns.Part[*push, kv.Tx] { return &pushes{Lane: l} })
-}
+// pushesBeside lets turns of a queue overlap. On a store that other processes can open, too, a commit crosses a network, and pushes do
+// not conflict with each other.
+var pushesBeside = turns.Overlap[desk.Work]{Turns: 3, Least: time.Millisecond, Source: func(w desk.Work) string { return w.(*push).source() }}
 
 // source returns the inbox of the push's client: the subject of the answer without its last token. Pushes that one
 // connection sends without waiting keep their order, and a client has its answers sent to one inbox. A push without an
@@ -88,12 +85,12 @@ func (p *push) source() string {
 }
 
 // Open reads the bundles among pushes.
-func (l *pushes) Open(queue string, beside bool, requests []*push) []*push {
-	l.Begin(queue)
-	l.beside = beside
+func (l *pushes) Open(s turns.Start, requests []desk.Work) {
+	l.Begin(s.Queue)
+	l.beside = s.Beside
 	clear(l.spreadBuffer)
 	l.spreadBuffer = l.spreadBuffer[:0]
-	return l.spread(slices.DeleteFunc(requests, l.refuses))
+	l.Keep(l.spread(slices.DeleteFunc(requests, func(w desk.Work) bool { return l.refuses(w.(*push)) })))
 }
 
 // refuses reads the items of a bundle, and refuses the bundle if it cannot read them. A thousand items with headers take
@@ -121,13 +118,13 @@ func (l *pushes) Common(err error) bool {
 }
 
 // Plan prepares a transaction of pushes.
-func (l *pushes) Plan(requests []*push) (int, error) {
+func (l *pushes) Plan(requests []desk.Work) (int, error) {
 	if why := l.Reserve(); why != nil {
 		return 0, desk.StoreFull(why)
 	}
 	content := 0
-	for _, r := range requests {
-		if r.bundle != nil {
+	for _, w := range requests {
+		if r := w.(*push); r.bundle != nil {
 			l.items = append(l.items, r.bundle...)
 		} else {
 			l.items = append(l.items, r.item)
@@ -153,7 +150,7 @@ func (l *pushes) Plan(requests []*push) (int, error) {
 func (l *pushes) Ahead(tx kv.Tx) { l.queue.PrefetchPush(tx, l.items...) }
 
 // Do pushes items.
-func (l *pushes) Do(tx kv.Tx) (int, error) {
+func (l *pushes) Do(tx kv.Tx, _ *turns.Room) (int, error) {
 	tx = l.Metered(tx)
 	if follows, err := l.follows(tx); follows || err != nil {
 		return len(l.requests), cmp.Or(err, turns.ErrFollow)
@@ -164,6 +161,9 @@ func (l *pushes) Do(tx kv.Tx) (int, error) {
 	}
 	return l.refusedBundle(l.requests)
 }
+
+// Ran is the number of items.
+func (l *pushes) Ran() (kind, n int) { return int(request.KindPush), len(l.items) }
 
 // Close charges the rows of a transaction.
 func (l *pushes) Close() {
@@ -190,10 +190,10 @@ func (l *pushes) follows(tx kv.Tx) (bool, error) {
 }
 
 // Answer answers pushes.
-func (l *pushes) Answer(requests []*push, err error) {
+func (l *pushes) Answer(requests []desk.Work, err error) (served int, more bool) {
 	if err != nil {
 		request.RefuseAll(l.Responder, requests, err)
-		return
+		return len(requests), false
 	}
 	var tally request.Tally
 	for i := range l.pushed {
@@ -208,7 +208,8 @@ func (l *pushes) Answer(requests []*push, err error) {
 	l.Stats.Moved(l.Queue.Name(), request.FlowIn, int(tally[request.Pushed]))
 	l.Stats.Queues.Count(l.Queue.Name(), &tally)
 	pushed := l.pushed
-	for _, r := range requests {
+	for _, w := range requests {
+		r := w.(*push)
 		n := r.Count()
 		if r.bundle != nil {
 			l.answerBundle(r, pushed[:n])
@@ -218,6 +219,7 @@ func (l *pushes) Answer(requests []*push, err error) {
 		pushed = pushed[n:]
 	}
 	l.pushed = nil
+	return len(requests), false
 }
 
 // happened counts a hand-over, and announces the events of a push.

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
+	"github.com/pqbridge/pqbridge/bridge/internal/desk"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
@@ -27,9 +28,10 @@ func (e *bundleError) Error() string { return e.of.Text }
 func (e *bundleError) Unwrap() error { return e.of }
 
 // refusedBundle returns the index of the first push that is a bundle with a refused item, and the reason.
-func (l *pushes) refusedBundle(requests []*push) (int, error) {
+func (l *pushes) refusedBundle(requests []desk.Work) (int, error) {
 	pushed := l.pushed
-	for i, r := range requests {
+	for i, w := range requests {
+		r := w.(*push)
 		n := r.Count()
 		if r.bundle != nil {
 			for k := range pushed[:n] {
@@ -75,12 +77,12 @@ func (l *pushes) openEach(p *push) (*eachPush, *failure.Failure) {
 }
 
 // spread returns the pushes of a batch, with the items in place of each bundle that goes item by item.
-func (l *pushes) spread(requests []*push) []*push {
-	if !slices.ContainsFunc(requests, func(p *push) bool { return p.each != nil }) {
+func (l *pushes) spread(requests []desk.Work) []desk.Work {
+	if !slices.ContainsFunc(requests, func(w desk.Work) bool { return w.(*push).each != nil }) {
 		return requests
 	}
-	for _, p := range requests {
-		if p.each != nil {
+	for _, w := range requests {
+		if p := w.(*push); p.each != nil {
 			l.spreadBuffer = p.each.begin(l.spreadBuffer)
 		} else {
 			l.spreadBuffer = append(l.spreadBuffer, p)
@@ -90,7 +92,7 @@ func (l *pushes) spread(requests []*push) []*push {
 }
 
 // begin appends a push for each item, and refuses those that could not be read.
-func (b *eachPush) begin(to []*push) []*push {
+func (b *eachPush) begin(to []desk.Work) []desk.Work {
 	bundle := &b.message.Request
 	for i := range b.items {
 		item := &b.items[i]

@@ -7,32 +7,22 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// On a store of one bridge, this many transactions of a kind may be under way.
-const (
-	pushesUnderWay = 1
-	popsUnderWay   = 2
-)
-
-// sharing has requests to many queues come while as many others are under way as may be, so that they share
-// a transaction. It returns how many transactions they take, besides those.
-func (c *client) sharing(db *slow, underWay int, send func(queue string) answers, finish func(queue string, from answers)) int64 {
+// sharing has requests to many queues come while another one is under way, so that they share a transaction. It returns how many
+// transactions they take, besides that.
+func (c *client) sharing(db *slow, send func(queue string) answers, finish func(queue string, from answers)) int64 {
 	c.Helper()
 	const queues = 20
-	var held []answers
-	var releases []func()
-	for i := range underWay {
-		release := sync.OnceFunc(db.blockNext())
-		defer release() // or the end of a test that failed would wait for it
-		releases = append(releases, release)
-		held = append(held, send(fmt.Sprint("jobs-held-", i)))
-		db.awaitBlocked(c)
-	}
+	release := sync.OnceFunc(db.blockNext())
+	defer release() // or the end of a test that failed would wait for it
+	held := send("jobs-held")
+	db.awaitBlocked(c)
 	sent := make(map[string]answers)
 	for i := range queues {
 		queue := fmt.Sprint("jobs-", i)
@@ -40,14 +30,12 @@ func (c *client) sharing(db *slow, underWay int, send func(queue string) answers
 	}
 	c.awaitLine(queues)
 	before := db.commits.Load()
-	for i, release := range releases {
-		release()
-		finish(fmt.Sprint("jobs-held-", i), held[i])
-	}
+	release()
+	finish("jobs-held", held)
 	for queue, from := range sent {
 		finish(queue, from)
 	}
-	return db.commits.Load() - before - int64(underWay)
+	return db.commits.Load() - before - 1
 }
 
 // awaitLine returns when so many queues wait for a transaction that they share.
@@ -60,15 +48,14 @@ func (c *client) awaitLine(queues int) {
 func TestQueuesShareTransactions(t *testing.T) {
 	t.Parallel()
 	c, db := slowly(t, faulty(t), bridge.Options{Exclusive: true})
-	n := c.sharing(db, pushesUnderWay,
+	n := c.sharing(db,
 		func(queue string) answers { return c.send("pq."+queue+".push", queue) },
 		func(_ string, from answers) { c.acknowledged(c.next(from)) })
 	if n != 1 {
 		t.Errorf("%d transactions for pushes to 20 queues, expected 1", n)
 	}
-	c.push("pq.jobs-held-1.push", "jobs-held-1") // as another one
 	acks := make(map[string]string)
-	n = c.sharing(db, popsUnderWay,
+	n = c.sharing(db,
 		func(queue string) answers { return c.send("pq."+queue+".pop.min", "", "PQ-Lease", "1h") },
 		func(queue string, from answers) {
 			m := c.next(from)
@@ -80,7 +67,7 @@ func TestQueuesShareTransactions(t *testing.T) {
 	if n != 1 {
 		t.Errorf("%d transactions for leases of 20 queues, expected 1", n)
 	}
-	n = c.sharing(db, popsUnderWay,
+	n = c.sharing(db,
 		func(queue string) answers { return c.send(acks[queue], "+ACK") },
 		func(queue string, from answers) {
 			if m := c.next(from); m.Header != nil {
@@ -105,7 +92,7 @@ func TestRefusalAmongQueues(t *testing.T) {
 	c.ask("pq.jobs-7.admin.config", `{"max_length":1}`)
 	bundle := frame("a") + frame("b")
 	more := make(map[string][]answers)
-	c.sharing(db, pushesUnderWay,
+	c.sharing(db,
 		func(queue string) answers {
 			if queue == "jobs-7" {
 				return c.send("pq.jobs-7.push", bundle, "PQ-Bundle", "2")
@@ -142,27 +129,24 @@ func TestRefusalAmongQueues(t *testing.T) {
 func TestLatePopSeesAcknowledgedPush(t *testing.T) {
 	t.Parallel()
 	held := &readOnce{DB: faulty(t), queue: "jobs-first", read: make(chan struct{}), goOn: make(chan struct{})}
-	c, db := slowly(t, held, bridge.Options{Exclusive: true})
-	for _, queue := range []string{"held-jobs-0", "held-jobs-1", "jobs-first", "jobs-second", "jobs-second"} {
+	o := bridge.SlowAfter(time.Millisecond) // or the push would wait for the pops
+	o.Exclusive = true
+	c, db := slowly(t, held, o)
+	for _, queue := range []string{"held-jobs", "jobs-first", "jobs-second", "jobs-second"} {
 		c.push("pq."+queue+".push", "early", "PQ-Priority", "5")
 	}
 	goOn := sync.OnceFunc(func() { close(held.goOn) })
 	defer goOn() // or the end of a test that failed would wait for it
-	var under []answers
-	var releases []func()
-	for _, queue := range []string{"held-jobs-0", "held-jobs-1"} {
-		release := sync.OnceFunc(db.blockNext())
-		defer release()
-		releases = append(releases, release)
-		under = append(under, c.send("pq."+queue+".pop.min", ""))
-		db.awaitBlocked(t)
-	}
+	release := sync.OnceFunc(db.blockNext())
+	defer release()
+	under := []answers{c.send("pq.held-jobs.pop.min", "")}
+	db.awaitBlocked(t)
 	for i, queue := range []string{"jobs-first", "jobs-second"} {
 		under = append(under, c.send("pq."+queue+".pop.min", ""))
 		c.awaitLine(i + 1)
 	}
 	held.on.Store(true)
-	releases[0]()
+	release()
 	select {
 	case <-held.read: // both queues share this transaction
 	case <-testenv.Late():
@@ -172,7 +156,6 @@ func TestLatePopSeesAcknowledgedPush(t *testing.T) {
 	late := c.send("pq.jobs-second.pop.min", "")
 	c.refused(c.ask("pq.jobs-second.pop.min", "this is no body"), 400) // so the late pop is in its lane
 	goOn()
-	releases[1]()
 	for _, from := range under {
 		if m := c.next(from); string(m.Data) != "early" {
 			t.Errorf("popped %q, %v", m.Data, m.Header)

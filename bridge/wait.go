@@ -146,31 +146,79 @@ const askFirst = 8
 // awayPause is the time between looks whether the connection is back.
 const awayPause = 100 * time.Millisecond
 
-// attempt returns the waiting pops that the next transaction tries to serve, without those whose clients it finds
-// to have gone. arrived says that there may be an item for them. answered is false if the server did not say in
-// time which clients have gone.
+// attempt is the attempt of a transaction to serve waiting pops. It begins with a question about the clients of the first ones.
+type attempt struct {
+	waiting.Attempt[*pop]
+	asked    int                 // the first pops, about which the question is
+	question *listening.Question // nil: there is none
+	silent   bool                // the server did not say in time which clients have gone
+}
+
+// attempt returns the waiting pops that the next transaction tries to serve, see hear. arrived says that there may be an item for
+// them.
 //
 // Without a connection no pop can be served, and it is unknown which clients will be back.
-func (w *waits) attempt(queue string, arrived bool) (a waiting.Attempt[*pop], answered bool) {
+func (w *waits) attempt(queue string, arrived bool) (a attempt) {
 	if w.sight.Away() {
 		if w.line.WaitingAt(queue) > 0 {
 			w.line.Retry(queue, awayPause)
 		}
-		return a, true
+		return a
 	}
-	a, answered = w.line.Attempt(queue), true
-	for n := askFirst; len(a.Pops) > 0 && (arrived || !a.Watched); n = len(a.Pops) {
-		there := false
-		if a.Pops, there, answered = w.present(a.Pops, min(n, len(a.Pops))); there || !answered {
+	a.Attempt = w.line.Attempt(queue)
+	if arrived || !a.Watched {
+		w.ask(&a, askFirst)
+	}
+	return a
+}
+
+// ask asks about the clients of the first pops.
+func (w *waits) ask(a *attempt, first int) {
+	a.asked = min(first, len(a.Pops))
+	replies := make([]string, a.asked)
+	for i, r := range a.Pops[:a.asked] {
+		replies[i] = r.Msg.Reply
+	}
+	a.question = w.sight.Ask(replies)
+}
+
+// hear drops pops whose clients have gone. If all clients of a question have gone, it asks about the next ones, as far as it may.
+// Otherwise it reports false.
+func (w *waits) hear(a *attempt, queue string, mayAsk bool) (enough bool) {
+	for enough = w.dropGone(a); !enough; enough = w.dropGone(a) {
+		if len(a.Pops) == 0 {
+			a.Attempt = w.line.Attempt(queue)
+		}
+		if len(a.Pops) > 0 && !mayAsk {
 			break
 		}
-		if len(a.Pops) == 0 {
-			a = w.line.Attempt(queue)
-		}
+		w.ask(a, len(a.Pops))
 	}
 	now := time.Now()
 	for _, r := range a.Pops {
 		r.BeginAttempt(now)
 	}
-	return a, answered
+	return enough
+}
+
+// dropGone waits for the answer to the question of an attempt, and drops pops whose clients have gone. It reports whether one of
+// the others may be there: the server has not answered in time, or there is no question, or no pop.
+func (w *waits) dropGone(a *attempt) bool {
+	if a.question == nil || a.asked == 0 {
+		return true
+	}
+	gone, answered := a.question.Gone()
+	nobody, there, left := set(gone), false, a.Pops[:0]
+	for i, r := range a.Pops {
+		if i < a.asked && nobody[r.Msg.Reply] {
+			w.line.Remove(r.place)
+			w.Done(&r.Request, errGone)
+			continue
+		}
+		r.asked = i < a.asked && answered
+		there = there || i < a.asked
+		left = append(left, r)
+	}
+	a.Pops, a.question, a.silent = left, nil, !answered
+	return there || !answered
 }

@@ -9,17 +9,17 @@ import (
 // held is a worker whose batches end when the test says so.
 type held struct{ end chan struct{} }
 
-func (held) Begin(string)             {}
-func (h held) Work(Batch[int, Alone]) { <-h.end }
+func (held) Begin(string) {}
+func (h held) Work([]int) { <-h.end }
 
 // Keys without work leave nothing behind but some lines to be used again.
 func TestLinesAreForgotten(t *testing.T) {
 	t.Parallel()
 	end := make(chan struct{})
-	lanes := New(Options[int, Alone]{
+	lanes := New(Options[int]{
 		Limits:   Limits{Requests: 10, Bytes: 10},
 		Patience: Patience{First: time.Hour, Then: time.Hour},
-		Worker:   func(*Lane[int, Alone]) Worker[int, Alone] { return held{end} },
+		Worker:   func(*Lane[int]) Worker[int] { return held{end} },
 		Size:     func(int) int { return 1 },
 		Waited:   func(int) time.Duration { return 0 },
 	})

@@ -3,40 +3,36 @@ package batch
 import "time"
 
 // Lane does the batches of one key at a time, one batch after another.
-type Lane[R, J any] struct {
-	of     *Lanes[R, J]
-	worker Worker[R, J]
-	lines  chan *queueLine[R, J] // the line to serve next; closed to end the lane
-	line   *queueLine[R, J]      // the line that it serves
+type Lane[R any] struct {
+	of     *Lanes[R]
+	worker Worker[R]
+	lines  chan *queueLine[R] // the line to serve next; closed to end the lane
+	line   *queueLine[R]      // the line that it serves
 
-	now Batch[R, J]
+	now []R // the present batch
 
 	// Guarded by of.mu.
 	busy   bool        // a transaction is under way
 	relief *time.Timer // calls relieve when it takes too long
 }
 
-func (l *Lane[R, J]) run() {
+func (l *Lane[R]) run() {
 	for l.line = range l.lines {
 		l.worker.Begin(l.line.key)
 		for l.next() {
 			l.worker.Work(l.now)
-			clear(l.now.Requests)
-			clear(l.now.Joined)
-			l.now = Batch[R, J]{Requests: l.now.Requests[:0], Joined: l.now.Joined[:0]}
+			clear(l.now)
+			l.now = l.now[:0]
 		}
 	}
 }
 
 // next makes the next batch. Without work the lane becomes idle.
-func (l *Lane[R, J]) next() bool {
+func (l *Lane[R]) next() bool {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
 	line, o := l.line, &l.of.options
-	l.now.Woken, line.woken = line.woken, false
-	l.now.Requests = shift(l.now.Requests, &line.pending, o.fitting(line.pending))
-	l.now.Joined = shift(l.now.Joined, &line.joined, min(o.Limits.Requests, len(line.joined)))
-	if len(l.now.Requests)+len(l.now.Joined) > 0 || l.now.Woken {
+	if l.now = shift(l.now, &line.pending, o.fitting(line.pending)); len(l.now) > 0 {
 		return true
 	}
 	l.of.rest(l)
@@ -44,7 +40,7 @@ func (l *Lane[R, J]) next() bool {
 }
 
 // fitting returns how many requests go into one batch: at least one.
-func (o *Options[R, J]) fitting(pending []R) int {
+func (o *Options[R]) fitting(pending []R) int {
 	bytes := 0
 	for i, r := range pending {
 		bytes += o.Size(r)
@@ -70,17 +66,8 @@ func shift[R any](to []R, line *[]R, n int) []R {
 	return to
 }
 
-// Arrived removes and returns requests that have arrived while the batch runs, up to a
-// number of submitted ones and a number of joined ones.
-func (l *Lane[R, J]) Arrived(requests, joined int) (came []R, along []J) {
-	l.of.mu.Lock()
-	defer l.of.mu.Unlock()
-	came = shift(nil, &l.line.pending, min(max(0, requests), len(l.line.pending)))
-	return came, shift(nil, &l.line.joined, min(max(0, joined), len(l.line.joined)))
-}
-
 // SetBusy says whether a transaction is under way. Stuck gets the requests that wait for too long behind it.
-func (l *Lane[R, J]) SetBusy(busy bool) {
+func (l *Lane[R]) SetBusy(busy bool) {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
 	l.busy = busy
@@ -92,27 +79,23 @@ func (l *Lane[R, J]) SetBusy(busy bool) {
 	}
 }
 
-func (l *Lane[R, J]) relieve() {
-	late, joined, stuck := l.late()
-	if stuck {
+func (l *Lane[R]) relieve() {
+	if late, stuck := l.late(); stuck {
 		l.of.options.Stuck(late)
-	}
-	if len(joined) > 0 {
-		l.of.options.Joins.Stuck(joined)
 	}
 }
 
 // late removes the requests that have waited for too long from the line, in their order, and sets the timer again.
 // stuck is false when the transaction has ended meanwhile.
-func (l *Lane[R, J]) late() (late []R, joined []J, stuck bool) {
+func (l *Lane[R]) late() (late []R, stuck bool) {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
 	if !l.busy {
-		return nil, nil, false
+		return nil, false
 	}
 	o := &l.of.options
 	l.relief.Reset(o.Patience.Then)
-	return shiftLate(&l.line.pending, o.Patience.Then, o.Waited), shiftLate(&l.line.joined, o.Patience.Then, o.Joins.Waited), true
+	return shiftLate(&l.line.pending, o.Patience.Then, o.Waited), true
 }
 
 // shiftLate removes the first requests of a line, as far as they have waited for longer than patience.

@@ -1,12 +1,12 @@
-// Package batch runs requests in batches. The requests for a key that arrive while a
-// batch of that key runs are its next batch; a key without work is served at once, and a
-// busy one in batches that grow with the load. The package knows neither requests nor
-// transactions: a [Worker] does the work.
+// Package batch runs the requests of a key that shares nothing with others: queries, which have a state of the store each, and
+// pages of bulk operations. The requests for a key that arrive while a batch of that key runs are its next batch; a key without work
+// is served at once. The package knows neither requests nor transactions: a [Worker] does the work. What changes the store for many
+// queues takes turns instead, see package turns.
 //
-// What it guarantees: batches of a key follow one another, in the order in which their
-// requests were submitted, and keys do not wait for each other; a batch stays within [Limits]; and requests that wait for too long behind a
-// transaction that does not end are handed back, in their order. [Run] has the rule for a
-// request that makes its batch fail: the others are served without it, and no order changes.
+// What it guarantees: batches of a key follow one another, in the order in which their requests were submitted, and keys do not wait
+// for each other; a batch stays within [Limits]; and requests that wait for too long behind a transaction that does not end are
+// handed back, in their order. [Run] has the rule for a request that makes its batch fail: the others are served without it, and no
+// order changes.
 package batch
 
 import (
@@ -14,27 +14,19 @@ import (
 	"time"
 )
 
-// Worker does the work of one lane, one batch after the other: requests of the type R that
-// were submitted, and of the type J that joined. It belongs to the lane's goroutine and may
-// keep buffers from batch to batch.
-type Worker[R, J any] interface {
+// Worker does the work of one lane, one batch after the other. It belongs to the lane's goroutine and may keep buffers from batch to
+// batch.
+type Worker[R any] interface {
 	// Begin is called when the lane turns to a key.
 	Begin(key string)
 
-	// Work does a batch. The slices are the lane's and used again afterwards.
-	Work(Batch[R, J])
-}
-
-// Batch is the work that a lane does at a time.
-type Batch[R, J any] struct {
-	Requests []R  // the submitted requests, in their order
-	Joined   []J  // the joined requests, in their order
-	Woken    bool // [Lanes.Serve] was called: there may be work without a request
+	// Work does a batch. The slice is the lane's and used again afterwards.
+	Work([]R)
 }
 
 // Limits bound one batch. At least one request always fits.
 type Limits struct {
-	Requests int // submitted requests; as many may join
+	Requests int
 	Bytes    int
 
 	// Wait bounds the line of submitted requests: while its first request has waited for longer, Submit takes no
@@ -46,22 +38,13 @@ type Limits struct {
 // each further Then, the requests are handed back that have waited for Then.
 type Patience struct{ First, Then time.Duration }
 
-// Alone is the type J of lanes that no request joins.
-type Alone = struct{}
-
-// Joins are the options for requests that join. Both are required if any request joins.
-type Joins[J any] struct {
-	Waited func(J) time.Duration
-	Stuck  func([]J)
-}
-
-// Options configure lanes. All but Patience and Joins are required.
-type Options[R, J any] struct {
+// Options configure lanes. All but Patience are required.
+type Options[R any] struct {
 	Limits   Limits
 	Patience Patience
 
 	// Worker returns the worker of a new lane.
-	Worker func(*Lane[R, J]) Worker[R, J]
+	Worker func(*Lane[R]) Worker[R]
 
 	// Size returns the number of bytes that a request takes of Limits.Bytes.
 	Size func(R) int
@@ -72,35 +55,32 @@ type Options[R, J any] struct {
 	// Stuck gets requests back that have waited for too long. None of them was begun. It is called without requests,
 	// too, when no request waits behind the transaction that is stuck.
 	Stuck func([]R)
-
-	// Joins has Waited and Stuck for requests that join.
-	Joins Joins[J]
 }
 
 // maxIdle bounds the idle lanes, with their goroutines and the memory of their workers, that wait for further work.
 const maxIdle = 64
 
 // Lanes do one kind of work. Each key with work has a line of requests, and a lane that serves the line.
-type Lanes[R, J any] struct {
-	options Options[R, J]
+type Lanes[R any] struct {
+	options Options[R]
 
 	mu      sync.Mutex
-	active  map[string]*queueLine[R, J]
-	idle    []*Lane[R, J]      // to be used again, with their buffers and grown stacks
-	lines   []*queueLine[R, J] // to be used again
+	active  map[string]*queueLine[R]
+	idle    []*Lane[R]      // to be used again, with their buffers and grown stacks
+	lines   []*queueLine[R] // to be used again
 	stopped bool
 
 	running sync.WaitGroup // the lanes' goroutines
 }
 
 // New returns lanes without work.
-func New[R, J any](o Options[R, J]) *Lanes[R, J] {
-	return &Lanes[R, J]{options: o, active: make(map[string]*queueLine[R, J])}
+func New[R any](o Options[R]) *Lanes[R] {
+	return &Lanes[R]{options: o, active: make(map[string]*queueLine[R])}
 }
 
 // Submit appends a request to the line of its key. It returns false, and leaves the request to the caller, when
 // Limits.Wait forbids that.
-func (ls *Lanes[R, J]) Submit(key string, r R) bool {
+func (ls *Lanes[R]) Submit(key string, r R) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l := ls.lineOf(key)
@@ -113,33 +93,15 @@ func (ls *Lanes[R, J]) Submit(key string, r R) bool {
 	return true
 }
 
-// Join has a request join the next batch of its key. The request does not wait behind submitted requests.
-func (ls *Lanes[R, J]) Join(key string, r J) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	l := ls.lineOf(key)
-	l.joined = append(l.joined, r)
-	ls.start(l)
-}
-
-// Serve has a lane serve a key, with requests or without.
-func (ls *Lanes[R, J]) Serve(key string) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	l := ls.lineOf(key)
-	l.woken = true
-	ls.start(l)
-}
-
 // Idle returns the number of lanes without work.
-func (ls *Lanes[R, J]) Idle() int {
+func (ls *Lanes[R]) Idle() int {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	return len(ls.idle)
 }
 
 // lineOf returns the line of a key. The lock is held.
-func (ls *Lanes[R, J]) lineOf(key string) *queueLine[R, J] {
+func (ls *Lanes[R]) lineOf(key string) *queueLine[R] {
 	l := ls.active[key]
 	if l != nil {
 		return l
@@ -147,7 +109,7 @@ func (ls *Lanes[R, J]) lineOf(key string) *queueLine[R, J] {
 	if n := len(ls.lines); n > 0 {
 		l, ls.lines = ls.lines[n-1], ls.lines[:n-1]
 	} else {
-		l = &queueLine[R, J]{}
+		l = &queueLine[R]{}
 	}
 	l.key = key
 	ls.active[key] = l
@@ -155,15 +117,15 @@ func (ls *Lanes[R, J]) lineOf(key string) *queueLine[R, J] {
 }
 
 // start has a lane serve a line, unless one does. The lock is held; the lane takes it to make its first batch.
-func (ls *Lanes[R, J]) start(at *queueLine[R, J]) {
+func (ls *Lanes[R]) start(at *queueLine[R]) {
 	if at.served {
 		return
 	}
-	var l *Lane[R, J]
+	var l *Lane[R]
 	if n := len(ls.idle); n > 0 {
 		l, ls.idle = ls.idle[n-1], ls.idle[:n-1]
 	} else {
-		l = &Lane[R, J]{of: ls, lines: make(chan *queueLine[R, J], 1)}
+		l = &Lane[R]{of: ls, lines: make(chan *queueLine[R], 1)}
 		l.worker = ls.options.Worker(l)
 		ls.running.Go(l.run)
 	}
@@ -172,7 +134,7 @@ func (ls *Lanes[R, J]) start(at *queueLine[R, J]) {
 }
 
 // rest ends the service of a lane at its line. The lock is held.
-func (ls *Lanes[R, J]) rest(l *Lane[R, J]) {
+func (ls *Lanes[R]) rest(l *Lane[R]) {
 	line := l.line
 	line.served = false
 	delete(ls.active, line.key)
@@ -188,7 +150,7 @@ func (ls *Lanes[R, J]) rest(l *Lane[R, J]) {
 
 // Stop ends the idle lanes, and the others when they become idle. Requests submitted
 // afterwards are still done.
-func (ls *Lanes[R, J]) Stop() {
+func (ls *Lanes[R]) Stop() {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ls.stopped = true
@@ -199,4 +161,4 @@ func (ls *Lanes[R, J]) Stop() {
 }
 
 // Wait returns when all lanes have ended. Only after Stop.
-func (ls *Lanes[R, J]) Wait() { ls.running.Wait() }
+func (ls *Lanes[R]) Wait() { ls.running.Wait() }

@@ -18,7 +18,7 @@ type request struct {
 
 // work tells of each batch and does it when it may. Each key that begins has to end.
 type work struct {
-	lane *batch.Lane[request, request]
+	lane *batch.Lane[request]
 	key  string
 	on   *desk
 }
@@ -33,12 +33,10 @@ type desk struct {
 
 // begun is a batch that a worker has begun.
 type begun struct {
-	key    string
-	lane   *batch.Lane[request, request]
-	woken  bool
-	now    []int
-	joined []int
-	end    chan struct{} // to be closed
+	key  string
+	lane *batch.Lane[request]
+	now  []int
+	end  chan struct{} // to be closed
 }
 
 func numbers(requests []request) (n []int) {
@@ -50,29 +48,25 @@ func numbers(requests []request) (n []int) {
 
 func (w *work) Begin(key string) { w.key = key }
 
-func (w *work) Work(now batch.Batch[request, request]) {
-	b := begun{w.key, w.lane, now.Woken, numbers(now.Requests), numbers(now.Joined), make(chan struct{})}
+func (w *work) Work(now []request) {
+	b := begun{w.key, w.lane, numbers(now), make(chan struct{})}
 	w.on.begun <- b
 	<-b.end
 }
 
 // newLanes returns lanes that end with the test, which may leave no batch undone.
-func newLanes(t *testing.T, limits batch.Limits) (*batch.Lanes[request, request], *desk) {
+func newLanes(t *testing.T, limits batch.Limits) (*batch.Lanes[request], *desk) {
 	on := &desk{T: t, begun: make(chan begun), stuck: make(chan []request, 16)}
-	lanes := batch.New(batch.Options[request, request]{
+	lanes := batch.New(batch.Options[request]{
 		Limits:   limits,
 		Patience: batch.Patience{First: 4 * time.Second, Then: time.Second},
-		Worker: func(l *batch.Lane[request, request]) batch.Worker[request, request] {
+		Worker: func(l *batch.Lane[request]) batch.Worker[request] {
 			on.workers.Add(1)
 			return &work{lane: l, on: on}
 		},
 		Size:   func(r request) int { return r.size },
 		Waited: func(r request) time.Duration { return time.Since(r.arrived) },
 		Stuck:  func(late []request) { on.stuck <- late },
-		Joins: batch.Joins[request]{
-			Waited: func(r request) time.Duration { return time.Since(r.arrived) },
-			Stuck:  func(late []request) { on.stuck <- late },
-		},
 	})
 	t.Cleanup(func() {
 		lanes.Stop()
@@ -82,11 +76,11 @@ func newLanes(t *testing.T, limits batch.Limits) (*batch.Lanes[request, request]
 }
 
 // expect is the next batch that a worker begins.
-func (d *desk) expect(t *testing.T, key string, now, joined []int) begun {
+func (d *desk) expect(t *testing.T, key string, now []int) begun {
 	t.Helper()
 	b := <-d.begun
-	if b.key != key || !slices.Equal(b.now, now) || !slices.Equal(b.joined, joined) {
-		t.Errorf("a batch of %s: %v and %v, expected %s: %v and %v", b.key, b.now, b.joined, key, now, joined)
+	if b.key != key || !slices.Equal(b.now, now) {
+		t.Errorf("a batch of %s: %v, expected %s: %v", b.key, b.now, key, now)
 	}
 	return b
 }
@@ -99,17 +93,17 @@ func TestBatches(t *testing.T) {
 	t.Parallel()
 	lanes, on := newLanes(t, roomy)
 	lanes.Submit("a", request{n: 1})
-	first := on.expect(t, "a", []int{1}, nil)
+	first := on.expect(t, "a", []int{1})
 	for n := 2; n < 5; n++ {
 		lanes.Submit("a", request{n: n})
 	}
 	lanes.Submit("b", request{n: 9})
-	close(on.expect(t, "b", []int{9}, nil).end)
+	close(on.expect(t, "b", []int{9}).end)
 	close(first.end)
-	second := on.expect(t, "a", []int{2, 3, 4}, nil)
+	second := on.expect(t, "a", []int{2, 3, 4})
 	lanes.Submit("a", request{n: 5})
 	close(second.end)
-	close(on.expect(t, "a", []int{5}, nil).end)
+	close(on.expect(t, "a", []int{5}).end)
 }
 
 // A batch has a bounded number of requests and bytes, and at least one request.
@@ -117,13 +111,13 @@ func TestBatchLimits(t *testing.T) {
 	t.Parallel()
 	lanes, on := newLanes(t, batch.Limits{Requests: 3, Bytes: 100})
 	lanes.Submit("a", request{n: 0})
-	held := on.expect(t, "a", []int{0}, nil)
+	held := on.expect(t, "a", []int{0})
 	for n, size := range []int{1, 1, 1, 1, 200, 60, 40, 1} {
 		lanes.Submit("a", request{n: n, size: size})
 	}
 	close(held.end)
 	for _, want := range [][]int{{0, 1, 2}, {3}, {4}, {5, 6}, {7}} {
-		close(on.expect(t, "a", want, nil).end)
+		close(on.expect(t, "a", want).end)
 	}
 }
 
@@ -139,7 +133,7 @@ func TestLineIsBounded(t *testing.T) {
 			}
 		}
 		submit(1, true)
-		first := on.expect(t, "a", []int{1}, nil)
+		first := on.expect(t, "a", []int{1})
 		<-time.After(2 * time.Second) // a batch that runs is not in line
 		submit(2, true)
 		<-time.After(time.Second)
@@ -147,79 +141,13 @@ func TestLineIsBounded(t *testing.T) {
 		<-time.After(time.Nanosecond)
 		submit(4, false)
 		close(first.end)
-		second := on.expect(t, "a", []int{2}, nil)
+		second := on.expect(t, "a", []int{2})
 		submit(5, true)
 		close(second.end)
 		for _, n := range []int{3, 5} {
-			close(on.expect(t, "a", []int{n}, nil).end)
+			close(on.expect(t, "a", []int{n}).end)
 		}
 	})
-}
-
-// A joined request goes along with the next batch, ahead of the queue. Alone it is a
-// batch, too.
-func TestJoin(t *testing.T) {
-	t.Parallel()
-	lanes, on := newLanes(t, batch.Limits{Requests: 2, Bytes: 100})
-	lanes.Join("a", request{n: 19}) // at a key without work
-	first := on.expect(t, "a", nil, []int{19})
-	lanes.Submit("a", request{n: 1})
-	close(first.end)
-	held := on.expect(t, "a", []int{1}, nil)
-	for n := 2; n < 7; n++ {
-		lanes.Submit("a", request{n: n})
-	}
-	for n := 20; n < 23; n++ {
-		lanes.Join("a", request{n: n})
-	}
-	close(held.end)
-	close(on.expect(t, "a", []int{2, 3}, []int{20, 21}).end)
-	last := on.expect(t, "a", []int{4, 5}, []int{22})
-	lanes.Join("a", request{n: 23})
-	lanes.Submit("a", request{n: 7})
-	lanes.Submit("a", request{n: 8})
-	came, along := last.lane.Arrived(1, 5)
-	if !slices.Equal(numbers(came), []int{6}) || !slices.Equal(numbers(along), []int{23}) {
-		t.Errorf("arrived: %v and %v", came, along)
-	}
-	if came, along = last.lane.Arrived(-1, 0); len(came)+len(along) > 0 {
-		t.Errorf("arrived: %v and %v", came, along)
-	}
-	lanes.Join("a", request{n: 24})
-	close(last.end)
-	last = on.expect(t, "a", []int{7, 8}, []int{24})
-	lanes.Join("a", request{n: 25})
-	close(last.end)
-	close(on.expect(t, "a", nil, []int{25}).end)
-}
-
-// A kick makes a key run once without requests.
-func TestKick(t *testing.T) {
-	t.Parallel()
-	lanes, on := newLanes(t, roomy)
-	lanes.Serve("a")
-	b := on.expect(t, "a", nil, nil)
-	if !b.woken {
-		t.Error("it does not know that it was woken")
-	}
-	lanes.Submit("a", request{n: 1})
-	close(b.end)
-	if b = on.expect(t, "a", []int{1}, nil); b.woken {
-		t.Error("woken again")
-	}
-	lanes.Serve("a")
-	lanes.Serve("a")
-	lanes.Submit("a", request{n: 2})
-	close(b.end)
-	if b = on.expect(t, "a", []int{2}, nil); !b.woken {
-		t.Error("it does not know that it was woken")
-	}
-	lanes.Submit("a", request{n: 3})
-	close(b.end)
-	if b = on.expect(t, "a", []int{3}, nil); b.woken {
-		t.Error("woken again")
-	}
-	close(b.end)
 }
 
 // Lanes are reused and end on Stop. Submitted requests are done.
@@ -228,9 +156,9 @@ func TestStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lanes, on := newLanes(t, roomy)
 		lanes.Submit("a", request{n: 1})
-		held := on.expect(t, "a", []int{1}, nil)
+		held := on.expect(t, "a", []int{1})
 		lanes.Submit("b", request{n: 9})
-		close(on.expect(t, "b", []int{9}, nil).end)
+		close(on.expect(t, "b", []int{9}).end)
 		synctest.Wait()
 		if n := lanes.Idle(); n != 1 {
 			t.Errorf("%d lanes wait for work, expected 1", n)
@@ -238,10 +166,10 @@ func TestStop(t *testing.T) {
 		lanes.Submit("a", request{n: 2})
 		lanes.Stop()
 		close(held.end)
-		close(on.expect(t, "a", []int{2}, nil).end)
+		close(on.expect(t, "a", []int{2}).end)
 		lanes.Wait()
 		lanes.Submit("a", request{n: 3})
-		close(on.expect(t, "a", []int{3}, nil).end)
+		close(on.expect(t, "a", []int{3}).end)
 		lanes.Wait()
 		if n := lanes.Idle(); n > 0 {
 			t.Errorf("%d lanes wait after the end", n)
@@ -255,12 +183,12 @@ func TestKeysOneAfterAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lanes, on := newLanes(t, roomy)
 		lanes.Submit("a", request{n: 1})
-		close(on.expect(t, "a", []int{1}, nil).end)
+		close(on.expect(t, "a", []int{1}).end)
 		synctest.Wait()
 		lanes.Submit("b", request{n: 2})
-		held := on.expect(t, "b", []int{2}, nil)
+		held := on.expect(t, "b", []int{2})
 		lanes.Submit("a", request{n: 3})
-		close(on.expect(t, "a", []int{3}, nil).end)
+		close(on.expect(t, "a", []int{3}).end)
 		close(held.end)
 	})
 }
@@ -306,7 +234,6 @@ func TestStuck(t *testing.T) {
 		submit(3)
 		<-time.After(time.Millisecond)
 		submit(4)
-		lanes.Join("a", request{n: 20, arrived: time.Now().Add(-time.Hour)})
 		start := time.Now()
 		late := func(after time.Duration, want ...int) {
 			t.Helper()
@@ -315,7 +242,6 @@ func TestStuck(t *testing.T) {
 			}
 		}
 		late(999*time.Millisecond, 2, 3) // 4 s after it began
-		late(999*time.Millisecond, 20)
 		late(1999*time.Millisecond, 4)
 		late(2999 * time.Millisecond) // still stuck
 		submit(5)

@@ -17,29 +17,25 @@ type reader struct{ read chan struct{} }
 
 func (r *reader) Begin(string) {}
 
-func (r *reader) Work(batch.Batch[*letter, *letter]) { <-r.read }
+func (r *reader) Work([]*letter) { <-r.read }
 
 // Lanes keep their buffers, but nothing of the requests that were served.
 func TestServedRequestsAreFreed(t *testing.T) {
 	t.Parallel()
 	r := &reader{make(chan struct{})}
-	lanes := batch.New(batch.Options[*letter, *letter]{
+	lanes := batch.New(batch.Options[*letter]{
 		Limits:   batch.Limits{Requests: 3, Bytes: 1 << 20},
 		Patience: batch.Patience{First: time.Hour, Then: time.Hour},
-		Worker:   func(*batch.Lane[*letter, *letter]) batch.Worker[*letter, *letter] { return r },
+		Worker:   func(*batch.Lane[*letter]) batch.Worker[*letter] { return r },
 		Size:     func(l *letter) int { return len(l.text) },
 		Waited:   func(*letter) time.Duration { return 0 },
 		Stuck:    func([]*letter) {},
 	})
 	var served []weak.Pointer[letter]
-	send := func(send func(*letter)) {
+	for range 8 { // more than one batch may have, so that some stay in the line
 		l := new(letter)
 		served = append(served, weak.Make(l))
-		send(l)
-	}
-	for range 8 { // more than one batch may have, so that some stay in the line
-		send(func(l *letter) { lanes.Submit("a", l) })
-		send(func(l *letter) { lanes.Join("a", l) })
+		lanes.Submit("a", l)
 	}
 	close(r.read)
 	for lanes.Idle() < 1 {

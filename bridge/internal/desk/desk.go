@@ -1,6 +1,6 @@
 // Package desk is where requests meet the store. It has the parts that every kind of work on queues needs: [Lane] is one
-// queue's access to the store, [ChangeWorker] runs the changes of a lane in transactions, and [Keeper] knows whether the
-// store commits.
+// queue's access to the store, [Turns] serve many queues in one transaction, [Changes] are a queue's part in turns of changes,
+// and [Keeper] knows whether the store commits.
 //
 // What it guarantees: a transaction takes effect once at most. Its requests are answered after the commit, or refused; if the
 // result stays unknown, the answer says so. A request that waits behind a transaction that does not end is refused in time for

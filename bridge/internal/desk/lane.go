@@ -41,13 +41,12 @@ type Lane struct {
 	Batch     batch.Limits // of a transaction
 	Patience  batch.Patience
 	Pace      batch.Patience // how long a transaction may take
-	Slow      time.Duration  // see SlowBatch; 0: that
+	Slow      time.Duration  // how long the part of a queue in a turn may take; 0: see slowPart
 	Room      Room
 	Reserve   func() error                  // why the store serves only what makes room; nil: it does not
 	Tenants   *tenants.Tenants              // nil: there are none
 	Since     func(time.Time) time.Duration // time.Since, but in tests
-	setBusy   func(bool)                    // a transaction is under way
-	Shared    *batch.Shared[kv.Tx]
+	setBusy   func(bool)                    // a transaction is under way; nil: turns know it
 
 	Queue fdbpq.Queue
 	Meter meter.Meter // of the present transaction, if the queue has a tenant
@@ -63,24 +62,15 @@ func (l *Lane) Common(err error) bool {
 	return failure.IsOutage(err) || errors.As(err, &f) && (f.Reason == protocol.ReasonStoreFull || f.Reason == protocol.ReasonQuotaQueues)
 }
 
-// Update runs a job on the lane's queue in a transaction that takes effect exactly once.
-func (l *Lane) Update(job batch.Job[kv.Tx]) (err error) {
-	job.Key = l.Queue.Name()
+// Update runs a transaction that takes effect exactly once.
+func (l *Lane) Update(fn func(kv.Tx) error) error {
 	ctx, cancel := l.timeout()
 	defer cancel()
 	l.Limit.Refresh()
-	l.setBusy(true)
-	defer l.setBusy(false)
-	err = l.Shared.Update(ctx, job)
-	l.Keeper.Notice(err)
-	return err
-}
-
-// update runs a transaction that takes effect exactly once.
-func (l *Lane) update(fn func(kv.Tx) error) error {
-	ctx, cancel := l.timeout()
-	defer cancel()
-	l.Limit.Refresh()
+	if l.setBusy != nil {
+		l.setBusy(true)
+		defer l.setBusy(false)
+	}
 	session := l.Store.Session()
 	defer session.Release()
 	err := session.Update(ctx, fn)

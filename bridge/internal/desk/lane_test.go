@@ -61,14 +61,13 @@ func TestLaneIsBusyDuringTransactions(t *testing.T) {
 		Wire: wire, Store: store, Keeper: NewKeeper(slog.New(slog.DiscardHandler)),
 		setBusy: func(now bool) { busy = now },
 	}
-	l.Shared = NewShared(&l, true)
 	for _, want := range []error{nil, fdbpq.ErrNoQueue} {
-		err := l.Update(batch.Job[kv.Tx]{Do: func(kv.Tx) error {
+		err := l.Update(func(kv.Tx) error {
 			if !busy {
 				t.Error("the lane is not busy during its transaction")
 			}
 			return want
-		}})
+		})
 		if !errors.Is(err, want) || busy {
 			t.Errorf("busy after the transaction: %t, %v", busy, err)
 		}

@@ -8,7 +8,7 @@ import (
 
 // BulkLanes are the lanes of bulk operations.
 type BulkLanes struct {
-	*batch.Lanes[*Bulk, batch.Alone]
+	*batch.Lanes[*Bulk]
 	responder *request.Responder
 	queues    bulkQueues
 }
@@ -16,7 +16,7 @@ type BulkLanes struct {
 // NewBulkLanes returns the lanes of bulk operations. Each of them works on a copy of base.
 func NewBulkLanes(base desk.Lane) *BulkLanes {
 	ls := &BulkLanes{responder: base.Responder, queues: bulkQueues{all: make(map[string]bool)}}
-	ls.Lanes = desk.NewLanes(base, func(l *desk.Lane) batch.Worker[*Bulk, batch.Alone] { return &bulkWorker{Lane: l, queues: &ls.queues} })
+	ls.Lanes = desk.NewLanes(base, func(l *desk.Lane) batch.Worker[*Bulk] { return &bulkWorker{Lane: l, queues: &ls.queues} })
 	return ls
 }
 

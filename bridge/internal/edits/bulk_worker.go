@@ -19,7 +19,7 @@ type bulkWorker struct {
 }
 
 // Work serves the bulk operation of a queue.
-func (l *bulkWorker) Work(now batch.Batch[*Bulk, batch.Alone]) { batch.Run(now.Requests, l) }
+func (l *bulkWorker) Work(pages []*Bulk) { batch.Run(pages, l) }
 
 // maxRest bounds how long a bridge rests after a page.
 const maxRest = time.Second
@@ -35,16 +35,13 @@ func (l *bulkWorker) Try(requests []*Bulk) (int, error) {
 	}
 	receiving, to, _ := l.Receiving(0, 0) // a requeue adds an item in the place of another one
 	defer to.End()
-	err := l.Update(batch.Job[kv.Tx]{
-		Weight: l.Batch.Requests, // it runs alone
-		Again: func() error {
+	runs := 0
+	err := l.Update(func(tx kv.Tx) error {
+		if runs++; runs > 1 {
 			b.page.Limit = (b.page.Limit + 1) / 2
-			return nil
-		},
-		Do: func(tx kv.Tx) error {
-			_, err := b.Apply(desk.NewChangeTx(l.Lane, tx, receiving, to))
-			return err
-		},
+		}
+		_, err := b.Apply(desk.NewChangeTx(l.Lane, tx, receiving, to))
+		return err
 	})
 	b.RowsCost = tenants.CostOfRows(l.Meter.End(), max(1, b.changed()))
 	if err == nil {

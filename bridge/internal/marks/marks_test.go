@@ -9,7 +9,7 @@ import (
 // Marks are of a bounded number of keys.
 func TestMarksAreBounded(t *testing.T) {
 	t.Parallel()
-	m := make(Marks)
+	m := make(Marks[string])
 	for i := range 2*most + 1 {
 		key := fmt.Sprint("key-", i)
 		if m.Add(time.Hour, key); !m.Has(key) || len(m) > most {

@@ -8,14 +8,14 @@ import (
 
 // Lanes are the lanes of queries.
 type Lanes struct {
-	*batch.Lanes[Query, batch.Alone]
+	*batch.Lanes[Query]
 	responder *request.Responder
 }
 
 // New returns the lanes of queries. Each of them works on a copy of base.
 func New(base desk.Lane, o Options) *Lanes {
 	base.Batch.Wait = queryWait / 2
-	return &Lanes{responder: base.Responder, Lanes: desk.NewLanes(base, func(l *desk.Lane) batch.Worker[Query, batch.Alone] {
+	return &Lanes{responder: base.Responder, Lanes: desk.NewLanes(base, func(l *desk.Lane) batch.Worker[Query] {
 		return &worker{&Lane{Lane: l, Options: o}}
 	})}
 }

@@ -29,7 +29,7 @@ var errSlow = &failure.Failure{Code: 429, Reason: protocol.ReasonBusy,
 const readSlice = 100 * time.Millisecond
 
 // Work serves a batch of queries.
-func (l *worker) Work(now batch.Batch[Query, batch.Alone]) { batch.Run(now.Requests, l) }
+func (l *worker) Work(queries []Query) { batch.Run(queries, l) }
 
 // Try serves queries on one state of the store, until their answers reach the limit of a batch, or have taken a
 // while. It refuses queries that have waited for too long.

@@ -29,7 +29,7 @@ const (
 )
 
 func newExecutor[R, T any](o *Options[R, T]) *executor[R, T] {
-	return &executor[R, T]{wake: make(chan struct{}, 1), turn: turn[R, T]{part: o.Part}, runner: runner[R, T]{options: o}}
+	return &executor[R, T]{wake: make(chan struct{}, 1), turn: turn[R, T]{part: o.Part}, runner: runner[R, T]{options: o, done: make(map[int]int)}}
 }
 
 // timer calls the function of its first start.

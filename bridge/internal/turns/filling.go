@@ -79,7 +79,7 @@ func (f *filling[R, T]) bounded(l *line[R]) bool {
 	if f.owners == nil || len(l.pending) == 0 {
 		return false
 	}
-	has := f.owners[f.options.Owner(l.key)]
+	has := f.owners[f.options.Owner(l.key.Queue)]
 	return has > 0 && has+f.left.weightOf(l.pending[0]) > f.options.Share
 }
 
@@ -87,6 +87,7 @@ func (f *filling[R, T]) bounded(l *line[R]) bool {
 func (f *filling[R, T]) open(l *line[R], weight int) {
 	l.listed = false
 	s := f.turn.open(l)
+	s.woken, l.woken = l.woken, false
 	if s.beside = l.turns > 0; !s.beside && l.waits {
 		l.waits = false
 		l.timer.Stop()
@@ -94,7 +95,7 @@ func (f *filling[R, T]) open(l *line[R], weight int) {
 	if len(l.pending) > 0 && !(s.beside && f.blocked(l)) {
 		f.take(s, weight, f.options.Share, true)
 	}
-	if len(s.taken.requests) == 0 {
+	if len(s.taken.requests) == 0 && !s.woken {
 		f.turn.drop()
 		f.forget(l)
 		return
@@ -120,7 +121,7 @@ func (f *filling[R, T]) take(s *share[R, T], weight, bound int, force bool) {
 	left, owner := f.left, ""
 	left.weight = min(left.weight, weight)
 	if f.owners != nil {
-		owner = f.options.Owner(s.line.key)
+		owner = f.options.Owner(s.line.key.Queue)
 		if has := f.owners[owner]; has > 0 {
 			left.weight = min(left.weight, bound-has)
 		}

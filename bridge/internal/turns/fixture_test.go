@@ -19,6 +19,11 @@ type request struct {
 	fails           func() error // asked each time that the request is done; nil: it never fails
 	follows         bool         // it has to follow other turns
 	refused         error        // by Plan
+	ahead           bool         // it goes ahead of others
+	unsure          *int         // so many times the transaction may not commit with it
+	unserved        *int         // so many times it is not served, nor are those behind it
+	mended          error        // an error that Mend does something about, by leaving this request out
+	own             bool         // the part has added it, and keeps it when it comes back
 }
 
 // transaction is one run of a transaction, with the requests of each line that were done, in order.
@@ -47,12 +52,16 @@ type store struct {
 	*turns.Turns[request, *transaction]
 	begun chan *transaction // which were done, and wait for their commit
 	stuck chan []int
+	calls []string         // of Open and Todo
+	adds  map[string][]int // by line: what the part adds when it is woken
+	again error            // of Again
+	rooms []int            // that parts were told of
 
 	answer func([]request) // if there is one, it gets requests that were done
 
 	mu   sync.Mutex
 	ends []answered
-	ran  []int // weights of committed transactions
+	ran  []int // numbers of requests of committed transactions
 }
 
 var (
@@ -67,7 +76,7 @@ var roomy = batch.Limits{Requests: 100, Bytes: 1 << 20}
 // newStore returns turns within synctest, one at a time unless the options say otherwise. They end with the test, which may leave
 // no request without an answer.
 func newStore(t *testing.T, o turns.Options[request, *transaction]) *store {
-	s := &store{T: t, begun: make(chan *transaction), stuck: make(chan []int, 16)}
+	s := &store{T: t, begun: make(chan *transaction), stuck: make(chan []int, 16), adds: make(map[string][]int)}
 	if o.Turns == 0 {
 		o.Turns = 1
 	}
@@ -80,16 +89,17 @@ func newStore(t *testing.T, o turns.Options[request, *transaction]) *store {
 	if o.Patience.First == 0 {
 		o.Patience = batch.Patience{First: 4 * time.Second, Then: time.Second}
 	}
-	o.Part = func() turns.Part[request, *transaction] { return &part{of: s} }
+	o.Part = func(kind int) turns.Part[request, *transaction] { return &part{of: s, kind: kind} }
 	if o.Update == nil {
 		o.Update = s.update
 	}
 	o.Outage = func(err error) bool { return errors.Is(err, errAway) }
-	o.Ran = func(weight int, _ time.Duration) {
+	o.Ran = func(done map[int]int, _ time.Duration) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.ran = append(s.ran, weight)
+		s.ran = append(s.ran, done[0])
 	}
+	o.Ahead = func(r request) bool { return r.ahead }
 	o.Weight = func(r request) int { return max(1, r.weight) }
 	o.Size = func(r request) int { return max(1, r.size) }
 	o.Waited = func(r request) time.Duration { return time.Since(r.arrived) }
@@ -124,15 +134,29 @@ func (s *store) update(fn func(*transaction) error) error {
 
 // part does the requests of a line.
 type part struct {
+	turns.Simple[request, *transaction]
 	of       *store
+	kind     int
 	key      string
 	beside   bool
 	requests []request
 }
 
-func (p *part) Open(key string, beside bool, requests []request) []request {
-	p.key, p.beside = key, beside
-	return requests
+func (p *part) Open(start turns.Start, requests []request) {
+	p.key, p.beside = start.Queue, start.Beside
+	p.of.called("open " + p.key)
+	if start.Woken {
+		for _, n := range p.of.adds[p.key] {
+			requests = append(requests, request{n: n, own: true})
+		}
+		delete(p.of.adds, p.key)
+	}
+	p.Keep(requests)
+}
+
+func (p *part) Todo() []request {
+	p.of.called("todo " + p.key)
+	return p.Simple.Todo()
 }
 
 func (p *part) Plan(requests []request) (int, error) {
@@ -150,7 +174,9 @@ func (p *part) Plan(requests []request) (int, error) {
 
 func (p *part) Ahead(tx *transaction) { tx.ahead = append(tx.ahead, p.key) }
 
-func (p *part) Do(tx *transaction) (int, error) {
+func (p *part) Do(tx *transaction, left *turns.Room) (int, error) {
+	p.of.told(left.Requests)
+	left.Requests -= len(p.requests)
 	for i, r := range p.requests {
 		if r.follows && p.beside {
 			return i, turns.ErrFollow
@@ -166,6 +192,41 @@ func (p *part) Do(tx *transaction) (int, error) {
 	return len(p.requests), nil
 }
 
+func (p *part) Check() bool {
+	sure := true
+	for _, r := range p.requests {
+		if r.unsure != nil && *r.unsure > 0 {
+			*r.unsure--
+			sure = false
+		}
+	}
+	return sure
+}
+
+func (p *part) Again() error { return p.of.again }
+
+func (p *part) Mend(requests []request, at int, err error) ([]request, bool) {
+	if at < len(requests) && requests[at].mended == err {
+		p.of.Answer(p.key, requests[at:at+1], err)
+		return slices.Delete(slices.Clone(requests), at, at+1), true
+	}
+	return requests, false
+}
+
+func (p *part) Return(requests []request) (back []request, more bool) {
+	for _, r := range requests {
+		if r.own {
+			p.of.adds[p.key] = append(p.of.adds[p.key], r.n)
+			more = true
+		} else {
+			back = append(back, r)
+		}
+	}
+	return back, more
+}
+
+func (p *part) Ran() (sort, n int) { return 0, len(p.requests) }
+
 func (p *part) Close() {
 	if p.requests == nil {
 		p.of.Error("a transaction ends that was not prepared")
@@ -175,14 +236,39 @@ func (p *part) Close() {
 
 func (p *part) Common(err error) bool { return errors.Is(err, errAway) || errors.Is(err, errFull) }
 
-func (p *part) Answer(requests []request, err error) {
+func (p *part) Answer(requests []request, err error) (served int, more bool) {
 	if p.of.answer != nil {
 		p.of.answer(requests)
-		return
+		return len(requests), false
 	}
-	p.of.mu.Lock()
-	defer p.of.mu.Unlock()
-	p.of.ends = append(p.of.ends, answered{p.key, numbers(requests), err})
+	for i, r := range requests {
+		if err == nil && r.unserved != nil && *r.unserved > 0 {
+			*r.unserved--
+			requests = requests[:i]
+			break
+		}
+	}
+	p.of.Answer(p.key, requests, err)
+	return len(requests), false
+}
+
+// Answer notes how requests ended.
+func (s *store) Answer(key string, requests []request, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ends = append(s.ends, answered{key, numbers(requests), err})
+}
+
+func (s *store) told(room int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rooms = append(s.rooms, room)
+}
+
+func (s *store) called(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls = append(s.calls, what)
 }
 
 func numbers(requests []request) (n []int) {
@@ -258,7 +344,7 @@ func (s *store) put(key string, numbers ...int) {
 // send submits a request that arrives now.
 func (s *store) send(key string, r request) {
 	r.arrived = time.Now()
-	s.Submit(key, r)
+	s.Submit(turns.Key{Queue: key}, r)
 }
 
 // hold has a transaction under way, behind which requests wait.

@@ -30,10 +30,18 @@ const meanWeight = 16
 // requests without waiting for answers.
 const maxSkipped = 4096
 
-// line has the requests of a queue that wait.
+// Key names a line: requests of one kind for one queue.
+type Key struct {
+	Kind  int // of their part
+	Queue string
+}
+
+// line has the requests that wait for turns.
 type line[R any] struct {
-	key     string
+	key     Key
 	pending []R
+	ahead   int  // so many of the first go ahead of the others
+	woken   bool // there may be work without a request
 	listed  bool // it may be taken from, see lines.ready and apart
 	alone   bool // its next turn has no other line
 
@@ -72,6 +80,19 @@ func (t *taking[R]) count(r R, left *room[R]) {
 	t.weight, t.bytes = t.weight+weight, t.bytes+bytes
 }
 
+// add appends a request, or inserts it before those that do not go ahead.
+func (l *line[R]) add(r R, ahead bool) {
+	if !ahead {
+		l.pending = append(l.pending, r)
+		return
+	}
+	l.pending = slices.Insert(l.pending, l.ahead, r)
+	l.ahead++
+}
+
+// idle reports whether there is nothing to do.
+func (l *line[R]) idle() bool { return len(l.pending) == 0 && !l.woken }
+
 // took adds the time of a turn to the mean time.
 func (l *line[R]) took(d time.Duration) {
 	if d > 0 {
@@ -82,19 +103,37 @@ func (l *line[R]) took(d time.Duration) {
 // pause is how long a request waits for more requests before an overlapping turn takes it.
 func (l *line[R]) pause(least time.Duration) time.Duration { return max(least, l.meanTime/overlapPart) }
 
-// take takes the first requests of the line, as far as there is room. force has it take one although there is none.
+// take takes the first requests of the line, as far as there is room. force has it take one although there is none. Requests that go
+// ahead take room first; the others have half of it all the same, so that neither keeps the other waiting.
 func (l *line[R]) take(to *taking[R], overlap *Overlap[R], left room[R], force bool) {
-	from, n := len(to.requests), 0
-	for n < len(l.pending) && (force && n == 0 || left.fits(l.pending[n])) {
-		to.count(l.pending[n], &left)
-		n++
+	from := len(to.requests)
+	half := left
+	half.weight, half.bytes = (left.weight+1)/2, (left.bytes+1)/2
+	n := l.fitting(0, l.ahead, to, &left, force)
+	left.weight, left.bytes = max(left.weight, half.weight), max(left.bytes, half.bytes)
+	m := l.fitting(l.ahead, len(l.pending), to, &left, force && n == 0)
+	if n == l.ahead {
+		to.requests = shift(to.requests, &l.pending, n+m)
+	} else {
+		to.requests = append(append(to.requests, l.pending[:n]...), l.pending[l.ahead:l.ahead+m]...)
+		l.pending = slices.Delete(l.pending, l.ahead, l.ahead+m)
+		l.pending = slices.Delete(l.pending, 0, n)
 	}
-	to.requests = shift(to.requests, &l.pending, n)
+	l.ahead -= n
 	if overlap.Turns > 0 {
 		for _, r := range to.requests[from:] {
 			l.hold(to, overlap.Source(r))
 		}
 	}
+}
+
+// fitting gives room to the first requests of a part of the line, and returns how many there are.
+func (l *line[R]) fitting(from, to int, of *taking[R], left *room[R], force bool) (n int) {
+	for from+n < to && (force && n == 0 || left.fits(l.pending[from+n])) {
+		of.count(l.pending[from+n], left)
+		n++
+	}
+	return n
 }
 
 // takeBeside does the same while other turns have requests of the line: it takes those that may run at the same time.
@@ -135,24 +174,32 @@ func (l *line[R]) hold(t *taking[R], source string) {
 	t.sources = append(t.sources, source)
 }
 
-// leave ends a turn with requests of the line. Those that come back are the first ones again.
-func (l *line[R]) leave(t *taking[R], back []R) {
+// leave ends a turn with requests of the line. Those that come back are the first ones again; so many of them go ahead.
+func (l *line[R]) leave(t *taking[R], back []R, ahead int) {
 	l.turns--
 	for _, source := range t.sources {
 		delete(l.held, source)
 	}
 	if len(back) > 0 {
-		l.pending = slices.Concat(back, l.pending)
+		l.pending = slices.Concat(back[:ahead], l.pending[:l.ahead], back[ahead:], l.pending[l.ahead:])
+		l.ahead += ahead
 	}
 }
 
 // late removes the first requests of the line, as far as they have waited for longer than patience.
-func (l *line[R]) late(patience time.Duration, waited func(R) time.Duration) []R {
-	n := 0
-	for n < len(l.pending) && waited(l.pending[n]) >= patience {
-		n++
+func (l *line[R]) late(patience time.Duration, waited func(R) time.Duration) (late []R) {
+	first := func(of []R) (n int) {
+		for n < len(of) && waited(of[n]) >= patience {
+			n++
+		}
+		return n
 	}
-	return shift(nil, &l.pending, n)
+	n, m := first(l.pending[:l.ahead]), first(l.pending[l.ahead:])
+	late = append(append(late, l.pending[:n]...), l.pending[l.ahead:l.ahead+m]...)
+	l.pending = slices.Delete(l.pending, l.ahead, l.ahead+m)
+	l.pending = slices.Delete(l.pending, 0, n)
+	l.ahead -= n
+	return late
 }
 
 // shift moves the first n requests of a line to a list. If these are all requests and the list is empty, the line and the

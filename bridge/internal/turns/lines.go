@@ -9,14 +9,14 @@ import (
 // lines are all lines with requests, and the order in which turns take from them.
 type lines[R, T any] struct {
 	options *Options[R, T]
-	all     map[string]*line[R]
+	all     map[Key]*line[R]
 	free    []*line[R] // to be used again
 
 	ready []*line[R] // may be taken from, in the order in which they became so
 	apart []*line[R] // the same, of lines that run alone
 
-	separate marks.Marks // lines that run alone
-	serial   marks.Marks // lines whose turns follow one another
+	separate marks.Marks[Key] // lines that run alone
+	serial   marks.Marks[Key] // lines whose turns follow one another
 
 	again func(*line[R]) // is called when a line has waited for more requests
 }
@@ -36,19 +36,35 @@ const (
 	maxFree = 64
 )
 
-// add appends a request to a line.
-func (ls *lines[R, T]) add(key string, r R) {
+// line returns a line, which need not have work.
+func (ls *lines[R, T]) line(key Key) *line[R] {
 	l := ls.all[key]
-	if l == nil {
-		if n := len(ls.free); n > 0 {
-			l, ls.free = ls.free[n-1], ls.free[:n-1]
-		} else {
-			l = new(line[R])
-		}
-		l.key = key
-		ls.all[key] = l
+	if l != nil {
+		return l
 	}
-	l.pending = append(l.pending, r)
+	if n := len(ls.free); n > 0 {
+		l, ls.free = ls.free[n-1], ls.free[:n-1]
+	} else {
+		l = new(line[R])
+	}
+	l.key = key
+	ls.all[key] = l
+	return l
+}
+
+// wake gives a line a turn, with requests or without.
+func (ls *lines[R, T]) wake(key Key) {
+	l := ls.line(key)
+	l.woken = true
+	if l.turns == 0 {
+		ls.enter(l)
+	}
+}
+
+// add appends a request to a line.
+func (ls *lines[R, T]) add(key Key, r R) {
+	l := ls.line(key)
+	l.add(r, ls.goesAhead(r))
 	if l.turns == 0 {
 		ls.enter(l)
 		return
@@ -59,6 +75,9 @@ func (ls *lines[R, T]) add(key string, r R) {
 		}
 	}
 }
+
+// goesAhead reports whether a request goes ahead of those that do not.
+func (ls *lines[R, T]) goesAhead(r R) bool { return ls.options.Ahead != nil && ls.options.Ahead(r) }
 
 // enter puts a line with requests behind the others that may be taken from.
 func (ls *lines[R, T]) enter(l *line[R]) {
@@ -75,8 +94,11 @@ func (ls *lines[R, T]) enter(l *line[R]) {
 
 // runsAlone reports whether no other line may be in the line's next turn.
 func (ls *lines[R, T]) runsAlone(l *line[R]) bool {
+	if l.alone || ls.separate.Has(l.key) || len(l.pending) == 0 {
+		return l.alone || ls.separate.Has(l.key)
+	}
 	o, first := ls.options, l.pending[0]
-	return l.alone || ls.separate.Has(l.key) || o.Weight(first) > o.Limits.Requests/largePart || o.Size(first) > o.Limits.Bytes/largePart
+	return o.Weight(first) > o.Limits.Requests/largePart || o.Size(first) > o.Limits.Bytes/largePart
 }
 
 // await has a line that is in a turn wait for more requests, unless as many turns as allowed have requests of it, or its
@@ -113,16 +135,20 @@ func (ls *lines[R, T]) blocked(l *line[R]) bool { return l.held[""] != nil || ls
 func (ls *lines[R, T]) leave(s *share[R, T], took time.Duration) {
 	l := s.line
 	l.took(took)
-	l.leave(&s.taken, s.back)
+	ahead := 0
+	for ahead < len(s.back) && ls.goesAhead(s.back[ahead]) {
+		ahead++
+	}
+	l.leave(&s.taken, s.back, ahead)
 	if s.follows {
 		ls.serial.Add(followTime, l.key)
 	}
 	if s.apart {
 		ls.separate.Add(separateTime, l.key)
 	}
-	l.alone = l.alone || s.alone
+	l.alone, l.woken = l.alone || s.alone, l.woken || s.more
 	switch {
-	case len(l.pending) == 0:
+	case l.idle():
 		ls.forget(l)
 	case l.turns == 0 || !l.waits && !ls.blocked(l):
 		ls.enter(l)
@@ -131,7 +157,7 @@ func (ls *lines[R, T]) leave(s *share[R, T], took time.Duration) {
 
 // forget drops a line that has nothing to do.
 func (ls *lines[R, T]) forget(l *line[R]) {
-	if l.turns > 0 || len(l.pending) > 0 || l.listed {
+	if l.turns > 0 || !l.idle() || l.listed {
 		return
 	}
 	delete(ls.all, l.key)

@@ -15,15 +15,19 @@ import (
 type letter struct{ text [1 << 10]byte }
 
 // reader is a part that does nothing, once it may.
-type reader struct{ may chan struct{} }
+type reader struct {
+	Simple[*letter, struct{}]
+	may chan struct{}
+}
 
-func (reader) Open(_ string, _ bool, letters []*letter) []*letter { return letters }
-func (reader) Plan([]*letter) (int, error)                        { return 0, nil }
-func (reader) Ahead(struct{})                                     {}
-func (r reader) Do(struct{}) (int, error)                         { <-r.may; return 0, nil }
-func (reader) Close()                                             {}
-func (reader) Common(error) bool                                  { return false }
-func (reader) Answer([]*letter, error)                            {}
+func (r *reader) Open(_ Start, letters []*letter)             { r.Keep(letters) }
+func (*reader) Plan([]*letter) (int, error)                   { return 0, nil }
+func (*reader) Ahead(struct{})                                {}
+func (r *reader) Do(struct{}, *Room) (int, error)             { <-r.may; return 0, nil }
+func (*reader) Ran() (sort, n int)                            { return 0, 0 }
+func (*reader) Close()                                        {}
+func (*reader) Common(error) bool                             { return false }
+func (*reader) Answer(letters []*letter, _ error) (int, bool) { return len(letters), false }
 
 // newReader returns turns of letters that are read when they may.
 func newReader(limits batch.Limits, patience time.Duration) (ts *Turns[*letter, struct{}], may chan struct{}) {
@@ -31,10 +35,10 @@ func newReader(limits batch.Limits, patience time.Duration) (ts *Turns[*letter, 
 	return New(Options[*letter, struct{}]{
 		Limits: limits, Turns: 1, Slow: time.Hour, Patience: batch.Patience{First: patience, Then: patience},
 		Overlap: Overlap[*letter]{Turns: 1, Least: 2 * time.Second, Source: func(l *letter) string { return string(l.text[:1]) }},
-		Part:    func() Part[*letter, struct{}] { return reader{may} },
+		Part:    func(int) Part[*letter, struct{}] { return &reader{may: may} },
 		Update:  func(fn func(struct{}) error) error { return fn(struct{}{}) },
 		Outage:  func(error) bool { return false },
-		Ran:     func(int, time.Duration) {},
+		Ran:     func(map[int]int, time.Duration) {},
 		Weight:  func(*letter) int { return 1 },
 		Size:    func(l *letter) int { return len(l.text) },
 		Waited:  func(*letter) time.Duration { return patience },
@@ -50,7 +54,7 @@ func TestServedRequestsAreFreed(t *testing.T) {
 	for i := range 40 { // more than one turn may have, of one line and of many
 		l := new(letter)
 		served = append(served, weak.Make(l))
-		ts.Submit(fmt.Sprint("line-", max(20, i)), l)
+		ts.Submit(Key{Queue: fmt.Sprint("line-", max(20, i))}, l)
 	}
 	close(may)
 	for ts.Idle() < 1 {
@@ -73,7 +77,7 @@ func TestLinesAreForgotten(t *testing.T) {
 	ts, may := newReader(batch.Limits{Requests: 1 << 14, Bytes: 1 << 30}, time.Hour)
 	const keys, each = 3 * maxFree, maxGrown + 1
 	for i := range keys * each {
-		ts.Submit(fmt.Sprint("line-", i%keys), new(letter))
+		ts.Submit(Key{Queue: fmt.Sprint("line-", i%keys)}, new(letter))
 	}
 	ts.mu.Lock()
 	if n := len(ts.lines.all); n != keys {
@@ -105,10 +109,10 @@ func TestEmptiedLines(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ts, may := newReader(batch.Limits{Requests: 8, Bytes: 1 << 20}, time.Second)
-		ts.Submit("a", new(letter))
+		ts.Submit(Key{Queue: "a"}, new(letter))
 		synctest.Wait()
-		ts.Submit("a", &letter{[1 << 10]byte{1}}) // of another source
-		ts.Submit("b", new(letter))
+		ts.Submit(Key{Queue: "a"}, &letter{[1 << 10]byte{1}}) // of another source
+		ts.Submit(Key{Queue: "b"}, new(letter))
 		<-time.After(3 * time.Second)
 		if n := ts.Waiting(); n != 1 {
 			t.Errorf("%d lines wait for a turn, expected b alone", n)

@@ -7,7 +7,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/batch"
 )
 
-// Options configure turns. All are required but Overlap, Owner and Share.
+// Options configure turns. All are required but Ahead, Overlap, Owner and Share.
 type Options[R, T any] struct {
 	// Limits bound a turn, in the weight and the bytes of its requests. A turn with a single line takes as many requests as
 	// that, whatever they weigh. At least one request always fits.
@@ -26,19 +26,23 @@ type Options[R, T any] struct {
 	// while. Behind a turn that takes longer, another turn begins.
 	Slow time.Duration
 
+	// Ahead reports whether a request goes ahead of the requests of its line that do not. These have at least half of the line's room
+	// in a turn. Not together with Overlap.
+	Ahead func(R) bool
+
 	// Overlap lets several turns have requests of one line at the same time.
 	Overlap Overlap[R]
 
 	// Patience bounds how long requests wait behind a transaction that does not end.
 	Patience batch.Patience
 
-	// Owner returns the owner of a line. Share bounds the weight that an owner's lines have in a turn, its first line aside,
+	// Owner returns the owner of a queue. Share bounds the weight that an owner's lines have in a turn, its first line aside,
 	// while the turn has requests of other owners.
-	Owner func(line string) string
+	Owner func(queue string) string
 	Share int
 
-	// Part makes the parts of lines.
-	Part func() Part[R, T]
+	// Part makes the parts of lines of a kind.
+	Part func(kind int) Part[R, T]
 
 	// Update runs a transaction, several times if it has to, and commits it.
 	Update func(func(T) error) error
@@ -46,8 +50,8 @@ type Options[R, T any] struct {
 	// Outage reports whether an error of Update concerns every line.
 	Outage func(error) bool
 
-	// Ran is called after a transaction that took effect, with the weight of its requests.
-	Ran func(weight int, took time.Duration)
+	// Ran is called after a transaction that took effect, with what its parts have done: how much of each sort.
+	Ran func(done map[int]int, took time.Duration)
 
 	// Weight and Size return how much of Limits a request takes: the number of items, and bytes.
 	Weight, Size func(R) int

@@ -1,10 +1,15 @@
 package turns
 
-// Part does the work of one line in a turn. It belongs to a turn, serves one line after another, and may keep buffers.
+import "slices"
+
+// Part does the work of one line in a turn. It belongs to a turn, serves one line after another, and may keep buffers. [Simple] has
+// the methods of parts that serve all that they are given, or nothing.
 type Part[R, T any] interface {
-	// Open turns to a line, and gets requests that were taken from it. It may answer some of them, and put others in the
-	// place of one. It returns the requests to be done. beside says that other turns may have requests of the line.
-	Open(line string, beside bool, requests []R) []R
+	// Open turns to a line, with requests that were taken from it. It may begin what Todo waits for, and answer some of the requests.
+	Open(Start, []R)
+
+	// Todo returns the requests to be done. It may wait for what Open has begun for all parts, and add work of its own.
+	Todo() []R
 
 	// Plan prepares a transaction of the first requests. With an error there will be none. at is the index of the request
 	// that is the reason, or the number of requests if that is unknown.
@@ -14,8 +19,18 @@ type Part[R, T any] interface {
 	Ahead(T)
 
 	// Do makes the transaction's part of the work. It may run several times; its effects are those of the last run. at
-	// is as that of Plan. With [ErrFollow] it has done nothing.
-	Do(T) (at int, err error)
+	// is as that of Plan. With [ErrFollow] it has done nothing. left is what the transaction still has room for.
+	Do(tx T, left *Room) (at int, err error)
+
+	// Check reports whether the transaction may commit. It is called when all parts have done their work. Otherwise the line runs
+	// again, with what the part has learned.
+	Check() bool
+
+	// Again is called before a transaction of the line alone runs again, because of a conflict. Its error ends the transaction.
+	Again() error
+
+	// Ran returns how much a transaction that took effect has done, and of which sort.
+	Ran() (sort, n int)
 
 	// Close ends the transaction that Plan has prepared, before the answers, whether it took effect or not.
 	Close()
@@ -23,34 +38,90 @@ type Part[R, T any] interface {
 	// Common reports whether no single request of the line caused an error: fewer of them would not have helped.
 	Common(error) bool
 
-	// Answer ends requests. Without an error they were served, in one transaction.
-	Answer(requests []R, err error)
+	// Mend does something about an error of a transaction of the line alone, and returns the requests that are left. again reports
+	// whether they run again as they are now. Otherwise the requests before the one at index at do.
+	Mend(requests []R, at int, err error) (left []R, again bool)
+
+	// Answer ends the first requests, and returns their number. Without an error they were served, in one transaction. The others go
+	// back to their line, see Return. more reports whether the line has more to do, with requests or without.
+	Answer(requests []R, err error) (served int, more bool)
+
+	// Return returns those of some requests that go back to their line. They were not served. more is as that of Answer.
+	Return(requests []R) (back []R, more bool)
 }
+
+// Start is how a part begins.
+type Start struct {
+	Queue  string
+	Beside bool // other turns may have requests of the line
+	Woken  bool // there may be work without a request
+	Alone  bool // the turn has no other line
+}
+
+// Room is what a transaction has room for.
+type Room struct{ Requests, Bytes int }
+
+// Simple has methods of a part that needs nothing but its requests, and serves all of them or none.
+type Simple[R, T any] struct{ requests []R }
+
+// Keep keeps the requests for Todo.
+func (s *Simple[R, T]) Keep(requests []R) { s.requests = requests }
+
+func (s *Simple[R, T]) Todo() []R                                   { return s.requests }
+func (*Simple[R, T]) Check() bool                                   { return true }
+func (*Simple[R, T]) Again() error                                  { return nil }
+func (*Simple[R, T]) Mend(requests []R, _ int, _ error) ([]R, bool) { return requests, false }
+func (*Simple[R, T]) Return(requests []R) ([]R, bool)               { return requests, false }
 
 // share is what one turn has of a line.
 type share[R, T any] struct {
 	Part[R, T]
+	parts []Part[R, T] // by kind, those that were needed
+
 	line     *line[R]
 	taken    taking[R]
+	woken    bool
 	beside   bool // other turns may have requests of the line
 	separate bool // the line runs alone
-	todo     []R  // what Open has left of the requests
+	todo     []R  // what the part has to do
 
 	following bool // the last run of Do returned ErrFollow
+	unsure    bool // Check did not let the last run commit
 
 	// How the turn ended for the line.
 	back    []R  // requests that go back to its front
+	more    bool // the line has more to do
 	alone   bool // the line runs alone next
 	apart   bool // the line runs alone for a while
 	follows bool // the turns of the line follow one another for a while, because its requests need that
 }
 
+// end ends the first requests, and reports whether they are all. The others go back to the line.
+func (s *share[R, T]) end(requests []R, err error) bool {
+	served, more := s.Answer(requests, err)
+	s.more = s.more || more
+	if served == len(requests) {
+		return true
+	}
+	s.giveBack(requests[served:])
+	return false
+}
+
+// giveBack returns requests to the line.
+func (s *share[R, T]) giveBack(requests []R) {
+	back, more := s.Return(requests)
+	s.back, s.more = slices.Concat(s.back, back), s.more || more
+}
+
 // goBack returns all requests to the line, which then runs alone.
-func (s *share[R, T]) goBack() { s.back, s.alone = s.todo, true }
+func (s *share[R, T]) goBack() {
+	s.alone = true
+	s.giveBack(s.todo)
+}
 
 // empty makes the share ready for another line.
 func (s *share[R, T]) empty() {
 	clear(s.taken.requests)
 	clear(s.taken.sources)
-	*s = share[R, T]{Part: s.Part, taken: taking[R]{requests: s.taken.requests[:0], sources: s.taken.sources[:0]}}
+	*s = share[R, T]{parts: s.parts, taken: taking[R]{requests: s.taken.requests[:0], sources: s.taken.sources[:0]}}
 }

@@ -16,7 +16,7 @@ type watch struct {
 	ended  func() // the transaction
 	aside  func() // another turn may begin
 
-	lost func(line string) // a transaction of a line alone lost a conflict, and runs again
+	lost func(line Key) // a transaction of a line alone lost a conflict, and runs again
 }
 
 // runner runs a turn: each of its requests is answered, or goes back to its line.
@@ -24,18 +24,20 @@ type runner[R, T any] struct {
 	options *Options[R, T]
 	watch   watch
 	shares  []*share[R, T] // with requests that are neither answered nor go back
+	done    map[int]int    // of Options.Ran
 }
 
-// errSeparate ends a transaction of several lines that would run a second time.
-var errSeparate = errors.New("the lines of the turn run one by one")
+var (
+	// errSeparate ends a transaction of several lines that would run a second time.
+	errSeparate = errors.New("the lines of the turn run one by one")
+
+	// errUnsure ends a transaction that a part did not let commit.
+	errUnsure = errors.New("a part of the turn has learned something")
+)
 
 // run runs a turn.
 func (x *runner[R, T]) run(t *turn[R, T]) {
-	for _, s := range t.shares {
-		if s.todo = s.Open(s.line.key, s.beside, s.taken.requests); len(s.todo) > 0 {
-			x.shares = append(x.shares, s)
-		}
-	}
+	x.open(t)
 	if len(x.shares) == 1 && len(t.shares) == 1 {
 		x.alone(x.shares[0])
 	} else {
@@ -45,10 +47,31 @@ func (x *runner[R, T]) run(t *turn[R, T]) {
 	x.shares = x.shares[:0]
 }
 
+// open has the parts of all lines turn to their requests. Parts of an earlier kind do their work first.
+func (x *runner[R, T]) open(t *turn[R, T]) {
+	x.watch.within()
+	defer x.watch.did()
+	last := 0
+	for _, s := range t.shares {
+		s.Open(Start{Queue: s.line.key.Queue, Beside: s.beside, Woken: s.woken, Alone: len(t.shares) == 1}, s.taken.requests)
+		last = max(last, s.line.key.Kind)
+	}
+	for kind := range last + 1 {
+		for _, s := range t.shares {
+			if s.line.key.Kind != kind {
+				continue
+			}
+			if s.todo = s.Todo(); len(s.todo) > 0 {
+				x.shares = append(x.shares, s)
+			}
+		}
+	}
+}
+
 // together runs the lines of a turn in one transaction. The line that makes it fail runs alone afterwards, and the others try
 // once more. If that fails, too, each of them runs alone.
 func (x *runner[R, T]) together() {
-	for first := true; len(x.shares) > 0; first = false {
+	for failed := false; len(x.shares) > 0; {
 		x.plan()
 		if len(x.shares) == 0 {
 			return
@@ -58,22 +81,33 @@ func (x *runner[R, T]) together() {
 		case err == nil || x.options.Outage(err):
 			x.answer(err)
 			return
+		case errors.Is(err, errUnsure):
+			x.leave(func(s *share[R, T]) bool { return s.unsure })
+			continue
 		case culprit != nil:
 			culprit.apart = true
-			culprit.goBack()
-			x.shares = slices.DeleteFunc(x.shares, func(s *share[R, T]) bool { return s == culprit })
+			x.leave(func(s *share[R, T]) bool { return s == culprit })
 		case !errors.Is(err, errSeparate):
 			for _, s := range x.shares {
 				s.apart = true // together they are too much, for example
 			}
 		}
-		if culprit == nil || !first {
-			for _, s := range x.shares {
-				s.goBack()
-			}
-			return
+		if culprit == nil || failed {
+			x.leave(func(*share[R, T]) bool { return true })
 		}
+		failed = true
 	}
+}
+
+// leave has lines leave the turn. They run alone next.
+func (x *runner[R, T]) leave(which func(*share[R, T]) bool) {
+	x.shares = slices.DeleteFunc(x.shares, func(s *share[R, T]) bool {
+		leaves := which(s)
+		if leaves {
+			s.goBack()
+		}
+		return leaves
+	})
 }
 
 // plan prepares a transaction. Lines that cannot have a part in it are answered, or run alone afterwards.
@@ -84,7 +118,7 @@ func (x *runner[R, T]) plan() {
 		case err == nil:
 			return false
 		case s.Common(err):
-			s.Answer(s.todo, err)
+			s.end(s.todo, err)
 		default:
 			s.apart = true
 			s.goBack()
@@ -106,14 +140,12 @@ func (x *runner[R, T]) transaction() (culprit *share[R, T], err error) {
 		return err
 	})
 	x.watch.ended()
-	weight := 0
-	for _, s := range x.shares {
-		s.Close()
-		weight += x.weight(s.todo)
-	}
 	if err == nil {
 		culprit = nil
-		x.options.Ran(weight, time.Since(started))
+		x.ran(started, x.shares...)
+	}
+	for _, s := range x.shares {
+		s.Close()
 	}
 	if x.options.Early {
 		x.watch.aside()
@@ -130,9 +162,10 @@ func (x *runner[R, T]) do(tx T) (*share[R, T], error) {
 			s.Ahead(tx)
 		}
 	}
+	left := x.room()
 	for i, s := range x.shares {
 		begun := time.Now()
-		_, err := s.Do(tx)
+		_, err := s.Do(tx, &left)
 		if s.following = err == ErrFollow; err != nil && !s.following {
 			return s, err
 		}
@@ -140,16 +173,30 @@ func (x *runner[R, T]) do(tx T) (*share[R, T], error) {
 			s.apart = true
 		}
 	}
-	return nil, nil
+	return nil, x.check()
 }
+
+// check asks all parts whether the transaction may commit.
+func (x *runner[R, T]) check() (err error) {
+	for _, s := range x.shares {
+		if s.unsure = !s.following && !s.Check(); s.unsure {
+			err = errUnsure
+		}
+	}
+	return err
+}
+
+// room is what one transaction has room for.
+func (x *runner[R, T]) room() Room { return Room{x.options.Limits.Requests, x.options.Limits.Bytes} }
 
 // answer ends the requests of all lines, but for those that have to follow other turns.
 func (x *runner[R, T]) answer(err error) {
 	for _, s := range x.shares {
 		if err == nil && s.following {
-			s.back, s.follows = s.todo, true
+			s.follows = true
+			s.giveBack(s.todo)
 		} else {
-			s.Answer(s.todo, err)
+			s.end(s.todo, err)
 		}
 	}
 }
@@ -161,15 +208,28 @@ func (x *runner[R, T]) alone(s *share[R, T]) {
 	for len(requests) > 0 {
 		n := part.Len()
 		at, err := x.one(s, requests[:n])
-		if err == ErrFollow {
-			s.back, s.follows = requests, true
+		switch {
+		case err == ErrFollow:
+			s.follows = true
+			s.giveBack(requests)
+			return
+		case errors.Is(err, errUnsure):
+			continue
+		case err != nil && !s.Common(err):
+			left, again := s.Mend(requests[:n], at, err)
+			if again && len(left) < n {
+				requests = slices.Concat(left, requests[n:])
+				part = batch.NewPart(len(requests))
+			}
+			if again || part.Shrink(at) {
+				x.watch.aside()
+				continue
+			}
+		}
+		if !s.end(requests[:n], err) {
+			s.giveBack(requests[n:])
 			return
 		}
-		if err != nil && !s.Common(err) && part.Shrink(at) {
-			x.watch.aside()
-			continue
-		}
-		s.Answer(requests[:n], err)
 		part.Ended(n)
 		requests = requests[n:]
 	}
@@ -186,29 +246,37 @@ func (x *runner[R, T]) one(s *share[R, T], requests []R) (at int, err error) {
 	err = x.options.Update(func(tx T) (err error) {
 		x.watch.within()
 		defer x.watch.did()
+		at = len(requests)
 		if runs++; runs > 1 {
 			x.watch.lost(s.line.key)
+			if err := s.Again(); err != nil {
+				return err
+			}
 		}
-		at = len(requests)
-		begun := time.Now()
-		n, err := s.Do(tx)
+		left, begun := x.room(), time.Now()
+		n, err := s.Do(tx, &left)
 		s.apart = s.apart || s.separate && time.Since(begun) > x.options.Slow // it still takes long
 		if s.following = err == ErrFollow; s.following {
 			return nil
 		}
 		if err != nil {
 			at = n
+			return err
 		}
-		return err
+		if !s.Check() {
+			return errUnsure
+		}
+		return nil
 	})
 	x.watch.ended()
+	served := err == nil && !s.following
+	if served {
+		x.ran(started, s)
+	}
 	s.Close()
-	s.apart = s.apart || runs > 1 || err != nil && !x.options.Outage(err)
+	s.apart = s.apart || runs > 1 || err != nil && !errors.Is(err, errUnsure) && !x.options.Outage(err)
 	if err == nil && s.following {
 		return at, ErrFollow
-	}
-	if err == nil {
-		x.options.Ran(x.weight(requests), time.Since(started))
 	}
 	if x.options.Early {
 		x.watch.aside()
@@ -216,9 +284,13 @@ func (x *runner[R, T]) one(s *share[R, T], requests []R) (at int, err error) {
 	return at, err
 }
 
-func (x *runner[R, T]) weight(requests []R) (weight int) {
-	for _, r := range requests {
-		weight += x.options.Weight(r)
+// ran tells what a transaction has done.
+func (x *runner[R, T]) ran(started time.Time, shares ...*share[R, T]) {
+	clear(x.done)
+	for _, s := range shares {
+		if sort, n := s.Ran(); n > 0 && !s.following {
+			x.done[sort] += n
+		}
 	}
-	return weight
+	x.options.Ran(x.done, time.Since(started))
 }

@@ -2,7 +2,7 @@ package turns
 
 // turn is what one transaction serves: requests of some lines. It is used again for further turns.
 type turn[R, T any] struct {
-	part   func() Part[R, T]
+	part   func(kind int) Part[R, T]
 	all    []*share[R, T] // with their buffers
 	shares []*share[R, T] // the first of these: what the turn has of each line
 }
@@ -19,11 +19,18 @@ const (
 func (t *turn[R, T]) open(l *line[R]) *share[R, T] {
 	n := len(t.shares)
 	if n == len(t.all) {
-		t.all = append(t.all, &share[R, T]{Part: t.part()})
+		t.all = append(t.all, new(share[R, T]))
 	}
 	t.shares = t.all[:n+1]
-	t.shares[n].line = l
-	return t.shares[n]
+	s := t.shares[n]
+	for l.key.Kind >= len(s.parts) {
+		s.parts = append(s.parts, nil)
+	}
+	if s.parts[l.key.Kind] == nil {
+		s.parts[l.key.Kind] = t.part(l.key.Kind)
+	}
+	s.Part, s.line = s.parts[l.key.Kind], l
+	return s
 }
 
 // drop takes back the last share.
@@ -37,7 +44,7 @@ func (t *turn[R, T]) drop() {
 func (t *turn[R, T]) end() {
 	for i, s := range t.shares {
 		if i >= maxKept && cap(s.taken.requests) > maxGrown {
-			t.all[i] = &share[R, T]{Part: t.part()}
+			t.all[i] = new(share[R, T])
 		} else {
 			s.empty()
 		}

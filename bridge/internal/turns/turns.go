@@ -51,7 +51,8 @@ const (
 func New[R, T any](o Options[R, T]) *Turns[R, T] {
 	ts := &Turns[R, T]{options: o}
 	ts.lines = lines[R, T]{
-		options: &ts.options, all: make(map[string]*line[R]), separate: make(marks.Marks), serial: make(marks.Marks),
+		options: &ts.options, all: make(map[Key]*line[R]),
+		separate: make(marks.Marks[Key]), serial: make(marks.Marks[Key]),
 		again: func(l *line[R]) {
 			ts.mu.Lock()
 			defer ts.mu.Unlock()
@@ -63,10 +64,18 @@ func New[R, T any](o Options[R, T]) *Turns[R, T] {
 }
 
 // Submit appends a request to a line.
-func (ts *Turns[R, T]) Submit(key string, r R) {
+func (ts *Turns[R, T]) Submit(key Key, r R) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	ts.lines.add(key, r)
+	ts.dispatch()
+}
+
+// Wake gives a line a turn, with requests or without: there may be work that has waited for something.
+func (ts *Turns[R, T]) Wake(key Key) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	ts.lines.wake(key)
 	ts.dispatch()
 }
 
@@ -193,7 +202,7 @@ func (ts *Turns[R, T]) aside(e *executor[R, T]) {
 }
 
 // lost has the turns of a line follow one another for a while.
-func (ts *Turns[R, T]) lost(key string) {
+func (ts *Turns[R, T]) lost(key Key) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	ts.lines.serial.Add(conflictTime, key)

@@ -1,0 +1,301 @@
+package bridge
+
+import (
+	"errors"
+
+	"github.com/pqbridge/pqbridge/bridge/internal/desk"
+	"github.com/pqbridge/pqbridge/bridge/internal/explain"
+	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/bridge/internal/peers"
+	"github.com/pqbridge/pqbridge/bridge/internal/request"
+	"github.com/pqbridge/pqbridge/bridge/internal/turns"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/protocol"
+)
+
+// pops is the part of a queue's pops in a turn: first the waiting pops, in the order in which they came, then the new ones. A pop
+// that finds nothing gets that answer, or waits. The part also settles leases, before it pops. Settlements alone give no reason to
+// try the waiting pops again: an item that a settlement makes ready ends the queue's watch.
+type pops struct {
+	answers
+	waits     *waits
+	owners    *peers.Owners
+	asks      *explain.Asks
+	exclusive bool // only this process can open the store
+
+	// What the line has.
+	taken   []desk.Work // settlements, then new pops
+	settles int         // how many of them are settlements
+	alone   bool        // the turn has no other line
+	attempt attempt     // to serve waiting pops
+	unsure  bool        // more has to be asked about their clients
+	tried   bool        // a transaction has tried them
+	unowned bool        // the pops are served, although another bridge owns the queue
+	all     []desk.Work // of Todo
+
+	popTransaction
+	room turns.Room // of a transaction without other lines
+}
+
+// newPops returns a part of pops. all is what each of them has.
+func newPops(l *desk.Lane, all pops) *pops {
+	all.Lane = l
+	return &all
+}
+
+// Open turns to the pops and settlements of a queue, and asks which clients of waiting pops have gone.
+func (l *pops) Open(s turns.Start, requests []desk.Work) {
+	l.Begin(s.Queue)
+	l.taken, l.settles, l.alone, l.attempt, l.tried, l.unowned = requests, 0, s.Alone, attempt{}, false, false
+	for l.settles < len(requests) && settles(requests[l.settles]) {
+		l.settles++
+	}
+	if s.Woken || l.settles < len(requests) {
+		l.attempt = l.waits.attempt(s.Queue, s.Woken)
+	}
+}
+
+// settles reports whether a request is a settlement. Settlements go ahead of pops.
+func settles(w desk.Work) bool {
+	_, is := w.(*settlement)
+	return is
+}
+
+// Todo puts the waiting pops before the new ones. If all clients have gone that it has asked about, it asks about more of them,
+// unless other lines would wait for the answer.
+func (l *pops) Todo() []desk.Work {
+	l.unsure = !l.waits.hear(&l.attempt, l.Queue.Name(), l.alone)
+	if len(l.attempt.Pops) == 0 {
+		return l.taken
+	}
+	clear(l.all)
+	l.all = append(l.all[:0], l.taken[:l.settles]...)
+	for _, r := range l.attempt.Pops {
+		l.all = append(l.all, r)
+	}
+	l.all = append(l.all, l.taken[l.settles:]...)
+	return l.all
+}
+
+// errUnsure has a line run alone.
+var errUnsure = errors.New("more has to be asked about the clients of waiting pops")
+
+// Plan prepares a transaction of settlements and pops.
+func (l *pops) Plan(requests []desk.Work) (int, error) {
+	if l.unsure {
+		return len(requests), errUnsure
+	}
+	l.room = turns.Room{Requests: l.Batch.Requests, Bytes: l.Batch.Bytes}
+	l.begin(&l.room)
+	l.settling, l.todo, l.waited = l.settling[:0], l.todo[:0], 0
+	for _, w := range requests {
+		switch w := w.(type) {
+		case *settlement:
+			l.settling = append(l.settling, w)
+		case *pop:
+			if w.place != nil {
+				l.waited++
+			}
+			l.todo = append(l.todo, w)
+		}
+	}
+	return 0, nil
+}
+
+// Ahead begins the reads of the transaction.
+func (l *pops) Ahead(tx kv.Tx) {
+	if leases := l.leases(); len(leases) > 0 {
+		l.Lane.Queue.PrefetchLeases(tx, leases...)
+	}
+	if len(l.todo) > 0 && !l.todo[0].peeks {
+		l.Lane.Queue.PrefetchPop(tx, l.selection(l.alike(l.todo)), l.todo[0].ask.Lease)
+	}
+}
+
+// Ran counts a transaction without pops as one of changes.
+func (l *pops) Ran() (kind, n int) {
+	if len(l.todo) == 0 {
+		return int(request.KindChange), len(l.settling)
+	}
+	return int(request.KindPop), len(l.settling) + l.served
+}
+
+// Close charges the rows of a transaction.
+func (l *pops) Close() {
+	l.unasked()
+	l.Weigh(len(l.settling) + max(l.served, l.items))
+	l.work, l.queue = nil, fdbpq.Queue{}
+}
+
+// isAnswer reports whether the error is the answer to one pop. Otherwise it is an error of the store.
+func isAnswer(err error) bool {
+	var f *failure.Failure
+	var lost *fdbpq.LostError
+	return errors.As(err, &f) || errors.As(err, &lost) || errors.Is(err, fdbpq.ErrPopIDReused) ||
+		errors.Is(err, fdbpq.ErrRemembered) || errors.Is(err, fdbpq.ErrNoRoom)
+}
+
+// Mend has a transaction run again without the pop that the store refuses, or with fewer items for the pop whose items do not fit
+// into an answer. A pop that makes a transaction fail for another reason runs alone, and then gets fewer bytes.
+func (l *pops) Mend(requests []desk.Work, at int, err error) (left []desk.Work, again bool) {
+	if errors.Is(err, errOwned) {
+		return l.passOn(requests), true
+	}
+	if len(requests) == 1 {
+		at = 0
+	}
+	if at == len(requests) || settles(requests[at]) {
+		return requests, false
+	}
+	r := requests[at].(*pop)
+	switch {
+	case errors.Is(err, errCut):
+		return requests, true
+	case isAnswer(err) && r.refused == nil:
+		r.refused = failure.Explain(err)
+		return requests, true
+	case r.careful:
+		return requests, false
+	}
+	r.careful = true
+	return requests, len(requests) == 1
+}
+
+// Answer answers the requests of a transaction. Waiting pops that found nothing wait on.
+func (l *pops) Answer(requests []desk.Work, err error) (served int, more bool) {
+	if err != nil {
+		l.fail(err)
+	}
+	l.tried = true
+	l.Events.Items(l.events)
+	l.Stats.Moved(l.Lane.Queue.Name(), request.FlowOut, l.items)
+	l.noteAsks()
+	l.answerSettled()
+	for _, r := range l.todo[:l.served] {
+		switch waits := r.keepsWaiting(); {
+		case waits && r.place != nil:
+			l.waits.keep(r)
+		case waits:
+			l.waits.add(r)
+		case r.place != nil:
+			l.waits.line.Remove(r.place)
+			fallthrough
+		default:
+			l.answerPop(r)
+		}
+	}
+	if l.watch != nil {
+		l.attempt.Watched = true
+		l.waits.line.Watch(l.Lane.Queue.Name(), l.watch)
+	}
+	if l.retry > 0 {
+		l.waits.line.Retry(l.Lane.Queue.Name(), l.retry)
+	}
+	served, more = len(l.settling)+l.served, l.more
+	l.forget()
+	return served, more
+}
+
+// forget drops what a transaction has had.
+func (l *pops) forget() {
+	clear(l.settling)
+	clear(l.todo)
+	l.settling, l.todo = l.settling[:0], l.todo[:0]
+	l.begin(nil)
+}
+
+// Return has waiting pops wait on. The other requests go back to their line.
+func (l *pops) Return(requests []desk.Work) (back []desk.Work, more bool) {
+	more = !l.tried && len(l.attempt.Beyond) > 0
+	for _, w := range requests {
+		if r, is := w.(*pop); is && r.place != nil {
+			l.waits.keep(r)
+			more = true
+		} else {
+			back = append(back, w)
+		}
+	}
+	return back, more
+}
+
+// fail has all requests of the transaction fail.
+func (l *pops) fail(err error) {
+	f := failure.Explain(err)
+	for _, r := range l.settling {
+		r.Failure = f
+	}
+	for _, r := range l.todo {
+		r.forget()
+		r.Failure = f
+	}
+	l.begin(nil)
+	l.served, l.more = len(l.todo), len(l.attempt.Beyond) > 0
+}
+
+// answerSettled answers the settlements of a transaction, and counts its items. When the pop of a +NXT runs again, its
+// lease has been acknowledged.
+func (l *pops) answerSettled() {
+	ended := len(l.acked) + l.ended
+	tally := request.Tally{request.Popped: int64(l.popped), request.Acknowledged: int64(ended)}
+	for _, r := range l.acked {
+		r.acks.done = true
+		r.Refusal = request.AsService // only its pop can fail from now on
+	}
+	for _, r := range l.settling {
+		if r.EndsLease() {
+			ended++
+		}
+		r.Tally(&tally)
+	}
+	l.Stats.Moved(l.Lane.Queue.Name(), request.FlowSettled, ended)
+	l.Stats.Queues.Count(l.Lane.Queue.Name(), &tally)
+	for _, r := range l.settling {
+		desk.AnswerChange(l.Responder, r)
+	}
+}
+
+// noteAsks notes the bands of an existing queue for which clients have asked.
+func (l *pops) noteAsks() {
+	last := (*pop)(nil) // most pops of a transaction ask for the same
+	for _, r := range l.todo[:l.served] {
+		unknown := r.Failure != nil && r.Failure.Reason == protocol.ReasonUnknown
+		if r.peeks || unknown || last != nil && last.ask.Band == r.ask.Band {
+			continue
+		}
+		l.asks.Note(l.Lane.Queue.Name(), r.ask.Band, explain.AsksLast)
+		last = r
+	}
+}
+
+// errOwned ends a transaction of pops on a queue that another bridge owns.
+var errOwned = errors.New("another bridge pops the queue")
+
+// Again notes that the transaction has lost a conflict. If another bridge owns the queue, the transaction ends, and the
+// owner gets the pops: here they would lose again and again.
+func (l *pops) Again() error {
+	if l.exclusive { // it conflicted with another transaction of this bridge
+		return nil
+	}
+	l.owners.Lost(l.Lane.Queue.Name())
+	if owner, own := l.owners.Owner(l.Lane.Queue.Name()); owner == "" || own || l.unowned {
+		return nil
+	}
+	return errOwned
+}
+
+// passOn passes the new pops on to the owner of the queue. Pops that wait, or have waited, stay: their time runs here, and
+// the rest of their messages would ask for something else.
+func (l *pops) passOn(requests []desk.Work) (kept []desk.Work) {
+	l.unowned = true
+	for _, w := range requests {
+		r, is := w.(*pop)
+		if !is || r.place != nil || r.waited || r.peeks || r.acks != nil || !l.owners.Pass(l.Lane.Queue.Name(), r.Msg) {
+			kept = append(kept, w)
+			continue
+		}
+		l.Gate.Leave(&r.Request)
+		r.End()
+	}
+	return kept
+}
