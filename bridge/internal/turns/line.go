@@ -55,6 +55,7 @@ type line[R any] struct {
 // taking are requests that were taken from a line.
 type taking[R any] struct {
 	requests []R
+	ahead    int // so many of the first go ahead of the others
 	weight   int
 	bytes    int
 	sources  []string // that it holds
@@ -112,14 +113,15 @@ func (l *line[R]) take(to *taking[R], overlap *Overlap[R], left room[R], force b
 	n := l.fitting(0, l.ahead, to, &left, force)
 	left.weight, left.bytes = max(left.weight, half.weight), max(left.bytes, half.bytes)
 	m := l.fitting(l.ahead, len(l.pending), to, &left, force && n == 0)
-	if n == l.ahead {
+	if n == 0 && l.ahead == 0 || n == l.ahead && from == 0 {
 		to.requests = shift(to.requests, &l.pending, n+m)
 	} else {
-		to.requests = append(append(to.requests, l.pending[:n]...), l.pending[l.ahead:l.ahead+m]...)
+		to.requests = slices.Insert(to.requests, to.ahead, l.pending[:n]...)
+		to.requests = append(to.requests, l.pending[l.ahead:l.ahead+m]...)
 		l.pending = slices.Delete(l.pending, l.ahead, l.ahead+m)
 		l.pending = slices.Delete(l.pending, 0, n)
 	}
-	l.ahead -= n
+	l.ahead, to.ahead = l.ahead-n, to.ahead+n
 	if overlap.Turns > 0 {
 		for _, r := range to.requests[from:] {
 			l.hold(to, overlap.Source(r))

@@ -1,6 +1,7 @@
 package turns_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -42,6 +43,23 @@ func TestAhead(t *testing.T) {
 		s.put("a", 34)
 		tx.end(nil)
 		s.commits(on("a", 42, 32, 33, 34)) // those that come back are before those that came meanwhile
+	})
+}
+
+// They are before the others, too, when the line gives the rest of a turn's room.
+func TestAheadInTheRest(t *testing.T) {
+	inBubble(t, options{Limits: batch.Limits{Requests: 8, Bytes: 100}}, func(s *store) {
+		held := s.hold()
+		s.put("a", 1, 2, 3)
+		for n := 11; n < 14; n++ {
+			s.send("a", request{n: n, ahead: true})
+		}
+		for n := range 3 {
+			s.put(fmt.Sprint("b", n), 21+n)
+		}
+		held.end(nil)
+		s.commits(on("a", 11, 12, 13, 1, 2), on("b0", 21), on("b1", 22), on("b2", 23))
+		s.commits(on("a", 3))
 	})
 }
 
