@@ -77,13 +77,7 @@ func stoppings() (all []stopping) {
 				ofFed[protocol.Source](f, "pq.jobs.admin.source.orders.pause", "")
 			})
 			f.publish(6)
-			stream, err := f.js.Stream(f.Context(), "ORDERS")
-			if err == nil {
-				err = stream.DeleteMsg(f.Context(), 8)
-			}
-			if err != nil {
-				f.Fatal(err)
-			}
+			f.delete(8)
 			f.resume("")
 			return append(numbers(9, 10), numbers(12, 14)...), 5
 		}})
@@ -204,13 +198,7 @@ func TestAcceptCountsWhatIsLost(t *testing.T) {
 	f.deleteConsumer()
 	f.publish(6)
 	f.state("stopped", "consumer_changed")
-	stream, err := f.js.Stream(f.Context(), "ORDERS")
-	if err == nil {
-		err = stream.Purge(f.Context(), jetstream.WithPurgeSequence(9))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	f.purge(9)
 	skips := f.hear("pq.jobs.event.source_skipped")
 	f.resume(`{"accept":true}`)
 	f.items("1", "2", "3", "4", "5", "9", "10", "11")

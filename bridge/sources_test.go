@@ -352,13 +352,7 @@ func TestSourceCountsWhatItMissed(t *testing.T) {
 	f.at(2)
 	ofFed[protocol.Source](f, "pq.jobs.admin.source.orders.pause", "")
 	f.publish(4)
-	stream, err := f.js.Stream(f.Context(), "ORDERS")
-	if err == nil {
-		err = stream.Purge(f.Context(), jetstream.WithPurgeSequence(6))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	f.purge(6)
 	f.resume("")
 	f.items("1", "2", "6")
 	if s := f.at(6); s.Counts.Skipped != 3 || s.Counts.Delivered != 3 {
@@ -393,6 +387,107 @@ func TestSourceCountsWhatLimitsDrop(t *testing.T) {
 			f.client.next(skips)
 		})
 	}
+}
+
+// A source that takes moves the front of its stream by its acknowledgements. What was deleted before it began, or was read with
+// another filter, is no loss then; and what the stream drops of the messages that were there is one.
+func TestSourceThatTakesCountsWhatWasThere(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		do      func(f *fed)
+		skipped int64
+	}{
+		{"deleted before it began", func(f *fed) {
+			f.publish(3)
+			f.delete(3)
+			f.take("")
+			f.at(2)
+			f.begins(4)
+		}, 0},
+		{"dropped since", func(f *fed) {
+			f.publish(6)
+			f.ask("pq.jobs.admin.config", `{"max_length":2}`)
+			f.take("")
+			f.state("blocked", "full") // it has message 3
+			f.purge(6)
+		}, 2},
+		{"deleted before, and dropped since", func(f *fed) {
+			f.publish(9)
+			f.delete(5)
+			f.ask("pq.jobs.admin.config", `{"max_length":2}`)
+			f.take("")
+			f.state("blocked", "full")
+			f.purge(5)
+			f.delete(8)
+		}, 2},
+		{"dropped like those that it has read with another filter", func(f *fed) {
+			f.publishTo("orders.us", 3)
+			f.publish(1)
+			f.ask("pq.jobs.admin.config", `{"max_length":1}`)
+			f.take(`"orders.eu.>"`)
+			f.at(4)
+			f.holds(3)
+			f.set(`{"filter":[]}`)
+			f.state("blocked", "full") // it has message 1
+			f.delete(2)
+		}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			f := feeding(t, jetstream.StreamConfig{Retention: jetstream.WorkQueuePolicy})
+			c.do(f)
+			f.ask("pq.jobs.admin.config", `{"max_length":1000}`)
+			f.publish(1)
+			s := f.at(uint64(f.next - 1))
+			if s.Counts.Skipped != c.skipped || s.Counts.Delivered != int64(len(f.popAll())) {
+				t.Errorf("counts: %+v, expected %d skipped", s.Counts, c.skipped)
+			}
+		})
+	}
+}
+
+// take makes a source that takes one message at a time.
+func (f *fed) take(filter string) {
+	f.Helper()
+	f.set(`{"remote":"hub","stream":"ORDERS","mode":"take","batch":1,"filter":[` + filter + `]}`)
+}
+
+func (f *fed) stream() jetstream.Stream {
+	f.Helper()
+	s, err := f.js.Stream(f.Context(), "ORDERS")
+	if err != nil {
+		f.Fatal(err)
+	}
+	return s
+}
+
+// delete deletes a message of the stream.
+func (f *fed) delete(seq uint64) {
+	f.Helper()
+	if err := f.stream().DeleteMsg(f.Context(), seq); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// purge deletes the messages of the stream before one.
+func (f *fed) purge(seq uint64) {
+	f.Helper()
+	if err := f.stream().Purge(f.Context(), jetstream.WithPurgeSequence(seq)); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// begins waits until the stream begins with a message.
+func (f *fed) begins(seq uint64) {
+	f.Helper()
+	testenv.AwaitAnswer(f.TB, fmt.Sprint("the stream begins at ", seq), func(context.Context) bool { return f.stream().CachedInfo().State.FirstSeq == seq })
+}
+
+// holds waits until the stream has n messages.
+func (f *fed) holds(n uint64) {
+	f.Helper()
+	testenv.AwaitAnswer(f.TB, fmt.Sprintf("the stream has %d messages", n), func(context.Context) bool { return f.stream().CachedInfo().State.Msgs == n })
 }
 
 // Pitfall: a remote takes connections and says nothing. Whoever waits for it does not hold up the sources of others, nor the end of the bridge.

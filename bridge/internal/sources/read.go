@@ -130,14 +130,19 @@ type gaps struct {
 // firstEvery is how often a source with a filter asks where the stream begins: there is hardly a batch without gaps.
 const firstEvery = time.Second
 
-// missed returns how many messages between two the stream has dropped before they were read. Without a filter these
-// are all sequences in between that came since the attempt began, and of older ones those in front of the stream's
-// first message: a message deleted in the middle may have been deleted before there was a source. With a filter,
-// all sequences in front of the first message may be such messages. For a work queue nothing is known.
+// missed returns how many messages between two the stream has dropped before they were read. A source that copies without
+// a filter counts all sequences in between that came since the attempt began, and of older ones those in front of the
+// stream's first message: a message deleted in the middle may have been deleted before there was a source. With a
+// filter, all sequences in front of the first message may be such messages. A source that takes moves the stream's
+// first message by its acknowledgements, so it has to know what was missing when the attempt began; with a filter it
+// knows nothing.
 func (g *gaps) missed(ctx context.Context, last, seq uint64) (int64, error) {
 	filtered := len(g.source.Config.Filter) > 0
-	if seq == last+1 || filtered && g.takes() {
+	switch {
+	case seq == last+1 || filtered && g.takes():
 		return 0, nil
+	case g.takes():
+		return g.dropped(last, seq), nil
 	}
 	if !g.asked && (filtered && time.Since(g.looked) >= firstEvery || !filtered && last < g.began) {
 		info, err := g.stream.info(ctx)

@@ -101,6 +101,7 @@ func (a *attempt) refilter(ctx context.Context, name string, batch int) error {
 	if err != nil {
 		return err
 	}
+	a.goesBack(&info)
 	to := a.source.Position
 	to.Seq, to.Exact, to.Subject, to.Content = max(info.State.FirstSeq, 1)-1, false, 0, 0
 	return a.move(ctx, to)

@@ -186,7 +186,6 @@ func (w *worker) attempt(ctx context.Context) error {
 	if err := a.verify(ctx); err != nil {
 		return err
 	}
-	a.began = a.info.State.LastSeq
 	consumer, err := a.consumer(ctx)
 	if err != nil {
 		return err
@@ -196,6 +195,7 @@ func (w *worker) attempt(ctx context.Context) error {
 	if err := a.verify(ctx); err != nil {
 		return err
 	}
+	a.starts()
 	if !a.takes() {
 		defer a.stream.remove(consumer)
 	}
@@ -211,7 +211,8 @@ type attempt struct {
 	stream *stream
 	info   jetstream.StreamInfo // of the stream, at the last look
 	looked time.Time            // time of that look
-	began  uint64               // the end of the stream when the attempt began
+	began  uint64               // the end of the stream when the attempt began to read; 0 before that
+	holes  uint64               // of a source that takes: how many sequences up to there may have had no message then, and were not passed yet
 	lost   chan nats.Status
 	plain  bool // the giver of the link knows no parts of batches
 
@@ -273,7 +274,7 @@ func (a *attempt) verify(ctx context.Context) error {
 		a.doubt = doubt{}
 	}
 	if info.State.FirstSeq > at.Seq+1 && (!a.takes() || a.filtered && len(a.source.Config.Filter) == 0) {
-		skipped := int64(info.State.FirstSeq - at.Seq - 1)
+		skipped := a.dropped(at.Seq, info.State.FirstSeq)
 		to := at
 		to.Seq, to.Exact, to.Subject, to.Content, to.Skipped = info.State.FirstSeq-1, false, 0, 0, at.Skipped+skipped
 		if err := a.move(ctx, to); err != nil {
@@ -283,6 +284,35 @@ func (a *attempt) verify(ctx context.Context) error {
 	}
 	a.skipped(0)
 	return nil
+}
+
+// goesBack notes that the position of a source that takes moves before messages that it has read. They leave the stream
+// some time after their acknowledgements, so of what the stream has now nobody knows why it does not come.
+func (a *attempt) goesBack(info *jetstream.StreamInfo) {
+	a.began, a.holes = info.State.LastSeq, info.State.LastSeq
+}
+
+// starts notes how the stream is when the attempt begins to read. The stream says how many messages are missing behind
+// its first one, and not which.
+func (a *attempt) starts() {
+	if a.holes > 0 { // it went back
+		return
+	}
+	state := &a.info.State
+	a.began = state.LastSeq
+	if length := state.LastSeq + 1 - state.FirstSeq; a.takes() && length > state.Msgs {
+		a.holes = length - state.Msgs
+	}
+}
+
+// dropped returns how many of the sequences between two, which have no message any more, had one since the attempt
+// began to read. Nobody knows which of the older ones had none before, so the first ones count as these: when all have
+// passed the number is right. It is too low if holes lay before the position.
+func (a *attempt) dropped(last, seq uint64) int64 {
+	old := max(last, min(seq-1, a.began)) - last
+	known := min(old, a.holes)
+	a.holes -= known
+	return int64(seq - 1 - last - known)
 }
 
 // begin finds the position at which the source begins: at its first contact with the stream, and when a person has
