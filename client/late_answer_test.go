@@ -24,7 +24,7 @@ func repeatedPop(t *testing.T, toFirst, toSecond []*nats.Msg) (c *client.Client,
 	settled := make(chan string, 100)
 	var first string
 	pops := 0
-	c = fake(t, func(m *nats.Msg, _ int) *nats.Msg {
+	c = forgetful(t, func(m *nats.Msg, _ int) *nats.Msg {
 		if strings.Contains(m.Subject, ".ack.") {
 			settled <- m.Subject + " " + string(m.Data)
 			return nil

@@ -138,6 +138,14 @@ func fake(t *testing.T, answer func(m *nats.Msg, n int) *nats.Msg) *client.Clien
 		t.Fatal(err)
 	}
 	c := newClient(t, nc)
+	c.AskAgainAfter(time.Hour) // an answer may be slow, and a refusal of a request that was sent twice says less
+	return c
+}
+
+// forgetful is a fake that leaves requests without an answer, so the client soon asks again.
+func forgetful(t *testing.T, answer func(m *nats.Msg, n int) *nats.Msg) *client.Client {
+	t.Helper()
+	c := fake(t, answer)
 	c.AskAgainAfter(50 * time.Millisecond)
 	return c
 }
@@ -152,7 +160,7 @@ func failure(code, reason string) *nats.Msg {
 // was lost.
 func TestLostSettlement(t *testing.T) {
 	t.Parallel()
-	c := fake(t, func(m *nats.Msg, n int) *nats.Msg {
+	c := forgetful(t, func(m *nats.Msg, n int) *nats.Msg {
 		switch {
 		case strings.HasSuffix(m.Subject, "pop.min"):
 			return &nats.Msg{Header: nats.Header{"PQ-Id": {"i"}, "PQ-Ack": {"pq.jobs.ack.c.t"}}}
@@ -176,7 +184,7 @@ func TestLostSettlement(t *testing.T) {
 		{"nack, and the item is gone", "gone", func(i *client.Item) error { return i.Nack(t.Context()) }},
 		{"nack, and it was popped again", "taken", func(i *client.Item) error { return i.NackWithDelay(t.Context(), time.Second) }},
 	} {
-		c := fake(t, func(_ *nats.Msg, n int) *nats.Msg {
+		c := forgetful(t, func(_ *nats.Msg, n int) *nats.Msg {
 			if n == 1 {
 				return nil
 			}
@@ -422,7 +430,6 @@ func TestRefusalBeforeSilence(t *testing.T) {
 		}
 		return nil
 	})
-	c.AskAgainAfter(time.Hour)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		<-repeated
@@ -491,7 +498,6 @@ func TestPushRefusedToTheEnd(t *testing.T) {
 		}
 		return failure("503", "")
 	})
-	c.AskAgainAfter(time.Hour)
 	if _, err := c.Queue("jobs").Push(ctx, nil); err == nil || !strings.Contains(err.Error(), "(503)") {
 		t.Errorf("%v, expected it to name the 503", err)
 	}
@@ -513,7 +519,6 @@ func TestRefusalsForGood(t *testing.T) {
 			}
 			return failure(tc.code, tc.reason)
 		})
-		c.AskAgainAfter(time.Hour)
 		_, err := c.Queue("jobs").Push(ctx, nil)
 		cancel()
 		if n := len(asked); !errors.Is(err, tc.want) || n != 1 {

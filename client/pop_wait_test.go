@@ -20,7 +20,7 @@ func TestWaitThatIsSentAgainIsShorter(t *testing.T) {
 	t.Parallel()
 	const wait = 100 * time.Millisecond
 	asked := make(chan time.Duration, 100)
-	c := fake(t, func(m *nats.Msg, n int) *nats.Msg {
+	c := forgetful(t, func(m *nats.Msg, n int) *nats.Msg {
 		var request struct{ Expires time.Duration }
 		if err := json.Unmarshal(m.Data, &request); err != nil {
 			t.Error(err)

@@ -43,7 +43,11 @@ func TestRepeatedPopsAreMarked(t *testing.T) {
 			t.Parallel()
 			var mu sync.Mutex
 			var marked []bool
-			c := fake(t, func(m *nats.Msg, n int) *nats.Msg {
+			serve := fake
+			if slices.Contains(tc.answers, nil) {
+				serve = forgetful
+			}
+			c := serve(t, func(m *nats.Msg, n int) *nats.Msg {
 				var request struct {
 					Repeat bool
 					MsgID  string `json:"msg_id"`
@@ -61,9 +65,6 @@ func TestRepeatedPopsAreMarked(t *testing.T) {
 				marked = append(marked, request.Repeat)
 				return tc.answers[min(n, len(tc.answers))-1]
 			})
-			if !slices.Contains(tc.answers, nil) {
-				c.AskAgainAfter(time.Hour) // an answer may be slow
-			}
 			err := tc.do(t.Context(), c.Queue("jobs"))
 			last := tc.answers[len(tc.answers)-1]
 			var code int
@@ -134,7 +135,11 @@ func TestRefusalAfterNoAnswer(t *testing.T) {
 		for _, answered := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, first attempt answered %t", tc.name, answered), func(t *testing.T) {
 				t.Parallel()
-				c := fake(t, func(_ *nats.Msg, n int) *nats.Msg {
+				serve := forgetful
+				if answered {
+					serve = fake
+				}
+				c := serve(t, func(_ *nats.Msg, n int) *nats.Msg {
 					switch {
 					case n > 1:
 						return &nats.Msg{Header: tc.refusal.Header, Data: tc.refusal.Data}
@@ -143,9 +148,6 @@ func TestRefusalAfterNoAnswer(t *testing.T) {
 					}
 					return nil
 				})
-				if answered {
-					c.AskAgainAfter(time.Hour) // the answer may be slow
-				}
 				want := tc.code
 				if tc.open && !answered {
 					want = 504

@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -182,7 +183,7 @@ func TestRepeatedRequests(t *testing.T) {
 // another item.
 func TestWaitingPopIsSentOnce(t *testing.T) {
 	t.Parallel()
-	c := fake(t, func(_ *nats.Msg, n int) *nats.Msg {
+	c := forgetful(t, func(_ *nats.Msg, n int) *nats.Msg {
 		if n == 1 {
 			return nil
 		}
@@ -193,19 +194,23 @@ func TestWaitingPopIsSentOnce(t *testing.T) {
 }
 
 // A refusal says that nothing was done, so an item that is gone after it was gone before, or
-// is somebody else's work.
+// is somebody else's work. But it does not say that of an attempt without an answer.
 func TestAckAfterRefusal(t *testing.T) {
 	t.Parallel()
+	refused, unknown, gone := failure("503", ""), failure("504", ""), failure("410", "gone")
 	for name, c := range map[string]struct {
-		first string
-		lost  bool
-	}{"refused": {"503", true}, "unknown": {"504", false}} {
-		fake := fake(t, func(_ *nats.Msg, n int) *nats.Msg {
-			if n == 1 {
-				return failure(c.first, "")
-			}
-			return failure("410", "gone")
-		})
+		answers []*nats.Msg
+		lost    bool
+	}{
+		"refused":                 {[]*nats.Msg{refused, gone}, true},
+		"unknown":                 {[]*nats.Msg{unknown, gone}, false},
+		"no answer, then refused": {[]*nats.Msg{nil, refused, gone}, false},
+	} {
+		serve := fake
+		if slices.Contains(c.answers, nil) {
+			serve = forgetful
+		}
+		fake := serve(t, func(_ *nats.Msg, n int) *nats.Msg { return c.answers[min(n, len(c.answers))-1] })
 		item, err := fake.Attach("pq.jobs.ack.c.t")
 		if err != nil {
 			t.Fatal(err)
@@ -220,7 +225,7 @@ func TestAckAfterRefusal(t *testing.T) {
 // effect.
 func TestLostAckOfAnItemPoppedAgain(t *testing.T) {
 	t.Parallel()
-	c := fake(t, func(_ *nats.Msg, n int) *nats.Msg {
+	c := forgetful(t, func(_ *nats.Msg, n int) *nats.Msg {
 		if n == 1 {
 			return nil
 		}

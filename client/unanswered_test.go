@@ -34,7 +34,6 @@ func TestNoAnswerAfterRefusal(t *testing.T) {
 				cancel()
 				return nil
 			})
-			c.AskAgainAfter(time.Hour)
 			if err := do(ctx, c.Queue("jobs")); !errors.Is(err, client.ErrUnknownResult) {
 				t.Errorf("%v, expected an unknown result", err)
 			}
