@@ -52,10 +52,11 @@ type store struct {
 	*turns.Turns[request, *transaction]
 	begun chan *transaction // which were done, and wait for their commit
 	stuck chan []int
-	calls []string         // of Open and Todo
-	adds  map[string][]int // by line: what the part adds when it is woken
-	again error            // of Again
-	rooms []int            // that parts were told of
+	calls []string                 // of Open and Todo
+	adds  map[string][]int         // by line: what the part adds when it is woken
+	waits map[string]chan struct{} // by line: what Todo waits for
+	again error                    // of Again
+	rooms []int                    // that parts were told of
 
 	answer func([]request) // if there is one, it gets requests that were done
 
@@ -76,7 +77,7 @@ var roomy = batch.Limits{Requests: 100, Bytes: 1 << 20}
 // newStore returns turns within synctest, one at a time unless the options say otherwise. They end with the test, which may leave
 // no request without an answer.
 func newStore(t *testing.T, o turns.Options[request, *transaction]) *store {
-	s := &store{T: t, begun: make(chan *transaction), stuck: make(chan []int, 16), adds: make(map[string][]int)}
+	s := &store{T: t, begun: make(chan *transaction), stuck: make(chan []int, 16), adds: make(map[string][]int), waits: make(map[string]chan struct{})}
 	if o.Turns == 0 {
 		o.Turns = 1
 	}
@@ -144,7 +145,11 @@ type part struct {
 
 func (p *part) Open(start turns.Start, requests []request) {
 	p.key, p.beside = start.Queue, start.Beside
-	p.of.called("open " + p.key)
+	call := "open " + p.key
+	if start.Alone {
+		call += " alone"
+	}
+	p.of.called(call)
 	if start.Woken {
 		for _, n := range p.of.adds[p.key] {
 			requests = append(requests, request{n: n, own: true})
@@ -156,6 +161,9 @@ func (p *part) Open(start turns.Start, requests []request) {
 
 func (p *part) Todo() []request {
 	p.of.called("todo " + p.key)
+	if wait := p.of.waits[p.key]; wait != nil {
+		<-wait
+	}
 	return p.Simple.Todo()
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/batch"
@@ -31,6 +32,16 @@ func TestAhead(t *testing.T) {
 		tx.end(nil)
 		s.commits(on("a", 13, 14, 15, 16, 17, 18, 19, 20, 4, 5, 6, 7))
 		s.commits(on("a", 21, 8, 9))
+
+		held = s.hold()
+		s.send("a", request{n: 22, ahead: true, size: 20})
+		s.send("a", request{n: 23, ahead: true, size: 20})
+		for n := 24; n < 27; n++ {
+			s.send("a", request{n: n, size: 25})
+		}
+		held.end(nil)
+		s.commits(on("a", 22, 23, 24, 25)) // by bytes
+		s.commits(on("a", 26))
 
 		held = s.hold()
 		s.put("a", 31)
@@ -144,11 +155,15 @@ func TestUnsure(t *testing.T) {
 	inBubble(t, options{}, func(s *store) {
 		held := s.hold()
 		s.put("a", 1)
-		s.send("b", request{n: 2, unsure: times(3)})
+		left := times(3)
+		s.send("b", request{n: 2, unsure: left})
 		s.put("c", 3)
 		held.end(nil)
 		s.commits(on("a", 1), on("c", 3))
 		s.commits(on("b", 2)) // after two more of its own
+		if *left != 0 || s.calls[len(s.calls)-2] != "open b alone" {
+			t.Errorf("b commits although its part would not let it %d times; called: %q", *left, s.calls)
+		}
 		for key, n := range map[string]int{"a": 1, "b": 2, "c": 3} {
 			s.ended(key, n, nil)
 		}
@@ -167,7 +182,8 @@ func TestUnsureAndFailure(t *testing.T) {
 		held := s.hold()
 		s.send("a", request{n: 1, unsure: times(1)})
 		s.send("b", request{n: 2, unsure: times(1)})
-		s.put("c", 3)
+		third := 0
+		s.send("c", request{n: 3, fails: func() error { third++; return nil }})
 		runs := 0
 		s.send("d", request{n: 4, fails: func() error {
 			if runs++; runs == 2 {
@@ -178,6 +194,9 @@ func TestUnsureAndFailure(t *testing.T) {
 		held.end(nil)
 		s.commits(on("c", 3))
 		s.each(on("a", 1), on("b", 2), on("d", 4))
+		if third != 3 {
+			t.Errorf("c ran %d times, expected once with all, once without a and b, and once without d", third)
+		}
 	})
 }
 
@@ -265,5 +284,20 @@ func TestRoom(t *testing.T) {
 		if want := []int{10, 8, 7, 10}; !slices.Equal(s.rooms, want) {
 			t.Errorf("parts have room for %v requests, expected %v", s.rooms, want)
 		}
+	})
+}
+
+// A part that waits before its transaction holds up other lines no longer than one that takes as long within.
+func TestWaitBeforeTheTransaction(t *testing.T) {
+	inBubble(t, options{}, func(s *store) {
+		s.waits["slow"] = make(chan struct{})
+		s.put("slow", 1)
+		synctest.Wait() // its part waits
+		<-time.After(19 * time.Millisecond)
+		s.put("a", 2)
+		<-time.After(time.Millisecond)
+		s.commits(on("a", 2))
+		close(s.waits["slow"])
+		s.commits(on("slow", 1))
 	})
 }
