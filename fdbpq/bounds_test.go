@@ -7,27 +7,6 @@ import (
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
-// What a process keeps in memory about queues is bounded.
-func TestMemoryIsBounded(t *testing.T) {
-	t.Parallel()
-	state, err := (&queueState{generation: 1, exists: true, config: defaultConfig()}).pack()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var states queueStates
-	for i := range maxParsedStates + 100 {
-		if _, err := states.parse(fmt.Sprint(i), state); err != nil {
-			t.Fatal(err)
-		}
-		if n := len(states.parsed); n != min(i+1, maxParsedStates) {
-			t.Fatalf("of %d queues the states of %d are kept, expected %d at most, and no fewer", i+1, n, maxParsedStates)
-		}
-		if states.last(fmt.Sprint(i)) == nil {
-			t.Fatalf("the state of queue %d is not kept, the last one that was read", i)
-		}
-	}
-}
-
 // The row of a queue that lacks settings, because an earlier version wrote it, has their
 // defaults.
 func TestStateWithoutSettings(t *testing.T) {

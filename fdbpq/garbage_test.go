@@ -45,6 +45,9 @@ func TestDeletedQueueLeavesNothing(t *testing.T) {
 			f.pushed(name, 1, "two")
 			f.delete(name)
 			f.collectGarbage()
+			if fdbpq.KnowsQueue(f.Store, name) {
+				t.Errorf("round %d: the process remembers the queue", round)
+			}
 			f.pass(2 * time.Minute)
 			f.sweep()
 			prefix := tuple.AppendString(nil, name)

@@ -1,12 +1,10 @@
 package fdbpq
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
@@ -219,62 +217,4 @@ func parseState(b []byte) (*queueState, error) {
 		return nil, fmt.Errorf("damaged queue state: %w", err)
 	}
 	return s, nil
-}
-
-// queueStates caches parsed state rows: every transaction reads one, and they seldom
-// change. An entry is valid only for the bytes it was parsed from.
-type queueStates struct {
-	mu     sync.RWMutex
-	parsed map[string]parsedState
-}
-
-type parsedState struct {
-	raw   []byte
-	state *queueState
-}
-
-// maxParsedStates bounds the memory of a process that serves many queues: 13 megabytes
-// with usual configurations. What a pop reads of a queue beyond it is a guess.
-const maxParsedStates = 16_384
-
-func (c *queueStates) parse(queue string, raw []byte) (*queueState, error) {
-	c.mu.RLock()
-	known, ok := c.parsed[queue]
-	c.mu.RUnlock()
-	if ok && bytes.Equal(known.raw, raw) {
-		return known.state, nil
-	}
-	s, err := parseState(raw)
-	if err != nil {
-		return nil, fmt.Errorf("queue %q: %w", queue, err)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.parsed == nil {
-		c.parsed = make(map[string]parsedState)
-	}
-	if _, there := c.parsed[queue]; !there && len(c.parsed) >= maxParsedStates {
-		for some := range c.parsed { // any of them, in no order
-			delete(c.parsed, some)
-			break
-		}
-	}
-	c.parsed[queue] = parsedState{raw: raw, state: s}
-	return s, nil
-}
-
-// last returns the queue's state as it was last read, nil if it is not cached.
-func (c *queueStates) last(queue string) *queueState {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	return c.parsed[queue].state
-}
-
-// unknownState is the state of most queues that were not read yet, since most were neither configured
-// nor deleted.
-var unknownState = &queueState{generation: 1, exists: true, config: defaultConfig()}
-
-// guess is what the queue's state is likely to be, for prefetches.
-func (c *queueStates) guess(queue string) *queueState {
-	return cmp.Or(c.last(queue), unknownState)
 }

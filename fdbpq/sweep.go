@@ -196,6 +196,7 @@ func (w *sweep) clearDeleted(queue string, cleared int64) error {
 		w.tx.Clear(layout.QueueRow(space, queue))
 	}
 	w.tx.Max(layout.Row(layout.SpaceGone), uint64(s.generation))
+	w.store.queueStates.forget(queue)
 	return nil
 }
 

@@ -467,6 +467,11 @@ func (w *world) step(n uint64) error {
 	if err == nil {
 		err = w.discover(w.processes[i])
 	}
+	for _, p := range w.processes {
+		if err == nil {
+			err = fdbpq.CheckStates(w.ctx, p.store, w.db)
+		}
+	}
 	return err
 }
 
