@@ -18,7 +18,14 @@ type Bridged struct {
 // ends the bridge drains, which must succeed, before the store is checked.
 func Bridge(t testing.TB, options bridge.Options) *Bridged {
 	t.Helper()
-	b := &Bridged{Store: Store(t), NATS: NATS(t)}
+	return BridgeOn(t, NATS(t), options)
+}
+
+// BridgeOn does the same on a NATS server that is there. With the server's Interest the bridge knows which clients listen, as pqd's
+// own does. Otherwise it asks the server, and serves a pop for good without an answer when that takes long.
+func BridgeOn(t testing.TB, srv *Server, options bridge.Options) *Bridged {
+	t.Helper()
+	b := &Bridged{Store: Store(t), NATS: srv}
 	ctx, cancel := background()
 	defer cancel()
 	var err error

@@ -31,7 +31,8 @@ type site struct {
 // open starts a gateway. Without options it serves changes.
 func open(t testing.TB, options ...Options) *site {
 	t.Helper()
-	return openAt(t, testenv.Bridge(t, bridge.Options{Exclusive: testenv.Engines()[0].Exclusive}), options...)
+	srv := testenv.NATS(t)
+	return openAt(t, testenv.BridgeOn(t, srv, bridge.Options{Exclusive: testenv.Engines()[0].Exclusive, Interest: srv.Interest}), options...)
 }
 
 // openAt is open before another bridge.

@@ -1,9 +1,10 @@
-// Package turns runs the requests of many lines in turns. A line is what asks for one queue; a turn is one transaction, which
-// serves the first requests of as many lines as wait for it. Requests that arrive meanwhile wait in their lines, and nobody
+// Package turns runs the requests of many lines in turns. A line is what asks for one queue, of one kind; a turn is one transaction,
+// which serves the first requests of as many lines as wait for it. Requests that arrive meanwhile wait in their lines, and nobody
 // is woken for them, so turns grow with the load. The package knows neither requests nor stores: a [Part] does the work.
 //
 // What it guarantees: each request is answered once. Requests of a line are served in the order in which they were submitted,
-// unless [Overlap] lets turns run at the same time. A turn stays within [Options].Limits, and takes from each line that waits
+// unless [Overlap] lets turns run at the same time; those that go ahead of others keep their order among themselves. A turn stays
+// within [Options].Limits, and takes from each line that waits
 // before it takes the rest of one. Lines share only what succeeds: a line whose requests fail, are large or take long runs alone,
 // and takes no other line with it. Requests that wait for too long behind a transaction that does not end are handed back, in their
 // order.
@@ -13,8 +14,11 @@
 //   - The store is away: all requests of the turn end with the error.
 //   - One part fails: its line runs alone next, and for a second. The others run again as one turn, once.
 //   - That fails again, or the commit does: each line runs alone; for a second, if they were too much together.
+//   - A part learns something before the commit, that a client has gone: its line runs alone next. The others run again at once.
 //   - A conflict: each line runs alone, or the turn runs again as a whole, see [Options].Rerun.
-//   - A line alone fails: the requests before the one that is the reason run without it, then it, then the rest.
+//   - A line alone fails: the part may mend that. Otherwise the requests before the one that is the reason run without it, then it,
+//     then the rest.
+//   - A part serves some of its requests only: the others go back to the front of their line.
 package turns
 
 import (
