@@ -22,13 +22,14 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// BenchmarkNeighbours compares pushes to 1,000 queues beside a bad one with the same pushes on their own, in the same run: the
-// 99th percentile of each, and the ratio. Four clients push to the bad queue:
+// BenchmarkNeighbours compares requests to 1,000 queues beside a bad one with the same requests on their own, in the same run: the
+// 99th percentile of each, and the ratio. Requests are pushes, or leases with their acknowledgement. Four clients ask the bad queue
+// for the same:
 //
 //   - hanging: a read of its rows takes two seconds
 //   - slow: a read of its rows takes 30 ms
 //   - large: bundles of 1,000 items of 500 bytes
-//   - failing: bundles that are refused, for the sake of their last item
+//   - failing: bundles that are refused, for the sake of their last item; leases of an item that no answer can carry
 //
 // The machine should be idle.
 //
@@ -41,17 +42,27 @@ func BenchmarkNeighbours(b *testing.B) {
 	for i := range 100 {
 		refused.WriteString(frame(fmt.Sprint(i), "Nats-Msg-Id", fmt.Sprint(i)))
 	}
+	push := &nats.Msg{Subject: "pq.neighbour.push", Data: []byte("x")}
+	pushLong := &nats.Msg{Subject: "pq.neighbour.push", Data: long.Bytes(), Header: h("PQ-Bundle", "1000")}
+	lease := &nats.Msg{Subject: "pq.neighbour.pop.min", Header: h("PQ-Lease", "1h")}
+	leaseLong := &nats.Msg{Subject: "pq.neighbour.pop.min", Header: h("PQ-Lease", "1h", "PQ-Bundle", "1000")}
 	for _, bad := range []struct {
-		name   string
-		delay  time.Duration // of reads of its rows
-		body   []byte
-		bundle string
-		config string
+		name    string
+		leases  bool          // the requests are leases, not pushes
+		delay   time.Duration // of reads of its rows
+		ask     []*nats.Msg   // in turns
+		prepare func(c *client)
 	}{
-		{name: "hanging", delay: 2 * time.Second, body: []byte("x")},
-		{name: "slow", delay: 30 * time.Millisecond, body: []byte("x")},
-		{name: "large", body: long.Bytes(), bundle: "1000"},
-		{name: "failing", body: refused.Bytes(), bundle: "100", config: `{"max_length":99}`},
+		{name: "push/hanging", delay: 2 * time.Second, ask: []*nats.Msg{push}},
+		{name: "push/slow", delay: 30 * time.Millisecond, ask: []*nats.Msg{push}},
+		{name: "push/large", ask: []*nats.Msg{pushLong}},
+		{name: "push/failing", ask: []*nats.Msg{{Subject: "pq.neighbour.push", Data: refused.Bytes(), Header: h("PQ-Bundle", "100")}},
+			prepare: func(c *client) { c.ask("pq.neighbour.admin.config", `{"max_length":99}`) }},
+		{name: "lease/hanging", leases: true, delay: 2 * time.Second, ask: []*nats.Msg{lease}},
+		{name: "lease/slow", leases: true, delay: 30 * time.Millisecond, ask: []*nats.Msg{lease}},
+		{name: "lease/large", leases: true, ask: []*nats.Msg{pushLong, leaseLong}},
+		{name: "lease/failing", leases: true, ask: []*nats.Msg{lease},
+			prepare: func(c *client) { c.pushPastTo("neighbour", fdbpq.NewItem{Payload: make([]byte, fdbpq.MaxContent)}) }},
 	} {
 		b.Run(bad.name, func(b *testing.B) {
 			db := &delaying{DB: localStore(b), queue: []byte("neighbour")}
@@ -66,18 +77,19 @@ func BenchmarkNeighbours(b *testing.B) {
 				}
 			}()
 			c := &client{TB: b, Conn: env.NATS.Connect(b), env: env}
-			good := newGood(c, 64)
-			if bad.config != "" {
-				c.ask("pq.neighbour.admin.config", bad.config)
+			good := newGood(c, 64, bad.leases)
+			if bad.prepare != nil {
+				bad.prepare(c)
 			}
+			var next atomic.Int64
 			var alone, beside []time.Duration
 			for b.Loop() {
-				good.push(time.Second)
+				good.ask(time.Second)
 				for range 6 {
-					alone = append(alone, good.push(time.Second)...)
-					end := c.pester(bad.body, bad.bundle)
+					alone = append(alone, good.ask(time.Second)...)
+					end := c.fourPush(func() *nats.Msg { return bad.ask[int(next.Add(1))%len(bad.ask)] })
 					db.delay.Store(int64(bad.delay))
-					beside = append(beside, good.push(time.Second)...)
+					beside = append(beside, good.ask(time.Second)...)
 					db.delay.Store(0)
 					end()
 				}
@@ -102,25 +114,15 @@ func localStore(b *testing.B) kv.DB {
 	return db
 }
 
-// pester has four clients push to the bad queue until end is called.
-func (c *client) pester(body []byte, bundle string) (end func()) {
-	return c.fourPush(func() *nats.Msg {
-		m := &nats.Msg{Subject: "pq.neighbour.push", Data: body}
-		if bundle != "" {
-			m.Header = h("PQ-Bundle", bundle)
-		}
-		return m
-	})
-}
-
 // good are clients of 1,000 queues.
 type good struct {
 	testing.TB
 	clients []*nats.Conn
+	leases  bool // they lease and acknowledge what they have pushed
 }
 
-func newGood(c *client, clients int) *good {
-	g := &good{TB: c.TB}
+func newGood(c *client, clients int, leases bool) *good {
+	g := &good{TB: c.TB, leases: leases}
 	for range clients {
 		g.clients = append(g.clients, c.env.NATS.Connect(c.TB))
 	}
@@ -130,25 +132,32 @@ func newGood(c *client, clients int) *good {
 	return g
 }
 
-// push has all clients push for a while, and returns how long each push took.
-func (g *good) push(d time.Duration) []time.Duration {
+// ask has all clients ask for a while, and returns how long each push took, or each lease with its acknowledgement.
+func (g *good) ask(d time.Duration) []time.Duration {
 	times := make([][]time.Duration, len(g.clients))
 	begun := time.Now()
-	var pushing sync.WaitGroup
+	var asking sync.WaitGroup
 	for i, c := range g.clients {
-		pushing.Go(func() {
+		asking.Go(func() {
 			for time.Since(begun) < d {
+				queue := fmt.Sprintf("pq.good-%d.", rand.IntN(1000))
 				before := time.Now()
-				m, err := c.Request(fmt.Sprintf("pq.good-%d.push", rand.IntN(1000)), make([]byte, 100), testenv.Patience())
+				m, err := c.Request(queue+"push", make([]byte, 100), testenv.Patience())
+				if g.leases && err == nil {
+					before = time.Now()
+					if m, err = c.RequestMsg(&nats.Msg{Subject: queue + "pop.min", Header: h("PQ-Lease", "1h")}, testenv.Patience()); err == nil {
+						m, err = c.Request(m.Header.Get("PQ-Ack"), nil, testenv.Patience())
+					}
+				}
 				if err != nil || m.Header != nil {
-					g.Errorf("a push: %v, %v", m, err)
+					g.Errorf("%v, %v", m, err)
 					return
 				}
 				times[i] = append(times[i], time.Since(before))
 			}
 		})
 	}
-	pushing.Wait()
+	asking.Wait()
 	return slices.Concat(times...)
 }
 

@@ -199,10 +199,16 @@ func TestItemNoMessageCanCarry(t *testing.T) {
 // pushPast pushes items to the queue jobs directly in the store.
 func (c *client) pushPast(items ...fdbpq.NewItem) {
 	c.Helper()
+	c.pushPastTo("jobs", items...)
+}
+
+// pushPastTo does the same with another queue.
+func (c *client) pushPastTo(queue string, items ...fdbpq.NewItem) {
+	c.Helper()
 	lane := c.env.Store.Session()
 	defer lane.Release()
 	err := lane.Update(c.Context(), func(tx kv.Tx) error {
-		_, err := c.env.Store.Queue("jobs").Push(tx, items...)
+		_, err := c.env.Store.Queue(queue).Push(tx, items...)
 		return err
 	})
 	if err != nil {
