@@ -45,14 +45,9 @@ func Patient(o Options) Options {
 	if o.patience == (batch.Patience{}) {
 		o.patience = batch.Patience{First: time.Hour, Then: time.Hour}
 	}
-	if o.slow == 0 {
-		o.slow = time.Hour
-	}
+	o.slow = time.Hour
 	return o
 }
-
-// SlowAfter are options with which another turn begins behind one that takes so long before it commits.
-func SlowAfter(d time.Duration) Options { return Options{slow: d} }
 
 // Paced are options with which transactions may take as much longer as all takes on a busy machine, unless the options
 // say otherwise: there a test is about something else.

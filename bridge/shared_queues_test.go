@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -129,9 +128,7 @@ func TestRefusalAmongQueues(t *testing.T) {
 func TestLatePopSeesAcknowledgedPush(t *testing.T) {
 	t.Parallel()
 	held := &readOnce{DB: faulty(t), queue: "jobs-first", read: make(chan struct{}), goOn: make(chan struct{})}
-	o := bridge.SlowAfter(time.Millisecond) // or the push would wait for the pops
-	o.Exclusive = true
-	c, db := slowly(t, held, o)
+	c, db := slowly(t, held, bridge.Options{Exclusive: true, Limits: bridge.Limits{BatchRequests: 4}})
 	for _, queue := range []string{"held-jobs", "jobs-first", "jobs-second", "jobs-second"} {
 		c.push("pq."+queue+".push", "early", "PQ-Priority", "5")
 	}
@@ -152,7 +149,8 @@ func TestLatePopSeesAcknowledgedPush(t *testing.T) {
 	case <-testenv.Late():
 		t.Fatal("nothing read jobs-first")
 	}
-	c.push("pq.jobs-second.push", "urgent", "PQ-Priority", "1")
+	urgent := frame("urgent", "PQ-Priority", "1")
+	c.pushBundle("pq.jobs-second.push", []string{urgent, urgent}) // so large that it does not wait for the pops
 	late := c.send("pq.jobs-second.pop.min", "")
 	c.refused(c.ask("pq.jobs-second.pop.min", "this is no body"), 400) // so the late pop is in its lane
 	goOn()
