@@ -25,8 +25,11 @@ const (
 	// largePart: a request that takes more than this part of a turn's room runs without other lines.
 	largePart = 4
 
-	// separateTime is how long a line runs alone.
+	// separateTime is how long a line runs alone; one that took long at least so many times as long as it took, since the other lines
+	// of its turn have waited for it.
 	separateTime = time.Second
+	slowTimes    = 10
+	slowMost     = time.Minute
 
 	// How long the turns of a line follow one another after a conflict, and after [ErrFollow].
 	conflictTime = time.Second
@@ -144,7 +147,7 @@ func (ls *lines[R, T]) leave(s *share[R, T], took time.Duration) {
 		ls.serial.Add(followTime, l.key)
 	}
 	if s.apart {
-		ls.separate.Add(separateTime, l.key)
+		ls.separate.Add(min(max(separateTime, slowTimes*s.slow), slowMost), l.key)
 	}
 	l.alone, l.woken = l.alone || s.alone, l.woken || s.more
 	switch {

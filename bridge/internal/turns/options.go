@@ -23,7 +23,7 @@ type Options[R, T any] struct {
 	Early bool
 
 	// Slow is how long a line may take in a turn, and a turn before it commits. A line that takes longer runs alone for a
-	// while. Behind a turn that takes longer, another turn begins.
+	// while: ten times as long as it took, a second at least. Behind a turn that takes longer, another turn begins.
 	Slow time.Duration
 
 	// Ahead reports whether a request goes ahead of the requests of its line that do not. These have at least half of the line's room

@@ -1,6 +1,9 @@
 package turns
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // Part does the work of one line in a turn. It belongs to a turn, serves one line after another, and may keep buffers. [Simple] has
 // the methods of parts that serve all that they are given, or nothing.
@@ -89,11 +92,12 @@ type share[R, T any] struct {
 	unsure    bool // Check did not let the last run commit
 
 	// How the turn ended for the line.
-	back    []R  // requests that go back to its front
-	more    bool // the line has more to do
-	alone   bool // the line runs alone next
-	apart   bool // the line runs alone for a while
-	follows bool // the turns of the line follow one another for a while, because its requests need that
+	back    []R           // requests that go back to its front
+	more    bool          // the line has more to do
+	alone   bool          // the line runs alone next
+	apart   bool          // the line runs alone for a while
+	slow    time.Duration // what the part took, if that was long
+	follows bool          // the turns of the line follow one another for a while, because its requests need that
 }
 
 // end ends the first requests, and reports whether they are all. The others go back to the line.

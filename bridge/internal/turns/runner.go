@@ -169,11 +169,18 @@ func (x *runner[R, T]) do(tx T) (*share[R, T], error) {
 		if s.following = err == ErrFollow; err != nil && !s.following {
 			return s, err
 		}
-		if time.Since(begun) > x.options.Slow && (i > 0 || x.options.Rerun) { // elsewhere the first one waits for the store
-			s.apart = true
+		if i > 0 || x.options.Rerun { // elsewhere the first one waits for the store
+			x.took(s, time.Since(begun))
 		}
 	}
 	return nil, x.check()
+}
+
+// took has a line whose part took long run alone for a while.
+func (x *runner[R, T]) took(s *share[R, T], d time.Duration) {
+	if d > x.options.Slow {
+		s.apart, s.slow = true, max(s.slow, d)
+	}
 }
 
 // check asks all parts whether the transaction may commit.
@@ -255,7 +262,9 @@ func (x *runner[R, T]) one(s *share[R, T], requests []R) (at int, err error) {
 		}
 		left, begun := x.room(), time.Now()
 		n, err := s.Do(tx, &left)
-		s.apart = s.apart || s.separate && time.Since(begun) > x.options.Slow // it still takes long
+		if s.separate {
+			x.took(s, time.Since(begun)) // perhaps it still takes long
+		}
 		if s.following = err == ErrFollow; s.following {
 			return nil
 		}

@@ -417,6 +417,30 @@ func TestSlowLine(t *testing.T) {
 	})
 }
 
+// A line that has the others of its turn wait for long does so again no sooner than after ten times as long, and a minute at most.
+func TestVerySlowLine(t *testing.T) {
+	inBubble(t, options{}, func(s *store) {
+		for _, test := range []struct{ takes, apart time.Duration }{{2 * time.Second, 20 * time.Second}, {7 * time.Second, time.Minute}} {
+			held := s.hold()
+			s.put("a", 1)
+			s.send("slow", request{n: 2, fails: func() error { <-time.After(test.takes); return nil }})
+			held.end(nil)
+			s.commits(on("a", 1), on("slow", 2))
+			<-time.After(test.apart - time.Second)
+			held = s.hold()
+			s.put("slow", 3)
+			s.commits(on("slow", 3))
+			held.end(nil)
+			<-time.After(1100 * time.Millisecond)
+			held = s.hold()
+			s.put("slow", 4)
+			s.quiet()
+			held.end(nil)
+			s.commits(on("slow", 4))
+		}
+	})
+}
+
 // The first line of a turn waits for a store behind a network, which is not its fault. On other stores it is.
 func TestSlowFirstLine(t *testing.T) {
 	for _, rerun := range []bool{false, true} {
