@@ -115,13 +115,13 @@ func (l *line[R]) take(to *taking[R], overlap *Overlap[R], left room[R], force b
 	m := l.fitting(l.ahead, len(l.pending), to, &left, force && n == 0)
 	if n == 0 && l.ahead == 0 || n == l.ahead && from == 0 {
 		to.requests = shift(to.requests, &l.pending, n+m)
+		l.ahead = 0
 	} else {
 		to.requests = slices.Insert(to.requests, to.ahead, l.pending[:n]...)
 		to.requests = append(to.requests, l.pending[l.ahead:l.ahead+m]...)
-		l.pending = slices.Delete(l.pending, l.ahead, l.ahead+m)
-		l.pending = slices.Delete(l.pending, 0, n)
+		l.drop(n, m)
 	}
-	l.ahead, to.ahead = l.ahead-n, to.ahead+n
+	to.ahead += n
 	if overlap.Turns > 0 {
 		for _, r := range to.requests[from:] {
 			l.hold(to, overlap.Source(r))
@@ -198,10 +198,15 @@ func (l *line[R]) late(patience time.Duration, waited func(R) time.Duration) (la
 	}
 	n, m := first(l.pending[:l.ahead]), first(l.pending[l.ahead:])
 	late = append(append(late, l.pending[:n]...), l.pending[l.ahead:l.ahead+m]...)
+	l.drop(n, m)
+	return late
+}
+
+// drop removes the first n of the requests that go ahead, and the first m of the others.
+func (l *line[R]) drop(n, m int) {
 	l.pending = slices.Delete(l.pending, l.ahead, l.ahead+m)
 	l.pending = slices.Delete(l.pending, 0, n)
 	l.ahead -= n
-	return late
 }
 
 // shift moves the first n requests of a line to a list. If these are all requests and the list is empty, the line and the

@@ -97,8 +97,11 @@ func (ls *lines[R, T]) enter(l *line[R]) {
 
 // runsAlone reports whether no other line may be in the line's next turn.
 func (ls *lines[R, T]) runsAlone(l *line[R]) bool {
-	if l.alone || ls.separate.Has(l.key) || len(l.pending) == 0 {
-		return l.alone || ls.separate.Has(l.key)
+	if l.alone || ls.separate.Has(l.key) {
+		return true
+	}
+	if len(l.pending) == 0 {
+		return false
 	}
 	o, first := ls.options, l.pending[0]
 	return o.Weight(first) > o.Limits.Requests/largePart || o.Size(first) > o.Limits.Bytes/largePart

@@ -278,8 +278,7 @@ func (x *runner[R, T]) one(s *share[R, T], requests []R) (at int, err error) {
 		return nil
 	})
 	x.watch.ended()
-	served := err == nil && !s.following
-	if served {
+	if err == nil {
 		x.ran(started, s)
 	}
 	s.Close()
