@@ -63,9 +63,14 @@ func (l *longest) end(m *nats.Msg) int {
 	}
 }
 
-// filled has leases where the body of a message says that there are some.
+// filled has leases where the body of a message says that there are some. Each message gets items of its own: those of
+// an earlier attempt know of that attempt, and cost more.
 func (l *longest) filled(body string) []byte {
 	l.Helper()
+	if strings.Contains(body, aLease) {
+		l.ask("pq.jobs.admin.purge", "")
+		l.leases = nil
+	}
 	var filled []byte
 	for {
 		before, behind, found := strings.Cut(body, aLease)

@@ -23,7 +23,8 @@ const (
 	// request like a single one, and takes up to a KiB however short it is.
 	Bundled = 64
 
-	// processor is how long a message may keep a processor busy on a machine that runs the tests alone.
+	// processor is how long a message may keep a processor busy on a machine that runs the tests alone, and again for
+	// each MiB: a bundle is up to a thousand requests.
 	processor = 50 * time.Millisecond
 
 	// beside is how many times longer a message may take in the gate, where other tests share caches and cores.
@@ -84,7 +85,7 @@ func (s Spent) Beyond(bytes int) string {
 	if most := mostBytes(bytes); s.Bytes > most {
 		return fmt.Sprintf("%d bytes allocated for %d: expected up to %d", s.Bytes, bytes, most)
 	}
-	most := patience.Times(detector * processor)
+	most := patience.Times(detector * (processor + processor*time.Duration(bytes)>>20))
 	if testing.Short() {
 		most *= beside
 	}

@@ -52,6 +52,7 @@ func TestBeyond(t *testing.T) {
 		{expense.Spent{Bytes: 17 << 20}, 1 << 20, ""},
 		{expense.Spent{Bytes: 1 << 30}, 1 << 20, "bytes allocated"},
 		{expense.Spent{Processor: 50 * time.Millisecond}, 0, ""},
+		{expense.Spent{Processor: 99 * time.Millisecond}, 1 << 20, ""},
 		{expense.Spent{Processor: time.Minute}, 1 << 20, "of a processor"},
 	} {
 		if got := c.cost.Beyond(c.bytes); (got == "") != (c.beyond == "") || !strings.Contains(got, c.beyond) {
