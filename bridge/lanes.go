@@ -10,8 +10,9 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/turns"
 )
 
-// lanes has the turns of requests that change something, and the lanes of others. On a store of this process alone pushes, pops and
-// settlements take turns together. Edits and imports have turns of their own, which no push or pop waits for.
+// lanes has the turns of requests that change something, and the lanes of others. On a store of this process alone, with a NATS
+// server in this process, pushes, pops and settlements take turns together. A turn of pops waits for the answers of a server
+// elsewhere, and pushes need not. Edits and imports have turns of their own, which no push or pop waits for.
 type lanes struct {
 	responder *request.Responder
 	exclusive bool // only this process can open the store
@@ -49,7 +50,7 @@ func (ls *lanes) init(base desk.Lane, exclusive bool, of pops, queries reads.Opt
 	popping, pushing := serving, serving
 	popping.Ahead, pushing.Overlap = settles, pushesBeside
 	ls.pop = desk.NewTurns(base, exclusive, popping)
-	if ls.push = ls.pop; !exclusive {
+	if ls.push = ls.pop; !exclusive || !of.waits.sight.Local() {
 		ls.push = desk.NewTurns(base, exclusive, pushing)
 	}
 	ls.imports = desk.NewTurns(base, exclusive, desk.Taking{Part: func(_ int, l *desk.Lane) desk.Part { return &imports{Lane: l} }})
@@ -85,9 +86,9 @@ func (ls *lanes) all() []anyLanes {
 	return all
 }
 
-// submitPop has a pop take a turn.
-func (ls *lanes) submitPop(p *pop) {
-	ls.pop.Submit(turns.Key{Kind: partPop, Queue: p.Subject.Queue}, p)
+// submitPop has a pop, or a settlement beside pops, take a turn.
+func (ls *lanes) submitPop(w desk.Work) {
+	ls.pop.Submit(turns.Key{Kind: partPop, Queue: w.Head().Subject.Queue}, w)
 }
 
 // servePops has the waiting pops of a queue take a turn.
@@ -173,7 +174,7 @@ func (p *pop) start(ls *lanes) { ls.submitPop(p) }
 // transactions of their own, which do not fail with the pops.
 func (ls *lanes) settle(s *settlement) {
 	if ls.exclusive || ls.owners.Pops(s.Subject.Queue) {
-		ls.pop.Submit(turns.Key{Kind: partPop, Queue: s.Subject.Queue}, s)
+		ls.submitPop(s)
 	} else {
 		ls.change.Submit(turns.Key{Queue: s.Subject.Queue}, s)
 	}
