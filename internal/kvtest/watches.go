@@ -18,6 +18,7 @@ var watchCases = []testCase{
 	{name: "WatchDuringTransaction", run: testWatchDuringTransaction},
 	{name: "WatchDoesNotConflict", run: testWatchDoesNotConflict, countsRuns: true},
 	{name: "WatchOwnWrite", run: testWatchOwnWrite},
+	{name: "WatchLaterWrite", run: testWatchLaterWrite},
 	{name: "WatchWithoutCommit", run: testWatchWithoutCommit},
 	{name: "WatchRerun", run: testWatchRerun},
 	{name: "WatchCancel", run: testWatchCancel},
@@ -174,6 +175,26 @@ func testWatchOwnWrite(f *fixture) {
 		}
 		f.do(set("k", "theirs"))
 		f.await(w.Done(), fmt.Sprintf("a watch set after %s of the same transaction", write))
+	}
+}
+
+// testWatchLaterWrite: a watch ends with its own transaction if that has changed the key since.
+func testWatchLaterWrite(f *fixture) {
+	for _, write := range []op{set("k", "own"), add("k", 1), raise("k", 9), clearKey("k"), clearRange("a", "z")} {
+		f.start(setInteger("k", 5))
+		var before, after, other *kv.Watch
+		f.update(func(tx kv.Tx) error {
+			before, other = tx.Watch([]byte("k")), tx.Watch([]byte("zz"))
+			write.apply(tx)
+			after = tx.Watch([]byte("k"))
+			return nil
+		})
+		f.await(before.Done(), fmt.Sprintf("a watch set before %s of the same transaction", write))
+		if closed(after.Done()) || closed(other.Done()) {
+			f.Errorf("%s ended a watch set after it, or a watch of another key", write)
+		}
+		after.Cancel()
+		other.Cancel()
 	}
 }
 

@@ -192,35 +192,6 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestWatchSeesLaterWritesOfItsTransaction: a watch ends with its own transaction if that has written the key since.
-func TestWatchSeesLaterWritesOfItsTransaction(t *testing.T) {
-	db := open(t, fdbtest.Shared(t), string(fdbtest.Prefix()))
-	key := []byte("k")
-	for name, write := range map[string]func(tx kv.Tx){
-		"set":         func(tx kv.Tx) { tx.Set(key, []byte("new")) },
-		"clear":       func(tx kv.Tx) { tx.Clear(key) },
-		"clear range": func(tx kv.Tx) { tx.ClearRange([]byte("a"), []byte("z")) },
-		"add":         func(tx kv.Tx) { tx.Add(key, 1) },
-		"max":         func(tx kv.Tx) { tx.Max(key, 9) },
-	} {
-		var before, after, other *kv.Watch
-		update(t, db, func(tx kv.Tx) error {
-			before, other = tx.Watch(key), tx.Watch([]byte("zz"))
-			write(tx)
-			after = tx.Watch(key)
-			return nil
-		})
-		<-before.Done()
-		if n := db.Metrics().Watches; n != 2 {
-			t.Errorf("%s: %d watches are pending, expected one after it, and one of another key", name, n)
-		}
-		for _, w := range []*kv.Watch{after, other} {
-			w.Cancel()
-			<-w.Done()
-		}
-	}
-}
-
 // TestTooManyWatches: a watch that the library refuses ends at once instead of
 // failing the transaction, and is counted.
 func TestTooManyWatches(t *testing.T) {

@@ -40,34 +40,3 @@ func TestWatchKeepsNoCommit(t *testing.T) {
 	<-w.Done()
 	w.Cancel()
 }
-
-// A watch ends at the commit of its own transaction if that has written the key since, however. A write before says nothing new.
-func TestWatchSeesLaterWritesOfItsTransaction(t *testing.T) {
-	t.Parallel()
-	db := openMem(t, Options{})
-	key := []byte("k")
-	for name, write := range map[string]func(tx kv.Tx){
-		"set":         func(tx kv.Tx) { tx.Set(key, []byte("new")) },
-		"clear":       func(tx kv.Tx) { tx.Clear(key) },
-		"clear range": func(tx kv.Tx) { tx.ClearRange([]byte("a"), []byte("z")) },
-		"add":         func(tx kv.Tx) { tx.Add(key, 1) },
-		"max":         func(tx kv.Tx) { tx.Max(key, 9) },
-	} {
-		var before, after, other *kv.Watch
-		mustUpdate(t, db, func(tx kv.Tx) error {
-			before, other = tx.Watch(key), tx.Watch([]byte("zz"))
-			write(tx)
-			after = tx.Watch(key)
-			return nil
-		})
-		<-before.Done()
-		for what, w := range map[string]*kv.Watch{"a watch after it": after, "a watch of another key": other} {
-			select {
-			case <-w.Done():
-				t.Errorf("%s: %s has ended", name, what)
-			default:
-			}
-			w.Cancel()
-		}
-	}
-}
