@@ -62,7 +62,7 @@ var (
 var systems = []*system{
 	{
 		name:     nameEcho,
-		how:      "a NATS service, in a process of its own on pqd's NATS server, that answers with what it was sent: the limit for any service",
+		how:      "a NATS service, in a process of its own on pqd's NATS server, that answers with the message it got: the limit for any service",
 		promises: "nothing is kept",
 		verbs:    []string{verbPush},
 		start:    startEcho,
