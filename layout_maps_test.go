@@ -27,11 +27,6 @@ const (
 // mapsOf has the maps of each package that are fields of its types. What a client chooses is marked so: a name of a queue
 // that need not exist, a reply subject, a tenant's name where clients of the operator write it.
 var mapsOf = map[string]map[string]bound{
-	"bridge": {
-		"bundleReader.behind": {"queues, a client's choice, whose bundles of settlements are being read", "the gate's settlements in flight", "bundleReader.next"},
-		"leaseOrder.last":     {"leases with settlements under way", "the gate's settlements in flight", "orderPlace.leave"},
-		"popResults.empty":    {"bands, a client's choice", thisRequest, ""},
-	},
 	"bridge/internal/batch": {
 		"Lanes.active": {"queues, a client's choice, with requests", "the gate's requests in flight", "Lanes.rest"},
 	},
@@ -66,6 +61,9 @@ var mapsOf = map[string]map[string]bound{
 		"passing.open":    {"messages to other bridges without an answer", "maxOpen bytes for each bridge, until takenPatience", "passing.tend"},
 		"passing.to":      {"bridges on the store with messages under way to them", "maxHeard", "passing.end"},
 	},
+	"bridge/internal/pops": {
+		"results.empty": {"bands, a client's choice", thisRequest, ""},
+	},
 	"bridge/internal/reads": {
 		"View.names": {"beginnings of queues' names, a client's choice", thisRequest, ""},
 	},
@@ -79,6 +77,10 @@ var mapsOf = map[string]map[string]bound{
 		"PerQueue.places":       {"queues with metrics of their own", "PQ_METRICS_QUEUES", "PerQueue.of"},
 		"QueueCounts.NotServed": {"reasons", fixed, ""},
 		"Statistics.queues":     {"queues through which items moved", "maxQueues", "Statistics.Moved"},
+	},
+	"bridge/internal/settles": {
+		"order.last":    {"leases with settlements under way", "the gate's settlements in flight", "Place.Leave"},
+		"reader.behind": {"queues, a client's choice, whose bundles of settlements are being read", "the gate's settlements in flight", "reader.next"},
 	},
 	"bridge/internal/sources": {
 		"Remote.Read":      {"streams", operator, ""},

@@ -31,6 +31,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/listening"
 	"github.com/pqbridge/pqbridge/bridge/internal/peers"
+	"github.com/pqbridge/pqbridge/bridge/internal/pops"
 	"github.com/pqbridge/pqbridge/bridge/internal/reads"
 	"github.com/pqbridge/pqbridge/bridge/internal/receiver"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
@@ -40,7 +41,6 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 	"github.com/pqbridge/pqbridge/fdbpq/source"
-	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // Bridge serves the queues of a store on one NATS connection.
@@ -52,7 +52,7 @@ type Bridge struct {
 	tenants   *tenants.Tenants // nil: there are none
 	historian *survey.Historian
 	lanes     lanes
-	waits     waits
+	waits     *pops.Waits
 	asker     *listening.Asker
 	peers     *peers.Peers
 	survey    *peers.Survey // nil: no other bridge opens the store
@@ -78,7 +78,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	}
 	stats := request.NewStatistics(verbNames(), max(0, o.MetricsQueues))
 	announcer := events.New(nc, wr.Grammar, o.Logger, stats, store.Display)
-	b := &Bridge{nc: nc, events: announcer, ending: errShutdown, keeper: desk.NewKeeper(o.Logger), responder: &request.Responder{
+	b := &Bridge{nc: nc, events: announcer, ending: pops.ErrShutdown, keeper: desk.NewKeeper(o.Logger), responder: &request.Responder{
 		Conn: nc, Log: o.Logger, Tracer: o.Tracer, Stats: stats, Gate: request.NewGate(o.Limits.Requests, o.Limits.Bytes),
 		Lost: announcer.Lost,
 	}}
@@ -87,22 +87,22 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	}
 	schedules, sources := schedule.New(store), source.New(store)
 	b.tenants = newTenants(o, store, schedules)
-	b.waits.tenants = b.tenants
 	hasRoom := desk.NewRoom(o.Room)
 	unasked := unasked(hasRoom, b.tenants)
 	b.asker = listening.NewAsker(nc, listening.Interest(o.Interest), o.Logger)
-	b.waits.init(b.responder, listening.NewSight(b.asker), o.unseen, o.Limits.Waiters,
-		func(queue string) { b.lanes.servePops(queue) },
-		func(p *pop) { b.lanes.submitPop(p) })
+	b.waits = pops.NewWaits(pops.WaitsOptions{
+		Responder: b.responder, Tenants: b.tenants, Sight: listening.NewSight(b.asker), Places: o.Limits.Waiters, Unseen: o.unseen,
+		Serve: b.lanes.servePops, LookOnce: b.lanes.submitPop,
+	})
 	asks := explain.NewAsks(o.now)
 	explainer := explain.New(explain.Options{
-		Store: store, Waiting: b.waits.line.TakingAt, Lately: asks.Lately, Full: fullFor(o.Room, b.tenants),
+		Store: store, Waiting: b.waits.TakingAt, Lately: asks.Lately, Full: fullFor(o.Room, b.tenants),
 	})
-	b.surveyor = survey.New(store, sources, b.waits.at, explainer.Cause, stats.Queues)
+	b.surveyor = survey.New(store, sources, b.waits.At, explainer.Cause, stats.Queues)
 	b.historian = survey.NewHistorian(stats, b.surveyor, o.Logger)
 	requests := &dispatcher{Responder: b.responder, Wire: wr, replies: replies, lanes: &b.lanes, tenants: b.tenants, cluster: o.Cluster}
 	b.receiver = requests.newReceiver(nc, o)
-	standby := standby{b.receiver, b.waits.line}
+	standby := standby{b.receiver, b.waits}
 	about := &about{options: o, storeID: store.ID(), maxQueueBytes: store.MaxQueueBytes(), started: time.Now().UTC(), id: nuid.Next()}
 	self := about.identity()
 	b.sources = feeds.New(feeds.Options{
@@ -127,8 +127,8 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		Room: hasRoom, Reserve: o.Reserve,
 		Batch: batch.Limits{Requests: o.Limits.BatchRequests, Bytes: o.Limits.BatchBytes}, Patience: o.patience, Pace: o.pace, Slow: o.slow, Since: o.since,
 	}
-	b.lanes.init(base, o.Exclusive, pops{waits: &b.waits, owners: b.peers.Owners, asks: asks},
-		reads.Options{Explainer: explainer, Waiting: b.waits.at, Taking: b.waits.line.Taking, System: about.system, History: about.history})
+	b.lanes.init(base, o.Exclusive, pops.Shared{Waits: b.waits, Owners: b.peers.Owners, Asks: asks},
+		reads.Options{Explainer: explainer, Waiting: b.waits.At, Taking: b.waits.Taking, System: about.system, History: about.history})
 	b.service = &service{
 		nc: nc, log: o.Logger, about: about, self: self,
 		replies: replies, peers: b.peers, stats: stats, queues: b.surveyor,
@@ -245,7 +245,7 @@ func (b *Bridge) Leave(ctx context.Context) error {
 	b.responder.Gate.Close()
 	b.service.stop()
 	b.responder.Gate.Work.Refuse(errMoved)
-	b.waits.line.Close(errMoved)
+	b.waits.Close(errMoved)
 	b.sources.Stop()
 	err := errors.Join(b.responder.Gate.Work.Drain(ctx), b.receiver.Await(ctx))
 	b.responder.Gate.Settlements.Refuse(errMoved)
@@ -255,11 +255,8 @@ func (b *Bridge) Leave(ctx context.Context) error {
 	return errors.Join(err, receiver.Flush(ctx, b.nc))
 }
 
-// Answers to waiting pops when the bridge drains.
-var (
-	errShutdown = &failure.Failure{Code: 409, Text: "the bridge is shutting down: ask again", Description: protocol.DescriptionShutdown}
-	errMoved    = &failure.Failure{Code: 503, Text: "another pqd takes over the store, nothing was done: ask again"}
-)
+// errMoved is the answer to waiting pops when another pqd takes over.
+var errMoved = &failure.Failure{Code: 503, Text: "another pqd takes over the store, nothing was done: ask again"}
 
 // drained is the result of Drain.
 type drained struct {
@@ -271,7 +268,7 @@ func (b *Bridge) end(ctx context.Context) error {
 	b.peers.Stop()
 	b.responder.Gate.Close()
 	b.service.stop()
-	b.waits.line.Close(b.ending)
+	b.waits.Close(b.ending)
 	err := errors.Join(
 		b.peers.Owners.Leave(ctx), b.receiver.DrainRequests(ctx), b.peers.Owners.Settle(ctx), b.responder.Gate.Work.Drain(ctx),
 		b.receiver.DrainSettlements(ctx), b.responder.Gate.Settlements.Drain(ctx),

@@ -130,13 +130,13 @@ func RefuseUnread(b *Bridge, storeID string, m *nats.Msg) error {
 
 // EnterStandby pauses a bridge as when it goes on standby.
 func EnterStandby(ctx context.Context, b *Bridge) error {
-	s := standby{b.receiver, b.waits.line}
+	s := standby{b.receiver, b.waits}
 	return s.enter(ctx)
 }
 
 // LeaveStandby resumes a bridge as when it leaves standby.
 func LeaveStandby(b *Bridge) error {
-	s := standby{b.receiver, b.waits.line}
+	s := standby{b.receiver, b.waits}
 	return s.leave()
 }
 
@@ -168,7 +168,7 @@ func Sweep(b *Bridge, replies ...string) (gone []string) {
 	for _, reply := range replies {
 		of = append(of, waiting.Wait{Queue: "jobs", Reply: reply})
 	}
-	return b.waits.sweep(of)
+	return b.waits.Sweep(of)
 }
 
 // Rated are options whose tenants' rates go by a clock.

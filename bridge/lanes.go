@@ -5,8 +5,10 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/edits"
 	"github.com/pqbridge/pqbridge/bridge/internal/listening"
 	"github.com/pqbridge/pqbridge/bridge/internal/peers"
+	"github.com/pqbridge/pqbridge/bridge/internal/pops"
+	"github.com/pqbridge/pqbridge/bridge/internal/pushes"
 	"github.com/pqbridge/pqbridge/bridge/internal/reads"
-	"github.com/pqbridge/pqbridge/bridge/internal/request"
+	"github.com/pqbridge/pqbridge/bridge/internal/settles"
 	"github.com/pqbridge/pqbridge/bridge/internal/turns"
 )
 
@@ -14,11 +16,9 @@ import (
 // server in this process, pushes, pops and settlements take turns together. A turn of pops waits for the answers of a server
 // elsewhere, and pushes need not. Edits and imports have turns of their own, which no push or pop waits for.
 type lanes struct {
-	responder *request.Responder
 	exclusive bool // only this process can open the store
 	owners    *peers.Owners
-	order     leaseOrder
-	bundles   bundleReader
+	settling  settles.Intake
 	sent      listening.Sent
 
 	push, pop, change, imports *desk.Turns // push and pop may be the same
@@ -36,24 +36,23 @@ const (
 )
 
 // init makes the turns and lanes. Each part of them works on a copy of base.
-func (ls *lanes) init(base desk.Lane, exclusive bool, of pops, queries reads.Options) {
-	ls.responder, ls.exclusive, ls.owners = base.Responder, exclusive, of.owners
-	ls.order.init(func(w desk.Work) { w.(ordered).start(ls) })
-	ls.bundles.init(ls.startSettlement)
-	of.exclusive, of.giveBack, of.sent = exclusive, ls.giveBack, &ls.sent
+func (ls *lanes) init(base desk.Lane, exclusive bool, of pops.Shared, queries reads.Options) {
+	ls.exclusive, ls.owners = exclusive, of.Owners
+	ls.settling.Init(settles.Options{Responder: base.Responder, Verb: &verbAck.Verb, Settle: ls.settle, Pop: pops.Next, PopNext: ls.submitPop})
+	of.Exclusive, of.GiveBack, of.Sent = exclusive, ls.settling.GiveBack, &ls.sent
 	serving := desk.Taking{Weight: weightOf, Part: func(kind int, l *desk.Lane) desk.Part {
 		if kind == partPush {
-			return &pushes{Lane: l}
+			return pushes.New(l)
 		}
-		return newPops(l, of)
+		return pops.New(l, of)
 	}}
 	popping, pushing := serving, serving
-	popping.Ahead, pushing.Overlap = settles, pushesBeside
+	popping.Ahead, pushing.Overlap = pops.Settles, pushes.Beside
 	ls.pop = desk.NewTurns(base, exclusive, popping)
-	if ls.push = ls.pop; !exclusive || !of.waits.sight.Local() {
+	if ls.push = ls.pop; !exclusive || !of.Waits.Local() {
 		ls.push = desk.NewTurns(base, exclusive, pushing)
 	}
-	ls.imports = desk.NewTurns(base, exclusive, desk.Taking{Part: func(_ int, l *desk.Lane) desk.Part { return &imports{Lane: l} }})
+	ls.imports = desk.NewTurns(base, exclusive, desk.Taking{Part: func(_ int, l *desk.Lane) desk.Part { return pushes.NewImports(l) }})
 	ls.change = desk.NewTurns(base, exclusive, desk.Taking{Part: func(_ int, l *desk.Lane) desk.Part { return &desk.Changes{Lane: l} }})
 	ls.bulk = edits.NewBulkLanes(base)
 	ls.read = reads.New(base, queries)
@@ -61,15 +60,7 @@ func (ls *lanes) init(base desk.Lane, exclusive bool, of pops, queries reads.Opt
 }
 
 // weightOf is how many items a request adds, takes or settles.
-func weightOf(w desk.Work) int {
-	switch w := w.(type) {
-	case *push:
-		return w.Count()
-	case *pop:
-		return max(1, w.ask.Limit)
-	}
-	return 1
-}
+func weightOf(w desk.Work) int { return max(w.Head().Count(), expected(w)) }
 
 // anyLanes are the lanes of any kind of work.
 type anyLanes interface {
@@ -116,8 +107,8 @@ func (ls *lanes) open() {
 		kindPush:       entranceTo(ls.push, partPush),
 		kindImport:     entranceTo(ls.imports, 0),
 		kindPop:        entranceTo(ls.pop, partPop),
-		kindPeek:       entranceOf(ls.peek),
-		kindSettlement: entranceOf(func(_ string, s *settlement) { ls.bundles.submit(s) }),
+		kindPeek:       ls.peek,
+		kindSettlement: entranceOf(ls.settling.Enter),
 		kindQuery:      entranceOf(ls.read.Enter),
 		kindChange:     entranceTo(ls.change, 0),
 		kindBulk:       entranceOf(ls.bulk.Enter),
@@ -125,57 +116,23 @@ func (ls *lanes) open() {
 }
 
 // peek hands a peek to the pops that wait, or to the queries.
-func (ls *lanes) peek(queue string, p *pop) {
-	if p.ask.Wait == 0 {
-		ls.read.Enter(queue, p)
+func (ls *lanes) peek(queue string, w desk.Work) {
+	if pops.MayWait(w) {
+		ls.submitPop(w)
 	} else {
-		ls.submitPop(p)
+		ls.read.Enter(queue, w.(reads.Query))
 	}
 }
-
-// startSettlement hands a settlement, or the settlements of a bundle, to the lanes, each after the earlier settlements of
-// its lease.
-func (ls *lanes) startSettlement(s *settlement) {
-	switch {
-	case s.bundle != nil:
-		s.bundle.begin(ls)
-	case s.Next != nil && s.Msg.Reply != "":
-		next := nextPop(s)
-		ls.inOrder(next, &next.acks.order)
-	default:
-		ls.inOrder(s, &s.order)
-	}
-}
-
-// ordered is a settlement, or a pop that acknowledges.
-type ordered interface {
-	desk.Work
-
-	// start hands it to its lane.
-	start(*lanes)
-}
-
-// inOrder starts a settlement after the earlier settlements of its lease.
-func (ls *lanes) inOrder(s ordered, place *orderPlace) {
-	if ls.order.add(place, s) {
-		s.start(ls)
-	}
-}
-
-// start hands the settlement to its lane.
-func (s *settlement) start(ls *lanes) { ls.settle(s) }
-
-// start hands the pop to its lane, with the acknowledgement that it makes.
-func (p *pop) start(ls *lanes) { ls.submitPop(p) }
 
 // settle has a settlement take a turn. Where only this bridge pops a queue, settlements and pops of the queue have one part, in
 // the same transactions. Workers settle as often as they pop, so this halves the number of transactions, and pops do not
 // conflict with settlements. Elsewhere pops may conflict with the pops of other bridges, so settlements run in
 // transactions of their own, which do not fail with the pops.
-func (ls *lanes) settle(s *settlement) {
-	if ls.exclusive || ls.owners.Pops(s.Subject.Queue) {
-		ls.submitPop(s)
+func (ls *lanes) settle(w desk.Work) {
+	queue := w.Head().Subject.Queue
+	if ls.exclusive || ls.owners.Pops(queue) {
+		ls.submitPop(w)
 	} else {
-		ls.change.Submit(turns.Key{Queue: s.Subject.Queue}, s)
+		ls.change.Submit(turns.Key{Queue: queue}, w)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/internal/events"
 	"github.com/pqbridge/pqbridge/bridge/internal/peers"
+	"github.com/pqbridge/pqbridge/bridge/internal/pops"
 	"github.com/pqbridge/pqbridge/bridge/internal/receiver"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/bridge/internal/survey"
@@ -16,7 +17,7 @@ import (
 // Collector returns the bridge's metrics.
 func (b *Bridge) Collector() prometheus.Collector {
 	return collector{
-		Responder: b.responder, events: b.events, waits: &b.waits, receiver: b.receiver, owners: b.peers.Owners, about: b.service.about, tenants: b.tenants,
+		Responder: b.responder, events: b.events, waits: b.waits, receiver: b.receiver, owners: b.peers.Owners, about: b.service.about, tenants: b.tenants,
 		queues: survey.Collector{Surveyor: b.surveyor, StoreID: b.service.about.storeID, Log: b.responder.Log},
 	}
 }
@@ -24,7 +25,7 @@ func (b *Bridge) Collector() prometheus.Collector {
 type collector struct {
 	*request.Responder
 	events   *events.Announcer
-	waits    *waits
+	waits    *pops.Waits
 	receiver *receiver.Receiver
 	owners   *peers.Owners
 	about    *about
@@ -86,8 +87,8 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	gauge(descInFlight, float64(work), "work")
 	gauge(descInFlight, float64(settlements), "settlement")
 	gauge(descBytes, float64(bytes))
-	gauge(descWaiters, float64(c.waits.line.Waiting()))
-	gauge(descUnseen, float64(c.waits.line.Unseen()))
+	gauge(descWaiters, float64(c.waits.Waiting()))
+	gauge(descUnseen, float64(c.waits.Unseen()))
 	counter(descLost, c.Stats.Lost())
 	requests, pushes := c.receiver.Sheddings()
 	counter(descShedding, requests)

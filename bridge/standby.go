@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/bridge/internal/pops"
 	"github.com/pqbridge/pqbridge/bridge/internal/receiver"
-	"github.com/pqbridge/pqbridge/bridge/internal/waiting"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
@@ -15,7 +15,7 @@ var errStandby = &failure.Failure{Code: 409, Text: "this bridge leaves the prefi
 // standby pauses the bridge while a rival serves its prefix, and resumes it.
 type standby struct {
 	receiver *receiver.Receiver
-	waiting  *waiting.Pops[*pop]
+	waiting  *pops.Waits
 }
 
 // The fronts of a bridge: the prefix, and the one that other sites use.

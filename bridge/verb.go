@@ -7,14 +7,18 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/internal/desk"
 	"github.com/pqbridge/pqbridge/bridge/internal/edits"
+	"github.com/pqbridge/pqbridge/bridge/internal/links"
+	"github.com/pqbridge/pqbridge/bridge/internal/pops"
+	"github.com/pqbridge/pqbridge/bridge/internal/pushes"
 	"github.com/pqbridge/pqbridge/bridge/internal/reads"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
+	"github.com/pqbridge/pqbridge/bridge/internal/settles"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
 // verb is what all requests of one name share. To add one, add its row to the table, which names its [kind], and a file with its
 // [desk.Work], which reads the request, runs in a lane of its kind and answers: in reads if it changes nothing, in edits if it
-// changes items or queues from outside, otherwise here.
+// changes items or queues from outside.
 type verb struct {
 	request.Verb
 	subjects []subjects.Verb
@@ -41,13 +45,13 @@ func newWork(v *verb, s subjects.Subject, m *nats.Msg) desk.Work {
 // verbs is the table of all verbs, in the order of metrics and discovery.
 var verbs = numbered([]*verb{
 	{Verb: request.Verb{Name: "push", Refusal: request.AsPublish, Silent: true, Traced: true},
-		subjects: []subjects.Verb{subjects.Push}, make: makePush, kind: kindPush},
-	{Verb: request.Verb{Name: "import"}, subjects: []subjects.Verb{subjects.Import}, make: makeImport, kind: kindImport},
-	{Verb: request.Verb{Name: "pop", Traced: true}, subjects: []subjects.Verb{subjects.PopMin, subjects.PopMax}, make: makePop, kind: kindPop},
-	{Verb: request.Verb{Name: "peek"}, subjects: []subjects.Verb{subjects.PeekMin, subjects.PeekMax}, make: makePeek, kind: kindPeek},
+		subjects: []subjects.Verb{subjects.Push}, make: pushes.Push, kind: kindPush},
+	{Verb: request.Verb{Name: "import"}, subjects: []subjects.Verb{subjects.Import}, make: pushes.Import, kind: kindImport},
+	{Verb: request.Verb{Name: "pop", Traced: true}, subjects: []subjects.Verb{subjects.PopMin, subjects.PopMax}, make: pops.Pop, kind: kindPop},
+	{Verb: request.Verb{Name: "peek"}, subjects: []subjects.Verb{subjects.PeekMin, subjects.PeekMax}, make: pops.Peek, kind: kindPeek},
 	// A subscription to a wider pattern receives malformed settlements, too, which get an error.
 	{Verb: request.Verb{Name: "ack", Pattern: "*.ack.>", Refusal: request.AsSettlement, Silent: true, Settles: true},
-		subjects: []subjects.Verb{subjects.Ack}, make: makeSettlement, kind: kindSettlement},
+		subjects: []subjects.Verb{subjects.Ack}, make: settles.Ack, kind: kindSettlement},
 	{Verb: request.Verb{Name: "info"}, subjects: []subjects.Verb{subjects.Info}, make: reads.Info, kind: kindQuery},
 	{Verb: request.Verb{Name: "list"}, subjects: []subjects.Verb{subjects.List}, make: reads.List, kind: kindQuery},
 	{Verb: request.Verb{Name: "get"}, subjects: []subjects.Verb{subjects.Get}, make: reads.Get, kind: kindQuery},
@@ -57,7 +61,7 @@ var verbs = numbered([]*verb{
 	{Verb: request.Verb{Name: "schedule"}, subjects: []subjects.Verb{subjects.Schedule}, make: reads.Schedule, kind: kindQuery},
 	{Verb: request.Verb{Name: "sources"}, subjects: []subjects.Verb{subjects.Sources}, make: reads.Sources, kind: kindQuery},
 	{Verb: request.Verb{Name: "links"}, subjects: []subjects.Verb{subjects.Links}, make: reads.Links, kind: kindQuery},
-	{Verb: request.Verb{Name: "link", Traced: true}, subjects: []subjects.Verb{subjects.Link}, make: makeLink, kind: kindPop},
+	{Verb: request.Verb{Name: "link", Traced: true}, subjects: []subjects.Verb{subjects.Link}, make: links.Link, kind: kindPop},
 	{Verb: request.Verb{Name: "remove", Silent: true}, subjects: []subjects.Verb{subjects.Remove}, make: edits.Remove, kind: kindChange},
 	{Verb: request.Verb{Name: "move", Silent: true}, subjects: []subjects.Verb{subjects.Move}, make: edits.Move, kind: kindChange},
 	{Verb: request.Verb{Name: "requeue", Silent: true}, subjects: []subjects.Verb{subjects.Requeue}, make: edits.Requeue, kind: kindChange},

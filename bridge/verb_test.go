@@ -1,15 +1,20 @@
 package bridge
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/desk"
-	"github.com/pqbridge/pqbridge/bridge/internal/edits"
 	"github.com/pqbridge/pqbridge/bridge/internal/reads"
 	"github.com/pqbridge/pqbridge/subjects"
 )
+
+// kindsOf has the kinds of requests with lines of their own.
+var kindsOf = map[string]kind{
+	"*pushes.push": kindPush, "*pushes.importing": kindImport, "*pops.pop": kindPop, "*pops.peek": kindPeek, "*settles.Settlement": kindSettlement, "*edits.Bulk": kindBulk,
+}
 
 // Each verb of the subjects has one entry in the table of verbs, except events, which are
 // published only.
@@ -38,24 +43,15 @@ func TestVerbs(t *testing.T) {
 		if _, is := r.(*desk.Unservable); is || r.Head().Work != r || r.Head().Verb != &verbOf(s).Verb {
 			t.Errorf("%s makes %T", s, r)
 		}
-		want := kind(-1)
-		switch r := r.(type) {
-		case *push:
-			want = kindPush
-		case *importing:
-			want = kindImport
-		case *pop:
-			if want = kindPop; r.peeks {
-				want = kindPeek
+		want, named := kindsOf[fmt.Sprintf("%T", r)]
+		if !named {
+			want = -1
+			switch r.(type) {
+			case reads.Query:
+				want = kindQuery
+			case desk.Change:
+				want = kindChange
 			}
-		case *settlement:
-			want = kindSettlement
-		case reads.Query:
-			want = kindQuery
-		case *edits.Bulk:
-			want = kindBulk
-		case desk.Change:
-			want = kindChange
 		}
 		if got := verbOf(s).kindOf(s); got != want {
 			t.Errorf("%s makes %T, and goes to the lanes of kind %d, expected %d", s, r, got, want)

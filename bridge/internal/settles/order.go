@@ -1,4 +1,4 @@
-package bridge
+package settles
 
 import (
 	"sync"
@@ -6,14 +6,12 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/desk"
 )
 
-// leaseOrder runs the settlements of a lease in the order in which they were read. They may go to different lanes,
+// order runs the settlements of a lease in the order in which they were read. They may go to different lanes,
 // which are independent of each other. So only the first settlement of a lease goes to its lane at once; each
 // further one starts when the one before it has ended.
-type leaseOrder struct {
-	start func(desk.Work) // hands one to its lane
-
+type order struct {
 	mu   sync.Mutex
-	last map[leaseKey]*orderPlace // by lease: the last settlement that has not ended
+	last map[leaseKey]*Place // by lease: the last settlement that has not ended
 }
 
 // leaseKey names a lease as its ack subject does.
@@ -24,24 +22,28 @@ func leaseOf(w desk.Work) leaseKey {
 	return leaseKey{s.Queue, s.Token}
 }
 
-// orderPlace is a settlement's place among the settlements of its lease.
-type orderPlace struct {
-	of   desk.Work
-	in   *leaseOrder // nil: it has no place
-	next *orderPlace // starts when this one ends
+// Place is the place of a settlement, or of the pop of a +NXT, among the settlements of its lease.
+type Place struct {
+	of    desk.Work
+	start func(desk.Work) // hands it to its lane
+	in    *order          // nil: it has no place
+	next  *Place          // starts when this one ends
 }
 
-func (o *leaseOrder) init(start func(desk.Work)) {
-	o.start, o.last = start, make(map[leaseKey]*orderPlace)
+// start starts a settlement behind the others of its lease.
+func (o *order) start(p *Place, of desk.Work, start func(desk.Work)) {
+	if o.add(p, of, start) {
+		start(of)
+	}
 }
 
 // add gives a settlement the place behind the others of its lease, and reports whether
 // there are none: then it may start.
-func (o *leaseOrder) add(p *orderPlace, of desk.Work) bool {
+func (o *order) add(p *Place, of desk.Work, start func(desk.Work)) bool {
 	key := leaseOf(of)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	p.of, p.in = of, o
+	p.of, p.start, p.in = of, start, o
 	before := o.last[key]
 	o.last[key] = p
 	if before != nil {
@@ -50,9 +52,9 @@ func (o *leaseOrder) add(p *orderPlace, of desk.Work) bool {
 	return before == nil
 }
 
-// leave removes a settlement that has ended, and starts the next one of its lease.
+// Leave removes a settlement that has ended, and starts the next one of its lease.
 // Without a place it does nothing.
-func (p *orderPlace) leave() {
+func (p *Place) Leave() {
 	o := p.in
 	if o == nil {
 		return
@@ -62,9 +64,9 @@ func (p *orderPlace) leave() {
 	if next == nil {
 		delete(o.last, leaseOf(p.of))
 	}
-	*p = orderPlace{}
+	*p = Place{}
 	o.mu.Unlock()
 	if next != nil {
-		o.start(next.of)
+		next.start(next.of)
 	}
 }

@@ -1,7 +1,6 @@
-package bridge
+package pushes
 
 import (
-	"errors"
 	"slices"
 	"sync/atomic"
 
@@ -15,42 +14,6 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// A push may be a bundle: many items in one message, all of which are added, or none. The
-// items of a bundle that is refused must leave nothing behind, so the bundle ends its
-// transaction, and the other pushes run again without it. A bundle whose items are pushed
-// each on its own ([eachPush]) is many pushes.
-
-// bundleError is why a bundle is refused, for the reason of one of its items. The other
-// requests of its transaction have nothing to do with it.
-type bundleError struct{ of *failure.Failure }
-
-func (e *bundleError) Error() string { return e.of.Text }
-func (e *bundleError) Unwrap() error { return e.of }
-
-// refusedBundle returns the index of the first push that is a bundle with a refused item, and the reason.
-func (l *pushes) refusedBundle(requests []desk.Work) (int, error) {
-	pushed := l.pushed
-	for i, w := range requests {
-		r := w.(*push)
-		n := r.Count()
-		if r.bundle != nil {
-			for k := range pushed[:n] {
-				if err := pushed[k].Err; err != nil {
-					return i, &bundleError{failure.Explain(err).OfItem(k)}
-				}
-			}
-		}
-		pushed = pushed[n:]
-	}
-	return len(requests), nil
-}
-
-// ofBundle reports whether an error concerns one bundle and no other push.
-func ofBundle(err error) bool {
-	var refused *bundleError
-	return errors.As(err, &refused)
-}
-
 // eachPush is a bundle of which each item is pushed on its own, as if it had come in a message of its own. When the
 // last one has ended, the bundle is answered.
 type eachPush struct {
@@ -63,7 +26,7 @@ type eachPush struct {
 }
 
 // openEach reads the items of a bundle.
-func (l *pushes) openEach(p *push) (*eachPush, *failure.Failure) {
+func openEach(l *desk.Lane, p *push) (*eachPush, *failure.Failure) {
 	items, refused, f := p.sent.Apart()
 	if f != nil {
 		return nil, f
@@ -76,19 +39,19 @@ func (l *pushes) openEach(p *push) (*eachPush, *failure.Failure) {
 	return b, nil
 }
 
-// spread returns the pushes of a batch, with the items in place of each bundle that goes item by item.
-func (l *pushes) spread(requests []desk.Work) []desk.Work {
+// spread returns pushes with the items in place of each bundle that goes item by item, in a buffer if there is any.
+func spread(requests, buffer []desk.Work) (all, used []desk.Work) {
 	if !slices.ContainsFunc(requests, func(w desk.Work) bool { return w.(*push).each != nil }) {
-		return requests
+		return requests, buffer
 	}
 	for _, w := range requests {
 		if p := w.(*push); p.each != nil {
-			l.spreadBuffer = p.each.begin(l.spreadBuffer)
+			buffer = p.each.begin(buffer)
 		} else {
-			l.spreadBuffer = append(l.spreadBuffer, p)
+			buffer = append(buffer, p)
 		}
 	}
-	return l.spreadBuffer
+	return buffer, buffer
 }
 
 // begin appends a push for each item, and refuses those that could not be read.
@@ -96,7 +59,7 @@ func (b *eachPush) begin(to []desk.Work) []desk.Work {
 	bundle := &b.message.Request
 	for i := range b.items {
 		item := &b.items[i]
-		one := pushPool.Get()
+		one := pool.Get()
 		one.item, one.within, one.number = *item, b, i
 		var trace nats.Header
 		if b.Tracer != nil {

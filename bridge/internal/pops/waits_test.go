@@ -1,13 +1,8 @@
-package bridge
+package pops
 
 import (
-	"fmt"
 	"testing"
 	"time"
-
-	"github.com/pqbridge/pqbridge/bridge/internal/desk"
-	"github.com/pqbridge/pqbridge/fdbpq"
-	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
 
 // A wait is answered a little before its time is up.
@@ -27,19 +22,5 @@ func TestWaitEndsInTime(t *testing.T) {
 	// A repetition has a transaction to do in the end.
 	if got := waitEnds(came, time.Hour, true).Sub(came); got != time.Hour-100*time.Millisecond {
 		t.Errorf("the wait of a repetition ends after %s", got)
-	}
-}
-
-// All pushes to a queue that nobody has made are refused for the same reason, so none
-// of them is tried alone.
-func TestErrorsOfAllPushes(t *testing.T) {
-	t.Parallel()
-	l := pushes{Lane: &desk.Lane{}}
-	for err, want := range map[error]bool{
-		kv.ErrUnavailable: true, fdbpq.ErrNoQueue: true, fmt.Errorf("push: %w", fdbpq.ErrNoQueue): true, kv.ErrTooLarge: false, fdbpq.ErrContent: false,
-	} {
-		if got := l.Common(err); got != want {
-			t.Errorf("%v concerns all pushes: %t", err, got)
-		}
 	}
 }

@@ -1,4 +1,4 @@
-package bridge
+package pops
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/desk"
 	"github.com/pqbridge/pqbridge/bridge/internal/explain"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/bridge/internal/listening"
 	"github.com/pqbridge/pqbridge/bridge/internal/peers"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/bridge/internal/turns"
@@ -14,58 +15,64 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// pops is the part of a queue's pops in a turn: first the waiting pops, in the order in which they came, then the new ones. A pop
+// Shared is what the parts of all pops share.
+type Shared struct {
+	Waits     *Waits
+	Owners    *peers.Owners
+	Asks      *explain.Asks
+	Exclusive bool              // only this process can open the store
+	GiveBack  func(fdbpq.Lease) // returns an item that did not reach its consumer
+	Sent      *listening.Sent   // the leases of bundles
+}
+
+// New returns the part of pops in a turn.
+func New(l *desk.Lane, all Shared) desk.Part {
+	return &part{
+		Shared: all, transaction: transaction{Lane: l, sight: all.Waits.sight},
+		answers: answers{Lane: l, delivery: delivery{all.GiveBack, all.Sent}},
+	}
+}
+
+// part is the part of a queue's pops in a turn: first the waiting pops, in the order in which they came, then the new ones. A pop
 // that finds nothing gets that answer, or waits. The part also settles leases, before it pops. Settlements alone give no reason to
 // try the waiting pops again: an item that a settlement makes ready ends the queue's watch.
-type pops struct {
-	answers
-	waits     *waits
-	owners    *peers.Owners
-	asks      *explain.Asks
-	exclusive bool // only this process can open the store
+type part struct {
+	Shared
+	transaction
+	answers answers
 
 	// What the line has.
 	taken   []desk.Work // settlements, then new pops
 	settles int         // how many of them are settlements
 	alone   bool        // the turn has no other line
-	attempt attempt     // to serve waiting pops
-	unsure  bool        // more has to be asked about their clients
-	tried   bool        // a transaction has tried them
+	unsure  bool        // more has to be asked about the clients of waiting pops
 	unowned bool        // the pops are served, although another bridge owns the queue
 	all     []desk.Work // of Todo
-
-	popTransaction
-	room turns.Room // of a transaction without other lines
-}
-
-// newPops returns a part of pops. all is what each of them has.
-func newPops(l *desk.Lane, all pops) *pops {
-	all.Lane = l
-	return &all
+	room    turns.Room  // of a transaction without other lines
 }
 
 // Open turns to the pops and settlements of a queue, and asks which clients of waiting pops have gone.
-func (l *pops) Open(s turns.Start, requests []desk.Work) {
+func (l *part) Open(s turns.Start, requests []desk.Work) {
 	l.Begin(s.Queue)
 	l.taken, l.settles, l.alone, l.attempt, l.tried, l.unowned = requests, 0, s.Alone, attempt{}, false, false
-	for l.settles < len(requests) && settles(requests[l.settles]) {
+	for l.settles < len(requests) && Settles(requests[l.settles]) {
 		l.settles++
 	}
 	if s.Woken || l.settles < len(requests) {
-		l.attempt = l.waits.attempt(s.Queue, s.Woken)
+		l.attempt = newAttempt(l.Waits, s.Queue, s.Woken)
 	}
 }
 
-// settles reports whether a request is a settlement. Settlements go ahead of pops.
-func settles(w desk.Work) bool {
-	_, is := w.(*settlement)
+// Settles reports whether a request is a settlement: all others are pops. Settlements go ahead of pops.
+func Settles(w desk.Work) bool {
+	_, is := w.(desk.Change)
 	return is
 }
 
 // Todo puts the waiting pops before the new ones. If all clients have gone that it has asked about, it asks about more of them,
 // unless other lines would wait for the answer.
-func (l *pops) Todo() []desk.Work {
-	l.unsure = !l.waits.hear(&l.attempt, l.Queue.Name(), l.alone)
+func (l *part) Todo() []desk.Work {
+	l.unsure = !l.attempt.hear(l.alone)
 	if len(l.attempt.Pops) == 0 {
 		return l.taken
 	}
@@ -82,7 +89,7 @@ func (l *pops) Todo() []desk.Work {
 var errUnsure = errors.New("more has to be asked about the clients of waiting pops")
 
 // Plan prepares a transaction of settlements and pops.
-func (l *pops) Plan(requests []desk.Work) (int, error) {
+func (l *part) Plan(requests []desk.Work) (int, error) {
 	if l.unsure {
 		return len(requests), errUnsure
 	}
@@ -90,21 +97,21 @@ func (l *pops) Plan(requests []desk.Work) (int, error) {
 	l.begin(&l.room)
 	l.settling, l.todo, l.waited = l.settling[:0], l.todo[:0], 0
 	for _, w := range requests {
-		switch w := w.(type) {
-		case *settlement:
-			l.settling = append(l.settling, w)
-		case *pop:
-			if w.place != nil {
-				l.waited++
-			}
-			l.todo = append(l.todo, w)
+		r := popOf(w)
+		if r == nil {
+			l.settling = append(l.settling, w.(desk.Change))
+			continue
 		}
+		if r.place != nil {
+			l.waited++
+		}
+		l.todo = append(l.todo, r)
 	}
 	return 0, nil
 }
 
 // Ahead begins the reads of the transaction.
-func (l *pops) Ahead(tx kv.Tx) {
+func (l *part) Ahead(tx kv.Tx) {
 	if leases := l.leases(); len(leases) > 0 {
 		l.Lane.Queue.PrefetchLeases(tx, leases...)
 	}
@@ -114,7 +121,7 @@ func (l *pops) Ahead(tx kv.Tx) {
 }
 
 // Ran counts a transaction without pops as one of changes.
-func (l *pops) Ran() (kind, n int) {
+func (l *part) Ran() (kind, n int) {
 	if len(l.todo) == 0 {
 		return int(request.KindChange), len(l.settling)
 	}
@@ -122,7 +129,7 @@ func (l *pops) Ran() (kind, n int) {
 }
 
 // Close charges the rows of a transaction.
-func (l *pops) Close() {
+func (l *part) Close() {
 	l.unasked()
 	l.Weigh(len(l.settling) + max(l.served, l.items))
 	l.work, l.queue = nil, fdbpq.Queue{}
@@ -138,17 +145,17 @@ func isAnswer(err error) bool {
 
 // Mend has a transaction run again without the pop that the store refuses, or with fewer items for the pop whose items do not fit
 // into an answer. A pop that makes a transaction fail for another reason runs alone, and then gets fewer bytes.
-func (l *pops) Mend(requests []desk.Work, at int, err error) (left []desk.Work, again bool) {
+func (l *part) Mend(requests []desk.Work, at int, err error) (left []desk.Work, again bool) {
 	if errors.Is(err, errOwned) {
 		return l.passOn(requests), true
 	}
 	if len(requests) == 1 {
 		at = 0
 	}
-	if at == len(requests) || settles(requests[at]) {
+	if at == len(requests) || Settles(requests[at]) {
 		return requests, false
 	}
-	r := requests[at].(*pop)
+	r := popOf(requests[at])
 	switch {
 	case errors.Is(err, errCut):
 		return requests, true
@@ -163,7 +170,7 @@ func (l *pops) Mend(requests []desk.Work, at int, err error) (left []desk.Work, 
 }
 
 // Answer answers the requests of a transaction. Waiting pops that found nothing wait on.
-func (l *pops) Answer(requests []desk.Work, err error) (served int, more bool) {
+func (l *part) Answer(requests []desk.Work, err error) (served int, more bool) {
 	if err != nil {
 		l.fail(err)
 	}
@@ -175,22 +182,22 @@ func (l *pops) Answer(requests []desk.Work, err error) (served int, more bool) {
 	for _, r := range l.todo[:l.served] {
 		switch waits := r.keepsWaiting(); {
 		case waits && r.place != nil:
-			l.waits.keep(r)
+			l.Waits.keep(r)
 		case waits:
-			l.waits.add(r)
+			l.Waits.add(r)
 		case r.place != nil:
-			l.waits.line.Remove(r.place)
+			l.Waits.line.Remove(r.place)
 			fallthrough
 		default:
-			l.answerPop(r)
+			l.answers.answerPop(r)
 		}
 	}
 	if l.watch != nil {
 		l.attempt.Watched = true
-		l.waits.line.Watch(l.Lane.Queue.Name(), l.watch)
+		l.Waits.line.Watch(l.Lane.Queue.Name(), l.watch)
 	}
 	if l.retry > 0 {
-		l.waits.line.Retry(l.Lane.Queue.Name(), l.retry)
+		l.Waits.line.Retry(l.Lane.Queue.Name(), l.retry)
 	}
 	served, more = len(l.settling)+l.served, l.more
 	l.forget()
@@ -198,7 +205,7 @@ func (l *pops) Answer(requests []desk.Work, err error) (served int, more bool) {
 }
 
 // forget drops what a transaction has had.
-func (l *pops) forget() {
+func (l *part) forget() {
 	clear(l.settling)
 	clear(l.todo)
 	l.settling, l.todo = l.settling[:0], l.todo[:0]
@@ -206,11 +213,11 @@ func (l *pops) forget() {
 }
 
 // Return has waiting pops wait on. The other requests go back to their line.
-func (l *pops) Return(requests []desk.Work) (back []desk.Work, more bool) {
+func (l *part) Return(requests []desk.Work) (back []desk.Work, more bool) {
 	more = !l.tried && len(l.attempt.Beyond) > 0
 	for _, w := range requests {
-		if r, is := w.(*pop); is && r.place != nil {
-			l.waits.keep(r)
+		if r := popOf(w); r != nil && r.place != nil {
+			l.Waits.keep(r)
 			more = true
 		} else {
 			back = append(back, w)
@@ -220,10 +227,10 @@ func (l *pops) Return(requests []desk.Work) (back []desk.Work, more bool) {
 }
 
 // fail has all requests of the transaction fail.
-func (l *pops) fail(err error) {
+func (l *part) fail(err error) {
 	f := failure.Explain(err)
 	for _, r := range l.settling {
-		r.Failure = f
+		r.Head().Failure = f
 	}
 	for _, r := range l.todo {
 		r.forget()
@@ -235,7 +242,7 @@ func (l *pops) fail(err error) {
 
 // answerSettled answers the settlements of a transaction, and counts its items. When the pop of a +NXT runs again, its
 // lease has been acknowledged.
-func (l *pops) answerSettled() {
+func (l *part) answerSettled() {
 	ended := len(l.acked) + l.ended
 	tally := request.Tally{request.Popped: int64(l.popped), request.Acknowledged: int64(ended)}
 	for _, r := range l.acked {
@@ -256,14 +263,14 @@ func (l *pops) answerSettled() {
 }
 
 // noteAsks notes the bands of an existing queue for which clients have asked.
-func (l *pops) noteAsks() {
+func (l *part) noteAsks() {
 	last := (*pop)(nil) // most pops of a transaction ask for the same
 	for _, r := range l.todo[:l.served] {
 		unknown := r.Failure != nil && r.Failure.Reason == protocol.ReasonUnknown
 		if r.peeks || unknown || last != nil && last.ask.Band == r.ask.Band {
 			continue
 		}
-		l.asks.Note(l.Lane.Queue.Name(), r.ask.Band, explain.AsksLast)
+		l.Asks.Note(l.Lane.Queue.Name(), r.ask.Band, explain.AsksLast)
 		last = r
 	}
 }
@@ -273,12 +280,12 @@ var errOwned = errors.New("another bridge pops the queue")
 
 // Again notes that the transaction has lost a conflict. If another bridge owns the queue, the transaction ends, and the
 // owner gets the pops: here they would lose again and again.
-func (l *pops) Again() error {
-	if l.exclusive { // it conflicted with another transaction of this bridge
+func (l *part) Again() error {
+	if l.Exclusive { // it conflicted with another transaction of this bridge
 		return nil
 	}
-	l.owners.Lost(l.Lane.Queue.Name())
-	if owner, own := l.owners.Owner(l.Lane.Queue.Name()); owner == "" || own || l.unowned {
+	l.Owners.Lost(l.Lane.Queue.Name())
+	if owner, own := l.Owners.Owner(l.Lane.Queue.Name()); owner == "" || own || l.unowned {
 		return nil
 	}
 	return errOwned
@@ -286,11 +293,11 @@ func (l *pops) Again() error {
 
 // passOn passes the new pops on to the owner of the queue. Pops that wait, or have waited, stay: their time runs here, and
 // the rest of their messages would ask for something else.
-func (l *pops) passOn(requests []desk.Work) (kept []desk.Work) {
+func (l *part) passOn(requests []desk.Work) (kept []desk.Work) {
 	l.unowned = true
 	for _, w := range requests {
-		r, is := w.(*pop)
-		if !is || r.place != nil || r.waited || r.peeks || r.acks != nil || !l.owners.Pass(l.Lane.Queue.Name(), r.Msg) {
+		r := popOf(w)
+		if r == nil || r.place != nil || r.waited || r.peeks || r.acks != nil || !l.Owners.Pass(l.Lane.Queue.Name(), r.Msg) {
 			kept = append(kept, w)
 			continue
 		}

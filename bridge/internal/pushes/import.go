@@ -1,4 +1,4 @@
-package bridge
+package pushes
 
 import (
 	"bytes"
@@ -23,7 +23,8 @@ type importing struct {
 	item fdbpq.Import
 }
 
-func makeImport(subjects.Verb) desk.Work { return new(importing) }
+// Import returns an empty import.
+func Import(subjects.Verb) desk.Work { return new(importing) }
 
 func (r *importing) Read(wr *codec.Wire) (f *failure.Failure) {
 	r.item, f = wr.ReadImport(r.Subject.Queue, r.Msg, r.Arrived)
@@ -42,6 +43,9 @@ type imports struct {
 	room     *tenants.Admission
 	imported []fdbpq.Imported // results of its last run
 }
+
+// NewImports returns the part of imports in a turn.
+func NewImports(l *desk.Lane) desk.Part { return &imports{Lane: l} }
 
 // Open turns to the imports of a queue.
 func (l *imports) Open(s turns.Start, requests []desk.Work) {

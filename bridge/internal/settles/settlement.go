@@ -1,4 +1,4 @@
-package bridge
+package settles
 
 import (
 	"errors"
@@ -14,32 +14,55 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// settlement is a message on an ack subject.
-type settlement struct {
+// Settlement is a message on an ack subject.
+type Settlement struct {
 	request.Request
 	codec.Settlement
-	order orderPlace // among the settlements of its lease
+	place Place // among the settlements of its lease
 
-	bundle *settlements // that the message has, nil if it has one settlement
-	within *settlements // bundle that it is part of, nil if it has come in a message of its own
-	number int          // of it in that bundle
+	bundle *bundle // that the message has, nil if it has one settlement
+	within *bundle // bundle that it is part of, nil if it has come in a message of its own
+	number int     // of it in that bundle
 
 	renewed *fdbpq.Lease // with a new end
 }
 
-var settlementPool desk.Pool[settlement]
+var pool desk.Pool[Settlement]
 
-func makeSettlement(subjects.Verb) desk.Work { return settlementPool.Get() }
+// Ack returns an empty settlement.
+func Ack(subjects.Verb) desk.Work { return pool.Get() }
 
-func (s *settlement) End() {
-	s.order.leave()
+// Next is a +NXT that goes on as a pop.
+type Next struct {
+	request.Request
+	Ask   codec.PopRequest
+	Lease fdbpq.Lease // that it acknowledges first
+}
+
+// pass ends a +NXT as a settlement, and returns what goes on as a pop.
+func (s *Settlement) pass() Next {
+	next := Next{Request: s.Request, Ask: *s.Next, Lease: s.Lease}
+	pool.Put(s)
+	return next
+}
+
+// newReturn returns a settlement of the bridge's own: the item did not reach its consumer.
+func newReturn(as *request.Verb, lease fdbpq.Lease) *Settlement {
+	s := pool.Get()
+	s.Prepare(s, as, subjects.Subject{Queue: lease.Queue, Verb: subjects.Ack}, &nats.Msg{})
+	s.Kind, s.Lease = codec.SettleReturn, lease
+	return s
+}
+
+func (s *Settlement) End() {
+	s.place.Leave()
 	if s.within != nil {
 		s.within.ended(s)
 	}
-	settlementPool.Put(s)
+	pool.Put(s)
 }
 
-func (s *settlement) Read(wr *codec.Wire) (f *failure.Failure) {
+func (s *Settlement) Read(wr *codec.Wire) (f *failure.Failure) {
 	if size, is := s.Msg.Header[protocol.HeaderBundle]; is {
 		return s.openBundle(wr, size)
 	}
@@ -47,9 +70,20 @@ func (s *settlement) Read(wr *codec.Wire) (f *failure.Failure) {
 	return f
 }
 
+// openBundle reads how many settlements a bundle has. Their lines are read later.
+func (s *Settlement) openBundle(wr *codec.Wire, size []string) *failure.Failure {
+	sent, f := wr.OpenSettlements(s.Subject.Queue, s.Msg, size)
+	if f != nil {
+		return f
+	}
+	s.Bundled = sent.Len
+	s.bundle = &bundle{message: s, sent: sent, limit: &wr.Limit}
+	return nil
+}
+
 // Apply settles the lease within a transaction. A lost lease is an answer, and so is a missing dead-letter queue;
 // any other error ends the transaction.
-func (s *settlement) Apply(at *desk.ChangeTx) ([]fdbpq.Event, error) {
+func (s *Settlement) Apply(at *desk.ChangeTx) ([]fdbpq.Event, error) {
 	s.Failure, s.renewed = nil, nil
 	var done fdbpq.Settled
 	var err error
@@ -77,7 +111,7 @@ func (s *settlement) Apply(at *desk.ChangeTx) ([]fdbpq.Event, error) {
 }
 
 // Answer reports by an empty message that a settlement took effect.
-func (s *settlement) Answer(re *request.Responder) {
+func (s *Settlement) Answer(re *request.Responder) {
 	if s.Msg.Reply != "" {
 		m := &nats.Msg{Subject: s.Msg.Reply}
 		if s.renewed != nil {
@@ -89,7 +123,7 @@ func (s *settlement) Answer(re *request.Responder) {
 }
 
 // count adds what a settlement has done to its item. The death of an item is an event.
-func (s *settlement) Tally(tally *request.Tally) {
+func (s *Settlement) Tally(tally *request.Tally) {
 	if s.Failure != nil {
 		return
 	}
@@ -110,12 +144,12 @@ func (s *settlement) Tally(tally *request.Tally) {
 	}
 }
 
-func (s *settlement) SettlesLease() *fdbpq.Lease { return &s.Lease }
+func (s *Settlement) SettlesLease() *fdbpq.Lease { return &s.Lease }
 
 // MakesRoom reports whether the settlement is served where the store serves only what makes room: a longer lease makes none.
-func (s *settlement) MakesRoom(bool) bool { return s.Kind != codec.SettleProgress }
+func (s *Settlement) MakesRoom(bool) bool { return s.Kind != codec.SettleProgress }
 
 // EndsLease reports whether a settlement that took effect has ended its lease for good.
-func (s *settlement) EndsLease() bool {
+func (s *Settlement) EndsLease() bool {
 	return s.Failure == nil && s.Kind != codec.SettleProgress && s.Kind != codec.SettleReturn
 }

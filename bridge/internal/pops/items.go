@@ -1,4 +1,4 @@
-package bridge
+package pops
 
 import (
 	"errors"
@@ -13,11 +13,11 @@ import (
 )
 
 // selection returns the selection of pops that one read serves.
-func (l *pops) selection(todo []*pop) fdbpq.Selection {
-	sel := todo[0].ask.Selection(&l.Limit, l.Lane.Queue.Name())
+func (t *transaction) selection(todo []*pop) fdbpq.Selection {
+	sel := todo[0].ask.Selection(&t.Limit, t.Lane.Queue.Name())
 	if len(todo) > 1 {
 		sel.Limit, sel.Holders = len(todo), holdersOf(todo)
-		sel.MaxBytes = int(max(1, int64(l.left.Bytes)-l.bytes))
+		sel.MaxBytes = int(max(1, int64(t.left.Bytes)-t.bytes))
 	}
 	first := todo[0]
 	if first.most > 0 {
@@ -43,12 +43,12 @@ func holdersOf(todo []*pop) (holders []string) {
 }
 
 // popNothing has a repeated pop get nothing for good, unless an earlier attempt got items. why is the answer.
-func (l *pops) popNothing(tx kv.Tx, r *pop, why *failure.Failure) (int, error) {
-	lease, err := l.leaseOf(tx, r)
+func (t *transaction) popNothing(tx kv.Tx, r *pop, why *failure.Failure) (int, error) {
+	lease, err := t.leaseOf(tx, r)
 	if err != nil {
 		return 0, err
 	}
-	taken, err := l.queue.PopNothing(tx, r.ask.Selection(&l.Limit, l.Lane.Queue.Name()), lease)
+	taken, err := t.queue.PopNothing(tx, r.ask.Selection(&t.Limit, t.Lane.Queue.Name()), lease)
 	if err != nil {
 		return 0, err
 	}
@@ -56,28 +56,28 @@ func (l *pops) popNothing(tx kv.Tx, r *pop, why *failure.Failure) (int, error) {
 		r.Failure, r.final = why, true
 		return 1, nil
 	}
-	if r.ask.Bundle && l.Limit.Bundled(l.Lane.Queue.Name(), taken.Items) < len(taken.Items) {
+	if r.ask.Bundle && t.Limit.Bundled(t.Lane.Queue.Name(), taken.Items) < len(taken.Items) {
 		r.Failure = codec.ErrTooManyToRepeat
 		return 1, nil
 	}
 	for i := range taken.Items {
-		if l.Limit.Unanswerable(l.Lane.Queue.Name(), &taken.Items[i]) != nil {
+		if t.Limit.Unanswerable(t.Lane.Queue.Name(), &taken.Items[i]) != nil {
 			r.Failure = codec.ErrTooLargeToRepeat
 			return 1, nil
 		}
 	}
-	l.items += len(taken.Items)
+	t.items += len(taken.Items)
 	r.found, r.ready, r.leased = taken.Items, taken.Ready, taken.Leased
 	return 1, nil
 }
 
 // leaseOf returns how long a pop leases items, 0 when it pops them for good. A pop for good that has to be confirmed
 // leases them, too.
-func (l *pops) leaseOf(tx kv.Tx, r *pop) (time.Duration, error) {
+func (t *transaction) leaseOf(tx kv.Tx, r *pop) (time.Duration, error) {
 	if r.ask.Lease > 0 {
 		return r.ask.Lease, nil
 	}
-	config, err := l.queue.Config(tx)
+	config, err := t.queue.Config(tx)
 	if r.confirms = config.Lease == 0 && r.ask.Confirm > 0; r.confirms {
 		return r.ask.Confirm, err
 	}
@@ -86,12 +86,12 @@ func (l *pops) leaseOf(tx kv.Tx, r *pop) (time.Duration, error) {
 
 // reserved says why the store does not serve a pop now, or nil. Pops for good make room, unless it has to remember what
 // they popped.
-func reserved(l *pops, tx kv.Tx, r *pop) (*failure.Failure, error) {
-	why := l.Reserve()
+func (t *transaction) reserved(tx kv.Tx, r *pop) (*failure.Failure, error) {
+	why := t.Reserve()
 	if why == nil || r.peeks {
 		return nil, nil
 	}
-	lease, err := l.leaseOf(tx, r)
+	lease, err := t.leaseOf(tx, r)
 	if err != nil || lease == 0 && r.ask.ID == "" && r.gives == nil {
 		return nil, err
 	}
@@ -100,9 +100,9 @@ func reserved(l *pops, tx kv.Tx, r *pop) (*failure.Failure, error) {
 
 // popOrLease removes or leases the selected items. An item that does not fit into an answer fails the transaction, so
 // the item stays.
-func (l *pops) popOrLease(tx kv.Tx, r *pop, sel fdbpq.Selection) (taken fdbpq.Popped, err error) {
-	queue := l.queue
-	lease, err := l.leaseOf(tx, r)
+func (t *transaction) popOrLease(tx kv.Tx, r *pop, sel fdbpq.Selection) (taken fdbpq.Popped, err error) {
+	queue := t.queue
+	lease, err := t.leaseOf(tx, r)
 	if err != nil {
 		return taken, err
 	}
@@ -115,7 +115,7 @@ func (l *pops) popOrLease(tx kv.Tx, r *pop, sel fdbpq.Selection) (taken fdbpq.Po
 		return taken, err
 	}
 	for i := range taken.Items {
-		f := l.Limit.Unanswerable(queue.Name(), &taken.Items[i])
+		f := t.Limit.Unanswerable(queue.Name(), &taken.Items[i])
 		if f != nil && len(taken.Items) > sel.Limit { // those of the first attempt
 			return taken, codec.ErrTooLargeToRepeat
 		}
@@ -130,7 +130,7 @@ func (l *pops) popOrLease(tx kv.Tx, r *pop, sel fdbpq.Selection) (taken fdbpq.Po
 	if !r.ask.Bundle {
 		return taken, nil
 	}
-	switch n := l.Limit.Bundled(queue.Name(), taken.Items); {
+	switch n := t.Limit.Bundled(queue.Name(), taken.Items); {
 	case n == len(taken.Items):
 	case n == 0:
 		return taken, codec.ErrBundleRoom
@@ -144,9 +144,9 @@ func (l *pops) popOrLease(tx kv.Tx, r *pop, sel fdbpq.Selection) (taken fdbpq.Po
 }
 
 // hasRoom reports whether the transaction has room for any items of a bundle, beside the items that it has.
-func (l *pops) hasRoom(r *pop) bool {
+func (t *transaction) hasRoom(r *pop) bool {
 	return r.ask.Bundle &&
-		l.items+r.ask.Limit <= l.left.Requests+protocol.MaxBundle && l.bytes+int64(l.Limit.BundleRoom()) <= bundlesBytes
+		t.items+r.ask.Limit <= t.left.Requests+protocol.MaxBundle && t.bytes+int64(t.Limit.BundleRoom()) <= bundlesBytes
 }
 
 // bundlesBytes bounds the items of several bundles in one transaction.
@@ -156,16 +156,16 @@ const bundlesBytes = 2 << 20
 var errCut = errors.New("batch ends at an item that does not fit into an answer")
 
 // mayAsk returns why the queue refuses a pop or a peek.
-func (l *pops) mayAsk(tx kv.Tx, r *pop) error {
+func (t *transaction) mayAsk(tx kv.Tx, r *pop) error {
 	sel := fdbpq.Selection{End: r.ask.End, Band: &r.ask.Band}
 	if r.peeks {
-		return l.queue.MayPeek(tx, &sel)
+		return t.queue.MayPeek(tx, &sel)
 	}
-	lease, err := l.leaseOf(tx, r)
+	lease, err := t.leaseOf(tx, r)
 	if err != nil {
 		return err
 	}
-	return l.queue.MayPop(tx, &sel, lease)
+	return t.queue.MayPop(tx, &sel, lease)
 }
 
 // refusedByKeys reports whether the configuration of the queue refuses the pop.

@@ -1,10 +1,9 @@
-package bridge
+package pushes
 
 import (
 	"cmp"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
@@ -15,46 +14,17 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/turns"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/protocol"
-	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// push adds an item, or the items of a bundle.
-type push struct {
-	request.Request
-	item   fdbpq.NewItem
-	sent   *codec.Bundle   // nil: it is no bundle
-	bundle []fdbpq.NewItem // its items, once the lane has read them
+// New returns the part of pushes in a turn.
+func New(l *desk.Lane) desk.Part { return &part{Lane: l} }
 
-	each   *eachPush // the bundle, if its items are pushed each on its own
-	within *eachPush // the bundle that it is part of; nil: it has come in a message of its own
-	number int       // its index in that bundle
-}
+// Beside lets turns of a queue overlap. On a store that other processes can open, too, a commit crosses a network, and pushes do
+// not conflict with each other.
+var Beside = turns.Overlap[desk.Work]{Turns: 3, Least: time.Millisecond, Source: func(w desk.Work) string { return w.(*push).source() }}
 
-var pushPool desk.Pool[push]
-
-func makePush(subjects.Verb) desk.Work { return pushPool.Get() }
-
-func (p *push) End() {
-	if p.within != nil {
-		p.within.ended(p)
-	}
-	pushPool.Put(p)
-}
-
-func (p *push) Read(wr *codec.Wire) (f *failure.Failure) {
-	if size, is := p.Msg.Header[protocol.HeaderBundle]; is {
-		if p.sent, f = wr.OpenBundle(&p.Subject, p.Msg, size); f == nil {
-			p.Bundled = p.sent.Len
-		}
-		return f
-	}
-	p.item, f = wr.ReadPush(&p.Subject, p.Msg)
-	return f
-}
-
-// pushes is the part of a queue's pushes in a turn.
-type pushes struct {
+// part is the part of a queue's pushes in a turn.
+type part struct {
 	turns.Simple[desk.Work, kv.Tx]
 	*desk.Lane
 	beside       bool        // other turns may have pushes of the queue
@@ -69,40 +39,26 @@ type pushes struct {
 	room     *tenants.Admission
 }
 
-// pushesBeside lets turns of a queue overlap. On a store that other processes can open, too, a commit crosses a network, and pushes do
-// not conflict with each other.
-var pushesBeside = turns.Overlap[desk.Work]{Turns: 3, Least: time.Millisecond, Source: func(w desk.Work) string { return w.(*push).source() }}
-
-// source returns the inbox of the push's client: the subject of the answer without its last token. Pushes that one
-// connection sends without waiting keep their order, and a client has its answers sent to one inbox. A push without an
-// answer has no source.
-func (p *push) source() string {
-	reply := p.Msg.Reply
-	if dot := strings.LastIndexByte(reply, '.'); dot >= 0 {
-		return reply[:dot]
-	}
-	return reply
-}
-
 // Open reads the bundles among pushes.
-func (l *pushes) Open(s turns.Start, requests []desk.Work) {
+func (l *part) Open(s turns.Start, requests []desk.Work) {
 	l.Begin(s.Queue)
 	l.beside = s.Beside
 	clear(l.spreadBuffer)
-	l.spreadBuffer = l.spreadBuffer[:0]
-	l.Keep(l.spread(slices.DeleteFunc(requests, func(w desk.Work) bool { return l.refuses(w.(*push)) })))
+	requests = slices.DeleteFunc(requests, func(w desk.Work) bool { return l.refuses(w.(*push)) })
+	requests, l.spreadBuffer = spread(requests, l.spreadBuffer[:0])
+	l.Keep(requests)
 }
 
 // refuses reads the items of a bundle, and refuses the bundle if it cannot read them. A thousand items with headers take
 // a millisecond to read. The line of so large a bundle runs alone, so no other queue waits. Where messages are read one after
 // another, all queues would wait.
-func (l *pushes) refuses(p *push) bool {
+func (l *part) refuses(p *push) bool {
 	if p.sent == nil || p.bundle != nil || p.each != nil {
 		return false
 	}
 	var f *failure.Failure
 	if p.sent.Each {
-		p.each, f = l.openEach(p)
+		p.each, f = openEach(l.Lane, p)
 	} else {
 		p.bundle, f = p.sent.Items()
 	}
@@ -113,12 +69,12 @@ func (l *pushes) refuses(p *push) bool {
 }
 
 // Common reports whether no single push caused an error.
-func (l *pushes) Common(err error) bool {
+func (l *part) Common(err error) bool {
 	return !ofBundle(err) && (l.Lane.Common(err) || errors.Is(err, fdbpq.ErrNoQueue))
 }
 
 // Plan prepares a transaction of pushes.
-func (l *pushes) Plan(requests []desk.Work) (int, error) {
+func (l *part) Plan(requests []desk.Work) (int, error) {
 	if why := l.Reserve(); why != nil {
 		return 0, desk.StoreFull(why)
 	}
@@ -147,10 +103,10 @@ func (l *pushes) Plan(requests []desk.Work) (int, error) {
 }
 
 // Ahead begins to read what the pushes need.
-func (l *pushes) Ahead(tx kv.Tx) { l.queue.PrefetchPush(tx, l.items...) }
+func (l *part) Ahead(tx kv.Tx) { l.queue.PrefetchPush(tx, l.items...) }
 
 // Do pushes items.
-func (l *pushes) Do(tx kv.Tx, _ *turns.Room) (int, error) {
+func (l *part) Do(tx kv.Tx, _ *turns.Room) (int, error) {
 	tx = l.Metered(tx)
 	if follows, err := l.follows(tx); follows || err != nil {
 		return len(l.requests), cmp.Or(err, turns.ErrFollow)
@@ -159,14 +115,14 @@ func (l *pushes) Do(tx kv.Tx, _ *turns.Room) (int, error) {
 	if l.pushed, err = l.queue.Push(tx, l.items...); err != nil {
 		return len(l.requests), err
 	}
-	return l.refusedBundle(l.requests)
+	return refusedBundle(l.requests, l.pushed)
 }
 
 // Ran is the number of items.
-func (l *pushes) Ran() (kind, n int) { return int(request.KindPush), len(l.items) }
+func (l *part) Ran() (kind, n int) { return int(request.KindPush), len(l.items) }
 
 // Close charges the rows of a transaction.
-func (l *pushes) Close() {
+func (l *part) Close() {
 	l.Weigh(len(l.items))
 	l.room.End()
 	clear(l.items)
@@ -181,7 +137,7 @@ func needsNoRoom(item fdbpq.NewItem) bool {
 
 // follows reports whether the pushes have to wait for pushes under way: on a queue with a strict order, or whose bounds
 // make pushes depend on the number of items.
-func (l *pushes) follows(tx kv.Tx) (bool, error) {
+func (l *part) follows(tx kv.Tx) (bool, error) {
 	if !l.beside {
 		return false, nil
 	}
@@ -190,7 +146,7 @@ func (l *pushes) follows(tx kv.Tx) (bool, error) {
 }
 
 // Answer answers pushes.
-func (l *pushes) Answer(requests []desk.Work, err error) (served int, more bool) {
+func (l *part) Answer(requests []desk.Work, err error) (served int, more bool) {
 	if err != nil {
 		request.RefuseAll(l.Responder, requests, err)
 		return len(requests), false
@@ -223,7 +179,7 @@ func (l *pushes) Answer(requests []desk.Work, err error) (served int, more bool)
 }
 
 // happened counts a hand-over, and announces the events of a push.
-func (l *pushes) happened(item *fdbpq.NewItem, p *fdbpq.Pushed) {
+func (l *part) happened(item *fdbpq.NewItem, p *fdbpq.Pushed) {
 	if lease := item.HandOver; lease != nil && p.Err == nil && !p.Duplicate {
 		l.Stats.Moved(lease.Queue, request.FlowSettled, 1)
 		l.Stats.Queues.Count(lease.Queue, &request.Tally{request.Acknowledged: 1})
@@ -231,7 +187,7 @@ func (l *pushes) happened(item *fdbpq.NewItem, p *fdbpq.Pushed) {
 	l.Events.Items(p.Events)
 }
 
-func (l *pushes) answer(r *push, p *fdbpq.Pushed) {
+func (l *part) answer(r *push, p *fdbpq.Pushed) {
 	l.happened(&r.item, p)
 	if p.Err != nil {
 		l.Refuse(&r.Request, failure.Explain(p.Err))
@@ -247,7 +203,7 @@ func (l *pushes) answer(r *push, p *fdbpq.Pushed) {
 }
 
 // answerBundle answers a bundle, none of whose items was refused.
-func (l *pushes) answerBundle(r *push, pushed []fdbpq.Pushed) {
+func (l *part) answerBundle(r *push, pushed []fdbpq.Pushed) {
 	for i := range pushed {
 		l.happened(&r.bundle[i], &pushed[i])
 	}
@@ -258,7 +214,7 @@ func (l *pushes) answerBundle(r *push, pushed []fdbpq.Pushed) {
 }
 
 // acknowledge sends the answer to a push and ends it.
-func (l *pushes) acknowledge(r *push) {
+func (l *part) acknowledge(r *push) {
 	if r.Msg.Reply != "" {
 		if err := l.Conn.Publish(r.Msg.Reply, l.out); err != nil {
 			l.Log.Debug("answer lost", "subject", r.Msg.Reply, "error", err)

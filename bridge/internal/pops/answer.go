@@ -1,4 +1,4 @@
-package bridge
+package pops
 
 import (
 	"strconv"
@@ -34,7 +34,7 @@ type answers struct {
 func (l *answers) answerPop(r *pop) {
 	if f := r.Failure; f != nil {
 		if r.gives != nil {
-			linkStopped(l.Events, r)
+			r.gives.Refused(l.Lane, &r.Request, f)
 		}
 		if r.gone {
 			l.Done(&r.Request, f)
@@ -44,7 +44,7 @@ func (l *answers) answerPop(r *pop) {
 		return
 	}
 	if r.gives != nil {
-		l.Done(&r.Request, l.answerLink(r))
+		l.Done(&r.Request, r.gives.Answer(l.Lane, &r.Request))
 		return
 	}
 	items := r.found

@@ -1,26 +1,25 @@
-package bridge
+package pops
 
 import (
-	"sync"
 	"time"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/desk"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
-	"github.com/pqbridge/pqbridge/bridge/internal/reads"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
+	"github.com/pqbridge/pqbridge/bridge/internal/settles"
 	"github.com/pqbridge/pqbridge/bridge/internal/waiting"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// pop is a pop, a peek, a +NXT: a pop that acknowledges first, or what the taker of a link asks for.
+// pop is a pop, a peek, a +NXT: a pop that acknowledges first, or the request of a [Giver].
 type pop struct {
 	request.Request
 	ask     codec.PopRequest
 	peeks   bool               // it leaves the items where they are
 	acks    *acknowledgement   // of a +NXT
-	gives   *giving            // of the taker of a link
+	gives   Giver              // serves it; nil: the part of its queue does
 	place   *waiting.Pop[*pop] // where it waits; nil: it does not
 	waited  bool               // its wait is over, and this attempt is its last
 	asked   bool               // before this attempt, the server said that the client listened
@@ -38,47 +37,61 @@ type pop struct {
 	final    bool          // it found nothing, and no repetition will find an item
 }
 
-var popPool desk.Pool[pop]
+var pool desk.Pool[pop]
 
-func makePop(subjects.Verb) desk.Work { return popPool.Get() }
+// Pop returns an empty pop.
+func Pop(subjects.Verb) desk.Work { return pool.Get() }
 
-func makePeek(subjects.Verb) desk.Work {
-	p := popPool.Get()
-	p.peeks = true
+// Give returns an empty request that a giver serves.
+func Give(by Giver) desk.Work {
+	p := pool.Get()
+	p.gives = by
 	return p
 }
 
 func (p *pop) End() {
 	p.leaveOrder()
-	popPool.Put(p)
+	pool.Put(p)
 }
 
 // acknowledgement is what a +NXT does before it pops.
 type acknowledgement struct {
 	lease fdbpq.Lease
-	order orderPlace // among the settlements of the lease
-	done  bool       // in an earlier transaction
+	place settles.Place // among the settlements of the lease
+	done  bool          // in an earlier transaction
 }
 
-// nextPop returns the pop of a +NXT.
-func nextPop(s *settlement) *pop {
-	p := popPool.Get()
-	p.Request, p.ask, p.acks = s.Request, *s.Next, &acknowledgement{lease: s.Lease}
+// Next returns the pop of a +NXT, with its place among the settlements of its lease.
+func Next(next settles.Next) (desk.Work, *settles.Place) {
+	p := pool.Get()
+	p.Request, p.ask, p.acks = next.Request, next.Ask, &acknowledgement{lease: next.Lease}
 	p.Work = p
-	settlementPool.Put(s)
-	return p
+	return p, &p.acks.place
 }
 
 // leaveOrder starts the next settlement of the lease that a +NXT has acknowledged.
 func (p *pop) leaveOrder() {
 	if p.acks != nil {
-		p.acks.order.leave()
+		p.acks.place.Leave()
 	}
 }
 
 func (p *pop) Items() []fdbpq.Item { return p.found }
 
 func (r *pop) Expects() int { return r.ask.Limit }
+
+// MayWait reports whether a request, which is a pop or a peek, may wait for an item.
+func MayWait(w desk.Work) bool { return popOf(w).ask.Wait > 0 }
+
+// popOf returns the pop of a request that is a pop or a peek, otherwise nil.
+func popOf(w desk.Work) *pop {
+	if p, is := w.(interface{ self() *pop }); is {
+		return p.self()
+	}
+	return nil
+}
+
+func (p *pop) self() *pop { return p }
 
 // keepsWaiting reports whether the pop found nothing and may wait for an item.
 func (r *pop) keepsWaiting() bool {
@@ -91,7 +104,7 @@ func (p *pop) keep() {
 	p.Msg = request.Kept(p.Msg)
 	p.ask.Keep()
 	if p.gives != nil {
-		p.gives.keep()
+		p.gives.Keep()
 	}
 }
 
@@ -107,7 +120,7 @@ func (r *pop) Read(*codec.Wire) (f *failure.Failure) {
 	}
 	switch {
 	case r.gives != nil:
-		r.gives.ask, r.ask, r.gives.most, f = codec.ReadTake(r.Msg, r.Subject.Verb.String())
+		r.ask, f = r.gives.Read(r.Msg, r.Subject.Verb.String())
 	case r.peeks:
 		r.ask, f = codec.ReadPeek(end, r.Msg)
 	default:
@@ -116,56 +129,14 @@ func (r *pop) Read(*codec.Wire) (f *failure.Failure) {
 	return f
 }
 
-// seen keeps the items of a peek, up to the first item that cannot be sent.
-func (p *pop) seen(limit *codec.Limit, queue string, taken *fdbpq.Popped) {
-	items := taken.Items
-	if len(items) == 0 {
-		p.Failure = failure.NothingIn(queue, p.ask.Band, taken)
-	}
-	for i := range items {
-		if f := limit.Unanswerable(queue, &items[i]); f != nil {
-			if items = items[:i]; i == 0 {
-				p.Failure = f
-			}
-			break
-		}
-	}
-	if p.ask.Bundle && len(items) > 0 {
-		if items = items[:limit.Bundled(queue, items)]; len(items) == 0 {
-			p.Failure = codec.ErrBundleRoom
-		}
-	}
-	p.found = items
-	p.ready = max(0, taken.Ready-int64(len(items)))
+// sameAs reports whether one read can serve both pops: each asks for one item, from the same end and band, under the
+// same lease.
+func (r *pop) sameAs(first *pop) bool {
+	return first.shares() && r.shares() &&
+		r.ask.End == first.ask.End && r.ask.Band == first.ask.Band && r.ask.Lease == first.ask.Lease && r.ask.Confirm == first.ask.Confirm
 }
 
-// A peek that does not wait is a query.
-
-func (p *pop) Find(v *reads.View) error {
-	p.forget()
-	seen, err := v.Queue.Peek(v.Reader, p.ask.Selection(&v.Limit, v.Queue.Name()))
-	if err != nil {
-		return err
-	}
-	p.seen(&v.Limit, v.Queue.Name(), &seen)
-	return nil
+// shares reports whether one read can serve the pop together with others.
+func (r *pop) shares() bool {
+	return !r.peeks && !r.gone && r.gives == nil && r.acks == nil && r.ask.Plain()
 }
-
-// size returns the size of the items that were found.
-func (p *pop) Bytes() (n int64) {
-	for i := range p.found {
-		n += p.found[i].Size
-	}
-	return n
-}
-
-func (p *pop) Answer(l *reads.Lane) {
-	a := peekAnswers.Get().(*answers)
-	a.Lane = l.Lane
-	a.answerPop(p)
-	a.Lane = nil
-	peekAnswers.Put(a)
-}
-
-// peekAnswers are for peeks that do not wait. Their buffers are used again.
-var peekAnswers = sync.Pool{New: func() any { return new(answers) }}

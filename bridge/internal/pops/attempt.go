@@ -1,0 +1,95 @@
+package pops
+
+import (
+	"time"
+
+	"github.com/pqbridge/pqbridge/bridge/internal/listening"
+	"github.com/pqbridge/pqbridge/bridge/internal/waiting"
+)
+
+// askFirst is how many waiting pops the bridge asks about before a transaction serves them. Usually one item has
+// arrived. If there are items for more pops, the transaction asks about those.
+const askFirst = 8
+
+// awayPause is the time between looks whether the connection is back.
+const awayPause = 100 * time.Millisecond
+
+// attempt is the attempt of a transaction to serve waiting pops. It begins with a question about the clients of the first ones.
+type attempt struct {
+	waiting.Attempt[*pop]
+	of       *Waits
+	queue    string
+	asked    int                 // the first pops, about which the question is
+	question *listening.Question // nil: there is none
+	silent   bool                // the server did not say in time which clients have gone
+}
+
+// newAttempt returns the waiting pops that the next transaction tries to serve, see hear. arrived says that there may be an item for
+// them.
+//
+// Without a connection no pop can be served, and it is unknown which clients will be back.
+func newAttempt(w *Waits, queue string, arrived bool) attempt {
+	a := attempt{of: w, queue: queue}
+	if w.sight.Away() {
+		if w.line.WaitingAt(queue) > 0 {
+			w.line.Retry(queue, awayPause)
+		}
+		return a
+	}
+	a.Attempt = w.line.Attempt(queue)
+	if arrived || !a.Watched {
+		a.ask(askFirst)
+	}
+	return a
+}
+
+// ask asks about the clients of the first pops.
+func (a *attempt) ask(first int) {
+	a.asked = min(first, len(a.Pops))
+	replies := make([]string, a.asked)
+	for i, r := range a.Pops[:a.asked] {
+		replies[i] = r.Msg.Reply
+	}
+	a.question = a.of.sight.Ask(replies)
+}
+
+// hear drops pops whose clients have gone. If all clients of a question have gone, it asks about the next ones, as far as it may.
+// Otherwise it reports false.
+func (a *attempt) hear(mayAsk bool) (enough bool) {
+	for enough = a.dropGone(); !enough; enough = a.dropGone() {
+		if len(a.Pops) == 0 {
+			a.Attempt = a.of.line.Attempt(a.queue)
+		}
+		if len(a.Pops) > 0 && !mayAsk {
+			break
+		}
+		a.ask(len(a.Pops))
+	}
+	now := time.Now()
+	for _, r := range a.Pops {
+		r.BeginAttempt(now)
+	}
+	return enough
+}
+
+// dropGone waits for the answer to the question of an attempt, and drops pops whose clients have gone. It reports whether one of
+// the others may be there: the server has not answered in time, or there is no question, or no pop.
+func (a *attempt) dropGone() bool {
+	if a.question == nil || a.asked == 0 {
+		return true
+	}
+	gone, answered := a.question.Gone()
+	nobody, there, left := set(gone), false, a.Pops[:0]
+	for i, r := range a.Pops {
+		if i < a.asked && nobody[r.Msg.Reply] {
+			a.of.line.Remove(r.place)
+			a.of.Done(&r.Request, errGone)
+			continue
+		}
+		r.asked = i < a.asked && answered
+		there = there || i < a.asked
+		left = append(left, r)
+	}
+	a.Pops, a.question, a.silent = left, nil, !answered
+	return there || !answered
+}
