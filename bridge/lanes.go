@@ -38,7 +38,7 @@ const (
 // init makes the turns and lanes. Each part of them works on a copy of base.
 func (ls *lanes) init(base desk.Lane, exclusive bool, of pops.Shared, queries reads.Options) {
 	ls.exclusive, ls.owners = exclusive, of.Owners
-	ls.settling.Init(settles.Options{Responder: base.Responder, Verb: &verbAck.Verb, Settle: ls.settle, Pop: pops.Next, PopNext: ls.submitPop})
+	ls.settling.Init(settles.Options{Responder: base.Responder, Verb: &verbAck.Verb, Settle: ls.submitSettlement, Pop: pops.Next, PopNext: ls.submitPop})
 	of.Exclusive, of.GiveBack, of.Sent = exclusive, ls.settling.GiveBack, &ls.sent
 	serving := desk.Taking{Weight: weightOf, Part: func(kind int, l *desk.Lane) desk.Part {
 		if kind == partPush {
@@ -47,7 +47,7 @@ func (ls *lanes) init(base desk.Lane, exclusive bool, of pops.Shared, queries re
 		return pops.New(l, of)
 	}}
 	popping, pushing := serving, serving
-	popping.Ahead, pushing.Overlap = pops.Settles, pushes.Beside
+	popping.Ahead, pushing.Overlap = pops.IsSettlement, pushes.Beside
 	ls.pop = desk.NewTurns(base, exclusive, popping)
 	if ls.push = ls.pop; !exclusive || !of.Waits.Local() {
 		ls.push = desk.NewTurns(base, exclusive, pushing)
@@ -124,15 +124,20 @@ func (ls *lanes) peek(queue string, w desk.Work) {
 	}
 }
 
-// settle has a settlement take a turn. Where only this bridge pops a queue, settlements and pops of the queue have one part, in
-// the same transactions. Workers settle as often as they pop, so this halves the number of transactions, and pops do not
-// conflict with settlements. Elsewhere pops may conflict with the pops of other bridges, so settlements run in
-// transactions of their own, which do not fail with the pops.
-func (ls *lanes) settle(w desk.Work) {
+// submitSettlement has a settlement take a turn: beside the pops of its queue, in the same transactions, if it joins them.
+func (ls *lanes) submitSettlement(w desk.Work) {
 	queue := w.Head().Subject.Queue
-	if ls.exclusive || ls.owners.Pops(queue) {
+	if ls.joinsPops(queue) {
 		ls.submitPop(w)
 	} else {
 		ls.change.Submit(turns.Key{Queue: queue}, w)
 	}
 }
+
+// joinsPops reports whether the settlements of a queue share the transactions of its pops: where only this bridge pops the queue,
+// because it alone has the store, or owns the queue. Workers settle as often as they pop, so this halves the number of
+// transactions, and pops do not conflict with settlements. Elsewhere pops may conflict with those of other bridges, so
+// settlements run in transactions of their own, which do not fail with the pops.
+//
+// The pop of a +NXT always acknowledges in its own transaction.
+func (ls *lanes) joinsPops(queue string) bool { return ls.exclusive || ls.owners.Pops(queue) }

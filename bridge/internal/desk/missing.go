@@ -7,7 +7,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 )
 
-// AnswerNoQueue sets the failure of a request if its queue is missing. It returns any other error.
+// AnswerNoQueue sets the failure of a query or a change if its queue is missing. It returns any other error. To pops a missing queue
+// is an empty one.
 func AnswerNoQueue(r *request.Request, err error) error {
 	if err == fdbpq.ErrNoQueue {
 		r.Failure = failure.NoQueue(r.Subject.Queue)

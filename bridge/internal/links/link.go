@@ -1,8 +1,8 @@
-// Package links has the requests of takers: the bridge of another store asks a link of a queue for items, and says which of the last
-// ones it has. They are pops that give items in a way of their own, see [pops.Giver].
+// Package links has the requests of takers: the bridge of another store asks a link of a queue for items, and says which items of the
+// batch before it has stored. These requests are pops that give items in a way of their own, see [pops.Giver].
 //
 // What it guarantees: a batch is given again until its taker says that it has it, also when it does not fit into an answer any more.
-// A link that gives nothing until a person has looked is announced.
+// A link that stops until an operator has looked publishes an event.
 package links
 
 import (

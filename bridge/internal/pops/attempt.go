@@ -3,7 +3,6 @@ package pops
 import (
 	"time"
 
-	"github.com/pqbridge/pqbridge/bridge/internal/listening"
 	"github.com/pqbridge/pqbridge/bridge/internal/waiting"
 )
 
@@ -19,9 +18,9 @@ type attempt struct {
 	waiting.Attempt[*pop]
 	of       *Waits
 	queue    string
-	asked    int                 // the first pops, about which the question is
-	question *listening.Question // nil: there is none
-	silent   bool                // the server did not say in time which clients have gone
+	asked    int      // the first pops, about which the question is
+	question question // about their clients
+	silent   bool     // the server did not say in time which clients have gone
 }
 
 // newAttempt returns the waiting pops that the next transaction tries to serve, see hear. arrived says that there may be an item for
@@ -46,11 +45,7 @@ func newAttempt(w *Waits, queue string, arrived bool) attempt {
 // ask asks about the clients of the first pops.
 func (a *attempt) ask(first int) {
 	a.asked = min(first, len(a.Pops))
-	replies := make([]string, a.asked)
-	for i, r := range a.Pops[:a.asked] {
-		replies[i] = r.Msg.Reply
-	}
-	a.question = a.of.sight.Ask(replies)
+	a.question.ask(a.of.sight, a.Pops[:a.asked])
 }
 
 // hear drops pops whose clients have gone. If all clients of a question have gone, it asks about the next ones, as far as it may.
@@ -75,13 +70,13 @@ func (a *attempt) hear(mayAsk bool) (enough bool) {
 // dropGone waits for the answer to the question of an attempt, and drops pops whose clients have gone. It reports whether one of
 // the others may be there: the server has not answered in time, or there is no question, or no pop.
 func (a *attempt) dropGone() bool {
-	if a.question == nil || a.asked == 0 {
+	if a.question.asked == nil || a.asked == 0 {
 		return true
 	}
-	gone, answered := a.question.Gone()
-	nobody, there, left := set(gone), false, a.Pops[:0]
+	gone, answered := a.question.hear()
+	there, left := false, a.Pops[:0]
 	for i, r := range a.Pops {
-		if i < a.asked && nobody[r.Msg.Reply] {
+		if i < a.asked && gone[r.Msg.Reply] {
 			a.of.line.Remove(r.place)
 			a.of.Done(&r.Request, errGone)
 			continue
@@ -90,6 +85,6 @@ func (a *attempt) dropGone() bool {
 		there = there || i < a.asked
 		left = append(left, r)
 	}
-	a.Pops, a.question, a.silent = left, nil, !answered
+	a.Pops, a.silent = left, !answered
 	return there || !answered
 }

@@ -2,62 +2,44 @@ package pops
 
 import (
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/bridge/internal/listening"
 )
 
-// errGone ends the wait of a pop whose client has gone. It is counted, not sent.
+// A client that waits for a pop may go without a word. The server is asked about it three times: at intervals while the pop waits
+// ([Waits.Sweep]), before a transaction tries to serve it (attempt), and before a transaction with items for it commits
+// (transaction.Check).
+
+// errGone is the end of a pop whose client has gone. It is counted, not sent.
 var errGone = &failure.Failure{Code: 408, Text: "the client stopped listening for its answer"}
 
-func set(names []string) map[string]bool {
-	is := make(map[string]bool, len(names))
-	for _, name := range names {
-		is[name] = true
-	}
-	return is
+// question is a question to the server about the clients of pops.
+type question struct {
+	asked *listening.Question // nil: nobody was asked
 }
 
-// mustAsk reports whether the transaction asks about the client of a pop for which it has items. It does if the pop
-// has waited and nobody has asked before, or if the items would be lost with the client: if it pops them for good,
-// has no id to repeat the pop, and is no link, which holds its items. If asking costs nothing, it also asks about a
-// pop that has not waited.
-func (t *transaction) mustAsk(r *pop) bool {
-	if t.attempt.silent || r.sure || r.peeks || r.gives != nil || len(r.found) == 0 {
-		return false
+// ask asks about the clients of some pops, and does not wait for the answer.
+func (q *question) ask(sight *listening.Sight, of []*pop) {
+	replies := make([]string, len(of))
+	for i, r := range of {
+		replies[i] = r.Msg.Reply
 	}
-	waited, loses := r.place != nil || r.waited, r.leased == 0 && r.ask.ID == ""
-	return waited && !r.asked || loses && (waited || t.sight.Local())
+	q.asked = sight.Ask(replies)
 }
 
-// ask asks about the clients of pops that the transaction is about to serve. All queues that share the transaction ask
-// before any of them waits for the answer.
-func (t *transaction) ask() {
-	var replies []string
-	for _, r := range t.todo[:t.served] {
-		if t.mustAsk(r) {
-			r.sure = true
-			replies = append(replies, r.Msg.Reply)
-		}
+// hear waits briefly for the answer, and returns the reply subjects of the clients that have gone. It reports whether the server
+// has answered in time.
+func (q *question) hear() (gone map[string]bool, answered bool) {
+	replies, answered := q.asked.Gone()
+	q.asked = nil
+	gone = make(map[string]bool, len(replies))
+	for _, reply := range replies {
+		gone[reply] = true
 	}
-	if len(replies) > 0 {
-		t.question = t.sight.Ask(replies)
-	}
+	return gone, answered
 }
 
-// Check makes the transaction run again without items for clients that have gone.
-func (t *transaction) Check() bool {
-	if t.question == nil {
-		return true
-	}
-	gone, _ := t.question.Gone()
-	t.question = nil
-	nobody := set(gone)
-	for _, r := range t.todo[:t.served] {
-		r.gone = r.gone || nobody[r.Msg.Reply]
-	}
-	return len(gone) == 0
-}
-
-// unasked forgets a question whose answer the transaction does not need.
-func (t *transaction) unasked() {
-	t.question.Close()
-	t.question = nil
+// drop forgets the question, whose answer nobody needs.
+func (q *question) drop() {
+	q.asked.Close()
+	q.asked = nil
 }

@@ -55,7 +55,7 @@ type part struct {
 func (l *part) Open(s turns.Start, requests []desk.Work) {
 	l.Begin(s.Queue)
 	l.taken, l.settles, l.alone, l.attempt, l.tried, l.unowned = requests, 0, s.Alone, attempt{}, false, false
-	for l.settles < len(requests) && Settles(requests[l.settles]) {
+	for l.settles < len(requests) && IsSettlement(requests[l.settles]) {
 		l.settles++
 	}
 	if s.Woken || l.settles < len(requests) {
@@ -63,11 +63,9 @@ func (l *part) Open(s turns.Start, requests []desk.Work) {
 	}
 }
 
-// Settles reports whether a request is a settlement: all others are pops. Settlements go ahead of pops.
-func Settles(w desk.Work) bool {
-	_, is := w.(desk.Change)
-	return is
-}
+// IsSettlement reports whether a request of the line is a settlement: all others are pops, and edits have turns of their own.
+// Settlements go ahead of pops.
+func IsSettlement(w desk.Work) bool { return popOf(w) == nil }
 
 // Todo puts the waiting pops before the new ones. If all clients have gone that it has asked about, it asks about more of them,
 // unless other lines would wait for the answer.
@@ -130,7 +128,7 @@ func (l *part) Ran() (kind, n int) {
 
 // Close charges the rows of a transaction.
 func (l *part) Close() {
-	l.unasked()
+	l.question.drop()
 	l.Weigh(len(l.settling) + max(l.served, l.items))
 	l.work, l.queue = nil, fdbpq.Queue{}
 }
@@ -152,7 +150,7 @@ func (l *part) Mend(requests []desk.Work, at int, err error) (left []desk.Work, 
 	if len(requests) == 1 {
 		at = 0
 	}
-	if at == len(requests) || Settles(requests[at]) {
+	if at == len(requests) || IsSettlement(requests[at]) {
 		return requests, false
 	}
 	r := popOf(requests[at])
@@ -180,7 +178,7 @@ func (l *part) Answer(requests []desk.Work, err error) (served int, more bool) {
 	l.noteAsks()
 	l.answerSettled()
 	for _, r := range l.todo[:l.served] {
-		switch waits := r.keepsWaiting(); {
+		switch waits := r.waitsOn(); {
 		case waits && r.place != nil:
 			l.Waits.keep(r)
 		case waits:

@@ -23,7 +23,7 @@ type pop struct {
 	place   *waiting.Pop[*pop] // where it waits; nil: it does not
 	waited  bool               // its wait is over, and this attempt is its last
 	asked   bool               // before this attempt, the server said that the client listened
-	sure    bool               // the transaction has asked the server about the client
+	sure    bool               // this attempt has asked the server about the client
 	gone    bool               // its client has gone
 	refused *failure.Failure   // why its transaction failed: it runs again without this pop
 	careful bool               // its transaction failed: it gets fewer bytes
@@ -83,18 +83,22 @@ func (r *pop) Expects() int { return r.ask.Limit }
 // MayWait reports whether a request, which is a pop or a peek, may wait for an item.
 func MayWait(w desk.Work) bool { return popOf(w).ask.Wait > 0 }
 
-// popOf returns the pop of a request that is a pop or a peek, otherwise nil.
+// taking is a request that is a pop: a pop, a peek, or what serves a giver.
+type taking interface{ popped() *pop }
+
+func (p *pop) popped() *pop { return p }
+
+// popOf returns the pop of a request, nil if it is a settlement.
 func popOf(w desk.Work) *pop {
-	if p, is := w.(interface{ self() *pop }); is {
-		return p.self()
+	if p, is := w.(taking); is {
+		return p.popped()
 	}
 	return nil
 }
 
-func (p *pop) self() *pop { return p }
-
-// keepsWaiting reports whether the pop found nothing and may wait for an item.
-func (r *pop) keepsWaiting() bool {
+// waitsOn reports whether the pop found nothing, and may wait for an item. A queue that does not exist, or not any more, has no item
+// yet: a pop waits for the first push to it, and is answered 408 when its time is up.
+func (r *pop) waitsOn() bool {
 	return r.ask.Wait > 0 && r.Failure != nil && r.Failure.Code == 404 && !r.final
 }
 

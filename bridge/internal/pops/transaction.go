@@ -29,9 +29,9 @@ type transaction struct {
 	tried    bool    // an earlier transaction of the turn has tried them
 
 	work     *fdbpq.Work
-	queue    fdbpq.Queue         // within it
-	left     *turns.Room         // what the whole turn has room for
-	question *listening.Question // about the clients of the pops that it is about to serve; nil: none
+	queue    fdbpq.Queue // within it
+	left     *turns.Room // what the whole turn has room for
+	question question    // about the clients of the pops that it is about to serve
 	results
 }
 
@@ -53,7 +53,7 @@ type results struct {
 
 // Do settles, and pops.
 func (t *transaction) Do(tx kv.Tx, left *turns.Room) (at int, err error) {
-	t.unasked()
+	t.question.drop()
 	t.begin(left)
 	tx = t.Metered(tx)
 	err = t.Store.In(tx, func(w *fdbpq.Work) error {
@@ -134,8 +134,47 @@ func (t *transaction) serve(tx kv.Tx) error {
 		}
 		t.served += n
 	}
-	t.ask()
+	t.askClients()
 	return nil
+}
+
+// askClients asks about the clients of pops that the transaction is about to serve. All queues that share the transaction ask
+// before any of them waits for the answer.
+func (t *transaction) askClients() {
+	var of []*pop
+	for _, r := range t.todo[:t.served] {
+		if t.mustAsk(r) {
+			r.sure = true
+			of = append(of, r)
+		}
+	}
+	if len(of) > 0 {
+		t.question.ask(t.sight, of)
+	}
+}
+
+// mustAsk reports whether the transaction asks about the client of a pop for which it has items. It does if the pop
+// has waited and nobody has asked before, or if the items would be lost with the client: if it pops them for good,
+// has no id to repeat the pop, and is no link, which holds its items. If asking costs nothing, it also asks about a
+// pop that has not waited.
+func (t *transaction) mustAsk(r *pop) bool {
+	if t.attempt.silent || r.sure || r.peeks || r.gives != nil || len(r.found) == 0 {
+		return false
+	}
+	waited, loses := r.place != nil || r.waited, r.leased == 0 && r.ask.ID == ""
+	return waited && !r.asked || loses && (waited || t.sight.Local())
+}
+
+// Check makes the transaction run again without items for clients that have gone.
+func (t *transaction) Check() bool {
+	if t.question.asked == nil {
+		return true
+	}
+	gone, _ := t.question.hear()
+	for _, r := range t.todo[:t.served] {
+		r.gone = r.gone || gone[r.Msg.Reply]
+	}
+	return len(gone) == 0
 }
 
 // passesOver reports whether there may be items for waiting pops that the transaction does not try to serve. New pops
@@ -155,7 +194,7 @@ func (t *transaction) leavesWaiting() bool {
 		return true
 	}
 	for _, r := range t.todo[:t.served] {
-		if r.keepsWaiting() {
+		if r.waitsOn() {
 			return true
 		}
 	}

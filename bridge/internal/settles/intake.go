@@ -11,7 +11,7 @@ type Options struct {
 	Responder *request.Responder
 	Verb      *request.Verb // of settlements
 
-	// Settle has a settlement take a turn.
+	// Settle has a settlement take a turn, beside pops or alone.
 	Settle func(desk.Work)
 
 	// Pop returns the pop that a +NXT goes on as, with its place among the settlements of its lease. PopNext has it take a turn.

@@ -1,4 +1,4 @@
-// Package turns runs the requests of many lines in turns. A line is what asks for one queue, of one kind; a turn is one transaction,
+// Package turns runs the requests of many lines in turns. A line has the requests of one kind for one queue, in their order; a turn is one transaction,
 // which serves the first requests of as many lines as wait for it. Requests that arrive meanwhile wait in their lines, and nobody
 // is woken for them, so turns grow with the load. The package knows neither requests nor stores: a [Part] does the work.
 //
@@ -14,7 +14,7 @@
 //   - The store is away: all requests of the turn end with the error.
 //   - One part fails: its line runs alone next, and for a second. The others run again as one turn, once.
 //   - That fails again, or the commit does: each line runs alone; for a second, if they were too much together.
-//   - A part learns something before the commit, that a client has gone: its line runs alone next. The others run again at once.
+//   - A part learns before the commit that it must run again, see [Part].Check: its line runs alone next. The others run again at once.
 //   - A conflict: each line runs alone, or the turn runs again as a whole, see [Options].Rerun.
 //   - A line alone fails: the part may mend that. Otherwise the requests before the one that is the reason run without it, then it,
 //     then the rest.

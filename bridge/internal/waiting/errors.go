@@ -2,7 +2,7 @@ package waiting
 
 import "errors"
 
-// Why a wait ended.
+// Why a wait ended, beside the reason of [Pops].Close and a [FullError].
 var (
 	ErrOver = errors.New("nothing arrived within the time given")
 	ErrGone = errors.New("the client stopped listening for its answer")
