@@ -482,6 +482,40 @@ func TestFewTypesChangeItems(t *testing.T) {
 	}
 }
 
+// An item that leaves its queue leaves by end: what happens at each end of an item stands there, and misses none.
+func TestItemsEndInOnePlace(t *testing.T) {
+	allowed := map[string][]string{
+		"nowhere":   {"enter", "end", "writeItem", "clearItem"}, // clearItem: of a generation that has ended
+		"writeItem": {"enter", "change", "end"},
+	}
+	used := make(map[string]int)
+	for _, s := range sources(t) {
+		if s.test || s.dir != "fdbpq" {
+			continue
+		}
+		for _, decl := range s.file.Decls {
+			fn, is := decl.(*ast.FuncDecl)
+			if !is {
+				continue
+			}
+			ast.Inspect(fn.Body, func(node ast.Node) bool {
+				id, is := node.(*ast.Ident)
+				if !is || allowed[id.Name] == nil {
+					return true
+				}
+				used[id.Name]++
+				if !slices.Contains(allowed[id.Name], fn.Name.Name) {
+					t.Errorf("%s: %s uses %s: expected %v alone to; an item ends by queueTx.end", s.path, fn.Name.Name, id.Name, allowed[id.Name])
+				}
+				return true
+			})
+		}
+	}
+	if used["nowhere"] != 4 || used["writeItem"] != 3 {
+		t.Errorf("found %v: expected four uses of nowhere, three of writeItem, or other names in this test", used)
+	}
+}
+
 func TestTopLevelIsComplete(t *testing.T) {
 	if _, err := os.Stat(".git"); err != nil {
 		t.Skip("not a git checkout: what else lies around here is somebody's own business")

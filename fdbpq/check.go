@@ -15,7 +15,7 @@ import (
 //
 // The invariants:
 //   - every row can be parsed;
-//   - an item has exactly the rows that change writes for it, timers included;
+//   - an item has exactly the rows that writeItem writes for it, timers included;
 //   - counters equal the number of rows that they count, and the counter of overhead is no lower than the items' sum;
 //   - remembered ids have exactly the timers they need;
 //   - a remembered pop has all of its items, and was repeated if it has none;

@@ -8,7 +8,7 @@ import (
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
-// foundItem expects the rows that change writes for the item.
+// foundItem expects the rows that writeItem writes for the item.
 func foundItem(w *walk, r *foundRow) error {
 	p, err := layout.ParsePlace(r.rest)
 	if err != nil && r.space == layout.SpaceReady {
@@ -30,7 +30,7 @@ func foundItem(w *walk, r *foundRow) error {
 		w.chunks[r.queue+"\x00"+p.Suffix] += l.Size
 	}
 	qtx, counted := w.of(r.lineage), l.Overhead
-	qtx.change(nil, l)
+	qtx.enter(l)
 	qtx.tally.Overhead += counted - l.Overhead
 	rows := w.written.rows
 	w.written.rows, qtx.keys = rows[:0], keyChanges{}

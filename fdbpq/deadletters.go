@@ -216,7 +216,7 @@ func (d deadLetters) bury(dlq *pusher, l *layout.Item, reason string) error {
 	if l.Chunks > 0 {
 		d.txSize += itemTxSize(d.name, &l.Envelope, true)
 	}
-	d.change(l, nil)
+	d.end(l)
 	buried := layout.Item{Envelope: l.Elsewhere()}
 	buried.Dead = layout.Death{
 		Reason: reason, Origin: ownName(d.name), OriginID: id.String(), At: time.Unix(0, dlq.pushed),

@@ -84,7 +84,7 @@ func (ev *eviction) run(p *pusher, results []Pushed) {
 	for i := range ev.victims {
 		gone := &ev.victims[i]
 		id := idOf(gone)
-		p.change(gone, nil)
+		p.end(gone)
 		p.emit(Event{Type: EventEvicted, ID: id, Priority: gone.Place.Priority, Deliveries: gone.Deliveries()})
 		for i := range results {
 			if results[i].ID == id && results[i].Err == nil && !results[i].Duplicate {

@@ -13,7 +13,7 @@ func (ex expiries) expire(l *layout.Item) error {
 		}
 	}
 	ex.emit(Event{Type: EventExpired, ID: idOf(l), Priority: l.ReturnPriority, Deliveries: l.Deliveries()})
-	ex.change(l, nil)
+	ex.end(l)
 	return nil
 }
 

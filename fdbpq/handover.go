@@ -61,7 +61,7 @@ func (h *handOver) acknowledge() error {
 	if h == nil {
 		return nil
 	}
-	h.from.change(h.item, nil)
+	h.from.end(h.item)
 	return h.from.rates.takeAgain(h.item.Key, h.item.TokensBack)
 }
 

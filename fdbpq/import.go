@@ -243,7 +243,7 @@ func (p *importer) put(item *Import, at layout.Place, seq int64) (Imported, erro
 	}
 	p.issue(seq)
 	l := layout.ReadyItem(at, e)
-	p.change(nil, l.From(due))
+	p.enter(l.From(due))
 	return Imported{ID: item.ID, Seq: seq}, nil
 }
 

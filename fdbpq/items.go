@@ -36,7 +36,7 @@ func (q Queue) Remove(tx kv.Tx, id ID) (priority int64, found bool, err error) {
 	if err != nil || l == nil {
 		return 0, false, err
 	}
-	qtx.change(l, nil)
+	qtx.end(l)
 	return l.ReturnPriority, true, qtx.done()
 }
 

@@ -256,7 +256,7 @@ func (p *pusher) add(item *NewItem, e layout.Envelope, priority int64, handOver 
 	if item.Weight != 0 && p.state.config.Fair != "" && due == 0 { // a pop forgets it with the last ready item
 		p.tx.Set(p.fairIndex.weightRow(item.Key), tuple.AppendInt(nil, item.Weight))
 	}
-	p.change(nil, l.From(due))
+	p.enter(l.From(due))
 	p.added = l
 	pushed := Pushed{ID: ID{l.Place}, Seq: seq, Priority: priority}
 	if item.MsgID != "" {
@@ -301,7 +301,7 @@ func (p *pusher) lay(buried *layout.Item, seq int64, headers, payload []byte) er
 		return err
 	}
 	p.issue(seq)
-	p.change(nil, buried)
+	p.enter(buried)
 	return nil
 }
 

@@ -29,18 +29,19 @@ type assigned struct {
 	promisedFence int64 // highest minFence assigned by an import; 0: not read yet
 }
 
-// change writes what becomes of an item, and nothing else writes its rows. before is the
-// item as the store has it, nil for a new item; after is the item from now on, nil for an item that leaves.
-//
-// What an item has in the spaces of its queue is a function of that record, so change
-// writes the difference. An item keeps its suffix and its key for life.
-func (qtx *queueTx) change(before, after *layout.Item) {
-	if before == nil {
-		before = &nowhere
-	}
-	if after == nil {
-		after = &nowhere
-	} else {
+// enter writes a new item.
+func (qtx *queueTx) enter(l *layout.Item) { qtx.writeItem(&nowhere, l) }
+
+// change writes what becomes of an item that stays. before is the item as the store has it, after is the item from now on.
+func (qtx *queueTx) change(before, after *layout.Item) { qtx.writeItem(before, after) }
+
+// end removes an item. An item leaves its queue in no other way, but with all of its generation: by a purge, or with the queue.
+func (qtx *queueTx) end(l *layout.Item) { qtx.writeItem(l, &nowhere) }
+
+// writeItem writes the rows of an item, and nothing else does: enter, change and end call it. What an item has in the spaces of its
+// queue is a function of its record, so writeItem writes the difference. An item keeps its suffix and its key for life.
+func (qtx *queueTx) writeItem(before, after *layout.Item) {
+	if after != &nowhere {
 		after.Foreign = false // we write its row
 		after.WithOverhead()
 	}

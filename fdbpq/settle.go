@@ -21,7 +21,7 @@ type Settled struct {
 // *LostError for a lost lease, without effect.
 func (q Queue) Ack(tx kv.Tx, lease Lease) (Settled, error) {
 	return q.settle(tx, lease, untilTakenAgain, func(qtx *queueTx, l *layout.Item) error {
-		qtx.change(l, nil)
+		qtx.end(l)
 		return nil
 	})
 }
@@ -184,7 +184,7 @@ func (q Queue) Terminate(tx kv.Tx, lease Lease, reason string) (Settled, error) 
 		}
 		if l.IsDead() {
 			qtx.emit(Event{Type: EventDead, ID: idOf(l), Priority: l.ReturnPriority, Deliveries: l.Deliveries(), Endings: endingsOf(l), Reason: reason, Cause: reason})
-			qtx.change(l, nil)
+			qtx.end(l)
 			return nil
 		}
 		taken, err := qtx.deadLetters.take(l, reason)
