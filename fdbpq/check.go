@@ -13,6 +13,8 @@ import (
 // concurrent write looks like damage. Packages schedule, link and source check their own
 // rows.
 //
+// Of a queue that only a later program serves it checks no row, and says so.
+//
 // The invariants:
 //   - every row can be parsed;
 //   - an item has exactly the rows that writeItem writes for it, timers included;

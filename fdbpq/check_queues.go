@@ -1,6 +1,7 @@
 package fdbpq
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
@@ -10,6 +11,10 @@ import (
 
 func foundState(w *walk, r *foundRow) (err error) {
 	w.queues[r.queue], err = parseState(r.Value)
+	if errors.Is(err, ErrFormat) {
+		w.later[r.queue] = true
+		return fmt.Errorf("%w: the rows of queue %q were not checked, which a later program has to do", err, r.queue)
+	}
 	return err
 }
 
@@ -27,6 +32,9 @@ func foundRequest(w *walk, r *foundRow) error {
 
 func foundTimer(w *walk, r *foundRow) error {
 	t, err := layout.ParseTimer(r.Key)
+	if w.later[t.Queue] {
+		return nil
+	}
 	if err != nil {
 		return err
 	}

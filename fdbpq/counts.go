@@ -1,6 +1,8 @@
 package fdbpq
 
 import (
+	"errors"
+
 	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 )
@@ -65,9 +67,13 @@ type Size struct {
 	Bytes int64 // of their headers, payloads and overhead, of remembered ids with answers, and of settings of keys
 }
 
-// Size returns the queue's size, in constant time. It is 0 when there is no such queue.
+// Size returns the queue's size, in constant time. It is 0 when there is no such queue. Of a queue that only a later program
+// serves it is what this program knows to count.
 func (q Queue) Size(r kv.Reader) (Size, error) {
 	qtx, err := q.view(r)
+	if errors.Is(err, ErrFormat) {
+		return q.sizeOfLater(r)
+	}
 	if err != nil || qtx == nil {
 		return Size{}, err
 	}
@@ -77,6 +83,20 @@ func (q Queue) Size(r kv.Reader) (Size, error) {
 	}
 	kept, err := qtx.answers.kept()
 	return Size{Items: c.Length(), Bytes: c.Bytes + c.Overhead + c.Remembered*RememberedBytes + kept + qtx.state.keysSet*KeySettingsBytes}, err
+}
+
+// sizeOfLater returns the size of a queue that a later program serves, as far as this program can tell: it counts for a quota.
+func (q Queue) sizeOfLater(r kv.Reader) (Size, error) {
+	raw, err := r.Get(layout.QueueRow(layout.SpaceState, q.name))
+	if err != nil {
+		return Size{}, err
+	}
+	head, _, err := parseStateHead(raw)
+	if err != nil || !head.exists() {
+		return Size{}, err
+	}
+	c, err := usageOf(q.name, r, head.generation)
+	return Size{Items: c.Length(), Bytes: c.Bytes + c.Overhead + c.Remembered*RememberedBytes}, err
 }
 
 // Counts returns the queue's counters, in constant time. They are 0 when there is

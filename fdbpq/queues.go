@@ -28,11 +28,11 @@ func (s *Store) Queues(r kv.Reader, after string, limit int) ([]string, error) {
 			if err != nil {
 				return nil, fmt.Errorf("damaged queue name: %w", err)
 			}
-			state, _, err := parseStateHead(pair.Value)
+			head, _, err := parseStateHead(pair.Value) // of a queue that only a later program serves, too
 			if err != nil {
 				return nil, fmt.Errorf("queue %q: %w", name, err)
 			}
-			if state.exists() && len(names) < limit {
+			if head.exists() && len(names) < limit {
 				names = append(names, name)
 			}
 		}

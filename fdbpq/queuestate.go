@@ -173,7 +173,7 @@ func (s *queueState) version() int64 {
 	return version
 }
 
-// stateHead is what a state row begins with. It is enough to tell whether there is such a
+// stateHead is what a state row begins with, in formats of later programs too. It is enough to tell whether there is such a
 // queue, and takes a small part of the time of the whole row.
 type stateHead struct{ version, generation, flags int64 }
 
@@ -182,16 +182,22 @@ func parseStateHead(b []byte) (head stateHead, rest []byte, err error) {
 	if r.Ints(&head.version, &head.generation, &head.flags); r.Err() != nil {
 		return stateHead{}, nil, fmt.Errorf("damaged queue state: %w", r.Err())
 	}
-	if head.version < stateVersion || head.version > stateNewest {
-		return stateHead{}, nil, fmt.Errorf("queue state has format %d: this version reads %d to %d", head.version, stateVersion, stateNewest)
+	if head.version < stateVersion {
+		return stateHead{}, nil, fmt.Errorf("damaged queue state: format %d", head.version)
 	}
 	return head, r.Rest(), nil
 }
+
+// unread is the error about a state of a format that this program does not read.
+func (h stateHead) unread() error { return stateFormat{h.version, stateVersion, stateNewest} }
 
 func (h stateHead) exists() bool { return h.flags&flagDeleted == 0 }
 
 func parseState(b []byte) (*queueState, error) {
 	head, rest, err := parseStateHead(b)
+	if err == nil && head.version > stateNewest {
+		err = head.unread()
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -23,8 +23,6 @@ var (
 	ErrContent = errors.New("item too large")
 	// ErrFull: the queue has max_length items, or max_bytes.
 	ErrFull = errors.New("queue is full")
-	// ErrFormat: the store was written by an incompatible version.
-	ErrFormat = errors.New("incompatible store format")
 )
 
 // Options are settings for Open. The zero value suits most programs.
@@ -87,6 +85,7 @@ type Store struct {
 	sessions      *session.Pool
 	queueStates   queueStates
 	alarm         alarm
+	passedOver    passedTimers
 }
 
 // Open opens the store in db, and makes one when db is empty. The caller closes db.
@@ -226,9 +225,6 @@ func (s *Store) Display(due int64) time.Time { return s.inside.Clock.Display(due
 func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) error {
 	return s.inside.DB.View(ctx, fn)
 }
-
-// FormatVersion is the layout of the rows that this version reads and writes.
-const FormatVersion = 1
 
 // load reads the rows that identify the store, and writes them into an empty one. It
 // returns store time as it was last written.

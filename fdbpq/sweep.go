@@ -1,7 +1,9 @@
 package fdbpq
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 const (
 	sweepTimers = 256
 	sweepTxSize = 500_000 // of all but the last item
+	sweepPages  = 64      // reads of timers; a second one follows timers that this process leaves out
 )
 
 // Swept is the result of a Sweep.
@@ -25,6 +28,7 @@ type Swept struct {
 	Busy   bool          // another process sweeps
 	Found  Found         // keys whose rows it wrote
 	goesOn bool          // it did a part of a long work, and the next part is due
+	later  passedOver    // timers of queues that only a later program serves
 }
 
 // Sweep does the work of due timers in one bounded transaction: it ends leases that
@@ -32,7 +36,8 @@ type Swept struct {
 // and pop ids. Of several processes one sweeps at a time.
 //
 // Sweep returns an error once for a timer whose item is damaged. This process ignores
-// the timer from then on, so that it does not block all others.
+// the timer from then on, so that it does not block all others. Timers of queues that only a later program serves stay for that
+// program, and this process lets it sweep.
 func (s *Store) Sweep(ctx context.Context) (Swept, error) {
 	session := s.Session()
 	defer session.Release()
@@ -47,6 +52,7 @@ func (s *Store) Sweep(ctx context.Context) (Swept, error) {
 		s.inside.Damaged.Note(err)
 		return Swept{}, fmt.Errorf("sweep: %w", err)
 	}
+	s.passedOver.note(swept.later, s.inside.Clock.Elapsed())
 	return swept, nil
 }
 
@@ -72,6 +78,7 @@ type sweep struct {
 	at     int64 // store time
 	txSize int
 	did    map[layout.Timer]bool // works that it does once, whenever they were due
+	swept  Swept
 }
 
 func (w *sweep) run() (Swept, error) {
@@ -80,42 +87,86 @@ func (w *sweep) run() (Swept, error) {
 		return Swept{}, err
 	}
 	begin, end := tuple.Range(layout.Row(layout.SpaceTimer))
-	timers, err := w.tx.Snapshot().Range(begin, end, kv.RangeOptions{Limit: sweepTimers + 1 + w.store.inside.Damaged.Len()})
-	if err != nil || len(timers) == 0 {
-		return Swept{}, err
+	if behind := w.store.passedOver.last(w.store.inside.Clock.Elapsed()); behind != nil {
+		begin = append(behind, 0)
 	}
-	w.prefetch(timers)
-	var swept Swept
+	most := sweepTimers + 1 + w.store.inside.Damaged.Len()
+	for page := 0; begin != nil; page++ {
+		if page == sweepPages {
+			w.swept.Next = 1
+			break
+		}
+		timers, err := w.tx.Snapshot().Range(begin, end, kv.RangeOptions{Limit: most})
+		if err != nil {
+			return Swept{}, err
+		}
+		w.prefetch(timers)
+		goesOn, err := w.runPage(timers)
+		if err != nil {
+			return Swept{}, err
+		}
+		if begin = nil; goesOn && len(timers) == most {
+			begin = append(timers[most-1].Key, 0)
+		}
+	}
+	if w.swept.later.queues != nil && w.swept.Timers > 0 {
+		w.store.inside.Take(w.tx, layout.SpaceSweeper, w.at) // a later program may sweep from now on
+	}
+	w.swept.Events, w.swept.goesOn, w.swept.Found = w.events, w.goesOn, w.found
+	return w.swept, w.flush()
+}
+
+// runPage runs the due timers among those that were read, and reports whether there may be more of them.
+func (w *sweep) runPage(timers []kv.Pair) (goesOn bool, err error) {
 	for _, pair := range timers {
 		if w.store.inside.Damaged.Has(pair.Key) {
 			continue
 		}
-		t, err := layout.ParseTimer(pair.Key)
-		if err != nil {
-			return Swept{}, damage.Of(pair.Key, "", err)
+		t, unread := layout.ParseTimer(pair.Key)
+		if unread != nil && t.Queue == "" {
+			return false, damage.Of(pair.Key, "", unread)
 		}
-		if t.Due > w.at || swept.Timers == sweepTimers || w.txSize >= sweepTxSize {
-			swept.Next = max(time.Duration(t.Due-w.at), 1)
-			break
+		if t.Due > w.at || w.swept.Timers == sweepTimers || w.txSize >= sweepTxSize {
+			w.swept.Next = max(time.Duration(t.Due-w.at), 1)
+			return false, nil
 		}
-		if swept.Timers == 0 {
+		qtx, err := w.served(t.Queue)
+		if errors.Is(err, ErrFormat) {
+			w.swept.later.add(t.Queue, err)
+			if t.Due <= w.at-int64(passedFor) {
+				w.swept.later.behind = pair.Key
+			}
+			continue
+		}
+		if err = cmp.Or(err, unread); err != nil {
+			return false, damage.Of(pair.Key, t.Queue, err)
+		}
+		if w.swept.Timers == 0 {
 			until, err := w.becomeSweeper()
 			if err != nil {
-				return Swept{}, err
+				return false, err
 			}
 			if until != 0 {
-				return Swept{Busy: true, Next: time.Duration(until - w.at)}, nil
+				w.swept.Busy, w.swept.Next = true, time.Duration(until-w.at)
+				return false, nil
 			}
 		}
 		w.tx.Conflict(pair.Key)
 		w.tx.Clear(pair.Key)
-		if err := w.runTimer(t); err != nil {
-			return Swept{}, damage.Of(pair.Key, t.Queue, err)
+		if err := w.runTimer(qtx, t); err != nil {
+			return false, damage.Of(pair.Key, t.Queue, err)
 		}
-		swept.Timers++
+		w.swept.Timers++
 	}
-	swept.Events, swept.goesOn, swept.Found = w.events, w.goesOn, w.found
-	return swept, w.flush()
+	return true, nil
+}
+
+// served returns a queue, or an [ErrFormat] if only a later program serves it.
+func (w *sweep) served(queue string) (*queueTx, error) {
+	if why := w.swept.later.queues[queue]; why != nil {
+		return nil, why
+	}
+	return w.queue(queue)
 }
 
 // prefetch prefetches the rows of due timers.
@@ -132,7 +183,7 @@ func (w *sweep) prefetch(timers []kv.Pair) {
 }
 
 // runTimer does what one timer is for. The timer row is cleared already.
-func (w *sweep) runTimer(t layout.Timer) error {
+func (w *sweep) runTimer(qtx *queueTx, t layout.Timer) error {
 	if timerWorks[t.Kind].once {
 		t.Due = 0
 		if w.did[t] {
@@ -143,11 +194,7 @@ func (w *sweep) runTimer(t layout.Timer) error {
 		}
 		w.did[t] = true
 	}
-	qtx, err := w.queue(t.Queue)
-	if err != nil {
-		return err
-	}
-	err = runDue(qtx, t)
+	err := runDue(qtx, t)
 	w.txSize, qtx.txSize = w.txSize+qtx.txSize, 0
 	return err
 }
@@ -155,30 +202,47 @@ func (w *sweep) runTimer(t layout.Timer) error {
 func (w *sweep) collect() (more bool, err error) {
 	prefix := layout.Row(layout.SpaceGarbage)
 	begin, end := tuple.Range(prefix)
-	heaps, err := w.tx.Range(begin, end, kv.RangeOptions{Limit: 1})
-	if err != nil || len(heaps) == 0 {
-		return false, err
+	for limit := 1; begin != nil; limit = heapsAtOnce {
+		heaps, err := w.tx.Range(begin, end, kv.RangeOptions{Limit: limit})
+		if err != nil {
+			return false, err
+		}
+		begin = nil
+		for _, heap := range heaps {
+			name, rest, err := tuple.ConsumeString(heap.Key[len(prefix):])
+			if err != nil {
+				return false, fmt.Errorf("damaged garbage row: %w", err)
+			}
+			generation, _, err := tuple.ConsumeInt(rest)
+			if err != nil {
+				return false, fmt.Errorf("damaged garbage row: %w", err)
+			}
+			if _, err := w.store.readStateRow(w.tx, name); !errors.Is(err, ErrFormat) {
+				return w.collectHeap(heap.Key, name, generation)
+			}
+			begin = append(heap.Key, 0) // that queue may have rows of which this program does not know
+		}
 	}
+	return false, nil
+}
+
+// heapsAtOnce is how many rows of garbage a transaction reads at a time, behind one that a later program has to clear.
+const heapsAtOnce = 1000
+
+// collectHeap clears rows of a past generation, and reports whether there may be more to do.
+func (w *sweep) collectHeap(key []byte, name string, generation int64) (more bool, err error) {
 	if w.at, err = w.now(); err != nil {
 		return false, err
 	}
 	if until, err := w.becomeSweeper(); err != nil || until != 0 {
 		return false, err
 	}
-	name, rest, err := tuple.ConsumeString(heaps[0].Key[len(prefix):])
-	if err != nil {
-		return false, fmt.Errorf("damaged garbage row: %w", err)
-	}
-	generation, _, err := tuple.ConsumeInt(rest)
-	if err != nil {
-		return false, fmt.Errorf("damaged garbage row: %w", err)
-	}
 	done, err := garbage{w.with(name, &queueState{generation: generation})}.clear()
 	if err != nil {
 		return false, err
 	}
 	if done {
-		w.tx.Clear(heaps[0].Key)
+		w.tx.Clear(key)
 		err = w.clearDeleted(name, generation)
 	}
 	return err == nil, err

@@ -14,6 +14,7 @@ type walk struct {
 	inside.Findings
 	store    *Store
 	queues   map[string]*queueState
+	later    map[string]bool // queues that only a later program serves, and checks
 	high     map[string]int64
 	found    map[lineage]*queueTx      // with the tallies of the rows
 	stored   map[lineage]*layout.Tally // read from the counters
@@ -31,6 +32,7 @@ func newWalk(s *Store) *walk {
 	return &walk{
 		store:    s,
 		queues:   make(map[string]*queueState),
+		later:    make(map[string]bool),
 		high:     make(map[string]int64),
 		found:    make(map[lineage]*queueTx),
 		stored:   make(map[lineage]*layout.Tally),
@@ -69,6 +71,9 @@ func (w *walk) row(kind layout.RowKind, check rowCheck, pair kv.Pair) (err error
 	}
 	if r.queue, r.rest, err = tuple.ConsumeString(r.rest); err != nil {
 		return err
+	}
+	if w.later[r.queue] {
+		return nil
 	}
 	r.state = w.queues[r.queue]
 	if kind.Space == layout.SpaceOverhead && r.state == nil {

@@ -45,6 +45,8 @@ type Fired struct {
 	Busy      bool            // another process fires
 	Clock     time.Duration   // by how much the clock of schedules was set, 0 if it was not
 	Offset    time.Duration   // of the clock of schedules from this process's
+
+	later map[string]error // queues that only a later program serves, and why
 }
 
 // MissedTimes are times of a schedule that passed without an item. A firing reports misses at once, unless it has reported
@@ -74,6 +76,7 @@ type firing struct {
 	tx     kv.Tx
 	room   func(string, int) error
 	now    int64 // schedule time
+	offset int64 // of it from store time
 	txSize int
 	total  int
 	work   *fdbpq.Work
@@ -100,6 +103,10 @@ func (f *firing) run() error {
 			break
 		}
 		again, err := f.fire(e)
+		if errors.Is(err, fdbpq.ErrFormat) {
+			f.passOver(e.home.Queue, err)
+			continue
+		}
 		if err != nil {
 			return damage.Of(e.key, e.home.Queue, err)
 		}
@@ -108,6 +115,9 @@ func (f *firing) run() error {
 		}
 		earliest = min(earliest, again)
 	}
+	if f.fired.later != nil {
+		f.inside.Take(f.tx, layout.SpaceRunner, f.now-f.offset) // a later program may fire from now on
+	}
 	if earliest != math.MaxInt64 {
 		f.fired.Next = max(time.Duration(earliest-f.now), 1)
 	}
@@ -115,6 +125,14 @@ func (f *firing) run() error {
 		f.fired.Next = 1
 	}
 	return nil
+}
+
+// passOver leaves the schedules of a queue to a later program.
+func (f *firing) passOver(queue string, why error) {
+	if f.fired.later == nil {
+		f.fired.later = make(map[string]error)
+	}
+	f.fired.later[queue] = why
 }
 
 // becomeRunner makes this process the one that fires, and reports whether it is.
@@ -158,7 +176,7 @@ func (f *firing) becomeRunner() (ready bool, err error) {
 	if !own || until-now < int64(runnerTerm)/2 {
 		f.inside.Take(f.tx, layout.SpaceRunner, now+int64(runnerTerm))
 	}
-	f.now = now + offset
+	f.now, f.offset = now+offset, offset
 	return true, f.replan()
 }
 

@@ -462,6 +462,11 @@ func (s *Schedules) step(ctx context.Context, r *Runner) (wait time.Duration) {
 			for _, event := range fired.Events {
 				r.Event(event)
 			}
+			for queue, why := range fired.later {
+				if problem := s.inside.Later.Problem(queue, why); problem != nil {
+					r.Problem(problem)
+				}
+			}
 			r.Fired(fired)
 		}
 		return err

@@ -1,6 +1,7 @@
 package reads
 
 import (
+	"errors"
 	"maps"
 	"math"
 	"slices"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -86,10 +88,11 @@ func (q *queues) findPage(v *View) error {
 		after = *q.after
 	} else if subjects.CheckQueue(subjects.Own(q.prefix)) == nil {
 		exact, err := v.Store.Queue(scope + q.prefix).Inspect(v.Reader)
-		if err != nil {
+		later := errors.Is(err, fdbpq.ErrFormat) // a queue that only a later program serves is there, too
+		if err != nil && !later {
 			return err
 		}
-		if exact != nil {
+		if exact != nil || later {
 			names = append(names, q.prefix)
 		}
 	}

@@ -30,6 +30,7 @@ type Store struct {
 	Process   [16]byte // name of this one
 	Exclusive bool     // no other process can have it open
 	Damaged   damage.Rows
+	Later     Later
 
 	Fires atomic.Bool // this process fires schedules, or waits for its turn
 

@@ -131,7 +131,7 @@ func (x *salvaging) queue(ctx context.Context, name string) (err error) {
 	before := x.db.Skipped()
 	w := salvagedQueue{salvaging: x, queue: x.store.Queue(name), export: protocol.NewExportWriter(out)}
 	for _, state := range []fdbpq.State{fdbpq.StateReady, fdbpq.StateDelayed, fdbpq.StateLeased} {
-		if err := w.items(ctx, state); err != nil {
+		if err := w.items(ctx, state); err != nil && !errors.Is(err, fdbpq.ErrFormat) { // which config says, too
 			return err
 		}
 	}
@@ -171,7 +171,10 @@ func (w *salvagedQueue) missing(stretches uint64, config error) string {
 	if stretches > 0 || w.broken > 0 {
 		all = append(all, fmt.Sprintf("%d stretches and %d items could not be read; what had been taken may be there again", stretches, w.broken))
 	}
-	if config != nil {
+	switch {
+	case errors.Is(config, fdbpq.ErrFormat):
+		all = append(all, fmt.Sprintf("nothing of it could be read, a later version of this program has to: %v", config))
+	case config != nil:
 		all = append(all, fmt.Sprintf("its configuration, settings of keys, or schedules, sources and links could not be read: %v", config))
 	}
 	if w.lost != "" {

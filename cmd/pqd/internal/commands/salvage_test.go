@@ -27,6 +27,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/link"
 	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 	"github.com/pqbridge/pqbridge/fdbpq/source"
+	"github.com/pqbridge/pqbridge/internal/tuple"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
@@ -165,6 +166,44 @@ func TestSalvageOfStrangeNames(t *testing.T) {
 		if n := strings.Count(problems.String(), line); n != map[bool]int{true: 1}[strange(name)] {
 			t.Errorf("the check finds %s, %d times, in %s", line, n, problems.String())
 		}
+	}
+}
+
+// A queue that only a later program serves does not keep the others from being written out.
+func TestSalvageOfALaterQueue(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "store")
+	db, err := local.Open(dir, local.Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := fdbpq.Open(t.Context(), db, fdbpq.Options{Exclusive: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Update(t.Context(), func(tx kv.Tx) (err error) {
+		for _, name := range []string{"a", "b", "c"} {
+			if _, err := store.Queue(name).Push(tx, fdbpq.NewItem{Payload: []byte(name)}); err != nil {
+				return err
+			}
+		}
+		tx.Set([]byte("\x02q\x00\x02b\x00"), tuple.AppendInt(tuple.AppendInt(tuple.AppendInt(nil, 99), 1), 0))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	to, said := salvaged(t, dir, salvaging{page: salvagePage})
+	for _, name := range []string{"a", "c"} {
+		items, end := readExport(t, filepath.Join(to, name+".jsonl"))
+		if len(items) != 1 || end.Missing != "" {
+			t.Errorf("%s has %d items, and lacks %q", name, len(items), end.Missing)
+		}
+	}
+	if !strings.Contains(said, "b: 0 items in "+filepath.Join(to, "b.jsonl")+", not all of it: nothing of it could be read, a later version of this program has to: queue \"b\": queue state has format 99") {
+		t.Errorf("said %s", said)
 	}
 }
 

@@ -1,0 +1,63 @@
+package fdbpq
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// A queue that only a later program serves has timers, and may have kinds of them that this program does not know. They stay, and
+// there may be many: so this process remembers up to which key there are no others. It looks at them again after a while, because
+// the queue may be deleted, and made again in a format that it knows.
+
+const (
+	// passedFor is how long a timer has been due before this process may remember it. No transaction takes so long, so none sets
+	// a timer before one that is remembered.
+	passedFor = 10 * time.Second
+
+	// passedAgain is how long this process remembers timers.
+	passedAgain = time.Minute
+)
+
+// passedOver are timers that a sweep has passed over.
+type passedOver struct {
+	queues map[string]error // and why
+	behind []byte           // the last of them that may be remembered
+}
+
+func (p *passedOver) add(queue string, why error) {
+	if p.queues == nil {
+		p.queues = make(map[string]error)
+	}
+	p.queues[queue] = why
+}
+
+// passedTimers are the timers that this process has passed over. Its methods may be called from any number of goroutines.
+type passedTimers struct {
+	mu     sync.Mutex
+	behind []byte        // all timers up to this key; nil: none
+	since  time.Duration // by the process's clock
+}
+
+// note remembers what a sweep has passed over.
+func (p *passedTimers) note(over passedOver, now time.Duration) {
+	if over.behind == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.behind == nil {
+		p.since = now
+	}
+	p.behind = over.behind
+}
+
+// last returns the last of the timers with which a sweep need not begin, nil without any.
+func (p *passedTimers) last(now time.Duration) []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.behind != nil && now-p.since >= passedAgain {
+		p.behind = nil
+	}
+	return slices.Clone(p.behind)
+}
