@@ -7,6 +7,7 @@ import (
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
 // Queues that this pq cannot ask about, in a store that somebody else made or of tenants, hide no others.
@@ -40,6 +41,50 @@ func TestListsBesideStrangeNames(t *testing.T) {
 				t.Errorf("%s: %q has %q", command, text, part)
 			}
 		}
+	}
+}
+
+// A queue that the bridge cannot read, because a later version of it has changed the queue, hides no others.
+func TestListsBesideUnreadQueues(t *testing.T) {
+	t.Parallel()
+	w := newTerminal(t)
+	w.makes(t, "jobs", "later", "mail")
+	session := w.store.Session()
+	defer session.Release()
+	key := []byte("\x02q\x00\x02later\x00")
+	known := []byte(nil)
+	write := func(value []byte) {
+		t.Helper()
+		if err := session.Update(t.Context(), func(tx kv.Tx) (err error) {
+			known, err = tx.Get(key)
+			tx.Set(key, value)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(tuple.AppendInt(tuple.AppendInt(tuple.AppendInt(nil, 99), 1), 0))
+	defer func() { write(known) }()
+	const unread = `left out 1 queue that the bridge cannot read: "later": info later: queue "later": queue state has format 99: `
+	for command, want := range map[string][]string{
+		"ls":            {"\njobs ", "\nmail ", unread},
+		"ls --json":     {`"queue":"jobs"`, `"queue":"mail"`},
+		"ls --names":    {"jobs\n", "later\n", "mail\n"},
+		"top --count 1": {"\njobs ", "\nmail ", unread},
+		"doctor":        {"warn  queues       " + unread, "2 queues"},
+	} {
+		code, text := pq(t, w.env, strings.Fields(command)...)
+		if code != 0 && command != "doctor" {
+			t.Errorf("%s: exit code %d", command, code)
+		}
+		for _, part := range want {
+			if !strings.Contains(text, part) {
+				t.Errorf("%s: %q, expected %q", command, text, part)
+			}
+		}
+	}
+	if code, text := pq(t, w.env, "ls", "later"); code != 1 || !strings.Contains(text, "format 99") {
+		t.Errorf("a list of nothing else: exit code %d, %q", code, text)
 	}
 }
 

@@ -72,7 +72,7 @@ func (d *doctor) queuesBehind(ctx context.Context, after string, left *figures.U
 		return nil, "", err
 	}
 	left.Note(page)
-	infos, err = figures.InfosOf(ctx, d.client, page.Queues)
+	infos, err = figures.InfosOf(ctx, d.client, page.Queues, left)
 	return infos, page.Next, err
 }
 

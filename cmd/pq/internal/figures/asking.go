@@ -1,10 +1,12 @@
 package figures
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
 	"sync"
+	"sync/atomic"
 
 	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/subjects"
@@ -41,7 +43,7 @@ func QueuesOf(ctx context.Context, c *client.Client, prefix string) (infos []*cl
 			return nil, left, err
 		}
 		left.Note(page)
-		there, err := InfosOf(ctx, c, page.Queues)
+		there, err := InfosOf(ctx, c, page.Queues, &left)
 		if err != nil {
 			return nil, left, err
 		}
@@ -50,12 +52,13 @@ func QueuesOf(ctx context.Context, c *client.Client, prefix string) (infos []*cl
 	return infos, left, nil
 }
 
-// InfosOf asks about queues. Those that do not exist, and those that nobody can ask about, are left out. After an
-// error it asks no more.
-func InfosOf(ctx context.Context, c *client.Client, names []string) ([]*client.Info, error) {
+// InfosOf asks about queues. Those that do not exist, and those that nobody can ask about, are left out. So are those that the bridge
+// cannot read, unless it can read none: left notes them. After an error it asks no more.
+func InfosOf(ctx context.Context, c *client.Client, names []string, left *Unasked) ([]*client.Info, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	infos := make([]*client.Info, len(names))
+	infos, failed := make([]*client.Info, len(names)), make([]error, len(names))
+	var read, unread atomic.Int64
 	turns := make(chan struct{}, AsksAtOnce)
 	var asking sync.WaitGroup
 	for i, name := range names {
@@ -72,7 +75,11 @@ func InfosOf(ctx context.Context, c *client.Client, names []string) ([]*client.I
 			switch {
 			case err == nil:
 				infos[i] = info
-			case !errors.Is(err, client.ErrNotFound):
+				read.Add(1)
+			case errors.Is(err, client.ErrNotFound):
+			case isUnread(err) && (unread.Add(1) < AsksAtOnce || read.Load() > 0):
+				failed[i] = err
+			default:
 				cancel(err)
 			}
 		})
@@ -81,11 +88,24 @@ func InfosOf(ctx context.Context, c *client.Client, names []string) ([]*client.I
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
+	if unread.Load() > 0 && read.Load() == 0 {
+		return nil, errors.Join(failed...)
+	}
 	there := infos[:0]
-	for _, info := range infos {
+	for i, info := range infos {
+		if failed[i] != nil {
+			left.Unread = append(left.Unread, names[i])
+			left.Why = cmp.Or(left.Why, failed[i])
+		}
 		if info != nil {
 			there = append(there, info)
 		}
 	}
 	return there, nil
+}
+
+// isUnread reports whether the bridge was asked, and could not read the queue.
+func isUnread(err error) bool {
+	var refused *client.Error
+	return errors.As(err, &refused) && refused.Code == 500
 }

@@ -47,7 +47,7 @@ func WithHolders(ctx context.Context, c *client.Client, infos []*client.Info) (m
 			missing = append(missing, in)
 		}
 	}
-	others, err := InfosOf(ctx, c, missing)
+	others, err := InfosOf(ctx, c, missing, new(Unasked))
 	for _, i := range others {
 		named[i.Queue] = i
 	}

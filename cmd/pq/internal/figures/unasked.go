@@ -11,10 +11,14 @@ import (
 )
 
 // Unasked are the queues of a list that a client of this prefix cannot ask about: a bridge shows its operator those of
-// tenants, a store that somebody else made may have names that no queue may have, and pops wait for queues that do not exist.
+// tenants, a store that somebody else made may have names that no queue may have, pops wait for queues that do not exist, and a
+// queue may be damaged, or one that only a later version of the bridge serves.
 type Unasked struct {
 	Tenants, Strange []string
 	Absent           []client.AbsentQueue
+
+	Unread []string // the bridge cannot read them
+	Why    error    // it cannot read the first of them
 }
 
 // Note notes which queues of a page are not asked about.
@@ -38,6 +42,9 @@ func (u *Unasked) Lines() (lines []string) {
 	}
 	if n := len(u.Strange); n > 0 {
 		lines = append(lines, fmt.Sprintf("left out %s with names that no queue may have: %s (\"pqd check\" looks for more)", show.Many(int64(n), "queue"), quoted(u.Strange)))
+	}
+	if n := len(u.Unread); n > 0 {
+		lines = append(lines, fmt.Sprintf("left out %s that the bridge cannot read: %s: %v", show.Many(int64(n), "queue"), quoted(u.Unread), u.Why))
 	}
 	for i, q := range u.Absent {
 		if i == mostAbsent {

@@ -77,7 +77,8 @@ func (l overviewLook) ask(ctx context.Context, c *client.Client) (any, error) {
 // true may exist.
 func askFigures(ctx context.Context, c *client.Client, names []string, exists func(string) bool) (map[string]*figures.Queue, error) {
 	at := time.Now()
-	infos, err := figures.InfosOf(ctx, c, names)
+	left := new(figures.Unasked)
+	infos, err := figures.InfosOf(ctx, c, names, left)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +90,7 @@ func askFigures(ctx context.Context, c *client.Client, names []string, exists fu
 			missing[in] = true
 		}
 	}
-	holders, err := figures.InfosOf(ctx, c, slices.Sorted(maps.Keys(missing)))
+	holders, err := figures.InfosOf(ctx, c, slices.Sorted(maps.Keys(missing)), left)
 	if err != nil {
 		return nil, err
 	}

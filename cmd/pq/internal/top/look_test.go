@@ -198,7 +198,7 @@ func TestLooksEndWithAnError(t *testing.T) {
 	t.Parallel()
 	b := newCounted(t, 1000)
 	b.refused = 500
-	if _, err := figures.InfosOf(t.Context(), b.client, b.names); err == nil {
+	if _, err := figures.InfosOf(t.Context(), b.client, b.names, new(figures.Unasked)); err == nil {
 		t.Error("no error")
 	}
 	b.mu.Lock()
