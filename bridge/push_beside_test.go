@@ -137,6 +137,7 @@ func TestPushesOneAfterAnother(t *testing.T) {
 		"a store of one bridge": {true, `{}`},
 		"strict":                {false, `{"strict":true}`},
 		"max_length":            {false, `{"max_length":100}`},
+		"max_bytes":             {false, `{"max_bytes":100000}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
