@@ -6,6 +6,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/desk"
+	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/bridge/internal/waiting"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -93,5 +94,32 @@ func TestReturnOfPops(t *testing.T) {
 				t.Errorf("%s: what was heard about the client of a waiting pop holds for the next attempt", name)
 			}
 		}
+	}
+}
+
+// After a transaction of a turn the queue has a watch if pops wait, and no later one of the turn needs another. Pops beyond those that
+// the turn has tried are more to do only if the transaction failed.
+func TestTurnAfterItsFirstTransaction(t *testing.T) {
+	t.Parallel()
+	turn := func() *part {
+		l := New(&desk.Lane{Responder: &request.Responder{Stats: request.NewStatistics(nil, 1)}}, Shared{Waits: NewWaits(WaitsOptions{})}).(*part)
+		l.attempt.Beyond = []fdbpq.Band{{}}
+		return l
+	}
+	served := turn()
+	canceled := false
+	served.watch = kv.NewWatch(nil, func() { canceled = true })
+	if n, more := served.Answer(nil, nil); n != 0 || more {
+		t.Errorf("%d were served, more: %t", n, more)
+	}
+	if !served.attempt.Watched || !canceled { // nobody waits at the queue any more
+		t.Errorf("the queue is watched: %t, the watch is canceled: %t", served.attempt.Watched, canceled)
+	}
+	if _, more := served.Return(nil); more {
+		t.Error("the pops that wait are tried again, although the turn has tried them")
+	}
+	failed := turn()
+	if n, more := failed.Answer(nil, kv.ErrUnavailable); n != 0 || !more {
+		t.Errorf("%d were served when the store was away, more: %t", n, more)
 	}
 }
