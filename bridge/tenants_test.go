@@ -225,6 +225,7 @@ func TestQuotas(t *testing.T) {
 	c.eventuallyServed("pq.items.b.push", "x")
 
 	c.refused(c.ask("pq.bytes.a.push", strings.Repeat("x", 5001)), 429, "quota_bytes")
+	c.refused(c.ask("pq.bytes.a.import", "", "PQ-Unique", "u", "X", strings.Repeat("x", 5001)), 429, "quota_bytes")
 	c.push("pq.bytes.a.push", strings.Repeat("x", 5000)) // names of subjects do not count
 	c.push("pq.other.a.push", strings.Repeat("x", 5001))
 	if got := c.tenantInfo("items"); got.Quotas != (protocol.Quotas{Items: 3}) {

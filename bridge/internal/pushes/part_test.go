@@ -2,17 +2,22 @@ package pushes
 
 import (
 	"errors"
+	"log/slog"
 	"testing"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/pqbridge/pqbridge/bridge/internal/desk"
+	"github.com/pqbridge/pqbridge/bridge/internal/events"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/subjects"
 )
 
 // lane is a lane of a queue without a name, and says what it has counted.
 func lane() (*desk.Lane, func() request.Tally) {
-	stats := request.NewStatistics(nil, 1)
-	return &desk.Lane{Responder: &request.Responder{Stats: stats}}, func() request.Tally {
+	stats := request.NewStatistics([]string{"push"}, 2)
+	return &desk.Lane{Responder: &request.Responder{Stats: stats, Gate: request.NewGate(1, 1)}}, func() request.Tally {
 		queues, rest := stats.Queues.Counts()
 		total := rest.Tally
 		for _, q := range queues {
@@ -43,6 +48,37 @@ func TestWhatCountsAsAdded(t *testing.T) {
 	importing.Answer(nil, nil)
 	if got, want := counts(), (request.Tally{request.Imported: 1}); got != want {
 		t.Errorf("imports count as %v, expected %v", got, want)
+	}
+}
+
+// Each item of a bundle settles the lease that it has from another queue.
+func TestHandOversOfABundle(t *testing.T) {
+	t.Parallel()
+	l, counts := lane()
+	r := &push{bundle: []fdbpq.NewItem{{}, {HandOver: &fdbpq.Lease{Queue: "jobs"}}, {HandOver: &fdbpq.Lease{Queue: "jobs"}}}}
+	r.Prepare(r, new(request.Verb), subjects.Subject{}, new(nats.Msg))
+	r.Bundled = 3
+	r.PassGate()
+	pushing := &part{Lane: l, pushed: make([]fdbpq.Pushed, 3)}
+	pushing.Answer([]desk.Work{r}, nil)
+	if got, want := counts(), (request.Tally{request.Pushed: 3, request.Acknowledged: 2}); got != want {
+		t.Errorf("the bundle counts as %v, expected %v", got, want)
+	}
+}
+
+// An import that is refused may have found an item past its TTL, whose end is announced.
+func TestRefusedImportAnnouncesWhatExpired(t *testing.T) {
+	t.Parallel()
+	l, counts := lane()
+	l.Log = slog.New(slog.DiscardHandler)
+	l.Events = events.New(nil, subjects.Grammar{}, l.Log, l.Stats, nil)
+	r := new(importing)
+	r.Prepare(r, new(request.Verb), subjects.Subject{Queue: "jobs"}, new(nats.Msg))
+	r.PassGate()
+	importing := &imports{Lane: l, imported: []fdbpq.Imported{{Err: fdbpq.ErrOccupied, Events: []fdbpq.Event{{Type: fdbpq.EventExpired, Queue: "jobs"}}}}}
+	importing.Answer([]desk.Work{r}, nil)
+	if got, want := counts(), (request.Tally{request.Expired: 1}); got != want {
+		t.Errorf("the import counts as %v, expected %v", got, want)
 	}
 }
 
