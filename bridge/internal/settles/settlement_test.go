@@ -1,6 +1,7 @@
 package settles
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -43,9 +44,14 @@ func TestWhatSettlementsDo(t *testing.T) {
 	}
 }
 
-// A transaction may run again, in another state of the store: a settlement that was refused before may take effect now.
-func TestSettlementForgetsTheRunBefore(t *testing.T) {
-	t.Parallel()
+// jobs is a queue in a store.
+type jobs struct {
+	*testing.T
+	kv.DB
+	fdbpq.Queue
+}
+
+func open(t *testing.T) *jobs {
 	db, err := local.Open(t.TempDir(), local.Options{NoSync: true})
 	if err != nil {
 		t.Fatal(err)
@@ -55,30 +61,65 @@ func TestSettlementForgetsTheRunBefore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	queue := store.Queue("jobs")
-	s := &Settlement{Settlement: codec.Settlement{Kind: codec.SettleAck}}
-	update := func(fn func(kv.Tx) error) {
-		t.Helper()
-		if err := db.Update(t.Context(), fn); err != nil {
-			t.Fatal(err)
-		}
+	return &jobs{t, db, store.Queue("jobs")}
+}
+
+func (j *jobs) update(fn func(kv.Tx) error) {
+	j.Helper()
+	if err := j.Update(j.Context(), fn); err != nil {
+		j.Fatal(err)
 	}
-	update(func(tx kv.Tx) error {
-		_, err := queue.Push(tx, fdbpq.NewItem{})
+}
+
+// lease pushes an item, and leases it.
+func (j *jobs) lease() (item fdbpq.Item) {
+	j.Helper()
+	j.update(func(tx kv.Tx) error {
+		_, err := j.Push(tx, fdbpq.NewItem{})
 		return err
 	})
-	update(func(tx kv.Tx) error {
-		taken, err := queue.Lease(tx, fdbpq.Selection{Limit: 1}, time.Hour)
+	j.update(func(tx kv.Tx) error {
+		taken, err := j.Lease(tx, fdbpq.Selection{Limit: 1}, time.Hour)
 		if err == nil {
-			s.Lease = *taken.Items[0].Lease
+			item = taken.Items[0]
 		}
 		return err
 	})
-	s.Failure = &failure.Failure{Code: 429, Text: "the store was full"}
-	update(func(tx kv.Tx) error {
-		_, err := s.Apply(&desk.ChangeTx{Tx: tx, Queue: queue})
+	return item
+}
+
+func (j *jobs) apply(s *Settlement) {
+	j.Helper()
+	j.update(func(tx kv.Tx) error {
+		_, err := s.Apply(&desk.ChangeTx{Tx: tx, Queue: j.Queue})
 		return err
 	})
+}
+
+// The item remembers why it came back.
+func TestSettlementGivesItsReason(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []codec.SettleKind{codec.SettleNack, codec.SettleBack} {
+		jobs := open(t)
+		item := jobs.lease()
+		jobs.apply(&Settlement{Settlement: codec.Settlement{Kind: kind, Lease: *item.Lease, Reason: "no disk"}})
+		jobs.update(func(tx kv.Tx) error {
+			back, err := jobs.Get(tx, item.ID)
+			if err == nil && !strings.Contains(string(back.Attempts), "no disk") {
+				t.Errorf("kind %d: the attempts are %q", kind, back.Attempts)
+			}
+			return err
+		})
+	}
+}
+
+// A transaction may run again, in another state of the store: a settlement that was refused before may take effect now.
+func TestSettlementForgetsTheRunBefore(t *testing.T) {
+	t.Parallel()
+	jobs := open(t)
+	s := &Settlement{Settlement: codec.Settlement{Kind: codec.SettleAck, Lease: *jobs.lease().Lease}}
+	s.Failure = &failure.Failure{Code: 429, Text: "the store was full"}
+	jobs.apply(s)
 	if s.Failure != nil || !s.EndsLease() {
 		t.Errorf("the settlement that took effect is refused for %v", s.Failure)
 	}
