@@ -65,27 +65,6 @@ func TestKeyFence(t *testing.T) {
 		t.Fatalf("the bundle has %d items", len(bundle))
 	}
 	c.accepted(c.raw(grows(bundle[0]).Header.Get("PQ-Ack"), "+ACK"))
-
-	c.push("pq.jobs.push", "nobody's", "PQ-Key-Fence", "7")
-	if m := c.pop("pq.jobs.pop.min", ""); c.keyFence(m) != 0 {
-		t.Errorf("an item without a key has the fence %d", c.keyFence(m))
-	}
-	c.key("ann", "poison")
-	c.accepted(c.raw(grows(c.pop("pq.jobs.pop.min", "")).Reply, "+TERM"))
-	if m := c.pop("pq.jobs-dead.pop.min", ""); c.keyFence(m) != 0 || m.Header.Get("PQ-Key") != "ann" {
-		t.Errorf("the dead letter has the fence %d: %v", c.keyFence(m), m.Header)
-	}
-	for _, end := range []string{"purge", "delete"} {
-		c.ask("pq.jobs.admin."+end, "")
-		c.configure(`{"key_order":true,"lease":"1m"}`)
-		c.key("ann", "after the "+end)
-		grows(c.pop("pq.jobs.pop.min", ""))
-	}
-	c.configure(`{"key_order":false}`)
-	c.key("bob", "several at a time")
-	if m := c.pop("pq.jobs.pop.min", ""); c.keyFence(m) != 0 {
-		t.Errorf("a lease beside others of its key has the fence %d", c.keyFence(m))
-	}
 }
 
 // An imported item brings along the fence of its key.
@@ -102,16 +81,6 @@ func TestImportKeyFence(t *testing.T) {
 	to.acknowledged(to.askMsg(&nats.Msg{Subject: "pq.jobs.import", Header: maps.Clone(item.Header), Data: item.Data}))
 	if got := to.keyFence(to.ask("pq.jobs.get."+id, "")); got != ahead {
 		t.Errorf("the imported item has the fence %d, expected %d", got, ahead)
-	}
-	to.key("ann", "y")
-	for range 2 {
-		m := to.pop("pq.jobs.pop.min", "")
-		if got := to.keyFence(m); got <= ahead {
-			t.Errorf("%s has the fence %d, the imported one was %d", m.Data, got, ahead)
-		} else {
-			ahead = got
-		}
-		to.accepted(to.raw(m.Reply, "+ACK"))
 	}
 	for _, bad := range []struct{ key, fence, want string }{
 		{"ann", "-1", "expected 0 or more"}, {"ann", "x", "PQ-Key-Fence"}, {"ann", "4611686018427387904", "allowed are 0 to"}, {"", "5", "has no key"},

@@ -32,102 +32,20 @@ func (c *client) blocked() {
 	c.refused(c.ask("pq.jobs.pop.min", "", "PQ-Lease", "1m"), 404, "blocked")
 }
 
-// The items of a key wait for each other, and for no item of another key.
-func TestKeyOrder(t *testing.T) {
-	t.Parallel()
-	c := serve(t)
-	c.ask("pq.jobs.admin.config", `{"key_order":true}`)
-	c.key("ann", "ann 1")
-	second := c.key("ann", "ann 2")
-	c.key("bob", "bob 1")
-	c.push("pq.jobs.push", "nobody's")
-	ann := c.leased("ann 1")
-	if ann.Header.Get("PQ-Key") != "ann" {
-		t.Errorf("%v", ann.Header)
-	}
-	c.leased("bob 1")
-	c.leased("nobody's")
-	c.blocked()
-	c.refused(c.ask("pq.jobs.peek.min", ""), 404, "blocked")
-	if got := c.ask("pq.jobs.get."+second, ""); got.Header.Get("PQ-Waits-For") != "key_order" || got.Header.Get("PQ-Key") != "ann" {
-		t.Errorf("%v", got.Header)
-	}
-	c.accepted(c.raw(ann.Reply, "-NAK"))
-	ann = c.leased("ann 1")
-	next := c.raw(ann.Reply, "+NXT") // its own acknowledgement counts
-	if string(next.Data) != "ann 2" {
-		t.Errorf("the next one is %q, %v", next.Data, next.Header)
-	}
-	c.accepted(c.raw(next.Reply, "+ACK"))
-	c.refused(c.ask("pq.jobs.pop.min", "", "PQ-Lease", "1m"), 404, "leased")
-}
-
-// Up to key_limit items of a key are leased at a time, in a batch, too.
-func TestKeyLimit(t *testing.T) {
-	t.Parallel()
-	c := serve(t)
-	c.ask("pq.jobs.admin.config", `{"key_limit":2}`)
-	for _, item := range []string{"a1", "a2", "a3", "b1"} {
-		c.key(item[:1], item)
-	}
-	batch := c.batch(c.send("pq.jobs.pop.min", "10", "PQ-Lease", "1m"))
-	if len(batch) != 3 || string(batch[2].Data) != "b1" {
-		t.Fatalf("the batch has %d items", len(batch))
-	}
-	waits := c.send("pq.jobs.pop.min", "", "PQ-Lease", "1m", "PQ-Wait", forever)
-	c.waiting("jobs", 1)
-	c.accepted(c.raw(batch[0].Reply, "+ACK"))
-	if m := c.next(waits); string(m.Data) != "a3" {
-		t.Errorf("the waiting pop got %q, %v", m.Data, m.Header)
-	}
-}
-
-// A waiting pop hears of a higher limit.
-func TestKeyLimitRaised(t *testing.T) {
-	t.Parallel()
-	c := serve(t)
-	c.ask("pq.jobs.admin.config", `{"key_limit":1}`)
-	c.key("a", "a1")
-	id := c.key("a", "a2")
-	c.leased("a1")
-	if got := c.ask("pq.jobs.get."+id, ""); got.Header.Get("PQ-Waits-For") != "key_limit" {
-		t.Errorf("%v", got.Header)
-	}
-	waits := c.send("pq.jobs.pop.min", "", "PQ-Lease", "1m", "PQ-Wait", forever)
-	c.waiting("jobs", 1)
-	c.ask("pq.jobs.admin.config", `{"key_limit":2}`)
-	if m := c.next(waits); string(m.Data) != "a2" {
-		t.Errorf("the waiting pop got %q, %v", m.Data, m.Header)
-	}
-}
-
-// What a queue that limits keys cannot do answers 409, beside pops that it can serve, and
-// takes nothing.
+// What a queue that limits keys cannot do answers 409 at once, whoever waits.
 func TestKeyLimitRefuses(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
 	c.ask("pq.jobs.admin.config", `{"key_limit":1}`)
-	refused := func(subject, body, reason, description string, header ...string) {
+	refused := func(subject, reason, description string, header ...string) {
 		t.Helper()
-		if m := c.refused(c.ask(subject, body, header...), 409, reason); m.Header.Get("Description") != description {
+		if m := c.refused(c.ask(subject, "", header...), 409, reason); m.Header.Get("Description") != description {
 			t.Errorf("%s: %v", subject, m.Header)
 		}
 	}
-	for range 2 { // an empty queue, then one with items
-		refused("pq.jobs.pop.min", "", "lease_required", "Lease Required")
-		refused("pq.jobs.pop.min", "", "lease_required", "Lease Required", "PQ-Wait", forever)
-		refused("pq.jobs.pop.max", "", "only_min", "Only Min", "PQ-Lease", "1m")
-		refused("pq.jobs.pop.min", `{"min":0}`, "only_min", "Only Min", "PQ-Lease", "1m")
-		refused("pq.jobs.peek.max", "", "only_min", "Only Min")
-		refused("pq.jobs.peek.min", "", "only_min", "Only Min", "PQ-Band", "1..5", "PQ-Wait", forever)
-		c.key("a", "a1")
-	}
-	c.leased("a1")
-	c.ask("pq.jobs.admin.config", `{"lease":"1m"}`)
-	c.key("b", "b1")
-	if m := c.pop("pq.jobs.pop.min", ""); string(m.Data) != "b1" { // the queue's lease is one
-		t.Errorf("%q", m.Data)
-	}
+	refused("pq.jobs.pop.min", "lease_required", "Lease Required", "PQ-Wait", forever)
+	refused("pq.jobs.pop.max", "only_min", "Only Min", "PQ-Lease", "1m", "PQ-Wait", forever)
+	refused("pq.jobs.peek.min", "only_min", "Only Min", "PQ-Band", "1..5", "PQ-Wait", forever)
 }
 
 // A pop that waits is told when the queue begins to limit keys and it has no lease.
