@@ -2,7 +2,6 @@ package bridge_test
 
 import (
 	"encoding/json"
-	"strings"
 	"testing"
 	"time"
 
@@ -53,22 +52,12 @@ func TestDeadLetterSaysWhenItDied(t *testing.T) {
 	c.refused(c.raw("pq.jobs-dead.import", "x", "PQ-Id", letter.Header.Get("PQ-Id"), "PQ-Dead-At", "2999-01-01T00:00:00Z"), 400)
 }
 
-// A requeue brings a dead letter back to its queue, where pops that wait get it, or leaves it
-// where it is.
+// A requeue brings a dead letter back to its queue, where pops that wait get it, and to no other.
 func TestRequeueRequest(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
 	letter := c.buried("x")
 	c.refused(c.raw("pq.jobs-dead.requeue."+letter, `{"to":"others"}`), 403)
-	c.ask("pq.jobs.admin.config", `{"max_length":1,"overflow":"evict"}`)
-	c.push("pq.jobs.push.1", "more urgent")
-	full := c.refused(c.raw("pq.jobs-dead.requeue."+letter, ""), 429, "full")
-	if !strings.Contains(full.Header.Get("Nats-Service-Error"), "max_length") {
-		t.Errorf("%v", full.Header)
-	}
-	c.pop("pq.jobs-dead.get."+letter, "")
-	c.pop("pq.jobs.pop.min", "")
-
 	waiter := c.send("pq.jobs.pop.min", "", "PQ-Wait", forever)
 	c.waiting("jobs", 1)
 	ack := c.acknowledged(c.raw("pq.jobs-dead.requeue."+letter, `{"to":"jobs"}`))

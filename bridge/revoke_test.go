@@ -2,7 +2,6 @@ package bridge_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"testing"
 	"time"
 
@@ -68,23 +67,6 @@ func TestRevokeOfTheHighestFence(t *testing.T) {
 	m := c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1m")
 	if done := c.revoked(id, `{"fence":`+m.Header.Get("PQ-Fence")+`}`); done.State != "ready" {
 		t.Errorf("revoked: %+v", done)
-	}
-}
-
-// A revocation ends no item's life, and no backoff delays what it brings back.
-func TestRevokeKillsNothing(t *testing.T) {
-	t.Parallel()
-	c := serve(t)
-	c.configure(`{"max_deliveries":1,"max_interruptions":1,"backoff":["1h"]}`)
-	id := c.lease("x").Header.Get("PQ-Id")
-	for n := range int64(3) {
-		if done := c.revoked(id, ""); done != (protocol.Revoked{ID: id, State: "ready", Deliveries: n + 1}) {
-			t.Errorf("revoked: %+v", done)
-		}
-		next := c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1m")
-		if next.Header.Get("PQ-Returns") != fmt.Sprint(n+1) || next.Header.Get("PQ-Failures") != "" || next.Header.Get("PQ-Interruptions") != "" {
-			t.Errorf("the next lease has %v", next.Header)
-		}
 	}
 }
 
