@@ -2,10 +2,7 @@ package bridge_test
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -15,101 +12,10 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/testenv"
 )
-
-// Every way to give a priority, and none.
-func TestPriority(t *testing.T) {
-	t.Parallel()
-	c := serve(t)
-	for _, tc := range []struct {
-		subject string
-		header  []string
-		want    int64
-	}{
-		{"pq.jobs.push", nil, 0},
-		{"pq.jobs.push.5", nil, 5},
-		{"pq.jobs.push.-5", nil, -5},
-		{"pq.jobs.push", []string{"PQ-Priority", "7"}, 7},
-		{"pq.jobs.push.7", []string{"PQ-Priority", "7"}, 7},
-		{"pq.jobs.push.9223372036854775807", nil, math.MaxInt64},
-		{"pq.jobs.push.-9223372036854775808", nil, math.MinInt64},
-		{"pq.jobs.push", []string{"PQ-Priority", "-9223372036854775808"}, math.MinInt64},
-	} {
-		ack := c.push(tc.subject, "x", tc.header...)
-		if ack.Priority != tc.want || ack.Stream != "jobs" || ack.Type != "io.pq.v1.push_response" || ack.Seq <= 0 || ack.Duplicate {
-			t.Errorf("push %s %v: %+v, want priority %d", tc.subject, tc.header, ack, tc.want)
-		}
-		m := c.pop("pq.jobs.pop.min", "")
-		if m.Header.Get("PQ-Id") != ack.ID || m.Header.Get("PQ-Priority") != fmt.Sprint(tc.want) {
-			t.Errorf("popped %v, pushed %+v", m.Header, ack)
-		}
-	}
-}
-
-// Items are popped in the documented order, from either end.
-func TestOrder(t *testing.T) {
-	t.Parallel()
-	for _, end := range []string{"min", "max"} {
-		t.Run(end, func(t *testing.T) {
-			c := serve(t)
-			const n = 600
-			random := rand.New(rand.NewPCG(1, 2))
-			type item struct {
-				priority int64
-				number   int
-			}
-			items := []item{{math.MinInt64, 0}, {math.MaxInt64, 1}}
-			for i := len(items); i < n; i++ {
-				items = append(items, item{random.Int64N(101) - 50, i})
-			}
-			sub := c.listen()
-			for _, it := range items {
-				if err := c.PublishRequest(fmt.Sprintf("pq.jobs.push.%d", it.priority), sub.inbox, []byte(strconv.Itoa(it.number))); err != nil {
-					t.Fatal(err)
-				}
-			}
-			for range items {
-				c.acknowledged(c.next(sub))
-			}
-			// pop.min gives the oldest first, pop.max the newest.
-			slices.SortStableFunc(items, func(a, b item) int {
-				switch {
-				case a.priority < b.priority:
-					return -1
-				case a.priority > b.priority:
-					return 1
-				}
-				return 0
-			})
-			if end == "max" {
-				slices.Reverse(items)
-			}
-			// Some wait for each answer, most do not.
-			const alone = 100
-			for range n - alone {
-				if err := c.PublishRequest("pq.jobs.pop."+end, sub.inbox, nil); err != nil {
-					t.Fatal(err)
-				}
-			}
-			for i, want := range items {
-				var m *nats.Msg
-				if i < n-alone {
-					m = c.next(sub)
-				} else {
-					m = c.pop("pq.jobs.pop."+end, "")
-				}
-				if string(m.Data) != strconv.Itoa(want.number) || m.Header.Get("PQ-Priority") != strconv.FormatInt(want.priority, 10) {
-					t.Fatalf("pop %d: item %s with %s, want %d with %d", i, m.Data, m.Header.Get("PQ-Priority"), want.number, want.priority)
-				}
-			}
-			c.refused(c.ask("pq.jobs.pop."+end, ""), 404, "empty")
-		})
-	}
-}
 
 // Pipelined pushes of one connection keep their order, with either form of the subject.
 func TestPipelinedPushesKeepOrder(t *testing.T) {
@@ -199,19 +105,6 @@ func TestContentIsUnchanged(t *testing.T) {
 	}
 }
 
-// A popped item can be pushed again as it is.
-func TestForward(t *testing.T) {
-	t.Parallel()
-	c := serve(t)
-	c.push("pq.jobs.push.8", "x", "X-Mine", "1")
-	m := c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1m")
-	c.acknowledged(c.askMsg(&nats.Msg{Subject: "pq.next.push", Data: m.Data, Header: m.Header}))
-	again := c.pop("pq.next.pop.min", "")
-	if string(again.Data) != "x" || again.Header.Get("X-Mine") != "1" || again.Header.Get("PQ-Priority") != "8" || again.Header.Get("PQ-Ack") != "" {
-		t.Errorf("forwarded as %q, %v", again.Data, again.Header)
-	}
-}
-
 // The largest payload can be popped, leased, listed, moved and made a dead letter.
 func TestLargestPayload(t *testing.T) {
 	t.Parallel()
@@ -255,108 +148,6 @@ func TestTooLarge(t *testing.T) {
 		t.Errorf("answer %q, %v", m.Data, m.Header)
 	}
 	c.refused(c.ask("pq.jobs.pop.min", ""), 404, "unknown")
-}
-
-func TestDelay(t *testing.T) {
-	t.Parallel()
-	c := serve(t)
-	for _, header := range [][]string{
-		{"PQ-Delay", "1h"},
-		{"PQ-Not-Before", time.Now().Add(time.Hour).Format(time.RFC3339)},
-	} {
-		c.push("pq.jobs.push", "later", header...)
-		c.refused(c.ask("pq.jobs.pop.min", ""), 404, "delayed")
-	}
-	c.push("pq.jobs.push", "now", "PQ-Not-Before", "2001-02-03T04:05:06Z")
-	c.push("pq.jobs.push", "soon", "PQ-Delay", "30ms")
-	if m := c.pop("pq.jobs.pop.min", ""); string(m.Data) != "now" {
-		t.Errorf("popped %q", m.Data)
-	}
-	if m := c.pop("pq.jobs.pop.min", "", "PQ-Wait", "20s"); string(m.Data) != "soon" {
-		t.Errorf("popped %q", m.Data)
-	}
-	if i := c.info("jobs"); i.Delayed != 2 || i.Ready != 0 {
-		t.Errorf("%+v", i)
-	}
-}
-
-// Both of nats.go's JetStream interfaces publish to a queue unchanged.
-func TestJetStreamPublish(t *testing.T) {
-	t.Parallel()
-	c := serve(t)
-	old, err := c.JetStream()
-	if err != nil {
-		t.Fatal(err)
-	}
-	js, err := jetstream.New(c.Conn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience())
-	defer cancel()
-	first, err := old.Publish("pq.jobs.push.5", []byte("a"), nats.MsgId("m1"), nats.ExpectStream("jobs"))
-	if err != nil || first.Stream != "jobs" || first.Sequence != 1 || first.Duplicate {
-		t.Fatalf("%+v, %v", first, err)
-	}
-	second, err := js.Publish(ctx, "pq.jobs.push.5", []byte("a"), jetstream.WithMsgID("m1"), jetstream.WithExpectStream("jobs"))
-	if err != nil || second.Sequence != 1 || !second.Duplicate {
-		t.Fatalf("%+v, %v", second, err)
-	}
-	future, err := js.PublishAsync("pq.jobs.push", []byte("b"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case ack := <-future.Ok():
-		if ack.Sequence != 2 {
-			t.Errorf("%+v", ack)
-		}
-	case err := <-future.Err():
-		t.Fatal(err)
-	}
-	if _, err := old.Publish("pq.jobs.push.x", nil); err == nil {
-		t.Error("a priority of x was accepted")
-	} else if api := new(nats.APIError); !errors.As(err, &api) || api.Code != 400 || api.ErrorCode != 30400 {
-		t.Errorf("%v", err)
-	}
-	if _, err := js.Publish(ctx, "pq.jobs.push", nil, jetstream.WithExpectLastSequence(4)); err == nil {
-		t.Error("an expected sequence was ignored")
-	} else if api := new(jetstream.APIError); !errors.As(err, &api) || api.Code != 400 {
-		t.Errorf("%v", err)
-	}
-}
-
-func TestDuplicates(t *testing.T) {
-	t.Parallel()
-	c := serve(t)
-	first := c.push("pq.jobs.push.3", "x", "Nats-Msg-Id", "a")
-	again := c.push("pq.jobs.push.4", "y", "Nats-Msg-Id", "a")
-	if !again.Duplicate || again.ID != first.ID || again.Seq != first.Seq {
-		t.Errorf("first %+v, again %+v", first, again)
-	}
-	if other := c.push("pq.other.push", "x", "Nats-Msg-Id", "a"); other.Duplicate {
-		t.Error("ids are shared between queues")
-	}
-	c.pop("pq.jobs.pop.min", "")
-	if third := c.push("pq.jobs.push", "x", "Nats-Msg-Id", "a"); !third.Duplicate {
-		t.Error("the id was forgotten with the item")
-	}
-	// In one batch, too.
-	sub := c.listen()
-	for range 100 {
-		if err := c.PublishMsg(&nats.Msg{Subject: "pq.jobs.push", Reply: sub.inbox, Header: h("Nats-Msg-Id", "b")}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	fresh := 0
-	for range 100 {
-		if !c.acknowledged(c.next(sub)).Duplicate {
-			fresh++
-		}
-	}
-	if fresh != 1 {
-		t.Errorf("%d of 100 equal messages were new", fresh)
-	}
 }
 
 // A push without a reply subject is stored if possible. Otherwise an event reports it,
@@ -428,27 +219,6 @@ func TestTooManyRequests(t *testing.T) {
 	// A single request is served however large it is.
 	small := serve(t, bridge.Options{Limits: bridge.Limits{Bytes: 100}})
 	small.push("pq.jobs.push", strings.Repeat("x", 1000))
-}
-
-func TestFullQueue(t *testing.T) {
-	t.Parallel()
-	c := serve(t)
-	c.ask("pq.jobs.admin.config", `{"max_length":2}`)
-	c.push("pq.jobs.push.1", "a")
-	c.push("pq.jobs.push.2", "b")
-	c.refused(c.ask("pq.jobs.push.0", "c"), 429, "full")
-	c.ask("pq.jobs.admin.config", `{"overflow":"evict"}`)
-	if ack := c.push("pq.jobs.push.0", "c"); ack.Evicted {
-		t.Errorf("%+v", ack)
-	}
-	if ack := c.push("pq.jobs.push.9", "d"); !ack.Evicted {
-		t.Errorf("%+v", ack)
-	}
-	for _, want := range []string{"c", "a"} {
-		if m := c.pop("pq.jobs.pop.min", ""); string(m.Data) != want {
-			t.Errorf("popped %q, want %q", m.Data, want)
-		}
-	}
 }
 
 // An event also reports a push without a reply subject whose subject is malformed.
