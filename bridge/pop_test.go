@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -15,7 +14,6 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/protocol"
-	"github.com/pqbridge/pqbridge/testenv"
 )
 
 func bodies(items []*nats.Msg) (all []string) {
@@ -96,15 +94,7 @@ func TestNothing(t *testing.T) {
 		}
 	}
 	nothing("unknown")
-	c.push("pq.jobs.push", "x")
-	m := c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1m")
-	nothing("leased")
-	if err := m.NakWithDelay(time.Hour); err != nil {
-		t.Fatal(err)
-	}
-	c.settled("jobs", 0)
-	nothing("delayed")
-	c.ask("pq.jobs.admin.purge", "")
+	c.ask("pq.jobs.admin.config", "{}")
 	nothing("empty")
 	c.push("pq.jobs.push", "x")
 	for _, verb := range []string{"pop.max", "peek.min"} {
@@ -113,19 +103,6 @@ func TestNothing(t *testing.T) {
 			t.Errorf("%s of an empty band: %q, expected %q", verb, m.Header.Get("Nats-Service-Error"), want)
 		}
 	}
-	c.ask("pq.jobs.admin.pause", "")
-	nothing("paused")
-	c.ask("pq.jobs.admin.resume", "")
-	c.pop("pq.jobs.pop.min", "")
-	c.ask("pq.jobs.admin.delete", "")
-	nothing("unknown")
-}
-
-// settled waits until settlements without a reply subject have left this many items
-// leased.
-func (c *client) settled(queue string, leased int64) {
-	c.Helper()
-	testenv.AwaitValue(c, "leased items", leased, func() int64 { return c.info(queue).Leased })
 }
 
 // A pop or a peek without a reply subject pops nothing.
@@ -324,38 +301,6 @@ func TestRepeatedPop(t *testing.T) {
 	again = c.batch(c.send("pq.jobs.pop.min", "2", "Nats-Msg-Id", "b", "PQ-Lease", "1m"))
 	if !slices.Equal(bodies(again), []string{"3"}) {
 		t.Errorf("popped %q", bodies(again))
-	}
-	c.accepted(c.raw(again[0].Reply, ""))
-	c.refused(c.ask("pq.jobs.pop.min", "2", "Nats-Msg-Id", "b", "PQ-Lease", "1m"), 410, "gone")
-	// The same id with other parameters is refused.
-	c.refused(c.ask("pq.jobs.pop.max", "2", "Nats-Msg-Id", "a"), 400)
-	c.refused(c.ask("pq.jobs.pop.min", "2", "Nats-Msg-Id", "a", "PQ-Band", "1.."), 400)
-	c.refused(c.ask("pq.jobs.pop.min", "2", "Nats-Msg-Id", "a", "PQ-Lease", "1m"), 400)
-	// A pop that found nothing is not remembered.
-	c.refused(c.ask("pq.other.pop.min", "", "Nats-Msg-Id", "a"), 404)
-	c.push("pq.other.push", "x")
-	c.pop("pq.other.pop.min", "", "Nats-Msg-Id", "a")
-	// Past the limit of remembered ids.
-	c.ask("pq.other.admin.config", `{"dedup_limit":1}`)
-	c.push("pq.other.push", "y")
-	c.refused(c.ask("pq.other.pop.min", "", "Nats-Msg-Id", "c"), 429, "remembered")
-	c.refused(c.ask("pq.other.push", "", "Nats-Msg-Id", "c"), 429, "remembered")
-	c.pop("pq.other.pop.min", "")
-}
-
-// Expired items do not hide others, however many there are.
-func TestExpiredItemsInTheWay(t *testing.T) {
-	t.Parallel()
-	c := serve(t)
-	const n = 600
-	for range n {
-		if err := c.PublishMsg(&nats.Msg{Subject: "pq.jobs.push.1", Header: h("PQ-TTL", "1ns")}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c.push("pq.jobs.push.2", "x")
-	if m := c.pop("pq.jobs.pop.min", ""); string(m.Data) != "x" {
-		t.Errorf("popped %q", m.Data)
 	}
 }
 

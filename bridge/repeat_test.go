@@ -150,7 +150,6 @@ func (s *stalling) wakes(t *testing.T) {
 // repetition.
 func TestBridgeWithFirstAttemptWakesUp(t *testing.T) {
 	t.Parallel()
-	pause := func(c *client) { c.ask("pq.jobs.admin.config", `{}`); c.ask("pq.jobs.admin.pause", "") }
 	large := func(c *client) {
 		c.pushPast(fdbpq.NewItem{Payload: make([]byte, 2<<20), Priority: -1, HasPriority: true})
 	}
@@ -166,15 +165,9 @@ func TestBridgeWithFirstAttemptWakesUp(t *testing.T) {
 		then   func(*client)
 	}{
 		{"no queue", nil, nil, nil, 404, nil},
-		{"empty queue", used, nil, nil, 404, nil},
 		{"batch", used, []string{"PQ-Batch", "10"}, nil, 404, nil},
-		{"band", used, []string{"PQ-Band", "0..9"}, nil, 404, nil},
 		{"wait", used, nil, []string{"PQ-Wait", "20ms"}, 408, nil},
-		{"wait for no queue", nil, nil, []string{"PQ-Wait", "20ms"}, 408, nil},
-		{"lease", used, []string{"PQ-Lease", "1h"}, nil, 404, nil},
-		{"paused queue", pause, nil, nil, 404, func(c *client) { c.ask("pq.jobs.admin.resume", "") }},
 		{"item that no answer can carry", large, nil, nil, 413, func(c *client) { c.ask("pq.jobs.admin.purge", "") }},
-		{"queue made again", used, nil, nil, 404, func(c *client) { c.ask("pq.jobs.admin.delete", "") }},
 		{"queue with a new default lease", used, nil, nil, 404, func(c *client) { c.ask("pq.jobs.admin.config", `{"lease":"1h"}`) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
