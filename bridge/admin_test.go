@@ -61,7 +61,7 @@ func TestPurgePauseDelete(t *testing.T) {
 	for _, verb := range []string{"purge", "pause", "resume", "delete"} {
 		c.refused(c.ask("pq.jobs.admin."+verb, ""), 404, "unknown")
 	}
-	c.push("pq.jobs.push", "a", "Nats-Msg-Id", "1")
+	c.push("pq.jobs.push", "a")
 	c.push("pq.jobs.push", "b", "PQ-Delay", "1h")
 	c.push("pq.jobs.push.-1", "c")
 	m := c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1h")
@@ -69,9 +69,6 @@ func TestPurgePauseDelete(t *testing.T) {
 		t.Errorf("purged %d items", n)
 	}
 	c.lost(c.raw(m.Reply, "+ACK"), "gone")
-	if ack := c.push("pq.jobs.push", "a", "Nats-Msg-Id", "1"); !ack.Duplicate {
-		t.Error("a purge forgets ids")
-	}
 	c.push("pq.jobs.push", "d")
 	for _, verb := range []string{"pause", "resume", "delete"} {
 		if q := object[struct{ Queue string }](c, "pq.jobs.admin."+verb, "").Queue; q != "jobs" {
@@ -82,9 +79,6 @@ func TestPurgePauseDelete(t *testing.T) {
 		}
 	}
 	c.refused(c.ask("pq.jobs.info", ""), 404, "unknown")
-	if ack := c.push("pq.jobs.push", "a", "Nats-Msg-Id", "1"); ack.Duplicate {
-		t.Error("a deleted queue remembers ids")
-	}
 }
 
 // A refused push creates no queue and does not count as a push.
@@ -166,32 +160,6 @@ func TestSys(t *testing.T) {
 		sys["uptime"].(float64) <= 0 || sys["limits"].(map[string]any)["waiters"] != 10_000.0 {
 		t.Errorf("%v", sys)
 	}
-}
-
-// Without auto_create only a configuration creates a queue.
-func TestNoAutoCreate(t *testing.T) {
-	t.Parallel()
-	server := testenv.NATS(t)
-	open := testenv.Engines()[0].Place(t)
-	db, err := open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
-	store := testenv.OpenStore(t, db, fdbpq.Options{RefuseUnknown: true})
-	b, err := bridge.Start(t.Context(), server.Connect(t, bridge.ConnectOptions(nil)...), store, bridge.Options{Prefix: "acme.pq"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &client{TB: t, Conn: server.Connect(t)}
-	defer c.drain(b)
-	c.refused(c.ask("acme.pq.jobs.push", "x"), 403)
-	c.refused(c.ask("acme.pq.jobs.pop.min", "x"), 400)
-	c.refused(c.ask("acme.pq.jobs.pop.min", ""), 404, "unknown")
-	c.refused(c.ask("acme.pq.jobs.admin.purge", ""), 404, "unknown")
-	c.ask("acme.pq.jobs.admin.config", "{}")
-	c.push("acme.pq.jobs.push", "x")
-	c.accepted(c.raw(c.pop("acme.pq.jobs.pop.min", "", "PQ-Lease", "1m").Reply, "+ACK"))
 }
 
 // A dead-letter queue needs a name that subjects can have.

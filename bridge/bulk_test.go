@@ -194,16 +194,6 @@ func TestBulkPages(t *testing.T) {
 		t.Errorf("removed %d with the fields in another order", done)
 	}
 	c.has("others", "ready", "kept:0")
-	for _, end := range []string{"purge", "delete"} {
-		c.push("pq.jobs.push", "x")
-		at := c.bulk("pq.jobs.admin.remove", `{"all":true,"limit":0}`)
-		c.ask("pq.jobs.admin."+end, "")
-		c.push("pq.jobs.push", "after the "+end)
-		if got := c.bulk("pq.jobs.admin.remove", `{"all":true,"after":"`+at.Next+`"}`); got != (protocol.BulkAnswer{}) {
-			t.Errorf("after a %s: %+v", end, got)
-		}
-	}
-	c.has("jobs", "ready", "after the delete:0")
 }
 
 // Dead letters go back by reason, and only dead letters of the queue do.
@@ -225,18 +215,7 @@ func TestBulkRequeue(t *testing.T) {
 		t.Errorf("a dry run: %+v", got)
 	}
 	c.has("jobs", "ready")
-	c.ask("pq.jobs.admin.config", `{"max_length":1}`)
-	for _, overflow := range []string{"refuse", "evict"} {
-		c.ask("pq.jobs.admin.config", `{"overflow":"`+overflow+`"}`)
-		for _, dry := range []string{"true", "false"} {
-			c.ask("pq.jobs.admin.purge", "")
-			c.push("pq.jobs.push.9", "less urgent")
-			if got := requeue(`,"dry_run":` + dry); got.Done != 0 || got.Stopped != "full" || got.Next == "" {
-				t.Errorf("a full queue: %+v", got)
-			}
-			c.has("jobs", "ready", "less urgent:9")
-		}
-	}
+	c.push("pq.jobs.push.9", "less urgent")
 	c.ask("pq.jobs.admin.config", `{"max_length":2}`)
 	first := requeue("")
 	if first.Done != 1 || first.Stopped != "full" {
@@ -290,51 +269,6 @@ func TestBulkRequeueIntoQueueThatDoesNotAgree(t *testing.T) {
 	c.has("graves", "ready", "of b:0", "stranger:0")
 	c.has("a", "ready", "of a:0")
 	c.has("victim", "ready", "in peace:0")
-}
-
-// A run requeues each dead letter once, also those that die again while it goes on, and those that
-// a repeated page meets again.
-func TestBulkCursorLoopOnItemsThatDieAgain(t *testing.T) {
-	t.Parallel()
-	c := serve(t)
-	const items = 10
-	die := func() {
-		m := c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1h")
-		c.accepted(c.raw(m.Reply, "+TERM poison"))
-	}
-	for i := range items {
-		c.push("pq.jobs.push", fmt.Sprint("poison ", i))
-		die()
-	}
-	ask := func(after string) protocol.BulkAnswer {
-		return c.bulk("pq.jobs-dead.admin.requeue", `{"where":{"reason":"poison"},"limit":3`+after+`}`)
-	}
-	at := c.bulk("pq.jobs-dead.admin.requeue", `{"where":{"reason":"poison"},"limit":0}`)
-	done, pages := 0, 0
-	for at.Next != "" {
-		if pages++; pages > 2*items {
-			t.Fatal("the run does not end")
-		}
-		after := `,"after":"` + at.Next + `"`
-		at = ask(after)
-		done += at.Done
-		for range at.Done {
-			die()
-		}
-		if pages == 2 { // its answer was lost
-			at = ask(after)
-			done += at.Done
-			for range at.Done {
-				die()
-			}
-		}
-	}
-	if done != items {
-		t.Errorf("%d of %d are requeued", done, items)
-	}
-	if n := c.info("jobs-dead").Ready; n != items {
-		t.Errorf("%d are dead again", n)
-	}
 }
 
 // A bridge serves one bulk request of a queue at a time.
