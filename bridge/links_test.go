@@ -351,20 +351,6 @@ func TestLinkTakesTheLargestItem(t *testing.T) {
 	}
 }
 
-// A queue without room gets the rest of a batch when there is some.
-func TestLinkToAFullQueue(t *testing.T) {
-	t.Parallel()
-	j := joinSites(t)
-	j.hub.ask("pq.jobs.admin.config", `{"max_length":2}`)
-	j.push(numbers(1, 9)...)
-	object[protocol.Source](j.hub, "pq.jobs.admin.source.edge", taking)
-	j.state("blocked", "full")
-	j.pops(numbers(1, 9)...)
-	if m := j.hub.ask("pq.jobs.pop.min", ""); m.Header.Get("Status") != "404" {
-		t.Errorf("one more: %q", m.Data)
-	}
-}
-
 // Another store answers under the giver's prefix, with a link of the same name: the source stops, whatever that one says.
 // A person has it go on with either.
 func TestLinkOfAnotherGiver(t *testing.T) {

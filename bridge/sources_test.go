@@ -303,45 +303,6 @@ func (f *fed) older(do func()) {
 	f.connect()
 }
 
-// Pitfall: the stream has lost its end. What came since it was noticed is fed when a person accepts.
-func TestSourceStopsAtAStreamThatLostItsEnd(t *testing.T) {
-	t.Parallel()
-	f := feeding(t, jetstream.StreamConfig{})
-	f.publish(3)
-	f.set(copying)
-	f.at(3)
-	f.older(func() {
-		f.publish(4)
-		f.at(7)
-	})
-	f.state("stopped", "stream_behind")
-	f.items(numbers(1, 7)...)
-	f.publish(2)
-	f.resume(`{"accept":true}`)
-	f.items("8", "9")
-	f.at(5)
-}
-
-// Pitfall: it has lost its end and grown again, beyond where the source was, with messages as long as those before.
-func TestSourceStopsAtADivergedStream(t *testing.T) {
-	t.Parallel()
-	f := feeding(t, jetstream.StreamConfig{})
-	f.publish(3)
-	f.set(copying)
-	f.at(3)
-	f.older(func() {
-		f.publish(2)
-		f.at(5)
-		ofFed[protocol.Source](f, "pq.jobs.admin.source.orders.pause", "")
-	})
-	f.publish(4)
-	f.resume("")
-	f.state("stopped", "stream_diverged")
-	f.items(numbers(1, 5)...)
-	f.resume(`{"from_seq":4}`)
-	f.items(numbers(6, 9)...)
-}
-
 // Pitfall: messages are gone before the source reads them. They are counted, and the source goes on.
 func TestSourceCountsWhatItMissed(t *testing.T) {
 	t.Parallel()
@@ -682,27 +643,6 @@ func TestSourceTakesWhatAnotherOneWasGiven(t *testing.T) {
 	})
 	f.at(uint64(f.next - 1))
 	f.items(numbers(1, f.next-1)...)
-}
-
-// Pitfall: the consumer of a source that takes was deleted.
-func TestSourceStopsWithoutItsConsumer(t *testing.T) {
-	t.Parallel()
-	f := feeding(t, jetstream.StreamConfig{Retention: jetstream.WorkQueuePolicy})
-	f.publish(5)
-	f.set(`{"remote":"hub","stream":"ORDERS","mode":"take"}`)
-	f.items(numbers(1, 5)...)
-	consumer := f.consumer()
-	testenv.AwaitAnswer(t, "all are acknowledged", func(ctx context.Context) bool {
-		c, err := f.js.Consumer(ctx, "ORDERS", consumer)
-		return err == nil && c.CachedInfo().AckFloor.Stream == 5
-	})
-	if err := f.js.DeleteConsumer(f.Context(), "ORDERS", consumer); err != nil {
-		t.Fatal(err)
-	}
-	f.publish(3)
-	f.state("stopped", "consumer_changed")
-	f.resume(`{"accept":true}`)
-	f.items(numbers(6, 8)...)
 }
 
 // A mode that does not fit the stream is said, and harms nothing.
