@@ -29,6 +29,12 @@ func (o *Owners) Leave(ctx context.Context) error {
 		return nil
 	}
 	o.awaitOthers(ctx)
+	if o.nc.IsReconnecting() { // a drain would wait for the server, which sends nothing
+		if err := sub.Unsubscribe(); err != nil {
+			return fmt.Errorf("unsubscribe from %s: %w", sub.Subject, err)
+		}
+		return nil
+	}
 	// The server sends no more when it has heard of the end.
 	closed := sub.StatusChanged(nats.SubscriptionClosed)
 	if err := sub.Drain(); err != nil {

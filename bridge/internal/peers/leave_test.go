@@ -1,8 +1,11 @@
 package peers_test
 
 import (
+	"context"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
 )
 
 // A bridge that leaves takes no more requests.
@@ -63,6 +66,21 @@ func TestLeavingDoesNotWaitForTheDead(t *testing.T) {
 	w.waits(left, "leaves without those that were there a moment ago")
 	w.clock.Add(int64(1600 * time.Millisecond))
 	if err := <-left; err != nil {
+		t.Error(err)
+	}
+}
+
+// A bridge whose server is away leaves at once.
+func TestLeavingWithoutServer(t *testing.T) {
+	t.Parallel()
+	w := newOwners(t)
+	alone := w.started("a")
+	down := alone.nc.StatusChanged(nats.RECONNECTING)
+	w.server.Shutdown()
+	<-down
+	atOnce, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := alone.Leave(atOnce); err != nil {
 		t.Error(err)
 	}
 }
