@@ -1,27 +1,10 @@
 package bridge_test
 
 import (
-	"encoding/json"
 	"testing"
 
 	"github.com/nats-io/nats.go"
 )
-
-// errorEvents returns how many lost pushes events report, and in how many events, until
-// all of them have been reported.
-func (c *client) errorEvents(from answers, lost int) (events int) {
-	c.Helper()
-	for reported := 0; reported < lost; events++ {
-		var event struct{ Count int }
-		if err := json.Unmarshal(c.next(from).Data, &event); err != nil {
-			c.Fatal(err)
-		}
-		if reported += event.Count; reported > lost {
-			c.Fatalf("%d lost pushes were reported, expected %d", reported, lost)
-		}
-	}
-	return events
-}
 
 // lose sends pushes that are refused and have nowhere to be answered.
 func (c *client) lose(n int) {
@@ -33,19 +16,12 @@ func (c *client) lose(n int) {
 	}
 }
 
-// Lost pushes are reported at once, and then once a second with their number: also
-// those of later seconds, and the last ones before the bridge ends.
-func TestLostPushesAreReportedTogether(t *testing.T) {
+// Pushes that were lost shortly before the bridge ends are reported before it does.
+func TestLostPushesAreReportedAtTheEnd(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
 	events := c.hear("pq.jobs.event.error")
 	const n = 500
-	for range 2 {
-		c.lose(n)
-		if got := c.errorEvents(events, n); got >= n {
-			t.Errorf("%d events report %d lost pushes one by one", got, n)
-		}
-	}
 	c.lose(n)
 	c.refused(c.ask("pq.jobs.info", ""), 404) // behind them
 	c.drain(c.env.Bridge)
