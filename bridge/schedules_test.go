@@ -12,11 +12,12 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/internal/nightly"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// A schedule pushes to its queue, again and again, and pops that wait get the items.
+// A schedule pushes to its queue, and pops that wait get the items.
 func TestScheduleFires(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
@@ -25,28 +26,20 @@ func TestScheduleFires(t *testing.T) {
 	if made.Name != "tick" || made.Overlap != "skip" || made.CatchUp != protocol.Duration(time.Hour) || made.Missed != "one" || made.Next.IsZero() {
 		t.Errorf("it answers %+v", made)
 	}
-	var last time.Time
-	for range 2 {
-		m := c.pop("pq.jobs.pop.min", "", "PQ-Wait", forever)
-		at, err := time.Parse(time.RFC3339Nano, m.Header.Get("PQ-Scheduled-At"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if string(m.Data) != "work" || m.Header.Get("PQ-Schedule") != "tick" || m.Header.Get("PQ-Priority") != "-3" || m.Header.Get("PQ-Key") != "k" ||
-			fmt.Sprint(m.Header["Kind"], m.Header["One"]) != "[a b] [x]" {
-			t.Errorf("item %q with %v", m.Data, m.Header)
-		}
-		if !last.IsZero() && (at.Sub(last) < time.Second || at.Sub(last)%time.Second != 0) || at.Before(made.Next) {
-			t.Errorf("it fired for %s, after %s", at, last)
-		}
-		last = at
+	m := c.pop("pq.jobs.pop.min", "", "PQ-Wait", forever)
+	if at, err := time.Parse(time.RFC3339Nano, m.Header.Get("PQ-Scheduled-At")); err != nil || at.Before(made.Next) {
+		t.Errorf("it fired for %s, expected %s or later: %v", at, made.Next, err)
 	}
-	testenv.Await(t, "the metrics", func() bool { return c.own()["pq_schedule_lateness_seconds{}"] >= 2 })
+	if string(m.Data) != "work" || m.Header.Get("PQ-Schedule") != "tick" || m.Header.Get("PQ-Priority") != "-3" || m.Header.Get("PQ-Key") != "k" ||
+		fmt.Sprint(m.Header["Kind"], m.Header["One"]) != "[a b] [x]" {
+		t.Errorf("item %q with %v", m.Data, m.Header)
+	}
+	testenv.Await(t, "the metrics", func() bool { return c.own()["pq_schedule_lateness_seconds{}"] >= 1 })
 	if offset, exported := c.own()["pq_schedule_clock_offset_seconds{}"]; !exported || math.Abs(offset) > 2 {
 		t.Errorf("the clock of schedules is %v seconds away", offset)
 	}
 	shown := object[protocol.Schedule](c, "pq.jobs.schedule.tick", "")
-	if shown.Counts.Fired < 2 || len(shown.Times) != 10 || shown.Item == nil || *shown.Item.Payload != "work" || *shown.Item.Priority != -3 {
+	if shown.Counts.Fired < 1 || len(shown.Times) != 10 || shown.Item == nil || *shown.Item.Payload != "work" || *shown.Item.Priority != -3 {
 		t.Errorf("it shows %+v", shown)
 	}
 	pushed := c.ask("pq.jobs.push", "forwarded", "PQ-Schedule", "tick", "PQ-Scheduled-At", "2027-01-01T00:00:00Z", "PQ-Priority", "-9")
@@ -131,6 +124,7 @@ func TestScheduleVerbs(t *testing.T) {
 
 // A time at which the queue is full is told, and fires when there is room.
 func TestScheduleFullQueue(t *testing.T) {
+	nightly.Only(t, "TestScheduleFullQueue of package fdbpq counts what a full queue misses, and TestScheduleMissed of package events tells it")
 	t.Parallel()
 	c := serve(t)
 	events := c.hear("pq.jobs.event.schedule_missed")

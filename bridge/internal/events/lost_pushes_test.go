@@ -14,6 +14,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 	"github.com/pqbridge/pqbridge/testenv"
@@ -137,6 +138,26 @@ func TestItemEvents(t *testing.T) {
 		}
 		if counts := a.Counts(); counts[fdbpq.EventDead] != 2 || counts[fdbpq.EventEvicted] != 1 || len(counts) != 2 {
 			t.Errorf("counts %v", counts)
+		}
+	})
+}
+
+// What a schedule has missed is told at once, and counted.
+func TestScheduleMissed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := newAnnounced(t)
+		from := time.Now().UTC()
+		a.ScheduleMissed(&schedule.MissedTimes{Queue: "jobs", Schedule: "s", From: from, To: from.Add(time.Second), Count: 2, Reason: "full"})
+		synctest.Wait()
+		m := <-a.came
+		var e protocol.ScheduleEvent
+		if err := json.Unmarshal(m.Data, &e); err != nil || m.Subject != "pq.jobs.event.schedule_missed" {
+			t.Errorf("%s: %s, %v", m.Subject, m.Data, err)
+		}
+		want := protocol.ScheduleEvent{Type: "io.pq.v1.event.schedule_missed", Time: from, Queue: "jobs", Schedule: "s", From: from, To: from.Add(time.Second), Count: 2, Reason: "full"}
+		if e != want || a.Counts()[protocol.EventScheduleMissed] != 1 {
+			t.Errorf("event %+v, expected %+v; counts %v", e, want, a.Counts())
 		}
 	})
 }
