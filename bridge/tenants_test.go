@@ -319,9 +319,12 @@ func TestQuotaOfRequests(t *testing.T) {
 	t.Parallel()
 	c, rate := withRate(t)
 	rate.becomes(5)
-	refused := 0
+	refused, asked := 0, c.listen()
 	for range 50 {
-		if m := c.ask("pq.t.a.info", ""); m.Header.Get("PQ-Reason") == "quota_requests" {
+		c.sendOn(asked, "pq.t.a.info", "")
+	}
+	for range 50 {
+		if m := c.next(asked); m.Header.Get("PQ-Reason") == "quota_requests" {
 			refused++
 		}
 	}
@@ -448,32 +451,33 @@ func TestQuotaOfWhatIsNoItem(t *testing.T) {
 	c.refused(c.ask(key+"7", `{"limit":1}`), 429, "quota_bytes")
 	c.ask(key+"7", `{"limit":null}`)
 	c.ask(key+"6", `{"weight":2}`) // it has settings
-	testenv.Await(t, "the settings are counted", func() bool { return c.tenantInfo("keys").Bytes == 7*256 })
-	for i := range 7 {
-		c.ask(fmt.Sprint(key, i), `{"limit":null,"weight":null}`)
-	}
-	testenv.Await(t, "nothing is set", func() bool { return c.tenantInfo("keys").Bytes == 0 })
 
 	for i := range 3 {
 		c.ask(fmt.Sprint("pq.schedules.q.admin.schedule.s", i), `{"spec":"@yearly"}`)
 	}
 	c.refused(c.ask("pq.schedules.q.admin.schedule.s3", `{"spec":"@yearly"}`), 429, "quota_bytes")
 	c.ask("pq.schedules.q.admin.schedule.s0.delete", "")
-	c.eventuallyServed("pq.schedules.q.admin.schedule.s3", `{"spec":"@yearly"}`)
 
 	for i := range 7 {
 		c.push("pq.ids.q.push", "", "Nats-Msg-Id", fmt.Sprint(i))
 	}
 	c.refused(c.ask("pq.ids.q.push", "", "Nats-Msg-Id", "7"), 429, "quota_bytes")
 	c.pop("pq.ids.q.pop.min", "", "Nats-Msg-Id", "pop")
-	testenv.Await(t, "the ids are counted", func() bool { return c.tenantInfo("ids").Bytes == 6*512+8*256 })
-	c.refused(c.ask("pq.ids.q.push", "x"), 429, "quota_bytes")
 
 	large := strings.Repeat("x", 1400)
 	c.push("pq.answers.q.push", large)
 	c.pop("pq.answers.q.pop.min", "", "Nats-Msg-Id", "pop")
+
+	testenv.Await(t, "the settings are counted", func() bool { return c.tenantInfo("keys").Bytes == 7*256 })
+	for i := range 7 {
+		c.ask(fmt.Sprint(key, i), `{"limit":null,"weight":null}`)
+	}
+	c.eventuallyServed("pq.schedules.q.admin.schedule.s3", `{"spec":"@yearly"}`)
+	testenv.Await(t, "the ids are counted", func() bool { return c.tenantInfo("ids").Bytes == 6*512+8*256 })
+	c.refused(c.ask("pq.ids.q.push", "x"), 429, "quota_bytes")
 	testenv.Await(t, "the answer is counted", func() bool { return c.tenantInfo("answers").Bytes == 1400 })
 	c.refused(c.ask("pq.answers.q.push", large), 429, "quota_bytes")
+	testenv.Await(t, "nothing is set", func() bool { return c.tenantInfo("keys").Bytes == 0 })
 }
 
 // The item that a run pushes costs what a push of it would.
@@ -541,6 +545,8 @@ func TestQuotaOfMalformedRequests(t *testing.T) {
 	t.Parallel()
 	c, rate := withRate(t)
 	rate.becomes(1)
+	const sent = 10
+	all := make(map[string][]answers)
 	for tenant, send := range map[string]func(tenant string) answers{
 		"verbs":   func(tenant string) answers { return c.send("pq."+tenant+".q.nonsense", "") },
 		"pushes":  func(tenant string) answers { return c.send("pq."+tenant+".q.push.high", "x") },
@@ -553,13 +559,13 @@ func TestQuotaOfMalformedRequests(t *testing.T) {
 		},
 		"arguments": func(tenant string) answers { return c.send("pq."+tenant+".q.info", "nonsense") },
 	} {
-		const sent = 10
-		var all []answers
 		for range sent {
-			all = append(all, send(tenant))
+			all[tenant] = append(all[tenant], send(tenant))
 		}
+	}
+	for tenant, asked := range all {
 		late := 0
-		for _, one := range all {
+		for _, one := range asked {
 			m := c.next(one)
 			if m.Header.Get("Nats-Service-Error-Code") == "" {
 				t.Errorf("%s: %v %s", tenant, m.Header, m.Data)
