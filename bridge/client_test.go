@@ -3,7 +3,9 @@ package bridge_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -23,12 +25,20 @@ type client struct {
 	env *testenv.Bridged
 }
 
+// soon has a client connect again as soon as its server is back.
+var soon = []nats.Option{nats.ReconnectWait(10 * time.Millisecond), nats.ReconnectJitter(0, 0), nats.MaxReconnects(-1)}
+
+// dial connects to a remote as a bridge does for its sources, and again as soon as the remote is back.
+func dial(url string, options []nats.Option) (*nats.Conn, error) {
+	return nats.Connect(url, slices.Concat(soon, options)...)
+}
+
 // serve starts a bridge and connects to it. With options the bridge is one of several
 // that share the store, unless the options say otherwise.
 func serve(t testing.TB, options ...bridge.Options) *client {
 	t.Helper()
 	env := testenv.Bridge(t, chosen(options))
-	return &client{TB: t, Conn: env.NATS.Connect(t), env: env}
+	return &client{TB: t, Conn: env.NATS.Connect(t, soon...), env: env}
 }
 
 // chosen returns the options of a bridge: pqd's, if none are given.
@@ -41,7 +51,7 @@ func chosen(options []bridge.Options) bridge.Options {
 
 // another returns a client on a connection of its own.
 func (c *client) another() *client {
-	return &client{TB: c.TB, Conn: c.env.NATS.Connect(c.TB), env: c.env}
+	return &client{TB: c.TB, Conn: c.env.NATS.Connect(c.TB, soon...), env: c.env}
 }
 
 // in returns the client for a test within its test.

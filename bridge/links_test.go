@@ -41,7 +41,7 @@ func joinSites(t *testing.T) *joined {
 	options.Remotes = func() map[string]bridge.Remote {
 		url := j.giver.Load().env.NATS.URL()
 		return map[string]bridge.Remote{"edge": {
-			Connect: func(o ...nats.Option) (*nats.Conn, error) { return nats.Connect(url, o...) }, Identity: url,
+			Connect: func(o ...nats.Option) (*nats.Conn, error) { return dial(url, o) }, Identity: url,
 			Take: map[string][]string{"edge7.orders": {"jobs"}, "edge7.none": {"jobs"}},
 		}}
 	}
@@ -81,6 +81,14 @@ func (j *joined) state(state, reason string) (s protocol.Source) {
 		return s.State == state && strings.Contains(s.Reason, reason)
 	})
 	return s
+}
+
+// again has the source ask at once, and not when its request or its pause is over.
+func (j *joined) again() {
+	j.hub.Helper()
+	for _, verb := range []string{"pause", "resume"} {
+		object[protocol.Source](j.hub, "pq.jobs.admin.source.edge."+verb, "")
+	}
 }
 
 func (j *joined) shown() protocol.Link {
@@ -309,9 +317,11 @@ func TestLinkStops(t *testing.T) {
 	testenv.Await(t, "the edge has nothing any more", func() bool { return j.shown().Given == 1 })
 	stops := j.hub.hear("pq.jobs.event.source_stopped")
 	object[protocol.LinkDeleted](j.edge, "edge7.orders.admin.link.hub.delete", `{"force":true}`)
+	j.again()
 	j.state("failing", "has no link hub")
 	j.set()
 	j.push("b", "c")
+	j.again()
 	j.state("stopped", "giver_behind")
 	if m := j.hub.next(stops); !strings.Contains(string(m.Data), "giver_behind") {
 		t.Errorf("event %s", m.Data)
@@ -411,7 +421,7 @@ func TestLinkOfOnePrefix(t *testing.T) {
 	}
 	hub := start(atHub, func() map[string]bridge.Remote {
 		return map[string]bridge.Remote{"edge": {
-			Connect: func(o ...nats.Option) (*nats.Conn, error) { return nats.Connect(atEdge.URL(), o...) },
+			Connect: func(o ...nats.Option) (*nats.Conn, error) { return dial(atEdge.URL(), o) },
 			Take:    map[string][]string{"pq.orders": {"jobs"}},
 		}}
 	})
@@ -420,11 +430,13 @@ func TestLinkOfOnePrefix(t *testing.T) {
 	object[protocol.Source](hub, "pq.jobs.admin.source.edge", `{"remote":"edge","queue":"pq.orders","link":"hub"}`)
 	j.state("failing", "has no link hub")
 	object[protocol.Link](hub, "pq.orders.admin.link.hub", `{"to":"another"}`)
+	j.again()
 	j.state("failing", "another store")
 	atEdge.Restart(t, func(o *server.Options) { o.LeafNode.Remotes = nil })
 	edge := start(atEdge, nil)
 	edge.push("pq.orders.push", "of the edge")
 	object[protocol.Link](edge, "pq.orders.admin.link.hub", fmt.Sprintf(`{"to":%q}`, hub.env.Store.ID()))
+	j.again()
 	j.pops("of the edge")
 	if m := hub.ask("pq.orders.pop.min", ""); string(m.Data) != "of the hub" {
 		t.Errorf("the hub's own queue has %q", m.Data)
@@ -445,6 +457,7 @@ func TestLinkOfALoweredMaxPayload(t *testing.T) {
 	j.pops(texts[0], texts[1])
 	j.state("failing", "max_payload of the two servers is 18432")
 	j.edge.env.NATS.Restart(t, func(o *server.Options) { o.MaxPayload = 1 << 20 })
+	j.again()
 	j.pops(texts[2])
 	testenv.Await(t, "the edge has nothing any more", func() bool {
 		s := object[protocol.Source](j.hub, "pq.jobs.admin.source.edge", "")
@@ -471,7 +484,7 @@ func TestLinkThroughASmallerServer(t *testing.T) {
 	options.Remotes = func() map[string]bridge.Remote {
 		url := *through.Load()
 		return map[string]bridge.Remote{"edge": {
-			Connect: func(o ...nats.Option) (*nats.Conn, error) { return nats.Connect(url, o...) }, Identity: url,
+			Connect: func(o ...nats.Option) (*nats.Conn, error) { return dial(url, o) }, Identity: url,
 			Take: map[string][]string{"edge7.orders": {"jobs"}},
 		}}
 	}
@@ -518,7 +531,7 @@ func TestLinkLeavesAnItemThatIsTooLarge(t *testing.T) {
 	options := chosen(nil)
 	options.Remotes = func() map[string]bridge.Remote {
 		return map[string]bridge.Remote{"edge": {
-			Connect: func(o ...nats.Option) (*nats.Conn, error) { return nats.Connect(j.edge.env.NATS.URL(), o...) },
+			Connect: func(o ...nats.Option) (*nats.Conn, error) { return dial(j.edge.env.NATS.URL(), o) },
 			Take:    map[string][]string{"edge7.orders": {"jobs"}},
 		}}
 	}
@@ -550,7 +563,7 @@ func TestLinkOfAnEarlierGiver(t *testing.T) {
 	options := chosen(nil)
 	options.Remotes = func() map[string]bridge.Remote {
 		return map[string]bridge.Remote{"edge": {
-			Connect: func(o ...nats.Option) (*nats.Conn, error) { return nats.Connect(earlier.URL(), o...) },
+			Connect: func(o ...nats.Option) (*nats.Conn, error) { return dial(earlier.URL(), o) },
 			Take:    map[string][]string{"edge7.orders": {"jobs"}},
 		}}
 	}

@@ -45,7 +45,7 @@ func feedingWith(t *testing.T, options bridge.Options, config jetstream.StreamCo
 	f.server = testenv.NATS(t, append(changes, func(o *server.Options) { o.JetStream, o.StoreDir, o.JetStreamMaxStore = true, f.dir, 4<<30 })...)
 	options.Remotes = func() map[string]bridge.Remote {
 		return map[string]bridge.Remote{"hub": {
-			Connect: func(o ...nats.Option) (*nats.Conn, error) { return nats.Connect(f.server.URL(), o...) },
+			Connect: func(o ...nats.Option) (*nats.Conn, error) { return dial(f.server.URL(), o) },
 			Read:    map[string][]string{"ORDERS": {"jobs", "jobs-x", "t.jobs"}},
 		}, "silent": {
 			Connect: func(...nats.Option) (*nats.Conn, error) {
@@ -722,7 +722,7 @@ func TestSourceIsHandedOn(t *testing.T) {
 	options := chosen(nil)
 	options.Remotes = func() map[string]bridge.Remote {
 		return map[string]bridge.Remote{"hub": {
-			Connect: func(o ...nats.Option) (*nats.Conn, error) { return nats.Connect(f.server.URL(), o...) },
+			Connect: func(o ...nats.Option) (*nats.Conn, error) { return dial(f.server.URL(), o) },
 			Read:    map[string][]string{"ORDERS": {"*"}},
 		}}
 	}
