@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/internal/nightly"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/testenv"
 )
@@ -201,6 +202,7 @@ func TestTwoConnectionsOneInbox(t *testing.T) {
 // A worker that does not read is cut off with its answers unread: each of its leases is an interruption, and no item is
 // dead.
 func TestSlowConsumerIsCut(t *testing.T) {
+	nightly.Only(t, "TestClientThatDoesNotRead has a client cut off, and TestEndingsAreShown counts interruptions")
 	t.Parallel()
 	srv := testenv.NATS(t, func(o *server.Options) { o.MaxPending, o.WriteDeadline = 1<<20, time.Second })
 	c, _ := bridgeAt(t, srv, srv.URL())

@@ -15,6 +15,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/bridge/internal/peers"
+	"github.com/pqbridge/pqbridge/internal/nightly"
 	"github.com/pqbridge/pqbridge/subjects"
 	"github.com/pqbridge/pqbridge/testenv"
 )
@@ -226,7 +227,8 @@ func TestForger(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := &popped{items: make(map[string]int), codes: make(map[string]int)}
-	ctx, cancel := context.WithTimeout(t.Context(), *flagForge)
+	duration := time.Duration(nightly.Fewer(int(*flagForge)))
+	ctx, cancel := context.WithTimeout(t.Context(), duration)
 	defer cancel()
 	floods, stop := context.WithCancel(t.Context())
 	var flood, clients sync.WaitGroup
@@ -272,7 +274,7 @@ func TestForger(t *testing.T) {
 	}
 	lost := p.pushed - len(p.items)
 	t.Logf("%s: %d items pushed, %d pops, answers without an item %v, %d requests passed on, %d forgeries; %d requests got two items, %d items came again, %d are lost",
-		*flagForge, p.pushed, p.pops, p.codes, passed, f.said.Load(), p.twice, again, lost)
+		duration, p.pushed, p.pops, p.codes, passed, f.said.Load(), p.twice, again, lost)
 	if p.twice > 0 || again > 0 || lost > 0 {
 		t.Error("expected each request to be served once")
 	}

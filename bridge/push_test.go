@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/internal/nightly"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -107,6 +108,7 @@ func TestContentIsUnchanged(t *testing.T) {
 
 // The largest payload can be popped, leased, listed, moved and made a dead letter.
 func TestLargestPayload(t *testing.T) {
+	nightly.Only(t, "TestLargestItemIsAnswered has the largest item of most servers, and TestContentOfAnySize that of the core")
 	t.Parallel()
 	env := &testenv.Bridged{
 		NATS:  testenv.NATS(t, func(o *server.Options) { o.MaxPayload = 8<<20 + 64<<10 }),

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/internal/nightly"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -112,6 +113,7 @@ func TestFloodOfTenant(t *testing.T) {
 
 // A tenant that sends more than twice its rate, and far too many at all, floods the bridge.
 func TestFloodBeyondRate(t *testing.T) {
+	nightly.Only(t, "TestFloods says who floods, and TestFloodOfTenant what becomes of a flood")
 	t.Parallel()
 	c, rate := withRate(t)
 	rate.becomes(10)

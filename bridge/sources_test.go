@@ -17,6 +17,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/source"
+	"github.com/pqbridge/pqbridge/internal/nightly"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/testenv"
 )
@@ -656,6 +657,7 @@ func TestSourceOfTheWrongMode(t *testing.T) {
 
 // While the server is away the source fails, and goes on when it is back.
 func TestSourceSurvivesItsServer(t *testing.T) {
+	nightly.Only(t, "in TestAcceptLeavesNothingBehind sources go on with servers that were away")
 	t.Parallel()
 	for _, mode := range []string{"copy", "take"} {
 		t.Run(mode, func(t *testing.T) {
