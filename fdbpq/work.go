@@ -8,8 +8,9 @@ import "github.com/pqbridge/pqbridge/fdbpq/kv"
 type Work struct {
 	transaction
 	queues []*queueTx
-	events []Event // of the present operation
-	joint  bool    // several operations share it, and end by In
+	index  map[string]*queueTx // of more queues than a few
+	events []Event             // of the present operation
+	joint  bool                // several operations share it, and end by In
 
 	// Memory of the first queue, which is nearly always the only one.
 	first    queueTx
@@ -47,7 +48,26 @@ func (w *Work) queue(name string) (*queueTx, error) {
 	}
 	qtx := w.with(name, s)
 	w.queues = append(w.queues, qtx)
+	w.indexLast()
 	return qtx, nil
+}
+
+// fewQueues is how many queues a Work looks through faster than it finds one by an index.
+const fewQueues = 16
+
+// indexLast keeps the index of the queues, if there are more than a few.
+func (w *Work) indexLast() {
+	if len(w.queues) <= fewQueues {
+		return
+	}
+	if w.index == nil {
+		w.index = make(map[string]*queueTx, 4*fewQueues)
+		for _, qtx := range w.queues {
+			w.index[qtx.name] = qtx
+		}
+	}
+	last := w.queues[len(w.queues)-1]
+	w.index[last.name] = last
 }
 
 // with returns a queue in a state.
@@ -63,6 +83,9 @@ func (w *Work) with(name string, s *queueState) *queueTx {
 
 // known returns a queue whose state the Work has read, nil before that.
 func (w *Work) known(name string) *queueTx {
+	if w.index != nil {
+		return w.index[name]
+	}
 	for _, qtx := range w.queues {
 		if qtx.name == name {
 			return qtx
