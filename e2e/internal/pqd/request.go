@@ -9,9 +9,11 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -31,7 +33,11 @@ func Request(t *testing.T, nc *nats.Conn, subject, body string, headers ...strin
 	for pair := range slices.Chunk(headers, 2) {
 		m.Header.Add(pair[0], pair[1])
 	}
-	answer, err := nc.RequestMsg(m, testenv.Patience())
+	patience := testenv.Patience()
+	if wait, err := time.ParseDuration(m.Header.Get(protocol.HeaderWait)); err == nil {
+		patience += wait // the answer may come at its end
+	}
+	answer, err := nc.RequestMsg(m, patience)
 	if err != nil {
 		t.Fatalf("%s: %v", subject, err)
 	}
