@@ -141,8 +141,8 @@ func damaged(files map[string][]byte, random *rand.Rand) damage {
 }
 
 // start starts pqd on the damaged store and returns the outcome. pqd must report a loss:
-// it refuses to start and names the file, or it refuses requests and /readyz names the
-// file.
+// it refuses to start and names the file, or it refuses requests, and /readyz names the
+// file as damaged.
 func (k kept) start(t *testing.T, d damage, seed uint64) string {
 	dir := filepath.Join(t.TempDir(), "store")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -179,9 +179,14 @@ func (k kept) start(t *testing.T, d damage, seed uint64) string {
 	w.Finish()
 	w.Empty()
 	defer w.Close()
-	if code, page := pqd.Get(t, p.HTTP+"/readyz"); code != http.StatusOK {
-		if !strings.Contains(page, d.file) {
-			t.Errorf("/readyz: %d %s, expected the name of the file", code, page)
+	code, page := pqd.Get(t, p.HTTP+"/readyz")
+	var says struct{ Damage string }
+	if err := json.Unmarshal([]byte(page), &says); err != nil || code != http.StatusOK {
+		t.Errorf("/readyz: %d %s, %v", code, page, err)
+	}
+	if says.Damage != "" {
+		if !strings.Contains(says.Damage, d.file) {
+			t.Errorf("/readyz: %s, expected the name of the file", page)
 		}
 		return "pqd refuses what it cannot read, and names the file"
 	}
