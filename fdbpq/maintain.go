@@ -116,11 +116,7 @@ func (s *Store) sweepOnce(ctx context.Context, m *Maintenance) (time.Duration, e
 		m.Problem(err)
 		return 1, nil
 	}
-	for queue, why := range swept.later.queues {
-		if problem := s.inside.Later.Problem(queue, why); problem != nil {
-			m.Problem(problem)
-		}
-	}
+	s.inside.Later.Report(swept.later.queues, m.Problem)
 	for _, event := range swept.Events {
 		m.Event(event)
 	}

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/internal/inside"
 )
 
 // A queue that only a later program serves has timers, and may have kinds of them that this program does not know. They stay, and
@@ -21,15 +23,8 @@ const (
 
 // passedOver are timers that a sweep has passed over.
 type passedOver struct {
-	queues map[string]error // and why
-	behind []byte           // the last of them that may be remembered
-}
-
-func (p *passedOver) add(queue string, why error) {
-	if p.queues == nil {
-		p.queues = make(map[string]error)
-	}
-	p.queues[queue] = why
+	queues inside.Passed // whose they are
+	behind []byte        // the last of them that may be remembered
 }
 
 // passedTimers are the timers that this process has passed over. Its methods may be called from any number of goroutines.

@@ -132,7 +132,7 @@ func (w *sweep) runPage(timers []kv.Pair) (goesOn bool, err error) {
 		}
 		qtx, err := w.served(t.Queue)
 		if errors.Is(err, ErrFormat) {
-			w.swept.later.add(t.Queue, err)
+			w.swept.later.queues.Add(t.Queue, err)
 			if t.Due <= w.at-int64(passedFor) {
 				w.swept.later.behind = pair.Key
 			}

@@ -46,7 +46,7 @@ type Fired struct {
 	Clock     time.Duration   // by how much the clock of schedules was set, 0 if it was not
 	Offset    time.Duration   // of the clock of schedules from this process's
 
-	later map[string]error // queues that only a later program serves, and why
+	later inside.Passed
 }
 
 // MissedTimes are times of a schedule that passed without an item. A firing reports misses at once, unless it has reported
@@ -104,7 +104,7 @@ func (f *firing) run() error {
 		}
 		again, err := f.fire(e)
 		if errors.Is(err, fdbpq.ErrFormat) {
-			f.passOver(e.home.Queue, err)
+			f.fired.later.Add(e.home.Queue, err)
 			continue
 		}
 		if err != nil {
@@ -125,14 +125,6 @@ func (f *firing) run() error {
 		f.fired.Next = 1
 	}
 	return nil
-}
-
-// passOver leaves the schedules of a queue to a later program.
-func (f *firing) passOver(queue string, why error) {
-	if f.fired.later == nil {
-		f.fired.later = make(map[string]error)
-	}
-	f.fired.later[queue] = why
 }
 
 // becomeRunner makes this process the one that fires, and reports whether it is.

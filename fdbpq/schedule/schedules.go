@@ -462,11 +462,7 @@ func (s *Schedules) step(ctx context.Context, r *Runner) (wait time.Duration) {
 			for _, event := range fired.Events {
 				r.Event(event)
 			}
-			for queue, why := range fired.later {
-				if problem := s.inside.Later.Problem(queue, why); problem != nil {
-					r.Problem(problem)
-				}
-			}
+			s.inside.Later.Report(fired.later, r.Problem)
 			r.Fired(fired)
 		}
 		return err

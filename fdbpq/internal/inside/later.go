@@ -15,8 +15,28 @@ type Later struct {
 	queues map[string]bool
 }
 
-// Problem returns a problem for the operator, once for each queue, otherwise nil.
-func (l *Later) Problem(queue string, why error) error {
+// Passed are the queues that a transaction has left to a later program, and why.
+type Passed map[string]error
+
+// Add adds a queue.
+func (p *Passed) Add(queue string, why error) {
+	if *p == nil {
+		*p = make(Passed)
+	}
+	(*p)[queue] = why
+}
+
+// Report reports each queue once as a problem for the operator.
+func (l *Later) Report(passed Passed, problem func(error)) {
+	for queue, why := range passed {
+		if err := l.problem(queue, why); err != nil {
+			problem(err)
+		}
+	}
+}
+
+// problem returns a problem, nil if the queue was reported before.
+func (l *Later) problem(queue string, why error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.queues[queue] || len(l.queues) == maxLater {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
@@ -16,14 +15,7 @@ import (
 func TestSalvageKeepsWhatPushesSay(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "store")
-	db, err := local.Open(dir, local.Options{NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	store, err := fdbpq.Open(t.Context(), db, fdbpq.Options{Exclusive: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	db, store := openStore(t, dir)
 	want := make(map[string]string) // by field
 	var item fdbpq.NewItem
 	for _, h := range protocol.PushHeaders {

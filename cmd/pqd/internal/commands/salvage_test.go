@@ -101,14 +101,7 @@ func TestSalvageOfStrangeNames(t *testing.T) {
 		long + "1": "", long + "2": "", "a.b.c": "a%2Eb%2Ec",
 	}
 	strange := func(name string) bool { return name != "jobs" && name != "acme.jobs" }
-	db, err := local.Open(dir, local.Options{NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	store, err := fdbpq.Open(t.Context(), db, fdbpq.Options{Exclusive: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	db, store := openStore(t, dir)
 	for name := range names {
 		if err := db.Update(t.Context(), func(tx kv.Tx) error {
 			_, err := store.Queue(name).Push(tx, fdbpq.NewItem{Payload: []byte(name)})
@@ -173,14 +166,7 @@ func TestSalvageOfStrangeNames(t *testing.T) {
 func TestSalvageOfALaterQueue(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "store")
-	db, err := local.Open(dir, local.Options{NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	store, err := fdbpq.Open(t.Context(), db, fdbpq.Options{Exclusive: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	db, store := openStore(t, dir)
 	if err := db.Update(t.Context(), func(tx kv.Tx) (err error) {
 		for _, name := range []string{"a", "b", "c"} {
 			if _, err := store.Queue(name).Push(tx, fdbpq.NewItem{Payload: []byte(name)}); err != nil {
@@ -269,9 +255,8 @@ func salvaged(t *testing.T, dir string, x salvaging) (to, said string) {
 	return x.to, out.String()
 }
 
-// fillStore makes a store with an item in each state and with one item of which a part
-// is missing.
-func fillStore(t *testing.T, dir string) {
+// openStore opens a store, and makes one in an empty directory.
+func openStore(t *testing.T, dir string) (*local.DB, *fdbpq.Store) {
 	t.Helper()
 	db, err := local.Open(dir, local.Options{NoSync: true})
 	if err != nil {
@@ -281,6 +266,14 @@ func fillStore(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return db, store
+}
+
+// fillStore makes a store with an item in each state and with one item of which a part
+// is missing.
+func fillStore(t *testing.T, dir string) {
+	t.Helper()
+	db, store := openStore(t, dir)
 	item := func(priority int64, payload string) fdbpq.NewItem {
 		return fdbpq.NewItem{Priority: priority, HasPriority: true, Payload: []byte(payload)}
 	}
