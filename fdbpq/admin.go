@@ -71,7 +71,7 @@ func (q Queue) Delete(tx kv.Tx) (int64, error) {
 			tx.ClearRange(layout.AllRows(kind.Space, q.name))
 		}
 	}
-	for _, counter := range []int{layout.CounterRemembered, layout.CounterOwing} { // the others belong to generations
+	for _, counter := range layout.OfQueue {
 		tx.Clear(layout.CounterKey(q.name, 0, counter))
 	}
 	pops.keep(tx, q.name)

@@ -42,6 +42,14 @@ func foundTimer(w *walk, r *foundRow) error {
 		delete(w.rows, string(r.Key))
 		return nil
 	}
+	if t.Kind == layout.TimerResults {
+		keep, err := layout.ParseKeep(t.ID)
+		at := keptAs{t.Queue, keep}
+		if first, known := w.forgets[at]; err == nil && (!known || t.Due < first) {
+			w.forgets[at] = t.Due
+		}
+		return err
+	}
 	s, kind := w.queues[t.Queue], layout.TimerKinds[t.Kind]
 	switch {
 	case kind.OfQueue:
@@ -62,7 +70,7 @@ func foundCounter(w *walk, r *foundRow) error {
 		return err
 	}
 	fields := w.counters(r.lineage).Fields()
-	if counter < 0 || counter > layout.CounterOwing {
+	if counter < 0 || counter >= layout.Counters || counter == layout.CounterOverhead {
 		return fmt.Errorf("unknown counter %d", counter)
 	}
 	*fields[counter] = int64(kv.DecodeInteger(r.Value))

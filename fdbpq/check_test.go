@@ -54,6 +54,8 @@ func (f *fixture) furnish() {
 		_, err := f.Queue("zz").Pop(tx, sel)
 		return err
 	})
+	f.asking("w", fdbpq.NewItem{})
+	f.ackWith(*f.leaseOne("w", time.Hour).Lease, bytes.Repeat([]byte("large"), 40_000))
 }
 
 // Check finds every kind of damage.
@@ -88,6 +90,15 @@ func TestCheckFindsDamage(t *testing.T) {
 		tx.Set(append(key, 0x15, 9), tuple.AppendInt(nil, 1))
 	}
 	spoil := func(tx kv.Tx, row kv.Pair) { tx.Set(row.Key, []byte("\x05nonsense")) }
+	resultTimer := func(t *testing.T, f *fixture) kv.Pair {
+		for _, row := range f.rows("z") {
+			if bytes.Contains(row.Key, tuple.AppendString(tuple.AppendString(nil, "r"), "w")) {
+				return row
+			}
+		}
+		t.Fatal("there is no timer of results")
+		return kv.Pair{}
+	}
 	copied := func(tx kv.Tx, row kv.Pair) { tx.Set(append(row.Key, 0x15, 0x01), row.Value) }
 	for _, c := range []struct {
 		what string
@@ -102,8 +113,8 @@ func TestCheckFindsDamage(t *testing.T) {
 		{"a leased item is unreadable", first("l"), spoil, "damaged"},
 		{"a counter is wrong", first("c"), func(tx kv.Tx, row kv.Pair) { tx.Add(row.Key, 1) }, "counters are"},
 		{"a counter is one that nobody knows", first("c"), func(tx kv.Tx, row kv.Pair) {
-			tx.Set(append(bytes.Clone(row.Key[:len(row.Key)-2]), 0x15, 9), row.Value)
-		}, "unknown counter 9"},
+			tx.Set(append(bytes.Clone(row.Key[:len(row.Key)-2]), 0x15, 10), row.Value)
+		}, "unknown counter 10"},
 		{"a counter has no rows", first("c"), rekeyed([]byte("q\x00\x14"), []byte("qq\x00\x14")), "there are no rows"},
 		{"the timer of a lease is gone", timer("l"), remove, "is missing"},
 		{"the timer of a delay is gone", timer("d"), remove, "is missing"},
@@ -201,6 +212,22 @@ func TestCheckFindsDamage(t *testing.T) {
 		{"items belong to no pop", first("r"), func(tx kv.Tx, row kv.Pair) {
 			tx.Set(bytes.Replace(row.Key, []byte("pop"), []byte("pip"), 1), row.Value)
 		}, "of no remembered pop"},
+		{"a result is gone", first("re"), remove, "counters are"},
+		{"a result is unreadable", first("re"), spoil, "damaged result"},
+		{"a result belongs to no queue", first("re"), rekeyed([]byte("\x02w\x00"), []byte("\x02v\x00")), "keeps no results"},
+		{"a queue has results that nobody asked for", first("re"), rekeyed([]byte("\x02w\x00"), []byte("\x02r\x00")), "keeps no results"},
+		{"a part of a result is gone", first("rx"), remove, "bytes of its payload are missing"},
+		{"a part of a result belongs to none", first("rx"), rekeyed([]byte("\x02w\x00"), []byte("\x02q\x00")), "part of no result"},
+		{"nothing leads to a result", first("rt"), remove, "is missing"},
+		{"a row leads to no result", first("rt"), rekeyed([]byte("w\x00\x15\x03"), []byte("w\x00\x15\x02")), "belongs to no item"},
+		{"a row leads to a result of another size", first("rt"), func(tx kv.Tx, row kv.Pair) { tx.Set(row.Key, append(row.Value, 0)) }, "belongs to no item"},
+		{"no timer forgets a result", resultTimer, remove, "no timer forgets its results that are kept for 1h0m0s"},
+		{"a timer forgets a result too late", resultTimer, func(tx kv.Tx, row kv.Pair) {
+			tx.Clear(row.Key)
+			r := tuple.Read(row.Key[len(tuple.AppendString(nil, "z")):])
+			due := r.Int()
+			tx.Set(append(tuple.AppendInt(tuple.AppendString(nil, "z"), due+1), r.Rest()...), row.Value)
+		}, "no timer forgets its results"},
 		{"the highest count is too low", first("h"), func(tx kv.Tx, row kv.Pair) { tx.Set(row.Key, kv.EncodeInteger(1)) }, "the highest assigned is 1"},
 		{"the state is unreadable", first("q"), spoil, "damaged"},
 		{"the place of a delayed item is unreadable", first("d"), rekeyed([]byte("q\x00\x15\x01"), []byte("q\x00\x15\x01\x02x\x00")), "row \""},

@@ -74,6 +74,9 @@ type Config struct {
 
 	// Whether a pop passes over no more urgent item whose push commits while the pop runs, on any store.
 	Strict bool `json:"strict"`
+
+	// How many bytes the results that the queue keeps may take, with 320 of each besides its body; 0: 64 MiB.
+	ResultBytes int64 `json:"result_bytes,omitzero"`
 }
 
 // Ties is what [Config.Ties] may be.
@@ -108,6 +111,7 @@ const (
 	MaxDedupLimit  = 10_000_000        // every id occupies two rows
 	MaxKeyLimit    = 1000              // a pop reads this many rows of a key
 	MaxAttempts    = 16                // an item carries them
+	MaxResultBytes = 68_719_476_736    // all of it lies on the disk of a node
 )
 
 func defaultConfig() Config {
@@ -122,11 +126,13 @@ func defaultConfig() Config {
 }
 
 // newestField is the version of the newest field.
-const newestField = 6
+const newestField = 7
 
 // version is that of the first program that keeps all fields of the configuration.
 func (c *Config) version() int64 {
 	switch {
+	case c.ResultBytes != 0:
+		return 7
 	case c.MaxInterruptions != "":
 		return 6
 	case c.Backoff != "":
@@ -196,6 +202,12 @@ func (c *Config) checkBounds() error {
 	}
 	if c.Attempts < 0 || c.Attempts > MaxAttempts {
 		return configError("attempts is %d: allowed are 0, for none, to %d", c.Attempts, MaxAttempts)
+	}
+	if c.ResultBytes < 0 {
+		return configError("result_bytes is %d: it cannot be negative", c.ResultBytes)
+	}
+	if c.ResultBytes > MaxResultBytes {
+		return configError("result_bytes is %d: allowed are 0, for 64 MiB, to %d", c.ResultBytes, MaxResultBytes)
 	}
 	return nil
 }

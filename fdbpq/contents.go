@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -26,10 +27,8 @@ func storeContent(t *transaction, prefix []byte, e *layout.Envelope, p layout.Pl
 		return nil
 	}
 	content := append(append(make([]byte, 0, e.Size), headers...), payload...)
-	for len(content) > 0 {
-		n := min(layout.ChunkSize, len(content))
-		t.tx.Set(layout.AppendChunkKey(prefix, p, e.Chunks), content[:n])
-		content = content[n:]
+	for chunk := range slices.Chunk(content, layout.ChunkSize) {
+		t.tx.Set(layout.AppendChunkKey(prefix, p, e.Chunks), chunk)
 		e.Chunks++
 	}
 	return nil
@@ -121,7 +120,7 @@ func (c contents) stored(r kv.Reader, l *layout.Item, payload int64) (*StoredIte
 	attempts := Attempts(l.Attempts)
 	stored := &StoredItem{
 		Item: item, State: State(l.State), Due: l.Due, Held: l.Held(), Fence: l.Fence, KeyFence: l.KeyFence,
-		Holder: l.Holder, Attempts: attempts, Cause: DeadLetter(l.Dead).cause(attempts),
+		Holder: l.Holder, Attempts: attempts, Cause: DeadLetter(l.Dead).cause(attempts), ResultTTL: l.Asks.TTL(),
 	}
 	if stored.Held {
 		stored.Due = 0

@@ -14,6 +14,8 @@ type Counts struct {
 	Expiring               int64 // items not leased that have a TTL
 	Remembered             int64 // message and pop ids
 	Overhead               int64 // bytes that unique values, keys, attempts and deaths take beyond ItemBytes
+	Results                int64 // kept, see Result
+	ResultBytes            int64 // of their bodies, and KeptBytes of each
 }
 
 // Length is the number of items, whatever their state.
@@ -24,6 +26,7 @@ func (c Counts) with(t *layout.Tally) Counts {
 	c.Ready, c.Leased, c.Delayed = c.Ready+t.Ready, c.Leased+t.Leased, c.Delayed+t.Delayed
 	c.Bytes, c.Expiring, c.Remembered = c.Bytes+t.Bytes, c.Expiring+t.Expiring, c.Remembered+t.Remembered
 	c.Overhead += t.Overhead
+	c.Results, c.ResultBytes = c.Results+t.Results, c.ResultBytes+t.ResultBytes
 	return c
 }
 
@@ -64,7 +67,7 @@ const (
 // Size is what a queue has in the store, but for schedules.
 type Size struct {
 	Items int64 // whatever their state
-	Bytes int64 // of their headers, payloads and overhead, of remembered ids with answers, and of settings of keys
+	Bytes int64 // of their headers, payloads and overhead, of remembered ids with answers, of results, and of settings of keys
 }
 
 // Size returns the queue's size, in constant time. It is 0 when there is no such queue. Of a queue that only a later program
@@ -77,12 +80,13 @@ func (q Queue) Size(r kv.Reader) (Size, error) {
 	if err != nil || qtx == nil {
 		return Size{}, err
 	}
-	c, err := usageOf(q.name, r, qtx.state.generation)
+	c, err := qtx.usage(r)
 	if err != nil {
 		return Size{}, err
 	}
 	kept, err := qtx.answers.kept()
-	return Size{Items: c.Length(), Bytes: c.Bytes + c.Overhead + c.Remembered*RememberedBytes + kept + qtx.state.keysSet*KeySettingsBytes}, err
+	size := c.Bytes + c.Overhead + c.Remembered*RememberedBytes + c.ResultBytes + kept + qtx.state.keysSet*KeySettingsBytes
+	return Size{Items: c.Length(), Bytes: size}, err
 }
 
 // sizeOfLater returns the size of a queue that a later program serves, as far as this program can tell: it counts for a quota.
@@ -96,7 +100,11 @@ func (q Queue) sizeOfLater(r kv.Reader) (Size, error) {
 		return Size{}, err
 	}
 	c, err := usageOf(q.name, r, head.generation)
-	return Size{Items: c.Length(), Bytes: c.Bytes + c.Overhead + c.Remembered*RememberedBytes}, err
+	if err != nil {
+		return Size{}, err
+	}
+	kept, err := storedTally(q.name, r, 0, layout.Kept)
+	return Size{Items: c.Length(), Bytes: c.Bytes + c.Overhead + c.Remembered*RememberedBytes + kept.ResultBytes}, err
 }
 
 // Counts returns the queue's counters, in constant time. They are 0 when there is
@@ -106,5 +114,15 @@ func (q Queue) Counts(r kv.Reader) (Counts, error) {
 	if err != nil || qtx == nil {
 		return Counts{}, err
 	}
-	return usageOf(q.name, r, qtx.state.generation)
+	return qtx.usage(r)
+}
+
+// usage reads the counters of the queue, each as it stands in r.
+func (q *queueRows) usage(r kv.Reader) (Counts, error) {
+	c, err := usageOf(q.name, r, q.state.generation)
+	if err != nil || !q.state.results {
+		return c, err
+	}
+	kept, err := storedTally(q.name, r, 0, layout.Kept)
+	return c.with(&kept), err
 }

@@ -216,13 +216,16 @@ func (d deadLetters) bury(dlq *pusher, l *layout.Item, reason string) error {
 	if l.Chunks > 0 {
 		d.txSize += itemTxSize(d.name, &l.Envelope, true)
 	}
-	d.end(l)
 	buried := layout.Item{Envelope: l.Elsewhere()}
+	seq := dlq.assign(&buried, l.ReturnPriority)
+	if err := d.end(l, finish{how: FinishDead, reason: reason, next: ownName(dlq.name), nextID: idOf(&buried)}); err != nil {
+		return err
+	}
 	buried.Dead = layout.Death{
 		Reason: reason, Origin: ownName(d.name), OriginID: id.String(), At: time.Unix(0, dlq.pushed),
 		Deliveries: l.Deliveries(), Interruptions: l.Interruptions,
 	}
-	if err := dlq.lay(&buried, dlq.assign(&buried, l.ReturnPriority), l.Headers, l.Payload); err != nil {
+	if err := dlq.lay(&buried, seq, l.Headers, l.Payload); err != nil {
 		return err
 	}
 	d.emit(Event{
@@ -278,7 +281,7 @@ func (d deadLetters) requeue(p *pusher, item *layout.Item, delay time.Duration) 
 	again := NewItem{Payload: item.Payload, Headers: item.Headers, Delay: delay}
 	pushed, err := p.add(&again, item.Elsewhere(), item.ReturnPriority, &handOver{from: d.queueTx, item: item})
 	if err == nil && pushed.Err == nil {
-		p.eviction.run(p, nil) // other items alone: an item that would evict itself was refused
+		err = p.eviction.run(p, nil) // other items alone: an item that would evict itself was refused
 	}
 	return pushed, err
 }

@@ -77,14 +77,16 @@ func nextVictim(qtx *queueTx, least nextEntries, h *handOver) (v layout.Item, mo
 }
 
 // run removes the items that were chosen, and marks the results of pushes whose item goes.
-func (ev *eviction) run(p *pusher, results []Pushed) {
+func (ev *eviction) run(p *pusher, results []Pushed) error {
 	if ev.dropsItself {
 		ev.victims[ev.itself] = p.added
 	}
 	for i := range ev.victims {
 		gone := &ev.victims[i]
 		id := idOf(gone)
-		p.end(gone)
+		if err := p.end(gone, finish{how: FinishEvicted}); err != nil {
+			return err
+		}
 		p.emit(Event{Type: EventEvicted, ID: id, Priority: gone.Place.Priority, Deliveries: gone.Deliveries()})
 		for i := range results {
 			if results[i].ID == id && results[i].Err == nil && !results[i].Duplicate {
@@ -93,4 +95,5 @@ func (ev *eviction) run(p *pusher, results []Pushed) {
 		}
 	}
 	ev.victims, ev.dropsItself = nil, false
+	return nil
 }

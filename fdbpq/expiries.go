@@ -13,8 +13,7 @@ func (ex expiries) expire(l *layout.Item) error {
 		}
 	}
 	ex.emit(Event{Type: EventExpired, ID: idOf(l), Priority: l.ReturnPriority, Deliveries: l.Deliveries()})
-	ex.end(l)
-	return nil
+	return ex.end(l, finish{how: FinishExpired})
 }
 
 // due ends an item when its TTL is over, unless it is leased.

@@ -91,8 +91,7 @@ func (q Queue) Drop(tx kv.Tx, of Holding) error {
 		if item.Chunks == 0 {
 			h.txSize -= int(item.Size) // which is not written
 		}
-		h.end(item)
-		return nil
+		return h.end(item, finish{how: FinishHandedOver, next: of.Holder})
 	})
 	return err
 }

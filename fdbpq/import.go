@@ -31,6 +31,8 @@ type Import struct {
 
 	Attempts []Attempt // the oldest first; the last ones are kept
 
+	ResultTTL time.Duration // as in NewItem
+
 	Unique            string // ErrOccupied if another item has this value; without an id it stays as it is
 	UniqueUntilLeased bool
 }
@@ -218,6 +220,7 @@ func (p *importer) put(item *Import, at layout.Place, seq int64) (Imported, erro
 		Unique: item.Unique, UntilLeased: item.UniqueUntilLeased, Key: item.Key, KeyFence: item.KeyFence,
 		Past:    layout.Past{Attempts: string(packAttempts(item.Attempts, p.state.config.Attempts))},
 		Endings: layout.Endings{Interruptions: item.Interruptions, Returns: item.Returns},
+		Asks:    asksFor(item.ResultTTL),
 	}
 	if !item.Pushed.IsZero() {
 		e.PushedAt = item.Pushed.UnixNano()
@@ -239,6 +242,9 @@ func (p *importer) put(item *Import, at layout.Place, seq int64) (Imported, erro
 	}
 	due, err := p.importTimes(item, &e)
 	if err != nil {
+		return Imported{}, err
+	}
+	if err := p.results.clear(at.Suffix); err != nil { // of the item, when it was here before
 		return Imported{}, err
 	}
 	p.issue(seq)
@@ -275,7 +281,7 @@ func (p *importer) checkImport(item *Import) (seq int64, err error) {
 			return 0, fmt.Errorf("%w: %d failures, interruptions or returns, allowed are 0 to %d", ErrPlace, n, maxEndings)
 		}
 	}
-	if err := cmp.Or(CheckKey(item.Key), checkAttempts(item.Attempts)); err != nil {
+	if err := cmp.Or(CheckKey(item.Key), checkAttempts(item.Attempts), checkResultTTL(item.ResultTTL)); err != nil {
 		return 0, err
 	}
 	wall := p.store.inside.Clock.Wall()

@@ -70,6 +70,8 @@ type StoredItem struct {
 	Attempts Attempts
 	Cause    string // of its last failure, as far as its holder gave a reason
 
+	ResultTTL time.Duration // for how long its queue keeps what becomes of it; 0: not at all
+
 	Unique            string // that no other item of the queue has; "" without a claim, or after its end
 	UniqueUntilLeased bool   // the first lease ends the claim
 }

@@ -36,7 +36,9 @@ func (q Queue) Remove(tx kv.Tx, id ID) (priority int64, found bool, err error) {
 	if err != nil || l == nil {
 		return 0, false, err
 	}
-	qtx.end(l)
+	if err := qtx.end(l, finish{how: FinishRemoved}); err != nil {
+		return 0, false, err
+	}
 	return l.ReturnPriority, true, qtx.done()
 }
 

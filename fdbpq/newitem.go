@@ -25,6 +25,7 @@ type NewItem struct {
 	MsgID     string        // pushes with the same id within the queue's dedup window add one item
 	Key       string        // of a customer, a tenant, a document; "": the item has no key
 	Weight    int64         // of its key where keys take turns, from this push on; 0: as it is
+	ResultTTL time.Duration // for how long the queue keeps at least what became of the item, see Finish; 0: not at all
 
 	// HandOver is a lease that the push acknowledges in its transaction.
 	// The push is refused if the lease is lost (*LostError), or if the configuration of

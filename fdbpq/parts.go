@@ -20,6 +20,7 @@ type rowParts struct {
 	lists      lists
 	rates      rates
 	reasons    reasons
+	results    results
 	settings   settings
 	timers     timers
 	unique     unique
@@ -28,7 +29,7 @@ type rowParts struct {
 func rowPartsOf(q *queueRows) rowParts {
 	return rowParts{
 		answers{q}, attemptLog{q}, capacity{q}, contents{q}, explains{q}, fairIndex{q}, fences{q}, ids{q}, keyIndex{q}, keyInfos{q},
-		keyLimits{q}, keyWaits{q}, lists{q}, rates{q}, reasons{q}, settings{q}, timers{q}, unique{q},
+		keyLimits{q}, keyWaits{q}, lists{q}, rates{q}, reasons{q}, results{q}, settings{q}, timers{q}, unique{q},
 	}
 }
 

@@ -23,7 +23,9 @@ func (q Queue) Push(tx kv.Tx, items ...NewItem) ([]Pushed, error) {
 			return nil, err
 		}
 		if results[i] = pushed; pushed.Err == nil && !pushed.Duplicate {
-			p.eviction.run(&p, results[:i+1])
+			if err := p.eviction.run(&p, results[:i+1]); err != nil {
+				return nil, err
+			}
 		}
 		results[i].Events = p.happened()
 	}

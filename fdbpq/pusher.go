@@ -64,13 +64,14 @@ func (p *pusher) open(qtx *queueTx) error {
 	return nil
 }
 
-// prepare makes the queue with its first item, and has it keep items with keys, or with
-// unique values, from the first one on.
+// prepare makes the queue with its first item, and has it keep items with keys, with unique values, or that ask for results, from
+// the first one on.
 func (p *pusher) prepare(e *layout.Envelope) error {
-	first := e.Key != "" && !p.state.keyed || e.Unique != "" && !p.state.unique
+	first := e.Key != "" && !p.state.keyed || e.Unique != "" && !p.state.unique || e.Asks != 0 && !p.state.results
 	if first {
 		changed := *p.state
 		changed.keyed, changed.unique = changed.keyed || e.Key != "", changed.unique || e.Unique != ""
+		changed.results = changed.results || e.Asks != 0
 		p.state = &changed
 	}
 	if p.missing {
@@ -103,7 +104,7 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 	if !item.HasPriority {
 		priority = p.state.config.Priority
 	}
-	if err := cmp.Or(checkMsgID(item.MsgID), CheckKey(item.Key), CheckWeight(item.Key, item.Weight), item.checkUnique()); err != nil {
+	if err := cmp.Or(checkMsgID(item.MsgID), CheckKey(item.Key), CheckWeight(item.Key, item.Weight), item.checkUnique(), checkResultTTL(item.ResultTTL)); err != nil {
 		return Pushed{Err: err}, nil
 	}
 	if item.MsgID != "" {
@@ -129,7 +130,8 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 			return p.resolve(item, priority, living, handOver)
 		}
 	}
-	return p.add(item, layout.Envelope{Unique: unique, UntilLeased: item.UniqueUntilLeased, Key: item.Key}, priority, handOver)
+	e := layout.Envelope{Unique: unique, UntilLeased: item.UniqueUntilLeased, Key: item.Key, Asks: asksFor(item.ResultTTL)}
+	return p.add(item, e, priority, handOver)
 }
 
 // pushAgain answers the push of an item that was pushed before. A lease that it hands
@@ -142,7 +144,7 @@ func (p *pusher) pushAgain(item *NewItem, first *rememberedPush) (Pushed, error)
 	if errors.Is(refused, ErrHandOver) {
 		return Pushed{Err: refused}, nil
 	}
-	if err := handOver.acknowledge(); err != nil {
+	if err := handOver.acknowledge(p, first.id); err != nil {
 		return Pushed{}, err
 	}
 	seq, err := first.id.place.Count()
@@ -210,7 +212,7 @@ func (p *pusher) resolve(item *NewItem, priority int64, living *layout.Item, han
 		p.move(living, priority)
 		pushed.Priority = priority
 	}
-	if err := handOver.acknowledge(); err != nil {
+	if err := handOver.acknowledge(p, pushed.ID); err != nil {
 		return Pushed{}, err
 	}
 	if item.MsgID != "" {
@@ -245,7 +247,7 @@ func (p *pusher) add(item *NewItem, e layout.Envelope, priority int64, handOver 
 	if err := p.prepare(&l.Envelope); err != nil {
 		return Pushed{}, err
 	}
-	if err := handOver.acknowledge(); err != nil {
+	if err := handOver.acknowledge(p, ID{l.Place}); err != nil {
 		return Pushed{}, err
 	}
 	p.issue(seq)
@@ -272,6 +274,9 @@ func (p *pusher) checkLimits(item *NewItem, e *layout.Envelope, priority int64, 
 	}
 	if full := p.store.room.full(); full != nil && !handOver.replacedBy(item) {
 		return full, nil
+	}
+	if refused, err := p.results.full(e.Asks); refused != nil || err != nil {
+		return refused, err
 	}
 	delay := p.delay(item)
 	if delay > MaxDelay {

@@ -19,6 +19,7 @@ type queueState struct {
 	paused     bool
 	keyed      bool // items of the queue have had keys
 	unique     bool // items of the queue have had unique values
+	results    bool // results of items of the queue were asked for
 	config     Config
 
 	keysSet     int64 // keys that have settings of their own
@@ -105,8 +106,11 @@ const (
 	// stateBorn is the version of a queue that has had a backoff, or schedules.
 	stateBorn = 5
 
+	// stateResults is the version of a queue whose items have asked for results.
+	stateResults = 7
+
 	// stateNewest is the greatest version.
-	stateNewest = max(stateBorn, newestField)
+	stateNewest = max(stateResults, newestField)
 
 	flagPaused  = 1 << 0
 	flagDeleted = 1 << 1
@@ -116,6 +120,7 @@ const (
 	flagKeyed     = 1 << 3
 	flagFairBuilt = 1 << 4
 	flagUnique    = 1 << 5
+	flagResults   = 1 << 6 // from stateResults on
 )
 
 func (s *queueState) pack() ([]byte, error) {
@@ -141,6 +146,9 @@ func (s *queueState) pack() ([]byte, error) {
 		if s.unique {
 			flags |= flagUnique
 		}
+		if s.results {
+			flags |= flagResults
+		}
 	}
 	b := tuple.AppendInt(nil, version)
 	b = tuple.AppendInt(b, s.generation)
@@ -161,6 +169,8 @@ func (s *queueState) pack() ([]byte, error) {
 func (s *queueState) version() int64 {
 	version := s.config.version()
 	switch {
+	case s.results:
+		return max(version, stateResults)
 	case s.born > 0:
 		return max(version, stateBorn)
 	case s.unique || !s.keyed && s.config.limitsKeys():
@@ -212,7 +222,7 @@ func parseState(b []byte) (*queueState, error) {
 	s.paused = flags&flagPaused != 0
 	s.keyed = version == stateKeyed || version >= stateTurns && flags&flagKeyed != 0
 	if version >= stateTurns {
-		s.fairBuilt, s.unique = flags&flagFairBuilt != 0, flags&flagUnique != 0
+		s.fairBuilt, s.unique, s.results = flags&flagFairBuilt != 0, flags&flagUnique != 0, flags&flagResults != 0
 		r.Ints(&s.keysSet, &s.keysLimited, &s.fairOrder, &s.keyRateSince)
 	}
 	if version >= stateBorn {

@@ -35,8 +35,21 @@ func (qtx *queueTx) enter(l *layout.Item) { qtx.writeItem(&nowhere, l) }
 // change writes what becomes of an item that stays. before is the item as the store has it, after is the item from now on.
 func (qtx *queueTx) change(before, after *layout.Item) { qtx.writeItem(before, after) }
 
-// end removes an item. An item leaves its queue in no other way, but with all of its generation: by a purge, or with the queue.
-func (qtx *queueTx) end(l *layout.Item) { qtx.writeItem(l, &nowhere) }
+// end removes an item, and keeps its result if its push has asked for that. An item leaves its queue in no other way, but with all of
+// its generation: by a purge, or with the queue.
+func (qtx *queueTx) end(l *layout.Item, how finish) error {
+	_, err := qtx.finished(l, how)
+	return err
+}
+
+// finished is end, and says what became of the result.
+func (qtx *queueTx) finished(l *layout.Item, how finish) (Kept, error) {
+	qtx.writeItem(l, &nowhere)
+	if l.Asks == 0 {
+		return KeptNone, nil
+	}
+	return qtx.results.keep(l, how)
+}
 
 // writeItem writes the rows of an item, and nothing else does: enter, change and end call it. What an item has in the spaces of its
 // queue is a function of its record, so writeItem writes the difference. An item keeps its suffix and its key for life.
@@ -257,7 +270,7 @@ func (qtx *queueTx) flush() error {
 	if qtx.arrived {
 		qtx.tx.Add(layout.QueueRow(layout.SpaceArrivals, qtx.name), 1)
 	}
-	qtx.tally, qtx.stored, qtx.arrived = layout.Tally{}, nil, false
+	qtx.tally, qtx.stored, qtx.arrived, qtx.resultBytes = layout.Tally{}, nil, false, nil
 	if qtx.assigned.counts {
 		qtx.tx.Max(layout.QueueRow(layout.SpaceHigh, qtx.name), uint64(qtx.assigned.count))
 		qtx.assigned.counts = false

@@ -13,17 +13,29 @@ import (
 type Settled struct {
 	Lease  *Lease // of Extend: the extended lease
 	Holder string // of the lease, if the item was leased
+	Result Kept   // of AckWith
 	Events []Event
 }
 
 // Ack deletes the item. It also works when the lease has run out and the item was not
 // popped since; tokens of a rate that came back are then taken again. All settlements return
 // *LostError for a lost lease, without effect.
-func (q Queue) Ack(tx kv.Tx, lease Lease) (Settled, error) {
-	return q.settle(tx, lease, untilTakenAgain, func(qtx *queueTx, l *layout.Item) error {
-		qtx.end(l)
-		return nil
+func (q Queue) Ack(tx kv.Tx, lease Lease) (Settled, error) { return q.AckWith(tx, lease, nil) }
+
+// AckWith is Ack with the result of the item's work, which the queue keeps if the push of the item has asked for it, and Settled says
+// whether it does. A result of more bytes than MaxContent is an ErrContent, without effect.
+func (q Queue) AckWith(tx kv.Tx, lease Lease, result []byte) (Settled, error) {
+	if err := checkContent(nil, result); err != nil {
+		return Settled{}, err
+	}
+	done := finish{how: FinishDone, body: result}
+	var kept Kept
+	settled, err := q.settle(tx, lease, untilTakenAgain, func(qtx *queueTx, l *layout.Item) (err error) {
+		kept, err = qtx.finished(l, done)
+		return err
 	})
+	settled.Result = kept
+	return settled, err
 }
 
 // Nack says how the holder of a lease gives the item back.
@@ -184,8 +196,7 @@ func (q Queue) Terminate(tx kv.Tx, lease Lease, reason string) (Settled, error) 
 		}
 		if l.IsDead() {
 			qtx.emit(Event{Type: EventDead, ID: idOf(l), Priority: l.ReturnPriority, Deliveries: l.Deliveries(), Endings: endingsOf(l), Reason: reason, Cause: reason})
-			qtx.end(l)
-			return nil
+			return qtx.end(l, finish{how: FinishDead, reason: reason})
 		}
 		taken, err := qtx.deadLetters.take(l, reason)
 		if err == nil && !taken {

@@ -299,7 +299,7 @@ func TestRowsOfLaterVersion(t *testing.T) {
 		defer db.Close()
 		f := newFixture(t, db)
 		f.configure("q", `{"key_order":true}`)
-		f.push("q", fdbpq.NewItem{Payload: []byte("one"), Unique: strings.Repeat("with every element", 30), Key: "key"})
+		f.push("q", fdbpq.NewItem{Payload: []byte("one"), Unique: strings.Repeat("with every element", 30), Key: "key", ResultTTL: time.Minute})
 		if err := f.nack(*f.leaseOne("q", time.Minute).Lease, 0); err != nil { // it has a fence of its key, and an attempt
 			t.Fatal(err)
 		}

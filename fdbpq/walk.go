@@ -23,6 +23,8 @@ type walk struct {
 	rows     map[string]expectedRow    // that other rows ask for, by key, as long as they are not found
 	chunks   map[string]int64          // missing bytes by the key of their item
 	popItems map[string]int64          // missing items of remembered pops, by the prefix of their keys
+	kept     map[keptAs]int64          // when the first results are to be forgotten
+	forgets  map[keptAs]int64          // when a timer does so
 	keys     map[keyOf]*keyFound
 	known    keysKnown
 }
@@ -41,6 +43,8 @@ func newWalk(s *Store) *walk {
 		rows:     make(map[string]expectedRow),
 		chunks:   make(map[string]int64),
 		popItems: make(map[string]int64),
+		kept:     make(map[keptAs]int64),
+		forgets:  make(map[keptAs]int64),
 		keys:     make(map[keyOf]*keyFound),
 		known:    newKeysKnown(),
 	}
@@ -171,6 +175,7 @@ func (w *walk) balance() {
 			w.Problem("pop %q: %d of its items are missing", key, missing)
 		}
 	}
+	w.balanceResults()
 	w.balanceKeys()
 	w.balanceFences()
 	w.balanceSettings()

@@ -98,6 +98,11 @@ type Config struct {
 	//
 	// On the embedded store [no pop does](../protocol.md#order), whatever this says.
 	Strict bool `json:"strict" pq:"since=4; label=Strict"`
+
+	// How many bytes the results that the queue [keeps](results.md#room) may take, with 320 of each besides its body; `0`: 64 MiB.
+	//
+	// With so many, bodies of results are dropped, and pushes that ask for results answer 429.
+	ResultBytes int64 `json:"result_bytes" pq:"since=7; label=Bytes of results; min=0; max=68719476736; zero=64 MiB"` // all of it lies on the disk of a node
 }
 
 // Most is how often something may happen, as JSON: a number, or "" for as often as another setting says.

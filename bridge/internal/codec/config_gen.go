@@ -33,5 +33,6 @@ func Config(c fdbpq.Config) protocol.Config {
 		Backoff:           protocol.Backoff(c.Backoff),
 		Attempts:          c.Attempts,
 		Strict:            c.Strict,
+		ResultBytes:       c.ResultBytes,
 	}
 }

@@ -13,17 +13,19 @@ const (
 	CounterRemembered // message and pop ids; outlives generations, as the ids do
 	CounterOwing      // keys that owe tokens; outlives generations, as the tokens do
 	CounterOverhead   // in a space of its own, which earlier versions neither check nor add to
+	CounterResults    // outlives generations, as results do
+	CounterResultBytes
 	Counters
 )
 
 // Tally has a number for each counter of a queue.
 type Tally struct {
-	Ready, Leased, Delayed, Bytes, Expiring, Remembered, Owing, Overhead int64
+	Ready, Leased, Delayed, Bytes, Expiring, Remembered, Owing, Overhead, Results, ResultBytes int64
 }
 
 // Fields returns the tally's number for each counter.
 func (t *Tally) Fields() [Counters]*int64 {
-	return [Counters]*int64{&t.Ready, &t.Leased, &t.Delayed, &t.Bytes, &t.Expiring, &t.Remembered, &t.Owing, &t.Overhead}
+	return [Counters]*int64{&t.Ready, &t.Leased, &t.Delayed, &t.Bytes, &t.Expiring, &t.Remembered, &t.Owing, &t.Overhead, &t.Results, &t.ResultBytes}
 }
 
 // Count counts an item n times.
@@ -56,7 +58,7 @@ func CounterKey(queue string, generation int64, counter int) []byte {
 	switch counter {
 	case CounterOverhead:
 		return GenerationPrefix(SpaceOverhead, queue, generation)
-	case CounterRemembered, CounterOwing:
+	case CounterRemembered, CounterOwing, CounterResults, CounterResultBytes:
 		generation = 0
 	}
 	return tuple.AppendInt(GenerationPrefix(SpaceCounter, queue, generation), int64(counter))
@@ -66,6 +68,10 @@ func CounterKey(queue string, generation int64, counter int) []byte {
 var (
 	Usage   = []int{CounterReady, CounterLeased, CounterDelayed, CounterBytes, CounterExpiring, CounterRemembered, CounterOverhead}
 	Content = Usage[:len(Usage)-1]
+
+	// OfQueue are the counters that end with the queue, and not with a generation, Kept those of its results.
+	OfQueue = []int{CounterRemembered, CounterOwing, CounterResults, CounterResultBytes}
+	Kept    = OfQueue[2:]
 )
 
 // CounterKeys are the keys of some counters, in their order.

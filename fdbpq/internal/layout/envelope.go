@@ -55,6 +55,7 @@ type Envelope struct {
 	Endings
 	TokensBack int64 // of an item that is not leased: whose tokens came back when its last lease ended: TokenOfQueue, TokenOfKey
 	Overhead   int64 // what its queue counts for it in CounterOverhead. Earlier versions leave it out, and there it stays counted
+	Asks       Keep  // for how long its result is kept, 0: not at all
 	Foreign    bool  // pushed by another program, which updated no counters
 }
 
@@ -98,7 +99,8 @@ func (e *Envelope) Append(b []byte) []byte {
 	b = tuple.AppendInt(b, e.Tries)
 	b = tuple.AppendInt(b, e.Fence)
 	b = tuple.AppendInt(b, e.IDPriority)
-	tokens := e.TokensBack != 0 || e.Overhead != 0
+	asks := e.Asks != 0
+	tokens := e.TokensBack != 0 || e.Overhead != 0 || asks
 	ended := e.Endings != (Endings{}) || e.Dead.Interruptions != 0 || tokens
 	dated := !e.Dead.At.IsZero() || e.Dead.Deliveries != 0 || e.Past != (Past{}) || ended
 	keyFence := e.KeyFence != 0 || dated
@@ -146,8 +148,11 @@ func (e *Envelope) Append(b []byte) []byte {
 	if tokens {
 		b = tuple.AppendInt(b, e.TokensBack)
 	}
-	if e.Overhead != 0 {
+	if e.Overhead != 0 || asks {
 		b = tuple.AppendInt(b, e.Overhead)
+	}
+	if asks {
+		b = tuple.AppendInt(b, int64(e.Asks))
 	}
 	return b
 }
@@ -208,6 +213,11 @@ func ParseEnvelope(b []byte, p Place) (Envelope, error) {
 	if r.More() {
 		e.Overhead = r.Int()
 	}
+	if r.More() {
+		if e.Asks = Keep(r.Int()); r.Err() == nil && e.Asks.TTL() == 0 {
+			return Envelope{}, fmt.Errorf("damaged item: its result is to be kept as %d", e.Asks)
+		}
+	}
 	if err := r.Err(); err != nil {
 		return Envelope{}, fmt.Errorf("damaged item: %w", err)
 	}
@@ -226,7 +236,7 @@ func (e *Envelope) Elsewhere() Envelope {
 func (e *Envelope) Answered() Envelope {
 	kept := *e
 	kept.Chunks, kept.Headers, kept.Payload = 0, nil, nil
-	kept.Unique, kept.UntilLeased, kept.Past, kept.Overhead = "", false, Past{}, 0
+	kept.Unique, kept.UntilLeased, kept.Past, kept.Overhead, kept.Asks = "", false, Past{}, 0, 0
 	return kept
 }
 

@@ -60,6 +60,9 @@ import "github.com/pqbridge/pqbridge/internal/tuple"
 //	("vr", queue, born, kind, name)         the bridge that runs it, and until when
 //	("ld", queue, born, name)               link: what it is
 //	("lo", queue, born, name)               the batch of it that is out
+//	("re", queue, suffix)                   result of the item that had this suffix
+//	("rx", queue, suffix, n)                n-th part of a large result
+//	("rt", queue, keep, finished, suffix)   a result, in the order in which those kept as long are forgotten
 //	("g", queue, generation)                generation to be cleared
 //	("z", due, kind, queue, …)              timers, in the order they fall due
 //
@@ -121,6 +124,10 @@ const (
 
 	SpaceLink = "ld"
 	SpaceOut  = "lo"
+
+	SpaceKept      = "re"
+	SpaceKeptPart  = "rx"
+	SpaceKeptSince = "rt"
 
 	SpaceTimer   = "z"
 	SpaceSweeper = "s"

@@ -20,6 +20,7 @@ const (
 	TimerFair    = "f" // keys are to be given a row in the fair order
 	TimerTokens  = "b" // full buckets of keys are cleared
 	TimerFences  = "e" // fences of keys that time has passed are cleared
+	TimerResults = "r" // results are forgotten
 )
 
 // TimerKinds has all kinds of timers.
@@ -34,6 +35,7 @@ var TimerKinds = map[string]TimerKind{
 	TimerFair:    {OfQueue: true},
 	TimerTokens:  {OfQueue: true},
 	TimerFences:  {OfQueue: true},
+	TimerResults: {OfQueue: true},
 }
 
 // TimerKind says how timers of a kind look, and why they are there.

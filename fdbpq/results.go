@@ -1,0 +1,207 @@
+package fdbpq
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/internal/tuple"
+)
+
+// A push may ask that its queue keeps what becomes of the item. The transaction that ends the item keeps it, and so exactly one
+// result belongs to it, however often a settlement is repeated. Results outlive a purge, and end with the queue, or when their
+// time is over. What is kept is written blindly: two transactions that end items never conflict because of results.
+//
+// What results take is bounded by result_bytes. Beyond it the body of a result is dropped, and not the settlement: work that is done
+// stays done. Pushes that ask for results are refused then, at their senders. The bound is read by snapshot, so concurrent
+// transactions may exceed it by what they keep.
+
+// KeptBytes is what a result counts of result_bytes beside its body: about what its rows take.
+const KeptBytes = 320
+
+// defaultResultBytes is the bound of a queue whose result_bytes is 0.
+const defaultResultBytes = 64 << 20
+
+// MaxResultTTL is the longest time for which a result is kept.
+const MaxResultTTL = 168 * time.Hour
+
+// ErrResults: the results of the queue take result_bytes, so it refuses pushes that ask for one.
+var ErrResults = errors.New("no room for results")
+
+func checkResultTTL(ttl time.Duration) error {
+	if ttl < 0 || ttl > MaxResultTTL {
+		return fmt.Errorf("%w: TTL of a result of %s, allowed are 0s to %s", ErrTime, ttl, MaxResultTTL)
+	}
+	return nil
+}
+
+// asksFor is what an item asks for with a TTL of its result.
+func asksFor(ttl time.Duration) layout.Keep {
+	if ttl == 0 {
+		return 0
+	}
+	return layout.KeepFor(ttl)
+}
+
+// results keeps and forgets what became of items.
+type results struct{ *queueRows }
+
+// most is the queue's bound of bytes.
+func (rs results) most() int64 {
+	if most := rs.state.config.ResultBytes; most > 0 {
+		return most
+	}
+	return defaultResultBytes
+}
+
+// bytes is what the results take, with what the Work has not written yet.
+func (rs results) bytes() (int64, error) {
+	if !rs.state.results {
+		return 0, nil
+	}
+	if rs.resultBytes == nil {
+		raw, err := rs.snapshot.Get(layout.CounterKey(rs.name, 0, layout.CounterResultBytes))
+		if err != nil {
+			return 0, err
+		}
+		rs.resultBytes = new(int64(kv.DecodeInteger(raw)))
+	}
+	return *rs.resultBytes + rs.tally.ResultBytes, nil
+}
+
+// full is the reason to refuse a push that asks for a result, nil while there is room for one.
+func (rs results) full(asks layout.Keep) (refused, err error) {
+	if asks == 0 {
+		return nil, nil
+	}
+	if n, err := rs.bytes(); err != nil || n+KeptBytes <= rs.most() {
+		return nil, err
+	}
+	return fmt.Errorf("%w: the queue's result_bytes is %d, of which each result takes %d besides its body", ErrResults, rs.most(), KeptBytes), nil
+}
+
+// takes reports whether there is room for a body.
+func (rs results) takes(body []byte) (bool, error) {
+	if len(body) == 0 {
+		return true, nil
+	}
+	if rs.store.room.full() != nil || rs.store.room.crowded(rs.name) {
+		return false, nil
+	}
+	n, err := rs.bytes()
+	return n+KeptBytes+int64(len(body)) <= rs.most(), err
+}
+
+// keep keeps what became of an item that has asked for it.
+func (rs results) keep(l *layout.Item, how finish) (Kept, error) {
+	now, err := rs.now()
+	if err != nil {
+		return "", err
+	}
+	takes, err := rs.takes(how.body)
+	if err != nil {
+		return "", err
+	}
+	r := layout.Result{
+		How: string(how.how), Keep: l.Asks, Finished: now, IDPriority: l.IDPriority, Deliveries: l.Deliveries(),
+		Reason: how.reason, Next: how.next, Dropped: !takes,
+	}
+	if how.nextID != (ID{}) {
+		r.NextID = how.nextID.String()
+	}
+	if takes {
+		r.Body, r.Size = how.body, int64(len(how.body))
+	}
+	suffix := l.Place.Suffix
+	if isApart(rs.transaction, r.Size) {
+		for part := range slices.Chunk(r.Body, layout.ChunkSize) {
+			rs.tx.Set(layout.KeptPart(rs.name, suffix, r.Chunks), part)
+			r.Chunks++
+		}
+	}
+	rs.valueBuffer = r.Append(rs.valueBuffer[:0])
+	rs.tx.Set(layout.KeptKey(rs.name, suffix), rs.valueBuffer)
+	since := r.Since(suffix)
+	rs.tx.Set(since.Key(rs.name), since.Append(nil))
+	due := r.Timer()
+	rs.store.alarm.expect(due)
+	rs.tx.Set(layout.ResultTimerKey(due, rs.name, r.Keep), nil)
+	rs.count(r.Size, 1)
+	if r.Dropped {
+		return KeptDropped, nil
+	}
+	return KeptWhole, nil
+}
+
+// count counts results with bodies of a size.
+func (rs results) count(size, n int64) {
+	rs.tally.Results += n
+	rs.tally.ResultBytes += n * (KeptBytes + size)
+}
+
+// read reads the result of the item with a suffix, nil if there is none. Its body may lie in parts.
+func (rs results) read(r kv.Reader, suffix string) (*layout.Result, error) {
+	row, err := r.Get(layout.KeptKey(rs.name, suffix))
+	if err != nil || row == nil {
+		return nil, err
+	}
+	kept, err := layout.ParseResult(row)
+	return &kept, err
+}
+
+// forget clears a result. The transaction depends on the row that led to it.
+func (rs results) forget(since layout.KeptSince) {
+	if since.Chunks > 0 {
+		rs.tx.ClearRange(layout.KeptParts(rs.name, since.Suffix))
+	}
+	rs.tx.Clear(layout.KeptKey(rs.name, since.Suffix))
+	rs.tx.Clear(since.Key(rs.name))
+	rs.count(since.Size, -1)
+}
+
+// clear clears the result of an item that comes back.
+func (rs results) clear(suffix string) error {
+	if !rs.state.results {
+		return nil
+	}
+	r, err := rs.read(rs.tx, suffix)
+	if err == nil && r != nil {
+		rs.forget(r.Since(suffix))
+	}
+	return err
+}
+
+// due forgets results whose time is over, a bounded number at a time.
+func (rs results) due(t layout.Timer) error {
+	keep, err := layout.ParseKeep(t.ID)
+	if err != nil {
+		return err
+	}
+	now, err := rs.now()
+	if err != nil {
+		return err
+	}
+	begin, end := tuple.Range(layout.KeptAs(rs.name, keep))
+	rows, err := rs.snapshot.Range(begin, end, kv.RangeOptions{Limit: forgetAtOnce})
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		since, err := layout.ParseKeptSince(row.Key[len(layout.QueueRow(layout.SpaceKeptSince, rs.name)):], row.Value)
+		if err != nil {
+			return err
+		}
+		if since.End() > now {
+			return nil // its own timer forgets it
+		}
+		rs.tx.Conflict(row.Key) // an import may clear it at the same time
+		rs.forget(since)
+	}
+	if len(rows) == forgetAtOnce {
+		return rs.timers.atOnce(layout.TimerResults, t.ID)
+	}
+	return nil
+}

@@ -1,0 +1,565 @@
+package fdbpq_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/internal/tuple"
+)
+
+// asking pushes an item that asks for its result, and returns its id.
+func (f *fixture) asking(queue string, item fdbpq.NewItem) fdbpq.ID {
+	f.Helper()
+	if item.ResultTTL == 0 {
+		item.ResultTTL = time.Hour
+	}
+	pushed := f.push(queue, item)[0]
+	if pushed.Err != nil {
+		f.Fatal(pushed.Err)
+	}
+	return pushed.ID
+}
+
+// result is what became of an item.
+func (f *fixture) result(queue string, id fdbpq.ID) (result *fdbpq.Result, err error) {
+	f.Helper()
+	f.view(func(r kv.Reader) error {
+		result, err = f.Queue(queue).Result(r, id)
+		return nil
+	})
+	return result, err
+}
+
+func (f *fixture) ackWith(lease fdbpq.Lease, body []byte) (settled fdbpq.Settled) {
+	f.Helper()
+	f.update(func(tx kv.Tx) (err error) {
+		settled, err = f.Queue(lease.Queue).AckWith(tx, lease, body)
+		return err
+	})
+	return settled
+}
+
+// ended expects the result of an item, whose id elsewhere, if it has one, is that of the first item of the queue there.
+func (f *fixture) ended(queue string, id fdbpq.ID, want fdbpq.Result) {
+	f.Helper()
+	got, err := f.result(queue, id)
+	if err != nil || got == nil {
+		f.Fatalf("the result of an item that is %s: %v, %v", want.Finish, got, err)
+	}
+	if want.NextID == "next" {
+		var next []fdbpq.Item
+		f.view(func(r kv.Reader) error {
+			page, err := f.Queue(want.Next).Peek(r, fdbpq.Selection{Limit: 1})
+			next = page.Items
+			return err
+		})
+		if len(next) != 1 {
+			f.Fatalf("queue %q has no item", want.Next)
+		}
+		want.NextID = next[0].ID.String()
+	}
+	same := bytes.Equal(got.Body, want.Body)
+	body := got.Body
+	got.Body, want.Body = nil, nil
+	if want.Finished = f.now(); !same || !equalResults(got, &want) {
+		f.Errorf("queue %s: the result is %+v with %q, expected %+v", queue, *got, body, want)
+	}
+}
+
+func equalResults(a, b *fdbpq.Result) bool {
+	return a.Finish == b.Finish && a.Kept == b.Kept && a.Finished == b.Finished && a.Deliveries == b.Deliveries &&
+		a.Reason == b.Reason && a.Next == b.Next && a.NextID == b.NextID
+}
+
+// However an item ends, its caller hears how: the transaction that ends it keeps that.
+func TestEachEndLeavesItsResult(t *testing.T) {
+	t.Parallel()
+	whole := fdbpq.KeptWhole
+	large := bytes.Repeat([]byte("\x00large"), 50_000)
+	ends := []struct {
+		name, config string
+		item         fdbpq.NewItem
+		end          func(f *fixture, queue string, id fdbpq.ID)
+		want         fdbpq.Result
+	}{
+		{"ack", "", fdbpq.NewItem{}, func(f *fixture, queue string, _ fdbpq.ID) {
+			if settled := f.ackWith(*f.leaseOne(queue, time.Minute).Lease, []byte("\x00\xff")); settled.Result != whole {
+				f.Errorf("the settlement says %q", settled.Result)
+			}
+		}, fdbpq.Result{Finish: fdbpq.FinishDone, Body: []byte("\x00\xff"), Deliveries: 1}},
+		{"large", "", fdbpq.NewItem{}, func(f *fixture, queue string, _ fdbpq.ID) {
+			f.ackWith(*f.leaseOne(queue, time.Minute).Lease, large)
+		}, fdbpq.Result{Finish: fdbpq.FinishDone, Body: large, Deliveries: 1}},
+		{"plain", "", fdbpq.NewItem{}, func(f *fixture, queue string, _ fdbpq.ID) {
+			if err := f.ack(*f.leaseOne(queue, time.Minute).Lease); err != nil {
+				f.Fatal(err)
+			}
+		}, fdbpq.Result{Finish: fdbpq.FinishDone, Deliveries: 1}},
+		{"late", "", fdbpq.NewItem{}, func(f *fixture, queue string, _ fdbpq.ID) {
+			l := *f.leaseOne(queue, time.Second).Lease
+			f.pass(time.Minute)
+			f.sweep()
+			f.ackWith(l, []byte("late"))
+		}, fdbpq.Result{Finish: fdbpq.FinishDone, Body: []byte("late"), Deliveries: 1}},
+		{"pop", "", fdbpq.NewItem{}, func(f *fixture, queue string, _ fdbpq.ID) {
+			f.pop(queue, fdbpq.Min, 1)
+		}, fdbpq.Result{Finish: fdbpq.FinishDone}},
+		{"popid", "", fdbpq.NewItem{}, func(f *fixture, queue string, _ fdbpq.ID) {
+			for range 2 {
+				f.update(func(tx kv.Tx) error {
+					_, err := f.Queue(queue).Pop(tx, fdbpq.Selection{Limit: 1, PopID: "p"})
+					return err
+				})
+			}
+		}, fdbpq.Result{Finish: fdbpq.FinishDone}},
+		{"nack", `{"max_deliveries":2}`, fdbpq.NewItem{Payload: []byte("x"), Key: "k"}, func(f *fixture, queue string, _ fdbpq.ID) {
+			for range 2 {
+				if _, err := f.nacked(*f.leaseOne(queue, time.Minute).Lease, 0); err != nil {
+					f.Fatal(err)
+				}
+			}
+		}, fdbpq.Result{Finish: fdbpq.FinishDead, Deliveries: 2, Reason: fdbpq.DeadMaxDeliveries, Next: "nack-dead", NextID: "next"}},
+		{"crash", `{"max_interruptions":1}`, fdbpq.NewItem{}, func(f *fixture, queue string, _ fdbpq.ID) {
+			f.leaseOne(queue, time.Second)
+			f.pass(time.Minute)
+			f.sweep()
+		}, fdbpq.Result{Finish: fdbpq.FinishDead, Deliveries: 1, Reason: fdbpq.DeadInterruptions, Next: "crash-dead", NextID: "next"}},
+		{"term", "", fdbpq.NewItem{}, func(f *fixture, queue string, _ fdbpq.ID) {
+			l := *f.leaseOne(queue, time.Minute).Lease
+			f.update(func(tx kv.Tx) error {
+				_, err := f.Queue(queue).Terminate(tx, l, "bad address")
+				return err
+			})
+		}, fdbpq.Result{Finish: fdbpq.FinishDead, Deliveries: 1, Reason: "bad address", Next: "term-dead", NextID: "next"}},
+		{"ttl", "", fdbpq.NewItem{TTL: time.Second}, func(f *fixture, _ string, _ fdbpq.ID) {
+			f.pass(time.Minute)
+			f.sweep()
+		}, fdbpq.Result{Finish: fdbpq.FinishExpired}},
+		{"popttl", "", fdbpq.NewItem{TTL: time.Second}, func(f *fixture, queue string, _ fdbpq.ID) {
+			f.pass(time.Minute)
+			f.pop(queue, fdbpq.Min, 1)
+		}, fdbpq.Result{Finish: fdbpq.FinishExpired}},
+		{"deadttl", `{"dead_letter_expired":true}`, fdbpq.NewItem{TTL: time.Second}, func(f *fixture, _ string, _ fdbpq.ID) {
+			f.pass(time.Minute)
+			f.sweep()
+		}, fdbpq.Result{Finish: fdbpq.FinishDead, Reason: fdbpq.DeadExpired, Next: "deadttl-dead", NextID: "next"}},
+		{"handover", `{"hand_over":"*"}`, fdbpq.NewItem{}, func(f *fixture, queue string, _ fdbpq.ID) {
+			f.push("shipping", fdbpq.NewItem{HandOver: f.leaseOne(queue, time.Minute).Lease})
+		}, fdbpq.Result{Finish: fdbpq.FinishHandedOver, Deliveries: 1, Next: "shipping", NextID: "next"}},
+		{"handsame", `{"hand_over":"*"}`, fdbpq.NewItem{}, func(f *fixture, queue string, _ fdbpq.ID) {
+			f.push("again", fdbpq.NewItem{MsgID: "m"})
+			f.push("again", fdbpq.NewItem{MsgID: "m", HandOver: f.leaseOne(queue, time.Minute).Lease})
+		}, fdbpq.Result{Finish: fdbpq.FinishHandedOver, Deliveries: 1, Next: "again", NextID: "next"}},
+		{"handunique", `{"hand_over":"*"}`, fdbpq.NewItem{}, func(f *fixture, queue string, _ fdbpq.ID) {
+			f.push("one", fdbpq.NewItem{Unique: "u"})
+			f.push("one", fdbpq.NewItem{Unique: "u", HandOver: f.leaseOne(queue, time.Minute).Lease})
+		}, fdbpq.Result{Finish: fdbpq.FinishHandedOver, Deliveries: 1, Next: "one", NextID: "next"}},
+		{"link", "", fdbpq.NewItem{}, func(f *fixture, queue string, _ fdbpq.ID) {
+			_, of := f.holds(queue, "link:hub", 1)
+			f.dropped(queue, of)
+		}, fdbpq.Result{Finish: fdbpq.FinishHandedOver, Deliveries: 1, Next: "link:hub"}},
+		{"unlinked", "", fdbpq.NewItem{}, func(f *fixture, queue string, _ fdbpq.ID) {
+			_, of := f.holds(queue, "link:hub", 1)
+			f.released(queue, of, "too large there")
+		}, fdbpq.Result{Finish: fdbpq.FinishDead, Reason: "too large there", Next: "unlinked-dead", NextID: "next"}},
+		{"remove", "", fdbpq.NewItem{}, func(f *fixture, queue string, id fdbpq.ID) {
+			f.remove(queue, id)
+		}, fdbpq.Result{Finish: fdbpq.FinishRemoved}},
+		{"moved", "", fdbpq.NewItem{}, func(f *fixture, queue string, id fdbpq.ID) {
+			f.update(func(tx kv.Tx) error {
+				_, err := f.Queue(queue).Move(tx, id, 77)
+				return err
+			})
+			f.ackWith(*f.leaseOne(queue, time.Minute).Lease, nil)
+		}, fdbpq.Result{Finish: fdbpq.FinishDone, Deliveries: 1}},
+		{"bulk", "", fdbpq.NewItem{}, func(f *fixture, queue string, _ fdbpq.ID) {
+			f.update(func(tx kv.Tx) error {
+				_, err := f.Queue(queue).Bulk(tx, fdbpq.Bulk{Verb: fdbpq.BulkRemove, Where: fdbpq.Where{State: fdbpq.StateReady}, Limit: 10})
+				return err
+			})
+		}, fdbpq.Result{Finish: fdbpq.FinishRemoved}},
+		{"evict", `{"max_length":1,"overflow":"evict"}`, fdbpq.NewItem{Priority: 5, HasPriority: true}, func(f *fixture, queue string, _ fdbpq.ID) {
+			f.pushed(queue, 1, "more urgent")
+		}, fdbpq.Result{Finish: fdbpq.FinishEvicted}},
+	}
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		for _, end := range ends {
+			if end.config != "" {
+				f.configure(end.name, end.config)
+			}
+			id := f.asking(end.name, end.item)
+			if got, err := f.result(end.name, id); got != nil || !errors.Is(err, fdbpq.ErrPending) {
+				t.Errorf("%s: before its end the result is %v, %v", end.name, got, err)
+			}
+			end.end(f, end.name, id)
+			want := end.want
+			want.Kept = whole
+			f.ended(end.name, id, want)
+			if n := f.counts(end.name); n.Results != 1 || n.ResultBytes != fdbpq.KeptBytes+int64(len(want.Body)) {
+				t.Errorf("%s: counted are %d results of %d bytes", end.name, n.Results, n.ResultBytes)
+			}
+		}
+		for _, queue := range []string{"nack-dead", "shipping", "again"} { // what goes on elsewhere has asked for nothing
+			id := f.leaseOne(queue, time.Minute).ID
+			if _, err := f.result(queue, id); !errors.Is(err, fdbpq.ErrUnkept) || f.get(queue, id).ResultTTL != 0 {
+				t.Errorf("queue %s: the item says %v", queue, err)
+			}
+		}
+	})
+}
+
+// An item that is evicted by the push that adds it has its result, too.
+func TestEvictedItselfLeavesAResult(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		f.configure("q", `{"max_length":1,"overflow":"evict"}`)
+		f.pushed("q", 1, "stays")
+		pushed := f.push("q", fdbpq.NewItem{Priority: 2, HasPriority: true, ResultTTL: time.Minute})[0]
+		if !pushed.Evicted {
+			t.Fatalf("the push answers %+v", pushed)
+		}
+		f.ended("q", pushed.ID, fdbpq.Result{Finish: fdbpq.FinishEvicted, Kept: fdbpq.KeptWhole})
+	})
+}
+
+// Who asked for nothing gets nothing, and a result is that of one id alone.
+func TestOtherIDsHaveNoResult(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		silent := f.pushed("q", 1, "silent")[0]
+		if got, err := f.result("q", silent); got != nil || !errors.Is(err, fdbpq.ErrUnkept) {
+			t.Errorf("an item that asked for nothing: %v, %v", got, err)
+		}
+		if settled := f.ackWith(*f.leaseOne("q", time.Minute).Lease, []byte("unasked")); settled.Result != fdbpq.KeptNone {
+			t.Errorf("its settlement says %q", settled.Result)
+		}
+		id := f.asking("q", fdbpq.NewItem{Priority: 2, HasPriority: true})
+		f.update(func(tx kv.Tx) error {
+			_, err := f.Queue("q").Move(tx, id, 3)
+			return err
+		})
+		forged := withPriority(t, id, 3)
+		for range 2 { // while it lives, and afterwards
+			for _, unknown := range []fdbpq.ID{silent, forged} {
+				if got, err := f.result("q", unknown); got != nil || err != nil {
+					t.Errorf("an id that no item has, or had with a result: %v, %v", got, err)
+				}
+			}
+			if _, err := f.result("none", id); err != nil {
+				t.Errorf("an unknown queue: %v", err)
+			}
+			f.pop("q", fdbpq.Min, 1)
+		}
+		if got, err := f.result("q", id); got == nil || err != nil {
+			t.Errorf("the id of the moved item: %v, %v", got, err)
+		}
+	})
+}
+
+// withPriority is the id that an item of another priority would have in the place of an item.
+func withPriority(t *testing.T, id fdbpq.ID, priority int64) fdbpq.ID {
+	t.Helper()
+	b, err := base64.RawURLEncoding.DecodeString(id.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, suffix, err := tuple.ConsumeInt(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parseID(base64.RawURLEncoding.EncodeToString(append(tuple.AppendInt(nil, priority), suffix...)))
+}
+
+// formatOf is the format of the state of a queue.
+func (f *fixture) formatOf(queue string) int64 {
+	f.Helper()
+	for _, row := range f.rows("q") {
+		if bytes.HasSuffix(row.Key, []byte("\x02"+queue+"\x00")) {
+			format, _, err := tuple.ConsumeInt(row.Value)
+			if err != nil {
+				f.Fatal(err)
+			}
+			return format
+		}
+	}
+	f.Fatalf("there is no queue %q", queue)
+	return 0
+}
+
+// A result is kept for as long as was asked, rounded up to one of six times, and no row remains of it.
+func TestResultsAreForgotten(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		body := bytes.Repeat([]byte("x"), 200_000)
+		for _, ttl := range []struct{ asked, kept time.Duration }{
+			{time.Millisecond, time.Minute}, {time.Minute, time.Minute}, {time.Minute + 1, 10 * time.Minute}, {time.Hour, time.Hour},
+			{3 * time.Hour, 6 * time.Hour}, {24 * time.Hour, 24 * time.Hour}, {fdbpq.MaxResultTTL, 168 * time.Hour},
+		} {
+			id := f.asking("q", fdbpq.NewItem{ResultTTL: ttl.asked})
+			if stored := f.get("q", id); stored.ResultTTL != ttl.kept {
+				t.Errorf("asked for %s, the item says %s", ttl.asked, stored.ResultTTL)
+			}
+			f.ackWith(*f.leaseOne("q", time.Minute).Lease, body)
+			f.pass(ttl.kept - time.Second)
+			f.sweep()
+			if got, err := f.result("q", id); err != nil || got == nil || !bytes.Equal(got.Body, body) {
+				t.Errorf("asked for %s, a second before the end: %v, %v", ttl.asked, got, err)
+			}
+			f.pass(time.Second)
+			if got, err := f.result("q", id); got != nil || err != nil {
+				t.Errorf("asked for %s, at the end: %v, %v", ttl.asked, got, err)
+			}
+			f.pass(ttl.kept/100 + 20*time.Second)
+			f.sweep()
+			for _, space := range []string{"re", "rx", "rt", "z"} {
+				if rows := f.rows(space); len(rows) > 0 {
+					t.Errorf("asked for %s: %d rows remain in %s", ttl.asked, len(rows), space)
+				}
+			}
+			if n := f.counts("q"); n.Results != 0 || n.ResultBytes != 0 {
+				t.Errorf("asked for %s: counted are %d results of %d bytes", ttl.asked, n.Results, n.ResultBytes)
+			}
+		}
+		for _, ttl := range []time.Duration{-1, fdbpq.MaxResultTTL + 1} {
+			if pushed := f.push("q", fdbpq.NewItem{ResultTTL: ttl})[0]; !errors.Is(pushed.Err, fdbpq.ErrTime) {
+				t.Errorf("a result for %s: %v", ttl, pushed.Err)
+			}
+		}
+	})
+}
+
+// One timer forgets many results, in transactions of a bounded size, and leaves those whose time is not over.
+func TestManyResultsAreForgotten(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		f.fill("q", 700, fdbpq.NewItem{ResultTTL: time.Minute})
+		f.pop("q", fdbpq.Min, 600)
+		if timers := len(f.rows("z")); timers != 1 {
+			t.Errorf("600 results of a moment have %d timers", timers)
+		}
+		f.pass(30 * time.Second)
+		f.pop("q", fdbpq.Min, 100)
+		f.pass(45 * time.Second)
+		for most := int64(700); ; {
+			swept, err := f.Sweep(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := f.counts("q").Results
+			if most-n > 256 {
+				t.Errorf("a sweep forgot %d results", most-n)
+			}
+			if most = n; swept.Timers == 0 {
+				break
+			}
+		}
+		if n := f.counts("q").Results; n != 100 {
+			t.Errorf("%d results are left, expected those of the last 45 s", n)
+		}
+		f.pass(time.Minute)
+		f.sweep()
+		if n := f.counts("q"); n.Results != 0 || n.ResultBytes != 0 || len(f.rows("z")) != 0 {
+			t.Errorf("counted are %+v, with %d timers", n, len(f.rows("z")))
+		}
+	})
+}
+
+// Beyond result_bytes bodies are dropped, never settlements, and pushes that ask are refused.
+func TestRoomForResults(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		f.configure("q", `{"result_bytes":1000}`)
+		first, second := f.asking("q", fdbpq.NewItem{}), f.asking("q", fdbpq.NewItem{})
+		third := f.asking("q", fdbpq.NewItem{})
+		items := f.lease("q", fdbpq.Min, 3, time.Minute).Items
+		body := []byte(strings.Repeat("b", 300))
+		if settled := f.ackWith(*items[0].Lease, body); settled.Result != fdbpq.KeptWhole {
+			t.Errorf("the first settlement says %q", settled.Result)
+		}
+		f.update(func(tx kv.Tx) error { // what the transaction itself adds counts
+			return f.In(tx, func(w *fdbpq.Work) error {
+				for i, want := range []fdbpq.Kept{fdbpq.KeptDropped, fdbpq.KeptWhole} {
+					body := body[:61-61*i]
+					settled, err := w.Queue("q").AckWith(tx, *items[1+i].Lease, body)
+					if err != nil {
+						return err
+					}
+					if settled.Result != want {
+						t.Errorf("settlement %d with %d bytes says %q, expected %q", i, len(body), settled.Result, want)
+					}
+				}
+				return nil
+			})
+		})
+		f.ended("q", first, fdbpq.Result{Finish: fdbpq.FinishDone, Kept: fdbpq.KeptWhole, Body: body, Deliveries: 1})
+		f.ended("q", second, fdbpq.Result{Finish: fdbpq.FinishDone, Kept: fdbpq.KeptDropped, Deliveries: 1})
+		f.ended("q", third, fdbpq.Result{Finish: fdbpq.FinishDone, Kept: fdbpq.KeptWhole, Deliveries: 1})
+		if pushed := f.push("q", fdbpq.NewItem{ResultTTL: time.Second})[0]; !errors.Is(pushed.Err, fdbpq.ErrResults) {
+			t.Errorf("a push that asks: %v", pushed.Err)
+		}
+		if pushed := f.push("q", fdbpq.NewItem{})[0]; pushed.Err != nil {
+			t.Errorf("a push that asks for nothing: %v", pushed.Err)
+		}
+		f.pass(2 * time.Hour)
+		f.sweep()
+		f.asking("q", fdbpq.NewItem{})
+	})
+}
+
+// A store without room drops bodies, and keeps how items ended.
+func TestFullStoreDropsResults(t *testing.T) {
+	t.Parallel()
+	f := fullStore(t)
+	id := f.asking("q", fdbpq.NewItem{})
+	other := f.asking("q", fdbpq.NewItem{})
+	items := f.lease("q", fdbpq.Min, 2, time.Minute).Items
+	f.why = errors.New("the disk is full")
+	if settled := f.ackWith(*items[0].Lease, []byte("lost")); settled.Result != fdbpq.KeptDropped {
+		t.Errorf("the settlement says %q", settled.Result)
+	}
+	f.ended("q", id, fdbpq.Result{Finish: fdbpq.FinishDone, Kept: fdbpq.KeptDropped, Deliveries: 1})
+	f.why = nil
+	f.Crowded(func(string) bool { return true })
+	if settled := f.ackWith(*items[1].Lease, []byte("lost")); settled.Result != fdbpq.KeptDropped {
+		t.Errorf("where the queue's owner has no more bytes the settlement says %q", settled.Result)
+	}
+	f.ended("q", other, fdbpq.Result{Finish: fdbpq.FinishDone, Kept: fdbpq.KeptDropped, Deliveries: 1})
+}
+
+// Results outlive a purge and end with their queue. What a purge removes leaves none.
+func TestResultsOutliveAPurge(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		id := f.asking("q", fdbpq.NewItem{})
+		f.ackWith(*f.leaseOne("q", time.Minute).Lease, []byte("done"))
+		purged := f.asking("q", fdbpq.NewItem{})
+		f.purge("q")
+		f.ended("q", id, fdbpq.Result{Finish: fdbpq.FinishDone, Kept: fdbpq.KeptWhole, Body: []byte("done"), Deliveries: 1})
+		if got, err := f.result("q", purged); got != nil || err != nil {
+			t.Errorf("a purged item: %v, %v", got, err)
+		}
+		var size fdbpq.Size
+		f.view(func(r kv.Reader) (err error) {
+			size, err = f.Queue("q").Size(r)
+			return err
+		})
+		if size.Items != 0 || size.Bytes != fdbpq.KeptBytes+4 {
+			t.Errorf("the size of the queue is %+v", size)
+		}
+		f.delete("q")
+		f.collectGarbage()
+		f.pushed("q", 1, "another queue")
+		if got, err := f.result("q", id); got != nil || err != nil {
+			t.Errorf("of the queue before: %v, %v", got, err)
+		}
+		if n := f.counts("q"); n.Results != 0 || n.ResultBytes != 0 {
+			t.Errorf("a new queue has %+v", n)
+		}
+	})
+}
+
+// An item that is imported again has not ended, and asks for its result as it did.
+func TestImportClearsTheResult(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		id := f.asking("q", fdbpq.NewItem{Priority: 1, HasPriority: true})
+		f.ackWith(*f.leaseOne("q", time.Minute).Lease, bytes.Repeat([]byte("x"), 100_000))
+		if imported := f.imports("q", fdbpq.Import{ID: id, Priority: 1, ResultTTL: 2 * time.Minute})[0]; imported.Err != nil {
+			t.Fatal(imported.Err)
+		}
+		if _, err := f.result("q", id); !errors.Is(err, fdbpq.ErrPending) {
+			t.Errorf("the imported item: %v", err)
+		}
+		if n, stored := f.counts("q"), f.get("q", id); n.Results != 0 || n.ResultBytes != 0 || stored.ResultTTL != 10*time.Minute {
+			t.Errorf("counted are %d results of %d bytes, the item asks for %s", n.Results, n.ResultBytes, stored.ResultTTL)
+		}
+		f.pop("q", fdbpq.Min, 1)
+		f.ended("q", id, fdbpq.Result{Finish: fdbpq.FinishDone, Kept: fdbpq.KeptWhole})
+		if imported := f.imports("q", fdbpq.Import{ID: id, Priority: 2, ResultTTL: -1})[0]; !errors.Is(imported.Err, fdbpq.ErrTime) {
+			t.Errorf("an import with a negative TTL: %v", imported.Err)
+		}
+	})
+}
+
+// A repeated settlement is lost, and changes no result. A result that is too large has no effect.
+func TestResultIsThatOfOneSettlement(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		id := f.asking("q", fdbpq.NewItem{})
+		l := *f.leaseOne("q", time.Minute).Lease
+		with := func(body []byte) error {
+			return f.settle(func(tx kv.Tx) (fdbpq.Settled, error) { return f.Queue("q").AckWith(tx, l, body) })
+		}
+		if err := with(make([]byte, fdbpq.MaxContent+1)); !errors.Is(err, fdbpq.ErrContent) {
+			t.Errorf("a result that is too large: %v", err)
+		}
+		if _, err := f.result("q", id); !errors.Is(err, fdbpq.ErrPending) {
+			t.Errorf("after it: %v", err)
+		}
+		f.configure("q", `{"result_bytes":68719476736}`)
+		if err := with(make([]byte, fdbpq.MaxContent)); err != nil {
+			t.Errorf("the largest result: %v", err)
+		}
+		if err := with([]byte("second")); lost(err) != fdbpq.LostGone {
+			t.Errorf("a repetition: %v", err)
+		}
+		f.ended("q", id, fdbpq.Result{Finish: fdbpq.FinishDone, Kept: fdbpq.KeptWhole, Body: make([]byte, fdbpq.MaxContent), Deliveries: 1})
+	})
+}
+
+// Transactions that end items, and keep what became of them, do not conflict because of that.
+func TestResultsDoNotConflict(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		f.asking("q", fdbpq.NewItem{})
+		f.asking("q", fdbpq.NewItem{})
+		items := f.lease("q", fdbpq.Min, 2, time.Minute).Items
+		runs := 0
+		f.update(func(tx kv.Tx) error {
+			runs++
+			_, err := f.Queue("q").AckWith(tx, *items[0].Lease, []byte("one"))
+			if runs == 1 {
+				f.ackWith(*items[1].Lease, []byte("other"))
+			}
+			return err
+		})
+		if n := f.counts("q"); runs != 1 || n.Results != 2 || n.ResultBytes != 2*fdbpq.KeptBytes+8 {
+			t.Errorf("the transaction ran %d times, counted are %+v", runs, n)
+		}
+	})
+}
+
+// Until an item asks for its result, earlier programs serve the queue. From then on they refuse it.
+func TestFirstResultHasALaterFormat(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		f.pushed("q", 1, "a")
+		before := f.formatOf("q")
+		f.asking("q", fdbpq.NewItem{})
+		if after := f.formatOf("q"); before != 1 || after != 7 {
+			t.Errorf("the format of the state is %d, and %d from the first item on that asks for its result", before, after)
+		}
+		f.purge("q")
+		f.configure("q", `{"priority":1}`)
+		if after := f.formatOf("q"); after != 7 {
+			t.Errorf("after a purge and a change of the configuration it is %d", after)
+		}
+	})
+}
