@@ -186,7 +186,11 @@ func ParseEnvelope(b []byte, p Place) (Envelope, error) {
 		r.Ints(&e.MinFence, &e.ExtraAnswers)
 	}
 	if r.More() {
-		e.Unique, e.UntilLeased = string(r.Bytes()), r.Int() == 1
+		e.Unique = string(r.Bytes())
+		until := r.Int()
+		if e.UntilLeased = until == 1; r.Err() == nil && until != 0 && until != 1 {
+			return Envelope{}, fmt.Errorf("damaged item: %d where its claim ends", until)
+		}
 	}
 	if r.More() {
 		e.Key = string(r.Bytes())

@@ -24,12 +24,15 @@ func FuzzEnvelope(f *testing.F) {
 		{Size: 3, Key: "k", KeyFence: 9, Dead: Death{Reason: "why", Origin: "jobs", OriginID: "id", At: time.Unix(5, 6), Deliveries: 16}},
 		{Tries: 2, Endings: Endings{Interruptions: 3, Unreceived: 999}}, {Size: 3, Past: Past{Attempts: "\x15\x01"}, Dead: Death{Reason: "interruptions", Interruptions: 16}},
 		{Size: 3, Key: "k", Since: GivenBack, TokensBack: TokenOfQueue | TokenOfKey, Endings: Endings{Returns: 1}}, {TokensBack: TokenOfKey},
+		{Size: 3, Overhead: 5, Asks: 1}, {Asks: 6}, {Asks: 7}, {Size: 3, Unique: "u", UntilLeased: true},
 		{HeaderSize: -1}, {HeaderSize: 2, Size: 1}, {Size: MaxContent + 1}, {Chunks: -1}, {Chunks: MaxChunks + 1},
 	} {
 		f.Add(e.Append(nil))
 	}
 	f.Add(tuple.AppendString(nil, "another program's"))
 	f.Add([]byte("bare"))
+	// Its claim ends neither with a lease nor later: no program writes that.
+	f.Add([]byte("\x01\x00\x15\x01\x14\x14\x14\x01\x00\x14\x14\x14\x14\x14\x02\x00\x02\x00\x02\x00\x14\x14\x01\x00\x15\x02"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		e, err := ParseEnvelope(b, somePlace)
 		switch {
@@ -45,6 +48,28 @@ func FuzzEnvelope(f *testing.F) {
 		}
 		if again := e.Append(nil); e.Chunks == 0 && !bytes.HasPrefix(b, again) {
 			t.Errorf("%x is read as %+v, which is written as %x", b, e, again)
+		}
+	})
+}
+
+// FuzzResult: a result that is read is written as it was, whatever bytes are in the store.
+func FuzzResult(f *testing.F) {
+	for _, r := range []Result{
+		{}, {How: "done", Keep: 1, Body: []byte("a\x00b"), Size: 3}, {How: "done", Keep: 6, Size: 200_000, Chunks: 3, Finished: 5, Deliveries: 2},
+		{How: "dead", Keep: 3, IDPriority: math.MinInt64, Dropped: true, Reason: "why", Next: "jobs-dead", NextID: "id"}, {Keep: 7}, {Keep: 1, Size: 1}, {Keep: 1, Size: -1},
+	} {
+		f.Add(r.Append(nil))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, err := ParseResult(b)
+		if err != nil {
+			return
+		}
+		if r.Keep.TTL() == 0 || r.Chunks < 0 || r.Chunks > MaxChunks || r.Size < 0 || r.Size > MaxContent || r.Chunks == 0 && r.Size != int64(len(r.Body)) {
+			t.Errorf("%x is read as %+v", b, r)
+		}
+		if again := r.Append(nil); r.Chunks == 0 && !bytes.HasPrefix(b, again) {
+			t.Errorf("%x is read as %+v, which is written as %x", b, r, again)
 		}
 	})
 }

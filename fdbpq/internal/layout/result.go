@@ -85,6 +85,8 @@ func ParseResult(b []byte) (Result, error) {
 	switch {
 	case in.Err() != nil:
 		return Result{}, fmt.Errorf("damaged result: %w", in.Err())
+	case dropped != 0 && dropped != 1:
+		return Result{}, fmt.Errorf("damaged result: %d where its body was dropped", dropped)
 	case version != resultVersion:
 		return Result{}, fmt.Errorf("damaged result: format %d", version)
 	case r.Keep.TTL() == 0, r.Size < 0, r.Size > MaxContent, r.Chunks < 0, r.Chunks > MaxChunks, r.Chunks == 0 && r.Size != int64(len(r.Body)):
