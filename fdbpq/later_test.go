@@ -48,6 +48,29 @@ func (f *fixture) due() map[string]int {
 	return due
 }
 
+// A long work goes on in the next sweep also where the sweep that sets its next timer goes on to timers behind those of a queue
+// that a later program serves.
+func TestLongWorkBesideALaterProgram(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		f.fill("own", 600, fdbpq.NewItem{ResultTTL: time.Minute})
+		f.pop("own", fdbpq.Min, 600)
+		f.configure("own", `{"priority":3}`)
+		f.pushed("later", 1, "a")
+		f.fill("later", 600, fdbpq.NewItem{Delay: 2 * time.Minute})
+		f.configure("later", `{"priority":4}`)
+		end := f.serveLater("later")
+		f.pass(5 * time.Minute)
+		f.sweep()
+		if n := f.counts("own"); n.Results != 0 {
+			t.Errorf("%d results are left, and %d timers of their queue", n.Results, f.due()["own"])
+		}
+		end()
+		f.sweep()
+	})
+}
+
 // A queue that only a later program serves does not keep other queues from being swept, listed, counted and checked.
 func TestQueueOfALaterProgram(t *testing.T) {
 	t.Parallel()

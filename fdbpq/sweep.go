@@ -151,6 +151,9 @@ func (w *sweep) runPage(timers []kv.Pair) (goesOn bool, err error) {
 				return false, nil
 			}
 		}
+		if w.goesOnWith(t) {
+			continue
+		}
 		w.tx.Conflict(pair.Key)
 		w.tx.Clear(pair.Key)
 		if err := w.runTimer(qtx, t); err != nil {
@@ -197,6 +200,13 @@ func (w *sweep) runTimer(qtx *queueTx, t layout.Timer) error {
 	err := runDue(qtx, t)
 	w.txSize, qtx.txSize = w.txSize+qtx.txSize, 0
 	return err
+}
+
+// goesOnWith reports whether a timer is for the rest of a work that this sweep did a part of: the next sweep runs it.
+func (w *sweep) goesOnWith(t layout.Timer) bool {
+	now := t.Due == w.at
+	t.Due = 0
+	return now && w.did[t]
 }
 
 func (w *sweep) collect() (more bool, err error) {
