@@ -92,6 +92,9 @@ func (q Queue) supersede(tx kv.Tx, alter func(*queueState)) (int64, error) {
 	next.generation++
 	alter(&next)
 	tx.Set(tuple.AppendInt(layout.QueueRow(layout.SpaceGarbage, q.name), s.generation), nil)
+	if s.results {
+		qtx.results.tell()
+	}
 	qtx.assigned = assigned{}
 	return n.Length(), qtx.writeState(&next)
 }

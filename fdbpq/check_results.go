@@ -7,12 +7,6 @@ import (
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
-// keptAs is what one timer after another forgets: the results of a queue that are kept as long.
-type keptAs struct {
-	queue string
-	keep  layout.Keep
-}
-
 // foundKept checks a result.
 func foundKept(w *walk, r *foundRow) error {
 	suffix, err := suffixOf(r.rest)
@@ -58,13 +52,4 @@ func foundKeptPart(w *walk, r *foundRow) error {
 func suffixOf(rest []byte) (string, error) {
 	suffix, _, err := tuple.ConsumeBytes(rest)
 	return string(suffix), err
-}
-
-// balanceResults reports results that no timer forgets in time.
-func (w *walk) balanceResults() {
-	for at, due := range w.kept {
-		if first, known := w.forgets[at]; !known || first > due {
-			w.Problem("queue %q: no timer forgets its results that are kept for %s", at.queue, at.keep.TTL())
-		}
-	}
 }

@@ -80,7 +80,7 @@ func (q Queue) Size(r kv.Reader) (Size, error) {
 	if err != nil || qtx == nil {
 		return Size{}, err
 	}
-	c, err := qtx.usage(r)
+	c, err := usageWithResults(&qtx.queueRows, r)
 	if err != nil {
 		return Size{}, err
 	}
@@ -114,11 +114,11 @@ func (q Queue) Counts(r kv.Reader) (Counts, error) {
 	if err != nil || qtx == nil {
 		return Counts{}, err
 	}
-	return qtx.usage(r)
+	return usageWithResults(&qtx.queueRows, r)
 }
 
-// usage reads the counters of the queue, each as it stands in r.
-func (q *queueRows) usage(r kv.Reader) (Counts, error) {
+// usageWithResults reads the counters of a queue, each as it stands in r.
+func usageWithResults(q *queueRows, r kv.Reader) (Counts, error) {
 	c, err := usageOf(q.name, r, q.state.generation)
 	if err != nil || !q.state.results {
 		return c, err

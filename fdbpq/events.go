@@ -25,4 +25,5 @@ const (
 	EventLeaseLost EventType = "lease_lost" // a lease ran out
 	EventRevoked   EventType = "revoked"    // a lease was taken away
 	EventEvicted   EventType = "evicted"    // the queue was full and this was its least urgent item
+	EventFinished  EventType = "finished"   // the queue keeps what became of the item, see [Queue.Result]. Remove and Drop do not report it
 )

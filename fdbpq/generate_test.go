@@ -18,6 +18,8 @@ func (w *world) operation(rng *rand.Rand) operation {
 	switch dice := rng.IntN(100); {
 	case dice < 8:
 		return peekOf(w.queueName(rng), w.selection(rng, false))
+	case dice < 10 && len(w.ids) > 0:
+		return w.askingForResults(rng)
 	case dice < 14 && len(w.ids) > 0:
 		return getOf(pick(rng, w.ids...))
 	case dice < 18:
@@ -115,7 +117,13 @@ func (w *world) writing(rng *rand.Rand, alone bool) operation {
 func (w *world) joint(rng *rand.Rand) operation {
 	parts := make([]operation, 3+rng.IntN(18))
 	for i := range parts {
-		switch rng.IntN(12) {
+		switch rng.IntN(13) {
+		case 12:
+			if len(w.ids) > 0 {
+				parts[i] = w.askingForResults(rng)
+				break
+			}
+			fallthrough
 		case 0:
 			parts[i] = peekOf(w.queueName(rng), w.selection(rng, false))
 		case 1:
@@ -194,7 +202,7 @@ func (w *world) pushItems(rng *rand.Rand) []pushItem {
 			item.onConflict = pick(rng, "", fdbpq.ConflictKeep, fdbpq.ConflictReplace, fdbpq.ConflictRaise)
 			item.untilLeased = rng.IntN(3) == 0
 		}
-		item.key = w.key(rng)
+		item.key, item.resultTTL = w.key(rng), resultTTL(rng)
 		if len(w.leases) > 0 && rng.IntN(6) == 0 {
 			l := w.recentLease(rng)
 			item.handOver = &l
@@ -229,7 +237,9 @@ func (w *world) selection(rng *rand.Rand, repeatable bool) selection {
 
 func (w *world) settling(rng *rand.Rand) operation {
 	l := w.recentLease(rng)
-	switch rng.IntN(12) {
+	switch rng.IntN(14) {
+	case 12, 13:
+		return settleOf(l, settleAckWith, 0, resultBody(rng))
 	case 10:
 		return w.revoking(rng)
 	case 11:
@@ -261,8 +271,8 @@ func (w *world) configuring(rng *rand.Rand) operation {
 	set := func(field string, value any, change func(*fdbpq.Config)) operation {
 		return configureOf(queue, map[string]any{field: value}, change, true)
 	}
-	dice := rng.IntN(28)
-	if w.narrow && (dice == 6 || dice == 8 || dice == 18) {
+	dice := rng.IntN(29)
+	if w.narrow && (dice == 6 || dice == 8 || dice == 18 || dice == 26) {
 		dice = 4 // limits are not exact where operations overlap
 	}
 	switch dice {
@@ -335,6 +345,9 @@ func (w *world) configuring(rng *rand.Rand) operation {
 			return set("max_interruptions", n, func(c *fdbpq.Config) { c.MaxInterruptions = fdbpq.Most(fmt.Sprint(n)) })
 		}
 		return set("max_interruptions", "", func(c *fdbpq.Config) { c.MaxInterruptions = "" })
+	case dice == 26:
+		n := pick[int64](rng, 0, 0, 300, 1000, 3000, 100_000)
+		return set("result_bytes", n, func(c *fdbpq.Config) { c.ResultBytes = n })
 	}
 	bad := pick(rng,
 		map[string]any{"nonsense": 1}, map[string]any{"ttl": "-1s"}, map[string]any{"max_length": -1},
@@ -342,6 +355,7 @@ func (w *world) configuring(rng *rand.Rand) operation {
 		map[string]any{"dead_letter": queue}, map[string]any{"dedup_window": 5}, map[string]any{"priority": 1.5},
 		map[string]any{"attempts": 17}, map[string]any{"backoff": "1s"}, map[string]any{"backoff": []string{}}, map[string]any{"ack_wait": "1s"},
 		map[string]any{"max_interruptions": -1}, map[string]any{"max_interruptions": "3"}, map[string]any{"max_interruptions": 1.5},
+		map[string]any{"result_bytes": -1}, map[string]any{"result_bytes": 64<<30 + 1},
 	)
 	return configureOf(queue, bad, nil, false)
 }

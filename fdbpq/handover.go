@@ -56,12 +56,13 @@ func openHandOver(qtx *queueTx, lease *Lease) (h *handOver, refused, err error) 
 	return &handOver{from: from, item: item}, nil, nil
 }
 
-// acknowledge deletes the item, as Ack does: its work goes on as another one. A push without a hand-over has no item to delete.
-func (h *handOver) acknowledge(p *pusher, as ID) error {
+// acknowledge deletes the item, as Ack does: its work goes on as an item of the queue by which it is handed over. A push without a
+// hand-over has no item to delete.
+func (h *handOver) acknowledge(by string, as ID) error {
 	if h == nil {
 		return nil
 	}
-	if err := h.from.end(h.item, finish{how: FinishHandedOver, next: ownName(p.name), nextID: as}); err != nil {
+	if err := h.from.end(h.item, finish{how: FinishHandedOver, next: ownName(by), nextID: as}); err != nil {
 		return err
 	}
 	return h.from.rates.takeAgain(h.item.Key, h.item.TokensBack)

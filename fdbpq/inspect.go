@@ -31,7 +31,7 @@ func (q Queue) Inspect(r kv.Reader) (*Inspection, error) {
 		Config: s.config, MaxBytes: q.store.maxBytes(&s.config), Paused: s.paused, Keyed: s.keyed, FairReady: s.fairBuilt,
 		KeysSet: s.keysSet, queue: &qtx.queueRows,
 	}
-	if i.Counts, err = usageOf(q.name, r, s.generation); err != nil {
+	if i.Counts, err = usageWithResults(&qtx.queueRows, r); err != nil {
 		return nil, err
 	}
 	if i.KeysOwing, err = keysOwing(q.name, r); err != nil {

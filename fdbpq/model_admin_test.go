@@ -37,7 +37,7 @@ func (m *model) get(queue, id string) outcome {
 	return outcome{}
 }
 
-func (m *model) removeID(queue, id string) outcome {
+func (m *model) removeID(queue, id string, at moment) outcome {
 	if q := m.queue(queue); q != nil {
 		if item := q.byID(id); item != nil {
 			if item.ofLink {
@@ -47,6 +47,7 @@ func (m *model) removeID(queue, id string) outcome {
 			if item.state == fdbpq.StateLeased {
 				last = item.returnPriority
 			}
+			m.finish(q, at, item, modelResult{finish: fdbpq.FinishRemoved})
 			q.remove(item.number)
 			return outcome{OK: true, N: last}
 		}
@@ -259,6 +260,7 @@ func (m *model) purge(queue string, queueToo bool) outcome {
 			m.floor[queue] = 0
 		}
 		clear(q.pushes)
+		clear(q.results)
 		for id, pop := range q.pops {
 			if !pop.repeated {
 				delete(q.pops, id)

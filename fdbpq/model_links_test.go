@@ -126,6 +126,7 @@ func (m *model) give(queue, name string, ask linkAsk, at moment, got outcome) ou
 		item := q.byNumber(number)
 		switch {
 		case !slices.Contains(ask.left, int64(i+1)):
+			m.finish(q, at, item, modelResult{finish: fdbpq.FinishHandedOver, next: "link:" + name})
 			q.remove(number)
 			l.given++
 			continue
@@ -220,7 +221,7 @@ func (m *model) take(queue string, b batchView, at moment) outcome {
 			return outcome{Err: "unexpected: " + view.Err}
 		}
 		out.Pushed, pushed = append(out.Pushed, view), append(pushed, number)
-		q.evict(&out, pushed, victims)
+		m.evict(q, at, &out, pushed, victims)
 		t.part, t.next = t.part+1, b.ID
 	}
 	t = modelTaker{number: b.Number, id: b.ID}

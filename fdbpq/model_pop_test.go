@@ -196,6 +196,7 @@ func (m *model) pop(queue string, at moment, sel selection, lease time.Duration,
 	for n, item := range hit {
 		out.Leased = lease
 		if lease == 0 {
+			m.finish(q, at, &item, modelResult{finish: fdbpq.FinishDone})
 			q.remove(item.number)
 			out.Items = append(out.Items, item.view())
 			continue

@@ -28,6 +28,7 @@ type pushItem struct {
 	onConflict       fdbpq.OnConflict
 	untilLeased      bool
 	key              string
+	resultTTL        time.Duration
 }
 
 // push adds items. Ids, and the place among concurrent pushes, are the store's
@@ -46,7 +47,7 @@ func (m *model) push(queue string, at moment, items []pushItem, got outcome) out
 		out.Pushed = append(out.Pushed, view)
 		pushed = append(pushed, number)
 		if number > 0 {
-			q.evict(&out, pushed, victims)
+			m.evict(q, at, &out, pushed, victims)
 		}
 	}
 	q.exists = existed || slices.ContainsFunc(pushed, func(number int) bool { return number > 0 })
@@ -139,12 +140,13 @@ func (q *modelQueue) fuller(items []modelItem) bool {
 }
 
 // evict removes the items that were chosen for one that was added.
-func (q *modelQueue) evict(out *outcome, pushed []int, victims []int) {
+func (m *model) evict(q *modelQueue, at moment, out *outcome, pushed []int, victims []int) {
 	for _, number := range victims {
 		if number == newItem {
 			number = pushed[len(pushed)-1]
 		}
 		victim := *q.byNumber(number)
+		m.finish(q, at, &victim, modelResult{finish: fdbpq.FinishEvicted})
 		q.remove(number)
 		if n := slices.Index(pushed, number); n >= 0 {
 			out.Pushed[n].Evicted = true
@@ -158,12 +160,16 @@ func (m *model) pushOne(q *modelQueue, at moment, item pushItem, answer pushedVi
 	if !item.hasPriority {
 		priority = q.config.Priority
 	}
+	if badResultTTL(item.resultTTL) {
+		return pushedView{Err: "time"}, -1, nil
+	}
 	if item.msgID != "" {
 		first, known := q.pushes[item.msgID]
 		if known && first.due > at.now {
 			if item.handOver != nil {
 				switch from, handed, why := m.handedOver(q, item.handOver); why {
 				case "":
+					m.handOver(from, at, handed, q, first.id)
 					m.done(from, handed, at.now)
 				case "hand over":
 					return pushedView{Err: why}, -1, nil
@@ -187,6 +193,7 @@ func (m *model) pushOne(q *modelQueue, at moment, item pushItem, answer pushedVi
 		if living != nil {
 			return m.resolve(q, at, item, priority, living, func() {
 				if from != nil {
+					m.handOver(from, at, handed, q, living.id)
 					m.done(from, handed, at.now)
 				}
 			}), -1, nil
@@ -194,6 +201,8 @@ func (m *model) pushOne(q *modelQueue, at moment, item pushItem, answer pushedVi
 	}
 	victims, full := q.makeRoom(item, priority, from, handed)
 	switch {
+	case item.resultTTL > 0 && q.resultRoom() < resultCosts:
+		return pushedView{Err: "results"}, -1, nil
 	case item.delay > fdbpq.MaxDelay || item.notBefore > fdbpq.MaxDelay || item.ttl > fdbpq.MaxDelay:
 		return pushedView{Err: "time"}, -1, nil
 	case full:
@@ -211,7 +220,7 @@ func (m *model) pushOne(q *modelQueue, at moment, item pushItem, answer pushedVi
 	added := modelItem{
 		id: answer.ID, tie: placeOf(answer.ID).tie, seq: m.place(q, answer.Seq), priority: priority,
 		payload: item.payload, headers: item.headers, pushed: at.wall.UnixNano(), state: fdbpq.StateReady,
-		unique: item.unique, untilLeased: item.untilLeased, key: item.key,
+		unique: item.unique, untilLeased: item.untilLeased, key: item.key, asks: askedFor(item.resultTTL),
 	}
 	if ttl > 0 {
 		added.expires = at.now + int64(ttl)
@@ -220,6 +229,7 @@ func (m *model) pushOne(q *modelQueue, at moment, item pushItem, answer pushedVi
 		added.state, added.due = fdbpq.StateDelayed, at.now+int64(delay)
 	}
 	if from != nil {
+		m.handOver(from, at, handed, q, added.id)
 		m.done(from, handed, at.now)
 	}
 	number = m.add(q, added)

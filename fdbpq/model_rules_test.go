@@ -1,6 +1,7 @@
 package fdbpq_test
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -42,6 +43,20 @@ func TestModelKnowsTheRules(t *testing.T) {
 		return func(*world) operation {
 			return bulkOf("a-dead", bulking{verb: fdbpq.BulkRemove, page: 500, state: fdbpq.StateReady, cause: cause})
 		}
+	}
+	asking := pushItem{payload: "x", resultTTL: time.Minute}
+	ask := push(asking)
+	takeOne := take(justOne(fdbpq.Min, ""), 0)
+	show := func(w *world) operation { return resultsOf(w.ids[len(w.ids)-1]) }
+	ackWith := func(body string) func(w *world) operation {
+		return func(w *world) operation { return settleOf(w.lease0(), settleAckWith, 0, body) }
+	}
+	inspectA := func(*world) operation { return inspectOf("a") }
+	resultsIn := func(queue string) func(*world) operation {
+		return func(w *world) operation { return allResultsOf(queue, w.model.named(queue)) }
+	}
+	resultBytes := func(n int64) func(*world) operation {
+		return configure("a", map[string]any{"result_bytes": n}, func(c *fdbpq.Config) { c.ResultBytes = n })
 	}
 	one, two := fdbpq.Rate{N: 1, Period: fdbpq.Duration(time.Hour)}, fdbpq.Rate{N: 2, Period: fdbpq.Duration(time.Second)}
 	three := selection{end: fdbpq.Min, band: everyPriority, limit: 3, maxBytes: fdbpq.MaxBatchBytes}
@@ -94,6 +109,45 @@ func TestModelKnowsTheRules(t *testing.T) {
 			func(*world) operation {
 				return bulkOf("a", bulking{verb: fdbpq.BulkRemove, page: 500, state: fdbpq.StateReady, cause: "*"})
 			},
+		},
+		"a result is seen until the moment at which its time is over": {
+			ask, takeOne, after(time.Minute - 1), show, sweepIt, show, after(1), show, sweepIt, after(20 * time.Second), sweepIt,
+		},
+		"a timer forgets the results of one time, and those of others stay": {
+			ask, push(pushItem{payload: "y", resultTTL: 10 * time.Minute}), takeOne, takeOne, after(90 * time.Second), sweepIt, inspectA, after(10 * time.Minute), sweepIt,
+		},
+		"results whose time is over, and that nobody has forgotten, take room": {
+			resultBytes(330), ask, takeOne, after(time.Minute), ask, after(20 * time.Second), sweepIt, ask,
+		},
+		"a body that fits to the byte is kept, and one of a byte more is dropped": {
+			resultBytes(2*320 + 4), ask, take(justOne(fdbpq.Min, ""), time.Hour), ackWith("four"), show,
+			ask, take(justOne(fdbpq.Min, ""), time.Hour), ackWith("4"), show,
+		},
+		"a push that takes the place of an item with a result needs room beside that": {
+			resultBytes(400), configure("a", map[string]any{"hand_over": "*"}, func(c *fdbpq.Config) { c.HandOver = "*" }),
+			ask, take(justOne(fdbpq.Min, ""), time.Hour),
+			func(w *world) operation {
+				l := w.lease0()
+				return pushOf("a", []pushItem{{payload: "next", handOver: &l, resultTTL: time.Minute}, asking})
+			},
+		},
+		"what asks when its time is no time is refused": {
+			push(pushItem{payload: "x", resultTTL: -1}), push(pushItem{payload: "x", resultTTL: 168*time.Hour + 1}), push(pushItem{payload: "x", resultTTL: 168 * time.Hour}),
+		},
+		"what goes on after its death asks for nothing": {
+			ask, take(justOne(fdbpq.Min, ""), time.Hour), terminate, show, takeDead, ackWith("unasked"), resultsIn("a-dead"),
+		},
+		"what is imported as a dead letter may ask, and what is requeued does not": {
+			func(*world) operation {
+				return importOf("a-dead", []importItem{{
+					id: madeUpID(rand.New(rand.NewPCG(1, 2)), 5, 7), priority: 5, payload: "x", resultTTL: time.Hour,
+					dead: fdbpq.DeadLetter{Reason: "expired", Origin: "a", OriginID: "there", At: time.Unix(1, 0)},
+				}})
+			},
+			func(w *world) operation {
+				return requeueOf(knownID{"a-dead", w.model.queues["a-dead"].items[0].id}, "")
+			},
+			resultsIn("a-dead"), takeOne, resultsIn("a"),
 		},
 		"an answer shows an item that died in its transaction twice": {
 			push(pushItem{payload: "x"}), take(justOne(fdbpq.Min, ""), time.Hour),

@@ -27,7 +27,8 @@ type settlement string
 
 const (
 	settleAck       settlement = "ack"
-	settleNack      settlement = "nack" // after a delay
+	settleAckWith   settlement = "ack with" // what would be a reason otherwise
+	settleNack      settlement = "nack"     // after a delay
 	settleNackPlain settlement = "plain nack"
 	settleReturn    settlement = "return"
 	settleBack      settlement = "give back"
@@ -47,7 +48,7 @@ func (m *model) settle(l heldLease, at moment, what settlement, d time.Duration,
 	case item.fence != l.fence:
 		return outcome{Err: "lost: taken"}
 	}
-	late := what == settleAck || what == settleTerminate
+	late := what == settleAck || what == settleAckWith || what == settleTerminate
 	if !late && (item.state != fdbpq.StateLeased || item.due <= at.now) {
 		if item.state != fdbpq.StateLeased && item.givenBack {
 			return outcome{Err: "lost: returned"}
@@ -57,6 +58,10 @@ func (m *model) settle(l heldLease, at moment, what settlement, d time.Duration,
 	var out outcome
 	switch what {
 	case settleAck:
+		out.Kept = string(m.finish(q, at, item, modelResult{finish: fdbpq.FinishDone}))
+		m.done(q, item.number, at.now)
+	case settleAckWith:
+		out.Kept = string(m.finish(q, at, item, modelResult{finish: fdbpq.FinishDone, body: reason}))
 		m.done(q, item.number, at.now)
 	case settleTerminate:
 		if item.state == fdbpq.StateLeased {
@@ -109,6 +114,7 @@ func (m *model) expire(q *modelQueue, at moment, item modelItem, out *outcome) {
 		m.moveToDeadLetters(q, at, item, "expired", out)
 		return
 	}
+	m.finish(q, at, &item, modelResult{finish: fdbpq.FinishExpired})
 	out.Events = append(out.Events, event(fdbpq.EventExpired, q, &item, item.deliveries(), "", ""))
 }
 
@@ -118,6 +124,7 @@ func (m *model) moveToDeadLetters(q *modelQueue, at moment, item modelItem, reas
 		item.priority = item.returnPriority
 	}
 	if item.dead != (fdbpq.DeadLetter{}) {
+		m.finish(q, at, &item, modelResult{finish: fdbpq.FinishDead, reason: reason})
 		out.Events = append(out.Events, event(fdbpq.EventDead, q, &item, item.deliveries(), reason, "")+showEndings(item.endings()))
 		return
 	}
@@ -138,7 +145,8 @@ func (m *model) moveToDeadLetters(q *modelQueue, at moment, item modelItem, reas
 	if ttl := grave.config.TTL; ttl > 0 {
 		buried.expires = at.now + int64(ttl)
 	}
-	m.add(grave, buried)
+	number := m.add(grave, buried)
+	m.finish(q, at, &item, modelResult{finish: fdbpq.FinishDead, reason: reason, next: name, nextNumber: number})
 }
 
 func event(kind fdbpq.EventType, q *modelQueue, item *modelItem, deliveries int64, reason, dead string) string {

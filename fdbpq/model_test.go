@@ -54,7 +54,8 @@ type modelQueue struct {
 	fairBuilt     bool // pops go by that order
 	schedules     map[string]modelSchedule
 	links         map[string]modelLink
-	taker         *modelTaker // which another one replaces when it changes
+	results       map[string]modelResult // by the ids of their items
+	taker         *modelTaker            // which another one replaces when it changes
 }
 
 type modelItem struct {
@@ -90,9 +91,10 @@ type modelItem struct {
 	since          int64 // when its last lease began
 	holder         string
 	attempts       modelAttempts
-	spent          int64 // when its delivery took tokens
-	tokenBack      bool  // that of the queue came back
-	keyTokenBack   bool  // that of its key did
+	spent          int64         // when its delivery took tokens
+	tokenBack      bool          // that of the queue came back
+	keyTokenBack   bool          // that of its key did
+	asks           time.Duration // for how long its result is kept
 }
 
 // moment is when and where an operation happens.
@@ -127,6 +129,8 @@ type outcome struct {
 
 	Schedules []scheduleView
 	Batches   []batchView // of links
+	Kept      string      // what became of the results of items that were settled
+	Results   []resultView
 	Explained explainView
 }
 
@@ -157,6 +161,7 @@ type itemView struct {
 	Attempts   []modelAttempt
 	Cause      string
 	Backoff    time.Duration // of a leased item, if it is given back now
+	ResultTTL  time.Duration
 
 	number       int    // the model's
 	generation   int    // of the model's queue when it gave this lease
@@ -184,7 +189,7 @@ func (m *model) clone() *model {
 		copied.items = slices.Clone(q.items)
 		copied.pushes = maps.Clone(q.pushes)
 		copied.pops = maps.Clone(q.pops)
-		copied.schedules, copied.links = maps.Clone(q.schedules), maps.Clone(q.links)
+		copied.schedules, copied.links, copied.results = maps.Clone(q.schedules), maps.Clone(q.links), maps.Clone(q.results)
 		copied.settings, copied.keyBuckets = maps.Clone(q.settings), maps.Clone(q.keyBuckets)
 		c.queues[name] = &copied
 	}
@@ -232,6 +237,10 @@ func (m *model) plain() *model {
 				l.out[i] = number(l.out[i])
 			}
 			q.links[name] = l
+		}
+		for id, r := range q.results {
+			r.nextNumber = 0
+			q.results[id] = r
 		}
 	}
 	for i := range c.stale {
@@ -305,7 +314,7 @@ func (m *model) create(name string) *modelQueue {
 func (m *model) named(name string) *modelQueue {
 	q := m.queues[name]
 	if q == nil {
-		q = &modelQueue{name: name, pushes: make(map[string]modelPush), pops: make(map[string]modelPop)}
+		q = &modelQueue{name: name, pushes: make(map[string]modelPush), pops: make(map[string]modelPop), results: make(map[string]modelResult)}
 		m.queues[name] = q
 	}
 	return q
@@ -363,7 +372,10 @@ func (q *modelQueue) remove(number int) {
 }
 
 func (q *modelQueue) counts() fdbpq.Counts {
-	n := fdbpq.Counts{Remembered: int64(len(q.pushes) + len(q.pops))}
+	n := fdbpq.Counts{Remembered: int64(len(q.pushes) + len(q.pops)), Results: int64(len(q.results))}
+	for _, r := range q.results {
+		n.ResultBytes += resultCosts + int64(len(r.body))
+	}
 	for i := range q.items {
 		item := &q.items[i]
 		switch item.state {
@@ -418,7 +430,7 @@ func (i *modelItem) stored() itemView {
 	if !strings.HasPrefix(i.unique, "\x00") { // a schedule's own
 		v.Unique, v.UntilLease = i.unique, i.untilLeased && i.unique != ""
 	}
-	v.Holder, v.Held, v.Attempts, v.Cause = i.holder, i.ofLink, i.attempts.all(), i.cause()
+	v.Holder, v.Held, v.Attempts, v.Cause, v.ResultTTL = i.holder, i.ofLink, i.attempts.all(), i.cause(), i.asks
 	if i.state != fdbpq.StateReady && !i.ofLink {
 		v.Due = i.due
 	}
@@ -438,6 +450,7 @@ func (q *modelQueue) leased(i *modelItem, at moment) itemView {
 // found takes the id and the place of a dead item from what the store shows.
 func (m *model) found(q *modelQueue, item *modelItem, seen itemView) {
 	item.id, item.tie = seen.ID, placeOf(seen.ID).tie
+	m.namedNext(item.number, item.id)
 	switch {
 	case m.floor != nil && seen.Seq > m.floor[q.name]:
 		item.seq = seen.Seq

@@ -96,6 +96,11 @@ func (m *model) sweep(at moment) outcome {
 			m.fencesDue(d.queue, at)
 			continue
 		}
+		if d.kind == "results" {
+			m.others = slices.DeleteFunc(m.others, func(other due) bool { return other == d })
+			m.resultsDue(d, at.now)
+			continue
+		}
 		if d.kind == "btokens" || d.kind == "ffair" || d.kind == "keys" {
 			m.otherDue(d, at)
 			continue

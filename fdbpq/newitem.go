@@ -61,6 +61,9 @@ const (
 const MaxUnique = 1024
 
 var (
+	// ErrTime: a delay or a TTL is out of bounds.
+	ErrTime = errors.New("time out of bounds")
+
 	// ErrUnique: the unique value, or what to do about conflicts, is not as it should be.
 	ErrUnique = errors.New("unique value")
 

@@ -183,6 +183,7 @@ func (m *model) bulk(queue string, b bulking, at moment, fitting []modelItem) ou
 		case b.dry:
 			would = append(would, item)
 		case b.verb == fdbpq.BulkRemove:
+			m.finish(q, at, &item, modelResult{finish: fdbpq.FinishRemoved})
 			if q.remove(item.number); item.id == "" && m.floor != nil {
 				q.unseen++ // it died while this page was under way
 			}
@@ -196,7 +197,8 @@ func (m *model) bulk(queue string, b bulking, at moment, fitting []modelItem) ou
 		case b.verb == fdbpq.BulkRequeue:
 			home = m.create(b.to)
 			q.remove(item.number)
-			m.add(home, m.requeued(home, item, pushedView{}, at))
+			number := m.add(home, m.requeued(home, item, pushedView{}, at))
+			m.finish(q, at, &item, modelResult{finish: fdbpq.FinishHandedOver, next: b.to, nextNumber: number})
 		}
 	}
 	return out

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -29,6 +30,7 @@ type importItem struct {
 	key                string
 	keyFence           int64
 	attempts           []modelAttempt
+	resultTTL          time.Duration
 }
 
 // importedView is what became of one.
@@ -49,6 +51,7 @@ func importOf(queue string, items []importItem) operation {
 					Priority: item.priority, Payload: []byte(item.payload), Headers: []byte(item.headers),
 					Pushed: wallStart, Deliveries: item.deliveries, Endings: item.endings, Fence: item.fence, Dead: &item.dead,
 					Unique: item.unique, UniqueUntilLeased: item.untilLeased, Key: item.key, KeyFence: item.keyFence,
+					ResultTTL: item.resultTTL,
 				}
 				if item.id != "" {
 					one.ID = parseID(item.id)
@@ -118,7 +121,7 @@ func (m *model) importOne(q *modelQueue, at moment, item importItem, answer impo
 		return importedView{Err: "attempts"}
 	case item.endings.Failures > 1<<60:
 		return importedView{Err: "place"}
-	case max(item.notBefore, item.expires) > fdbpq.MaxDelay:
+	case badResultTTL(item.resultTTL), max(item.notBefore, item.expires) > fdbpq.MaxDelay:
 		return importedView{Err: "time"}
 	case item.keyFence != 0 && item.key == "" || item.keyFence > (at.now+int64(fdbpq.MaxDelay))/1000:
 		return importedView{Err: "key"}
@@ -136,7 +139,7 @@ func (m *model) importOne(q *modelQueue, at moment, item importItem, answer impo
 	added := modelItem{
 		id: item.id, priority: item.priority, seq: home.seq, tie: home.tie, payload: item.payload, headers: item.headers,
 		pushed: wallStart.UnixNano(), state: fdbpq.StateReady, interruptions: item.endings.Interruptions, returns: item.endings.Returns, dead: item.dead,
-		unique: item.unique, untilLeased: item.untilLeased, key: item.key,
+		unique: item.unique, untilLeased: item.untilLeased, key: item.key, asks: askedFor(item.resultTTL),
 		attempts: packed(lastAttempts(item.attempts, int(q.config.Attempts))),
 	}
 	added.failures = item.endings.Failures
@@ -174,6 +177,7 @@ func (m *model) importOne(q *modelQueue, at moment, item importItem, answer impo
 	}
 	q.hold(&added)
 	q.high = max(q.high, home.seq)
+	delete(q.results, added.id)
 	m.add(q, added)
 	return importedView{ID: added.id, Seq: home.seq}
 }
@@ -188,11 +192,15 @@ func (w *world) importing(rng *rand.Rand) operation {
 			id: madeUpID(rng, w.priority(rng), 1+rng.Int64N(200)), payload: pushed.payload, headers: pushed.headers,
 			key: pushed.key, unique: pushed.unique, untilLeased: pushed.unique != "" && pushed.untilLeased,
 			notBefore: cmp.Or(pushed.notBefore, min(pushed.delay, fdbpq.MaxDelay+1)), expires: pushed.ttl,
+			resultTTL: pushed.resultTTL,
 		}
 		switch rng.IntN(12) {
 		case 0, 1, 2:
 			if len(w.ids) > 0 {
 				item.id = pick(rng, w.ids...).id
+			}
+			if q := w.model.queue(queue); q != nil && len(q.results) > 0 && rng.IntN(2) == 0 {
+				item.id = pick(rng, slices.Sorted(maps.Keys(q.results))...)
 			}
 		case 3:
 			item.id = madeUpID(rng, 5, pick[int64](rng, -1, 0, 1<<62+1))

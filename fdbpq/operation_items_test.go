@@ -36,7 +36,7 @@ func removeOf(id knownID) operation {
 			last, ok, err := p.queue(id.queue).Remove(tx, parseID(id.id))
 			return outcome{OK: ok, N: last}, err
 		},
-		expect: func(m *model, _ moment, _ outcome) outcome { return m.removeID(id.queue, id.id) },
+		expect: func(m *model, at moment, _ outcome) outcome { return m.removeID(id.queue, id.id, at) },
 	}
 }
 

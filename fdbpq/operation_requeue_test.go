@@ -85,7 +85,8 @@ func (m *model) requeue(id knownID, to string, at moment, got outcome) outcome {
 	}
 	again := m.requeued(home, letter, answer, at)
 	out.Pushed[0] = pushedView{ID: again.id, Seq: again.seq, Priority: again.priority, queue: to}
-	home.evict(&out, []int{m.add(home, again)}, victims)
+	m.finish(from, at, &letter, modelResult{finish: fdbpq.FinishHandedOver, next: to, nextID: again.id})
+	m.evict(home, at, &out, []int{m.add(home, again)}, victims)
 	return out
 }
 

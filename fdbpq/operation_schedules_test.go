@@ -281,9 +281,9 @@ func (w *world) scheduleFields(rng *rand.Rand) (map[string]any, func(*schedule.C
 	}
 	for range rng.IntN(4) {
 		switch rng.IntN(8) {
-		case 0: // few times fire at once
+		case 0: // few times fire at once: 25 of every 7 seconds at most, as in one turn beside another queue
 			missed := pick(rng, schedule.MissedOne, schedule.MissedAll)
-			catchUp := pick(rng, 10*time.Second, 40*time.Second, 3*time.Minute)
+			catchUp := pick(rng, 10*time.Second, 40*time.Second, 170*time.Second)
 			if missed == schedule.MissedOne {
 				catchUp = pick(rng, catchUp, time.Hour)
 			}

@@ -11,7 +11,7 @@ import (
 func settleOf(l heldLease, what settlement, d time.Duration, reason string) operation {
 	return operation{
 		settles: true,
-		name:    fmt.Sprintf("%s %s/%s fence %d (%v %s)", what, l.queue, l.id, l.fence, d, reason),
+		name:    fmt.Sprintf("%s %s/%s fence %d (%v %s)", what, l.queue, l.id, l.fence, d, digest(reason)),
 		run: func(p *process, tx kv.Tx) (outcome, error) {
 			lease, err := fdbpq.ParseLease(l.queue, []byte(l.token))
 			if err != nil {
@@ -22,6 +22,8 @@ func settleOf(l heldLease, what settlement, d time.Duration, reason string) oper
 			switch what {
 			case settleAck:
 				settled, err = q.Ack(tx, lease)
+			case settleAckWith:
+				settled, err = q.AckWith(tx, lease, []byte(reason))
 			case settleNack:
 				settled, err = q.Nack(tx, lease, fdbpq.Nack{Delay: &d, Reason: reason})
 			case settleNackPlain:
@@ -35,7 +37,7 @@ func settleOf(l heldLease, what settlement, d time.Duration, reason string) oper
 			case settleTerminate:
 				settled, err = q.Terminate(tx, lease, reason)
 			}
-			out := outcome{Events: eventsOf(settled.Events)}
+			out := outcome{Events: eventsOf(settled.Events), Kept: string(settled.Result)}
 			if l := settled.Lease; l != nil {
 				out.Items = []itemView{{ID: l.ID().String(), Fence: l.Fence, KeyFence: l.KeyFence, Expires: l.Expires.UnixNano(), queue: l.Queue, token: string(l.Token())}}
 			}

@@ -105,6 +105,8 @@ func kindOf(err error) string {
 		return "content"
 	case errors.Is(err, fdbpq.ErrTime):
 		return "time"
+	case errors.Is(err, fdbpq.ErrResults):
+		return "results"
 	case errors.Is(err, fdbpq.ErrFull):
 		return "full"
 	case errors.Is(err, fdbpq.ErrOccupied):
@@ -165,7 +167,7 @@ func storedViewOf(stored *fdbpq.StoredItem) itemView {
 	v := viewOf(&stored.Item)
 	v.State, v.Due, v.Since, v.Fence, v.KeyFence, v.Until = stored.State, stored.Due, stored.Since, stored.Fence, stored.KeyFence, stored.Expires
 	v.Holder, v.Held, v.Attempts, v.Cause = stored.Holder, stored.Held, attemptsOf(stored.Attempts), stored.Cause
-	v.Unique, v.UntilLease, v.KeyAhead = stored.Unique, stored.UniqueUntilLeased, stored.KeyAhead
+	v.Unique, v.UntilLease, v.KeyAhead, v.ResultTTL = stored.Unique, stored.UniqueUntilLeased, stored.KeyAhead, stored.ResultTTL
 	return v
 }
 
@@ -181,6 +183,9 @@ func poppedOf(popped fdbpq.Popped) outcome {
 func eventsOf(events []fdbpq.Event) []string {
 	var shown []string
 	for _, e := range events {
+		if e.Type == fdbpq.EventFinished { // the results themselves are compared
+			continue
+		}
 		shown = append(shown, showEvent(string(e.Type), e.Queue, e.ID.String(), e.Priority, e.Deliveries, e.Reason, e.DeadLetter)+
 			showEndings(e.Endings)+lostBy(e.Holder, e.NotBefore))
 	}
@@ -214,6 +219,7 @@ func bothOf(parts ...operation) operation {
 				rest.Items = got.Items[min(len(got.Items), len(all.Items)):]
 				rest.Imported = got.Imported[min(len(got.Imported), len(all.Imported)):]
 				rest.Batches = got.Batches[min(len(got.Batches), len(all.Batches)):]
+				rest.Results = got.Results[min(len(got.Results), len(all.Results)):]
 				out := part.expect(m, at, rest)
 				if out.Err != "" {
 					return out
@@ -265,6 +271,7 @@ func jointOf(parts ...operation) operation {
 				rest.Items = got.Items[min(len(got.Items), len(all.Items)):]
 				rest.Imported = got.Imported[min(len(got.Imported), len(all.Imported)):]
 				rest.Batches = got.Batches[min(len(got.Batches), len(all.Batches)):]
+				rest.Results = got.Results[min(len(got.Results), len(all.Results)):]
 				out := part.expectPart(m, at, rest)
 				if out.Err != "" {
 					return out
@@ -291,6 +298,8 @@ func (o *outcome) add(other outcome) {
 	o.OK = o.OK || other.OK
 	o.N += other.N
 	o.Batches = append(o.Batches, other.Batches...)
+	o.Kept += other.Kept
+	o.Results = append(o.Results, other.Results...)
 	if other.Config != (fdbpq.Config{}) {
 		o.Config = other.Config
 	}

@@ -119,6 +119,8 @@ func (w *world) meet(rng *rand.Rand, first bool) operation {
 		return sweepOf()
 	case dice < 3 && first:
 		return fireOf()
+	case dice < 3 && len(w.ids) > 0 && rng.IntN(2) == 0:
+		return w.askingForResults(rng)
 	case dice < 3:
 		return peekOf(w.queueName(rng), w.selection(rng, false))
 	case dice < 5 && len(w.leases) > 0 && first:
@@ -297,6 +299,9 @@ func (w *world) content(p *process, first []meeting) ([]meeting, error) {
 		for _, state := range []fdbpq.State{fdbpq.StateReady, fdbpq.StateDelayed, fdbpq.StateLeased} {
 			all = append(all, meeting{p: p, o: listOf(queue, listing{state: state, limit: 1000})})
 		}
+	}
+	if n := len(w.ids); n > 0 {
+		all = append(all, meeting{p: p, o: resultsOf(w.ids[max(0, n-8):]...)})
 	}
 	if err := w.hold(p, all); err != nil {
 		return nil, err

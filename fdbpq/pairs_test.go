@@ -33,6 +33,8 @@ var situations = []struct {
 	{"ready past its TTL", []func(*world) operation{leaseIt, nackIt(0)}, 5 * time.Minute},
 	{"leased past its TTL", []func(*world) operation{leaseIt}, 5 * time.Minute},
 	{"gone", []func(*world) operation{leaseIt, ackIt}, 0},
+	{"gone, and its result is over", []func(*world) operation{leaseIt, ackWithIt}, time.Minute},
+	{"gone, and its result is to be forgotten", []func(*world) operation{leaseIt, ackWithIt}, 90 * time.Second},
 	{"gone, and a repeated pop found nothing", []func(*world) operation{leaseIt, ackIt, repeatIt}, 0},
 }
 
@@ -56,6 +58,17 @@ func nackIt(d time.Duration) func(*world) operation {
 }
 
 func ackIt(w *world) operation { return settleOf(w.lease0(), settleAck, 0, "") }
+
+// ackWithIt leaves a result that is too large for one row.
+func ackWithIt(w *world) operation {
+	return settleOf(w.lease0(), settleAckWith, 0, strings.Repeat("result", 20_000))
+}
+
+// importIt brings the item back, which asks for its result.
+func importIt(w *world) operation {
+	id := w.ids[len(w.ids)-1].id
+	return importOf("a", []importItem{{id: id, payload: "back", priority: placeOf(id).priority, resultTTL: time.Minute}})
+}
 
 // pushUnique pushes an item with the unique value of the one.
 func pushUnique(item pushItem) func(*world) operation {
@@ -187,6 +200,10 @@ var meetings = []func(*world) operation{
 	func(w *world) operation {
 		return importOf("a", []importItem{{id: w.ids[len(w.ids)-1].id, payload: "back", priority: 3, expires: time.Hour}})
 	},
+	ackWithIt,
+	importIt,
+	func(w *world) operation { return jointOf(ackWithIt(w), importIt(w)) },
+	func(w *world) operation { return resultsOf(w.ids[len(w.ids)-1]) },
 	func(w *world) operation { return jointOf(nackIt(0)(w), pushOfKey(2, 0)(w), moveIt(-1)(w)) },
 	func(w *world) operation { return jointOf(ackIt(w), leaseIt(w)) },
 	func(w *world) operation {
@@ -272,7 +289,7 @@ func (w *world) meetOn(n int, a, b func(*world) operation) error {
 	for _, o := range []operation{
 		sweepOf(),
 		pushOf("a", []pushItem{{payload: "another", priority: 9, hasPriority: true, key: keying.key}}),
-		pushOf("a", []pushItem{{payload: "it", msgID: "id", ttl: 4 * time.Minute, unique: "value", key: keying.key}}),
+		pushOf("a", []pushItem{{payload: "it", msgID: "id", ttl: 4 * time.Minute, unique: "value", key: keying.key, resultTTL: time.Minute}}),
 	} {
 		if err := w.do(p, o); err != nil {
 			return err

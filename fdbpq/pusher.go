@@ -22,9 +22,6 @@ type Pushed struct {
 	Events []Event // of items that this push evicted from a full queue, perhaps this one, or found past their TTL
 }
 
-// ErrTime: a delay or a TTL is out of bounds.
-var ErrTime = errors.New("time out of bounds")
-
 // pusher assigns places within one transaction.
 type pusher struct {
 	*queueTx
@@ -104,7 +101,8 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 	if !item.HasPriority {
 		priority = p.state.config.Priority
 	}
-	if err := cmp.Or(checkMsgID(item.MsgID), CheckKey(item.Key), CheckWeight(item.Key, item.Weight), item.checkUnique(), checkResultTTL(item.ResultTTL)); err != nil {
+	err := cmp.Or(checkMsgID(item.MsgID), CheckKey(item.Key), CheckWeight(item.Key, item.Weight), item.checkUnique(), checkResultTTL(item.ResultTTL))
+	if err != nil {
 		return Pushed{Err: err}, nil
 	}
 	if item.MsgID != "" {
@@ -144,7 +142,7 @@ func (p *pusher) pushAgain(item *NewItem, first *rememberedPush) (Pushed, error)
 	if errors.Is(refused, ErrHandOver) {
 		return Pushed{Err: refused}, nil
 	}
-	if err := handOver.acknowledge(p, first.id); err != nil {
+	if err := handOver.acknowledge(p.name, first.id); err != nil {
 		return Pushed{}, err
 	}
 	seq, err := first.id.place.Count()
@@ -212,7 +210,7 @@ func (p *pusher) resolve(item *NewItem, priority int64, living *layout.Item, han
 		p.move(living, priority)
 		pushed.Priority = priority
 	}
-	if err := handOver.acknowledge(p, pushed.ID); err != nil {
+	if err := handOver.acknowledge(p.name, pushed.ID); err != nil {
 		return Pushed{}, err
 	}
 	if item.MsgID != "" {
@@ -247,7 +245,7 @@ func (p *pusher) add(item *NewItem, e layout.Envelope, priority int64, handOver 
 	if err := p.prepare(&l.Envelope); err != nil {
 		return Pushed{}, err
 	}
-	if err := handOver.acknowledge(p, ID{l.Place}); err != nil {
+	if err := handOver.acknowledge(p.name, ID{l.Place}); err != nil {
 		return Pushed{}, err
 	}
 	p.issue(seq)

@@ -48,7 +48,10 @@ func (qtx *queueTx) finished(l *layout.Item, how finish) (Kept, error) {
 	if l.Asks == 0 {
 		return KeptNone, nil
 	}
-	return qtx.results.keep(l, how)
+	kept, err := qtx.results.keep(l, how)
+	qtx.finishes = true
+	qtx.emit(Event{Type: EventFinished, ID: idOf(l), Priority: l.ReturnPriority, Deliveries: l.Deliveries()})
+	return kept, err
 }
 
 // writeItem writes the rows of an item, and nothing else does: enter, change and end call it. What an item has in the spaces of its
@@ -270,7 +273,10 @@ func (qtx *queueTx) flush() error {
 	if qtx.arrived {
 		qtx.tx.Add(layout.QueueRow(layout.SpaceArrivals, qtx.name), 1)
 	}
-	qtx.tally, qtx.stored, qtx.arrived, qtx.resultBytes = layout.Tally{}, nil, false, nil
+	if qtx.finishes {
+		qtx.results.tell()
+	}
+	qtx.tally, qtx.stored, qtx.arrived, qtx.finishes, qtx.resultBytes = layout.Tally{}, nil, false, false, nil
 	if qtx.assigned.counts {
 		qtx.tx.Max(layout.QueueRow(layout.SpaceHigh, qtx.name), uint64(qtx.assigned.count))
 		qtx.assigned.counts = false

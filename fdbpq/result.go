@@ -48,11 +48,32 @@ func (q Queue) Result(r kv.Reader, id ID) (*Result, error) {
 	case !qtx.state.results:
 		return nil, nil
 	}
-	return qtx.results.of(r, id)
+	return resultOf(qtx.results, r, id)
 }
 
-// of is what became of an item that is not there any more, nil if that is not kept.
-func (rs results) of(r kv.Reader, id ID) (*Result, error) {
+// Finishes returns a watch that fires when the queue keeps a result, or was purged. Created in the transaction that found no result, it
+// misses none, except where the options of the store say that it is exclusive: there events tell of results.
+func (q Queue) Finishes(tx kv.Tx) *kv.Watch {
+	return tx.Watch(layout.QueueRow(layout.SpaceFinishes, q.name))
+}
+
+// Finished returns those of some items whose results the queue keeps, although their time may be over.
+func (q Queue) Finished(r kv.Reader, ids ...ID) (finished []ID, err error) {
+	keys := make([][]byte, len(ids))
+	for i, id := range ids {
+		keys[i] = layout.KeptKey(q.name, id.place.Suffix)
+	}
+	rows, err := r.GetAll(keys)
+	for i, row := range rows {
+		if row != nil {
+			finished = append(finished, ids[i])
+		}
+	}
+	return finished, err
+}
+
+// resultOf is what became of an item that is not there any more, nil if that is not kept.
+func resultOf(rs results, r kv.Reader, id ID) (*Result, error) {
 	suffix := id.place.Suffix
 	kept, err := rs.read(r, suffix)
 	if err != nil || kept == nil || kept.IDPriority != id.place.Priority {

@@ -136,6 +136,13 @@ func (rs results) keep(l *layout.Item, how finish) (Kept, error) {
 	return KeptWhole, nil
 }
 
+// tell ends the watches of [Queue.Finishes]. A process that has a store to itself needs none.
+func (rs results) tell() {
+	if !rs.store.inside.Exclusive {
+		rs.tx.Add(layout.QueueRow(layout.SpaceFinishes, rs.name), 1)
+	}
+}
+
 // count counts results with bodies of a size.
 func (rs results) count(size, n int64) {
 	rs.tally.Results += n

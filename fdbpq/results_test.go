@@ -459,6 +459,13 @@ func TestResultsOutliveAPurge(t *testing.T) {
 		if size.Items != 0 || size.Bytes != fdbpq.KeptBytes+4 {
 			t.Errorf("the size of the queue is %+v", size)
 		}
+		f.view(func(r kv.Reader) error {
+			i, err := f.Queue("q").Inspect(r)
+			if err == nil && (i.Results != 1 || i.ResultBytes != fdbpq.KeptBytes+4) {
+				t.Errorf("an inspection says %d results of %d bytes", i.Results, i.ResultBytes)
+			}
+			return err
+		})
 		f.delete("q")
 		f.collectGarbage()
 		f.pushed("q", 1, "another queue")

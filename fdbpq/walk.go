@@ -114,6 +114,12 @@ func (w *walk) of(line lineage) *queueTx {
 	return qtx
 }
 
+// keptAs is what one timer after another forgets: the results of a queue that are kept as long.
+type keptAs struct {
+	queue string
+	keep  layout.Keep
+}
+
 // keyOf is a key in one generation of a queue.
 type keyOf struct {
 	lineage
@@ -244,6 +250,15 @@ func (w *walk) mayBeHidden(of keyOf, found *keyFound) bool {
 	limit := int(settings.limit(&w.queues[of.queue].config))
 	waits := w.known.waits[queueKey{of.queue, of.key}]
 	return settings.paused() || limit > 0 && found.held >= limit || waits || w.known.working[queueTimer{of.queue, layout.TimerKeys}]
+}
+
+// balanceResults reports results that no timer forgets in time.
+func (w *walk) balanceResults() {
+	for at, due := range w.kept {
+		if first, known := w.forgets[at]; !known || first > due {
+			w.Problem("queue %q: no timer forgets its results that are kept for %s", at.queue, at.keep.TTL())
+		}
+	}
 }
 
 // balanceFences reports fences that a key may get again, and last fences of keys that no timer forgets.

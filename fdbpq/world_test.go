@@ -336,8 +336,8 @@ func (w *world) same(p *process) error {
 	if err := w.quietly(p, namesOf(2)); err != nil {
 		return err
 	}
-	for name := range w.model.queues {
-		for _, o := range []operation{inspectOf(name), schedulesOf(name), showLinksOf(name)} {
+	for name, q := range w.model.queues {
+		for _, o := range []operation{inspectOf(name), schedulesOf(name), showLinksOf(name), allResultsOf(name, q)} {
 			if err := w.quietly(p, o); err != nil {
 				return err
 			}

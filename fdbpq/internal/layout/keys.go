@@ -62,6 +62,7 @@ import "github.com/pqbridge/pqbridge/internal/tuple"
 //	("lo", queue, born, name)               the batch of it that is out
 //	("re", queue, suffix)                   result of the item that had this suffix
 //	("rx", queue, suffix, n)                n-th part of a large result
+//	("ra", queue)                           grows when an item leaves a result (add)
 //	("rt", queue, keep, finished, suffix)   a result, in the order in which those kept as long are forgotten
 //	("g", queue, generation)                generation to be cleared
 //	("z", due, kind, queue, …)              timers, in the order they fall due
@@ -128,6 +129,7 @@ const (
 	SpaceKept      = "re"
 	SpaceKeptPart  = "rx"
 	SpaceKeptSince = "rt"
+	SpaceFinishes  = "ra"
 
 	SpaceTimer   = "z"
 	SpaceSweeper = "s"

@@ -63,6 +63,7 @@ var RowKinds = [...]RowKind{
 	{SpaceKept, UntilDelete},
 	{SpaceKeptPart, UntilDelete},
 	{SpaceKeptSince, UntilDelete},
+	{SpaceFinishes, UntilDelete},
 	{SpaceFence, OfGeneration},
 	{SpaceArrivals, BeyondQueue},
 	{SpaceGarbage, BeyondQueue},
