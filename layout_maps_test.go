@@ -98,6 +98,10 @@ var mapsOf = map[string]map[string]bound{
 		"Tenant.refused": {"reasons", fixed, ""},
 		"Tenants.known":  {"tenants, a client's choice, with requests lately", "fewTenants, and twice those that owe requests", "Tenants.sweep"},
 	},
+	"bridge/internal/results": {
+		"Waits.queues":  {"queues, a client's choice, with requests that wait for results", "Options.Places", "Waits.forget"},
+		"awaited.items": {"items, a client's choice, for whose results requests wait", "Options.Places", "Waits.forget"},
+	},
 	"bridge/internal/turns": {
 		"filling.owners": {"owners of lines, a client's choice", thisRequest, ""},
 		"line.held":      {"reply subjects' beginnings, a client's choice, in turns under way", "the requests of the turns", "line.leave"},

@@ -53,6 +53,7 @@ type Bridge struct {
 	historian *survey.Historian
 	lanes     lanes
 	waits     *pops.Waits
+	awaits    waits
 	asker     *listening.Asker
 	peers     *peers.Peers
 	survey    *peers.Survey // nil: no other bridge opens the store
@@ -102,7 +103,8 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	b.historian = survey.NewHistorian(stats, b.surveyor, o.Logger)
 	requests := &dispatcher{Responder: b.responder, Wire: wr, replies: replies, lanes: &b.lanes, tenants: b.tenants, cluster: o.Cluster}
 	b.receiver = requests.newReceiver(nc, o)
-	standby := standby{b.receiver, b.waits}
+	b.awaits = waits{b.waits, &b.lanes}
+	standby := standby{b.receiver, b.awaits}
 	about := &about{options: o, storeID: store.ID(), maxQueueBytes: store.MaxQueueBytes(), started: time.Now().UTC(), id: nuid.Next()}
 	self := about.identity()
 	b.sources = feeds.New(feeds.Options{
@@ -127,8 +129,9 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		Room: hasRoom, Reserve: o.Reserve,
 		Batch: batch.Limits{Requests: o.Limits.BatchRequests, Bytes: o.Limits.BatchBytes}, Patience: o.patience, Pace: o.pace, Slow: o.slow, Since: o.since,
 	}
-	b.lanes.init(base, o.Exclusive, pops.Shared{Waits: b.waits, Owners: b.peers.Owners, Asks: asks},
+	b.lanes.init(base, o.Exclusive, o.Limits.Waiters, pops.Shared{Waits: b.waits, Owners: b.peers.Owners, Asks: asks},
 		reads.Options{Explainer: explainer, Waiting: b.waits.At, Taking: b.waits.Taking, System: about.system, History: about.history})
+	b.events.Finished = b.lanes.results.Finished
 	b.service = &service{
 		nc: nc, log: o.Logger, about: about, self: self,
 		replies: replies, peers: b.peers, stats: stats, queues: b.surveyor,
@@ -245,7 +248,7 @@ func (b *Bridge) Leave(ctx context.Context) error {
 	b.responder.Gate.Close()
 	b.service.stop()
 	b.responder.Gate.Work.Refuse(errMoved)
-	b.waits.Close(errMoved)
+	b.awaits.close(errMoved)
 	b.sources.Stop()
 	err := errors.Join(b.responder.Gate.Work.Drain(ctx), b.receiver.Await(ctx))
 	b.responder.Gate.Settlements.Refuse(errMoved)
@@ -268,7 +271,7 @@ func (b *Bridge) end(ctx context.Context) error {
 	b.peers.Stop()
 	b.responder.Gate.Close()
 	b.service.stop()
-	b.waits.Close(b.ending)
+	b.awaits.close(b.ending)
 	err := errors.Join(
 		b.peers.Owners.Leave(ctx), b.receiver.DrainRequests(ctx), b.peers.Owners.Settle(ctx), b.responder.Gate.Work.Drain(ctx),
 		b.receiver.DrainSettlements(ctx), b.responder.Gate.Settlements.Drain(ctx),

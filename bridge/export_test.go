@@ -130,13 +130,13 @@ func RefuseUnread(b *Bridge, storeID string, m *nats.Msg) error {
 
 // EnterStandby pauses a bridge as when it goes on standby.
 func EnterStandby(ctx context.Context, b *Bridge) error {
-	s := standby{b.receiver, b.waits}
+	s := standby{b.receiver, b.awaits}
 	return s.enter(ctx)
 }
 
 // LeaveStandby resumes a bridge as when it leaves standby.
 func LeaveStandby(b *Bridge) error {
-	s := standby{b.receiver, b.waits}
+	s := standby{b.receiver, b.awaits}
 	return s.leave()
 }
 

@@ -16,6 +16,7 @@ const (
 	kindPeek // one that waits is a pop, another one a query
 	kindSettlement
 	kindQuery
+	kindResult // a query, which may wait
 	kindChange
 	kindBulk
 	kinds

@@ -8,6 +8,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/pops"
 	"github.com/pqbridge/pqbridge/bridge/internal/pushes"
 	"github.com/pqbridge/pqbridge/bridge/internal/reads"
+	"github.com/pqbridge/pqbridge/bridge/internal/results"
 	"github.com/pqbridge/pqbridge/bridge/internal/settles"
 	"github.com/pqbridge/pqbridge/bridge/internal/turns"
 )
@@ -26,6 +27,8 @@ type lanes struct {
 	bulk *edits.BulkLanes
 	read *reads.Lanes
 
+	results *results.Waits
+
 	entrances [kinds]entrance
 }
 
@@ -35,8 +38,8 @@ const (
 	partPop
 )
 
-// init makes the turns and lanes. Each part of them works on a copy of base.
-func (ls *lanes) init(base desk.Lane, exclusive bool, of pops.Shared, queries reads.Options) {
+// init makes the turns and lanes. Each part of them works on a copy of base. places is how many requests for results may wait.
+func (ls *lanes) init(base desk.Lane, exclusive bool, places int, of pops.Shared, queries reads.Options) {
 	ls.exclusive, ls.owners = exclusive, of.Owners
 	ls.settling.Init(settles.Options{Responder: base.Responder, Verb: &verbAck.Verb, Settle: ls.submitSettlement, Pop: pops.Next, PopNext: ls.submitPop})
 	of.Exclusive, of.GiveBack, of.Sent = exclusive, ls.settling.GiveBack, &ls.sent
@@ -56,6 +59,7 @@ func (ls *lanes) init(base desk.Lane, exclusive bool, of pops.Shared, queries re
 	ls.change = desk.NewTurns(base, exclusive, desk.Taking{Part: func(_ int, l *desk.Lane) desk.Part { return &desk.Changes{Lane: l} }})
 	ls.bulk = edits.NewBulkLanes(base)
 	ls.read = reads.New(base, queries)
+	ls.results = results.New(results.Options{Lane: base, Exclusive: exclusive, Clients: of.Waits, Places: places, Submit: ls.read.Enter})
 	ls.open()
 }
 
@@ -110,6 +114,7 @@ func (ls *lanes) open() {
 		kindPeek:       ls.peek,
 		kindSettlement: entranceOf(ls.settling.Enter),
 		kindQuery:      entranceOf(ls.read.Enter),
+		kindResult:     entranceOf(ls.results.Enter),
 		kindChange:     entranceTo(ls.change, 0),
 		kindBulk:       entranceOf(ls.bulk.Enter),
 	}
@@ -124,10 +129,11 @@ func (ls *lanes) peek(queue string, w desk.Work) {
 	}
 }
 
-// submitSettlement has a settlement take a turn: beside the pops of its queue, in the same transactions, if it joins them.
+// submitSettlement has a settlement take a turn: beside the pops of its queue, in the same transactions, if it joins them. A large
+// result leaves these to the pops.
 func (ls *lanes) submitSettlement(w desk.Work) {
 	queue := w.Head().Subject.Queue
-	if ls.joinsPops(queue) {
+	if ls.joinsPops(queue) && !w.(*settles.Settlement).Large() {
 		ls.submitPop(w)
 	} else {
 		ls.change.Submit(turns.Key{Queue: queue}, w)

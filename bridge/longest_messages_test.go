@@ -194,6 +194,7 @@ var own = map[subjects.Verb]func(l *longest) []message{
 		}
 	},
 	subjects.Get:     nil,
+	subjects.Result:  nil,
 	subjects.Remove:  nil,
 	subjects.Move:    nil,
 	subjects.Requeue: nil,

@@ -218,7 +218,7 @@ func TestLongestOfRoles(t *testing.T) {
 	all[subjects.Verbs] = "pq.jobs.push.5" // beside the push whose priority is no part of its subject
 	for role, of := range map[string]func(string) (subjects.Permissions, error){
 		"producer": grammar.Producer, "importer": grammar.Importer, "consumer": grammar.Consumer, "taker": grammar.Taker,
-		"requeuer": grammar.Requeuer, "viewer": grammar.Viewer, "admin": grammar.Admin,
+		"requeuer": grammar.Requeuer, "viewer": grammar.Viewer, "admin": grammar.Admin, "caller": grammar.Caller,
 	} {
 		may, err := of("jobs")
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/pops"
 	"github.com/pqbridge/pqbridge/bridge/internal/receiver"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
+	"github.com/pqbridge/pqbridge/bridge/internal/results"
 	"github.com/pqbridge/pqbridge/bridge/internal/survey"
 	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
 )
@@ -17,7 +18,8 @@ import (
 // Collector returns the bridge's metrics.
 func (b *Bridge) Collector() prometheus.Collector {
 	return collector{
-		Responder: b.responder, events: b.events, waits: b.waits, receiver: b.receiver, owners: b.peers.Owners, about: b.service.about, tenants: b.tenants,
+		Responder: b.responder, events: b.events, waits: b.waits, results: b.lanes.results, receiver: b.receiver,
+		owners: b.peers.Owners, about: b.service.about, tenants: b.tenants,
 		queues: survey.Collector{Surveyor: b.surveyor, StoreID: b.service.about.storeID, Log: b.responder.Log},
 	}
 }
@@ -26,6 +28,7 @@ type collector struct {
 	*request.Responder
 	events   *events.Announcer
 	waits    *pops.Waits
+	results  *results.Waits
 	receiver *receiver.Receiver
 	owners   *peers.Owners
 	about    *about
@@ -37,7 +40,7 @@ var (
 	descRequests       = prometheus.NewDesc("pq_requests_total", "Requests by verb and answer.", []string{"verb", "code"}, nil)
 	descInFlight       = prometheus.NewDesc("pq_requests_in_flight", "Requests being served.", []string{"kind"}, nil)
 	descBytes          = prometheus.NewDesc("pq_bytes_in_flight", "Bytes of the requests being served.", nil, nil)
-	descWaiters        = prometheus.NewDesc("pq_waiters", "Pops that wait for an item.", nil, nil)
+	descWaiters        = prometheus.NewDesc("pq_waiters", "Pops that wait for an item, and requests that wait for a result.", nil, nil)
 	descUnseen         = prometheus.NewDesc("pq_waits_unseen", "Pops that wait for a short time only, since the server cannot tell whether their clients listen.", nil, nil)
 	descLost           = prometheus.NewDesc("pq_pushes_lost_total", "Pushes without a reply subject that were not stored.", nil, nil)
 	descShedding       = prometheus.NewDesc("pq_load_shedding_total", "Load shedding: times that the bridge unsubscribed from requests because more came than it could refuse.", nil, nil)
@@ -87,8 +90,8 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	gauge(descInFlight, float64(work), "work")
 	gauge(descInFlight, float64(settlements), "settlement")
 	gauge(descBytes, float64(bytes))
-	gauge(descWaiters, float64(c.waits.Waiting()))
-	gauge(descUnseen, float64(c.waits.Unseen()))
+	gauge(descWaiters, float64(c.waits.Waiting()+c.results.Waiting()))
+	gauge(descUnseen, float64(c.waits.Unseen()+c.results.Unseen()))
 	counter(descLost, c.Stats.Lost())
 	requests, pushes := c.receiver.Sheddings()
 	counter(descShedding, requests)

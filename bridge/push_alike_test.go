@@ -93,7 +93,7 @@ func TestHeadersAreAlike(t *testing.T) {
 		var lines strings.Builder
 		odd := rng.IntN(4) // one line is odd: nats.go keeps no more of a block than its size
 		for n := range 4 {
-			name := pick("A", "B", "Season", "PQ-Priority", "PQ-Key", "PQ-Delay", "PQ-TTL", "PQ-Unique", "PQ-On-Conflict", "Nats-Msg-Id", "PQ-Id", "PQ-X", "Status", "Nats-TTL", "traceparent")
+			name := pick("A", "B", "Season", "PQ-Priority", "PQ-Key", "PQ-Delay", "PQ-TTL", "PQ-Unique", "PQ-On-Conflict", "PQ-Result-TTL", "Nats-Msg-Id", "PQ-Id", "PQ-X", "Status", "Nats-TTL", "traceparent")
 			value := pick("1", "5", "k", "30s", "keep", "a b", "", "x:y")
 			colon, end := ": ", "\r\n"
 			if n == odd {

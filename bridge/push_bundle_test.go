@@ -121,7 +121,7 @@ func TestPushBundle(t *testing.T) {
 func TestBundleIsAllOrNothing(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
-	c.ask("pq.jobs.admin.config", `{"max_length":5}`)
+	c.ask("pq.jobs.admin.config", `{"max_length":5,"result_bytes":300}`)
 	c.push("pq.jobs.push", "leased", "PQ-Unique", "v")
 	leased := c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1m")
 	three := []string{frame("b"), frame("b"), frame("b")}
@@ -134,6 +134,7 @@ func TestBundleIsAllOrNothing(t *testing.T) {
 	}{
 		{"full", slices.Concat(three, three), 429, 3, "max_length"},
 		{"leased", append(slices.Clone(three), frame("x", "PQ-Unique", "v", "PQ-On-Conflict", "replace")), 409, 3, "leased"},
+		{"results", []string{frame("b"), frame("x", "PQ-Result-TTL", "1h")}, 429, 1, "no room for results"},
 		{"hand-over", []string{frame("b"), frame("x", "PQ-Settle", leased.Reply)}, 403, 1, "hand_over"},
 	} {
 		before, bundle, behind := c.listen(), c.listen(), c.listen()
@@ -242,6 +243,8 @@ func TestMalformedBundles(t *testing.T) {
 		{frame("a") + frame("b", "PQ-Timeout", "5s"), []string{"PQ-Bundle", "2"}, 400, 1, "is none of a push"},
 		{frame("a") + frame("b", "PQ-Bundle", "5"), []string{"PQ-Bundle", "2"}, 400, 1, "is none of a push"},
 		{frame("a") + frame("b", "PQ-TTL", "5s", "PQ-TTL", "5s"), []string{"PQ-Bundle", "2"}, 400, 1, "expected once"},
+		{frame("a") + frame("b", "PQ-Result-TTL", "169h"), []string{"PQ-Bundle", "2"}, 400, 1, "expected more than 0s, up to 168h0m0s"},
+		{frame("a"), []string{"PQ-Bundle", "1", "PQ-Result-TTL", "1h"}, 400, -1, "among the headers of each item"},
 		{frame("a") + frame("b", "Nats-Msg-Id", "1", "Nats-Msg-Id", "2"), []string{"PQ-Bundle", "2"}, 400, 1, "expected once"},
 		{frame("a") + frame("b", "Nats-TTL", "5s"), []string{"PQ-Bundle", "2"}, 400, 1, "use PQ-TTL"},
 		{frame("a") + frame("b", "PQ-Delay", "1s", "PQ-Not-Before", "2030-01-02T15:04:05Z"), []string{"PQ-Bundle", "2"}, 400, 1, "expected one of them"},

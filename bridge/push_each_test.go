@@ -112,6 +112,7 @@ func TestEachAsAlone(t *testing.T) {
 		"full":          {config: `{"max_length":3}`, frames: slices.Repeat([]string{frame("a")}, 64), refused: 61},
 		"full of bytes": {config: `{"max_bytes":1100}`, frames: []string{frame("a"), frame(strings.Repeat("x", 600)), frame("c"), frame("d")}, refused: 2},
 		"remembered":    {config: `{"dedup_limit":1}`, frames: []string{frame("a", "Nats-Msg-Id", "1"), frame("b", "Nats-Msg-Id", "2"), frame("c")}, refused: 1},
+		"results":       {config: `{"result_bytes":300}`, frames: []string{frame("a"), frame("b", "PQ-Result-TTL", "1h"), frame("c", "PQ-Result-TTL", "200h"), frame("d")}, refused: 2},
 		"ids": {before: []string{frame("a", "Nats-Msg-Id", "1")}, frames: []string{
 			frame("b", "Nats-Msg-Id", "2"), frame("a", "Nats-Msg-Id", "1"), frame("b", "Nats-Msg-Id", "2"),
 			frame("c", "Nats-Msg-Id", "3", "PQ-Delay", "x"), frame("c", "Nats-Msg-Id", "3"),

@@ -58,7 +58,7 @@ func TestSettlementWordsAreExact(t *testing.T) {
 	c := serve(t)
 	c.push("pq.jobs.push", "x")
 	ack := c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1h").Reply
-	for _, words := range []string{"+ACK ", "+ACK\n", "+ACK\t", "+OK ", "+WPI ", "+WPI\n", "+ACK +ACK", " +ACK", " ", "+ack", "+ACK{}"} {
+	for _, words := range []string{"+ACK\n", "+ACK\t", "+OK ", "+WPI ", "+WPI\n", "+OK +ACK", " +ACK", " ", "+ack", "+ACK{}"} {
 		c.refused(c.raw(ack, words), 400)
 		if !strings.Contains(words, "\n") {
 			c.results([]string{string(c.raw(settles, ack+" "+words, "PQ-Bundle", "1").Data)}, "-ERR 400")
@@ -174,7 +174,8 @@ func TestMalformedSettlements(t *testing.T) {
 		{m.Reply, "+ACKNOWLEDGED", "+ACK"},
 		{m.Reply, "+ack", "+ACK"},
 		{m.Reply, " ", "+ACK"},
-		{m.Reply, "+ACK now", "followed by"},
+		{m.Reply, "+OK now", "followed by"},
+		{m.Reply, "+ACK\nnow", "followed by"},
 		{m.Reply, "+WPI 30s", "followed by"},
 		{m.Reply, "+NXT5", "+NXT [pop request]"},
 		{m.Reply, "+NXT x", "JSON object"},

@@ -15,7 +15,24 @@ var errStandby = &failure.Failure{Code: 409, Text: "this bridge leaves the prefi
 // standby pauses the bridge while a rival serves its prefix, and resumes it.
 type standby struct {
 	receiver *receiver.Receiver
-	waiting  *pops.Waits
+	waits
+}
+
+// waits has all requests that wait: for items, and for results.
+type waits struct {
+	pops  *pops.Waits
+	lanes *lanes
+}
+
+// close ends all waits. Until open, no request may wait.
+func (w waits) close(why error) {
+	w.pops.Close(why)
+	w.lanes.results.Close(why)
+}
+
+func (w waits) open() {
+	w.pops.Open()
+	w.lanes.results.Open()
 }
 
 // The fronts of a bridge: the prefix, and the one that other sites use.
@@ -28,13 +45,13 @@ const (
 // refused, because new items go to the other bridge now.
 func (s *standby) enter(ctx context.Context) error {
 	err := s.receiver.Pause(ctx, frontHere)
-	s.waiting.Close(errStandby)
+	s.close(errStandby)
 	return err
 }
 
 // leave subscribes again.
 func (s *standby) leave() error {
-	s.waiting.Open()
+	s.open()
 	return s.receiver.Resume(frontHere)
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/pushes"
 	"github.com/pqbridge/pqbridge/bridge/internal/reads"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
+	"github.com/pqbridge/pqbridge/bridge/internal/results"
 	"github.com/pqbridge/pqbridge/bridge/internal/settles"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -55,6 +56,7 @@ var verbs = numbered([]*verb{
 	{Verb: request.Verb{Name: "info"}, subjects: []subjects.Verb{subjects.Info}, make: reads.Info, kind: kindQuery},
 	{Verb: request.Verb{Name: "list"}, subjects: []subjects.Verb{subjects.List}, make: reads.List, kind: kindQuery},
 	{Verb: request.Verb{Name: "get"}, subjects: []subjects.Verb{subjects.Get}, make: reads.Get, kind: kindQuery},
+	{Verb: request.Verb{Name: "result"}, subjects: []subjects.Verb{subjects.Result}, make: results.Result, kind: kindResult},
 	{Verb: request.Verb{Name: "keys"}, subjects: []subjects.Verb{subjects.Keys}, make: reads.Keys, kind: kindQuery},
 	{Verb: request.Verb{Name: "key"}, subjects: []subjects.Verb{subjects.Key}, make: reads.Key, kind: kindQuery},
 	{Verb: request.Verb{Name: "schedules"}, subjects: []subjects.Verb{subjects.Schedules}, make: reads.Schedules, kind: kindQuery},

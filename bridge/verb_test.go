@@ -14,6 +14,7 @@ import (
 // kindsOf has the kinds of requests with lines of their own.
 var kindsOf = map[string]kind{
 	"*pushes.push": kindPush, "*pushes.importing": kindImport, "*pops.pop": kindPop, "*pops.peek": kindPeek, "*settles.Settlement": kindSettlement, "*edits.Bulk": kindBulk,
+	"*results.result": kindResult,
 }
 
 // Each verb of the subjects has one entry in the table of verbs, except events, which are

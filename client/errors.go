@@ -97,7 +97,7 @@ func (e *Error) Is(target error) bool {
 	case ErrEmpty:
 		return e.Code == protocol.CodeTimeout || e.Code == protocol.CodeNotFound && looked
 	case ErrNotFound:
-		return e.Code == protocol.CodeNotFound && (!looked || e.Reason == ReasonUnknown)
+		return e.Code == protocol.CodeNotFound && e.Reason != ReasonPending && (!looked || e.Reason == ReasonUnknown)
 	case ErrNotLeased:
 		return e.Code == protocol.CodeConflict && e.Reason == ReasonNotLeased
 	case ErrLeaseLost:

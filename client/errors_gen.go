@@ -14,6 +14,7 @@ const (
 	ReasonBlocked = protocol.ReasonBlocked // the ready items wait for their keys
 	ReasonBand    = protocol.ReasonBand    // items are ready, and all of them outside the band
 	ReasonUnknown = protocol.ReasonUnknown // no such queue, or no such item
+	ReasonPending = protocol.ReasonPending // the item has not ended, so there is no result yet
 )
 
 // Reasons of 410: why a lease is lost.
@@ -29,6 +30,7 @@ const (
 	ReasonBusy          = protocol.ReasonBusy          // requests in flight, at the bridge
 	ReasonFull          = protocol.ReasonFull          // items in the queue
 	ReasonRemembered    = protocol.ReasonRemembered    // ids that the queue remembers
+	ReasonResults       = protocol.ReasonResults       // bytes of results that the queue keeps
 	ReasonSchedules     = protocol.ReasonSchedules     // schedules of the queue
 	ReasonSources       = protocol.ReasonSources       // sources of the queue, or of the store
 	ReasonLinks         = protocol.ReasonLinks         // links of the queue, or of the store
@@ -48,4 +50,5 @@ const (
 	ReasonNotLeased     = protocol.ReasonNotLeased     // there is no lease to revoke
 	ReasonAnotherKey    = protocol.ReasonAnotherKey    // the item to be replaced has another key
 	ReasonHeld          = protocol.ReasonHeld          // a link holds the item, or items
+	ReasonUnkept        = protocol.ReasonUnkept        // the push of the item did not ask for its result
 )

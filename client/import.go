@@ -32,6 +32,8 @@ type Import struct {
 
 	Unique      string // [ErrOccupied] if another item has this value; without an ID the result is a duplicate then
 	UniqueUntil string // [UntilLeased], or ""
+
+	ResultTTL time.Duration // for how long the queue keeps what becomes of the item; 0: not at all
 }
 
 // ImportAsync puts an item back at its place, and returns when the request was sent. The
@@ -68,6 +70,12 @@ func setText(header nats.Header, key, text string) {
 func setNumber[T int | int64 | uint64](header nats.Header, key string, n T) {
 	if n > 0 {
 		header.Set(key, fmt.Sprint(n))
+	}
+}
+
+func setDuration(header nats.Header, key string, d time.Duration) {
+	if d > 0 {
+		header.Set(key, d.String())
 	}
 }
 

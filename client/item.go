@@ -59,6 +59,9 @@ type Item struct {
 	Unique      string
 	UniqueUntil string
 
+	// ResultTTL is set by [Queue.Get] only: for how long the queue keeps what becomes of the item; 0: not at all.
+	ResultTTL time.Duration
+
 	// Holder is set by [Queue.Get] only: the name that the holder of the lease has given itself, "" if it is not
 	// known.
 	Holder string

@@ -59,6 +59,8 @@ func fieldOf(i *Item, header string) any {
 		return &i.Unique
 	case protocol.HeaderUniqueUntil:
 		return &i.UniqueUntil
+	case protocol.HeaderResultTTL:
+		return &i.ResultTTL
 	}
 	return nil
 }

@@ -127,6 +127,7 @@ func TestPushOptions(t *testing.T) {
 		protocol.HeaderUnique:      {Unique("x"), "x"},
 		protocol.HeaderUniqueUntil: {UniqueUntilLeased(), "leased"},
 		protocol.HeaderOnConflict:  {OnConflict(Raise), "raise"},
+		protocol.HeaderResultTTL:   {ResultTTL(time.Hour), "1h0m0s"},
 	}
 	without := map[string]string{protocol.HeaderPriority: "the subject has it", protocol.HeaderSettle: "the method that hands an item over sends it"}
 	for _, h := range protocol.PushHeaders {

@@ -43,6 +43,8 @@ type Listed struct {
 	Unique      string `json:"unique,omitempty"`
 	UniqueUntil string `json:"unique_until,omitempty"`
 
+	ResultTTL Duration `json:"result_ttl,omitzero"` // for how long the queue keeps what becomes of the item
+
 	// Header and Dead are nil if the item does not fit into an answer with them; Header also if a value is not
 	// UTF-8. [Queue.Get] has them. An item without headers has an empty Header.
 	Header nats.Header `json:"headers"`

@@ -28,6 +28,7 @@ func listed(i *protocol.Listed) Listed {
 		LastAttempts: i.LastAttempts,
 		Unique:       i.Unique,
 		UniqueUntil:  i.UniqueUntil,
+		ResultTTL:    i.ResultTTL,
 		Header:       i.Headers,
 		Body:         i.Body,
 		Preview:      i.Preview,

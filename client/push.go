@@ -110,6 +110,12 @@ func OnConflict(c Conflict) PushOption {
 	return func(p *push) { p.header.Set(protocol.HeaderOnConflict, string(c)) }
 }
 
+// ResultTTL asks the queue to keep what becomes of the item, for d at least: it rounds d up to 1m, 10m, 1h, 6h, 24h or
+// 168h. While the results of the queue take its result_bytes, such a push is refused: [ErrBusy] with [ReasonResults].
+func ResultTTL(d time.Duration) PushOption {
+	return func(p *push) { p.header.Set(protocol.HeaderResultTTL, d.String()) }
+}
+
 // Header adds headers that stay with the item.
 func Header(header nats.Header) PushOption {
 	return func(p *push) { maps.Copy(p.header, header) }

@@ -24,7 +24,7 @@ func TestWhatAPushSaysStays(t *testing.T) {
 		case int64:
 			value = "7"
 		case protocol.Duration:
-			value = "7s"
+			value = "1m0s" // of those that are kept as they are
 		}
 		if h.Words != nil {
 			value = h.Words[0]

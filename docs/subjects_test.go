@@ -78,6 +78,7 @@ var roles = map[string]func(subjects.Grammar, string) (subjects.Permissions, err
 	"a consumer":                 subjects.Grammar.Consumer,
 	"a requeuer of dead letters": subjects.Grammar.Requeuer,
 	"a taker, by links":          subjects.Grammar.Taker,
+	"a caller":                   subjects.Grammar.Caller,
 	"a viewer":                   subjects.Grammar.Viewer,
 	"an administrator":           subjects.Grammar.Admin,
 }

@@ -6,8 +6,8 @@ const HeaderPrefix = "PQ-"
 // UntilLeased is the value of HeaderUniqueUntil.
 const UntilLeased = "leased"
 
-// Headers of requests. HeaderPriority, HeaderKey, HeaderNotBefore, HeaderUnique and
-// HeaderUniqueUntil also come with items.
+// Headers of requests. HeaderPriority, HeaderKey, HeaderNotBefore, HeaderUnique,
+// HeaderUniqueUntil and HeaderResultTTL also come with items.
 const (
 	HeaderPriority  = "PQ-Priority"
 	HeaderDelay     = "PQ-Delay"
@@ -20,6 +20,8 @@ const (
 	HeaderUnique      = "PQ-Unique"
 	HeaderUniqueUntil = "PQ-Unique-Until"
 	HeaderOnConflict  = "PQ-On-Conflict"
+
+	HeaderResultTTL = "PQ-Result-TTL" // for how long the queue keeps what becomes of the item
 
 	HeaderBundle = "PQ-Bundle"
 	HeaderEach   = "PQ-Each" // of a bundle of pushes: each item is pushed or refused on its own
@@ -85,6 +87,17 @@ const (
 	HeaderLinkBatch = "PQ-Link-Batch" // the number of the batch, its id, and the id of the batch before it
 	HeaderLinkPart  = "PQ-Link-Part"  // of an answer with a part of a batch: the number of items before the part, and the number of all items of the batch
 	HeaderLinkGiver = "PQ-Link-Giver" // the id of the giver's store
+)
+
+// Headers of results. The bodies of their answers are what the holders of the items said. HeaderDeadReason and HeaderDeliveries come
+// with them, too.
+const (
+	HeaderOutcome    = "PQ-Outcome" // how the item ended, see [Finish]
+	HeaderFinishedAt = "PQ-Finished-At"
+	HeaderDeadLetter = "PQ-Dead-Letter" // of a dead item: the queue that has it now
+	HeaderNext       = "PQ-Next"        // of an item handed over: the queue that has it now, or link:<name>
+	HeaderNextID     = "PQ-Next-Id"     // its id there
+	HeaderResult     = "PQ-Result"      // of a settlement: what became of its result; of a result without its bytes: dropped
 )
 
 // Headers of answers that are no items. Answers of errors also have the error's text and code, as all NATS services

@@ -24,6 +24,11 @@ func ReadValue(to any, value string) error {
 		return readAs(to, value, func(s string) (uint64, error) { return strconv.ParseUint(s, 10, 64) })
 	case *time.Duration:
 		return readAs(to, value, time.ParseDuration)
+	case *Duration:
+		return readAs(to, value, func(s string) (Duration, error) {
+			d, err := time.ParseDuration(s)
+			return Duration(d), err
+		})
 	case *time.Time:
 		return readAs(to, value, func(s string) (time.Time, error) { return time.Parse(time.RFC3339Nano, s) })
 	}

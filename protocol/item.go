@@ -74,6 +74,7 @@ type Item struct {
 	KeyFence     uint64              `json:"key_fence,omitempty"`
 	Unique       string              `json:"unique,omitempty"`
 	UniqueUntil  string              `json:"unique_until,omitempty"`
+	ResultTTL    Duration            `json:"result_ttl,omitzero"` // for how long the queue keeps what becomes of it
 	Dead         *Death              `json:"dead,omitempty"`
 	Holder       string              `json:"holder,omitempty"`        // of a leased item: what its holder calls itself
 	Attempts     int64               `json:"attempts,omitempty"`      // the number of the last attempt

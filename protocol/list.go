@@ -50,6 +50,8 @@ type Listed struct {
 	Unique      string `json:"unique,omitempty"`
 	UniqueUntil string `json:"unique_until,omitempty"` // UntilLeased, or ""
 
+	ResultTTL Duration `json:"result_ttl,omitzero"` // for how long the queue keeps what becomes of the item
+
 	LastAttempts []Attempt `json:"last_attempts,omitempty"` // the last attempts, if they were asked for and fit
 
 	// Headers is nil if a value is not UTF-8, which JSON cannot carry, or if the item does not fit into an answer

@@ -20,6 +20,7 @@ func (i *Listed) Item() Item {
 		KeyFence:     uint64(i.KeyFence),
 		Unique:       i.Unique,
 		UniqueUntil:  i.UniqueUntil,
+		ResultTTL:    i.ResultTTL,
 		Dead:         i.Dead,
 		Holder:       i.Holder,
 		Attempts:     i.Attempts,

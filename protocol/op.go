@@ -38,6 +38,7 @@ const (
 	Requeuer
 	Viewer
 	Admin
+	Caller
 
 	// readers may do the operations that show a queue.
 	readers = Viewer | Admin

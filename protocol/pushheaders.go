@@ -54,5 +54,6 @@ var PushHeaders = []PushHeader{
 	{Name: HeaderUnique, Word: "unique", Type: "", Most: 1024, Mapped: true, Shown: HeaderUnique, Rule: true, Doc: "a value that one item of the queue has at a time"},
 	{Name: HeaderUniqueUntil, Word: "unique_until", Type: "", Words: []string{UntilLeased}, Shown: HeaderUniqueUntil, With: HeaderUnique, Doc: "the item has its unique value until it is leased first"},
 	{Name: HeaderOnConflict, Word: "on_conflict", Type: "", Words: []string{"keep", "replace", "raise"}, Mapped: true, With: HeaderUnique, Doc: "what becomes of the item that has the unique value"},
+	{Name: HeaderResultTTL, Word: "result_ttl", Type: Duration(0), Shown: HeaderResultTTL, Rule: true, Doc: "for how long the queue keeps what becomes of the item; up to 168h"},
 	{Name: HeaderSettle, Word: "settle", Type: "", Own: true, Doc: "the ack of a leased item that the push acknowledges"},
 }

@@ -23,6 +23,7 @@ var Refusals = []Refusal{
 	{Code: CodeNotFound, Reason: ReasonBlocked},
 	{Code: CodeNotFound, Reason: ReasonBand},
 	{Code: CodeNotFound, Reason: ReasonUnknown},
+	{Code: CodeNotFound, Reason: ReasonPending},
 
 	{Code: CodeConflict, Reason: ReasonOccupied, AboutAnother: true},
 	{Code: CodeConflict, Reason: ReasonLeased, AboutAnother: true},
@@ -31,6 +32,7 @@ var Refusals = []Refusal{
 	{Code: CodeConflict, Reason: ReasonOnlyMin},
 	{Code: CodeConflict, Reason: ReasonNotLeased},
 	{Code: CodeConflict, Reason: ReasonHeld},
+	{Code: CodeConflict, Reason: ReasonUnkept},
 	{Code: CodeConflict, Reason: ReasonGiverBehind, BetweenStores: true},
 	{Code: CodeConflict, Reason: ReasonTakerBehind, BetweenStores: true},
 
@@ -42,6 +44,7 @@ var Refusals = []Refusal{
 	{Code: CodeBusy, Reason: ReasonBusy},
 	{Code: CodeBusy, Reason: ReasonFull},
 	{Code: CodeBusy, Reason: ReasonRemembered},
+	{Code: CodeBusy, Reason: ReasonResults},
 	{Code: CodeBusy, Reason: ReasonSchedules},
 	{Code: CodeBusy, Reason: ReasonSources},
 	{Code: CodeBusy, Reason: ReasonLinks},

@@ -34,7 +34,8 @@ var betweenStores = func() map[string]string {
 
 // ofRefusals are the places that have something for each reason.
 var ofRefusals = []surface[refusal]{
-	{file: "docs/protocol/pop.md", what: "a line", within: `(?s)## Nothing there\n.*?\n## `, of: ofCode(protocol.CodeNotFound), text: func(r refusal) string { return "\n- " + r.inTicks() + ":" }},
+	{file: "docs/protocol/pop.md", what: "a line", within: `(?s)## Nothing there\n.*?\n## `, of: ofCode(protocol.CodeNotFound), text: func(r refusal) string { return "\n- " + r.inTicks() + ":" },
+		absent: map[string]string{"pending": "docs/protocol/results.md has it: no pop answers it"}},
 	{file: "docs/protocol.md", what: "a word in the table of errors", within: `(?:\| 409 \|.*\n)+`, of: ofCode(protocol.CodeConflict), text: func(r refusal) string { return string(r.Reason) + "`" }},
 	{file: "docs/protocol/settle.md", what: "a line", within: `(?s)## The answer\n.*?\n## `, of: ofCode(protocol.CodeLeaseLost), text: func(r refusal) string { return "\n- " + r.inTicks() + ":" }},
 	{file: "docs/protocol.md", what: "a word in the table of errors", within: `\| 429 \|.*`, of: ofCode(protocol.CodeBusy), text: refusal.inTicks},

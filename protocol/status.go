@@ -48,6 +48,9 @@ const (
 	DescriptionOnlyMin       = "Only Min"
 	DescriptionAnotherKey    = "Another Key"
 
+	DescriptionPending = "Pending"
+	DescriptionUnkept  = "Unkept"
+
 	DescriptionHeld   = "Held"
 	DescriptionBehind = "Behind"
 )
@@ -96,6 +99,7 @@ const (
 	ReasonBlocked Reason = "blocked" // the ready items wait for their keys
 	ReasonBand    Reason = "band"    // items are ready, and all of them outside the band
 	ReasonUnknown Reason = "unknown" // no such queue, or no such item
+	ReasonPending Reason = "pending" // the item has not ended, so there is no result yet
 )
 
 // Reasons of 410: why a lease is lost.
@@ -111,6 +115,7 @@ const (
 	ReasonBusy          Reason = "busy"           // requests in flight, at the bridge
 	ReasonFull          Reason = "full"           // items in the queue
 	ReasonRemembered    Reason = "remembered"     // ids that the queue remembers
+	ReasonResults       Reason = "results"        // bytes of results that the queue keeps
 	ReasonSchedules     Reason = "schedules"      // schedules of the queue
 	ReasonSources       Reason = "sources"        // sources of the queue, or of the store
 	ReasonLinks         Reason = "links"          // links of the queue, or of the store
@@ -130,6 +135,7 @@ const (
 	ReasonNotLeased     Reason = "not_leased"     // there is no lease to revoke
 	ReasonAnotherKey    Reason = "another_key"    // the item to be replaced has another key
 	ReasonHeld          Reason = "held"           // a link holds the item, or items
+	ReasonUnkept        Reason = "unkept"         // the push of the item did not ask for its result
 	ReasonGiverBehind   Reason = "giver_behind"   // the store of a link has lost its end
 	ReasonTakerBehind   Reason = "taker_behind"   // the store that takes from a link has lost its end
 )

@@ -18,6 +18,7 @@ var roles = map[protocol.Roles]func(subjects.Grammar, string) (subjects.Permissi
 	protocol.Importer: subjects.Grammar.Importer,
 	protocol.Consumer: subjects.Grammar.Consumer,
 	protocol.Taker:    subjects.Grammar.Taker,
+	protocol.Caller:   subjects.Grammar.Caller,
 	protocol.Requeuer: subjects.Grammar.Requeuer,
 	protocol.Viewer:   subjects.Grammar.Viewer,
 	protocol.Admin:    subjects.Grammar.Admin,

@@ -81,6 +81,7 @@ func ExamplePermissions() {
 	//     pq.*.list
 	//     pq.*.get.*
 	//     pq.*.peek.*
+	//     pq.*.result.*
 	//     pq.*.keys
 	//     pq.*.key.*
 	//     pq.*.schedules
@@ -100,6 +101,7 @@ func ExamplePermissions() {
 	//     pq.jobs.list
 	//     pq.jobs.get.*
 	//     pq.jobs.peek.*
+	//     pq.jobs.result.*
 	//     pq.jobs.keys
 	//     pq.jobs.key.*
 	//     pq.jobs.schedules

@@ -78,6 +78,12 @@ func (g Grammar) Taker(queue string) (Permissions, error) {
 	return g.client(queue, takerMay...)
 }
 
+// Caller returns the permissions to ask what became of items, by their ids. Who pushes items and waits for their results needs those
+// of a [Grammar.Producer], too.
+func (g Grammar) Caller(queue string) (Permissions, error) {
+	return g.client(queue, callerMay...)
+}
+
 // Requeuer returns the permissions to list the dead letters in a queue's default
 // dead-letter queue, and to bring them back.
 func (g Grammar) Requeuer(queue string) (Permissions, error) {

@@ -16,6 +16,7 @@ const (
 	Info
 	List
 	Get
+	Result
 	Remove
 	Move
 	Requeue
@@ -72,6 +73,7 @@ var verbNames = [...]string{
 	Info:                "info",
 	List:                "list",
 	Get:                 "get",
+	Result:              "result",
 	Remove:              "remove",
 	Move:                "move",
 	Requeue:             "requeue",
@@ -115,7 +117,7 @@ var verbNames = [...]string{
 }
 
 // queueVerbs is the list in the error for an unknown verb.
-const queueVerbs = "push, import, pop.min, pop.max, peek.min, peek.max, ack, info, list, get, remove, move, requeue, revoke, keys, key, schedules, schedule, sources, links, link, admin.config, admin.purge, admin.pause, admin.resume, admin.delete, admin.remove, admin.move, admin.revoke, admin.requeue, admin.key, admin.schedule, admin.source, admin.link, event"
+const queueVerbs = "push, import, pop.min, pop.max, peek.min, peek.max, ack, info, list, get, result, remove, move, requeue, revoke, keys, key, schedules, schedule, sources, links, link, admin.config, admin.purge, admin.pause, admin.resume, admin.delete, admin.remove, admin.move, admin.revoke, admin.requeue, admin.key, admin.schedule, admin.source, admin.link, event"
 
 // patterns match the requests of each verb, behind the prefix. Verbs that differ in one word share theirs.
 var patterns = [...]string{
@@ -129,6 +131,7 @@ var patterns = [...]string{
 	Info:                "*.info",
 	List:                "*.list",
 	Get:                 "*.get.*",
+	Result:              "*.result.*",
 	Remove:              "*.remove.*",
 	Move:                "*.move.*.*",
 	Requeue:             "*.requeue.*",
@@ -178,8 +181,9 @@ var (
 	consumerMay = []string{"pop.*", "peek.*", "ack.*.*"}
 	takerMay    = []string{"link.*"}
 	requeuerMay = []string{"info", "list", "get.*", "requeue.*", "admin.requeue"}
-	viewerMay   = []string{"info", "list", "get.*", "peek.*", "keys", "key.*", "schedules", "schedule.*", "sources", "links"}
-	adminMay    = []string{"info", "list", "get.*", "peek.*", "keys", "key.*", "schedules", "schedule.*", "sources", "links", "remove.*", "move.*.*", "requeue.*", "revoke.*", "admin.*", "admin.key.*", "admin.schedule.>", "admin.source.>", "admin.link.>"}
+	viewerMay   = []string{"info", "list", "get.*", "peek.*", "result.*", "keys", "key.*", "schedules", "schedule.*", "sources", "links"}
+	adminMay    = []string{"info", "list", "get.*", "peek.*", "result.*", "keys", "key.*", "schedules", "schedule.*", "sources", "links", "remove.*", "move.*.*", "requeue.*", "revoke.*", "admin.*", "admin.key.*", "admin.schedule.>", "admin.source.>", "admin.link.>"}
+	callerMay   = []string{"result.*"}
 )
 
 // What a role at all queues may ask for besides.
@@ -236,6 +240,11 @@ func (s *Subject) readVerb(t *tokens) (form string, err error) {
 	case "get":
 		form = "get.<id>"
 		s.Verb = Get
+		s.ID = t.next()
+		err = checkID(s.ID)
+	case "result":
+		form = "result.<id>"
+		s.Verb = Result
 		s.ID = t.next()
 		err = checkID(s.ID)
 	case "remove":
@@ -411,6 +420,8 @@ func (s *Subject) appendVerb(b []byte) []byte {
 		b = append(append(append(append(b, "ack."...), s.Conn...), "."...), s.Token...)
 	case Get:
 		b = append(append(b, "get."...), s.ID...)
+	case Result:
+		b = append(append(b, "result."...), s.ID...)
 	case Remove:
 		b = append(append(b, "remove."...), s.ID...)
 	case Move:

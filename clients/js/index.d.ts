@@ -114,6 +114,11 @@ export interface ItemOptions {
   notBefore?: Date;
   /** The item expires unless it is popped within this time. */
   ttl?: Duration;
+  /**
+   * The queue keeps what becomes of the item for this time at least, up to 168h; it rounds up to 1m, 10m, 1h, 6h, 24h or 168h. Without it
+   * the queue keeps nothing.
+   */
+  resultTtl?: Duration;
 }
 
 export interface PushOptions extends ItemOptions, CallOptions {}
@@ -300,6 +305,8 @@ export interface Item {
   readonly unique: string;
   /** Set by `get` only. */
   readonly uniqueUntil: string;
+  /** Set by `get` only: for how long the queue keeps what becomes of the item, in milliseconds; 0: not at all. */
+  readonly resultTtl: number;
   /** Set by `get` only: what the holder of the item's lease calls itself, `""` if that is not known. */
   readonly holder: string;
   /** Set by `get` only: the number of the last lease that ended without success. */
@@ -370,6 +377,8 @@ export interface Listed {
   keyFence: Integer;
   unique: string;
   uniqueUntil: string;
+  /** For how long the queue keeps what becomes of the item, in milliseconds; 0: not at all. */
+  resultTtl: number;
   dead: Death | undefined;
   /** Of a leased item: what its holder calls itself. */
   holder: string;
@@ -788,6 +797,8 @@ export interface Config {
   key_rate: string;
   hand_over: string;
   strict: boolean;
+  /** How many bytes results may take; 0: 64 MiB. */
+  result_bytes: number;
 }
 
 /** Why no item of a queue, or why an item, is handed out. */
@@ -1100,7 +1111,7 @@ export class ForbiddenError extends PQError {}
 export class EmptyError extends PQError {}
 /** 404: there is no such item or no such queue. */
 export class NotFoundError extends PQError {}
-/** 409 with a reason: `leased`, `held`, `not_leased`, `another_key`, `lease_required`, `only_min`. */
+/** 409 with a reason: `leased`, `held`, `unkept`, `not_leased`, `another_key`, `lease_required`, `only_min`. */
 export class ConflictError extends PQError {}
 /** 410: the lease is no longer valid. `reason` is `gone`, `taken`, `returned` or `expired`. */
 export class LeaseLostError extends PQError {}

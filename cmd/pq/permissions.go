@@ -26,6 +26,7 @@ var roles = map[string]func(subjects.Grammar, string) (subjects.Permissions, err
 	"consumer": subjects.Grammar.Consumer,
 	"requeuer": subjects.Grammar.Requeuer,
 	"importer": subjects.Grammar.Importer,
+	"caller":   subjects.Grammar.Caller,
 	"taker":    subjects.Grammar.Taker,
 	"viewer":   subjects.Grammar.Viewer,
 	"admin":    subjects.Grammar.Admin,
@@ -39,11 +40,11 @@ func permissionsCommand(s *session.Session) *cobra.Command {
 		ValidArgsFunction: completing(s, completePermissions),
 		Short:             "print the permissions that a user needs",
 		Long: `Prints a user for the configuration of a NATS server with the least permissions
-that a role needs: producer, consumer, requeuer, importer, taker, viewer or admin of some
-queues, "*" for all, or pqd itself. It connects to nothing. A dead-letter queue is another
-queue, which has to be named. A taker is another store's pqd, which takes items by
-links. The role source is that of a user in PQ_REMOTES, with which pqd reads streams
-for sources; it is followed by their names.
+that a role needs: producer, caller, consumer, requeuer, importer, taker, viewer or
+admin of some queues, "*" for all, or pqd itself. It connects to nothing. A dead-letter
+queue is another queue, which has to be named. A caller asks for results. A taker is
+another store's pqd, which takes items by links. The role source is that of a user in
+PQ_REMOTES, with which pqd reads streams for sources; it is followed by their names.
 
 The user gets an inbox prefix of its own, so that nobody else reads its answers.
 Its programs have to use it: pq --inbox-prefix, nats --inbox-prefix, and for taker and
@@ -190,7 +191,7 @@ func permissionsOf(prefix, site string, tenants bool, role string, queues []stri
 	case role == bridgeRole:
 		return p, fmt.Errorf("the queue %q: expected none, pqd serves all", queues[0])
 	case !known:
-		return p, fmt.Errorf("the role %q: expected producer, consumer, requeuer, importer, taker, viewer, admin, pqd or source", role)
+		return p, fmt.Errorf("the role %q: expected producer, caller, consumer, requeuer, importer, taker, viewer, admin, pqd or source", role)
 	case len(queues) == 0:
 		return p, fmt.Errorf(`expected the queues of the %s, or "*"`, role)
 	}

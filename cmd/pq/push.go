@@ -133,6 +133,11 @@ func (p *pushing) flags(f *pflag.FlagSet) {
 		}
 		return nil
 	})
+	f.Func("result-ttl", "have the queue keep what becomes of it for this `duration` at least, up to 168h", func(s string) error {
+		d, err := session.ParseDuration(s)
+		p.add(client.ResultTTL(d))
+		return err
+	})
 	f.StringVar(&p.settles, "settle", p.settles, "acknowledge the leased item with this ack `subject` in the same transaction")
 	f.StringVarP(&p.id, "id", "i", p.id, "`text` that names the push: repeating it within 2 minutes pushes nothing")
 }

@@ -144,7 +144,7 @@ func (a asker) may(subject string) bool {
 // Users of an auth callout, with the permissions that pq prints, do what their roles are for and nothing else.
 func TestAuthCallout(t *testing.T) {
 	t.Parallel()
-	reads := []subjects.Verb{subjects.Info, subjects.List, subjects.Get, subjects.PeekMin, subjects.PeekMax,
+	reads := []subjects.Verb{subjects.Info, subjects.List, subjects.Get, subjects.Result, subjects.PeekMin, subjects.PeekMax,
 		subjects.Keys, subjects.Key, subjects.Schedules, subjects.Schedule, subjects.Sources, subjects.Links}
 	changes := []subjects.Verb{subjects.Remove, subjects.Move, subjects.Requeue, subjects.Revoke}
 	for v := subjects.AdminConfig; v < subjects.Event; v++ {
@@ -157,6 +157,7 @@ func TestAuthCallout(t *testing.T) {
 		"consumer": {"jobs": {subjects.PopMin, subjects.PopMax, subjects.PeekMin, subjects.PeekMax, subjects.Ack}},
 		"requeuer": {"jobs": {subjects.Info}, "jobs-dead": {subjects.List, subjects.Get, subjects.Requeue, subjects.AdminRequeue}},
 		"taker":    {"jobs": {subjects.Link}},
+		"caller":   {"jobs": {subjects.Result}},
 		"viewer":   {"jobs": reads},
 		"admin":    {"jobs": slices.Concat(reads, changes)},
 	}

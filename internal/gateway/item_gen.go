@@ -65,6 +65,8 @@ func fieldOf(i *item, header string) any {
 		return &i.Unique
 	case protocol.HeaderUniqueUntil:
 		return &i.UniqueUntil
+	case protocol.HeaderResultTTL:
+		return &i.ResultTTL
 	}
 	return nil
 }

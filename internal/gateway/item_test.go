@@ -23,6 +23,11 @@ func TestItemHeaders(t *testing.T) {
 		switch h.Type.(type) {
 		case int64:
 			value, want, wrong = "7", "7", "seven"
+		case protocol.Duration:
+			value, want = "1m30s", "1m30s"
+			if h.Name != protocol.HeaderBackoff { // which stays a text
+				wrong = "soon"
+			}
 		case time.Time:
 			value, want, wrong = "2001-02-03T04:05:06Z", "2001-02-03 04:05:06 +0000 UTC", "soon"
 		}

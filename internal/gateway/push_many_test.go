@@ -97,6 +97,9 @@ func TestPushManyIsAllOrNothing(t *testing.T) {
 	s.refused(413, "1000", "POST", "/v1/queues/jobs/push-many", string(body))
 	s.ok(nil, "PATCH", "/v1/queues/jobs/config", `{"max_length":2}`)
 	s.refused(429, "full", "POST", "/v1/queues/jobs/push-many", `[{},{}]`)
+	s.ok(nil, "PATCH", "/v1/queues/jobs/config", `{"max_length":0,"result_bytes":300}`)
+	s.refused(429, "results", "POST", "/v1/queues/jobs/push-many", `[{},{"result_ttl":"1h"}]`)
+	s.refused(429, "results", "POST", "/v1/queues/jobs/push?result_ttl=1h", "x")
 	if n := s.numbers("jobs"); n.Ready != 1 {
 		t.Errorf("%+v, expected the item that was there", n)
 	}

@@ -166,7 +166,7 @@ func TestPushesTogetherAsAlone(t *testing.T) {
 func TestSettlementsTogetherAsAlone(t *testing.T) {
 	t.Parallel()
 	words := []string{
-		"", "+ACK", "+OK", "+ACK x", "-NAK", "-NAK 1h", `-NAK {"delay":0,"reason":"no wood"}`, `-NAK {"delay":"x"}`, "-NAK soon", "+BACK", "+BACK stopped", "+TERM", "+TERM no \u00fc way", "+WPI", "+WPI x",
+		"", "+ACK", "+OK", "+OK x", "-NAK", "-NAK 1h", `-NAK {"delay":0,"reason":"no wood"}`, `-NAK {"delay":"x"}`, "-NAK soon", "+BACK", "+BACK stopped", "+TERM", "+TERM no \u00fc way", "+WPI", "+WPI x",
 		"nonsense", " +ACK", "+TERM " + strings.Repeat("r", 1900),
 	}
 	var sites [2]*site
@@ -209,7 +209,7 @@ func TestSettlementsTogetherAsAlone(t *testing.T) {
 		t.Errorf("left are %+v, alone %+v", b, a)
 	}
 	// What is no line of a bundle has a message of its own.
-	for _, word := range []string{"+ACK\n", "+ACK\r", "+TERM " + strings.Repeat("r", 3000)} {
+	for _, word := range []string{"+ACK\n", "+ACK\r", "+ACK x", "+TERM " + strings.Repeat("r", 3000)} {
 		if r := crowd.send("POST", "/v1/queues/jobs/settle?ack="+leases[1][3], word); r.code != alone.send("POST", "/v1/queues/jobs/settle?ack="+leases[0][3], word).code {
 			t.Errorf("%.20q: %+v", word, r)
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"maps"
+	"math/bits"
 	"reflect"
 	"regexp"
 	"slices"
@@ -178,12 +179,12 @@ func (a *asyncapi) message(body any) string {
 
 // rolesOf are the names of roles.
 func rolesOf(set protocol.Roles) (names []string) {
-	for i, name := range []string{"producer", "importer", "consumer", "taker", "requeuer", "viewer", "admin"} {
+	for i, name := range []string{"producer", "importer", "consumer", "taker", "requeuer", "viewer", "admin", "caller"} {
 		if set&(1<<i) != 0 {
 			names = append(names, name)
 		}
 	}
-	if set>>7 != 0 {
+	if len(names) != bits.OnesCount8(uint8(set)) {
 		panic(fmt.Sprintf("roles %b: one has no name", set))
 	}
 	return names

@@ -94,7 +94,7 @@ func (h *headers) showSource() (string, error) {
 	b.conversion(shownOfListed)
 	b.conversion(importOfItem)
 	b.pushWriter()
-	return b.importing("fmt"), b.wrong
+	return b.importing("fmt", "time"), b.wrong
 }
 
 // pushWriter writes the headers of a push of an item of an export.
@@ -156,8 +156,14 @@ func (b *goSource) conversion(c conversion) {
 
 // converted is a value as one of another type.
 func converted(value, from, to string) string {
-	if numbers := []string{"int", "int64", "uint64"}; from != to && slices.Contains(numbers, from) && slices.Contains(numbers, to) {
+	numbers, durations := []string{"int", "int64", "uint64"}, []string{"Duration", "time.Duration"}
+	switch {
+	case from == to:
+		return value
+	case slices.Contains(numbers, from) && slices.Contains(numbers, to):
 		return to + "(" + value + ")"
+	case slices.Contains(durations, from) && slices.Contains(durations, to):
+		return inProtocol(to) + "(" + value + ")"
 	}
 	return value
 }

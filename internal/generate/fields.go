@@ -117,6 +117,8 @@ func setter(kind string) string {
 		return "setText"
 	case "time.Time":
 		return "setTime"
+	case "time.Duration":
+		return "setDuration"
 	}
 	return "setNumber"
 }

@@ -160,6 +160,9 @@ func (b *goSource) read(p *protocol.PushHeader, kind string) string {
 	for _, word := range p.Words {
 		words = append(words, strconv.Quote(word))
 	}
+	if p.Rule {
+		return "Read" + p.Field() + "(key, value)"
+	}
 	switch p.Type.(type) {
 	case int64:
 		return fmt.Sprintf("ParseInteger(key, value, 1, %s)", grouped(strconv.FormatInt(p.Most, 10)))
@@ -169,8 +172,6 @@ func (b *goSource) read(p *protocol.PushHeader, kind string) string {
 		return "ParseTime(key, value)"
 	}
 	switch {
-	case p.Rule:
-		return "Read" + p.Field() + "(key, value)"
 	case isFlag(p):
 		return "readFlag(key, value, " + words[0] + ")"
 	case words != nil && kind != "string":

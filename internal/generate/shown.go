@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -99,7 +100,7 @@ func room(p *protocol.PushHeader) string {
 	case int64:
 		return "maxNumberText"
 	case protocol.Duration:
-		return "maxNumberText"
+		return fmt.Sprintf("len(%q)", time.Duration(math.MaxInt64).String())
 	case time.Time:
 		return "maxTimeText"
 	}

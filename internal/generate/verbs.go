@@ -68,7 +68,7 @@ func (g *grammar) writePatterns(b *strings.Builder) {
 		fmt.Fprintf(b, "%s: %q,\n", v.name, all[at].text)
 	}
 	b.WriteString("}\n\n// What each role may publish behind the name of a queue.\nvar (\n")
-	for i, role := range rolesOf(protocol.Admin<<1 - 1) {
+	for i, role := range rolesOf(protocol.Caller | (protocol.Caller - 1)) {
 		fmt.Fprintf(b, "%sMay = []string{%s}\n", role, listOf("%q", g.of(1<<i)))
 	}
 	b.WriteString(")\n\n// What a role at all queues may ask for besides.\nvar (\n")

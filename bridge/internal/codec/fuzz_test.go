@@ -83,6 +83,7 @@ func FuzzPushHeaders(f *testing.F) {
 // Any settlement is read or refused. A changed token is refused.
 func FuzzSettlement(f *testing.F) {
 	w := new(Wire)
+	w.Limit.maxPayload.Store(1 << 20)
 	w.Sealer.init([]byte("secret"))
 	lease, err := fdbpq.ParseLease("jobs", []byte{21, 1, 21, 2, 21, 5, 21, 5, 21, 1, 1, 'r', 0})
 	if err != nil {

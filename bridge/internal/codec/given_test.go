@@ -16,6 +16,7 @@ import (
 var staysBehind = map[string]string{
 	protocol.HeaderDelay: "it gives what is ready", protocol.HeaderNotBefore: "it gives what is ready",
 	protocol.HeaderUnique: "the claim stays with the giver", protocol.HeaderUniqueUntil: "the claim stays with the giver",
+	protocol.HeaderResultTTL: "the giver keeps that it gave the item",
 }
 
 // A taker gets what a link gives along, and nothing else of what pushes have said.

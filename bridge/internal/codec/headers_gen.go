@@ -3,6 +3,8 @@
 package codec
 
 import (
+	"time"
+
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -20,6 +22,7 @@ func isPush(key string) bool {
 		protocol.HeaderUnique,
 		protocol.HeaderUniqueUntil,
 		protocol.HeaderOnConflict,
+		protocol.HeaderResultTTL,
 		protocol.HeaderSettle:
 		return true
 	}
@@ -102,6 +105,8 @@ func readPushed(item *fdbpq.NewItem, key, value string) (known bool, f *failure.
 		item.UniqueUntilLeased, f = readFlag(key, value, "leased")
 	case protocol.HeaderOnConflict:
 		item.OnConflict, f = readWord[fdbpq.OnConflict](key, value, "keep", "replace", "raise")
+	case protocol.HeaderResultTTL:
+		item.ResultTTL, f = ReadResultTTL(key, value)
 	default:
 		return false, nil
 	}
@@ -141,6 +146,8 @@ func readBack(item *fdbpq.Import, key, value string) (known bool, f *failure.Fai
 		item.Unique, f = ReadUnique(key, value)
 	case protocol.HeaderUniqueUntil:
 		item.UniqueUntilLeased, f = readFlag(key, value, "leased")
+	case protocol.HeaderResultTTL:
+		item.ResultTTL, f = ReadResultTTL(key, value)
 	default:
 		return false, nil
 	}
@@ -158,13 +165,20 @@ func eachGiven(item *fdbpq.Item, f func(name, value string)) {
 type shown struct {
 	Unique            string
 	UniqueUntilLeased bool
+	ResultTTL         time.Duration
 }
 
-func shownOfPushed(item *fdbpq.NewItem) shown { return shown{item.Unique, item.UniqueUntilLeased} }
+func shownOfPushed(item *fdbpq.NewItem) shown {
+	return shown{item.Unique, item.UniqueUntilLeased, item.ResultTTL}
+}
 
-func shownOfImported(item *fdbpq.Import) shown { return shown{item.Unique, item.UniqueUntilLeased} }
+func shownOfImported(item *fdbpq.Import) shown {
+	return shown{item.Unique, item.UniqueUntilLeased, item.ResultTTL}
+}
 
-func shownOfStored(item *fdbpq.StoredItem) shown { return shown{item.Unique, item.UniqueUntilLeased} }
+func shownOfStored(item *fdbpq.StoredItem) shown {
+	return shown{item.Unique, item.UniqueUntilLeased, item.ResultTTL}
+}
 
 // room bounds the bytes that the values add to an answer.
 func (s *shown) room() (n int) {
@@ -173,6 +187,9 @@ func (s *shown) room() (n int) {
 	}
 	if s.Unique != "" {
 		n += len(protocol.HeaderUniqueUntil) + len("leased") + lineFrame
+	}
+	if s.ResultTTL != 0 {
+		n += len(protocol.HeaderResultTTL) + len("2562047h47m16.854775807s") + lineFrame
 	}
 	return n
 }
@@ -185,6 +202,9 @@ func (s *shown) each(f func(name, value string)) {
 	if s.UniqueUntilLeased {
 		f(protocol.HeaderUniqueUntil, "leased")
 	}
+	if s.ResultTTL != 0 {
+		f(protocol.HeaderResultTTL, s.ResultTTL.String())
+	}
 }
 
 // fill gives the values to an item of a list.
@@ -193,6 +213,7 @@ func (s *shown) fill(l *protocol.Listed) {
 	if s.UniqueUntilLeased {
 		l.UniqueUntil = "leased"
 	}
+	l.ResultTTL = protocol.Duration(s.ResultTTL)
 }
 
 // LeaveOutShown takes them from an item of a list that is too large.
@@ -200,4 +221,5 @@ func LeaveOutShown(l *protocol.Listed) {
 	var none protocol.Listed
 	l.Unique = none.Unique
 	l.UniqueUntil = none.UniqueUntil
+	l.ResultTTL = none.ResultTTL
 }

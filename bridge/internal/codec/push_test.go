@@ -19,7 +19,7 @@ import (
 )
 
 // against are values that only the rule of a header refuses.
-var against = map[string][]string{protocol.HeaderKey: {"a\x01"}, protocol.HeaderUnique: {"\x00x", "a\xff"}}
+var against = map[string][]string{protocol.HeaderKey: {"a\x01"}, protocol.HeaderUnique: {"\x00x", "a\xff"}, protocol.HeaderResultTTL: {"0s", "-1m", "168h0m0.000000001s"}}
 
 // A push takes each value that the table of its headers allows, and refuses others.
 func TestPushHeadersAreRead(t *testing.T) {
@@ -116,6 +116,8 @@ func TestItemsComeBack(t *testing.T) {
 		switch h.Type.(type) {
 		case int64:
 			value = "7"
+		case protocol.Duration:
+			value = "7s"
 		case time.Time:
 			value = "2001-02-03T04:05:06Z"
 		case []protocol.Attempt:

@@ -34,6 +34,7 @@ type Settlement struct {
 	Delay  *time.Duration // of a nack, nil if it names none
 	Reason string         // of a nack, a term, or a back
 	Next   *PopRequest    // of a +NXT
+	Result []byte         // of an ack; nil: it has none, and one without bytes is none, too, but was given
 }
 
 // ReadSettlement reads a settlement.
@@ -50,6 +51,10 @@ func (w *Wire) ReadSettlement(on *subjects.Subject, m *nats.Msg) (s Settlement, 
 		next, f := readPop(terms, "the request behind +NXT", rest, m.Header, popOptions{})
 		s.Next = &next
 		return s, f
+	case s.Result != nil:
+		if f := w.Limit.admitResult(s.Result); f != nil {
+			return s, f
+		}
 	}
 	if w.comesWithItem(on, m.Header) {
 		return s, nil
@@ -75,10 +80,14 @@ func (w *Wire) open(s *Settlement, on *subjects.Subject) (t Terms, f *failure.Fa
 	return t, f
 }
 
-const settleForms = `"", +ACK, +OK, -NAK, -NAK {"delay":<ns>,"reason":"..."}, -NAK 5s, +BACK [reason], +WPI, +TERM [reason] or +NXT [pop request]`
+const settleForms = `"", +ACK, +ACK <result>, +OK, -NAK, -NAK {"delay":<ns>,"reason":"..."}, -NAK 5s, +BACK [reason], +WPI, +TERM [reason] or +NXT [pop request]`
 
 // readWord reads the kind of a settlement, and returns the text behind +NXT.
 func (s *Settlement) readWord(body []byte) (rest []byte, f *failure.Failure) {
+	if result, is := bytes.CutPrefix(body, []byte(protocol.SettleAck+" ")); is {
+		s.Kind, s.Result = SettleAck, result
+		return nil, nil
+	}
 	if f := checkSize("a settlement", len(body), protocol.MaxRequestBody); f != nil {
 		return nil, f
 	}

@@ -91,10 +91,15 @@ func (w *Wire) readLine(s *BundledSettlement, line string) (f *failure.Failure) 
 		return failure.Newf(400, "%s: expected a settlement behind the space", failure.Quote(line))
 	}
 	_, f = s.readWord([]byte(words))
-	if f == nil && s.Kind == SettleNext {
-		f = failure.Newf(400, "%s in a bundle: expected it in a message of its own, because its answer is an item", protocol.SettleNext)
+	switch {
+	case f != nil:
+		return f
+	case s.Kind == SettleNext:
+		return failure.Newf(400, "%s in a bundle: expected it in a message of its own, because its answer is an item", protocol.SettleNext)
+	case s.Result != nil:
+		return failure.Newf(400, "a result in a bundle: expected the settlement in a message of its own, because a line has no room for all bytes")
 	}
-	return f
+	return nil
 }
 
 // Result is the result of one settlement of a bundle.

@@ -49,6 +49,11 @@ func ReadUnique(key, value string) (string, *failure.Failure) {
 	return value, f
 }
 
+// ReadResultTTL reads for how long what becomes of an item is kept.
+func ReadResultTTL(key, value string) (time.Duration, *failure.Failure) {
+	return ReadDuration(key, value, 1, fdbpq.MaxResultTTL)
+}
+
 // readUTF8 reads a text. JSON has to carry it in lists and exports.
 func readUTF8(key, value string, most int) (string, *failure.Failure) {
 	switch {

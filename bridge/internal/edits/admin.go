@@ -58,7 +58,11 @@ func (a *admin) Apply(at *desk.ChangeTx) ([]fdbpq.Event, error) {
 	if purged, is := answer.(protocol.Purged); is {
 		a.removed = purged.Purged
 	}
-	return nil, a.did(answer, err)
+	var events []fdbpq.Event
+	if v := a.Subject.Verb; v == subjects.AdminPurge || v == subjects.AdminDelete {
+		events = []fdbpq.Event{{Type: fdbpq.EventFinished, Queue: at.Queue.Name()}} // of all items
+	}
+	return events, a.did(answer, err)
 }
 
 func (a *admin) Act() (done bool, details []any) {

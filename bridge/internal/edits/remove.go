@@ -14,7 +14,7 @@ func Remove(subjects.Verb) desk.Work { return new(removal) }
 
 func (r *removal) Apply(at *desk.ChangeTx) ([]fdbpq.Event, error) {
 	priority, found, err := at.Queue.Remove(at.Tx, r.id)
-	return nil, r.found(found, priority, err)
+	return []fdbpq.Event{{Type: fdbpq.EventFinished, Queue: at.Queue.Name(), ID: r.id}}, r.found(found, priority, err)
 }
 
 func (r *removal) Tally(tally *request.Tally) {

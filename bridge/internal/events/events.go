@@ -31,6 +31,10 @@ type Announcer struct {
 	display func(storeTime int64) time.Time
 	lost    lostPushes
 
+	// Finished hears of items that have left a result, and of queues whose items are all gone: then there is no id. It is no event that
+	// others hear.
+	Finished func(queue string, id fdbpq.ID)
+
 	mu          sync.Mutex
 	counts      map[fdbpq.EventType]int64
 	toldOfLinks map[[2]string]time.Time // when, by queue and name
@@ -41,7 +45,8 @@ type Announcer struct {
 func New(nc *nats.Conn, grammar subjects.Grammar, log *slog.Logger, stats *request.Statistics, display func(storeTime int64) time.Time) *Announcer {
 	a := &Announcer{
 		nc: nc, grammar: grammar, log: log, stats: stats, display: display,
-		counts: make(map[fdbpq.EventType]int64), toldOfLinks: make(map[[2]string]time.Time), toldOfDead: make(map[string]time.Time),
+		Finished: func(string, fdbpq.ID) {},
+		counts:   make(map[fdbpq.EventType]int64), toldOfLinks: make(map[[2]string]time.Time), toldOfDead: make(map[string]time.Time),
 	}
 	a.lost = lostPushes{announce: a.announceLosses, of: make(map[string]*losses)}
 	return a
@@ -56,6 +61,10 @@ func (a *Announcer) Items(events []fdbpq.Event) {
 
 // Item announces an event of an item.
 func (a *Announcer) Item(e fdbpq.Event) {
+	if e.Type == fdbpq.EventFinished {
+		a.Finished(e.Queue, e.ID)
+		return
+	}
 	a.mu.Lock()
 	a.counts[e.Type]++
 	a.mu.Unlock()

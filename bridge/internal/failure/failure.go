@@ -105,6 +105,14 @@ func NoItem(queue, id string) *Failure {
 	}
 }
 
+// NoResult says that a queue has no result of such an item.
+func NoResult(queue, id string) *Failure {
+	return &Failure{
+		Code: 404, Description: protocol.DescriptionNotFound, Reason: protocol.ReasonUnknown,
+		Text: "queue " + subjects.Own(queue) + " has neither the item " + id + " nor its result",
+	}
+}
+
 // NoSchedule says that a queue has no such schedule.
 func NoSchedule(queue, name string) *Failure {
 	return &Failure{
@@ -180,6 +188,10 @@ func Explain(err error) *Failure {
 		return &Failure{Code: 409, Text: err.Error() + ", so it cannot be replaced", Description: protocol.DescriptionAnotherKey, Reason: protocol.ReasonAnotherKey}
 	case errors.Is(err, fdbpq.ErrLeaseRequired):
 		return &Failure{Code: 409, Text: err.Error(), Description: protocol.DescriptionLeaseRequired, Reason: protocol.ReasonLeaseRequired}
+	case errors.Is(err, fdbpq.ErrPending):
+		return &Failure{Code: 404, Text: err.Error(), Description: protocol.DescriptionPending, Reason: protocol.ReasonPending}
+	case errors.Is(err, fdbpq.ErrUnkept):
+		return &Failure{Code: 409, Text: err.Error() + ": expected " + protocol.HeaderResultTTL + " with its push", Description: protocol.DescriptionUnkept, Reason: protocol.ReasonUnkept}
 	case errors.Is(err, fdbpq.ErrOnlyMin):
 		return &Failure{Code: 409, Text: err.Error(), Description: protocol.DescriptionOnlyMin, Reason: protocol.ReasonOnlyMin}
 	case errors.Is(err, fdbpq.ErrPopIDReused), errors.Is(err, fdbpq.ErrTime), errors.Is(err, fdbpq.ErrKey), errors.Is(err, fdbpq.ErrNoKey),
@@ -200,6 +212,8 @@ func Explain(err error) *Failure {
 		return &Failure{Code: 429, Text: err.Error(), Reason: protocol.ReasonStoreFull}
 	case errors.Is(err, fdbpq.ErrRemembered):
 		return &Failure{Code: 429, Text: err.Error(), Reason: protocol.ReasonRemembered}
+	case errors.Is(err, fdbpq.ErrResults):
+		return &Failure{Code: 429, Text: err.Error(), Reason: protocol.ReasonResults}
 	case errors.Is(err, fdbpq.ErrContent), errors.Is(err, kv.ErrTooLarge):
 		return &Failure{Code: 413, Text: err.Error()}
 	case errors.Is(err, kv.ErrUnknown):

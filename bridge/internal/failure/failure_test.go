@@ -42,6 +42,7 @@ func TestExplain(t *testing.T) {
 		{fdbpq.ErrFull, 429, protocol.ReasonFull, false},
 		{fdbpq.ErrNoRoom, 429, protocol.ReasonStoreFull, false},
 		{fdbpq.ErrRemembered, 429, protocol.ReasonRemembered, false},
+		{fdbpq.ErrResults, 429, protocol.ReasonResults, false},
 		{fdbpq.ErrContent, 413, "", false},
 		{kv.ErrTooLarge, 413, "", false},
 		{kv.ErrUnknown, 504, "", true},

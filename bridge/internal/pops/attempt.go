@@ -78,7 +78,7 @@ func (a *attempt) dropGone() bool {
 	for i, r := range a.Pops {
 		if i < a.asked && gone[r.Msg.Reply] {
 			a.of.line.Remove(r.place)
-			a.of.Done(&r.Request, errGone)
+			a.of.Done(&r.Request, ErrGone)
 			continue
 		}
 		r.asked = i < a.asked && answered

@@ -9,8 +9,8 @@ import (
 // ([Waits.Sweep]), before a transaction tries to serve it (attempt), and before a transaction with items for it commits
 // (transaction.Check).
 
-// errGone is the end of a pop whose client has gone. It is counted, not sent.
-var errGone = &failure.Failure{Code: 408, Text: "the client stopped listening for its answer"}
+// ErrGone is the end of a pop whose client has gone. It is counted, not sent.
+var ErrGone = &failure.Failure{Code: 408, Text: "the client stopped listening for its answer"}
 
 // question is a question to the server about the clients of pops.
 type question struct {

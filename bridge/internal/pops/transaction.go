@@ -242,7 +242,7 @@ func (t *transaction) step(tx kv.Tx, todo []*pop) (int, error) {
 		}
 	}
 	if first.gone {
-		first.Failure = errGone
+		first.Failure = ErrGone
 		return 1, nil
 	}
 	if f, err := t.reserved(tx, first); f != nil || err != nil {

@@ -45,7 +45,7 @@ func NewWaits(o WaitsOptions) *Waits {
 		End:    w.end,
 		Serve:  o.Serve,
 		Gone:   w.Sweep,
-		Tenant: w.tenant,
+		Tenant: w.Tenant,
 	})
 	return w
 }
@@ -69,8 +69,8 @@ func (w *Waits) TakingAt(queue string) (n int, bands []fdbpq.Band) { return w.li
 // Local reports whether questions about clients cost nothing, because the NATS server is in this process.
 func (w *Waits) Local() bool { return w.sight.Local() }
 
-// tenant returns the tenant of a queue, and how many of its pops may wait.
-func (w *Waits) tenant(queue string) (name string, most int) {
+// Tenant returns the tenant of a queue, and how many of its pops may wait.
+func (w *Waits) Tenant(queue string) (name string, most int) {
 	if t := w.tenants.OfQueue(queue); t != nil {
 		return subjects.Tenant(queue), int(t.Quotas().Waiting)
 	}
@@ -90,6 +90,9 @@ const (
 	waitMarginRepeated = 10 * waitMargin
 )
 
+// WaitEnds is when a request that came at a time is answered that nothing arrived.
+func WaitEnds(came time.Time, wait time.Duration) time.Time { return waitEnds(came, wait, false) }
+
 // waitEnds is when a pop that came at a time is answered that nothing arrived.
 func waitEnds(came time.Time, wait time.Duration, repeats bool) time.Time {
 	margin := waitMargin
@@ -106,12 +109,9 @@ func (w *Waits) add(r *pop) {
 	r.leaveOrder()
 	r.keep()
 	r.BeginWait()
-	wait, seen := r.ask.Wait, w.sight.Sees(listening.Client{Queue: r.Subject.Queue, Reply: r.Msg.Reply})
-	if !seen {
-		wait = min(wait, w.unseen)
-	}
+	wait, unseen := w.Bound(r.Subject.Queue, r.Msg.Reply, r.ask.Wait)
 	r.place = waiting.NewPop(waiting.Wait{
-		Queue: r.Subject.Queue, Band: r.ask.Band, Reply: r.Msg.Reply, Ends: waitEnds(r.Arrived, wait, r.ask.Repeats), Unseen: !seen, Looks: r.peeks,
+		Queue: r.Subject.Queue, Band: r.ask.Band, Reply: r.Msg.Reply, Ends: waitEnds(r.Arrived, wait, r.ask.Repeats), Unseen: unseen, Looks: r.peeks,
 	}, r)
 	if err := w.line.Add(r.place); err != nil {
 		w.end(r, err)
@@ -131,7 +131,7 @@ func (w *Waits) keep(r *pop) {
 // gone.
 func (w *Waits) end(r *pop, why error) {
 	if errors.Is(why, waiting.ErrGone) {
-		w.Done(&r.Request, errGone)
+		w.Done(&r.Request, ErrGone)
 		return
 	}
 	if errors.Is(why, waiting.ErrOver) && r.ask.Repeats {
@@ -140,10 +140,23 @@ func (w *Waits) end(r *pop, why error) {
 		}
 		why = ErrShutdown
 	}
-	if t := w.tenants.OfQueue(r.Subject.Queue); t != nil && errors.Is(why, waiting.ErrQuota) {
+	w.Refuse(&r.Request, w.Refusal(r.Subject.Queue, why))
+}
+
+// Refusal is the answer to a request of a queue whose wait has ended, or could not begin.
+func (w *Waits) Refusal(queue string, why error) *failure.Failure {
+	if t := w.tenants.OfQueue(queue); t != nil && errors.Is(why, waiting.ErrQuota) {
 		why = t.Refused(protocol.ReasonQuotaWaiting)
 	}
-	w.Refuse(&r.Request, whyEnded(why))
+	return whyEnded(why)
+}
+
+// Bound is how long a request may wait that asks for a time, and whether nobody sees its client.
+func (w *Waits) Bound(queue, reply string, wait time.Duration) (most time.Duration, unseen bool) {
+	if w.sight.Sees(listening.Client{Queue: queue, Reply: reply}) {
+		return wait, false
+	}
+	return min(wait, w.unseen), true
 }
 
 // lookOnceMore runs a transaction at the end of a repeated pop's wait, so that finding nothing is final. It returns
@@ -177,14 +190,17 @@ func whyEnded(why error) *failure.Failure {
 
 // Sweep returns the reply subjects of clients that have gone. It also finds out which clients are not seen any more, and ends their
 // waits soon.
-func (w *Waits) Sweep(of []waiting.Wait) (gone []string) {
+func (w *Waits) Sweep(of []waiting.Wait) (gone []string) { return w.Gone(of, w.line.Unsee) }
+
+// Gone is Sweep of other waits.
+func (w *Waits) Gone(of []waiting.Wait, unsee func(unseen func(*waiting.Wait) bool, ends time.Time)) (gone []string) {
 	clients := make([]listening.Client, len(of))
 	for i := range of {
 		clients[i] = clientOf(&of[i])
 	}
 	gone, hidden := w.sight.Sweep(clients)
 	if hidden {
-		w.line.Unsee(func(at *waiting.Wait) bool { return !w.sight.Sees(clientOf(at)) }, time.Now().Add(w.unseen))
+		unsee(func(at *waiting.Wait) bool { return !w.sight.Sees(clientOf(at)) }, time.Now().Add(w.unseen))
 	}
 	return gone
 }

@@ -25,6 +25,7 @@ type Settlement struct {
 	number int     // of it in that bundle
 
 	renewed *fdbpq.Lease // with a new end
+	kept    fdbpq.Kept   // what became of the result
 }
 
 var pool desk.Pool[Settlement]
@@ -84,12 +85,12 @@ func (s *Settlement) openBundle(wr *codec.Wire, size []string) *failure.Failure 
 // Apply settles the lease within a transaction. A lost lease is an answer, and so is a missing dead-letter queue;
 // any other error ends the transaction.
 func (s *Settlement) Apply(at *desk.ChangeTx) ([]fdbpq.Event, error) {
-	s.Failure, s.renewed = nil, nil
+	s.Failure, s.renewed, s.kept = nil, nil, ""
 	var done fdbpq.Settled
 	var err error
 	switch s.Kind {
 	case codec.SettleAck, codec.SettleNext:
-		done, err = at.Queue.Ack(at.Tx, s.Lease)
+		done, err = at.Queue.AckWith(at.Tx, s.Lease, s.Result)
 	case codec.SettleNack:
 		done, err = at.Queue.Nack(at.Tx, s.Lease, fdbpq.Nack{Delay: s.Delay, Reason: s.Reason})
 	case codec.SettleBack:
@@ -106,16 +107,19 @@ func (s *Settlement) Apply(at *desk.ChangeTx) ([]fdbpq.Event, error) {
 		s.Failure = failure.Explain(err)
 		return nil, nil
 	}
-	s.renewed = done.Lease
+	s.renewed, s.kept = done.Lease, done.Result
 	return done.Events, err
 }
 
-// Answer reports by an empty message that a settlement took effect.
+// Answer reports by an empty message that a settlement took effect, and what became of its result.
 func (s *Settlement) Answer(re *request.Responder) {
 	if s.Msg.Reply != "" {
 		m := &nats.Msg{Subject: s.Msg.Reply}
-		if s.renewed != nil {
+		switch {
+		case s.renewed != nil:
 			m.Header = nats.Header{protocol.HeaderLeaseExpires: {codec.TimeText(s.renewed.Expires)}}
+		case s.Result != nil:
+			m.Header = nats.Header{protocol.HeaderResult: {string(s.kept)}}
 		}
 		re.Publish(m)
 	}
@@ -143,6 +147,12 @@ func (s *Settlement) Tally(tally *request.Tally) {
 		tally[request.Terminated]++
 	}
 }
+
+// Large reports whether the settlement has a result that would take the room of pops in their transaction.
+func (s *Settlement) Large() bool { return len(s.Result) > largeResult }
+
+// largeResult is more than most results have.
+const largeResult = 4 << 10
 
 func (s *Settlement) SettlesLease() *fdbpq.Lease { return &s.Lease }
 

@@ -149,6 +149,18 @@ func (p *Pops[T]) Attempt(name string) Attempt[T] {
 	return a
 }
 
+// Begin begins the attempt of one pop, as Attempt does for the first pops of each line. It returns false if an attempt is under way, or
+// its wait has ended.
+func (p *Pops[T]) Begin(pop *Pop[T]) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if pop.attempted || pop.queue == nil {
+		return false
+	}
+	pop.attempted = true
+	return true
+}
+
 // Keep lets a pop that could not be served wait on, or says why it may not.
 func (p *Pops[T]) Keep(pop *Pop[T]) error {
 	p.mu.Lock()

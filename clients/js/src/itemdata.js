@@ -21,7 +21,7 @@ const small = (value) => {
 const plain = (value) => value;
 
 /** @param {string} value */
-const milliseconds = (value) => duration(value, "the duration", { zero: true });
+export const milliseconds = (value) => duration(value, "the duration", { zero: true });
 
 /**
  * The attempts of an item as answers show them.
@@ -72,6 +72,8 @@ export class ItemData {
     this.explain = undefined;
     this.unique = "";
     this.uniqueUntil = "";
+    /** In milliseconds; 0: its queue does not keep what becomes of it. */
+    this.resultTtl = 0;
     /** @type {import("../index.js").Death | undefined} */
     this.dead = undefined;
     /** In milliseconds; 0: the queue has none. */
@@ -133,6 +135,7 @@ export class ItemData {
     header("PQ-Explain", (v) => JSON.parse(v), (v) => (this.explain = v));
     header("PQ-Unique", plain, (v) => (this.unique = v));
     header("PQ-Unique-Until", plain, (v) => (this.uniqueUntil = v));
+    header("PQ-Result-TTL", milliseconds, (v) => (this.resultTtl = v));
     header("PQ-Backoff", milliseconds, (v) => (this.backoff = v));
     header("PQ-Holder", plain, (v) => (this.holder = v));
     header("PQ-Attempts", (v) => (v.startsWith("[") ? attemptsOf(JSON.parse(v)) : small(v)), (v) => {

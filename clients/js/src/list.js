@@ -2,7 +2,7 @@
 import { unreadable } from "./errors.js";
 import { holderOf } from "./holder.js";
 import { count, priorityText } from "./integer.js";
-import { attemptsOf } from "./itemdata.js";
+import { attemptsOf, milliseconds } from "./itemdata.js";
 import { exact, writeJSON } from "./json.js";
 import { bytes } from "./message.js";
 import { callOptions, checked, flag, word } from "./options.js";
@@ -67,6 +67,7 @@ function listed(queue, i) {
       keyFence: exact(i.key_fence ?? 0),
       unique: i.unique ?? "",
       uniqueUntil: i.unique_until ?? "",
+      resultTtl: i.result_ttl === undefined ? 0 : milliseconds(i.result_ttl),
       dead: i.dead && deathOf(i.dead, time(i.dead.at)),
       holder: i.holder ?? "",
       cause: i.cause ?? "",

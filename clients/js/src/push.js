@@ -11,11 +11,12 @@ import { bytes } from "./message.js";
 import { callOptions, checked, flag, word } from "./options.js";
 
 const tenYears = 87600 * 3600e3;
+const longestResult = 168 * 3600e3;
 const longestName = 128;
 const mostWeight = 1000;
 const longestValue = 1024;
 
-const itemOptions = ["priority", "headers", "key", "weight", "unique", "uniqueUntil", "onConflict", "msgId", "withoutMsgId", "delay", "notBefore", "ttl"];
+const itemOptions = ["priority", "headers", "key", "weight", "unique", "uniqueUntil", "onConflict", "msgId", "withoutMsgId", "delay", "notBefore", "ttl", "resultTtl"];
 
 /** An item on its way. */
 export class NewItem {
@@ -50,6 +51,7 @@ export class NewItem {
     if (options.delay !== undefined) this.#set("PQ-Delay", durationText(duration(options.delay, "delay", { zero: true, most: tenYears })));
     if (options.notBefore !== undefined) this.#set("PQ-Not-Before", timeOf(options.notBefore, "notBefore"));
     if (options.ttl !== undefined) this.#set("PQ-TTL", durationText(duration(options.ttl, "ttl", { most: tenYears })));
+    if (options.resultTtl !== undefined) this.#set("PQ-Result-TTL", durationText(duration(options.resultTtl, "resultTtl", { most: longestResult })));
     this.headers.push(...headersOf(options.headers));
   }
 

@@ -24,6 +24,7 @@ test("every code and reason has a class, whatever was asked", async () => {
     [413, "", pq.TooLargeError],
     [429, "busy", pq.BusyError],
     [429, "full", pq.BusyError],
+    [429, "results", pq.BusyError],
     [429, "remembered", pq.BusyError],
     [429, "store_full", pq.BusyError],
     [500, "", pq.InternalError],
@@ -109,6 +110,10 @@ test("pqd's refusals say what was expected", async () => {
   await q.push("a", { unique: "u", key: "k" });
   const impatient = new pq.Client(nc, { retryFor: 1 }).queue(q.name);
   await fails(impatient.push("b"), pq.BusyError, 429, "full");
+  await q.configure({ max_length: 0, result_bytes: 300 });
+  await fails(impatient.push("b", { resultTtl: "1h" }), pq.BusyError, 429, "results");
+  const asks = await fails(impatient.pushMany([{ payload: "b" }, { payload: "c", resultTtl: 3600e3 }]), pq.BusyError, 429, "results");
+  assert.equal(asks.item, 1);
   await fails(q.push("b", { unique: "u", key: "l", onConflict: "replace" }), pq.ConflictError, 409, "another_key");
   await q.pop({ lease: "1m" });
   await fails(q.push("b", { unique: "u", key: "k", onConflict: "replace" }), pq.ConflictError, 409, "leased");
@@ -147,6 +152,8 @@ test("wrong arguments are refused, and the text says what was expected", async (
     [() => q.push("x", { notBefore: new Date(NaN) }), /expected a Date/],
     [() => q.push("x", { ttl: 0 }), /ttl is 0: expected .* more than 0/],
     [() => q.push("x", { ttl: Infinity }), /ttl is Infinity/],
+    [() => q.push("x", { resultTtl: 0 }), /resultTtl is 0: expected .* more than 0 to 604800000 ms/],
+    [() => q.push("x", { resultTtl: "168.1h" }), /resultTtl is "168.1h": expected/],
     [() => q.push("x", { key: " a" }), /key is " a": expected a text of 1 to 128 bytes/],
     [() => q.push("x", { key: "\u00a0a" }), /white space/],
     [() => q.push("x", { key: "a\tb" }), /without control characters/],

@@ -35,6 +35,8 @@ class ConfigChange(TypedDict, total=False):
     key_rate: str
     hand_over: str
     strict: bool
+    result_bytes: int
+    """How many bytes results may take; 0: 64 MiB."""
 
 
 class Config(TypedDict):
@@ -67,6 +69,8 @@ class Config(TypedDict):
     key_rate: str
     hand_over: str
     strict: bool
+    result_bytes: int
+    """How many bytes results may take; 0: 64 MiB."""
 
 
 class Rates(TypedDict):

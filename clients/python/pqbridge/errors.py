@@ -64,7 +64,7 @@ class NotFoundError(PQError):
 
 
 class ConflictError(PQError):
-    """409 with a reason: occupied, leased, held, not_leased, another_key, lease_required, only_min."""
+    """409 with a reason: occupied, leased, held, unkept, not_leased, another_key, lease_required, only_min."""
 
 
 class LeaseLostError(PQError):

@@ -10,7 +10,7 @@ from typing import Any, Union
 
 from .call import Call
 from .core import Place
-from .duration import Duration, time_text
+from .duration import Duration, duration_text, seconds, time_text
 from .errors import unreadable
 from .item_data import Death, ItemData
 from .mailbox import HeaderList, Request, headers_size
@@ -46,6 +46,8 @@ class Import:
     failures: int = 0
     interruptions: int = 0
     returns: int = 0
+    result_ttl: Duration = 0
+    """For how long the queue keeps what becomes of it; 0: not at all."""
 
     @classmethod
     def of(cls, item: ItemData) -> Import:
@@ -68,6 +70,7 @@ class Import:
             returns=item.returns,
             fence=item.fence,
             dead=item.dead,
+            result_ttl=item.result_ttl,
         )
 
     def wire(self) -> tuple[HeaderList, bytes]:
@@ -85,6 +88,8 @@ class Import:
         texts = {"PQ-Unique": self.unique, "PQ-Unique-Until": self.unique_until}
         texts |= {"PQ-Dead-Reason": dead.reason, "PQ-Origin": dead.origin, "PQ-Origin-Id": dead.origin_id}
         found += [(name, str(value)) for name, value in (numbers | texts).items() if value]
+        if result_ttl := seconds(self.result_ttl, "result_ttl", zero=True):
+            found.append(("PQ-Result-TTL", duration_text(result_ttl)))
         if self.attempts:
             found.append(("PQ-Attempts", json.dumps(list(self.attempts))))
         return HeaderList(found + headers_of(self.headers)), payload_of(self.payload)

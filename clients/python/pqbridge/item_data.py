@@ -50,8 +50,8 @@ def attempts_of(shown: Any) -> list[Attempt]:
         raise ValueError(f"attempts: {cause!r}") from cause
 
 
-def _backoff(text: str) -> float:
-    return seconds(text, "the backoff", zero=True)
+def duration_of(text: str) -> float:
+    return seconds(text, "the duration", zero=True)
 
 
 _FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
@@ -76,7 +76,8 @@ _FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "PQ-Explain": ("explain", json.loads),
     "PQ-Unique": ("unique", str),
     "PQ-Unique-Until": ("unique_until", str),
-    "PQ-Backoff": ("backoff", _backoff),
+    "PQ-Result-TTL": ("result_ttl", duration_of),
+    "PQ-Backoff": ("backoff", duration_of),
     "PQ-Holder": ("holder", str),
     "PQ-Schedule": ("schedule", str),
     "PQ-Scheduled-At": ("scheduled_at", time_of),
@@ -182,6 +183,8 @@ class ItemData:
         """Why the item is not handed out; of get with explain."""
         self.unique = ""
         self.unique_until = ""
+        self.result_ttl = 0.0
+        """For how long the queue keeps what becomes of the item, in seconds; 0: not at all."""
         self.holder = ""
         """What the holder of the item's lease calls itself, "" if that is not known."""
         self.attempts = 0

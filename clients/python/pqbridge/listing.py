@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 
 from .duration import time_of
 from .errors import unreadable
-from .item_data import Attempt, Death, attempts_of
+from .item_data import Attempt, Death, attempts_of, duration_of
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,8 @@ class Listed:
     """The payload, if it was asked for. None where it alone would not fit; get has it."""
     preview: bytes | None = None
     """The beginning of the payload, if it was asked for. None where that is one of many large payloads of a page."""
+    result_ttl: float = 0.0
+    """For how long the queue keeps what becomes of the item, in seconds; 0: not at all."""
 
 
 class KeySettings(TypedDict, total=False):
@@ -132,6 +134,7 @@ def listed(queue: str, i: Any) -> Listed:
             headers=i.get("headers"),
             data=base64.b64decode(i["body"]) if "body" in i else None,
             preview=base64.b64decode(i["preview"]) if "preview" in i else None,
+            result_ttl=duration_of(i.get("result_ttl", "0s")),
         )
     except (ValueError, TypeError, KeyError, AttributeError) as cause:
         raise unreadable("list", queue, str(i).encode(), cause) from cause

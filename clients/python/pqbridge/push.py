@@ -18,6 +18,7 @@ from .values import count, header_text, headers_of, key_of, payload_of, priority
 
 _MOST_WEIGHT = 1000
 _LONGEST_VALUE = 1024
+_LONGEST_RESULT = 168 * 3600.0
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,9 @@ class NewItem:
     """The item is not ready before this time, by the bridge's clock."""
     ttl: Duration | None = None
     """The item expires unless it is popped within this time."""
+    result_ttl: Duration | None = None
+    """The queue keeps what becomes of the item for this time at least, up to 168h; it rounds up to 1m, 10m, 1h, 6h, 24h
+    or 168h. Without it the queue keeps nothing."""
 
     def wire(self) -> tuple[list[tuple[str, str]], bytes]:
         """Its headers, without priority and id, and its payload. An error says what is wrong with it."""
@@ -83,6 +87,8 @@ class NewItem:
             found.append(("PQ-Not-Before", time_text(self.not_before, "not_before")))
         if self.ttl is not None:
             found.append(("PQ-TTL", duration_text(seconds(self.ttl, "ttl"))))
+        if self.result_ttl is not None:
+            found.append(("PQ-Result-TTL", duration_text(seconds(self.result_ttl, "result_ttl", most=_LONGEST_RESULT))))
         if self.headers:
             found += headers_of(self.headers)
         return found, payload_of(self.payload)

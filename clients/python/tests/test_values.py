@@ -76,6 +76,8 @@ class Values(unittest.TestCase):
             lambda: NewItem("x", msg_id="i", without_msg_id=True),
             lambda: NewItem("x", delay=1, not_before=datetime.now(timezone.utc)),
             lambda: NewItem("x", ttl=0),
+            lambda: NewItem("x", result_ttl=0),
+            lambda: NewItem("x", result_ttl="168.1h"),
         ]
         for n, item in enumerate(wrong):
             with self.subTest(n), self.assertRaisesRegex((TypeError, ValueError), "expected"):

@@ -36,6 +36,7 @@ export function item(context, { queue, id }) {
       item.state === "delayed" && item.due ? fact("Ready", when(item.due)) : null, item.lease_expires ? fact("Lease ends", when(item.lease_expires)) : null, item.expires ? fact("Expires", when(item.expires)) : null,
       item.holder ? [h("dt", {}, "Held by"), h("dd", {}, h("a", { class: "text", href: holderLink(queue, item.holder) }, visible(item.holder)))] : null,
       item.fence ? fact("Fence", String(item.fence)) : null, item.key_fence ? fact("Key fence", String(item.key_fence)) : null, item.unique ? fact("Unique value", item.unique) : null,
+      item.result_ttl ? fact("Result is kept for", item.result_ttl) : null,
       item.dead ? [fact("Died", item.dead.at ? when(item.dead.at) : "–"), fact("Why", item.dead.reason), fact("Deliveries before", item.dead.deliveries == null ? "–" : String(item.dead.deliveries)), fact("From queue", item.dead.origin), fact("Its id there", item.dead.origin_id)] : null);
     showAttempts(attempts, item);
     const now = `${item.state} ${item.priority} ${item.fence} ${item.held}`;

@@ -3,6 +3,9 @@
 package show
 
 import (
+	"fmt"
+	"time"
+
 	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/protocol"
 )
@@ -25,6 +28,7 @@ func ofAnswer(i *client.Item) protocol.Item {
 		KeyFence:     i.KeyFence,
 		Unique:       i.Unique,
 		UniqueUntil:  i.UniqueUntil,
+		ResultTTL:    protocol.Duration(i.ResultTTL),
 		Dead:         i.Dead,
 		Holder:       i.Holder,
 		Attempts:     i.Attempts,
@@ -53,6 +57,7 @@ func ofListed(i *client.Listed) protocol.Item {
 		KeyFence:     i.KeyFence,
 		Unique:       i.Unique,
 		UniqueUntil:  i.UniqueUntil,
+		ResultTTL:    i.ResultTTL,
 		Dead:         i.Dead,
 		Holder:       i.Holder,
 		Attempts:     i.Attempts,
@@ -77,6 +82,7 @@ func Import(i *protocol.Item) *client.Import {
 		Attempts:    i.LastAttempts,
 		Unique:      i.Unique,
 		UniqueUntil: i.UniqueUntil,
+		ResultTTL:   time.Duration(i.ResultTTL),
 	}
 }
 
@@ -91,6 +97,9 @@ func PushHeaders(i *protocol.Item) map[string][]string {
 	}
 	if i.UniqueUntil != "" {
 		header[protocol.HeaderUniqueUntil] = []string{"leased"}
+	}
+	if i.ResultTTL != 0 {
+		header[protocol.HeaderResultTTL] = []string{fmt.Sprint(i.ResultTTL)}
 	}
 	return header
 }
