@@ -27,20 +27,8 @@ const linkFrame = 256
 // answer by the payload that the taker's server carries; 0: the taker has not said it.
 func ReadTake(m *nats.Msg, verb string) (ask link.Ask, p PopRequest, most int64, f *failure.Failure) {
 	p = PopRequest{Terms: Terms{End: fdbpq.Min, Band: fdbpq.AllPriorities, Lease: 1}, Limit: fdbpq.MaxBatch, Bundle: true, MaxBytes: maxLinkBytes}
-	for key, values := range m.Header {
-		switch {
-		case key == protocol.HeaderWait:
-			value, f := single(key, values)
-			if f == nil {
-				p.Wait, f = ReadDuration(key, value, 0, math.MaxInt64)
-				p.Wait = min(p.Wait, protocol.MaxWait)
-			}
-			if f != nil {
-				return ask, p, most, f
-			}
-		case strings.HasPrefix(key, protocol.HeaderPrefix):
-			return ask, p, most, failure.Newf(400, "header %s is none of %s: expected %s", failure.Quote(key), verb, protocol.HeaderWait)
-		}
+	if p.Wait, f = readWaitAlone(m.Header, verb); f != nil {
+		return ask, p, most, f
 	}
 	f = ReadObject("the body", m.Data, "accept, batch, done, left, max, max_payload, next, part, taker", func(name string, value any) (known bool, f *failure.Failure) {
 		switch name {

@@ -31,7 +31,15 @@ func (w *HeaderWriter) Result(r *fdbpq.Result, display func(int64) time.Time) {
 
 // ReadWait reads a request without options but for how long it may wait.
 func ReadWait(m *nats.Msg, verb string) (wait time.Duration, f *failure.Failure) {
-	for key, values := range m.Header {
+	if wait, f = readWaitAlone(m.Header, verb); f == nil {
+		f = noBody(m, verb)
+	}
+	return wait, f
+}
+
+// readWaitAlone reads for how long a request may wait, which is its only option among the headers.
+func readWaitAlone(header nats.Header, verb string) (wait time.Duration, f *failure.Failure) {
+	for key, values := range header {
 		switch {
 		case key == protocol.HeaderWait:
 			value, f := single(key, values)
@@ -45,20 +53,22 @@ func ReadWait(m *nats.Msg, verb string) (wait time.Duration, f *failure.Failure)
 			return 0, failure.Newf(400, "header %s is none of %s: expected %s", failure.Quote(key), verb, protocol.HeaderWait)
 		}
 	}
-	return min(wait, protocol.MaxWait), noBody(m, verb)
+	return min(wait, protocol.MaxWait), nil
 }
+
+// resultRoom is how many bytes of a result an answer can carry: what comes with them has short headers.
+func (l *Limit) resultRoom() int { return max(0, l.MaxPayload()-replyReserve) }
 
 // admitResult refuses a result that no answer could carry.
 func (l *Limit) admitResult(result []byte) *failure.Failure {
-	return checkSize("a result", len(result), max(0, min(protocol.MaxPayload, l.MaxPayload()-replyReserve)))
+	return checkSize("a result", len(result), min(protocol.MaxPayload, l.resultRoom()))
 }
 
-// UnshowableResult returns why no answer can carry a result, or nil: it came over a server with a larger max_payload. What comes
-// with a body has short headers.
+// UnshowableResult returns why no answer can carry a result, or nil: it came over a server with a larger max_payload.
 func (l *Limit) UnshowableResult(id string, r *fdbpq.Result) *failure.Failure {
-	if most := l.MaxPayload() - replyReserve; len(r.Body) > most && len(r.Body) > 0 {
+	if room := l.resultRoom(); len(r.Body) > room {
 		return failure.Newf(413, "the result of item %s has %d bytes, and the server's max_payload of %d has room for %d; it stays there",
-			id, len(r.Body), l.MaxPayload(), max(0, most))
+			id, len(r.Body), l.MaxPayload(), room)
 	}
 	return nil
 }

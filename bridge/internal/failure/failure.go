@@ -97,44 +97,34 @@ func NoQueue(queue string) *Failure {
 	return f
 }
 
+// notThere says that there is no such thing.
+func notThere(text string) *Failure {
+	return &Failure{Code: 404, Description: protocol.DescriptionNotFound, Reason: protocol.ReasonUnknown, Text: text}
+}
+
 // NoItem says that a queue has no such item.
 func NoItem(queue, id string) *Failure {
-	return &Failure{
-		Code: 404, Description: protocol.DescriptionNotFound, Reason: protocol.ReasonUnknown,
-		Text: "queue " + subjects.Own(queue) + " has no item " + id,
-	}
+	return notThere("queue " + subjects.Own(queue) + " has no item " + id)
 }
 
 // NoResult says that a queue has no result of such an item.
 func NoResult(queue, id string) *Failure {
-	return &Failure{
-		Code: 404, Description: protocol.DescriptionNotFound, Reason: protocol.ReasonUnknown,
-		Text: "queue " + subjects.Own(queue) + " has neither the item " + id + " nor its result",
-	}
+	return notThere("queue " + subjects.Own(queue) + " has neither the item " + id + " nor its result")
 }
 
 // NoSchedule says that a queue has no such schedule.
 func NoSchedule(queue, name string) *Failure {
-	return &Failure{
-		Code: 404, Description: protocol.DescriptionNotFound, Reason: protocol.ReasonUnknown,
-		Text: "queue " + subjects.Own(queue) + " has no schedule " + name,
-	}
+	return notThere("queue " + subjects.Own(queue) + " has no schedule " + name)
 }
 
 // NoSource says that a queue has no such source.
 func NoSource(queue, name string) *Failure {
-	return &Failure{
-		Code: 404, Description: protocol.DescriptionNotFound, Reason: protocol.ReasonUnknown,
-		Text: "queue " + subjects.Own(queue) + " has no source " + name,
-	}
+	return notThere("queue " + subjects.Own(queue) + " has no source " + name)
 }
 
 // NoLink says that a queue has no such link.
 func NoLink(queue, name string) *Failure {
-	return &Failure{
-		Code: 404, Description: protocol.DescriptionNotFound, Reason: protocol.ReasonUnknown,
-		Text: "queue " + subjects.Own(queue) + " has no link " + name,
-	}
+	return notThere("queue " + subjects.Own(queue) + " has no link " + name)
 }
 
 // PausedLink says that a link gives nothing because it is paused.
