@@ -26,7 +26,7 @@ const KeptBytes = 320
 const defaultResultBytes = 64 << 20
 
 // MaxResultTTL is the longest time for which a result is kept.
-const MaxResultTTL = 168 * time.Hour
+const MaxResultTTL = layout.LongestKeep
 
 // ErrResults: the results of the queue take result_bytes, so it refuses pushes that ask for one.
 var ErrResults = errors.New("no room for results")

@@ -9,8 +9,11 @@ import (
 // were made.
 type Keep int64
 
+// LongestKeep is the time of the last Keep.
+const LongestKeep = 168 * time.Hour
+
 // keeps has the time of each Keep from 1 on.
-var keeps = [...]time.Duration{time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour, 168 * time.Hour}
+var keeps = [...]time.Duration{time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour, LongestKeep}
 
 // KeepFor is the shortest Keep of a time at least, 0 if there is none.
 func KeepFor(ttl time.Duration) Keep {
