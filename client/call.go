@@ -17,9 +17,10 @@ type call struct {
 	subject    string
 	header     nats.Header // nil: none
 	body       []byte
-	repeatable bool // it may be sent twice, whatever [protocol.Ops] says of the operation, because it has an id
-	sent       int  // how often it was sent
-	answered   int  // how many attempts were answered
+	repeatable bool          // it may be sent twice, whatever [protocol.Ops] says of the operation, because it has an id
+	wait       time.Duration // the bridge may wait for so long before it answers; 0: not at all
+	sent       int           // how often it was sent
+	answered   int           // how many attempts were answered
 }
 
 // open reports whether an attempt without an answer may still change something.
@@ -34,11 +35,11 @@ func again(op string) protocol.Again {
 // do sends a call, repeats it if necessary, and returns its answer.
 func (c *Client) do(ctx context.Context, r *call) (*nats.Msg, error) {
 	r.repeatable = r.repeatable || again(r.op) != protocol.Once
-	ctx, cancel := c.bounded(ctx)
+	ctx, cancel := c.bounded(ctx, r.wait)
 	defer cancel()
 	answers := make(chan *nats.Msg, 1)
 	lost := make(chan struct{}, 1)
-	reply, stop := c.mailbox.receive(addressee{
+	to := addressee{
 		deliver: func(m *nats.Msg) {
 			select {
 			case answers <- m:
@@ -46,25 +47,50 @@ func (c *Client) do(ctx context.Context, r *call) (*nats.Msg, error) {
 			}
 		},
 		reconnect: func() { notify(lost) },
-	})
-	defer stop()
+	}
+	patience, listen := c.patience.attempt, c.mailbox.listen
+	if r.wait > 0 {
+		patience, listen = addTime(r.wait, c.patience.late()), c.mailbox.wait
+	}
+	heard := false
+	var reply string
+	var stop func(answered bool)
+	open := func() (err error) {
+		reply, stop, err = listen(to)
+		return err
+	}
+	if err := open(); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if stop != nil {
+			stop(heard)
+		}
+	}()
 
 	var refusal *Error
 	var retry retry
-	for patience := c.patience.attempt; ; {
+	for {
 		if err := ctx.Err(); err != nil {
 			return nil, inDoubt(ended(r.op, r.queue, r.sent, refusal, err), r.open())
 		}
 		m, err := c.attempt(ctx, r, reply, answers, lost, patience)
+		heard = m != nil || errors.As(err, &refusal)
 		switch {
-		case errors.As(err, &refusal):
+		case m != nil:
+			return m, nil
+		case heard:
 		case err != nil:
 			return nil, inDoubt(ended(r.op, r.queue, r.sent, refusal, err), r.open())
-		case m == nil:
-			patience = longer(patience)
+		case r.wait > 0: // the attempt may wait still: its subject must end
+			stop(false)
+			if err := open(); err != nil {
+				return nil, err
+			}
 			continue
 		default:
-			return m, nil
+			patience = longer(patience)
+			continue
 		}
 		if !refusal.again(r.repeatable) || ctx.Err() != nil || !retry.allowed(c.patience, refusal) || retry.wait(ctx) != nil {
 			return nil, inDoubt(refusal, r.open())
@@ -116,22 +142,6 @@ func (c *Client) publish(op, queue string, m *nats.Msg) error {
 		}
 	}
 	return err
-}
-
-// forever is the longest wait.
-const forever = time.Duration(1<<63 - 1)
-
-// takeoverFor is how long the attempts follow each other closely: what one node leaves unanswered, the node that takes
-// over answers.
-const takeoverFor = time.Second
-
-// longer returns how long to wait for the next answer. In the end the wait doubles, because a slow bridge may need more
-// time.
-func longer(wait time.Duration) time.Duration {
-	if wait < takeoverFor {
-		return wait + wait/4
-	}
-	return min(2*wait, time.Minute)
 }
 
 // await waits for an answer. It returns nil if none arrives in time, or if it is lost.

@@ -66,29 +66,10 @@ type Client struct {
 	settlements *settlements
 }
 
-// patience has the time limits of requests.
-type patience struct {
-	timeout time.Duration // of an operation whose context has no deadline
-	refused time.Duration // how long a refused request is repeated; 0: until the context ends
-	attempt time.Duration // how long to wait for an answer before asking again, at first
-	margin  time.Duration // for the answer to a waiting pop to arrive before the context ends
-	confirm time.Duration // how long an item that is popped for good stays leased until it is acknowledged
-	extend  int           // how often a lease is extended within its length
-
-	onRefusal func(error) // nil: not called
-}
-
-// late is how long to wait for an answer that another attempt does not bring sooner, at first: that of a pop that waits, and
-// that of a question that is asked once. Given up, a late answer costs more than the wait for it: it may be a lease.
-func (p patience) late() time.Duration { return lateFactor * p.attempt }
-
 // The defaults of a client's options.
 const (
 	DefaultTimeout  = 10 * time.Second
 	DefaultInFlight = 4096
-
-	firstAttempt = 400 * time.Millisecond
-	lateFactor   = 5
 )
 
 // Option configures a client.
@@ -196,10 +177,10 @@ func (q *Queue) subject(s subjects.Subject) (string, error) {
 	return q.client.grammar.Build(s)
 }
 
-// bounded gives a context without a deadline one.
-func (c *Client) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+// bounded gives a context without a deadline one, for a request whose answer may wait for some time.
+func (c *Client) bounded(ctx context.Context, wait time.Duration) (context.Context, context.CancelFunc) {
 	if _, has := ctx.Deadline(); has {
 		return ctx, func() {}
 	}
-	return context.WithTimeout(ctx, c.patience.timeout)
+	return context.WithTimeout(ctx, addTime(wait, c.patience.timeout))
 }

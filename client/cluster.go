@@ -38,7 +38,7 @@ const moreMembers = 250 * time.Millisecond
 // Cluster asks all pqd of the store for their state, and waits a moment for all answers. A member's own answer
 // counts more than what others have heard of it. The first member is the active one if there is one.
 func (c *Client) Cluster(ctx context.Context) (*Cluster, error) {
-	ctx, cancel := c.bounded(ctx)
+	ctx, cancel := c.bounded(ctx, 0)
 	defer cancel()
 	subject, err := c.grammar.Build(subjects.Subject{Verb: subjects.SysClusterStatus})
 	if err != nil {

@@ -59,6 +59,12 @@ func (b *mailbox) receive(a addressee) (reply string, stop func()) {
 	return b.prefix + token, b.enter(token, a)
 }
 
+// listen is receive, in the form of wait.
+func (b *mailbox) listen(a addressee) (reply string, end func(answered bool), err error) {
+	reply, stop := b.receive(a)
+	return reply, func(bool) { stop() }, nil
+}
+
 // enter enters an addressee under a token, until the caller calls leave.
 func (b *mailbox) enter(token string, a addressee) (leave func()) {
 	b.mu.Lock()

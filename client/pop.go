@@ -130,11 +130,8 @@ func (q *Queue) take(ctx context.Context, op string, end End, batch int, opts []
 		queue: q, op: op, subject: subject, request: request, wait: request.Expires,
 		repeatable: op == "peek" || request.MsgID != "", started: time.Now(),
 	}
-	if _, has := ctx.Deadline(); !has {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, addTime(t.wait, q.client.patience.timeout))
-		defer cancel()
-	}
+	ctx, cancel := q.client.bounded(ctx, t.wait)
+	defer cancel()
 	if op == "pop" && t.wait > 0 && request.Lease == 0 && (request.MsgID == "" || request.ownID) {
 		return t.runInSteps(ctx)
 	}
@@ -147,14 +144,6 @@ func (q *Queue) pop(end End, op string) (string, error) {
 		return "", errors.New("end: expected client.Min or client.Max")
 	}
 	return q.subject(subjects.Subject{Verb: verbs[op][end]})
-}
-
-// addTime adds without overflow: a caller may ask for the longest wait.
-func addTime(a, b time.Duration) time.Duration {
-	if a > forever-b {
-		return forever
-	}
-	return a + b
 }
 
 // taking is a pop or a peek under way.
@@ -174,10 +163,6 @@ type taking struct {
 	open       bool // an attempt without an answer may still be under way
 	answers    *answers
 }
-
-// waitMargin leaves time for the answer to arrive before the context ends. An item that
-// arrives later is lost, or leased in vain.
-const waitMargin = 100 * time.Millisecond
 
 // run repeats the request until it gets items, or the time is up.
 func (t *taking) run(ctx context.Context) ([]*Item, error) {
@@ -265,12 +250,7 @@ func (t *taking) left(ctx context.Context) time.Duration {
 	if t.wait == 0 {
 		return 0
 	}
-	left := t.wait - time.Since(t.started)
-	if deadline, has := ctx.Deadline(); has {
-		until := time.Until(deadline)
-		left = min(left, until-min(t.queue.client.patience.margin, until/2))
-	}
-	return max(left, time.Millisecond)
+	return t.queue.client.patience.wait(ctx, t.wait-time.Since(t.started))
 }
 
 // attempt asks once and collects the answers. It returns no items and no error in three cases: no answer arrives;

@@ -44,7 +44,7 @@ type pushCall struct {
 
 // send sends an item, and repeats it if necessary.
 func (c *Client) send(ctx context.Context, p *pushCall) (*Future, error) {
-	ctx, p.cancel = c.bounded(ctx)
+	ctx, p.cancel = c.bounded(ctx, 0)
 	p.size = p.msg.Size()
 	if err := c.inFlight.acquire(ctx, p.size); err != nil {
 		p.cancel()

@@ -1,9 +1,13 @@
 package client
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"strconv"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
@@ -25,12 +29,65 @@ type Result struct {
 // Result returns what became of an item. The error is [ErrNotFound] for an unknown id: there never was such an item, or it ended without a
 // result, or longer ago than that is kept, or by a purge. An item that has not ended is an [Error] with code 404 and [ReasonPending], or,
 // if its push did not ask for a result, with code 409 and [ReasonUnkept].
-func (q *Queue) Result(ctx context.Context, id string) (*Result, error) {
+func (q *Queue) Result(ctx context.Context, id string) (*Result, error) { return q.result(ctx, id, 0) }
+
+// AwaitResult is Result, and waits until the item has ended, for as long as ctx lasts. An item whose push did not ask for a result fails
+// at once. When the time is up, the error is an [Error] with code 408 and [context.DeadlineExceeded]: the item goes on, and the program
+// may ask again.
+//
+// Without a deadline in ctx it fails when no bridge has answered for the client's [Timeout].
+func (q *Queue) AwaitResult(ctx context.Context, id string) (*Result, error) {
+	var early retry
+	for {
+		asked := time.Now()
+		r, err := q.result(ctx, id, q.client.patience.wait(ctx, resultWait))
+		var e *Error
+		if !errors.As(err, &e) || e.Code != protocol.CodeTimeout {
+			return r, err
+		}
+		if q.client.patience.isOver(ctx) {
+			e.cause = cmp.Or(ctx.Err(), context.DeadlineExceeded)
+			return nil, e
+		}
+		if time.Since(asked) < maxRetryDelay { // a bridge lets some clients wait for less time than they ask for
+			early.refusals++
+			_ = early.wait(ctx) // the loop looks at ctx
+		}
+	}
+}
+
+// PushAndWait pushes an item, as Push does, and waits for its result, as AwaitResult does. The queue keeps the result for ten minutes,
+// unless [ResultTTL] says otherwise, so a program that is late, or whose connection breaks, still gets it. The outcome may be any, such
+// as [protocol.FinishDead].
+//
+// Use Push and AwaitResult if the program has to know the id of the item before its end, or when the time is up.
+func (q *Queue) PushAndWait(ctx context.Context, payload []byte, opts ...PushOption) (*Result, error) {
+	pushed, err := q.Push(ctx, payload, append([]PushOption{ResultTTL(awaitedFor)}, opts...)...)
+	if err != nil {
+		return nil, err
+	}
+	return q.AwaitResult(ctx, pushed.ID)
+}
+
+const (
+	awaitedFor = 10 * time.Minute
+
+	// resultWait is how long one request waits for the end of an item. It also bounds the time until the client notices that a bridge
+	// has died.
+	resultWait = 10 * time.Second
+)
+
+// result asks for a result, and lets the bridge wait for it.
+func (q *Queue) result(ctx context.Context, id string, wait time.Duration) (*Result, error) {
 	subject, err := q.subject(subjects.Subject{Verb: subjects.Result, ID: id})
 	if err != nil {
 		return nil, err
 	}
-	m, err := q.client.do(ctx, &call{op: "result", queue: q.name, subject: subject})
+	ask := call{op: "result", queue: q.name, subject: subject, wait: wait}
+	if wait > 0 {
+		ask.header = nats.Header{protocol.HeaderWait: {wait.String()}}
+	}
+	m, err := q.client.do(ctx, &ask)
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,10 @@
 package client_test
 
 import (
+	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -23,15 +26,14 @@ func TestResult(t *testing.T) {
 		t.Errorf("an item that has not ended is found: %v", err)
 	}
 	item := w.pop(t, client.Min, client.Lease(time.Minute))
-	answer, err := w.nc.RequestMsg(&nats.Msg{Subject: item.AckSubject(), Data: []byte("+ACK painted")}, 10*time.Second)
-	if err != nil || answer.Header.Get("PQ-Result") != protocol.ResultKept {
-		t.Fatalf("the settlement is answered by %v, %v", answer, err)
+	if err := item.AckWith(ctx, []byte("painted\x00\n")); err != nil {
+		t.Fatal(err)
 	}
 	r, err := w.queue.Result(ctx, one.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Outcome != protocol.FinishDone || string(r.Body) != "painted" || r.Deliveries != 1 || time.Since(r.FinishedAt) > time.Minute || r.Dropped {
+	if r.Outcome != protocol.FinishDone || string(r.Body) != "painted\x00\n" || r.Deliveries != 1 || time.Since(r.FinishedAt) > time.Minute || r.Dropped {
 		t.Errorf("the result is %+v", r)
 	}
 
@@ -54,5 +56,166 @@ func TestResult(t *testing.T) {
 	fails(t, err, client.ErrNotFound, 404, client.ReasonUnknown)
 	if _, err := w.queue.Result(ctx, "no id"); errors.Is(err, client.ErrNotFound) || err == nil {
 		t.Errorf("what is no id: %v", err)
+	}
+}
+
+// Who pushes and waits hears what became of the item, whatever that is.
+func TestPushAndWait(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	ctx := t.Context()
+	ends := map[string]func(*client.Item) error{
+		"works": func(i *client.Item) error { return i.AckWith(ctx, []byte("painted")) },
+		"plain": func(i *client.Item) error { return i.Ack(ctx) },
+		"fails": func(i *client.Item) error { return client.GiveUp(errors.New("no paint")) },
+	}
+	go func() {
+		_ = w.queue.Consume(ctx, func(_ context.Context, i *client.Item) error { return ends[string(i.Payload)](i) }, client.ConsumeOptions{OnError: func(*client.Item, error) {}})
+	}()
+	for payload, want := range map[string]client.Result{
+		"works": {Outcome: protocol.FinishDone, Body: []byte("painted")},
+		"plain": {Outcome: protocol.FinishDone},
+		"fails": {Outcome: protocol.FinishDead, Reason: "no paint"},
+	} {
+		r, err := w.queue.PushAndWait(ctx, []byte(payload))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Outcome != want.Outcome || !bytes.Equal(r.Body, want.Body) || r.Reason != want.Reason {
+			t.Errorf("%s: %+v, expected %+v", payload, r, want)
+		}
+	}
+	short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	defer cancel()
+	delayed := w.push(t, "plain", client.Delay(time.Hour), client.ResultTTL(time.Hour))
+	_, err := w.queue.AwaitResult(short, delayed.ID)
+	fails(t, err, context.DeadlineExceeded, 408, "")
+	_, err = w.queue.PushAndWait(ctx, nil, client.ResultTTL(time.Second*-1))
+	fails(t, err, err, 400, "")
+	_, err = w.queue.AwaitResult(ctx, w.push(t, "plain", client.Delay(time.Hour)).ID)
+	fails(t, err, err, 409, client.ReasonUnkept)
+}
+
+// finished is the answer to a request for a result.
+func finished() *nats.Msg {
+	return &nats.Msg{Data: []byte("painted"), Header: nats.Header{
+		protocol.HeaderOutcome: {"done"}, protocol.HeaderFinishedAt: {"2030-01-02T03:04:05Z"}, protocol.HeaderDeliveries: {"2"},
+	}}
+}
+
+// awaits begins to wait for a result, at a stand-in for a bridge.
+func awaits(ctx context.Context, c *client.Client) <-chan error {
+	ended := make(chan error, 1)
+	go func() {
+		r, err := c.Queue("jobs").AwaitResult(ctx, "a")
+		if err == nil && string(r.Body) != "painted" {
+			err = fmt.Errorf("the result is %+v", r)
+		}
+		ended <- err
+	}()
+	return ended
+}
+
+// A wait is made of requests that wait. Each has a subject of its own, by which the bridge sees that somebody waits still.
+func TestAwaitResult(t *testing.T) {
+	t.Parallel()
+	d := openDesk(t)
+	c := d.client(t)
+	gone := (&waiting{Server: d.Server, nc: d.nc}).gone
+
+	ended := awaits(t.Context(), c)
+	first := d.next(t)
+	if first.Subject != "pq.jobs.result.a" || first.Header.Get("PQ-Wait") != "10s" || !waitSubject.MatchString(first.Reply) {
+		t.Errorf("on %s: %v, with the reply subject %s", first.Subject, first.Header, first.Reply)
+	}
+	d.answer(t, first, failure("408", "the time is up"))
+	second := d.next(t)
+	gone(t, first.Reply)
+	d.answer(t, second, failure("503", "no store"))
+	d.answer(t, d.next(t), finished())
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	gone(t, second.Reply)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	ended = awaits(ctx, c)
+	m := d.next(t)
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("a wait that its caller ends: %v", err)
+	}
+	gone(t, m.Reply)
+
+	c.AskAgainAfter(time.Nanosecond)
+	ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	ended = awaits(ctx, c)
+	m = d.next(t)
+	wait, err := time.ParseDuration(m.Header.Get("PQ-Wait"))
+	if err != nil || wait > 900*time.Millisecond || wait < time.Millisecond {
+		t.Errorf("the request waits for %s, %v: expected less than its caller does", wait, err)
+	}
+	again := d.next(t) // the answer is late
+	gone(t, m.Reply)
+	d.answer(t, again, finished())
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// An earlier bridge refuses results. Then the client acknowledges without them, and for a time at once.
+func TestAckWithAtEarlierBridge(t *testing.T) {
+	t.Parallel()
+	d := openDesk(t)
+	c := d.client(t)
+	with := func(i *client.Item) error { return i.AckWith(context.Background(), []byte("painted")) }
+	for _, step := range []struct {
+		sent   []string
+		last   *nats.Msg
+		failed bool
+	}{
+		{[]string{"+ACK painted", "+ACK"}, failure("400", "no such lease"), true}, // for another reason
+		{[]string{"+ACK painted", "+ACK"}, emptyAnswer(), false},
+		{[]string{"+ACK"}, emptyAnswer(), false},
+	} {
+		ended := settles(t, c, "a", with)
+		for i, want := range step.sent {
+			m := d.next(t)
+			if string(m.Data) != want {
+				t.Errorf("%q was sent, expected %q", m.Data, want)
+			}
+			if i+1 < len(step.sent) {
+				d.answer(t, m, failure("400", "expected a settlement"))
+			} else {
+				d.answer(t, m, step.last)
+			}
+		}
+		if err := <-ended; (err != nil) != step.failed {
+			t.Errorf("%v: %v", step.sent, err)
+		}
+	}
+	d.quiet(t, c)
+}
+
+// A result never goes into a bundle of lines, in which it has no place: it has a message of its own, whatever else waits.
+func TestAckWithGoesAlone(t *testing.T) {
+	t.Parallel()
+	d := openDesk(t)
+	c := d.client(t)
+	with := func(i *client.Item) error { return i.AckWith(context.Background(), []byte("two\nlines")) }
+	m, other, together := settlesTogether(t, d, c, ack, ack)
+	ended := settles(t, c, "z", with)
+	alone := d.next(t)
+	if got := string(alone.Data); got != "+ACK two\nlines" || alone.Subject != "pq.jobs.ack.c.z" {
+		t.Errorf("%q was sent on %s", got, alone.Subject)
+	}
+	d.answer(t, alone, emptyAnswer())
+	d.answer(t, other, emptyAnswer())
+	d.answer(t, m, &nats.Msg{Data: []byte("+OK\n+OK\n")})
+	for _, one := range append(together, ended) {
+		if err := <-one; err != nil {
+			t.Error(err)
+		}
 	}
 }

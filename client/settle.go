@@ -27,6 +27,24 @@ func (c *Client) Attach(ackSubject string) (*Item, error) {
 // [ErrLeaseLost] another consumer has had the item, or will.
 func (i *Item) Ack(ctx context.Context) error { return i.settle(ctx, "ack", protocol.SettleAck) }
 
+// AckWith is Ack, and says what came of the work: the queue keeps that as the [Result] of the item, if its push asked for one with
+// [ResultTTL]. A larger result than an item may have fails with [ErrTooLarge], and the lease goes on. A bridge of an earlier version
+// keeps no results, and gets the acknowledgement alone.
+func (i *Item) AckWith(ctx context.Context, result []byte) error {
+	return i.once(func() error {
+		if !i.Leased() {
+			return ErrNotLeased
+		}
+		s := i.queue.client.settlements
+		one := &settling{item: i, op: "ack", body: protocol.SettleAck}
+		if !s.plain.Lasts() {
+			one.body, one.result = protocol.SettleAck+" "+string(result), true
+		}
+		_, err := s.settle(ctx, one)
+		return err
+	})
+}
+
 // Nack gives the item back, because the work has failed. It is ready again at its former place as the
 // queue's backoff says, at once if it has none. After its last failure (16 unless configured otherwise)
 // it goes to the dead-letter queue instead.
@@ -73,7 +91,7 @@ func (i *Item) settlement(ctx context.Context, op, body string) (until string, e
 	if !i.Leased() {
 		return "", ErrNotLeased
 	}
-	return i.queue.client.settlements.settle(ctx, i, op, body)
+	return i.queue.client.settlements.settle(ctx, &settling{item: i, op: op, body: body})
 }
 
 // settleLater is settle without the wait for the answer. It calls ended once, with the result; ended must not

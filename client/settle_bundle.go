@@ -25,6 +25,7 @@ type settlements struct {
 	rights *lanes.Rights // to settle several leases at once
 
 	alone lanes.Apart // after a bridge that does not know bundles of settlements
+	plain lanes.Apart // after a bridge that does not know results
 }
 
 func newSettlements(c *Client, most int) *settlements {
@@ -53,6 +54,8 @@ type settling struct {
 	item     *Item
 	op, body string
 	single   bool                          // it has a message of its own
+	result   bool                          // the body has the result of the work
+	refused  bool                          // a bridge has refused it with the result
 	ended    func(until string, err error) // is called once; of an extension with the end of the lease
 
 	place caller
@@ -63,14 +66,14 @@ func (s *settling) Apart() bool             { return s.single }
 func (s *settling) GoesWith(*settling) bool { return true }
 
 // settle settles a lease, with others if there are any. An extension returns when the lease ends.
-func (s *settlements) settle(ctx context.Context, item *Item, op, body string) (until string, err error) {
-	ctx, cancel := s.client.bounded(ctx)
+func (s *settlements) settle(ctx context.Context, one *settling) (until string, err error) {
+	ctx, cancel := s.client.bounded(ctx, 0)
 	defer cancel()
 	done := make(chan struct{})
-	one := &settling{item: item, op: op, body: body, ended: func(u string, e error) {
+	one.ended = func(u string, e error) {
 		until, err = u, e
 		close(done)
-	}}
+	}
 	s.depart(ctx, one)
 	select {
 	case <-done:
@@ -84,7 +87,7 @@ func (s *settlements) settle(ctx context.Context, item *Item, op, body string) (
 // settleMany settles leases of a queue by one message, apart from other settlements that wait, and returns when all
 // have ended.
 func (s *settlements) settleMany(ctx context.Context, queue string, all []*settling) {
-	ctx, cancel := s.client.bounded(ctx)
+	ctx, cancel := s.client.bounded(ctx, 0)
 	defer cancel()
 	var left sync.WaitGroup
 	for _, one := range all {
@@ -129,7 +132,7 @@ func (s *settlements) depart(ctx context.Context, one *settling) {
 		s.ship(key, []*settling{one}, func() {})
 		return
 	}
-	one.single = one.Bytes() > protocol.MaxBundledSettlement || !s.together(key.Queue)
+	one.single = one.result || one.Bytes() > protocol.MaxBundledSettlement || !s.together(key.Queue)
 	if _, alone := s.Join(key, key, one); alone {
 		s.ship(key, []*settling{one}, func() { s.Land(key) })
 	} else {
@@ -239,10 +242,15 @@ func (b *settleBundle) conclude(m *nats.Msg, err error) {
 	all := b.client.settlements
 	var e *Error
 	switch {
+	case len(b.calls) == 1 && b.calls[0].result && isBad(err):
+		one := b.calls[0]
+		one.body, one.result, one.refused = protocol.SettleAck, false, true
+		one.place.unboard(false)
+		all.ship(lanes.Key{Queue: b.queue}, b.calls, func() {})
 	case len(b.calls) == 1:
 		b.concludeOne(m, err)
 	case err == errSilence || errors.As(err, &e) && refusesOne(e):
-		if e != nil && e.Code == protocol.CodeBadRequest {
+		if isBad(err) {
 			all.alone.Begin()
 		}
 		for _, one := range b.calls {
@@ -258,6 +266,9 @@ func (b *settleBundle) conclude(m *nats.Msg, err error) {
 }
 
 func (b *settleBundle) concludeOne(m *nats.Msg, err error) {
+	if b.calls[0].refused && !isBad(err) { // so the result was bad, and nothing else
+		b.client.settlements.plain.Begin()
+	}
 	if err != nil {
 		b.calls[0].fail(err)
 		return

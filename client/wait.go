@@ -17,11 +17,10 @@ const waits = "w."
 
 // wait is receive for a request that waits. Its reply subject has a subscription of its own, which ends with the
 // wait: so the server can tell the bridge that nobody waits any more, and no item is taken for it. A function of an
-// addressee must not call wait.
+// addressee must not call wait. With an error, end is nil.
 func (b *mailbox) wait(a addressee) (reply string, end func(answered bool), err error) {
 	if b.shallow.Load() {
-		reply, stop := b.receive(a)
-		return reply, func(bool) { stop() }, nil
+		return b.listen(a)
 	}
 	token := waits + rand.Text()
 	sub, err := b.nc.Subscribe(b.prefix+token, a.deliver)
