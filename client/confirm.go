@@ -23,8 +23,8 @@ const confirmWithin = 30 * time.Second
 // runInSteps does the work of run for a pop for good that waits.
 func (t *taking) runInSteps(ctx context.Context) ([]*Item, error) {
 	look := *t
-	look.wait, look.request.Expires = 0, 0
-	look.answerWait = addTime(min(t.left(ctx), protocol.MaxWait), t.queue.client.patience.late())
+	look.wait.most, look.request.Expires = 0, 0
+	look.answerWait = addTime(min(t.wait.left(ctx), protocol.MaxWait), t.queue.client.patience.late())
 	items, err := look.run(ctx)
 	var e *Error
 	if !errors.As(err, &e) || e.Code != protocol.CodeNotFound {
@@ -35,14 +35,14 @@ func (t *taking) runInSteps(ctx context.Context) ([]*Item, error) {
 		if err != nil {
 			return nil, ended(t.op, t.queue.name, 0, nil, err)
 		}
-		wait := *t
+		waits := *t
 		if confirms {
-			wait.request.Confirm = t.queue.client.patience.confirm
+			waits.request.Confirm = t.queue.client.patience.confirm
 		}
 		if t.request.ownID {
-			wait.request.MsgID = nuid.Next()
+			waits.request.MsgID = nuid.Next()
 		}
-		items, err := wait.run(ctx)
+		items, err := waits.run(ctx)
 		switch {
 		case !confirms:
 			return items, err

@@ -30,23 +30,35 @@ const (
 // arrives later is lost, or leased in vain.
 const waitMargin = 100 * time.Millisecond
 
-// wait is how long a request may wait at the bridge, so that its answer still arrives in time.
-func (p patience) wait(ctx context.Context, most time.Duration) time.Duration {
-	if deadline, has := ctx.Deadline(); has {
-		until := time.Until(deadline)
-		most = min(most, until-min(p.margin, until/2))
-	}
-	return max(most, time.Millisecond)
+// wait is a wait for something that the bridge does not have yet. It is made of requests that wait.
+type wait struct {
+	most    time.Duration // 0: none
+	started time.Time
+	margin  time.Duration // for an answer to arrive before the context ends
 }
 
-// isOver reports whether the time of ctx is up for requests that wait.
-func (p patience) isOver(ctx context.Context) bool {
-	if ctx.Err() != nil {
-		return true
+func (p patience) begin(most time.Duration) wait { return wait{most, time.Now(), p.margin} }
+
+// left is how much longer the next request may wait, so that its answer still arrives in time.
+func (w wait) left(ctx context.Context) time.Duration {
+	if w.most == 0 {
+		return 0
 	}
-	deadline, has := ctx.Deadline()
-	return has && time.Until(deadline) <= 2*p.margin
+	return max(w.rest(ctx), time.Millisecond)
 }
+
+func (w wait) rest(ctx context.Context) time.Duration {
+	left := w.most - time.Since(w.started)
+	if deadline, has := ctx.Deadline(); has {
+		until := time.Until(deadline)
+		left = min(left, until-min(w.margin, until/2))
+	}
+	return left
+}
+
+// goesOn reports whether there is time for another request after one that nothing came for: bridges let some clients wait for less time
+// than they ask for.
+func (w wait) goesOn(ctx context.Context) bool { return w.rest(ctx) > min(w.most/5, 2*waitMargin) }
 
 // addTime adds without overflow: a caller may ask for the longest wait.
 func addTime(a, b time.Duration) time.Duration {

@@ -127,12 +127,12 @@ func (q *Queue) take(ctx context.Context, op string, end End, batch int, opts []
 		return nil, err
 	}
 	t := taking{
-		queue: q, op: op, subject: subject, request: request, wait: request.Expires,
-		repeatable: op == "peek" || request.MsgID != "", started: time.Now(),
+		queue: q, op: op, subject: subject, request: request, wait: q.client.patience.begin(request.Expires),
+		repeatable: op == "peek" || request.MsgID != "",
 	}
-	ctx, cancel := q.client.bounded(ctx, t.wait)
+	ctx, cancel := q.client.bounded(ctx, t.wait.most)
 	defer cancel()
-	if op == "pop" && t.wait > 0 && request.Lease == 0 && (request.MsgID == "" || request.ownID) {
+	if op == "pop" && t.wait.most > 0 && request.Lease == 0 && (request.MsgID == "" || request.ownID) {
 		return t.runInSteps(ctx)
 	}
 	return t.run(ctx)
@@ -153,9 +153,8 @@ type taking struct {
 	subject    string
 	request    popRequest
 	repeatable bool
-	connLost   bool // the last attempt ended with the connection
-	started    time.Time
-	wait       time.Duration // asked for by the caller
+	connLost   bool          // the last attempt ended with the connection
+	wait       wait          // asked for by the caller
 	answerWait time.Duration // how long to wait for the answer if the pop does not wait for an item; 0: until the context ends
 	single     bool          // each item in a message of its own
 	bundled    bool          // the last attempt asked for a bundle
@@ -172,20 +171,20 @@ func (t *taking) run(ctx context.Context) ([]*Item, error) {
 	t.answers.room = t.request.room
 	defer t.answers.close()
 	patience := t.queue.client.patience.attempt
-	if t.wait > 0 {
+	if t.wait.most > 0 {
 		patience = t.queue.client.patience.late()
 	}
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, t.doubt(ended(t.op, t.queue.name, t.sent, refusal, err))
 		}
-		left := t.left(ctx)
+		left := t.wait.left(ctx)
 		t.request.Expires = min(left, protocol.MaxWait)
 		// An answer that ends this pop without an item has to end its earlier attempts, too. As long as the pop
 		// goes on, another attempt may pop the item.
 		t.request.Repeat = t.open && t.op == "pop" && left <= protocol.MaxWait
 		wait := addTime(t.request.Expires, patience)
-		if !t.repeatable && t.wait == 0 {
+		if !t.repeatable && t.wait.most == 0 {
 			wait = cmp.Or(t.answerWait, forever)
 		}
 		before, asked := t.sent, time.Now()
@@ -233,24 +232,15 @@ func (t *taking) doubt(err error) error {
 	return inDoubt(err, t.open)
 }
 
-// goesOn reports whether the pop asks again after the answer that nothing has arrived: bridges let some clients
-// wait for less time than they ask for.
+// goesOn reports whether the pop asks again after the answer that nothing has arrived.
 func (t *taking) goesOn(ctx context.Context) bool {
-	if t.left(ctx) <= min(t.wait/5, 2*waitMargin) {
+	if !t.wait.goesOn(ctx) {
 		return false
 	}
 	if t.request.Repeat && t.request.ownID { // no attempt with its id takes anything any more
 		t.request.MsgID, t.open = nuid.Next(), false
 	}
 	return !t.request.Repeat || t.request.ownID
-}
-
-// left is how much longer the pop may wait for an item.
-func (t *taking) left(ctx context.Context) time.Duration {
-	if t.wait == 0 {
-		return 0
-	}
-	return t.queue.client.patience.wait(ctx, t.wait-time.Since(t.started))
 }
 
 // attempt asks once and collects the answers. It returns no items and no error in three cases: no answer arrives;
@@ -275,7 +265,7 @@ func (t *taking) attempt(ctx context.Context, wait time.Duration) ([]*Item, erro
 	default:
 	}
 	lost := t.answers.lost
-	if !t.repeatable && (t.wait == 0 || t.request.Lease+t.request.Confirm == 0) {
+	if !t.repeatable && (t.wait.most == 0 || t.request.Lease+t.request.Confirm == 0) {
 		lost = nil
 	}
 	t.connLost = false

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"strconv"
@@ -31,32 +30,28 @@ type Result struct {
 // if its push did not ask for a result, with code 409 and [ReasonUnkept].
 func (q *Queue) Result(ctx context.Context, id string) (*Result, error) { return q.result(ctx, id, 0) }
 
-// AwaitResult is Result, and waits until the item has ended, for as long as ctx lasts. An item whose push did not ask for a result fails
-// at once. When the time is up, the error is an [Error] with code 408 and [context.DeadlineExceeded]: the item goes on, and the program
-// may ask again.
-//
-// Without a deadline in ctx it fails when no bridge has answered for the client's [Timeout].
-func (q *Queue) AwaitResult(ctx context.Context, id string) (*Result, error) {
+// AwaitResult is Result, and waits until the item has ended, up to d and no longer than the context. An item whose push did not ask for a
+// result fails at once. When the time is up, the error is an [Error] with code 408: the item goes on, and the program may ask again.
+func (q *Queue) AwaitResult(ctx context.Context, id string, d time.Duration) (*Result, error) {
 	var early retry
-	for {
+	for w := q.client.patience.begin(d); ; {
 		asked := time.Now()
-		r, err := q.result(ctx, id, q.client.patience.wait(ctx, resultWait))
+		r, err := q.result(ctx, id, min(w.left(ctx), resultWait))
 		var e *Error
 		if !errors.As(err, &e) || e.Code != protocol.CodeTimeout {
 			return r, err
 		}
-		if q.client.patience.isOver(ctx) {
-			e.cause = cmp.Or(ctx.Err(), context.DeadlineExceeded)
+		if !w.goesOn(ctx) {
 			return nil, e
 		}
-		if time.Since(asked) < maxRetryDelay { // a bridge lets some clients wait for less time than they ask for
+		if time.Since(asked) < maxRetryDelay {
 			early.refusals++
-			_ = early.wait(ctx) // the loop looks at ctx
+			_ = early.wait(ctx) // the next request looks at ctx
 		}
 	}
 }
 
-// PushAndWait pushes an item, as Push does, and waits for its result, as AwaitResult does. The queue keeps the result for ten minutes,
+// PushAndWait pushes an item, as Push does, and waits for its result, as AwaitResult does, for as long as ctx lasts. The queue keeps the result for ten minutes,
 // unless [ResultTTL] says otherwise, so a program that is late, or whose connection breaks, still gets it. The outcome may be any, such
 // as [protocol.FinishDead].
 //
@@ -66,7 +61,7 @@ func (q *Queue) PushAndWait(ctx context.Context, payload []byte, opts ...PushOpt
 	if err != nil {
 		return nil, err
 	}
-	return q.AwaitResult(ctx, pushed.ID)
+	return q.AwaitResult(ctx, pushed.ID, forever)
 }
 
 const (
@@ -92,7 +87,8 @@ func (q *Queue) result(ctx context.Context, id string, wait time.Duration) (*Res
 		return nil, err
 	}
 	r := &Result{
-		Outcome: protocol.Finish(m.Header.Get(protocol.HeaderOutcome)), Body: m.Data, Dropped: m.Header.Get(protocol.HeaderResult) == protocol.ResultDropped,
+		Outcome: protocol.Finish(m.Header.Get(protocol.HeaderOutcome)), Body: m.Data,
+		Dropped: m.Header.Get(protocol.HeaderResult) == protocol.ResultDropped,
 		Reason: m.Header.Get(protocol.HeaderDeadReason), DeadLetter: m.Header.Get(protocol.HeaderDeadLetter),
 		Next: m.Header.Get(protocol.HeaderNext), NextID: m.Header.Get(protocol.HeaderNextID),
 	}

@@ -70,7 +70,8 @@ func TestPushAndWait(t *testing.T) {
 		"fails": func(i *client.Item) error { return client.GiveUp(errors.New("no paint")) },
 	}
 	go func() {
-		_ = w.queue.Consume(ctx, func(_ context.Context, i *client.Item) error { return ends[string(i.Payload)](i) }, client.ConsumeOptions{OnError: func(*client.Item, error) {}})
+		work := func(_ context.Context, i *client.Item) error { return ends[string(i.Payload)](i) }
+		_ = w.queue.Consume(ctx, work, client.ConsumeOptions{OnError: func(*client.Item, error) {}})
 	}()
 	for payload, want := range map[string]client.Result{
 		"works": {Outcome: protocol.FinishDone, Body: []byte("painted")},
@@ -85,14 +86,12 @@ func TestPushAndWait(t *testing.T) {
 			t.Errorf("%s: %+v, expected %+v", payload, r, want)
 		}
 	}
-	short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
-	defer cancel()
 	delayed := w.push(t, "plain", client.Delay(time.Hour), client.ResultTTL(time.Hour))
-	_, err := w.queue.AwaitResult(short, delayed.ID)
-	fails(t, err, context.DeadlineExceeded, 408, "")
+	_, err := w.queue.AwaitResult(ctx, delayed.ID, time.Millisecond)
+	fails(t, err, client.ErrEmpty, 408, "")
 	_, err = w.queue.PushAndWait(ctx, nil, client.ResultTTL(time.Second*-1))
 	fails(t, err, err, 400, "")
-	_, err = w.queue.AwaitResult(ctx, w.push(t, "plain", client.Delay(time.Hour)).ID)
+	_, err = w.queue.AwaitResult(ctx, w.push(t, "plain", client.Delay(time.Hour)).ID, time.Minute)
 	fails(t, err, err, 409, client.ReasonUnkept)
 }
 
@@ -107,7 +106,7 @@ func finished() *nats.Msg {
 func awaits(ctx context.Context, c *client.Client) <-chan error {
 	ended := make(chan error, 1)
 	go func() {
-		r, err := c.Queue("jobs").AwaitResult(ctx, "a")
+		r, err := c.Queue("jobs").AwaitResult(ctx, "a", time.Hour)
 		if err == nil && string(r.Body) != "painted" {
 			err = fmt.Errorf("the result is %+v", r)
 		}

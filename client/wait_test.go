@@ -203,3 +203,29 @@ func TestWaitWithoutDeeperSubjects(t *testing.T) {
 		t.Fatalf("%+v, %v", item, err)
 	}
 }
+
+// The shortest wait ends, too.
+func TestShortestWait(t *testing.T) {
+	t.Parallel()
+	w := awaitWaits(t)
+	c := newClient(t, w.Connect(t))
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.Queue("jobs").Pop(context.Background(), client.Min, client.Lease(time.Minute), client.Wait(time.Millisecond))
+		ended <- err
+	}()
+	late := testenv.Late()
+	for {
+		select {
+		case m := <-w.waits:
+			if err := m.RespondMsg(failure("408", "empty")); err != nil {
+				t.Fatal(err)
+			}
+		case err := <-ended:
+			fails(t, err, client.ErrEmpty, 408, "empty")
+			return
+		case <-late:
+			t.Fatal("the pop goes on")
+		}
+	}
+}
