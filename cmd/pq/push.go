@@ -23,8 +23,9 @@ type pushing struct {
 	header  nats.Header
 	files   []string
 	id      string
-	settles string       // ack subject
-	item    *client.Item // with that subject
+	wait    time.Duration // for the end of the item; 0: not at all
+	settles string        // ack subject
+	item    *client.Item  // with that subject
 }
 
 func pushCommand(s *session.Session) *cobra.Command {
@@ -55,6 +56,9 @@ end, their ids only with --json.`,
 
   # one job a document: as long as one is there, another push adds none
   pq push index 'document 7' --unique 7 --on-conflict raise -p 1
+
+  # wait for its end, and print the result
+  pq push jobs 'paint the fence' --wait 1m
 
   # the next stage of a job: the job is acknowledged in the same transaction
   pq push mails 'to Ann' --settle pq.jobs.ack.…`,
@@ -138,6 +142,7 @@ func (p *pushing) flags(f *pflag.FlagSet) {
 		p.add(client.ResultTTL(d))
 		return err
 	})
+	session.DurationVar(f, &p.wait, "wait", "w", "wait up to this `duration` for the item to end, and show what became of it as \"pq result\" does")
 	f.StringVar(&p.settles, "settle", p.settles, "acknowledge the leased item with this ack `subject` in the same transaction")
 	f.StringVarP(&p.id, "id", "i", p.id, "`text` that names the push: repeating it within 2 minutes pushes nothing")
 }
@@ -156,6 +161,12 @@ func (p *pushing) run(s *session.Session, args []string) error {
 	}
 	if p.settles != "" && !one {
 		return session.Usagef("--settle acknowledges one item: expected one payload")
+	}
+	if p.wait > 0 {
+		if !one {
+			return session.Usagef("--wait waits for one item: expected one payload")
+		}
+		p.options = append([]client.PushOption{client.ResultTTL(max(p.wait, 10*time.Minute))}, p.options...) // or what --result-ttl says
 	}
 	p.add(client.Header(p.header))
 	c, err := s.Connect()
@@ -209,5 +220,18 @@ func (p *pushing) push(s *session.Session, q *client.Queue, payload []byte) erro
 	case a.Evicted:
 		s.Say("the queue is full: it was dropped as the least urgent item")
 	}
+	if p.wait > 0 {
+		return p.await(s, q, a.ID)
+	}
 	return s.Answer(show.ShownPush(q.Name(), a), "%s", a.ID)
+}
+
+// await prints what becomes of the item.
+func (p *pushing) await(s *session.Session, q *client.Queue, id string) error {
+	r, err := resultOf(s.Context, q, id, p.wait)
+	if err != nil {
+		s.Say("%s is pushed, and has not ended: %s asks again", id, show.Command("result", []string{q.Name(), id}))
+		return err
+	}
+	return printResult(s, show.ShownResult(q.Name(), id, r), r.Body, false)
 }

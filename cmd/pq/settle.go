@@ -34,14 +34,25 @@ func settleLeases(s *session.Session, c *cobra.Command, settle func(*client.Item
 }
 
 func ackCommand(s *session.Session) *cobra.Command {
-	return settleLeases(s, &cobra.Command{
+	var result string
+	c := &cobra.Command{
 		Use:   "ack",
 		Short: "acknowledge leased items: they are done",
 		Long: `Acknowledges items that were popped with --lease, by the subjects that pop
 printed. Fails when the lease is lost: the item goes to another consumer then.`,
 		Example: `  # in a script
-  pq pop jobs --lease 1m --json > item && ./work item && pq ack $(jq -r .ack item)`,
-	}, func(i *client.Item) error { return i.Ack(s.Context) })
+  pq pop jobs --lease 1m --json > item && ./work item && pq ack $(jq -r .ack item)
+
+  # with the result, for "pq result"
+  pq ack --result '12 boards' pq.jobs.ack.…`,
+	}
+	c.Flags().StringVar(&result, "result", result, "`text` that the queue keeps, if the push asked for a result")
+	return settleLeases(s, c, func(i *client.Item) error {
+		if result != "" {
+			return i.AckWith(s.Context, []byte(result))
+		}
+		return i.Ack(s.Context)
+	})
 }
 
 func nackCommand(s *session.Session) *cobra.Command {
