@@ -240,7 +240,8 @@ func object[T any](c *client, subject, body string) T {
 type info struct {
 	Queue                                  string
 	Ready, Leased, Delayed, Waiting, Bytes int64
-	Held, Remembered                       int64
+	Held, Remembered, Results              int64
+	ResultsBytes                           int64 `json:"results_bytes"`
 	KeysOwing                              int64 `json:"keys_owing"`
 	Oldest                                 float64
 	Rates                                  map[string]float64

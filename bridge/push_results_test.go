@@ -83,6 +83,9 @@ func TestNoRoomForResults(t *testing.T) {
 	for range 3 {
 		c.pop("pq.jobs.pop.min", "")
 	}
+	if i := c.info("jobs"); i.Results != 3 || i.ResultsBytes != 960 {
+		t.Errorf("info has %d results of %d bytes, expected 3 of 960", i.Results, i.ResultsBytes)
+	}
 	text := "no room for results: the queue's result_bytes is 960, of which each result takes 320 besides its body"
 	refused := c.ask("pq.jobs.push", "x", "PQ-Result-TTL", "1h")
 	c.refusedPush(refused, 429, "results")

@@ -31,6 +31,9 @@ type Info struct {
 	KeysOwing     int64   `json:"keys_owing,omitempty"` // keys that have not all tokens of their rate
 	Remembered    int64   `json:"remembered,omitempty"` // ids of pushes and pops, of Config.DedupLimit
 
+	Results      int64 `json:"results,omitempty"`       // that are kept
+	ResultsBytes int64 `json:"results_bytes,omitempty"` // that they take, of Config.ResultBytes
+
 	Schedules    int64     `json:"schedules,omitempty"`
 	NextSchedule time.Time `json:"next_schedule,omitzero"` // the next time that a schedule has; zero: there is none, or there are too many schedules to look at
 

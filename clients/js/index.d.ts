@@ -854,6 +854,9 @@ export interface Info {
   keys_owing?: number;
   /** Ids of pushes and pops, of dedup_limit. */
   remembered?: number;
+  /** Results that are kept, and the bytes that they take, of result_bytes. */
+  results?: number;
+  results_bytes?: number;
   schedules?: number;
   /** The first time that one of them has; missing of more than 64 schedules. */
   next_schedule?: string;

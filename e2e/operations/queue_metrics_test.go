@@ -283,7 +283,7 @@ func TestGaugesOfQueues(t *testing.T) {
 	const none = -1 // there is no such series
 	m.ask("pq.jobs.push", "four", "Nats-Msg-Id", "1", "X", "1")
 	shows(map[string]float64{
-		"items ready": 1, "items leased": 0, "items delayed": 0, "bytes": 10, "waiting": 0, "paused": 0, "remembered_ids": 1, "cause no_workers": 1,
+		"items ready": 1, "items leased": 0, "items delayed": 0, "bytes": 10, "waiting": 0, "paused": 0, "remembered_ids": 1, "results": 0, "result_bytes": 0, "cause no_workers": 1,
 		"limit max_length": none, "limit max_bytes": none, "limit key_limit": none, "limit dedup_limit": 1e6, "limit max_deliveries": 16, "limit rate": none, "limit key_rate": none, "limit lease": none, "takes_dead_letters": none,
 		"oldest_of_all_at_least": 0, "pushed_total": 1, "popped_total": 0, "dead_total": 0,
 	})

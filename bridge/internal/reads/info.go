@@ -55,6 +55,7 @@ func (i *info) Find(v *View) error {
 		OldestLease: q.LeaseAge(), LeaseAtLeast: q.OldestLease.AtLeast, LatestLease: q.LatestLeaseAge(),
 		Paused: q.Paused, Explain: i.explained.Answer(time.Now()), Config: codec.Config(q.Config), FairReady: q.FairReady, KeysSet: q.KeysSet, History: history,
 		KeysOwing: q.KeysOwing, Remembered: q.Remembered, Schedules: schedules.Count, NextSchedule: schedules.Next,
+		Results: q.Results, ResultsBytes: q.ResultBytes,
 	}
 	return i.answerJSON(i.shown)
 }

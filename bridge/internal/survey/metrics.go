@@ -44,6 +44,8 @@ var (
 	descCause         = queueDesc("cause", "1, with the cause for which nothing moves, as far as this bridge knows.", "cause")
 	descLimit         = queueDesc("limit", "Limits that are set; rates in deliveries a second, the lease in seconds.", "limit")
 	descRemembered    = queueDesc("remembered_ids", "Ids of pushes and pops that are remembered.")
+	descResults       = queueDesc("results", "Results that are kept.")
+	descResultBytes   = queueDesc("result_bytes", "Bytes that they take.")
 	descTakesDead     = queueDesc("takes_dead_letters", "1: the queue takes the dead letters of others.")
 	descNotServed     = queueDesc("not_served_total", "Requests that were not served, by the reason in the answer.", "reason")
 
@@ -124,7 +126,7 @@ var descCounters = [request.Counters]*prometheus.Desc{
 func (c Collector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descItems, descQueueBytes, descWaiting, descOldest, descOldestOfAll, descOldestAtLeast, descOldestLease, descLeaseAtLeast,
-		descKeys, descKeysAtLeast, descKeysWaiting, descPaused, descCause, descLimit, descRemembered, descTakesDead,
+		descKeys, descKeysAtLeast, descKeysWaiting, descPaused, descCause, descLimit, descRemembered, descResults, descResultBytes, descTakesDead,
 		descNotServed, descPlaces, descMaxPlaces, descSourceState,
 	} {
 		to <- d
@@ -197,12 +199,15 @@ func (c Collector) gauges(to chan<- prometheus.Metric, name string, q *queue) {
 	gauge(descPaused, oneIf(q.Paused))
 	gauge(descCause, 1, string(q.cause))
 	gauge(descRemembered, float64(q.Remembered))
+	gauge(descResults, float64(q.Results))
+	gauge(descResultBytes, float64(q.ResultBytes))
 	if TakesDeadLetters(name, &q.Config) {
 		gauge(descTakesDead, 1)
 	}
 	for limit, n := range map[string]float64{
 		"max_length": float64(q.Config.MaxLength), "max_bytes": float64(q.MaxBytes), "dedup_limit": float64(q.Config.DedupLimit), "key_limit": float64(q.Config.KeyLimit),
 		"max_deliveries": float64(q.Config.MaxDeliveries), "rate": q.Config.Rate.PerSecond(), "key_rate": q.Config.KeyRate.PerSecond(), "lease": time.Duration(q.Config.Lease).Seconds(),
+		"result_bytes": float64(q.Config.ResultBytes),
 	} {
 		if n > 0 {
 			gauge(descLimit, n, limit)

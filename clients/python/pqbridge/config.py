@@ -141,6 +141,10 @@ class Info(dict[str, Any]):
     """Keys that have not all tokens of their rate."""
     remembered: int = 0
     """Ids of pushes and pops, of dedup_limit."""
+    results: int = 0
+    """Results that are kept."""
+    results_bytes: int = 0
+    """Bytes that they take, of result_bytes."""
     schedules: int = 0
     next_schedule: str = ""
     """The first time that one of them has; missing of more than 64 schedules."""
@@ -154,7 +158,7 @@ class Info(dict[str, Any]):
         @overload
         def __getitem__(self, name: Literal["queue", "next_schedule"], /) -> str: ...
         @overload
-        def __getitem__(self, name: Literal["ready", "leased", "delayed", "waiting", "bytes", "overhead", "held", "keys_set", "keys_owing", "remembered", "schedules"], /) -> int: ...
+        def __getitem__(self, name: Literal["ready", "leased", "delayed", "waiting", "bytes", "overhead", "held", "keys_set", "keys_owing", "remembered", "results", "results_bytes", "schedules"], /) -> int: ...
         @overload
         def __getitem__(self, name: Literal["oldest", "oldest_of_all", "oldest_lease", "latest_lease"], /) -> float: ...
         @overload
