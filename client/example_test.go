@@ -5,11 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 func Example() {
@@ -135,6 +140,45 @@ func ExampleItem_Ack() {
 	// Output:
 	// pay the bill, delivery 1
 	// true
+}
+
+// A web handler pushes a job and waits for its result, for as long as its visitor is likely to.
+func ExampleQueue_PushAndWait() {
+	sums, done := exampleQueue("sums")
+	defer done()
+	workers, stop := context.WithCancel(context.Background())
+	defer stop()
+	go sums.Consume(workers, func(ctx context.Context, item *client.Item) error {
+		a, b, _ := strings.Cut(string(item.Payload), "+")
+		x, errA := strconv.Atoi(a)
+		y, errB := strconv.Atoi(b)
+		if err := errors.Join(errA, errB); err != nil {
+			return client.GiveUp(err)
+		}
+		return item.AckWith(ctx, []byte(strconv.Itoa(x+y)))
+	}, client.ConsumeOptions{OnError: func(*client.Item, error) {}})
+
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), 20*time.Second)
+		defer cancel()
+		result, err := sums.PushAndWait(ctx, []byte(r.FormValue("sum")))
+		switch {
+		case err != nil:
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		case result.Outcome != protocol.FinishDone:
+			http.Error(w, result.Reason, http.StatusUnprocessableEntity)
+		default:
+			w.Write(result.Body)
+		}
+	})
+	for _, sum := range []string{"1%2B2", "1%2Bx"} {
+		answer := httptest.NewRecorder()
+		handler.ServeHTTP(answer, httptest.NewRequest("GET", "/?sum="+sum, nil))
+		fmt.Println(answer.Code, answer.Body)
+	}
+	// Output:
+	// 200 3
+	// 422 strconv.Atoi: parsing "x": invalid syntax
 }
 
 // Hold extends the lease during long work.

@@ -51,9 +51,9 @@ func (q *Queue) AwaitResult(ctx context.Context, id string, d time.Duration) (*R
 	}
 }
 
-// PushAndWait pushes an item, as Push does, and waits for its result, as AwaitResult does, for as long as ctx lasts. The queue keeps the result for ten minutes,
-// unless [ResultTTL] says otherwise, so a program that is late, or whose connection breaks, still gets it. The outcome may be any, such
-// as [protocol.FinishDead].
+// PushAndWait pushes an item, as Push does, and waits for its result, as AwaitResult does, for as long as ctx lasts. The queue keeps the
+// result for ten minutes, unless [ResultTTL] says otherwise, so a program that is late, or whose connection breaks, still gets it. The
+// outcome may be any, such as [protocol.FinishDead].
 //
 // Use Push and AwaitResult if the program has to know the id of the item before its end, or when the time is up.
 func (q *Queue) PushAndWait(ctx context.Context, payload []byte, opts ...PushOption) (*Result, error) {
@@ -89,7 +89,7 @@ func (q *Queue) result(ctx context.Context, id string, wait time.Duration) (*Res
 	r := &Result{
 		Outcome: protocol.Finish(m.Header.Get(protocol.HeaderOutcome)), Body: m.Data,
 		Dropped: m.Header.Get(protocol.HeaderResult) == protocol.ResultDropped,
-		Reason: m.Header.Get(protocol.HeaderDeadReason), DeadLetter: m.Header.Get(protocol.HeaderDeadLetter),
+		Reason:  m.Header.Get(protocol.HeaderDeadReason), DeadLetter: m.Header.Get(protocol.HeaderDeadLetter),
 		Next: m.Header.Get(protocol.HeaderNext), NextID: m.Header.Get(protocol.HeaderNextID),
 	}
 	if r.FinishedAt, err = time.Parse(time.RFC3339Nano, m.Header.Get(protocol.HeaderFinishedAt)); err == nil {

@@ -15,13 +15,13 @@ type Result struct {
 	Outcome    protocol.Finish `json:"outcome"`
 	FinishedAt time.Time       `json:"finished_at"`
 	Deliveries int64           `json:"deliveries"`
-	Reason     string          `json:"reason,omitempty"`
+	Reason     string          `json:"dead_reason,omitempty"`
 	DeadLetter string          `json:"dead_letter,omitempty"`
 	Next       string          `json:"next,omitempty"`
 	NextID     string          `json:"next_id,omitempty"`
 	Dropped    bool            `json:"dropped,omitempty"`
-	Result     *string         `json:"result,omitempty"`        // if it is UTF-8
-	Base64     []byte          `json:"result_base64,omitempty"` // if it is not
+	Result     *string         `json:"body,omitempty"`        // if it is UTF-8
+	Base64     []byte          `json:"body_base64,omitempty"` // if it is not
 }
 
 // ShownResult makes JSON of a result.
