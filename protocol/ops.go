@@ -29,7 +29,7 @@ var Ops = []Op{
 
 	{Name: "list", Subject: "<queue>.list", Body: ListRequest{}, Answer: Page{}, Again: Reads, Right: readers | Requeuer, HTTP: "GET /v1/queues/{queue}/items", Doc: "Shows a page of the items in one state."},
 	{Name: "get", Subject: "<queue>.get.<id>", Body: GetRequest{}, Answer: Payload{}, Again: Reads, Right: readers | Requeuer, HTTP: "GET /v1/queues/{queue}/items/{id}", Doc: "Shows an item, whatever its state."},
-	{Name: "result", Subject: "<queue>.result.<id>", Answer: Payload{}, Again: Reads, Right: readers | Caller, Errors: []Reason{ReasonPending, ReasonUnkept}, Doc: "Shows what became of an item whose push asked for that."},
+	{Name: "result", Subject: "<queue>.result.<id>", Answer: Payload{}, Again: Reads, Right: readers | Caller, HTTP: "GET /v1/queues/{queue}/items/{id}/result", Errors: []Reason{ReasonPending, ReasonUnkept}, Doc: "Shows what became of an item whose push asked for that."},
 	{Name: "remove", Subject: "<queue>.remove.<id>", Answer: Changed{}, Again: Once, Right: Admin, HTTP: "DELETE /v1/queues/{queue}/items/{id}", Errors: holds, Doc: "Removes an item, whatever its state."},
 	{Name: "move", Subject: "<queue>.move.<id>.<priority>", Answer: Changed{}, Again: Repeats, Right: Admin, HTTP: "POST /v1/queues/{queue}/items/{id}/move", Errors: holds, Doc: "Gives an item another priority."},
 	{Name: "requeue", Subject: "<queue>.requeue.<id>", Body: RequeueRequest{}, Answer: PushResponse{}, Again: Once, Right: Admin | Requeuer, HTTP: "POST /v1/queues/{queue}/items/{id}/requeue", Errors: append(holds, ReasonFull), Doc: "Pushes a dead letter to the queue that it comes from."},

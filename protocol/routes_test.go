@@ -23,7 +23,6 @@ var withoutRoute = map[string]string{
 	"import":   "a request brings one item: pq import reads files",
 	"ack many": "a request settles one lease",
 	"ack next": "a settlement and a pop are two requests",
-	"result":   "a plain request to its subject does it",
 	"take":     "between stores alone",
 }
 

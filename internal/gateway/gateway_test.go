@@ -478,7 +478,7 @@ func TestMalformed(t *testing.T) {
 		{413, "PATCH", "/v1/queues/jobs/sources/s", strings.Repeat(" ", 64<<10+1), "up to 65536 bytes", nil},
 		{413, "PATCH", "/v1/queues/jobs/links/l", strings.Repeat(" ", 64<<10+1), "up to 65536 bytes", nil},
 		{413, "POST", "/v1/queues/jobs/bulk/move", strings.Repeat(" ", 8<<10+1), "up to 8192 bytes", nil},
-		{413, "POST", "/v1/queues/jobs/settle?ack=x", strings.Repeat(" ", 8<<10+1), "up to 8192 bytes", nil},
+		{413, "POST", "/v1/queues/jobs/bulk/remove", strings.Repeat(" ", 8<<10+1), "up to 8192 bytes", nil},
 		{413, "PATCH", "/v1/queues/jobs/schedules/s", `{"spec":"@daily"` + strings.Repeat(" ", 64<<10) + "}", "beside its payload has 65", nil},
 		{413, "POST", "/v1/queues/jobs/schedules/s/preview", `{"spec":"@daily"` + strings.Repeat(" ", 64<<10) + "}", "allowed are 65536", nil},
 		{413, "POST", "/v1/queues/jobs/schedules/s/preview", strings.Repeat(" ", 448<<10+1), "up to 458752 bytes", nil},

@@ -52,7 +52,7 @@ var largest = map[string][]string{
 	"setKey":          {`{"limit":1000,"rate":"1000000/24h","weight":1000}`},
 	"push":            {strings.Repeat("a", 1<<20-2<<10)},
 	"pushMany":        {strings.Repeat(`{"headers":{"A":["`+strings.Repeat("a", 950)+`"]}}`+"\n", 1000), strings.Repeat(`{"headers":{"A":["`+strings.Repeat(`b","`, 150)+`b"]}}`+"\n", 1000)},
-	"settle":          {`-NAK {"delay":1,"reason":"` + strings.Repeat(`\u0001`, 1024) + `"}`, "+TERM " + strings.Repeat("r", 8000)},
+	"settle":          {`-NAK {"delay":1,"reason":"` + strings.Repeat(`\u0001`, 1024) + `"}`, "+TERM " + strings.Repeat("r", 8000), "+ACK " + strings.Repeat("r", 1<<20-2<<10)},
 	"bulkRemove":      {filter},
 	"bulkMove":        {filter},
 	"bulkRevoke":      {filter},

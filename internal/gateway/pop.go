@@ -174,7 +174,7 @@ func (t *taking) giveBackOne(m *nats.Msg) {
 	}
 }
 
-// settle settles a lease. The body is one of the protocol's words.
+// settle settles a lease. The body is one of the protocol's words, which the bridge bounds: a result has the size of an item.
 func settle(in *input) (*answer, *refusal) {
 	subject := in.get("ack")
 	parsed, err := in.caller.grammar.Parse(subject)
@@ -195,6 +195,9 @@ func settle(in *input) (*answer, *refusal) {
 	settled := map[string]string{"queue": parsed.Queue}
 	if until := reply.Header.Get(protocol.HeaderLeaseExpires); until != "" {
 		settled["lease_expires"] = until
+	}
+	if kept := reply.Header.Get(protocol.HeaderResult); kept != "" {
+		settled["result"] = kept
 	}
 	return answerJSON(settled)
 }

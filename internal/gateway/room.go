@@ -11,7 +11,7 @@ import (
 )
 
 // Bounds of the requests that the gateway holds at a time, half of them for one address. It refuses more at once,
-// because clients would give up before their turn comes. Requests that wait for an item do not take the places of
+// because clients would give up before their turn comes. Requests that wait for an item or a result do not take the places of
 // others.
 const (
 	maxRequests = 128
@@ -25,7 +25,7 @@ type room struct{ requests, waiting, streams, bytes *places }
 
 func newRoom() room {
 	return room{
-		requests: newPlaces("requests", maxRequests), waiting: newPlaces("requests that wait for an item", maxWaiting),
+		requests: newPlaces("requests", maxRequests), waiting: newPlaces("requests that wait", maxWaiting),
 		streams: newPlaces("streams", maxStreams), bytes: newPlaces("bytes of requests", maxBytes),
 	}
 }

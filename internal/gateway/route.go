@@ -26,8 +26,8 @@ type bodyKind int
 
 const (
 	bodyNone       bodyKind = iota
-	bodyText                // a word, a filter
-	bodyItem                // the payload of an item, or items
+	bodyText                // a filter
+	bodyItem                // the payload of an item, items, or a word with a result
 	bodyDefinition          // fields of a configuration or definition
 	bodySchedule            // fields of a schedule, one of which is an item
 )
