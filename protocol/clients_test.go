@@ -67,8 +67,7 @@ var absent = map[string]map[string]string{
 		"take":   "between stores alone",
 	},
 	"Python": {
-		"result": "a plain request to its subject does it",
-		"take":   "between stores alone",
+		"take": "between stores alone",
 	},
 }
 

@@ -49,6 +49,7 @@ var ofHeaders = []surface[pushHeader]{
 	{file: "clients/js/index.d.ts", what: "an option", within: `(?s)export interface ItemOptions \{.*?\n\}`, text: func(h pushHeader) string { return "\n  " + h.inJS() + "?: " }, absent: map[string]string{"settle": handsOver}},
 	{file: "clients/python/pqbridge/push.py", what: "its name", text: named},
 	{file: "clients/python/pqbridge/push.py", what: "a field of NewItem", within: `(?s)class NewItem:.*?\n    def `, text: func(h pushHeader) string { return "\n    " + h.Word + ": " }, absent: map[string]string{"settle": handsOver}},
+	{file: "clients/python/pqbridge/push.py", what: "a field of PushOptions", within: `(?s)class PushOptions\(.*?\n\n\n`, text: func(h pushHeader) string { return "\n    " + h.Word + ": " }, absent: map[string]string{"settle": handsOver}},
 	{file: "clients/python/pqbridge/queue.py", what: "an argument of push", within: `(?s)async def push\(.*?\) -> `, text: func(h pushHeader) string { return " " + h.Word + ": " }, absent: map[string]string{"settle": handsOver}},
 
 	{file: "docs/protocol.md", what: "its line in the list of headers", within: `(?s)\n## Headers\n.*?\n## `, text: inTicks},

@@ -18,7 +18,13 @@ import (
 
 // lacking are tests of this repository's clients, or parts such as TestPythonClient/queue, that need a later pqd than the
 // earlier one, and the error by which the client names what is missing. It is empty again when the earlier program moves on.
-var lacking = map[string]string{}
+var lacking = map[string]string{
+	"TestPythonClient/results": noResults,
+	"TestPythonClientPage":     noResults,
+}
+
+// noResults is what the earlier pqd says to a push that asks for a result.
+const noResults = `header "PQ-Result-TTL" is none of a push`
 
 // installed is what tests of clients need besides the source.
 var installed = []string{"e2e/testdata/js/node_modules", "e2e/testdata/python/.venv", "e2e/testdata/clients/bin"}

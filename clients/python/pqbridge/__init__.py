@@ -37,6 +37,7 @@ from .outcome import GiveUp, RetryAfter, default_backoff
 from .push import NewItem
 from .pushed import Pushed
 from .queue import Queue
+from .result import Result
 from .schedules import Schedule, ScheduleChange, ScheduleCounts, ScheduleItem
 from .sources import Source, SourceChange, SourceCounts, SourceMap, SourceValue
 from .worker import Worker
@@ -86,6 +87,7 @@ __all__ = [
     "Pushed",
     "Queue",
     "Replaced",
+    "Result",
     "RetryAfter",
     "Schedule",
     "ScheduleChange",

@@ -121,7 +121,7 @@ class Answers:
 
     def got(self, m: Message) -> bool:
         """Notes that the caller gets the item of a message. It says false if the caller has it already."""
-        if len(self._replies) > 1:  # otherwise no other answer has its lease
+        if len(self._replies) > 1 and m.is_item:  # otherwise no other answer has its lease
             lease = _lease_of(m)
             if lease in self._leases:
                 return False

@@ -56,7 +56,7 @@ class ForbiddenError(PQError):
 
 
 class EmptyError(PQError):
-    """404 of pops and peeks, 408: there is nothing, or nothing arrived in time. reason says why."""
+    """404 of pops and peeks, 408: there is nothing, or nothing arrived in time, or an item has not ended by then. reason says why."""
 
 
 class NotFoundError(PQError):

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import TypeVar
+from typing import TypeVar, Union
 
 from .core import Place
 from .duration import Duration, duration_text, nanoseconds, seconds, shown, time_of
@@ -20,6 +20,7 @@ from .push import NewItem, push
 from .pushed import Pushed
 from .settle_lane import Settling
 from .taking import Selection, take_next
+from .values import payload_of
 
 T = TypeVar("T")
 
@@ -83,9 +84,14 @@ class Item(ItemData):
         self.fence = self.key_fence = 0
         self.deliveries -= 1
 
-    async def ack(self, *, timeout: Duration | None = None) -> None:
-        """The item is done. Afterwards it is gone for good."""
-        await self._once(lambda: self._send("ack", "+ACK", timeout))
+    async def ack(self, *, result: Union[str, bytes, bytearray, memoryview, None] = None, timeout: Duration | None = None) -> None:
+        """The item is done. Afterwards it is gone for good.
+
+        result: what the work has brought, for whoever has pushed the item and asked for its result; as large as a payload.
+        If nobody has, or the queue has no room for it, or the bridge is of an earlier version, it is dropped: the item is
+        done all the same."""
+        said = None if result is None else payload_of(result, "the result")
+        await self._once(lambda: self._send("ack", "+ACK", timeout, said))
 
     async def nak(self, delay: Duration | None = None, *, reason: str = "", timeout: Duration | None = None) -> None:
         """Gives the item back, to its former place; with a delay it is ready again only after that. Without
@@ -217,11 +223,11 @@ class Item(ItemData):
             self._settled = False  # the caller may try again
             raise
 
-    async def _send(self, op: str, word: str, timeout: Duration | None) -> str:
+    async def _send(self, op: str, word: str, timeout: Duration | None, result: bytes | None = None) -> str:
         """Sends a settlement, by itself or with others, and returns until when the lease lasts then."""
         if not self.leased:
             raise NotLeasedError
-        one = Settling(self._queue, op, self.ack_subject, word)
+        one = Settling(self._queue, op, self.ack_subject, word, result)
         return self._settled_by(one, await one.go(self._queue.client.deadline(timeout)))
 
     @staticmethod

@@ -25,7 +25,7 @@ _FEW = 2
 _MOST_UNDER_WAY = 16
 _MOST_BYTES = 256 << 10
 
-# How long calls go alone after a bridge of an earlier version: there may be more of them.
+# How long calls go alone, or without results, after a bridge of an earlier version: there may be more of them.
 _ALONE_FOR = 60.0
 
 
@@ -250,7 +250,7 @@ class Lanes:
         self._max_payload = max_payload
         self._connection = connection  # the number of the present one
         self._lanes: dict[tuple[str, ...], Lane[Any]] = {}
-        self._alone_until = 0.0
+        self._alone_until = self._plain_until = 0.0
         self._rights: dict[tuple[str, str], tuple[int, bool]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -282,6 +282,15 @@ class Lanes:
     def older(self) -> None:
         """A bridge of an earlier version has answered."""
         self._alone_until = monotonic() + _ALONE_FOR
+
+    def without_results(self) -> None:
+        """A bridge of an earlier version takes no results."""
+        self._plain_until = monotonic() + _ALONE_FOR
+
+    @property
+    def plain(self) -> bool:
+        """Whether acknowledgements go without their results."""
+        return monotonic() < self._plain_until
 
     def mixes(self, queue: str) -> bool:
         """Whether pushes of all priorities may have one subject."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, Union
+from typing import Any, Literal, TypedDict, Union
 
 from .bundle import MOST_ITEMS, bundle
 from .call import Call
@@ -92,6 +92,26 @@ class NewItem:
         if self.headers:
             found += headers_of(self.headers)
         return found, payload_of(self.payload)
+
+
+class PushOptions(TypedDict, total=False):
+    """The arguments of Queue.push behind the payload. NewItem says what they mean."""
+
+    json: Any
+    priority: int | None
+    headers: Mapping[str, str | Sequence[str]] | None
+    key: str | None
+    weight: int | None
+    unique: str | None
+    unique_until: Literal["leased"] | None
+    on_conflict: Literal["keep", "replace", "raise"] | None
+    msg_id: str | None
+    without_msg_id: bool
+    delay: Duration | None
+    not_before: datetime | None
+    ttl: Duration | None
+    result_ttl: Duration | None
+    timeout: Duration | None
 
 
 async def push(queue: Place, given: NewItem | str | bytes, timeout: Duration | None, settle: str | None = None) -> Pushed:

@@ -25,8 +25,9 @@ from .links import Link, LinkChange, changed_link, link_of
 from .listing import KeyChange, KeyInfo, KeySettings, Listed
 from .mailbox import Request
 from .outcome import STOPPED
-from .push import NewItem, push, push_many
+from .push import NewItem, PushOptions, push, push_many
 from .pushed import Pushed, pushed
+from .result import Result, result
 from .schedules import Schedule, ScheduleChange, changed, run_of, schedule_of, times_of
 from .sources import Source, SourceChange, changed_source, resumed, source_of
 from .subjects import check_id, check_name, dead_letter
@@ -43,6 +44,9 @@ _KEYS_PAGE = 100
 _LIST_PAGE = 200
 _NAMES_PAGE = 100
 _MOST = 1000
+
+# For how long the queue keeps the result that push_and_wait waits for.
+_RESULT_TTL = 600.0
 
 
 class Queue(Place):
@@ -78,6 +82,27 @@ class Queue(Place):
         """Adds up to 1000 items in one message and one transaction, in their order: all of them, or none.
         PQError.item says which one an error is about."""
         return await push_many(self, items, timeout)
+
+    async def push_and_wait(
+        self, payload: Union[str, bytes, bytearray, memoryview, None] = None, *, wait: Duration, **options: Unpack[PushOptions]
+    ) -> Result:
+        """Adds an item, and returns what became of it. wait: for how long to wait for that, at most; any time, in several
+        requests. It fails with an EmptyError whose code is 408 if the item has not ended by then: after another call with
+        the same msg_id, within the queue's dedup_window, it waits on.
+
+        The other arguments are those of push. result_ttl is 10 minutes unless given: within that time of the end of the
+        item a client that was away gets the result. timeout is of the push, and of the wait on top of its time."""
+        lasts, timeout = seconds(wait, "wait"), options.get("timeout")
+        options.setdefault("result_ttl", _RESULT_TTL)
+        done = await self.push(payload, **options)
+        return await result(self, done.id, lasts, None if timeout is None else seconds(timeout, "timeout") + lasts)
+
+    async def result(self, id: str, *, wait: Duration = 0, timeout: Duration | None = None) -> Result:
+        """What became of an item, by its id. wait: how long to wait for its end; any time, in several requests. It fails with
+        a NotFoundError if the item has not ended (reason "pending"), or if there is neither the item nor a result
+        ("unknown"); with a ConflictError if its push did not ask for a result ("unkept"); and with an EmptyError whose
+        code is 408 if it has not ended after the wait."""
+        return await result(self, id, wait, timeout)
 
     async def pop(
         self,

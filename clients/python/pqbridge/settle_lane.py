@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from .call import Call
 from .core import Place
 from .deadline import Deadline
-from .errors import BAD_REQUEST, FORBIDDEN, TOO_LARGE, UNKNOWN_RESULT, PQError, error_of, may_repeat, unreadable
+from .errors import BAD_REQUEST, FORBIDDEN, TOO_LARGE, UNKNOWN_RESULT, BadRequestError, PQError, TooLargeError, error_of, may_repeat, unreadable
 from .lane import Bundle, Joining, Landed
 from .mailbox import Request
 
@@ -19,19 +19,22 @@ _ANSWER = 40
 
 
 class Settling(Joining):
-    """A settlement under way. ack: the subject that settles the lease."""
+    """A settlement under way. ack: the subject that settles the lease. result: what the work has brought, which a line of a
+    message has no room for."""
 
-    __slots__ = ("place", "op", "ack", "word")
+    __slots__ = ("place", "op", "ack", "word", "result")
 
-    def __init__(self, place: Place, op: str, ack: str, word: str) -> None:
+    def __init__(self, place: Place, op: str, ack: str, word: str, result: bytes | None = None) -> None:
         self.place = place
         self.op = op
         self.ack = ack
         self.word = word
-        super().__init__(len(ack) + len(word) + 32, "\n" in word or "\r" in word)
+        self.result = None if place.client.lanes.plain else result
+        super().__init__(len(ack) + len(word) + len(result or b"") + 32, self.result is not None or "\n" in word or "\r" in word)
 
     def request(self) -> Request:
-        return Request(self.op, self.place.name, self.ack, None, self.word.encode())
+        word = self.word.encode()
+        return Request(self.op, self.place.name, self.ack, None, word if self.result is None else word + b" " + self.result)
 
     def line(self) -> str:
         return f"{self.place.client.acks.written(self.ack)} {self.word}\n"
@@ -41,11 +44,28 @@ class Settling(Joining):
         lanes, name = self.place.client.lanes, self.place.name
         self.apart = self.apart or lanes.right("ack", name) is False
         landed = await lanes.go(("ack", name), ("ack", name), self, deadline, ship, _ANSWER)
-        return await self.by_itself(deadline, landed) if landed.apart else landed
+        if landed.apart:
+            landed = await self.by_itself(deadline, landed)
+        if self.result is not None and _takes_no_result(landed.error):
+            return await self._plainly(deadline, landed.open)
+        return landed
+
+    async def _plainly(self, deadline: Deadline, open: bool) -> Landed:
+        """A bridge of an earlier version takes no result. What it says to the plain word tells whether it is one."""
+        self.result = None
+        landed = await self.by_itself(deadline, Landed(open=open))
+        if not isinstance(landed.error, BadRequestError):
+            self.place.client.lanes.without_results()
+        return landed
 
     async def by_itself(self, deadline: Deadline, before: Landed) -> Landed:
         landed = await _sent_alone(self, Call(self.request(), True, before.error), deadline)
         return Landed(landed.answer, landed.error, open=landed.open or before.open)
+
+
+def _takes_no_result(err: PQError | None) -> bool:
+    """Whether a bridge of an earlier version has seen a wrong settlement, or one that is too long, where there is a result."""
+    return isinstance(err, BadRequestError) or isinstance(err, TooLargeError) and err.text.startswith("a settlement ")
 
 
 async def _sent_alone(one: Settling, call: Call, deadline: Deadline) -> Landed:

@@ -260,6 +260,8 @@ class Queue:
 
     push = _blocking(_queue.Queue.push)
     push_many = _blocking(_queue.Queue.push_many)
+    push_and_wait = _blocking(_queue.Queue.push_and_wait)
+    result = _blocking(_queue.Queue.result)
     pop = _taking(_queue.Queue.pop)
     pop_nowait = _taking_none(_queue.Queue.pop_nowait)
     pop_many = _taking_many(_queue.Queue.pop_many)

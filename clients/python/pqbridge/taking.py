@@ -1,4 +1,4 @@
-"""Pops and peeks, and the pop behind an acknowledgement."""
+"""Pops and peeks, the pop behind an acknowledgement, and what else may wait."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, Generic, Literal, TypeVar
 import nats.errors
 
 from .absence import Absence
+from .again import READS
 from .answers import Answers
 from .call import ended
 from .core import Place
@@ -90,6 +91,8 @@ class _Refusal(Exception):
 class Taking(Generic[T]):
     """A pop or a peek under way."""
 
+    _noun = "item"
+
     def __init__(self, queue: Place, read: Read[T], op: str, subject: str, s: Selection, listening: Listening | None = None) -> None:
         self._queue = queue
         self._read = read
@@ -114,7 +117,8 @@ class Taking(Generic[T]):
         }
         self._fields = {name: value for name, value in fields.items() if value is not None}
         self._own_id = s.repeatable
-        self._repeatable = op == "peek" or id is not None
+        self._reads = op in READS
+        self._repeatable = self._reads or id is not None
         # Nor does it harm to ask twice for a lease: what comes twice is given back.
         self._once_more = self._repeatable or self.term > 0
         self._deadline = self._client.deadline(s.timeout, self.wait)
@@ -142,12 +146,30 @@ class Taking(Generic[T]):
         except nats.errors.Error as cause:
             raise no_connection(self._request(b""), cause) from cause
         except PQError as err:
-            raise err if self._op == "peek" else in_doubt(err, self.open)
+            raise err if self._reads else in_doubt(err, self.open)
         finally:
             await self._answers.close(returned=bool(items))
 
-    def _request(self, body: bytes) -> Request:
-        return Request(self._op, self._queue.name, self._subject, None, body)
+    def _request(self, body: bytes, headers: dict[str, str] | None = None) -> Request:
+        return Request(self._op, self._queue.name, self._subject, headers, body)
+
+    def _written(self, expires: float, repeat: bool) -> Request:
+        """An attempt."""
+        fields = dict(self._fields)
+        if self._batch:
+            fields["bundle" if self._bundled else "batch"] = self._batch
+        if expires > 0:
+            fields["expires"] = nanoseconds(expires)
+        if repeat:
+            fields["repeat"] = True
+        body = json.dumps(fields).encode() if fields else b""
+        if self._op == "ack_next":
+            body = b"+NXT " + body if body else b"+NXT"
+        return self._request(body)
+
+    def _is_found(self, m: Message) -> bool:
+        """Whether a message is what was asked for."""
+        return m.is_item
 
     async def _run(self) -> list[T]:
         mailbox, limits, answers, deadline = self._client.mailbox, self._client.patience, self._answers, self._deadline
@@ -225,19 +247,9 @@ class Taking(Generic[T]):
         may be lost with the connection and the request can be repeated. Items also come from earlier
         attempts; what else these answer has no meaning any more."""
         answers, deadline = self._answers, self._deadline
-        fields = dict(self._fields)
         self._bundled = self._batch > 0 and not self._single
-        if self._batch:
-            fields["bundle" if self._bundled else "batch"] = self._batch
-        if expires > 0:
-            fields["expires"] = nanoseconds(expires)
-        if repeat:
-            fields["repeat"] = True
-        body = json.dumps(fields).encode() if fields else b""
-        if self._op == "ack_next":
-            body = b"+NXT " + body if body else b"+NXT"
         reply = await answers.attempt(self._subject, waits=expires > 0)
-        await self._client.mailbox.publish(self._request(body), reply)
+        await self._client.mailbox.publish(self._written(expires, repeat), reply)
         self._sent += 1
         items: list[T] = []
         over = False
@@ -255,12 +267,12 @@ class Taking(Generic[T]):
         """Reads what has arrived, and says whether nothing more will come."""
         while one := self._answers.next():
             m, late = one
-            if not m.is_item:
+            if not self._is_found(m):
                 if late:
                     continue
                 if items or m.ends_batch:
                     return True
-                raise _Refusal(refusal_in(m, self._op, self._queue.name) or unreadable(self._op, self._queue.name, m.data, ValueError("it is no item")))
+                raise _Refusal(refusal_in(m, self._op, self._queue.name) or unreadable(self._op, self._queue.name, m.data, ValueError(f"it is no {self._noun}")))
             try:
                 item = self._read(self._queue, m, self._op, self.term)
             except PQError as err:

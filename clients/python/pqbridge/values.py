@@ -69,12 +69,12 @@ def holder_of(holder: object) -> str:
     return _name(holder, "holder")
 
 
-def payload_of(payload: object) -> bytes:
+def payload_of(payload: object, what: str = "the payload") -> bytes:
     if isinstance(payload, str):
         return payload.encode()
     if isinstance(payload, (bytes, bytearray, memoryview)):
         return bytes(payload)
-    raise TypeError(f"the payload is {shown(payload)}: expected bytes or a text")
+    raise TypeError(f"{what} is {shown(payload)}: expected bytes or a text")
 
 
 NO_JSON: Any = object()

@@ -41,24 +41,6 @@ class Queues(TestCase):
         [whole] = await q.pop_many(1)
         self.assertEqual(whole.headers, {"Where": ["kitchen"], "Many": ["one", "two"]})
 
-    async def test_results_that_are_asked_for(self) -> None:
-        q, other = self.queue(), self.queue()
-        first = await q.push("x", result_ttl=90)
-        [second, third] = await q.push_many([NewItem("y", result_ttl="25h"), "z"])
-        for done, kept in (first, 600.0), (second, 168 * 3600.0), (third, 0.0):
-            item = await q.get(done.id)
-            self.assertEqual(item.result_ttl, kept)
-            await other.import_item(Import.of(item))
-            self.assertEqual((await other.get(done.id)).result_ttl, kept)
-        for queue in q, other:
-            self.assertEqual([i.result_ttl async for i in queue.list()], [600.0, 168 * 3600.0, 0.0])
-        await q.configure({"result_bytes": 300})
-        none = (await self.connect(retry_for=0.001)).queue(q.name)
-        await self.fails(none.push("x", result_ttl=timedelta(hours=1)), BusyError, 429, "results")
-        err = await self.fails(none.push_many(["x", NewItem("y", result_ttl="1h")]), BusyError, 429, "results")
-        self.assertEqual(err.item, 1)
-        await none.push("x")
-
     async def test_push_many(self) -> None:
         q = self.queue()
         done = await q.push_many(["a", NewItem("b", priority=-1, headers={"H": "ü"}), NewItem(b"c", msg_id="c", key="k"), NewItem("d", delay="1h")])
