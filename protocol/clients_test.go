@@ -63,7 +63,6 @@ var absent = map[string]map[string]string{
 	},
 	"JavaScript": {
 		"import": "pq import and the Go and Python clients put items back",
-		"result": "a plain request to its subject does it",
 		"take":   "between stores alone",
 	},
 	"Python": {

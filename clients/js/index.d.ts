@@ -123,6 +123,51 @@ export interface ItemOptions {
 
 export interface PushOptions extends ItemOptions, CallOptions {}
 
+export interface PushAndWaitOptions extends PushOptions {
+  /** For how long to wait for the end of the item, at most; any time, in several requests. A `timeout` is of the push, and on top of this. */
+  wait: Duration;
+}
+
+export interface ResultOptions extends CallOptions {
+  /** For how long to wait for the end of the item; any time, in several requests. Without it there is no wait. */
+  wait?: Duration;
+}
+
+export interface AckOptions extends CallOptions {
+  /**
+   * What the work has brought, for whoever has pushed the item and asked for its result; as large as a payload. If nobody has, or the
+   * queue has no room for it, or the bridge is of an earlier version, it is dropped: the item is done all the same.
+   */
+  result?: Payload;
+}
+
+/** How an item ended. `"done"`: it was acknowledged, or popped without a lease. `"handed_over"`: another push acknowledged it, or a link took it. */
+export type Outcome = "done" | "dead" | "handed_over" | "expired" | "removed" | "evicted";
+
+/** What became of an item whose push asked for that, by its `resultTtl`. */
+export interface Result {
+  readonly outcome: Outcome;
+  /** What its holder said with the acknowledgement; empty: nothing. */
+  readonly body: Uint8Array;
+  /** The holder said something, and the queue had no room for it. */
+  readonly dropped: boolean;
+  readonly finishedAt: Date;
+  readonly deliveries: number;
+  /** Why it is dead, `""` otherwise. */
+  readonly reason: string;
+  /** Of a dead item: the queue that has it now. */
+  readonly deadLetter: string;
+  /** Of an item that was handed over: the queue that has it now, or `link:<name>`. */
+  readonly next: string;
+  /** Its id in either. */
+  readonly nextId: string;
+
+  /** The body as text. */
+  string(): string;
+  /** The body as JSON. */
+  json(): any;
+}
+
 /** What an item has: a text, bytes, or a value that {@link Item.json} gives again. */
 export type Payload = string | Uint8Array | { json: unknown };
 
@@ -326,7 +371,7 @@ export interface Item {
   json(): any;
 
   /** The item is done. Afterwards it is gone for good. */
-  ack(options?: CallOptions): Promise<void>;
+  ack(options?: AckOptions): Promise<void>;
   /** The work has failed: gives the item back, to its former place. */
   nak(options?: NakOptions): Promise<void>;
   /**
@@ -961,6 +1006,18 @@ export interface Queue {
    * {@link PQError.item} says which one an error is about.
    */
   pushMany(items: readonly NewItem[], options?: CallOptions): Promise<Pushed[]>;
+  /**
+   * Adds an item, and returns what became of it. It fails with an {@link EmptyError} whose code is 408 if the item has not ended after
+   * `wait`: after another call with the same `msgId`, within the queue's `dedup_window`, it waits on. `resultTtl` is 10 minutes unless
+   * given: within that time of the end of the item a client that was away gets the result.
+   */
+  pushAndWait(payload: Payload, options: PushAndWaitOptions): Promise<Result>;
+  /**
+   * What became of an item, by its id. It fails with a {@link NotFoundError} if the item has not ended (reason `"pending"`), or if there
+   * is neither the item nor a result (`"unknown"`); with a {@link ConflictError} if its push did not ask for a result (`"unkept"`); and
+   * with an {@link EmptyError} whose code is 408 if it has not ended after `wait`.
+   */
+  result(id: string, options?: ResultOptions): Promise<Result>;
   /** Removes or leases the first item at an end. It fails with {@link EmptyError} if there is none; see {@link PeekOptions.wait}. */
   pop(options?: PopOptions): Promise<Item>;
   /** The same for up to n items in one message; at least one, or an error. */
@@ -1110,7 +1167,7 @@ export class PQError extends Error {
 export class BadRequestError extends PQError {}
 /** 403: the queue does not exist, or the user may not do that. */
 export class ForbiddenError extends PQError {}
-/** 404 of pops and peeks, 408: there is nothing, or nothing arrived in time. `reason` says why. */
+/** 404 of pops and peeks, 408: there is nothing, or nothing arrived in time, or an item has not ended by then. `reason` says why. */
 export class EmptyError extends PQError {}
 /** 404: there is no such item or no such queue. */
 export class NotFoundError extends PQError {}

@@ -94,7 +94,7 @@ export class Answers {
    * @param {import("./message.js").Message} m
    */
   got(m) {
-    if (this.#attempts < 2) return true; // no other answer has its lease
+    if (this.#attempts < 2 || !m.isItem) return true; // no other answer has its lease
     const lease = leaseOf(m);
     if (this.#leases.has(lease)) return false;
     this.#leases.add(lease);

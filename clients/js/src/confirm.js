@@ -16,7 +16,7 @@ const lease = 30_000;
  * @param {import("./queue.js").Queue} queue
  * @param {number} batch how many items; 0: a single one
  * @param {import("../index.js").PopManyOptions | undefined} given
- * @param {import("./take.js").Reader} read
+ * @param {import("./take.js").Reader<import("./take.js").Item>} read
  */
 export async function pop(queue, batch, given, read) {
   const whole = taking(queue, "pop", batch, given, read);
@@ -29,7 +29,7 @@ class InSteps {
 
   /**
    * @param {import("./queue.js").Queue} queue
-   * @param {Taking} whole that is done in steps
+   * @param {Taking<import("./take.js").Item>} whole that is done in steps
    * @param {import("../index.js").PopManyOptions} options
    */
   constructor(queue, whole, options) {

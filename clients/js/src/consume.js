@@ -337,7 +337,7 @@ class Asks {
    */
   async #pop(batch) {
     const first = !this.#begun;
-    const pop = taking(this.queue, "pop", batch, first ? { ...this.pop, wait: undefined } : this.pop, (m) => Item.read(this.queue, m, "pop"));
+    const pop = taking(this.queue, "pop", batch, first ? { ...this.pop, wait: undefined } : this.pop, (m, term) => Item.read(this.queue, m, "pop", term));
     pop.absence = this.absence;
     try {
       const items = await pop.run();

@@ -1,12 +1,12 @@
 // What can be done with an item that a bridge has answered, and with its lease.
 import { duration, durationText, nanoseconds, shown } from "./duration.js";
-import { code, LeaseLostError, mayRepeat, NotLeasedError, SettledError, unreadable } from "./errors.js";
+import { BadRequestError, code, LeaseLostError, mayRepeat, NotLeasedError, SettledError, TooLargeError, unreadable } from "./errors.js";
 import { hold } from "./hold.js";
 import { ItemData, time } from "./itemdata.js";
 import { writeJSON } from "./json.js";
 import { bytes } from "./message.js";
 import { abortSignal, callOptions, checked } from "./options.js";
-import { push } from "./push.js";
+import { payloadOf, push } from "./push.js";
 import { Settlement, settlements } from "./settled.js";
 import { next } from "./take.js";
 
@@ -31,6 +31,12 @@ function held(op, reason) {
   if (op === "ack" || op === "term") return reason === "gone";
   return op === "nak" || op === "giveBack"; // the item is back in either case
 }
+
+/**
+ * Whether a bridge of an earlier version has seen a wrong settlement, or one that is too long, where there is a result.
+ * @param {unknown} err
+ */
+const takesNoResult = (err) => err instanceof BadRequestError || (err instanceof TooLargeError && err.text.startsWith("a settlement "));
 
 export class Item extends ItemData {
   #queue;
@@ -64,9 +70,11 @@ export class Item extends ItemData {
    * @param {import("./queue.js").Queue} queue
    * @param {import("./message.js").Message} m
    * @param {string} op
+   * @param {number} [term] of the lease that was asked for
    */
-  static read(queue, m, op) {
+  static read(queue, m, op, term = 0) {
     const item = new Item(queue, queue.client.acks.of(queue.name, m));
+    item.leaseTerm = term;
     try {
       if (!item.leased && (m.reply !== "" || m.headers.has("PQ-Ack"))) {
         throw new Error(`PQ-Ack is ${shown(m.get("PQ-Ack"))}, the reply subject ${shown(m.reply)}: expected one that settles a lease of queue ${queue.name}`);
@@ -105,10 +113,11 @@ export class Item extends ItemData {
     return this.#settled;
   }
 
-  /** @param {import("../index.js").CallOptions} [given] */
+  /** @param {import("../index.js").AckOptions} [given] */
   async ack(given) {
-    const options = checked(given, "ack", callOptions);
-    await this.#once(() => this.#send("ack", "+ACK", options));
+    const { result, ...options } = checked(given, "ack", ["result", ...callOptions]);
+    const said = result === undefined ? undefined : payloadOf(result, "the result");
+    await this.#once(() => this.#send("ack", "+ACK", options, false, said));
   }
 
   /**
@@ -172,7 +181,7 @@ export class Item extends ItemData {
    * @returns {Promise<Item | null>}
    */
   async ackNext(given) {
-    return this.#once(() => next(this.#queue, this.#ack, this.leaseTerm, given, (m) => Item.read(this.#queue, m, "ackNext")));
+    return this.#once(() => next(this.#queue, this.#ack, this.leaseTerm, given, (m, term) => Item.read(this.#queue, m, "ackNext", term)));
   }
 
   /**
@@ -210,16 +219,38 @@ export class Item extends ItemData {
    * @param {string} body
    * @param {import("../index.js").CallOptions} options
    * @param {boolean} [open] an attempt in another message may have taken effect
+   * @param {Uint8Array} [result] what the work has brought
    */
-  async #send(op, body, options, open = false) {
+  async #send(op, body, options, open = false, result) {
     if (!this.leased) throw new NotLeasedError();
     const { client } = this.#queue;
-    const call = new Settlement(this.#queue, op, this.#ack, body);
+    const deadline = client.deadline(options);
+    const send = async (/** @type {Settlement} */ call) => {
+      try {
+        return await client.lanes.send(settlements, `settle ${this.queue}`, call, deadline);
+      } catch (err) {
+        if (err instanceof LeaseLostError && (open || call.open) && held(op, err.reason)) return undefined;
+        throw err;
+      }
+    };
+    const plain = new Settlement(this.#queue, op, this.#ack, body);
+    if (result === undefined || client.lanes.plain) return send(plain);
+    const call = new Settlement(this.#queue, op, this.#ack, body, result);
     try {
-      return await client.lanes.send(settlements, `settle ${this.queue}`, call, client.deadline(options));
+      return await send(call);
     } catch (err) {
-      if (err instanceof LeaseLostError && (open || call.open) && held(op, err.reason)) return undefined;
+      if (!takesNoResult(err)) throw err;
+    }
+    // What the bridge says to the plain word tells whether it is an earlier one.
+    open ||= call.open;
+    let earlier = true;
+    try {
+      return await send(plain);
+    } catch (err) {
+      earlier = !(err instanceof BadRequestError);
       throw err;
+    } finally {
+      if (earlier) client.lanes.withoutResults();
     }
   }
 }

@@ -11,7 +11,7 @@ export const time = (value) => {
 };
 
 /** @param {string} value */
-const small = (value) => {
+export const small = (value) => {
   const n = integer(value);
   if (typeof n === "bigint") throw new Error(`${value}: expected a smaller number`);
   return n;

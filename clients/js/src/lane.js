@@ -18,7 +18,7 @@ const mostUnderWay = 16;
 const mostBytes = 256 << 10;
 const part = 4;
 
-/** For how long calls go alone after a bridge did not know their bundles. */
+/** For how long calls go alone, or without results, after a bridge of an earlier version. */
 const apartFor = 60_000;
 
 /** @typedef {import("./call.js").Call} Call */
@@ -257,6 +257,8 @@ export class Lanes {
   woken = false;
   /** Until when calls go alone, by kind. @type {Map<Kind, number>} */
   #apart = new Map();
+  /** Until when acknowledgements go without their results. */
+  plainUntil = 0;
 
   /**
    * @param {import("./client.js").Client} client
@@ -328,6 +330,16 @@ export class Lanes {
    */
   goApart(kind, ms) {
     this.#apart.set(kind, now() + ms);
+  }
+
+  /** A bridge of an earlier version takes no results. */
+  withoutResults() {
+    this.plainUntil = now() + apartFor;
+  }
+
+  /** Whether acknowledgements go without their results. */
+  get plain() {
+    return this.plainUntil > now();
   }
 
   /**

@@ -16,7 +16,7 @@ const longestName = 128;
 const mostWeight = 1000;
 const longestValue = 1024;
 
-const itemOptions = ["priority", "headers", "key", "weight", "unique", "uniqueUntil", "onConflict", "msgId", "withoutMsgId", "delay", "notBefore", "ttl", "resultTtl"];
+export const itemOptions = ["priority", "headers", "key", "weight", "unique", "uniqueUntil", "onConflict", "msgId", "withoutMsgId", "delay", "notBefore", "ttl", "resultTtl"];
 
 /** An item on its way. */
 export class NewItem {
@@ -66,27 +66,29 @@ export class NewItem {
 
 /**
  * @param {unknown} given
+ * @param {string} [what]
  * @returns {Uint8Array}
  */
-export function payloadOf(given) {
-  const payload = jsonOf(given);
+export function payloadOf(given, what = "the payload") {
+  const payload = jsonOf(given, what);
   if (typeof payload === "string") {
-    if (/\p{Surrogate}/u.test(payload)) throw new TypeError(`the payload is ${shown(payload)}: expected no half of a surrogate pair, which UTF-8 does not have`);
+    if (/\p{Surrogate}/u.test(payload)) throw new TypeError(`${what} is ${shown(payload)}: expected no half of a surrogate pair, which UTF-8 does not have`);
     return bytes(payload);
   }
   if (payload instanceof Uint8Array) return payload;
-  throw new TypeError(`the payload is ${shown(payload)}: expected a string, a Uint8Array, or { json: a value }`);
+  throw new TypeError(`${what} is ${shown(payload)}: expected a string, a Uint8Array, or { json: a value }`);
 }
 
 /**
  * The text of a payload that is given as a value, and any other payload as it is.
  * @param {unknown} payload
+ * @param {string} [what]
  */
-export function jsonOf(payload) {
+export function jsonOf(payload, what = "the payload") {
   if (typeof payload !== "object" || payload === null || Object.keys(payload).join() !== "json") return payload;
   const { json } = /** @type {{json: unknown}} */ (payload);
   const text = JSON.stringify(json);
-  if (text === undefined) throw new TypeError(`the payload's json is ${shown(json)}: expected a value that JSON has`);
+  if (text === undefined) throw new TypeError(`${what}'s json is ${shown(json)}: expected a value that JSON has`);
   return text;
 }
 

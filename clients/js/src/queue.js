@@ -14,6 +14,7 @@ import { list } from "./list.js";
 import { bytes } from "./message.js";
 import { callOptions, checked, flag } from "./options.js";
 import { push, pushed, pushMany } from "./push.js";
+import { pushAndWait, result } from "./result.js";
 import { revoke } from "./revoke.js";
 import { resumeSchedule, runSchedule, schedule, schedules, scheduleTimes, setSchedule } from "./schedules.js";
 import { ackMany } from "./settlements.js";
@@ -53,6 +54,22 @@ export class Queue {
     return pushMany(this.client, this.name, items, options);
   }
 
+  /**
+   * @param {import("../index.js").Payload} payload
+   * @param {import("../index.js").PushAndWaitOptions} options
+   */
+  async pushAndWait(payload, options) {
+    return pushAndWait(this, payload, options);
+  }
+
+  /**
+   * @param {string} id
+   * @param {import("../index.js").ResultOptions} [options]
+   */
+  async result(id, options) {
+    return result(this, id, options);
+  }
+
   /** @param {import("../index.js").PopOptions} [options] */
   async pop(options) {
     return only(await this.#take("pop", 0, options));
@@ -85,7 +102,8 @@ export class Queue {
    * @param {import("../index.js").PopManyOptions | undefined} options
    */
   #take(op, batch, options) {
-    const read = (/** @type {import("./message.js").Message} */ m) => Item.read(this, m, op);
+    /** @type {import("./take.js").Reader<Item>} */
+    const read = (m, term) => Item.read(this, m, op, term);
     return op === "pop" ? pop(this, batch, options, read) : take(this, op, batch, options, read);
   }
 

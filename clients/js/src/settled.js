@@ -41,6 +41,17 @@ export function refusal(op, queue, line) {
   return errorOf({ op, queue, code: Number(found[1]), reason: found[2] === "-" ? "" : found[2], text: found[3] ?? "" });
 }
 
+/**
+ * @param {string} word
+ * @param {Uint8Array} data
+ */
+function behind(word, data) {
+  const all = new Uint8Array(word.length + data.length);
+  all.set(bytes(word));
+  all.set(data, word.length);
+  return all;
+}
+
 /** One settlement. */
 export class Settlement extends Call {
   /** @type {string | undefined} */
@@ -51,11 +62,14 @@ export class Settlement extends Call {
    * @param {string} op
    * @param {string} ack
    * @param {string} word
+   * @param {Uint8Array} [result] what the work has brought
    */
-  constructor(queue, op, ack, word) {
-    super({ op, queue: queue.name, subject: ack, body: bytes(word), repeatable: true });
+  constructor(queue, op, ack, word, result) {
+    super({ op, queue: queue.name, subject: ack, body: result ? behind(`${word} `, result) : bytes(word), repeatable: true });
     this.of = queue;
     this.word = word;
+    /** Whether it goes alone: a line has no room for a result. */
+    this.single = result !== undefined;
   }
 
   /** What it is in a message with others. */
@@ -69,7 +83,7 @@ const nothing = new Uint8Array(0);
 /** @type {import("./lane.js").Kind} */
 export const settlements = {
   answer: 40,
-  size: (/** @type {Settlement} */ { line }) => line.length + 1,
+  size: (/** @type {Settlement} */ call) => (call.single ? Infinity : call.line.length + 1),
   plain: () => {},
   bundle: (/** @type {[Settlement, ...Settlement[]]} */ calls) => settling(calls[0].of, calls[0].op, calls.map(({ line }) => line)),
   read: (m, bundle, calls) =>

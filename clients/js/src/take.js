@@ -1,4 +1,5 @@
-// Pops and peeks, and the pop behind an acknowledgement.
+// Pops and peeks, the pop behind an acknowledgement, and what else may wait.
+import { reads } from "./again.js";
 import { Answers } from "./answers.js";
 import { Bell, now } from "./bell.js";
 import { ended, late, longer, notSentFor } from "./call.js";
@@ -26,9 +27,12 @@ const peekOptions = ["end", ...selection, ...callOptions];
 const nextOptions = ["lease", "holder", ...selection, ...callOptions];
 export const many = ["maxBytes"];
 
+/** @typedef {import("./item.js").Item} Item */
+
 /**
- * @typedef {import("./item.js").Item} Item
- * @typedef {(m: import("./message.js").Message) => Item} Reader makes an item of an answer
+ * Makes what was asked for, such as an item, of an answer. term: of the lease that was asked for, in milliseconds.
+ * @template T
+ * @typedef {(m: import("./message.js").Message, term: number) => T} Reader
  */
 
 /**
@@ -36,7 +40,7 @@ export const many = ["maxBytes"];
  * @param {"pop" | "peek"} op
  * @param {number} batch how many items; 0: a single one
  * @param {import("../index.js").PopManyOptions | undefined} given
- * @param {Reader} read
+ * @param {Reader<Item>} read
  * @returns {Promise<Item[]>}
  */
 export async function take(queue, op, batch, given, read) {
@@ -48,7 +52,7 @@ export async function take(queue, op, batch, given, read) {
  * @param {"pop" | "peek"} op
  * @param {number} batch
  * @param {import("../index.js").PopManyOptions | undefined} given
- * @param {Reader} read
+ * @param {Reader<Item>} read
  */
 export function taking(queue, op, batch, given, read) {
   const names = [...(op === "pop" ? popOptions : peekOptions), ...(batch > 0 ? many : [])];
@@ -64,7 +68,7 @@ export function taking(queue, op, batch, given, read) {
  * @param {string} ack
  * @param {number} term of the lease, in milliseconds
  * @param {import("../index.js").NextOptions | undefined} given
- * @param {Reader} read
+ * @param {Reader<Item>} read
  */
 export async function next(queue, ack, term, given, read) {
   const options = checked(given, "ackNext", nextOptions);
@@ -81,7 +85,10 @@ export async function next(queue, ack, term, given, read) {
   }
 }
 
-/** A pop or a peek under way. */
+/**
+ * A pop or a peek under way, or what else may wait.
+ * @template T
+ */
 export class Taking {
   sent = 0;
   /** Whether an attempt without an answer may still be under way. */
@@ -93,11 +100,11 @@ export class Taking {
 
   /**
    * @param {import("./queue.js").Queue} queue
-   * @param {"pop" | "peek" | "ackNext"} op
+   * @param {"pop" | "peek" | "ackNext" | "result"} op
    * @param {string} subject
    * @param {number} batch
    * @param {import("../index.js").PopManyOptions} options
-   * @param {Reader} read
+   * @param {Reader<T>} read
    * @param {import("./bell.js").Deadline} [deadline] of more than this one
    */
   constructor(queue, op, subject, batch, options, read, deadline) {
@@ -122,7 +129,7 @@ export class Taking {
       max_bytes: options.maxBytes === undefined ? undefined : count(options.maxBytes, "maxBytes"),
       msg_id: popId ?? (this.made ? randomToken() : undefined),
     };
-    this.repeatable = op === "peek" || this.fields.msg_id !== undefined;
+    this.repeatable = reads.has(op) || this.fields.msg_id !== undefined;
     // Nor does it harm to ask twice for a lease: what comes twice is given back.
     this.onceMore = this.repeatable || this.term > 0;
     /** How long to wait for the answer to what cannot be asked again, and does not wait for an item. */
@@ -165,7 +172,7 @@ export class Taking {
       // goes on afterwards, another attempt may pop the item.
       const repeat = this.open && this.fields.msg_id !== undefined && left <= longestWait;
       const wait = !this.repeatable && this.wait === 0 ? this.silence : expires + patience;
-      /** @type {Item[] | undefined} */
+      /** @type {T[] | undefined} */
       let items;
       /** @type {PQError} */
       let e;
@@ -212,7 +219,28 @@ export class Taking {
 
   /** @param {unknown} err */
   #doubt(err) {
-    return this.op === "peek" ? err : inDoubt(err, this.open);
+    return reads.has(this.op) ? err : inDoubt(err, this.open);
+  }
+
+  /**
+   * An attempt.
+   * @param {number} expires
+   * @param {boolean} repeat
+   * @returns {{headers?: import("@nats-io/nats-core").MsgHdrs, body: Uint8Array}}
+   */
+  written(expires, repeat) {
+    const size = this.batch > 0 ? { [this.#bundled ? "bundle" : "batch"]: this.batch } : {};
+    const fields = { ...this.fields, ...size, expires: expires > 0 ? nanoseconds(expires) : undefined, repeat: repeat || undefined };
+    const body = Object.values(fields).some((value) => value !== undefined) ? writeJSON(fields) : "";
+    return { body: bytes(this.op === "ackNext" ? `+NXT ${body}`.trimEnd() : body) };
+  }
+
+  /**
+   * Whether a message is what was asked for.
+   * @param {import("./message.js").Message} m
+   */
+  found(m) {
+    return m.isItem;
   }
 
   /**
@@ -227,11 +255,8 @@ export class Taking {
   async #attempt(expires, repeat, wait, refusal) {
     const { answers, deadline } = this;
     this.#bundled = this.batch > 0 && !this.#single;
-    const size = this.batch > 0 ? { [this.#bundled ? "bundle" : "batch"]: this.batch } : {};
-    const fields = { ...this.fields, ...size, expires: expires > 0 ? nanoseconds(expires) : undefined, repeat: repeat || undefined };
-    const body = Object.values(fields).some((value) => value !== undefined) ? writeJSON(fields) : "";
     const reply = answers.attempt(this);
-    const request = { op: this.op, queue: this.queue, subject: this.subject, body: bytes(this.op === "ackNext" ? `+NXT ${body}`.trimEnd() : body) };
+    const request = { op: this.op, queue: this.queue, subject: this.subject, ...this.written(expires, repeat) };
     let sent;
     try {
       sent = await this.client.mailbox.send(request, reply, deadline);
@@ -255,7 +280,7 @@ export class Taking {
    */
   async #collect(until) {
     const { answers, deadline } = this;
-    /** @type {Item[]} */
+    /** @type {T[]} */
     const items = [];
     for (let over = false; !over; ) {
       await this.#bell.wait(Math.min(until - now(), deadline.left), deadline.signal);
@@ -264,19 +289,18 @@ export class Taking {
       // Answers that have arrived count even if the time is up.
       for (let one = answers.next(); one; one = answers.next()) {
         const { m, late } = one;
-        if (late && !m.isItem) continue;
+        if (late && !this.found(m)) continue;
         const e = refusalIn(m, this.op, this.queue);
         answers.whole = !late && (e !== undefined || m.endsBatch || this.batch === 0);
         if (e || m.endsBatch) {
           if (items.length > 0 || !e) return items;
           throw new Refusal(e);
         }
-        if (!m.isItem) {
+        if (!this.found(m)) {
           if (items.length > 0) return items;
           throw new Refusal(unreadable(this.op, this.queue, m.data));
         }
         const item = this.#read(m);
-        item.leaseTerm = this.term;
         if (!answers.got(m)) continue;
         items.push(item);
         if (this.batch === 0) return items;
@@ -288,7 +312,7 @@ export class Taking {
   /** @param {import("./message.js").Message} m */
   #read(m) {
     try {
-      return this.read(m);
+      return this.read(m, this.term);
     } catch (err) {
       throw err instanceof PQError ? new Refusal(err) : err;
     }

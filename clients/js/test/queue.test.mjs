@@ -90,12 +90,6 @@ test("key and unique", async () => {
   const item = await q.get(one.id);
   assert.deepEqual([item.string(), item.unique, item.uniqueUntil], ["second draft", "7", ""]);
   await q.push("x", { unique: "8", uniqueUntil: "leased", onConflict: "raise" });
-
-  const asks = await q.push("x", { resultTtl: "90s", priority: -1 });
-  assert.deepEqual([(await q.get(asks.id)).resultTtl, (await q.get(one.id)).resultTtl], [600_000, 0]);
-  const kept = [];
-  for await (const listed of q.list()) kept.push(listed.resultTtl);
-  assert.deepEqual(kept, [600_000, 0, 0]);
 });
 
 test("pops from both ends, bands and peeks", async () => {

@@ -46,6 +46,12 @@ export async function program(nc: NatsConnection): Promise<void> {
   for await (const { name, state } of jobs.links({ after: "a" })) if (state === "paused" && held > 0 && since) console.log((await jobs.deleteLink(name, { force: true })).toFixed());
   await jobs.setSource("edge", { remote: "edge7", queue: "edge7.orders", link: "hub" });
 
+  const { outcome, nextId }: declared.Result = await jobs.pushAndWait({ json: 1 }, { wait: "30s", priority: 1 });
+  if (outcome === "dead") console.log((await jobs.result(nextId, { wait: 1000 })).string());
+  await item.ack({ result: { json: 1 }, timeout: "5s" });
+
+  // @ts-expect-error for how long to wait is missing
+  await jobs.pushAndWait("x", { priority: 1 });
   // @ts-expect-error a misspelled option
   await jobs.push("x", { priorty: 1 });
   // @ts-expect-error a priority that is no integer

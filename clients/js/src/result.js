@@ -1,0 +1,88 @@
+// What became of an item.
+import { headers as natsHeaders } from "@nats-io/nats-core";
+import { duration, durationText } from "./duration.js";
+import { unreadable } from "./errors.js";
+import { small, time } from "./itemdata.js";
+import { text } from "./message.js";
+import { callOptions, checked } from "./options.js";
+import { itemOptions, push } from "./push.js";
+import { checkID } from "./subjects.js";
+import { Taking } from "./take.js";
+
+/** For how long the queue keeps the result that pushAndWait waits for. */
+const keptFor = 600_000;
+
+class Result {
+  /**
+   * Reads an answer that is a result.
+   * @param {string} queue
+   * @param {import("./message.js").Message} m
+   */
+  constructor(queue, m) {
+    this.outcome = /** @type {import("../index.js").Outcome} */ (m.get("PQ-Outcome"));
+    this.body = m.data;
+    this.dropped = m.get("PQ-Result") === "dropped";
+    this.reason = m.get("PQ-Dead-Reason");
+    this.deadLetter = m.get("PQ-Dead-Letter");
+    this.next = m.get("PQ-Next");
+    this.nextId = m.get("PQ-Next-Id");
+    try {
+      this.finishedAt = time(m.get("PQ-Finished-At"));
+      this.deliveries = small(m.get("PQ-Deliveries"));
+    } catch (cause) {
+      throw unreadable("result", queue, m.data, cause);
+    }
+  }
+
+  string() {
+    return text(this.body);
+  }
+
+  json() {
+    return JSON.parse(this.string());
+  }
+}
+
+/**
+ * A request for a result under way. It changes nothing, so it is asked again until there is an answer.
+ * @extends {Taking<Result>}
+ */
+class Asking extends Taking {
+  /** @param {number} expires */
+  written(expires) {
+    const headers = natsHeaders();
+    if (expires > 0) headers.set("PQ-Wait", durationText(expires));
+    return { headers: expires > 0 ? headers : undefined, body: new Uint8Array(0) };
+  }
+
+  /** @param {import("./message.js").Message} m */
+  found(m) {
+    return m.headers.has("PQ-Outcome");
+  }
+}
+
+/**
+ * @param {import("./queue.js").Queue} queue
+ * @param {string} id
+ * @param {import("../index.js").ResultOptions | undefined} given
+ * @returns {Promise<Result>}
+ */
+export async function result(queue, id, given) {
+  checkID(id);
+  const options = checked(given, "result", ["wait", ...callOptions]);
+  const asking = new Asking(queue, "result", queue.subject(`result.${id}`), 0, options, (m) => new Result(queue.name, m));
+  return /** @type {[Result]} */ (await asking.run())[0];
+}
+
+/**
+ * @param {import("./queue.js").Queue} queue
+ * @param {unknown} payload
+ * @param {import("../index.js").PushAndWaitOptions} given
+ */
+export async function pushAndWait(queue, payload, given) {
+  const { wait, ...options } = checked(given, "pushAndWait", ["wait", ...itemOptions, ...callOptions]);
+  const lasts = duration(wait, "wait");
+  const { timeout, signal, resultTtl = keptFor } = options;
+  const { id } = await push(queue.client, queue.name, payload, { ...options, resultTtl });
+  return result(queue, id, { wait: lasts, signal, timeout: timeout === undefined ? undefined : duration(timeout, "timeout") + lasts });
+}
