@@ -365,15 +365,16 @@ func TestFastAPIPage(t *testing.T) {
 	p := testenv.Daemon(t)
 	dir, page, port := t.TempDir(), "../../docs/fastapi.md", freePort(t)
 	blocks, commands := testenv.Blocks(t, page, "python"), testenv.Blocks(t, page, "sh")
-	if len(blocks) != 2 || len(commands) != 2 {
-		t.Fatalf("%d programs and %d blocks of commands, expected two of each", len(blocks), len(commands))
+	if len(blocks) != 3 || len(commands) != 3 {
+		t.Fatalf("%d programs and %d blocks of commands, expected three of each", len(blocks), len(commands))
 	}
-	for i, name := range []string{"app.py", "worker.py"} {
-		pqd.Write(t, filepath.Join(dir, name), strings.ReplaceAll(blocks[i].Text, "connect()", fmt.Sprintf("connect(%q)", p.URL)))
+	for name, text := range map[string]string{"app.py": blocks[0].Text + "\n" + blocks[2].Text, "worker.py": blocks[1].Text} {
+		pqd.Write(t, filepath.Join(dir, name), strings.ReplaceAll(text, "connect()", fmt.Sprintf("connect(%q)", p.URL)))
 	}
 	run := strings.NewReplacer("8000 &", port+" >&2 &", "8000", port, "worker.py &", "worker.py >done &").Replace(commands[1].Text)
 	script := "set -e\nmkfifo done\nexec 3<>done\n" + run + `
 curl -sS http://127.0.0.1:` + port + `/pictures/none
+` + strings.ReplaceAll(commands[2].Text, "8000", port) + `
 read -r line <&3
 kill %1 %2
 wait %1 %2
@@ -385,7 +386,7 @@ echo "$line"`
 	var out, errs strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
-	if want := regexp.MustCompile(`^\{"job":"\S+"\}\{"detail":"it is done, or nobody has asked for it"\}resized cat.png to 200\n$`); err != nil || !want.MatchString(out.String()) {
+	if want := regexp.MustCompile(`^\{"job":"\S+"\}\{"detail":"it is done, or nobody has asked for it"\}\{"file":"small/dog.png"\}\s*resized cat.png to 200\n$`); err != nil || !want.MatchString(out.String()) {
 		t.Errorf("%v\n%s\n%s", err, out.String(), errs.String())
 	}
 	p.Stop(t)
