@@ -41,6 +41,8 @@ func (b *mailbox) connection() (n uint64, up bool) {
 func (b *mailbox) mayAsk() error {
 	n, up := b.connection()
 	switch {
+	case b.nc.IsClosed():
+		return nats.ErrConnectionClosed
 	case !up:
 		return errAway
 	case b.admitted.Load() == n:

@@ -95,15 +95,14 @@ func (b *mailbox) deliver(m *nats.Msg) {
 	}
 }
 
-// watch tells open requests of each new connection, until the connection is closed for
-// good.
+// watch tells open requests of each new connection, and of the end of all connections: what they send then fails.
 func (b *mailbox) watch(statuses chan nats.Status) {
 	for status := range statuses {
 		if status == nats.CLOSED {
 			b.nc.RemoveStatusListener(statuses) // closes the channel
-			continue
+		} else {
+			_ = b.admit(context.Background()) // if it fails, further questions fail, too
 		}
-		_ = b.admit(context.Background()) // if it fails, further questions fail, too
 		for _, reconnect := range b.waiting() {
 			reconnect()
 		}
