@@ -57,7 +57,7 @@ NIGHT    = -race -vet=off -parallel 4 -timeout 2h
 LIMIT    = 1h
 
 .DEFAULT_GOAL := help
-.PHONY: help run build generate test test-tables nightly test-everything test-plain test-race-again test-cluster test-topology test-foundationdb test-foundationdb-whole check check-foundationdb check-deploy test-deploy stress lint lint-chart seams vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize callers simulate forge netfaults powercut diskfaults cluster gaps foundationdb schedules sources links celery imports bulk deploys soak console crowd overload tenants versions) mutate fuzz pictures freeze site release reproduce
+.PHONY: help run build generate test test-tables nightly test-everything test-plain test-race-again test-cluster test-topology test-foundationdb test-foundationdb-whole check check-foundationdb check-deploy test-deploy stress lint lint-chart seams vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize callers simulate forge netfaults powercut diskfaults cluster gaps foundationdb schedules sources links results celery imports bulk deploys soak console crowd overload tenants versions) mutate fuzz pictures freeze site release reproduce
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -276,6 +276,12 @@ campaign/links: MESSAGES = 100000
 campaign/links: KILLS = 20
 campaign/links: ## MESSAGES (100000) items from a store to another one, beside KILLS (20) ends of both pqd, on FoundationDB too where it is; how many of 1 KiB a second over 100 ms
 	$(GO) test -tags '$(FDB)' -run '^TestLink(BesideKills(OnFoundationDB)?|OverADistance)$$' -count 1 -timeout 72h -v ./e2e/streams -parallel 1 -pq.messages=$(MESSAGES) -pq.kills=$(KILLS) -pq.seed=$(SEED)
+
+campaign/results: OPS = 100000
+campaign/results: KILLS = 20
+campaign/results: ## OPS (100000) items whose callers wait for their results, beside KILLS (20) ends of a pqd, and of three pqd, and beside callers and workers that are killed throughout
+	$(GO) test -run '^TestResultsBesideKills$$' -count 1 -timeout 72h -v ./e2e/faults -pq.ops=$(OPS) -pq.kills=$(KILLS) -pq.seed=$(SEED)
+	$(GO) test -run '^TestClusterResults$$' -count 1 -timeout 72h -v ./e2e/cluster -pq.ops=$(OPS) -pq.kills=$(KILLS) -pq.seed=$(SEED)
 
 campaign/celery: OPS = 100000
 campaign/celery: KILLS = 20
