@@ -118,15 +118,20 @@ func lines(what string, n int, line string) message {
 	return message{"bundle of " + what, "pq.jobs.ack.bundle.settle", strings.Repeat(line, n), h("PQ-Bundle", strconv.Itoa(n))}
 }
 
+// heavyFrames are frames with the longest and with the shortest headers.
+func heavyFrames() (heavy, light string) {
+	lines := strings.Builder{}
+	for i := range 1000 {
+		fmt.Fprintf(&lines, "A%d: %s\n", i, often(50, "a"))
+	}
+	return string(protocol.AppendFrame(nil, []byte(lines.String()), nil)), string(protocol.AppendFrame(nil, []byte(strings.Repeat("A:b\n", 240)), nil))
+}
+
 // own are the largest messages that each verb takes. One that is missing here fails the test: what it takes has to be
 // thought of.
 var own = map[subjects.Verb]func(l *longest) []message{
 	subjects.Push: func(l *longest) (all []message) {
-		lines := strings.Builder{}
-		for i := range 1000 {
-			fmt.Fprintf(&lines, "A%d: %s\n", i, often(50, "a"))
-		}
-		heavy, light := string(protocol.AppendFrame(nil, []byte(lines.String()), nil)), string(protocol.AppendFrame(nil, []byte(strings.Repeat("A:b\n", 240)), nil))
+		heavy, light := heavyFrames()
 		bundle := func(what, frame string, n int) {
 			for each, header := range map[string]nats.Header{"": {}, " item by item": h("PQ-Each", "true")} {
 				header.Set("PQ-Bundle", strconv.Itoa(n))
@@ -184,7 +189,19 @@ var own = map[subjects.Verb]func(l *longest) []message{
 		}
 		long := lines("one long line and others", 100, aLease+" +ACK\n")
 		long.body = strings.TrimSuffix(long.body, "\n") + often(180_000, "a")
-		return append(all, long, lines("too long lines", 100, often(10_000, "a")+"\n"))
+		all = append(all, long, lines("too long lines", 100, often(10_000, "a")+"\n"))
+		heavy, light := heavyFrames()
+		for what, frame := range map[string]string{
+			"frames with long headers": heavy, "frames with short headers": light, "frames of nothing": "0 0\n\n",
+			"frames with bad tokens":    string(protocol.AppendFrame(nil, []byte("PQ-Ack: pq.jobs.ack.a."+often(900, "A")+"\n"), []byte("+ACK "))),
+			"frames with wrong headers": string(protocol.AppendFrame(nil, []byte("PQ-"+often(900, "a")+":b\n"), nil)),
+			"one frame":                 string(protocol.AppendFrame(nil, []byte("PQ-Ack: pq.jobs.ack.a.A\n"), make([]byte, mostBytes-100))),
+		} {
+			m := lines(what, min(1000, mostBytes/len(frame)), frame)
+			m.header.Set("PQ-Frames", "true")
+			all = append(all, m)
+		}
+		return all
 	},
 	subjects.Info: nil,
 	subjects.List: func(l *longest) []message {

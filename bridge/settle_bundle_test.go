@@ -32,9 +32,14 @@ func (c *client) leaseAll(queue string, n int) (acks []string) {
 // settleAll sends settlements in one message and returns what became of each.
 func (c *client) settleAll(to string, lines ...string) []string {
 	c.Helper()
-	m := c.raw(to, strings.Join(lines, "\n"), "PQ-Bundle", fmt.Sprint(len(lines)))
+	return c.settled(c.raw(to, strings.Join(lines, "\n"), "PQ-Bundle", fmt.Sprint(len(lines))), len(lines))
+}
+
+// settled reads the answer to a bundle of n settlements.
+func (c *client) settled(m *nats.Msg, n int) []string {
+	c.Helper()
 	results := strings.Split(string(m.Data), "\n")
-	if len(results) != len(lines) || m.Header.Get("PQ-Bundle") != fmt.Sprint(len(lines)) || len(m.Header) != 1 {
+	if len(results) != n || m.Header.Get("PQ-Bundle") != fmt.Sprint(n) || len(m.Header) != 1 {
 		c.Fatalf("%q, %v", m.Data, m.Header)
 	}
 	return results

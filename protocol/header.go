@@ -24,7 +24,8 @@ const (
 	HeaderResultTTL = "PQ-Result-TTL" // for how long the queue keeps what becomes of the item
 
 	HeaderBundle = "PQ-Bundle"
-	HeaderEach   = "PQ-Each" // of a bundle of pushes: each item is pushed or refused on its own
+	HeaderEach   = "PQ-Each"   // of a bundle of pushes: each item is pushed or refused on its own
+	HeaderFrames = "PQ-Frames" // of a bundle of settlements: each has a frame in place of a line, and may have a result
 	HeaderBatch  = "PQ-Batch"
 	HeaderWait   = "PQ-Wait"
 	HeaderLease  = "PQ-Lease"

@@ -102,10 +102,15 @@ func (b *Bundle) read(wrong func(i int, f *failure.Failure) *failure.Failure) ([
 			item.MsgID = b.id + idInBundle + strconv.Itoa(i)
 		}
 	}
+	return items, noFurtherFrames(rest, b.Len)
+}
+
+// noFurtherFrames refuses what follows the frames of a bundle.
+func noFurtherFrames(rest []byte, n int) *failure.Failure {
 	if len(rest) > 0 {
-		return nil, failure.Newf(400, "%d bytes follow item %d: expected %d items, as %s says", len(rest), b.Len-1, b.Len, protocol.HeaderBundle)
+		return failure.Newf(400, "%d bytes follow item %d: expected %d items, as %s says", len(rest), n-1, n, protocol.HeaderBundle)
 	}
-	return items, nil
+	return nil
 }
 
 // idInBundle stands between the id of a bundle and the number of an item. No header has
@@ -115,8 +120,16 @@ const idInBundle = "\n"
 // maxBundleID leaves room for the number of an item in its id.
 var maxBundleID = fdbpq.MaxMsgID - len(idInBundle) - len(strconv.Itoa(protocol.MaxBundle-1))
 
-// eachValue is the value that protocol.HeaderEach may have.
-const eachValue = "true"
+// setValue is the value of headers that only say that something is so.
+const setValue = "true"
+
+// readSet reads such a header.
+func readSet(name string, values []string) (bool, *failure.Failure) {
+	if slices.Equal(values, []string{setValue}) {
+		return true, nil
+	}
+	return false, failure.Newf(400, "%s is %s: expected %s", name, failure.Quote(strings.Join(values, ", ")), setValue)
+}
 
 // readHeaders reads the headers of the bundle itself. The headers of items are in their frames.
 func (b *Bundle) readHeaders(header nats.Header) (f *failure.Failure) {
@@ -124,9 +137,7 @@ func (b *Bundle) readHeaders(header nats.Header) (f *failure.Failure) {
 		switch {
 		case key == protocol.HeaderBundle:
 		case key == protocol.HeaderEach:
-			if b.Each = slices.Equal(values, []string{eachValue}); !b.Each {
-				f = failure.Newf(400, "%s is %s: expected %s", key, failure.Quote(strings.Join(values, ", ")), eachValue)
-			}
+			b.Each, f = readSet(key, values)
 		case key == protocol.HeaderMsgID:
 			if b.id, f = readMsgID(values); f == nil && len(b.id) > maxBundleID {
 				f = failure.Newf(400, "%s of a bundle has %d bytes: allowed are %d", key, len(b.id), maxBundleID)

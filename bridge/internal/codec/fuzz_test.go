@@ -2,7 +2,9 @@ package codec
 
 import (
 	"encoding/base64"
+	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -80,18 +82,21 @@ func FuzzPushHeaders(f *testing.F) {
 	})
 }
 
-// Any settlement is read or refused. A changed token is refused.
+// Any settlement is read or refused, in a frame as alone. A changed token is refused.
 func FuzzSettlement(f *testing.F) {
-	w := new(Wire)
-	w.Limit.maxPayload.Store(1 << 20)
-	w.Sealer.init([]byte("secret"))
+	w, err := New("pq", []byte("secret"), func() int64 { return 1 << 20 })
+	if err != nil {
+		f.Fatal(err)
+	}
+	w.Limit.Refresh()
 	lease, err := fdbpq.ParseLease("jobs", []byte{21, 1, 21, 2, 21, 5, 21, 5, 21, 1, 1, 'r', 0})
 	if err != nil {
 		f.Fatal(err)
 	}
 	pop := Terms{End: fdbpq.Max, Band: fdbpq.Band{Low: -5, High: 1 << 40}, Lease: time.Minute}
 	token := string(w.Sealer.Append(nil, &lease, pop))
-	for _, body := range []string{"", "+ACK", "+OK", "-NAK", `-NAK {"delay":5}`, "-NAK 5s", "+WPI", "+TERM why", "+BACK", "+BACK why", "+NXT 5", `+NXT {"lease":5}`, "+ACK x"} {
+	for _, body := range []string{"", "+ACK", "+OK", "-NAK", `-NAK {"delay":5}`, "-NAK 5s", "+WPI", "+TERM why", "+BACK", "+BACK why", "+NXT 5", `+NXT {"lease":5}`, "+ACK x", "+ACK \x00\n", "0 0\n\n",
+		"8 4\nPQ-Ack:\n+ACK\n0 0\n"} {
 		f.Add([]byte(body), token, "jobs")
 	}
 	f.Add([]byte(nil), token[1:], "jobs")
@@ -113,7 +118,46 @@ func FuzzSettlement(f *testing.F) {
 		if next := r.Next; failed == nil && (next == nil) == (r.Kind == SettleNext) || next != nil && (next.End != fdbpq.Max || next.Limit < 1) {
 			t.Errorf("%q asks for %+v", body, next)
 		}
+		readFrames(t, w, body, 2)
+		if given == token && queue == "jobs" {
+			frame := protocol.AppendFrame(nil, []byte("PQ-Ack: pq.jobs.ack.c."+token+"\n"), body)
+			checkFramed(t, readFrames(t, w, frame, 1)[0], r, failed)
+		}
 	})
+}
+
+// readFrames reads a bundle of n settlements in frames, nil if it cannot be read.
+func readFrames(t *testing.T, w *Wire, body []byte, n int) (all []BundledSettlement) {
+	t.Helper()
+	sent, failed := w.OpenSettlements("jobs", &nats.Msg{Data: body, Header: nats.Header{protocol.HeaderFrames: {"true"}}}, []string{strconv.Itoa(n)})
+	if failed != nil {
+		checkRefusal(t, failed)
+		return nil
+	}
+	for one := range sent.Read() {
+		all = append(all, *one)
+	}
+	if len(all) != n {
+		t.Errorf("%q has %d settlements, expected %d", body, len(all), n)
+	}
+	return all
+}
+
+// checkFramed checks that a settlement in a frame is read as alone, but for +NXT.
+func checkFramed(t *testing.T, framed BundledSettlement, alone Settlement, failed *failure.Failure) {
+	t.Helper()
+	switch {
+	case alone.Kind == SettleNext:
+		if framed.Failure == nil || framed.Failure.Code != 400 {
+			t.Errorf("a frame with +NXT is refused for %v", framed.Failure)
+		}
+	case failed != nil || framed.Failure != nil:
+		if failed == nil || framed.Failure == nil || *failed != *framed.Failure {
+			t.Errorf("the frame is refused for %v, the settlement alone for %v", framed.Failure, failed)
+		}
+	case !reflect.DeepEqual(framed.Settlement, alone):
+		t.Errorf("the frame has %+v, the settlement alone %+v", framed.Settlement, alone)
+	}
 }
 
 // A genuine token with unexpected content, such as the token of another version, gives a pop

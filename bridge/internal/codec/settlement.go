@@ -39,6 +39,9 @@ type Settlement struct {
 
 // ReadSettlement reads a settlement.
 func (w *Wire) ReadSettlement(on *subjects.Subject, m *nats.Msg) (s Settlement, f *failure.Failure) {
+	if _, is := m.Header[protocol.HeaderFrames]; is {
+		return s, failure.Newf(400, "%s without %s: expected the number of frames there", protocol.HeaderFrames, protocol.HeaderBundle)
+	}
 	terms, f := w.open(&s, on)
 	if f != nil {
 		return s, f

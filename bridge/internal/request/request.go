@@ -118,8 +118,7 @@ func (r *Request) PrepareWithin(bundle *Request, w Work, size int, headers nats.
 		r.Refusal = InBundle
 	}
 	r.Arrived, r.since, r.spent = bundle.Arrived, bundle.since, bundle.spent
-	r.part = size
-	r.PassGate()
+	r.PassWithin(size)
 }
 
 // noMessage is the message of a request that came in a bundle.
@@ -139,6 +138,13 @@ func (r *Request) Size() int {
 
 // bundledSize is the cost of a request of a bundle in a transaction beside its bytes: keys.
 const bundledSize = 400
+
+// PassWithin makes a request of a bundle bypass the gate, which counts the bundle. size is what it adds to its
+// transaction.
+func (r *Request) PassWithin(size int) {
+	r.part = size
+	r.PassGate()
+}
 
 // PassGate makes a request that is refused anyway bypass the gate, which does not count
 // it.

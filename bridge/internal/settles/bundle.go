@@ -26,11 +26,11 @@ type bundle struct {
 // read reads the settlements.
 func (b *bundle) read() []*Settlement {
 	all := make([]*Settlement, 0, b.sent.Len)
-	for line := range b.sent.Read() {
+	for read := range b.sent.Read() {
 		one := pool.Get()
-		one.Prepare(one, b.message.Verb, line.On, noMessage)
-		one.PassGate() // the gate counts the bundle
-		one.Settlement, one.Failure = line.Settlement, line.Failure
+		one.Prepare(one, b.message.Verb, read.On, noMessage)
+		one.PassWithin(len(read.Result))
+		one.Settlement, one.Failure = read.Settlement, read.Failure
 		one.within, one.number = b, len(all)
 		all = append(all, one)
 	}
@@ -59,9 +59,12 @@ func (b *bundle) begin(re *request.Responder, start func(*Settlement)) {
 // ended keeps the result of a settlement.
 func (b *bundle) ended(s *Settlement) {
 	r := &b.results[s.number]
-	r.Failure = s.Failure
-	if s.renewed != nil && s.Failure == nil {
+	switch r.Failure = s.Failure; {
+	case s.Failure != nil:
+	case s.renewed != nil:
 		r.Expires = s.renewed.Expires
+	case s.Result != nil:
+		r.Kept = s.kept
 	}
 	b.done()
 }

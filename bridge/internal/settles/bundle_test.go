@@ -2,7 +2,9 @@ package settles
 
 import (
 	"bytes"
+	"strconv"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -29,6 +31,34 @@ func TestBundleIsReadBehindTheReceiver(t *testing.T) {
 	}
 	if all := s.bundle.read(); len(all) != 1000 || all[999].Failure == nil || all[999].Failure.Code != 400 {
 		t.Errorf("%d settlements were read, the last is refused for %v", len(all), all[999].Failure)
+	}
+}
+
+// A result in a bundle takes as much of a turn as in a message of its own.
+func TestResultsInBundleWeigh(t *testing.T) {
+	t.Parallel()
+	limit := func() int64 { return protocol.MaxPayload }
+	w, err := codec.New("pq", []byte("secret"), limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Limit.Refresh()
+	lease := open(t).lease().Lease
+	ack := "PQ-Ack: pq.jobs.ack.c." + string(w.Sealer.Append(nil, lease, codec.Terms{Lease: time.Minute})) + "\n"
+	sizes := []int{0, 1, largeResult, largeResult + 1, 1 << 20}
+	m := &nats.Msg{Header: nats.Header{protocol.HeaderBundle: {strconv.Itoa(len(sizes))}, protocol.HeaderFrames: {"true"}}}
+	for _, size := range sizes {
+		m.Data = protocol.AppendFrame(m.Data, []byte(ack), append([]byte("+ACK "), make([]byte, size)...))
+	}
+	s := Ack(subjects.Ack).(*Settlement)
+	s.Prepare(s, new(request.Verb), subjects.Subject{Queue: "jobs", Verb: subjects.Ack}, m)
+	if f := s.Read(w); f != nil {
+		t.Fatal(f)
+	}
+	for i, one := range s.bundle.read() {
+		if size := sizes[i]; one.Failure != nil || len(one.Result) != size || one.Size() < size || one.Large() != (size > largeResult) {
+			t.Errorf("a result of %d bytes is refused for %v, weighs %d, and is large: %t", size, one.Failure, one.Size(), one.Large())
+		}
 	}
 }
 
