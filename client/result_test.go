@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -197,24 +198,109 @@ func TestAckWithAtEarlierBridge(t *testing.T) {
 	d.quiet(t, c)
 }
 
-// A result never goes into a bundle of lines, in which it has no place: it has a message of its own, whatever else waits.
-func TestAckWithGoesAlone(t *testing.T) {
+// Settlements go in frames if one of them has a result, and otherwise in lines. A large result goes alone.
+func TestResultsGoTogether(t *testing.T) {
+	t.Parallel()
+	d := openDesk(t)
+	c := d.client(t)
+	with := func(i *client.Item) error { return i.AckWith(context.Background(), []byte("two\nlines\x00")) }
+	giveUp := func(i *client.Item) error { return i.Terminate(context.Background(), "no\npaint") }
+	m, _, ended := settlesTogether(t, d, c, ack, with, giveUp, with)
+	var sent []string
+	for _, f := range frames(t, m) {
+		sent = append(sent, fmt.Sprint(f.header, f.payload))
+	}
+	want := []string{
+		"map[PQ-Ack:[pq.jobs.ack.c.a]]+ACK", "map[PQ-Ack:[pq.jobs.ack.c.b]]+ACK two\nlines\x00", "map[PQ-Ack:[pq.jobs.ack.c.c]]+TERM no\npaint",
+		"map[PQ-Ack:[pq.jobs.ack.c.d]]+ACK two\nlines\x00",
+	}
+	if m.Subject != "pq.jobs.ack.bundle.settle" || m.Header.Get("PQ-Bundle") != "4" || m.Header.Get("PQ-Frames") != "true" || !slices.Equal(sent, want) {
+		t.Fatalf("on %s: %v %q", m.Subject, m.Header, m.Data)
+	}
+	large := bytes.Repeat([]byte("b"), 16<<10)
+	ended = append(ended, settles(t, c, "y", ack))
+	await(t, func() bool { return c.Queue("jobs").Waiting() == 1 })
+	ended = append(ended, settles(t, c, "z", func(i *client.Item) error { return i.AckWith(context.Background(), large) }))
+	await(t, func() bool { return c.Queue("jobs").Waiting() == 2 || len(d.requests) > 0 })
+	d.answer(t, m, &nats.Msg{Data: []byte("+OK\n+OK kept\n-ERR 410 taken lost\n-ERR 413 - a result has 17 bytes\n")})
+	for _, want := range []string{"+ACK", "+ACK " + string(large)} {
+		alone := d.next(t)
+		if string(alone.Data) != want || len(alone.Header) > 0 {
+			t.Fatalf("%d bytes were sent with %v, expected %d bytes alone", len(alone.Data), alone.Header, len(want))
+		}
+		d.answer(t, alone, emptyAnswer())
+	}
+	for i, want := range []error{nil, nil, client.ErrLeaseLost, client.ErrTooLarge, nil, nil} {
+		if err := <-ended[i]; !errors.Is(err, want) {
+			t.Errorf("settlement %d: %v, expected %v", i, err, want)
+		}
+	}
+}
+
+// An earlier bridge refuses frames. Then each settlement goes alone, and for a time results go alone, and all others in lines.
+func TestResultsAtBridgeWithoutFrames(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t)
 	c := d.client(t)
 	with := func(i *client.Item) error { return i.AckWith(context.Background(), []byte("two\nlines")) }
-	m, other, together := settlesTogether(t, d, c, ack, ack)
-	ended := settles(t, c, "z", with)
-	alone := d.next(t)
-	if got := string(alone.Data); got != "+ACK two\nlines" || alone.Subject != "pq.jobs.ack.c.z" {
-		t.Errorf("%q was sent on %s", got, alone.Subject)
+	m, _, ended := settlesTogether(t, d, c, ack, with)
+	alone := func() {
+		t.Helper()
+		for _, want := range []string{"+ACK", "+ACK two\nlines"} {
+			m := d.next(t)
+			if string(m.Data) != want || len(m.Header) > 0 {
+				t.Errorf("%q was sent with %v, expected %q alone", m.Data, m.Header, want)
+			}
+			d.answer(t, m, emptyAnswer())
+		}
 	}
-	d.answer(t, alone, emptyAnswer())
+	d.answer(t, m, failure("400", "header PQ-Frames is none of a bundle of settlements"))
+	alone()
+
+	ended = append(ended, settles(t, c, "x", ack))
+	other := d.next(t)
+	ended = append(ended, settles(t, c, "y", ack))
+	await(t, func() bool { return c.Queue("jobs").Waiting() == 1 })
+	ended = append(ended, settles(t, c, "z", with))
+	await(t, func() bool { return c.Queue("jobs").Waiting() == 2 || len(d.requests) > 0 })
 	d.answer(t, other, emptyAnswer())
+	alone()
+
+	ended = append(ended, settles(t, c, "x", ack))
+	m, together := settlesBehind(t, d, c, d.next(t), ack, ack)
+	if want := []string{"pq.jobs.ack.c.a +ACK", "pq.jobs.ack.c.b +ACK"}; !slices.Equal(lines(m), want) || len(m.Header["PQ-Frames"]) > 0 {
+		t.Errorf("%v %q, expected lines", m.Header, m.Data)
+	}
 	d.answer(t, m, &nats.Msg{Data: []byte("+OK\n+OK\n")})
-	for _, one := range append(together, ended) {
+	for _, one := range append(ended, together...) {
 		if err := <-one; err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// Results that go together arrive as they were, each at its item.
+func TestManyResults(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	items := make(map[string]*client.Item)
+	for range 100 {
+		w.push(t, "work", client.ResultTTL(time.Hour))
+		item := w.pop(t, client.Min, client.Lease(time.Minute))
+		items[item.ID] = item
+	}
+	ended := make(chan error, len(items))
+	for id, item := range items {
+		go func() { ended <- item.AckWith(t.Context(), []byte(id+"\x00\n"+id)) }()
+	}
+	for range items {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	for id := range items {
+		if r, err := w.queue.Result(t.Context(), id); err != nil || string(r.Body) != id+"\x00\n"+id {
+			t.Errorf("the result of item %s is %+v, %v", id, r, err)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,6 +26,7 @@ type settlements struct {
 	rights *lanes.Rights // to settle several leases at once
 
 	alone lanes.Apart // after a bridge that does not know bundles of settlements
+	lines lanes.Apart // after a bridge that does not know results in bundles
 	plain lanes.Apart // after a bridge that does not know results
 }
 
@@ -61,9 +63,12 @@ type settling struct {
 	place caller
 }
 
-func (s *settling) Bytes() int              { return len(s.item.ack.written) + len(s.body) + len(" \n") }
+func (s *settling) Bytes() int              { return len(s.item.ack.written) + len(s.body) + framing }
 func (s *settling) Apart() bool             { return s.single }
 func (s *settling) GoesWith(*settling) bool { return true }
+
+// framing is what a frame with a settlement has besides; a line has less.
+const framing = len("1000 100000\n" + protocol.HeaderAck + ": \n\n")
 
 // settle settles a lease, with others if there are any. An extension returns when the lease ends.
 func (s *settlements) settle(ctx context.Context, one *settling) (until string, err error) {
@@ -132,12 +137,20 @@ func (s *settlements) depart(ctx context.Context, one *settling) {
 		s.ship(key, []*settling{one}, func() {})
 		return
 	}
-	one.single = one.result || one.Bytes() > protocol.MaxBundledSettlement || !s.together(key.Queue)
+	one.single = !s.together(key.Queue) || !s.fits(one)
 	if _, alone := s.Join(key, key, one); alone {
 		s.ship(key, []*settling{one}, func() { s.Land(key) })
 	} else {
 		one.place.joined(key)
 	}
+}
+
+// fits reports whether a settlement may go with others.
+func (s *settlements) fits(one *settling) bool {
+	if one.result {
+		return !s.lines.Lasts() && one.Bytes() <= lanes.MaxTogether
+	}
+	return one.Bytes() <= protocol.MaxBundledSettlement
 }
 
 // abandon ends a settlement whose caller waits no longer, unless it has ended.
@@ -176,8 +189,9 @@ func (s *settling) fail(err error) {
 // settleBundle is a message with settlements, under way.
 type settleBundle struct {
 	sending
-	calls []*settling
-	land  func()
+	calls  []*settling
+	framed bool // some of them have results, for which lines have no room
+	land   func()
 }
 
 // ship sends settlements in one message, and calls landed when it is not under way any more.
@@ -211,19 +225,32 @@ func (b *settleBundle) load() (err error) {
 		b.divides, b.silent = refusesOne, b.refused
 		b.msg.Subject, err = b.client.grammar.Build(subjects.Subject{Queue: b.queue, Verb: subjects.Ack, Conn: "bundle", Token: "settle"})
 		b.msg.Header = nats.Header{protocol.HeaderBundle: {strconv.Itoa(len(b.calls))}}
-		size := 0
-		for _, one := range b.calls {
-			size += one.Bytes()
+		if b.framed = slices.ContainsFunc(b.calls, func(one *settling) bool { return one.result }); b.framed {
+			b.msg.Header[protocol.HeaderFrames] = []string{"true"}
 		}
-		b.msg.Data = make([]byte, 0, size)
-		for _, one := range b.calls {
-			b.msg.Data = append(append(b.msg.Data, one.item.ack.written...), ' ')
-			b.msg.Data = append(append(b.msg.Data, protocol.OneLine(one.body)...), '\n')
-		}
+		b.write()
 	} else if len(b.calls) == 1 {
 		b.msg.Subject, b.msg.Data = b.calls[0].item.ack.own, []byte(b.calls[0].body)
 	}
 	return err
+}
+
+// write writes the settlements of several leases.
+func (b *settleBundle) write() {
+	size := 0
+	for _, one := range b.calls {
+		size += one.Bytes()
+	}
+	to := make([]byte, 0, size)
+	for _, one := range b.calls {
+		if b.framed {
+			to = protocol.AppendFrame(to, []byte(protocol.HeaderAck+": "+one.item.ack.written+"\n"), []byte(one.body))
+		} else {
+			to = append(append(to, one.item.ack.written...), ' ')
+			to = append(append(to, protocol.OneLine(one.body)...), '\n')
+		}
+	}
+	b.msg.Data = to
 }
 
 // refused reports whether the user may settle one lease, but not several at once. The client then sees nothing but
@@ -250,7 +277,11 @@ func (b *settleBundle) conclude(m *nats.Msg, err error) {
 	case len(b.calls) == 1:
 		b.concludeOne(m, err)
 	case err == errSilence || errors.As(err, &e) && refusesOne(e):
-		if isBad(err) {
+		switch {
+		case !isBad(err):
+		case b.framed:
+			all.lines.Begin()
+		default:
 			all.alone.Begin()
 		}
 		for _, one := range b.calls {

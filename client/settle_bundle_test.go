@@ -37,12 +37,19 @@ func settlesTogether(t *testing.T, d *desk, c *client.Client, settle ...func(*cl
 		settles(t, c, fmt.Sprint("other", i), ack)
 		other = d.next(t)
 	}
+	m, ended = settlesBehind(t, d, c, other, settle...)
+	return m, other, ended
+}
+
+// settlesBehind has settlements go in one message, behind one that is answered then, while 15 others stay unanswered.
+func settlesBehind(t *testing.T, d *desk, c *client.Client, other *nats.Msg, settle ...func(*client.Item) error) (m *nats.Msg, ended []<-chan error) {
+	t.Helper()
 	for i, s := range settle {
 		ended = append(ended, settles(t, c, string(rune('a'+i)), s))
 		await(t, func() bool { return c.Queue("jobs").Waiting() == i+1 })
 	}
 	d.answer(t, other, emptyAnswer())
-	return d.next(t), other, ended
+	return d.next(t), ended
 }
 
 func lines(m *nats.Msg) []string {
