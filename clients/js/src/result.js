@@ -48,6 +48,8 @@ class Result {
  * @extends {Taking<Result>}
  */
 class Asking extends Taking {
+  longest = 10_000; // a bridge that dies meanwhile costs no more than that, and unlike a pop it takes nothing along
+
   /** @param {number} expires */
   written(expires) {
     const headers = natsHeaders();

@@ -91,6 +91,8 @@ export async function next(queue, ack, term, given, read) {
  */
 export class Taking {
   sent = 0;
+  /** What one request may wait, in milliseconds. */
+  longest = longestWait;
   /** Whether an attempt without an answer may still be under way. */
   open = false;
   /** Whether each item comes in a message of its own. */
@@ -167,7 +169,7 @@ export class Taking {
     for (let patience = this.wait > 0 ? late(limits) : limits.attempt; ; ) {
       if (this.deadline.over) throw this.#doubt(ended(this, refusal, this.deadline.cause));
       const left = this.#left(started);
-      const expires = Math.min(left, longestWait);
+      const expires = Math.min(left, this.longest);
       // What ends this pop without an item has to end its earlier attempts, too. As long as it
       // goes on afterwards, another attempt may pop the item.
       const repeat = this.open && this.fields.msg_id !== undefined && left <= longestWait;

@@ -72,6 +72,7 @@ class _Asking(Taking[Result]):
     """A request for a result under way. It changes nothing, so it is asked again until there is an answer."""
 
     _noun = "result"
+    _longest = 10.0  # a bridge that dies meanwhile costs no more than that, and unlike a pop it takes nothing along
 
     def _written(self, expires: float, repeat: bool) -> Request:
         return self._request(b"", {"PQ-Wait": duration_text(expires)} if expires > 0 else None)

@@ -92,6 +92,7 @@ class Taking(Generic[T]):
     """A pop or a peek under way."""
 
     _noun = "item"
+    _longest = LONGEST_WAIT
 
     def __init__(self, queue: Place, read: Read[T], op: str, subject: str, s: Selection, listening: Listening | None = None) -> None:
         self._queue = queue
@@ -184,7 +185,7 @@ class Taking(Generic[T]):
             if answers.broken or deadline.over:
                 raise ended(self._request(b""), self._sent, refusal, answers.broken)
             left = self._left(started)
-            expires = min(left, LONGEST_WAIT)
+            expires = min(left, self._longest)
             # What ends this pop without an item has to end its earlier attempts, too. As long as it
             # goes on afterwards, another attempt may pop the item.
             repeat = self.open and "msg_id" in self._fields and left <= LONGEST_WAIT

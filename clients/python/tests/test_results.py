@@ -142,7 +142,7 @@ class Waits(TestCase):
     async def test_a_long_one_takes_several_requests(self) -> None:
         f = await self.fake(lambda verb, n, m: failure(408) if n == 1 else DONE)
         await f.client.queue("jobs").result("i", wait="10h")
-        self.assertEqual([waits(m) for _, m in f.requests], ["110000ms"] * 2)
+        self.assertEqual([waits(m) for _, m in f.requests], ["10000ms"] * 2)
 
     async def test_they_end(self) -> None:
         f = await self.fake(lambda verb, n, m: failure(408))
