@@ -175,7 +175,11 @@ func TestSurveyAnswers(t *testing.T) {
 	for i := range 20 {
 		open = append(open, a.asks(t.Context(), fmt.Sprint("queue-", i), "p", "away"), b.asks(t.Context(), fmt.Sprint("queue-", i), "o", "p", "e"))
 	}
-	w.settle(all...)
+	for asked := 0; asked < len(open); {
+		if w.message(surveys).Subject == surveys {
+			asked++
+		}
+	}
 	w.settle(all...)
 	for i := range 20 {
 		if answers, silent := open[2*i].said(); answers != fmt.Sprint("p on queue-", i) || silent != 1 {
@@ -223,6 +227,7 @@ func TestSurveyAnswerOfAnother(t *testing.T) {
 	b.Stop()
 	other := w.asker("c", "r", "secret")                // has said nothing yet
 	second := other.asks(t.Context(), "jobs", "p", "r") // its first question, as that of a
+	w.message(surveys)                                  // it is asked
 	w.settle(a, other)
 	w.send(surveys+".c", answer.Data)
 	w.settle(a, other)
