@@ -90,10 +90,10 @@ func (w *Waits) Enter(queue string, q *result) {
 	w.Submit(queue, q)
 }
 
-// add registers a request that waits. It returns false if the wait has ended already.
+// add registers a request that waits, and looks first. It returns false if it may not wait.
 func (w *Waits) add(queue string, q *result) bool {
 	wait, unseen := w.Clients.Bound(queue, q.Msg.Reply, q.wait)
-	q.by, q.place = w, waiting.NewPop(waiting.Wait{
+	q.by, q.place = w, waiting.NewBegun(waiting.Wait{
 		Queue: queue, Band: fdbpq.AllPriorities, Reply: q.Msg.Reply, Ends: pops.WaitEnds(q.Arrived, wait), Unseen: unseen, Looks: true,
 	}, q)
 	w.register(queue, q)
@@ -102,7 +102,7 @@ func (w *Waits) add(queue string, q *result) bool {
 		return false
 	}
 	w.line.Retry(queue, lookEvery)
-	return w.line.Begin(q.place)
+	return true
 }
 
 func (w *Waits) register(queue string, q *result) {

@@ -73,6 +73,11 @@ type Pop[T any] struct {
 // Options.End and [Pops.Attempt] give it.
 func NewPop[T any](w Wait, caller T) *Pop[T] { return &Pop[T]{wait: w, caller: caller} }
 
+// NewBegun returns a pop of which an attempt is under way when its wait begins: no other one can begin before.
+func NewBegun[T any](w Wait, caller T) *Pop[T] {
+	return &Pop[T]{wait: w, caller: caller, attempted: true}
+}
+
 // Pops are all waiting pops, by queue.
 type Pops[T any] struct {
 	options Options[T]

@@ -186,6 +186,24 @@ func TestAttempt(t *testing.T) {
 	})
 }
 
+// A pop has one attempt at a time, which may begin before its wait. None begins when the wait is over.
+func TestBegin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(t, 2)
+		pop := waiting.NewBegun(waiting.Wait{Queue: "jobs", Band: fdbpq.AllPriorities, Ends: time.Now().Add(time.Minute)}, "begun")
+		if err := l.Add(pop); err != nil || l.Begin(pop) {
+			t.Errorf("a second attempt has begun: %v", err)
+		}
+		if err := l.Keep(pop); err != nil || !l.Begin(pop) || l.Begin(pop) {
+			t.Errorf("after an attempt not one can begin: %v", err)
+		}
+		pass(time.Hour)
+		if l.why("begun") != nil || l.Keep(pop) != waiting.ErrOver || l.Begin(pop) {
+			t.Errorf("the wait has ended within an attempt for %v, and another one has begun", l.why("begun"))
+		}
+	})
+}
+
 // Each wait ends at its time. If the pop is being served then, the caller that serves it
 // learns of the end.
 func TestWaitsEnd(t *testing.T) {
