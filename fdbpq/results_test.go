@@ -300,11 +300,12 @@ func TestResultsAreForgotten(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		f := openFixture(t, open)
-		body := bytes.Repeat([]byte("x"), 200_000)
-		for _, ttl := range []struct{ asked, kept time.Duration }{
+		large := bytes.Repeat([]byte("x"), 240_001)
+		for i, ttl := range []struct{ asked, kept time.Duration }{
 			{time.Millisecond, time.Minute}, {time.Minute, time.Minute}, {time.Minute + 1, 10 * time.Minute}, {time.Hour, time.Hour},
 			{3 * time.Hour, 6 * time.Hour}, {24 * time.Hour, 24 * time.Hour}, {fdbpq.MaxResultTTL, 168 * time.Hour},
 		} {
+			body := large[:1+40_000*i] // in the row of the result, in one other row, or in several
 			id := f.asking("q", fdbpq.NewItem{ResultTTL: ttl.asked})
 			if stored := f.get("q", id); stored.ResultTTL != ttl.kept {
 				t.Errorf("asked for %s, the item says %s", ttl.asked, stored.ResultTTL)
