@@ -129,7 +129,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		Room: hasRoom, Reserve: o.Reserve,
 		Batch: batch.Limits{Requests: o.Limits.BatchRequests, Bytes: o.Limits.BatchBytes}, Patience: o.patience, Pace: o.pace, Slow: o.slow, Since: o.since,
 	}
-	b.lanes.init(base, o.Exclusive, o.Limits.Waiters, pops.Shared{Waits: b.waits, Owners: b.peers.Owners, Asks: asks},
+	b.lanes.init(base, o, pops.Shared{Waits: b.waits, Owners: b.peers.Owners, Asks: asks},
 		reads.Options{Explainer: explainer, Waiting: b.waits.At, Taking: b.waits.Taking, System: about.system, History: about.history})
 	b.events.Finished = b.lanes.results.Finished
 	b.service = &service{

@@ -43,10 +43,11 @@ func serve(t testing.TB, options ...bridge.Options) *client {
 
 // chosen returns the options of a bridge: pqd's, if none are given.
 func chosen(options []bridge.Options) bridge.Options {
+	o := bridge.Options{Exclusive: testenv.Engines()[0].Exclusive}
 	if len(options) > 0 {
-		return bridge.Paced(options[0])
+		o = options[0]
 	}
-	return bridge.Paced(bridge.Options{Exclusive: testenv.Engines()[0].Exclusive})
+	return bridge.Told(bridge.Paced(o))
 }
 
 // another returns a client on a connection of its own.

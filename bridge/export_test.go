@@ -162,6 +162,12 @@ func Unseen(o Options, d time.Duration) Options {
 	return o
 }
 
+// Told has requests for results look only when they are told of the end of their item.
+func Told(o Options) Options {
+	o.look = 24 * time.Hour
+	return o
+}
+
 // Sweep has a bridge ask about clients at these reply subjects, as it does from time to time.
 func Sweep(b *Bridge, replies ...string) (gone []string) {
 	var of []waiting.Wait

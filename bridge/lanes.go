@@ -38,8 +38,9 @@ const (
 	partPop
 )
 
-// init makes the turns and lanes. Each part of them works on a copy of base. places is how many requests for results may wait.
-func (ls *lanes) init(base desk.Lane, exclusive bool, places int, of pops.Shared, queries reads.Options) {
+// init makes the turns and lanes. Each part of them works on a copy of base.
+func (ls *lanes) init(base desk.Lane, o Options, of pops.Shared, queries reads.Options) {
+	exclusive := o.Exclusive
 	ls.exclusive, ls.owners = exclusive, of.Owners
 	ls.settling.Init(settles.Options{Responder: base.Responder, Verb: &verbAck.Verb, Settle: ls.submitSettlement, Pop: pops.Next, PopNext: ls.submitPop})
 	of.Exclusive, of.GiveBack, of.Sent = exclusive, ls.settling.GiveBack, &ls.sent
@@ -59,7 +60,9 @@ func (ls *lanes) init(base desk.Lane, exclusive bool, places int, of pops.Shared
 	ls.change = desk.NewTurns(base, exclusive, desk.Taking{Part: func(_ int, l *desk.Lane) desk.Part { return &desk.Changes{Lane: l} }})
 	ls.bulk = edits.NewBulkLanes(base)
 	ls.read = reads.New(base, queries)
-	ls.results = results.New(results.Options{Lane: base, Exclusive: exclusive, Clients: of.Waits, Places: places, Submit: ls.read.Enter})
+	ls.results = results.New(results.Options{
+		Lane: base, Exclusive: exclusive, Clients: of.Waits, Places: o.Limits.Waiters, Submit: ls.read.Enter, LookEvery: o.look,
+	})
 	ls.open()
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/internal/batch"
 	"github.com/pqbridge/pqbridge/bridge/internal/desk"
+	"github.com/pqbridge/pqbridge/bridge/internal/results"
 	feeds "github.com/pqbridge/pqbridge/bridge/internal/sources"
 	"github.com/pqbridge/pqbridge/protocol"
 )
@@ -78,6 +79,9 @@ type Options struct {
 	// unseen is the longest wait of a pop whose client the bridge cannot see. 0: protocol.MaxWaitUnseen.
 	unseen time.Duration
 
+	// look is how often requests for results look again that nobody tells of the end of their item. 0: results.LookEvery.
+	look time.Duration
+
 	since func(time.Time) time.Duration // time.Since, but in tests
 	now   func() time.Time              // of tenants' rates: time.Now, but in tests
 
@@ -143,6 +147,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.unseen == 0 {
 		o.unseen = protocol.MaxWaitUnseen
+	}
+	if o.look == 0 {
+		o.look = results.LookEvery
 	}
 	if o.since == nil {
 		o.since = time.Since

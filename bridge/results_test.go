@@ -131,7 +131,7 @@ func (c *client) awaiting(n int) {
 func TestResultIsAwaited(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
-	c.ask("pq.jobs.admin.config", `{"max_interruptions":1}`)
+	c.ask("pq.jobs.admin.config", `{"max_interruptions":1,"hand_over":"*"}`)
 	for name, end := range map[string]func(id string) (outcome, body string){
 		"ack": func(string) (string, string) {
 			c.accepted(c.raw(c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1m").Header.Get("PQ-Ack"), "+ACK done"))
@@ -155,7 +155,22 @@ func TestResultIsAwaited(t *testing.T) {
 			c.pop("pq.jobs.pop.min", "", "PQ-Lease", "10ms")
 			return "dead", ""
 		},
-		"pop":    func(string) (string, string) { c.pop("pq.jobs.pop.min", ""); return "done", "" },
+		"pop": func(string) (string, string) { c.pop("pq.jobs.pop.min", ""); return "done", "" },
+		"hand-over": func(string) (string, string) {
+			c.push("pq.next.push", "", "PQ-Settle", c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1m").Header.Get("PQ-Ack"))
+			return "handed_over", ""
+		},
+		"term": func(string) (string, string) {
+			c.accepted(c.raw(c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1m").Header.Get("PQ-Ack"), "+TERM"))
+			return "dead", ""
+		},
+		"evict": func(string) (string, string) {
+			c.ask("pq.jobs.admin.config", `{"max_length":1,"overflow":"evict"}`)
+			c.push("pq.jobs.push", "", "PQ-Priority", "-1")
+			c.pop("pq.jobs.pop.min", "")
+			c.ask("pq.jobs.admin.config", `{"max_length":0}`)
+			return "evicted", ""
+		},
 		"remove": func(id string) (string, string) { c.ask("pq.jobs.remove."+id, ""); return "removed", "" },
 		"bulk":   func(string) (string, string) { c.bulk("pq.jobs.admin.remove", `{"all":true}`); return "removed", "" },
 	} {

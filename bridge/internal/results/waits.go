@@ -32,6 +32,7 @@ type Options struct {
 	Clients   *pops.Waits               // knows which clients listen, and how long the others may wait
 	Places    int                       // how many requests may wait
 	Submit    func(string, reads.Query) // hands a query of a queue to its lane
+	LookEvery time.Duration             // how often all requests that wait at a queue look again
 }
 
 // Waits has the requests for results that wait for the ends of their items.
@@ -50,8 +51,8 @@ type awaited struct {
 }
 
 const (
-	// lookEvery is how often all requests that wait at a queue look again.
-	lookEvery = 10 * time.Second
+	// LookEvery is how often requests look again that nobody tells of the end of their item.
+	LookEvery = 10 * time.Second
 
 	// lookTime is the pause between two looks for each item of a queue for which requests wait: 20,000 items a second. It bounds the
 	// load on a store that many processes share.
@@ -101,7 +102,7 @@ func (w *Waits) add(queue string, q *result) bool {
 		w.end(q, err)
 		return false
 	}
-	w.line.Retry(queue, lookEvery)
+	w.line.Retry(queue, w.LookEvery)
 	return true
 }
 
@@ -222,7 +223,7 @@ func (w *Waits) end(q *result, why error) {
 // serve has all that waits at a queue look again, once in a while.
 func (w *Waits) serve(queue string) {
 	w.all(queue)
-	w.line.Retry(queue, lookEvery)
+	w.line.Retry(queue, w.LookEvery)
 }
 
 // tend looks for the ends of the items for which requests wait at a queue, whenever another process may have ended one.
