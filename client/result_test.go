@@ -304,3 +304,30 @@ func TestManyResults(t *testing.T) {
 		}
 	}
 }
+
+// A result that is too long is refused by any bridge; an earlier one takes the settlement without it.
+func TestLongResult(t *testing.T) {
+	t.Parallel()
+	for text, earlier := range map[string]bool{
+		"a settlement has 9000 bytes: expected up to 8192": true,
+		"a result has 9000 bytes: expected up to 4096":     false,
+	} {
+		d := openDesk(t)
+		c := d.client(t)
+		ended := settles(t, c, "a", func(i *client.Item) error { return i.AckWith(context.Background(), []byte("painted")) })
+		tooLarge := failure("413", "")
+		tooLarge.Header.Set("Nats-Service-Error", text)
+		d.answer(t, d.next(t), tooLarge)
+		if earlier {
+			plain := d.next(t)
+			if string(plain.Data) != "+ACK" {
+				t.Errorf("%s: then %q was sent", text, plain.Data)
+			}
+			d.answer(t, plain, emptyAnswer())
+		}
+		if err := <-ended; errors.Is(err, client.ErrTooLarge) == earlier || earlier && err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+		d.quiet(t, c)
+	}
+}

@@ -269,7 +269,7 @@ func (b *settleBundle) conclude(m *nats.Msg, err error) {
 	all := b.client.settlements
 	var e *Error
 	switch {
-	case len(b.calls) == 1 && b.calls[0].result && isBad(err):
+	case len(b.calls) == 1 && b.calls[0].result && takesNoResult(err):
 		one := b.calls[0]
 		one.body, one.result, one.refused = protocol.SettleAck, false, true
 		one.place.unboard(false)
@@ -294,6 +294,13 @@ func (b *settleBundle) conclude(m *nats.Msg, err error) {
 		all.rights.Set(b.queue, true)
 		b.read(m)
 	}
+}
+
+// takesNoResult reports whether the bridge may be of an earlier version. Such a bridge refuses a long result as a settlement that is too
+// large.
+func takesNoResult(err error) bool {
+	var e *Error
+	return isBad(err) || errors.As(err, &e) && e.Code == protocol.CodeTooLarge && strings.HasPrefix(e.Description, "a settlement ")
 }
 
 func (b *settleBundle) concludeOne(m *nats.Msg, err error) {
