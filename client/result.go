@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -86,17 +85,12 @@ func (q *Queue) result(ctx context.Context, id string, wait time.Duration) (*Res
 	if err != nil {
 		return nil, err
 	}
-	r := &Result{
-		Outcome: protocol.Finish(m.Header.Get(protocol.HeaderOutcome)), Body: m.Data,
-		Dropped: m.Header.Get(protocol.HeaderResult) == protocol.ResultDropped,
-		Reason:  m.Header.Get(protocol.HeaderDeadReason), DeadLetter: m.Header.Get(protocol.HeaderDeadLetter),
-		Next: m.Header.Get(protocol.HeaderNext), NextID: m.Header.Get(protocol.HeaderNextID),
-	}
-	if r.FinishedAt, err = time.Parse(time.RFC3339Nano, m.Header.Get(protocol.HeaderFinishedAt)); err == nil {
-		r.Deliveries, err = strconv.ParseInt(m.Header.Get(protocol.HeaderDeliveries), 10, 64)
-	}
-	if err != nil || r.Outcome == "" {
+	var r protocol.ItemResult
+	if err := r.ReadHeaders(m.Header.Get); err != nil {
 		return nil, unreadable("result", q.name, m.Data, err)
 	}
-	return r, nil
+	return &Result{
+		Outcome: r.Outcome, Body: m.Data, Dropped: r.Dropped, FinishedAt: r.FinishedAt, Deliveries: r.Deliveries,
+		Reason: r.DeadReason, DeadLetter: r.DeadLetter, Next: r.Next, NextID: r.NextID,
+	}, nil
 }

@@ -49,7 +49,7 @@ func TestResult(t *testing.T) {
 		if s.ok(&settled, "POST", settle, said); settled.Result != want.kept {
 			t.Errorf("%.20q is answered by %+v", said, settled)
 		}
-		var e ended
+		var e protocol.ItemResult
 		s.ok(&e, "GET", result, "")
 		var body string
 		if e.Body != nil {
@@ -87,7 +87,7 @@ func TestResultThatIsNotThere(t *testing.T) {
 	if s.ok(&settled, "POST", settle, "+ACK 123456"); settled.Result != protocol.ResultDropped {
 		t.Errorf("no room: %+v", settled)
 	}
-	var e ended
+	var e protocol.ItemResult
 	if s.ok(&e, "GET", result, ""); !e.Dropped || e.Body != nil || e.Outcome != protocol.FinishDone {
 		t.Errorf("no room: %+v", e)
 	}
@@ -122,37 +122,5 @@ func TestCallerLeavesWhileItWaitsForAResult(t *testing.T) {
 	bridge := o.nats.Connect(t, nats.UserInfo("bridge", "p"))
 	if _, err := bridge.Request(m.Reply, nil, testenv.Patience()); !errors.Is(err, nats.ErrNoResponders) {
 		t.Errorf("an answer would have gone to somebody: %v", err)
-	}
-}
-
-// A result over HTTP has what each header says. One that cannot be read is an error.
-func TestResultHeaders(t *testing.T) {
-	t.Parallel()
-	const at = "2001-02-03T04:05:06.000000007Z"
-	for what, tc := range map[string]struct {
-		header nats.Header
-		want   string
-	}{
-		"done": {nats.Header{"PQ-Outcome": {"done"}, "PQ-Finished-At": {at}, "PQ-Deliveries": {"0"}},
-			`{"queue":"jobs","id":"i","outcome":"done","finished_at":"` + at + `","deliveries":0}`},
-		"dead": {nats.Header{"PQ-Outcome": {"dead"}, "PQ-Finished-At": {at}, "PQ-Deliveries": {"7"}, "PQ-Dead-Reason": {"no wood"}, "PQ-Dead-Letter": {"jobs-dead"}, "PQ-Next-Id": {"n"}},
-			`{"queue":"jobs","id":"i","outcome":"dead","finished_at":"` + at + `","deliveries":7,"dead_reason":"no wood","dead_letter":"jobs-dead","next_id":"n"}`},
-		"handed over": {nats.Header{"PQ-Outcome": {"handed_over"}, "PQ-Finished-At": {at}, "PQ-Deliveries": {"1"}, "PQ-Next": {"link:l"}, "PQ-Later": {"a later version's"}},
-			`{"queue":"jobs","id":"i","outcome":"handed_over","finished_at":"` + at + `","deliveries":1,"next":"link:l"}`},
-		"no outcome":    {nats.Header{"PQ-Finished-At": {at}, "PQ-Deliveries": {"1"}}, ""},
-		"no time":       {nats.Header{"PQ-Outcome": {"done"}, "PQ-Deliveries": {"1"}}, ""},
-		"no deliveries": {nats.Header{"PQ-Outcome": {"done"}, "PQ-Finished-At": {at}}, ""},
-		"another time":  {nats.Header{"PQ-Outcome": {"done"}, "PQ-Finished-At": {"soon"}, "PQ-Deliveries": {"1"}}, ""},
-	} {
-		e, why := readEnded("jobs", "i", &nats.Msg{Header: tc.header})
-		if why != nil {
-			if tc.want != "" || why.Code != protocol.CodeInternal {
-				t.Errorf("%s: %d %s", what, why.Code, why.Description)
-			}
-			continue
-		}
-		if text, why := marshal(e); why != nil || string(text) != tc.want {
-			t.Errorf("%s: %s, expected %s", what, text, tc.want)
-		}
 	}
 }

@@ -2,39 +2,21 @@ package show
 
 import (
 	"time"
-	"unicode/utf8"
 
 	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// Result is what became of an item, as JSON.
-type Result struct {
-	Queue      string          `json:"queue"`
-	ID         string          `json:"id"`
-	Outcome    protocol.Finish `json:"outcome"`
-	FinishedAt time.Time       `json:"finished_at"`
-	Deliveries int64           `json:"deliveries"`
-	Reason     string          `json:"dead_reason,omitempty"`
-	DeadLetter string          `json:"dead_letter,omitempty"`
-	Next       string          `json:"next,omitempty"`
-	NextID     string          `json:"next_id,omitempty"`
-	Dropped    bool            `json:"dropped,omitempty"`
-	Result     *string         `json:"body,omitempty"`        // if it is UTF-8
-	Base64     []byte          `json:"body_base64,omitempty"` // if it is not
-}
+// Result is what became of an item, as it is written.
+type Result struct{ protocol.ItemResult }
 
 // ShownResult makes JSON of a result.
 func ShownResult(queue, id string, from *client.Result) *Result {
-	r := &Result{
-		Queue: queue, ID: id, Outcome: from.Outcome, FinishedAt: from.FinishedAt, Deliveries: from.Deliveries,
-		Reason: from.Reason, DeadLetter: from.DeadLetter, Next: from.Next, NextID: from.NextID, Dropped: from.Dropped,
-	}
-	if utf8.Valid(from.Body) {
-		r.Result = new(string(from.Body))
-	} else {
-		r.Base64 = from.Body
-	}
+	r := &Result{protocol.ItemResult{
+		Queue: queue, ID: id, Outcome: from.Outcome, FinishedAt: from.FinishedAt, Deliveries: from.Deliveries, Dropped: from.Dropped,
+		DeadReason: from.Reason, DeadLetter: from.DeadLetter, Next: from.Next, NextID: from.NextID,
+	}}
+	r.SetBody(from.Body)
 	return r
 }
 
@@ -42,8 +24,8 @@ func ShownResult(queue, id string, from *client.Result) *Result {
 func (r *Result) Describe() string {
 	var f Facts
 	f.Add("Outcome", "%s", r.Outcome)
-	if r.Reason != "" {
-		f.Add("Reason", "%s", r.Reason)
+	if r.DeadReason != "" {
+		f.Add("Reason", "%s", r.DeadReason)
 	}
 	switch {
 	case r.DeadLetter != "":
