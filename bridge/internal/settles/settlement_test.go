@@ -72,10 +72,15 @@ func (j *jobs) update(fn func(kv.Tx) error) {
 }
 
 // lease pushes an item, and leases it.
-func (j *jobs) lease() (item fdbpq.Item) {
+func (j *jobs) lease() fdbpq.Item {
+	j.Helper()
+	return j.leaseOf(fdbpq.NewItem{})
+}
+
+func (j *jobs) leaseOf(pushed fdbpq.NewItem) (item fdbpq.Item) {
 	j.Helper()
 	j.update(func(tx kv.Tx) error {
-		_, err := j.Push(tx, fdbpq.NewItem{})
+		_, err := j.Push(tx, pushed)
 		return err
 	})
 	j.update(func(tx kv.Tx) error {
@@ -122,5 +127,26 @@ func TestSettlementForgetsTheRunBefore(t *testing.T) {
 	jobs.apply(s)
 	if s.Failure != nil || !s.EndsLease() {
 		t.Errorf("the settlement that took effect is refused for %v", s.Failure)
+	}
+}
+
+// The queue keeps the result of an acknowledgement, and one that is large takes no room of pops.
+func TestResultOfASettlement(t *testing.T) {
+	t.Parallel()
+	for size, large := range map[int]bool{0: false, 4 << 10: false, 4<<10 + 1: true} {
+		jobs := open(t)
+		item := jobs.leaseOf(fdbpq.NewItem{ResultTTL: time.Hour})
+		s := &Settlement{Settlement: codec.Settlement{Kind: codec.SettleAck, Lease: *item.Lease, Result: make([]byte, size)}}
+		jobs.apply(s)
+		if s.kept != fdbpq.KeptWhole || s.Large() != large {
+			t.Errorf("a result of %d bytes is %q, and large: %t", size, s.kept, s.Large())
+		}
+		jobs.update(func(tx kv.Tx) error {
+			result, err := jobs.Result(tx, item.ID)
+			if err == nil && len(result.Body) != size {
+				t.Errorf("a result of %d bytes is kept with %d", size, len(result.Body))
+			}
+			return err
+		})
 	}
 }
