@@ -3,6 +3,7 @@ package bridge_test
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -53,7 +54,9 @@ func TestResult(t *testing.T) {
 	c.refused(c.ask("pq.jobs.get."+id, ""), 404, "unknown")
 
 	id = c.asked("jobs", "work")
-	c.accepted(c.raw(c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1m").Header.Get("PQ-Ack"), "+TERM bad address"))
+	if answer := c.raw(c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1m").Header.Get("PQ-Ack"), "+TERM bad address"); len(answer.Header) != 0 {
+		t.Errorf("a settlement without a result is answered by %v", answer.Header)
+	}
 	dead := c.pop("pq.jobs-dead.peek.min", "")
 	c.finished(c.ask("pq.jobs.result."+id, ""), "dead", "", "PQ-Dead-Reason", "bad address", "PQ-Dead-Letter", "jobs-dead", "PQ-Next-Id", dead.Header.Get("PQ-Id"), "PQ-Next", "")
 
@@ -61,6 +64,12 @@ func TestResult(t *testing.T) {
 	id = c.asked("jobs", "work")
 	next := c.push("pq.next.push", "", "PQ-Settle", c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1m").Header.Get("PQ-Ack"))
 	c.finished(c.ask("pq.jobs.result."+id, ""), "handed_over", "", "PQ-Next", "next", "PQ-Next-Id", next.ID, "PQ-Dead-Letter", "")
+
+	id = c.asked("jobs", "work")
+	if answer := c.raw(c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1m").Header.Get("PQ-Ack"), "+ACK "); answer.Header.Get("PQ-Result") != "kept" {
+		t.Errorf("a settlement with a result of no byte is answered by %v", answer.Header)
+	}
+	c.finished(c.ask("pq.jobs.result."+id, ""), "done", "")
 
 	id = c.asked("jobs", "work")
 	c.pop("pq.jobs.pop.min", "")
@@ -72,6 +81,7 @@ func TestResultsThatNobodyKeeps(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
 	id := c.push("pq.jobs.push", "x").ID
+	c.refused(c.ask("pq.jobs.result."+id, "", "PQ-Wait", forever), 409, "unkept")
 	m := c.refused(c.ask("pq.jobs.result."+id, ""), 409, "unkept")
 	if m.Header.Get("Description") != "Unkept" || !strings.Contains(m.Header.Get("Nats-Service-Error"), "PQ-Result-TTL") {
 		t.Errorf("it is refused by %v", m.Header)
@@ -244,6 +254,31 @@ func TestResultsOfAnotherBridge(t *testing.T) {
 	}
 }
 
+// More items end at once than a bridge looks at together.
+func TestManyResultsOfAnotherBridge(t *testing.T) {
+	t.Parallel()
+	c := serve(t, bridge.Options{Prefix: "pq"})
+	other := &client{TB: t, Conn: c.env.NATS.Connect(t, soon...), env: c.env}
+	defer c.drain(c.second(bridge.Options{Prefix: "other"}))
+	const n = 2000
+	bundle := slices.Repeat([]string{frame("x", "PQ-Result-TTL", "1h")}, 1000)
+	sent := c.listen()
+	for range n / len(bundle) {
+		for _, item := range c.pushBundle("pq.jobs.push", bundle).Items {
+			if err := c.PublishMsg(&nats.Msg{Subject: "pq.jobs.result." + item.ID, Reply: sent.inbox, Header: h("PQ-Wait", forever)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	c.awaiting(n)
+	for range n / len(bundle) {
+		other.send("other.jobs.pop.min", "", "PQ-Bundle", fmt.Sprint(len(bundle)))
+	}
+	for range n {
+		c.finished(c.next(sent), "done", "")
+	}
+}
+
 // A request that waits is answered when its bridge ends.
 func TestResultsWhenTheBridgeEnds(t *testing.T) {
 	t.Parallel()
@@ -253,6 +288,26 @@ func TestResultsWhenTheBridgeEnds(t *testing.T) {
 	c.awaiting(1)
 	c.drain(c.env.Bridge)
 	c.refused(c.next(from), 409)
+}
+
+// A request that waits is answered when its bridge goes on standby. Requests wait again when the bridge is back.
+func TestResultsOnStandby(t *testing.T) {
+	t.Parallel()
+	c := serve(t)
+	id := c.asked("jobs", "x")
+	from := c.send("pq.jobs.result."+id, "", "PQ-Wait", forever)
+	c.awaiting(1)
+	if err := bridge.EnterStandby(t.Context(), c.env.Bridge); err != nil {
+		t.Fatal(err)
+	}
+	c.refused(c.next(from), 409)
+	if err := bridge.LeaveStandby(c.env.Bridge); err != nil {
+		t.Fatal(err)
+	}
+	from = c.send("pq.jobs.result."+id, "", "PQ-Wait", forever)
+	c.awaiting(1)
+	c.pop("pq.jobs.pop.min", "")
+	c.finished(c.next(from), "done", "")
 }
 
 // Results from the smallest to the largest come back as they were.

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/desk"
+	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/listening"
 	"github.com/pqbridge/pqbridge/bridge/internal/pops"
 	"github.com/pqbridge/pqbridge/bridge/internal/reads"
@@ -195,6 +196,21 @@ func TestItemEndsDuringALook(t *testing.T) {
 	}
 	l.Close(pops.ErrShutdown)
 	l.empty()
+}
+
+// A request that was answered keeps no place, and looks no more.
+func TestAnsweredRequests(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, sightOf(new(nats.Conn), nil))
+	l.held = make(chan reads.Query, 2)
+	l.ask(item(t, 1), "")
+	results.FindNothing(<-l.held)
+	l.Finished("jobs", item(t, 1))
+	l.Lane.Refuse((<-l.held).Head(), &failure.Failure{Code: 404})
+	l.empty()
+	if l.Finished("jobs", item(t, 1)); len(l.held) != 0 {
+		t.Error("it looks after its answer")
+	}
 }
 
 // A client that does not listen any more keeps no place.
