@@ -383,16 +383,16 @@ func TestRoomForResults(t *testing.T) {
 		f := openFixture(t, open)
 		f.configure("q", `{"result_bytes":1000}`)
 		first, second := f.asking("q", fdbpq.NewItem{}), f.asking("q", fdbpq.NewItem{})
-		third := f.asking("q", fdbpq.NewItem{})
-		items := f.lease("q", fdbpq.Min, 3, time.Minute).Items
+		third, fourth := f.asking("q", fdbpq.NewItem{}), f.asking("q", fdbpq.NewItem{})
+		items := f.lease("q", fdbpq.Min, 4, time.Minute).Items
 		body := []byte(strings.Repeat("b", 300))
 		if settled := f.ackWith(*items[0].Lease, body); settled.Result != fdbpq.KeptWhole {
 			t.Errorf("the first settlement says %q", settled.Result)
 		}
 		f.update(func(tx kv.Tx) error { // what the transaction itself adds counts
 			return f.In(tx, func(w *fdbpq.Work) error {
-				for i, want := range []fdbpq.Kept{fdbpq.KeptDropped, fdbpq.KeptWhole} {
-					body := body[:61-61*i]
+				for i, want := range []fdbpq.Kept{fdbpq.KeptDropped, fdbpq.KeptDropped, fdbpq.KeptWhole} {
+					body := body[:[]int{61, 60, 0}[i]] // there is room for 60 at first
 					settled, err := w.Queue("q").AckWith(tx, *items[1+i].Lease, body)
 					if err != nil {
 						return err
@@ -406,7 +406,8 @@ func TestRoomForResults(t *testing.T) {
 		})
 		f.ended("q", first, fdbpq.Result{Finish: fdbpq.FinishDone, Kept: fdbpq.KeptWhole, Body: body, Deliveries: 1})
 		f.ended("q", second, fdbpq.Result{Finish: fdbpq.FinishDone, Kept: fdbpq.KeptDropped, Deliveries: 1})
-		f.ended("q", third, fdbpq.Result{Finish: fdbpq.FinishDone, Kept: fdbpq.KeptWhole, Deliveries: 1})
+		f.ended("q", third, fdbpq.Result{Finish: fdbpq.FinishDone, Kept: fdbpq.KeptDropped, Deliveries: 1})
+		f.ended("q", fourth, fdbpq.Result{Finish: fdbpq.FinishDone, Kept: fdbpq.KeptWhole, Deliveries: 1})
 		if pushed := f.push("q", fdbpq.NewItem{ResultTTL: time.Second})[0]; !errors.Is(pushed.Err, fdbpq.ErrResults) {
 			t.Errorf("a push that asks: %v", pushed.Err)
 		}
