@@ -414,6 +414,13 @@ func TestRoomForResults(t *testing.T) {
 		if pushed := f.push("q", fdbpq.NewItem{})[0]; pushed.Err != nil {
 			t.Errorf("a push that asks for nothing: %v", pushed.Err)
 		}
+		f.configure("q", `{"result_bytes":1899}`) // four results take 1580, and one more takes 320
+		if pushed := f.push("q", fdbpq.NewItem{ResultTTL: time.Second})[0]; !errors.Is(pushed.Err, fdbpq.ErrResults) {
+			t.Errorf("a push that asks, with a byte too few: %v", pushed.Err)
+		}
+		f.configure("q", `{"result_bytes":1900}`)
+		f.asking("q", fdbpq.NewItem{})
+		f.configure("q", `{"result_bytes":1000}`)
 		f.pass(2 * time.Hour)
 		f.sweep()
 		f.asking("q", fdbpq.NewItem{})
