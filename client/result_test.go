@@ -13,6 +13,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // A caller asks what became of its items, and hears why there is no answer.
@@ -147,20 +148,38 @@ func TestAwaitResult(t *testing.T) {
 	}
 	gone(t, m.Reply)
 
-	c.AskAgainAfter(time.Nanosecond)
-	ctx, cancel = context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
+	ctx, cancel = context.WithTimeout(t.Context(), 9*time.Second)
 	ended = awaits(ctx, c)
 	m = d.next(t)
 	wait, err := time.ParseDuration(m.Header.Get("PQ-Wait"))
-	if err != nil || wait > 900*time.Millisecond || wait < time.Millisecond {
+	if err != nil || wait > 8900*time.Millisecond || wait < time.Millisecond {
 		t.Errorf("the request waits for %s, %v: expected less than its caller does", wait, err)
 	}
-	again := d.next(t) // the answer is late
-	gone(t, m.Reply)
-	d.answer(t, again, finished())
-	if err := <-ended; err != nil {
-		t.Error(err)
+	cancel()
+	<-ended
+
+	c.AskAgainAfter(time.Nanosecond)
+	again := make(chan error, 1)
+	go func() {
+		_, err := c.Queue("jobs").AwaitResult(t.Context(), "a", 20*time.Millisecond)
+		again <- err
+	}()
+	m = d.next(t) // to which no answer comes
+	for {
+		select {
+		case later := <-d.requests:
+			if later.Reply == m.Reply {
+				t.Errorf("two requests wait on %s", m.Reply)
+			}
+			d.answer(t, later, finished())
+		case err := <-again:
+			if err != nil {
+				t.Error(err)
+			}
+			return
+		case <-testenv.Late():
+			t.Fatal("the wait goes on")
+		}
 	}
 }
 
