@@ -12,6 +12,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
 )
 
 func wantUnavailable(t testing.TB, err error, text string) {
@@ -146,10 +147,10 @@ func TestUnknownFormat(t *testing.T) {
 		first.kill(rand.New(rand.NewPCG(12, 12)))
 		w.await("a foreign record", func() bool {
 			state, err := w.log.State(context.Background())
-			return err == nil && w.log.Append(context.Background(), state.Last, []byte("pqr\x02what comes later")) == nil
+			return err == nil && w.log.Append(context.Background(), state.Last, append(append([]byte("pqr"), chain.RecordFormat+1), "what comes later"...)) == nil
 		})
 		w.await("it to be found", func() bool { return other.up().Status().Role == cluster.Stopped })
-		if reason := other.up().Status().Reason; !strings.Contains(reason, "format is 2, expected 1") {
+		if reason := other.up().Status().Reason; !strings.Contains(reason, fmt.Sprintf("format is %d, expected %d", chain.RecordFormat+1, chain.RecordFormat)) {
 			t.Errorf("it says %q", reason)
 		}
 	})

@@ -3,7 +3,9 @@ package cluster_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
 )
 
 // upgraded is a cluster of which some members have an earlier version: the log has what they
@@ -52,11 +55,26 @@ func (u *upgraded) written(entries [][]byte) {
 	}
 }
 
+// last is the number of the last recorded entry.
+func (u *upgraded) last() uint64 { return uint64(len(u.recorded.Entries)) }
+
+// node is the node of a member.
+func (u *upgraded) node(member string) *node {
+	return u.nodes[slices.Index(u.names, member)]
+}
+
 // says repeats the last heartbeat of a member until stop is called.
 func (u *upgraded) says(member string, role cluster.Role) (stop func()) {
 	u.Helper()
 	for _, message := range u.recorded.Heartbeats {
-		if !bytes.Contains(message, fmt.Appendf(nil, "%q:%q", "member", member)) || !bytes.Contains(message, fmt.Appendf(nil, "%q:%q", "role", role)) {
+		var from struct {
+			Member string
+			Role   cluster.Role
+		}
+		if err := json.Unmarshal(message, &from); err != nil {
+			u.Fatal(err)
+		}
+		if from.Member != member || from.Role != role {
 			continue
 		}
 		ctx, cancel := context.WithCancel(context.Background())
@@ -114,11 +132,11 @@ func (u *upgraded) holds(db kv.DB) {
 func TestLogOfEarlierVersion(t *testing.T) {
 	upgrade(t, func(u *upgraded) {
 		u.written(u.recorded.Entries)
-		a, b, c := u.nodes[0], u.nodes[1], u.nodes[2]
-		stopActive, stopFollower := u.says("b", cluster.Active), u.says("c", cluster.Follower)
+		a, b, c := u.node(u.recorded.Copied), u.node(u.recorded.Active), u.node(u.recorded.Follower)
+		stopActive, stopFollower := u.says(b.name, cluster.Active), u.says(c.name, cluster.Follower)
 		u.withCopy(a)
 		a.start()
-		if at := a.up().Status(); at.Entry != 12 || at.Epoch != 2 {
+		if at := a.up().Status(); at.Entry != u.last() || at.Epoch != 2 {
 			u.Errorf("the copy of the earlier version is at %+v", at)
 		}
 		u.idle(20*time.Second, a)
@@ -136,17 +154,42 @@ func TestLogOfEarlierVersion(t *testing.T) {
 	})
 }
 
+// Members of this version do not touch the log of a program of before the first release, nor its copies: they stop, and say how
+// to take the data along.
+func TestLogOfBeforeIsRefused(t *testing.T) {
+	upgrade(t, func(u *upgraded) {
+		before := make([][]byte, len(u.recorded.Entries))
+		for i, entry := range u.recorded.Entries {
+			before[i] = bytes.Clone(entry)
+			before[i][3] = 1
+		}
+		u.written(before)
+		for _, n := range u.nodes {
+			n.start()
+		}
+		u.idle(time.Minute, u.nodes...)
+		for _, n := range u.nodes {
+			if at := n.up().Status(); at.Role != cluster.Stopped || !strings.Contains(at.Reason, chain.Export) {
+				u.Errorf("member %s: %+v, expected that it has stopped, and says %q", n.name, at, chain.Export)
+			}
+		}
+		if state, err := u.log.State(context.Background()); err != nil || state.Last != u.last() {
+			u.Errorf("the log ends at %d, %v; expected %d", state.Last, err, u.last())
+		}
+	})
+}
+
 // A member of an earlier version that has more than the log is heard by one of this version:
 // nobody takes over.
 func TestObjectionOfEarlierVersion(t *testing.T) {
 	upgrade(t, func(u *upgraded) {
 		u.written(u.recorded.Entries[:len(u.recorded.Entries)-1])
-		u.says("c", cluster.Follower)
-		a, b := u.nodes[0], u.nodes[1]
+		u.says(u.recorded.Follower, cluster.Follower)
+		a, b := u.node(u.recorded.Copied), u.node(u.recorded.Active)
 		a.start()
 		b.start()
 		u.idle(time.Minute, a, b)
-		if reasons := u.reasons(); !strings.Contains(reasons, "entry 12") || !strings.Contains(reasons, "the log ends at 11") {
+		if reasons := u.reasons(); !strings.Contains(reasons, fmt.Sprint("entry ", u.last())) || !strings.Contains(reasons, fmt.Sprint("the log ends at ", u.last()-1)) {
 			u.Errorf("the members say\n%s", reasons)
 		}
 	})

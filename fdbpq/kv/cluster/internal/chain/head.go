@@ -22,8 +22,8 @@ type Head struct {
 	Released   bool   // the epoch's active member has stepped down
 }
 
-// headFormat is the version of encoded heads.
-const headFormat = 1
+// headFormat is the version of encoded heads. It begins at 2, as that of records.
+const headFormat = 2
 
 // Encode returns the position of a replica that has everything up to h.
 func (h Head) Encode() []byte {
@@ -49,6 +49,8 @@ func DecodeHead(b []byte) (h Head, err error) {
 	switch {
 	case b == nil:
 		return Head{}, nil
+	case len(b) >= size && b[0] == headFormat-1:
+		return Head{}, fmt.Errorf("an earlier version has written this copy. %s", Export)
 	case len(b) < size || b[0] != headFormat:
 		return Head{}, fmt.Errorf("this copy has a position in the log that this version cannot read: %x", b)
 	}

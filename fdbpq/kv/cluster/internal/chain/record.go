@@ -42,9 +42,9 @@ const (
 	Release  Kind = 5 // the active member steps down; payload: the member that follows it
 )
 
-// RecordFormat is the version of the records that this program writes, and the newest
-// that it reads.
-const RecordFormat = 1
+// RecordFormat is the version of the records that this program reads and writes. It begins at 2: programs before the first
+// release wrote 1, and refuse 2.
+const RecordFormat = 2
 
 const (
 	recordTag  = "pqr"
@@ -72,6 +72,9 @@ func DecodeRecord(b []byte) (r Record, err error) {
 		return Record{}, ErrDamaged
 	}
 	if format := b[len(recordTag)]; format != RecordFormat {
+		if format == RecordFormat-1 {
+			return Record{}, fmt.Errorf("its format is %d, expected %d: an earlier version has written it. %s", format, RecordFormat, Export)
+		}
 		return Record{}, fmt.Errorf("its format is %d, expected %d: a newer version has written it, or it is damaged", format, RecordFormat)
 	}
 	if b = Unseal(b); len(b) < recordHead {
