@@ -106,9 +106,6 @@ func (q Queue) Make(tx kv.Tx) (born int64, err error) {
 	if err == nil {
 		err = qtx.orCreate()
 	}
-	if err == nil {
-		err = qtx.keepBirth()
-	}
 	if err != nil {
 		return 0, err
 	}

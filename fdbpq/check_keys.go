@@ -78,10 +78,8 @@ func foundTokensOf(w *walk, r *foundRow) error {
 	if err = cmp.Or(r.living(), err); done || err != nil {
 		return err
 	}
-	b, err := parseBucket(r.Value)
-	if b.counted {
-		w.of(lineage{queue: r.queue}).tally.Owing++
-	}
+	_, err = parseBucket(r.Value)
+	w.of(lineage{queue: r.queue}).tally.Owing++
 	return err
 }
 

@@ -70,15 +70,9 @@ func foundCounter(w *walk, r *foundRow) error {
 		return err
 	}
 	fields := w.counters(r.lineage).Fields()
-	if counter < 0 || counter >= layout.Counters || counter == layout.CounterOverhead {
+	if counter < 0 || counter >= layout.Counters {
 		return fmt.Errorf("unknown counter %d", counter)
 	}
 	*fields[counter] = int64(kv.DecodeInteger(r.Value))
-	return nil
-}
-
-// foundOverhead checks the counter of overhead.
-func foundOverhead(w *walk, r *foundRow) error {
-	w.counters(r.lineage).Overhead = int64(kv.DecodeInteger(r.Value))
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/storecheck"
 	"github.com/pqbridge/pqbridge/internal/tuple"
@@ -85,6 +86,9 @@ func TestCheckFindsDamage(t *testing.T) {
 	rekeyed := func(from, to []byte) func(kv.Tx, kv.Pair) {
 		return func(tx kv.Tx, row kv.Pair) { tx.Set(bytes.Replace(row.Key, from, to, 1), row.Value) }
 	}
+	copiedAs := func(from, to string) func(kv.Tx, kv.Pair) {
+		return rekeyed(tuple.AppendString(nil, from), tuple.AppendString(nil, to))
+	}
 	request := func(tx kv.Tx, row kv.Pair, space string) {
 		key := tuple.AppendString(tuple.AppendString(nil, space), "q")
 		tx.Set(append(key, 0x15, 9), tuple.AppendInt(nil, 1))
@@ -97,6 +101,15 @@ func TestCheckFindsDamage(t *testing.T) {
 			}
 		}
 		t.Fatal("there is no timer of results")
+		return kv.Pair{}
+	}
+	overhead := func(t *testing.T, f *fixture) kv.Pair {
+		for _, row := range f.rows("c") {
+			if bytes.Equal(row.Key, layout.CounterKey("zz", 1, layout.CounterOverhead)) {
+				return row
+			}
+		}
+		t.Fatal("there is no counter of overhead")
 		return kv.Pair{}
 	}
 	copied := func(tx kv.Tx, row kv.Pair) { tx.Set(append(row.Key, 0x15, 0x01), row.Value) }
@@ -193,7 +206,7 @@ func TestCheckFindsDamage(t *testing.T) {
 			tx.Set(bytes.Replace(row.Key, []byte("r\x00\x15\x01\x14"), []byte("r\x00\x15\x01\x15\x01"), 1), row.Value)
 		}, "pops do not find the key \"returned\""},
 		{"the row of a key is unreadable", first("kh"), func(tx kv.Tx, row kv.Pair) { tx.Set(row.Key, []byte("\xff")) }, "key \"\\xff\""},
-		{"the counter of overhead is too low", first("co"), func(tx kv.Tx, row kv.Pair) {
+		{"the counter of overhead is too low", overhead, func(tx kv.Tx, row kv.Pair) {
 			tx.Set(row.Key, kv.EncodeInteger(kv.DecodeInteger(row.Value)-1))
 		}, "counters are"},
 		{"a message id is gone", first("u"), remove, "counters are"},
@@ -203,6 +216,10 @@ func TestCheckFindsDamage(t *testing.T) {
 			f.nothing("zzz", "x", true, true, fdbpq.ReasonUnknown)
 			return first("y")(t, f)
 		}, remove, "is missing"},
+		{"a repetition belongs to no pop", func(t *testing.T, f *fixture) kv.Pair {
+			f.nothing("zzz", "x", true, true, fdbpq.ReasonUnknown)
+			return first("y")(t, f)
+		}, copiedAs("x", "xx"), "repetition of no remembered pop"},
 		{"the items of a pop are gone", first("r"), remove, "of its items are missing"},
 		{"a part of a pop's item is gone", func(t *testing.T, f *fixture) kv.Pair {
 			return f.rows("r")[2] // behind both pops' items
@@ -232,11 +249,11 @@ func TestCheckFindsDamage(t *testing.T) {
 		{"the state is unreadable", first("q"), spoil, "damaged"},
 		{"the place of a delayed item is unreadable", first("d"), rekeyed([]byte("q\x00\x15\x01"), []byte("q\x00\x15\x01\x02x\x00")), "row \""},
 		{"the queue is deleted, and its generation is not over", first("q"), func(tx kv.Tx, row kv.Pair) {
-			tx.Set(row.Key, bytes.Replace(row.Value, []byte{0x15, 4, 0x15, 1, 0x15, 0x20}, []byte{0x15, 4, 0x15, 1, 0x15, 0x22}, 1))
+			tx.Set(row.Key, bytes.Replace(row.Value, []byte{0x15, 1, 0x15, 1, 0x14}, []byte{0x15, 1, 0x15, 1, 0x15, 2}, 1))
 		}, "in the future"},
 		{"the state is gone", first("q"), remove, "there is no queue"},
 		{"the generation is set back", first("q"), func(tx kv.Tx, row kv.Pair) {
-			tx.Set(row.Key, bytes.Replace(row.Value, []byte{0x15, 4, 0x15, 1}, []byte{0x15, 4, 0x14}, 1))
+			tx.Set(row.Key, bytes.Replace(row.Value, []byte{0x15, 1, 0x15, 1}, []byte{0x15, 1, 0x14}, 1))
 		}, "in the future"},
 	} {
 		t.Run(c.what, func(t *testing.T) {

@@ -7,13 +7,13 @@ import "time"
 // Config is what the owner of a queue can set. It is stored with the queue.
 type Config struct {
 	// The priority of items pushed without one.
-	Priority int64 `json:"priority"`
+	Priority int64 `json:"priority,omitzero"`
 
 	// The lease of pops that ask for none; 0s: they remove items.
-	Lease Duration `json:"lease"`
+	Lease Duration `json:"lease,omitzero"`
 
 	// The TTL of items pushed without one; 0s: for ever.
-	TTL Duration `json:"ttl"`
+	TTL Duration `json:"ttl,omitzero"`
 
 	// After how many failures an item is dead; 0: never.
 	MaxDeliveries int64 `json:"max_deliveries"`
@@ -22,13 +22,13 @@ type Config struct {
 	MaxInterruptions Most `json:"max_interruptions,omitzero"`
 
 	// The queue for dead items; empty: the queue's name with -dead.
-	DeadLetter string `json:"dead_letter"`
+	DeadLetter string `json:"dead_letter,omitzero"`
 
 	// Whether items that outlive their TTL go to the dead-letter queue, too.
-	DeadLetterExpired bool `json:"dead_letter_expired"`
+	DeadLetterExpired bool `json:"dead_letter_expired,omitzero"`
 
 	// The queues whose dead letters this one takes, separated by commas; *: all.
-	DeadLettersFrom string `json:"dead_letters_from"`
+	DeadLettersFrom string `json:"dead_letters_from,omitzero"`
 
 	// How long ids of pushes and pops are remembered.
 	DedupWindow Duration `json:"dedup_window"`
@@ -40,40 +40,40 @@ type Config struct {
 	Ties Ties `json:"ties"`
 
 	// How many items the queue may have, in all states; 0: no limit.
-	MaxLength int64 `json:"max_length"`
+	MaxLength int64 `json:"max_length,omitzero"`
 
 	// How many bytes its items may have, with 512 and the overhead of each besides payload and headers; 0: no limit but that of pqd.
-	MaxBytes int64 `json:"max_bytes"`
+	MaxBytes int64 `json:"max_bytes,omitzero"`
 
 	// Whether a push to a full queue is refused, or evicts the least urgent items.
 	Overflow Overflow `json:"overflow"`
 
 	// How many items of one key are leased at a time; 0: no limit.
-	KeyLimit int64 `json:"key_limit"`
+	KeyLimit int64 `json:"key_limit,omitzero"`
 
 	// Whether the items of a key are handed out one after another.
-	KeyOrder bool `json:"key_order"`
+	KeyOrder bool `json:"key_order,omitzero"`
 
 	// Whether keys take turns: priority, within each priority; 0,100, within classes that begin at these; empty: they do not.
-	Fair Fair `json:"fair"`
+	Fair Fair `json:"fair,omitzero"`
 
 	// How many deliveries the queue allows in a time, such as 100/1m; empty: no bound.
-	Rate Rate `json:"rate"`
+	Rate Rate `json:"rate,omitzero"`
 
 	// How many deliveries each key allows in a time, such as 100/1m; empty: no bound.
-	KeyRate Rate `json:"key_rate"`
+	KeyRate Rate `json:"key_rate,omitzero"`
 
 	// The queues to which pushes may hand over leased items of this one, separated by commas; *: all.
-	HandOver string `json:"hand_over"`
+	HandOver string `json:"hand_over,omitzero"`
 
 	// How long an item that comes back from a lease stays away: an object whose delays grow, such as {"delay":"1s"}, or a list of delays by delivery, such as ["1s","10s"]; empty: not at all.
-	Backoff Backoff `json:"backoff"`
+	Backoff Backoff `json:"backoff,omitzero"`
 
 	// How many of its last leases without success an item remembers; 0: none.
 	Attempts int64 `json:"attempts"`
 
 	// Whether a pop passes over no more urgent item whose push commits while the pop runs, on any store.
-	Strict bool `json:"strict"`
+	Strict bool `json:"strict,omitzero"`
 
 	// How many bytes the results that the queue keeps may take, with 320 of each besides its body; 0: 64 MiB.
 	ResultBytes int64 `json:"result_bytes,omitzero"`
@@ -126,24 +126,10 @@ func defaultConfig() Config {
 }
 
 // newestField is the version of the newest field.
-const newestField = 7
+const newestField = 1
 
 // version is that of the first program that keeps all fields of the configuration.
 func (c *Config) version() int64 {
-	switch {
-	case c.ResultBytes != 0:
-		return 7
-	case c.MaxInterruptions != "":
-		return 6
-	case c.Backoff != "":
-		return 5
-	case c.DeadLettersFrom != "" || c.MaxBytes != 0 || c.HandOver != "" || c.Strict:
-		return 4
-	case c.Fair != "" || c.Rate != (Rate{}) || c.KeyRate != (Rate{}):
-		return 3
-	case c.KeyLimit != 0 || c.KeyOrder:
-		return 2
-	}
 	return 1
 }
 

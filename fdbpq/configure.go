@@ -75,9 +75,6 @@ var configParts = [...]struct {
 // prepareBackoff reads the backoff of the configuration.
 func prepareBackoff(_ *queueTx, next *queueState) (err error) {
 	next.backoff, err = next.config.Backoff.parse()
-	if next.backoff != nil && next.born == 0 {
-		next.born = next.generation
-	}
 	return err
 }
 

@@ -226,7 +226,7 @@ func itemTxSize(queue string, e *layout.Envelope, copied bool) int {
 	if e.Key != "" {
 		content += keyRows * (len(queue) + keySize + len(e.Key))
 	}
-	return content + keys*(len(queue)+keySize) + e.Past.TxSize()
+	return content + keys*(len(queue)+keySize) + e.Past.TxSize() + len(e.Later)
 }
 
 var zero = []byte{0}

@@ -30,9 +30,6 @@ func (c Counts) with(t *layout.Tally) Counts {
 	return c
 }
 
-// overhead is that of all items. An earlier version may have left its counter too high.
-func (c Counts) overhead() int64 { return min(c.Overhead, c.Length()*layout.MaxOverhead) }
-
 // countsOf reads the counters of a generation but that of overhead, each as it stands in r.
 func countsOf(queue string, r kv.Reader, generation int64) (Counts, error) {
 	t, err := storedTally(queue, r, generation, layout.Content)
@@ -42,9 +39,7 @@ func countsOf(queue string, r kv.Reader, generation int64) (Counts, error) {
 // usageOf reads the counters of a generation, each as it stands in r.
 func usageOf(queue string, r kv.Reader, generation int64) (Counts, error) {
 	t, err := storedTally(queue, r, generation, layout.Usage)
-	n := Counts{}.with(&t)
-	n.Overhead = n.overhead()
-	return n, err
+	return Counts{}.with(&t), err
 }
 
 // storedTally reads some counters.

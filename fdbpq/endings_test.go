@@ -207,7 +207,7 @@ func TestCountsTravel(t *testing.T) {
 	})
 }
 
-// An export of an earlier version has deliveries alone: they were failures. What is in no other number is one.
+// An import may have deliveries alone: they were failures. What is in no other number is one.
 func TestImportedDeliveriesAreFailures(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
@@ -289,7 +289,7 @@ func TestNeverStaysNever(t *testing.T) {
 			e := anItem(f)
 			old := f.everything("q")[0]
 			f.remove("q", e.id)
-			old.Deliveries = before // as the row of an earlier version has it
+			old.Deliveries = before
 			f.imports("q", old)
 			for range 100 {
 				e.ends("failure")

@@ -210,7 +210,7 @@ func (x explains) ofKey(key string, waits WaitsFor, priority int64, l *layout.It
 			e.Until = x.store.Display(l.Due)
 		}
 		if l.State == layout.StateLeased && !l.Held() {
-			e.Since = x.began(l.Since)
+			e.Since = x.store.Display(l.Since)
 		}
 	case WaitsForKeyRate:
 		of, err := x.settings.of(x.snapshot, key)
@@ -297,15 +297,7 @@ func (i *Inspection) Leases(oldest OldestLease, held Held) Explanation {
 }
 
 func (x explains) lease(item ID, holder string, since, due int64) Explanation {
-	return Explanation{Cause: ReasonLeased, Item: &item, Holder: holder, Since: x.began(since), Until: x.store.Display(due)}
-}
-
-// began is when a lease began by the wall clock, the zero time if an earlier version did not say.
-func (x explains) began(since int64) time.Time {
-	if since <= 0 {
-		return time.Time{}
-	}
-	return x.store.Display(since)
+	return Explanation{Cause: ReasonLeased, Item: &item, Holder: holder, Since: x.store.Display(since), Until: x.store.Display(due)}
 }
 
 // delayed says which of the first delayed items becomes ready first.

@@ -5,8 +5,9 @@ import (
 	"fmt"
 )
 
-// FormatVersion is the layout of the rows that this version reads and writes.
-const FormatVersion = 1
+// FormatVersion is the layout of the rows that this version reads and writes. It begins at 2: programs before the first release
+// wrote 1, and each of the two refuses the other's store.
+const FormatVersion = 2
 
 // ErrFormat: the store, or a queue, was written by an incompatible version.
 var ErrFormat = errors.New("incompatible store format")

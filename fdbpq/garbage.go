@@ -44,9 +44,6 @@ func (g garbage) clear() (done bool, err error) {
 		if kind.Lasts == layout.OfGeneration {
 			begin := g.prefix(kind.Space) // a row of its own in some spaces, which tuple.Range leaves out
 			_, end := tuple.Range(begin)
-			if kind.Space == layout.SpaceOverhead {
-				begin = layout.QueueRow(kind.Space, g.name) // earlier versions leave it when they clear a generation
-			}
 			g.tx.ClearRange(begin, end)
 		}
 	}

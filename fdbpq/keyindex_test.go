@@ -10,7 +10,6 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/fault"
-	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
 // A new limit lets keys go at once if they are few, and the others with the next sweeps.
@@ -136,20 +135,6 @@ func TestQueueWithoutKeysKeepsItsLayout(t *testing.T) {
 			if n := len(f.rows(space)); n > 0 {
 				t.Errorf("%d rows of kind %q", n, space)
 			}
-		}
-		version := func() int64 {
-			v, _, err := tuple.ConsumeInt(f.rows("q")[0].Value)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return v
-		}
-		if v := version(); v != 1 {
-			t.Errorf("the queue has format %d", v)
-		}
-		f.keyed("q", "a", 0, 1)
-		if v := version(); v != 2 {
-			t.Errorf("with a key the queue has format %d", v)
 		}
 	})
 }

@@ -155,7 +155,7 @@ func (q Queue) OldestLease(r kv.Reader, most int) (oldest OldestLease, err error
 			oldest.ofKeys[l.Key] = longer(oldest.ofKeys[l.Key], l)
 		}
 		age := time.Duration(now - l.Since)
-		if l.Since == 0 || l.Held() || age <= 0 { // an earlier version gave leases without a time
+		if l.Held() || age <= 0 {
 			continue
 		}
 		if oldest.Latest == 0 || age < oldest.Latest {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
-	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/storecheck"
 )
@@ -73,9 +72,8 @@ func TestCrowdedOwner(t *testing.T) {
 	}
 }
 
-// An earlier version writes items without their overhead, and leaves the counter. So what it has written stays counted until
-// a purge, bounded by what as many items may have, and is never counted twice or below zero.
-func TestOverheadBesideEarlierVersion(t *testing.T) {
+// What items take besides their content is counted while they are there, whatever state they are in.
+func TestOverheadIsCounted(t *testing.T) {
 	t.Parallel()
 	f := fullStore(t)
 	long := func(n int) string { return strings.Repeat("u", 600) + fmt.Sprint(n) }
@@ -89,54 +87,24 @@ func TestOverheadBesideEarlierVersion(t *testing.T) {
 			t.Errorf("%s: check says %q, %v", what, problems, err)
 		}
 	}
-	earlier := func() { // a write of an earlier version
-		t.Helper()
-		row := f.rows("i")[0]
-		p, err := layout.ParsePlace(row.Key[len(layout.GenerationPrefix("i", "q", 1)):])
-		if err != nil {
-			t.Fatal(err)
-		}
-		item, err := layout.ParseItem("i", row.Value, p)
-		if err != nil || item.Overhead == 0 {
-			t.Fatalf("%+v, %v", item, err)
-		}
-		item.Overhead = 0
-		load(t, f.base, []kv.Pair{{Key: row.Key, Value: item.AppendRow(nil)}})
-	}
 	const each = 2*601 - 512
 	f.push("q", fdbpq.NewItem{Unique: long(1)}, fdbpq.NewItem{Unique: long(2)})
 	overhead("two items", 2*each)
-	earlier()
-	overhead("one written by an earlier version", 2*each)
 	lease := f.leaseOne("q", time.Minute)
-	overhead("leased by this version", 3*each)
+	overhead("one is leased", 2*each)
 	if err := f.ack(*lease.Lease); err != nil {
 		t.Fatal(err)
 	}
-	overhead("acknowledged", 2*each)
-	earlier()
+	overhead("acknowledged", each)
 	f.pop("q", fdbpq.Min, 1)
 	overhead("all are gone", 0)
-	f.configure("q", `{"max_bytes":600}`)
-	if p := f.push("q", fdbpq.NewItem{})[0]; p.Err != nil {
-		t.Errorf("an empty queue of 600 bytes takes no item: %v", p.Err)
-	}
-	left := f.rows("co")
-	f.purge("q")
-	overhead("purged", 0)
-	for range 2 {
+	for what, end := range map[string]func(){"purged": func() { f.purge("q") }, "deleted": func() { f.delete("q") }} {
+		f.push("q", fdbpq.NewItem{Unique: long(1)})
+		overhead("one more", each)
+		end()
+		overhead(what, 0)
 		f.collectGarbage()
-		if rows := f.rows("co"); len(rows) != 0 {
-			t.Errorf("there are %d counters", len(rows))
-		}
-		load(t, f.base, left) // an earlier version does not clear it
-		overhead("garbage is collected by an earlier version", 0)
-		f.purge("q")
 	}
-	f.delete("q")
-	f.collectGarbage()
-	load(t, f.base, left)
-	overhead("the queue is deleted by an earlier version", 0)
 	f.push("q", fdbpq.NewItem{Unique: long(1)})
 	overhead("made again", each)
 }

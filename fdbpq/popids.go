@@ -387,7 +387,7 @@ func outlivingPops(tx kv.Tx, queue string) (outliving, error) {
 	var pops outliving
 	for i, row := range rows {
 		if row == nil {
-			continue // an earlier version has forgotten the id
+			continue // damage, which a check reports
 		}
 		m, err := parseRememberedPop(row)
 		if err != nil {

@@ -61,14 +61,12 @@ func (p *pusher) open(qtx *queueTx) error {
 	return nil
 }
 
-// prepare makes the queue with its first item, and has it keep items with keys, with unique values, or that ask for results, from
-// the first one on.
+// prepare makes the queue with its first item, and has it keep items with keys, or that ask for results, from the first one on.
 func (p *pusher) prepare(e *layout.Envelope) error {
-	first := e.Key != "" && !p.state.keyed || e.Unique != "" && !p.state.unique || e.Asks != 0 && !p.state.results
+	first := e.Key != "" && !p.state.keyed || e.Asks != 0 && !p.state.results
 	if first {
 		changed := *p.state
-		changed.keyed, changed.unique = changed.keyed || e.Key != "", changed.unique || e.Unique != ""
-		changed.results = changed.results || e.Asks != 0
+		changed.keyed, changed.results = changed.keyed || e.Key != "", changed.results || e.Asks != 0
 		p.state = &changed
 	}
 	if p.missing {

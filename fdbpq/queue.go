@@ -134,7 +134,7 @@ func (q Queue) beginWithItem(tx kv.Tx, id ID) (*queueTx, *layout.Item, error) {
 // ErrHeld: somebody holds the item, or items, as a link does.
 var ErrHeld = errors.New("a link holds it")
 
-// Born returns the generation at which the queue was made, 0 before the first Make. ErrNoQueue: there is no
+// Born returns the generation at which the queue was made. ErrNoQueue: there is no
 // such queue.
 func (q Queue) Born(r kv.Reader) (born int64, err error) {
 	s, err := q.readLiving(r)

@@ -18,7 +18,6 @@ type queueState struct {
 	exists     bool  // a deleted queue keeps its row until its items are cleared
 	paused     bool
 	keyed      bool // items of the queue have had keys
-	unique     bool // items of the queue have had unique values
 	results    bool // results of items of the queue were asked for
 	config     Config
 
@@ -28,7 +27,7 @@ type queueState struct {
 	keyRateSince int64 // store time at which key_rate was changed
 
 	backoff *backoff // of the configuration, nil without a backoff
-	born    int64    // generation at which the queue was made, or had its first backoff or schedule; 0: before these
+	born    int64    // generation at which the queue was made
 
 	fairOrder int64 // number of the fair order that the transactions keep, if the configuration has one
 	fairBuilt bool  // all keys stand in it
@@ -89,38 +88,19 @@ func (s *queueState) likelyRead(sel *Selection) bool {
 // uses: earlier versions of this program would damage the rest, or forget it when they write
 // the state. So they refuse the queue, and serve all others. What is new takes the next
 // number with its first use: since in protocol/config.go is the version of a field of the configuration,
-// and constants here are the versions of all else. TestEarlierProgramsRefuse knows which versions each program reads.
+// and constants here, which version returns, are the versions of all else. TestEarlierProgramsRefuse knows which
+// versions each program reads.
 const (
 	stateVersion = 1
 
-	// stateKeyed is the version of a queue whose items have had keys.
-	stateKeyed = 2
-
-	// stateTurns is the version of a queue with a fair order, a rate of keys that has changed, or settings of keys.
-	stateTurns = 3
-
-	// stateUnique is the version of a queue whose items have had unique values, or that limits keys before an item has had a key:
-	// of keys, programs of stateKeyed keep the limits alone.
-	stateUnique = 4
-
-	// stateBorn is the version of a queue that has had a backoff, or schedules.
-	stateBorn = 5
-
-	// stateResults is the version of a queue whose items have asked for results.
-	stateResults = 7
-
 	// stateNewest is the greatest version.
-	stateNewest = max(stateResults, newestField)
+	stateNewest = max(stateVersion, newestField)
 
-	flagPaused  = 1 << 0
-	flagDeleted = 1 << 1
-	// Earlier versions set 1 << 2 on queues that had received dead letters.
-
-	// These are flags from stateTurns on.
-	flagKeyed     = 1 << 3
-	flagFairBuilt = 1 << 4
-	flagUnique    = 1 << 5
-	flagResults   = 1 << 6 // from stateResults on
+	flagPaused    = 1 << 0
+	flagDeleted   = 1 << 1
+	flagKeyed     = 1 << 2
+	flagFairBuilt = 1 << 3
+	flagResults   = 1 << 4
 )
 
 func (s *queueState) pack() ([]byte, error) {
@@ -129,59 +109,26 @@ func (s *queueState) pack() ([]byte, error) {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
 	var flags int64
-	if s.paused {
-		flags |= flagPaused
-	}
-	if !s.exists {
-		flags |= flagDeleted
-	}
-	version := s.version()
-	if version >= stateTurns {
-		if s.keyed {
-			flags |= flagKeyed
-		}
-		if s.fairBuilt {
-			flags |= flagFairBuilt
-		}
-		if s.unique {
-			flags |= flagUnique
-		}
-		if s.results {
-			flags |= flagResults
+	for _, f := range [...]struct {
+		is   bool
+		flag int64
+	}{{s.paused, flagPaused}, {!s.exists, flagDeleted}, {s.keyed, flagKeyed}, {s.fairBuilt, flagFairBuilt}, {s.results, flagResults}} {
+		if f.is {
+			flags |= f.flag
 		}
 	}
-	b := tuple.AppendInt(nil, version)
+	b := tuple.AppendInt(nil, s.version())
 	b = tuple.AppendInt(b, s.generation)
 	b = tuple.AppendInt(b, flags)
 	b = tuple.AppendBytes(b, config)
-	if version >= stateTurns {
-		for _, n := range [...]int64{s.keysSet, s.keysLimited, s.fairOrder, s.keyRateSince} {
-			b = tuple.AppendInt(b, n)
-		}
-	}
-	if version >= stateBorn {
-		b = tuple.AppendInt(b, s.born)
+	for _, n := range [...]int64{s.born, s.keysSet, s.keysLimited, s.fairOrder, s.keyRateSince} {
+		b = tuple.AppendInt(b, n)
 	}
 	return b, nil
 }
 
 // version is the version of the first program that can serve the queue.
-func (s *queueState) version() int64 {
-	version := s.config.version()
-	switch {
-	case s.results:
-		return max(version, stateResults)
-	case s.born > 0:
-		return max(version, stateBorn)
-	case s.unique || !s.keyed && s.config.limitsKeys():
-		return max(version, stateUnique)
-	case s.keysSet > 0 || s.fairOrder > 0 || s.keyRateSince > 0:
-		return max(version, stateTurns)
-	case s.keyed:
-		return max(version, stateKeyed)
-	}
-	return version
-}
+func (s *queueState) version() int64 { return s.config.version() }
 
 // stateHead is what a state row begins with, in formats of later programs too. It is enough to tell whether there is such a
 // queue, and takes a small part of the time of the whole row.
@@ -212,23 +159,15 @@ func parseState(b []byte) (*queueState, error) {
 		return nil, err
 	}
 	s := &queueState{generation: head.generation, exists: head.exists(), config: defaultConfig()}
-	version, flags := head.version, head.flags
 	r := tuple.Read(rest)
 	config := r.Bytes()
 	if err := cmp.Or(r.Err(), json.Unmarshal(config, &s.config)); err != nil {
 		return nil, fmt.Errorf("damaged queue state: %w", err)
 	}
-	s.config.DedupLimit = min(s.config.DedupLimit, MaxDedupLimit) // earlier versions took any
-	s.paused = flags&flagPaused != 0
-	s.keyed = version == stateKeyed || version >= stateTurns && flags&flagKeyed != 0
-	if version >= stateTurns {
-		s.fairBuilt, s.unique, s.results = flags&flagFairBuilt != 0, flags&flagUnique != 0, flags&flagResults != 0
-		r.Ints(&s.keysSet, &s.keysLimited, &s.fairOrder, &s.keyRateSince)
-	}
-	if version >= stateBorn {
-		s.born = r.Int()
-		s.backoff, err = s.config.Backoff.parse()
-	}
+	has := func(flag int64) bool { return head.flags&flag != 0 }
+	s.paused, s.keyed, s.fairBuilt, s.results = has(flagPaused), has(flagKeyed), has(flagFairBuilt), has(flagResults)
+	r.Ints(&s.born, &s.keysSet, &s.keysLimited, &s.fairOrder, &s.keyRateSince)
+	s.backoff, err = s.config.Backoff.parse()
 	if err = cmp.Or(r.Err(), err); err != nil {
 		return nil, fmt.Errorf("damaged queue state: %w", err)
 	}

@@ -24,7 +24,7 @@ type parsedState struct {
 }
 
 const (
-	// maxStateBytes bounds the memory of states: these are 17,000 with usual configurations.
+	// maxStateBytes bounds the memory of states: these are 26,000 with usual configurations.
 	maxStateBytes = 16 << 20
 
 	// maxKnownQueues bounds the queues that are remembered with their states, in 10 megabytes. What a pop reads ahead of a
@@ -33,7 +33,7 @@ const (
 )
 
 // stateBytes is what a state takes, about: its row, the strings of its configuration, and all else.
-func stateBytes(row string) int { return 2*len(row) + 256 }
+func stateBytes(row string) int { return 2*len(row) + 384 }
 
 // parse returns the state in a row of the queue.
 func (c *queueStates) parse(queue string, raw []byte) (*queueState, error) {

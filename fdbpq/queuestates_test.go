@@ -45,7 +45,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		fewest, most   int // states kept
 	}{
 		{name: "alike", queues: maxKnownQueues + 100, states: 3, fewest: 3, most: 3},
-		{name: "different", queues: 20_000, states: 20_000, fewest: 16_384, most: 17_500},
+		{name: "different", queues: 30_000, states: 30_000, fewest: 24_000, most: 27_500},
 		{name: "large", queues: 3_000, states: 3_000, from: strings.Repeat("q", 4096), fewest: 1_000, most: 2_000},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -171,6 +171,7 @@ func (qtx *queueTx) stageNew() error {
 		}
 		begin.generation = int64(kv.DecodeInteger(gone)) + 1
 	}
+	begin.born = begin.generation
 	qtx.state, qtx.missing = begin, true
 	return nil
 }
@@ -204,17 +205,6 @@ func (qtx *queueTx) orCreate() error {
 		return err
 	}
 	return qtx.create(qtx.state)
-}
-
-// keepBirth has the queue's state keep the generation at which it was made. Rows that outlive a
-// purge, and end with a delete, have it in their keys.
-func (qtx *queueTx) keepBirth() error {
-	if qtx.state.born != 0 {
-		return nil
-	}
-	changed := *qtx.state
-	changed.born = changed.generation
-	return qtx.writeState(&changed)
 }
 
 // happened returns the events of the present operation.

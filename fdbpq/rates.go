@@ -153,8 +153,8 @@ func keyBucketRow(queue, key string) []byte {
 
 // keep writes the tokens of a key.
 func (rs rates) keep(key string, b *bucket) error {
-	if !b.counted {
-		b.counted = true
+	if !b.stored {
+		b.stored = true
 		rs.tally.Owing++
 	}
 	rs.tx.Set(keyBucketRow(rs.name, key), b.pack())
@@ -163,7 +163,7 @@ func (rs rates) keep(key string, b *bucket) error {
 
 // forget clears the tokens of a key.
 func (rs rates) forget(key string, b *bucket) {
-	if b.counted {
+	if b.stored {
 		rs.tally.Owing--
 	}
 	rs.tx.Clear(keyBucketRow(rs.name, key))
@@ -215,9 +215,7 @@ func (rs rates) due() error {
 		if b.full > now {
 			return false, nil
 		}
-		if b.counted {
-			rs.tally.Owing--
-		}
+		rs.tally.Owing--
 		return true, nil
 	})
 	if err != nil {

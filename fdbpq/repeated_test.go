@@ -9,7 +9,6 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/fault"
-	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
 // popsID pops one item with an id, repeated or not.
@@ -340,22 +339,5 @@ func TestRepeatedPopGoesOnBehindExpired(t *testing.T) {
 			t.Errorf("at first: %q, more %t, final %t, %v", payloads(popped.Items), popped.More, popped.Final, err)
 		}
 		f.one("q", "x", true, "last")
-	})
-}
-
-// The row of a repetition whose id an earlier version has forgotten does no harm.
-func TestRepetitionOfForgottenID(t *testing.T) {
-	t.Parallel()
-	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		f := openFixture(t, open)
-		f.pushed("q", 0, "one")
-		f.update(func(tx kv.Tx) error {
-			tx.Set(tuple.AppendString(tuple.AppendString(tuple.AppendString(nil, "y"), "q"), "a"), nil)
-			return nil
-		})
-		f.one("q", "b", true, "one")
-		f.delete("q")
-		f.pushed("q", 0, "two")
-		f.nothing("q", "b", false, true, fdbpq.ReasonEmpty)
 	})
 }

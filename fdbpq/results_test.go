@@ -279,22 +279,6 @@ func withPriority(t *testing.T, id fdbpq.ID, priority int64) fdbpq.ID {
 	return parseID(base64.RawURLEncoding.EncodeToString(append(tuple.AppendInt(nil, priority), suffix...)))
 }
 
-// formatOf is the format of the state of a queue.
-func (f *fixture) formatOf(queue string) int64 {
-	f.Helper()
-	for _, row := range f.rows("q") {
-		if bytes.HasSuffix(row.Key, []byte("\x02"+queue+"\x00")) {
-			format, _, err := tuple.ConsumeInt(row.Value)
-			if err != nil {
-				f.Fatal(err)
-			}
-			return format
-		}
-	}
-	f.Fatalf("there is no queue %q", queue)
-	return 0
-}
-
 // A result is kept for as long as was asked, rounded up to one of six times, and no row remains of it.
 func TestResultsAreForgotten(t *testing.T) {
 	t.Parallel()
@@ -557,25 +541,6 @@ func TestResultsDoNotConflict(t *testing.T) {
 		})
 		if n := f.counts("q"); runs != 1 || n.Results != 2 || n.ResultBytes != 2*fdbpq.KeptBytes+8 {
 			t.Errorf("the transaction ran %d times, counted are %+v", runs, n)
-		}
-	})
-}
-
-// Until an item asks for its result, earlier programs serve the queue. From then on they refuse it.
-func TestFirstResultHasALaterFormat(t *testing.T) {
-	t.Parallel()
-	eachEngine(t, func(t *testing.T, open func() kv.DB) {
-		f := openFixture(t, open)
-		f.pushed("q", 1, "a")
-		before := f.formatOf("q")
-		f.asking("q", fdbpq.NewItem{})
-		if after := f.formatOf("q"); before != 1 || after != 7 {
-			t.Errorf("the format of the state is %d, and %d from the first item on that asks for its result", before, after)
-		}
-		f.purge("q")
-		f.configure("q", `{"priority":1}`)
-		if after := f.formatOf("q"); after != 7 {
-			t.Errorf("after a purge and a change of the configuration it is %d", after)
 		}
 	})
 }

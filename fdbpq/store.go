@@ -258,7 +258,7 @@ func (s *Store) load(tx kv.Tx, fresh [48]byte) (storetime.Record, error) {
 		return storetime.Record{}, fmt.Errorf("%w: a newer program wrote the store: it has version %d, and this program reads and writes %d. Open it with that version or a later one", ErrFormat, version, FormatVersion)
 	}
 	if version != FormatVersion {
-		return storetime.Record{}, fmt.Errorf("%w: the store has version %d, this program reads and writes %d", ErrFormat, version, FormatVersion)
+		return storetime.Record{}, fmt.Errorf("%w: an earlier program wrote the store: it has version %d, and this program reads and writes %d. Export its queues with that program (pq export), and import them into a new store (pq import)", ErrFormat, version, FormatVersion)
 	}
 	if s.id, _, err = tuple.ConsumeString(rest); err != nil {
 		return storetime.Record{}, fmt.Errorf("%w: the version row is damaged: %w", ErrFormat, err)

@@ -310,9 +310,8 @@ func TestUniqueImport(t *testing.T) {
 	})
 }
 
-// A row whose item has another value, or none, is none: an earlier version may have
-// written the item without its value.
-func TestUniqueOfAnEarlierVersion(t *testing.T) {
+// A damaged row, whose item has another value, or none, claims nothing.
+func TestUniqueOfAnotherItem(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		f := openFixture(t, open)

@@ -151,8 +151,8 @@ func TestStoreOfEarlierVersion(t *testing.T) {
 
 // What the golden store's lease and id look like to clients.
 const (
-	goldenToken = "1501150113fe13fe150601881ed18c9b94f73400"
-	goldenID    = "FQUVBQFOSqUNX0DWnAA"
+	goldenToken = "1501150113fe13fe1506019bce067a8e43cf3a00"
+	goldenID    = "FQUVBQHlL-Mr6_n5LQA"
 )
 
 // writeGolden makes the golden store anew. Do it for a new format version only.
@@ -203,23 +203,27 @@ func TestUnknownFormat(t *testing.T) {
 		return tuple.AppendString(tuple.AppendInt(nil, version), "id")
 	}
 	v := tuple.AppendString(nil, "v")
-	for what, rows := range map[string][]kv.Pair{
-		"a later version":   {{Key: v, Value: format(fdbpq.FormatVersion + 1)}},
-		"an unknown one":    {{Key: v, Value: format(0)}},
-		"a damaged version": {{Key: v, Value: []byte("\x02text\x00")}},
-		"a damaged id":      {{Key: v, Value: tuple.AppendInt(nil, fdbpq.FormatVersion)}},
-		"an empty version":  {{Key: v, Value: []byte{}}},
-		"foreign rows":      {{Key: []byte("somebody's"), Value: []byte("data")}},
+	for what, c := range map[string]struct {
+		row  kv.Pair
+		says string
+	}{
+		"a later version":    {kv.Pair{Key: v, Value: format(fdbpq.FormatVersion + 1)}, "a newer program wrote the store"},
+		"an earlier version": {kv.Pair{Key: v, Value: format(1)}, "an earlier program wrote the store: it has version 1, and this program reads and writes 2. Export"},
+		"an unknown one":     {kv.Pair{Key: v, Value: format(0)}, "version 0"},
+		"a damaged version":  {kv.Pair{Key: v, Value: []byte("\x02text\x00")}, "damaged"},
+		"a damaged id":       {kv.Pair{Key: v, Value: tuple.AppendInt(nil, fdbpq.FormatVersion)}, "damaged"},
+		"an empty version":   {kv.Pair{Key: v, Value: []byte{}}, "damaged"},
+		"foreign rows":       {kv.Pair{Key: []byte("somebody's"), Value: []byte("data")}, "no format version"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			eachEngine(t, func(t *testing.T, open func() kv.DB) {
 				db := open()
 				defer db.Close()
-				load(t, db, rows)
-				if _, err := fdbpq.Open(t.Context(), db, fdbpq.Options{}); !errors.Is(err, fdbpq.ErrFormat) {
-					t.Errorf("Open returned %v, expected ErrFormat", err)
+				load(t, db, []kv.Pair{c.row})
+				if _, err := fdbpq.Open(t.Context(), db, fdbpq.Options{}); !errors.Is(err, fdbpq.ErrFormat) || !strings.Contains(err.Error(), c.says) {
+					t.Errorf("Open returned %v, expected ErrFormat with %q", err, c.says)
 				}
-				if left := everything(t, db); len(left) != 1 || !bytes.Equal(left[0].Value, rows[0].Value) {
+				if left := everything(t, db); len(left) != 1 || !bytes.Equal(left[0].Value, c.row.Value) {
 					t.Errorf("Open changed the rows to %q", left)
 				}
 			})
@@ -290,8 +294,7 @@ func TestOpenAgain(t *testing.T) {
 	})
 }
 
-// Values of a later version that only adds elements can be read; a different
-// format of an item or a queue cannot, and says so.
+// What a later version adds to a row can be read, and an item keeps it; a different format of an item or a queue cannot, and says so.
 func TestRowsOfLaterVersion(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
@@ -300,12 +303,6 @@ func TestRowsOfLaterVersion(t *testing.T) {
 		f := newFixture(t, db)
 		f.configure("q", `{"key_order":true}`)
 		f.push("q", fdbpq.NewItem{Payload: []byte("one"), Unique: strings.Repeat("with every element", 30), Key: "key", ResultTTL: time.Minute})
-		if err := f.nack(*f.leaseOne("q", time.Minute).Lease, 0); err != nil { // it has a fence of its key, and an attempt
-			t.Fatal(err)
-		}
-		if err := f.giveBack(*f.leaseOne("q", time.Minute).Lease, ""); err != nil {
-			t.Fatal(err)
-		}
 		item, state := f.rows("ik")[0], f.rows("q")[0]
 		set := func(row kv.Pair, value []byte) {
 			t.Helper()
@@ -318,11 +315,25 @@ func TestRowsOfLaterVersion(t *testing.T) {
 			})
 			return found, err
 		}
-		more := tuple.AppendBytes(tuple.AppendInt(nil, 7), []byte("new"))
+		const kept, refused = 1000, 1001
+		more := tuple.AppendBytes(tuple.AppendInt(nil, kept), []byte("new"))
 		set(item, slices.Concat(item.Value, more))
 		set(state, slices.Concat(state.Value, more))
 		if found, err := peek(); err != nil || len(found.Items) != 1 || string(found.Items[0].Payload) != "one" {
 			t.Errorf("with more elements there is %q, %v", payloads(found.Items), err)
+		}
+		if err := f.nack(*f.leaseOne("q", time.Minute).Lease, 0); err != nil { // it has a fence of its key, and an attempt
+			t.Fatal(err)
+		}
+		if err := f.giveBack(*f.leaseOne("q", time.Minute).Lease, ""); err != nil {
+			t.Fatal(err)
+		}
+		if item = f.rows("ik")[0]; !bytes.HasSuffix(item.Value, more) {
+			t.Errorf("after two leases the item is %q, without the field %q of a later program", item.Value, more)
+		}
+		set(item, tuple.AppendInt(tuple.AppendInt(bytes.Clone(item.Value), refused), 1))
+		if _, err := peek(); err == nil || !strings.Contains(err.Error(), "field 1001") {
+			t.Errorf("an item with a field that has to be understood: %v", err)
 		}
 		set(item, bytes.Replace(item.Value, []byte("one\x00\x15\x01"), []byte("one\x00\x15\x02"), 1))
 		if _, err := peek(); err == nil || !strings.Contains(err.Error(), "format 2") {

@@ -40,8 +40,11 @@ func configFields(said comments) (all []field, err error) {
 	return all, nil
 }
 
+// firstVersion is the version of a queue's state that has all fields without a mark.
+const firstVersion = 1
+
 func newField(f reflect.StructField, c comment) (field, error) {
-	one := field{name: f.Tag.Get("json"), goName: f.Name, kind: f.Type, doc: first(c.text), why: c.behind}
+	one := field{since: firstVersion, name: f.Tag.Get("json"), goName: f.Name, kind: f.Type, doc: first(c.text), why: c.behind}
 	if ps := paragraphs(c.text); len(ps) > 1 {
 		one.more = strings.Join(ps[1:], " ")
 	}
@@ -54,8 +57,6 @@ func newField(f reflect.StructField, c comment) (field, error) {
 		}
 	}
 	switch {
-	case one.since == 0:
-		return field{}, fmt.Errorf("expected since=<version>, the version of a queue's state from which on programs keep it: for a new field the one after stateNewest of fdbpq/queuestate.go")
 	case one.label == "":
 		return field{}, fmt.Errorf("expected a label")
 	case one.words == nil && one.isText() && one.standard != "":
@@ -77,8 +78,8 @@ func (f *field) read(mark string) (err error) {
 	case name == "enum" && strings.Contains(value, "|"):
 		f.words = strings.Split(value, "|")
 	case name == "since":
-		if f.since, err = strconv.Atoi(value); f.since < 1 {
-			return fmt.Errorf("expected a number from 1 on")
+		if f.since, err = strconv.Atoi(value); err == nil && f.since <= firstVersion {
+			return fmt.Errorf("expected the version of a queue's state from which on programs keep the field: for a new one that after stateNewest of fdbpq/queuestate.go")
 		}
 	case name == "maxlen":
 		f.maxLen, err = strconv.Atoi(value)

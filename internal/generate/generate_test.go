@@ -122,34 +122,67 @@ func TestMarks(t *testing.T) {
 		said         comment
 		fails        bool
 	}{
-		{"Number", "since=1; label=A number; default=7; min=0; max=9; zero=none", described, false},
-		{"Long", "since=1; label=A time; default=2m; max=24h", described, false},
-		{"Flag", "since=1; label=A flag", described, false},
-		{"Text", "since=1; label=A text; enum=a|b; default=a; core=Text", described, false},
-		{"Text", "since=1; label=A text; maxlen=5; names", described, false},
-		{"Number", "since=1; label=A number; most=9", described, true},
-		{"Number", "since=1; label=A number; max", described, true},
-		{"Number", "since=1; label=A number; max=", described, true},
-		{"Number", "since=1; label=A number; max=9h", described, true},
-		{"Number", "since=1; label=A number; min=1", described, true},
-		{"Number", "since=1; label=A number;max=9", described, true},
-		{"Long", "since=1; label=A time; max=9", described, true},
-		{"Flag", "since=1; label=A flag; default=true", described, true},
-		{"Text", "since=1; label=A text; enum=a", described, true},
-		{"Text", "since=1; label=A text; default=a", described, true},
-		{"Text", "since=1; label=A text; maxlen=many", described, true},
-		{"Text", "since=1; maxlen=5", described, true},
-		{"Text", "label=A text", described, true},
+		{"Number", "label=A number; default=7; min=0; max=9; zero=none", described, false},
+		{"Long", "label=A time; default=2m; max=24h", described, false},
+		{"Flag", "label=A flag", described, false},
+		{"Text", "label=A text; enum=a|b; default=a; core=Text", described, false},
+		{"Text", "label=A text; maxlen=5; names", described, false},
+		{"Number", "label=A number; most=9", described, true},
+		{"Number", "label=A number; max", described, true},
+		{"Number", "label=A number; max=", described, true},
+		{"Number", "label=A number; max=9h", described, true},
+		{"Number", "label=A number; min=1", described, true},
+		{"Number", "label=A number;max=9", described, true},
+		{"Long", "label=A time; max=9", described, true},
+		{"Flag", "label=A flag; default=true", described, true},
+		{"Text", "label=A text; enum=a", described, true},
+		{"Text", "label=A text; default=a", described, true},
+		{"Text", "label=A text; maxlen=many", described, true},
+		{"Text", "maxlen=5", described, true},
+		{"Text", "since=2; label=A text", described, false},
 		{"Text", "since=0; label=A text", described, true},
+		{"Text", "since=1; label=A text", described, true},
 		{"Text", "since=new; label=A text", described, true},
 		{"Text", "", described, true},
-		{"Text", "since=1; label=A text", comment{}, true},
-		{"Text", "since=1; label=A text", comment{text: "no sentence\n"}, true},
+		{"Text", "label=A text", comment{}, true},
+		{"Text", "label=A text", comment{text: "no sentence\n"}, true},
 	} {
 		f, _ := reflect.TypeFor[fields]().FieldByName(tc.field)
 		f.Tag += reflect.StructTag(` pq:"` + tc.marks + `"`)
 		if one, err := newField(f, tc.said); (err != nil) != tc.fails {
 			t.Errorf("%s with %q and %q: %+v, %v", tc.field, tc.marks, tc.said.text, one, err)
+		}
+	}
+}
+
+// A queue with a field of a later program has a state that programs before it refuse, and no other queue has.
+func TestVersionOfANewField(t *testing.T) {
+	t.Parallel()
+	type added struct {
+		Cheap bool   `json:"cheap" pq:"label=As before"`
+		Notes string `json:"notes" pq:"since=2; label=Notes"`
+		Speed int64  `json:"speed" pq:"since=3; label=Speed; default=7"`
+		Pause bool   `json:"pause" pq:"since=3; label=Pause"`
+	}
+	var fields []field
+	for f := range reflect.TypeFor[added]().Fields() {
+		one, err := newField(f, comment{text: "What it is.\n"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fields = append(fields, one)
+	}
+	const want = "const newestField = 3\n\n" +
+		"// version is that of the first program that keeps all fields of the configuration.\n" +
+		"func (c *Config) version() int64 {\n" +
+		"if c.Speed != DefaultSpeed || c.Pause {\nreturn 3\n}\nif c.Notes != \"\" {\nreturn 2\n}\nreturn 1\n}\n"
+	source := storedSource(fields)
+	if !strings.Contains(source, want) {
+		t.Errorf("expected\n%s\nin\n%s", want, source)
+	}
+	for name, omitted := range map[string]bool{"cheap": true, "notes": true, "speed": false, "pause": true} {
+		if is := strings.Contains(source, name+",omitzero"); is != omitted {
+			t.Errorf("the field %s is left out at zero: %t, expected %t", name, is, omitted)
 		}
 	}
 }

@@ -8,10 +8,6 @@ import (
 	"strings"
 )
 
-// omittedSince is the version from which on fields are left out of a queue's state at zero: queues that do not use them have the rows that
-// earlier programs wrote.
-const omittedSince = 6
-
 // storedSource has the configuration as the store keeps it, its defaults and its bounds.
 func storedSource(fields []field) string {
 	var b strings.Builder
@@ -21,7 +17,7 @@ func storedSource(fields []field) string {
 			b.WriteString("\n")
 		}
 		tag := f.name
-		if f.since >= omittedSince && f.standard == "" {
+		if f.standard == "" {
 			tag += ",omitzero"
 		}
 		fmt.Fprintf(&b, "// %s\n%s %s `json:%q`\n", plain(f.doc), f.goName, f.storedType(), tag)
@@ -106,15 +102,16 @@ func writeVersion(b *strings.Builder, fields []field) {
 	for _, f := range fields {
 		used[f.since] = append(used[f.since], f.isUsed())
 	}
-	delete(used, 1) // which all have
 	versions := slices.Sorted(maps.Keys(used))
 	slices.Reverse(versions)
 	fmt.Fprintf(b, "// newestField is the version of the newest field.\nconst newestField = %d\n\n", versions[0])
-	b.WriteString("// version is that of the first program that keeps all fields of the configuration.\nfunc (c *Config) version() int64 {\nswitch {\n")
+	b.WriteString("// version is that of the first program that keeps all fields of the configuration.\nfunc (c *Config) version() int64 {\n")
 	for _, version := range versions {
-		fmt.Fprintf(b, "case %s:\nreturn %d\n", strings.Join(used[version], " || "), version)
+		if version > firstVersion {
+			fmt.Fprintf(b, "if %s {\nreturn %d\n}\n", strings.Join(used[version], " || "), version)
+		}
 	}
-	b.WriteString("}\nreturn 1\n}\n\n")
+	fmt.Fprintf(b, "return %d\n}\n\n", firstVersion)
 }
 
 // isUsed is a condition in Go's source: whether somebody has set the field.

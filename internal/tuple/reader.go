@@ -41,6 +41,17 @@ func (r *Reader) Text() (v string) {
 	return v
 }
 
+// Skip reads an element of any type.
+func (r *Reader) Skip() {
+	switch {
+	case r.err != nil:
+	case len(r.rest) == 0:
+		r.err = errShort("an element")
+	default:
+		_, r.rest, r.err = consumeAny(r.rest, 0)
+	}
+}
+
 // More reports whether there are elements left.
 func (r *Reader) More() bool { return r.err == nil && len(r.rest) > 0 }
 

@@ -12,8 +12,8 @@ const (
 	CounterExpiring   // timers of items with a TTL
 	CounterRemembered // message and pop ids; outlives generations, as the ids do
 	CounterOwing      // keys that owe tokens; outlives generations, as the tokens do
-	CounterOverhead   // in a space of its own, which earlier versions neither check nor add to
-	CounterResults    // outlives generations, as results do
+	CounterOverhead
+	CounterResults // outlives generations, as results do
 	CounterResultBytes
 	Counters
 )
@@ -45,19 +45,9 @@ func (t *Tally) Count(l *Item, n int64) {
 	t.Overhead += n * l.Overhead
 }
 
-// Covers reports whether the tally of a queue is that of its rows. Its overhead may be higher: earlier versions of this
-// program remove items, and leave what they count.
-func (t Tally) Covers(rows *Tally) bool {
-	same := *rows
-	same.Overhead = max(same.Overhead, t.Overhead)
-	return t == same
-}
-
 // CounterKey is the key of a counter.
 func CounterKey(queue string, generation int64, counter int) []byte {
 	switch counter {
-	case CounterOverhead:
-		return GenerationPrefix(SpaceOverhead, queue, generation)
 	case CounterRemembered, CounterOwing, CounterResults, CounterResultBytes:
 		generation = 0
 	}

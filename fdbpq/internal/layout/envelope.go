@@ -1,6 +1,7 @@
 package layout
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -30,8 +31,7 @@ const (
 
 // Envelope is the value of an item: a packed tuple that begins with the payload.
 // Programs that follow the recipe read the first element, so they can read our
-// items. We read theirs, which are one element or raw bytes. New elements go to the
-// end; readers ignore elements that they do not know.
+// items. We read theirs, which are one element or raw bytes.
 type Envelope struct {
 	Payload      []byte // empty when the content is kept in chunks
 	Chunks       int64  // rows that hold headers and payload, when they are large
@@ -49,14 +49,16 @@ type Envelope struct {
 	Unique       string // no other item of the queue has this value; "": it has none, or none any more
 	UntilLeased  bool   // the first lease ends that
 	Key          string // whose item it is; "": nobody's
-	Since        int64  // of a leased item: store time when the lease began; 0: not known. Of another one: 0, or GivenBack, or TakenAway
+	Since        int64  // of a leased item: store time when the lease began. Of another one: 0, or GivenBack, or TakenAway
 	KeyFence     int64  // of the last lease among those of the key; 0: it had none
 	Past
 	Endings
 	TokensBack int64 // of an item that is not leased: whose tokens came back when its last lease ended: TokenOfQueue, TokenOfKey
-	Overhead   int64 // what its queue counts for it in CounterOverhead. Earlier versions leave it out, and there it stays counted
+	Overhead   int64 // what its queue counts for it in CounterOverhead
 	Asks       Keep  // for how long its result is kept, 0: not at all
 	Foreign    bool  // pushed by another program, which updated no counters
+
+	Later []byte // fields that only later programs know, as their row has them
 }
 
 // Death says how an item became a dead letter. See DeadLetter of package fdbpq, which has the same fields.
@@ -82,79 +84,152 @@ const (
 	TokenOfKey   = 1 << 1
 )
 
+// A row has a field only if it is not zero, behind its tag, in the order of tags. A new field takes the next tag: an even one if a
+// program that does not know the field may leave it as it is for as long as the item stays in its queue, an odd one if such a program
+// must not touch the item.
+const (
+	tagHeaders = 1 + iota
+	tagChunks
+	tagSize       // where the row does not have the content
+	tagHeaderSize // as well
+	tagExpires
+	tagTries
+	tagFence
+	tagSince
+	tagUnique
+	tagUntilLeased
+	tagKey
+	tagKeyFence
+	tagHolder
+	tagAttempts
+	tagInterruptions
+	tagReturns
+	tagUnreceived
+	tagTokensBack
+	tagMinFence
+	tagExtraAnswers
+	tagDeadReason
+	tagDeadOrigin
+	tagDeadOriginID
+	tagDeadAt
+	tagDeadDeliveries
+	tagDeadInterruptions
+	tagOverhead
+	tagAsks
+	tagNewest = tagAsks
+)
+
+// fields are those of an envelope as its row has them.
+type fields struct {
+	Envelope
+	headers                       []byte
+	size, headerSize, dead, until int64
+}
+
+// number is the field of a tag, nil if that has a text, or is not known.
+func (f *fields) number(tag int64) *int64 {
+	switch tag {
+	case tagChunks:
+		return &f.Chunks
+	case tagSize:
+		return &f.size
+	case tagHeaderSize:
+		return &f.headerSize
+	case tagExpires:
+		return &f.Expires
+	case tagTries:
+		return &f.Tries
+	case tagFence:
+		return &f.Fence
+	case tagSince:
+		return &f.Since
+	case tagUntilLeased:
+		return &f.until
+	case tagKeyFence:
+		return &f.KeyFence
+	case tagInterruptions:
+		return &f.Interruptions
+	case tagReturns:
+		return &f.Returns
+	case tagUnreceived:
+		return &f.Unreceived
+	case tagTokensBack:
+		return &f.TokensBack
+	case tagMinFence:
+		return &f.MinFence
+	case tagExtraAnswers:
+		return &f.ExtraAnswers
+	case tagDeadAt:
+		return &f.dead
+	case tagDeadDeliveries:
+		return &f.Dead.Deliveries
+	case tagDeadInterruptions:
+		return &f.Dead.Interruptions
+	case tagOverhead:
+		return &f.Overhead
+	case tagAsks:
+		return (*int64)(&f.Asks)
+	}
+	return nil
+}
+
+// text is the field of a tag, nil if that has a number, or is not known. Headers are apart, since they are bytes.
+func (f *fields) text(tag int64) *string {
+	switch tag {
+	case tagUnique:
+		return &f.Unique
+	case tagKey:
+		return &f.Key
+	case tagHolder:
+		return &f.Holder
+	case tagAttempts:
+		return &f.Attempts
+	case tagDeadReason:
+		return &f.Dead.Reason
+	case tagDeadOrigin:
+		return &f.Dead.Origin
+	case tagDeadOriginID:
+		return &f.Dead.OriginID
+	}
+	return nil
+}
+
 // Append appends what ParseEnvelope reads.
 func (e *Envelope) Append(b []byte) []byte {
-	payload, headers := e.Payload, e.Headers
+	f := fields{Envelope: *e, headers: e.Headers}
+	payload := e.Payload
 	if e.Chunks > 0 {
-		payload, headers = nil, nil // they are in rows of their own
+		payload, f.headers = nil, nil // they are in rows of their own
+	}
+	if e.Size != int64(len(payload)+len(f.headers)) {
+		f.size = e.Size
+	}
+	if e.HeaderSize != int64(len(f.headers)) {
+		f.headerSize = e.HeaderSize
+	}
+	if !e.Dead.At.IsZero() {
+		f.dead = e.Dead.At.UnixNano()
+	}
+	if e.UntilLeased {
+		f.until = 1
 	}
 	b = tuple.AppendBytes(b, payload)
-	b = tuple.AppendInt(b, envelopeVersion)
-	b = tuple.AppendInt(b, e.Chunks)
-	b = tuple.AppendInt(b, e.Size)
-	b = tuple.AppendInt(b, e.HeaderSize)
-	b = tuple.AppendBytes(b, headers)
-	b = tuple.AppendInt(b, e.PushedAt)
-	b = tuple.AppendInt(b, e.Expires)
-	b = tuple.AppendInt(b, e.Tries)
-	b = tuple.AppendInt(b, e.Fence)
-	b = tuple.AppendInt(b, e.IDPriority)
-	asks := e.Asks != 0
-	tokens := e.TokensBack != 0 || e.Overhead != 0 || asks
-	ended := e.Endings != (Endings{}) || e.Dead.Interruptions != 0 || tokens
-	dated := !e.Dead.At.IsZero() || e.Dead.Deliveries != 0 || e.Past != (Past{}) || ended
-	keyFence := e.KeyFence != 0 || dated
-	since := e.Since != 0 || keyFence
-	key := e.Key != "" || since
-	unique := e.Unique != "" || key
-	rare := unique || e.MinFence != 0 || e.ExtraAnswers != 0
-	if rare || e.Dead != (Death{}) {
-		b = tuple.AppendString(b, e.Dead.Reason)
-		b = tuple.AppendString(b, e.Dead.Origin)
-		b = tuple.AppendString(b, e.Dead.OriginID)
+	for _, n := range [...]int64{envelopeVersion, e.PushedAt, e.IDPriority} {
+		b = tuple.AppendInt(b, n)
 	}
-	if rare {
-		b = tuple.AppendInt(tuple.AppendInt(b, e.MinFence), e.ExtraAnswers)
+	if len(f.headers) > 0 {
+		b = tuple.AppendBytes(tuple.AppendInt(b, tagHeaders), f.headers)
 	}
-	if unique {
-		until := int64(0)
-		if e.UntilLeased {
-			until = 1
-		}
-		b = tuple.AppendInt(tuple.AppendBytes(b, []byte(e.Unique)), until)
-	}
-	if key {
-		b = tuple.AppendBytes(b, []byte(e.Key))
-	}
-	if since {
-		b = tuple.AppendInt(b, e.Since)
-	}
-	if keyFence {
-		b = tuple.AppendInt(b, e.KeyFence)
-	}
-	if dated {
-		at := int64(0)
-		if !e.Dead.At.IsZero() {
-			at = e.Dead.At.UnixNano()
-		}
-		b = tuple.AppendInt(tuple.AppendInt(b, at), e.Dead.Deliveries)
-	}
-	b = e.Past.append(b, ended)
-	if ended {
-		for _, n := range [...]int64{e.Interruptions, e.Returns, e.Unreceived, e.Dead.Interruptions} {
-			b = tuple.AppendInt(b, n)
+	for tag := int64(tagHeaders + 1); tag <= tagNewest; tag++ {
+		if n := f.number(tag); n != nil {
+			if *n != 0 {
+				b = tuple.AppendInt(tuple.AppendInt(b, tag), *n)
+			}
+		} else if text := f.text(tag); *text != "" {
+			b = tuple.AppendBytes(tuple.AppendInt(b, tag), []byte(*text))
 		}
 	}
-	if tokens {
-		b = tuple.AppendInt(b, e.TokensBack)
-	}
-	if e.Overhead != 0 || asks {
-		b = tuple.AppendInt(b, e.Overhead)
-	}
-	if asks {
-		b = tuple.AppendInt(b, int64(e.Asks))
-	}
-	return b
+	return append(b, e.Later...)
 }
 
 // ParseEnvelope reads the value of the item at p. The envelope refers to b.
@@ -170,62 +245,100 @@ func ParseEnvelope(b []byte, p Place) (Envelope, error) {
 	if version != envelopeVersion {
 		return Envelope{}, fmt.Errorf("item has format %d: this version reads %d", version, envelopeVersion)
 	}
-	e := Envelope{Payload: payload}
+	f := fields{Envelope: Envelope{Payload: payload}}
 	r := tuple.Read(rest)
-	r.Ints(&e.Chunks, &e.Size, &e.HeaderSize)
-	e.Headers = r.Bytes()
-	r.Ints(&e.PushedAt, &e.Expires, &e.Tries, &e.Fence, &e.IDPriority)
-	// Damage must not decide how much memory is allocated.
-	if r.Err() == nil && (e.HeaderSize < 0 || e.HeaderSize > e.Size || e.Size > MaxContent || e.Chunks < 0 || e.Chunks > MaxChunks) {
-		return Envelope{}, fmt.Errorf("damaged item: %d bytes, %d of them headers, in %d chunks", e.Size, e.HeaderSize, e.Chunks)
+	r.Ints(&f.PushedAt, &f.IDPriority)
+	if err = f.read(&r); err == nil {
+		err = f.finish()
 	}
-	if r.More() {
-		e.Dead.Reason, e.Dead.Origin, e.Dead.OriginID = r.Text(), r.Text(), r.Text()
+	switch err.(type) {
+	case nil:
+		return f.Envelope, nil
+	case laterField:
+		return Envelope{}, err
 	}
-	if r.More() {
-		r.Ints(&e.MinFence, &e.ExtraAnswers)
-	}
-	if r.More() {
-		e.Unique = string(r.Bytes())
-		until := r.Int()
-		if e.UntilLeased = until == 1; r.Err() == nil && until != 0 && until != 1 {
-			return Envelope{}, fmt.Errorf("damaged item: %d where its claim ends", until)
+	return Envelope{}, fmt.Errorf("damaged item: %w", err)
+}
+
+// laterField is the error about an item with a field that only later programs understand.
+type laterField int64
+
+func (f laterField) Error() string {
+	return fmt.Sprintf("a newer program wrote an item with field %d: this version reads fields up to %d", int64(f), tagNewest)
+}
+
+// read reads the fields behind the fixed ones.
+func (f *fields) read(r *tuple.Reader) error {
+	for last := int64(0); r.More(); {
+		from := r.Rest()
+		tag, zero := r.Int(), false
+		number, text := f.number(tag), f.text(tag)
+		switch {
+		case r.Err() != nil:
+		case tag <= last:
+			return fmt.Errorf("field %d behind field %d", tag, last)
+		case tag == tagHeaders:
+			f.headers = r.Bytes()
+			zero = len(f.headers) == 0
+		case number != nil:
+			*number = r.Int()
+			zero = *number == 0
+		case text != nil:
+			*text = string(r.Bytes())
+			zero = *text == ""
+		case tag%2 != 0:
+			return laterField(tag)
+		default:
+			if f.Later == nil {
+				f.Later = from[:len(from):len(from)]
+			}
+			r.Skip()
 		}
-	}
-	if r.More() {
-		e.Key = string(r.Bytes())
-	}
-	if r.More() {
-		e.Since = r.Int()
-	}
-	if r.More() {
-		e.KeyFence = r.Int()
-	}
-	if r.More() {
-		at := r.Int()
-		if e.Dead.Deliveries = r.Int(); at != 0 {
-			e.Dead.At = time.Unix(0, at)
+		if zero && r.Err() == nil {
+			return fmt.Errorf("field %d is zero", tag)
 		}
+		last = tag
 	}
-	e.Past.consume(&r)
-	if r.More() {
-		r.Ints(&e.Interruptions, &e.Returns, &e.Unreceived, &e.Dead.Interruptions)
+	return r.Err()
+}
+
+// finish derives what the row leaves out, and refuses what no program writes. Damage must not decide how much memory is allocated.
+func (f *fields) finish() error {
+	e := &f.Envelope
+	e.Headers = f.headers
+	headers := int64(len(e.Headers))
+	content := headers + int64(len(e.Payload))
+	switch {
+	case f.size != 0 && f.size == content, f.headerSize != 0 && f.headerSize == headers, e.Chunks > 0 && content > 0:
+		return fmt.Errorf("%d bytes, %d of them headers, said beside the content", f.size, f.headerSize)
+	case f.until != 0 && f.until != 1:
+		return fmt.Errorf("%d where its claim ends", f.until)
+	case e.Asks != 0 && e.Asks.TTL() == 0:
+		return fmt.Errorf("its result is to be kept as %d", e.Asks)
 	}
-	if r.More() {
-		e.TokensBack = r.Int()
+	e.Size, e.HeaderSize = cmp.Or(f.size, content), cmp.Or(f.headerSize, headers)
+	if e.HeaderSize < 0 || e.HeaderSize > e.Size || e.Size > MaxContent || e.Chunks < 0 || e.Chunks > MaxChunks {
+		return fmt.Errorf("%d bytes, %d of them headers, in %d chunks", e.Size, e.HeaderSize, e.Chunks)
 	}
-	if r.More() {
-		e.Overhead = r.Int()
+	e.UntilLeased = f.until == 1
+	if f.dead != 0 {
+		e.Dead.At = time.Unix(0, f.dead)
 	}
-	if r.More() {
-		if e.Asks = Keep(r.Int()); r.Err() == nil && e.Asks.TTL() == 0 {
-			return Envelope{}, fmt.Errorf("damaged item: its result is to be kept as %d", e.Asks)
-		}
-	}
-	if err := r.Err(); err != nil {
-		return Envelope{}, fmt.Errorf("damaged item: %w", err)
-	}
-	return e, nil
+	return nil
+}
+
+// freeOverhead is how many bytes of unique value, key, attempts and death an item has at no cost.
+const freeOverhead = 512
+
+// rowsOfKey is how many rows of an item have its key.
+const rowsOfKey = 4
+
+// WithOverhead has the envelope say what its texts take in the item's rows, and returns that. What ordinary items have
+// costs nothing, so that they need no counter.
+func (e *Envelope) WithOverhead() int64 {
+	n := 2*len(e.Unique) + rowsOfKey*len(e.Key) + len(e.Attempts) + len(e.Dead.Reason) + len(e.Dead.Origin) + len(e.Dead.OriginID)
+	e.Overhead = int64(max(0, n-freeOverhead))
+	return e.Overhead
 }
 
 // HomeOf returns the place in the id of the item with this envelope at p.
@@ -240,7 +353,7 @@ func (e *Envelope) Elsewhere() Envelope {
 func (e *Envelope) Answered() Envelope {
 	kept := *e
 	kept.Chunks, kept.Headers, kept.Payload = 0, nil, nil
-	kept.Unique, kept.UntilLeased, kept.Past, kept.Overhead, kept.Asks = "", false, Past{}, 0, 0
+	kept.Unique, kept.UntilLeased, kept.Past, kept.Overhead, kept.Asks, kept.Later = "", false, Past{}, 0, 0, nil
 	return kept
 }
 
@@ -276,27 +389,6 @@ type Endings struct {
 type Past struct {
 	Holder   string // of a leased item: what its holder calls itself; "": nothing
 	Attempts string // see Attempts of package fdbpq
-}
-
-// append packs what there is, and if something follows it, all.
-func (p *Past) append(b []byte, followed bool) []byte {
-	if *p == (Past{}) && !followed {
-		return b
-	}
-	if b = tuple.AppendString(b, p.Holder); p.Attempts != "" || followed {
-		b = tuple.AppendBytes(b, []byte(p.Attempts))
-	}
-	return b
-}
-
-// consume reads what append packed.
-func (p *Past) consume(r *tuple.Reader) {
-	if r.More() {
-		p.Holder = r.Text()
-	}
-	if r.More() {
-		p.Attempts = string(r.Bytes())
-	}
 }
 
 // kept is what goes with the item to another queue.

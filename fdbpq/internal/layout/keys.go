@@ -17,7 +17,6 @@ import "github.com/pqbridge/pqbridge/internal/tuple"
 //	("h", queue)                            highest count ever assigned (max)
 //	("a", queue)                            arrivals: grows when an item becomes ready (add)
 //	("c", queue, generation, counter)       counters (add)
-//	("co", queue, generation)               bytes of the overhead of items (add)
 //	("i", queue, generation, place)         ready item
 //	("d", queue, generation, place)         delayed item
 //	("l", queue, generation, place)         leased item
@@ -80,7 +79,6 @@ const (
 	SpaceHigh     = "h"
 	SpaceArrivals = "a"
 	SpaceCounter  = "c"
-	SpaceOverhead = "co"
 	SpaceReady    = "i"
 	SpaceDelayed  = "d"
 	SpaceLeased   = "l"

@@ -50,7 +50,6 @@ var RowKinds = [...]RowKind{
 	{SpaceChunk, OfGeneration},
 	{SpaceTimer, OfStore},
 	{SpaceCounter, OfGeneration},
-	{SpaceOverhead, OfGeneration},
 	{SpaceSchedule, UntilDelete},
 	{SpaceProgress, UntilDelete},
 	{SpaceSchedules, UntilDelete},
