@@ -68,8 +68,8 @@ export class Settlement extends Call {
     super({ op, queue: queue.name, subject: ack, body: result ? behind(`${word} `, result) : bytes(word), repeatable: true });
     this.of = queue;
     this.word = word;
-    /** Whether it goes alone: a line has no room for a result. */
-    this.single = result !== undefined;
+    /** Whether it goes alone: a line has no room for a result, nor for a reason of several lines. */
+    this.single = result !== undefined || /[\n\r]/.test(word);
   }
 
   /** What it is in a message with others. */

@@ -173,6 +173,27 @@ test("what a bridge does not know goes alone, with the same ids", async () => {
   }
 });
 
+test("a reason of several lines has a message of its own", async () => {
+  const q = queue();
+  await q.pushMany(Array.from({ length: 8 }, (_, i) => ({ payload: `${i}` })));
+  const items = await q.popMany(8, { lease: "1m" });
+  const sent = [];
+  const { connection: nc } = client;
+  const publish = nc.publish;
+  nc.publish = (subject, body, options) => {
+    sent.push(Number(options?.headers?.get("PQ-Bundle") || 1));
+    return publish.call(nc, subject, body, options);
+  };
+  try {
+    await Promise.all(items.map((item, i) => (i === 4 ? item.term("two\nlines") : i === 6 ? item.giveBack("two\rlines") : item.ack())));
+  } finally {
+    nc.publish = publish;
+  }
+  assert.deepEqual(sent, [1, 1, 2, 1, 1, 1, 1]);
+  const { ready, leased } = await q.info();
+  assert.deepEqual([ready, leased], [1, 0]);
+});
+
 test("a full queue takes what fits", async () => {
   const own = new Client(await connection(), { timeout: patience, retryFor: 1 });
   const q = queue(own);
