@@ -136,7 +136,7 @@ export interface ResultOptions extends CallOptions {
 export interface AckOptions extends CallOptions {
   /**
    * What the work has brought, for whoever has pushed the item and asked for its result; as large as a payload. If nobody has, or the
-   * queue has no room for it, or the bridge is of an earlier version, it is dropped: the item is done all the same.
+   * queue has no room for it, it is dropped: the item is done all the same.
    */
   result?: Payload;
 }
@@ -203,8 +203,8 @@ export interface PeekOptions extends CallOptions {
    *
    * For that a pop without a lease takes what is there, and then waits for a lease of 30 seconds, which the client
    * acknowledges before it returns the item. A user that may pop and not acknowledge pops in one step, as with
-   * `popId`, and so does a client of an earlier bridge: then an item that the bridge hands out while the wait ends
-   * is lost. So is, in any case, one that is under way when the very first request is cut off.
+   * `popId`: then an item that the bridge hands out while the wait ends is lost. So is, in any case, one that is under
+   * way when the very first request is cut off.
    */
   wait?: Duration;
 }
@@ -875,8 +875,8 @@ export interface Explain {
 
 export interface Info {
   queue: string;
-  /** Missing of a bridge of an earlier version. */
-  explain?: Explain;
+  /** Why no item is handed out. */
+  explain: Explain;
   ready: number;
   leased: number;
   /** Leased items that links hold. */

@@ -39,7 +39,7 @@ class InSteps {
   }
 
   async run() {
-    const { mailbox, patience } = this.queue.client;
+    const { patience } = this.queue.client;
     const look = this.#step(undefined);
     look.silence = Math.min(this.whole.wait, longestWait) + late(patience);
     try {
@@ -57,9 +57,7 @@ class InSteps {
       try {
         items = await wait.run();
       } catch (err) {
-        if (!(err instanceof PQError) || err.code !== code.badRequest) throw this.#nothingTaken(err);
-        mailbox.confirms.set(this.queue.name, false); // the bridge is an earlier one
-        continue;
+        throw this.#nothingTaken(err);
       }
       items = await this.#confirm(items);
       if (items.length > 0) return items;

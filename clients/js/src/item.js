@@ -1,6 +1,6 @@
 // What can be done with an item that a bridge has answered, and with its lease.
 import { duration, durationText, nanoseconds, shown } from "./duration.js";
-import { BadRequestError, code, LeaseLostError, mayRepeat, NotLeasedError, SettledError, TooLargeError, unreadable } from "./errors.js";
+import { code, LeaseLostError, mayRepeat, NotLeasedError, SettledError, unreadable } from "./errors.js";
 import { hold } from "./hold.js";
 import { ItemData, time } from "./itemdata.js";
 import { writeJSON } from "./json.js";
@@ -31,12 +31,6 @@ function held(op, reason) {
   if (op === "ack" || op === "term") return reason === "gone";
   return op === "nak" || op === "giveBack"; // the item is back in either case
 }
-
-/**
- * Whether a bridge of an earlier version has seen a wrong settlement, or one that is too long, where there is a result.
- * @param {unknown} err
- */
-const takesNoResult = (err) => err instanceof BadRequestError || (err instanceof TooLargeError && err.text.startsWith("a settlement "));
 
 export class Item extends ItemData {
   #queue;
@@ -224,33 +218,12 @@ export class Item extends ItemData {
   async #send(op, body, options, open = false, result) {
     if (!this.leased) throw new NotLeasedError();
     const { client } = this.#queue;
-    const deadline = client.deadline(options);
-    const send = async (/** @type {Settlement} */ call) => {
-      try {
-        return await client.lanes.send(settlements, `settle ${this.queue}`, call, deadline);
-      } catch (err) {
-        if (err instanceof LeaseLostError && (open || call.open) && held(op, err.reason)) return undefined;
-        throw err;
-      }
-    };
-    const plain = new Settlement(this.#queue, op, this.#ack, body);
-    if (result === undefined || client.lanes.plain) return send(plain);
     const call = new Settlement(this.#queue, op, this.#ack, body, result);
     try {
-      return await send(call);
+      return await client.lanes.send(settlements, `settle ${this.queue}`, call, client.deadline(options));
     } catch (err) {
-      if (!takesNoResult(err)) throw err;
-    }
-    // What the bridge says to the plain word tells whether it is an earlier one.
-    open ||= call.open;
-    let earlier = true;
-    try {
-      return await send(plain);
-    } catch (err) {
-      earlier = !(err instanceof BadRequestError);
+      if (err instanceof LeaseLostError && (open || call.open) && held(op, err.reason)) return undefined;
       throw err;
-    } finally {
-      if (earlier) client.lanes.withoutResults();
     }
   }
 }

@@ -3,8 +3,8 @@
 // What they guarantee: a lone call sends its own message, at once. No call waits for an answer while fewer than
 // mostUnderWay messages of its lane are under way: it waits until the program has nothing else to do, since callers that
 // one answer has woken call again together. Calls leave in their order. Each keeps its result, its error and its deadline; one
-// that ends before it left was not done. What is wrong with a message as such hurts no call: its calls go alone.
-import { Bell, Deadline, now } from "./bell.js";
+// that ends before it left was not done. The calls of a message that is too large, or that the user may not send, go alone.
+import { Bell, Deadline } from "./bell.js";
 import { ended } from "./call.js";
 import { code, errorOf, inDoubt, isDenial, mayRepeat, PQError } from "./errors.js";
 import { whenIdle } from "./idle.js";
@@ -17,9 +17,6 @@ const mostUnderWay = 16;
 /** The bytes of a message: so many, and this part of the server's max_payload. */
 const mostBytes = 256 << 10;
 const part = 4;
-
-/** For how long calls go alone, or without results, after a bridge of an earlier version. */
-const apartFor = 60_000;
 
 /** @typedef {import("./call.js").Call} Call */
 
@@ -211,9 +208,7 @@ class Lane {
       this.lanes.denied(this.kind, bundle);
       return { apart: true };
     }
-    const bad = err.code === code.badRequest;
-    if (bad && err.item === undefined) this.lanes.goApart(this.kind, apartFor);
-    return bad || err.code === code.tooLarge || err.item !== undefined ? { apart: true } : { error: err, final: true };
+    return err.code === code.tooLarge ? { apart: true } : { error: err, final: true };
   }
 }
 
@@ -255,10 +250,8 @@ export class Lanes {
   #lanes = new Map();
   /** Whether callers were woken together just now, who may call again: nobody goes alone then. */
   woken = false;
-  /** Until when calls go alone, by kind. @type {Map<Kind, number>} */
-  #apart = new Map();
-  /** Until when acknowledgements go without their results. */
-  plainUntil = 0;
+  /** Whose calls go alone, because the user may not send their bundles. @type {Set<Kind>} */
+  #apart = new Set();
 
   /**
    * @param {import("./client.js").Client} client
@@ -278,7 +271,7 @@ export class Lanes {
    * @returns {Promise<any>} the answer to its own message, or what the kind reads in that to a bundle
    */
   send(kind, key, call, deadline) {
-    if (this.max === 1 || (this.#apart.get(kind) ?? 0) > now()) return this.#alone(kind, call, deadline);
+    if (this.max === 1 || this.#apart.has(kind)) return this.#alone(kind, call, deadline);
     let lane = this.#lanes.get(key);
     if (!lane) this.#lanes.set(key, (lane = new Lane(this, kind, key)));
     if (!lane.lone) return this.#together(lane, call, deadline);
@@ -325,29 +318,11 @@ export class Lanes {
   }
 
   /**
-   * @param {Kind} kind
-   * @param {number} ms
-   */
-  goApart(kind, ms) {
-    this.#apart.set(kind, now() + ms);
-  }
-
-  /** A bridge of an earlier version takes no results. */
-  withoutResults() {
-    this.plainUntil = now() + apartFor;
-  }
-
-  /** Whether acknowledgements go without their results. */
-  get plain() {
-    return this.plainUntil > now();
-  }
-
-  /**
    * The user may not send the bundle, and perhaps its calls.
    * @param {Kind} kind
    * @param {Call} bundle
    */
   denied(kind, bundle) {
-    if (!kind.denied(this.client, bundle)) this.goApart(kind, Infinity);
+    if (!kind.denied(this.client, bundle)) this.#apart.add(kind);
   }
 }

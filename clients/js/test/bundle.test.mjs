@@ -153,24 +153,52 @@ test("a bad item hurts only its caller", async () => {
   assert.equal(requests.length, 3);
 });
 
-test("what a bridge does not know goes alone, with the same ids", async () => {
-  for (const [code, text, item, later] of [[400, "header PQ-Each of a bundle", undefined, [1, 1, 1, 1]], [400, "item 2: no", 2, [1, 1, 2]], [413, "too large", undefined, [1, 1, 2]]]) {
-    const { client: own, requests } = await fake((verb, n, m) => {
-      if (!m.headers?.has("PQ-Bundle")) return each(m);
-      const refused = failure(code, "", text);
-      return { ...refused, body: JSON.stringify({ type: "io.pq.v1.push_response", error: { code, err_code: 30_000 + code, description: text, item } }) };
-    });
+test("what is too much for a bridge goes alone, with the same ids", async () => {
+  const { client: own, requests } = await fake((verb, n, m) => (m.headers?.has("PQ-Bundle") ? failure(413, "", "too large") : each(m)), { askAgainAfter: patience });
+  const q = own.queue("q");
+  await q.push("first");
+  requests.length = 0;
+  assert.deepEqual((await Promise.all(some(q, 5))).map(({ id }) => id), ["id of 0", "id of 1", "id of 2", "id of 3", "id of 4"]);
+  const [together] = requests.filter((request) => sizeOf(request) > 1);
+  const ids = frames(together.body).map(({ headers }) => /Nats-Msg-Id: (.*)\n/.exec(headers)[1]);
+  assert.deepEqual(requests.slice(3).map(({ headers }) => headers.get("Nats-Msg-Id")), ids);
+  requests.length = 0;
+  await Promise.all(some(q, 4));
+  assert.deepEqual(requests.slice(0, 3).map(sizeOf), [1, 1, 2]);
+});
+
+test("a message that is refused is an error of each of its pushes", async () => {
+  for (const item of [undefined, 2]) {
+    const body = JSON.stringify({ type: "io.pq.v1.push_response", error: { code: 400, err_code: 30_400, description: "bad", item } });
+    const { client: own, requests } = await fake((verb, n, m) => (m.headers?.has("PQ-Bundle") ? { ...failure(400, "", "bad"), body } : each(m)), { askAgainAfter: patience });
     const q = own.queue("q");
     await q.push("first");
-    requests.length = 0;
-    assert.deepEqual((await Promise.all(some(q, 5))).map(({ id }) => id), ["id of 0", "id of 1", "id of 2", "id of 3", "id of 4"]);
-    const [together] = requests.filter((request) => sizeOf(request) > 1);
-    const ids = frames(together.body).map(({ headers }) => /Nats-Msg-Id: (.*)\n/.exec(headers)[1]);
-    assert.deepEqual(requests.slice(3).map(({ headers }) => headers.get("Nats-Msg-Id")), ids);
-    requests.length = 0;
-    await Promise.all(some(q, 4));
-    assert.deepEqual(requests.slice(0, later.length).map(sizeOf), later);
+    const bad = ["BadRequestError", "push", "bad"];
+    for (const [sizes, want] of [[[1, 1, 4], ["id of 0", "id of 1", bad, bad, bad, bad]], [[6], Array(6).fill(bad)]]) { // those whom a bundle woke go together at once
+      requests.length = 0;
+      const results = await Promise.allSettled(some(q, 6));
+      assert.deepEqual(results.map(({ value, reason }) => value?.id ?? [reason.name, reason.op, reason.text]), want);
+      assert.deepEqual(requests.map(sizeOf), sizes);
+    }
   }
+});
+
+test("a message that is refused is an error of each of its settlements, which keep their leases", async () => {
+  let refusing = true;
+  const { client: own, prefix, requests } = await fake((verb, n, m) => {
+    const size = Number(m.headers?.get("PQ-Bundle"));
+    return size && refusing ? failure(400, "", "bad") : answer({}, "+OK\n".repeat(size));
+  }, { askAgainAfter: patience });
+  const [first, ...items] = Array.from({ length: 6 }, (_, i) => own.attach(`${prefix}.jobs.ack.c.${i}`));
+  await first.ack(); // until then nothing may be sent
+  requests.length = 0;
+  const results = await Promise.allSettled([items[0].ack(), items[1].ack(), items[2].ack(), items[3].nak(), items[4].extend()]);
+  assert.deepEqual(results.map(({ reason: e }, i) => e && [e.name, e.op, e.queue, e.text, items[i].settled]), [undefined, undefined, ...["ack", "nak", "extend"].map((op) => ["BadRequestError", op, "jobs", "bad", false])]);
+  assert.deepEqual(requests.map(sizeOf), [1, 1, 3]);
+  for (const err of await own.queue("jobs").ackMany(items.slice(2))) await fails(Promise.reject(err), BadRequestError, 400);
+  assert.deepEqual(requests.slice(3).map(sizeOf), [3]);
+  refusing = false;
+  assert.deepEqual(await own.queue("jobs").ackMany(items.slice(2)), [null, null, null]);
 });
 
 test("a reason of several lines has a message of its own", async () => {
@@ -271,13 +299,13 @@ test("a lost answer adds nothing twice", async () => {
   assert.deepEqual([lost, (await client.queue(q.name).info()).leased], [["admin", "push", "ack"], 0]);
 });
 
-test("a lost answer, and then a bridge that takes no bundles, add nothing twice", async () => {
+test("a lost answer, and then a message that is taken apart, add nothing twice", async () => {
   const [added, alone] = [new Set(), new Set()];
   const idIn = (headers) => /Nats-Msg-Id: (.*)\n/.exec(headers)[1];
   let bundles = 0;
   const { client: own } = await fake((verb, n, m) => {
     if (m.headers?.has("PQ-Bundle")) {
-      if (++bundles > 1) return failure(400, "", "header PQ-Each of a bundle");
+      if (++bundles > 1) return failure(413, "", "too large");
       for (const { headers } of frames(m.string())) added.add(idIn(headers));
       return undefined;
     }

@@ -1,7 +1,7 @@
 // Results: what became of an item, asked for and waited for.
 import { test } from "node:test";
 import assert from "node:assert/strict";
-import { BadRequestError, BusyError, Client, ConflictError, EmptyError, LeaseLostError, NotFoundError, SettledError, TooLargeError, UnknownResultError } from "pqbridge";
+import { BadRequestError, BusyError, Client, ConflictError, EmptyError, NotFoundError, SettledError, TooLargeError, UnknownResultError } from "pqbridge";
 import { answer, client, failure, fails, fake, lossy, nc, patience, pushed, queue, slow, until } from "./world.mjs";
 
 const at = "2030-01-02T03:04:05.006Z";
@@ -184,28 +184,14 @@ test("a result that is too large ends no lease", async () => {
   await item.ack({ result: "short" });
 });
 
-test("a bridge of an earlier version takes no result, and the item is done all the same", async () => {
-  for (const [code, text] of [[400, "a settlement is followed by"], [413, "a settlement has 9000 bytes: allowed are 8192"]]) {
+test("a refused result is an error, and is not sent without it", async () => {
+  for (const [type, code, text] of [[BadRequestError, 400, "a settlement is followed by"], [TooLargeError, 413, "a settlement has 9000 bytes: allowed are 8192"]]) {
     const world = await fake((verb, n, m) => (m.string().includes(" ") ? failure(code, "", text) : answer({})));
-    for (let i = 0; i < 2; i++) await leased(world).ack({ result: "x" });
-    assert.deepEqual(world.requests.map(({ body }) => body), ["+ACK x", "+ACK", "+ACK"]);
-    world.client.lanes.plainUntil = 0; // the minute is over
-    await leased(world).ack({ result: "x" });
-    assert.deepEqual(world.requests.slice(3).map(({ body }) => body), ["+ACK x", "+ACK"]);
+    for (let i = 0; i < 2; i++) {
+      const item = leased(world);
+      assert.equal((await fails(item.ack({ result: "x" }), type, code)).text, text);
+      assert.equal(item.settled, false);
+    }
+    assert.deepEqual(world.requests.map(({ body }) => body), ["+ACK x", "+ACK x"]);
   }
-});
-
-test("a wrong subject says nothing of the bridge", async () => {
-  const world = await fake((verb, n) => (n < 3 ? failure(400) : answer({})));
-  await fails(leased(world).ack({ result: "x" }), BadRequestError, 400);
-  await leased(world).ack({ result: "x" });
-  assert.deepEqual(world.requests.map(({ body }) => body), ["+ACK x", "+ACK", "+ACK x"]);
-});
-
-test("an earlier bridge behind a lost answer: the attempt without one may have ended the lease", async () => {
-  const answers = [undefined, failure(400), failure(410, "gone")];
-  const world = await fake((verb, n) => answers[n - 1], { askAgainAfter: 100 * slow });
-  await leased(world).ack({ result: "x" });
-  const other = await fake((verb, n) => answers[n], { askAgainAfter: patience });
-  await fails(leased(other).ack({ result: "x" }), LeaseLostError, 410, "gone");
 });
