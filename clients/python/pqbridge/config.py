@@ -123,8 +123,8 @@ class Info(dict[str, Any]):
     rates: Rates
     paused: bool
     config: Config
-    explain: Explain | None = None
-    """Why no item is handed out; None: the bridge is of an earlier version."""
+    explain: Explain
+    """Why no item is handed out."""
     held: int = 0
     """Leased items that links hold."""
     overhead: int = 0

@@ -29,7 +29,7 @@ class Core:
     patience: Patience
     mailbox: Mailbox
     no_steps: set[str]
-    """Queues where a pop for good cannot be confirmed: the user may not acknowledge, or the bridge does not know of it."""
+    """Queues where a pop for good cannot be confirmed: the user may not acknowledge."""
     lanes: Lanes
     _in_flight: InFlight
 

@@ -88,8 +88,7 @@ class Item(ItemData):
         """The item is done. Afterwards it is gone for good.
 
         result: what the work has brought, for whoever has pushed the item and asked for its result; as large as a payload.
-        If nobody has, or the queue has no room for it, or the bridge is of an earlier version, it is dropped: the item is
-        done all the same."""
+        If nobody has, or the queue has no room for it, it is dropped: the item is done all the same."""
         said = None if result is None else payload_of(result, "the result")
         await self._once(lambda: self._send("ack", "+ACK", timeout, said))
 

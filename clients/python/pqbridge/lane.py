@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from time import monotonic
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from .call import Call, ended
@@ -24,9 +23,6 @@ from .mailbox import Request
 _FEW = 2
 _MOST_UNDER_WAY = 16
 _MOST_BYTES = 256 << 10
-
-# How long calls go alone, or without results, after a bridge of an earlier version: there may be more of them.
-_ALONE_FOR = 60.0
 
 
 class Landed(NamedTuple):
@@ -250,7 +246,6 @@ class Lanes:
         self._max_payload = max_payload
         self._connection = connection  # the number of the present one
         self._lanes: dict[tuple[str, ...], Lane[Any]] = {}
-        self._alone_until = self._plain_until = 0.0
         self._rights: dict[tuple[str, str], tuple[int, bool]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -259,7 +254,6 @@ class Lanes:
         another one, and otherwise that of key."""
         if self.most == 1:
             return (await ship(Bundle([call], deadline)))[0]
-        call.apart = call.apart or monotonic() < self._alone_until
         lane: Lane[C] | None = self._lanes.get(own)
         if lane is None or not lane.busy:
             lane = self._lanes.get(key)
@@ -278,19 +272,6 @@ class Lanes:
 
     def forget(self, key: tuple[str, ...]) -> None:
         self._lanes.pop(key, None)
-
-    def older(self) -> None:
-        """A bridge of an earlier version has answered."""
-        self._alone_until = monotonic() + _ALONE_FOR
-
-    def without_results(self) -> None:
-        """A bridge of an earlier version takes no results."""
-        self._plain_until = monotonic() + _ALONE_FOR
-
-    @property
-    def plain(self) -> bool:
-        """Whether acknowledgements go without their results."""
-        return monotonic() < self._plain_until
 
     def mixes(self, queue: str) -> bool:
         """Whether pushes of all priorities may have one subject."""

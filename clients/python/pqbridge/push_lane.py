@@ -13,7 +13,7 @@ from .bundle import bundle
 from .call import Call
 from .core import Place
 from .deadline import Deadline
-from .errors import BAD_REQUEST, FORBIDDEN, TOO_LARGE, PQError, in_doubt, may_repeat
+from .errors import FORBIDDEN, TOO_LARGE, PQError, in_doubt, may_repeat
 from .lane import Bundle, Joining, Landed
 from .mailbox import HeaderList, Request, headers_size
 from .pushed import error_in, items_of
@@ -91,8 +91,6 @@ async def ship(together: Bundle[Push]) -> Sequence[Landed]:
             raise
         if err.code == FORBIDDEN:
             client.lanes.learn("push", name, False)
-        elif err.code == BAD_REQUEST and err.item is None:
-            client.lanes.older()
         return [Landed(apart=True, open=call.open, again=call.sent > 1)] * len(pushes)
     if mixed or first.priority is None:
         client.lanes.learn("push", name, True)
@@ -103,7 +101,7 @@ def _divides(err: PQError, mixed: bool) -> bool:
     """Whether nothing was done, and each push may fare better in a message of its own."""
     if err.code == FORBIDDEN:
         return mixed and err.__cause__ is not None  # the server's word about the subject
-    return err.__cause__ is None and (err.code in (BAD_REQUEST, TOO_LARGE) or err.item is not None)
+    return err.code == TOO_LARGE and err.__cause__ is None
 
 
 def _landed(queue: str, push: Push, item: object, body: bytes, call: Call) -> Landed:

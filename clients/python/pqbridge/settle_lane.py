@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from .call import Call
 from .core import Place
 from .deadline import Deadline
-from .errors import BAD_REQUEST, FORBIDDEN, TOO_LARGE, UNKNOWN_RESULT, BadRequestError, PQError, TooLargeError, error_of, may_repeat, unreadable
+from .errors import FORBIDDEN, TOO_LARGE, UNKNOWN_RESULT, PQError, error_of, may_repeat, unreadable
 from .lane import Bundle, Joining, Landed
 from .mailbox import Request
 
@@ -29,8 +29,8 @@ class Settling(Joining):
         self.op = op
         self.ack = ack
         self.word = word
-        self.result = None if place.client.lanes.plain else result
-        super().__init__(len(ack) + len(word) + len(result or b"") + 32, self.result is not None or "\n" in word or "\r" in word)
+        self.result = result
+        super().__init__(len(ack) + len(word) + len(result or b"") + 32, result is not None or "\n" in word or "\r" in word)
 
     def request(self) -> Request:
         word = self.word.encode()
@@ -44,28 +44,11 @@ class Settling(Joining):
         lanes, name = self.place.client.lanes, self.place.name
         self.apart = self.apart or lanes.right("ack", name) is False
         landed = await lanes.go(("ack", name), ("ack", name), self, deadline, ship, _ANSWER)
-        if landed.apart:
-            landed = await self.by_itself(deadline, landed)
-        if self.result is not None and _takes_no_result(landed.error):
-            return await self._plainly(deadline, landed.open)
-        return landed
-
-    async def _plainly(self, deadline: Deadline, open: bool) -> Landed:
-        """A bridge of an earlier version takes no result. What it says to the plain word tells whether it is one."""
-        self.result = None
-        landed = await self.by_itself(deadline, Landed(open=open))
-        if not isinstance(landed.error, BadRequestError):
-            self.place.client.lanes.without_results()
-        return landed
+        return await self.by_itself(deadline, landed) if landed.apart else landed
 
     async def by_itself(self, deadline: Deadline, before: Landed) -> Landed:
         landed = await _sent_alone(self, Call(self.request(), True, before.error), deadline)
         return Landed(landed.answer, landed.error, open=landed.open or before.open)
-
-
-def _takes_no_result(err: PQError | None) -> bool:
-    """Whether a bridge of an earlier version has seen a wrong settlement, or one that is too long, where there is a result."""
-    return isinstance(err, BadRequestError) or isinstance(err, TooLargeError) and err.text.startswith("a settlement ")
 
 
 async def _sent_alone(one: Settling, call: Call, deadline: Deadline) -> Landed:
@@ -91,8 +74,6 @@ async def ship(together: Bundle[Settling]) -> Sequence[Landed]:
     except PQError as err:
         if err.code == FORBIDDEN and err.__cause__ is not None:
             client.lanes.learn("ack", name, False)
-        elif err.code == BAD_REQUEST:
-            client.lanes.older()
         elif err.code != TOO_LARGE:
             raise
         return [Landed(apart=True, open=call.open)] * len(calls)

@@ -10,7 +10,7 @@ from .absence import Absence
 from .confirm import confirmed
 from .core import Place
 from .duration import seconds
-from .errors import NOT_FOUND, BadRequestError, EmptyError
+from .errors import NOT_FOUND, EmptyError
 from .item import Item
 from .mailbox import Listening
 from .taking import End, Selection, Taking
@@ -45,16 +45,9 @@ async def _take_in_steps(queue: Place, subject: str, s: Selection, wait: float) 
     while True:
         left = max(wait - (monotonic() - began), 0.001)
         until = None if s.timeout is None else max(seconds(s.timeout, "timeout") - (monotonic() - began), 0.001)
-        steps = queue.name not in queue.client.no_steps
         taking = Taking(queue, Item.read, "pop", subject, replace(s, wait=left, timeout=until))
-        if steps:
+        if queue.name not in queue.client.no_steps:
             taking.confirm(CONFIRM)
-        try:
-            items = await confirmed(queue, await taking.run())
-        except BadRequestError as err:
-            if not steps or "confirm" not in err.text:
-                raise
-            queue.client.no_steps.add(queue.name)  # a bridge of an earlier version
-            continue
+        items = await confirmed(queue, await taking.run())
         if items:
             return items

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import random
 import signal
@@ -301,16 +300,12 @@ class Presence(TestCase):
             await q.push("a")
             self.assertEqual(((await pop).text, taker.no_steps), ("a", {q.name}))
 
-    async def test_a_bridge_without_steps(self) -> None:
-        def respond(verb: str, n: int, m: Any) -> Answer:
-            fields = json.loads(m.data or "{}")
-            if "confirm" in fields:
-                return failure(400, text='unknown field "confirm": expected some of …')
-            return Answer({"PQ-Id": "i"}, "x") if "expires" in fields else failure(404, "empty")
-
-        f = await self.fake(respond)
-        self.assertEqual((await f.client.queue("jobs").pop(wait=PATIENCE)).text, "x")
-        self.assertEqual([sorted(body) for body in f.bodies], [[], ["confirm", "expires"], ["expires"]])
+    async def test_a_wait_that_is_refused(self) -> None:
+        """It is an error, and the next one has two steps again."""
+        f = await self.fake(lambda verb, n, m: failure(400, text='unknown field "confirm": expected some of …') if m.data else failure(404, "empty"))
+        for _ in range(2):
+            await self.fails(f.client.queue("jobs").pop(wait=PATIENCE), BadRequestError, 400)
+        self.assertEqual([sorted(body) for body in f.bodies], [[], ["confirm", "expires"]] * 2)
 
     async def test_what_was_waited_for_is_as_what_was_there(self) -> None:
         for lease in ("", "1h"):

@@ -9,7 +9,7 @@ from typing import Any
 
 import nats.errors
 
-from pqbridge import BadRequestError, BusyError, ConflictError, EmptyError, Import, Item, LeaseLostError, NewItem, NotFoundError, Result, SettledError, TooLargeError, sync
+from pqbridge import BadRequestError, BusyError, ConflictError, EmptyError, Import, Item, NewItem, NotFoundError, Result, SettledError, TooLargeError, sync
 from test_repeat import Proxy
 from test_together import Together
 from world import PATIENCE, SLOW, URL, Answer, TestCase, failure, fresh, quiet
@@ -198,30 +198,15 @@ class Settlements(Together):
         await item.extend()
         await item.ack(result="short")
 
-    async def test_an_earlier_bridge(self) -> None:
-        """It takes no result, and the item is done all the same. For a while the client says none."""
-        for code, text in ((400, "a settlement is followed by"), (413, "a settlement has 9000 bytes: allowed are 8192")):
+    async def test_a_refused_result(self) -> None:
+        """It is an error, and the acknowledgement is not sent without it."""
+        for kind, code, text in ((BadRequestError, 400, "a settlement is followed by"), (TooLargeError, 413, "a settlement has 9000 bytes: allowed are 8192")):
             f = await self.fake(lambda verb, n, m: failure(code, text=text) if b" " in m.data else Answer())
             for _ in range(2):
-                await f.client.attach(f"{f.prefix}.jobs.ack.c.t").ack(result="x")
-            self.assertEqual([m.data for _, m in f.requests], [b"+ACK x", b"+ACK", b"+ACK"])
-            f.client.lanes._plain_until = 0  # the minute is over
-            await f.client.attach(f"{f.prefix}.jobs.ack.c.t").ack(result="x")
-            self.assertEqual([m.data for _, m in f.requests[3:]], [b"+ACK x", b"+ACK"])
-
-    async def test_a_wrong_subject_says_nothing_of_the_bridge(self) -> None:
-        f = await self.fake(lambda verb, n, m: failure(400) if n < 3 else Answer())
-        await self.fails(f.client.attach(f"{f.prefix}.jobs.ack.c.t").ack(result="x"), BadRequestError, 400)
-        await f.client.attach(f"{f.prefix}.jobs.ack.c.t").ack(result="x")
-        self.assertEqual([m.data for _, m in f.requests], [b"+ACK x", b"+ACK", b"+ACK x"])
-
-    async def test_an_earlier_bridge_behind_a_lost_answer(self) -> None:
-        """The attempt without an answer may have ended the lease."""
-        answers = {2: failure(400), 3: failure(410, "gone")}
-        f = await self.fake(lambda verb, n, m: answers.get(n), ask_again_after=0.1 * SLOW)
-        await f.client.attach(f"{f.prefix}.jobs.ack.c.t").ack(result="x")
-        g = await self.fake(lambda verb, n, m: answers.get(n + 1), ask_again_after=PATIENCE)
-        await self.fails(g.client.attach(f"{g.prefix}.jobs.ack.c.t").ack(result="x"), LeaseLostError, 410, "gone")
+                item = f.client.attach(f"{f.prefix}.jobs.ack.c.t")
+                self.assertEqual((await self.fails(item.ack(result="x"), kind, code)).text, text)
+                self.assertFalse(item.settled)
+            self.assertEqual([m.data for _, m in f.requests], [b"+ACK x"] * 2)
 
 
 class Synchronous(unittest.TestCase):

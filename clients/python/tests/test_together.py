@@ -186,25 +186,23 @@ class Pushes(Together):
         self.assertNotIn("item 3", found[5].text)
         self.assertEqual(([size(m) for m in seen], (await q.info())["ready"]), ([0, 0, 8], 9))
 
-    async def test_a_bridge_that_refuses_them_all(self) -> None:
-        """Of an earlier version: each goes alone, for a while."""
-        f = await self.fake(lambda verb, n, m: Answer(failure(400, text="no").headers, '{"error":{"code":400}}') if size(m) else each(m), ask_again_after=PATIENCE)
+    async def test_a_message_that_is_refused(self) -> None:
+        """Its error is that of each push, and the next ones go together again."""
+        for item in ("", ',"item":1'):
+            bad = Answer(failure(400, text="bad").headers, '{"error":{"code":400%s}}' % item)
+            f = await self.fake(lambda verb, n, m: bad if size(m) else each(m), ask_again_after=PATIENCE)
+            q = f.client.queue("jobs")
+            for _ in range(2):
+                found = await self.results(*(q.push(str(n)) for n in range(6)))
+                self.assertEqual([type(one) for one in found], [Pushed] * 2 + [BadRequestError] * 4)
+                self.assertEqual({(one.op, one.queue, one.text, one.item) for one in found[2:]}, {("push", "jobs", "bad", None)})
+            self.assertEqual([size(m) for _, m in f.requests], [0, 0, 4] * 2)
+
+    async def test_what_is_too_much_for_a_bridge_goes_alone(self) -> None:
+        f = await self.fake(lambda verb, n, m: failure(413) if size(m) else each(m), ask_again_after=PATIENCE)
         q = f.client.queue("jobs")
         for _ in range(2):
-            self.assertEqual([one.id for one in await asyncio.gather(*(q.push(str(n)) for n in range(6)))], ["i"] * 6)
-        self.assertEqual([size(m) for _, m in f.requests], [0, 0, 4] + [0] * 10)
-        self.assertEqual([m.data for _, m in f.requests[3:7]], [b"2", b"3", b"4", b"5"])
-        f.client.lanes._alone_until = 0  # the minute is over
-        await asyncio.gather(*(q.push(str(n)) for n in range(6)))
-        self.assertEqual([size(m) for _, m in f.requests[13:16]], [0, 0, 4])
-
-    async def test_a_refusal_about_one_item(self) -> None:
-        """By a bridge that pushes all or none."""
-        bad = Answer(failure(409, "occupied").headers, '{"error":{"code":409,"item":1}}')
-        f = await self.fake(lambda verb, n, m: bad if size(m) else each(m), ask_again_after=PATIENCE)
-        q = f.client.queue("jobs")
-        await asyncio.gather(*(q.push(str(n)) for n in range(5)))
-        await asyncio.gather(*(q.push(str(n)) for n in range(5)))
+            await asyncio.gather(*(q.push(str(n)) for n in range(5)))
         self.assertEqual([size(m) for _, m in f.requests], [0, 0, 3, 0, 0, 0] * 2)
 
     async def test_what_is_refused_for_a_while_is_tried_again(self) -> None:
@@ -404,6 +402,20 @@ class Settlements(Together):
         self.assertEqual(items[5].lease_expires.year, 2030)
         lines = f.requests[2][1].data.decode().splitlines()
         self.assertEqual((f.verbs[2:], [line.split(" ", 1)[1].split(" ")[0] for line in lines]), (["jobs.ack.bundle.settle", "jobs.ack.c.t8"], ["+ACK", "-NAK", "+ACK", "+WPI", "+TERM", "+BACK"]))
+
+    async def test_a_message_that_is_refused(self) -> None:
+        """Its error is that of each settlement, and their leases go on."""
+        refusing = True
+        f = await self.fake(lambda verb, n, m: failure(400, text="bad") if size(m) and refusing else Answer(body="+OK\n" * size(m)), ask_again_after=PATIENCE)
+        items = [f.client.attach(f"{f.prefix}.jobs.ack.c.t{i}") for i in range(5)]
+        found = await self.results(items[0].ack(), items[1].ack(), items[2].ack(), items[3].nak(), items[4].extend())
+        self.assertEqual([type(one) for one in found], [type(None)] * 2 + [BadRequestError] * 3)
+        self.assertEqual([(one.op, one.queue, one.text) for one in found[2:]], [(op, "jobs", "bad") for op in ("ack", "nak", "extend")])
+        found = await f.client.queue("jobs").ack_many(items[2:])
+        self.assertEqual([type(one) for one in found], [BadRequestError] * 3)
+        self.assertEqual([size(m) for _, m in f.requests], [0, 0, 3, 3])
+        refusing = False
+        self.assertEqual(await f.client.queue("jobs").ack_many(items[2:]), [None] * 3)
 
     async def test_extend_then_ack_keep_their_order(self) -> None:
         f, items = await self.leased(3)
