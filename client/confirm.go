@@ -46,9 +46,6 @@ func (t *taking) runInSteps(ctx context.Context) ([]*Item, error) {
 		switch {
 		case !confirms:
 			return items, err
-		case errors.As(err, &e) && e.Code == protocol.CodeBadRequest:
-			t.queue.client.settles.Set(t.queue.name, false) // the bridge is an earlier one, which knows no steps
-			continue
 		case err != nil:
 			return nil, nothingTaken(ctx, err)
 		}

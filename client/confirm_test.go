@@ -168,29 +168,6 @@ func toConfirm(id string) *nats.Msg {
 	return &nats.Msg{Reply: "pq.jobs.ack.c." + id, Header: nats.Header{"PQ-Id": {id}, "PQ-Fence": {"1"}, "PQ-Deliveries": {"1"}, "PQ-Confirm": {"2030-01-02T03:04:05Z"}}}
 }
 
-// A bridge that does not know PQ-Confirm is asked without it, from then on at once.
-func TestWaitAtAnEarlierBridge(t *testing.T) {
-	t.Parallel()
-	s, c := script(t, func(_ int, p popBody) *nats.Msg {
-		if p.Confirm > 0 {
-			return failure("400", "")
-		}
-		return itemAnswer()
-	}, func(int) *nats.Msg { return emptyAnswer() })
-	for range 2 {
-		if _, err := c.Queue("jobs").Pop(t.Context(), client.Min, client.Wait(time.Hour)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var confirms []time.Duration
-	for _, p := range s.waits {
-		confirms = append(confirms, p.Confirm)
-	}
-	if !slices.Equal(confirms, []time.Duration{30 * time.Second, 0, 0}) || len(s.settles) > 0 {
-		t.Errorf("asked with %v, settled %v", confirms, s.settles)
-	}
-}
-
 // An item whose lease is lost before it is acknowledged is somebody else's: the pop waits on.
 func TestWaitedForAndLost(t *testing.T) {
 	t.Parallel()

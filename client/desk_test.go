@@ -2,7 +2,6 @@ package client_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -152,11 +151,4 @@ func adds(t *testing.T, m *nats.Msg, but map[string]protocol.Error) *nats.Msg {
 		t.Error(err)
 	}
 	return &nats.Msg{Data: body}
-}
-
-// refusal is an error that is about one item of a bundle.
-func refusal(code string, item int) *nats.Msg {
-	m := failure(code, "")
-	m.Data = fmt.Appendf(nil, `{"type":"io.pq.v1.push_response","error":{"code":%s,"err_code":30%s,"description":"item %d: no","item":%d}}`, code, code, item, item)
-	return m
 }

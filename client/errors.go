@@ -90,12 +90,6 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %s (%d)", on, e.Description, e.Code)
 }
 
-// isBad reports whether the bridge could not read the request.
-func isBad(err error) bool {
-	var e *Error
-	return errors.As(err, &e) && e.Code == protocol.CodeBadRequest
-}
-
 // Is lets errors.Is compare the error with the variables named Err….
 func (e *Error) Is(target error) bool {
 	looked := e.Op == "pop" || e.Op == "peek"

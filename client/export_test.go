@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-
-	"github.com/pqbridge/pqbridge/internal/lanes"
 )
 
 // AskAgainAfter makes the client repeat unanswered requests after d.
@@ -61,9 +59,6 @@ func (q *Queue) Waiting() int {
 
 // Lanes is how many lanes a client has.
 func (c *Client) Lanes() int { return c.pushes.Len() + c.settlements.Len() }
-
-// BundleAgain has the client forget that a bridge knows no bundles.
-func (c *Client) BundleAgain() { c.pushes.alone = lanes.Apart{} }
 
 var (
 	ReadResults      = readResults

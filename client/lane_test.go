@@ -151,45 +151,47 @@ func together(t *testing.T, d *desk, q *client.Queue, push func()) *nats.Msg {
 
 func TestBadItemHurtsOnlyItsCaller(t *testing.T) {
 	t.Parallel()
-	bad := protocol.Error{Code: 400, Description: "no"}
-	for name, answer := range map[string]func(*desk, *nats.Msg){
-		"a bridge that refuses one": func(d *desk, m *nats.Msg) {
-			if m.Header.Get("PQ-Each") != "true" {
-				t.Errorf("the headers of a bundle are %v", m.Header)
-			}
-			d.answer(t, m, adds(t, m, map[string]protocol.Error{"b": bad}))
-		},
-		"a bridge that refuses all": func(d *desk, m *nats.Msg) {
-			d.answer(t, m, refusal("409", 1))
-			for _, want := range []string{"a", "b", "c"} {
-				one := d.next(t)
-				if payloadsOf(t, one) != want || one.Header.Get("PQ-Bundle") != "" {
-					t.Errorf("%q went, expected %s alone", payloadsOf(t, one), want)
-				}
-				if want == "b" {
-					d.answer(t, one, failure("400", ""))
-				} else {
-					d.answer(t, one, adds(t, one, nil))
-				}
-			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := openDesk(t)
-			q := d.client(t).Queue("jobs")
-			var futures []*client.Future
-			m := together(t, d, q, func() {
-				for _, payload := range []string{"a", "b", "c"} {
-					futures = append(futures, async(t, q, payload))
-				}
-			})
-			answer(d, m)
-			succeeds(t, futures[0], futures[2])
-			_, err := futures[1].Result()
-			fails(t, err, err, 400, "")
-		})
+	d := openDesk(t)
+	q := d.client(t).Queue("jobs")
+	var futures []*client.Future
+	m := together(t, d, q, func() {
+		for _, payload := range []string{"a", "b", "c"} {
+			futures = append(futures, async(t, q, payload))
+		}
+	})
+	if m.Header.Get("PQ-Each") != "true" {
+		t.Errorf("the headers of a bundle are %v", m.Header)
 	}
+	d.answer(t, m, adds(t, m, map[string]protocol.Error{"b": {Code: 400, Description: "no"}}))
+	succeeds(t, futures[0], futures[2])
+	_, err := futures[1].Result()
+	fails(t, err, err, 400, "")
+}
+
+// A bundle that a bridge cannot read fails for all its callers, and none of them is tried in another form.
+func TestRefusedBundle(t *testing.T) {
+	t.Parallel()
+	d := openDesk(t)
+	c := d.client(t)
+	q := c.Queue("jobs")
+	var futures []*client.Future
+	m := together(t, d, q, func() {
+		for _, payload := range []string{"a", "b"} {
+			futures = append(futures, async(t, q, payload))
+		}
+	})
+	d.answer(t, m, failure("400", ""))
+	for _, f := range futures {
+		_, err := f.Result()
+		fails(t, err, err, 400, "")
+	}
+	m, ended := settlesTogether(t, d, c, ack, ack)
+	d.answer(t, m, failure("400", ""))
+	for _, e := range ended {
+		err := <-e
+		fails(t, err, err, 400, "")
+	}
+	d.quiet(t, c)
 }
 
 // What has to stay a message of its own goes alone and waits for no answer, and does not overtake those before it.
@@ -461,43 +463,6 @@ func TestWithoutMsgIDNeverRepeatedNorMixed(t *testing.T) {
 		_, err := f.Result()
 		fails(t, err, client.ErrUnknownResult, 504, "")
 	}
-}
-
-// A bridge that does not know PQ-Each refuses the header. Then calls go alone.
-func TestOldBridgeAndUpgradeUnderLoad(t *testing.T) {
-	t.Parallel()
-	d := openDesk(t)
-	c := d.client(t)
-	q := c.Queue("jobs")
-	var futures []*client.Future
-	m := together(t, d, q, func() {
-		for _, payload := range []string{"a", "b"} {
-			futures = append(futures, async(t, q, payload))
-		}
-	})
-	d.answer(t, m, failure("400", ""))
-	for _, want := range []string{"a", "b", "c", "d"} {
-		if want > "b" {
-			futures = append(futures, async(t, q, want))
-		}
-		one := d.next(t)
-		if payloadsOf(t, one) != want || one.Header.Get("PQ-Bundle") != "" {
-			t.Errorf("%q went, expected %s alone", payloadsOf(t, one), want)
-		}
-		d.answer(t, one, adds(t, one, nil))
-	}
-	succeeds(t, futures...)
-
-	c.BundleAgain()
-	e := async(t, q, "e")
-	m = d.next(t)
-	futures = []*client.Future{e, async(t, q, "f"), async(t, q, "g")}
-	d.answer(t, m, adds(t, m, nil))
-	if m = d.next(t); payloadsOf(t, m) != "f g" {
-		t.Errorf("after the upgrade %q went", payloadsOf(t, m))
-	}
-	d.answer(t, m, adds(t, m, nil))
-	succeeds(t, futures...)
 }
 
 // The server refuses the subject without a priority, or all but one priority. The client does not try.

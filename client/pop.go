@@ -45,8 +45,7 @@ type popRequest struct {
 //
 // A pop that ends while it waits has taken nothing. A pop without a lease leases the item for which it has waited,
 // and acknowledges it before it returns it. A user who may pop and not settle pops the item in one step, as with
-// [PopID], and so does a client of an earlier bridge; then an item that arrives just as the context ends may be
-// lost.
+// [PopID]; then an item that arrives just as the context ends may be lost.
 func Wait(d time.Duration) PopOption { return func(r *popRequest) { r.Expires = d } }
 
 // Lease leases the popped items for d: they return unless they are settled in time.

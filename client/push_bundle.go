@@ -32,8 +32,6 @@ type pushes struct {
 	most   int           // in one message
 	rights *lanes.Rights // to push without a priority in the subject
 	may    bool          // the program says that its user has it for all queues
-
-	alone lanes.Apart // after a bridge that does not know bundles whose items are refused one by one
 }
 
 func newPushes(c *Client, most int, may bool) *pushes {
@@ -53,7 +51,7 @@ func (p *pushes) bounds() (calls, bytes int) {
 func (p *pushes) depart(c *pushCall) error {
 	_, traced := c.msg.Header[headerTrace]
 	_, handsOver := c.msg.Header[protocol.HeaderSettle]
-	c.single = traced || handsOver || c.size > lanes.MaxTogether || p.alone.Lasts()
+	c.single = traced || handsOver || c.size > lanes.MaxTogether
 	own := lanes.Key{Queue: c.queue, Subject: c.msg.Subject}
 	key := own
 	if c.priority != nil && p.mixes(c.queue) {
@@ -164,16 +162,16 @@ func (s *shipment) frames() []byte {
 	return body
 }
 
-// refusesOne reports whether a bundle is refused for a reason that may concern only some of its pushes. Nothing was
+// refusesOne reports whether a bundle is refused for a reason that may concern only some of its calls. Nothing was
 // done.
 func refusesOne(e *Error) bool {
 	switch e.Code {
-	case protocol.CodeBadRequest, protocol.CodeTooLarge:
+	case protocol.CodeTooLarge:
 		return true
 	case protocol.CodeBusy:
 		return e.Reason != ReasonBusy && e.Reason != ReasonStoreFull && e.Reason != ""
 	}
-	return e.item != nil
+	return false
 }
 
 // conclude gives each push its result.
@@ -186,9 +184,6 @@ func (s *shipment) conclude(m *nats.Msg, err error) {
 	var e *Error
 	switch {
 	case errors.As(err, &e) && refusesOne(e):
-		if e.Code == protocol.CodeBadRequest && e.item == nil {
-			s.client.pushes.alone.Begin()
-		}
 		s.divide()
 	case err != nil:
 		s.fail(err)

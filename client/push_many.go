@@ -25,8 +25,7 @@ type NewItem struct {
 // Like [Queue.Push] it is repeated until it is answered, and its items are added once. [MsgID] gives an item an id
 // of its own. If one item has the option [WithoutMsgID], the others have no ids either, unless they have their own.
 //
-// All items and their headers have to fit into one message of the NATS server. A bridge that knows no bundles
-// refuses the push with code 400.
+// All items and their headers have to fit into one message of the NATS server.
 func (q *Queue) PushMany(ctx context.Context, items ...NewItem) ([]Pushed, error) {
 	if len(items) == 0 {
 		return nil, nil

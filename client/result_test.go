@@ -183,40 +183,6 @@ func TestAwaitResult(t *testing.T) {
 	}
 }
 
-// An earlier bridge refuses results. Then the client acknowledges without them, and for a time at once.
-func TestAckWithAtEarlierBridge(t *testing.T) {
-	t.Parallel()
-	d := openDesk(t)
-	c := d.client(t)
-	with := func(i *client.Item) error { return i.AckWith(context.Background(), []byte("painted")) }
-	for _, step := range []struct {
-		sent   []string
-		last   *nats.Msg
-		failed bool
-	}{
-		{[]string{"+ACK painted", "+ACK"}, failure("400", "no such lease"), true}, // for another reason
-		{[]string{"+ACK painted", "+ACK"}, emptyAnswer(), false},
-		{[]string{"+ACK"}, emptyAnswer(), false},
-	} {
-		ended := settles(t, c, "a", with)
-		for i, want := range step.sent {
-			m := d.next(t)
-			if string(m.Data) != want {
-				t.Errorf("%q was sent, expected %q", m.Data, want)
-			}
-			if i+1 < len(step.sent) {
-				d.answer(t, m, failure("400", "expected a settlement"))
-			} else {
-				d.answer(t, m, step.last)
-			}
-		}
-		if err := <-ended; (err != nil) != step.failed {
-			t.Errorf("%v: %v", step.sent, err)
-		}
-	}
-	d.quiet(t, c)
-}
-
 // Settlements go in frames if one of them has a result, and otherwise in lines. A large result goes alone.
 func TestResultsGoTogether(t *testing.T) {
 	t.Parallel()
@@ -224,7 +190,7 @@ func TestResultsGoTogether(t *testing.T) {
 	c := d.client(t)
 	with := func(i *client.Item) error { return i.AckWith(context.Background(), []byte("two\nlines\x00")) }
 	giveUp := func(i *client.Item) error { return i.Terminate(context.Background(), "no\npaint") }
-	m, _, ended := settlesTogether(t, d, c, ack, with, giveUp, with)
+	m, ended := settlesTogether(t, d, c, ack, with, giveUp, with)
 	var sent []string
 	for _, f := range frames(t, m) {
 		sent = append(sent, fmt.Sprint(f.header, f.payload))
@@ -256,48 +222,6 @@ func TestResultsGoTogether(t *testing.T) {
 	}
 }
 
-// An earlier bridge refuses frames. Then each settlement goes alone, and for a time results go alone, and all others in lines.
-func TestResultsAtBridgeWithoutFrames(t *testing.T) {
-	t.Parallel()
-	d := openDesk(t)
-	c := d.client(t)
-	with := func(i *client.Item) error { return i.AckWith(context.Background(), []byte("two\nlines")) }
-	m, _, ended := settlesTogether(t, d, c, ack, with)
-	alone := func() {
-		t.Helper()
-		for _, want := range []string{"+ACK", "+ACK two\nlines"} {
-			m := d.next(t)
-			if string(m.Data) != want || len(m.Header) > 0 {
-				t.Errorf("%q was sent with %v, expected %q alone", m.Data, m.Header, want)
-			}
-			d.answer(t, m, emptyAnswer())
-		}
-	}
-	d.answer(t, m, failure("400", "header PQ-Frames is none of a bundle of settlements"))
-	alone()
-
-	ended = append(ended, settles(t, c, "x", ack))
-	other := d.next(t)
-	ended = append(ended, settles(t, c, "y", ack))
-	await(t, func() bool { return c.Queue("jobs").Waiting() == 1 })
-	ended = append(ended, settles(t, c, "z", with))
-	await(t, func() bool { return c.Queue("jobs").Waiting() == 2 || len(d.requests) > 0 })
-	d.answer(t, other, emptyAnswer())
-	alone()
-
-	ended = append(ended, settles(t, c, "x", ack))
-	m, together := settlesBehind(t, d, c, d.next(t), ack, ack)
-	if want := []string{"pq.jobs.ack.c.a +ACK", "pq.jobs.ack.c.b +ACK"}; !slices.Equal(lines(m), want) || len(m.Header["PQ-Frames"]) > 0 {
-		t.Errorf("%v %q, expected lines", m.Header, m.Data)
-	}
-	d.answer(t, m, &nats.Msg{Data: []byte("+OK\n+OK\n")})
-	for _, one := range append(ended, together...) {
-		if err := <-one; err != nil {
-			t.Error(err)
-		}
-	}
-}
-
 // Results that go together arrive as they were, each at its item.
 func TestManyResults(t *testing.T) {
 	t.Parallel()
@@ -324,28 +248,18 @@ func TestManyResults(t *testing.T) {
 	}
 }
 
-// A result that is too long is refused by any bridge; an earlier one takes the settlement without it.
-func TestLongResult(t *testing.T) {
+// A refused result fails by name, and nothing else is sent: its caller decides whether to acknowledge without it.
+func TestRefusedResult(t *testing.T) {
 	t.Parallel()
-	for text, earlier := range map[string]bool{
-		"a settlement has 9000 bytes: expected up to 8192": true,
-		"a result has 9000 bytes: expected up to 4096":     false,
-	} {
-		d := openDesk(t)
-		c := d.client(t)
+	d := openDesk(t)
+	c := d.client(t)
+	for _, code := range []int{400, 413} {
 		ended := settles(t, c, "a", func(i *client.Item) error { return i.AckWith(context.Background(), []byte("painted")) })
-		tooLarge := failure("413", "")
-		tooLarge.Header.Set("Nats-Service-Error", text)
-		d.answer(t, d.next(t), tooLarge)
-		if earlier {
-			plain := d.next(t)
-			if string(plain.Data) != "+ACK" {
-				t.Errorf("%s: then %q was sent", text, plain.Data)
-			}
-			d.answer(t, plain, emptyAnswer())
-		}
-		if err := <-ended; errors.Is(err, client.ErrTooLarge) == earlier || earlier && err != nil {
-			t.Errorf("%s: %v", text, err)
+		d.answer(t, d.next(t), failure(fmt.Sprint(code), ""))
+		err := <-ended
+		fails(t, err, err, code, "")
+		if errors.Is(err, client.ErrTooLarge) != (code == 413) {
+			t.Errorf("%d: %v", code, err)
 		}
 		d.quiet(t, c)
 	}

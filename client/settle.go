@@ -28,19 +28,14 @@ func (c *Client) Attach(ackSubject string) (*Item, error) {
 func (i *Item) Ack(ctx context.Context) error { return i.settle(ctx, "ack", protocol.SettleAck) }
 
 // AckWith is Ack, and says what came of the work: the queue keeps that as the [Result] of the item, if its push asked for one with
-// [ResultTTL]. A larger result than an item may have fails with [ErrTooLarge], and the lease goes on. A bridge of an earlier version
-// keeps no results, and gets the acknowledgement alone.
+// [ResultTTL]. A larger result than an item may have fails with [ErrTooLarge], and the lease goes on.
 func (i *Item) AckWith(ctx context.Context, result []byte) error {
 	return i.once(func() error {
 		if !i.Leased() {
 			return ErrNotLeased
 		}
-		s := i.queue.client.settlements
-		one := &settling{item: i, op: "ack", body: protocol.SettleAck}
-		if !s.plain.Lasts() {
-			one.body, one.result = protocol.SettleAck+" "+string(result), true
-		}
-		_, err := s.settle(ctx, one)
+		one := &settling{item: i, op: "ack", body: protocol.SettleAck + " " + string(result), result: true}
+		_, err := i.queue.client.settlements.settle(ctx, one)
 		return err
 	})
 }

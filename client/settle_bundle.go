@@ -24,10 +24,6 @@ type settlements struct {
 	client *Client
 	most   int           // in one message
 	rights *lanes.Rights // to settle several leases at once
-
-	alone lanes.Apart // after a bridge that does not know bundles of settlements
-	lines lanes.Apart // after a bridge that does not know results in bundles
-	plain lanes.Apart // after a bridge that does not know results
 }
 
 func newSettlements(c *Client, most int) *settlements {
@@ -44,9 +40,6 @@ func (s *settlements) bounds() (calls, bytes int) {
 
 // together reports whether settlements of a queue may go together.
 func (s *settlements) together(queue string) bool {
-	if s.alone.Lasts() {
-		return false
-	}
 	may, known := s.rights.Of(queue)
 	return may || !known
 }
@@ -57,7 +50,6 @@ type settling struct {
 	op, body string
 	single   bool                          // it has a message of its own
 	result   bool                          // the body has the result of the work
-	refused  bool                          // a bridge has refused it with the result
 	ended    func(until string, err error) // is called once; of an extension with the end of the lease
 
 	place caller
@@ -148,7 +140,7 @@ func (s *settlements) depart(ctx context.Context, one *settling) {
 // fits reports whether a settlement may go with others.
 func (s *settlements) fits(one *settling) bool {
 	if one.result {
-		return !s.lines.Lasts() && one.Bytes() <= lanes.MaxTogether
+		return one.Bytes() <= lanes.MaxTogether
 	}
 	return one.Bytes() <= protocol.MaxBundledSettlement
 }
@@ -269,21 +261,9 @@ func (b *settleBundle) conclude(m *nats.Msg, err error) {
 	all := b.client.settlements
 	var e *Error
 	switch {
-	case len(b.calls) == 1 && b.calls[0].result && takesNoResult(err):
-		one := b.calls[0]
-		one.body, one.result, one.refused = protocol.SettleAck, false, true
-		one.place.unboard(false)
-		all.ship(lanes.Key{Queue: b.queue}, b.calls, func() {})
 	case len(b.calls) == 1:
 		b.concludeOne(m, err)
 	case err == errSilence || errors.As(err, &e) && refusesOne(e):
-		switch {
-		case !isBad(err):
-		case b.framed:
-			all.lines.Begin()
-		default:
-			all.alone.Begin()
-		}
 		for _, one := range b.calls {
 			one.place.unboard(false)
 			all.ship(lanes.Key{Queue: b.queue}, []*settling{one}, func() {})
@@ -296,17 +276,7 @@ func (b *settleBundle) conclude(m *nats.Msg, err error) {
 	}
 }
 
-// takesNoResult reports whether the bridge may be of an earlier version. Such a bridge refuses a long result as a settlement that is too
-// large.
-func takesNoResult(err error) bool {
-	var e *Error
-	return isBad(err) || errors.As(err, &e) && e.Code == protocol.CodeTooLarge && strings.HasPrefix(e.Description, "a settlement ")
-}
-
 func (b *settleBundle) concludeOne(m *nats.Msg, err error) {
-	if b.calls[0].refused && !isBad(err) { // so the result was bad, and nothing else
-		b.client.settlements.plain.Begin()
-	}
 	if err != nil {
 		b.calls[0].fail(err)
 		return

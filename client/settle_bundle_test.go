@@ -29,21 +29,14 @@ func settles(t *testing.T, c *client.Client, token string, settle func(*client.I
 
 func ack(item *client.Item) error { return item.Ack(context.Background()) }
 
-// settlesTogether has settlements go in one message, behind others that stay unanswered. It returns that message,
-// and one of the others.
-func settlesTogether(t *testing.T, d *desk, c *client.Client, settle ...func(*client.Item) error) (m, other *nats.Msg, ended []<-chan error) {
+// settlesTogether has settlements go in one message, behind one that is answered then, while 15 others stay unanswered.
+func settlesTogether(t *testing.T, d *desk, c *client.Client, settle ...func(*client.Item) error) (m *nats.Msg, ended []<-chan error) {
 	t.Helper()
+	var other *nats.Msg
 	for i := range 16 {
 		settles(t, c, fmt.Sprint("other", i), ack)
 		other = d.next(t)
 	}
-	m, ended = settlesBehind(t, d, c, other, settle...)
-	return m, other, ended
-}
-
-// settlesBehind has settlements go in one message, behind one that is answered then, while 15 others stay unanswered.
-func settlesBehind(t *testing.T, d *desk, c *client.Client, other *nats.Msg, settle ...func(*client.Item) error) (m *nats.Msg, ended []<-chan error) {
-	t.Helper()
 	for i, s := range settle {
 		ended = append(ended, settles(t, c, string(rune('a'+i)), s))
 		await(t, func() bool { return c.Queue("jobs").Waiting() == i+1 })
@@ -62,7 +55,7 @@ func TestSettlementsGoTogether(t *testing.T) {
 	d := openDesk(t)
 	c := d.client(t)
 	var extended *client.Item
-	m, _, ended := settlesTogether(t, d, c, ack,
+	m, ended := settlesTogether(t, d, c, ack,
 		func(i *client.Item) error { return i.NackWithDelay(t.Context(), time.Second) },
 		func(i *client.Item) error { return i.GiveBack(t.Context(), "stopped") },
 		func(i *client.Item) error { return i.Terminate(t.Context(), "two\nlines") },
@@ -163,7 +156,7 @@ func TestSettlementsWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t)
 	c := d.client(t)
-	m, _, ended := settlesTogether(t, d, c, ack, ack)
+	m, ended := settlesTogether(t, d, c, ack, ack)
 	if err := c.Conn().ForceReconnect(); err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +213,7 @@ func TestExtendThenAckKeepTheirOrder(t *testing.T) {
 	d := openDesk(t)
 	c := d.client(t)
 	var item *client.Item
-	m, _, ended := settlesTogether(t, d, c, func(i *client.Item) error { item = i; return i.Extend(t.Context()) }, ack,
+	m, ended := settlesTogether(t, d, c, func(i *client.Item) error { item = i; return i.Extend(t.Context()) }, ack,
 		func(*client.Item) error { return item.Ack(t.Context()) })
 	if want := []string{"pq.jobs.ack.c.a +WPI", "pq.jobs.ack.c.b +ACK", "pq.jobs.ack.c.a +ACK"}; !slices.Equal(lines(m), want) {
 		t.Errorf("settled %q", lines(m))
