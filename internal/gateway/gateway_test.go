@@ -158,35 +158,6 @@ func TestOverviewOfHeldItems(t *testing.T) {
 	}
 }
 
-// What an earlier bridge cannot say is left out, and the rest is there.
-func TestEarlierBridge(t *testing.T) {
-	t.Parallel()
-	o := openOffice(t)
-	unknown := &nats.Msg{Header: nats.Header{"Nats-Service-Error-Code": {"400"}, "Nats-Service-Error": {"has no such field"}}}
-	expects := func(subject, body string, with *nats.Msg) {
-		t.Helper()
-		m := o.next()
-		if m.Subject != subject || string(m.Data) != body {
-			t.Errorf("asked %s %s, expected %s %s", m.Subject, m.Data, subject, body)
-		}
-		o.answer(m, with)
-	}
-	told := o.begin(t.Context(), "GET", "/v1/overview", "")
-	o.answer(o.next(), &nats.Msg{Data: []byte(`{"queues":["jobs-dead"]}`)})
-	expects("pq.jobs-dead.info", `{"local":true}`, unknown)
-	expects("pq.jobs-dead.info", "", &nats.Msg{Data: []byte(`{"queue":"jobs-dead","ready":3}`)})
-	if r := <-told; r.code != 200 || !strings.Contains(r.body, `"ready":3`) || strings.Contains(r.body, "cause") {
-		t.Errorf("%+v", r)
-	}
-	const id = "FBUBAXE1KcfFJwOtAA"
-	told = o.begin(t.Context(), "GET", "/v1/queues/jobs/items/"+id+"?attempts=true&explain=true", "")
-	expects("pq.jobs.get."+id, `{"attempts":true,"explain":true}`, unknown)
-	expects("pq.jobs.get."+id, `{"attempts":true}`, &nats.Msg{Header: nats.Header{"PQ-Id": {id}}, Data: []byte("x")})
-	if r := <-told; r.code != 200 || !strings.Contains(r.body, id) {
-		t.Errorf("%+v", r)
-	}
-}
-
 // Items by id, lists, dead letters.
 func TestItemsByID(t *testing.T) {
 	t.Parallel()

@@ -1,8 +1,6 @@
 package gateway
 
 import (
-	"github.com/nats-io/nats.go"
-
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -44,22 +42,6 @@ func get(in *input) (*answer, *refusal) {
 			return nil, why
 		}
 	}
-	reply, why := in.askGet(ask)
-	if why != nil && why.Code == protocol.CodeBadRequest && ask.Explain {
-		ask.Explain = false
-		reply, why = in.askGet(ask) // of an earlier version
-	}
-	if why != nil {
-		return nil, why
-	}
-	i, why := readItem(in.values["queue"], reply)
-	if why != nil {
-		return nil, why
-	}
-	return answerJSON(i)
-}
-
-func (in *input) askGet(ask protocol.GetRequest) (*nats.Msg, *refusal) {
 	var body []byte
 	if ask != (protocol.GetRequest{}) {
 		var why *refusal
@@ -71,5 +53,13 @@ func (in *input) askGet(ask protocol.GetRequest) (*nats.Msg, *refusal) {
 	if why != nil {
 		return nil, why
 	}
-	return in.ask(m)
+	reply, why := in.ask(m)
+	if why != nil {
+		return nil, why
+	}
+	i, why := readItem(in.values["queue"], reply)
+	if why != nil {
+		return nil, why
+	}
+	return answerJSON(i)
 }

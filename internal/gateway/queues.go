@@ -6,8 +6,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -154,25 +152,18 @@ func (in *input) row(name string) *row {
 // infoOf asks for the numbers of a queue as one bridge knows them: for a page of queues the bridge must not ask
 // others about each.
 func (in *input) infoOf(queue string) (i protocol.Info, why *refusal) {
-	a, why := in.askInfo(queue, []byte(`{"local":true}`))
-	if why != nil && why.Code == protocol.CodeBadRequest {
-		a, why = in.askInfo(queue, nil) // of an earlier version
-	}
+	m, why := in.messageTo(subjects.Subject{Queue: queue, Verb: subjects.Info}, []byte(`{"local":true}`))
 	if why != nil {
 		return i, why
 	}
-	if err := json.Unmarshal(a.Data, &i); err != nil {
+	reply, why := in.ask(m)
+	if why != nil {
+		return i, why
+	}
+	if err := json.Unmarshal(reply.Data, &i); err != nil {
 		return i, refusef(protocol.CodeInternal, "an answer that cannot be read: %s", err)
 	}
 	return i, nil
-}
-
-func (in *input) askInfo(queue string, body []byte) (*nats.Msg, *refusal) {
-	m, why := in.messageTo(subjects.Subject{Queue: queue, Verb: subjects.Info}, body)
-	if why != nil {
-		return nil, why
-	}
-	return in.ask(m)
 }
 
 func info(in *input) (*answer, *refusal) { return in.pass(subjects.Subject{Verb: subjects.Info}, nil) }

@@ -31,7 +31,7 @@ func bridges(in *input) (*answer, *refusal) {
 	type bridge struct {
 		ID       string            `json:"id"`
 		Version  string            `json:"version"`
-		Started  time.Time         `json:"started,omitzero"` // zero: it is of an earlier version
+		Started  time.Time         `json:"started"`
 		Metadata map[string]string `json:"metadata"`
 	}
 	found := []bridge{}

@@ -45,7 +45,6 @@ type together struct {
 	wire   *wire
 	of     kind
 	rights *lanes.Rights // to send to the common subject
-	alone  lanes.Apart   // after a bridge that does not know such bundles
 }
 
 // kind says how requests of one kind go together.
@@ -70,7 +69,7 @@ func (t *together) bounds() (calls, bytes int) {
 
 // ask sends a request, alone or with others, and returns its answer. Requests of one lane go together.
 func (t *together) ask(own, key lanes.Key, b *boarder) (*nats.Msg, *refusal) {
-	b.single = b.single || b.size > lanes.MaxTogether || t.alone.Lasts()
+	b.single = b.single || b.size > lanes.MaxTogether
 	b.landed = make(chan *landing, 1)
 	key, alone := t.Join(own, key, b)
 	if alone {
@@ -166,8 +165,6 @@ func (t *together) conclude(key lanes.Key, all []*boarder, m, reply *nats.Msg, w
 		}
 	case why.Code == protocol.CodeForbidden && m.Subject == key.Queue:
 		t.rights.Set(key.Queue, false)
-	case why.Code == protocol.CodeBadRequest && why.Item == nil:
-		t.alone.Begin()
 	}
 	for i, b := range all {
 		switch {
@@ -183,6 +180,6 @@ func (t *together) conclude(key lanes.Key, all []*boarder, m, reply *nats.Msg, w
 
 // ofBundle reports whether a bundle is refused for a reason that need not concern any of its requests. Nothing was done.
 func (f *refusal) ofBundle() bool {
-	return slices.Contains([]int{protocol.CodeBadRequest, protocol.CodeForbidden, protocol.CodeTooLarge}, f.Code) ||
+	return slices.Contains([]int{protocol.CodeForbidden, protocol.CodeTooLarge}, f.Code) ||
 		f.Code == protocol.CodeBusy && f.Reason != protocol.ReasonStoreFull
 }

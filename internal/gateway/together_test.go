@@ -325,12 +325,10 @@ func TestBundleIsRefused(t *testing.T) {
 	for name, tc := range map[string]struct {
 		with  *nats.Msg
 		again bool // each goes alone
-		later bool // and so do the next ones
 		code  int
 		text  string
 	}{
-		"by an earlier bridge":  {with: failed("400", "header PQ-Each", ""), again: true, later: true},
-		"for one of it":         {with: &nats.Msg{Header: failed("400", "item 1: no", "").Header, Data: []byte(`{"error":{"code":400,"item":1}}`)}, again: true},
+		"not understood":        {with: failed("400", "header PQ-Each", ""), code: 400, text: "header PQ-Each"},
 		"too large":             {with: failed("413", "too large", ""), again: true},
 		"beyond a quota":        {with: failed("429", "2 requests", "busy"), again: true},
 		"the store is full":     {with: failed("429", "the store is full", "store_full"), code: 429, text: "the store is full"},
@@ -370,16 +368,6 @@ func TestBundleIsRefused(t *testing.T) {
 			}
 			if len(o.requests) > 0 {
 				t.Errorf("repeated: %+v", (<-o.requests).Header)
-			}
-			requests, _ := o.pushes()
-			o.push(t.Context(), "")
-			if tc.later {
-				o.next() // it does not wait for the others
-			} else {
-				o.waits(1)
-			}
-			for _, m := range requests {
-				o.answer(m, added)
 			}
 		})
 	}
