@@ -68,9 +68,9 @@ func TestConsoleFailures(t *testing.T) {
 	title("Health", "Health")
 	b.Eval(`say("/v1/bridges", failure("nobody answers"), 503)`)
 	b.Sees("nobody answers")
-	b.Eval(`say("/v1/bridges", { bridges: [{ id: "one", version: "1", started: "2020-01-02T03:04:05Z", metadata: { store_id: "s" } }, { id: "of an earlier version", version: "0", metadata: { store_id: "s" } }] })`)
+	b.Eval(`say("/v1/bridges", { bridges: [{ id: "one", version: "1", started: "2020-01-02T03:04:05Z", metadata: { store_id: "s" } }] })`)
 	gone("nobody answers")
-	b.Until("since when each runs, if it says so", `[...document.querySelectorAll("[data-label=Started]")].map((c) => c.innerText).join("|") === new Date("2020-01-02T03:04:05Z").toLocaleString() + "|–"`)
+	b.Until("since when each runs", `[...document.querySelectorAll("[data-label=Started]")].map((c) => c.innerText).join("|") === new Date("2020-01-02T03:04:05Z").toLocaleString()`)
 	b.Eval(`say("/v1/system", { store: "local", store_id: "s", version: "1", uptime: 1, prefix: "pq", limits: { payload: 1, requests: 1, waiters: 1 }, damage: Array.from({ length: 60 }, (_, i) => "file " + i) })`)
 	b.Until("the damage, and that there is more", `[...document.querySelectorAll(".bad li")].map((l) => l.innerText).slice(48).join() === "file 48,file 49,and 10 more"`)
 	disk := `say("/v1/system", { store: "local", store_id: "s", version: "1", uptime: 1, prefix: "pq", limits: { payload: 1, requests: 1, waiters: 1 }, disk: { free: %d, min_free: 2048, size: 4096 } })`

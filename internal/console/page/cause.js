@@ -7,7 +7,7 @@ import { holderLink, itemLink, keyLink, link } from "./links.js";
 // These are nothing that somebody has to end.
 const fine = new Set(["flows", "empty", "delayed", "leased", "unknown", "dead_letters"]);
 
-// badges are a word each for what somebody has to end. A queue of an earlier bridge has no cause.
+// badges are a word each for what somebody has to end.
 export function badges({ paused, cause, refuses, replies }) {
   if (replies && cause === "no_workers") cause = "";
   const words = new Set([paused ? "paused" : "", cause, refuses].filter((word) => word && !fine.has(word)));

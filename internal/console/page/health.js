@@ -18,7 +18,7 @@ export function health(context) {
     }
     problem.textContent = "";
     if (where === "/v1/bridges") {
-      update(bridges, table("Bridges", ["Id", "Version", "Started", "Store"], answer.bridges.map((b) => [b.id, b.version, b.started ? new Date(b.started).toLocaleString() : "–", b.metadata.store_id])));
+      update(bridges, table("Bridges", ["Id", "Version", "Started", "Store"], answer.bridges.map((b) => [b.id, b.version, new Date(b.started).toLocaleString(), b.metadata.store_id])));
       return;
     }
     update(store, fact("Store", answer.store), fact("Its id", answer.store_id), answer.disk ? fact("Free on its disk", `${bytes(answer.disk.free)} of ${bytes(answer.disk.size)}${answer.disk.free < answer.disk.min_free ? `: pushes are refused, because ${bytes(answer.disk.min_free)} are to stay free` : ""}`) : null, fact("Version", answer.version), fact("Up for", span(answer.uptime)), fact("Prefix", answer.prefix),
