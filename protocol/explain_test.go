@@ -19,7 +19,7 @@ func TestHeldFor(t *testing.T) {
 		"hangs":              {func(*protocol.Info) {}, 190 * time.Second},
 		"not long enough":    {func(i *protocol.Info) { i.LatestLease = 119.9 }, 0},
 		"a lease began":      {func(i *protocol.Info) { i.LatestLease = 1 }, 0},
-		"an earlier bridge":  {func(i *protocol.Info) { i.LatestLease = 0 }, 0},
+		"none is known":      {func(i *protocol.Info) { i.LatestLease = 0 }, 0},
 		"nothing is ready":   {func(i *protocol.Info) { i.Ready = 0 }, 0},
 		"paused":             {func(i *protocol.Info) { i.Explain.Cause = protocol.CausePaused }, 0},
 		"a rate":             {func(i *protocol.Info) { i.Explain.Cause = protocol.CauseRate }, 0},

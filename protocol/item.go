@@ -22,7 +22,7 @@ type Death struct {
 	Reason     string    `json:"reason"`
 	Origin     string    `json:"origin"`               // the queue in which it died
 	OriginID   string    `json:"origin_id"`            // the id that it had in that queue
-	At         time.Time `json:"at,omitzero"`          // when it died; zero: an earlier version did not say
+	At         time.Time `json:"at,omitzero"`          // when it died
 	Deliveries int64     `json:"deliveries,omitempty"` // how often it had been delivered in that queue
 
 	Interruptions int64 `json:"interruptions,omitempty"` // how many interruptions it had in that queue

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Settlements: the first word of a message on an ack subject. They are the words of JetStream, except for +BACK,
-// and for +OK, which older clients send in place of +ACK. An empty message is an acknowledgement, too.
+// Settlements: the first word of a message on an ack subject. They are the words of JetStream, except for +BACK. +OK is
+// its other word for +ACK. An empty message is an acknowledgement, too.
 const (
 	SettleAck       = "+ACK"
 	SettleOK        = "+OK"
@@ -15,9 +15,6 @@ const (
 	SettleProgress  = "+WPI"
 	SettleTerminate = "+TERM"
 	SettleNext      = "+NXT"
-
-	// SettleUnworked is what earlier clients send in place of SettleBack. It counts as a failure.
-	SettleUnworked = SettleNack + " 0s"
 )
 
 // Results of settlements in a bundle: the first words of their lines.
