@@ -39,8 +39,8 @@ exit code 4.`,
 			switch {
 			case err != nil:
 				return ofCluster(s, c, err)
-			case e == nil || e.Cause == "":
-				return errors.New("the bridge is of an earlier version, which does not say why: see pq info and pq peek")
+			case e == nil:
+				return errors.New("the item fills its answer, which has no room to say why: see pq info and pq peek")
 			case s.Global.JSON:
 				return s.PrintJSON(e)
 			}

@@ -122,7 +122,7 @@ func listRow(i *client.Listed, o client.ListOptions) []string {
 		i.ID, fmt.Sprint(i.Priority), show.Span(time.Since(i.Pushed).Round(time.Second)), show.Size(i.Size), show.Deliveries(int64(i.Deliveries), i.Endings),
 	}
 	if o.State == client.Leased {
-		since := "-" // a link holds it, or a pqd that is gone did not say
+		since := "-" // a link holds it
 		if !i.Since.IsZero() {
 			since = show.Until(i.Since)
 		}

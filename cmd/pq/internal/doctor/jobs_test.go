@@ -35,7 +35,7 @@ func TestUsualLengthOfJobs(t *testing.T) {
 		"nothing moved for more than there is": {client.History{Leased: of(4), Settle: []int64{9}}, time.Hour, 0},
 		"no job has ended":                     {client.History{Leased: of(4, 4), Settle: []int64{0, 0}}, 0, 0},
 		"nobody looked":                        {client.History{Leased: []*int64{nil, nil}, Settle: []int64{1, 1}}, 0, 0},
-		"an earlier bridge":                    {client.History{}, time.Minute, 0},
+		"no minute is known":                   {client.History{}, time.Minute, 0},
 	} {
 		tc.history.Step = 60
 		if got := usual(&tc.history, tc.stands); got != tc.want {

@@ -98,9 +98,8 @@ func (d *doctor) crosses(far []micro.Info) (cross map[string]bool, known bool) {
 	return cross, true
 }
 
-// beside tells the bridges at this NATS server or its cluster from those at others. Earlier
-// versions do not say where they are.
+// beside tells the bridges at this NATS server or its cluster from those at others.
 func (d *doctor) beside(b micro.Info) bool {
 	nc, server, cluster := d.session.NC, b.Metadata["server_id"], b.Metadata["cluster"]
-	return server == "" || server == nc.ConnectedServerId() || cluster != "" && cluster == nc.ConnectedClusterName()
+	return server == nc.ConnectedServerId() || cluster != "" && cluster == nc.ConnectedClusterName()
 }

@@ -72,8 +72,7 @@ func Sort(all []*Queue, order string, reversed bool) {
 	})
 }
 
-// New are those of a queue, dead letters aside. Earlier bridges tell the age of the
-// next item only.
+// New are those of a queue, dead letters aside.
 func New(i *client.Info, at time.Time) *Queue {
-	return &Queue{Info: i, Dead: None, age: max(i.Oldest, i.OldestOfAll), At: at}
+	return &Queue{Info: i, Dead: None, age: i.OldestOfAll, At: at}
 }

@@ -66,8 +66,8 @@ func (f *Queue) Oldest() string {
 // Word is a cause for people.
 func Word(c client.Cause) string { return strings.ReplaceAll(string(c), "_", " ") }
 
-// State are the words for what keeps a queue's items, and its pushes; "" where that is nothing that somebody has to end. Earlier
-// bridges know a pause alone. Behind them stands a Fact.
+// State are the words for what keeps a queue's items, and its pushes; "" where that is nothing that somebody has to end. A pause
+// is named though the queue is empty. Behind them stands a Fact.
 func State(i *client.Info) string {
 	e := &i.Explain
 	var words []string

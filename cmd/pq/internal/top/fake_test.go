@@ -54,7 +54,7 @@ func (f *fakeTop) ok(err error) {
 
 // add adds a queue with so many ready items, and so many pushes a second.
 func (f *fakeTop) add(name string, ready int64, push float64) *client.Info {
-	f.queues[name] = &client.Info{Queue: name, Ready: ready, Oldest: float64(ready), Rates: protocol.Rates{Push: push}}
+	f.queues[name] = &client.Info{Queue: name, Ready: ready, Oldest: float64(ready), OldestOfAll: float64(ready), Rates: protocol.Rates{Push: push}}
 	return f.queues[name]
 }
 

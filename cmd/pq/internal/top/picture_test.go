@@ -36,11 +36,12 @@ func TestTopPicture(t *testing.T) {
 		{"thumbnails", 0, 24, 0, 0, 0, 40, 530, 530, 528},
 	} {
 		i := f.add(q.name, q.ready, q.push)
-		i.Leased, i.Delayed, i.Oldest, i.Waiting = q.leased, q.delayed, q.oldest, q.waiting
+		i.Leased, i.Delayed, i.Oldest, i.OldestOfAll, i.Waiting = q.leased, q.delayed, q.oldest, q.oldest, q.waiting
 		i.Rates = protocol.Rates{Push: q.push, Pop: q.pop, Settle: q.settle}
 		i.Paused = q.name == "newsletter"
 		if q.grave > 0 {
-			f.add(q.name+"-dead", q.grave, 0).Oldest = 3000
+			dead := f.add(q.name+"-dead", q.grave, 0)
+			dead.Oldest, dead.OldestOfAll = 3000, 3000
 		}
 	}
 	f.start()
