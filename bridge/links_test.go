@@ -1,7 +1,6 @@
 package bridge_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/url"
@@ -552,56 +551,5 @@ func TestLinkLeavesAnItemThatIsTooLarge(t *testing.T) {
 	}
 	for _, left := range []string{`1`, `[0]`, `["a"]`, `[1.5]`, `[1001]`, `[[1]]`, `{}`, `null`, `[` + strings.Repeat("1,", 1000) + `1]`} {
 		j.edge.refused(j.edge.ask("edge7.orders.link.hub", fmt.Sprintf(`{"taker":%q,"done":0,"left":%s}`, j.hub.env.Store.ID(), left)), 400)
-	}
-}
-
-// A giver of an earlier version refuses fields that it does not know. It gives whole batches.
-func TestLinkOfAnEarlierGiver(t *testing.T) {
-	t.Parallel()
-	var earlier *testenv.Server
-	var done atomic.Bool // it was told that the hub has the batch
-	options := chosen(nil)
-	options.Remotes = func() map[string]bridge.Remote {
-		return map[string]bridge.Remote{"edge": {
-			Connect: func(o ...nats.Option) (*nats.Conn, error) { return dial(earlier.URL(), o) },
-			Take:    map[string][]string{"edge7.orders": {"jobs"}},
-		}}
-	}
-	earlier = testenv.NATS(t)
-	nc := earlier.Connect(t)
-	if _, err := nc.Subscribe("edge7.orders.link.hub", func(m *nats.Msg) {
-		var ask map[string]any
-		if err := json.Unmarshal(m.Data, &ask); err != nil {
-			t.Error(err)
-		}
-		answer := &nats.Msg{Header: nats.Header{"PQ-Link-Giver": {"g"}}}
-		switch {
-		case ask["max_payload"] != nil:
-			answer.Header.Set("Nats-Service-Error-Code", "400")
-			answer.Header.Set("Nats-Service-Error", `the body has no field "max_payload"`)
-		case ask["done"] == 0.0:
-			answer.Header.Set("PQ-Link-Batch", "1 b "+ask["batch"].(string))
-			answer.Header.Set("PQ-Bundle", "2")
-			answer.Data = protocol.AppendFrame(nil, []byte("PQ-Id: 1-a\r\nPQ-Priority: 0\r\n"), []byte("a book"))
-			answer.Data = protocol.AppendFrame(answer.Data, []byte("PQ-Id: 2-a\r\nPQ-Priority: 0\r\n"), make([]byte, 1<<20-700)) // too large for the hub
-		default:
-			done.Store(true)
-			answer.Header.Set("Status", "408")
-		}
-		if err := m.RespondMsg(answer); err != nil {
-			t.Error(err)
-		}
-	}); err != nil {
-		t.Fatal(err)
-	}
-	j := &joined{hub: serve(t, bridge.Hold(options, time.Millisecond))}
-	object[protocol.Source](j.hub, "pq.jobs.admin.source.edge", taking)
-	j.pops("a book")
-	// It would lose what it is to keep: it is not told that the hub has the batch.
-	j.state("stopped", "poisoned")
-	object[protocol.Source](j.hub, "pq.jobs.admin.source.edge.resume", `{"skip":true}`)
-	j.state("failing", "upgrade it")
-	if done.Load() {
-		t.Error("the giver was told that the hub has the batch")
 	}
 }

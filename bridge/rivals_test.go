@@ -113,7 +113,7 @@ func forger(t *testing.T, srv *testenv.Server, prefixes ...string) (asked <-chan
 		_ = json.Unmarshal(m.Data, &question) // the first one has no body
 		for i, prefix := range prefixes {
 			identity := micro.ServiceIdentity{Name: "pq", ID: "forged" + string(rune('a'+i)), Version: "1.0.0", Metadata: map[string]string{
-				"prefix": prefix, "store_id": "another", "started": "2001-01-01T00:00:00Z",
+				"prefix": prefix, "store_id": "another", "started": "2001-01-01T00:00:00Z", "server_id": nc.ConnectedServerId(),
 			}}
 			body, err := json.Marshal(map[string]any{
 				"type": "io.nats.micro.v1.info_response", "name": identity.Name, "id": identity.ID, "version": identity.Version, "metadata": identity.Metadata,

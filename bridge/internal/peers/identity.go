@@ -36,9 +36,6 @@ func (s Server) beside(o Server) bool {
 	return s.ID == o.ID || s.Cluster != "" && s.Cluster == o.Cluster
 }
 
-// known reports whether the bridge has named its server; earlier versions do not.
-func (s Server) known() bool { return s.ID != "" }
-
 // Metadata of the NATS service that a bridge is.
 const (
 	metaPrefix  = "prefix"

@@ -93,13 +93,13 @@ func (r *Rivals) warn(o hint) {
 		r.log.Info("a bridge at another site has the same prefix: each serves the clients of its own site", "id", o.ID, "prefix", o.Prefix, "site", o.Site, "server", o.Server.Name)
 		return
 	}
-	r.log.Warn("ignored a rival bridge that gave no proof: its answer is forged, or it has an older version, or it lacks permissions",
+	r.log.Warn("ignored a rival bridge that gave no proof: its answer is forged, or it lacks permissions",
 		"id", o.ID, "prefix", o.Prefix, "store_id", o.StoreID)
 }
 
 // describe returns why two bridges must not serve at the same time, and what to do.
 func (r *Rivals) describe(o Identity) error {
-	far := o.Server.known() && !o.Server.beside(serverOf(r.nc))
+	far := !o.Server.beside(serverOf(r.nc))
 	switch {
 	case r.self.AtSite:
 		return fmt.Errorf("bridge %s at the NATS server %q already serves the prefix %q with another store (id %s): two sites have one name; give each another PQ_SITE",

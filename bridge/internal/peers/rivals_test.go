@@ -37,11 +37,11 @@ func TestProofs(t *testing.T) {
 			t.Parallel()
 			srv := testenv.NATS(t)
 			other := srv.Connect(t)
-			identity := peers.Identity{ID: "other", Prefix: tc.prefix, StoreID: "b", Started: started}
+			identity := peers.Identity{ID: "other", Prefix: tc.prefix, StoreID: "b", Started: started}.On(other)
 			// Two hints, so that the bridge listens to the subjects of two prefixes.
 			hints := []micro.ServiceIdentity{
 				{Name: peers.ServiceName, ID: "other", Version: "1.0.0", Metadata: identity.Metadata()},
-				{Name: peers.ServiceName, ID: "third", Version: "1.0.0", Metadata: peers.Identity{Prefix: "pq.jobs", StoreID: "c", Started: started}.Metadata()},
+				{Name: peers.ServiceName, ID: "third", Version: "1.0.0", Metadata: peers.Identity{Prefix: "pq.jobs", StoreID: "c", Started: started}.On(other).Metadata()},
 			}
 			answer := func(m *nats.Msg) {
 				var question struct{ Nonce string }
@@ -58,7 +58,10 @@ func TestProofs(t *testing.T) {
 				if err := json.Unmarshal(m.Data, &question); err != nil {
 					t.Error(err)
 				}
-				proof, err := json.Marshal(map[string]string{"nonce": tc.nonce(question.Nonce), "id": "other", "prefix": tc.prefix, "store_id": tc.store, "started": map[string]string{"b": "2001-01-01T00:00:00Z"}[tc.store]})
+				proof, err := json.Marshal(map[string]any{
+					"nonce": tc.nonce(question.Nonce), "id": "other", "prefix": tc.prefix, "store_id": tc.store,
+					"started": map[string]string{"b": "2001-01-01T00:00:00Z"}[tc.store], "server": identity.Server,
+				})
 				if err != nil {
 					t.Error(err)
 				}

@@ -78,7 +78,7 @@ func (s *search) read(m *nats.Msg) {
 		if known || !o.provable() || !s.rivals.self.rivals(o) {
 			continue
 		}
-		far := o.Server.known() && !o.Server.beside(s.server)
+		far := !o.Server.beside(s.server)
 		if far {
 			s.far++
 		}

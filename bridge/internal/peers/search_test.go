@@ -51,10 +51,10 @@ func (f *forged) answer(subject string, handle func(*nats.Msg)) {
 // listen keeps the questions to single bridges, without an answer.
 func (f *forged) listen() { f.answer("$SRV.INFO.pq.*", func(m *nats.Msg) { f.asked <- m }) }
 
-// info is the answer of a bridge to discovery.
+// info is the answer of a bridge at this NATS server to discovery.
 func (f *forged) info(i peers.Identity) []byte {
 	f.Helper()
-	body, err := json.Marshal(micro.Info{ServiceIdentity: micro.ServiceIdentity{Name: peers.ServiceName, ID: i.ID, Metadata: i.Metadata()}})
+	body, err := json.Marshal(micro.Info{ServiceIdentity: micro.ServiceIdentity{Name: peers.ServiceName, ID: i.ID, Metadata: i.On(f.nc).Metadata()}})
 	if err != nil {
 		f.Error(err)
 	}

@@ -31,10 +31,6 @@ func (a *attempt) fromLink(ctx context.Context, nc *nats.Conn) error {
 		if err != nil {
 			return err
 		}
-		if codeOf(answer) == fmt.Sprint(http.StatusBadRequest) && !a.plain {
-			a.plain = true // an earlier version, which does not know the fields about parts
-			continue
-		}
 		stop, nothing, err := readRefusal(answer)
 		if giver, known := answer.Header.Get(protocol.HeaderLinkGiver), a.source.Position.Giver; err == nil && giver != "" && known != "" && giver != known {
 			stop = source.Stop{Reason: source.StopGiverReplaced, Text: fmt.Sprintf("the store %s answers, and %s did before", giver, known)}
@@ -74,13 +70,8 @@ func (a *attempt) fromLink(ctx context.Context, nc *nats.Conn) error {
 // askLink asks for the batch that follows the store's last one.
 func (a *attempt) askLink(ctx context.Context, nc *nats.Conn) (*nats.Msg, error) {
 	at, c := &a.source.Position, &a.source.Config
-	ask := protocol.LinkTake{Taker: a.runners.Store.ID(), Done: at.Seq, Batch: at.Batch, Max: c.Batch, Accept: at.Accepts(), Left: at.LeavesOf()}
-	if a.plain && len(ask.Left) > 0 {
-		return nil, fmt.Errorf("%s.link.%s: batch %d has items that were skipped, and the pqd there is of a version that would lose them: upgrade it", c.Queue, c.Link, at.Seq)
-	}
-	if !a.plain {
-		ask.MaxPayload, ask.Next, ask.Part = nc.MaxPayload(), at.Next, at.Part
-	}
+	ask := protocol.LinkTake{Taker: a.runners.Store.ID(), Done: at.Seq, Batch: at.Batch, Max: c.Batch, Accept: at.Accepts(),
+		Left: at.LeavesOf(), MaxPayload: nc.MaxPayload(), Next: at.Next, Part: at.Part}
 	body, err := json.Marshal(ask)
 	if err != nil {
 		return nil, err

@@ -20,7 +20,8 @@ import (
 // durable returns the name of the consumer, which it makes at the first contact and resets.
 func (a *attempt) durable(ctx context.Context) (string, error) {
 	c := &a.source.Config
-	name, info, err := a.find(ctx)
+	name := Consumer(a.runners.Store.ID(), a.id.queue, a.id.name)
+	info, err := a.stream.consumer(ctx, name)
 	config := jetstream.ConsumerConfig{
 		Name: name, Durable: name, Description: a.description(),
 		AckPolicy: jetstream.AckExplicitPolicy, DeliverPolicy: jetstream.DeliverAllPolicy, MaxDeliver: -1, MaxAckPending: c.Batch, AckWait: ackWait,
@@ -81,8 +82,7 @@ func isForeign(c *jetstream.ConsumerConfig) bool {
 
 // wasRefiltered reports whether somebody else has changed the filter.
 func wasRefiltered(c *jetstream.ConsumerConfig) bool {
-	given, is := c.Metadata[filterKey] // earlier versions have not said it
-	return is && given != filterText(filterOf(c))
+	return c.Metadata[filterKey] != filterText(filterOf(c))
 }
 
 // refilter acknowledges the messages up to the position, before a consumer gets another filter: those that passed
@@ -142,32 +142,7 @@ func Consumer(store, queue, source string) string {
 	return "pq-" + store + "-" + strings.ReplaceAll(queue, ".", "=") + "=" + source
 }
 
-// earlierConsumer is the name that earlier versions used. Two sources may have had the same.
-func earlierConsumer(store, queue, source string) string {
-	return "pq-" + store + "-" + strings.ReplaceAll(queue, ".", "=") + "-" + source
-}
-
 func (a *attempt) description() string { return "source " + a.id.name + " of queue " + a.id.queue }
-
-// find returns the consumer of the source, and its name. A consumer with the earlier name belongs to the source
-// that its metadata name.
-func (a *attempt) find(ctx context.Context) (name string, info jetstream.ConsumerInfo, err error) {
-	store, known := a.runners.Store.ID(), a.source.Position.Consumer
-	name, earlier := Consumer(store, a.id.queue, a.id.name), earlierConsumer(store, a.id.queue, a.id.name)
-	if info, err = a.stream.consumer(ctx, name); !isMissing(err) {
-		return name, info, err
-	}
-	switch before, errBefore := a.stream.consumer(ctx, earlier); {
-	case isMissing(errBefore):
-	case errBefore != nil:
-		return name, info, errBefore
-	case before.Config.Description == a.description():
-		return earlier, before, nil
-	case before.Created.UnixNano() == known:
-		return name, info, a.suspect(ctx, source.Stop{Reason: source.StopConsumer, Text: fmt.Sprintf("the consumer %s is shared with another one, it is now that of %s", earlier, before.Config.Description)})
-	}
-	return name, info, err
-}
 
 // acknowledge acknowledges messages that the store has. The last one waits for an answer.
 func (a *attempt) acknowledge(ctx context.Context, done []delivery) error {

@@ -214,7 +214,6 @@ type attempt struct {
 	began  uint64               // the end of the stream when the attempt began to read; 0 before that
 	holes  uint64               // of a source that takes: how many sequences up to there may have had no message then, and were not passed yet
 	lost   chan nats.Status
-	plain  bool // the giver of the link knows no parts of batches
 
 	filtered bool // the consumer has the filter of the source; before that, missing messages may have been read with another filter
 }
