@@ -18,25 +18,7 @@ import (
 
 // lacking are tests of this repository's clients, or parts such as TestPythonClient/queue, that need a later pqd than the
 // earlier one, and the error by which the client names what is missing. It is empty again when the earlier program moves on.
-var lacking = map[string]string{
-	"TestCasesInGo/results":                noResults,
-	"TestCasesInJavaScript/results":        noResults,
-	"TestCasesInPython/results":            noResults,
-	"TestCasesInTheTerminal/results":       noResults,
-	"TestHTTPPage":                         `parameter \"result_ttl\"`,
-	"TestHTTPPageWithCurl":                 `parameter \"result_ttl\"`,
-	"TestJavaScriptClient/results":         noResults,
-	"TestJavaScriptClientPage":             noResults,
-	"TestOtherPages/recipes.md":            noResults,
-	"TestProtocolInGo/results.md":          "nats: invalid subject", // made with the id of a push that was refused
-	"TestProtocolInTheTerminal/admin.md":   `"result_bytes":0`,
-	"TestProtocolInTheTerminal/results.md": noResults,
-	"TestPythonClient/results":             noResults,
-	"TestPythonClientPage":                 noResults,
-}
-
-// noResults is what the earlier pqd says to a push that asks for a result.
-const noResults = `is none of a push: expected PQ-Priority`
+var lacking = map[string]string{}
 
 // installed is what tests of clients need besides the source.
 var installed = []string{"e2e/testdata/js/node_modules", "e2e/testdata/python/.venv", "e2e/testdata/clients/bin"}
