@@ -10,10 +10,11 @@ import (
 // It is the only description of these fields: make generate writes what else knows them. The first paragraph of a comment is for
 // everybody, with links for docs/protocol/admin.md; the second one is for that page alone.
 //
-// The marks of pq: since is the version of a queue's state from which on programs keep the field, the first one if it is not
-// given, for a new field the one after stateNewest of fdbpq/queuestate.go; label is its name in the console; enum are its words; default is its value in a queue without a
-// configuration, if that is not zero; max is the greatest value, maxlen the most bytes, and the comment behind the line says why; with
-// min=0 it cannot be negative; zero says what 0 stands for, in errors; names says that it is a list of queues; core is its type in the store.
+// The marks of pq: since is the version of a queue's state from which on programs keep the field, the first one if it is not given,
+// for a new field the one after stateNewest of fdbpq/queuestate.go; label is its name in the console; enum are its words; default is
+// its value in a queue without a configuration, if that is not zero; max is the greatest value, maxlen the most bytes, and the
+// comment behind the line says why; with min=0 it cannot be negative; zero says what 0 stands for, in errors; names says that it is
+// a list of queues; core is its type in the store.
 type Config struct {
 	// The priority of items pushed without one.
 	Priority int64 `json:"priority" pq:"label=Priority"`

@@ -19,8 +19,8 @@ import (
 // RecordedFile has what TestRecord wrote.
 const RecordedFile = "testdata/format-2.txt"
 
-// Recorded is what three members of an earlier version with this format left behind: the entries of their log, the heartbeats that they sent last, and the copy of
-// one of them.
+// Recorded is what three members of an earlier version with this format left behind: the entries of their log, the heartbeats
+// that they sent last, and the copy of one of them.
 type Recorded struct {
 	Copied     string // whose copy it is
 	Active     string // the member that was active last
