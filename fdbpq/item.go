@@ -52,7 +52,7 @@ type StoredItem struct {
 	Item
 	State State
 	Due   int64 // store time at which a lease or a delay ends; 0 when ready, or held
-	Since int64 // of a leased item: store time when its lease began; 0: not known, or held
+	Since int64 // of a leased item: store time when its lease began; 0: held
 	Held  bool  // leased without an end, see Hold
 	Fence int64 // number of leases, returned ones included
 
@@ -97,7 +97,7 @@ const (
 type DeadLetter struct {
 	Reason, Origin, OriginID string
 
-	At         time.Time // by the wall clock of the process that buried it; zero: not known
+	At         time.Time // by the wall clock of the process that buried it
 	Deliveries int64     // that it had in its queue
 
 	Interruptions int64 // that it had there
