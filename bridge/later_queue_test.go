@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -43,7 +42,7 @@ func TestQueueOfALaterProgram(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return append(tuple.AppendInt(nil, fdbpq.FormatVersion+98), rest...)
+		return append(tuple.AppendInt(nil, 99), rest...)
 	})
 	defer write(func() []byte { return known })
 
