@@ -310,6 +310,8 @@ func (p *bulkPage) fits(l *layout.Item) (bool, error) {
 		return false, err
 	case count > p.at.high && !l.Foreign, l.State == layout.StateLeased && l.Since > p.at.begun:
 		return false, nil // later
+	case l.Dying() && p.asked.Verb != BulkRemove:
+		return false, nil
 	case l.Held(): // whatever a client's cursor says of the time at which the run began
 		return false, nil
 	case p.asked.Verb == BulkMove && l.ReturnPriority == p.asked.Priority:

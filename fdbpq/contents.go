@@ -119,12 +119,13 @@ func (c contents) stored(r kv.Reader, l *layout.Item, payload int64) (*StoredIte
 	}
 	attempts := Attempts(l.Attempts)
 	stored := &StoredItem{
-		Item: item, State: State(l.State), Due: l.Due, Held: l.Held(), Fence: l.Fence, KeyFence: l.KeyFence,
+		Item: item, State: State(l.State), Due: l.Due, Held: l.Held(), Dying: l.Dying(), Fence: l.Fence, KeyFence: l.KeyFence,
 		Holder: l.Holder, Attempts: attempts, Cause: DeadLetter(l.Dead).cause(attempts), ResultTTL: l.Asks.TTL(),
 	}
-	if stored.Held {
+	if stored.Held || stored.Dying {
 		stored.Due = 0
-	} else if l.State == layout.StateLeased {
+	}
+	if l.State == layout.StateLeased && !stored.Held {
 		stored.Since = l.Since
 	}
 	stored.Unique, stored.UniqueUntilLeased = claimOf(&l.Envelope)

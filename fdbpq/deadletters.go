@@ -194,7 +194,7 @@ func (d deadLetters) create() error {
 	return err
 }
 
-// take moves an item to the queue's dead-letter queue, and reports whether it did. Dead letters
+// take moves an item to the queue's dead-letter queue, or has it wait there for room, and reports whether it did. Dead letters
 // stay, and so do the items of a queue without a dead-letter queue.
 func (d deadLetters) take(l *layout.Item, reason string) (taken bool, err error) {
 	if l.IsDead() {
@@ -204,11 +204,63 @@ func (d deadLetters) take(l *layout.Item, reason string) (taken bool, err error)
 	if err != nil || dlq == nil {
 		return false, err
 	}
-	return true, d.bury(dlq, l, reason)
+	death := layout.Death{Reason: reason, At: time.Unix(0, dlq.pushed), Deliveries: l.Deliveries(), Interruptions: l.Interruptions}
+	if !d.store.room.buries(l.Size) {
+		return true, d.wait(l, death)
+	}
+	return true, d.bury(dlq, l, death)
+}
+
+// wait keeps a dead item in its queue until there is room for its dead letter. Its key and its unique value are free from now on.
+func (d deadLetters) wait(l *layout.Item, death layout.Death) error {
+	now, err := d.now()
+	if err != nil {
+		return err
+	}
+	dying := *l
+	dying.State, dying.Due, dying.Since, dying.Over = layout.StateLeased, int64(layout.NoEnd), now, true
+	dying.Tries, dying.ExtraAnswers, dying.TokensBack, dying.Holder = endingsOf(l).Failures, 0, 0, ""
+	dying.Unique, dying.UntilLeased, dying.Dead = "", false, death
+	d.change(l, &dying)
+	return nil
+}
+
+// due buries a dead item that has waited for room.
+func (d deadLetters) due(t layout.Timer) error {
+	row, err := d.tx.Get(d.key(layout.SpaceLeased, t.Place))
+	if err != nil || row == nil {
+		return err
+	}
+	l, err := layout.ParseItem(layout.SpaceLeased, row, t.Place)
+	if err != nil || !l.Dying() || l.Since != t.Due {
+		return err
+	}
+	d.txSize += itemTxSize(d.name, &l.Envelope, false)
+	dlq, err := d.open()
+	if err != nil {
+		return err
+	}
+	if dlq == nil { // it was deleted meanwhile, and may not be made
+		return d.revive(l)
+	}
+	d.store.room.buries(l.Size) // the sweep has asked: the bytes count
+	return d.bury(dlq, l, l.Dead)
+}
+
+// revive does with an item that has waited what would have become of it without a dead-letter queue.
+func (d deadLetters) revive(l *layout.Item) error {
+	if l.Dead.Reason == DeadExpired {
+		d.emit(Event{Type: EventExpired, ID: idOf(l), Priority: l.ReturnPriority, Deliveries: l.Dead.Deliveries})
+		return d.end(l, finish{how: FinishExpired})
+	}
+	living := *l
+	living.Dead, living.Since = layout.Death{}, layout.GivenBack
+	d.change(l, living.At(l.ReturnPriority).From(0))
+	return nil
 }
 
 // bury moves an item to a dead-letter queue, where it gets a new place and id.
-func (d deadLetters) bury(dlq *pusher, l *layout.Item, reason string) error {
+func (d deadLetters) bury(dlq *pusher, l *layout.Item, death layout.Death) error {
 	id := idOf(l)
 	if err := d.contents.load(l); err != nil {
 		return err
@@ -218,19 +270,17 @@ func (d deadLetters) bury(dlq *pusher, l *layout.Item, reason string) error {
 	}
 	buried := layout.Item{Envelope: l.Elsewhere()}
 	seq := dlq.assign(&buried, l.ReturnPriority)
-	if err := d.end(l, finish{how: FinishDead, reason: reason, next: ownName(dlq.name), nextID: idOf(&buried)}); err != nil {
+	if err := d.end(l, finish{how: FinishDead, reason: death.Reason, next: ownName(dlq.name), nextID: idOf(&buried)}); err != nil {
 		return err
 	}
-	buried.Dead = layout.Death{
-		Reason: reason, Origin: ownName(d.name), OriginID: id.String(), At: time.Unix(0, dlq.pushed),
-		Deliveries: l.Deliveries(), Interruptions: l.Interruptions,
-	}
+	death.Origin, death.OriginID = ownName(d.name), id.String()
+	buried.Dead = death
 	if err := dlq.lay(&buried, seq, l.Headers, l.Payload); err != nil {
 		return err
 	}
 	d.emit(Event{
-		Type: EventDead, ID: id, Priority: l.ReturnPriority, Deliveries: l.Deliveries(), Endings: endingsOf(l),
-		Reason: reason, Cause: DeadLetter(buried.Dead).cause(Attempts(l.Attempts)), DeadLetter: dlq.name,
+		Type: EventDead, ID: id, Priority: l.ReturnPriority, Deliveries: death.Deliveries, Endings: endingsOf(l),
+		Reason: death.Reason, Cause: DeadLetter(buried.Dead).cause(Attempts(l.Attempts)), DeadLetter: dlq.name,
 	})
 	return nil
 }

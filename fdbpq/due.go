@@ -18,6 +18,7 @@ var timerWorks = map[string]timerWork{
 	layout.TimerFair:    {once: true, due: func(qtx *queueTx, t layout.Timer) error { return qtx.fairIndex.due(t) }},
 	layout.TimerTokens:  {due: func(qtx *queueTx, _ layout.Timer) error { return qtx.rates.due() }},
 	layout.TimerFences:  {due: func(qtx *queueTx, _ layout.Timer) error { return qtx.fences.due() }},
+	layout.TimerBurial:  {ahead: itemAhead(layout.SpaceLeased), due: func(qtx *queueTx, t layout.Timer) error { return qtx.deadLetters.due(t) }},
 	layout.TimerResults: {once: true, due: func(qtx *queueTx, t layout.Timer) error { return qtx.results.due(t) }},
 }
 

@@ -12,8 +12,9 @@ import (
 
 // Reasons that no pop has.
 const (
-	ReasonFlows Reason = "flows" // nothing keeps items from being handed out
-	ReasonHeld  Reason = "held"  // links hold all that are leased
+	ReasonFlows Reason = "flows"      // nothing keeps items from being handed out
+	ReasonHeld  Reason = "held"       // links hold all that are leased
+	ReasonDying Reason = "store_full" // what is leased is dead, and waits for room in the store to become dead letters
 )
 
 // Held counts the held items of a queue. The package that holds them fills it, such as link.
@@ -82,6 +83,8 @@ func (q Queue) ExplainItem(r kv.Reader, item *StoredItem) (e Explanation, err er
 	switch {
 	case item.Held:
 		return Explanation{Cause: ReasonHeld, Item: &own}, nil
+	case item.Dying:
+		return Explanation{Cause: ReasonDying, Item: &own, Since: x.store.Display(item.Since)}, nil
 	case item.State == StateLeased:
 		return x.lease(own, item.Holder, item.Since, item.Due), nil
 	case item.State == StateDelayed:
@@ -272,7 +275,7 @@ func (x explains) holder(key string, priority int64) (*layout.Item, error) {
 		if err != nil {
 			return nil, err
 		}
-		if l.Key == key {
+		if l.Key == key && !l.Dying() {
 			first = longer(first, l)
 		}
 	}
@@ -287,6 +290,9 @@ func (i *Inspection) Leases(oldest OldestLease, held Held) Explanation {
 	}
 	if held.Items >= i.Leased {
 		return Explanation{Cause: ReasonHeld, Link: held.Link, Since: held.Since}
+	}
+	if oldest.Age == 0 && oldest.Dying != nil {
+		return Explanation{Cause: ReasonDying, Item: oldest.Dying, AtLeast: oldest.AtLeast}
 	}
 	if oldest.Age == 0 {
 		return Explanation{Cause: ReasonLeased, AtLeast: true}

@@ -41,7 +41,7 @@ func itemOf(f *layout.Item) (Item, error) {
 		Pushed:     time.Unix(0, f.Envelope.PushedAt),
 		Deliveries: f.Deliveries(),
 		Endings:    endingsOf(f),
-		Dead:       shownDead(&f.Envelope),
+		Dead:       shownDead(f),
 		Expires:    f.Envelope.Expires,
 	}
 	return item, nil
@@ -51,9 +51,10 @@ func itemOf(f *layout.Item) (Item, error) {
 type StoredItem struct {
 	Item
 	State State
-	Due   int64 // store time at which a lease or a delay ends; 0 when ready, or held
-	Since int64 // of a leased item: store time when its lease began; 0: held
+	Due   int64 // store time at which a lease or a delay ends; 0 when ready, held, or dying
+	Since int64 // of a leased item: store time when its lease began, or when it died; 0: held
 	Held  bool  // leased without an end, see Hold
+	Dying bool  // it is dead, and waits for room in the store to become a dead letter: nobody has it
 	Fence int64 // number of leases, returned ones included
 
 	KeyFence int64 // of the last lease, 0 without a fence of the key
@@ -113,11 +114,11 @@ func (d DeadLetter) cause(attempts Attempts) string {
 }
 
 // shownDead is how a dead letter died, nil for other items.
-func shownDead(e *layout.Envelope) *DeadLetter {
-	if !e.IsDead() {
+func shownDead(l *layout.Item) *DeadLetter {
+	if !l.IsDead() || l.Dying() {
 		return nil
 	}
-	return (*DeadLetter)(&e.Dead)
+	return (*DeadLetter)(&l.Dead)
 }
 
 // WaitsFor is what keeps an item from being handed out.

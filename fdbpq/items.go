@@ -32,9 +32,16 @@ func (q Queue) Get(r kv.Reader, id ID) (*StoredItem, error) {
 // Remove removes an item, whatever its state, and reports whether there was one, and the
 // last priority that it had, or was moved to. A lease of the item is lost.
 func (q Queue) Remove(tx kv.Tx, id ID) (priority int64, found bool, err error) {
-	qtx, l, err := q.beginWithItem(tx, id)
+	qtx, err := q.begin(tx)
+	if err != nil || qtx == nil {
+		return 0, false, err
+	}
+	l, err := qtx.locate(tx, id)
 	if err != nil || l == nil {
 		return 0, false, err
+	}
+	if l.Held() {
+		return 0, false, ErrHeld
 	}
 	if err := qtx.end(l, finish{how: FinishRemoved}); err != nil {
 		return 0, false, err

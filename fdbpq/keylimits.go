@@ -45,5 +45,5 @@ func (x keyLimits) row(l *layout.Item) []byte {
 // after a lease keeps the others of its key waiting: it is not done. An item that its push
 // delays keeps no other item waiting.
 func (x keyLimits) holds(l *layout.Item) bool {
-	return l.State == layout.StateLeased || l.State == layout.StateDelayed && l.Begun() && x.state.config.KeyOrder
+	return l.State == layout.StateLeased && !l.Dying() || l.State == layout.StateDelayed && l.Begun() && x.state.config.KeyOrder
 }

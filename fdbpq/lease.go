@@ -89,16 +89,21 @@ func (ls leases) of(l *layout.Item) *Lease {
 	}
 }
 
-// item finds the item of a lease, nearly always in its leased row, which it parses into l.
+// item finds the item of a lease, nearly always in its leased row, which it parses into l. A dead item has no lease.
 func (ls leases) item(lease Lease, l *layout.Item) (*layout.Item, error) {
 	row, err := ls.tx.Get(ls.key(layout.SpaceLeased, lease.place))
 	if err != nil {
 		return nil, err
 	}
 	if row == nil {
-		return ls.locate(ls.tx, lease.ID())
+		l, err = ls.locate(ls.tx, lease.ID())
+	} else {
+		err = l.Parse(layout.SpaceLeased, row, lease.place)
 	}
-	return l, l.Parse(layout.SpaceLeased, row, lease.place)
+	if err != nil || l == nil || l.Dying() {
+		return nil, err
+	}
+	return l, nil
 }
 
 // backoff is how long an item stays away after the n-th end of its kind.

@@ -116,7 +116,7 @@ func (s *Store) sweepOnce(ctx context.Context, m *Maintenance) (time.Duration, e
 		m.Problem(err)
 		return 1, nil
 	}
-	s.inside.Later.Report(swept.later.queues, m.Problem)
+	s.inside.Later.Report(swept.passed.queues, m.Problem)
 	for _, event := range swept.Events {
 		m.Event(event)
 	}

@@ -120,6 +120,8 @@ type OldestLease struct {
 	Holder     string // name that its holder gave itself, which may be empty
 	Since, Due int64  // store times
 
+	Dying *ID // an item that is dead, and waits for room to become a dead letter; nil: none was found
+
 	ofKeys map[string]*layout.Item // the oldest leased item of each key, where keys are limited; see Explain
 }
 
@@ -147,6 +149,12 @@ func (q Queue) OldestLease(r kv.Reader, most int) (oldest OldestLease, err error
 		l, err := layout.ParseItem(layout.SpaceLeased, entry.value, entry.place)
 		if err != nil {
 			return oldest, err
+		}
+		if l.Dying() {
+			if oldest.Dying == nil {
+				oldest.Dying = new(idOf(l))
+			}
+			continue
 		}
 		if l.Key != "" && s.keyLimited() {
 			if oldest.ofKeys == nil {

@@ -6,11 +6,13 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/internal/inside"
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 )
 
 // A queue that only a later program serves has timers, and may have kinds of them that this program does not know. They stay, and
 // there may be many: so this process remembers up to which key there are no others. It looks at them again after a while, because
-// the queue may be deleted, and made again in a format that it knows.
+// the queue may be deleted, and made again in a format that it knows. The same holds for timers of items that are dead, and wait for
+// room.
 
 const (
 	// passedFor is how long a timer has been due before this process may remember it. No transaction takes so long, so none sets
@@ -23,14 +25,23 @@ const (
 
 // passedOver are timers that a sweep has passed over.
 type passedOver struct {
-	queues inside.Passed // whose they are
+	queues inside.Passed // whose they are, of those for a later program
+	dying  bool          // deaths that wait for room are among them
 	behind []byte        // the last of them that may be remembered
+}
+
+// add passes over a timer, at a store time.
+func (p *passedOver) add(key []byte, t layout.Timer, at int64) {
+	if t.Due <= at-int64(passedFor) {
+		p.behind = key
+	}
 }
 
 // passedTimers are the timers that this process has passed over. Its methods may be called from any number of goroutines.
 type passedTimers struct {
 	mu     sync.Mutex
 	behind []byte        // all timers up to this key; nil: none
+	dying  bool          // deaths that wait for room are among them
 	since  time.Duration // by the process's clock
 }
 
@@ -44,15 +55,15 @@ func (p *passedTimers) note(over passedOver, now time.Duration) {
 	if p.behind == nil {
 		p.since = now
 	}
-	p.behind = over.behind
+	p.behind, p.dying = over.behind, p.dying || over.dying
 }
 
-// last returns the last of the timers with which a sweep need not begin, nil without any.
-func (p *passedTimers) last(now time.Duration) []byte {
+// last returns the last of the timers with which a sweep need not begin, nil without any. buries says that dead items need not wait.
+func (p *passedTimers) last(now time.Duration, buries bool) []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.behind != nil && now-p.since >= passedAgain {
-		p.behind = nil
+	if p.behind != nil && (now-p.since >= passedAgain || p.dying && buries) {
+		p.behind, p.dying = nil, false
 	}
 	return slices.Clone(p.behind)
 }

@@ -118,17 +118,20 @@ func (q Queue) readState(r kv.Reader) (*queueState, error) {
 	return s, nil
 }
 
-// beginWithItem starts a transaction on the queue and locates an item in it. ErrHeld: it cannot be changed.
+// beginWithItem starts a transaction on the queue and locates a living item in it. ErrHeld: it cannot be changed.
 func (q Queue) beginWithItem(tx kv.Tx, id ID) (*queueTx, *layout.Item, error) {
 	qtx, err := q.begin(tx)
 	if err != nil || qtx == nil {
 		return nil, nil, err
 	}
 	l, err := qtx.locate(tx, id)
-	if err == nil && l != nil && l.Held() {
-		err = ErrHeld
+	switch {
+	case err != nil || l == nil || l.Dying():
+		return qtx, nil, err
+	case l.Held():
+		return qtx, l, ErrHeld
 	}
-	return qtx, l, err
+	return qtx, l, nil
 }
 
 // ErrHeld: somebody holds the item, or items, as a link does.

@@ -8,7 +8,8 @@ import (
 
 // A store without room takes no new items, which is its caller's to see to (see [Queue.Full]). All else goes on, so that
 // the store empties, and does not make the store grow: an item remembers no further attempts and no further reasons,
-// and new message and pop ids take spareBytes at most.
+// and new message and pop ids take spareBytes at most. A death writes the content of the item again, into the dead-letter queue,
+// and what it had before becomes free later: where there is no room for that, the item waits in its queue, dead.
 
 // ErrNoRoom: the store has no room to grow.
 var ErrNoRoom = errors.New("the store is full")
@@ -19,9 +20,9 @@ const spareBytes = 4 << 20
 
 // room is whether the store may grow.
 type room struct {
-	why   func() error // Options.Full
-	most  int64        // spareBytes
-	spare atomic.Int64 // bytes that ids have taken since the store has no room
+	why   func(bytes int64) error // Options.Full
+	most  int64                   // spareBytes
+	spare atomic.Int64            // bytes that ids have taken since the store has no room
 
 	owners atomic.Pointer[func(queue string) bool] // see Store.Crowded
 }
@@ -37,7 +38,7 @@ func (r *room) full() error {
 	if r.why == nil {
 		return nil
 	}
-	why := r.why()
+	why := r.why(0)
 	if why == nil {
 		if r.spare.Load() != 0 {
 			r.spare.Store(0)
@@ -46,6 +47,10 @@ func (r *room) full() error {
 	}
 	return fmt.Errorf("%w: %w", ErrNoRoom, why)
 }
+
+// buries reports whether a dead item may be written again as a dead letter, and counts its bytes. A transaction that runs again
+// counts again.
+func (r *room) buries(bytes int64) bool { return r.why == nil || r.why(bytes) == nil }
 
 // ids is the reason why the store may not remember an id, nil while it may. A transaction that runs again counts again.
 func (r *room) ids(id string) error {

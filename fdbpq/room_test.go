@@ -30,7 +30,7 @@ func fullStore(t *testing.T) *full {
 		return db
 	})}
 	options := f.clock.options(0)
-	options.Full = func() error { return f.why }
+	options.Full = func(int64) error { return f.why }
 	f.join(options)
 	return f
 }

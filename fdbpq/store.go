@@ -44,10 +44,11 @@ type Options struct {
 	// no bound.
 	MaxQueueBytes int64
 
-	// Full returns the reason why the store has no room to grow, nil while it has room. Without room, items do not remember how
-	// their leases end, and few new ids are remembered. New items are the caller's to refuse, by [Queue.Full]. A store without
-	// this function always has room.
-	Full func() error
+	// Full returns the reason why the store has no room to grow by some bytes, nil while it has room: then they count until the
+	// next look at the disk. Without room, items do not remember how their leases end, few new ids are remembered, and an item
+	// that dies waits in its queue, dead, until it may be written again as a dead letter. New items are the caller's to refuse,
+	// by [Queue.Full]. A store without this function always has room.
+	Full func(bytes int64) error
 
 	// Followed says that another process may take over from this one at any moment, with its
 	// Downtime. So each transaction that writes anything writes store time, too, and the other

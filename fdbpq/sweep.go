@@ -18,6 +18,7 @@ const (
 	sweepTimers = 256
 	sweepTxSize = 500_000 // of all but the last item
 	sweepPages  = 64      // reads of timers; a second one follows timers that this process leaves out
+	lookForRoom = time.Second
 )
 
 // Swept is the result of a Sweep.
@@ -28,7 +29,7 @@ type Swept struct {
 	Busy   bool          // another process sweeps
 	Found  Found         // keys whose rows it wrote
 	goesOn bool          // it did a part of a long work, and the next part is due
-	later  passedOver    // timers of queues that only a later program serves
+	passed passedOver    // timers of queues that only a later program serves, and of deaths that wait for room
 }
 
 // Sweep does the work of due timers in one bounded transaction: it ends leases that
@@ -52,7 +53,7 @@ func (s *Store) Sweep(ctx context.Context) (Swept, error) {
 		s.inside.Damaged.Note(err)
 		return Swept{}, fmt.Errorf("sweep: %w", err)
 	}
-	s.passedOver.note(swept.later, s.inside.Clock.Elapsed())
+	s.passedOver.note(swept.passed, s.inside.Clock.Elapsed())
 	return swept, nil
 }
 
@@ -78,6 +79,7 @@ type sweep struct {
 	at     int64 // store time
 	txSize int
 	did    map[layout.Timer]bool // works that it does once, whenever they were due
+	buries bool                  // dead items need not wait, until there is no room any more
 	swept  Swept
 }
 
@@ -86,8 +88,9 @@ func (w *sweep) run() (Swept, error) {
 	if w.at, err = w.now(); err != nil {
 		return Swept{}, err
 	}
+	w.buries = w.store.room.buries(0)
 	begin, end := tuple.Range(layout.Row(layout.SpaceTimer))
-	if behind := w.store.passedOver.last(w.store.inside.Clock.Elapsed()); behind != nil {
+	if behind := w.store.passedOver.last(w.store.inside.Clock.Elapsed(), w.buries); behind != nil {
 		begin = append(behind, 0)
 	}
 	most := sweepTimers + 1 + w.store.inside.Damaged.Len()
@@ -109,7 +112,10 @@ func (w *sweep) run() (Swept, error) {
 			begin = append(timers[most-1].Key, 0)
 		}
 	}
-	if w.swept.later.queues != nil && w.swept.Timers > 0 {
+	if w.swept.passed.dying && (w.swept.Next == 0 || w.swept.Next > lookForRoom) {
+		w.swept.Next = lookForRoom
+	}
+	if w.swept.passed.queues != nil && w.swept.Timers > 0 {
 		w.store.inside.Take(w.tx, layout.SpaceSweeper, w.at) // a later program may sweep from now on
 	}
 	w.swept.Events, w.swept.goesOn, w.swept.Found = w.events, w.goesOn, w.found
@@ -132,14 +138,17 @@ func (w *sweep) runPage(timers []kv.Pair) (goesOn bool, err error) {
 		}
 		qtx, err := w.served(t.Queue)
 		if errors.Is(err, ErrFormat) {
-			w.swept.later.queues.Add(t.Queue, err)
-			if t.Due <= w.at-int64(passedFor) {
-				w.swept.later.behind = pair.Key
-			}
+			w.swept.passed.queues.Add(t.Queue, err)
+			w.swept.passed.add(pair.Key, t, w.at)
 			continue
 		}
 		if err = cmp.Or(err, unread); err != nil {
 			return false, damage.Of(pair.Key, t.Queue, err)
+		}
+		if w.waits(qtx, t) {
+			w.swept.passed.dying = true
+			w.swept.passed.add(pair.Key, t, w.at)
+			continue
 		}
 		if w.swept.Timers == 0 {
 			until, err := w.becomeSweeper()
@@ -164,9 +173,20 @@ func (w *sweep) runPage(timers []kv.Pair) (goesOn bool, err error) {
 	return true, nil
 }
 
+// waits reports whether a timer is of a death that waits for room. An item that outlives its TTL need not even be marked as dead: no
+// pop hands it out.
+func (w *sweep) waits(qtx *queueTx, t layout.Timer) bool {
+	dies := t.Kind == layout.TimerBurial || t.Kind == layout.TimerExpiry && qtx.state.config.DeadLetterExpired
+	if !dies || t.Generation != qtx.state.generation {
+		return false
+	}
+	w.buries = w.buries && w.store.room.buries(0)
+	return !w.buries
+}
+
 // served returns a queue, or an [ErrFormat] if only a later program serves it.
 func (w *sweep) served(queue string) (*queueTx, error) {
-	if why := w.swept.later.queues[queue]; why != nil {
+	if why := w.swept.passed.queues[queue]; why != nil {
 		return nil, why
 	}
 	return w.queue(queue)

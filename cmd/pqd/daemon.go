@@ -234,7 +234,7 @@ func (d *daemon) startStore(ctx context.Context, started *process.Parts) error {
 	}
 	options := store.Options(d.settings)
 	if d.room != nil {
-		options.Full = func() error { return d.room.Admit(0) }
+		options.Full = func(bytes int64) error { return d.room.Admit(int(bytes)) }
 	}
 	if d.store, err = fdbpq.Open(ctx, db, options); err != nil {
 		return fmt.Errorf("PQ_STORE=%s: %w", d.settings.Store, err)

@@ -40,6 +40,10 @@ func TestNearlyFullDisk(t *testing.T) {
 	p := testenv.Daemon(t, "PQ_CONSOLE=admin")
 	nc := p.Connect(t, nats.MaxReconnects(-1))
 	pqd.Request(t, nc, "pq.jobs.admin.config", `{"hand_over":"jobs,mails","max_deliveries":1}`)
+	pqd.PushMsg(t, nc, "pq.jobs.push.0", "died before")
+	if settled := pqd.Request(t, nc, pqd.Request(t, nc, "pq.jobs.pop.min", "", "PQ-Lease", "1h").Reply, "+TERM"); settled.Header.Get("Status") != "" {
+		t.Errorf("+TERM was answered %v", settled.Header)
+	}
 	pqd.PushMsg(t, nc, "pq.jobs.push.1", "first", "Nats-Msg-Id", "first")
 	pqd.PushMsg(t, nc, "pq.jobs.push.2", "second")
 	pqd.PushMsg(t, nc, "pq.jobs.push.3", "third", "PQ-Unique", "third")
@@ -89,8 +93,13 @@ func TestNearlyFullDisk(t *testing.T) {
 			t.Errorf("%s was answered %v", c.body, settled.Header)
 		}
 	}
-	if settled := pqd.Request(t, nc, lease().Reply, "+TERM"); settled.Header.Get("Status") != "" {
+	dies := lease()
+	if settled := pqd.Request(t, nc, dies.Reply, "+TERM"); settled.Header.Get("Status") != "" {
 		t.Errorf("+TERM was answered %v", settled.Header)
+	}
+	waits := pqd.Request(t, nc, "pq.jobs.get."+dies.Header.Get("PQ-Id"), `{"explain":true}`)
+	if explained := waits.Header.Get("PQ-Explain"); !strings.Contains(explained, `"cause":"store_full"`) || !strings.Contains(explained, "waits until the store has room") || waits.Header.Get("PQ-Lease-Expires") != "" {
+		t.Errorf("an item that died is %v", waits.Header)
 	}
 	for subject, body := range map[string]string{
 		"pq.jobs.info": "", "pq.jobs.list": "", "pq.jobs-dead.peek.min": "", "pq.jobs.admin.config": `{"lease":"1m"}`,
@@ -101,7 +110,7 @@ func TestNearlyFullDisk(t *testing.T) {
 		}
 	}
 	var info struct{ Ready, Leased int }
-	if err := json.Unmarshal(pqd.Request(t, nc, "pq.jobs.info", "").Data, &info); err != nil || info.Ready != 1 || info.Leased != 1 {
+	if err := json.Unmarshal(pqd.Request(t, nc, "pq.jobs.info", "").Data, &info); err != nil || info.Ready != 1 || info.Leased != 2 {
 		t.Errorf("%+v %v are left", info, err)
 	}
 	if code, body := pqd.Ask(t, "GET", p.HTTP+"/readyz", ""); code != 200 {
@@ -127,6 +136,10 @@ func TestNearlyFullDisk(t *testing.T) {
 	p.Change("PQ_MIN_FREE=0")
 	p.Start(t)
 	refuses("a push to a store with room", "", "pq.jobs.push", "new")
+	testenv.Await(t, "what died is a dead letter", func() bool {
+		letter := pqd.Request(t, nc, "pq.jobs-dead.peek.min", "")
+		return letter.Header.Get("PQ-Origin-Id") == dies.Header.Get("PQ-Id") && string(letter.Data) == string(dies.Data)
+	})
 
 	// A doctor whose output nobody reads any more deletes its queue nevertheless.
 	unread, output, err := os.Pipe()

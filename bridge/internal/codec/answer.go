@@ -129,9 +129,10 @@ func (w *HeaderWriter) Stored(item *fdbpq.StoredItem, display func(int64) time.T
 	case fdbpq.StateLeased:
 		if item.Held {
 			w.string(protocol.HeaderHeld, "true")
-			return
 		}
-		w.time(protocol.HeaderLeaseExpires, display(item.Due))
+		if item.Due != 0 {
+			w.time(protocol.HeaderLeaseExpires, display(item.Due))
+		}
 	case fdbpq.StateDelayed:
 		w.time(protocol.HeaderNotBefore, display(item.Due))
 	}

@@ -92,7 +92,7 @@ func Listed(held *fdbpq.StoredItem, display func(int64) time.Time) *protocol.Lis
 	if headers := Headers(&held.Item); protocol.ValidUTF8(headers) { // JSON would change others
 		item.Headers = headers
 	}
-	if held.State != fdbpq.StateReady && !held.Held {
+	if held.Due != 0 {
 		item.Due = display(held.Due).UTC()
 	}
 	if held.Since != 0 {

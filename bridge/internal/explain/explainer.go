@@ -108,6 +108,9 @@ func (x *Explainer) Item(r kv.Reader, q fdbpq.Queue, item *fdbpq.StoredItem) (e 
 		e.dead, e.letter = true, &own
 		e.Origin, e.Died = d.Origin, cmp.Or(item.Cause, d.Reason)
 	}
+	if item.Dying {
+		e.Died = item.Cause
+	}
 	e.Explanation, err = q.ExplainItem(r, item)
 	if err == nil && e.Cause == fdbpq.ReasonHeld {
 		e.Link, e.Since, err = link.New(x.Store).HolderOf(r, q, item)

@@ -98,6 +98,8 @@ func (f *Facts) say(now time.Time) (text, next string) {
 			"Start a worker that asks for other bands."
 	case fdbpq.ReasonLeased:
 		return f.leased(now)
+	case fdbpq.ReasonDying:
+		return f.dying(), "Make room on the disk."
 	case fdbpq.ReasonHeld:
 		return f.held(now), "Look at the store that takes from the link, and at its connection."
 	case fdbpq.ReasonDelayed:
@@ -215,6 +217,18 @@ func (f *Facts) deadLetters() (text, next string) {
 		return text + ".", "Requeue or remove it."
 	}
 	return f.ready() + ", in a queue for dead letters: they stay until somebody requeues or removes them.", "Look why they died."
+}
+
+// dying says what dead items wait for.
+func (f *Facts) dying() string {
+	const waits = "until the store has room for dead letters"
+	switch {
+	case f.Item && f.Died != "":
+		return fmt.Sprintf("The item is dead, of: %s. It waits %s.", f.Died, waits)
+	case f.Item:
+		return fmt.Sprintf("The item is dead. It waits %s.", waits)
+	}
+	return "No item is ready: those that are leased are dead, and wait " + waits + "."
 }
 
 func (f *Facts) holder() string {

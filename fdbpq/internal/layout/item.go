@@ -55,6 +55,7 @@ func (l *Item) Parse(space string, b []byte, p Place) (err error) {
 		return nil
 	}
 	l.Envelope, err = ParseEnvelope(b, p)
+	l.Over = l.Dying()
 	if err == nil && l.Foreign && space == SpaceKeyed {
 		err = errors.New("damaged item: no other program writes items with keys")
 	}
@@ -125,7 +126,22 @@ func (e *Envelope) ReadySpace() string {
 func (e *Envelope) Begun() bool { return e.Key != "" && e.Fence > 0 }
 
 // Held reports whether a link holds the item.
-func (l *Item) Held() bool { return l.State == StateLeased && l.Due == int64(NoEnd) }
+func (l *Item) Held() bool { return l.State == StateLeased && l.Due == int64(NoEnd) && !l.Dying() }
+
+// Dying reports whether the item is dead, and waits in its queue for room to be moved to the dead letters. It counts as leased,
+// and nobody has it. Since is when it died, in store time.
+func (l *Item) Dying() bool {
+	return l.State == StateLeased && l.Due == int64(NoEnd) && l.Holder == "" && l.Dead.Reason != "" && l.Dead.Origin == ""
+}
+
+// Deliveries is how often the item was handed out with a lease. A dying item's last delivery may have ended without a number of its
+// own.
+func (l *Item) Deliveries() int64 {
+	if l.Dying() {
+		return l.Dead.Deliveries
+	}
+	return l.Envelope.Deliveries()
+}
 
 // NoEnd is the lease of a held item: no timer ends it.
 const NoEnd = time.Duration(math.MaxInt64)
@@ -133,5 +149,5 @@ const NoEnd = time.Duration(math.MaxInt64)
 // MayHoldKey reports whether the item may count as leased: whether a delayed one does, the
 // configuration decided when its lease ended.
 func (l *Item) MayHoldKey() bool {
-	return l.State == StateLeased || l.State == StateDelayed && l.Begun()
+	return l.State == StateLeased && !l.Dying() || l.State == StateDelayed && l.Begun()
 }

@@ -21,6 +21,7 @@ const (
 	TimerTokens  = "b" // full buckets of keys are cleared
 	TimerFences  = "e" // fences of keys that time has passed are cleared
 	TimerResults = "r" // results are forgotten
+	TimerBurial  = "g" // an item that is dead is moved to the dead letters, as soon as there is room
 )
 
 // TimerKinds has all kinds of timers.
@@ -36,6 +37,7 @@ var TimerKinds = map[string]TimerKind{
 	TimerTokens:  {OfQueue: true},
 	TimerFences:  {OfQueue: true},
 	TimerResults: {OfQueue: true},
+	TimerBurial:  {OfItem: true},
 }
 
 // TimerKind says how timers of a kind look, and why they are there.
@@ -101,7 +103,10 @@ func (l *Item) End() ItemTimer {
 	case StateDelayed:
 		return ItemTimer{l.Due, TimerDelay}
 	case StateLeased:
-		if l.Held() {
+		switch {
+		case l.Dying():
+			return ItemTimer{l.Since, TimerBurial}
+		case l.Held():
 			return ItemTimer{}
 		}
 		return ItemTimer{l.Due, TimerLease}
