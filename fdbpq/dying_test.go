@@ -111,7 +111,8 @@ func TestDeathsWaitForRoom(t *testing.T) {
 					together(time.Hour, c.fixture, by)
 					c.why = nil
 					events := by.sweep()
-					if i := slices.IndexFunc(events, func(e fdbpq.Event) bool { return e.Type == fdbpq.EventDead }); i < 0 || events[i].ID != id || events[i].Reason != death.reason || events[i].Deliveries != 1 {
+					i := slices.IndexFunc(events, func(e fdbpq.Event) bool { return e.Type == fdbpq.EventDead })
+					if i < 0 || events[i].ID != id || events[i].Reason != death.reason || events[i].Deliveries != 1 {
 						t.Fatalf("with room there are the events %+v", events)
 					}
 					if c.counted < 5000 {
@@ -124,7 +125,7 @@ func TestDeathsWaitForRoom(t *testing.T) {
 					} else if age := died.Sub(d.At); age < 0 || age > time.Minute {
 						t.Errorf("it died at %s, expected a moment before %s", d.At, died)
 					}
-					if result, err := c.result("q", id); err != nil || result.Finish != fdbpq.FinishDead || result.Reason != death.reason {
+					if result, err := c.result("q", id); err != nil || result.Finish != fdbpq.FinishDead || result.Reason != death.reason || result.Deliveries != 1 {
 						t.Errorf("the result is %+v, %v", result, err)
 					}
 					if stored := c.get("q", id); stored != nil {
@@ -155,7 +156,10 @@ func (c *crowded) dying(id fdbpq.ID, leased fdbpq.Item, reason string) {
 		}
 		return nil
 	})
-	for what, err := range map[string]error{"ack": c.ack(*leased.Lease), "nack": c.nack(*leased.Lease, 0), "terminate": c.terminate(*leased.Lease), "hand over": c.handOver("q", *leased.Lease, fdbpq.NewItem{}).Err} {
+	for what, err := range map[string]error{
+		"ack": c.ack(*leased.Lease), "nack": c.nack(*leased.Lease, 0), "terminate": c.terminate(*leased.Lease),
+		"hand over": c.handOver("q", *leased.Lease, fdbpq.NewItem{}).Err,
+	} {
 		if lost := new(fdbpq.LostError); !errors.As(err, &lost) || lost.Reason != fdbpq.LostGone {
 			c.Errorf("%s: %v, expected that the item is gone", what, err)
 		}
@@ -181,7 +185,10 @@ func TestExpiredItemsWaitForRoom(t *testing.T) {
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		c := crowdedStore(t, open)
 		c.configure("q", `{"dead_letter_expired":true}`)
-		c.push("q", fdbpq.NewItem{Payload: []byte("first"), TTL: time.Minute}, fdbpq.NewItem{Payload: []byte("second"), TTL: time.Minute, Delay: 30 * time.Second}, fdbpq.NewItem{Payload: []byte("lives"), Priority: 9, HasPriority: true})
+		c.push("q",
+			fdbpq.NewItem{Payload: []byte("first"), TTL: time.Minute},
+			fdbpq.NewItem{Payload: []byte("second"), TTL: time.Minute, Delay: 30 * time.Second},
+			fdbpq.NewItem{Payload: []byte("lives"), Priority: 9, HasPriority: true})
 		c.configure("other", `{}`)
 		c.push("other", fdbpq.NewItem{TTL: time.Minute})
 		c.leaseOne("other", 2*time.Minute)
