@@ -137,6 +137,28 @@ func TestDeathsWaitForRoom(t *testing.T) {
 	}
 }
 
+// cause is why nothing of a queue is handed out.
+func (c *crowded) cause(queues ...string) map[string]fdbpq.Reason {
+	c.Helper()
+	causes := make(map[string]fdbpq.Reason)
+	for _, queue := range queues {
+		c.view(func(r kv.Reader) error {
+			found, err := c.Queue(queue).Inspect(r)
+			if err != nil {
+				return err
+			}
+			oldest, err := c.Queue(queue).OldestLease(r, 10)
+			if err != nil {
+				return err
+			}
+			e, err := found.Explain(oldest, fdbpq.Held{})
+			causes[queue] = e.Cause
+			return err
+		})
+	}
+	return causes
+}
+
 // dying checks an item that waits, dead, in queue q.
 func (c *crowded) dying(id fdbpq.ID, leased fdbpq.Item, reason string) {
 	c.Helper()
@@ -192,6 +214,8 @@ func TestExpiredItemsWaitForRoom(t *testing.T) {
 		c.configure("other", `{}`)
 		c.push("other", fdbpq.NewItem{TTL: time.Minute})
 		c.leaseOne("other", 2*time.Minute)
+		c.configure("late", `{"dead_letter_expired":true,"ttl":"1m"}`)
+		c.pushed("late", 0, "x")
 		c.why = errors.New("no room")
 		before := c.rows("i")
 		for range 3 {
@@ -204,8 +228,14 @@ func TestExpiredItemsWaitForRoom(t *testing.T) {
 		if n := c.counts("other"); n.Length() != 0 {
 			t.Errorf("other has %+v: the sweep has not gone on behind what waits", n)
 		}
+		if cause := c.cause("other", "q"); cause["other"] != fdbpq.ReasonEmpty || cause["q"] != fdbpq.ReasonFlows {
+			t.Errorf("the queues are explained by %v", cause)
+		}
 		if got := payloads(c.pop("q", fdbpq.Min, 3).Items); !slices.Equal(got, []string{"lives"}) {
 			t.Errorf("popped are %q", got)
+		}
+		if cause := c.cause("late", "q"); cause["late"] != fdbpq.ReasonDying || cause["q"] != fdbpq.ReasonDying {
+			t.Errorf("queues with dead items alone are explained by %v", cause)
 		}
 		if n := c.counts("q"); n.Leased != 2 {
 			t.Errorf("there are %+v, expected that the pop has marked two", n)
@@ -216,6 +246,7 @@ func TestExpiredItemsWaitForRoom(t *testing.T) {
 		for _, letter := range c.pop("q-dead", fdbpq.Min, 3).Items {
 			dead = append(dead, string(letter.Payload)+" "+letter.Dead.Reason)
 		}
+		c.pop("late-dead", fdbpq.Min, 1)
 		slices.Sort(dead)
 		if !slices.Equal(dead, []string{"first expired", "second expired"}) {
 			t.Errorf("dead are %q", dead)

@@ -14,7 +14,7 @@ import (
 const (
 	ReasonFlows Reason = "flows"      // nothing keeps items from being handed out
 	ReasonHeld  Reason = "held"       // links hold all that are leased
-	ReasonDying Reason = "store_full" // what is leased is dead, and waits for room in the store to become dead letters
+	ReasonDying Reason = "store_full" // what is left is dead, and waits for room in the store to become dead letters
 )
 
 // Held counts the held items of a queue. The package that holds them fills it, such as link.
@@ -64,6 +64,8 @@ func (i *Inspection) Explain(oldest OldestLease, held Held) (e Explanation, err 
 		e = i.Leases(oldest, held)
 	case i.Delayed > 0:
 		e, err = x.delayed(i.Delayed)
+	case i.Ready > 0 && x.state.config.DeadLetterExpired && !x.store.room.buries(0):
+		e.Cause = ReasonDying
 	default:
 		e.Cause = ReasonEmpty
 	}

@@ -56,7 +56,7 @@ func (f *Facts) Answer(now time.Time) protocol.Explain {
 		return e
 	}
 	e.Refuses = f.Full.Reason
-	if e.Cause == protocol.Cause(f.Full.Reason) {
+	if e.Cause == protocol.Cause(f.Full.Reason) && f.Cause != fdbpq.ReasonDying {
 		e.Text, e.Next = "No push is taken: "+f.Full.Text+".", refused[f.Full.Reason]
 		return e
 	}
@@ -228,7 +228,7 @@ func (f *Facts) dying() string {
 	case f.Item:
 		return fmt.Sprintf("The item is dead. It waits %s.", waits)
 	}
-	return "No item is ready: those that are leased are dead, and wait " + waits + "."
+	return "No item is handed out: those that are left are dead, and wait " + waits + "."
 }
 
 func (f *Facts) holder() string {
