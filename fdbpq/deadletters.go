@@ -232,7 +232,7 @@ func (d deadLetters) due(t layout.Timer) error {
 		return err
 	}
 	l, err := layout.ParseItem(layout.SpaceLeased, row, t.Place)
-	if err != nil || !l.Dying() || l.Since != t.Due {
+	if err != nil || !l.Dying() {
 		return err
 	}
 	d.txSize += itemTxSize(d.name, &l.Envelope, false)
@@ -240,23 +240,14 @@ func (d deadLetters) due(t layout.Timer) error {
 	if err != nil {
 		return err
 	}
-	if dlq == nil { // it was deleted meanwhile, and may not be made
-		return d.revive(l)
+	if dlq == nil { // it was deleted meanwhile, and may not be made: the item stays, or expires, as it would have without one
+		living := *l
+		living.Dead, living.Since = layout.Death{}, layout.GivenBack
+		d.change(l, living.At(l.ReturnPriority).From(0))
+		return nil
 	}
 	d.store.room.buries(l.Size) // the sweep has asked: the bytes count
 	return d.bury(dlq, l, l.Dead)
-}
-
-// revive does with an item that has waited what would have become of it without a dead-letter queue.
-func (d deadLetters) revive(l *layout.Item) error {
-	if l.Dead.Reason == DeadExpired {
-		d.emit(Event{Type: EventExpired, ID: idOf(l), Priority: l.ReturnPriority, Deliveries: l.Dead.Deliveries})
-		return d.end(l, finish{how: FinishExpired})
-	}
-	living := *l
-	living.Dead, living.Since = layout.Death{}, layout.GivenBack
-	d.change(l, living.At(l.ReturnPriority).From(0))
-	return nil
 }
 
 // bury moves an item to a dead-letter queue, where it gets a new place and id.

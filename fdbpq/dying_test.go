@@ -39,33 +39,34 @@ func (c *crowded) options(skew time.Duration) fdbpq.Options {
 // deaths are the ways in which an item that is leased, or waits, dies. Each needs its configuration.
 var deaths = map[string]struct {
 	config, reason string
+	endings        fdbpq.Endings
 	die            func(c *crowded, leased fdbpq.Item)
 }{
-	"terminated": {`{}`, fdbpq.DeadTerminated, func(c *crowded, leased fdbpq.Item) {
+	"terminated": {`{}`, fdbpq.DeadTerminated, fdbpq.Endings{}, func(c *crowded, leased fdbpq.Item) {
 		if err := c.terminate(*leased.Lease); err != nil {
 			c.Error(err)
 		}
 	}},
-	"too many failures": {`{"max_deliveries":1}`, fdbpq.DeadMaxDeliveries, func(c *crowded, leased fdbpq.Item) {
+	"too many failures": {`{"max_deliveries":1}`, fdbpq.DeadMaxDeliveries, fdbpq.Endings{Failures: 1}, func(c *crowded, leased fdbpq.Item) {
 		if err := c.nack(*leased.Lease, 0); err != nil {
 			c.Error(err)
 		}
 	}},
-	"too many interruptions": {`{"max_interruptions":1}`, fdbpq.DeadInterruptions, func(c *crowded, _ fdbpq.Item) {
+	"too many interruptions": {`{"max_interruptions":1}`, fdbpq.DeadInterruptions, fdbpq.Endings{Interruptions: 1}, func(c *crowded, _ fdbpq.Item) {
 		c.pass(time.Minute)
 		c.sweep()
 	}},
-	"a lease that runs out behind the TTL": {`{"dead_letter_expired":true,"ttl":"30s"}`, fdbpq.DeadExpired, func(c *crowded, _ fdbpq.Item) {
+	"a lease that runs out behind the TTL": {`{"dead_letter_expired":true,"ttl":"30s"}`, fdbpq.DeadExpired, fdbpq.Endings{Interruptions: 1}, func(c *crowded, _ fdbpq.Item) {
 		c.pass(time.Minute)
 		c.sweep()
 	}},
-	"given back behind the TTL": {`{"dead_letter_expired":true,"ttl":"30s"}`, fdbpq.DeadExpired, func(c *crowded, leased fdbpq.Item) {
+	"given back behind the TTL": {`{"dead_letter_expired":true,"ttl":"30s"}`, fdbpq.DeadExpired, fdbpq.Endings{Returns: 1}, func(c *crowded, leased fdbpq.Item) {
 		c.pass(40 * time.Second)
 		if err := c.giveBack(*leased.Lease, ""); err != nil {
 			c.Error(err)
 		}
 	}},
-	"revoked behind the TTL": {`{"dead_letter_expired":true,"ttl":"30s"}`, fdbpq.DeadExpired, func(c *crowded, leased fdbpq.Item) {
+	"revoked behind the TTL": {`{"dead_letter_expired":true,"ttl":"30s"}`, fdbpq.DeadExpired, fdbpq.Endings{Returns: 1}, func(c *crowded, leased fdbpq.Item) {
 		c.pass(40 * time.Second)
 		c.revoke(leased.ID, fdbpq.Revocation{})
 	}},
@@ -112,7 +113,7 @@ func TestDeathsWaitForRoom(t *testing.T) {
 					c.why = nil
 					events := by.sweep()
 					i := slices.IndexFunc(events, func(e fdbpq.Event) bool { return e.Type == fdbpq.EventDead })
-					if i < 0 || events[i].ID != id || events[i].Reason != death.reason || events[i].Deliveries != 1 {
+					if i < 0 || events[i].ID != id || events[i].Reason != death.reason || events[i].Deliveries != 1 || events[i].Endings != death.endings {
 						t.Fatalf("with room there are the events %+v", events)
 					}
 					if c.counted < 5000 {
@@ -193,6 +194,14 @@ func (c *crowded) dying(id fdbpq.ID, leased fdbpq.Item, reason string) {
 		if revoked, err := c.Queue("q").Revoke(tx, id, fdbpq.Revocation{}); revoked.Found || err != nil {
 			c.Errorf("it was revoked: %+v, %v", revoked, err)
 		}
+		for verb, bulk := range map[string]fdbpq.Bulk{
+			"move": {Verb: fdbpq.BulkMove, Priority: 3}, "revoke": {Verb: fdbpq.BulkRevoke},
+		} {
+			bulk.Where, bulk.Limit = fdbpq.Where{State: fdbpq.StateLeased}, 10
+			if done, err := c.Queue("q").Bulk(tx, bulk); done.Done != 0 || err != nil {
+				c.Errorf("a bulk %s did %d, %v", verb, done.Done, err)
+			}
+		}
 		return nil
 	})
 	if problems, err := storecheck.Check(c.Context(), c.Store); err != nil || len(problems) > 0 {
@@ -250,6 +259,21 @@ func TestExpiredItemsWaitForRoom(t *testing.T) {
 		slices.Sort(dead)
 		if !slices.Equal(dead, []string{"first expired", "second expired"}) {
 			t.Errorf("dead are %q", dead)
+		}
+	})
+}
+
+// A death that need not wait counts the bytes of its dead letter.
+func TestDeathsCountTheirBytes(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		c := crowdedStore(t, open)
+		c.push("q", fdbpq.NewItem{Payload: make([]byte, 5000)})
+		if err := c.terminate(*c.leaseOne("q", time.Minute).Lease); err != nil {
+			t.Fatal(err)
+		}
+		if n := c.counts("q-dead").Ready; c.counted != 5000 || n != 1 {
+			t.Errorf("%d bytes were counted, and there are %d dead letters", c.counted, n)
 		}
 	})
 }

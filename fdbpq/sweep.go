@@ -176,8 +176,7 @@ func (w *sweep) runPage(timers []kv.Pair) (goesOn bool, err error) {
 // waits reports whether a timer is of a death that waits for room. An item that outlives its TTL need not even be marked as dead: no
 // pop hands it out.
 func (w *sweep) waits(qtx *queueTx, t layout.Timer) bool {
-	dies := t.Kind == layout.TimerBurial || t.Kind == layout.TimerExpiry && qtx.state.config.DeadLetterExpired
-	if !dies || t.Generation != qtx.state.generation {
+	if t.Kind != layout.TimerBurial && !(t.Kind == layout.TimerExpiry && qtx.state.config.DeadLetterExpired) {
 		return false
 	}
 	w.buries = w.buries && w.store.room.buries(0)
