@@ -36,7 +36,7 @@ func exitCode(err error) int {
 	switch {
 	case errors.As(err, new(*UsageError)), errors.As(err, &answer) && answer.Code == badRequest:
 		return exitUsage
-	case errors.Is(err, client.ErrEmpty), errors.Is(err, client.ErrNotFound):
+	case errors.Is(err, client.ErrEmpty), errors.Is(err, client.ErrNotFound), answer != nil && noResult(answer.Reason):
 		return ExitNothing
 	case errors.Is(err, client.ErrUnavailable), errors.Is(err, client.ErrBusy), errors.Is(err, nats.ErrNoServers),
 		errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrTimeout), unreachable(err):
@@ -44,6 +44,9 @@ func exitCode(err error) int {
 	}
 	return ExitFailed
 }
+
+// noResult reports whether an item has not ended: there is no result of it yet, or will be none.
+func noResult(r client.Reason) bool { return r == client.ReasonPending || r == client.ReasonUnkept }
 
 // unreachable reports whether the server is away or does not answer. A refused login and an
 // unreadable file of the login are other errors.
