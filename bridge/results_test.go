@@ -225,10 +225,25 @@ func TestPlacesOfResults(t *testing.T) {
 		}
 	}
 	c.refused(c.next(sub), 409)
+	// A request whose item has ended needs no place, and takes none of another client.
+	over := c.push("pq.jobs.push.-1", "over", "PQ-Result-TTL", "1h").ID
+	c.pop("pq.jobs.pop.min", "")
+	c.finished(c.ask("pq.jobs.result."+over, "", "PQ-Wait", forever), "done", "")
 	c.pop("pq.jobs.pop.min", "")
 	for range 2 {
 		c.finished(c.next(sub), "done", "")
 	}
+}
+
+// A request looks, however short its wait is: the result may be there.
+func TestShortestWaitForAResult(t *testing.T) {
+	t.Parallel()
+	c := serve(t)
+	id := c.asked("jobs", "x")
+	c.refused(c.ask("pq.jobs.result."+id, "", "PQ-Wait", "1ns"), 408)
+	c.pop("pq.jobs.pop.min", "")
+	c.finished(c.ask("pq.jobs.result."+id, "", "PQ-Wait", "1ns"), "done", "")
+	c.awaiting(0)
 }
 
 // A bridge tells its callers of items that another bridge on the store ends.

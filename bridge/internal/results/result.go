@@ -24,8 +24,8 @@ type result struct {
 	found *fdbpq.Result
 
 	// Of one that waits.
-	by      waits
-	place   *waiting.Pop[*result] // nil: it does not wait
+	by      waits                 // nil: it does not wait
+	place   *waiting.Pop[*result] // nil: it has none yet
 	pending bool                  // the item has not ended
 	again   bool                  // it may have ended since the query under way began
 }
@@ -51,7 +51,7 @@ func (q *result) Find(v *reads.View) (err error) {
 	q.found, q.pending = nil, false
 	found, err := v.Queue.Result(v.Reader, q.id)
 	switch {
-	case errors.Is(err, fdbpq.ErrPending) && q.place != nil:
+	case errors.Is(err, fdbpq.ErrPending) && q.by != nil:
 		q.pending = true
 		return nil
 	case errors.Is(err, fdbpq.ErrPending), errors.Is(err, fdbpq.ErrUnkept):
@@ -93,7 +93,7 @@ func (q *result) Answer(l *reads.Lane) {
 
 // End gives the place back of a request that waited.
 func (q *result) End() {
-	if q.place != nil {
+	if q.by != nil {
 		q.by.forget(q)
 	}
 }

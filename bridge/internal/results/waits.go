@@ -85,30 +85,33 @@ func (w *Waits) Unseen() int  { return w.line.Unseen() }
 
 // Enter takes in a request, which waits if it asks for that.
 func (w *Waits) Enter(queue string, q *result) {
-	if q.wait > 0 && !w.add(queue, q) {
-		return
+	if q.wait > 0 {
+		w.register(queue, q)
 	}
 	w.Submit(queue, q)
 }
 
-// add registers a request that waits, and looks first. It returns false if it may not wait.
-func (w *Waits) add(queue string, q *result) bool {
+// take gives a request a place that has looked, and found that its item has not ended: whose result is there needs none.
+func (w *Waits) take(q *result) error {
+	queue := q.Subject.Queue
 	wait, unseen := w.Clients.Bound(queue, q.Msg.Reply, q.wait)
-	q.by, q.place = w, waiting.NewBegun(waiting.Wait{
+	place := waiting.NewBegun(waiting.Wait{
 		Queue: queue, Band: fdbpq.AllPriorities, Reply: q.Msg.Reply, Ends: pops.WaitEnds(q.Arrived, wait), Unseen: unseen, Looks: true,
 	}, q)
-	w.register(queue, q)
-	if err := w.line.Add(q.place); err != nil {
-		w.end(q, err)
-		return false
+	w.mu.Lock()
+	q.place = place
+	w.mu.Unlock()
+	if err := w.line.Add(place); err != nil {
+		return err
 	}
 	w.line.Retry(queue, w.LookEvery)
-	return true
+	return nil
 }
 
 func (w *Waits) register(queue string, q *result) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	q.by = w
 	of := w.queues[queue]
 	if of == nil {
 		of = &awaited{items: make(map[fdbpq.ID][]*result), over: make(chan struct{})}
@@ -122,9 +125,11 @@ func (w *Waits) register(queue string, q *result) {
 
 // forget drops a request that was answered.
 func (w *Waits) forget(q *result) {
-	w.line.Remove(q.place)
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if q.place != nil {
+		w.line.Remove(q.place)
+	}
 	of := w.queues[q.Subject.Queue]
 	if left := slices.DeleteFunc(of.items[q.id], func(other *result) bool { return other == q }); len(left) > 0 {
 		of.items[q.id] = left
@@ -161,7 +166,7 @@ func (w *Waits) begin(queue string, which func(*awaited) []*result) (begun []*re
 		return nil
 	}
 	for _, q := range which(of) {
-		if w.line.Begin(q.place) {
+		if q.place != nil && w.line.Begin(q.place) {
 			begun = append(begun, q)
 		} else {
 			q.again = true
@@ -189,6 +194,12 @@ func (w *Waits) submit(q *result) {
 
 // keep has a request wait whose item has not ended, or look again if it may have ended meanwhile.
 func (w *Waits) keep(q *result) {
+	if q.place == nil {
+		if err := w.take(q); err != nil {
+			w.end(q, err)
+			return
+		}
+	}
 	again, err := w.idle(q)
 	switch {
 	case err != nil:
