@@ -158,6 +158,31 @@ func TestGiverThatDoesNotWait(t *testing.T) {
 	g.paused(t, 250*ms, 500*ms, time.Second, 2*time.Second, 4*time.Second, 5*time.Second, 5*time.Second, 250*ms, 500*ms, 250*ms)
 }
 
+// A giver whose batches have no items is asked after the same pauses. A purge may empty one.
+func TestGiverOfEmptyBatches(t *testing.T) {
+	t.Parallel()
+	number := 0
+	batch := func(takes time.Duration, items ...string) func(*giver) *nats.Msg {
+		return func(g *giver) *nats.Msg {
+			g.pass(takes)
+			number++
+			m := &nats.Msg{Header: nats.Header{
+				"PQ-Link-Giver": {"g"}, "PQ-Link-Batch": {fmt.Sprintf("%d b%d %s", number, number, g.ask.Batch)}, "PQ-Bundle": {fmt.Sprint(len(items))},
+			}}
+			for _, item := range items {
+				m.Data = protocol.AppendFrame(m.Data, []byte("PQ-Id: 1-"+item+"\r\nPQ-Priority: 0\r\n"), []byte(item))
+			}
+			return m
+		}
+	}
+	empty := batch(0)
+	g := asked(t,
+		empty, batch(0, "a"), empty, empty, nothing("404", 0), empty,
+		batch(5*time.Second), empty, empty, batch(0, "b"), empty)
+	ms := time.Millisecond
+	g.paused(t, 250*ms, 500*ms, time.Second, 250*ms)
+}
+
 // A server that ends requests for messages at once is asked after the same pauses.
 func TestStreamThatDoesNotWait(t *testing.T) {
 	t.Parallel()

@@ -55,13 +55,20 @@ func (a *attempt) fromLink(ctx context.Context, nc *nats.Conn) error {
 			}
 			continue
 		}
-		idle.reset()
+		took := a.runners.clock.now().Sub(asked)
 		a.runners.Wire.Limit.Refresh()
 		given, err := a.runners.Wire.ReadLinkBatch(a.id.queue, a.id.name, answer)
 		if err != nil {
 			return err
 		}
 		if err := a.takeBatch(ctx, &given); err != nil {
+			return err
+		}
+		if len(given.Items) > 0 {
+			idle.reset()
+			continue
+		}
+		if err := a.rest(ctx, idle.pause(took)); err != nil { // a purge empties a batch, and a hostile giver each one
 			return err
 		}
 	}
