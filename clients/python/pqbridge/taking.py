@@ -174,7 +174,7 @@ class Taking(Generic[T]):
 
     async def _run(self) -> list[T]:
         mailbox, limits, answers, deadline = self._client.mailbox, self._client.patience, self._answers, self._deadline
-        retry = Retry()
+        retry, early = Retry(), Retry()
         started = monotonic()
         patience = limits.late if self.wait > 0 else limits.attempt
         refusal: PQError | None = None
@@ -219,7 +219,8 @@ class Taking(Generic[T]):
                 continue
             if e.code == TIMEOUT and self._left(started) > _LEAST_WAIT and self._may_go_on(repeat):
                 if monotonic() - sent < min(_SHORT_WAIT, expires / 2):
-                    await retry.wait(deadline)
+                    early.allowed(0)
+                    await early.wait(deadline)
                 continue
             refusal = e
             self._unknown = self._unknown or (e.code == UNKNOWN_RESULT and e.__cause__ is None)

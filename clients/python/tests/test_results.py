@@ -6,6 +6,7 @@ import asyncio
 import unittest
 from datetime import datetime, timedelta, timezone
 from typing import Any
+from unittest import mock
 
 import nats.errors
 
@@ -143,6 +144,14 @@ class Waits(TestCase):
         f = await self.fake(lambda verb, n, m: failure(408) if n == 1 else DONE)
         await f.client.queue("jobs").result("i", wait="10h")
         self.assertEqual([waits(m) for _, m in f.requests], ["10000ms"] * 2)
+
+    async def test_pauses_between_early_ends_grow(self) -> None:
+        """A bridge that has no room for waits ends them at once, and is not asked all the time."""
+        f = await self.fake(lambda verb, n, m: failure(408) if n < 9 else DONE)
+        after: list[int] = []
+        with mock.patch("pqbridge.retry.backoff", lambda n, first, last: after.append(n) or 0.0):
+            await f.client.queue("jobs").result("i", wait="10h")
+        self.assertEqual(after, [1, 2, 3, 4, 5, 6, 7, 8])
 
     async def test_they_end(self) -> None:
         f = await self.fake(lambda verb, n, m: failure(408))
