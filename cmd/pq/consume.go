@@ -164,7 +164,7 @@ func (c *consuming) onError(item *client.Item, err error) {
 func (c *consuming) logf(format string, args ...any) {
 	c.output.Lock()
 	defer c.output.Unlock()
-	fmt.Fprintf(c.session.Stderr, "pq: "+format+"\n", args...)
+	c.session.Tell("pq: "+format, args...)
 }
 
 func (c *consuming) handle(ctx context.Context, item *client.Item) error {

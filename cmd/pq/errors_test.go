@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 	"github.com/pqbridge/pqbridge/testenv"
 )
@@ -76,6 +78,32 @@ func TestErrorsArePrintedOnce(t *testing.T) {
 		if code == 0 || code == session.ExitUnavailable || strings.Count(text, tc.want) != 1 || strings.Count(text, "pq: ") != 1 ||
 			strings.Contains(text, "nats: ") || strings.Contains(text, "nkeys: ") {
 			t.Errorf("%s: exit code %d: %s\nexpected %q, once", strings.Join(tc.args, " "), code, text, tc.want)
+		}
+	}
+}
+
+// Whoever answers in the place of pqd does nothing to a terminal: errors are shown with their control characters escaped.
+func TestErrorsDoNothingToATerminal(t *testing.T) {
+	t.Parallel()
+	server := testenv.NATS(t)
+	nc := server.Connect(t)
+	text := "\x1b]0;title\x07\x1b[31mred\u009b2J\u202e"
+	if _, err := nc.Subscribe("other.>", func(m *nats.Msg) {
+		_ = m.RespondMsg(&nats.Msg{Header: nats.Header{"Nats-Service-Error": {text}, "Nats-Service-Error-Code": {"403"}, "Status": {"403"}}})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.FlushTimeout(testenv.Patience()); err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"HOME=" + t.TempDir(), "NATS_URL=" + server.URL(), "NATS_TIMEOUT=" + testenv.Patience().String()}
+	for _, args := range [][]string{
+		{"result", "jobs", "FBUBAX_Af0DSUlItAA"}, {"result", "jobs", "FBUBAX_Af0DSUlItAA", "--wait", "1m"}, {"push", "jobs", "x", "--wait", "1m"}, {"pop", "jobs"},
+		{"ack", "other.jobs.ack.c.t"}, {"info", "jobs"}, {"consume", "jobs"}, {"export", "jobs"}, {"import", "jobs", "--file", "testdata/cut.jsonl", "--verify=false"},
+	} {
+		code, out := pq(t, env, append([]string{"--prefix", "other"}, args...)...)
+		if want := `\x1b]0;title\a\x1b[31mred\u009b2J\u202e`; code == 0 || !strings.Contains(out, want) || strings.ContainsAny(out, "\x1b\a\u009b\u202e") {
+			t.Errorf("%s: exit code %d: %q, expected %q", strings.Join(args, " "), code, out, want)
 		}
 	}
 }

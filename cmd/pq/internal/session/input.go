@@ -71,7 +71,7 @@ func (s *Session) Confirm(force bool, format string, args ...any) error {
 	if !interactive(s.Stdin) {
 		return Usagef("%s: nobody is there to ask, expected --force", question)
 	}
-	fmt.Fprintf(s.Stderr, "%s? [y/N] ", question)
+	fmt.Fprintf(s.Stderr, "%s? [y/N] ", show.Harmless(question))
 	answers := bufio.NewScanner(s.Input())
 	if answers.Scan() && strings.EqualFold(strings.TrimSpace(answers.Text()), "y") {
 		return nil

@@ -23,16 +23,20 @@ func (s *Session) PrintPayload(payload []byte) error {
 	return s.Print(text)
 }
 
-// Printf writes a line to standard output.
+// Printf writes a line to standard output. What others have sent does nothing to a terminal.
 func (s *Session) Printf(format string, args ...any) error {
-	_, err := fmt.Fprintf(s.Stdout, format+"\n", args...)
-	return err
+	return s.PrintPayload(fmt.Appendf(nil, format+"\n", args...))
+}
+
+// Tell writes a line to standard error. Its text may be of whoever answers in the place of pqd, so it does nothing to a terminal.
+func (s *Session) Tell(format string, args ...any) {
+	fmt.Fprintln(s.Stderr, show.Harmless(fmt.Sprintf(format, args...)))
 }
 
 // Say writes a line for people. With --json it writes nothing.
 func (s *Session) Say(format string, args ...any) {
 	if !s.Global.JSON {
-		fmt.Fprintf(s.Stderr, format+"\n", args...)
+		s.Tell(format, args...)
 	}
 }
 

@@ -33,10 +33,10 @@ func (s *Session) Report(err error) int {
 		return code
 	}
 	if hint := cmp.Or(s.InboxHint(err), Hint(err)); hint != "" {
-		fmt.Fprintln(s.Stderr, hint)
+		s.Tell("%s", hint)
 	}
 	if s.Unfinished != "" {
-		fmt.Fprintln(s.Stderr, s.Unfinished)
+		s.Tell("%s", s.Unfinished)
 	}
 	return code
 }
@@ -47,7 +47,7 @@ func (s *Session) Warn(err error) {
 		s.warnJSON(err, exitCode(err))
 		return
 	}
-	fmt.Fprintf(s.Stderr, "pq: %s\n", WithoutPrefix(err))
+	s.Tell("pq: %s", WithoutPrefix(err))
 }
 
 // WithoutPrefix is the text of an error without what nats.go puts in front of its own.
