@@ -35,7 +35,7 @@ class PQError(Exception):
         """On which queue, "" if on none."""
         self.code = code
         self.text = text
-        """What was wrong, and what was expected."""
+        """What was wrong, and what was expected, as it came. str() escapes what could change a terminal."""
         self.reason = reason
         """Of codes 404, 409, 410 and 429."""
         self.item = item
@@ -44,7 +44,8 @@ class PQError(Exception):
         """How far a bulk operation came before it."""
 
     def __str__(self) -> str:
-        return f"{self.op} {self.queue}".rstrip() + f": {self.text} ({self.code})"
+        line = f"{self.op} {self.queue}".rstrip() + f": {self.text} ({self.code})"
+        return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
 
 
 class BadRequestError(PQError):

@@ -109,6 +109,13 @@ class Results(TestCase):
         self.assertEqual(str(err), "the result is 12: expected bytes or a text")
         self.assertEqual((f.requests, item.settled), ([], False))
 
+    async def test_errors_do_nothing_to_a_terminal(self) -> None:
+        """Whoever answers in the place of pqd may send any text."""
+        text = "\x1b]0;title\x07 \u202e zu spät"
+        f = await self.fake(lambda verb, n, m: failure(404, "unknown", text))
+        err = await self.fails(f.client.queue("jobs").result("i"), NotFoundError, 404, "unknown")
+        self.assertEqual((err.text, str(err)), (text, r"result jobs: \x1b]0;title\x07 \u202e zu spät (404)"))
+
     async def test_what_it_asks_for(self) -> None:
         f = await self.fake(lambda verb, n, m: Answer(body='{"seq": 1, "id": "i", "priority": 0}') if verb.startswith("jobs.push") else DONE)
         q = f.client.queue("jobs")
@@ -148,10 +155,9 @@ class Waits(TestCase):
     async def test_pauses_between_early_ends_grow(self) -> None:
         """A bridge that has no room for waits ends them at once, and is not asked all the time."""
         f = await self.fake(lambda verb, n, m: failure(408) if n < 9 else DONE)
-        after: list[int] = []
-        with mock.patch("pqbridge.retry.backoff", lambda n, first, last: after.append(n) or 0.0):
+        with mock.patch("pqbridge.retry.backoff", return_value=0.0) as paused:
             await f.client.queue("jobs").result("i", wait="10h")
-        self.assertEqual(after, [1, 2, 3, 4, 5, 6, 7, 8])
+        self.assertEqual([n for (n, _, _), _ in paused.call_args_list], [1, 2, 3, 4, 5, 6, 7, 8])
 
     async def test_they_end(self) -> None:
         f = await self.fake(lambda verb, n, m: failure(408))
