@@ -17,6 +17,9 @@ import (
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
 )
 
+// keptFor is how long the queue keeps the result for which push waits. It counts from the end of the item on, however long it waits before.
+const keptFor = 10 * time.Minute
+
 // pushing are the flags of push.
 type pushing struct {
 	options []client.PushOption
@@ -166,7 +169,7 @@ func (p *pushing) run(s *session.Session, args []string) error {
 		if !one {
 			return session.Usagef("--wait waits for one item: expected one payload")
 		}
-		p.options = append([]client.PushOption{client.ResultTTL(max(p.wait, 10*time.Minute))}, p.options...) // or what --result-ttl says
+		p.options = append([]client.PushOption{client.ResultTTL(keptFor)}, p.options...) // or what --result-ttl says
 	}
 	p.add(client.Header(p.header))
 	c, err := s.Connect()
