@@ -2,6 +2,7 @@ package fdbpq_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"errors"
 	"strings"
@@ -491,6 +492,66 @@ func TestImportClearsTheResult(t *testing.T) {
 		f.ended("q", id, fdbpq.Result{Finish: fdbpq.FinishDone, Kept: fdbpq.KeptWhole})
 		if imported := f.imports("q", fdbpq.Import{ID: id, Priority: 2, ResultTTL: -1})[0]; !errors.Is(imported.Err, fdbpq.ErrTime) {
 			t.Errorf("an import with a negative TTL: %v", imported.Err)
+		}
+	})
+}
+
+// besideDB has something happen while a transaction clears a row of a space.
+type besideDB struct {
+	kv.DB
+	space  string
+	beside func()
+	ran    int // how often such a transaction ran
+}
+
+type besideTx struct {
+	kv.Tx
+	db *besideDB
+}
+
+func (db *besideDB) Update(ctx context.Context, fn func(kv.Tx) error) error {
+	return db.DB.Update(ctx, func(tx kv.Tx) error { return fn(&besideTx{tx, db}) })
+}
+
+func (tx *besideTx) Clear(key []byte) {
+	tx.Tx.Clear(key)
+	if !bytes.HasPrefix(key, tuple.AppendString(nil, tx.db.space)) {
+		return
+	}
+	tx.db.ran++
+	if beside := tx.db.beside; beside != nil {
+		tx.db.beside = nil
+		beside()
+	}
+}
+
+// An import may bring the item back whose result is forgotten at that moment. One of the two clears the result, and counts that.
+func TestImportBesideForgetting(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		db := &besideDB{DB: open(), space: "re"}
+		f := openFixture(t, func() kv.DB { return db })
+		id := f.asking("q", fdbpq.NewItem{ResultTTL: time.Minute})
+		other := f.asking("q", fdbpq.NewItem{ResultTTL: time.Hour})
+		f.pop("q", fdbpq.Min, 2)
+		f.pass(2 * time.Minute)
+		db.beside = func() {
+			if imported := f.imports("q", fdbpq.Import{ID: id, ResultTTL: time.Minute})[0]; imported.Err != nil {
+				t.Error(imported.Err)
+			}
+		}
+		f.sweep()
+		if db.beside != nil || db.ran != 2 { // the sweep that clears it, and the import; the sweep runs again, and finds nothing
+			t.Errorf("the result was cleared %d times", db.ran)
+		}
+		if n := f.counts("q"); n.Results != 1 || n.ResultBytes != fdbpq.KeptBytes {
+			t.Errorf("counted are %d results of %d bytes, expected one", n.Results, n.ResultBytes)
+		}
+		if _, err := f.result("q", id); !errors.Is(err, fdbpq.ErrPending) {
+			t.Errorf("the imported item: %v", err)
+		}
+		if got, err := f.result("q", other); got == nil || err != nil {
+			t.Errorf("the other item: %v, %v", got, err)
 		}
 	})
 }
