@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/recipe"
 	"github.com/pqbridge/pqbridge/internal/fault"
@@ -171,6 +172,81 @@ func TestMaintainHearsOfTimers(t *testing.T) {
 		stop()
 		running.Wait()
 	})
+}
+
+// A process forgets results when their timer is due, and not only at its next heartbeat: one of those before has found the timer.
+func TestMaintainHearsOfResults(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		base, err := placeLocal(t)()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer base.Close()
+		s, err := fdbpq.Open(t.Context(), base, fdbpq.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		until := func(at int64) {
+			t.Helper()
+			now, err := s.Now(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-time.After(time.Duration(at - now))
+		}
+		now, err := s.Now(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Timers of results are due at full seconds, and heartbeats are between them.
+		until((now/int64(time.Second)+1)*int64(time.Second) + int64(time.Second)/3)
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { s.Maintain(ctx, fdbpq.Maintenance{}) })
+		<-time.After(3 * time.Second)
+		update(t, s, func(tx kv.Tx) error {
+			_, err := s.Queue("q").Push(tx, fdbpq.NewItem{ResultTTL: time.Minute})
+			return err
+		})
+		update(t, s, func(tx kv.Tx) error {
+			_, err := s.Queue("q").Pop(tx, fdbpq.Selection{Limit: 1})
+			return err
+		})
+		m := maintained{base: &slowDB{DB: base}}
+		due := m.timer(t)
+		if due%int64(time.Second) != 0 {
+			t.Fatalf("the timer is due at %d", due)
+		}
+		until(due - int64(10*time.Millisecond))
+		if n := m.rows(t, "re", ""); n != 1 {
+			t.Errorf("before the timer is due there are %d results", n)
+		}
+		until(due + int64(10*time.Millisecond))
+		if n := m.rows(t, "re", ""); n != 0 {
+			t.Errorf("after the timer was due there are %d results", n)
+		}
+		stop()
+		running.Wait()
+	})
+}
+
+// timer is when the only timer is due.
+func (m *maintained) timer(t *testing.T) (due int64) {
+	t.Helper()
+	if err := m.base.View(t.Context(), func(r kv.Reader) error {
+		begin, end := tuple.Range(tuple.AppendString(nil, "z"))
+		rows, err := r.Range(begin, end, kv.RangeOptions{Limit: 2})
+		if err != nil || len(rows) != 1 {
+			return fmt.Errorf("%d timers: %w", len(rows), err)
+		}
+		timer, err := layout.ParseTimer(rows[0].Key)
+		due = timer.Due
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return due
 }
 
 // maintained is a store in virtual time that Maintain works on.

@@ -126,9 +126,7 @@ func (rs results) keep(l *layout.Item, how finish) (Kept, error) {
 	rs.tx.Set(layout.KeptKey(rs.name, suffix), rs.valueBuffer)
 	since := r.Since(suffix)
 	rs.tx.Set(since.Key(rs.name), since.Append(nil))
-	due := r.Timer()
-	rs.store.alarm.expect(due)
-	rs.tx.Set(layout.ResultTimerKey(due, rs.name, r.Keep), nil)
+	rs.tx.Set(layout.ResultTimerKey(r.Timer(), rs.name, r.Keep), nil) // the alarm need not know: a heartbeat finds it within the shortest Keep
 	rs.count(r.Size, 1)
 	if r.Dropped {
 		return KeptDropped, nil
