@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"sync"
@@ -127,9 +128,11 @@ func fake(t *testing.T, answer func(m *nats.Msg, n int) *nats.Msg) *client.Clien
 	n := 0
 	_, err := nc.Subscribe("pq.>", func(m *nats.Msg) {
 		n++
+		time.Sleep(rand.N(150 * time.Millisecond))
 		if a := answer(m, n); a != nil {
+			own := &nats.Msg{Reply: a.Reply, Header: a.Header, Data: a.Data} // another stand-in may give the same answer at the same time
 			// A repeated request may arrive after the end of the test.
-			if err := m.RespondMsg(a); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
+			if err := m.RespondMsg(own); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
 				t.Errorf("answer %s: %v", m.Subject, err)
 			}
 		}
