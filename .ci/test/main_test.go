@@ -2,12 +2,15 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pqbridge/pqbridge/internal/patience"
 )
 
 // tested are the tests of a package, one for each way in which a test ends.
@@ -133,6 +136,7 @@ func TestTooManyFlaky(t *testing.T) {
 
 // What ends the program of tests is red, whichever test it was: a panic, an early exit, a build, a hang, which shows where.
 func TestEndsOfPrograms(t *testing.T) {
+	hung := patience.Times(3 * time.Second).Round(time.Second) // on a busy machine a test that does nothing may take longer than a second
 	for name, c := range map[string]struct {
 		text string
 		says []string
@@ -150,14 +154,14 @@ func TestEndsOfPrograms(t *testing.T) {
 			 func TestB(t *testing.T) { t.Parallel(); os.Getpid() }
 			 func hold(c chan int) { <-c }
 			 func init() { go hold(make(chan int)) }`,
-			[]string{"TestA/part runs for more than 1s: SIGQUIT to [", "SIGQUIT: quit", "scratch.hold", "--- FAIL: scratch TestA (it hung"},
+			[]string{fmt.Sprintf("TestA/part runs for more than %s: SIGQUIT to [", hung), "SIGQUIT: quit", "scratch.hold", "--- FAIL: scratch TestA (it hung"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := "package scratch\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nvar _ = os.Exit\n\n" + c.text + "\n"
 			limit := time.Minute
 			if name == "hang" {
-				limit = time.Second
+				limit = hung
 			}
 			code, out, _ := scratch(t, ".", text, settings{limit: limit}, "-count=2")
 			for _, text := range c.says {
