@@ -26,8 +26,7 @@ func (t *taking) runInSteps(ctx context.Context) ([]*Item, error) {
 	look.wait.most, look.request.Expires = 0, 0
 	look.answerWait = addTime(min(t.wait.left(ctx), protocol.MaxWait), t.queue.client.patience.late())
 	items, err := look.run(ctx)
-	var e *Error
-	if !errors.As(err, &e) || e.Code != protocol.CodeNotFound {
+	if !hasCode(err, protocol.CodeNotFound) {
 		return items, err
 	}
 	for {

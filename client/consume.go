@@ -243,7 +243,7 @@ func (c *consumer) run() {
 				c.options.OnError(nil, &absentError{c.queue.name})
 			}
 			continue
-		case isTimeout(err):
+		case hasCode(err, protocol.CodeTimeout):
 			troubles = 0 // no item arrived, and the bridge answers
 			continue
 		}
@@ -293,11 +293,6 @@ func logError(queue string, item *Item, err error) {
 		return
 	}
 	log.Printf("consume %s: item %s, delivery %d: %v", queue, item.ID, item.Deliveries, err)
-}
-
-func isTimeout(err error) bool {
-	var e *Error
-	return errors.As(err, &e) && e.Code == protocol.CodeTimeout
 }
 
 // begin serves an item when the previous item is settled. It extends the lease meanwhile.

@@ -141,6 +141,12 @@ func inDoubt(err error, open bool) error {
 	return err
 }
 
+// hasCode reports whether an error is that of a request, with a code.
+func hasCode(err error, code int) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Code == code
+}
+
 // itemOf returns the item of a bundle that an error is about, nil if it is about all.
 func itemOf(m *nats.Msg) *int {
 	var a protocol.ErrorResponse

@@ -165,7 +165,7 @@ type taking struct {
 // run repeats the request until it gets items, or the time is up.
 func (t *taking) run(ctx context.Context) ([]*Item, error) {
 	var refusal *Error
-	var retry, early retry
+	var retry, waits retry
 	t.answers = newAnswers(t.queue.client.mailbox)
 	t.answers.room = t.request.room
 	defer t.answers.close()
@@ -208,10 +208,7 @@ func (t *taking) run(ctx context.Context) ([]*Item, error) {
 			t.single = true // the item does not fit into a bundle; nothing was done
 			continue
 		case e.Code == protocol.CodeTimeout && t.goesOn(ctx):
-			if time.Since(asked) < maxRetryDelay {
-				early.refusals++
-				_ = early.wait(ctx) // the loop looks at ctx
-			}
+			waits.early(ctx, asked)
 			continue
 		}
 		refusal = e

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -30,23 +29,17 @@ type Result struct {
 func (q *Queue) Result(ctx context.Context, id string) (*Result, error) { return q.result(ctx, id, 0) }
 
 // AwaitResult is Result, and waits until the item has ended, up to d and no longer than the context. An item whose push did not ask for a
-// result fails at once. When the time is up, the error is an [Error] with code 408: the item goes on, and the program may ask again.
+// result fails at once. Without time to wait it is Result. When the time is up, the error is an [Error] with code 408: the item goes on,
+// and the program may ask again.
 func (q *Queue) AwaitResult(ctx context.Context, id string, d time.Duration) (*Result, error) {
-	var early retry
-	for w := q.client.patience.begin(d); ; {
+	var waits retry
+	for w := q.client.patience.begin(max(d, 0)); ; {
 		asked := time.Now()
 		r, err := q.result(ctx, id, min(w.left(ctx), resultWait))
-		var e *Error
-		if !errors.As(err, &e) || e.Code != protocol.CodeTimeout {
+		if !hasCode(err, protocol.CodeTimeout) || !w.goesOn(ctx) {
 			return r, err
 		}
-		if !w.goesOn(ctx) {
-			return nil, e
-		}
-		if time.Since(asked) < maxRetryDelay {
-			early.refusals++
-			_ = early.wait(ctx) // the next request looks at ctx
-		}
+		waits.early(ctx, asked)
 	}
 }
 

@@ -27,6 +27,10 @@ func TestResult(t *testing.T) {
 	if errors.Is(err, client.ErrNotFound) {
 		t.Errorf("an item that has not ended is found: %v", err)
 	}
+	for _, nothing := range []time.Duration{0, -1} {
+		_, err = w.queue.AwaitResult(ctx, one.ID, nothing)
+		fails(t, err, err, 404, client.ReasonPending)
+	}
 	item := w.pop(t, client.Min, client.Lease(time.Minute))
 	if err := item.AckWith(ctx, []byte("painted\x00\n")); err != nil {
 		t.Fatal(err)

@@ -54,6 +54,15 @@ func (r *retry) delay() time.Duration {
 // wait waits for the delay, or until ctx ends.
 func (r *retry) wait(ctx context.Context) error { return pause(ctx, r.delay()) }
 
+// early waits before a wait begins again that was asked for at a time, and that its bridge has ended soon afterwards: it has no room for
+// waits, and asking it all the time would give it none.
+func (r *retry) early(ctx context.Context, asked time.Time) {
+	if time.Since(asked) < maxRetryDelay {
+		r.refusals++
+		_ = r.wait(ctx) // whoever asks again looks at ctx
+	}
+}
+
 // pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)

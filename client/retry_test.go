@@ -3,6 +3,7 @@ package client
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -43,4 +44,26 @@ func TestDelayWithoutABridge(t *testing.T) {
 	for _, longest := 0, time.Duration(0); longest < maxRetryDelay; longest = max(longest, r.delay()) {
 		r.allowed(patience{}, busy)
 	}
+}
+
+// A bridge that has no room for waits ends them at once. It is asked again after pauses that grow, and without one when it has waited.
+func TestPausesBetweenEarlyEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var r retry
+		pause := func(lasted time.Duration) time.Duration {
+			began := time.Now()
+			r.early(t.Context(), began.Add(-lasted))
+			return time.Since(began)
+		}
+		for _, want := range []time.Duration{20, 40, 80, 160, 320, 640, 1000, 1000} {
+			want *= time.Millisecond
+			if got := pause(999 * time.Millisecond); got < want/2 || got >= want*3/2 {
+				t.Errorf("a pause of %s, expected about %s", got, want)
+			}
+		}
+		if got := pause(time.Second); got != 0 {
+			t.Errorf("a pause of %s behind a wait of a second", got)
+		}
+	})
 }

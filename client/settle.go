@@ -31,11 +31,7 @@ func (i *Item) Ack(ctx context.Context) error { return i.settle(ctx, "ack", prot
 // [ResultTTL]. A larger result than an item may have fails with [ErrTooLarge], and the lease goes on.
 func (i *Item) AckWith(ctx context.Context, result []byte) error {
 	return i.once(func() error {
-		if !i.Leased() {
-			return ErrNotLeased
-		}
-		one := &settling{item: i, op: "ack", body: protocol.SettleAck + " " + string(result), result: true}
-		_, err := i.queue.client.settlements.settle(ctx, one)
+		_, err := i.settlement(ctx, &settling{item: i, op: "ack", body: protocol.SettleAck + " " + string(result), result: true})
 		return err
 	})
 }
@@ -77,16 +73,16 @@ func (i *Item) settle(ctx context.Context, op, body string) error {
 
 // settleAs sends the settlement, with others if there are any.
 func (i *Item) settleAs(ctx context.Context, op, body string) error {
-	_, err := i.settlement(ctx, op, body)
+	_, err := i.settlement(ctx, &settling{item: i, op: op, body: body})
 	return err
 }
 
 // settlement sends a settlement or an extension, and returns the new end of an extended lease.
-func (i *Item) settlement(ctx context.Context, op, body string) (until string, err error) {
+func (i *Item) settlement(ctx context.Context, one *settling) (until string, err error) {
 	if !i.Leased() {
 		return "", ErrNotLeased
 	}
-	return i.queue.client.settlements.settle(ctx, &settling{item: i, op: op, body: body})
+	return i.queue.client.settlements.settle(ctx, one)
 }
 
 // settleLater is settle without the wait for the answer. It calls ended once, with the result; ended must not
@@ -138,7 +134,7 @@ func (i *Item) Extend(ctx context.Context) error {
 	if i.isSettled() {
 		return ErrSettled
 	}
-	until, err := i.settlement(ctx, "extend", protocol.SettleProgress)
+	until, err := i.settlement(ctx, &settling{item: i, op: "extend", body: protocol.SettleProgress})
 	if err != nil || until == "" {
 		return err
 	}

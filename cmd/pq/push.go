@@ -231,7 +231,7 @@ func (p *pushing) push(s *session.Session, q *client.Queue, payload []byte) erro
 
 // await prints what becomes of the item.
 func (p *pushing) await(s *session.Session, q *client.Queue, id string) error {
-	r, err := resultOf(s.Context, q, id, p.wait)
+	r, err := q.AwaitResult(s.Context, id, p.wait)
 	if err != nil {
 		s.Say("%s is pushed, and has not ended: %s asks again", id, show.Command("result", []string{q.Name(), id}))
 		return err

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"context"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -34,7 +32,7 @@ is dead, expired, removed or evicted, and 3 if there is no result, or none yet.`
 			if err != nil {
 				return err
 			}
-			r, err := resultOf(s.Context, q, args[1], wait)
+			r, err := q.AwaitResult(s.Context, args[1], wait)
 			if err != nil {
 				return err
 			}
@@ -44,14 +42,6 @@ is dead, expired, removed or evicted, and 3 if there is no result, or none yet.`
 	session.DurationVar(c.Flags(), &wait, "wait", "w", "wait up to this `duration` for the item to end")
 	c.Flags().BoolVar(&raw, "raw", raw, "print the result alone, unchanged")
 	return c
-}
-
-// resultOf returns the result of an item, for which it may wait.
-func resultOf(ctx context.Context, q *client.Queue, id string, wait time.Duration) (*client.Result, error) {
-	if wait <= 0 {
-		return q.Result(ctx, id)
-	}
-	return q.AwaitResult(ctx, id, wait)
 }
 
 // printResult prints a result. The exit code says whether the work is done.
