@@ -4,7 +4,7 @@ import "time"
 
 // A client may end without unsubscribing, and its pop would keep its place for up to two minutes. So a sweep asks
 // at intervals which clients still listen: more often when places are scarce, and about a bounded number of pops at
-// a time.
+// a time. Where most have gone, the next question follows at once.
 const (
 	askEvery     = 15 * time.Second // for each pop
 	askSoon      = time.Second      // instead, while three quarters of the places are taken
@@ -20,6 +20,7 @@ type sweep[T any] struct {
 	next  time.Time // when the timer ends; zero: it does not run
 	last  time.Time // when the last one began
 	under bool      // one is under way
+	rest  bool      // of most pops of the last one the clients had gone: those of a connection come together, and the rest is next
 }
 
 // plan sets the timer to the next sweep, unless one comes before.
@@ -29,7 +30,7 @@ func (p *Pops[T]) plan(now time.Time) {
 		return
 	}
 	every := askEvery
-	if p.ends.size() >= p.options.Places-p.options.Places/shortOfEvery {
+	if s.rest || p.ends.size() >= p.options.Places-p.options.Places/shortOfEvery {
 		every = askSoon
 	}
 	due := s.pops.first.pop.asked.Add(every)
@@ -87,6 +88,9 @@ func (p *Pops[T]) forget(asked []*Pop[T], gone []string) (tell []*Pop[T]) {
 		}
 	}
 	p.sweeps.under = false
+	if p.sweeps.rest = len(tell) > len(asked)/2; p.sweeps.rest {
+		p.sweeps.last = time.Time{}
+	}
 	p.plan(time.Now())
 	return tell
 }

@@ -133,6 +133,28 @@ func TestSweepIsBounded(t *testing.T) {
 	})
 }
 
+// The places of a connection that has gone with many waits are free at once, however many these are.
+func TestSweepsOfManyThatHaveGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(t, 10_000)
+		l.gone = func(reply string) bool { return strings.HasPrefix(reply, "_INBOX.gone.") }
+		for i := range 9999 {
+			l.added(fmt.Sprint(i), "jobs", "gone")
+		}
+		l.added("stays", "jobs", "there")
+		pass(time.Second)
+		if n := l.Waiting(); n != 1 {
+			t.Errorf("%d wait, expected one", n)
+		}
+		asked := len(l.now().asked)
+		pass(time.Second - 1)
+		if n := len(l.now().asked); n != asked {
+			t.Errorf("asked %d times more, and the one has not gone", n-asked)
+		}
+		l.Close(waiting.ErrOver)
+	})
+}
+
 // If a pop whose client has gone is being served, the caller that serves it ends it. A
 // sweep ends no pop that was served or added meanwhile.
 func TestSweepBesideAttempt(t *testing.T) {
