@@ -71,11 +71,12 @@ func TestFirstPushDecidesAboutTheResult(t *testing.T) {
 	}
 }
 
-// While the results of a queue take the bytes that they may take, it refuses pushes that ask for one, and nothing else.
+// While the results of a queue, and items that ask for theirs, take the bytes that results may take, it refuses pushes that ask for one,
+// and nothing else.
 func TestNoRoomForResults(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
-	c.ask("pq.jobs.admin.config", `{"result_bytes":960}`) // three results
+	c.ask("pq.jobs.admin.config", `{"result_bytes":1280}`) // four results
 	var asked []string
 	for i := range 4 {
 		asked = append(asked, c.push("pq.jobs.push", "x", "PQ-Result-TTL", "1h", "Nats-Msg-Id", string(rune('0'+i))).ID)
@@ -86,7 +87,7 @@ func TestNoRoomForResults(t *testing.T) {
 	if i := c.info("jobs"); i.Results != 3 || i.ResultsBytes != 960 {
 		t.Errorf("info has %d results of %d bytes, expected 3 of 960", i.Results, i.ResultsBytes)
 	}
-	text := "no room for results: the queue's result_bytes is 960, of which each result takes 320 besides its body"
+	text := "no room for results: the queue's result_bytes is 1280; its results take 960, its items that ask for theirs 320, and one more takes 320"
 	refused := c.ask("pq.jobs.push", "x", "PQ-Result-TTL", "1h")
 	c.refusedPush(refused, 429, "results")
 	if got := refused.Header.Get("Nats-Service-Error"); got != text {
@@ -106,7 +107,11 @@ func TestNoRoomForResults(t *testing.T) {
 	c.push("pq.jobs.push", "asks for nothing")
 	c.push("pq.other.push", "in another queue", "PQ-Result-TTL", "1h")
 	c.push("pq.jobs.import", "x", "PQ-Id", asked[0], "PQ-Result-TTL", "1h") // takes the place of its result
+	c.refusedPush(c.ask("pq.jobs.push", "x", "PQ-Result-TTL", "1h"), 429, "results")
+	c.ask("pq.jobs.admin.purge", "")
 	c.push("pq.jobs.push", "x", "PQ-Result-TTL", "1h")
+	asked[3] = c.push("pq.jobs.push", "x", "PQ-Result-TTL", "1h").ID
+	c.refusedPush(c.ask("pq.jobs.push", "x", "PQ-Result-TTL", "1h"), 429, "results")
 
 	// An item that has asked leaves its result all the same.
 	c.ask("pq.jobs.admin.config", `{"result_bytes":1}`)

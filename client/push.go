@@ -111,7 +111,8 @@ func OnConflict(c Conflict) PushOption {
 }
 
 // ResultTTL asks the queue to keep what becomes of the item, for d at least: it rounds d up to 1m, 10m, 1h, 6h, 24h or
-// 168h. While the results of the queue take its result_bytes, such a push is refused: [ErrBusy] with [ReasonResults].
+// 168h. While the results of the queue, and items that are yet to leave one, take its result_bytes, such a push is refused:
+// [ErrBusy] with [ReasonResults].
 func ResultTTL(d time.Duration) PushOption {
 	return func(p *push) { p.header.Set(protocol.HeaderResultTTL, d.String()) }
 }

@@ -2,6 +2,7 @@ package fdbpq_test
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -126,8 +127,8 @@ func TestCheckFindsDamage(t *testing.T) {
 		{"a leased item is unreadable", first("l"), spoil, "damaged"},
 		{"a counter is wrong", first("c"), func(tx kv.Tx, row kv.Pair) { tx.Add(row.Key, 1) }, "counters are"},
 		{"a counter is one that nobody knows", first("c"), func(tx kv.Tx, row kv.Pair) {
-			tx.Set(append(bytes.Clone(row.Key[:len(row.Key)-2]), 0x15, 10), row.Value)
-		}, "unknown counter 10"},
+			tx.Set(append(bytes.Clone(row.Key[:len(row.Key)-2]), 0x15, byte(layout.Counters)), row.Value)
+		}, fmt.Sprint("unknown counter ", layout.Counters)},
 		{"a counter has no rows", first("c"), rekeyed([]byte("q\x00\x14"), []byte("qq\x00\x14")), "there are no rows"},
 		{"the timer of a lease is gone", timer("l"), remove, "is missing"},
 		{"the timer of a delay is gone", timer("d"), remove, "is missing"},

@@ -75,7 +75,7 @@ type Config struct {
 	// Whether a pop passes over no more urgent item whose push commits while the pop runs, on any store.
 	Strict bool `json:"strict,omitzero"`
 
-	// How many bytes the results that the queue keeps may take, with 320 of each besides its body; 0: 64 MiB.
+	// How many bytes the results that the queue keeps may take, with 320 of each, kept or asked for, besides its body; 0: 64 MiB.
 	ResultBytes int64 `json:"result_bytes,omitzero"`
 }
 

@@ -78,11 +78,20 @@ func prepareBackoff(_ *queueTx, next *queueState) (err error) {
 	return err
 }
 
-// prepareMaxBytes refuses a bound beyond the bound of the store.
+// prepareMaxBytes refuses a bound beyond the bound of the store. One that was beyond it before stays, and does not count: the operator
+// may have lowered the bound since.
 func prepareMaxBytes(qtx *queueTx, next *queueState) error {
-	own, most := next.config.MaxBytes, qtx.store.maxQueueBytes
-	if most > 0 && own > most && own != qtx.state.config.MaxBytes {
-		return configError("max_bytes is %d: no queue here may have more than %d, as the operator of pqd has set", own, most)
+	is, most := &qtx.state.config, qtx.store.maxQueueBytes
+	for _, of := range [...]struct {
+		field    string
+		is, next int64
+	}{
+		{"max_bytes", is.MaxBytes, next.config.MaxBytes},
+		{"result_bytes", is.ResultBytes, next.config.ResultBytes},
+	} {
+		if most > 0 && of.next > most && of.next != of.is {
+			return configError("%s is %d: no queue here may have more than %d, as the operator of pqd has set", of.field, of.next, most)
+		}
 	}
 	return nil
 }

@@ -5,9 +5,10 @@ import "github.com/pqbridge/pqbridge/fdbpq/kv"
 // Inspection is the state of a queue at a glance.
 type Inspection struct {
 	Counts
-	Config   Config
-	MaxBytes int64 // what Config and Options allow together; 0: no limit
-	Paused   bool
+	Config         Config
+	MaxBytes       int64 // what Config and Options allow together; 0: no limit
+	MaxResultBytes int64 // likewise, of results
+	Paused         bool
 
 	Keyed     bool // items of the queue have had keys
 	FairReady bool // all keys stand in the order of Config.Fair, and pops go by it
@@ -28,8 +29,8 @@ func (q Queue) Inspect(r kv.Reader) (*Inspection, error) {
 	}
 	s := qtx.state
 	i := &Inspection{
-		Config: s.config, MaxBytes: q.store.maxBytes(&s.config), Paused: s.paused, Keyed: s.keyed, FairReady: s.fairBuilt,
-		KeysSet: s.keysSet, queue: &qtx.queueRows,
+		Config: s.config, MaxBytes: q.store.maxBytes(&s.config), MaxResultBytes: q.store.maxResultBytes(&s.config),
+		Paused: s.paused, Keyed: s.keyed, FairReady: s.fairBuilt, KeysSet: s.keysSet, queue: &qtx.queueRows,
 	}
 	if i.Counts, err = usageWithResults(&qtx.queueRows, r); err != nil {
 		return nil, err

@@ -201,7 +201,7 @@ func (m *model) pushOne(q *modelQueue, at moment, item pushItem, answer pushedVi
 	}
 	victims, full := q.makeRoom(item, priority, from, handed)
 	switch {
-	case item.resultTTL > 0 && q.resultRoom() < resultCosts:
+	case item.resultTTL > 0 && q.resultRoom(0) < resultCosts:
 		return pushedView{Err: "results"}, -1, nil
 	case item.delay > fdbpq.MaxDelay || item.notBefore > fdbpq.MaxDelay || item.ttl > fdbpq.MaxDelay:
 		return pushedView{Err: "time"}, -1, nil

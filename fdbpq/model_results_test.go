@@ -51,14 +51,19 @@ func badResultTTL(ttl time.Duration) bool { return ttl < 0 || ttl > 168*time.Hou
 // resultCosts is what each result counts besides its body.
 const resultCosts = 320
 
-// resultRoom is what is left of the queue's result_bytes.
-func (q *modelQueue) resultRoom() int64 {
+// resultRoom is what is left of the queue's result_bytes by results, and by items that ask for theirs, but for the one that ends.
+func (q *modelQueue) resultRoom(ends int) int64 {
 	room := q.config.ResultBytes
 	if room == 0 {
 		room = 64 << 20
 	}
 	for _, r := range q.results {
 		room -= resultCosts + int64(len(r.body))
+	}
+	for i := range q.items {
+		if item := &q.items[i]; item.asks > 0 && item.number != ends {
+			room -= resultCosts
+		}
 	}
 	return room
 }
@@ -69,7 +74,7 @@ func (m *model) finish(q *modelQueue, at moment, item *modelItem, r modelResult)
 		return fdbpq.KeptNone
 	}
 	kept := fdbpq.KeptWhole
-	if r.body != "" && q.resultRoom() < resultCosts+int64(len(r.body)) {
+	if r.body != "" && q.resultRoom(item.number) < resultCosts+int64(len(r.body)) {
 		r.body, r.dropped, kept = "", true, fdbpq.KeptDropped
 	}
 	r.finished, r.ttl, r.deliveries = at.now, item.asks, item.deliveries()

@@ -124,12 +124,30 @@ func TestModelKnowsTheRules(t *testing.T) {
 			ask, take(justOne(fdbpq.Min, ""), time.Hour), ackWith("4"), show,
 		},
 		"a push that takes the place of an item with a result needs room beside that": {
-			resultBytes(400), configure("a", map[string]any{"hand_over": "*"}, func(c *fdbpq.Config) { c.HandOver = "*" }),
+			resultBytes(700), configure("a", map[string]any{"hand_over": "*"}, func(c *fdbpq.Config) { c.HandOver = "*" }),
 			ask, take(justOne(fdbpq.Min, ""), time.Hour),
 			func(w *world) operation {
 				l := w.lease0()
 				return pushOf("a", []pushItem{{payload: "next", handOver: &l, resultTTL: time.Minute}, asking})
 			},
+		},
+		"what asks takes the room of its result until it has ended, or is purged": {
+			resultBytes(2*320 + 5), ask, ask, ask, inspectA, takeOne, ask, after(time.Minute), after(20 * time.Second), sweepIt, ask, ask,
+			func(*world) operation { return purgeOf("a", false) }, ask, ask, ask,
+		},
+		"a body leaves the room of what has asked": {
+			resultBytes(2*320 + 4), ask, ask, take(justOne(fdbpq.Min, ""), time.Hour), ackWith("fives"), show,
+			take(justOne(fdbpq.Min, ""), time.Hour), ackWith("four"), resultsIn("a"),
+		},
+		"what is imported asks whether there is room or not, and takes it": {
+			resultBytes(2 * 320), ask,
+			func(*world) operation {
+				return importOf("a", []importItem{
+					{id: madeUpID(rand.New(rand.NewPCG(1, 2)), 5, 7), priority: 5, payload: "x", resultTTL: time.Hour},
+					{id: madeUpID(rand.New(rand.NewPCG(3, 4)), 5, 8), priority: 5, payload: "y", resultTTL: time.Hour},
+				})
+			},
+			ask, takeOne, ask, takeOne, takeOne, inspectA, resultsIn("a"),
 		},
 		"what asks when its time is no time is refused": {
 			push(pushItem{payload: "x", resultTTL: -1}), push(pushItem{payload: "x", resultTTL: 168*time.Hour + 1}), push(pushItem{payload: "x", resultTTL: 168 * time.Hour}),

@@ -21,8 +21,8 @@ type queueRows struct {
 	stored  *layout.Tally // the counters without the tally, if a limit has depended on them since the last flush
 	keys    keyChanges
 
-	finishes    bool   // items have left results since the last flush
-	resultBytes *int64 // what results took at the last flush, if a limit has depended on that
+	finishes bool          // items have left results since the last flush
+	promised *layout.Tally // what results took, and items that ask for theirs, at the last flush, if a limit has depended on that
 
 	home           []byte // what follows the space in keys, see appendPrefix
 	homeGeneration int64

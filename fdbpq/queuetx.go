@@ -266,7 +266,7 @@ func (qtx *queueTx) flush() error {
 	if qtx.finishes {
 		qtx.results.tell()
 	}
-	qtx.tally, qtx.stored, qtx.arrived, qtx.finishes, qtx.resultBytes = layout.Tally{}, nil, false, false, nil
+	qtx.tally, qtx.stored, qtx.arrived, qtx.finishes, qtx.promised = layout.Tally{}, nil, false, false, nil
 	if qtx.assigned.counts {
 		qtx.tx.Max(layout.QueueRow(layout.SpaceHigh, qtx.name), uint64(qtx.assigned.count))
 		qtx.assigned.counts = false

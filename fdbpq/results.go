@@ -15,20 +15,18 @@ import (
 // result belongs to it, however often a settlement is repeated. Results outlive a purge, and end with the queue, or when their
 // time is over. What is kept is written blindly: two transactions that end items never conflict because of results.
 //
-// What results take is bounded by result_bytes. Beyond it the body of a result is dropped, and not the settlement: work that is done
-// stays done. Pushes that ask for results are refused then, at their senders. The bound is read by snapshot, so concurrent
-// transactions may exceed it by what they keep.
+// What results take is bounded by result_bytes, and by the operator's bound of a queue. An item that asks for its result counts from
+// its push on, since nothing refuses the result when it ends. Beyond the bound pushes that ask are refused, at their senders, and the
+// body of a result is dropped, and not the settlement: work that is done stays done. The counters are read by snapshot, so concurrent
+// transactions may exceed the bound by what each of them adds.
 
-// KeptBytes is what a result counts of result_bytes beside its body: about what its rows take.
+// KeptBytes is what a result counts of result_bytes beside its body, and an item that asks for one: about what its rows take.
 const KeptBytes = 320
-
-// defaultResultBytes is the bound of a queue whose result_bytes is 0.
-const defaultResultBytes = 64 << 20
 
 // MaxResultTTL is the longest time for which a result is kept.
 const MaxResultTTL = layout.LongestKeep
 
-// ErrResults: the results of the queue take result_bytes, so it refuses pushes that ask for one.
+// ErrResults: the results of the queue and the items that ask for theirs take result_bytes, so it refuses pushes that ask for one.
 var ErrResults = errors.New("no room for results")
 
 func checkResultTTL(ttl time.Duration) error {
@@ -50,26 +48,21 @@ func asksFor(ttl time.Duration) layout.Keep {
 type results struct{ *queueRows }
 
 // most is the queue's bound of bytes.
-func (rs results) most() int64 {
-	if most := rs.state.config.ResultBytes; most > 0 {
-		return most
-	}
-	return defaultResultBytes
-}
+func (rs results) most() int64 { return rs.store.maxResultBytes(&rs.state.config) }
 
-// bytes is what the results take, with what the Work has not written yet.
-func (rs results) bytes() (int64, error) {
+// takes is what the results take, and the items that ask for theirs, with what the Work has not written yet.
+func (rs results) takes() (kept, asked int64, err error) {
 	if !rs.state.results {
-		return 0, nil
+		return 0, 0, nil
 	}
-	if rs.resultBytes == nil {
-		raw, err := rs.snapshot.Get(layout.CounterKey(rs.name, 0, layout.CounterResultBytes))
+	if rs.promised == nil {
+		stored, err := storedTally(rs.name, rs.snapshot, rs.state.generation, layout.Promised)
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
-		rs.resultBytes = new(int64(kv.DecodeInteger(raw)))
+		rs.promised = &stored
 	}
-	return *rs.resultBytes + rs.tally.ResultBytes, nil
+	return rs.promised.ResultBytes + rs.tally.ResultBytes, (rs.promised.Asks + rs.tally.Asks) * KeptBytes, nil
 }
 
 // full is the reason to refuse a push that asks for a result, nil while there is room for one.
@@ -77,22 +70,28 @@ func (rs results) full(asks layout.Keep) (refused, err error) {
 	if asks == 0 {
 		return nil, nil
 	}
-	if n, err := rs.bytes(); err != nil || n+KeptBytes <= rs.most() {
+	kept, asked, err := rs.takes()
+	most := rs.most()
+	if err != nil || kept+asked+KeptBytes <= most {
 		return nil, err
 	}
-	return fmt.Errorf("%w: the queue's result_bytes is %d, of which each result takes %d besides its body", ErrResults, rs.most(), KeptBytes), nil
+	bound := fmt.Sprintf("the queue's result_bytes is %d", most)
+	if most == rs.store.maxQueueBytes && most != rs.state.config.ResultBytes {
+		bound = fmt.Sprintf("no queue here may have results of more than %d bytes", most)
+	}
+	return fmt.Errorf("%w: %s; its results take %d, its items that ask for theirs %d, and one more takes %d", ErrResults, bound, kept, asked, KeptBytes), nil
 }
 
-// takes reports whether there is room for a body.
-func (rs results) takes(body []byte) (bool, error) {
+// hasRoom reports whether there is room for the body of an item that has ended.
+func (rs results) hasRoom(body []byte) (bool, error) {
 	if len(body) == 0 {
 		return true, nil
 	}
 	if rs.store.room.full() != nil || rs.store.room.crowded(rs.name) {
 		return false, nil
 	}
-	n, err := rs.bytes()
-	return n+KeptBytes+int64(len(body)) <= rs.most(), err
+	kept, asked, err := rs.takes()
+	return kept+asked+KeptBytes+int64(len(body)) <= rs.most(), err
 }
 
 // keep keeps what became of an item that has asked for it.
@@ -101,18 +100,18 @@ func (rs results) keep(l *layout.Item, how finish) (Kept, error) {
 	if err != nil {
 		return "", err
 	}
-	takes, err := rs.takes(how.body)
+	fits, err := rs.hasRoom(how.body)
 	if err != nil {
 		return "", err
 	}
 	r := layout.Result{
 		How: string(how.how), Keep: l.Asks, Finished: now, IDPriority: l.IDPriority, Deliveries: l.Deliveries(),
-		Reason: how.reason, Next: how.next, Dropped: !takes,
+		Reason: how.reason, Next: how.next, Dropped: !fits,
 	}
 	if how.nextID != (ID{}) {
 		r.NextID = how.nextID.String()
 	}
-	if takes {
+	if fits {
 		r.Body, r.Size = how.body, int64(len(how.body))
 	}
 	suffix := l.Place.Suffix

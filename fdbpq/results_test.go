@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -361,14 +362,145 @@ func TestManyResultsAreForgotten(t *testing.T) {
 	})
 }
 
+// refusesToKeep pushes an item that asks for its result, and expects that there is no room for it.
+func (f *fixture) refusesToKeep(queue, why string) {
+	f.Helper()
+	if p := f.push(queue, fdbpq.NewItem{ResultTTL: time.Second})[0]; !errors.Is(p.Err, fdbpq.ErrResults) || !strings.Contains(p.Err.Error(), why) {
+		f.Errorf("a push that asks: %v, expected %q", p.Err, why)
+	}
+}
+
+// An item that asks takes the room of its result from its push on, so that results never take more than result_bytes. An item that asks
+// for nothing takes none.
+func TestAskingTakesRoom(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		f.configure("q", `{"result_bytes":1280,"max_deliveries":1,"hand_over":"*"}`) // four results
+		ask := fdbpq.NewItem{ResultTTL: time.Hour}
+		for i, p := range f.push("q", fdbpq.NewItem{}, ask, ask, ask, ask, fdbpq.NewItem{}, ask) {
+			if (p.Err != nil) != (i == 6) || p.Err != nil && !errors.Is(p.Err, fdbpq.ErrResults) {
+				t.Errorf("item %d of a batch: %v", i, p.Err)
+			}
+		}
+		taken := "result_bytes is 1280; its results take %d, its items that ask for theirs %d, and one more takes 320"
+		f.refusesToKeep("q", fmt.Sprintf(taken, 0, 1280))
+		f.pop("q", fdbpq.Min, 2)
+		f.refusesToKeep("q", fmt.Sprintf(taken, 320, 960))
+		if err := f.nack(*f.leaseOne("q", time.Minute).Lease, 0); err != nil { // it becomes a dead letter, which asks for nothing
+			t.Fatal(err)
+		}
+		f.push("elsewhere", fdbpq.NewItem{HandOver: f.leaseOne("q", time.Minute).Lease})
+		if settled := f.ackWith(*f.leaseOne("q", time.Minute).Lease, []byte("x")); settled.Result != fdbpq.KeptDropped {
+			t.Errorf("a body without room is %q", settled.Result)
+		}
+		f.refusesToKeep("q", fmt.Sprintf(taken, 1280, 0))
+		f.purge("q")
+		f.refusesToKeep("q", fmt.Sprintf(taken, 1280, 0))
+		f.configure("q", `{"result_bytes":1920}`)
+		f.asking("q", fdbpq.NewItem{})
+		id := f.asking("q", fdbpq.NewItem{})
+		f.refusesToKeep("q", "")
+		f.purge("q")
+		f.collectGarbage()
+		f.asking("q", fdbpq.NewItem{})
+		f.imports("q", fdbpq.Import{ID: id, ResultTTL: time.Hour})
+		f.imports("q", fdbpq.Import{ID: id, ResultTTL: time.Hour}) // it is there already
+		f.refusesToKeep("q", "")
+		f.remove("q", id)
+		f.refusesToKeep("q", "")
+		if n := f.counts("q"); n.ResultBytes != 5*fdbpq.KeptBytes {
+			t.Errorf("counted are %+v", n)
+		}
+		f.delete("q")
+		f.configure("q", `{"result_bytes":320}`)
+		f.update(func(tx kv.Tx) error { // what others of the transaction have written counts, too
+			return f.In(tx, func(w *fdbpq.Work) error {
+				q := w.Queue("q")
+				for step, fits := range []bool{true, false, true, false} {
+					pushed, err := q.Push(tx, ask)
+					if err != nil || (pushed[0].Err == nil) != fits {
+						t.Errorf("step %d: %v, %v", step, pushed, err)
+					}
+					next := q.Pause
+					if step == 1 {
+						next = func(tx kv.Tx) error { _, err := q.Purge(tx); return err }
+					}
+					if err := next(tx); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		})
+	})
+}
+
+// The operator's bound of a queue holds for its results, too. One that was configured before stays, and counts as far as that.
+func TestMaxQueueBytesOfResults(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		f.configure("q", `{"result_bytes":5000}`)
+		for range 4 {
+			f.asking("q", fdbpq.NewItem{})
+		}
+		options := f.clock.options(0)
+		options.MaxQueueBytes = 1200
+		f = f.opened(options)
+		f.refusesToKeep("q", "no queue here may have results of more than 1200 bytes; its results take 0, its items that ask for theirs 1280, and one more takes 320")
+		f.view(func(r kv.Reader) error {
+			i, err := f.Queue("q").Inspect(r)
+			if err == nil && (i.Config.ResultBytes != 5000 || i.MaxResultBytes != 1200) {
+				t.Errorf("an inspection says %d of %d", i.MaxResultBytes, i.Config.ResultBytes)
+			}
+			return err
+		})
+		f.configure("q", `{"priority":7}`)
+		f.configure("q", `{"result_bytes":5000}`)
+		for range 2 {
+			if settled := f.ackWith(*f.leaseOne("q", time.Minute).Lease, nil); settled.Result != fdbpq.KeptWhole {
+				t.Errorf("a settlement without a body says %q", settled.Result)
+			}
+		}
+		if settled := f.ackWith(*f.leaseOne("q", time.Minute).Lease, []byte("x")); settled.Result != fdbpq.KeptDropped {
+			t.Errorf("a settlement with a body says %q", settled.Result)
+		}
+		for _, queue := range []string{"q", "new"} {
+			err := f.fails(func(tx kv.Tx) error {
+				_, err := f.Queue(queue).Configure(tx, []byte(`{"result_bytes":1201}`))
+				return err
+			})
+			var config *fdbpq.ConfigError
+			want := "configuration: result_bytes is 1201: no queue here may have more than 1200, as the operator of pqd has set"
+			if !errors.As(err, &config) || err.Error() != want {
+				t.Errorf("a higher bound of %s: %v, expected %q", queue, err, want)
+			}
+		}
+		f.configure("new", `{"result_bytes":0}`) // the lower one of 64 MiB and the operator's
+		for range 2 {
+			f.asking("new", fdbpq.NewItem{})
+		}
+		if settled := f.ackWith(*f.leaseOne("new", time.Minute).Lease, make([]byte, 561)); settled.Result != fdbpq.KeptDropped {
+			t.Errorf("a body of a byte too many is %q", settled.Result)
+		}
+		if settled := f.ackWith(*f.leaseOne("new", time.Minute).Lease, make([]byte, 560)); settled.Result != fdbpq.KeptWhole {
+			t.Errorf("a body that fits is %q", settled.Result)
+		}
+		f.refusesToKeep("new", "no queue here may have results of more than 1200 bytes")
+		f.configure("new", `{"result_bytes":1200}`)
+		f.refusesToKeep("new", "the queue's result_bytes is 1200")
+	})
+}
+
 // Beyond result_bytes bodies are dropped, never settlements, and pushes that ask are refused.
 func TestRoomForResults(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		f := openFixture(t, open)
-		f.configure("q", `{"result_bytes":1000}`)
 		first, second := f.asking("q", fdbpq.NewItem{}), f.asking("q", fdbpq.NewItem{})
 		third, fourth := f.asking("q", fdbpq.NewItem{}), f.asking("q", fdbpq.NewItem{})
+		f.configure("q", `{"result_bytes":1640}`) // 360 for bodies
 		items := f.lease("q", fdbpq.Min, 4, time.Minute).Items
 		body := []byte(strings.Repeat("b", 300))
 		if settled := f.ackWith(*items[0].Lease, body); settled.Result != fdbpq.KeptWhole {
@@ -376,8 +508,8 @@ func TestRoomForResults(t *testing.T) {
 		}
 		f.update(func(tx kv.Tx) error { // what the transaction itself adds counts
 			return f.In(tx, func(w *fdbpq.Work) error {
-				for i, want := range []fdbpq.Kept{fdbpq.KeptDropped, fdbpq.KeptDropped, fdbpq.KeptWhole} {
-					body := body[:[]int{61, 60, 0}[i]] // there is room for 60 at first
+				for i, want := range []fdbpq.Kept{fdbpq.KeptDropped, fdbpq.KeptWhole, fdbpq.KeptDropped} {
+					body := body[:[]int{61, 60, 1}[i]] // there is room for 60 at first
 					settled, err := w.Queue("q").AckWith(tx, *items[1+i].Lease, body)
 					if err != nil {
 						return err
@@ -391,19 +523,19 @@ func TestRoomForResults(t *testing.T) {
 		})
 		f.ended("q", first, fdbpq.Result{Finish: fdbpq.FinishDone, Kept: fdbpq.KeptWhole, Body: body, Deliveries: 1})
 		f.ended("q", second, fdbpq.Result{Finish: fdbpq.FinishDone, Kept: fdbpq.KeptDropped, Deliveries: 1})
-		f.ended("q", third, fdbpq.Result{Finish: fdbpq.FinishDone, Kept: fdbpq.KeptDropped, Deliveries: 1})
-		f.ended("q", fourth, fdbpq.Result{Finish: fdbpq.FinishDone, Kept: fdbpq.KeptWhole, Deliveries: 1})
+		f.ended("q", third, fdbpq.Result{Finish: fdbpq.FinishDone, Kept: fdbpq.KeptWhole, Body: body[:60], Deliveries: 1})
+		f.ended("q", fourth, fdbpq.Result{Finish: fdbpq.FinishDone, Kept: fdbpq.KeptDropped, Deliveries: 1})
 		if pushed := f.push("q", fdbpq.NewItem{ResultTTL: time.Second})[0]; !errors.Is(pushed.Err, fdbpq.ErrResults) {
 			t.Errorf("a push that asks: %v", pushed.Err)
 		}
 		if pushed := f.push("q", fdbpq.NewItem{})[0]; pushed.Err != nil {
 			t.Errorf("a push that asks for nothing: %v", pushed.Err)
 		}
-		f.configure("q", `{"result_bytes":1899}`) // four results take 1580, and one more takes 320
+		f.configure("q", `{"result_bytes":1959}`) // four results take 1640, and one more takes 320
 		if pushed := f.push("q", fdbpq.NewItem{ResultTTL: time.Second})[0]; !errors.Is(pushed.Err, fdbpq.ErrResults) {
 			t.Errorf("a push that asks, with a byte too few: %v", pushed.Err)
 		}
-		f.configure("q", `{"result_bytes":1900}`)
+		f.configure("q", `{"result_bytes":1960}`)
 		f.asking("q", fdbpq.NewItem{})
 		f.configure("q", `{"result_bytes":1000}`)
 		f.pass(2 * time.Hour)

@@ -1,6 +1,7 @@
 package fdbpq
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -40,8 +41,8 @@ type Options struct {
 	// costs little.
 	Strict bool
 
-	// MaxQueueBytes bounds every queue as Config.MaxBytes does, which may not exceed it. 0:
-	// no bound.
+	// MaxQueueBytes bounds every queue as Config.MaxBytes does, and its results as Config.ResultBytes does, neither of which may
+	// exceed it. 0: no bound.
 	MaxQueueBytes int64
 
 	// Full returns the reason why the store has no room to grow by some bytes, nil while it has room: then they count until the
@@ -152,6 +153,18 @@ func (s *Store) maxBytes(c *Config) int64 {
 		return max(c.MaxBytes, s.maxQueueBytes)
 	}
 	return min(c.MaxBytes, s.maxQueueBytes)
+}
+
+// defaultResultBytes is the bound of the results of a queue whose result_bytes is 0.
+const defaultResultBytes = 64 << 20
+
+// maxResultBytes is the bound of what results of a queue take.
+func (s *Store) maxResultBytes(c *Config) int64 {
+	most := cmp.Or(c.ResultBytes, defaultResultBytes)
+	if s.maxQueueBytes > 0 {
+		most = min(most, s.maxQueueBytes)
+	}
+	return most
 }
 
 // limited reports whether a push depends on how much is in the queue.

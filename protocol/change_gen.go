@@ -55,5 +55,5 @@ var ConfigFields = []Field{
 	{Name: "backoff", Doc: `how long an item that comes back from a lease stays away: an object whose delays grow, such as {"delay":"1s"}, or a list of delays by delivery, such as ["1s","10s"]; empty: not at all`},
 	{Name: "attempts", Doc: "how many of its last leases without success an item remembers; 0: none", Max: "16"},
 	{Name: "strict", Doc: "whether a pop passes over no more urgent item whose push commits while the pop runs, on any store", Words: []string{"true", "false"}},
-	{Name: "result_bytes", Doc: "how many bytes the results that the queue keeps may take, with 320 of each besides its body; 0: 64 MiB", Max: "68719476736"},
+	{Name: "result_bytes", Doc: "how many bytes the results that the queue keeps may take, with 320 of each, kept or asked for, besides its body; 0: 64 MiB", Max: "68719476736"},
 }

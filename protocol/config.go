@@ -100,9 +100,9 @@ type Config struct {
 	// On the embedded store [no pop does](../protocol.md#order), whatever this says.
 	Strict bool `json:"strict" pq:"label=Strict"`
 
-	// How many bytes the results that the queue [keeps](results.md#room) may take, with 320 of each besides its body; `0`: 64 MiB.
+	// How many bytes the results that the queue [keeps](results.md#room) may take, with 320 of each, kept or asked for, besides its body; `0`: 64 MiB.
 	//
-	// With so many, bodies of results are dropped, and pushes that ask for results answer 429.
+	// With so many, bodies of results are dropped, and pushes that ask for results answer 429. `PQ_MAX_QUEUE_BYTES` [bounds](#max_bytes) it.
 	ResultBytes int64 `json:"result_bytes" pq:"label=Bytes of results; min=0; max=68719476736; zero=64 MiB"` // all of it lies on the disk of a node
 }
 

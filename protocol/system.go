@@ -103,5 +103,5 @@ type Limits struct {
 	WaitUnseen Duration `json:"wait_unseen,omitempty"` // the longest wait of a client that the bridge cannot see; 0: the bridge makes no difference
 	Lease      Duration `json:"lease"`
 	Payload    int64    `json:"payload"`               // the most bytes of an item, with its headers
-	QueueBytes int64    `json:"queue_bytes,omitempty"` // the most bytes of any queue, whatever its max_bytes; 0: no limit
+	QueueBytes int64    `json:"queue_bytes,omitempty"` // the most bytes of the items of any queue, and of its results, whatever its max_bytes and result_bytes; 0: no limit
 }

@@ -227,9 +227,11 @@ func TestMaxQueueBytes(t *testing.T) {
 			t.Errorf("%s took %d items, expected %d", c.queue, n, c.want)
 		}
 	}
-	reply := pqd.Request(t, nc, "pq.own.admin.config", `{"max_bytes":102401}`)
-	if why := reply.Header.Get("Nats-Service-Error"); reply.Header.Get("Nats-Service-Error-Code") != "400" || !strings.Contains(why, "102400") {
-		t.Errorf("a higher bound was answered %v", reply.Header)
+	for _, higher := range []string{`{"max_bytes":102401}`, `{"result_bytes":102401}`} {
+		reply := pqd.Request(t, nc, "pq.own.admin.config", higher)
+		if why := reply.Header.Get("Nats-Service-Error"); reply.Header.Get("Nats-Service-Error-Code") != "400" || !strings.Contains(why, "102400") {
+			t.Errorf("%s was answered %v", higher, reply.Header)
+		}
 	}
 	var system struct {
 		Limits struct {

@@ -207,7 +207,7 @@ func (c Collector) gauges(to chan<- prometheus.Metric, name string, q *queue) {
 	for limit, n := range map[string]float64{
 		"max_length": float64(q.Config.MaxLength), "max_bytes": float64(q.MaxBytes), "dedup_limit": float64(q.Config.DedupLimit), "key_limit": float64(q.Config.KeyLimit),
 		"max_deliveries": float64(q.Config.MaxDeliveries), "rate": q.Config.Rate.PerSecond(), "key_rate": q.Config.KeyRate.PerSecond(), "lease": time.Duration(q.Config.Lease).Seconds(),
-		"result_bytes": float64(q.Config.ResultBytes),
+		"result_bytes": float64(q.MaxResultBytes),
 	} {
 		if n > 0 {
 			gauge(descLimit, n, limit)

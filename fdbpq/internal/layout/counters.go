@@ -15,17 +15,20 @@ const (
 	CounterOverhead
 	CounterResults // outlives generations, as results do
 	CounterResultBytes
+	CounterAsks // items that have asked for their results
 	Counters
 )
 
 // Tally has a number for each counter of a queue.
 type Tally struct {
-	Ready, Leased, Delayed, Bytes, Expiring, Remembered, Owing, Overhead, Results, ResultBytes int64
+	Ready, Leased, Delayed, Bytes, Expiring, Remembered, Owing, Overhead, Results, ResultBytes, Asks int64
 }
 
 // Fields returns the tally's number for each counter.
 func (t *Tally) Fields() [Counters]*int64 {
-	return [Counters]*int64{&t.Ready, &t.Leased, &t.Delayed, &t.Bytes, &t.Expiring, &t.Remembered, &t.Owing, &t.Overhead, &t.Results, &t.ResultBytes}
+	return [Counters]*int64{
+		&t.Ready, &t.Leased, &t.Delayed, &t.Bytes, &t.Expiring, &t.Remembered, &t.Owing, &t.Overhead, &t.Results, &t.ResultBytes, &t.Asks,
+	}
 }
 
 // Count counts an item n times.
@@ -43,6 +46,9 @@ func (t *Tally) Count(l *Item, n int64) {
 	}
 	t.Bytes += n * l.Size
 	t.Overhead += n * l.Overhead
+	if l.Asks != 0 {
+		t.Asks += n
+	}
 }
 
 // CounterKey is the key of a counter.
@@ -62,6 +68,9 @@ var (
 	// OfQueue are the counters that end with the queue, and not with a generation, Kept those of its results.
 	OfQueue = []int{CounterRemembered, CounterOwing, CounterResults, CounterResultBytes}
 	Kept    = OfQueue[2:]
+
+	// Promised are the counters of what results take, and will take when the items have ended that ask for theirs.
+	Promised = []int{CounterResultBytes, CounterAsks}
 )
 
 // CounterKeys are the keys of some counters, in their order.

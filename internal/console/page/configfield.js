@@ -25,5 +25,5 @@ export const explained = [
   ["backoff", "Backoff", "How long an item that comes back from a lease stays away: an object whose delays grow, such as {\"delay\":\"1s\"}, or a list of delays by delivery, such as [\"1s\",\"10s\"]; empty: not at all."],
   ["attempts", "Attempts", "How many of its last leases without success an item remembers; 0: none."],
   ["strict", "Strict", "Whether a pop passes over no more urgent item whose push commits while the pop runs, on any store."],
-  ["result_bytes", "Bytes of results", "How many bytes the results that the queue keeps may take, with 320 of each besides its body; 0: 64 MiB."],
+  ["result_bytes", "Bytes of results", "How many bytes the results that the queue keeps may take, with 320 of each, kept or asked for, besides its body; 0: 64 MiB."],
 ];

@@ -14,7 +14,7 @@ type Settings struct {
 	Node        nodeName        `envconfig:"PQ_NODE" desc:"the name of this node: with PQ_CLUSTER one of its names or addresses, otherwise any. Needed unless it is the address or the name of this machine"`
 	Data        directory       `envconfig:"PQ_DATA" default:"./pq-cluster" desc:"directory of a node: its copy of the store, and the files of its NATS server"`
 	MinFree     MinFree         `envconfig:"PQ_MIN_FREE" desc:"how much of the disk of the embedded store, or of PQ_DATA, stays free of new items (429), such as 10G; 0 refuses none. If not set: 5 % of the disk, from 256M to 1G, and no more than a quarter of it"`
-	QueueBytes  byteCount       `envconfig:"PQ_MAX_QUEUE_BYTES" desc:"how many bytes any queue may have, such as 10G, whatever its max_bytes; 0, the default: no limit"`
+	QueueBytes  byteCount       `envconfig:"PQ_MAX_QUEUE_BYTES" desc:"how many bytes the items of any queue may have, such as 10G, and how many its results, whatever its max_bytes and result_bytes; 0, the default: no limit"`
 	Secret      ExistingFile    `envconfig:"PQ_CLUSTER_SECRET" desc:"file with a line that all nodes of PQ_CLUSTER share; at least 16 characters"`
 	Silence     silence         `envconfig:"PQ_CLUSTER_SILENCE" default:"500ms" desc:"how long two nodes must not have heard another one to replace it, from 300ms to 5s; the same on all nodes. More on networks and machines that stall"`
 	RouteCA     ExistingFile    `envconfig:"PQ_CLUSTER_CA" desc:"file with the certificate authorities for the connections between nodes of PQ_CLUSTER; needed beyond loopback addresses"`
