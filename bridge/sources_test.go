@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/source"
 	"github.com/pqbridge/pqbridge/internal/nightly"
@@ -758,5 +759,37 @@ func TestQuotaOfSources(t *testing.T) {
 	})
 	if n := s.Position.Delivered; n == 0 || n == messages {
 		t.Errorf("it has pushed %d of %d messages before", n, messages)
+	}
+}
+
+// What a source pushes is admitted with its unique values, as what a client pushes.
+func TestBytesOfSources(t *testing.T) {
+	t.Parallel()
+	const quota = 10_000 // three items
+	f := feedingWith(t, bridge.Options{Exclusive: true, Tenants: func(string) bridge.Quotas { return bridge.Quotas{Bytes: quota} }}, jetstream.StreamConfig{})
+	for i := range 10 {
+		f.publish(1, "U", fmt.Sprint(strings.Repeat("u", 1000), i))
+	}
+	allowed := func(source.Config) error { return nil }
+	f.inStore(func(tx kv.Tx) error {
+		config := `{"remote":"hub","stream":"ORDERS","batch":1,"map":{"unique":{"header":"U"}}}`
+		_, err := source.New(f.env.Store).Set(tx, f.env.Store.Queue("t.jobs"), "orders", []byte(config), allowed)
+		return err
+	})
+	testenv.Await(t, "the source waits for bytes", func() (waits bool) {
+		f.inStore(func(tx kv.Tx) error {
+			s, err := source.New(f.env.Store).Get(tx, f.env.Store.Queue("t.jobs"), "orders")
+			waits = s.Position.Blocked != 0
+			return err
+		})
+		return waits
+	})
+	var size fdbpq.Size
+	f.inStore(func(tx kv.Tx) (err error) {
+		size, err = f.env.Store.Queue("t.jobs").Size(tx)
+		return err
+	})
+	if size.Items != 3 || size.Bytes+3*fdbpq.ItemBytes > quota {
+		t.Errorf("it has pushed %d items of %d bytes, the quota is %d", size.Items, size.Bytes, quota)
 	}
 }

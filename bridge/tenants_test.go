@@ -248,6 +248,59 @@ func TestQuotaOfEmptyItems(t *testing.T) {
 	c.eventuallyServed("pq.t.a.push", "")
 }
 
+// An item is admitted with all that it takes, by whatever it comes: its unique value, its key, its attempts, its death and its id.
+func TestQuotaOfLongTexts(t *testing.T) {
+	t.Parallel()
+	long := func(i int) string { return strings.Repeat("u", 1000) + fmt.Sprint(i) }
+	var attempts []string
+	for i := range 10 {
+		attempts = append(attempts, fmt.Sprintf(`{"n":%d,"end":"2026-01-01T00:00:00Z","outcome":"nak","reason":%q}`, i+1, strings.Repeat("r", 200)))
+	}
+	for name, item := range map[string]struct {
+		verb   string
+		header func(i int) []string
+	}{
+		"unique values": {"push", func(i int) []string { return []string{"PQ-Unique", long(i)} }},
+		"keys": {"push", func(i int) []string {
+			return []string{"PQ-Unique", strings.Repeat("u", 300) + fmt.Sprint(i), "PQ-Key", strings.Repeat("k", 128)}
+		}},
+		"ids":                      {"push", func(i int) []string { return []string{"Nats-Msg-Id", fmt.Sprint(i)} }},
+		"unique values of imports": {"import", func(i int) []string { return []string{"PQ-Unique", long(i)} }},
+		"keys of imports": {"import", func(i int) []string {
+			return []string{"PQ-Unique", strings.Repeat("u", 300) + fmt.Sprint(i), "PQ-Key", strings.Repeat("k", 128)}
+		}},
+		"attempts of imports": {"import", func(i int) []string {
+			return []string{"PQ-Unique", fmt.Sprint(i), "PQ-Attempts", "[" + strings.Join(attempts, ",") + "]"}
+		}},
+		"dead letters that come in": {"import", func(i int) []string {
+			return []string{"PQ-Unique", fmt.Sprint(i), "PQ-Dead-Reason", strings.Repeat("d", 200), "PQ-Key", strings.Repeat("k", 128)}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const fit = 5
+			var quota atomic.Int64
+			c := serve(t, bridge.Options{Exclusive: true, Tenants: func(tenant string) bridge.Quotas {
+				if tenant == "t" {
+					return bridge.Quotas{Bytes: quota.Load()}
+				}
+				return bridge.Quotas{}
+			}})
+			c.acknowledged(c.ask("pq.sample.q."+item.verb, "x", item.header(0)...))
+			testenv.Await(t, "the item is counted", func() bool { quota.Store(fit * c.tenantInfo("sample").Bytes); return quota.Load() > fit*(512+1) })
+			for i := range fit + 3 {
+				m := c.ask("pq.t.q."+item.verb, "x", item.header(i)...)
+				if i < fit {
+					c.acknowledged(m)
+				} else {
+					c.refused(m, 429, "quota_bytes")
+				}
+			}
+			testenv.Await(t, "they are counted", func() bool { return c.tenantInfo("t").Bytes == quota.Load() })
+		})
+	}
+}
+
 // Items of a tenant without bytes left remember no attempts that take more.
 func TestQuotaOfAttempts(t *testing.T) {
 	t.Parallel()

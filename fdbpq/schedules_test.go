@@ -638,7 +638,7 @@ func TestScheduleStaysFull(t *testing.T) {
 func TestScheduleWaitsForRoom(t *testing.T) {
 	eachSchedule(t, func(f *fixture) {
 		f.update(func(tx kv.Tx) error {
-			_, err := timetable(f.Queue("q")).Set(tx, f.Queue("q"), "s", []byte(`{"spec":"@every 10s"`+allow+`}`), &schedule.Item{Payload: []byte("12345")})
+			_, err := timetable(f.Queue("q")).Set(tx, f.Queue("q"), "s", []byte(`{"spec":"@every 10s"}`), &schedule.Item{Payload: []byte("12345"), Key: strings.Repeat("k", 128)})
 			return err
 		})
 		var no error
@@ -670,8 +670,8 @@ func TestScheduleWaitsForRoom(t *testing.T) {
 		}
 		no = nil
 		f.pass(5 * time.Second)
-		if did := fire(); did.Fired != 1 || int(did.Bytes) != bytes || bytes <= 5 || f.scheduled("q", "s").Full {
-			f.Errorf("with room for %d bytes it did %+v", bytes, did)
+		if did, more := fire(), f.counts("q").Overhead; did.Fired != 1 || did.Bytes+more != int64(bytes) || did.Bytes <= 5 || more == 0 || f.scheduled("q", "s").Full {
+			f.Errorf("with room for %d bytes it did %+v, with an overhead of %d", bytes, did, more)
 		}
 	})
 }
@@ -694,14 +694,18 @@ func always(int) error { return nil }
 func TestScheduleRun(t *testing.T) {
 	eachSchedule(t, func(f *fixture) {
 		f.schedule("q", "s", `{"spec":"@daily"}`)
+		asked := 0
 		run := func(id string) (pushed fdbpq.Pushed) {
 			f.update(func(tx kv.Tx) (err error) {
-				pushed, err = timetable(f.Queue("q")).Push(tx, f.Queue("q"), "s", id, always)
+				pushed, err = timetable(f.Queue("q")).Push(tx, f.Queue("q"), "s", id, func(bytes int) error { asked = bytes; return nil })
 				return err
 			})
 			return pushed
 		}
 		first := run("a")
+		if n := f.counts("q"); int64(asked) != n.Bytes+n.Overhead+fdbpq.RememberedBytes {
+			t.Errorf("it asks for room for %d bytes, and takes %+v", asked, n)
+		}
 		if again := run("a"); !again.Duplicate || again.ID != first.ID {
 			t.Errorf("a repetition answers %+v", again)
 		}

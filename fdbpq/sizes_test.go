@@ -419,3 +419,48 @@ func TestLimitLowered(t *testing.T) {
 		}
 	})
 }
+
+// What an item says of its bytes is what its queue counts, once it is there.
+func TestBytesOfItems(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		text := func(n int) string { return strings.Repeat("t", n) }
+		attempt := fdbpq.Attempt{N: 1, End: time.Unix(1_800_000_000, 0), Outcome: fdbpq.OutcomeNack, Reason: text(200), Holder: text(100)}
+		var attempts []fdbpq.Attempt
+		for range 12 {
+			attempts = append(attempts, attempt)
+			attempt.N++
+		}
+		for i, item := range []fdbpq.NewItem{
+			{}, {Payload: []byte("abc"), Headers: []byte("H: x\r\n")}, {Unique: text(1000)}, {Key: text(128)}, {Unique: text(100), Key: text(100)}, {MsgID: "id"},
+			{Unique: text(1000), Owner: text(20), MsgID: "id", Payload: []byte("abc")}, {ResultTTL: time.Hour},
+		} {
+			queue := fmt.Sprint("pushed", i)
+			f.push(queue, item)
+			f.hasBytes(queue, fdbpq.NewItemBytes(&item))
+		}
+		for i, item := range []fdbpq.Import{
+			{Unique: "u", Payload: []byte("abc"), Headers: []byte("H: x\r\n")}, {Unique: text(1000), Key: text(120)}, {Unique: "u", Attempts: attempts},
+			{Unique: "u", Attempts: attempts[:3], Dead: &fdbpq.DeadLetter{Reason: text(500), Origin: text(60), OriginID: text(60), At: time.Unix(1_800_000_000, 0)}},
+		} {
+			queue := fmt.Sprint("imported", i)
+			if imported := f.imports(queue, item)[0]; imported.Err != nil {
+				t.Fatal(imported.Err)
+			}
+			f.hasBytes(queue, fdbpq.ImportBytes(&item))
+		}
+	})
+}
+
+// hasBytes expects the size of a queue.
+func (f *fixture) hasBytes(queue string, bytes int) {
+	f.Helper()
+	f.view(func(r kv.Reader) error {
+		size, err := f.Queue(queue).Size(r)
+		if err == nil && size.Bytes != int64(bytes) {
+			f.Errorf("queue %s has %d bytes, its item says %d", queue, size.Bytes, bytes)
+		}
+		return err
+	})
+}

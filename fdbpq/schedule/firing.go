@@ -361,7 +361,7 @@ func (f *firing) dueTimes(p *plan, row *record) (last time.Time, kept []time.Tim
 func (f *firing) push(q fdbpq.Queue, row *record, name string, t time.Time) (fdbpq.Pushed, error) {
 	item := row.newItem(name, t)
 	size := len(item.Headers) + len(item.Payload)
-	pushed, err := q.Full(f.room(q.Name(), size)).Push(f.tx, item)
+	pushed, err := q.Full(f.room(q.Name(), fdbpq.NewItemBytes(&item))).Push(f.tx, item)
 	if err != nil {
 		return fdbpq.Pushed{}, err
 	}

@@ -193,7 +193,7 @@ func (s *Schedules) Push(tx kv.Tx, q fdbpq.Queue, name, msgID string, room func(
 	}
 	item := row.newItem(name, instant(now).Truncate(time.Millisecond))
 	item.MsgID = msgID
-	pushed, err := q.Full(room(len(item.Headers)+len(item.Payload))).Push(tx, item)
+	pushed, err := q.Full(room(fdbpq.NewItemBytes(&item))).Push(tx, item)
 	if err != nil {
 		return fdbpq.Pushed{}, err
 	}

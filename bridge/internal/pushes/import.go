@@ -58,13 +58,13 @@ func (l *imports) Plan(requests []desk.Work) (int, error) {
 	if why := l.Reserve(); why != nil {
 		return 0, desk.StoreFull(why)
 	}
-	content := 0
+	takes := 0
 	for _, w := range requests {
 		item := &w.(*importing).item
 		l.items = append(l.items, *item)
-		content += len(item.Headers) + len(item.Payload)
+		takes += fdbpq.ImportBytes(item)
 	}
-	l.queue, l.room, _ = l.Receiving(len(l.items), content)
+	l.queue, l.room, _ = l.Receiving(len(l.items), takes)
 	return 0, nil
 }
 

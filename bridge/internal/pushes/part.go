@@ -78,7 +78,7 @@ func (l *part) Plan(requests []desk.Work) (int, error) {
 	if why := l.Reserve(); why != nil {
 		return 0, desk.StoreFull(why)
 	}
-	content := 0
+	takes := 0
 	for _, w := range requests {
 		if r := w.(*push); r.bundle != nil {
 			l.items = append(l.items, r.bundle...)
@@ -87,14 +87,11 @@ func (l *part) Plan(requests []desk.Work) (int, error) {
 		}
 	}
 	for i := range l.items {
-		content += len(l.items[i].Headers) + len(l.items[i].Payload)
-		if l.items[i].MsgID != "" {
-			content += fdbpq.RememberedBytes
-		}
+		takes += fdbpq.NewItemBytes(&l.items[i])
 	}
 	var full error
 	l.requests = requests
-	l.queue, l.room, full = l.Receiving(len(l.items), content)
+	l.queue, l.room, full = l.Receiving(len(l.items), takes)
 	if full != nil && !slices.ContainsFunc(l.items, needsNoRoom) {
 		l.Close()
 		return len(requests), full // a look into the store would take some of the rest of its log

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/source"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -210,7 +211,11 @@ func (a *attempt) push(ctx context.Context, messages []source.Message) (fed sour
 	ctx, cancel := context.WithTimeout(ctx, txTime)
 	defer cancel()
 	queue := a.runners.Store.Queue(a.id.queue)
-	ended, full := a.runners.Room(a.id.queue, len(messages), bytesOf(messages))
+	takes := 0
+	for i := range messages {
+		takes += fdbpq.NewItemBytes(&messages[i].Item)
+	}
+	ended, full := a.runners.Room(a.id.queue, len(messages), takes)
 	defer ended()
 	err = a.runners.update(ctx, func(tx kv.Tx) (err error) {
 		fed, err = a.runners.Sources.Feed(tx, queue, &a.source, messages, full)
