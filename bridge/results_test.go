@@ -337,3 +337,63 @@ func TestResultsOfAllSizes(t *testing.T) {
 		c.finished(c.next(from), "done", string(body))
 	}
 }
+
+// The bodies of results count from the settlement on, in whatever transaction, so that a tenant keeps none beyond its bytes.
+func TestQuotaOfResults(t *testing.T) {
+	t.Parallel()
+	const n = 6
+	for name, settled := range map[string]struct {
+		size int
+		all  func(c *client, acks []string, body string) (results []string)
+	}{
+		"small ones": {3000, (*client).ackEach},
+		"large ones": {6000, (*client).ackEach},
+		"a bundle": {3000, func(c *client, acks []string, body string) []string {
+			var frames []string
+			for _, ack := range acks {
+				frames = append(frames, frame("+ACK "+body, "PQ-Ack", ack))
+			}
+			return c.settled(c.sendBundle("pq.t.q.ack.bundle.settle", frames, "PQ-Frames", "true"), len(frames))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			quota := int64(n*512 + 2*settled.size + settled.size/2)
+			c := withTenants(t, bridge.Quotas{Bytes: quota})
+			var acks []string
+			for range n {
+				c.push("pq.t.q.push", "", "PQ-Result-TTL", "1h")
+			}
+			for range n {
+				acks = append(acks, c.pop("pq.t.q.pop.min", "", "PQ-Lease", "1h").Header.Get("PQ-Ack"))
+			}
+			kept := 0
+			for i, result := range settled.all(c, acks, strings.Repeat("b", settled.size)) {
+				switch {
+				case strings.HasSuffix(result, "kept"):
+					kept++
+				case !strings.HasSuffix(result, "dropped"):
+					t.Errorf("settlement %d is answered by %q", i, result)
+				}
+			}
+			if kept != 2 {
+				t.Errorf("%d results are kept, expected 2 within the quota", kept)
+			}
+			testenv.Await(t, "they are counted", func() bool { return c.tenantInfo("t").Bytes == int64(n*320+2*settled.size) })
+			c.push("pq.t.q.push", strings.Repeat("x", int(quota)-n*320-2*settled.size-512)) // all that is left
+		})
+	}
+}
+
+// ackEach acknowledges leases with a result, all at once, and returns what became of the results.
+func (c *client) ackEach(acks []string, body string) (results []string) {
+	c.Helper()
+	var all []answers
+	for _, ack := range acks {
+		all = append(all, c.send(ack, "+ACK "+body))
+	}
+	for _, one := range all {
+		results = append(results, c.next(one).Header.Get("PQ-Result"))
+	}
+	return results
+}

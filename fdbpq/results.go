@@ -87,11 +87,17 @@ func (rs results) hasRoom(body []byte) (bool, error) {
 	if len(body) == 0 {
 		return true, nil
 	}
-	if rs.store.room.full() != nil || rs.store.room.crowded(rs.name) {
+	if rs.store.room.full() != nil {
 		return false, nil
 	}
 	kept, asked, err := rs.takes()
-	return kept+asked+KeptBytes+int64(len(body)) <= rs.most(), err
+	switch {
+	case err != nil || kept+asked+KeptBytes+int64(len(body)) > rs.most():
+		return false, err
+	case rs.keeping != nil:
+		return rs.keeping(len(body)), nil
+	}
+	return !rs.store.room.crowded(rs.name), nil
 }
 
 // keep keeps what became of an item that has asked for it.

@@ -493,6 +493,47 @@ func TestMaxQueueBytesOfResults(t *testing.T) {
 	})
 }
 
+// Who settles may bound what is kept: he is asked for the bodies that have room otherwise, and for nothing else.
+func TestKeeping(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		f.Crowded(func(string) bool { return true }) // which says nothing where somebody else decides
+		f.configure("q", `{"result_bytes":2000}`)
+		for _, tc := range []struct {
+			silent bool
+			body   int
+			asked  int
+			admits bool
+			want   fdbpq.Kept
+		}{
+			{true, 5, 0, true, fdbpq.KeptNone}, {false, 0, 0, false, fdbpq.KeptWhole}, {false, 1361, 0, true, fdbpq.KeptDropped},
+			{false, 4, 4, false, fdbpq.KeptDropped}, {false, 3, 3, true, fdbpq.KeptWhole},
+		} {
+			if tc.silent {
+				f.pushed("q", 1, "x")
+			} else {
+				f.asking("q", fdbpq.NewItem{})
+			}
+			l, asked := *f.leaseOne("q", time.Minute).Lease, 0
+			f.update(func(tx kv.Tx) error {
+				return f.In(tx, func(w *fdbpq.Work) error {
+					w.Keeping(func(bytes int) bool { asked = bytes; return tc.admits })
+					settled, err := w.Queue("q").AckWith(tx, l, make([]byte, tc.body))
+					if settled.Result != tc.want || asked != tc.asked {
+						t.Errorf("%+v: %q, asked for %d bytes", tc, settled.Result, asked)
+					}
+					return err
+				})
+			})
+		}
+		f.asking("other", fdbpq.NewItem{})
+		if settled := f.ackWith(*f.leaseOne("other", time.Minute).Lease, []byte("x")); settled.Result != fdbpq.KeptDropped {
+			t.Errorf("where nobody else decides: %q", settled.Result)
+		}
+	})
+}
+
 // Beyond result_bytes bodies are dropped, never settlements, and pushes that ask are refused.
 func TestRoomForResults(t *testing.T) {
 	t.Parallel()

@@ -14,6 +14,8 @@ type transaction struct {
 	goesOn    bool      // the sweep did a part of a long work
 	found     Found     // keys that were found for pops
 
+	keeping func(bytes int) bool // see Work.Keeping
+
 	// Operations run one after the other and share this memory.
 	keyBuffer, valueBuffer []byte
 }

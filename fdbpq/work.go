@@ -94,6 +94,10 @@ func (w *Work) known(name string) *queueTx {
 	return nil
 }
 
+// Keeping has the queues of the Work keep the body of a result only if may admits its bytes. It is asked when the queue and the store
+// have room, and not for results that nobody has asked for. nil: [Store.Crowded] decides.
+func (w *Work) Keeping(may func(bytes int) bool) { w.keeping = may }
+
 // Found counts the keys whose rows were written, the rows with which pops find keys, whatever their items did.
 func (w *Work) Found() Found { return w.found }
 

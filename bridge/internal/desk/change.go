@@ -25,6 +25,9 @@ type Change interface {
 	// anything.
 	MakesRoom(acts bool) bool
 
+	// Keeps is how many bytes of a result the change may have its queue keep.
+	Keeps() int
+
 	// Answer answers that the change was made.
 	Answer(*request.Responder)
 

@@ -32,6 +32,11 @@ func (l *Changes) Open(s turns.Start, requests []Work) {
 func (l *Changes) Plan(requests []Work) (int, error) {
 	l.requests, l.leases, l.tenant = requests, leasesOf(l.leases[:0], requests), l.Tenant()
 	l.queue, l.room, _ = l.Receiving(0, 0)
+	keeps := 0
+	for _, w := range requests {
+		keeps += w.(Change).Keeps()
+	}
+	l.room.ToKeep(keeps)
 	return 0, nil
 }
 
@@ -45,6 +50,7 @@ func (l *Changes) Do(tx kv.Tx, _ *turns.Room) (at int, err error) {
 	c, cost := NewChangeTx(l.Lane, tx, l.queue, l.room), 0
 	err = l.Store.In(c.Tx, func(w *fdbpq.Work) error {
 		c.Queue = l.queue.Within(w)
+		w.Keeping(l.room.Keeping())
 		if err := c.Queue.PrefetchKeys(c.Tx, l.leases...); err != nil {
 			return err
 		}

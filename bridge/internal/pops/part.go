@@ -94,16 +94,23 @@ func (l *part) Plan(requests []desk.Work) (int, error) {
 	l.room = turns.Room{Requests: l.Batch.Requests, Bytes: l.Batch.Bytes}
 	l.begin(&l.room)
 	l.settling, l.todo, l.waited = l.settling[:0], l.todo[:0], 0
+	keeps := 0
 	for _, w := range requests {
 		r := popOf(w)
 		if r == nil {
-			l.settling = append(l.settling, w.(desk.Change))
+			change := w.(desk.Change)
+			l.settling = append(l.settling, change)
+			keeps += change.Keeps()
 			continue
 		}
 		if r.place != nil {
 			l.waited++
 		}
 		l.todo = append(l.todo, r)
+	}
+	if keeps > 0 {
+		l.kept = l.Tenant().Open()
+		l.kept.ToKeep(keeps)
 	}
 	return 0, nil
 }
@@ -130,7 +137,8 @@ func (l *part) Ran() (kind, n int) {
 func (l *part) Close() {
 	l.question.drop()
 	l.Weigh(len(l.settling) + max(l.served, l.items))
-	l.work, l.queue = nil, fdbpq.Queue{}
+	l.kept.End()
+	l.work, l.queue, l.kept = nil, fdbpq.Queue{}, nil
 }
 
 // isAnswer reports whether the error is the answer to one pop. Otherwise it is an error of the store.

@@ -7,6 +7,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/desk"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/listening"
+	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
 	"github.com/pqbridge/pqbridge/bridge/internal/turns"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -27,6 +28,8 @@ type transaction struct {
 	waited   int     // of them: the first, which wait
 	attempt  attempt // to serve waiting pops
 	tried    bool    // an earlier transaction of the turn has tried them
+
+	kept *tenants.Admission // of bodies of results
 
 	work     *fdbpq.Work
 	queue    fdbpq.Queue // within it
@@ -89,6 +92,7 @@ func (t *transaction) settle(tx kv.Tx) (n int, err error) {
 			return len(t.settling), err
 		}
 	}
+	t.work.Keeping(t.kept.Keeping())
 	at := desk.ChangeTx{Tx: tx, Queue: t.queue}
 	for i, r := range t.settling {
 		if !desk.ReserveServes(t.Lane, r) {

@@ -156,6 +156,8 @@ const largeResult = 4 << 10
 
 func (s *Settlement) SettlesLease() *fdbpq.Lease { return &s.Lease }
 
+func (s *Settlement) Keeps() int { return len(s.Result) }
+
 // MakesRoom reports whether the settlement is served where the store serves only what makes room: a longer lease makes none.
 func (s *Settlement) MakesRoom(bool) bool { return s.Kind != codec.SettleProgress }
 

@@ -2,9 +2,10 @@
 // Tenants share a bridge and a store, and none should notice the others.
 //
 // What it guarantees: a request beyond the rate of its tenant is refused before anything reads it. Queues, items
-// and bytes are counted in the store, so neither a crash nor another bridge makes them forgotten. Admitted items
-// count, too, until a count began after their transaction. So a single bridge exceeds no quota; several may, by
-// what the others admit between two counts. Counting takes a bounded part of the time of the store.
+// and bytes are counted in the store, so neither a crash nor another bridge makes them forgotten. Admitted items, with
+// all that they take, and bodies of results count, too, until a count began after their transaction. So a single bridge
+// admits nothing beyond a quota; several may, by what the others admit between two counts. Counting takes a bounded part
+// of the time of the store.
 package tenants
 
 import (
@@ -307,8 +308,9 @@ func (t *Tenant) Left() *failure.Failure {
 // Admission is the room that a tenant has taken for one transaction. It counts until the transaction has ended, and
 // then until the tenant is counted again. Without a tenant it is nil, and bounds nothing.
 type Admission struct {
-	of  *Tenant
-	has Usage
+	of   *Tenant
+	has  Usage
+	kept Usage // of it, results that the last run keeps
 }
 
 // Open returns the admission of a transaction. It has to be ended after the transaction.
@@ -327,7 +329,7 @@ func (a *Admission) End() {
 	a.of.mu.Lock()
 	defer a.of.mu.Unlock()
 	a.of.underWay, a.of.ended = a.of.underWay.minus(a.has), a.of.ended.plus(a.has)
-	a.has = Usage{}
+	a.has, a.kept = Usage{}, Usage{}
 }
 
 // Admit counts new items of the tenant's queues, or bytes alone, or says why it may not have them.
@@ -365,6 +367,47 @@ func (a *Admission) take(more Usage, beyond func(Usage) protocol.Reason) *failur
 	}
 	t.underWay, a.has = t.underWay.plus(more), a.has.plus(more)
 	return nil
+}
+
+// ToKeep counts the tenant again if that is due: the transaction may keep results with as many bytes.
+func (a *Admission) ToKeep(bytes int) {
+	if a == nil || bytes == 0 {
+		return
+	}
+	if most := a.of.Quotas().Bytes; most > 0 {
+		a.of.beyond(func(u Usage) protocol.Reason {
+			if u.Bytes+int64(bytes) > most {
+				return protocol.ReasonQuotaBytes
+			}
+			return ""
+		})
+	}
+}
+
+// Keeping returns a function that counts the bytes of a result, and reports whether the tenant may have them. It reads nothing from the
+// store. nil: there is no quota. A transaction that runs again asks for another one, since it keeps nothing of what it did before.
+func (a *Admission) Keeping() func(bytes int) bool {
+	if a == nil {
+		return nil
+	}
+	t := a.of
+	most := t.Quotas().Bytes
+	if most == 0 {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.underWay, a.has, a.kept = t.underWay.minus(a.kept), a.has.minus(a.kept), Usage{}
+	return func(bytes int) bool {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		more := Usage{Bytes: int64(bytes)}
+		if t.estimate().plus(more).Bytes > most {
+			return false
+		}
+		t.underWay, a.has, a.kept = t.underWay.plus(more), a.has.plus(more), a.kept.plus(more)
+		return true
+	}
 }
 
 // Full says why the tenant may have no further item, by the last count. It reads nothing.

@@ -140,6 +140,61 @@ func TestAdmit(t *testing.T) {
 	expect(1, 1, protocol.ReasonQuotaBytes)
 }
 
+// Results that a transaction keeps count from its last run on, and until a count that began after it.
+func TestKeeping(t *testing.T) {
+	t.Parallel()
+	var nobody *tenants.Tenant
+	w := begin()
+	all := w.tenants()
+	for _, to := range []*tenants.Admission{nobody.Open(), all.Of("t").Open()} {
+		to.ToKeep(5)
+		if to.Keeping() != nil {
+			t.Error("without a quota there is something to ask")
+		}
+	}
+	w.quotas.Bytes, w.stored.Bytes = 1000, 400
+	w.takes = time.Millisecond
+	to := all.Of("t").Open()
+	counts := w.counts
+	if to.ToKeep(0); w.counts != counts {
+		t.Error("the tenant is counted for nothing")
+	}
+	for i, bytes := range []int{600, 600, 601} { // there was no count, it fits, it seems too much
+		if to.ToKeep(bytes); w.counts != counts+1+i/2 {
+			t.Errorf("step %d: the tenant was counted %d times", i, w.counts-counts)
+		}
+		w.now = w.now.Add(time.Second / 5)
+	}
+	for run := range 3 {
+		keeps := to.Keeping()
+		for _, bytes := range []int{601, 400, 201, 200, 1, 0} {
+			if got, want := keeps(bytes), bytes == 400 || bytes == 200 || bytes == 0; got != want {
+				t.Errorf("run %d: %d bytes may be kept: %t", run, bytes, got)
+			}
+		}
+	}
+	refused := func(when string, bytes int) {
+		t.Helper()
+		if f := admit(all.Of("t"), 0, bytes); f == nil || f.Reason != protocol.ReasonQuotaBytes {
+			t.Errorf("%s %d bytes: %v", when, bytes, f)
+		}
+	}
+	refused("while they are under way", 1)
+	w.now = w.now.Add(time.Minute)
+	refused("while they are under way, and counted again", 1)
+	to.End()
+	refused("behind them, and not counted again", 1)
+	w.stored.Bytes = 990
+	w.now = w.now.Add(time.Minute)
+	refused("behind them, and counted again", 11)
+	if f := admit(all.Of("t"), 0, 10); f != nil {
+		t.Errorf("what is left: %v", f)
+	}
+	if n := all.Counts()["t"].Refused[protocol.ReasonQuotaBytes]; n != 4 {
+		t.Errorf("%d requests are refused, expected 4: a result is none", n)
+	}
+}
+
 func TestMaking(t *testing.T) {
 	t.Parallel()
 	w := begin()
