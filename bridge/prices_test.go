@@ -58,11 +58,14 @@ func TestPricesOfRows(t *testing.T) {
 	large := c.push("pq.t.large.push", strings.Repeat("x", 20_000)).ID
 	c.fillBundles("pq.t.bulk", 3000, nil, "x")
 	one := c.push("pq.t.one.push", "x").ID
+	result := c.push("pq.t.done.push", "x", "PQ-Result-TTL", "1h").ID
+	c.ackEach([]string{c.pop("pq.t.done.pop.min", "", "PQ-Lease", "1h").Header.Get("PQ-Ack")}, strings.Repeat("x", 20_000))
 	for name, test := range map[string]struct {
 		subject, body string
 		least, most   int64
 	}{
 		"a large item":                     {"large.get." + large, "", 5, 5},
+		"a large result":                   {"done.result." + result, "", 5, 5},
 		"an item":                          {"one.get." + one, `{"explain":true}`, 1, 1},
 		"a queue":                          {"one.info", "", 1, 1},
 		"a queue with leases":              {"leased.info", "", 1, 1},
