@@ -612,6 +612,53 @@ func TestPopForNobody(t *testing.T) {
 	}
 }
 
+// A transaction that several queues share fails for the last of them, and runs again without it. No item is popped for good for a
+// client that has gone, whether its pop has waited or not.
+func TestGoneBesideAPopThatFails(t *testing.T) {
+	for _, waits := range []bool{false, true} {
+		t.Run(fmt.Sprintf("waits=%t", waits), func(t *testing.T) {
+			eachOwn(t, func(t *testing.T, own bool) {
+				if !own && !waits {
+					return // such a pop is not asked about
+				}
+				c, db, push := gateOf(t, own)
+				again := []string{"PQ-Lease", "1h", "Nats-Msg-Id", "x"}
+				push("fails", 1)
+				c.accepted(c.raw(c.pop("pq.fails.pop.min", "", again...).Reply, "+ACK"))
+				var leaves []*nats.Subscription
+				if waits {
+					leaves = c.waitMany(1, "jobs")
+					c.waiting("jobs", 1)
+				}
+				c.inFlight("work", 0)
+				open, held := db.close(), db.held.Load()
+				first := c.send("pq.held.pop.min", "")
+				testenv.Await(t, "a transaction is under way", func() bool { return db.held.Load() > held })
+				push("jobs", 1)
+				if !waits {
+					if err := c.PublishMsg(&nats.Msg{Subject: "pq.jobs.pop.min", Reply: c.NewInbox()}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				c.awaitLine(1)
+				lost := c.send("pq.fails.pop.min", "", again...)
+				c.awaitLine(2)
+				shared := db.close()
+				open()
+				testenv.Await(t, "the bridge has asked about the waiting pop", func() bool { return db.held.Load() > held+1 })
+				c.leave(leaves)
+				shared()
+				c.refused(c.next(first), 404)
+				c.refused(c.next(lost), 410)
+				c.inFlight("work", 0)
+				if i := c.info("jobs"); i.Ready != 1 || c.gonePops() != 1 {
+					t.Errorf("%d items are left, and %g pops were dropped", i.Ready, c.gonePops())
+				}
+			})
+		})
+	}
+}
+
 // withGate is a store whose transactions begin only when the gate is open.
 type withGate struct {
 	kv.DB
@@ -678,7 +725,9 @@ func (g *withGate) close() (open func()) {
 	g.mu.Unlock()
 	return func() {
 		g.mu.Lock()
-		g.gate = nil
+		if g.gate == gate { // it was not closed again
+			g.gate = nil
+		}
 		g.mu.Unlock()
 		close(gate)
 	}

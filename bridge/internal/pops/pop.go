@@ -23,7 +23,6 @@ type pop struct {
 	place   *waiting.Pop[*pop] // where it waits; nil: it does not
 	waited  bool               // its wait is over, and this attempt is its last
 	asked   bool               // before this attempt, the server said that the client listened
-	sure    bool               // this attempt has asked the server about the client
 	gone    bool               // its client has gone
 	refused *failure.Failure   // why its transaction failed: it runs again without this pop
 	careful bool               // its transaction failed: it gets fewer bytes

@@ -143,12 +143,12 @@ func (t *transaction) serve(tx kv.Tx) error {
 }
 
 // askClients asks about the clients of pops that the transaction is about to serve. All queues that share the transaction ask
-// before any of them waits for the answer.
+// before any of them waits for the answer. Each run asks anew: an earlier one may have failed before it heard the answer, and
+// clients go meanwhile.
 func (t *transaction) askClients() {
 	var of []*pop
 	for _, r := range t.todo[:t.served] {
 		if t.mustAsk(r) {
-			r.sure = true
 			of = append(of, r)
 		}
 	}
@@ -157,12 +157,12 @@ func (t *transaction) askClients() {
 	}
 }
 
-// mustAsk reports whether the transaction asks about the client of a pop for which it has items. It does if the pop
-// has waited and nobody has asked before, or if the items would be lost with the client: if it pops them for good,
-// has no id to repeat the pop, and is no link, which holds its items. If asking costs nothing, it also asks about a
-// pop that has not waited.
+// mustAsk reports whether a run of the transaction asks about the client of a pop for which it has items. It does if the pop
+// has waited and nobody has asked before the transaction, or if the items would be lost with the client: if it pops them for
+// good, has no id to repeat the pop, and is no link, which holds its items. If asking costs nothing, it also asks about a pop
+// that has not waited.
 func (t *transaction) mustAsk(r *pop) bool {
-	if t.attempt.silent || r.sure || r.peeks || r.gives != nil || len(r.found) == 0 {
+	if t.attempt.silent || r.peeks || r.gives != nil || len(r.found) == 0 {
 		return false
 	}
 	waited, loses := r.place != nil || r.waited, r.leased == 0 && r.ask.ID == ""
@@ -174,7 +174,8 @@ func (t *transaction) Check() bool {
 	if t.question.asked == nil {
 		return true
 	}
-	gone, _ := t.question.hear()
+	gone, answered := t.question.hear()
+	t.attempt.silent = !answered // no further run waits for a silent server
 	for _, r := range t.todo[:t.served] {
 		r.gone = r.gone || gone[r.Msg.Reply]
 	}

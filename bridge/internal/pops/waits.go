@@ -120,7 +120,7 @@ func (w *Waits) add(r *pop) {
 
 // keep lets a waiting pop that found nothing wait on.
 func (w *Waits) keep(r *pop) {
-	r.asked, r.sure = false, false
+	r.asked = false
 	r.AbandonAttempt()
 	if err := w.line.Keep(r.place); err != nil {
 		w.end(r, err)
