@@ -78,13 +78,19 @@ func Lanes(b *Bridge) (idle int) {
 	return idle
 }
 
-// InLine returns how many lines of pushes, pops and settlements wait for a turn.
+// InLine returns how many lines of requests that change something wait for a turn, but for those of bulk operations.
 func InLine(b *Bridge) (lines int) {
-	lines = b.lanes.pop.Waiting()
+	lines = b.lanes.pop.Waiting() + b.lanes.change.Waiting() + b.lanes.imports.Waiting()
 	if b.lanes.push != b.lanes.pop {
 		lines += b.lanes.push.Waiting()
 	}
 	return lines
+}
+
+// Counted is what a bridge has counted at a queue.
+func Counted(b *Bridge, queue string) request.Tally {
+	of, _ := b.responder.Stats.Queues.Counts()
+	return of[queue].Tally
 }
 
 // AwaitLanes returns when no lane is left.

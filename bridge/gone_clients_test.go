@@ -682,9 +682,15 @@ func (g *withGate) Update(ctx context.Context, fn func(kv.Tx) error) error {
 func gateOf(t *testing.T, own bool) (c *client, db *withGate, push func(queue string, items int)) {
 	t.Helper()
 	base := engine(t)
-	db = &withGate{DB: base}
+	return gateOn(t, own, base, base, bridge.Options{Exclusive: true})
+}
+
+// gateOn is gateOf on a store that is a way to another one.
+func gateOn(t *testing.T, own bool, way, base kv.DB, o bridge.Options) (c *client, db *withGate, push func(queue string, items int)) {
+	t.Helper()
+	db = &withGate{DB: way}
 	env := &testenv.Bridged{NATS: testenv.NATS(t), Store: testenv.OpenStore(t, db, fdbpq.Options{})}
-	o := bridge.Patient(bridge.Options{Exclusive: true})
+	o = bridge.Patient(o)
 	if own {
 		o.Interest = env.NATS.Interest
 	}
