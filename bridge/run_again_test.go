@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -388,6 +389,25 @@ func TestTransactionsRunAgainElsewhere(t *testing.T) {
 				return a.start(r)
 			})
 		})
+	}
+}
+
+// A tenant's quota is not taken twice by a transaction that runs again: because of a conflict, or because the part of another tenant
+// fails.
+func TestQuotasOfTransactionsThatRunAgain(t *testing.T) {
+	t.Parallel()
+	began, looks := time.Now(), atomic.Int64{}
+	now := func() time.Time { return began.Add(time.Duration(looks.Add(1))) } // so slow that nothing is counted a second time
+	o := bridge.Options{Exclusive: true, Tenants: func(string) bridge.Quotas { return bridge.Quotas{Items: 10, Bytes: 10_000} }}
+	a := runningAgain(t, bridge.Timed(now, o))
+	a.tenant = "other."
+	a.ask("pq.one.again-1.admin.schedule.s", `{"spec":"0 12 1 1 *","item":{"payload":"`+strings.Repeat("x", 4000)+`"}}`)
+	a.way.next.Store(&rerun{})
+	a.acknowledged(a.ask("pq.one.again-1.admin.schedule.s.run", ""))
+	bundle := asking{subject: "pq.two.again-1.push", body: strings.Repeat(frame("x"), 8), header: h("PQ-Bundle", "8")}
+	answer := a.sharing(bundle, func(queue string) asking { return asking{subject: "pq.three." + queue + ".push", body: "x"} })()
+	if strings.Contains(answer, "error") {
+		t.Errorf("a bundle of a tenant that has room is answered by %s", answer)
 	}
 }
 

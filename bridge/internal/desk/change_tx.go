@@ -17,8 +17,10 @@ type ChangeTx struct {
 	Runners   *feeds.Runners
 }
 
-// NewChangeTx returns a transaction of the lane, whose rows count if the queue has a tenant.
+// NewChangeTx returns a run of a transaction of the lane, whose rows count if the queue has a tenant. What an earlier run has taken of
+// the tenant's room is given back.
 func NewChangeTx(l *Lane, tx kv.Tx, queue fdbpq.Queue, to *tenants.Admission) *ChangeTx {
+	to.Undo()
 	return &ChangeTx{
 		Tx: l.Metered(tx), Queue: queue, Schedules: l.Schedules, Runners: l.Runners,
 		Room: func(items, bytes int) error { return l.Room(to, items, bytes) },

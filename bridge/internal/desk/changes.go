@@ -78,9 +78,9 @@ func (l *Changes) Do(tx kv.Tx, _ *turns.Room) (at int, err error) {
 func (l *Changes) Ran() (kind, n int) { return int(request.KindChange), len(l.requests) }
 
 // Close ends the transaction.
-func (l *Changes) Close() {
+func (l *Changes) Close(result error) {
 	l.Meter.End()
-	l.room.End()
+	EndRoom(l.room, result)
 	clear(l.leases)
 	l.requests, l.queue, l.room, l.tenant = nil, fdbpq.Queue{}, nil, nil
 }

@@ -27,6 +27,15 @@ func NewRoom(store func(bytes int) error) Room {
 	}
 }
 
+// EndRoom ends the admission of a transaction with a result. What the transaction would have added counts on only if it may have
+// happened: the transaction may run again, and no tenant notices why.
+func EndRoom(to *tenants.Admission, result error) {
+	if result != nil && !failure.IsOutage(result) {
+		to.Undo()
+	}
+	to.End()
+}
+
 // StoreFull refuses new items for which the store has no room.
 func StoreFull(err error) error {
 	return &failure.Failure{Code: 429, Text: err.Error(), Reason: protocol.ReasonStoreFull}

@@ -34,7 +34,6 @@ func (l *bulkWorker) Try(requests []*Bulk) (int, error) {
 		return 1, nil
 	}
 	receiving, to, _ := l.Receiving(0, 0) // a requeue adds an item in the place of another one
-	defer to.End()
 	runs := 0
 	err := l.Update(func(tx kv.Tx) error {
 		if runs++; runs > 1 {
@@ -43,6 +42,7 @@ func (l *bulkWorker) Try(requests []*Bulk) (int, error) {
 		_, err := b.Apply(desk.NewChangeTx(l.Lane, tx, receiving, to))
 		return err
 	})
+	desk.EndRoom(to, err)
 	b.RowsCost = tenants.CostOfRows(l.Meter.End(), max(1, b.changed()))
 	if err == nil {
 		l.Stats.Ran(request.KindChange, 1, time.Since(started))

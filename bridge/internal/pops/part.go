@@ -134,7 +134,7 @@ func (l *part) Ran() (kind, n int) {
 }
 
 // Close charges the rows of a transaction.
-func (l *part) Close() {
+func (l *part) Close(error) {
 	l.question.drop()
 	l.Weigh(len(l.settling) + max(l.served, l.items))
 	l.kept.End()

@@ -80,9 +80,9 @@ func (l *imports) Do(tx kv.Tx, _ *turns.Room) (at int, err error) {
 func (l *imports) Ran() (kind, n int) { return int(request.KindImport), len(l.items) }
 
 // Close charges the rows of a transaction.
-func (l *imports) Close() {
+func (l *imports) Close(result error) {
 	l.Weigh(len(l.items))
-	l.room.End()
+	desk.EndRoom(l.room, result)
 	clear(l.items)
 	l.items, l.queue, l.room = l.items[:0], fdbpq.Queue{}, nil
 }

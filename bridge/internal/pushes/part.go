@@ -93,7 +93,7 @@ func (l *part) Plan(requests []desk.Work) (int, error) {
 	l.requests = requests
 	l.queue, l.room, full = l.Receiving(len(l.items), takes)
 	if full != nil && !slices.ContainsFunc(l.items, needsNoRoom) {
-		l.Close()
+		l.Close(full)
 		return len(requests), full // a look into the store would take some of the rest of its log
 	}
 	return 0, nil
@@ -119,9 +119,9 @@ func (l *part) Do(tx kv.Tx, _ *turns.Room) (int, error) {
 func (l *part) Ran() (kind, n int) { return int(request.KindPush), len(l.items) }
 
 // Close charges the rows of a transaction.
-func (l *part) Close() {
+func (l *part) Close(result error) {
 	l.Weigh(len(l.items))
-	l.room.End()
+	desk.EndRoom(l.room, result)
 	clear(l.items)
 	l.items, l.requests, l.queue, l.room = l.items[:0], nil, fdbpq.Queue{}, nil
 }

@@ -332,6 +332,17 @@ func (a *Admission) End() {
 	a.has, a.kept = Usage{}, Usage{}
 }
 
+// Undo gives back what was taken so far: nothing of it has happened. The admission goes on, for another run of the transaction.
+func (a *Admission) Undo() {
+	if a == nil {
+		return
+	}
+	a.of.mu.Lock()
+	defer a.of.mu.Unlock()
+	a.of.underWay = a.of.underWay.minus(a.has)
+	a.has = Usage{}
+}
+
 // Admit counts new items of the tenant's queues, or bytes alone, or says why it may not have them.
 func (a *Admission) Admit(items, bytes int) *failure.Failure {
 	if a == nil {

@@ -235,7 +235,7 @@ func (p *part) Return(requests []request) (back []request, more bool) {
 
 func (p *part) Ran() (sort, n int) { return 0, len(p.requests) }
 
-func (p *part) Close() {
+func (p *part) Close(error) {
 	if p.requests == nil {
 		p.of.Error("a transaction ends that was not prepared")
 	}

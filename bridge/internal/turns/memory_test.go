@@ -25,7 +25,7 @@ func (*reader) Plan([]*letter) (int, error)                   { return 0, nil }
 func (*reader) Ahead(struct{})                                {}
 func (r *reader) Do(struct{}, *Room) (int, error)             { <-r.may; return 0, nil }
 func (*reader) Ran() (sort, n int)                            { return 0, 0 }
-func (*reader) Close()                                        {}
+func (*reader) Close(error)                                   {}
 func (*reader) Common(error) bool                             { return false }
 func (*reader) Answer(letters []*letter, _ error) (int, bool) { return len(letters), false }
 

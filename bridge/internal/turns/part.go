@@ -35,8 +35,9 @@ type Part[R, T any] interface {
 	// Ran returns how much a transaction that took effect has done, and of which sort.
 	Ran() (sort, n int)
 
-	// Close ends the transaction that Plan has prepared, before the answers, whether it took effect or not.
-	Close()
+	// Close ends the transaction that Plan has prepared, before the answers. Without an error it took effect, or nothing was to be
+	// done.
+	Close(result error)
 
 	// Common reports whether no single request of the line caused an error: fewer of them would not have helped.
 	Common(error) bool

@@ -145,7 +145,7 @@ func (x *runner[R, T]) transaction() (culprit *share[R, T], err error) {
 		x.ran(started, x.shares...)
 	}
 	for _, s := range x.shares {
-		s.Close()
+		s.Close(err)
 	}
 	if x.options.Early {
 		x.watch.aside()
@@ -281,7 +281,7 @@ func (x *runner[R, T]) one(s *share[R, T], requests []R) (at int, err error) {
 	if err == nil {
 		x.ran(started, s)
 	}
-	s.Close()
+	s.Close(err)
 	s.apart = s.apart || runs > 1 || err != nil && !errors.Is(err, errUnsure) && !x.options.Outage(err)
 	if err == nil && s.following {
 		return at, ErrFollow
