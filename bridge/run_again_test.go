@@ -392,6 +392,25 @@ func TestTransactionsRunAgainElsewhere(t *testing.T) {
 	}
 }
 
+// The client of a plain pop goes before the transaction runs again. The first run has heard that it listened.
+func TestClientGoesBeforeItsPopRunsAgain(t *testing.T) {
+	t.Parallel()
+	a := runningAgain(t, bridge.Options{Exclusive: true})
+	a.filled("again-1")
+	sub, err := a.SubscribeSync(a.NewInbox())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.way.next.Store(&rerun{before: func() { a.leave([]*nats.Subscription{sub}) }})
+	if err := a.PublishRequest("pq.again-1.pop.min", sub.Subject, nil); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Await(t, "the pop has ended", func() bool { return a.endedPops() == 1 })
+	if i := a.info("again-1"); i.Ready != 3 || a.gonePops() != 1 {
+		t.Errorf("%d of 3 items are left, and %g pops were dropped", i.Ready, a.gonePops())
+	}
+}
+
 // A tenant's quota is not taken twice by a transaction that runs again: because of a conflict, or because the part of another tenant
 // fails.
 func TestQuotasOfTransactionsThatRunAgain(t *testing.T) {

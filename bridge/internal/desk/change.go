@@ -14,8 +14,7 @@ import (
 type Change interface {
 	Work
 
-	// Apply makes the change within a transaction, which may run again. An error fails
-	// the transaction.
+	// Apply makes the change within a transaction, which may run again, see [Make]. An error fails the transaction.
 	Apply(*ChangeTx) ([]fdbpq.Event, error)
 
 	// SettlesLease is the lease that the change settles, nil if it settles none.
@@ -36,6 +35,13 @@ type Change interface {
 
 	// Tally adds what the change has done to items.
 	Tally(*request.Tally)
+}
+
+// Make makes a change within a run of a transaction. Why an earlier run refused the change is forgotten, so whatever else that run
+// has left in a change counts for nothing: it is read only if the last run refused nothing, and then that run has set it.
+func Make(r Change, at *ChangeTx) ([]fdbpq.Event, error) {
+	r.Head().Failure = nil
+	return r.Apply(at)
 }
 
 // Pays reports whether the tenant of the queue can pay for a change, and otherwise sets the failure of the change. cost is what

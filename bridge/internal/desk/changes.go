@@ -46,6 +46,9 @@ func (l *Changes) Ahead(tx kv.Tx) { l.Queue.PrefetchLeases(tx, l.leases...) }
 // Do makes the changes.
 func (l *Changes) Do(tx kv.Tx, _ *turns.Room) (at int, err error) {
 	l.Ahead(tx)
+	for _, w := range l.requests {
+		w.Head().RowsCost = 0 // this run may end before it
+	}
 	l.happened = l.happened[:0]
 	c, cost := NewChangeTx(l.Lane, tx, l.queue, l.room), 0
 	err = l.Store.In(c.Tx, func(w *fdbpq.Work) error {
@@ -60,7 +63,7 @@ func (l *Changes) Do(tx kv.Tx, _ *turns.Room) (at int, err error) {
 				continue
 			}
 			rows, keys := l.Meter.Rows(), w.Found()[l.Queue.Name()]
-			more, err := r.Apply(c)
+			more, err := Make(r, c)
 			r.Head().RowsCost = tenants.CostOfRows(l.Meter.Rows()-rows, 1) + tenants.CostOfKeys(w.Found()[l.Queue.Name()]-keys)
 			if err != nil {
 				return err

@@ -39,7 +39,7 @@ func (l *bulkWorker) Try(requests []*Bulk) (int, error) {
 		if runs++; runs > 1 {
 			b.page.Limit = (b.page.Limit + 1) / 2
 		}
-		_, err := b.Apply(desk.NewChangeTx(l.Lane, tx, receiving, to))
+		_, err := desk.Make(b, desk.NewChangeTx(l.Lane, tx, receiving, to))
 		return err
 	})
 	desk.EndRoom(to, err)

@@ -24,7 +24,6 @@ func (c *change) Tally(*request.Tally)         {}
 // did sets the answer to a change. A missing queue is an answer, too; any other error
 // fails the transaction.
 func (c *change) did(answer any, err error) error {
-	c.Failure = nil
 	if err == nil {
 		c.body, err = protocol.Marshal(answer)
 	}

@@ -21,7 +21,6 @@ func (d *definition) changedBy(body []byte) (done bool, details []any) {
 
 // fits reports whether a transaction has room for this many bytes, and otherwise refuses the request.
 func (d *definition) fits(at *desk.ChangeTx, bytes int) bool {
-	d.Failure = nil
 	if err := at.Room(0, bytes); err != nil {
 		d.Failure = failure.Explain(err)
 	}

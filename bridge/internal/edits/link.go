@@ -36,7 +36,6 @@ func (a *adminLink) Read(*codec.Wire) *failure.Failure {
 }
 
 func (a *adminLink) Apply(at *desk.ChangeTx) (events []fdbpq.Event, err error) {
-	a.Failure = nil
 	var shown link.Link
 	links, name := link.New(at.Queue.Store()), a.Subject.Link
 	switch a.Subject.Verb {

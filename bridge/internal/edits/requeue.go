@@ -42,7 +42,6 @@ func (r *requeue) Read(*codec.Wire) (f *failure.Failure) {
 }
 
 func (r *requeue) Apply(at *desk.ChangeTx) ([]fdbpq.Event, error) {
-	r.Failure = nil
 	done, err := at.Queue.Requeue(at.Tx, r.id, r.to)
 	switch {
 	case err != nil:

@@ -30,7 +30,6 @@ func (r *runSchedule) Read(*codec.Wire) (f *failure.Failure) {
 }
 
 func (r *runSchedule) Apply(at *desk.ChangeTx) ([]fdbpq.Event, error) {
-	r.Failure = nil
 	pushed, err := at.Schedules.Push(at.Tx, at.Queue, r.Subject.Schedule, r.msgID, func(bytes int) error {
 		r.size = bytes
 		return at.Room(1, bytes)

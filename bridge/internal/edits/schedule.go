@@ -75,7 +75,6 @@ func (a *adminSchedule) Read(w *codec.Wire) (f *failure.Failure) {
 }
 
 func (a *adminSchedule) Apply(at *desk.ChangeTx) ([]fdbpq.Event, error) {
-	a.Failure = nil
 	var answer any
 	var s schedule.Schedule
 	var err error
@@ -117,4 +116,8 @@ func (a *adminSchedule) Act() (done bool, details []any) {
 	return a.Subject.Verb != subjects.AdminSchedule || len(a.object) > 0, nil
 }
 
-func (a *adminSchedule) Tally(t *request.Tally) { t[request.ScheduleMissed] += a.dropped }
+func (a *adminSchedule) Tally(t *request.Tally) {
+	if a.Failure == nil {
+		t[request.ScheduleMissed] += a.dropped
+	}
+}

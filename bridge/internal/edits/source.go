@@ -41,7 +41,7 @@ func (a *adminSource) Read(w *codec.Wire) (f *failure.Failure) {
 }
 
 func (a *adminSource) Apply(at *desk.ChangeTx) ([]fdbpq.Event, error) {
-	a.Failure, a.runners = nil, at.Runners
+	a.runners = at.Runners
 	var s source.Source
 	var err error
 	name := a.Subject.Source

@@ -81,7 +81,7 @@ func TestReturnOfPops(t *testing.T) {
 		fresh := new(pop)
 		requests := []desk.Work{fresh}
 		for range tc.waiting {
-			r := &pop{asked: true}
+			r := &pop{asked: true, most: 1, careful: true}
 			r.place = waiting.NewPop(waiting.Wait{}, r)
 			requests = append(requests, r)
 		}
@@ -90,8 +90,8 @@ func TestReturnOfPops(t *testing.T) {
 			t.Errorf("%s: %d go back, more: %t", name, len(back), more)
 		}
 		for _, w := range requests[1:] {
-			if r := w.(*pop); r.asked {
-				t.Errorf("%s: what was heard about the client of a waiting pop holds for the next attempt", name)
+			if r := w.(*pop); r.asked || r.most > 0 || r.careful {
+				t.Errorf("%s: what was learned about the client of a waiting pop, and about items, holds for the next attempt", name)
 			}
 		}
 	}

@@ -98,7 +98,7 @@ func (t *transaction) settle(tx kv.Tx) (n int, err error) {
 		if !desk.ReserveServes(t.Lane, r) {
 			continue
 		}
-		events, err := r.Apply(&at)
+		events, err := desk.Make(r, &at)
 		if err != nil {
 			return i, err
 		}

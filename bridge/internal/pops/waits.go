@@ -120,7 +120,7 @@ func (w *Waits) add(r *pop) {
 
 // keep lets a waiting pop that found nothing wait on.
 func (w *Waits) keep(r *pop) {
-	r.asked = false
+	r.asked, r.most, r.careful = false, 0, false // other items may be there next time
 	r.AbandonAttempt()
 	if err := w.line.Keep(r.place); err != nil {
 		w.end(r, err)

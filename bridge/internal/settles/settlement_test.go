@@ -96,7 +96,7 @@ func (j *jobs) leaseOf(pushed fdbpq.NewItem) (item fdbpq.Item) {
 func (j *jobs) apply(s *Settlement) {
 	j.Helper()
 	j.update(func(tx kv.Tx) error {
-		_, err := s.Apply(&desk.ChangeTx{Tx: tx, Queue: j.Queue})
+		_, err := desk.Make(s, &desk.ChangeTx{Tx: tx, Queue: j.Queue})
 		return err
 	})
 }
