@@ -18,6 +18,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/internal/nightly"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -174,9 +175,9 @@ type asking struct {
 // queue is the queue in its subject.
 func (r asking) queue() string { return strings.Split(r.subject, ".")[1] }
 
-// turn is which requests take turns together with it.
+// turn is which requests take turns together with it: pushes and pops do.
 func (r asking) turn() string {
-	for verb, turn := range map[string]string{"push": "serve", "pop": "serve", "peek": "serve", "ack": "serve", "link": "serve", "import": "import"} {
+	for verb, turn := range map[string]string{"push": "push", "pop": "pop", "peek": "pop", "ack": "pop", "link": "pop", "import": "import"} {
 		if strings.Contains(r.subject, "."+verb) && !strings.Contains(r.subject, ".admin.") {
 			return turn
 		}
@@ -231,7 +232,7 @@ func (a *again) endedPops() (n float64) {
 }
 
 // differing are texts that differ between queues: ids and tokens, times, and the sizes of what has them.
-var differing = regexp.MustCompile(`[A-Za-z0-9_-]{18,}|\d{4}-\d\d-\d\dT[0-9:.]+Z?|\d{3} \d+\\n|Bytes:\d\d\b|"size":\d\d\b`)
+var differing = regexp.MustCompile(`[A-Za-z0-9_-]{18,}|\d{4}-\d\d-\d\dT[0-9:.]+Z?|\d{2,3} \d+\\n|\d{7}|Bytes:\d\d\b|"size":\d\d\b`)
 
 // holds is what the store holds of a queue, and what was counted.
 func (a *again) holds(queue string) string {
@@ -263,23 +264,35 @@ func (a *again) seen(queue, answers string) string {
 	return differing.ReplaceAllString(all, "…")
 }
 
-// both prepares a request twice. It runs alone at one queue, and otherwise at the other, where the same has to come of it.
-func (a *again) both(prepare func(a *again, queue string) asking, before func(asking), otherwise func(asking) (end func() string)) {
+// outcome is what comes of a request.
+type outcome struct{ turn, saw string }
+
+// of prepares a request, starts it, and returns what comes of it.
+func (a *again) of(prepare func(a *again, queue string) asking, start func(asking) (end func() string)) outcome {
 	a.Helper()
-	var saw []string
-	for _, start := range []func(asking) func() string{a.start, otherwise} {
-		a.queues++
-		queue := fmt.Sprintf("again-%04d", a.queues)
-		r := prepare(a, queue)
-		if len(saw) == 0 && before != nil {
-			before(r)
-		}
-		answers := start(r)()
-		a.way.next.Store(nil) // or a later transaction would run again
-		saw = append(saw, a.seen(queue, answers))
-	}
-	if saw[0] != saw[1] {
-		a.Errorf("expected what comes of it alone:\n%s\nfound:\n%s", saw[0], saw[1])
+	a.queues++
+	queue := fmt.Sprintf("again-%04d", a.queues)
+	r := prepare(a, queue)
+	answers := start(r)()
+	a.way.next.Store(nil) // or a later transaction would run again
+	return outcome{r.turn(), a.seen(queue, answers)}
+}
+
+// each has each request run alone, and then otherwise: in some ways, of which the gate takes one for each request in turn.
+func (a *again) each(t *testing.T, alone func(asking) func() string, ways func(turn string) map[string]func(asking) func() string) {
+	t.Helper()
+	for i, name := range slices.Sorted(maps.Keys(runAgain)) {
+		a.within(t, name, func() {
+			want := a.of(runAgain[name], alone)
+			all := ways(want.turn)
+			names := slices.Sorted(maps.Keys(all))
+			for n := range nightly.Fewer(len(names)) {
+				way := names[(i+n)%len(names)]
+				if got := a.of(runAgain[name], all[way]); got.saw != want.saw {
+					a.Errorf("expected what comes of it alone:\n%s\n%s:\n%s", want.saw, way, got.saw)
+				}
+			}
+		})
 	}
 }
 
@@ -321,75 +334,66 @@ func (a *again) sharing(r asking, fails func(queue string) asking) (end func() s
 }
 
 // A later part of a transaction that many queues share fails, whichever it is. What comes of a request before it is what would have
-// come without it.
+// come without it. The part of a push goes before those of pops.
 func TestPartsRunAgainBecauseOfALaterOne(t *testing.T) {
 	t.Parallel()
 	a := runningAgain(t, bridge.Options{Exclusive: true})
-	later := map[string]map[string]func(queue string) asking{
-		"serve": {
-			"push": func(queue string) asking { return asking{subject: "pq." + queue + ".push", body: "x"} },
-			"pop": func(queue string) asking {
-				return asking{subject: "pq." + queue + ".pop.min", header: h("PQ-Lease", "1h")}
-			},
-			"ack": func(queue string) asking { return asking{subject: a.leasedAt(queue), body: "+ACK"} },
-		},
-		"change": {
-			"config": func(queue string) asking {
-				return asking{subject: "pq." + queue + ".admin.config", body: `{"max_length":5}`}
-			},
-			"remove": func(queue string) asking {
-				return asking{subject: "pq." + queue + ".remove." + a.push("pq."+queue+".push", "x").ID}
-			},
-		},
-		"import": {"import": func(queue string) asking {
-			return asking{subject: "pq." + queue + ".import", body: "x", header: h("PQ-Unique", "u")}
-		}},
-	}
-	for _, name := range slices.Sorted(maps.Keys(runAgain)) {
-		prepare := runAgain[name]
-		a.queues++
-		shares := later[prepare(a, fmt.Sprintf("probe-%d", a.queues)).turn()]
-		for _, other := range slices.Sorted(maps.Keys(shares)) {
-			if other == "push" && !strings.Contains(name, "push") {
-				continue // its part goes first
-			}
-			a.within(t, name+", before "+other, func() {
-				a.both(prepare, nil, func(r asking) func() string { return a.sharing(r, shares[other]) })
-			})
+	at := func(verb, body string, header ...string) func(queue string) asking {
+		return func(queue string) asking {
+			return asking{subject: "pq." + queue + "." + verb, body: body, header: h(header...)}
 		}
 	}
+	pop := at("pop.min", "", "PQ-Lease", "1h")
+	ack := func(queue string) asking { return asking{subject: a.leasedAt(queue), body: "+ACK"} }
+	remove := func(queue string) asking {
+		return at("remove."+a.push("pq."+queue+".push", "x").ID, "")(queue)
+	}
+	later := map[string]map[string]func(queue string) asking{
+		"push":   {"before a push": at("push", "x"), "before a pop": pop, "before an ack": ack},
+		"pop":    {"before a pop": pop, "before an ack": ack},
+		"change": {"before a configuration": at("admin.config", `{"max_length":5}`), "before a removal": remove},
+		"import": {"before an import": at("import", "x", "PQ-Unique", "u")},
+	}
+	a.each(t, a.start, func(turn string) map[string]func(asking) func() string {
+		ways := make(map[string]func(asking) func() string)
+		for way, fails := range later[turn] {
+			ways[way] = func(r asking) func() string { return a.sharing(r, fails) }
+		}
+		return ways
+	})
 }
 
 // A transaction loses a conflict, or its result is unknown: what comes of it is what its last run has done.
 func TestTransactionsRunAgain(t *testing.T) {
 	t.Parallel()
 	a := runningAgain(t, bridge.Options{Exclusive: true})
-	for _, name := range slices.Sorted(maps.Keys(runAgain)) {
-		for kind, again := range map[string]rerun{
-			"a conflict": {}, "an unknown result": {result: kv.ErrUnknown}, "an unknown result, done": {result: kv.ErrUnknown, done: true},
-		} {
-			a.within(t, name+", "+kind, func() {
-				a.both(runAgain[name], nil, func(r asking) func() string {
-					a.way.next.Store(&again)
-					return a.start(r)
-				})
-			})
+	ways := make(map[string]func(asking) func() string)
+	for way, again := range map[string]rerun{
+		"after a conflict": {}, "after an unknown result": {result: kv.ErrUnknown}, "done, with an unknown result": {result: kv.ErrUnknown, done: true},
+	} {
+		ways[way] = func(r asking) func() string {
+			a.way.next.Store(&again)
+			return a.start(r)
 		}
 	}
+	a.each(t, a.start, func(string) map[string]func(asking) func() string { return ways })
 }
 
 // The queue of a request is deleted before the second run of its transaction. Nothing of the first run is left.
 func TestTransactionsRunAgainElsewhere(t *testing.T) {
 	t.Parallel()
 	a := runningAgain(t, bridge.Options{Exclusive: true})
-	for _, name := range slices.Sorted(maps.Keys(runAgain)) {
-		a.within(t, name, func() {
-			a.both(runAgain[name], a.deleted, func(r asking) func() string {
-				a.way.next.Store(&rerun{before: func() { a.deleted(r) }})
-				return a.start(r)
-			})
-		})
+	before := func(r asking) func() string {
+		a.deleted(r)
+		return a.start(r)
 	}
+	between := func(r asking) func() string {
+		a.way.next.Store(&rerun{before: func() { a.deleted(r) }})
+		return a.start(r)
+	}
+	a.each(t, before, func(string) map[string]func(asking) func() string {
+		return map[string]func(asking) func() string{"deleted between": between}
+	})
 }
 
 // The client of a plain pop goes before the transaction runs again. The first run has heard that it listened.
@@ -468,10 +472,10 @@ func (a *again) filled(queue string) {
 	}
 }
 
-// tooLargeAt is tooLarge at a queue.
+// tooLargeAt pushes an item that no answer can carry.
 func (a *again) tooLargeAt(queue, priority string) {
 	a.Helper()
-	item := fdbpq.NewItem{HasPriority: true, Payload: make([]byte, fdbpq.MaxContent)}
+	item := fdbpq.NewItem{HasPriority: true, Payload: make([]byte, 2<<20)}
 	if priority == "last" {
 		item.Priority = 9
 	}
