@@ -85,7 +85,6 @@ func (s *Settlement) openBundle(wr *codec.Wire, size []string) *failure.Failure 
 // Apply settles the lease within a transaction. A lost lease is an answer, and so is a missing dead-letter queue;
 // any other error ends the transaction.
 func (s *Settlement) Apply(at *desk.ChangeTx) ([]fdbpq.Event, error) {
-	s.renewed, s.kept = nil, ""
 	var done fdbpq.Settled
 	var err error
 	switch s.Kind {

@@ -3,9 +3,9 @@
 //
 // What it guarantees: a request beyond the rate of its tenant is refused before anything reads it. Queues, items
 // and bytes are counted in the store, so neither a crash nor another bridge makes them forgotten. Admitted items, with
-// all that they take, and bodies of results count, too, until a count began after their transaction. So a single bridge
-// admits nothing beyond a quota; several may, by what the others admit between two counts. Counting takes a bounded part
-// of the time of the store.
+// all that they take, and bodies of results count, too, until a count began after their transaction, unless that has not
+// happened. So a single bridge admits nothing beyond a quota; several may, by what the others admit between two counts.
+// Counting takes a bounded part of the time of the store.
 package tenants
 
 import (
@@ -321,7 +321,7 @@ func (t *Tenant) Open() *Admission {
 	return &Admission{of: t}
 }
 
-// End says that the transaction has ended, whatever its result.
+// End says that the transaction has ended. What was taken and not undone may have happened.
 func (a *Admission) End() {
 	if a == nil {
 		return
