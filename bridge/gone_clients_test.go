@@ -650,7 +650,7 @@ func TestGoneBesideAPopThatFails(t *testing.T) {
 				shared()
 				c.refused(c.next(first), 404)
 				c.refused(c.next(lost), 410)
-				c.inFlight("work", 0)
+				testenv.Await(t, "the pop has ended", func() bool { return c.servedPops()+c.gonePops() == 2 }) // with the one that was acknowledged
 				if i := c.info("jobs"); i.Ready != 1 || c.gonePops() != 1 {
 					t.Errorf("%d items are left, and %g pops were dropped", i.Ready, c.gonePops())
 				}
