@@ -285,7 +285,7 @@ func TestGaugesOfQueues(t *testing.T) {
 	shows(map[string]float64{
 		"items ready": 1, "items leased": 0, "items delayed": 0, "bytes": 10, "waiting": 0, "paused": 0, "remembered_ids": 1, "results": 0, "result_bytes": 0, "cause no_workers": 1,
 		"limit max_length": none, "limit max_bytes": none, "limit key_limit": none, "limit dedup_limit": 1e6, "limit max_deliveries": 16, "limit rate": none, "limit key_rate": none, "limit lease": none, "takes_dead_letters": none,
-		"limit result_bytes":     64 << 20,
+		"limit result_bytes":     none,
 		"oldest_of_all_at_least": 0, "pushed_total": 1, "popped_total": 0, "dead_total": 0,
 	})
 	m.ask("pq.jobs.admin.config", `{"max_length":100,"max_bytes":100000,"dedup_limit":7,"key_limit":2,"max_deliveries":3,"rate":"120/1m","key_rate":"1/10s","lease":"1h","dead_letters_from":"*","result_bytes":5000}`)

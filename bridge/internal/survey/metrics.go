@@ -204,10 +204,14 @@ func (c Collector) gauges(to chan<- prometheus.Metric, name string, q *queue) {
 	if TakesDeadLetters(name, &q.Config) {
 		gauge(descTakesDead, 1)
 	}
+	results := int64(0) // most queues keep none
+	if q.Results > 0 || q.Config.ResultBytes > 0 {
+		results = q.MaxResultBytes
+	}
 	for limit, n := range map[string]float64{
 		"max_length": float64(q.Config.MaxLength), "max_bytes": float64(q.MaxBytes), "dedup_limit": float64(q.Config.DedupLimit), "key_limit": float64(q.Config.KeyLimit),
 		"max_deliveries": float64(q.Config.MaxDeliveries), "rate": q.Config.Rate.PerSecond(), "key_rate": q.Config.KeyRate.PerSecond(), "lease": time.Duration(q.Config.Lease).Seconds(),
-		"result_bytes": float64(q.MaxResultBytes),
+		"result_bytes": float64(results),
 	} {
 		if n > 0 {
 			gauge(descLimit, n, limit)
