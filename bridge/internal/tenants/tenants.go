@@ -340,7 +340,7 @@ func (a *Admission) Undo() {
 	a.of.mu.Lock()
 	defer a.of.mu.Unlock()
 	a.of.underWay = a.of.underWay.minus(a.has)
-	a.has = Usage{}
+	a.has, a.kept = Usage{}, Usage{}
 }
 
 // Admit counts new items of the tenant's queues, or bytes alone, or says why it may not have them.
