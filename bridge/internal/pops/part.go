@@ -134,10 +134,10 @@ func (l *part) Ran() (kind, n int) {
 }
 
 // Close charges the rows of a transaction.
-func (l *part) Close(error) {
+func (l *part) Close(result error) {
 	l.question.drop()
 	l.Weigh(len(l.settling) + max(l.served, l.items))
-	l.kept.End()
+	desk.EndRoom(l.kept, result)
 	l.work, l.queue, l.kept = nil, fdbpq.Queue{}, nil
 }
 

@@ -3,10 +3,12 @@ package pops
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/desk"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
+	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
 	"github.com/pqbridge/pqbridge/bridge/internal/waiting"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -56,6 +58,33 @@ func TestMendOfTheWhole(t *testing.T) {
 	left, again := new(part).Mend([]desk.Work{first, second}, 2, fdbpq.ErrPopIDReused)
 	if len(left) != 2 || again || first.refused != nil || second.refused != nil {
 		t.Errorf("%d are left, again: %t", len(left), again)
+	}
+}
+
+// The bytes of results that a transaction would have kept are the tenant's again at once if it certainly did not happen.
+func TestResultsOfATransactionThatFailed(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		result error
+		back   bool
+	}{
+		"it took effect": {nil, false},
+		"nobody knows":   {kv.ErrUnknown, false},
+		"it failed":      {errors.New("a part failed"), true},
+	} {
+		one := tenants.New(tenants.Options{
+			Quotas: func(string) tenants.Quotas { return tenants.Quotas{Bytes: 10} },
+			Count:  func(string) (tenants.Usage, error) { return tenants.Usage{}, nil },
+			Now:    time.Now,
+		}).Of("t")
+		l := &part{transaction: transaction{Lane: &desk.Lane{}, kept: one.Open()}}
+		if !l.kept.Keeping()(10) {
+			t.Fatalf("%s: the first result is not kept", name)
+		}
+		l.Close(tc.result)
+		if kept := one.Open().Keeping()(1); kept != tc.back {
+			t.Errorf("%s: the next result is kept: %t", name, kept)
+		}
 	}
 }
 
