@@ -25,7 +25,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -165,7 +164,7 @@ func (db *DB) lockDir(dir string) (err error) {
 	if _, err := fs.Stat(fs.PathJoin(dir, restoring)); err == nil {
 		return errors.Join(fmt.Errorf("kv/local: a restore of the store in %s was interrupted: run it again", dir), db.dirLock.Close())
 	}
-	if _, locked := db.dirLock.(*os.File); locked && db.opts.readOnly() {
+	if _, locked := db.dirLock.(directoryLock); locked && db.opts.readOnly() {
 		db.opts.FS = unlocked{fs}
 	}
 	return nil

@@ -34,7 +34,7 @@ func lockDirectory(disk vfs.FS, dir string, log *slog.Logger) (io.Closer, error)
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	switch {
 	case err == nil:
-		return f, nil
+		return directoryLock{f}, nil
 	case errors.Is(err, syscall.EWOULDBLOCK):
 		return nil, errors.Join(err, f.Close())
 	}
@@ -44,6 +44,14 @@ func lockDirectory(disk vfs.FS, dir string, log *slog.Logger) (io.Closer, error)
 		return nil, fmt.Errorf("closing %s: %w", dir, err)
 	}
 	return io.NopCloser(nil), nil
+}
+
+// directoryLock is a directory that this process has locked.
+type directoryLock struct{ *os.File }
+
+// Close ends the lock, also for a program that this process is just starting: until it runs, it has the open directory, too.
+func (l directoryLock) Close() error {
+	return errors.Join(syscall.Flock(int(l.Fd()), syscall.LOCK_UN), l.File.Close())
 }
 
 // unlocked is the file system of a store that is opened read-only. The directory is locked, and the file LOCK
