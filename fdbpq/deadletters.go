@@ -205,7 +205,7 @@ func (d deadLetters) take(l *layout.Item, reason string) (taken bool, err error)
 		return false, err
 	}
 	death := layout.Death{Reason: reason, At: time.Unix(0, dlq.pushed), Deliveries: l.Deliveries(), Interruptions: l.Interruptions}
-	if !d.store.room.buries(l.Size) {
+	if !d.store.room.take(l.Size) {
 		return true, d.wait(l, death)
 	}
 	return true, d.bury(dlq, l, death)
@@ -226,16 +226,7 @@ func (d deadLetters) wait(l *layout.Item, death layout.Death) error {
 }
 
 // due buries a dead item that has waited for room.
-func (d deadLetters) due(t layout.Timer) error {
-	row, err := d.tx.Get(d.key(layout.SpaceLeased, t.Place))
-	if err != nil || row == nil {
-		return err
-	}
-	l, err := layout.ParseItem(layout.SpaceLeased, row, t.Place)
-	if err != nil || !l.Dying() {
-		return err
-	}
-	d.txSize += itemTxSize(d.name, &l.Envelope, false)
+func (d deadLetters) due(l *layout.Item) error {
 	dlq, err := d.open()
 	if err != nil {
 		return err
@@ -246,7 +237,7 @@ func (d deadLetters) due(t layout.Timer) error {
 		d.change(l, living.At(l.ReturnPriority).From(0))
 		return nil
 	}
-	d.store.room.buries(l.Size) // the sweep has asked: the bytes count
+	d.store.room.take(l.Size) // the sweep has asked whether there is room
 	return d.bury(dlq, l, l.Dead)
 }
 

@@ -8,8 +8,8 @@ import (
 
 // timerWorks has the work of each kind of timers.
 var timerWorks = map[string]timerWork{
-	layout.TimerLease:   {ahead: itemAhead(layout.SpaceLeased), due: func(qtx *queueTx, t layout.Timer) error { return qtx.retries.due(t) }},
-	layout.TimerDelay:   {ahead: itemAhead(layout.SpaceDelayed), due: delayDue},
+	layout.TimerLease:   ofItem(layout.SpaceLeased, func(qtx *queueTx, l *layout.Item) error { return qtx.retries.runOut(l) }),
+	layout.TimerDelay:   ofItem(layout.SpaceDelayed, delayDue),
 	layout.TimerExpiry:  {due: func(qtx *queueTx, t layout.Timer) error { return qtx.expiries.due(t) }},
 	layout.TimerMsgID:   {ahead: msgIDAhead, due: func(qtx *queueTx, t layout.Timer) error { return qtx.ids.due(t) }},
 	layout.TimerPopID:   {due: func(qtx *queueTx, t layout.Timer) error { return qtx.popIDs.due(t) }},
@@ -18,7 +18,7 @@ var timerWorks = map[string]timerWork{
 	layout.TimerFair:    {once: true, due: func(qtx *queueTx, t layout.Timer) error { return qtx.fairIndex.due(t) }},
 	layout.TimerTokens:  {due: func(qtx *queueTx, _ layout.Timer) error { return qtx.rates.due() }},
 	layout.TimerFences:  {due: func(qtx *queueTx, _ layout.Timer) error { return qtx.fences.due() }},
-	layout.TimerBurial:  {ahead: itemAhead(layout.SpaceLeased), due: func(qtx *queueTx, t layout.Timer) error { return qtx.deadLetters.due(t) }},
+	layout.TimerBurial:  ofItem(layout.SpaceLeased, func(qtx *queueTx, l *layout.Item) error { return qtx.deadLetters.due(l) }),
 	layout.TimerResults: {once: true, due: func(qtx *queueTx, t layout.Timer) error { return qtx.results.due(t) }},
 }
 
@@ -29,10 +29,24 @@ type timerWork struct {
 	once  bool                               // timers of the same id have the same work, however many are due
 }
 
-func itemAhead(space string) func(layout.Timer) []byte {
-	return func(t layout.Timer) []byte {
+// ofItem is the work of the timer that ends the state of an item. The item may have another state meanwhile, and another timer.
+func ofItem(space string, work func(*queueTx, *layout.Item) error) timerWork {
+	due := func(qtx *queueTx, t layout.Timer) error {
+		row, err := qtx.tx.Get(qtx.key(space, t.Place))
+		if err != nil || row == nil {
+			return err
+		}
+		l, err := layout.ParseItem(space, row, t.Place)
+		if err != nil || l.End() != (layout.ItemTimer{Due: t.Due, Kind: t.Kind}) {
+			return err
+		}
+		qtx.txSize += itemTxSize(qtx.name, &l.Envelope, false)
+		return work(qtx, l)
+	}
+	ahead := func(t layout.Timer) []byte {
 		return t.Place.Append(layout.GenerationPrefix(space, t.Queue, t.Generation))
 	}
+	return timerWork{ahead: ahead, due: due}
 }
 
 func msgIDAhead(t layout.Timer) []byte { return msgIDRow(t.Queue, t.ID) }
@@ -50,20 +64,11 @@ func runDue(qtx *queueTx, t layout.Timer) error {
 }
 
 // delayDue makes an item ready when its delay is over.
-func delayDue(qtx *queueTx, t layout.Timer) error {
-	row, err := qtx.tx.Get(qtx.key(layout.SpaceDelayed, t.Place))
-	if err != nil || row == nil {
-		return err
-	}
-	l, err := layout.ParseItem(layout.SpaceDelayed, row, t.Place)
-	if err != nil || l.Due != t.Due {
-		return err
-	}
+func delayDue(qtx *queueTx, l *layout.Item) error {
 	now, err := qtx.now()
 	if err != nil {
 		return err
 	}
-	qtx.txSize += itemTxSize(qtx.name, &l.Envelope, false)
 	if l.Expires != 0 && l.Expires <= now {
 		return qtx.expiries.expire(l)
 	}

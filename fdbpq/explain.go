@@ -64,7 +64,7 @@ func (i *Inspection) Explain(oldest OldestLease, held Held) (e Explanation, err 
 		e = i.Leases(oldest, held)
 	case i.Delayed > 0:
 		e, err = x.delayed(i.Delayed)
-	case i.Ready > 0 && x.state.config.DeadLetterExpired && !x.store.room.buries(0):
+	case i.Ready > 0 && x.state.config.DeadLetterExpired && x.store.room.full() != nil:
 		e.Cause = ReasonDying
 	default:
 		e.Cause = ReasonEmpty

@@ -107,17 +107,3 @@ func checkRetry(delay *time.Duration) error {
 	}
 	return nil
 }
-
-// due returns an item to its queue when its lease has run out.
-func (r retries) due(t layout.Timer) error {
-	row, err := r.tx.Get(r.key(layout.SpaceLeased, t.Place))
-	if err != nil || row == nil {
-		return err
-	}
-	l, err := layout.ParseItem(layout.SpaceLeased, row, t.Place)
-	if err != nil || l.Due != t.Due {
-		return err
-	}
-	r.txSize += itemTxSize(r.name, &l.Envelope, false)
-	return r.runOut(l)
-}

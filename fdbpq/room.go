@@ -48,9 +48,9 @@ func (r *room) full() error {
 	return fmt.Errorf("%w: %w", ErrNoRoom, why)
 }
 
-// buries reports whether a dead item may be written again as a dead letter, and counts its bytes. A transaction that runs again
-// counts again.
-func (r *room) buries(bytes int64) bool { return r.why == nil || r.why(bytes) == nil }
+// take counts bytes that a transaction writes again, and reports whether there is room for them. A transaction that runs again counts
+// again.
+func (r *room) take(bytes int64) bool { return r.why == nil || r.why(bytes) == nil }
 
 // ids is the reason why the store may not remember an id, nil while it may. A transaction that runs again counts again.
 func (r *room) ids(id string) error {

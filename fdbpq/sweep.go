@@ -88,7 +88,7 @@ func (w *sweep) run() (Swept, error) {
 	if w.at, err = w.now(); err != nil {
 		return Swept{}, err
 	}
-	w.buries = w.store.room.buries(0)
+	w.buries = w.store.room.full() == nil
 	begin, end := tuple.Range(layout.Row(layout.SpaceTimer))
 	if behind := w.store.passedOver.last(w.store.inside.Clock.Elapsed(), w.buries); behind != nil {
 		begin = append(behind, 0)
@@ -179,7 +179,7 @@ func (w *sweep) waits(qtx *queueTx, t layout.Timer) bool {
 	if t.Kind != layout.TimerBurial && !(t.Kind == layout.TimerExpiry && qtx.state.config.DeadLetterExpired) {
 		return false
 	}
-	w.buries = w.buries && w.store.room.buries(0)
+	w.buries = w.buries && w.store.room.full() == nil
 	return !w.buries
 }
 
