@@ -140,11 +140,11 @@ func Restore(from, dir string) (replaced string, err error) {
 	return replaced, errors.Join(os.Remove(place), durable.SyncDirectory(vfs.Default, dir), ownAs(dir, replaced))
 }
 
-// storeFiles are the names of the files in a store's directory.
+// storeFiles are the names of the files in a store's directory, without the spare file.
 func storeFiles(dir string) (names []string, err error) {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
-		if e.Type().IsRegular() {
+		if e.Type().IsRegular() && e.Name() != SpareName {
 			names = append(names, e.Name())
 		}
 	}

@@ -54,6 +54,10 @@ type Options struct {
 	// not write. Damage is an error, as without ReadOnly.
 	ReadOnly bool
 
+	// Spare is how many bytes the spare file has, whose room the store gets when the disk is full; 0: there is none. Stores that
+	// are opened read-only leave the file as it is.
+	Spare int64
+
 	// Log receives problems of background work; nil means slog.Default().
 	Log *slog.Logger
 
@@ -114,6 +118,7 @@ type DB struct {
 	opening    opening
 	reports    reports
 	reclaim    reclaim
+	spare      spare
 }
 
 var _ kv.DB = (*DB)(nil)
@@ -124,6 +129,10 @@ func Open(dir string, opts Options) (*DB, error) {
 	db := newDB(opts.withDefaults())
 	if err := db.lockDir(dir); err != nil {
 		return nil, err
+	}
+	db.spare = spare{disk: db.opts.FS, dir: dir, want: db.opts.Spare, background: db.background}
+	if !db.opts.readOnly() {
+		db.spare.find()
 	}
 	db.prepareOpening(dir)
 	// Pebble flushes the commits that it finds in the log, so commits that an earlier process had not synced are
@@ -174,7 +183,7 @@ func (db *DB) lockDir(dir string) (err error) {
 // synced, and the reports of damage.
 func (db *DB) prepareOpening(dir string) {
 	opts := &db.opts
-	db.disk = logs.NewDisk(tableDisk{openingDisk{opts.FS, &db.opening}, &db.tables}, dir, opts.NoSync, db.logFailed)
+	db.disk = logs.NewDisk(tableDisk{openingDisk{spareDisk{opts.FS, &db.spare}, &db.opening}, &db.tables}, dir, opts.NoSync, db.logFailed)
 	db.marks = syncMarks{
 		off:        opts.NoSync || opts.readOnly(),
 		history:    &db.history,
@@ -270,6 +279,19 @@ func (db *DB) Reclaim() {
 	}
 	defer db.life.leave()
 	db.reclaim.flush()
+}
+
+// Spare returns how many bytes the spare file has, and how many it is to have, by [Options.Spare].
+func (db *DB) Spare() (has, want int64) { return db.spare.has.Load(), db.spare.want }
+
+// KeepSpare makes the spare file, unless it is there. The caller has seen to it that there is clearly room: the next write that finds
+// none gives the file up again.
+func (db *DB) KeepSpare() error {
+	if !db.life.enter() {
+		return nil
+	}
+	defer db.life.leave()
+	return db.spare.keep()
 }
 
 // Close implements kv.DB.
