@@ -296,8 +296,10 @@ func TestBurialsEndWithTheRoom(t *testing.T) {
 			c.pass(time.Millisecond)
 		}
 		c.pass(time.Hour)
-		if swept, err := c.Sweep(t.Context()); err != nil || swept.Next <= 0 || swept.Next > time.Second || swept.Timers != 0 {
-			t.Errorf("a sweep without room: %+v, %v; expected one within a second", swept, err)
+		for range 2 { // the second one need not look at their timers
+			if swept, err := c.Sweep(t.Context()); err != nil || swept.Next <= 0 || swept.Next > time.Second || swept.Timers != 0 {
+				t.Errorf("a sweep without room: %+v, %v; expected one within a second", swept, err)
+			}
 		}
 		left := 4
 		c.join(func() fdbpq.Options {

@@ -12,7 +12,7 @@ import (
 // A queue that only a later program serves has timers, and may have kinds of them that this program does not know. They stay, and
 // there may be many: so this process remembers up to which key there are no others. It looks at them again after a while, because
 // the queue may be deleted, and made again in a format that it knows. The same holds for timers of items that are dead, and wait for
-// room.
+// room, and for nearly all timers while hardly any room is left.
 
 const (
 	// passedFor is how long a timer has been due before this process may remember it. No transaction takes so long, so none sets
@@ -27,6 +27,7 @@ const (
 type passedOver struct {
 	queues inside.Passed // whose they are, of those for a later program
 	dying  bool          // deaths that wait for room are among them
+	late   bool          // timers that wait until more than hardly any room is left are among them
 	behind []byte        // the last of them that may be remembered
 }
 
@@ -42,6 +43,7 @@ type passedTimers struct {
 	mu     sync.Mutex
 	behind []byte        // all timers up to this key; nil: none
 	dying  bool          // deaths that wait for room are among them
+	late   bool          // timers that wait until more than hardly any room is left are among them
 	since  time.Duration // by the process's clock
 }
 
@@ -55,15 +57,16 @@ func (p *passedTimers) note(over passedOver, now time.Duration) {
 	if p.behind == nil {
 		p.since = now
 	}
-	p.behind, p.dying = over.behind, p.dying || over.dying
+	p.behind, p.dying, p.late = over.behind, p.dying || over.dying, p.late || over.late
 }
 
-// last returns the last of the timers with which a sweep need not begin, nil without any. buries says that dead items need not wait.
-func (p *passedTimers) last(now time.Duration, buries bool) []byte {
+// last returns the last of the timers with which a sweep need not begin, nil without any, and whether some of these wait for room.
+// buries says that dead items need not wait, frees that all waits that frees no room.
+func (p *passedTimers) last(now time.Duration, buries, frees bool) (behind []byte, waits bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.behind != nil && (now-p.since >= passedAgain || p.dying && buries) {
-		p.behind, p.dying = nil, false
+	if p.behind != nil && (now-p.since >= passedAgain || p.dying && buries || p.late && !frees) {
+		p.behind, p.dying, p.late = nil, false, false
 	}
-	return slices.Clone(p.behind)
+	return slices.Clone(p.behind), p.dying || p.late
 }

@@ -21,6 +21,7 @@ const spareBytes = 4 << 20
 // room is whether the store may grow.
 type room struct {
 	why   func(bytes int64) error // Options.Full
+	last  func() error            // Options.Last
 	most  int64                   // spareBytes
 	spare atomic.Int64            // bytes that ids have taken since the store has no room
 
@@ -51,6 +52,9 @@ func (r *room) full() error {
 // take counts bytes that a transaction writes again, and reports whether there is room for them. A transaction that runs again counts
 // again.
 func (r *room) take(bytes int64) bool { return r.why == nil || r.why(bytes) == nil }
+
+// frees reports whether sweeps do only what frees room.
+func (r *room) frees() bool { return r.last != nil && r.last() != nil }
 
 // ids is the reason why the store may not remember an id, nil while it may. A transaction that runs again counts again.
 func (r *room) ids(id string) error {

@@ -80,6 +80,7 @@ type sweep struct {
 	txSize int
 	did    map[layout.Timer]bool // works that it does once, whenever they were due
 	buries bool                  // dead items need not wait, until there is no room any more
+	frees  bool                  // only what frees room need not wait
 	swept  Swept
 }
 
@@ -88,9 +89,10 @@ func (w *sweep) run() (Swept, error) {
 	if w.at, err = w.now(); err != nil {
 		return Swept{}, err
 	}
-	w.buries = w.store.room.full() == nil
+	w.buries, w.frees = w.store.room.full() == nil, w.store.room.frees()
 	begin, end := tuple.Range(layout.Row(layout.SpaceTimer))
-	if behind := w.store.passedOver.last(w.store.inside.Clock.Elapsed(), w.buries); behind != nil {
+	behind, waits := w.store.passedOver.last(w.store.inside.Clock.Elapsed(), w.buries, w.frees)
+	if behind != nil {
 		begin = append(behind, 0)
 	}
 	most := sweepTimers + 1 + w.store.inside.Damaged.Len()
@@ -112,7 +114,7 @@ func (w *sweep) run() (Swept, error) {
 			begin = append(timers[most-1].Key, 0)
 		}
 	}
-	if w.swept.passed.dying && (w.swept.Next == 0 || w.swept.Next > lookForRoom) {
+	if waits = waits || w.swept.passed.dying || w.swept.passed.late; waits && (w.swept.Next == 0 || w.swept.Next > lookForRoom) {
 		w.swept.Next = lookForRoom
 	}
 	if w.swept.passed.queues != nil && w.swept.Timers > 0 {
@@ -144,6 +146,11 @@ func (w *sweep) runPage(timers []kv.Pair) (goesOn bool, err error) {
 		}
 		if err = cmp.Or(err, unread); err != nil {
 			return false, damage.Of(pair.Key, t.Queue, err)
+		}
+		if w.frees && !timerWorks[t.Kind].frees {
+			w.swept.passed.late = true
+			w.swept.passed.add(pair.Key, t, w.at)
+			continue
 		}
 		if w.waits(qtx, t) {
 			w.swept.passed.dying = true
