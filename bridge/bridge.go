@@ -126,7 +126,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	requests.asks = asks
 	base := desk.Lane{
 		Responder: b.responder, Wire: wr, Events: b.events, Store: store, Schedules: schedules, Runners: b.sources, Keeper: b.keeper, Tenants: b.tenants,
-		Room: hasRoom, Reserve: o.Reserve,
+		Room: hasRoom, Reserve: o.Reserve, Last: o.Last,
 		Batch: batch.Limits{Requests: o.Limits.BatchRequests, Bytes: o.Limits.BatchBytes}, Patience: o.patience, Pace: o.pace, Slow: o.slow, Since: o.since,
 	}
 	b.lanes.init(base, o, pops.Shared{Waits: b.waits, Owners: b.peers.Owners, Asks: asks},

@@ -66,6 +66,9 @@ type Options struct {
 	// serves all requests.
 	Reserve func() error
 
+	// Last returns the reason why the store serves only requests that end items, or nil. It is nil where Reserve is.
+	Last func() error
+
 	// Tenants makes subjects name tenants, and returns the quotas of each. The result may change. nil: there are no
 	// tenants.
 	Tenants func(tenant string) Quotas
@@ -129,6 +132,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Reserve == nil {
 		o.Reserve = func() error { return nil }
+	}
+	if o.Last == nil {
+		o.Last = func() error { return nil }
 	}
 	if o.Remotes == nil {
 		o.Remotes = func() map[string]Remote { return nil }

@@ -224,6 +224,74 @@ func TestReserveOfFullStore(t *testing.T) {
 	}
 }
 
+// On a disk that is full nearly to the last byte only requests that end items are served, and those that read.
+func TestLastRoomOfFullStore(t *testing.T) {
+	t.Parallel()
+	var last atomic.Bool
+	hub := bridge.Remote{Read: map[string][]string{"S": {"*"}}, Connect: func(...nats.Option) (*nats.Conn, error) { return nil, nats.ErrNoServers }}
+	why := func() error { return roomUnless(&last)(0) }
+	c := serve(t, bridge.Options{
+		Exclusive: true, Room: roomUnless(&last), Reserve: why, Last: why,
+		Remotes: func() map[string]bridge.Remote { return map[string]bridge.Remote{"hub": hub} },
+	})
+	c.ask("pq.jobs.admin.config", `{"lease":"1h"}`)
+	for range 7 {
+		c.push("pq.jobs.push.1", "x")
+	}
+	c.push("pq.plain.push", "x")
+	lease := func() string { return c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1h").Reply }
+	acked, nacked, backed, termed, next := lease(), lease(), lease(), lease(), lease()
+	id := c.pop("pq.jobs.peek.min", "").Header.Get("PQ-Id")
+	for _, name := range []string{"s", "t"} {
+		c.ask("pq.jobs.admin.schedule."+name, `{"spec":"@yearly"}`)
+	}
+	object[protocol.Source](c, "pq.jobs.admin.source.s", `{"remote":"hub","stream":"S"}`)
+	object[protocol.Link](c, "pq.jobs.admin.link.l", `{"to":"hub"}`)
+	last.Store(true)
+	for _, ask := range []struct {
+		subject, body string
+		header        []string
+		served        bool
+	}{
+		{subject: "pq.jobs.push", body: "new"},
+		{subject: "pq.plain.pop.min"},
+		{subject: acked, body: "+ACK"},
+		{subject: nacked, body: "-NAK"},
+		{subject: backed, body: "+BACK"},
+		{subject: termed, body: "+TERM"},
+		{subject: next, body: "+NXT"},
+		{subject: "pq.jobs.admin.pause"},
+		{subject: "pq.jobs.admin.schedule.s.pause"},
+		{subject: "pq.jobs.admin.source.s.pause"},
+		{subject: "pq.jobs.admin.link.l.pause"},
+		{subject: "pq.jobs.admin.schedule.s", body: `{"spec":"@daily"}`},
+		{subject: "pq.jobs.move." + id + ".2"},
+		{subject: "pq.jobs-dead.admin.requeue", body: `{"all":true}`},
+		{subject: "pq.jobs.peek.min", served: true},
+		{subject: "pq.jobs.info", served: true},
+		{subject: "pq.jobs.list", served: true},
+		{subject: "pq.jobs.get." + id, served: true},
+		{subject: "pq.jobs.admin.config", served: true},
+		{subject: "pq.jobs.admin.schedule.s", served: true},
+		{subject: "pq.jobs.admin.schedule.s.delete", served: true},
+		{subject: "pq.jobs.admin.source.s.delete", served: true},
+		{subject: "pq.jobs.admin.link.l.delete", served: true},
+		{subject: "pq.jobs.remove." + id, served: true},
+		{subject: "pq.plain.admin.remove", body: `{"all":true}`, served: true},
+		{subject: "pq.jobs.admin.purge", served: true},
+		{subject: "pq.jobs.admin.delete", served: true},
+	} {
+		m := c.raw(ask.subject, ask.body, ask.header...)
+		code, reason := m.Header.Get("Nats-Service-Error-Code"), m.Header.Get("PQ-Reason")
+		if !ask.served && (code != "429" || reason != "store_full") {
+			t.Errorf("%s %s was answered %v %s, expected 429 store_full", ask.subject, ask.body, m.Header, m.Data)
+		}
+		if ask.served && code != "" {
+			t.Errorf("%s %s was answered %v", ask.subject, ask.body, m.Header)
+		}
+	}
+}
+
 // A settlement that shares a transaction with pops meets the same rule.
 func TestReserveAmongPops(t *testing.T) {
 	t.Parallel()

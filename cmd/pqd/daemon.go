@@ -234,7 +234,7 @@ func (d *daemon) startStore(ctx context.Context, started *process.Parts) error {
 	}
 	options := store.Options(d.settings)
 	if d.room != nil {
-		options.Full = func(bytes int64) error { return d.room.Admit(int(bytes)) }
+		options.Full, options.Last = func(bytes int64) error { return d.room.Admit(int(bytes)) }, d.room.Last
 	}
 	if d.store, err = fdbpq.Open(ctx, db, options); err != nil {
 		return fmt.Errorf("PQ_STORE=%s: %w", d.settings.Store, err)
@@ -341,7 +341,7 @@ func (d *daemon) bridgeOptions(tracer trace.Tracer) bridge.Options {
 		Remotes:       d.remotes.known,
 	}
 	if d.room != nil {
-		options.Room, options.Reserve = d.room.Admit, d.room.Reserve
+		options.Room, options.Reserve, options.Last = d.room.Admit, d.room.Reserve, d.room.Last
 	}
 	if d.settings.Tenants != "" {
 		options.Tenants = d.tenants.quotas

@@ -24,6 +24,9 @@ type Change interface {
 	// anything.
 	MakesRoom(acts bool) bool
 
+	// EndsItems reports the same of a store that serves only what ends items.
+	EndsItems(acts bool) bool
+
 	// Keeps is how many bytes of a result the change may have its queue keep.
 	Keeps() int
 
@@ -67,6 +70,9 @@ func ReserveServes(l *Lane, r Change) bool {
 	}
 	acts, _ := r.Act()
 	serves := r.MakesRoom(acts)
+	if last := l.Last(); last != nil {
+		serves, why = r.EndsItems(acts), last
+	}
 	if !serves {
 		r.Head().Failure = failure.Explain(StoreFull(why))
 	}

@@ -44,6 +44,7 @@ type Lane struct {
 	Slow      time.Duration  // how long the part of a queue in a turn may take; 0: see slowPart
 	Room      Room
 	Reserve   func() error                  // why the store serves only what makes room; nil: it does not
+	Last      func() error                  // why it serves only what ends items, where Reserve says that it serves little
 	Tenants   *tenants.Tenants              // nil: there are none
 	Since     func(time.Time) time.Duration // time.Since, but in tests
 	setBusy   func(bool)                    // a transaction is under way; nil: turns know it

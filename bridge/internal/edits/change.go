@@ -17,6 +17,7 @@ type change struct {
 func (c *change) Answer(re *request.Responder) { re.AnswerBody(&c.Request, c.body) }
 func (c *change) SettlesLease() *fdbpq.Lease   { return nil }
 func (c *change) MakesRoom(acts bool) bool     { return reserve.Serves(c.Subject.Verb, acts) }
+func (c *change) EndsItems(acts bool) bool     { return reserve.ServesLast(c.Subject.Verb, acts) }
 func (c *change) Keeps() int                   { return 0 }
 func (c *change) EndsLease() bool              { return false }
 func (c *change) Tally(*request.Tally)         {}

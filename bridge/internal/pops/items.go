@@ -91,6 +91,9 @@ func (t *transaction) reserved(tx kv.Tx, r *pop) (*failure.Failure, error) {
 	if why == nil || r.peeks {
 		return nil, nil
 	}
+	if last := t.Last(); last != nil {
+		return failure.Explain(desk.StoreFull(last)), nil
+	}
 	lease, err := t.leaseOf(tx, r)
 	if err != nil || lease == 0 && r.ask.ID == "" && r.gives == nil {
 		return nil, err

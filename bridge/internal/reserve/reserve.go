@@ -3,6 +3,9 @@
 // A store that takes no new items still writes: leases, moves, changes of definitions. What keeps it busy long enough,
 // such as one client that leases and gives back without end, could take all of the room that is kept for settlements. So
 // the last part of it is for requests that make room, or take none.
+//
+// On a disk that is full nearly to the last byte even these are too many: there may be millions of leases to settle, and each takes
+// some bytes until the engine merges its files. What is left then is for requests that end items, or what brings them.
 package reserve
 
 import "github.com/pqbridge/pqbridge/subjects"
@@ -19,4 +22,14 @@ func Serves(v subjects.Verb, changes bool) bool {
 		return !changes
 	}
 	return false
+}
+
+// ServesLast reports the same of a store on a disk that is full nearly to the last byte.
+func ServesLast(v subjects.Verb, changes bool) bool {
+	switch v {
+	case subjects.Remove, subjects.AdminRemove, subjects.AdminPurge, subjects.AdminDelete,
+		subjects.AdminScheduleDelete, subjects.AdminSourceDelete, subjects.AdminLinkDelete:
+		return true
+	}
+	return !changes && Serves(v, changes)
 }

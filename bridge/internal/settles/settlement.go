@@ -160,6 +160,9 @@ func (s *Settlement) Keeps() int { return len(s.Result) }
 // MakesRoom reports whether the settlement is served where the store serves only what makes room: a longer lease makes none.
 func (s *Settlement) MakesRoom(bool) bool { return s.Kind != codec.SettleProgress }
 
+// EndsItems reports that no settlement is served where hardly any room is left: each writes a little, and there may be millions.
+func (s *Settlement) EndsItems(bool) bool { return false }
+
 // EndsLease reports whether a settlement that took effect has ended its lease for good.
 func (s *Settlement) EndsLease() bool {
 	return s.Failure == nil && s.Kind != codec.SettleProgress && s.Kind != codec.SettleReturn

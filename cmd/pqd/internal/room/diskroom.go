@@ -1,7 +1,10 @@
 package room
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"path/filepath"
 	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,6 +20,21 @@ func Free(dir string) (free, size int64, err error) {
 		return 0, 0, err
 	}
 	return int64(disk.Bavail) * int64(disk.Bsize), int64(disk.Blocks) * int64(disk.Bsize), nil
+}
+
+// Spare is the size of the spare file of a store in a directory, which need not be there yet. 0: there is none.
+func Spare(m settings.MinFree, dir string) int64 {
+	for {
+		_, size, err := Free(dir)
+		if err == nil {
+			return m.Spare(size)
+		}
+		above := filepath.Dir(dir)
+		if !errors.Is(err, fs.ErrNotExist) || above == dir {
+			return 0 // opening the store says what is wrong
+		}
+		dir = above
+	}
 }
 
 // Full says why a disk should take no new items, or nil.
@@ -59,6 +77,11 @@ const reservePart = 2
 // onlyReserve says the same of a disk of which the reserve alone is left.
 func onlyReserve(free, least int64, less string) error {
 	return fmt.Errorf("%w: below half of that only pops for good, acknowledgements, -NAK, +BACK, +TERM, remove, purge and delete are served", tooLittle(free, least, less))
+}
+
+// lastRoom says the same of a disk on which hardly the room of the spare file is left.
+func lastRoom(free, least int64, less string) error {
+	return fmt.Errorf("%w: so near to a full disk only remove, purge and delete are served", tooLittle(free, least, less))
 }
 
 // Exhausted says why a disk has so little free that only requests that make room should be served, or nil.

@@ -20,19 +20,33 @@ import (
 //
 // Half of PQ_MIN_FREE is the reserve. While no more is free, the store serves only what makes room: leases and changes
 // without end can neither take it nor keep the store from freeing space.
+//
+// Beside all that the store has a spare file, which it gives up when a write finds no room. Store has it made again before anything
+// else gets that room. While hardly more than that is free, the store serves only what ends items, many or one, and nothing else:
+// settlements would take the rest bit by bit, of millions of leases.
 type Store struct {
-	look    func() (free, least int64) // free bytes of the disk, less what memory has still to write; bytes that have to stay free
-	reclaim func()
-	log     *slog.Logger
-	left    atomic.Int64 // free bytes at the last look, less the bytes counted since
-	soon    atomic.Int64 // with less left the next look comes at once
-	full    atomic.Pointer[error]
-	low     atomic.Pointer[error] // the reserve alone is left
-	due     chan struct{}
+	look   func() (free, least int64) // free bytes of the disk, less what memory has still to write; bytes that have to stay free
+	engine engine
+	log    *slog.Logger
+	left   atomic.Int64 // free bytes at the last look, less the bytes counted since
+	soon   atomic.Int64 // with less left the next look comes at once
+	full   atomic.Pointer[error]
+	low    atomic.Pointer[error] // the reserve alone is left
+	last   atomic.Pointer[error] // not even that
+	due    chan struct{}
 
 	reclaimed time.Time   // when reclaim was called last
 	wasFull   bool        // at a look since then: items drained meanwhile have to be freed, too
 	refused   atomic.Bool // new items, by count, since the last look: the room is too small for them alone
+	kept      time.Time   // when the spare file was to be made last
+	spareless bool        // it could not be made then
+}
+
+// engine is an embedded store.
+type engine interface {
+	Reclaim()
+	Spare() (has, want int64)
+	KeepSpare() error
 }
 
 const (
@@ -46,6 +60,13 @@ const (
 	// moreRoom is the part of PQ_MIN_FREE that has to be free beyond it before the store takes new items again.
 	// Otherwise it would change its mind with each file that comes and goes.
 	moreRoom = 16
+
+	// lastPart is the part of the spare file's size that is free besides when the store serves more than what ends items: below it
+	// the next flush may take the file.
+	lastPart = 4
+
+	// spareEvery is the time between attempts to make a spare file for which the disk has no room, though it says so.
+	spareEvery = time.Minute
 )
 
 // Watch makes the store refuse new items while its disk is nearly full. nil: no room has to stay
@@ -65,16 +86,22 @@ func Watch(ctx context.Context, s settings.Settings, db *local.DB, log *slog.Log
 			free -= int64(n.Unflushed)
 		}
 		return free, least.Of(size)
-	}, db.Reclaim, log)
+	}, db, log)
 	started.InBackground(context.WithoutCancel(ctx), r.watch) // requests that pqd still serves while it stops are counted, too
 	return r
 }
 
-func newStore(look func() (free, least int64), reclaim func(), log *slog.Logger) *Store {
-	r := &Store{look: look, reclaim: reclaim, log: log, due: make(chan struct{}, 1)}
+func newStore(look func() (free, least int64), engine engine, log *slog.Logger) *Store {
+	r := &Store{look: look, engine: engine, log: log, due: make(chan struct{}, 1)}
 	r.update()
 	return r
 }
+
+// What df counts as free, and Store does not.
+const (
+	lessUnwritten = ", less what memory has still to write there"
+	lessSpare     = " and the spare file, which is to be made"
+)
 
 var errRoomCounted = errors.New("the disk of the store has just come near to PQ_MIN_FREE")
 
@@ -106,10 +133,25 @@ func (r *Store) Reserve() error {
 	return nil
 }
 
+// Last says why the store serves only what ends items, and otherwise does only what frees room, or nil.
+func (r *Store) Last() error {
+	if why := r.last.Load(); why != nil {
+		return *why
+	}
+	return nil
+}
+
 // update looks at the disk.
 func (r *Store) update() {
-	free, least := r.look()
-	r.updateReserve(free, least)
+	onDisk, least := r.look()
+	held, size := r.engine.Spare()
+	free := r.keepSpare(onDisk, least, size-held)
+	less := lessUnwritten
+	if free < onDisk && size > held {
+		less += lessSpare
+	}
+	r.updateLast(free, least, size, less)
+	r.updateReserve(free, least, less)
 	r.soon.Store((free - least) / 2)
 	r.left.Store(free - least)
 	was := r.full.Load()
@@ -118,7 +160,7 @@ func (r *Store) update() {
 	}
 	switch {
 	case free < least:
-		why := tooLittle(free, least, ", less what memory has still to write there")
+		why := tooLittle(free, least, less)
 		r.full.Store(&why)
 		if was == nil {
 			r.log.Warn("the disk of the store is nearly full: new items are refused, and everything else goes on", "why", why)
@@ -129,21 +171,64 @@ func (r *Store) update() {
 	}
 	full := r.full.Load() != nil || r.refused.Swap(false)
 	r.wasFull = r.wasFull || full
-	if r.wasFull && free > 0 && time.Since(r.reclaimed) >= reclaimEvery { // it takes room at first
+	if r.wasFull && onDisk+held > 0 && time.Since(r.reclaimed) >= reclaimEvery { // it takes room at first
 		r.reclaimed, r.wasFull = time.Now(), full
-		r.reclaim()
+		r.engine.Reclaim()
+	}
+}
+
+// keepSpare has the spare file made when there is clearly room for what is missing of it, and returns what is free besides: as long
+// as it is not there, its room counts as taken, so that nothing else gets it.
+func (r *Store) keepSpare(free, least, missing int64) int64 {
+	if missing <= 0 {
+		r.spareless = false
+		return free
+	}
+	if r.spareless && time.Since(r.kept) < spareEvery {
+		return free
+	}
+	besides := free - missing
+	if besides < least/reservePart+least/reservePart/moreRoom {
+		return besides
+	}
+	r.kept = time.Now()
+	if err := r.engine.KeepSpare(); err != nil {
+		r.spareless = true
+		r.log.Warn("the spare file of the store cannot be made: on a full disk nothing may work, not even a purge", "error", err)
+		return free
+	}
+	r.spareless = false
+	return besides
+}
+
+// updateLast notes whether hardly the room of the spare file is left.
+func (r *Store) updateLast(free, least, size int64, less string) {
+	bound, was := size/lastPart, r.last.Load()
+	if was != nil {
+		bound *= 2
+	}
+	switch {
+	case size > 0 && free < bound:
+		why := lastRoom(free, least, less)
+		r.last.Store(&why)
+		if was == nil {
+			r.log.Error("the disk of the store is nearly full to the last byte: only remove, purge and delete are served", "why", why)
+		}
+	case was != nil:
+		r.last.Store(nil)
+		r.log.Info("the disk of the store has room for settlements again")
 	}
 }
 
 // updateReserve notes whether the reserve alone is left.
-func (r *Store) updateReserve(free, least int64) {
+func (r *Store) updateReserve(free, least int64, less string) {
 	reserve, was := least/reservePart, r.low.Load()
 	if was != nil {
 		reserve += reserve / moreRoom
 	}
 	switch {
 	case free < reserve:
-		why := onlyReserve(free, least, ", less what memory has still to write there")
+		why := onlyReserve(free, least, less)
 		r.low.Store(&why)
 		if was == nil {
 			r.log.Error("the disk of the store is full: only requests that make room are served", "why", why)

@@ -2,7 +2,10 @@ package room
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,14 +21,14 @@ import (
 func TestStoreRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const least, full = 160, "MiB are free on the disk of the store, less what memory has still to write there, and"
+		const least, full = 160, "MiB are free on the disk of the store, less what memory has still to write there"
 		var free, looks, reclaimed atomic.Int64
 		free.Store(1000)
 		var log bytes.Buffer
 		r := newStore(func() (int64, int64) {
 			looks.Add(1)
 			return free.Load(), least
-		}, func() { reclaimed.Add(1) }, slog.New(slog.NewTextHandler(&log, nil)))
+		}, &engineOf{reclaimed: &reclaimed}, slog.New(slog.NewTextHandler(&log, nil)))
 		go r.watch(t.Context())
 		admit := func(bytes int, why string) {
 			t.Helper()
@@ -111,6 +114,142 @@ func TestStoreRoom(t *testing.T) {
 			}
 		}
 	})
+}
+
+// engineOf is an embedded store whose spare file takes room from the disk.
+type engineOf struct {
+	reclaimed *atomic.Int64
+	free      *atomic.Int64
+	has, want int64
+	fails     error
+	kept      int
+}
+
+func (e *engineOf) Reclaim()                 { e.reclaimed.Add(1) }
+func (e *engineOf) Spare() (has, want int64) { return e.has, e.want }
+
+func (e *engineOf) KeepSpare() error {
+	e.kept++
+	if e.fails == nil {
+		e.free.Add(e.has - e.want)
+		e.has = e.want
+	}
+	return e.fails
+}
+
+// The spare file is made when there is room for it beyond the reserve, and until then its room counts as taken. While hardly any room
+// is free beside it, the store serves only what ends items.
+func TestSpareFileOfStore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const least, want = 1600, 400
+		var free, reclaimed atomic.Int64
+		free.Store(10_000)
+		var log bytes.Buffer
+		e := &engineOf{reclaimed: &reclaimed, free: &free, want: want}
+		r := newStore(func() (int64, int64) { return free.Load(), least }, e, slog.New(slog.NewTextHandler(&log, nil)))
+		if e.has != want || free.Load() != 10_000-want {
+			t.Fatalf("at the start it has %d bytes, and %d are free", e.has, free.Load())
+		}
+		look := func(bytes int64, full, low, last bool, has int64) {
+			t.Helper()
+			free.Store(bytes)
+			<-time.After(time.Second)
+			r.update()
+			if r.Admit(0) != nil != full || r.Reserve() != nil != low || r.Last() != nil != last || e.has != has {
+				t.Errorf("with %d bytes free and %d in the file: %v, %v, %v", bytes, e.has, r.Admit(0), r.Reserve(), r.Last())
+			}
+		}
+		look(least+100, false, false, false, want)
+		look(want/lastPart, true, true, false, want)
+		look(want/lastPart-1, true, true, true, want)
+		if why := r.Last(); !strings.Contains(why.Error(), "only remove, purge and delete are served") || strings.Contains(why.Error(), "spare file") {
+			t.Error(why)
+		}
+		reclaimed.Store(0)
+		for range 10 {
+			look(0, true, true, true, want)
+		}
+		if reclaimed.Load() == 0 {
+			t.Error("a disk whose spare file is there frees no space")
+		}
+		e.has = 0 // a write found no room
+		reclaimed.Store(0)
+		for range 10 {
+			look(0, true, true, true, 0)
+		}
+		if reclaimed.Load() != 0 {
+			t.Error("a disk without any room was to be written to")
+		}
+		look(want+2*want/lastPart-1, true, true, true, 0)
+		if why := r.Last(); !strings.Contains(why.Error(), "and the spare file") {
+			t.Error(why)
+		}
+		look(want+2*want/lastPart, true, true, false, 0)
+		look(want+least/2+least/2/moreRoom-1, true, true, false, 0)
+		e.kept = 0
+		look(want+least/2+least/2/moreRoom, true, false, false, want)
+		if e.kept != 1 || free.Load() != least/2+least/2/moreRoom {
+			t.Errorf("it was made %d times, and %d bytes are free", e.kept, free.Load())
+		}
+		e.has = 0
+		look(want+least+least/moreRoom, false, false, false, want) // the file comes before new items
+		e.has, e.fails = 0, errors.New("no quota")
+		e.kept = 0
+		look(want+least+least/moreRoom, false, false, false, 0)
+		for range 30 {
+			look(least, false, false, false, 0) // what cannot be made takes no room
+		}
+		if n := strings.Count(log.String(), "cannot be made"); e.kept != 1 || n != 1 {
+			t.Errorf("it was tried %d times and logged %d times within half a minute", e.kept, n)
+		}
+		for range 40 {
+			look(2*least, false, false, false, 0)
+		}
+		if e.kept != 2 {
+			t.Errorf("it was tried %d times within a minute", e.kept)
+		}
+		if n := strings.Count(log.String(), "level=ERROR msg=\"the disk of the store is nearly full to the last byte"); n != 1 {
+			t.Errorf("logged %d times:\n%s", n, log.String())
+		}
+	})
+}
+
+// A store without a spare file knows no last room.
+func TestStoreWithoutSpareFile(t *testing.T) {
+	t.Parallel()
+	e := &engineOf{reclaimed: new(atomic.Int64), free: new(atomic.Int64)}
+	r := newStore(func() (int64, int64) { return -5, 100 }, e, slog.New(slog.DiscardHandler))
+	if r.Last() != nil || r.Reserve() == nil || e.kept != 0 {
+		t.Errorf("%v, %v, made %d times", r.Last(), r.Reserve(), e.kept)
+	}
+}
+
+// The spare file is a quarter of what stays free, a sixteenth of the disk, and 64 MiB at most. It is there before the directory is.
+func TestSizeOfSpareFile(t *testing.T) {
+	t.Parallel()
+	const m, g = 1 << 20, 1 << 30
+	for size, want := range map[int64]int64{0: 0, 15 * m: 0, 100 * m: 100 * m / 16, 500 * m: 500 * m / 16, g: 64 * m, 1000 * g: 64 * m} {
+		if got := (settings.MinFree{}).Spare(size); got != want {
+			t.Errorf("of %d MiB it is %d bytes, expected %d", size/m, got, want)
+		}
+	}
+	for least, want := range map[int64]int64{0: 0, 3 * m: 0, 40 * m: 10 * m, 100 * g: 64 * m} {
+		if got := (settings.MinFree{Bytes: least, Set: true}).Spare(100 * g); got != want {
+			t.Errorf("with %d MiB to stay free it is %d bytes, expected %d", least/m, got, want)
+		}
+	}
+	dir := t.TempDir()
+	if there := Spare(settings.MinFree{}, dir); there == 0 || there != Spare(settings.MinFree{}, filepath.Join(dir, "not", "there")) {
+		t.Errorf("it is %d bytes", there)
+	}
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if n := Spare(settings.MinFree{}, filepath.Join(file, "below")); n != 0 {
+		t.Errorf("below a file it is %d bytes", n)
+	}
 }
 
 // What stays free unless it is set: a twentieth of the disk, room for what the store has in

@@ -31,6 +31,23 @@ func (m MinFree) Of(size int64) int64 {
 	return min(mostMinFree, max(size/20, min(leastMinFree, size/4)))
 }
 
+// The spare file of a store is a part of what stays free, besides. The upper bound has room for a log and a flush of it, each of the
+// 32 MiB that the store keeps in memory. A disk gives up a sixteenth of its size at most.
+const (
+	spareOfMinFree = 4
+	spareOfDisk    = 16
+	mostSpare      = 64 << 20
+)
+
+// Spare is the size of the spare file on a disk of this size, 0 for none: a smaller one holds nothing that helps.
+func (m MinFree) Spare(size int64) int64 {
+	n := min(m.Of(size)/spareOfMinFree, size/spareOfDisk, mostSpare)
+	if n < fewMinFree {
+		return 0
+	}
+	return n
+}
+
 // fewMinFree is smaller than any file of the store. A smaller MinFree keeps no room free: its unit was probably
 // forgotten. An explicit 0 keeps none free on purpose.
 const fewMinFree = 1 << 20

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/process"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/room"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -69,7 +70,7 @@ func UnlessMade(dir string, err error) error {
 
 // openDir opens the store in a directory, or a copy.
 func openDir(dir string, s settings.Settings, log *slog.Logger) (*local.DB, error) {
-	db, err := local.Open(dir, local.Options{NoSync: !s.Sync, Log: log, Fatal: func(err error) { GiveUp(log, err) }})
+	db, err := local.Open(dir, local.Options{NoSync: !s.Sync, Spare: room.Spare(s.MinFree, dir), Log: log, Fatal: func(err error) { GiveUp(log, err) }})
 	if err != nil {
 		return nil, fmt.Errorf("PQ_STORE=%s: %w", s.Store, AdviseDamage(err, s))
 	}
